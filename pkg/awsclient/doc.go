@@ -11,8 +11,8 @@
 //
 // A [Loader] loads region, credentials and endpoints. There are two:
 //
-//   - [FromEnvironment] reads the variables that Lambda sets. The SDK's own loader imports the clients of four more
-//     services to log in; they take a quarter of a function's start, and a function does not use them.
+//   - [FromEnvironment] reads the variables that Lambda sets. The SDK's own loader imports the login clients of four
+//     more services. They take a quarter of a function's start, and a function does not use them.
 //
 //   - config.LoadDefaultConfig of the SDK reads profiles and files too. Wrap it to leave out its options:
 //
@@ -28,14 +28,15 @@
 //	attempts       3              MaxAttempts
 //	pause between  0.25 to 0.5 s  MinBackoff, MaxBackoff; random
 //
-// A request to DynamoDB takes at most 10 s, which is well below the 30 s that an API Gateway HTTP API waits for its
-// integration. The clients keep 100 connections open, since a ledger makes 32 requests at a time.
+// A request to DynamoDB takes at most 10 s. That is well below the 30 s that an API Gateway HTTP API waits for its
+// integration. The clients keep 100 connections open, because a ledger sends 32 requests at a time.
 //
 // The other clients have time-outs of their own: kinesissink.NewClient, deadletter.NewS3Client and
 // deadletter.NewSQSClient.
 //
 // # Log
 //
-// The SDK logs to standard error by default, whatever the level of the program. These clients send its lines to
-// slog.Default() at level debug: what matters comes back as an error. A logger that the Loader sets stays.
+// By default the SDK logs to standard error, whatever the log level of the program. These clients send its lines to
+// slog.Default() at level debug, because important failures are returned as errors. If the Loader sets a logger, that
+// logger is used.
 package awsclient

@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 )
 
-// FromEnvironment is the Loader of a Lambda function. It reads the variables that Lambda sets, and those that a
+// FromEnvironment is the Loader of a Lambda function. It reads the variables that Lambda sets, and variables that a
 // deployment may add, under the SDK's names (AWS SDKs and Tools Reference Guide, "Settings reference"):
 //
 //   - AWS_REGION, AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN
@@ -49,7 +49,7 @@ const (
 	useDualStack    = "AWS_USE_DUALSTACK_ENDPOINT"
 )
 
-// environment is a configuration source of the SDK: the service clients ask it for their settings. It holds the
+// environment is a configuration source of the SDK: the service clients read their settings from it. It has the
 // true-or-false variables that are set.
 type environment map[string]bool
 
@@ -74,7 +74,7 @@ func (e environment) GetIgnoreConfiguredEndpoints(context.Context) (value, found
 	return value, found, nil
 }
 
-// GetServiceBaseEndpoint returns the endpoint of one service, by the SDK's id of it.
+// GetServiceBaseEndpoint returns the endpoint of one service. sdkID is the SDK's id of the service.
 func (environment) GetServiceBaseEndpoint(_ context.Context, sdkID string) (endpoint string, found bool, err error) {
 	endpoint = os.Getenv("AWS_ENDPOINT_URL_" + strings.ToUpper(strings.ReplaceAll(sdkID, " ", "_")))
 	return endpoint, endpoint != "", nil

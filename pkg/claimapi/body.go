@@ -14,8 +14,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// maxBody is the largest body of a request in bytes, after base64 is decoded. A claim of engine.MaxClaimItems of the longest
-// items has 10 KiB. Solutions of hCaptcha are known to have more than 4,000 characters.
+// maxBody is the largest body of a request in bytes, after base64 is decoded. A claim of engine.MaxClaimItems items
+// of the largest size has 10 KiB. Solutions of hCaptcha can have more than 4,000 characters.
 const maxBody = 16 << 10
 
 var (
@@ -23,18 +23,18 @@ var (
 	errNotJSON  = errors.New("claimapi: body is not application/json")
 )
 
-// badDocument is an error about the whole body.
+// badDocument returns an error about the whole body.
 func badDocument(detail string) error { return &itembank.InvalidError{Detail: detail} }
 
-// badMember is an error about a member of the body, or about a parameter.
+// badMember returns an error about a member of the body, or about a parameter.
 func badMember(name, detail string) error {
 	return &itembank.InvalidError{Field: name, Detail: detail}
 }
 
-// body is a valid JSON object, or empty: the request has no body.
+// body is a valid JSON object. It is empty if the request has no body.
 type body jsonscan.Text
 
-// bodyOf reads the body of a request. It is stricter than json.Unmarshal, which takes invalid UTF-8.
+// bodyOf reads the body of a request. It is stricter than json.Unmarshal, which accepts invalid UTF-8.
 // Errors: errTooLarge, errNotJSON, *itembank.InvalidError.
 func bodyOf(e event) (body, error) {
 	data, err := decodeBody(e)
@@ -70,7 +70,7 @@ func decodeBody(e event) ([]byte, error) {
 	return data, nil
 }
 
-// claimant returns the claimant that the body names, or "" if it names none. The error is an *itembank.InvalidError.
+// claimant returns the claimant in the body, or "" if it has none. The error is an *itembank.InvalidError.
 func (b body) claimant() (string, error) {
 	claimant, found, err := b.text("claimant")
 	if err != nil || !found {
@@ -79,21 +79,20 @@ func (b body) claimant() (string, error) {
 	return claimant, ValidateClaimant(claimant)
 }
 
-// slot returns the slot that the body names, or the first. The error is an *itembank.InvalidError.
+// slot returns the slot in the body, or 1 if it has none. The error is an *itembank.InvalidError.
 func (b body) slot() (int, error) {
 	value, err := b.value(slotName)
 	if err != nil || value == nil {
 		return 1, err
 	}
-	var slot float64 // 2.0 is the number 2, which clients without integers send
+	var slot float64 // clients without integers send 2.0 for slot 2
 	if err := json.Unmarshal(value, &slot); err != nil || slot < 1 || slot > math.MaxInt32 || slot != math.Trunc(slot) {
 		return 0, errSlot
 	}
 	return int(slot), nil
 }
 
-// chosen returns the items that the body names: the member item, or the list items. The error is an
-// *itembank.InvalidError.
+// chosen returns the items in the body: its member item, or its list items. The error is an *itembank.InvalidError.
 func (b body) chosen() ([]string, error) {
 	item, named, err := b.text(itemName)
 	if err != nil {
@@ -117,7 +116,7 @@ func (b body) chosen() ([]string, error) {
 	return items, nil
 }
 
-// claimID returns the id that the body names. The error is an *itembank.InvalidError.
+// claimID returns the claim id in the body. The error is an *itembank.InvalidError.
 func (b body) claimID() (string, error) {
 	id, _, err := b.text(claimIDName)
 	if err == nil && id == "" {
@@ -126,7 +125,7 @@ func (b body) claimID() (string, error) {
 	return id, err
 }
 
-// text returns the member of a name, and whether the body has it. The error is an *itembank.InvalidError.
+// text returns the member with a name, and whether the body has it. The error is an *itembank.InvalidError.
 func (b body) text(name string) (text string, found bool, err error) {
 	value, err := b.value(name)
 	switch {
@@ -138,8 +137,8 @@ func (b body) text(name string) (text string, found bool, err error) {
 	return unquote(value), true, nil
 }
 
-// value returns the member of a name; nil: the body has none. It ignores other members. It is stricter than
-// json.Unmarshal, which takes a name in other case, and the last of several members of one name.
+// value returns the member with a name, or nil if the body has none. It ignores other members. It is stricter than
+// json.Unmarshal, which accepts a name in another case, and the last of several members of one name.
 func (b body) value(name string) (value jsonscan.Text, err error) {
 	for n, v := range b.members() {
 		switch {
@@ -161,7 +160,7 @@ func (b body) members() iter.Seq2[jsonscan.Text, jsonscan.Text] {
 		for object.At(at) == '"' {
 			colon, _ := object.String(at)
 			value := object.Space(object.Space(colon) + len(":"))
-			end := object.Skip(value, maxBody) // no deeper than it is long
+			end := object.Skip(value, maxBody) // nesting is never deeper than the body is long
 			if !yield(object[at:colon], object[value:end]) {
 				return
 			}
@@ -176,12 +175,12 @@ const (
 	itemsName = "items"
 )
 
-// unquote reads a valid JSON string. Escapes, which are rare, go to encoding/json.
+// unquote reads a valid JSON string. encoding/json reads strings with escapes, which are rare.
 func unquote(quoted jsonscan.Text) string {
 	if bytes.IndexByte(quoted, '\\') < 0 {
 		return string(quoted[1 : len(quoted)-1])
 	}
 	var text string
-	_ = json.Unmarshal(quoted, &text) // it is valid
+	_ = json.Unmarshal(quoted, &text) // cannot fail, because the text is valid
 	return text
 }

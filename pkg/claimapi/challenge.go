@@ -15,20 +15,20 @@ import (
 	"github.com/oncebox/oncebox/pkg/claimpage"
 )
 
-// Challenge is the check, before a claim, that a visitor is a person. The claim page shows the widget of the provider,
-// which gives a solution to the visitor's browser. The handler asks the provider whether the solution is right.
+// Challenge checks before a claim that a visitor is a person. The claim page shows the widget of the provider, which
+// gives a solution to the visitor's browser. The handler asks the provider whether the solution is right.
 type Challenge struct {
 	Provider string // turnstile, hcaptcha or recaptcha
-	SiteKey  string // which the provider gives out for a site; it is public
-	URL      string // of the provider's siteverify call; "" is the provider's own
-	// Hosts are the host names of pages whose solutions are taken, in lower case. Without any, the provider's own list
-	// for the site key decides alone.
+	SiteKey  string // from the provider, for a site; it is public
+	URL      string // of the provider's siteverify call; "" means the provider's default
+	// Hosts are the host names of the pages whose solutions are accepted, in lower case. If it is empty, only the
+	// provider's own list for the site key decides.
 	Hosts []string
 	// Secret returns the provider's secret for the site.
 	Secret func(context.Context) (string, error)
 }
 
-// siteverify are the addresses of the providers' siteverify calls, from their documentation.
+// siteverify has the addresses of the providers' siteverify calls, from their documentation.
 var siteverify = map[string]string{
 	claimpage.Turnstile: "https://challenges.cloudflare.com/turnstile/v0/siteverify",
 	claimpage.HCaptcha:  "https://api.hcaptcha.com/siteverify",
@@ -40,8 +40,8 @@ var (
 	errChallengeUnavailable = errors.New("claimapi: the solution of the challenge cannot be checked")
 )
 
-// WithChallenge refuses requests for a claim whose body has no right solution in the member challenge. The other requests
-// stay as they are: a claimant sees their claim again without one.
+// WithChallenge refuses a claim request unless its body has a right solution in the member challenge. Other requests
+// need no solution: a claimant can read their claim again without one.
 func WithChallenge(c Challenge) Option {
 	return func(h *Handler) { h.challenge = &c }
 }
@@ -51,21 +51,21 @@ const (
 	maxVerdict       = 64 << 10 // bytes of the provider's answer
 )
 
-// providerClient follows no redirect: the secret is for the provider alone.
+// providerClient follows no redirect, because only the provider may get the secret.
 var providerClient = &http.Client{
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 }
 
-// verdict is the answer of all providers. Action is of Turnstile, and of versions of reCAPTCHA that are no challenge.
+// verdict is the answer of a provider. Action is sent by Turnstile, and by versions of reCAPTCHA without a challenge.
 type verdict struct {
 	Success bool     `json:"success"`
 	Host    string   `json:"hostname"` // of the page on which the challenge was solved
-	Action  string   `json:"action"`   // that the page had given to the widget
+	Action  string   `json:"action"`   // the action that the page had given to the widget
 	Errors  []string `json:"error-codes"`
 }
 
-// isFor reports whether the solution was made on a page of these hosts, for a claim. An answer without an action says
-// nothing about it.
+// isFor reports whether the solution was made for a claim, on a page of these hosts. It accepts an answer without an
+// action.
 func (v verdict) isFor(hosts []string) bool {
 	return (len(hosts) == 0 || slices.Contains(hosts, strings.ToLower(v.Host))) &&
 		(v.Action == "" || v.Action == claimpage.ChallengeAction)
@@ -101,12 +101,12 @@ func (h *Handler) solved(ctx context.Context, sent body) error {
 	return errChallenge
 }
 
-// opaqueError hides what an error wraps. A time-out of the provider is not one of the store, which is worth repeating.
+// opaqueError hides the wrapped error, so that a time-out of the provider does not look like a time-out of the store.
 type opaqueError struct{ err error }
 
 func (e opaqueError) Error() string { return e.err.Error() }
 
-// verify asks the provider. The error holds neither secret nor solution.
+// verify asks the provider. Its error contains neither the secret nor the solution.
 func (c *Challenge) verify(ctx context.Context, solution string) (v verdict, err error) {
 	secret, err := c.Secret(ctx)
 	if err != nil {
@@ -137,7 +137,7 @@ func (c *Challenge) verify(ctx context.Context, solution string) (v verdict, err
 	return v, nil
 }
 
-// onPage is what the page shows.
+// onPage returns the part of the challenge that the page needs.
 func (c *Challenge) onPage() *claimpage.Challenge {
 	if c == nil {
 		return nil

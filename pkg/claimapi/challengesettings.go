@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/awsclient"
 )
 
-// challenge returns nil if there is none. A part of a challenge without a provider is refused: the operator believes that
-// claims are protected.
+// challenge returns the challenge, or nil if none is set. It refuses settings of a challenge without a provider,
+// because the operator then believes that claims are protected.
 func (p parser) challenge() *Challenge {
 	provider, file, arn := p.Text(varChallenge), p.Text(varChallengeFile), p.Text(varChallengeARN)
 	if provider == "" {
@@ -27,7 +27,7 @@ func (p parser) challenge() *Challenge {
 		Hosts: p.List(varChallengeHosts),
 	}
 	for _, host := range c.Hosts {
-		if ValidateOrigin("https://"+host) != nil || strings.Contains(host, ":") { // providers say no port
+		if ValidateOrigin("https://"+host) != nil || strings.Contains(host, ":") { // providers report hosts without a port
 			p.Wrong(varChallengeHosts, "has a value that is not a host name", "host names with commas between them, as in shop.example")
 			break
 		}
@@ -40,9 +40,9 @@ func (p parser) challenge() *Challenge {
 	}
 	switch {
 	case file == "" && arn == "":
-		p.Wrong(varChallengeARN, "is missing, and so is a file with the secret", "a secret of Secrets Manager, or a file")
+		p.Wrong(varChallengeARN, "is missing, and no file with the secret is set", "a secret of Secrets Manager, or a file")
 	case file != "" && arn != "":
-		p.Wrong(varChallengeARN, "is set, and so is a file with the secret", "one of the two")
+		p.Wrong(varChallengeARN, "is set, and a file with the secret is set too", "only one of the two")
 	case arn != "" && awssecret.Region(arn) == "":
 		p.Wrong(varChallengeARN, "is not the ARN of a secret", "arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX")
 	case arn != "":

@@ -8,16 +8,16 @@ import (
 	"strings"
 )
 
-// CORSRequestHeaders are the headers of requests that browsers send for a page of another origin.
+// CORSRequestHeaders returns the request headers that browsers may send from a page of another origin.
 func CORSRequestHeaders() []string { return []string{"authorization", "content-type"} }
 
-// CORSResponseHeaders are the headers of answers that scripts of another origin read.
+// CORSResponseHeaders returns the response headers that scripts of another origin may read.
 func CORSResponseHeaders() []string {
 	return []string{"idempotent-replayed", "location", "retry-after"}
 }
 
-// ValidateOrigin checks that a text is an origin as browsers send it: a scheme and a host, and nothing behind. All
-// origins, *, are not one: a list says who embeds the page.
+// ValidateOrigin checks that a text is an origin as browsers send it: a scheme and a host, with nothing after it. It
+// refuses * (all origins), because the operator must list the sites that embed the page.
 func ValidateOrigin(origin string) error {
 	u, err := url.Parse(origin)
 	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || strings.Contains(u.Host, "*") ||
@@ -27,8 +27,8 @@ func ValidateOrigin(origin string) error {
 	return nil
 }
 
-// AllowOrigins lets scripts of these origins call a handler from a browser. It is for servers: in AWS, API Gateway does
-// it, and removes what a function says.
+// AllowOrigins lets scripts of these origins call a handler from a browser. Use it in servers. In AWS, API Gateway
+// does this, and removes the headers of a function.
 func AllowOrigins(origins []string, next http.Handler) http.Handler {
 	if len(origins) == 0 {
 		return next

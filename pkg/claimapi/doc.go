@@ -1,8 +1,8 @@
-// Package claimapi is the HTTP API that hands out the items of campaigns: each item to one claimant, and to each
-// claimant the same item on every request.
+// Package claimapi is the HTTP API that hands out the items of campaigns. Each item goes to one claimant, and each
+// claimant gets the same item on every request.
 //
-// A [Handler] answers events of an API Gateway HTTP API, and requests of net/http. The function in functions/claim and
-// the command `oncebox local` are made of it.
+// A [Handler] answers events of an API Gateway HTTP API, and requests of net/http. The function in functions/claim
+// and the command `oncebox local` use it.
 //
 // # In a Lambda function
 //
@@ -17,7 +17,7 @@
 //
 //	http.ListenAndServe("127.0.0.1:8080", claimapi.New(bank, claimapi.FromContext(), slog.Default()))
 //
-// Serve it at the root of a host: it knows its paths, and the Location header repeats the path of the request.
+// Serve it at the root of a host: it has fixed paths, and the Location header repeats the path of the request.
 //
 // # Requests
 //
@@ -37,20 +37,21 @@
 //	GET /c/{campaign}         the claim page
 //	GET /c/{campaign}/{file}  its script, style sheet and logo
 //
-// A claim may name a slot, items and the solution of a challenge in its body. The other requests about a claim name its
-// slot as ?slot=, a confirmation in its body.
+// A claim may have a slot, items and the solution of a challenge in its body. The other requests about a claim name
+// the slot as ?slot=, and a confirmation in its body.
 //
-// Every answer but the page is JSON. An error is application/problem+json (RFC 9457) with a fixed text; docs/problems.md
-// explains each. The handler gives up 0.5 s before the deadline of its context, so that it can still answer 503.
+// Every answer except the page and its files is JSON. An error is application/problem+json (RFC 9457) with a fixed
+// text; docs/problems.md explains each. The handler stops 0.5 s before the deadline of its context, so that it can
+// answer 503.
 //
-// The families of errors of package itembank are answered so:
+// The families of errors of package itembank become these answers:
 //
 //	ErrInvalid       400
 //	ErrRefused       404 (no such campaign, no claim) or 409, one problem for each member
 //	ErrTryAgain      503 with Retry-After; the same request again is safe and useful
 //	ErrInconsistent  500 inconsistent-claim: the operator has to repair rows; the same request again is safe and useless
 //
-// Any other error is answered 500 internal. The texts of errors go to the log and to no client.
+// Any other error becomes 500 internal. The texts of errors go to the log, never to a client.
 //
 // # Claimants
 //
@@ -64,25 +65,25 @@
 //	body           the claimant that the body or the path names; for back ends that call on behalf of claimants
 //	FromContext()  the claimant that a middleware of your server verified and put into the context with WithCaller
 //
-// With all but body, a request may name only its own claimant. A request without an identity is answered 401, and so is
-// a session of an IAM role with iam: many customers may share its ARN. A link that is not valid or has expired is
-// answered 401, and a link for another campaign 403. WithLinkKeys sets the public keys of links.
+// With every source except body, a request may name only its own claimant. A request without an identity is answered
+// 401. So is a session of an IAM role with iam, because many customers may share its ARN. A link that is not valid or
+// has expired is answered 401, and a link for another campaign 403. WithLinkKeys sets the public keys of links.
 //
 // # Log
 //
 // Each request writes one line with the message "request": method, route, status, slug of the problem, request id,
-// campaign, duration. The line never holds a claimant, an item or a token. The level is warn for 503, error for 500,
-// else info. With 401, 500 and 503 the line has the error's text.
+// campaign, duration. The line never contains a claimant, an item or a token. Its level is warn for 503, error for
+// 500, and info otherwise. For 401, 500 and 503 the line has the text of the error.
 //
 // # Life of a request
 //
-//  1. Invoke decodes the event. Handle and ServeHTTP make one of their request. Handler.answer sets a deadline and
-//     catches panics.
-//  2. call.find finds the route. It looks at nothing else in the request.
-//  3. Handler.caller finds the caller. The body or the path finds the claimant that the request names.
-//     claimantOf decides whether the caller may name that claimant. The bank is asked after all checks.
+//  1. Invoke decodes the event. Handle and ServeHTTP make an event from their request. Handler.answer sets a deadline
+//     and catches panics.
+//  2. call.find finds the route from the method and the path.
+//  3. Handler.caller finds the caller. The claimant that the request names is in the body or in the path. claimantOf
+//     decides whether the caller may name that claimant. All checks are made before the bank is called.
 //  4. itembank.Bank answers.
-//  5. granted or stateOf makes the reply. refusal makes the reply to an error, by one table from error to problem.
+//  5. granted or stateOf makes the reply. refusal makes the reply to an error, from one table of errors and problems.
 //  6. report writes the log line.
 //
 // API Gateway percent-decodes rawPath in events of payload format 2.0 (seen in live events: honojs/hono issue 2156,

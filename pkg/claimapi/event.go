@@ -12,9 +12,9 @@ import (
 // payloadVersion is the payload format of the events.
 const payloadVersion = "2.0"
 
-// event is what the handler reads of a request with payload format 2.0. It has the names of
-// events.APIGatewayV2HTTPRequest, of which it leaves out the members that the handler does not use: decoding them costs
-// more than all other work of the handler.
+// event has the parts of a request with payload format 2.0 that the handler reads. Its names are those of
+// events.APIGatewayV2HTTPRequest. It leaves out all other members, because decoding them takes longer than all other
+// work of the handler.
 type event struct {
 	Version         string         `json:"version"`
 	RawPath         string         `json:"rawPath"`
@@ -25,7 +25,7 @@ type event struct {
 	IsBase64Encoded bool           `json:"isBase64Encoded"`
 }
 
-// eventHeaders are headers of a request. encoding/json finds their names in upper and lower case.
+// eventHeaders are headers of a request. encoding/json finds their names in any case.
 type eventHeaders struct {
 	ContentType    string `json:"content-type"`
 	Authorization  string `json:"authorization"`
@@ -43,7 +43,7 @@ type requestContext struct {
 
 type authorizer = events.APIGatewayV2HTTPRequestContextAuthorizerDescription
 
-// eventOf takes from a request what the handler reads.
+// eventOf makes an event from a request.
 func eventOf(r events.APIGatewayV2HTTPRequest) event {
 	e := event{
 		Version: r.Version, RawPath: r.RawPath, RawQueryString: r.RawQueryString,
@@ -59,7 +59,7 @@ func eventOf(r events.APIGatewayV2HTTPRequest) event {
 	return e
 }
 
-// header finds a header, whose name may be in upper or lower case.
+// header finds a header by its name in any case.
 func header(headers map[string]string, name string) string {
 	for n, value := range headers {
 		if strings.EqualFold(n, name) {
@@ -75,7 +75,7 @@ func (e event) isJSON() bool {
 	return strings.EqualFold(strings.TrimSpace(mediaType), "application/json")
 }
 
-// requestID returns API Gateway's id of the request, or Lambda's for an event that has none.
+// requestID returns API Gateway's id of the request, or Lambda's if the event has none.
 func (e event) requestID(ctx context.Context) string {
 	if id := e.RequestContext.RequestID; id != "" {
 		return id

@@ -32,26 +32,26 @@ type Handler struct {
 	pages            pages // of campaigns, if the page is on
 	challenge        *Challenge
 
-	metrics    *emf.Line // nil: none
+	metrics    *emf.Line // nil: no metrics
 	contention contention
 }
 
 // Option changes a default of a Handler.
 type Option func(*Handler)
 
-// WithClaimantsConfirm says whether a caller who is the claimant may confirm their own hold. The default is no: a
-// customer would confirm without paying. A caller who names claimants freely, as a back end does, always may.
+// WithClaimantsConfirm says whether callers may confirm their own holds. The default is no, because a customer would
+// confirm without paying. A caller who may name any claimant, such as a back end, can always confirm.
 func WithClaimantsConfirm(allowed bool) Option {
 	return func(h *Handler) { h.claimantsConfirm = allowed }
 }
 
-// WithLinkKeys sets the public keys of personal links, for a ClaimantFrom that is link. Without keys no link is valid.
+// WithLinkKeys sets the public keys of personal links, for the ClaimantFrom link. Without keys no link is valid.
 func WithLinkKeys(keys claimlink.Keys) Option {
 	return func(h *Handler) { h.linkKeys = keys }
 }
 
-// New makes a Handler over a bank. The log gets one line for each request; the line never holds a claimant, an item or
-// a token.
+// New makes a Handler for a bank. The log gets one line for each request. The line never contains a claimant, an item
+// or a token.
 func New(bank *itembank.Bank, from ClaimantFrom, log *slog.Logger, options ...Option) *Handler {
 	h := &Handler{bank: bank, from: from, log: log, intN: rand.IntN, now: time.Now, routes: routes}
 	for _, o := range options {
@@ -68,19 +68,19 @@ type call struct {
 	campaign string // from the path
 	named    string // the claimant in the path, or the file of the page
 	claimant string // set once it is known
-	stack    []byte // of a panic
+	stack    []byte // of a panic, if there was one
 }
 
-// ErrNotHTTP means that an event is not a request of an HTTP API with payload format 2.0: something else invokes the
+// ErrNotHTTP means that an event is not a request of an HTTP API with payload format 2.0: another service invokes the
 // function.
 var ErrNotHTTP = errors.New(
 	"claimapi: the event is not a request of an HTTP API with payload format 2.0; check what invokes this function")
 
-// Handle answers one request, as a Lambda function does. Every failure of a request is in the response, since API
-// Gateway would replace the text of an error with its own. Repeating a request is safe.
+// Handle answers one request, as a Lambda function does. Every failure of a request is in the response, because API
+// Gateway would replace the text of an error by its own. It is safe to repeat a request.
 //
-// The only error is ErrNotHTTP, for an event that is not a request. A stream or queue that is connected to this
-// function by mistake must not take its records for delivered.
+// The only error is ErrNotHTTP, for an event that is not a request. If a stream or a queue is connected to this
+// function by mistake, its records must not count as delivered.
 func (h *Handler) Handle(
 	ctx context.Context, request events.APIGatewayV2HTTPRequest,
 ) (events.APIGatewayV2HTTPResponse, error) {
@@ -91,8 +91,8 @@ func (h *Handler) Handle(
 	return r.response(), nil
 }
 
-// Invoke is Handle on bytes, as in lambda.Handler. For Handle the Lambda runtime decodes all of an event, which takes
-// longer than all else that a request takes here.
+// Invoke implements lambda.Handler. It decodes only the parts of an event that it needs. For Handle the Lambda
+// runtime decodes the whole event, which takes longer than all other work of a request.
 func (h *Handler) Invoke(ctx context.Context, raw []byte) ([]byte, error) {
 	var e event
 	if err := json.Unmarshal(raw, &e); err != nil {
@@ -124,8 +124,8 @@ func (h *Handler) respond(ctx context.Context, e event) reply {
 	return r
 }
 
-// answer runs the route under a deadline. A panic becomes an error of this one request: a Handler has no state that a
-// half-done request could damage.
+// answer runs the route under a deadline. It turns a panic into an error of this request: a Handler has no state that
+// an unfinished request could damage.
 func (h *Handler) answer(ctx context.Context, c *call) (r reply, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -196,8 +196,8 @@ func (h *Handler) heldClaim(ctx context.Context, c *call) (reply, error) {
 	return granted(itembank.Grant{Claim: held, Replayed: true}, c.event.RawPath), nil
 }
 
-// claimantInPath returns the claimant that the path asks for. "me" is the caller where there is an identity, and a
-// claimant like any other where there is none.
+// claimantInPath returns the claimant in the path. With an identity, "me" means the caller. Without one, it is a
+// claimant like any other.
 func (h *Handler) claimantInPath(ctx context.Context, c *call, caller string) (string, error) {
 	if caller != "" && c.named == callerAlias {
 		return caller, nil
@@ -208,8 +208,8 @@ func (h *Handler) claimantInPath(ctx context.Context, c *call, caller string) (s
 	return h.claimantOf(ctx, c.campaign, caller, c.named)
 }
 
-// campaignState answers GET /campaigns/{campaign}. It does not look at the caller: if the state must not be public,
-// give the API an authorizer.
+// campaignState answers GET /campaigns/{campaign}, for any caller. If the state must not be public, give the API an
+// authorizer.
 func (h *Handler) campaignState(ctx context.Context, c *call) (reply, error) {
 	campaign, state, err := h.bank.State(ctx, c.campaign)
 	if err != nil {

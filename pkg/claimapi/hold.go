@@ -8,13 +8,13 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// claimIDName is the member of a body and the parameter of a query that hold the id of a claim.
+// claimIDName is the member of a body and the parameter of a query that have the id of a claim.
 const claimIDName = "claim_id"
 
 var errMayNotConfirm = errors.New("claimapi: claimants may not confirm their own holds")
 
-// confirmation answers POST /campaigns/{campaign}/claims/{claimant}/confirmation. A caller who is the claimant is
-// refused unless the settings say otherwise: they would confirm without paying.
+// confirmation answers POST /campaigns/{campaign}/claims/{claimant}/confirmation. Callers may not confirm their own
+// holds unless the settings allow it, because they would confirm without paying.
 func (h *Handler) confirmation(ctx context.Context, c *call) (reply, error) {
 	caller, err := h.caller(ctx, c)
 	if err != nil {
@@ -68,8 +68,8 @@ func (h *Handler) releaseHold(ctx context.Context, c *call) (reply, error) {
 	return reply{status: http.StatusNoContent, headers: map[string]string{"Cache-Control": "no-store"}}, nil
 }
 
-// claimIDInQuery returns the id that the query names. The body of a DELETE means nothing in HTTP, and a proxy may drop it
-// (RFC 9110, section 9.3.5).
+// claimIDInQuery returns the claim id in the query. It is not in the body, because the body of a DELETE has no
+// meaning in HTTP, and a proxy may drop it (RFC 9110, section 9.3.5).
 func claimIDInQuery(e event) (string, error) {
 	id, err := inQuery(e, claimIDName)
 	if err == nil && id == "" {

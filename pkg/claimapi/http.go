@@ -10,13 +10,13 @@ import (
 	"github.com/google/uuid"
 )
 
-// maxRead is how much of a request's body ServeHTTP reads. It is more than maxBody, so that the handler sees that a
-// body is too large.
+// maxRead is how much of a body ServeHTTP reads. It is more than maxBody, so that the handler sees that a body is too
+// large.
 const maxRead = 2 * maxBody
 
-// ServeHTTP answers one request of net/http as Handle answers an event. There is no API Gateway to verify an identity,
-// so the claimant comes from the body or, with FromContext, from a middleware of the server. HEAD is answered as GET
-// without its body.
+// ServeHTTP answers one request of net/http, as Handle answers an event. There is no API Gateway that verifies an
+// identity. So the claimant comes from the body or, with FromContext, from a middleware of the server. HEAD is
+// answered like GET, but without a body.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRead))
 	id := uuid.NewString()
@@ -32,11 +32,11 @@ func write(w http.ResponseWriter, r reply) {
 		w.Header().Set(name, value)
 	}
 	w.WriteHeader(r.status)
-	_, _ = io.WriteString(w, r.text()) // a client that is gone can repeat the request
+	_, _ = io.WriteString(w, r.text()) // after a failure the client can repeat the request
 }
 
-// toEvent makes the event that an API Gateway HTTP API makes of a request: several headers of one name are joined with
-// commas, and the path is percent-decoded.
+// toEvent makes the same event as an API Gateway HTTP API: several headers of one name are joined with commas, and
+// the path is percent-decoded.
 func toEvent(r *http.Request, id string, body []byte) event {
 	e := event{
 		Version: payloadVersion, RawPath: r.URL.Path, RawQueryString: r.URL.RawQuery, Body: string(body),
@@ -47,7 +47,7 @@ func toEvent(r *http.Request, id string, body []byte) event {
 	}
 	e.RequestContext.HTTP.Method = r.Method
 	if r.Method == http.MethodHead {
-		e.RequestContext.HTTP.Method = http.MethodGet // net/http leaves the body out
+		e.RequestContext.HTTP.Method = http.MethodGet // net/http omits the body
 	}
 	if !utf8.Valid(body) {
 		e.Body, e.IsBase64Encoded = base64.StdEncoding.EncodeToString(body), true

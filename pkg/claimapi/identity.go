@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// ClaimantFrom says where the claimant of a request comes from; the package documentation lists the sources. The zero
+// ClaimantFrom is the source of the claimant of a request; the package documentation lists the sources. The zero
 // value has no source: with it, every claim is answered 401.
 type ClaimantFrom struct {
 	source string // one of the sources below
@@ -28,7 +28,7 @@ const (
 	fromContext = "context"
 )
 
-// Which part of the ARN of a session of an IAM role is the claimant.
+// The parts of the ARN of an IAM role's session that can be the claimant.
 const (
 	bySession = "session"
 	byRole    = "role"
@@ -41,7 +41,7 @@ const claimantFromForms = "jwt:CLAIM (a claim of the verified token, as in jwt:s
 	"link (the claimant of a personal link), " +
 	"or body (the claimant that the request names)"
 
-// callerAlias stands for the caller in a path, where an identity says who the caller is.
+// callerAlias means the caller in a path, if the request has an identity.
 const callerAlias = "me"
 
 var (
@@ -49,7 +49,7 @@ var (
 	errNotYours        = errors.New("claimapi: names another claimant")
 )
 
-// The kinds of errUnauthenticated. Clients get the same answer to all; the log tells them apart.
+// The kinds of errUnauthenticated. Clients get the same answer for all; the log distinguishes them.
 var (
 	errNoIdentity  = fmt.Errorf("%w: the request has none of the kind in %s", errUnauthenticated, varClaimantFrom)
 	errBadIdentity = fmt.Errorf("%w: it is not a valid claimant", errUnauthenticated)
@@ -74,14 +74,14 @@ func ParseClaimantFrom(text string) (ClaimantFrom, error) {
 	return ClaimantFrom{}, fmt.Errorf("must be %s", claimantFromForms)
 }
 
-// FromContext takes the claimant from the request's context, where WithCaller has put it. An answer 401 has no header
-// WWW-Authenticate then: the middleware sets it, since it knows the scheme.
+// FromContext takes the claimant from the request's context, where WithCaller has put it. An answer 401 then has no
+// header WWW-Authenticate: the middleware sets it, because it knows the scheme.
 func FromContext() ClaimantFrom { return ClaimantFrom{source: fromContext} }
 
 type callerKey struct{}
 
-// WithCaller returns a context for a request of this caller. A server calls it in a middleware that has verified who
-// the caller is; the Handler needs FromContext to look at it.
+// WithCaller returns a context for a request of this caller. A server calls it in a middleware that has verified the
+// caller. The Handler uses it only with FromContext.
 func WithCaller(ctx context.Context, claimant string) context.Context {
 	return context.WithValue(ctx, callerKey{}, claimant)
 }
@@ -94,9 +94,9 @@ func (f ClaimantFrom) String() string {
 	return f.source
 }
 
-// caller returns the verified identity of the caller, or "" if callers name claimants freely. The error wraps
+// caller returns the verified identity of the caller, or "" if callers may name any claimant. The error wraps
 // errUnauthenticated if the identity is missing or cannot be a claimant: a token without the claim must not make its
-// bearer a claimant. Errors: also those of linkHolder.
+// bearer a claimant. caller also has the errors of linkHolder.
 func (h *Handler) caller(ctx context.Context, c *call) (id string, err error) {
 	switch h.from.source {
 	case fromBody:
@@ -117,7 +117,7 @@ func (h *Handler) caller(ctx context.Context, c *call) (id string, err error) {
 	return id, nil
 }
 
-// identity returns "" if there is none.
+// identity returns the identity of the caller, or "" if the request has none.
 func (f ClaimantFrom) identity(ctx context.Context, a *authorizer) (string, error) {
 	switch {
 	case f.source == fromContext:
@@ -132,8 +132,8 @@ func (f ClaimantFrom) identity(ctx context.Context, a *authorizer) (string, erro
 	return "", nil
 }
 
-// signer returns the identity that signed a request. The credentials of a Cognito identity pool are sessions of one
-// role with one session name, so there the identity of the pool is the claimant. Any other session of a role is a
+// signer returns the identity that signed a request. All credentials of a Cognito identity pool are sessions of one
+// role with one session name, so for them the identity in the pool is the claimant. Any other session of a role is a
 // claimant only if the operator says which part of its ARN names a customer.
 func (f ClaimantFrom) signer(a *events.APIGatewayV2HTTPRequestContextAuthorizerIAMDescription) (string, error) {
 	if id := a.CognitoIdentity.IdentityID; id != "" {
@@ -154,7 +154,8 @@ func (f ClaimantFrom) signer(a *events.APIGatewayV2HTTPRequestContextAuthorizerI
 	return "", errRoleSession
 }
 
-// resourceOf returns the service and type of what an ARN names, as in iam:user, and its name. The ARN has the form
+// resourceOf returns the kind of an ARN's resource (service and type, as in iam:user), and its name. The ARN has the
+// form
 // arn:PARTITION:SERVICE:REGION:ACCOUNT:TYPE/NAME (IAM User Guide, "IAM identifiers").
 func resourceOf(arn string) (kind, name string) {
 	const fields = 6
@@ -180,8 +181,8 @@ func (f ClaimantFrom) challenge(err error) string {
 	return ""
 }
 
-// claimantOf returns the claimant of a request, given the caller ("" without an identity) and the claimant that the
-// body or the path names ("" if none). A caller with an identity may name only itself, in any form that is the same
+// claimantOf returns the claimant of a request. caller is "" without an identity. named is the claimant in the body
+// or the path, or "" if there is none. A caller with an identity may name only itself, in any form that is the same
 // claimant in the campaign.
 func (h *Handler) claimantOf(ctx context.Context, campaign, caller, named string) (string, error) {
 	switch {
@@ -199,10 +200,10 @@ func (h *Handler) claimantOf(ctx context.Context, campaign, caller, named string
 	return caller, err
 }
 
-// ValidateClaimant checks a claimant as itembank does, and refuses U+FFFD. A decoder writes this character for bytes
-// that it cannot read: API Gateway does, which passes on text, and encoding/json for half of a surrogate pair. Two
-// claimants who differ only in such bytes would become one, and the second would get the item of the first. The error
-// is an *itembank.InvalidError.
+// ValidateClaimant checks a claimant as itembank does, and also refuses U+FFFD. Decoders write this character for
+// bytes that they cannot read: API Gateway does for text, and encoding/json does for half of a surrogate pair. If two
+// claimants differed only in such bytes, they would become one, and the second would get the item of the first. The
+// error is an *itembank.InvalidError.
 func ValidateClaimant(claimant string) error {
 	if err := itembank.ValidateClaimant(claimant); err != nil {
 		return err

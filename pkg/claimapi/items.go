@@ -8,11 +8,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// usualItems is how many items a page has, where the query does not say.
+// usualItems is the number of items in a page if the query has no limit.
 const usualItems = 100
 
 // itemsCache lets browsers and proxies keep a page of items for a second. A seat map in many browsers then costs the
-// store one read a second for each proxy. Items may be taken at any moment anyway.
+// store one read a second for each proxy. An item of a page may be taken at any moment in any case.
 const itemsCache = "public, max-age=1"
 
 // itemsBody is a page of free items as clients get it.
@@ -22,7 +22,7 @@ type itemsBody struct {
 	Next     string     `json:"next,omitempty"` // the cursor of the next page; absent: there is none
 }
 
-// freeItems answers GET /campaigns/{campaign}/items. It does not look at the caller, as campaignState.
+// freeItems answers GET /campaigns/{campaign}/items, for any caller, like campaignState.
 func (h *Handler) freeItems(ctx context.Context, c *call) (reply, error) {
 	cursor, err := inQuery(c.event, "cursor")
 	if err != nil {

@@ -10,9 +10,9 @@ import (
 
 var errOtherCampaign = errors.New("claimapi: the link is for another campaign")
 
-// linkHolder returns the claimant of the personal link in the header Authorization, or "" if it has none. Nothing is
-// read from the store before the signature was checked. Errors: those of claimlink.Keys.Verify, errOtherCampaign, and
-// those of itembank.Bank.Scope for a link to a scope.
+// linkHolder returns the claimant of the personal link in the header Authorization, or "" if there is none. It checks
+// the signature before it reads from the store. Errors: those of claimlink.Keys.Verify, errOtherCampaign, and those
+// of itembank.Bank.Scope for a link to a scope.
 func (h *Handler) linkHolder(ctx context.Context, c *call) (string, error) {
 	scheme, token, _ := strings.Cut(c.event.Headers.Authorization, " ")
 	if !strings.EqualFold(scheme, "Bearer") {

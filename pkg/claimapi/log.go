@@ -15,8 +15,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// report writes the log line of a request. It holds the text of an error only if the operator may have to act: with a
-// fault of the server, and with an identity that the settings do not accept. Other faults of clients are in the slug.
+// report writes the log line of a request. It has the text of an error only if the operator may have to act: for a
+// fault of the server, and for an identity that the settings do not accept. For other faults of clients, the slug is
+// enough.
 func (h *Handler) report(ctx context.Context, c *call, r reply, err error, took time.Duration) {
 	level := slog.LevelInfo
 	attrs := []slog.Attr{
@@ -39,7 +40,7 @@ func (h *Handler) report(ctx context.Context, c *call, r reply, err error, took 
 		level = slog.LevelWarn
 	}
 	if c.stack != nil {
-		attrs = append(attrs, slog.String("stack", string(c.stack))) // it holds addresses and no texts
+		attrs = append(attrs, slog.String("stack", string(c.stack))) // it contains addresses, but no texts
 	}
 	h.metrics.Log(ctx, h.log, level, "request", attrs, h.numbers(c, r, took))
 }
@@ -51,7 +52,7 @@ func (h *Handler) refuse(ctx context.Context, why string) error {
 	return ErrNotHTTP
 }
 
-// validCampaign returns the campaign if the name is valid. The path of a request may hold anything.
+// validCampaign returns the campaign if its name is valid, because the path of a request may contain anything.
 func (c *call) validCampaign() string {
 	if itembank.ValidateName("campaign", c.campaign) != nil {
 		return ""
@@ -60,8 +61,8 @@ func (c *call) validCampaign() string {
 }
 
 // maskClaimant replaces the claimant in the text of an error, plain or quoted, in the spelling of the request and in
-// that of the Bank. The engines put no claimant into their errors; this is for a panic, or an engine that does. Only a
-// whole word is replaced, so that a claimant of one letter does not damage the text.
+// the spelling of the Bank. The engines put no claimant into their errors, but a panic might. It replaces only whole
+// words, so that a claimant of one letter does not damage the text.
 func (c *call) maskClaimant(text string) string {
 	if c.claimant == "" {
 		return text
@@ -73,7 +74,7 @@ func (c *call) maskClaimant(text string) string {
 	return text
 }
 
-// replaceWord puts [claimant] in the place of word, wherever text has it as a whole word.
+// replaceWord replaces word by [claimant] where text has it as a whole word.
 func replaceWord(text, word string) string {
 	var out strings.Builder
 	copied := 0
@@ -92,8 +93,8 @@ func replaceWord(text, word string) string {
 	}
 }
 
-// isWord reports whether text[begin:end] is not a part of a longer word: no letter or digit at its ends has another one
-// beside it.
+// isWord reports whether text[begin:end] is not a part of a longer word: at neither end, letters or digits are on
+// both sides.
 func isWord(text string, begin, end int) bool {
 	before, _ := utf8.DecodeLastRuneInString(text[:begin])
 	first, _ := utf8.DecodeRuneInString(text[begin:end])

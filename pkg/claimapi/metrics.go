@@ -21,13 +21,14 @@ var metrics = []emf.Metric{
 }
 
 // WithMetrics adds metrics to the log lines of requests for a claim, in CloudWatch's embedded metric format. The log must
-// write JSON objects, and CloudWatch Logs must get them as they are, as from a Lambda function. The metrics of a function
-// have a namespace of their own; "" is the default, no metrics. docs/operations.md explains the metrics.
+// write JSON objects, and CloudWatch Logs must get them unchanged, as from a Lambda function. namespace is the
+// namespace of the metrics, one for each function; "", the default, means no metrics. docs/operations.md explains the
+// metrics.
 func WithMetrics(namespace string) Option {
 	return func(h *Handler) { h.metrics = emf.New(namespace, metrics) }
 }
 
-// numbers are the metrics of a request. Only requests for a claim have some.
+// numbers returns the metrics of a request. Only requests for a claim have metrics.
 func (h *Handler) numbers(c *call, r reply, took time.Duration) (v emf.Values) {
 	if h.metrics == nil || c.route.path != claimsPath {
 		return v
@@ -47,11 +48,11 @@ func one(is bool) float64 {
 	return 0
 }
 
-// contention is what the log lines have of the Contention of a Bank. Where requests run at the same time, a line may have
-// what another one met; each time is in one line.
+// contention tracks which part of a Bank's Contention is already in log lines. If requests run at the same time, a
+// line may have the contention of another request; each conflict is in one line.
 type contention struct {
 	mu  sync.Mutex
-	log itembank.Contention // in the lines so far
+	log itembank.Contention // the part that is in log lines
 }
 
 func (c *contention) next(bank *itembank.Bank) itembank.Contention {

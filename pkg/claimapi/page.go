@@ -21,7 +21,7 @@ var pageRoutes = []route{
 }
 
 // WithPage serves the claim page of package claimpage at /c/{campaign}, with its files below it. The Handler and browsers
-// use a copy of a page for as long as cache.
+// may use a copy of a page for the duration cache.
 func WithPage(cache time.Duration) Option {
 	return func(h *Handler) {
 		h.routes = slices.Concat(routes, pageRoutes)
@@ -29,7 +29,7 @@ func WithPage(cache time.Duration) Option {
 	}
 }
 
-// pages are copies of the pages of campaigns. Their number is that of the campaigns.
+// pages are copies of the pages of campaigns. There is at most one for each campaign.
 type pages struct {
 	life time.Duration
 
@@ -58,7 +58,7 @@ func (p *pages) put(campaign string, page claimpage.Page, now time.Time) {
 	p.copies[campaign] = pageCopy{page, now.Add(p.life)}
 }
 
-// page answers GET /c/{campaign} and GET /c/{campaign}/{file}. It looks at no token: the page is the same for every
+// page answers GET /c/{campaign} and GET /c/{campaign}/{file}, for any caller: the page is the same for every
 // visitor.
 func (h *Handler) page(ctx context.Context, c *call) (reply, error) {
 	page, err := h.pageOf(ctx, c.campaign)

@@ -14,7 +14,7 @@ import (
 // problemDocs is the page that explains every problem, under the heading of its slug.
 const problemDocs = "https://github.com/oncebox/oncebox/blob/main/docs/problems.md#"
 
-// problem is what a client learns about an error. The texts are fixed, so that nothing from the error can leak.
+// problem is the part of an error that a client gets. The texts are fixed, so that nothing from the error can leak.
 type problem struct {
 	causes []error // matched by errors.Is
 	status int
@@ -23,7 +23,7 @@ type problem struct {
 	detail string
 }
 
-// problems maps errors to answers. The first match counts. An error that matches nothing is internal.
+// problems maps errors to answers. The first match counts. An error without a match becomes internal.
 var problems = []problem{
 	{
 		causes: []error{itembank.ErrInvalid},
@@ -148,7 +148,7 @@ var problems = []problem{
 			"the operator has to repair the rows. To report it, give the instance.",
 	},
 	{
-		// The time is nearly up, or the client is gone.
+		// The time is nearly over, or the client has disconnected.
 		causes: []error{itembank.ErrTryAgain, context.DeadlineExceeded, context.Canceled},
 		status: http.StatusServiceUnavailable, slug: slugTryAgain, title: "Try again",
 		detail: "The service is busy. Repeating the request is safe: the same claimant gets the same item.",
@@ -177,7 +177,7 @@ type problemBody struct {
 	Campaign string        `json:"campaign,omitempty"` // with claimed-elsewhere
 }
 
-// memberError says what is wrong with one part of the request. The pointer is a JSON pointer into the body, "" for the
+// memberError says what is wrong with one part of the request. Pointer is a JSON pointer into the body, or "" for the
 // whole body. A parameter of the path is written like a member of the body.
 type memberError struct {
 	Pointer string `json:"pointer"`
@@ -195,17 +195,17 @@ func problemOf(err error) problem {
 	return internal
 }
 
-// Clients are told to come back after 1 to 3 seconds, drawn for each answer. After one fixed time, the requests that the
-// store could not take in one second would all come again in the same later second. Three seconds make three waves of a
-// third of the size, and the wait is still one that a customer takes; a table throttles second by second. A client that
-// is told again has to wait longer by itself: only the client knows how often it was told.
+// The range of Retry-After in seconds. The value is drawn for each answer. With one fixed time, all requests that the
+// store could not take in one second would come again in the same later second. A range of three seconds makes three
+// waves of a third of the size, and a customer can wait that long; a table throttles second by second. A client that
+// is refused again has to wait longer on its own, because only the client knows how often it was refused.
 const minRetryAfter, maxRetryAfter = 1, 3
 
 func (h *Handler) retryAfter() string {
 	return strconv.Itoa(minRetryAfter + h.intN(maxRetryAfter-minRetryAfter+1))
 }
 
-// refusal is the answer to an error.
+// refusal returns the reply to an error.
 func (h *Handler) refusal(err error, requestID string) reply {
 	p := problemOf(err)
 	body := problemBody{

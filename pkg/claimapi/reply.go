@@ -20,35 +20,35 @@ import (
 type reply struct {
 	status   int
 	headers  map[string]string
-	body     any    // nil: none
-	file     []byte // in the place of body: bytes that are no JSON
-	slug     string // of a problem, else ""
+	body     any    // nil: no body
+	file     []byte // instead of body: bytes that are not JSON
+	slug     string // of a problem, otherwise ""
 	replayed bool
 }
 
-// ClaimBody is a claim as clients get it, over HTTP and from the command line. Times are RFC 3339 in UTC, with
+// ClaimBody is a claim in the form for clients, over HTTP and from the command line. Times are RFC 3339 in UTC, with
 // milliseconds.
 type ClaimBody struct {
 	Campaign string `json:"campaign"`
 	Claimant string `json:"claimant"`
-	Slot     int    `json:"slot,omitempty"` // absent: the first
+	Slot     int    `json:"slot,omitempty"` // absent: slot 1
 	ClaimID  string `json:"claim_id"`
 
 	ItemBody            // the first item
-	Items    []ItemBody `json:"items,omitempty"` // all items, of a claim with several
+	Items    []ItemBody `json:"items,omitempty"` // all items, if the claim has several
 
 	ClaimedAt string `json:"claimed_at"`
 	EndsAt    string `json:"ends_at,omitempty"`
 	Replayed  bool   `json:"replayed"`
 }
 
-// ItemBody is an item as clients get it.
+// ItemBody is an item in the form for clients.
 type ItemBody struct {
 	Item    string           `json:"item"`
 	Columns itembank.Columns `json:"columns,omitempty"`
 }
 
-// ItemsOf makes the ItemBody of each item of a claim.
+// ItemsOf returns the ItemBody of each item of a claim.
 func ItemsOf(c itembank.Claim) (bodies []ItemBody) {
 	for i, item := range c.Items() {
 		bodies = append(bodies, ItemBody{item, c.Columns.Of(i)})
@@ -56,7 +56,7 @@ func ItemsOf(c itembank.Claim) (bodies []ItemBody) {
 	return bodies
 }
 
-// NewClaimBody makes the ClaimBody of a grant.
+// NewClaimBody returns the ClaimBody of a grant.
 func NewClaimBody(g itembank.Grant) ClaimBody {
 	c := g.Claim
 	items := ItemsOf(c)
@@ -73,7 +73,7 @@ func NewClaimBody(g itembank.Grant) ClaimBody {
 	return body
 }
 
-// stateBody is a campaign as clients get it.
+// stateBody is a campaign in the form for clients.
 type stateBody struct {
 	Campaign string         `json:"campaign"`
 	State    itembank.State `json:"state"`
@@ -81,8 +81,8 @@ type stateBody struct {
 	ClosesAt string         `json:"closes_at,omitempty"`
 }
 
-// granted is the answer to a claimant who holds an item: 201 with the Location of a new claim, or 200 for a claim that
-// existed before. base is the path of the request.
+// granted returns the reply to a claimant who holds an item: 201 with the Location of a new claim, or 200 for an
+// existing claim. base is the path of the request.
 func granted(g itembank.Grant, base string) reply {
 	r := reply{status: http.StatusCreated, headers: newHeaders("application/json"), replayed: g.Replayed, body: NewClaimBody(g)}
 	if g.Replayed {
@@ -115,7 +115,7 @@ func timestamp(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
 
-// text is the body of the reply.
+// text returns the body of the reply.
 func (r reply) text() string {
 	if r.body == nil {
 		return string(r.file)
@@ -123,7 +123,7 @@ func (r reply) text() string {
 	return encode(r.body)
 }
 
-// response is the reply as API Gateway reads it.
+// response returns the reply in the form for API Gateway.
 func (r reply) response() events.APIGatewayV2HTTPResponse {
 	answer := events.APIGatewayV2HTTPResponse{StatusCode: r.status, Headers: r.headers, Body: r.text()}
 	if !utf8.Valid(r.file) {
@@ -138,7 +138,7 @@ type encoder struct {
 	json   *json.Encoder
 }
 
-// encoders keeps encoders between requests, since a container answers thousands.
+// encoders keeps encoders for later requests, because a container answers thousands.
 var encoders = sync.Pool{New: func() any {
 	e := &encoder{}
 	e.json = json.NewEncoder(&e.buffer)

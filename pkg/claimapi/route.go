@@ -10,7 +10,7 @@ import (
 // route is one kind of request.
 type route struct {
 	method string
-	path   string // may have the parameter {campaign}, and behind it {claimant} or {file}
+	path   string // may have the parameter {campaign}, and after it {claimant} or {file}
 	serve  func(*Handler, context.Context, *call) (reply, error)
 }
 
@@ -24,7 +24,7 @@ const (
 	documentPath = "/openapi.json"
 )
 
-// routes lists all kinds of requests, but for those of the page. openapi.json describes the same ones.
+// routes lists all kinds of requests, except those for the page. openapi.json describes the same ones.
 var routes = []route{
 	{http.MethodPost, claimsPath, (*Handler).claim},
 	{http.MethodGet, claimPath, (*Handler).heldClaim},
@@ -35,7 +35,7 @@ var routes = []route{
 	{http.MethodGet, documentPath, (*Handler).openAPI},
 }
 
-// name is the route in logs. It holds no text from the client.
+// name returns the route for logs. It contains no text from the client.
 func (r route) name() string {
 	if r.path == "" {
 		return "" // no route was found
@@ -47,14 +47,14 @@ var errNoRoute = errors.New("claimapi: no such route")
 
 var errMethod = errors.New("claimapi: method not allowed")
 
-// methodError holds the methods that the path supports.
+// methodError has the methods that the path supports.
 type methodError struct{ allowed []string }
 
 func (e *methodError) Error() string { return errMethod.Error() }
 func (e *methodError) Unwrap() error { return errMethod }
 
-// match reports whether a path is that of the route. A campaign is what stands before the next slash. A claimant is all
-// that the route leaves of the path: the path is decoded, so a claimant may contain slashes.
+// match reports whether a path belongs to the route. The campaign ends at the next slash. The claimant is the rest of
+// the path: the path is decoded, so a claimant may contain slashes.
 func (r route) match(path string) (campaign, named string, ok bool) {
 	root, tail, has := strings.Cut(r.path, campaignParam)
 	if !has {
@@ -69,7 +69,7 @@ func (r route) match(path string) (campaign, named string, ok bool) {
 	return rest[:end], named, ok && end > 0 && matches
 }
 
-// matchTail compares what follows the campaign in a route and in a path.
+// matchTail compares the parts after the campaign in a route and in a path.
 func matchTail(tail, path string) (named string, ok bool) {
 	before, parameter, _ := strings.Cut(tail, "{")
 	_, after, has := strings.Cut(parameter, "}")
@@ -81,7 +81,7 @@ func matchTail(tail, path string) (named string, ok bool) {
 	return named, begins && ends && named != ""
 }
 
-// find sets the call's route, its campaign, and the claimant or file that the path names. Errors: errNoRoute, *methodError.
+// find sets the call's route, its campaign, and the claimant or file in the path. Errors: errNoRoute, *methodError.
 func (c *call) find(routes []route) error {
 	path := strings.TrimPrefix(c.event.RawPath, stagePrefix(c.event))
 	var allowed []string
@@ -104,9 +104,9 @@ func (c *call) find(routes []route) error {
 // defaultStage is the stage whose name is not in the path.
 const defaultStage = "$default"
 
-// stagePrefix returns what API Gateway puts before the path: the name of the stage, except for $default and behind a
-// custom domain. The base path of a custom domain's mapping is not removed: if the handler answered under any prefix, a
-// route without authorizer could reach it.
+// stagePrefix returns the part that API Gateway puts before the path: the name of the stage, unless it is $default or
+// the request came by a custom domain. The base path of a custom domain's mapping is not removed: if the handler
+// answered under any prefix, a route without an authorizer could reach it.
 func stagePrefix(e event) string {
 	stage := e.RequestContext.Stage
 	prefix := "/" + stage

@@ -26,7 +26,7 @@ const (
 	varChallengeARN   = "ONCEBOX_CHALLENGE_SECRET_ARN"
 	varChallengeURL   = "ONCEBOX_CHALLENGE_URL"
 	varChallengeHosts = "ONCEBOX_CHALLENGE_HOSTS"
-	varCORSOrigins    = "ONCEBOX_CORS_ORIGINS" // of servers only: in AWS, API Gateway has the origins
+	varCORSOrigins    = "ONCEBOX_CORS_ORIGINS" // only for servers: in AWS, API Gateway has the origins
 	varLogLevel       = "ONCEBOX_LOG_LEVEL"
 )
 
@@ -35,8 +35,8 @@ var known = []string{
 	varChallenge, varChallengeSite, varChallengeFile, varChallengeARN, varChallengeURL, varChallengeHosts, settings.VarMetrics, varLogLevel,
 }
 
-// Variables returns the names of all variables of the function. Programs that share the environment with it can tell
-// them from misspelt names.
+// Variables returns the names of all variables of the function. Programs that share the environment with it can use
+// them to distinguish its variables from misspelt names.
 func Variables() []string { return slices.Clone(known) }
 
 // Options are the settings of a handler that do not depend on its store.
@@ -46,12 +46,12 @@ type Options struct {
 	CampaignCache    time.Duration // how long a copy of a campaign's rules is used; 0 reads them for every request
 	ClaimantsConfirm bool          // see WithClaimantsConfirm
 	Page             bool          // see WithPage
-	Challenge        *Challenge    // see WithChallenge; nil: none
-	CORSOrigins      []string      // for AllowOrigins; of ParseOptions only
+	Challenge        *Challenge    // see WithChallenge; nil: no challenge
+	CORSOrigins      []string      // for AllowOrigins; set by ParseOptions only
 	LogLevel         slog.Level
 }
 
-// HandlerOptions returns the options of New that the settings choose.
+// HandlerOptions returns the options of New for the settings.
 func (o Options) HandlerOptions() []Option {
 	options := []Option{WithClaimantsConfirm(o.ClaimantsConfirm), WithLinkKeys(o.LinkKeys)}
 	if o.Page {
@@ -88,8 +88,9 @@ type Settings struct {
 //	ONCEBOX_METRICS            on or off: whether log lines have metrics for CloudWatch; default off
 //	ONCEBOX_LOG_LEVEL          debug, info, warn or error; default info
 //
-// An empty variable is one that is not set. Another ONCEBOX_ variable is an error, since it is misspelt or belongs to
-// another function. The error lists everything that is wrong, with the values that are allowed, and repeats no values.
+// An empty variable counts as not set. Any other ONCEBOX_ variable is an error, because it is misspelt or belongs to
+// another function. The error lists everything that is wrong, with the values that are allowed. It does not repeat
+// the values.
 func ParseSettings(environ []string) (Settings, error) {
 	p := parser{settings.NewParser(environ)}
 	p.RefuseOthers(known)
@@ -105,7 +106,7 @@ func ParseSettings(environ []string) (Settings, error) {
 
 // ParseOptions reads the settings of a handler that runs outside of Lambda, as in `oncebox local`. The caller chooses
 // the store. The claimant comes from the body by default, and the claim page is on. ONCEBOX_CORS_ORIGINS are the origins
-// for AllowOrigins. Other ONCEBOX_ variables are ignored. The error is like that of ParseSettings.
+// for AllowOrigins. Other ONCEBOX_ variables are ignored. The error is like the error of ParseSettings.
 func ParseOptions(environ []string) (Options, error) {
 	p := parser{settings.NewParser(environ)}
 	o := p.options(fromBody, true)
@@ -147,7 +148,7 @@ func (p parser) claimantFrom(fallback string) ClaimantFrom {
 
 const linkKeyForms = "public keys that `oncebox links keygen` wrote, with commas between them"
 
-// linkKeys refuses keys that the handler would not use: the operator believes that links count.
+// linkKeys refuses keys that the handler would not use, because the operator then believes that links work.
 func (p parser) linkKeys(from ClaimantFrom) (keys claimlink.Keys) {
 	text := p.Text(varLinkKeys)
 	switch {
@@ -165,6 +166,6 @@ func (p parser) linkKeys(from ClaimantFrom) (keys claimlink.Keys) {
 }
 
 func (p parser) campaignCache() time.Duration {
-	const longest = itembank.DefaultCampaignCache // a closed campaign goes on for this long at most
+	const longest = itembank.DefaultCampaignCache // after it is closed, a campaign hands out items for at most this time
 	return p.Duration(varCampaignCache, longest, 0, longest, "a duration of at most 5s, as in 500ms or 0")
 }

@@ -5,13 +5,13 @@ import (
 	"strconv"
 )
 
-// slotName is the member of a body and the parameter of a query that hold the slot of a claim.
+// slotName is the member of a body and the parameter of a query that have the slot of a claim.
 const slotName = "slot"
 
-// errSlot refuses what is no slot of any campaign. The Bank knows which slots a campaign has.
+// errSlot refuses a value that is not a slot of any campaign. The Bank knows which slots a campaign has.
 var errSlot = badMember(slotName, "is not a whole number from 1")
 
-// slotInQuery returns the slot that the query names in digits, or the first.
+// slotInQuery returns the slot in the query, in digits, or 1 if there is none.
 func slotInQuery(e event) (int, error) {
 	text, err := inQuery(e, slotName)
 	if err != nil || text == "" {
@@ -24,7 +24,7 @@ func slotInQuery(e event) (int, error) {
 	return slot, nil
 }
 
-// inQuery returns a parameter of the query; "": there is none.
+// inQuery returns a parameter of the query, or "" if there is none.
 func inQuery(e event, name string) (string, error) {
 	query, err := url.ParseQuery(e.RawQueryString)
 	switch {

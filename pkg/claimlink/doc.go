@@ -17,11 +17,11 @@
 //	payload  {"sub":CLAIMANT,"campaign":NAME,"exp":SECONDS SINCE 1970}
 //	payload  {"sub":CLAIMANT,"scope":NAME,"exp":SECONDS SINCE 1970}
 //
-// Campaign and scope are separate members, since a campaign without a scope of its own is a scope of the same name. A
-// token with another algorithm, another type or another member is not valid. There is no issuer and no audience: a key
-// belongs to one deployment and signs nothing else. The key id is the first 8 bytes of the SHA-256 of the public key,
-// in base64url.
+// Campaign and scope are separate members, because a campaign without a scope of its own has a scope of the same
+// name. A token with another algorithm, type or member is not valid. There is no issuer and no audience, because a
+// key belongs to one deployment and signs nothing else. The key id is the first 8 bytes of the SHA-256 of the public
+// key, in base64url.
 //
-// A token is a secret of its claimant, and no error of this package repeats a part of one. It is not used up: a
-// repeated request gets the same item again.
+// A token is a secret of its claimant, and no error of this package repeats a part of one. A token can be used again:
+// a repeated request gets the same item.
 package claimlink

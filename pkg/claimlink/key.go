@@ -58,8 +58,7 @@ func newPrivateKey(key ed25519.PrivateKey) (*PrivateKey, error) {
 	return &PrivateKey{key, signer}, nil
 }
 
-// PEM returns the key in PKCS #8, as PEM. It is the secret: a person who has it can make links for
-// any customer.
+// PEM returns the key in PKCS #8, as PEM. It is a secret: a person who has it can make links for any customer.
 func (k *PrivateKey) PEM() ([]byte, error) {
 	der, err := x509.MarshalPKCS8PrivateKey(k.key)
 	if err != nil {
@@ -68,7 +67,7 @@ func (k *PrivateKey) PEM() ([]byte, error) {
 	return pem.EncodeToMemory(&pem.Block{Type: privateBlock, Bytes: der}), nil
 }
 
-// Public returns the public key as one word, which ParseKeys reads: what PEM has between its first and last line.
+// Public returns the public key as one word for ParseKeys: the text between the first and the last line of its PEM.
 func (k *PrivateKey) Public() (string, error) {
 	der, err := x509.MarshalPKIXPublicKey(k.key.Public())
 	return base64.StdEncoding.EncodeToString(der), err
@@ -83,7 +82,7 @@ func (k *PrivateKey) ID() string {
 // String returns the key id, so that a log never has the key.
 func (k *PrivateKey) String() string { return "link key " + k.ID() }
 
-// idBytes is how much of the hash names a key: enough that no two keys of a deployment have one name.
+// idBytes is how many bytes of the hash name a key. They are enough to give the keys of a deployment different names.
 const idBytes = 8
 
 func idOf(key ed25519.PublicKey) string {
@@ -91,11 +90,11 @@ func idOf(key ed25519.PublicKey) string {
 	return base64.RawURLEncoding.EncodeToString(hash[:idBytes])
 }
 
-// Keys are the public keys whose links are valid. With the zero value, no link is.
+// Keys are the public keys whose links are valid. With the zero value, no link is valid.
 type Keys struct{ byID map[string]ed25519.PublicKey }
 
-// ParseKeys reads public keys with commas or white space between them. Several keys are for the time of a rotation. The
-// error says which of the keys is wrong and repeats no part of the text, which may be a private key by mistake.
+// ParseKeys reads public keys with commas or white space between them. Use several keys during a rotation. The error
+// says which of the keys is wrong. It repeats no part of the text, which may be a private key by mistake.
 func ParseKeys(text string) (Keys, error) {
 	if strings.Contains(text, privateBlock) {
 		return Keys{}, errors.New("claimlink: it is a private key, which must stay secret: take the public one, FILE.pub")

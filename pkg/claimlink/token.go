@@ -15,27 +15,27 @@ import (
 )
 
 const (
-	// algorithm is the only one. The header of a token cannot choose another.
+	// algorithm is the only allowed one. The header of a token cannot choose another.
 	algorithm = jose.EdDSA
 
-	// tokenType tells a link from any other token that the same key might sign (RFC 8725, section 3.11).
+	// tokenType distinguishes a link from other tokens that the same key might sign (RFC 8725, section 3.11).
 	tokenType = "oncebox-link+jwt"
 
-	// maxToken is more than a token can have: the longest claimant, each byte of which JSON escapes to two, has less than
-	// 1,100 bytes with all around it. A longer text is not decoded.
+	// maxToken is larger than any token: with the longest claimant, each byte of which JSON escapes to two, a token
+	// has less than 1,100 bytes. A longer text is not decoded.
 	maxToken = 2048
 )
 
 var (
-	// ErrInvalid says that a token is not one that a key of the deployment has signed, or that its content is not that
-	// of a link. Errors that wrap it say more, for the log; tell the client nothing but this.
+	// ErrInvalid says that no key of the deployment has signed the token, or that the token does not have the content
+	// of a link. Errors that wrap it have details for the log. Tell the client only this error.
 	ErrInvalid = errors.New("claimlink: the link is not valid")
 
 	// ErrExpired says that a token was valid and has expired.
 	ErrExpired = errors.New("claimlink: the link has expired")
 )
 
-// The kinds of ErrInvalid. They have no text of the token.
+// The kinds of ErrInvalid. They contain no text of the token.
 var (
 	errForm      = fmt.Errorf("%w: its token is not a JWS signed with Ed25519", ErrInvalid)
 	errType      = fmt.Errorf("%w: its token is of another type", ErrInvalid)
@@ -44,12 +44,12 @@ var (
 	errContent   = fmt.Errorf("%w: its content is not that of a link", ErrInvalid)
 )
 
-// Claims are what a link says. Either Campaign or Scope is set.
+// Claims are the content of a link. Either Campaign or Scope is set.
 type Claims struct {
 	Claimant string
 	Campaign string    // the link is for this campaign
 	Scope    string    // the link is for all campaigns of this scope
-	Expires  time.Time // in whole seconds: the part of a second is cut off
+	Expires  time.Time // in whole seconds; fractions are cut off
 }
 
 // payload is the content of a token.
@@ -60,8 +60,8 @@ type payload struct {
 	Expires  int64  `json:"exp"`
 }
 
-// Sign makes the token of a link. The same claims and key make the same token. The error is an *itembank.InvalidError if
-// the claims are wrong.
+// Sign makes the token of a link. The same claims and key always make the same token. If the claims are wrong, the
+// error is an *itembank.InvalidError.
 func (k *PrivateKey) Sign(c Claims) (string, error) {
 	if err := c.validate(); err != nil {
 		return "", err
@@ -79,8 +79,8 @@ func (k *PrivateKey) Sign(c Claims) (string, error) {
 	return signed.CompactSerialize()
 }
 
-// Verify returns what a token says if one of the keys has signed it. A token is valid until the second in which it
-// expires begins. Errors: ErrInvalid, ErrExpired.
+// Verify returns the content of a token if one of the keys has signed it. A token is valid until its expiry second
+// begins. Errors: ErrInvalid, ErrExpired.
 func (k Keys) Verify(token string, now time.Time) (Claims, error) {
 	content, err := k.content(token)
 	if err != nil {
@@ -96,7 +96,7 @@ func (k Keys) Verify(token string, now time.Time) (Claims, error) {
 	return c, nil
 }
 
-// content checks the signature. It looks at nothing in the payload before that.
+// content checks the signature and returns the payload. It does not read the payload before that.
 func (k Keys) content(token string) ([]byte, error) {
 	if len(token) > maxToken {
 		return nil, errForm
@@ -120,7 +120,7 @@ func (k Keys) content(token string) ([]byte, error) {
 	return content, nil
 }
 
-// claimsOf reads a payload. A member that is not known may narrow what a later version allows, so it is not ignored.
+// claimsOf reads a payload. It refuses unknown members, because one may narrow the permissions in a later version.
 func claimsOf(content []byte) (c Claims, ok bool) {
 	var members map[string]any
 	if json.Unmarshal(content, &members) != nil {
@@ -146,7 +146,7 @@ func claimsOf(content []byte) (c Claims, ok bool) {
 	return c, true
 }
 
-// latest is the last second of the year 9999, beyond which times cannot be written as RFC 3339.
+// latest is the last second of the year 9999. Later times cannot be written as RFC 3339.
 const latest = 253402300799
 
 func wholeSeconds(value any) (time.Time, bool) {

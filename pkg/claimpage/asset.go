@@ -23,14 +23,14 @@ type Asset struct {
 	Body    []byte
 }
 
-// The files of a page, by their names behind /c/{campaign}/. The page itself has none.
+// The files of a page, by their names after /c/{campaign}/. The page itself has no name.
 const (
 	fileStyle  = "page.css"
 	fileScript = "claim.js"
 	fileLogo   = "logo"
 )
 
-// Asset returns the file of a name, "" for the page itself. It reports false if there is none.
+// Asset returns the file with a name; "" is the page itself. ok is false if there is no such file.
 func (p Page) Asset(name string, s Site) (a Asset, ok bool) {
 	switch name {
 	case "":
@@ -51,7 +51,7 @@ func (p Page) Asset(name string, s Site) (a Asset, ok bool) {
 	return a, true
 }
 
-// newAsset makes a file. The policy is for browsers that open the file alone.
+// newAsset makes a file. Its policy is for browsers that open the file directly.
 func newAsset(mediaType string, body []byte) Asset {
 	return Asset{Body: body, Headers: map[string]string{
 		"Content-Type":            mediaType,
@@ -61,7 +61,7 @@ func newAsset(mediaType string, body []byte) Asset {
 	}}
 }
 
-// policy is the Content-Security-Policy of the page: its own files, and the widget of the challenge.
+// policy returns the Content-Security-Policy of the page: its own files, and the widget of the challenge.
 func (s Site) policy() string {
 	var script, frame, style string
 	if s.Challenge != nil {
@@ -86,7 +86,7 @@ func (p Page) html(s Site) []byte {
 	).Replace(string(asset("page.html"))))
 }
 
-// scriptSettings are what the script has to know.
+// scriptSettings are the settings that the script needs.
 type scriptSettings struct {
 	Campaign  string           `json:"campaign"`
 	Languages map[string]Texts `json:"languages"`
@@ -115,7 +115,7 @@ func (p Page) offered() []string {
 	return slices.Sorted(maps.Keys(p.Languages))
 }
 
-// fallback is English, or else the first language.
+// fallback returns English if the page has it, otherwise its first language.
 func (p Page) fallback() string {
 	if offered := p.offered(); !slices.Contains(offered, fallbackLanguage) {
 		return offered[0]
@@ -131,8 +131,8 @@ func (p Page) texts(language string) Texts {
 	return texts
 }
 
-// chooseLanguage takes the first language of the header Accept-Language that the page has, as the script does. Browsers
-// send the languages in the order of the visitor's wishes.
+// chooseLanguage returns the first language of the header Accept-Language that the page has, as the script does.
+// Browsers send the languages in the order of the visitor's preferences.
 func (p Page) chooseLanguage(accepted string) string {
 	offered := p.offered()
 	for wish := range strings.SplitSeq(accepted, ",") {

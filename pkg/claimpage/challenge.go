@@ -1,19 +1,19 @@
 package claimpage
 
-// Challenge is a check that a visitor is a person, by a provider outside.
+// Challenge is the check of an external provider that a visitor is a person.
 type Challenge struct {
 	Provider string // one of Providers
-	SiteKey  string // which the provider gives out for a site; it is public
+	SiteKey  string // from the provider, for a site; it is public
 }
 
-// ChallengeAction is what the page gives to the widget as the action. Turnstile says it when a solution is checked.
+// ChallengeAction is the action that the page gives to the widget. Turnstile repeats it when a solution is checked.
 const ChallengeAction = "oncebox-claim"
 
-// provider is how the page loads a widget.
+// provider says how the page loads the widget of a provider.
 type provider struct {
 	script  string
-	global  string // the object of the script with render and reset
-	sources string // of the Content-Security-Policy
+	global  string // the script's global object, which has render and reset
+	sources string // for the Content-Security-Policy
 }
 
 // Providers are the providers of challenges. Sources: the providers' pages on explicit rendering and on
@@ -39,7 +39,7 @@ var providers = map[string]provider{
 	},
 }
 
-// widget is what the script has to know about a challenge.
+// widget has the settings of a challenge that the script needs.
 type widget struct {
 	SiteKey string `json:"site_key"`
 	Action  string `json:"action"`

@@ -12,7 +12,7 @@ import (
 	"unicode/utf8"
 )
 
-// The largest sizes, in bytes. A row of DynamoDB has 400 KB, and each 4 KB of it that are read are half a unit.
+// The largest sizes, in bytes. A row of DynamoDB has at most 400 KB. Each 4 KB that are read cost half a unit.
 const (
 	MaxText  = 1000
 	MaxTheme = 32 << 10
@@ -21,13 +21,14 @@ const (
 	maxLanguages = 40
 )
 
-// Texts are texts of a page in one language, by their names. Those that are not there are the built-in ones in that
-// language, or else in English.
+// Texts are texts of a page in one language, by name. For a missing name the built-in text in that language is used,
+// or the English one if there is none.
 type Texts map[string]string
 
-// Page is what a campaign has of its own on its page. The zero value is the built-in page.
+// Page has the settings of one campaign's page. The zero value is the built-in page.
 type Page struct {
-	// Languages has texts by language, as in de. The page is in these languages only; without any, in English and German.
+	// Languages has texts by language, such as de. The page has only these languages; if it is empty, English and
+	// German.
 	Languages map[string]Texts `json:"languages,omitempty"`
 	Theme     string           `json:"theme,omitempty"` // a style sheet
 	Logo      []byte           `json:"logo,omitempty"`  // a PNG, JPEG, WebP or GIF
@@ -36,29 +37,29 @@ type Page struct {
 //go:embed assets
 var assets embed.FS
 
-// fallbackLanguage is the language for visitors whose languages the page does not have.
+// fallbackLanguage is for visitors whose languages the page does not have.
 const fallbackLanguage = "en"
 
 var builtInLanguages = []string{"de", fallbackLanguage}
 
-// builtIn returns the built-in texts of a language, nil if there are none.
+// builtIn returns the built-in texts of a language, or nil if there are none.
 func builtIn(language string) (texts Texts) {
 	if slices.Contains(builtInLanguages, language) {
-		_ = json.Unmarshal(asset(language+".json"), &texts) // a test reads it
+		_ = json.Unmarshal(asset(language+".json"), &texts) // cannot fail: a test reads it
 	}
 	return texts
 }
 
 // asset returns a file that is part of the program.
 func asset(name string) []byte {
-	content, _ := assets.ReadFile("assets/" + name) // a test reads each
+	content, _ := assets.ReadFile("assets/" + name) // cannot fail: a test reads each file
 	return content
 }
 
 // TextNames returns the names of all texts, sorted.
 func TextNames() []string { return slices.Sorted(maps.Keys(builtIn(fallbackLanguage))) }
 
-// Parse reads what Encode has written.
+// Parse reads a page that Encode has written.
 func Parse(document []byte) (Page, error) {
 	var p Page
 	if len(document) == 0 {
@@ -78,7 +79,7 @@ func (p Page) Encode() ([]byte, error) {
 	return json.Marshal(p)
 }
 
-// Validate says what is wrong with a page. The error begins with the part: language, theme or logo.
+// Validate returns an error if a page is wrong. The error begins with the part: language, theme or logo.
 func (p Page) Validate() error {
 	if len(p.Languages) > maxLanguages {
 		return fmt.Errorf("language: there are %d; at most %d are allowed", len(p.Languages), maxLanguages)
@@ -120,8 +121,8 @@ func (t Texts) validate() error {
 	return nil
 }
 
-// loads are what a style sheet loads other files with, and the backslash, with which it can hide them. The
-// Content-Security-Policy forbids all but the page's own files; this says so when the theme is stored.
+// loads are the words with which a style sheet loads other files, and the backslash, which can hide them. The
+// Content-Security-Policy forbids such files anyway. With this list the operator learns it when the theme is stored.
 var loads = []string{"@import", "@font-face", "url(", "src(", "image(", "image-set(", "\\"}
 
 func validateTheme(theme string) error {
@@ -140,21 +141,21 @@ func validateTheme(theme string) error {
 	return nil
 }
 
-// imageTypes are the types of logos by their first bytes. SVG is not among them, since it can hold scripts.
+// imageTypes are the types of logos by their first bytes. SVG is not allowed, because it can contain scripts.
 var imageTypes = []struct{ begin, mediaType string }{
 	{"\x89PNG\r\n\x1a\n", "image/png"},
 	{"\xff\xd8\xff", "image/jpeg"},
 	{"GIF8", "image/gif"},
 }
 
-// imageType returns the media type of a logo, "" if it is none.
+// imageType returns the media type of a logo, or "" if it has no allowed type.
 func imageType(logo []byte) string {
 	for _, t := range imageTypes {
 		if bytes.HasPrefix(logo, []byte(t.begin)) {
 			return t.mediaType
 		}
 	}
-	const riff, webp, end = "RIFF", "WEBP", 12 // four bytes between the two are a length
+	const riff, webp, end = "RIFF", "WEBP", 12 // the four bytes between RIFF and WEBP are a length
 	if len(logo) > end && string(logo[:len(riff)]) == riff && string(logo[end-len(webp):end]) == webp {
 		return "image/webp"
 	}

@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// doneFolder holds the markers of the letters beside it: DIR/NAME is done if DIR/done/NAME exists. So a marker has the
-// same place whatever prefix the store is opened with, and no letter ever disappears.
+// doneFolder has the markers of the letters beside it: DIR/NAME is done if DIR/done/NAME exists. So a marker has the
+// same place for every prefix of a store, and no letter is ever deleted.
 const doneFolder = "done/"
 
-// Archive reads dead letters, and remembers which of them are done. It finds poison records and the batches that Lambda
-// gave up. It is safe for concurrent use.
+// Archive reads dead letters, and records which of them are done. It finds poison records, and the batches that
+// Lambda gave up. It is safe for concurrent use.
 type Archive struct{ objects Listed }
 
 // NewArchive makes an Archive over objects.
@@ -29,7 +29,8 @@ type Entry struct {
 	Done bool   // it has a marker
 }
 
-// All lists the letters, in the order of the bytes of their names. It holds two pages of names at a time. It ends with
+// All lists the letters, in the order of the bytes of their names. It keeps up to two pages of names in memory. It
+// ends with
 // its first error, which is like those of Store.Put.
 func (a *Archive) All(ctx context.Context) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
@@ -42,7 +43,7 @@ func (a *Archive) All(ctx context.Context) iter.Seq2[Entry, error] {
 			}
 			marker := folder + doneFolder + base
 			if markers == nil || markers.prefix != folder+doneFolder {
-				// Names may lead into a folder and back. A text that is a little lower than the marker comes before it.
+				// Names may go from one folder to another and back. A text slightly below the marker comes before it.
 				markers = a.cursor(ctx, folder+doneFolder, marker[:len(marker)-1])
 			}
 			done := markers.reaches(marker)
@@ -60,13 +61,13 @@ func (a *Archive) All(ctx context.Context) iter.Seq2[Entry, error] {
 	}
 }
 
-// cursor goes over a listing.
+// cursor iterates over a listing.
 type cursor struct {
 	list   func(after string) ([]string, error)
 	prefix string
 	page   []string
 	at     int
-	last   string // of the pages so far
+	last   string // the last name of the pages so far
 	ended  bool
 	err    error
 }
@@ -76,7 +77,7 @@ func (a *Archive) cursor(ctx context.Context, prefix, after string) *cursor {
 	return &cursor{list: list, prefix: prefix, last: after}
 }
 
-// peek returns the name at the cursor. At the end, and after an error, ok is false.
+// peek returns the name at the cursor. ok is false at the end and after an error.
 func (c *cursor) peek() (name string, ok bool) {
 	if c.at == len(c.page) && !c.ended {
 		c.page, c.err = c.list(c.last)
@@ -99,7 +100,7 @@ func (c *cursor) next() (name string, ok bool) {
 	return name, ok
 }
 
-// reaches moves to the first name that is not below the wanted one, and reports whether it is that.
+// reaches moves to the first name that is not below want, and reports whether it equals want.
 func (c *cursor) reaches(want string) bool {
 	name, ok := c.peek()
 	for ok && name < want {
@@ -109,8 +110,8 @@ func (c *cursor) reaches(want string) bool {
 	return ok && name == want
 }
 
-// Read returns a letter by its name. The error is fs.ErrNotExist if there is none, ErrNotALetter if the object is
-// something else, else one of Store.Put's.
+// Read returns a letter by its name. The error is fs.ErrNotExist if there is no such object, ErrNotALetter if the
+// object is something else, or an error of Store.Put.
 func (a *Archive) Read(ctx context.Context, name string) (Letter, error) {
 	content, err := a.objects.Read(ctx, name)
 	if err != nil {
@@ -119,32 +120,32 @@ func (a *Archive) Read(ctx context.Context, name string) (Letter, error) {
 	return ParseLetter(name, content)
 }
 
-// Place returns where the object of a name is.
+// Place returns the place of the object with a name.
 func (a *Archive) Place(name string) Place { return a.objects.Place(name) }
 
 // MarkerFormat is the version of Marker.
 const MarkerFormat = 1
 
-// Marker says that a letter is done, and how. It is stored as JSON beside the letter, which stays.
+// Marker says that a letter is done, and how. It is stored as JSON beside the letter, which is not deleted.
 type Marker struct {
 	Format  int       `json:"format"`
 	Name    string    `json:"name"` // of the letter
 	At      time.Time `json:"at"`
 	Outcome string    `json:"outcome"`
 	Scope   string    `json:"scope"`
-	// Delivered, Dropped, DeadLettered and DoneBefore count the records of the letter. A poison record has one, unless
-	// it is an aggregate that could be opened now.
+	// Delivered, Dropped, DeadLettered and DoneBefore count the records of the letter. A poison record counts as one,
+	// unless it is an aggregate that can be opened now.
 	Delivered    int64    `json:"delivered,omitempty"`
 	Dropped      int64    `json:"dropped,omitempty"`
 	DeadLettered int64    `json:"dead_lettered,omitempty"`
 	DoneBefore   int64    `json:"done_before,omitempty"`
-	Patch        string   `json:"patch,omitempty"`    // a jq program by which the payload was changed
-	Settings     []string `json:"settings,omitempty"` // that were changed, as NAME=VALUE
+	Patch        string   `json:"patch,omitempty"`    // the jq program that changed the payload
+	Settings     []string `json:"settings,omitempty"` // changed settings, as NAME=VALUE
 	Reason       string   `json:"reason,omitempty"`   // why the operator redrove it
 }
 
-// MarkDone stores the marker of a letter. A marker that is there already stays as it is: created is false then. Store it
-// after the sink has confirmed the letter.
+// MarkDone stores the marker of a letter. An existing marker stays as it is: created is then false. Call it after the
+// sink has confirmed the letter.
 func (a *Archive) MarkDone(ctx context.Context, name string, m Marker) (created bool, err error) {
 	m.Format, m.Name, m.At = MarkerFormat, name, m.At.UTC()
 	content, err := json.Marshal(m)

@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/internal/s3store"
 )
 
-// S3 is what a Bucket needs of an *s3.Client.
+// S3 is the part of *s3.Client that a Bucket calls.
 type S3 interface {
 	PutObject(ctx context.Context, in *s3.PutObjectInput, options ...func(*s3.Options)) (*s3.PutObjectOutput, error)
 	GetObject(ctx context.Context, in *s3.GetObjectInput, options ...func(*s3.Options)) (*s3.GetObjectOutput, error)
@@ -30,8 +30,8 @@ type Bucket struct {
 
 var _ Listed = (*Bucket)(nil)
 
-// NewBucket uses a bucket. It makes no request. The prefix is "" or ends in "/". The client must not retry by itself,
-// as that of NewS3Client: else there is no notification for an object whose first put lost its answer.
+// NewBucket makes a Bucket. It sends no request. The prefix is "" or ends in "/". The client must not retry, like the
+// one of NewS3Client: otherwise an object whose first put lost its answer gets no notification.
 func NewBucket(client S3, bucket, prefix string) *Bucket {
 	return &Bucket{client: client, bucket: bucket, prefix: prefix, wait: s3store.BackOff}
 }
@@ -39,7 +39,7 @@ func NewBucket(client S3, bucket, prefix string) *Bucket {
 // Place returns the bucket and the object's key.
 func (b *Bucket) Place(name string) Place { return Place{Bucket: b.bucket, Key: b.prefix + name} }
 
-// Create puts the object with If-None-Match: *, and repeats that after a conflict or a transient failure.
+// Create puts the object with If-None-Match: *. It repeats the put after a conflict or a transient failure.
 func (b *Bucket) Create(ctx context.Context, name string, content []byte) (created bool, err error) {
 	put, err := b.store().PutIfAbsent(ctx, func() error { return b.put(ctx, name, content) })
 	return err == nil && put != s3store.Exists, err
@@ -71,8 +71,8 @@ func (b *Bucket) read(ctx context.Context, name string) ([]byte, error) {
 	return io.ReadAll(out.Body)
 }
 
-// List returns a page of up to 1,000 names. S3 lists them in the order of their bytes (API reference, ListObjectsV2;
-// directory buckets, which do not, are not supported).
+// List returns a page of up to 1,000 names. S3 lists them in the order of their bytes (API reference, ListObjectsV2).
+// Directory buckets do not, and are not supported.
 func (b *Bucket) List(ctx context.Context, prefix, after string) (names []string, err error) {
 	in := &s3.ListObjectsV2Input{Bucket: &b.bucket, Prefix: aws.String(b.prefix + prefix)}
 	if after != "" {

@@ -10,20 +10,20 @@
 //
 // # Once
 //
-// The name of an object is made of the record's owner and its data, and an object is never overwritten. So a record is
-// stored once: a later attempt, or another process, finds the object and changes nothing. Put returns only after the
-// store has confirmed the object: S3 by its answer to a conditional put, a folder by fsync.
+// The name of an object is made from the record's owner and its data, and an object is never overwritten. So a record
+// is stored once: a later attempt, or another process, finds the object and changes nothing. Put returns only after
+// the store has confirmed the object: S3 by its answer to a conditional put, a folder by fsync.
 //
 // # Notifications
 //
-// With a [Notifier], a new object sends a notification: a message to an SQS queue that says where the object is, who
-// its owner is, and the reason. It does not hold the payload. A notification is a help and not a promise: it is lost
-// if the process dies between the object and the message, and it is sent twice at times. The objects are the truth.
+// With a [Notifier], a new object sends a notification: a message to an SQS queue with the place of the object, its
+// owner and the reason. It does not contain the payload. Notifications are not reliable: one is lost if the process
+// dies between the object and the message, and sometimes one is sent twice. Only the objects are complete.
 //
 // # Redrive
 //
-// An [Archive] lists what a store holds: the records of this package, and the batches that Lambda gave up, which Lambda
-// stores in the same bucket. It remembers which letters are done by markers beside them. `oncebox redrive` uses it.
+// An [Archive] lists the letters of a store: the records of this package, and the batches that Lambda gave up and
+// stored in the same bucket. It records which letters are done, by markers beside them. `oncebox redrive` uses it.
 //
 // # Rights
 //

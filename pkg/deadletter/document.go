@@ -10,7 +10,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// DocumentFormat is the version of Document. It stays when members are added, and goes up when a meaning changes.
+// DocumentFormat is the version of Document. It does not change when members are added. It goes up when a meaning
+// changes.
 const DocumentFormat = 1
 
 // Document is the content of an object: a record as JSON, on one line.
@@ -21,18 +22,18 @@ type Document struct {
 	Position     Position `json:"position"`
 	Reason       string   `json:"reason"`
 	PartitionKey string   `json:"partition_key"`
-	// RawPartitionKey takes the place of PartitionKey if that is not UTF-8.
+	// RawPartitionKey is used instead of PartitionKey if that is not UTF-8.
 	RawPartitionKey []byte `json:"partition_key_base64,omitempty"`
-	// ExplicitHashKey is that of a user record. It has a raw form, too.
+	// ExplicitHashKey belongs to a user record. It has a raw form too.
 	ExplicitHashKey    string    `json:"explicit_hash_key,omitempty"`
 	RawExplicitHashKey []byte    `json:"explicit_hash_key_base64,omitempty"`
 	Arrival            time.Time `json:"arrival"`
 	Data               []byte    `json:"data"` // base64, the whole payload
-	// Unaggregated says that sub_sequence counts in a frame and not in a KPL aggregate.
+	// Unaggregated says that sub_sequence is an index in a frame, not in a KPL aggregate.
 	Unaggregated bool `json:"unaggregated,omitempty"`
 }
 
-// Position is where the record was in its stream; dedupe.Position explains the parts.
+// Position is the place of the record in its stream; dedupe.Position explains the fields.
 type Position struct {
 	Account  string `json:"account"`
 	Region   string `json:"region"`
@@ -52,7 +53,7 @@ func Encode(letter dedupe.DeadLetter) ([]byte, error) {
 	d.PartitionKey, d.RawPartitionKey = textOrRaw(letter.PartitionKey)
 	d.ExplicitHashKey, d.RawExplicitHashKey = textOrRaw(letter.ExplicitHashKey)
 	if d.Data == nil {
-		d.Data = []byte{} // nil would be null, which Decode refuses
+		d.Data = []byte{} // nil would be encoded as null, which Decode refuses
 	}
 	content, err := json.Marshal(d)
 	if err != nil {
@@ -83,7 +84,7 @@ func Decode(content []byte) (dedupe.DeadLetter, error) {
 	}, nil
 }
 
-// textOrRaw returns a text, or its bytes if JSON would damage it.
+// textOrRaw returns a text, or its bytes if JSON would change it.
 func textOrRaw(s string) (text string, raw []byte) {
 	if utf8.ValidString(s) {
 		return s, nil

@@ -14,7 +14,7 @@ var advice = map[string]string{
 
 func storeName(where string) string { return "dead-letter store " + where }
 
-// translate is that of s3store.Store, for S3 and SQS.
+// translate translates an error of S3 or SQS: see s3store.Store.
 func translate(where, doing string, err error) error {
 	return s3store.Store{Name: storeName(where), Advice: advice}.Translate(doing, err)
 }

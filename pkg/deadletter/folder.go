@@ -10,11 +10,11 @@ import (
 	"runtime"
 )
 
-// tempPattern names files that are not complete yet. A file that a crash left behind can be deleted.
+// tempPattern names incomplete files. A file that is left after a crash can be deleted.
 const tempPattern = ".incomplete-*"
 
-// Folder stores objects as files of one folder, which several processes may share. Its file system needs hard links. A
-// name with slashes is that of a file in a folder inside.
+// Folder stores objects as files of one folder, which several processes may share. Its file system must have hard
+// links. A name with slashes belongs to a file in a subfolder.
 type Folder struct {
 	path string
 	page int // names of a listing
@@ -22,7 +22,7 @@ type Folder struct {
 
 var _ Listed = (*Folder)(nil)
 
-// NewFolder opens a folder. It makes the folder if that does not exist; the parent folder must exist.
+// NewFolder opens a folder. It makes the folder if it does not exist. The parent folder must exist.
 func NewFolder(path string) (*Folder, error) {
 	if err := openFolder(path); err != nil {
 		return nil, fmt.Errorf("dead-letter store %s: %w", path, err)
@@ -54,7 +54,7 @@ func (f *Folder) Place(name string) Place {
 	return Place{Path: filepath.Join(f.path, filepath.FromSlash(name))}
 }
 
-// Create writes the file under a temporary name, syncs it to the disk, and then links it to its own name, if that is
+// Create writes the file under a temporary name, syncs it to the disk, and then links it to its name, if that is
 // free. Errors are faults of the folder or the disk, or an error of the context.
 func (f *Folder) Create(ctx context.Context, name string, content []byte) (created bool, err error) {
 	if err := ctx.Err(); err != nil {
@@ -68,7 +68,7 @@ func (f *Folder) Create(ctx context.Context, name string, content []byte) (creat
 		created, err = f.create(path, content)
 	}
 	if err == nil {
-		// Also for an existing file: its writer may have died before this step.
+		// Also for an existing file, because its writer may have died before this step.
 		err = syncFolder(filepath.Dir(path))
 	}
 	if err != nil {
@@ -77,7 +77,7 @@ func (f *Folder) Create(ctx context.Context, name string, content []byte) (creat
 	return created, nil
 }
 
-// openFolders makes the folders from a root down to a path.
+// openFolders makes the folders from root down to path.
 func openFolders(root, path string) error {
 	if parent := filepath.Dir(path); parent != filepath.Clean(root) && parent != path {
 		if err := openFolders(root, parent); err != nil {

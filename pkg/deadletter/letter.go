@@ -14,38 +14,39 @@ import (
 // ErrNotALetter says that an object is neither a Document nor an invocation record of Lambda.
 var ErrNotALetter = errors.New("dead-letter store: not a dead letter")
 
-// Letter is what an object of the store holds: one of a poison record and a batch that Lambda gave up.
+// Letter is the content of an object of the store: either a poison record or a batch that Lambda gave up.
 type Letter struct {
 	Name   string // of the object
 	Poison *dedupe.DeadLetter
 	Batch  *GivenUp
-	// Content is what the object holds. Of a letter in the envelope of SNS it is the letter.
+	// Content is the content of the object. If the letter came in an envelope of SNS, it is the letter alone.
 	Content []byte
 }
 
-// GivenUp is a batch that Lambda gave up, by the invocation record that Lambda sends to an on-failure destination.
+// GivenUp is a batch that Lambda gave up, from the invocation record that Lambda sends to an on-failure destination.
 type GivenUp struct {
 	Function    string // its name
-	Condition   string // why: RetryAttemptsExhausted, RecordAgeExceeded ...
+	Condition   string // the reason: RetryAttemptsExhausted, RecordAgeExceeded ...
 	Invocations int    // approximately
 	RequestID   string
-	At          time.Time // of the record
+	At          time.Time // when Lambda gave up
 	StreamARN   string
 	Stream      dedupe.Stream
 	Shard       string
 	First, Last string // sequence numbers
-	Size        int    // Kinesis records
+	Size        int    // number of Kinesis records
 	Arrival     time.Time
 	LastArrival time.Time
-	// Event is the event with the records. A record that was sent to SQS or SNS has none: then the records are in the
-	// stream only.
+	// Event is the event with the records. An invocation record that was sent to SQS or SNS has no event: its records
+	// are only in the stream.
 	Event json.RawMessage
 }
 
-// ParseLetter reads the content of an object. Its error is ErrNotALetter, or one of Decode.
+// ParseLetter reads the content of an object. Its error is ErrNotALetter, or an error of Decode.
 //
-// Invocation records are those of a Kinesis event source mapping, as S3, SQS and SNS get them (Lambda Developer Guide,
-// "Retain discarded batch records for a Kinesis Data Streams event source"). That of SNS may be in its envelope.
+// Invocation records are those of a Kinesis event source mapping, in the forms for S3, SQS and SNS (Lambda Developer
+// Guide, "Retain discarded batch records for a Kinesis Data Streams event source"). The form for SNS may be in its
+// envelope.
 func ParseLetter(name string, content []byte) (Letter, error) {
 	var kind struct {
 		Format  *int             `json:"format"`
@@ -72,7 +73,7 @@ func ParseLetter(name string, content []byte) (Letter, error) {
 	return Letter{}, fmt.Errorf("%w: it has neither format nor KinesisBatchInfo", ErrNotALetter)
 }
 
-// invocationRecord is what this package reads of Lambda's document.
+// invocationRecord has the parts of Lambda's document that this package reads.
 type invocationRecord struct {
 	Context struct {
 		RequestID   string `json:"requestId"`
@@ -118,7 +119,7 @@ func decodeGivenUp(content []byte) (*GivenUp, error) {
 	}, nil
 }
 
-// functionOf is the name in arn:PARTITION:lambda:REGION:ACCOUNT:function:NAME:QUALIFIER.
+// functionOf returns NAME of arn:PARTITION:lambda:REGION:ACCOUNT:function:NAME:QUALIFIER.
 func functionOf(arn string) string {
 	if parts := strings.SplitN(arn, ":", 8); len(parts) > 6 {
 		return parts[6]
@@ -126,7 +127,7 @@ func functionOf(arn string) string {
 	return arn
 }
 
-// Stream is the stream that the records of the letter came from.
+// Stream returns the stream that the records of the letter came from.
 func (l Letter) Stream() dedupe.Stream {
 	if l.Batch != nil {
 		return l.Batch.Stream
@@ -134,7 +135,7 @@ func (l Letter) Stream() dedupe.Stream {
 	return l.Poison.Position.Stream
 }
 
-// Arrival is that of the first record of the letter.
+// Arrival returns the arrival of the first record of the letter.
 func (l Letter) Arrival() time.Time {
 	if l.Batch != nil {
 		return l.Batch.Arrival
@@ -142,7 +143,7 @@ func (l Letter) Arrival() time.Time {
 	return l.Poison.Arrival
 }
 
-// Reason says why the letter is one.
+// Reason returns why the record or batch was dead-lettered.
 func (l Letter) Reason() string {
 	if l.Batch != nil {
 		return l.Batch.Condition
@@ -150,7 +151,7 @@ func (l Letter) Reason() string {
 	return l.Poison.Reason
 }
 
-// Owner is the owner of the letter's record; of a batch it is the range of its records.
+// Owner returns the owner of the letter's record, or the range of the records of a batch.
 func (l Letter) Owner() string {
 	if b := l.Batch; b != nil {
 		return b.Stream.String() + "/" + b.Shard + "/" + b.First + ".." + b.Last
@@ -158,7 +159,7 @@ func (l Letter) Owner() string {
 	return l.Poison.Owner
 }
 
-// Records is how many records of the stream the letter has.
+// Records returns how many records of the stream the letter has.
 func (l Letter) Records() int {
 	if l.Batch != nil {
 		return l.Batch.Size
@@ -166,8 +167,8 @@ func (l Letter) Records() int {
 	return 1
 }
 
-// Base is the name that the letter has in every store: that of Name for a poison record. For a batch it is made of the
-// range of its records, its function and its time.
+// Base returns the name that the letter has in every store. A poison record has the result of Name. The name of a
+// batch is made from the range of its records, its function and its time.
 func (l Letter) Base() string {
 	if b := l.Batch; b != nil {
 		return Name("", l.Owner(), []byte(b.Function+"\n"+b.RequestID+"\n"+b.At.UTC().Format(time.RFC3339Nano)))

@@ -11,19 +11,20 @@ import (
 	"strings"
 )
 
-// Listed is Objects whose names can be listed; *Bucket and *Folder implement it.
+// Listed is a storage of Objects that can list their names; *Bucket and *Folder implement it.
 type Listed interface {
 	Objects
-	// List returns a page of the names that begin with a prefix and come after a name, in the order of their bytes.
-	// "" comes before all names. An empty page is the end.
+	// List returns a page of the names that begin with prefix and come after a name, in the order of their bytes. ""
+	// comes before all names. An empty page means the end.
 	List(ctx context.Context, prefix, after string) ([]string, error)
 }
 
-// folderPage is how many names a page of a Folder has. The folder is read once for each page, since a file system
+// folderPage is the number of names in a page of a Folder. The folder is read once for each page, because a file
+// system
 // lists files in no order.
 const folderPage = 10_000
 
-// List returns a page of up to 10,000 names. Files that begin with a dot are left out: those that are not complete yet.
+// List returns a page of up to 10,000 names. It leaves out files that begin with a dot, which are incomplete.
 func (f *Folder) List(ctx context.Context, prefix, after string) ([]string, error) {
 	l := folderList{ctx: ctx, root: f.path, prefix: prefix, after: after, size: f.page}
 	if err := l.add(""); err != nil {
@@ -41,7 +42,7 @@ type folderList struct {
 	page          []string
 }
 
-// add adds the names in a folder, which is "" or ends in a slash, until the page is full.
+// add adds the names in a folder until the page is full. folder is "" or ends in a slash.
 func (l *folderList) add(folder string) error {
 	for last := ""; len(l.page) < l.size; {
 		names, err := l.first(folder, last, l.size-len(l.page))
@@ -63,14 +64,14 @@ func (l *folderList) add(folder string) error {
 	return nil
 }
 
-// first returns the first n names in a folder that come after the last one. Those of folders end in a slash, so that
-// the order is that of whole paths. It never holds more than twice as many, whatever the size of the folder.
+// first returns the first n names in a folder that come after last. Names of folders end in a slash, so that the
+// order is the same as for whole paths. It keeps at most 2*n names in memory, whatever the size of the folder.
 func (l *folderList) first(folder, last string, n int) (names []string, err error) {
 	dir, err := os.Open(filepath.Join(l.root, filepath.FromSlash(folder)))
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = dir.Close() }() // only read from
+	defer func() { _ = dir.Close() }() // it was only read
 	for err == nil {
 		var entries []os.DirEntry
 		if entries, err = dir.ReadDir(1000); l.ctx.Err() != nil {

@@ -25,22 +25,23 @@ const (
 	messageBackoff = 100 * time.Millisecond
 )
 
-// maxPrefix leaves room for a name in the 1,024 bytes of a key.
+// maxPrefix leaves enough of the 1,024 bytes of a key for a name.
 const maxPrefix = 800
 
-// bucketPattern is S3's naming rule. The longest length is checked apart: in the pattern it takes 40 KB of every start.
+// bucketPattern is S3's naming rule. The length is checked separately: in the pattern it would take 40 KB at every
+// start.
 var bucketPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]+[a-z0-9]$`)
 
 const maxBucket = 63
 
-// Setting is where a dead-letter store is: a bucket with a prefix, or a folder.
+// Setting is the place of a dead-letter store: a bucket with a prefix, or a folder.
 type Setting struct {
 	Bucket string
-	Prefix string // "", or with "/" at its end
+	Prefix string // "", or ends in "/"
 	Folder string
 }
 
-// ParseSetting reads s3://BUCKET/PREFIX or dir:PATH. The prefix may be empty, and may end in a slash or not.
+// ParseSetting reads s3://BUCKET/PREFIX or dir:PATH. The prefix may be empty, and may end in a slash.
 func ParseSetting(text string) (Setting, error) {
 	at, err := parseSetting(text)
 	if err != nil {
@@ -71,7 +72,7 @@ func parseSetting(text string) (Setting, error) {
 	return Setting{Bucket: bucket, Prefix: prefix + "/"}, checkPrefix(prefix)
 }
 
-// checkPrefix refuses prefixes with which tools lose objects.
+// checkPrefix refuses prefixes with which some tools lose objects.
 func checkPrefix(prefix string) error {
 	if len(prefix) > maxPrefix {
 		return fmt.Errorf("the prefix is longer than %d bytes", maxPrefix)
@@ -87,9 +88,9 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// Open opens the store of a setting. With a queue URL it sends notifications to that queue, and calls unsent for each
-// notification that could not be sent. Open makes no request: a wrong bucket or queue shows with the first record. load
-// loads the AWS settings, if the store needs them: awsclient.FromEnvironment, or a loader of the SDK.
+// Open opens the store of a setting. If queueURL is set, it sends notifications to that queue, and calls unsent for
+// each notification that could not be sent. Open sends no request: a wrong bucket or queue fails with the first
+// record. load loads the AWS settings if the store needs them: awsclient.FromEnvironment, or a loader of the SDK.
 func Open(
 	ctx context.Context, load func(context.Context) (aws.Config, error), setting, queueURL string,
 	unsent func(Notification, error),
@@ -116,7 +117,8 @@ func Open(
 	return New(objects, WithNotifier(queue, unsent)), nil
 }
 
-// OpenArchive opens the store of a setting for redrive. It makes no request. A folder must exist. load is as in Open.
+// OpenArchive opens the store of a setting for redrive. It sends no request. A folder must exist. load is as for
+// Open.
 func OpenArchive(
 	ctx context.Context, load func(context.Context) (aws.Config, error), setting string,
 ) (*Archive, error) {
@@ -147,12 +149,12 @@ func openObjects(ctx context.Context, load func(context.Context) (aws.Config, er
 	return NewBucket(client, at.Bucket, at.Prefix), nil
 }
 
-// keepIdle keeps a connection for each concurrent record. The SDK keeps 10.
+// keepIdle keeps one idle connection for each concurrent record. The SDK keeps 10.
 func keepIdle(t *http.Transport) { t.MaxIdleConnsPerHost = DefaultConcurrency }
 
-// NewS3Client makes an S3 client whose requests take at most 10 s. It does not retry: a Bucket does, which knows what
-// it may have written. With an endpoint of its own, as in AWS_ENDPOINT_URL_S3, the bucket's name is in the path. Make
-// one client per process.
+// NewS3Client makes an S3 client whose requests take at most 10 s. It does not retry, because Bucket retries, which
+// knows what it may have written. If the endpoint is set, for example by AWS_ENDPOINT_URL_S3, the bucket's name is in
+// the path. Make one client for each process.
 func NewS3Client(ctx context.Context, load func(context.Context) (aws.Config, error)) (*s3.Client, error) {
 	cfg, err := awsconfig.Load(ctx, load, objectTimeout, keepIdle)
 	if err != nil {
@@ -161,8 +163,7 @@ func NewS3Client(ctx context.Context, load func(context.Context) (aws.Config, er
 	return s3store.NewClient(cfg), nil
 }
 
-// NewSQSClient makes an SQS client whose requests take at most 1 s an attempt, in two attempts. Make one client per
-// process.
+// NewSQSClient makes an SQS client with two attempts of at most 1 s each. Make one client for each process.
 func NewSQSClient(ctx context.Context, load func(context.Context) (aws.Config, error)) (*sqs.Client, error) {
 	cfg, err := awsconfig.Load(ctx, load, messageTimeout, keepIdle)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 )
 
-// SQS is what a Queue needs of an *sqs.Client.
+// SQS is the part of *sqs.Client that a Queue calls.
 type SQS interface {
 	SendMessage(
 		ctx context.Context, in *sqs.SendMessageInput, options ...func(*sqs.Options),
@@ -27,8 +27,8 @@ type Queue struct {
 
 var _ Notifier = (*Queue)(nil)
 
-// NewQueue uses the queue of a URL. It makes no request. FIFO queues are refused, since they need a group for each
-// message.
+// NewQueue makes a Queue for the queue of a URL. It sends no request. It refuses FIFO queues, because they need a
+// group for each message.
 func NewQueue(client SQS, queueURL string) (*Queue, error) {
 	u, err := url.Parse(queueURL)
 	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "" {

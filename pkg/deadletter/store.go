@@ -17,10 +17,11 @@ import (
 )
 
 // DefaultConcurrency is how many records a Store puts at the same time. A broken producer can make all its records
-// poison, thousands of them in one KPL aggregate, and S3 takes 20 to 50 ms for each.
+// poison, with thousands of them in one KPL aggregate, and S3 takes 20 to 50 ms for each.
 const DefaultConcurrency = 32
 
-// A notifier that fails costs notifyTimeout once in notifyPause, so that a queue that is down hardly slows Put.
+// If a notifier fails, Put waits for it up to notifyTimeout once in notifyPause. So a queue that is down hardly slows
+// Put.
 const (
 	notifyTimeout = 3 * time.Second
 	notifyPause   = 30 * time.Second
@@ -29,22 +30,22 @@ const (
 var (
 	errNoOwner = errors.New("dead-letter store: the record has no owner, of which the name of its object is made")
 
-	// ErrNotifyPaused is reported for an object without notification because the notifier failed a moment before.
+	// ErrNotifyPaused is reported for an object without a notification, because the notifier failed shortly before.
 	ErrNotifyPaused = errors.New("the notifier failed less than 30 s ago and was not tried again")
 )
 
 // Objects is the storage of a Store; *Bucket and *Folder implement it. Implementations are safe for concurrent use.
 type Objects interface {
 	// Create makes an object if its name is free, and reports whether it did. An existing object stays unchanged. After
-	// nil the object is durable. If it is not known who made the object, created is true.
+	// nil the object is durable. If it is unknown which call made the object, created is true.
 	Create(ctx context.Context, name string, content []byte) (created bool, err error)
-	// Read returns an object. The error is fs.ErrNotExist if there is none.
+	// Read returns an object. The error is fs.ErrNotExist if the object does not exist.
 	Read(ctx context.Context, name string) ([]byte, error)
-	// Place returns where the object of a name is.
+	// Place returns the place of the object with a name.
 	Place(name string) Place
 }
 
-// Place is where an object is: in a bucket, or at a path.
+// Place is the place of an object: in a bucket, or at a path.
 type Place struct {
 	Bucket string `json:"bucket,omitempty"`
 	Key    string `json:"key,omitempty"`
@@ -80,7 +81,7 @@ var _ dedupe.DeadLetterStore = (*Store)(nil)
 type Option func(*Store)
 
 // WithNotifier sends a notification for each new object. A failed notification does not fail the record, which is
-// stored all the same: the Store calls unsent, which must not be nil, to log it. Calls may be concurrent.
+// stored anyway: the Store calls unsent, which must not be nil, to log it. Calls may be concurrent.
 func WithNotifier(notifier Notifier, unsent func(Notification, error)) Option {
 	return func(s *Store) { s.notifier, s.unsent = notifier, unsent }
 }
@@ -100,11 +101,12 @@ func New(objects Objects, options ...Option) *Store {
 	return s
 }
 
-// Put stores each record under a name that is made of its owner and its data. An object that exists already counts as
-// stored; it keeps its first reason. stored counts the records from the first one on that are stored for sure; after a
-// failure Put begins at most one more record. Repeating a Put is safe.
+// Put stores each record under a name that is made from its owner and its data. An object that exists already counts
+// as stored; it keeps its first reason. stored counts the records that are certainly stored, from the first one on.
+// After a failure Put begins at most one more record. It is safe to repeat a Put.
 //
-// Errors: the family dedupe.ErrTryAgain; an error of the context; any other error means that settings, rights or the
+// Errors: the family dedupe.ErrTryAgain; an error of the context; any other error means that settings, permissions or
+// the
 // disk are wrong.
 func (s *Store) Put(ctx context.Context, letters []dedupe.DeadLetter) (stored int, err error) {
 	var g errgroup.Group
@@ -147,8 +149,8 @@ func (s *Store) put(ctx context.Context, letter dedupe.DeadLetter) error {
 	return err
 }
 
-// Read returns a record by the name of its object. The error is fs.ErrNotExist if there is none, else one of Put's or
-// Decode's.
+// Read returns a record by the name of its object. The error is fs.ErrNotExist if there is no such object, or an
+// error of Put or Decode.
 func (s *Store) Read(ctx context.Context, name string) (dedupe.DeadLetter, error) {
 	content, err := s.objects.Read(ctx, name)
 	if err != nil {
@@ -184,16 +186,17 @@ func (s *Store) pause() {
 
 var unsafeInNames = regexp.MustCompile(`[^A-Za-z0-9-]`)
 
-// maxReadable is how much of an owner a name shows. A name stays well below the 255 bytes of a file name and, with a
+// maxReadable is how many bytes of an owner are in a name. A name stays well below the 255 bytes of a file name and,
+// with a
 // prefix, below the 1,024 bytes of a key.
 const maxReadable = 150
 
 // Name returns the name of the object of a record. It begins with the owner, in characters that every file system and
-// S3 take, so that names sort by stream and shard. The first 128 bits of the SHA-256 of scope, owner and data make it
-// unique, also in a file system that ignores case. The scope is part of it because a stream may be read in two scopes:
-// what is done in one is not done in the other. The data is part of it because two records can share an owner: Lambda
-// gives all records of a KPL aggregate one sequence number where it opens the aggregate itself. A
-// batch that Lambda gave up has no scope.
+// S3 accept, so that names sort by stream and shard. It ends with the first 128 bits of the SHA-256 of scope, owner
+// and data, which make it unique, also in a file system that ignores case. The scope is part of it because a stream
+// may be read in two scopes, and a record that is done in one is not done in the other. The data is part of it
+// because two records can share an owner: if Lambda opens a KPL aggregate, it gives all its records one sequence
+// number. A batch that Lambda gave up has no scope.
 func Name(scope, owner string, data []byte) string {
 	h := sha256.New()
 	if scope != "" {

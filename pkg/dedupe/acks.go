@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// ackedOwners are the records of a batch that acks name.
+// ackedOwners has the marks of the records that acks name.
 type ackedOwners map[OwnerMark]struct{}
 
 func (a ackedOwners) has(o Owner) bool {
@@ -17,8 +17,8 @@ func (a ackedOwners) has(o Owner) bool {
 	return found
 }
 
-// readAcks finds out which records of the batch are done. A failed read does not fail the batch: the records are
-// processed again, as retries.
+// readAcks reads which records of the batch are done. If that fails, the batch goes on: its records are processed
+// again, as retries.
 func (r *batchRun) readAcks(ctx context.Context) {
 	if !r.keepsAcks() {
 		return
@@ -39,8 +39,8 @@ func (r *batchRun) readAcks(ctx context.Context) {
 	}
 }
 
-// keepsAcks reports whether the records have positions that acks can name. The ack of a dead letter would say nothing
-// new: it was done before, as one.
+// keepsAcks reports whether acks can name the records of the batch. A dead letter that comes again needs no ack: an ack
+// may already name its record, as dead-lettered.
 func (r *batchRun) keepsAcks() bool {
 	return r.parts.Acks != nil && r.batch.Order == ByPosition && r.letter == nil
 }
@@ -49,11 +49,11 @@ func (r *batchRun) ackKey() AckKey {
 	return AckKey{Scope: r.settings.Scope, Stream: r.batch.Stream, Shard: r.batch.Shard, Sink: r.settings.Sink}
 }
 
-// maxMarks is how many records an ack names at most, so that a row stays below the 400 KB of DynamoDB.
+// maxMarks limits the records of an ack, so that its row stays below the 400 KB of DynamoDB.
 const maxMarks = 40_000
 
-// acknowledge writes down which of the user records are done. It comes after the sink and the dead-letter store have
-// confirmed them. A failed write does not fail the batch: if the records come again, they are retries.
+// acknowledge stores which of the user records are done, after the sink and the dead-letter store have confirmed
+// them. If that fails, the batch goes on: records that come again are retries.
 func (r *batchRun) acknowledge(ctx context.Context, users []userRecord) {
 	if !r.keepsAcks() {
 		return
@@ -65,14 +65,14 @@ func (r *batchRun) acknowledge(ctx context.Context, users []userRecord) {
 	}
 }
 
-// doneRecord is a record that an ack names: a user record, or a Kinesis record as a whole.
+// doneRecord is a record that an ack names: a user record, or a whole Kinesis record.
 type doneRecord struct {
 	source *Record
 	sub    int
 }
 
-// newlyDone returns the records that are done and that no ack names yet. A Kinesis record of which all is done counts
-// as one, and is not even opened when it comes again.
+// newlyDone returns the records that are done and that no ack names yet. If all user records of a Kinesis record are
+// done, it returns only the Kinesis record, which is then not even opened when it comes again.
 func (r *batchRun) newlyDone(users []userRecord) (records []doneRecord) {
 	for begin := 0; begin < len(users); {
 		end := begin + 1

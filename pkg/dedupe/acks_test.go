@@ -24,8 +24,7 @@ var ackCases = []testCase{
 	{"records/second-consumer", secondConsumer},
 }
 
-// acksSkip: a record that is done costs no call of the ledger or the sink, whatever batch it comes in, and in whatever
-// order.
+// acksSkip: a record that is done costs no call of the ledger or the sink, in any batch and any order.
 func acksSkip(f *fixture) {
 	b := f.withAcks()
 	b.done(rec(8, "a", "x"), rec(9, "b", "x"), rec(100, "c", "x"))
@@ -39,8 +38,8 @@ func acksSkip(f *fixture) {
 	b.wantDelivered(delivery{"a", 8}, delivery{"b", 9}, delivery{"c", 100}, delivery{"z", 7}, delivery{"d", 10})
 }
 
-// acksOfPart: of an aggregate that was delivered in part, the rest is delivered. Then it counts as one, and is not even
-// opened.
+// acksOfPart: if an aggregate was delivered in part, the rest is delivered. After that the aggregate counts as one
+// record, and is not even opened.
 func acksOfPart(f *fixture) {
 	b := f.withAcks()
 	whole := aggregate(6, payload(60, "f", "x"), payload(61, "g", "x"), payload(62, "f", "x"))
@@ -52,8 +51,8 @@ func acksOfPart(f *fixture) {
 	b.wantDelivered(delivery{"f", 60}, delivery{"g", 61})
 }
 
-// acksAfterFailure: a sink delivers the records around one that it refuses, as a stream with one hot shard does. These
-// are not sent again.
+// acksAfterFailure: a sink delivers the records around one that it refuses, as a stream with one hot shard does. The
+// delivered records are not sent again.
 func acksAfterFailure(f *fixture) {
 	b := f.withAcks()
 	batch := []dedupe.Record{rec(1, "hot", "x"), rec(2, "b", "x"), rec(3, "c", "x")}
@@ -79,7 +78,7 @@ func acksForAnotherSink(f *fixture) {
 	b.wantTally(b.done(rec(1, "a", "x")), dedupe.Tally{In: 1, Retry: 1, Out: 1})
 }
 
-// acksOfAll: poison and duplicates are done too.
+// acksOfAll: poison records and duplicates are acknowledged too.
 func acksOfAll(f *fixture) {
 	b := f.withAcks()
 	batch := []dedupe.Record{rec(1, "a", "x"), rawRec(2, "?"), rec(3, "a", "x")}
@@ -107,8 +106,8 @@ func acksNotRead(f *fixture) {
 	}
 }
 
-// acksEnd: an ack is of use for as long as its records may be processed, and not longer. Records that are older than
-// that are counted, since copies of them may be delivered.
+// acksEnd: an ack is kept exactly as long as its records may be processed. Older records are counted, because copies of
+// them may be delivered.
 func acksEnd(f *fixture) {
 	b := f.withAcks()
 	var acks []dedupe.Ack
@@ -127,7 +126,7 @@ func acksEnd(f *fixture) {
 	}
 }
 
-// acksAtDeadline: a sink that uses up its time leaves enough of it for the ack.
+// acksAtDeadline: if a sink uses up its time, enough time is left for the ack.
 func acksAtDeadline(f *fixture) {
 	b := f.withAcks()
 	b.clock.now = time.Now() // contexts end in real time
@@ -151,7 +150,7 @@ func acksAtDeadline(f *fixture) {
 	}
 }
 
-// ackInRows: the acks of an aggregate that is done in part may need more than one row.
+// ackInRows: the acks of an aggregate that is partly done may need more than one row.
 func ackInRows(f *fixture) {
 	if f.mutant == nil && f.store == nil {
 		return
@@ -174,15 +173,15 @@ func ackInRows(f *fixture) {
 	}
 	whole := aggregate(1, payloads...)
 	b.fails(1, whole)
-	if fmt.Sprint(rows) != "[40000 1]" { // all but the first two, of which one has each key
+	if fmt.Sprint(rows) != "[40000 1]" { // all records except the first of each of the two keys
 		b.Errorf("want rows of 40000 and 1, got %v", rows)
 	}
 	b.hook = nil
 	b.wantTally(b.done(whole), dedupe.Tally{In: n + 1, Skipped: n - 1, Retry: 2, Out: 2})
 }
 
-// secondConsumer: two functions on one stream and scope would both find their own entries, and deliver everything
-// twice.
+// secondConsumer: two functions on one stream and scope would take each other's entries for their own, and deliver
+// every record twice.
 func secondConsumer(f *fixture) {
 	b := f.withAcks()
 	b.done(rec(1, "a", "x"))
@@ -196,7 +195,7 @@ func secondConsumer(f *fixture) {
 	b.fails(2, rec(2, "b", "x"))
 	b.hook = nil
 	p := b.processor()
-	for n := 2; n < 4; n++ { // asked once
+	for n := 2; n < 4; n++ { // the consumer is claimed only once
 		if r := p.Process(b.ctx, dedupe.Batch{Stream: stream, Shard: shard, Records: []dedupe.Record{rec(n, "b", "x")}}); r.Err != nil {
 			b.Error(r.Err)
 		}

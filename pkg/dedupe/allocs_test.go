@@ -34,8 +34,8 @@ func (w *noWork) ReadAcks(context.Context, dedupe.AckKey, string, string) ([]ded
 
 func (w *noWork) WriteAck(context.Context, dedupe.AckKey, dedupe.Ack) error { return nil }
 
-// mostAllocs bounds the allocations for a new record, from its bytes to the sink, with the id and the fingerprint by
-// path: the texts of these two. Everything else is allocated once for a chunk.
+// mostAllocs limits the allocations for a new record, from its bytes to the sink, if the id and the fingerprint are
+// found by path. They are the texts of these two. Everything else is allocated once for a chunk.
 const mostAllocs = 2.2
 
 func TestAllocationsPerRecord(t *testing.T) {

@@ -10,12 +10,12 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// MaxDerivations is how many ids are derived at most for one record. Usually the first derived id is free. It is taken
-// only where a producer uses derived ids as its own.
+// MaxDerivations is the largest number of ids that are derived for a record. Usually the first derived id is free. It
+// is taken only if a producer uses derived ids as its own.
 const MaxDerivations = 3
 
-// PossibleKeys returns the keys under which a record may be entered in the ledger: the key of its own id, and those of
-// the ids that may be derived from it.
+// PossibleKeys returns the keys under which the ledger may have an entry for a record: the key of its own id, and the
+// keys of the ids that may be derived from it.
 func PossibleKeys(id, fingerprint string) (keys [1 + MaxDerivations]Key) {
 	keys[0] = format.KeyOf(id)
 	for i := range MaxDerivations {
@@ -25,13 +25,13 @@ func PossibleKeys(id, fingerprint string) (keys [1 + MaxDerivations]Key) {
 	return keys
 }
 
-// maxStuck bounds the calls for one Question that bring no record further. A record needs a call for each derived id,
-// and one more each time that another record takes an entry between two calls.
+// maxStuck limits the calls for one Question in which no record makes progress. A record needs one call for each
+// derived id, and one more each time another record takes an entry between two calls.
 const maxStuck = 10 + MaxDerivations
 
-// EnterByKey is Ledger.Enter for an engine that stores one row a key. It puts an entry for the first record of each
-// key. The entry that is there afterwards, new or old, decides the other records of the key in memory. So most records
-// cost one put, and a copy in the same call costs nothing.
+// EnterByKey implements Ledger.Enter for an engine that stores one row for each key. It puts an entry for the first
+// record of each key. With the resulting entry, new or old, it decides the other records of the key in memory. So most
+// records cost one put, and a copy in the same call costs nothing.
 func EnterByKey(ctx context.Context, store Entries, q Question) []Answer {
 	answers := make([]Answer, len(q.Records))
 	all := make([]pending, len(q.Records))
@@ -49,7 +49,7 @@ func EnterByKey(ctx context.Context, store Entries, q Question) []Answer {
 	for i, part := range parts {
 		e.enter(ctx, part)
 		if err := firstError(part); err != nil {
-			// A record of a later part could take the key of a record that failed.
+			// The key of a failed record must not go to a record of a later part.
 			failAll(slices.Concat(parts[i+1:]...), err)
 			break
 		}
@@ -63,11 +63,11 @@ type byKey struct {
 	Question
 }
 
-// pending is a record on its way to an answer.
+// pending is a record that has no answer yet.
 type pending struct {
 	*Candidate
-	index   int    // among the records
-	id      string // under which it is entered now
+	index   int    // in the records of the question
+	id      string // the present id: its own or a derived one
 	key     Key    // of id
 	derived int
 	answer  *Answer
@@ -77,7 +77,7 @@ func (p *pending) found(f Found) { *p.answer = Answer{Found: f, Derived: p.deriv
 
 func (p *pending) fail(err error) { *p.answer = Answer{Err: err} }
 
-// derive gives the record its next id.
+// derive replaces the id by the next derived id.
 func (p *pending) derive() {
 	p.id = format.DerivedID(p.id, p.Fingerprint)
 	p.key = format.KeyOf(p.id)
@@ -99,8 +99,9 @@ func firstError(all []*pending) error {
 	return nil
 }
 
-// splitAtDerivedIDs splits the records before each one whose own id may be derived for an earlier one: the earlier one
-// has to be entered first. Derived ids are UUIDs of version 5, so without such an id there is nothing to split.
+// splitAtDerivedIDs splits the records before each record whose own id may be derived for an earlier record, because
+// the earlier record has to be entered first. Derived ids are UUIDs of version 5, so records without such an id are
+// not split.
 func splitAtDerivedIDs(all []*pending) [][]*pending {
 	if !slices.ContainsFunc(all, func(p *pending) bool { return isUUIDv5(p.id) }) {
 		return [][]*pending{all}
@@ -153,7 +154,7 @@ func (e byKey) round(ctx context.Context, open []*pending) (again []*pending) {
 		return nil
 	}
 	var synthetic []*pending
-	var holders []Existing // of the keys of the synthetic ones
+	var holders []Existing // for each synthetic record, the entry that holds its key
 	for i, group := range groups {
 		if err := results[i].Err; err != nil {
 			failAll(group, err)
@@ -168,7 +169,7 @@ func (e byKey) round(ctx context.Context, open []*pending) (again []*pending) {
 		}
 		holder := holderOf(entries[i], results[i].Existing)
 		for j, p := range rest {
-			if p != group[0] && purgedAt(holder.PurgeAt, p.Arrival) { // the engine has tested the first record itself
+			if p != group[0] && purgedAt(holder.PurgeAt, p.Arrival) { // the put has tested the first record
 				again = append(again, rest[j:]...)
 				break
 			}
@@ -182,7 +183,7 @@ func (e byKey) round(ctx context.Context, open []*pending) (again []*pending) {
 	return again
 }
 
-// holderOf returns the entry that a put left: the one that was there, or the new one.
+// holderOf returns the entry after a put: the existing one, or the new one.
 func holderOf(put Entry, existing *Existing) Existing {
 	if existing != nil {
 		return *existing
@@ -190,7 +191,8 @@ func holderOf(put Entry, existing *Existing) Existing {
 	return put.Existing()
 }
 
-// compare answers a record by the entry that holds its key. It reports whether the record needs another id.
+// compare compares a record with the entry that holds its key, and answers it if possible. It reports whether the
+// record needs another id.
 func (e byKey) compare(holder Existing, p *pending) (needsID bool) {
 	found := Seen{
 		Mine: holder.Owner == p.Owner.Digest(), Same: holder.Content == ContentDigest(p.Fingerprint), Other: true,
@@ -202,10 +204,10 @@ func (e byKey) compare(holder Existing, p *pending) (needsID bool) {
 	return false
 }
 
-// deriveAll gives synthetic records their next ids. Before that it raises the purge times of the entries that hold
-// their present keys, so that these outlive the derived entries. Otherwise a present key could be purged first; then a
-// copy of the synthetic record would take it and be delivered a second time. If an entry has another owner by now, the
-// record is entered again under its present key.
+// deriveAll replaces the ids of synthetic records by their next ids. Before that it raises the purge times of the
+// entries that hold their present keys, so that these entries outlive the derived ones. Otherwise a present key could
+// be purged first. A copy of the synthetic record would then take that key and be delivered a second time. If an
+// entry has another owner by now, the record is entered again under its present key.
 func (e byKey) deriveAll(ctx context.Context, synthetic []*pending, holders []Existing) (again []*pending) {
 	if len(synthetic) == 0 {
 		return nil
@@ -220,7 +222,7 @@ func (e byKey) deriveAll(ctx context.Context, synthetic []*pending, holders []Ex
 			indexOf[p.key] = at
 			raises = append(raises, RaiseRequest{Scope: e.Scope, Key: p.key, Owner: holders[i].Owner, PurgeAt: purge})
 		}
-		raises[at].PurgeAt = max(raises[at].PurgeAt, purge) // both are Never, or none
+		raises[at].PurgeAt = max(raises[at].PurgeAt, purge) // either both are Never or neither is
 	}
 	results, err := e.store.RaisePurge(ctx, raises)
 	if err := checkNumber(len(results), len(raises), err); err != nil {
@@ -248,7 +250,7 @@ func (e byKey) entryOf(p *pending) Entry {
 	}
 }
 
-// groupByKey groups records by key. Groups and their records are in order.
+// groupByKey groups records by key. The groups and the records in them are in the order of the records.
 func groupByKey(open []*pending) [][]*pending {
 	indexOf := make(map[Key]int, len(open))
 	groups := make([][]*pending, 0, len(open))
@@ -259,7 +261,7 @@ func groupByKey(open []*pending) [][]*pending {
 			continue
 		}
 		indexOf[p.key] = len(groups)
-		groups = append(groups, open[i:i+1:i+1]) // most keys have one record: it needs no memory of its own
+		groups = append(groups, open[i:i+1:i+1]) // most keys have one record, which needs no new slice
 	}
 	return groups
 }

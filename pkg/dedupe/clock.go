@@ -11,21 +11,22 @@ import (
 	"github.com/oncebox/oncebox/internal/pause"
 )
 
-// Clock is how a Decider and a Processor wait. The zero value is real time. Tests with a clock of their own set it.
-// Nothing in it decides what a record is.
+// Clock replaces time and goroutines of a Decider and a Processor in tests. The zero value uses real time. No decision
+// about a record depends on it.
 type Clock struct {
-	// Now is the time. It counts records past the horizon, and limits how long a ledger is asked again.
+	// Now returns the time. It is used to count records past the horizon, and to limit how long a ledger is asked
+	// again.
 	Now func() time.Time
-	// Pause waits for a random time up to the limit, and not longer than the context.
+	// Pause waits for a random time up to limit, but not longer than the context.
 	Pause func(ctx context.Context, limit time.Duration) error
-	// Both runs two functions, at the same time if it can, and returns when both have ended.
+	// Both runs two functions, if possible at the same time, and returns when both have ended.
 	Both func(f, g func())
-	// Each runs f for the numbers from 0 to n-1, up to limit of them at the same time if it can, and returns when all have
-	// ended.
+	// Each runs f for the numbers from 0 to n-1, if possible up to limit of them at the same time, and returns when all
+	// have ended.
 	Each func(n, limit int, f func(i int))
 }
 
-// OrReal returns the clock with real time for what is not set.
+// OrReal returns the clock with real time for each field that is nil.
 func (c Clock) OrReal() Clock {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -42,16 +43,17 @@ func (c Clock) OrReal() Clock {
 	return c
 }
 
-// Panic is a panic in another goroutine of a Processor. It is thrown again in that of the caller, who may catch it.
+// Panic is a panic in another goroutine of a Processor. It is repeated in the goroutine of the caller, who can
+// recover it.
 type Panic struct {
 	Value any
-	Stack []byte // at the place of the panic
+	Stack []byte // of the goroutine that panicked
 }
 
-// String is what the runtime prints of a panic that is not recovered.
+// String returns the text that the runtime prints for a panic that is not recovered.
 func (p *Panic) String() string { return fmt.Sprintf("%v\n\n%s", p.Value, p.Stack) }
 
-// both runs g in a goroutine of its own.
+// both runs f, and g in another goroutine.
 func both(f, g func()) {
 	ended := make(chan *Panic, 1)
 	go func() {
@@ -64,7 +66,7 @@ func both(f, g func()) {
 	f()
 }
 
-// each runs f in as many goroutines as the limit allows.
+// each runs f in up to limit goroutines.
 func each(n, limit int, f func(i int)) {
 	var next atomic.Int64
 	var all sync.WaitGroup
@@ -83,7 +85,7 @@ func each(n, limit int, f func(i int)) {
 	}
 }
 
-// catch keeps a panic. It is deferred.
+// catch recovers a panic and stores it in p. It must be deferred.
 func catch(p **Panic) {
 	if value := recover(); value != nil {
 		*p = &Panic{value, debug.Stack()}
@@ -96,7 +98,7 @@ func (p *Panic) throw() {
 	}
 }
 
-// patience is how long a ledger is asked again: half of the time that is left, so that the sink has the other half.
+// patience returns until when a ledger is asked again: half of the remaining time, so that the sink has the other half.
 func (c Clock) patience(ctx context.Context) (until time.Time) {
 	now := c.Now()
 	deadline, ok := ctx.Deadline()
@@ -106,11 +108,10 @@ func (c Clock) patience(ctx context.Context) (until time.Time) {
 	return now.Add(deadline.Sub(now) / 2)
 }
 
-// patienceWithoutDeadline is long enough for DynamoDB to split a hot partition's traffic, and for a failover.
+// patienceWithoutDeadline is long enough for DynamoDB to split the traffic of a hot partition, and for a failover.
 const patienceWithoutDeadline = 30 * time.Second
 
-// askUntil asks a ledger, and asks it again, with pauses, as long as an answer says so. It gives up at a time, or when
-// the context ends.
+// askUntil calls ask, with pauses, as long as it returns true. It gives up at the time until, or when the context ends.
 func (c Clock) askUntil(ctx context.Context, until time.Time, ask func() (again bool)) {
 	for wait := firstPause; ask(); wait = min(2*wait, maxPause) {
 		if c.Now().Add(wait).After(until) || c.Pause(ctx, wait) != nil {
@@ -119,7 +120,7 @@ func (c Clock) askUntil(ctx context.Context, until time.Time, ask func() (again 
 	}
 }
 
-// The pauses between two questions to a ledger that is busy.
+// The pauses between two questions to a busy ledger.
 const (
 	firstPause = 50 * time.Millisecond
 	maxPause   = 2 * time.Second

@@ -6,11 +6,12 @@ import (
 	"fmt"
 )
 
-// objectChunk is how many user records go into an object at most, unless a Kinesis record alone has more. It is the
-// largest batch of a mapping (Lambda Developer Guide, "Lambda quotas").
+// objectChunk is the largest number of user records in an object, unless a single Kinesis record has more. It is the
+// largest batch of an event source mapping (Lambda Developer Guide, "Lambda quotas").
 const objectChunk = 10_000
 
-// openChain finds out which records of the batch are in objects. Unlike acks, these have to be known.
+// openChain reads which records of the batch are in objects. Without this knowledge the batch fails, unlike without
+// acks.
 func (r *batchRun) openChain(ctx context.Context) (err error) {
 	switch {
 	case r.parts.Objects == nil, r.letter != nil:
@@ -27,8 +28,8 @@ func (r *batchRun) chainKey() ChainKey {
 	return ChainKey{Scope: r.settings.Scope, Stream: r.batch.Stream, Shard: r.batch.Shard}
 }
 
-// commit prepares user records, dead-letters the poison among them, and then writes the others into an object. The
-// object handles whole Kinesis records only: it ends before the first one of which a part is not ready.
+// commit prepares user records, dead-letters the poison records among them, and then writes the others into an object.
+// The object has whole Kinesis records only: it ends before the first Kinesis record that is not completely ready.
 func (r *batchRun) commit(ctx context.Context, users []userRecord) error {
 	ready, err := r.prepare(ctx, users)
 	if stored, putErr := r.putDeadLetters(ctx, users[:ready]); putErr != nil {
@@ -36,7 +37,7 @@ func (r *batchRun) commit(ctx context.Context, users []userRecord) error {
 	}
 	if r.letter != nil {
 		if err != nil {
-			return err // its object is written once: when all of the letter is ready
+			return err // the object of a letter is written once, so all of the letter must be ready
 		}
 		return r.commitLetter(ctx, users)
 	}
@@ -49,8 +50,8 @@ func (r *batchRun) commit(ctx context.Context, users []userRecord) error {
 	return err
 }
 
-// commitLetter writes what is to be delivered of a dead letter. The positions of other objects say nothing about it:
-// its record was handled when it was dead-lettered.
+// commitLetter writes the records of a dead letter that are to be delivered. It ignores which positions other objects
+// cover: the record counted as handled there when it was dead-lettered.
 func (r *batchRun) commitLetter(ctx context.Context, users []userRecord) error {
 	var outputs []Output
 	for i := range users {
@@ -58,7 +59,7 @@ func (r *batchRun) commitLetter(ctx context.Context, users []userRecord) error {
 			outputs = append(outputs, users[i].output)
 		}
 	}
-	if len(outputs) == 0 { // what was dropped will be dropped again
+	if len(outputs) == 0 { // duplicates need no object: they will be dropped again
 		return nil
 	}
 	created, err := r.parts.Objects.CommitLetter(ctx, r.chainKey(), r.letter.name, outputs)
@@ -98,14 +99,14 @@ func (r *batchRun) commitReady(ctx context.Context, users []userRecord) error {
 			if u.deliver && written {
 				r.result.Tally.Out++
 			}
-			u.acked = u.acked || u.deliver && !written // another invocation has delivered it
+			u.acked = u.acked || u.deliver && !written // another invocation delivered it
 		}
 	}
 	return err
 }
 
-// chainRecords makes the records of an object of user records. begins are the indexes of their first user records. It
-// returns none if nothing is to be delivered: what was dropped will be dropped again.
+// chainRecords returns the records of an object for user records. begins has the index of the first user record of
+// each. It returns no records if nothing is to be delivered: duplicates need no object.
 func chainRecords(users []userRecord) (records []ChainRecord, begins []int) {
 	some := false
 	for i := range users {

@@ -62,7 +62,7 @@ func (c *chains) CommitLetter(
 	return true, err
 }
 
-// objectsOnce: what an object has handled is skipped, without an ack and without an entry of its own.
+// objectsOnce: a record that an object has handled is skipped, without an ack and without an entry of its own.
 func objectsOnce(f *fixture) {
 	b := f.bench()
 	b.withObjects()
@@ -73,7 +73,7 @@ func objectsOnce(f *fixture) {
 	b.wantDeadLetters(4)
 }
 
-// objectsWholeAggregates: an object never has a part of an aggregate.
+// objectsWholeAggregates: an object never has only a part of an aggregate.
 func objectsWholeAggregates(f *fixture) {
 	b := f.bench()
 	c := b.withObjects()
@@ -86,7 +86,7 @@ func objectsWholeAggregates(f *fixture) {
 	}
 }
 
-// objectsAnotherWriter: what another invocation has written in the meantime is skipped.
+// objectsAnotherWriter: records that another invocation has written meanwhile are skipped.
 func objectsAnotherWriter(f *fixture) {
 	b := f.bench()
 	c := b.withObjects()
@@ -95,7 +95,7 @@ func objectsAnotherWriter(f *fixture) {
 	b.wantDelivered(delivery{"b", 2})
 }
 
-// objectsUnknown: if it is not known what is done, nothing is done.
+// objectsUnknown: if the objects cannot be read, no record is processed.
 func objectsUnknown(f *fixture) {
 	b := f.bench()
 	c := b.withObjects()

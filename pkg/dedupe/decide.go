@@ -10,37 +10,37 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// Outcome says what a record is, by the ledger.
+// Outcome is the result of deciding a record by the ledger.
 type Outcome int
 
 // The outcomes. New, Retry and Synthetic records are delivered.
 const (
-	Undecided Outcome = iota // the ledger failed: Decision.Err says why
+	Undecided Outcome = iota // the ledger failed; Decision.Err has the error
 	New                      // the key was free
-	Retry                    // the record holds the entry itself: it is the original again
+	Retry                    // the record itself holds the entry: it came before
 	Natural                  // a copy of the record that holds the entry
 	Synthetic                // another record with the same key: Decision.ID is its new id
-	NoID                     // synthetic, and all derived ids are taken: it is to be dead-lettered
+	NoID                     // synthetic, and all derived ids are taken: store the record as a dead letter
 )
 
-// Candidate is a record to be decided.
+// Candidate is a record to decide.
 type Candidate struct {
 	ID          string
 	Owner       Owner
 	Fingerprint string
 	Version     string
 	Arrival     time.Time
-	// Poison says that the record is only a position among the others: it is not decided.
+	// Poison says that the record is not decided: it only has a place among the others.
 	Poison bool
-	// Derive gives the record a derived id in any case: it is decided under that, and New has it as well.
+	// Derive gives the record a derived id in any case. It is decided under that id, also if it is New.
 	Derive bool
 }
 
-// Decision is what a Decider found out about a Candidate.
+// Decision is the decision about a Candidate.
 type Decision struct {
 	Outcome Outcome
-	ID      string // the id under which to deliver the record: the candidate's own, or a derived one
-	Err     error  // with Undecided: of the family ErrTryAgain, or a fault
+	ID      string // the id under which to deliver the record: its own, or a derived one
+	Err     error  // if Undecided: of the family ErrTryAgain, or a fault
 }
 
 // Decider decides records by a ledger. A program that reads a queue or a topic can use it without a Processor: see the
@@ -54,26 +54,28 @@ type Decider struct {
 	Clock         Clock
 }
 
-// Decide decides records as if one by one, in order, with few calls to the ledger. The decisions are in the order of
-// the candidates; that of a poison one is not set. It is safe to decide a record again at any time: it finds its own
-// entry. Without a window, and for a candidate without an ID, a Fingerprint or a Sequence of its Owner, the decision is
-// an error: copies would be delivered, or other records dropped.
+// Decide decides records, with the same result as deciding them one by one, in order, but with few calls to the
+// ledger. The decisions are in the order of the candidates. The decision of a poison candidate is not set. It is safe
+// to decide a record again at any time: it finds its own entry. The decision is an error if the Decider has no
+// window, or if a candidate has no ID, no Fingerprint or no Owner.Sequence: otherwise copies would be delivered, or
+// other records dropped.
 //
-// If the ledger fails for some records with an error of the family ErrTryAgain, Decide asks again about these alone,
-// with pauses, for at most half of the time that the context has left, or for 30 s if the context has no deadline.
+// If the ledger fails for some records with an error of the family ErrTryAgain, Decide asks again about only these
+// records, with pauses. It does so for at most half of the context's remaining time, or for 30 s if the context has no
+// deadline.
 func (d *Decider) Decide(ctx context.Context, candidates []Candidate) []Decision {
 	decisions := make([]Decision, len(candidates))
 	q := Question{
 		Scope: d.Scope, Retention: d.Retention, KeepIDs: d.PassSynthetic, Records: make([]Candidate, len(candidates)),
 	}
-	open := make([]int, len(candidates)) // index of each record of q among the candidates
+	open := make([]int, len(candidates)) // by record of q: its index in candidates
 	for i, c := range candidates {
 		if err := d.check(c); err != nil {
 			decisions[i], c.Poison = Decision{Err: err}, true
 		}
 		c.Arrival = c.Arrival.Truncate(time.Millisecond) // as engines store it
 		if c.Derive && !c.Poison {
-			c.ID, c.Derive = format.DerivedID(c.ID, c.Fingerprint), false // a ledger must not do it again
+			c.ID, c.Derive = format.DerivedID(c.ID, c.Fingerprint), false // false, so that no second id is derived
 		}
 		q.Records[i], open[i] = c, i
 	}
@@ -85,7 +87,7 @@ func (d *Decider) Decide(ctx context.Context, candidates []Candidate) []Decision
 	return decisions
 }
 
-// check refuses what would make copies of different records, or originals of copies.
+// check refuses candidates that would make different records look like copies, or copies like originals.
 func (d *Decider) check(c Candidate) error {
 	switch {
 	case c.Poison:
@@ -118,8 +120,8 @@ func (d *Decider) ask(ctx context.Context, q Question, open []int, decisions []D
 	return again, at
 }
 
-// decisionOf makes the decision about a record of the ledger's answer. An answer that makes no sense is a failure: it
-// never makes a record a duplicate.
+// decisionOf returns the decision from the ledger's answer for a record. An answer that makes no sense is a failure,
+// never a duplicate.
 func (d *Decider) decisionOf(c Candidate, a Answer) Decision {
 	if a.Err != nil {
 		return Decision{Err: a.Err}
@@ -148,7 +150,8 @@ func (d *Decider) decisionOf(c Candidate, a Answer) Decision {
 	return Decision{Outcome: outcome, ID: id}
 }
 
-// decide asks the ledger about the records of a chunk. A TxSink decides them when it delivers them.
+// decide asks the ledger about the records of a chunk. With a TxSink it does nothing: the sink decides records when it
+// delivers them.
 func (r *batchRun) decide(ctx context.Context, c *chunk) {
 	if r.parts.Tx != nil {
 		return
@@ -176,7 +179,7 @@ func (r *batchRun) decide(ctx context.Context, c *chunk) {
 	}
 }
 
-// blocks reports whether nothing may be sent after the chunk, since a record of it has no decision.
+// blocks reports whether nothing may be sent after the chunk, because one of its records has no decision.
 func (r *batchRun) blocks(c *chunk) bool {
 	return r.batch.Order != None && slices.ContainsFunc(c.users, func(u userRecord) bool {
 		return u.err != nil || r.parts.Tx == nil && u.open() && u.decision.Outcome == Undecided

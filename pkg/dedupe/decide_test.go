@@ -58,7 +58,7 @@ func inBatch(f *fixture) {
 	b.wantDelivered(delivery{"a", 1}, delivery{"b", 3}, delivery{ay, 4}, delivery{format.DerivedID("a", "z"), 7})
 }
 
-// redeliveredBatch: a whole batch comes again, as after a lost answer. Nothing is dropped, and all ids are as before.
+// redeliveredBatch: a whole batch comes again, as after a lost answer. No record is dropped, and all ids are unchanged.
 func redeliveredBatch(f *fixture) {
 	b := f.bench()
 	batch := []dedupe.Record{rec(1, "a", "x"), rec(2, "a", "y"), rec(3, "a", "x"), rec(4, "b", "x")}
@@ -81,8 +81,8 @@ func bisectedBatch(f *fixture) {
 	b.wantDelivered(delivery{"c", 4}, delivery{"a", 1}, delivery{"b", 2}, delivery{"b", 2})
 }
 
-// twoInvocations: two invocations get the same batch at the same time, and two others get its copies on another shard.
-// Of all copies one record is delivered, at most once by each invocation.
+// twoInvocations: two invocations get the same batch at the same time, and two others get copies of it on another
+// shard. Of all copies of a record one is delivered, at most once by each invocation.
 func twoInvocations(f *fixture) {
 	b := f.bench()
 	batch := func(first int) (records []dedupe.Record) {
@@ -142,7 +142,7 @@ func idOutlivesDerivedIDs(f *fixture) {
 	b.wantTally(b.done(recAt(3, 150*time.Second, "a", "y")), dedupe.Tally{In: 1, Natural: 1})
 	b.wantDelivered(delivery{"a", 1}, delivery{ay, 2})
 
-	// With several derived ids the id's entry outlives the last, whatever their order.
+	// With several derived ids the id's entry outlives the last one, whatever their order.
 	for _, arrivals := range [][2]time.Duration{{5 * time.Second, 105 * time.Second}, {105 * time.Second, 5 * time.Second}} {
 		b := f.bench()
 		b.done(recAt(1, 0, "a", "x"), recAt(2, arrivals[0], "a", "z"), recAt(3, arrivals[1], "a", "y"))
@@ -151,7 +151,7 @@ func idOutlivesDerivedIDs(f *fixture) {
 	}
 }
 
-// beforeRaise makes something happen just before a purge time is raised for the first time.
+// beforeRaise calls happens just before a purge time is raised for the first time.
 func beforeRaise(happens func(ctx context.Context)) dedupefault.Hook {
 	var once sync.Once
 	return func(ctx context.Context, c *dedupefault.Call) error {
@@ -162,7 +162,7 @@ func beforeRaise(happens func(ctx context.Context)) dedupefault.Hook {
 	}
 }
 
-// idTakenMeanwhile: after a record has met the entry of its id, and before it raises the purge time, the entry is
+// idTakenMeanwhile: after a record has found the entry of its id, and before it raises the purge time, the entry is
 // purged and a copy of the record takes the id.
 func idTakenMeanwhile(f *fixture) {
 	b := f.bench()
@@ -179,7 +179,7 @@ func idTakenMeanwhile(f *fixture) {
 	b.wantDelivered(delivery{"a", 1})
 }
 
-// idFreeMeanwhile: the entry is purged and nobody takes the id. The records that are decided again keep their order.
+// idFreeMeanwhile: the entry is purged and no record takes the id. The records that are decided again keep their order.
 func idFreeMeanwhile(f *fixture) {
 	b := f.bench()
 	b.done(recAt(1, 0, "a", "x"))
@@ -198,8 +198,8 @@ func syntheticByLedger(f *fixture) {
 	b.wantDelivered(delivery{"a", 1}, delivery{format.DerivedID("a", "x"), 2})
 }
 
-// fingerprintSettingsChange: a record has another fingerprint on its retry. It is a retry all the same. A copy with the
-// new fingerprint is delivered under a new id, not dropped.
+// fingerprintSettingsChange: a record that has another fingerprint on its retry is still a retry. A copy with the new
+// fingerprint is delivered under a new id, not dropped.
 func fingerprintSettingsChange(f *fixture) {
 	b := f.bench()
 	b.done(rec(1, "a", "old"))
@@ -218,7 +218,8 @@ func copiesBeyondPurgeTime(f *fixture) {
 	b.wantDelivered(delivery{"a", 1}, delivery{"a", 3}, delivery{format.DerivedID("a", "y"), 5})
 }
 
-// derivedIDUsed: a producer uses as its own the id that is derived for another record of the batch. The first gets it.
+// derivedIDUsed: a producer's own id equals the id that is derived for another record of the batch. The first record
+// gets it.
 func derivedIDUsed(f *fixture) {
 	ay := format.DerivedID("a", "y")
 	b := f.bench()
@@ -231,7 +232,8 @@ func derivedIDUsed(f *fixture) {
 	b.wantDelivered(delivery{"a", 1}, delivery{ay, 2}, delivery{format.DerivedID(ay, "y"), 3})
 }
 
-// thirdDerivation: the third derived id is free. Own ids that equal the second and third derived id of an earlier
+// thirdDerivation: the third derived id is free. Records whose own ids equal the second and third derived id of an
+// earlier
 // record come after that record.
 func thirdDerivation(f *fixture) {
 	first := format.DerivedID("a", "y")
@@ -263,8 +265,8 @@ func noIDLeft(f *fixture) {
 	b.wantDeadLetters(5)
 }
 
-// milliseconds: arrivals are cut to milliseconds, as engines store them, so that memory and engine agree on what is
-// purged.
+// milliseconds: arrivals are truncated to milliseconds, as engines store them. So the decisions in memory and in the
+// engine agree on which entries are purged.
 func milliseconds(f *fixture) {
 	end := window + horizon
 	for _, beyond := range []time.Duration{time.Microsecond, time.Millisecond, 5 * time.Millisecond, 50 * time.Millisecond, 500 * time.Millisecond} {
@@ -286,7 +288,7 @@ func milliseconds(f *fixture) {
 	}
 }
 
-// losePuts makes the answers to some puts get lost after their effect.
+// losePuts loses the replies to some puts after their effect.
 func losePuts(lost func(dedupe.Entry) bool) dedupefault.Hook {
 	return func(ctx context.Context, c *dedupefault.Call) error {
 		err := c.Do(ctx)
@@ -299,8 +301,8 @@ func losePuts(lost func(dedupe.Entry) bool) dedupefault.Hook {
 	}
 }
 
-// ledgerFailsForKey: the lowest record that failed is named, nothing from it on is sent, and no record of its key is
-// taken for a duplicate.
+// ledgerFailsForKey: the result names the lowest failed record, no record is sent from that one on, and no record of
+// its key is taken for a duplicate.
 func ledgerFailsForKey(f *fixture) {
 	b := f.bench()
 	b.hook = losePuts(func(e dedupe.Entry) bool { return e.Key == format.KeyOf("b") })
@@ -312,7 +314,7 @@ func ledgerFailsForKey(f *fixture) {
 	b.wantDelivered(delivery{"a", 1}, delivery{"b", 2}, delivery{"c", 3})
 }
 
-// ledgerFailsBeforeDerived: where a record may be given the id of a later one, a batch is decided in parts. After a
+// ledgerFailsBeforeDerived: if a derived id may equal the id of a later record, a batch is decided in parts. After a
 // failure in one part the next part must not take its keys.
 func ledgerFailsBeforeDerived(f *fixture) {
 	b := f.bench()
@@ -330,8 +332,8 @@ func ledgerFailsBeforeDerived(f *fixture) {
 	b.wantDelivered(delivery{"a", 1}, delivery{ay, 2}, delivery{format.DerivedID(ay, "q"), 3})
 }
 
-// ledgerFailures: whatever fails in the ledger, whole calls or single answers, of puts or of raises, the record fails,
-// and so do later records of its key.
+// ledgerFailures: if a call or a single answer of the ledger fails, for puts or raises, the record fails, and so do
+// later records of its key.
 func ledgerFailures(f *fixture) {
 	for what, hook := range map[string]dedupefault.Hook{
 		"all puts":   failAfter(dedupefault.PutIfAbsent, dedupe.ErrTryAgain),
@@ -362,8 +364,8 @@ func ledgerFailures(f *fixture) {
 	}
 }
 
-// ledgerCost: one put for each new key, whatever copies are in the batch; with acks one read for a batch and one write
-// for a chunk.
+// ledgerCost: the ledger gets one put for each new key, however many copies are in the batch. Acks cost one read for a
+// batch and one write for a chunk.
 func ledgerCost(f *fixture) {
 	b := f.bench()
 	b.done(rec(1, "a", "x"), rec(2, "a", "x"), rec(3, "b", "x"), rec(4, "c", "x"), rec(5, "b", "x"))

@@ -9,37 +9,37 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// userRecord is one record of a producer: a Kinesis record, or one part of a Kinesis record that is a KPL aggregate or a
-// frame.
+// userRecord is one record of a producer. It is a Kinesis record, or one part of a Kinesis record that is a KPL
+// aggregate or a frame.
 type userRecord struct {
 	record   int    // index of the Kinesis record in the batch
 	sub      int    // index in the aggregate or the frame, or Plain
-	frame    *frame // nil: not in a frame
+	frame    *frame // nil if it is not in a frame
 	source   *Record
-	output   Output // as the record was read, and after Delivery.Prepare as it is sent
+	output   Output // first as it was read; after Delivery.Prepare as it is sent
 	fields   format.Fields
 	decision Decision
-	deliver  bool         // output is to be sent
+	deliver  bool         // output has to be sent
 	poison   *PoisonError // nil unless the record can never be processed
-	err      error        // why the record could not be read; it comes again
-	acked    bool         // an ack or an object says that it was done before, or there is nothing to do
+	err      error        // why the record could not be read now; it comes again
+	acked    bool         // done before, by an ack or an object, or there is nothing to do
 	done     bool         // delivered, dropped, dead-lettered, or acked
 
-	superseded bool // delivered by a TxSink that had a newer version
+	superseded bool // a TxSink did not write it, because it had a newer version
 }
 
-// open reports whether the record is to be decided.
+// open reports whether the record still has to be decided.
 func (u *userRecord) open() bool { return u.poison == nil && u.err == nil && !u.acked }
 
-// chunk is a part of a batch: user records that are decided together.
+// chunk is a part of a batch whose user records are decided together.
 type chunk struct {
 	users []userRecord
 	next  int   // index of the first Kinesis record after it
-	err   error // ends the batch before this chunk
-	ends  bool  // the batch ends with this chunk: a record has no decision
+	err   error // the batch fails before this chunk
+	ends  bool  // this is the last chunk of the batch, because one of its records has no decision
 }
 
-// emptyChunk returns a chunk without records, in the memory of one that is done.
+// emptyChunk returns a chunk without records. It reuses the memory of an earlier chunk.
 func (r *batchRun) emptyChunk() *chunk {
 	users := r.spare
 	r.spare = nil
@@ -47,8 +47,8 @@ func (r *batchRun) emptyChunk() *chunk {
 	return &chunk{users: users[:0]}
 }
 
-// decode opens Kinesis records from first on, until their user records fill a chunk: a chunk ends only between Kinesis
-// records, and at a record that cannot be read now. Records that are done as a whole are not opened.
+// decode opens Kinesis records from first onward until their user records fill a chunk. A chunk ends between two
+// Kinesis records, or at a record that cannot be read now. It does not open Kinesis records that are done.
 func (r *batchRun) decode(ctx context.Context, first, size int) *chunk {
 	c := r.emptyChunk()
 	c.next = first
@@ -56,22 +56,22 @@ func (r *batchRun) decode(ctx context.Context, first, size int) *chunk {
 		r.openRecord(ctx, c, c.next)
 		c.next++
 	}
-	if r.parts.Tx == nil { // a TxSink finds poison later
+	if r.parts.Tx == nil { // with a TxSink, more poison is found later
 		c.err = r.suspect(c.users)
 	}
 	return c
 }
 
-// suspect looks for a wrong setting. A dead letter that comes again says nothing about the settings.
+// suspect checks for a wrong setting. It ignores a dead letter that comes again, which says nothing about the settings.
 func (r *batchRun) suspect(users []userRecord) error {
 	if r.letter != nil {
 		return nil
 	}
-	return r.suspicion.look(users, r.ownerOf)
+	return r.suspicion.check(users, r.ownerOf)
 }
 
-// openRecord makes the user records of one Kinesis record: one, or several if it is a KPL aggregate or a frame. Inside
-// an aggregate each part may be a frame. All user records are numbered in one series.
+// openRecord makes the user records of one Kinesis record: one, or several if it is a KPL aggregate or a frame.
+// Inside an aggregate each part may be a frame. All its user records are numbered in one sequence.
 func (r *batchRun) openRecord(ctx context.Context, c *chunk, record int) {
 	source := &r.batch.Records[record]
 	whole := userRecord{record: record, sub: Plain, source: source}
@@ -83,7 +83,7 @@ func (r *batchRun) openRecord(ctx context.Context, c *chunk, record int) {
 		c.users = append(c.users, whole)
 		return
 	}
-	if whole.sub != Plain { // a part, by itself in a dead letter
+	if whole.sub != Plain { // a single part, from a dead letter
 		r.read(ctx, &whole)
 		c.users = append(c.users, whole)
 		return
@@ -96,7 +96,7 @@ func (r *batchRun) openRecord(ctx context.Context, c *chunk, record int) {
 	case !aggregated:
 		r.openFrame(ctx, c, whole, true)
 	default:
-		c.users = slices.Grow(c.users, len(parts)) // an aggregate may have hundreds of thousands
+		c.users = slices.Grow(c.users, len(parts)) // an aggregate may have hundreds of thousands of parts
 		for begin := len(c.users); len(parts) > 0 && !c.failed(); parts = parts[1:] {
 			part := whole
 			part.sub = len(c.users) - begin
@@ -120,7 +120,7 @@ func (r *batchRun) openFrame(ctx context.Context, c *chunk, u userRecord, alone 
 	case !framed:
 		r.add(ctx, c, u)
 		return
-	case len(records) == 0: // nothing to be delivered
+	case len(records) == 0: // nothing to deliver
 		u.acked = true
 		c.users = append(c.users, u)
 		return
@@ -150,7 +150,7 @@ func (r *batchRun) add(ctx context.Context, c *chunk, u userRecord) {
 // failed reports whether the last user record cannot be read now.
 func (c *chunk) failed() bool { return len(c.users) > 0 && c.users[len(c.users)-1].err != nil }
 
-// isDone reports whether an ack or an object says that a record is done.
+// isDone reports whether a record is done, by an ack or an object.
 func (r *batchRun) isDone(u *userRecord) bool {
 	if r.chain != nil {
 		return r.chain.Done(u.source.Sequence)
@@ -158,7 +158,7 @@ func (r *batchRun) isDone(u *userRecord) bool {
 	return r.acked.has(r.ownerOf(u))
 }
 
-// disaggregate opens a KPL aggregate. A broken aggregate is poison as a whole.
+// disaggregate opens a KPL aggregate. If it is broken, the whole Kinesis record is poison.
 func (r *batchRun) disaggregate(data []byte) (parts []kpl.UserRecord, aggregated bool, err error) {
 	if r.settings.Unaggregated {
 		return nil, false, nil
@@ -170,7 +170,7 @@ func (r *batchRun) disaggregate(data []byte) (parts []kpl.UserRecord, aggregated
 	return parts, aggregated, err
 }
 
-// unframe opens a frame. A broken frame is poison as a whole.
+// unframe opens a frame. If it is broken, the whole payload is poison.
 func (r *batchRun) unframe(ctx context.Context, data []byte) (records [][]byte, framed bool, err error) {
 	if r.parts.Framing == nil {
 		return nil, false, nil
@@ -191,7 +191,7 @@ func (r *batchRun) read(ctx context.Context, u *userRecord) {
 	u.fields = fields
 }
 
-// setErr makes the record poison, or notes why it comes again.
+// setErr marks the record as poison, or records why it comes again.
 func (u *userRecord) setErr(err error) {
 	if poison, ok := errors.AsType[*PoisonError](err); ok {
 		u.poison = poison

@@ -17,7 +17,7 @@ var decodeCases = []testCase{
 	{"records/aggregates", aggregates},
 }
 
-// poison: records that cannot be read are dead-lettered, each alone, and block nothing.
+// poison: a record that cannot be read is dead-lettered alone, and blocks no other record.
 func poison(f *fixture) {
 	b := f.bench()
 	broken := `{"id":"a"`
@@ -51,7 +51,7 @@ func panics(f *fixture) {
 	b.wantDeadLetters(2)
 }
 
-// unreadable fails for the records with the id "a", with an error that holds the record.
+// unreadable fails for records with the id "a". Its error contains the record.
 type unreadable struct{ dedupe.Format }
 
 func (u unreadable) Read(ctx context.Context, payload []byte) (format.Fields, error) {
@@ -62,7 +62,7 @@ func (u unreadable) Read(ctx context.Context, payload []byte) (format.Fields, er
 	return format.Fields{}, errors.New("cannot read " + string(payload))
 }
 
-// unknownFormatError: the reason of a dead letter never holds data of the record.
+// unknownFormatError: the reason of a dead letter never contains data of the record.
 func unknownFormatError(f *fixture) {
 	b := f.bench()
 	b.done(rec(1, "a", "x"))
@@ -71,7 +71,7 @@ func unknownFormatError(f *fixture) {
 	b.wantReason(2, "it cannot be handled (*errors.errorString)")
 }
 
-// wantReason wants one dead letter, of record n, with a reason.
+// wantReason wants exactly one dead letter, of record n, with this reason.
 func (b *bench) wantReason(n int, reason string) {
 	b.Helper()
 	b.wantDeadLetters(n)
@@ -102,7 +102,7 @@ func aggregates(f *fixture) {
 	b.wantDeadLetters(4)
 }
 
-// resigned breaks the first byte of an aggregate's message and makes the digest right again.
+// resigned changes the first byte of an aggregate's message and corrects the digest.
 func resigned(aggregate []byte, first byte) []byte {
 	const magic = 4
 	message := slices.Clone(aggregate[magic : len(aggregate)-md5.Size])

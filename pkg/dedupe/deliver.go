@@ -9,28 +9,28 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// Delivery reads records, and turns decisions into records that can be sent. A Processor uses it. A program with a
-// pipeline of its own uses it together with a Decider.
+// Delivery reads records, and turns decisions into records that can be sent. A Processor uses it. A program with its
+// own pipeline uses it together with a Decider.
 //
-// The errors of both methods are a *PoisonError for a record that can never be processed, whatever went wrong, a panic
-// of the format included; and every error that may pass by itself: of the family ErrTryAgain, of the context, and of
-// the network. After such an error the record is to be tried again.
+// Both methods return two kinds of errors. A *PoisonError is for a record that can never be processed, for any
+// reason, including a panic of the format. All other errors may pass: those of the family ErrTryAgain, of the context
+// and of the network. After such an error, try the record again.
 type Delivery struct {
 	Format      Format
 	PassNatural bool // natural duplicates pass unchanged
-	// Check returns an error for an output that the sink can never take, as Sink.Check does. It may be nil.
+	// Check returns an error for an output that the sink can never take, like Sink.Check. It may be nil.
 	Check func(context.Context, Output) error
 }
 
-// Read reads what identifies a record, before it is decided. It also checks whether the sink can take the record: the
-// key of a record that is too large stays free, so that the producer can send a smaller one.
+// Read reads the id and the fingerprint of a record before it is decided. It also checks whether the sink can take the
+// record: if a record is too large, its key stays free, so that the producer can send a smaller one.
 func (d *Delivery) Read(ctx context.Context, o Output) (fields format.Fields, err error) {
 	defer poisonOnPanic(&err)
 	if fields, err = d.readFields(ctx, o); err != nil {
 		return format.Fields{}, aboutRecord(err)
 	}
 	if fields.ID == "" || fields.Fingerprint == "" {
-		return format.Fields{}, &PoisonError{reasonNoFields} // all such records would be copies of each other
+		return format.Fields{}, &PoisonError{reasonNoFields} // otherwise all such records would be copies of each other
 	}
 	o.ID = fields.ID
 	return fields, d.check(ctx, o)
@@ -65,11 +65,11 @@ func (d *Delivery) check(ctx context.Context, o Output) error {
 	return nil
 }
 
-// Prepare does what the decision about a record asks for, short of sending it. The output o holds the record as it was
-// read; the decision must not be Undecided.
+// Prepare executes the decision about a record, except for sending it. o has the record as it was read. The decision
+// must not be Undecided.
 //
-// If deliver is true, the returned output is to be sent, under the id of the decision. If deliver is false and there is
-// no error, the record is a duplicate and is dropped.
+// If deliver is true, send the returned output under the id of the decision. If deliver is false and there is no error,
+// the record is a duplicate and is dropped.
 func (d *Delivery) Prepare(ctx context.Context, o Output, fields format.Fields, decision Decision) (
 	out Output, deliver bool, err error,
 ) {
@@ -92,8 +92,8 @@ func (d *Delivery) Prepare(ctx context.Context, o Output, fields format.Fields, 
 	return out, true, nil
 }
 
-// deliver does what the decisions about a chunk ask for, some records at a time: it dead-letters the poison, sends the
-// other records, in order, and writes down what is done. After the first piece with a record that fails, it ends. It
+// deliver executes the decisions about a chunk, one piece at a time: it dead-letters the poison records, sends the
+// others in order, and stores which records are done. It stops after the first piece with a record that fails, and
 // returns the error of the first record that is not done.
 func (r *batchRun) deliver(ctx context.Context, c *chunk) (err error) {
 	if c.err != nil {
@@ -107,7 +107,8 @@ func (r *batchRun) deliver(ctx context.Context, c *chunk) (err error) {
 	return err
 }
 
-// endOfPiece returns where the user records end that are sent and acknowledged together: between Kinesis records.
+// endOfPiece returns the end of a piece: user records that are sent and acknowledged together. A piece ends between
+// Kinesis records.
 func (r *batchRun) endOfPiece(users []userRecord, begin int) int {
 	end := min(begin+r.settings.Chunk, len(users))
 	for end < len(users) && users[end].record == users[end-1].record {
@@ -116,7 +117,7 @@ func (r *batchRun) endOfPiece(users []userRecord, begin int) int {
 	return end
 }
 
-// deliverPiece delivers user records in the way of the sink.
+// deliverPiece delivers user records as the level of the sink requires.
 func (r *batchRun) deliverPiece(ctx context.Context, users []userRecord) (err error) {
 	work, cancel := r.workTime(ctx)
 	defer cancel()
@@ -149,8 +150,8 @@ func (r *batchRun) sendReady(ctx context.Context, users []userRecord) error {
 	return err
 }
 
-// prepare prepares the user records up to the first one that has no decision. It returns how many it prepared. Without
-// an order it prepares all that have one.
+// prepare prepares the user records up to the first one that has no decision, and returns how many it prepared. If the
+// batch has no order, it prepares all that have a decision.
 func (r *batchRun) prepare(ctx context.Context, users []userRecord) (ready int, err error) {
 	for i := range users {
 		u := &users[i]
@@ -183,8 +184,9 @@ func (r *batchRun) prepareOne(ctx context.Context, u *userRecord) {
 	}
 }
 
-// putDeadLetters stores the poison among the user records, one chunk at a time: a KPL aggregate may hold hundreds of
-// thousands of poison records. With an error it returns the index of the first user record that is not stored.
+// putDeadLetters stores the poison among the user records, one chunk at a time, because a KPL aggregate may have
+// hundreds of thousands of poison records. After an error it returns the index of the first user record that is not
+// stored.
 func (r *batchRun) putDeadLetters(ctx context.Context, users []userRecord) (stored int, err error) {
 	var poison []*userRecord
 	for i := range users {
@@ -193,7 +195,7 @@ func (r *batchRun) putDeadLetters(ctx context.Context, users []userRecord) (stor
 		}
 	}
 	if r.letter != nil && len(poison) > 0 && poison[0].sub == r.letter.Position.Sub {
-		return 0, poison[0].poison // it is in the store already
+		return 0, poison[0].poison // the store has this letter already
 	}
 	letters := make([]DeadLetter, 0, min(len(poison), r.settings.Chunk))
 	for part := range slices.Chunk(poison, r.settings.Chunk) {
@@ -225,7 +227,7 @@ func (r *batchRun) deadLetter(u *userRecord) DeadLetter {
 	}
 }
 
-// send sends what is to be delivered of the user records.
+// send sends the user records that are to be delivered.
 func (r *batchRun) send(ctx context.Context, users []userRecord) error {
 	ready := make([]*userRecord, 0, len(users))
 	for i := range users {
@@ -251,8 +253,8 @@ func (r *batchRun) send(ctx context.Context, users []userRecord) error {
 	return err
 }
 
-// check returns which of the outputs are delivered. What a sink does not name as delivered is not, even without an
-// error.
+// check returns which of the outputs are delivered. An output that the sink does not report as delivered is not, even
+// if the sink returns no error.
 func (s Sent) check(asked int, err error) (delivered []bool, _ error) {
 	switch {
 	case s.Delivered == nil:

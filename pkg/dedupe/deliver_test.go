@@ -26,7 +26,7 @@ var deliverCases = []testCase{
 	{"records/id-is-the-partition-key", idIsPartitionKey},
 }
 
-// crashBeforeSink: the invocation ends when the ledger has the entries and the sink has nothing.
+// crashBeforeSink: the invocation ends after the ledger has the entries and before the sink has any record.
 func crashBeforeSink(f *fixture) {
 	b := f.bench()
 	b.hook = failBefore(dedupefault.Send, errCrash)
@@ -50,8 +50,8 @@ func crashAfterSink(f *fixture) {
 	b.wantDelivered(delivery{"a", 1}, delivery{ay, 2}, delivery{"a", 1}, delivery{ay, 2})
 }
 
-// poisonNotStored: a dead letter is stored only when the store said so. Until then the record fails, and nothing after
-// it is sent.
+// poisonNotStored: a dead letter counts as stored only if the store says so. Until then the record fails, and no record
+// after it is sent.
 func poisonNotStored(f *fixture) {
 	b := f.bench()
 	b.hook = failBefore(dedupefault.PutDeadLetters, errCrash)
@@ -65,7 +65,7 @@ func poisonNotStored(f *fixture) {
 	b.wantDeadLetters(2)
 }
 
-// poisonStoredInPart: of several dead letters those are stored that the store names, counted from the first.
+// poisonStoredInPart: of several dead letters, the number that the store returns are stored, counted from the first.
 func poisonStoredInPart(f *fixture) {
 	b := f.bench()
 	b.hook = func(ctx context.Context, c *dedupefault.Call) error {
@@ -81,7 +81,7 @@ func poisonStoredInPart(f *fixture) {
 	}
 	many := []dedupe.Record{rec(1, "m", "x"), rawRec(2, "?"), rec(3, "n", "x"), rawRec(4, "?"), rawRec(5, "?"), rec(6, "o", "x")}
 	b.wantTally(b.fails(4, many...).Tally, dedupe.Tally{In: 6, New: 2, DeadLettered: 1, Failed: 3, Out: 2})
-	storesLess := func(hidden int) dedupefault.Hook { // and returns no error
+	storesLess := func(hidden int) dedupefault.Hook { // it returns no error
 		return func(ctx context.Context, c *dedupefault.Call) error {
 			err := c.Do(ctx)
 			if c.Method == dedupefault.PutDeadLetters {
@@ -113,7 +113,7 @@ func tooLarge(f *fixture) {
 	b.wantDeadLetters(2)
 }
 
-// renaming fails or panics where it should give a record a new id.
+// renaming fails or panics when it has to give a record a new id.
 type renaming struct {
 	dedupe.Format
 	rename func() ([]byte, error)
@@ -121,7 +121,7 @@ type renaming struct {
 
 func (r renaming) Rename(context.Context, []byte, string, string) ([]byte, error) { return r.rename() }
 
-// badOutputs: what goes wrong with one record after it was decided dead-letters that record alone, with a fixed reason.
+// badOutputs: if a record fails after it was decided, only this record is dead-lettered, with a fixed reason.
 func badOutputs(f *fixture) {
 	for reason, breaks := range map[string]func(*bench){
 		"no array": func(b *bench) {
@@ -152,7 +152,7 @@ func badOutputs(f *fixture) {
 	}
 }
 
-// wholeOutputs: what the sink gets besides the id, and what the ledger gets.
+// wholeOutputs: the sink gets all fields of an output, and the ledger all fields of an entry.
 func wholeOutputs(f *fixture) {
 	b := f.bench()
 	b.done(rec(1, "a", "x"), aggregate(2, payload(20, "b", "x")))
@@ -173,7 +173,7 @@ func wholeOutputs(f *fixture) {
 	}
 }
 
-// sinkDoesTooLittle: what a sink does not name as delivered is not delivered.
+// sinkDoesTooLittle: a record that the sink does not report as delivered counts as not delivered.
 func sinkDoesTooLittle(f *fixture) {
 	b := f.bench()
 	batch := []dedupe.Record{rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x")}
@@ -193,7 +193,7 @@ func sinkDoesTooLittle(f *fixture) {
 
 func sinkFails(f *fixture) {
 	b := f.bench()
-	b.hook = sends(2, errCrash) // the second one was delivered too
+	b.hook = sends(2, errCrash) // the second record was delivered too
 	batch := []dedupe.Record{rec(1, "a", "x"), rec(2, "a", "x"), rec(3, "b", "x"), rec(4, "c", "x")}
 	b.wantTally(b.fails(3, batch...).Tally, dedupe.Tally{In: 4, New: 1, Natural: 1, Failed: 2, Out: 1})
 	b.hook = nil
@@ -201,7 +201,7 @@ func sinkFails(f *fixture) {
 	b.wantDelivered(delivery{"a", 1}, delivery{"b", 3}, delivery{"b", 3}, delivery{"c", 4})
 }
 
-// chunks: their size does not change the result.
+// chunks: the size of the chunks does not change the result.
 func chunks(f *fixture) {
 	ay := format.DerivedID("a", "y")
 	for _, size := range []int{1, 2, 3, 500} {

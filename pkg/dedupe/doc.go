@@ -1,4 +1,4 @@
-// Package dedupe lets every record of a stream through once, whatever producers and consumers retry.
+// Package dedupe delivers every record of a stream once, whatever producers and consumers retry.
 //
 //	store := dynamostore.New(client, "dedupe-table")
 //	json, err := format.NewJSON(format.Options{IDPath: "event_id"})
@@ -18,9 +18,9 @@
 //		// Deliver the records from result.Failed on again.
 //	}
 //
-// The sub-packages sqlitestore and dynamostore are ledgers, and they store acks, consumers and offline runs as well.
-// Package kinesishandler puts a Processor into a Lambda function. Package deadletter is a dead-letter store, and package
-// framing opens payloads that hold several records.
+// The sub-packages sqlitestore and dynamostore are ledgers. They also store acks, consumers and offline runs. Package
+// kinesishandler runs a Processor in a Lambda function. Package deadletter is a dead-letter store. Package framing
+// opens payloads that hold several records.
 //
 // # Sinks
 //
@@ -39,33 +39,34 @@
 //     the sink can take it.
 //  3. Decide (decide.go): ask the ledger what each record is.
 //  4. Deliver (deliver.go): store the poison records in the dead-letter store, then send the others to the sink.
-//  5. Acknowledge (acks.go): write down which records are done.
+//  5. Acknowledge (acks.go): store which records are done.
 //
 // With an ObjectSink, step 1 reads which records are in objects, and step 4 writes an object (commit.go); there is no
 // step 5. With a TxSink, steps 3 and 4 are one transaction for each record (transact.go). Step 2 also opens payloads
 // that hold several records (framing.go).
 //
-// Steps 2 to 5 take one chunk of records at a time. The ledger step of a chunk begins when that of the chunk before has
-// ended, and it overlaps the sink of that one. After the first failure the batch ends, and Result.Failed names the
-// first record that is not done. Records after it may be done: when they come again, their acks say so.
+// Steps 2 to 5 process one chunk of records at a time. The ledger step of a chunk begins when the ledger step of the
+// chunk before has ended, and runs while the sink takes that chunk. After the first failure the batch ends, and
+// Result.Failed is the sequence number of the first record that is not done. Records after it may be done: when they
+// come again, their acks say so.
 //
 // # Deciding
 //
 // Two records are the same if their payloads have the same id. The ledger has an entry for each key, which is a hash of
 // the id. The entry belongs to one record, its Owner: source, sequence number and place in a KPL aggregate. A record
-// asks for an entry under its key. What it finds decides:
+// asks for an entry under its key. The entry that it finds decides:
 //
 //	nothing, or an entry past its purge time   new: the entry is now this record's
 //	an entry of this record                    retry: the record is processed again
 //	an entry with the same fingerprint         natural duplicate: dropped
 //	an entry with another fingerprint          synthetic duplicate: gets a new id, and is decided again under that
 //
-// The new id is derived from the old id and the fingerprint, so it is the same on every attempt. After MaxDerivations
-// derived ids that are all taken, the record is dead-lettered. With Settings.Derive every record gets its derived id,
-// whatever was there before: then the result does not depend on the order of the records.
+// The new id is derived from the old id and the fingerprint, so it is the same on every attempt. If all MaxDerivations
+// derived ids are taken, the record is dead-lettered. With Settings.Derive every record gets its derived id, whatever
+// entries exist. Then the result does not depend on the order of the records.
 //
-// The result is that of deciding the records one by one, in order. EnterByKey has the rule for engines that store one
-// row a key; an engine of another kind implements Ledger by itself.
+// The result is the same as deciding the records one by one, in order. EnterByKey has the rule for engines that store
+// one row for each key. An engine of another kind implements Ledger itself.
 //
 // # Guarantees
 //
@@ -74,11 +75,11 @@
 //     the record, which is then delivered again.
 //   - Of two records with the same id and fingerprint, whose arrivals are at most Retention.Window apart, at most one
 //     is delivered. Both must be processed within Retention.Horizon after their arrival.
-//   - A record is never a duplicate of itself. If it is delivered again by the stream, it is skipped if an ack names it,
-//     and else it is a retry.
+//   - A record is never a duplicate of itself. If the stream delivers it again, it is skipped if an ack names it, and
+//     is a retry otherwise.
 //   - While its entries live, a record has one output id on every attempt.
-//   - A record that can never be processed is dead-lettered alone. It does not block the records after it. If nearly all
-//     of the first records are poison for one reason, a setting is wrong: the batch fails with ErrWrongSetting.
+//   - A record that can never be processed is dead-lettered alone. It does not block the records after it. If nearly
+//     all of the first records are poison for one reason, a setting is wrong: the batch fails with ErrWrongSetting.
 //
 // # Crashes
 //
@@ -92,37 +93,38 @@
 //
 // # Acks
 //
-// An ack names the records of a chunk that are done for one sink. It names each of them, and not a range, so it is true
-// in whatever order batches come, with any number of batches of a shard at a time. It is written after the sink has
-// confirmed the records. A failed read or write of acks does not fail a batch: without an ack a record is processed
-// again, as a retry.
+// An ack names the records of a chunk that are done for one sink. It names each of them, not a range. So it is true for
+// any order of the batches, and for any number of batches of a shard at a time. It is written after the sink has
+// confirmed the records. If acks cannot be read or written, the batch does not fail: without an ack a record is
+// processed again, as a retry.
 //
 // # Limits
 //
-//   - Delivery to a Sink is at least once. The sink gets a record again, always with the same id, after a crash or a
-//     lost reply between the sink and the ack, which concerns at most one chunk; after a time-out while the first
-//     attempt still runs; and when the sink repeats a request by itself. Without acks it concerns the whole batch.
-//     Repeats are counted as retries, or in Tally.Repeated. With a TxSink the effect happens once, and with an
-//     ObjectSink a record is in one object.
+//   - Delivery to a Sink is at least once. The sink may get a record again, always with the same id, in three cases:
+//     after a crash or a lost reply between the sink and the ack, which concerns at most one chunk; after a time-out
+//     while the first attempt still runs; and when the sink itself repeats a request. Without acks, the first case
+//     concerns the whole batch. Repeats are counted as retries, or in Tally.Repeated. With a TxSink the effect happens
+//     once, and with an ObjectSink a record is in one object.
 //   - Copies whose arrivals are further apart than the window may be dropped or delivered.
 //   - A producer that gives each retry a new id makes different records.
-//   - The order of records holds within a shard as far as the sink keeps it, and not across shards.
+//   - The order of records is kept within a shard, as far as the sink keeps it. It is not kept across shards.
 //   - A scope and stream have one consumer; another function is refused with ErrOtherConsumer. They have one kind of
 //     ledger; another one is refused with ErrOtherLedger.
 //
-// # Programs with a pipeline of their own
+// # Programs with their own pipeline
 //
 // A program that reads a queue or a topic needs no Processor. Delivery.Read reads a message, Decider.Decide decides the
-// messages of a batch, and Delivery.Prepare returns what is to be delivered. The example of Decider is such a loop for
-// Kafka, and examples/queue is a Lambda function for SQS. The rule is:
+// messages of a batch, and Delivery.Prepare returns what to deliver. The example of Decider is such a loop for Kafka.
+// examples/queue is a Lambda function for SQS. These are the rules:
 //
-//   - Go through the decisions in order, and stop at the first error. A source without an order, such as a standard SQS
-//     queue, may go on: an error says nothing about other messages.
-//   - Do the effect for New, Retry and Synthetic, under the id of the decision. Drop Natural. If Read or Prepare returns
-//     a *PoisonError, store the message as a dead letter. Every other error leaves the message undone.
+//   - Go through the decisions in order, and stop at the first error. If the source has no order, such as a standard
+//     SQS queue, you may continue: an error says nothing about other messages.
+//   - Do the effect for New, Retry and Synthetic, under the id of the decision. Drop Natural. If Read or Prepare
+//     returns a *PoisonError, store the message as a dead letter. After any other error, the message is not done.
 //   - Acknowledge a message after its effect. Acknowledge a duplicate, and a dead letter after it is stored.
 //
-// The owner of a message stays the same when the source delivers the message again, and no other message has it:
+// The owner of a message must stay the same when the source delivers the message again, and no other message may have
+// it:
 //
 //	                    Owner.Source                  Owner.Sequence    Candidate.Arrival
 //	SQS                 the ARN of the queue          message id        SentTimestamp
@@ -130,17 +132,18 @@
 //	Kinesis, by KCL     as Position.Owner makes it    sequence number   approximate arrival timestamp
 //	a file              a name of the import          line number       time of the import
 //
-// The dedupe function calls an SQS queue ACCOUNT/REGION/sqs:QUEUE. A program that takes a queue over from it, or gives one
-// to it, in the same scope, uses the same source: otherwise messages that come again are taken for copies of themselves.
+// The dedupe function names an SQS queue ACCOUNT/REGION/sqs:QUEUE. If a queue passes from your program to the
+// function or back, in the same scope, use the same source. Otherwise messages that come again are dropped as copies
+// of themselves.
 //
-// A message that comes back under another owner is taken for a copy of itself and is dropped, although its effect was
-// perhaps never done. SQS gives messages new ids when StartMessageMoveTask moves them out of a dead-letter queue. Read
-// the dead-letter queue with the same program instead: there a message has its old id, and the attribute
-// DeadLetterQueueSourceArn has the ARN of the queue that it was in first.
+// A message that comes again under another owner is taken for a copy of itself and dropped, although its effect may
+// not be done. For example, StartMessageMoveTask gives messages new ids when it moves them out of a dead-letter queue
+// of SQS. Read the dead-letter queue with the same program instead: there a message has its old id, and the attribute
+// DeadLetterQueueSourceArn has the ARN of its first queue.
 //
-// Each effect is then done at least once, always with the same id, and the effect of a copy is not done. A retry does
-// the effect again: after a crash or an error between the effect and its acknowledgement, and where a source delivers a
-// message twice. Give the id to the effect as its idempotency key, or make the effect harmless to repeat. A copy may be
-// dropped before the effect of the original is done. So the source must keep a message until it is acknowledged, and
-// store what it gives up. Retention.Horizon is at least as long as that takes.
+// Each effect is then done at least once, always with the same id. The effect of a copy is not done. A retry repeats
+// the effect: after a crash or an error between the effect and its acknowledgement, and if a source delivers a
+// message twice. Give the id to the effect as its idempotency key, or make the effect harmless to repeat. A copy may
+// be dropped before the effect of the original is done. So the source must keep a message until it is acknowledged,
+// and must store the messages that it gives up. Retention.Horizon must be at least as long as that takes.
 package dedupe

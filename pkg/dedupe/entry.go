@@ -6,26 +6,26 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// Key is what the ledger compares: the 128 bits that format.KeyOf makes of an id.
+// Key is the key of an entry: the 128 bits that format.KeyOf makes of an id.
 type Key = format.Key
 
 // Never is the purge time of an entry or an ack that is kept for ever.
 const Never int64 = 0
 
-// Entry is a row that an engine with one row a key stores. It says that a key was seen, and in which record.
+// Entry is a row of an engine that stores one row for each key. It says that a key was seen, and in which record.
 type Entry struct {
-	Scope       string // name space of keys
+	Scope       string // the name space of the key
 	Key         Key
 	Owner       Owner  // the one record that holds the entry
 	Fingerprint string // tells copies of a record from other records with the same key
-	Version     string // of the settings that made the fingerprint; it is not compared
+	Version     string // of the settings that made the fingerprint; never compared
 	Arrival     time.Time
 	PurgeAt     int64 // epoch seconds, or Never
 	// Done says that the effect of the record is done. Only a TxSink stores it, with the effect.
 	Done bool
 }
 
-// Existing is the entry that a put found. The digests suffice to compare it with a record.
+// Existing is the entry that a put found. Its digests are enough to compare it with a record.
 type Existing struct {
 	Owner   Digest // Owner.Digest of the record that holds the entry
 	Content Digest // ContentDigest of its fingerprint
@@ -33,37 +33,38 @@ type Existing struct {
 	Done    bool   // as in Entry
 }
 
-// Existing is what a later put finds of the entry.
+// Existing returns the entry as a later put finds it.
 func (e Entry) Existing() Existing {
 	return Existing{Owner: e.Owner.Digest(), Content: ContentDigest(e.Fingerprint), PurgeAt: e.PurgeAt, Done: e.Done}
 }
 
-// purgedAt reports whether a record of this arrival may replace an entry. It is the condition of Entries.PutIfAbsent,
-// in memory. Only the time decides: whether the engine has deleted the row yet does not matter.
+// purgedAt reports whether a record with this arrival may replace an entry. It is the same condition as that of
+// Entries.PutIfAbsent. Only the purge time decides: it does not matter whether the engine has already deleted the row.
 func purgedAt(purgeAt int64, arrival time.Time) bool {
 	return purgeAt != Never && time.Unix(purgeAt, 0).Before(arrival)
 }
 
 // Retention says how long entries count.
 type Retention struct {
-	// Window is how long after an arrival a copy is recognised. A copy that arrives later may be recognised too.
+	// Window is how long after the arrival of a record its copies are recognized. A copy that arrives later may be
+	// recognized too.
 	Window time.Duration
 	// Horizon is the longest time between the arrival of a record and its processing. It must be at least the
 	// stream's retention.
 	Horizon time.Duration
-	// ForGood keeps entries for ever. Window and Horizon are ignored then.
+	// ForGood keeps entries for ever. Window and Horizon are then ignored.
 	ForGood bool
 }
 
 // PurgeAt returns the time from which the entry of a record no longer counts: arrival + window + horizon, in epoch
-// seconds, rounded up. The window alone would not be enough: a copy that arrives inside the window, and is processed
-// late, would no longer find the entry.
+// seconds, rounded up. The window alone is not enough: a copy that arrives inside the window, but is processed late,
+// would not find the entry.
 func (r Retention) PurgeAt(arrival time.Time) int64 { return r.endOf(arrival, r.Window+r.Horizon) }
 
-// purgeAckAt returns the time from which the ack of a record is of no use: the record is no longer processed.
+// purgeAckAt returns the time from which the ack of a record is useless, because the record is no longer processed.
 func (r Retention) purgeAckAt(arrival time.Time) int64 { return r.endOf(arrival, r.Horizon) }
 
-// PastHorizon reports whether a record is too old to be processed: entries of its copies may be purged.
+// PastHorizon reports whether a record is older than the horizon, so that entries of its copies may be purged.
 func (r Retention) PastHorizon(arrival, now time.Time) bool {
 	return !r.ForGood && now.Sub(arrival) > r.Horizon
 }

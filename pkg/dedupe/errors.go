@@ -11,46 +11,46 @@ var (
 	// was busy, throttled or out of reach. The call may have had its effect. It is safe to repeat.
 	ErrTryAgain = errors.New("dedupe: try again")
 
-	// ErrOtherConsumer says that another function reads the stream in the same scope. Both would find their own entries
-	// everywhere, and deliver each record twice.
+	// ErrOtherConsumer says that another function reads the stream in the same scope. Each function would take the
+	// entries of the other for its own, so each record would be delivered twice.
 	ErrOtherConsumer = errors.New("dedupe: another function reads this stream in the same scope; " +
 		"give each consumer a scope of its own")
 
-	// ErrOtherLedger says that a stream was read with another kind of ledger in the same scope. A ledger does not see the
-	// entries of another one, so copies of the records before would be delivered.
-	ErrOtherLedger = errors.New("dedupe: this stream was read with another ledger in the same scope, whose entries " +
-		"this ledger does not see; set the ledger of before (ONCEBOX_LEDGER), or a new scope")
+	// ErrOtherLedger says that the stream was read with another kind of ledger in the same scope. A ledger does not see
+	// the entries of another one, so copies of earlier records would be delivered.
+	ErrOtherLedger = errors.New("dedupe: this stream was read with another ledger in the same scope, and this ledger does " +
+		"not see its entries; set ONCEBOX_LEDGER to the former ledger, or choose a new scope")
 
-	// ErrWrongSetting says that nearly all records are poison for one reason. That is a wrong setting, such as the path
-	// of the id, and not the records' fault: the batch fails, and nothing is dead-lettered.
+	// ErrWrongSetting says that nearly all records are poison for one reason. Then a setting is wrong, such as the
+	// path of the id, and not the records. The batch fails, and nothing is dead-lettered.
 	ErrWrongSetting = errors.New("dedupe: nearly all records are poison for one reason, so a setting is wrong; " +
 		"check the format and the path of the id")
 
-	// ErrSharedSequence says that two records of a batch have the same sequence number, so that they cannot be told
-	// apart. Lambda sends such records where it has opened KPL aggregates itself: under enhanced fan-out.
-	ErrSharedSequence = errors.New("dedupe: two records of the batch share a sequence number: KPL aggregates were opened " +
-		"before they came here; read the stream without enhanced fan-out")
+	// ErrSharedSequence says that two records of a batch have the same sequence number, so that they cannot be
+	// distinguished. Lambda sends such records under enhanced fan-out, because it then opens KPL aggregates itself.
+	ErrSharedSequence = errors.New("dedupe: two records of the batch share a sequence number: Lambda opened their KPL " +
+		"aggregate; read the stream without enhanced fan-out")
 
-	// ErrNotABatch says that the sequence numbers of a batch are not numbers that ascend.
+	// ErrNotABatch says that the sequence numbers of a batch are not ascending numbers.
 	ErrNotABatch = errors.New("dedupe: the records are not a batch of one shard in order")
 
-	// errIncomplete says that a sink or a dead-letter store did less than it was asked, and returned no error.
+	// errIncomplete says that a sink or a dead-letter store did not do all of its work, but returned no error.
 	errIncomplete = errors.New("dedupe: the sink or the dead-letter store did only a part and returned no error")
 
-	// errCutShort says that a batch has ended before its last record, without a failure.
+	// errCutShort says that a batch ended before its last record, but without a failure.
 	errCutShort = errors.New("dedupe: the batch ended before its last record: a part has ended its goroutine")
 
-	// errNoWindow says that every copy would be taken for a new record.
+	// errNoWindow says that the Decider has no window. It would decide every copy as a new record.
 	errNoWindow = errors.New("dedupe: the Decider has no Retention: it needs a Window above 0, or ForGood")
 
-	// errNoIdentity says that a record would be taken for a copy of another one, or for another one that comes again.
+	// errNoIdentity says that a candidate lacks its id, fingerprint or owner. It would be confused with other records.
 	errNoIdentity = errors.New("dedupe: a Candidate needs an ID, a Fingerprint and an Owner with a Sequence")
 
 	// errMisfit says that an answer of a ledger or a sink does not fit what it was asked.
 	errMisfit = errors.New("dedupe: the answer does not fit the question")
 )
 
-// checkNumber checks how many answers there are to a question about some records.
+// checkNumber returns an error unless there are as many answers as records were asked about.
 func checkNumber(answers, asked int, err error) error {
 	if err == nil && answers != asked {
 		err = fmt.Errorf("%w: %d answers for %d records", errMisfit, answers, asked)
@@ -65,8 +65,9 @@ type networkError interface {
 	Temporary() bool
 }
 
-// passes reports whether an error of a format or a sink says nothing about the record: the record is tried again then.
-func passes(err error) bool {
+// mayPass reports whether an error of a format or a sink says nothing about the record, so that the record is tried
+// again.
+func mayPass(err error) bool {
 	_, network := errors.AsType[networkError](err)
 	return network || errors.Is(err, ErrTryAgain) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)

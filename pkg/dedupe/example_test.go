@@ -78,7 +78,7 @@ func Example() {
 	// new 0, natural 0, dead-lettered 0, skipped 3
 }
 
-// message is one of a topic partition, as a Kafka client returns it.
+// message is a message of a topic partition, as a Kafka client returns it.
 type message struct {
 	offset int
 	time   time.Time
@@ -160,7 +160,7 @@ func (c *consumer) process(ctx context.Context, messages []message) (done int, e
 		candidates[i] = dedupe.Candidate{
 			ID: fields[i].ID, Fingerprint: fields[i].Fingerprint, Version: fields[i].Version, Arrival: m.time,
 			Owner:  dedupe.Owner{Source: "cluster-1/orders/0", Sequence: strconv.Itoa(m.offset), Sub: dedupe.Plain},
-			Poison: unread[i] != nil, // is not decided
+			Poison: unread[i] != nil, // not decided
 		}
 	}
 	for i, decision := range c.decider.Decide(ctx, candidates) {

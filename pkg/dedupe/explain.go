@@ -8,48 +8,49 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// Explainer is a Ledger that tells people what it knows of a record, as for `oncebox ledger explain`.
+// Explainer is a Ledger that can show people its entries for a record, as `oncebox ledger explain` does.
 type Explainer interface {
-	// Explain changes nothing. It reads consistently. Of the record it needs the ID and the Arrival. An Owner, if there
-	// is one, finds the entries that are its own. Without a Fingerprint it finds the entries of the ID alone, and there
-	// is no Answer. An engine that is busy, throttled or out of reach returns an error of the family ErrTryAgain.
+	// Explain changes nothing, and reads consistently. It needs the ID and the Arrival of the record. If the record
+	// has an Owner, Explain marks the entries that this owner holds. If it has no Fingerprint, Explain finds only the
+	// entries of the ID, and returns no Answer. An engine that is busy, throttled or out of reach returns an error of
+	// the family ErrTryAgain.
 	Explain(ctx context.Context, scope string, c Candidate) (Explanation, error)
 }
 
-// Explanation is what a ledger knows of a record.
+// Explanation has the entries of a ledger for a record.
 type Explanation struct {
-	Entries []ExplainedEntry // of the record's id, then of the ids that may be derived for it
-	Answer  Answer           // that of Enter, if the record was entered now
+	Entries []ExplainedEntry // first of the record's id, then of the ids that may be derived for it
+	Answer  Answer           // the answer that Enter would give now
 }
 
-// ExplainedEntry is an entry for people. What the engine does not store is empty.
+// ExplainedEntry is an entry for people. A field is empty if the engine does not store it.
 type ExplainedEntry struct {
-	ID      string    // that the entry is for; empty for an id that was derived for a content that is not known
-	Owner   string    // of the record that holds the entry, perhaps shortened
+	ID      string    // the id of the entry; empty if it was derived from an unknown content
+	Owner   string    // of the record that holds the entry; may be shortened
 	Content string    // digest of its fingerprint, in hexadecimal digits
 	Version string    // of the settings that made the fingerprint
 	Arrival time.Time // of the record that holds the entry
 	PurgeAt int64     // epoch seconds, or Never
-	// Since and Until are the first and the last arrival for which it counts. Zero: it counts until PurgeAt.
+	// Since and Until are the first and the last arrival for which the entry counts. Zero: it counts until PurgeAt.
 	Since, Until time.Time
 	Done         bool   // as in Entry
 	Place        string // where the engine stores it
-	Mine         bool   // the record holds the entry itself
-	Same         bool   // the fingerprint is that of the record
-	Counts       bool   // for a record of this arrival
+	Mine         bool   // this record holds the entry
+	Same         bool   // the entry has the fingerprint of this record
+	Counts       bool   // the entry counts for a record of this arrival
 }
 
-// StoredEntry is an entry as an engine with one row a key reads it for ExplainByKey.
+// StoredEntry is an entry that an engine with one row for each key reads for ExplainByKey.
 type StoredEntry struct {
 	Existing
-	Owner   string // as people read it
+	Owner   string // in the form for people
 	Version string
 	Arrival time.Time
 	Place   string
 }
 
-// ExplainByKey is Explainer.Explain for an engine that stores one row a key. read returns the entries of keys, in their
-// order, and nil for a key without an entry.
+// ExplainByKey implements Explainer.Explain for an engine that stores one row for each key. read returns the entries of
+// the keys in their order, and nil for a key without an entry.
 func ExplainByKey(ctx context.Context, c Candidate, read func(context.Context, []Key) ([]*StoredEntry, error)) (
 	Explanation, error,
 ) {
@@ -68,7 +69,7 @@ func ExplainByKey(ctx context.Context, c Candidate, read func(context.Context, [
 		return Explanation{}, err
 	}
 	var e Explanation
-	known := unchanged{}
+	known := readOnlyTable{}
 	for i, s := range stored {
 		if s == nil {
 			continue
@@ -87,12 +88,12 @@ func ExplainByKey(ctx context.Context, c Candidate, read func(context.Context, [
 	return e, nil
 }
 
-// unchanged is a Table that nothing is entered in.
-type unchanged map[Key]Existing
+// readOnlyTable is a Table that ignores new entries.
+type readOnlyTable map[Key]Existing
 
-func (u unchanged) Find(key Key) (Existing, bool) {
+func (u readOnlyTable) Find(key Key) (Existing, bool) {
 	e, found := u[key]
 	return e, found
 }
 
-func (unchanged) Set(Key, Existing) {}
+func (readOnlyTable) Set(Key, Existing) {}

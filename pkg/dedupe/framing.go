@@ -2,32 +2,32 @@ package dedupe
 
 import "context"
 
-// Framing opens payloads that hold several records: compressed ones, arrays, lines. A Processor gives each of them an
-// owner of its own, by its place in the payload.
+// Framing opens payloads that hold several records: compressed payloads, arrays, lines. A Processor gives each of the
+// records its own owner, by its place in the payload.
 type Framing interface {
-	// Open returns the records of a payload, in order, always the same ones. framed is false for a payload that is a
-	// record by itself. A frame without records is done at once, such as a control message. An error is like one of a
-	// Format: unless it passes by itself, the payload is poison as a whole.
+	// Open returns the records of a payload in order. The same payload always gives the same records. framed is false
+	// if the payload is a single record. A frame without records, such as a control message, is done at once. Errors
+	// are treated like those of a Format: unless the error may pass, the whole payload is poison.
 	Open(ctx context.Context, payload []byte) (records [][]byte, framed bool, err error)
 
-	// Pack makes one payload of records that came in one, for a Sink. original is the payload that they came in. Without
-	// a payload and an error, each record is sent by itself, and so is one that fits into the sink only without a frame.
-	// Other sinks get single records.
+	// Pack makes one payload from records of one frame, for a Sink. original is the payload that they came in. If
+	// Pack returns neither a payload nor an error, each record is sent alone. A record that fits into the sink only
+	// without a frame is also sent alone. Sinks of other levels always get single records.
 	Pack(original []byte, records [][]byte) (payload []byte, err error)
 }
 
 // frame is a payload that was opened.
 type frame struct{ payload []byte }
 
-// packing makes outputs of user records.
+// packing makes outputs from user records.
 type packing struct {
 	*batchRun
 	outputs []Output
-	ends    []int // for each output: how many user records are in it and in those before it
+	ends    []int // by output: the number of user records in it and in the outputs before it
 }
 
-// pack packs the records of each frame among those to be sent. A payload that the sink cannot take is made into two, and
-// that of a single record is left out.
+// pack packs the records of each frame among the user records to send. If the sink cannot take a payload, it is split
+// into two. A payload of a single record that the sink cannot take is replaced by the record without a frame.
 func (r *batchRun) pack(ctx context.Context, users []*userRecord) (outputs []Output, ends []int, err error) {
 	p := packing{r, make([]Output, 0, len(users)), make([]int, 0, len(users))}
 	for begin := 0; begin < len(users); {
@@ -43,7 +43,7 @@ func (r *batchRun) pack(ctx context.Context, users []*userRecord) (outputs []Out
 	return p.outputs, p.ends, nil
 }
 
-// add adds the records that are left of one frame, or a record that is in none.
+// add adds the records of one frame that are to be sent, or a record without a frame.
 func (p *packing) add(ctx context.Context, users []*userRecord) error {
 	f := users[0].frame
 	if f == nil {
@@ -67,7 +67,7 @@ func (p *packing) add(ctx context.Context, users []*userRecord) error {
 	o := users[0].output
 	o.Data = payload
 	switch fits := p.parts.Sink.Check(ctx, o) == nil; {
-	case !fits && len(users) == 1: // the sink takes it by itself: Delivery.Read has checked that
+	case !fits && len(users) == 1: // send the record without a frame: Delivery.Read has checked that it fits
 		o = users[0].output
 	case !fits:
 		half := len(users) / 2

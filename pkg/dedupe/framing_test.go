@@ -20,7 +20,7 @@ var framingCases = []testCase{
 	{"framing/nothing-to-deliver", emptyFrame},
 }
 
-// lines is a Framing of lines after a mark.
+// lines is a Framing of lines after a marker.
 type lines struct{}
 
 const lineMark = "lines\n"
@@ -71,7 +71,7 @@ func (f *fixture) framedBench() *bench {
 	return b
 }
 
-// framed: each record in a frame is decided by itself. What is left of a frame is sent in one.
+// framed: each record in a frame is decided alone. The records of a frame that are not dropped are sent in one frame.
 func framed(f *fixture) {
 	b := f.framedBench()
 	frames := []dedupe.Record{
@@ -83,7 +83,7 @@ func framed(f *fixture) {
 	b.wantTally(b.done(frames...), dedupe.Tally{In: 5, Retry: 3, Natural: 2, Out: 3})
 }
 
-// framedApart: records of two frames are never packed together: they may have different partition keys.
+// framedApart: records of two frames are never packed together, because they may have different partition keys.
 func framedApart(f *fixture) {
 	b := f.framedBench()
 	one, two := frameRec(1, payload(1, "a", "x")), frameRec(2, payload(2, "b", "x"))
@@ -95,7 +95,7 @@ func framedApart(f *fixture) {
 	}
 }
 
-// framedInAggregate: the parts of an aggregate and the records in their frames are numbered in one series.
+// framedInAggregate: the parts of an aggregate and the records in their frames are numbered in one sequence.
 func framedInAggregate(f *fixture) {
 	b := f.framedBench()
 	r := aggregate(1, payload(1, "a", "x"), frame(payload(2, "b", "x"), payload(3, "a", "x")), payload(4, "d", "x"))
@@ -103,14 +103,14 @@ func framedInAggregate(f *fixture) {
 	b.wantTally(b.done(r), dedupe.Tally{In: 4, Retry: 3, Natural: 1, Out: 3})
 }
 
-// brokenFrame: a broken frame is poison as a whole, and blocks nothing.
+// brokenFrame: a broken frame is poison as a whole, and blocks no other record.
 func brokenFrame(f *fixture) {
 	b := f.framedBench()
 	b.wantTally(b.done(rawRec(1, lineMark+"broken"), rec(2, "a", "x")), dedupe.Tally{In: 2, New: 1, DeadLettered: 1, Out: 1})
 	b.wantDeadLetters(1)
 }
 
-// packedTooLarge: a frame that has become too large for the sink is sent in two.
+// packedTooLarge: a frame that is now too large for the sink is sent in two parts.
 func packedTooLarge(f *fixture) {
 	b := f.framedBench()
 	b.sink.check = func(o dedupe.Output) error {
@@ -124,8 +124,8 @@ func packedTooLarge(f *fixture) {
 	b.wantSent(frame(p[:2]...), frame(p[2:]...))
 }
 
-// tooLargeOnlyPacked: a record that the sink takes by itself, and not in a frame, is sent by itself. It would fail its
-// batch each time.
+// tooLargeOnlyPacked: if the sink takes a record alone, but not in a frame, the record is sent alone. Otherwise its
+// batch would fail each time.
 func tooLargeOnlyPacked(f *fixture) {
 	b := f.framedBench()
 	p := [][]byte{payload(1, "a", "a long fingerprint"), payload(2, "b", "x")}

@@ -15,11 +15,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// The random tests of time: arrivals, lags, windows and purge times. They run a Processor or a Decider alone, which
-// takes a fraction of a millisecond, and so find broken rules of time soon. Package dedupefault plays the whole record
-// function with faults, at 4 ms a history. The number of histories is rapid's flag -rapid.checks.
+// The random tests of time: arrivals, lags, windows and purge times. They run only a Processor or a Decider, which
+// takes a fraction of a millisecond, so that they find broken rules of time soon. Package dedupefault runs the whole
+// record function with faults, at 4 ms a history. The flag -rapid.checks sets the number of histories.
 
-// TestHistories plays random histories and checks G6 to G9 on what was delivered.
+// TestHistories runs random histories and checks G6 to G9 on the delivered records.
 func TestHistories(t *testing.T) {
 	dedupefault.OnEngines(t, func(t *testing.T, e dedupefault.Engine) {
 		t.Parallel()
@@ -56,8 +56,8 @@ func TestHistoriesFindMutants(t *testing.T) {
 	}
 }
 
-// TestDeciderOneByOne: deciding a batch gives what deciding its records one after the other gives, whatever keys they
-// share.
+// TestDeciderOneByOne: deciding a batch gives the same result as deciding its records one after the other, whatever
+// keys they share.
 func TestDeciderOneByOne(t *testing.T) {
 	dedupefault.OnEngines(t, func(t *testing.T, e dedupefault.Engine) {
 		t.Parallel()
@@ -66,7 +66,8 @@ func TestDeciderOneByOne(t *testing.T) {
 	})
 }
 
-// history is some records, and steps that process each of them within the horizon. At least one step of each ends well.
+// history has some records, and steps that process each record within the horizon. At least one step of each record
+// ends well.
 type history struct {
 	events []event
 	steps  []step
@@ -80,13 +81,13 @@ type event struct {
 	shard   int
 }
 
-// step is one invocation: some records of a shard, in order, at a time.
+// step is one invocation at some time: records of a shard, in order.
 type step struct {
 	at      time.Duration
 	shard   int
 	events  []int
 	outcome int    // endsWell, endsBeforeSink or endsAfterSink
-	purged  []bool // which of the entries whose purge time has passed are deleted before, in turn
+	purged  []bool // for the entries whose purge time has passed, in turn: whether they are deleted before the step
 }
 
 const (
@@ -110,7 +111,7 @@ var histories = rapid.Custom(func(t *rapid.T) (h history) {
 	for range rapid.IntRange(0, 10).Draw(t, "steps") {
 		first := h.events[rapid.IntRange(0, len(h.events)-1).Draw(t, "first")]
 		s := step{at: first.arrival + lag(t), shard: first.shard, outcome: rapid.IntRange(endsWell, endsAfterSink).Draw(t, "outcome")}
-		for _, e := range h.events[first.n:] { // what is in the shard then, and not too old
+		for _, e := range h.events[first.n:] { // records that are then in the shard and not too old
 			if e.shard == s.shard && e.arrival <= s.at && s.at <= e.arrival+horizon {
 				s.events = append(s.events, e.n)
 			}
@@ -134,13 +135,13 @@ func lag(t *rapid.T) time.Duration {
 	return time.Duration(rapid.IntRange(0, int(horizon/time.Millisecond)).Draw(t, "lag")) * time.Millisecond
 }
 
-// sent is one time that a record was on its way to the sink.
+// sent is one time that a record was sent to the sink.
 type sent struct {
 	id        string
 	delivered bool
 }
 
-// play processes the steps of a history. The error is the first violation of a guarantee.
+// play runs the steps of a history. Its error is the first violation of a guarantee.
 func (h history) play(f *fixture) error {
 	b := f.bench()
 	times := map[int][]sent{} // by record
@@ -176,8 +177,8 @@ func (h history) play(f *fixture) error {
 	return h.check(times)
 }
 
-// playStep processes one step, and checks G8: a record that was sent once is sent again each time, unless the
-// invocation ends before.
+// playStep runs one step, and checks G8: a record that was sent once is sent again each time, unless the invocation
+// ends before that.
 func (h history) playStep(b *bench, s step, times map[int][]sent) error {
 	batch := dedupe.Batch{Stream: stream, Shard: fmt.Sprintf("shardId-%012d", s.shard)}
 	before := map[int]int{}
@@ -223,13 +224,14 @@ func (h history) check(times map[int][]sent) error {
 	return nil
 }
 
-// copies reports whether one event may stand for the other: they have the same fingerprint, and the same id or ids of
+// copies reports whether one event may be dropped for the other: they have the same fingerprint, and the same id or
+// ids of
 // which one is derived from the other.
 func copies(a, b event) bool {
 	return a.fp == b.fp && (slices.Contains(names(a), format.KeyOf(b.id)) || slices.Contains(names(b), format.KeyOf(a.id)))
 }
 
-// names are the keys under which a record may be entered in the ledger.
+// names returns the keys under which a record may be entered in the ledger.
 func names(e event) []dedupe.Key {
 	keys, id := []dedupe.Key{format.KeyOf(e.id)}, e.id
 	for range 3 {

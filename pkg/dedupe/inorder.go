@@ -2,15 +2,16 @@ package dedupe
 
 import "github.com/oncebox/oncebox/pkg/format"
 
-// Table is what EnterInOrder needs of a ledger that is in memory: the entries of one scope. It never fails.
+// Table is the entries of one scope, as EnterInOrder uses them in a ledger in memory. It never fails.
 type Table interface {
-	// Find returns the entry of a key, if there is one. Done is never set.
+	// Find returns the entry of a key, if there is one. Its Done is never set.
 	Find(key Key) (e Existing, found bool)
-	// Set adds an entry, or replaces the one of its key.
+	// Set adds an entry, or replaces the entry of the same key.
 	Set(key Key, e Existing)
 }
 
-// EnterInOrder is Ledger.Enter for a ledger in memory. It enters one record after the other, by the rule of EnterByKey.
+// EnterInOrder implements Ledger.Enter for a ledger in memory. It enters one record after the other, by the rule of
+// EnterByKey.
 func EnterInOrder(t Table, q Question) []Answer {
 	answers := make([]Answer, len(q.Records))
 	e := byKey{Question: q}
@@ -25,8 +26,8 @@ func EnterInOrder(t Table, q Question) []Answer {
 	return answers
 }
 
-// enterInto answers a record, under its own id or a derived one. The entries that hold the ids before are raised for
-// the reason that deriveAll names.
+// enterInto answers a record, under its own id or a derived one. It raises the purge times of the entries under the
+// earlier ids, for the reason in the comment of deriveAll.
 func (e byKey) enterInto(t Table, p *pending) {
 	for {
 		holder, found := t.Find(p.key)

@@ -24,7 +24,7 @@ func queued(id string, r dedupe.Record) dedupe.Record {
 	return r
 }
 
-// noOrder: a record that fails says nothing about the others.
+// noOrder: a record that fails does not stop the others.
 func noOrder(f *fixture) {
 	b := f.withAcks()
 	b.format = failingFormat{b.format, `"id":"c"`, dedupe.ErrTryAgain}
@@ -44,7 +44,7 @@ func noOrder(f *fixture) {
 	b.wantDelivered(delivery{"a", 1}, delivery{"b", 4})
 }
 
-// noOrderFailingSink: the records that the sink did not take come again, and no others.
+// noOrderFailingSink: only the records that the sink did not take come again.
 func noOrderFailingSink(f *fixture) {
 	b := f.bench()
 	b.hook = sends(2, errCrash)
@@ -54,7 +54,7 @@ func noOrderFailingSink(f *fixture) {
 	}
 }
 
-// orderAsGiven: the order is that of the batch, whatever the sequence numbers are.
+// orderAsGiven: the order is the order of the batch, whatever the sequence numbers are.
 func orderAsGiven(f *fixture) {
 	b := f.bench()
 	b.format = failingFormat{b.format, `"id":"c"`, dedupe.ErrTryAgain}

@@ -17,7 +17,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// The cases of parts that a program brings along: formats, sinks and ledgers that fail for a moment, or answer
+// The cases of parts that a program implements itself: formats, sinks and ledgers that fail for a moment or return
 // nonsense.
 var partCases = []testCase{
 	{"records/format-that-fails-for-a-moment", formatFails},
@@ -50,7 +50,7 @@ func (r readFails) Read(ctx context.Context, payload []byte) (format.Fields, err
 	return r.Format.Read(ctx, payload)
 }
 
-// formatFails: a schema registry that is down fails the record, and all after it, and dead-letters none.
+// formatFails: if a schema registry is down, the record and all after it fail, and no record is dead-lettered.
 func formatFails(f *fixture) {
 	for _, moment := range []error{
 		dedupe.ErrTryAgain, context.Canceled, context.DeadlineExceeded, &net.DNSError{Err: "no such host"},
@@ -101,7 +101,7 @@ type fixedFields struct {
 
 func (f fixedFields) Read(context.Context, []byte) (format.Fields, error) { return f.fields, nil }
 
-// emptyFields: records without an id would all be copies of each other.
+// emptyFields: records without an id are poison. Otherwise they would all be copies of each other.
 func emptyFields(f *fixture) {
 	for _, fields := range []format.Fields{{}, {ID: "a"}, {Fingerprint: "x"}} {
 		b := f.bench()
@@ -111,7 +111,8 @@ func emptyFields(f *fixture) {
 	}
 }
 
-// checkBeforeKey: a record that is too large takes no key: the producer's smaller resend is delivered.
+// checkBeforeKey: a record that is too large takes no key, so a smaller record that the producer sends again is
+// delivered.
 func checkBeforeKey(f *fixture) {
 	b := f.bench()
 	b.sink.check = func(o dedupe.Output) error {
@@ -124,11 +125,11 @@ func checkBeforeKey(f *fixture) {
 	b.wantTally(b.done(rec(2, "a", "x")), dedupe.Tally{In: 1, New: 1, Out: 1})
 	b.wantDelivered(delivery{"a", 2})
 
-	// A new id and its context make a record longer: then it is checked again.
+	// A new id makes a record longer, so the record is checked again.
 	b.wantTally(b.done(rec(3, "a", "y"), rec(4, "b", "x")), dedupe.Tally{In: 2, DeadLettered: 1, New: 1, Out: 1})
 }
 
-// ledgerFunc is a ledger that is a function.
+// ledgerFunc is a ledger made from a function.
 type ledgerFunc func(q dedupe.Question) ([]dedupe.Answer, error)
 
 func (l ledgerFunc) Enter(_ context.Context, q dedupe.Question) ([]dedupe.Answer, error) { return l(q) }
@@ -160,7 +161,7 @@ func nonsense(f *fixture) {
 	b.fails(1, rec(1, "a", "x"), rec(2, "b", "x"))
 }
 
-// neverRaises: a ledger that finds an entry and never raises it does not hold up the batch for ever.
+// neverRaises: a ledger that finds an entry but never raises it does not block the batch for ever.
 func neverRaises(f *fixture) {
 	b := f.bench()
 	b.done(rec(1, "a", "x"))
@@ -176,7 +177,7 @@ func neverRaises(f *fixture) {
 	}
 }
 
-// askedAgain: what fails is asked again alone, with pauses, for half of the time that is left.
+// askedAgain: the ledger is asked again about failed records only, with pauses, for half of the remaining time.
 func askedAgain(f *fixture) {
 	b := f.bench()
 	var puts []int
@@ -188,7 +189,7 @@ func askedAgain(f *fixture) {
 		puts = append(puts, len(c.Entries))
 		err := c.Do(ctx)
 		if failures--; failures >= 0 {
-			c.Puts[len(c.Puts)-1] = dedupe.PutResult{Err: dedupe.ErrTryAgain} // and the entry is there
+			c.Puts[len(c.Puts)-1] = dedupe.PutResult{Err: dedupe.ErrTryAgain} // but the entry was put
 		}
 		return err
 	}
@@ -238,8 +239,8 @@ func notBatches(f *fixture) {
 	}
 }
 
-// sinkNonsense: an answer of another length says nothing about any record. A record that an answer does not name is not
-// delivered, also without an error.
+// sinkNonsense: if the number of results is wrong, no record counts as delivered. A record that the results do not
+// report as delivered is not, even without an error.
 func sinkNonsense(f *fixture) {
 	for _, answer := range []struct {
 		delivered []bool
@@ -259,7 +260,8 @@ func sinkNonsense(f *fixture) {
 	}
 }
 
-// notCandidates: a program that decides by itself forgets a field. Nothing is a copy for that, and nothing new.
+// notCandidates: if a program that uses a Decider forgets a field, the decision is an error, not a copy or a new
+// record.
 func notCandidates(f *fixture) {
 	b := f.bench()
 	good := func(id string) dedupe.Candidate {
@@ -284,8 +286,8 @@ func notCandidates(f *fixture) {
 	}
 }
 
-// wrongSetting: when nearly all of the first records are poison for one reason, nothing is dead-lettered. Later poison
-// is, however much there is: a producer that breaks blocks no shard.
+// wrongSetting: if nearly all of the first records are poison for one reason, nothing is dead-lettered. Any amount of
+// poison after that is dead-lettered, so that a producer that breaks blocks no shard.
 func wrongSetting(f *fixture) {
 	b := f.bench()
 	b.settings.PoisonLimit = dedupe.PoisonLimit{Share: 0.75, Records: 4}
@@ -298,11 +300,11 @@ func wrongSetting(f *fixture) {
 	b.wantDelivered()
 	b.wantDeadLetters()
 
-	other := []dedupe.Record{rec(1, "a", "x"), bad(2), bad(3), rawRec(4, "?")} // for two reasons
+	other := []dedupe.Record{rec(1, "a", "x"), bad(2), bad(3), rawRec(4, "?")} // two different reasons
 	b.wantTally(b.done(other...), dedupe.Tally{In: 4, New: 1, DeadLettered: 3, Out: 1})
 	b.wantTally(b.done(first...), dedupe.Tally{In: 5, Retry: 1, New: 1, DeadLettered: 3, Out: 2})
 
-	p := b.processor() // which has seen good records
+	p := b.processor() // a Processor that has seen good records
 	batch := dedupe.Batch{Stream: stream, Shard: shard}
 	for n := range 4 {
 		batch.Records = append(batch.Records, rec(10+n, fmt.Sprint("c-", n), "x"))
@@ -318,8 +320,8 @@ func wrongSetting(f *fixture) {
 	b.wantTally(b.done(batch.Records...), dedupe.Tally{In: 5, DeadLettered: 5})
 }
 
-// wrongSettingBehindAcks: a Processor that has found a wrong setting gets a batch that begins with a chunk of records
-// that are done. The records behind it are not done.
+// wrongSettingBehindAcks: a Processor that has found a wrong setting gets a batch that begins with a chunk of done
+// records. The records after that chunk are not done.
 func wrongSettingBehindAcks(f *fixture) {
 	b := f.withAcks()
 	b.settings.Chunk = 2
@@ -343,7 +345,8 @@ func wrongSettingBehindAcks(f *fixture) {
 	b.wantDeadLetters()
 }
 
-// poisonAgain: a poison record that comes again and again, since the dead-letter store is down, is one poison record.
+// poisonAgain: while the dead-letter store is down, a poison record comes again and again. It counts as one poison
+// record.
 func poisonAgain(f *fixture) {
 	b := f.bench()
 	b.settings.PoisonLimit = dedupe.PoisonLimit{Share: 0.75, Records: 4}
@@ -364,7 +367,7 @@ func poisonAgain(f *fixture) {
 	b.wantDeadLetters(1)
 }
 
-// derivedIDs: every delivered id is the derived one, whatever the order, with one put each.
+// derivedIDs: every delivered id is derived, whatever the order, with one put for each record.
 func derivedIDs(f *fixture) {
 	ax, ay := format.DerivedID("a", "x"), format.DerivedID("a", "y")
 	for _, order := range [][]dedupe.Record{
@@ -386,7 +389,7 @@ func derivedIDs(f *fixture) {
 		}
 	}
 	d := f.bench().decider(ledgerFunc(func(q dedupe.Question) ([]dedupe.Answer, error) {
-		if c := q.Records[0]; c.ID != ax || c.Derive { // an engine must not derive it again
+		if c := q.Records[0]; c.ID != ax || c.Derive { // an engine must not derive a second id
 			f.Errorf("the ledger is asked about %+v", c)
 		}
 		return []dedupe.Answer{{Found: dedupe.Put}}, nil
@@ -396,8 +399,8 @@ func derivedIDs(f *fixture) {
 	}})
 }
 
-// wholeBatch: a ledger that decides a whole batch at once is asked once, with the places of the poison; the records are
-// still sent in chunks.
+// wholeBatch: a ledger that decides a whole batch at once is asked once, and told the places of the poison records. The
+// records are still sent in chunks.
 func wholeBatch(f *fixture) {
 	b := f.bench()
 	b.settings.Chunk, b.settings.WholeBatch = 2, true
@@ -442,7 +445,8 @@ func notAggregated(f *fixture) {
 	b.wantTally(b.done(aggregate(1, payload(10, "a", "x"))), dedupe.Tally{In: 1, DeadLettered: 1})
 }
 
-// TestNewProcessor: what is missing or would lose or double records is refused, all at once.
+// TestNewProcessor: NewProcessor refuses missing parts, and settings that would lose or repeat records, all in one
+// error.
 func TestNewProcessor(t *testing.T) {
 	t.Parallel()
 	f := &fixture{TB: t, store: dedupefault.Memory.Open(t)}
@@ -482,8 +486,8 @@ func TestNewProcessor(t *testing.T) {
 	}
 }
 
-// TestOverlap: the ledger step of a chunk overlaps the sink of the one before, and begins after the ledger step of that
-// one has ended. A panic in either is the caller's.
+// TestOverlap: the ledger step of a chunk runs while the sink takes the chunk before, and begins after the ledger
+// step of that chunk has ended. A panic in either goes to the caller.
 func TestOverlap(t *testing.T) {
 	t.Parallel()
 	f := &fixture{TB: t, store: dedupefault.Memory.Open(t)}
@@ -502,7 +506,7 @@ func TestOverlap(t *testing.T) {
 		return []dedupe.Answer{{Found: dedupe.Put}}, nil
 	})
 	sink := dedupe.SinkFunc(func(context.Context, []dedupe.Output) error {
-		if n := <-entered; n == 1 { // the first chunk is sent when the second is in the ledger
+		if n := <-entered; n == 1 { // the first chunk is sent while the second is in the ledger
 			<-entered
 			entered <- 2
 			entered <- 2
@@ -530,7 +534,7 @@ func TestOverlap(t *testing.T) {
 	newProcessor(dedupe.SinkFunc(func(context.Context, []dedupe.Output) error { panic("a bug") })).Process(t.Context(), batch)
 }
 
-// readExits is a format that ends the goroutine in the place of reading some records.
+// readExits is a format that ends the goroutine instead of reading some records.
 type readExits struct{ dedupe.Format }
 
 func (r readExits) Read(ctx context.Context, payload []byte) (format.Fields, error) {
@@ -540,7 +544,7 @@ func (r readExits) Read(ctx context.Context, payload []byte) (format.Fields, err
 	return r.Format.Read(ctx, payload)
 }
 
-// TestGoexit: a part that ends the goroutine of the overlap does not end the batch as if it were done.
+// TestGoexit: if a part ends its goroutine, the batch does not count as done.
 func TestGoexit(t *testing.T) {
 	t.Parallel()
 	f := &fixture{TB: t, store: dedupefault.Memory.Open(t)}

@@ -7,7 +7,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// The reasons for which this package makes a record poison.
+// The reasons why this package makes a record poison.
 const (
 	reasonAggregate = "a KPL aggregate with a good digest and a broken message"
 	reasonPanic     = "handling the record panicked"
@@ -15,14 +15,14 @@ const (
 	reasonNoFields  = "the format returned no id or no fingerprint"
 )
 
-// PoisonError says why a record can never be processed. The reason is a fixed text and never holds data of the
+// PoisonError says why a record can never be processed. The reason is a fixed text that never contains data of the
 // record.
 type PoisonError struct{ Reason string }
 
 func (e *PoisonError) Error() string { return "poison record: " + e.Reason }
 
-// aboutRecord sorts an error about one record. An error that may pass by itself stays as it is; every other error makes
-// the record poison. Texts of unknown errors may hold data of the record, so only their type is told.
+// aboutRecord classifies an error about one record. It returns an error that may pass unchanged, and makes any other
+// error a PoisonError. The text of an unknown error may contain data of the record, so only its type is reported.
 func aboutRecord(err error) error {
 	if bad, ok := errors.AsType[*format.BadRecord](err); ok {
 		return &PoisonError{bad.Reason}
@@ -30,13 +30,13 @@ func aboutRecord(err error) error {
 	if poison, ok := errors.AsType[*PoisonError](err); ok {
 		return poison
 	}
-	if passes(err) {
+	if mayPass(err) {
 		return err
 	}
 	return &PoisonError{fmt.Sprintf("it cannot be handled (%T)", err)}
 }
 
-// poisonOnPanic makes a record poison when handling it panics. It is deferred.
+// poisonOnPanic makes a record poison if handling it panics. It must be deferred.
 func poisonOnPanic(err *error) {
 	if recover() != nil {
 		*err = &PoisonError{reasonPanic}

@@ -5,12 +5,12 @@ import (
 	"strings"
 )
 
-// Stream names a Kinesis stream. It does not name a consumer: all consumers of a stream see the same records.
+// Stream names a Kinesis stream. It does not name the consumer, because all consumers of a stream see the same records.
 type Stream struct{ Account, Region, Name string }
 
 func (s Stream) String() string { return s.Account + "/" + s.Region + "/" + s.Name }
 
-// ParseStreamARN reads arn:PARTITION:kinesis:REGION:ACCOUNT:stream/NAME. It ignores a /consumer/... suffix.
+// ParseStreamARN reads arn:PARTITION:kinesis:REGION:ACCOUNT:stream/NAME. It ignores a suffix /consumer/...
 func ParseStreamARN(arn string) (Stream, error) {
 	parts := strings.SplitN(arn, ":", 6)
 	if len(parts) != 6 || parts[0] != "arn" || parts[2] != "kinesis" {
@@ -28,26 +28,26 @@ func ParseStreamARN(arn string) (Stream, error) {
 type Position struct {
 	Stream   Stream
 	Shard    string // "" for a source without shards
-	Sequence string // in a shard: decimal
+	Sequence string // decimal, if there is a shard
 	Sub      int    // index in a KPL aggregate, or Plain
 }
 
-// Owner is the owner of the record at the position.
+// Owner returns the owner of the record at the position.
 func (p Position) Owner() Owner { return Owner{sourceOf(p.Stream, p.Shard), p.Sequence, p.Sub} }
 
 func sourceOf(s Stream, shard string) string {
-	if shard == "" { // such as a queue
+	if shard == "" { // for example a queue
 		return s.String()
 	}
 	return s.Account + "/" + s.Region + "/" + s.Name + "/" + shard
 }
 
-// sequenceDigits is the length of the longest sequence number that this package takes. Kinesis uses 56 digits; the
+// sequenceDigits is the length of the longest sequence number that this package accepts. Kinesis uses 56 digits. The
 // pattern in its API Reference ("Record") would allow 129.
 const sequenceDigits = 128
 
 // CompareSequence compares two sequence numbers by value, as cmp.Compare does. They are decimal texts of different
-// lengths that do not fit into an integer.
+// lengths, too long for an integer.
 func CompareSequence(a, b string) int {
 	a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
 	if len(a) != len(b) {
@@ -71,7 +71,7 @@ func PadSequence(sequence string) (string, error) {
 	return strings.Repeat("0", sequenceDigits-len(digits)) + digits, nil
 }
 
-// PadSequences is PadSequence for the first and the last sequence number of a range.
+// PadSequences calls PadSequence for the first and the last sequence number of a range.
 func PadSequences(first, last string) (from, to string, err error) {
 	if from, err = PadSequence(first); err != nil {
 		return "", "", err

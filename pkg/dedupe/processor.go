@@ -13,8 +13,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// DefaultChunk is how many user records are delivered and acknowledged at a time. Each chunk is progress: with a slow
-// ledger a batch gets further before the function's deadline.
+// DefaultChunk is how many user records are delivered and acknowledged at a time. Each chunk saves progress: with a
+// slow ledger, a smaller chunk lets a batch get further before the function's deadline.
 const DefaultChunk = 500
 
 // Record is a record as the stream delivers it.
@@ -25,22 +25,22 @@ type Record struct {
 	Data         []byte
 }
 
-// Order says how the records of a batch follow each other.
+// Order says whether the records of a batch have an order.
 type Order int
 
 const (
-	// ByPosition is the order of a shard: sequence numbers are numbers that ascend. Nothing is sent after a record that
-	// failed.
+	// ByPosition is the order of a shard: sequence numbers are ascending numbers. After a record that failed, nothing
+	// is sent.
 	ByPosition Order = iota
-	// AsGiven is the order of the batch itself, such as that of a message group. Sequence numbers are texts that differ
-	// from each other. Nothing is sent after a record that failed. There are no acks.
+	// AsGiven is the order of the batch itself, for example of a message group. Sequence numbers are texts that differ.
+	// After a record that failed, nothing is sent. There are no acks.
 	AsGiven
-	// None has records that do not depend on each other, such as those of a queue. Sequence numbers are as with AsGiven.
-	// A record that fails says nothing about the others. There are no acks.
+	// None means that the records are independent, for example the messages of a queue. Sequence numbers are texts that
+	// differ. If a record fails, the others are still sent. There are no acks.
 	None
 )
 
-// Batch is what one invocation gets: records of one shard, or of another source.
+// Batch is the input of one invocation: records of one shard, or of another source.
 type Batch struct {
 	Stream  Stream
 	Shard   string
@@ -48,7 +48,7 @@ type Batch struct {
 	Records []Record
 }
 
-// check refuses records that cannot be told apart, or whose order is not known.
+// check refuses records that cannot be distinguished, or whose order is not known.
 func (b Batch) check() error {
 	if b.Order != ByPosition {
 		return b.checkDistinct()
@@ -87,38 +87,38 @@ func (b Batch) checkDistinct() error {
 	return nil
 }
 
-// DeadLetter is a record that can never be processed, with the reason.
+// DeadLetter is a record that can never be processed, with its reason.
 type DeadLetter struct {
-	Owner           string // Owner.String: with the data it names the stored object
-	Scope           string // in which it was processed
+	Owner           string // Owner.String: together with Data it determines the name of the stored object
+	Scope           string // the scope in which the record was processed
 	Position        Position
 	Reason          string // a fixed text
 	PartitionKey    string // of the user record, if it has its own
 	ExplicitHashKey string // as in Output
 	Arrival         time.Time
 	Data            []byte // the whole payload
-	// Unaggregated says that Position.Sub is an index in a frame: the Kinesis record is no KPL aggregate.
+	// Unaggregated says that Position.Sub is an index in a frame, and that the Kinesis record is not a KPL aggregate.
 	Unaggregated bool
 }
 
 // DeadLetterStore stores records that can never be processed.
 type DeadLetterStore interface {
-	// Put stores dead letters. It may store several at a time. It returns how many of them are stored now, counted
-	// from the first; one that was stored before counts. With fewer than all it returns an error. Some of the others
-	// may be stored too. It is safe to repeat.
+	// Put stores dead letters. It may store several at a time. It returns how many are stored now, counted from the
+	// first. A letter that was stored before counts. If it is fewer than all, Put returns an error, and some of the
+	// others may be stored too. Put is safe to repeat.
 	Put(ctx context.Context, letters []DeadLetter) (stored int, err error)
 }
 
-// Format reads payloads and gives them new ids. *format.JSON is one. An error of the family ErrTryAgain, of the context
-// or of the network fails the record, which comes again. Every other error makes it poison; the reason of a
-// *format.BadRecord is told.
+// Format reads payloads and gives them new ids. *format.JSON is one. After an error of the family ErrTryAgain, of the
+// context or of the network, the record fails and comes again. Every other error makes the record poison; if it is a
+// *format.BadRecord, its reason is reported.
 type Format interface {
 	Read(ctx context.Context, payload []byte) (format.Fields, error)
 	Rename(ctx context.Context, payload []byte, oldID, newID string) ([]byte, error)
 }
 
-// KeyedFormat is a Format that finds the id of a record in its partition key. A Delivery calls these methods in the
-// place of Read and Rename. Their errors are those of a Format.
+// KeyedFormat is a Format that finds the id of a record in its partition key. A Delivery calls these methods instead of
+// Read and Rename. Their errors are as for Format.
 type KeyedFormat interface {
 	ReadKeyed(ctx context.Context, key string, payload []byte) (format.Fields, error)
 	// RenameKeyed returns the partition key and the payload of the record under its new id.
@@ -126,40 +126,40 @@ type KeyedFormat interface {
 		newKey string, renamed []byte, err error)
 }
 
-// Parts are what a Processor works with. It has one of Sink, Tx and Objects.
+// Parts are the components of a Processor. Exactly one of Sink, Tx and Objects is set.
 type Parts struct {
-	Ledger      Ledger // not with Tx
+	Ledger      Ledger // nil with Tx
 	Format      Format
 	Sink        Sink
 	Tx          TxSink
 	Objects     ObjectSink
 	DeadLetters DeadLetterStore
 	Framing     Framing // nil: a payload is a record
-	// Acks remember which records are done, so that a batch that comes again sends them no second time. nil: no acks.
+	// Acks store which records are done, so that a batch that comes again does not send them again. nil: no acks.
 	Acks Acks
-	// Consumers refuse a second function on the stream and scope. nil: nothing is refused.
+	// Consumers refuse a second function for a stream and scope. nil: no function is refused.
 	Consumers Consumers
 }
 
-// Settings are what a Processor needs besides its parts.
+// Settings are the settings of a Processor.
 type Settings struct {
-	Scope         string // name space of keys
+	Scope         string // the name space of the keys
 	Retention     Retention
 	PassNatural   bool // natural duplicates pass unchanged
 	PassSynthetic bool // synthetic duplicates pass unchanged
-	Derive        bool // every delivered id is the derived one, whatever the order of the records
+	Derive        bool // every record is delivered under a derived id, so that ids do not depend on the order of records
 	Unaggregated  bool // records are never opened as KPL aggregates
 	PoisonLimit   PoisonLimit
-	Sink          string // the sink's name, needed with Acks: what is done for one sink is not done for another
-	Consumer      string // the function's name, needed with Consumers
+	Sink          string // the sink's name, required with Acks: a record that is done for one sink is not done for another
+	Consumer      string // the function's name, required with Consumers
 
 	// Chunk is how many user records are delivered and acknowledged at a time. 0 means DefaultChunk, or 10,000 with
 	// an ObjectSink, which writes an object for each chunk.
 	Chunk int
-	// Transactions is how many transactions are in progress at the same time with a TxSink; 0 means DefaultTransactions.
+	// Transactions is how many transactions run at the same time with a TxSink; 0 means DefaultTransactions.
 	Transactions int
 	// WholeBatch decides all records of a batch before the first one is sent. By default a chunk is decided while the
-	// one before is sent.
+	// chunk before is sent.
 	WholeBatch bool
 	Clock      Clock
 }
@@ -173,10 +173,10 @@ type Processor struct {
 	delivery  Delivery
 	suspicion *suspicion
 
-	claimed sync.Map // the Streams of which this function is the consumer
+	claimed sync.Map // the Streams whose consumer is this function
 }
 
-// NewProcessor makes a Processor. The error lists what is missing or wrong.
+// NewProcessor makes a Processor. Its error lists everything that is missing or wrong.
 func NewProcessor(p Parts, s Settings) (*Processor, error) {
 	if err := errors.Join(p.missing(), s.check(p)); err != nil {
 		return nil, fmt.Errorf("dedupe: a Processor cannot be made: %w", err)
@@ -246,41 +246,42 @@ func (s Settings) check(p Parts) error {
 	return errors.Join(wrong...)
 }
 
-// Result is what became of a batch.
+// Result is the result of a batch.
 type Result struct {
-	// Done is how many Kinesis records are done, counted from the first one on.
+	// Done is how many Kinesis records are done, from the first on.
 	Done int
-	// Failed is the sequence number of the first record that is not done. It and all records after it must be
-	// delivered again; some of these may be done. It is empty if the whole batch is done. It is also empty
-	// if that record has no sequence number: Err says that the batch failed.
+	// Failed is the sequence number of the first record that is not done. This record and all after it must be
+	// delivered again, although some of those may be done. Failed is empty if the whole batch is done. It is also
+	// empty if the record has no sequence number; Err then says why the batch failed.
 	Failed string
-	// Undone are the sequence numbers of all records that are not done. It is set only with the order None.
+	// Undone has the sequence numbers of all records that are not done. It is set only with the order None.
 	Undone []string
 	// Err says why a record failed. It is nil if and only if the whole batch is done.
 	Err error
-	// AckErr says why acks could not be read or written. The batch does not fail for that: records that come again are
-	// processed again.
+	// AckErr says why acks could not be read or written. The batch does not fail because of this: records that come
+	// again are processed again.
 	AckErr error
 	Tally  Tally
-	// Reasons counts the records that were dead-lettered, by the reason.
+	// Reasons counts the dead-lettered records by reason.
 	Reasons map[string]int64
-	// LedgerTime is how long the batch waited for the ledger, and SinkTime how long for the sink and the dead-letter store.
-	// The two may overlap. With a TxSink, which decides a record and delivers it in one transaction, all is SinkTime.
+	// LedgerTime is how long the batch waited for the ledger. SinkTime is how long it waited for the sink and the
+	// dead-letter store. The two may overlap. A TxSink decides and delivers a record in one transaction, so all its
+	// time is SinkTime.
 	LedgerTime, SinkTime time.Duration
 }
 
-// batchRun is one batch on its way through a Processor.
+// batchRun processes one batch.
 type batchRun struct {
 	*Processor
 	batch   Batch
-	source  string    // of the owners
-	letter  *redriven // the batch is a dead letter that comes again
-	chain   Chain     // with an ObjectSink
+	source  string    // Owner.Source of the records
+	letter  *redriven // set if the batch is a dead letter that comes again
+	chain   Chain     // set with an ObjectSink
 	acked   ackedOwners
-	reserve time.Duration // is left of the time for acks
-	size    int           // user records of the next chunk
+	reserve time.Duration // kept for acks at the end of the time
+	size    int           // number of user records in the next chunk
 	result  Result
-	spare   []userRecord // memory of a chunk that is done
+	spare   []userRecord // memory of an earlier chunk, for the next one
 	kpl     kpl.Decoder
 }
 
@@ -288,8 +289,8 @@ func (p *Processor) batchRun(b Batch) *batchRun {
 	return &batchRun{Processor: p, batch: b, source: sourceOf(b.Stream, b.Shard), size: p.settings.Chunk}
 }
 
-// Process takes one batch through all steps. It is safe to repeat at any time, with the same batch, a part of it or a
-// longer one.
+// Process takes one batch through all steps. It is safe to repeat at any time, with the same batch, with a part of
+// it, or with a longer one.
 func (p *Processor) Process(ctx context.Context, b Batch) Result {
 	r := p.batchRun(b)
 	if len(b.Records) == 0 {
@@ -308,7 +309,7 @@ func (r *batchRun) process(ctx context.Context) Result {
 	return r.run(ctx)
 }
 
-// begin checks what has to be right before anything of the batch is done.
+// begin checks the batch before any step.
 func (r *batchRun) begin(ctx context.Context) error {
 	if err := r.batch.check(); err != nil {
 		return err
@@ -324,15 +325,16 @@ func (r *batchRun) run(ctx context.Context) Result {
 	for c := r.nextChunk(ctx, 0); c != nil; {
 		var err error
 		var following *chunk
-		// The ledger step of the following chunk begins after that of this one has ended. It may overlap its sink.
+		// The ledger step of the next chunk begins after the ledger step of this one. It may run while this one is
+		// sent.
 		ahead, stop := context.WithCancel(ctx)
 		r.clock.Both(
 			func() {
 				if err = r.deliver(ctx, c); err != nil && r.batch.Order != None {
-					stop() // the batch ends with this chunk
+					stop() // this is the last chunk of the batch
 				}
 			},
-			func() { following = r.following(ahead, c) },
+			func() { following = r.chunkAfter(ahead, c) },
 		)
 		stop()
 		if failed := r.count(c); failed < c.next {
@@ -354,8 +356,8 @@ func (r *batchRun) run(ctx context.Context) Result {
 	return r.result
 }
 
-// claim makes this function the consumer of a stream in the scope, once for each Processor. Claiming twice at the same
-// time does no harm.
+// claim makes this function the consumer of a stream in the scope, once in each Processor. Two claims at the same
+// time do no harm.
 func (p *Processor) claim(ctx context.Context, s Stream) error {
 	if p.parts.Consumers == nil {
 		return nil
@@ -394,19 +396,19 @@ func (r *batchRun) nextChunk(ctx context.Context, first int) *chunk {
 	return c
 }
 
-// following is nextChunk for the chunk after another one. It returns nil if the batch ends with that.
-func (r *batchRun) following(ctx context.Context, c *chunk) *chunk {
+// chunkAfter reads and decides the chunk after c. It returns nil if c is the last one.
+func (r *batchRun) chunkAfter(ctx context.Context, c *chunk) *chunk {
 	if c.next == len(r.batch.Records) || c.ends {
 		return nil
 	}
 	return r.nextChunk(ctx, c.next)
 }
 
-// The ledger waits for the last request of a chunk before it begins with the next. So chunks grow while there is much
-// more time left than one takes.
+// The ledger waits for the last request of a chunk before it begins with the next chunk. So chunks grow while the
+// remaining time is at least muchMore times the time of a chunk.
 const (
 	muchMore  = 16
-	mostTimes = 8 // of settings.Chunk
+	mostTimes = 8 // the largest chunk, as a multiple of settings.Chunk
 )
 
 func (r *batchRun) grow(ctx context.Context, took time.Duration) {
@@ -416,7 +418,7 @@ func (r *batchRun) grow(ctx context.Context, took time.Duration) {
 	}
 }
 
-// longestReserve is the time for an ack after the sink has used up its time.
+// longestReserve is the most time that is kept for an ack after the sink.
 const longestReserve = 500 * time.Millisecond
 
 func (r *batchRun) reserveOf(ctx context.Context) time.Duration {
@@ -436,14 +438,15 @@ func (r *batchRun) workTime(ctx context.Context) (context.Context, context.Cance
 	return context.WithDeadline(ctx, deadline.Add(-r.reserve))
 }
 
-// fail notes the first record that is not done, and why.
+// fail records the first record that is not done, and its error.
 func (r *batchRun) fail(record int, err error) {
 	if r.result.Err == nil {
 		r.result.Done, r.result.Failed, r.result.Err = record, r.batch.Records[record].Sequence, err
 	}
 }
 
-// failRest ends the batch. The records that are not decoded, from an index on, count as one each.
+// failRest ends the batch. Each Kinesis record that was not decoded, from index notDecoded on, counts as one user
+// record.
 func (r *batchRun) failRest(notDecoded int) Result {
 	rest := r.batch.Records[notDecoded:]
 	r.result.Tally.In += int64(len(rest))
@@ -454,7 +457,7 @@ func (r *batchRun) failRest(notDecoded int) Result {
 	return r.result
 }
 
-// undone notes a record that has to come again without its neighbours.
+// undone records that a record has to come again, without its neighbours.
 func (r *batchRun) undone(record *Record) {
 	list := r.result.Undone
 	if r.batch.Order == None && (len(list) == 0 || list[len(list)-1] != record.Sequence) {
@@ -463,7 +466,7 @@ func (r *batchRun) undone(record *Record) {
 }
 
 // count adds the user records of a chunk to the tally. It returns the index of the first Kinesis record that is not
-// done, which is c.next if all are.
+// done, or c.next if all are done.
 func (r *batchRun) count(c *chunk) (failed int) {
 	failed = c.next
 	t, now := &r.result.Tally, r.clock.Now()

@@ -12,7 +12,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
-// testCase is one thing that a Processor must do, on every engine.
+// testCase is one requirement on a Processor, for every engine.
 type testCase struct {
 	name string
 	run  func(*fixture)
@@ -34,7 +34,7 @@ func TestProcessor(t *testing.T) {
 	})
 }
 
-// TestMutants: each case finds the mutants that it is to find.
+// TestMutants: each case finds the mutants that it must find.
 func TestMutants(t *testing.T) {
 	for _, m := range dedupefault.Mutants {
 		for _, by := range m.CaughtBy {

@@ -11,7 +11,7 @@ type redriven struct {
 	name string // of its object
 }
 
-// output is the record as it was read.
+// output returns the record as it was read.
 func (d *redriven) output() Output {
 	return Output{
 		PartitionKey: d.PartitionKey, ExplicitHashKey: d.ExplicitHashKey,
@@ -19,13 +19,13 @@ func (d *redriven) output() Output {
 	}
 }
 
-// Redrive takes a dead letter through all steps once more, with its original owner. name is the name of its object. The
-// letter must have been dead-lettered by itself, as poison: what other attempts of its batch have done says nothing
-// about it, so neither acks nor objects of its shard are asked. A batch that Lambda gave up goes through Process.
+// Redrive takes a dead letter through all steps again, with its original owner. name is the name of its object. The
+// letter must have been dead-lettered alone, as poison. Other attempts of its batch say nothing about it, so Redrive
+// does not ask the acks or objects of its shard. For a batch that Lambda gave up, use Process.
 //
-// If the record is still poison, Result.Err is a *PoisonError. Parts of an aggregate that are poison by themselves
-// become dead letters of their own. Redriving a letter again is safe: a TxSink and an ObjectSink do nothing then, and a
-// Sink gets the record again, with the same id.
+// If the record is still poison, Result.Err is a *PoisonError. Parts of an aggregate that are poison become separate
+// dead letters. It is safe to redrive a letter again: a TxSink and an ObjectSink then do nothing, and a Sink gets the
+// record again with the same id.
 func (p *Processor) Redrive(ctx context.Context, d DeadLetter, name string) Result {
 	return p.letterRun(d, name).process(ctx)
 }
@@ -41,14 +41,14 @@ func (p *Processor) letterRun(d DeadLetter, name string) *batchRun {
 	return r
 }
 
-// InspectLetter reads a dead letter as Redrive does, and does nothing else: it asks no ledger, and stores and sends
-// nothing. In the Tally of its Result, records that are poison count as DeadLettered, and all others only as In. If the
+// InspectLetter reads a dead letter as Redrive does, and does nothing else: it asks no ledger, and it stores and
+// sends nothing. In the Tally of its Result, poison records count as DeadLettered, and all others only as In. If the
 // whole letter is still poison, Result.Err is a *PoisonError.
 func (p *Processor) InspectLetter(ctx context.Context, d DeadLetter) Result {
 	return p.letterRun(d, "").inspect(ctx)
 }
 
-// Inspect is InspectLetter for a batch, which it reads as Process does.
+// Inspect does the same for a batch, which it reads as Process does.
 func (p *Processor) Inspect(ctx context.Context, b Batch) Result { return p.batchRun(b).inspect(ctx) }
 
 func (r *batchRun) inspect(ctx context.Context) Result {

@@ -25,7 +25,7 @@ func (b *bench) redrive(d dedupe.DeadLetter) dedupe.Result {
 	return b.processor().Redrive(b.ctx, d, fmt.Sprint(d.Owner, d.Reason))
 }
 
-// letter is the only dead letter of the bench.
+// letter returns the only dead letter of the bench.
 func (b *bench) letter() (letter dedupe.DeadLetter) {
 	b.Helper()
 	if len(b.deadLetters.byOwner) != 1 {
@@ -36,8 +36,8 @@ func (b *bench) letter() (letter dedupe.DeadLetter) {
 	return letter
 }
 
-// redriveOwner: a dead letter is the record that it was, also if an ack says that it is done. A copy of it that came in
-// between is the original.
+// redriveOwner: a redriven dead letter has its original owner, also if an ack says that it is done. If a copy of it
+// came in between, the copy is the original.
 func redriveOwner(f *fixture) {
 	b := f.withAcks()
 	good := b.format
@@ -81,7 +81,8 @@ func redriveAggregate(f *fixture) {
 	}
 }
 
-// redriveObjects: an object that reaches over the position of a dead letter says nothing about it. Its own object does.
+// redriveObjects: an object that covers the position of a dead letter does not mean that the letter is done. The
+// letter's own object does.
 func redriveObjects(f *fixture) {
 	b := f.bench()
 	b.withObjects()
@@ -95,7 +96,8 @@ func redriveObjects(f *fixture) {
 	b.wantDelivered(delivery{"a", 1}, delivery{"c", 3}, delivery{"b", 2})
 }
 
-// redriveObjectsOnlyWhenReady: the object of a letter is written once, so not before all of it can be delivered.
+// redriveObjectsOnlyWhenReady: the object of a letter is written once, so it is not written before all of the letter
+// can be delivered.
 func redriveObjectsOnlyWhenReady(f *fixture) {
 	b := f.bench()
 	c := b.withObjects()
@@ -119,8 +121,8 @@ func redriveObjectsOnlyWhenReady(f *fixture) {
 	b.wantDelivered(delivery{"a", 1})
 }
 
-// redriveCorrectedAggregate: a payload that was poison as a whole is opened by a program that can. Its parts have owners of
-// their own. One that is poison by itself is a dead letter of its own, and is redriven by itself.
+// redriveCorrectedAggregate: a payload was poison as a whole, and a corrected program can open it. Its parts have
+// their own owners. A part that is poison is a dead letter of its own, and is redriven alone.
 func redriveCorrectedAggregate(f *fixture) {
 	b := f.framedBench()
 	b.done(rawRec(1, lineMark+"broken"))
@@ -145,7 +147,7 @@ func redriveCorrectedAggregate(f *fixture) {
 	b.wantTally(b.redrive(whole).Tally, dedupe.Tally{In: 3, Retry: 2, Natural: 1, Out: 2})
 }
 
-// redriveFramed: a record of a frame is not sent as one of a KPL aggregate.
+// redriveFramed: a redriven record of a frame is not sent as a part of a KPL aggregate.
 func redriveFramed(f *fixture) {
 	b := f.framedBench()
 	good := b.format
@@ -158,7 +160,8 @@ func redriveFramed(f *fixture) {
 	}
 }
 
-// redrivePartOnce: a part of an aggregate is not opened again. Records in it would get owners that other parts have.
+// redrivePartOnce: a redriven part of an aggregate is not opened again. Otherwise its records would get the owners of
+// other parts.
 func redrivePartOnce(f *fixture) {
 	b := f.framedBench()
 	b.done(aggregate(1, payload(1, "a", "x"), []byte(lineMark+"broken")))
@@ -170,7 +173,7 @@ func redrivePartOnce(f *fixture) {
 	}
 }
 
-// redriveMessage: the letter of a message of a queue has a text in the place of a sequence number, and is redriven, too.
+// redriveMessage: the letter of a queue message has a text instead of a sequence number, and is redriven too.
 func redriveMessage(f *fixture) {
 	b := f.bench()
 	good := b.format
@@ -186,7 +189,7 @@ func redriveMessage(f *fixture) {
 	b.wantTally(b.processor().Process(b.ctx, batch).Tally, dedupe.Tally{In: 1, Retry: 1, Out: 1})
 }
 
-// redriveInspected: reading says what would happen, and does nothing.
+// redriveInspected: InspectLetter reports what would happen, and does nothing.
 func redriveInspected(f *fixture) {
 	b := f.framedBench()
 	b.done(rawRec(1, "?"), rec(2, "a", "x"))

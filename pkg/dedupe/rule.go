@@ -1,14 +1,15 @@
 package dedupe
 
-// Seen says which entries a ledger has seen under the key of a record, among those that count for it.
+// Seen says which entries a ledger found under the key of a record. It covers only the entries that count for the
+// record.
 type Seen struct {
-	Mine  bool // one of this record
-	Same  bool // one of another record with the same fingerprint
-	Other bool // one with another fingerprint
+	Mine  bool // an entry of this record
+	Same  bool // an entry of another record with the same fingerprint
+	Other bool // an entry with another fingerprint
 }
 
-// Found is the rule of all ledgers. The owner comes first: a record is never a duplicate of itself, even if its
-// fingerprint has changed. Put says that the record gets an entry. Other says that the record needs an entry of its own
+// Found is the rule of all ledgers. Mine comes first: a record is never a duplicate of itself, even if its
+// fingerprint has changed. Put means that the record gets the entry. Other means that the record needs another entry
 // under a derived id, unless it keeps its id.
 func (s Seen) Found() Found {
 	switch {

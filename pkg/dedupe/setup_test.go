@@ -18,14 +18,14 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// fixture is what a case works with: an engine, and perhaps a mutant that the case must find.
+// fixture is the environment of a case: an engine, and perhaps a mutant that the case must find.
 type fixture struct {
 	testing.TB
 	store  dedupe.Store
 	mutant *dedupefault.Mutant
 }
 
-// bench is a Processor in a scope of its own, with a sink and a dead-letter store in memory.
+// bench is a Processor in its own scope, with a sink and a dead-letter store in memory.
 type bench struct {
 	*fixture
 	ctx         context.Context
@@ -34,15 +34,15 @@ type bench struct {
 	clock       *clock
 	format      dedupe.Format
 	sink        *sink
-	tx          dedupe.TxSink     // in the place of sink
-	objects     dedupe.ObjectSink // in the place of sink
+	tx          dedupe.TxSink     // instead of sink
+	objects     dedupe.ObjectSink // instead of sink
 	framing     dedupe.Framing
 	deadLetters *deadLetters
 
-	hook   dedupefault.Hook // of the calls to store, sink and dead-letter store; nil changes nothing
+	hook   dedupefault.Hook // runs at the calls of store, sink and dead-letter store; may be nil
 	broken dedupefault.Hook // of the mutant
 	calls  map[dedupefault.Method]int
-	puts   int // entries in calls of PutIfAbsent
+	puts   int // number of entries in calls of PutIfAbsent
 }
 
 // The retention of a bench.
@@ -51,8 +51,7 @@ const (
 	horizon = 10 * time.Second
 )
 
-// epoch is the time of the tests. It is far in the future, so that an engine that deletes by the real clock deletes
-// nothing.
+// epoch is the time of the tests. It is far in the future, so that an engine that deletes by real time deletes nothing.
 var epoch = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
 
 var (
@@ -68,7 +67,7 @@ func (f *fixture) bench() *bench {
 	return &bench{
 		fixture: f, ctx: f.Context(), format: j,
 		settings: dedupe.Settings{Scope: "t-" + strings.ToLower(rand.Text()), Retention: keep, Sink: "s", Consumer: "me"},
-		clock:    &clock{now: epoch.AddDate(-1, 0, 0)}, // no record gets past the horizon while a test pauses
+		clock:    &clock{now: epoch.AddDate(-1, 0, 0)}, // a year early, so that pauses move no record past the horizon
 		sink:     &sink{}, deadLetters: &deadLetters{byOwner: map[string]dedupe.DeadLetter{}},
 		broken: f.mutant.HookIn(dedupefault.Env{Engine: f.store, Store: f.store, Retention: keep}),
 		calls:  map[dedupefault.Method]int{},
@@ -93,7 +92,7 @@ func (c *clock) pause(ctx context.Context, limit time.Duration) error {
 	return ctx.Err()
 }
 
-// inTurn is a dedupe.Clock that does one thing at a time, so that hooks need no lock.
+// inTurn returns a dedupe.Clock that runs one thing at a time, so that hooks need no lock.
 func (c *clock) inTurn() dedupe.Clock {
 	return dedupe.Clock{
 		Now: func() time.Time { return c.now }, Pause: c.pause, Both: func(f, g func()) { f(); g() },
@@ -161,7 +160,7 @@ func (b *bench) decider(store dedupe.Ledger) *dedupe.Decider {
 	}
 }
 
-// done processes a batch that must get through.
+// done processes a batch, and fails the test unless all of it is done.
 func (b *bench) done(records ...dedupe.Record) dedupe.Tally {
 	b.Helper()
 	r := b.process(records...)
@@ -171,7 +170,7 @@ func (b *bench) done(records ...dedupe.Record) dedupe.Tally {
 	return r.Tally
 }
 
-// fails processes a batch that must fail at a record.
+// fails processes a batch, and fails the test unless it fails at the given record.
 func (b *bench) fails(failed int, records ...dedupe.Record) dedupe.Result {
 	b.Helper()
 	r := b.process(records...)
@@ -188,8 +187,7 @@ func (b *bench) wantTally(got, want dedupe.Tally) {
 	}
 }
 
-// rec is record n of the shard, with sequence number n, an id and a fingerprint. It arrives n milliseconds after the
-// epoch.
+// rec is record n of the shard: its sequence number is n, and it arrives n milliseconds after the epoch.
 func rec(n int, id, fp string) dedupe.Record {
 	return recAt(n, time.Duration(n)*time.Millisecond, id, fp)
 }
@@ -228,7 +226,7 @@ func (b *bench) entry(id, owner string, arrival time.Time) dedupe.Entry {
 
 func ownerNamed(name string) dedupe.Owner { return dedupe.Owner{Sequence: name, Sub: dedupe.Plain} }
 
-// put puts an entry and returns the one that was there.
+// put puts an entry and returns the existing one, if there was one.
 func (b *bench) put(e dedupe.Entry) *dedupe.Existing {
 	b.Helper()
 	results, err := b.store.PutIfAbsent(b.ctx, []dedupe.Entry{e})
@@ -237,7 +235,7 @@ func (b *bench) put(e dedupe.Entry) *dedupe.Existing {
 	return results[0].Existing
 }
 
-// purge deletes the entries of ids that may be deleted at a time after the epoch.
+// purge deletes the entries of ids whose purge time has passed at a time after the epoch.
 func (b *bench) purge(now time.Duration, ids ...string) {
 	b.Helper()
 	for _, id := range ids {
@@ -251,13 +249,13 @@ type delivery struct {
 	n  int
 }
 
-// sink records what it gets.
+// sink records the outputs that it gets.
 type sink struct {
 	mu      sync.Mutex
 	got     []delivery
 	outputs []dedupe.Output
 	check   func(dedupe.Output) error
-	raw     bool // only outputs are kept: their data are not records of the tests
+	raw     bool // only outputs are kept, because their data are not records of the tests
 }
 
 func (s *sink) Check(_ context.Context, o dedupe.Output) error {
@@ -286,7 +284,7 @@ func deliveryOf(o dedupe.Output) delivery {
 		N  int    `json:"n"`
 	}
 	if err := json.Unmarshal(o.Data, &p); err != nil {
-		panic(err) // the tests make all payloads themselves
+		panic(err) // the tests make all payloads
 	}
 	if p.ID != o.ID {
 		p.ID = fmt.Sprintf("%s, which says that it is %s", p.ID, o.ID)
@@ -294,7 +292,7 @@ func deliveryOf(o dedupe.Output) delivery {
 	return delivery{p.ID, p.N}
 }
 
-// wantDelivered compares all that the sink got so far, in order.
+// wantDelivered compares all records that the sink has got so far, in order.
 func (b *bench) wantDelivered(want ...delivery) {
 	b.Helper()
 	if !slices.Equal(b.sink.got, want) {
@@ -317,7 +315,7 @@ func (s *deadLetters) Put(_ context.Context, letters []dedupe.DeadLetter) (int, 
 	return len(letters), nil
 }
 
-// wantDeadLetters compares which records are dead-lettered, by number.
+// wantDeadLetters compares the numbers of the dead-lettered records.
 func (b *bench) wantDeadLetters(want ...int) {
 	b.Helper()
 	if len(b.deadLetters.byOwner) != len(want) {
@@ -332,7 +330,7 @@ func (b *bench) wantDeadLetters(want ...int) {
 	}
 }
 
-// errCrash is an error as if the invocation had ended.
+// errCrash simulates the end of an invocation.
 var errCrash = errors.New("crash")
 
 // failBefore makes the calls of a method fail without an effect.
@@ -356,7 +354,7 @@ func failAfter(method dedupefault.Method, err error) dedupefault.Hook {
 	}
 }
 
-// sends makes a sink deliver a number of records, and answer that the first one is delivered, with an error.
+// sends makes a sink deliver a number of records, and report only the first one as delivered, with an error.
 func sends(deliver int, err error) dedupefault.Hook {
 	return func(ctx context.Context, c *dedupefault.Call) error {
 		if c.Method != dedupefault.Send {

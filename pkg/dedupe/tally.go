@@ -1,6 +1,6 @@
 package dedupe
 
-// Tally counts user records by what became of them:
+// Tally counts user records by their result:
 // In = New + Retry + Natural + Synthetic + DeadLettered + Skipped + Failed.
 type Tally struct {
 	In           int64 `json:"in"`
@@ -9,20 +9,21 @@ type Tally struct {
 	Natural      int64 `json:"natural"`
 	Synthetic    int64 `json:"synthetic"`
 	DeadLettered int64 `json:"dead_lettered"` // stored in the dead-letter store
-	Skipped      int64 `json:"skipped"`       // done before, by an ack; a KPL aggregate that is done counts as one
+	Skipped      int64 `json:"skipped"`       // done before, by an ack; a whole KPL aggregate counts as one
 	Failed       int64 `json:"failed"`        // not done; a Kinesis record that was not decoded counts as one
 	Out          int64 `json:"out"`           // delivered to the sink
 
-	// Repeated is how many records the sink sent again by itself although an earlier request may have delivered them.
+	// Repeated is how many records the sink itself sent again although an earlier request may have delivered them.
 	Repeated int64 `json:"repeated,omitempty"`
-	// Superseded is how many of Out a TxSink did not need to write, since a version that is not older was there.
+	// Superseded is how many of Out a TxSink did not write, because it had a version that is not older.
 	Superseded int64 `json:"superseded,omitempty"`
-	// PastHorizon is how many records are older than the horizon. Copies of them may be delivered, since their entries
+	// PastHorizon is how many records are older than the horizon. Copies of them may be delivered, because their
+	// entries
 	// may be purged: the horizon must be at least the stream's retention.
 	PastHorizon int64 `json:"past_horizon,omitempty"`
 }
 
-// Count counts one user record that is done: as dead-lettered if it is poison, else by its outcome. Count does not
+// Count counts one user record that is done: as dead-lettered if it is poison, otherwise by its outcome. It does not
 // change Out.
 func (t *Tally) Count(o Outcome, poison *PoisonError) {
 	t.In++

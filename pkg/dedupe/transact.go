@@ -11,12 +11,12 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// DefaultTransactions is how many transactions a Processor has in progress at most, each on a connection of its own.
+// DefaultTransactions is how many transactions of a Processor run at the same time, each on its own connection.
 const DefaultTransactions = 32
 
 // transact decides and delivers user records in transactions, and then dead-letters the poison among them. Records that
-// depend on each other are done one by one, in order: those of a partition key, so that effects come in the order of
-// the stream, and those of a key, so that the first one gets the entry.
+// depend on each other are processed one by one, in order. These are records with the same partition key, so that
+// effects come in the order of the stream, and records with the same key, so that the first one gets the entry.
 func (r *batchRun) transact(ctx context.Context, users []userRecord) error {
 	lanes := r.lanes(users)
 	until := r.clock.patience(ctx)
@@ -25,7 +25,7 @@ func (r *batchRun) transact(ctx context.Context, users []userRecord) error {
 		lane := txLane{batchRun: r, until: until, holders: map[Key]Existing{}}
 		for _, u := range lanes[i] {
 			if failed.Load() && r.batch.Order != None {
-				return // the batch comes again from the failed record on
+				return // from the failed record on, the batch comes again
 			}
 			if u.err == nil {
 				lane.do(ctx, u)
@@ -38,7 +38,7 @@ func (r *batchRun) transact(ctx context.Context, users []userRecord) error {
 	})
 	failure := failRestOf(users)
 	r.countTransactions(users)
-	// Effects that are refused count as poison, too: nearly all of them for one reason are a wrong setting.
+	// Effects that the sink refuses count as poison too. If nearly all have the same reason, a setting is wrong.
 	if err := r.suspect(users); err != nil {
 		return err
 	}
@@ -46,15 +46,15 @@ func (r *batchRun) transact(ctx context.Context, users []userRecord) error {
 	return cmp.Or(failure, err)
 }
 
-// failRestOf notes why records have no transaction: the error of the first one that failed. It returns that error. A
-// record without a transaction says nothing about settings.
+// failRestOf sets the error of the records that have no transaction to the error of the first record that failed, and
+// returns it. Records without a transaction say nothing about the settings.
 func failRestOf(users []userRecord) (failure error) {
 	for i := range users {
 		failure = cmp.Or(failure, users[i].err)
 	}
 	for i := range users {
 		if u := &users[i]; !u.done && u.poison == nil && u.err == nil {
-			u.err = cmp.Or(failure, errIncomplete) // the second one if an effect has ended its goroutine
+			u.err = cmp.Or(failure, errIncomplete) // failure is nil if an effect ended its goroutine
 		}
 	}
 	return failure
@@ -71,12 +71,12 @@ func (r *batchRun) countTransactions(users []userRecord) {
 	}
 }
 
-// lanes divides user records into lists whose records depend on no record of another list. Each list is in order. Acked
-// records and poison wait for nothing.
+// lanes divides user records into lists, so that no record depends on a record of another list. Each list is in order.
+// Acked records and poison depend on no other record.
 func (r *batchRun) lanes(users []userRecord) (lanes [][]*userRecord) {
 	group := newGroups(len(users))
 	partition, key := map[string]int{}, map[Key]int{}
-	derived := r.settings.Derive || containsUUIDv5(users) // then an id may be one that is derived for another record
+	derived := r.settings.Derive || containsUUIDv5(users) // if so, an id may equal the derived id of another record
 	for i := range users {
 		u := &users[i]
 		if !u.open() {
@@ -114,7 +114,7 @@ func (r *batchRun) lanes(users []userRecord) (lanes [][]*userRecord) {
 	return lanes
 }
 
-// firstID is the id under which a record is entered first.
+// firstID returns the id under which a record is entered first.
 func (r *batchRun) firstID(u *userRecord) string {
 	if r.settings.Derive {
 		return format.DerivedID(u.fields.ID, u.fields.Fingerprint)
@@ -131,7 +131,7 @@ func containsUUIDv5(users []userRecord) bool {
 	return false
 }
 
-// groups are disjoint sets of the numbers from 0 on. The root of a set is its lowest number.
+// groups are disjoint sets of the numbers from 0 up. The root of a set is its lowest number.
 type groups []int
 
 func newGroups(n int) groups {
@@ -155,7 +155,7 @@ func (g groups) unite(i, j int) {
 	g[max(i, j)] = min(i, j)
 }
 
-// join unites a number with the last one that had the same key.
+// join unites number i with the last number of the same key.
 func join[K comparable](g groups, last map[K]int, key K, i int) {
 	if before, ok := last[key]; ok {
 		g.unite(before, i)
@@ -163,14 +163,14 @@ func join[K comparable](g groups, last map[K]int, key K, i int) {
 	last[key] = i
 }
 
-// txLane does the transactions of records that depend on each other.
+// txLane processes records that depend on each other.
 type txLane struct {
 	*batchRun
-	until   time.Time        // busy stores are asked again so long
+	until   time.Time        // until when busy stores are asked again
 	holders map[Key]Existing // the entries that this lane has put or found
 }
 
-// do decides and delivers one user record. It sets the record's decision, and whether it is done, poison or failed.
+// do decides and delivers one user record. It sets the record's decision, and done, poison or err.
 func (l *txLane) do(ctx context.Context, u *userRecord) {
 	err := l.decide(ctx, u)
 	if err != nil {
@@ -178,7 +178,7 @@ func (l *txLane) do(ctx context.Context, u *userRecord) {
 	}
 }
 
-// decide is the rule of EnterByKey for one record, with a transaction in the place of the put.
+// decide applies the rule of EnterByKey to one record, with a transaction instead of a put.
 func (l *txLane) decide(ctx context.Context, u *userRecord) (err error) {
 	defer poisonOnPanic(&err)
 	id, derived := l.firstID(u), 0
@@ -187,7 +187,7 @@ func (l *txLane) decide(ctx context.Context, u *userRecord) (err error) {
 		switch {
 		case err != nil || u.done:
 			return err
-		case holder == nil: // it is gone by now
+		case holder == nil: // the entry is gone: enter the record again
 		case holder.Content == ContentDigest(u.fields.Fingerprint):
 			u.decision, u.done = Decision{Outcome: Natural, ID: id}, true
 			return nil
@@ -209,8 +209,8 @@ func (l *txLane) decide(ctx context.Context, u *userRecord) (err error) {
 	return fmt.Errorf("%w: the ledger was asked %d times, and its answers still change", ErrTryAgain, maxStuck)
 }
 
-// enter puts the entry of a record under an id, with the effect. If the effect is done, now or before, the record is
-// done. Otherwise enter returns the entry of another record, or nil if the record has to be entered again.
+// enter puts the entry of a record under an id, together with the effect. If the effect is done, now or before, the
+// record is done. Otherwise enter returns the entry of another record, or nil if the record has to be entered again.
 func (l *txLane) enter(ctx context.Context, u *userRecord, id string, derived int) (*Existing, error) {
 	entry := l.entryOf(u, id)
 	holder, known := l.holders[entry.Key]
@@ -237,9 +237,9 @@ func (l *txLane) enter(ctx context.Context, u *userRecord, id string, derived in
 	switch {
 	case err != nil:
 	case existing == nil:
-		holder.Done = true // the rest of it stays as it is
+		holder.Done = true // the other fields are unchanged
 		l.holders[entry.Key] = holder
-	default: // it has changed in between
+	default: // the entry has changed in between
 		delete(l.holders, entry.Key)
 	}
 	return nil, err
@@ -260,7 +260,7 @@ func outcomeOf(derived int) Outcome {
 	return Synthetic
 }
 
-// apply does a transaction under an id. If that has its effect, the record is done.
+// apply runs a transaction under an id. If it takes effect, the record is done.
 func (l *txLane) apply(ctx context.Context, u *userRecord, t Transaction, id string, o Outcome) (*Existing, error) {
 	decision := Decision{Outcome: o, ID: id}
 	out, _, err := l.delivery.Prepare(ctx, u.output, u.fields, decision)
@@ -280,7 +280,7 @@ func (l *txLane) apply(ctx context.Context, u *userRecord, t Transaction, id str
 	return nil, nil
 }
 
-// patiently asks the store, and asks it again while it is busy.
+// patiently calls ask, and calls it again while the store is busy.
 func (l *txLane) patiently(ctx context.Context, ask func() error) (err error) {
 	l.clock.askUntil(ctx, l.until, func() (again bool) {
 		err = ask()
@@ -289,8 +289,8 @@ func (l *txLane) patiently(ctx context.Context, ask func() error) (err error) {
 	return err
 }
 
-// raise makes the entry of another record outlive the one under the next derived id. It reports whether the entry is
-// still that record's.
+// raise makes the entry of another record outlive the entry under the next derived id. It reports whether that record
+// still holds its entry.
 func (l *txLane) raise(ctx context.Context, u *userRecord, key Key, holder Existing) (raised bool, err error) {
 	raises := []RaiseRequest{{
 		Scope: l.settings.Scope, Key: key, Owner: holder.Owner, PurgeAt: l.settings.Retention.PurgeAt(u.source.Arrival),

@@ -30,7 +30,7 @@ var txCases = []testCase{
 	{"tx/lost-reply-of-a-finish", txLostFinish},
 }
 
-// withTx gives the bench a TxSink over entries in memory. Effects are deliveries of its sink.
+// withTx gives the bench a TxSink with its entries in memory. Its effects are deliveries of the bench's sink.
 func (b *bench) withTx(effect func(dedupe.Output) error) *bench {
 	records, inMemory := b.store.(*memstore.Records)
 	if !inMemory {
@@ -59,7 +59,7 @@ func txOnce(f *fixture) {
 	b.wantDelivered(delivery{"a", 1}, delivery{format.DerivedID("a", "y"), 3}, delivery{"b", 4})
 }
 
-// txFinishes: a record whose entry was put for another sink gets its effect. A copy of it does not.
+// txFinishes: a record whose entry was put with another sink gets its effect. A copy of it does not.
 func txFinishes(f *fixture) {
 	b := f.bench()
 	b.done(rec(1, "a", "x"))
@@ -70,7 +70,7 @@ func txFinishes(f *fixture) {
 	b.wantDelivered(delivery{"a", 1})
 }
 
-// txRefused: an effect that can never be done makes its record a dead letter. The id stays free.
+// txRefused: if an effect can never be done, its record becomes a dead letter. The id stays free.
 func txRefused(f *fixture) {
 	refuse := true
 	b := f.bench().withTx(func(o dedupe.Output) error {
@@ -86,7 +86,7 @@ func txRefused(f *fixture) {
 	b.wantDelivered(delivery{"b", 2}, delivery{"a", 3})
 }
 
-// txWrongSetting: nearly all effects refused for one reason are a wrong setting. Nothing is dead-lettered.
+// txWrongSetting: if nearly all effects are refused for one reason, a setting is wrong. Nothing is dead-lettered.
 func txWrongSetting(f *fixture) {
 	b := f.bench().withTx(func(dedupe.Output) error { return &dedupe.PoisonError{Reason: "refused"} })
 	batch := make([]dedupe.Record, 120)
@@ -114,7 +114,7 @@ func txBusy(f *fixture) {
 	}
 }
 
-// txFailed: nothing of the partition key is done after a record that failed, and the batch fails there.
+// txFailed: no later record of the partition key is done after a record that failed, and the batch fails there.
 func txFailed(f *fixture) {
 	b := f.bench().withTx(func(o dedupe.Output) error {
 		if o.ID == "b" {
@@ -127,7 +127,7 @@ func txFailed(f *fixture) {
 	b.wantDelivered(delivery{"a", 1})
 }
 
-// txNotTried: records behind one that failed were not tried. They do not clear the suspicion of a wrong setting.
+// txNotTried: records after a failed one were not tried. They do not clear the suspicion of a wrong setting.
 func txNotTried(f *fixture) {
 	broken := true
 	b := f.bench().withTx(func(dedupe.Output) error {
@@ -163,7 +163,7 @@ func txEnds(f *fixture) {
 		return nil
 	})
 	parts := dedupe.Parts{Format: b.format, Tx: b.tx, DeadLetters: b.deadLetters}
-	p, err := dedupe.NewProcessor(parts, b.settings) // by real time: with goroutines
+	p, err := dedupe.NewProcessor(parts, b.settings) // with the real clock, which uses goroutines
 	b.must(err)
 	batch := dedupe.Batch{Stream: stream, Shard: shard, Records: []dedupe.Record{rec(1, "a", "x"), rec(2, "b", "x")}}
 	if r := p.Process(b.ctx, batch); r.Done > 1 || r.Err == nil {
@@ -172,7 +172,7 @@ func txEnds(f *fixture) {
 	b.wantDeadLetters()
 }
 
-// txPanics: an effect that panics makes its record a dead letter, and no other one.
+// txPanics: if an effect panics, only its record becomes a dead letter.
 func txPanics(f *fixture) {
 	b := f.bench().withTx(func(o dedupe.Output) error {
 		if o.ID == "b" {
@@ -184,8 +184,8 @@ func txPanics(f *fixture) {
 		dedupe.Tally{In: 3, New: 2, DeadLettered: 1, Out: 2})
 }
 
-// txRaised: the entry of a name outlives that of an id derived from it, also if it is finished later. A busy store is
-// asked again for it.
+// txRaised: the entry of an id outlives the entry of an id derived from it, also if it is finished later. A busy
+// store is asked again to raise it.
 func txRaised(f *fixture) {
 	b := f.bench()
 	b.done(rec(1, "a", "x"))
@@ -195,7 +195,7 @@ func txRaised(f *fixture) {
 	b.tx = busy
 	late := at(rec(2, "a", "y"), window)
 	b.wantTally(b.done(late), dedupe.Tally{In: 1, Synthetic: 1, Out: 1})
-	b.wantTally(b.done(rec(1, "a", "x")), dedupe.Tally{In: 1, Retry: 1, Out: 1}) // the purge time stays
+	b.wantTally(b.done(rec(1, "a", "x")), dedupe.Tally{In: 1, Retry: 1, Out: 1}) // the purge time does not change
 	copied := at(rec(3, "a", "y"), 2*window-time.Second)
 	b.wantTally(b.done(copied), dedupe.Tally{In: 1, Natural: 1})
 	b.wantDelivered(delivery{format.DerivedID("a", "y"), 2}, delivery{"a", 1})
@@ -213,14 +213,14 @@ func (s *busyRaises) RaisePurge(ctx context.Context, raises []dedupe.RaiseReques
 	return s.TxSink.RaisePurge(ctx, raises)
 }
 
-// at is a record that arrives later than those of rec.
+// at returns a record that arrives later than those of rec.
 func at(r dedupe.Record, after time.Duration) dedupe.Record {
 	r.Arrival = r.Arrival.Add(after)
 	return r
 }
 
-// txFinishedOld: finishing an entry leaves its fingerprint. A record of the same batch is compared with that, as one of
-// a later batch is.
+// txFinishedOld: finishing an entry does not change its fingerprint. A record of the same batch is compared with that
+// fingerprint, like a record of a later batch.
 func txFinishedOld(f *fixture) {
 	b := f.bench()
 	b.done(rec(1, "a", "x"))
@@ -230,7 +230,8 @@ func txFinishedOld(f *fixture) {
 		dedupe.Tally{In: 3, Retry: 1, Natural: 1, Synthetic: 1, Out: 2})
 }
 
-// txDerived: a record whose id may be derived for an earlier one waits for that, whatever their partition keys.
+// txDerived: a record whose id may be derived for an earlier record waits for that record, whatever their partition
+// keys.
 func txDerived(f *fixture) {
 	derived := format.DerivedID("a", "y")
 	b := f.bench().withTx(anyEffect)
@@ -240,14 +241,14 @@ func txDerived(f *fixture) {
 	b.wantTally(b.done(batch...), dedupe.Tally{In: 3, New: 1, Synthetic: 1, Natural: 1, Out: 2})
 }
 
-// txPurged: an entry of the same batch counts as long as one of an earlier batch.
+// txPurged: an entry of the same batch counts as long as an entry of an earlier batch.
 func txPurged(f *fixture) {
 	b := f.bench().withTx(anyEffect)
 	first, last := rec(1, "a", "x"), at(rec(2, "a", "x"), window+horizon+2*time.Second)
 	b.wantTally(b.done(first, last), dedupe.Tally{In: 2, New: 2, Out: 2})
 }
 
-// txLostFinish: an entry is finished once, also if the reply is lost, and the record is done then.
+// txLostFinish: an entry is finished once, also if the reply is lost. The record is then done.
 func txLostFinish(f *fixture) {
 	b := f.bench()
 	b.done(rec(1, "a", "x"))
@@ -273,7 +274,7 @@ func (s *lostFinish) Transact(ctx context.Context, t dedupe.Transaction) (dedupe
 	return result, err
 }
 
-// TestTransactionsAtTheSameTime: records that do not depend on each other are done at the same time, the others in
+// TestTransactionsAtTheSameTime: records that do not depend on each other are processed at the same time, the others in
 // order.
 func TestTransactionsAtTheSameTime(t *testing.T) {
 	t.Parallel()

@@ -2,45 +2,44 @@ package dedupe
 
 import "context"
 
-// TxSink is a sink whose store has transactions. The entry of a record and the effect of the record are one
-// transaction, so the effect happens once: there is no moment at which a crash leaves one without the other.
+// TxSink is a sink whose store has transactions. The entry of a record and its effect are one transaction, so the
+// effect happens once: a crash leaves both or neither.
 //
-// A Processor with a TxSink asks no Ledger. It deals with one record after the other where they depend on each other,
-// because they have a partition key or an id in common, and with the others at the same time.
+// A Processor with a TxSink has no Ledger. It processes records with the same partition key or id one after the
+// other, and all others at the same time.
 type TxSink interface {
-	// Check is that of Sink.
+	// Check is as in Sink.
 	Check(ctx context.Context, o Output) error
 
-	// Transact puts the entry of a record and does the effect of its output, both or none. It must find out first what
-	// became of the entry: if the entry is there already, the effect is no concern of this record, whatever its own
-	// conditions say.
+	// Transact puts the entry of a record and does the effect of its output, both or neither. It must check the entry
+	// first: if the entry exists, the effect is not done, whatever the conditions of the effect say.
 	//
-	// Errors: a *PoisonError for an effect that can never be done, such as an item that is too large, or a condition
-	// that fails for another reason than a newer version; the family ErrTryAgain; any other error means that settings
-	// or rights are wrong. After an error that is not a *PoisonError the transaction may have had its effect. Repeating
-	// it is safe: it finds the entry.
+	// Errors: a *PoisonError for an effect that can never be done, for example because an item is too large or
+	// because a condition fails for another reason than a newer version; the family ErrTryAgain; any other error
+	// means that settings or rights are wrong. After an error that is not a *PoisonError, the transaction may have
+	// taken effect. It is safe to repeat: the repeat finds the entry.
 	Transact(ctx context.Context, t Transaction) (TxResult, error)
 
-	// RaisePurge is that of Entries.
+	// RaisePurge is as in Entries.
 	RaisePurge(ctx context.Context, raises []RaiseRequest) ([]RaiseResult, error)
 }
 
-// Transaction is what a TxSink does for one record.
+// Transaction is the request to a TxSink for one record.
 type Transaction struct {
-	// Entry is put under the condition of Entries.PutIfAbsent. It says that its effect is done.
+	// Entry is put under the condition of Entries.PutIfAbsent. Its Done is set.
 	Entry Entry
-	// Finish says that the record holds the entry already, and that the entry does not say that its effect is done: a
-	// function put it that had another sink. The condition is then: the entry belongs to Entry.Owner, and is not done.
+	// Finish says that the record already holds the entry, but that the entry is not Done: a function with another sink
+	// put it. The condition is then that the entry belongs to Entry.Owner and is not Done.
 	Finish bool
 	Output Output
 }
 
-// TxResult says what became of a Transaction.
+// TxResult is the result of a Transaction.
 type TxResult struct {
-	// Existing is the entry that was found. The transaction had no effect then. nil: it had its effect. With Finish, an
-	// entry that is gone is the zero Existing.
+	// Existing is the entry that was found, if the transaction had no effect. nil: it had its effect. With Finish, it
+	// is the zero Existing if the entry is gone.
 	Existing *Existing
-	// Superseded says that the effect was not needed: the store has a version of the same thing that is not older. The
-	// entry is there, and done.
+	// Superseded says that the effect was not needed, because the store has a version of the same thing that is not
+	// older. The entry is put, and is Done.
 	Superseded bool
 }

@@ -6,28 +6,28 @@ import (
 	"sync"
 )
 
-// PoisonLimit says when poison is taken for a wrong setting: when at least Share of the first Records records of a
-// Processor are poison for one reason. Then a batch with such records fails with ErrWrongSetting, instead of emptying
-// the stream into the dead-letter store. Once enough of the first records were good, a Processor never looks again:
-// then a producer that breaks later blocks nothing. A Processor that is made while a stretch of poison is all there is
-// takes that for a wrong setting too, and its shard waits: Off lets the stretch through.
+// PoisonLimit decides when poison is taken for a wrong setting: when at least Share of the first Records records of a
+// Processor are poison for one reason. A batch with such records then fails with ErrWrongSetting, instead of emptying
+// the stream into the dead-letter store. Once enough of the first records were good, a Processor does not check
+// again, so that a producer that breaks later blocks nothing. If a Processor is made while the stream has only
+// poison, it takes this for a wrong setting too, and its shard waits. Off lets the poison through.
 type PoisonLimit struct {
-	Share   float64 // above 0, up to 1; 0 means that of DefaultPoisonLimit
-	Records int     // up to DefaultChunk; 0 means that of DefaultPoisonLimit
+	Share   float64 // above 0, up to 1; 0 means the Share of DefaultPoisonLimit
+	Records int     // up to DefaultChunk; 0 means the Records of DefaultPoisonLimit
 	Off     bool
 }
 
-// DefaultPoisonLimit takes 90 of the first 100 records for a wrong setting.
+// DefaultPoisonLimit suspects a wrong setting if 90 of the first 100 records are poison for one reason.
 var DefaultPoisonLimit = PoisonLimit{Share: 0.9, Records: 100}
 
-// suspicion looks at the first records of a Processor. It is safe for concurrent use.
+// suspicion checks the first records of a Processor. It is safe for concurrent use.
 type suspicion struct {
 	limit PoisonLimit
 
 	mu      sync.Mutex
 	cleared bool
-	// seen are the first records. One that comes again counts once: when the dead-letter store is down, a single poison
-	// record comes again and again.
+	// seen has the first records. A record that comes again counts once: while the dead-letter store is down, a single
+	// poison record comes again and again.
 	seen    map[OwnerMark]struct{}
 	reasons map[string]int
 }
@@ -38,22 +38,22 @@ func newSuspicion(limit PoisonLimit) *suspicion {
 	return &suspicion{limit: limit, cleared: limit.Off, seen: map[OwnerMark]struct{}{}, reasons: map[string]int{}}
 }
 
-// look counts the records of a chunk that have been read. The error is ErrWrongSetting, with the reason. It is about
-// poison of the chunk: other records are not stopped.
-func (s *suspicion) look(users []userRecord, ownerOf func(*userRecord) Owner) error {
+// check counts the records of a chunk that have been read. It returns ErrWrongSetting with the reason if the limit is
+// reached and the chunk has poison of that reason. Chunks without such poison are not stopped.
+func (s *suspicion) check(users []userRecord, ownerOf func(*userRecord) Owner) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cleared {
 		return nil
 	}
-	here := map[string]bool{} // the reasons in the chunk
+	inChunk := map[string]bool{} // the reasons in the chunk
 	for i := range users {
 		u := &users[i]
 		if u.acked || u.err != nil {
 			continue
 		}
 		if u.poison != nil {
-			here[u.poison.Reason] = true
+			inChunk[u.poison.Reason] = true
 		}
 		mark := ownerOf(u).Mark()
 		if _, again := s.seen[mark]; again {
@@ -73,7 +73,7 @@ func (s *suspicion) look(users []userRecord, ownerOf func(*userRecord) Owner) er
 		if float64(n) < s.limit.Share*float64(seen) {
 			continue
 		}
-		if suspect = true; here[reason] {
+		if suspect = true; inChunk[reason] {
 			return fmt.Errorf("%w: %d of the first %d: %s", ErrWrongSetting, n, seen, reason)
 		}
 	}

@@ -11,10 +11,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// maxOpened limits the memory for one payload. A message of CloudWatch Logs opens to about 1 MiB.
+// maxOpened limits the size of a payload after decompression. A message of CloudWatch Logs has about 1 MiB.
 const maxOpened = 64 << 20
 
-// codec is a way to compress.
+// codec is a compression format.
 type codec struct {
 	magic []byte
 	open  func(io.Reader) (io.Reader, func(), error)
@@ -52,8 +52,8 @@ func codecOf(payload []byte) *codec {
 	return nil
 }
 
-// decompress opens a payload, up to maxOpened bytes. The reasons are those of a payload that is broken, and of one that
-// opens to more.
+// decompress decompresses a payload, up to maxOpened bytes. broken and tooLong are the reasons for a payload that is
+// broken and for one that is too large after decompression.
 func (c *codec) decompress(payload []byte, broken, tooLong string) ([]byte, error) {
 	r, closeReader, err := c.open(bytes.NewReader(payload))
 	if err != nil {

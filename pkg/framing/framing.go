@@ -1,5 +1,5 @@
-// Package framing opens payloads that hold several records, for a dedupe.Processor: each record is then decided by
-// itself. Every type is a dedupe.Framing without settings, and safe for concurrent use.
+// Package framing opens payloads that hold several records, for a dedupe.Processor: each record is then decided
+// alone. Every type is a dedupe.Framing without settings, and safe for concurrent use.
 //
 //	lines         Lines         {"id":1}\n{"id":2}\n     a record is a line; blank lines are skipped
 //	array         Array         [{"id":1},{"id":2}]      a record is an element
@@ -7,14 +7,15 @@
 //	logs          Logs          gzip of CloudWatch Logs  a record is a log event
 //	snowplow      Snowplow      gzip or zstd of events   a record is an enriched event
 //
-// A payload that does not have the form of its framing, such as an object where arrays are expected, is a record by
-// itself. A payload that begins in the form and then breaks it is poison as a whole: what is behind the break is not
-// known.
+// A payload that does not have the form of its framing is a single record, for example an object where arrays are
+// expected. A payload that begins in the form and then breaks it is poison as a whole, because the rest cannot be
+// read.
 //
-// The records that are left of a payload go on in its form, with its separators. With Single each goes on by itself.
+// The records of a payload that are not dropped are sent in its form, with its separators. With Single each is sent
+// alone.
 //
-// The number of a record in its payload is a part of its owner. So a program must not change its framing while records
-// are undone: a record that then comes again has another owner, and is dropped as a copy of itself.
+// The number of a record in its payload is a part of its owner. So a program must not change its framing while
+// records are not done: a record that then comes again has another owner, and is dropped as a copy of itself.
 package framing
 
 import (
@@ -27,10 +28,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// The reasons for which a payload is poison as a whole.
+// The reasons why a payload is poison as a whole.
 const (
-	reasonArray        = "a JSON array that is broken"
-	reasonConcatenated = "JSON values, and behind them something that is none"
+	reasonArray        = "a broken JSON array"
+	reasonConcatenated = "the payload has text after its last JSON value"
 )
 
 // Named returns the framing of a name: lines, array, concatenated, logs or snowplow.
@@ -50,7 +51,7 @@ func Named(name string) (dedupe.Framing, error) {
 	return nil, fmt.Errorf("%q is not a framing: use lines, array, concatenated, logs or snowplow", name)
 }
 
-// Single is a framing whose records go on one by one: for a destination that reads no frames.
+// Single is a framing whose records are sent alone, for a destination that cannot read frames.
 func Single(f dedupe.Framing) dedupe.Framing { return single{f} }
 
 type single struct{ dedupe.Framing }
@@ -75,7 +76,7 @@ func (Lines) Open(_ context.Context, payload []byte) (records [][]byte, framed b
 
 var lineFeed = []byte("\n")
 
-// Pack joins lines by the first line end of the original, with one at the end if the original has one there.
+// Pack joins lines by the first line end of the original. The last line has a line end if it has one in the original.
 func (Lines) Pack(original []byte, records [][]byte) ([]byte, error) {
 	end := lineFeed
 	if first, _, _ := bytes.Cut(original, lineFeed); bytes.HasSuffix(first, []byte("\r")) {
@@ -88,14 +89,14 @@ func (Lines) Pack(original []byte, records [][]byte) ([]byte, error) {
 	return payload, nil
 }
 
-// maxLevels is the deepest nesting of a record, as in package format, in an array.
+// maxLevels is the deepest nesting in an array: one more than package format allows for a record.
 const maxLevels = format.MaxDepth + 1
 
 // Array opens payloads that are JSON arrays.
 type Array struct{}
 
-// Open returns the elements as they are written. An empty array has no records. The format of the records decides
-// whether an element is a record.
+// Open returns the elements unchanged. An empty array has no records. The format of the records decides whether an
+// element is a valid record.
 func (Array) Open(_ context.Context, payload []byte) (records [][]byte, framed bool, err error) {
 	text := jsonscan.Text(payload)
 	at := text.Space(0)
@@ -122,7 +123,7 @@ func (Array) Open(_ context.Context, payload []byte) (records [][]byte, framed b
 	}
 }
 
-// endArray returns the records of an array if only white space is behind it.
+// endArray returns the records of an array if only white space follows it.
 func endArray(text jsonscan.Text, at int, all [][]byte) (records [][]byte, framed bool, err error) {
 	if text.Space(at) != len(text) {
 		return nil, false, &format.BadRecord{Reason: reasonArray}
@@ -138,7 +139,7 @@ func (Array) Pack(_ []byte, records [][]byte) ([]byte, error) {
 // Concatenated opens payloads of JSON values, with white space or nothing between them.
 type Concatenated struct{}
 
-// Open returns the values. A payload with one value is a record by itself.
+// Open returns the values. A payload with one value is a single record.
 func (Concatenated) Open(_ context.Context, payload []byte) (records [][]byte, framed bool, err error) {
 	spans := values(payload)
 	for _, s := range spans {
@@ -153,17 +154,18 @@ func (Concatenated) Open(_ context.Context, payload []byte) (records [][]byte, f
 	return records, true, nil
 }
 
-// Pack joins values by what is between the first two of the original, with what is behind the last one there.
+// Pack joins values by the text between the first two values of the original. It ends with the text after the last
+// one.
 func (Concatenated) Pack(original []byte, records [][]byte) ([]byte, error) {
 	spans := values(original)
 	first, second, last := spans[0], spans[1], spans[len(spans)-1]
 	return append(bytes.Join(records, original[first.to:second.from]), original[last.to:]...), nil
 }
 
-// span is a part of a payload. to is below 0 if there is no value.
+// span is a part of a payload. If there is no value, to is below 0.
 type span struct{ from, to int }
 
-// values returns where the values are. It returns none if the first one is none.
+// values returns the spans of the values. It returns none if the payload does not begin with a value.
 func values(payload []byte) (spans []span) {
 	text := jsonscan.Text(payload)
 	for at := text.Space(0); at < len(text); {

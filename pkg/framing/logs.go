@@ -14,11 +14,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// The reasons for which a payload of logs is poison as a whole.
+// The reasons why a payload of logs is poison as a whole.
 const (
 	reasonGzip    = "broken gzip"
-	reasonTooLong = "gzip that opens to more than 64 MiB"
-	reasonNoLogs  = "gzip that holds no message of CloudWatch Logs"
+	reasonTooLong = "a gzip with more than 64 MiB of content"
+	reasonNoLogs  = "a gzip without a message of CloudWatch Logs"
 )
 
 // Logs opens what a subscription filter of CloudWatch Logs sends: a gzip with the log events of one log stream
@@ -43,7 +43,7 @@ type envelope struct {
 
 var _ dedupe.Framing = Logs{}
 
-// Open returns the log events. A payload that is no gzip is a record by itself.
+// Open returns the log events. A payload that is not a gzip is a single record.
 func (Logs) Open(_ context.Context, payload []byte) (records [][]byte, framed bool, err error) {
 	if !bytes.HasPrefix(payload, gzipCodec.magic) {
 		return nil, false, nil
@@ -65,8 +65,8 @@ func (Logs) Open(_ context.Context, payload []byte) (records [][]byte, framed bo
 	return nil, false, &format.BadRecord{Reason: reasonNoLogs}
 }
 
-// records returns the log events with the members of the message, which they have already if the message was packed
-// here before. What is not an object stays as it is: the format decides about it.
+// records returns the log events with the members of the message. If this package has packed the message, the events
+// have these members already. An event that is not an object stays unchanged: the format decides about it.
 func (e envelope) records() [][]byte {
 	var common []byte
 	for _, member := range []struct {
@@ -89,7 +89,7 @@ func (e envelope) records() [][]byte {
 	return records
 }
 
-// gunzip opens a payload.
+// gunzip decompresses a payload.
 func gunzip(payload []byte) ([]byte, error) {
 	return gzipCodec.decompress(payload, reasonGzip, reasonTooLong)
 }
@@ -116,7 +116,7 @@ func (Logs) Pack(original []byte, records [][]byte) ([]byte, error) {
 	return payload.Bytes(), nil
 }
 
-// writeObject writes an object with its values as they are. encoding/json would change white space in them.
+// writeObject writes an object without changing its values. encoding/json would change white space in them.
 func writeObject(w io.Writer, members map[string]json.RawMessage) error {
 	before := byte('{')
 	for _, name := range slices.Sorted(maps.Keys(members)) {

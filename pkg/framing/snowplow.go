@@ -9,17 +9,17 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// The reasons for which a compressed payload of Snowplow is poison as a whole.
+// The reasons why a compressed payload of Snowplow is poison as a whole.
 const (
-	reasonCompressed = "a compressed payload of Snowplow that is broken"
+	reasonCompressed = "a broken compressed payload of Snowplow"
 	reasonVersion    = "a compressed payload of Snowplow of an unknown version"
-	reasonTooMuch    = "a compressed payload of Snowplow that opens to more than 64 MiB"
+	reasonTooMuch    = "a compressed payload of Snowplow with more than 64 MiB of content"
 )
 
-// Snowplow opens the compressed payloads of a Snowplow stream. A payload is one gzip member or one zstd frame. It holds
-// a byte 1, a byte for the version of the events, and then for each event its length in four bytes, most significant
-// first, and the event. (snowplow-incubator/common-streams 0.24.1, modules/streams-core, compression/Compressor.scala
-// and Decompressor.scala.) A stream has compressed and other payloads side by side.
+// Snowplow opens the compressed payloads of a Snowplow stream. A payload is one gzip member or one zstd frame. Its
+// content is a byte 1, a byte for the version of the events, and then each event after its length in four bytes, most
+// significant first. (snowplow-incubator/common-streams 0.24.1, modules/streams-core, compression/Compressor.scala
+// and Decompressor.scala.) A stream may have both compressed and other payloads.
 type Snowplow struct{}
 
 var _ dedupe.Framing = Snowplow{}

@@ -14,21 +14,21 @@ import (
 
 // Bank hands out the items of campaigns. It is safe for concurrent use.
 //
-// A Bank keeps copies of rules, pages of free items and the shards that it saw
-// empty. These only save requests, so any number of Banks in any number of
-// processes can work on one store. Make one Bank per process or Lambda container.
+// A Bank keeps copies of rules, pages of free items, and a note of each shard that a read showed empty. These only
+// save requests, so any number of Banks in any number of processes can work on one store. Make one Bank per process
+// or Lambda container.
 type Bank struct {
 	store  engine.Store
 	clock  Clock
 	random io.Reader
 	rules  ruleCache
-	rate   *rate.Limiter // of the operations on many rows; nil: there is no limit
+	rate   *rate.Limiter // of the operations that work on many rows; nil: no limit
 
 	contention contention
 
 	mu        sync.Mutex // guards campaigns and samples
 	campaigns map[string]*campaignMemory
-	samples   float64 // where the samples of CountFree begin, below 1; 0: not yet known
+	samples   float64 // the random offset of CountFree's samples, 0 to 1; 0: not chosen yet
 }
 
 // campaignMemory is what a Bank remembers of a campaign from one request to the next.
@@ -43,9 +43,9 @@ type Option func(*Bank)
 // WithCampaignCache sets how long the Bank uses a copy of a campaign's rules. The default is
 // DefaultCampaignCache.
 //
-// With 0 it reads the rules for every call. On DynamoDB that is one more request and one more
-// read unit for each claim, and all claims of a campaign read one row: a partition serves 3,000
-// read units a second, which is then the limit of the campaign.
+// With 0 it reads the rules for every call. On DynamoDB each claim then costs one more request and one more read
+// unit. All claims of a campaign read the same row, and a partition serves 3,000 read units a second. So a campaign
+// then takes at most 3,000 claims a second.
 func WithCampaignCache(d time.Duration) Option { return func(b *Bank) { b.rules.life = d } }
 
 // WithClock sets the clock. The default is the system's.

@@ -40,12 +40,12 @@ const (
 type Campaign struct {
 	Name     string
 	Override State // Open or Closed: what an operator decided; "": OpensAt and ClosesAt decide
-	// UntilReconciled, with Closed, says that OpenCampaign reconciles first.
+	// UntilReconciled means that OpenCampaign reconciles first. It is set only with Override Closed.
 	UntilReconciled bool
 	OpensAt         time.Time     // zero: at once; UTC, whole milliseconds, as all times here
 	ClosesAt        time.Time     // zero: never
 	Scope           string        // the name space in which a claimant holds at most one claim
-	ClaimantAs      ClaimantAs    // which claimants are the same one
+	ClaimantAs      ClaimantAs    // how claimants are compared
 	PerClaimant     int           // how many claims a claimant can have, each in a slot of its own
 	Choice          bool          // claimants may name the items
 	Publish         bool          // PublishedItems lists the free items
@@ -61,14 +61,14 @@ type Campaign struct {
 	copied rowCopy // only in the Bank's own copies
 }
 
-// rowCopy is what a Bank's copy of a campaign has beside the rules.
+// rowCopy is the part of a campaign's row that is not a rule.
 type rowCopy struct {
 	readAt                time.Time // when the read began
 	version, emptyVersion int64     // as in the row
 }
 
-// bare returns the rules alone, for callers.
-func (c Campaign) bare() Campaign {
+// withoutCopy returns the campaign for callers: its rules without rowCopy.
+func (c Campaign) withoutCopy() Campaign {
 	c.copied = rowCopy{}
 	return c
 }
@@ -124,8 +124,7 @@ func (c Campaign) shardOf(h engine.Hash) engine.Shard {
 	return engine.Shard{Campaign: c.Name, Number: h.ShardOf(c.Shards)}
 }
 
-// StateAt returns Scheduled, Open or Closed. It does not know whether items are
-// free; Bank.State does.
+// StateAt returns Scheduled, Open or Closed. It does not know whether any item is free: use Bank.State for that.
 func (c Campaign) StateAt(now time.Time) State {
 	switch {
 	case c.Override != "":
@@ -149,18 +148,18 @@ type Settings struct {
 	ClaimLife time.Duration // at least 30 s, whole milliseconds; default: for ever
 	Hold      time.Duration // at least 30 s, whole milliseconds; default: claims are not confirmed
 	OnEnd     OnEnd         // default: Burn; with Hold: Return
-	// ClaimantAs is fixed with the scope: all its campaigns have the same. Default: Exact.
+	// ClaimantAs is fixed for the scope: all campaigns of a scope have the same value. Default: Exact.
 	ClaimantAs ClaimantAs
-	// PerClaimant is how many claims a claimant can have: 1 to 100. With several, the campaign has its
-	// scope for itself. Default: 1.
+	// PerClaimant is how many claims a claimant can have: 1 to 100. If it is more than 1, no other campaign can
+	// share the scope. Default: 1.
 	PerClaimant int
-	// Choice lets claimants name the items (Choosing). Use it for seats and places: on codes it lets every caller try
-	// which codes exist, and take them.
+	// Choice lets claimants name the items that they claim (Choosing). Use it for seats and places. Do not use it
+	// for codes: every caller could try which codes exist, and take them.
 	Choice bool
 	// Publish lets every caller list the free items (PublishedItems), for a seat map. Never use it for codes.
 	Publish bool
-	// Columns lets loads give items columns (Line.Columns), which come back with the item. An answer then reads
-	// the rows of its items, which costs a request. Claimants see the columns.
+	// Columns lets loads give items columns (Line.Columns). Claimants get the columns with the item. Each answer
+	// then reads the rows of its items, which costs one more request.
 	Columns bool
 }
 
@@ -254,17 +253,16 @@ func (c Campaign) validate() error {
 	return validateLife("claim-life", c.ClaimLife, minClaimLife)
 }
 
-// endOfClaim returns when a claim ends that is made now.
+// endOfClaim returns when a claim ends if it is made now.
 func (c Campaign) endOfClaim(now time.Time) time.Time { return endOf(now, max(c.ClaimLife, c.Hold)) }
 
-// claimsEnd reports that claims of the campaign can end.
+// claimsEnd reports whether claims of the campaign can end.
 func (c Campaign) claimsEnd() bool { return c.ClaimLife != 0 || c.Hold != 0 }
 
 // Defaults and limits of a campaign's settings.
 const (
 	// A DynamoDB partition takes 1,000 write units a second, which is about 500 claims.
-	// More shards take more claims at once. They also cost more reads to prove that a
-	// bank is empty.
+	// More shards take more claims a second, but the proof that a bank is empty costs more reads.
 	defaultShards = 16
 	maxShards     = 256
 
@@ -272,15 +270,15 @@ const (
 	defaultPageSize = 30
 	maxPageSize     = 1000
 
-	// Forget reads each slot of a claimant.
+	// Each call of Forget reads all slots of the claimant.
 	maxPerClaimant = 100
 )
 
 // Limits of lives. All engines can store a time a century from now.
 const (
 	minItemLife = time.Second
-	// The end of a claim or hold is fixed when its request begins. It must not be over before
-	// the request is: an API Gateway HTTP API waits up to 30 s for a reply
+	// The end of a claim or hold is fixed when its request begins. The request must finish before that end:
+	// an API Gateway HTTP API waits up to 30 s for a reply
 	// (https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html).
 	minClaimLife = 30 * time.Second
 	maxLife      = 100 * 365 * 24 * time.Hour
@@ -294,10 +292,10 @@ func validateLife(field string, life, minimum time.Duration) error {
 	return nil
 }
 
-// tooEarly reports a time that an engine cannot distinguish from "no time".
+// tooEarly reports whether t is a time that an engine cannot distinguish from "no time".
 func tooEarly(t time.Time) bool { return !t.IsZero() && t.UnixMilli() <= 0 }
 
-// sameSettings compares what Settings choose, as ChangeCampaign left it. An Override is not among that.
+// sameSettings reports whether two campaigns have the same settings. It ignores Override.
 func (c Campaign) sameSettings(o Campaign) bool {
 	return c.Scope == o.Scope && c.ClaimantAs == o.ClaimantAs && c.PerClaimant == o.PerClaimant &&
 		c.Choice == o.Choice && c.Publish == o.Publish && c.Columns == o.Columns &&
@@ -306,13 +304,13 @@ func (c Campaign) sameSettings(o Campaign) bool {
 		c.OpensAt.Equal(o.OpensAt) && c.ClosesAt.Equal(o.ClosesAt)
 }
 
-// OpenCampaign opens a campaign, whatever its times say. Other Banks follow when their
-// copies of the rules are too old (DefaultCampaignCache). OpenCampaign is safe to repeat.
+// OpenCampaign opens a campaign, even before OpensAt or after ClosesAt. Other Banks follow when their copies of the
+// rules expire (DefaultCampaignCache). OpenCampaign is safe to repeat.
 //
-// A campaign that CloseUntilReconciled closed is opened only if Reconcile finds nothing, which
-// reads all its rows.
+// A campaign that was closed by CloseUntilReconciled is opened only if Reconcile finds nothing. That reads all rows
+// of the campaign.
 //
-// Errors: *InvalidError, ErrNoCampaign, ErrNotReconciled, ErrTryAgain; those of Reconcile.
+// Errors: *InvalidError, ErrNoCampaign, ErrNotReconciled, ErrTryAgain, and the errors of Reconcile.
 func (b *Bank) OpenCampaign(ctx context.Context, name string) error {
 	c, err := b.Campaign(ctx, name)
 	if err != nil {
@@ -330,15 +328,15 @@ func (b *Bank) OpenCampaign(ctx context.Context, name string) error {
 	return b.setMode(ctx, name, engine.OpenByHand)
 }
 
-// CloseCampaign closes a campaign, whatever its times say, in the same way as
-// OpenCampaign. Claimants keep their claims.
+// CloseCampaign closes a campaign, even between OpensAt and ClosesAt. Other Banks follow as for OpenCampaign.
+// CloseCampaign is safe to repeat. Claimants keep their claims.
 func (b *Bank) CloseCampaign(ctx context.Context, name string) error {
 	return b.setMode(ctx, name, engine.ClosedByHand)
 }
 
-// CloseUntilReconciled closes a campaign as CloseCampaign does, and OpenCampaign refuses to open
-// it while it has inconsistencies. It is for campaigns whose rows may be wrong, as after a
-// restore. CloseCampaign takes that back.
+// CloseUntilReconciled closes a campaign as CloseCampaign does. From then on OpenCampaign refuses to open it while it
+// has inconsistencies. Use it for campaigns whose rows may be wrong, for example after a restore. A call of
+// CloseCampaign removes this condition.
 func (b *Bank) CloseUntilReconciled(ctx context.Context, name string) error {
 	return b.setMode(ctx, name, engine.ClosedUntilReconciled)
 }
@@ -347,7 +345,7 @@ func (b *Bank) setMode(ctx context.Context, name string, m engine.Mode) error {
 	if err := ValidateName("campaign", name); err != nil {
 		return err
 	}
-	if _, err := b.readCampaign(ctx, name); err != nil { // a row of another layout is not changed
+	if _, err := b.readCampaign(ctx, name); err != nil { // never change a row of another layout
 		return err
 	}
 	found, err := b.store.SetMode(ctx, name, m)
@@ -384,11 +382,11 @@ func (b *Bank) Campaign(ctx context.Context, name string) (Campaign, error) {
 		return Campaign{}, err
 	}
 	c, err := b.readCampaign(ctx, name)
-	return c.bare(), err
+	return c.withoutCopy(), err
 }
 
-// Scope returns the scope of a campaign. It never changes, so it comes from the Bank's copy of the
-// campaign, if there is one.
+// Scope returns the scope of a campaign. The scope never changes, so Scope uses the Bank's copy of the campaign if it
+// has one.
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
 func (b *Bank) Scope(ctx context.Context, name string) (string, error) {
@@ -408,18 +406,17 @@ type Counts struct {
 	Ended   int64 `json:"ended"`   // burned, expired or withdrawn
 }
 
-// Counts counts a campaign's items with eventually consistent reads, which cost half as
-// much as those of ConsistentCounts. It may miss the writes of the last seconds. It reads
-// every row of the campaign and of its scope's claims, one part after the other, so the
-// numbers of a live campaign belong to slightly different moments.
+// Counts counts a campaign's items with eventually consistent reads, at half the price of ConsistentCounts. It may
+// miss the writes of the last seconds. It reads every row of the campaign and every claim of its scope, one part
+// after the other. So the numbers of a live campaign belong to slightly different moments.
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
 func (b *Bank) Counts(ctx context.Context, name string) (Counts, error) {
 	return b.counts(ctx, name, false)
 }
 
-// ConsistentCounts is Counts with strongly consistent reads. Of a campaign in which nothing
-// moves it returns the exact numbers.
+// ConsistentCounts is Counts with strongly consistent reads. If nothing changes the campaign meanwhile, the numbers
+// are exact.
 func (b *Bank) ConsistentCounts(ctx context.Context, name string) (Counts, error) {
 	return b.counts(ctx, name, true)
 }

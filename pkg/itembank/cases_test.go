@@ -18,8 +18,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
-// A testCase is one thing that a Bank must do, whatever its engine. The cases of a
-// subject are in one file.
+// A testCase is one requirement on a Bank, for every engine. The cases of a subject are in one file.
 type testCase struct {
 	name string
 	run  func(*fixture)
@@ -53,7 +52,7 @@ func TestBank(t *testing.T) {
 	}
 }
 
-// TestMutants proves of each mutant that all tests which it names find it.
+// TestMutants checks that each mutant is found by every test that it names.
 func TestMutants(t *testing.T) {
 	for _, m := range itembankfault.Mutants {
 		for _, by := range m.CaughtBy {
@@ -104,8 +103,8 @@ func caseByName(t *testing.T, subject, name string, e enginetest.Engine) func(te
 	return nil
 }
 
-// TestMutantsHandOutItems: a mutant that breaks too much would be found by any test. On each,
-// two claimants get an item, and find it again.
+// TestMutantsHandOutItems: no mutant is so broken that any test would find it. On each mutant, two claimants get an
+// item, and get it again.
 func TestMutantsHandOutItems(t *testing.T) {
 	t.Parallel()
 	for _, m := range itembankfault.Mutants {

@@ -9,33 +9,34 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// These rules keep the row of a campaign:
+// These rules protect the row of a campaign:
 //
-//   - A change reads the row and replaces it only if its Version and its EmptyVersion are the same since. Every change
-//     and every load counts up the Version. Without the EmptyVersion a change could forget that containers believe the
-//     bank empty, and the next load would not wait for them (soldout.go).
-//   - The first load row of a campaign is put in one transaction with the next version of the campaign.
-//     A deletion reads the version and then the loads. So one of the two fails.
-//   - A deleted row stays for good, and a new campaign of that name goes on with its version. It is created
-//     in the same transaction as any other, with the row of its scope (scope.go). A Bank
-//     may use a copy of the old rules for DrainTime after the deletion: it would look for claims in the
-//     old scope, and return items to the old shards. So the name is free again only after that.
+//   - A change reads the row, and replaces it only if its Version and EmptyVersion have not changed since. Every
+//     change and every load adds 1 to the Version. The condition on EmptyVersion prevents that a change removes the
+//     note that containers believe the bank empty: without this note the next load would not wait for them
+//     (soldout.go).
+//   - The first load row of a campaign is put in one transaction with the next version of the campaign. A deletion
+//     reads the version and then the loads. So if both run at once, one of them fails.
+//   - The row of a deleted campaign is never removed. A new campaign of that name continues with its version, and is
+//     created with the row of its scope in one transaction, like every campaign (scope.go). For DrainTime after the
+//     deletion a Bank may still use a copy of the old rules: it would look for claims in the old scope, and return
+//     items to the old shards. So the name is free again only after DrainTime.
 
-// CampaignChange says what ChangeCampaign changes. A nil field stays as it is.
+// CampaignChange names the settings that ChangeCampaign changes. A nil field stays as it is.
 type CampaignChange struct {
 	OpensAt  *time.Time // the zero time: at once
 	ClosesAt *time.Time // the zero time: never
 	PageSize *int       // 1 to 1000
-	ByTimes  bool       // take back what OpenCampaign or CloseCampaign decided
+	ByTimes  bool       // OpensAt and ClosesAt decide again, not OpenCampaign or CloseCampaign
 }
 
-// maxChanges is how often a change is tried while loads count up the version of the campaign. Each
-// does so two or three times in all.
+// maxChanges limits the tries of a change while loads raise the version of the campaign. Each load raises it two or
+// three times.
 const maxChanges = 16
 
-// ChangeCampaign changes settings of a campaign that may change. The others are fixed when it is
-// created: copies of them are used without a limit in claims, items and other Banks. Other Banks
-// follow when their copies of the rules are too old (DefaultCampaignCache). Safe to repeat.
+// ChangeCampaign changes the settings that CampaignChange names. The other settings are fixed when the campaign is
+// created, because claims, items and other Banks use copies of them for an unlimited time. Other Banks follow when
+// their copies of the rules expire (DefaultCampaignCache). ChangeCampaign is safe to repeat.
 //
 // Errors: *InvalidError; ErrNoCampaign; ErrChanged; ErrTryAgain.
 func (b *Bank) ChangeCampaign(ctx context.Context, name string, change CampaignChange) (Campaign, error) {
@@ -90,14 +91,15 @@ func (change CampaignChange) apply(c Campaign) (Campaign, error) {
 	return c, c.validate()
 }
 
-// DeleteCampaign deletes a campaign that was never loaded, with its page. A campaign that was ever loaded stays: a
-// claim of it may be under way at any moment, and a claim whose campaign is gone can be neither
+// DeleteCampaign deletes a campaign that was never loaded, with its page. A campaign that was ever loaded is not
+// deleted: a request may be making a claim at any moment, and without the campaign that claim could be neither
 // released nor swept.
 //
-// DeleteCampaign counts the rows of the campaign and the claims of its scope, to find those of a table
-// that was restored.
+// DeleteCampaign also counts the rows of the campaign and the claims of its scope, because a restored table may have
+// some without a load.
 //
-// Errors: *InvalidError; ErrNoCampaign, also from a call that repeats one whose reply was lost; ErrLoaded;
+// Errors: *InvalidError; ErrNoCampaign, also if an earlier call deleted the campaign and its reply was lost;
+// ErrLoaded;
 // ErrTryAgain.
 func (b *Bank) DeleteCampaign(ctx context.Context, name string) error {
 	if err := ValidateName("campaign", name); err != nil {
@@ -139,8 +141,8 @@ func (b *Bank) neverLoaded(ctx context.Context, c engine.Campaign) error {
 	return err
 }
 
-// putCampaign puts the row of a new campaign, or returns the rows that are in the way. The row of a
-// deleted campaign is not, once no Bank uses its rules.
+// putCampaign puts the row of a new campaign, or returns the existing rows that prevent it. It replaces the row of a
+// deleted campaign when no Bank uses its rules any more.
 func (b *Bank) putCampaign(ctx context.Context, c Campaign) (engine.CreateResult, error) {
 	row := c.row()
 	for range maxChanges {
@@ -166,10 +168,10 @@ func (b *Bank) presentCampaign(ctx context.Context, name string) (*engine.Campai
 	return row, err
 }
 
-// replaceCampaign writes the row now in place of old, with the next version.
-func (b *Bank) replaceCampaign(ctx context.Context, old, now engine.Campaign) (replaced bool, err error) {
-	now.Version, now.EmptyVersion = old.Version+1, old.EmptyVersion
-	replaced, err = b.store.ReplaceCampaign(ctx, old, now)
-	b.rules.forget(now.Name)
+// replaceCampaign replaces the row old by next, with the next version.
+func (b *Bank) replaceCampaign(ctx context.Context, old, next engine.Campaign) (replaced bool, err error) {
+	next.Version, next.EmptyVersion = old.Version+1, old.EmptyVersion
+	replaced, err = b.store.ReplaceCampaign(ctx, old, next)
+	b.rules.forget(next.Name)
 	return replaced, err
 }

@@ -37,8 +37,8 @@ var (
 	changedCloses = time.Date(2031, 3, 2, 9, 0, 0, 0, time.UTC)
 )
 
-// atEachCall runs an operation on campaigns of their own, with something that happens before its first
-// call, before its second, and so on.
+// atEachCall runs an operation once for each of its calls, on a new campaign each time. It runs meanwhile before that
+// call.
 func (f *fixture) atEachCall(do func(f *fixture, b *itembank.Bank), meanwhile func(f *fixture)) {
 	f.Helper()
 	for n := 1; ; n++ {
@@ -105,16 +105,16 @@ func changeSettings(f *fixture) {
 	}
 }
 
-// changeAgainstChange: two operators change a campaign. Both changes are there, or one of the operators
-// learns that his is not. So the times never end up in a wrong order.
+// changeAgainstChange: two operators change a campaign at once. Either both changes are made, or one operator gets an
+// error. So the times never end up in a wrong order.
 func changeAgainstChange(f *fixture) {
-	late, changed := changedCloses.Add(time.Hour), false // by the other one
+	late, changed := changedCloses.Add(time.Hour), false // the change of the other operator
 	f.atEachCall(func(f *fixture, b *itembank.Bank) {
 		f.create(itembank.Settings{ClosesAt: changedCloses.Add(24 * time.Hour)})
 		changed = false
 		_, err := b.ChangeCampaign(f.ctx, f.name, itembank.CampaignChange{ClosesAt: &changedCloses})
 		got := f.campaign()
-		refused := errors.Is(err, itembank.ErrChanged) || errors.Is(err, itembank.ErrInvalid) // he comes before
+		refused := errors.Is(err, itembank.ErrChanged) || errors.Is(err, itembank.ErrInvalid) // the other operator was first
 		if refused != changed || got.OpensAt.Equal(late) != changed || got.ClosesAt.Equal(changedCloses) == changed {
 			f.Errorf("got %v, and the times %s to %s", err, got.OpensAt, got.ClosesAt)
 		}
@@ -125,7 +125,7 @@ func changeAgainstChange(f *fixture) {
 	})
 }
 
-// changeAgainstLoad: a load only counts up the version.
+// changeAgainstLoad: a load only raises the version, so the change is still made.
 func changeAgainstLoad(f *fixture) {
 	f.atEachCall(func(f *fixture, b *itembank.Bank) {
 		f.create(itembank.Settings{})
@@ -137,7 +137,7 @@ func changeAgainstLoad(f *fixture) {
 	}, func(f *fixture) { f.load("a", "b") })
 }
 
-// changesTwice sends each change of a campaign twice, as a client does that gets no reply to the first one.
+// changesTwice sends each change of a campaign twice, as a client does if the reply to the first one is lost.
 type changesTwice struct{ engine.Store }
 
 func (s changesTwice) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
@@ -147,7 +147,7 @@ func (s changesTwice) ReplaceCampaign(ctx context.Context, old, now engine.Campa
 	return s.Store.ReplaceCampaign(ctx, old, now)
 }
 
-// changeSentTwice: the operator's own change is not that of somebody else.
+// changeSentTwice: a change that was sent twice is not taken for a change by another operator.
 func changeSentTwice(f *fixture) {
 	f.create(itembank.Settings{})
 	got, err := itembank.New(changesTwice{f.Store}).ChangeCampaign(f.ctx, f.name, itembank.CampaignChange{ClosesAt: &changedCloses})
@@ -173,8 +173,8 @@ func loadAgainstChange(f *fixture) {
 	})
 }
 
-// changeWhileMarked: somebody proves the bank empty while the campaign is changed. The next load waits
-// all the same until nobody believes that any more.
+// changeWhileMarked: a container proves the bank empty while the campaign is changed. The next load still waits until
+// no container believes that.
 func changeWhileMarked(f *fixture) {
 	marked := false
 	f.atEachCall(func(f *fixture, b *itembank.Bank) {
@@ -202,7 +202,7 @@ func (f *fixture) deleted(b *itembank.Bank) error {
 	return b.DeleteCampaign(f.ctx, f.name)
 }
 
-// wantGone: there is no campaign, and nothing of it.
+// wantGone checks that the campaign and its loads do not exist.
 func (f *fixture) wantGone() {
 	f.Helper()
 	if _, err := f.bank().Campaign(f.ctx, f.name); !errors.Is(err, itembank.ErrNoCampaign) {
@@ -211,7 +211,7 @@ func (f *fixture) wantGone() {
 	some, _, err := f.Store.Loads(f.ctx, f.name)
 	f.Must(err)
 	if some {
-		f.Error("there is a load of a campaign that was deleted")
+		f.Error("a deleted campaign has a load")
 	}
 	f.wantCounts(engine.Counts{})
 }
@@ -249,8 +249,7 @@ func deleteNeverLoaded(f *fixture) {
 	f.wantGone()
 }
 
-// deleteLoaded: also a load that was cut before its first item, and rows of a table that was restored,
-// keep a campaign.
+// deleteLoaded: a campaign is not deleted if a load stopped before its first item, or if a restored table left rows.
 func deleteLoaded(f *fixture) {
 	for suffix, prepare := range map[string]func(f *fixture){
 		"loaded": func(f *fixture) { f.load("a") },
@@ -273,8 +272,8 @@ func deleteLoaded(f *fixture) {
 	}
 }
 
-// deleteAgainstLoad: a campaign is loaded and claimed from while somebody deletes it. It is gone with
-// nothing left, or it is there with all.
+// deleteAgainstLoad: a campaign is loaded and claimed from while it is deleted. Either nothing is left of it, or all
+// of it exists.
 func deleteAgainstLoad(f *fixture) {
 	f.atEachCall(func(f *fixture, b *itembank.Bank) {
 		f.create(itembank.Settings{Shards: 1})
@@ -311,8 +310,8 @@ func loadAgainstDeletion(f *fixture) {
 	})
 }
 
-// loadAgainstNewCampaign: while a load is about to begin, the campaign is deleted, and created again with
-// other settings. The load adds its items by the new ones, so that requests find them.
+// loadAgainstNewCampaign: just before a load begins, the campaign is deleted and created again with other settings. The
+// load adds its items by the new settings, so that requests find them.
 func loadAgainstNewCampaign(f *fixture) {
 	f.atEachCall(func(f *fixture, b *itembank.Bank) {
 		f.create(itembank.Settings{Shards: 64})
@@ -333,7 +332,7 @@ func loadAgainstNewCampaign(f *fixture) {
 	})
 }
 
-// passDrainTime makes the deletion of a campaign one of long ago.
+// passDrainTime moves the deletion of a campaign into the past.
 func (f *fixture) passDrainTime() {
 	f.Helper()
 	row, err := f.Store.Campaign(f.ctx, f.name)
@@ -345,23 +344,23 @@ func (f *fixture) passDrainTime() {
 	}
 }
 
-// deleteAgainstOpening: a campaign that was deleted stays so.
+// deleteAgainstOpening: a deleted campaign stays deleted.
 func deleteAgainstOpening(f *fixture) {
 	f.atEachCall(func(f *fixture, b *itembank.Bank) {
 		f.create(itembank.Settings{})
 		err := b.OpenCampaign(f.ctx, f.name)
 		if _, gone := f.bank().Campaign(f.ctx, f.name); !errors.Is(gone, itembank.ErrNoCampaign) && errors.Is(err, itembank.ErrNoCampaign) {
-			f.Errorf("there is no campaign to open, and it is there")
+			f.Errorf("the campaign was not found, but it exists")
 		} else if err == nil && !errors.Is(gone, itembank.ErrNoCampaign) && f.campaign().Override != itembank.Open {
-			f.Error("the campaign was opened and is not open")
+			f.Error("the campaign was opened, but is not open")
 		}
 		if row, err := f.Store.Campaign(f.ctx, f.name); err != nil || row.Mode != engine.Deleted && !row.ClosesAt.IsZero() {
-			f.Errorf("a deleted campaign is there again: %+v, %v", row, err)
+			f.Errorf("a deleted campaign exists again: %+v, %v", row, err)
 		}
 	}, func(f *fixture) { f.Must(f.deleted(f.bank())) })
 }
 
-// deletedName: the name is free again when nobody uses the old rules any more.
+// deletedName: the name is free again when no Bank uses the old rules any more.
 func deletedName(f *fixture) {
 	clock := itembankfault.NewClock()
 	b := itembank.New(&itembankfault.Store{Store: f.Store, Server: clock}, itembank.WithClock(clock))
@@ -393,8 +392,8 @@ func deletedName(f *fixture) {
 	}
 }
 
-// deletedCopy: a Bank has a copy of the rules of a campaign that was deleted. It answers and releases
-// by the rules of the campaign that has the name now.
+// deletedCopy: a Bank that has a copy of a deleted campaign's rules answers and releases by the rules of the campaign
+// that has the name now.
 func deletedCopy(f *fixture) {
 	clock := itembankfault.NewClock()
 	store := &itembankfault.Store{Store: f.Store, Server: clock}
@@ -426,16 +425,16 @@ func (f *fixture) createDeleted(s itembank.Settings) {
 	}
 }
 
-// deletedNameAgainstCreation: two operators use the name of a deleted campaign. One campaign is created.
+// deletedNameAgainstCreation: if two operators use the name of a deleted campaign, one campaign is created.
 func deletedNameAgainstCreation(f *fixture) {
-	created := false // by the other one
+	created := false // by the other operator
 	f.atEachCall(func(f *fixture, b *itembank.Bank) {
 		f.createDeleted(itembank.Settings{})
 		created = false
 		mine := itembank.Settings{Scope: f.name + "-scope", ClaimantAs: itembank.Email}
 		_, ok, err := b.CreateCampaign(f.ctx, f.name, mine)
 		if ok == created || created != errors.Is(err, itembank.ErrInvalid) || !created && err != nil {
-			f.Errorf("the other one created it: %t; got created %t, %v", created, ok, err)
+			f.Errorf("the other operator created it: %t; got created %t, %v", created, ok, err)
 		}
 		if scope := f.campaign().Scope; (scope == mine.Scope) != ok {
 			f.Errorf("created %t, and the scope is %s", ok, scope)
@@ -447,21 +446,21 @@ func deletedNameAgainstCreation(f *fixture) {
 	})
 }
 
-// deletedNameAgainstScope: the name of a deleted campaign is used in a scope in which somebody creates a
-// campaign with another ClaimantAs. One of the two is created.
+// deletedNameAgainstScope: the name of a deleted campaign is used in a scope while another operator creates a campaign
+// with another ClaimantAs there. One of the two campaigns is created.
 func deletedNameAgainstScope(f *fixture) {
-	created := false // the other one
+	created := false // the campaign of the other operator
 	f.atEachCall(func(f *fixture, b *itembank.Bank) {
 		f.createDeleted(itembank.Settings{})
 		created = false
 		_, ok, err := b.CreateCampaign(f.ctx, f.name, itembank.Settings{Scope: f.name + "-scope", ClaimantAs: itembank.Email})
 		if ok == created || created != errors.Is(err, itembank.ErrInvalid) || !created && err != nil {
-			f.Errorf("the other one was created: %t; got created %t, %v", created, ok, err)
+			f.Errorf("the other campaign was created: %t; got created %t, %v", created, ok, err)
 		}
 		if _, err := f.bank().Campaign(f.ctx, f.name); errors.Is(err, itembank.ErrNoCampaign) == ok {
 			f.Errorf("created %t, and got %v", ok, err)
 		}
-		if ok { // its scope has a row now
+		if ok { // the scope has a row now
 			f.wantRefusedScope(f.name+"-other", itembank.Settings{Scope: f.name + "-scope"})
 		}
 	}, func(f *fixture) {
@@ -470,7 +469,7 @@ func deletedNameAgainstScope(f *fixture) {
 	})
 }
 
-// scopeOfDeleted: what is fixed with a scope stays when its campaigns are deleted.
+// scopeOfDeleted: the settings of a scope stay when its campaigns are deleted.
 func scopeOfDeleted(f *fixture) {
 	scope := f.name + "-scope"
 	old := f.named("old")

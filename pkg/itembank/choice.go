@@ -9,21 +9,21 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Choosing names the items of a claim, for Claim, in a campaign whose claimants may choose
-// (Settings.Choice): one to [engine.MaxClaimItems], all or none. Several items are one claim, with one id
-// and one end, which is confirmed, released and closed as a whole.
+// Choosing names the items of a claim, in a campaign whose claimants may choose (Settings.Choice). Claim takes all of
+// them or none: one to [engine.MaxClaimItems]. Several items are one claim, with one id and one end. It is confirmed,
+// released and closed as a whole.
 //
-// Without items it says nothing: any item will do.
+// Choosing() without items allows any item.
 //
-// If one of the items cannot be had, Claim returns ErrItemTaken and changes nothing. A claimant who
-// holds a claim gets that one, whatever the call names: compare Claim.Items.
-func Choosing(items ...string) ClaimOption { return func(w *which) { w.items = items } }
+// If one of the items is not free, Claim returns ErrItemTaken and changes nothing. If the claimant already holds a
+// claim, Claim returns that claim, even if it has other items: compare Claim.Items.
+func Choosing(items ...string) ClaimOption { return func(s *claimSelection) { s.items = items } }
 
-// ErrItemTaken says that one of the items that a claim names is held, has ended, or was never loaded. It
-// does not say which, since that would tell more about codes than a claim does.
+// ErrItemTaken says that one of the items that a claim names is held, has ended, or was never loaded. It does not say
+// which of the three, because that would reveal more about codes than a claim does.
 var ErrItemTaken = member(ErrRefused, "the item is not free")
 
-// choose returns the items that a call names; nil: it names none.
+// choose returns the items that a call names, or nil if it names none.
 func (c Campaign) choose(items []string) ([]engine.FreeItem, error) {
 	if len(items) == 0 {
 		return nil, nil
@@ -42,7 +42,7 @@ func (c Campaign) choose(items []string) ([]engine.FreeItem, error) {
 	return chosen, nil
 }
 
-// mayChoose returns an error unless claimants may name items. Only then a claim can have several.
+// mayChoose returns an error unless claimants may name items. Only such claims can have several items.
 func (c Campaign) mayChoose() error {
 	if c.Choice {
 		return nil
@@ -67,8 +67,8 @@ func validateItems(items []string) error {
 	return nil
 }
 
-// takeChosen is take for the items that the request names. There is no other candidate: one that is
-// gone refuses the request, after claims that are due were closed, which may hold it.
+// takeChosen takes the items that the request names. If one of them is not free, it first closes claims that are due,
+// because one of these may hold the item. Then it refuses the request: there is no other candidate.
 func (r *request) takeChosen(ctx context.Context) (stepResult, error) {
 	r.claim.Item, r.claim.ItemHash, r.claim.More = r.chosen[0].Value, r.chosen[0].Hash, ""
 	for _, item := range r.chosen[1:] {
@@ -81,15 +81,15 @@ func (r *request) takeChosen(ctx context.Context) (stepResult, error) {
 	case taken.Taken():
 		return stepResult{answered, Grant{Claim: claimOf(r.claim)}}, nil
 	}
-	met := taken
-	met.ItemGone = false // no lost race, which would be tried again
-	r.bank.contention.count(met)
+	counted := taken
+	counted.ItemGone = false // no other candidate is tried, so this is no lost race
+	r.bank.contention.count(counted)
 	result, err := r.decide(ctx, taken)
 	if err != nil || result.outcome != itemTaken {
 		return result, err
 	}
 	if r.closeDueChosen(ctx) {
-		return stepResult{outcome: lookAgain}, nil
+		return stepResult{outcome: tryAgain}, nil
 	}
 	return r.refuse(ctx, ErrItemTaken)
 }
@@ -101,9 +101,9 @@ func (r *request) takeItems(ctx context.Context) (engine.TakeResult, error) {
 	return r.bank.store.TakeItems(ctx, r.chosen, r.claim)
 }
 
-// closeDueChosen closes claims that are due in the shards of the chosen items, once a request. It is only
-// an attempt, as freeList.closeDue: the index has a claim under the shard of its first item, so that it
-// may miss the claim that holds a chosen item. The sweeps find that one.
+// closeDueChosen closes claims that are due in the shards of the chosen items, once a request. It may miss the claim
+// that holds a chosen item, because the index has a claim under the shard of its first item. The sweeps find that
+// claim. Errors do not fail the request.
 func (r *request) closeDueChosen(ctx context.Context) (closed bool) {
 	if !r.campaign.claimsEnd() || r.campaign.OnEnd != Return || r.dueClosed {
 		return false
@@ -121,8 +121,8 @@ func (r *request) closeDueChosen(ctx context.Context) (closed bool) {
 	return n > 0
 }
 
-// dueAgain returns those of the shards whose index was not read for claims of chosen items in the last
-// second, each once. They count as read from now on.
+// dueAgain returns the shards whose index was not read for chosen items in the last second, each once. It notes that
+// they are read now.
 func (l *freeList) dueAgain(shards []int, now time.Time) (again []int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

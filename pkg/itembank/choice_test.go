@@ -25,7 +25,7 @@ var choiceCases = []testCase{
 	{"replay", chosenReplayed},
 }
 
-// choose claims items, and must get them.
+// choose claims the items and fails the test if the claimant does not get them.
 func (f *fixture) choose(b *itembank.Bank, claimant string, items ...string) itembank.Claim {
 	f.Helper()
 	grant, err := b.Claim(f.ctx, f.name, claimant, itembank.Choosing(items...))
@@ -35,7 +35,7 @@ func (f *fixture) choose(b *itembank.Bank, claimant string, items ...string) ite
 	return grant.Claim
 }
 
-// notChosen claims items, one of which is not free.
+// notChosen claims items of which one is not free, and expects the refusal.
 func (f *fixture) notChosen(b *itembank.Bank, claimant string, items ...string) {
 	f.Helper()
 	if grant, err := b.Claim(f.ctx, f.name, claimant, itembank.Choosing(items...)); !errors.Is(err, itembank.ErrItemTaken) {
@@ -74,7 +74,7 @@ func chooseOne(f *fixture) {
 	f.wantCalls("an item that is taken", counted, "Take", "HeldClaim")
 	f.notChosen(b, "dan", "seat-77")
 	f.choose(b, "bob", "seat-1")
-	f.claim(b, "cid") // any item will do
+	f.claim(b, "cid") // any item
 	f.wantCounts(engine.Counts{Loaded: 4, Free: 1, Claimed: 3})
 	f.Must(b.CloseCampaign(f.ctx, f.name))
 	if _, err := b.Claim(f.ctx, f.name, "dan", itembank.Choosing("seat-0")); !errors.Is(err, itembank.ErrClosed) {
@@ -106,7 +106,7 @@ func chooseSeveral(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 25, Free: 3, Claimed: 22})
 }
 
-// chooseAnother: a claimant who holds a claim gets it, whatever the request names.
+// chooseAnother: a claimant who holds a claim gets that claim, whatever items the request names.
 func chooseAnother(f *fixture) {
 	f.seats(4, itembank.Settings{OnEnd: itembank.Return})
 	b := f.bank()
@@ -176,7 +176,7 @@ func chosenReleased(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 6, Free: 4, Ended: 2})
 }
 
-// chosenReadAtOnce: to close a claim takes as many requests with twenty items as with one.
+// chosenReadAtOnce: closing a claim takes as many requests with twenty items as with one.
 func chosenReadAtOnce(f *fixture) {
 	f.seats(engine.MaxClaimItems, itembank.Settings{Hold: time.Minute, Shards: 1})
 	clock := itembankfault.NewClock()
@@ -200,7 +200,7 @@ func chosenReadAtOnce(f *fixture) {
 	f.wantCalls("a sweep", counted, "Campaign", "DueClaims", "HeldClaimEventuallyConsistent", "ItemRows", "CloseClaim")
 }
 
-// chooseDue: a hold that is over does not keep a seat from who asks for it.
+// chooseDue: a hold that has ended does not keep a seat from the next claimant who names it.
 func chooseDue(f *fixture) {
 	f.seats(3, itembank.Settings{Hold: time.Minute, Shards: 1})
 	clock := itembankfault.NewClock()
@@ -213,7 +213,7 @@ func chooseDue(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 3, Free: 2, Claimed: 1})
 }
 
-// chosenReconciled: reconcile knows all items of a claim, and repair gives none of them away.
+// chosenReconciled: Reconcile knows all items of a claim, and Repair gives none of them away.
 func chosenReconciled(f *fixture) {
 	c := f.seats(4, itembank.Settings{OnEnd: itembank.Return})
 	b := f.bank(itembank.WithClock(itembankfault.NewClock()))
@@ -245,7 +245,7 @@ func chosenReconciled(f *fixture) {
 	}
 }
 
-// chosenReplayed: a claim that is lost goes back with all its items, or with none.
+// chosenReplayed: a lost claim goes back with all its items, or not at all.
 func chosenReplayed(f *fixture) {
 	c := f.seats(6, itembank.Settings{OnEnd: itembank.Return})
 	b := f.bank()

@@ -10,11 +10,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Limits of one request. Beyond them it ends with ErrTryAgain and has changed
-// nothing, so that it does not spend a caller's time on a store that cannot follow.
+// Limits of one request. If a request reaches one, it returns ErrTryAgain and has changed nothing. So it does not use
+// up the caller's time on a store that is too slow.
 const (
-	maxWaits    = 8  // waits for busy rows or a throttled table
-	maxAttempts = 64 // candidates that others took first, and ended claims of the claimant
+	maxWaits    = 8  // waits for busy rows or for a throttled table
+	maxAttempts = 64 // candidates that other requests took first, and ended claims of the claimant
 )
 
 // Claim says that a claimant holds an item.
@@ -23,9 +23,9 @@ type Claim struct {
 	Campaign  string
 	Scope     string // the name space in which the claimant holds at most one claim, or one in each slot
 	Claimant  string
-	Slot      int             // numbers the claims of the claimant, from 1
+	Slot      int             // which of the claimant's claims this is, from 1
 	Item      string          // the first of Items
-	More      engine.ItemList // the others, of a claim of several chosen items
+	More      engine.ItemList // the further items, if the claimant chose several
 	Columns   ColumnsList     // of Items; "": they have none
 	ClaimedAt time.Time       // UTC, whole milliseconds
 	EndsAt    time.Time       // zero: never
@@ -40,15 +40,17 @@ type Grant struct {
 	Replayed bool // the claim existed before this request
 }
 
-// Claim gives the claimant an item of the campaign. Every call returns the same
-// claim until it is released or ends, also when no item is left or the campaign is
-// closed. Claim is safe to repeat after any error.
+// Claim gives the claimant an item of the campaign. Until the claim is released or ends, every call returns the same
+// claim, also when no item is left or the campaign is closed. Claim is safe to repeat after any error.
 //
-// Errors: *InvalidError; ErrTryAgain; ErrInconsistent if the rows of the claimant's claim
-// contradict each other, which repeating does not change (Reconcile finds them); and these of
-// the family ErrRefused, which a claimant who holds an item of the campaign never gets:
-// ErrNotOpen, ErrClosed, ErrSoldOut, ErrItemTaken, *ClaimedElsewhereError. ErrNoCampaign if the
-// campaign does not exist.
+// Errors:
+//   - *InvalidError
+//   - ErrNoCampaign if the campaign does not exist
+//   - ErrTryAgain
+//   - ErrInconsistent if the rows of the claimant's claim contradict each other. A repeat returns the same error;
+//     Reconcile finds all such rows.
+//   - Of the family ErrRefused: ErrNotOpen, ErrClosed, ErrSoldOut, ErrItemTaken, *ClaimedElsewhereError. A claimant
+//     who holds an item of the campaign never gets one of these.
 func (b *Bank) Claim(ctx context.Context, campaign, claimant string, options ...ClaimOption) (Grant, error) {
 	if err := validateRequest(campaign, claimant); err != nil {
 		return Grant{}, err
@@ -61,12 +63,12 @@ func (b *Bank) Claim(ctx context.Context, campaign, claimant string, options ...
 			return Grant{}, rulesErr
 		}
 	}
-	which := whichOf(options)
-	key, err := c.claimKey(claimant, which.slot)
+	selection := selectionOf(options)
+	key, err := c.claimKey(claimant, selection.slot)
 	if err != nil {
 		return Grant{}, err
 	}
-	chosen, err := c.choose(which.items)
+	chosen, err := c.choose(selection.items)
 	if err != nil {
 		return Grant{}, err
 	}
@@ -74,8 +76,8 @@ func (b *Bank) Claim(ctx context.Context, campaign, claimant string, options ...
 	switch {
 	case err != nil:
 		return Grant{}, err
-	case rulesErr != nil: // a scope never changes, so the old copy is good enough to find the claim
-		grant, err := r.unlessHeld(ctx, rulesErr)
+	case rulesErr != nil: // an old copy still has the right scope, which is enough to find the claim
+		grant, err := r.heldOr(ctx, rulesErr)
 		return r.finish(ctx, grant, err)
 	}
 	r.chosen = chosen
@@ -87,8 +89,8 @@ func (b *Bank) Claim(ctx context.Context, campaign, claimant string, options ...
 	return r.finish(ctx, grant, err)
 }
 
-// finish adds the columns to a grant. Without them there is no answer: the claim stays, and the next request
-// gets it.
+// finish adds the columns to a grant. If they cannot be read, it returns the error without the grant: the claim
+// stays, and the next request returns it.
 func (r *request) finish(ctx context.Context, grant Grant, err error) (Grant, error) {
 	if err != nil {
 		return Grant{}, err
@@ -105,11 +107,11 @@ type request struct {
 	memory   *campaignMemory
 	search   search
 	campaign Campaign
-	claim    engine.Claim // to be put; its id is the same in every attempt
+	claim    engine.Claim // the claim to put; every attempt uses the same id
 	waits    int
 
 	chosen    []engine.FreeItem // the items that the request names; nil: any item will do
-	dueClosed bool              // for the chosen items
+	dueClosed bool              // closeDueChosen ran
 }
 
 func (b *Bank) newRequest(c Campaign, key engine.ClaimKey, started time.Time) (*request, error) {
@@ -127,8 +129,7 @@ func (b *Bank) newRequest(c Campaign, key engine.ClaimKey, started time.Time) (*
 	}, nil
 }
 
-// stepResult says how a step of a request ended, where it did not end with an error. A
-// refusal is an error.
+// stepResult says how a step of a request ended if it returned no error. A refusal is an error.
 type stepResult struct {
 	outcome outcome
 	grant   Grant // with answered
@@ -139,7 +140,7 @@ type outcome int
 const (
 	noClaim   outcome = iota // the claimant holds no claim
 	itemTaken                // another claimant has the candidate: try another one
-	lookAgain                // a row was busy or throttled, the rules changed, or an ended claim was closed: try again
+	tryAgain                 // a row was busy or throttled, the rules changed, or an ended claim was closed
 	answered                 // the grant is the answer
 )
 
@@ -149,18 +150,17 @@ func (r *request) run(ctx context.Context) (Grant, error) {
 		result, err := r.attempt(ctx, n == 0)
 		switch {
 		case err != nil:
-			return r.unlessHeld(ctx, err)
+			return r.heldOr(ctx, err)
 		case result.outcome == answered:
 			return result.grant, nil
 		}
 	}
-	return r.unlessHeld(ctx, fmt.Errorf("%w: %d times another request was faster", ErrTryAgain, maxAttempts))
+	return r.heldOr(ctx, fmt.Errorf("%w: %d times another request was faster", ErrTryAgain, maxAttempts))
 }
 
-// unlessHeld answers with the claim that the claimant holds, and otherwise with the failure: a
-// holder is answered whatever failed. A refusal was given after the claim was read, or says that there
-// is no such campaign.
-func (r *request) unlessHeld(ctx context.Context, failure error) (Grant, error) {
+// heldOr returns the claim that the claimant holds, and failure if there is none. So a holder gets the claim whatever
+// failed. It does not read the claim after a refusal: the claim was read before that, or there is no such campaign.
+func (r *request) heldOr(ctx context.Context, failure error) (Grant, error) {
 	if errors.Is(failure, ErrRefused) || errors.Is(failure, ErrInconsistent) || ctx.Err() != nil {
 		return Grant{}, failure
 	}
@@ -171,8 +171,7 @@ func (r *request) unlessHeld(ctx context.Context, failure error) (Grant, error) 
 	return result.grant, nil
 }
 
-// attempt goes through the life of a claim once: the rules, a candidate, the
-// transaction.
+// attempt tries once to make the claim: it checks the rules, finds a candidate, and runs the transaction.
 func (r *request) attempt(ctx context.Context, first bool) (stepResult, error) {
 	if state := r.campaign.StateAt(r.bank.serverNow()); state != Open {
 		return r.refuse(ctx, refusal(state))
@@ -198,7 +197,7 @@ func (r *request) attempt(ctx context.Context, first bool) (stepResult, error) {
 	switch found.outcome {
 	case campaignChanged:
 		r.campaign = found.campaign
-		return stepResult{outcome: lookAgain}, nil
+		return stepResult{outcome: tryAgain}, nil
 	case nothingFree:
 		r.campaign = found.campaign
 		return r.refuse(ctx, ErrSoldOut)
@@ -213,18 +212,18 @@ func refusal(s State) error {
 	return ErrClosed
 }
 
-// find looks for a candidate. While that takes more than one read, it reads the claim too: a
-// claimant who holds one does not wait for the proof that the bank is empty. Then held is the
-// claim, and the search ends. Later attempts do not read it: the first transaction found none.
+// find looks for a candidate. If that takes more than one read, it reads the claimant's claim at the same time: a
+// claimant who holds one does not wait for the proof that the bank is empty. If it finds the claim, it returns it as
+// held and ends the search. Later attempts do not read the claim, because the first transaction found none.
 func (r *request) find(ctx context.Context, first bool) (found lookup, held *engine.Claim, err error) {
 	if !first {
-		r.search.slow = nil
+		r.search.onSlow = nil
 		found, err = r.memory.free.find(ctx, r.campaign, &r.search)
 		return found, nil, err
 	}
 	searching, stop := context.WithCancel(ctx)
 	var peek sync.WaitGroup
-	r.search.slow = sync.OnceFunc(func() {
+	r.search.onSlow = sync.OnceFunc(func() {
 		peek.Go(func() {
 			if held = r.bank.peek(searching, r.campaign, r.claim.Key()); held != nil {
 				stop()
@@ -240,9 +239,9 @@ func (r *request) find(ctx context.Context, first bool) (found lookup, held *eng
 	return found, held, err
 }
 
-// peek reads the claimant's claim before the transaction, and returns it only if it is a sure
-// answer; the transaction finds all others. Where items are burned, an eventually consistent read
-// is enough: it can show a claim that has just ended, but never an item that another claimant holds.
+// peek reads the claimant's claim before the transaction. It returns the claim only if that is certainly the answer;
+// the transaction finds all other claims. If items are burned, an eventually consistent read is enough: it can return
+// a claim that has just ended, but never an item that another claimant holds.
 func (b *Bank) peek(ctx context.Context, c Campaign, key engine.ClaimKey) *engine.Claim {
 	read := b.store.HeldClaimEventuallyConsistent
 	if c.OnEnd == Return {
@@ -255,14 +254,13 @@ func (b *Bank) peek(ctx context.Context, c Campaign, key engine.ClaimKey) *engin
 	return held
 }
 
-// replay answers with a claim of the campaign that exists. A claim with this request's own id was
-// made by an earlier attempt whose reply was lost.
+// replay returns an existing claim of the campaign. If the claim has this request's own id, an earlier attempt made
+// it and its reply was lost.
 func (r *request) replay(held engine.Claim) stepResult {
 	return stepResult{answered, Grant{Claim: claimOf(held), Replayed: held.ID != r.claim.ID}}
 }
 
-// take asks the store for the candidate, until there is an answer or another candidate has to be
-// tried.
+// take takes the candidate from the store. It returns itemTaken if the request has to try another candidate.
 func (r *request) take(ctx context.Context, item candidate) (stepResult, error) {
 	r.claim.Item, r.claim.ItemHash = item.free.Value, item.free.Hash
 	for {
@@ -289,10 +287,9 @@ func (r *request) take(ctx context.Context, item candidate) (stepResult, error) 
 	}
 }
 
-// decide reads why a Take changed nothing, in the order that keeps the guarantees. A
-// claim that exists is the answer, whatever happened to the item. After a conflict
-// nothing is known about the row. Only then does a missing item mean that another
-// claimant has it.
+// decide finds out why a Take changed nothing. The order keeps the guarantees. A claim that exists is the answer,
+// whatever happened to the item. After a conflict the state of the row is unknown. Only after that does a missing
+// item mean that another claimant has it.
 func (r *request) decide(ctx context.Context, taken engine.TakeResult) (stepResult, error) {
 	if taken.Held != nil {
 		return r.answer(ctx, *taken.Held)
@@ -304,14 +301,13 @@ func (r *request) decide(ctx context.Context, taken engine.TakeResult) (stepResu
 		}
 	}
 	if taken.ClaimConflict || taken.ItemConflict || taken.ClaimThrottled || taken.ItemThrottled {
-		return stepResult{outcome: lookAgain}, r.wait(ctx, taken)
+		return stepResult{outcome: tryAgain}, r.wait(ctx, taken)
 	}
 	return stepResult{outcome: itemTaken}, nil
 }
 
-// refuse answers with the claim that the claimant holds, and otherwise with the
-// refusal. It reads the claim last: the item that emptied the bank may be the
-// claimant's own.
+// refuse returns the claim that the claimant holds, and the refusal if there is none. It reads the claim last: the
+// item that emptied the bank may be the claimant's own.
 func (r *request) refuse(ctx context.Context, refusal error) (stepResult, error) {
 	result, err := r.readHeld(ctx)
 	if err == nil && result.outcome == noClaim {
@@ -329,15 +325,15 @@ func (r *request) readHeld(ctx context.Context) (stepResult, error) {
 	return r.answer(ctx, *held)
 }
 
-// answer answers with a claim that exists. A claim that ended is closed and is no answer: its item
-// may be in the bank now.
+// answer returns an existing claim as the answer. If the claim has ended, it closes it and returns tryAgain: the item
+// may now be in the bank.
 func (r *request) answer(ctx context.Context, held engine.Claim) (stepResult, error) {
 	if closable(held, r.bank.closersNow()) {
 		released, err := r.bank.closeEnded(ctx, held)
-		if err == nil && released.Already { // another request changed it
+		if err == nil && released.Already { // another request changed the claim
 			err = r.wait(ctx, engine.TakeResult{ClaimConflict: true})
 		}
-		return stepResult{outcome: lookAgain}, err
+		return stepResult{outcome: tryAgain}, err
 	}
 	if held.Campaign != r.claim.Campaign {
 		return stepResult{}, &ClaimedElsewhereError{held.Campaign}
@@ -345,7 +341,7 @@ func (r *request) answer(ctx context.Context, held engine.Claim) (stepResult, er
 	return r.replay(held), nil
 }
 
-// wait waits before the request goes on, a limited number of times.
+// wait waits before the next attempt, up to maxWaits times.
 func (r *request) wait(ctx context.Context, taken engine.TakeResult) error {
 	r.waits++
 	return r.bank.backOff(ctx, r.waits-1, maxWaits, fmt.Sprintf("the store was busy (claim %t, item %t, throttled %t)",
@@ -371,8 +367,8 @@ func (b *Bank) HeldClaim(ctx context.Context, campaign, claimant string, options
 	return b.withColumns(ctx, c, claimOf(*held))
 }
 
-// heldClaim reads a claim row. While a transaction works on the row it waits, a limited number
-// of times.
+// heldClaim reads a claim row. If a transaction is working on the row, it waits and reads again, up to maxWaits
+// times.
 func (b *Bank) heldClaim(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
 	held, err := whileBusy(ctx, b, claimBusy, func() (held *engine.Claim, conflict bool, err error) {
 		return b.store.HeldClaim(ctx, key)
@@ -383,7 +379,7 @@ func (b *Bank) heldClaim(ctx context.Context, key engine.ClaimKey) (*engine.Clai
 	return held, err
 }
 
-// claimOf returns the claim of a row, without columns.
+// claimOf converts a row to a Claim without columns.
 func claimOf(row engine.Claim) Claim {
 	return Claim{
 		ID: row.ID, Campaign: row.Campaign, Scope: row.Scope, Claimant: row.Claimant, Slot: row.Slot,

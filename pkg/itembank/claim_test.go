@@ -71,8 +71,8 @@ func moreClaimantsThanItems(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: n, Claimed: n})
 }
 
-// lastItemSeveralTimes: one of a claimant's requests takes the last item. The others must
-// not be answered "sold out".
+// lastItemSeveralTimes: one of a claimant's requests takes the last item. The claimant's other requests do not get
+// "sold out".
 func lastItemSeveralTimes(f *fixture) {
 	f.stocked(1, itembank.Settings{Shards: 2})
 	answers := f.crowd([]*itembank.Bank{f.bank(), f.bank(), f.bank()}, []string{"ann"}, 6)
@@ -113,8 +113,7 @@ func sameItemWhenClosed(f *fixture) {
 	}
 }
 
-// soldOutEnds: a request that begins a second after an item was loaded gets the item,
-// whatever the Bank remembers.
+// soldOutEnds: a request that begins a second after an item was loaded gets the item, whatever the Bank remembers.
 func soldOutEnds(f *fixture) {
 	f.stocked(1, itembank.Settings{Shards: 3})
 	clock := itembankfault.NewClock()
@@ -128,8 +127,8 @@ func soldOutEnds(f *fixture) {
 	}
 }
 
-// soldOutRememberedFromTheRead: a read takes 450 ms here. What it shows is remembered for
-// a second from its begin, not from its end.
+// soldOutRememberedFromTheRead: a read takes 450 ms here. Its result is remembered for a second from the start of the
+// read, not from its end.
 func soldOutRememberedFromTheRead(f *fixture) {
 	f.create(itembank.Settings{Shards: 1})
 	clock := itembankfault.NewClock()
@@ -151,8 +150,8 @@ func (f *fixture) slow(clock *itembankfault.Clock, d time.Duration) *itembankfau
 	}}
 }
 
-// soldOutOnSlowEngine: to read all shards takes longer than a read is remembered. A request
-// reads each shard once all the same.
+// soldOutOnSlowEngine: reading all shards takes longer than a read is remembered. A request still reads each shard only
+// once.
 func soldOutOnSlowEngine(f *fixture) {
 	f.create(itembank.Settings{Shards: 16})
 	clock := itembankfault.NewClock()
@@ -170,8 +169,7 @@ func soldOutOnSlowEngine(f *fixture) {
 	}
 }
 
-// soldOutProvenAgain: the campaign is read each time after the bank was seen empty, not
-// only the first time.
+// soldOutProvenAgain: the campaign is read each time the bank is seen empty, not only the first time.
 func soldOutProvenAgain(f *fixture) {
 	f.create(itembank.Settings{Shards: 2})
 	clock := itembankfault.NewClock()
@@ -182,8 +180,7 @@ func soldOutProvenAgain(f *fixture) {
 	f.refused(b, "ann", itembank.ErrClosed)
 }
 
-// answerWhileAnotherReads: one request reads a page. Another request, whose answer is
-// known, does not wait for it.
+// answerWhileAnotherReads: while one request reads a page, another request whose answer is known does not wait for it.
 func answerWhileAnotherReads(f *fixture) {
 	f.stocked(2, itembank.Settings{Shards: 1})
 	reading, goOn, bob := make(chan struct{}), make(chan struct{}), make(chan itembank.Grant, 1)
@@ -215,8 +212,7 @@ func answerWhileAnotherReads(f *fixture) {
 	}
 }
 
-// claimSoon claims, and fails the case after a minute, which is far more than a claim
-// takes.
+// claimSoon claims, and fails the case after a minute, which is far more than a claim takes.
 func (f *fixture) claimSoon(b *itembank.Bank, claimant string) itembank.Grant {
 	got := make(chan itembank.Grant, 1)
 	go func() { got <- f.claimOrZero(b, claimant) }()
@@ -238,8 +234,8 @@ func (f *fixture) claimOrZero(b *itembank.Bank, claimant string) itembank.Grant 
 	return grant
 }
 
-// claimReadAfterBank: another request of the claimant takes the last item after this one
-// began, and before it sees the bank empty.
+// claimReadAfterBank: another request of the claimant takes the last item after this request began, and before this
+// request sees the bank empty.
 func claimReadAfterBank(f *fixture) {
 	f.stocked(1, itembank.Settings{Shards: 1})
 	other := f.bank()
@@ -266,8 +262,8 @@ func closeSeenWhenEmpty(f *fixture) {
 	f.refused(b, "ann", itembank.ErrClosed)
 }
 
-// stalePage: other Banks took items of a Bank's page. The Bank gives each item once, and
-// knows when the bank is empty.
+// stalePage: other Banks took items of a Bank's page. The Bank gives each item once, and finds out when the bank is
+// empty.
 func stalePage(f *fixture) {
 	f.stocked(6, itembank.Settings{Shards: 1})
 	stale := f.bank()
@@ -284,8 +280,7 @@ func stalePage(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 6, Claimed: 6})
 }
 
-// repeatWithLostCandidate: the claim exists, and the candidate is gone. The claim is the
-// answer, and it takes one call.
+// repeatWithLostCandidate: the claim exists, and the candidate was taken. The claim is returned after one call.
 func repeatWithLostCandidate(f *fixture) {
 	f.stocked(3, itembank.Settings{Shards: 1})
 	counted := f.counted()
@@ -301,7 +296,7 @@ func repeatWithLostCandidate(f *fixture) {
 	f.wantCalls("a repeated claim whose candidate is gone", counted, "Take")
 }
 
-// pageAges: a page is used for ten seconds.
+// pageAges: a page is used for at most ten seconds.
 func pageAges(f *fixture) {
 	f.stocked(30, itembank.Settings{Shards: 1, PageSize: 10})
 	clock, counted := itembankfault.NewClock(), f.counted()
@@ -318,7 +313,7 @@ func pageAges(f *fixture) {
 	}
 }
 
-// pageDroppedAfterLostRace: whoever took one item of a page may have taken its neighbours.
+// pageDroppedAfterLostRace: the claimant who took one item of a page may have taken its neighbours.
 func pageDroppedAfterLostRace(f *fixture) {
 	f.stocked(6, itembank.Settings{Shards: 1})
 	counted := f.counted()
@@ -345,7 +340,7 @@ func callsOfClaim(f *fixture) {
 		f.claim(b, "ann")
 		if i < 2 {
 			f.wantCalls("a repeated claim", counted, "Take")
-		} else { // the claim is read first by now
+		} else { // now the claim is read first
 			f.wantCalls("one of many repeated claims", counted, "HeldClaimEventuallyConsistent")
 		}
 	}
@@ -385,8 +380,8 @@ func refusalWritesNothing(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 2, Claimed: 2})
 }
 
-// claimedElsewhere: there are three classes, and each student books one. The banks of the
-// classes have different numbers of shards, on which claims must not depend.
+// claimedElsewhere: there are three classes, and each student books one. The banks of the classes have different
+// numbers of shards, which must not matter for claims.
 func claimedElsewhere(f *fixture) {
 	scope := f.name + "-term"
 	for i, shards := range []int{1, 16, 37} {
@@ -431,7 +426,7 @@ func openAndClose(f *fixture) {
 	clock.Advance(time.Millisecond)
 	f.refused(b, "cid", itembank.ErrClosed)
 
-	other := f.bank() // an operator overrules the times, and other Banks obey when their copies are too old
+	other := f.bank() // an operator overrides the times, and other Banks follow when their copies are too old
 	f.Must(other.OpenCampaign(f.ctx, f.name))
 	clock.Advance(itembank.DefaultCampaignCache)
 	f.claim(b, "cid")
@@ -441,7 +436,7 @@ func openAndClose(f *fixture) {
 	clock.Advance(time.Millisecond)
 	f.refused(b, "eve", itembank.ErrClosed)
 	if err := b.OpenCampaign(f.ctx, f.name+"-other"); !errors.Is(err, itembank.ErrNoCampaign) {
-		f.Errorf("want no such campaign, got %v", err)
+		f.Errorf("want ErrNoCampaign, got %v", err)
 	}
 }
 
@@ -470,8 +465,8 @@ func invalidClaims(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 2, Free: 2})
 }
 
-// sentTwice is an engine that sends each take twice, as an SDK does that lost the first
-// reply and whose token does not protect the second.
+// sentTwice is an engine that sends each take twice, like an SDK that lost the first reply and whose token does not
+// protect the second request.
 type sentTwice struct{ engine.Store }
 
 func (s sentTwice) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
@@ -481,8 +476,7 @@ func (s sentTwice) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) 
 	return s.Store.Take(ctx, i, c)
 }
 
-// takeSentTwice: a claim that an earlier attempt of the same request made is new, not a
-// replay.
+// takeSentTwice: a claim that an earlier attempt of the same request made is new, not a replay.
 func takeSentTwice(f *fixture) {
 	f.stocked(5, itembank.Settings{})
 	b := itembank.New(sentTwice{f.Store})
@@ -494,8 +488,8 @@ func takeSentTwice(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 5, Free: 4, Claimed: 1})
 }
 
-// busyEngine: after a conflict or a throttle the candidate is not gone, a conflict on the
-// claim is followed by a read of the claim, and waiting has an end.
+// busyEngine: after a conflict or a throttle the candidate is still free. After a conflict on the claim, the claim is
+// read. The number of waits is limited.
 func busyEngine(f *fixture) {
 	f.stocked(2, itembank.Settings{Shards: 1})
 	busy := func(results ...engine.TakeResult) *itembankfault.Store {
@@ -514,7 +508,7 @@ func busyEngine(f *fixture) {
 	var first itembank.Grant
 	other := busy(engine.TakeResult{ClaimConflict: true, ItemGone: true})
 	other.Before = func(method string) error {
-		if method == "Take" { // the transaction with which this one conflicts
+		if method == "Take" { // the transaction that this one conflicts with
 			first = f.claim(f.bank(), "ann")
 		}
 		return nil
@@ -528,7 +522,7 @@ func busyEngine(f *fixture) {
 	for _, result := range []engine.TakeResult{
 		{ItemConflict: true}, {ItemThrottled: true}, {ClaimConflict: true}, {ItemConflict: true, ItemThrottled: true},
 	} {
-		result.Held = &held // the claim exists, so that it is the answer, whatever else is true
+		result.Held = &held // the claim exists, so it is the answer, whatever else failed
 		counted := busy(result)
 		if again := f.claim(itembank.New(counted), "ann"); again.Claim != first.Claim {
 			f.Errorf("%+v: want %+v, got %+v", result, first.Claim, again.Claim)
@@ -546,8 +540,7 @@ func busyEngine(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 4, Free: 1, Claimed: 3})
 }
 
-// holderAnswered: whatever the bank's side fails with, a holder gets the item. Others get the
-// failure.
+// holderAnswered: if a call about the bank fails, a holder still gets the claim. Other claimants get the failure.
 func holderAnswered(f *fixture) {
 	f.stocked(40, itembank.Settings{Shards: 4})
 	held := f.claim(f.bank(), "ann")
@@ -575,7 +568,7 @@ func holderAnswered(f *fixture) {
 	}
 }
 
-// holderDoesNotWait: a holder is answered while the proof that the bank is empty goes on.
+// holderDoesNotWait: a holder gets the claim while the proof that the bank is empty is still running.
 func holderDoesNotWait(f *fixture) {
 	for _, onEnd := range []itembank.OnEnd{itembank.Burn, itembank.Return} {
 		one := f.named(string(onEnd))
@@ -587,8 +580,7 @@ func holderDoesNotWait(f *fixture) {
 	}
 }
 
-// endlessProof is an engine that answers two reads of the bank, which are both halves of one
-// shard, and no other.
+// endlessProof is an engine that answers only two reads of the bank, the two halves of one shard.
 type endlessProof struct {
 	engine.Store
 	reads atomic.Int32
@@ -604,8 +596,8 @@ func (e *endlessProof) FreeItems(
 	return e.Store.FreeItems(ctx, s, r, limit)
 }
 
-// throttledShard: a claim whose item is in a throttled shard, or whose page cannot be read, takes
-// an item of another shard.
+// throttledShard: a claim whose item is in a throttled shard, or whose page cannot be read, takes an item of another
+// shard.
 func throttledShard(f *fixture) {
 	const banks, claims = 20, 4 // half of the Banks try the throttled shard first
 	c, _ := f.stocked(2*2*2*banks*claims, itembank.Settings{Shards: 2})

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-// ClaimantAs says which claimants are the same one. It is fixed with a scope: a change would make
-// every claimant a new one.
+// ClaimantAs says how claimants are compared. It is fixed for a scope: a change would make every claimant a new one.
 type ClaimantAs string
 
 // The ways to compare claimants.
@@ -18,20 +17,19 @@ const (
 	// Exact: two claimants are the same if their bytes are equal.
 	Exact ClaimantAs = "exact"
 
-	// Email: two claimants are the same if they differ only in white space at the ends, in the case
-	// of letters, and in how Unicode writes a character (canonical equivalence: "é" is one character
-	// or two). A Bank removes that before it looks for a claim, and a claim has the claimant without
-	// it: " Ann@Example.com" is "ann@example.com" in every answer.
+	// Email: two claimants are the same if they differ only in white space at the ends, in the case of letters, and
+	// in how Unicode encodes a character (canonical equivalence: "é" is one code point or two). A Bank normalizes the
+	// claimant before it looks for a claim, and returns it normalized: " Ann@Example.com" is "ann@example.com" in
+	// every answer.
 	//
-	// Nothing else is the same: not ann+news@example.com and ann@example.com, not a.nn@gmail.com and
-	// ann@gmail.com, not googlemail.com and gmail.com, not a host name and its Punycode, not full-width
-	// letters and ASCII, not ς at the end of a Greek word and Σ. Email does not check that a claimant is an
-	// address.
+	// These stay different: ann+news@example.com and ann@example.com, a.nn@gmail.com and ann@gmail.com,
+	// googlemail.com and gmail.com, a host name and its Punycode, full-width letters and ASCII, and ς at the end of a
+	// Greek word and Σ. Email does not check that a claimant is an e-mail address.
 	Email ClaimantAs = "email"
 )
 
-// emailRow is Email in rows, with the version of its rules. Rules that make other claimants the same
-// need another version, and a Bank that has both.
+// emailRow is Email as rows store it, with the version of its rules. Other rules need another version, and a Bank
+// that knows both.
 const emailRow = "email/1"
 
 func (a ClaimantAs) row() string {
@@ -51,11 +49,11 @@ func claimantAsOf(row string) ClaimantAs {
 	case emailRow:
 		return Email
 	}
-	return ClaimantAs(row) // of a later version
+	return ClaimantAs(row) // of a later version of oncebox
 }
 
-// claimant returns a claimant as the campaign's scope has it. Every method of a Bank that takes a claimant calls it,
-// and no other code does.
+// claimant returns a claimant as the campaign's scope stores it. Every method of a Bank that takes a claimant calls
+// it, and no other code normalizes claimants.
 func (c Campaign) claimant(given string) (string, error) {
 	switch c.ClaimantAs {
 	case Exact:
@@ -68,9 +66,9 @@ func (c Campaign) claimant(given string) (string, error) {
 	return "", fmt.Errorf(form, c.Scope, c.ClaimantAs)
 }
 
-// normalEmail applies the rules of emailRow. Letters are lower-cased while their accents are apart:
-// U+0130 is an i with a dot then, and not the same as i. The result is NFC, unless package norm composes a
-// character that is not the same: of U+10041 and U+0301 it makes U+00C1, as of A and U+0301.
+// normalEmail applies the rules of emailRow. It lower-cases letters while their accents are separate code points:
+// then U+0130 becomes an i with a dot, which differs from i. The result is NFC, with one exception: package norm
+// composes U+10041 and U+0301 to U+00C1, as if the first were A. Then the result stays decomposed.
 func normalEmail(s string) string {
 	apart := norm.NFD.String(strings.TrimFunc(s, unicode.IsSpace))
 	apart = strings.Map(unicode.ToLower, apart)
@@ -80,8 +78,8 @@ func normalEmail(s string) string {
 	return apart
 }
 
-// Spellings returns the forms in which a Bank can have a claimant: as given, and as any ClaimantAs normalises it.
-// This is for callers that keep claimants out of logs.
+// Spellings returns the forms in which a Bank may store a claimant: as given, and as each ClaimantAs normalizes it.
+// Use it to keep claimants out of logs.
 func Spellings(claimant string) []string {
 	spellings := []string{claimant}
 	if normal := normalEmail(claimant); normal != claimant && normal != "" {
@@ -90,8 +88,8 @@ func Spellings(claimant string) []string {
 	return spellings
 }
 
-// SameClaimant reports that two claimants are the same one in a campaign, by its ClaimantAs. The methods
-// of a Bank take a claimant in any form; this is for callers that compare claimants themselves.
+// SameClaimant reports whether two claimants are the same one in a campaign, by its ClaimantAs. The methods of a Bank
+// take a claimant in any form, so only callers that compare claimants themselves need it.
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
 func (b *Bank) SameClaimant(ctx context.Context, campaign, one, other string) (bool, error) {

@@ -21,7 +21,7 @@ var claimantCases = []testCase{
 	{"forget-keeps-what-contradicts-itself", forgetKeeps},
 }
 
-// everySpelling: every method takes a claimant in every form that is the same, and answers with one.
+// everySpelling: every method accepts a claimant in every equal form, and returns the same form.
 func everySpelling(f *fixture) {
 	c := f.create(itembank.Settings{ClaimantAs: itembank.Email, Hold: time.Minute})
 	if c.Claimants != "email/1" {
@@ -88,7 +88,7 @@ func exactClaimants(f *fixture) {
 	}
 }
 
-// wantRefusedScope creates a campaign that does not agree with its scope.
+// wantRefusedScope tries to create a campaign that does not agree with its scope, and expects a refusal.
 func (f *fixture) wantRefusedScope(name string, s itembank.Settings) {
 	f.Helper()
 	_, created, err := f.bank().CreateCampaign(f.ctx, name, s)
@@ -97,7 +97,7 @@ func (f *fixture) wantRefusedScope(name string, s itembank.Settings) {
 		f.Errorf("want a refusal that names the scope %s, got %t, %v", s.Scope, created, err)
 	}
 	if none, err := f.Store.Campaign(f.ctx, name); none != nil || err != nil {
-		f.Errorf("the campaign is there: %+v, %v", none, err)
+		f.Errorf("the campaign exists: %+v, %v", none, err)
 	}
 }
 
@@ -161,7 +161,7 @@ func forgetKeeps(f *fixture) {
 	}
 }
 
-// TestEmails: which claimants are the same, and which are not.
+// TestEmails lists claimants that are the same by Email, and claimants that are not.
 func TestEmails(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, itembankengines.Memory(t))
@@ -195,7 +195,7 @@ func TestEmails(t *testing.T) {
 		{"ann@example.com", "ann@example.com.", false},           // a dot at the end of the host
 		{"ann@example.com", "mailto:ann@example.com", false},     // a URL
 		{"ann@example.com", "Ann <ann@example.com>", false},      // with a name
-		{"\U00010041\u0301@x.org", "A\u0301@x.org", false},       // package norm takes these for the same
+		{"\U00010041\u0301@x.org", "A\u0301@x.org", false},       // package norm confuses these two
 		{"\u01c4@x.org", "\u01c6@x.org", true},                   // one letter of two
 		{"\u0345\u0301ann@x.org", "\u0301\u0345ann@x.org", true}, // marks in another order
 	} {
@@ -205,7 +205,7 @@ func TestEmails(t *testing.T) {
 	}
 }
 
-// TestEmailsKeepTheirForm: the form of a claimant, which is in rows and answers, is the claimant itself.
+// TestEmailsKeepTheirForm: normalizing a normalized claimant does not change it.
 func TestEmailsKeepTheirForm(t *testing.T) {
 	t.Parallel()
 	for r := range unicode.MaxRune + 1 {

@@ -10,24 +10,24 @@ import (
 
 // ClaimPage is a part of the claims of a campaign.
 type ClaimPage struct {
-	Claims []Claim // in an order of the store's own; there may be none
-	Next   string  // where the next page begins; "": there is none
+	Claims []Claim // in an order that the store chooses; may be empty
+	Next   string  // the cursor of the next page; "": this is the last page
 }
 
-// ListClaims lists the claims of a campaign, page by page. The first page begins at "". A page has
-// some hundreds to a few thousand claims. Next stays valid, also for other Banks and on other days.
+// ListClaims lists the claims of a campaign, page by page. from is "" for the first page, and then Next of the page
+// before. A page has some hundreds to a few thousand claims. Next stays valid for other Banks and on other days.
 //
-// It reads all claims of the scope, whatever their campaigns, at the rate of WithRate. On DynamoDB they
-// are in 256 partitions: a list is at least 256 requests, and about one read unit for 20 claims. In a campaign
-// with columns it reads the row of each item too, which is a read unit.
+// It reads all claims of the scope, also those of other campaigns, at the rate of WithRate. On DynamoDB they are in
+// 256 partitions: a list takes at least 256 requests, and about one read unit for 20 claims. In a campaign with
+// columns it also reads the row of each item, which costs one read unit each.
 //
 // The pages are read one after the other, while claims are made and end:
 //
 //   - A claim that exists from the first page to the last is listed once, as it was when its page was read.
 //   - A claim that is made, confirmed or closed meanwhile is listed as it was before, as it is
 //     afterwards, or not at all.
-//   - A slot of a claimant is listed at most once. An item that passes from one claimant to another
-//     meanwhile can be listed with both, or with none.
+//   - Each slot of a claimant is listed at most once. If an item passes from one claimant to another
+//     meanwhile, the list has it with one of them, with both, or not at all.
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrTryAgain, the family ErrInconsistent.
 func (b *Bank) ListClaims(ctx context.Context, campaign, from string) (page ClaimPage, err error) {
@@ -62,8 +62,8 @@ func (b *Bank) ListClaims(ctx context.Context, campaign, from string) (page Clai
 	return page, nil
 }
 
-// ClaimInScope returns the claim that a claimant holds, as HeldClaim does. If the claimant holds an item
-// of another campaign of the scope, the error names that campaign.
+// ClaimInScope returns the claim that a claimant holds, as HeldClaim does. If the claimant holds an item of another
+// campaign of the scope, the error is a *ClaimedElsewhereError, which names that campaign.
 //
 // Errors: *InvalidError; ErrNoCampaign; ErrNoClaim; *ClaimedElsewhereError; ErrTryAgain.
 func (b *Bank) ClaimInScope(ctx context.Context, campaign, claimant string, options ...ClaimOption) (Claim, error) {
@@ -113,8 +113,8 @@ func (b *Bank) ClaimsInScope(ctx context.Context, campaign, claimant string) ([]
 
 var errFound = errors.New("found")
 
-// claimOfItem reads the claims of a scope until it finds the one that holds an item of the campaign;
-// nil: none of them does.
+// claimOfItem reads the claims of a scope until it finds the claim that holds an item of the campaign. It returns nil
+// if no claim holds the item.
 func (b *Bank) claimOfItem(ctx context.Context, c Campaign, item engine.Hash) (found *engine.Claim, err error) {
 	err = b.eachClaim(ctx, c.Scope, func(claim engine.Claim) error {
 		if claim.Campaign != c.Name || !slices.Contains(claim.Hashes(), item) {

@@ -13,12 +13,12 @@ func (systemClock) Now() time.Time { return time.Now() }
 
 func (systemClock) Sleep(ctx context.Context, d time.Duration) error { return pause.For(ctx, d) }
 
-// now returns the own time with the precision of the store.
+// now returns this machine's time in whole milliseconds, as stores keep it.
 func (b *Bank) now() time.Time { return wholeMillis(b.clock.Now()) }
 
-// serverNow returns a lower bound of the server's time, or the own time where the server's is not
-// known. It decides what has begun and ended, and makes ends: a hold that a container with a slow
-// clock makes lasts as long as any other.
+// serverNow returns a lower bound of the server's time, or this machine's time if the server's is unknown. It decides
+// what has begun and ended, and sets the ends of new claims: a hold from a container with a slow clock lasts as long
+// as any other.
 func (b *Bank) serverNow() time.Time {
 	if t := b.store.ServerTime(); !t.IsZero() {
 		return wholeMillis(t)
@@ -26,8 +26,8 @@ func (b *Bank) serverNow() time.Time {
 	return b.now()
 }
 
-// closersNow returns serverNow, and never more than the own time. Nothing is closed before it: too
-// late is only a delay, too early would take an item from its holder.
+// closersNow returns serverNow, or this machine's time if that is earlier. No claim is closed before it. A claim that
+// is closed too late is only a delay; one that is closed too early would take an item from its holder.
 func (b *Bank) closersNow() time.Time {
 	server, own := b.serverNow(), b.now()
 	if own.Before(server) {
@@ -43,9 +43,9 @@ func wholeMillis(t time.Time) time.Time {
 	return t.UTC().Truncate(time.Millisecond)
 }
 
-// elapsed returns the time between two moments: the larger of what the wall clock
-// and the monotonic clock measured. The wall clock can be set back. The monotonic
-// clock stands still while a machine or container is suspended.
+// elapsed returns the time between two moments: the larger of the two measurements, by the wall clock and by the
+// monotonic clock. The wall clock can be set back. The monotonic clock stands still while a machine or container is
+// suspended.
 func elapsed(from, to time.Time) time.Duration {
 	return max(to.Sub(from), to.Round(0).Sub(from.Round(0)))
 }

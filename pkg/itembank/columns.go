@@ -9,19 +9,18 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// The columns of an item are in one row: its item row, where the load puts them and nothing changes them. Bank
-// rows and claims have no copy. So they cannot get lost or mixed up when an item moves, and an answer that
-// names items reads their item rows (docs/adr/0034-columns.md).
+// The columns of an item are stored once: in its item row, which the load puts and nothing changes. Bank rows and
+// claims have no copy. So columns cannot get lost or mixed up when an item moves. An answer that names items reads
+// their item rows (docs/adr/0034-columns.md).
 
-// Column is a name with a value: what a load says of an item beside its text.
+// Column is a name and a value that a load gives to an item.
 type Column = engine.Column
 
-// Columns are the columns of an item, in the order of its load, as one value that can be compared. All lists
-// them. In JSON they are an object.
+// Columns are the columns of an item, in the order of its load, as one comparable value. Its method All lists them.
+// In JSON they are an object.
 type Columns = engine.Columns
 
-// ColumnsList has the Columns of several items, as one value that can be compared. It is empty if no item has
-// columns.
+// ColumnsList has the Columns of several items, as one comparable value. It is empty if no item has columns.
 type ColumnsList string
 
 // NewColumnsList makes a list.
@@ -36,7 +35,7 @@ func NewColumnsList(all ...Columns) ColumnsList {
 	return ColumnsList(list.String())
 }
 
-// Of returns the columns of an item by its place in the list, from 0.
+// Of returns the columns of the item at place i of the list, from 0.
 func (l ColumnsList) Of(i int) Columns {
 	var columns strings.Builder
 	for line := range strings.Lines(string(l)) {
@@ -50,9 +49,9 @@ func (l ColumnsList) Of(i int) Columns {
 	return Columns(columns.String())
 }
 
-// ValidateColumns checks the columns of an item: up to [engine.MaxColumns] of different names, which are not
-// empty. Names and values are UTF-8 without control characters, and have up to [engine.MaxColumnBytes] bytes
-// together. The error is an *InvalidError.
+// ValidateColumns checks the columns of an item: up to [engine.MaxColumns], with different names that are not empty.
+// Names and values are UTF-8 without control characters, and together have up to [engine.MaxColumnBytes] bytes. The
+// error is an *InvalidError.
 func ValidateColumns(columns []Column) error {
 	if n := len(columns); n > engine.MaxColumns {
 		return &InvalidError{"columns", fmt.Sprintf("are %d, at most %d are allowed", n, engine.MaxColumns)}
@@ -64,12 +63,12 @@ func ValidateColumns(columns []Column) error {
 		switch {
 		case c.Name == "":
 			return &InvalidError{"columns", fmt.Sprintf("the name of column %d is empty", i+1)}
-		case notText(c.Name) != "":
-			return &InvalidError{field, "its name " + notText(c.Name)}
+		case textProblem(c.Name) != "":
+			return &InvalidError{field, "its name " + textProblem(c.Name)}
 		case slices.ContainsFunc(columns[:i], isSame):
-			return &InvalidError{field, "is there twice"}
-		case notText(c.Value) != "":
-			return &InvalidError{field, notText(c.Value)}
+			return &InvalidError{field, "occurs twice"}
+		case textProblem(c.Value) != "":
+			return &InvalidError{field, textProblem(c.Value)}
 		}
 		size += len(c.Name) + len(c.Value)
 	}
@@ -83,10 +82,10 @@ func ValidateColumns(columns []Column) error {
 // lineCheck checks the lines of a source for a campaign.
 type lineCheck struct {
 	campaign Campaign
-	first    map[engine.Hash]firstLine // by item, where items may have columns
+	first    map[engine.Hash]firstLine // by item; used only if items may have columns
 }
 
-// firstLine is where an item comes first, with a hash of its columns.
+// firstLine is the first line that has an item, with a hash of its columns.
 type firstLine struct {
 	number  int64
 	columns engine.Hash
@@ -113,7 +112,7 @@ func (k lineCheck) line(l Line) error {
 	case !known:
 		k.first[item] = firstLine{l.Number, columns}
 	case first.columns != columns:
-		return &InvalidError{"columns", fmt.Sprintf("are others than on line %d, which has the same item", first.number)}
+		return &InvalidError{"columns", fmt.Sprintf("differ from those of line %d, which has the same item", first.number)}
 	}
 	return nil
 }
@@ -129,7 +128,7 @@ func (b *Bank) withColumns(ctx context.Context, c Campaign, claim Claim) (Claim,
 	return claims[0], nil
 }
 
-// addColumns adds to claims of the campaign the columns of their items.
+// addColumns adds the columns of their items to claims of the campaign.
 func (b *Bank) addColumns(ctx context.Context, c Campaign, claims []Claim) error {
 	if !c.Columns {
 		return nil
@@ -149,13 +148,13 @@ func (b *Bank) addColumns(ctx context.Context, c Campaign, claims []Claim) error
 	return nil
 }
 
-// columnsOf returns the columns of items, in order. It costs nothing in a campaign without columns.
+// columnsOf returns the columns of items, in order. In a campaign without columns it reads nothing.
 func (b *Bank) columnsOf(ctx context.Context, c Campaign, items []string) ([]Columns, error) {
 	columns := make([]Columns, len(items))
 	if !c.Columns {
 		return columns, nil
 	}
-	places := map[engine.Hash][]int{} // two claims may have an item that moves while they are listed
+	places := map[engine.Hash][]int{} // an item that moves while claims are listed may be in two of them
 	var hashes []engine.Hash
 	for i, item := range items {
 		h := engine.HashItem(item)
@@ -183,8 +182,8 @@ func (b *Bank) columnsOf(ctx context.Context, c Campaign, items []string) ([]Col
 	return columns, nil
 }
 
-// halfVisibleRow reads an item row again that was not there: a load that is under way may show the bank row
-// first. An item that was never loaded, which is an inconsistency, has no columns.
+// halfVisibleRow reads again an item row that was not found: while a load runs, the bank row may be visible before
+// the item row. An item that was never loaded is an inconsistency, and has no columns.
 func (b *Bank) halfVisibleRow(ctx context.Context, c Campaign, h engine.Hash) (*engine.ItemRow, error) {
 	row, err := whileBusy(ctx, b, rowsBusy, func() (*engine.ItemRow, bool, error) { return b.loadedRow(ctx, c, h) })
 	if err != nil || row == nil {

@@ -49,7 +49,7 @@ func sourceOf(lines ...itembank.Line) itembank.Source {
 
 func columnsOf(l itembank.Line) itembank.Columns { return engine.NewColumns(l.Columns...) }
 
-// hall creates a campaign with three seats, of which the last has no columns.
+// hall creates a campaign with three seats. The last one has no columns.
 func (f *fixture) hall(s itembank.Settings) (seats []itembank.Line) {
 	f.Helper()
 	s.Columns, s.Shards = true, 2
@@ -62,7 +62,7 @@ func (f *fixture) hall(s itembank.Settings) (seats []itembank.Line) {
 	return seats
 }
 
-// wantColumns compares the columns of a claim with those of the lines.
+// wantColumns compares the columns of a claim with the columns of the lines.
 func (f *fixture) wantColumns(what string, claim itembank.Claim, err error, lines ...itembank.Line) {
 	f.Helper()
 	f.Must(err)
@@ -76,7 +76,7 @@ func (f *fixture) wantColumns(what string, claim itembank.Claim, err error, line
 	}
 }
 
-// columnsComeBack: every answer that names an item has its columns, whatever happened to it before.
+// columnsComeBack: every answer that names an item has its columns, whatever happened to the item before.
 func columnsComeBack(f *fixture) {
 	seats := f.hall(itembank.Settings{Choice: true, Hold: time.Minute, Publish: true})
 	clock := itembankfault.NewClock()
@@ -137,7 +137,7 @@ func (f *fixture) wantAnswers(b *itembank.Bank, claimant string, lines ...itemba
 		}
 	}
 	lost := held
-	lost.Columns = "" // a Replay does not look at them
+	lost.Columns = "" // Replay ignores them
 	f.Must(b.CloseCampaign(f.ctx, f.name))
 	f.Must(f.raw.DropClaim(f.ctx, rowOf(held).Key()))
 	if report := f.replay(lost); report.Replayed != 1 {
@@ -148,7 +148,7 @@ func (f *fixture) wantAnswers(b *itembank.Bank, claimant string, lines ...itemba
 	f.Must(b.OpenCampaign(f.ctx, f.name))
 }
 
-// columnsCostOneRequest: in a campaign with columns an answer costs one request more, and in others nothing.
+// columnsCostOneRequest: in a campaign with columns an answer costs one more request; in others it does not.
 func columnsCostOneRequest(f *fixture) {
 	f.hall(itembank.Settings{OnEnd: itembank.Return})
 	plain := f.named("plain")
@@ -186,7 +186,7 @@ func (s *columnsUnread) ItemRows(ctx context.Context, campaign string, hashes []
 	return s.Store.ItemRows(ctx, campaign, hashes)
 }
 
-// columnsNotRead: there is no answer without columns, and the claim that was made is the next answer.
+// columnsNotRead: if the columns cannot be read, there is no answer. The claim was made, and is the next answer.
 func columnsNotRead(f *fixture) {
 	f.hall(itembank.Settings{})
 	b := itembank.New(&columnsUnread{f.Store, 2})
@@ -202,7 +202,7 @@ func columnsNotRead(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 3, Free: 2, Claimed: 1})
 }
 
-// firstLoadDecides: a known item keeps its columns, and the load says so.
+// firstLoadDecides: a known item keeps its columns, and the load counts it.
 func firstLoadDecides(f *fixture) {
 	seats := f.hall(itembank.Settings{})
 	again := []itembank.Line{line("1A", "price=50", "row=1"), seats[1], line("1C", "price=5"), line("2A", "price=1"), line("1A", "price=50", "row=1")}
@@ -217,7 +217,7 @@ func firstLoadDecides(f *fixture) {
 			f.Errorf("want %+v, got %+v, %v", want, report, err)
 		}
 	}
-	var more []itembank.Line // after so many new items known ones are not looked up before they are added
+	var more []itembank.Line // after this many new items, known ones are not looked up before they are added
 	for i := range engine.MaxAddItems {
 		more = append(more, line(fmt.Sprintf("3-%d", i), "price=3"))
 	}
@@ -242,7 +242,7 @@ func (f *fixture) loadOf(lines ...itembank.Line) itembank.LoadReport {
 	return report
 }
 
-// columnsOfInterruptedLoad: a load goes on where it stopped, and is not the load of other columns.
+// columnsOfInterruptedLoad: a load resumes where it stopped. Items with other columns are another load.
 func columnsOfInterruptedLoad(f *fixture) {
 	f.create(itembank.Settings{Columns: true})
 	var lines, others []itembank.Line
@@ -292,13 +292,13 @@ func badColumns(f *fixture) {
 	}{
 		{f, []itembank.Line{good, line("b", eleven...)}, "line 2: columns: are 11, at most 10 are allowed"},
 		{f, []itembank.Line{good, line("b", "=1")}, "line 2: columns: the name of column 1 is empty"},
-		{f, []itembank.Line{line("b", "x=1", "price=1", "price=2")}, `line 1: column "price": is there twice`},
+		{f, []itembank.Line{line("b", "x=1", "price=1", "price=2")}, `line 1: column "price": occurs twice`},
 		{f, []itembank.Line{line("b", "a\tb=1")}, `line 1: column "a\tb": its name has a control character (U+0009) at byte 2`},
 		{f, []itembank.Line{line("b", "price=1\n2")}, `line 1: column "price": has a control character (U+000A) at byte 2`},
 		{f, []itembank.Line{line("b", "price=\xff")}, `line 1: column "price": is not valid UTF-8`},
 		{f, []itembank.Line{line("b", "price="+strings.Repeat("x", 1020))}, "line 1: columns: have 1025 bytes with their names, at most 1024 are allowed"},
-		{f, []itembank.Line{good, line("b"), line("a", "price=2")}, "line 3: columns: are others than on line 1, which has the same item"},
-		{f, []itembank.Line{good, line("a")}, "line 2: columns: are others than on line 1, which has the same item"},
+		{f, []itembank.Line{good, line("b"), line("a", "price=2")}, "line 3: columns: differ from those of line 1, which has the same item"},
+		{f, []itembank.Line{good, line("a")}, "line 2: columns: differ from those of line 1, which has the same item"},
 		{plain, []itembank.Line{line("b"), good}, "line 2: columns: campaign " + fmt.Sprintf("%q", plain.name) + " has none"},
 	} {
 		_, err := test.bank().Load(f.ctx, test.name, sourceOf(test.lines...), nil)

@@ -8,17 +8,16 @@ import (
 
 // The members of ErrRefused that are about holds.
 var (
-	// ErrClaimEnded says that the claimant holds another claim than the one to confirm. That
-	// one was released, or ended before it was confirmed.
+	// ErrClaimEnded says that the claim to confirm was released or has ended, and that the claimant now holds
+	// another claim.
 	ErrClaimEnded = member(ErrRefused, "the claim has ended: the claimant holds another claim")
 	// ErrConfirmed says that a hold was confirmed, so that its holder cannot release it.
 	ErrConfirmed = member(ErrRefused, "the claim is confirmed, so only an operator can release it")
 )
 
-// Confirm makes a hold permanent: it removes the end of the claim. The claim's id makes sure
-// that Confirm confirms the claim that the caller saw, and no later one. A hold can be confirmed
-// until it is closed, which happens at least 10 seconds after its end. Confirm is safe to repeat,
-// and then returns the same claim.
+// Confirm makes a hold permanent: it removes the end of the claim. claimID is the id of the claim that the caller
+// saw, so Confirm never confirms a later claim. A hold can be confirmed until it is closed, at least 10 seconds after
+// its end. Confirm is safe to repeat: it then returns the same claim.
 //
 // Errors: *InvalidError, also if the campaign has no holds; ErrNoCampaign; ErrNoClaim if the
 // claimant holds no claim; ErrClaimEnded; *ClaimedElsewhereError if the claim belongs to another
@@ -43,7 +42,7 @@ func (b *Bank) Confirm(ctx context.Context, campaign, claimant, claimID string, 
 	return b.withColumns(ctx, c, claim)
 }
 
-// confirmed returns what became of a hold, by the row that the claimant has now.
+// confirmed returns the result of a Confirm, from the row that the claimant has now.
 func confirmed(hold engine.Claim, held *engine.Claim) (Claim, error) {
 	switch {
 	case held == nil:
@@ -56,7 +55,7 @@ func confirmed(hold engine.Claim, held *engine.Claim) (Claim, error) {
 	return claimOf(*held), nil
 }
 
-// campaignOfHolds is keyOf for a campaign whose claims are holds.
+// campaignOfHolds is keyOf with an error unless the claims of the campaign are holds.
 func (b *Bank) campaignOfHolds(
 	ctx context.Context, campaign, claimant string, options []ClaimOption,
 ) (Campaign, engine.ClaimKey, error) {

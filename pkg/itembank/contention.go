@@ -6,8 +6,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Contention counts how often the claims of a Bank met other requests. Each time costs a transaction, which is tried
-// again: a claim that shows here is not refused.
+// Contention counts how often claims of a Bank conflicted with other requests. Each conflict costs one transaction,
+// which is tried again. No such claim is refused for it.
 type Contention struct {
 	LostRaces int64 // another claimant had taken the item
 	Conflicts int64 // another transaction was working on the item's row or on the claim's
@@ -25,11 +25,11 @@ func (c Contention) Since(before Contention) Contention {
 	return Contention{c.LostRaces - before.LostRaces, c.Conflicts - before.Conflicts, c.Throttles - before.Throttles}
 }
 
-// contention is the Contention of a Bank while it grows.
+// contention holds the counters of a Bank's Contention.
 type contention struct{ lostRaces, conflicts, throttles atomic.Int64 }
 
-// count counts a transaction that made no claim. One that found the claimant's own claim is a repeat, whatever else
-// failed.
+// count counts a transaction that made no claim. It does not count a transaction that found the claimant's own claim:
+// that is a repeat.
 func (c *contention) count(taken engine.TakeResult) {
 	if taken.Held != nil {
 		return

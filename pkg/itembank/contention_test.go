@@ -9,7 +9,7 @@ import (
 )
 
 // TestContention: each transaction that made no claim is counted once under each of its reasons, unless it found the
-// claimant's own claim. The claims succeed all the same.
+// claimant's own claim. All claims succeed.
 func TestContention(t *testing.T) {
 	t.Parallel()
 	f := inMemory(t)
@@ -46,7 +46,7 @@ func TestContention(t *testing.T) {
 	}
 }
 
-// TestContentionOfChosenItems: a chosen item that another claimant has is no lost race.
+// TestContentionOfChosenItems: a chosen item that another claimant holds is not counted as a lost race.
 func TestContentionOfChosenItems(t *testing.T) {
 	t.Parallel()
 	f := inMemory(t)

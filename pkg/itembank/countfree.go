@@ -12,15 +12,16 @@ import (
 )
 
 const (
-	// countedItems is up to how many free items all are counted, and about how many a sample has. On DynamoDB 4,000 rows
-	// of 100 bytes are 100 read units.
+	// countedItems is the largest bank, in free items, that is counted in full, and about the size of a sample.
+	// On DynamoDB 4,000 rows of 100 bytes cost 100 read units.
 	countedItems = 4000
-	// sampleSpans is in how many parts a sample is read, at least one in each shard. Claims take the items of a page, so
-	// that what is left lies in clusters: many small parts meet more of them than few large ones.
+	// sampleSpans is the number of spans of a sample, at least one in each shard. Claims take the items of a page
+	// together, so the free items lie in clusters. Many small spans represent them better than few large ones.
 	sampleSpans = 64
 	countAtOnce = 8 // parts that are read at the same time
 
-	// A first sample says how large the bank is. If it finds too few items, it is taken again with a larger share.
+	// The first sample has this many spans and estimates the size of the bank. If it finds too few items, a second
+	// sample reads a larger share.
 	firstSpans = 16
 	firstItems = 30
 	firstShare = 1. / 4096
@@ -30,14 +31,14 @@ const (
 // FreeCount is the result of CountFree.
 type FreeCount struct {
 	Items   int64 // free items that have not ended
-	Expired int64 // those whose life is over and that no sweep has taken out of the bank yet
-	Exact   bool  // all were counted; else Items and Expired are estimates
-	Loaded  bool  // a load was started; else there are no items yet
+	Expired int64 // items whose life is over and that no sweep has taken out of the bank yet
+	Exact   bool  // all items were counted; otherwise Items and Expired are estimates
+	Loaded  bool  // a load was started; otherwise the campaign has no items yet
 }
 
-// CountFree counts the free items of a campaign, whatever its state, at a price that does not grow with the bank. It
-// counts all items of a bank of up to about 4,000. Of a larger bank it reads about 4,000, and estimates. Where the
-// estimate, with items that have ended, is below 4,000, it counts all after all. Counts counts exactly.
+// CountFree counts the free items of a campaign in any state. Its price does not grow with the bank. It counts all
+// items of a bank of up to about 4,000 items. In a larger bank it reads about 4,000 items and estimates. If the
+// estimate, ended items included, is below 4,000, it counts all items. Use Counts for exact numbers.
 //
 // Estimates are right on average. Their standard deviation is up to 15 % of what is left, and up to 30 % in a campaign
 // of 256 shards. A count reads about 5,000 items on average, and rarely 14,000 (TestCountFreeOfALargeBank).
@@ -52,17 +53,17 @@ func (b *Bank) CountFree(ctx context.Context, campaign string) (FreeCount, error
 	if err == nil && found.rows < firstItems {
 		found, err = b.sampleFree(ctx, c, firstSpans, nextShare)
 	}
-	if size := found.all(found.rows); err == nil && size > countedItems {
+	if size := found.total(found.rows); err == nil && size > countedItems {
 		found, err = b.sampleFree(ctx, c, max(sampleSpans, c.Shards), countedItems/size)
 	}
-	exact := found.all(found.rows) <= countedItems
+	exact := found.total(found.rows) <= countedItems
 	if err == nil && exact {
 		found, err = b.readFree(ctx, c)
 	}
 	if err != nil {
 		return FreeCount{}, err
 	}
-	live, rows := math.Round(found.all(found.live)), math.Round(found.all(found.rows))
+	live, rows := math.Round(found.total(found.live)), math.Round(found.total(found.rows))
 	count := FreeCount{Items: int64(live), Expired: int64(rows - live), Exact: exact, Loaded: found.rows > 0}
 	if !count.Loaded {
 		count.Loaded, _, err = b.store.Loads(ctx, c.Name)
@@ -70,14 +71,14 @@ func (b *Bank) CountFree(ctx context.Context, campaign string) (FreeCount, error
 	return count, err
 }
 
-// freeSample is what was found in a share of a bank.
+// freeSample is the result of reading a share of a bank.
 type freeSample struct {
 	share      float64
-	rows, live int // live: those that have not ended
+	rows, live int // live: rows whose items have not ended
 }
 
-// all estimates a number of the whole bank.
-func (s freeSample) all(found int) float64 { return float64(found) / s.share }
+// total estimates the number in the whole bank from the number found in the sample.
+func (s freeSample) total(found int) float64 { return float64(found) / s.share }
 
 // readFree reads all shards.
 func (b *Bank) readFree(ctx context.Context, c Campaign) (freeSample, error) {
@@ -86,7 +87,7 @@ func (b *Bank) readFree(ctx context.Context, c Campaign) (freeSample, error) {
 	})
 }
 
-// sampleFree reads a share of a bank, in spans of one length at equal distances.
+// sampleFree reads a share of a bank, in spans of equal length at equal distances.
 func (b *Bank) sampleFree(ctx context.Context, c Campaign, spans int, share float64) (freeSample, error) {
 	begin, err := b.sampleBegin()
 	if err != nil {
@@ -99,8 +100,8 @@ func (b *Bank) sampleFree(ctx context.Context, c Campaign, spans int, share floa
 	})
 }
 
-// sampleBegin returns where samples begin, as a share of the distance between spans. It is random, and always the same
-// in a Bank, so that the difference of two estimates is more exact than each of them.
+// sampleBegin returns the offset of the first span, as a share of the distance between spans. It is random, and the
+// same for all samples of a Bank, so that the difference of two estimates is more exact than each of them.
 func (b *Bank) sampleBegin() (float64, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -114,8 +115,8 @@ func (b *Bank) sampleBegin() (float64, error) {
 	return b.samples, nil
 }
 
-// scanSpan reads a part of a shard, from a place to its end and on from its beginning. The place and the length are
-// shares of the shard, since hashes are spread evenly.
+// scanSpan reads a part of a shard, from a place onward. At the end of the shard it continues at the beginning. Place
+// and length are shares of the shard, because hashes are spread evenly.
 func scanSpan(s engine.Shard, place, length float64) *shardScan {
 	after, through := hashAt(place), hashAt(math.Mod(place+length, 1))
 	if place+length < 1 {
@@ -124,13 +125,14 @@ func scanSpan(s engine.Shard, place, length float64) *shardScan {
 	return &shardScan{s, []engine.Range{{After: &after}, {Through: &through}}}
 }
 
-// hashAt is a hash that fraction maps to a share below 1.
+// hashAt returns a hash that fraction maps to share, which is below 1.
 func hashAt(share float64) (h engine.Hash) {
 	binary.BigEndian.PutUint64(h[:], uint64(share*(1<<64)))
 	return h
 }
 
-// countScans counts what n scans read, several at a time. Together they read a share of the bank.
+// countScans counts the items that n scans read, up to countAtOnce scans at a time. The scans read the given share of
+// the bank.
 func (b *Bank) countScans(
 	ctx context.Context, share float64, n int, scanOf func(i int) *shardScan,
 ) (freeSample, error) {

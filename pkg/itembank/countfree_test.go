@@ -21,7 +21,7 @@ var countCases = []testCase{
 	{"ended-items-are-not-free", countFreeOfEnded},
 }
 
-// wantFree counts the free items of a bank that is small enough to be counted exactly.
+// wantFree counts the free items of a bank that is small enough for an exact count.
 func (f *fixture) wantFree(items, expired int64, loaded bool) {
 	f.Helper()
 	got, err := f.bank().CountFree(f.ctx, f.name)
@@ -32,7 +32,7 @@ func (f *fixture) wantFree(items, expired int64, loaded bool) {
 }
 
 func countFreeInEachState(f *fixture) {
-	f.create(itembank.Settings{Shards: 20}) // more than a sample has
+	f.create(itembank.Settings{Shards: 20}) // more shards than a first sample has spans
 	f.wantFree(0, 0, false)
 	var items []string
 	for i := range 30 {
@@ -77,7 +77,7 @@ func (s *countedRows) FreeItems(
 	return page, err
 }
 
-// seeded is a source of the same random bytes each time.
+// seeded is a random source that returns the same bytes each time.
 type seeded struct {
 	mu     sync.Mutex
 	source *rand.ChaCha8
@@ -91,8 +91,8 @@ func (s *seeded) Read(p []byte) (int, error) {
 	return s.source.Read(p)
 }
 
-// TestCountFreeOfALargeBank measures the estimates of banks of which a half and then a sixth is left, after claims of 20
-// Banks that took pages as containers do, and how much the counts read. The limits are those of the doc comment.
+// TestCountFreeOfALargeBank measures the errors of the estimates, and the number of rows that counts read. 20 Banks
+// claim with pages as containers do, until half of a bank is left, and then a sixth. The doc comment has the limits.
 func TestCountFreeOfALargeBank(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()

@@ -9,20 +9,19 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// dryRunPass is how many rows of the input are compared with the store at a time. It
-// limits memory: a map of so many items has about 100 MB.
+// dryRunPass is the number of rows of the input that one pass compares with the store. It limits memory: a map of
+// this many items takes about 100 MB.
 const dryRunPass = 1 << 20
 
-// DryRun reports what Load would report, and changes nothing. It checks the source as
-// Load does, with the same errors. It reads the source twice, and once more for every
-// further million lines.
+// DryRun reports the result that Load would have, and changes nothing. It checks the source as Load does, with the
+// same errors. It reads the source twice, and once more for each further million lines.
 //
-// Rows is exact. The other counts are exact unless another Load adds items to the campaign before the Load is finished.
-// Claims, releases and withdrawals do not change them, since an item that was loaded stays known. Resumed is the
-// progress of an unfinished load of the same items, which Load would resume; OtherColumns counts its rows too. DryRun
-// does not look for items of the kind "free-not-loaded", at which Load stops; Reconcile finds them.
+// Rows is exact. The other counts are exact unless another Load adds items to the campaign before the Load is
+// finished. Claims, releases and withdrawals do not change them, because a loaded item stays known. Resumed is the
+// progress of an unfinished load of the same items, which Load would resume. OtherColumns includes the rows of that
+// load. DryRun does not find the inconsistency "free-not-loaded", at which Load stops; Reconcile finds it.
 //
-// DryRun looks every item up, which costs one read unit for each on DynamoDB.
+// DryRun looks up every item, which costs one read unit each on DynamoDB.
 //
 // Errors: *InvalidError, in a *LineError where a line is invalid; ErrNoCampaign;
 // ErrTryAgain; ErrInputChanged.
@@ -64,10 +63,10 @@ func (b *Bank) dryRun(ctx context.Context, campaign string, source Source, perPa
 // sourceItem is an item of a source.
 type sourceItem struct {
 	rows    int64
-	columns engine.Hash // of the columns, which are the same in all rows
+	columns engine.Hash // of the item's columns, which are the same in all its rows
 }
 
-// countItems counts the rows of each item of a pass. A pass has its share of all hashes.
+// countItems counts the rows of each item whose hash belongs to the pass.
 func countItems(ctx context.Context, source Source, in input, pass, passes int) (map[engine.Hash]sourceItem, error) {
 	items := map[engine.Hash]sourceItem{}
 	sum := newDigest()

@@ -1,4 +1,4 @@
 package itembank
 
-// DryRunInPasses is DryRun with passes of so many rows.
+// DryRunInPasses is DryRun with a given number of rows in each pass.
 var DryRunInPasses = (*Bank).dryRun

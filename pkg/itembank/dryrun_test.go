@@ -16,8 +16,8 @@ var dryRunCases = []testCase{
 	{"errors-of-a-dry-run", errorsOfDryRun},
 }
 
-// dryRunIsTrue: whatever was loaded, claimed, withdrawn or cut before, a load reports what its
-// dry run said, in however many passes the dry run read the input.
+// dryRunIsTrue: whatever was loaded, claimed, withdrawn or interrupted before, a load reports the same as its dry
+// run, in any number of passes.
 func dryRunIsTrue(f *fixture) {
 	n := 0
 	rapid.Check(f.TB, func(rt *rapid.T) {
@@ -71,7 +71,7 @@ func dryRunIsTrue(f *fixture) {
 	})
 }
 
-// errorsOfDryRun are those of a load.
+// errorsOfDryRun: a dry run returns the same errors as a load.
 func errorsOfDryRun(f *fixture) {
 	f.create(itembank.Settings{})
 	for _, test := range []struct {

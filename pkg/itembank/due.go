@@ -14,22 +14,22 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Limits of closeDue, for which a customer waits.
+// Limits of closeDue. A customer waits for it.
 const (
-	maxDueShards = 16                     // shards whose index is read, once a second and container
-	maxDueCloses = 8                      // claims that are looked at
-	maxDueTime   = 100 * time.Millisecond // after it no further claim is closed, once one was
-	dueSample    = 64                     // claims of the index from which it chooses
+	maxDueShards = 16                     // shards whose index is read, once a second in each container
+	maxDueCloses = 8                      // claims that are tried
+	maxDueTime   = 100 * time.Millisecond // after this time no further claim is closed, if one was closed
+	dueSample    = 64                     // claims of the index to choose from
 )
 
-// closeDue closes a few of the campaign's claims that ended more than endGrace before now. It
-// returns how many it closed. It reads the index of some random shards.
+// closeDue closes a few of the campaign's claims that ended more than endGrace before now, and returns their number.
+// It reads the index of some random shards.
 //
-// It chooses at random among the claims that are due: other Banks close the others, and claims
-// whose rows contradict each other, which stay, must not keep it from the rest.
+// It chooses at random among the claims that are due, for two reasons: other Banks close claims at the same time, and
+// claims whose rows contradict each other are not closed and must not block the others.
 //
-// Errors: those of the store. It skips claims that others changed, that are busy, and that
-// contradict themselves.
+// It returns the errors of the store. It skips claims that another request changed, that are busy, or whose rows
+// contradict each other.
 func (b *Bank) closeDue(ctx context.Context, c Campaign, now time.Time) (closed int, err error) {
 	if !c.claimsEnd() {
 		return 0, nil
@@ -41,7 +41,7 @@ func (b *Bank) closeDue(ctx context.Context, c Campaign, now time.Time) (closed 
 	return b.closeDueIn(ctx, c, random.Perm(c.Shards)[:min(c.Shards, maxDueShards)], now)
 }
 
-// closeDueIn is closeDue for claims in the index of some shards.
+// closeDueIn does the same in the given shards.
 func (b *Bank) closeDueIn(ctx context.Context, c Campaign, shards []int, now time.Time) (closed int, err error) {
 	started := b.clock.Now()
 	due, err := b.sampleDue(ctx, shards, c, wholeMillis(now.Add(-endGrace)))
@@ -64,9 +64,8 @@ func (b *Bank) closeDueIn(ctx context.Context, c Campaign, shards []int, now tim
 	return closed, nil
 }
 
-// sampleDue returns up to maxDueCloses claims that ended before a time, chosen at random from the
-// index of some shards. Where one of them has many, it reads some of these from a random
-// moment on.
+// sampleDue returns up to maxDueCloses claims that ended before a time, chosen at random from the index of some
+// shards. If a shard has more claims than one read returns, it also reads claims from a random moment onward.
 func (b *Bank) sampleDue(ctx context.Context, shards []int, c Campaign, before time.Time) ([]engine.DueClaim, error) {
 	random, err := b.generator()
 	if err != nil {
@@ -83,7 +82,7 @@ func (b *Bank) sampleDue(ctx context.Context, shards []int, c Campaign, before t
 			return nil, err
 		}
 		due = append(due, later.Claims...)
-		if len(later.Claims) < maxDueCloses { // the moment was close to the last claim, or after it
+		if len(later.Claims) < maxDueCloses { // the random moment was near or after the last claim
 			due = append(due, crowded.first...)
 		}
 	}
@@ -91,14 +90,14 @@ func (b *Bank) sampleDue(ctx context.Context, shards []int, c Campaign, before t
 	return due[:min(len(due), maxDueCloses)], nil
 }
 
-// crowdedShard has more due claims than were read.
+// crowdedShard is a shard that has more due claims than one read returned.
 type crowdedShard struct {
 	shard engine.Shard
-	first []engine.DueClaim // those that were read
+	first []engine.DueClaim // the claims that were read
 }
 
-// firstDue reads the first due claims of shards at the same time. crowded is one that has more; nil:
-// none has. Its claims are not in due, since claims that stay may be the first.
+// firstDue reads the first due claims of several shards at the same time. crowded is a shard that has more, or nil.
+// due does not include the claims of crowded, because its first ones may be claims that cannot be closed.
 func (b *Bank) firstDue(
 	ctx context.Context, shards []int, c Campaign, before time.Time,
 ) (due []engine.DueClaim, crowded *crowdedShard, err error) {
@@ -111,7 +110,7 @@ func (b *Bank) firstDue(
 		})
 	}
 	all.Wait()
-	if !slices.Contains(errs, nil) { // one bad shard must not hide the others
+	if !slices.Contains(errs, nil) { // a failure of one shard does not hide the others
 		return nil, nil, errs[0]
 	}
 	for i, page := range pages {
@@ -124,9 +123,9 @@ func (b *Bank) firstDue(
 	return due, crowded, nil
 }
 
-// randomMoment returns a moment between two others. Ends can lie anywhere between them: one time in
-// two all moments are alike, else all orders of magnitude, so that claims that ended together long
-// ago are found, too.
+// randomMoment returns a random moment between from and to. In half of the calls all moments are equally likely. In
+// the other half all orders of magnitude of the time since from are, so that claims that ended together long ago are
+// found too.
 func randomMoment(random *rand.Rand, from, to time.Time) time.Time {
 	span := to.Sub(from).Milliseconds()
 	after := random.Int64N(span)
@@ -136,9 +135,9 @@ func randomMoment(random *rand.Rand, from, to time.Time) time.Time {
 	return from.Add(time.Duration(after) * time.Millisecond)
 }
 
-// closeDueClaim closes a claim that the index names. The index is a hint: an entry may be older
-// than a confirmation, or the next claim of its claimant. So the claim row is read, and the
-// transaction tests its id and its end. An eventually consistent read is enough for that.
+// closeDueClaim closes a claim that the index names. The index is only a hint: an entry may be older than a
+// confirmation, or than the next claim of its claimant. So the claim row is read, and the transaction tests its id
+// and its end. An eventually consistent read is enough for that.
 func (b *Bank) closeDueClaim(
 	ctx context.Context, c Campaign, due engine.DueClaim, now time.Time,
 	closeClaim func(context.Context, Campaign, engine.Claim, closeTerms) (closedClaim, error),
@@ -153,7 +152,7 @@ func (b *Bank) closeDueClaim(
 	return closeClaim(ctx, c, *held, endedTerms(now))
 }
 
-// closeWithoutWaiting is closeClaim for one try.
+// closeWithoutWaiting tries closeClaim once.
 func (b *Bank) closeWithoutWaiting(
 	ctx context.Context, c Campaign, claim engine.Claim, terms closeTerms,
 ) (closedClaim, error) {
@@ -162,17 +161,16 @@ func (b *Bank) closeWithoutWaiting(
 	return released, err
 }
 
-// SweepDue closes the campaign's claims that ended more than 10 seconds ago, as Sweep does, but
-// reads only these: it finds them through an index. Run it every few minutes where claims end
-// and items return.
+// SweepDue closes the campaign's claims that ended more than 10 seconds ago, as Sweep does. It reads only these
+// claims: it finds them through an index. Run it every few minutes if claims end and items return.
 //
-// It does not end free items; Sweep does. progress may be nil; it counts the claims that were looked at.
-// SweepDue is safe to repeat, to interrupt, and to run several times at once.
+// It does not end free items; Sweep does. progress may be nil; it gets the number of claims that were tried. SweepDue is
+// safe to repeat, to interrupt, and to run several times at once.
 //
 // A claim whose rows contradict each other stays as it is, as in Sweep.
 //
-// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain, the family ErrInconsistent. After an error
-// the report says what was done before it.
+// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain, the family ErrInconsistent. After an error the report has the
+// results up to then.
 func (b *Bank) SweepDue(ctx context.Context, campaign string, progress Progress) (SweepReport, error) {
 	s := sweep{bank: b, count: counter(progress)}
 	c, err := b.Campaign(ctx, campaign)
@@ -183,9 +181,9 @@ func (b *Bank) SweepDue(ctx context.Context, campaign string, progress Progress)
 	if err != nil {
 		return s.report, err
 	}
-	var all errgroup.Group // without a context: one bad shard does not keep the others from being swept
+	var all errgroup.Group // without a context: after an error in one shard, the others are still swept
 	all.SetLimit(sweptAtOnce)
-	// A random order: a sweep that is cut again and again still reaches all shards.
+	// The order is random, so that sweeps that are interrupted again and again still reach all shards.
 	for _, n := range random.Perm(c.Shards) {
 		all.Go(func() error { return s.dueClaims(ctx, c, engine.Shard{Campaign: c.Name, Number: n}) })
 	}
@@ -195,11 +193,11 @@ func (b *Bank) SweepDue(ctx context.Context, campaign string, progress Progress)
 	return s.report, s.skipped.err()
 }
 
-// sweptAtOnce is how many shards SweepDue sweeps at a time. To close a claim takes three requests, so
-// these are a few hundred claims a second.
+// sweptAtOnce is how many shards SweepDue sweeps at a time. Closing a claim takes three requests, so this closes a
+// few hundred claims a second.
 const sweptAtOnce = 8
 
-// dueClaims closes the claims of a shard that are due.
+// dueClaims closes the due claims of a shard.
 func (s *sweep) dueClaims(ctx context.Context, c Campaign, shard engine.Shard) error {
 	for after := (time.Time{}); ; {
 		now := s.bank.closersNow()
@@ -207,7 +205,7 @@ func (s *sweep) dueClaims(ctx context.Context, c Campaign, shard engine.Shard) e
 		if err != nil {
 			return err
 		}
-		due, next := wholeMoments(page)
+		due, next := completeEnds(page)
 		for _, claim := range due {
 			if err := s.bank.pace(ctx, 1); err != nil {
 				return err
@@ -224,7 +222,7 @@ func (s *sweep) dueClaims(ctx context.Context, c Campaign, shard engine.Shard) e
 	}
 }
 
-// dueClosed notes what became of a claim, for one of several shards.
+// dueClosed records the result of closing a claim. Several shards call it at the same time.
 func (s *sweep) dueClosed(released closedClaim, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -232,10 +230,10 @@ func (s *sweep) dueClosed(released closedClaim, err error) error {
 	return s.closed(released, err)
 }
 
-// wholeMoments returns the claims of a page up to the end at which the next page begins. The last
-// end of a page may have more claims. Where all claims of a page have one end, the next page
-// begins behind it: a shard never has as many claims a millisecond.
-func wholeMoments(page engine.DuePage) (due []engine.DueClaim, next time.Time) {
+// completeEnds returns the claims of a page up to next, the end at which the next page begins. The last end of a page
+// may have further claims, so the next page begins there. If all claims of a page have one end, the next page begins
+// after it: a shard never has a page of claims in one millisecond.
+func completeEnds(page engine.DuePage) (due []engine.DueClaim, next time.Time) {
 	due = page.Claims
 	if !page.More {
 		return due, time.Time{}

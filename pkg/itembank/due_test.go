@@ -34,7 +34,7 @@ var dueCases = []testCase{
 	{"a-few-on-a-slow-engine", fewOnSlowEngine},
 }
 
-// sweepOfDue: as a sweep, but it reads what is due only, and leaves free items alone.
+// sweepOfDue: SweepDue closes the same claims as Sweep, but reads only the due claims, and leaves free items alone.
 func sweepOfDue(f *fixture) {
 	for onEnd, test := range map[itembank.OnEnd]struct {
 		report itembank.SweepReport
@@ -56,15 +56,15 @@ func sweepOfDue(f *fixture) {
 			f.Errorf("%s: want a progress of the three claims that are due, got %v", onEnd, reported)
 		}
 		if calls := counted.Calls(); slices.Contains(calls, "ListClaims") || slices.Contains(calls, "FreeItems") {
-			f.Errorf("it read more than what is due: %v", calls)
+			f.Errorf("it read more than the due claims: %v", calls)
 		}
 		one.wantCounts(engine.Counts(test.after))
 		one.WantWhere("held by new-00003", c, "new-00003", "new-00003")
 	}
 }
 
-// indexBehind: an entry of the index may be older than a confirmation, and than the next claim of
-// its claimant. Both claims stay.
+// indexBehind: an entry of the index may be older than a confirmation, or than the next claim of its claimant. Both
+// claims stay.
 func indexBehind(f *fixture) {
 	c, _ := f.stocked(3, holds)
 	clock := itembankfault.NewClock()
@@ -110,7 +110,7 @@ func inconsistenciesDoNotStarve(f *fixture) {
 	}
 }
 
-// goingStore is an engine in which a claim and the row of its item are deleted just before the item row is read.
+// goingStore is an engine on which a claim and the row of its item are deleted just before the item row is read.
 type goingStore struct {
 	engine.Store
 	delete func()
@@ -121,7 +121,8 @@ func (s *goingStore) ItemRow(ctx context.Context, campaign string, h engine.Hash
 	return s.Store.ItemRow(ctx, campaign, h)
 }
 
-// goneWithItsItem: a scratch campaign is deleted while it is swept. That is no inconsistency: the claim has gone, too.
+// goneWithItsItem: a scratch campaign is deleted while it is swept. That is no inconsistency, because the claim is gone
+// too.
 func goneWithItsItem(f *fixture) {
 	c, _ := f.stocked(1, holds)
 	clock := itembankfault.NewClock()
@@ -134,8 +135,8 @@ func goneWithItsItem(f *fixture) {
 	f.sweptDue(itembank.New(going, itembank.WithClock(clock)), itembank.SweepReport{})
 }
 
-// TestPagesOfDueClaims: more claims than a page holds, some of them with one end, are all swept, and each
-// is looked at once.
+// TestPagesOfDueClaims: a sweep closes more claims than a page has, some of them with the same end, and looks at each
+// of them once.
 func TestPagesOfDueClaims(t *testing.T) {
 	t.Parallel()
 	f := inMemory(t)
@@ -157,7 +158,7 @@ func TestPagesOfDueClaims(t *testing.T) {
 	}
 }
 
-// nothingEnds: where claims have no end, nothing is read.
+// nothingEnds: if claims have no end, nothing is read.
 func nothingEnds(f *fixture) {
 	f.stocked(1, itembank.Settings{OnEnd: itembank.Return})
 	counted := f.counted()
@@ -170,8 +171,8 @@ func nothingEnds(f *fixture) {
 	}
 }
 
-// dueSweepCut: a sweep that is cut again and again still reaches all shards, since it begins with
-// a random one.
+// dueSweepCut: a sweep that is interrupted again and again still reaches all shards, because it begins with a random
+// one.
 func dueSweepCut(f *fixture) {
 	s := holds
 	s.Shards = 4
@@ -195,7 +196,7 @@ func dueSweepCut(f *fixture) {
 	}
 }
 
-// dueSweepsAtOnce: each claim is closed by one sweep, which counts it.
+// dueSweepsAtOnce: each claim is closed and counted by one sweep.
 func dueSweepsAtOnce(f *fixture) {
 	_, _, clock := f.heldUntilNow(20)
 	var mu sync.Mutex
@@ -238,7 +239,7 @@ func (f *fixture) closeDue(store engine.Store, clock *itembankfault.Clock) (clos
 	return itembank.CloseDue(b, f.ctx, c, clock.Now())
 }
 
-// fewDue: of many due claims it closes eight, with at most two reads of the index. Another Bank
+// fewDue: if many claims are due, closeDue closes eight of them, with at most two reads of the index. Another Bank
 // closes others.
 func fewDue(f *fixture) {
 	_, _, clock := f.heldUntilNow(200)
@@ -274,7 +275,7 @@ func fewDue(f *fixture) {
 	f.wantCalls("where claims have no end", counted, "Campaign")
 }
 
-// busyClaims is an engine in which all claims are busy. It notes whose claims are looked at.
+// busyClaims is an engine on which all claims are busy. It records the claims that a Bank tries to close.
 type busyClaims struct {
 	engine.Store
 	lookedAt []string
@@ -285,7 +286,7 @@ func (b *busyClaims) CloseClaim(_ context.Context, r engine.CloseRequest) (engin
 	return engine.CloseResult{Conflict: true}, nil
 }
 
-// fewAtRandom: two Banks that look at the same moment do not look at the same claims.
+// fewAtRandom: two Banks that close due claims at the same moment choose different ones.
 func fewAtRandom(f *fixture) {
 	for _, n := range []int{40, 200} { // fewer and more than one read of the index
 		one := f.named(fmt.Sprint(n))
@@ -303,8 +304,7 @@ func fewAtRandom(f *fixture) {
 	}
 }
 
-// fewAfterInconsistencies: claims that stay at the head of the index do not keep it from the
-// others.
+// fewAfterInconsistencies: claims at the head of the index that cannot be closed do not prevent that others are.
 func fewAfterInconsistencies(f *fixture) {
 	const wrong, right = 100, 20
 	c, items, clock := f.heldUntilNow(wrong + right)
@@ -322,8 +322,8 @@ func fewAfterInconsistencies(f *fixture) {
 	}
 }
 
-// fewBusy: claims on which others work are left to them, without a wait. A failure of the store
-// is an error.
+// fewBusy: closeDue skips claims that another transaction is working on, without a wait. A failure of the store is an
+// error.
 func fewBusy(f *fixture) {
 	_, _, clock := f.heldUntilNow(4)
 	before := clock.Now()
@@ -339,8 +339,8 @@ func fewBusy(f *fixture) {
 	}
 }
 
-// fewOnSlowEngine: a customer waits for it. After the first claim that it closes, it begins no
-// other one later than a tenth of a second after its begin.
+// fewOnSlowEngine: a customer waits for closeDue. Once it has closed one claim, it begins no other one later than a
+// tenth of a second after its start.
 func fewOnSlowEngine(f *fixture) {
 	_, _, clock := f.heldUntilNow(20)
 	slow := &itembankfault.Store{Store: f.Store, Before: func(string) error {
@@ -352,8 +352,8 @@ func fewOnSlowEngine(f *fixture) {
 	}
 }
 
-// soldOutGetsDue: a request that finds the bank empty closes claims that are due, and gets one of
-// their items. A Bank looks for them once a second.
+// soldOutGetsDue: a request that finds the bank empty closes claims that are due, and gets one of their items. A Bank
+// looks for due claims once a second.
 func soldOutGetsDue(f *fixture) {
 	_, items := f.stocked(1, itembank.Settings{Shards: 16, Hold: time.Minute})
 	clock, counted := itembankfault.NewClock(), f.counted()
@@ -384,7 +384,7 @@ func soldOutGetsDue(f *fixture) {
 		}
 		return nil
 	}
-	f.refused(b, "bob", itembank.ErrSoldOut) // the index cannot be read, which costs nobody an answer
+	f.refused(b, "bob", itembank.ErrSoldOut) // the index cannot be read, but bob still gets an answer
 	counted.Before = nil
 	clock.Advance(time.Second)
 	if grant := f.claim(b, "bob"); grant.Claim.Item != items[0] {
@@ -392,7 +392,7 @@ func soldOutGetsDue(f *fixture) {
 	}
 }
 
-// oneBadIndexShard: a part of the index that cannot be read hides only its own claims.
+// oneBadIndexShard: if one shard of the index cannot be read, only its own claims are missed.
 func oneBadIndexShard(f *fixture) {
 	clock := itembankfault.NewClock()
 	f.stocked(40, itembank.Settings{Hold: time.Minute})
@@ -415,7 +415,7 @@ func oneBadIndexShard(f *fixture) {
 		}
 	}
 	if f.Must(err); counts.Claimed != inBadShard+1 {
-		f.Errorf("want the claims of the bad shard left, which are %d, and one more; got %+v, %+v", inBadShard, counts, report)
+		f.Errorf("want the %d claims of the bad shard left, and one more; got %+v, %+v", inBadShard, counts, report)
 	}
 }
 

@@ -6,17 +6,16 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// emptyFor is how long an empty shard is remembered, counted from the start of the
-// read that showed it. So a request that starts more than a second after an item was
-// committed to the bank never gets "sold out".
+// emptyFor is how long an empty shard is remembered, from the start of the read that showed it empty. So a request
+// that starts more than a second after an item was committed to the bank never gets "sold out".
 const emptyFor = time.Second
 
-// emptyShards says which shards were seen empty. The reader of the
-// bank adds shards; an item that comes back removes its shard.
+// emptyShards records the shards that reads showed empty. The reader of the bank adds shards. An item that comes back
+// removes its shard.
 type emptyShards struct {
-	version int64             // of the campaign: it was read before all the reads in since
-	since   map[int]time.Time // from a shard to the start of the read that showed it empty
-	returns map[int]int       // how many items may have come back to a shard through this Bank
+	version int64             // of the campaign, read before the reads in since
+	since   map[int]time.Time // by shard: the start of the read that showed it empty
+	returns map[int]int       // by shard: how many items may have come back through this Bank
 }
 
 func (l *freeList) startRead(c Campaign, shard int) shardRead {
@@ -26,8 +25,8 @@ func (l *freeList) startRead(c Campaign, shard int) shardRead {
 	return shardRead{shard, started, l.empty.returns[shard], c.copied.version}
 }
 
-// setEmpty notes that a read showed its shard empty, unless an item came back during
-// the read, which may have missed it. The campaign has to be read again afterwards.
+// setEmpty records that a read showed its shard empty, unless an item came back during the read, which the read may
+// have missed. Afterwards the campaign has to be read again.
 func (l *freeList) setEmpty(r shardRead) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -52,8 +51,7 @@ func (l *freeList) emptyVersion() int64 {
 	return l.empty.version
 }
 
-// itemReturned removes a shard from the empty ones, since an item may have come back
-// to it.
+// itemReturned removes a shard from the empty shards, because an item may have come back to it.
 func (l *freeList) itemReturned(shard engine.Shard) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,9 +66,8 @@ func (l *freeList) itemReturned(shard engine.Shard) {
 // unknown returns how many shards a search has to read.
 func (l *freeList) unknown(c Campaign, s *search) int { return len(l.notKnownEmpty(c, s.started)) }
 
-// notKnownEmpty lists the shards that a request which began at start has to read. A
-// shard that was read during the request is not among them, so that a request reads
-// each shard once, however long that takes.
+// notKnownEmpty lists the shards that a request which began at start has to read. It leaves out shards that were read
+// during the request. So a request reads each shard once, even if that takes longer than emptyFor.
 func (l *freeList) notKnownEmpty(c Campaign, start time.Time) (shards []int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

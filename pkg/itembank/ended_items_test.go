@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// itemsEnd: an item that has ended is not handed out. A claim of it stays.
+// itemsEnd: an item that has ended is not handed out. A claim that holds it stays.
 func itemsEnd(f *fixture) {
 	c := f.create(itembank.Settings{ItemLife: time.Hour, Shards: 1})
 	clock := itembankfault.NewClock()
@@ -38,17 +38,17 @@ func itemsEnd(f *fixture) {
 	}
 	f.refused(b, "cid", itembank.ErrSoldOut)
 	f.WantWhere("expired", c, "free")
-	f.swept(b, itembank.SweepReport{}) // the request has ended the items that it met
+	f.swept(b, itembank.SweepReport{}) // the request has ended the items that it found
 	n := itembank.Counts{Loaded: 3, Claimed: 2, Ended: 1}
 	f.wantCounts(engine.Counts(n))
 	f.wantTally(itembank.Tally{Rows: 3, Known: 3}, "held", "free", "new")
 	f.wantCounts(engine.Counts(n))
 }
 
-// mostTakenOut is how many ended items a request takes out of the bank.
+// mostTakenOut is the largest number of ended items that one request takes out of the bank.
 const mostTakenOut = 5
 
-// pagesOfEndedItems: one item has not ended, among many on other pages that have.
+// pagesOfEndedItems: one item has not ended, among many ended items on other pages.
 func pagesOfEndedItems(f *fixture) {
 	f.create(itembank.Settings{ItemLife: time.Hour, Shards: 1, PageSize: 3})
 	clock := itembankfault.NewClock()
@@ -77,8 +77,8 @@ func (b sameBytes) Read(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// pageOfEndedItemsInOneHalf: all items above the place where a page begins have ended, and
-// fill the page. That says nothing about the items below.
+// pageOfEndedItemsInOneHalf: a page is full of ended items, and all items above its first place have ended. The request
+// still finds the item below that place.
 func pageOfEndedItemsInOneHalf(f *fixture) {
 	const place = 0x80
 	f.create(itembank.Settings{ItemLife: time.Hour, Shards: 1, PageSize: 2})
@@ -119,8 +119,8 @@ func itemsEndOnThePage(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 5, Claimed: 1, Ended: 4})
 }
 
-// soldOutOfEndedItems: a bank of ended items is sold out, for claims and for the state, also
-// where one of the items cannot be ended. None of them hides a new item.
+// soldOutOfEndedItems: a bank of ended items is sold out, for claims and for the state, even if one of the items
+// cannot be ended. A new item is still found.
 func soldOutOfEndedItems(f *fixture) {
 	c := f.create(itembank.Settings{ItemLife: time.Hour, Shards: 4, PageSize: 2})
 	clock := itembankfault.NewClock()
@@ -139,7 +139,7 @@ func soldOutOfEndedItems(f *fixture) {
 	}
 }
 
-// endedClaimOfEndedItem: an item whose own life has ended does not return.
+// endedClaimOfEndedItem: an item whose own life is over does not return.
 func endedClaimOfEndedItem(f *fixture) {
 	c := f.create(itembank.Settings{ItemLife: time.Hour, ClaimLife: time.Minute, OnEnd: itembank.Return})
 	clock := itembankfault.NewClock()
@@ -154,7 +154,7 @@ func endedClaimOfEndedItem(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 1, Ended: 1})
 }
 
-// manyEndedItems: more items have ended than an engine brings in one read. One has not.
+// manyEndedItems: an engine needs several reads to return all ended items. One item has not ended.
 func manyEndedItems(f *fixture) {
 	const n = 1100
 	f.create(itembank.Settings{ItemLife: time.Hour, Shards: 1})
@@ -187,12 +187,12 @@ func (f *fixture) wantBounded(what string, counted *itembankfault.Store) {
 	}
 }
 
-// withEndedItems is an engine that shows many ended items beside those that it has.
+// withEndedItems is an engine that shows many ended items besides its own.
 type withEndedItems struct {
 	engine.Store
 	mu    sync.Mutex
 	items []engine.FreeItem // in the order of their hashes
-	ended int               // how many were taken out of the bank
+	ended int               // number of ended items that were taken out of the bank
 }
 
 // withEndedItems adds n ended items to a campaign.
@@ -237,7 +237,7 @@ func (s *withEndedItems) EndItems(ctx context.Context, endings []engine.EndReque
 		before := len(s.items)
 		s.items = slices.DeleteFunc(s.items, func(i engine.FreeItem) bool { return i == e.Item })
 		if len(s.items) == before {
-			return nil, fmt.Errorf("not one of the ended items: %+v", e.Item)
+			return nil, fmt.Errorf("not an ended item: %+v", e.Item)
 		}
 		answers[n] = engine.EndDone
 	}
@@ -245,9 +245,9 @@ func (s *withEndedItems) EndItems(ctx context.Context, endings []engine.EndReque
 	return answers, nil
 }
 
-// boundedWorkForEndedItems: 10,000 items have ended and one has not, in a bank of one shard,
-// of the usual number, and of the largest. Requests find the one item, and then that the bank
-// is sold out, in few reads; and each takes few of the ended items out.
+// boundedWorkForEndedItems: 10,000 items have ended and one has not, in a bank of one shard, of the usual number of
+// shards, and of the largest number. Requests need few reads to find the one item, and then to find the bank sold
+// out. Each request takes few of the ended items out.
 func boundedWorkForEndedItems(f *fixture) {
 	for _, shards := range []int{1, 16, 256} {
 		one := f.named(fmt.Sprint(shards))
@@ -285,9 +285,9 @@ func boundedWorkForEndedItems(f *fixture) {
 	}
 }
 
-// tooManyEndedItems: a request that cannot read all ended items never answers "sold out". Each
-// request takes some out and begins at another place. So the one item that has not ended, near
-// the end of its shard, is found after some requests.
+// tooManyEndedItems: a request that cannot read all ended items never returns "sold out". Each request takes some of
+// them out and begins at another place. So after some requests the one item near the end of its shard that has not
+// ended is found.
 func tooManyEndedItems(f *fixture) {
 	c := f.create(itembank.Settings{Shards: 1})
 	item := "code"
@@ -323,7 +323,7 @@ func tooManyEndedItems(f *fixture) {
 	if _, err := f.bankOn(s).Claim(f.ctx, f.name, "bob"); !errors.Is(err, itembank.ErrTryAgain) {
 		f.Errorf("not all items were read: want %v, got %v", itembank.ErrTryAgain, err)
 	}
-	for range 20 { // a holder is answered all the same, and waits for two reads
+	for range 20 { // a holder still gets an answer, after two reads
 		counted := &itembankfault.Store{Store: s}
 		if grant := f.claim(f.bankOn(counted), "ann"); grant.Claim.Item != item || !grant.Replayed {
 			f.Errorf("want ann's item, got %+v", grant)
@@ -339,8 +339,8 @@ func (f *fixture) bankOn(s engine.Store) *itembank.Bank {
 	return itembank.New(s, itembank.WithClock(itembankfault.NewClock()))
 }
 
-// endedItemsAndLostRaces: a request loses the one item that has not ended again and again, and
-// reads past the ended ones each time. It has one bound in all.
+// endedItemsAndLostRaces: a request loses the race for the one item that has not ended again and again, and reads
+// past the ended items each time. All its reads together are bounded.
 func endedItemsAndLostRaces(f *fixture) {
 	c, _ := f.stocked(1, itembank.Settings{Shards: 1})
 	s := f.withEndedItems(c, 3000)
@@ -358,8 +358,7 @@ func endedItemsAndLostRaces(f *fixture) {
 	}
 }
 
-// endedItemInTwoPlaces: an inconsistent item is in two shards, and has ended. A transaction
-// cannot name it twice.
+// endedItemInTwoPlaces: an inconsistent item is in two shards, and has ended. A transaction must not name it twice.
 func endedItemInTwoPlaces(f *fixture) {
 	c := f.create(itembank.Settings{ItemLife: time.Hour, Shards: 2})
 	clock := itembankfault.NewClock()
@@ -372,8 +371,8 @@ func endedItemInTwoPlaces(f *fixture) {
 	f.WantWhere("expired", c, "b")
 }
 
-// endingDoesNotWait: the row of an ended item is busy, and the claimant who met it does not
-// wait for it. The other items of the same transaction are ended.
+// endingDoesNotWait: if the row of an ended item is busy, the claimant who found it does not wait. The other items of
+// the same transaction are ended.
 func endingDoesNotWait(f *fixture) {
 	c := f.create(itembank.Settings{ItemLife: time.Hour, Shards: 1})
 	clock := itembankfault.NewClock()

@@ -6,16 +6,16 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// endGrace is how long after its end a claim is left alone. The clocks of two
-// machines differ by less. So a request that saw the claim alive is over by then.
+// endGrace is how long a claim is left alone after its end. It is larger than the difference between the clocks of
+// two machines. So a request that saw the claim alive has finished by then.
 const endGrace = 10 * time.Second
 
-// closable reports that the claim ended long enough ago to be closed by any request.
+// closable reports whether the claim ended long enough ago that any request may close it.
 func closable(c engine.Claim, now time.Time) bool {
 	return !c.EndsAt.IsZero() && c.EndsAt.Before(now.Add(-endGrace))
 }
 
-// hasEnded reports that the item may not be handed out any more.
+// hasEnded reports whether the item's life is over, so that it must not be handed out.
 func hasEnded(i engine.FreeItem, now time.Time) bool {
 	return !i.EndsAt.IsZero() && !i.EndsAt.After(now)
 }
@@ -32,7 +32,7 @@ func splitEnded(items []engine.FreeItem, now time.Time) (live, ended []engine.Fr
 	return live, ended
 }
 
-// endOf returns when something that has a life ends. A life of 0 has no end.
+// endOf returns the end of a life that begins at start, or the zero time if life is 0: it never ends.
 func endOf(start time.Time, life time.Duration) time.Time {
 	if life == 0 {
 		return time.Time{}
@@ -40,7 +40,7 @@ func endOf(start time.Time, life time.Duration) time.Time {
 	return start.Add(life)
 }
 
-// endRequests asks for the end of items that ended by a moment; zero: of all.
+// endRequests returns the requests that end items whose life ended by endedBy, or all items if endedBy is zero.
 func endRequests(items []engine.FreeItem, state engine.ItemState, endedBy time.Time) []engine.EndRequest {
 	requests := make([]engine.EndRequest, len(items))
 	for i, item := range items {

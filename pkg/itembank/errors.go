@@ -7,26 +7,24 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// The families of errors. Every error of a Bank that a caller can act on belongs
-// to one of them; errors.Is with the family matches all its members. An error of
-// no family is a fault of the store or of this package.
+// The families of errors. Every error that a caller can act on belongs to one of them. errors.Is with the family
+// matches all its members. An error of no family is a fault of the store or of this package.
 var (
-	// ErrInvalid says that the input is wrong. Nothing was changed. The error is an
-	// *InvalidError, which names the input.
+	// ErrInvalid says that the input is wrong. Nothing was changed. The error is an *InvalidError, which names the
+	// input.
 	ErrInvalid = errors.New("itembank: invalid input")
 
-	// ErrRefused says that the answer is no. It stays no until items are loaded, the
-	// campaign is opened or a claim is released.
+	// ErrRefused says that the request was understood and refused. A repeat is refused too, until items are loaded,
+	// the campaign is opened or a claim is released.
 	ErrRefused = errors.New("itembank: refused")
 
-	// ErrTryAgain says that the store was busy, throttled or out of reach. Whether
-	// the write took effect is not known. The same call is safe again, and finds
-	// what the first one did.
+	// ErrTryAgain says that the store was busy, throttled or out of reach. The write may have taken effect. Repeat
+	// the same call: that is safe, and finds what the first call did.
 	ErrTryAgain = engine.ErrTryAgain
 
-	// ErrInconsistent says that rows of the store contradict each other, or that
-	// something changed during a long operation. The Bank did not guess. Where an
-	// operation met such rows, the error is an *InconsistentError; Reconcile finds all.
+	// ErrInconsistent says that rows of the store contradict each other, or that something changed during a long
+	// operation. The Bank did not guess. If an operation found such rows, the error is an *InconsistentError.
+	// Reconcile finds all such rows.
 	ErrInconsistent = engine.ErrInconsistent
 )
 
@@ -52,9 +50,8 @@ var (
 
 // The members of ErrInconsistent that are about changes during an operation.
 var (
-	// ErrInputChanged says that the second reading of a source differed from the
-	// first. The items that were added stay in the bank. The load is unfinished; to
-	// load the first input again resumes it.
+	// ErrInputChanged says that the second reading of a source differed from the first. The items that were added
+	// stay in the bank. The load is unfinished. To resume it, load the first input again.
 	ErrInputChanged = member(ErrInconsistent, "the input changed while it was being loaded")
 	// ErrReopened says that the campaign was opened during a Repair, which stopped.
 	ErrReopened = member(ErrInconsistent, "the campaign was opened while it was being repaired")
@@ -62,13 +59,13 @@ var (
 
 // InvalidError says which input is wrong and what it must look like.
 type InvalidError struct {
-	Field  string // the input's name, as in "claimant"
-	Detail string // what is wrong and what to do; never holds a claimant or an item
+	Field  string // the input's name, such as "claimant"
+	Detail string // what is wrong and what to do; never contains a claimant or an item
 }
 
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Detail }
 
-// Is reports that the error belongs to ErrInvalid.
+// Is reports whether target is ErrInvalid, the family of the error.
 func (e *InvalidError) Is(target error) bool { return target == ErrInvalid }
 
 // LineError says which line of a source is invalid. It wraps an *InvalidError.
@@ -92,11 +89,10 @@ func (e *ClaimedElsewhereError) Error() string {
 // Unwrap returns ErrClaimedElsewhere.
 func (e *ClaimedElsewhereError) Unwrap() error { return ErrClaimedElsewhere }
 
-// InconsistentError says that an operation met rows that contradict each other,
-// and left them as they are. Its family is ErrInconsistent.
+// InconsistentError says that an operation found rows that contradict each other, and left them as they are. Its
+// family is ErrInconsistent.
 type InconsistentError struct {
-	// Kind is one of the kinds of an Inconsistency, or "no-campaign": the campaign of
-	// a claim does not exist.
+	// Kind is one of the kinds of an Inconsistency, or "no-campaign": the campaign of a claim does not exist.
 	Kind   string
 	Detail string // names the claim or the item
 }
@@ -105,8 +101,7 @@ func (e *InconsistentError) Error() string {
 	return fmt.Sprintf("%s: %s (%s)", e.Detail, inconsistencyTexts[e.Kind], e.Kind)
 }
 
-// Is reports that the error belongs to ErrInconsistent, or that target is an
-// *InconsistentError of the same kind.
+// Is reports whether target is ErrInconsistent, the family of the error, or an *InconsistentError of the same kind.
 func (e *InconsistentError) Is(target error) bool {
 	other, ok := target.(*InconsistentError)
 	return target == ErrInconsistent || ok && other.Kind == e.Kind
@@ -124,7 +119,7 @@ var inconsistencyTexts = map[string]string{
 	noCampaign:    "the campaign of the claim does not exist",
 }
 
-// member makes a member of a family, whose text does not repeat the family's.
+// member makes a member of a family. Its text does not repeat the text of the family.
 func member(family error, text string) error { return &memberError{family, text} }
 
 type memberError struct {

@@ -37,8 +37,7 @@ var expiryCases = []testCase{
 	{"to-end-items-does-not-wait", endingDoesNotWait},
 }
 
-// settingsAreFixed: how claims and items end is said when a campaign is created.
-// settingsAreFixed: how claims and items end is fixed when a campaign is created.
+// settingsAreFixed: the ends of claims and items are fixed when a campaign is created.
 func settingsAreFixed(f *fixture) {
 	s := itembank.Settings{ItemLife: time.Hour, ClaimLife: time.Minute, OnEnd: itembank.Return}
 	c := f.create(s)
@@ -95,8 +94,8 @@ func invalidEnds(f *fixture) {
 	}
 }
 
-// claimLivesUntilClosed: up to the grace after the end of a claim its holder gets the same
-// claim, and nobody else the item. Afterwards the claim lives until somebody closes it.
+// claimLivesUntilClosed: until the grace after the end of a claim is over, its holder gets the same claim, and no other
+// claimant gets the item. After that the claim lives until a request closes it.
 func claimLivesUntilClosed(f *fixture) {
 	c, _ := f.stocked(3, itembank.Settings{Shards: 1, OnEnd: itembank.Return, ClaimLife: time.Minute})
 	clock := itembankfault.NewClock()
@@ -115,16 +114,15 @@ func claimLivesUntilClosed(f *fixture) {
 	clock.SetTo(first.EndsAt.Add(time.Hour))
 	f.claim(b, "bob")
 	f.claim(b, "cid")
-	f.wantState(b, itembank.SoldOut) // reading closes nothing
+	f.wantState(b, itembank.SoldOut) // a read closes nothing
 	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); err != nil || held != first {
-		f.Errorf("a claim that nobody closed: want %+v, got %+v, %v", first, held, err)
+		f.Errorf("a claim that was not closed: want %+v, got %+v, %v", first, held, err)
 	}
 	f.WantWhere("held by ann", c, first.Item, "ann", "bob")
 	f.wantCounts(engine.Counts{Loaded: 3, Claimed: 3})
 }
 
-// endedClaimClosedWhenMet: after the grace a request of the holder closes the claim, and
-// makes a new one.
+// endedClaimClosedWhenMet: after the grace a request of the holder closes the claim, and makes a new one.
 func endedClaimClosedWhenMet(f *fixture) {
 	for onEnd, test := range map[itembank.OnEnd]struct {
 		where string
@@ -153,15 +151,15 @@ func endedClaimClosedWhenMet(f *fixture) {
 		one.WantWhere(test.where, c, first.Item, "ann")
 		one.wantCounts(engine.Counts(test.after))
 
-		one.Must(b.CloseCampaign(f.ctx, one.name)) // a request of a closed campaign closes an ended claim, too
+		one.Must(b.CloseCampaign(f.ctx, one.name)) // a request of a closed campaign also closes an ended claim
 		clock.SetTo(second.Claim.EndsAt.Add(endGrace + time.Millisecond))
 		one.refused(b, "ann", itembank.ErrClosed)
 		one.WantWhere(test.where, c, second.Claim.Item, "ann")
 	}
 }
 
-// laterEnd: a claim that may be closed when it is read gets a later end before it is
-// closed. So it stays, and is the answer.
+// laterEnd: a claim has ended when it is read, but gets a later end before it is closed. So it stays, and is the
+// answer.
 func laterEnd(f *fixture) {
 	c, _ := f.stocked(3, itembank.Settings{OnEnd: itembank.Return, ClaimLife: time.Minute})
 	clock := itembankfault.NewClock()
@@ -181,8 +179,8 @@ func laterEnd(f *fixture) {
 	f.WantWhere("held by ann", c, first.Item, "ann")
 }
 
-// lastItemOfEndedClaim: a request sees the bank empty, closes the ended claim of its
-// claimant, and gets the item that is in the bank by that.
+// lastItemOfEndedClaim: a request sees the bank empty, closes the ended claim of its claimant, and gets the item that
+// this returns to the bank.
 func lastItemOfEndedClaim(f *fixture) {
 	f.stocked(1, itembank.Settings{Shards: 1, OnEnd: itembank.Return, ClaimLife: time.Minute})
 	clock, counted := itembankfault.NewClock(), f.counted()
@@ -194,15 +192,15 @@ func lastItemOfEndedClaim(f *fixture) {
 	if second.Replayed || second.Claim.ID == first.ID || second.Claim.Item != first.Item {
 		f.Errorf("want the item with a new claim after %+v, got %+v", first, second)
 	}
-	calls := counted.Calls() // the second read of the bank and that of the claim run at the same time
+	calls := counted.Calls() // the second read of the bank and the read of the claim run at the same time
 	want := []string{"CloseClaim", "DueClaims", "FreeItems", "FreeItems", "HeldClaim", "HeldClaimEventuallyConsistent", "ItemRow", "Take"}
 	if slices.Sort(calls); !slices.Equal(calls, want) {
 		f.Errorf("the last item, of an ended claim: want calls %v, got %v", want, calls)
 	}
 }
 
-// getsItemThatComesBack: a claimant whose ended claim is closed gets the item if it comes
-// back, and is refused if it does not, whoever closes the claim.
+// getsItemThatComesBack: the ended claim of a claimant is closed, by the same Bank or another. The claimant gets the
+// item if it comes back, and is refused if it does not.
 func getsItemThatComesBack(f *fixture) {
 	for _, other := range []bool{false, true} { // another Bank closes the claim
 		for _, onEnd := range []itembank.OnEnd{itembank.Return, itembank.Burn} {
@@ -230,8 +228,8 @@ func getsItemThatComesBack(f *fixture) {
 	}
 }
 
-// bankKnowsWhatComesBack: a Bank that returns an item forgets that the shard was empty, for
-// claims and for the state. An item that it burns changes nothing.
+// bankKnowsWhatComesBack: a Bank that returns an item forgets that the shard was empty, for claims and for the state.
+// If it burns the item, nothing changes.
 func bankKnowsWhatComesBack(f *fixture) {
 	for onEnd, after := range map[itembank.OnEnd]itembank.State{itembank.Return: itembank.Open, itembank.Burn: itembank.SoldOut} {
 		one := f.named(string(onEnd))
@@ -274,8 +272,8 @@ func bankKnowsWhatComesBack(f *fixture) {
 	}
 }
 
-// comesBackWhileRead: an item comes back through a Bank while that Bank reads the shard. The
-// read may miss the item, and so shows nothing.
+// comesBackWhileRead: an item comes back through a Bank while that Bank reads the shard. The read may miss the item,
+// so it does not prove that the shard is empty.
 func comesBackWhileRead(f *fixture) {
 	f.stocked(1, itembank.Settings{Shards: 1, OnEnd: itembank.Return})
 	interrupted := f.counted()
@@ -306,8 +304,8 @@ func comesBackWhileRead(f *fixture) {
 	}
 }
 
-// claimEndsByItsOwnCampaign: a request of another campaign in the scope closes an ended
-// claim by the rules of the claim's campaign, and then claims.
+// claimEndsByItsOwnCampaign: a request of another campaign in the scope closes an ended claim by the rules of the
+// claim's own campaign, and then claims.
 func claimEndsByItsOwnCampaign(f *fixture) {
 	scope := f.name + "-term"
 	returns, _ := f.stocked(1, itembank.Settings{Scope: scope, OnEnd: itembank.Return, ClaimLife: time.Minute, Shards: 3})
@@ -335,8 +333,8 @@ func claimEndsByItsOwnCampaign(f *fixture) {
 	f.WantWhere("expired", burns, second.Claim.Item, "ann")
 }
 
-// clocksThatDiffer: a Bank whose clock is ahead closes a claim only when it has ended by the
-// clock behind, too. Until then its holder gets it from both Banks.
+// clocksThatDiffer: a Bank whose clock is ahead closes a claim only when it has also ended by the other clock. Until
+// then its holder gets it from both Banks.
 func clocksThatDiffer(f *fixture) {
 	f.stocked(1, itembank.Settings{Shards: 1, OnEnd: itembank.Return, ClaimLife: time.Minute})
 	const apart = endGrace - time.Millisecond

@@ -19,8 +19,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// fixture is what a case works with: the engine, and the name of a campaign that no
-// other case has.
+// fixture is the environment of a case: the engine, and the name of a campaign that no other case uses.
 type fixture struct {
 	enginerows.Rows
 	raw  enginetest.Raw
@@ -45,7 +44,7 @@ func (f *fixture) named(suffix string) *fixture {
 	return &other
 }
 
-// bank makes a Bank as a container of its own would.
+// bank makes a new Bank, as each container does.
 func (f *fixture) bank(options ...itembank.Option) *itembank.Bank {
 	return itembank.New(f.Store, options...)
 }
@@ -82,7 +81,7 @@ func (f *fixture) load(items ...string) itembank.LoadReport {
 	return f.loadInto(f.name, items...)
 }
 
-// loadInto loads items into another campaign. It does not wait, also where the campaign was sold out.
+// loadInto loads items into another campaign. It does not wait, even if the campaign was sold out.
 func (f *fixture) loadInto(campaign string, items ...string) itembank.LoadReport {
 	f.Helper()
 	report, err := f.bank(itembank.WithClock(itembankfault.NewClock())).Load(f.ctx, campaign, itembank.Items(items...), nil)
@@ -109,7 +108,7 @@ func (f *fixture) stocked(n int, s itembank.Settings) (engine.Campaign, []string
 // codes returns n items.
 func codes(prefix string, n int) []string { return enginerows.Texts(prefix, n) }
 
-// claim claims, and must get an item.
+// claim claims, and fails the test if the claimant gets no item.
 func (f *fixture) claim(b *itembank.Bank, claimant string) itembank.Grant {
 	f.Helper()
 	grant, err := b.Claim(f.ctx, f.name, claimant)
@@ -119,7 +118,7 @@ func (f *fixture) claim(b *itembank.Bank, claimant string) itembank.Grant {
 	return grant
 }
 
-// refused claims, and must get the refusal.
+// refused claims, and fails the test unless the claimant gets the refusal.
 func (f *fixture) refused(b *itembank.Bank, claimant string, want error) {
 	f.Helper()
 	grant, err := b.Claim(f.ctx, f.name, claimant)
@@ -153,7 +152,7 @@ func (f *fixture) wantCounts(want engine.Counts) {
 	f.WantCounts(*c, want)
 }
 
-// progress collects the numbers that a call reports as its progress. They never fall.
+// progress collects the numbers that a call reports as its progress, and checks that they never decrease.
 func (f *fixture) progress(call func(itembank.Progress)) (reported []int64) {
 	f.Helper()
 	call(func(done, _ int64) { reported = append(reported, done) })
@@ -207,13 +206,13 @@ var (
 	errLost = fmt.Errorf("%w: the reply was lost", itembank.ErrTryAgain)
 )
 
-// cutAt returns the engine with a call that fails, counted from 1 among the calls of the
-// given methods, or among all calls: before its effect or after it.
+// cutAt returns the engine with one failing call, before its effect or after it. call counts the calls of the given
+// methods from 1, or all calls if there are no methods.
 func (f *fixture) cutAt(call int, after bool, methods ...string) *itembankfault.Store {
 	return f.interruptedAt(call, after, func() error { return errCut }, methods...)
 }
 
-// interruptedAt returns the engine with something that happens at a call.
+// interruptedAt returns the engine with a function that runs at a call.
 func (f *fixture) interruptedAt(call int, after bool, do func() error, methods ...string) *itembankfault.Store {
 	var left atomic.Int64
 	left.Store(int64(call))
@@ -232,8 +231,7 @@ func (f *fixture) interruptedAt(call int, after bool, do func() error, methods .
 	return &itembankfault.Store{Store: f.Store, Before: hook}
 }
 
-// crowd lets every claimant claim several times at once through several Banks. It returns
-// all answers by claimant.
+// crowd lets every claimant claim several times at once through several Banks. It returns all answers by claimant.
 func (f *fixture) crowd(banks []*itembank.Bank, claimants []string, times int) map[string][]answer {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
@@ -258,9 +256,8 @@ type answer struct {
 	err   error
 }
 
-// oneItemEach checks the answers of a crowd: no claimant has two items, no item has two
-// claimants, and exactly one grant of a claimant is not a replay. It returns the item of
-// each claimant who has one.
+// oneItemEach checks the answers of a crowd: no claimant has two items, no item has two claimants, and each claimant
+// has exactly one grant that is not a replay. It returns the items by claimant.
 func (f *fixture) oneItemEach(answers map[string][]answer) map[string]string {
 	f.Helper()
 	items := map[string]string{}
@@ -291,5 +288,5 @@ func (f *fixture) oneItemEach(answers map[string][]answer) map[string]string {
 	return items
 }
 
-// endGrace is how much later than its end a claim may be closed.
+// endGrace is the time after the end of a claim before which it must not be closed.
 const endGrace = 10 * time.Second

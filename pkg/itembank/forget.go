@@ -7,30 +7,30 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// ForgetReport says which claims of a claimant a Forget found.
+// ForgetReport is the result of a Forget.
 type ForgetReport struct {
 	Scope    string
-	Claimant string           // as the scope has it
-	Released []ForgottenClaim // these are gone
-	Kept     []ForgottenClaim // these are there: their rows contradict each other
+	Claimant string           // as the scope stores it
+	Released []ForgottenClaim // the claims that were released
+	Kept     []ForgottenClaim // the claims that were not released, because their rows contradict each other
 }
 
 // ForgottenClaim is a claim that Forget found.
 type ForgottenClaim struct {
 	Claim    Claim
-	Released Released // of a claim that is gone
-	Err      error    // of a claim that is kept; its family is ErrInconsistent
+	Released Released // if the claim was released
+	Err      error    // if the claim was kept; its family is ErrInconsistent
 }
 
-// Forget releases all claims that a claimant has in a scope, each by the rules of its campaign, as
-// Release does. No other row names a claimant: an item that was burned does not say who held it.
-// Copies of the rows, such as backups, are not in reach.
+// Forget releases all claims that a claimant has in a scope, each by the rules of its campaign, as Release does. No
+// other row names a claimant: the row of a burned item does not say who held it. Forget does not reach copies of the
+// rows, such as backups.
 //
-// Forget is safe to repeat, and then finds nothing. A claim that is made meanwhile may be left: end the
+// Forget is safe to repeat: it then finds nothing. It may miss a claim that is made while it runs, so end the
 // claimant's access first.
 //
-// Errors: *InvalidError; ErrNoCampaign if the scope has no campaign; ErrTryAgain. After an error the
-// report says what was done before it.
+// Errors: *InvalidError; ErrNoCampaign if the scope has no campaign; ErrTryAgain. After an error the report has the
+// results up to then.
 func (b *Bank) Forget(ctx context.Context, scope, claimant string) (ForgetReport, error) {
 	report := ForgetReport{Scope: scope, Claimant: claimant}
 	held, err := b.ScopeClaims(ctx, scope, claimant)
@@ -52,8 +52,8 @@ func (b *Bank) Forget(ctx context.Context, scope, claimant string) (ForgetReport
 	return report, nil
 }
 
-// ScopeClaims returns the claims that a claimant has in a scope, of whatever campaign, without columns. It
-// changes nothing.
+// ScopeClaims returns the claims that a claimant has in a scope, in all its campaigns, without columns. It changes
+// nothing.
 //
 // Errors: *InvalidError; ErrNoCampaign if the scope has no campaign; ErrTryAgain.
 func (b *Bank) ScopeClaims(ctx context.Context, scope, claimant string) ([]Claim, error) {
@@ -88,7 +88,7 @@ func (b *Bank) claimsInSlots(ctx context.Context, c Campaign, claimant string) (
 	return claims, nil
 }
 
-// campaignIn returns a campaign of a scope, for what all campaigns of the scope have alike.
+// campaignIn returns any campaign of a scope. Use it only for the settings that all campaigns of a scope share.
 func (b *Bank) campaignIn(ctx context.Context, scope string) (Campaign, error) {
 	all, err := b.store.Campaigns(ctx)
 	if err != nil {

@@ -10,43 +10,42 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// A search reads oneByOne shards one after the other, and then two, four and so on at a time, up to
-// maxAtOnce. While items are left, the first reads find some; to read more at a time would cost
-// requests (docs/benchmarks.md). A proof that the bank is empty has to be younger than a second. Where
-// the last search found nothing, it begins with maxAtOnce.
+// A search reads oneByOne shards one after the other, then two, four and so on at a time, up to maxAtOnce. While
+// items are left, the first reads find some, so reading more at a time would waste requests (docs/benchmarks.md). A
+// proof that the bank is empty must be younger than a second, so it has to be fast. If the last search found nothing,
+// the next one begins with maxAtOnce.
 const (
 	oneByOne  = 3
 	maxAtOnce = 32
 )
 
-// maxReads limits how many shards a search reads: each shard once, and some again, because
-// other requests took the page or an item came back during the read.
+// maxReads limits the reads of a search: each shard once, and some again because other requests took the page or an
+// item came back during the read.
 const maxReads = maxShards + 64
 
-// freeList is what a Bank knows about the free items of one campaign: pages of items to hand
-// out, which shards it saw empty, and which are throttled. A page serves many requests, so that
-// normally a claim costs one call to the store. One request at a time reads the bank, for all
-// requests that wait.
+// freeList is a Bank's knowledge of the free items of one campaign: pages of items to hand out, the shards that reads
+// showed empty, and the shards that are throttled. A page serves many requests, so that a claim normally costs one
+// call to the store. One request at a time reads the bank, for all requests that wait.
 type freeList struct {
 	bank *Bank
 
 	reader    chan struct{} // holds a token while a request reads the bank
-	size      bankSize      // of the reader
-	confirmed bool          // of the reader: the campaign was read after all shards were seen empty
-	loads     loads         // of the reader
-	wasEmpty  bool          // of the reader: the last search found nothing
-	dueSought time.Time     // of the reader: when claims that are due were last sought
+	size      bankSize      // only the reader uses it
+	confirmed bool          // only the reader: the campaign was read after all shards were seen empty
+	loads     loads         // only the reader
+	wasEmpty  bool          // only the reader: the last search found nothing
+	dueSought time.Time     // only the reader: when it last looked for claims that are due
 
 	mu        sync.Mutex // guards the rest
 	pages     []*page
 	empty     emptyShards
 	throttled throttledShards
 
-	chosenSought map[int]time.Time // by shard: when claims that are due were last sought for chosen items
+	chosenSought map[int]time.Time // by shard: when due claims of chosen items were last looked for
 }
 
-// loads says whether a load into the campaign was ever started. That none was is
-// known only as long as the bank is known to be empty.
+// loads says whether a load into the campaign was ever started. noLoads is valid only as long as the bank is known to
+// be empty.
 type loads int
 
 const (
@@ -59,11 +58,11 @@ func newFreeList(b *Bank) *freeList {
 	return &freeList{bank: b, reader: make(chan struct{}, 1), chosenSought: map[int]time.Time{}}
 }
 
-// lookup says what a search found.
+// lookup is the result of a search.
 type lookup struct {
 	outcome   lookupOutcome
-	candidate candidate // with itemFree, unless the search asks only whether there is one
-	campaign  Campaign  // with the other outcomes: as it is now
+	candidate candidate // with itemFree, unless the search is only a test
+	campaign  Campaign  // with the other outcomes: as it was just read
 }
 
 type lookupOutcome int
@@ -75,9 +74,8 @@ const (
 	campaignChanged                      // the campaign was closed
 )
 
-// find returns an item that can be handed out, from a page or by reading shards in a random
-// order. It reads each shard that is not known to be empty, and then the campaign: empty shards
-// of a campaign that is not open say nothing.
+// find returns an item that can be handed out, from a page or by reading shards in a random order. It reads each
+// shard that is not known to be empty, and then the campaign: if the campaign is not open, empty shards mean nothing.
 func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, error) {
 	if item, ok := l.pop(s, false); ok {
 		return lookup{candidate: item}, nil
@@ -102,9 +100,9 @@ func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, err
 		switch {
 		case len(shards) > 0:
 			if round > 1 || l.wasEmpty {
-				s.isSlow()
+				s.reportSlow()
 			}
-			if round > 1 && l.unknown(c, s) > worthAsking && l.foundSoldOut(ctx, &c) {
+			if round > 1 && l.unknown(c, s) > minShardsToAsk && l.foundSoldOut(ctx, &c) {
 				return lookup{outcome: nothingFree, campaign: c}, nil
 			}
 			found, err := l.readShards(ctx, c, shards, s)
@@ -112,7 +110,7 @@ func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, err
 				return lookup{}, err
 			}
 		case len(s.failed) == 0:
-			if !s.anyItem { // reading never closes a claim
+			if !s.anyItem { // a test for any item never closes a claim
 				l.closeDue(ctx, c)
 			}
 			if l.unknown(c, s) == 0 {
@@ -143,7 +141,7 @@ func (l *freeList) startReading(ctx context.Context, s *search) error {
 		return nil
 	default:
 	}
-	s.isSlow()
+	s.reportSlow()
 	select {
 	case l.reader <- struct{}{}:
 		return nil
@@ -152,9 +150,8 @@ func (l *freeList) startReading(ctx context.Context, s *search) error {
 	}
 }
 
-// chooseShards chooses up to n of the shards that are not known to be empty, at random. Shards
-// whose read failed in this search are left out. Shards that are throttled come last; calm = true:
-// there are others.
+// chooseShards chooses up to n of the shards that are not known to be empty, at random. It leaves out shards whose
+// read failed in this search. Throttled shards come last. calm reports whether any shard is not throttled.
 func (l *freeList) chooseShards(c Campaign, s *search, n int) (shards []int, calm bool, err error) {
 	unknown := slices.DeleteFunc(l.notKnownEmpty(c, s.started), func(shard int) bool { return s.failed[shard] != nil })
 	if len(unknown) == 0 {
@@ -178,8 +175,8 @@ func (l *freeList) chooseShards(c Campaign, s *search, n int) (shards []int, cal
 	return unknown[:min(n, len(unknown))], !throttled[unknown[0]], nil
 }
 
-// readShards reads shards at the same time. It makes a page of the items of each, and notes
-// which are empty.
+// readShards reads shards at the same time. It makes a page from the items of each, and records which shards are
+// empty.
 func (l *freeList) readShards(ctx context.Context, c Campaign, shards []int, s *search) (found bool, err error) {
 	s.reads += len(shards)
 	budget := max(s.skipsLeft()/len(shards), 1)
@@ -196,7 +193,7 @@ func (l *freeList) readShards(ctx context.Context, c Campaign, shards []int, s *
 		case r.err != nil && (!errors.Is(r.err, ErrTryAgain) || ctx.Err() != nil):
 			err = r.err
 			continue
-		case r.err != nil: // throttled, slow or too full of ended items: other shards may be better
+		case r.err != nil: // throttled, slow or too many ended items: another shard may be better
 			s.fail(r.read.shard, r.err)
 			continue
 		}
@@ -215,8 +212,8 @@ func (l *freeList) readShards(ctx context.Context, c Campaign, shards []int, s *
 	return found, err
 }
 
-// takeOutEnded takes the ended items that the search kept out of the bank, once a search. The
-// request does not depend on it: items that stay are met again.
+// takeOutEnded removes from the bank the ended items that the search kept, once a search. If that fails, the request
+// goes on: a later search finds the items again.
 func (l *freeList) takeOutEnded(ctx context.Context, s *search) {
 	if s.takenOut || len(s.ended) == 0 {
 		return
@@ -225,9 +222,8 @@ func (l *freeList) takeOutEnded(ctx context.Context, s *search) {
 	_, _ = l.bank.store.EndItems(ctx, endRequests(s.ended, engine.Expired, l.bank.closersNow()))
 }
 
-// closeDue closes a few claims that are due, once a second. The shards of their items are unknown
-// then. It is only an attempt: the sweeps find what it misses, and a failure of the index must not
-// cost a customer the answer.
+// closeDue closes a few claims that are due, once a second, and forgets that the shards of their items were empty. It
+// ignores errors: a failure of the index must not cost a customer the answer, and the sweeps find what it misses.
 func (l *freeList) closeDue(ctx context.Context, c Campaign) {
 	now := l.bank.clock.Now()
 	if c.OnEnd == Return && elapsed(l.dueSought, now) >= emptyFor {
@@ -236,7 +232,7 @@ func (l *freeList) closeDue(ctx context.Context, c Campaign) {
 	}
 }
 
-// concludeEmpty decides what it means that all shards are empty.
+// concludeEmpty decides the result of a search when all shards are empty.
 func (l *freeList) concludeEmpty(ctx context.Context, c Campaign, s *search) (lookup, error) {
 	l.wasEmpty = true
 	l.takeOutEnded(ctx, s)
@@ -260,9 +256,8 @@ func (l *freeList) concludeEmpty(ctx context.Context, c Campaign, s *search) (lo
 	return lookup{outcome: nothingFree, campaign: now}, nil
 }
 
-// confirmCampaign reads the campaign, once after the shards were seen empty. The
-// result is remembered with the empty shards, so that a sold-out campaign costs a
-// claimant one read of the claim.
+// confirmCampaign reads the campaign, once after the shards were seen empty. It remembers the result as long as the
+// empty shards, so that a claim of a sold-out campaign costs only the read of the claimant's claim.
 func (l *freeList) confirmCampaign(ctx context.Context, c Campaign) (Campaign, error) {
 	if l.confirmed {
 		return c, nil
@@ -275,8 +270,7 @@ func (l *freeList) confirmCampaign(ctx context.Context, c Campaign) (Campaign, e
 	return now, nil
 }
 
-// readLoads asks whether a load was ever started. That one was stays true. That none
-// was is remembered with the empty shards.
+// readLoads reads whether a load was ever started. It keeps "yes" for good, and "no" as long as the empty shards.
 func (l *freeList) readLoads(ctx context.Context, c Campaign) (loads, error) {
 	if l.loads != loadsUnknown {
 		return l.loads, nil
@@ -285,7 +279,7 @@ func (l *freeList) readLoads(ctx context.Context, c Campaign) (loads, error) {
 	return l.loads, err
 }
 
-// findLoads reads whether there are loads, and whether one of them is unfinished.
+// findLoads reads whether there are loads, and returns whether one of them is unfinished.
 func (l *freeList) findLoads(ctx context.Context, c Campaign) (unfinished bool, err error) {
 	some, unfinished, err := l.bank.store.Loads(ctx, c.Name)
 	if err != nil {

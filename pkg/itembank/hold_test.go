@@ -68,7 +68,7 @@ func holdSettings(f *fixture) {
 	}
 }
 
-// confirmed confirms a claim, which must succeed, and returns what it is afterwards.
+// confirmed confirms a claim, which must succeed, and returns the confirmed claim.
 func (f *fixture) confirmed(b *itembank.Bank, hold itembank.Claim) itembank.Claim {
 	f.Helper()
 	want := hold
@@ -79,7 +79,7 @@ func (f *fixture) confirmed(b *itembank.Bank, hold itembank.Claim) itembank.Clai
 	return want
 }
 
-// notConfirmed confirms a claim of ann's, and must get the refusal.
+// notConfirmed tries to confirm a claim of ann's, and expects the refusal.
 func (f *fixture) notConfirmed(b *itembank.Bank, id string, want error) {
 	f.Helper()
 	if claim, err := b.Confirm(f.ctx, f.name, "ann", id); !errors.Is(err, want) || !errors.Is(err, itembank.ErrRefused) {
@@ -87,7 +87,7 @@ func (f *fixture) notConfirmed(b *itembank.Bank, id string, want error) {
 	}
 }
 
-// sweptDue sweeps what is due, and compares the report.
+// sweptDue runs SweepDue, and compares the report.
 func (f *fixture) sweptDue(b *itembank.Bank, want itembank.SweepReport) {
 	f.Helper()
 	if got, err := b.SweepDue(f.ctx, f.name, nil); err != nil || got != want {
@@ -95,7 +95,7 @@ func (f *fixture) sweptDue(b *itembank.Bank, want itembank.SweepReport) {
 	}
 }
 
-// confirm: a hold that is confirmed stays; one that is not goes back.
+// confirm: a confirmed hold stays; a hold that is not confirmed goes back.
 func confirm(f *fixture) {
 	c, _ := f.stocked(2, holds)
 	clock := itembankfault.NewClock()
@@ -139,8 +139,7 @@ func confirmInSharedScope(f *fixture) {
 	}
 }
 
-// confirmUntilClosed: the row is the truth. A hold whose end is over long ago can be confirmed
-// until somebody closes it.
+// confirmUntilClosed: the row decides. A hold that ended long ago can be confirmed until a request closes it.
 func confirmUntilClosed(f *fixture) {
 	c, _ := f.stocked(1, holds)
 	clock := itembankfault.NewClock()
@@ -152,7 +151,7 @@ func confirmUntilClosed(f *fixture) {
 	f.WantWhere("held by ann", c, hold.Item, "ann")
 }
 
-// confirmOfHoldThatIsOver: it confirms nothing else.
+// confirmOfHoldThatIsOver: it does not confirm a later hold.
 func confirmOfHoldThatIsOver(f *fixture) {
 	c, _ := f.stocked(2, holds)
 	clock := itembankfault.NewClock()
@@ -175,8 +174,7 @@ func confirmOfHoldThatIsOver(f *fixture) {
 	f.WantWhere("free", c, second.Item, "ann")
 }
 
-// confirmMeetsOthers: a confirmation waits while a transaction works on the claim, a limited
-// number of times.
+// confirmMeetsOthers: a confirmation waits a limited number of times while another transaction works on the claim.
 func confirmMeetsOthers(f *fixture) {
 	f.stocked(1, holds)
 	for _, test := range []struct {
@@ -217,7 +215,7 @@ func releaseByHolder(f *fixture) {
 	f.WantWhere("free", c, first.Item, "ann")
 	f.releasedHold(b, first, itembank.Released{Already: true}, nil)
 	second := f.claim(b, "ann").Claim
-	f.releasedHold(b, first, itembank.Released{Already: true}, nil) // and the new claim stays
+	f.releasedHold(b, first, itembank.Released{Already: true}, nil) // the new claim stays
 	f.confirmed(b, second)
 	f.releasedHold(b, second, itembank.Released{}, itembank.ErrConfirmed)
 	f.WantWhere("held by ann", c, second.Item, "ann")
@@ -236,8 +234,7 @@ func releaseByHolderAfterEnd(f *fixture) {
 	f.WantWhere("free", c, hold.Item, "ann")
 }
 
-// releaseWhileConfirmed: between what the release reads and what it writes, the hold is
-// confirmed, or closed.
+// releaseWhileConfirmed: the hold is confirmed or closed between the read and the write of the release.
 func releaseWhileConfirmed(f *fixture) {
 	for _, test := range []struct {
 		name      string
@@ -260,8 +257,7 @@ func releaseWhileConfirmed(f *fixture) {
 	}
 }
 
-// onlyHolds: where claims are no holds, they are not confirmed, and their holders do not release
-// them.
+// onlyHolds: claims that are not holds can be neither confirmed nor released by their holders.
 func onlyHolds(f *fixture) {
 	for i, s := range []itembank.Settings{{}, {OnEnd: itembank.Return}, {OnEnd: itembank.Return, ClaimLife: time.Minute}} {
 		one := f.named(fmt.Sprint(i))
@@ -294,7 +290,7 @@ func onlyHolds(f *fixture) {
 	}
 }
 
-// skewed is a clock beside another one.
+// skewed is a clock that differs from another clock by a constant.
 type skewed struct {
 	*itembankfault.Clock
 	by time.Duration
@@ -302,8 +298,7 @@ type skewed struct {
 
 func (s skewed) Now() time.Time { return s.Clock.Now().Add(s.by) }
 
-// closerAhead: a Bank whose clock is an hour ahead of the server's closes no claim that lives,
-// and ends no item.
+// closerAhead: a Bank whose clock is an hour ahead of the server's closes no claim and ends no item too early.
 func closerAhead(f *fixture) {
 	s := holds
 	s.ItemLife = time.Hour / 2
@@ -325,7 +320,7 @@ func closerAhead(f *fixture) {
 	f.WantWhere("free", c, hold.Item, "ann")
 }
 
-// makerSlow: a Bank whose clock is 20 minutes slow makes holds of their full length.
+// makerSlow: a Bank whose clock is 20 minutes slow makes holds of full length.
 func makerSlow(f *fixture) {
 	f.stocked(1, holds)
 	server := itembankfault.NewClock()
@@ -337,8 +332,8 @@ func makerSlow(f *fixture) {
 	}
 }
 
-// holderNeedsNoFreshRules: the campaign row cannot be read any more. A holder sees, confirms and
-// releases all the same, by what never changes of a campaign.
+// holderNeedsNoFreshRules: if the campaign row cannot be read any more, a holder can still see, confirm and release,
+// by the fixed settings of the campaign.
 func holderNeedsNoFreshRules(f *fixture) {
 	f.stocked(2, itembank.Settings{Hold: time.Hour})
 	clock, broken := itembankfault.NewClock(), f.counted()

@@ -13,7 +13,7 @@ import (
 
 func TestHash(t *testing.T) {
 	t.Parallel()
-	// The first half of SHA-256("A-1"); a change would lose every stored item.
+	// The first half of SHA-256("A-1"). If it changed, every stored item would be lost.
 	const want = "bc4e7be982ab79ec4fb6388a6153e03b"
 	h := engine.HashItem("A-1")
 	if h.String() != want {
@@ -97,7 +97,7 @@ func TestStateAt(t *testing.T) {
 	}
 }
 
-// TestLives: a life is none, or something between the least and a century.
+// TestLives: a life is 0, or from the minimum to a century.
 func TestLives(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -125,8 +125,7 @@ func TestLives(t *testing.T) {
 	}
 }
 
-// TestErrorFamilies: each error belongs to the family that says what to do, and
-// to no other.
+// TestErrorFamilies: each error belongs to exactly one family, which says what to do.
 func TestErrorFamilies(t *testing.T) {
 	t.Parallel()
 	families := []error{itembank.ErrInvalid, itembank.ErrRefused, itembank.ErrTryAgain, itembank.ErrInconsistent}

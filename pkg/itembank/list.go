@@ -16,7 +16,7 @@ func (b *Bank) eachClaim(ctx context.Context, scope string, do func(engine.Claim
 			return err
 		}
 		for _, claim := range claims {
-			if err := b.pace(ctx, 1); err != nil { // one by one: do may write
+			if err := b.pace(ctx, 1); err != nil { // for each claim, because do may write
 				return err
 			}
 			if err := do(claim); err != nil {
@@ -70,8 +70,8 @@ func (b *Bank) eachFreePage(ctx context.Context, c Campaign, do func([]engine.Fr
 	return nil
 }
 
-// itemRowsOf reads the item rows of at most MaxItemRows items. An item that was never loaded
-// has none.
+// itemRowsOf reads the item rows of at most MaxItemRows items. The result has no row for an item that was never
+// loaded.
 func (b *Bank) itemRowsOf(
 	ctx context.Context, campaign string, items []engine.Hash,
 ) (map[engine.Hash]engine.ItemRow, error) {

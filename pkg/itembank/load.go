@@ -17,13 +17,13 @@ import (
 type Line struct {
 	Number int64
 	Item   string
-	// Columns come back with the item, to the claimant who gets it. They need a campaign with Settings.Columns.
+	// Columns come back with the item, to the claimant who gets it. They require a campaign with Settings.Columns.
 	// ValidateColumns has the rules.
 	Columns []Column
 }
 
-// Source yields the items of a load in order. A load reads it twice, to check it and to
-// write it, and both readings must yield the same. An error ends a reading.
+// Source yields the items of a load in order. A load reads it twice, to check it and to write it. Both readings must
+// yield the same items. An error ends a reading.
 type Source func() iter.Seq2[Line, error]
 
 // Items returns a Source of the items.
@@ -52,28 +52,27 @@ type Tally struct {
 type LoadReport struct {
 	LoadID string `json:"load_id"`
 	Tally
-	Resumed int64 `json:"resumed"` // rows that an earlier run of this load had done
-	// OtherColumns counts the rows whose items are known with other columns than the source has. They keep
-	// theirs. It counts the rows of this run alone.
+	Resumed int64 `json:"resumed"` // rows that an earlier run of this load completed
+	// OtherColumns counts the rows of this run whose items are known with other columns than the source has. These
+	// items keep their columns.
 	OtherColumns int64 `json:"other_columns,omitempty"`
 }
 
-// Load adds the items of the source to the campaign's bank. It adds each item once: an
-// item that the campaign knows, free, held or ended, is not added again. First it checks
-// the whole source; if a line is invalid it changes nothing.
+// Load adds the items of the source to the campaign's bank. It adds each item once: an item that the campaign knows,
+// whether free, held or ended, is not added again. Load first checks the whole source. If a line is invalid, it
+// changes nothing.
 //
-// Load is safe to repeat. The same items resume a load that was interrupted, and its
-// tally is exact. After a finished load the same items are all known. Several processes
-// can load the same or overlapping items at once. progress may be nil; it counts rows,
-// those of an earlier run included. A Load of items that the campaign knows only reads: it
-// looks items up before it adds them, as long as it meets known ones.
+// Load is safe to repeat. The same items resume a load that was interrupted, and its tally is exact. After a finished
+// load, the same items are all known. Several processes can load the same or overlapping items at once. progress may
+// be nil; it gets the number of rows, including those of an earlier run. A Load of known items only reads: it looks
+// items up before it adds them, as long as it finds known ones.
 //
 // A known item keeps the columns of its first load. Two lines with the same item must have the same columns. To
 // check that, a Load into a campaign with Settings.Columns needs about 100 bytes of memory for each item.
 //
-// Errors: *InvalidError, in a *LineError where a line is invalid; ErrNoCampaign;
-// ErrTryAgain; the family ErrInconsistent, with ErrInputChanged. After an error the report
-// says how far the load came; the same load resumes there.
+// Errors: *InvalidError, in a *LineError if a line is invalid; ErrNoCampaign; ErrTryAgain; the family
+// ErrInconsistent, with ErrInputChanged. After an error the report says how many rows are done. The same load resumes
+// there.
 func (b *Bank) Load(ctx context.Context, campaign string, source Source, progress Progress) (LoadReport, error) {
 	c, err := b.Campaign(ctx, campaign)
 	if err != nil {
@@ -87,7 +86,7 @@ func (b *Bank) Load(ctx context.Context, campaign string, source Source, progres
 	if err != nil {
 		return LoadReport{}, err
 	}
-	// With the load row the campaign is never deleted. Until then its name could pass to another campaign.
+	// A campaign that has a load row is never deleted. Before that, another campaign could take the name.
 	if c, err = b.Campaign(ctx, campaign); err != nil {
 		return LoadReport{}, err
 	}
@@ -107,7 +106,7 @@ func (b *Bank) Load(ctx context.Context, campaign string, source Source, progres
 type input struct {
 	digest string // names the load
 	rows   int64
-	sums   []checksum // after every chunk
+	sums   []checksum // the checksum after every chunk
 }
 
 // checksum is the first part of the digest of the rows so far.
@@ -154,15 +153,15 @@ func (b *Bank) findLoad(ctx context.Context, c Campaign, digest string) (engine.
 		if started {
 			return l, nil
 		}
-		// Another process started the same load, and both work on it. Or the campaign was deleted.
+		// Either another process started the same load, and both work on it. Or the campaign was deleted.
 		if _, err := b.readCampaign(ctx, c.Name); err != nil {
 			return engine.Load{}, err
 		}
 	}
 }
 
-// startLoad puts a load row. The first one of a campaign needs the campaign, which can be deleted
-// until then.
+// startLoad puts a load row. The first load row of a campaign is put only if the campaign still exists: until then it
+// can be deleted.
 func (b *Bank) startLoad(ctx context.Context, l engine.Load) (started bool, err error) {
 	some, _, err := b.store.Loads(ctx, l.Campaign)
 	switch {
@@ -176,7 +175,7 @@ func (b *Bank) startLoad(ctx context.Context, l engine.Load) (started bool, err 
 	})
 }
 
-// nextLoad returns the unfinished load of this digest, or the load to be started next.
+// nextLoad returns the unfinished load of this digest, or the load to start next.
 func (b *Bank) nextLoad(ctx context.Context, c Campaign, digest string) (l engine.Load, unfinished bool, err error) {
 	latest, err := b.store.LatestLoad(ctx, c.Name, digest)
 	if err != nil {
@@ -197,19 +196,18 @@ type loading struct {
 	bank      *Bank
 	campaign  Campaign
 	load      engine.Load
-	counted   engine.Tally // the part of load.Tally that the store has
+	counted   engine.Tally // the part of load.Tally that is stored
 	input     input
 	chunk     []engine.AddRequest
-	lookUp    bool // look the items of the next chunk up before they are added
-	announced bool // the campaign row says that items come
+	lookUp    bool // look up the items of the next chunk before they are added
+	announced bool // the campaign row says that items will come
 	progress  func()
 
 	otherColumns int64
 }
 
-// run adds the rows that are not done yet and finishes the load. A chunk ends at a
-// multiple of MaxAddItems rows. It is written only if everything up to its end is the
-// same as on the first reading.
+// run adds the rows that are not done yet, and finishes the load. A chunk ends at a multiple of MaxAddItems rows. It
+// is written only if everything up to its end equals the first reading.
 func (w *loading) run(ctx context.Context, source Source) error {
 	sum := newDigest()
 	var row int64
@@ -238,7 +236,7 @@ func (w *loading) run(ctx context.Context, source Source) error {
 	if row != w.input.rows || sum.String() != w.load.Digest {
 		return ErrInputChanged
 	}
-	// Also if this run added nothing: an earlier run of the load may have.
+	// Also if this run added nothing: an earlier run of the load may have added items.
 	if _, err := w.bank.nextVersion(ctx, w.campaign.Name); err != nil {
 		return err
 	}
@@ -254,8 +252,8 @@ func (w *loading) add(line Line, row int64) {
 	w.chunk = append(w.chunk, engine.AddRequest{Item: free, LoadID: w.load.ID(), Row: row, Columns: columns})
 }
 
-// flush adds the chunk, then counts it. The tally is written after the rows, so that a
-// resumed load counts the last rows again from what it finds.
+// flush adds the chunk and then counts it. The tally is stored after the rows, so that a resumed load counts the last
+// rows again, from the rows that it finds.
 func (w *loading) flush(ctx context.Context) error {
 	if len(w.chunk) == 0 {
 		return nil
@@ -284,10 +282,10 @@ func (w *loading) flush(ctx context.Context) error {
 	return nil
 }
 
-// knownRows reads the item rows of a chunk, if the chunk before had known items or this is the
-// first. A known item that is not looked up makes a transaction fail, which costs 4 write units
-// for each of its items and locks the rows of items that are free. A lookup costs one read unit
-// for each item. So new items are looked up in the first chunk only.
+// knownRows reads the item rows of a chunk if the chunk before had known items, or if this is the first chunk. A
+// lookup costs one read unit for each item. Without it, a known item makes a transaction fail: that costs 4 write
+// units for each item of the transaction, and locks the rows of free items. So a load of new items looks up its first
+// chunk only.
 func (w *loading) knownRows(
 	ctx context.Context, requests []engine.AddRequest,
 ) (map[engine.Hash]engine.ItemRow, error) {
@@ -301,17 +299,16 @@ func (w *loading) knownRows(
 	return w.bank.itemRowsOf(ctx, w.campaign.Name, hashes)
 }
 
-// addUnknown adds the items that have no row, notes the rows that all items have then, and
-// returns how many were added. The transaction decides: an item may have become known since
-// it was looked up.
+// addUnknown adds the items that have no row, and completes rows, so that it has the row of every item. It returns
+// the number of added items. The transaction decides, because an item may have become known after the lookup.
 func (w *loading) addUnknown(
 	ctx context.Context, requests []engine.AddRequest, rows map[engine.Hash]engine.ItemRow,
 ) (added int, err error) {
 	var unknown []engine.AddRequest
 	for _, r := range requests {
 		row, known := rows[r.Item.Hash]
-		// A row of this load may belong to a transaction that is not visible as a whole. Another
-		// transaction finds out, and waits for it.
+		// The row may be from a transaction of this load that is visible only in part. Another transaction waits
+		// for that one and gets its result.
 		if own := row.LoadID == r.LoadID && row.Row == r.Row; !known || own {
 			unknown = append(unknown, r)
 		}
@@ -338,7 +335,7 @@ func (w *loading) addUnknown(
 	return added, nil
 }
 
-// announce announces items before the first of them is added.
+// announce announces items before the first item is added.
 func (w *loading) announce(ctx context.Context, items []engine.AddRequest) error {
 	if w.announced || len(items) == 0 {
 		return nil
@@ -347,20 +344,20 @@ func (w *loading) announce(ctx context.Context, items []engine.AddRequest) error
 	return w.bank.announceItems(ctx, w.campaign.Name)
 }
 
-// mayHoldItems forgets that this Bank saw the shards of the items empty. Other Banks do not
-// know of the load; they read again a second later.
+// mayHoldItems forgets that this Bank saw the shards of the items empty. Other Banks do not know of the load; they
+// read the shards again within a second.
 func (b *Bank) mayHoldItems(requests []engine.AddRequest) {
 	for _, r := range requests {
 		b.memoryOf(r.Item.Shard.Campaign).free.itemReturned(r.Item.Shard)
 	}
 }
 
-// maxUncounted is how many rows a resumed load may have to go over again. A tally after
-// every chunk would double the number of writes; this is one in 21.
+// maxUncounted is how many rows a resumed load may have to process again. A tally after every chunk would double the
+// number of writes; this is one write in 21.
 const maxUncounted = 20 * engine.MaxAddItems
 
-// saveTally writes the tally if enough rows have come since the last time: as many as
-// were counted then, so that a resumed load goes over at most half of its rows again.
+// saveTally stores the tally if enough rows are new: as many as the stored tally has, and at most maxUncounted. So a
+// resumed load processes at most half of its rows again.
 func (w *loading) saveTally(ctx context.Context) error {
 	rows := w.load.Tally.Rows
 	if rows-w.counted.Rows < min(w.counted.Rows, maxUncounted) && rows < w.input.rows {
@@ -373,9 +370,8 @@ func (w *loading) saveTally(ctx context.Context) error {
 	return nil
 }
 
-// countRow counts one row of the input by the item row that is in the store now. The
-// item row names the load and the row that added the item. So a row that finds itself
-// there after a lost reply was added.
+// countRow counts one row of the input by the item row that is stored now. The item row names the load and the row
+// that added the item. So an input row whose own item row is found after a lost reply counts as added.
 func countRow(t *engine.Tally, r engine.AddRequest, existing engine.ItemRow) {
 	t.Rows++
 	switch {
@@ -388,8 +384,7 @@ func countRow(t *engine.Tally, r engine.AddRequest, existing engine.ItemRow) {
 	}
 }
 
-// firstRows returns the first row of each item of the chunk: a transaction must name an
-// item once.
+// firstRows returns the first row of each item of the chunk: a transaction must not name an item twice.
 func firstRows(chunk []engine.AddRequest) []engine.AddRequest {
 	seen := make(map[engine.Hash]bool, len(chunk))
 	firsts := make([]engine.AddRequest, 0, len(chunk))
@@ -402,8 +397,8 @@ func firstRows(chunk []engine.AddRequest) []engine.AddRequest {
 	return firsts
 }
 
-// digest is the first 128 bits of the SHA-256 of lines in order: each item after its length, and then its
-// columns, if it has some.
+// digest is the first 128 bits of the SHA-256 of the lines in order. A line is its item after the item's length, and
+// then its columns, if it has any.
 type digest struct{ hash.Hash }
 
 func newDigest() digest { return digest{sha256.New()} }
@@ -415,7 +410,7 @@ func (d digest) add(line Line) {
 	}
 }
 
-// isColumns is set in the length of columns. No item is that long.
+// isColumns is set in the length of columns, to tell them from items. No item is that long.
 const isColumns = 1 << 31
 
 func (d digest) addText(text string, kind uint32) {

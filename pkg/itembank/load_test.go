@@ -69,8 +69,7 @@ func claimedItemsAreKnown(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 5, Free: 1, Claimed: 4})
 }
 
-// loadRepeatedLines: lines are repeated in the same transaction and in another, which makes no
-// difference.
+// loadRepeatedLines: it does not matter whether a line is repeated in the same transaction or in another one.
 func loadRepeatedLines(f *fixture) {
 	f.create(itembank.Settings{})
 	items := slices.Concat([]string{"a", "a", "b"}, codes("code", 100), []string{"a", "c", "c", "b"})
@@ -88,8 +87,7 @@ func overlappingFiles(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 120, Free: 120})
 }
 
-// twoLoadsOfOneFile: two processes that load one file are one load, and each reports all of
-// it.
+// twoLoadsOfOneFile: if two processes load one file, this is one load, and each process reports all of it.
 func twoLoadsOfOneFile(f *fixture) {
 	f.create(itembank.Settings{})
 	items := append(codes("code", 240), "code-00000", "code-00001")
@@ -102,7 +100,7 @@ func twoLoadsOfOneFile(f *fixture) {
 				f.Error(err)
 			}
 			first := itembank.Tally{Rows: n, Added: n - 2, Repeated: 2}
-			late := itembank.Tally{Rows: n, Known: n} // it began after the other had ended
+			late := itembank.Tally{Rows: n, Known: n} // if it began after the other had ended
 			if report.Tally != first && report.Tally != late {
 				f.Errorf("want %+v or %+v, got %+v", first, late, report.Tally)
 			}
@@ -112,7 +110,7 @@ func twoLoadsOfOneFile(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: n - 2, Free: n - 2})
 }
 
-// overlappingFilesAtOnce: several processes load files with common items.
+// overlappingFilesAtOnce: several processes load files that have some items in common.
 func overlappingFilesAtOnce(f *fixture) {
 	f.create(itembank.Settings{})
 	const n = 200
@@ -139,9 +137,9 @@ func overlappingFilesAtOnce(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 2 * n, Free: 2 * n})
 }
 
-// loadCutAtEveryCall cuts a load at each of its calls, before the effect and after it, and
-// loads again. Each item is there once, and the tally is as if nothing had happened. If the
-// first load had finished, the second knows all items.
+// loadCutAtEveryCall interrupts a load at each of its calls, before and after its effect, and loads again. Each item
+// is loaded once, and the tally is the same as without the interruption. If the first load had finished, the second
+// one knows all items.
 func loadCutAtEveryCall(f *fixture) {
 	items := slices.Concat(codes("code", 101), []string{"known-00001", "code-00000", "code-00100", "other", "other", "known-00000"})
 	rows := int64(len(items))
@@ -180,8 +178,8 @@ func loadCutAtEveryCall(f *fixture) {
 	}
 }
 
-// loadAlone loads items into the fixture's campaign. It returns the number of calls that this
-// took, and the digest of the items, which loads of other campaigns have, too.
+// loadAlone loads items into the fixture's campaign. It returns the number of calls, and the digest of the items,
+// which is the same in loads of other campaigns.
 func (f *fixture) loadAlone(items []string) (calls int, digest string) {
 	f.Helper()
 	counted := f.counted()
@@ -202,13 +200,13 @@ func (f *fixture) latestTally(campaign, digest string) (t itembank.Tally, finish
 	return itembank.Tally(latest.Tally), latest.Finished
 }
 
-// interruption says at which call of a load another load runs.
+// interruption is the call of a load at which another load runs.
 type interruption struct {
 	call       int
-	after, cut bool // the other load runs after the call's effect; the first load is cut there
+	after, cut bool // the other load runs after the call's effect; the first load stops there
 }
 
-// interruptions returns all interruptions of a load that makes so many calls.
+// interruptions returns all interruptions of a load with a given number of calls.
 func interruptions(calls int) (all []interruption) {
 	for call := 1; call <= calls; call++ {
 		all = append(all, interruption{call, false, false}, interruption{call, false, true}, interruption{call, true, true})
@@ -220,7 +218,7 @@ func (i interruption) String() string {
 	return fmt.Sprintf("%d-%t-%t", i.call, i.after, i.cut)
 }
 
-// loadInterrupted loads items, runs a function at a call, and resumes the load if that cut it.
+// loadInterrupted loads items and runs a function at a call. If that interrupts the load, it resumes it.
 func (f *fixture) loadInterrupted(items []string, i interruption, meanwhile func()) itembank.Tally {
 	f.Helper()
 	interrupted := f.interruptedAt(i.call, i.after, func() error {
@@ -237,8 +235,8 @@ func (f *fixture) loadInterrupted(items []string, i interruption, meanwhile func
 	return report.Tally
 }
 
-// besideAnotherLoad loads an overlapping file at a call of a load, which goes on or is cut
-// there. Each item belongs to the load that added it first, and both reports are exact.
+// besideAnotherLoad loads an overlapping file at a call of a load, which continues or stops there. Each item belongs
+// to the load that added it first, and both reports are exact.
 func besideAnotherLoad(f *fixture) {
 	shared := codes("shared", 30)
 	file := slices.Concat(codes("one", 40), shared[:15], []string{"one-00000", "shared-00000", "known", "end", "end"})
@@ -254,7 +252,7 @@ func besideAnotherLoad(f *fixture) {
 		bank.add("before", 0, "known")
 		var want itembank.Tally
 		got := one.loadInterrupted(file, i, func() {
-			done := 0 // rows of the file that were added, in whole transactions
+			done := 0 // rows of the file that were added by complete transactions
 			for rows, item := range map[int]string{engine.MaxAddItems: "one-00000", len(file): "end"} {
 				if f.ItemRow(c, item) != nil {
 					done = max(done, rows)
@@ -268,7 +266,7 @@ func besideAnotherLoad(f *fixture) {
 				Known: first.Known + last.Known, Repeated: first.Repeated + last.Repeated,
 			}
 			if _, finished := f.latestTally(one.name, digest); finished && i.cut {
-				want = itembank.Tally{Rows: want.Rows, Known: want.Rows} // it is another load
+				want = itembank.Tally{Rows: want.Rows, Known: want.Rows} // this is another load
 			}
 			if got := one.load(other...).Tally; got != beside {
 				f.Errorf("%+v: the other load: want %+v, got %+v", i, beside, got)
@@ -283,14 +281,13 @@ func besideAnotherLoad(f *fixture) {
 	}
 }
 
-// modelBank is a model of a bank to which loads add items: by item, which load added it and in
-// which row.
+// modelBank models a bank to which loads add items. For each item it has the load and the row that added it.
 type modelBank map[string]struct {
 	load string
 	row  int
 }
 
-// add adds the items of a load from a row on, and counts them.
+// add adds the items of a load from a row onward, and counts them.
 func (m modelBank) add(load string, from int, items ...string) (t itembank.Tally) {
 	for i, item := range items {
 		row := from + i
@@ -310,8 +307,8 @@ func (m modelBank) add(load string, from int, items ...string) (t itembank.Tally
 	return t
 }
 
-// besideSameFile loads the same file at a call of a load, which goes on or is cut there. Both
-// are one load as long as it has not finished. Afterwards all items are known.
+// besideSameFile loads the same file at a call of a load, which continues or stops there. Both are the same load
+// until it has finished. After that all items are known.
 func besideSameFile(f *fixture) {
 	items := slices.Concat(codes("code", 55), []string{"code-00000", "end", "end"})
 	rows := int64(len(items))
@@ -382,7 +379,7 @@ func invalidLoads(f *fixture) {
 	f.wantCounts(engine.Counts{})
 }
 
-// changing returns a source that is another one on its second reading.
+// changing returns a source whose second reading differs.
 func changing(first, second itembank.Source) itembank.Source {
 	readings := []itembank.Source{first, second}
 	return func() iter.Seq2[itembank.Line, error] {
@@ -392,8 +389,8 @@ func changing(first, second itembank.Source) itembank.Source {
 	}
 }
 
-// inputThatChanges: no row that was not checked is written or counted. To load the first
-// reading again resumes the load.
+// inputThatChanges: no row is written or counted that was not checked. Loading the first reading again resumes the
+// load.
 func inputThatChanges(f *fixture) {
 	f.create(itembank.Settings{})
 	items := codes("code", 120)
@@ -431,7 +428,7 @@ func inputThatChanges(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 120, Free: 120})
 }
 
-// digests: loads differ by their items, not by the bytes of all items together.
+// digests: two loads differ if their items differ, even if all items together have the same bytes.
 func digests(f *fixture) {
 	f.create(itembank.Settings{})
 	if a, b := f.load("ab", "c"), f.load("a", "bc"); a.LoadID[:32] == b.LoadID[:32] {
@@ -439,7 +436,7 @@ func digests(f *fixture) {
 	}
 }
 
-// loadOrphanItem: an item in the bank that no row says was loaded stops a load.
+// loadOrphanItem: a load stops at an item in the bank that has no item row.
 func loadOrphanItem(f *fixture) {
 	c := f.create(itembank.Settings{})
 	f.putBankRow(enginerows.FreeItem(c, "orphan"))
@@ -450,7 +447,7 @@ func loadOrphanItem(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 1, Free: 2})
 }
 
-// loadProgress: progress is reported when the load begins, and after every transaction.
+// loadProgress: progress is reported when the load begins and after every transaction.
 func loadProgress(f *fixture) {
 	f.create(itembank.Settings{})
 	items := itembank.Items(codes("code", 120)...)
@@ -474,13 +471,13 @@ func loadProgress(f *fixture) {
 	}
 }
 
-// loadOnBusyEngine: rows that met another transaction are sent again. Waiting has an end, after
-// which the load can be resumed.
+// loadOnBusyEngine: rows that conflicted with another transaction are sent again. The number of waits is limited, and
+// the load can then be resumed.
 func loadOnBusyEngine(f *fixture) {
 	f.create(itembank.Settings{})
 	items := itembank.Items(codes("code", 60)...)
 	clock := itembankfault.NewClock()
-	busy := func(times int) *itembank.Bank { // so many calls of AddItems settle nothing
+	busy := func(times int) *itembank.Bank { // this many calls of AddItems settle nothing
 		s := &itembankfault.Store{Store: f.Store, Plan: func(_ int, method string) itembankfault.Fault {
 			if method != "AddItems" || times == 0 {
 				return itembankfault.None
@@ -505,8 +502,8 @@ func loadOnBusyEngine(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 60, Free: 60})
 }
 
-// knownItemsAreLookedUp: a load of known items reads them and adds nothing. New items are looked
-// up in the first chunk, and after known ones.
+// knownItemsAreLookedUp: a load of known items reads them and adds nothing. New items are looked up in the first chunk,
+// and in a chunk after known items.
 func knownItemsAreLookedUp(f *fixture) {
 	f.create(itembank.Settings{})
 	const n = engine.MaxAddItems
@@ -545,13 +542,13 @@ func knownItemsAreLookedUp(f *fixture) {
 				adds++
 			}
 		}
-		if test.adds == 0 && adds > 0 || adds < test.adds { // an engine may take several calls to add a chunk with known items
+		if test.adds == 0 && adds > 0 || adds < test.adds { // an engine may need several calls for a chunk with known items
 			f.Errorf("%s: want %d calls of AddItems, got %d", test.name, test.adds, adds)
 		}
 	}
 }
 
-// ownSoldOutEnds: a Bank that loads does not remember that it saw the bank empty.
+// ownSoldOutEnds: a Bank that loads forgets that it saw the bank empty.
 func ownSoldOutEnds(f *fixture) {
 	f.create(itembank.Settings{Shards: 2})
 	b := f.bank(itembank.WithClock(itembankfault.NewClock())) // no time passes
@@ -561,9 +558,9 @@ func ownSoldOutEnds(f *fixture) {
 	f.claim(b, "ann")
 }
 
-// TestLoadCountsSeldom: a load writes few counts. When it is cut it goes over few rows again,
-// however often that happens, and its tally is exact all the same. An engine that does not settle
-// a chunk in one call cannot be cut after so many chunks.
+// TestLoadCountsSeldom: a load writes few counts. After an interruption it processes few rows again, however often
+// that happens, and its tally stays exact. An engine that needs several calls to settle a chunk cannot be interrupted
+// after a given number of chunks.
 func TestLoadCountsSeldom(t *testing.T) {
 	t.Parallel()
 	f := inMemory(t)
@@ -573,15 +570,15 @@ func TestLoadCountsSeldom(t *testing.T) {
 	for i := range items {
 		items[i] = fmt.Sprintf("code-%d", i)
 		if i%10 == 0 {
-			items[i] = fmt.Sprintf("code-%d", i/3) // an earlier item, a later one, or the same
+			items[i] = fmt.Sprintf("code-%d", i/3) // new or repeated
 		}
 		distinct[items[i]] = true
 	}
 	want := itembank.Tally{Rows: 2600, Added: int64(len(distinct)), Repeated: int64(2600 - len(distinct))}
 	var resumed int64
 	counts := 0
-	for _, chunks := range []int64{0, 1, 2, 9, 16, 5, 19, 60} { // that are done before the cut
-		left := chunks + 1 // progress is told at the start and after each chunk
+	for _, chunks := range []int64{0, 1, 2, 9, 16, 5, 19, 60} { // completed before the interruption
+		left := chunks + 1 // progress is reported at the start and after each chunk
 		counting := &itembankfault.Store{Store: f.Store, Before: func(method string) error {
 			switch method {
 			case "ItemRows", "AddItems":
@@ -597,7 +594,7 @@ func TestLoadCountsSeldom(t *testing.T) {
 		if report.Resumed != resumed {
 			f.Errorf("want it resumed after %d rows, got %d", resumed, report.Resumed)
 		}
-		if left > 0 { // the last one
+		if left > 0 { // the last run completes the load
 			if err != nil || report.Tally != want {
 				f.Errorf("want %+v, got %+v, %v", want, report.Tally, err)
 			}

@@ -11,45 +11,43 @@ import (
 // ItemPlace says where an item is.
 type ItemPlace string
 
-// The places of an item. The last five have no claim and never get one.
+// The places of an item. An item in one of the last five has no claim and never gets one.
 const (
 	PlaceFree      ItemPlace = "free"      // in the bank
 	PlaceClaimed   ItemPlace = "claimed"   // in a claim
 	PlaceHeld      ItemPlace = "held"      // in a hold that is not confirmed
 	PlaceBurned    ItemPlace = "burned"    // its claim was released
-	PlaceExpired   ItemPlace = "expired"   // its own life ended, or that of its claim
+	PlaceExpired   ItemPlace = "expired"   // its own life or the life of its claim ended
 	PlaceWithdrawn ItemPlace = "withdrawn" // an operator took it out
-	PlaceLost      ItemPlace = "lost"      // a repair found it in no place
+	PlaceLost      ItemPlace = "lost"      // a repair found it neither free, nor held, nor ended
 	PlaceUnknown   ItemPlace = "unknown"   // it was never loaded into the campaign
-	// PlaceMissing is an inconsistency: the item was loaded, and is in no place (see Reconcile).
+	// PlaceMissing is an inconsistency: the item was loaded, but is neither free, nor held, nor ended (see Reconcile).
 	PlaceMissing ItemPlace = "missing"
 )
 
-// ItemReport is what the store says about an item of a campaign. Rows do not keep what was before: see
-// Returns.
+// ItemReport is the result of a LookUp. Rows keep no history except the number of Returns.
 type ItemReport struct {
 	Campaign string
 	Item     string
 	Place    ItemPlace
 	Claim    *Claim    // with PlaceClaimed and PlaceHeld
 	EndsAt   time.Time // when the life of the item itself ends; zero: never
-	LoadID   string    // the load that added it
+	LoadID   string    // of the load that added it
 	Row      int64     // its position in that load, from 1
-	Returns  int       // how often it came back to the bank, so it had as many holders before
+	Returns  int       // how often it came back to the bank, each time from another claim
 	Withdraw bool      // it was withdrawn while a claim held it: it ends with the claim
 	Columns  Columns
 }
 
-// lookUps is how often all claims are read for an item before it is called missing. A return of an item
-// counts in its row. So a row that stays the same says that one claim held the item all the time, or none;
-// and the second time, passPause later, that claim must be visible (docs/adr/0008-returns-are-counted.md).
+// lookUps is how often all claims are read for an item before it is called missing. The item row counts each return
+// of the item. So if the row is unchanged, either one claim held the item all the time or none did. If one did, the
+// second read, passPause later, must show it (docs/adr/0008-returns-are-counted.md).
 const lookUps = 2
 
 // LookUp says where an item of a campaign is, and who holds it.
 //
-// No row leads from an item to its holder. So for an item that is held, LookUp reads the claims of the
-// scope until it finds the claim: all of them in the worst case, at the rate of WithRate. Other items
-// cost one request.
+// No row leads from an item to its holder. So if the item is held, LookUp reads the claims of the scope until it
+// finds the claim: in the worst case all of them, at the rate of WithRate. For other items it sends one request.
 //
 // Errors: *InvalidError; ErrNoCampaign; ErrTryAgain; the family ErrInconsistent.
 func (b *Bank) LookUp(ctx context.Context, campaign, item string) (ItemReport, error) {
@@ -61,7 +59,7 @@ func (b *Bank) LookUp(ctx context.Context, campaign, item string) (ItemReport, e
 		return ItemReport{}, err
 	}
 	var before engine.ItemRow
-	for same := 0; ; { // how often in a row no claim held the item, while its row was the same
+	for same := 0; ; { // how many times in a row no claim held the item and its row was unchanged
 		report, row, err := b.lookAt(ctx, c, item)
 		if err != nil || report.Place != PlaceClaimed {
 			return report, err
@@ -89,7 +87,7 @@ func (b *Bank) LookUp(ctx context.Context, campaign, item string) (ItemReport, e
 	}
 }
 
-// ItemsOfClaim says the same of each item of a claim that was just read. It costs one request for each.
+// ItemsOfClaim returns the report of each item of a claim that was just read. It costs one request for each item.
 //
 // Errors: ErrNoCampaign; ErrTryAgain; the family ErrInconsistent.
 func (b *Bank) ItemsOfClaim(ctx context.Context, claim Claim) ([]ItemReport, error) {
@@ -118,7 +116,7 @@ func (r *ItemReport) heldBy(c Campaign, claim Claim) {
 	}
 }
 
-// lookAt reads the rows of an item. An item that is neither free nor ended is claimed.
+// lookAt reads the rows of an item and reports its place. An item that is neither free nor ended is claimed.
 func (b *Bank) lookAt(ctx context.Context, c Campaign, item string) (ItemReport, *engine.ItemRow, error) {
 	h := engine.HashItem(item)
 	report := ItemReport{Campaign: c.Name, Item: item, Place: PlaceUnknown}

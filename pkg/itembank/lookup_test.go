@@ -84,7 +84,7 @@ func placesOfItem(f *fixture) {
 	}
 }
 
-// lookUpMoving: the item goes back to the bank while the claims are read, before its claim is.
+// lookUpMoving: the item goes back to the bank while LookUp reads the claims, before it reads the item's claim.
 func lookUpMoving(f *fixture) {
 	f.stocked(1, itembank.Settings{OnEnd: itembank.Return, Shards: 1})
 	ann := f.claim(f.bank(), "ann").Claim
@@ -105,7 +105,7 @@ func lookUpMissing(f *fixture) {
 	b := itembank.New(store, itembank.WithClock(itembankfault.NewClock()))
 	f.lookedUp(b, items[0], itembank.PlaceMissing, "")
 	if reads := slices.DeleteFunc(store.Calls(), func(m string) bool { return m != "ReadItems" }); len(reads) != 3 {
-		f.Errorf("want 3 looks, got %d", len(reads))
+		f.Errorf("want 3 reads of the item, got %d", len(reads))
 	}
 }
 
@@ -120,7 +120,7 @@ func lookUpContradictions(f *fixture) {
 	}
 }
 
-// lookUpSeveral: each item of a claim leads to the claim.
+// lookUpSeveral: LookUp finds a claim by each of its items.
 func lookUpSeveral(f *fixture) {
 	f.seats(4, itembank.Settings{OnEnd: itembank.Return})
 	b := f.bank()
@@ -141,7 +141,7 @@ func lookUpSeveral(f *fixture) {
 	f.lookedUp(b, "seat-1", itembank.PlaceFree, "")
 }
 
-// lookUpSlots: a claimant is found in any spelling, in each slot.
+// lookUpSlots: a claimant is found in any spelling and in each slot.
 func lookUpSlots(f *fixture) {
 	f.stocked(3, itembank.Settings{PerClaimant: 2, ClaimantAs: itembank.Email})
 	b := f.bank()
@@ -171,7 +171,7 @@ func lookUpSlots(f *fixture) {
 	}
 }
 
-// listed reads all pages.
+// listed reads all pages of ListClaims.
 func (f *fixture) listed(b *itembank.Bank) (claims []itembank.Claim) {
 	f.Helper()
 	for from, first := "", true; first || from != ""; first = false {
@@ -182,7 +182,7 @@ func (f *fixture) listed(b *itembank.Bank) (claims []itembank.Claim) {
 	return claims
 }
 
-// listedClaims: the claims of the campaign, and none of another one in its scope.
+// listedClaims: the list has the claims of the campaign, and no claim of another campaign in its scope.
 func listedClaims(f *fixture) {
 	f.stocked(5, itembank.Settings{ClaimLife: time.Hour})
 	other := f.named("other")
@@ -206,8 +206,8 @@ func listedClaims(f *fixture) {
 	}
 }
 
-// listedWhileMoving: claims that stay are listed once, and no claimant is listed twice, whatever happens
-// between two pages.
+// listedWhileMoving: claims that stay are listed once, and no claimant is listed twice, whatever happens between two
+// pages.
 func listedWhileMoving(f *fixture) {
 	f.stocked(300, itembank.Settings{OnEnd: itembank.Return, Shards: 1})
 	b := f.bank()
@@ -222,7 +222,7 @@ func listedWhileMoving(f *fixture) {
 			return nil
 		}
 		claimant := moves[n%len(moves)]
-		if n++; n > 64 { // enough for all pages of an engine with few of them
+		if n++; n > 64 { // enough for all pages of an engine with few pages
 			return nil
 		}
 		if held, err := f.bank().HeldClaim(f.ctx, f.name, claimant); err == nil {
@@ -240,7 +240,7 @@ func listedWhileMoving(f *fixture) {
 		delete(stay, claim.ID)
 	}
 	if len(stay) > 0 {
-		f.Errorf("%d claims that were there all the time are not listed", len(stay))
+		f.Errorf("%d claims that existed all the time are not listed", len(stay))
 	}
 }
 
@@ -262,7 +262,7 @@ func claimInScope(f *fixture) {
 	}
 }
 
-// lookUpRate: what reads many rows keeps to the rate.
+// lookUpRate: operations that read many rows keep to the rate.
 func lookUpRate(f *fixture) {
 	f.stocked(120, itembank.Settings{Shards: 1})
 	b := f.bank()

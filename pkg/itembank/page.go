@@ -7,8 +7,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// pageLife is how long a page is used. An old page costs lost races, never a wrong
-// answer.
+// pageLife is how long a page is used. An old page costs lost races, but never gives a wrong answer.
 const pageLife = 10 * time.Second
 
 // page holds free items of one shard, in random order.
@@ -25,10 +24,9 @@ type candidate struct {
 	page *page
 }
 
-// pop takes an item off a page that is young enough, and, unless throttled is set, of a shard that
-// is not throttled.
+// pop takes an item from a page that is young enough. Unless throttled is set, it skips pages of throttled shards.
 func (l *freeList) pop(s *search, throttled bool) (candidate, bool) {
-	if s.anyItem { // an item of the page may be gone
+	if s.anyItem { // another request may have taken the items of the page
 		return candidate{}, false
 	}
 	now, served := l.bank.clock.Now(), l.bank.serverNow()
@@ -59,7 +57,7 @@ func (l *freeList) fill(shard int, items []engine.FreeItem, readAt time.Time) {
 	l.pages = append(l.pages, &page{shard: shard, items: items, readAt: readAt})
 }
 
-// putBack puts a candidate that is still free back on its page.
+// putBack puts a candidate that was not taken back on its page.
 func (l *freeList) putBack(item candidate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -68,18 +66,18 @@ func (l *freeList) putBack(item candidate) {
 	}
 }
 
-// discardPage discards the page of a candidate that another request took. That
-// request works where the page was read; the next page starts at another place.
+// discardPage discards the page of a candidate that another request took. That request takes items from the same
+// place; the next page starts at another place.
 func (l *freeList) discardPage(item candidate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.discard(func(p *page) bool { return p == item.page })
 }
 
-// discard discards pages. Their candidates cannot be put back.
-func (l *freeList) discard(which func(*page) bool) {
+// discard discards the pages that match. Their candidates cannot be put back.
+func (l *freeList) discard(match func(*page) bool) {
 	l.pages = slices.DeleteFunc(l.pages, func(p *page) bool {
-		p.discarded = p.discarded || which(p)
+		p.discarded = p.discarded || match(p)
 		return p.discarded
 	})
 }

@@ -5,11 +5,11 @@ import (
 	"fmt"
 )
 
-// MaxPage is the largest document of a campaign's page, in bytes. DynamoDB reads it for up to 16 units.
+// MaxPage is the largest document of a campaign's page, in bytes. Reading it costs up to 16 read units on DynamoDB.
 const MaxPage = 128 << 10
 
-// SetPage stores the document of a campaign's page, in the place of the one before. The Bank does not look into it:
-// package claimpage has the form. Of two calls at once, one wins. DeleteCampaign deletes the document.
+// SetPage stores the document of a campaign's page, and replaces the earlier one. The Bank does not interpret it: its
+// form is defined by package claimpage. If two calls run at once, one wins. DeleteCampaign deletes the document.
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
 func (b *Bank) SetPage(ctx context.Context, campaign string, document []byte) error {
@@ -26,14 +26,15 @@ func (b *Bank) SetPage(ctx context.Context, campaign string, document []byte) er
 	return err
 }
 
-// Page reads the document of a campaign's page, nil if none was stored. On DynamoDB it may be that of a second ago.
+// Page reads the document of a campaign's page, or nil if none was stored. On DynamoDB it may be a second old.
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
 func (b *Bank) Page(ctx context.Context, campaign string) ([]byte, error) {
 	return b.pageOf(ctx, campaign, false)
 }
 
-// CurrentPage is Page for a caller that changes the document. It reads what the last SetPage stored, and costs twice as much.
+// CurrentPage is Page for a caller that changes the document. It returns the document of the last SetPage, at twice
+// the price.
 //
 // Errors: those of Page.
 func (b *Bank) CurrentPage(ctx context.Context, campaign string) ([]byte, error) {

@@ -6,50 +6,49 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// In a large bank a larger page makes a claim cheaper. In a small bank, Banks with large
-// pages take each other's items. So a page is a small share of the bank, within limits.
-// The numbers are the best of a simulation (docs/benchmarks.md, "Claims"); numbers near
-// them are as good.
+// In a large bank a larger page makes a claim cheaper. In a small bank, Banks with large pages take each other's
+// items. So a page is a small share of the bank, within limits. These numbers were the best in a simulation; similar
+// numbers are as good (docs/benchmarks.md, "Claims").
 const (
 	itemsPerPageItem = 200 // items in the bank for each item of a page
 	largestPage      = 100 // a larger page does not make a claim cheaper
-	smallShardPages  = 2   // a shard of at most so many pages is read whole
-	wholeReadPages   = 4   // the limit of that read, since the size is an estimate
+	smallShardPages  = 2   // a shard of at most this many pages is read whole
+	wholeReadPages   = 4   // the limit of that read, because the size is an estimate
 )
 
-// bankSize estimates how many free items a bank has. The zero value is "not known".
+// bankSize estimates how many free items a bank has. Its zero value means "not known".
 type bankSize struct {
 	known bool
 	items float64
 }
 
-// measure estimates from items that were read from a place of a shard on. Hashes are
-// spread evenly, so the items' share of the range of hashes is their share of the shard.
+// measure estimates the size from items that were read from a place of a shard onward. Hashes are spread evenly, so
+// the items' share of the range of hashes is their share of the shard.
 func (s *bankSize) measure(c Campaign, items []engine.FreeItem, place engine.Hash) {
-	if len(items) == 0 { // a page may be empty and not the last
+	if len(items) == 0 { // a page may be empty without being the last
 		return
 	}
 	share := fraction(items[len(items)-1].Hash) - fraction(place)
-	if share <= 0 { // the read went on at the beginning of the shard
+	if share <= 0 { // the read continued at the beginning of the shard
 		share++
 	}
 	s.known, s.items = true, float64(len(items)*c.Shards)/max(share, 1e-9)
 }
 
-// measureWhole estimates from all items of a shard.
+// measureWhole estimates the size from all items of a shard.
 func (s *bankSize) measureWhole(c Campaign, items []engine.FreeItem) {
 	s.known, s.items = true, float64(len(items)*c.Shards)
 }
 
-// fraction maps the order of hashes to the numbers from 0 to 1.
+// fraction maps hashes, in their order, to the numbers from 0 to 1.
 func fraction(h engine.Hash) float64 { return float64(binary.BigEndian.Uint64(h[:8])) / (1 << 64) }
 
-// pageSize returns the campaign's page size, or more in a large bank.
+// pageSize returns the campaign's page size, or a larger one in a large bank.
 func (s bankSize) pageSize(c Campaign) int {
 	return max(c.PageSize, min(int(s.items)/itemsPerPageItem, largestPage))
 }
 
-// smallShards reports that shards are estimated to hold a few pages at most.
+// smallShards reports whether shards are estimated to hold at most smallShardPages pages.
 func (s bankSize) smallShards(c Campaign) bool {
 	return s.known && s.items <= float64(smallShardPages*s.pageSize(c)*c.Shards)
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// evenBank is a store of one campaign whose free items are spread evenly and never
-// get fewer. It notes how many are asked for at a time.
+// evenBank is a store of one campaign. Its free items are spread evenly and are never used up. It records how many
+// items each read asks for.
 type evenBank struct {
 	engine.Store
 	campaign engine.Campaign
 	items    int
 	asked    []int
-	whole    []bool // whether that was the whole shard
+	whole    []bool // by read: it asked for the whole shard
 }
 
 func (s *evenBank) ServerTime() time.Time { return time.Time{} }
@@ -56,9 +56,9 @@ func (s *evenBank) HeldClaimEventuallyConsistent(context.Context, engine.ClaimKe
 	return nil, nil
 }
 
-// TestPageSizeByBankSize: the first page is the campaign's, and shows how large the
-// bank is; the next ones are a small share of it, within limits. Where a shard holds
-// only a few pages more is asked for, so that it is read whole.
+// TestPageSizeByBankSize: the first page has the campaign's page size, and shows how large the bank is. The next
+// pages are a small share of the bank, within limits. If a shard has only a few pages, the read asks for more, so
+// that it reads the whole shard.
 func TestPageSizeByBankSize(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ items, pageSize, least, most int }{
@@ -69,7 +69,7 @@ func TestPageSizeByBankSize(t *testing.T) {
 		{100_000, 30, 100, 100},
 		{1_000_000, 30, 100, 100},
 		{1_000_000, 10, 100, 100},
-		{1_000_000, 500, 500, 500}, // never less than the campaign wants
+		{1_000_000, 500, 500, 500}, // never less than the campaign's page size
 	} {
 		store := &evenBank{items: test.items, campaign: engine.Campaign{
 			Name: "spring", Mode: engine.OpenByHand, Scope: "spring", Shards: 4, PageSize: test.pageSize,
@@ -87,8 +87,8 @@ func TestPageSizeByBankSize(t *testing.T) {
 	}
 }
 
-// TestSmallShardsAreReadWhole: in one request from their beginning, where all Banks
-// meet; one that holds more than was thought is read so once, and never again.
+// TestSmallShardsAreReadWhole: a small shard is read in one request from its beginning, where all Banks meet. A shard
+// that has more items than estimated is read so only once.
 func TestSmallShardsAreReadWhole(t *testing.T) {
 	t.Parallel()
 	store := &evenBank{items: 50, campaign: engine.Campaign{
@@ -103,9 +103,9 @@ func TestSmallShardsAreReadWhole(t *testing.T) {
 			}
 		}
 	}
-	claim(31) // a page, and one of all the items, which seem to get no fewer
+	claim(31) // a page, and one more read of all items, whose number seems not to decrease
 	store.items = 100_000
-	claim(200) // the rest of that, a page as large as such a one gets, and another
+	claim(200) // the rest of that read, then a page of the largest size, then another
 	if want := []bool{false, true, true, false}; !slices.Equal(store.whole, want) {
 		t.Errorf("want the whole shard asked for as in %v, got %v", want, store.whole)
 	}

@@ -12,8 +12,8 @@ import (
 // MaxItemPage is the largest number of items that FreeItems returns.
 const MaxItemPage = 500
 
-// maxPageReads is how many shards FreeItems reads for a page. Of a bank that is nearly empty a page may
-// have few items, or none.
+// maxPageReads is how many shards FreeItems reads for a page. In a bank that is nearly empty, a page may therefore
+// have few items or none.
 const maxPageReads = 32
 
 // ErrNotPublished comes from PublishedItems.
@@ -31,13 +31,13 @@ type PageItem struct {
 	Columns Columns
 }
 
-// FreeItems lists free items, in an order of its own: up to limit of them, from 1 to MaxItemPage, after the
-// cursor of the page before. The cursor of the first page is "". A page may be empty and not the last. It
-// costs a read for each shard that it reads, 32 at most; in a campaign with columns also a read unit for
-// each item, in requests of 100.
+// FreeItems lists up to limit free items, 1 to MaxItemPage, in an order that the Bank chooses. cursor is "" for the
+// first page, and then Next of the page before. A page may be empty without being the last. A page costs one read for
+// each shard that it reads, at most 32. In a campaign with columns it also costs one read unit for each item, in
+// requests of 100 items.
 //
-// The pages of a live campaign belong to different moments, and an item may be taken as soon as it is
-// listed. An item that is free all the time is in one page.
+// The pages of a live campaign belong to different moments, and an item may be taken as soon as it is listed. An item
+// that stays free all the time is in exactly one page.
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
 func (b *Bank) FreeItems(ctx context.Context, campaign, cursor string, limit int) (ItemPage, error) {
@@ -51,9 +51,9 @@ func (b *Bank) FreeItems(ctx context.Context, campaign, cursor string, limit int
 	return b.freePage(ctx, c, cursor, limit)
 }
 
-// PublishedItems is FreeItems for every caller, in a campaign with Settings.Publish.
+// PublishedItems is FreeItems for any caller. It works only in campaigns with Settings.Publish.
 //
-// Errors: ErrNotPublished; those of FreeItems.
+// Errors: ErrNotPublished, and the errors of FreeItems.
 func (b *Bank) PublishedItems(ctx context.Context, campaign, cursor string, limit int) (ItemPage, error) {
 	if err := ValidateName("campaign", campaign); err != nil {
 		return ItemPage{}, err
@@ -132,7 +132,7 @@ func (b *Bank) freeTexts(
 	return items, next, nil
 }
 
-// parseCursor reads the shard in which a page begins, and the hash after which it does.
+// parseCursor returns the shard in which a page begins, and the hash after which it begins.
 func (c Campaign) parseCursor(cursor string) (shard int, after *engine.Hash, err error) {
 	if cursor == "" {
 		return 0, nil, nil

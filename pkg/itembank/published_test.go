@@ -15,7 +15,7 @@ var publishedCases = []testCase{
 	{"bounded-reads", publishedBounded},
 }
 
-// pages reads all pages.
+// pages reads all pages of FreeItems.
 func (f *fixture) pages(b *itembank.Bank, limit int) (items []string, pages int) {
 	f.Helper()
 	for cursor := ""; ; {
@@ -78,7 +78,7 @@ func publishedOnly(f *fixture) {
 	}
 }
 
-// publishedBounded: a page reads 32 shards at most.
+// publishedBounded: a page reads at most 32 shards.
 func publishedBounded(f *fixture) {
 	f.create(itembank.Settings{Publish: true, Shards: 100})
 	counted := f.counted()

@@ -34,7 +34,7 @@ func (b *Bank) shuffle(items []engine.FreeItem) error {
 	return nil
 }
 
-// generator returns a random generator for one use, which therefore needs no lock.
+// generator returns a new random generator for one goroutine, which needs no lock.
 func (b *Bank) generator() (*rand.Rand, error) {
 	var seed [32]byte
 	if err := b.readRandom(seed[:]); err != nil {

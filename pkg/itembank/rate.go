@@ -8,11 +8,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// WithRate limits the operations that work on many rows (Load, DryRun, Withdraw, WithdrawAll,
-// Sweep, SweepDue, Reconcile, Repair, Replay, ListClaims, FreeItems, LookUp and CountFree), so that they leave
-// the store's capacity to claims: together they read or write at most so many rows a second. A row is
-// an item, a claim or a line of a load or a replay, and counts each time it is read or written. Claims
-// and Counts are not limited. With 0, the default, nothing is.
+// WithRate limits the operations that work on many rows: Load, DryRun, Withdraw, WithdrawAll, Sweep, SweepDue,
+// Reconcile, Repair, Replay, ListClaims, FreeItems, LookUp and CountFree. Together they read or write at most this
+// many rows a second, so that claims have enough capacity of the store. A row is an item, a claim, or a line of a
+// load or a replay; it counts each time it is read or written. Claims and Counts are not limited. The default is 0:
+// no limit.
 func WithRate(rowsPerSecond int) Option {
 	return func(b *Bank) {
 		b.rate = nil
@@ -22,7 +22,7 @@ func WithRate(rowsPerSecond int) Option {
 	}
 }
 
-// pace waits until so many more rows may be read or written.
+// pace waits until this many more rows may be read or written.
 func (b *Bank) pace(ctx context.Context, rows int) error {
 	if b.rate == nil {
 		return nil

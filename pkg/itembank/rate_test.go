@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// TestRate: each operation on many rows takes as long as its rows need at the rate. The
-// clock of the test moves only while the Bank sleeps.
+// TestRate: each operation on many rows takes as long as its rows need at the rate. The clock of the test moves only
+// while the Bank sleeps.
 func TestRate(t *testing.T) {
 	t.Parallel()
 	const rate = 100
@@ -82,7 +82,7 @@ func TestRate(t *testing.T) {
 	}
 }
 
-// TestRateEndsWithTheContext: an operation that waits for its rate can be interrupted.
+// TestRateEndsWithTheContext: an operation that waits for its rate stops when its context ends.
 func TestRateEndsWithTheContext(t *testing.T) {
 	t.Parallel()
 	f := inMemory(t)

@@ -28,7 +28,7 @@ const (
 
 // Inconsistency says what is wrong with the rows of one item. These are the kinds:
 //
-//	missing          the item was loaded, and is in no place
+//	missing          the item was loaded, but is neither free, nor held, nor ended
 //	held-twice       several claims hold the item
 //	held-and-free    a claim holds the item, and it is in the bank
 //	held-and-ended   a claim holds the item, and its row says that it ended;
@@ -38,12 +38,12 @@ const (
 //	free-not-loaded  the item is in the bank, and no row says that it was loaded
 //	held-not-loaded  a claim holds the item, and no row says that it was loaded
 //	misplaced        the item is in a wrong shard, or a row has the text of another item
-//	ends-differ      the item is in the bank until another time than its row says
+//	ends-differ      its bank row and its item row have different ends
 //	moving           the rows differed at every pass; run Reconcile again later
 type Inconsistency struct {
 	Kind     string   `json:"kind"`
 	Hash     string   `json:"hash"`              // of the item, 32 hexadecimal digits
-	Item     string   `json:"item,omitempty"`    // empty where no row has it
+	Item     string   `json:"item,omitempty"`    // empty if no row has it
 	LoadID   string   `json:"load_id,omitempty"` // the load that added the item
 	Row      int64    `json:"row,omitempty"`     // the item's position in that load
 	Claims   []string `json:"claims,omitempty"`  // ids of the claims that hold the item
@@ -58,25 +58,23 @@ type ReconcileReport struct {
 	Inconsistencies []Inconsistency `json:"inconsistencies"`
 }
 
-// An item that moves while the rows are read looks wrong in one pass and right in the
-// next. So Reconcile reads the rows of suspects again.
+// An item that moves while the rows are read looks wrong in one pass and right in the next. So Reconcile reads the
+// rows of suspects again.
 const (
 	maxPasses = 6
 	passPause = 2 * time.Second
 )
 
-// Reconcile compares all item rows of a campaign with its bank and the claims of its
-// scope. It reports every item that is not in exactly one place, and every free item that
-// ends at another time than its row says. It changes nothing.
+// Reconcile compares all item rows of a campaign with its bank and with the claims of its scope. It reports every
+// item that is not in exactly one place, and every free item whose bank row has another end than its item row. It
+// changes nothing.
 //
-// Reconcile can run while the campaign is live. It reads the rows of an item that looks
-// wrong again, until they are right or two passes in a row read the same. It reads every
-// other row once. It needs about 100 bytes of memory for each item, and 2 KB for one that
-// looks wrong.
+// Reconcile can run while the campaign is live. It reads the rows of an item that looks wrong again, until they are
+// right or two passes in a row read the same. It reads every other row once. It needs about 100 bytes of memory for
+// each item, and 2 KB for each item that looks wrong.
 //
-// Errors: *InvalidError; ErrNoCampaign; ErrTryAgain; ErrInconsistent if a row is stored
-// under the key of another one, so that no list can return it. An inconsistency in the
-// report is not an error.
+// Errors: *InvalidError; ErrNoCampaign; ErrTryAgain; ErrInconsistent if a row is stored under the key of another row,
+// so that no list can return it. An inconsistency in the report is not an error.
 func (b *Bank) Reconcile(ctx context.Context, campaign string) (ReconcileReport, error) {
 	report := ReconcileReport{From: b.now()}
 	c, err := b.Campaign(ctx, campaign)
@@ -129,12 +127,11 @@ func (b *Bank) reconcile(ctx context.Context, c Campaign, counts *Counts) ([]ite
 	return wrong, nil
 }
 
-// places counts the rows of an item in the first pass, in few bytes: a bank can have
-// millions of items.
+// places counts the rows of an item in the first pass. It is small, because a bank can have millions of items.
 type places struct {
 	held, free    uint8
 	loaded, ended bool
-	contradictory bool  // a row is not where it belongs, or differs from another one
+	contradictory bool  // a row is in the wrong place, or differs from another row
 	endsAt        int64 // of the bank row, in milliseconds
 }
 
@@ -208,7 +205,7 @@ func (b *Bank) findSuspects(ctx context.Context, c Campaign, counts *Counts) (ma
 	return suspects, nil
 }
 
-// itemRows holds all rows of one item.
+// itemRows has all rows of one item.
 type itemRows struct {
 	hash   engine.Hash
 	shards int // of the campaign
@@ -218,8 +215,8 @@ type itemRows struct {
 	moving bool // a transaction is working on them, or they differed at every pass
 }
 
-// readSuspects reads all rows of the suspects. It reads the bank before the claims, since
-// items go from there to here.
+// readSuspects reads all rows of the suspects. It reads the bank before the claims, because items move from the bank
+// to the claims.
 func (b *Bank) readSuspects(
 	ctx context.Context, c Campaign, suspects map[engine.Hash]bool,
 ) (map[engine.Hash]itemRows, error) {
@@ -263,10 +260,9 @@ func (b *Bank) readSuspects(
 	return found, nil
 }
 
-// readItems reads the item rows of what was found, and again the bank rows that are in the right
-// shard: the two rows of an item as of one moment. It comes after the lists, which show the
-// writes of a running transaction one by one. An item on which a transaction is working is
-// moving.
+// readItems reads the item rows of the suspects, and again their bank rows in the right shard, so that both rows of
+// an item are from one moment. It runs after the lists, which may show only some writes of a running transaction. If
+// a transaction is working on an item, the item is marked as moving.
 func (b *Bank) readItems(ctx context.Context, c Campaign, found map[engine.Hash]itemRows) error {
 	for hashes := range slices.Chunk(slices.Collect(maps.Keys(found)), engine.MaxAddItems) {
 		keys := make([]engine.FreeItem, len(hashes))
@@ -320,27 +316,27 @@ func (r itemRows) kind() string {
 	return ""
 }
 
-// misplaced reports that a single row is not where it belongs.
+// misplaced reports whether a row is in the wrong shard or has the text of another item.
 func (r itemRows) misplaced() bool {
 	return r.otherText() || slices.ContainsFunc(r.free, func(i engine.FreeItem) bool {
 		return r.hash.ShardOf(r.shards) != i.Shard.Number
 	})
 }
 
-// otherText reports that a row has the text of another item.
+// otherText reports whether a row has the text of another item.
 func (r itemRows) otherText() bool {
 	return slices.ContainsFunc(r.claims, func(c engine.Claim) bool { return engine.HashItem(textIn(c, r.hash)) != r.hash }) ||
 		slices.ContainsFunc(r.free, func(i engine.FreeItem) bool { return engine.HashItem(i.Value) != r.hash })
 }
 
-// textIn returns the text that a claim has for one of its hashes.
+// textIn returns the text that a claim stores for one of its hashes.
 func textIn(c engine.Claim, h engine.Hash) string {
 	return c.Items()[max(slices.Index(c.Hashes(), h), 0)]
 }
 
-// equal reports that two passes read the same rows, and no transaction was working on them.
-// Then the rows were wrong at one moment (docs/adr/0008-returns-are-counted.md), unless one
-// transaction was visible in part at both passes, for passPause at least.
+// equal reports whether two passes read the same rows while no transaction was working on them. Then the rows were
+// wrong at one moment (docs/adr/0008-returns-are-counted.md). The only exception is a transaction that was visible in
+// part at both passes, for at least passPause.
 func (r itemRows) equal(o itemRows) bool {
 	if r.moving || o.moving {
 		return false

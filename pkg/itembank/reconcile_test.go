@@ -29,13 +29,13 @@ var reconcileCases = []testCase{
 	{"busy-items", reconcileBusyItems},
 }
 
-// flaw is an inconsistency that a case plants in the rows of one free item.
+// flaw is an inconsistency that a case creates in the rows of one free item.
 type flaw struct {
-	name     string // also the item
+	name     string // also the text of the item
 	plant    func(f *fixture, c engine.Campaign, item string)
 	kind     string
 	where    string // the places of the item by its rows
-	repaired string // its places after Repair; "": as before
+	repaired string // its places after Repair; "": unchanged
 }
 
 // holder names the claimant who holds an item.
@@ -113,7 +113,7 @@ func (f *fixture) putEnds(c engine.Campaign, item string, inBank, inItemRow time
 	f.Must(f.raw.PutItemRow(f.ctx, c.Name, engine.ListedItem{Hash: engine.HashItem(item), ItemRow: row}))
 }
 
-// whereOfFlaw names the places of an item as a flaw does.
+// whereOfFlaw returns the places of an item in the form of a flaw.
 func (f *fixture) whereOfFlaw(c engine.Campaign, item string) string {
 	f.Helper()
 	where := f.Where(c, item, holder(item), "other "+holder(item))
@@ -131,7 +131,7 @@ func (f *fixture) wantWhereOfFlaw(want string, c engine.Campaign, item string) {
 	}
 }
 
-// consistent creates a campaign with the given items, and a free, a held and an ended one.
+// consistent creates a campaign with the given items, and also a free, a held and an ended item.
 func (f *fixture) consistent(items ...string) engine.Campaign {
 	f.Helper()
 	c := f.create(itembank.Settings{Shards: 2, Scope: f.name + "-scope", OnEnd: itembank.Return})
@@ -141,7 +141,7 @@ func (f *fixture) consistent(items ...string) engine.Campaign {
 	return c
 }
 
-// expected returns the inconsistency that Reconcile must report for a flaw, by the rows.
+// expected returns the inconsistency that Reconcile must report for a flaw, from the rows.
 func (f *fixture) expected(c engine.Campaign, w flaw) itembank.Inconsistency {
 	f.Helper()
 	want := itembank.Inconsistency{Kind: w.kind, Hash: engine.HashItem(w.name).String()}
@@ -162,7 +162,7 @@ func (f *fixture) expected(c engine.Campaign, w flaw) itembank.Inconsistency {
 	return want
 }
 
-// reconciled reconciles, and compares the inconsistencies in any order.
+// reconciled runs Reconcile, and compares the inconsistencies in any order.
 func (f *fixture) reconciled(want ...itembank.Inconsistency) itembank.ReconcileReport {
 	f.Helper()
 	report, err := f.bank(itembank.WithClock(itembankfault.NewClock())).Reconcile(f.ctx, f.name)
@@ -210,11 +210,11 @@ func reconcileConsistent(f *fixture) {
 	}
 }
 
-// reconcileEachInconsistency: each kind alone, among consistent items.
+// reconcileEachInconsistency: each kind occurs alone, among consistent items.
 func reconcileEachInconsistency(f *fixture) {
 	var last string
 	for i, w := range flaws {
-		if w.kind == last { // one of each kind; all-inconsistencies-together has all
+		if w.kind == last { // one flaw of each kind; reconcileAllInconsistencies has all flaws
 			continue
 		}
 		last = w.kind
@@ -227,7 +227,7 @@ func reconcileEachInconsistency(f *fixture) {
 	}
 }
 
-// withFlaws creates a campaign with all flaws, and returns what Reconcile must report.
+// withFlaws creates a campaign with all flaws, and returns the inconsistencies that Reconcile must report.
 func (f *fixture) withFlaws() (c engine.Campaign, want []itembank.Inconsistency) {
 	f.Helper()
 	var names []string
@@ -255,7 +255,7 @@ func reconcileAllInconsistencies(f *fixture) {
 	}
 }
 
-// reconcileWorst: of several inconsistencies of one item the worst is reported.
+// reconcileWorst: if an item has several inconsistencies, the worst is reported.
 func reconcileWorst(f *fixture) {
 	c := f.consistent("a", "b")
 	f.Take(c, holder("a"), "a")
@@ -316,8 +316,8 @@ func (m *mover) release() {
 	}
 }
 
-// reconcileItemsThatMoveOnce: items that move during the first pass look wrong, one in two
-// places and one in none. The second pass shows that they are not.
+// reconcileItemsThatMoveOnce: two items move during the first pass, so that one seems to be in two places and the
+// other in none. The second pass shows that both are right.
 func reconcileItemsThatMoveOnce(f *fixture) {
 	c := f.consistent("twice", "nowhere")
 	twice, nowhere := &mover{f: f, c: c, item: "twice"}, &mover{f: f, c: c, item: "nowhere"}
@@ -339,15 +339,15 @@ func reconcileItemsThatMoveOnce(f *fixture) {
 	}
 }
 
-// reconcileItemsThatKeepMoving: items that move during every pass are reported as moving,
-// whether a pass sees them in two places or in none.
+// reconcileItemsThatKeepMoving: items that move during every pass are reported as moving, whether a pass sees them in
+// two places or in none.
 func reconcileItemsThatKeepMoving(f *fixture) {
 	c := f.consistent("twice", "nowhere")
 	twice, nowhere := &mover{f: f, c: c, item: "twice"}, &mover{f: f, c: c, item: "nowhere"}
 	m := f.moving()
 	m.beforeBank = func() { twice.release(); nowhere.take() }
 	m.beforeClaims = func() { twice.take(); nowhere.release() }
-	var seen string // the claim that the latest pass has seen
+	var seen string // the claim that the latest pass read
 	m.beforeItems = func() {
 		seen = twice.claim.ID
 		twice.release()
@@ -403,8 +403,8 @@ func reconcileLive(f *fixture) {
 			return err
 		})
 	}
-	// What is withdrawn was just loaded: older items may all have ended before this goroutine runs. The
-	// names repeat: a bank that grew faster than it is read would have no end.
+	// Withdraw the item that was just loaded: all older items may have ended before this goroutine runs. The names
+	// repeat, because a bank that grows faster than it is read would have no end.
 	forever(func(b *itembank.Bank, round int) error {
 		later := fmt.Sprintf("later-%d", round%1000)
 		if _, err := b.Load(f.ctx, f.name, itembank.Items(later), nil); err != nil {
@@ -429,8 +429,8 @@ func reconcileLive(f *fixture) {
 	}
 }
 
-// withoutBank is an engine whose bank rows are gone, as after a restore of one of two tables.
-// It counts the reads of items.
+// withoutBank is an engine without its bank rows, as if only one of two tables was restored. It counts the reads of
+// items.
 type withoutBank struct {
 	engine.Store
 	reads int
@@ -449,8 +449,7 @@ func (s *withoutBank) ReadItems(ctx context.Context, keys []engine.FreeItem) ([]
 	return reads, err
 }
 
-// reconcileManyInconsistencies: items that look wrong are read in large requests, in each of two
-// passes.
+// reconcileManyInconsistencies: items that look wrong are read in large requests, in each of two passes.
 func reconcileManyInconsistencies(f *fixture) {
 	const items, requests = 1_001, 21
 	f.stocked(items, itembank.Settings{})
@@ -466,8 +465,8 @@ func reconcileManyInconsistencies(f *fixture) {
 	}
 }
 
-// reconcileBusyItems: an item on which a transaction is working at every pass is moving, whatever
-// its rows seem to be. One on which a transaction works once is read again.
+// reconcileBusyItems: if a transaction is working on an item at every pass, the item is moving, whatever its rows
+// show. If a transaction is working on it once, the item is read again.
 func reconcileBusyItems(f *fixture) {
 	f.dropBankRow(enginerows.FreeItem(f.consistent("a"), "a"))
 	for _, test := range []struct {
@@ -489,7 +488,7 @@ func reconcileBusyItems(f *fixture) {
 	}
 }
 
-// closedUntilReconciled: a campaign that was closed so is opened only when nothing is wrong.
+// closedUntilReconciled: a campaign that was closed by CloseUntilReconciled is opened only if nothing is wrong.
 func closedUntilReconciled(f *fixture) {
 	c := f.consistent("a")
 	b := f.bank(itembank.WithClock(itembankfault.NewClock()))
@@ -507,7 +506,7 @@ func closedUntilReconciled(f *fixture) {
 	f.Must(b.OpenCampaign(f.ctx, f.name))
 	f.wantState(b, itembank.Open)
 
-	// A plain close takes the condition back.
+	// A plain CloseCampaign removes the condition.
 	f.Must(b.CloseUntilReconciled(f.ctx, f.name))
 	f.putBankRow(enginerows.FreeItem(c, "a"))
 	f.Must(b.CloseCampaign(f.ctx, f.name))

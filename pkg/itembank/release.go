@@ -10,30 +10,30 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// A claim ends in one way: one transaction deletes its row by its id, and returns its
-// item to the bank or marks the item's row. Release, ReleaseHold, requests that meet an ended
-// claim, and sweeps all end claims in closeClaim.
+// A claim ends in only one way: one transaction deletes its row by its id, and returns its item to the bank or marks
+// the item's row. All code that ends claims calls closeClaim: Release, ReleaseHold, requests that find an ended
+// claim, and sweeps.
 
-// Released says what a release did. One of Already, Returned and Ended is set.
+// Released is the result of a release. One of Already, Returned and Ended is set.
 type Released struct {
-	// Already: the claimant does not hold this claim. It was released before, has ended, or
-	// never was. Nothing was changed.
+	// Already: the claimant does not hold this claim. It was released before, has ended, or never existed. Nothing
+	// was changed.
 	Already  bool
-	Returned bool // the item went back to the bank; of several, all did
-	// Ended says how the item ended: "burned", "expired" (its own life was over) or "withdrawn". Of
-	// several items, it is that of the first that did not go back.
+	Returned bool // the item went back to the bank; of several items, all did
+	// Ended says how the item ended: "burned", "expired" (its own life was over) or "withdrawn". Of several items, it
+	// is the end of the first item that did not go back.
 	Ended string
-	// Items says what became of each item of a claim with several; "": the claim had one.
+	// Items has the result for each item of a claim with several; "": the claim had one item.
 	Items ItemEnds
 }
 
-// ItemEnd says what became of an item of a claim that was released.
+// ItemEnd is the result for one item of a claim that was released.
 type ItemEnd struct {
 	Item  string
 	Ended string // as in Released; "": the item went back to the bank
 }
 
-// ItemEnds are the ends of the items of one claim, in its order, as one value that can be compared.
+// ItemEnds are the results for the items of one claim, in its order, as one comparable value.
 type ItemEnds string
 
 // NewItemEnds makes ItemEnds.
@@ -53,7 +53,7 @@ func (e ItemEnds) All() (ends []ItemEnd) {
 	return ends
 }
 
-// closedClaim is what a close did.
+// closedClaim is the result of closing a claim.
 type closedClaim struct {
 	Released
 	items SweepReport // counts the items that returned, expired or were withdrawn
@@ -61,12 +61,12 @@ type closedClaim struct {
 
 func alreadyClosed() closedClaim { return closedClaim{Released: Released{Already: true}} }
 
-// Release ends a claim, for an operator. By the campaign's OnEnd its item goes back to the bank
-// or is burned. The claim's id makes sure that Release ends the claim that the caller saw,
-// and no later one. Release is safe to repeat and then reports Already.
+// Release ends a claim, for an operator. The campaign's OnEnd decides whether its item goes back to the bank or is
+// burned. claimID is the id of the claim that the caller saw, so Release never ends a later claim. Release is safe to
+// repeat: it then reports Already.
 //
-// An item whose row says that it ended stays as it is; this settles an inconsistency
-// of the kind "held-and-ended".
+// If the item's row says that the item ended, the item stays as it is. Such a release settles an inconsistency of the
+// kind "held-and-ended".
 //
 // Errors: *InvalidError; ErrNoCampaign; *ClaimedElsewhereError if the claim belongs to
 // another campaign of the scope; ErrTryAgain; the family ErrInconsistent.
@@ -85,13 +85,13 @@ func (b *Bank) Release(
 	return closed.Released, err
 }
 
-// ReleaseHold ends a hold for its holder: its item goes back to the bank. A hold that is
-// confirmed stays. ReleaseHold is safe to repeat and then reports Already.
+// ReleaseHold ends a hold for its holder: its item goes back to the bank. A confirmed hold stays. ReleaseHold is safe
+// to repeat: it then reports Already.
 //
-// Only campaigns with Hold allow it. Where items are burned, a claimant who claims, looks and
-// releases would empty the bank.
+// Only campaigns with Hold allow it. In a campaign that burns items, a claimant who claims, looks and releases could
+// empty the bank.
 //
-// Errors: *InvalidError, also if the campaign has no holds; ErrConfirmed; the errors of Release.
+// Errors: *InvalidError, also if the campaign has no holds; ErrConfirmed; and the errors of Release.
 func (b *Bank) ReleaseHold(
 	ctx context.Context, campaign, claimant, claimID string, options ...ClaimOption,
 ) (Released, error) {
@@ -110,7 +110,7 @@ func (b *Bank) ReleaseHold(
 	if err != nil || !closed.Already {
 		return closed.Released, err
 	}
-	// Another request changed the claim: it closed it or confirmed it.
+	// Another request closed or confirmed the claim.
 	held, err = b.heldForRelease(ctx, c, key, claimID)
 	if err == nil && held != nil {
 		return Released{}, ErrConfirmed
@@ -118,7 +118,7 @@ func (b *Bank) ReleaseHold(
 	return Released{Already: err == nil}, err
 }
 
-// heldForRelease reads the claim that is to be released; nil: the claimant does not hold it.
+// heldForRelease reads the claim to release. It returns nil if the claimant does not hold it.
 func (b *Bank) heldForRelease(
 	ctx context.Context, c Campaign, key engine.ClaimKey, claimID string,
 ) (*engine.Claim, error) {
@@ -132,10 +132,10 @@ func (b *Bank) heldForRelease(
 	return held, nil
 }
 
-// closeTerms says when a claim may be closed, and how its item ends if it does not return.
+// closeTerms says when a claim may be closed, and the state of its item if it does not return.
 type closeTerms struct {
-	endedBy time.Time // the claim ended before that; zero: its end does not matter
-	ifHold  bool      // the claim is a hold that is not confirmed
+	endedBy time.Time // the claim must have ended before this time; zero: its end does not matter
+	ifHold  bool      // the claim must be a hold that is not confirmed
 	state   engine.ItemState
 }
 
@@ -152,21 +152,20 @@ func (b *Bank) closeEnded(ctx context.Context, claim engine.Claim) (closedClaim,
 	return b.closeClaim(ctx, c, claim, endedTerms(b.closersNow()))
 }
 
-// endedTerms are the terms on which a claim is closed that has ended.
+// endedTerms are the terms for closing a claim that has ended.
 func endedTerms(now time.Time) closeTerms {
 	return closeTerms{endedBy: now.Add(-endGrace), state: engine.Expired}
 }
 
-// closeClaim closes a claim of campaign c. Each of its items returns if the campaign says so and its own
-// life is not over; otherwise it ends. While the rows are busy it tries again, a limited number
-// of times.
+// closeClaim closes a claim of campaign c. Each of its items returns if the campaign returns items and the item's own
+// life is not over. Otherwise the item ends. While the rows are busy it tries again, up to maxWaits times.
 func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim engine.Claim, terms closeTerms) (closedClaim, error) {
 	return whileBusy(ctx, b, rowsBusy, func() (closed closedClaim, busy bool, err error) {
 		return b.closeOnce(ctx, c, claim, terms)
 	})
 }
 
-// closeOnce tries to close a claim. busy: nothing was changed, and nothing is known.
+// closeOnce tries once to close a claim. busy: nothing was changed, and the state of the claim is unknown.
 func (b *Bank) closeOnce(
 	ctx context.Context, c Campaign, claim engine.Claim, terms closeTerms,
 ) (done closedClaim, busy bool, err error) {
@@ -181,7 +180,7 @@ func (b *Bank) closeOnce(
 		switch {
 		case row == nil:
 			return b.inconsistentUnlessClosed(ctx, claim, heldNotLoaded)
-		case row.State != "" && !terms.endedBy.IsZero(): // only a release, which names the claim, settles this
+		case row.State != "" && !terms.endedBy.IsZero(): // only a release settles this, because it names the claim
 			return b.inconsistentUnlessClosed(ctx, claim, heldAndEnded)
 		}
 		free := engine.FreeItem{Shard: c.shardOf(h), Hash: h, Value: items[i], EndsAt: row.EndsAt}
@@ -194,7 +193,7 @@ func (b *Bank) closeOnce(
 	}
 	closed, err := b.store.CloseClaim(ctx, closing)
 	for _, item := range closing.Items() {
-		if item.Return != nil { // also after an error: this close or another one may have returned it
+		if item.Return != nil { // also after an error: this close or another may have returned the item
 			b.memoryOf(c.Name).free.itemReturned(item.Return.Shard)
 		}
 	}
@@ -206,16 +205,16 @@ func (b *Bank) closeOnce(
 	case closed.ClaimChanged:
 		return alreadyClosed(), false, nil
 	case closed.Conflict || closed.Throttled:
-		// Nothing is known about a busy row. Another close of this claim that is not
-		// finished shows the item returned and the claim still there.
+		// The state of a busy row is unknown. If another close of this claim is not finished, the item may be
+		// returned while the claim still exists.
 	case closed.ItemFree:
 		return b.inconsistentUnlessClosed(ctx, claim, heldAndFree)
 	}
 	return closedClaim{}, true, nil
 }
 
-// closeItem decides what happens to an item of a claim. One that was withdrawn while the claim held it
-// ends, and one whose row says that it ended stays as it is.
+// closeItem decides what happens to an item of a claim. An item that was withdrawn while the claim held it ends. If
+// the item's row says that the item ended, the item stays as it is.
 func (b *Bank) closeItem(c Campaign, item engine.FreeItem, row engine.ItemRow, terms closeTerms) engine.CloseItem {
 	closing := engine.CloseItem{Hash: item.Hash, Row: row, State: terms.state}
 	switch {
@@ -231,7 +230,7 @@ func (b *Bank) closeItem(c Campaign, item engine.FreeItem, row engine.ItemRow, t
 	return closing
 }
 
-// doneClosing says what a close did.
+// doneClosing returns the result of a successful close.
 func doneClosing(r engine.CloseRequest) (done closedClaim) {
 	done.Returned = true
 	texts, items := r.Claim.Items(), r.Items()
@@ -259,8 +258,8 @@ func doneClosing(r engine.CloseRequest) (done closedClaim) {
 	return done
 }
 
-// loadedRows reads the item rows of a claim, each as loadedRow does. Several are read in one request,
-// not at one moment: the close tests each row as it was read.
+// loadedRows reads the item rows of a claim, each as loadedRow does. One request reads several rows, but not at one
+// moment. So the close tests that each row has not changed since.
 func (b *Bank) loadedRows(ctx context.Context, c Campaign, hashes []engine.Hash) (rows []*engine.ItemRow, busy bool, err error) {
 	if len(hashes) == 1 {
 		row, busy, err := b.loadedRow(ctx, c, hashes[0])
@@ -275,9 +274,9 @@ func (b *Bank) loadedRows(ctx context.Context, c Campaign, hashes []engine.Hash)
 	return rows, busy, err
 }
 
-// loadedRow reads the item row of a claimed item. A load that is under way can show the bank row
-// before the item row, so that an item is claimed whose item row is not visible yet. So only an
-// isolated read shows that there is none. busy: a transaction is working on the rows.
+// loadedRow reads the item row of a claimed item. While a load runs, a bank row may be visible before its item row,
+// so that an item can be claimed whose item row is not visible yet. So only an isolated read proves that there is no
+// item row. busy: a transaction is working on the rows.
 func (b *Bank) loadedRow(ctx context.Context, c Campaign, h engine.Hash) (row *engine.ItemRow, busy bool, err error) {
 	row, err = b.store.ItemRow(ctx, c.Name, h)
 	if err != nil || row != nil {
@@ -294,9 +293,9 @@ func (b *Bank) isolatedRow(ctx context.Context, c Campaign, h engine.Hash) (row 
 	return reads[0].Row, reads[0].Conflict, nil
 }
 
-// inconsistentUnlessClosed returns an error if the claim is still there. An engine need
-// not name every condition that failed. So what it names may be the work of another
-// close of this claim. A scratch campaign loses its claims together with its item rows.
+// inconsistentUnlessClosed returns an error if the claim still exists. An engine need not report every condition that
+// failed. So the reported one may have failed because another close of this claim succeeded. A scratch campaign loses
+// its claims together with its item rows.
 func (b *Bank) inconsistentUnlessClosed(
 	ctx context.Context, claim engine.Claim, kind string,
 ) (done closedClaim, busy bool, err error) {

@@ -23,7 +23,7 @@ var releaseCases = []testCase{
 	{"release-of-an-item-that-is-marked-as-ended", releaseOfMarkedItem},
 }
 
-// release: by default the item is burned, since its holder has seen it.
+// release: by default the item is burned, because its holder has seen it.
 func release(f *fixture) {
 	for _, test := range []struct {
 		onEnd  itembank.OnEnd
@@ -54,7 +54,7 @@ func (f *fixture) release(onEnd itembank.OnEnd, want itembank.Released, where st
 	if second.Replayed || second.Claim.ID == first.ID || onEnd != itembank.Return && second.Claim.Item == first.Item {
 		f.Errorf("want a new claim after %+v, got %+v", first, second)
 	}
-	f.released(b, rowOf(first), itembank.Released{Already: true}) // and the new claim stays
+	f.released(b, rowOf(first), itembank.Released{Already: true}) // the new claim stays
 	if again := f.claim(b, "ann"); again.Claim != second.Claim {
 		f.Errorf("want %+v, got %+v", second.Claim, again.Claim)
 	}
@@ -81,8 +81,7 @@ func releaseOfOlderClaim(f *fixture) {
 	f.WantWhere("held by ann", c, second.Item, "ann")
 }
 
-// releaseOfEndedItem: an item whose own life has ended expires. It neither returns nor is
-// burned.
+// releaseOfEndedItem: an item whose own life is over expires. It neither returns nor is burned.
 func releaseOfEndedItem(f *fixture) {
 	for _, onEnd := range []itembank.OnEnd{itembank.Burn, itembank.Return} {
 		one := f.named(string(onEnd))
@@ -131,9 +130,8 @@ func releaseWhenClosed(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 2, Free: 2})
 }
 
-// releaseMeetsOthers: after a conflict nothing is known of the row that had it. In the
-// middle of another close the bank row may be there while the claim is still busy, which
-// is no inconsistency. The next attempt tells what it was.
+// releaseMeetsOthers: after a conflict the row is unknown. While another close is running, the bank row may exist while
+// the claim row is still busy. That is no inconsistency: the next attempt finds out.
 func releaseMeetsOthers(f *fixture) {
 	c, _ := f.stocked(8, itembank.Settings{OnEnd: itembank.Return})
 	clock := itembankfault.NewClock()
@@ -151,7 +149,7 @@ func releaseMeetsOthers(f *fixture) {
 	claim := f.claim(f.bank(), "ann").Claim
 	other := busy(engine.CloseResult{Conflict: true, ItemFree: true})
 	other.After = func(method string) error {
-		if method == "CloseClaim" && f.Held(c, "ann") != nil { // the transaction with which this one conflicts
+		if method == "CloseClaim" && f.Held(c, "ann") != nil { // the transaction that this one conflicts with
 			f.released(f.bank(), rowOf(claim), itembank.Released{Returned: true})
 		}
 		return nil
@@ -194,8 +192,8 @@ func releaseFindsInconsistency(f *fixture) {
 	}
 }
 
-// releaseOfMarkedItem: the release of a claim whose item is marked as ended deletes the
-// claim. The item stays as it is marked, whatever the campaign does with items.
+// releaseOfMarkedItem: if the item of a claim is marked as ended, a release deletes only the claim. The item keeps its
+// mark, whatever the campaign's OnEnd.
 func releaseOfMarkedItem(f *fixture) {
 	for _, onEnd := range []itembank.OnEnd{itembank.Burn, itembank.Return} {
 		one := f.named(string(onEnd))

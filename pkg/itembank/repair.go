@@ -8,31 +8,28 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// DrainTime is how long Repair waits before it reads. For so long after a campaign was
-// closed a request can still hand out an item of it: the request uses a copy of the rules
-// for up to DefaultCampaignCache, and then runs for up to 30 s, the longest integration
-// time-out of an API Gateway HTTP API
-// (https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html).
-// 5 s are in reserve.
+// DrainTime is how long Repair waits before it reads. For this time after a campaign was closed, a request can still
+// hand out an item of it. The request uses a copy of the rules for up to DefaultCampaignCache, and then runs for up
+// to 30 s, the longest integration time-out of an API Gateway HTTP API
+// (https://docs.aws.amazon.com/apigateway/latest/developerguide/http-api-quotas.html). 5 s are in reserve.
 const DrainTime = DefaultCampaignCache + 30*time.Second + 5*time.Second
 
 // repairedLoad is the load id of item rows that Repair puts.
 const repairedLoad = "repaired"
 
-// RepairOptions say what a Repair may do.
+// RepairOptions are the options of a Repair.
 type RepairOptions struct {
-	// Items has the items that were loaded; nil: not known. A missing item goes back to the
-	// bank only if it is among them, since no row has its text.
+	// Items has the items that were loaded, or is nil if they are not known. A missing item goes back to the bank
+	// only if Items has it, because no row has its text.
 	Items Source
 
-	// ReturnSeenItems puts missing items back also where items are burned. A customer may have seen such an item: it
-	// may have been in a claim that is lost. Then two customers have it.
+	// ReturnSeenItems puts missing items back also if the campaign burns items. A missing item may have been in a
+	// claim that is lost, and a customer may have seen it. Then two customers have it.
 	ReturnSeenItems bool
 }
 
-// Repair reconciles a closed campaign and repairs the inconsistencies that have only one
-// right repair. Each repair is one transaction, which tests that the rows are still the
-// same.
+// Repair reconciles a closed campaign and repairs the inconsistencies that have only one right repair. Each repair is
+// one transaction, which tests that the rows have not changed.
 //
 //	missing                        where items are burned: marks the item as "lost", so that
 //	                               no claimant gets it; where they return, or with
@@ -41,18 +38,16 @@ type RepairOptions struct {
 //	held-and-free, free-and-ended  deletes the bank row
 //	held-not-loaded                puts the item row
 //
-// The other kinds need a decision by people. Where claims are known that the store has lost,
-// call Replay before Repair: it gives missing items back to their claimants. Replay also
-// takes items that are marked as lost.
+// The other kinds need a decision by people. If you have the claims that the store has lost, call Replay before
+// Repair: it gives missing items back to their claimants. Replay also uses items that are marked as lost.
 //
-// First Repair waits for DrainTime, for requests that began before the campaign was
-// closed. Stop Banks with a longer WithCampaignCache before. The wait only keeps moving
-// items out of the report; the repairs do not depend on it. At the end Repair reads again
-// what it changed. An item that had several inconsistencies is reported with those that
-// are left; another Repair may repair them.
+// Repair first waits for DrainTime, until requests that began before the campaign was closed have finished. Before
+// you call it, stop Banks with a longer WithCampaignCache. The wait only keeps moving items out of the report; the
+// repairs are safe without it. At the end Repair reads again the rows that it changed. If an item had several
+// inconsistencies, the report has the remaining ones; another Repair may repair them.
 //
-// Errors: those of Reconcile; *InvalidError if the campaign is not closed; ErrReopened if
-// it was opened meanwhile. After an error the report says what was done before it.
+// Errors: the errors of Reconcile; *InvalidError if the campaign is not closed; ErrReopened if it was opened
+// meanwhile. After an error the report has the results up to then.
 func (b *Bank) Repair(ctx context.Context, campaign string, o RepairOptions) (report ReconcileReport, err error) {
 	report.From = b.now()
 	defer func() { report.To = b.now() }()
@@ -88,8 +83,7 @@ func (b *Bank) Repair(ctx context.Context, campaign string, o RepairOptions) (re
 	return report, b.checkClosed(ctx, campaign)
 }
 
-// drained reads the campaign, which must be closed, and waits until no request can hand out
-// an item of it.
+// drained reads the campaign, which must be closed, and waits until no request can hand out one of its items.
 func (b *Bank) drained(ctx context.Context, campaign string) (Campaign, error) {
 	c, err := b.closedCampaign(ctx, campaign)
 	if err != nil {
@@ -106,8 +100,8 @@ func (b *Bank) closedCampaign(ctx context.Context, campaign string) (Campaign, e
 	return c, err
 }
 
-// checkRepaired reads again what was repaired, and replaces the inconsistencies of items
-// that had more than one.
+// checkRepaired reads the repaired items again. If an item has another inconsistency left, that one replaces the
+// repaired one in the report.
 func (b *Bank) checkRepaired(
 	ctx context.Context, c Campaign, repaired map[engine.Hash]bool, inconsistencies []Inconsistency,
 ) error {
@@ -156,8 +150,7 @@ func missingTexts(wrong []itemRows, items Source) (map[engine.Hash]string, error
 	return texts, nil
 }
 
-// repair repairs one item. done = false: there is no safe repair, or the rows have
-// changed.
+// repair repairs one item. done is false if there is no safe repair or the rows have changed.
 func (b *Bank) repair(ctx context.Context, r *engine.RepairRequest) (done bool, err error) {
 	if r == nil {
 		return false, nil
@@ -165,14 +158,14 @@ func (b *Bank) repair(ctx context.Context, r *engine.RepairRequest) (done bool, 
 	if err := b.pace(ctx, 1); err != nil {
 		return false, err
 	}
-	if r.PutFree != nil { // also after an error, which may hide that the item is back
+	if r.PutFree != nil { // also after an error: the item may be back nevertheless
 		defer b.memoryOf(r.Campaign).free.itemReturned(r.PutFree.Shard)
 	}
 	return b.store.Repair(ctx, *r)
 }
 
-// repairRequest returns the repair of an item; nil: there is none. Rows with the text of
-// another item are left alone: they may be the only ones that have it.
+// repairRequest returns the repair of an item, or nil if there is none. It leaves rows that have the text of another
+// item alone: no other row may have that text.
 func (r itemRows) repairRequest(c Campaign, text string, returnSeen bool) *engine.RepairRequest {
 	if r.otherText() {
 		return nil
@@ -182,7 +175,7 @@ func (r itemRows) repairRequest(c Campaign, text string, returnSeen bool) *engin
 	case missing:
 		request.IfRow = r.item
 		switch {
-		case r.item.Withdraw: // it was to end with the claim that is missing
+		case r.item.Withdraw: // it was to end with its claim, which is missing
 			request.End = engine.Withdrawn
 		case c.OnEnd == Burn && !returnSeen:
 			request.End = engine.Lost
@@ -196,7 +189,7 @@ func (r itemRows) repairRequest(c Campaign, text string, returnSeen bool) *engin
 	case freeAndEnded:
 		request.DropFree, request.IfRow = &r.free[0], r.item
 	case heldNotLoaded:
-		// When the item was loaded is not known, only that it was before it was claimed.
+		// The time of the load is not known, only that it was before the claim.
 		end := endOf(r.claims[0].ClaimedAt, c.ItemLife)
 		request.PutRow, request.IfClaim = &engine.ItemRow{LoadID: repairedLoad, EndsAt: end}, &r.claims[0]
 	default:

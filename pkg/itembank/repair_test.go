@@ -33,8 +33,8 @@ var repairCases = []testCase{
 	{"own-sold-out-ends-at-once", ownSoldOutEndsWithRepair},
 }
 
-// twoRepairsAtOnce: during a slow Repair another one puts the missing item back, the campaign
-// is opened, and somebody claims the item. The slow Repair does not put it back again.
+// twoRepairsAtOnce: during a slow Repair another Repair puts the missing item back, the campaign is opened, and a
+// claimant takes the item. The slow Repair does not put it back again.
 func twoRepairsAtOnce(f *fixture) {
 	c := f.consistent(missingItem)
 	flaws[0].plant(f, c, missingItem)
@@ -53,8 +53,7 @@ func twoRepairsAtOnce(f *fixture) {
 	f.reconciled()
 }
 
-// repairSeveralInconsistencies: each Repair repairs the worst inconsistency of an item, and
-// reports what is left.
+// repairSeveralInconsistencies: each Repair repairs the worst inconsistency of an item, and reports the remaining one.
 func repairSeveralInconsistencies(f *fixture) {
 	c := f.consistent("held, free, burned", "held, free, not loaded", "free twice, withdrawn", "misplaced, not loaded")
 	held := func(item string) {
@@ -99,8 +98,8 @@ func repairSeveralInconsistencies(f *fixture) {
 	}
 }
 
-// repairTextsOfOthers: a row with the text of another item stays, whatever else is wrong. It may
-// be the only row that has that text.
+// repairTextsOfOthers: a row with the text of another item stays, whatever else is wrong, because it may be the only
+// row with that text.
 func repairTextsOfOthers(f *fixture) {
 	c := f.consistent("withdrawn", "held", "not loaded")
 	put := func(item string) engine.FreeItem {
@@ -137,12 +136,12 @@ func repairTextsOfOthers(f *fixture) {
 	row, err := f.Store.ItemRow(f.ctx, c.Name, engine.HashItem("not loaded"))
 	f.Must(err)
 	if row != nil {
-		f.Errorf("an item that nobody loaded got the row %+v", row)
+		f.Errorf("an item that was never loaded got the row %+v", row)
 	}
 }
 
-// repairLife: an item whose row is put while it is held ends as late as it can: as if it had been
-// loaded when it was claimed.
+// repairLife: if the row of a held item is put, the item ends as if it had been loaded when it was claimed: as late as
+// possible.
 func repairLife(f *fixture) {
 	c := f.create(itembank.Settings{Shards: 1, ItemLife: time.Hour})
 	f.load("held")
@@ -165,8 +164,8 @@ func (f *fixture) repaired(b *itembank.Bank, items itembank.Source, want ...item
 	f.wantInconsistencies(report, want...)
 }
 
-// repairEachInconsistency: what can be repaired without a guess is repaired, and all else stays.
-// Afterwards no item that somebody holds is handed out.
+// repairEachInconsistency: everything that can be repaired without a guess is repaired, and the rest stays. After
+// that no held item is handed out.
 func repairEachInconsistency(f *fixture) {
 	c, inconsistencies := f.withFlaws()
 	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
@@ -187,7 +186,7 @@ func repairEachInconsistency(f *fixture) {
 	}
 	f.reconciled(left...)
 
-	f.dropBankRow(f.misplaced(c, "free twice")) // what people have to do by hand
+	f.dropBankRow(f.misplaced(c, "free twice")) // people have to do this by hand
 	f.Must(f.bank().OpenCampaign(f.ctx, f.name))
 	held, _ := enginerows.List(f.Rows, c.Scope, f.Store.ListClaims)
 	holders := map[string]string{}
@@ -208,12 +207,12 @@ func repairEachInconsistency(f *fixture) {
 		holders[grant.Claim.Item] = claimant
 	}
 	if holders[missingItem] == "" {
-		f.Errorf("the item that was put back is given to nobody: %v", holders)
+		f.Errorf("the item that was put back was given to no claimant: %v", holders)
 	}
 }
 
-// repairMissing: no row has the text of a missing item, so that Repair needs a source that has it.
-// The item comes back with its own end.
+// repairMissing: no row has the text of a missing item, so Repair needs a source with the text. The item comes back
+// with its own end.
 func repairMissing(f *fixture) {
 	c := f.create(itembank.Settings{Shards: 1, ItemLife: 24 * time.Hour, OnEnd: itembank.Return})
 	f.load(missingItem, "free")
@@ -238,9 +237,8 @@ func repairMissing(f *fixture) {
 	}
 }
 
-// restoredClaims creates a campaign that burns two items, and restores its claims to a moment
-// before ann claimed one: her claim is forgotten, and the bank is as it was. The campaign is
-// closed.
+// restoredClaims creates a campaign that burns two items, and restores its claims to a moment before ann claimed one
+// item: the restore loses her claim, and does not change the bank. The campaign is closed.
 func (f *fixture) restoredClaims() (c engine.Campaign, lost engine.Claim) {
 	f.Helper()
 	c = f.create(itembank.Settings{Shards: 1})
@@ -251,8 +249,8 @@ func (f *fixture) restoredClaims() (c engine.Campaign, lost engine.Claim) {
 	return c, lost
 }
 
-// repairMissingSeen: a missing item of a campaign that burns was in a claim, perhaps. Nobody
-// else gets it, also if Repair is given its text, and it cannot be loaded again.
+// repairMissingSeen: a missing item of a campaign that burns items may have been in a claim. No other claimant gets it,
+// even if Repair has its text, and it cannot be loaded again.
 func repairMissingSeen(f *fixture) {
 	c, lost := f.restoredClaims()
 	want := f.expected(c, flaw{name: lost.Item, kind: "missing"})
@@ -270,8 +268,8 @@ func repairMissingSeen(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 2, Claimed: 1, Ended: 1})
 }
 
-// repairReturnsSeen: missing items of a campaign that burns go back only if the caller says so,
-// and only with their text. A Bank that puts them back knows that its bank is not empty.
+// repairReturnsSeen: missing items of a campaign that burns items go back only with ReturnSeenItems, and only with
+// their text. A Bank that puts them back knows that its bank is not empty.
 func repairReturnsSeen(f *fixture) {
 	c, lost := f.restoredClaims()
 	want := f.expected(c, flaw{name: lost.Item, kind: "missing"})
@@ -291,8 +289,8 @@ func repairReturnsSeen(f *fixture) {
 	f.reconciled()
 }
 
-// repairMissingWithdrawn: an item that was withdrawn while a claim held it does not come back
-// when the claim is lost. Its claimant can get the claim back, and the item ends with it.
+// repairMissingWithdrawn: an item that was withdrawn while a claim held it does not come back if the claim is lost. Its
+// claimant can get the claim back, and the item ends with the claim.
 func repairMissingWithdrawn(f *fixture) {
 	c := f.create(itembank.Settings{Shards: 1, OnEnd: itembank.Return})
 	f.load("a", "b")
@@ -321,8 +319,8 @@ func repairMissingWithdrawn(f *fixture) {
 	}
 }
 
-// repairNothingByGuess: it would be a guess which of two bank rows is to go, and what a
-// missing item was that no line of the source names.
+// repairNothingByGuess: Repair does not guess which of two bank rows is wrong, or what text a missing item had that
+// is not in the source.
 func repairNothingByGuess(f *fixture) {
 	c := f.consistent("a", missingItem)
 	f.putBankRow(f.misplaced(c, "a"))
@@ -362,7 +360,7 @@ func repairRefusesOpen(f *fixture) {
 	f.repaired(b, nil, want)
 }
 
-// interruptedClock is a clock with something that happens during each Sleep.
+// interruptedClock is a clock that runs a function during each Sleep.
 type interruptedClock struct {
 	*itembankfault.Clock
 	asleep func(time.Duration)
@@ -373,8 +371,8 @@ func (c interruptedClock) Sleep(ctx context.Context, d time.Duration) error {
 	return c.Clock.Sleep(ctx, d)
 }
 
-// repairWaits: a container that does not know yet that the campaign is closed hands out an item.
-// Repair reads no row before that is over.
+// repairWaits: a container that does not know yet that the campaign is closed hands out an item. Repair reads no row
+// before this request has finished.
 func repairWaits(f *fixture) {
 	c := f.consistent("a")
 	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
@@ -392,7 +390,7 @@ func repairWaits(f *fixture) {
 	f.reconciled()
 }
 
-// beforeRepair is an engine with something that happens just before an item is repaired.
+// beforeRepair is an engine that runs a function just before an item is repaired.
 type beforeRepair struct {
 	engine.Store
 	actions map[engine.Hash]func()
@@ -403,8 +401,7 @@ func (s beforeRepair) Repair(ctx context.Context, r engine.RepairRequest) (bool,
 	return s.Store.Repair(ctx, r)
 }
 
-// repairRowsThatChange: the condition of each repair does not hold any more when it is to be made.
-// So none is made.
+// repairRowsThatChange: just before each repair its condition becomes false, so no repair is made.
 func repairRowsThatChange(f *fixture) {
 	c, inconsistencies := f.withFlaws()
 	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
@@ -434,8 +431,8 @@ func repairRowsThatChange(f *fixture) {
 	}
 }
 
-// repairReopened: where claims may go on nothing is repaired. An item that is claimed and released
-// between two passes would look missing.
+// repairReopened: if the campaign is opened, nothing is repaired. An item that is claimed and released between two
+// passes would look missing.
 func repairReopened(f *fixture) {
 	c := f.consistent("a")
 	f.putState(c, "a", engine.Burned)
@@ -456,8 +453,7 @@ func repairReopened(f *fixture) {
 	}
 }
 
-// repairReportOfError: wherever a Repair fails, its report says what was done, and between which
-// times.
+// repairReportOfError: if a Repair fails at any call, its report has the repairs up to then, and the interval of time.
 func repairReportOfError(f *fixture) {
 	c := f.consistent("a", "b")
 	f.putState(c, "a", engine.Burned)
@@ -474,7 +470,7 @@ func repairReportOfError(f *fixture) {
 			if called != method || called == "Repair" && repairs < 2 {
 				return nil
 			}
-			clock.Advance(time.Second) // it takes a moment to fail
+			clock.Advance(time.Second) // the failure takes a moment
 			return errCut
 		}}
 		report, err := itembank.New(failing, itembank.WithClock(clock)).Repair(f.ctx, f.name, itembank.RepairOptions{})
@@ -489,8 +485,7 @@ func repairReportOfError(f *fixture) {
 	}
 }
 
-// ownSoldOutEndsWithRepair: a Bank that puts an item back does not remember that it saw the bank
-// empty.
+// ownSoldOutEndsWithRepair: a Bank that puts an item back forgets that it saw the bank empty.
 func ownSoldOutEndsWithRepair(f *fixture) {
 	c := f.create(itembank.Settings{OnEnd: itembank.Return})
 	f.load(missingItem)
@@ -509,7 +504,7 @@ func ownSoldOutEndsWithRepair(f *fixture) {
 	f.claim(b, "ann")
 }
 
-// repairByFastClock: a laptop an hour ahead takes an open campaign for closed, which it is not.
+// repairByFastClock: a laptop whose clock is an hour ahead takes an open campaign for closed.
 func repairByFastClock(f *fixture) {
 	server, laptop := itembankfault.NewClock(), itembankfault.NewClock()
 	laptop.Advance(time.Hour)

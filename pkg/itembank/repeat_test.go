@@ -19,8 +19,7 @@ var repeatCases = []testCase{
 	{"stale-read-of-a-claim-elsewhere", staleReadElsewhere},
 }
 
-// claimReadFirst: a Bank reads the claim first while many claimants come again, and stops
-// when they are few.
+// claimReadFirst: a Bank reads the claim first while many claimants come again, and stops when few do.
 func claimReadFirst(f *fixture) {
 	f.stocked(100, itembank.Settings{Shards: 1, PageSize: 100})
 	counted := f.counted()
@@ -30,7 +29,7 @@ func claimReadFirst(f *fixture) {
 		f.claim(b, fmt.Sprintf("new-%d", i))
 	}
 	if calls := counted.Calls(); slices.Contains(calls, "HeldClaimEventuallyConsistent") {
-		f.Errorf("nobody came again: want no claim read first, got %v", calls)
+		f.Errorf("no claimant came again: want no claim read first, got %v", calls)
 	}
 	f.claim(b, "ann")
 	f.claim(b, "ann")
@@ -47,8 +46,7 @@ func claimReadFirst(f *fixture) {
 	f.wantCalls("a repeated claim among new claimants", counted, "Take")
 }
 
-// readsFirst makes a Bank that has met so many repeated claims that it reads the claim
-// first.
+// readsFirst makes a Bank that has had so many repeated claims that it reads the claim first.
 func (f *fixture) readsFirst(s engine.Store, options ...itembank.Option) *itembank.Bank {
 	f.Helper()
 	b := itembank.New(s, options...)
@@ -58,8 +56,8 @@ func (f *fixture) readsFirst(s engine.Store, options ...itembank.Option) *itemba
 	return b
 }
 
-// claimReadFirstWhereItemsReturn: the read is consistent. An old answer could show an item
-// that another claimant holds by now.
+// claimReadFirstWhereItemsReturn: the read is consistent. An old answer could have an item that another claimant now
+// holds.
 func claimReadFirstWhereItemsReturn(f *fixture) {
 	f.stocked(4, itembank.Settings{Shards: 1, OnEnd: itembank.Return})
 	counted := f.counted()
@@ -71,7 +69,7 @@ func claimReadFirstWhereItemsReturn(f *fixture) {
 	f.wantCalls("a new claimant", counted, "HeldClaim", "Take")
 }
 
-// staleReads is an engine whose eventually consistent reads answer from old claims.
+// staleReads is an engine whose eventually consistent reads return old claims.
 type staleReads struct {
 	engine.Store
 	claims map[string]engine.Claim
@@ -84,9 +82,9 @@ func (s *staleReads) HeldClaimEventuallyConsistent(_ context.Context, key engine
 	return nil, nil
 }
 
-// staleRead: an old answer never shows an item that another claimant can have. Where items
-// are burned it may show a claim that was released just now; nobody gets that item. A claim
-// that the read misses, or that has ended, is found by the transaction.
+// staleRead: an old answer never has an item that another claimant can have. If items are burned, it may have a claim
+// that was just released; no claimant gets that item. If the read misses a claim or returns an ended one, the
+// transaction finds the right one.
 func staleRead(f *fixture) {
 	for _, onEnd := range []itembank.OnEnd{itembank.Burn, itembank.Return} {
 		one := f.named(string(onEnd))
@@ -128,8 +126,7 @@ func staleRead(f *fixture) {
 	}
 }
 
-// staleReadElsewhere: a claimant who just released a claim of another campaign in the scope
-// can claim here.
+// staleReadElsewhere: a claimant who just released a claim of another campaign in the scope can claim here.
 func staleReadElsewhere(f *fixture) {
 	c, _ := f.stocked(4, itembank.Settings{Shards: 1, Scope: f.name + "-scope"})
 	other := f.createNamed(f.name+"-other", itembank.Settings{Scope: c.Scope})

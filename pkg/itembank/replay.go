@@ -9,24 +9,24 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// ClaimLine is one claim of a ClaimSource. Number is its line number. A Replay does not use the Columns of the
-// claim: items keep theirs.
+// ClaimLine is one claim of a ClaimSource. Number is its line number. Replay ignores the Columns of the claim: items
+// keep their columns.
 type ClaimLine struct {
 	Number int64
 	Claim  Claim
 }
 
-// ClaimSource yields the claims of a Replay in order. A Replay reads it twice, to check it
-// and to make the claims. An error ends a reading.
+// ClaimSource yields the claims of a Replay in order. A Replay reads it twice, to check it and to make the claims. An
+// error ends a reading.
 type ClaimSource func() iter.Seq2[ClaimLine, error]
 
 // ReplayReport is the result of a Replay. Each line is counted once.
 type ReplayReport struct {
 	DryRun        bool           `json:"dry_run"`
-	Replayed      int64          `json:"replayed"`       // the claim was made or confirmed, or would be
+	Replayed      int64          `json:"replayed"`       // the claim was made or confirmed (in a dry run: would be)
 	Already       int64          `json:"already"`        // the claimant holds the item
-	OtherCampaign int64          `json:"other_campaign"` // the line is of another campaign
-	Refused       int64          `json:"refused"`        // all others
+	OtherCampaign int64          `json:"other_campaign"` // the line names another campaign
+	Refused       int64          `json:"refused"`        // all other lines
 	Lines         []ReplayedLine `json:"lines"`
 }
 
@@ -61,7 +61,7 @@ const (
 type ReplayedLine struct {
 	Line        int64  `json:"line"`
 	Claimant    string `json:"claimant"`
-	ClaimID     string `json:"claim_id,omitempty"` // of the line; empty: the line has none, and no claim was made
+	ClaimID     string `json:"claim_id,omitempty"` // of the line; empty if the line has none and no claim was made
 	Outcome     string `json:"outcome"`
 	HeldClaimID string `json:"held_claim_id,omitempty"`
 	HeldBy      string `json:"held_by,omitempty"`
@@ -70,13 +70,12 @@ type ReplayedLine struct {
 	Kind        string `json:"kind,omitempty"`
 }
 
-// Replay makes claims that the store has lost, in a closed campaign: for example those that
-// are newer than a table that was restored. Each claim is one transaction, in which the
-// claimant gets exactly the item of the line. The item has to be free, missing, or marked as
-// lost by Repair. Replay takes no item from a claimant and gives no claimant a second one:
-// the report says which lines it refused, and why.
+// Replay makes claims that the store has lost, in a closed campaign. For example, a restored table lacks the newest
+// claims. Each claim is one transaction, which gives the claimant exactly the item of the line. The item must be
+// free, missing, or marked as lost by Repair. Replay takes no item from a claimant and gives no claimant a second
+// one: the report says which lines it refused, and why.
 //
-// A line needs Claimant and Item. The other fields are those of the claim that was lost:
+// A line needs Claimant and Item. The other fields are taken from the claim that was lost:
 //
 //	Slot       0: the first
 //	ID         empty: a new random id
@@ -84,12 +83,12 @@ type ReplayedLine struct {
 //	ClaimedAt  zero: now
 //	EndsAt     zero: the claim does not end, as a hold that was confirmed
 //
-// First Replay checks all lines; if one is invalid it changes nothing. Then it waits for
-// DrainTime and reconciles, as Repair does. It needs about 100 bytes of memory for each item, and
-// 200 for each claim and each line. Replay is safe to repeat, and claims that it made are Already then.
+// Replay first checks all lines. If one is invalid, it changes nothing. Then it waits for DrainTime and reconciles,
+// as Repair does. It needs about 100 bytes of memory for each item, and 200 for each claim and each line. Replay is
+// safe to repeat: the claims that it made are then Already.
 //
-// Errors: those of Repair; *InvalidError in a *LineError if a line is invalid. After an error
-// the report has the lines that were done before it.
+// Errors: the errors of Repair; *InvalidError in a *LineError if a line is invalid. After an error the report has the
+// lines up to then.
 func (b *Bank) Replay(ctx context.Context, campaign string, claims ClaimSource) (ReplayReport, error) {
 	r := &replay{bank: b}
 	err := r.run(ctx, campaign, claims)
@@ -98,7 +97,7 @@ func (b *Bank) Replay(ctx context.Context, campaign string, claims ClaimSource) 
 
 // ReplayDryRun reports what Replay would do. It changes nothing and does not wait.
 //
-// Errors: those of Replay.
+// Errors: the errors of Replay.
 func (b *Bank) ReplayDryRun(ctx context.Context, campaign string, claims ClaimSource) (ReplayReport, error) {
 	r := &replay{bank: b, report: ReplayReport{DryRun: true}}
 	err := r.run(ctx, campaign, claims)
@@ -110,8 +109,8 @@ type replay struct {
 	bank     *Bank
 	campaign Campaign
 	wrong    map[engine.Hash]itemRows
-	holders  map[engine.Hash]holder           // of the items of the campaign
-	planned  map[engine.ClaimKey]engine.Claim // those that a dry run would have made
+	holders  map[engine.Hash]holder           // by item of the campaign
+	planned  map[engine.ClaimKey]engine.Claim // the claims that a dry run would have made so far
 	report   ReplayReport
 }
 
@@ -127,7 +126,7 @@ func (r *replay) run(ctx context.Context, campaign string, claims ClaimSource) e
 	if err := r.checkClaims(ctx, claims); err != nil {
 		return err
 	}
-	if err := r.look(ctx); err != nil {
+	if err := r.readHolders(ctx); err != nil {
 		return err
 	}
 	for line, err := range claims() {
@@ -162,10 +161,10 @@ func (r *replay) checkClaims(ctx context.Context, claims ClaimSource) error {
 	return nil
 }
 
-// check checks a line, and returns the key of its claim if it is of the campaign.
+// check checks a line. It returns the key of its claim unless the line names another campaign.
 func (r *replay) check(line ClaimLine) (key engine.ClaimKey, err error) {
 	c := line.Claim
-	if err := line.validate(); err != nil || r.ofOther(c) {
+	if err := line.validate(); err != nil || r.namesOther(c) {
 		return key, err
 	}
 	if key, err = r.campaign.claimKey(c.Claimant, cmp.Or(c.Slot, 1)); err == nil && c.More != "" {
@@ -177,8 +176,8 @@ func (r *replay) check(line ClaimLine) (key engine.ClaimKey, err error) {
 	return key, err
 }
 
-// ofOther reports that a claim is of another campaign.
-func (r *replay) ofOther(c Claim) bool { return c.Campaign != "" && c.Campaign != r.campaign.Name }
+// namesOther reports whether a claim names another campaign.
+func (r *replay) namesOther(c Claim) bool { return c.Campaign != "" && c.Campaign != r.campaign.Name }
 
 func (l ClaimLine) validate() error {
 	c := l.Claim
@@ -202,8 +201,8 @@ func (l ClaimLine) validate() error {
 	return nil
 }
 
-// look reads where all items are, when none of them moves.
-func (r *replay) look(ctx context.Context) error {
+// readHolders reads the inconsistencies and the holders of all items, when no item moves any more.
+func (r *replay) readHolders(ctx context.Context) error {
 	if !r.report.DryRun {
 		if err := r.bank.clock.Sleep(ctx, DrainTime); err != nil {
 			return err
@@ -220,7 +219,7 @@ func (r *replay) look(ctx context.Context) error {
 	}
 	err = r.bank.eachClaim(ctx, r.campaign.Scope, func(c engine.Claim) error {
 		if c.Campaign == r.campaign.Name {
-			r.hold(c)
+			r.addHolder(c)
 		}
 		return nil
 	})
@@ -230,16 +229,16 @@ func (r *replay) look(ctx context.Context) error {
 	return r.bank.checkClosed(ctx, r.campaign.Name)
 }
 
-func (r *replay) hold(c engine.Claim) {
+func (r *replay) addHolder(c engine.Claim) {
 	for _, h := range c.Hashes() {
 		r.holders[h] = holder{c.ID, c.Claimant}
 	}
 }
 
-// line replays one claim. The claimant's own claim is read first: it is the answer, whatever
-// became of the item.
+// line replays one claim. It reads the claimant's own claim first: if there is one, it decides the outcome, whatever
+// happened to the item.
 func (r *replay) line(ctx context.Context, line ClaimLine) (result ReplayedLine, err error) {
-	if r.ofOther(line.Claim) {
+	if r.namesOther(line.Claim) {
 		result = ReplayedLine{Outcome: otherCampaign, Campaign: line.Claim.Campaign}
 	} else {
 		result, err = r.claim(ctx, line)
@@ -256,7 +255,7 @@ func (r *replay) claim(ctx context.Context, line ClaimLine) (ReplayedLine, error
 	if err != nil {
 		return ReplayedLine{}, err
 	}
-	if held, err := r.held(ctx, line, claim); held.Outcome != "" || err != nil {
+	if held, err := r.compareHeld(ctx, line, claim); held.Outcome != "" || err != nil {
 		return held, err
 	}
 	rows := map[engine.Hash]*engine.ItemRow{}
@@ -274,20 +273,20 @@ func (r *replay) claim(ctx context.Context, line ClaimLine) (ReplayedLine, error
 	case err != nil:
 		return ReplayedLine{}, err
 	case done:
-		r.hold(claim)
+		r.addHolder(claim)
 		return ReplayedLine{Outcome: replayed, ClaimID: claim.ID}, nil
 	}
-	held, err := r.held(ctx, line, claim)
+	held, err := r.compareHeld(ctx, line, claim)
 	if held.Outcome == "" {
 		held.Outcome = moved
 	}
 	return held, err
 }
 
-// row returns the row of the claim of a line.
+// row returns the claim row to put for a line.
 func (r *replay) row(line ClaimLine) (engine.Claim, error) {
 	c := line.Claim
-	key, err := r.check(line) // again: the source may have changed
+	key, err := r.check(line) // again, because the source may have changed
 	if err != nil {
 		return engine.Claim{}, err
 	}
@@ -306,9 +305,9 @@ func (r *replay) row(line ClaimLine) (engine.Claim, error) {
 	return claim, err
 }
 
-// held compares the claim with the one that its claimant holds. Without one it returns no
-// outcome. A hold that the line has as confirmed is confirmed: else it would end.
-func (r *replay) held(ctx context.Context, line ClaimLine, claim engine.Claim) (ReplayedLine, error) {
+// compareHeld compares the claim with the one that its claimant holds. If the claimant holds none, it returns no
+// outcome. If the line has a hold as confirmed, it confirms the hold, which would end otherwise.
+func (r *replay) compareHeld(ctx context.Context, line ClaimLine, claim engine.Claim) (ReplayedLine, error) {
 	held, err := r.bank.heldClaim(ctx, claim.Key())
 	if err != nil {
 		return ReplayedLine{}, err
@@ -331,7 +330,7 @@ func (r *replay) held(ctx context.Context, line ClaimLine, claim engine.Claim) (
 	if r.report.DryRun {
 		r.planned[claim.Key()] = claim
 	} else if _, err := r.bank.Confirm(ctx, claim.Campaign, claim.Claimant, held.ID, InSlot(claim.Slot)); err != nil {
-		if errors.Is(err, ErrNoClaim) || errors.Is(err, ErrClaimEnded) { // a sweep closed it meanwhile
+		if errors.Is(err, ErrNoClaim) || errors.Is(err, ErrClaimEnded) { // a sweep has closed it meanwhile
 			return ReplayedLine{Outcome: moved}, nil
 		}
 		return ReplayedLine{}, err
@@ -339,8 +338,8 @@ func (r *replay) held(ctx context.Context, line ClaimLine, claim engine.Claim) (
 	return ReplayedLine{Outcome: confirmedHold, HeldClaimID: held.ID}, nil
 }
 
-// place says where an item of a claim is: free, in no place, which the item row lost proves,
-// or where the claimant cannot get it.
+// place finds an item of a claim. If the item is free, it returns nothing. If the item is neither free nor held nor
+// ended, it returns its item row as lost. If the claimant cannot get the item, it returns the outcome as refused.
 func (r *replay) place(
 	ctx context.Context, claim engine.Claim, item engine.Hash,
 ) (lost *engine.ItemRow, refused ReplayedLine, err error) {
@@ -373,8 +372,8 @@ func (r *replay) place(
 	return nil, ReplayedLine{}, nil
 }
 
-// make makes the claim, of items that are free or whose rows, in lost, prove that they are in no place.
-// done = false: the claimant holds a claim, or an item is not there any more.
+// make makes the claim. Its items are free, or are in lost with the item rows that prove them missing. done is false
+// if the claimant holds a claim or an item was taken meanwhile.
 func (r *replay) make(
 	ctx context.Context, claim engine.Claim, lost map[engine.Hash]*engine.ItemRow,
 ) (done bool, err error) {
@@ -401,7 +400,7 @@ func (r *replay) make(
 	})
 }
 
-// putBack returns the repair that puts a claim back of which an item is in no place.
+// putBack returns the repair that puts a claim back, if some of its items are missing.
 func putBack(claim engine.Claim, items []engine.FreeItem, lost map[engine.Hash]*engine.ItemRow) engine.RepairRequest {
 	r := engine.RepairRequest{Campaign: claim.Campaign, PutClaim: &claim, Shard: items[0].Shard}
 	for _, item := range items {

@@ -40,8 +40,8 @@ func replayOf(claims ...itembank.Claim) itembank.ClaimSource {
 	}
 }
 
-// replayed replays claims, and compares the lines of the report. A dry run before says the same
-// and changes nothing.
+// replayed replays claims, and compares the lines of the report. Before that it checks that a dry run reports the
+// same and changes nothing.
 func (f *fixture) replayed(claims []itembank.Claim, want ...itembank.ReplayedLine) {
 	f.Helper()
 	b := f.bank(itembank.WithClock(itembankfault.NewClock()))
@@ -66,14 +66,14 @@ func (f *fixture) replayed(claims []itembank.Claim, want ...itembank.ReplayedLin
 	}
 }
 
-// claimOf returns a claim that is lost, as a customer knows it.
+// claimOf returns a lost claim, with the fields that its customer knows.
 func claimOf(claimant, item string) itembank.Claim {
 	at := time.Now().UTC().Truncate(time.Millisecond).Add(-time.Hour)
 	return itembank.Claim{ID: enginerows.NewName(), Claimant: claimant, Slot: 1, Item: item, ClaimedAt: at, EndsAt: at.Add(24 * time.Hour)}
 }
 
-// replayClaims: each claimant gets exactly the claim of the line, whether a restore left its
-// item free or in no place, and also after a Repair.
+// replayClaims: each claimant gets exactly the claim of the line, whether a restore left its item free or missing,
+// and also after a Repair.
 func replayClaims(f *fixture) {
 	c := f.create(itembank.Settings{Shards: 2})
 	f.load("free", "missing", "lost", "other")
@@ -100,7 +100,7 @@ func replayClaims(f *fixture) {
 	f.replayed(claims, again...)
 	f.wantCounts(engine.Counts{Loaded: 4, Free: 1, Claimed: 3})
 
-	// Of a claim only the claimant and the item need to be known.
+	// Only the claimant and the item of a claim are required.
 	report, err := f.bank(itembank.WithClock(itembankfault.NewClock())).Replay(f.ctx, f.name,
 		replayOf(itembank.Claim{Claimant: "dan", Item: "other"}))
 	f.Must(err)
@@ -110,8 +110,8 @@ func replayClaims(f *fixture) {
 	}
 }
 
-// replayConfirms: a hold that was confirmed after the moment of the restore is a hold again. The
-// replay confirms it, if the line is of that claim, and says so.
+// replayConfirms: after a restore, a hold that was confirmed later is not confirmed. If the line is of that claim, the
+// replay confirms it and reports so.
 func replayConfirms(f *fixture) {
 	c := f.create(itembank.Settings{Shards: 1, Hold: time.Hour})
 	f.load("a", "b", "c")
@@ -142,8 +142,8 @@ func replayConfirms(f *fixture) {
 	}
 }
 
-// replayRefuses: nobody loses an item, nobody gets a second one, and nobody gets one that has
-// ended or that nobody loaded.
+// replayRefuses: no claimant loses an item or gets a second one, and no claimant gets an item that has ended or was
+// never loaded.
 func replayRefuses(f *fixture) {
 	c := f.create(itembank.Settings{Shards: 2, Scope: f.name + "-scope", ItemLife: 2 * time.Hour})
 	f.load("a", "b", "free", "burned", "old", "twice")
@@ -157,12 +157,12 @@ func replayRefuses(f *fixture) {
 	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
 	late := claimOf("fay", "old")
 	late.ClaimedAt = time.Now().Add(3 * time.Hour)
-	ofOther := claimOf("gus", "free")
-	ofOther.Campaign = other.Name
+	otherClaim := claimOf("gus", "free")
+	otherClaim.Campaign = other.Name
 
 	f.replayed([]itembank.Claim{
 		claimOf("ann", "free"), claimOf("cid", "b"), claimOf("eve", "free"), claimOf("dan", "burned"), late,
-		claimOf("dan", "never loaded"), claimOf("dan", "twice"), ofOther,
+		claimOf("dan", "never loaded"), claimOf("dan", "twice"), otherClaim,
 	},
 		itembank.ReplayedLine{Outcome: "holds-another", HeldClaimID: anns.ID},
 		itembank.ReplayedLine{Outcome: "item-held", HeldClaimID: bobs.ID, HeldBy: "bob"},
@@ -176,7 +176,7 @@ func replayRefuses(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 6, Free: 4, Claimed: 2, Ended: 1})
 }
 
-// replayConflictingLines: of two lines that exclude each other the first counts.
+// replayConflictingLines: if two lines exclude each other, the first one counts.
 func replayConflictingLines(f *fixture) {
 	c := f.create(itembank.Settings{Shards: 2})
 	f.load("a", "b")
@@ -192,8 +192,8 @@ func replayConflictingLines(f *fixture) {
 	)
 }
 
-// twoReplaysAtOnce: two Replays with files that contradict each other have looked at the same
-// rows. Of each item one of them makes the claim.
+// twoReplaysAtOnce: two Replays with contradicting files have read the same rows. For each item one of them makes the
+// claim.
 func twoReplaysAtOnce(f *fixture) {
 	c := f.create(itembank.Settings{Shards: 2})
 	f.load("free", "missing")
@@ -219,8 +219,8 @@ func twoReplaysAtOnce(f *fixture) {
 	f.reconciled()
 }
 
-// replayMoved: while a Replay waits for the store, a Repair puts the missing item back, or marks
-// it as lost. It is not in two places then.
+// replayMoved: while a Replay waits for the store, a Repair puts the missing item back, or marks it as lost. The Replay
+// does not put it into a second place.
 func replayMoved(f *fixture) {
 	for onEnd, where := range map[itembank.OnEnd]string{itembank.Burn: "lost", itembank.Return: "free"} {
 		one := f.named(string(onEnd))
@@ -248,7 +248,7 @@ func (f *fixture) repairAll(items itembank.Source) {
 	f.Must(err)
 }
 
-// replayBusyRows: a busy or throttled store says nothing about an item.
+// replayBusyRows: a Replay tries again while the store is busy or throttled.
 func replayBusyRows(f *fixture) {
 	c := f.create(itembank.Settings{Shards: 1})
 	f.load("a")
@@ -261,7 +261,7 @@ func replayBusyRows(f *fixture) {
 	f.WantWhere("held by ann", c, "a", "ann")
 }
 
-// replayInvalidLines: one invalid line, and nothing is changed.
+// replayInvalidLines: if one line is invalid, nothing is changed.
 func replayInvalidLines(f *fixture) {
 	c := f.create(itembank.Settings{Shards: 1})
 	f.load("a")
@@ -305,7 +305,7 @@ func replayRefusesOpen(f *fixture) {
 	}
 	f.WantWhere("free", c, "a", "ann")
 
-	// It is opened before the first claim, or after the last.
+	// The campaign is opened before the first claim, or after the last.
 	for method, where := range map[string]string{"ListClaims": "free", "Take": "held by ann"} {
 		f.Must(f.bank().CloseCampaign(f.ctx, f.name))
 		opened := f.interruptedAt(1, false, func() error { return f.bank().OpenCampaign(f.ctx, f.name) }, method)

@@ -12,13 +12,12 @@ const (
 	firstWait   = 10 * time.Millisecond
 	longestWait = 400 * time.Millisecond
 
-	// maxStalls limits how many times in a row a batch makes no progress against a busy
-	// store.
+	// maxStalls limits how many times in a row a batch makes no progress because the store is busy.
 	maxStalls = 12
 )
 
-// backOff waits a random time before the next try. After as many tries as the limit it
-// returns an error instead. why says what happened each time.
+// backOff waits a random time before the next try. After limit tries it returns an error instead. why is the reason
+// for the tries, for the error text.
 func (b *Bank) backOff(ctx context.Context, tries, limit int, why string) error {
 	if tries == limit {
 		return fmt.Errorf("%w: %d times %s", ErrTryAgain, limit, why)
@@ -30,8 +29,7 @@ func (b *Bank) backOff(ctx context.Context, tries, limit int, why string) error 
 	return b.clock.Sleep(ctx, d)
 }
 
-// whileBusy calls do again while the rows that it works on are busy, a limited number of times. why
-// names the rows.
+// whileBusy calls do again while the rows that it works on are busy, up to maxWaits times. why names the rows.
 func whileBusy[Result any](
 	ctx context.Context, b *Bank, why string, do func() (result Result, busy bool, err error),
 ) (Result, error) {
@@ -47,7 +45,7 @@ func whileBusy[Result any](
 	}
 }
 
-// The rows that whileBusy waits for, in errors.
+// The rows that whileBusy waits for, for error texts.
 const (
 	claimBusy    = "the claim was busy"
 	rowsBusy     = "the rows of a claim were busy"
@@ -64,9 +62,9 @@ func (b *Bank) endItems(ctx context.Context, requests []engine.EndRequest) ([]en
 	return sendAll(ctx, b, requests, b.store.EndItems, settled)
 }
 
-// sendAll sends a batch until every request in it is settled. A transaction that fails
-// settles the requests whose conditions failed; the others are sent again. After an
-// error the results say what was settled before it.
+// sendAll sends a batch until every request in it is settled. A transaction that fails settles the requests whose
+// conditions failed; the others are sent again. After an error the results have the requests that were settled
+// before.
 func sendAll[Request, Result any](ctx context.Context, b *Bank, batch []Request,
 	send func(context.Context, []Request) ([]Result, error), settled func(Result) bool,
 ) ([]Result, error) {

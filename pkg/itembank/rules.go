@@ -8,8 +8,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// ruleCache keeps copies of campaigns. Names that do not exist are not kept: they
-// cost a read each and no memory.
+// ruleCache keeps copies of campaigns. It does not keep names that do not exist: each request for such a name costs a
+// read, but no memory.
 type ruleCache struct {
 	life   time.Duration
 	mu     sync.Mutex
@@ -19,12 +19,12 @@ type ruleCache struct {
 type ruleCopy struct {
 	campaign Campaign
 	readAt   time.Time // when the read began
-	// claimed: a claim of this campaign was seen. So it is never deleted, and what is fixed of it stays.
+	// claimed: a claim of this campaign was seen. So the campaign is never deleted, and its fixed settings stay valid.
 	claimed bool
 }
 
-// sameCampaign is how long after a copy was read the name still has the same campaign, or none: that
-// of a deleted campaign is free again after DrainTime. The rest is for clocks.
+// sameCampaign is how long after a read the name certainly has the same campaign or none: the name of a deleted
+// campaign is free again after DrainTime. The 5 s allow for differences between clocks.
 const sameCampaign = DrainTime - 5*time.Second
 
 func (r *ruleCache) get(name string, now time.Time) (Campaign, bool) {
@@ -50,7 +50,7 @@ func (r *ruleCache) fixed(name string) (Campaign, bool) {
 	return c.campaign, ok && c.claimed
 }
 
-// sawClaim notes that there is a claim of a campaign now.
+// sawClaim records that a claim of the campaign exists.
 func (r *ruleCache) sawClaim(name string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -65,7 +65,7 @@ func (r *ruleCache) put(c Campaign, readAt time.Time) {
 	defer r.mu.Unlock()
 	old := r.copies[c.Name]
 	if old.readAt.After(readAt) {
-		return // a slow read must not replace the result of a later one
+		return // a slow read must not replace the result of a later read
 	}
 	r.copies[c.Name] = ruleCopy{c, readAt, old.claimed}
 }
@@ -76,8 +76,7 @@ func (r *ruleCache) forget(name string) {
 	delete(r.copies, name)
 }
 
-// campaignRules returns the Bank's copy of a campaign, or reads the campaign if the
-// copy is too old.
+// campaignRules returns the Bank's copy of a campaign. If the copy is too old, it reads the campaign.
 func (b *Bank) campaignRules(ctx context.Context, name string) (Campaign, error) {
 	if c, ok := b.rules.get(name, b.clock.Now()); ok {
 		return c, nil
@@ -85,8 +84,8 @@ func (b *Bank) campaignRules(ctx context.Context, name string) (Campaign, error)
 	return b.readCampaign(ctx, name)
 }
 
-// fixedRules returns a campaign for what never changes of it: scope, shards, lives and what happens
-// to its items. A copy of any age has these, unless the campaign may have been deleted since.
+// fixedRules returns a campaign whose fixed settings are right: scope, shards, lives and OnEnd. A copy of any age has
+// these, unless the campaign may have been deleted since.
 func (b *Bank) fixedRules(ctx context.Context, name string) (Campaign, error) {
 	if c, ok := b.rules.fixed(name); ok {
 		return c, nil

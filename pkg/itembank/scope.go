@@ -6,11 +6,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// A scope has a row of its own, with what is fixed when its first campaign is created. It is written in
-// the transaction that creates that campaign, and every later campaign is created only if it agrees: of
-// two campaigns that are created at once, one decides.
+// Each scope has a row of its own with the settings that are fixed when its first campaign is created. The
+// transaction that creates this campaign writes the row. Every later campaign is created only if it agrees with the
+// row. So if two campaigns are created at once, one of them decides.
 //
-// The row stays when the campaigns of the scope are deleted: a campaign may be created in it at any moment.
+// The row stays when the campaigns of the scope are deleted, because a campaign may be created in it at any moment.
 
 // scopeDiffers says in what the campaign does not agree with the row of its scope.
 func (c Campaign) scopeDiffers(s engine.Scope) error {

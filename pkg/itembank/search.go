@@ -10,53 +10,51 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Items that have ended stay in the bank until a request or a sweep takes them out. A search that meets only such items
-// goes past them in large reads and takes a few out: to read an item costs a hundredth of what it costs to end it.
+// Items that have ended stay in the bank until a request or a sweep takes them out. If a search finds only such
+// items, it reads on in large pages, and takes a few of them out. Reading an item costs a hundredth of ending it.
 // Sweep takes out all of them.
 const (
-	// maxSkipped is how many ended items a search goes past. Then it gives up with
-	// ErrTryAgain, since items that have not ended may be behind them. These are at most
-	// 20 reads beyond four a shard, which is about what proves a bank empty, and 600
-	// read units at 120 bytes a row. The next request begins at another place.
+	// maxSkipped is how many ended items a search reads past. Then it gives up with ErrTryAgain, because items that
+	// have not ended may follow. Besides four reads a shard, this takes at most 20 reads, about as many as prove a
+	// bank empty, and 600 read units at 120 bytes a row. The next request begins at another place.
 	maxSkipped = 20 * listPage
 
-	// maxEnded is how many of them a search takes out, for 4 write units each: a claimant
-	// should not pay for the cleaning.
+	// maxEnded is how many ended items a search takes out, at 4 write units each. It is small, because a claimant
+	// waits for it.
 	maxEnded = 5
 )
 
 var errTooManyEnded = fmt.Errorf("%w: the bank is full of ended items; sweep it", ErrTryAgain)
 
-// maxRetries is how many times a search reads shards again whose read failed. The first
-// retries follow within a tenth of a second.
+// maxRetries is how many times a search repeats failed reads of shards. The first retries follow within a tenth of a
+// second.
 const maxRetries = 4
 
-// search is one request's search for a free item. A request may call find several
-// times with it.
+// search is one request's search for a free item. A request may call find several times with it.
 type search struct {
 	started  time.Time         // when the request began
-	anyItem  bool              // the request asks only whether there is a free item
-	slow     func()            // called when a search needs more than one read; nil: not wanted
+	anyItem  bool              // the search only tests whether any item is free
+	onSlow   func()            // called if a search needs more than one read; may be nil
 	reads    int               // of shards
 	failed   map[int]error     // shards whose read failed
 	retries  int               // of failed reads
-	skipped  int               // ended items that the search went past
-	ended    []engine.FreeItem // some of them, to be taken out of the bank
-	takenOut bool              // that was done
+	skipped  int               // ended items that the search read past
+	ended    []engine.FreeItem // some of them, to take out of the bank
+	takenOut bool              // the ended items were taken out
 }
 
-// isSlow says that the search needs more than one read, or waits for another search.
-func (s *search) isSlow() {
-	if s.slow != nil {
-		s.slow()
+// reportSlow is called when the search needs more than one read, or waits for another search.
+func (s *search) reportSlow() {
+	if s.onSlow != nil {
+		s.onSlow()
 	}
 }
 
-// skipsLeft is how many more ended items the search may go past.
+// skipsLeft is how many more ended items the search may read past.
 func (s *search) skipsLeft() int { return maxSkipped - s.skipped }
 
-// skip counts ended items and keeps some of them. A scan can meet an item twice; a
-// transaction must name it once.
+// skip counts ended items and keeps some of them. It keeps each item once, because a scan can find an item twice and
+// a transaction must not name it twice.
 func (s *search) skip(count int, ended []engine.FreeItem) {
 	s.skipped += count
 	for _, item := range ended {
@@ -69,7 +67,7 @@ func (s *search) skip(count int, ended []engine.FreeItem) {
 	}
 }
 
-// fail notes a shard whose read failed. The search goes on with the others.
+// fail records a shard whose read failed. The search goes on with the others.
 func (s *search) fail(shard int, err error) {
 	if s.failed == nil {
 		s.failed = map[int]error{}
@@ -85,7 +83,7 @@ func (s *search) tooManyReads() error {
 	return fmt.Errorf("%w: the bank changed faster than it could be read", ErrTryAgain)
 }
 
-// retryFailed waits, so that the shards whose read failed are read again. Only they are left.
+// retryFailed waits before the failed shards are read again. No other shards are left to read.
 func (s *search) retryFailed(ctx context.Context, b *Bank) error {
 	var first error
 	for _, err := range s.failed {

@@ -7,7 +7,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// listPage is how many free items are read at a time where all are read.
+// listPage is how many free items one read returns if all are to be read.
 const listPage = 1000
 
 // shardScan reads a shard page by page.
@@ -27,7 +27,7 @@ func scanFrom(s engine.Shard, place engine.Hash) *shardScan {
 
 func (s *shardScan) done() bool { return len(s.left) == 0 }
 
-// next reads up to limit items of the range that the scan has come to.
+// next reads up to limit items from the current range of the scan.
 func (s *shardScan) next(ctx context.Context, store engine.Store, limit int) ([]engine.FreeItem, error) {
 	page, err := store.FreeItems(ctx, s.shard, s.left[0], limit)
 	if err != nil {
@@ -35,34 +35,33 @@ func (s *shardScan) next(ctx context.Context, store engine.Store, limit int) ([]
 	}
 	if !page.More {
 		s.left = s.left[1:]
-	} else if n := len(page.Items); n > 0 { // a page may be empty and not the last
+	} else if n := len(page.Items); n > 0 { // a page may be empty without being the last
 		last := page.Items[n-1].Hash
 		s.left[0].After = &last
 	}
 	return page.Items, nil
 }
 
-// shardReader reads items of one shard for a search. Several work at the same time.
+// shardReader reads items of one shard for a search. Several shardReaders work at the same time.
 type shardReader struct {
 	list     *freeList
 	campaign Campaign
 	shard    engine.Shard
-	size     bankSize // the estimate, and then the new one
-	skips    int      // how many ended items it may go past
+	size     bankSize // first the old estimate, then the new one
+	skips    int      // how many ended items it may read past
 }
 
-// shardResult is what a shardReader found. Without live items, and without an error, the shard
-// is empty.
+// shardResult is the result of a shardReader. If it has neither live items nor an error, the shard is empty.
 type shardResult struct {
 	read    shardRead
 	size    bankSize
 	live    []engine.FreeItem // in random order
-	ended   []engine.FreeItem // of the last page with ended items only
+	ended   []engine.FreeItem // of the last page that had only ended items
 	skipped int
 	err     error
 }
 
-// read reads a page of the shard, and goes on while all its items have ended.
+// read reads a page of the shard. While all items of a page have ended, it reads the next page.
 func (r *shardReader) read(ctx context.Context, anyItem bool) (result shardResult) {
 	result.read = r.list.startRead(r.campaign, r.shard.Number)
 	scan, items, err := r.first(ctx, anyItem)
@@ -76,7 +75,7 @@ func (r *shardReader) read(ctx context.Context, anyItem bool) (result shardResul
 			break
 		}
 		result.ended = append(result.ended, ended[:min(len(ended), maxEnded)]...)
-		result.skipped += max(len(ended), 1) // a page may be empty and not the last
+		result.skipped += max(len(ended), 1) // counts 1 for an empty page, which need not be the last
 		if scan.done() {
 			break
 		}
@@ -90,7 +89,7 @@ func (r *shardReader) read(ctx context.Context, anyItem bool) (result shardResul
 	return result
 }
 
-// first begins to read the shard.
+// first reads the first page and returns the scan that continues after it.
 func (r *shardReader) first(ctx context.Context, anyItem bool) (*shardScan, []engine.FreeItem, error) {
 	switch {
 	case anyItem:
@@ -113,7 +112,7 @@ func (r *shardReader) part(ctx context.Context) (*shardScan, []engine.FreeItem, 
 	if err != nil {
 		return nil, nil, err
 	}
-	if len(scan.left) == 1 && len(items) < limit { // a full page leaves the beginning unread
+	if len(scan.left) == 1 && len(items) < limit { // after a full page the beginning is still unread
 		beginning, err := scan.next(ctx, r.list.bank.store, limit-len(items))
 		if err != nil {
 			return nil, nil, err
@@ -124,9 +123,9 @@ func (r *shardReader) part(ctx context.Context) (*shardScan, []engine.FreeItem, 
 	return scan, items, nil
 }
 
-// whole reads a shard that is estimated to hold little, in one request instead of two. If it
-// holds more, this page begins where those of other Banks begin, and the new estimate prevents
-// another such page.
+// whole reads a shard that is estimated to be small, in one request instead of two. If the shard has more items than
+// the limit, this page begins at the same place as those of other Banks. The new estimate prevents a second such
+// page.
 func (r *shardReader) whole(ctx context.Context) (*shardScan, []engine.FreeItem, error) {
 	scan := scanAll(r.shard)
 	items, err := scan.next(ctx, r.list.bank.store, r.size.wholeLimit(r.campaign))
@@ -137,7 +136,7 @@ func (r *shardReader) whole(ctx context.Context) (*shardScan, []engine.FreeItem,
 	return scan, items, nil
 }
 
-// one reads one item of the shard. If that one has ended, the scan goes on at a random place.
+// one reads one item of the shard. If that item has ended, the scan continues at a random place.
 func (r *shardReader) one(ctx context.Context) (*shardScan, []engine.FreeItem, error) {
 	scan := scanAll(r.shard)
 	items, err := scan.next(ctx, r.list.bank.store, 1)
@@ -151,7 +150,7 @@ func (r *shardReader) one(ctx context.Context) (*shardScan, []engine.FreeItem, e
 	return scanFrom(r.shard, place), items, nil
 }
 
-// measure estimates the size of the bank from items that were read from a place on.
+// measure estimates the size of the bank from items that were read from a place onward.
 func (r *shardReader) measure(scan *shardScan, items []engine.FreeItem, place engine.Hash) {
 	if scan.done() {
 		r.size.measureWhole(r.campaign, items)
@@ -160,10 +159,10 @@ func (r *shardReader) measure(scan *shardScan, items []engine.FreeItem, place en
 	}
 }
 
-// shardRead is a read of a shard that may show it empty.
+// shardRead is the state before a read that may show a shard empty.
 type shardRead struct {
 	shard   int
 	started time.Time
-	returns int   // when it started
-	version int64 // of the campaign, which was read before
+	returns int   // emptyShards.returns when the read started
+	version int64 // of the campaign, read before
 }

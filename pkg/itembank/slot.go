@@ -7,32 +7,32 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// ClaimOption says more about the claim that a call is about.
-type ClaimOption func(*which)
+// ClaimOption selects the claim that a call is about.
+type ClaimOption func(*claimSelection)
 
-// InSlot names the slot of a claim, in a campaign whose claimants can have several
-// (Settings.PerClaimant): 1 to that number. Without it a call is about slot 1.
+// InSlot names the slot of a claim, from 1 to Settings.PerClaimant. It is for campaigns whose claimants can have
+// several claims. Without InSlot a call is about slot 1.
 //
-// The caller chooses the slot, so that a repeated call is about the same claim. There is no "next free
-// slot": a caller who lost the reply would get a second item.
-func InSlot(n int) ClaimOption { return func(w *which) { w.slot = n } }
+// The caller chooses the slot, so that a repeated call is about the same claim. The Bank does not choose a free slot:
+// a caller who lost the reply would get a second item.
+func InSlot(n int) ClaimOption { return func(s *claimSelection) { s.slot = n } }
 
-// which is what the options of a call say.
-type which struct {
+// claimSelection holds the options of a call.
+type claimSelection struct {
 	slot  int
 	items []string
 }
 
-func whichOf(options []ClaimOption) which {
-	w := which{slot: 1}
+func selectionOf(options []ClaimOption) claimSelection {
+	s := claimSelection{slot: 1}
 	for _, o := range options {
-		o(&w)
+		o(&s)
 	}
-	return w
+	return s
 }
 
-// claimKey returns the key of a claim: the claimant as the scope has it, and the slot. Every method of a
-// Bank that takes a claimant calls it.
+// claimKey returns the key of a claim: the claimant as the scope stores it, and the slot. Every method of a Bank that
+// takes a claimant calls it.
 func (c Campaign) claimKey(claimant string, slot int) (engine.ClaimKey, error) {
 	normal, err := c.claimant(claimant)
 	if err == nil && (slot < 1 || slot > c.PerClaimant) {
@@ -46,7 +46,7 @@ func (c Campaign) claimKey(claimant string, slot int) (engine.ClaimKey, error) {
 	return engine.ClaimKey{Scope: c.Scope, Claimant: normal, Slot: slot}, err
 }
 
-// keyOf returns a campaign, for what never changes of it, and the key of a claim.
+// keyOf returns the key of a claim, and the campaign, of which only the fixed settings are current.
 func (b *Bank) keyOf(
 	ctx context.Context, campaign, claimant string, options []ClaimOption,
 ) (c Campaign, key engine.ClaimKey, err error) {
@@ -56,6 +56,6 @@ func (b *Bank) keyOf(
 	if c, err = b.fixedRules(ctx, campaign); err != nil {
 		return c, key, err
 	}
-	key, err = c.claimKey(claimant, whichOf(options).slot)
+	key, err = c.claimKey(claimant, selectionOf(options).slot)
 	return c, key, err
 }

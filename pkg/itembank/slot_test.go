@@ -18,7 +18,7 @@ var slotCases = []testCase{
 	{"replay-and-forget", slotsReplayedAndForgotten},
 }
 
-// inSlot claims in a slot, and must get an item.
+// inSlot claims in a slot, and fails the test if the claimant gets no item.
 func (f *fixture) inSlot(b *itembank.Bank, claimant string, slot int) itembank.Grant {
 	f.Helper()
 	grant, err := b.Claim(f.ctx, f.name, claimant, itembank.InSlot(slot))
@@ -28,8 +28,8 @@ func (f *fixture) inSlot(b *itembank.Bank, claimant string, slot int) itembank.G
 	return grant
 }
 
-// claimsInSlots: each slot is a claim with an item of its own, which every call finds again. With one shard
-// a call finds it by its transaction, and not by a read beside a search.
+// claimsInSlots: each slot has a claim with its own item, which every call returns again. With one shard a call finds
+// the claim by its transaction, not by a read during a search.
 func claimsInSlots(f *fixture) {
 	f.stocked(4, itembank.Settings{PerClaimant: 3, OnEnd: itembank.Return, Shards: 1})
 	b := f.bank()
@@ -93,7 +93,8 @@ func noSuchSlot(f *fixture) {
 	}
 }
 
-// scopeForItself: a claimant of another campaign would have to look into every slot.
+// scopeForItself: a campaign with several slots does not share its scope, because claimants of another campaign would
+// have to read every slot.
 func scopeForItself(f *fixture) {
 	scope := f.name + "-scope"
 	refused := func(field, name string, s itembank.Settings) {
@@ -131,14 +132,14 @@ func holdsInSlots(f *fixture) {
 		f.Errorf("want one item returned, got %+v, %v", report, err)
 	}
 	if again := f.inSlot(b, "ann", 1); again.Claim.ID == first.ID {
-		f.Errorf("the hold %+v is there", again)
+		f.Errorf("the hold still exists: %+v", again)
 	}
 	if _, err := b.ReleaseHold(f.ctx, f.name, "ann", second.ID, itembank.InSlot(2)); !errors.Is(err, itembank.ErrConfirmed) {
 		f.Errorf("want %v, got %v", itembank.ErrConfirmed, err)
 	}
 }
 
-// slotsReplayedAndForgotten: a claim goes back into its slot, and forget looks into all.
+// slotsReplayedAndForgotten: a claim goes back into its slot, and Forget reads all slots.
 func slotsReplayedAndForgotten(f *fixture) {
 	f.stocked(3, itembank.Settings{PerClaimant: 3, OnEnd: itembank.Return})
 	b := f.bank()

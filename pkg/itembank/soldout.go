@@ -7,38 +7,37 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// To prove that a bank is empty takes a read of each shard, and the proof is good for a second. So
-// a sold-out campaign of 64 shards would cost each container 64 reads a second, and hundreds of
-// containers together more than the partitions of the bank can serve.
+// The proof that a bank is empty takes a read of each shard, and is valid for a second. So in a sold-out campaign of
+// 64 shards each container would send 64 reads a second. Hundreds of containers together would exceed the capacity of
+// the bank's partitions.
 //
-// Where items are burned, only loads bring items into the bank of an open campaign, and repairs of one
-// that is opened meanwhile. So the first
-// container that proves the bank empty writes that into the campaign row, and the others believe
-// the row. Each load counts up the version of the row before its first item and at its end, and a
-// repair counts it up with each item. A version at which the bank was seen empty says nothing about later versions. These rules keep G5:
+// If items are burned, only loads add items to the bank of an open campaign. Repairs do too, if the campaign is
+// opened while they run. So the first container that proves the bank empty writes this into the campaign row, and the
+// others believe the row. Each load raises the version of the row before its first item and at its end. A repair
+// raises it with each item. The note that the bank is empty names a version, and is not valid for later versions.
+// These rules keep G5:
 //
-//   - All shards were seen empty after the version was read, no load was unfinished then, and the
-//     row still has the version when it is written. A load counts up before it is finished. So a
-//     load that brought items after the first of these reads has counted up since.
-//   - A copy of the row is believed for soldOutFor. A load into a campaign that was ever sold out
-//     waits longer than that between its first count and its first item.
+//   - All shards were seen empty after the version was read, no load was unfinished then, and the row still has that
+//     version when the note is written. A load raises the version before it is finished. So a load that added items
+//     after the first of these reads has raised the version since.
+//   - A copy of the row is believed for soldOutFor. A load into a campaign that was ever sold out waits longer than
+//     that after it raised the version, before it adds its first item.
 const (
 	soldOutFor = DefaultCampaignCache
 	soldOutGap = soldOutFor + time.Second
 )
 
-// knownSoldOut reports that the campaign row says that the bank is empty. start is when the request
-// began.
+// knownSoldOut reports whether the campaign row says that the bank is empty. start is when the request began.
 func (c Campaign) knownSoldOut(start time.Time) bool {
 	row := c.copied
 	return c.OnEnd == Burn && row.emptyVersion > 0 && row.emptyVersion == row.version && elapsed(row.readAt, start) < soldOutFor
 }
 
-// worthAsking is how many shards have to be left to read for a search to read the campaign row
-// first: another container may have written meanwhile that the bank is empty.
-const worthAsking = 16
+// minShardsToAsk is how many shards must be left to read before a search first reads the campaign row: another
+// container may have written there meanwhile that the bank is empty.
+const minShardsToAsk = 16
 
-// foundSoldOut reads the campaign, and reports that its row says that the bank is empty.
+// foundSoldOut reads the campaign, and reports whether its row says that the bank is empty.
 func (l *freeList) foundSoldOut(ctx context.Context, c *Campaign) bool {
 	if c.OnEnd != Burn {
 		return false
@@ -52,8 +51,8 @@ func (l *freeList) foundSoldOut(ctx context.Context, c *Campaign) bool {
 	return true
 }
 
-// markSoldOut writes into the campaign row that the bank is empty. now is the campaign as it was
-// read after the proof. A failure only costs other containers a proof of their own.
+// markSoldOut writes into the campaign row that the bank is empty. now is the campaign as it was read after the
+// proof. If the write fails, other containers have to prove it themselves.
 func (l *freeList) markSoldOut(ctx context.Context, now Campaign) {
 	row := &now.copied
 	if now.OnEnd != Burn || row.version != l.emptyVersion() || row.emptyVersion == row.version {
@@ -69,8 +68,8 @@ func (l *freeList) markSoldOut(ctx context.Context, now Campaign) {
 	}
 }
 
-// announceItems counts up the version of a campaign before items come into its bank. If containers
-// may believe that the bank is empty, it waits until they do not.
+// announceItems raises the version of a campaign before items are added to its bank. If containers may believe that
+// the bank is empty, it waits until none does.
 func (b *Bank) announceItems(ctx context.Context, campaign string) error {
 	row, err := b.nextVersion(ctx, campaign)
 	if err != nil || row.EmptyVersion == 0 {

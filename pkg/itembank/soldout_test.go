@@ -36,7 +36,7 @@ func (f *fixture) marked() bool {
 	return c.EmptyVersion == c.Version && c.Version > 0
 }
 
-// rowSaysSoldOut: one Bank proves that the bank is empty. Others read the campaign and the claim.
+// rowSaysSoldOut: one Bank proves that the bank is empty. Other Banks read only the campaign and the claim.
 func rowSaysSoldOut(f *fixture) {
 	f.stocked(1, itembank.Settings{Shards: 64})
 	clock := itembankfault.NewClock()
@@ -60,7 +60,7 @@ func rowSaysSoldOut(f *fixture) {
 	}
 }
 
-// rowIsBelieved: a copy of the row is believed for five seconds, however long the rules are.
+// rowIsBelieved: a copy of the row is believed for five seconds, even if the rules are cached longer.
 func rowIsBelieved(f *fixture) {
 	f.stocked(1, itembank.Settings{})
 	clock := itembankfault.NewClock()
@@ -69,16 +69,15 @@ func rowIsBelieved(f *fixture) {
 	f.refused(b, "bob", itembank.ErrSoldOut)
 	_, err := f.bank(itembank.WithClock(itembankfault.NewClock())).Load(f.ctx, f.name, itembank.Items("new"), nil)
 	f.Must(err)
-	f.refused(b, "cid", itembank.ErrSoldOut) // this clock stands still
+	f.refused(b, "cid", itembank.ErrSoldOut) // time does not pass on this clock
 	clock.Advance(5 * time.Second)
 	if grant := f.claim(b, "dan"); grant.Claim.Item != "new" {
 		f.Errorf("want the new item, got %+v", grant)
 	}
 }
 
-// loadWaits: more than five seconds pass between the moment at which a load announces its items and
-// the moment at which the first of them is in the bank. Only where the campaign was sold out
-// before.
+// loadWaits: if the campaign was sold out before, a load waits more than five seconds between announcing its items and
+// adding the first of them.
 func loadWaits(f *fixture) {
 	f.stocked(1, itembank.Settings{})
 	clock := itembankfault.NewClock()
@@ -120,8 +119,7 @@ func loadWaits(f *fixture) {
 	}
 }
 
-// notMarkedDuringLoad: a load was cut after it had announced its items. Nobody knows whether it
-// goes on.
+// notMarkedDuringLoad: a load stopped after it had announced its items, and may be resumed at any time.
 func notMarkedDuringLoad(f *fixture) {
 	f.create(itembank.Settings{})
 	_, err := itembank.New(f.cutAt(1, false, "AddItems")).Load(f.ctx, f.name, itembank.Items("new"), nil)
@@ -136,8 +134,7 @@ func notMarkedDuringLoad(f *fixture) {
 	f.claim(f.bank(), "ann")
 }
 
-// notMarkedAfterLoad: a load brings an item into a shard that was seen empty already, and is
-// finished before the proof is.
+// notMarkedAfterLoad: a load adds an item to a shard that was already seen empty, and is finished before the proof is.
 func notMarkedAfterLoad(f *fixture) {
 	f.stocked(1, itembank.Settings{Shards: 16})
 	f.claim(f.bank(), "ann")
@@ -153,7 +150,7 @@ func notMarkedAfterLoad(f *fixture) {
 		}
 		all.Wait()
 	}}
-	_, _ = itembank.New(loading).Claim(f.ctx, f.name, "bob") // who may have any answer
+	_, _ = itembank.New(loading).Claim(f.ctx, f.name, "bob") // any answer is right
 	if f.marked() {
 		f.Error("the row says that the bank is empty, and it is not")
 	}
@@ -172,8 +169,7 @@ func (l *loadDuringProof) FreeItems(context.Context, engine.Shard, engine.Range,
 	return engine.FreePage{}, nil
 }
 
-// notMarkedAfterProof: a load begins and ends between the proof and the moment at which the row is
-// written.
+// notMarkedAfterProof: a load begins and ends between the proof and the write of the row.
 func notMarkedAfterProof(f *fixture) {
 	for _, before := range []string{"Campaign", "Loads", "MarkEmpty"} {
 		one := f.named(strings.ToLower(before))
@@ -197,7 +193,7 @@ func notMarkedAfterProof(f *fixture) {
 	}
 }
 
-// notMarkedWithoutLoads: the first load of a campaign does not wait.
+// notMarkedWithoutLoads: before the first load a campaign is not marked as empty, so that this load does not wait.
 func notMarkedWithoutLoads(f *fixture) {
 	f.create(itembank.Settings{})
 	f.Must(f.bank().OpenCampaign(f.ctx, f.name))
@@ -216,13 +212,13 @@ func notMarkedWhereItemsReturn(f *fixture) {
 	}
 }
 
-// notBelievedAfterRepair: the campaign is opened during a repair, and is proven empty before the repair
-// puts an item back.
+// notBelievedAfterRepair: the campaign is opened during a repair, and is proven empty before the repair puts an item
+// back.
 func notBelievedAfterRepair(f *fixture) {
 	_, lost := f.restoredClaims()
 	fast := itembank.WithClock(itembankfault.NewClock())
 	f.Must(f.bank().OpenCampaign(f.ctx, f.name))
-	f.claim(f.bank(), "bob") // takes the item that is left
+	f.claim(f.bank(), "bob") // takes the remaining item
 	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
 	opened := beforeRepair{f.Store, map[engine.Hash]func(){engine.HashItem(lost.Item): func() {
 		f.Must(f.bank().OpenCampaign(f.ctx, f.name))
@@ -240,8 +236,8 @@ func notBelievedAfterRepair(f *fixture) {
 	}
 }
 
-// notMarkedBesideHalfLoad: two processes run one load. The transaction of the first is visible in part,
-// its item row and not its bank row. The second must not finish the load by that.
+// notMarkedBesideHalfLoad: two processes run one load. The transaction of the first process is visible in part: its
+// item row, but not its bank row. The second process must not finish the load because of that.
 func notMarkedBesideHalfLoad(f *fixture) {
 	f.stocked(1, itembank.Settings{})
 	f.claim(f.bank(), "ann")
@@ -253,7 +249,7 @@ func notMarkedBesideHalfLoad(f *fixture) {
 	killed := f.interruptedAt(1, true, func() error {
 		half.hidden.Store(true)
 		f.Must(load(half))
-		_, _ = itembank.New(half).Claim(f.ctx, f.name, "bob") // who may have any answer
+		_, _ = itembank.New(half).Claim(f.ctx, f.name, "bob") // any answer is right
 		half.hidden.Store(false)
 		return errCut
 	}, "AddItems")
@@ -265,8 +261,8 @@ func notMarkedBesideHalfLoad(f *fixture) {
 	}
 }
 
-// halfAdded is an engine on which the transaction that added an item is visible in part, until another
-// transaction meets it.
+// halfAdded is an engine on which the transaction that added an item is visible in part, until another transaction
+// works on its rows.
 type halfAdded struct {
 	engine.Store
 	item   string

@@ -2,10 +2,9 @@ package itembank
 
 import "context"
 
-// State reports what state a campaign is in, and its rules. SoldOut rests on the same
-// proof as in Claim, with a read of one item a shard; the proof is remembered for a
-// second. Claim answers ErrSoldOut for an Empty campaign. A load that was started
-// makes a campaign SoldOut instead of Empty, also if it was cut before its first item.
+// State reads the rules of a campaign and its state. SoldOut has the same proof as in Claim, with a read of one item
+// in each shard. The Bank remembers the proof for a second. For an Empty campaign, Claim returns ErrSoldOut. Once a
+// load was started, the campaign is SoldOut instead of Empty, also if the load stopped before its first item.
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
 func (b *Bank) State(ctx context.Context, name string) (Campaign, State, error) {
@@ -19,10 +18,10 @@ func (b *Bank) State(ctx context.Context, name string) (Campaign, State, error) 
 	s := &search{started: b.clock.Now(), anyItem: true}
 	for {
 		if state := c.StateAt(b.serverNow()); state != Open {
-			return c.bare(), state, nil
+			return c.withoutCopy(), state, nil
 		}
 		if c.knownSoldOut(s.started) {
-			return c.bare(), SoldOut, nil
+			return c.withoutCopy(), SoldOut, nil
 		}
 		found, err := b.memoryOf(name).free.find(ctx, c, s)
 		if err != nil {
@@ -30,11 +29,11 @@ func (b *Bank) State(ctx context.Context, name string) (Campaign, State, error) 
 		}
 		switch found.outcome {
 		case itemFree:
-			return c.bare(), Open, nil
+			return c.withoutCopy(), Open, nil
 		case nothingFree:
-			return found.campaign.bare(), SoldOut, nil
+			return found.campaign.withoutCopy(), SoldOut, nil
 		case nothingLoaded:
-			return found.campaign.bare(), Empty, nil
+			return found.campaign.withoutCopy(), Empty, nil
 		}
 		c = found.campaign
 	}

@@ -50,7 +50,7 @@ func eachState(f *fixture) {
 	}
 }
 
-// stateRememberedFromTheRead: as for claims, what a read shows is as old as its begin.
+// stateRememberedFromTheRead: as for claims, the result of a read is as old as the start of the read.
 func stateRememberedFromTheRead(f *fixture) {
 	f.create(itembank.Settings{Shards: 1})
 	clock := itembankfault.NewClock()

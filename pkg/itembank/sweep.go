@@ -9,34 +9,31 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// SweepReport counts the items that a Sweep moved. A Sweep burns no item: when a claim
-// ends and its item does not return, the item expires.
+// SweepReport counts the items that a Sweep moved. A Sweep burns no item: if a claim ends and its item does not
+// return, the item expires.
 type SweepReport struct {
 	Returned int64 `json:"returned"` // items of ended claims that are in the bank again
 	Expired  int64 `json:"expired"`  // items of ended claims, and free items, that have ended
-	// Withdrawn: items of ended claims that Withdraw had marked
+	// Withdrawn counts items of ended claims that Withdraw had marked
 	Withdrawn int64 `json:"withdrawn"`
 }
 
-// Progress is called now and then during a long operation, with the number of rows
-// that are done. total is 0 where the operation does not know it.
+// Progress is called now and then during a long operation, with the number of rows that are done. total is 0 if the
+// operation does not know it.
 type Progress func(done, total int64)
 
-// Sweep closes the campaign's claims that ended more than 10 seconds ago, and takes
-// free items whose life is over out of the bank. Requests do the same with the claims
-// and items that they meet, so a Sweep only makes items come back, and counts come
-// right, sooner.
+// Sweep closes the campaign's claims that ended more than 10 seconds ago, and takes free items whose life is over out
+// of the bank. Requests also do this for the claims and items that they find. So without a Sweep, items come back and
+// counts are right later.
 //
-// Sweep reads all claims of the scope and the whole bank; SweepDue reads less. progress may be nil; it
-// counts the rows that were read. Sweep is safe to repeat, to interrupt, and to run
-// several times at once.
+// Sweep reads all claims of the scope and the whole bank; SweepDue reads less. progress may be nil; it gets the
+// number of rows that were read. Sweep is safe to repeat, to interrupt, and to run several times at once.
 //
-// A claim whose rows contradict each other stays as it is, and the Sweep goes on. At
-// its end it returns an error of the family ErrInconsistent, which names the first few
-// such claims.
+// If the rows of a claim contradict each other, the claim stays as it is, and the Sweep continues. At its end it
+// returns an error of the family ErrInconsistent, which names the first few such claims.
 //
-// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain, the family ErrInconsistent. After
-// an error the report says what was done before it.
+// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain, the family ErrInconsistent. After an error the report has the
+// results up to then.
 func (b *Bank) Sweep(ctx context.Context, campaign string, progress Progress) (SweepReport, error) {
 	s := sweep{bank: b, count: counter(progress)}
 	c, err := b.Campaign(ctx, campaign)
@@ -55,7 +52,7 @@ func (b *Bank) Sweep(ctx context.Context, campaign string, progress Progress) (S
 // sweep is one call of Sweep or SweepDue.
 type sweep struct {
 	bank    *Bank
-	mu      sync.Mutex // guards the rest where several shards are swept at a time
+	mu      sync.Mutex // guards the fields below while several shards are swept at a time
 	report  SweepReport
 	skipped skippedClaims
 	count   func(int) // reports progress
@@ -72,7 +69,7 @@ func (s *sweep) claims(ctx context.Context, c Campaign) error {
 	})
 }
 
-// closed notes what became of a claim.
+// closed records the result of closing a claim.
 func (s *sweep) closed(released closedClaim, err error) error {
 	switch {
 	case errors.Is(err, ErrInconsistent):
@@ -120,7 +117,7 @@ func counter(progress Progress) func(int) {
 	}
 }
 
-// skippedClaims gathers the errors of claims that a Sweep left as they are.
+// skippedClaims collects the errors of claims that a Sweep left as they are.
 type skippedClaims struct {
 	count int
 	first []error
@@ -147,8 +144,8 @@ func (s *skippedClaims) err() error {
 		s.count, errors.Join(s.first...), more)
 }
 
-// addTo adds the skipped claims to the text of the error that ended the sweep. The
-// family stays that of err; the next sweep meets the claims again.
+// addTo adds the skipped claims to the text of the error that ended the sweep. The family of the result is the family
+// of err. The next sweep finds the claims again.
 func (s *skippedClaims) addTo(err error) error {
 	if s.count == 0 {
 		return err

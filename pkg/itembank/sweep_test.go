@@ -64,20 +64,20 @@ func sweep(f *fixture) {
 				f.Errorf("%s: want %+v, got %+v, %v", onEnd, test.report, got, err)
 			}
 		})
-		// The rows are the five claims of the scope, and what is in the bank after them.
+		// The rows are the five claims of the scope, and the rows that are in the bank after these are closed.
 		if rows := 5 + 5 + test.report.Returned; len(reported) < 6 || reported[len(reported)-1] != rows {
 			f.Errorf("%s: want a progress of %d rows, got %v", onEnd, rows, reported)
 		}
 		one.wantCounts(engine.Counts(test.after))
 		one.swept(b, itembank.SweepReport{})
-		one.WantWhere("held by zoe", other, "x", "zoe") // its own campaign ends it
+		one.WantWhere("held by zoe", other, "x", "zoe") // only a sweep of its own campaign ends it
 		one.WantWhere("held by new-00003", c, "new-00003", "new-00003")
 		one.WantWhere("free", c, "new-00004")
 	}
 }
 
-// withInconsistencies creates a campaign with 12 ended claims. Six of them are inconsistent
-// with other rows, two in each of three ways. wrong has these by the ids of the claims.
+// withInconsistencies creates a campaign with 12 ended claims. Six of them are inconsistent with other rows, two in
+// each of three ways. wrong has the errors of these six by the ids of the claims.
 func (f *fixture) withInconsistencies() (c engine.Campaign, clock *itembankfault.Clock, wrong map[string]error) {
 	f.Helper()
 	const n, each = 12, 2
@@ -107,8 +107,8 @@ func (f *fixture) withInconsistencies() (c engine.Campaign, clock *itembankfault
 	return c, clock, wrong
 }
 
-// sweepGoesOnAfterInconsistencies: an inconsistent claim stays as it is, and all others are
-// swept. The error counts the inconsistent claims, and names the first five.
+// sweepGoesOnAfterInconsistencies: an inconsistent claim stays as it is, and all others are swept. The error counts the
+// inconsistent claims, and names the first five.
 func sweepGoesOnAfterInconsistencies(f *fixture) {
 	c, clock, wrong := f.withInconsistencies()
 	for _, want := range []itembank.SweepReport{{Returned: 6, Expired: 3}, {}} {
@@ -144,8 +144,8 @@ func sweepGoesOnAfterInconsistencies(f *fixture) {
 	f.WantWhere("expired", c, "old-00000")
 }
 
-// sweepCutAfterInconsistencies: a sweep that fails is to be repeated, whatever it met. The
-// error names the inconsistent claims all the same.
+// sweepCutAfterInconsistencies: the error of a failed sweep says that it is to be repeated, and also names the
+// inconsistent claims.
 func sweepCutAfterInconsistencies(f *fixture) {
 	_, clock, wrong := f.withInconsistencies()
 	failing := &itembankfault.Store{Store: f.Store, Before: func(method string) error {

@@ -7,7 +7,7 @@ import "time"
 // (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/burst-adaptive-capacity.html).
 const throttledFor = time.Second
 
-// throttledShards has the shards that are avoided, and until when.
+// throttledShards has the shards to avoid. The value is when the avoidance ends.
 type throttledShards map[int]time.Time
 
 func (t throttledShards) has(shard int, now time.Time) bool {
@@ -15,7 +15,7 @@ func (t throttledShards) has(shard int, now time.Time) bool {
 	return ok && now.Before(until)
 }
 
-// avoid notes that the shard of a candidate is throttled. Other shards come first for a while.
+// avoid records that the shard of a candidate is throttled. For throttledFor, other shards are preferred.
 func (l *freeList) avoid(item candidate) {
 	until := l.bank.clock.Now().Add(throttledFor)
 	l.mu.Lock()

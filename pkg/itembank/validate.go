@@ -11,9 +11,8 @@ import (
 // maxName is the largest length of the name of a campaign or a scope.
 const maxName = 63
 
-// ValidateName checks the name of a campaign or a scope: 1 to 63 of the characters
-// a-z, 0-9 and -, the first of which is not -. The error is an *InvalidError about
-// field.
+// ValidateName checks the name of a campaign or a scope: 1 to 63 characters of a-z, 0-9 and -, not beginning with -.
+// The error is an *InvalidError with this field.
 func ValidateName(field, name string) error {
 	if name == "" || len(name) > maxName || name[0] == '-' {
 		return invalidName(field)
@@ -31,9 +30,8 @@ func invalidName(field string) error {
 	return &InvalidError{field, "must be 1 to 63 characters, a-z, 0-9 or -, and not begin with -"}
 }
 
-// ValidateClaimant checks a claimant: 1 to 256 bytes of UTF-8 without control
-// characters. Which claimants are the same one is decided by ClaimantAs. The error is an
-// *InvalidError.
+// ValidateClaimant checks a claimant: 1 to 256 bytes of UTF-8 without control characters. ClaimantAs decides which
+// claimants are the same one. The error is an *InvalidError.
 func ValidateClaimant(claimant string) error {
 	return validateText("claimant", claimant, engine.MaxClaimant)
 }
@@ -49,14 +47,14 @@ func validateText(field, s string, limit int) error {
 	case len(s) > limit:
 		return &InvalidError{field, fmt.Sprintf("has %d bytes, at most %d are allowed", len(s), limit)}
 	}
-	if detail := notText(s); detail != "" {
+	if detail := textProblem(s); detail != "" {
 		return &InvalidError{field, detail}
 	}
 	return nil
 }
 
-// notText says why s is not UTF-8 without control characters; "": it is.
-func notText(s string) string {
+// textProblem says why s is not UTF-8 without control characters, or returns "" if it is.
+func textProblem(s string) string {
 	if !utf8.ValidString(s) {
 		return "is not valid UTF-8"
 	}

@@ -9,25 +9,23 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// WithdrawReport counts the items of a Withdraw.
+// WithdrawReport counts the items that a Withdraw was called with.
 type WithdrawReport struct {
-	Withdrawn int64 `json:"withdrawn"` // taken out of the bank now
+	Withdrawn int64 `json:"withdrawn"` // taken out of the bank by this call
 	Already   int64 `json:"already"`   // had ended before, in any way
-	Held      int64 `json:"held"`      // held by claimants: they end as withdrawn when their claims end
+	Held      int64 `json:"held"`      // held by claimants; ends as withdrawn when its claim ends
 	Unknown   int64 `json:"unknown"`   // were never loaded
 }
 
-// Withdraw takes items out of the campaign for good: they are neither handed out nor loaded
-// again. An item that is held stays with its claimant as long as the claim lives. When the
-// claim ends or is released, the item ends as withdrawn, whatever the campaign's OnEnd. An
-// item that Reconcile calls missing or misplaced counts as held.
+// Withdraw takes items out of the campaign for good: they are neither handed out nor loaded again. A held item stays
+// with its claimant as long as the claim lives. When the claim ends or is released, the item ends as withdrawn,
+// whatever the campaign's OnEnd. An item that Reconcile calls missing or misplaced counts as held.
 //
-// First Withdraw checks the whole source; if a line is invalid it changes nothing. It is
-// safe to repeat, to interrupt, and to run while items are claimed and released.
+// Withdraw first checks the whole source. If a line is invalid, it changes nothing. It is safe to repeat, to
+// interrupt, and to run while items are claimed and released.
 //
-// Errors: *InvalidError, in a *LineError where a line is invalid; ErrNoCampaign;
-// ErrTryAgain; the family ErrInconsistent. After an error the report says what was done
-// before it.
+// Errors: *InvalidError, in a *LineError if a line is invalid; ErrNoCampaign; ErrTryAgain; the family
+// ErrInconsistent. After an error the report has the results up to then.
 func (b *Bank) Withdraw(ctx context.Context, campaign string, source Source) (WithdrawReport, error) {
 	var report WithdrawReport
 	c, err := b.Campaign(ctx, campaign)
@@ -38,7 +36,7 @@ func (b *Bank) Withdraw(ctx context.Context, campaign string, source Source) (Wi
 		return report, err
 	}
 	var chunk []engine.FreeItem
-	inChunk := map[engine.Hash]bool{} // a transaction must name an item once
+	inChunk := map[engine.Hash]bool{} // a transaction must not name an item twice
 	for line, err := range source() {
 		if err != nil {
 			return report, err
@@ -56,12 +54,12 @@ func (b *Bank) Withdraw(ctx context.Context, campaign string, source Source) (Wi
 	return report, b.withdraw(ctx, c, chunk, &report)
 }
 
-// WithdrawAll withdraws all free items of the campaign. It does not mark items that are held:
-// those that come back later are free again. The report counts withdrawn items only. progress
-// may be nil; it counts the items that were read.
+// WithdrawAll withdraws all free items of the campaign. It does not mark held items: if they come back later, they
+// are free again. The report counts withdrawn items only. progress may be nil; it gets the number of items that were
+// read.
 //
-// Errors: *InvalidError; ErrNoCampaign; ErrTryAgain; the family ErrInconsistent. After an
-// error the report says what was done before it.
+// Errors: *InvalidError; ErrNoCampaign; ErrTryAgain; the family ErrInconsistent. After an error the report has the
+// results up to then.
 func (b *Bank) WithdrawAll(ctx context.Context, campaign string, progress Progress) (WithdrawReport, error) {
 	var report WithdrawReport
 	c, err := b.Campaign(ctx, campaign)
@@ -81,8 +79,8 @@ func (b *Bank) WithdrawAll(ctx context.Context, campaign string, progress Progre
 	return report, err
 }
 
-// withdraw withdraws items, wherever they are. An item may move while it is looked for: from a
-// claim to the bank, or back. Then it is looked for again.
+// withdraw withdraws items that are free or held. If an item moves between a claim and the bank meanwhile, it tries
+// again.
 func (b *Bank) withdraw(ctx context.Context, c Campaign, items []engine.FreeItem, report *WithdrawReport) error {
 	for tries := 0; len(items) > 0; tries++ {
 		if tries > 0 {
@@ -106,7 +104,7 @@ func (b *Bank) withdrawFree(
 	ctx context.Context, c Campaign, items []engine.FreeItem, report *WithdrawReport,
 ) (notFree []engine.FreeItem, err error) {
 	results, err := b.endItems(ctx, endRequests(items, engine.Withdrawn, time.Time{}))
-	for _, r := range results { // counted first: the report is right also after an error
+	for _, r := range results { // count first, so that the report is right also after an error
 		if r == engine.EndDone {
 			report.Withdrawn++
 		}
@@ -125,7 +123,7 @@ func (b *Bank) withdrawFree(
 	return notFree, nil
 }
 
-// withdrawHeld marks the items that claims hold, and returns those that have moved since.
+// withdrawHeld marks the items that claims hold, and returns the items that have moved since.
 func (b *Bank) withdrawHeld(
 	ctx context.Context, c Campaign, items []engine.FreeItem, report *WithdrawReport,
 ) (moved []engine.FreeItem, err error) {
@@ -147,7 +145,7 @@ func (b *Bank) withdrawHeld(
 			report.Unknown++
 		case row.State != "":
 			report.Already++
-		case row.Withdraw: // by an earlier Withdraw; only the end of the claim moves the item
+		case row.Withdraw: // marked by an earlier Withdraw; only the end of the claim moves the item
 			report.Held++
 		default:
 			marked, err := b.markWithdrawn(ctx, item)
@@ -171,7 +169,7 @@ func (b *Bank) markWithdrawn(ctx context.Context, item engine.FreeItem) (done bo
 	return b.store.MarkWithdrawn(ctx, item)
 }
 
-// inconsistentItem says what is wrong with an item in the bank that cannot end.
+// inconsistentItem returns the error for an item in the bank that cannot end.
 func (b *Bank) inconsistentItem(ctx context.Context, c Campaign, item engine.FreeItem) error {
 	row, err := b.store.ItemRow(ctx, c.Name, item.Hash)
 	if err != nil {

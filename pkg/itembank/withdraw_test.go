@@ -54,8 +54,8 @@ func withdrawItemsInEachPlace(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 70, Ended: 70})
 }
 
-// withdrawRepeatedLines: a repeated line is counted by what the first one left, whether it is
-// in the same transaction or in another.
+// withdrawRepeatedLines: a repeated line is counted by the result of the first one, whether it is in the same
+// transaction or in another one.
 func withdrawRepeatedLines(f *fixture) {
 	c, items := f.stocked(102, itembank.Settings{})
 	f.Take(c, "ann", items[0])
@@ -68,7 +68,7 @@ func withdrawAll(f *fixture) {
 	c, items := f.stocked(120, itembank.Settings{Shards: 2, ItemLife: time.Hour})
 	f.Take(c, "ann", items[0])
 	clock := itembankfault.NewClock()
-	clock.Advance(2 * time.Hour) // items that have ended are withdrawn, too
+	clock.Advance(2 * time.Hour) // ended items are withdrawn too
 	b := f.bank(itembank.WithClock(clock))
 	for _, want := range []itembank.WithdrawReport{{Withdrawn: 119}, {}} {
 		reported := f.progress(func(p itembank.Progress) {
@@ -108,8 +108,8 @@ func withdrawInvalid(f *fixture) {
 	f.WantWhere("free, burned", c, items[55])
 }
 
-// withdrawCut cuts a withdrawal at each of its changes, before the effect and after it. The
-// next withdrawal does the rest.
+// withdrawCut interrupts a withdrawal at each of its changes, before and after its effect. The next withdrawal
+// completes it.
 func withdrawCut(f *fixture) {
 	items := codes("code", 60) // two chunks
 	for call := 1; call <= 2; call++ {
@@ -133,8 +133,8 @@ func withdrawCut(f *fixture) {
 	}
 }
 
-// withdrawHeld: a held item that is withdrawn stays with its claimant, and Reconcile finds it
-// right. It ends as withdrawn however its claim ends.
+// withdrawHeld: a held item that is withdrawn stays with its claimant, and Reconcile reports nothing. It ends as
+// withdrawn however its claim ends.
 func withdrawHeld(f *fixture) {
 	for i, test := range []struct {
 		settings itembank.Settings
@@ -143,7 +143,7 @@ func withdrawHeld(f *fixture) {
 		{itembank.Settings{OnEnd: itembank.Return}, releasedAsWithdrawn},
 		{itembank.Settings{OnEnd: itembank.Burn}, releasedAsWithdrawn},
 		{itembank.Settings{OnEnd: itembank.Return, ItemLife: time.Hour}, func(one *fixture, b *itembank.Bank, claim engine.Claim, clock *itembankfault.Clock) {
-			clock.Advance(2 * time.Hour) // its own life is over, too
+			clock.Advance(2 * time.Hour) // the item's own life is over too
 			releasedAsWithdrawn(one, b, claim, clock)
 		}},
 		{itembank.Settings{OnEnd: itembank.Return, ClaimLife: time.Hour}, func(one *fixture, b *itembank.Bank, _ engine.Claim, clock *itembankfault.Clock) {
@@ -181,7 +181,7 @@ func releasedAsWithdrawn(one *fixture, b *itembank.Bank, claim engine.Claim, _ *
 	one.released(b, claim, itembank.Released{Ended: "withdrawn"})
 }
 
-// withdrawReturning: an item that comes back to the bank while it is looked for is withdrawn there.
+// withdrawReturning: an item that comes back to the bank while Withdraw looks for it is withdrawn there.
 func withdrawReturning(f *fixture) {
 	c, items := f.stocked(1, itembank.Settings{OnEnd: itembank.Return})
 	claim := f.Take(c, "ann", items[0])
@@ -196,7 +196,7 @@ func withdrawReturning(f *fixture) {
 	f.WantWhere("withdrawn", c, items[0], "ann")
 }
 
-// withdrawMoving: Withdraw does not follow an item for ever, and reports what it has done.
+// withdrawMoving: Withdraw gives up after some tries if an item keeps moving, and reports the items up to then.
 func withdrawMoving(f *fixture) {
 	c, items := f.stocked(2, itembank.Settings{OnEnd: itembank.Return})
 	f.Take(c, "ann", items[0])
@@ -214,7 +214,7 @@ func withdrawMoving(f *fixture) {
 	f.withdrawn(itembank.WithdrawReport{Already: 1, Held: 1}, items...)
 }
 
-// withdrawBesideClaims: each item is held by one claimant, or withdrawn.
+// withdrawBesideClaims: each item is either held by one claimant or withdrawn.
 func withdrawBesideClaims(f *fixture) {
 	const n = 120
 	c, items := f.stocked(n, itembank.Settings{Shards: 2, PageSize: 5})

@@ -10,32 +10,32 @@ import (
 )
 
 var (
-	// ErrNotKinesis means that an event is not one of a Kinesis event source mapping, nor of another source that the
-	// handler reads, or is damaged: check what invokes the function.
+	// ErrNotKinesis means that an event is damaged, or does not come from a Kinesis event source mapping or another
+	// source that the handler reads. Check what invokes the function.
 	ErrNotKinesis = errors.New("kinesishandler: the event is not one of an event source mapping for Kinesis, SQS or " +
 		"DynamoDB, nor of CloudWatch Logs; check what invokes this function")
 
 	// ErrManyShards means that an event has records of several shards, streams or queues. Lambda never sends such an
-	// event. The sequence numbers of shards cannot be compared, so that no answer could say what is done.
+	// event. Sequence numbers of different shards cannot be compared, so no answer could say which records are done.
 	ErrManyShards = errors.New("kinesishandler: the event has records of more than one shard, stream or queue")
 
-	// ErrConsumer means that the stream is read with enhanced fan-out. Lambda opens KPL aggregates itself there: their
-	// records share a sequence number, and those whose key does not fit the shard are dropped.
+	// ErrConsumer means that the stream is read with enhanced fan-out. Lambda then opens KPL aggregates itself: their
+	// records share a sequence number, and Lambda drops records whose key does not fit the shard.
 	ErrConsumer = errors.New("kinesishandler: the stream is read by a consumer with enhanced fan-out, " +
 		"where Lambda opens KPL aggregates and drops some of their records; read the stream itself, " +
 		"or set ONCEBOX_SOURCE_AGGREGATION to off if no producer aggregates")
 )
 
-// decode makes a batch of a Lambda event of Kinesis. No other function knows the format of such events.
+// decode makes a batch from a Lambda event of Kinesis. No other function knows the format of such events.
 //
-// An event is decoded as a whole or not at all. If a record is damaged in a way that Lambda cannot cause (its data is
-// not base64, its position is missing), its neighbours cannot be trusted either. A record without data has zero
-// bytes; the format decides about it.
+// An event is decoded completely or not at all. If a record is damaged in a way that Lambda cannot cause (its data is
+// not base64, its position is missing), the records beside it cannot be trusted either. A record without data has
+// zero bytes; the format decides about it.
 //
-// The batch shares no memory with the event: the Lambda runtime uses that memory again.
+// The batch shares no memory with the event, because the Lambda runtime uses that memory again.
 //
-// Errors: ErrNotKinesis, ErrManyShards, ErrConsumer unless consumers are allowed. They say what is wrong and where, and
-// repeat nothing of the event but its ARN.
+// Errors: ErrNotKinesis, ErrManyShards, and ErrConsumer unless consumers are allowed. They say what is wrong and
+// where. They repeat only the ARN of the event.
 func decode(raw json.RawMessage, allowConsumers bool) (dedupe.Batch, error) {
 	d := decoder{allowConsumers: allowConsumers}
 	found, err := readEvent(raw, d.add)
@@ -79,8 +79,8 @@ func (d *decoder) add(r eventRecord) (err error) {
 
 func notKinesis(why string) error { return fmt.Errorf("%w: %s", ErrNotKinesis, why) }
 
-// check validates what the position of a record is made of. A dedupe.Processor refuses sequence numbers that do not
-// ascend.
+// check validates the position of a record. It does not check the order of the sequence numbers: a dedupe.Processor
+// does.
 func (d *decoder) check(r eventRecord, record dedupe.Record, shard, sequence []byte) error {
 	switch {
 	case string(r.source) != "aws:kinesis":

@@ -1,6 +1,6 @@
-// Package kinesishandler is a Lambda handler that passes on every record of a Kinesis stream once, whatever producers
+// Package kinesishandler is a Lambda handler that delivers every record of a Kinesis stream once, whatever producers
 // and consumers repeat. It also reads queues, DynamoDB streams and CloudWatch Logs. The function in functions/dedupe
-// and the command `oncebox invoke dedupe` are made of it.
+// and the command `oncebox invoke dedupe` use it.
 //
 //	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
 //	...
@@ -12,35 +12,36 @@
 //	...
 //	lambda.Start(handler)
 //
-// [Open] makes the sink and the dead-letter store that the options name. [New] takes parts of your own.
+// [Open] makes the sink and the dead-letter store that the options name. [New] takes your own parts.
 //
 // # The event source mapping
 //
 // The handler takes events of a Kinesis event source mapping, each with records of one shard. Its answer names the
 // first record that failed. The mapping must have ReportBatchItemFailures: without it Lambda ignores the answer, and
-// failed records count as delivered. It should have BisectBatchOnFunctionError. Handling an event again is safe at any
-// time.
+// failed records count as delivered. It should have BisectBatchOnFunctionError. It is safe to handle an event again
+// at any time.
 //
-// The mapping reads the stream itself. A consumer with enhanced fan-out is refused with ErrConsumer: there Lambda opens
-// KPL aggregates before the function sees them. If no producer makes aggregates, ONCEBOX_SOURCE_AGGREGATION=off allows
-// it. Then an aggregate that comes all the same fails its batch with dedupe.ErrSharedSequence.
+// The mapping must read the stream itself. A consumer with enhanced fan-out is refused with ErrConsumer, because
+// Lambda then opens KPL aggregates before the function gets them. If no producer makes aggregates,
+// ONCEBOX_SOURCE_AGGREGATION=off allows it. If an aggregate comes nevertheless, its batch fails with
+// dedupe.ErrSharedSequence.
 //
 // # Other sources
 //
-// The handler sees by the event where a batch comes from: docs/sources-and-sinks.md says what a record is, and who its
-// owner. The answer names
+// The handler finds the source of a batch in the event. docs/sources-and-sinks.md says for each source what a record
+// is, and what its owner is. The answer names
 //
-//   - of a DynamoDB stream the first record that failed, as of a Kinesis stream;
-//   - of a standard SQS queue each message that failed;
-//   - of a FIFO queue the first message that failed and all behind it.
+//   - for a DynamoDB stream, the first record that failed, as for a Kinesis stream;
+//   - for a standard SQS queue, each message that failed;
+//   - for a FIFO queue, the first message that failed and all after it.
 //
-// A message that CloudWatch Logs sends to the function itself has no answer: any failure fails the invocation, and
+// A message that CloudWatch Logs sends to the function directly has no answer: any failure fails the invocation, and
 // Lambda sends the message again. Options.Framing opens payloads that hold several records.
 //
 // # Errors
 //
-// A fault of the ledger, the sink or the dead-letter store is a partial failure: the records before it count, and
-// Lambda sends the rest again. The invocation fails as a whole
+// A fault of the ledger, the sink or the dead-letter store is a partial failure: the records before it are done, and
+// Lambda sends the rest again. The whole invocation fails
 //
 //   - if the first of several records is not done (ErrNoProgress), so that Lambda bisects the batch;
 //   - if nearly all of the first records are poison for one reason, before they are dead-lettered
@@ -51,11 +52,11 @@
 //     dedupe.ErrSharedSequence);
 //   - on a panic.
 //
-// A failed read or write of acks fails nothing.
+// A failed read or write of acks fails neither records nor the invocation.
 //
 // # Log
 //
-// Each invocation writes one line with the message "batch". It never holds payloads, keys or ids.
+// Each invocation writes one line with the message "batch". It never contains payloads, keys or ids.
 //
 //	request_id, stream, shard   which invocation it was
 //	records                     records or messages in the event
@@ -86,19 +87,20 @@
 //	ledger_lane_units           write units of the lane that took the most. The sum over all invocations of a second is at
 //	                            least what the busiest lane took, which is 1,000 at most.
 //
-// The level is error if there is an error; warn with dead letters, records past the horizon or an ack_error; else info.
-// There are lines of their own, with the level warn and an error, for a dead letter whose notification was not sent,
-// for a ledger that was not warmed, and for a sink that cannot make aggregates and sends plain records.
+// The level is error if there is an error. It is warn if there are dead letters, records past the horizon or an
+// ack_error. Otherwise it is info. Separate lines, with the level warn and an error, report a dead letter whose
+// notification was not sent, a ledger that was not warmed, and a sink that cannot make aggregates and sends plain
+// records.
 //
 // # Life of an invocation
 //
-//  1. decodeEvent makes batches of the event, or refuses the event as a whole. It is one batch, except for messages of
-//     a dead-letter queue that were in several queues before.
+//  1. decodeEvent makes batches from the event, or refuses the whole event. It makes one batch, except for messages of a
+//     dead-letter queue that were in several queues before.
 //  2. The work gets a deadline 0.5 s before that of the invocation.
-//  3. The source of the batch has a dedupe.Processor. It is made for the source's first batch; a ledger that is a
-//     dedupe.Warmer is warmed then.
+//  3. Each source has its own dedupe.Processor. It is made for the source's first batch. If the ledger is a
+//     dedupe.Warmer, it is then warmed.
 //  4. The Processor takes the batch through its steps.
-//  5. faultOf decides whether the invocation fails as a whole. Else Answer names what is not done, and Lambda sends
-//     that again.
+//  5. faultOf decides whether the whole invocation fails. If not, Answer names the records that are not done, and Lambda
+//     sends these again.
 //  6. report writes the log line.
 package kinesishandler

@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// tableChange is what the handler needs of a record of a DynamoDB stream.
+// tableChange has the parts of a record of a DynamoDB stream that the handler reads.
 type tableChange struct {
 	EventID        string `json:"eventID"`
 	EventSource    string `json:"eventSource"`
@@ -23,10 +23,10 @@ type tableChange struct {
 	} `json:"dynamodb"`
 }
 
-// decodeChanges makes a batch of an event of a DynamoDB stream. The payload of a record is the record as it came, on
-// one line: Lambda sends no white space, and files with events may have some. Its owner is the table and the event id,
-// which is unique; the event does not name the shard of its sequence numbers. Its partition key is made of the key of
-// its item, so that the changes of an item stay in order.
+// decodeChanges makes a batch from an event of a DynamoDB stream. The payload of a record is the unchanged record, on
+// one line: Lambda sends no white space, but files with events may have some. Its owner is the table and the event
+// id, which is unique, because the event does not name the shard of its sequence numbers. Its partition key is made
+// from the key of its item, so that the changes of an item stay in order.
 func decodeChanges(raw json.RawMessage) ([]source, error) {
 	var event struct {
 		Records []json.RawMessage `json:"Records"`
@@ -69,7 +69,8 @@ func decodeChanges(raw json.RawMessage) ([]source, error) {
 	return []source{s}, nil
 }
 
-// streamOfTable reads arn:PARTITION:dynamodb:REGION:ACCOUNT:table/NAME/stream/LABEL. The label is left out: it changes
+// streamOfTable reads arn:PARTITION:dynamodb:REGION:ACCOUNT:table/NAME/stream/LABEL. It ignores the label, which
+// changes
 // when the stream is turned off and on.
 func streamOfTable(arn string) (dedupe.Stream, bool) {
 	stream, ok := resourceARN(arn, "dynamodb")
@@ -81,7 +82,7 @@ func streamOfTable(arn string) (dedupe.Stream, bool) {
 	return stream, true
 }
 
-// keyOfItem makes a partition key of the key of an item: a key may be longer than a destination takes.
+// keyOfItem makes a partition key from the key of an item, which may be longer than a destination accepts.
 func keyOfItem(keys map[string]any) string {
 	text, err := json.Marshal(keys) // the names are sorted
 	if err != nil || len(keys) == 0 {

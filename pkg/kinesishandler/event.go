@@ -12,19 +12,19 @@ import (
 	"github.com/oncebox/oncebox/internal/jsonscan"
 )
 
-// This file reads the JSON of a Kinesis event. encoding/json takes longer for that than all other work on the records
-// (docs/adr/0007-event-decoder.md). Strings with escapes or with invalid UTF-8, which are rare, go to encoding/json, so
-// that they mean the same.
+// This file reads the JSON of a Kinesis event. With encoding/json this would take longer than all other work on the
+// records (docs/adr/0007-event-decoder.md). Strings with escapes or with invalid UTF-8 are rare. encoding/json reads
+// them, so that they get the same meaning.
 //
-// The result is that of encoding/json into events.KinesisEvent. Three things are refused, which JSON readers treat
-// differently and Lambda does not send: a known name twice in an object, a known name in other case, such as "Data",
-// and data as a list of numbers.
+// The result is the same as that of encoding/json for events.KinesisEvent, with three exceptions. Lambda does not
+// send these, and JSON readers treat them differently, so they are refused: a known name twice in an object, a known
+// name in another case, such as "Data", and data as a list of numbers.
 
 // maxLevels is the deepest nesting of an event. encoding/json has the same limit.
 const maxLevels = 10_000
 
-// The known names of an event. Names without a use are checked as well: if their values are not strings, the event is
-// of another kind.
+// The known names of an event. Names that the handler does not use are checked too: if their values are not strings,
+// the event is of another kind.
 var (
 	eventNames  = []string{"Records"}
 	recordNames = []string{
@@ -35,7 +35,7 @@ var (
 	}
 )
 
-// eventRecord is a record of an event. Its strings are parts of the event where they have no escapes.
+// eventRecord is a record of an event. Strings without escapes are parts of the event.
 type eventRecord struct {
 	source, arn, id        []byte
 	sequence, partitionKey []byte
@@ -43,7 +43,7 @@ type eventRecord struct {
 	data                   []byte
 }
 
-// eventReader reads an event. Each method reads one value and moves behind it. A null counts as absent.
+// eventReader reads an event. Each method reads one value and moves past it. null counts as absent.
 type eventReader struct {
 	text jsonscan.Text
 	at   int
@@ -51,8 +51,8 @@ type eventReader struct {
 	add  func(r eventRecord) error
 }
 
-// readEvent reads an event and calls add for each record, in order. found reports whether there is a list of records.
-// Errors: ErrNotKinesis, and those of add.
+// readEvent reads an event and calls add for each record, in order. found reports whether the event has a list of
+// records. Errors: ErrNotKinesis, and the errors of add.
 func readEvent(raw []byte, add func(r eventRecord) error) (found bool, err error) {
 	r := &eventReader{text: raw, data: make([]byte, 0, base64.StdEncoding.DecodedLen(len(raw))), add: add}
 	r.at = r.text.Space(0)
@@ -134,7 +134,7 @@ func (r *eventReader) object(what string, known []string, level int, member func
 	})
 }
 
-// memberName reads the name of a member, and what is between the name and the value.
+// memberName reads the name of a member, and the text between the name and the value.
 func (r *eventReader) memberName() ([]byte, error) {
 	if r.text.At(r.at) != '"' {
 		return nil, r.notJSON()
@@ -200,8 +200,8 @@ func (r *eventReader) string(what string) ([]byte, error) {
 	return []byte(text), nil
 }
 
-// base64 decodes a string into the buffer for data. Data as Lambda writes it is decoded without a scan before: a string
-// that decodes has no escapes.
+// base64 decodes a string into the buffer for data. It decodes data in Lambda's form without a scan before: a string
+// that can be decoded has no escapes.
 func (r *eventReader) base64(what string) ([]byte, error) {
 	if r.text.At(r.at) == '"' {
 		text, _, _ := bytes.Cut(r.text[r.at+1:], []byte(`"`))
@@ -224,7 +224,8 @@ func (r *eventReader) base64(what string) ([]byte, error) {
 	return data, nil
 }
 
-// hasLineBreaks finds the characters that package base64 skips. JSON allows them as escapes only.
+// hasLineBreaks reports whether a text has the characters that package base64 skips. JSON allows them only as
+// escapes.
 func hasLineBreaks(text []byte) bool {
 	return bytes.IndexByte(text, '\n') >= 0 || bytes.IndexByte(text, '\r') >= 0
 }
@@ -235,12 +236,12 @@ func (r *eventReader) milliseconds(what string) (float64, error) {
 	if end < 0 {
 		return 0, r.nothing(what)
 	}
-	seconds, _ := strconv.ParseFloat(string(r.text[r.at:end]), 64) // infinite if it is too large
+	seconds, _ := strconv.ParseFloat(string(r.text[r.at:end]), 64) // infinite if the number is too large
 	r.at = end
 	return seconds * 1000, nil
 }
 
-// nothing reads a value that is not of the type of its name: null is allowed, all else is an error.
+// nothing reads a value that does not have the type of its name. null is allowed; any other value is an error.
 func (r *eventReader) nothing(what string) error {
 	begin := r.at
 	if err := r.skip(maxLevels); err != nil {

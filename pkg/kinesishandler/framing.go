@@ -5,7 +5,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/framing"
 )
 
-// framing reads how many records a payload holds. Only a stream gets them in the form in which they came.
+// framing reads how many records a payload holds. Only a stream gets the records in their original form.
 func (p parser) framing(sinkKind string) dedupe.Framing {
 	text := p.Text(varSourceRecords)
 	if text == "" || text == "one" {
@@ -22,7 +22,7 @@ func (p parser) framing(sinkKind string) dedupe.Framing {
 	return f
 }
 
-// framingOfLogs is the framing of messages that CloudWatch Logs sends to the function itself.
+// framingOfLogs returns the framing of messages that CloudWatch Logs sends to the function directly.
 func (o Options) framingOfLogs() dedupe.Framing {
 	if o.Sink.Stream == "" {
 		return framing.Single(framing.Logs{})

@@ -19,14 +19,15 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// ErrLoop means that the sink is the stream that the records come from. With ONCEBOX_NATURAL=off the records would go
-// round for ever.
+// ErrLoop means that the sink is the stream that the records come from. With ONCEBOX_NATURAL=off, records would
+// circulate for ever.
 var ErrLoop = errors.New(
 	"kinesishandler: the sink is the source stream, or has the same name; choose another stream as the sink")
 
-// ErrNoProgress means that the first record of a batch of several is not done. After an answer that names this record,
-// Lambda may retry the whole batch as it is: it "retries only the remaining records". Only a failed invocation is sure
-// to be bisected (Lambda Developer Guide, "Configuring partial batch response with Kinesis Data Streams and Lambda").
+// ErrNoProgress means that the first of several records of a batch is not done. If an answer names this record,
+// Lambda may retry the whole batch unchanged: it "retries only the remaining records". Lambda certainly bisects the
+// batch only if the invocation fails (Lambda Developer Guide, "Configuring partial batch response with Kinesis Data
+// Streams and Lambda").
 var ErrNoProgress = errors.New("kinesishandler: the first record of the batch is not done")
 
 var errScope = errors.New("kinesishandler: the scope is " + scopeOfMarkers + ", the name of the folder in which done " +
@@ -39,17 +40,17 @@ type Handler struct {
 	parts   dedupe.Parts
 	options Options
 	log     *slog.Logger
-	counted counted   // the ledger, if it is a log ledger; else nil
-	metrics *emf.Line // nil: none
+	counted counted   // the ledger, if it is a log ledger; otherwise nil
+	metrics *emf.Line // nil: no metrics
 
 	closeSink  func() error
 	mu         sync.Mutex
 	processors map[dedupe.Stream]*dedupe.Processor
 }
 
-// New makes a Handler of parts. Without a Format or a Framing in the parts it takes that of the options. Of the options
-// about the sink and the dead-letter store it uses only Sink: acks are stored under the sink's name, and the sink must
-// not be the source. The log gets one line for each invocation.
+// New makes a Handler from parts. If the parts have no Format or no Framing, it takes that of the options. Of the
+// options about the sink and the dead-letter store it uses only Sink: acks are stored under the sink's name, and the
+// sink must not be the source. The log gets one line for each invocation.
 //
 // The error lists the parts and options that are missing or wrong.
 func New(p dedupe.Parts, o Options, log *slog.Logger) (*Handler, error) {
@@ -72,7 +73,7 @@ func New(p dedupe.Parts, o Options, log *slog.Logger) (*Handler, error) {
 		processors: map[dedupe.Stream]*dedupe.Processor{},
 	}
 	h.counted, _ = p.Ledger.(counted)
-	_, err := dedupe.NewProcessor(p, h.settings("any")) // else each batch would fail
+	_, err := dedupe.NewProcessor(p, h.settings("any")) // otherwise each batch would fail
 	if log == nil {
 		err = errors.Join(err, errNoLog)
 	}
@@ -85,17 +86,17 @@ func New(p dedupe.Parts, o Options, log *slog.Logger) (*Handler, error) {
 // invocation is one event while it is handled.
 type invocation struct {
 	sources []source
-	result  dedupe.Result // of all of them
+	result  dedupe.Result // of all batches
 	fault   error         // of the invocation as a whole
 	stack   []byte        // of a panic
-	ledger  []slog.Attr   // what a log ledger has done
+	ledger  []slog.Attr   // the counts of a log ledger
 }
 
-// Handle processes one event. The list in the answer is empty, or says what Lambda is to deliver again: it holds the
-// sequence number of the first record of a stream that failed, or the ids of all messages of a queue that are not done.
-// Handling an event again is safe at any time.
+// Handle processes one event. The answer lists the records that Lambda must deliver again, if there are any: the
+// sequence number of the first record of a stream that failed, or the ids of all messages of a queue that are not
+// done. It is safe to handle an event again at any time.
 //
-// An error fails the invocation: Lambda delivers all of its records again, and bisects the batch where the event source
+// An error fails the invocation: Lambda delivers all of its records again, and bisects the batch if the event source
 // mapping says so. The errors are
 //   - ErrNoProgress and panics: smaller batches may get through;
 //   - ErrConsumer, ErrLoop, dedupe.ErrOtherConsumer, dedupe.ErrOtherLedger and dedupe.ErrWrongSetting: a setting is
@@ -110,7 +111,7 @@ func (h *Handler) Handle(ctx context.Context, raw json.RawMessage) (events.Kines
 	return Answer(result), nil
 }
 
-// Process is Handle for callers that want to know what became of the records.
+// Process is Handle for callers that need the result.
 func (h *Handler) Process(ctx context.Context, raw json.RawMessage) (dedupe.Result, error) {
 	begun, done := time.Now(), h.countLedger()
 	i := h.invoke(ctx, raw)
@@ -120,9 +121,9 @@ func (h *Handler) Process(ctx context.Context, raw json.RawMessage) (dedupe.Resu
 }
 
 // Answer makes the answer for Lambda: all messages of a queue that are not done, the first record of a stream that
-// failed, or an empty list. If that record has no sequence number, its identifier is empty, which Lambda takes for a
-// failure of the whole batch (Lambda Developer Guide, "Configuring partial batch response with Kinesis Data Streams and
-// Lambda"). The answers of all event source mappings have this form.
+// failed, or an empty list. If that record has no sequence number, its identifier is empty, which means for Lambda
+// that the whole batch failed (Lambda Developer Guide, "Configuring partial batch response with Kinesis Data Streams
+// and Lambda"). The answers of all event source mappings have this form.
 func Answer(result dedupe.Result) events.KinesisEventResponse {
 	answer := events.KinesisEventResponse{BatchItemFailures: []events.KinesisBatchItemFailure{}}
 	undone := result.Undone
@@ -135,8 +136,8 @@ func Answer(result dedupe.Result) events.KinesisEventResponse {
 	return answer
 }
 
-// Invoke is Handle on bytes, as in lambda.Handler. For a handler of another type the Lambda runtime first decodes the
-// event with encoding/json, which takes longer than this package's decode.
+// Invoke implements lambda.Handler. For a handler of another type, the Lambda runtime first decodes the event with
+// encoding/json, which takes longer than this package's decode.
 func (h *Handler) Invoke(ctx context.Context, event []byte) (answer []byte, err error) {
 	response, err := h.Handle(ctx, event)
 	if err != nil {
@@ -176,7 +177,7 @@ func (h *Handler) process(ctx context.Context, s source) (result dedupe.Result, 
 	if s.identifiers != nil {
 		result.Failed = s.identifiers[result.Done]
 	}
-	if s.queue && s.batch.Order == dedupe.AsGiven { // what is behind the failed message waits for it
+	if s.queue && s.batch.Order == dedupe.AsGiven { // later messages wait for the failed one
 		for _, r := range s.batch.Records[result.Done:] {
 			result.Undone = append(result.Undone, r.Sequence)
 		}
@@ -184,7 +185,7 @@ func (h *Handler) process(ctx context.Context, s source) (result dedupe.Result, 
 	return result, faultOf(result, s)
 }
 
-// faultOf returns why an invocation fails as a whole. It is nil if the answer can say which records are to come again.
+// faultOf returns why the whole invocation fails. It is nil if the answer can name the records that must come again.
 func faultOf(r dedupe.Result, s source) error {
 	for _, stays := range []error{
 		dedupe.ErrSharedSequence, dedupe.ErrNotABatch, dedupe.ErrOtherConsumer, dedupe.ErrOtherLedger, dedupe.ErrWrongSetting,
@@ -204,7 +205,7 @@ func faultOf(r dedupe.Result, s source) error {
 	return nil
 }
 
-// merge makes one result of those of two batches of an event.
+// merge merges the results of two batches of an event.
 func merge(a, b dedupe.Result) dedupe.Result {
 	if a.Err == nil {
 		a.Err, a.Failed = b.Err, b.Failed
@@ -224,11 +225,11 @@ func merge(a, b dedupe.Result) dedupe.Result {
 	return a
 }
 
-// panicked makes an error of a panic, and returns the stack at its place. The error repeats the text of a runtime error
-// only: another text may hold data.
+// panicked makes an error from a panic, and returns the stack of the panic. The error repeats only the text of a
+// runtime error, because other texts may contain data.
 func panicked(p any) (stack []byte, err error) {
 	stack = debug.Stack()
-	if there, ok := p.(*dedupe.Panic); ok { // in the goroutine of the overlap
+	if there, ok := p.(*dedupe.Panic); ok { // it was in another goroutine
 		p, stack = there.Value, there.Stack
 	}
 	if err, ok := p.(interface {
@@ -240,10 +241,11 @@ func panicked(p any) (stack []byte, err error) {
 	return stack, fmt.Errorf("kinesishandler: panic with a %T", p)
 }
 
-// processor returns the Processor of a source. Each one has its own, since the default scope is the source's name.
-func (h *Handler) processor(ctx context.Context, of source) (*dedupe.Processor, error) {
-	stream := of.batch.Stream
-	if h.options.Sink.is(stream) {
+// processor returns the Processor of a source. Each source has its own, because the default scope is the source's
+// name.
+func (h *Handler) processor(ctx context.Context, from source) (*dedupe.Processor, error) {
+	stream := from.batch.Stream
+	if h.options.Sink.isSource(stream) {
 		return nil, ErrLoop
 	}
 	h.mu.Lock()
@@ -251,14 +253,14 @@ func (h *Handler) processor(ctx context.Context, of source) (*dedupe.Processor, 
 	if p, ok := h.processors[stream]; ok {
 		return p, nil
 	}
-	s, parts := h.settings(of.scope()), h.parts
+	s, parts := h.settings(from.scope()), h.parts
 	if s.Scope == scopeOfMarkers {
 		return nil, errScope
 	}
-	if of.shared {
+	if from.shared {
 		parts.Consumers = nil
 	}
-	if of.logs {
+	if from.logs {
 		parts.Framing = h.options.framingOfLogs()
 	}
 	p, err := dedupe.NewProcessor(parts, s)
@@ -270,7 +272,7 @@ func (h *Handler) processor(ctx context.Context, of source) (*dedupe.Processor, 
 	return p, nil
 }
 
-// warm prepares the ledger for the first batch of a stream. The batch goes on without it.
+// warm prepares the ledger for the first batch of a stream. If that fails, the batch goes on.
 func (h *Handler) warm(ctx context.Context, stream dedupe.Stream, s dedupe.Settings) {
 	w, ok := h.parts.Ledger.(dedupe.Warmer)
 	if !ok {
@@ -293,7 +295,8 @@ func (h *Handler) settings(scope string) dedupe.Settings {
 	}
 }
 
-// report writes the log line of an invocation: an error if something failed; a warning if there are dead letters,
+// report writes the log line of an invocation. Its level is error if something failed, and warning if there are dead
+// letters,
 // records past the horizon, or acks that could not be read or written.
 func (h *Handler) report(ctx context.Context, i invocation, begun time.Time) {
 	r, t := i.result, i.result.Tally

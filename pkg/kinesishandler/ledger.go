@@ -16,16 +16,17 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/valkeystore"
 )
 
-// LedgerSetting says which ledger has the entries. The zero value is one row a key, in the store of acks and consumers.
+// LedgerSetting says which ledger has the entries. The zero value is one row for each key, in the store of acks and
+// consumers.
 type LedgerSetting struct {
 	Log    bool                 // the log ledger: see package logledger
 	Lanes  int                  // of the log ledger; 0: logledger.DefaultLanes
 	Memory int64                // bytes of entries of the log ledger in memory; 0: logledger.DefaultMemory
 	Valkey *valkeystore.Options // the ledger is on servers of Valkey or Redis
-	Secret string               // the ARN of a secret of AWS Secrets Manager with the password for Valkey; "": none
+	Secret string               // the ARN of a secret of AWS Secrets Manager with the password for Valkey; "": no secret
 }
 
-// Kind is keys, log or valkey.
+// Kind returns keys, log or valkey.
 func (l LedgerSetting) Kind() string {
 	switch {
 	case l.Log:
@@ -46,7 +47,7 @@ const (
 	allowedLedger = ledgerKeys + ", " + ledgerLog + " or " + valkeyForm
 )
 
-// kindOfLedger returns the kind of a ledger, or "" for what is none.
+// kindOfLedger returns the kind of a ledger, or "" if a text names no ledger.
 func kindOfLedger(text string) string {
 	scheme, _, hasScheme := strings.Cut(text, "://")
 	switch {
@@ -60,12 +61,12 @@ func kindOfLedger(text string) string {
 	return ""
 }
 
-// IsLedger reports whether a text is meant for ONCEBOX_LEDGER. Programs that share the environment with the function can
-// tell it from a value of their own.
+// IsLedger reports whether a text is a value of ONCEBOX_LEDGER. Programs that share the environment with the function
+// use it to distinguish this value from their own.
 func IsLedger(text string) bool { return kindOfLedger(text) != "" }
 
-// ofLedgers says which variables are for which kind of ledger.
-var ofLedgers = []struct{ variable, kind string }{
+// ledgerVariables has the variables that are only for some kinds of ledgers.
+var ledgerVariables = []struct{ variable, kind string }{
 	{varLedgerLanes, ledgerLog},
 	{varLedgerMemory, ledgerLog},
 	{varLedgerBuckets, ledgerValkey},
@@ -76,17 +77,17 @@ var ofLedgers = []struct{ variable, kind string }{
 	{varConcurrency, ledgerKeys},
 }
 
-// refuseOtherLedgers refuses variables that a kind of ledgers does not have.
+// refuseOtherLedgers refuses variables that this kind of ledger does not have.
 func (p parser) refuseOtherLedgers(kind string) {
-	for _, of := range ofLedgers {
-		if p.Text(of.variable) != "" && of.kind != kind {
-			p.Wrong(of.variable, "is not a setting of "+varLedger+"="+kind, "leave it empty")
+	for _, v := range ledgerVariables {
+		if p.Text(v.variable) != "" && v.kind != kind {
+			p.Wrong(v.variable, "is not a setting of "+varLedger+"="+kind, "leave it empty")
 		}
 	}
 }
 
-// UsualLedgerShare is the default of the memory for entries of a log ledger, in percent of the function's memory. What
-// entries leave is for the records of a batch, the program, and memory that the garbage collector has not freed yet.
+// UsualLedgerShare is the default share of the function's memory for entries of a log ledger, in percent. The rest is
+// for the records of a batch, the program, and memory that the garbage collector has not freed yet.
 const UsualLedgerShare = 60
 
 // Other shares of the memory of a function, in percent.
@@ -100,7 +101,7 @@ const (
 // smallestMemory has room for some entries in each of 256 lanes.
 const smallestMemory = 16 << 20
 
-// ledger reads which ledger has the entries. memory is that of the function, in bytes; 0: it is not known.
+// ledger reads which ledger has the entries. memory is the function's memory in bytes; 0: unknown.
 func (p parser) ledger(sink SinkSetting, memory int64) LedgerSetting {
 	kind := kindOfLedger(p.Text(varLedger))
 	if kind == "" {
@@ -135,7 +136,7 @@ func (p parser) ledgerMemory(memory int64) int64 {
 	return bytes
 }
 
-// functionMemory is the memory of the Lambda function in bytes, or 0 outside of Lambda.
+// functionMemory returns the memory of the Lambda function in bytes, or 0 outside of Lambda.
 func functionMemory(environ []string) int64 {
 	mib, err := settings.ParseSize(valueOf(environ, varMemorySize) + "MiB")
 	if err != nil {
@@ -144,7 +145,7 @@ func functionMemory(environ []string) int64 {
 	return int64(mib)
 }
 
-// Stores is a Store of several engines: of a ledger that stores no acks, and of an engine that does.
+// Stores is a Store of two engines: a ledger that stores no acks, and an engine that does.
 type Stores struct {
 	dedupe.Ledger
 	dedupe.Acks
@@ -154,7 +155,7 @@ type Stores struct {
 var errOtherLedger = errors.New("kinesishandler: " + varLedger + " names another ledger than the one that the program has " +
 	"opened; leave it empty, or make the Store with NewStore")
 
-// ledgerOf returns the engine of the entries. It may be a dedupe.Warmer, and a log ledger has counts.
+// ledgerOf returns the engine of the entries. It may be a dedupe.Warmer, and may have the counts of a log ledger.
 func ledgerOf(s Store) dedupe.Ledger {
 	if of, ok := s.(Stores); ok {
 		return of.Ledger
@@ -162,8 +163,8 @@ func ledgerOf(s Store) dedupe.Ledger {
 	return s
 }
 
-// NewStore makes the Store of the function: on a table of DynamoDB, with the ledger that the options name. load is that of
-// Open. NewStore makes no request.
+// NewStore makes the Store of the function: on a table of DynamoDB, with the ledger that the options name. load is as
+// for Open. NewStore sends no request.
 func NewStore(
 	ctx context.Context, load func(context.Context) (aws.Config, error), client dynamostore.Client, table string, o Options,
 ) (Store, error) {
@@ -193,11 +194,11 @@ func OpenFunction(
 	return Open(ctx, load, store, s.Options, log)
 }
 
-// counted is a log ledger.
+// counted is implemented by a log ledger.
 type counted interface{ Stats() logledger.Stats }
 
-// countLedger begins to count what a log ledger does. done returns the members of the log line. They are those of all
-// invocations in this process at the time; in Lambda there is one.
+// countLedger begins to count the work of a log ledger. done returns the members of the log line. They cover all
+// invocations that run in this process at the time; in Lambda there is only one.
 func (h *Handler) countLedger() (done func() []slog.Attr) {
 	if h.counted == nil {
 		return func() []slog.Attr { return nil }

@@ -12,11 +12,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// decodeLogs makes a batch of a message that CloudWatch Logs sends to the function itself. The message has no position:
-// its owner is the log group and the hash of the message, so that it is the same on every attempt of Lambda. Its
-// arrival is the time of its latest log event.
+// decodeLogs makes a batch from a message that CloudWatch Logs sends to the function directly. The message has no
+// position: its owner is the log group and the hash of the message, so that it is the same on every attempt of
+// Lambda. Its arrival is the time of its latest log event.
 //
-// A message that cannot be opened is a record, too: it is dead-lettered. It arrives now.
+// A message that cannot be opened becomes a record too, and is dead-lettered. Its arrival is now.
 func decodeLogs(data []byte) source {
 	var message struct {
 		Owner     string `json:"owner"`
@@ -26,7 +26,7 @@ func decodeLogs(data []byte) source {
 		} `json:"logEvents"`
 	}
 	if r, err := gzip.NewReader(bytes.NewReader(data)); err == nil {
-		_ = json.NewDecoder(io.LimitReader(r, maxMessage)).Decode(&message) // the framing says what is wrong with it
+		_ = json.NewDecoder(io.LimitReader(r, maxMessage)).Decode(&message) // the framing reports what is wrong with it
 	}
 	var arrival time.Time
 	for _, e := range message.LogEvents {
@@ -45,5 +45,5 @@ func decodeLogs(data []byte) source {
 	}}
 }
 
-// maxMessage limits the memory for a message. One of CloudWatch Logs opens to about 1 MiB.
+// maxMessage limits the memory for a message. A message of CloudWatch Logs has about 1 MiB after decompression.
 const maxMessage = 64 << 20

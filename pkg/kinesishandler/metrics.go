@@ -6,9 +6,9 @@ import (
 	"github.com/oncebox/oncebox/internal/emf"
 )
 
-// metrics are the metrics of a batch, in the order of numbers. What a log ledger counts is not among them: the alarms
-// need those numbers also where there are no metrics, and make them of the log lines with metric filters, as they do with
-// the records past the horizon.
+// metrics are the metrics of a batch, in the order of numbers. The counts of a log ledger and the records past the
+// horizon are not among them: alarms need those also without metrics, and get them from the log lines by metric
+// filters.
 var metrics = []emf.Metric{
 	{Name: "RecordsIn", Unit: emf.Count},
 	{Name: "RecordsNew", Unit: emf.Count},
@@ -21,7 +21,7 @@ var metrics = []emf.Metric{
 	{Name: "OldestRecordAge", Unit: emf.Milliseconds},
 }
 
-// numbers are the metrics of an invocation. An event that is not a batch has none.
+// numbers returns the metrics of an invocation. An event that is not a batch has no metrics.
 func (h *Handler) numbers(i invocation, begun time.Time) (v emf.Values) {
 	if h.metrics == nil || len(i.sources) == 0 {
 		return v
@@ -34,7 +34,7 @@ func (h *Handler) numbers(i invocation, begun time.Time) (v emf.Values) {
 	return v
 }
 
-// ageAt is how long before now the oldest record of the event arrived. The clock of Kinesis may be ahead.
+// ageAt returns how long before now the oldest record of the event arrived. The clock of Kinesis may be ahead.
 func (i invocation) ageAt(now time.Time) (age time.Duration) {
 	for _, s := range i.sources {
 		for _, r := range s.batch.Records {

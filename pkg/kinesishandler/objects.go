@@ -12,13 +12,13 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
-// Limits of the size of an object. Beside the records of its batch, the function has one object in memory.
+// Limits of the size of an object. The function has one object in memory, besides the records of its batch.
 const (
 	smallestObject = 64 << 10
 	largestObject  = 1 << 30
 )
 
-// bucket reads the place of a sink that is a bucket.
+// bucket reads the place of a bucket sink.
 func (p parser) bucket(text, allowed string) SinkSetting {
 	bucket, prefix, err := objectsink.ParseSetting(text)
 	if err != nil {
@@ -57,7 +57,7 @@ func choice[T ~string](p parser, name string, all ...T) T {
 	return all[0]
 }
 
-// checkObjects refuses what does not go with a sink that is a bucket.
+// checkObjects refuses settings that do not fit a bucket sink.
 func (p parser) checkObjects(o Options) {
 	if o.Sink.Bucket == "" {
 		return

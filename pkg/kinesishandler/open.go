@@ -14,7 +14,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/ndjsonsink"
 )
 
-// Store is what the handler needs of an engine. NewStore makes the one that the options name; Stores is made of several
+// Store is the part of an engine that the handler uses. NewStore makes the one that the options name; Stores combines
+// two
 // engines.
 type Store interface {
 	dedupe.Ledger
@@ -22,11 +23,11 @@ type Store interface {
 	dedupe.Consumers
 }
 
-// Open makes a Handler with the sink and the dead-letter store of the options. The store is that of NewStore, or another
-// one if the options name no other ledger than one row a key. load loads the AWS settings of their
-// clients: awsclient.FromEnvironment in a Lambda function, or a loader of the SDK. Open opens files and folders, and
-// its error names those that cannot be used. It makes no request to AWS: a wrong stream, bucket or queue shows with the
-// first records. Close the Handler after use.
+// Open makes a Handler with the sink and the dead-letter store of the options. store is made by NewStore, or may be
+// another one if the options name the ledger with one row for each key. load loads the AWS settings of the clients:
+// awsclient.FromEnvironment in a Lambda function, or a loader of the SDK. Open opens files and folders, and its error
+// names those that cannot be used. It sends no request to AWS: a wrong stream, bucket or queue fails with the first
+// records. Close the Handler after use.
 func Open(
 	ctx context.Context, load func(context.Context) (aws.Config, error), store Store, o Options, log *slog.Logger,
 ) (*Handler, error) {
@@ -70,7 +71,7 @@ func openSink(
 	case o.Sink.Queue != "":
 		p.Sink, err = openQueue(ctx, load, o)
 	case o.Sink.Bucket != "":
-		p.Acks = nil // the objects say what is done
+		p.Acks = nil // the objects show which records are done
 		p.Objects, err = openObjects(ctx, load, o)
 	default:
 		p.Sink, err = openStream(ctx, load, o, log)
@@ -98,12 +99,13 @@ func unaggregated(log *slog.Logger) func(error) {
 	}
 }
 
-// unsent logs a dead letter that is stored and has no notification.
+// unsent returns a function that logs a dead letter that is stored but has no notification.
 func unsent(log *slog.Logger) func(deadletter.Notification, error) {
 	return func(n deadletter.Notification, err error) {
 		log.Warn("no notification was sent", "object", n.Place, "owner", n.Owner, "reason", n.Reason, "error", err.Error())
 	}
 }
 
-// Close closes what Open has opened. It does nothing for a Handler of New. The Handler cannot be used after Close.
+// Close closes everything that Open has opened. For a Handler of New it does nothing. Do not use the Handler after
+// Close.
 func (h *Handler) Close() error { return h.closeSink() }

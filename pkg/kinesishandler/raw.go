@@ -5,12 +5,12 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// ofJSON are the variables of the format of JSON records.
-var ofJSON = []string{varIDPath, varFingerprintPath, varVolatile, varContextsPath}
+// jsonVariables are the variables of the format of JSON records.
+var jsonVariables = []string{varIDPath, varFingerprintPath, varVolatile, varContextsPath}
 
 // raw reads the settings of ONCEBOX_FORMAT=raw.
 func (p parser) raw() dedupe.Format {
-	for _, name := range ofJSON {
+	for _, name := range jsonVariables {
 		if p.Text(name) != "" {
 			p.Wrong(name, "is not a setting of "+varFormat+"=raw", "leave it empty")
 		}

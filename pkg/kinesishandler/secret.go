@@ -17,18 +17,18 @@ import (
 )
 
 const (
-	// secretTimeout limits an attempt to read a secret. Two fit into the time that valkeystore has for a connection.
+	// secretTimeout limits an attempt to read a secret. Two attempts fit into valkeystore's time for a connection.
 	secretTimeout = 2 * time.Second
-	// secretLife is for how long a password that was read is used for more connections: a process opens many at once,
-	// and a password that was rotated must soon be the new one.
+	// secretLife is how long a password that was read is used for further connections. A process opens many
+	// connections at once, and must soon use the new password after a rotation.
 	secretLife = 10 * time.Second
 )
 
-// secretForm is the form of an ARN of Secrets Manager, which ends in six characters that are no part of the name. A
+// secretForm is the form of an ARN of Secrets Manager. It ends in six characters that are not part of the name. A
 // policy for an ARN without them allows nothing.
 const secretForm = "arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX"
 
-// regionOfSecret returns the region in the ARN of a secret, or "" if a text is no such ARN.
+// regionOfSecret returns the region in the ARN of a secret, or "" if a text is not such an ARN.
 func regionOfSecret(arn string) string {
 	const random = len("-XXXXXX")
 	secret, ok := resourceARN(arn, "secretsmanager")
@@ -47,7 +47,7 @@ type secretPassword struct {
 
 	mu    sync.Mutex
 	value valkeystore.Credentials
-	until time.Time // value is used
+	until time.Time // when value expires
 }
 
 func openSecret(
@@ -80,7 +80,7 @@ func (s *secretPassword) read(ctx context.Context) (valkeystore.Credentials, err
 	return value, nil
 }
 
-// secretAdvice says what to do about errors of Secrets Manager, by their codes (API reference, GetSecretValue).
+// secretAdvice says what to do about errors of Secrets Manager, by code (API reference, GetSecretValue).
 var secretAdvice = map[string]string{
 	"AccessDeniedException": "the function may not read it: allow its role secretsmanager:GetSecretValue on this ARN, and " +
 		"kms:Decrypt on the key of the secret if that is one of yours: ",

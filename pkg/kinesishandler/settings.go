@@ -82,8 +82,8 @@ var known = []string{
 	varLedgerSince, varLedgerPassword, varLedgerSecret, varConcurrency, settings.VarMetrics, varLogLevel,
 }
 
-// Variables returns the names of all variables of the function. Programs that share the environment with it can tell
-// them from misspelt names.
+// Variables returns the names of all variables of the function. Programs that share the environment with it can use
+// them to distinguish its variables from misspelt names.
 func Variables() []string { return slices.Clone(known) }
 
 // The defaults and limits of durations.
@@ -91,10 +91,10 @@ const (
 	DefaultWindow  = 48 * time.Hour
 	DefaultHorizon = 14 * 24 * time.Hour
 
-	// shortestHorizon is the shortest retention of a stream. A failed record may come again for so long (Kinesis:
+	// shortestHorizon is the shortest retention of a stream. A failed record may come again for this long (Kinesis:
 	// "Changing the data retention period").
 	shortestHorizon = 24 * time.Hour
-	// longest leaves room for window plus horizon in a time.Duration.
+	// longest is short enough that window plus horizon fit into a time.Duration.
 	longest = 100 * 365 * 24 * time.Hour
 )
 
@@ -102,24 +102,24 @@ const (
 const maxConcurrency = 1000
 
 // scopeName is the rule for scopes that are set. The name of a stream need not follow it: tools often name streams with
-// capitals. The length is checked apart: in the pattern it takes 50 KB of every start.
+// capitals. The length is checked separately: in the pattern it would take 50 KB at every start.
 var scopeName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
 const maxScope = 63
 
-// IsScope reports whether a text may be the scope of a function: it may be set, or it may be the name of a source, which
-// is the default. AWS takes 1 to 512 letters, digits and _ - / . # for the names of log groups, and some of these for the
-// names of streams, queues and tables (CloudWatch Logs API Reference, CreateLogGroup).
+// IsScope reports whether a text may be the scope of a function: a scope that was set, or the name of a source, which
+// is the default. AWS allows 1 to 512 letters, digits and _ - / . # in the names of log groups, and some of these in
+// the names of streams, queues and tables (CloudWatch Logs API Reference, CreateLogGroup).
 func IsScope(text string) bool {
 	const longest, allowed = 512, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-/.#"
 	return text != "" && len(text) <= longest && strings.Trim(text, allowed) == ""
 }
 
-// scopeOfMarkers cannot be a scope: where dead letters have their scope as a folder, as in the stack, the letters of this
-// one would be taken for the markers of others.
+// scopeOfMarkers cannot be a scope. If dead letters have their scope as a folder, as in the stack, letters in this
+// folder would be taken for the markers of other letters.
 const scopeOfMarkers = "done"
 
-// SinkSetting is where unique records go. One field is set.
+// SinkSetting is the destination of unique records. Exactly one field is set, except that Prefix belongs to Bucket.
 type SinkSetting struct {
 	Stream   string // a Kinesis stream in the function's account and region
 	Firehose string // a Firehose stream in the function's account and region
@@ -128,7 +128,7 @@ type SinkSetting struct {
 	File     string // an NDJSON file
 	Bucket   string // an S3 bucket, with Prefix
 	Prefix   string // "" or ending in "/"
-	Own      string // the name of a sink that is a part of New: what is done for one name is not done for another
+	Own      string // the name of a sink in the parts of New: a record that is done for one name is not done for another
 }
 
 // String names the sink in acks.
@@ -162,38 +162,39 @@ type Options struct {
 	Retention       dedupe.Retention // zero: DefaultWindow and DefaultHorizon
 	PassNatural     bool
 	PassSynthetic   bool
-	Derive          bool // every delivered id is the derived one
+	Derive          bool // every record is delivered under a derived id
 	NoAcks          bool // records that come again are sent again
 	PoisonLimit     dedupe.PoisonLimit
 	Unaggregated    bool // no record is opened as a KPL aggregate, and enhanced fan-out is allowed
 	// Consumer is the function's name: no other function may read the stream in this scope. "": the name of the Lambda
-	// function. Outside of Lambda there is none, and no other is refused: who handles an event by hand must not lock the
-	// function out.
+	// function. Outside of Lambda there is no name, and no other function is refused: a person who handles an event
+	// by hand must not lock the function out.
 	Consumer    string
 	Ledger      LedgerSetting
-	Concurrency int // requests at the same time of a ledger with one row a key
+	Concurrency int // number of requests at the same time, for a ledger with one row for each key
 	// Metrics is the namespace of metrics in the log lines, in CloudWatch's embedded metric format. "": no metrics. The log
-	// must write JSON objects, and CloudWatch Logs must get them as they are, as from a Lambda function.
+	// must write JSON objects, and CloudWatch Logs must get them unchanged, as from a Lambda function.
 	// docs/operations.md explains the metrics.
 	Metrics  string
 	LogLevel slog.Level
 
-	// These are settings of some sinks. Empty values are the defaults of their packages.
+	// These settings are for some sinks. Empty values mean the defaults of their packages.
 	SinkAggregation kinesissink.Aggregation // of a stream
 	SinkMaxRecord   int                     // bytes; of a stream or a queue
 	SinkEncoding    sqssink.Encoding        // of a queue
-	SinkNoDelimiter bool                    // records go to Firehose as they are
+	SinkNoDelimiter bool                    // records go to Firehose unchanged
 	SinkObjects     objectsink.Options      // of a bucket
 	SinkTable       dynamosink.Table        // of a table
 
-	// Chunk is how many user records are decided and sent at a time; 0 is dedupe.DefaultChunk. No variable sets it:
-	// smaller chunks cost the sink more requests, and of larger ones less is done at a deadline. Tests set it.
+	// Chunk is how many user records are decided and sent at a time; 0 means dedupe.DefaultChunk. No variable sets
+	// it: smaller chunks cost the sink more requests, and with larger ones fewer records are done at a deadline.
+	// Tests set it.
 	Chunk int
-	// Clock is real time by default. Tests set it.
+	// Clock uses real time by default. Tests set it.
 	Clock dedupe.Clock
 }
 
-// withDefaults sets what a program may leave out.
+// withDefaults sets the options that a program may leave empty.
 func (o Options) withDefaults() Options {
 	if o.Retention == (dedupe.Retention{}) {
 		o.Retention = dedupe.Retention{Window: DefaultWindow, Horizon: DefaultHorizon}
@@ -205,8 +206,9 @@ func (o Options) withDefaults() Options {
 // Settings are the settings of the function in functions/dedupe.
 type Settings struct {
 	DedupeTable string
-	// MemoryLimit is for debug.SetMemoryLimit, in bytes. It is below 0, which changes nothing, unless the ledger fills much
-	// of the memory: the garbage collector would let the heap grow to twice that.
+	// MemoryLimit is the argument for debug.SetMemoryLimit, in bytes. It is below 0, which changes nothing, unless
+	// the ledger fills much of the memory: without a limit, the garbage collector would let the heap grow to twice
+	// that.
 	MemoryLimit int64
 	Options
 }
@@ -258,8 +260,9 @@ type Settings struct {
 //	ONCEBOX_METRICS           on or off: whether log lines have metrics for CloudWatch; default off
 //	ONCEBOX_LOG_LEVEL         debug, info, warn or error; default info
 //
-// An empty variable is one that is not set. Another ONCEBOX_ variable is an error, since it is misspelt or belongs to
-// another function. The error lists everything that is wrong, with the values that are allowed, and repeats no values.
+// An empty variable counts as not set. Any other ONCEBOX_ variable is an error, because it is misspelt or belongs to
+// another function. The error lists everything that is wrong, with the values that are allowed. It does not repeat
+// the values.
 func ParseSettings(environ []string) (Settings, error) {
 	p := parser{settings.NewParser(environ)}
 	p.RefuseOthers(known)
@@ -275,7 +278,7 @@ func ParseSettings(environ []string) (Settings, error) {
 }
 
 // ParseOptions reads the settings of a handler that runs outside of Lambda, as in `oncebox invoke dedupe`. The caller
-// chooses the store. Other ONCEBOX_ variables are ignored. The error is like that of ParseSettings.
+// chooses the store. Other ONCEBOX_ variables are ignored. The error is like the error of ParseSettings.
 func ParseOptions(environ []string) (Options, error) {
 	p := parser{settings.NewParser(environ)}
 	o := p.options(environ)
@@ -348,7 +351,7 @@ var pathVariables = map[string]string{
 	"Volatile": varVolatile,
 }
 
-// standIn replaces a wrong path. It is not in conflict with any other path.
+// standIn replaces a wrong path. It does not conflict with any other path.
 const standIn = "oncebox-stand-in"
 
 // format reads the format of the records.
@@ -369,7 +372,7 @@ func (p parser) format() dedupe.Format {
 	return p.json()
 }
 
-// json reads the paths. It notes a wrong path and replaces it, so that the other paths are checked, too.
+// json reads the paths. It reports a wrong path and replaces it, so that the other paths are checked too.
 func (p parser) json() dedupe.Format {
 	o := format.Options{
 		IDPath: cmp.Or(p.Required(varIDPath, pathForm), standIn), FingerprintPath: p.Text(varFingerprintPath),
@@ -395,7 +398,7 @@ func (p parser) json() dedupe.Format {
 	}
 }
 
-// wrongPath notes a wrong path. The text names variables in the place of fields.
+// wrongPath reports a wrong path. The text names the variables instead of the fields.
 func (p parser) wrongPath(wrong *format.OptionError) {
 	what := strings.ReplaceAll(wrong.Detail, "; ", ", ")
 	for option, variable := range pathVariables {

@@ -14,8 +14,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/sqssink"
 )
 
-// ofSinks says which variables are for which kinds of sinks.
-var ofSinks = []struct {
+// sinkVariables has the variables that are only for some kinds of sinks.
+var sinkVariables = []struct {
 	variable string
 	kinds    []string
 }{
@@ -31,17 +31,17 @@ var ofSinks = []struct {
 	{varSinkDelete, []string{"dynamodb"}},
 }
 
-// refuseOtherSinks refuses variables that a kind of sinks does not have.
+// refuseOtherSinks refuses variables that this kind of sink does not have.
 func (p parser) refuseOtherSinks(kind string) {
-	for _, of := range ofSinks {
-		if p.Text(of.variable) != "" && !slices.Contains(of.kinds, kind) {
-			p.Wrong(of.variable, "is not a setting of "+varSink+"="+kind, "leave it empty")
+	for _, v := range sinkVariables {
+		if p.Text(v.variable) != "" && !slices.Contains(v.kinds, kind) {
+			p.Wrong(v.variable, "is not a setting of "+varSink+"="+kind, "leave it empty")
 		}
 	}
 }
 
-// is reports whether the sink is the source that records come from.
-func (s SinkSetting) is(source dedupe.Stream) bool {
+// isSource reports whether the sink is the source that records come from.
+func (s SinkSetting) isSource(source dedupe.Stream) bool {
 	if table, isTable := strings.CutPrefix(source.Name, "dynamodb:"); isTable {
 		return table == s.Table
 	}
@@ -82,7 +82,7 @@ func (p parser) sinkEncoding() sqssink.Encoding {
 	return text
 }
 
-// noDelimiter reads what is between the records of a Firehose stream.
+// noDelimiter reads the delimiter of the records of a Firehose stream.
 func (p parser) noDelimiter() bool {
 	switch p.Text(varSinkDelimiter) {
 	case "", "newline":

@@ -7,7 +7,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// snowplow reads what the format of Snowplow's events leaves open.
+// snowplow reads the settings of Snowplow's format.
 func (p parser) snowplow() dedupe.Format {
 	for _, path := range []string{varIDPath, varFingerprintPath, varContextsPath} {
 		if p.Text(path) != "" {

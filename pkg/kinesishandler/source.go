@@ -11,28 +11,29 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// source is a batch with what the handler has to know of where it comes from.
+// source is a batch with properties of its source.
 type source struct {
 	batch dedupe.Batch
-	// identifiers name the records in an answer. nil: their sequence numbers.
+	// identifiers name the records in an answer. nil: their sequence numbers do.
 	identifiers []string
-	// shared says that any number of functions may read the source: it gives each record to one of them at a time.
+	// shared says that any number of functions may read the source, because it gives each record to one of them at a
+	// time.
 	shared bool
-	// queue says that an answer names each record that has to come again.
+	// queue says that an answer names each record that must come again.
 	queue bool
 	// logs says that the batch is a message of CloudWatch Logs. No answer is possible.
 	logs bool
 }
 
 // scope returns the default scope: the name of the stream, queue, table or log group. A broken message of CloudWatch
-// Logs tells no log group.
+// Logs has no log group.
 func (s source) scope() string {
-	kind, name, _ := strings.Cut(s.batch.Stream.Name, ":") // names of streams have no colon
+	kind, name, _ := strings.Cut(s.batch.Stream.Name, ":") // names of Kinesis streams contain no colon
 	return cmp.Or(name, kind)
 }
 
-// decodeEvent makes batches of an event. It is one batch, except for messages of a dead-letter queue, which may have
-// been in several queues before. An event without records gives none.
+// decodeEvent makes batches from an event. It makes one batch, except for messages of a dead-letter queue, which may
+// have been in several queues before. For an event without records it makes none.
 func decodeEvent(raw json.RawMessage, allowConsumers bool) ([]source, error) {
 	batch, err := decode(raw, allowConsumers)
 	if err == nil && len(batch.Records) == 0 {
@@ -41,7 +42,7 @@ func decodeEvent(raw json.RawMessage, allowConsumers bool) ([]source, error) {
 	if err == nil {
 		return []source{{batch: batch}}, nil
 	}
-	// Events of Kinesis pay nothing for the others.
+	// Events of Kinesis need no time for the other sources.
 	var event struct {
 		Records []struct {
 			EventSource string `json:"eventSource"`
@@ -64,10 +65,10 @@ func decodeEvent(raw json.RawMessage, allowConsumers bool) ([]source, error) {
 	return nil, err
 }
 
-// bad refuses an event because of one of its records.
+// bad returns an error that refuses an event because of one of its records.
 func bad(record int, why string) error { return fmt.Errorf("%w (record %d)", notKinesis(why), record) }
 
-// resourceARN splits an ARN of a service. name is what is behind the account.
+// resourceARN splits an ARN of a service. name is the part after the account.
 func resourceARN(arn, service string) (stream dedupe.Stream, ok bool) {
 	parts := strings.SplitN(arn, ":", 6)
 	if len(parts) != 6 || parts[0] != "arn" || parts[2] != service || parts[5] == "" {
@@ -79,7 +80,7 @@ func resourceARN(arn, service string) (stream dedupe.Stream, ok bool) {
 // endOfTime is later than every arrival, in milliseconds: RFC 3339 cannot write the year 10000.
 const endOfTime = 253_402_300_800_000
 
-// timeOf makes a time of milliseconds since 1970. If it is none, the time is zero.
+// timeOf converts milliseconds since 1970 to a time. If they are not a valid time, the time is zero.
 func timeOf(milliseconds float64) (time.Time, bool) {
 	if ms := math.Round(milliseconds); ms >= 1 && ms < endOfTime {
 		return time.UnixMilli(int64(ms)).UTC(), true

@@ -15,11 +15,11 @@ import (
 const (
 	attributeSent   = "SentTimestamp"
 	attributeGroup  = "MessageGroupId"
-	attributeOrigin = "DeadLetterQueueSourceArn" // the queue that a message of a dead-letter queue was in first
+	attributeOrigin = "DeadLetterQueueSourceArn" // the first queue of a message in a dead-letter queue
 )
 
-// decodeMessages makes batches of an event of SQS: one for each queue that the messages were in first. The owner of a
-// message is that queue and the message's id, both of which stay the same in a dead-letter queue.
+// decodeMessages makes batches from an event of SQS: one for each queue that the messages were in first. The owner of
+// a message is that queue and the message's id. Both stay the same in a dead-letter queue.
 func decodeMessages(raw json.RawMessage) ([]source, error) {
 	var event events.SQSEvent
 	if err := json.Unmarshal(raw, &event); err != nil {
@@ -46,7 +46,7 @@ func decodeMessages(raw json.RawMessage) ([]source, error) {
 	return sources, nil
 }
 
-// orderOf returns the order of the messages of a queue. Nothing overtakes a message of a FIFO queue.
+// orderOf returns the order of the messages of a queue. No message of a FIFO queue may overtake another one.
 func orderOf(queueARN string) dedupe.Order {
 	if strings.HasSuffix(queueARN, ".fifo") {
 		return dedupe.AsGiven
@@ -54,7 +54,7 @@ func orderOf(queueARN string) dedupe.Order {
 	return dedupe.None
 }
 
-// messageOf makes a record of a message, or says what is wrong with it.
+// messageOf makes a record from a message, or says what is wrong with it.
 func messageOf(m events.SQSMessage) (record dedupe.Record, first dedupe.Stream, why string) {
 	milliseconds, err := strconv.ParseFloat(m.Attributes[attributeSent], 64)
 	sent, ok := timeOf(milliseconds)

@@ -52,7 +52,7 @@ func (p parser) table(o Options) dynamosink.Table {
 	return t
 }
 
-// checkDelete refuses a sign of deletes that is none.
+// checkDelete refuses a wrong condition for deletes.
 func (p parser) checkDelete(t dynamosink.Table) {
 	if t.Version == (dynamosink.Attribute{}) {
 		p.Wrong(varSinkDelete, "needs "+varSinkVersion+": without a version, an item that comes late would bring back what "+
@@ -74,7 +74,7 @@ func (p parser) attribute(variable, text, form string) dynamosink.Attribute {
 	return a
 }
 
-// checkItems refuses what does not go with items.
+// checkItems refuses settings that do not fit items.
 func (p parser) checkItems(o Options) {
 	const once = "is off, but an item is written once, with an entry of its own"
 	if o.PassNatural {
@@ -91,7 +91,7 @@ func (p parser) checkItems(o Options) {
 var errOtherStore = errors.New(varSink + " is a DynamoDB table, but the ledger is not in DynamoDB: an item and the entry " +
 	"of its record are written in one transaction; choose dynamodb: as the store")
 
-// openTable makes a sink of a table. The entries of its records are in the store.
+// openTable makes a sink for a table. The entries of its records are in the store.
 func openTable(store Store, o Options) (dedupe.TxSink, error) {
 	entries, ok := store.(dynamosink.Store)
 	if !ok {

@@ -37,7 +37,7 @@ func (p parser) valkey() *valkeystore.Options {
 	return o
 }
 
-// secret reads where the password is in the account.
+// secret reads the ARN of the secret with the password.
 func (p parser) secret() string {
 	arn := p.Text(varLedgerSecret)
 	if arn != "" && regionOfSecret(arn) == "" {
@@ -49,7 +49,7 @@ func (p parser) secret() string {
 	return arn
 }
 
-// OpenValkey opens the Valkey ledger that the options name. load is that of Open. OpenValkey makes no request.
+// OpenValkey opens the Valkey ledger that the options name. load is as for Open. OpenValkey sends no request.
 func OpenValkey(
 	ctx context.Context, load func(context.Context) (aws.Config, error), o Options,
 ) (*valkeystore.Ledger, error) {
@@ -66,13 +66,13 @@ func OpenValkey(
 
 func (p parser) servers(name, text, form string) (servers valkeystore.Servers, secure bool) {
 	addresses, secure, err := valkeystore.ParseServers(text)
-	if err != nil { // it repeats addresses
+	if err != nil { // the error repeats addresses, so it is not reported
 		p.Wrong(name, "does not name servers of Valkey", form)
 	}
 	return valkeystore.Servers{Addresses: addresses}, secure
 }
 
-// previousServers reads the servers before a change. Their number of buckets is that of now, unless it says another one.
+// previousServers reads the servers before a change. Their number of buckets is the present one, unless it is given.
 func (p parser) previousServers(buckets int, secure bool) *valkeystore.Servers {
 	text, of, _ := strings.Cut(p.Required(varLedgerPrevious, previousForm), bucketsOfPrevious)
 	if text == "" {
@@ -90,7 +90,7 @@ func (p parser) previousServers(buckets int, secure bool) *valkeystore.Servers {
 	return &servers
 }
 
-// since reads the arrival from which on the servers of now are used.
+// since reads the arrival from which on the present servers are used.
 func (p parser) since() time.Time {
 	const form = "a time with its zone, as in 2027-03-01T09:00:00Z"
 	since, err := time.Parse(time.RFC3339, p.Required(varLedgerSince, form))

@@ -15,8 +15,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// MostCounted is of how many open campaigns the free items are counted: those that were created last. Each has a metric
-// of its own, which CloudWatch charges.
+// MostCounted is the largest number of open campaigns whose free items are counted. The newest campaigns are counted.
+// Each has its own metric, for which CloudWatch charges.
 const MostCounted = 20
 
 // CountEvery is how often free items are counted. A schedule may run somewhat early.
@@ -27,25 +27,25 @@ const (
 
 // WithMetrics counts the free items of open campaigns, and writes a log line with a metric for each, in CloudWatch's
 // embedded metric format. A campaign that was never loaded has no line. A scratch campaign of `oncebox doctor` has none
-// either: it would set off the alarm about few items. The log must write JSON objects, and CloudWatch Logs must get
-// them as they are, as from a Lambda function. The metrics of a function have a namespace of their own; "" is the default:
-// nothing is counted.
+// either, because it would set off the alarm about few items. The log must write JSON objects, and CloudWatch Logs
+// must get them unchanged, as from a Lambda function. namespace is the namespace of the metrics, one for each
+// function; "", the default, means that nothing is counted.
 func WithMetrics(namespace string) Option {
 	return func(h *Handler) { h.counts.metrics = emf.New(namespace, metrics, []string{"Campaign"}, nil) }
 }
 
-// metrics are the metrics of a campaign. One without the dimension is there too: its minimum is the least of all
+// metrics are the metrics of a campaign. They are also written without the dimension: its minimum is the least of all
 // campaigns.
 var metrics = []emf.Metric{{Name: "FreeItems", Unit: emf.Count, Zero: true}}
 
-// counts says when free items are counted.
+// counts decides when free items are counted.
 type counts struct {
 	metrics *emf.Line // nil: never
 	mu      sync.Mutex
 	last    time.Time
 }
 
-// due reports whether it is time to count, and takes it that this happens.
+// due reports whether it is time to count. If it is, it records the time of this count.
 func (c *counts) due(now time.Time) bool {
 	if c.metrics == nil {
 		return false
@@ -59,7 +59,7 @@ func (c *counts) due(now time.Time) bool {
 	return true
 }
 
-// countFree counts the free items of campaigns, if it is time. A failure is in the log, and the next count follows.
+// countFree counts the free items of campaigns if it is time. A failure is only logged, and the next count follows.
 func (h *Handler) countFree(ctx context.Context, campaigns []itembank.Campaign) {
 	now := time.Now()
 	if !h.counts.due(now) {

@@ -1,7 +1,7 @@
 // Package sweephandler closes the holds and claims whose time is over, in all campaigns of a store, and counts their free
-// items. The function in functions/sweep is made of it, and runs it on a schedule.
+// items. The function in functions/sweep uses it, on a schedule.
 //
-// Requests close the ended claims that they meet, too. The sweep is for campaigns without requests.
+// Requests also close the ended claims that they find. The sweep is for campaigns without requests.
 package sweephandler
 
 import (
@@ -38,8 +38,9 @@ type Handler struct {
 // Option changes a default of a Handler.
 type Option func(*Handler)
 
-// New makes a Handler over a bank. The log gets a line for each sweep, and one for each campaign that was not swept to
-// its end. The lines hold no claimants and no items. The line of a sweep that found nothing to do has the level debug.
+// New makes a Handler for a bank. The log gets a line for each sweep, and a line for each campaign that was not swept
+// to its end. The lines contain no claimants and no items. If a sweep found nothing to do, its line has the level
+// debug.
 func New(bank Bank, log *slog.Logger, options ...Option) *Handler {
 	h := &Handler{bank: bank, log: log}
 	for _, o := range options {
@@ -48,24 +49,25 @@ func New(bank Bank, log *slog.Logger, options ...Option) *Handler {
 	return h
 }
 
-// Report says what a sweep did.
+// Report is the result of a sweep.
 type Report struct {
 	Campaigns int   `json:"campaigns"` // campaigns whose claims end
-	Failed    int   `json:"failed"`    // campaigns among them that were not swept to their end
-	Returned  int64 `json:"returned"`  // items that are in the bank again
+	Failed    int   `json:"failed"`    // how many of these were not swept to their end
+	Returned  int64 `json:"returned"`  // items that returned to the bank
 	Expired   int64 `json:"expired"`   // items that have ended
-	Withdrawn int64 `json:"withdrawn"` // items that were withdrawn while they were held, and have ended now
+	Withdrawn int64 `json:"withdrawn"` // items that were withdrawn while they were held, and have now ended
 }
 
-// atOnce is how many campaigns are swept at the same time, so that one with much to do does not delay all others.
+// atOnce is how many campaigns are swept at the same time, so that one with many claims does not delay all others.
 const atOnce = 8
 
 // Handle sweeps each campaign that has holds or a claim life, as a Lambda function does. It stops 0.5 s before the
-// deadline of its context. The order of the campaigns is random, so that the same ones are not always the last. With
-// WithMetrics it also counts free items, if the last count is CountEvery ago. A count that fails is only in the log.
+// deadline of its context. The order of the campaigns is random, so that no campaign is always the last. With
+// WithMetrics it also counts free items, if the last count was at least CountEvery ago. A failed count is only
+// logged.
 //
-// A campaign that fails does not stop the others. Then Handle returns an error at its end, and the report says what
-// was done. The next sweep tries again what this one did not do. A campaign that is deleted meanwhile is no failure.
+// A campaign that fails does not stop the others. Handle then returns an error at its end, and the report has the
+// results. The next sweep tries the rest again. A campaign that is deleted meanwhile is not a failure.
 func (h *Handler) Handle(ctx context.Context) (Report, error) {
 	begun := time.Now()
 	ctx, cancel := deadline.WithMargin(ctx)
@@ -97,7 +99,7 @@ func (h *Handler) sweep(ctx context.Context) (report Report, err error) {
 	if err != nil {
 		return report, fmt.Errorf("sweephandler: %w", err)
 	}
-	var counting sync.WaitGroup // beside the sweep, which may need all of the time
+	var counting sync.WaitGroup // runs beside the sweep, which may need all of the time
 	counting.Go(func() { h.countFree(ctx, all) })
 	defer counting.Wait()
 	campaigns := ending(all)
@@ -108,7 +110,7 @@ func (h *Handler) sweep(ctx context.Context) (report Report, err error) {
 	for _, i := range rand.Perm(len(campaigns)) { //nolint:gosec // no campaign is always last; nobody gains by guessing it
 		sweeps.Go(func() error {
 			swept, err := h.bank.SweepDue(ctx, campaigns[i], nil)
-			if errors.Is(err, itembank.ErrNoCampaign) { // it was deleted after the campaigns were read
+			if errors.Is(err, itembank.ErrNoCampaign) { // it was deleted meanwhile
 				err = nil
 			}
 			if err != nil {
@@ -130,7 +132,7 @@ func (h *Handler) sweep(ctx context.Context) (report Report, err error) {
 	return report, nil
 }
 
-// ending returns the names of the campaigns whose claims end.
+// ending returns the names of the campaigns whose claims can end.
 func ending(campaigns []itembank.Campaign) (names []string) {
 	for _, c := range campaigns {
 		if c.Hold > 0 || c.ClaimLife > 0 {

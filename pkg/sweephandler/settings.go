@@ -19,8 +19,8 @@ var known = []string{varBankTable, varDedupeTable, settings.VarMetrics, varLogLe
 // Variables returns the names of all variables of the function.
 func Variables() []string { return slices.Clone(known) }
 
-// Description begins the description of the function in a stack. By it `oncebox doctor` knows the sweep, which it invokes,
-// from functions of others with the same variables.
+// Description begins the description of the function in a stack. `oncebox doctor` finds the sweep function by it, to
+// invoke it, and distinguishes it from other functions with the same variables.
 const Description = "oncebox sweep"
 
 // Settings are the settings of the function in functions/sweep.
@@ -38,8 +38,9 @@ type Settings struct {
 //	ONCEBOX_METRICS       on or off: whether free items are counted, as metrics for CloudWatch; default off
 //	ONCEBOX_LOG_LEVEL     debug, info, warn or error; default info
 //
-// An empty variable is one that is not set. Another ONCEBOX_ variable is an error, since it is misspelt or belongs to
-// another function. The error lists everything that is wrong, with the values that are allowed, and repeats no values.
+// An empty variable counts as not set. Any other ONCEBOX_ variable is an error, because it is misspelt or belongs to
+// another function. The error lists everything that is wrong, with the values that are allowed. It does not repeat
+// the values.
 func ParseSettings(environ []string) (Settings, error) {
 	p := settings.NewParser(environ)
 	p.RefuseOthers(known)

@@ -15,10 +15,10 @@ import (
 // ackPage is how many acks a request reads. An ack of 500 records has about 4 KB, which is one read unit.
 const ackPage = 100
 
-// ReadAcks reads the acks that end at first or later, consistently and in the order of their ends, until a page that
-// lies behind last has none that begins before it. An ack that begins in the batch and ends far behind it, with more
-// than a page of others between, may be missed: its records are then processed again. (Such an ack is of a batch of a
-// rare partition key, with a parallelization above 1.)
+// ReadAcks reads the acks that end at first or later, consistently and in the order of their ends. It stops after a
+// page that ends after last and has no ack that begins before last. It may miss an ack that begins in the batch and
+// ends far after it, with more than a page of other acks between. The records of that ack are then processed again.
+// (Such an ack is from a batch of a rare partition key, with a parallelization above 1.)
 func (s *Store) ReadAcks(ctx context.Context, k dedupe.AckKey, first, last string) (acks []dedupe.Ack, err error) {
 	from, to, err := dedupe.PadSequences(first, last)
 	if err != nil {
@@ -36,7 +36,7 @@ func (s *Store) ReadAcks(ctx context.Context, k dedupe.AckKey, first, last strin
 		if err != nil {
 			return nil, failed("read acks", err)
 		}
-		reaches := false // an ack of the page reaches into the batch, or a later page may hold one that ends in it
+		reaches := false // an ack of the page overlaps the batch, or a later page may have one that ends in it
 		for _, item := range out.Items {
 			var row ackRow
 			if err := dynamo.Decode(item, &row); err != nil {
@@ -53,7 +53,7 @@ func (s *Store) ReadAcks(ctx context.Context, k dedupe.AckKey, first, last strin
 	}
 }
 
-// WriteAck puts an ack. Putting it again changes nothing.
+// WriteAck puts an ack. A repeat changes nothing.
 func (s *Store) WriteAck(ctx context.Context, k dedupe.AckKey, a dedupe.Ack) error {
 	first, last, err := dedupe.PadSequences(a.First, a.Last)
 	if err != nil {
@@ -64,8 +64,8 @@ func (s *Store) WriteAck(ctx context.Context, k dedupe.AckKey, a dedupe.Ack) err
 	return failed("write ack", err)
 }
 
-// ClaimConsumer puts the function's row IF there is none, and returns the function of the row. The error names a row of
-// another layout, whose entries cannot be compared, or is dedupe.ErrOtherLedger: see WithLedger.
+// ClaimConsumer puts the function's row IF it is absent, and returns the function of the row. If the row has another
+// layout, whose entries cannot be compared, the error names it. It may also be dedupe.ErrOtherLedger: see WithLedger.
 func (s *Store) ClaimConsumer(ctx context.Context, scope string, stream dedupe.Stream, function string) (
 	consumer string, err error,
 ) {
@@ -82,7 +82,7 @@ func (s *Store) ClaimConsumer(ctx context.Context, scope string, stream dedupe.S
 	if !there || len(old) == 0 {
 		return "", failed("claim consumer", err)
 	}
-	row = consumerRow{} // what the old row lacks stays empty
+	row = consumerRow{} // so that fields that the old row lacks are empty
 	if err := dynamo.Decode(old, &row); err != nil {
 		return "", err
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// MaxActions is how many actions an effect may have. A transaction has 100 at most (API reference,
-// TransactWriteItems): one is for the entry, and one is left for what a later version may need.
+// MaxActions is how many actions an effect may have. A transaction has at most 100 (API reference, TransactWriteItems).
+// One is for the entry, and one is reserved for later versions.
 const MaxActions = 98
 
-// The reasons for which an effect can never be done.
+// The reasons why an effect can never be done.
 const (
 	reasonTooMany  = "its effect has more than 98 actions"
 	reasonNoAction = "an action of its effect is not exactly one of Put, Update, Delete and ConditionCheck"
@@ -26,8 +26,9 @@ const (
 	reasonInvalid  = "DynamoDB refuses its effect as invalid: an item may be too large, or a key of another type than the table's"
 )
 
-// checkActions refuses what DynamoDB would refuse with a text only. The item of a Put is known by its key if another
-// action names the key attributes of that table; otherwise DynamoDB finds a second action on it.
+// checkActions refuses actions that DynamoDB would refuse only with a text. The item of a Put is identified by its
+// key if another action names the key attributes of that table. If none does, DynamoDB finds a second action on the
+// item.
 func (s *Store) checkActions(e dedupe.Entry, actions []types.TransactWriteItem) error {
 	if len(actions) > MaxActions {
 		return &dedupe.PoisonError{Reason: reasonTooMany}
@@ -59,11 +60,11 @@ func (s *Store) checkActions(e dedupe.Entry, actions []types.TransactWriteItem) 
 	return nil
 }
 
-// target is the item that an action is about.
+// target is the item of an action.
 type target struct {
 	table string
 	key   map[string]types.AttributeValue
-	whole bool // key is a whole item
+	whole bool // key has all attributes of the item
 }
 
 func targetOf(a types.TransactWriteItem) (t target, ok bool) {
@@ -87,10 +88,10 @@ func targetOf(a types.TransactWriteItem) (t target, ok bool) {
 	return t, actions == 1
 }
 
-// tableName returns the name of a table that is given by its name or its ARN.
+// tableName returns the name of a table from its name or its ARN.
 func tableName(name string) string { return name[strings.LastIndexByte(name, '/')+1:] }
 
-// name is a text that only this item has, or "" if the key of a Put is not known.
+// name returns a text that only this item has, or "" if the key of a Put is not known.
 func (t target) name(keys map[string][]string) string {
 	names := keys[t.table]
 	if names == nil {

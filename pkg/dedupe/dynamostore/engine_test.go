@@ -41,13 +41,13 @@ func TestLedgerOnDynamoDBLocal(t *testing.T) {
 	enginetest.RunLedger(t, enginetest.OneRowAKey, ledgersAt(t, testengine.DynamoDBLocal(t)))
 }
 
-// ledgersAt opens ledgers with a client of their own each.
+// ledgersAt opens ledgers, each with its own client.
 func ledgersAt(t *testing.T, endpoint string) enginetest.Open {
 	newClient(t, endpoint) // makes the table
 	return func(testing.TB, func() time.Time) dedupe.Ledger { return New(newClient(t, endpoint), table) }
 }
 
-// TestDeletedEntry: an entry that DynamoDB has deleted, as it does some time after the purge time, is absent.
+// TestDeletedEntry: an entry that DynamoDB has deleted after its purge time is absent.
 func TestDeletedEntry(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, testengine.Dynoxide(t))
@@ -58,7 +58,7 @@ func TestDeletedEntry(t *testing.T) {
 		t.Helper()
 		got, err := s.PutIfAbsent(t.Context(), []dedupe.Entry{e})
 		if err != nil || got[0].Err != nil || (got[0].Existing == nil) != (want == nil) {
-			t.Fatalf("want %+v to be there, got %+v, %v", want, got, err)
+			t.Fatalf("want the existing entry %+v, got %+v, %v", want, got, err)
 		}
 	}
 	put(nil)

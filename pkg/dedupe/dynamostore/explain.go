@@ -9,7 +9,7 @@ import (
 
 var _ dedupe.Explainer = (*Store)(nil)
 
-// explainedRow is an entry with what is in it for people: see entryRow.
+// explainedRow is an entry with its attributes for people: see entryRow.
 type explainedRow struct {
 	entryRow
 	OwnerText string `dynamodbav:"r"`
@@ -17,8 +17,8 @@ type explainedRow struct {
 	Arrival   int64  `dynamodbav:"a"` // milliseconds
 }
 
-// Explain explains what the table knows of a record: see dedupe.Explainer. The owner of a record of a stream has the
-// number of its shard only. It reads consistently, one read unit a key. Errors are those of PutIfAbsent.
+// Explain implements dedupe.Explainer. If a record is from a stream, its owner has only the number of the shard. It
+// reads consistently, at one read unit for each key. The errors are as for PutIfAbsent.
 func (s *Store) Explain(ctx context.Context, scope string, c dedupe.Candidate) (dedupe.Explanation, error) {
 	return dedupe.ExplainByKey(ctx, c, func(ctx context.Context, keys []dedupe.Key) ([]*dedupe.StoredEntry, error) {
 		entries := make([]*dedupe.StoredEntry, len(keys))

@@ -17,10 +17,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// scripted is a client that answers each call with an error or with nothing, and counts calls. No local engine returns
-// these errors.
+// scripted is a client that answers each call with an error or with an empty result, and counts calls. No local engine
+// returns these errors.
 type scripted struct {
-	err       func(call int32) error // of a call, counted from 1; nil: none
+	err       func(call int32) error // by number of the call, from 1; nil: no error
 	calls     atomic.Int32
 	inFlight  atomic.Int32
 	most      atomic.Int32
@@ -105,7 +105,7 @@ func entries(n int) []dedupe.Entry {
 	return all
 }
 
-// TestFailuresAreErrors: no method takes a failure for an answer.
+// TestFailuresAreErrors: no method takes a failure for a result.
 func TestFailuresAreErrors(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -130,8 +130,8 @@ func TestFailuresAreErrors(t *testing.T) {
 	}
 }
 
-// TestRowsOfOthers: rows that another version wrote, and conditions that failed without the old row, are faults. No
-// record is a duplicate of them.
+// TestRowsOfOthers: rows of another version, and conditions that failed without the old row, are faults. They make no
+// record a duplicate.
 func TestRowsOfOthers(t *testing.T) {
 	t.Parallel()
 	type row = map[string]types.AttributeValue
@@ -176,7 +176,7 @@ func TestRowsOfOthers(t *testing.T) {
 	}
 }
 
-// TestRequests: one request for each entry, as many at a time as allowed.
+// TestRequests: each entry costs one request, with the allowed number of requests at a time.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	const n = 200
@@ -191,8 +191,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestTableDown: every entry fails, none is taken for a duplicate, and there is not one request for each. This holds
-// too where the table goes down after the first requests.
+// TestTableDown: if the table is down, every entry fails, none is taken for a duplicate, and far fewer requests than
+// entries are sent. This is also true if the table goes down after the first requests.
 func TestTableDown(t *testing.T) {
 	t.Parallel()
 	const n, concurrency = 500, 8
@@ -221,7 +221,7 @@ func TestTableDown(t *testing.T) {
 	}
 }
 
-// TestFewFailures: an entry that fails, as under throttling, stops no other.
+// TestFewFailures: an entry that fails, for example by throttling, does not stop the others.
 func TestFewFailures(t *testing.T) {
 	t.Parallel()
 	const n, every = 500, 4

@@ -6,8 +6,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Find returns the entries of keys, in their order, and nil for a key without an entry. It reads consistently, one read
-// unit a key, and changes nothing. Errors are those of PutIfAbsent.
+// Find returns the entries of keys in their order, and nil for a key without an entry. It reads consistently, at one
+// read unit for each key, and changes nothing. The errors are as for PutIfAbsent.
 func (s *Store) Find(ctx context.Context, scope string, keys []dedupe.Key) ([]*dedupe.Existing, error) {
 	found := make([]*dedupe.Existing, len(keys))
 	failures := make([]error, len(keys))

@@ -16,8 +16,8 @@ import (
 
 // Log is the storage of a log ledger on DynamoDB. It is safe for concurrent use.
 //
-// A chain row or an item is one conditional put. An item costs a write unit for each KB. Reading costs a read unit for
-// each 4 KB, and half of it if the read is not consistent.
+// A chain row or an item is one conditional put. An item costs one write unit for each KB. A consistent read costs
+// one read unit for each 4 KB, other reads half.
 type Log struct {
 	client Client
 	table  string
@@ -28,7 +28,7 @@ var _ logledger.Storage = (*Log)(nil)
 // NewLog makes a Log on an existing table, which may be the table of a Store.
 func NewLog(client Client, table string) *Log { return &Log{client, table} }
 
-// Epochs returns chain rows of a lane: see logledger.Storage.
+// Epochs implements logledger.Storage.
 func (l *Log) Epochs(ctx context.Context, lane logledger.LaneID, below, limit int) ([]logledger.Epoch, error) {
 	in := l.query(chainPartition(lane), "pk = :pk AND sk < :sk", below, limit)
 	in.ScanIndexForward, in.ConsistentRead = aws.Bool(false), aws.Bool(true)
@@ -50,7 +50,7 @@ func (l *Log) Epochs(ctx context.Context, lane logledger.LaneID, below, limit in
 	return epochs[:min(len(epochs), limit)], nil
 }
 
-// PutEpoch puts a chain row if the lane has none with its number: see logledger.Storage.
+// PutEpoch implements logledger.Storage.
 func (l *Log) PutEpoch(ctx context.Context, lane logledger.LaneID, e logledger.Epoch) (*logledger.Epoch, error) {
 	old, err := l.put(ctx, "put epoch", dynamo.Encode(newEpochRow(lane, e)))
 	if err != nil || old == nil {
@@ -59,7 +59,7 @@ func (l *Log) PutEpoch(ctx context.Context, lane logledger.LaneID, e logledger.E
 	return epochOf(old)
 }
 
-// Append puts an item if its place is free: see logledger.Storage.
+// Append implements logledger.Storage.
 func (l *Log) Append(ctx context.Context, at logledger.Place, data []byte, purgeAt int64) (existing []byte, err error) {
 	old, err := l.put(ctx, "append to the log", logItem(at, data, purgeAt))
 	if err != nil || old == nil {
@@ -69,7 +69,7 @@ func (l *Log) Append(ctx context.Context, at logledger.Place, data []byte, purge
 	return item.Data, err
 }
 
-// Read returns items of an epoch, whatever their purge times are: see logledger.Storage.
+// Read implements logledger.Storage. It returns items whatever their purge times are.
 func (l *Log) Read(ctx context.Context, from logledger.Place, limit int, consistent bool) (
 	items []logledger.Item, more bool, err error,
 ) {
@@ -88,7 +88,7 @@ func (l *Log) Read(ctx context.Context, from logledger.Place, limit int, consist
 	return items, more, nil
 }
 
-// put puts a row if its key is free. Otherwise it returns the row that is there.
+// put puts a row if its key is free. Otherwise it returns the existing row.
 func (l *Log) put(ctx context.Context, doing string, row map[string]types.AttributeValue) (
 	old map[string]types.AttributeValue, err error,
 ) {
@@ -106,10 +106,11 @@ func (l *Log) put(ctx context.Context, doing string, row map[string]types.Attrib
 	return old, nil
 }
 
-// errNoOldRow says nothing about who has the place: it may be this process, by an attempt whose reply was lost.
+// errNoOldRow says that the place is taken, but not by whom: it may be this process, by an attempt whose reply was
+// lost.
 var errNoOldRow = errors.New("the place is taken, and the answer does not say by what")
 
-// query asks for rows of a partition. A limit of 0 is none.
+// query returns a query for rows of a partition. A limit of 0 means no limit.
 func (l *Log) query(partition, condition string, sk, limit int) *dynamodb.QueryInput {
 	in := &dynamodb.QueryInput{
 		TableName: &l.table, KeyConditionExpression: &condition,
@@ -121,7 +122,7 @@ func (l *Log) query(partition, condition string, sk, limit int) *dynamodb.QueryI
 	return in
 }
 
-// page returns the next rows, and none only at the end. It prepares the query for the page after it.
+// page returns the next rows. It returns no rows only at the end. It prepares the query for the next page.
 func (l *Log) page(ctx context.Context, doing string, in *dynamodb.QueryInput) (
 	rows []map[string]types.AttributeValue, more bool, err error,
 ) {

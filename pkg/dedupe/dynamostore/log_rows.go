@@ -12,19 +12,19 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
-// chainPartition is the partition key of the chain rows of a lane. Their sort key is the epoch's number.
+// chainPartition returns the partition key of the chain rows of a lane. Their sort key is the epoch's number.
 func chainPartition(l logledger.LaneID) string { return "log#" + l.Scope + "#" + strconv.Itoa(l.Lane) }
 
-// itemPartition is the partition key of the items of an epoch. Their sort key is the index. A scope may have a "#":
-// what follows the last one has a dot in the key of items, and none in that of chain rows.
+// itemPartition returns the partition key of the items of an epoch. Their sort key is the index. A scope may contain
+// "#". After the last "#", the key of items has a dot, and that of chain rows has none.
 func itemPartition(at logledger.Place) string {
 	return chainPartition(at.LaneID) + "." + strconv.Itoa(at.Epoch)
 }
 
-// logNumber makes the order of texts that of numbers.
+// logNumber returns a text for a number. The texts sort like the numbers.
 func logNumber(n int) string { return fmt.Sprintf("%010d", n) }
 
-// epochRow is a chain row. It has no purge time: it is kept for ever.
+// epochRow is a chain row. It has no purge time, because it is kept for ever.
 type epochRow struct {
 	key
 	Sealed  int   `dynamodbav:"sealed"`
@@ -59,7 +59,7 @@ func epochOf(item map[string]types.AttributeValue) (*logledger.Epoch, error) {
 	}, nil
 }
 
-// logItem is the row of an item. It is made and read by hand, as that of an entry.
+// logItem makes the row of an item, without attributevalue, like the row of an entry.
 func logItem(at logledger.Place, data []byte, purgeAt int64) map[string]types.AttributeValue {
 	return map[string]types.AttributeValue{
 		"pk": text(itemPartition(at)), "sk": text(logNumber(at.Index)), "d": binary(data), "purge_at": number(purgeAt),

@@ -27,7 +27,7 @@ func TestLogOnDynamoDBLocal(t *testing.T) {
 	enginetest.RunStorage(t, func(*testing.T) logledger.Storage { return NewLog(client, table) })
 }
 
-// TestLogLedger: each process of a case has a ledger of its own on the one log.
+// TestLogLedger: each process of a case has its own ledger, and all use the same log.
 func TestLogLedger(t *testing.T) {
 	testengine.CheckOnly(t)
 	for name, start := range map[string]func(testing.TB) string{
@@ -61,8 +61,8 @@ func everyLogMethod(ctx context.Context, l *Log) map[string]error {
 	return errs
 }
 
-// TestLogFailuresAreErrors: no method takes a failure for an answer. A place that is taken by something unknown may be
-// this process's own.
+// TestLogFailuresAreErrors: no method takes a failure for a result. If a place is taken and the old row is unknown,
+// it may be this process's own.
 func TestLogFailuresAreErrors(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -21,7 +21,7 @@ type key struct {
 	SK string `dynamodbav:"sk"`
 }
 
-// entryKey is short, since it is sent with each put: the key as 22 characters.
+// entryKey returns the key of an entry. It is short, with the Key as 22 characters, because it is sent with each put.
 func entryKey(scope string, k dedupe.Key) key {
 	return key{"record#" + scope + "#" + base64.RawURLEncoding.EncodeToString(k[:]), "entry"}
 }
@@ -32,22 +32,23 @@ func consumerKey(scope string, stream dedupe.Stream) key {
 	return key{"consumer#" + scope, stream.String()}
 }
 
-// ackPartition is the partition key of the acks of a shard and sink.
+// ackPartition returns the partition key of the acks of a shard and sink.
 func ackPartition(k dedupe.AckKey) string {
 	return "ack#" + k.Scope + "#" + k.Stream.String() + "#" + k.Shard + "#" + k.Sink
 }
 
-// ackKey sorts acks by their last sequence number. Two acks may end at the same record, so their contents tell them
-// apart.
+// ackKey sorts acks by their last sequence number. Two acks may end at the same record, so the key also has a hash of
+// their content.
 func ackKey(k dedupe.AckKey, last string, owners []byte) key {
 	sum := sha256.Sum256(owners)
 	return key{ackPartition(k), last + "#" + hex.EncodeToString(sum[:8])}
 }
 
-// entryRow is an entry as it is read. Its names are short, since they are sent with each put. purge_at is the TTL
-// attribute, in seconds. An entry that is kept for ever has no purge_at: then every comparison with it is false.
+// entryRow is an entry as it is read. Its attribute names are short, because they are sent with each put. purge_at is
+// the TTL attribute, in seconds. An entry that is kept for ever has no purge_at: every comparison with it is then
+// false.
 //
-// An entry also has, for people, the owner as text (r), the version of its fingerprint (v) and the arrival in
+// For people, an entry also has the owner as text (r), the version of its fingerprint (v) and the arrival in
 // milliseconds (a).
 type entryRow struct {
 	Owner   []byte `dynamodbav:"o"` // digest
@@ -56,7 +57,7 @@ type entryRow struct {
 	Done    bool   `dynamodbav:"d"` // a transactional sink has done the effect; absent in other rows
 }
 
-// entryItem is the row of an entry. It is made by hand, since attributevalue takes several times as long.
+// entryItem makes the row of an entry without attributevalue, which takes several times as long.
 func entryItem(e *dedupe.Entry) map[string]types.AttributeValue {
 	owner, content := e.Owner.Digest(), dedupe.ContentDigest(e.Fingerprint)
 	k := entryKey(e.Scope, e.Key)
@@ -73,8 +74,8 @@ func entryItem(e *dedupe.Entry) map[string]types.AttributeValue {
 	return item
 }
 
-// ownerText is the owner for people, without the stream: a put is sent with it, and took an engine up to a tenth longer
-// with the whole text (docs/benchmarks.md). Sequence numbers of a shard are of one stream.
+// ownerText returns the owner for people, without the stream: with the whole text, puts took an engine up to a tenth
+// longer (docs/benchmarks.md). The sequence numbers of a shard belong to one stream.
 func ownerText(o dedupe.Owner) string {
 	if _, shard, ok := strings.Cut(o.Source, "/shardId-"); ok {
 		o.Source = cmp.Or(strings.TrimLeft(shard, "0"), "0")
@@ -82,7 +83,7 @@ func ownerText(o dedupe.Owner) string {
 	return o.String()
 }
 
-// existing returns an error for a row that this version did not write: nothing may be compared with it.
+// existing returns the entry, or an error for a row that this version did not write: it must not be compared.
 func (r entryRow) existing() (*dedupe.Existing, error) {
 	if len(r.Owner) != len(dedupe.Digest{}) || len(r.Content) != len(dedupe.Digest{}) {
 		return nil, errors.New("dynamodb: the entry has no owner or no content: another version of oncebox wrote it")
@@ -148,7 +149,7 @@ func number(n int64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
 }
 
-// seconds is a time as a decimal number of seconds, exact to the millisecond.
+// seconds returns a time as a decimal number of seconds, exact to the millisecond.
 func seconds(t time.Time) types.AttributeValue {
 	sign, ms := "", t.UnixMilli()
 	if ms < 0 {

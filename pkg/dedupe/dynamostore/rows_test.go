@@ -19,7 +19,7 @@ import (
 
 var clicks = dedupe.Stream{Account: "123456789012", Region: "eu-central-1", Name: "clicks"}
 
-// TestRowNames: operators, the policies of a function and later versions read these rows.
+// TestRowNames pins names that operators, the policies of a function and later versions use.
 func TestRowNames(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, testengine.Dynoxide(t))
@@ -76,7 +76,7 @@ func (q *queries) Query(ctx context.Context, in *dynamodb.QueryInput, options ..
 	return q.Client.Query(ctx, in, options...)
 }
 
-// TestPagesOfAcks: acks are read on as long as a page reaches into the batch. A batch that comes again late does not
+// TestPagesOfAcks: further acks are read as long as a page overlaps the batch. A batch that comes again late does not
 // read all acks that were written since.
 func TestPagesOfAcks(t *testing.T) {
 	t.Parallel()

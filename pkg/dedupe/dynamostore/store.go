@@ -20,11 +20,12 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// DefaultConcurrency is how many requests a call makes at once, each on a connection of its own. With 32, and 2 ms for
+// DefaultConcurrency is how many requests a call sends at the same time, each on its own connection. With 32, and 2
+// ms for
 // each request, a busy machine puts 7,000 entries a second. A shard brings at most 1,000 records a second (Kinesis
-// Developer Guide, "Quotas and limits"). With 16 a batch of 10,000 new records took 1.6 times as long, with 64 0.8
-// times, and 128 was not faster than 64 (docs/benchmarks.md); but 64 would need twice the TLS handshakes at a cold
-// start.
+// Developer Guide, "Quotas and limits"). With 16, a batch of 10,000 new records took 1.6 times as long. With 64 it
+// took 0.8 times as long, but 64 needs twice the TLS handshakes at a cold start. 128 was not faster than 64
+// (docs/benchmarks.md).
 const DefaultConcurrency = 32
 
 // Client is the part of *dynamodb.Client that the store calls.
@@ -53,14 +54,14 @@ var _ dedupe.Store = (*Store)(nil)
 // Option changes a Store from its defaults.
 type Option func(*Store)
 
-// WithConcurrency sets how many requests a call makes at once, at least one.
+// WithConcurrency sets how many requests a call sends at the same time, at least one.
 func WithConcurrency(n int) Option { return func(s *Store) { s.concurrency = max(1, n) } }
 
-// OwnLedger is the name of a Store's own ledger, with one row a key.
+// OwnLedger is the name of a Store's own ledger, which has one row for each key.
 const OwnLedger = "keys"
 
-// WithLedger says that functions use this Store beside another kind of ledger, and names that kind. A stream is read
-// with one kind of ledger in a scope: ClaimConsumer refuses others.
+// WithLedger says that functions use this Store together with another kind of ledger, and names that kind. In a
+// scope, a stream is read with one kind of ledger: ClaimConsumer refuses others.
 func WithLedger(kind string) Option { return func(s *Store) { s.ledger = kind } }
 
 // New makes a Store on an existing table, which may be the table of claims.
@@ -78,14 +79,14 @@ func failed(doing string, err error) error {
 	return dynamo.Translate(doing, err, dedupe.ErrTryAgain)
 }
 
-// Enter enters records by one row a key: see dedupe.EnterByKey.
+// Enter enters records with one row for each key: see dedupe.EnterByKey.
 func (s *Store) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
 	return dedupe.EnterByKey(ctx, s, q), nil
 }
 
 // PutIfAbsent puts each entry IF its key is absent OR its purge time is before the entry's arrival. The purge time is
-// part of the condition because DynamoDB deletes rows days after their TTL. The owner is not part of it: otherwise a
-// redelivered record would look like a new one.
+// part of the condition because DynamoDB deletes rows days after their TTL. The owner is not: otherwise a redelivered
+// record would look like a new one.
 func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	results := make([]dedupe.PutResult, len(entries))
 	s.each(len(entries), func(i int, notSent error) error {
@@ -105,14 +106,14 @@ func (s *Store) put(ctx context.Context, e *dedupe.Entry) dedupe.PutResult {
 		ReturnValuesOnConditionCheckFailure: allOld,
 	})
 	old, there := dynamo.ConditionFailure(err)
-	if !there || len(old) == 0 { // without the old row it is not known which record has the key
+	if !there || len(old) == 0 { // without the old row, the record that has the key is unknown
 		return dedupe.PutResult{Err: failed("put entry", err)}
 	}
 	existing, err := existingOf(old)
 	return dedupe.PutResult{Existing: existing, Err: err}
 }
 
-// ifFree is the whole condition of a put.
+// ifFree is the condition of a put.
 const ifFree = "attribute_not_exists(pk) OR purge_at < :a"
 
 func existingOf(old map[string]types.AttributeValue) (*dedupe.Existing, error) {
@@ -154,7 +155,7 @@ func (s *Store) raise(ctx context.Context, r dedupe.RaiseRequest) dedupe.RaiseRe
 	if !stays {
 		return dedupe.RaiseResult{Raised: err == nil, Err: failed("raise purge time", err)}
 	}
-	if len(old) == 0 { // there is no entry any more
+	if len(old) == 0 { // the entry no longer exists
 		return dedupe.RaiseResult{}
 	}
 	var row entryRow
@@ -167,8 +168,8 @@ func (s *Store) raise(ctx context.Context, r dedupe.RaiseRequest) dedupe.RaiseRe
 // errNotSent is the result of entries that were not sent to DynamoDB.
 var errNotSent = fmt.Errorf("dynamodb: %w: not sent, because most requests before it failed", dedupe.ErrTryAgain)
 
-// each runs work for 0 to n-1, s.concurrency at a time. While most requests fail it passes notSent, with which work
-// only sets its result: with a table that is down, every entry would cost several attempts. A few that fail, as under
+// each runs work for 0 to n-1, s.concurrency at a time. While most requests fail, it passes notSent, and work then only
+// sets its result: if a table is down, every entry would otherwise cost several attempts. Few failures, for example by
 // throttling, stop no other request.
 func (s *Store) each(n int, work func(i int, notSent error) error) {
 	var begun, failed atomic.Int64

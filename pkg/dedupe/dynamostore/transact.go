@@ -12,30 +12,30 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// TransactResult says what became of a Transact. If one of its fields is set, nothing was written.
+// TransactResult is the result of a Transact. If one of its fields is set, nothing was written.
 type TransactResult struct {
-	Existing *dedupe.Existing // the entry that was found: that of dedupe.TxResult
-	// Failed are the actions whose conditions failed, in order. The entry was as it had to be.
+	Existing *dedupe.Existing // the entry that was found, as in dedupe.TxResult
+	// Failed are the actions whose conditions failed, in order. The condition on the entry held.
 	Failed []FailedCondition
 }
 
 // FailedCondition is an action whose condition was false.
 type FailedCondition struct {
-	Action int // its index among the actions of the effect
-	// Old is the item as it was. It is set if the action asks for it by ReturnValuesOnConditionCheckFailure, and there
-	// was an item.
+	Action int // its index in the actions of the effect
+	// Old is the item as it was. It is set if the action asks for it with ReturnValuesOnConditionCheckFailure and the
+	// item existed.
 	Old map[string]types.AttributeValue
 }
 
-// Transact puts or finishes the entry of a record, together with up to MaxActions other actions, in one transaction. It
-// reads only the entry of t, and whether that is to be finished. Each attempt costs two write units for each item and
-// each KB of it. A failed condition is billed too.
+// Transact puts or finishes the entry of a record, together with up to MaxActions other actions, in one transaction.
+// Of t it reads only Entry and Finish. Each attempt costs two write units for each item and each KB of it, also if a
+// condition fails.
 //
-// The token of the request is a random one of the SDK. A token that comes again with the record would make DynamoDB
-// answer with success, and write nothing, after an entry has been purged.
+// The request has a random token of the SDK. With a token made from the record, DynamoDB would report success but write
+// nothing if the record comes again after its entry was purged.
 //
 // Errors: a *dedupe.PoisonError for actions that DynamoDB can never do; the family dedupe.ErrTryAgain; other errors,
-// such as a missing table or right. Repeating it is safe after each of them.
+// such as a missing table or permission. It is safe to repeat after each of them.
 func (s *Store) Transact(
 	ctx context.Context, t dedupe.Transaction, actions []types.TransactWriteItem,
 ) (TransactResult, error) {
@@ -60,7 +60,7 @@ func (s *Store) Transact(
 const transacting = "put entry and effect"
 
 // entryAction puts the entry under the condition of PutIfAbsent, or marks it as done. The owner is a condition only for
-// that.
+// the mark.
 func (s *Store) entryAction(t dedupe.Transaction) types.TransactWriteItem {
 	if !t.Finish {
 		return types.TransactWriteItem{Put: &types.Put{
@@ -79,8 +79,8 @@ func (s *Store) entryAction(t dedupe.Transaction) types.TransactWriteItem {
 	}}
 }
 
-// resultOf reads the reasons of a cancelled transaction, that of the entry first: if the entry is not as it has to be,
-// the other reasons are no concern of this record. A repeated insert fails both conditions.
+// resultOf reads the reasons of a cancelled transaction, first that of the entry: if the condition on the entry
+// failed, the other reasons do not matter. A repeated insert fails both conditions.
 func resultOf(t dedupe.Transaction, reasons []dynamo.Cancellation, cause error) (result TransactResult, err error) {
 	if entry := reasons[0]; entry.Reason == dynamo.ConditionFailed {
 		switch {
@@ -88,7 +88,7 @@ func resultOf(t dedupe.Transaction, reasons []dynamo.Cancellation, cause error) 
 			result.Existing, err = existingOf(entry.Item)
 		case t.Finish:
 			result.Existing = &dedupe.Existing{}
-		default: // without the old row it is not known which record has the key
+		default: // without the old row, the record that has the key is unknown
 			err = fmt.Errorf("dynamodb: %s: %w", transacting, cause)
 		}
 		return result, err
@@ -107,7 +107,7 @@ func resultOf(t dedupe.Transaction, reasons []dynamo.Cancellation, cause error) 
 	switch {
 	case invalid:
 		return TransactResult{}, &dedupe.PoisonError{Reason: reasonInvalid}
-	case len(result.Failed) == 0: // cancelled for no reason
+	case len(result.Failed) == 0: // cancelled without a reason
 		return TransactResult{}, tryAgain(cause)
 	}
 	return result, nil

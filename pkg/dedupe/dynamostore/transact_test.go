@@ -27,8 +27,7 @@ func deleteIn(table string, key attributes) types.TransactWriteItem {
 	return types.TransactWriteItem{Delete: &types.Delete{TableName: &table, Key: key}}
 }
 
-// TestActions: actions that DynamoDB can never do are poison, with a reason that says which rule they break. Nothing is
-// sent.
+// TestActions: actions that DynamoDB can never do are poison. The reason says which rule they break. Nothing is sent.
 func TestActions(t *testing.T) {
 	t.Parallel()
 	const arn = "arn:aws:dynamodb:us-east-1:123456789012:table/"
@@ -70,8 +69,7 @@ func TestActions(t *testing.T) {
 	}
 }
 
-// TestReasons: which reason of a cancelled transaction decides. That of the entry comes first; while an item is busy,
-// nothing is decided about the effect.
+// TestReasons: the reason of the entry decides first. While an item is busy, nothing is decided about the effect.
 func TestReasons(t *testing.T) {
 	t.Parallel()
 	const none, failed, conflict, throttled, invalid = "None", "ConditionalCheckFailed", "TransactionConflict", "ThrottlingError", "ValidationError"
@@ -94,7 +92,7 @@ func TestReasons(t *testing.T) {
 		{[]string{none, none, failed}, "failed 1"},
 		{[]string{none, failed, failed}, "failed 0"},
 		{[]string{none, "AccessDenied", none}, "error"},
-		{[]string{none, failed}, "error"}, // of another number of actions
+		{[]string{none, failed}, "error"}, // reasons for another number of actions
 	} {
 		cancelled := &types.TransactionCanceledException{}
 		for _, code := range test.codes {
@@ -127,7 +125,7 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestEntriesFromBefore: a row without the attribute says nothing about an effect.
+// TestEntriesFromBefore: a row without the attribute is not done.
 func TestEntriesFromBefore(t *testing.T) {
 	t.Parallel()
 	e := entries(1)[0]

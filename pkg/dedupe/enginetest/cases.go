@@ -32,8 +32,7 @@ var cases = []Case{
 	{"store/runs", runs},
 }
 
-// epoch is the time of the tests. It is far in the future, so that an engine that deletes by the real clock deletes
-// nothing.
+// epoch is the time of the tests. It is far in the future, so that an engine that deletes by real time deletes nothing.
 var epoch = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // entry is an entry in the fixture's scope that lives for an hour.
@@ -48,7 +47,7 @@ func ownerNamed(name string) dedupe.Owner {
 	return dedupe.Owner{Source: "tests", Sequence: name, Sub: dedupe.Plain}
 }
 
-// put puts one entry and returns the one that was there.
+// put puts one entry and returns the existing one, if there was one.
 func (f *fixture) put(e dedupe.Entry) *dedupe.Existing {
 	f.Helper()
 	results, err := f.store.PutIfAbsent(f.ctx, []dedupe.Entry{e})
@@ -57,12 +56,12 @@ func (f *fixture) put(e dedupe.Entry) *dedupe.Existing {
 	return results[0].Existing
 }
 
-// wantPut puts one entry and compares the one that was there; nil means none.
+// wantPut puts one entry and compares the existing one; nil means that there was none.
 func (f *fixture) wantPut(what string, e dedupe.Entry, existing *dedupe.Entry) {
 	f.Helper()
 	got := f.put(e)
 	if (got == nil) != (existing == nil) || got != nil && *got != existing.Existing() {
-		f.Errorf("%s: want %+v to be there, got %+v", what, existing, got)
+		f.Errorf("%s: want the existing entry %+v, got %+v", what, existing, got)
 	}
 }
 
@@ -82,11 +81,11 @@ func putIfAbsent(f *fixture) {
 	elsewhere.wantPut("the key in another scope", elsewhere.entry("a", "seven", epoch), nil)
 }
 
-// find is for engines that are a dedupe.Finder.
+// find tests engines that implement dedupe.Finder.
 func find(f *fixture) {
 	finder, ok := f.store.(dedupe.Finder)
 	if !ok {
-		f.Skip("the engine is no dedupe.Finder")
+		f.Skip("the engine does not implement dedupe.Finder")
 	}
 	first, forGood := f.entry("a", "one", epoch), f.entry("b", "two", epoch)
 	forGood.PurgeAt = dedupe.Never
@@ -120,7 +119,7 @@ func ownerIsNotACondition(f *fixture) {
 	f.wantPut("and again", again, &first)
 }
 
-// purgedEntriesAreAbsent: the purge time decides, to the millisecond, and not whether the row was deleted.
+// purgedEntriesAreAbsent: the purge time decides, to the millisecond. It does not matter whether the row was deleted.
 func purgedEntriesAreAbsent(f *fixture) {
 	first := f.entry("a", "one", epoch)
 	purge := time.Unix(first.PurgeAt, 0).UTC()
@@ -132,7 +131,7 @@ func purgedEntriesAreAbsent(f *fixture) {
 	f.wantPut("the new entry replaced all of the old one", f.entry("a", "one", epoch), &second)
 }
 
-// putRace: several records ask for one key at the same time. One of them gets it, and all learn which.
+// putRace: several records ask for one key at the same time. One of them gets it, and all get its owner.
 func putRace(f *fixture) {
 	const racers = 16
 	var put atomic.Int32
@@ -245,8 +244,8 @@ func ackOf(first, last string, owners ...int) dedupe.Ack {
 	return a
 }
 
-// wantAcks reads the acks that reach into some sequence numbers. An engine may return others too, so it looks for those
-// that are wanted and those that are not.
+// wantAcks reads the acks that overlap some sequence numbers. An engine may return others too, so wantAcks checks
+// only the acks that must be returned.
 func (f *fixture) wantAcks(first, last string, want ...dedupe.Ack) {
 	f.Helper()
 	got, err := f.store.ReadAcks(f.ctx, f.ackKey(), first, last)
@@ -262,13 +261,13 @@ func sameAck(a, b dedupe.Ack) bool {
 	return a.First == b.First && a.Last == b.Last && a.PurgeAt == b.PurgeAt && bytes.Equal(a.Owners, b.Owners)
 }
 
-// acks: they are found by the number and not by the text, whether they begin before the batch or end after it.
+// acks: acks are found by number, not by text, also if they begin before the batch or end after it.
 func acks(f *fixture) {
 	f.wantAcks("0", "100")
 	const long = "49590338271490256608559692538361571095921575989136588898"
 	one, wide, late := ackOf("9", "9", 9), ackOf("2", "30", 2, 30), ackOf("99", long, 99)
 	late.PurgeAt = dedupe.Never
-	for range 2 { // it is safe to repeat
+	for range 2 { // writing is safe to repeat
 		for _, a := range []dedupe.Ack{one, wide, late} {
 			f.must(f.store.WriteAck(f.ctx, f.ackKey(), a))
 		}
@@ -281,7 +280,7 @@ func acks(f *fixture) {
 	f.wantAcks(strings.Repeat("9", 128), strings.Repeat("9", 128))
 }
 
-// acksAreSeparate: a new scope replays a stream, and streams, shards and sinks do not skip each other's records.
+// acksAreSeparate: a new scope replays a stream. Streams, shards and sinks do not skip each other's records.
 func acksAreSeparate(f *fixture) {
 	f.must(f.store.WriteAck(f.ctx, f.ackKey(), ackOf("1", "3", 1, 2, 3)))
 	scope, stream, shard, sink := f.ackKey(), f.ackKey(), f.ackKey(), f.ackKey()
@@ -296,7 +295,7 @@ func acksAreSeparate(f *fixture) {
 	}
 }
 
-// acksOfOneEnd: an ack does not replace another one that ends at the same record.
+// acksOfOneEnd: an ack does not replace another ack that ends at the same record.
 func acksOfOneEnd(f *fixture) {
 	first, second := ackOf("1", "5", 1, 3), ackOf("2", "5", 2, 5)
 	f.must(f.store.WriteAck(f.ctx, f.ackKey(), first))
@@ -304,7 +303,7 @@ func acksOfOneEnd(f *fixture) {
 	f.wantAcks("1", "5", first, second)
 }
 
-// ackOfNoNumber: another text among the numbers would hide acks.
+// ackOfNoNumber: a sequence that is not a number is refused, because it would hide acks.
 func ackOfNoNumber(f *fixture) {
 	for _, sequence := range []string{"", "x", "-8", "8 ", "0x8", "8.0", strings.Repeat("9", 129)} {
 		for _, a := range []dedupe.Ack{ackOf(sequence, "9", 1), ackOf("1", sequence, 1)} {
@@ -318,7 +317,7 @@ func ackOfNoNumber(f *fixture) {
 	}
 }
 
-// manyAcks: a batch may have more acks than an engine reads at a time, and the largest ack fits into a row.
+// manyAcks: a batch may have more acks than one read of an engine returns, and the largest ack fits into a row.
 func manyAcks(f *fixture) {
 	const n = 250
 	var want []dedupe.Ack
@@ -348,7 +347,7 @@ func (f *fixture) claim(scope, stream, function string) (consumer string) {
 	}
 }
 
-// consumer: the first function stays the consumer, of this stream in this scope.
+// consumer: the first function stays the consumer of this stream in this scope.
 func consumer(f *fixture) {
 	for _, c := range []struct{ scope, stream, function, want string }{
 		{f.scope, "orders", "one", "one"},
@@ -363,7 +362,7 @@ func consumer(f *fixture) {
 	}
 }
 
-// consumersRace: several functions ask at the same time. All learn the same one.
+// consumersRace: several functions ask at the same time. All get the same consumer.
 func consumersRace(f *fixture) {
 	const racers = 8
 	var all sync.WaitGroup

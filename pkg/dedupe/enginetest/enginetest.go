@@ -20,7 +20,7 @@ func Run(t *testing.T, open func(*testing.T) dedupe.Store) {
 	}
 }
 
-// Case is one thing that every engine must do.
+// Case is one requirement on every engine.
 type Case struct {
 	Name string
 	test func(*fixture)
@@ -29,12 +29,12 @@ type Case struct {
 // Cases returns all cases, for a test that runs them one by one.
 func Cases() []Case { return append([]Case(nil), cases...) }
 
-// Run runs the case on an engine. The case uses a scope of its own.
+// Run runs the case on an engine. The case uses its own scope.
 func (c Case) Run(t testing.TB, store dedupe.Store) {
 	c.test(&fixture{TB: t, ctx: t.Context(), store: store, scope: newScope()})
 }
 
-// fixture is what a case works with.
+// fixture is the environment of a case.
 type fixture struct {
 	testing.TB
 	ctx   context.Context

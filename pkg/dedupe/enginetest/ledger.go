@@ -10,22 +10,22 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Rules say what a ledger gives that not every ledger can give. The zero value is right for an engine that keeps a set
-// of rows under the key of an id.
+// Rules are the guarantees that only some ledgers give. The zero value is right for an engine that stores a set of rows
+// under the key of an id.
 type Rules struct {
-	// UntilPurge says that an entry counts for each record that arrives up to its purge time: arrival + window +
-	// horizon, rounded up to a second. It counts for no later record. Without UntilPurge an entry counts for each record
-	// that arrives at most the window before or after it, and may count for others. It counts for no record that
-	// arrives more than window + horizon and an hour later.
+	// UntilPurge says that an entry counts for each record that arrives up to its purge time (arrival + window +
+	// horizon, rounded up to a second), and for no later record. Without UntilPurge an entry counts for each record
+	// that arrives at most the window before or after it. It may count for others, but not for a record that arrives
+	// more than window + horizon and an hour later.
 	UntilPurge bool
-	// ForGood says that entries can be kept for ever. Without it, a question with Retention.ForGood gets an error that
-	// is not of the family dedupe.ErrTryAgain, and no record of it is entered.
+	// ForGood says that entries can be kept for ever. If it is not set, a question with Retention.ForGood gets an error
+	// that is not of the family dedupe.ErrTryAgain, and none of its records is entered.
 	ForGood bool
-	// DerivedNames says that a record whose own id is the derived id of another record is found to have that id. Without
-	// it, the two are not compared.
+	// DerivedNames says that a record is compared with another record whose derived id equals its own id. If it is
+	// not set, the two are not compared.
 	DerivedNames bool
 	// Ahead is how far the arrival of a record may be ahead of the clock that Open is given. A record further ahead gets
-	// an error that is not of the family dedupe.ErrTryAgain, and is not entered. With 0 the engine looks at no clock.
+	// an error that is not of the family dedupe.ErrTryAgain, and is not entered. With 0 the engine uses no clock.
 	Ahead time.Duration
 }
 
@@ -33,8 +33,8 @@ type Rules struct {
 var OneRowAKey = Rules{UntilPurge: true, ForGood: true, DerivedNames: true}
 
 // Open opens the engine under test. Each call opens the same data, as another process would: an engine in memory returns
-// the same ledger each time. The engine uses now if it needs a clock: no record arrives later than now, but in the case
-// of Rules.Ahead.
+// the same ledger each time. An engine that needs a clock uses now. No record arrives later than now, except in the
+// case of Rules.Ahead.
 type Open func(t testing.TB, now func() time.Time) dedupe.Ledger
 
 // RunLedger runs all cases of a ledger as parallel subtests of t.
@@ -47,7 +47,7 @@ func RunLedger(t *testing.T, rules Rules, open Open) {
 	}
 }
 
-// LedgerCase is one thing that every ledger must do.
+// LedgerCase is one requirement on every ledger.
 type LedgerCase struct {
 	Name string
 	test func(*ledgerFixture)
@@ -56,7 +56,7 @@ type LedgerCase struct {
 // LedgerCases returns all cases, for a test that runs them one by one.
 func LedgerCases() []LedgerCase { return slices.Clone(ledgerCases) }
 
-// Run runs the case on a ledger. The case uses scopes of its own.
+// Run runs the case on a ledger. The case uses its own scopes.
 func (c LedgerCase) Run(t testing.TB, rules Rules, open Open) {
 	f := &ledgerFixture{TB: t, ctx: t.Context(), rules: rules}
 	f.now.Store(epoch.UnixMilli())
@@ -66,7 +66,7 @@ func (c LedgerCase) Run(t testing.TB, rules Rules, open Open) {
 	c.test(f)
 }
 
-// ledgerFixture is what a case of a ledger works with.
+// ledgerFixture is the environment of a ledger case.
 type ledgerFixture struct {
 	testing.TB
 	ctx    context.Context
@@ -98,7 +98,7 @@ func (f *ledgerFixture) question(records []dedupe.Candidate) dedupe.Question {
 	return dedupe.Question{Scope: f.scope, Retention: f.retention, KeepIDs: f.keepIDs, Records: records}
 }
 
-// arrived moves the clock on to the latest arrival.
+// arrived moves the clock forward to the latest arrival.
 func (f *ledgerFixture) arrived(records []dedupe.Candidate) {
 	for _, c := range records {
 		if !c.Poison {
@@ -135,7 +135,7 @@ func (f *ledgerFixture) enterBy(ledger dedupe.Ledger, records []dedupe.Candidate
 // want enters one record and compares the answer.
 func (f *ledgerFixture) want(what string, c dedupe.Candidate, want dedupe.Answer) {
 	f.Helper()
-	if got := f.enter(c)[0]; !is(got, want) {
+	if got := f.enter(c)[0]; !sameAnswer(got, want) {
 		f.Errorf("%s: want %s, got %s", what, text(want), text(got))
 	}
 }

@@ -46,8 +46,8 @@ var (
 	poisonRecord = dedupe.Candidate{Owner: ownerNamed("poison"), Poison: true}
 )
 
-// is compares answers. Of a copy it does not matter under which id it was found: it is not delivered.
-func is(got, want dedupe.Answer) bool {
+// sameAnswer compares answers. For a copy it ignores under which id it was found, because a copy is not delivered.
+func sameAnswer(got, want dedupe.Answer) bool {
 	if want.Found == dedupe.Same {
 		got.Derived = 0
 	}
@@ -61,7 +61,7 @@ func record(id, owner, content string, after time.Duration) dedupe.Candidate {
 	}
 }
 
-// answersOfALedger: ids are compared by format.KeyOf, owners and contents as a whole.
+// answersOfALedger: ids are compared by format.KeyOf, owners and contents exactly.
 func answersOfALedger(f *ledgerFixture) {
 	const uuid = "0a1b2c3d-4e5f-4a6b-8c7d-9e0f1a2b3c4d"
 	first, copied := record("a", "one", "x", 0), record("a", "two", "x", time.Minute)
@@ -81,7 +81,7 @@ func answersOfALedger(f *ledgerFixture) {
 	f.want("a content that begins alike", record("a", "six", "x ", 0), putDerived)
 }
 
-// derived: each content of an id is entered once, the first one under the id, the others under derived ids.
+// derived: each content of an id is entered once, the first under the id, the others under derived ids.
 func derived(f *ledgerFixture) {
 	contents := []string{"x", "y", "z", "w", "v"}
 	for i, content := range contents {
@@ -99,7 +99,7 @@ func derived(f *ledgerFixture) {
 	}
 }
 
-// oneID: a Decider gives a record one id on every attempt, and two contents never one id.
+// oneID: a Decider gives a record the same id on every attempt, and never gives two contents one id.
 func oneID(f *ledgerFixture) {
 	x, y, z := record("a", "one", "x", 0), record("a", "two", "y", 0), record("a", "three", "z", 0)
 	ofY, ofZ := format.DerivedID("a", "y"), format.DerivedID("a", "z")
@@ -114,7 +114,7 @@ func oneID(f *ledgerFixture) {
 	}
 }
 
-// ownerBeforeContent: a record is never a copy of another one, nor of itself, after its fingerprint has changed.
+// ownerBeforeContent: after its fingerprint has changed, a record is a copy neither of another record nor of itself.
 func ownerBeforeContent(f *ledgerFixture) {
 	f.want("a new id", record("a", "one", "x", 0), isPut)
 	f.want("it again with another fingerprint", record("a", "one", "changed", 0), isMine)
@@ -123,7 +123,7 @@ func ownerBeforeContent(f *ledgerFixture) {
 	f.want("a third content, which none of them entered", record("a", "three", "changed", 0), putDerived)
 }
 
-// keepIDs: a record that keeps its id in any case is not entered if there is another content.
+// keepIDs: with KeepIDs a record is not entered if its id has another content.
 func keepIDs(f *ledgerFixture) {
 	f.keepIDs = true
 	f.want("a new id", record("a", "one", "x", 0), isPut)
@@ -138,14 +138,14 @@ func keepIDs(f *ledgerFixture) {
 	f.want("the other content was not entered", other, putDerived)
 }
 
-// poison: a poison record takes a place among the answers, and nothing else.
+// poison: a poison record has a place among the answers, and no other effect.
 func poison(f *ledgerFixture) {
 	first, second := record("a", "one", "x", 0), record("b", "two", "x", 0)
 	f.enter(poisonRecord)
 	f.enter()
 	answers := f.enter(poisonRecord, first, poisonRecord, poisonRecord, record("a", "three", "x", 0), second, poisonRecord)
 	for i, want := range map[int]dedupe.Answer{1: isPut, 4: isSame, 5: isPut} {
-		if !is(answers[i], want) {
+		if !sameAnswer(answers[i], want) {
 			f.Errorf("record %d: want %s, got %s", i, text(want), text(answers[i]))
 		}
 	}
@@ -178,13 +178,13 @@ func inOrderOfTheBatch(f *ledgerFixture) {
 		records = append(records, q.record)
 	}
 	for i, got := range f.enter(records...) {
-		if !is(got, questions[i].want) {
+		if !sameAnswer(got, questions[i].want) {
 			f.Errorf("record %d: want %s, got %s", i, text(questions[i].want), text(got))
 		}
 	}
 }
 
-// window: an entry counts within the window on either side, to the millisecond, whichever comes first.
+// window: an entry counts within the window on either side, to the millisecond, whichever record comes first.
 func window(f *ledgerFixture) {
 	w := f.retention.Window
 	const ms = time.Millisecond
@@ -196,7 +196,7 @@ func window(f *ledgerFixture) {
 		f.want(id+": it again", record(id, "one", "x", 123*ms), isMine)
 		f.want(id+": the other content again", record(id, "three", "y", after+123*ms), mineDerived)
 	}
-	// Between two entries of one content, both edges of the second count as well.
+	// Between two entries of one content, both ends of the second entry's window count too.
 	f.want("a new id", record("twice", "one", "x", 0), isPut)
 	f.enter(record("twice", "two", "x", 2*w+w/2))
 	f.want("a copy between", record("twice", "three", "x", w+w/2), isSame)
@@ -215,7 +215,7 @@ func purged(f *ledgerFixture) {
 	f.want("a copy an hour after its purge time", record("b", "two", "x", 2*purge+time.Hour), isPut)
 }
 
-// forGood: entries that are kept for ever count for all records. A ledger that cannot keep them says so.
+// forGood: entries that are kept for ever count for all records. A ledger that cannot keep them returns an error.
 func forGood(f *ledgerFixture) {
 	window := f.retention
 	f.begin(dedupe.Retention{ForGood: true})
@@ -234,7 +234,7 @@ func forGood(f *ledgerFixture) {
 	f.want("the record was not entered", first, isPut)
 }
 
-// refused enters a record that the ledger refuses: to ask again would not help.
+// refused enters a record, and expects an error after which asking again is useless.
 func (f *ledgerFixture) refused(what string, c dedupe.Candidate) {
 	f.Helper()
 	answers, err := f.ledger.Enter(f.ctx, f.question([]dedupe.Candidate{c}))
@@ -246,7 +246,7 @@ func (f *ledgerFixture) refused(what string, c dedupe.Candidate) {
 	}
 }
 
-// lateBatch: a batch from days ago comes after a current one, as after an outage or with redrive.
+// lateBatch: a batch from days ago comes after a current one, for example after an outage or with redrive.
 func lateBatch(f *ledgerFixture) {
 	const hour, day = time.Hour, 24 * time.Hour
 	f.begin(dedupe.Retention{Window: 6 * hour, Horizon: 7 * day})
@@ -279,7 +279,7 @@ func lateBatch(f *ledgerFixture) {
 
 func arrivalsAhead(f *ledgerFixture) {
 	if f.rules.Ahead == 0 {
-		f.Skip("the engine looks at no clock")
+		f.Skip("the engine uses no clock")
 	}
 	edge, beyond := record("a", "one", "x", f.rules.Ahead), record("b", "two", "x", f.rules.Ahead+time.Second)
 	if answers := f.enterBy(f.ledger, []dedupe.Candidate{edge}); answers[0] != isPut {
@@ -303,7 +303,7 @@ func scopesAreSeparate(f *ledgerFixture) {
 	f.want("the record in the first scope", first, isMine)
 }
 
-// derivedNames: a producer uses as an id what is the derived id of another record. The model does not compare the two.
+// derivedNames: a producer uses an id that is the derived id of another record. The model does not compare the two.
 func derivedNames(f *ledgerFixture) {
 	if !f.rules.DerivedNames {
 		f.Skip("the engine does not compare ids with derived ids")
@@ -338,7 +338,7 @@ func derivedNames(f *ledgerFixture) {
 	want("no id is left", record("a", "two", "y", 0), dedupe.Other, dedupe.MaxDerivations)
 }
 
-// largeBatch: a batch of the size that Lambda allows, and parts of it again.
+// largeBatch: a batch of the largest size that Lambda allows, and parts of it again.
 func largeBatch(f *ledgerFixture) {
 	const n = 5000
 	batch := func(begin int) []dedupe.Candidate {
@@ -364,14 +364,14 @@ func largeBatch(f *ledgerFixture) {
 		case i%100 == 38:
 			want = putDerived
 		}
-		if !is(a, want) {
+		if !sameAnswer(a, want) {
 			f.Fatalf("record %d: want %s, got %s", i, text(want), text(a))
 		}
 	}
 	f.enter(slices.Concat(first[n/2:], batch(n)[:n/2])...) // the model knows the answers
 }
 
-// histories: random questions by two processes that take turns. The clock moves on from question to question; records
+// histories: two processes ask random questions in turns. The clock moves forward from question to question. Records
 // arrive up to the horizon before it, and come again until then.
 func histories(f *ledgerFixture) {
 	const runs, questions, most = 40, 12, 10
@@ -476,7 +476,7 @@ func race(f *ledgerFixture) {
 	}
 }
 
-// endedContext: what an Enter reports under a context that has ended, or ends meanwhile, is true.
+// endedContext: if the context has ended or ends during an Enter, the answers are still true.
 func endedContext(f *ledgerFixture) {
 	for round := range 6 {
 		var records []dedupe.Candidate

@@ -9,20 +9,20 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// model is what a ledger should know of one scope. It follows the answers of the ledger, record by record, and checks
-// each. Where the window does not decide, it accepts what any engine may answer: then entries may count or not.
+// model has what a ledger should know of one scope. It follows the answers of the ledger, record by record, and checks
+// each. If the window does not decide whether an entry counts, it accepts both answers.
 type model struct {
 	retention dedupe.Retention
 	entered   map[dedupe.Key][]entered
 }
 
-// entered is a record that was answered with dedupe.Put.
+// entered is a record whose answer was dedupe.Put.
 type entered struct {
 	dedupe.Candidate
 	derived int
 }
 
-// judge says what is wrong with an answer. The reasons name the guarantees of docs/guarantees.md.
+// judge returns what is wrong with an answer. Its errors name the guarantees of docs/guarantees.md.
 func (m *model) judge(c dedupe.Candidate, a dedupe.Answer, keepIDs bool) error {
 	if a.Err != nil || a.Derived < 0 || a.Derived > dedupe.MaxDerivations {
 		return errors.New("this is no decision")
@@ -51,7 +51,7 @@ func (m *model) judge(c dedupe.Candidate, a dedupe.Answer, keepIDs bool) error {
 		return nil
 	case dedupe.Other:
 		if !other || !keepIDs || a.Derived > 0 {
-			return errors.New("the record gets an id of its own, unless another content keeps the id (G6)")
+			return errors.New("the record must get a new id, unless another content keeps the id (G6)")
 		}
 		if sameInWindow {
 			return errors.New("a copy within the window was entered (G7)")
@@ -79,12 +79,12 @@ func (m *model) put(c dedupe.Candidate, a dedupe.Answer, sameInWindow, inWindow,
 	return nil
 }
 
-// near reports whether an entry has to count for a record.
+// near reports whether an entry must count for a record.
 func (m *model) near(a, b time.Time) bool {
 	return m.retention.ForGood || a.Sub(b).Abs() <= m.retention.Window
 }
 
-// text is an answer as people read it.
+// text returns an answer for people.
 func text(a dedupe.Answer) string {
 	names := map[dedupe.Found]string{dedupe.Put: "put", dedupe.Mine: "mine", dedupe.Same: "same", dedupe.Other: "other"}
 	switch name := names[a.Found]; {

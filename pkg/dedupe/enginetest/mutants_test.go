@@ -19,15 +19,15 @@ import (
 type mutant struct {
 	name     string
 	caughtBy []string
-	// ask asks a ledger that is right, and changes the question or the answers.
+	// ask asks a correct ledger, and changes the question or the answers.
 	ask func(m *memory, ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error)
-	// rules are those that the mutant claims to have, if not OneRowAKey.
+	// rules are the rules that the mutant claims; nil means OneRowAKey.
 	rules *enginetest.Rules
-	// alone says that each process has data of its own.
+	// alone says that each process has its own data.
 	alone bool
 }
 
-// memory is the ledger that a mutant asks, and what the mutant remembers.
+// memory is the ledger that a mutant asks, and the mutant's own memory.
 type memory struct {
 	*memledger.Ledger
 	mu     sync.Mutex
@@ -110,7 +110,7 @@ func onAnswer(change func(*memory, dedupe.Question, dedupe.Candidate, *dedupe.An
 	}
 }
 
-// notSeen makes an answer of the kind that a ledger gives that does not see an entry.
+// notSeen changes an answer to that of a ledger that does not see an entry.
 func notSeen(a *dedupe.Answer) {
 	if a.Found == dedupe.Same {
 		a.Found = dedupe.Put
@@ -292,7 +292,7 @@ var mutants = []mutant{
 	},
 }
 
-// TestMutants: each mutant is found by the cases that it names, and each case finds a mutant.
+// TestMutants: each mutant is found by all cases that it names, and each case finds a mutant.
 func TestMutants(t *testing.T) {
 	t.Parallel()
 	finds := map[string]bool{}

@@ -37,7 +37,7 @@ func RunStorage(t *testing.T, open func(*testing.T) logledger.Storage) {
 	}
 }
 
-// storageFixture is what a case works with.
+// storageFixture is the environment of a storage case.
 type storageFixture struct {
 	testing.TB
 	logledger.Storage
@@ -45,7 +45,7 @@ type storageFixture struct {
 	lane logledger.LaneID
 }
 
-const never = int64(4_000_000_000) // a purge time that no test meets
+const never = int64(4_000_000_000) // a purge time after all tests
 
 func (f *storageFixture) at(epoch, index int) logledger.Place {
 	return logledger.Place{LaneID: f.lane, Epoch: epoch, Index: index}
@@ -60,7 +60,7 @@ func (f *storageFixture) append(at logledger.Place, data []byte) (existing []byt
 	return existing
 }
 
-// all reads from a place to the end, consistently, and returns the items and how many calls it took.
+// all reads from a place to the end, consistently. It returns the items and the number of calls.
 func (f *storageFixture) all(from logledger.Place, limit int) (items []logledger.Item, calls int) {
 	f.Helper()
 	for more := true; more; {
@@ -73,7 +73,7 @@ func (f *storageFixture) all(from logledger.Place, limit int) (items []logledger
 			f.Fatalf("a read with the limit %d has returned %d items", limit, len(page))
 		}
 		if more && len(page) == 0 {
-			f.Fatalf("a read from %+v has returned nothing, and says that there is more", from)
+			f.Fatalf("a read from %+v has returned no items, but more", from)
 		}
 		items = append(items, page...)
 		if calls++; len(page) > 0 {
@@ -99,7 +99,7 @@ func indexes(items []logledger.Item) (text string) {
 	return text
 }
 
-// chainRow is a chain row that differs from all others in every field.
+// chainRow returns a chain row that differs from all others in every field.
 func chainRow(number int) logledger.Epoch {
 	n := int64(number)
 	return logledger.Epoch{
@@ -109,7 +109,7 @@ func chainRow(number int) logledger.Epoch {
 	}
 }
 
-// storageEpochs: chain rows come back with all their fields, the latest first, whatever number of digits they have.
+// storageEpochs: chain rows come back with all their fields, the latest first, also if numbers have different lengths.
 func storageEpochs(f *storageFixture) {
 	const n = 150
 	for number := range n {
@@ -132,7 +132,7 @@ func storageEpochs(f *storageFixture) {
 	}
 }
 
-// storageFirstPutWins: what is there stays, and the one who comes later gets it, as often as it tries.
+// storageFirstPutWins: an existing row stays. Every later put gets it.
 func storageFirstPutWins(f *storageFixture) {
 	first, second := chainRow(0), chainRow(0)
 	second.Ends++
@@ -154,7 +154,7 @@ func storageFirstPutWins(f *storageFixture) {
 	f.wantItems(f.at(0, 0), 0, logledger.Item{Data: []byte("first")})
 }
 
-// storageOneWriterWins: of several writers at a place one wins, and the others get what it has written.
+// storageOneWriterWins: if several writers append at one place, one wins, and the others get its data.
 func storageOneWriterWins(f *storageFixture) {
 	const places, writers = 15, 4
 	for n := range places {
@@ -171,7 +171,7 @@ func storageOneWriterWins(f *storageFixture) {
 		all.Wait()
 		winner := slices.IndexFunc(existing[:], func(e []byte) bool { return e == nil })
 		if winner < 0 {
-			f.Fatalf("place %d: nobody has appended: %v", n, existing)
+			f.Fatalf("place %d: no writer has appended: %v", n, existing)
 		}
 		for w, e := range existing {
 			if w != winner && !bytes.Equal(e, []byte{byte(winner)}) {
@@ -182,8 +182,8 @@ func storageOneWriterWins(f *storageFixture) {
 	}
 }
 
-// storageReads: items come in the order of their indexes, from any index on. An inconsistent read may miss some, and
-// makes up none.
+// storageReads: items come in the order of their indexes, from any index on. An inconsistent read may miss some, but
+// never returns wrong ones.
 func storageReads(f *storageFixture) {
 	const n = 120
 	var all []logledger.Item
@@ -196,7 +196,7 @@ func storageReads(f *storageFixture) {
 	for _, from := range []int{0, 1, 9, 10, 99, 100, 119, 120, 1000} {
 		for _, limit := range []int{0, 1, 7, 200} {
 			if limit == 1 && from < 99 {
-				continue // many calls
+				continue // too many calls
 			}
 			f.wantItems(f.at(12, from), limit, all[min(from, n):]...)
 		}
@@ -221,7 +221,7 @@ func storageReads(f *storageFixture) {
 // mostData is the size of the largest data. DynamoDB takes 400 KB with names and keys.
 const mostData = 400<<10 - 512
 
-// storageLargeItems: data of 400 KB comes back byte by byte, with more items than an answer takes, and from a conflict.
+// storageLargeItems: data of 400 KB comes back exactly, with more items than one answer takes, and from a conflict.
 func storageLargeItems(f *storageFixture) {
 	random := rand.NewChaCha8([32]byte{1})
 	var all []logledger.Item
@@ -238,7 +238,7 @@ func storageLargeItems(f *storageFixture) {
 	}
 }
 
-// storageNames: no scope, lane or epoch sees the rows of another one, whatever scopes are called.
+// storageNames: no scope, lane or epoch has the rows of another one, whatever the names of the scopes are.
 func storageNames(f *storageFixture) {
 	base := f.lane.Scope
 	type name struct {
@@ -283,7 +283,7 @@ func storageNames(f *storageFixture) {
 	}
 }
 
-// storagePurgeTimes: an item that is past its purge time has its place, and is read, until it is deleted. (DynamoDB
+// storagePurgeTimes: an item that is past its purge time keeps its place, and is read, until it is deleted. (DynamoDB
 // does not delete rows that are past their purge time by more than five years.)
 func storagePurgeTimes(f *storageFixture) {
 	for n := range 3 {
@@ -297,7 +297,7 @@ func storagePurgeTimes(f *storageFixture) {
 	f.wantItems(f.at(0, 1), 0, logledger.Item{Index: 1, Data: []byte{1}}, logledger.Item{Index: 2, Data: []byte{2}})
 }
 
-// storageEndedContext: no call has an effect after the end of its context, and each returns the context's error.
+// storageEndedContext: after its context has ended, a call has no effect, and returns the context's error.
 func storageEndedContext(f *storageFixture) {
 	ctx, cancel := context.WithCancel(f.ctx)
 	cancel()
@@ -313,7 +313,7 @@ func storageEndedContext(f *storageFixture) {
 	storageEmpty(f)
 }
 
-// storageEmpty: a lane without rows has none, and no error.
+// storageEmpty: reads of a lane without rows return nothing and no error.
 func storageEmpty(f *storageFixture) {
 	if epochs, err := f.Epochs(f.ctx, f.lane, math.MaxInt32, 64); err != nil || len(epochs) > 0 {
 		f.Errorf("got epochs %+v, %v", epochs, err)

@@ -9,8 +9,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
-// TestBetweenCalls: another process enters a record between any two calls of this one to the storage. That record has
-// the same id as the last one of this process, and begins an epoch. One of the two is new, and the other one is its copy.
+// TestBetweenCalls: another process enters a record between any two storage calls of this process. The record has the
+// same id as the last record of this process, and begins an epoch. One of the two is new, and the other one is its
+// copy.
 func TestBetweenCalls(t *testing.T) {
 	t.Parallel()
 	met := true

@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// record is a record on its way to an answer.
+// record is a record that has no answer yet.
 type record struct {
 	*dedupe.Candidate
 	key     rowKey
@@ -21,7 +21,7 @@ type record struct {
 	answer  *dedupe.Answer
 
 	position position
-	placed   bool // position is known
+	placed   bool // position is computed
 }
 
 func newRecord(c *dedupe.Candidate, k dedupe.Key, source dedupe.Digest, answer *dedupe.Answer) record {
@@ -33,32 +33,33 @@ func newRecord(c *dedupe.Candidate, k dedupe.Key, source dedupe.Digest, answer *
 
 func (r *record) row() row { return row{r.key, r.content, r.tag} }
 
-// The records of a lane are appended in runs: one item has at most so many, and its arrivals span at most a part of the
-// window, since all of its entries count for the window around all of them.
+// The records of a lane are appended in runs. A run becomes one item. It has at most maxRunRecords records, and its
+// arrivals span at most 1/runsInWindow of the window, because all entries of an item count for the window around all of
+// them.
 const (
-	mostInRun   = 12_000 // 312 KB; DynamoDB takes items of 400 KB
-	spanOfAnRun = 16     // the part of the window
+	maxRunRecords = 12_000 // 312 KB; DynamoDB takes items of 400 KB
+	runsInWindow  = 16
 )
 
-// runEnd returns how many of the records make the first run.
+// runEnd returns how many of the records are in the first run.
 func runEnd(records []record, window time.Duration) int {
 	at := arrivals{records[0].arrival, records[0].arrival}
-	for n, r := range records[:min(len(records), mostInRun)] {
+	for n, r := range records[:min(len(records), maxRunRecords)] {
 		at = at.with(r.arrival)
-		if at.greatest-at.least > window.Milliseconds()/spanOfAnRun {
+		if at.greatest-at.least > window.Milliseconds()/runsInWindow {
 			return n
 		}
 	}
-	return min(len(records), mostInRun)
+	return min(len(records), maxRunRecords)
 }
 
 func (a arrivals) with(arrival int64) arrivals {
 	return arrivals{min(a.least, arrival), max(a.greatest, arrival)}
 }
 
-// enter answers records, in order. After an error the rest of them have it as their answer. If the error is that they
-// have no room in memory, they are returned.
-func (l *lane) enter(ctx context.Context, q dedupe.Question, records []record) (short []record) {
+// enter answers records, in order. After an error it is the answer of all remaining records. If the error is a
+// *MemoryError, enter returns these records as noRoom.
+func (l *lane) enter(ctx context.Context, q dedupe.Question, records []record) (noRoom []record) {
 	rest, err := l.enterRuns(ctx, q, records)
 	for _, r := range rest {
 		*r.answer = dedupe.Answer{Err: err}
@@ -89,20 +90,20 @@ func (l *lane) enterRuns(ctx context.Context, q dedupe.Question, records []recor
 	return nil, nil
 }
 
-// mostAttempts is how often a run is decided at most, and patience how often without a pause.
+// maxAttempts limits how often a run is decided. The first attempts have no pause.
 const (
-	mostAttempts = 64
-	patience     = 4
-	firstPause   = 32 * time.Millisecond
-	longestPause = 200 * time.Millisecond
+	maxAttempts    = 64
+	attemptsAtOnce = 4
+	firstPause     = 32 * time.Millisecond
+	longestPause   = 200 * time.Millisecond
 )
 
-// enterRun decides a run until its rows are appended behind everything that it was decided by.
+// enterRun decides a run again and again until nothing was appended between deciding it and appending its rows.
 func (l *lane) enterRun(ctx context.Context, q dedupe.Question, run []record) error {
 	l.raced = false
 	pause := firstPause
-	for attempt := range mostAttempts {
-		if attempt > patience {
+	for attempt := range maxAttempts {
+		if attempt > attemptsAtOnce {
 			if err := l.ledger.clock.Pause(ctx, pause); err != nil {
 				return err
 			}
@@ -135,22 +136,22 @@ func (l *lane) enterRun(ctx context.Context, q dedupe.Question, run []record) er
 		}
 	}
 	return fmt.Errorf("logledger: %w: other processes have appended to lane %d of the scope %q before each of %d attempts",
-		dedupe.ErrTryAgain, l.Lane, l.Scope, mostAttempts)
+		dedupe.ErrTryAgain, l.Lane, l.Scope, maxAttempts)
 }
 
-// decision is what a run is, by what is in memory.
+// decision has the answers for a run, by the entries in memory.
 type decision struct {
 	answers []dedupe.Answer
-	fresh   map[rowKey][]freshRow // to be appended
-	rows    int                   // how many these are
+	fresh   map[rowKey][]freshRow // the rows to append
+	rows    int                   // their number
 }
 
-// allMine reports whether all records have rows already. No other row can change that.
+// allMine reports whether all records have rows already. Then no other row can change the answers.
 func (d *decision) allMine() bool {
 	return !slices.ContainsFunc(d.answers, func(a dedupe.Answer) bool { return a.Found != dedupe.Mine })
 }
 
-// freshRow is the row of a record of the run, which later records of the run see.
+// freshRow is a row to append for a record of the run. Later records of the run are compared with it.
 type freshRow struct {
 	of      *record
 	derived int
@@ -161,12 +162,12 @@ func (l *lane) decide(ctx context.Context, q dedupe.Question, run []record) (dec
 	d := decision{answers: make([]dedupe.Answer, len(run)), fresh: make(map[rowKey][]freshRow, len(run))}
 	for i := range run {
 		r := &run[i]
-		s := sight{record: r}
-		if err := l.look(ctx, &s); err != nil {
+		s := search{record: r}
+		if err := l.findEntries(ctx, &s); err != nil {
 			return d, err
 		}
 		for _, f := range d.fresh[r.key] {
-			s.see(f.of.content, f.of.tag == r.tag, f.derived)
+			s.add(f.of.content, f.of.tag == r.tag, f.derived)
 		}
 		answer := dedupe.Answer{Found: s.seen.Found()}
 		switch {
@@ -184,15 +185,15 @@ func (l *lane) decide(ctx context.Context, q dedupe.Question, run []record) (dec
 	return d, nil
 }
 
-// sight is what a record sees under its key.
-type sight struct {
+// search collects the rows that count for a record, from all rows under its key.
+type search struct {
 	*record
 	seen    dedupe.Seen
 	derived int // of the record's own row
 }
 
-// see takes a row into account. All rows count: the first one does not say what a later record is.
-func (s *sight) see(c content, mine bool, derived int) {
+// add adds a row. All rows are needed: the first one alone does not decide about a later record.
+func (s *search) add(c content, mine bool, derived int) {
 	switch {
 	case mine:
 		s.seen.Mine, s.derived = true, derived
@@ -203,9 +204,9 @@ func (s *sight) see(c content, mine bool, derived int) {
 	}
 }
 
-// look looks at the entries in memory, as far as they count: an entry counts if an arrival of its item is at most the
-// window away, on either side.
-func (l *lane) look(ctx context.Context, s *sight) (err error) {
+// findEntries adds the entries in memory that count for the record: an entry counts if the record's arrival is at
+// most the window away from an arrival of the entry's item, on either side.
+func (l *lane) findEntries(ctx context.Context, s *search) (err error) {
 	l.entries.each(s.key, func(c content, of ref) bool {
 		h := l.items.at(of)
 		if s.arrival < h.since || s.arrival > h.until {
@@ -213,18 +214,18 @@ func (l *lane) look(ctx context.Context, s *sight) (err error) {
 		}
 		mine := false
 		if h.span.mayHold(s.record) {
-			if mine, err = l.holds(ctx, of, row{s.key, c, s.tag}); err != nil {
+			if mine, err = l.itemHasRow(ctx, of, row{s.key, c, s.tag}); err != nil {
 				return false
 			}
 		}
-		s.see(c, mine, of.derived())
+		s.add(c, mine, of.derived())
 		return true
 	})
 	return err
 }
 
-// holds reports whether an item has a row. The item is read, since the memory has no tags.
-func (l *lane) holds(ctx context.Context, of ref, r row) (bool, error) {
+// itemHasRow reports whether an item has a row. It reads the item from the storage, because the memory has no tags.
+func (l *lane) itemHasRow(ctx context.Context, of ref, r row) (bool, error) {
 	it, ok := l.opened[of&^derivedMark]
 	if !ok {
 		var err error
@@ -240,24 +241,24 @@ func (l *lane) holds(ctx context.Context, of ref, r row) (bool, error) {
 	return found, nil
 }
 
-// item makes the item of a decision.
+// item makes the item with the rows of a decision.
 func (d *decision) item(run []record, nonce uint64) item {
 	it := item{nonce: nonce, at: arrivals{run[0].arrival, run[0].arrival}, rows: make([]row, 0, d.rows)}
 	for _, r := range run {
 		it.at = it.at.with(r.arrival)
 	}
-	var of spanOf
+	var spans spanBuilder
 	for _, derived := range []int{0, 1} {
 		for i := range run {
 			if d.answers[i] == (dedupe.Answer{Found: dedupe.Put, Derived: derived}) {
 				it.rows = append(it.rows, run[i].row())
-				of.add(&run[i])
+				spans.add(&run[i])
 			}
 		}
 		if derived == 0 {
 			it.plain = len(it.rows)
 		}
 	}
-	it.span = of.span()
+	it.span = spans.span()
 	return it
 }

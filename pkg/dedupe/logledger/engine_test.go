@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
-// TestLedger: each process of a case has a ledger of its own on the one log.
+// TestLedger: each process of a case has its own ledger, and all use the same log.
 func TestLedger(t *testing.T) {
 	log := memlog.New()
 	log.Page = 3

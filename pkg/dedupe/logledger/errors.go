@@ -7,7 +7,7 @@ import (
 )
 
 var (
-	// ErrForGood says that entries cannot be kept for ever: they would not fit into memory.
+	// ErrForGood says that this ledger cannot keep entries for ever, because they would not fit into memory.
 	ErrForGood = errors.New("logledger: the log ledger needs a window; for entries that are kept for ever use a ledger " +
 		"with one row a key")
 
@@ -15,20 +15,20 @@ var (
 	ErrAhead = errors.New("logledger: the arrival of a record is more than an hour in the future: check the clock of this " +
 		"machine, and what sets the arrivals")
 
-	// ErrPurged says that entries are needed that are past their purge time, so that copies cannot be recognised. The
-	// record is older than the horizon that the scope had when they were written.
+	// ErrPurged says that entries that may count for a record are past their purge time, so that copies cannot be
+	// recognized. The record is older than the horizon of the scope when these entries were written.
 	ErrPurged = errors.New("logledger: entries that may count for a record are purged: the record is past the horizon")
 
 	errLayout = errors.New("logledger: another version of oncebox wrote this log, with another layout: use that version, " +
 		"or another scope")
 )
 
-// MemoryError says that the entries that count do not fit into the memory. Nothing was changed.
+// MemoryError says that the entries that count do not fit into memory. Nothing was changed.
 type MemoryError struct {
 	LaneID
-	Entries     int       // of the lane, in memory
-	More        int       // that have no room
-	Since       time.Time // the least arrival for which entries are needed
+	Entries     int       // entries of the lane in memory
+	More        int       // entries that do not fit
+	Since       time.Time // the earliest arrival for which entries are needed
 	Used, Limit int64     // bytes, of all lanes
 }
 
@@ -40,8 +40,8 @@ func (e *MemoryError) Error() string {
 		e.Lane, e.Scope, e.Entries, e.Since.Format(time.RFC3339), e.More, float64(e.Used)/(1<<20), float64(e.Limit)/(1<<20))
 }
 
-// purged is the error of an item that is missing.
-func (l *lane) purged(e Epoch, index int) error {
+// purgedError is the error for a missing item.
+func (l *lane) purgedError(e Epoch, index int) error {
 	return fmt.Errorf("%w (lane %d of the scope %q, epoch %d, item %d; the epoch has the window %s and the horizon %s)",
 		ErrPurged, l.Lane, l.Scope, e.Number, index, e.Window, e.Horizon)
 }

@@ -24,7 +24,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := ledger.Warm(ctx, "orders", retention); err != nil { // at start, so that the first batch does not wait
+	if err := ledger.Warm(ctx, "orders", retention); err != nil { // at the start, so that the first batch does not wait
 		log.Fatal(err)
 	}
 	decider := dedupe.Decider{Ledger: ledger, Scope: "orders", Retention: retention}

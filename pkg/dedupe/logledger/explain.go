@@ -7,17 +7,17 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Entry is a row under a key, as a log has it.
+// Entry is a row under a key, as the log stores it.
 type Entry struct {
 	Place
-	Derived bool // the record has a derived id: another record had its id
-	// Content is a hash of the key and the fingerprint: copies of a record have the same. HasContent compares it.
+	Derived bool // the record has a derived id, because another record had its id
+	// Content is a hash of the key and the fingerprint. Copies of a record have the same hash. HasContent compares it.
 	Content [contentSize]byte
 	// Tag is the part of the owner's digest that is stored. HasOwner compares it.
 	Tag [TagSize]byte
-	// First and Last are the least and the greatest arrival in the row's item; the row's own lies between them.
+	// First and Last are the earliest and the latest arrival in the row's item. The row's own arrival is between them.
 	First, Last time.Time
-	Window      time.Duration // how far from these an arrival may be for which the row counts
+	Window      time.Duration // the row counts for arrivals up to this far from those
 	PurgeAt     int64         // epoch seconds
 }
 
@@ -26,11 +26,11 @@ func (e Entry) HasContent(k dedupe.Key, fingerprint string) bool {
 	return e.Content == contentOf(k, fingerprint)
 }
 
-// HasOwner reports whether the row is that of an owner.
+// HasOwner reports whether the row belongs to an owner.
 func (e Entry) HasOwner(o dedupe.Owner) bool { return e.Tag == tagOf(o) }
 
-// Explain returns the rows under a key, in the order in which they were appended. It reads the whole log of the key's
-// lane as far as that is not past its purge time, consistently, and keeps nothing of it in memory but these rows.
+// Explain returns the rows under a key, in the order in which they were appended. It reads the log of the key's lane
+// that is not past its purge time, consistently, and keeps only these rows in memory.
 func Explain(ctx context.Context, storage Storage, scope string, k dedupe.Key, now time.Time) ([]Entry, error) {
 	lanes, err := lanesIn(ctx, storage, scope)
 	if err != nil || lanes == 0 {
@@ -55,7 +55,7 @@ func Explain(ctx context.Context, storage Storage, scope string, k dedupe.Key, n
 	return entries, nil
 }
 
-// explain appends the rows of an epoch under a key.
+// explain appends to entries the rows under a key in one epoch.
 func (s scan) explain(ctx context.Context, e Epoch, k rowKey, entries []Entry) ([]Entry, error) {
 	for i, err := range s.items(ctx, e.Number) {
 		if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// Explainer is a dedupe.Explainer on a log. It needs no memory for entries, since it reads the log as far as its rows are
-// not past their purge times.
+// Explainer implements dedupe.Explainer on a log. It needs no memory for entries, because it reads the log, except the
+// part that is past its purge time.
 type Explainer struct {
 	Storage Storage
 	Now     func() time.Time
@@ -19,8 +19,8 @@ type Explainer struct {
 
 var _ dedupe.Explainer = Explainer{}
 
-// Explain finds the rows under the key of the record's id, those of synthetic records included. A row has no arrival, but
-// its item has the least and the greatest one.
+// Explain finds the rows under the key of the record's id, including the rows of synthetic records. A row has no
+// arrival, but its item has the earliest and the latest one.
 func (x Explainer) Explain(ctx context.Context, scope string, c dedupe.Candidate) (dedupe.Explanation, error) {
 	key := format.KeyOf(c.ID)
 	rows, err := Explain(ctx, x.Storage, scope, key, x.Now())
@@ -51,7 +51,7 @@ func (x Explainer) Explain(ctx context.Context, scope string, c dedupe.Candidate
 	return e, nil
 }
 
-// explained is a row for people.
+// explained returns the row in the form for people.
 func (e Entry) explained(key dedupe.Key, c dedupe.Candidate) dedupe.ExplainedEntry {
 	since, until := e.First.Add(-e.Window), e.Last.Add(e.Window)
 	x := dedupe.ExplainedEntry{

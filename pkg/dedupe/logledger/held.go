@@ -5,7 +5,7 @@ import (
 	"unsafe"
 )
 
-// held is what the memory has of an item. Its entries count for the arrivals from since to until, in milliseconds.
+// held is an item in memory. Its entries count for the arrivals from since to until, in milliseconds since 1970.
 type held struct {
 	since, until int64
 	epoch, index int32
@@ -19,7 +19,7 @@ const (
 
 var _ [heldSize]byte = [unsafe.Sizeof(held{})]byte{}
 
-// heldItems are the items of a lane in memory. Item 0 is none: an empty slot has it.
+// heldItems are the items of a lane in memory. Item 0 is not used, because ref 0 marks an empty slot.
 type heldItems struct {
 	pages []*[heldPageItems]held
 	next  int // the first one that was never used
@@ -37,7 +37,7 @@ func (h *heldItems) needsPage() bool {
 
 func (h *heldItems) grow() { h.pages = append(h.pages, new([heldPageItems]held)) }
 
-// add adds an item. The caller has made room.
+// add adds an item. The caller must have made room.
 func (h *heldItems) add(i held) (r ref) {
 	if n := len(h.free); n > 0 {
 		r, h.free = h.free[n-1], h.free[:n-1]
@@ -49,7 +49,7 @@ func (h *heldItems) add(i held) (r ref) {
 	return r
 }
 
-// drop drops items. It returns the ones that it dropped.
+// drop removes the items for which dropped returns true.
 func (h *heldItems) drop(dropped func(*held) bool) {
 	for n := 1; n < h.next; n++ {
 		if i := h.at(ref(n)); *i != (held{}) && dropped(i) {
@@ -59,10 +59,10 @@ func (h *heldItems) drop(dropped func(*held) bool) {
 	}
 }
 
-// count is how many items there are.
+// count returns the number of items.
 func (h *heldItems) count() int { return max(0, h.next-1) - len(h.free) }
 
-// shrink gives back the pages that the items do not need. It returns the new ref of each item.
+// shrink releases the pages that the items do not need. It returns the new ref of each item.
 func (h *heldItems) shrink() (moved []ref) {
 	moved = make([]ref, h.next)
 	next := 1
@@ -73,7 +73,7 @@ func (h *heldItems) shrink() (moved []ref) {
 		}
 	}
 	h.next, h.free = next, nil
-	pages := 0 // item 0 alone needs none
+	pages := 0 // item 0 alone needs no page
 	if next > 1 {
 		pages = (next + heldPageItems - 1) / heldPageItems
 	}
@@ -81,19 +81,19 @@ func (h *heldItems) shrink() (moved []ref) {
 	return moved
 }
 
-// keep keeps the first pages, and lets go of the memory of the others.
+// keep keeps the first n pages, and releases the memory of the others.
 func keep[P any](pages []*P, n int) []*P {
 	clear(pages[n:])
 	return pages[:n]
 }
 
-// budget is the memory that a Ledger may take for entries, in bytes.
+// budget limits the memory of a Ledger's entries, in bytes.
 type budget struct {
 	limit int64
 	used  atomic.Int64
 }
 
-// take takes memory, if there is so much left.
+// take takes memory if enough is left.
 func (b *budget) take(bytes int) bool {
 	if b.used.Add(int64(bytes)) <= b.limit {
 		return true
@@ -102,7 +102,7 @@ func (b *budget) take(bytes int) bool {
 	return false
 }
 
-// add takes memory in any case.
+// add takes memory, even if it exceeds the limit.
 func (b *budget) add(bytes int) { b.used.Add(int64(bytes)) }
 
 func (b *budget) give(bytes int) { b.used.Add(-int64(bytes)) }

@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// layout is the version of chain rows and items. Another one is refused.
+// layout is the version of chain rows and items. Other versions are refused.
 const layout = 1
 
 // The kinds of items.
@@ -20,7 +20,8 @@ const (
 	kindSeal = 's' // the end of an epoch; it has no rows
 )
 
-// The data of an item is a header and a row for each entry. A row ends with the tag of its owner. The sizes are in bytes.
+// The data of an item is a header, and one row for each entry. A row ends with the tag of its owner. Sizes are in
+// bytes.
 const (
 	HeaderSize = 2 + 8 + len(dedupe.Digest{}) + 2*8 + 2*4 + 2*positionSize
 	RowSize    = keySize + contentSize + TagSize
@@ -31,9 +32,9 @@ const (
 	positionSize = 24 // a sequence number of Kinesis has 56 decimal digits
 )
 
-// rowKey is the part of a key that rows have, in two numbers that compare fast. In a scope of three billion entries two
-// keys have the same one with a probability of 10^-10; a record is then taken for a synthetic duplicate, since contents
-// have the whole key.
+// rowKey is the part of a key that rows store, as two numbers that compare fast. In a scope of three billion entries,
+// two keys have the same rowKey with a probability of 10^-10. A record is then taken for a synthetic duplicate,
+// because contents are hashes of the whole key.
 type rowKey struct {
 	high uint64
 	low  uint32
@@ -43,7 +44,7 @@ func rowKeyOf(k dedupe.Key) rowKey {
 	return rowKey{binary.BigEndian.Uint64(k[:]), binary.BigEndian.Uint32(k[8:])}
 }
 
-// laneOf uses the part of a key that rows do not have.
+// laneOf computes the lane from a part of the key that rows do not store.
 func laneOf(k dedupe.Key, lanes int) int {
 	return int(binary.BigEndian.Uint32(k[keySize:]) % uint32(lanes))
 }
@@ -55,8 +56,8 @@ func (k rowKey) before(other rowKey) bool {
 // content is a hash of the whole key and the fingerprint.
 type content [contentSize]byte
 
-// tag is the part of an owner's digest that rows have. It is compared within one item at a time. So another record is
-// taken for the owner once in 2.8 * 10^14 comparisons; it is then delivered a second time.
+// tag is the part of an owner's digest that rows store. It is compared within one item at a time. So another record is
+// taken for the owner once in 2.8 * 10^14 comparisons. It is then delivered a second time.
 type tag [TagSize]byte
 
 func tagOf(o dedupe.Owner) tag {
@@ -64,7 +65,7 @@ func tagOf(o dedupe.Owner) tag {
 	return tag(digest[:TagSize])
 }
 
-// row is an entry.
+// row is an entry of the log.
 type row struct {
 	key     rowKey
 	content content
@@ -76,40 +77,40 @@ func (r row) compare(other row) int {
 		bytes.Compare(r.content[:], other.content[:]), bytes.Compare(r.tag[:], other.tag[:]))
 }
 
-// span says of which records an item may hold the rows. It saves reading tags.
+// span bounds the records whose rows an item may have. With it, tags need not be read for other records.
 type span struct {
-	source      dedupe.Digest // hash of the owners' source; zero if there are several
-	first, last position      // both zero if some have none
+	source      dedupe.Digest // hash of the source of all owners; zero if they have several sources
+	first, last position      // both zero if any owner has no position
 }
 
-// arrivals are the least and the greatest arrival of an item's records, in milliseconds since 1970.
+// arrivals are the earliest and the latest arrival of an item's records, in milliseconds since 1970.
 type arrivals struct{ least, greatest int64 }
 
-// item is an item of the log as the engine works with it. The derived rows follow the plain ones: these are of synthetic
-// records, under the keys of their names.
+// item is a decoded item of the log. Its plain rows come first. The derived rows of synthetic records follow, under the
+// keys of their own ids.
 type item struct {
 	seal  bool
-	nonce uint64 // tells the item from all others
+	nonce uint64 // distinguishes the item from all others
 	span  span
 	at    arrivals
-	plain int // how many of the rows are plain
+	plain int // number of plain rows
 	rows  []row
 }
 
-// parts are the plain rows and the derived ones.
+// parts returns the plain rows and the derived rows.
 func (i item) parts() [2][]row { return [2][]row{i.rows[:i.plain], i.rows[i.plain:]} }
 
-// contentOf hashes a domain, the whole key and the fingerprint, so that two keys that share their first bytes have
-// different contents.
+// contentOf hashes a domain, the whole key and the fingerprint. So two keys that share their first bytes have different
+// contents.
 func contentOf(k dedupe.Key, fingerprint string) content {
-	var space [200]byte // of the usual fingerprints; it keeps them off the heap
+	var space [200]byte // large enough for most fingerprints, so that they need no heap
 	text := append(space[:0], "oncebox/log/content/1\x00"...)
 	text = append(append(text, k[:]...), fingerprint...)
 	sum := sha256.Sum256(text)
 	return content(sum[:])
 }
 
-// sources hashes sources. Most records have the source of the one before.
+// sources hashes sources, and remembers the last one, because most records have the same source as the record before.
 type sources struct {
 	last string
 	is   dedupe.Digest
@@ -122,25 +123,25 @@ func (s *sources) digest(source string) dedupe.Digest {
 	return s.is
 }
 
-// position is a sequence number as a number.
+// position is a sequence number as a big-endian number.
 type position [positionSize]byte
 
-// mostDigits is the length of the longest sequence numbers that fit into a position.
+// mostDigits is the largest number of digits of a sequence number that fits into a position.
 const mostDigits = 57
 
-// hasPosition is false for what is no number, and for a number that is too large.
+// hasPosition reports whether a sequence is a number that fits into a position.
 func hasPosition(sequence string) bool {
 	return len(sequence) <= mostDigits && dedupe.IsSequence(sequence)
 }
 
-// positionOf returns the position of a sequence number that has one.
+// positionOf returns the position of a sequence number for which hasPosition is true.
 func positionOf(sequence string) (p position) {
 	n, _ := new(big.Int).SetString(sequence, 10)
 	n.FillBytes(p[:])
 	return p
 }
 
-// mayHold reports whether the row of a record may be among those of the item.
+// mayHold reports whether the item may have the row of a record.
 func (s *span) mayHold(r *record) bool {
 	if s.source != (dedupe.Digest{}) && s.source != r.source {
 		return false
@@ -154,15 +155,15 @@ func (s *span) mayHold(r *record) bool {
 	return bytes.Compare(s.first[:], r.position[:]) <= 0 && bytes.Compare(r.position[:], s.last[:]) <= 0
 }
 
-// spanOf finds the span of records.
-type spanOf struct {
+// spanBuilder computes the span of records.
+type spanBuilder struct {
 	source      dedupe.Digest
 	first, last string // sequence numbers
-	any, mixed  bool   // there are records; some have another source
-	unnumbered  bool   // some have no position
+	any, mixed  bool   // any: there are records; mixed: they have several sources
+	unnumbered  bool   // some records have no position
 }
 
-func (s *spanOf) add(r *record) {
+func (s *spanBuilder) add(r *record) {
 	sequence := r.Owner.Sequence
 	if !s.any {
 		s.any, s.source, s.first, s.last = true, r.source, sequence, sequence
@@ -180,9 +181,9 @@ func (s *spanOf) add(r *record) {
 	}
 }
 
-func (s *spanOf) span() span {
+func (s *spanBuilder) span() span {
 	switch {
-	case s.mixed: // each source has positions of its own
+	case s.mixed: // positions of different sources cannot be compared
 		return span{}
 	case s.unnumbered:
 		return span{source: s.source}
@@ -190,7 +191,7 @@ func (s *spanOf) span() span {
 	return span{s.source, positionOf(s.first), positionOf(s.last)}
 }
 
-// encode makes the data of an item.
+// encode returns the data of an item.
 func (i item) encode() []byte {
 	kind := byte(kindRows)
 	if i.seal {
@@ -212,7 +213,8 @@ func (i item) encode() []byte {
 	return b
 }
 
-// decode reads the data of an item. Nothing may be decided by data that this version did not write.
+// decode reads the data of an item. It refuses data that this version did not write, so that no decision is based on
+// them.
 func decode(b []byte) (i item, err error) {
 	if len(b) < HeaderSize || b[0] != layout || b[1] != kindRows && b[1] != kindSeal {
 		return i, errLayout

@@ -10,42 +10,43 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// lane is what this process knows of a lane: the entries of its last epochs, up to an item of the last one. Other
-// processes append as well; what they have appended since then is read when it is needed.
+// lane is the state of a lane in this process: the entries of its last epochs, up to some item of the last epoch. Other
+// processes append too. Items that they have appended since are read when they are needed.
 type lane struct {
 	LaneID
 	ledger *Ledger
-	turn   chan struct{} // has room for the one call that works on the lane
+	turn   chan struct{} // has room for one element: only one call at a time works on the lane
 
-	// epochs are the last ones, without gaps, and their entries are in memory. If there are none, nothing is.
+	// epochs are the last epochs, without gaps. Their entries are in memory. If it is empty, no entries are.
 	epochs []Epoch
-	rows   []int // how many entries each of epochs has in memory
-	// floor is the least arrival that can be decided: no epoch before the first of epochs counts for it.
+	rows   []int // by epoch in epochs: the number of its entries in memory
+	// floor is the earliest arrival that can be decided: no epoch before the first of epochs counts for it.
 	floor int64
-	// complete is the least arrival for which all items of epochs are in memory that count for it.
+	// complete is the earliest arrival for which all items of epochs that count are in memory.
 	complete int64
-	// next is the index behind the last item of the last epoch that was read, or appended by this process.
+	// next is the index after the last item of the last epoch that this process has read or appended.
 	next   int
 	sealed bool // the item before next is the seal
-	// alone says that no other process had appended anything when the lane was last read. Then it is not read before each
-	// decision: if another process appends meanwhile, the next append finds its item.
+	// alone says that no other process had appended anything when the lane was last read. The lane is then not read
+	// before each decision: if another process appends meanwhile, the next append finds its item.
 	alone bool
-	// raced says that another process has appended since the run that is being entered was first decided.
+	// raced says that another process has appended since the present run was first decided.
 	raced bool
 
 	entries table
 	items   heldItems
-	// wanted is the least arrival of the records that are being entered. Epochs that do not count for it may be evicted.
+	// wanted is the earliest arrival of the records that are being entered. Epochs that do not count for it may be
+	// evicted.
 	wanted int64
-	opened map[ref]item // items whose tags were read for these records
+	opened map[ref]item // items whose tags were read for the present records
 
-	counting atomic.Int64 // bytes of the entries that count for what was wanted last, for Stats
+	counting atomic.Int64 // bytes of the entries that count for the last wanted arrival, for Stats
 }
 
-// beginning is before all arrivals.
+// beginning is an arrival before all others.
 const beginning = math.MinInt64
 
-// lock waits for the call before.
+// lock waits until no other call works on the lane.
 func (l *lane) lock(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -58,7 +59,7 @@ func (l *lane) lock(ctx context.Context) error {
 	}
 }
 
-// tryLock locks the lane if no call works on it.
+// tryLock locks the lane if no other call works on it.
 func (l *lane) tryLock() bool {
 	select {
 	case l.turn <- struct{}{}:
@@ -74,7 +75,7 @@ func (l *lane) last() Epoch { return l.epochs[len(l.epochs)-1] }
 
 func (l *lane) place(epoch, index int) Place { return Place{l.LaneID, epoch, index} }
 
-// prepare makes the memory complete for the arrivals that are wanted, up to the end of the log at some time.
+// prepare loads all entries that count for the wanted arrivals, up to an item that was the end of the log meanwhile.
 func (l *lane) prepare(ctx context.Context) error {
 	if l.wanted < l.complete {
 		l.forget()
@@ -95,8 +96,8 @@ func (l *lane) prepare(ctx context.Context) error {
 	return l.catchUp(ctx, l.raced)
 }
 
-// load begins with the last epoch, if there is one. It always counts, up to its end: an entry near an arrival may have
-// been appended at any later time.
+// load begins with the last epoch, if there is one. The last epoch always counts, up to its end: an entry with any
+// arrival may have been appended at any later time.
 func (l *lane) load(ctx context.Context) error {
 	epochs, floor, err := l.epochsBefore(ctx, math.MaxInt32, math.MaxInt64)
 	if err != nil || len(epochs) == 0 {
@@ -108,8 +109,9 @@ func (l *lane) load(ctx context.Context) error {
 	return nil
 }
 
-// loadEarlier reads the epochs before those in memory that count for what is wanted, from the last one back. After an
-// error those that were read stay, so that a load that takes longer than a call goes on in the next one.
+// loadEarlier reads, from the latest back, the epochs before those in memory that count for the wanted arrivals.
+// After an error it keeps the epochs that it has read, so that a load that takes longer than a call continues in the
+// next call.
 func (l *lane) loadEarlier(ctx context.Context) error {
 	epochs, floor, err := l.epochsBefore(ctx, l.epochs[0].Number, l.wanted)
 	if err != nil {
@@ -130,11 +132,11 @@ func (l *lane) loadEarlier(ctx context.Context) error {
 	return nil
 }
 
-// chainPage is how many chain rows are read at a time.
+// chainPage is the number of chain rows in one read.
 const chainPage = 64
 
-// epochsBefore returns the epochs below a number that count for an arrival, in order, and at least one if there is any.
-// The floor is the least arrival for which no earlier one counts.
+// epochsBefore returns the epochs with numbers below below that count for an arrival, in order. It returns at least
+// one if there is any. floor is the earliest arrival for which no epoch before these counts.
 func (l *lane) epochsBefore(ctx context.Context, below int, arrival int64) (epochs []Epoch, floor int64, err error) {
 	for {
 		page, err := l.ledger.storage.Epochs(ctx, l.LaneID, below, chainPage)
@@ -158,7 +160,7 @@ func (l *lane) epochsBefore(ctx context.Context, below int, arrival int64) (epoc
 	}
 }
 
-// readSealed reads an epoch whose seal has this index. An item that is missing is an error, and not the end.
+// readSealed reads an epoch whose seal has this index. A missing item is an error, not the end.
 func (l *lane) readSealed(ctx context.Context, e Epoch, seal int) (rows int, err error) {
 	consistent := false
 	for next := 0; next <= seal; {
@@ -168,7 +170,7 @@ func (l *lane) readSealed(ctx context.Context, e Epoch, seal int) (rows int, err
 		}
 		items = inSequence(items, next)
 		if len(items) == 0 && consistent {
-			return rows, l.purged(e, next)
+			return rows, l.purgedError(e, next)
 		}
 		consistent = len(items) == 0
 		for _, i := range items {
@@ -177,7 +179,7 @@ func (l *lane) readSealed(ctx context.Context, e Epoch, seal int) (rows int, err
 				return rows, err
 			}
 			if it.seal != (i.Index == seal) {
-				return rows, l.purged(e, i.Index)
+				return rows, l.purgedError(e, i.Index)
 			}
 			if next = i.Index + 1; it.seal {
 				return rows, nil
@@ -191,8 +193,8 @@ func (l *lane) readSealed(ctx context.Context, e Epoch, seal int) (rows int, err
 	return rows, nil
 }
 
-// inSequence returns the items from an index on, up to the first one that is missing: it may have been appended, and the
-// read was too early for it.
+// inSequence returns the items from index next on, up to the first missing one. That item may exist although this read
+// missed it.
 func inSequence(items []Item, next int) []Item {
 	for n := range items {
 		if items[n].Index != next+n {
@@ -207,16 +209,16 @@ func (l *lane) decode(i Item) (item, error) {
 	return decode(i.Data)
 }
 
-// muchToRead is more than the answer of a read that takes no longer than an empty one.
-const muchToRead = 16 << 10 // bytes
+// muchToRead is a size in bytes. An answer up to this size takes no longer than an empty one.
+const muchToRead = 16 << 10
 
-// catchUp reads what was appended since the lane was last read. While it reads much, others append: so it reads again,
-// consistently. A read costs much less than an append that fails.
+// catchUp reads the items that were appended since the lane was last read. If it reads much, other processes are
+// probably appending meanwhile, so it reads again, consistently. A read costs much less than an append that fails.
 func (l *lane) catchUp(ctx context.Context, consistent bool) error {
 	l.alone = false
 	for total := 0; ; {
 		if l.sealed {
-			next, err := l.following(ctx)
+			next, err := l.nextEpoch(ctx)
 			if err != nil || next == nil {
 				return err
 			}
@@ -249,8 +251,8 @@ func sizeOf(items []Item) (bytes int) {
 	return bytes
 }
 
-// current reports whether nothing was appended since the lane was last read. Otherwise the records are to be decided
-// again: a record whose fingerprint has changed may have a row there, and is not the duplicate that it seems to be.
+// current reports whether nothing was appended since the lane was last read. If something was, the records have to be
+// decided again: a record whose fingerprint has changed may have a row there, and may only look like a duplicate.
 func (l *lane) current(ctx context.Context) (bool, error) {
 	epoch, next := l.last().Number, l.next
 	if err := l.catchUp(ctx, true); err != nil {
@@ -259,7 +261,7 @@ func (l *lane) current(ctx context.Context) (bool, error) {
 	return len(l.epochs) > 0 && l.last().Number == epoch && l.next == next, nil
 }
 
-// apply takes items of the last epoch into memory, and returns how many.
+// apply adds items of the last epoch to the memory, and returns how many.
 func (l *lane) apply(items []Item) (read int, err error) {
 	for _, i := range inSequence(items, l.next) {
 		it, err := l.decode(i)
@@ -280,8 +282,8 @@ func (l *lane) apply(items []Item) (read int, err error) {
 	return read, nil
 }
 
-// following returns the epoch after the last one, if it has begun.
-func (l *lane) following(ctx context.Context) (*Epoch, error) {
+// nextEpoch reads the epoch after the last one. It returns nil if that has not begun.
+func (l *lane) nextEpoch(ctx context.Context) (*Epoch, error) {
 	number := l.last().Number + 1
 	page, err := l.ledger.storage.Epochs(ctx, l.LaneID, number+1, 1)
 	if err != nil || len(page) == 0 || page[0].Number != number {
@@ -290,21 +292,21 @@ func (l *lane) following(ctx context.Context) (*Epoch, error) {
 	return &page[0], l.ledger.check(l.LaneID, page[0])
 }
 
-// begin goes on to the next epoch.
+// begin makes e the last epoch.
 func (l *lane) begin(e Epoch) {
 	l.epochs, l.rows = append(l.epochs, e), append(l.rows, 0)
 	l.next, l.sealed = 0, false
 }
 
-// append appends an item. If it is not done and there is no error, the records are to be decided again: another process
-// has appended, or an epoch has begun.
+// append appends an item. If it returns neither done nor an error, another process has appended or a new epoch has
+// begun, and the records have to be decided again.
 func (l *lane) append(ctx context.Context, it item, keep dedupe.Retention) (done bool, err error) {
 	if len(l.epochs) == 0 {
-		return false, l.found(ctx, it.at, keep)
+		return false, l.createLog(ctx, it.at, keep)
 	}
 	last := l.last()
 	if l.sealed || it.at.greatest >= last.Ends || keep.Window > last.Window || keep.Horizon > last.Horizon {
-		return false, l.roll(ctx, it.at.greatest, keep)
+		return false, l.rollEpoch(ctx, it.at.greatest, keep)
 	}
 	if err := l.makeRoom(len(it.rows)); err != nil {
 		return false, err
@@ -317,7 +319,7 @@ func (l *lane) append(ctx context.Context, it item, keep dedupe.Retention) (done
 	return true, l.hold(last, l.next-1, it)
 }
 
-// put is the fence: one item for each index. If the place is taken, the item there is taken into memory.
+// put is the fence: each index takes one item. If another item has the index, put adds that item to the memory.
 func (l *lane) put(ctx context.Context, it item) (done bool, err error) {
 	last, data := l.last(), it.encode()
 	existing, err := l.ledger.storage.Append(ctx, l.place(last.Number, l.next), data, last.PurgeAt())
@@ -326,7 +328,7 @@ func (l *lane) put(ctx context.Context, it item) (done bool, err error) {
 	case err != nil:
 		l.alone = false
 		return false, err
-	case existing == nil, bytes.Equal(existing, data): // equal: a reply was lost, and the client has sent it again
+	case existing == nil, bytes.Equal(existing, data): // equal if the client sent the item again after a lost reply
 		return true, nil
 	}
 	l.alone, l.raced = false, true
@@ -335,8 +337,8 @@ func (l *lane) put(ctx context.Context, it item) (done bool, err error) {
 	return false, err
 }
 
-// found begins the first epoch. Lane 0 has one first, since it says how many lanes the scope has.
-func (l *lane) found(ctx context.Context, at arrivals, keep dedupe.Retention) error {
+// createLog begins the first epoch. It first does so for lane 0, which says how many lanes the scope has.
+func (l *lane) createLog(ctx context.Context, at arrivals, keep dedupe.Retention) error {
 	e := l.ledger.epochAfter(nil, 0, at, keep)
 	for _, n := range slices.Compact([]int{0, l.Lane}) {
 		existing, err := l.ledger.storage.PutEpoch(ctx, LaneID{l.Scope, n}, e)
@@ -353,10 +355,10 @@ func (l *lane) found(ctx context.Context, at arrivals, keep dedupe.Retention) er
 	return nil
 }
 
-// roll ends the last epoch and begins the next one, unless another process does.
-func (l *lane) roll(ctx context.Context, greatest int64, keep dedupe.Retention) error {
+// rollEpoch ends the last epoch and begins the next one, unless another process does it.
+func (l *lane) rollEpoch(ctx context.Context, greatest int64, keep dedupe.Retention) error {
 	last := l.last()
-	begun, err := l.following(ctx) // before the seal is searched: it is put before the next epoch begins
+	begun, err := l.nextEpoch(ctx) // before the search for the seal, because the seal is put before the next epoch begins
 	if err != nil {
 		return err
 	}
@@ -376,18 +378,19 @@ func (l *lane) roll(ctx context.Context, greatest int64, keep dedupe.Retention) 
 	next := l.ledger.epochAfter(&last, l.next-1, arrivals{greatest, greatest}, keep)
 	existing, err := l.ledger.storage.PutEpoch(ctx, l.LaneID, next)
 	if err != nil || existing != nil {
-		l.alone = false // the lane is read before it is decided again
+		l.alone = false // so that the lane is read before the next decision
 		return err
 	}
 	l.begin(next)
 	return nil
 }
 
-// skip passes over the last epoch, whose next items are purged although the following epoch has begun. If it counts for
-// what is wanted, that is an error. Otherwise the lane is loaded again, from the first epoch that counts.
+// skip abandons the last epoch, whose next items are purged although the following epoch has begun. If the last epoch
+// counts for the wanted arrivals, skip returns an error. Otherwise the lane is loaded again, from the first epoch
+// that counts.
 func (l *lane) skip() error {
 	if last := l.last(); last.Until > l.wanted {
-		return l.purged(last, l.next)
+		return l.purgedError(last, l.next)
 	}
 	l.forget()
 	return nil

@@ -21,22 +21,22 @@ const (
 	DefaultMemory = 512 << 20 // bytes
 )
 
-// MostLanes is the largest number of lanes. Each one costs a request for each batch.
+// MostLanes is the largest number of lanes. Each lane costs one request for each batch.
 const MostLanes = 256
 
 // Options are the settings of a Ledger.
 type Options struct {
-	// Lanes is how many logs a scope has; 0 is DefaultLanes. It is fixed with the first entry of a scope: a Ledger with
-	// another number refuses the scope.
+	// Lanes is the number of logs of a scope; 0 means DefaultLanes. It is fixed with the first entry of a scope: a
+	// Ledger with another number refuses the scope.
 	Lanes int
-	// Memory is how many bytes entries may take in memory, for all scopes together; 0 is DefaultMemory. An entry takes at
+	// Memory is how many bytes the entries of all scopes may take in memory; 0 means DefaultMemory. An entry takes at
 	// most 32 bytes: see EntryBytes.
 	Memory int64
-	// Clock is real time by default. Tests set it.
+	// Clock uses real time by default. Tests set it.
 	Clock dedupe.Clock
 }
 
-// Ledger is a dedupe.Ledger on a log. It is safe for concurrent use.
+// Ledger implements dedupe.Ledger on a log. It is safe for concurrent use.
 type Ledger struct {
 	storage Storage
 	lanes   int
@@ -54,7 +54,7 @@ var (
 	_ dedupe.Warmer = (*Ledger)(nil)
 )
 
-// New makes a Ledger. It reads nothing yet.
+// New makes a Ledger. It does not read the log yet.
 func New(storage Storage, o Options) (*Ledger, error) {
 	if o.Lanes == 0 {
 		o.Lanes = DefaultLanes
@@ -74,11 +74,11 @@ func New(storage Storage, o Options) (*Ledger, error) {
 	return l, nil
 }
 
-// nonce is different for each item of all processes.
+// nonce returns a number that differs for each item of all processes.
 func (l *Ledger) nonce() uint64 { return l.nonces.Add(1) }
 
-// Enter enters records: see dedupe.Ledger. The records of a lane are decided at once, and their rows are appended to its
-// log, behind everything that they were decided by. A lane that fails says nothing about the others.
+// Enter implements dedupe.Ledger. It decides all records of a lane together, and appends their rows to the lane's log,
+// directly after the last item on which the decision was based. If a lane fails, the others still answer.
 func (l *Ledger) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
 	if err := checkRetention(q.Retention); err != nil {
 		return nil, err
@@ -109,15 +109,15 @@ func (l *Ledger) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer,
 		})
 	}
 	enter()
-	if short := slices.ContainsFunc(byLane, func(rest []record) bool { return len(rest) > 0 }); short {
+	if noRoom := slices.ContainsFunc(byLane, func(rest []record) bool { return len(rest) > 0 }); noRoom {
 		l.giveBack(q.Scope, least)
 		enter()
 	}
 	return answers, nil
 }
 
-// giveBack lets all lanes give memory back: those of a scope keep what counts for arrivals from the least on, and those
-// of other scopes what counts now. Lanes that other calls work on are left alone.
+// giveBack lets all lanes release memory. The lanes of the given scope keep the entries that count for arrivals from
+// least on. The lanes of other scopes keep the entries that count now. It skips lanes that other calls work on.
 func (l *Ledger) giveBack(scope string, least int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -136,7 +136,7 @@ func (l *Ledger) giveBack(scope string, least int64) {
 	}
 }
 
-// Warm loads what the records of now need.
+// Warm loads the entries that count for records of now.
 func (l *Ledger) Warm(ctx context.Context, scope string, r dedupe.Retention) error {
 	if err := checkRetention(r); err != nil {
 		return err
@@ -171,8 +171,8 @@ func (l *Ledger) lanesOf(scope string) []*lane {
 	return lanes
 }
 
-// farthestAhead is how far behind an arrival the clock may be. An arrival in the future makes an epoch longer, and the
-// entries of a longer one are in memory for longer.
+// farthestAhead is how far an arrival may be ahead of the clock. An arrival in the future makes an epoch longer, and
+// the entries of a longer epoch stay in memory for longer.
 const farthestAhead = time.Hour
 
 func checkRetention(r dedupe.Retention) error {
@@ -185,7 +185,7 @@ func checkRetention(r dedupe.Retention) error {
 	return nil
 }
 
-// check refuses what another version, or a Ledger with another number of lanes, has written.
+// check refuses logs of another version of oncebox, and of a Ledger with another number of lanes.
 func (l *Ledger) check(id LaneID, e Epoch) error {
 	switch {
 	case e.Layout != layout:
@@ -197,14 +197,14 @@ func (l *Ledger) check(id LaneID, e Epoch) error {
 	return nil
 }
 
-// An epoch lasts for a part of the window. A shorter one has more chain rows, which are kept for ever, and a longer one
-// keeps more entries in memory that no longer count.
+// An epoch lasts for a part of the window. Shorter epochs make more chain rows, which are kept for ever. Longer
+// epochs keep more entries in memory that no longer count.
 const (
 	partOfWindow  = 16
 	shortestEpoch = time.Minute
 )
 
-// epochAfter makes the epoch behind another one, or the first one. It ends behind the greatest arrival.
+// epochAfter makes the epoch after before, or the first epoch if before is nil. It ends after the latest arrival.
 func (l *Ledger) epochAfter(before *Epoch, seal int, at arrivals, keep dedupe.Retention) Epoch {
 	length := epochLength(keep.Window).Milliseconds()
 	e := Epoch{
@@ -215,10 +215,10 @@ func (l *Ledger) epochAfter(before *Epoch, seal int, at arrivals, keep dedupe.Re
 		e.Number, e.Sealed, e.Start = before.Number+1, seal, before.Ends
 		e.Ends, e.Until = max(before.Ends, at.greatest), before.Until
 	}
-	e.Ends += length - mod(e.Ends, length) // so all lanes end at the same times
+	e.Ends += length - mod(e.Ends, length) // rounded up, so that all lanes end at the same times
 	e.Until = max(e.Until, e.Ends+keep.Window.Milliseconds())
 	return e
 }
 
-// mod is the remainder that is not below 0.
+// mod returns the remainder that is not negative.
 func mod(n, by int64) int64 { return (n%by + by) % by }

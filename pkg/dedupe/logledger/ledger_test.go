@@ -52,8 +52,8 @@ func enter(t *testing.T, l dedupe.Ledger, records ...dedupe.Candidate) []dedupe.
 	return answers
 }
 
-// TestTwoProcesses: two processes append in turns. Each copy is found, whoever entered the record, in every order of
-// arrivals, over many epochs.
+// TestTwoProcesses: two processes append in turns. Each copy is found, whichever process entered the record, in every
+// order of arrivals, over many epochs.
 func TestTwoProcesses(t *testing.T) {
 	t.Parallel()
 	onEngines(t, twoProcesses)
@@ -89,7 +89,7 @@ func twoProcesses(t *testing.T, log logledger.Storage, share int) {
 	t.Logf("%+v", ledgers[0].Stats())
 }
 
-// TestColdStart: a process that begins late loads what counts, and not more.
+// TestColdStart: a process that starts late loads only the entries that count.
 func TestColdStart(t *testing.T) {
 	t.Parallel()
 	log := memlog.New()
@@ -125,7 +125,7 @@ func TestAnotherLayout(t *testing.T) {
 	}
 }
 
-// TestMemoryRefusal: what does not fit is refused with numbers, and entries that no longer count make room.
+// TestMemoryRefusal: entries that do not fit are refused with numbers. Entries that no longer count make room.
 func TestMemoryRefusal(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t, memlog.New(), logledger.Options{Lanes: 1, Memory: 100_000})
@@ -157,7 +157,7 @@ func TestMemoryRefusal(t *testing.T) {
 	}
 }
 
-// TestMemoryOfItems: items that no longer count make room for others, also if each has one entry.
+// TestMemoryOfItems: items that no longer count make room for others, also if each has only one entry.
 func TestMemoryOfItems(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t, memlog.New(), logledger.Options{Lanes: 1, Memory: 100_000})
@@ -168,7 +168,7 @@ func TestMemoryOfItems(t *testing.T) {
 	}
 }
 
-// TestMemoryOfOthers: lanes and scopes give back what they no longer need when another one has no room.
+// TestMemoryOfOthers: lanes and scopes release memory that they no longer need if another lane or scope has no room.
 func TestMemoryOfOthers(t *testing.T) {
 	t.Parallel()
 	clock := now
@@ -212,22 +212,22 @@ func TestMemoryOfOthers(t *testing.T) {
 		}
 	}
 	fill("orders", 0, 0)
-	fill("orders", 1, 10*time.Hour)  // its entries are those of another lane
-	fill("returns", 0, 20*time.Hour) // and those of another scope
+	fill("orders", 1, 10*time.Hour)  // the memory has entries of another lane
+	fill("returns", 0, 20*time.Hour) // and of another scope
 	fill("orders", 0, 30*time.Hour)
 	if s := l.Stats(); s.Needed > s.MemoryLimit+32*200 {
 		t.Errorf("scopes that need nothing are counted: %+v", s)
 	}
 }
 
-// laneOf returns in which of two lanes a record is.
+// laneOf returns which of two lanes a record is in.
 func laneOf(t *testing.T, id string) int {
 	l := newLedger(t, memlog.New(), logledger.Options{Lanes: 2})
 	enter(t, l, candidate(id, id, "x", 0))
 	return slices.Index(l.Stats().LaneUnits, 1)
 }
 
-// TestMemoryOfLateBatches: what another process enters of old batches does not fill the memory.
+// TestMemoryOfLateBatches: entries of old batches that another process enters do not fill the memory.
 func TestMemoryOfLateBatches(t *testing.T) {
 	t.Parallel()
 	const aMinute = 100
@@ -258,7 +258,8 @@ func TestMemoryOfLateBatches(t *testing.T) {
 	}
 }
 
-// TestLateCopyOfADroppedItem: what was dropped while another scope had the memory is read again when it counts.
+// TestLateCopyOfADroppedItem: items that were dropped while another scope needed the memory are read again when they
+// count.
 func TestLateCopyOfADroppedItem(t *testing.T) {
 	t.Parallel()
 	log := memlog.New()
@@ -290,7 +291,7 @@ func TestLateCopyOfADroppedItem(t *testing.T) {
 	}
 }
 
-// TestLoadInParts: a cold load that ends early goes on where it was.
+// TestLoadInParts: a cold load that is interrupted continues where it stopped.
 func TestLoadInParts(t *testing.T) {
 	t.Parallel()
 	log := memlog.New()
@@ -361,8 +362,8 @@ func TestCallsAtOnce(t *testing.T) {
 	}
 }
 
-// TestShorterWindow: after the window was made shorter, entries from before still count for their own window, and what
-// was appended since then is not purged before them.
+// TestShorterWindow: after the window was made shorter, earlier entries still count for their own window. Later entries
+// are not purged before them.
 func TestShorterWindow(t *testing.T) {
 	t.Parallel()
 	log := memlog.New()
@@ -379,7 +380,7 @@ func TestShorterWindow(t *testing.T) {
 		return answers[0]
 	}
 	ask(question(48*time.Hour, candidate("a", "1", "x", 0)))
-	for n := range 10 { // they begin epochs with the shorter window
+	for n := range 10 { // these begin epochs with the shorter window
 		ask(question(time.Hour, candidate("b", fmt.Sprint("b", n), fmt.Sprint(n), time.Duration(4+n)*time.Hour)))
 	}
 	log.Purge(now.Add(20*time.Hour+24*time.Hour).Unix(), func(logledger.Place) bool { return true })
@@ -388,7 +389,7 @@ func TestShorterWindow(t *testing.T) {
 	}
 }
 
-// TestStats: what was done since an earlier time, by lane.
+// TestStats: Since returns the work since an earlier time, by lane.
 func TestStats(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t, memlog.New(), logledger.Options{Lanes: 2})
@@ -411,8 +412,8 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// TestProcessesInTurns: a process that has met another one reads before it decides. An append that fails costs much more
-// than a read.
+// TestProcessesInTurns: a process that has conflicted with another one reads before it decides. An append that fails
+// costs much more than a read.
 func TestProcessesInTurns(t *testing.T) {
 	t.Parallel()
 	log := memlog.New()
@@ -429,7 +430,7 @@ func TestProcessesInTurns(t *testing.T) {
 	}
 }
 
-// TestOthersAlwaysFirst: a process that loses every race gives up, and can try again.
+// TestOthersAlwaysFirst: a process that loses every race gives up with dedupe.ErrTryAgain.
 func TestOthersAlwaysFirst(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) { // the pauses take no time
@@ -453,8 +454,8 @@ func TestOthersAlwaysFirst(t *testing.T) {
 	})
 }
 
-// TestRollWhileAnotherDoes: another process ends an epoch at any moment while this one is about to. Its seal is not taken
-// for one that is purged.
+// TestRollWhileAnotherDoes: another process ends an epoch at any moment while this process is about to. Its seal is not
+// taken for a purged item.
 func TestRollWhileAnotherDoes(t *testing.T) {
 	t.Parallel()
 	for at := range 8 {
@@ -470,11 +471,11 @@ func TestRollWhileAnotherDoes(t *testing.T) {
 	}
 }
 
-// betweenCalls does work before a call.
+// betweenCalls is a storage that runs a function before a call.
 type betweenCalls struct {
 	*memlog.Log
 	at     int
-	always bool // before each one
+	always bool // before each call
 	work   func()
 }
 

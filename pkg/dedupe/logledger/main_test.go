@@ -13,7 +13,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
-// onEngines runs a test on the log in memory, and in `make check` on DynamoDB, with a share of its work.
+// onEngines runs a test on the log in memory, and in `make check` on DynamoDB with a share of its work.
 func onEngines(t *testing.T, test func(t *testing.T, log logledger.Storage, share int)) {
 	shares := map[string]int{dedupefault.DynoxideLog.Name: 40, dedupefault.DynamoDBLocalLog.Name: 200}
 	for _, e := range dedupefault.LogEngines {
@@ -27,7 +27,7 @@ func onEngines(t *testing.T, test func(t *testing.T, log logledger.Storage, shar
 	}
 }
 
-// inScopeOfItsOwn keeps the scopes of a test apart from those of the same test before.
+// inScopeOfItsOwn separates the scopes of a test from those of earlier runs.
 func inScopeOfItsOwn(name string) dedupefault.Hook {
 	return func(ctx context.Context, c *dedupefault.Call) error {
 		c.Log.Lane.Scope += name

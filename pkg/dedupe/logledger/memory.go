@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// hold takes the entries of an item into memory.
+// hold adds the entries of an item to the memory.
 func (l *lane) hold(e Epoch, index int, it item) error {
 	if len(it.rows) == 0 {
 		return nil
@@ -30,7 +30,7 @@ func (l *lane) hold(e Epoch, index int, it item) error {
 	return nil
 }
 
-// read reads an item that is in memory again, with its tags.
+// read reads an item of which the entries are in memory again from the storage, with its tags.
 func (l *lane) read(ctx context.Context, h *held) (item, error) {
 	epoch, index := int(h.epoch), int(h.index)
 	for _, consistent := range []bool{false, true} {
@@ -42,14 +42,14 @@ func (l *lane) read(ctx context.Context, h *held) (item, error) {
 			return l.decode(items[0])
 		}
 	}
-	return item{}, l.purged(l.epochs[epoch-l.epochs[0].Number], index)
+	return item{}, l.purgedError(l.epochs[epoch-l.epochs[0].Number], index)
 }
 
-// makeRoom makes room for an item with some entries. If the memory is used up, it drops what does not count for what is
-// wanted: whole epochs, and if these do not suffice, items of the others. If that does not suffice either, nothing that
-// counts has changed, and the error has the numbers.
+// makeRoom makes room for an item with a number of entries. If the memory is full, it first drops whole epochs that
+// do not count for the wanted arrivals, and then items that do not count. If that is not enough, it returns an error
+// with the numbers. All entries that count are still in memory.
 func (l *lane) makeRoom(rows int) error {
-	for _, drop := range []func(){func() { l.evict(rows) }, l.thin, nil} {
+	for _, drop := range []func(){func() { l.evict(rows) }, l.evictItems, nil} {
 		if l.hasRoom(rows) {
 			return nil
 		}
@@ -57,10 +57,10 @@ func (l *lane) makeRoom(rows int) error {
 			drop()
 		}
 	}
-	return l.full(rows)
+	return l.memoryError(rows)
 }
 
-// hasRoom takes memory for an item with some entries, if there is enough.
+// hasRoom takes memory for an item with a number of entries. It reports whether there was enough.
 func (l *lane) hasRoom(rows int) bool {
 	if l.items.needsPage() {
 		if !l.ledger.memory.take(heldPageItems * heldSize) {
@@ -68,7 +68,7 @@ func (l *lane) hasRoom(rows int) bool {
 		}
 		l.items.grow()
 	}
-	least, usual := l.entries.need(rows)
+	least, usual := l.entries.pagesNeeded(rows)
 	for _, pages := range []int{usual, least} {
 		if pages == 0 {
 			return true
@@ -81,8 +81,8 @@ func (l *lane) hasRoom(rows int) bool {
 	return false
 }
 
-// evict drops the entries of the oldest epochs that do not count for what is wanted: as many epochs as have the room,
-// and an eighth of all entries, since it goes through all of them.
+// evict drops the entries of the oldest epochs that do not count for the wanted arrivals. It drops enough epochs for
+// the new entries, and at least an eighth of all entries, because it goes through all of them.
 func (l *lane) evict(rows int) {
 	freed, n := 0, 0
 	for n < len(l.epochs)-1 && l.epochs[n].Until <= l.wanted && freed < max(rows, l.entries.count/8) {
@@ -104,22 +104,22 @@ func (l *lane) dropEpochs(n int) {
 	l.ledger.counts.evictions.Add(1)
 }
 
-// thin drops the items of late batches, which do not count for what is wanted, although their epochs do. The memory is
-// then complete for what is wanted, and for what comes a little later than that.
-func (l *lane) thin() {
+// evictItems drops the items of late batches, which do not count for the wanted arrivals although their epochs do.
+// The memory is then complete for the wanted arrivals, and for arrivals a little earlier.
+func (l *lane) evictItems() {
 	complete := l.wanted - epochLength(l.last().Window).Milliseconds()
 	l.drop(func(h *held) bool { return h.until < complete })
 	l.complete = max(l.complete, complete)
 	clear(l.rows)
 	l.entries.walk(func(s *slot) {
-		if n := int(l.items.at(s.ref).epoch) - l.epochs[0].Number; n >= 0 { // below 0: its epoch is being loaded
+		if n := int(l.items.at(s.ref).epoch) - l.epochs[0].Number; n >= 0 { // below 0: the epoch is being loaded
 			l.rows[n]++
 		}
 	})
 	l.ledger.counts.evictions.Add(1)
 }
 
-// drop drops items and their entries.
+// drop drops the items for which dropped returns true, with their entries.
 func (l *lane) drop(dropped func(*held) bool) {
 	clear(l.opened)
 	l.account(func() {
@@ -128,7 +128,7 @@ func (l *lane) drop(dropped func(*held) bool) {
 	})
 }
 
-// giveBack drops the epochs that do not count for arrivals from this one on, and gives the memory back that the others
+// giveBack drops the epochs that do not count for arrivals from this one on, and releases the memory that the others
 // do not need.
 func (l *lane) giveBack(arrival int64) {
 	n := slices.IndexFunc(l.epochs, func(e Epoch) bool { return e.Until > arrival })
@@ -149,7 +149,7 @@ func (l *lane) forget() {
 	clear(l.opened)
 }
 
-// account counts the memory that work takes, or gives back, which was not asked for before.
+// account adjusts the budget by the memory that work takes or releases.
 func (l *lane) account(work func()) {
 	before := l.bytes()
 	work()
@@ -160,8 +160,8 @@ func (l *lane) bytes() int {
 	return len(l.entries.pages)*pageSize + len(l.items.pages)*heldPageItems*heldSize
 }
 
-// full is the error of a lane whose entries take more memory than there is.
-func (l *lane) full(rows int) error {
+// memoryError returns the MemoryError of the lane.
+func (l *lane) memoryError(rows int) error {
 	l.noteCounting(rows)
 	return &MemoryError{
 		LaneID: l.LaneID, Entries: l.entries.count, More: rows, Since: time.UnixMilli(l.wanted).UTC(),

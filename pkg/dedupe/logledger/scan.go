@@ -7,13 +7,13 @@ import (
 	"math"
 )
 
-// scan reads the log of a lane from its end to its beginning, without a Ledger.
+// scan reads the log of a lane, from its end to its beginning, without a Ledger.
 type scan struct {
 	LaneID
 	storage Storage
 }
 
-// lanesIn returns how many lanes a scope has, or 0 if it has no log. Lane 0 is the first one that has a chain row.
+// lanesIn returns how many lanes a scope has, or 0 if it has no log. Lane 0 is the first lane to get a chain row.
 func lanesIn(ctx context.Context, storage Storage, scope string) (int, error) {
 	page, err := storage.Epochs(ctx, LaneID{scope, 0}, 1, 1)
 	if err != nil || len(page) == 0 {
@@ -22,7 +22,7 @@ func lanesIn(ctx context.Context, storage Storage, scope string) (int, error) {
 	return page[0].Lanes, nil
 }
 
-// epochs returns the chain rows, the latest first. Another layout ends it with an error.
+// epochs returns the chain rows, the latest first. A chain row of another layout is an error.
 func (s scan) epochs(ctx context.Context) iter.Seq2[Epoch, error] {
 	return func(yield func(Epoch, error) bool) {
 		for below := math.MaxInt32; ; {
@@ -53,7 +53,7 @@ type placed struct {
 	item
 }
 
-// items returns what an epoch has, in order. Some may be missing.
+// items returns the items of an epoch, in order. Some may be missing.
 func (s scan) items(ctx context.Context, epoch int) iter.Seq2[placed, error] {
 	return func(yield func(placed, error) bool) {
 		for next, more := 0, true; more; {

@@ -21,7 +21,7 @@ func TestNeededMemory(t *testing.T) {
 	}{
 		{1000, 16 * time.Minute, 500, 32 * 1000 * 17 * 60},
 		{1000, 32 * time.Hour, 88, 32 * 1000 * 34 * 3600},
-		{2, time.Minute, 4, (31 + 22) * 2 * 120}, // an epoch lasts a minute at least
+		{2, time.Minute, 4, (31 + 22) * 2 * 120}, // an epoch lasts at least a minute
 	} {
 		if got := logledger.NeededMemory(c.perSecond, c.window, c.perItem); got != c.bytes {
 			t.Errorf("%v/s, %s: got %v, want %v", c.perSecond, c.window, got, c.bytes)
@@ -29,7 +29,7 @@ func TestNeededMemory(t *testing.T) {
 	}
 }
 
-// TestLongestWindow: the window fits, and one that is a minute longer does not.
+// TestLongestWindow: the window fits, and a window that is a minute longer does not.
 func TestLongestWindow(t *testing.T) {
 	t.Parallel()
 	for _, perSecond := range []float64{0.001, 1, 900, 33_000, 100_000} {
@@ -47,8 +47,8 @@ func TestLongestWindow(t *testing.T) {
 	}
 }
 
-// TestNeededMemoryIsEnough runs a ledger at a rate for three windows. It fits into the memory that is needed, and not
-// into three quarters of it.
+// TestNeededMemoryIsEnough runs a ledger at a rate for three windows. It fits into the needed memory, and not into
+// three quarters of it.
 func TestNeededMemoryIsEnough(t *testing.T) {
 	t.Parallel()
 	for _, batch := range []int{20, 1000} {

@@ -6,24 +6,25 @@ import (
 	"sync/atomic"
 )
 
-// Stats says what a Ledger has done and has in memory.
+// Stats has the work of a Ledger, and its memory.
 type Stats struct {
 	Memory, MemoryLimit int64 // bytes of entries, and the most that they may take
-	// Needed are the bytes that the entries take, at most, that count for the last records of each lane. The others make
-	// room when room is needed, so Memory rises to MemoryLimit in time, and Needed says how far a MemoryError is.
+	// Needed is how many bytes are needed at most by the entries that count for the last records of each lane. Other
+	// entries are dropped only when room is needed. So Memory rises to MemoryLimit over time, and Needed shows how
+	// close a MemoryError is.
 	Needed    int64
-	Appends   int64 // requests to append an item, those that failed included
-	Conflicts int64 // appends that found another process's item; their records were decided again
+	Appends   int64 // requests to append an item, including those that failed
+	Conflicts int64 // appends that found an item of another process; their records were decided again
 	ItemsRead int64
 	Loads     int64 // of the last epoch of a lane, or of earlier ones
 	Evictions int64
-	// Units are the write units of the appends, computed by the sizes of the items, and BusiestLane those of the lane that
-	// has the most. A partition of DynamoDB takes 1,000 a second.
+	// Units is the write units of the appends, computed from the sizes of the items. BusiestLane is the write units
+	// of the lane that has the most. A partition of DynamoDB takes 1,000 a second.
 	Units, BusiestLane int64
-	LaneUnits          []int64 // by lane, of all scopes
+	LaneUnits          []int64 // by lane, for all scopes
 }
 
-// Since returns what was done since an earlier one. The memory is that of s.
+// Since returns the work since an earlier Stats. The memory is that of s.
 func (s Stats) Since(before Stats) Stats {
 	s.Appends -= before.Appends
 	s.Conflicts -= before.Conflicts
@@ -48,10 +49,10 @@ func (s *Stats) setUnits(byLane []int64) {
 
 type counts struct {
 	appends, conflicts, itemsRead, loads, evictions atomic.Int64
-	units                                           []atomic.Int64 // by lane, of all scopes
+	units                                           []atomic.Int64 // by lane, for all scopes
 }
 
-// BesidesData is the size of an item of DynamoDB without its data, in bytes: the names of its attributes, its key with a
+// BesidesData is the size of a DynamoDB item without its data, in bytes: the names of its attributes, its key with a
 // scope of six letters, and its purge time.
 const BesidesData = 45
 
@@ -62,10 +63,10 @@ func (c *counts) appended(lane, bytes int) {
 	c.units[lane].Add(unitsOf(bytes))
 }
 
-// unitsOf returns the write units of an item whose data has so many bytes.
+// unitsOf returns the write units of an item from the size of its data in bytes.
 func unitsOf(bytes int) int64 { return int64(bytes+BesidesData+unit-1) / unit }
 
-// Stats returns the counts since New.
+// Stats returns the work since New, and the present memory.
 func (l *Ledger) Stats() Stats {
 	s := Stats{
 		Memory: l.memory.used.Load(), MemoryLimit: l.memory.limit, Appends: l.counts.appends.Load(),
@@ -87,8 +88,8 @@ func (l *Ledger) Stats() Stats {
 	return s
 }
 
-// noteCounting notes how many bytes the entries take that count for what is wanted, with those of one more item, if
-// there are any.
+// noteCounting records how many bytes the entries take that count for the wanted arrivals. more is the number of
+// entries of one more item; 0: there is none.
 func (l *lane) noteCounting(more int) {
 	counting := more
 	for n, e := range l.epochs {

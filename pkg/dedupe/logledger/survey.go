@@ -5,23 +5,23 @@ import (
 	"time"
 )
 
-// Surveyed is what a lane has that counts for a record, and what loading it takes.
+// Surveyed has the entries of a lane that count for a record, and the cost of loading them.
 type Surveyed struct {
 	Lane    int   `json:"lane"`
-	Epochs  int   `json:"epochs"` // of all times
+	Epochs  int   `json:"epochs"` // all epochs of the lane
 	Window  int64 `json:"window_ms"`
-	Counted int   `json:"epochs_counted"` // those that count; the numbers below are theirs
+	Counted int   `json:"epochs_counted"` // epochs that count; the numbers below are for these
 	Items   int   `json:"items"`          // without seals
 	Entries int64 `json:"entries"`
 	Bytes   int64 `json:"bytes"`        // of the items
-	Units   int64 `json:"write_units"`  // that appending the items took, without conflicts
-	Memory  int64 `json:"memory_bytes"` // that the entries take in a process, at most
-	// Latest is the greatest arrival in the newest item; zero if there is none.
+	Units   int64 `json:"write_units"`  // to append the items, without conflicts
+	Memory  int64 `json:"memory_bytes"` // the most memory that the entries take in a process
+	// Latest is the latest arrival in the newest item; zero if there is no item.
 	Latest time.Time `json:"latest_arrival,omitzero"`
 }
 
-// Survey reads what counts for a record of a scope with an arrival: as much as a process reads before it can decide about
-// the record. The result has an element for each lane, and none if the scope has no log.
+// Survey reads the entries that count for a record of a scope with a given arrival, as a process does before it
+// decides about the record. The result has an element for each lane, and no elements if the scope has no log.
 func Survey(ctx context.Context, storage Storage, scope string, arrival time.Time) ([]Surveyed, error) {
 	lanes, err := lanesIn(ctx, storage, scope)
 	if err != nil {
@@ -57,7 +57,7 @@ func (s scan) survey(ctx context.Context, arrival int64, found *Surveyed) error 
 }
 
 func (s scan) surveyEpoch(ctx context.Context, epoch int, found *Surveyed) error {
-	newest := found.Latest.IsZero() // the epochs before were later ones
+	newest := found.Latest.IsZero() // the scan begins with the latest epoch
 	for i, err := range s.items(ctx, epoch) {
 		if err != nil {
 			return err

@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
-// TestSurvey: it finds what a process has in memory that decides about a record with the arrival.
+// TestSurvey: Survey finds the same entries as a process has in memory that decides about a record with the arrival.
 func TestSurvey(t *testing.T) {
 	t.Parallel()
 	log := aLog(t)

@@ -2,12 +2,12 @@ package logledger
 
 import "math/bits"
 
-// table has the entries of a lane in memory. It is an open addressing table with linear probing, in the order of the
-// keys: an entry is never before the place that its key asks for. So a search ends at the first greater key, a key may
-// have several entries, and the table grows and drops entries in place, page by page, without a second copy of it.
+// table has the entries of a lane in memory. It is an open addressing table with linear probing. Entries are in the
+// order of their keys, and never before the home slot of their key. So a search ends at the first greater key, and a
+// key may have several entries. The table grows and drops entries in place, page by page, without a second copy.
 type table struct {
 	pages []*page
-	// slack is how many slots at the end no key asks for: entries are moved there from the slots before.
+	// slack is the number of slots at the end that are no key's home: entries move there from the slots before.
 	slack int
 	count int
 }
@@ -20,7 +20,7 @@ const (
 
 type page [pageSlots]slot
 
-// slot is an entry in memory. It has no pointers, so that the garbage collector does not look into pages.
+// slot is an entry in memory. It has no pointers, so that the garbage collector does not scan pages.
 type slot struct {
 	high    uint64
 	low     uint32
@@ -37,11 +37,11 @@ const derivedMark ref = 1 << 31
 
 func (r ref) item() int { return int(r &^ derivedMark) }
 
-// derived is 1 for a derived entry, and else 0.
+// derived returns 1 for a derived entry, and 0 otherwise.
 func (r ref) derived() int { return int(r >> 31) }
 
-// The table is filled up to fullest, and then grows by a step. So an entry takes 24 bytes / 0.86 * 1.1 = 31 bytes at
-// most: 27.9 when the table is full. A fuller table is slower.
+// The table is filled up to the share fullest, and then grows by the share step. So an entry takes at most 24 bytes /
+// 0.86 * 1.1 = 31 bytes, and 27.9 when the table is full. A fuller table is slower.
 const (
 	fullest = 0.86
 	step    = 0.1
@@ -53,13 +53,13 @@ func (t *table) slots() int { return len(t.pages) * pageSlots }
 
 func (t *table) at(i int) *slot { return &t.pages[i/pageSlots][i%pageSlots] }
 
-// home is the slot that a key asks for. It rises with the key.
+// home returns the slot where the search for a key begins. It rises with the key.
 func (t *table) home(k rowKey) int {
 	place, _ := bits.Mul64(k.high, uint64(t.slots()-t.slack))
 	return int(place)
 }
 
-// find returns the index of the first slot that has the key, or of the one where the key belongs.
+// find returns the index of the first slot that has the key, or of the slot where the key belongs.
 func (t *table) find(k rowKey) int {
 	n := t.slots()
 	if n == 0 {
@@ -86,12 +86,13 @@ func (t *table) each(k rowKey, f func(content, ref) bool) {
 	}
 }
 
-// need returns how many pages have to be added before a number of entries can be: at least, and as usual.
-func (t *table) need(entries int) (least, usual int) {
-	if len(t.pages) > 0 && t.count+entries <= t.most(len(t.pages)) {
+// pagesNeeded returns how many pages must be added before a number of entries can be added: the least number, and the
+// usual one.
+func (t *table) pagesNeeded(entries int) (least, usual int) {
+	if len(t.pages) > 0 && t.count+entries <= t.capacity(len(t.pages)) {
 		return 0, 0
 	}
-	for least = 1; t.most(len(t.pages)+least) < t.count+entries; least++ {
+	for least = 1; t.capacity(len(t.pages)+least) < t.count+entries; least++ {
 	}
 	return least, least + int(step*float64(len(t.pages)))
 }
@@ -105,13 +106,13 @@ func (t *table) walk(f func(*slot)) {
 	}
 }
 
-// most is how many entries a number of pages may have.
-func (t *table) most(pages int) int {
+// capacity returns how many entries a number of pages may have.
+func (t *table) capacity(pages int) int {
 	return int(fullest * float64(pages*pageSlots-max(t.slack, firstSlack)))
 }
 
-// add adds an entry behind those of its key. The caller has made room. If too many entries ask for the last slots, the
-// table grows all the same.
+// add adds an entry after the entries of the same key. The caller must have made room. If too many entries have their
+// home near the end, the table grows nevertheless.
 func (t *table) add(k rowKey, c content, r ref) {
 	i := t.find(k)
 	for i < t.slots() && t.at(i).ref != 0 && t.at(i).key() == k {
@@ -143,10 +144,10 @@ func (t *table) grow(pages int) {
 	t.arrange(old, nil)
 }
 
-// drop drops entries.
+// drop drops the entries for which dropped returns true.
 func (t *table) drop(dropped func(ref) bool) { t.arrange(t.slots(), dropped) }
 
-// shrink gives back the pages that the entries do not need, and sets the new refs of items.
+// shrink releases the pages that the entries do not need, and sets the new refs of items.
 func (t *table) shrink(moved []ref) {
 	n := 0
 	for i := range t.slots() {
@@ -158,21 +159,21 @@ func (t *table) shrink(moved []ref) {
 		}
 	}
 	pages := 0
-	for n > 0 && pages < len(t.pages) && t.most(pages) < n {
+	for n > 0 && pages < len(t.pages) && t.capacity(pages) < n {
 		pages++
 	}
 	t.pages = keep(t.pages, pages)
 	t.arrange(n, nil)
 }
 
-// widen adds slots at the end that no key asks for.
+// widen adds slots at the end that are no key's home.
 func (t *table) widen() {
 	t.slack *= 2
 	t.grow(1 + t.slack/pageSlots)
 }
 
-// arrange moves all entries to the places that they ask for now, and drops some. All of them were in the first slots.
-// First it packs them at the end of the table, so that it can then move each to the left.
+// arrange moves all entries to their present places, and drops some. All entries were in the first occupied slots. It
+// first packs them at the end of the table, so that it can then move each of them to the left.
 func (t *table) arrange(occupied int, dropped func(ref) bool) {
 	end := t.slots()
 	first := end
@@ -189,7 +190,7 @@ func (t *table) arrange(occupied int, dropped func(ref) bool) {
 	for i := first; i < end; i++ {
 		s := *t.at(i)
 		place := max(next, t.home(s.key()))
-		if place > i { // too many entries ask for the last slots
+		if place > i { // too many entries have their home near the end
 			t.widen()
 			return
 		}

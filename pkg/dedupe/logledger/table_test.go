@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// all returns what a table has under a key.
+// all returns the entries of a table under a key.
 func (t *table) all(k rowKey) (refs []ref) {
 	t.each(k, func(_ content, r ref) bool {
 		refs = append(refs, r)
@@ -15,7 +15,7 @@ func (t *table) all(k rowKey) (refs []ref) {
 	return refs
 }
 
-// checkOrder checks what each search relies on: keys rise, and no entry is before the slot that its key asks for.
+// checkOrder checks the conditions of searches: keys rise, and no entry is before the home slot of its key.
 func (t *table) checkOrder(tt *testing.T) {
 	tt.Helper()
 	var before rowKey
@@ -26,7 +26,7 @@ func (t *table) checkOrder(tt *testing.T) {
 			continue
 		}
 		if count++; s.key().before(before) || t.home(s.key()) > i {
-			tt.Fatalf("slot %d of %d has %+v, which asks for %d", i, t.slots(), *s, t.home(s.key()))
+			tt.Fatalf("slot %d of %d has %+v, whose home is %d", i, t.slots(), *s, t.home(s.key()))
 		}
 		before = s.key()
 	}
@@ -36,7 +36,7 @@ func (t *table) checkOrder(tt *testing.T) {
 }
 
 // TestTable compares a table with a map while it grows and drops entries. Keys near the end, and many entries of one
-// key, need slots behind the last one.
+// key, need slots after the last home.
 func TestTable(t *testing.T) {
 	t.Parallel()
 	for name, keyOf := range map[string]func(*rand.Rand) rowKey{
@@ -53,7 +53,7 @@ func TestTable(t *testing.T) {
 			want := map[rowKey][]ref{}
 			for n := ref(1); n <= 20_000; n++ {
 				k := keyOf(random)
-				if _, pages := table.need(1); pages > 0 {
+				if _, pages := table.pagesNeeded(1); pages > 0 {
 					table.grow(pages)
 				}
 				table.add(k, content{}, n)
@@ -83,7 +83,7 @@ func TestTable(t *testing.T) {
 					before := len(table.pages)
 					table.shrink(moved)
 					table.checkOrder(t)
-					if least, _ := table.need(0); least > 0 || len(table.pages) > before {
+					if least, _ := table.pagesNeeded(0); least > 0 || len(table.pages) > before {
 						t.Fatalf("%d pages after shrink, for %d entries", len(table.pages), table.count)
 					}
 				}
@@ -110,7 +110,7 @@ func TestTable(t *testing.T) {
 	}
 }
 
-// TestMemoryOfEntries: an entry takes at most 32 bytes at every size of the table, with the items of its lane.
+// TestMemoryOfEntries: an entry, with the items of its lane, takes at most 32 bytes at every size of the table.
 func TestMemoryOfEntries(t *testing.T) {
 	t.Parallel()
 	const entries, ofItem, most = 2_000_000, 125, 32
@@ -138,8 +138,8 @@ func TestMemoryOfEntries(t *testing.T) {
 	t.Logf("at most %.1f bytes an entry", worst)
 }
 
-// TestMemoryOfAnEmptyLane: a lane that took memory for entries whose append failed gives all of it back, so that another
-// lane has room.
+// TestMemoryOfAnEmptyLane: a lane that took memory for entries whose append failed releases all of it, so that
+// another lane has room.
 func TestMemoryOfAnEmptyLane(t *testing.T) {
 	t.Parallel()
 	failed := &lane{ledger: &Ledger{memory: budget{limit: 50_000}}, epochs: []Epoch{{Until: 2}}, rows: []int{0}}

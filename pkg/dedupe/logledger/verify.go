@@ -6,35 +6,35 @@ import (
 	"time"
 )
 
-// Problem is something that is wrong with a log.
+// Problem is an error in a log.
 type Problem struct {
-	Place Place  `json:"place"` // of the item that is wrong; for a chain row its epoch, with the index 0
+	Place Place  `json:"place"` // of the wrong item; of a chain row: its epoch, with the index 0
 	What  string `json:"what"`
 }
 
-// Verified counts what Verify has read.
+// Verified has the counts of a Verify.
 type Verified struct {
 	Lanes  int   `json:"lanes"` // 0: the scope has no log
 	Epochs int   `json:"epochs"`
-	Purged int   `json:"purged"` // of the Epochs: those of which items are missing, after their purge time
+	Purged int   `json:"purged"` // of the Epochs: epochs with missing items, after their purge time
 	Items  int   `json:"items"`  // without seals
 	Rows   int64 `json:"rows"`
-	// Derived are those of the Rows that are under the key of another record's id, since their contents differ.
+	// Derived counts the Rows under the key of another record's id, because their contents differ.
 	Derived int64 `json:"derived"`
-	// Unknown are those of the Derived whose other record may have been in a purged item.
+	// Unknown counts the Derived rows whose other record may have been in a purged item.
 	Unknown  int64 `json:"unknown"`
 	Problems int   `json:"problems"`
 }
 
-// Verify checks the log of a scope: that its epochs and items are complete up to what is past its purge time, that
-// nothing stands behind a seal, and that each row is justified by the rows before it. It reports each problem. Other
+// Verify checks the log of a scope, and reports each problem. Epochs and items must be complete, except where they
+// are past their purge time. Nothing may follow a seal. Each row must be justified by the rows before it. Other
 // processes may append meanwhile.
 //
-// A row does not have its arrival, but its item has the least and the greatest one. Verify reports a row only if it is
-// wrong for all arrivals between these. It does not see the purge times of items, nor which records have no rows.
+// A row does not have its arrival, but its item has the earliest and the latest one. Verify reports a row only if it is
+// wrong for all arrivals between these. It does not check the purge times of items, nor whether all records have rows.
 //
-// Verify reads everything once, consistently, one lane after the other, each from its end on. It keeps those rows in
-// memory for which earlier ones may count: the rows of a window, about 100 bytes each.
+// Verify reads everything once, consistently, one lane after the other, each from its end. It keeps the rows in
+// memory for which earlier rows may count: the rows of a window, at about 100 bytes each.
 func Verify(
 	ctx context.Context, storage Storage, scope string, now func() time.Time, report func(Problem),
 ) (Verified, error) {
@@ -63,18 +63,18 @@ type verifier struct {
 	lanes  int
 	now    func() time.Time
 	report func(Problem)
-	// later are the rows that were read already, as long as an earlier one may count for them.
+	// later has the rows that were already read, as long as an earlier row may count for them.
 	later map[rowKey]*laterRow
 }
 
-// laterRow is a row behind those that are being read.
+// laterRow is a row that follows the rows that are being read.
 type laterRow struct {
 	epoch, index int
 	arrivals
 	content
 	tag
 	derived   bool
-	justified bool // it is not derived, or a row was found from which it is
+	justified bool // it is not derived, or a row was found from which it can be derived
 	unknown   bool // the row from which it is derived may be purged
 	next      *laterRow
 }
@@ -91,7 +91,7 @@ func (v *verifier) lane(ctx context.Context) error {
 			return err
 		}
 		v.chainRow(e, after)
-		v.settle(e.Until)
+		v.forgetFrom(e.Until)
 		if err := v.epoch(ctx, e, after); err != nil {
 			return err
 		}
@@ -100,11 +100,11 @@ func (v *verifier) lane(ctx context.Context) error {
 	if after != nil && after.Number != 0 {
 		v.problem(after.Number, 0, "the chain row before is missing")
 	}
-	v.settle(beginning)
+	v.forgetFrom(beginning)
 	return nil
 }
 
-// chainRow checks a chain row, and whether the one after it, if there is one, follows it.
+// chainRow checks a chain row, and whether the chain row after it follows it.
 func (v *verifier) chainRow(e Epoch, after *Epoch) {
 	v.total.Epochs++
 	window := e.Window.Milliseconds()
@@ -128,7 +128,7 @@ func (v *verifier) chainRow(e Epoch, after *Epoch) {
 	}
 }
 
-// epoch checks the items of an epoch, and then its rows, from the last one on.
+// epoch checks the items of an epoch, and then its rows, from the last one back.
 func (v *verifier) epoch(ctx context.Context, e Epoch, after *Epoch) error {
 	var items []placed
 	for i, err := range v.items(ctx, e.Number) {
@@ -143,13 +143,14 @@ func (v *verifier) epoch(ctx context.Context, e Epoch, after *Epoch) error {
 		}
 	}
 	if !v.complete(e, after, items) {
-		v.doubt(e)
+		v.markUnknown(e)
 	}
 	return nil
 }
 
-// complete reports whether an epoch has all of its items, its seal included, and nothing behind that. After the purge
-// time that is no problem: some may be deleted, and a seal may be where an item was.
+// complete reports whether an epoch has all of its items, including its seal, and no item after the seal. After the
+// purge time an incomplete epoch is no problem: items may be deleted, and a seal may have the index of a deleted
+// item.
 func (v *verifier) complete(e Epoch, after *Epoch, items []placed) bool {
 	index, wrong := gap(after, items)
 	switch {
@@ -164,7 +165,7 @@ func (v *verifier) complete(e Epoch, after *Epoch, items []placed) bool {
 	return false
 }
 
-// gap finds the first place where the items of an epoch are not what they should be.
+// gap finds the first index at which the items of an epoch are wrong.
 func gap(after *Epoch, items []placed) (index int, wrong string) {
 	next, sealed := 0, false
 	for _, i := range items {
@@ -192,7 +193,7 @@ func (v *verifier) item(e Epoch, i placed) {
 	switch {
 	case len(i.rows) == 0:
 		v.problem(e.Number, i.index, "the item has no rows")
-	case i.at.least > i.at.greatest || i.at.greatest-i.at.least > e.Window.Milliseconds()/spanOfAnRun:
+	case i.at.least > i.at.greatest || i.at.greatest-i.at.least > e.Window.Milliseconds()/runsInWindow:
 		v.problem(e.Number, i.index, "the arrivals of the item are from %s to %s: too far apart", when(i.at.least),
 			when(i.at.greatest))
 	case i.at.greatest >= e.Ends:
@@ -206,14 +207,14 @@ func (v *verifier) item(e Epoch, i placed) {
 			derived: n >= i.plain, justified: n < i.plain, next: v.later[r.key],
 		}
 		for later := row.next; later != nil; later = later.next {
-			v.pair(e, row, later)
+			v.comparePair(e, row, later)
 		}
 		v.later[r.key] = row
 	}
 }
 
-// pair checks a row by one before it under its key. The epoch is that of the first one.
-func (v *verifier) pair(e Epoch, first, later *laterRow) {
+// comparePair checks a row by an earlier row under the same key. e is the epoch of the earlier row.
+func (v *verifier) comparePair(e Epoch, first, later *laterRow) {
 	window := e.Window.Milliseconds()
 	since, until := first.least-window, first.greatest+window
 	together := first.epoch == later.epoch && first.index == later.index
@@ -237,9 +238,8 @@ func (v *verifier) pair(e Epoch, first, later *laterRow) {
 	}
 }
 
-// doubt says of the rows of an epoch that is not complete, and of those behind it, that they may be derived from one
-// that is missing.
-func (v *verifier) doubt(e Epoch) {
+// markUnknown marks the later rows that may be derived from a missing row of an incomplete epoch.
+func (v *verifier) markUnknown(e Epoch) {
 	for _, row := range v.later {
 		for ; row != nil; row = row.next {
 			row.unknown = row.unknown || row.least < e.Ends+e.Window.Milliseconds()
@@ -247,8 +247,9 @@ func (v *verifier) doubt(e Epoch) {
 	}
 }
 
-// settle forgets the rows for which nothing before an arrival counts.
-func (v *verifier) settle(until int64) {
+// forgetFrom forgets the rows for which no earlier row counts, because their arrivals are at or after until. It reports
+// derived rows that no row justifies.
+func (v *verifier) forgetFrom(until int64) {
 	for key, row := range v.later {
 		var kept *laterRow
 		for row != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// aLog has 70 ids of three records each in one lane: two with different contents, and a copy. Each id is two hours
-// behind the one before, so that it has epochs of its own.
+// aLog has 70 ids of three records each in one lane: two records with different contents, and a copy. Each id is two
+// hours later than the id before, so that each has its own epochs.
 func aLog(t *testing.T) *memlog.Log {
 	t.Helper()
 	log := memlog.New()
@@ -47,7 +47,8 @@ func verify(t *testing.T, log logledger.Storage, after time.Duration) (logledger
 	return v, strings.Join(problems, "\n")
 }
 
-// TestVerify: a log that a Ledger has written is right, also if it is purged in part. Each fault is reported once.
+// TestVerify: a log that a Ledger has written has no problem, also if some of it is purged. Each fault is reported
+// once.
 func TestVerify(t *testing.T) {
 	t.Parallel()
 	first := logledger.Place{LaneID: lane0}
@@ -70,8 +71,8 @@ func TestVerify(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		breaks func(*memlog.Log)
-		after  time.Duration // now
-		want   string        // one of the problems, or a part of it
+		after  time.Duration // the time of the Verify
+		want   string        // a problem, or a part of it
 	}{
 		"right":  {func(*memlog.Log) {}, 0, ""},
 		"purged": {func(log *memlog.Log) { purge(log, first) }, 1000 * time.Hour, ""},
@@ -146,7 +147,7 @@ func TestVerify(t *testing.T) {
 	}
 }
 
-// TestExplain: the rows under a key are those of its records, from the log alone.
+// TestExplain: Explain finds the rows under a key from the log alone.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	key := format.KeyOf("id-3")

@@ -11,7 +11,7 @@ const (
 	insertAck = `INSERT OR IGNORE INTO ack (scope, stream, shard, sink, last, owners, first, purge_at)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
 
-	// The acks that reach into the sequence numbers from ?5 to ?6.
+	// The acks that overlap the sequence numbers from ?5 to ?6.
 	selectAcks = `SELECT first, last, owners, coalesce(purge_at, 0) FROM ack
 		WHERE scope = ?1 AND stream = ?2 AND shard = ?3 AND sink = ?4 AND last >= ?5 AND first <= ?6`
 
@@ -19,8 +19,8 @@ const (
 	selectConsumer = `SELECT function FROM consumer WHERE scope = ? AND stream = ?`
 )
 
-// ReadAcks returns the acks that reach into the sequence numbers from first to last. Errors are dedupe.ErrTryAgain, or
-// a fault of the file.
+// ReadAcks returns the acks that overlap the sequence numbers from first to last. Errors are dedupe.ErrTryAgain, or a
+// fault of the file.
 func (s *Store) ReadAcks(ctx context.Context, k dedupe.AckKey, first, last string) (acks []dedupe.Ack, err error) {
 	from, to, err := dedupe.PadSequences(first, last)
 	if err != nil {
@@ -42,7 +42,7 @@ func (s *Store) ReadAcks(ctx context.Context, k dedupe.AckKey, first, last strin
 	return acks, err
 }
 
-// WriteAck stores an ack. Errors are those of ReadAcks.
+// WriteAck stores an ack. The errors are as for ReadAcks.
 func (s *Store) WriteAck(ctx context.Context, k dedupe.AckKey, a dedupe.Ack) error {
 	first, last, err := dedupe.PadSequences(a.First, a.Last)
 	if err != nil {
@@ -55,8 +55,8 @@ func (s *Store) WriteAck(ctx context.Context, k dedupe.AckKey, a dedupe.Ack) err
 	})
 }
 
-// ClaimConsumer stores which function reads a stream in a scope, unless there is one, and returns it. Errors are those
-// of ReadAcks.
+// ClaimConsumer stores which function reads a stream in a scope, if none does, and returns the function that does. The
+// errors are as for ReadAcks.
 func (s *Store) ClaimConsumer(ctx context.Context, scope string, stream dedupe.Stream, function string) (
 	consumer string, err error,
 ) {

@@ -8,19 +8,19 @@
 //
 // # One file
 //
-// The tables of package itembank/sqlitestore may be in the same file, and a process may have both engines open on it.
-// What that package says about durability, readers and writers, and the place of the file is true here too: a write
+// The tables of package itembank/sqlitestore may be in the same file. A process may open the file with both engines.
+// That package describes durability, readers and writers, and the place of the file. The same is true here: a write
 // returns after it is synced to the disk, writers take turns, and the file must be on a local disk.
 //
 // # Batches
 //
-// The entries of one call are one transaction. They wait for their turn and for the disk once. If a call fails, no
+// The entries of one call are one transaction. They wait once for their turn and for the disk. If a call fails, no
 // entry was put. Other writers wait meanwhile, about 5 microseconds for each entry.
 //
 // # Growth
 //
-// SQLite has no TTL, and only Store.ReplaceRuns deletes entries. An entry that is over is replaced when its key comes
-// again; otherwise it stays. So the file grows with every new key, by the bytes of its texts and about 80 more.
-// Deleting by the clock would not be safe: the times of the records decide when an entry is over, and a file that is
-// deduplicated later may hold old times.
+// SQLite has no TTL, and only Store.ReplaceRuns deletes entries. An entry past its purge time is replaced when its
+// key comes again; otherwise it stays. So the file grows with every new key, by the bytes of its texts and about 80
+// more. Deleting by the clock would not be safe: the arrivals of the records decide whether an entry counts, and a
+// file that is deduplicated later may have old arrivals.
 package sqlitestore

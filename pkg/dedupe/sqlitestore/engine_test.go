@@ -21,7 +21,7 @@ func TestEngineInMemory(t *testing.T) {
 	})
 }
 
-// TestLedger: each process of a case has a store of its own on the one file.
+// TestLedger: each process of a case has its own store, and all use the same file.
 func TestLedger(t *testing.T) {
 	path := inTemp(t)
 	newStore(t, path)

@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )
 
-// The ledger finds a record again after the program was started anew.
+// The ledger finds a record again after the program was restarted.
 func Example() {
 	dir, err := os.MkdirTemp("", "ledger")
 	if err != nil {

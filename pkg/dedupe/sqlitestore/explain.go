@@ -14,7 +14,7 @@ var _ dedupe.Explainer = (*Store)(nil)
 const explainEntry = `SELECT owner, content, coalesce(purge_at, 0), coalesce(done, 0), record, version, arrival
 	FROM entry WHERE scope = ? AND key = ?`
 
-// Explain explains what the store knows of a record: see dedupe.Explainer. Errors are those of Find.
+// Explain implements dedupe.Explainer. The errors are as for Find.
 func (s *Store) Explain(ctx context.Context, scope string, c dedupe.Candidate) (dedupe.Explanation, error) {
 	return dedupe.ExplainByKey(ctx, c, func(ctx context.Context, keys []dedupe.Key) ([]*dedupe.StoredEntry, error) {
 		entries := make([]*dedupe.StoredEntry, len(keys))

@@ -9,7 +9,7 @@ import (
 
 const findEntry = `SELECT owner, content, coalesce(purge_at, 0) FROM entry WHERE scope = ? AND key = ?`
 
-// Find returns the entries of keys, in their order, and nil for a key without an entry. It changes nothing. Errors are
+// Find returns the entries of keys in their order, and nil for a key without an entry. It changes nothing. Errors are
 // dedupe.ErrTryAgain, or a fault of the file.
 func (s *Store) Find(ctx context.Context, scope string, keys []dedupe.Key) ([]*dedupe.Existing, error) {
 	found := make([]*dedupe.Existing, len(keys))

@@ -12,10 +12,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// max is NULL, which stands for never, if one of the two is NULL.
+// raisePurge raises a purge time. NULL means never: max returns NULL if one of its arguments is NULL.
 const raisePurge = `UPDATE entry SET purge_at = max(purge_at, ?4) WHERE scope = ?1 AND key = ?2 AND owner = ?3`
 
-// Enter enters records by one row a key: see dedupe.EnterByKey.
+// Enter enters records with one row for each key: see dedupe.EnterByKey.
 func (s *Store) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
 	return dedupe.EnterByKey(ctx, s, q), nil
 }
@@ -45,14 +45,14 @@ func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedu
 	return results, nil
 }
 
-// request is an entry that is to be put.
+// request is an entry to put.
 type request struct {
 	*dedupe.Entry
 	result *dedupe.PutResult
 }
 
-// inOrder returns the entries in the order of the index: those that share a page of it come one after the other. So a
-// page is read, changed and written once, and not once for each of its entries.
+// inOrder returns the entries in the order of the index, so that entries on the same page of the index follow each
+// other. A page is then read, changed and written once, not once for each of its entries.
 func inOrder(entries []dedupe.Entry, results []dedupe.PutResult) []request {
 	all := make([]request, len(entries))
 	for i := range entries {
@@ -64,12 +64,13 @@ func inOrder(entries []dedupe.Entry, results []dedupe.PutResult) []request {
 	return all
 }
 
-// canFollow reports whether one statement can put both entries. It has one scope, and all of its keys differ.
+// canFollow reports whether one statement can put both entries. The entries of a statement have one scope and different
+// keys.
 func (r request) canFollow(other request) bool { return r.Scope == other.Scope && r.Key != other.Key }
 
-// putAbsent puts the entries whose keys are free. A key is free if it has no entry, or one whose purge time is before
-// the arrival of the new one. The owner is not part of the condition: otherwise a redelivered record would look like a
-// new one. Nobody else writes between the two statements, because they are in one transaction.
+// putAbsent puts the entries whose keys are free. A key is free if it has no entry, or an entry whose purge time is
+// before the arrival of the new one. The owner is not part of the condition: otherwise a redelivered record would
+// look like a new one. Both statements are in one transaction, so no other write comes between them.
 func putAbsent(ctx context.Context, w *sqlite.Statements, requests []request) error {
 	if err := findExisting(ctx, w, requests); err != nil {
 		return err
@@ -110,7 +111,7 @@ func findExisting(ctx context.Context, w *sqlite.Statements, requests []request)
 		})
 }
 
-// RaisePurge raises purge times, in one transaction, with the errors of PutIfAbsent. dedupe.Never is later than every
+// RaisePurge raises purge times in one transaction. The errors are as for PutIfAbsent. dedupe.Never is later than every
 // time.
 func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	results := make([]dedupe.RaiseResult, len(raises))
@@ -130,7 +131,7 @@ func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([
 	return results, nil
 }
 
-// seconds is a purge time as the column holds it: NULL for dedupe.Never.
+// seconds returns a purge time as the column stores it: NULL for dedupe.Never.
 func seconds(purgeAt int64) any {
 	if purgeAt == dedupe.Never {
 		return nil
@@ -138,7 +139,8 @@ func seconds(purgeAt int64) any {
 	return purgeAt
 }
 
-// roundedUp is the first whole second that is not before t. A whole second is before t if and only if it is less than
+// roundedUp returns the first whole second that is not before t. A whole second is before t if and only if it is less
+// than
 // this one, so the comparison is exact.
 func roundedUp(t time.Time) int64 {
 	if t.Nanosecond() > 0 {

@@ -33,7 +33,7 @@ func newStore(t testing.TB, path string, options ...Option) *Store {
 	return s
 }
 
-// exec runs a statement that the store has not.
+// exec runs any statement.
 func (s *Store) exec(ctx context.Context, query string) error {
 	return s.db.Write(ctx, "test", func(ctx context.Context, w *sqlite.Statements) error {
 		_, err := w.Exec(ctx, query)
@@ -43,10 +43,10 @@ func (s *Store) exec(ctx context.Context, query string) error {
 
 var arrival = time.Date(2026, 11, 20, 12, 0, 0, 5e6, time.UTC)
 
-// owner is the owner that a short name stands for.
+// owner returns an owner with a short name.
 func owner(name string) dedupe.Owner { return dedupe.Owner{Sequence: name, Sub: dedupe.Plain} }
 
-// entry is an entry that lives for an hour.
+// entry returns an entry that lives for an hour.
 func entry(id, ownerName string) dedupe.Entry {
 	return dedupe.Entry{
 		Scope: "s", Key: format.KeyOf(id), Owner: owner(ownerName), Fingerprint: "f", Version: "v",

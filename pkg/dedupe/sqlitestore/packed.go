@@ -9,32 +9,33 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// maxRows is how many entries a statement takes at most.
+// maxRows is the largest number of entries in a statement.
 const maxRows = 250
 
-// packed is what putEntries gets of its entries: a blob, in which each has a row. With eight parameters for each entry,
-// binding these would take a good part of the time.
+// packed is the form in which putEntries gets its entries: a blob with a row for each entry. Binding eight parameters
+// for each entry would take a large part of the time.
 type packed struct {
 	rows  []byte
 	texts []byte
 }
 
-// The columns in a row, by their first byte, from 1. A number is a decimal of 20 bytes with spaces before it, or zero
-// bytes for NULL. Of a text there are its place among the texts, from 1, and its length: a decimal of 10 bytes each.
+// The columns in a row, by the position of their first byte, from 1. A number is a decimal of 20 bytes with leading
+// spaces, or zero bytes for NULL. For a text, the row has its position among the texts, from 1, and its length, as
+// decimals of 10 bytes each.
 const (
 	keyAt     = 1
 	ownerAt   = 17
 	contentAt = 33
 	arrivalAt = 49
 	purgeAt   = 69
-	recordAt  = 89 // the owner as people read it
+	recordAt  = 89 // the owner in the form for people
 	versionAt = 109
 	rowSize   = 128
 )
 
 var (
-	// numbers are the indexes of the first rows. Their number is the first parameter; "0 +" hides it from the planner,
-	// which would plan anew for each number.
+	// numbers are the indexes of the first rows. The first parameter is how many. "0 +" hides it from the planner,
+	// which would otherwise plan anew for each number.
 	numbers = func() string {
 		var list strings.Builder
 		for i := range maxRows {
@@ -47,7 +48,8 @@ var (
 	selectEntries = `SELECT i, owner, content, coalesce(purge_at, 0), coalesce(done, 0)
 		FROM ` + numbers + ` CROSS JOIN entry ON scope = ?2 AND key = substr(?3, 1 + 16 * i, 16)`
 
-	// ?3 are the rows, and ?4 the texts. Without a WHERE, SQLite would take the ON of the conflict for that of a join.
+	// ?3 has the rows, and ?4 the texts. Without the WHERE, SQLite would parse the ON of the conflict as that of a
+	// join.
 	putEntries = `INSERT INTO entry (scope, key, owner, content, arrival, purge_at, record, version) SELECT ?2, ` +
 		blob(keyAt, 16) + `, ` + blob(ownerAt, 16) + `, ` + blob(contentAt, 16) + `, ` +
 		number(arrivalAt) + `, ` + number(purgeAt) + `, ` + text(recordAt) + `, ` + text(versionAt) + `
@@ -57,7 +59,7 @@ var (
 			purge_at = excluded.purge_at, record = excluded.record, version = excluded.version, done = NULL`
 )
 
-// blob is the SQL of some bytes of row i.
+// blob returns the SQL expression for some bytes of row i.
 func blob(at, size int) string { return fmt.Sprintf("substr(?3, %d + %d * i, %d)", at, rowSize, size) }
 
 func number(at int) string { return "CAST(nullif(" + blob(at, 20) + ", zeroblob(20)) AS INTEGER)" }
@@ -66,8 +68,8 @@ func text(at int) string {
 	return "CAST(substr(?4, CAST(" + blob(at, 10) + " AS INTEGER), CAST(" + blob(at+10, 10) + " AS INTEGER)) AS TEXT)"
 }
 
-// newPacked makes room for some entries. The texts begin with a byte that is of no text: SQLite takes a part of an
-// empty blob for NULL.
+// newPacked makes room for a number of entries. The texts begin with a byte that belongs to no text: SQLite takes a
+// part of an empty blob for NULL.
 func newPacked(entries int) *packed {
 	return &packed{rows: make([]byte, 0, entries*rowSize), texts: []byte{0}}
 }

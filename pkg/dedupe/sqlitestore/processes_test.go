@@ -18,10 +18,10 @@ const (
 	contestedBatch = 50
 )
 
-// putEverything puts an entry of its own under every key, in batches and in random order. It returns the digest of each
-// key's owner: of the one that it found, or its own.
+// putEverything puts its own entry under every key, in batches and in random order. It returns the digest of each key's
+// owner: its own, or the one that it found.
 func putEverything(ctx context.Context, path, name string) (any, error) {
-	// The timeout is long because a slow machine must not fail the test.
+	// The time-out is long, so that the test also passes on a slow machine.
 	s, err := Open(ctx, path, WithBusyTimeout(time.Minute))
 	if err != nil {
 		return nil, err

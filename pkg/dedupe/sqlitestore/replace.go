@@ -9,12 +9,12 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// ErrInexact says that a scope has entries that do not belong to its offline runs, or that end. To delete the entries
-// of some runs would not bring back what was there before.
+// ErrInexact says that a scope has entries that do not belong to its offline runs, or that have a purge time. Then
+// deleting the entries of some runs would not restore the earlier state.
 var ErrInexact = errors.New("the runs of this scope cannot be undone")
 
 const (
-	// The id of a run in the owner of its records, which is run/ID/FILE/LINE.
+	// The id of a run, from the owner of its records: run/ID/FILE/LINE.
 	runOfEntry = `CASE WHEN record GLOB 'run/*/*' THEN substr(record, 5, instr(substr(record, 5), '/') - 1) ELSE '' END`
 
 	selectInexact = `SELECT record, purge_at IS NOT NULL FROM entry WHERE scope = ?1 AND
@@ -28,8 +28,8 @@ const (
 		(SELECT id FROM run WHERE scope = ?1 AND number >= ?2)`
 )
 
-// ForRun returns the ledger for an offline run: it is the store, but as soon as another run has replaced this one, no
-// entry is put, and the error is ErrReplaced. It ends with the Store.
+// ForRun returns the ledger for an offline run. It is the store, with one difference: as soon as another run has
+// replaced this one, it puts no entry and returns ErrReplaced. It ends with the Store.
 func (s *Store) ForRun(scope, id string) dedupe.Ledger {
 	return &Store{db: s.db, check: func(ctx context.Context, w *sqlite.Statements) error {
 		return checkNotReplaced(ctx, w, scope, id)
@@ -50,8 +50,8 @@ func (s *Store) write(
 	})
 }
 
-// HoldRuns calls do with the offline runs of a scope. Until do returns, no run begins, ends or is replaced. do must not
-// call the store. The errors are those of do and of ReadRun.
+// HoldRuns calls do with the offline runs of a scope. Until do returns, no run begins, ends or is replaced. do must
+// not call the store. HoldRuns returns the error of do, and has the errors of ReadRun.
 func (s *Store) HoldRuns(ctx context.Context, scope string, do func(runs []PastRun) error) error {
 	return s.db.Write(ctx, "hold runs", func(ctx context.Context, w *sqlite.Statements) error {
 		runs, err := readRuns(ctx, w, selectRuns, scope)
@@ -62,14 +62,15 @@ func (s *Store) HoldRuns(ctx context.Context, scope string, do func(runs []PastR
 	})
 }
 
-// ReplaceRuns undoes the runs of a scope from a number on, and begins the run by in their place: all of it or nothing.
-// The entries of the undone runs are deleted. If one of these runs is still at work, it fails with ErrReplaced.
+// ReplaceRuns undoes the runs of a scope from some number on, and begins the run by in their place, completely or not
+// at all. It deletes the entries of the undone runs. If one of these runs is still working, it fails with
+// ErrReplaced.
 //
-// choose is called with the runs of the scope, as by HoldRuns, and returns the number. The undone runs leave no trace in
-// the ledger if all runs with lower numbers had finished before the first of them began: choose has to make sure of it.
+// choose gets the runs of the scope, as in HoldRuns, and returns the number. The undone runs leave no trace in the
+// ledger if all runs with lower numbers had finished before the first of them began: choose must make sure of that.
 //
-// Errors are those of choose and of ReadRun, and ErrInexact. The call takes about as long as reading all entries, and
-// other writers wait.
+// The errors are those of choose and of ReadRun, and ErrInexact. The call takes about as long as reading all entries,
+// and other writers wait for it.
 func (s *Store) ReplaceRuns(
 	ctx context.Context, scope string, by dedupe.Run, choose func(runs []PastRun) (from int64, err error),
 ) error {
@@ -95,7 +96,7 @@ func (s *Store) ReplaceRuns(
 	})
 }
 
-// checkExact refuses a scope that others than its offline runs write to, or whose entries end.
+// checkExact returns an error if not all entries of a scope belong to its offline runs, or if some have a purge time.
 func checkExact(ctx context.Context, w *sqlite.Statements, scope string) error {
 	var record, stream string
 	var ends bool

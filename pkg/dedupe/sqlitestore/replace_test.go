@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// ofRun is an entry that is kept for ever, of a record of a run.
+// ofRun returns an entry of a run's record that is kept for ever.
 func ofRun(id, run string) dedupe.Entry {
 	e := entry(id, "1")
 	e.Owner.Source, e.PurgeAt = "run/"+run+"/1", dedupe.Never
@@ -38,7 +38,7 @@ func (s *Store) finish(t *testing.T, r dedupe.Run) {
 	check(t, s.SaveRun(t.Context(), "s", r))
 }
 
-// history is the runs as text: number, id, highest number at the end, and what has replaced them.
+// history returns the runs as text: number, id, highest number at the end, and the run that replaced it.
 func (s *Store) history(t *testing.T) string {
 	t.Helper()
 	runs, err := s.Runs(t.Context(), "s")
@@ -106,7 +106,7 @@ func TestReplaceRuns(t *testing.T) {
 	}
 }
 
-// TestReplaceRunsRefuses: with an error, nothing is changed.
+// TestReplaceRunsRefuses: after an error, nothing is changed.
 func TestReplaceRunsRefuses(t *testing.T) {
 	errNo := errors.New("no")
 	stays := entry("9", "elsewhere")
@@ -167,7 +167,7 @@ func TestHoldRuns(t *testing.T) {
 	}
 }
 
-// BenchmarkReplaceRuns says how long other writers wait.
+// BenchmarkReplaceRuns measures how long other writers wait.
 func BenchmarkReplaceRuns(b *testing.B) {
 	const entries, batch = 200_000, 1000
 	for b.Loop() {

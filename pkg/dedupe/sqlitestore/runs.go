@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// ErrReplaced says that an offline run was undone, and that another one has taken its place: see Store.ReplaceRuns. The
-// run cannot go on.
+// ErrReplaced says that an offline run was undone, and that another run took its place: see Store.ReplaceRuns. The run
+// cannot continue.
 var ErrReplaced = errors.New("another run has replaced this one")
 
 const (
@@ -38,7 +38,7 @@ type PastRun struct {
 	Number int64 // in the order in which the runs of the scope began, from 1
 	// Ended is the highest number in the scope when the run finished. It is 0 for a run that has not finished.
 	Ended      int64
-	ReplacedBy string // the id of the run by which this one was undone, or empty
+	ReplacedBy string // the id of the run that replaced this one; empty if none did
 }
 
 // ReadRun returns the latest offline run with a digest that was not replaced, or nil if there is none. Errors are
@@ -54,7 +54,7 @@ func (s *Store) ReadRun(ctx context.Context, scope, digest string) (run *dedupe.
 	return run, err
 }
 
-// Runs returns the offline runs of a scope in the order in which they began. Errors are those of ReadRun.
+// Runs returns the offline runs of a scope in the order in which they began. The errors are as for ReadRun.
 func (s *Store) Runs(ctx context.Context, scope string) (runs []PastRun, err error) {
 	err = s.db.Read(ctx, "read runs", func(ctx context.Context, r *sqlite.Statements) error {
 		runs, err = readRuns(ctx, r, selectRuns, scope)
@@ -80,7 +80,7 @@ func readRuns(ctx context.Context, on *sqlite.Statements, query string, args ...
 	return runs, err
 }
 
-// SaveRun stores an offline run, or replaces what was stored of it. Errors are those of ReadRun, and ErrReplaced.
+// SaveRun stores an offline run, or replaces the stored one. The errors are as for ReadRun, and ErrReplaced.
 func (s *Store) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
 	return s.db.Write(ctx, "save run", func(ctx context.Context, w *sqlite.Statements) error {
 		if err := checkNotReplaced(ctx, w, scope, r.ID); err != nil {

@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	// ErrNotStore says that the file is not a SQLite database, or another program's, or has no tables for deduplication
-	// yet. The error says which. Nothing was changed.
+	// ErrNotStore says that the file is not a SQLite database, belongs to another program, or has no tables for
+	// deduplication. The text says which. Nothing was changed.
 	ErrNotStore = sqlite.ErrNotStore
 
 	// ErrLayout says that another version of oncebox made the store, with other tables. Use that version, or another
@@ -28,7 +28,7 @@ var _ dedupe.Store = (*Store)(nil)
 // Several processes may use one file.
 type Store struct {
 	db *sqlite.DB
-	// check comes first in a transaction that changes entries; nil: there is nothing to check. See ForRun.
+	// check runs first in a transaction that changes entries; nil: no check. See ForRun.
 	check func(ctx context.Context, w *sqlite.Statements) error
 }
 
@@ -41,16 +41,16 @@ func WithBusyTimeout(d time.Duration) Option { return sqlite.WithBusyTimeout(d) 
 
 // Open opens an existing store. Close it after use.
 //
-// Errors are fs.ErrNotExist for a missing file, ErrNotStore for a file without a store, ErrLayout for a store
-// of another version of oncebox, and dedupe.ErrTryAgain for a file that other programs keep busy. With an error
-// the file is unchanged.
+// Errors are fs.ErrNotExist for a missing file, ErrNotStore for a file without a store, ErrLayout for a store of another
+// version of oncebox, and dedupe.ErrTryAgain for a file that other programs keep busy. After an error the file is
+// unchanged.
 func Open(ctx context.Context, path string, options ...Option) (*Store, error) {
 	return opened(sqlite.Open(ctx, path, part, options))
 }
 
-// Create makes a store and opens it. If the store exists, Create opens it: it is safe to repeat, and safe for several
-// processes at once. An empty file becomes a store, and so does a oncebox file without tables for deduplication. The
-// folder of the file must exist. Errors are those of Open.
+// Create makes a store and opens it. If the store exists, Create opens it. So it is safe to repeat, also by several
+// processes at once. An empty file becomes a store, and so does a file of oncebox without tables for deduplication. The
+// folder of the file must exist. The errors are as for Open.
 func Create(ctx context.Context, path string, options ...Option) (*Store, error) {
 	return opened(sqlite.Create(ctx, path, part, options))
 }
@@ -67,6 +67,6 @@ func opened(db *sqlite.DB, err error) (*Store, error) {
 	return &Store{db: db}, nil
 }
 
-// Close waits for a write that has begun, and closes all files. The Store cannot be used after it. Closing again does
+// Close waits for a write in progress, and closes all files. The Store cannot be used after it. A second Close does
 // nothing.
 func (s *Store) Close() error { return s.db.Close() }

@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// TestPutTestsTheWholeTime: the condition of a put is that of package dedupe to the nanosecond. If they differed, a
+// TestPutTestsTheWholeTime: the condition of a put is the same as in package dedupe, to the nanosecond. Otherwise a
 // batch would be decided differently from its records one by one.
 func TestPutTestsTheWholeTime(t *testing.T) {
 	s := newStore(t, inTemp(t))
@@ -53,7 +53,8 @@ func TestBatchIsOneTransaction(t *testing.T) {
 	}
 }
 
-// TestKeyTwiceInABatch: the keys of a call must differ. If they do not, the answers are those of one put after the
+// TestKeyTwiceInABatch: the keys of a call must differ. If they do not, the answers are the same as for one put after
+// the
 // other.
 func TestKeyTwiceInABatch(t *testing.T) {
 	s := newStore(t, inTemp(t))
@@ -84,7 +85,7 @@ func TestOddTextsComeBack(t *testing.T) {
 	}
 }
 
-// checkUntouched checks that the store has the entry "a" of "one" and nothing else.
+// checkUntouched checks that the store has only the entry "a" of "one".
 func checkUntouched(t *testing.T, s *Store) {
 	t.Helper()
 	var entries, acks, consumers, runs int

@@ -10,19 +10,19 @@ import (
 
 const finishEntry = `UPDATE entry SET done = 1 WHERE scope = ? AND key = ? AND owner = ? AND done IS NULL`
 
-// Tx is the transaction of an effect: what a *sql.Tx and a *sql.Conn have in common. Statements run at once. The
-// function that gets it does not begin, commit or roll back, and does not keep it.
+// Tx is the transaction of an effect: the common methods of *sql.Tx and *sql.Conn. Statements run at once. The function
+// that gets a Tx must not begin, commit or roll back, and must not keep it.
 type Tx interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Transact puts or finishes the entry of a record and runs its effect, in one transaction. If the entry is there, it
-// returns that, and the effect does not run. If the effect returns an error, panics or ends its goroutine, nothing is
-// kept. The effect is in the turn of all writers of the file: it must not take long, nor use the Store.
+// Transact puts or finishes the entry of a record and runs its effect, in one transaction. If the entry exists, it
+// returns it, and the effect does not run. If the effect returns an error, panics or ends its goroutine, nothing is
+// kept. While the effect runs, all writers of the file wait: it must not take long, and must not use the Store.
 //
-// Errors are that of the effect, which stays in the chain, dedupe.ErrTryAgain, or a fault of the file.
+// Errors are the effect's own error, which stays in the chain, dedupe.ErrTryAgain, or a fault of the file.
 func (s *Store) Transact(
 	ctx context.Context, t dedupe.Transaction, effect func(ctx context.Context, tx Tx) error,
 ) (found *dedupe.Existing, err error) {
@@ -38,7 +38,7 @@ func (s *Store) Transact(
 	return found, nil
 }
 
-// enter puts or finishes an entry, or returns the one that is in the way.
+// enter puts or finishes an entry, or returns the existing entry that prevents it.
 func enter(ctx context.Context, w *sqlite.Statements, t dedupe.Transaction) (*dedupe.Existing, error) {
 	e, owner := &t.Entry, t.Entry.Owner.Digest()
 	var found dedupe.PutResult
@@ -52,12 +52,12 @@ func enter(ctx context.Context, w *sqlite.Statements, t dedupe.Transaction) (*de
 	if err != nil || n == 1 {
 		return nil, err
 	}
-	found.Existing = &dedupe.Existing{} // if there is none
+	found.Existing = &dedupe.Existing{} // if the entry does not exist
 	err = findExisting(ctx, w, one)
 	return found.Existing, err
 }
 
-// Do runs a function in a transaction, as for the tables of effects. Its errors are those of Transact.
+// Do runs a function in a transaction, for example to make the tables of effects. Its errors are as for Transact.
 func (s *Store) Do(ctx context.Context, doing string, fn func(ctx context.Context, tx Tx) error) error {
 	return s.db.Write(ctx, doing, func(ctx context.Context, w *sqlite.Statements) error { return fn(ctx, w.Conn()) })
 }

@@ -10,18 +10,18 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// mostRecords is how many records a script call enters at most. A server does nothing else during a call: this one
-// takes a few milliseconds if each id has few contents. The slices that so many records see have numbers of 2 bytes.
-const mostRecords = 1000
+// maxRecords is the largest number of records in a script call. A server does nothing else during a call. It takes a
+// few milliseconds if each id has few contents. With this number, a slice number in a call fits into 2 bytes.
+const maxRecords = 1000
 
 // calls divides records into script calls: one for each group, or several if a group has many records. The calls of a
-// group are in order, and so are the records of each.
+// group are in order, and so are the records of each call.
 func (sh *shards) calls(records []placed) [][]placed {
 	var open [groups][]placed
 	var calls [][]placed
 	for _, r := range records {
 		group := r.bucket % groups
-		if len(open[group]) == mostRecords {
+		if len(open[group]) == maxRecords {
 			calls = append(calls, open[group])
 			open[group] = nil
 		}
@@ -47,7 +47,7 @@ func (s slice) compare(other slice) int {
 
 // command is the script call for records of one group.
 func (sh *shards) command(conn connection, q dedupe.Question, records []placed) valkey.Completed {
-	// All slices that a record sees are one after the other among those that any record of its bucket sees.
+	// The slices of a record are consecutive among the slices of all records of its bucket.
 	var all []slice
 	for _, r := range records {
 		own := conn.number(r.arrival)

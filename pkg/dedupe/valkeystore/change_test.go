@@ -9,19 +9,19 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// enterBoth is how a call enters records while the servers change. call is its number.
+// enterBoth enters the records of a call while the servers change.
 type enterBoth func(c change, call int, records []record, answers []dedupe.Answer)
 
 func rightly(c change, _ int, records []record, answers []dedupe.Answer) { c.enter(records, answers) }
 
-// changing are servers that change at epoch, in a scope of their own.
+// changing has servers that change at epoch, in a scope of its own.
 type changing struct {
 	testing.TB
 	scope     string
 	l         *Ledger
 	enter     enterBoth
 	calls     int
-	inBetween func() // what happens between the two parts of the next call
+	inBetween func() // runs between the two parts of the next call
 }
 
 func newChanging(t testing.TB, addresses [2]string, enter enterBoth) *changing {
@@ -98,7 +98,7 @@ var changeCases = map[string]func(*changing){
 		c.want(rec{"a", "2", "y", inBoth}, "put1")
 		c.want(rec{"a", "2", "y", inBoth}, "mine1")
 		c.want(rec{"a", "3", "y", justAfter}, "same1")
-		c.want(rec{"a", "4", "x", justAfter}, "put1") // 1 is too far away, and 2 has another content
+		c.want(rec{"a", "4", "x", justAfter}, "put1") // record 1 is too far away, and record 2 has another content
 	},
 	"the id stays with one of two records at the same time": func(c *changing) {
 		var second dedupe.Answer
@@ -112,7 +112,7 @@ var changeCases = map[string]func(*changing){
 	},
 	"a copy of a later record stays one": func(c *changing) {
 		c.want(rec{"a", "1", "x", justAfter}, "put")
-		c.want(rec{"a", "2", "x", inBoth}, "same") // it is put on the previous servers
+		c.want(rec{"a", "2", "x", inBoth}, "same") // but it is put on the previous servers
 		c.want(rec{"a", "2", "x", inBoth}, "same")
 	},
 	"a record that a later one has renamed": func(c *changing) {
@@ -122,7 +122,7 @@ var changeCases = map[string]func(*changing){
 	},
 	"a row that the previous servers have lost": func(c *changing) {
 		c.want(rec{"a", "1", "x", inBoth}, "put")
-		for _, s := range c.l.previous.servers { // it fails over, and 1 is not delivered yet
+		for _, s := range c.l.previous.servers { // a failover, before record 1 is delivered
 			s.mu.Lock()
 			keys, err := s.client.Do(c.Context(), s.client.B().Keys().Pattern("{oncebox:"+c.scope+":*").Build()).AsStrSlice()
 			if err == nil {
@@ -133,7 +133,7 @@ var changeCases = map[string]func(*changing){
 				c.Fatal(err)
 			}
 		}
-		c.want(rec{"a", "2", "x", inBoth}, "same") // dropped for 1
+		c.want(rec{"a", "2", "x", inBoth}, "same") // it was dropped for record 1
 		c.want(rec{"a", "1", "x", inBoth}, "mine")
 		c.want(rec{"a", "2", "x", inBoth}, "same")
 	},
@@ -158,7 +158,7 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// TestMutantsOfTheChange: each is a simpler way to change servers.
+// TestMutantsOfTheChange: each mutant is a simpler, wrong way to change servers.
 func TestMutantsOfTheChange(t *testing.T) {
 	servers := twoServers(t)
 	for name, m := range map[string]struct {

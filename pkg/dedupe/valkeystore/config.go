@@ -12,41 +12,42 @@ import (
 	"time"
 )
 
-// DefaultBuckets suits 6.5 million keys a slice, such as 38 records a second with a window of 48 hours.
+// DefaultBuckets suits 6.5 million keys in a slice, for example 38 records a second with a window of 48 hours.
 const DefaultBuckets = 1 << 16
 
-// MaxServers is how many servers a list has at most. More servers are a cluster of Valkey, which is one address.
+// MaxServers is the largest number of servers in a list. For more servers use a cluster of Valkey, which has one
+// address.
 const MaxServers = 64
 
-// DefaultTimeout is how long one call to a server may take. It is far below the time-out of a function.
+// DefaultTimeout is the time-out of one call to a server. It is far below the time-out of a function.
 const DefaultTimeout = 5 * time.Second
 
-// Servers says where the rows are. Both are fixed with a scope. Options.Previous changes them.
+// Servers says where the rows are. Both fields are fixed for a scope. Only Options.Previous can change them.
 type Servers struct {
-	// Addresses are HOST:PORT of each server. A key's server follows from the number of addresses and their order, so an
-	// address may be replaced by another one of the same server, or of its replica. The address of a cluster's
-	// configuration endpoint stands for the whole cluster.
+	// Addresses are HOST:PORT of each server. The server of a key depends on the number and the order of the
+	// addresses. So an address may be replaced only by another address of the same server or of its replica. For a
+	// cluster, use the address of its configuration endpoint.
 	Addresses []string
-	// Buckets is the number of hashes that the keys of a slice are divided into. 0 means DefaultBuckets. A hash of about
-	// 100 keys takes the least memory: see the package documentation.
+	// Buckets is the number of hashes for the keys of a slice. 0 means DefaultBuckets. Hashes of about 100 keys take
+	// the least memory: see the package documentation.
 	Buckets int
 }
 
 // Options are the settings of a Ledger.
 type Options struct {
 	Servers
-	// Previous and Since change the servers or the buckets: a record that arrived before Since is on the previous servers,
-	// and one that arrived more than a window later is on the new ones. In between both are used. Set both in all
-	// functions before Since, and leave them until Since + window + horizon.
+	// Previous and Since change the servers or the buckets. A record that arrived before Since is on the previous
+	// servers. A record that arrived more than a window later is on the new ones. In between both are used. Set both
+	// fields in all functions before Since, and keep them until Since + window + horizon.
 	Previous *Servers
 	Since    time.Time
 
 	TLS *tls.Config // nil: no TLS
-	// Credentials returns the user and the password. It is called for each connection, so that a password can be changed.
-	// nil: none.
+	// Credentials returns the user and the password. It is called for each connection, so that the password can be
+	// changed. nil: no credentials.
 	Credentials func(ctx context.Context) (Credentials, error)
 	Timeout     time.Duration    // of one call; 0 means DefaultTimeout
-	Now         func() time.Time // nil: the real time
+	Now         func() time.Time // nil: real time
 }
 
 // Credentials name a user. The empty User is the server's default user.
@@ -55,7 +56,8 @@ type Credentials struct {
 	Password string `json:"password"`
 }
 
-// ParseCredentials reads what a file or a secret holds: the password alone, or a JSON object with username and password.
+// ParseCredentials reads the content of a file or a secret: only the password, or a JSON object with username and
+// password.
 func ParseCredentials(text []byte) (Credentials, error) {
 	trimmed := strings.TrimSpace(string(text))
 	var c Credentials
@@ -72,7 +74,7 @@ func ParseCredentials(text []byte) (Credentials, error) {
 	return c, nil
 }
 
-// FromFile returns Options.Credentials that reads a file.
+// FromFile returns a function for Options.Credentials that reads a file.
 func FromFile(path string) func(context.Context) (Credentials, error) {
 	return func(context.Context) (Credentials, error) {
 		text, err := os.ReadFile(path)
@@ -92,7 +94,7 @@ func ParseServers(text string) (addresses []string, secure bool, err error) {
 			return nil, false, fmt.Errorf("valkey: %q is not valkey://HOST:PORT[,HOST:PORT...], or valkeys:// for TLS", text)
 		}
 	}
-	if strings.Contains(rest, "@") { // it may hold a password: it is not repeated
+	if strings.Contains(rest, "@") { // do not repeat the text, which may contain a password
 		return nil, false, errors.New("valkey: the address has a user or a password: name a file or a secret that holds them")
 	}
 	addresses = strings.Split(strings.TrimSuffix(rest, "/"), ",")

@@ -4,10 +4,11 @@
 // # What it loses
 //
 // Replication of Valkey is asynchronous. A failover loses the entries that the new primary has not received, usually
-// those of the last second. Their records are delivered again if a copy or a retry comes. No record is lost, as long as
-// one primary answers at a time, and servers that are being changed do not lose entries one after the other: an entry
-// that is missing never makes a record a duplicate. Eviction, a flush, or a restart without persistence forget all
-// entries in the same way. A server that evicts is refused. docs/valkey-ledger.md says how to lose less.
+// those of the last second. If a copy or a retry of their records comes, it is delivered again. No record is lost,
+// because a missing entry never makes a record a duplicate. This holds as long as only one primary answers at a time,
+// and servers that are being changed do not lose entries one after the other. Eviction, a flush, or a restart without
+// persistence lose all entries in the same way. A server that evicts is refused. docs/valkey-ledger.md says how to
+// lose fewer entries.
 //
 // # Rows
 //
@@ -16,14 +17,15 @@
 //	{oncebox:SCOPE:GROUP}SERVERS.BUCKETS.BUCKET.SLICE
 //
 // The field is the 16 bytes of the key. The value has 14 bytes for each row: 8 of the content, a hash of key and
-// fingerprint, and 6 of the owner, of which one bit says that the record has a derived id. One call of a script enters
-// the records of a group, in order, and compares the owner there. So a record needs one call, whatever it is, and a
-// repeated call finds it.
+// fingerprint, and 6 of the owner, of which one bit says that the record has a derived id. One call of a script
+// enters the records of a group, in order, and compares the owners. So a record needs one call, whatever its answer
+// is, and a repeated call finds it.
 //
-// A hash of about 100 keys takes the least memory: 38 bytes a key, all told. That needs one bucket for each 100 keys of
-// a slice. A slice is as long as the window, or as the horizon if that is shorter. A server keeps a hash in the compact
-// form up to its setting hash-max-listpack-entries, 512 by default. Beyond it a key takes 75 bytes or more.
+// A hash of about 100 keys takes the least memory: 38 bytes for each key in total. That needs one bucket for each 100
+// keys of a slice. A slice is as long as the window, or as the horizon if that is shorter. A server stores a hash in
+// the compact form up to its setting hash-max-listpack-entries, 512 by default. In larger hashes a key takes 75 bytes
+// or more.
 //
-// A record under a derived id has its row under the key of its own id. So a producer that uses a derived id as an id of
-// its own is not recognised.
+// A record with a derived id has its row under the key of its own id. So if a producer uses a derived id as its own
+// id, the two records are not compared.
 package valkeystore

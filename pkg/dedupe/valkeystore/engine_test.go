@@ -11,7 +11,7 @@ import (
 
 var rules = enginetest.Rules{Ahead: ahead}
 
-// suite opens ledgers for the suite.
+// suite returns the function that opens ledgers for the suite.
 func suite(o Options) enginetest.Open {
 	return func(t testing.TB, now func() time.Time) dedupe.Ledger {
 		o := o
@@ -27,7 +27,7 @@ func TestLedgerOnSeveralServers(t *testing.T) {
 	enginetest.RunLedger(t, rules, suite(options(a.Addr, b.Addr)))
 }
 
-// TestLedgerWhileServersChange runs the suite with arrivals before, at and after the change, in both and in one only.
+// TestLedgerWhileServersChange runs the suite with arrivals before, at and after the change.
 func TestLedgerWhileServersChange(t *testing.T) {
 	a, b := testengine.FreshValkey(t), testengine.FreshValkey(t)
 	for name, since := range map[string]time.Duration{

@@ -21,7 +21,7 @@ var (
 	errReply = errors.New("valkey: the server's reply does not fit what it was asked")
 )
 
-// passing are the codes of errors that pass by themselves: a server starts, is busy, has no memory, or fails over.
+// passing are the codes of errors that may pass: a server is starting, is busy, has no memory, or is failing over.
 var passing = map[string]string{
 	"LOADING":     "",
 	"BUSY":        "",
@@ -37,8 +37,7 @@ var passing = map[string]string{
 	"OOM":         "the server has no memory left: give it more, or use a shorter window or horizon: ",
 }
 
-// failed is the only translator of errors of the client library. An error that is not a reply of the server is about
-// the way to it.
+// failed translates all errors of the client library. An error that is not a reply of the server is a network error.
 func failed(doing, address string, err error) error {
 	if err == nil {
 		return nil
@@ -53,22 +52,21 @@ func failed(doing, address string, err error) error {
 	return fmt.Errorf("valkey: %s on %s: %w", doing, address, err)
 }
 
-// replyOf returns an error that a server has sent.
+// replyOf returns the error if a server has sent it.
 func replyOf(err error) (*valkey.ValkeyError, bool) {
 	reply, ok := errors.AsType[*valkey.ValkeyError](err)
 	return reply, ok && !reply.IsNil()
 }
 
-// codeOf is the first word of an error. The protocol has no other code.
+// codeOf returns the first word of an error reply. The protocol has no other error code.
 func codeOf(reply *valkey.ValkeyError) string {
 	code, _, _ := strings.Cut(reply.Error(), " ")
 	return code
 }
 
-// elsewhere reports whether an error says that the server was restarted or is no longer the primary. Then what was
-// checked on the connection says nothing about the server that is to be asked. The client library itself replaces a
-// connection that breaks.
-func elsewhere(err error) bool {
+// serverChanged reports whether an error says that the server was restarted or is no longer the primary. The checks
+// that were made on the connection are then void. If a connection breaks, the client library replaces it by itself.
+func serverChanged(err error) bool {
 	reply, ok := replyOf(err)
 	if !ok {
 		return false

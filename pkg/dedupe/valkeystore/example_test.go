@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/valkeystore"
 )
 
-// A ledger on a cluster of ElastiCache, with the password that a file holds.
+// A ledger on a cluster of ElastiCache, with the password in a file.
 func Example() {
 	ledger, err := valkeystore.Open(valkeystore.Options{
 		Servers: valkeystore.Servers{

@@ -14,12 +14,12 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Ledger is a dedupe.Ledger on servers of Valkey. It is safe for concurrent use.
+// Ledger implements dedupe.Ledger on servers of Valkey. It is safe for concurrent use.
 type Ledger struct {
-	servers  []*server // all that are named, each once
+	servers  []*server // all servers of both lists, each once
 	current  shards
 	previous *shards // nil: there was no change
-	since    int64   // of the change, in milliseconds
+	since    int64   // when the servers change, in milliseconds since 1970
 	timeout  time.Duration
 	clock    func() time.Time
 }
@@ -29,7 +29,7 @@ var _ interface {
 	dedupe.Warmer
 } = (*Ledger)(nil)
 
-// Open makes a Ledger. It does not connect: Warm does, or the first call.
+// Open makes a Ledger. It does not connect: Warm or the first call connects.
 func Open(o Options) (*Ledger, error) {
 	if err := o.check(); err != nil {
 		return nil, err
@@ -50,7 +50,7 @@ func Open(o Options) (*Ledger, error) {
 	return l, nil
 }
 
-func (l *Ledger) shardsOf(o Options, list Servers, known map[string]*server, is func(*server, place)) shards {
+func (l *Ledger) shardsOf(o Options, list Servers, known map[string]*server, setPlace func(*server, place)) shards {
 	all := shards{buckets: uint64(cmp.Or(list.Buckets, DefaultBuckets))}
 	for i, address := range list.Addresses {
 		s, ok := known[address]
@@ -60,7 +60,7 @@ func (l *Ledger) shardsOf(o Options, list Servers, known map[string]*server, is 
 			}
 			known[address], l.servers = s, append(l.servers, s)
 		}
-		is(s, place{Buckets: int(all.buckets), Servers: len(list.Addresses), Server: i + 1})
+		setPlace(s, place{Buckets: int(all.buckets), Servers: len(list.Addresses), Server: i + 1})
 		all.servers = append(all.servers, s)
 	}
 	return all
@@ -69,7 +69,7 @@ func (l *Ledger) shardsOf(o Options, list Servers, known map[string]*server, is 
 func clientOption(o Options, address string, timeout time.Duration) valkey.ClientOption {
 	option := valkey.ClientOption{
 		InitAddress: []string{address}, TLSConfig: o.TLS, Dialer: net.Dialer{Timeout: timeout}, ConnWriteTimeout: timeout,
-		DisableCache: true, DisableRetry: true, // the caller repeats, with pauses
+		DisableCache: true, DisableRetry: true, // the caller repeats with pauses
 		ClientName: "oncebox",
 	}
 	if o.Credentials != nil {
@@ -106,11 +106,11 @@ func (l *Ledger) Warm(ctx context.Context, scope string, r dedupe.Retention) err
 	return errors.Join(errs...)
 }
 
-// ahead is how far an arrival may be ahead of the clock. A clock that is wrong by years would make rows that are kept
-// for years.
+// ahead is how far an arrival may be ahead of the clock. With a clock that is wrong by years, rows would be kept for
+// years.
 const ahead = time.Hour
 
-// Enter enters records: see dedupe.Ledger. If a server fails, the records of the other servers have their answers.
+// Enter implements dedupe.Ledger. If a server fails, the records of the other servers still get their answers.
 func (l *Ledger) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
 	if q.Retention.ForGood {
 		return nil, errForGood

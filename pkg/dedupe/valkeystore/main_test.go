@@ -18,14 +18,14 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
-// epoch is far in the future, so that no server deletes anything by its clock.
+// epoch is far in the future, so that no server deletes rows by its clock.
 var epoch = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
 
 var retention = dedupe.Retention{Window: time.Hour, Horizon: 24 * time.Hour}
 
 func newScope() string { return "t-" + strings.ToLower(rand.Text()) }
 
-// options are those of a ledger on some servers, whose clock is a day after epoch.
+// options returns the options of a ledger on some servers, with a clock that is a day after epoch.
 func options(addresses ...string) Options {
 	return Options{
 		Servers: Servers{Addresses: addresses, Buckets: 64}, Timeout: time.Minute, // test machines are slow
@@ -43,7 +43,7 @@ func open(t testing.TB, o Options) *Ledger {
 	return l
 }
 
-// rec is a record of a test: its id, its owner and its fingerprint, and when it arrived after epoch.
+// rec is a record of a test: its id, owner and fingerprint, and its arrival after epoch.
 type rec struct {
 	id, owner, fingerprint string
 	after                  time.Duration
@@ -64,7 +64,7 @@ func question(scope string, all ...rec) dedupe.Question {
 	return q
 }
 
-// text is an answer as tests write it: put, mine, same or other, with a 1 for a derived id.
+// text returns an answer in the form of the tests: put, mine, same or other, with a 1 for a derived id.
 func text(a dedupe.Answer) string {
 	if a.Err != nil {
 		return a.Err.Error()

@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// patient asks a ledger again about the records that may pass, as a Decider does.
+// patient asks a ledger again about records whose error may pass, as a Decider does.
 type patient struct {
 	testing.TB
 	dedupe.Ledger
@@ -41,7 +41,7 @@ func (p patient) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer,
 	}
 }
 
-// wantTryAgain asks once and wants ErrTryAgain for each record, with a text.
+// wantTryAgain asks once and expects ErrTryAgain for each record, with a text.
 func wantTryAgain(t testing.TB, l dedupe.Ledger, q dedupe.Question, says string) {
 	t.Helper()
 	got, err := l.Enter(t.Context(), q)
@@ -55,9 +55,9 @@ func wantTryAgain(t testing.TB, l dedupe.Ledger, q dedupe.Question, says string)
 	}
 }
 
-// TestKilledServer: the records of the other server have their answers. When the server is back, the ledger goes on,
-// within the same decision. The server has lost its rows, so its records are new again: copies are delivered, and no
-// record is lost.
+// TestKilledServer: while a server is down, the records of the other server get their answers. When it is back, the
+// ledger continues within the same decision. The server has lost its rows, so its records are new again: copies are
+// delivered, and no record is lost.
 func TestKilledServer(t *testing.T) {
 	a, b := testengine.FreshValkey(t), testengine.FreshValkey(t)
 	l := open(t, options(a.Addr, b.Addr))
@@ -77,7 +77,7 @@ func TestKilledServer(t *testing.T) {
 		}
 	}
 	if counts[dedupe.Mine] == 0 || counts[dedupe.NotKnown] == 0 || len(counts) != 2 {
-		t.Fatalf("want some records that are mine and some that are not known, got %v", counts)
+		t.Fatalf("want some records with Mine and some with NotKnown, got %v", counts)
 	}
 	started := false
 	decider := dedupe.Decider{Ledger: l, Scope: q.Scope, Retention: retention, Clock: dedupe.Clock{
@@ -96,11 +96,11 @@ func TestKilledServer(t *testing.T) {
 	}
 	want(t, l, q, repeated("mine", n))
 	if text, err := admin(t, b.Addr, "GET", rowKey(q.Scope)).ToString(); err != nil || !strings.Contains(text, `"server":2`) {
-		t.Errorf("the scope's row is not there again: %q, %v", text, err)
+		t.Errorf("the scope's row was not put again: %q, %v", text, err)
 	}
 }
 
-// TestServerThatNeverWas: a server that cannot be reached at the start is no fault of the settings.
+// TestServerThatNeverWas: a server that cannot be reached at the start is not taken for a wrong setting.
 func TestServerThatNeverWas(t *testing.T) {
 	s := testengine.FreshValkey(t)
 	s.Kill()
@@ -114,7 +114,7 @@ func TestServerThatNeverWas(t *testing.T) {
 	want(t, withPatience(t, l), q, "put")
 }
 
-// TestSlowServer: a server that hangs costs the time-out of a call, and not that of the function.
+// TestSlowServer: a server that hangs costs the time-out of a call, not the time-out of the function.
 func TestSlowServer(t *testing.T) {
 	s := testengine.FreshValkey(t)
 	o := options(s.Addr)
@@ -132,7 +132,7 @@ func TestSlowServer(t *testing.T) {
 	want(t, withPatience(t, l), q, "mine")
 }
 
-// TestNoMemory: a full server answers nothing, and knows its rows afterwards.
+// TestNoMemory: a full server answers with an error, and still has its rows afterwards.
 func TestNoMemory(t *testing.T) {
 	s := testengine.FreshValkey(t)
 	l := open(t, options(s.Addr))
@@ -144,7 +144,7 @@ func TestNoMemory(t *testing.T) {
 	want(t, l, question(q.Scope, rec{"a", "1", "x", 0}, rec{"b", "2", "x", 0}), "mine put")
 }
 
-// TestForgottenScript: the script is loaded again, whoever has removed it.
+// TestForgottenScript: if the script was removed, it is loaded again.
 func TestForgottenScript(t *testing.T) {
 	s := testengine.FreshValkey(t)
 	l := open(t, options(s.Addr))
@@ -154,7 +154,7 @@ func TestForgottenScript(t *testing.T) {
 	want(t, l, q, repeated("mine", 50))
 }
 
-// TestFlush: a flush forgets all rows, and no record is lost.
+// TestFlush: a flush loses all rows, but no record is lost.
 func TestFlush(t *testing.T) {
 	s := testengine.FreshValkey(t)
 	l := open(t, options(s.Addr))
@@ -164,7 +164,7 @@ func TestFlush(t *testing.T) {
 	want(t, l, q, "put same")
 }
 
-// TestRepliesOfOthers: rows that this version did not write are faults, and no record is a copy of them.
+// TestRepliesOfOthers: rows of another version are faults, and make no record a copy.
 func TestRepliesOfOthers(t *testing.T) {
 	l := open(t, options(testengine.Valkey(t)))
 	for name, source := range map[string]string{
@@ -182,7 +182,7 @@ func TestRepliesOfOthers(t *testing.T) {
 	}
 }
 
-// endpoint is an address that leads to the primary, as that of a managed service does.
+// endpoint is an address that leads to the primary, like the address of a managed service.
 type endpoint struct {
 	net.Listener
 	primary atomic.Pointer[string]
@@ -239,7 +239,7 @@ func (e *endpoint) cut() {
 	e.open = nil
 }
 
-// replicate makes a server a replica of a primary and waits until it has all of its data.
+// replicate makes a server a replica of a primary and waits until it has all data.
 func replicate(t testing.TB, replica, primary *testengine.ValkeyServer) {
 	t.Helper()
 	host, port, _ := net.SplitHostPort(primary.Addr)
@@ -267,8 +267,8 @@ func replicate(t testing.TB, replica, primary *testengine.ValkeyServer) {
 	}
 }
 
-// TestFailover: exactly the rows that the replica did not have yet are lost. Their records are delivered again, and
-// no record is lost.
+// TestFailover: exactly the rows that the replica did not have yet are lost. Copies of their records are delivered,
+// and no record is lost.
 func TestFailover(t *testing.T) {
 	primary, replica := testengine.FreshValkey(t), testengine.FreshValkey(t, "--repl-diskless-sync-delay", "0")
 	e := newEndpoint(t, primary.Addr)
@@ -276,7 +276,7 @@ func TestFailover(t *testing.T) {
 	scope := newScope()
 	want(t, l, question(scope, rec{"early", "1", "x", 0}, rec{"name", "2", "x", 0}), "put put")
 	replicate(t, replica, primary)
-	admin(t, replica.Addr, "REPLICAOF", "127.0.0.1", "1") // the link is cut: it keeps what it has
+	admin(t, replica.Addr, "REPLICAOF", "127.0.0.1", "1") // cuts the link; the replica keeps its rows
 	want(t, l, question(scope, rec{"late", "3", "x", 0}, rec{"name", "4", "y", 0}), "put put1")
 
 	primary.Kill()
@@ -284,39 +284,39 @@ func TestFailover(t *testing.T) {
 	e.primary.Store(&replica.Addr)
 	want(t, withPatience(t, l), question(scope,
 		rec{"early", "1", "x", 0}, rec{"early", "5", "x", 0}, // kept
-		rec{"late", "6", "x", 0}, rec{"late", "3", "x", 0}, // lost: the copy is new, and then the original is its copy
-		rec{"name", "4", "y", 0}, // lost, and its id is the same again
+		rec{"late", "6", "x", 0}, rec{"late", "3", "x", 0}, // lost: the copy is new, and the original becomes its copy
+		rec{"name", "4", "y", 0}, // lost, but it gets the same id again
 	), "mine same put same put1")
 }
 
-// demoted is a ledger on a primary that was replaced, while its connection stays open. It has the row of record 1, and
-// the new primary does not.
+// demoted returns a ledger on a primary that was replaced while its connection stays open. This primary has the row of
+// record 1, and the new primary does not.
 func demoted(t testing.TB, source string) (l *Ledger, scope string) {
 	primary, replica := testengine.FreshValkey(t), testengine.FreshValkey(t)
 	e := newEndpoint(t, primary.Addr)
 	l = open(t, options(e.Addr().String()))
 	l.servers[0].source = source
-	l.servers[0].option.PipelineMultiplex = -1 // one connection: a second one may be opened late, to the new primary
+	l.servers[0].option.PipelineMultiplex = -1 // one connection: a second one could be opened later, to the new primary
 	scope = newScope()
 	want(t, l, question(scope, rec{"b", "0", "x", 0}), "put")
 	replicate(t, replica, primary)
 	admin(t, replica.Addr, "REPLICAOF", "NO", "ONE")
 	want(t, l, question(scope, rec{"a", "1", "x", 0}), "put")
 	e.primary.Store(&replica.Addr)
-	admin(t, primary.Addr, "REPLICAOF", "127.0.0.1", "1") // it does not have the rows of the new primary yet
+	admin(t, primary.Addr, "REPLICAOF", "127.0.0.1", "1") // it does not get the rows of the new primary yet
 	return l, scope
 }
 
-// TestDemotedPrimary: a primary that becomes a replica keeps its connections open. It answers nothing, and the ledger
-// leaves it.
+// TestDemotedPrimary: a primary that becomes a replica keeps its connections open. It answers with errors, and the
+// ledger connects to the new primary.
 func TestDemotedPrimary(t *testing.T) {
 	l, scope := demoted(t, enterScript)
 	wantTryAgain(t, l, question(scope, rec{"b", "2", "x", 0}), "READONLY")
 	want(t, withPatience(t, l), question(scope, rec{"b", "2", "x", 0}, rec{"a", "1", "x", 0}), "same put")
 }
 
-// bothDropped is how two copies are lost if a replaced primary answers. The function of each ends before it delivers,
-// and then each finds the other one.
+// bothDropped shows how two copies are both dropped if a replaced primary answers. The function of each ends before it
+// delivers, and then each finds the other one.
 func bothDropped(t testing.TB, source string) {
 	l, scope := demoted(t, source)
 	one, two := question(scope, rec{"a", "1", "x", 0}), question(scope, rec{"a", "2", "x", 0})

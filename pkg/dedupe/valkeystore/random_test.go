@@ -13,8 +13,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// randomRecords have few ids and contents, and arrivals around the begin and the end of a change at epoch. Some come
-// again.
+// randomRecords have few ids and contents, and arrivals around the begin and the end of a change at epoch. Some records
+// come again.
 var randomRecords = rapid.Custom(func(t *rapid.T) (all []rec) {
 	for n := range rapid.IntRange(1, 30).Draw(t, "records") {
 		if n > 0 && rapid.IntRange(0, 3).Draw(t, "again") == 0 {
@@ -31,7 +31,7 @@ var randomRecords = rapid.Custom(func(t *rapid.T) (all []rec) {
 	return all
 })
 
-// TestOneByOne: the result of a question is that of entering its records one by one.
+// TestOneByOne: a question has the same result as entering its records one by one.
 func TestOneByOne(t *testing.T) {
 	a, b := testengine.FreshValkey(t), testengine.FreshValkey(t)
 	changing, before := options(b.Addr, a.Addr), options(a.Addr)
@@ -59,7 +59,7 @@ func TestOneByOne(t *testing.T) {
 	}
 }
 
-// TestReference: the script decides like a few lines of Go.
+// TestReference: the script decides like a short reference in Go.
 func TestReference(t *testing.T) {
 	l := open(t, options(testengine.Valkey(t)))
 	rapid.Check(t, func(rt *rapid.T) {
@@ -107,7 +107,7 @@ func (ref *reference) enter(c dedupe.Candidate, keepIDs bool) string {
 		}
 		if row.Fingerprint == c.Fingerprint {
 			seen.Same = true
-			same = same[:min(len(same), len(row.derived))] // the own id, if one has it
+			same = same[:min(len(same), len(row.derived))] // prefer the own id, if one of the rows has it
 		}
 	}
 	derived := ""
@@ -129,7 +129,8 @@ func (ref *reference) enter(c dedupe.Candidate, keepIDs bool) string {
 	return "put" + derived
 }
 
-// TestContent: the content is of the key too, and nobody can choose a fingerprint that makes another text of both.
+// TestContent: the content depends on the key too. No chosen fingerprint can imitate another pair of key and
+// fingerprint.
 func TestContent(t *testing.T) {
 	seen := map[[contentSize]byte]string{}
 	for _, id := range []string{"a", "b"} {

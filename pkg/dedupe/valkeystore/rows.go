@@ -9,20 +9,21 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// The sizes are those of enter.lua.
+// The sizes are the same as in enter.lua.
 const (
 	contentSize = 8
 	ownerSize   = 6
-	// recordSize is what a script call gets of a record: the number of its first slice in 2 bytes, a heldID, and the rest.
+	// recordSize is the size of a record in a script call: the number of its first slice in 2 bytes, a heldID, and
+	// the rest.
 	recordSize = 2 + 1 + len(format.Key{}) + contentSize + ownerSize
 )
 
-// tagContent says what the content is a hash of.
+// tagContent separates the hashes of contents from other hashes.
 const tagContent = "oncebox content\x00"
 
-// record is a candidate as the server gets it.
+// record is a candidate in the form for the server.
 type record struct {
-	index   int   // among the candidates
+	index   int   // of the candidate
 	arrival int64 // in milliseconds
 	key     format.Key
 	content [contentSize]byte
@@ -34,10 +35,10 @@ type record struct {
 type heldID byte
 
 const (
-	noID      heldID = iota // it is not there
-	ownID                   // it keeps it, unless another record has it
-	derivedID               // it keeps it
-	dropped                 // it is only looked up
+	noID      heldID = iota // it is not on the previous servers
+	ownID                   // its own id; it keeps that unless another record has it
+	derivedID               // a derived id; it keeps that
+	dropped                 // no id; it is only looked up
 )
 
 func recordOf(index int, c *dedupe.Candidate) record {
@@ -49,12 +50,12 @@ func recordOf(index int, c *dedupe.Candidate) record {
 	return r
 }
 
-// derivedMark is the bit of an owner that says that its record has a derived id. 47 bits are left. Two owners of one
-// key that have them in common would make a copy a retry: it would be delivered, and no record would be lost.
+// derivedMark is the bit of an owner that says that its record has a derived id. 47 bits are left. If two owners of
+// one key had the same 47 bits, a copy would look like a retry: it would be delivered, but no record would be lost.
 const derivedMark = 0x80
 
-// contentOf tells copies from other records with the same key. Two records of one key that have all 64 bits in common
-// would be taken for copies: of 10^9 pairs, one in 10^10 times.
+// contentOf distinguishes copies from other records with the same key. Two records of one key with the same 64 bits
+// would be taken for copies. Among 10^9 pairs of records, this has a probability of 10^-10.
 func contentOf(key format.Key, fingerprint string) [contentSize]byte {
 	text := make([]byte, 0, 256)
 	text = append(append(append(text, tagContent...), key[:]...), fingerprint...)
@@ -62,14 +63,14 @@ func contentOf(key format.Key, fingerprint string) [contentSize]byte {
 	return [contentSize]byte(sum[:])
 }
 
-// appendTo appends the record as a script call gets it. first is the number of the first slice that it sees.
+// appendTo appends the record in the form for a script call. first is the number of the first slice that it sees.
 func (r *record) appendTo(b []byte, first int) []byte {
 	b = binary.BigEndian.AppendUint16(b, uint16(first))
 	b = append(append(b, byte(r.has)), r.key[:]...)
 	return append(append(b, r.content[:]...), r.owner[:]...)
 }
 
-// answerOf is the answer for a letter of enter.lua.
+// answerOf returns the answer for a letter of enter.lua.
 func answerOf(letter byte) dedupe.Answer {
 	switch letter {
 	case 'p':

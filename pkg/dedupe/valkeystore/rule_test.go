@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// ruleCases are what a mutant of the script has to fail.
+// ruleCases are the cases that find the mutants of the script.
 var ruleCases = map[string]func(testing.TB, *Ledger){
 	"new, mine, same, derived": func(t testing.TB, l *Ledger) {
 		q := question(newScope(), rec{"a", "1", "x", 0}, rec{"a", "2", "x", 0}, rec{"a", "3", "y", 0}, rec{"b", "4", "y", 0})
@@ -77,7 +77,7 @@ func TestRule(t *testing.T) {
 	}
 }
 
-// TestMutants: each has one rule of the script broken, and a case has to notice.
+// TestMutants: each mutant has one broken rule of the script, and a case must find it.
 func TestMutants(t *testing.T) {
 	for name, m := range map[string]struct{ rule, broken, noticed string }{
 		"the owner is not compared": {
@@ -129,7 +129,8 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// fieldsAcrossRows enters records whose contents and owners are made so that each is found in the rows, but across the
+// fieldsAcrossRows enters records whose contents and owners occur in the bytes of the rows, but across the borders of
+// the
 // fields.
 func fieldsAcrossRows(t testing.TB, l *Ledger) {
 	scope := newScope()
@@ -152,7 +153,7 @@ func fieldsAcrossRows(t testing.TB, l *Ledger) {
 
 func TestFieldsAcrossRows(t *testing.T) { fieldsAcrossRows(t, open(t, options(testengine.Valkey(t)))) }
 
-// TestRace: several functions enter copies of one record at the same time. One of them has it put.
+// TestRace: several functions enter copies of one record at the same time. One copy is put.
 func TestRace(t *testing.T) {
 	scope := newScope()
 	const racers, keys = 8, 50
@@ -189,8 +190,8 @@ func TestRace(t *testing.T) {
 	}
 }
 
-// TestExpiry: a slice is kept until no record that sees it is processed any more, and never shorter when a function
-// with a shorter horizon writes to it.
+// TestExpiry: a slice is kept until no record that sees it can be processed any more. A function with a shorter horizon
+// never shortens that time.
 func TestExpiry(t *testing.T) {
 	l, scope := open(t, options(testengine.Valkey(t))), newScope()
 	expires := func() int64 {
@@ -222,7 +223,7 @@ func TestExpiry(t *testing.T) {
 	check(time.Hour + retention.Window + 48*time.Hour)
 }
 
-// TestPastTheHorizon: a row that has expired is not kept, and leaves nothing behind that is never deleted.
+// TestPastTheHorizon: a row that has expired is not kept, and leaves nothing that is never deleted.
 func TestPastTheHorizon(t *testing.T) {
 	l, scope := open(t, options(testengine.Valkey(t))), newScope()
 	old := time.Now().Add(-2 * (retention.Window + retention.Horizon)).Sub(epoch)
@@ -232,7 +233,7 @@ func TestPastTheHorizon(t *testing.T) {
 	}
 }
 
-// TestClockOfArrivals: an arrival that is far ahead is an error of its record alone.
+// TestClockOfArrivals: an arrival that is far ahead is an error of its record only.
 func TestClockOfArrivals(t *testing.T) {
 	l := open(t, options(testengine.Valkey(t)))
 	q := question(newScope(), rec{"a", "1", "x", 25 * time.Hour}, rec{"a", "2", "x", 25*time.Hour + time.Millisecond}, rec{"b", "3", "x", 0})
@@ -243,7 +244,7 @@ func TestClockOfArrivals(t *testing.T) {
 	}
 }
 
-// TestPoison: a record that is poison is only a position.
+// TestPoison: a poison record only has a place among the answers.
 func TestPoison(t *testing.T) {
 	l := open(t, options(testengine.Valkey(t)))
 	q := question(newScope(), rec{"a", "1", "x", 0}, rec{"a", "2", "x", 0})

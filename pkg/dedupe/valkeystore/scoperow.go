@@ -11,10 +11,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// layout is the version of keys and rows. Another one is refused.
+// layout is the version of keys and rows. A function with another version is refused.
 const layout = 1
 
-// place is where a server is in a list of servers. The keys of a server follow from it.
+// place is the place of a server in a list of servers. It decides which keys the server has.
 type place struct {
 	Buckets int `json:"buckets"`
 	Servers int `json:"servers"`
@@ -25,7 +25,8 @@ func (p place) String() string {
 	return fmt.Sprintf("server %d of %d, with %d buckets", p.Server, p.Servers, p.Buckets)
 }
 
-// scopeRow is what is fixed with a scope on a server. It does not expire. Times are in milliseconds.
+// scopeRow has the settings that are fixed for a scope on a server. It does not expire. Times are in milliseconds
+// since 1970.
 type scopeRow struct {
 	Layout int `json:"layout"`
 	place
@@ -36,17 +37,17 @@ type scopeRow struct {
 
 func rowKey(scope string) string { return "{oncebox:" + scope + "}" }
 
-// replaceRow replaces a row that is still the one given.
+// replaceRow replaces a row if it is still equal to the given one.
 var replaceRow = valkey.NewLuaScriptNoSha(`
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 redis.call('SET', KEYS[1], ARGV[2])
 return 1`)
 
-// settle puts the row of a scope, if it is absent, and returns the one that is there. It refuses settings that do not
-// fit the row: with another list of servers, or another number of buckets, rows would not be found.
-func (s *server) settle(ctx context.Context, scope string, r dedupe.Retention) (scopeRow, error) {
+// putScopeRow puts the row of a scope if it is absent, and returns the stored row. It refuses settings that do not
+// fit the row: with another list of servers or another number of buckets, rows would not be found.
+func (s *server) putScopeRow(ctx context.Context, scope string, r dedupe.Retention) (scopeRow, error) {
 	for {
-		want := s.wants(sliceFor(r))
+		want := s.wantedRow(sliceFor(r))
 		if _, err := slicingOf(want.Slice, r); err != nil {
 			return scopeRow{}, err
 		}
@@ -88,8 +89,8 @@ func (row scopeRow) text() string {
 	return string(text)
 }
 
-// wants is the row by the settings.
-func (s *server) wants(slice int64) scopeRow {
+// wantedRow returns the row for the settings.
+func (s *server) wantedRow(slice int64) scopeRow {
 	row := scopeRow{Layout: layout, Slice: slice}
 	if s.now == nil {
 		row.place, row.Until = *s.before, s.since
@@ -99,13 +100,13 @@ func (s *server) wants(slice int64) scopeRow {
 	return row
 }
 
-// mayReplace returns nil if the row may be replaced by the one that the settings want: when the list of servers changes
-// at a time, and when the list before it is of no use any more.
+// mayReplace returns nil if the row may be replaced by the one for the settings: when the list of servers changes at a
+// time, and when the previous list is not needed any more.
 func (s *server) mayReplace(row, want scopeRow, r dedupe.Retention) error {
 	switch {
 	case row.Until != 0:
 		if want.Since > row.Until {
-			return nil // it comes back in a later list
+			return nil // the server is in a later list again
 		}
 		return fmt.Errorf("its records are on other servers since %v: name these", at(row.Until))
 	case s.before != nil && row.place == *s.before && row.Since < s.since:
@@ -114,7 +115,7 @@ func (s *server) mayReplace(row, want scopeRow, r dedupe.Retention) error {
 		return fmt.Errorf("it is %v, and the settings say %v: use the servers and buckets of before, "+
 			"or name them as the previous ones", row.place, want.place)
 	case want.Since != 0 && row.Since == 0 && s.before == nil:
-		return nil // a function without the previous servers was here, which refused it
+		return nil // a function without the previous servers put this row and was refused elsewhere
 	case want.Since != 0 && row.Since == 0:
 		return fmt.Errorf("it is %v already, and the settings say that it is %v until %v", row.place, *s.before, at(want.Since))
 	case want.Since != 0:

@@ -11,7 +11,7 @@ import (
 )
 
 // TestChangeOfTheRow: the row of a scope lets the servers change once, at one time, and says until when the previous
-// ones are needed.
+// servers are needed.
 func TestChangeOfTheRow(t *testing.T) {
 	a, b, c := testengine.FreshValkey(t).Addr, testengine.FreshValkey(t).Addr, testengine.FreshValkey(t).Addr
 	scope := newScope()
@@ -48,7 +48,7 @@ func TestChangeOfTheRow(t *testing.T) {
 	refused(warm([]string{a, b}, []string{b}, first), "it is server 1 of 1")
 	good(warm([]string{a, b}, []string{a}, first))
 	good(warm([]string{a, b}, []string{a}, first))
-	refused(warm([]string{a}, nil, time.Time{}), "it is server 1 of 2") // a function with the settings of before
+	refused(warm([]string{a}, nil, time.Time{}), "it is server 1 of 2") // a function with the former settings
 	refused(warm([]string{a, b}, []string{a}, first.Add(time.Hour)), "changed at 2050-01-01T01:00:00Z")
 
 	needed := first.Add(retention.Window + retention.Horizon)
@@ -62,6 +62,6 @@ func TestChangeOfTheRow(t *testing.T) {
 	refused(warm([]string{a, b}, nil, time.Time{}), "its records are on other servers since 2050-01-02T03:00:00.001Z")
 	good(warm([]string{c}, []string{a, b}, second))
 	third := second.Add(30 * 24 * time.Hour)
-	good(warm([]string{a}, []string{c}, third)) // it comes back
+	good(warm([]string{a}, []string{c}, third)) // server a is used again
 	refused(warm([]string{c}, []string{a, b}, second))
 }

@@ -15,11 +15,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// server is one address: a server, or a cluster of Valkey that this is an entrance to.
+// server is one address: of a single server, or of a cluster of Valkey.
 type server struct {
 	address string
-	now     *place // in the list of servers; nil: it is only in the previous one
-	before  *place // in the previous list; nil: it is not there
+	now     *place // in the current list of servers; nil: it is only in the previous one
+	before  *place // in the previous list; nil: it is not in that list
 	since   int64  // when the lists change, in milliseconds; 0: there is no previous list
 	clock   func() time.Time
 	option  valkey.ClientOption
@@ -31,14 +31,14 @@ type server struct {
 	scopes map[string]scopeRow
 }
 
-// connection is what a script call needs.
+// connection has the parameters of a script call.
 type connection struct {
 	valkey.Client
 	slicing
 	script string
 }
 
-// prepare returns a connection on which everything was checked and the script was loaded.
+// prepare returns a connection on which all checks were made and the script was loaded.
 func (s *server) prepare(ctx context.Context, scope string, r dedupe.Retention) (connection, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -51,7 +51,7 @@ func (s *server) prepare(ctx context.Context, scope string, r dedupe.Retention) 
 	row, known := s.scopes[scope]
 	if !known {
 		var err error
-		if row, err = s.settle(ctx, scope, r); err != nil {
+		if row, err = s.putScopeRow(ctx, scope, r); err != nil {
 			if errors.Is(err, dedupe.ErrTryAgain) {
 				s.close()
 			}
@@ -63,8 +63,8 @@ func (s *server) prepare(ctx context.Context, scope string, r dedupe.Retention) 
 	return connection{s.client, slices, s.script}, err
 }
 
-// open connects, and prepares each node of a cluster. A node that is down does not stop the others: if it is needed, it
-// says later that it does not know the script.
+// open connects, and prepares each node of a cluster. A node that is down does not stop the others: if it is needed
+// later, it reports that it does not have the script.
 func (s *server) open(ctx context.Context) (err error) {
 	if s.client, err = valkey.NewClient(s.option); err != nil {
 		s.client = nil
@@ -112,8 +112,8 @@ func (s *server) check(ctx context.Context, node valkey.Client) error {
 	return nil
 }
 
-// oldest is the first major version of Redis that has all commands. All versions of Valkey have them, and report a
-// version of Redis too.
+// oldest is the first major version of Redis that has all commands. All versions of Valkey have them, and also report a
+// version of Redis.
 const oldest = 7
 
 func checkInfo(text string) error {

@@ -17,7 +17,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// many are records with different ids.
+// many returns n records with different ids.
 func many(n int) (all []rec) {
 	for i := range n {
 		all = append(all, rec{fmt.Sprint("id-", i), fmt.Sprint(i), "x", 0})
@@ -29,7 +29,7 @@ func repeated(answer string, n int) string {
 	return strings.TrimSuffix(strings.Repeat(answer+" ", n), " ")
 }
 
-// TestSeveralServers: each has a part of the keys.
+// TestSeveralServers: each server has a part of the keys.
 func TestSeveralServers(t *testing.T) {
 	a, b, c := testengine.FreshValkey(t), testengine.FreshValkey(t), testengine.FreshValkey(t)
 	l := open(t, options(a.Addr, b.Addr, c.Addr))
@@ -45,7 +45,7 @@ func TestSeveralServers(t *testing.T) {
 }
 
 // TestCluster: all keys of a script call are in one slot, and the client finds the nodes of a cluster by itself. A
-// replica that is down stops nobody.
+// replica that is down does not matter.
 func TestCluster(t *testing.T) {
 	primary, primaryBus := clusterNode(t)
 	l := open(t, options(primary.Addr))
@@ -103,15 +103,15 @@ func eventually(t *testing.T, what string, is func() bool) {
 	}
 }
 
-// TestSkewedKeys: more records of one key than a script call takes keep their order.
+// TestSkewedKeys: if one key has more records than fit into a script call, they keep their order.
 func TestSkewedKeys(t *testing.T) {
 	l := open(t, options(testengine.Valkey(t)))
 	q := question(newScope())
 	wanted := []string{"put"}
-	for i := range 2*mostRecords + 10 {
+	for i := range 2*maxRecords + 10 {
 		fingerprint := fmt.Sprint(i)
 		if i%2 == 1 {
-			fingerprint = fmt.Sprint(i - 1) // a copy of the one before
+			fingerprint = fmt.Sprint(i - 1) // a copy of the record before
 		}
 		q.Records = append(q.Records, rec{"a", fmt.Sprint(i), fingerprint, 0}.candidate())
 		switch {
@@ -127,7 +127,7 @@ func TestSkewedKeys(t *testing.T) {
 	want(t, l, q, strings.Join(wanted, " "))
 }
 
-// TestWrongSettings: each is refused with what is wrong, and not with ErrTryAgain.
+// TestWrongSettings: each wrong setting is refused with the reason, and not with ErrTryAgain.
 func TestWrongSettings(t *testing.T) {
 	shared := testengine.Valkey(t)
 	two := func(o Options) Options { o.Addresses = []string{"a:1", "b:2"}; return o }
@@ -175,7 +175,7 @@ func TestWrongSettings(t *testing.T) {
 	}
 }
 
-// TestFixedWithTheScope: other buckets, or a server at another place, would find no row.
+// TestFixedWithTheScope: with other buckets, or with a server at another place, no row would be found.
 func TestFixedWithTheScope(t *testing.T) {
 	a, b := testengine.FreshValkey(t), testengine.FreshValkey(t)
 	q := question(newScope(), many(20)...)
@@ -210,7 +210,7 @@ func TestFixedWithTheScope(t *testing.T) {
 	}
 }
 
-// TestAnotherWindow: the slices of a scope stay as they are, and a record sees as many as its window needs.
+// TestAnotherWindow: the slices of a scope keep their length, and a record sees as many slices as its window needs.
 func TestAnotherWindow(t *testing.T) {
 	l, scope := open(t, options(testengine.Valkey(t))), newScope()
 	ask := func(r dedupe.Retention, answers string, all ...rec) {
@@ -239,7 +239,7 @@ func TestAnotherWindow(t *testing.T) {
 	}
 }
 
-// TestServersThatForget: a server that evicts is refused, and one that lacks commands.
+// TestServersThatForget: a server that evicts is refused, and so is a server without the commands.
 func TestServersThatForget(t *testing.T) {
 	s := testengine.FreshValkey(t, "--maxmemory-policy", "volatile-lru")
 	err := open(t, options(s.Addr)).Warm(t.Context(), newScope(), retention)
@@ -268,7 +268,7 @@ func TestInfo(t *testing.T) {
 
 // TestTLS: the certificate of the server is checked.
 func TestTLS(t *testing.T) {
-	web := httptest.NewTLSServer(nil) // for its certificate
+	web := httptest.NewTLSServer(nil) // only for its certificate
 	defer web.Close()
 	e := newEndpoint(t, testengine.Valkey(t), func(l net.Listener) net.Listener { return tls.NewListener(l, web.TLS) })
 	o := options(e.Addr().String())
@@ -281,7 +281,7 @@ func TestTLS(t *testing.T) {
 	want(t, open(t, o), q, "put")
 }
 
-// TestCredentials: a user needs few permissions, and a password that changes is read again.
+// TestCredentials: a user needs few permissions, and a changed password is read again.
 func TestCredentials(t *testing.T) {
 	s := testengine.FreshValkey(t)
 	admin(t, s.Addr, "ACL", "SETUSER", "ledger", "on", ">secret", "~{oncebox:*", "resetchannels", "-@all",

@@ -10,24 +10,24 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// groups is the number of hash tags of a scope. The buckets of a group have one tag, so they are on one node of a
+// groups is the number of hash tags of a scope. The buckets of a group have the same tag, so they are on one node of a
 // cluster, and one script call enters the records of all of them. More groups would spread better over the nodes of a
-// cluster, and cost a script call each.
+// cluster, but each group costs a script call.
 const groups = 256
 
-// shards are the rows of a scope on a list of servers.
+// shards has the rows of a scope on a list of servers.
 type shards struct {
 	servers []*server
 	buckets uint64
 }
 
-// placed is a record in its bucket.
+// placed is a record with its bucket.
 type placed struct {
 	record
 	bucket uint64
 }
 
-// enter enters records, on all servers at the same time. It sets the answer of each.
+// enter enters records on all servers at the same time, and sets their answers.
 func (sh *shards) enter(ctx context.Context, q dedupe.Question, records []record, answers []dedupe.Answer) {
 	parts := make([][]placed, len(sh.servers))
 	for _, r := range records {
@@ -44,8 +44,8 @@ func (sh *shards) enter(ctx context.Context, q dedupe.Question, records []record
 	all.Wait()
 }
 
-// ask enters records on one server, all in one pipeline. A server that was restarted, or has failed over, does not know
-// the script: then the row of the scope may be gone too, so all is prepared again.
+// ask enters records on one server, all in one pipeline. A server that was restarted or has failed over does not have
+// the script. The row of the scope may then be gone too, so prepare runs again.
 func (sh *shards) ask(ctx context.Context, s *server, q dedupe.Question, records []placed, answers []dedupe.Answer) {
 	for attempt := range 2 {
 		conn, err := s.prepare(ctx, q.Scope, q.Retention)
@@ -60,7 +60,7 @@ func (sh *shards) ask(ctx context.Context, s *server, q dedupe.Question, records
 	}
 }
 
-// send returns the records of the calls to which the server said that it does not know the script.
+// send returns the records of the calls to which the server answered that it does not have the script.
 func (sh *shards) send(
 	ctx context.Context, s *server, conn connection, q dedupe.Question, records []placed, answers []dedupe.Answer,
 ) (again []placed) {
@@ -71,7 +71,7 @@ func (sh *shards) send(
 	}
 	for i, result := range conn.DoMulti(ctx, commands...) {
 		if err := result.Error(); err != nil {
-			if elsewhere(err) {
+			if serverChanged(err) {
 				s.forget(conn.Client)
 			}
 			if reply, ok := replyOf(err); ok && reply.IsNoScript() {

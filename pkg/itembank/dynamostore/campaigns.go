@@ -55,8 +55,8 @@ func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (result e
 	return result, nil
 }
 
-// putCampaign puts a campaign row IF absent, or deleted with the version before. Otherwise the old row
-// comes back.
+// putCampaign puts a campaign row IF it is absent, or deleted with the version before. Otherwise the reply has the old
+// row.
 func (s *Store) putCampaign(c engine.Campaign) types.TransactWriteItem {
 	put := putIfAbsent(s.bankTable, newCampaignRow(c))
 	same, values := ifVersions(c.Version-1, c.EmptyVersion)
@@ -67,7 +67,7 @@ func (s *Store) putCampaign(c engine.Campaign) types.TransactWriteItem {
 	return put
 }
 
-// ifVersions is the condition that a campaign row has these versions.
+// ifVersions returns the condition that a campaign row has these versions.
 func ifVersions(version, empty int64) (condition string, values map[string]types.AttributeValue) {
 	values = map[string]types.AttributeValue{":version": number(version)}
 	if empty == 0 {
@@ -77,7 +77,7 @@ func ifVersions(version, empty int64) (condition string, values map[string]types
 	return "version = :version AND empty_version = :empty", values
 }
 
-// putScope puts the row of a scope IF absent or the same. Otherwise the old row comes back.
+// putScope puts the row of a scope IF it is absent or the same. Otherwise the reply has the old row.
 func (s *Store) putScope(scope engine.Scope) types.TransactWriteItem {
 	row := newScopeRow(scope)
 	put := putIfAbsent(s.bankTable, row)
@@ -155,13 +155,13 @@ func (s *Store) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
 	return campaigns, err
 }
 
-// ifNotDeleted is the condition of changes to a campaign that must exist. #state is its state, and
-// :deleted is deleted.
+// ifNotDeleted is the condition for changes of a campaign that must exist. In it, #state is the state of the campaign,
+// and :deleted is deleted.
 const ifNotDeleted = ifPresent + " AND #state <> :deleted"
 
 var deleted = text(string(engine.Deleted))
 
-// SetMode writes the state attribute of a campaign row, and counts up its version.
+// SetMode writes the state attribute of a campaign row, and raises its version.
 func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (bool, error) {
 	changed, err := s.updateCampaign(ctx, "set campaign mode", name, &dynamodb.UpdateItemInput{
 		UpdateExpression:          aws.String("SET #state = :mode ADD version :one"),
@@ -172,8 +172,8 @@ func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (bool, 
 	return changed != nil, err
 }
 
-// ReplaceCampaign puts the campaign row IF the row that is there has the versions of old. A deletion takes the page
-// row with it.
+// ReplaceCampaign puts the campaign row IF the existing row has the versions of old. If the new row is deleted, the
+// page row is deleted with it.
 func (s *Store) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
 	condition, values := ifVersions(old.Version, old.EmptyVersion)
 	put := &types.Put{
@@ -193,7 +193,7 @@ func (s *Store) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (
 	return err == nil, failed("change campaign", err)
 }
 
-// NextVersion counts up the version of a campaign row.
+// NextVersion raises the version of a campaign row by 1.
 func (s *Store) NextVersion(ctx context.Context, campaign string) (*engine.Campaign, error) {
 	return s.updateCampaign(ctx, "count up version", campaign, &dynamodb.UpdateItemInput{
 		UpdateExpression:          aws.String("ADD version :one"),
@@ -212,7 +212,7 @@ func (s *Store) MarkEmpty(ctx context.Context, campaign string, version int64) (
 	return changed != nil, err
 }
 
-// updateCampaign updates a campaign row and returns it; nil: the condition failed.
+// updateCampaign updates a campaign row and returns it, or nil if the condition failed.
 func (s *Store) updateCampaign(
 	ctx context.Context, doing, name string, in *dynamodb.UpdateItemInput,
 ) (*engine.Campaign, error) {
@@ -232,7 +232,7 @@ func (s *Store) updateCampaign(
 	return row.campaign()
 }
 
-// countMore counts the other items of claims with several. Only a query that returns them can add them up.
+// countMore counts the further items of claims. A query that only counts cannot add them up, so this one returns rows.
 func (s *Store) countMore(ctx context.Context, c engine.Campaign, shard int, consistent bool, claimed *counter) error {
 	q := s.partition(s.dedupeTable, claimPartition(c.Scope, shard))
 	q.ConsistentRead = aws.Bool(consistent)
@@ -251,11 +251,11 @@ func (s *Store) countMore(ctx context.Context, c engine.Campaign, shard int, con
 	})
 }
 
-// countReaders is how many partitions Counts reads at once.
+// countReaders is how many partitions Counts reads at the same time.
 const countReaders = 8
 
-// Counts counts the item rows, the bank rows, and the claims of the scope that name the
-// campaign. Eventually consistent reads cost half as much.
+// Counts counts the item rows, the bank rows, and the claims of the scope that name the campaign. Eventually consistent
+// reads cost half as much.
 func (s *Store) Counts(ctx context.Context, c engine.Campaign, consistent bool) (engine.Counts, error) {
 	var loaded, ended, free, claimed counter
 	g, ctx := errgroup.WithContext(ctx)

@@ -12,8 +12,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// FreeItems reads part of a bank partition. It begins with a condition on the sort key,
-// since an ExclusiveStartKey is documented only for keys that DynamoDB returned.
+// FreeItems reads part of a bank partition. Later pages begin with a condition on the sort key, because an
+// ExclusiveStartKey is documented only for keys that DynamoDB returned.
 func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
 	q := s.partition(s.bankTable, bankPartition(shard))
 	setRange(q, r)
@@ -48,7 +48,7 @@ func setRange(q *dynamodb.QueryInput, r engine.Range) {
 	}
 	switch {
 	case r.After != nil && r.Through != nil:
-		// BETWEEN includes both ends. A text that is one character longer comes next after it.
+		// BETWEEN includes both ends. The next possible text after a text is the same text with one more character.
 		q.ExpressionAttributeValues[":after"] = text(r.After.String() + "0")
 		condition += " AND sk BETWEEN :after AND :through"
 	case r.After != nil:
@@ -59,9 +59,8 @@ func setRange(q *dynamodb.QueryInput, r engine.Range) {
 	q.KeyConditionExpression = aws.String(condition)
 }
 
-// Take is one transaction: {delete bank row IF there and not ended, put claim row IF
-// absent}. The SDK's random token makes its own retries of this call safe. Correctness
-// does not depend on it.
+// Take is one transaction: {delete bank row IF it exists and has not ended, put claim row IF absent}. The SDK's random
+// token makes its own retries of this call safe. Correctness does not depend on it.
 func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
 	return s.TakeItems(ctx, []engine.FreeItem{item}, claim)
 }
@@ -101,7 +100,7 @@ func (s *Store) TakeItems(
 			return engine.TakeResult{}, err
 		}
 	}
-	if result.Taken() { // cancelled for a reason that is not known: no claim was made
+	if result.Taken() { // cancelled for an unknown reason: no claim was made
 		return engine.TakeResult{}, fmt.Errorf("dynamodb: claim: %w: %w", engine.ErrTryAgain, cause)
 	}
 	return result, nil

@@ -26,7 +26,7 @@ var (
 	throttled  = reason("ThrottlingError")
 )
 
-// TestCloseClaimReadsConflictsAndThrottles: local engines never return these.
+// TestCloseClaimReadsConflictsAndThrottles: local engines never return these results.
 func TestCloseClaimReadsConflictsAndThrottles(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -69,8 +69,8 @@ var (
 	anEndRow  = row{"load_id": text("l"), "row": number(1), "state": text("expired")}
 )
 
-// TestEndItemsReadsConflicts: an item that met another transaction is unsettled, and so are the
-// other items of the same request. An item is inconsistent only if a read shows that it is.
+// TestEndItemsReadsConflicts: an item that conflicted with another transaction is unsettled, and so are the other items
+// of the same request. An item is inconsistent only if a read shows it.
 func TestEndItemsReadsConflicts(t *testing.T) {
 	t.Parallel()
 	client := cancelled(
@@ -92,7 +92,7 @@ func TestEndItemsReadsConflicts(t *testing.T) {
 		client    dynamostore.Client
 		rowFailed engine.EndResult
 	}{
-		{"the bank row is gone by now", reading{Client: client, item: anEndRow}, engine.EndNotFree},
+		{"the bank row was deleted meanwhile", reading{Client: client, item: anEndRow}, engine.EndNotFree},
 		{"free and ended", reading{Client: client, item: anEndRow, bank: aBankRow}, engine.EndInconsistent},
 		{"free and not loaded", reading{Client: client, bank: aBankRow}, engine.EndInconsistent},
 		{"right by now", reading{Client: client, item: anItemRow, bank: aBankRow}, engine.EndUnsettled},
@@ -133,8 +133,8 @@ func TestRepairReadsConflicts(t *testing.T) {
 	}
 }
 
-// TestEndFailuresAreErrors: only a failed condition is a result. A transaction that was cancelled
-// without a reason has not happened.
+// TestEndFailuresAreErrors: only a failed condition is a result. A transaction that was cancelled without a reason has
+// not been made.
 func TestEndFailuresAreErrors(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -147,7 +147,7 @@ func TestEndFailuresAreErrors(t *testing.T) {
 		{"another engine's conflict", failing{err: &types.TransactionInProgressException{}}, true},
 		{"a fault in the request", cancelled(none, reason("ValidationError")), false},
 		{"no reason at all", cancelled(), false},
-		{"no reason of any", cancelled(none, none), true},
+		{"two reasons None", cancelled(none, none), true},
 	} {
 		store := dynamostore.New(test.client, bankTable, dedupeTable)
 		_, closing := store.CloseClaim(t.Context(), engine.CloseRequest{State: engine.Burned})
@@ -157,7 +157,7 @@ func TestEndFailuresAreErrors(t *testing.T) {
 				t.Errorf("%s, %s: want an error, try again %t; got %v", method, test.name, test.tryAgain, err)
 			}
 		}
-		if test.name == "no reason of any" {
+		if test.name == "two reasons None" {
 			continue // EndItems leaves all items unsettled
 		}
 		if _, err := store.EndItems(t.Context(), make([]engine.EndRequest, 1)); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
@@ -166,8 +166,8 @@ func TestEndFailuresAreErrors(t *testing.T) {
 	}
 }
 
-// TestHeldClaimOfARunningTransaction: the read says that it met a transaction. Everything else is
-// an error.
+// TestHeldClaimOfARunningTransaction: a read that conflicts with a transaction is a result. All other failures are
+// errors.
 func TestHeldClaimOfARunningTransaction(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -187,7 +187,7 @@ func TestHeldClaimOfARunningTransaction(t *testing.T) {
 	}
 }
 
-// TestServerTime: the Date of a response and the time since, not the own clock.
+// TestServerTime: the time is the Date of a response and the time since then, not the clock of the machine.
 func TestServerTime(t *testing.T) {
 	t.Parallel()
 	date := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
@@ -210,8 +210,8 @@ func TestServerTime(t *testing.T) {
 	}
 }
 
-// TestOneReadIsEventuallyConsistent: HeldClaimEventuallyConsistent is, which costs half as much.
-// All other reads are strongly consistent.
+// TestOneReadIsEventuallyConsistent: only HeldClaimEventuallyConsistent is, at half the price. All other reads are
+// strongly consistent.
 func TestOneReadIsEventuallyConsistent(t *testing.T) {
 	t.Parallel()
 	reads := &readsSeen{}
@@ -229,7 +229,7 @@ func TestOneReadIsEventuallyConsistent(t *testing.T) {
 	}
 }
 
-// readsSeen is a client that finds nothing, and notes which reads are consistent.
+// readsSeen is a client that finds nothing, and records which reads are consistent.
 type readsSeen struct {
 	dynamostore.Client
 	consistent []bool
@@ -243,7 +243,7 @@ func (r *readsSeen) GetItem(_ context.Context, in *dynamodb.GetItemInput, _ ...f
 func (r *readsSeen) TransactGetItems(
 	context.Context, *dynamodb.TransactGetItemsInput, ...func(*dynamodb.Options),
 ) (*dynamodb.TransactGetItemsOutput, error) {
-	return &dynamodb.TransactGetItemsOutput{}, nil // it has no other consistency
+	return &dynamodb.TransactGetItemsOutput{}, nil // its reads are always consistent
 }
 
 func (r *readsSeen) Query(_ context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error) {

@@ -23,7 +23,7 @@ func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*e
 	return &item, nil
 }
 
-// ItemRows reads item rows with one BatchGetItem. Each row costs as much as with ItemRow.
+// ItemRows reads item rows with one BatchGetItem. Each row costs as much as in a call of ItemRow.
 func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.Hash) ([]*engine.ItemRow, error) {
 	keys, places := make([]key, len(hashes)), make(map[key]int, len(hashes))
 	for i, h := range hashes {
@@ -46,12 +46,12 @@ func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.H
 	return rows, nil
 }
 
-// CloseClaim is one transaction: {delete claim row IF claim_id = :id AND ended}, and either
-// {put bank row IF absent, count a return in the item row} or {write the state of the item
-// row} for each item. The condition on the item row is the state and the mark that the Bank read.
+// CloseClaim is one transaction: {delete claim row IF claim_id = :id AND ended}, and for each item either {put bank row
+// IF absent, count a return in the item row} or {write the state of the item row}. The condition on the item row is the
+// state and the mark that the Bank read.
 func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
 	const doing = "close claim"
-	const claim = 0 // the position of the claim's action; those of the items come behind it
+	const claim = 0 // the position of the claim's action; the actions of the items follow
 	actions := []types.TransactWriteItem{claim: s.deleteClaim(r)}
 	isBank := map[int]bool{} // by position
 	for _, item := range r.Items() {
@@ -80,7 +80,7 @@ func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.C
 		result.Conflict = result.Conflict || c.Reason == dynamo.Conflict
 		result.Throttled = result.Throttled || c.Reason == dynamo.Throttled
 	}
-	if result.Closed() { // cancelled for a reason that is not known: nothing was closed
+	if result.Closed() { // cancelled for an unknown reason: nothing was closed
 		return engine.CloseResult{}, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
 	}
 	return result, nil
@@ -101,8 +101,7 @@ func (s *Store) deleteClaim(r engine.CloseRequest) types.TransactWriteItem {
 	}}
 }
 
-// updateItemRow counts a return in the item row or writes its state. An update costs as
-// much as a condition check.
+// updateItemRow counts a return in the item row or writes its state. An update costs as much as a condition check.
 func (s *Store) updateItemRow(campaign string, r engine.CloseItem) types.TransactWriteItem {
 	table, row := aws.String(s.bankTable), dynamo.Encode(itemKey(campaign, r.Hash))
 	condition := ifPresent + " AND attribute_not_exists(#state)"
@@ -124,7 +123,7 @@ func (s *Store) updateItemRow(campaign string, r engine.CloseItem) types.Transac
 	}}
 }
 
-// ifMarked is the condition on the mark that an item was withdrawn while it was held.
+// ifMarked returns the condition that an item was marked as withdrawn while it was held, or was not.
 func ifMarked(marked bool) string {
 	if marked {
 		return "attribute_exists(#withdraw)"
@@ -137,10 +136,10 @@ const (
 	countReturn = "ADD #returns :one"
 )
 
-// EndItems is one transaction of {delete bank row IF there and ended, write the state of the item
-// row IF there and without a state} for each item. When it is cancelled, it settles the items whose
-// conditions failed, and not the others. An item that is not free is settled only if no transaction
-// works on its item row, which is about to say why.
+// EndItems is one transaction of {delete bank row IF it exists and has ended, write the state of the item row IF it
+// exists without a state} for each item. If the transaction is cancelled, EndItems settles only the items whose
+// conditions failed. An item that is not free is settled only if no transaction is working on its item row, because
+// that transaction decides why the item is not free.
 func (s *Store) EndItems(ctx context.Context, requests []engine.EndRequest) ([]engine.EndResult, error) {
 	actions := make([]types.TransactWriteItem, 0, 2*len(requests))
 	for _, r := range requests {
@@ -167,8 +166,8 @@ func (s *Store) EndItems(ctx context.Context, requests []engine.EndRequest) ([]e
 	return results, nil
 }
 
-// MarkWithdrawn is one transaction: {mark the item row IF there and without a state, check that
-// the bank row is absent}.
+// MarkWithdrawn is one transaction: {mark the item row IF it exists without a state, check that the bank row is
+// absent}.
 func (s *Store) MarkWithdrawn(ctx context.Context, item engine.FreeItem) (bool, error) {
 	mark := types.TransactWriteItem{Update: &types.Update{
 		TableName: aws.String(s.bankTable), Key: dynamo.Encode(itemKey(item.Shard.Campaign, item.Hash)),
@@ -208,10 +207,9 @@ func (s *Store) setState(r engine.EndRequest) types.TransactWriteItem {
 	}}
 }
 
-// whyNotEnded reads the rows of an item whose item row failed its condition. DynamoDB does not
-// document that it reports every failed condition of a transaction, so an inconsistency is
-// reported only after a read. The read is isolated: another transaction that ends the item may
-// show its item row as ended before its bank row is gone.
+// whyNotEnded reads the rows of an item whose item row failed its condition. DynamoDB does not document that it reports
+// every failed condition of a transaction, so an inconsistency is reported only after a read. The read is isolated:
+// while another transaction ends the item, its item row may show the end before its bank row is gone.
 func (s *Store) whyNotEnded(ctx context.Context, r engine.EndRequest) (engine.EndResult, error) {
 	read, err := s.readItem(ctx, r.Item)
 	switch {

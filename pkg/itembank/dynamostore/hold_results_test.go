@@ -29,9 +29,9 @@ func (u updating) UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func
 	return nil, u.err
 }
 
-// TestIndexAttributes: the row of a hold has the attributes that put it into the index. A confirmed
-// claim, and one without an end, has none of them: it costs nothing there. A store with another
-// format would not find the holds of existing tables.
+// TestIndexAttributes: the row of a hold has the attributes that put it into the index. A confirmed claim and a claim
+// without an end have none of them, so they cost nothing there. A store with other attributes would not find the holds
+// of existing tables.
 func TestIndexAttributes(t *testing.T) {
 	onLocalEngines(t, func(t *testing.T, endpoint string) {
 		itembankengines.DynamoDB(t, endpoint) // makes the tables
@@ -82,8 +82,8 @@ func wantIndexed(t *testing.T, client *dynamodb.Client, scope, ends, due string)
 	}
 }
 
-// TestConfirmClaimReadsConflicts: a conflict with a transaction is a result, and so is a failed
-// condition. Local engines never return the first.
+// TestConfirmClaimReadsConflicts: a conflict with a transaction is a result, and so is a failed condition. Local
+// engines never return the conflict.
 func TestConfirmClaimReadsConflicts(t *testing.T) {
 	t.Parallel()
 	held := row{
@@ -96,7 +96,7 @@ func TestConfirmClaimReadsConflicts(t *testing.T) {
 		conflict bool
 		held     bool
 		fails    bool
-		want     error // with fails; nil: any
+		want     error // if fails is set; nil: any error
 	}{
 		{name: "conflict", err: &types.TransactionConflictException{}, conflict: true},
 		{name: "another claim", err: &types.ConditionalCheckFailedException{Item: held}, held: true},
@@ -115,7 +115,7 @@ func TestConfirmClaimReadsConflicts(t *testing.T) {
 	}
 }
 
-// TestDueClaimsRefusesOtherRows: a row of the index that is no claim is not passed over.
+// TestDueClaimsRefusesOtherRows: a row of the index that is not a claim is an error.
 func TestDueClaimsRefusesOtherRows(t *testing.T) {
 	t.Parallel()
 	for _, keys := range [][2]string{{"item#spring#001", "1#ann"}, {"claim#spring", "1#ann"}, {"claim#spring#001", "ann"}} {

@@ -15,8 +15,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// ConfirmClaim is one UpdateItem: {remove ends_at and due IF claim_id = :id AND ends_at exists}.
-// When the condition fails, the old row comes back and is the answer.
+// ConfirmClaim is one UpdateItem: {remove ends_at and due IF claim_id = :id AND ends_at exists}. If the condition
+// fails, the reply has the old row, which is the result.
 func (s *Store) ConfirmClaim(ctx context.Context, claim engine.Claim) (engine.ConfirmResult, error) {
 	out, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(claim.Key())),
@@ -51,8 +51,8 @@ func (s *Store) ConfirmClaim(ctx context.Context, claim engine.Claim) (engine.Co
 	return engine.ConfirmResult{Held: held}, err
 }
 
-// dueIndex is the name of the sparse index of the dedupe table over claims that end. Its keys are
-// due and ends_at, and it holds keys only. DynamoDB updates it a moment after the table.
+// dueIndex is the name of the sparse index of the dedupe table over claims that end. Its keys are due and ends_at,
+// and it has no other attributes. DynamoDB updates it a moment after the table.
 const dueIndex = "due"
 
 // DueClaims queries the index, which names each claim by the keys of its row.
@@ -70,7 +70,7 @@ func (s *Store) DueClaims(
 		},
 	}
 	out, err := s.client.Query(ctx, q)
-	for err == nil && len(out.Items) == 0 && out.LastEvaluatedKey != nil { // a page may be empty and not the last
+	for err == nil && len(out.Items) == 0 && out.LastEvaluatedKey != nil { // a page may be empty without being the last
 		q.ExclusiveStartKey = out.LastEvaluatedKey
 		out, err = s.client.Query(ctx, q)
 	}
@@ -93,7 +93,7 @@ func (s *Store) DueClaims(
 	return page, nil
 }
 
-// dueClaim reads the key of a claim from that of its row.
+// dueClaim returns the key of a claim, from the key of its row.
 func (r claimRow) dueClaim() (engine.DueClaim, error) {
 	parts := strings.Split(r.PK, "#")
 	if len(parts) != 3 || parts[0] != "claim" {

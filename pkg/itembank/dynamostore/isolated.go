@@ -12,16 +12,16 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Consistent reads can show the writes of a running transaction one by one. TransactGetItems
-// conflicts with the transaction instead
+// Consistent reads can show only some of the writes of a running transaction. TransactGetItems conflicts with the
+// transaction instead
 // (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html#transaction-isolation).
 // It costs 2 read units a row.
 
-// attributes are a row as DynamoDB returns it; empty: the row is absent.
+// attributes is a row as DynamoDB returns it. It is empty if the row is absent.
 type attributes = map[string]types.AttributeValue
 
-// getIsolated reads rows as of one moment. conflicts says on which of them a transaction is
-// working; then no row was read.
+// getIsolated reads rows at one moment. If transactions are working on some of them, no row is read, and conflicts has
+// the positions of these rows.
 func (s *Store) getIsolated(
 	ctx context.Context, doing string, gets ...types.TransactGetItem,
 ) (rows []attributes, conflicts map[int]bool, err error) {
@@ -40,7 +40,7 @@ func (s *Store) getIsolated(
 	return rows, nil, nil
 }
 
-// conflictsOf returns the rows that a read conflicted on, and an error if it did not.
+// conflictsOf returns the positions of the rows that a read conflicted on, or an error if it failed for another reason.
 func conflictsOf(reasons []dynamo.Cancellation, doing string, err error) (map[int]bool, error) {
 	conflicts := map[int]bool{}
 	family := engine.ErrTryAgain
@@ -78,11 +78,11 @@ func (s *Store) HeldClaim(
 	return held, false, err
 }
 
-// ReadItems reads the rows of all items in one request. Items with a conflict are left out of
-// the next one, until the others have been read.
+// ReadItems reads the rows of all items in one request. Items with a conflict are left out of the next request, until
+// all others are read.
 func (s *Store) ReadItems(ctx context.Context, keys []engine.FreeItem) ([]engine.ItemRead, error) {
 	reads := make([]engine.ItemRead, len(keys))
-	open := make([]int, len(keys)) // places of the items that are still to be read
+	open := make([]int, len(keys)) // positions of the items that are not read yet
 	for i := range open {
 		open[i] = i
 	}

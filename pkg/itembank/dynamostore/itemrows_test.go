@@ -16,8 +16,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// partial is a client that reads at most so many rows of a batch, as a throttled DynamoDB does. A
-// local engine reads all of them.
+// partial is a client that reads at most a given number of rows of a batch, as a throttled DynamoDB does. A local
+// engine reads all of them.
 type partial struct {
 	dynamostore.Client
 	rows int
@@ -43,8 +43,8 @@ func (p partial) BatchGetItem(
 	return out, err
 }
 
-// TestItemRowsReadsUnprocessedKeysAgain: the rows that a reply leaves out are read by another
-// request. A reply without any row is ErrThrottled.
+// TestItemRowsReadsUnprocessedKeysAgain: another request reads the rows that a reply leaves out. A reply without any
+// row is ErrThrottled.
 func TestItemRowsReadsUnprocessedKeysAgain(t *testing.T) {
 	t.Parallel()
 	e := itembankengines.Dynoxide(t)

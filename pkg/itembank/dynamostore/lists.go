@@ -27,7 +27,7 @@ func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []
 			return nil, "", err
 		}
 		key, err := row.claimKeyOf(scope)
-		if err != nil { // the row is in the place of another one, which this has to name
+		if err != nil { // name the row, because it has the key of another row
 			key = engine.ClaimKey{Scope: scope, Claimant: row.SK, Slot: 1}
 		}
 		if err := checkPlace("list claims", row.key, claimKey(key)); err != nil {
@@ -69,9 +69,8 @@ func (s *Store) ListItemRows(
 	return rows, next, nil
 }
 
-// checkPlace returns an error for a row under a key that is not its own. Only a list finds
-// such a row; all other requests read it by its key. If a Reconcile took it for the claim
-// or the item row, it would miss what is wrong for all other requests.
+// checkPlace returns an error for a row that is stored under another key than its own. Only a list finds such a row;
+// all other requests read rows by key. If a Reconcile accepted the row, it would not see that other requests miss it.
 func checkPlace(doing string, found, own key) error {
 	if found == own {
 		return nil
@@ -81,8 +80,8 @@ func checkPlace(doing string, found, own key) error {
 		doing, engine.ErrInconsistent, found.PK, found.SK, own.PK, own.SK)
 }
 
-// list reads the next page, of at most 1 MB, of rowShards partitions. A cursor is the
-// number of a partition and the last sort key that was read there.
+// list reads the next page, of at most 1 MB, of rowShards partitions. A cursor is the number of a partition and the
+// last sort key that was read there.
 func (s *Store) list(
 	ctx context.Context, doing, table, cursor string, partition func(int) string,
 ) (page *dynamodb.QueryOutput, next string, err error) {

@@ -16,7 +16,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// TestReconcileRefusesRowsWithOtherKeys: a list finds such a row, and a claim, a release or a load
+// TestReconcileRefusesRowsWithOtherKeys: a list finds a row with the keys of another row, but a claim, a release or a
+// load
 // does not.
 func TestReconcileRefusesRowsWithOtherKeys(t *testing.T) {
 	t.Parallel()

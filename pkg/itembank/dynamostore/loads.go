@@ -29,7 +29,7 @@ func (s *Store) Loads(ctx context.Context, campaign string) (some, unfinished bo
 	return some, unfinished, err
 }
 
-// LatestLoad reads the last of the load rows whose ids begin with the digest.
+// LatestLoad reads the load row with the highest number whose id begins with the digest.
 func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (*engine.Load, error) {
 	q := s.partition(s.bankTable, loadPartition(campaign))
 	q.KeyConditionExpression = aws.String("pk = :pk AND begins_with(sk, :digest)")
@@ -58,8 +58,8 @@ func (s *Store) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
 	return err == nil, failed("start load", err)
 }
 
-// StartFirstLoad is one transaction: {put load row IF absent, count up the version of the campaign
-// IF it is there and not deleted}.
+// StartFirstLoad is one transaction: {put load row IF absent, raise the version of the campaign IF it exists and is not
+// deleted}.
 func (s *Store) StartFirstLoad(ctx context.Context, l engine.Load) (started, conflict bool, err error) {
 	const doing = "start first load"
 	count := s.countUpVersion(l.Campaign)
@@ -83,8 +83,7 @@ func (s *Store) StartFirstLoad(ctx context.Context, l engine.Load) (started, con
 	return false, false, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
 }
 
-// AdvanceLoad replaces the load row IF it has fewer rows, or as many and the load is
-// finished now.
+// AdvanceLoad replaces the load row IF it has fewer rows, or the same rows while the load is now finished.
 func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) error {
 	const doing = "write load progress"
 	behind := "rows_done < :rows"
@@ -106,9 +105,8 @@ func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) error {
 	return nil
 }
 
-// AddItems is one transaction of {put item row IF absent, put bank row IF absent} for each
-// item. When it is cancelled, it settles the items whose conditions failed, and not the
-// others.
+// AddItems is one transaction of {put item row IF absent, put bank row IF absent} for each item. If the transaction is
+// cancelled, AddItems settles only the items whose conditions failed.
 func (s *Store) AddItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
 	actions := make([]types.TransactWriteItem, 0, 2*len(requests))
 	for _, r := range requests {
@@ -132,8 +130,8 @@ func (s *Store) AddItems(ctx context.Context, requests []engine.AddRequest) ([]e
 	return results, nil
 }
 
-// whyNotAdded reads the cancellation reasons of an item's two puts. The item row comes
-// first: an item that was loaded is usually in the bank as well.
+// whyNotAdded reads the cancellation reasons of an item's two puts. It reads the item row's first, because an item that
+// was loaded is usually in the bank too.
 func (s *Store) whyNotAdded(
 	ctx context.Context, r engine.AddRequest, item, bank dynamo.Cancellation,
 ) (result engine.AddResult, err error) {
@@ -147,9 +145,9 @@ func (s *Store) whyNotAdded(
 	case item.Reason != dynamo.NoReason || bank.Reason != dynamo.ConditionFailed:
 		return result, nil
 	}
-	// DynamoDB does not document that it reports every failed condition of a transaction, so an
-	// inconsistency is reported only after a read. The read is isolated: another load of the item
-	// may show its bank row before its item row.
+	// DynamoDB does not document that it reports every failed condition of a transaction, so an inconsistency is
+	// reported only after a read. The read is isolated: while another load adds the item, its bank row may be
+	// visible before its item row.
 	read, err := s.readItem(ctx, r.Item)
 	switch {
 	case err != nil || read.Conflict:

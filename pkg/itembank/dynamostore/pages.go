@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// pageRow is beside the campaign row. It is there only while the campaign is.
+// pageRow is stored under the same partition key as the campaign row. It exists only while the campaign does.
 type pageRow struct {
 	key
 	Document []byte `dynamodbav:"document"`
@@ -24,7 +24,7 @@ func pageKey(campaign string) key {
 	return k
 }
 
-// PutPage is one transaction: {check that the campaign row is there and not deleted, put the page row}.
+// PutPage is one transaction: {check that the campaign row exists and is not deleted, put the page row}.
 func (s *Store) PutPage(ctx context.Context, campaign string, document []byte) (bool, error) {
 	return s.ifFirst(ctx, "write page", check(s.bankTable, campaignKey(campaign), types.ConditionCheck{
 		ConditionExpression:       aws.String(ifNotDeleted),
@@ -42,7 +42,7 @@ func (s *Store) deleteCampaign(ctx context.Context, campaign *types.Put, name st
 	})
 }
 
-// ifFirst does both actions or neither. done = false: the condition of the first one failed.
+// ifFirst makes both actions or neither. done = false: the condition of the first action failed.
 func (s *Store) ifFirst(ctx context.Context, doing string, first, second types.TransactWriteItem) (done bool, err error) {
 	_, err = s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
 		TransactItems: []types.TransactWriteItem{first, second},
@@ -57,7 +57,7 @@ func (s *Store) ifFirst(ctx context.Context, doing string, first, second types.T
 	return false, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
 }
 
-// Page reads the page row. An eventually consistent read costs half as much, and the row is large.
+// Page reads the page row. The row is large, and an eventually consistent read costs half as much.
 func (s *Store) Page(ctx context.Context, campaign string, consistent bool) ([]byte, error) {
 	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName: aws.String(s.bankTable), Key: dynamo.Encode(pageKey(campaign)),

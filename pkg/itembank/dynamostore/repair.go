@@ -12,9 +12,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Repair is one transaction of the change and its condition: a condition check, or the
-// update of the item row that counts a return. To end an item is an update of the item row
-// with the condition.
+// Repair is one transaction of a change and its condition. The condition is a condition check, or the update of the
+// item row that counts a return. The end of an item is one update of the item row with the condition.
 func (s *Store) Repair(ctx context.Context, r engine.RepairRequest) (bool, error) {
 	const doing = "repair"
 	actions := append(s.change(r), s.condition(r))
@@ -31,7 +30,7 @@ func (s *Store) Repair(ctx context.Context, r engine.RepairRequest) (bool, error
 	return false, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
 }
 
-// change returns the actions that make a change. Without one, the condition's makes it.
+// change returns the actions that make a change. It returns none if the action of the condition makes the change.
 func (s *Store) change(r engine.RepairRequest) []types.TransactWriteItem {
 	switch {
 	case r.PutFree != nil:
@@ -76,8 +75,8 @@ func (s *Store) condition(r engine.RepairRequest) types.TransactWriteItem {
 	})
 }
 
-// itemRowCondition tests that the item row is the same. It also counts a return in it if the
-// item goes back to the bank or to a claimant, and writes its state if the item ends.
+// itemRowCondition returns the action that tests that the item row is unchanged. The action also counts a return if the
+// item goes back to the bank or to a claimant, and writes the state if the item ends.
 func (s *Store) itemRowCondition(r engine.RepairRequest) types.TransactWriteItem {
 	condition := ifPresent
 	names := map[string]string{"#state": "state", "#returns": "returns"}
@@ -120,7 +119,7 @@ func check(table string, row key, c types.ConditionCheck) types.TransactWriteIte
 	return types.TransactWriteItem{ConditionCheck: &c}
 }
 
-// countUpVersion counts up the version of a campaign, since an item comes into its bank.
+// countUpVersion raises the version of a campaign, because an item comes into its bank.
 func (s *Store) countUpVersion(campaign string) types.TransactWriteItem {
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName: aws.String(s.bankTable), Key: dynamo.Encode(campaignKey(campaign)),

@@ -21,14 +21,13 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// wire counts the requests to an engine by operation, and the write units that they cost by the
-// documented rule. The numbers of the local engines are no use: DynamoDB Local counts
-// transactions four times.
+// wire counts the requests to an engine by operation, and the write units that they cost by DynamoDB's documented
+// rule. It does not use the units that local engines report: DynamoDB Local counts transactions four times.
 type wire struct {
 	mu       sync.Mutex
 	requests []string
 	units    int
-	stale    int // reads that are eventually consistent
+	stale    int // eventually consistent reads
 	indexed  int // writes of rows that are in the index
 }
 
@@ -52,7 +51,7 @@ func (w *wire) Do(r *http.Request) (*http.Response, error) {
 	return http.DefaultClient.Do(r)
 }
 
-// since returns the numbers since the last call.
+// since returns the requests and units since the last call.
 func (w *wire) since() (requests []string, units int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -61,8 +60,8 @@ func (w *wire) since() (requests []string, units int) {
 	return requests, units
 }
 
-// writeUnits returns one unit for each started KB of a write, and twice that in a transaction. A
-// delete counts as one unit, since bank rows are smaller than 1 KB.
+// writeUnits returns one unit for each started KB of a write, and twice that in a transaction. A delete counts as one
+// unit, because bank rows are smaller than 1 KB.
 func writeUnits(operation string, body []byte) int {
 	type action struct{ Item map[string]map[string]any }
 	var request struct {
@@ -93,7 +92,7 @@ func kilobytes(item map[string]map[string]any) int {
 	size := 0
 	for name, value := range item {
 		for _, v := range value {
-			size += len(name) + len(fmt.Sprint(v)) // a number is shorter stored than written
+			size += len(name) + len(fmt.Sprint(v)) // a stored number is shorter than its text
 		}
 	}
 	return max(1, (size+1023)/1024)
@@ -109,7 +108,7 @@ func TestRequestsPerClaim(t *testing.T) {
 	})
 }
 
-// TestPageReads: who changes a page reads it consistently, and who shows it pays half.
+// TestPageReads: a read before a change of the page is consistent. A read for display costs half.
 func TestPageReads(t *testing.T) {
 	onLocalEngines(t, func(t *testing.T, endpoint string) {
 		itembankengines.DynamoDB(t, endpoint)
@@ -163,7 +162,7 @@ func testRequests(t *testing.T, bank *itembank.Bank, counted *wire) {
 	expect("a new claim among repeated claims", 4, "GetItem", "TransactWriteItems")
 	claim("cid", itembank.ErrSoldOut)
 	expect("the first sold out", 1, "GetItem", "Query", "GetItem", "Query", "UpdateItem", "TransactGetItems")
-	counted.stale = 0 // these three reads may be
+	counted.stale = 0 // these three reads may be eventually consistent
 	claim("dan", itembank.ErrSoldOut)
 	expect("sold out while that is remembered", 0, "TransactGetItems")
 	if err := bank.CloseCampaign(ctx, name); err != nil {
@@ -192,14 +191,14 @@ func testRequests(t *testing.T, bank *itembank.Bank, counted *wire) {
 	if _, err := bank.Counts(ctx, name); err != nil {
 		t.Fatal(err)
 	}
-	if reads, _ := counted.since(); counted.stale != len(reads)-1 { // all but that of the campaign
+	if reads, _ := counted.since(); counted.stale != len(reads)-1 { // all except the read of the campaign
 		t.Errorf("of %d reads of a count %d are eventually consistent", len(reads), counted.stale)
 	}
 }
 
-// TestRequestsOfHolds counts the requests and write units of a hold, of its confirmation and of its
-// end. DynamoDB adds one unit for each change of the index, which no request shows: a hold puts an
-// entry, and a confirmation or a close takes it out
+// TestRequestsOfHolds counts the requests and write units of a hold, its confirmation and its end. For each change of
+// the index DynamoDB adds one unit, which no request shows: a hold adds an entry, and a confirmation or a close
+// removes it
 // (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.html#GSI.ThroughputConsiderations.Writes).
 // So a hold costs 5 units, its confirmation 2, and its close 7.
 func TestRequestsOfHolds(t *testing.T) {
@@ -245,7 +244,7 @@ func testRequestsOfHolds(t *testing.T, store *dynamostore.Store, counted *wire) 
 	_, err = bank.Confirm(ctx, name, "ann", ann.Claim.ID)
 	expect("its confirmation", err, 1, 1, "UpdateItem")
 	_, err = bank.Confirm(ctx, name, "ann", ann.Claim.ID)
-	expect("its confirmation again", err, 1, 1, "UpdateItem") // the condition fails: no change of the index
+	expect("its confirmation again", err, 1, 1, "UpdateItem") // the condition fails, so the index does not change
 	bob, err := bank.Claim(ctx, name, "bob")
 	expect("another hold", err, 4, 1, "TransactWriteItems")
 	_, err = bank.ReleaseHold(ctx, name, "bob", bob.Claim.ID)
@@ -264,7 +263,7 @@ func testRequestsOfHolds(t *testing.T, store *dynamostore.Store, counted *wire) 
 	if err != nil || !taken.Taken() {
 		t.Fatalf("not taken: %+v, %v", taken, err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); { // until the index has it
+	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); { // until the index has the claim
 		due, err := store.DueClaims(ctx, shard, time.Time{}, time.Now(), 1)
 		if err != nil || len(due.Claims) > 0 {
 			break

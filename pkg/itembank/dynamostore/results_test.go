@@ -40,7 +40,7 @@ func reason(code string) types.CancellationReason {
 	return types.CancellationReason{Code: aws.String(code)}
 }
 
-// TestTakeReadsConflictsAndThrottles: local engines never return these.
+// TestTakeReadsConflictsAndThrottles: local engines never return these results.
 func TestTakeReadsConflictsAndThrottles(t *testing.T) {
 	t.Parallel()
 	held := reason("ConditionalCheckFailed")
@@ -107,8 +107,7 @@ func TestFailuresAreErrors(t *testing.T) {
 	}
 }
 
-// TestCancelledIsNeverClaimed: a transaction that was cancelled without a reason has not made a
-// claim.
+// TestCancelledIsNeverClaimed: a transaction that was cancelled without a reason has made no claim.
 func TestCancelledIsNeverClaimed(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"None", ""} {
@@ -119,7 +118,7 @@ func TestCancelledIsNeverClaimed(t *testing.T) {
 	}
 }
 
-// TestFirstLoadReadsConflicts: a failed condition is an answer, whatever else the transaction met.
+// TestFirstLoadReadsConflicts: a failed condition is the result, even if the transaction had a conflict too.
 func TestFirstLoadReadsConflicts(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -138,8 +137,8 @@ func TestFirstLoadReadsConflicts(t *testing.T) {
 	}
 }
 
-// TestAddItemsReadsConflicts: an item that met another transaction is unsettled, and so are the
-// other items of the same request. An item is inconsistent only if a read shows that it is.
+// TestAddItemsReadsConflicts: an item that conflicted with another transaction is unsettled, and so are the other items
+// of the same request. An item is inconsistent only if a read shows it.
 func TestAddItemsReadsConflicts(t *testing.T) {
 	t.Parallel()
 	known := reason("ConditionalCheckFailed")

@@ -12,12 +12,13 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// DeleteScratch deletes all rows of a campaign and of its claims, for good. It is for a campaign that only the caller
-// knows, who names all its items and all claimants in it: a claim of any other claimant would stay, and name a campaign
-// that does not exist. A campaign that others know is never deleted once it was loaded.
+// DeleteScratch deletes all rows of a campaign and of its claims, for good. It is for a campaign of which only the
+// caller knows. items and claimants must be complete: the claim of a missing claimant would stay, and name a campaign
+// that does not exist. Never delete a campaign that others know and that was loaded.
 //
-// The campaign must have the scope of its own name and one claim for each claimant. It is safe to repeat: rows that are
-// gone stay gone. The row of the campaign goes last, so that a call that was interrupted can be found and repeated.
+// The campaign must have the scope of its own name and one claim for each claimant. DeleteScratch is safe to repeat:
+// missing rows are no error. It deletes the row of the campaign last, so that the campaign still exists after an
+// interrupted call, which can then be repeated.
 //
 // Errors: engine.ErrTryAgain.
 func (s *Store) DeleteScratch(ctx context.Context, c engine.Campaign, items, claimants []string) error {

@@ -8,7 +8,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// TestDeleteScratchCanBeRepeated: a sweep or another doctor may be at work on the rows. Local engines never answer so.
+// TestDeleteScratchCanBeRepeated: a sweep or another doctor may be working on the rows. Local engines never report
+// this.
 func TestDeleteScratchCanBeRepeated(t *testing.T) {
 	t.Parallel()
 	store := dynamostore.New(cancelled(conflicted, none, none), bankTable, dedupeTable)

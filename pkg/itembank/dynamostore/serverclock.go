@@ -8,15 +8,15 @@ import (
 	"github.com/aws/smithy-go/middleware"
 )
 
-// serverClock knows a lower bound of DynamoDB's time, from the Date of its latest response.
-// Clocks of Lambda containers and laptops can be wrong by minutes.
+// serverClock has a lower bound of DynamoDB's time, from the Date of its latest response. Clocks of Lambda containers
+// and laptops can be wrong by minutes.
 type serverClock struct {
 	mu       sync.Mutex
 	date     time.Time
-	received time.Time // by the own clock
+	received time.Time // when this machine received it, by its own clock
 }
 
-// observe notes the Date of a response.
+// observe records the Date of a response.
 func (c *serverClock) observe(response middleware.Metadata) {
 	date, ok := awsmiddleware.GetServerTime(response)
 	if !ok {
@@ -25,13 +25,13 @@ func (c *serverClock) observe(response middleware.Metadata) {
 	received := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if date.After(c.at(received)) { // a Date has whole seconds, and responses are noted in any order
+	if date.After(c.at(received)) { // a Date has whole seconds, and responses arrive in any order
 		c.date, c.received = date, received
 	}
 }
 
-// now returns the best Date so far and the time that has passed since. The smaller of
-// the wall clock's and the monotonic clock's time counts: the wall clock may have been set.
+// now returns the latest Date plus the time since then. The time since is the smaller of the two measurements, by the
+// wall clock and by the monotonic clock, because the wall clock may have been set.
 func (c *serverClock) now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -46,6 +46,6 @@ func (c *serverClock) at(now time.Time) time.Time {
 	return c.date.Add(max(passed, 0)).UTC()
 }
 
-// ServerTime implements engine.Store. The Date of an HTTP response has whole seconds, so the
-// bound is up to a second early, and the way of the response more.
+// ServerTime implements engine.Store. The Date of an HTTP response has whole seconds. So the bound is early by up to a
+// second, plus the time that the response travels.
 func (s *Store) ServerTime() time.Time { return s.server.now() }

@@ -1,18 +1,16 @@
 // Package dynamostore keeps campaigns in DynamoDB. It is the engine for production.
 //
-// It uses two tables, each with the string keys pk and sk: one for campaigns, items and
-// loads, one for claims. [CreateTables] makes them for tests and first steps.
-// docs/adr/0002-data-model.md describes the rows.
+// It uses two tables, each with the string keys pk and sk: one for campaigns, items and loads, and one for claims.
+// [CreateTables] makes them for tests and first steps. docs/adr/0002-data-model.md describes the rows.
 //
 //	store := dynamostore.New(client, "oncebox-bank", "oncebox-dedupe") // a *dynamodb.Client
 //	bank := itembank.New(store)
 //
-// A claim is one TransactWriteItems request and costs 4 write units: two for each of its
-// two rows, as long as a row has at most 1 KB. If the claimant holds a claim already, it
-// comes back with the reply.
+// A claim is one TransactWriteItems request and costs 4 write units: two for each of its two rows, if a row has at most
+// 1 KB. If the claimant already holds a claim, the reply has that claim.
 //
-// Use a client with explicit time-outs, such as that of package awsclient. The SDK's default
-// waits for a reply without a limit.
+// Use a client with explicit time-outs, such as the client of package awsclient. The SDK's default client waits for a
+// reply without a limit.
 package dynamostore
 
 import (
@@ -58,17 +56,17 @@ func New(client Client, bankTable, dedupeTable string) *Store {
 	return &Store{client: client, bankTable: bankTable, dedupeTable: dedupeTable}
 }
 
-// ifAbsent is the condition of every put-if-absent. It does not name an owner: the old row
-// comes back when the condition fails, and says who owns it.
+// ifAbsent is the condition of every put-if-absent. It does not name an owner: if the condition fails, the reply has
+// the old row, which names its owner.
 const ifAbsent = "attribute_not_exists(pk)"
 
-// ifPresent is the condition of changes to rows that must exist.
+// ifPresent is the condition for changes of rows that must exist.
 const ifPresent = "attribute_exists(pk)"
 
 const allOld = types.ReturnValuesOnConditionCheckFailureAllOld
 
-// failed translates an error of the SDK. Requests that were throttled, after the SDK's own
-// retries, are engine.ErrThrottled.
+// failed translates an error of the SDK. If a request is still throttled after the SDK's retries, the error is
+// engine.ErrThrottled.
 func failed(doing string, err error) error {
 	if dynamo.IsThrottled(err) {
 		return dynamo.Translate(doing, err, engine.ErrThrottled)

@@ -28,8 +28,8 @@ type TableClient interface {
 	) (*dynamodb.UpdateTimeToLiveOutput, error)
 }
 
-// ErrOtherTable says that a table of this name exists and has other keys, or lacks the index. It
-// was not changed.
+// ErrOtherTable says that a table of this name exists, but has other keys or lacks the index. The table was not
+// changed.
 var ErrOtherTable = errors.New("the table exists with other keys than pk and sk, both strings, " +
 	"or it is the dedupe table and lacks the index \"due\" (due, a string, and ends_at, a number; keys only)")
 
@@ -39,11 +39,11 @@ const purgeAttribute = "purge_at"
 // tableWait limits the wait for a new table, which usually takes a few seconds.
 const tableWait = 2 * time.Minute
 
-// CreateTables creates the tables of a Store that do not exist: on demand, with TTL on purge_at,
-// and the dedupe table with the index over claims that end. It is safe to repeat.
+// CreateTables creates the tables of a Store that do not exist: on demand, with TTL on purge_at. The dedupe table
+// gets the index over claims that end. CreateTables is safe to repeat.
 //
-// It is for local engines and first steps. Production tables should also have point-in-time
-// recovery and deletion protection, which CreateTables does not turn on.
+// Use it for local engines and first steps. Production tables should also have point-in-time recovery and deletion
+// protection, which CreateTables does not turn on.
 //
 // Errors: ErrOtherTable, engine.ErrTryAgain.
 func CreateTables(ctx context.Context, client TableClient, bankTable, dedupeTable string) error {
@@ -53,7 +53,7 @@ func CreateTables(ctx context.Context, client TableClient, bankTable, dedupeTabl
 	return CreateDedupeTable(ctx, client, dedupeTable)
 }
 
-// CreateDedupeTable creates the dedupe table alone, as CreateTables does.
+// CreateDedupeTable creates only the dedupe table, as CreateTables does.
 func CreateDedupeTable(ctx context.Context, client TableClient, name string) error {
 	index := types.GlobalSecondaryIndex{
 		IndexName: aws.String(dueIndex), KeySchema: keySchema("due", "ends_at"),
@@ -101,7 +101,7 @@ func createTable(ctx context.Context, client TableClient, name string, index *ty
 	return enableTTL(ctx, client, name)
 }
 
-// fits reports that a table has the keys that were asked for, and the index if there was one.
+// fits reports whether a table has the wanted keys, and the wanted index if there is one.
 func fits(found *types.TableDescription, wanted *dynamodb.CreateTableInput) bool {
 	if !sameKeys(found.KeySchema, wanted.KeySchema) {
 		return false
@@ -131,7 +131,7 @@ func sameKeys(found, wanted []types.KeySchemaElement) bool {
 	})
 }
 
-// enableTTL reads the setting first: DynamoDB returns an error if TTL is enabled already.
+// enableTTL enables TTL. It reads the setting first, because DynamoDB returns an error if TTL is already enabled.
 func enableTTL(ctx context.Context, client TableClient, name string) error {
 	ttl, err := client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: aws.String(name)})
 	if err != nil {

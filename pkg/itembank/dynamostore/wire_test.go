@@ -22,19 +22,19 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// everyAttempt is how often the client that internal/dynamo makes attempts a request. It must be
-// equal to maxAttempts there.
+// everyAttempt is the number of attempts that the client of internal/dynamo makes for a request. It must equal
+// maxAttempts there.
 const everyAttempt = 3
 
-// wireFault breaks a request, and the ones after it.
+// wireFault breaks a request, and the requests after it.
 type wireFault struct {
 	at, times int
 	fault     faultproxy.Fault
 }
 
-// TestFaultsAtTheWire breaks every request of every scenario in every way: once, so that the
-// SDK's retry meets what the first attempt left, and for all attempts, so that the Bank meets
-// it. It plays a random share of these faults.
+// TestFaultsAtTheWire breaks every request of every scenario in every way. Broken once, the SDK's retry meets the
+// state that the first attempt left. Broken at all attempts, the Bank meets it. The test plays a random share of
+// these faults.
 func TestFaultsAtTheWire(t *testing.T) {
 	testengine.CheckOnly(t)
 	breakWire(t, testengine.Dynoxide(t), itembankengines.Dynoxide, 16)
@@ -84,9 +84,9 @@ func breakWire(t *testing.T, target string, newEngine func(testing.TB) enginetes
 	}
 }
 
-// insideList reports that a request is one of the many reads of a list, and not near its ends.
+// insideList reports whether a request is inside the many reads of a list, not near its ends.
 func insideList(operations []string, i int) bool {
-	const beside = 4 // more than a claim reads in a row
+	const beside = 4 // more reads than a claim makes in a row
 	if i < beside || i+beside >= len(operations) {
 		return false
 	}

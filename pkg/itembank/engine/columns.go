@@ -14,11 +14,11 @@ const (
 	MaxColumnBytes = 1024 // of the names and values of an item together, in UTF-8
 )
 
-// Column is a name with a value.
+// Column is a name and a value.
 type Column struct{ Name, Value string }
 
-// Columns are the columns of an item, in order, as one value that can be compared. Of each it has the name,
-// a tab, the value and a line feed. Names and values have no control characters.
+// Columns are the columns of an item, in order, as one comparable value. Each column is its name, a tab, its value
+// and a line feed. Names and values have no control characters.
 //
 // In JSON they are an object.
 type Columns string
@@ -45,7 +45,7 @@ func (c Columns) All() (all []Column) {
 func (c Columns) MarshalJSON() ([]byte, error) {
 	var object bytes.Buffer
 	texts := json.NewEncoder(&object)
-	texts.SetEscapeHTML(false) // the encoder around this one may escape
+	texts.SetEscapeHTML(false) // the outer encoder escapes if it is set so
 	between := byte('{')
 	for _, column := range c.All() {
 		object.WriteByte(between)
@@ -65,8 +65,7 @@ func (c Columns) MarshalJSON() ([]byte, error) {
 	return object.Bytes(), nil
 }
 
-// UnmarshalJSON reads such an object. Its columns are in the order of their names, since members of an object
-// have no order.
+// UnmarshalJSON reads such an object. It sorts the columns by name, because the members of an object have no order.
 func (c *Columns) UnmarshalJSON(object []byte) error {
 	var values map[string]string
 	if err := json.Unmarshal(object, &values); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// TestColumnsInJSON: an object has the columns in order, and any text survives.
+// TestColumnsInJSON: the object has the columns in order, and keeps any text.
 func TestColumnsInJSON(t *testing.T) {
 	t.Parallel()
 	all := []engine.Column{{Name: "row", Value: `<"1" & \>`}, {Name: "", Value: ""}, {Name: "größe", Value: "\u2028"}}

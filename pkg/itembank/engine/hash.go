@@ -10,8 +10,8 @@ import (
 // HashSize is the size of a Hash in bytes.
 const HashSize = 16
 
-// Hash identifies an item: the first 128 bits of its SHA-256. Its first bytes
-// give the item's order in a shard, its last 8 bytes the shard.
+// Hash identifies an item: the first 128 bits of its SHA-256. Its first bytes decide the item's order in a shard, its
+// last 8 bytes decide the shard.
 type Hash [HashSize]byte
 
 // HashItem returns the hash of an item's bytes.

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Campaign is the row of a campaign. An engine stores it; the rules are the Bank's.
+// Campaign is the row of a campaign. An engine stores it; the Bank interprets it.
 type Campaign struct {
 	Name      string
 	Mode      Mode
 	OpensAt   time.Time // zero: at once; UTC, whole milliseconds, as all times here
 	ClosesAt  time.Time // zero: never
-	Scope     string    // the name space in which a claimant holds one claim
-	Claimants string    // as in the row of its scope
-	// PerClaimant is how many claims a claimant can have in the scope, if they are more than one; 0: one.
+	Scope     string    // the name space in which a claimant holds at most one claim, or one in each slot
+	Claimants string    // as in the scope row
+	// PerClaimant is how many claims a claimant can have in the scope; 0 means one.
 	PerClaimant int
 	Choice      bool          // a claimant may name the items, and one claim may have several
 	Publish     bool          // every caller may list the free items
@@ -27,24 +27,22 @@ type Campaign struct {
 	OnEnd       OnEnd
 	CreatedAt   time.Time
 
-	// Version counts what can bring items into the bank, and what changes the row: a load counts before
-	// its first item and at its end, a repair with each item that it puts back, and so does each change
-	// of the campaign. EmptyVersion is the version at which the bank was last seen empty while no load
-	// was unfinished; 0: never.
+	// Version increases when items may come into the bank and when the row changes. A load raises it before its first
+	// item and at its end, a repair with each item that it puts back, and each change of the campaign raises it too.
+	// EmptyVersion is the version at which the bank was last seen empty while no load was unfinished; 0: never.
 	Version      int64
 	EmptyVersion int64
 }
 
-// Scope is the row of a scope: what is fixed with it. Every campaign of the scope agrees with it, and
-// has a copy.
+// Scope is the row of a scope: the settings that are fixed for it. Every campaign of the scope has the same settings.
 type Scope struct {
 	Name      string
-	Claimants string // which claimants are the same one; the text is the Bank's
-	Sole      string // the only campaign that the scope can have; "": there can be several
+	Claimants string // how claimants are compared; the Bank defines the text
+	Sole      string // the only campaign that the scope can have; "": it can have several
 }
 
-// ScopeRow returns the row of the campaign's scope. A campaign with several claims a claimant has its
-// scope for itself.
+// ScopeRow returns the row of the campaign's scope. A campaign in which a claimant can have several claims does not
+// share its scope.
 func (c Campaign) ScopeRow() Scope {
 	s := Scope{Name: c.Scope, Claimants: c.Claimants}
 	if c.PerClaimant > 1 {
@@ -53,23 +51,23 @@ func (c Campaign) ScopeRow() Scope {
 	return s
 }
 
-// CanBecome reports that a row that is there may be replaced by the row of a new campaign.
+// CanBecome reports whether the row of a new campaign, other, may replace the existing row c.
 func (c Campaign) CanBecome(other Campaign) bool {
 	return c.Mode == Deleted && c.Version == other.Version-1 && c.EmptyVersion == other.EmptyVersion
 }
 
-// Mode says what decides whether a campaign is open.
+// Mode says how a campaign is opened and closed.
 type Mode string
 
 // The modes.
 const (
 	ByTimes      Mode = "by-times" // OpensAt and ClosesAt decide
-	OpenByHand   Mode = "open"     // open whatever the times say
-	ClosedByHand Mode = "closed"   // closed whatever the times say
-	// ClosedUntilReconciled is ClosedByHand, and a Reconcile must find nothing before it is opened.
+	OpenByHand   Mode = "open"     // open, whatever OpensAt and ClosesAt say
+	ClosedByHand Mode = "closed"   // closed, whatever OpensAt and ClosesAt say
+	// ClosedUntilReconciled is ClosedByHand, but the campaign is opened only after a Reconcile that finds nothing.
 	ClosedUntilReconciled Mode = "closed-until-reconciled"
-	// Deleted is a campaign that is not there for callers. Its row stays: the version of a name never
-	// goes back. ClosesAt says when it was deleted.
+	// Deleted means that callers do not see the campaign. Its row stays, so that the version of a name never goes
+	// back. ClosesAt is the time of the deletion.
 	Deleted Mode = "deleted"
 )
 
@@ -96,17 +94,17 @@ type FreeItem struct {
 	EndsAt time.Time // zero: never
 }
 
-// ItemRow says that an item was ever loaded. It stays when the item leaves the bank, so
-// that the item is never loaded again.
+// ItemRow says that an item was ever loaded. The row stays when the item leaves the bank, so that the item is never
+// loaded again.
 type ItemRow struct {
 	LoadID  string
-	Row     int64     // position among the load's items, from 1
+	Row     int64     // position among the items of the load, from 1
 	EndsAt  time.Time // zero: never
 	State   ItemState
 	Returns int // how often the item came back from a claim or by a repair
 	// Withdraw says that the item was withdrawn while a claim held it. It ends with the claim.
 	Withdraw bool
-	Columns  Columns // as the load gave them; no other row has them, and they never change
+	Columns  Columns // from the load; no other row has them, and they never change
 }
 
 // ItemState is how an item ended. It is empty while the item is in the bank or held.
@@ -115,9 +113,9 @@ type ItemState string
 // The ways in which an item ends. It is neither handed out nor loaded again.
 const (
 	Burned    ItemState = "burned"    // its claim was released
-	Expired   ItemState = "expired"   // its own life ended, or that of its claim
+	Expired   ItemState = "expired"   // its own life or the life of its claim ended
 	Withdrawn ItemState = "withdrawn" // an operator took it out of the bank
-	Lost      ItemState = "lost"      // a repair found it in no place, where items are burned
+	Lost      ItemState = "lost"      // a repair found it neither free, nor held, nor ended, in a campaign that burns items
 )
 
 // ListedItem is an item row with its hash. The row does not hold the item.
@@ -132,10 +130,10 @@ type Claim struct {
 	Campaign  string
 	Scope     string
 	Claimant  string
-	Slot      int // numbers the claims of a claimant in the scope, from 1
+	Slot      int // which of the claimant's claims in the scope this is, from 1
 	Item      string
 	ItemHash  Hash
-	More      ItemList  // the other items, of a claim with several
+	More      ItemList  // the other items, if the claim has several
 	ClaimedAt time.Time // UTC, whole milliseconds
 	EndsAt    time.Time // zero: never
 }
@@ -152,8 +150,7 @@ func (c Claim) Hashes() []Hash {
 	return hashes
 }
 
-// ItemList is a list of items as one value that can be compared. Each item ends with a line feed, which
-// no item has.
+// ItemList is a list of items as one comparable value. Each item ends with a line feed, which no item contains.
 type ItemList string
 
 // NewItemList makes a list.
@@ -181,16 +178,16 @@ type ClaimKey struct {
 	Slot     int // from 1
 }
 
-// Load is the row that keeps a load's progress.
+// Load is a load row: it keeps the progress of a load.
 type Load struct {
 	Campaign string
 	Digest   string // of the items in order
-	Number   int    // 1 for the first load of these items, then 2 ...
+	Number   int    // 1 for the first load of these items, 2 for the second, and so on
 	Finished bool
 	Tally    Tally
 }
 
-// ID names the load in its item rows. The ids of one digest order by number.
+// ID names the load in its item rows. The ids of loads with the same digest sort by number.
 func (l Load) ID() string { return fmt.Sprintf("%s#%06d", l.Digest, l.Number) }
 
 // Tally counts the outcomes of the first Rows items of a load:

@@ -5,18 +5,17 @@ import (
 	"time"
 )
 
-// MaxAddItems is the largest number of items of one call of AddItems or
-// EndItems: two rows each fill a DynamoDB transaction of 100 actions
+// MaxAddItems is the largest number of items in one call of AddItems or EndItems. With two rows for each item it
+// fills a DynamoDB transaction of 100 actions
 // (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_TransactWriteItems.html).
 const MaxAddItems = 50
 
-// MaxItemRows is the largest number of items of one call of ItemRows: a DynamoDB
-// BatchGetItem reads 100 items
+// MaxItemRows is the largest number of items in one call of ItemRows: a DynamoDB BatchGetItem reads up to 100 items
 // (https://docs.aws.amazon.com/amazondynamodb/latest/APIReference/API_BatchGetItem.html).
 const MaxItemRows = 100
 
-// MaxClaimItems is the largest number of items of a claim. To close a claim takes two actions for each,
-// and one for the claim.
+// MaxClaimItems is the largest number of items of a claim. Closing a claim takes two actions for each item, and one for
+// the claim.
 const MaxClaimItems = 20
 
 // The largest sizes of texts, in bytes of UTF-8. The Bank checks them.
@@ -25,119 +24,110 @@ const (
 	MaxClaimant = 256
 )
 
-// Store is what a Bank needs of an engine. These rules hold for all methods:
+// Store is the part of an engine that a Bank uses. These rules hold for all methods:
 //
-//   - Reads are strongly consistent, unless the method says otherwise. They may show some of
-//     the writes of a running transaction and not the others.
+//   - Reads are strongly consistent unless the method says otherwise. They may show only some of the writes of a
+//     running transaction.
 //   - A write is one transaction: all of it becomes visible or nothing.
 //   - A nil result or found = false says that the row is absent. That is never an error.
-//   - A busy, throttled or unreachable engine returns an error of the family ErrTryAgain.
-//     The effect of the call is not known then.
-//   - Every method is safe to call again, and safe for concurrent use.
+//   - A busy, throttled or unreachable engine returns an error of the family ErrTryAgain. The call may have taken
+//     effect.
+//   - Every method is safe to repeat, and safe for concurrent use.
 //   - Times have a precision of one millisecond.
 //   - A read that is throttled returns ErrThrottled.
 type Store interface {
-	// ServerTime returns a lower bound of the engine's own time. It is late by a second or a
-	// little more at most. The zero time says that it is not known, because no request was
-	// answered yet, or that the engine has no other clock than the caller.
+	// ServerTime returns a lower bound of the engine's own time, which is usually late by a second at most. It returns
+	// the zero time if the engine's time is not known, because no request was answered yet, or if the engine has no
+	// clock of its own.
 	ServerTime() time.Time
 
 	// Campaigns.
 
-	// CreateCampaign puts the campaign row, and the row of its scope if that is absent, in one transaction.
-	// It does so only if the campaign row is absent, or Deleted with the Version before c's and the
-	// EmptyVersion of c; and only if a scope row that is there is the same. Otherwise it changes nothing,
-	// and the result has the rows that were there.
+	// CreateCampaign puts the campaign row in one transaction, and with it the row of its scope if that is absent. It
+	// has two conditions. The campaign row is absent, or it is Deleted with the Version before c's and with the
+	// EmptyVersion of c. An existing scope row equals the one of c. If a condition fails, it changes nothing, and the
+	// result has the existing rows.
 	CreateCampaign(ctx context.Context, c Campaign) (CreateResult, error)
 	// Campaign reads a campaign row.
 	Campaign(ctx context.Context, name string) (*Campaign, error)
 	// Campaigns lists all campaign rows in the order of their names.
 	Campaigns(ctx context.Context) ([]Campaign, error)
-	// SetMode changes the mode of a campaign row that exists and is not Deleted, and counts up its
-	// version.
+	// SetMode changes the mode of a campaign row that exists and is not Deleted, and raises its version.
 	SetMode(ctx context.Context, name string, m Mode) (found bool, err error)
 
-	// ReplaceCampaign writes the row now in place of a campaign row, if that has the Version and the
-	// EmptyVersion of old. replaced = false: it has others, or there is no row. If now is Deleted, it deletes
-	// the page row in the same transaction.
+	// ReplaceCampaign replaces a campaign row by now, if the row has the Version and the EmptyVersion of old.
+	// replaced = false: it has others, or the row is absent. If now is Deleted, the same transaction deletes the page
+	// row.
 	ReplaceCampaign(ctx context.Context, old, now Campaign) (replaced bool, err error)
 
-	// PutPage writes the page row of a campaign in the place of an existing one, if the campaign row is
-	// there and not Deleted, in one transaction.
+	// PutPage puts the page row of a campaign, or replaces it, if the campaign row exists and is not Deleted, in one
+	// transaction.
 	PutPage(ctx context.Context, campaign string, document []byte) (put bool, err error)
-	// Page reads the page row of a campaign, nil if there is none. consistent = false: the read may
-	// be the engine's cheapest, which may miss the writes of the last seconds.
+	// Page reads the page row of a campaign; nil: it is absent. consistent = false: the engine may use its cheapest
+	// read, which may miss the writes of the last seconds.
 	Page(ctx context.Context, campaign string, consistent bool) (document []byte, err error)
 
-	// NextVersion counts up the version of a campaign row, and returns the row as it is then.
+	// NextVersion raises the version of a campaign row by 1, and returns the new row.
 	NextVersion(ctx context.Context, campaign string) (*Campaign, error)
-	// MarkEmpty writes the version as the EmptyVersion of a campaign row, if the row has this
-	// version. marked = false: it has another, or there is no row.
+	// MarkEmpty sets the EmptyVersion of a campaign row to version, if the row has this version. marked = false: it
+	// has another one, or the row is absent.
 	MarkEmpty(ctx context.Context, campaign string, version int64) (marked bool, err error)
 
 	// Claims.
 
-	// FreeItems returns up to limit bank rows of the shard in the order of their hashes.
-	// The limit is 1 to 4,000. A page may have fewer rows, even none, and More. More is
-	// false only if the range has no other rows.
+	// FreeItems returns up to limit bank rows of the shard in the order of their hashes. The limit is 1 to 4,000. If
+	// More is set, a page may have fewer rows than limit, or none. More is false only if the range has no other rows.
 	FreeItems(ctx context.Context, s Shard, r Range, limit int) (FreePage, error)
-	// Take makes a claim in one transaction: it deletes the bank row if it is there and
-	// does not end by claim.ClaimedAt, and puts the claim row if its key is absent.
-	// It does both or neither. The result names every condition that failed.
+	// Take makes a claim in one transaction. It deletes the bank row if the row exists and does not end by
+	// claim.ClaimedAt, and puts the claim row if its key is absent. It does both or neither. The result names every
+	// condition that failed.
 	Take(ctx context.Context, item FreeItem, claim Claim) (TakeResult, error)
-	// TakeItems makes a claim of several items, as Take does: it deletes all bank rows and puts the
-	// claim row, or does nothing. ItemGone, ItemConflict and ItemThrottled are true if they are for any of the
-	// items. There are at most MaxClaimItems, of different hashes and of the claim's campaign; they are those of the
-	// claim, in order.
+	// TakeItems makes a claim of several items in one transaction: it deletes all bank rows and puts the claim row, or
+	// does nothing. ItemGone, ItemConflict and ItemThrottled are true if they hold for any of the items. items are the
+	// items of the claim, in order: at most MaxClaimItems, with different hashes, all of the claim's campaign.
 	TakeItems(ctx context.Context, items []FreeItem, claim Claim) (TakeResult, error)
-	// HeldClaim reads a claim row. The read is isolated: it shows
-	// the row before or after a transaction, never between the moments at which the writes of
-	// one transaction become visible. conflict = true: a transaction is working on the row;
-	// nothing is known about it.
+	// HeldClaim reads a claim row. The read is isolated: it shows the row before or after a transaction, never between
+	// the moments at which the writes of one transaction become visible. conflict = true: a transaction is working on
+	// the row, and its state is unknown.
 	HeldClaim(ctx context.Context, key ClaimKey) (held *Claim, conflict bool, err error)
-	// HeldClaimEventuallyConsistent reads the same row with the engine's cheapest read. It may
-	// return a row that was deleted a moment ago, and miss one that was put a moment ago.
+	// HeldClaimEventuallyConsistent reads the same row with the engine's cheapest read. It may return a row that was
+	// just deleted, and miss a row that was just put.
 	HeldClaimEventuallyConsistent(ctx context.Context, key ClaimKey) (*Claim, error)
-	// ConfirmClaim removes the end of a claim row, if the row has the id and the campaign of
-	// the claim, and an end. The result has the row that is there afterwards; a row that the
-	// call did not change is read consistently.
+	// ConfirmClaim removes the end of a claim row, if the row has an end, and the id and the campaign of the claim. The
+	// result has the row after the call. If the call did not change the row, it is read consistently.
 	ConfirmClaim(ctx context.Context, claim Claim) (ConfirmResult, error)
-	// CloseClaim deletes a claim row. In the same transaction, for each of its items, it puts the
-	// bank row and counts a return in the item row, or writes the state of the item row. The request
-	// says which, and has the conditions.
+	// CloseClaim deletes a claim row. For each item of the claim, the same transaction either puts the bank row and
+	// counts a return in the item row, or writes the state of the item row. The request decides which, and has the
+	// conditions.
 	CloseClaim(ctx context.Context, r CloseRequest) (CloseResult, error)
 
-	// DueClaims lists up to limit claims of a shard's items with after <= end < before, in the
-	// order of their ends. The limit is 1 to 1,000. The list is a hint: it is eventually
-	// consistent, so that it may have claims that were closed or confirmed. The zero time is before all ends.
+	// DueClaims lists up to limit claims of a shard's items with after <= end < before, in the order of their ends.
+	// The limit is 1 to 1,000. The zero time is before all ends. The list is a hint: it is eventually consistent. So
+	// it may have claims that were closed or confirmed.
 	DueClaims(ctx context.Context, s Shard, after, before time.Time, limit int) (DuePage, error)
 
 	// Items.
 
 	// ItemRow reads an item row.
 	ItemRow(ctx context.Context, campaign string, h Hash) (*ItemRow, error)
-	// ItemRows reads the item rows of at most MaxItemRows different hashes, each as ItemRow
-	// does, not all at one moment. The rows are in the order of the hashes; nil: the row is
-	// absent.
+	// ItemRows reads the item rows of at most MaxItemRows different hashes, each as ItemRow does, not all at one
+	// moment. The rows are in the order of the hashes; nil: the row is absent.
 	ItemRows(ctx context.Context, campaign string, hashes []Hash) ([]*ItemRow, error)
-	// ReadItems reads the item row and the bank row of each item. The read of one item is
-	// isolated, as that of HeldClaim is: it shows both rows before or after a transaction. The
-	// keys are Shard and Hash; there are at most MaxAddItems, of different hashes and of one
-	// campaign. The results are in the order of the keys.
+	// ReadItems reads the item row and the bank row of each item. The read of one item is isolated like HeldClaim: it
+	// shows both rows before or after a transaction. A key is Shard and Hash. There are at most MaxAddItems keys, with
+	// different hashes and of one campaign. The results are in the order of the keys.
 	ReadItems(ctx context.Context, keys []FreeItem) ([]ItemRead, error)
-	// AddItems puts the item row and the bank row of each item, if both are absent. There
-	// are at most MaxAddItems requests, of different hashes and of one campaign. The results
-	// are in the order of the requests. The caller sends requests that are AddUnsettled
-	// again.
+	// AddItems puts the item row and the bank row of each item if both are absent. There are at most MaxAddItems
+	// requests, with different hashes and of one campaign. The results are in the order of the requests. The caller
+	// sends requests with the result AddUnsettled again.
 	AddItems(ctx context.Context, requests []AddRequest) ([]AddResult, error)
-	// EndItems ends free items: for each it deletes the bank row and writes the state of the
-	// item row, both or neither. There are at most MaxAddItems requests, of different hashes
-	// and of one campaign. The results are in the order of the requests. The caller sends
-	// requests that are EndUnsettled again.
+	// EndItems ends free items: for each it deletes the bank row and writes the state of the item row, both or neither.
+	// There are at most MaxAddItems requests, with different hashes and of one campaign. The results are in the order
+	// of the requests. The caller sends requests with the result EndUnsettled again.
 	EndItems(ctx context.Context, requests []EndRequest) ([]EndResult, error)
-	// MarkWithdrawn sets Withdraw in the row of an item that is not free, if the item row is
-	// there and has no state, and the bank row is absent. done = false: a condition does not
-	// hold, or another transaction was working on a row; nothing was changed.
+	// MarkWithdrawn sets Withdraw in the row of an item that is not free: the item row exists and has no state, and the
+	// bank row is absent. done = false: a condition does not hold, or another transaction was working on a row. Then
+	// nothing was changed.
 	MarkWithdrawn(ctx context.Context, item FreeItem) (done bool, err error)
 
 	// Loads.
@@ -146,37 +136,34 @@ type Store interface {
 	Loads(ctx context.Context, campaign string) (some, unfinished bool, err error)
 	// LatestLoad returns the load row of this digest with the highest number.
 	LatestLoad(ctx context.Context, campaign, digest string) (*Load, error)
-	// StartLoad puts a load row if it is absent. started = false: the row was there.
+	// StartLoad puts a load row if it is absent. started = false: the row existed.
 	StartLoad(ctx context.Context, l Load) (started bool, err error)
-	// StartFirstLoad does what StartLoad does, if the campaign row is there and is not Deleted, and
-	// counts up the version of the campaign in the same transaction. started = false: the load row
-	// was there, or the campaign is not. conflict = true: another transaction was working on a row,
-	// and nothing was changed.
+	// StartFirstLoad puts a load row if it is absent, and the campaign row exists and is not Deleted. The same
+	// transaction raises the version of the campaign. started = false: the load row existed, or the campaign does not.
+	// conflict = true: another transaction was working on a row, and nothing was changed.
 	StartFirstLoad(ctx context.Context, l Load) (started, conflict bool, err error)
-	// AdvanceLoad writes the tally and Finished into a load row. It changes nothing if the
-	// row has more Rows, or as many and is finished. If there is no such row, the error is of
-	// the family ErrInconsistent.
+	// AdvanceLoad writes the tally and Finished into a load row. It changes nothing if the row has more Rows, or the
+	// same Rows and Finished. If the row is absent, the error is of the family ErrInconsistent.
 	AdvanceLoad(ctx context.Context, l Load) error
 
-	// Lists return pages, in an order of the engine's own. They return every row once that
-	// is there all the time. A page may be empty and not the last. The cursor of the first
-	// page is ""; next is "" after the last page.
+	// Lists return pages, in an order that the engine chooses. They return every row once that exists during the whole
+	// list. A page may be empty without being the last. The cursor of the first page is ""; next is "" after the last
+	// page.
 
 	// ListClaims lists the claim rows of a scope.
 	ListClaims(ctx context.Context, scope, cursor string) (claims []Claim, next string, err error)
 	// ListItemRows lists the item rows of a campaign.
 	ListItemRows(ctx context.Context, campaign, cursor string) (rows []ListedItem, next string, err error)
-	// Counts counts the rows of a campaign. consistent = false: the engine may count with its
-	// cheapest reads, which may miss the writes of the last seconds.
+	// Counts counts the rows of a campaign. consistent = false: the engine may use its cheapest reads, which may miss
+	// the writes of the last seconds.
 	Counts(ctx context.Context, c Campaign, consistent bool) (Counts, error)
 
-	// Repair makes one change if its condition holds, in one transaction. done = false: the
-	// condition does not hold or the change is made already; nothing was changed.
+	// Repair makes one change in one transaction, if its condition holds. done = false: the condition does not hold, or
+	// the change was made already. Then nothing was changed.
 	Repair(ctx context.Context, r RepairRequest) (done bool, err error)
 }
 
-// Range is a part of a shard: the hashes above After, up to and including Through. nil
-// is no limit.
+// Range is a part of a shard: the hashes above After, up to and including Through. nil means no limit.
 type Range struct{ After, Through *Hash }
 
 // FreePage is the result of FreeItems.
@@ -185,41 +172,40 @@ type FreePage struct {
 	More  bool
 }
 
-// CreateResult says why CreateCampaign changed nothing. The zero value says that the campaign was
-// created. An engine need not set both fields where both apply.
+// CreateResult says why CreateCampaign changed nothing. The zero value says that the campaign was created. If both
+// fields apply, an engine may set only one.
 type CreateResult struct {
-	Existing *Campaign // the campaign row that was there
-	Scope    *Scope    // the scope row that was there, and is another one
+	Existing *Campaign // the existing campaign row
+	Scope    *Scope    // the existing scope row, which differs
 }
 
-// Created reports that the campaign was created.
+// Created reports whether the campaign was created.
 func (r CreateResult) Created() bool { return r == CreateResult{} }
 
-// TakeResult says why a Take changed nothing. The zero value says that the claim was
-// made. Several fields can be set at once; the Bank decides which one counts.
+// TakeResult says why a Take changed nothing. The zero value says that the claim was made. Several fields can be set at
+// once; the Bank decides which one counts.
 type TakeResult struct {
-	Held           *Claim // the claim row that was there
+	Held           *Claim // the existing claim row
 	ClaimConflict  bool   // another transaction was working on the claim row
-	ClaimThrottled bool   // the key range of the claim row, or the table, took too many requests
+	ClaimThrottled bool   // the key range of the claim row, or the table, had too many requests
 	ItemConflict   bool   // another transaction was working on the bank row
-	ItemThrottled  bool   // the key range of the bank row took too many requests
-	ItemGone       bool   // the bank row was not there, or the item had ended
+	ItemThrottled  bool   // the key range of the bank row had too many requests
+	ItemGone       bool   // the bank row was absent, or the item had ended
 }
 
-// Taken reports that the claim was made.
+// Taken reports whether the claim was made.
 func (r TakeResult) Taken() bool { return r == TakeResult{} }
 
-// ConfirmResult is the result of ConfirmClaim. The claim is confirmed if Held is the claim and
-// has no end.
+// ConfirmResult is the result of ConfirmClaim. The claim is confirmed if Held is the claim and has no end.
 type ConfirmResult struct {
-	Held     *Claim // the claim row; nil: there is none, or nothing is known about it
-	Conflict bool   // a transaction was working on the row: nothing is known about it
+	Held     *Claim // the claim row; nil: it is absent, or its state is unknown
+	Conflict bool   // a transaction was working on the row, so its state is unknown
 }
 
 // DuePage is the result of DueClaims.
 type DuePage struct {
 	Claims []DueClaim
-	More   bool // false only if there are no others; a page with More has at least one claim
+	More   bool // false only if there are no more claims; a page with More has at least one claim
 }
 
 // DueClaim names a claim that may have ended.
@@ -228,20 +214,20 @@ type DueClaim struct {
 	EndsAt time.Time
 }
 
-// ItemRead has the two rows of an item; nil: the row is absent. Conflict: a transaction is
-// working on one of them, and nothing is known about either.
+// ItemRead has the two rows of an item; nil: the row is absent. Conflict: a transaction is working on one of them, and
+// the state of both is unknown.
 type ItemRead struct {
 	Row      *ItemRow
 	Free     *FreeItem
 	Conflict bool
 }
 
-// AddRequest asks for an item to be added.
+// AddRequest is a request to add an item.
 type AddRequest struct {
 	Item    FreeItem
 	LoadID  string
 	Row     int64
-	Columns Columns // for the item row
+	Columns Columns // to store in the item row
 }
 
 // AddResult is the result of an AddRequest.
@@ -255,30 +241,30 @@ type AddOutcome int
 
 // The outcomes of an AddRequest.
 const (
-	AddUnsettled AddOutcome = iota // nothing was changed and nothing is known: send it again
+	AddUnsettled AddOutcome = iota // nothing was changed, and the rows are unknown: send the request again
 	AddDone                        // both rows were put
-	AddKnown                       // there was an item row: AddResult.Existing
-	AddOrphan                      // there was a bank row without an item row, which is inconsistent
+	AddKnown                       // the item row existed: AddResult.Existing
+	AddOrphan                      // the bank row existed without an item row, which is inconsistent
 )
 
-// CloseRequest asks for the end of a claim. Its conditions are:
+// CloseRequest is a request to close a claim. Its conditions are:
 //
-//   - The claim row has the claim's id. If EndedBy is set, the claim ends before EndedBy. With
-//     IfHold the claim has an end.
-//   - Each item row is there, and has the state of Row and its Withdraw.
-//   - With Return, there is no such bank row.
+//   - The claim row has the claim's id. If EndedBy is set, the claim ends before EndedBy. With IfHold the claim has an
+//     end.
+//   - Each item row exists, and has the state and the Withdraw of Row.
+//   - With Return, the bank row is absent.
 type CloseRequest struct {
 	Claim   Claim
 	EndedBy time.Time // zero: the claim's end does not matter
 	IfHold  bool      // the claim must not be confirmed
 	Row     ItemRow   // the item row, as the Bank read it
 	Return  *FreeItem // the bank row to put; nil: the item ends
-	State   ItemState // how the item ends; where Row has a state, the same one
+	State   ItemState // how the item ends; if Row has a state, it is the same
 
 	More []CloseItem // the same for the other items of the claim, in order
 }
 
-// CloseItem says what becomes of an item of a claim, as in CloseRequest.
+// CloseItem says what happens to an item of a claim, as in CloseRequest.
 type CloseItem struct {
 	Hash   Hash
 	Row    ItemRow
@@ -286,58 +272,57 @@ type CloseItem struct {
 	State  ItemState
 }
 
-// Items returns what becomes of each item of the claim.
+// Items returns the CloseItem of each item of the claim.
 func (r CloseRequest) Items() []CloseItem {
 	return append([]CloseItem{{r.Claim.ItemHash, r.Row, r.Return, r.State}}, r.More...)
 }
 
-// CloseResult says why CloseClaim changed nothing. The zero value says that the claim is
-// closed. Several fields can be set at once. An engine need not set all that apply, but at
-// least one.
+// CloseResult says why CloseClaim changed nothing. The zero value says that the claim was closed. Several fields can be
+// set at once. If several apply, an engine must set at least one of them.
 type CloseResult struct {
 	ClaimChanged bool // the condition on the claim row failed
 	ItemChanged  bool // the condition on an item row failed
-	ItemFree     bool // there was a bank row
+	ItemFree     bool // the bank row existed
 	Conflict     bool // another transaction was working on a row
 	Throttled    bool // the engine asked for fewer requests
 }
 
-// Closed reports that the claim was closed.
+// Closed reports whether the claim was closed.
 func (r CloseResult) Closed() bool { return r == CloseResult{} }
 
-// EndRequest asks for the end of a free item. Its conditions are:
+// EndRequest is a request to end a free item. Its conditions are:
 //
-//   - The bank row is there. If EndedBy is set, the item ends by EndedBy.
-//   - The item row is there and has no state.
+//   - The bank row exists. If EndedBy is set, the item ends by EndedBy.
+//   - The item row exists and has no state.
 type EndRequest struct {
 	Item    FreeItem  // its Shard and Hash
 	EndedBy time.Time // zero: the item's end does not matter
 	State   ItemState // how the item ends
 }
 
-// EndResult says how an EndRequest ended.
+// EndResult is the result of an EndRequest.
 type EndResult int
 
 // The results of an EndRequest.
 const (
-	EndUnsettled    EndResult = iota // nothing was changed and nothing is known: send it again
+	EndUnsettled    EndResult = iota // nothing was changed, and the rows are unknown: send the request again
 	EndDone                          // the bank row is deleted and the item row has the state
 	EndNotFree                       // the condition on the bank row failed, and no transaction is working on the item row
-	EndInconsistent                  // the bank row is there, and the condition on the item row failed
+	EndInconsistent                  // the bank row exists, and the condition on the item row failed
 )
 
-// RepairRequest asks for one change of the rows of an item under one condition (IfRow or
-// IfClaim). With IfRow, PutFree and PutClaim also count a return in the item row and delete
-// its state. So of several repairs that rest on one item row only one is done.
+// RepairRequest is a request for one change of the rows of an item under one condition (IfRow or IfClaim). With IfRow,
+// PutFree and PutClaim also count a return in the item row and delete its state. So if several repairs depend on the
+// same item row, only one is made.
 type RepairRequest struct {
 	Campaign string
 	Hash     Hash
 
-	PutFree  *FreeItem    // put the bank row if it is absent, and count up the version of the campaign
+	PutFree  *FreeItem    // put the bank row if it is absent, and raise the version of the campaign
 	PutClaim *Claim       // put the claim row if its key is absent
-	More     []RepairItem // with PutClaim: its other items than Hash
-	Shard    Shard        // with PutClaim: of its item
-	DropFree *FreeItem    // delete the bank row if it is there
+	More     []RepairItem // with PutClaim: the items of the claim except Hash
+	Shard    Shard        // with PutClaim: the shard of its first item
+	DropFree *FreeItem    // delete the bank row if it exists
 	PutRow   *ItemRow     // put the item row if it is absent
 	End      ItemState    // write the state of the item row; needs IfRow
 
@@ -345,9 +330,9 @@ type RepairRequest struct {
 	IfClaim *Claim   // the claim row has this id
 }
 
-// RepairItem is an item of a claim that a repair puts, in the same transaction.
+// RepairItem is a further item of a claim that a repair puts. One of IfRow and Free is set.
 type RepairItem struct {
 	Hash  Hash
-	IfRow *ItemRow  // as in RepairRequest: the item is in no place
-	Free  *FreeItem // or it is free: delete the bank row if it is there
+	IfRow *ItemRow  // the item is missing: the item row has these values, as in RepairRequest
+	Free  *FreeItem // the item is free: delete the bank row, which must exist
 }

@@ -67,8 +67,8 @@ func campaignPutIfAbsent(f *fixture) {
 	}
 }
 
-// scopeRowDecides: a campaign is created only if it agrees with the row of its scope, and a campaign
-// that is not created leaves no row.
+// scopeRowDecides: a campaign is created only if it agrees with the row of its scope. A campaign that is not created
+// leaves no row.
 func scopeRowDecides(f *fixture) {
 	for _, first := range []string{"", "some-1"} {
 		c := f.campaign(1)
@@ -86,7 +86,7 @@ func scopeRowDecides(f *fixture) {
 	}
 }
 
-// soleCampaign: a campaign whose claimants have several claims shares its scope with no other.
+// soleCampaign: no other campaign can share the scope of a campaign whose claimants have several claims.
 func soleCampaign(f *fixture) {
 	sole := f.campaign(1)
 	sole.Scope, sole.PerClaimant = f.name+"-scope", 2
@@ -102,7 +102,7 @@ func soleCampaign(f *fixture) {
 	f.wantScope(sole, other.ScopeRow())
 }
 
-// wantScope creates a campaign, which must fail by the row of its scope.
+// wantScope tries to create a campaign, and expects that the row of its scope prevents it.
 func (f *fixture) wantScope(c engine.Campaign, want engine.Scope) {
 	f.Helper()
 	result, err := f.Store.CreateCampaign(f.Context(), c)
@@ -147,11 +147,11 @@ func scopeRowDecidesRace(f *fixture) {
 	}
 }
 
-// mostTries is how often a call is made that meets other transactions.
+// mostTries limits the tries of a call that conflicts with other transactions.
 const mostTries = 100
 
-// scopeOfExisting: the campaign that exists is the answer, whatever its scope. It does not change
-// the row of another scope.
+// scopeOfExisting: if the campaign exists, the result is this campaign, whatever its scope. The rows of other scopes do
+// not change.
 func scopeOfExisting(f *fixture) {
 	c := f.create(f.campaign(1))
 	again := c
@@ -163,7 +163,7 @@ func scopeOfExisting(f *fixture) {
 	}
 	free := again
 	free.Name, free.Claimants = f.name+"-free", "some-2"
-	f.create(free) // nobody has decided about the scope
+	f.create(free) // no campaign has fixed this scope yet
 }
 
 func campaignsListed(f *fixture) {
@@ -204,14 +204,14 @@ func modeChangesNothingElse(f *fixture) {
 	}
 }
 
-// replaceCampaignConditions: a row is replaced only if nobody counted it up or marked it as empty.
+// replaceCampaignConditions: a row is replaced only if its version has not been raised and it was not marked as empty.
 func replaceCampaignConditions(f *fixture) {
 	first := f.create(f.campaign(16))
 	_, err := f.Store.NextVersion(f.Context(), f.name)
 	f.Must(err)
 	for _, test := range []struct {
 		version, empty int64
-		mark           bool // mark it as empty before
+		mark           bool // mark the row as empty before
 		replaced       bool
 	}{
 		{version: 0}, {version: 2}, {version: 1, empty: 1}, {version: 1, replaced: true},
@@ -245,7 +245,7 @@ func replaceCampaignConditions(f *fixture) {
 	}
 }
 
-// replaceCampaignRace: of several changes that rest on one row, one is made.
+// replaceCampaignRace: of several changes of the same row, one is made.
 func replaceCampaignRace(f *fixture) {
 	old := f.create(f.campaign(16))
 	var replaced atomic.Int32
@@ -268,8 +268,8 @@ func replaceCampaignRace(f *fixture) {
 	}
 }
 
-// createInPlaceOfDeleted: the row of a deleted campaign is replaced by the next version, with the row of
-// the scope that the new campaign has, or nothing changes.
+// createInPlaceOfDeleted: the row of a deleted campaign is replaced by the next version, together with the scope row of
+// the new campaign. Otherwise nothing changes.
 func createInPlaceOfDeleted(f *fixture) {
 	other := f.campaign(1)
 	other.Name, other.Scope, other.Claimants = f.name+"-other", f.name+"-taken", "some-2"
@@ -300,7 +300,7 @@ func createInPlaceOfDeleted(f *fixture) {
 			f.Errorf("want the campaign that was there, %+v, got %+v", there, result)
 		}
 	}
-	wantThere(create(5, 3, now.Scope)) // it is not deleted
+	wantThere(create(5, 3, now.Scope)) // the campaign is not deleted
 	gone := there
 	gone.Mode, gone.Version = engine.Deleted, 5
 	if replaced, err := f.Store.ReplaceCampaign(f.Context(), there, gone); err != nil || !replaced {
@@ -321,10 +321,10 @@ func createInPlaceOfDeleted(f *fixture) {
 	third := other
 	third.Name, third.Scope = f.name+"-third", now.Scope
 	f.wantScope(third, now.ScopeRow())
-	wantThere(create(7, 3, now.Scope)) // it is not deleted any more
+	wantThere(create(7, 3, now.Scope)) // the campaign is not deleted any more
 }
 
-// modeOfDeletedCampaign: a campaign that was deleted is neither opened nor closed.
+// modeOfDeletedCampaign: a deleted campaign is neither opened nor closed.
 func modeOfDeletedCampaign(f *fixture) {
 	want := f.campaign(16)
 	want.Mode = engine.Deleted
@@ -381,7 +381,7 @@ func markEmptyNeedsVersion(f *fixture) {
 	}
 }
 
-// counts: the rows of a campaign are counted, and none of another one in its scope.
+// counts: Counts counts the rows of a campaign, and no row of another campaign in its scope.
 func counts(f *fixture) {
 	c := f.create(f.campaign(3))
 	f.WantCounts(c, engine.Counts{})

@@ -22,7 +22,7 @@ var claimCases = []testCase{
 	{"eventually-consistent-read-of-a-claim", eventuallyConsistentRead},
 }
 
-// end is an end of claims and items. No case asks a clock for it.
+// end is the end of claims and items. The cases compare it with given times, never with a clock.
 var end = time.Date(2033, 1, 1, 0, 0, 0, 5e6, time.UTC)
 
 func freeItemsInRanges(f *fixture) {
@@ -229,7 +229,7 @@ func claimRoundTrip(f *fixture) {
 	}
 }
 
-// eventuallyConsistentRead: the answer may be a little old, but becomes current.
+// eventuallyConsistentRead: the result may be a little old, but becomes current.
 func eventuallyConsistentRead(f *fixture) {
 	c, items := f.stocked(1, 16)
 	becomes := func(want *engine.Claim) {

@@ -12,7 +12,7 @@ var columnCases = []testCase{
 	{"columns-stay-when-an-item-moves", columnsStay},
 }
 
-// columnsOfEach: an item has the columns with which it was added, in every read of its row.
+// columnsOfEach: every read of an item row returns the columns with which the item was added.
 func columnsOfEach(f *fixture) {
 	c := f.campaign(4)
 	c.Columns = true
@@ -56,7 +56,7 @@ func columnsOfEach(f *fixture) {
 	}
 }
 
-// columnsStay: nothing that happens to an item changes its columns.
+// columnsStay: no operation changes the columns of an item.
 func columnsStay(f *fixture) {
 	c := f.campaign(2)
 	c.Columns, c.OnEnd = true, engine.Return
@@ -102,7 +102,7 @@ func columnsStay(f *fixture) {
 	f.repairsKeep(c, items[5], stay)
 }
 
-// repairsKeep makes all repairs of an item that is lost.
+// repairsKeep makes all repairs of a missing item.
 func (f *fixture) repairsKeep(c engine.Campaign, item string, stay func(after string)) {
 	f.Helper()
 	free := enginerows.FreeItem(c, item)

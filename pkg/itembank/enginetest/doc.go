@@ -1,5 +1,5 @@
-// Package enginetest is the test suite of an engine of itembank: whatever stores
-// campaigns, items and claims passes it unchanged.
+// Package enginetest is the test suite of an engine of itembank. Every store of campaigns, items and claims passes it
+// unchanged.
 //
 // It is for authors of engines. Like package engine, it is not stable.
 //
@@ -12,13 +12,11 @@
 //		})
 //	}
 //
-// The suite tests what the documentation of engine.Store says, method by method,
-// and what must hold when several callers work on the same rows. It needs an engine
-// that is otherwise idle only for its speed: each case works on campaigns of its own.
+// The suite tests the documentation of engine.Store, method by method, and the behaviour when several callers work on
+// the same rows. Each case works on campaigns of its own, so that other users of the engine only make it slower.
 //
-// Where a case needs rows that no method of engine.Store writes, such as rows that
-// contradict each other, it writes them through [Raw], which the author of the engine
-// implements in test code.
+// Some cases need rows that no method of engine.Store writes, such as rows that contradict each other. They write these
+// rows through [Raw], which the author of the engine implements in test code.
 //
-// What a Bank makes of the results of an engine is tested in package itembank.
+// Package itembank tests how a Bank interprets the results of an engine.
 package enginetest

@@ -45,8 +45,8 @@ func (f *fixture) closeSettled(request engine.CloseRequest) engine.CloseResult {
 	}
 }
 
-// readItems: both rows of each item, in the order of the keys, also of items that are not free
-// or were never loaded.
+// readItems: ReadItems returns both rows of each item in the order of the keys, also of items that are not free or were
+// never loaded.
 func readItems(f *fixture) {
 	c, items := f.stocked(engine.MaxAddItems-1, 3)
 	f.Take(c, "ann", items[1])
@@ -118,7 +118,7 @@ func closeClaim(f *fixture) {
 	f.WantCounts(c, engine.Counts{Loaded: 3, Free: 2, Ended: 1})
 }
 
-// obstacle prevents that a claim is closed.
+// obstacle is a state of the rows that prevents that a claim is closed.
 type obstacle struct {
 	name string
 	put  func(*fixture, engine.Campaign, *engine.CloseRequest)
@@ -165,8 +165,8 @@ var obstacles = []obstacle{
 	}, engine.CloseResult{ItemFree: true}},
 }
 
-// closeClaimConditions: each condition alone prevents that the claim is closed,
-// whether its item would return or end. Then all rows stay as they were.
+// closeClaimConditions: each condition that fails prevents that the claim is closed, whether its item would return or
+// end. All rows then stay as they were.
 func closeClaimConditions(f *fixture) {
 	c := f.create(f.campaign(16))
 	for _, o := range obstacles {
@@ -194,8 +194,8 @@ func closeClaimConditions(f *fixture) {
 	}
 }
 
-// closeClaimOfMarkedItem: where the item has ended already only the claim goes, and
-// only if the item row has the state of the request.
+// closeClaimOfMarkedItem: if the item has ended already, only the claim row is deleted, and only if the item row has
+// the state of the request.
 func closeClaimOfMarkedItem(f *fixture) {
 	c, items := f.stocked(1, 16)
 	request := enginerows.BurnOf(c, f.Take(c, "ann", items[0]))
@@ -246,8 +246,8 @@ func closeClaimNamesAllFailedConditions(f *fixture) {
 	}
 }
 
-// closeClaimWithContextThatEnds: a close whose context ends happens whole or not at
-// all, and can be repeated.
+// closeClaimWithContextThatEnds: if the context of a close ends, the close happens completely or not at all, and can be
+// repeated.
 func closeClaimWithContextThatEnds(f *fixture) {
 	c, items := f.stocked(8, 1)
 	for i, item := range items {
@@ -274,7 +274,7 @@ func closeClaimWithContextThatEnds(f *fixture) {
 	}
 }
 
-// closeRace: several callers close one claim at once. One does it.
+// closeRace: if several callers close one claim at once, one of them succeeds.
 func closeRace(f *fixture) {
 	c, items := f.stocked(16, 1)
 	for i, item := range items {
@@ -298,7 +298,7 @@ func closeRace(f *fixture) {
 	}
 }
 
-// mustClose closes a claim beside other transactions.
+// mustClose closes a claim while other transactions may work on its rows.
 func (f *fixture) mustClose(request engine.CloseRequest) {
 	if result := f.closeSettled(request); !result.Closed() {
 		f.Errorf("not closed: %+v", result)
@@ -361,14 +361,14 @@ func withdrawOf(c engine.Campaign, item string) engine.EndRequest {
 	return engine.EndRequest{Item: enginerows.FreeItem(c, item), State: engine.Withdrawn}
 }
 
-// endTest is an item that is to end.
+// endTest is an item and a request to end it.
 type endTest struct {
 	item    string
 	prepare func(f *fixture, c engine.Campaign, item string)
 	endsAt  time.Time
 	endedBy time.Time
 	want    engine.EndResult
-	where   string // afterwards
+	where   string // where the item is afterwards
 }
 
 var endTests = []endTest{
@@ -422,8 +422,7 @@ func endItems(f *fixture) {
 	}
 }
 
-// endItemsTogether: items that cannot end do not prevent that others in the same
-// call end.
+// endItemsTogether: items that cannot end do not prevent the end of other items in the same call.
 func endItemsTogether(f *fixture) {
 	c := f.create(f.campaign(2))
 	var requests []engine.EndRequest
@@ -450,7 +449,7 @@ func endItemsTogether(f *fixture) {
 	}
 }
 
-// endItemsAgainstTake: an item is taken, or it ends. Both is impossible.
+// endItemsAgainstTake: an item is either taken or ended, never both.
 func endItemsAgainstTake(f *fixture) {
 	c, items := f.stocked(20, 1)
 	for i, item := range items {
@@ -480,7 +479,7 @@ func (f *fixture) mustMark(c engine.Campaign, item string) {
 	}
 }
 
-// markSettled repeats a mark that another transaction may have prevented.
+// markSettled repeats a mark until no other transaction prevents it.
 func (f *fixture) markSettled(c engine.Campaign, item string) (done bool) {
 	for try := 0; try < 20 && !done; try++ {
 		var err error
@@ -492,8 +491,8 @@ func (f *fixture) markSettled(c engine.Campaign, item string) (done bool) {
 	return done
 }
 
-// markWithdrawn: only an item that is neither free nor ended is marked, and nothing else of its
-// row changes. To mark it again changes nothing.
+// markWithdrawn: only an item that is neither free nor ended is marked. Nothing else in its row changes. A second mark
+// changes nothing.
 func markWithdrawn(f *fixture) {
 	c, items := f.stocked(3, 2)
 	f.Take(c, "ann", items[0])
@@ -530,7 +529,7 @@ func markWithdrawn(f *fixture) {
 	}
 }
 
-// closeClaimOfWithdrawnItem: the item of a marked row ends.
+// closeClaimOfWithdrawnItem: an item whose row is marked ends with its claim.
 func closeClaimOfWithdrawnItem(f *fixture) {
 	c, items := f.stocked(1, 2)
 	claim := f.Take(c, "ann", items[0])
@@ -539,8 +538,7 @@ func closeClaimOfWithdrawnItem(f *fixture) {
 	f.WantWhere("withdrawn", c, items[0], "ann")
 }
 
-// markAgainstClose: an item that is marked while it returns is free and not marked, or held and
-// marked.
+// markAgainstClose: if an item is marked while it returns, it is either free and not marked, or held and marked.
 func markAgainstClose(f *fixture) {
 	c, items := f.stocked(20, 1)
 	for i, item := range items {
@@ -563,7 +561,7 @@ func markAgainstClose(f *fixture) {
 	}
 }
 
-// markAgainstTake: an item that is marked while it is taken is held.
+// markAgainstTake: if an item is marked while it is taken, it is held.
 func markAgainstTake(f *fixture) {
 	c, items := f.stocked(20, 1)
 	for i, item := range items {

@@ -15,8 +15,7 @@ type Engine struct {
 	Raw   Raw
 }
 
-// Raw writes and deletes single rows of an engine without any condition. To delete a
-// row that is absent is no error.
+// Raw writes and deletes single rows of an engine without any condition. Deleting an absent row is no error.
 type Raw interface {
 	PutBankRow(ctx context.Context, item engine.FreeItem) error
 	DropBankRow(ctx context.Context, item engine.FreeItem) error
@@ -31,8 +30,7 @@ type Raw interface {
 	DropScope(ctx context.Context, name string) error
 }
 
-// Case is one test of the suite. Run fails the test that it is given where the engine
-// does not do what the case is about.
+// Case is one test of the suite. Run fails the given test if the engine does not behave as the case requires.
 type Case struct {
 	Name string
 	Run  func(t testing.TB, e Engine)
@@ -64,8 +62,7 @@ type testCase struct {
 	run  func(*fixture)
 }
 
-// fixture is what a case works with: the engine, and the name of a campaign that no
-// other case has.
+// fixture is the environment of a case: the engine, and the name of a campaign that no other case uses.
 type fixture struct {
 	enginerows.Rows
 	raw  Raw

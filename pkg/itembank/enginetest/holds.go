@@ -18,7 +18,7 @@ var holdCases = []testCase{
 	{"due-claims-in-pages", dueClaimsInPages},
 }
 
-// confirm confirms a claim, while other transactions work on its row.
+// confirm confirms a claim while other transactions may work on its row.
 func (f *fixture) confirm(claim engine.Claim) *engine.Claim {
 	for {
 		result, err := f.Store.ConfirmClaim(f.Context(), claim)
@@ -41,8 +41,8 @@ func (f *fixture) confirmed(claim engine.Claim) {
 	}
 }
 
-// confirmClaim: only the end of the claim changes, and only if the row has the id and the
-// campaign. The answer is the row that is there afterwards.
+// confirmClaim: only the end of the claim changes, and only if the row has the id and the campaign. The result is the
+// row after the call.
 func confirmClaim(f *fixture) {
 	c, items := f.stocked(2, 16)
 	hold := f.TakeUntil(c, "ann", items[0], end)
@@ -83,14 +83,14 @@ func confirmClaim(f *fixture) {
 	}
 }
 
-// confirmRace: several callers confirm one claim at once. All get it.
+// confirmRace: if several callers confirm one claim at once, all succeed.
 func confirmRace(f *fixture) {
 	c, items := f.stocked(1, 16)
 	hold := f.TakeUntil(c, "ann", items[0], end)
 	race(racers, func(int) { f.confirmed(hold) })
 }
 
-// confirmAgainstClose: a hold is confirmed, or closed. Both is impossible.
+// confirmAgainstClose: a hold is either confirmed or closed, never both.
 func confirmAgainstClose(f *fixture) {
 	c, items := f.stocked(20, 1)
 	for i, item := range items {
@@ -105,7 +105,7 @@ func confirmAgainstClose(f *fixture) {
 			func() { held = f.confirm(hold) },
 			func() { closed = f.closeSettled(request) },
 		}
-		if i%4 > 1 { // the one that is started last is often the first
+		if i%4 > 1 { // the call that is started last often runs first
 			slices.Reverse(both)
 		}
 		enginerows.AtOnce(both...)
@@ -132,7 +132,7 @@ func (f *fixture) due(c engine.Campaign, after, before time.Time) []engine.DueCl
 	return page.Claims
 }
 
-// wantDue waits until the index lists what it should.
+// wantDue waits until the index lists the claims in want.
 func (f *fixture) wantDue(c engine.Campaign, want ...engine.DueClaim) {
 	f.Helper()
 	var got []engine.DueClaim
@@ -151,8 +151,8 @@ func dueOf(claims ...engine.Claim) (all []engine.DueClaim) {
 	return all
 }
 
-// dueClaims: the claims of one shard of one campaign that end in a range of times, in the order
-// of their ends.
+// dueClaims: DueClaims lists the claims of one shard of one campaign that end in a range of times, in the order of
+// their ends.
 func dueClaims(f *fixture) {
 	c := f.create(f.campaign(1))
 	other, wide := f.campaign(1), f.campaign(2)
@@ -199,7 +199,7 @@ func dueClaims(f *fixture) {
 	}
 }
 
-// dueClaimsThatAreOver: in the end the index forgets claims that were confirmed or closed.
+// dueClaimsThatAreOver: after some time the index no longer has claims that were confirmed or closed.
 func dueClaimsThatAreOver(f *fixture) {
 	c, items := f.stocked(3, 1)
 	ann := f.TakeUntil(c, "ann", items[0], end)
@@ -211,7 +211,7 @@ func dueClaimsThatAreOver(f *fixture) {
 	f.wantDue(c, dueOf(cid)...)
 }
 
-// dueClaimsInPages: pages that begin at the last end of the page before have all claims.
+// dueClaimsInPages: pages that each begin at the last end of the page before have all claims.
 func dueClaimsInPages(f *fixture) {
 	c, items := f.stocked(9, 1)
 	var want []engine.DueClaim

@@ -33,7 +33,7 @@ func wantListed[Row comparable](f *fixture, got, want []Row) {
 	}
 }
 
-// listClaims: all claims of the scope, whatever their campaigns, and no others.
+// listClaims: ListClaims lists all claims of the scope, in all campaigns, and no others.
 func listClaims(f *fixture) {
 	none, _ := enginerows.List(f.Rows, f.name, f.Store.ListClaims)
 	wantListed(f, none, nil)
@@ -56,12 +56,11 @@ func listClaims(f *fixture) {
 	wantListed(f, got, want)
 }
 
-// An engine may limit its pages by the number of rows or by their size, and may keep
-// the rows in partitions, by the hash of the item or of the claimant. manyRows rows of
-// one partition are more than a page by any of these limits.
+// An engine may limit its pages by the number of rows or by their size. It may keep the rows in partitions, by the hash
+// of the item or of the claimant. manyRows rows of one partition are more than a page by any of these limits.
 const manyRows = 1050
 
-// onePartition reports that a hash lies in one of 64 partitions.
+// onePartition reports whether a hash is in a chosen one of 64 partitions.
 func onePartition(h engine.Hash) bool { return h.ShardOf(64) == 7 }
 
 func listClaimsInPages(f *fixture) {
@@ -95,8 +94,7 @@ func listClaimsInPages(f *fixture) {
 	}
 }
 
-// listItemRows: all item rows of the campaign, whatever became of the items, and no
-// others.
+// listItemRows: ListItemRows lists all item rows of the campaign, also of held and ended items, and no others.
 func listItemRows(f *fixture) {
 	none, _ := enginerows.List(f.Rows, f.name, f.Store.ListItemRows)
 	wantListed(f, none, nil)

@@ -43,8 +43,7 @@ func itemRow(f *fixture) {
 	}
 }
 
-// itemRows: the rows come in the order of the hashes, also of the longest list, and with nil
-// where there is none.
+// itemRows: the rows come in the order of the hashes, with nil for an absent row, also for the longest list.
 func itemRows(f *fixture) {
 	c, items := f.stocked(engine.MaxItemRows, 16)
 	other := f.campaign(16)
@@ -112,7 +111,7 @@ func loadRows(f *fixture) {
 		f.Fatalf("absent load: want nil and no error, got %+v, %v", none, err)
 	}
 	f.wantLoads(f.name, false, false)
-	for n := 1; n <= 11; n++ { // past 9, where texts and numbers order differently
+	for n := 1; n <= 11; n++ { // beyond 9, because texts and numbers sort differently from there
 		l := engine.Load{Campaign: f.name, Digest: "digest", Number: n}
 		started, err := f.Store.StartLoad(f.Context(), l)
 		f.Must(err)
@@ -138,7 +137,7 @@ func loadRows(f *fixture) {
 	f.wantLoads(f.name+"-other", false, false)
 }
 
-// firstLoadNeedsCampaign: the first load row comes with the next version of the campaign, or not at all.
+// firstLoadNeedsCampaign: the first load row is put together with the next version of the campaign, or not at all.
 func firstLoadNeedsCampaign(f *fixture) {
 	l := engine.Load{Campaign: f.name, Digest: "digest", Number: 1}
 	start := func(want bool) {
@@ -171,8 +170,7 @@ func firstLoadNeedsCampaign(f *fixture) {
 	}
 }
 
-// firstLoadAgainstChange: of a first load and a change that rests on the row before it, at most one is
-// made.
+// firstLoadAgainstChange: of a first load and a change of the same campaign row, at most one is made.
 func firstLoadAgainstChange(f *fixture) {
 	old := f.create(f.campaign(16))
 	deleted := old
@@ -182,7 +180,7 @@ func firstLoadAgainstChange(f *fixture) {
 	enginerows.AtOnce(func() {
 		started, _, startErr = f.Store.StartFirstLoad(f.Context(), engine.Load{Campaign: f.name, Digest: "digest", Number: 1})
 	}, func() { replaced, replaceErr = f.Store.ReplaceCampaign(f.Context(), old, deleted) })
-	if startErr != nil || replaceErr != nil && !errors.Is(replaceErr, engine.ErrTryAgain) { // it met the transaction
+	if startErr != nil || replaceErr != nil && !errors.Is(replaceErr, engine.ErrTryAgain) { // a conflict is allowed
 		f.Fatal(startErr, replaceErr)
 	}
 	if started && replaced {

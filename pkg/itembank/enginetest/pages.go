@@ -22,7 +22,7 @@ func (f *fixture) putPage(campaign, document string) (put bool) {
 	return put
 }
 
-// wantPage: "" is no page.
+// wantPage compares the page of a campaign; "": the campaign has no page.
 func (f *fixture) wantPage(campaign, want string) {
 	f.Helper()
 	got, err := f.Store.Page(f.Context(), campaign, true)
@@ -49,7 +49,7 @@ func pageIsReplaced(f *fixture) {
 	f.wantPage(c.Name+"-other", "")
 }
 
-// pageGoesWithItsCampaign: there is no page without a campaign, and the next campaign of a name has none.
+// pageGoesWithItsCampaign: a page needs a campaign. The next campaign of a deleted name has no page.
 func pageGoesWithItsCampaign(f *fixture) {
 	old := f.campaign(1)
 	if f.putPage(old.Name, "early") {
@@ -86,7 +86,7 @@ func (f *fixture) replace(old, now engine.Campaign) {
 	}
 }
 
-// pageAgainstDeletion: of a put and a deletion at once, no page is left.
+// pageAgainstDeletion: if a put and a deletion run at once, no page is left.
 func pageAgainstDeletion(f *fixture) {
 	old := f.create(f.campaign(1))
 	gone := old
@@ -103,7 +103,7 @@ func pageAgainstDeletion(f *fixture) {
 	f.wantPage(old.Name, "")
 }
 
-// persist calls again while the engine is busy.
+// persist repeats a call while the engine is busy.
 func (f *fixture) persist(call func(context.Context) (bool, error)) (done bool) {
 	for {
 		done, err := call(f.Context())

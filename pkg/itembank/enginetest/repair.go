@@ -29,8 +29,8 @@ func (r *repairTest) putItemRow(f *fixture, row engine.ItemRow) {
 
 func (r *repairTest) dropItemRow(f *fixture) { f.dropItemRow(r.c, r.item) }
 
-// condition is a condition of a repair: prepare asks for it and writes rows for which
-// it holds. After each of the changes it does not hold any more.
+// condition is a condition of a repair. prepare adds it to the request and writes rows for which it holds. After each
+// of the changes it does not hold any more.
 type condition struct {
 	name    string
 	prepare func(*fixture, *repairTest)
@@ -93,15 +93,15 @@ var conditions = []condition{
 			func(f *fixture, r *repairTest) {
 				f.Must(f.raw.DropClaim(f.Context(), engine.ClaimKey{Scope: r.c.Scope, Claimant: r.item, Slot: 1}))
 			},
-			func(f *fixture, r *repairTest) { // the same claimant claimed again
+			func(f *fixture, r *repairTest) { // the same claimant has a newer claim
 				f.Must(f.raw.PutClaim(f.Context(), enginerows.NewClaim(r.c, r.item, r.item)))
 			},
 		},
 	},
 }
 
-// change is a change that a repair can make: ask asks for it and writes the rows that
-// it needs, done reads whether it was made, and prevent makes it impossible.
+// change is a change that a repair can make. ask adds it to the request and writes the rows that it needs. done reads
+// whether it was made. prevent makes it impossible.
 type change struct {
 	name    string
 	ask     func(*fixture, *repairTest)
@@ -153,7 +153,7 @@ var changes = []change{
 			f.Must(f.raw.PutBankRow(f.Context(), free))
 		},
 		func(f *fixture, r *repairTest) bool { return f.BankRow(*r.DropFree) == nil },
-		nil, // a bank row that is absent looks as if it had been deleted
+		nil, // an absent bank row looks as if it was deleted
 	},
 	{
 		putItemRow,
@@ -175,11 +175,11 @@ var changes = []change{
 			got := f.ItemRow(r.c, r.item)
 			return got != nil && got.State == engine.Lost
 		},
-		nil, // its condition names the state that was there
+		nil, // its condition names the state before
 	},
 }
 
-// possible reports that a change can be asked for under a condition.
+// possible reports whether a change is possible under a condition.
 func possible(ch change, c condition) bool {
 	onItemRow := strings.HasPrefix(c.name, "item row")
 	switch ch.name {
@@ -191,8 +191,7 @@ func possible(ch change, c condition) bool {
 	return true
 }
 
-// eachRepair calls test for each change under each condition. newTest makes a new
-// item, for which the condition holds.
+// eachRepair calls test for each change under each condition. newTest makes a new item for which the condition holds.
 func eachRepair(f *fixture, test func(what string, ch change, c condition, newTest func() *repairTest)) {
 	c := f.create(f.campaign(2))
 	n := 0
@@ -213,7 +212,7 @@ func eachRepair(f *fixture, test func(what string, ch change, c condition, newTe
 	}
 }
 
-// wantRepaired repairs, and compares the result and the rows.
+// wantRepaired repairs, and checks the result and the rows.
 func (f *fixture) wantRepaired(what string, want bool, ch change, r *repairTest) {
 	f.Helper()
 	got, err := f.Store.Repair(f.Context(), r.RepairRequest)
@@ -255,7 +254,7 @@ func repairAfterItsConditionChanged(f *fixture) {
 	})
 }
 
-// repairOfWhatIsThere: a row that is there is not put again, and stays as it is.
+// repairOfWhatIsThere: an existing row is not put again, and stays as it is.
 func repairOfWhatIsThere(f *fixture) {
 	eachRepair(f, func(what string, ch change, _ condition, newTest func() *repairTest) {
 		if ch.prevent != nil {
@@ -266,8 +265,8 @@ func repairOfWhatIsThere(f *fixture) {
 	})
 }
 
-// repairCountsUpVersion: an item that comes into the bank by a repair makes what the campaign row says
-// about an empty bank out of date, in the same transaction.
+// repairCountsUpVersion: if a repair puts an item into the bank, the same transaction raises the version of the
+// campaign, so that a mark as empty is no longer valid.
 func repairCountsUpVersion(f *fixture) {
 	c, items := f.stocked(1, 16)
 	free := enginerows.FreeItem(c, items[0])

@@ -46,7 +46,7 @@ func (f *fixture) takeAll(c engine.Campaign, claimant string, items ...string) e
 	return claim
 }
 
-// takeItems: one item that is gone, or a claim that exists, and nothing is taken.
+// takeItems: if one item is not free or the claimant holds a claim, nothing is taken.
 func takeItems(f *fixture) {
 	c, items := f.choosing(engine.MaxClaimItems+5, 3)
 	all := f.takeAll(c, "ann", items[:engine.MaxClaimItems]...)
@@ -79,7 +79,7 @@ func takeItems(f *fixture) {
 	wantListed(f, listed, []engine.Claim{all, two})
 }
 
-// takeItemsRace: of claims that share an item, one gets all of its items.
+// takeItemsRace: of several claims that share an item, one gets all of its items.
 func takeItemsRace(f *fixture) {
 	for range 5 {
 		other := f.another()
@@ -144,7 +144,7 @@ func closeSeveral(f *fixture) {
 	f.WantCounts(c, engine.Counts{Loaded: 6, Free: 3, Claimed: 2, Ended: 1})
 }
 
-// repairSeveral: a claim goes back with all its items, those that are free and those that are lost.
+// repairSeveral: a claim is put back with all its items, both free and missing ones.
 func repairSeveral(f *fixture) {
 	c, items := f.choosing(4, 2)
 	claim := f.takeAll(c, "ann", items[:3]...)
@@ -181,7 +181,7 @@ func repairSeveral(f *fixture) {
 	}
 }
 
-// another returns a fixture with another campaign of the same engine.
+// another returns a fixture with a second campaign of the same engine.
 func (f *fixture) another() *fixture {
 	other := *f
 	other.name = enginerows.NewName()

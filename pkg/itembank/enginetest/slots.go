@@ -33,7 +33,7 @@ func (f *fixture) wantTake(c engine.Campaign, claim engine.Claim, want engine.Ta
 	}
 }
 
-// wantSlot compares the claim in a slot; the zero claim: there is none.
+// wantSlot compares the claim in a slot; the zero claim means that the slot is free.
 func (f *fixture) wantSlot(key engine.ClaimKey, want engine.Claim) {
 	f.Helper()
 	held, conflict, err := f.Store.HeldClaim(f.Context(), key)
@@ -46,7 +46,7 @@ func (f *fixture) wantSlot(key engine.ClaimKey, want engine.Claim) {
 	}
 }
 
-// slotsOfTheirOwn: a claim is put if its own slot is free, whatever is in the others.
+// slotsOfTheirOwn: a claim is put if its own slot is free, whatever claims the other slots have.
 func slotsOfTheirOwn(f *fixture) {
 	c, items := f.stocked(6, 2)
 	first, second := f.takeSlot(c, "ann", 1, items[0]), f.takeSlot(c, "ann", 2, items[1])
@@ -66,7 +66,7 @@ func slotsOfTheirOwn(f *fixture) {
 	f.WantCounts(c, engine.Counts{Loaded: 6, Free: 2, Claimed: 4})
 }
 
-// slotsClosed: what is done to a claim is done to no other slot of its claimant.
+// slotsClosed: a change of a claim does not change the other slots of its claimant.
 func slotsClosed(f *fixture) {
 	c, items := f.stocked(3, 1)
 	end := time.Now().Add(time.Minute).UTC().Truncate(time.Millisecond)
@@ -81,7 +81,7 @@ func slotsClosed(f *fixture) {
 	f.Must(err)
 	for _, claim := range claims {
 		if !slices.Contains(page.Claims, engine.DueClaim{ClaimKey: claim.Key(), EndsAt: end}) {
-			f.Errorf("slot %d is not among those that are due: %+v", claim.Slot, page.Claims)
+			f.Errorf("slot %d is not in the list of due claims: %+v", claim.Slot, page.Claims)
 		}
 	}
 

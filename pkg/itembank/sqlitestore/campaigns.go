@@ -33,8 +33,8 @@ const (
 		(SELECT count(state) FROM item  WHERE campaign = ?1)`
 )
 
-// CreateCampaign puts a campaign row and the row of its scope, in one transaction. Otherwise the
-// result has all rows that are in the way.
+// CreateCampaign puts a campaign row and the row of its scope in one transaction. If it cannot, the result has all
+// existing rows that prevent it.
 func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (result engine.CreateResult, err error) {
 	scope := c.ScopeRow()
 	err = s.db.Write(ctx, "create campaign", func(ctx context.Context, w *sqlite.Statements) error {
@@ -130,8 +130,8 @@ func intoCampaign(c *engine.Campaign) []any {
 	}
 }
 
-// ReplaceCampaign deletes a campaign row that has the versions of old, and puts the row now. The page goes with the
-// campaign.
+// ReplaceCampaign replaces a campaign row that has the versions of old by now. If now is deleted, it also deletes the
+// page.
 func (s *Store) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (replaced bool, err error) {
 	err = s.db.Write(ctx, "replace campaign", func(ctx context.Context, w *sqlite.Statements) error {
 		n, err := w.Exec(ctx, `DELETE FROM campaign WHERE name = ? AND version = ? AND empty_version = ?`,
@@ -149,7 +149,7 @@ func (s *Store) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (
 	return replaced, err
 }
 
-// NextVersion counts up the version of a campaign row.
+// NextVersion raises the version of a campaign row by 1.
 func (s *Store) NextVersion(ctx context.Context, campaign string) (c *engine.Campaign, err error) {
 	err = s.db.Write(ctx, "count up version", func(ctx context.Context, w *sqlite.Statements) error {
 		if _, err := w.Exec(ctx, countUpVersion, campaign); err != nil {
@@ -182,8 +182,8 @@ func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (found 
 	return found, err
 }
 
-// Counts counts the rows of a campaign at one moment, whether that is asked for or not. It reads
-// all of them and blocks no writer.
+// Counts counts the rows of a campaign at one moment, whatever consistent is. It reads all of them, and blocks no
+// writer.
 func (s *Store) Counts(ctx context.Context, c engine.Campaign, _ bool) (n engine.Counts, err error) {
 	err = s.db.Read(ctx, "count", func(ctx context.Context, r *sqlite.Statements) error {
 		_, err := r.One(ctx, selectCounts, sqlite.Args{c.Name}, &n.Loaded, &n.Free, &n.Claimed, &n.Ended)

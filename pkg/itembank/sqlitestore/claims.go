@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// A missing end of the range becomes a blob below or above every hash.
+	// A missing bound of the range becomes a blob below or above every hash.
 	selectFree = `SELECT hash, item, ends_at FROM bank
 		WHERE campaign = ? AND shard = ?
 			AND hash > coalesce(?, x'') AND hash <= coalesce(?, x'ffffffffffffffffffffffffffffffffff')
@@ -18,7 +18,7 @@ const (
 
 	selectClaim = fromClaim + ` WHERE scope = ? AND claimant = ? AND slot = ?`
 
-	// An item that ends by then is not free.
+	// An item whose end is at or before the parameter is not free.
 	selectIsFree = `SELECT 1 FROM bank WHERE campaign = ? AND shard = ? AND hash = ?
 		AND (ends_at IS NULL OR ends_at > ?)`
 
@@ -29,8 +29,8 @@ const (
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 )
 
-// FreeItems returns up to limit bank rows of the shard in the order of their hashes. More says
-// exactly whether the range has others.
+// FreeItems returns up to limit bank rows of the shard in the order of their hashes. More is exact: it says whether the
+// range has other rows.
 func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
 	var page engine.FreePage
 	a := sqlite.Args{shard.Campaign, shard.Number, blob(r.After), blob(r.Through), limit + 1}
@@ -51,8 +51,8 @@ func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Rang
 	return page, nil
 }
 
-// Take deletes the bank row and puts the claim row, if the item is free and the claimant has no
-// claim in the scope. Otherwise it changes nothing and reports both conditions.
+// Take deletes the bank row and puts the claim row if the item is free and the claimant has no claim in the slot.
+// Otherwise it changes nothing and reports both conditions.
 func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
 	return s.TakeItems(ctx, []engine.FreeItem{item}, claim)
 }
@@ -76,7 +76,7 @@ func take(
 		return result, err
 	}
 	for _, item := range items {
-		free, err := is(ctx, w, selectIsFree, append(bankKey(item), sqlite.Millis(claim.ClaimedAt))...)
+		free, err := exists(ctx, w, selectIsFree, append(bankKey(item), sqlite.Millis(claim.ClaimedAt))...)
 		if err != nil {
 			return result, err
 		}
@@ -93,7 +93,7 @@ func take(
 	return result, putClaim(ctx, w, claim, items[0].Shard)
 }
 
-// putClaim puts a claim row that is absent. The shard is that of its item.
+// putClaim puts an absent claim row. shard is the shard of its first item.
 func putClaim(ctx context.Context, w *sqlite.Statements, claim engine.Claim, shard engine.Shard) error {
 	_, err := w.Exec(ctx, insertClaim, claim.Scope, claim.Claimant, claim.Slot, claim.ID, claim.Campaign,
 		shard.Number, claim.Item, claim.ItemHash[:], string(claim.More), sqlite.Millis(claim.ClaimedAt), sqlite.Millis(claim.EndsAt))
@@ -146,7 +146,7 @@ func putFree(ctx context.Context, w *sqlite.Statements, i engine.FreeItem) error
 	return err
 }
 
-// blob returns the column of a hash, NULL for nil.
+// blob returns the column of a hash: NULL for nil.
 func blob(h *engine.Hash) []byte {
 	if h == nil {
 		return nil

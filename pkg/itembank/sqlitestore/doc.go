@@ -11,9 +11,8 @@
 //
 // # Durability
 //
-// A write returns after it is synced to the disk (WAL, synchronous=FULL). So a claim that was
-// returned survives a crash of the process, a crash of the system, and a power cut, if the
-// disk keeps what it reports as written.
+// A write returns after it is synced to the disk (WAL, synchronous=FULL). So a claim that was returned survives a
+// crash of the process or the system and a power cut, if the disk keeps what it reports as written.
 //
 // # Readers and writers
 //
@@ -25,9 +24,8 @@
 //
 // # Limits
 //
-// The file must be on a local disk: SQLite's shared memory and locks do not work over network
-// file systems. In a process that has the store open, only oncebox's engines may open and close
-// the file, not even for reading: by the rules of POSIX locks, another close drops SQLite's
-// locks. To restore a backup, stop all processes first. A store whose file was replaced while
-// it was open refuses to write.
+// The file must be on a local disk: SQLite's shared memory and locks do not work over network file systems. In a
+// process that has the store open, only oncebox's engines may open and close the file, even for reading: by the rules
+// of POSIX locks, any other close drops SQLite's locks. To restore a backup, stop all processes first. If the file of
+// an open store is replaced, the store refuses to write.
 package sqlitestore

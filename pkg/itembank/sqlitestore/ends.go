@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// The end of the claim is tested only if there is a limit.
+	// The end of the claim is tested only if the parameter is not NULL.
 	selectIsClaim = `SELECT 1 FROM claim WHERE scope = ? AND claimant = ? AND slot = ? AND id = ?
 		AND (?5 IS NULL OR ends_at < ?5)`
 
@@ -80,8 +80,8 @@ func readBankRow(ctx context.Context, r *sqlite.Statements, key engine.FreeItem)
 	return &row, nil
 }
 
-// CloseClaim deletes a claim row and returns or ends its item, if all conditions hold.
-// Otherwise it changes nothing and reports every condition that failed.
+// CloseClaim deletes a claim row and returns or ends its items if all conditions hold. Otherwise it changes nothing and
+// reports every condition that failed.
 func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (result engine.CloseResult, err error) {
 	err = s.db.Write(ctx, "close claim", func(ctx context.Context, w *sqlite.Statements) error {
 		result, err = closeClaim(ctx, w, r)
@@ -99,7 +99,7 @@ func closeClaim(
 	if r.IfHold {
 		query = selectIsHold
 	}
-	there, err := is(ctx, w, query, append(claimKey(claim.Key()), claim.ID, sqlite.Millis(r.EndedBy))...)
+	there, err := exists(ctx, w, query, append(claimKey(claim.Key()), claim.ID, sqlite.Millis(r.EndedBy))...)
 	if err != nil {
 		return result, err
 	}
@@ -165,7 +165,7 @@ func (s *Store) EndItems(ctx context.Context, requests []engine.EndRequest) ([]e
 }
 
 func endItem(ctx context.Context, w *sqlite.Statements, r engine.EndRequest) (engine.EndResult, error) {
-	free, err := is(ctx, w, selectInBank, append(bankKey(r.Item), sqlite.Millis(r.EndedBy))...)
+	free, err := exists(ctx, w, selectInBank, append(bankKey(r.Item), sqlite.Millis(r.EndedBy))...)
 	if err != nil || !free {
 		return engine.EndNotFree, err
 	}
@@ -190,8 +190,8 @@ func (s *Store) MarkWithdrawn(ctx context.Context, item engine.FreeItem) (done b
 	return done && err == nil, err
 }
 
-// is reports whether a query returns a row.
-func is(ctx context.Context, on *sqlite.Statements, query string, args ...any) (bool, error) {
+// exists reports whether a query returns a row.
+func exists(ctx context.Context, on *sqlite.Statements, query string, args ...any) (bool, error) {
 	var one int
 	return on.One(ctx, query, args, &one)
 }

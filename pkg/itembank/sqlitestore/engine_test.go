@@ -15,7 +15,7 @@ import (
 
 func TestEngine(t *testing.T) { enginetest.Run(t, itembankengines.SQLite) }
 
-// inMemory opens an engine without a disk, for which a search does not wait.
+// inMemory opens an engine without a disk, so that a search is fast.
 func inMemory(t testing.TB) enginetest.Engine {
 	t.Helper()
 	s, err := sqlitestore.OpenMemory(t.Context())

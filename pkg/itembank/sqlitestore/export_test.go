@@ -11,7 +11,7 @@ func OpenMemory(ctx context.Context) (*Store, error) {
 	return opened(sqlite.OpenMemory(ctx, part))
 }
 
-// Exec executes a statement that does not obey the rules of the store.
+// Exec executes any statement, without the rules of the store.
 func (s *Store) Exec(ctx context.Context, query string, args ...any) error {
 	return s.db.Write(ctx, "test", func(ctx context.Context, w *sqlite.Statements) error {
 		_, err := w.Exec(ctx, query, args...)

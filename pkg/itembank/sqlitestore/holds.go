@@ -17,8 +17,7 @@ const (
 		ORDER BY ends_at LIMIT ?`
 )
 
-// ConfirmClaim removes the end of a claim and returns the row that is there afterwards, in one
-// transaction.
+// ConfirmClaim removes the end of a claim and returns the row after that, in one transaction.
 func (s *Store) ConfirmClaim(ctx context.Context, claim engine.Claim) (result engine.ConfirmResult, err error) {
 	err = s.db.Write(ctx, "confirm claim", func(ctx context.Context, w *sqlite.Statements) error {
 		_, err := w.Exec(ctx, confirmClaim, append(claimKey(claim.Key()), claim.ID, claim.Campaign)...)

@@ -18,7 +18,7 @@ const (
 		(campaign, digest, number, finished, rows, added, known, repeated)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
-	// A row that is further stays as it is.
+	// A row with more progress stays as it is.
 	updateLoad = `UPDATE load
 		SET finished = max(finished, ?4), rows = ?5, added = ?6, known = ?7, repeated = ?8
 		WHERE campaign = ?1 AND digest = ?2 AND number = ?3
@@ -26,7 +26,7 @@ const (
 
 	selectIsStarted = `SELECT 1 FROM load WHERE campaign = ? AND digest = ? AND number = ?`
 
-	// It inserts one row, or none because there is an item row or a bank row.
+	// It inserts one row, or none if an item row or a bank row exists.
 	insertItem = `INSERT INTO item (campaign, hash, load_id, row, ends_at, columns)
 		SELECT ?1, ?2, ?3, ?4, ?5, ?7
 		WHERE NOT EXISTS (SELECT 1 FROM bank WHERE campaign = ?1 AND shard = ?6 AND hash = ?2)
@@ -84,8 +84,8 @@ func startLoad(ctx context.Context, w *sqlite.Statements, l engine.Load) (starte
 	return n == 1, err
 }
 
-// StartFirstLoad puts a load row if it is absent and the campaign is there, and counts up the
-// version of the campaign. There is never a conflict.
+// StartFirstLoad puts a load row if it is absent and the campaign exists, and raises the version of the campaign. There
+// is never a conflict.
 func (s *Store) StartFirstLoad(ctx context.Context, l engine.Load) (started, conflict bool, err error) {
 	err = s.db.Write(ctx, "start first load", func(ctx context.Context, w *sqlite.Statements) error {
 		c, err := readCampaign(ctx, w, l.Campaign)
@@ -101,8 +101,8 @@ func (s *Store) StartFirstLoad(ctx context.Context, l engine.Load) (started, con
 	return started, false, err
 }
 
-// AdvanceLoad writes progress. It changes nothing if the row has more rows, or as many and is
-// finished. A load row that does not exist is engine.ErrInconsistent.
+// AdvanceLoad writes progress. It changes nothing if the row has more rows, or the same rows and is finished. If the
+// row does not exist, the error is engine.ErrInconsistent.
 func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) error {
 	return s.db.Write(ctx, "advance load", func(ctx context.Context, w *sqlite.Statements) error {
 		t := l.Tally
@@ -115,7 +115,7 @@ func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) error {
 	})
 }
 
-// checkStarted distinguishes a load row that is further from one that does not exist.
+// checkStarted returns an error if the load row does not exist. It returns nil if the row has more progress.
 func checkStarted(ctx context.Context, w *sqlite.Statements, l engine.Load) error {
 	var one int
 	found, err := w.One(ctx, selectIsStarted, sqlite.Args{l.Campaign, l.Digest, l.Number}, &one)
@@ -142,7 +142,7 @@ func (s *Store) AddItems(ctx context.Context, requests []engine.AddRequest) ([]e
 	return results, nil
 }
 
-// add puts the item row and the bank row, or says which of them was there.
+// add puts the item row and the bank row, or reports which of them existed.
 func add(ctx context.Context, w *sqlite.Statements, r engine.AddRequest) (engine.AddResult, error) {
 	shard, hash, ends := r.Item.Shard, r.Item.Hash[:], sqlite.Millis(r.Item.EndsAt)
 	n, err := w.Exec(ctx, insertItem, shard.Campaign, hash, r.LoadID, r.Row, ends, shard.Number, string(r.Columns))
@@ -155,8 +155,7 @@ func add(ctx context.Context, w *sqlite.Statements, r engine.AddRequest) (engine
 	return engine.AddResult{Outcome: engine.AddDone}, putFree(ctx, w, r.Item)
 }
 
-// whyNotAdded reads why an item was not added: because of the item row or, if there is none, of
-// the bank row.
+// whyNotAdded reads why an item was not added: the item row existed or, if not, the bank row.
 func whyNotAdded(ctx context.Context, w *sqlite.Statements, campaign string, hash []byte) (engine.AddResult, error) {
 	row, err := readItemRow(ctx, w, campaign, hash)
 	if err != nil || row == nil {

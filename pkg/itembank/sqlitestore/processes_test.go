@@ -14,7 +14,7 @@ import (
 
 // claimEverything claims for new claimants, without a pause, until the campaign is sold out.
 func claimEverything(ctx context.Context, path, name string) (any, error) {
-	// The test must pass on a busy machine, too.
+	// A long time-out, because the machine may be busy.
 	s, err := Open(ctx, path, WithBusyTimeout(time.Minute))
 	if err != nil {
 		return nil, err
@@ -36,7 +36,7 @@ func claimEverything(ctx context.Context, path, name string) (any, error) {
 	}
 }
 
-// contestedItems are enough for all processes to work at the same time.
+// contestedItems is large enough that all processes work at the same time.
 const contestedItems = 3000
 
 func TestProcessesClaimEachItemOnce(t *testing.T) {

@@ -27,11 +27,11 @@ func holds(ctx context.Context, w *sqlite.Statements, request engine.RepairReque
 		want := request.IfRow
 		return row != nil && row.State == want.State && row.Returns == want.Returns && row.Withdraw == want.Withdraw, err
 	default:
-		return is(ctx, w, selectIsClaim, append(claimKey(request.IfClaim.Key()), request.IfClaim.ID, nil)...)
+		return exists(ctx, w, selectIsClaim, append(claimKey(request.IfClaim.Key()), request.IfClaim.ID, nil)...)
 	}
 }
 
-// change makes the change, if it is still to be made.
+// change makes the change unless it was made already.
 func change(ctx context.Context, w *sqlite.Statements, request engine.RepairRequest) (bool, error) {
 	switch {
 	case request.PutFree != nil:
@@ -77,13 +77,13 @@ func change(ctx context.Context, w *sqlite.Statements, request engine.RepairRequ
 	}
 }
 
-// otherItem is a repair as it is for another item of its claim.
+// otherItem returns the repair of another item of the same claim.
 func otherItem(r engine.RepairRequest, item engine.RepairItem) engine.RepairRequest {
 	r.Hash, r.IfRow = item.Hash, item.IfRow
 	return r
 }
 
-// otherReady reports whether another item of a claim is free, or in no place.
+// otherReady reports whether another item of a claim is free or missing, as the repair requires.
 func otherReady(ctx context.Context, w *sqlite.Statements, r engine.RepairRequest, item engine.RepairItem) (bool, error) {
 	if item.Free != nil {
 		return inBank(ctx, w, *item.Free)
@@ -99,7 +99,7 @@ func takeOther(ctx context.Context, w *sqlite.Statements, r engine.RepairRequest
 	return err
 }
 
-// countReturn counts a return in the item row on which the repair rests, and deletes its state.
+// countReturn counts a return in the item row that the repair names, and deletes its state.
 func countReturn(ctx context.Context, w *sqlite.Statements, request engine.RepairRequest) error {
 	if request.IfRow == nil {
 		return nil
@@ -109,7 +109,7 @@ func countReturn(ctx context.Context, w *sqlite.Statements, request engine.Repai
 }
 
 func inBank(ctx context.Context, on *sqlite.Statements, i engine.FreeItem) (bool, error) {
-	return is(ctx, on, selectInBank, append(bankKey(i), nil)...)
+	return exists(ctx, on, selectInBank, append(bankKey(i), nil)...)
 }
 
 const (

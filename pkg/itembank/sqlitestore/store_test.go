@@ -17,7 +17,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// checkUntouched checks that the store is as newStore made it with one item.
+// checkUntouched checks that the store is unchanged since newStore made it with one item.
 func checkUntouched(t *testing.T, s *Store, c engine.Campaign) {
 	t.Helper()
 	n, err := s.Counts(t.Context(), c, true)
@@ -137,7 +137,7 @@ func TestFullDiskLeavesNoHalves(t *testing.T) {
 	item := free(t, s, 1)[0]
 	check(t, s.db.Write(t.Context(), "test", func(ctx context.Context, w *sqlite.Statements) error {
 		var limit int
-		_, err := w.One(ctx, `PRAGMA max_page_count = 1`, nil, &limit) // as small as the file
+		_, err := w.One(ctx, `PRAGMA max_page_count = 1`, nil, &limit) // the present size of the file
 		return err
 	}))
 	var full error
@@ -154,7 +154,7 @@ func TestFullDiskLeavesNoHalves(t *testing.T) {
 	if !errors.As(full, &e) || e.Code()&0xff != sqlite3.SQLITE_FULL || errors.Is(full, itembank.ErrTryAgain) {
 		t.Errorf("full: %v", full)
 	}
-	checkTakes(t, s, item) // deleting makes room
+	checkTakes(t, s, item) // the delete makes room
 	if n, err := s.Counts(t.Context(), c, true); err != nil || n.Loaded != n.Free+n.Claimed {
 		t.Errorf("after the disk was full: %+v, %v", n, err)
 	}

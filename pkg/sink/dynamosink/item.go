@@ -17,12 +17,12 @@ const (
 	largestItem   = 400 << 10 // bytes
 	deepest       = 32        // levels of lists and maps
 	mostDigits    = 38
-	lowest        = -130 // exponent of the smallest number above 0
+	lowest        = -130 // exponent of the smallest positive number
 	highest       = 125
-	longestNumber = 1 << 10 // as a text; a longer one has more digits, or an exponent that no number has
+	longestNumber = 1 << 10 // length of its text; a longer one has too many digits or an invalid exponent
 )
 
-// The reasons for which a record cannot be an item.
+// The reasons why a record cannot be an item.
 const (
 	reasonNotJSON   = "it is not a JSON object in UTF-8"
 	reasonNumber    = "a number has more than 38 significant digits, or is too large or too small for DynamoDB"
@@ -32,10 +32,10 @@ const (
 	reasonNoUnicode = "a string has an escape that is not Unicode"
 )
 
-// item are the attributes of an item.
+// item has the attributes of an item.
 type item map[string]types.AttributeValue
 
-// path leads to a value: names and array indexes.
+// path is the way to a value: names and array indexes.
 type path []string
 
 // at returns the value at a path, or nil.
@@ -69,7 +69,7 @@ func isScalar(v types.AttributeValue) bool {
 	return false
 }
 
-// textOf is a string, a number or a boolean as a text, or "".
+// textOf returns a string, a number or a boolean as a text, or "" for other values.
 func textOf(v types.AttributeValue) string {
 	switch v := v.(type) {
 	case *types.AttributeValueMemberS:
@@ -82,14 +82,14 @@ func textOf(v types.AttributeValue) string {
 	return ""
 }
 
-// decode makes attributes of a JSON object, with nothing lost. The error is a *dedupe.PoisonError.
+// decode makes attributes from a JSON object without loss. The error is a *dedupe.PoisonError.
 func decode(data []byte) (item, error) {
 	if !utf8.Valid(data) {
 		return nil, poison(reasonNotJSON)
 	}
 	d := decoder{Decoder: json.NewDecoder(bytes.NewReader(data))}
 	d.UseNumber()
-	// The package replaces half a surrogate pair by this character.
+	// encoding/json replaces half of a surrogate pair by this character.
 	d.replaces = !bytes.ContainsRune(data, utf8.RuneError) && !bytes.Contains(bytes.ToLower(data), []byte(`\ufffd`))
 	v, err := d.value(0)
 	if err != nil {
@@ -104,7 +104,7 @@ func decode(data []byte) (item, error) {
 
 type decoder struct {
 	*json.Decoder
-	replaces bool // the record itself has no U+FFFD
+	replaces bool // the record itself has no U+FFFD, so a U+FFFD in a text was put there by the decoder
 }
 
 func (d *decoder) value(depth int) (types.AttributeValue, error) {
@@ -179,7 +179,7 @@ func (d *decoder) end() error {
 	return nil
 }
 
-// number writes a JSON number as DynamoDB takes it: exact, with up to 38 digits.
+// number converts a JSON number to DynamoDB's form: exact, with up to 38 digits.
 func number(text string) (string, error) {
 	if len(text) > longestNumber {
 		return "", poison(reasonNumber)
@@ -188,7 +188,7 @@ func number(text string) (string, error) {
 	if m, e, ok := strings.Cut(mantissa, "e"); ok {
 		n, err := strconv.Atoi(e)
 		if err != nil || n < -2*longestNumber || n > 2*longestNumber {
-			n = 2 * longestNumber // no number, unless its digits are zeros
+			n = 2 * longestNumber // not a valid number, unless its digits are zeros
 		}
 		mantissa, exponent = m, n
 	}
@@ -202,7 +202,7 @@ func number(text string) (string, error) {
 	trimmed := strings.TrimRight(digits, "0")
 	exponent += len(digits) - len(trimmed)
 	digits = strings.TrimLeft(trimmed, "0")
-	switch first := exponent + len(digits) - 1; { // the power of ten of the first digit
+	switch first := exponent + len(digits) - 1; { // first is the power of ten of the first digit
 	case digits == "":
 		return "0", nil
 	case len(digits) > mostDigits, first < lowest, first > highest:
@@ -214,7 +214,7 @@ func number(text string) (string, error) {
 	return sign + digits + "E" + strconv.Itoa(exponent), nil
 }
 
-// size is the size of an item by DynamoDB's rules (Developer Guide, "DynamoDB item sizes and formats").
+// size returns the size of an item by DynamoDB's rules (Developer Guide, "DynamoDB item sizes and formats").
 func (i item) size() int {
 	bytes := 0
 	for name, v := range i {
@@ -223,7 +223,8 @@ func (i item) size() int {
 	return bytes
 }
 
-// sizeOf counts the digits of a number, which its text may have more of than are significant.
+// sizeOf returns the size of a value. For a number it counts all digits of the text, also those that are not
+// significant.
 func sizeOf(v types.AttributeValue) int {
 	const overhead, element = 3, 1 // of a list or a map, and of each of its elements
 	switch v := v.(type) {

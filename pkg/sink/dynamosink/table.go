@@ -18,9 +18,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// The attributes that a table with versions has beside those of records.
+// The attributes that the sink adds to the items of a table with versions.
 const (
-	// KeyAttribute is the ledger key of the record that wrote the item, which decides between equal versions.
+	// KeyAttribute is the ledger key of the record that wrote the item. It decides between equal versions.
 	KeyAttribute = "oncebox_key"
 	// DeletedAttribute is true in the item that a delete leaves.
 	DeletedAttribute = "oncebox_deleted"
@@ -29,7 +29,7 @@ const (
 // The limits of keys (DynamoDB Developer Guide, "Quotas and limits").
 const longestPartitionKey, longestSortKey = 2048, 1024
 
-// The reasons for which a record can never be written.
+// The reasons why a record can never be written.
 const (
 	reasonNoKey     = "a key attribute of its item is missing, empty or too long, or neither a string nor a number"
 	reasonNoVersion = "its version is missing or empty, or neither a string nor a number"
@@ -39,23 +39,23 @@ const (
 	reasonUnproven  = "the item in the table has no version of the type of its version, so it is not known which is newer"
 )
 
-// Table says how records become items.
+// Table says how records become items of a table.
 type Table struct {
 	Name string
 	// Key are the key attributes of the table: the partition key, and the sort key if there is one.
 	Key []Attribute
-	// Version is the attribute that says which of two items is newer: numbers or strings that ascend. The zero value
-	// stands for none: then items are inserted.
+	// Version is the attribute that decides which of two items is newer: ascending numbers or strings. The zero value
+	// means that there is no version, and items are inserted.
 	Version Attribute
-	// DeletePath and DeleteValue say which records are deletes: those with this string, number or boolean at the path. It
-	// needs a Version. "" stands for none.
+	// DeletePath and DeleteValue select the records that are deletes: those with this string, number or boolean at
+	// the path. They need a Version. "" means that no record is a delete.
 	DeletePath, DeleteValue string
 }
 
-// Attribute is an attribute of an item with the path of its value in the record, in the syntax of format.Options.
+// Attribute is an attribute of an item, with the path of its value in the record, in the syntax of format.Options.
 type Attribute struct{ Name, Path string }
 
-// ParseAttribute reads NAME=PATH, or a NAME that is the path, too.
+// ParseAttribute reads NAME=PATH, or a NAME that is also the path.
 func ParseAttribute(text string) (Attribute, error) {
 	name, path, both := strings.Cut(text, "=")
 	if !both {
@@ -76,26 +76,26 @@ func (a Attribute) path() (path, error) {
 	return format.ParsePath("path", a.Path)
 }
 
-// tableName is DynamoDB's naming rule (Developer Guide, "Naming rules"). The length is checked apart.
+// tableName is DynamoDB's naming rule (Developer Guide, "Naming rules"). The length is checked separately.
 var tableName = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`)
 
 // table is a Table that was checked.
 type table struct {
 	name      string
 	key       []column
-	version   *column // nil: insert
+	version   *column // nil: items are inserted
 	deletion  path    // nil: no record is a delete
 	deletedBy string
 }
 
-// column is an attribute that the sink takes from a path.
+// column is an attribute whose value the sink takes from a path.
 type column struct {
 	name string
 	path path
 }
 
-// New makes a Sink that writes records as items of a table. It makes no request. The error says what is wrong with the
-// table. The client of the store needs the rights to dynamodb:PutItem in the table.
+// New makes a Sink that writes records as items of a table. It sends no request. The error says what is wrong with t.
+// The client of the store needs the permission dynamodb:PutItem on the table.
 func New(store Store, t Table) (*Sink, error) {
 	checked, err := t.parse()
 	if err != nil {
@@ -104,7 +104,7 @@ func New(store Store, t Table) (*Sink, error) {
 	return &Sink{store, checked.effect, checked.judge, checked.check}, nil
 }
 
-// Validate returns what is wrong with a Table.
+// Validate returns an error if a Table is wrong.
 func (t Table) Validate() error {
 	_, err := t.parse()
 	return err
@@ -205,7 +205,7 @@ func (t *table) itemOf(o dedupe.Output) (item, error) {
 	return out, nil
 }
 
-// add sets an attribute that the sink takes from a path.
+// add sets an attribute whose value comes from a path.
 func (i item) add(c column, v types.AttributeValue) error {
 	if old := i[c.name]; old != nil && (len(c.path) > 1 || c.path[0] != c.name) {
 		return poison(reasonTaken)
@@ -230,7 +230,7 @@ func (t *table) effect(_ context.Context, o dedupe.Output) ([]types.TransactWrit
 		ExpressionAttributeNames:            map[string]string{"#k": t.key[0].name},
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
-	if t.version != nil { // comparisons of different types are false
+	if t.version != nil { // a comparison of different types is false
 		put.ConditionExpression = aws.String("attribute_not_exists(#k) OR #v < :v OR (#v = :v AND #r < :r)")
 		put.ExpressionAttributeNames["#v"], put.ExpressionAttributeNames["#r"] = t.version.name, KeyAttribute
 		put.ExpressionAttributeValues = item{":v": i[t.version.name], ":r": i[KeyAttribute]}
@@ -238,8 +238,8 @@ func (t *table) effect(_ context.Context, o dedupe.Output) ([]types.TransactWrit
 	return []types.TransactWriteItem{{Put: put}}, nil
 }
 
-// judge compares the version of a record with that of the item in the table. Only a version that is not older proves
-// that the record is superseded.
+// judge compares the version of a record with that of the item in the table. The record is superseded only if the
+// item has a version that is not older.
 func (t *table) judge(o dedupe.Output, failed []dynamostore.FailedCondition) (superseded bool, err error) {
 	if t.version == nil {
 		return false, poison(reasonThere)
@@ -256,7 +256,7 @@ func (t *table) judge(o dedupe.Output, failed []dynamostore.FailedCondition) (su
 	switch {
 	case !same:
 		return false, poison(reasonUnproven)
-	case order < 0: // then the condition was true
+	case order < 0: // the condition on the item must have been true
 		return false, fmt.Errorf("%w: the condition on the item failed, and the item is older", dedupe.ErrTryAgain)
 	}
 	return true, nil
@@ -281,7 +281,7 @@ func compare(a, b types.AttributeValue) (order int, same bool) {
 	return 0, false
 }
 
-// compareKeys takes an item that another program wrote, without a key, for one that stays.
+// compareKeys compares the ledger keys of two items. An item without a key, which another program wrote, stays.
 func compareKeys(old, mine types.AttributeValue) int {
 	a, okA := old.(*types.AttributeValueMemberB)
 	b, okB := mine.(*types.AttributeValueMemberB)

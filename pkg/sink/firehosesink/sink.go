@@ -9,25 +9,25 @@
 //
 // # What a reader of the destination sees
 //
-// The level of this sink is "at least once" (package sinktest), with stable ids. A record may come several times, with
-// equal ids: after a crash, a time-out or a lost reply between the sink and Firehose, and after a failed delivery
-// between Firehose and its destination. Sent.Repeated counts the copies that a Send itself makes. A record that Firehose
-// has refused is delivered once, however often it was refused.
+// The level of this sink is "at least once" (package sinktest), with stable ids. A record may come several times,
+// with equal ids: after a crash, a time-out or a lost reply between the sink and Firehose, and after a failed
+// delivery between Firehose and its destination. Sent.Repeated counts the copies that a Send itself makes. A record
+// that Firehose refused at first is delivered once, however often it was refused.
 //
-// "Delivered" means that Firehose has stored the record. Firehose keeps a record for 24 hours while it cannot write to
-// its destination, and then gives it up (API reference, PutRecordBatch). Watch the alarm of the destination, such as
+// "Delivered" means that Firehose has stored the record. If Firehose cannot write to its destination, it keeps a
+// record for 24 hours and then drops it (API reference, PutRecordBatch). Watch the alarm of the destination, such as
 // DeliveryToS3.DataFreshness.
 //
 // # Order
 //
-// Firehose promises no order, and neither does the sink. It sends records in order, but a refused record is sent again
-// behind the records after it. Firehose does not use partition keys.
+// Firehose promises no order, and neither does the sink. It sends records in order, but sends a refused record again
+// after the records that follow it. Firehose does not use partition keys.
 //
 // # Delimiter
 //
-// Firehose joins records to objects as they are. So the sink appends a line break to each record, unless the record
-// ends with one: the objects are then NDJSON, if each record is JSON in one line. WithDelimiter(false) sends records as
-// they are. Use it for a Firehose stream that has the processor AppendDelimiterToRecord.
+// Firehose joins records to objects without a delimiter. So the sink appends a line break to each record that does
+// not end with one. If each record is JSON in one line, the objects are then NDJSON. WithDelimiter(false) sends
+// records unchanged. Use it for a Firehose stream that has the processor AppendDelimiterToRecord.
 package firehosesink
 
 import (
@@ -55,15 +55,16 @@ const (
 	maxBytes   = 4 << 20
 )
 
-// The rules for names (API reference, CreateDeliveryStream). The length in the pattern would take memory in every start.
+// The rules for names (API reference, CreateDeliveryStream). The length is not in the pattern, which would take
+// memory at every start.
 const maxName = 64
 
 var namePattern = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`)
 
-// reasonTooLarge is the reason for which Firehose can never take a record.
+// reasonTooLarge is the reason why Firehose can never take a record.
 const reasonTooLarge = "it is too large for a record of a Firehose stream"
 
-// advice is about the errors of wrong settings (API reference, PutRecordBatch).
+// advice says what to do about wrong settings, by error code (API reference, PutRecordBatch).
 var advice = map[string]string{
 	"ResourceNotFoundException":   "the Firehose stream does not exist; check its name and region",
 	"AccessDeniedException":       "access denied; the function needs firehose:PutRecordBatch",
@@ -71,7 +72,7 @@ var advice = map[string]string{
 	"InvalidKMSResourceException": "the key of the Firehose stream cannot be used; check that it is enabled",
 }
 
-// API is what the sink needs of a *firehose.Client.
+// API is the part of *firehose.Client that the sink calls.
 type API interface {
 	PutRecordBatch(
 		ctx context.Context, in *firehose.PutRecordBatchInput, options ...func(*firehose.Options),
@@ -91,12 +92,12 @@ var _ dedupe.Sink = (*Sink)(nil)
 // Option changes a default of a Sink.
 type Option func(*Sink)
 
-// WithDelimiter says whether the sink appends a line break to each record that does not end with one. It is on by
-// default.
+// WithDelimiter says whether the sink appends a line break to each record that does not end with one. The default is
+// true.
 func WithDelimiter(on bool) Option { return func(s *Sink) { s.delimited = on } }
 
-// New makes a sink of a Firehose stream in the client's account and region. It makes no request. The source of the
-// stream must be Direct PUT. The client must not retry by itself, as that of NewClient: else its repeats are not
+// New makes a sink for a Firehose stream in the client's account and region. It sends no request. The source of the
+// stream must be Direct PUT. The client must not retry, like that of NewClient: otherwise its repeats are not
 // counted.
 func New(client API, stream string, options ...Option) (*Sink, error) {
 	s := &Sink{client: client, stream: stream, delimited: true}
@@ -114,8 +115,8 @@ func New(client API, stream string, options ...Option) (*Sink, error) {
 	return s, nil
 }
 
-// Check returns a *dedupe.PoisonError for a record that is larger than MaxRecord. Such a record would fail its whole
-// request each time. Check makes no request and returns no other error.
+// Check returns a *dedupe.PoisonError for a record that is larger than MaxRecord. Such a record would fail its
+// request each time. Check sends no request and returns no other error.
 func (s *Sink) Check(_ context.Context, o dedupe.Output) error {
 	if s.size(o) > MaxRecord {
 		return &dedupe.PoisonError{Reason: reasonTooLarge}
@@ -123,16 +124,16 @@ func (s *Sink) Check(_ context.Context, o dedupe.Output) error {
 	return nil
 }
 
-// Send delivers records by PutRecordBatch. All of them must have passed Check. Records that Firehose refuses, or for
-// which no answer comes, are sent again, with pauses that grow and have jitter, until the deadline of the context. If
-// that has none, Send gives up after six attempts without progress. It gives up at once after an error that time does
-// not cure.
+// Send delivers records by PutRecordBatch. All of them must have passed Check. Records that Firehose refuses, or that
+// get no answer, are sent again, with growing random pauses, until the deadline of the context. If it has no
+// deadline, Send gives up after six attempts without progress. It gives up at once after an error that a later
+// attempt cannot avoid.
 //
-// Sent names each record that is delivered for sure, with an error too. Some of the others may be delivered. Sending
-// them again is safe for readers that compare ids.
+// Sent names each record that is certainly delivered, also if there is an error. Some of the others may be delivered.
+// Sending them again is safe for readers that compare ids.
 //
-// Sent.Repeated counts the copies of records that were sent, and not refused, after an earlier request of this Send may
-// have delivered them: a request without an answer, or with a fault of the service as the answer.
+// Sent.Repeated counts the copies of records that were sent, and not refused, after an earlier request of this Send
+// may have delivered them: a request without an answer, or with a fault of the service as the answer.
 //
 // Errors: the family dedupe.ErrTryAgain; the error of the context if it was cancelled; any other error means that the
 // settings of the stream or the client are wrong.
@@ -181,14 +182,15 @@ func (s *Sink) data(o dedupe.Output) []byte {
 	return o.Data
 }
 
-// The codes of a record that is not delivered. PutRecordBatch has no other ones (API reference). After an internal
+// The codes of a record that is not delivered. PutRecordBatch has no others (API reference). After an internal
 // failure "the write might have completed".
 const (
 	codeBusy     = "ServiceUnavailableException"
 	codeInternal = "InternalFailure"
 )
 
-// refusal makes a RefusalError of a result. A result with neither a code nor a record id says nothing about the record.
+// refusal makes a RefusalError from a result. A result with neither a code nor a record id says nothing about the
+// record.
 func refusal(code, message string) *batchsink.RefusalError {
 	known := code == codeBusy || code == codeInternal || code == ""
 	return &batchsink.RefusalError{

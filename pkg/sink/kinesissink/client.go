@@ -14,8 +14,8 @@ import (
 const attemptTimeout = 10 * time.Second
 
 // NewClient makes a Kinesis client whose requests take at most 10 s. load loads the AWS settings:
-// awsclient.FromEnvironment, or a loader of the SDK. The client does not retry: the sink does, which knows what may
-// be in the stream twice. Make one client per process.
+// awsclient.FromEnvironment, or a loader of the SDK. The client does not retry, because the sink retries, which knows
+// which records may be in the stream twice. Make one client for each process.
 func NewClient(ctx context.Context, load func(context.Context) (aws.Config, error)) (*kinesis.Client, error) {
 	cfg, err := awsconfig.Load(ctx, load, attemptTimeout, nil)
 	if err != nil {

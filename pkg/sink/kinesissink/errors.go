@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// errMisfit is an answer that does not fit the request.
+// errMisfit means that the answer does not fit the request.
 var errMisfit = errors.New("the answer does not have a result for each record")
 
 // refusal is the error of one record of a request.
@@ -20,16 +20,17 @@ type refusal struct{ code, message string }
 func (r *refusal) Error() string { return fmt.Sprintf("record refused: %s: %s", r.code, r.message) }
 
 // transient reports whether the stream may take the record later. The API reference of PutRecords names these two
-// codes. With another code the stream never takes the record. A record with neither a code nor a sequence number is
+// codes. With any other code the stream never takes the record. A record with neither a code nor a sequence number is
 // sent again.
 func (r *refusal) transient() bool {
 	return r.code == "ProvisionedThroughputExceededException" || r.code == "InternalFailure" || r.code == ""
 }
 
-// certain reports whether the record is surely not in the stream.
+// certain reports whether the record is certainly not in the stream.
 func (r *refusal) certain() bool { return r.code != "InternalFailure" && r.code != "" }
 
-// translate adds the operation and the stream to an error. An error that says busy, throttled or unreachable gets the
+// translate adds the operation and the stream to an error. An error that means busy, throttled or unreachable gets
+// the
 // family dedupe.ErrTryAgain.
 func (s *Sink) translate(err error) error {
 	var missing *types.ResourceNotFoundException
@@ -44,8 +45,8 @@ func (s *Sink) translate(err error) error {
 	return fmt.Errorf("kinesis: put records into %q: %w", s.stream, err)
 }
 
-// retryable reports whether a later attempt may succeed. Beside the transient errors of all services these are a refusal
-// of one record, an internal failure, throttling by KMS, and an answer that does not fit.
+// retryable reports whether a later attempt may succeed: after the transient errors of all services, a refusal of one
+// record, an internal failure, throttling by KMS, and an answer that does not fit.
 func retryable(err error) bool {
 	var (
 		refused  *refusal

@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// aggregationMaxSize is the size of the largest aggregate in bytes, without its partition key: the default of
-// AggregationMaxSize of the KPL (configuration.h of awslabs/amazon-kinesis-producer). A record that does not fit is
+// aggregationMaxSize is the size of the largest aggregate in bytes, without its partition key. It is the default of
+// the KPL's AggregationMaxSize (configuration.h of awslabs/amazon-kinesis-producer). A record that does not fit is
 // sent plain.
 const aggregationMaxSize = 51_200
 
@@ -27,13 +27,13 @@ const (
 // record is a Kinesis record: one output, or an aggregate of several.
 type record struct {
 	entry   types.PutRecordsRequestEntry
-	outputs []int  // indexes
-	shard   *shard // where an aggregate has to be; nil for a plain record
+	outputs []int  // indexes of its outputs
+	shard   *shard // the planned shard of an aggregate; nil for a plain record
 }
 
 func (r *record) size() int { return len(r.entry.Data) + len(*r.entry.PartitionKey) }
 
-// keyOf returns what chooses the shard of an output, and so what its order depends on.
+// keyOf returns the key that chooses the shard of an output. Outputs with the same key keep their order.
 func keyOf(o dedupe.Output) string {
 	if o.ExplicitHashKey != "" {
 		return o.ExplicitHashKey
@@ -41,7 +41,7 @@ func keyOf(o dedupe.Output) string {
 	return partitionKey(o)
 }
 
-// pack makes Kinesis records of all outputs that are not delivered. Outputs of one key keep their order.
+// pack makes Kinesis records from all outputs that are not delivered. Outputs of one key keep their order.
 func (d *delivery) pack(shards *shardMap) []record {
 	limit := min(aggregationMaxSize, d.sink.maxRecord-len(aggregateKey))
 	p := packer{delivery: d, limit: limit, open: map[*shard]*aggregate{}}
@@ -58,7 +58,7 @@ func (d *delivery) pack(shards *shardMap) []record {
 	return p.records
 }
 
-// wantsAggregate reports whether an output is to be aggregated if it can be.
+// wantsAggregate reports whether an output is to be aggregated if possible.
 func (d *delivery) wantsAggregate(i int) bool {
 	switch d.sink.aggregation {
 	case AggregateAlways:
@@ -74,7 +74,7 @@ type packer struct {
 	*delivery
 	limit   int // of an aggregate, in bytes
 	open    map[*shard]*aggregate
-	order   []*aggregate // in which they were first opened
+	order   []*aggregate // in the order in which they were opened
 	records []record
 }
 
@@ -85,7 +85,7 @@ type aggregate struct {
 	shard   *shard
 }
 
-// add adds an output of a shard, which is nil if it is not known.
+// add adds an output for a shard, which is nil if it is not known.
 func (p *packer) add(i int, s *shard, aggregated bool) {
 	user := p.userRecord(i)
 	a := p.open[s]
@@ -125,7 +125,7 @@ func (p *packer) addPlain(i int) {
 	o := p.outputs[i]
 	e := types.PutRecordsRequestEntry{Data: o.Data, PartitionKey: aws.String(partitionKey(o))}
 	if e.Data == nil {
-		e.Data = []byte{} // nil would leave the member out
+		e.Data = []byte{} // with nil the request would lack this member
 	}
 	if o.ExplicitHashKey != "" {
 		e.ExplicitHashKey = aws.String(o.ExplicitHashKey)
@@ -133,7 +133,8 @@ func (p *packer) addPlain(i int) {
 	p.records = append(p.records, record{entry: e, outputs: []int{i}})
 }
 
-// flush ends an aggregate, and empties it for the next one of its shard. The KPL sends a single output plain, too.
+// flush ends an aggregate, and empties it for the next one of its shard. Like the KPL, it makes a plain record of a
+// single output.
 func (p *packer) flush(a *aggregate) {
 	if len(a.outputs) == 1 {
 		p.addPlain(a.outputs[0])
@@ -154,7 +155,7 @@ func (p *packer) close() {
 	}
 }
 
-// keySet holds the keys of records.
+// keySet is a set of keys of records.
 type keySet map[string]struct{}
 
 func (k keySet) add(keys []string, r *record) {
@@ -167,9 +168,9 @@ func (k keySet) hasAny(keys []string, r *record) bool {
 	return slices.ContainsFunc(r.outputs, func(i int) bool { _, found := k[keys[i]]; return found })
 }
 
-// choose takes the next request from the records, and returns the rest. It passes over records that have to wait for an
-// earlier record of their key: for one that was refused, and for one of the same request if one of the two is an
-// aggregate. The request is empty if all records have to wait.
+// choose takes the next request from the records, and returns the rest. It skips records that have to wait for an
+// earlier record of their key: one that was refused, or one of the same request if either of the two is an aggregate.
+// The request is empty if all records have to wait.
 func (d *delivery) choose(records []record, refused keySet) (request, rest []record) {
 	taken, ahead := keySet{}, keySet{}
 	size := 0

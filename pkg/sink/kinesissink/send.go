@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// If its context has no deadline, Send gives up after maxAttempts without progress, which take about three seconds. The
+// If its context has no deadline, Send gives up after maxAttempts without progress, after about three seconds. The
 // limits of a shard are per second, so the stream is then far too small, or broken.
 const (
 	maxAttempts  = 6
@@ -23,17 +23,18 @@ const (
 	maxBackoff   = time.Second
 )
 
-// Send delivers records by PutRecords. All of them must have passed Check. Records that the stream refuses, or for
-// which no answer comes, are sent again, with pauses that grow and have jitter, until the deadline of the context. If
-// that has none, Send gives up after six attempts without progress. It gives up at once after an error that time does
-// not cure.
+// Send delivers records by PutRecords. All of them must have passed Check. Records that the stream refuses, or that
+// get no answer, are sent again, with growing random pauses, until the deadline of the context. If it has no
+// deadline, Send gives up after six attempts without progress. It gives up at once after an error that a later
+// attempt cannot avoid.
 //
-// Sent names each record that is delivered for sure, with an error too. Some of the others may be in the stream.
+// Sent names each record that is certainly delivered, also if there is an error. Some of the others may be in the
+// stream.
 // Sending them again is safe for readers that compare ids.
 //
-// Sent.Repeated counts the copies of records that were sent, and not refused, after an earlier request of this Send may
-// have delivered them: a request without an answer or with a fault of the service as the answer, or an aggregate in
-// another shard than planned.
+// Sent.Repeated counts the copies of records that were sent, and not refused, after an earlier request of this Send
+// may have delivered them: a request without an answer or with a fault of the service as the answer, or an aggregate
+// in another shard than planned.
 //
 // Errors: the family dedupe.ErrTryAgain; the error of the context if it was cancelled; any other error means that the
 // settings of the stream or the client are wrong.
@@ -64,9 +65,9 @@ type delivery struct {
 	sink    *Sink
 	outputs []dedupe.Output
 	keys    []string // of the outputs
-	maybe   []bool   // an earlier request may have delivered the output
-	plain   []bool   // the output must not be aggregated
-	open    int      // how many outputs are not delivered
+	maybe   []bool   // by output: an earlier request may have delivered it
+	plain   []bool   // by output: it must not be aggregated
+	open    int      // number of outputs that are not delivered
 	sent    dedupe.Sent
 }
 
@@ -82,8 +83,8 @@ func newDelivery(s *Sink, outputs []dedupe.Output) *delivery {
 	return d
 }
 
-// round sends all outputs that are not delivered, except those behind one that is refused. It returns why an output was
-// refused. Without an error, all outputs are delivered, or some were astray and have to be sent again at once.
+// round sends all outputs that are not delivered, except those that wait for a refused one. It returns why an output
+// was refused. Without an error, all outputs are delivered, or some were in strays and have to be sent again at once.
 func (d *delivery) round(ctx context.Context) error {
 	shards := d.shards(ctx)
 	records := d.pack(shards)
@@ -112,7 +113,7 @@ func (d *delivery) round(ctx context.Context) error {
 	}
 }
 
-// shards returns the shard map if there is something to aggregate.
+// shards returns the shard map if any output is to be aggregated.
 func (d *delivery) shards(ctx context.Context) *shardMap {
 	for i, delivered := range d.sent.Delivered {
 		if !delivered && d.wantsAggregate(i) {
@@ -145,14 +146,14 @@ func (d *delivery) put(ctx context.Context, request []record) ([]types.PutRecord
 	return nil, d.sink.translate(err)
 }
 
-// stray is an aggregate that the stream took into another shard than planned.
+// stray is an aggregate that the stream put into another shard than planned.
 type stray struct {
 	*record
 	shardID string
 }
 
-// judge reads the results of a request. It notes what is delivered and the keys of what is refused. It returns the
-// strays, and why a record was refused: a reason that time does not cure before others.
+// judge reads the results of a request. It records which outputs are delivered and which keys were refused. It
+// returns the strays, and why a record was refused: preferably a reason that a later attempt cannot avoid.
 func (d *delivery) judge(
 	request []record, results []types.PutRecordsResultEntry, refused keySet,
 ) (astray []stray, err error) {
@@ -179,8 +180,9 @@ func (d *delivery) judge(
 	return astray, err
 }
 
-// resolve decides about strays. KCL takes an aggregate from a shard that has all of its hash keys, as after a merge. It
-// drops the others, so their outputs are sent again, plain: then no resharding can lead them astray.
+// resolve decides about strays. If the actual shard has all hash keys of the planned one, as after a merge, KCL
+// accepts the aggregate. KCL drops other strays, so their outputs are sent again, plain: a plain record is never in a
+// wrong shard.
 func (d *delivery) resolve(astray []stray, now *shardMap) {
 	for _, s := range astray {
 		if now != nil && now.covers(s.shardID, s.shard) {
@@ -200,8 +202,8 @@ func (d *delivery) setDelivered(r *record) {
 	d.open -= len(r.outputs)
 }
 
-// countCopies notes that a request may have delivered a record, and counts the outputs that may be in the stream twice
-// because of that.
+// countCopies records that a request may have delivered a record, and counts the outputs that may therefore be in the
+// stream twice.
 func (d *delivery) countCopies(r *record) {
 	for _, i := range r.outputs {
 		if d.maybe[i] {

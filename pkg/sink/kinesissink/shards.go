@@ -17,13 +17,13 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// hash is a hash key: a number of 128 bits, the highest byte first.
+// hash is a hash key: a number of 128 bits, with the highest byte first.
 type hash [16]byte
 
 func (h hash) compare(other hash) int { return bytes.Compare(h[:], other[:]) }
 
-// hashOf returns the hash key of a record that Check has passed: its explicit hash key, or else the MD5 of its
-// partition key (API reference, PutRecordsRequestEntry).
+// hashOf returns the hash key of a record that has passed Check: its explicit hash key, or the MD5 of its partition
+// key (API reference, PutRecordsRequestEntry).
 func hashOf(o dedupe.Output) hash {
 	if h, ok := parseHash(o.ExplicitHashKey); ok {
 		return h
@@ -50,7 +50,7 @@ type shard struct {
 // shardMap holds the open shards in the order of their hash keys. A nil map has no shards.
 type shardMap struct{ shards []shard }
 
-// of returns the shard of a hash key, or nil.
+// of returns the shard of a hash key, or nil if it is not known.
 func (m *shardMap) of(h hash) *shard {
 	if m == nil {
 		return nil
@@ -62,7 +62,7 @@ func (m *shardMap) of(h hash) *shard {
 	return &m.shards[i]
 }
 
-// covers reports whether a shard takes all hash keys of another one, as after a merge.
+// covers reports whether a shard has all hash keys of another one, as after a merge.
 func (m *shardMap) covers(id string, s *shard) bool {
 	other := m.of(s.first)
 	return other != nil && other.id == id && other.last.compare(s.last) >= 0
@@ -82,11 +82,12 @@ type shardList struct {
 
 	mu     sync.Mutex
 	kept   *shardMap // nil: not known
-	failed bool      // the last list failed,
-	retry  time.Time // and is not tried again before
+	failed bool      // the last listing failed
+	retry  time.Time // after a failure: when the shards are listed again at the earliest
 }
 
-// get returns the shard map. It lists the shards if they are not known. Without a map, all records are sent plain.
+// get returns the shard map. It lists the shards if they are not known. If it returns nil, all records are sent
+// plain.
 func (l *shardList) get(ctx context.Context) *shardMap {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -97,7 +98,7 @@ func (l *shardList) get(ctx context.Context) *shardMap {
 	switch {
 	case err == nil:
 		l.kept, l.failed = m, false
-	case ctx.Err() == nil: // else the caller has no time left, which says nothing about the list
+	case ctx.Err() == nil: // otherwise the caller has no time left, and the listing may be fine
 		if !l.failed {
 			l.fallback(err)
 		}
@@ -106,7 +107,7 @@ func (l *shardList) get(ctx context.Context) *shardMap {
 	return l.kept
 }
 
-// next returns a shard map that is newer than one that was wrong.
+// next returns a shard map that is newer than wrong.
 func (l *shardList) next(ctx context.Context, wrong *shardMap) *shardMap {
 	l.mu.Lock()
 	if l.kept == wrong {

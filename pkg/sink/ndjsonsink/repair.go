@@ -8,13 +8,14 @@ import (
 	"os"
 )
 
-// maxTail is more than the size of any record: this sink did not write a longer last line.
+// maxTail is more than the size of any record. A longer last line was not written by this sink.
 const maxTail = 64 << 20
 
 // repair makes a file end with a complete line:
 //
-//   - A last line that is JSON but has no line end gets one: a person or another program may have left it out.
-//   - The beginning of an object is a line that a crash cut. Its record does not count as delivered, so it is cut off.
+//   - A last line that is JSON but has no line end gets one: a person or another program may have omitted it.
+//   - The beginning of an object is a line that was cut by a crash. Its record does not count as delivered, so the
+//     line is removed.
 //   - Anything else was written by another program, and is an error.
 func repair(f *os.File, size int64) error {
 	tail, err := lastLine(f, size)
@@ -30,7 +31,7 @@ func repair(f *os.File, size int64) error {
 	return errors.New("its last line has no line end and is not JSON; if this is the right file, end or delete that line")
 }
 
-// isBeginning reports whether a text may be the beginning of a record: of an object, or of the white space before it.
+// isBeginning reports whether a text may be the beginning of a record: of an object, or of white space before it.
 func isBeginning(text []byte) bool {
 	text = bytes.TrimLeft(text, " \t\r")
 	return len(text) == 0 || text[0] == '{'

@@ -1,5 +1,5 @@
-// Package ndjsonsink appends records to a file, one record on each line (NDJSON). It is the sink of tests, of demos
-// and of functions that run on a developer's machine.
+// Package ndjsonsink appends records to a file, one record on each line (NDJSON). Use it for tests, demos and
+// functions that run on a developer's machine.
 //
 //	sink, err := ndjsonsink.Open("out.ndjson")
 //	...
@@ -7,8 +7,8 @@
 //	sent, err := sink.Send(ctx, outputs)
 //
 // A record is delivered when it is on the disk (fsync). The level of this sink is "at least once" (package sinktest),
-// with stable ids: a record that was written but not confirmed before a crash is sent again, and is then in the file
-// twice. Records keep the order in which they are sent.
+// with stable ids. If a crash comes after a record was written and before it was confirmed, the record is sent again,
+// and is in the file twice. Records keep the order in which they are sent.
 package ndjsonsink
 
 import (
@@ -28,7 +28,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// The reasons for which a record cannot be a line.
+// The reasons why a record cannot be a line.
 const (
 	reasonLineBreak = "it has a line break, which a line of NDJSON cannot hold"
 	reasonEmpty     = "it is empty, which a line of NDJSON cannot be"
@@ -41,7 +41,7 @@ type Sink struct {
 
 	mu   sync.Mutex
 	file file
-	torn error // why the file may end within a line; then nothing is appended
+	torn error // not nil: the file may end within a line, so nothing is appended
 }
 
 var _ dedupe.Sink = (*Sink)(nil)
@@ -54,9 +54,9 @@ type file interface {
 	Truncate(size int64) error
 }
 
-// Open opens a file to append to. It makes the file if that does not exist; the folder must exist. If a crash has
-// left an incomplete line at the end, Open cuts it off. Until Close, no other sink of this or another process can
-// open the file: the file PATH.lock beside it is a lock, and it stays.
+// Open opens a file to append to. It makes the file if it does not exist; the folder must exist. If a crash has left
+// an incomplete line at the end, Open removes it. Until Close, no other sink of this or another process can open the
+// file: the file PATH.lock beside it is the lock, and is not deleted.
 //
 // The error says why the file cannot be used. The file is then unchanged.
 func Open(path string) (*Sink, error) {
@@ -86,7 +86,7 @@ func (s *Sink) open() error {
 	return nil
 }
 
-// prepare makes the file end with a complete line, and makes file and name durable.
+// prepare makes the file end with a complete line, and makes the file and its name durable.
 func prepare(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -120,8 +120,8 @@ func (s *Sink) Close() error {
 	return errors.Join(s.file.Close(), s.lock.Close())
 }
 
-// Check returns a *dedupe.PoisonError for a record that is not one line. JSON of several lines is not rewritten, since
-// records pass byte for byte.
+// Check returns a *dedupe.PoisonError for a record that is not one line. It does not join the lines of JSON, because
+// records are delivered byte for byte.
 func (s *Sink) Check(_ context.Context, o dedupe.Output) error {
 	switch {
 	case len(o.Data) == 0:
@@ -132,9 +132,9 @@ func (s *Sink) Check(_ context.Context, o dedupe.Output) error {
 	return nil
 }
 
-// Send appends records, and returns when they are on the disk. If not all of them are, Send cuts the file back to the
-// last complete record; the records up to there are delivered. If cutting fails, too, the Sink takes no more records:
-// close it and open the file again.
+// Send appends records, and returns when they are on the disk. If that fails, Send cuts the file back to the last
+// complete record; the records up to there are delivered. If that fails too, the Sink takes no more records: close it
+// and open the file again.
 //
 // Errors are faults of the file or the disk, or an error of the context.
 func (s *Sink) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
@@ -171,7 +171,7 @@ func (s *Sink) append(ctx context.Context, outputs []dedupe.Output) (delivered i
 		if err = s.file.Sync(); err == nil {
 			return len(outputs), nil
 		}
-		n = 0 // after a failed sync it is unknown what is on the disk
+		n = 0 // after a failed sync the content of the disk is unknown
 	}
 	for delivered < len(ends) && ends[delivered] <= n {
 		delivered++
@@ -188,8 +188,8 @@ func lines(outputs []dedupe.Output) (text []byte, ends []int) {
 	return text, ends
 }
 
-// size returns the size of the file, which is where the next record goes. A file that was moved or replaced is an
-// error: no reader would find the record.
+// size returns the size of the file, where the next record begins. It returns an error if the file was moved or
+// replaced, because no reader would find the record.
 func (s *Sink) size() (int64, error) {
 	info, err := s.file.Stat()
 	if err != nil {
@@ -205,7 +205,7 @@ func (s *Sink) size() (int64, error) {
 	return info.Size(), nil
 }
 
-// cutBack cuts off what follows the complete records, after a failed write.
+// cutBack removes the text after the complete records, after a failed write.
 func (s *Sink) cutBack(begin int64, ends []int, cause error) (delivered int, err error) {
 	end := begin
 	if len(ends) > 0 {

@@ -17,7 +17,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 )
 
-// S3 is what a Bucket needs of an *s3.Client.
+// S3 is the part of *s3.Client that a Bucket calls.
 type S3 interface {
 	PutObject(ctx context.Context, in *s3.PutObjectInput, options ...func(*s3.Options)) (*s3.PutObjectOutput, error)
 	HeadObject(ctx context.Context, in *s3.HeadObjectInput, options ...func(*s3.Options)) (*s3.HeadObjectOutput, error)
@@ -44,17 +44,18 @@ var bucketAdvice = map[string]string{
 	"Forbidden": "access denied; the function needs s3:GetObject below the prefix, and s3:ListBucket of the bucket",
 }
 
-// NewBucket uses a bucket. It makes no request. The prefix is "" or ends in "/".
+// NewBucket makes a Bucket. It sends no request. The prefix is "" or ends in "/".
 func NewBucket(client S3, bucket, prefix string) *Bucket {
 	place := "object sink s3://" + bucket + "/" + strings.TrimSuffix(prefix, "/")
 	return &Bucket{client, bucket, prefix, s3store.Store{Name: place, Advice: bucketAdvice, Wait: s3store.BackOff}}
 }
 
-// requestTimeout is for one attempt. An object of DefaultObjectSize takes that at 20 Mbit/s.
+// requestTimeout limits one attempt. At 20 Mbit/s, an object of DefaultObjectSize takes this long.
 const requestTimeout = 30 * time.Second
 
-// NewS3Client makes an S3 client for a Bucket, whose requests take at most 30 s. It does not retry: a Bucket does. With
-// an endpoint of its own, as in AWS_ENDPOINT_URL_S3, the bucket's name is in the path. Make one client per process.
+// NewS3Client makes an S3 client for a Bucket, whose requests take at most 30 s. It does not retry, because Bucket
+// retries. If the endpoint is set, for example by AWS_ENDPOINT_URL_S3, the bucket's name is in the path. Make one
+// client for each process.
 func NewS3Client(ctx context.Context, load func(context.Context) (aws.Config, error)) (*s3.Client, error) {
 	cfg, err := awsconfig.Load(ctx, load, requestTimeout, nil)
 	if err != nil {
@@ -63,7 +64,7 @@ func NewS3Client(ctx context.Context, load func(context.Context) (aws.Config, er
 	return s3store.NewClient(cfg), nil
 }
 
-// PutIfAbsent is that of Storage.
+// PutIfAbsent implements Storage.
 func (b *Bucket) PutIfAbsent(ctx context.Context, key string, o Content) (created bool, err error) {
 	put, err := b.store.PutIfAbsent(ctx, func() error {
 		in := b.put(key, o)
@@ -74,7 +75,7 @@ func (b *Bucket) PutIfAbsent(ctx context.Context, key string, o Content) (create
 	return err == nil && put == s3store.Created, err
 }
 
-// Put is that of Storage.
+// Put implements Storage.
 func (b *Bucket) Put(ctx context.Context, key string, o Content) error {
 	return b.store.Repeat(ctx, "put object", func() error {
 		_, err := b.client.PutObject(ctx, b.put(key, o))
@@ -89,7 +90,7 @@ func (b *Bucket) put(key string, o Content) *s3.PutObjectInput {
 	}
 }
 
-// Head is that of Storage.
+// Head implements Storage.
 func (b *Bucket) Head(ctx context.Context, key string) (metadata map[string]string, err error) {
 	err = b.store.Repeat(ctx, "head object", func() error {
 		out, err := b.client.HeadObject(ctx, &s3.HeadObjectInput{Bucket: &b.bucket, Key: aws.String(b.prefix + key)})
@@ -101,7 +102,7 @@ func (b *Bucket) Head(ctx context.Context, key string) (metadata map[string]stri
 	return metadata, err
 }
 
-// Get is that of Storage.
+// Get implements Storage.
 func (b *Bucket) Get(ctx context.Context, key string) (o Content, err error) {
 	err = b.store.Repeat(ctx, "get object", func() (err error) {
 		o, err = b.get(ctx, key)
@@ -121,8 +122,8 @@ func (b *Bucket) get(ctx context.Context, key string) (o Content, err error) {
 	return o, err
 }
 
-// List is that of Storage. S3 lists up to 1,000 keys at a time, in the order of their bytes (API reference,
-// "ListObjectsV2"; not so in directory buckets, which a Sink cannot use).
+// List implements Storage. S3 lists up to 1,000 keys at a time, in the order of their bytes (API reference,
+// "ListObjectsV2"). Directory buckets do not, so a Sink cannot use them.
 func (b *Bucket) List(ctx context.Context, prefix, after string) (keys []string, more bool, err error) {
 	in := &s3.ListObjectsV2Input{Bucket: &b.bucket, Prefix: aws.String(b.prefix + prefix)}
 	if after != "" {
@@ -142,14 +143,14 @@ func (b *Bucket) List(ctx context.Context, prefix, after string) (keys []string,
 	return keys, more, err
 }
 
-// errNotABucket says that a setting is no place for objects.
+// errNotABucket says that a setting does not name a bucket and a prefix.
 var errNotABucket = errors.New("use s3://BUCKET/PREFIX")
 
-// maxPrefix leaves room for the longest names of scope, stream and shard in the 1,024 bytes of a key.
+// maxPrefix leaves enough of the 1,024 bytes of a key for the longest names of scope, stream and shard.
 const maxPrefix = 400
 
-// ParseSetting reads s3://BUCKET/PREFIX. The prefix may be empty, and may end in a slash or not; the one that is
-// returned is "" or ends in "/".
+// ParseSetting reads s3://BUCKET/PREFIX. The prefix may be empty, and may end in a slash. The returned prefix is ""
+// or ends in "/".
 func ParseSetting(text string) (bucket, prefix string, err error) {
 	at, err := deadletter.ParseSetting(text)
 	switch {

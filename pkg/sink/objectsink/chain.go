@@ -9,24 +9,24 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// chain is the objects of a shard, as one batch sees them.
+// chain is the sequence of a shard's objects, for one batch.
 type chain struct {
 	*Sink
-	key   dedupe.ChainKey
-	found []*Object // by Open, that reach into the batch
-	met   []*Object // by Commit: others have written them in the meantime
-	tip   *Object   // the last one
+	key     dedupe.ChainKey
+	found   []*Object // from Open: objects that overlap the batch
+	foreign []*Object // from Commit: objects that other writers have written meanwhile
+	tip     *Object   // the last object
 }
 
-// Done reports whether an object that Open has found has handled a record.
+// Done reports whether an object that Open found has handled a record.
 func (c *chain) Done(sequence string) bool {
 	return slices.ContainsFunc(c.found, func(o *Object) bool { return o.handled(sequence) })
 }
 
-// Commit is that of dedupe.Chain.
+// Commit implements dedupe.Chain.
 func (c *chain) Commit(ctx context.Context, records []dedupe.ChainRecord) (dedupe.Committed, error) {
 	w := work{records: records, done: make([]bool, len(records)), written: make([]bool, len(records))}
-	for _, o := range slices.Concat(c.found, c.met) {
+	for _, o := range slices.Concat(c.found, c.foreign) {
 		w.handledBy(o)
 	}
 	for {
@@ -38,8 +38,8 @@ func (c *chain) Commit(ctx context.Context, records []dedupe.ChainRecord) (dedup
 		if err != nil {
 			return w.committed(), err
 		}
-		if !created { // it may have handled records of a later Commit, too
-			c.met = append(c.met, c.tip)
+		if !created { // the object may also have handled records of a later Commit
+			c.foreign = append(c.foreign, c.tip)
 			w.handledBy(c.tip)
 			continue
 		}
@@ -49,7 +49,8 @@ func (c *chain) Commit(ctx context.Context, records []dedupe.ChainRecord) (dedup
 	}
 }
 
-// append puts an object of some records behind the tip, or finds the one that is there. Either is the tip then.
+// append puts an object of some records after the tip, or reads the existing object there. That object becomes the
+// tip.
 func (c *chain) append(ctx context.Context, records []dedupe.ChainRecord, piece []int) (created bool, err error) {
 	name := c.tip.end
 	if name.step > maxStep {
@@ -79,7 +80,7 @@ func (c *chain) append(ctx context.Context, records []dedupe.ChainRecord, piece 
 		if err != nil {
 			return false, tryAgainIfGone(err)
 		}
-		created = there.Writer == o.Writer // by an attempt whose reply was lost
+		created = there.Writer == o.Writer // an earlier attempt put it and lost its reply
 		o = there
 	}
 	c.tip = o
@@ -89,21 +90,21 @@ func (c *chain) append(ctx context.Context, records []dedupe.ChainRecord, piece 
 	return created, nil
 }
 
-// work is the records of a Commit, and what became of them.
+// work has the records of a Commit and their results.
 type work struct {
 	records       []dedupe.ChainRecord
 	done, written []bool
 }
 
-// handledBy notes what an object has handled.
+// handledBy marks the records that an object has handled.
 func (w *work) handledBy(o *Object) {
 	for i := range w.records {
 		w.done[i] = w.done[i] || o.handled(w.records[i].Sequence)
 	}
 }
 
-// next returns the records of the next object: as many as fit into a size, and at least one. It returns none if nothing
-// is left to be delivered. Records at the end of which nothing is delivered go with those before.
+// next returns the records of the next object: as many as fit into most bytes, and at least one. It returns none if
+// no record is left to deliver. Records at the end without an output go with the records before them.
 func (w *work) next(most int64) (piece []int) {
 	var size int64
 	for i, r := range w.records {

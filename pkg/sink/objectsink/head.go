@@ -12,8 +12,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// tip returns the last object of a shard that this Sink knows. Others may have written more: Commit finds that out. A
-// shard without objects has one without a name, which ends at the root.
+// tip returns the last object of a shard that this Sink knows. Other writers may have written more, which Commit
+// finds out. For a shard without objects it returns an object without a name that ends at the root.
 func (s *Sink) tip(ctx context.Context, key dedupe.ChainKey) (*Object, error) {
 	s.mu.Lock()
 	m, known := s.shards[key]
@@ -32,7 +32,7 @@ func (s *Sink) tip(ctx context.Context, key dedupe.ChainKey) (*Object, error) {
 	return tip, err
 }
 
-// remember notes the last object of a shard. It reports whether it is time to write a hint.
+// remember records the last object of a shard. It reports whether it is time to write a hint.
 func (s *Sink) remember(key dedupe.ChainKey, tip *Object, more int) (hint bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *Sink) remember(key dedupe.ChainKey, tip *Object, more int) (hint bool) 
 	return hint
 }
 
-// lastFrom lists the objects of a shard from a hint on, and reads the last one.
+// lastFrom lists the objects of a shard after a hint, and reads the last one.
 func (s *Sink) lastFrom(ctx context.Context, key dedupe.ChainKey, hint *Object) (tip *Object, listed int, err error) {
 	from := root
 	if hint != nil {
@@ -65,17 +65,18 @@ func (s *Sink) lastFrom(ctx context.Context, key dedupe.ChainKey, hint *Object) 
 	case last != nil:
 		tip, err = s.object(ctx, key, *last)
 		return tip, listed, tryAgainIfGone(err)
-	case hint != nil: // its object was moved, and nothing was written behind it
+	case hint != nil: // the object of the hint was moved, and nothing was written after it
 		return hint, 0, nil
 	}
 	return &Object{End: root.String(), end: root}, 0, nil
 }
 
-// list calls f with the names of a shard's objects, ascending, from a position on, until f returns false. It trusts no
-// storage that lists in another order, or something else: objects that it does not see would be written again.
+// list calls f with the names of a shard's objects after a position, ascending, until f returns false. It returns an
+// error if the storage lists in another order, or something else: objects that it does not see would be written
+// again.
 func (s *Sink) list(ctx context.Context, key dedupe.ChainKey, from position, f func(position) bool) error {
 	folder := shardFolder(key)
-	after := folder + from.String() // without the extension: in front of the object of this name
+	after := folder + from.String() // without the extension, so that it sorts before the object of this name
 	for {
 		keys, more, err := s.storage.List(ctx, folder, after)
 		if err != nil {
@@ -87,7 +88,7 @@ func (s *Sink) list(ctx context.Context, key dedupe.ChainKey, from position, f f
 		for _, k := range keys {
 			after = k
 			name := strings.TrimPrefix(k, folder)
-			if name == "" || name[0] < '0' || name[0] > '9' { // no position: these come behind all that are one
+			if name == "" || name[0] < '0' || name[0] > '9' { // not a position: these sort after all positions
 				return nil
 			}
 			p, err := parsePosition(strings.TrimSuffix(name, s.options.Extension()))
@@ -115,11 +116,11 @@ func checkListing(keys []string, folder, after string) error {
 	return nil
 }
 
-// reaching returns the objects of a shard that have handled records from first to last. Those are
-//   - the object with the greatest name below first, and those behind it with names below last;
-//   - behind these only late ones, which are found by their links, from the tip on.
+// reaching returns the objects of a shard that have handled records from first to last. These are
+//   - the object with the greatest name below first, and the objects after it with names below last;
+//   - after these only late ones, which are found by their links, from the tip backward.
 //
-// Objects behind the tip are found by Commit.
+// Commit finds objects after the tip.
 func (s *Sink) reaching(
 	ctx context.Context, key dedupe.ChainKey, tip *Object, first, last string,
 ) (found []*Object, err error) {
@@ -147,7 +148,7 @@ func (s *Sink) reaching(
 		if err == nil {
 			o, err = s.object(ctx, key, before)
 		}
-		if errors.Is(err, fs.ErrNotExist) { // it was moved, and all before it
+		if errors.Is(err, fs.ErrNotExist) { // this object and all before it were moved
 			return found, nil
 		}
 		if err != nil {
@@ -156,14 +157,15 @@ func (s *Sink) reaching(
 	}
 }
 
-// The listing for records that lie behind the head begins below their first sequence number by so many digits: first
-// by those that few objects differ in, in the 56 digits of Kinesis, then by more.
+// For records that are not after the tip, the listing begins below their first sequence number, whose last digits are
+// set to 0. At first all of Kinesis's 56 digits but keepDigits are set to 0, because few objects differ only in these.
+// If that is not enough, moreDigits more are set to 0 each time.
 const (
 	keepDigits = 32
 	moreDigits = 4
 )
 
-// namesAround returns the greatest name below first, if there is one, and all behind it that are below last.
+// namesAround returns the greatest name below first, if there is one, and all names after it that are below last.
 func (s *Sink) namesAround(ctx context.Context, key dedupe.ChainKey, first, last string) (names []position, err error) {
 	for digits := max(1, len(first)-keepDigits); ; digits += moreDigits {
 		from := below(first, digits)
@@ -191,7 +193,7 @@ func (s *Sink) namesAround(ctx context.Context, key dedupe.ChainKey, first, last
 	}
 }
 
-// below returns a position below a sequence number: its last digits are 0.
+// below returns a position below a sequence number: the last digits are 0.
 func below(sequence string, digits int) position {
 	sequence = dedupe.UnpadSequence(sequence)
 	if digits >= len(sequence) {
@@ -200,7 +202,7 @@ func below(sequence string, digits int) position {
 	return position{sequence: sequence[:len(sequence)-digits] + strings.Repeat("0", digits)}
 }
 
-// object reads the metadata of an object, unless it is known.
+// object reads the metadata of an object if it is not known yet.
 func (s *Sink) object(ctx context.Context, key dedupe.ChainKey, name position) (*Object, error) {
 	at := shardFolder(key) + name.String() + s.options.Extension()
 	s.mu.Lock()
@@ -225,7 +227,7 @@ func (s *Sink) object(ctx context.Context, key dedupe.ChainKey, name position) (
 	return o, nil
 }
 
-// tryAgainIfGone: an object that was there a moment ago has been moved since.
+// tryAgainIfGone returns ErrTryAgain if an object was moved since it was listed.
 func tryAgainIfGone(err error) error {
 	if errors.Is(err, fs.ErrNotExist) {
 		return fmt.Errorf("%w: %w", dedupe.ErrTryAgain, err)
@@ -233,8 +235,8 @@ func tryAgainIfGone(err error) error {
 	return err
 }
 
-// readHint reads the hint of a shard: an object of its chain, from which the last one is found by listing. An old hint
-// makes the listing longer, and nothing else.
+// readHint reads the hint of a shard. A hint is an object of its chain; the last object is found by listing from
+// there. With an old hint the listing takes longer, but has the same result.
 func (s *Sink) readHint(ctx context.Context, key dedupe.ChainKey) (*Object, error) {
 	c, err := s.storage.Get(ctx, shardFolder(key)+headName)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -246,7 +248,7 @@ func (s *Sink) readHint(ctx context.Context, key dedupe.ChainKey) (*Object, erro
 	return parseHint(c.Body), nil
 }
 
-// parseHint returns nil for a hint that cannot be read. It will be written again.
+// parseHint returns nil for a hint that cannot be read. The hint will be written again.
 func parseHint(body []byte) *Object {
 	hint := new(Object)
 	if json.Unmarshal(body, hint) != nil || hint.parse() != nil {
@@ -255,7 +257,7 @@ func parseHint(body []byte) *Object {
 	return hint
 }
 
-// writeHint writes the hint. A hint that is not written is one that is older.
+// writeHint writes the hint. It ignores errors, because an older hint is also right.
 func (s *Sink) writeHint(ctx context.Context, key dedupe.ChainKey, o *Object) {
 	text, err := json.Marshal(o)
 	if err == nil {

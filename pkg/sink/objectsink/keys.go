@@ -7,8 +7,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// The names of what is in the folder of a stream or a shard beside objects of a chain. Names that begin with "_" are
-// hidden from readers of data.
+// The names of the other objects in the folder of a stream or a shard. Names that begin with "_" are hidden from
+// readers of data.
 const (
 	layoutName   = "_layout"
 	headName     = "_head"
@@ -22,7 +22,8 @@ func streamFolder(k dedupe.ChainKey) string {
 
 func shardFolder(k dedupe.ChainKey) string { return streamFolder(k) + "shard=" + escape(k.Shard) + "/" }
 
-// escape keeps what is common in names of scopes, streams and shards, and writes each other byte as %XX, as Hive does.
+// escape keeps the usual characters in names of scopes, streams and shards, and writes each other byte as %XX, as
+// Hive does.
 func escape(s string) string {
 	var b strings.Builder
 	for i := range len(s) {
@@ -36,7 +37,7 @@ func escape(s string) string {
 	return b.String()
 }
 
-// letterKey is the key of the object of a dead letter.
+// letterKey returns the key of the object of a dead letter.
 func letterKey(k dedupe.ChainKey, letter, extension string) string {
 	return shardFolder(k) + letterPrefix + escape(strings.TrimSuffix(letter, ".json")) + extension
 }

@@ -13,19 +13,19 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Format is how records become lines.
+// Format says how records become lines.
 type Format string
 
-// The formats. In both a record is one line, whose "\n" is added where it is missing.
+// The formats. In both a record is one line. If its "\n" is missing, it is added.
 const (
-	// NDJSON takes JSON. Line ends inside a record are removed with the other white space around them; other records stay
-	// byte for byte.
+	// NDJSON accepts JSON. If a record has line ends inside, they are removed with the other white space between its
+	// values. Other records are unchanged.
 	NDJSON Format = "ndjson"
-	// Raw takes text as it is. A record with a line end inside is poison.
+	// Raw accepts text and does not change it. A record with a line end inside is poison.
 	Raw Format = "raw"
 )
 
-// Compression is how an object is compressed, as a whole.
+// Compression says how a whole object is compressed.
 type Compression string
 
 // The compressions.
@@ -35,10 +35,10 @@ const (
 	Uncompressed Compression = "none"
 )
 
-// DefaultObjectSize is how many bytes, uncompressed, an object has before another one is begun.
+// DefaultObjectSize is how many bytes, uncompressed, an object has before the next one is begun.
 const DefaultObjectSize = 64 << 20
 
-// Encoding is how records are written into objects. All objects of a stream have the same.
+// Encoding says how records are written into objects. All objects of a stream have the same Encoding.
 type Encoding struct {
 	Format      Format
 	Compression Compression
@@ -48,12 +48,12 @@ var formatExtension = map[Format]string{NDJSON: ".ndjson", Raw: ".txt"}
 
 var compressionExtension = map[Compression]string{Gzip: ".gz", Zstd: ".zst", Uncompressed: ""}
 
-// Extension returns the end of the names of objects, by which readers know how to read them.
+// Extension returns the extension of the names of objects, which tells readers how to read them.
 func (e Encoding) Extension() string {
 	return formatExtension[e.Format] + compressionExtension[e.Compression]
 }
 
-// known reports whether there is such an encoding.
+// known reports whether the format and the compression exist.
 func (e Encoding) known() bool {
 	_, format := formatExtension[e.Format]
 	_, compression := compressionExtension[e.Compression]
@@ -72,7 +72,7 @@ func (e Encoding) mediaType() string {
 	return "text/plain"
 }
 
-// The reasons for which a record cannot be a line.
+// The reasons why a record cannot be a line.
 const (
 	reasonNotJSON  = "it is not JSON, which objects of NDJSON hold"
 	reasonLineEnd  = "it has a line end inside, and is a line of an object"
@@ -81,7 +81,7 @@ const (
 	whiteSpaceJSON = " \t\r\n"
 )
 
-// line returns a record as a line, without its end.
+// line returns a record as a line, without its line end.
 func (e Encoding) line(data []byte) ([]byte, error) {
 	if e.Format == NDJSON {
 		return jsonLine(data)
@@ -106,13 +106,13 @@ func jsonLine(data []byte) ([]byte, error) {
 		return data, nil
 	}
 	var compact bytes.Buffer
-	if err := json.Compact(&compact, data); err != nil { // it is valid
+	if err := json.Compact(&compact, data); err != nil { // cannot fail, because the JSON is valid
 		return nil, &dedupe.PoisonError{Reason: reasonNotJSON}
 	}
 	return compact.Bytes(), nil
 }
 
-// encode writes records as the body of an object. It returns how many bytes they are uncompressed.
+// encode writes records as the body of an object. It also returns their size in bytes, uncompressed.
 func (e Encoding) encode(outputs []dedupe.Output) (body []byte, size int64, err error) {
 	var buffer bytes.Buffer
 	var w io.WriteCloser = nopCloser{&buffer}

@@ -7,7 +7,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// metadataFormat is the version of the metadata. A Sink refuses others.
+// metadataFormat is the version of the metadata. A Sink refuses other versions.
 const metadataFormat = "1"
 
 // The members of an object's metadata.
@@ -22,28 +22,28 @@ const (
 	metaBytes   = "oncebox-bytes"
 )
 
-// Object is what the metadata of an object in a chain says.
+// Object has the metadata of an object in a chain.
 type Object struct {
-	Name   string `json:"name"`   // the position that it begins behind
-	Writer string `json:"writer"` // random, of the put that made it
-	// First and Last are the sequence numbers of the first and the last Kinesis record that it has handled: those between
-	// are delivered, dropped or dead-lettered, by this object or an earlier one.
+	Name   string `json:"name"`   // the position after which it begins
+	Writer string `json:"writer"` // a random text of the put that made it
+	// First and Last are the sequence numbers of the first and the last Kinesis record that it has handled. All
+	// records between them are delivered, dropped or dead-lettered, by this object or an earlier one.
 	First string `json:"first"`
 	Last  string `json:"last"`
 	End   string `json:"end"`            // the name of the next object
 	Late  string `json:"late,omitempty"` // the name of the last late object before it: see isLate
-	// Records and Bytes are how much it holds, uncompressed.
+	// Records and Bytes are the number and the size of its records, uncompressed.
 	Records int   `json:"records"`
 	Bytes   int64 `json:"bytes"`
 
 	name, end position
 }
 
-// isLate reports whether the object has handled records that do not lie behind its name. The others have handled what
-// lies between their names and their ends only.
+// isLate reports whether the object has handled records that are not after its name. Other objects have handled only
+// records between their names and their ends.
 func (o *Object) isLate() bool { return dedupe.CompareSequence(o.First, o.name.sequence) <= 0 }
 
-// lastLate is the Late of the next object.
+// lastLate returns the Late of the next object.
 func (o *Object) lastLate() string {
 	if o.Name != "" && o.isLate() {
 		return o.Name
@@ -54,7 +54,7 @@ func (o *Object) lastLate() string {
 // handled reports whether the object has handled a record.
 func (o *Object) handled(sequence string) bool { return o.reaches(sequence, sequence) }
 
-// reaches reports whether the object has handled records from first to last.
+// reaches reports whether the object has handled any record from first to last.
 func (o *Object) reaches(first, last string) bool {
 	return dedupe.CompareSequence(o.First, last) <= 0 && dedupe.CompareSequence(first, o.Last) <= 0
 }
@@ -72,7 +72,8 @@ func (o *Object) metadata() map[string]string {
 	return m
 }
 
-// objectOf reads the metadata of the object of a name. With an error about positions, the rest is set all the same.
+// objectOf reads the metadata of the object with a name. After an error about positions, the other fields are set
+// too.
 func objectOf(name string, m map[string]string) (*Object, error) {
 	if format := m[metaFormat]; format != metadataFormat {
 		return nil, fmt.Errorf("its metadata has %s %q; this program reads %q", metaFormat, format, metadataFormat)

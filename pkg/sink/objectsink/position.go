@@ -9,14 +9,14 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// position is a place in the chain of a shard: behind everything that was handled up to a sequence number. Objects with
-// late records do not move the sequence number on. The step counts these.
+// position is a place in the chain of a shard: after all records up to a sequence number. Objects with late records
+// have the same sequence number as the object before them. The step counts these objects.
 type position struct {
 	sequence string // without leading zeros
 	step     int
 }
 
-// root is where a chain begins.
+// root is the beginning of a chain.
 var root = position{sequence: "0"}
 
 const (
@@ -24,13 +24,13 @@ const (
 	maxStep    = 99_999_999
 )
 
-// String is the position as a part of an object's name. Positions sort by value as texts: the number of digits comes
-// before the digits.
+// String returns the position as a part of an object's name. The texts sort like the positions, because the number of
+// digits comes before the digits.
 func (p position) String() string {
 	return fmt.Sprintf("%03d-%s-%0*d", len(p.sequence), p.sequence, stepDigits, p.step)
 }
 
-// parsePosition reads what String wrote. Each position has one text.
+// parsePosition reads the result of String. Each position has only one text.
 func parsePosition(text string) (position, error) {
 	parts := strings.Split(text, "-")
 	if len(parts) == 3 && dedupe.IsSequence(parts[1]) && len(parts[2]) == stepDigits {
@@ -47,7 +47,7 @@ func (p position) compare(other position) int {
 	return cmp.Or(dedupe.CompareSequence(p.sequence, other.sequence), cmp.Compare(p.step, other.step))
 }
 
-// after returns the position behind an object that begins at p and whose last handled record is given.
+// after returns the position after an object that begins at p and whose last handled record is last.
 func (p position) after(last string) position {
 	if dedupe.CompareSequence(last, p.sequence) > 0 {
 		return position{sequence: dedupe.UnpadSequence(last)}

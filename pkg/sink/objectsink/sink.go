@@ -17,8 +17,8 @@ import (
 // Options are the settings of a Sink. The zero value has the defaults.
 type Options struct {
 	Encoding         // default: NDJSON, Gzip
-	ObjectSize int64 // bytes, uncompressed, before another object is begun; default DefaultObjectSize
-	HintEvery  int   // how many objects a shard gets between two hints; default DefaultHintEvery
+	ObjectSize int64 // bytes, uncompressed, before the next object is begun; default DefaultObjectSize
+	HintEvery  int   // number of objects of a shard between two hints; default DefaultHintEvery
 	Now        func() time.Time
 }
 
@@ -28,33 +28,33 @@ type Sink struct {
 	options Options
 
 	mu      sync.Mutex
-	layouts map[string]bool // the folders of streams whose encoding is this one
+	layouts map[string]bool // the folders of streams that are known to have this encoding
 	shards  map[dedupe.ChainKey]shardMemory
-	objects map[string]*Object // by key: objects never change
+	objects map[string]*Object // by key; objects never change
 }
 
 var _ dedupe.ObjectSink = (*Sink)(nil)
 
 // DefaultHintEvery is how many objects a shard gets before the hint is written again. A container that starts lists the
-// objects behind the hint, up to 1,000 in one request.
+// objects after the hint, up to 1,000 in one request.
 const DefaultHintEvery = 50
 
-// shardMemory is what a Sink remembers of a shard.
+// shardMemory is a Sink's memory of a shard.
 type shardMemory struct {
 	tip       *Object
-	at        time.Time // when the tip was known to be there
-	sinceHint int       // objects that a reader of the hint finds by listing
+	at        time.Time // when the tip was last known to exist
+	sinceHint int       // number of objects that a reader of the hint has to list
 }
 
 const (
-	// memoryLife is how long the last object of a shard is remembered. It is also short enough that an operator who
-	// moves objects a day after they were made moves none that is still remembered.
+	// memoryLife is how long the last object of a shard is remembered. It is short: if an operator moves objects a
+	// day after they were made, none of them is still remembered.
 	memoryLife = 15 * time.Minute
-	// mostObjects is how many objects a Sink remembers, of about 300 bytes each.
+	// mostObjects is the largest number of objects that a Sink remembers, at about 300 bytes each.
 	mostObjects = 10_000
 )
 
-// New makes a Sink over a storage. It makes no request.
+// New makes a Sink on a storage. It sends no request.
 func New(storage Storage, o Options) (*Sink, error) {
 	o.Format, o.Compression = cmp.Or(o.Format, NDJSON), cmp.Or(o.Compression, Gzip)
 	o.ObjectSize, o.HintEvery = cmp.Or(o.ObjectSize, DefaultObjectSize), cmp.Or(o.HintEvery, DefaultHintEvery)
@@ -77,8 +77,8 @@ func (s *Sink) Check(_ context.Context, o dedupe.Output) error {
 	return err
 }
 
-// Open is that of dedupe.ObjectSink. For records behind everything that this Sink remembers of the shard it makes no
-// request: what others have written in the meantime shows at the first Commit.
+// Open implements dedupe.ObjectSink. If all records are after everything that this Sink remembers of the shard, it
+// sends no request: the first Commit finds objects that other writers have written meanwhile.
 func (s *Sink) Open(ctx context.Context, key dedupe.ChainKey, first, last string) (dedupe.Chain, error) {
 	if err := s.checkLayout(ctx, key); err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (s *Sink) Open(ctx context.Context, key dedupe.ChainKey, first, last string
 	return c, err
 }
 
-// CommitLetter is that of dedupe.ObjectSink.
+// CommitLetter implements dedupe.ObjectSink.
 func (s *Sink) CommitLetter(
 	ctx context.Context, key dedupe.ChainKey, letter string, outputs []dedupe.Output,
 ) (created bool, err error) {
@@ -124,8 +124,8 @@ func (s *Sink) encode(o *Object, outputs []dedupe.Output) (c Content, err error)
 	return c, nil
 }
 
-// layout says how the objects of a stream are written. It never changes: objects of two encodings would have two names
-// for one position, and both would be committed.
+// layout is the encoding of the objects of a stream. It never changes: with two encodings, two objects with different
+// names could be committed at one position.
 type layout struct {
 	Format    int    `json:"format"`
 	Extension string `json:"extension"`
@@ -137,7 +137,8 @@ const layoutFormat = 1
 // of oncebox.
 var ErrLayout = errors.New("object sink: the objects of this stream have another format or compression")
 
-// checkLayout finds out, once, whether the objects of a stream have this Sink's encoding. The first Sink decides it.
+// checkLayout checks, once, that the objects of a stream have this Sink's encoding. The first Sink of the stream
+// decides it.
 func (s *Sink) checkLayout(ctx context.Context, key dedupe.ChainKey) error {
 	folder := streamFolder(key)
 	s.mu.Lock()
@@ -149,7 +150,7 @@ func (s *Sink) checkLayout(ctx context.Context, key dedupe.ChainKey) error {
 	mine := layout{layoutFormat, s.options.Extension()}
 	there, err := s.readLayout(ctx, folder)
 	if errors.Is(err, fs.ErrNotExist) {
-		text, _ := json.Marshal(mine) // it has a number and a text
+		text, _ := json.Marshal(mine) // cannot fail: it has a number and a text
 		if _, err = s.storage.PutIfAbsent(ctx, folder+layoutName, Content{Body: text, Type: "application/json"}); err != nil {
 			return err
 		}

@@ -17,13 +17,13 @@ import (
 type Entry struct {
 	Key   string // below the prefix
 	Chain dedupe.ChainKey
-	// Object is what its metadata says. In an object of a chain all of it is set. In that of a dead letter, Name is the
-	// letter's, and there are no positions.
+	// Object is its metadata. For an object of a chain all of it is set. For the object of a dead letter, Name is the
+	// letter's name, and there are no positions.
 	Object
 	Letter bool
 }
 
-// Filter says of which shards objects are read. Empty members stand for all.
+// Filter selects the shards whose objects are read. An empty field selects all.
 type Filter struct{ Scope, Stream, Shard string }
 
 func (f Filter) takes(k dedupe.ChainKey) bool {
@@ -31,9 +31,9 @@ func (f Filter) takes(k dedupe.ChainKey) bool {
 		(f.Shard == "" || f.Shard == k.Shard)
 }
 
-// List calls visit with every object of data, shard by shard, in the order of the chain, and with those of dead letters
-// behind them. An object that is not of a Sink, or cannot be read, comes with an error and its Key and Chain. List ends
-// with the first error of visit, or of the storage.
+// List calls visit with every object of data: shard by shard, in the order of the chain, followed by the objects of
+// dead letters. An object that no Sink made, or that cannot be read, comes with an error and its Key and Chain. List
+// stops at the first error of visit or of the storage.
 func List(ctx context.Context, storage Storage, f Filter, visit func(Entry, error) error) error {
 	for after := ""; ; {
 		keys, more, err := storage.List(ctx, "scope=", after)
@@ -78,7 +78,7 @@ func listOne(ctx context.Context, storage Storage, f Filter, key string, visit f
 	if o != nil {
 		e.Object = *o
 	}
-	if e.Letter && o != nil { // it has no positions
+	if e.Letter && o != nil { // objects of letters have no positions
 		err = nil
 	}
 	return visit(e, err)
@@ -86,7 +86,7 @@ func listOne(ctx context.Context, storage Storage, f Filter, key string, visit f
 
 var errForeign = errors.New("it is no object of this program")
 
-// parseKey takes the key of an object apart: the chain, and the name in the folder of the shard.
+// parseKey splits the key of an object into the chain and the name in the folder of the shard.
 func parseKey(key string) (chain dedupe.ChainKey, file string, err error) {
 	parts := strings.Split(key, "/")
 	var values [3]string
@@ -111,28 +111,28 @@ func parseKey(key string) (chain dedupe.ChainKey, file string, err error) {
 	return chain, parts[3], nil
 }
 
-// Problem is something that is wrong with an object.
+// Problem is an error in an object.
 type Problem struct {
 	Key  string `json:"key"`
 	What string `json:"what"`
 }
 
-// Verified counts what Verify has read.
+// Verified has the counts of a Verify.
 type Verified struct {
 	Shards  int   `json:"shards"`
 	Objects int   `json:"objects"`
-	Letters int   `json:"letters"` // of the Objects: those of dead letters
-	Late    int   `json:"late"`    // of the Objects: those with records that came late
+	Letters int   `json:"letters"` // how many of the Objects are of dead letters
+	Late    int   `json:"late"`    // how many of the Objects have records that came late
 	Records int64 `json:"records"`
 	Bytes   int64 `json:"bytes"` // uncompressed
-	// Begun is how many chains do not begin at their root, since their first objects were moved.
+	// Begun is how many chains do not begin at their root, because their first objects were moved.
 	Begun int `json:"begun"`
 }
 
-// Verify reads all objects and checks that each chain has no gap and no second branch, and that the objects hold what
-// their metadata says. It calls found for each problem. Objects that are written meanwhile are no problem.
+// Verify reads all objects. It checks that no chain has a gap or a second branch, and that the content of each object
+// fits its metadata. It calls found for each problem. Objects that are written meanwhile are not a problem.
 func Verify(ctx context.Context, storage Storage, f Filter, found func(Problem)) (v Verified, err error) {
-	var last Entry // of the chain
+	var last Entry // the previous object of the chain
 	err = List(ctx, storage, f, func(e Entry, wrong error) error {
 		report := func(format string, args ...any) { found(Problem{e.Key, fmt.Sprintf(format, args...)}) }
 		v.Objects++
@@ -163,7 +163,7 @@ func Verify(ctx context.Context, storage Storage, f Filter, found func(Problem))
 	return v, err
 }
 
-// checkLink checks that an object is the one that follows another.
+// checkLink checks that object e follows object last in the chain.
 func checkLink(last, e *Entry, first bool, report func(string, ...any)) {
 	switch {
 	case first || last.Name == "":

@@ -13,12 +13,12 @@ import (
 // Target is a dedupe.Sink under test.
 type Target struct {
 	Sink dedupe.Sink
-	// Read returns the payloads that are in the sink, those of other cases too, if there are any. The suite calls it at
-	// the end of a case.
+	// Read returns the payloads in the sink. They may include payloads of other cases. The suite calls it at the end
+	// of a case.
 	Read func(testing.TB) [][]byte
-	// Payload makes a record that the sink takes. nil: a small JSON object. Payloads of different ids differ.
+	// Payload makes a record that the sink accepts. nil: a small JSON object. Payloads of different ids differ.
 	Payload func(id, fp string) []byte
-	// Poison is a record that the sink can never take; nil: there is none.
+	// Poison is a record that the sink can never take; nil: it accepts every record.
 	Poison *dedupe.Output
 }
 
@@ -33,7 +33,7 @@ func AtLeastOnce(t *testing.T, open func(testing.TB) Target) {
 	}
 }
 
-// Case is one thing that every sink of the level "at least once" must do.
+// Case is one requirement on every sink of the level "at least once".
 type Case struct {
 	Name string
 	test func(*sinkCase)
@@ -64,7 +64,7 @@ type sinkCase struct {
 	Target
 }
 
-// outputs makes records that no other case has.
+// outputs makes records that no other case uses.
 func (c *sinkCase) outputs(n int) []dedupe.Output {
 	c.Helper()
 	outputs := make([]dedupe.Output, n)
@@ -79,7 +79,7 @@ func (c *sinkCase) outputs(n int) []dedupe.Output {
 	return outputs
 }
 
-// send sends records, and returns which are delivered.
+// send sends records, and returns which of them are delivered.
 func (c *sinkCase) send(ctx context.Context, outputs []dedupe.Output) ([]bool, error) {
 	c.Helper()
 	sent, err := c.Sink.Send(ctx, outputs)
@@ -101,7 +101,7 @@ func (c *sinkCase) send(ctx context.Context, outputs []dedupe.Output) ([]bool, e
 	return delivered, err
 }
 
-// wantIn checks that each record that was named as delivered is in the sink, as it was sent.
+// wantIn checks that each record that was reported as delivered is in the sink, unchanged.
 func (c *sinkCase) wantIn(outputs []dedupe.Output, delivered []bool) {
 	c.Helper()
 	in := map[string]bool{}
@@ -115,7 +115,7 @@ func (c *sinkCase) wantIn(outputs []dedupe.Output, delivered []bool) {
 	}
 }
 
-// deliversAll: more records than a request of any service takes.
+// deliversAll: a Send delivers more records than a request of any service takes.
 func deliversAll(c *sinkCase) {
 	outputs := c.outputs(1203)
 	delivered, err := c.send(c.Context(), outputs)
@@ -131,7 +131,7 @@ func nothingToSend(c *sinkCase) {
 	}
 }
 
-// sentAgain: records that come again are delivered again, and are no error.
+// sentAgain: records that come again are delivered again, without an error.
 func sentAgain(c *sinkCase) {
 	outputs := c.outputs(3)
 	for range 2 {
@@ -143,8 +143,8 @@ func sentAgain(c *sinkCase) {
 	}
 }
 
-// endedContext: a Send that cannot reach its end names nothing that is not delivered, and fails for a reason that makes
-// no record poison.
+// endedContext: if its context ends, a Send reports no record as delivered that is not, and its error makes no record
+// poison.
 func endedContext(c *sinkCase) {
 	outputs := c.outputs(3)
 	ctx, cancel := context.WithCancel(c.Context())
@@ -177,7 +177,7 @@ func severalSends(c *sinkCase) {
 	}
 }
 
-// poisonByCheck: a record that the sink can never take is found before it takes an id.
+// poisonByCheck: Check finds a record that the sink can never take.
 func poisonByCheck(c *sinkCase) {
 	if c.Poison == nil {
 		c.Skip("the sink takes every record")

@@ -1,9 +1,10 @@
 // Package sinktest is the conformance suite of sinks. It is for authors of sinks. A sink has one of three levels, and
 // its documentation says which:
 //
-//   - at least once, a dedupe.Sink: AtLeastOnce. A record that is named as delivered is in the sink. It may be there
+//   - at least once, a dedupe.Sink: AtLeastOnce. A record that is reported as delivered is in the sink. It may be
+//     there
 //     several times, always with the same id.
-//   - objects, a dedupe.ObjectSink: each record once among committed objects.
+//   - objects, a dedupe.ObjectSink: each record is in exactly one committed object.
 //   - transactional, a dedupe.TxSink: Transactional. The effect of a record happens once.
 //
 // A test of a transactional sink looks like this:
@@ -15,5 +16,5 @@
 //		})
 //	}
 //
-// The cases need no clean store: their ids and scopes are random.
+// The cases do not need an empty store, because their ids and scopes are random.
 package sinktest

@@ -12,9 +12,9 @@ import (
 
 // ObjectStore is an empty storage for an object sink.
 type ObjectStore struct {
-	// Open makes a sink over the storage that remembers nothing of others.
+	// Open makes a sink on the storage, without the memory of other sinks.
 	Open func() dedupe.ObjectSink
-	// Read returns the data of all records that a reader finds who knows nothing of chains.
+	// Read returns the data of all records that a reader finds who does not know chains.
 	Read func() []string
 }
 
@@ -45,8 +45,8 @@ func ObjectCases() []ObjectCase {
 	}
 }
 
-// Objects runs all cases of the level "objects": each record is in one committed object, also if other processes commit
-// it.
+// Objects runs all cases of the level "objects": each record is in one committed object, also if other processes
+// commit it too.
 func Objects(t *testing.T, setup func(testing.TB) ObjectStore) {
 	for _, c := range ObjectCases() {
 		t.Run(c.Name, func(t *testing.T) { c.Run(t, setup(t)) })
@@ -65,7 +65,7 @@ func chainKey(scope, shard string) dedupe.ChainKey {
 	return dedupe.ChainKey{Scope: scope, Stream: stream, Shard: shard}
 }
 
-// recordsOf makes records of sequence numbers. Nothing is to be delivered of one with a "-" in front.
+// recordsOf makes records from sequence numbers. A record with a "-" before its number has no output.
 func recordsOf(sequences ...string) (records []dedupe.ChainRecord) {
 	for _, s := range sequences {
 		s, dropped := strings.CutPrefix(s, "-")
@@ -90,8 +90,7 @@ func (b *objectBench) open(s dedupe.ObjectSink, records []dedupe.ChainRecord) de
 	return c
 }
 
-// commit commits records that the chain does not say are done, and returns the sequence numbers of those that this
-// wrote.
+// commit commits the records that are not done by the chain, and returns the sequence numbers that this call wrote.
 func (b *objectBench) commit(c dedupe.Chain, records []dedupe.ChainRecord) (written []string) {
 	b.Helper()
 	rest := slices.DeleteFunc(slices.Clone(records), func(r dedupe.ChainRecord) bool { return c.Done(r.Sequence) })
@@ -124,7 +123,7 @@ func (b *objectBench) wantWritten(got []string, want ...string) {
 	}
 }
 
-// wantRead checks what a reader finds. The order across objects does not count.
+// wantRead checks the records that a reader finds, in any order of the objects.
 func (b *objectBench) wantRead(sequences ...string) {
 	b.Helper()
 	var want []string
@@ -139,7 +138,8 @@ func (b *objectBench) wantRead(sequences ...string) {
 	}
 }
 
-// objectsOnce: what an object has handled is done, for a sink that remembers it and for one that does not.
+// objectsOnce: a record that an object has handled is done, for a sink that remembers the object and for one that
+// does not.
 func objectsOnce(b *objectBench) {
 	first := b.Open()
 	records := recordsOf("1", "2", "3")
@@ -150,7 +150,8 @@ func objectsOnce(b *objectBench) {
 	b.wantRead("1", "2", "3", "4")
 }
 
-// objectsAnotherWriter: of two that see the same chain, the second leaves out what the first has handled.
+// objectsAnotherWriter: if two writers see the same chain, the second leaves out the records that the first has
+// handled.
 func objectsAnotherWriter(b *objectBench) {
 	one, two := recordsOf("1", "2", "3"), recordsOf("2", "3", "4")
 	a, c := b.open(b.Open(), one), b.open(b.Open(), two)
@@ -160,7 +161,7 @@ func objectsAnotherWriter(b *objectBench) {
 	b.wantRead("1", "2", "3", "4", "5")
 }
 
-// objectsLater: what a Commit meets may have handled records of the next Commit of the same batch.
+// objectsLater: an object that a Commit finds may have handled records of the next Commit of the same batch.
 func objectsLater(b *objectBench) {
 	batch := recordsOf("1", "2", "3")
 	late := b.open(b.Open(), batch)
@@ -171,7 +172,7 @@ func objectsLater(b *objectBench) {
 	b.wantRead("1", "2", "3")
 }
 
-// objectsGivenUp: a batch that was given up between two objects is not done. It is written behind the head, once.
+// objectsGivenUp: a batch that was given up between two objects is not done. It is written after the tip, once.
 func objectsGivenUp(b *objectBench) {
 	b.wantWritten(b.process("1", "2"), "1", "2")
 	b.wantWritten(b.process("5", "6"), "5", "6")
@@ -181,7 +182,7 @@ func objectsGivenUp(b *objectBench) {
 	b.wantRead("1", "2", "3", "4", "5", "6", "7", "8")
 }
 
-// objectsManyLate: many batches are written behind the same head. Each is found again, from anywhere.
+// objectsManyLate: many batches are written after the same tip. Each is found again, from anywhere.
 func objectsManyLate(b *objectBench) {
 	b.process("50")
 	all := []string{"50"}

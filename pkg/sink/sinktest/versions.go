@@ -7,16 +7,16 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Versions is how the suite uses a sink that upserts and deletes items by a version.
+// Versions describes a sink that upserts and deletes items by a version.
 type Versions struct {
-	// Payload makes a record that writes a version of an item, or that deletes the item. A version is an int, or a
-	// string. Payloads of different ids differ.
+	// Payload makes a record that writes a version of an item, or deletes the item. A version is an int or a string.
+	// Payloads of different ids differ.
 	Payload func(id, item string, version any, deletes bool) []byte
-	// Item returns the id of the record that the item is of. It returns "" for an item that is not there, or is deleted.
+	// Item returns the id of the record that wrote the item. It returns "" for an item that is missing or deleted.
 	Item func(t testing.TB, item string) (id string)
 }
 
-// write does the transaction of a record, in the order of numbers.
+// write runs the transaction of a record. n is its place in the order of the records.
 func (c *txCase) write(n int, id, item string, version any, deletes bool) (dedupe.TxResult, error) {
 	c.Helper()
 	data := c.Versions.Payload(id, item, version, deletes)
@@ -67,14 +67,14 @@ func newerStays(c *txCase) {
 	}
 }
 
-// equalVersions: of two records with one version the same one stays, in whichever order they come.
+// equalVersions: of two records with the same version, the same one stays in both orders.
 func equalVersions(c *txCase) {
 	ids := [2]string{newName(), newName()}
 	var stays [2]string
 	for first := range ids {
 		item := c.needVersions()
 		scope := c.scope
-		c.scope = newName() // the second order is that of another stream
+		c.scope = newName() // the second order uses another scope
 		for n, i := range []int{first, 1 - first} {
 			if result, err := c.write(n+1, ids[i], item, 5, false); err != nil || result.Existing != nil {
 				c.Fatalf("got %+v, %v", result, err)
@@ -88,7 +88,7 @@ func equalVersions(c *txCase) {
 	}
 }
 
-// anotherType: a version of another type proves nothing. The record is a dead letter, and not superseded.
+// anotherType: a version of another type cannot be compared. The record is a dead letter, not superseded.
 func anotherType(c *txCase) {
 	for _, versions := range [][2]any{{5, "4"}, {5, "6"}, {"5", 4}, {"5", 6}} {
 		item := c.needVersions()
@@ -102,7 +102,7 @@ func anotherType(c *txCase) {
 	}
 }
 
-// deleteLeavesVersion: an older version that comes after a delete does not bring the item back. A newer one does.
+// deleteLeavesVersion: after a delete, an older version does not bring the item back. A newer version does.
 func deleteLeavesVersion(c *txCase) {
 	item := c.needVersions()
 	c.wantWritten(1, newName(), item, 1, false, false)

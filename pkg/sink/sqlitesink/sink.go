@@ -1,8 +1,8 @@
-// Package sqlitesink does the effects of records in a SQLite file, each in one transaction with the entry of its record:
-// a transactional sink (a level of package sinktest) for a single node, without a server. The effect of a record
-// happens once, whatever crashes, and however often the record comes.
+// Package sqlitesink does the effects of records in a SQLite file, each in one transaction with the entry of its
+// record. It is a transactional sink (a level of package sinktest) for a single node, without a server. The effect of
+// a record happens once, whatever crashes, and however often the record comes.
 //
-// The effect is SQL of the caller, on tables of the caller in the file of the store:
+// The effect is the caller's SQL, on the caller's tables in the file of the store:
 //
 //	store, err := sqlitestore.Create(ctx, "orders.db")
 //	...
@@ -12,7 +12,7 @@
 //	})
 //	processor, err := dedupe.NewProcessor(dedupe.Parts{Tx: sink, Format: format, DeadLetters: letters}, settings)
 //
-// NewTable keeps the records themselves, each as a row.
+// NewTable stores the records themselves, each as a row.
 package sqlitesink
 
 import (
@@ -25,7 +25,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )
 
-// Store is what a Sink needs of a *sqlitestore.Store.
+// Store is the part of *sqlitestore.Store that a Sink calls.
 type Store interface {
 	Transact(
 		ctx context.Context, t dedupe.Transaction, effect func(ctx context.Context, tx sqlitestore.Tx) error,
@@ -33,11 +33,11 @@ type Store interface {
 	RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error)
 }
 
-// Effect is the effect of an output. superseded says that the effect was not needed, since the store has a version of
-// the same thing that is not older; the record is then done.
+// Effect is the effect of an output. superseded says that the effect was not needed, because the store has a version
+// of the same thing that is not older. The record is then done.
 //
-// An error undoes what the effect has done. One that is a *dedupe.PoisonError makes the record a dead letter. Every
-// other error fails the batch, which comes again. A panic makes the record a dead letter, too.
+// An error undoes the effect. A *dedupe.PoisonError makes the record a dead letter, and so does a panic. Every other
+// error fails the batch, which comes again.
 type Effect func(ctx context.Context, tx sqlitestore.Tx, o dedupe.Output) (superseded bool, err error)
 
 // Sink does the effects of records, one at a time. It is safe for concurrent use.
@@ -49,15 +49,15 @@ type Sink struct {
 
 var _ dedupe.TxSink = (*Sink)(nil)
 
-// New makes a Sink whose effects are those of a function.
+// New makes a Sink from an Effect.
 func New(store Store, effect Effect) *Sink {
 	return &Sink{store, effect, func(dedupe.Output) error { return nil }}
 }
 
-// Check returns a *dedupe.PoisonError for a record that cannot be a row. A Sink of New takes every record.
+// Check returns a *dedupe.PoisonError for a record that cannot be a row. A Sink of New accepts every record.
 func (s *Sink) Check(_ context.Context, o dedupe.Output) error { return s.check(o) }
 
-// Transact is that of dedupe.TxSink.
+// Transact implements dedupe.TxSink.
 func (s *Sink) Transact(ctx context.Context, t dedupe.Transaction) (result dedupe.TxResult, err error) {
 	superseded := false
 	result.Existing, err = s.store.Transact(ctx, t, func(ctx context.Context, tx sqlitestore.Tx) (err error) {
@@ -71,12 +71,12 @@ func (s *Sink) Transact(ctx context.Context, t dedupe.Transaction) (result dedup
 	return result, nil
 }
 
-// RaisePurge is that of the store.
+// RaisePurge implements dedupe.TxSink.
 func (s *Sink) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	return s.store.RaisePurge(ctx, raises)
 }
 
-// tableName is a name that needs no quotes. The prefix keeps it apart from the tables of the store.
+// tableName is a name that needs no quotes. A prefix distinguishes the table from the tables of the store.
 var tableName = regexp.MustCompile(`^[a-z][a-z0-9_]{0,62}$`)
 
 // IsTable reports whether a text is the name of a table for NewTable.
@@ -87,8 +87,8 @@ const (
 	reasonThere   = "the table has a row with its id already"
 )
 
-// NewTable makes a Sink that inserts each record as a row (id TEXT, record TEXT). It makes the table records_NAME in the
-// file of the store, unless it is there. A record whose id has a row already is a dead letter.
+// NewTable makes a Sink that inserts each record as a row (id TEXT, record TEXT). It makes the table records_NAME in
+// the file of the store if it does not exist. A record whose id already has a row is a dead letter.
 func NewTable(ctx context.Context, store *sqlitestore.Store, name string) (*Sink, error) {
 	if !IsTable(name) {
 		return nil, fmt.Errorf("%q is not the name of a table: use 1 to 63 of a-z, 0-9 and _, beginning with a letter", name)

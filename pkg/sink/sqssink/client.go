@@ -14,8 +14,8 @@ import (
 const attemptTimeout = 5 * time.Second
 
 // NewClient makes an SQS client whose requests take at most 5 s. load loads the AWS settings:
-// awsclient.FromEnvironment, or a loader of the SDK. The client does not retry: the sink does, which knows what may be
-// in the queue twice. Make one client per process.
+// awsclient.FromEnvironment, or a loader of the SDK. The client does not retry, because the sink retries, which knows
+// which records may be in the queue twice. Make one client for each process.
 func NewClient(ctx context.Context, load func(context.Context) (aws.Config, error)) (*sqs.Client, error) {
 	cfg, err := awsconfig.Load(ctx, load, attemptTimeout, nil)
 	if err != nil {

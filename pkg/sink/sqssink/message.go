@@ -12,15 +12,15 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// The reasons for which a queue can never take a record.
+// The reasons why a queue can never take a record.
 const (
 	reasonTooLarge = "it is too large for a message of the sink's queue"
 	reasonNotText  = "it has bytes that a text message of SQS cannot have"
 	reasonEmpty    = "it is empty, and SQS takes no empty message"
 )
 
-// Check returns a *dedupe.PoisonError for a record that the queue can never take. Such a record would fail its request
-// each time. Check makes no request and returns no other error.
+// Check returns a *dedupe.PoisonError for a record that the queue can never take. Such a record would fail its
+// request each time. Check sends no request and returns no other error.
 func (s *Sink) Check(_ context.Context, o dedupe.Output) error {
 	switch {
 	case len(o.Data) == 0:
@@ -33,8 +33,8 @@ func (s *Sink) Check(_ context.Context, o dedupe.Output) error {
 	return nil
 }
 
-// isText reports whether a message may have the bytes (API reference, SendMessageBatch). What SQS does with others is
-// not the same everywhere: it refuses the message, or it puts U+FFFD in their place.
+// isText reports whether a message may have these bytes (API reference, SendMessageBatch). With other bytes, SQS
+// either refuses the message or replaces the bytes by U+FFFD, depending on the place.
 func isText(data []byte) bool {
 	for len(data) > 0 {
 		if c := data[0]; c < utf8.RuneSelf {
@@ -68,18 +68,19 @@ func (s *Sink) body(o dedupe.Output) string {
 	return string(o.Data)
 }
 
-// groupOf returns the message group of a record. A record without a partition key is a group of its own.
+// groupOf returns the message group of a record. A record without a partition key has its own group.
 func groupOf(o dedupe.Output) string { return token(cmp.Or(o.PartitionKey, o.ID)) }
 
-// maxToken is how long deduplication ids and message groups may be (API reference, SendMessageBatchRequestEntry).
+// maxToken is the largest length of deduplication ids and message groups (API reference,
+// SendMessageBatchRequestEntry).
 const maxToken = 128
 
-// hashed begins each hash in the place of a text. A text that begins like this is hashed, too: else an id could be
-// chosen that has the hash of another id, and SQS would drop the message of one of the two.
+// hashed begins each hash that replaces a text. A text that begins like this is hashed too. Otherwise an id could
+// equal the hash of another id, and SQS would drop one of the two messages.
 const hashed = "sha256:"
 
-// token returns a text as a deduplication id or a message group: the text itself, or its hash if it is longer than 128
-// characters, or has other characters than visible ASCII.
+// token returns a text as a deduplication id or a message group. This is the text itself, or its hash if it is longer
+// than 128 characters or has characters other than visible ASCII.
 func token(text string) string {
 	hidden := func(r rune) bool { return r <= ' ' || r > '~' }
 	if len(text) <= maxToken && strings.IndexFunc(text, hidden) < 0 && !strings.HasPrefix(text, hashed) {

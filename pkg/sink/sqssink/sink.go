@@ -9,35 +9,36 @@
 // # What a reader of the queue sees
 //
 // The level of this sink is "at least once" (package sinktest), with stable ids. A record may be in the queue several
-// times, with equal ids: after a crash, a time-out or a lost reply. Sent.Repeated counts the copies that a Send itself
-// makes. A record that the queue has refused is in it once, however often it was refused. A standard queue also delivers
-// a message twice now and then.
+// times, with equal ids: after a crash, a time-out or a lost reply. Sent.Repeated counts the copies that a Send
+// itself makes. A record that the queue refused at first is in it once, however often it was refused. A standard
+// queue also sometimes delivers a message twice.
 //
-// The body of a message is the record. The id of a record is in its payload, unless the format takes it from elsewhere.
+// The body of a message is the record. The id of a record is in its payload, unless the format takes it from another
+// place.
 //
 // # FIFO queues
 //
-// The deduplication id of a message is the id of its record. SQS drops a message whose deduplication id it has seen in
-// the last five minutes. That keeps most of the copies above out of the queue, but not those that come later: the
-// guarantee stays at least once. Sent.Repeated counts such copies too, since the sink cannot see what SQS drops.
+// The deduplication id of a message is the id of its record. SQS drops a message whose deduplication id it has seen
+// in the last five minutes. This drops most of the copies above, but not those that come later: the guarantee is
+// still at least once. Sent.Repeated also counts copies that SQS drops, because the sink cannot see this.
 //
-// SQS compares ids and not payloads. So each record must have an id of its own: with Settings.PassSynthetic two
-// different records may have one id, and SQS would drop the second one. The settings of the function refuse that.
+// SQS compares ids, not payloads. So each record must have its own id: with Settings.PassSynthetic two different
+// records may have one id, and SQS would drop the second one. The settings of the function refuse that.
 //
 // The message group of a message is the partition key of its record. Records of one partition key are sent one after
-// the other, each after the one before is in the queue, so they are in the queue in the order of the stream. Only
+// the other, each when the one before is in the queue. So they are in the queue in the order of the stream. Only
 // copies can be out of order.
 //
-// An id or a partition key of more than 128 characters, or with other characters than visible ASCII, is replaced by
-// "sha256:" and its hash. A record without a partition key is a group of its own.
+// An id or a partition key of more than 128 characters, or with characters other than visible ASCII, is replaced by
+// "sha256:" and its hash. A record without a partition key has its own group.
 //
 // A standard queue has no order. Messages there have neither a deduplication id nor a group.
 //
 // # Binary records
 //
-// A message is a text: UTF-8 without control characters other than tab, line feed and carriage return, and without
-// U+FFFE and U+FFFF. With EncodingText, the default, a record with other bytes is poison. EncodingBase64 encodes every
-// record, since a reader could not tell which ones are encoded. It takes all bytes, and a third more space.
+// A message is a text: UTF-8 without control characters except tab, line feed and carriage return, and without U+FFFE
+// and U+FFFF. With EncodingText, the default, a record with other bytes is poison. EncodingBase64 encodes every
+// record, because a reader could not tell which ones are encoded. It accepts all bytes, and takes a third more space.
 package sqssink
 
 import (
@@ -55,9 +56,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// LargestRecord is the size of the largest message in bytes, and of all messages of a request (API reference,
-// SendMessageBatch). A queue may have a lower limit, MaximumMessageSize. Queues from before August 2025 have 256 KiB
-// unless it was raised.
+// LargestRecord is the size of the largest message in bytes, and of all messages of a request together (API
+// reference, SendMessageBatch). A queue may have a lower limit, its MaximumMessageSize. A queue from before August
+// 2025 has 256 KiB unless its limit was raised.
 const LargestRecord = 1 << 20
 
 const (
@@ -71,11 +72,11 @@ type Encoding string
 
 // The encodings.
 const (
-	EncodingText   Encoding = "text"   // as it is; a record that is no text of SQS is poison
+	EncodingText   Encoding = "text"   // unchanged; a record that SQS does not accept as text is poison
 	EncodingBase64 Encoding = "base64" // standard base64 with padding
 )
 
-// advice is about the errors of wrong settings (API reference, SendMessageBatch).
+// advice says what to do about wrong settings, by error code (API reference, SendMessageBatch).
 var advice = map[string]string{
 	"QueueDoesNotExist":                       adviceNoQueue,
 	"AWS.SimpleQueueService.NonExistentQueue": adviceNoQueue,
@@ -94,7 +95,7 @@ const (
 	adviceKey = "the function may not use the key of the queue; it needs kms:Decrypt and kms:GenerateDataKey"
 )
 
-// API is what the sink needs of an *sqs.Client.
+// API is the part of *sqs.Client that the sink calls.
 type API interface {
 	SendMessageBatch(
 		ctx context.Context, in *sqs.SendMessageBatchInput, options ...func(*sqs.Options),
@@ -126,11 +127,11 @@ func WithEncoding(e Encoding) Option { return func(s *Sink) { s.encoding = e } }
 // SmallestLimit is the lowest MaximumMessageSize of a queue in bytes (API reference, SetQueueAttributes).
 const SmallestLimit = 1 << 10
 
-// IsFIFO reports whether the URL is that of a FIFO queue: their names end with .fifo.
+// IsFIFO reports whether the URL names a FIFO queue: the names of FIFO queues end with .fifo.
 func IsFIFO(queueURL string) bool { return strings.HasSuffix(queueURL, ".fifo") }
 
-// New makes a sink of the queue of a URL. It makes no request. The client must not retry by itself, as that of
-// NewClient: else its repeats are not counted.
+// New makes a sink for the queue of a URL. It sends no request. The client must not retry, like that of NewClient:
+// otherwise its repeats are not counted.
 func New(client API, queueURL string, options ...Option) (*Sink, error) {
 	s := &Sink{
 		client: client, url: queueURL, fifo: IsFIFO(queueURL), maxRecord: LargestRecord, encoding: EncodingText,
@@ -160,15 +161,15 @@ func New(client API, queueURL string, options ...Option) (*Sink, error) {
 }
 
 // Send delivers records by SendMessageBatch, several requests at a time. All records must have passed Check. Records
-// that the queue refuses, or for which no answer comes, are sent again, with pauses that grow and have jitter, until
-// the deadline of the context. If that has none, Send gives up after six attempts without progress. It gives up at once
-// after an error that time does not cure.
+// that the queue refuses, or that get no answer, are sent again, with growing random pauses, until the deadline of
+// the context. If it has no deadline, Send gives up after six attempts without progress. It gives up at once after an
+// error that a later attempt cannot avoid.
 //
-// Sent names each record that is delivered for sure, with an error too. Some of the others may be in the queue. Sending
-// them again is safe for readers that compare ids.
+// Sent names each record that is certainly delivered, also if there is an error. Some of the others may be in the
+// queue. Sending them again is safe for readers that compare ids.
 //
-// Sent.Repeated counts the copies of records that were sent, and not refused, after an earlier request of this Send may
-// have delivered them: a request without an answer, or with a fault of the service as the answer.
+// Sent.Repeated counts the copies of records that were sent, and not refused, after an earlier request of this Send
+// may have delivered them: a request without an answer, or with a fault of the service as the answer.
 //
 // Errors: the family dedupe.ErrTryAgain; the error of the context if it was cancelled; any other error means that the
 // settings of the queue or the client are wrong.
@@ -192,8 +193,8 @@ func (s *Sink) put(ctx context.Context, outputs []dedupe.Output) ([]*batchsink.R
 	return results(len(outputs), out), nil
 }
 
-// results sorts the results of a request by record. SQS returns them in no order. A record without a result may be in
-// the queue.
+// results sorts the results of a request by record, because SQS returns them in any order. A record without a result
+// may be in the queue.
 func results(n int, out *sqs.SendMessageBatchOutput) []*batchsink.RefusalError {
 	all := make([]*batchsink.RefusalError, n)
 	for i := range all {
