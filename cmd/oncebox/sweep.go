@@ -10,7 +10,6 @@ import (
 
 type sweepCommand struct {
 	Campaign string `arg:"" help:"The campaign."`
-	Full     bool   `help:"Read all claims of the scope and the whole bank, and not only the claims that the index names. Needed once after an update from a version without the index."`
 	rateFlag
 }
 
@@ -20,7 +19,7 @@ ended. Requests do the same with the claims and items that they meet; a sweep do
 right. Safe to repeat, to interrupt, and to run several times at once.
 
 An index names the claims that are due, so that a sweep reads only these. Free items have no such index: in a
-campaign with --item-life, and with --full, a sweep reads all claims of the scope and the whole bank.
+campaign with --item-life a sweep reads all claims of the scope and the whole bank.
 
 Prints how many items were returned to the bank, have expired, and have ended as withdrawn. A claim whose rows
 contradict each other stays as it is and is named; the rest is swept, and the exit code is 4. "oncebox
@@ -41,7 +40,7 @@ func (c sweepCommand) sweep(ctx context.Context, a *app, b *itembank.Bank) error
 		return err
 	}
 	sweep := b.SweepDue
-	if c.Full || campaign.ItemLife > 0 {
+	if campaign.ItemLife > 0 {
 		sweep = b.Sweep
 	}
 	progress, finish := a.counting("sweeping "+c.Campaign, "rows")

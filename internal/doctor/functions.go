@@ -74,8 +74,8 @@ type CloudFormation interface {
 }
 
 // FindInStack reads the settings of the functions of a stack, as Find does. Others are the functions that have the
-// variables of a sweep, and not its description: a function of the user that works with the tables, or the sweep of a
-// stack from before there were descriptions. The operator has not named them, so they must not be invoked.
+// variables of a sweep, and not its description: they may be functions of the user that work with the tables. The
+// operator has not named them, so they must not be invoked.
 func FindInStack(
 	ctx context.Context, stacks CloudFormation, client Lambda, stack string,
 ) (found, others []Function, err error) {

@@ -95,7 +95,7 @@ func (t Tables) checkTable(a Area, name string, table *types.TableDescription) {
 	case types.IndexStatusActive, "":
 		a.OK(name, string(table.TableStatus)+", with the index due")
 	default:
-		a.Warn(name, "the index due is "+string(status), "Wait until it is ACTIVE. Then run `oncebox sweep CAMPAIGN --full`.")
+		a.Warn(name, "the index due is "+string(status), "Wait until it is ACTIVE.")
 	}
 }
 

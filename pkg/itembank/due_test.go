@@ -86,7 +86,7 @@ func indexBehind(f *fixture) {
 	f.WantWhere("held by bob", c, next.Item, "ann", "bob")
 }
 
-// notInIndex: claims from before the index are closed by a full sweep.
+// notInIndex: Sweep reads the claims themselves, and closes those that the index lacks.
 func notInIndex(f *fixture) {
 	c, _ := f.stocked(1, holds)
 	clock := itembankfault.NewClock()
