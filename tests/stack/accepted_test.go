@@ -1,6 +1,6 @@
 package stack
 
-// An acceptance is why the findings of a rule in resources of goldens stay. A finding that has none fails
+// An acceptance is why the findings of a rule in resources of templates stay. A finding that has none fails
 // [TestCheckers], and so does an acceptance that no finding needs.
 type acceptance struct {
 	rule      string // regular expressions, each of the whole text; "" is any

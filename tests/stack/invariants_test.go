@@ -156,16 +156,17 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	for _, i := range invariants {
 		for _, f := range i.faults {
 			g := goldens[slices.IndexFunc(goldens, func(g golden) bool { return g.name == cmp.Or(f.golden, "default") })]
-			planted := 0
-			for id := range g.read(t).resources(f.kind) {
-				tpl := g.read(t)
-				if !set(tpl.resources(f.kind)[id], f.path, f.value) {
+			planted, tpl := 0, g.read(t)
+			for id, r := range tpl.resources(f.kind) {
+				before := at(r, f.path)
+				if !set(r, f.path, f.value) {
 					continue
 				}
 				planted++
 				if len(i.check(tpl, g.context)) == 0 {
 					t.Errorf("%s: nobody sees %s: %s", i.name, id, f.what)
 				}
+				set(r, f.path, before)
 			}
 			if planted == 0 {
 				t.Errorf("%s: no resource to plant it in: %s", i.name, f.what)
