@@ -81,7 +81,9 @@ func ifVersions(version, empty int64) (condition string, values map[string]types
 func (s *Store) putScope(scope engine.Scope) types.TransactWriteItem {
 	row := newScopeRow(scope)
 	put := putIfAbsent(s.bankTable, row)
-	same, values := "layout = :layout", map[string]types.AttributeValue{":layout": number(int64(row.Layout))}
+	same, values := "layout BETWEEN :oldest AND :layout", map[string]types.AttributeValue{
+		":oldest": number(oldestLayout), ":layout": number(layout),
+	}
 	for attribute, value := range map[string]string{"claimants": row.Claimants, "sole": row.Sole} {
 		if value == "" {
 			same += " AND attribute_not_exists(" + attribute + ")"
@@ -102,8 +104,8 @@ func (s *Store) putName(name string) types.TransactWriteItem {
 	}}
 }
 
-// checkLayout reads the first of the campaigns, if there is any. All have one layout: no campaign is created beside one
-// of another layout, since a list of campaigns fails at it.
+// checkLayout reads the first of the campaigns, if there is any. No campaign is created beside one of a layout that this
+// version does not read, since a list of campaigns fails at it.
 func (s *Store) checkLayout(ctx context.Context) error {
 	names := s.partition(s.bankTable, campaignsKey)
 	names.Limit = aws.Int32(1)
@@ -141,6 +143,9 @@ func (s *Store) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
 			var listed key
 			if err := dynamo.Decode(attributes, &listed); err != nil {
 				return err
+			}
+			if listed.SK == oldFence {
+				continue
 			}
 			c, err := s.Campaign(ctx, listed.SK)
 			if err != nil {

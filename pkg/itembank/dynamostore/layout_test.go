@@ -34,7 +34,7 @@ func newTables(t *testing.T) (*dynamodb.Client, *dynamostore.Store, string) {
 // could share its scope.
 func TestAnotherLayoutIsRefused(t *testing.T) {
 	t.Parallel()
-	for _, layout := range []int64{0, 2, 4} {
+	for _, layout := range []int64{0, 1, 4} {
 		client, store, table := newTables(t)
 		put(t, client, table, "campaigns", "spring", nil)
 		put(t, client, table, "campaign#spring", "meta", map[string]types.AttributeValue{
@@ -46,7 +46,7 @@ func TestAnotherLayoutIsRefused(t *testing.T) {
 		_, _, again := bank.CreateCampaign(t.Context(), "spring", itembank.Settings{})
 		_, _, beside := bank.CreateCampaign(t.Context(), "summer", itembank.Settings{})
 		opened := bank.OpenCampaign(t.Context(), "spring")
-		says := fmt.Sprintf("campaign \"spring\" has layout %d, and this version of oncebox reads layout 3; use the version that "+
+		says := fmt.Sprintf("campaign \"spring\" has layout %d, and this version of oncebox reads layouts 2 and 3; use the version that "+
 			"made it, or load the items into new tables", layout)
 		for doing, err := range map[string]error{
 			"read": read, "list": listed, "create it": again, "create another": beside, "open": opened,
@@ -61,13 +61,45 @@ func TestAnotherLayoutIsRefused(t *testing.T) {
 // TestScopeOfAnotherLayout: a scope whose rules this version does not know gets no campaign.
 func TestScopeOfAnotherLayout(t *testing.T) {
 	t.Parallel()
-	for _, layout := range []int64{2, 4} {
+	for _, layout := range []int64{1, 4} {
 		client, store, table := newTables(t)
 		put(t, client, table, "scope#s", "meta", map[string]types.AttributeValue{"layout": itembankengines.Number(layout)})
 		_, err := store.CreateCampaign(t.Context(), engine.Campaign{Name: "c", Scope: "s", Shards: 1})
 		if c, readErr := store.Campaign(t.Context(), "c"); !errors.Is(err, dynamostore.ErrLayout) || c != nil || readErr != nil {
 			t.Errorf("want %v, got %v, and the campaign %+v, %v", dynamostore.ErrLayout, err, c, readErr)
 		}
+	}
+}
+
+// TestRowsOfLayout2: campaigns, scopes and the fence of layout 2 are read, and get a campaign beside them.
+func TestRowsOfLayout2(t *testing.T) {
+	t.Parallel()
+	client, store, table := newTables(t)
+	bank := itembank.New(store)
+	create := func(name string) {
+		t.Helper()
+		if _, _, err := bank.CreateCampaign(t.Context(), name, itembank.Settings{Scope: "year"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create("spring")
+	for _, pk := range []string{"campaign#spring", "scope#year"} {
+		_, err := client.UpdateItem(t.Context(), &dynamodb.UpdateItemInput{
+			TableName: &table, UpdateExpression: aws.String("SET layout = :two"),
+			Key:                       map[string]types.AttributeValue{"pk": itembankengines.Text(pk), "sk": itembankengines.Text("meta")},
+			ExpressionAttributeValues: map[string]types.AttributeValue{":two": itembankengines.Number(2)},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(t, client, table, "campaigns", "!", nil)
+	put(t, client, table, "campaign#!", "meta", map[string]types.AttributeValue{
+		"name": itembankengines.Text("!"), "layout": itembankengines.Number(3),
+	})
+	create("summer")
+	if all, err := bank.Campaigns(t.Context()); err != nil || len(all) != 2 || all[0].Name != "spring" || all[1].Name != "summer" {
+		t.Errorf("got %+v, %v", all, err)
 	}
 }
 

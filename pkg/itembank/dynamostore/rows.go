@@ -20,9 +20,18 @@ import (
 // partition has 7 to 10, so 64 keys would limit a scope to about 4,000 claims a second.
 const rowShards = 256
 
-// layout is the version of the rows and their keys. It is in every campaign row and every scope row. Another one is
+// layout is the version of the rows and their keys. It is in every campaign row and every scope row. Rows with the number
+// 2 are the same: it was the number of campaigns and scopes whose settings all have their defaults. Another one is
 // refused with ErrLayout.
-const layout = 3
+const (
+	oldestLayout = 2
+	layout       = 3
+)
+
+func isReadable(theirs int) bool { return oldestLayout <= theirs && theirs <= layout }
+
+// oldFence is a name in the list of campaigns that is not a campaign. Tables that have rows with the number 2 may have it.
+const oldFence = "!"
 
 // bankGeneration is a part of the keys of bank rows. There is one generation.
 const bankGeneration = 1
@@ -163,7 +172,7 @@ func newScopeRow(s engine.Scope) scopeRow {
 }
 
 func (r scopeRow) scope(name string) (*engine.Scope, error) {
-	if r.Layout != layout {
+	if !isReadable(r.Layout) {
 		return nil, otherLayout("scope", name, r.Layout)
 	}
 	return &engine.Scope{Name: name, Claimants: r.Claimants, Sole: r.Sole}, nil
@@ -185,12 +194,12 @@ func newCampaignRow(c engine.Campaign) campaignRow {
 var ErrLayout = errors.New("the tables have another layout")
 
 func otherLayout(what, name string, theirs int) error {
-	return fmt.Errorf("dynamodb: %w: %s %q has layout %d, and this version of oncebox reads layout %d; "+
-		"use the version that made it, or load the items into new tables", ErrLayout, what, name, theirs, layout)
+	return fmt.Errorf("dynamodb: %w: %s %q has layout %d, and this version of oncebox reads layouts %d and %d; "+
+		"use the version that made it, or load the items into new tables", ErrLayout, what, name, theirs, oldestLayout, layout)
 }
 
 func (r campaignRow) campaign() (*engine.Campaign, error) {
-	if r.Layout != layout {
+	if !isReadable(r.Layout) {
 		return nil, otherLayout("campaign", r.Name, r.Layout)
 	}
 	return &engine.Campaign{
