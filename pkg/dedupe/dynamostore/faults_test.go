@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -34,7 +35,7 @@ func (s *scripted) call() error {
 	for old := s.most.Load(); now > old && !s.most.CompareAndSwap(old, now); old = s.most.Load() {
 		continue
 	}
-	time.Sleep(time.Millisecond) // so that other requests begin meanwhile
+	time.Sleep(time.Millisecond) // so that other requests begin meanwhile: in a bubble, all that may
 	s.inFlight.Add(-1)
 	if s.err == nil {
 		return nil
@@ -174,16 +175,18 @@ func TestRowsOfOthers(t *testing.T) {
 // TestRequests: one request for each entry, as many at a time as allowed.
 func TestRequests(t *testing.T) {
 	t.Parallel()
-	const n = 200
-	for _, concurrency := range []int{1, 8} {
-		client := &scripted{}
-		if _, err := New(client, table, WithConcurrency(concurrency)).PutIfAbsent(t.Context(), entries(n)); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		const n = 200
+		for _, concurrency := range []int{1, 8} {
+			client := &scripted{}
+			if _, err := New(client, table, WithConcurrency(concurrency)).PutIfAbsent(t.Context(), entries(n)); err != nil {
+				t.Fatal(err)
+			}
+			if calls, most := client.calls.Load(), int(client.most.Load()); calls != n || most != concurrency {
+				t.Errorf("want %d requests, %d at a time; got %d, %d", n, concurrency, calls, most)
+			}
 		}
-		if calls, most := client.calls.Load(), int(client.most.Load()); calls != n || most != concurrency {
-			t.Errorf("want %d requests, %d at a time; got %d, %d", n, concurrency, calls, most)
-		}
-	}
+	})
 }
 
 // TestTableDown: every entry fails, none is taken for a duplicate, and there is not one request for each. This holds
