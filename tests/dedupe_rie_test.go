@@ -323,7 +323,7 @@ func newStream(t *testing.T) stream {
 	about := &kinesis.DescribeStreamInput{StreamName: &s.name}
 	must(t, kinesis.NewStreamExistsWaiter(s.client, func(o *kinesis.StreamExistsWaiterOptions) {
 		o.MinDelay = 10 * time.Millisecond
-	}).Wait(t.Context(), about, time.Minute))
+	}).Wait(t.Context(), about, 5*time.Minute))
 	out, err := s.client.DescribeStream(t.Context(), about)
 	must(t, err)
 	s.arn = *out.StreamDescription.StreamARN

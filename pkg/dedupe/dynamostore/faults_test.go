@@ -219,24 +219,27 @@ func TestTableDown(t *testing.T) {
 	}
 }
 
-// TestFewFailures: an entry that fails, as under throttling, stops no other.
+// TestFewFailures: an entry that fails, as under throttling, stops no other. In a bubble no request waits to begin
+// while others fail.
 func TestFewFailures(t *testing.T) {
 	t.Parallel()
-	const n, every = 500, 4
-	client := &scripted{err: func(call int32) error {
-		if call%every == 0 {
-			return &types.ThrottlingException{}
+	synctest.Test(t, func(t *testing.T) {
+		const n, every = 500, 4
+		client := &scripted{err: func(call int32) error {
+			if call%every == 0 {
+				return &types.ThrottlingException{}
+			}
+			return nil
+		}}
+		results, err := New(client, table, WithConcurrency(8)).PutIfAbsent(t.Context(), entries(n))
+		failures := 0
+		for _, r := range results {
+			if r.Err != nil {
+				failures++
+			}
 		}
-		return nil
-	}}
-	results, err := New(client, table, WithConcurrency(8)).PutIfAbsent(t.Context(), entries(n))
-	failures := 0
-	for _, r := range results {
-		if r.Err != nil {
-			failures++
+		if calls := client.calls.Load(); err != nil || calls != n || failures != n/every {
+			t.Errorf("want %d requests and %d failures, got %d and %d, %v", n, n/every, calls, failures, err)
 		}
-	}
-	if calls := client.calls.Load(); err != nil || calls != n || failures != n/every {
-		t.Errorf("want %d requests and %d failures, got %d and %d, %v", n, n/every, calls, failures, err)
-	}
+	})
 }
