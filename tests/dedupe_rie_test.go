@@ -159,10 +159,7 @@ func checkMetrics(t *testing.T, log string) {
 func TestDedupeWhenTheEngineIsDown(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	must(t, listener.Close())
-	b := startDedupe(t, "AWS_ENDPOINT_URL_DYNAMODB=http://"+listener.Addr().String(), "ONCEBOX_DEDUPE_TABLE=dedupe")
+	b := startDedupe(t, "AWS_ENDPOINT_URL_DYNAMODB=http://"+testengine.Address(t), "ONCEBOX_DEDUPE_TABLE=dedupe")
 	b.fails(t, readDedupeEvent(t, "natural-duplicates"), 0)
 	equal(t, "lines sent", len(b.lines(t)), 0)
 	b.fails(t, readDedupeEvent(t, "poison-among-good"), 0)
@@ -326,7 +323,7 @@ func newStream(t *testing.T) stream {
 	about := &kinesis.DescribeStreamInput{StreamName: &s.name}
 	must(t, kinesis.NewStreamExistsWaiter(s.client, func(o *kinesis.StreamExistsWaiterOptions) {
 		o.MinDelay = 10 * time.Millisecond
-	}).Wait(t.Context(), about, time.Minute))
+	}).Wait(t.Context(), about, 5*time.Minute))
 	out, err := s.client.DescribeStream(t.Context(), about)
 	must(t, err)
 	s.arn = *out.StreamDescription.StreamARN

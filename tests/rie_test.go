@@ -286,10 +286,7 @@ func TestBadSettingsStopTheStart(t *testing.T) {
 func TestTryAgainWhenTheEngineIsDown(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	must(t, listener.Close())
-	f := startFunction(t, newTables().settings("http://"+listener.Addr().String(), "body")...)
+	f := startFunction(t, newTables().settings("http://"+testengine.Address(t), "body")...)
 	for _, name := range []string{"claim-body", "get-claim", "get-campaign"} {
 		checkReply(t, readEvent(t, name), f.do(t, readEvent(t, name)), eventCase{status: 503, slug: "try-again"})
 	}

@@ -21,6 +21,9 @@ import (
 type logShell struct {
 	*shell
 	log *ledgerdynamo.Log
+	// arrival is that of all records of events and letters. It is later than all commands, which import at their own
+	// time: so the epoch that it begins does not end in the test, whatever the time of day is.
+	arrival time.Time
 }
 
 func newLogShell(t *testing.T) logShell {
@@ -30,7 +33,8 @@ func newLogShell(t *testing.T) logShell {
 		"ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_LANES=2", "ONCEBOX_ID_PATH=order.id", "ONCEBOX_SCOPE=orders",
 		"ONCEBOX_SINK=ndjson:out.ndjson", "ONCEBOX_DEAD_LETTERS=dir:failed")
 	s.run(exitDone, "init")
-	return logShell{s, ledgerdynamo.NewLog(itembankengines.Client(endpoint, nil), "dedupe-"+tables)}
+	log := ledgerdynamo.NewLog(itembankengines.Client(endpoint, nil), "dedupe-"+tables)
+	return logShell{s, log, time.Now().Add(30 * time.Minute)}
 }
 
 // event has records of the ids from first to last, with sequence numbers from a number on.
@@ -45,7 +49,7 @@ func (s logShell) event(sequence, first, last int) string {
 			"kinesis": object{
 				"sequenceNumber": fmt.Sprint(sequence), "partitionKey": "pk",
 				"data":                        fmt.Appendf(nil, `{"order":{"id":"order-%d"}}`, id),
-				"approximateArrivalTimestamp": time.Now().Unix(),
+				"approximateArrivalTimestamp": s.arrival.Unix(),
 			},
 		})
 		sequence++
@@ -63,7 +67,7 @@ func TestLogLedger(t *testing.T) {
 	for _, command := range []string{"stat", "verify"} {
 		s.run(exitNo, "ledger", command, "--scope", "orders").saying(t, "there is no log ledger in the scope orders")
 	}
-	s.deadLetters("failed", 12)
+	s.deadLetters("failed", 12, s.arrival)
 
 	// A whole batch takes an append for each lane.
 	s.run(exitDone, "invoke", "dedupe", s.event(100, 0, 9)).saying(t, `"new":10`, `"ledger_appends":2,"ledger_conflicts":0`,
@@ -114,11 +118,11 @@ func TestLogLedger(t *testing.T) {
 
 // TestValkeyLedger: entries are on the server, and acks and consumers in the store.
 func TestValkeyLedger(t *testing.T) {
-	s := logShell{shell: newShell(t)}
+	s := logShell{shell: newShell(t), arrival: time.Now()}
 	s.env = []string{"ONCEBOX_LEDGER=valkey://" + testengine.Valkey(t), "ONCEBOX_ID_PATH=order.id", "ONCEBOX_SCOPE=" + strings.ToLower(rand.Text()),
 		"ONCEBOX_SINK=ndjson:out.ndjson", "ONCEBOX_DEAD_LETTERS=dir:failed"}
 	s.run(exitDone, "init")
-	s.deadLetters("failed", 0)
+	s.deadLetters("failed", 0, s.arrival)
 	first := s.event(100, 0, 9)
 	s.run(exitDone, "invoke", "dedupe", first).saying(t, `"new":10`)
 	s.run(exitDone, "invoke", "dedupe", first).saying(t, `"skipped":10`)

@@ -35,14 +35,14 @@ func deadLetter(n int, arrival time.Time) dedupe.DeadLetter {
 	}
 }
 
-// deadLetters writes n letters into a folder, as fast as that goes.
-func (s *shell) deadLetters(folder string, n int) {
+// deadLetters writes n letters into a folder, as fast as that goes. The records of all arrived at one time.
+func (s *shell) deadLetters(folder string, n int, arrival time.Time) {
 	s.Helper()
 	if err := os.MkdirAll(filepath.Join(s.dir, folder), 0o700); err != nil {
 		s.Fatal(err)
 	}
 	for i := range n {
-		l := deadLetter(i, time.Now())
+		l := deadLetter(i, arrival)
 		content, err := deadletter.Encode(l)
 		if err != nil {
 			s.Fatal(err)
@@ -71,7 +71,7 @@ func (s *shell) delivered() (ids map[string]int) {
 func newRedriveShell(t *testing.T, letters int) *shell {
 	s := newShell(t)
 	s.run(exitDone, "init")
-	s.deadLetters("failed", letters)
+	s.deadLetters("failed", letters, time.Now())
 	s.env = []string{"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:out.ndjson", "ONCEBOX_DEAD_LETTERS=dir:failed"}
 	return s
 }
@@ -108,7 +108,7 @@ func TestRedriveRunbook(t *testing.T) {
 	s.run(exitUsage, "redrive", "export", "letters.ndjson").saying(t, "does not exist")
 	s.env = append(s.env, "ONCEBOX_DEAD_LETTERS=dir:failed2", "ONCEBOX_STORE=sqlite:2.db")
 	s.run(exitDone, "init")
-	s.deadLetters("failed2", 0)
+	s.deadLetters("failed2", 0, time.Now())
 	for _, want := range []string{"done 3", "done 0, already-done 3"} {
 		s.run(exitDone, "redrive", "run", "letters.ndjson", "--set", "id-path=order.id").saying(t, want)
 	}
@@ -241,7 +241,7 @@ func TestRedriveIntoTable(t *testing.T) {
 	s.env = append(localEngine(endpoint), "ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id=order.id",
 		"ONCEBOX_DEAD_LETTERS=dir:failed")
 	s.run(exitDone, "init")
-	s.deadLetters("failed", 3)
+	s.deadLetters("failed", 3, time.Now())
 	client := dynamodb.New(dynamodb.Options{
 		BaseEndpoint: &endpoint, Region: "us-east-1", Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 	})

@@ -159,7 +159,7 @@ func (w wire) withStream(t *testing.T, name string) wire {
 		t.Fatal(err)
 	}
 	err = kinesis.NewStreamExistsWaiter(client, func(o *kinesis.StreamExistsWaiterOptions) { o.MinDelay = 10 * time.Millisecond }).
-		Wait(t.Context(), &kinesis.DescribeStreamInput{StreamName: &name}, time.Minute)
+		Wait(t.Context(), &kinesis.DescribeStreamInput{StreamName: &name}, 5*time.Minute)
 	if err != nil {
 		t.Fatal(err)
 	}

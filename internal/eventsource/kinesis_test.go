@@ -49,7 +49,7 @@ func (s mockStream) active() *types.StreamDescription {
 	s.Helper()
 	out, err := kinesis.NewStreamExistsWaiter(s.client, func(o *kinesis.StreamExistsWaiterOptions) {
 		o.MinDelay = 10 * time.Millisecond
-	}).WaitForOutput(s.Context(), &kinesis.DescribeStreamInput{StreamName: &s.name}, time.Minute)
+	}).WaitForOutput(s.Context(), &kinesis.DescribeStreamInput{StreamName: &s.name}, 5*time.Minute)
 	must(s, err)
 	return out.StreamDescription
 }

@@ -33,7 +33,7 @@ func TestReadStream(t *testing.T) {
 	about := &kinesis.DescribeStreamInput{StreamName: name}
 	must(t, kinesis.NewStreamExistsWaiter(client, func(o *kinesis.StreamExistsWaiterOptions) {
 		o.MinDelay = 10 * time.Millisecond
-	}).Wait(t.Context(), about, time.Minute))
+	}).Wait(t.Context(), about, 5*time.Minute))
 	described, err := client.DescribeStream(t.Context(), about)
 	must(t, err)
 	arn := *described.StreamDescription.StreamARN

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -13,6 +14,7 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
+	"testing"
 	"time"
 )
 
@@ -140,21 +142,34 @@ func (p *process) output() string {
 // our engine has bound it.
 type port struct{ hold net.PacketConn }
 
+// The ports are below those that the system gives to connections and to listeners on port 0. Otherwise one of
+// these could get the port while our engine, which can take a minute, has not bound it yet.
+const (
+	leastPort = 10_000
+	ports     = 20_000
+)
+
 func freePort() (*port, error) {
 	for range 100 {
-		tcp, err := net.Listen("tcp4", "127.0.0.1:0")
+		address := fmt.Sprint("127.0.0.1:", leastPort+rand.N(ports))
+		udp, err := net.ListenPacket("udp4", address)
 		if err != nil {
-			return nil, err
+			continue // another test holds it
 		}
-		udp, err := net.ListenPacket("udp4", tcp.Addr().String())
-		if closeErr := tcp.Close(); closeErr != nil {
-			return nil, closeErr
-		}
+		tcp, err := net.Listen("tcp4", address)
 		if err == nil {
-			return &port{udp}, nil
+			return &port{udp}, tcp.Close()
 		}
+		_ = udp.Close()
 	}
 	return nil, errors.New("no free port on the loopback interface")
+}
+
+// Address returns an address of the loopback interface. Nobody listens on it, and no other test gets it until the end
+// of the test.
+func Address(t testing.TB) string {
+	t.Helper()
+	return testPort(t).addr()
 }
 
 func (p *port) addr() string { return p.hold.LocalAddr().String() }

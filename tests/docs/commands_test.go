@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -126,7 +125,7 @@ func newSession(t *testing.T, d document) *session {
 	for _, folder := range []string{"examples/data", "examples/javascript", "events"} {
 		must(t, os.CopyFS(filepath.Join(s.folder, folder), os.DirFS(filepath.Join(root, folder))))
 	}
-	address := freeAddress(t)
+	address := testengine.Address(t)
 	local := strings.NewReplacer("oncebox local", "oncebox local --addr "+address, "localhost:8080", address, "127.0.0.1:8080", address)
 	for i, b := range d.blocks {
 		switch {
@@ -164,15 +163,6 @@ func consoleCommands(t *testing.T, d document, b block, local *strings.Replacer)
 		}
 	}
 	return all
-}
-
-// freeAddress is an address that nobody listens on.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	must(t, err)
-	defer func() { must(t, listener.Close()) }()
-	return listener.Addr().String()
 }
 
 // script sources each command, so that folders, variables and jobs stay for the next. A command's output and exit

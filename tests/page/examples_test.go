@@ -6,7 +6,6 @@ import (
 	"bufio"
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -20,7 +19,7 @@ import (
 // TestLanding: the one command of examples/landing prints links, and serves the page and the codes for them.
 func TestLanding(t *testing.T) {
 	testengine.CheckOnly(t)
-	address := freeAddress(t)
+	address := testengine.Address(t)
 	stdout := startExample(t, "landing", address)
 	var token string
 	for lines := bufio.NewScanner(stdout); lines.Scan() && !strings.HasPrefix(lines.Text(), "Open one"); {
@@ -42,14 +41,6 @@ func TestLanding(t *testing.T) {
 	if response.StatusCode != http.StatusCreated {
 		t.Errorf("the claim was answered %s", response.Status)
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	must(t, err)
-	must(t, free.Close())
-	return free.Addr().String()
 }
 
 // startExample starts the one command of an example, and ends it with the test as Ctrl-C does.
@@ -74,7 +65,7 @@ func startExample(t *testing.T, name string, args ...string) (stdout io.Reader) 
 // eventually waits until a server answers 200.
 func eventually(t *testing.T, address string) {
 	t.Helper()
-	get := exec.CommandContext(t.Context(), "curl", "-sf", "-o", "/dev/null", "--retry", "60", "--retry-connrefused", "--retry-delay", "1", address)
+	get := exec.CommandContext(t.Context(), "curl", "-sf", "-o", "/dev/null", "--retry", "300", "--retry-connrefused", "--retry-delay", "1", address)
 	if out, err := get.CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v\n%s", address, err, out)
 	}

@@ -203,7 +203,7 @@ func (s *server) challenged() (base string) {
 
 // seatmap starts examples/seatmap.
 func (s *server) seatmap() (base string) {
-	page, api := freeAddress(s.T), freeAddress(s.T)
+	page, api := testengine.Address(s.T), testengine.Address(s.T)
 	startExample(s.T, "seatmap", page, api)
 	eventually(s.T, "http://"+page+"/campaigns/hall/items")
 	return "http://" + page

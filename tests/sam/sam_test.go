@@ -22,6 +22,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
+	"github.com/oncebox/oncebox/internal/testengine"
 )
 
 // The tests whose names begin with TestSAM run inside of `scripts/sam check`, which starts the container engine and the
@@ -158,14 +160,7 @@ func TestSAMAPI(t *testing.T) {
 // serveAPI runs scripts/sam api until the end of the test and returns its URL.
 func serveAPI(t *testing.T) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := listener.Addr().String()
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := testengine.Address(t)
 	_, port, _ := net.SplitHostPort(address)
 	var log bytes.Buffer
 	api := exec.Command("../../scripts/sam", "api")
@@ -182,7 +177,7 @@ func serveAPI(t *testing.T) string {
 			t.Logf("scripts/sam api: %v\n%s", err, &log)
 		}
 	})
-	for deadline := time.After(time.Minute); ; {
+	for deadline := time.After(5 * time.Minute); ; {
 		if connection, err := net.Dial("tcp", address); err == nil {
 			_ = connection.Close()
 			return "http://" + address
@@ -192,7 +187,7 @@ func serveAPI(t *testing.T) string {
 			ended <- err
 			t.Fatalf("scripts/sam api ended: %v", err)
 		case <-deadline:
-			t.Fatal("scripts/sam api does not listen after a minute")
+			t.Fatal("scripts/sam api does not listen after five minutes")
 		case <-time.After(100 * time.Millisecond):
 		}
 	}

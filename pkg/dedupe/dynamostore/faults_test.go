@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -35,7 +36,7 @@ func (s *scripted) call() error {
 	for old := s.most.Load(); now > old && !s.most.CompareAndSwap(old, now); old = s.most.Load() {
 		continue
 	}
-	time.Sleep(time.Millisecond) // so that other requests begin meanwhile
+	time.Sleep(time.Millisecond) // so that other requests begin meanwhile: in a bubble, all that may
 	s.inFlight.Add(-1)
 	if s.err == nil {
 		return nil
@@ -179,16 +180,18 @@ func TestRowsOfOthers(t *testing.T) {
 // TestRequests: each entry costs one request, with the allowed number of requests at a time.
 func TestRequests(t *testing.T) {
 	t.Parallel()
-	const n = 200
-	for _, concurrency := range []int{1, 8} {
-		client := &scripted{}
-		if _, err := New(client, table, WithConcurrency(concurrency)).PutIfAbsent(t.Context(), entries(n)); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		const n = 200
+		for _, concurrency := range []int{1, 8} {
+			client := &scripted{}
+			if _, err := New(client, table, WithConcurrency(concurrency)).PutIfAbsent(t.Context(), entries(n)); err != nil {
+				t.Fatal(err)
+			}
+			if calls, most := client.calls.Load(), int(client.most.Load()); calls != n || most != concurrency {
+				t.Errorf("want %d requests, %d at a time; got %d, %d", n, concurrency, calls, most)
+			}
 		}
-		if calls, most := client.calls.Load(), int(client.most.Load()); calls != n || most != concurrency {
-			t.Errorf("want %d requests, %d at a time; got %d, %d", n, concurrency, calls, most)
-		}
-	}
+	})
 }
 
 // TestTableDown: if the table is down, every entry fails, none is taken for a duplicate, and far fewer requests than
@@ -221,24 +224,27 @@ func TestTableDown(t *testing.T) {
 	}
 }
 
-// TestFewFailures: an entry that fails, for example by throttling, does not stop the others.
+// TestFewFailures: an entry that fails, for example by throttling, does not stop the others. On the clock of synctest no
+// request waits to begin while others fail.
 func TestFewFailures(t *testing.T) {
 	t.Parallel()
-	const n, every = 500, 4
-	client := &scripted{err: func(call int32) error {
-		if call%every == 0 {
-			return &types.ThrottlingException{}
+	synctest.Test(t, func(t *testing.T) {
+		const n, every = 500, 4
+		client := &scripted{err: func(call int32) error {
+			if call%every == 0 {
+				return &types.ThrottlingException{}
+			}
+			return nil
+		}}
+		results, err := New(client, table, WithConcurrency(8)).PutIfAbsent(t.Context(), entries(n))
+		failures := 0
+		for _, r := range results {
+			if r.Err != nil {
+				failures++
+			}
 		}
-		return nil
-	}}
-	results, err := New(client, table, WithConcurrency(8)).PutIfAbsent(t.Context(), entries(n))
-	failures := 0
-	for _, r := range results {
-		if r.Err != nil {
-			failures++
+		if calls := client.calls.Load(); err != nil || calls != n || failures != n/every {
+			t.Errorf("want %d requests and %d failures, got %d and %d, %v", n, n/every, calls, failures, err)
 		}
-	}
-	if calls := client.calls.Load(); err != nil || calls != n || failures != n/every {
-		t.Errorf("want %d requests and %d failures, got %d and %d, %v", n, n/every, calls, failures, err)
-	}
+	})
 }

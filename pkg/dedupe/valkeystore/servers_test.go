@@ -82,14 +82,7 @@ func TestCluster(t *testing.T) {
 
 // clusterNode starts a node of a cluster, and returns the port that other nodes ask.
 func clusterNode(t *testing.T) (node *testengine.ValkeyServer, bus string) {
-	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, bus, _ = net.SplitHostPort(listener.Addr().String())
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	_, bus, _ = net.SplitHostPort(testengine.Address(t))
 	return testengine.FreshValkey(t, "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "600000",
 		"--cluster-config-file", filepath.Join(t.TempDir(), "nodes.conf")), bus
 }

@@ -263,7 +263,7 @@ func testRequestsOfHolds(t *testing.T, store *dynamostore.Store, counted *wire) 
 	if err != nil || !taken.Taken() {
 		t.Fatalf("not taken: %+v, %v", taken, err)
 	}
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); { // until the index has the claim
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); { // until the index has the claim
 		due, err := store.DueClaims(ctx, shard, time.Time{}, time.Now(), 1)
 		if err != nil || len(due.Claims) > 0 {
 			break

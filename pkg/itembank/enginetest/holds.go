@@ -136,7 +136,7 @@ func (f *fixture) due(c engine.Campaign, after, before time.Time) []engine.DueCl
 func (f *fixture) wantDue(c engine.Campaign, want ...engine.DueClaim) {
 	f.Helper()
 	var got []engine.DueClaim
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); {
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 		if got = f.due(c, time.Time{}, end.Add(time.Hour)); slices.Equal(got, want) {
 			return
 		}

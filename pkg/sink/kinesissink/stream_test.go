@@ -341,7 +341,7 @@ func (m *mock) waitActive(t *testing.T) {
 	t.Helper()
 	soon := func(o *kinesis.StreamExistsWaiterOptions) { o.MinDelay = 20 * time.Millisecond }
 	waiter := kinesis.NewStreamExistsWaiter(m, soon)
-	must(t, waiter.Wait(t.Context(), &kinesis.DescribeStreamInput{StreamName: &m.name}, time.Minute))
+	must(t, waiter.Wait(t.Context(), &kinesis.DescribeStreamInput{StreamName: &m.name}, 5*time.Minute))
 }
 
 func (m *mock) readShard(t *testing.T, id *string) (records []types.Record) {
