@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// newMetrics makes a bench whose log lines have metrics, with the results that the engine gives first.
+// newMetrics makes a bench whose log lines have metrics. results are the first results of the engine.
 func newMetrics(t *testing.T, level slog.Level, met ...engine.TakeResult) *bench {
 	t.Helper()
 	store := &itembankfault.Store{Store: memstore.NewItems()}
@@ -72,7 +72,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestNoMetrics: by default a line has the members that it always had.
+// TestNoMetrics: by default a line has no further members.
 func TestNoMetrics(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1", "SPRING-2")
@@ -82,7 +82,7 @@ func TestNoMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricsOfConcurrentRequests: what concurrent requests met is counted once.
+// TestMetricsOfConcurrentRequests: a conflict of concurrent requests is counted once.
 func TestMetricsOfConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	const each = 8
