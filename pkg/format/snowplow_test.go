@@ -44,7 +44,7 @@ func with(event string, changes ...string) string {
 
 const eventID = "c6ef3124-b53a-4b13-a233-0088f79dcbcb" // of enriched
 
-// unprinted is enriched without a fingerprint.
+// unprinted is the event enriched without its fingerprint.
 var unprinted = with(enriched, "event_fingerprint", "")
 
 func newSnowplow(t testing.TB, o format.SnowplowOptions) *format.Snowplow {
@@ -144,8 +144,8 @@ func TestSnowplowBadEvents(t *testing.T) {
 	}
 }
 
-// TestSnowplowComputes: a computed fingerprint is the SHA-256 of the event in which the columns that do not count are
-// empty. This fixes it, since ledgers hold it.
+// TestSnowplowComputes: a computed fingerprint is the SHA-256 of the event with the columns empty that do not count.
+// The test pins it, because ledgers store it.
 func TestSnowplowComputes(t *testing.T) {
 	t.Parallel()
 	var counted []string
@@ -165,7 +165,7 @@ func TestSnowplowComputes(t *testing.T) {
 	}
 }
 
-// TestSnowplowCopies: what differs in a copy from a tracker or from Enrich does not count, and the rest does.
+// TestSnowplowCopies: differences that a tracker or Enrich makes in a copy do not count; all other differences do.
 func TestSnowplowCopies(t *testing.T) {
 	t.Parallel()
 	f := newSnowplow(t, format.SnowplowOptions{})
@@ -231,9 +231,9 @@ func TestSnowplowOptions(t *testing.T) {
 	}
 }
 
-// TestSnowplowColumns: a column has the name that Snowplow's own SDK has for it. In an event with one other value, the SDK
-// says which column that is, and with this column as a volatile one both events have the same fingerprint. Contexts and
-// self-describing events have no name of their own there.
+// TestSnowplowColumns: a column has the same name as in Snowplow's own SDK. In an event with one other value, the SDK
+// reports the column. If this column is volatile, both events have the same fingerprint. The SDK has no names for
+// contexts and self-describing events.
 func TestSnowplowColumns(t *testing.T) {
 	t.Parallel()
 	values := slices.Repeat([]string{"0"}, 131)
@@ -336,7 +336,7 @@ func TestSnowplowRename(t *testing.T) {
 	}
 }
 
-// TestSnowplowDigest: the columns in which two events differ are named.
+// TestSnowplowDigest: DiffersOnlyIn returns the columns in which two events differ.
 func TestSnowplowDigest(t *testing.T) {
 	t.Parallel()
 	f := newSnowplow(t, format.SnowplowOptions{})
@@ -381,9 +381,9 @@ func BenchmarkSnowplowRename(b *testing.B) {
 	}
 }
 
-// FuzzSnowplow: Read and Rename never panic and change nothing. Read accepts an event that Snowplow's SDK takes apart,
-// if it has an id and a fingerprint that can be kept. Rename changes two columns only, and Read of the copy finds the
-// other id and no other difference.
+// FuzzSnowplow: Read and Rename never panic, and do not change their input. If Snowplow's SDK can read an event, Read
+// accepts it, provided that it has a valid id and fingerprint. Rename changes only two columns, and Read of the copy
+// finds the other id and no other difference.
 func FuzzSnowplow(f *testing.F) {
 	for _, seed := range []string{
 		enriched, unprinted, enriched + "\r\n", with(enriched, "derived_contexts", ""), strings.Repeat("\t", 130), "", "\t",

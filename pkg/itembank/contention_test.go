@@ -20,7 +20,7 @@ func TestContention(t *testing.T) {
 	total := itembank.Contention{}
 	for i, c := range []struct {
 		claimant string
-		met      []engine.TakeResult
+		results  []engine.TakeResult
 		want     itembank.Contention
 	}{
 		{"bob", nil, itembank.Contention{}},
@@ -31,7 +31,7 @@ func TestContention(t *testing.T) {
 		{"ann", []engine.TakeResult{{Held: &held, ItemGone: true}}, itembank.Contention{}},
 	} {
 		before := b.Contention()
-		meets.TakeResults = c.met
+		meets.TakeResults = c.results
 		f.claim(b, c.claimant)
 		got := b.Contention().Since(before)
 		if got != c.want {

@@ -102,8 +102,8 @@ var (
 	wrapsTo1n = "\xFF\xFF\xFF\xFF\x0F"                 // 2^32-1, -1 as a 32-bit int
 )
 
-// poisonCases are broken messages, each with the fault and its byte in the record. What follows the key table begins at
-// byte 7.
+// poisonCases are broken messages, each with the fault and its byte in the record. The bytes after the key table
+// begin at byte 7.
 var poisonCases = []struct {
 	name    string
 	message []byte
