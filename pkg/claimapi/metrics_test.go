@@ -17,12 +17,12 @@ import (
 )
 
 // newMetrics makes a bench whose log lines have metrics. results are the first results of the engine.
-func newMetrics(t *testing.T, level slog.Level, met ...engine.TakeResult) *bench {
+func newMetrics(t *testing.T, level slog.Level, results ...engine.TakeResult) *bench {
 	t.Helper()
 	store := &itembankfault.Store{Store: memstore.NewItems()}
 	b := &bench{bank: itembank.New(store.Store), log: &bytes.Buffer{}}
 	b.campaign(t, "spring", itembank.Settings{}, "SPRING-1", "SPRING-2")
-	store.TakeResults = met
+	store.TakeResults = results
 	from, err := claimapi.ParseClaimantFrom("body")
 	must(t, err)
 	log := slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: level}))
@@ -47,9 +47,9 @@ func (b *bench) requests(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	met := []engine.TakeResult{{ItemGone: true}, {ItemConflict: true}, {ItemConflict: true}, {ClaimThrottled: true}}
+	results := []engine.TakeResult{{ItemGone: true}, {ItemConflict: true}, {ItemConflict: true}, {ClaimThrottled: true}}
 	for _, level := range []slog.Level{slog.LevelInfo, slog.LevelError} { // the metrics do not depend on the level
-		b := newMetrics(t, level, met...)
+		b := newMetrics(t, level, results...)
 		b.requests(t)
 		points := emftest.Points(t, b.log.Bytes())
 		for name, want := range map[string]float64{
@@ -86,11 +86,11 @@ func TestNoMetrics(t *testing.T) {
 func TestMetricsOfConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	const each = 8
-	met := make([]engine.TakeResult, 0, 2*each)
+	results := make([]engine.TakeResult, 0, 2*each)
 	for range each {
-		met = append(met, engine.TakeResult{ItemGone: true}, engine.TakeResult{ItemConflict: true})
+		results = append(results, engine.TakeResult{ItemGone: true}, engine.TakeResult{ItemConflict: true})
 	}
-	b := newMetrics(t, slog.LevelInfo, met...)
+	b := newMetrics(t, slog.LevelInfo, results...)
 	done := make(chan struct{})
 	for _, claimant := range []string{"ann", "bob"} {
 		go func() {
