@@ -11,7 +11,7 @@ import (
 const (
 	reasonNoKey      = "the id is the partition key, and the record has none"
 	reasonKeyUnicode = "the partition key is not Unicode"
-	reasonContentID  = "the id is that of the content, so the record cannot have another one"
+	reasonContentID  = "the id is the hash of the content, so the record cannot have another id"
 )
 
 // rawVersion names the fingerprint of a Raw: the SHA-256 of the payload.

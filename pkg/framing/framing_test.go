@@ -83,7 +83,7 @@ func TestOpen(t *testing.T) {
 		"second value cut":      {"concatenated", `{}{"a"`, nil, "after its last JSON value"},
 		"something behind":      {"concatenated", `{},{}`, nil, "after its last JSON value"},
 		"logs":                  {"logs", zip(t, message), []string{`{"id":"a","timestamp":1,"message":"<x>",` + common + `}`, `{"id":"b",` + common + `}`, "{}", "7"}, ""},
-		"logs of nobody":        {"logs", zip(t, `{"messageType":"DATA_MESSAGE","logEvents":[{"id":"a"}]}`), []string{`{"id":"a"}`}, ""},
+		"logs without owner":    {"logs", zip(t, `{"messageType":"DATA_MESSAGE","logEvents":[{"id":"a"}]}`), []string{`{"id":"a"}`}, ""},
 		"control message":       {"logs", zip(t, `{"messageType":"CONTROL_MESSAGE","logEvents":[{"id":""}]}`), []string{}, ""},
 		"no gzip":               {"logs", message, []string{alone}, ""},
 		"gzip cut":              {"logs", zip(t, message)[:40], nil, "broken gzip"},

@@ -42,7 +42,7 @@ func (b *Bank) checkScope(ctx context.Context, c Campaign) error {
 	return nil
 }
 
-// scopeDiffers says in what the campaign does not agree with the row of its scope.
+// scopeDiffers returns the error for a campaign that does not agree with the row of its scope.
 func (c Campaign) scopeDiffers(s engine.Scope) error {
 	switch own := c.row().ScopeRow(); {
 	case s.Sole != "" && s.Sole != c.Name:

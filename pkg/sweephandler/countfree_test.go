@@ -104,7 +104,7 @@ func TestACountThatFails(t *testing.T) {
 		t.Errorf("the metrics are %v", points)
 	}
 	if n := bytes.Count(b.log.Bytes(), []byte("out of reach")); n != 2 || b.holds("held") {
-		t.Errorf("the claim is there: %t; the log is %s", b.holds("held"), b.log.String())
+		t.Errorf("the claim exists: %t; the log is %s", b.holds("held"), b.log.String())
 	}
 }
 

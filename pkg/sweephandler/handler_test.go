@@ -94,7 +94,7 @@ func TestSweepsCampaignsWhoseClaimsEnd(t *testing.T) {
 	}
 	for campaign, want := range map[string]bool{"held": false, "lent": false, "burned": false, "long": true, "forever": true} {
 		if b.holds(campaign) != want {
-			t.Errorf("%s: the claim is there: %t", campaign, !want)
+			t.Errorf("%s: the claim exists: %t", campaign, !want)
 		}
 	}
 	if len(lines) != 1 || lines[0]["msg"] != "sweep" || lines[0]["level"] != "INFO" ||
@@ -146,7 +146,7 @@ func TestAFailureStopsNoOtherCampaign(t *testing.T) {
 	}
 	for name := range settings {
 		if b.holds(name) != (busy.campaigns[name] != nil) {
-			t.Errorf("%s: the claim is there: %t", name, b.holds(name))
+			t.Errorf("%s: the claim exists: %t", name, b.holds(name))
 		}
 	}
 }

@@ -151,7 +151,7 @@ func (c *txCase) finds(t dedupe.Transaction, owner dedupe.Owner, done bool) dedu
 	c.Helper()
 	result, err := c.transact(t)
 	if err != nil || result.Existing == nil {
-		c.Fatalf("a transaction of %s whose entry is there: %+v, %v", t.Entry.Owner.Sequence, result, err)
+		c.Fatalf("a transaction of %s whose entry exists: %+v, %v", t.Entry.Owner.Sequence, result, err)
 	}
 	if result.Existing.Owner != owner.Digest() || result.Existing.Done != done || result.Superseded {
 		c.Fatalf("want an entry of %s, done %t; got %+v", owner.Sequence, done, result)
@@ -210,7 +210,7 @@ func foundEntry(c *txCase) {
 func entryOfStreamSink(c *txCase) {
 	t := c.transaction(1)
 	if existing := c.put(t.Entry); existing != nil {
-		c.Fatalf("the entry is there: %+v", existing)
+		c.Fatalf("the entry exists already: %+v", existing)
 	}
 	raised := retention.PurgeAt(epoch.Add(time.Hour))
 	c.raise(t.Entry, raised)
