@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/awsclient"
 )
 
-// settings are what clients are made of, as far as a variable has to do with it.
+// settings are the settings of clients that variables can change.
 type settings struct {
 	key, secret, token, region string
 	endpoints                  [4]string // DynamoDB, Kinesis, S3, SQS

@@ -23,8 +23,8 @@ func (endless) Take(context.Context, engine.FreeItem, engine.Claim) (engine.Take
 	return engine.TakeResult{}, nil
 }
 
-// BenchmarkClaim measures what a new claim costs without a store: in the Bank, in Handle, and in the function, where it
-// begins and ends as JSON.
+// BenchmarkClaim measures the cost of a new claim without a store: in the Bank, in Handle, and in the function, with
+// JSON as input and output.
 func BenchmarkClaim(b *testing.B) {
 	event, err := os.ReadFile("../../events/claim/claim-body.json")
 	must(b, err)
@@ -69,7 +69,7 @@ func BenchmarkClaim(b *testing.B) {
 	})
 }
 
-// nowhere is not io.Discard, for which a log would not even make its lines.
+// nowhere discards log lines. Unlike for io.Discard, a log makes its lines for it.
 type nowhere struct{}
 
 func (nowhere) Write(p []byte) (int, error) { return len(p), nil }

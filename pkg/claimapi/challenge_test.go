@@ -32,7 +32,7 @@ func provider(t *testing.T, status int, answer string) string {
 	return server.URL
 }
 
-// silentProvider takes requests and answers none of them.
+// silentProvider accepts requests and answers none.
 func silentProvider(t *testing.T) string {
 	t.Helper()
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -43,12 +43,12 @@ func silentProvider(t *testing.T) string {
 	return server.URL
 }
 
-// TestChallenge: a claim needs a right solution. Whatever else happens refuses it, and nothing is claimed.
+// TestChallenge: a claim needs a right solution. In all other cases it is refused, and nothing is claimed.
 func TestChallenge(t *testing.T) {
 	t.Parallel()
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
-	// The hosts allow shop.example. Without a status, the provider is not to be asked.
+	// The hosts allow shop.example. A case without a status must not ask the provider.
 	for name, c := range map[string]struct {
 		solution string
 		status   int
@@ -99,7 +99,7 @@ func TestChallenge(t *testing.T) {
 	}
 }
 
-// wantChallenge claims with a solution, and wants the claim, or a problem and no claim.
+// wantChallenge claims with a solution, and expects the claim, or a problem and no claim.
 func wantChallenge(t *testing.T, challenge claimapi.Challenge, solution, slug string) {
 	t.Helper()
 	b := newBench(t, "body", "SPRING-1")

@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// TestChosenItems: a request may name items where the campaign allows it. It gets all of them or none.
+// TestChosenItems: a request may name items if the campaign allows it. It gets all of them or none.
 func TestChosenItems(t *testing.T) {
 	t.Parallel()
 	const hall = "/campaigns/hall/claims"

@@ -32,7 +32,7 @@ func (b *bench) loadWithColumns(t testing.TB, campaign string, seats ...seat) {
 	must(t, err)
 }
 
-// TestColumns: an answer with items has their columns, in the order of the load, as they were loaded.
+// TestColumns: an answer with items has their columns, in the order of the load and unchanged.
 func TestColumns(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")

@@ -10,8 +10,8 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 )
 
-// TestEventIsThatOfTheLibrary: what is decoded of an event is what events.APIGatewayV2HTTPRequest has, for every event
-// of events/claim and some that API Gateway does not send.
+// TestEventIsThatOfTheLibrary: decoding an event gives the same values as events.APIGatewayV2HTTPRequest, for every
+// event of events/claim and some that API Gateway does not send.
 func TestEventIsThatOfTheLibrary(t *testing.T) {
 	t.Parallel()
 	texts := []string{

@@ -62,7 +62,7 @@ func Example() {
 	// 200 OK true
 }
 
-// authenticate stands for the server's own middleware, which verifies who the caller is.
+// authenticate imitates the server's own middleware, which verifies the caller.
 func authenticate(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		next.ServeHTTP(w, r.WithContext(claimapi.WithCaller(r.Context(), "customer-17")))

@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// TestExamplesAreAnswers: a handler answers as the examples of the OpenAPI document say, but for ids and times.
+// TestExamplesAreAnswers: a handler answers like the examples of the OpenAPI document, except for ids and times.
 func TestExamplesAreAnswers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-MH47-YFPN")

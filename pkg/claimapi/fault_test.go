@@ -57,8 +57,8 @@ func TestStoreErrors(t *testing.T) {
 	}
 }
 
-// TestInconsistentClaim: a claim has ended, and no row says that its item was loaded. Its holder gets a problem of its
-// own, others are served, and the log names the claim and the kind.
+// TestInconsistentClaim: a claim has ended, and no row says that its item was loaded. Its holder gets a special
+// problem, other claimants are served, and the log names the claim and the kind.
 func TestInconsistentClaim(t *testing.T) {
 	t.Parallel()
 	store, log := memstore.NewItems(), &bytes.Buffer{}
@@ -85,7 +85,7 @@ func TestInconsistentClaim(t *testing.T) {
 	}
 }
 
-// TestRetryAfterIsSpread: clients that are told to come back at one moment come back in three different seconds.
+// TestRetryAfterIsSpread: clients that are refused at one moment are told to come back in three different seconds.
 func TestRetryAfterIsSpread(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")
@@ -128,7 +128,7 @@ func TestClaimantsAreTakenOutOfErrors(t *testing.T) {
 	}
 }
 
-// TestNormalClaimantsAreTakenOutOfErrors: an engine has the claimant in the spelling of the Bank.
+// TestNormalClaimantsAreTakenOutOfErrors: the error of an engine has the claimant in the spelling of the Bank.
 func TestNormalClaimantsAreTakenOutOfErrors(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")
@@ -180,7 +180,7 @@ func TestPanicIsAnsweredAndLogged(t *testing.T) {
 	b.do(t, post(spring, `{"claimant":"ada"}`)).wants(t, http.StatusCreated, "")
 }
 
-// TestTryAgainBeforeTheDeadline: the store has less time than the function, so that there is time left for an answer.
+// TestTryAgainBeforeTheDeadline: the store has less time than the function, so that time is left for an answer.
 func TestTryAgainBeforeTheDeadline(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")

@@ -9,7 +9,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 )
 
-// statuses are those that a request alone can cause. 401, 403, 500 and 503 need another setting or a fault.
+// statuses are the statuses that a request alone can cause. 401, 403, 500 and 503 need another setting or a fault.
 var statuses = []int{200, 201, 400, 404, 405, 409, 413}
 
 // FuzzHandle: for every body and path, the answer is JSON with a known status, and only the claimant in the request

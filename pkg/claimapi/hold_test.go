@@ -25,7 +25,7 @@ func newHoldBench(t testing.TB, from string, items ...string) *bench {
 	return b
 }
 
-// hold claims in the campaign seats for the caller or the claimant of the body.
+// hold claims in the campaign seats, for the caller or for the claimant in the body.
 func (b *bench) hold(t testing.TB, r request) (claimID string) {
 	t.Helper()
 	a := b.do(t, r).wants(t, http.StatusCreated, "")
@@ -94,7 +94,7 @@ func TestReleaseOfAHold(t *testing.T) {
 	equal(t, "claim of bob", b.do(t, get(seatClaims+"/bob")).text("claim_id"), bobs)
 }
 
-// TestHoldsNeedACampaignWithHolds: elsewhere, claim, look, release, repeat would drain a bank of codes.
+// TestHoldsNeedACampaignWithHolds: in other campaigns, repeated claims and releases could empty a bank of codes.
 func TestHoldsNeedACampaignWithHolds(t *testing.T) {
 	t.Parallel()
 	b := newHoldBench(t, "body")
@@ -135,7 +135,7 @@ func TestClaimIDs(t *testing.T) {
 	equal(t, "claimant", b.do(t, more).wants(t, http.StatusOK, "").text("claimant"), "ann")
 }
 
-// TestWhoMayConfirm: customers may release their own holds. They confirm them only if the settings say so.
+// TestWhoMayConfirm: customers may release their own holds. They may confirm them only if the settings allow it.
 func TestWhoMayConfirm(t *testing.T) {
 	t.Parallel()
 	const user = "arn:aws:iam::123456789012:user/ann"
@@ -186,7 +186,7 @@ func TestHoldsOverHTTP(t *testing.T) {
 	b.do(t, get(seatClaims+"/team/ann?")).wants(t, http.StatusNotFound, "no-claim")
 }
 
-// TestInvokeOfARelease: an answer without a body is one that API Gateway reads.
+// TestInvokeOfARelease: API Gateway can read an answer without a body.
 func TestInvokeOfARelease(t *testing.T) {
 	t.Parallel()
 	b := newHoldBench(t, "body", "A-1")

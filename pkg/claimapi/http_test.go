@@ -60,7 +60,7 @@ func TestServeHTTP(t *testing.T) {
 	equal(t, "instance", other.text("instance"), lines[3]["request_id"].(string))
 }
 
-// TestServeHTTPBodies: a body reaches the handler byte for byte, and one that is too large is refused.
+// TestServeHTTPBodies: a body reaches the handler unchanged, and a body that is too large is refused.
 func TestServeHTTPBodies(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")
@@ -80,7 +80,7 @@ func TestServeHTTPBodies(t *testing.T) {
 	equal(t, "pointers", cut.pointers(), "")
 }
 
-// TestFromContext: a middleware says who the caller is, and a caller may name nobody else.
+// TestFromContext: a middleware sets the caller, and a caller may name only itself.
 func TestFromContext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")

@@ -36,7 +36,7 @@ func newLinkBench(t testing.TB, items ...string) linkBench {
 	return l
 }
 
-// handle replaces the handler by one with these options.
+// handle replaces the handler by a handler with these options.
 func (b linkBench) handle(t testing.TB, options ...claimapi.Option) {
 	t.Helper()
 	public, err := b.key.Public()
@@ -128,13 +128,13 @@ func TestLinkOfAScope(t *testing.T) {
 	b.do(t, withToken(post("/campaigns/autumn/claims", ""), token)).wants(t, http.StatusNotFound, "no-such-campaign")
 	b.do(t, withToken(post("/campaigns/Autumn/claims", ""), token)).wants(t, http.StatusBadRequest, "invalid-request")
 
-	// A campaign without a scope of its own is a scope of its name.
+	// A campaign without its own scope has a scope of the same name.
 	token = b.sign(t, claimlink.Claims{Claimant: "ann", Scope: "spring"})
 	b.do(t, withToken(post(spring, ""), token)).wants(t, http.StatusCreated, "")
 }
 
-// TestLinkOfASpelling: a link has the claimant as the file of customers had it. All spellings that are one claimant in
-// the campaign are one customer.
+// TestLinkOfASpelling: a link has the claimant as the file of customers spells it. All spellings that are one
+// claimant in the campaign are one customer.
 func TestLinkOfASpelling(t *testing.T) {
 	t.Parallel()
 	b := newLinkBench(t)
@@ -160,7 +160,7 @@ func TestLinkOfASpelling(t *testing.T) {
 	b.do(t, withToken(post(vip, `{"slot":2}`), first)).wants(t, http.StatusOK, "")
 }
 
-// TestScopeOfALinkCostsNoRead: the scope comes from the Bank's copy of the campaign, which a claim needs anyway.
+// TestScopeOfALinkCostsNoRead: the scope comes from the Bank's copy of the campaign, which a claim needs in any case.
 func TestScopeOfALinkCostsNoRead(t *testing.T) {
 	t.Parallel()
 	for _, c := range []claimlink.Claims{{Campaign: "spring"}, {Scope: "spring"}} {
@@ -173,7 +173,7 @@ func TestScopeOfALinkCostsNoRead(t *testing.T) {
 	}
 }
 
-// TestRefusedLinks also shows that the store is not asked, and that neither answer nor log has the token.
+// TestRefusedLinks also checks that the store is not asked, and that neither the answer nor the log has the token.
 func TestRefusedLinks(t *testing.T) {
 	t.Parallel()
 	b := newLinkBench(t, "SPRING-1")
@@ -234,7 +234,7 @@ func wantNoToken(t *testing.T, header, text string) {
 	}
 }
 
-// TestNoTokenInTheLog: whatever becomes of a request with a valid link, its line has neither token nor claimant.
+// TestNoTokenInTheLog: for every result of a request with a valid link, its log line has neither token nor claimant.
 func TestNoTokenInTheLog(t *testing.T) {
 	t.Parallel()
 	b := newLinkBench(t, "SPRING-1")
@@ -254,7 +254,8 @@ func TestNoTokenInTheLog(t *testing.T) {
 	wantNoToken(t, "Bearer "+token+","+summer, b.log.String())
 }
 
-// TestLinksConfirmOnlyWhereClaimantsMay: the browser of a customer has the link, and would confirm without paying.
+// TestLinksConfirmOnlyWhereClaimantsMay: otherwise the customer's browser, which has the link, could confirm without
+// paying.
 func TestLinksConfirmOnlyWhereClaimantsMay(t *testing.T) {
 	t.Parallel()
 	b := newLinkBench(t)

@@ -33,10 +33,10 @@ func (h *Handler) numbers(c *call, r reply, took time.Duration) (v emf.Values) {
 	if h.metrics == nil || c.route.path != claimsPath {
 		return v
 	}
-	met := h.contention.next(h.bank)
+	counted := h.contention.next(h.bank)
 	v.Metrics = []float64{
 		one(r.status == http.StatusCreated), one(r.replayed), one(r.slug == slugSoldOut),
-		float64(met.LostRaces), float64(met.Conflicts), float64(met.Throttles), emf.Milli(took),
+		float64(counted.LostRaces), float64(counted.Conflicts), float64(counted.Throttles), emf.Milli(took),
 	}
 	return v
 }
@@ -59,7 +59,7 @@ func (c *contention) next(bank *itembank.Bank) itembank.Contention {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := bank.Contention()
-	met := now.Since(c.log)
+	counted := now.Since(c.log)
 	c.log = now
-	return met
+	return counted
 }

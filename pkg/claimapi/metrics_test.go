@@ -16,13 +16,13 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// newMetrics makes a bench whose log lines have metrics, with the results that the engine gives first.
-func newMetrics(t *testing.T, level slog.Level, met ...engine.TakeResult) *bench {
+// newMetrics makes a bench whose log lines have metrics. results are the first results of the engine.
+func newMetrics(t *testing.T, level slog.Level, results ...engine.TakeResult) *bench {
 	t.Helper()
 	store := &itembankfault.Store{Store: memstore.NewItems()}
 	b := &bench{bank: itembank.New(store.Store), log: &bytes.Buffer{}}
 	b.campaign(t, "spring", itembank.Settings{}, "SPRING-1", "SPRING-2")
-	store.TakeResults = met
+	store.TakeResults = results
 	from, err := claimapi.ParseClaimantFrom("body")
 	must(t, err)
 	log := slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: level}))
@@ -47,9 +47,9 @@ func (b *bench) requests(t *testing.T) {
 
 func TestMetrics(t *testing.T) {
 	t.Parallel()
-	met := []engine.TakeResult{{ItemGone: true}, {ItemConflict: true}, {ItemConflict: true}, {ClaimThrottled: true}}
+	results := []engine.TakeResult{{ItemGone: true}, {ItemConflict: true}, {ItemConflict: true}, {ClaimThrottled: true}}
 	for _, level := range []slog.Level{slog.LevelInfo, slog.LevelError} { // the metrics do not depend on the level
-		b := newMetrics(t, level, met...)
+		b := newMetrics(t, level, results...)
 		b.requests(t)
 		points := emftest.Points(t, b.log.Bytes())
 		for name, want := range map[string]float64{
@@ -72,7 +72,7 @@ func TestMetrics(t *testing.T) {
 	}
 }
 
-// TestNoMetrics: by default a line has the members that it always had.
+// TestNoMetrics: by default a line has no further members.
 func TestNoMetrics(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1", "SPRING-2")
@@ -82,15 +82,15 @@ func TestNoMetrics(t *testing.T) {
 	}
 }
 
-// TestMetricsOfConcurrentRequests: what concurrent requests met is counted once.
+// TestMetricsOfConcurrentRequests: a conflict of concurrent requests is counted once.
 func TestMetricsOfConcurrentRequests(t *testing.T) {
 	t.Parallel()
 	const each = 8
-	met := make([]engine.TakeResult, 0, 2*each)
+	results := make([]engine.TakeResult, 0, 2*each)
 	for range each {
-		met = append(met, engine.TakeResult{ItemGone: true}, engine.TakeResult{ItemConflict: true})
+		results = append(results, engine.TakeResult{ItemGone: true}, engine.TakeResult{ItemConflict: true})
 	}
-	b := newMetrics(t, slog.LevelInfo, met...)
+	b := newMetrics(t, slog.LevelInfo, results...)
 	done := make(chan struct{})
 	for _, claimant := range []string{"ann", "bob"} {
 		go func() {

@@ -21,8 +21,8 @@ func parseDocument(t *testing.T) *openapitest.Document {
 	return d
 }
 
-// TestDocumentHasEveryRoute: the routes and the operations of the document are the same. The routes of the claim page are
-// not in it: they serve HTML to browsers.
+// TestDocumentHasEveryRoute: the routes and the operations of the document are the same. The document does not have
+// the routes of the claim page, which serve HTML to browsers.
 func TestDocumentHasEveryRoute(t *testing.T) {
 	t.Parallel()
 	var want []string
@@ -37,7 +37,7 @@ func TestDocumentHasEveryRoute(t *testing.T) {
 }
 
 // TestDocumentHasEveryProblem: the document has each problem of the table, with its answer as the example, and an
-// operation that answers it. It has no other problem.
+// operation that can return it. It has no other problem.
 func TestDocumentHasEveryProblem(t *testing.T) {
 	t.Parallel()
 	d, h := parseDocument(t), &Handler{from: ClaimantFrom{source: fromLink}, intN: func(int) int { return 1 }}
@@ -68,7 +68,7 @@ func TestDocumentHasEveryProblem(t *testing.T) {
 	}
 }
 
-// exampleCause returns an error that is answered with a problem.
+// exampleCause returns an error for which the answer is the problem.
 func exampleCause(p problem) error {
 	switch p.slug {
 	case internal.slug:
@@ -83,7 +83,7 @@ func exampleCause(p problem) error {
 	return p.causes[0]
 }
 
-// answered returns nil if the document says of an operation that it may answer so.
+// answered returns nil if the document says that an operation may return this answer.
 func answered(d *openapitest.Document, r reply) (err error) {
 	for _, operation := range d.Operations() {
 		a := openapitest.Answer{Operation: operation, Status: r.status, Headers: r.headers, Body: r.text()}

@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// withPage returns a handler with the page over the bench's store.
+// withPage returns a handler with the page, on the bench's store.
 func (b *bench) withPage(t *testing.T, cache time.Duration) *claimapi.Handler {
 	t.Helper()
 	from, err := claimapi.ParseClaimantFrom("link")
@@ -65,7 +65,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestPageRoutes: the page's routes serve the page's files and nothing else, and exist only where the page is on.
+// TestPageRoutes: the page's routes serve only the page's files, and exist only if the page is on.
 func TestPageRoutes(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "link")
@@ -82,7 +82,7 @@ func TestPageRoutes(t *testing.T) {
 	b.do(t, get("/c/spring")).wants(t, http.StatusNotFound, "no-such-route")
 }
 
-// TestPageIsCached: a copy is used for the time of the cache, and no longer.
+// TestPageIsCached: a copy is used for the duration of the cache, and not longer.
 func TestPageIsCached(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "link")

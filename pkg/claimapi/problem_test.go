@@ -60,7 +60,8 @@ func TestNoCauseIsShadowed(t *testing.T) {
 	}
 }
 
-// TestChallenges: an answer 401 names the scheme of its API, and with a refused token the error. Other answers do not.
+// TestChallenges: an answer 401 names the scheme of its API. If a token was refused, it also has the error. Other
+// answers have no challenge.
 func TestChallenges(t *testing.T) {
 	t.Parallel()
 	for source, want := range map[string]map[error]string{

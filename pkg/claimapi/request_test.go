@@ -63,7 +63,7 @@ func TestRoutes(t *testing.T) {
 	}
 }
 
-// TestPathIsNotDecodedAgain: API Gateway has decoded the path, so %41 stands for itself.
+// TestPathIsNotDecodedAgain: API Gateway has already decoded the path, so %41 means these three characters.
 func TestPathIsNotDecodedAgain(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")
@@ -221,8 +221,8 @@ func TestIdentities(t *testing.T) {
 	}
 }
 
-// TestIAMIdentities: what the ARN of a signer is as a claimant, for each setting; "" is 401. A session of a role is a
-// claimant only if the setting names the part of its ARN, since many customers may share a role and a session name.
+// TestIAMIdentities lists, for each setting, the claimant of a signer's ARN; "" means 401. A session of a role is a
+// claimant only if the setting names the part of its ARN, because many customers may share a role and a session name.
 func TestIAMIdentities(t *testing.T) {
 	t.Parallel()
 	const (
@@ -270,7 +270,8 @@ func TestIAMIdentities(t *testing.T) {
 	}
 }
 
-// TestCustomersOfAnIdentityPool: they all sign as the same session of the same role, and are claimants of their own.
+// TestCustomersOfAnIdentityPool: all of them sign as the same session of the same role, but each is a separate
+// claimant.
 func TestCustomersOfAnIdentityPool(t *testing.T) {
 	t.Parallel()
 	const arn = "arn:aws:sts::123456789012:assumed-role/shop-customers/CognitoIdentityCredentials"
@@ -284,7 +285,8 @@ func TestCustomersOfAnIdentityPool(t *testing.T) {
 	equal(t, "bob's item", own.text("item"), bob.text("item"))
 }
 
-// TestLogSaysWhyAnIdentityIsRefused: clients get one fixed text, operators learn what to set. No ARN is in either.
+// TestLogSaysWhyAnIdentityIsRefused: clients get one fixed text, and the log tells operators what to set. Neither has
+// an ARN.
 func TestLogSaysWhyAnIdentityIsRefused(t *testing.T) {
 	t.Parallel()
 	const arn = "arn:aws:sts::123456789012:assumed-role/shop/ada"

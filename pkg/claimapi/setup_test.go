@@ -20,7 +20,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
-// bench is a handler over a real engine, with the faults that a test asks for.
+// bench is a handler with a real engine, and the faults that a test sets.
 type bench struct {
 	*claimapi.Handler
 	bank  *itembank.Bank // without the faults
@@ -55,7 +55,7 @@ func (b *bench) campaign(t testing.TB, name string, s itembank.Settings, items .
 	}
 }
 
-// faults is a store between the handler and the engine. A nil field is no fault.
+// faults is a store between the handler and the engine. A nil field means no fault.
 type faults struct {
 	engine.Store
 	take func(context.Context, engine.FreeItem, engine.Claim) error

@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// TestSlots: a request names its slot in the body or the query, and without one it is about the first.
+// TestSlots: a request names its slot in the body or the query. Without a slot it is about slot 1.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	const tickets = "/campaigns/tickets/claims"

@@ -61,7 +61,7 @@ func TestLinkExpiresAtItsSecond(t *testing.T) {
 	}
 }
 
-// TestRotation: while both keys count, the links of both are valid; later only those of the new one.
+// TestRotation: while both keys count, the links of both are valid. Later only the links of the new key are.
 func TestRotation(t *testing.T) {
 	t.Parallel()
 	older, newer := newKey(t), newKey(t)
@@ -84,8 +84,8 @@ func TestRotation(t *testing.T) {
 
 const header = `{"alg":"EdDSA","kid":"KID","typ":"oncebox-link+jwt"}`
 
-// TestForgedLinks: every token that the key did not sign for a link is invalid. The first is valid, so that the others
-// are known to fail by what is wrong with them.
+// TestForgedLinks: a token that the key did not sign for a link is invalid. The first token is valid, which shows
+// that the others fail only because of their faults.
 func TestForgedLinks(t *testing.T) {
 	t.Parallel()
 	private, err := newSeed()
@@ -181,7 +181,7 @@ func TestForgedLinks(t *testing.T) {
 	}
 }
 
-// withJWK is a header with a key of the token's own, which must not count.
+// withJWK returns a header with a key of the token's own, which must be ignored.
 func withJWK(t *testing.T) string {
 	t.Helper()
 	key, _ := mustSeed(t).Public().(ed25519.PublicKey)
@@ -262,8 +262,8 @@ func TestWrongPublicKeys(t *testing.T) {
 	}
 }
 
-// FuzzVerify: no text is valid but the one that was signed, and the parser never panics. Texts that differ only in bits
-// that base64 leaves out say the same.
+// FuzzVerify: only the signed token is valid, and the parser never panics. A text that differs only in bits that
+// base64 ignores is the same token.
 func FuzzVerify(f *testing.F) {
 	key, err := claimlink.NewKey()
 	must(f, err)
@@ -284,7 +284,7 @@ func FuzzVerify(f *testing.F) {
 	})
 }
 
-// compact makes a token of any header and payload. KID stands for the id of the key.
+// compact makes a token from any header and payload. KID is replaced by the id of the key.
 func compact(key *claimlink.PrivateKey, header, payload string, sign func(input string) []byte) string {
 	input := encode(strings.ReplaceAll(header, "KID", key.ID())) + "." + encode(payload)
 	return input + "." + base64.RawURLEncoding.EncodeToString(sign(input))

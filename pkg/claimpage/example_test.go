@@ -7,7 +7,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/claimpage"
 )
 
-// A page with a title in English has no other language, also for a visitor who would rather read German.
+// A page with only an English title has no other language, even for a visitor who prefers German.
 func Example() {
 	page := claimpage.Page{Languages: map[string]claimpage.Texts{"en": {"title": "Spring sale"}}}
 	if err := page.Validate(); err != nil {

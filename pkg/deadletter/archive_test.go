@@ -17,7 +17,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 )
 
-// listed returns a place of each kind whose names can be listed.
+// listed returns a storage of each kind that can list its names.
 func listed(t *testing.T) map[string]deadletter.Listed {
 	t.Helper()
 	folder, err := deadletter.NewFolder(filepath.Join(t.TempDir(), "dead"))
@@ -55,8 +55,8 @@ func entries(t testing.TB, a *deadletter.Archive) (all []deadletter.Entry) {
 	return all
 }
 
-// TestArchive: letters are listed in the order of their names, each with the marker beside it. Names lead into folders
-// and back, and the marker of one letter is not that of another.
+// TestArchive: letters are listed in the order of their names, each with the marker beside it. Names go from one
+// folder to another and back, and the marker of one letter does not count for another.
 func TestArchive(t *testing.T) {
 	t.Parallel()
 	for name, objects := range listed(t) {
@@ -115,7 +115,7 @@ func TestFirstMarkerStays(t *testing.T) {
 	}
 }
 
-// TestAPrefixNarrows: a marker belongs to its letter whatever prefix the store is opened with.
+// TestAPrefixNarrows: a marker belongs to its letter for every prefix with which the store is opened.
 func TestAPrefixNarrows(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, "bucket")
@@ -149,7 +149,7 @@ func (p *paged) List(ctx context.Context, prefix, after string) ([]string, error
 	return page, err
 }
 
-// TestListsInPages: a listing is never in memory as a whole.
+// TestListsInPages: a listing is never completely in memory.
 func TestListsInPages(t *testing.T) {
 	t.Parallel()
 	const letters = 2500
@@ -178,7 +178,7 @@ func TestListsInPages(t *testing.T) {
 	}
 }
 
-// TestFolderListsLikeABucket: the order is that of S3, for any names, prefix and begin.
+// TestFolderListsLikeABucket: the order is the same as in S3, for any names, prefix and begin.
 func TestFolderListsLikeABucket(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()
@@ -232,7 +232,7 @@ func splitPath(name string) []string {
 	}
 }
 
-// TestListingFails: a listing that fails is never a short one.
+// TestListingFails: a listing that fails returns an error, never a short list.
 func TestListingFails(t *testing.T) {
 	t.Parallel()
 	objects := listed(t)["folder"]

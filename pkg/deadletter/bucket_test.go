@@ -66,8 +66,8 @@ func repeat(err error, n int) (all []error) {
 	return all
 }
 
-// TestBucketFaults: a record counts as stored only if S3 has confirmed it. A notification is sent whenever this call
-// may have made the object.
+// TestBucketFaults: a record counts as stored only if S3 has confirmed it. A notification is sent if this call may
+// have made the object.
 func TestBucketFaults(t *testing.T) {
 	t.Parallel()
 	conflict := coded("ConditionalRequestConflict")

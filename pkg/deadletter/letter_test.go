@@ -55,7 +55,7 @@ func TestInvocationRecords(t *testing.T) {
 	}
 }
 
-// TestBases: a letter has one base, whatever its name is, and letters that differ have others.
+// TestBases: a letter has one base in all stores, and different letters have different bases.
 func TestBases(t *testing.T) {
 	t.Parallel()
 	d := discard()

@@ -56,7 +56,7 @@ func newLetter(sequence string) dedupe.DeadLetter {
 	}
 }
 
-// nameOf is the name of the object of a record.
+// nameOf returns the name of the object of a record.
 func nameOf(letter dedupe.DeadLetter) string {
 	return deadletter.Name(letter.Scope, letter.Owner, letter.Data)
 }
@@ -150,7 +150,7 @@ func TestEndedContextCreatesNothing(t *testing.T) {
 	}
 }
 
-// TestPut: a record is read back as it was. Another Put of it, with another reason, changes nothing. Two records that
+// TestPut: a record is read back unchanged. Another Put of it with another reason changes nothing. Two records that
 // share an owner are both stored.
 func TestPut(t *testing.T) {
 	t.Parallel()
@@ -207,8 +207,8 @@ func (c *crowded) count(by int) {
 	}
 }
 
-// TestPutMany: as many records are stored at the same time as the option says. Put counts the records before the first
-// failure, and begins hardly any record after it.
+// TestPutMany: Put stores as many records at the same time as the option says. It counts the records before the first
+// failure, and begins at most one record after it.
 func TestPutMany(t *testing.T) {
 	t.Parallel()
 	const records, atATime, broken = 200, 7, 60
@@ -233,7 +233,8 @@ func TestPutMany(t *testing.T) {
 	}
 }
 
-// TestRecordsWithoutOwner: they would all have the same name, and the second would count as stored.
+// TestRecordsWithoutOwner: they are refused. Otherwise all would have the same name, and the second would count as
+// stored.
 func TestRecordsWithoutOwner(t *testing.T) {
 	t.Parallel()
 	store := deadletter.New(places(t)["bucket"])
@@ -246,7 +247,7 @@ func TestRecordsWithoutOwner(t *testing.T) {
 
 func TestNames(t *testing.T) {
 	t.Parallel()
-	// The name must never change: programs find objects by it.
+	// The name must never change, because programs find objects by it.
 	letter := newLetter("49590338271490256608559692538361571095921575989136588898")
 	letter.Data = []byte("data")
 	inScope := nameOf(letter)
@@ -321,7 +322,7 @@ func TestOnlyNewObjectsAreNotified(t *testing.T) {
 	}
 }
 
-// TestFailingNotifier: it fails no record, and is not tried for every record.
+// TestFailingNotifier: a failing notifier fails no record, and is not tried for every record.
 func TestFailingNotifier(t *testing.T) {
 	t.Parallel()
 	objects := places(t)["folder"]
@@ -383,7 +384,7 @@ func TestFolder(t *testing.T) {
 	must(t, err)
 	_, err = deadletter.NewFolder(path)
 	must(t, err)
-	// A file that a crash left behind does not count.
+	// A file that was left by a crash does not count.
 	must(t, os.WriteFile(filepath.Join(path, ".incomplete-1"), []byte(`{"ha`), 0o600))
 	created, err := folder.Create(t.Context(), "x.json", []byte("{}"))
 	if !created || err != nil {

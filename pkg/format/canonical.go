@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// The canonical form is the same byte string for all ways to write a JSON document, and a different one for each other
-// document. The fingerprint is its SHA-256, in hexadecimal digits of lower case.
+// The canonical form is one byte string for all ways to write the same JSON document. Different documents have
+// different canonical forms. The fingerprint is its SHA-256, in lower-case hexadecimal digits.
 //
 //	object  {  then each member, its name (as a string) and its value  }
 //	array   [  then each element  ]
@@ -18,19 +18,19 @@ import (
 //	number  n  then - if it is negative, digits, e, exponent, ;
 //	others  t true, f false, z null
 //
-// Members are in the order of the bytes of their names' meaning. Members of one name stay in the record's order, since
-// JSON readers differ in which one they take.
+// Members are in the order of the bytes of their names' meaning. Members with the same name stay in the record's
+// order, because JSON readers differ in which of them they use.
 //
 // The value of a number is its digits times ten to the exponent. The digits have no zeros at either end, so that a
-// value has one form; zero has no digits. Numbers are exact: they are never rounded, whatever the exponent. An
-// exponent of more than 18 digits is not added to the other one, but follows it after a second e; such numbers are
-// equal only if they are written alike.
+// value has one form. Zero has no digits. Numbers are exact: they are never rounded, whatever the exponent. An
+// exponent of more than 18 digits is not added to the other exponent, but follows it after a second e. Such numbers
+// are equal only if they are written in the same way.
 //
 // The canonical form leaves out the id, the owner, the contexts and the volatile values. It also leaves out objects
-// on the path to the contexts in which nothing else is left, since a rename may have made them. So a record has the
-// same fingerprint before and after Rename.
+// on the path to the contexts that are otherwise empty, because a rename may have made them. So a record has the same
+// fingerprint before and after Rename.
 
-// usualNodes is the number of values for which the stack has room. A record of 1 KB has about 40.
+// usualNodes is the number of values that fit on the stack. A record of 1 KB has about 40.
 const usualNodes = 96
 
 // compute returns the fingerprint of the scanned record.
@@ -45,7 +45,7 @@ func (f *JSON) compute(scanned *scan) string {
 	if scanned.count > usualNodes {
 		s.nodes, room = make([]node, scanned.count), make([]int, scanned.count)
 	}
-	_ = s.record(f.tree.root) // the first scan had no error
+	_ = s.record(f.tree.root) // cannot fail, because the first scan did not
 	out := make([]byte, 0, len(s.text)*5/4)
 	sum := sha256.Sum256(s.canonical(out, 0, room))
 	var text [2 * sha256.Size]byte
@@ -163,7 +163,7 @@ func appendNumber(out, raw []byte) []byte {
 	return appendExponent(append(out, 'e'), scale, exponent)
 }
 
-// appendExponent appends the sum of a scale and an exponent, which is given as it is written.
+// appendExponent appends the sum of a scale and an exponent. The exponent is in its text form.
 func appendExponent(out []byte, scale int64, exponent []byte) []byte {
 	exponent = bytes.TrimPrefix(exponent, []byte("+"))
 	exponent, negative := bytes.CutPrefix(exponent, []byte("-"))

@@ -11,8 +11,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// TestCanonicalForm fixes the form itself: ledgers hold fingerprints, and a change of the form would make every late
-// copy a synthetic duplicate. "|" stands for the end of a string, the bytes 0 and 1.
+// TestCanonicalForm pins the form, because ledgers store fingerprints: after a change of the form, every late copy
+// would be a synthetic duplicate. "|" means the end of a string, the bytes 0 and 1.
 func TestCanonicalForm(t *testing.T) {
 	t.Parallel()
 	f := newJSON(t, format.Options{IDPath: "id", OwnerPath: "owner", ContextsPath: "meta.c.contexts", Volatile: []string{"v", "list.1", "deep.v"}})
@@ -29,7 +29,7 @@ func TestCanonicalForm(t *testing.T) {
 		{`"a":-0.00e5,"b":-120,"c":1.50E+3,"d":0.0015`, "{sa|n;sb|n-12e1;sc|n15e2;sd|n15e-4;}"},
 		{`"a":1e999999999999999999,"b":1e1000000000000000000,"c":-10.1e-0001000000000000000000`,
 			"{sa|n1e999999999999999999;sb|n1e0e1000000000000000000;sc|n-101e-1e-1000000000000000000;}"},
-		// What is left out.
+		// Values that the form leaves out.
 		{`"v":1,"deep":{"v":1,"w":2},"list":[0,1,2]`, "{sdeep|{sw|n2e0;}slist|[n;n2e0;]}"},
 		{`"v":1,"v":2,"deep":{"v":1},"deep":{"v":2}`, "{sdeep|{}sdeep|{sv|n2e0;}sv|n2e0;}"},
 		{`"id":2,"owner":"other"`, "{sid|n2e0;sowner|sother|}"},
@@ -93,7 +93,7 @@ func TestDifferent(t *testing.T) {
 		`,"a":1e99999999999999999999`, `,"a":1e999999999999999999999`, `,"a":-1e99999999999999999999`,
 		`,"a":1e-99999999999999999999`,
 		`,"a":10e99999999999999999999`, `,"a":11e99999999999999999999`, `,"a":1.1e99999999999999999999`,
-		// Strings that a careless reader makes equal.
+		// Strings that a careless reader takes for equal.
 		`,"a":"\ud800"`, `,"a":"\ud801"`, `,"a":"\udc00"`, `,"a":"\ufffd"`, `,"a":"\ud800\ud800"`, `,"a":"\udc00\ud800"`,
 		`,"a":"\ud800\udc00"`, `,"a":"\\ud800"`, `,"a":"?"`,
 		",\"a\":\"\xff\"", ",\"a\":\"\xfe\"", ",\"a\":\"\xed\xa0\x80\"", ",\"a\":\"\xed\xa0\xbd\xed\xb8\x80\"",
@@ -107,7 +107,7 @@ func TestDifferent(t *testing.T) {
 		`,"b":1`, `,"A":1`, `,"":1`, `,"\ud800":1`, `,"\udc00":1`, `,"\ufffd":1`, ",\"\xff\":1", `,"a":1,"b":2`,
 		`,"a":2,"b":1`, `,"ab":1`, `,"a":{"b":1}`, `,"a":{"b":1,"c":2}`, `,"a":{"b":1},"c":2`, `,"a":[{"b":1},{"c":2}]`,
 		`,"a":[{"b":1,"c":2}]`,
-		// Names that occur twice: JSON readers differ in which one they take.
+		// Names that occur twice: JSON readers differ in which one they use.
 		`,"a":1,"a":2`, `,"a":2,"a":1`, `,"a":1,"a":1`, `,"a":1,"a":1,"a":1`, `,"id":"x"`, `,"id":"y"`, `,"v":1,"v":2`,
 		`,"contexts":1,"contexts":2`, `,"o":{"v":1},"o":{"v":2}`, `,"o":{},"o":{}`, `,"o":{}`,
 	} {
@@ -120,7 +120,7 @@ func TestDifferent(t *testing.T) {
 	}
 }
 
-// TestManyValues: records with more values or paths than the stack has room for are read, too.
+// TestManyValues: records with more values or paths than fit on the stack are read too.
 func TestManyValues(t *testing.T) {
 	t.Parallel()
 	for _, count := range []int{30, 31, 32, 33, 34, 5000} {

@@ -21,7 +21,7 @@ func TestDiffersOnlyIn(t *testing.T) {
 		a, b string // members beside the id
 		want []string
 	}{
-		// Equal, also in another spelling, and in what fingerprints leave out.
+		// Equal, also if they are written differently, or differ only in values that fingerprints leave out.
 		{`"a":1`, `"a":1`, nil},
 		{`"a":1,"b":"é"`, `"b":"\u00e9","\u0061":1.0`, nil},
 		{`"v":1,"deep":{"v":1},"meta":{"owner":"x"}`, `"v":2,"deep":{"v":2},"meta":{"owner":"y"}`, nil},
@@ -43,7 +43,7 @@ func TestDiffersOnlyIn(t *testing.T) {
 		{`"o":{"a":1}`, `"o":[1]`, []string{"o"}},
 		{`"o":{"a":1}`, ``, []string{"o"}},
 		{`"o":[{"a":1}]`, `"o":[{"a":2}]`, []string{"o"}},
-		// Objects into which a path leads: none is named as a whole.
+		// Objects into which a path leads: their own paths are not returned.
 		{`"meta":{"owner":"x","a":1}`, `"meta":{"owner":"y","a":2}`, []string{"meta.a"}},
 		{`"deep":{"v":1,"b":1}`, `"deep":{"b":2}`, []string{"deep.b"}},
 		{`"deep":{"v":1}`, ``, nil},
@@ -80,7 +80,7 @@ func withID(id, members string) []byte {
 	return []byte("{" + strings.TrimSuffix(`"id":"`+id+`",`+members, ",") + "}")
 }
 
-// TestDigestSaysNothing: records without a digest differ from no other record.
+// TestDigestSaysNothing: DiffersOnlyIn returns nothing for records with the zero Digest.
 func TestDigestSaysNothing(t *testing.T) {
 	t.Parallel()
 	f := newJSON(t, format.Options{IDPath: "id", FingerprintPath: "fp"})
@@ -124,8 +124,8 @@ func TestDigestSaysNothing(t *testing.T) {
 	}
 }
 
-// TestDifferencesAreVolatile: records that differ only in some members have the same fingerprint when these members are
-// volatile, and not when only some of them are. Records with the same fingerprint differ in no member.
+// TestDifferencesAreVolatile: records that differ only in some members have the same fingerprint if these members are
+// volatile, and not if only some of them are. Records with the same fingerprint differ in no member.
 func TestDifferencesAreVolatile(t *testing.T) {
 	t.Parallel()
 	for name, o := range properties {

@@ -2,17 +2,17 @@ package format
 
 import "fmt"
 
-// BadRecord means that a record can never be processed: it belongs in the dead-letter store. Reading it again gives the
-// same error.
+// BadRecord means that a record can never be processed, and belongs in the dead-letter store. Reading it again gives
+// the same error.
 type BadRecord struct { //nolint:errname // it describes a record, and callers read errors.As(err, &badRecord)
-	Reason string // one of a few fixed texts, which hold nothing from the record
+	Reason string // one of a few fixed texts, which contain nothing of the record
 }
 
 func (e *BadRecord) Error() string { return "bad record: " + e.Reason }
 
 func bad(reason string) *BadRecord { return &BadRecord{reason} }
 
-// The reasons about the record as a whole, and about its contexts. Read has those about the strings that identify it.
+// The reasons about the whole record and about its contexts. Read has the reasons about the strings that identify it.
 const (
 	reasonNotJSON    = "not valid JSON"
 	reasonNotObject  = "not a JSON object"

@@ -96,7 +96,7 @@ func fuzzRename(t *testing.T, f *format.JSON, record []byte, fields format.Field
 	}
 }
 
-// FuzzNumbers: two numbers have the same form exactly if they have the same value.
+// FuzzNumbers: two numbers have the same form if and only if they have the same value.
 func FuzzNumbers(f *testing.F) {
 	numbers := []string{"0", "-0", "1", "1.0", "10e-1", "0.1E+1", "12345678901234567890.1", "1e400", "10e399", "-1.50",
 		"-15e-1", "0.0e5", "100", "1e2"}

@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/internal/jsonscan"
 )
 
-// MaxText is the length of the longest fingerprint or owner, in bytes. Stores keep both. A longer one would fail not
-// only its record, but the whole batch. (DynamoDB takes 1,024 bytes where an owner is a sort key.)
+// MaxText is the length of the longest fingerprint or owner, in bytes. Stores keep both. A longer one would fail the
+// whole batch, not only its record. (DynamoDB accepts 1,024 bytes if an owner is a sort key.)
 const MaxText = 1000
 
 // JSON reads and renames records that are JSON objects. It is safe for concurrent use.
@@ -53,7 +53,7 @@ func NewJSON(o Options) (*JSON, error) {
 	return f, nil
 }
 
-// end returns the place of a path.
+// end returns the last place of a path.
 func (f *JSON) end(p path) *place {
 	if p == nil {
 		return nil
@@ -69,7 +69,7 @@ type Fields struct {
 	// Fingerprint is Unicode and never empty. A computed one has 64 hexadecimal digits in lower case.
 	Fingerprint string
 	// Version names the settings of the fingerprint: "p1-" and a digest if it was found, "c1-" and a digest if it was
-	// computed. It decides nothing: fingerprints of different versions differ anyway.
+	// computed. It is for people only: fingerprints of different versions differ anyway.
 	Version string
 	// Owner is empty only without OwnerPath.
 	Owner string
@@ -77,11 +77,11 @@ type Fields struct {
 	Time time.Time
 }
 
-// usualPlaces is the number of places for which the stack has room.
+// usualPlaces is the number of places that fit on the stack.
 const usualPlaces = 16
 
-// Read returns the values that identify the record. The error is a *BadRecord. Read does not check whether the contexts
-// are an array: only a synthetic duplicate needs that, and Rename checks it.
+// Read returns the values that identify the record. The error is a *BadRecord. Read does not check whether the
+// contexts are an array: this matters only for a synthetic duplicate, and Rename checks it.
 func (f *JSON) Read(_ context.Context, record []byte) (Fields, error) {
 	var space [usualPlaces]span
 	s := scan{text: record, found: f.room(space[:])}
@@ -95,7 +95,7 @@ func (f *JSON) Read(_ context.Context, record []byte) (Fields, error) {
 	return fields, nil
 }
 
-// room returns a slot for each place. It uses space if that suffices.
+// room returns a slice with an element for each place. It uses space if that is large enough.
 func (f *JSON) room(space []span) []span {
 	if f.tree.count > len(space) {
 		return make([]span, f.tree.count)
@@ -185,8 +185,8 @@ func rfc3339(text string) (time.Time, bool) {
 	return t.UTC(), err == nil
 }
 
-// unixTime reads seconds or milliseconds since 1970. A fraction counts to the microsecond, which is about the
-// precision of a float64.
+// unixTime reads seconds or milliseconds since 1970. It keeps a fraction to the microsecond, about the precision of a
+// float64.
 func unixTime(text string) (time.Time, bool) {
 	const (
 		firstMillisecond = 1e11 // as milliseconds in 1973, as seconds in 5138

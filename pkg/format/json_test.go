@@ -49,7 +49,7 @@ func TestReadID(t *testing.T) {
 		{`{"a":{"id":[]}}`, "", neither},
 		{`{"a":{"id":["x"]}}`, "", neither},
 		{`{"a":{"id":{}}}`, "", neither},
-		// A repair would make one id of these, with U+FFFD.
+		// A repair with U+FFFD would make one id of these.
 		{`{"a":{"id":"` + "\xff" + `"}}`, "", unlawful},
 		{`{"a":{"id":"\n` + "\xc3" + `"}}`, "", unlawful},
 		{`{"a":{"id":"` + "\xed\xa0\x80" + `"}}`, "", unlawful},
@@ -57,7 +57,7 @@ func TestReadID(t *testing.T) {
 		{`{"a":{"id":"\udc00\ud800"}}`, "", unlawful},
 		{`{"a":{"id":"\ud800x\udc00"}}`, "", unlawful},
 
-		// The first value of the whole path counts.
+		// The first value of the complete path counts.
 		{`{"a":{"id":"x","id":"y"}}`, "x", ""},
 		{`{"a":{"\u0069d":"x","id":"y"}}`, "x", ""},
 		{`{"a":{"id":"x"},"a":{"id":"y"}}`, "x", ""},
@@ -86,7 +86,7 @@ func checkReason(t *testing.T, record string, err error, reason string) {
 	}
 }
 
-// TestNotJSON: each of these records is refused as a whole, by encoding/json as well.
+// TestNotJSON: each of these records is refused completely, by encoding/json too.
 func TestNotJSON(t *testing.T) {
 	t.Parallel()
 	f := newJSON(t, format.Options{IDPath: "id"})
@@ -258,7 +258,7 @@ func TestReadTime(t *testing.T) {
 	checkReason(t, "no time", err, missing)
 }
 
-// TestReasonsHoldNothing: a reason goes to logs and metrics, so it must not hold anything from the record.
+// TestReasonsHoldNothing: a reason goes to logs and metrics, so it must not contain anything of the record.
 func TestReasonsHoldNothing(t *testing.T) {
 	t.Parallel()
 	f := newJSON(t, format.Options{IDPath: "id", OwnerPath: "owner", TimePath: "at", FingerprintPath: "fp"})

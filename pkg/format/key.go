@@ -6,19 +6,19 @@ import (
 	"github.com/google/uuid"
 )
 
-// Key is what a ledger stores of an id: two records are the same if their keys are equal.
+// Key is the form in which a ledger stores an id. Two records have the same id if their keys are equal.
 type Key [16]byte
 
-// The tags say what is hashed. Without them, an id could be chosen that has the key of another id, and the record with
-// the other id would be dropped as its duplicate.
+// The tags separate the different kinds of hashed data. Without them, an id could be chosen that has the key of
+// another id, and the record with the other id would be dropped as a duplicate.
 const (
 	tagUUID  = 'u'
 	tagBytes = 'b'
 )
 
 // KeyOf returns the key of an id: the first 128 bits of the SHA-256 of a tag and the id. A UUID (8-4-4-4-12, in upper
-// or lower case) has a tag of its own and is hashed as its 16 bytes, so that UUIDs compare by value. Other ids compare
-// byte for byte. (With 64 bits, two million records a minute would lose a good record every two days.)
+// or lower case) has its own tag and is hashed as its 16 bytes, so that UUIDs are compared by value. Other ids are
+// compared byte for byte. (With 64 bits, two million records a minute would lose a good record every two days.)
 func KeyOf(id string) Key {
 	var space [usualID]byte // so that a usual id needs no allocation
 	text := space[:0]
@@ -31,7 +31,7 @@ func KeyOf(id string) Key {
 	return Key(sum[:16])
 }
 
-// usualID is the number of bytes for which KeyOf has room.
+// usualID is the number of bytes that KeyOf has on the stack.
 const usualID = 256
 
 // derived is the name space of derived ids:
@@ -48,7 +48,7 @@ func DerivedID(id, fingerprint string) string {
 	return uuid.NewSHA1(uuid.NewSHA1(derived, []byte(id)), []byte(fingerprint)).String()
 }
 
-// parseUUID reads the form 8-4-4-4-12 only. Package uuid reads other forms, too.
+// parseUUID reads only the form 8-4-4-4-12. Package uuid also reads other forms.
 func parseUUID(id string) (uuid.UUID, bool) {
 	if len(id) != 36 {
 		return uuid.UUID{}, false

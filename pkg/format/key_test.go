@@ -12,8 +12,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// TestKeyOf fixes the keys, since ledgers hold them: of a UUID the hash of the tag u and its 16 bytes, of another id
-// the hash of the tag b and its bytes.
+// TestKeyOf pins the keys, because ledgers store them. The key of a UUID is the hash of the tag u and its 16 bytes.
+// The key of another id is the hash of the tag b and its bytes.
 func TestKeyOf(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ id, want string }{
@@ -43,7 +43,7 @@ func TestKeyOf(t *testing.T) {
 	}
 }
 
-// TestNoIDTakesAnothersKey: nobody can make an id from the key, or from the hashed bytes, of another id that then has
+// TestNoIDTakesAnothersKey: an id that is made from the key, or from the hashed bytes, of another id does not have
 // the key of that id. The first UUID is the beginning of the SHA-256 of "order-1".
 func TestNoIDTakesAnothersKey(t *testing.T) {
 	t.Parallel()

@@ -10,11 +10,11 @@ import (
 	"unicode/utf8"
 )
 
-// LooksLike guesses what a payload is, for a message that says why it is not a record: "it looks like gzip". The result
-// is one of a few fixed texts, which hold nothing from the payload. It is never empty.
+// LooksLike guesses what a payload is, for a message that explains why it is not a record: "it looks like gzip". The
+// result is one of a few fixed texts, which contain nothing of the payload. It is never empty.
 //
-// The result for one whole JSON object is "a JSON object". If such a payload is no record, the reason is another one,
-// such as a wrong path.
+// The result for one whole JSON object is "a JSON object". If such a payload is not a record, the reason is
+// different, for example a wrong path.
 func LooksLike(payload []byte) string {
 	text := bytes.Trim(payload, " \t\r\n")
 	switch {
@@ -34,7 +34,7 @@ func LooksLike(payload []byte) string {
 	return "binary data, or text that is not UTF-8"
 }
 
-// LooksLikeEvent is what LooksLike says of an event that Snowplow reads.
+// LooksLikeEvent is the result of LooksLike for an event that Snowplow reads.
 const LooksLikeEvent = "an enriched event of Snowplow"
 
 func isEvent(payload []byte) bool {
@@ -46,7 +46,7 @@ func isEvent(payload []byte) bool {
 	return err == nil
 }
 
-// likePacked names data that begins with the signature of a compression or container.
+// likePacked names data that begins with the signature of a compression or container format.
 func likePacked(data []byte) string {
 	for _, s := range []struct{ begins, kind string }{
 		{"\x1f\x8b", "gzip"},                    // RFC 1952, section 2.3.1
@@ -76,7 +76,7 @@ func likeUnicode(text []byte) string {
 	return ""
 }
 
-// isUTF16 reports whether data is mostly ASCII in UTF-16: about every second byte is zero, and no other one.
+// isUTF16 reports whether data is mostly ASCII in UTF-16: about every second byte is zero, and no other byte is.
 func isUTF16(data []byte) bool {
 	head := data[:min(len(data), 64)]
 	var zeros [2]int // at even and at odd indexes
@@ -89,7 +89,7 @@ func isUTF16(data []byte) bool {
 		isText(bytes.ReplaceAll(head, []byte{0}, nil))
 }
 
-// likeJSON names JSON, and text that begins as JSON objects and arrays do. text is not empty.
+// likeJSON names JSON, and text that begins like JSON objects and arrays. text must not be empty.
 func likeJSON(text []byte) string {
 	var value json.RawMessage
 	decoder := json.NewDecoder(bytes.NewReader(text))
@@ -155,8 +155,8 @@ func likeBase64(text []byte) string {
 	return ""
 }
 
-// likeTable names text that has the separators of a table in its first line. The comma of a sentence has a space behind
-// it.
+// likeTable names text that has the separators of a table in its first line. A comma followed by a space belongs to a
+// sentence.
 func likeTable(text []byte) string {
 	line, _, _ := bytes.Cut(text, []byte("\n"))
 	has := func(separator string) bool {

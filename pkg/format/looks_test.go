@@ -24,10 +24,10 @@ func gzipped(t *testing.T, text string) string {
 	return out.String()
 }
 
-// in64 is text in base64.
+// in64 returns a text in base64.
 func in64(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
-// in16 is ASCII text in UTF-16, with the low byte first.
+// in16 returns ASCII text in UTF-16, with the low byte first.
 func in16(text string) string { return strings.Join(strings.Split(text, ""), "\x00") + "\x00" }
 
 func TestLooksLike(t *testing.T) {

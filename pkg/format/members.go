@@ -5,16 +5,17 @@ import (
 	"unicode/utf8"
 )
 
-// The limits of MemberNames: what a message can show.
+// The limits of MemberNames: as much as a message can show.
 const (
 	mostNames   = 50
 	longestName = 64 // bytes
 )
 
-// MemberNames returns the names of the members of a record, at the top level and in the record's order, for a message
+// MemberNames returns the names of the members of a record, at the top level and in the record's order. It is for a
+// message
 // about a wrong path: "the members are: id, sent_at". Each name is written as a path of Options. It returns at most 50
-// different names, and leaves out those that no path can have (empty, not Unicode, with control characters). A name of
-// more than 64 bytes is cut and ends with "…". It returns nil for a payload that is not a record.
+// different names. It leaves out names that cannot be in a path (empty, not Unicode, with control characters). It
+// shortens names of more than 64 bytes; these end with "…". It returns nil for a payload that is not a record.
 //
 // Names are content of the record: show them only to a person who may see the record, and do not log them.
 func MemberNames(record []byte) []string {

@@ -37,7 +37,7 @@ func TestMemberNames(t *testing.T) {
 	}
 }
 
-// FuzzMemberNames checks that NewJSON takes each name as a path of one name.
+// FuzzMemberNames checks that NewJSON accepts each name as a path of one name.
 func FuzzMemberNames(f *testing.F) {
 	for _, seed := range append(slices.Clone(seeds), `{"a.b":1,"\\*|":2,"":3,"a..\\":4}`) {
 		f.Add([]byte(seed))

@@ -7,26 +7,26 @@ import (
 	"slices"
 )
 
-// DefaultContextsPath is the ContextsPath of Options that have none.
+// DefaultContextsPath is used if Options.ContextsPath is empty.
 const DefaultContextsPath = "contexts"
 
-// Options say where a JSON record has the values that identify it. A path has the syntax of gjson, of which only names,
-// array indexes and escapes are allowed: "id", "event.id", "parts.0.id", `a\.dotted\.name`, `\@timestamp`. Where a path
-// leads to several values, only the first one in the record counts.
+// Options say where a JSON record has the values that identify it. A path has the syntax of gjson, but only with
+// names, array indexes and escapes: "id", "event.id", "parts.0.id", `a\.dotted\.name`, `\@timestamp`. If a path leads
+// to several values, only the first one in the record counts.
 type Options struct {
-	// IDPath leads to the id: a string, or a number as it is written. It is required.
+	// IDPath leads to the id: a string, or a number in its text form. It is required.
 	IDPath string
-	// FingerprintPath leads to the fingerprint: a string, or a number as it is written. Without the option, and for a
-	// record whose fingerprint is absent, null or empty, the fingerprint is computed.
+	// FingerprintPath leads to the fingerprint: a string, or a number in its text form. If the option is empty, or a
+	// record's fingerprint is absent, null or empty, the fingerprint is computed.
 	FingerprintPath string
-	// OwnerPath leads to the owner: a string, or a number as it is written. With the option every record must have an
+	// OwnerPath leads to the owner: a string, or a number in its text form. If it is set, every record must have an
 	// owner: records without an owner would be retries of each other.
 	OwnerPath string
 	// ContextsPath leads to the array that gets the duplicate context. It has names only. The default is
 	// DefaultContextsPath.
 	ContextsPath string
-	// TimePath leads to the time: a string of RFC 3339, or a number. A number of at least 10^11 (in 1973) counts
-	// milliseconds since 1970, a smaller one seconds. With the option every record must have a time.
+	// TimePath leads to the time: a string of RFC 3339, or a number. A number of at least 10^11 (in 1973) is
+	// milliseconds since 1970, a smaller one seconds. If it is set, every record must have a time.
 	TimePath string
 	// Volatile lead to values that differ between copies of a record, such as the time of sending. A computed
 	// fingerprint leaves them out, together with the id, the owner and the contexts.
@@ -68,8 +68,8 @@ func (o Options) parse() (p paths, err error) {
 	return p, nil
 }
 
-// check refuses paths that conflict with each other. Each path needs a value of its own. No path may lead into a
-// string, or into the contexts, where a rename moves values. Every path may lead into a volatile value: what the
+// check refuses paths that conflict with each other. Each path needs its own value. No path may lead into a string,
+// or into the contexts, where a rename moves values. Every path may lead into a volatile value: a value that the
 // fingerprint leaves out can still be read and rewritten.
 func (p paths) check() error {
 	if slices.ContainsFunc(p.contexts, func(part string) bool { return index(part) >= 0 }) {
@@ -93,7 +93,7 @@ type role struct {
 	option   string
 	path     path
 	volatile bool
-	readOnly bool // neither rewritten nor left out, so it may be volatile, too
+	readOnly bool // neither rewritten nor left out, so it may also be volatile
 }
 
 func (p paths) all() []role {
@@ -111,7 +111,7 @@ func (p paths) all() []role {
 	return roles
 }
 
-// mayLieIn reports whether a path may lead to the value of another path, or into it.
+// mayLieIn reports whether a path may lead to the value of another path, or into that value.
 func (r role) mayLieIn(other role) bool {
 	switch {
 	case r.volatile == other.volatile:
@@ -133,8 +133,8 @@ func (p paths) versionComputed() string {
 	return version("c1", p.id, p.owner, p.contexts, p.volatile)
 }
 
-// version returns a name of 11 characters for settings.
+// version returns a name for settings, with 11 characters.
 func version(kind string, settings ...any) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%+q", settings)) // quoted, in ASCII: the same in every version of Go
+	sum := sha256.Sum256(fmt.Appendf(nil, "%+q", settings)) // quoted in ASCII, which is the same in every version of Go
 	return kind + "-" + hex.EncodeToString(sum[:4])
 }

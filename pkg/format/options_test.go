@@ -131,7 +131,7 @@ func TestPaths(t *testing.T) {
 	}
 }
 
-// TestNoIndex: an index has one spelling, and no name is an index of an array.
+// TestNoIndex: an index has one spelling, and a name is never an index of an array.
 func TestNoIndex(t *testing.T) {
 	t.Parallel()
 	for _, path := range []string{"a.01", "a.-1", "a.+1", "a.2", "a.x", "a.18446744073709551616"} {
@@ -153,7 +153,7 @@ func TestVersion(t *testing.T) {
 	}
 	const record = `{"id":"a","i":"b","o":"c","fp":"d","at":1}`
 	base := format.Options{IDPath: "id", Volatile: []string{"x", "y"}}
-	// Versions are stored: a change of these means that fingerprints have changed.
+	// Versions are stored: if these change, fingerprints have changed.
 	if got := version(base, record); got != wantComputed {
 		t.Errorf("computed: want %s, got %s", wantComputed, got)
 	}

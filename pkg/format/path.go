@@ -12,8 +12,8 @@ import (
 // path is a parsed path: the names and indexes that lead to a value.
 type path []string
 
-// parsePath reads a path in the syntax of gjson, of which only names, array indexes and escapes are allowed: a record
-// has one id, which a rename replaces in its place.
+// parsePath reads a path in the syntax of gjson, but allows only names, array indexes and escapes, because a record
+// has one id, which a rename replaces.
 func parsePath(option, text string) (path, error) {
 	if !utf8.ValidString(text) || strings.ContainsFunc(text, unicode.IsControl) {
 		return nil, &OptionError{option, "must be UTF-8 without control characters"}
@@ -46,8 +46,8 @@ func parsePath(option, text string) (path, error) {
 	return parts, nil
 }
 
-// pathTo returns the path that leads along names, in the syntax that parsePath reads. It returns "" if a name can be in
-// no path. A comma is escaped, too, since settings are lists of paths with commas between them.
+// pathTo returns the path along names, in the syntax of parsePath. It returns "" if a name cannot be in a path. It
+// also escapes commas, because settings are lists of paths with commas between them.
 func pathTo(names ...string) string {
 	var out []byte
 	for i, name := range names {
@@ -67,11 +67,11 @@ func pathTo(names ...string) string {
 	return string(out)
 }
 
-// inside reports whether p leads to the value of q, or into it.
+// inside reports whether p leads to the value of q or into that value.
 func (p path) inside(q path) bool { return len(p) >= len(q) && slices.Equal(p[:len(q)], q) }
 
-// index returns the array index of a part, or -1 if the part is not an index. An index has one spelling, so that two
-// paths never lead to one element.
+// index returns the array index of a part, or -1 if the part is not an index. An index has only one spelling, so that
+// two paths never lead to the same element.
 func index(part string) int {
 	n, err := strconv.Atoi(part)
 	if err != nil || n < 0 || strconv.Itoa(n) != part {
@@ -80,18 +80,18 @@ func index(part string) int {
 	return n
 }
 
-// place is the value of a path, or of the beginning of a path. Places form one tree for all paths, so that one scan
-// finds all values.
+// place is the value at a path, or at the beginning of a path. The places of all paths form one tree, so that one
+// scan finds all values.
 type place struct {
 	name    string
 	index   int  // the name as an array index, or -1
 	number  int  // the index in scan.found
 	leftOut bool // not part of the canonical form
-	host    bool // holds the contexts: not part of the canonical form if it holds nothing else
+	host    bool // has the contexts: not part of the canonical form if it has nothing else
 	below   []*place
 }
 
-// tree makes places. Their numbers begin at the root, which is the record itself.
+// tree makes places. The root, which is the record itself, has the number 0.
 type tree struct {
 	root  *place
 	count int
@@ -116,7 +116,8 @@ func (t *tree) add(p path) []*place {
 	return trail
 }
 
-// member returns the place below p of a member, or nil if no path leads there. The name is given as the record has it.
+// member returns the place of a member below p, or nil if no path leads there. name is the name as the record writes
+// it.
 func (p *place) member(name []byte, escaped bool) *place {
 	if p == nil || len(p.below) == 0 {
 		return nil
@@ -133,7 +134,7 @@ func (p *place) member(name []byte, escaped bool) *place {
 	return nil
 }
 
-// element returns the place below p of an element of an array, or nil.
+// element returns the place of an array's element below p, or nil if no path leads there.
 func (p *place) element(index int) *place {
 	if p == nil {
 		return nil

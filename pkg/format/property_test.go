@@ -16,8 +16,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// A document is the meaning of a record, independent of how it is written: the model that the properties compare
-// with. It shares no code with the package.
+// A document is the meaning of a record, independent of its spelling. It is the model for the properties, and shares
+// no code with the package.
 type document struct {
 	kind     kind
 	text     []rune // of a string; halves of surrogate pairs are runes, badByte a byte that is not UTF-8
@@ -46,7 +46,7 @@ const (
 
 const badByte = -1
 
-// meaning is equal for equal documents only. Members of one name keep their order.
+// meaning returns a text that is equal only for equal documents. Members of one name keep their order.
 func (d document) meaning() string {
 	switch d.kind {
 	case number:
@@ -76,7 +76,7 @@ func (d document) clone() document {
 	return d
 }
 
-// all returns the document and everything in it.
+// all returns the document and all documents in it.
 func (d *document) all() []*document {
 	found := []*document{d}
 	for i := range d.members {
@@ -140,7 +140,7 @@ func drawMembers(t *rapid.T, k kind, depth int) []member {
 	return members
 }
 
-// drawName often draws names of the paths, and names that occur already.
+// drawName often draws names of the paths, and names that already occur.
 func drawName(t *rapid.T) []rune {
 	if rapid.Bool().Draw(t, "plain name") {
 		return []rune(rapid.SampledFrom([]string{"a", "b", "id", "owner", "meta", "contexts", "v", "0", ""}).Draw(t, "name"))
@@ -273,13 +273,13 @@ func (s spelling) rune(r rune) string {
 	}
 }
 
-// properties are the settings that the properties use; deep makes parents.
+// properties are the settings for the properties; deep adds parents.
 var properties = map[string]format.Options{
 	"top":  {IDPath: "id", Volatile: []string{"v"}},
 	"deep": {IDPath: "meta.id", OwnerPath: "owner", ContextsPath: "meta.a.contexts", Volatile: []string{"v", "b.0", "a.meta.v"}},
 }
 
-// drawRecord draws a record with an id and an owner, and says where they are.
+// drawRecord draws a record with an id and an owner, and returns their places.
 func drawRecord(t *rapid.T, deep bool) document {
 	d := document{kind: object, members: drawMembers(t, object, 3)}
 	id := member{[]rune("id"), document{kind: text, text: []rune("old")}}
@@ -296,7 +296,7 @@ func drawRecord(t *rapid.T, deep bool) document {
 	return d
 }
 
-// drawTwin draws a document that is the same, or that differs in one place.
+// drawTwin draws a document that is the same, or differs in one place.
 func drawTwin(t *rapid.T, original document) document {
 	d := original.clone()
 	if rapid.Bool().Draw(t, "the same") {
@@ -342,7 +342,7 @@ func drawTwin(t *rapid.T, original document) document {
 	return d
 }
 
-// TestFingerprintIsMeaning: two records have the same fingerprint exactly if they have the same meaning.
+// TestFingerprintIsMeaning: two records have the same fingerprint if and only if they have the same meaning.
 func TestFingerprintIsMeaning(t *testing.T) {
 	t.Parallel()
 	f := newJSON(t, properties["top"])
@@ -364,7 +364,7 @@ func TestFingerprintIsMeaning(t *testing.T) {
 	})
 }
 
-// meaningWithout is the meaning without the first id, v and contexts.
+// meaningWithout returns the meaning without the first id, v and contexts.
 func meaningWithout(d document) string {
 	for _, name := range []string{"id", "v", "contexts"} {
 		i := slices.IndexFunc(d.members, func(m member) bool { return string(m.name) == name })
@@ -375,7 +375,7 @@ func meaningWithout(d document) string {
 	return d.meaning()
 }
 
-// TestRenameChangesNothingElse: the copy without the additions of Rename is the record, byte for byte. Read finds
+// TestRenameChangesNothingElse: the copy without the additions of Rename equals the record, byte for byte. Read finds
 // another id and no other difference.
 func TestRenameChangesNothingElse(t *testing.T) {
 	t.Parallel()
@@ -422,7 +422,7 @@ func checkRenamed(t *rapid.T, f *format.JSON, record, renamed []byte, before for
 	t.Fatalf("more has changed than was added:\n%s\n%s", record, renamed)
 }
 
-// withoutContext returns the texts to which Rename can have added the context.
+// withoutContext returns the texts to which Rename may have added the context.
 func withoutContext(renamed string) []string {
 	var out []string
 	for _, added := range []struct{ text, instead string }{

@@ -18,12 +18,12 @@ type edit struct {
 }
 
 // Rename returns a copy of the record in which the id is newID, and the contexts begin with a duplicate context that
-// holds oldID. No other byte changes. Rename makes the array if it is absent or null, and the objects on the path to
-// it if they are absent. If another value is in their place, the error is a *BadRecord. So it is for a record whose
+// has oldID. No other byte changes. If the array is absent or null, Rename makes it, and also the objects on the path
+// to it. If another value is there, the error is a *BadRecord. Rename also returns a *BadRecord for a record whose
 // form or id Read refuses.
 //
-// Read of the copy gives newID, and else the same fields as before. Both ids must be Unicode, as Read and DerivedID
-// return them. Rename does not check whether oldID is the id of the record.
+// Read of the copy returns newID, and the same other fields as before. Both ids must be Unicode, as Read and
+// DerivedID return them. Rename does not check whether oldID is the id of the record.
 func (f *JSON) Rename(_ context.Context, record []byte, oldID, newID string) ([]byte, error) {
 	var space [usualPlaces]span
 	s := scan{text: record, found: f.room(space[:])}
@@ -72,8 +72,8 @@ func (s *scan) insertElement(array span, element []byte) edit {
 	return edit{span{array.from + 1, array.from + 1}, element}
 }
 
-// insertMember puts a member after the others of an object. The member holds one object for each further name, and the
-// innermost holds an array of one element.
+// insertMember puts a member after the others of an object. If there are several names, the member has nested
+// objects, and the innermost has an array of one element.
 func (s *scan) insertMember(object span, names []*place, element []byte) edit {
 	var member []byte
 	if s.text[s.text.Space(object.from+1)] != '}' {

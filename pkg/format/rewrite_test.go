@@ -70,7 +70,7 @@ func TestRename(t *testing.T) {
 	}
 }
 
-// TestRenameIDs: the record stays JSON and the ids are read back, whatever characters they have.
+// TestRenameIDs: whatever characters the ids have, the record stays JSON and the ids are read back.
 func TestRenameIDs(t *testing.T) {
 	t.Parallel()
 	f := newJSON(t, format.Options{IDPath: "id"})

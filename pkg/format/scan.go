@@ -10,17 +10,17 @@ import (
 )
 
 // MaxDepth is the deepest nesting of a record; the record itself is level 1. Without a limit, a few megabytes of
-// brackets overflow the stack, which ends the process. 1,000 is the default of Jackson 2.15 and later, about which
-// nobody complained (jackson-core issue 1233); Jackson 3 has 500.
+// brackets overflow the stack, which ends the process. 1,000 is also the default of Jackson 2.15 and later, which led
+// to no complaints (jackson-core issue 1233). Jackson 3 has 500.
 const MaxDepth = 1000
 
 // span is a part of a record: the bytes from one index up to another. A value is never empty, so the zero span means
-// that there is no value.
+// "no value".
 type span struct{ from, to int }
 
 func (s span) of(text []byte) []byte { return text[s.from:s.to] }
 
-// node is a value in the table of a scan. The values inside a value follow it directly, up to next.
+// node is a value in the table of a scan. Its inner values follow it directly, up to next.
 type node struct {
 	name        span // of a member, without its quotes
 	value       span
@@ -31,8 +31,8 @@ type node struct {
 	host        bool
 }
 
-// scan reads one record. It writes into slices of fixed length and keeps no pointer, so that they can be on the stack
-// of the caller.
+// scan reads one record. It writes into slices of fixed length and keeps no pointer, so that they can be on the
+// caller's stack.
 type scan struct {
 	text  jsonscan.Text
 	found []span // the first value of each place, by the number of the place
@@ -73,7 +73,7 @@ func (s *scan) meaning(n int) string {
 	return string(appendText(nil, s.nodes[n].name.of(s.text), s.nodes[n].nameEscaped))
 }
 
-// value scans the value that begins at i and returns its end. n holds its name.
+// value scans the value that begins at i and returns its end. n has its name.
 func (s *scan) value(i, depth int, at *place, n node) int {
 	number := s.count
 	s.count++
@@ -168,10 +168,10 @@ func (s *scan) array(i, depth int, at *place) int {
 	}
 }
 
-// appendText appends the meaning of a scanned string, which is given without its quotes. Strings that are not Unicode
-// stay distinct, too: invalid UTF-8 stays unchanged, U+0000 becomes the bytes 0 0, and half of a surrogate pair
-// becomes the byte 0 and its two bytes, of which the first is D8 to DF. So different strings give different bytes,
-// and the byte 0 is never followed by a byte from 1 to D7.
+// appendText appends the meaning of a scanned string, without its quotes. Strings that are not Unicode also stay
+// distinct: invalid UTF-8 stays unchanged, U+0000 becomes the bytes 0 0, and half of a surrogate pair becomes the
+// byte 0 and its two bytes, of which the first is D8 to DF. So different strings give different bytes, and a byte
+// from 1 to D7 never follows the byte 0.
 func appendText(out, raw []byte, escaped bool) []byte {
 	if !escaped {
 		return append(out, raw...)

@@ -12,33 +12,33 @@ import (
 	"unicode/utf8"
 )
 
-// SnowplowOptions say how to read enriched events of Snowplow. The zero value suffices for a stream.
+// SnowplowOptions say how to read enriched events of Snowplow. The zero value is enough for a stream.
 type SnowplowOptions struct {
 	// Volatile names further columns that differ between copies of an event, such as page_title. A computed fingerprint
 	// leaves them out, together with the columns that NewSnowplow lists.
 	Volatile []string
-	// TimeColumn names the column of the time, such as collector_tstamp. With the option every event must have a time.
+	// TimeColumn names the column of the time, such as collector_tstamp. If it is set, every event must have a time.
 	TimeColumn string
 }
 
 // Snowplow reads and renames enriched events of Snowplow: lines of 131 columns with tabs between them. It is safe for
 // concurrent use.
 //
-// The id is event_id, which must be a UUID: Enrich writes no other (ConversionUtils.validateUuid), and a loader refuses
-// one (snowplow-scala-analytics-sdk, ValueDecoder: uuidColumnDecoder).
+// The id is event_id, which must be a UUID: Enrich writes only UUIDs (ConversionUtils.validateUuid), and a loader
+// refuses others (snowplow-scala-analytics-sdk, ValueDecoder: uuidColumnDecoder).
 //
-// The fingerprint is event_fingerprint, or the lower-case hex SHA-256 of the event if that column is empty. Enrich fills
-// the column only with its event fingerprint enrichment. The hash of Enrich is over the parameters of the request, and
-// cannot be made from an event. So the computed one is over the event itself, in which the columns that do not count are
-// empty: event_id, contexts, derived_contexts and the volatile ones.
+// The fingerprint is event_fingerprint. If that column is empty, it is the lower-case hex SHA-256 of the event.
+// Enrich fills the column only with its event fingerprint enrichment. Enrich's hash is made from the parameters of
+// the request, and cannot be computed from an event. So the computed fingerprint is made from the event itself, with
+// these columns empty: event_id, contexts, derived_contexts and the volatile ones.
 //
-// An event has exactly 131 columns. With more, a value holds a tab or the format has changed: then no one knows which
-// column is which, and Snowplow's loaders refuse the event as well.
+// An event has exactly 131 columns. If it has more, a value contains a tab or the format has changed. It is then
+// unknown which column is which, and Snowplow's loaders refuse the event too.
 //
 // Enrich writes no line end. One at the end of an event (LF or CR LF) is not a part of the last column, and stays.
 type Snowplow struct {
-	leftOut [snowplowColumns]bool // by a computed fingerprint
-	time    int                   // the column, or -1
+	leftOut [snowplowColumns]bool // the columns that a computed fingerprint leaves out
+	time    int                   // the index of the time column, or -1
 
 	contexts     *tree // of the derived contexts
 	schema, data *place
@@ -86,7 +86,7 @@ func NewSnowplow(o SnowplowOptions) (*Snowplow, error) {
 func (t *tree) end(name string) *place { return t.add(path{name})[1] }
 
 // Read returns the values that identify the event. The error is a *BadRecord. Read does not look into the derived
-// contexts: only a synthetic duplicate needs that, and Rename checks them.
+// contexts: they matter only for a synthetic duplicate, and Rename checks them.
 func (f *Snowplow) Read(_ context.Context, record []byte) (fields Fields, _ error) {
 	var e event
 	err := e.split(record)
@@ -190,10 +190,10 @@ func (e *event) fingerprint() (string, *BadRecord) {
 	return string(text), nil
 }
 
-// usualEvent is the number of bytes for which compute has room.
+// usualEvent is the number of bytes that compute has on the stack.
 const usualEvent = 4096
 
-// compute returns the SHA-256 of the event in which all columns that are left out are empty.
+// compute returns the SHA-256 of the event with all columns empty that are left out.
 func (f *Snowplow) compute(e *event) string {
 	var space [usualEvent]byte
 	counted := space[:0]

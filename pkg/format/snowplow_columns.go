@@ -1,10 +1,10 @@
 package format
 
-// snowplowColumns is the number of columns of an enriched event. Snowplow's Analytics SDKs, which its loaders read events
-// with, refuse every other number (snowplow-scala-analytics-sdk, decode/Parser.scala: FieldNumberMismatch).
+// snowplowColumns is the number of columns of an enriched event. Snowplow's Analytics SDKs, with which its loaders
+// read events, refuse every other number (snowplow-scala-analytics-sdk, decode/Parser.scala: FieldNumberMismatch).
 const snowplowColumns = 131
 
-// The columns that have a part of their own.
+// The columns that have a special role.
 const (
 	columnEventID         = 6
 	columnContexts        = 52
@@ -37,19 +37,20 @@ var columnNames = [snowplowColumns]string{
 	"event_vendor", "event_name", "event_format", "event_version", "event_fingerprint", "true_tstamp",
 }
 
-// volatileColumns differ between copies of one event. A tracker that had no answer sends an event again: then it has
-// another time of sending and of arrival, perhaps another address, and all that Enrich makes of these. Enrich that
-// stopped before its checkpoint reads an event again: then it has another time of enrichment, and perhaps another
-// version. What is left is what the tracker says about the event. Among these columns are those of the parameters that
-// Enrich's own fingerprint leaves out: eid, nuid, stm and cv (enrich,
+// volatileColumns differ between copies of one event. If a tracker gets no answer, it sends an event again: the copy
+// has another time of sending and of arrival, perhaps another address, and different values of everything that Enrich
+// derives from these. If Enrich stops before its checkpoint, it reads an event again: the copy has another time of
+// enrichment, and perhaps another version. The remaining columns are the tracker's statements about the event. The
+// volatile columns include those of the parameters that Enrich's own fingerprint leaves out: eid, nuid, stm and cv
+// (enrich,
 // config/enrichments/event_fingerprint_enrichment.json).
 var volatileColumns = []string{
-	// of the sending
+	// from the sending
 	"collector_tstamp", "dvce_sent_tstamp", "derived_tstamp", "v_collector", "user_ipaddress", "network_userid",
-	// of the address
+	// from the address
 	"geo_country", "geo_region", "geo_city", "geo_zipcode", "geo_latitude", "geo_longitude", "geo_region_name",
 	"geo_timezone", "ip_isp", "ip_organization", "ip_domain", "ip_netspeed",
-	// of the enrichment; rates of exchange are those of the day of arrival
+	// from the enrichment; exchange rates are those of the day of arrival
 	"etl_tstamp", "etl_tags", "v_etl", "tr_total_base", "tr_tax_base", "tr_shipping_base", "ti_price_base",
 	"base_currency",
 }

@@ -8,8 +8,8 @@ import (
 	"unique"
 )
 
-// Digest returns the digest of an event, whose members are its columns. It leaves out what computed fingerprints leave
-// out. The digest says nothing if the event is bad or has a fingerprint of its own.
+// Digest returns the digest of an event, whose members are its columns. It leaves out the same columns as computed
+// fingerprints. It returns the zero Digest if the event is bad or has its own fingerprint.
 func (f *Snowplow) Digest(record []byte) Digest {
 	var e event
 	if e.split(record) != nil {

@@ -13,8 +13,8 @@ import (
 
 const otherID = "a78d0945-7855-5071-b185-8466c665a24d"
 
-// checkEventRenamed: a renamed event differs from the event in two columns. The context that was added can be taken out
-// again. Read finds the new id and no other difference. A copy can be renamed again.
+// checkEventRenamed: a renamed event differs from the event in two columns. The added context can be removed again.
+// Read finds the new id and no other difference. A copy can be renamed again.
 func checkEventRenamed(t rapid.TB, f *format.Snowplow, record []byte, fields format.Fields) {
 	t.Helper()
 	renamed, err := f.Rename(context.Background(), record, fields.ID, otherID)
@@ -47,7 +47,7 @@ func checkEventRenamed(t rapid.TB, f *format.Snowplow, record []byte, fields for
 	}
 }
 
-// withoutAdded takes the added context out of derived contexts.
+// withoutAdded removes the added context from derived contexts.
 func withoutAdded(contexts, added, before string) string {
 	if before == "" && contexts == `{"schema":"iglu:com.snowplowanalytics.snowplow/contexts/jsonschema/1-0-1","data":[`+added+`]}` {
 		return ""
@@ -88,7 +88,8 @@ func TestSnowplowRenameChangesNothingElse(t *testing.T) {
 	}
 }
 
-// TestSnowplowFingerprintIsWhatCounts: two events have one computed fingerprint exactly if all columns that count are
+// TestSnowplowFingerprintIsWhatCounts: two events have one computed fingerprint if and only if all columns that count
+// are
 // equal.
 func TestSnowplowFingerprintIsWhatCounts(t *testing.T) {
 	t.Parallel()

@@ -8,7 +8,7 @@ import (
 )
 
 const (
-	// contextsFamily is what Snowplow's loaders take for contexts: model 1, revision 0 of the schema
+	// contextsFamily is the schema that Snowplow's loaders accept for contexts: model 1, revision 0
 	// (snowplow-scala-analytics-sdk, Common.scala: ContextsCriterion).
 	contextsFamily = "iglu:com.snowplowanalytics.snowplow/contexts/jsonschema/1-0-"
 	// contextsSchema is the schema of contexts that Enrich writes (enrich, MiscEnrichments.scala: ContextsSchema).
@@ -16,10 +16,11 @@ const (
 )
 
 // Rename returns a copy of the event in which event_id is newID, and derived_contexts begins with a duplicate context
-// that holds oldID. No other byte changes. Where derived_contexts is empty, Rename makes it. If it is not a contexts
-// document, the error is a *BadRecord. So it is for an event whose form or event_id Read refuses.
+// that has oldID. No other byte changes. If derived_contexts is empty, Rename makes it. If it is not a contexts
+// document, the error is a *BadRecord. Rename also returns a *BadRecord for an event whose form or event_id Read
+// refuses.
 //
-// Read of the copy gives newID, and else the same fields as before. newID must be a UUID, as DerivedID returns it.
+// Read of the copy returns newID, and the same other fields as before. newID must be a UUID, as DerivedID returns it.
 // Rename does not check whether oldID is the id of the event.
 func (f *Snowplow) Rename(_ context.Context, record []byte, oldID, newID string) ([]byte, error) {
 	if _, ok := parseUUID(newID); !ok {

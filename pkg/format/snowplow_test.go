@@ -120,8 +120,8 @@ func TestSnowplowBadEvents(t *testing.T) {
 	}
 }
 
-// TestSnowplowComputes: a computed fingerprint is the SHA-256 of the event in which the columns that do not count are
-// empty. This fixes it, since ledgers hold it.
+// TestSnowplowComputes: a computed fingerprint is the SHA-256 of the event with the columns empty that do not count.
+// The test pins it, because ledgers store it.
 func TestSnowplowComputes(t *testing.T) {
 	t.Parallel()
 	var counted []string
@@ -141,7 +141,7 @@ func TestSnowplowComputes(t *testing.T) {
 	}
 }
 
-// TestSnowplowCopies: what differs in a copy from a tracker or from Enrich does not count, and the rest does.
+// TestSnowplowCopies: differences that a tracker or Enrich makes in a copy do not count; all other differences do.
 func TestSnowplowCopies(t *testing.T) {
 	t.Parallel()
 	f := newSnowplow(t, format.SnowplowOptions{})
@@ -259,7 +259,7 @@ func TestSnowplowRename(t *testing.T) {
 	}
 }
 
-// TestSnowplowDigest: the columns in which two events differ are named.
+// TestSnowplowDigest: DiffersOnlyIn returns the columns in which two events differ.
 func TestSnowplowDigest(t *testing.T) {
 	t.Parallel()
 	f := newSnowplow(t, format.SnowplowOptions{})
@@ -304,8 +304,8 @@ func BenchmarkSnowplowRename(b *testing.B) {
 	}
 }
 
-// FuzzSnowplow: Read and Rename never panic and change nothing. Rename changes two columns only, and Read of the copy
-// finds the other id and no other difference.
+// FuzzSnowplow: Read and Rename never panic, and do not change their input. Rename changes only two columns, and Read of
+// the copy finds the other id and no other difference.
 func FuzzSnowplow(f *testing.F) {
 	for _, seed := range readertest.Events {
 		f.Add([]byte(seed))

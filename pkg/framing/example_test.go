@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/framing"
 )
 
-// What Firehose has joined is opened, and what is left of it is joined in the same way.
+// A payload that Firehose has joined is opened, and its remaining records are joined in the same way.
 func Example() {
 	payload := []byte(`{"id":"a"}{"id":"b"}{"id":"a"}`)
 	records, _, err := framing.Concatenated{}.Open(context.Background(), payload)

@@ -40,7 +40,7 @@ func zstdOf(t testing.TB, text string) string {
 	return string(w.EncodeAll([]byte(text), nil))
 }
 
-// eventsOf is what a compressed payload of Snowplow holds.
+// eventsOf returns the content of a compressed payload of Snowplow.
 func eventsOf(events ...string) string {
 	text := []byte{1, 7}
 	for _, e := range events {
@@ -83,7 +83,7 @@ func TestOpen(t *testing.T) {
 		"second value cut":      {"concatenated", `{}{"a"`, nil, "after its last JSON value"},
 		"something behind":      {"concatenated", `{},{}`, nil, "after its last JSON value"},
 		"logs":                  {"logs", zip(t, message), []string{`{"id":"a","timestamp":1,"message":"<x>",` + common + `}`, `{"id":"b",` + common + `}`, "{}", "7"}, ""},
-		"logs of nobody":        {"logs", zip(t, `{"messageType":"DATA_MESSAGE","logEvents":[{"id":"a"}]}`), []string{`{"id":"a"}`}, ""},
+		"logs without owner":    {"logs", zip(t, `{"messageType":"DATA_MESSAGE","logEvents":[{"id":"a"}]}`), []string{`{"id":"a"}`}, ""},
 		"control message":       {"logs", zip(t, `{"messageType":"CONTROL_MESSAGE","logEvents":[{"id":""}]}`), []string{}, ""},
 		"no gzip":               {"logs", message, []string{alone}, ""},
 		"gzip cut":              {"logs", zip(t, message)[:40], nil, "broken gzip"},
@@ -127,7 +127,8 @@ func texts(records [][]byte) (all []string) {
 	return all
 }
 
-// TestPackKeepsTheForm: what is left of a payload reads as these records, whichever they are, and keeps its form.
+// TestPackKeepsTheForm: the remaining records of a payload are read back, whichever they are, and the payload keeps
+// its form.
 func TestPackKeepsTheForm(t *testing.T) {
 	t.Parallel()
 	for name, originals := range map[string][]string{

@@ -31,7 +31,7 @@ type Bank struct {
 	samples   float64 // the random offset of CountFree's samples, 0 to 1; 0: not chosen yet
 }
 
-// campaignMemory is what a Bank remembers of a campaign from one request to the next.
+// campaignMemory is a Bank's memory of a campaign.
 type campaignMemory struct {
 	free    *freeList
 	repeats repeats
@@ -71,7 +71,7 @@ func New(store engine.Store, options ...Option) *Bank {
 	return b
 }
 
-// memoryOf returns what the Bank remembers of a campaign.
+// memoryOf returns the Bank's memory of a campaign.
 func (b *Bank) memoryOf(campaign string) *campaignMemory {
 	b.mu.Lock()
 	defer b.mu.Unlock()

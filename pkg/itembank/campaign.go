@@ -39,7 +39,7 @@ const (
 // Shards, ItemLife, ClaimLife, Hold and OnEnd are fixed when the campaign is created.
 type Campaign struct {
 	Name     string
-	Override State // Open or Closed: what an operator decided; "": OpensAt and ClosesAt decide
+	Override State // Open or Closed, as an operator decided; "": OpensAt and ClosesAt decide
 	// UntilReconciled means that OpenCampaign reconciles first. It is set only with Override Closed.
 	UntilReconciled bool
 	OpensAt         time.Time     // zero: at once; UTC, whole milliseconds, as all times here

@@ -20,7 +20,7 @@ func (b *Bank) Contention() Contention {
 	return Contention{c.lostRaces.Load(), c.conflicts.Load(), c.throttles.Load()}
 }
 
-// Since returns what was counted after an earlier moment.
+// Since returns the counts since an earlier Contention.
 func (c Contention) Since(before Contention) Contention {
 	return Contention{c.LostRaces - before.LostRaces, c.Conflicts - before.Conflicts, c.Throttles - before.Throttles}
 }

@@ -15,12 +15,12 @@ func TestContention(t *testing.T) {
 	f := inMemory(t)
 	f.stocked(10, itembank.Settings{Shards: 1})
 	held := rowOf(f.claim(f.bank(), "ann").Claim)
-	meets := &itembankfault.Store{Store: f.Store}
-	b := itembank.New(meets, itembank.WithClock(itembankfault.NewClock()))
+	store := &itembankfault.Store{Store: f.Store}
+	b := itembank.New(store, itembank.WithClock(itembankfault.NewClock()))
 	total := itembank.Contention{}
 	for i, c := range []struct {
 		claimant string
-		met      []engine.TakeResult
+		results  []engine.TakeResult
 		want     itembank.Contention
 	}{
 		{"bob", nil, itembank.Contention{}},
@@ -31,7 +31,7 @@ func TestContention(t *testing.T) {
 		{"ann", []engine.TakeResult{{Held: &held, ItemGone: true}}, itembank.Contention{}},
 	} {
 		before := b.Contention()
-		meets.TakeResults = c.met
+		store.TakeResults = c.results
 		f.claim(b, c.claimant)
 		got := b.Contention().Since(before)
 		if got != c.want {
@@ -51,8 +51,8 @@ func TestContentionOfChosenItems(t *testing.T) {
 	t.Parallel()
 	f := inMemory(t)
 	f.seats(3, itembank.Settings{OnEnd: itembank.Return})
-	meets := &itembankfault.Store{Store: f.Store, TakeResults: []engine.TakeResult{{ItemConflict: true}, {ItemThrottled: true}}}
-	b := itembank.New(meets, itembank.WithClock(itembankfault.NewClock()))
+	store := &itembankfault.Store{Store: f.Store, TakeResults: []engine.TakeResult{{ItemConflict: true}, {ItemThrottled: true}}}
+	b := itembank.New(store, itembank.WithClock(itembankfault.NewClock()))
 	f.choose(b, "ann", "seat-1")
 	f.notChosen(b, "bob", "seat-1")
 	if got, want := b.Contention(), (itembank.Contention{Conflicts: 1, Throttles: 1}); got != want {

@@ -36,7 +36,7 @@ func (b *Bank) Page(ctx context.Context, campaign string) ([]byte, error) {
 // CurrentPage is Page for a caller that changes the document. It returns the document of the last SetPage, at twice
 // the price.
 //
-// Errors: those of Page.
+// The errors are as for Page.
 func (b *Bank) CurrentPage(ctx context.Context, campaign string) ([]byte, error) {
 	return b.pageOf(ctx, campaign, true)
 }

@@ -12,7 +12,7 @@ import (
 //
 // The row stays when the campaigns of the scope are deleted, because a campaign may be created in it at any moment.
 
-// scopeDiffers says in what the campaign does not agree with the row of its scope.
+// scopeDiffers returns the error for a campaign that does not agree with the row of its scope.
 func (c Campaign) scopeDiffers(s engine.Scope) error {
 	switch own := c.row().ScopeRow(); {
 	case s.Sole != "" && s.Sole != c.Name:

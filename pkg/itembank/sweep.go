@@ -107,7 +107,7 @@ func (s *sweep) freeItems(ctx context.Context, c Campaign) error {
 	})
 }
 
-// counter adds up what is done and reports it as progress.
+// counter adds up the rows that are done and reports them as progress.
 func counter(progress Progress) func(int) {
 	done := int64(0)
 	return func(more int) {

@@ -27,8 +27,8 @@ func consume(t *testing.T, stream *eventsource.Stream, sim *eventsource.Sim, h *
 	p.Stop()
 }
 
-// TestReplayOnPurpose: with a new scope, a new mapping delivers everything that the source still has once more, under
-// the same ids. With the old scope it delivers nothing. (docs/operations.md, "Replay on purpose")
+// TestReplayOnPurpose: with a new scope, a new mapping delivers again everything that the source still has, under the
+// same ids. With the old scope it delivers nothing. (docs/operations.md, "Replay on purpose")
 func TestReplayOnPurpose(t *testing.T) {
 	t.Parallel()
 	sim := eventsource.NewSim(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), 1)
@@ -58,8 +58,8 @@ func TestReplayOnPurpose(t *testing.T) {
 	again.sink.holds(t)
 }
 
-// TestReplayOfAPart: in a replay, the first record with an id that the source still has keeps that id, also if it had a
-// derived id before. (docs/operations.md, "Replay on purpose")
+// TestReplayOfAPart: in a replay, the source may have lost the first record with an id. The first remaining one then
+// keeps the id, even if it had a derived id before. (docs/operations.md, "Replay on purpose")
 func TestReplayOfAPart(t *testing.T) {
 	t.Parallel()
 	sim := eventsource.NewSim(time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC), 1)
@@ -80,8 +80,8 @@ func TestReplayOfAPart(t *testing.T) {
 	equal(t, "the record before has its own id", before[1] == left, false)
 }
 
-// TestAnotherFunctionLosesNothing: a function that reads a stream and scope of another function fails its batches until
-// Lambda gives them up, and sends nothing. It does so without acks, too.
+// TestAnotherFunctionLosesNothing: if a function reads a stream and scope of another function, it fails its batches
+// until Lambda gives them up, and sends nothing, also without acks.
 func TestAnotherFunctionLosesNothing(t *testing.T) {
 	t.Parallel()
 	for _, acks := range []string{"on", "off"} {
@@ -120,9 +120,9 @@ func TestAnotherFunctionLosesNothing(t *testing.T) {
 	}
 }
 
-// TestVersionsAreOneConsumer: an upgrade moves the alias of a function from one version to the next, and the first one
-// makes the mapping call the alias. Whatever calls the function and whichever version runs, it is the consumer of the
-// stream, and a record that comes again has the owner that it had.
+// TestVersionsAreOneConsumer: an upgrade moves the alias of a function from one version to the next. The first
+// upgrade also makes the mapping call the alias. The function is the consumer of the stream in all versions, however
+// it is called, and a record that comes again has its earlier owner.
 func TestVersionsAreOneConsumer(t *testing.T) {
 	t.Parallel()
 	const name, arn = "dedupe-clicks", "arn:aws:lambda:eu-central-1:123456789012:function:dedupe-clicks"
@@ -144,7 +144,7 @@ func TestVersionsAreOneConsumer(t *testing.T) {
 	equal(t, "consumer", consumer, name)
 }
 
-// TestAConsumerThatIsNotKnown: while the store cannot say who reads the stream, nothing is sent.
+// TestAConsumerThatIsNotKnown: while the store cannot return the consumer of the stream, nothing is sent.
 func TestAConsumerThatIsNotKnown(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "AWS_LAMBDA_FUNCTION_NAME=me")
@@ -156,14 +156,14 @@ func TestAConsumerThatIsNotKnown(t *testing.T) {
 	b.sink.holds(t, `{"id":"a"}`)
 }
 
-// everything is an event with records that end in all ways: sent, dropped, renamed, dead-lettered, and in an aggregate.
+// everything returns an event whose records are sent, dropped, renamed and dead-lettered, and are in an aggregate.
 func everything() events.KinesisEvent {
 	aggregate := aggregateOf(200, func(n int) []byte { return fmt.Appendf(nil, `{"id":"part-%d"}`, n) })
 	return event(`{"id":"a"}`, `{"id":"a"}`, `{"id":"a","n":1}`, "poison", string(aggregate), `{"id":"b"}`)
 }
 
 // TestAfterAnAckNothingIsSentAgain: the process dies between the ack and the answer, and Lambda delivers the batch
-// again to another container. Without acks all that is not a duplicate is sent again.
+// again to another container. Without acks, all records except duplicates are sent again.
 func TestAfterAnAckNothingIsSentAgain(t *testing.T) {
 	t.Parallel()
 	for _, acks := range []string{"on", "off"} {
@@ -214,7 +214,7 @@ func TestFailedAcksDoNotFailTheBatch(t *testing.T) {
 	}
 }
 
-// TestAcksOfAnotherSink: what is done for one sink is not done for another.
+// TestAcksOfAnotherSink: a record that is done for one sink is not done for another.
 func TestAcksOfAnotherSink(t *testing.T) {
 	t.Parallel()
 	one := newBench(t, "ONCEBOX_SINK=kinesis:one")

@@ -23,8 +23,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// slow is a ledger with acks, a sink and a dead-letter store in memory. They take their time, and end with their
-// context.
+// slow is a ledger with acks, a sink and a dead-letter store in memory. Its calls take time, and stop when their
+// context ends.
 type slow struct {
 	*memstore.Records
 	perKey, perSend, perPut time.Duration
@@ -46,7 +46,7 @@ func (s *slow) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, e
 	return dedupe.EnterByKey(ctx, s, q), nil
 }
 
-// PutIfAbsent may put a part of the entries and then fail, which says nothing about that part.
+// PutIfAbsent may put some of the entries and then fail. The state of these entries is then unknown.
 func (s *slow) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	results := make([]dedupe.PutResult, len(entries))
 	for i, e := range entries {
@@ -104,9 +104,9 @@ func (s *slow) over(t *testing.T, deadLetters dedupe.DeadLetterStore) *kinesisha
 	return h
 }
 
-// TestDeadline: whatever is slow, the function answers before Lambda's deadline. What it has done by then counts, and
-// redeliveries do the rest, whichever way Lambda treats an answer that names the first record. All time is that of a
-// bubble.
+// TestDeadline: whichever part is slow, the function answers before Lambda's deadline. Records that are done by then
+// stay done, and redeliveries do the rest, however Lambda treats an answer that names the first record. All time is
+// synthetic.
 func TestDeadline(t *testing.T) {
 	const limit, records, poison = 15 * time.Second, 10_000, 50
 	for _, c := range []struct {
@@ -120,7 +120,7 @@ func TestDeadline(t *testing.T) {
 		{"dead-letter store", slow{perPut: time.Second}, 4, 0},
 		{"all", slow{perKey: time.Millisecond, perSend: time.Second, perPut: 100 * time.Millisecond}, 3, 0},
 		// A chunk takes more than the whole time: nothing is done until bisects have made the batch smaller than a
-		// chunk. Without them nothing would ever be done.
+		// chunk. Without bisects nothing would ever be done.
 		{"ledger too slow for a chunk", slow{perKey: 60 * time.Millisecond}, 200, 0},
 	} {
 		for _, reading := range []eventsource.Reading{eventsource.RetryBatch, eventsource.BisectBatch} {
@@ -173,7 +173,7 @@ func TestDeadline(t *testing.T) {
 	}
 }
 
-// slowObjects is an Objects that takes its time.
+// slowObjects is an Objects whose calls take time.
 type slowObjects struct {
 	deadletter.Objects
 	takes time.Duration
@@ -194,8 +194,8 @@ func (o *slowObjects) Create(ctx context.Context, name string, _ []byte) (bool, 
 	return created, nil
 }
 
-// TestAggregateOfPoison: a KPL aggregate is done as a whole, so that all its poison must be stored before the deadline.
-// The aggregate has the KPL's default of 51,200 bytes, and the store is as slow as S3 can be.
+// TestAggregateOfPoison: a KPL aggregate is done only as a whole, so all its poison must be stored before the
+// deadline. The aggregate has the KPL's default size of 51,200 bytes, and the store is as slow as S3 can be.
 func TestAggregateOfPoison(t *testing.T) {
 	const limit, takes = time.Minute, 50 * time.Millisecond // the stack's limit
 	aggregate := aggregateOf(51_200, func(int) []byte { return []byte(`{"n":1}`) })

@@ -59,7 +59,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestDecodeArrival: a time in milliseconds is exact, although the event holds it as a floating-point number of
+// TestDecodeArrival: a time in milliseconds is exact, although the event has it as a floating-point number of
 // seconds.
 func TestDecodeArrival(t *testing.T) {
 	t.Parallel()
@@ -104,7 +104,7 @@ func TestDecodeUnusualButGood(t *testing.T) {
 	}
 }
 
-// TestDecodeRefuses: a bad event is refused as a whole, and the error does not repeat data.
+// TestDecodeRefuses: a bad event is refused completely, and the error does not repeat data.
 func TestDecodeRefuses(t *testing.T) {
 	t.Parallel()
 	for name, raw := range map[string]json.RawMessage{
@@ -163,8 +163,8 @@ func TestDecodeRefuses(t *testing.T) {
 	}
 }
 
-// TestDecodeOfAConsumer: with enhanced fan-out, an event is refused unless consumers are allowed. The stream is the
-// same.
+// TestDecodeOfAConsumer: with enhanced fan-out, an event is refused unless consumers are allowed. Its stream is the
+// stream itself, not the consumer.
 func TestDecodeOfAConsumer(t *testing.T) {
 	t.Parallel()
 	raw := eventOf(change(t, "stream/clicks", "stream/clicks/consumer/fast:1795100000"))

@@ -60,12 +60,12 @@
 //
 //	request_id, stream, shard   which invocation it was
 //	records                     records or messages in the event
-//	in, new, retry, natural,    user records by what became of them:
+//	in, new, retry, natural,    user records by their result:
 //	synthetic, dead_lettered,   in = new + retry + natural + synthetic + dead_lettered + skipped + failed
 //	skipped, failed
 //	out                         records that were sent
 //	repeated                    records that the sink itself sent again although they may have been delivered
-//	superseded                  records of out that a table did not need, since it had a version that is not older
+//	superseded                  records of out that were not written, because the table had a version that is not older
 //	past_horizon                records older than the horizon, copies of which may be delivered
 //	duration_ms                 time that the handler took
 //	reasons                     number of dead letters by their reason, if there are any
@@ -80,7 +80,7 @@
 //	ledger_memory_share         the part of the limit that the entries need that count for these records, from 0. Near 1
 //	                            there is no room for more, and batches fail.
 //	ledger_appends              requests to append to the log
-//	ledger_conflicts            those of them that came after another process's; their records were decided again
+//	ledger_conflicts            appends that came after an append of another process; their records were decided again
 //	ledger_loads                lanes, or parts of lanes, that were loaded
 //	ledger_items_read           items of the log that were read
 //	ledger_units                write units of the appends, computed by their sizes

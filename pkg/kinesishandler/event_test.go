@@ -39,8 +39,7 @@ func plainDecode(raw []byte) (dedupe.Batch, error) {
 	return d.batch, nil
 }
 
-// sameAsPlain checks that decode takes what encoding/json takes, with the same result, except for what Lambda never
-// sends.
+// sameAsPlain checks that decode gives the same result as encoding/json, except for events that Lambda never sends.
 func sameAsPlain(t *testing.T, raw []byte) {
 	t.Helper()
 	before := bytes.Clone(raw)
@@ -79,7 +78,7 @@ func checkBatch(t *testing.T, got, want dedupe.Batch) {
 	}
 }
 
-// unlikeLambda reports whether an event, a record or its "kinesis" has a known name twice or in other case, or data
+// unlikeLambda reports whether an event, a record or its "kinesis" has a known name twice or in another case, or data
 // as a list of numbers.
 func unlikeLambda(event []byte) bool { return unlike(event, eventNames) }
 

@@ -36,7 +36,7 @@ func TestUniqueRecordsGoToTheSink(t *testing.T) {
 	}
 }
 
-// TestTheAnswerIsExplicit: an empty list, not null.
+// TestTheAnswerIsExplicit: an answer without failures has an empty list, not null.
 func TestTheAnswerIsExplicit(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -63,7 +63,7 @@ func failsAt(sequence string) func(context.Context, dedupe.Entry) error {
 	}
 }
 
-// parts are the parts of a bench that can fail at one record, which is named by its data and by its sequence number.
+// parts are the parts of a bench that can fail at one record, which is identified by its data or its sequence number.
 var parts = map[string]struct {
 	begin func(b *bench, data, sequence string)
 	end   func(b *bench)
@@ -82,7 +82,7 @@ var parts = map[string]struct {
 	},
 }
 
-// TestFaultsArePartialFailures: the records before the fault count, and the rest is done when the fault is over.
+// TestFaultsArePartialFailures: the records before the fault are done, and the rest is done when the fault is over.
 func TestFaultsArePartialFailures(t *testing.T) {
 	t.Parallel()
 	for name, part := range parts {
@@ -119,7 +119,7 @@ func count(b *bench, data string) (n int) {
 }
 
 // TestNoProgressFailsTheInvocation: an answer with the first of several records would make Lambda retry the whole
-// batch. Only a failed invocation is sure to be bisected. Of a single record the answer names the number.
+// batch. Only a failed invocation is certainly bisected. For a single record the answer has its sequence number.
 func TestNoProgressFailsTheInvocation(t *testing.T) {
 	t.Parallel()
 	for name, part := range parts {
@@ -162,8 +162,8 @@ func TestAnswersBeforeTheDeadline(t *testing.T) {
 	equal(t, "failed", answer.BatchItemFailures[0].ItemIdentifier, "1")
 }
 
-// TestAPanicFailsTheInvocation: with bisect Lambda then isolates the record. The ledger step of a later chunk runs in a
-// goroutine of its own, beside the sink of the chunk before; a panic there must not end the process.
+// TestAPanicFailsTheInvocation: with bisect, Lambda then isolates the record. The ledger step of a later chunk runs
+// in another goroutine, beside the sink of the chunk before; a panic there must not end the process.
 func TestAPanicFailsTheInvocation(t *testing.T) {
 	t.Parallel()
 	data := make([]string, dedupe.DefaultChunk+2)
@@ -346,7 +346,7 @@ func TestAWrongSettingIsNotPoison(t *testing.T) {
 	}
 }
 
-// TestDerivedIDs: with ONCEBOX_IDS=derived the order of the records does not decide which id each one gets.
+// TestDerivedIDs: with ONCEBOX_IDS=derived the id of a record does not depend on the order of the records.
 func TestDerivedIDs(t *testing.T) {
 	t.Parallel()
 	one, two := `{"id":"order-1","fp":"fp1"}`, `{"id":"order-1","fp":"fp2"}`
@@ -366,8 +366,9 @@ func TestDerivedIDs(t *testing.T) {
 	}
 }
 
-// TestEnhancedFanOut: Lambda opens KPL aggregates there, so that records share a sequence number. Without a setting the
-// event is refused. With it, records that share a number are refused, since they cannot be told apart.
+// TestEnhancedFanOut: with enhanced fan-out Lambda opens KPL aggregates, so that records share a sequence number. By
+// default the event is refused. If it is allowed, records that share a number are refused, because they cannot be
+// distinguished.
 func TestEnhancedFanOut(t *testing.T) {
 	t.Parallel()
 	e := event(`{"id":"a"}`, `{"id":"b"}`)
@@ -423,7 +424,7 @@ func TestWarm(t *testing.T) {
 	equal(t, "scopes", fmt.Sprint(scopes), "[clicks orders]")
 }
 
-// TestNewListsWhatIsMissing: else each batch would fail, or every copy would be delivered.
+// TestNewListsWhatIsMissing: without the missing parts each batch would fail, or every copy would be delivered.
 func TestNewListsWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	h, err := kinesishandler.New(dedupe.Parts{}, kinesishandler.Options{}, nil)
@@ -460,7 +461,7 @@ func TestDefaultsOfNew(t *testing.T) {
 	equal(t, "consumer: outside of Lambda a handler locks no function out", consumer, "other")
 }
 
-// TestAnswerOfAFailure: an empty list would say that all records are done.
+// TestAnswerOfAFailure: the answer to a failure is never an empty list, which would mean that all records are done.
 func TestAnswerOfAFailure(t *testing.T) {
 	t.Parallel()
 	for _, failed := range []string{"7", ""} {
@@ -472,7 +473,7 @@ func TestAnswerOfAFailure(t *testing.T) {
 	equal(t, "failures of a batch that is done", len(kinesishandler.Answer(dedupe.Result{}).BatchItemFailures), 0)
 }
 
-// TestTheSinkMayNotBeTheSource: records would go round for ever.
+// TestTheSinkMayNotBeTheSource: otherwise records would circulate for ever.
 func TestTheSinkMayNotBeTheSource(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "ONCEBOX_SINK=kinesis:clicks")

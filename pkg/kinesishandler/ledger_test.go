@@ -46,8 +46,8 @@ func records(n int) (data []string) {
 	return data
 }
 
-// TestLogLedger: the records of a batch are appended at once, an item for each lane, and sent in chunks. The log line
-// says what the ledger did for this batch.
+// TestLogLedger: the records of a batch are appended together, with one item for each lane, and sent in chunks. The
+// log line has the ledger's work for this batch.
 func TestLogLedger(t *testing.T) {
 	t.Parallel()
 	b := newLogBench(t, memlog.New(), logledger.Options{Lanes: 2, Memory: 16 << 20})
@@ -65,8 +65,8 @@ func TestLogLedger(t *testing.T) {
 	}
 }
 
-// TestLogLedgerIsFull: a batch whose entries have no room fails with the numbers. Nothing of it is dead-lettered, and it
-// is done where there is more memory.
+// TestLogLedgerIsFull: a batch whose entries have no room fails with the numbers. None of its records is
+// dead-lettered. With more memory the batch succeeds.
 func TestLogLedgerIsFull(t *testing.T) {
 	t.Parallel()
 	log := memlog.New()
@@ -89,7 +89,7 @@ func TestLogLedgerIsFull(t *testing.T) {
 	equal(t, "sent", len(more.sink.data), 5000)
 }
 
-// TestNewStore: the ledger is that of the options, and acks and consumers are in the table.
+// TestNewStore: the Store has the ledger of the options, and stores acks and consumers in the table.
 func TestNewStore(t *testing.T) {
 	t.Parallel()
 	for kind, environ := range map[string][]string{
@@ -112,7 +112,7 @@ func TestNewStore(t *testing.T) {
 	}
 }
 
-// TestOpenWithAnotherLedger: a store that has not the ledger of the options is refused.
+// TestOpenWithAnotherLedger: Open refuses a store whose ledger is not the one of the options.
 func TestOpenWithAnotherLedger(t *testing.T) {
 	t.Parallel()
 	o, err := kinesishandler.ParseOptions(with("ONCEBOX_LEDGER=log"))
@@ -123,7 +123,7 @@ func TestOpenWithAnotherLedger(t *testing.T) {
 	}
 }
 
-// TestAnotherLedgerInTheScope: a function whose stream was read with another ledger fails its batches, and sends
+// TestAnotherLedgerInTheScope: if a stream was read with another ledger, the function fails its batches and sends
 // nothing. In a new scope it works.
 func TestAnotherLedgerInTheScope(t *testing.T) {
 	t.Parallel()

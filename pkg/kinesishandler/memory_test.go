@@ -18,8 +18,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// watched is a ledger, a sink and a dead-letter store that store nothing. They measure the live memory when they are
-// called. The ledger is called for a chunk while the sink has the chunk before.
+// watched is a ledger, a sink and a dead-letter store that store nothing. They measure the live memory in each call.
+// The ledger is called for a chunk while the sink has the chunk before.
 type watched struct {
 	mu          sync.Mutex // guards most
 	most        uint64
@@ -87,7 +87,7 @@ func live() uint64 {
 // maxEvent is the size of the largest event (Developer Guide, "Lambda quotas", "Invocation payload").
 const maxEvent = 6 << 20
 
-// filled makes an event of as many records as fit.
+// filled makes an event with as many records as fit.
 func filled(t testing.TB, most int, data func(n int) []byte) []byte {
 	t.Helper()
 	one := len(rawOf(t, event(string(data(1_000_000))))) + 12 // larger sequence numbers, a comma
@@ -102,7 +102,7 @@ func filled(t testing.TB, most int, data func(n int) []byte) []byte {
 	return raw
 }
 
-// aggregateOf makes a KPL aggregate of small records, of at most this size.
+// aggregateOf makes a KPL aggregate of small records, up to a size.
 func aggregateOf(bytes int, data func(n int) []byte) []byte {
 	var e kpl.Encoder
 	for n := 0; ; n++ {
@@ -114,10 +114,10 @@ func aggregateOf(bytes int, data func(n int) []byte) []byte {
 	}
 }
 
-// TestMemoryIsBounded: the largest events take a bounded amount of memory, whatever they hold. A chunk ends only
-// between Kinesis records, and two chunks are in memory at a time, so that aggregates of the smallest records take the
+// TestMemoryIsBounded: the largest events take a bounded amount of memory, whatever their content. A chunk ends only
+// between Kinesis records, and two chunks are in memory at a time, so aggregates of the smallest records take the
 // most: 310 MB live. The stack gives the function 1,024 MiB (infra). Go's heap grows to up to twice the live memory:
-// with the events here a process took up to 490 MiB. The test is not parallel, since it measures the memory of the
+// with these events a process took up to 490 MiB. The test is not parallel, because it measures the memory of the
 // whole process.
 func TestMemoryIsBounded(t *testing.T) {
 	testengine.CheckOnly(t)

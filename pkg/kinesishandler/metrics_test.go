@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// taking is a clock that stands still while nothing takes time.
+// taking is a clock that moves only during operations that take time.
 type taking struct{ spent atomic.Int64 }
 
 func (c *taking) now() time.Time           { return arrival.Add(time.Duration(c.spent.Load())) }
@@ -24,7 +24,7 @@ func (c *taking) oneByOne(f, g func())     { f(); g() }
 func (c *taking) clock() dedupe.Clock      { return dedupe.Clock{Now: c.now, Both: c.oneByOne} }
 func (c *taking) slow(m *memory) *slowSink { return &slowSink{m, c} }
 
-// slowSink is a sink each of whose calls takes 7 ms.
+// slowSink is a sink whose calls take 7 ms each.
 type slowSink struct {
 	*memory
 	clock *taking

@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
-// TestOpenBucket: the function writes objects, and knows by them which records are done.
+// TestOpenBucket: the function writes objects, and finds out from them which records are done.
 func TestOpenBucket(t *testing.T) {
 	t.Parallel()
 	endpoint := testengine.S3(t, "lake", "bad")

@@ -80,7 +80,7 @@ func TestOpenNamesEverything(t *testing.T) {
 	must(t, h.Close())
 }
 
-// failingAWS fails requests: Kinesis fails at the first put and takes the second. Everything else is refused.
+// failingAWS fails requests: Kinesis fails at the first put and accepts the second. All other requests are refused.
 func failingAWS(t *testing.T) (url string) {
 	puts := 0
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -194,7 +194,7 @@ func TestOpenOfOtherSinks(t *testing.T) {
 	}
 }
 
-// TestOpenOfTwoFunctions: the store says which function reads a stream in a scope, with acks and without.
+// TestOpenOfTwoFunctions: the store has the one function that reads a stream in a scope, with and without acks.
 func TestOpenOfTwoFunctions(t *testing.T) {
 	t.Parallel()
 	store, err := sqlitestore.OpenMemory(t.Context())
@@ -222,7 +222,7 @@ func TestOpenOfTwoFunctions(t *testing.T) {
 	}
 }
 
-// TestCloseOfNew: the caller closes what it has made.
+// TestCloseOfNew: for a Handler of New, the caller closes its own parts.
 func TestCloseOfNew(t *testing.T) {
 	t.Parallel()
 	must(t, newBench(t).Close())

@@ -18,7 +18,7 @@ func (p parser) raw() dedupe.Format {
 	switch p.Text(varRawID) {
 	case "", "content":
 		if p.Text(varIDs) == "derived" {
-			p.Wrong(varIDs, "is derived, but a record whose id is that of its content cannot have another one", "first-keeps")
+			p.Wrong(varIDs, "is derived, but a record whose id is the hash of its content cannot have another id", "first-keeps")
 		}
 	case "partition-key":
 		if p.Text(varSourceRecords) != "" && p.Text(varSourceRecords) != "one" {

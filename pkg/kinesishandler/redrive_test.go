@@ -8,8 +8,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// TestProcessorOfAStream: a dead letter goes through the Processor of its stream, in the scope of that. The sink is
-// never its stream.
+// TestProcessorOfAStream: a dead letter goes through the Processor of its stream, in that stream's scope. The sink
+// must not be its stream.
 func TestProcessorOfAStream(t *testing.T) {
 	t.Parallel()
 	for name, scope := range map[string]string{"clicks": "clicks", "dynamodb:table": "table", "logs:/aws/f": "/aws/f"} {

@@ -24,7 +24,7 @@ import (
 
 const passwordARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:valkey/orders-a1B2c3"
 
-// secrets is Secrets Manager with one secret. It answers GetSecretValue only.
+// secrets imitates Secrets Manager with one secret. It answers only GetSecretValue.
 type secrets struct {
 	answer string // the body
 	status int    // 0: 200
@@ -52,7 +52,8 @@ func (s *secrets) refuse(code string) {
 	s.status, s.answer = http.StatusBadRequest, `{"__type":"`+code+`"}`
 }
 
-// newSecret makes a server that asks for a password, a secret for it, and a ledger with them. now is the ledger's time.
+// newSecret makes a server with a password, a secret with the password, and a ledger on them. now is the ledger's
+// time.
 func newSecret(t *testing.T, now *time.Time) (s *secrets, ledger dedupe.Ledger, setPassword func(string)) {
 	t.Helper()
 	s = &secrets{}
@@ -106,7 +107,8 @@ func enter(t *testing.T, ledger dedupe.Ledger) error {
 	return errors.New("the server closes every connection")
 }
 
-// TestRotatedPassword: the password is read for new connections, and those of a few seconds share a read.
+// TestRotatedPassword: the password is read for new connections. Connections that open within a few seconds share a
+// read.
 func TestRotatedPassword(t *testing.T) {
 	t.Parallel()
 	var now time.Time
@@ -128,7 +130,7 @@ func TestRotatedPassword(t *testing.T) {
 	equal(t, "reads", s.reads, 2)
 }
 
-// TestSecretIsNotRead: an error says which secret, and what to do. It never has what is in the secret.
+// TestSecretIsNotRead: the error names the secret and says what to do. It never contains the content of the secret.
 func TestSecretIsNotRead(t *testing.T) {
 	t.Parallel()
 	var now time.Time
@@ -149,7 +151,7 @@ func TestSecretIsNotRead(t *testing.T) {
 	}
 }
 
-// TestSecretARN: only a whole ARN of a secret is taken.
+// TestSecretARN: only the complete ARN of a secret is accepted.
 func TestSecretARN(t *testing.T) {
 	t.Parallel()
 	for arn, taken := range map[string]bool{

@@ -94,7 +94,7 @@ func TestSettingsGiven(t *testing.T) {
 	}
 }
 
-// TestSettingsOfSnowplow: the columns of events are known, and more of them can be volatile.
+// TestSettingsOfSnowplow: the columns of events are known, and further columns can be volatile.
 func TestSettingsOfSnowplow(t *testing.T) {
 	t.Parallel()
 	s, err := kinesishandler.ParseSettings(without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=snowplow", "ONCEBOX_VOLATILE=app_id, br_name"))
@@ -111,7 +111,7 @@ func TestSettingsOfSnowplow(t *testing.T) {
 	equal(t, "id", one.ID, id[1:])
 }
 
-// TestSettingsOfASink covers what cannot be set together with the file of TestSettingsGiven, or not with its ids.
+// TestSettingsOfASink covers settings that cannot be combined with the file sink or the ids of TestSettingsGiven.
 func TestSettingsOfASink(t *testing.T) {
 	t.Parallel()
 	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK_MAX_RECORD=10MiB", "ONCEBOX_SINK_AGGREGATION=on",
@@ -166,7 +166,7 @@ func TestSettingsOfRaw(t *testing.T) {
 	must(t, err)
 }
 
-// TestSettingsOfSourceRecords: only a stream gets records in the form in which they came.
+// TestSettingsOfSourceRecords: only a stream gets records in their original form.
 func TestSettingsOfSourceRecords(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]dedupe.Framing{"": nil, "one": nil, "array": framing.Array{}, "logs": framing.Logs{}} {
@@ -191,7 +191,8 @@ func TestSettingsOfATable(t *testing.T) {
 	equal(t, "delete", table.DeletePath+" "+table.DeleteValue, "meta.op a=b")
 }
 
-// TestSettingsOfTheLog: the memory for entries is a part of that of the function, and the garbage collector keeps to it.
+// TestSettingsOfTheLog: the memory for entries is a share of the function's memory, and the garbage collector
+// respects it.
 func TestSettingsOfTheLog(t *testing.T) {
 	t.Parallel()
 	const mib = 1 << 20
@@ -223,7 +224,7 @@ func TestSettingsOfTheLog(t *testing.T) {
 	}
 }
 
-// TestSettingsOfValkey: the servers of now and before, and where the password is.
+// TestSettingsOfValkey: the present and the former servers, and the source of the password.
 func TestSettingsOfValkey(t *testing.T) {
 	t.Parallel()
 	s, err := kinesishandler.ParseSettings(with("ONCEBOX_LEDGER=valkey://cache:6379"))
@@ -250,7 +251,7 @@ func TestSettingsOfValkey(t *testing.T) {
 	equal(t, "previous", fmt.Sprint(*s.Ledger.Valkey.Previous), "{[c:3] 4}")
 }
 
-// TestSinkNames: the name of a sink in acks fits into a key of every engine, and no two sinks share one.
+// TestSinkNames: the name of a sink in acks fits into a key of every engine, and no two sinks have the same name.
 func TestSinkNames(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 4000)

@@ -21,8 +21,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// bench is a handler over a real ledger, with a sink and a dead-letter store in memory, and the faults that a test asks
-// for.
+// bench is a handler with a real ledger, a sink and a dead-letter store in memory, and the faults that a test sets.
 type bench struct {
 	*kinesishandler.Handler
 	store       *faults
@@ -55,13 +54,13 @@ func newBenchOver(t testing.TB, store *faults, environ ...string) *bench {
 	return b
 }
 
-// engine is a store that keeps one row a key.
+// engine is a store with one row for each key.
 type engine interface {
 	kinesishandler.Store
 	dedupe.Entries
 }
 
-// faults is a store between the handler and the engine. A nil field is no fault.
+// faults is a store between the handler and the engine. A nil field means no fault.
 type faults struct {
 	engine
 	put      func(ctx context.Context, e dedupe.Entry) error
@@ -131,7 +130,7 @@ type memory struct {
 
 func (m *memory) Check(context.Context, dedupe.Output) error { return nil }
 
-// Send delivers all records but those that fail.
+// Send delivers all records except those that fail.
 func (m *memory) Send(_ context.Context, outputs []dedupe.Output) (sent dedupe.Sent, err error) {
 	sent.Delivered = make([]bool, len(outputs))
 	for i, o := range outputs {
@@ -182,10 +181,10 @@ const (
 
 var errBroken = errors.New("broken")
 
-// arrival is that of all records.
+// arrival is the arrival of all records.
 var arrival = time.Now().Add(-time.Minute).Truncate(time.Millisecond)
 
-// event makes an event of a shard, with the data as records 1, 2 and so on.
+// event makes an event of a shard. Its records 1, 2 and so on have the data.
 func event(data ...string) events.KinesisEvent {
 	e := events.KinesisEvent{Records: []events.KinesisEventRecord{}}
 	for i, d := range data {
@@ -211,7 +210,8 @@ func rawOf(t testing.TB, e events.KinesisEvent) json.RawMessage {
 	return raw
 }
 
-// fails handles an event, which must fail as a whole with an error of all these families. It returns the error's text.
+// fails handles an event, which must fail completely with an error of all these families. It returns the error's
+// text.
 func (b *bench) fails(t testing.TB, e events.KinesisEvent, families ...error) string {
 	t.Helper()
 	answer, err := b.Handle(t.Context(), rawOf(t, e))

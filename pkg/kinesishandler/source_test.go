@@ -50,7 +50,7 @@ func rawRecords(t testing.TB, records ...map[string]any) json.RawMessage {
 	return raw
 }
 
-// logsOf makes a message of CloudWatch Logs, as an event and as it is.
+// logsOf makes a message of CloudWatch Logs. It returns the event and the unpacked message.
 func logsOf(t testing.TB, ids ...string) (event json.RawMessage, payload []byte) {
 	t.Helper()
 	var events []map[string]any
@@ -99,7 +99,7 @@ func TestStandardQueue(t *testing.T) {
 	b.sink.holds(t, `{"id":"a"}`, `{"id":"c"}`, `{"id":"b"}`)
 }
 
-// TestFIFOQueue: nothing overtakes a message that fails.
+// TestFIFOQueue: no message overtakes a message that fails.
 func TestFIFOQueue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -116,8 +116,8 @@ func TestFIFOQueue(t *testing.T) {
 	b.deadLetters.holds(t, "poison")
 }
 
-// TestDeadLetterQueue: in a dead-letter queue a message keeps its owner, so it is not a copy of itself. Messages of two
-// queues do not know each other.
+// TestDeadLetterQueue: a message keeps its owner in a dead-letter queue, so it is not a copy of itself. Messages of
+// two queues are independent.
 func TestDeadLetterQueue(t *testing.T) {
 	t.Parallel()
 	const dead, other = "arn:aws:sqs:eu-central-1:123456789012:dead", "arn:aws:sqs:eu-central-1:123456789012:other"
@@ -157,8 +157,8 @@ func TestChangesOfATable(t *testing.T) {
 	equal(t, "failed", b.failed(t, all), "")
 }
 
-// TestOwnersOfChanges: two changes of a table are two records, also if two shards of its stream gave them one sequence
-// number: the event names no shard.
+// TestOwnersOfChanges: two changes of a table are two records, even if two shards of its stream gave them one
+// sequence number, because the event does not name the shard.
 func TestOwnersOfChanges(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -207,7 +207,8 @@ func TestConsumersOfSources(t *testing.T) {
 	}
 }
 
-// TestLogs: a message that fails is an error, since no answer can name its log events. What is left goes on as a message.
+// TestLogs: a message that fails is an error, because no answer can name its log events. The remaining events are
+// sent as a message.
 func TestLogs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -239,7 +240,7 @@ func TestLogs(t *testing.T) {
 	equal(t, "messages", len(b.sink.data), 1)
 }
 
-// TestArrivals: the entry of a record counts from the time that its source tells.
+// TestArrivals: the entry of a record counts from the time that its source reports.
 func TestArrivals(t *testing.T) {
 	t.Parallel()
 	logs, _ := logsOf(t, "1", "2") // the latest one counts for all
@@ -260,7 +261,7 @@ func TestArrivals(t *testing.T) {
 	}
 }
 
-// TestQueueIsItsSink: the messages would go round for ever.
+// TestQueueIsItsSink: otherwise the messages would circulate for ever.
 func TestQueueIsItsSink(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "ONCEBOX_SINK=sqs:https://sqs.eu-central-1.amazonaws.com/123456789012/clicks")
@@ -270,7 +271,7 @@ func TestQueueIsItsSink(t *testing.T) {
 	equal(t, "failed", b.failed(t, rawRecords(t, message("m1", strings.Replace(queueARN, "clicks", "others", 1), "", `{"id":"a"}`))), "")
 }
 
-// TestOneSourceIsRefused: if the messages of one queue are refused, those of another one do not hide it.
+// TestOneSourceIsRefused: if the messages of one queue are refused, those of another queue do not hide this.
 func TestOneSourceIsRefused(t *testing.T) {
 	t.Parallel()
 	const dead, other = "arn:aws:sqs:eu-central-1:123456789012:dead", "arn:aws:sqs:eu-central-1:123456789012:other"
@@ -281,7 +282,7 @@ func TestOneSourceIsRefused(t *testing.T) {
 	}
 }
 
-// TestTableIsItsSink: each item would be a change that comes as the next record.
+// TestTableIsItsSink: otherwise each item would be a change that comes as the next record.
 func TestTableIsItsSink(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "ONCEBOX_SINK=dynamodb:orders", "ONCEBOX_SINK_KEY=id")

@@ -38,8 +38,8 @@ func dedupeTable(t *testing.T) (client *dynamodb.Client, name string) {
 	return client, name
 }
 
-// TestFunctionThatIsSwitchedToATable: a function with a stream sink fails in the middle of a batch. It gets a table as
-// its sink, in the same scope, and the batch again: each record is an item, and none is written twice.
+// TestFunctionThatIsSwitchedToATable: a function with a stream sink fails in the middle of a batch. Then it gets a
+// table as its sink, in the same scope, and the batch again: each record becomes an item, and none is written twice.
 func TestFunctionThatIsSwitchedToATable(t *testing.T) {
 	t.Parallel()
 	client, entries := dedupeTable(t)
@@ -92,7 +92,7 @@ func (noLetters) Put(context.Context, []dedupe.DeadLetter) (int, error) {
 	return 0, errors.New("there is no dead letter in this test")
 }
 
-// TestTableWithAnotherStore: an item and its entry are one transaction, so they are in one service.
+// TestTableWithAnotherStore: an item and its entry are written in one transaction, so they must be in one service.
 func TestTableWithAnotherStore(t *testing.T) {
 	t.Parallel()
 	store, err := sqlitestore.OpenMemory(t.Context())

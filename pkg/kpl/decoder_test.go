@@ -116,7 +116,7 @@ func TestEmptyIsNotNil(t *testing.T) {
 		}
 	}
 	if records[0].ExplicitHashKey == nil || records[1].ExplicitHashKey != nil {
-		t.Errorf("an empty hash key is one, and none is none: %#v", records)
+		t.Errorf("an empty hash key must not be nil, and a missing one must be: %#v", records)
 	}
 }
 

@@ -35,8 +35,8 @@ func (b *bench) handler(bank sweephandler.Bank, level slog.Level) *sweephandler.
 	return sweephandler.New(bank, log, sweephandler.WithMetrics("oncebox/sweep"))
 }
 
-// TestCountsFreeItems: of campaigns that are open and were loaded, also of those without ends, once in five minutes. Those
-// of the doctor are left out.
+// TestCountsFreeItems: free items are counted once in five minutes, in campaigns that are open and were loaded, also
+// if their claims have no end. Campaigns of the doctor are left out.
 func TestCountsFreeItems(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -104,11 +104,11 @@ func TestACountThatFails(t *testing.T) {
 		t.Errorf("the metrics are %v", points)
 	}
 	if n := bytes.Count(b.log.Bytes(), []byte("out of reach")); n != 2 || b.holds("held") {
-		t.Errorf("the claim is there: %t; the log is %s", b.holds("held"), b.log.String())
+		t.Errorf("the claim exists: %t; the log is %s", b.holds("held"), b.log.String())
 	}
 }
 
-// TestTheNumberOfMetricsIsBounded: the campaigns that were created last are counted.
+// TestTheNumberOfMetricsIsBounded: only the newest campaigns are counted.
 func TestTheNumberOfMetricsIsBounded(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -107,7 +107,7 @@ func (h *Handler) sweep(ctx context.Context) (report Report, err error) {
 	var mu sync.Mutex // guards report
 	var sweeps errgroup.Group
 	sweeps.SetLimit(atOnce)
-	for _, i := range rand.Perm(len(campaigns)) { //nolint:gosec // no campaign is always last; nobody gains by guessing it
+	for _, i := range rand.Perm(len(campaigns)) { //nolint:gosec // no campaign is always last; guessing it gives no advantage
 		sweeps.Go(func() error {
 			swept, err := h.bank.SweepDue(ctx, campaigns[i], nil)
 			if errors.Is(err, itembank.ErrNoCampaign) { // it was deleted meanwhile

@@ -67,7 +67,7 @@ func (b *bench) sweep(
 	return report, lines, err
 }
 
-// holds reports whether the claim of secret-ann is still there.
+// holds reports whether the claim of secret-ann still exists.
 func (b *bench) holds(campaign string) bool {
 	b.Helper()
 	_, err := b.HeldClaim(b.Context(), campaign, "secret-ann")
@@ -94,7 +94,7 @@ func TestSweepsCampaignsWhoseClaimsEnd(t *testing.T) {
 	}
 	for campaign, want := range map[string]bool{"held": false, "lent": false, "burned": false, "long": true, "forever": true} {
 		if b.holds(campaign) != want {
-			t.Errorf("%s: the claim is there: %t", campaign, !want)
+			t.Errorf("%s: the claim exists: %t", campaign, !want)
 		}
 	}
 	if len(lines) != 1 || lines[0]["msg"] != "sweep" || lines[0]["level"] != "INFO" ||
@@ -146,12 +146,12 @@ func TestAFailureStopsNoOtherCampaign(t *testing.T) {
 	}
 	for name := range settings {
 		if b.holds(name) != (busy.campaigns[name] != nil) {
-			t.Errorf("%s: the claim is there: %t", name, b.holds(name))
+			t.Errorf("%s: the claim exists: %t", name, b.holds(name))
 		}
 	}
 }
 
-// listing is a Bank that lists a campaign that has been deleted since.
+// listing is a Bank that lists a campaign that was deleted meanwhile.
 type listing struct {
 	*itembank.Bank
 	deleted itembank.Campaign
@@ -162,7 +162,7 @@ func (l listing) Campaigns(ctx context.Context) ([]itembank.Campaign, error) {
 	return append(all, l.deleted), err
 }
 
-// TestACampaignThatIsDeletedMeanwhile: there is nothing to sweep, and no alarm.
+// TestACampaignThatIsDeletedMeanwhile: it needs no sweep, and causes no alarm.
 func TestACampaignThatIsDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]itembank.Settings{"held": {Hold: time.Minute}})

@@ -21,7 +21,7 @@ type Entry struct {
 	PurgeAt     int64         // epoch seconds
 }
 
-// HasContent reports whether the row is of a record with this key and fingerprint.
+// HasContent reports whether the row belongs to a record with this key and fingerprint.
 func (e Entry) HasContent(k dedupe.Key, fingerprint string) bool {
 	return e.Content == contentOf(k, fingerprint)
 }

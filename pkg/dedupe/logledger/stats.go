@@ -24,7 +24,7 @@ type Stats struct {
 	LaneUnits          []int64 // by lane, for all scopes
 }
 
-// Since returns the work since an earlier Stats. The memory is that of s.
+// Since returns the work since an earlier Stats. The memory is taken from s.
 func (s Stats) Since(before Stats) Stats {
 	s.Appends -= before.Appends
 	s.Conflicts -= before.Conflicts

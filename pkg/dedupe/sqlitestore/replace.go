@@ -69,7 +69,7 @@ func (s *Store) HoldRuns(ctx context.Context, scope string, do func(runs []PastR
 // choose gets the runs of the scope, as in HoldRuns, and returns the number. The undone runs leave no trace in the
 // ledger if all runs with lower numbers had finished before the first of them began: choose must make sure of that.
 //
-// The errors are those of choose and of ReadRun, and ErrInexact. The call takes about as long as reading all entries,
+// It has the errors of choose and ReadRun, and ErrInexact. The call takes about as long as reading all entries,
 // and other writers wait for it.
 func (s *Store) ReplaceRuns(
 	ctx context.Context, scope string, by dedupe.Run, choose func(runs []PastRun) (from int64, err error),

@@ -122,7 +122,7 @@ func TestReplaceRunsRefuses(t *testing.T) {
 		"choose fails": {nil, func([]PastRun) (int64, error) { return 1, errNo }, errNo, "no"},
 		"a foreign entry": {func(s *Store) error { s.put(t, stays); return nil }, from(1), ErrInexact,
 			"the entry of elsewhere does not belong to a run"},
-		"a run that nobody knows": {func(s *Store) error { s.put(t, ofRun("9", "lost")); return nil }, from(1), ErrInexact,
+		"an unknown run": {func(s *Store) error { s.put(t, ofRun("9", "lost")); return nil }, from(1), ErrInexact,
 			"the entry of run/lost/1/1"},
 		"a window": {func(s *Store) error { s.put(t, ends); return nil }, from(1), ErrInexact, "the entry of run/a/1/1 ends"},
 		"a stream": {func(s *Store) error {

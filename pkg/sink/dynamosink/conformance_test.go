@@ -66,7 +66,7 @@ func (r requests) TransactWriteItems(
 	return out, err
 }
 
-// mutants break a rule each, in the requests or in a part of the sink.
+// mutants each break one rule, in the requests or in a part of the sink.
 var mutants = []struct {
 	name     string
 	requests requests
@@ -212,7 +212,7 @@ func ownerIn(in *dynamodb.TransactWriteItemsInput) []byte {
 	return in.TransactItems[0].Update.ExpressionAttributeValues[":owner"].(*types.AttributeValueMemberB).Value
 }
 
-// TestMutants: the suite finds each of them, in the modes and by the cases that it names.
+// TestMutants: the suite finds each mutant, in the modes and by the cases that the mutant names.
 func TestMutants(t *testing.T) {
 	t.Parallel()
 	d := newDB(t, testengine.Dynoxide(t))

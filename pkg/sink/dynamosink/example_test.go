@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/dynamosink"
 )
 
-// Records are customers as they changed. The table has the latest change of each.
+// Each record is a change of a customer. The table has the latest change of each customer.
 func Example() {
 	ctx := context.Background()
 	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
@@ -32,7 +32,7 @@ func Example() {
 	fmt.Println(dedupe.Parts{Tx: sink}) // with a Format and a DeadLetterStore
 }
 
-// The effect of a record is a count for each customer.
+// The effect of a record is to count it for its customer.
 func ExampleNewEffect() {
 	ctx := context.Background()
 	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)

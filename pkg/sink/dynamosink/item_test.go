@@ -23,7 +23,7 @@ func reasonOf(err error) string {
 	return fmt.Sprint(err)
 }
 
-// TestDecode: a record becomes attributes with nothing lost, or is refused.
+// TestDecode: a record becomes attributes without loss, or is refused.
 func TestDecode(t *testing.T) {
 	t.Parallel()
 	i, err := decode([]byte(` {"s":"ü\n\u0000","n":1.50,"b":true,"z":null,"l":[1,"x",{}],"m":{"n":{"n":-0}}} `))
@@ -57,7 +57,7 @@ func TestDecode(t *testing.T) {
 	}
 }
 
-// TestNumbers: the numbers that DynamoDB has, exactly, as the engine reads them.
+// TestNumbers: numbers are stored exactly, as the engine reads them.
 func TestNumbers(t *testing.T) {
 	t.Parallel()
 	d := newDB(t, testengine.Dynoxide(t))
@@ -86,7 +86,7 @@ func TestNumbers(t *testing.T) {
 	}
 }
 
-// TestLargestItem: the engine takes an item of the largest size, and none with a byte more.
+// TestLargestItem: the engine accepts an item of the largest size, and refuses one with a byte more.
 func TestLargestItem(t *testing.T) {
 	t.Parallel()
 	largestItems(t, testengine.Dynoxide(t))
@@ -183,7 +183,7 @@ func TestTablesThatAreNone(t *testing.T) {
 	}
 }
 
-// TestVersionsThatProveNothing: an item without a version of that type, whatever put it there.
+// TestVersionsThatProveNothing: the existing item has no version of the record's type.
 func TestVersionsThatProveNothing(t *testing.T) {
 	t.Parallel()
 	d := newDB(t, testengine.Dynoxide(t))
@@ -203,7 +203,7 @@ func TestVersionsThatProveNothing(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", name, result, err)
 		}
 	}
-	// An equal version of another program stays.
+	// An item with an equal version that another program wrote stays.
 	d.put(t, item{"key": &types.AttributeValueMemberS{Value: "equal"}, "v": &types.AttributeValueMemberN{Value: "5"}})
 	result, err := target.Sink.Transact(t.Context(), transaction("equal", versioned("equal", "equal", "x", 5, false)))
 	if err != nil || !result.Superseded {
@@ -217,7 +217,7 @@ func transaction(id string, data []byte) dedupe.Transaction {
 	return dedupe.Transaction{Entry: e, Output: dedupe.Output{ID: id, Data: data}}
 }
 
-// TestJudgeOfTheCaller: a failed condition of the caller's own action means what the caller says.
+// TestJudgeOfTheCaller: the caller decides what a failed condition of its own action means.
 func TestJudgeOfTheCaller(t *testing.T) {
 	t.Parallel()
 	d := newDB(t, testengine.Dynoxide(t))

@@ -36,7 +36,7 @@ func clientOf(endpoint string) *dynamodb.Client {
 	})
 }
 
-// db is an engine with a dedupe table and a table for items, whose partition key is the text key.
+// db is an engine with a dedupe table and a table for items. The partition key of the latter is a text, "key".
 type db struct {
 	client        *dynamodb.Client
 	entries, name string // tables
@@ -71,7 +71,8 @@ func (d db) put(t testing.TB, i item) {
 	must(t, err)
 }
 
-// A mode is a kind of sink under test. The client is that of the sink; tests put their own before that of the engine.
+// A mode is a kind of sink under test. client is the client of the sink. Tests put their own client before the
+// engine's.
 type mode func(t testing.TB, d db, client dynamostore.Client) sinktest.TxTarget
 
 var modes = map[string]mode{"insert": inserts, "upsert": upserts, "own": counts, "versions": withVersions}
@@ -90,7 +91,7 @@ func inserts(t testing.TB, d db, client dynamostore.Client) sinktest.TxTarget {
 	}
 }
 
-// upserts keys items by the id, in one version.
+// upserts uses the id as the key of an item. All records have the same version.
 func upserts(t testing.TB, d db, client dynamostore.Client) sinktest.TxTarget {
 	store := dynamostore.New(client, d.entries)
 	sink, err := New(store, Table{Name: d.name, Key: []Attribute{{"key", "id"}}, Version: Attribute{"v", "v"}})
@@ -108,7 +109,7 @@ func upserts(t testing.TB, d db, client dynamostore.Client) sinktest.TxTarget {
 	}
 }
 
-// withVersions keys items by the member item. It is for the cases of versions.
+// withVersions uses the member item as the key of an item. It is for the cases of versions.
 func withVersions(t testing.TB, d db, client dynamostore.Client) sinktest.TxTarget {
 	store := dynamostore.New(client, d.entries)
 	sink, err := New(store, Table{
@@ -142,7 +143,7 @@ func versioned(id, i, fp string, version any, deletes bool) []byte {
 	return fmt.Appendf(nil, `{"id":%q,"item":%q,"fp":%q,"v":%v,"op":%q}`, id, i, fp, version, op)
 }
 
-// counts counts effects in an item, by actions of the caller.
+// counts counts effects in an item, with actions of the caller.
 func counts(_ testing.TB, d db, client dynamostore.Client) sinktest.TxTarget {
 	store := dynamostore.New(client, d.entries)
 	effect := func(_ context.Context, o dedupe.Output) ([]types.TransactWriteItem, error) {

@@ -13,8 +13,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// TestWire breaks each request of a function between the SDK and the engine, in every way. Each effect happens once, no
-// record is lost, and none is a dead letter.
+// TestWire breaks each request of a function between the SDK and the engine, in every way. Each effect happens once,
+// no record is lost, and no record becomes a dead letter.
 func TestWire(t *testing.T) {
 	t.Parallel()
 	endpoint := testengine.Dynoxide(t)
@@ -36,8 +36,8 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// wirePlay processes a batch until it is done: a new record, a copy, another record under its id, and one whose entry
-// was put for another sink.
+// wirePlay processes a batch until it is done: a new record, a copy, another record with the same id, and a record
+// whose entry was put with another sink.
 func wirePlay(t *testing.T, d db, endpoint, scope string, plan func(int, string) faultproxy.Fault) []string {
 	t.Helper()
 	proxy := faultproxy.New(t, endpoint, plan)

@@ -33,8 +33,8 @@ func ExampleNewClient() {
 	fmt.Println(sent.Delivered, sent.Repeated)
 }
 
-// Firehose refuses a record the first time: the sink sends that one again. Check says which records Firehose can never
-// take.
+// Firehose refuses a record the first time, so the sink sends that record again. Check finds the records that
+// Firehose can never take.
 func Example() {
 	ctx := context.Background()
 	sink, err := firehosesink.New(&busyFirehose{}, "unique-clicks")
@@ -60,7 +60,7 @@ func Example() {
 	// sent a second time: 0
 }
 
-// busyFirehose stands for a *firehose.Client. It refuses the second record of its first request.
+// busyFirehose imitates a *firehose.Client. It refuses the second record of its first request.
 type busyFirehose struct{ requests int }
 
 func (f *busyFirehose) PutRecordBatch(

@@ -33,7 +33,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// stream is a Firehose stream in memory. It keeps what it takes.
+// stream is a Firehose stream in memory. It keeps the records that it takes.
 type stream struct {
 	sizes []int
 	taken []byte
@@ -84,7 +84,7 @@ func outputs(texts ...string) (all []dedupe.Output) {
 	return all
 }
 
-// TestObjects: the records are in the objects of a bucket, one a line.
+// TestObjects: the records are in the objects of a bucket, one on each line.
 func TestObjects(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -184,8 +184,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestResults: a record is sent again if it was refused for now or its fate is not known, and the copies of the latter
-// are counted.
+// TestResults: a record is sent again if it was refused for now or if it may be delivered. In the second case its
+// copies are counted.
 func TestResults(t *testing.T) {
 	t.Parallel()
 	for code, test := range map[string]struct{ tries, repeated int }{

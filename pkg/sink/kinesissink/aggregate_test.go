@@ -20,7 +20,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
-// aggregated makes records as they come out of aggregates: of 40 keys, some of which have an explicit hash key.
+// aggregated makes records as they come from aggregates, with 40 keys. Some have an explicit hash key.
 func aggregated(n int) []dedupe.Output {
 	outputs := records(n)
 	for i := range outputs {
@@ -77,7 +77,7 @@ func aggregates(t *testing.T, s *stream) {
 	}
 }
 
-// TestAggregationModes: a single record is sent plain. The shards are listed only if there is something to aggregate.
+// TestAggregationModes: a single record is sent plain. The shards are listed only if any record is to be aggregated.
 func TestAggregationModes(t *testing.T) {
 	t.Parallel()
 	mode := func(a kinesissink.Aggregation) []kinesissink.Option {
@@ -109,8 +109,8 @@ func TestAggregationModes(t *testing.T) {
 	}
 }
 
-// TestAggregatesKeepTheLimits: an aggregate has at most the size of the KPL, or of a record of the stream. What does
-// not fit is sent plain.
+// TestAggregatesKeepTheLimits: an aggregate has at most the size of the KPL's, and of a record of the stream. A
+// record that does not fit is sent plain.
 func TestAggregatesKeepTheLimits(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ maxRecord, limit, fits int }{ // after a record of 100 bytes, a record of so many fits
@@ -167,8 +167,8 @@ func TestAggregatesKeepTheLimitOfARequest(t *testing.T) {
 	}
 }
 
-// TestNothingOvertakesAnAggregate: records of one key are never in a request with an aggregate that has that key, since
-// Kinesis may refuse the earlier one alone.
+// TestNothingOvertakesAnAggregate: a record is never in the same request as an aggregate with its key, because
+// Kinesis may refuse only the earlier one.
 func TestNothingOvertakesAnAggregate(t *testing.T) {
 	t.Parallel()
 	for refused := range 3 {
@@ -179,11 +179,11 @@ func TestNothingOvertakesAnAggregate(t *testing.T) {
 		}
 		outputs[2].Data = append(payload(2), make([]byte, 60_000)...) // plain
 		large := func(r types.PutRecordsRequestEntry) bool { return len(r.Data) > 60_000 }
-		met := 0
+		matching := 0
 		s.refuse = func(_ int, r types.PutRecordsRequestEntry) bool {
 			if large(r) == (refused == 1) {
-				met++
-				return met == 1+refused/2 // the first aggregate, the plain record, the second aggregate
+				matching++
+				return matching == 1+refused/2 // the first aggregate, the plain record, the second aggregate
 			}
 			return false
 		}
@@ -240,7 +240,8 @@ func reshardingWhileAggregating(t *testing.T, s *stream) {
 	}
 }
 
-// TestWithoutTheListOfShards: the records are sent plain, which the program learns once, and aggregated as soon as the
+// TestWithoutTheListOfShards: the records are sent plain, and the program is told once. They are aggregated as soon
+// as the
 // shards can be listed.
 func TestWithoutTheListOfShards(t *testing.T) {
 	t.Parallel()
@@ -273,7 +274,7 @@ func TestWithoutTheListOfShards(t *testing.T) {
 	}
 }
 
-// TestListOfShards: it has several pages, is read once, and a Send without time does not count as a failed list.
+// TestListOfShards: the list has several pages and is read once. A Send without time does not count as a failed list.
 func TestListOfShards(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 7)
@@ -299,8 +300,8 @@ func TestListOfShards(t *testing.T) {
 	}
 }
 
-// TestOrderOfKeys plays random records, faults and reshardings. All records are delivered, KCL reads them in the order
-// of their keys, and no copy is uncounted.
+// TestOrderOfKeys plays random records, faults and reshardings. All records are delivered, KCL reads them in the
+// order of their keys, and all copies are counted.
 func TestOrderOfKeys(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(r *rapid.T) {
@@ -344,7 +345,7 @@ func randomOutputs(r *rapid.T) []dedupe.Output {
 	return outputs
 }
 
-// addRandomFaults adds requests without effect, answers that get lost, shards that refuse a request, and reshardings.
+// addRandomFaults adds requests without effect, lost answers, shards that refuse a request, and reshardings.
 func (s *stream) addRandomFaults(t *testing.T, faults int, seed uint64) {
 	random := rand.New(rand.NewPCG(seed, 0))
 	chance := func() bool {

@@ -28,7 +28,7 @@ func status(code int) error {
 	}}
 }
 
-// TestTranslate: only a transient failure is to be tried again.
+// TestTranslate: only transient failures get dedupe.ErrTryAgain.
 func TestTranslate(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

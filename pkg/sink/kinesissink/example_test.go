@@ -33,7 +33,8 @@ func ExampleNewClient() {
 	fmt.Println(sent.Delivered, sent.Repeated)
 }
 
-// The stream refuses a record the first time: the sink sends that one again. Check says which records the stream can
+// The stream refuses a record the first time, so the sink sends that record again. Check finds the records that the
+// stream can
 // never take.
 func Example() {
 	ctx := context.Background()
@@ -60,7 +61,7 @@ func Example() {
 	// sent a second time: 0
 }
 
-// busyStream stands for a *kinesis.Client. It refuses the second record of its first request.
+// busyStream imitates a *kinesis.Client. It refuses the second record of its first request.
 type busyStream struct{ requests int }
 
 func (s *busyStream) PutRecords(

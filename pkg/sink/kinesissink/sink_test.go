@@ -21,8 +21,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
-// TestSendDeliversAllInOrder: each record is delivered once and unchanged, and the records of a shard are in the
-// order in which they were sent.
+// TestSendDeliversAllInOrder: each record is delivered once and unchanged. The records of a shard are in the order in
+// which they were sent.
 func TestSendDeliversAllInOrder(t *testing.T) {
 	onBothStreams(t, 3, sendDeliversAllInOrder)
 }
@@ -89,7 +89,7 @@ func sendChangesNoRecord(t *testing.T, s *stream) {
 	}
 }
 
-// TestRequestsKeepTheLimits: a record of the largest size is sent alone, and so is a record that was not checked.
+// TestRequestsKeepTheLimits: a record of the largest size is sent alone. So is a record that was not checked.
 func TestRequestsKeepTheLimits(t *testing.T) {
 	t.Parallel()
 	requests := &requests{}
@@ -193,7 +193,8 @@ func TestNewChecksItsSettings(t *testing.T) {
 	}
 }
 
-// TestRefusedRecordsAreSentAgainAlone: they do not hold up the records of the next request, apart from those of their
+// TestRefusedRecordsAreSentAgainAlone: refused records do not delay the records of the next request, except those of
+// their
 // keys.
 func TestRefusedRecordsAreSentAgainAlone(t *testing.T) {
 	t.Parallel()
@@ -216,7 +217,7 @@ func TestRefusedRecordsAreSentAgainAlone(t *testing.T) {
 	}
 }
 
-// checkCounts checks that so many records are in the stream, once each.
+// checkCounts checks that the stream has this many records, each once.
 func checkCounts(t *testing.T, s *stream, records int) {
 	t.Helper()
 	counts := s.counts(t)
@@ -230,7 +231,7 @@ func checkCounts(t *testing.T, s *stream, records int) {
 	}
 }
 
-// TestSendGivesUpWithoutProgress: without a deadline, Send ends after some attempts. It names what is delivered.
+// TestSendGivesUpWithoutProgress: without a deadline, Send ends after some attempts. It names the delivered records.
 func TestSendGivesUpWithoutProgress(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 2)
@@ -266,8 +267,8 @@ func TestSendGoesOnWhileThereIsProgress(t *testing.T) {
 	checkCounts(t, s, 20)
 }
 
-// TestHotShardCostsOtherRecordsNothing: the shard of one key refuses it for some Sends. What a Send names as delivered
-// is not sent again. So each record is in the stream once, and the records of the hot key are in order.
+// TestHotShardCostsOtherRecordsNothing: the shard of one key refuses it for some Sends. Records that a Send names as
+// delivered are not sent again. So each record is in the stream once, and the records of the hot key are in order.
 func TestHotShardCostsOtherRecordsNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -306,8 +307,8 @@ func TestHotShardCostsOtherRecordsNothing(t *testing.T) {
 	})
 }
 
-// TestEveryCopyIsCounted: a record is repeated if a request without a certain answer may have delivered it. The first
-// answer is not certain about some records, all of which are in the stream.
+// TestEveryCopyIsCounted: a record counts as repeated if a request without a certain answer may have delivered it.
+// The first answer is uncertain about some records, all of which are in the stream.
 func TestEveryCopyIsCounted(t *testing.T) {
 	t.Parallel()
 	throttled := aws.String("ProvisionedThroughputExceededException")
@@ -348,7 +349,7 @@ func TestEveryCopyIsCounted(t *testing.T) {
 				}
 				return out, nil
 			}
-			// Between the copies the stream is busy, once as a whole: no copy is made then.
+			// Between the copies the whole stream is busy once: no copy is made then.
 			s.before = func(request int) error {
 				if request == 2 {
 					return &types.ProvisionedThroughputExceededException{Message: throttled}
@@ -423,7 +424,7 @@ func TestWrongSettingsAreNotTriedAgain(t *testing.T) {
 }
 
 // TestRecordsThatAreTooLarge: the largest record of the stream is smaller than that of the sink. The third record is
-// refused for good, the second and the fourth for the moment. The next request is not sent.
+// refused for ever, the second and the fourth for now. The next request is not sent.
 func TestRecordsThatAreTooLarge(t *testing.T) {
 	onBothStreams(t, 1, recordsThatAreTooLarge)
 }
@@ -457,7 +458,7 @@ func missingStream(t *testing.T, s *stream) {
 	}
 }
 
-// TestContextEndsTheWait: the end of the context ends a pause at once, and the error is that of the context.
+// TestContextEndsTheWait: if the context ends, a pause ends at once, and Send returns the context's error.
 func TestContextEndsTheWait(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -491,8 +492,8 @@ func TestContextEndsTheWait(t *testing.T) {
 	}
 }
 
-// TestBackOff: the pauses grow and have jitter. Together they are longer than the second for which the limits of a
-// shard count.
+// TestBackOff: the pauses are random and grow. Together they are longer than a second, the time for which the limits
+// of a shard count.
 func TestBackOff(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

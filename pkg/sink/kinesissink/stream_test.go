@@ -26,7 +26,7 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
-// stream is the client of the sink under test. It passes requests on to a backend, and adds the faults that a healthy
+// stream is the client of the sink under test. It passes requests on to a backend, and adds faults that a healthy
 // Kinesis does not have.
 type stream struct {
 	backend
@@ -36,12 +36,12 @@ type stream struct {
 	requests [][]types.PutRecordsRequestEntry
 	// refuse says which records of a request, counted from 1, are refused.
 	refuse func(request int, r types.PutRecordsRequestEntry) bool
-	// before returns an error in the place of a request, answer another answer.
+	// before returns an error instead of sending a request. answer replaces the answer.
 	before func(request int) error
 	answer func(request int, out *kinesis.PutRecordsOutput) (*kinesis.PutRecordsOutput, error)
 }
 
-// backend takes the records: a stream in memory, or one of kinesis-mock.
+// backend stores the records: a stream in memory, or a stream of kinesis-mock.
 type backend interface {
 	kinesissink.API
 	read(t *testing.T) []*shard
@@ -55,7 +55,7 @@ func newStream(t *testing.T, shards int32) *stream {
 	return &stream{name: "memory", backend: newMemory("memory", shards)}
 }
 
-// onBothStreams runs a test on a stream in memory and on one of kinesis-mock.
+// onBothStreams runs a test on a stream in memory and on a stream of kinesis-mock.
 func onBothStreams(t *testing.T, shards int32, test func(t *testing.T, s *stream)) {
 	t.Parallel()
 	t.Run("memory", func(t *testing.T) {
@@ -294,7 +294,7 @@ func newMock(t *testing.T, shards int32) *mock {
 	return m
 }
 
-// read reads all shards, those that are closed too.
+// read reads all shards, including closed ones.
 func (m *mock) read(t *testing.T) []*shard {
 	t.Helper()
 	shards := m.all(t)
@@ -369,8 +369,8 @@ type userRecord struct {
 	aggregated         bool
 }
 
-// users returns the records of each shard. A plain reader opens all aggregates. KCL drops an aggregate whole if one of
-// its records is outside the shard (AggregatorUtil of awslabs/amazon-kinesis-client).
+// users returns the records of each shard. A plain reader opens all aggregates. KCL drops an aggregate if one of its
+// records does not belong to the shard (AggregatorUtil of awslabs/amazon-kinesis-client).
 func (s *stream) users(t *testing.T, kcl bool) (shards [][]userRecord) {
 	t.Helper()
 	for _, shard := range s.read(t) {
@@ -385,7 +385,8 @@ func (s *stream) users(t *testing.T, kcl bool) (shards [][]userRecord) {
 	return shards
 }
 
-// open returns the user records of a Kinesis record, or none if it is an aggregate with one that is not in the shard.
+// open returns the user records of a Kinesis record. For an aggregate with a record that does not belong to the shard
+// it returns none.
 func open(t *testing.T, r types.Record, inShard func(userRecord) bool) (users []userRecord) {
 	t.Helper()
 	var decoder kpl.Decoder
@@ -429,8 +430,8 @@ type tester interface {
 	Errorf(format string, args ...any)
 }
 
-// checkOrder checks that the records of each key are in the order of the outputs, by their first copies, and that they
-// keep their partition keys. Shards are in the order of their ages.
+// checkOrder checks that the first copies of the records of each key are in the order of the outputs, and that the
+// records have their partition keys. Shards are in the order of their ages.
 func checkOrder(t tester, shards [][]userRecord, outputs []dedupe.Output) {
 	t.Helper()
 	want := map[string][]int{} // by key, which is what chooses the shard

@@ -1,6 +1,6 @@
 package ndjsonsink
 
-// File is what a sink needs of its file.
+// File is the part of a file that a sink uses.
 type File = file
 
 // Wrap puts a file between the sink and its file.

@@ -13,8 +13,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/ndjsonsink"
 )
 
-// TestFullDisk: the operating system cuts a write short. The limit counts for a process, so the test starts another
-// one.
+// TestFullDisk: the operating system cuts a write short. The limit counts for a whole process, so the test starts
+// another process.
 func TestFullDisk(t *testing.T) {
 	const role = "NDJSONSINK_FULL"
 	if path := os.Getenv(role); path != "" {

@@ -44,7 +44,7 @@ func send(t *testing.T, s *ndjsonsink.Sink, texts ...string) {
 	}
 }
 
-// trySend returns how many records are delivered. They are always the first ones.
+// trySend returns how many records are delivered, counted from the first one.
 func trySend(ctx context.Context, s *ndjsonsink.Sink, texts ...string) (delivered int, err error) {
 	sent, err := s.Send(ctx, records(texts...))
 	switch {
@@ -93,7 +93,8 @@ func TestRecordsAreAppendedByteForByte(t *testing.T) {
 	checkFile(t, path, "{ \"a\" : 1.0 }\n{\"b\":\"\xff\"}\r\n{\"c\":2}\n{\"d\":3}\n")
 }
 
-// single counts the calls between a write and its sync. The size of the file must not change there: else a failed write
+// single counts the calls between a write and its sync. The size of the file must not change there: otherwise a
+// failed write could not be removed.
 // could not be cut off.
 type single struct {
 	ndjsonsink.File
@@ -266,7 +267,7 @@ func TestEndedContextSendsNothing(t *testing.T) {
 
 var errDisk = errors.New("disk fault")
 
-// faulty is a file with faults; each occurs once.
+// faulty is a file with faults. Each fault occurs once.
 type faulty struct {
 	ndjsonsink.File
 	room            int // bytes that a write takes before it fails; -1: all
@@ -297,7 +298,7 @@ func next(all *[]error) (err error) {
 	return err
 }
 
-// TestFailedWritesLeaveWholeLines: the file holds exactly the records that count as delivered.
+// TestFailedWritesLeaveWholeLines: the file has exactly the records that count as delivered.
 func TestFailedWritesLeaveWholeLines(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {

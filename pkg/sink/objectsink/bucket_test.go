@@ -14,8 +14,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
-// TestFaultsAtTheWire breaks each request once, in every way, and for all attempts. The batch is repeated until it is
-// done, each time in a new container. Each record is in one object then.
+// TestFaultsAtTheWire breaks each request in every way, once and for all attempts. The batch is repeated until it is
+// done, each time in a new container. Each record is then in one object.
 func TestFaultsAtTheWire(t *testing.T) {
 	t.Parallel()
 	for _, fault := range faultproxy.OfS3() {
@@ -67,7 +67,7 @@ func commitBatch(t *testing.T, s *objectsink.Sink) error {
 	return err
 }
 
-// TestWrongSettings: a bucket that does not exist is no reason to try again.
+// TestWrongSettings: a missing bucket is not dedupe.ErrTryAgain.
 func TestWrongSettings(t *testing.T) {
 	t.Parallel()
 	bucket := objectsink.NewBucket(newClient(t, testengine.S3(t)), "nowhere", "p/")

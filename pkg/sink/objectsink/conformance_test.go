@@ -89,7 +89,7 @@ func linesOf(t testing.TB, o objectsink.Content) (lines []string) {
 	return lines
 }
 
-// inMoto is a bucket of moto, which is an S3 server of its own.
+// inMoto is a bucket of moto, an independent S3 server.
 func inMoto(t testing.TB) objectsink.Storage {
 	t.Helper()
 	client := newClient(t, testengine.CloudFormation(t)) // all services of moto

@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
-// A batch comes twice, the second time with one record more, in another container. A Bucket takes the place of the
-// storage in memory: objectsink.NewBucket(client, "my-bucket", "events/").
+// A batch comes twice. The second time it has one record more, and comes to another container. In production, replace
+// the storage in memory by a Bucket: objectsink.NewBucket(client, "my-bucket", "events/").
 func Example() {
 	ctx, storage := context.Background(), memobjects.New()
 	key := dedupe.ChainKey{

@@ -2,7 +2,7 @@ package objectsink
 
 import "context"
 
-// PositionText is the name of a position.
+// PositionText returns the name of a position.
 func PositionText(sequence string, step int) string { return position{sequence, step}.String() }
 
 // ParsePosition reads the name of a position.

@@ -24,7 +24,7 @@ var key = dedupe.ChainKey{
 
 const folder = "scope=orders/stream=123456789012.eu-central-1.orders/shard=shard-1/"
 
-// counting counts the calls of a storage, and gives them to a hook.
+// counting counts the calls of a storage, and passes them to a hook.
 func counting(s objectsink.Storage, hook memobjects.Hook) (objectsink.Storage, map[memobjects.Method]int) {
 	calls := map[memobjects.Method]int{}
 	return memobjects.Hooked(s, func(ctx context.Context, c *memobjects.Call) error {
@@ -45,7 +45,7 @@ func records(sequences ...int) (all []dedupe.ChainRecord) {
 	return all
 }
 
-// commit opens a chain and commits records that are not done.
+// commit opens a chain and commits the records that are not done.
 func commit(t testing.TB, s *objectsink.Sink, sequences ...int) dedupe.Committed {
 	t.Helper()
 	committed, err := tryCommit(t, s, sequences...)
@@ -76,7 +76,7 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 	}
 }
 
-// wantCalls checks the requests without those that write hints.
+// wantCalls checks the requests, except those that write hints.
 func wantCalls(t testing.TB, calls map[memobjects.Method]int, want map[memobjects.Method]int) {
 	t.Helper()
 	delete(calls, memobjects.Put)
@@ -86,8 +86,8 @@ func wantCalls(t testing.TB, calls map[memobjects.Method]int, want map[memobject
 	clear(calls)
 }
 
-// TestRequests: a warm container makes one request for an object. A cold one finds the head, and what reaches into its
-// batch, with a number of requests that does not depend on the length of the chain.
+// TestRequests: a warm container sends one request for an object. A cold container finds the tip, and the objects
+// that overlap its batch, with a number of requests that does not depend on the length of the chain.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	type counts = map[memobjects.Method]int
@@ -117,7 +117,7 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestMemoryEnds: what a sink remembers is read again after a while, since objects may have been moved.
+// TestMemoryEnds: a sink reads the objects again after a while, because they may have been moved.
 func TestMemoryEnds(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
@@ -131,7 +131,7 @@ func TestMemoryEnds(t *testing.T) {
 	equal(t, "listings", calls[memobjects.List], 1)
 }
 
-// TestLostReply: an object of which the reply was lost is this call's, and counts as written by it.
+// TestLostReply: if the reply to a put is lost, the object counts as written by this call.
 func TestLostReply(t *testing.T) {
 	t.Parallel()
 	for _, recognised := range []bool{true, false} {
@@ -174,7 +174,7 @@ func TestFailure(t *testing.T) {
 	equal(t, "records", len(readAll(t, storage)), 4)
 }
 
-// TestObjectSize: objects end between records, at their size.
+// TestObjectSize: an object ends between two records, when it has reached its size.
 func TestObjectSize(t *testing.T) {
 	t.Parallel()
 	storage := memobjects.New()
@@ -187,7 +187,7 @@ func TestObjectSize(t *testing.T) {
 	equal(t, "objects", fmt.Sprint(sizes), "[1-2:16 3-4:16 5-5:8]")
 }
 
-// TestLayout: a stream has one encoding for ever, since another one gives a position a second name.
+// TestLayout: a stream keeps its encoding for ever, because another one would give a position a second name.
 func TestLayout(t *testing.T) {
 	t.Parallel()
 	storage := memobjects.New()
@@ -213,8 +213,8 @@ func TestLayout(t *testing.T) {
 	must(t, err)
 }
 
-// TestHintWrittenLater: a hint that could not be written is written by the next container. Otherwise containers that write
-// few objects would list more and more of them.
+// TestHintWrittenLater: a hint that could not be written is written by the next container. Otherwise containers that
+// write few objects would have to list more and more of them.
 func TestHintWrittenLater(t *testing.T) {
 	t.Parallel()
 	broken := true
@@ -235,7 +235,7 @@ func TestHintWrittenLater(t *testing.T) {
 	equal(t, "hints", calls[memobjects.Put], 1)
 }
 
-// TestMovedObjects: a chain goes on where it ended after its objects were moved, from the hint.
+// TestMovedObjects: after its objects were moved, a chain continues where it ended, from the hint.
 func TestMovedObjects(t *testing.T) {
 	t.Parallel()
 	storage := memobjects.New()
@@ -252,8 +252,8 @@ func TestMovedObjects(t *testing.T) {
 	equal(t, "chains that begin late", v.Begun, 1)
 }
 
-// TestMovedLateObject: a late object that was moved does not block the batches that lead to it. What it had handled is
-// delivered again.
+// TestMovedLateObject: a late object that was moved does not block the batches that need it. The records that it had
+// handled are delivered again.
 func TestMovedLateObject(t *testing.T) {
 	t.Parallel()
 	storage := memobjects.New()
@@ -266,7 +266,7 @@ func TestMovedLateObject(t *testing.T) {
 	equal(t, "records that are written", len(committed.Written), 1)
 }
 
-// TestForeignObjects: an object that is none of the chain's is an error that says which one.
+// TestForeignObjects: an object that does not belong to the chain is an error that names the object.
 func TestForeignObjects(t *testing.T) {
 	t.Parallel()
 	for name, metadata := range map[string]map[string]string{
@@ -287,7 +287,8 @@ func TestForeignObjects(t *testing.T) {
 	}
 }
 
-// TestOrderOfListings: a storage that lists in no order, or ignores the prefix, is refused. It would hide objects.
+// TestOrderOfListings: a storage that lists in no order, or ignores the prefix, is refused, because it would hide
+// objects.
 func TestOrderOfListings(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func([]string) []string{
@@ -310,7 +311,7 @@ func TestOrderOfListings(t *testing.T) {
 	}
 }
 
-// TestLines: what a record becomes in an object, or why it cannot be in one.
+// TestLines: the line of a record in an object, or the reason why there is none.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -356,7 +357,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestPositions: names sort as texts as their positions do by value, and are read back.
+// TestPositions: the names of positions sort like their values, and are read back.
 func TestPositions(t *testing.T) {
 	t.Parallel()
 	sequences := rapid.StringMatching(`[1-9][0-9]{0,127}|0`)

@@ -59,7 +59,7 @@ func (c *txCase) processor(parts dedupe.Parts) *dedupe.Processor {
 	return p
 }
 
-// record is the record with a number, of a few partition keys.
+// record returns the record with a number. The records have a few partition keys.
 func (c *txCase) record(n int, id, fp string) dedupe.Record {
 	return dedupe.Record{
 		Sequence: fmt.Sprint(n), PartitionKey: fmt.Sprint("pk-", n%3), Data: c.Payload(id, fp),
@@ -97,7 +97,7 @@ func (c *txCase) untilDone(p *dedupe.Processor, b dedupe.Batch) {
 	c.Fatalf("the batch does not get done: %v", last)
 }
 
-// processorOnce: copies, other records under one id, and the same batch again.
+// processorOnce: a batch has copies and different records with one id, and comes twice.
 func processorOnce(c *txCase) {
 	p, _ := c.function(c.Sink)
 	all := ids(30)
@@ -119,7 +119,7 @@ func processorOnce(c *txCase) {
 	}
 }
 
-// losing is a sink some of whose replies are lost after the transaction, and some requests before it.
+// losing is a sink that loses some replies after the transaction, and some requests before it.
 type losing struct {
 	dedupe.TxSink
 	mu    sync.Mutex
@@ -157,7 +157,8 @@ func processorLostReplies(c *txCase) {
 	}
 }
 
-// processorSwitched: a function with a stream sink puts entries and fails. It gets the transactional sink, and the batch
+// processorSwitched: a function with a stream sink puts entries and fails. Then it gets the transactional sink, and
+// the batch
 // again: each effect happens once, and none is lost.
 func processorSwitched(c *txCase) {
 	all := ids(12)
@@ -174,7 +175,7 @@ func processorSwitched(c *txCase) {
 	}
 	p, _ := c.function(c.Sink)
 	records = append(records, c.record(20, all[0], "x"), c.record(21, all[1], "x"))
-	want := dedupe.Tally{In: 14, Retry: 10, New: 2, Natural: 2, Out: 12} // the chunk of the first ten was entered, at least
+	want := dedupe.Tally{In: 14, Retry: 10, New: 2, Natural: 2, Out: 12} // at least the chunk of the first ten was entered
 	r := p.Process(c.Context(), batchOf(records...))
 	if r.Err != nil || r.Tally.Out != want.Out || r.Tally.Natural != want.Natural || r.Tally.Retry < want.Retry {
 		c.Errorf("want %+v, got %+v, %v", want, r.Tally, r.Err)
@@ -193,7 +194,8 @@ func (l ledger) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, 
 	return dedupe.EnterByKey(ctx, l.Entries, q), nil
 }
 
-// processorRefused: a record whose effect is refused is a dead letter alone. Each record is a transaction of its own.
+// processorRefused: if its effect is refused, only this record becomes a dead letter. Each record is its own
+// transaction.
 func processorRefused(c *txCase) {
 	if c.Refused == nil {
 		c.Skip("the sink refuses no effect")
@@ -220,8 +222,7 @@ func processorRefused(c *txCase) {
 	}
 }
 
-// processorNameOutlives: a copy of a record that went out under a derived id finds the name taken, as long as the
-// derived entry counts.
+// processorNameOutlives: while a record's derived entry counts, a copy of the record finds the entry of the id too.
 func processorNameOutlives(c *txCase) {
 	p, _ := c.function(c.Sink)
 	arriving := func(n int, after time.Duration, fp string) dedupe.Record {
@@ -229,20 +230,20 @@ func processorNameOutlives(c *txCase) {
 		r.Arrival = epoch.Add(after)
 		return r
 	}
-	late, copied := window, 2*window-time.Second // the name alone is purged after window + horizon
+	late, copied := window, 2*window-time.Second // without a raise, the entry of the id is purged after window + horizon
 	for _, r := range []dedupe.Record{arriving(1, 0, "x"), arriving(2, late, "y"), arriving(3, copied, "y")} {
 		if got := p.Process(c.Context(), batchOf(r)); got.Err != nil {
 			c.Fatal(got.Err)
 		}
 	}
-	c.wantEffects(c.id, 1) // with y it would be the second effect under this id
+	c.wantEffects(c.id, 1) // an effect of y would be the second one under this id
 	c.wantEffects(format.DerivedID(c.id, "y"), 1)
 	if r := p.Process(c.Context(), batchOf(arriving(4, copied, "y"))); r.Err != nil || r.Tally.Natural != 1 {
 		c.Errorf("a copy: got %+v, %v", r.Tally, r.Err)
 	}
 }
 
-// inOrder watches the transactions of a sink.
+// inOrder is a sink that checks the order of its transactions.
 type inOrder struct {
 	dedupe.TxSink
 	mu      sync.Mutex

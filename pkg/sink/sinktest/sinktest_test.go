@@ -66,7 +66,7 @@ func (s broken) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([
 	return s.raise(raises), nil
 }
 
-// mutants break a rule each. The cases of each must find it. Those that need requests of DynamoDB are in package
+// mutants each break one rule. The cases of each must find it. Mutants that need requests of DynamoDB are in package
 // dynamosink.
 var mutants = []struct {
 	name     string
@@ -141,7 +141,7 @@ func doing(transact func(context.Context, dedupe.TxSink, dedupe.Transaction) (de
 	return func(target *TxTarget) { target.Sink = broken{TxSink: target.Sink, transact: transact} }
 }
 
-// packed makes a record share the fate of the one before it, as records in one transaction do.
+// packed makes a record succeed or fail together with the record before it, like records in one transaction.
 func packed(target *TxTarget) {
 	var mu sync.Mutex
 	var fate error
@@ -174,7 +174,7 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// The level "at least once": a sink that keeps records, and mutants of it.
+// The level "at least once": a sink that keeps records, and its mutants.
 
 type kept struct {
 	mu   sync.Mutex

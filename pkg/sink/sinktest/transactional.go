@@ -15,21 +15,21 @@ import (
 // TxTarget is a dedupe.TxSink under test.
 type TxTarget struct {
 	Sink dedupe.TxSink
-	// Entries are the entries that the sink puts, as a function with a stream sink sees them.
+	// Entries are the sink's entries, in the form for a function with a stream sink.
 	Entries dedupe.Entries
-	// Effects returns how often the effect of the record with an id has happened. A sink that cannot tell once from
-	// twice returns at most 1; then the suite finds less.
+	// Effects returns how often the effect of the record with an id has happened. A sink that cannot distinguish once
+	// from twice returns at most 1; the suite then finds fewer faults.
 	Effects func(t testing.TB, id string) int
-	// Payload makes a record that the sink takes: a JSON object with the members id and fp, which the suite's format
-	// reads. nil: one that has only these.
+	// Payload makes a record that the sink accepts: a JSON object with the members id and fp, which the suite's
+	// format reads. nil: an object with only these two.
 	Payload func(id, fp string) []byte
-	// Refused makes a record that Check takes, and whose effect can never be done. nil: there is none. It may prepare the
-	// store for that.
+	// Refused makes a record that Check accepts, but whose effect can never be done. It may prepare the store for
+	// that. nil: the sink refuses no effect.
 	Refused func(t testing.TB, id string) []byte
 	// Versions is set for a sink that upserts and deletes items by a version.
 	Versions *Versions
 
-	batch func(dedupe.Batch) dedupe.Batch // of a mutant
+	batch func(dedupe.Batch) dedupe.Batch // set by a mutant
 }
 
 // Transactional runs all cases of the level "transactional" as parallel subtests of t. open returns the sink under test.
@@ -43,7 +43,7 @@ func Transactional(t *testing.T, open func(testing.TB) TxTarget) {
 	}
 }
 
-// TxCase is one thing that every sink of the level "transactional" must do.
+// TxCase is one requirement on every sink of the level "transactional".
 type TxCase struct {
 	Name string
 	test func(*txCase)
@@ -90,7 +90,7 @@ type txCase struct {
 	id    string // of the case's record
 }
 
-// epoch is the arrival of the first record. It is far in the future, so that a store that deletes by the real clock
+// epoch is the arrival of the first record. It is far in the future, so that a store that deletes by real time
 // deletes nothing.
 var epoch = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
 
@@ -99,12 +99,12 @@ const window, horizon = 100 * time.Second, 10 * time.Second
 
 var retention = dedupe.Retention{Window: window, Horizon: horizon}
 
-// ownerOf is the owner of the record with a number.
+// ownerOf returns the owner of the record with a number.
 func ownerOf(n int) dedupe.Owner {
 	return dedupe.Owner{Source: "123456789012/us-east-1/orders/shardId-0", Sequence: fmt.Sprint(n), Sub: dedupe.Plain}
 }
 
-// entry is that of a record with a number, which arrives as many seconds after the epoch.
+// entry returns the entry of the record with number n, which arrives n seconds after the epoch.
 func (c *txCase) entry(n int, id string) dedupe.Entry {
 	arrival := epoch.Add(time.Duration(n) * time.Second)
 	return dedupe.Entry{
@@ -121,19 +121,19 @@ func (c *txCase) transaction(n int) dedupe.Transaction {
 	return dedupe.Transaction{Entry: c.entry(n, c.id), Output: c.output(c.id)}
 }
 
-// transact does a transaction, and repeats it while the store is busy.
+// transact runs a transaction, and repeats it while the store is busy.
 func (c *txCase) transact(t dedupe.Transaction) (dedupe.TxResult, error) {
 	for range 50 {
 		result, err := c.Sink.Transact(c.Context(), t)
 		if !errors.Is(err, dedupe.ErrTryAgain) {
 			return result, err
 		}
-		time.Sleep(10 * time.Millisecond) // a store that is busy is asked again, as a Processor does
+		time.Sleep(10 * time.Millisecond) // a busy store is asked again, as a Processor does
 	}
 	return c.Sink.Transact(c.Context(), t)
 }
 
-// done does a transaction that must have its effect.
+// done runs a transaction that must have its effect.
 func (c *txCase) done(t dedupe.Transaction) dedupe.TxResult {
 	c.Helper()
 	if err := c.Sink.Check(c.Context(), t.Output); err != nil {
@@ -146,12 +146,12 @@ func (c *txCase) done(t dedupe.Transaction) dedupe.TxResult {
 	return result
 }
 
-// finds does a transaction that must find an entry of an owner.
+// finds runs a transaction that must find an entry of an owner.
 func (c *txCase) finds(t dedupe.Transaction, owner dedupe.Owner, done bool) dedupe.Existing {
 	c.Helper()
 	result, err := c.transact(t)
 	if err != nil || result.Existing == nil {
-		c.Fatalf("a transaction of %s whose entry is there: %+v, %v", t.Entry.Owner.Sequence, result, err)
+		c.Fatalf("a transaction of %s whose entry exists: %+v, %v", t.Entry.Owner.Sequence, result, err)
 	}
 	if result.Existing.Owner != owner.Digest() || result.Existing.Done != done || result.Superseded {
 		c.Fatalf("want an entry of %s, done %t; got %+v", owner.Sequence, done, result)
@@ -177,7 +177,7 @@ func (c *txCase) wantEffects(id string, want int) {
 	}
 }
 
-// entryAndEffect: a transaction leaves both, and the entry says that its effect is done.
+// entryAndEffect: a transaction leaves both an entry and an effect, and the entry is Done.
 func entryAndEffect(c *txCase) {
 	t := c.transaction(1)
 	if c.done(t).Superseded {
@@ -190,8 +190,8 @@ func entryAndEffect(c *txCase) {
 	}
 }
 
-// foundEntry: an entry that is there decides alone, whatever the conditions of the effect say. The record that holds it
-// finds it like every other one: its owner is not part of the condition.
+// foundEntry: an existing entry decides alone, whatever the conditions of the effect say. The record that holds the
+// entry finds it like any other record, because the owner is not part of the condition.
 func foundEntry(c *txCase) {
 	t := c.transaction(1)
 	c.done(t)
@@ -205,12 +205,12 @@ func foundEntry(c *txCase) {
 	c.wantEffects(c.id, 1)
 }
 
-// entryOfStreamSink: an entry that a function with another sink has put does not say that the effect is done. Its record
-// gets its effect, once, and no other record does.
+// entryOfStreamSink: an entry that a function with another sink has put is not Done. Its record gets its effect,
+// once, and no other record does.
 func entryOfStreamSink(c *txCase) {
 	t := c.transaction(1)
 	if existing := c.put(t.Entry); existing != nil {
-		c.Fatalf("the entry is there: %+v", existing)
+		c.Fatalf("the entry exists already: %+v", existing)
 	}
 	raised := retention.PurgeAt(epoch.Add(time.Hour))
 	c.raise(t.Entry, raised)
@@ -229,7 +229,7 @@ func entryOfStreamSink(c *txCase) {
 	c.wantEffects(c.id, 1)
 }
 
-// nothingToFinish: an entry that is gone is not finished.
+// nothingToFinish: a missing entry is not finished.
 func nothingToFinish(c *txCase) {
 	t := c.transaction(1)
 	t.Finish = true
@@ -242,7 +242,7 @@ func nothingToFinish(c *txCase) {
 	c.done(t)
 }
 
-// purgedEntry: an entry counts for arrivals up to its purge time. The time is part of the condition, since a store
+// purgedEntry: an entry counts for arrivals up to its purge time. The time is part of the condition, because a store
 // deletes late.
 func purgedEntry(c *txCase) {
 	other := c.entry(1, c.id)
@@ -256,8 +256,8 @@ func purgedEntry(c *txCase) {
 	c.wantEffects(c.id, 1)
 }
 
-// afterPurge: a record that comes again after its entry was purged is a new transaction. A store that remembers requests
-// by a token must not take it for the old one.
+// afterPurge: a record that comes again after its entry was purged is a new transaction. A store that remembers
+// requests by a token must not take it for the old one.
 func afterPurge(c *txCase) {
 	t := c.transaction(1)
 	c.done(t)
@@ -265,7 +265,7 @@ func afterPurge(c *txCase) {
 	var poison *dedupe.PoisonError
 	result, err := c.transact(t)
 	if errors.As(err, &poison) {
-		return // its effect is there already, which the sink cannot tell from another one
+		return // the effect exists already, and the sink cannot distinguish it from a second one
 	}
 	if err != nil || result.Existing != nil {
 		c.Fatalf("got %+v, %v", result, err)
@@ -273,7 +273,7 @@ func afterPurge(c *txCase) {
 	c.finds(c.transaction(4), t.Entry.Owner, true)
 }
 
-// purge makes an entry count no more, by putting one that is over in its place.
+// purge replaces an entry by one that no longer counts.
 func (c *txCase) purge(e dedupe.Entry) {
 	c.Helper()
 	over := c.entry(3, c.id)
@@ -294,7 +294,7 @@ func (c *txCase) raise(e dedupe.Entry, purgeAt int64) {
 	}
 }
 
-// raisedPurge: an entry counts up to the purge time to which it was raised, by its owner only.
+// raisedPurge: an entry counts up to its raised purge time. Only its owner can raise it.
 func raisedPurge(c *txCase) {
 	t := c.transaction(1)
 	c.done(t)
@@ -305,7 +305,7 @@ func raisedPurge(c *txCase) {
 	c.wantEffects(c.id, 1)
 }
 
-// refusedEffect: an effect that can never be done leaves nothing: no entry, or one that is still not done.
+// refusedEffect: an effect that can never be done leaves no entry, or leaves the existing entry not Done.
 func refusedEffect(c *txCase) {
 	if c.Refused == nil {
 		c.Skip("the sink refuses no effect")
@@ -335,7 +335,7 @@ func (c *txCase) refused(t dedupe.Transaction) {
 	}
 }
 
-// raceForEntry: of several records with one id, at the same time, one has its effect.
+// raceForEntry: of several records with one id at the same time, one has its effect.
 func raceForEntry(c *txCase) {
 	c.race(func(n int) dedupe.Transaction { return c.transaction(n) })
 }
@@ -368,7 +368,7 @@ func (c *txCase) race(transaction func(n int) dedupe.Transaction) {
 	if err := errors.Join(errs...); err != nil {
 		c.Fatal(err)
 	}
-	if had.Load() > 1 { // 0: the one that had it lost its reply
+	if had.Load() > 1 { // 0 is possible if the transaction with the effect lost its reply
 		c.Errorf("%d of %d transactions had their effect", had.Load(), runners)
 	}
 	c.wantEffects(c.id, 1)

@@ -25,7 +25,7 @@ func (c *txCase) write(n int, id, item string, version any, deletes bool) (dedup
 		c.Fatalf("Check refuses a good record: %v", err)
 	}
 	result, err := c.transact(t)
-	if err == nil && result.Existing == nil { // written or superseded: the entry is there, and done
+	if err == nil && result.Existing == nil { // written or superseded: the entry exists and is Done
 		c.finds(t, t.Entry.Owner, true)
 	}
 	return result, err

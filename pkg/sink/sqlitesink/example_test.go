@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/sqlitesink"
 )
 
-// A batch comes twice, and has a copy. Each payment is booked once.
+// A batch has a copy, and comes twice. Each payment is booked once.
 func Example() {
 	ctx := context.Background()
 	store, err := sqlitestore.OpenMemory(ctx) // or a file

@@ -30,7 +30,7 @@ func open(t testing.TB) *sqlitestore.Store {
 	return store
 }
 
-// number runs a query for one number.
+// number runs a query that returns one number.
 func number(t testing.TB, store *sqlitestore.Store, query string, args ...any) (n int) {
 	t.Helper()
 	must(t, store.Do(context.Background(), "test", func(ctx context.Context, tx sqlitestore.Tx) error {
@@ -39,7 +39,7 @@ func number(t testing.TB, store *sqlitestore.Store, query string, args ...any) (
 	return n
 }
 
-// counting counts effects by SQL of the caller.
+// counting counts effects with SQL of the caller.
 func counting(t testing.TB) sinktest.TxTarget {
 	store := open(t)
 	must(t, store.Do(t.Context(), "test", func(ctx context.Context, tx sqlitestore.Tx) error {
@@ -85,7 +85,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestEffectsThatDoNotReturn: an effect that panics or ends its goroutine leaves nothing, and the file goes on.
+// TestEffectsThatDoNotReturn: an effect that panics or ends its goroutine changes nothing, and the file stays usable.
 func TestEffectsThatDoNotReturn(t *testing.T) {
 	t.Parallel()
 	target := counting(t)

@@ -35,7 +35,8 @@ func ExampleNewClient() {
 	fmt.Println(sent.Delivered, sent.Repeated)
 }
 
-// The queue refuses the first message of ann the first time: the second one waits for it. Check says which records the
+// The queue refuses the first message of ann the first time, so the second one waits for it. Check finds the records
+// that the
 // queue can never take.
 func Example() {
 	ctx := context.Background()
@@ -64,7 +65,7 @@ func Example() {
 	// sent a second time: 0
 }
 
-// busyQueue stands for an *sqs.Client. It refuses the first message of its first request.
+// busyQueue imitates an *sqs.Client. It refuses the first message of its first request.
 type busyQueue struct{ requests int }
 
 func (q *busyQueue) SendMessageBatch(

@@ -110,7 +110,7 @@ func server(t *testing.T, name string) (client *sqs.Client, url string) {
 	return client, *made.QueueUrl
 }
 
-// receive returns the messages of a queue in the order in which it delivers them.
+// receive returns the messages of a queue in the order of their delivery.
 func receive(t *testing.T, client *sqs.Client, url string) (all []types.Message) {
 	t.Helper()
 	for {
@@ -130,8 +130,8 @@ func receive(t *testing.T, client *sqs.Client, url string) (all []types.Message)
 	}
 }
 
-// TestQueues: a reader of the queue gets each record once and unchanged, and the records of a group in order, although
-// requests fail in the middle.
+// TestQueues: a reader of the queue gets each record once and unchanged, and the records of a group in order, even if
+// requests fail halfway.
 func TestQueues(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"standard", "ordered.fifo"} {
@@ -192,7 +192,7 @@ func TestFIFODropsRepeats(t *testing.T) {
 	}
 }
 
-// TestMessages: what a message is made of.
+// TestMessages: the body, the deduplication id and the group of a message.
 func TestMessages(t *testing.T) {
 	t.Parallel()
 	const hashOfSpace = "sha256:36a9e7f1c95b82ffb99743e0c5c4ce95d83c9a430aac59f84ef3cbfab6145068"
@@ -303,7 +303,8 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestResults: a message is sent again if it was refused for now or its fate is not known, and the copies of the latter
+// TestResults: a message is sent again if it was refused for now or if it may be in the queue. In the second case its
+// copies
 // are counted.
 func TestResults(t *testing.T) {
 	t.Parallel()
@@ -348,7 +349,7 @@ func TestMissingResult(t *testing.T) {
 	}
 }
 
-// silent answers without results, but for messages that it was not given.
+// silent answers without results. It adds results for messages that it did not get.
 type silent struct{}
 
 func (silent) SendMessageBatch(
