@@ -51,9 +51,9 @@ func (c clock) Now() time.Time {
 
 func (clock) Sleep(ctx context.Context, d time.Duration) error { return pause.For(ctx, d) }
 
-// pastBy is how far in the past the claims and items that must have ended are made, so that a run does not have to
+// endedBy is how far in the past the claims and items that must have ended are made, so that a run does not have to
 // wait.
-const pastBy = time.Hour
+const endedBy = time.Hour
 
 // withoutClock is a store that hides the server's time, so that the Bank uses its own clock.
 type withoutClock struct{ engine.Store }
@@ -71,7 +71,7 @@ func newBanks(store *dynamostore.Store) banks {
 	of := func(s engine.Store, c clock) *itembank.Bank {
 		return itembank.New(s, itembank.WithClock(c), itembank.WithCampaignCache(0))
 	}
-	return banks{store, of(store, clock{store: store}), of(withoutClock{store}, clock{store, pastBy})}
+	return banks{store, of(store, clock{store: store}), of(withoutClock{store}, clock{store, endedBy})}
 }
 
 // newSuffix returns a random suffix, so that two doctors at the same time use different campaigns.

@@ -63,8 +63,8 @@ const (
 	dueIndex    = "index `due` of the dedupe table"
 )
 
-// grants returns permissions for actions of DynamoDB on the rows with a prefix.
-func grants(f Kind, table, prefix string, actions ...string) (all []Permission) {
+// may returns permissions for actions of DynamoDB on the rows with a prefix.
+func may(f Kind, table, prefix string, actions ...string) (all []Permission) {
 	for _, action := range actions {
 		all = append(all, Permission{string(f), "dynamodb:" + action, table, "leading keys `" + prefix + "#*`"})
 	}
@@ -73,8 +73,8 @@ func grants(f Kind, table, prefix string, actions ...string) (all []Permission) 
 
 // closing returns the permissions to end a claim whose item returns. One transaction writes rows of three prefixes.
 func closing(f Kind) []Permission {
-	return slices.Concat(grants(f, bankTable, "item", "GetItem", "UpdateItem"), grants(f, dedupeTable, "claim", "DeleteItem"),
-		grants(f, bankTable, "bank", "PutItem"))
+	return slices.Concat(may(f, bankTable, "item", "GetItem", "UpdateItem"), may(f, dedupeTable, "claim", "DeleteItem"),
+		may(f, bankTable, "bank", "PutItem"))
 }
 
 // These are the names of steps that other steps need.
@@ -114,7 +114,7 @@ func (r *claimsRun) lifeOfAClaim() []step {
 		{name: stepMake, run: r.make},
 		{
 			name: "state of a campaign", after: []string{stepMake}, not: r.cannotIdentify(),
-			proves: slices.Concat(grants(Claim, bankTable, "campaign", "GetItem"), grants(Claim, bankTable, "bank", "Query")),
+			proves: slices.Concat(may(Claim, bankTable, "campaign", "GetItem"), may(Claim, bankTable, "bank", "Query")),
 			run: func(ctx context.Context) (string, error) {
 				a, err := r.state(ctx, r.holds)
 				if err = cmp.Or(err, a.want(http.StatusOK)); err == nil && a.State != string(itembank.Open) {
@@ -125,8 +125,8 @@ func (r *claimsRun) lifeOfAClaim() []step {
 		},
 		{
 			name: stepClaim, after: []string{stepMake}, not: r.cannotClaim(),
-			proves: slices.Concat(grants(Claim, bankTable, "bank", "DeleteItem"),
-				grants(Claim, dedupeTable, "claim", "PutItem"), grants(Claim, bankTable, "item", "BatchGetItem")),
+			proves: slices.Concat(may(Claim, bankTable, "bank", "DeleteItem"),
+				may(Claim, dedupeTable, "claim", "PutItem"), may(Claim, bankTable, "item", "BatchGetItem")),
 			run: func(ctx context.Context) (string, error) {
 				a, err := r.claim(ctx, r.holds, claimantA)
 				if err = cmp.Or(err, a.granted()); err == nil && len(a.Columns) == 0 {
@@ -137,7 +137,7 @@ func (r *claimsRun) lifeOfAClaim() []step {
 			},
 		},
 		{
-			name: "claim, read again", after: []string{stepClaim}, proves: grants(Claim, dedupeTable, "claim", "GetItem"),
+			name: "claim, read again", after: []string{stepClaim}, proves: may(Claim, dedupeTable, "claim", "GetItem"),
 			run: func(ctx context.Context) (string, error) {
 				a, err := r.read(ctx, r.holds, claimantA)
 				if err = cmp.Or(err, a.want(http.StatusOK)); err == nil && a.ClaimID != id {
@@ -156,7 +156,7 @@ func (r *claimsRun) lifeOfAClaim() []step {
 		},
 		{
 			name: "hold and its confirmation", after: []string{stepClaim}, not: r.cannotConfirm(),
-			proves: grants(Claim, dedupeTable, "claim", "UpdateItem"),
+			proves: may(Claim, dedupeTable, "claim", "UpdateItem"),
 			run: func(ctx context.Context) (string, error) {
 				a, err := r.claim(ctx, r.holds, claimantA)
 				if err = cmp.Or(err, a.granted()); err != nil {

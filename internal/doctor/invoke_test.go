@@ -86,7 +86,7 @@ func TestWhoseError(t *testing.T) {
 
 func TestWhatToDo(t *testing.T) {
 	t.Parallel()
-	needs := grants(Claim, bankTable, "bank", "Query")
+	needs := may(Claim, bankTable, "bank", "Query")
 	const row = "The step needs claim: dynamodb:Query on the bank table, leading keys `bank#*`."
 	for err, want := range map[error]string{
 		errors.New(deniedChain): "Compare the policy of the function's role with docs/iam.md. " + row,
