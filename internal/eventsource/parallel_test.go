@@ -118,8 +118,8 @@ func TestAKeyBlocksItsLaneOnly(t *testing.T) {
 	equal(t, "records of the other lane", good, 20)
 }
 
-// TestWhatAMappingHolds: one failing lane stops the reading at the limit (assumed).
-func TestWhatAMappingHolds(t *testing.T) {
+// TestReadingStopsAtTheLimit: one failing lane stops the reading at the limit (assumed).
+func TestReadingStopsAtTheLimit(t *testing.T) {
 	t.Parallel()
 	for records, want := range map[int]bool{100: true, 21_000: false} {
 		w, slow, fast := lanes(t)
