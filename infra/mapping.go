@@ -8,9 +8,9 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// MappingProps are the settings of an event source mapping, by which Lambda reads the stream. All are optional. The
-// rest is fixed: the mapping starts at the oldest record, reports partial failures, bisects failed batches, and stores
-// the batches that it gives up in the dead-letter bucket.
+// MappingProps are the settings of an event source mapping, with which Lambda reads the stream. All are optional.
+// Other settings are fixed: the mapping starts at the oldest record, reports partial failures, bisects failed
+// batches, and stores the batches that it gives up in the dead-letter bucket.
 type MappingProps struct {
 	// BatchSize is the largest number of records in a batch, 1 to 10,000. The default is 1,000, and 10,000 with the log
 	// ledger. A batch also ends at 6 MB.
@@ -43,7 +43,7 @@ type MappingProps struct {
 	RecordAge time.Duration
 }
 
-// Limits and defaults of event source mappings (Lambda API Reference, "CreateEventSourceMapping").
+// These are limits and defaults of event source mappings (Lambda API Reference, "CreateEventSourceMapping").
 const (
 	defaultBatchSize   = 1000
 	maxBatchSize       = 10000
@@ -70,7 +70,7 @@ func (p MappingProps) withDefaults(retention time.Duration) MappingProps {
 	return p
 }
 
-// check returns everything that is wrong with props that have their defaults.
+// check returns all problems in props that have their defaults.
 func (p MappingProps) check(retention time.Duration, names naming) error {
 	wrong := problems{naming: names}
 	if p.BatchSize < 1 || p.BatchSize > maxBatchSize {
@@ -87,7 +87,7 @@ func (p MappingProps) check(retention time.Duration, names naming) error {
 		wrong.add("%s is %d; choose -1 to %d", wrong.of("Retries"), *p.Retries, maxRetries)
 	}
 	switch age := wrong.of("RecordAge"); {
-	case retention == 0: // which is refused elsewhere
+	case retention == 0: // another check refuses it
 	case p.RecordAge < shortestRecordAge || p.RecordAge > longestRecordAge || p.RecordAge%time.Second != 0:
 		wrong.add("%s is %s; choose whole seconds from %s to %s",
 			age, text(p.RecordAge), text(shortestRecordAge), text(longestRecordAge))
@@ -98,8 +98,8 @@ func (p MappingProps) check(retention time.Duration, names naming) error {
 	return wrong.err()
 }
 
-// newMapping makes the mapping. It uses the resource itself: awslambdaeventsources would allow the role more than
-// grants.go lists.
+// newMapping makes the mapping. It uses the CloudFormation resource, because awslambdaeventsources would give the
+// role more permissions than grants.go lists.
 func newMapping(r *RecordDedupe, p MappingProps, unaggregated bool) awslambda.CfnEventSourceMapping {
 	props := &awslambda.CfnEventSourceMappingProps{
 		FunctionName:                   r.Alias.FunctionArn(),
@@ -119,24 +119,24 @@ func newMapping(r *RecordDedupe, p MappingProps, unaggregated bool) awslambda.Cf
 		MetricsConfig: &awslambda.CfnEventSourceMapping_MetricsConfigProperty{Metrics: jsii.Strings("EventCount")},
 	}
 	mapping := awslambda.NewCfnEventSourceMapping(r.Construct, jsii.String("Mapping"), props)
-	// Lambda refuses a mapping whose role may not read the stream.
+	// Lambda refuses a mapping if its role may not read the stream.
 	mapping.Node().AddDependency(r.Function.Role())
 	mapping.Node().AddValidation(&readsStream{mapping, *r.Source.StreamArn(), unaggregated})
 	return mapping
 }
 
-// readsStream refuses a mapping that was changed to read a consumer of the stream.
+// readsStream refuses a mapping that a user has changed to read a consumer of the stream.
 type readsStream struct {
 	mapping      awslambda.CfnEventSourceMapping
-	stream       string // its ARN
+	stream       string // the ARN of the stream
 	unaggregated bool
 }
 
-// enhancedFanOut says why a consumer is refused.
+// enhancedFanOut is the reason why a consumer is refused.
 const enhancedFanOut = "with enhanced fan-out Lambda opens KPL aggregates itself: their records cannot be told apart, and " +
 	"it drops those whose key is not of the shard"
 
-// Validate returns what is wrong. The CDK calls it before it makes the template.
+// Validate returns the problems. The CDK calls it before it makes the template.
 func (v *readsStream) Validate() *[]*string {
 	if v.unaggregated || *v.mapping.EventSourceArn() == v.stream {
 		return jsii.Strings()
