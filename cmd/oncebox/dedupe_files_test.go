@@ -85,7 +85,7 @@ func ofDays(ids ...int) (all string) {
 	return all
 }
 
-// inputCases are names of inputs below a place, and what they stand for.
+// inputCases are names of inputs below a place, with the files that they mean.
 var inputCases = []struct {
 	name string
 	want string
@@ -95,7 +95,8 @@ var inputCases = []struct {
 	{"in/{d,a.}*", ofDays(1, 4, 5)}, {"in/.hidden", ofDays(91)}, {"in/a/c.gz", ofDays(3, 1)},
 }
 
-// TestDedupeDirectories: directories and patterns stand for their files, in the order of the bytes of their names.
+// TestDedupeDirectories checks that directories and patterns mean their files, in the order of the bytes of their
+// names.
 func TestDedupeDirectories(t *testing.T) {
 	s := newShell(t)
 	s.tree(dayFiles(t))
@@ -198,7 +199,7 @@ func TestDedupeS3(t *testing.T) {
 	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--out", "s3://lake/out/").saying(t, "name one object")
 }
 
-// TestDedupeS3Resumed: a run from S3 to S3 that is killed continues, and its object has each survivor once.
+// TestDedupeS3Resumed checks that a killed run from S3 to S3 continues, and that its object has each survivor once.
 func TestDedupeS3Resumed(t *testing.T) {
 	testengine.CheckOnly(t)
 	s := newShell(t)

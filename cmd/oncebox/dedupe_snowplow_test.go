@@ -89,7 +89,7 @@ func TestDedupeSnowplow(t *testing.T) {
 	}
 }
 
-// TestDedupeSnowplowFlags: the flags that have a meaning for events.
+// TestDedupeSnowplowFlags tests the flags that have a meaning for events.
 func TestDedupeSnowplowFlags(t *testing.T) {
 	s := newShell(t)
 	event := enrichedEvent(t)

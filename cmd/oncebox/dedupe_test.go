@@ -57,7 +57,7 @@ func (s *shell) absent(names ...string) {
 	}
 }
 
-// summary is what a run prints with --output json.
+// summary reads the JSON output of a run.
 func (s *shell) summary(r result) (sum dedupeSummary) {
 	s.Helper()
 	first, _, _ := strings.Cut(r.stderr, "\n")

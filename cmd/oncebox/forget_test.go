@@ -54,7 +54,7 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// TestForgetWhatContradictsItself: the claim stays, and the command says so.
+// TestForgetWhatContradictsItself checks that a claim with contradicting rows stays, and that the command reports it.
 func TestForgetWhatContradictsItself(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")

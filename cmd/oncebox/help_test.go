@@ -12,8 +12,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// TestHelpOfEveryCommand: every command explains itself with an example, has the global flags in one line, and `oncebox
-// help COMMAND` prints the same.
+// TestHelpOfEveryCommand checks that the help of every command has an example and the global flags in one line, and
+// that `oncebox help COMMAND` prints the same.
 func TestHelpOfEveryCommand(t *testing.T) {
 	s := newShell(t)
 	all := commands(newTestParser(t))
@@ -24,7 +24,7 @@ func TestHelpOfEveryCommand(t *testing.T) {
 		words := strings.Fields(path)
 		help := s.run(exitDone, append(words, "--help")...).stdout
 		hasExample := strings.Contains(help, "\n    oncebox "+path) || strings.Contains(help, "| oncebox "+path)
-		if !hasExample && path != "completion" { // its help is that of the library
+		if !hasExample && path != "completion" { // the library writes its help
 			t.Errorf("%s has no example:\n%s", path, help)
 		}
 		const globals = "\nGlobal flags: --help, --store, --bank-table, --dedupe-table, --output, --quiet, --log-level, --version\n`oncebox --help` explains them.\n"
@@ -54,7 +54,7 @@ func TestHelpOfEveryCommand(t *testing.T) {
 
 var exampleLine = regexp.MustCompile(`(?m)^  (.*oncebox .*)$`)
 
-// TestExamples: the examples of the help texts are command lines that the program takes.
+// TestExamples checks that the program accepts the examples of the help texts.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	p := newTestParser(t)
@@ -95,13 +95,13 @@ func argumentsOf(t *testing.T, line string) (args []string, ok bool) {
 	return nil, false
 }
 
-// formerWords are words of former texts, with the words that have replaced them.
+// formerWords are words that texts no longer use, with the words that replaced them.
 var formerWords = map[string]string{
 	"parked": "dead letters", "kept apart": "stored", "mend": "repair", "difference": "inconsistency", "whoever": "a named subject",
 	"for ever": "forever", "not there yet": "not implemented yet", "bell": "notifier", "failure store": "dead-letter store",
 }
 
-// TestPlainWords: no help text has a former word.
+// TestPlainWords checks that no help text uses a former word.
 func TestPlainWords(t *testing.T) {
 	t.Parallel()
 	for path, command := range commands(newTestParser(t)) {
@@ -132,7 +132,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// TestCompletion: bash, zsh and fish can be told how to complete, and what they ask for then is answered.
+// TestCompletion checks the completion scripts of bash, zsh and fish, and the answers that they get.
 func TestCompletion(t *testing.T) {
 	s := newShell(t)
 	for _, shell := range []string{"bash", "zsh", "fish"} {

@@ -29,13 +29,13 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
-// dryRunReport is what load --dry-run prints.
+// dryRunReport is the output of load --dry-run.
 type dryRunReport struct {
 	DryRun bool `json:"dry_run"`
 	itembank.LoadReport
 }
 
-// loading is a load in a process of its own.
+// loading is a load in its own process.
 type loading struct {
 	*shell
 	campaign string
@@ -109,7 +109,7 @@ func (s *shell) store() engine.Store {
 	return dynamostore.New(client, set["ONCEBOX_BANK_TABLE"], set["ONCEBOX_DEDUPE_TABLE"])
 }
 
-// createWith makes a campaign that knows some items.
+// createWith makes a campaign in which some items are known.
 func (s *shell) createWith(store engine.Store, campaign string, known []string) {
 	s.Helper()
 	bank := itembank.New(store)
@@ -122,7 +122,7 @@ func (s *shell) createWith(store engine.Store, campaign string, known []string) 
 	}
 }
 
-// onceEach wants every item in the bank exactly once.
+// onceEach checks that every item is in the bank exactly once.
 func (s *shell) onceEach(store engine.Store, campaign string, files ...[]string) {
 	s.Helper()
 	n := int64(len(distinct(files...)))

@@ -22,7 +22,7 @@ func (a *app) print(value any, text string) error {
 	return err
 }
 
-// newEncoder makes an encoder of JSON that leaves <, > and & as they are: the output is no HTML.
+// newEncoder returns an encoder of JSON that does not escape <, > and &, because the output is not HTML.
 func newEncoder(to io.Writer) *json.Encoder {
 	encoder := json.NewEncoder(to)
 	encoder.SetEscapeHTML(false)
@@ -69,7 +69,7 @@ func toCampaignJSON(c itembank.Campaign, state itembank.State) campaignJSON {
 	}
 }
 
-// modeOf says what decides whether a campaign is open: its times, or an operator.
+// modeOf returns what decides whether a campaign is open: its times, or an operator.
 func modeOf(c itembank.Campaign) string {
 	if c.UntilReconciled {
 		return "closed-until-reconciled"
