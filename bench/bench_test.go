@@ -28,7 +28,7 @@ type figure struct {
 	detail   string
 }
 
-// figures are what the benchmarks of this run found.
+// figures are the results of the benchmarks of this run.
 var figures []figure
 
 func TestMain(m *testing.M) {

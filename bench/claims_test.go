@@ -43,10 +43,9 @@ const (
 	maxProcessor   = 1.15
 )
 
-// BenchmarkClaims measures claims through the handler, from the bytes of an event to those
-// of the response, as the claim function calls it, against a bare loop of the same
-// transaction. Banks have the default settings. Each worker is a container: it has a handler
-// of its own, and with it a page of its own. All requests that go out are counted.
+// BenchmarkClaims measures claims through the handler, as the claim function calls it, from the bytes of an event to
+// the bytes of the response. It compares them with a bare loop of the same transactions. Banks have the default
+// settings. Each worker is a container: it has its own handler and so its own page. All requests are counted.
 func BenchmarkClaims(b *testing.B) {
 	throughput(b)
 	b.ReportMetric(0, "ns/op") // of a round, which says nothing
@@ -171,11 +170,11 @@ func (s *shop) stock(items int) (campaign string) {
 	return campaign
 }
 
-// container gives a customer an item, or the one that they have.
+// container gives a customer an item. A customer who has an item gets the same item.
 type container func(customer int) error
 
-// run lets the customers come to the containers, each as soon as one is free, and
-// returns what it took.
+// run lets the customers come to the containers, each as soon as a container is free. It returns the time that this
+// took.
 func (s *shop) run(campaign string, customers []int, workers int, start func(campaign string) container) spent {
 	s.Helper()
 	before, cpu, begun := s.meter.read(), s.processorTime(), time.Now()
@@ -257,8 +256,8 @@ var (
 	replayed = []byte(`{"statusCode":200,`)
 )
 
-// eventAround returns what is before and after the customer's name in an event that asks
-// for an item of the campaign. To make events must cost next to nothing.
+// eventAround returns the text before and after the customer's name in an event that asks for an item of the
+// campaign. Making events must cost almost no time.
 func (s *shop) eventAround(campaign string) (before, after []byte) {
 	const customer = "CUSTOMER"
 	var event map[string]any

@@ -240,11 +240,10 @@ const latencies = 7
 // concurrencies are how many requests the ledger has under way; its default is one.
 var concurrencies = []int{8, 16, 32, 64, 128}
 
-// BenchmarkRecordsLatency measures how long the function takes for a batch, event in,
-// answer out, of new records, where each request of ledger and sink takes 2 ms.
-// The ledger's table is an HTTP server in this process that waits and says yes: a
-// local engine would take most of the processors. So this is client and server
-// together; on Lambda TLS takes the server's place.
+// BenchmarkRecordsLatency measures how long the function takes for a batch of new records, from the event to the
+// answer. Each request of ledger and sink takes 2 ms. The ledger's table is an HTTP server in this process that waits
+// and answers success, because a local engine would use most of the processors. So the result includes client and
+// server; on Lambda, TLS replaces the server's share.
 func BenchmarkRecordsLatency(b *testing.B) {
 	m := &meter{}
 	o := newClient(b, server(b, yes), m).Options()

@@ -97,7 +97,7 @@ func (s *shop) perKey(client *dynamodb.Client) entering {
 	return enterNew(dynamostore.New(client, s.dedupe))
 }
 
-// log is the log ledger, in a scope of its own.
+// log enters records in the log ledger, in a new scope.
 func (s *shop) log(client *dynamodb.Client) entering { return enterNew(s.logLedger(client)) }
 
 func (s *shop) logLedger(client *dynamodb.Client) *logledger.Ledger {
@@ -319,8 +319,8 @@ func (s *shop) unitsOfTheFunction() {
 	}
 }
 
-// BenchmarkLedgersColdStart measures how long a new process takes until a log ledger has loaded what it needs, and how
-// much memory it has then.
+// BenchmarkLedgersColdStart measures how long a new process takes until a log ledger has loaded its entries, and how
+// much memory it uses then.
 func BenchmarkLedgersColdStart(b *testing.B) {
 	for b.Loop() { // once or often: the rounds are its own
 	}

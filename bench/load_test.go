@@ -48,8 +48,8 @@ const (
 	maxLoadMemory      = 1.25 // of a million rows, times that of 100,000
 )
 
-// BenchmarkLoad measures loads against a bare loop of the same transactions by driver
-// or SDK, and what a load of a million rows takes in a process of its own.
+// BenchmarkLoad measures loads, and compares them with a bare loop of the same transactions by driver or SDK. It also
+// measures a load of a million rows in its own process.
 func BenchmarkLoad(b *testing.B) {
 	var file, cpu, table pairs
 	for b.Loop() {
@@ -241,7 +241,7 @@ func longLoads(b *testing.B) {
 	}
 }
 
-// largeLoads loads in processes of their own, as on the command line.
+// largeLoads runs loads in separate processes, as on the command line.
 func largeLoads(b *testing.B) {
 	b.Helper()
 	oncebox := filepath.Join(b.TempDir(), "oncebox")
@@ -266,9 +266,8 @@ func largeLoads(b *testing.B) {
 		fmt.Sprintf("%.1f MB against %.1f MB; %.1f MB for %d rows", peaks[2], peaks[1], peaks[0], perRequest))
 }
 
-// loadProcess runs a load to its end, and returns its peak of resident memory in MB.
-// It is read while the process runs: what the system says of a process that has ended
-// includes the memory of the one that started it.
+// loadProcess runs a load to its end, and returns its peak of resident memory in MB. It reads the peak while the
+// process runs: the system's value for an ended process includes the memory of its parent.
 func loadProcess(b *testing.B, rows int, command ...string) (took time.Duration, peak float64) {
 	b.Helper()
 	c := exec.CommandContext(b.Context(), command[0], command[1:]...)
@@ -299,7 +298,7 @@ func loadProcess(b *testing.B, rows int, command ...string) (took time.Duration,
 
 var highWater = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
-// peakMemory is that of a process so far; 0 if there is none of that id any more.
+// peakMemory returns the peak memory of a process so far, or 0 if no process has the id.
 func peakMemory(pid int) float64 {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	found := highWater.FindSubmatch(status)

@@ -53,7 +53,7 @@ duckdb.sql(f"COPY (SELECT DISTINCT ON (event_id) * FROM read_ndjson('{records}')
 	awk = `awk '!seen[$0]++' "$1" >"$2"`
 )
 
-// offlineRun is what a program took.
+// offlineRun holds the time and the memory of a program's run.
 type offlineRun struct {
 	time time.Duration
 	peak float64 // MB of memory
@@ -101,7 +101,7 @@ func BenchmarkOffline(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// notePeaks compares the peaks of memory with those of four times the records.
+// notePeaks compares the peaks of memory with the peaks for four times as many records.
 func notePeaks(b *testing.B, input string, inMemory, inSQLite []string) {
 	const more = 4 * offlineRecords
 	larger := writeRecords(b, more)

@@ -157,9 +157,9 @@ func (a *aggregates) encode() []byte {
 	return e.Bytes()
 }
 
-// BenchmarkRecordsHandler measures the whole function on one core, from the bytes of
-// an event to those of the answer, as the Lambda runtime calls it, against the plain
-// way to write it. Ledger and sink are the same, in memory.
+// BenchmarkRecordsHandler measures the whole function on one core, as the Lambda runtime calls it, from the bytes of
+// an event to the bytes of the answer. It compares the function with the plain way to write it. Ledger and sink are
+// the same, in memory.
 func BenchmarkRecordsHandler(b *testing.B) {
 	oneCore(b)
 	event := newEvent(b, batchRecords)
@@ -206,7 +206,7 @@ func ourHandler(b *testing.B, m *memory) lambda.Handler {
 	return newHandler(b, dedupe.Parts{Ledger: m, Sink: m})
 }
 
-// newHandler is the function with parts of its own, and a dead-letter store that gets nothing.
+// newHandler returns the function with the given parts, and a dead-letter store that must get nothing.
 func newHandler(b *testing.B, p dedupe.Parts, settings ...string) *kinesishandler.Handler {
 	b.Helper()
 	o, err := kinesishandler.ParseOptions(append(settings,
@@ -310,7 +310,7 @@ func sequence(i int) string {
 	return fmt.Sprintf("4959033827149025660855969253836157109592157598%010d", i)
 }
 
-// pageView is a realistic record of 1 KB, with an id of its own.
+// pageView returns a realistic record of 1 KB with its own id.
 func pageView(b *testing.B) []byte {
 	b.Helper()
 	page := bytes.TrimSpace(readFile(b, "testdata/page-view.json"))

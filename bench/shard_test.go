@@ -168,7 +168,7 @@ func plainEvent() []byte {
 	return eventOf(records)
 }
 
-// click is a small record with an id of its own.
+// click returns a small record with its own id.
 func click() []byte {
 	return fmt.Appendf(nil, `{"event_id":%q,"event_fingerprint":"9bd2c3f4a1e04e7f","x":17,"y":211,"at":1795176000}`, uuid.NewString())
 }

@@ -51,7 +51,7 @@ func simulatedBanks(t *testing.T) {
 	note("lost races "+name, lost, maxLost, "")
 }
 
-// handOutSimulated hands out banks to their last item, and returns what a claim cost.
+// handOutSimulated hands out banks to their last item, and returns the cost of a claim.
 func handOutSimulated(t *testing.T, items, workers, times int) (requests, lost float64) {
 	t.Helper()
 	for seed := range times {
@@ -116,7 +116,7 @@ const (
 	placements = 5 // that have room, whose figures are noted
 )
 
-// heavyLoad simulates as many seeds as it takes for some random placements that have room for the load.
+// heavyLoad simulates seeds until some random placements have room for the load.
 func heavyLoad(t *testing.T) {
 	t.Helper()
 	noteRoom()
@@ -201,8 +201,8 @@ func noteLoad(name string, reports []simulated.Report) {
 		max(slowest.BankUse, slowest.ClaimsUse)))
 }
 
-// soldOut asks a warm container of a campaign without items. Where items return, no row says that the bank is empty. A
-// proof that it is lasts a second, and of holds it looks for those that are due.
+// soldOut sends requests to a warm container of a campaign without items. If items return, no row says that the bank
+// is empty. A proof that it is empty lasts a second. If claims are holds, a proof also looks for due claims.
 func soldOut(t *testing.T) {
 	t.Helper()
 	soldOutWhere(t, "sold out", simulated.Model{OnEnd: engine.Burn})

@@ -23,12 +23,12 @@ import (
 // handler's.
 const maxInit = 2.0
 
-// settle is what an emulator gets to finish its own start in, which would else go
-// on beside the function's.
+// settle is the time in which an emulator finishes its own start. Otherwise that would continue during the function's
+// start.
 const settle = 50 * time.Millisecond
 
-// handler is a function that is started. The settings are those of a whole stack,
-// with every client that a function may have; the event is answered without them.
+// handler is a function to start. It has the settings of a whole stack, with every client that a function may have.
+// The answer to the event needs no client.
 type handler struct {
 	name     string
 	source   string
@@ -94,8 +94,8 @@ func (h *handler) prepare(b *testing.B) {
 	if out, err := exec.Command("../scripts/build-function", h.source, runtime.GOARCH, linked).CombinedOutput(); err != nil {
 		b.Fatalf("scripts/build-function: %v\n%s", err, out)
 	}
-	// A file that was written in one go, as Lambda's is, is in memory in larger
-	// pieces than one that a linker made, and loads up to a sixth faster.
+	// A file that was written at once, as Lambda's is, has larger pieces in memory than a file that a linker made. It
+	// loads up to a sixth faster.
 	content := readFile(b, linked)
 	h.bootstrap = filepath.Join(b.TempDir(), "bootstrap")
 	if err := os.WriteFile(h.bootstrap, content, 0o700); err != nil {

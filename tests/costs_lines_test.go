@@ -22,7 +22,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// What log lines have in them in AWS, with names as long as those of the stack.
+// These are the values in log lines in AWS, with names as long as the stack's.
 const (
 	invocationID = "4b142fc3-17b8-4cdb-a46b-a8dbe7918715"
 	functionName = "oncebox-ClaimsFunction99A26075-x1Y2z3A4b5C6"

@@ -126,7 +126,7 @@ func costOf(operation string, sent, received []byte) (cost, error) {
 		return c, nil
 	case "TransactGetItems": // two units for each row; ours are below 4 KB
 		return cost{readUnits: 2 * float64(len(request.TransactItems))}, nil
-	case "BatchGetItem": // each row counts alone, also one that is absent; ours are below 4 KB
+	case "BatchGetItem": // each row counts alone, even an absent row; ours are below 4 KB
 		var c cost
 		for _, read := range request.RequestItems {
 			units := float64(len(read.Keys))
@@ -167,7 +167,7 @@ func storedSize(kind, value string) int {
 	return len(value)
 }
 
-// metered returns a client of dynoxide, the meter of its requests, and tables of its own.
+// metered returns a client of dynoxide, the meter of its requests, and new tables.
 func metered(t *testing.T) (*meter, *dynamodb.Client, tables) {
 	t.Helper()
 	endpoint, own, m := testengine.Dynoxide(t), newTables(), &meter{}
@@ -394,7 +394,7 @@ func kinesisEvent(sequence int, payloads []string) events.KinesisEvent {
 	return event
 }
 
-// payloads returns records, each with an id of its own and the text.
+// payloads returns records, each with its own id and the text.
 func payloads(first, n int, text string) []string {
 	all := make([]string, n)
 	for i := range all {

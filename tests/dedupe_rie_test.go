@@ -33,8 +33,8 @@ import (
 // hostDedupe is the dedupe function for this machine.
 var hostDedupe = sync.OnceValues(func() (string, error) { return buildFunction("dedupe", goarch()) })
 
-// startDedupe starts the dedupe function in an emulator of its own, with the sink and the
-// dead-letter store of a bench. A variable in env overrides them.
+// startDedupe starts the dedupe function in a new emulator, with the sink and the dead-letter store of a bench. A
+// variable in env overrides the bench's.
 func startDedupe(t *testing.T, env ...string) *dedupeBench {
 	t.Helper()
 	bootstrap, err := hostDedupe()
@@ -74,7 +74,7 @@ func answerOf(t *testing.T, reply []byte) (events.KinesisEventResponse, error) {
 	return r.KinesisEventResponse, nil
 }
 
-// onDynoxide returns the variables of the function for a table of its own.
+// onDynoxide returns the variables of the function for a new table.
 func onDynoxide(t *testing.T) []string {
 	t.Helper()
 	endpoint, own := testengine.Dynoxide(t), newTables()
@@ -99,7 +99,7 @@ func (b *dedupeBench) fails(t *testing.T, event []byte, record int) string {
 		equal(t, "failed record", answer.BatchItemFailures[0].ItemIdentifier, e.Records[record].Kinesis.SequenceNumber)
 	}
 	last := ""
-	for line := range strings.Lines(b.log(t)) { // the runtime writes a line of its own about a failed invocation
+	for line := range strings.Lines(b.log(t)) { // the runtime also writes a line about a failed invocation
 		if strings.Contains(line, `"msg":"batch"`) {
 			last = line
 		}
@@ -176,7 +176,7 @@ func TestDedupeWhenTheEngineIsDown(t *testing.T) {
 func TestDedupeAnswersBeforeTheFunctionTimesOut(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, nobody reads
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, but no program reads
 	must(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 	b := startDedupe(t, "AWS_ENDPOINT_URL_DYNAMODB=http://"+silent.Addr().String(), "ONCEBOX_DEDUPE_TABLE=dedupe",

@@ -202,8 +202,8 @@ func TestDoctorOfRecordsIsInterrupted(t *testing.T) {
 	}
 }
 
-// cutPut is the HTTP client of a doctor that is interrupted in its second put, with the poison record. Kinesis gets the
-// put all the same.
+// cutPut is the HTTP client of a doctor that is interrupted in its second put, with the poison record. Kinesis still
+// gets the put.
 type cutPut struct {
 	puts      int
 	interrupt context.CancelFunc
@@ -325,8 +325,8 @@ func playRecordsWithout(t *testing.T, p doctor.Permission, settings []string) {
 	checkDenied(t, p, d.run(t))
 }
 
-// TestDoctorSaysWhatWasDelivered: the report says what became of the copy and of the record with the same id, which is
-// another with other settings.
+// TestDoctorSaysWhatWasDelivered checks the report's text about the copy and about the record with the same id. The
+// text depends on the settings.
 func TestDoctorSaysWhatWasDelivered(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -347,7 +347,7 @@ func TestDoctorSaysWhatWasDelivered(t *testing.T) {
 	}
 }
 
-// TestDoctorWaitsForTheBatchingWindow: for so long Lambda gathers a batch, whatever --wait is.
+// TestDoctorWaitsForTheBatchingWindow checks that the doctor waits while Lambda gathers a batch, for any --wait.
 func TestDoctorWaitsForTheBatchingWindow(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()

@@ -124,7 +124,7 @@ func (p *functionProcess) invoke(ctx context.Context, event json.RawMessage) (js
 	}
 }
 
-// read returns what the function has answered.
+// read returns the function's answer.
 func (a answer) read() (json.RawMessage, error) {
 	if strings.HasSuffix(a.path, "/response") {
 		return a.body, nil
@@ -181,7 +181,7 @@ func newEnvironment(t *testing.T, bootstrap string, env ...string) *environment 
 	return e
 }
 
-// newLog returns what the function has written since the last call.
+// newLog returns the function's log lines since the last call.
 func (e *environment) newLog() []byte {
 	text, err := io.ReadAll(io.NewSectionReader(e.log, e.read, math.MaxInt64-e.read))
 	if err != nil {

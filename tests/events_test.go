@@ -28,7 +28,7 @@ const claimEvents = "../events/claim"
 type eventCase struct {
 	from   string // ONCEBOX_CLAIMANT_FROM
 	status int    // or notHTTP
-	slug   string // of the problem, "" if it is none
+	slug   string // the slug of the problem; "": the answer is not a problem
 }
 
 // notHTTP marks an event that is not an HTTP request. Its invocation must fail.
@@ -249,7 +249,7 @@ type answerBody struct {
 // isList reports that the answer lists free items, and is no claim.
 func (b answerBody) isList() bool { return b.Items != nil && b.Claimant == "" }
 
-// checkReply checks the status, the problem, and what the contract says about all answers.
+// checkReply checks the status, the problem, and the contract's rules for all answers.
 func checkReply(t testing.TB, event []byte, r events.APIGatewayV2HTTPResponse, want eventCase) {
 	t.Helper()
 	if want.status == http.StatusNoContent {

@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/claimlink"
 )
 
-// linkTokens are what the tokens of the events with links say.
+// linkTokens are the claims in the tokens of the events with links.
 var linkTokens = map[string]claimlink.Claims{
 	"claim-link":               {Claimant: "2d8f0a61-7f3e-4b1c-a7d5-90c4be1f6a23", Campaign: "spring"},
 	"claim-link-scope":         {Claimant: "2d8f0a61-7f3e-4b1c-a7d5-90c4be1f6a23", Scope: "workshops"},

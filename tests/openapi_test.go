@@ -54,9 +54,9 @@ func TestDocumentIsLinted(t *testing.T) {
 	}
 }
 
-// TestAnswersAreInTheDocument lets Schemathesis make requests from the document, valid and invalid ones, and follow its
-// links from a claim to the claim's confirmation and release. The answers have to be in the document, and invalid requests
-// have to be refused. Every operation and every kind of claim has to succeed at least once.
+// TestAnswersAreInTheDocument makes Schemathesis send valid and invalid requests from the document, and follow its
+// links from a claim to the claim's confirmation and release. The document must describe all answers, and invalid
+// requests must be refused. Every operation and every kind of claim must succeed at least once.
 func TestAnswersAreInTheDocument(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -120,7 +120,8 @@ func schemathesis(t *testing.T, tool, url string, document map[string]any, argum
 	return succeeded
 }
 
-// checkReached checks that a request to each operation of the document, and one that matches each expression, succeeded.
+// checkReached checks that a request to each operation of the document succeeded, and a request that matches each
+// expression.
 func checkReached(t *testing.T, document map[string]any, succeeded []string, expressions ...string) {
 	t.Helper()
 	for path, item := range member(document, "paths") {

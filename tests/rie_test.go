@@ -69,12 +69,12 @@ type function struct {
 	log string // file with the output of the function, without the emulator's
 }
 
-// launcher runs the function and writes its output to a file of its own.
+// launcher runs the function and writes its output to a new file.
 const launcher = `#!/bin/sh
 exec '%s' >>'%s' 2>&1
 `
 
-// startFunction starts the claim function in an emulator of its own.
+// startFunction starts the claim function in a new emulator.
 func startFunction(t *testing.T, env ...string) *function {
 	t.Helper()
 	bootstrap, err := hostBootstrap()
@@ -217,8 +217,8 @@ func TestClaimEventsInTheEmulator(t *testing.T) {
 	}
 }
 
-// TestClaimUntilSoldOutInTheEmulator has two items for three claimants, each of whom asks
-// twice. The log has their metrics, whatever its level is.
+// TestClaimUntilSoldOutInTheEmulator has two items for three claimants, each of whom sends two requests. The log must
+// have their metrics at every level.
 func TestClaimUntilSoldOutInTheEmulator(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -300,7 +300,7 @@ func TestTryAgainWhenTheEngineIsDown(t *testing.T) {
 func TestTryAgainBeforeTheFunctionTimesOut(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, nobody reads
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, but no program reads
 	must(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 	env := append(newTables().settings("http://"+silent.Addr().String(), "body"), "AWS_LAMBDA_FUNCTION_TIMEOUT=2")

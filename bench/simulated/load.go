@@ -135,7 +135,7 @@ func (f *fleet) arrive(customer string) {
 	})
 }
 
-// next returns the customer who has waited longest. If nobody waits, the container is free.
+// next returns the customer who has waited longest. If no customer waits, the container is free.
 func (f *fleet) next(bank *itembank.Bank) (v visit, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -25,7 +25,7 @@ type LogLoad struct {
 	Batch    int
 	Window   time.Duration
 	Copies   float64       // share of records that are copies of records up to a batch before, in any shard
-	Rest     time.Duration // what an invocation takes besides the ledger
+	Rest     time.Duration // the time of an invocation without the ledger
 	Times    LogTimes
 	WarmUp   time.Duration // before the count begins
 	Duration time.Duration // of the count

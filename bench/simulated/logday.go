@@ -17,7 +17,7 @@ type LogDay struct {
 	Lanes   int
 	Batch   int
 	Longest time.Duration // how long a shard waits for a full batch; 0: until it is full
-	Rest    time.Duration // what an invocation takes besides the ledger
+	Rest    time.Duration // the time of an invocation without the ledger
 	Times   LogTimes
 	Length  time.Duration
 
@@ -94,7 +94,7 @@ type dayShard struct {
 	lanes          []dayView
 }
 
-// dayView is what an environment knows of a lane, and what it is about to do there.
+// dayView is an environment's knowledge of a lane, and its next action there.
 type dayView struct {
 	next                  int
 	alone, raced, reading bool

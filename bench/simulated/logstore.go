@@ -75,7 +75,7 @@ func NewLog(times LogTimes) *Log {
 	}
 }
 
-// Cost returns what was counted so far, of all lanes and of the one with the most write units.
+// Cost returns the counted costs so far: for all lanes, and for the lane with the most write units.
 func (l *Log) Cost() (all, busiest LogCost) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -142,7 +142,7 @@ const chainRow = 150 // bytes, about
 
 func started(size, bytes int) float64 { return float64(max(1, (bytes+size-1)/size)) }
 
-// Epochs is that of logledger.Storage.
+// Epochs implements logledger.Storage.
 func (c *logClient) Epochs(ctx context.Context, lane logledger.LaneID, below, limit int) (
 	page []logledger.Epoch, err error,
 ) {
@@ -158,7 +158,7 @@ func (c *logClient) Epochs(ctx context.Context, lane logledger.LaneID, below, li
 	return page, ctx.Err()
 }
 
-// PutEpoch is that of logledger.Storage.
+// PutEpoch implements logledger.Storage.
 func (c *logClient) PutEpoch(ctx context.Context, lane logledger.LaneID, e logledger.Epoch) (
 	existing *logledger.Epoch, err error,
 ) {
@@ -175,7 +175,7 @@ func (c *logClient) PutEpoch(ctx context.Context, lane logledger.LaneID, e logle
 	return existing, ctx.Err()
 }
 
-// Append is that of logledger.Storage. A conditional put that fails takes the units of the larger item
+// Append implements logledger.Storage. A conditional put that fails takes the units of the larger item
 // (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html).
 func (c *logClient) Append(ctx context.Context, at logledger.Place, data []byte, _ int64) (existing []byte, err error) {
 	index := at.Index
@@ -203,7 +203,7 @@ func (c *logClient) Append(ctx context.Context, at logledger.Place, data []byte,
 
 func rowsOf(data []byte) int { return (len(data) - logledger.HeaderSize) / logledger.RowSize }
 
-// Read is that of logledger.Storage. DynamoDB ends a page at 1 MB.
+// Read implements logledger.Storage. DynamoDB ends a page at 1 MB.
 func (c *logClient) Read(ctx context.Context, from logledger.Place, limit int, consistent bool) (
 	read []logledger.Item, more bool, err error,
 ) {

@@ -77,7 +77,7 @@ func (s *Store) finishLoad(ctx context.Context) error {
 // Name is the name of the campaign.
 func (s *Store) Name() string { return s.campaign.Name }
 
-// Cost returns what was counted so far.
+// Cost returns the counted costs so far.
 func (s *Store) Cost() Cost {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,7 +113,7 @@ type container struct {
 	number int
 
 	mu   sync.Mutex
-	sent map[string]int // requests by what they are about
+	sent map[string]int // the number of requests, by their subject
 }
 
 // send waits for as long as a request takes, and cost it.

@@ -74,7 +74,7 @@ type order struct {
 	err       error // why it was not read
 }
 
-// handle takes a batch of messages. The answer names those that are not done: SQS delivers them again.
+// handle processes a batch of messages. The answer names the messages that are not done: SQS delivers them again.
 func (f *function) handle(ctx context.Context, event events.SQSEvent) (events.SQSEventResponse, error) {
 	ctx, cancel := leaveTimeToAnswer(ctx)
 	defer cancel()
@@ -130,7 +130,7 @@ func ownerOf(m events.SQSMessage) dedupe.Owner {
 	return dedupe.Owner{Source: queue, Sequence: m.MessageId, Sub: dedupe.Plain}
 }
 
-// process does what the decision asks for. After nil SQS deletes the message.
+// process follows the decision. If it returns nil, SQS deletes the message.
 func (f *function) process(ctx context.Context, o order, decision dedupe.Decision) error {
 	if err := cmp.Or(o.err, decision.Err); err != nil {
 		return err

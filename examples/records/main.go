@@ -43,7 +43,7 @@ func run(ctx context.Context, out io.Writer, ledgerFile, deadLetterFolder string
 		dedupe.Settings{
 			Scope:     "orders",
 			Retention: dedupe.Retention{Window: 48 * time.Hour, Horizon: 14 * 24 * time.Hour},
-			Sink:      "lines", // the acks are those of this sink
+			Sink:      "lines", // the acks belong to this sink
 		})
 	if err != nil {
 		return err

@@ -70,7 +70,7 @@ func (s studio) term(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.cancel(ctx, monday) // once more, as after a lost reply: nobody loses a place
+	return s.cancel(ctx, monday) // once more, as after a lost reply: no student loses a place
 }
 
 // open makes a class of one place. The scope is the term, so that a student can have
@@ -84,8 +84,8 @@ func (s studio) open(ctx context.Context, class string) error {
 	return err
 }
 
-// book returns the claim, which is what the student needs to cancel it; the zero
-// Claim if there is no place for the student.
+// book returns the claim, which the student needs to cancel it. If there is no place for the student, it returns the
+// zero Claim.
 func (s studio) book(ctx context.Context, class, student string) (itembank.Claim, error) {
 	grant, err := s.bank.Claim(ctx, class, student)
 	var elsewhere *itembank.ClaimedElsewhereError

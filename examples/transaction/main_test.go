@@ -64,8 +64,8 @@ func (s *store) book(actions []types.TransactWriteItem) error {
 	return nil
 }
 
-// TestEachPaymentOnce: payments with copies, one that is none, and one that would overdraw the account. The same event
-// again changes nothing.
+// TestEachPaymentOnce sends payments with copies, a record that is not a payment, and a payment that would overdraw
+// the account. The same event again changes nothing.
 func TestEachPaymentOnce(t *testing.T) {
 	t.Parallel()
 	entries, err := sqlitestore.OpenMemory(t.Context())

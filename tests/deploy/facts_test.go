@@ -44,8 +44,9 @@ const (
 	account = "123456789012" // the emulator's
 )
 
-// facts hold what services report about the resources of a stack, for example "BankTable TTL": "ENABLED purge_at". They
-// have no names that the deployment chose: the stack's output stands for the name, or a word for what uses it.
+// facts hold the services' reports about the resources of a stack, for example "BankTable TTL": "ENABLED purge_at".
+// They contain no names that the deployment chose. Such a name is replaced by the stack's output, or by a word for
+// its user.
 type facts map[string]string
 
 // differences lists the names of the facts in which two readings differ.

@@ -221,9 +221,9 @@ func (d *deployed) delivered(t *testing.T) (all []kinesistypes.Record) {
 	return all
 }
 
-// TestPlainUpgrades updates a stack of both jobs. A parameter or a release that changes a function publishes a version,
-// to which its alias moves, and no other change does. Meanwhile callers get what was before, and then what is after, and
-// never a mixture. Nobody runs the functions, so their code is only a mark.
+// TestPlainUpgrades updates a stack of both jobs. A parameter or a release that changes a function must publish a
+// version, and move the function's alias to it. No other change may do so. Meanwhile callers get the old version and
+// then the new one, never a mixture. The functions do not run, so their code is only a mark.
 func TestPlainUpgrades(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -311,7 +311,7 @@ func (d *deployed) live(t *testing.T) map[string]int {
 	return all
 }
 
-// facet is what the parameters of a plain template change in a function.
+// facet returns the properties of a function that the parameters of a plain template change.
 func facet(t *testing.T, c *lambda.GetFunctionConfigurationOutput) string {
 	t.Helper()
 	encoded, err := json.Marshal([]any{c.CodeSha256, c.Environment, c.MemorySize, c.Architectures, c.LoggingConfig})

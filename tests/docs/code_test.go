@@ -33,7 +33,7 @@ func TestCode(t *testing.T) {
 	}
 }
 
-// unindent makes code comparable whatever function it stands in.
+// unindent removes indentation, so that code can be compared whatever function it is in.
 func unindent(code string) string {
 	lines := strings.Split(code, "\n")
 	for i := range lines {

@@ -160,7 +160,7 @@ func (s *server) campaigns() {
 		"--text", "10 % auf alles.\nBis Ende März.", "--theme", "testdata/theme.css", "--logo", "testdata/logo.png")
 }
 
-// tokens are links of ann, by what they are for.
+// tokens returns links of ann, by their purpose.
 func (s *server) tokens() map[string]string {
 	if s.signed != nil {
 		return s.signed

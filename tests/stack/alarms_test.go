@@ -19,8 +19,8 @@ import (
 	"github.com/oncebox/oncebox/internal/cost"
 )
 
-// TestSharedTableHasOneAlarm checks that two constructs with one table add one alarm, which tells the topic once, also
-// if only the second construct has a topic.
+// TestSharedTableHasOneAlarm checks that two constructs with one table add one alarm. The topic gets its messages
+// once, even if only the second construct has a topic.
 func TestSharedTableHasOneAlarm(t *testing.T) {
 	tpl := synthTheirs(t, nil, func(stack awscdk.Stack) {
 		table, err := infra.NewTable(stack, "Table", infra.TableProps{})
@@ -48,8 +48,9 @@ func TestSharedTableHasOneAlarm(t *testing.T) {
 	}
 }
 
-// alarmCases says of each alarm what it shows. Each must stay off in a new stack, in one that nobody uses, and in passing
-// trouble; and go off in trouble that lasts. Before the first request a stack has no values at all.
+// alarmCases holds, for each alarm, the metrics that it reads. Each alarm must stay off in a new stack, in an unused
+// stack, and during short trouble. It must go off in lasting trouble. Before the first request a stack has no values
+// at all.
 var alarmCases = map[string]alarmCase{
 	"claim-server-errors": {
 		passing: []period{{"Count": 100, "5xx": 0}, {"Count": 100, "5xx": 3}, {"Count": 100, "5xx": 0}},
@@ -121,7 +122,7 @@ var alarmCases = map[string]alarmCase{
 }
 
 type alarmCase struct {
-	idle    period   // values of a stack that nobody uses
+	idle    period   // the values of an unused stack
 	passing []period // the last periods, after which the alarm is off
 	trouble []period // and those after which it is on
 }

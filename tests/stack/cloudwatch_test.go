@@ -39,8 +39,8 @@ func alarms(t *testing.T, alarm resource, periods ...period) bool {
 	return float64(breaching) >= cmp.Or(number(p["DatapointsToAlarm"]), float64(of))
 }
 
-// valueOf returns the value of an alarm's metric or expression in a period, if it has one. FILL has a value here even if no
-// metric of the expression has one, which CloudWatch may see otherwise: an alarm has to be off in both cases.
+// valueOf returns the value of an alarm's metric or expression in a period, if it has one. FILL has a value here even
+// if no metric of the expression has one. CloudWatch may differ: so an alarm must be off in both cases.
 func valueOf(t *testing.T, alarm resource, now period) (value float64, ok bool) {
 	t.Helper()
 	if name := textAt(alarm, "Properties.MetricName"); name != "" {

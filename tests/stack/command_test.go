@@ -20,7 +20,7 @@ func TestSynthWithAndWithoutTheCLI(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	code := standIn(t, elf.EM_AARCH64)
-	context := map[string]any{ // what the CLI adds to the context unless it is told not to
+	context := map[string]any{ // the CLI adds these to the context by default
 		"aws:cdk:enable-path-metadata": true, "aws:cdk:enable-asset-metadata": true,
 	}
 	maps.Copy(context, cdkJSON(t))
@@ -103,7 +103,7 @@ func build(t *testing.T, program string) (path string) {
 	return path
 }
 
-// command runs a program, which has to succeed.
+// command runs a program, which must succeed.
 func command(t *testing.T, folder string, environment []string, name string, arguments ...string) {
 	t.Helper()
 	if out, err := prepare(t, folder, environment, name, arguments...).CombinedOutput(); err != nil {

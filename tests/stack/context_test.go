@@ -31,8 +31,8 @@ func TestGoldensSetEveryContextValue(t *testing.T) {
 	}
 }
 
-// TestEveryContextValueHasAnEffect takes each value out of a golden. The template changes, or infra refuses it since
-// another value needs this one. The invariants hold for whatever is left.
+// TestEveryContextValueHasAnEffect removes each value from a golden. Then the template must change, or infra must
+// refuse the rest because another value needs this one. The invariants must hold for the rest.
 func TestEveryContextValueHasAnEffect(t *testing.T) {
 	testengine.CheckOnly(t)
 	seen := map[string]bool{}
@@ -100,7 +100,8 @@ func TestEveryVariableCanBeSet(t *testing.T) {
 	}
 }
 
-// variablesThatItReads returns the variables that a function's parser lists when it refuses a name like none of them.
+// variablesThatItReads returns the variables that a function's parser lists when it refuses a name that is close to
+// none of them.
 func variablesThatItReads(t *testing.T, function resource) []string {
 	t.Helper()
 	err := parseSettings(function, []string{"ONCEBOX_QQQQQQQQQQQQ=1"})

@@ -16,21 +16,21 @@ import (
 	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
 
-// An invariant holds for every template, whatever the context. A golden shows what one context makes. An invariant
-// also stops an -update that would write a fault into a golden.
+// An invariant holds for every template, in every context. A golden shows the template of one context. An invariant
+// also prevents an -update that would write a fault into a golden.
 type invariant struct {
 	name   string
 	check  func(tpl template, context map[string]any) (wrong []string)
 	faults []fault
 }
 
-// A fault is planted into each resource of a type of one golden. The check of its invariant has to see it.
+// A fault is planted into each resource of a type of one golden. The check of its invariant must find it.
 type fault struct {
 	what   string
 	golden string // "default" if empty
 	kind   string
 	path   string
-	value  any // nil removes what is at the path
+	value  any // nil removes the value at the path
 }
 
 var invariants = []invariant{
@@ -141,7 +141,7 @@ func TestInvariants(t *testing.T) {
 	}
 }
 
-// broken lists what is wrong with a template.
+// broken lists the problems in a template.
 func broken(tpl template, context map[string]any) (all []string) {
 	for _, i := range invariants {
 		for _, wrong := range i.check(tpl, context) {
@@ -191,7 +191,7 @@ func set(r resource, path string, value any) bool {
 	return true
 }
 
-// each makes a check of what must hold for every resource of a type.
+// each returns a check of a condition for every resource of a type.
 func each(
 	kind string, check func(tpl template, r resource, context map[string]any) (wrong string),
 ) func(template, map[string]any) []string {
@@ -251,8 +251,8 @@ const (
 	bucketKey = "Properties.BucketEncryption.ServerSideEncryptionConfiguration.0.ServerSideEncryptionByDefault"
 )
 
-// dataIsPrivate checks that everything is encrypted with the customer's key, which one of the policies names, or with
-// keys of AWS. The key that DynamoDB owns is the one that the template does not mention.
+// dataIsPrivate checks that all data is encrypted with the customer's key, which one of the policies names, or with
+// keys of AWS. If the template names no key for a table, DynamoDB uses its own.
 func dataIsPrivate(tpl template, _ map[string]any) []string {
 	wanted := []want{{bucketType, "Properties.PublicAccessBlockConfiguration", object(
 		"BlockPublicAcls", true, "BlockPublicPolicy", true, "IgnorePublicAcls", true, "RestrictPublicBuckets", true,
@@ -286,8 +286,9 @@ func customerKey(tpl template) any {
 	return nil
 }
 
-// These may have a * in what is allowed: two families of two actions each, in AWS's own words (DynamoDB Developer
-// Guide, "How DynamoDB uses AWS KMS"), and the objects that the function and Lambda write, which they name.
+// These may have a * in their actions or resources: two families of two actions each, in AWS's own words (DynamoDB
+// Developer Guide, "How DynamoDB uses AWS KMS"), and the objects that the function and Lambda write, whose names they
+// choose.
 var (
 	starredActions = []string{"kms:GenerateDataKey*", "kms:ReEncrypt*"}
 	starredObjects = regexp.MustCompile(`^[^*]*(/poison/[^/*]+|/aws/lambda|:their-lake/(events|records))/\*$`)

@@ -41,7 +41,7 @@ func plain(name, release string) func(t *testing.T) template {
 // jobsOf are the jobs of plain templates.
 var jobsOf = map[string]string{"claims": "claims", "records": "records", "both": bothJobs}
 
-// theirCode are the parameters that a user has to set.
+// theirCode are the parameters that a user must set.
 const theirCode = "CodeBucket=their-code"
 
 // plainSettings are settings of plain templates. Each parameter has its default in one of them and another value in
@@ -97,7 +97,7 @@ func contextOf(parameters, jobs string) map[string]any {
 			context[contextOfParameter(name)] = value
 		}
 	}
-	// Parameters say what the function does by default.
+	// Parameters show the function's defaults.
 	for name, value := range map[string]any{"log-level": "info", "ids": "first-keeps", "window": "48h"} {
 		if context[name] == nil {
 			context[name] = value
@@ -113,7 +113,7 @@ func contextOfParameter(parameter string) string {
 	return strings.ToLower(strings.TrimPrefix(capital.ReplaceAllString(parameter, "-$0"), "-"))
 }
 
-// allowedDifferences are where plain templates differ from those of the CDK, and why.
+// allowedDifferences lists the allowed differences between plain templates and the CDK's, with reasons.
 var allowedDifferences = []struct {
 	why   string
 	apply func(id string, r map[string]any)
@@ -148,8 +148,8 @@ var allowedDifferences = []struct {
 
 func properties(r map[string]any) map[string]any { return r["Properties"].(map[string]any) }
 
-// withoutAllowedDifferences removes what may differ. The CDK's parameters and rules are about its bootstrap, and its
-// versions have names of their own.
+// withoutAllowedDifferences removes the parts that may differ. The CDK's parameters and rules are for its bootstrap,
+// and its versions have other names.
 func withoutAllowedDifferences(tpl template) {
 	for _, section := range []string{"Parameters", "Rules", "Conditions", "Mappings", "Metadata", "Description"} {
 		delete(tpl, section)
@@ -241,7 +241,7 @@ func TestPlainVersions(t *testing.T) {
 	}
 }
 
-// TestPlainTemplatesOfReleases: each release publishes versions, also with the same code.
+// TestPlainTemplatesOfReleases checks that each release publishes versions, even with the same code.
 func TestPlainTemplatesOfReleases(t *testing.T) {
 	testengine.CheckOnly(t)
 	next := plain("both", "1.2.4")(t)
@@ -491,7 +491,7 @@ func (d deployment) evaluated(value any) any {
 	return value
 }
 
-// joined joins what is known. With an unknown part it returns a Fn::Join of fewer parts.
+// joined joins the known parts. With an unknown part it returns a Fn::Join of fewer parts.
 func (d deployment) joined(separator string, parts []any) any {
 	var all []any
 	for _, part := range parts {
@@ -513,7 +513,7 @@ func (d deployment) joined(separator string, parts []any) any {
 	return map[string]any{"Fn::Join": []any{separator, all}}
 }
 
-// called calls a function of CloudFormation. It returns false for one that needs resources.
+// called calls a function of CloudFormation. It returns false for a function that needs resources.
 func (d deployment) called(function string, argument any) (any, bool) {
 	arguments := list(argument)
 	switch function {

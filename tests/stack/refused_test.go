@@ -29,7 +29,7 @@ const logOf33000 = "ledger=log; expected-rate=33000"
 // valkey is a Valkey ledger that may be outside of a VPC.
 const valkey = "ledger=valkey://cache.example:6379"
 
-// refusals are context values that are wrong, and what the error says. Dots stand between parts of the error.
+// refusals are wrong context values, with the text of the error. Dots replace text between parts of the error.
 var refusals = []struct{ context, says string }{
 	// Unknown names and values.
 	{"id-pth=id", "oncebox:id-pth ... did you mean oncebox:id-path?"},
@@ -416,7 +416,7 @@ func says(t *testing.T, message, parts string) {
 	}
 }
 
-// TestAdviceForTheLogIsTaken follows what the refusals of the log ledger say.
+// TestAdviceForTheLogIsTaken follows the advice in the refusals of the log ledger.
 func TestAdviceForTheLogIsTaken(t *testing.T) {
 	for _, context := range []string{
 		logOf33000 + "; window=1h; dedupe-memory=6421", logOf33000 + "; window=28m",
@@ -482,7 +482,8 @@ type (
 	recordProps = infra.RecordDedupeProps
 )
 
-// wrongClaims and wrongRecords are props that context values cannot have, by what the error says. It names props.
+// wrongClaims and wrongRecords are props that context values cannot have, by the text of the error, which names
+// props.
 var (
 	wrongClaims = map[string]func(awscdk.Stack, *claimProps){
 		"Auth is missing; choose AuthIAM, AuthJWT, AuthLink, or AuthOpen": func(_ awscdk.Stack, p *claimProps) {
@@ -628,7 +629,7 @@ func TestLaterReplicasAreRefused(t *testing.T) {
 	}
 }
 
-// synthProblem returns what the CDK panics with when it makes the templates.
+// synthProblem returns the text of the CDK's panic when it makes the templates.
 func synthProblem(app awscdk.App) (problem string) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -14,7 +14,7 @@ const (
 	fontSize    = 13
 )
 
-// The window is dark whatever the page is, so that the text is legible on both.
+// The window is always dark, so that the text is legible on light and dark pages.
 const head = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" font-size="%[3]d">
 <title>%[4]s</title>
 <style>
