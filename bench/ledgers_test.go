@@ -24,7 +24,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// Goals of ledgers. Those of write units are simulated.LogGoals.
+// These are the goals of ledgers. simulated.LogGoals has the goals for write units.
 const (
 	maxLogMicroseconds = 1e6 / 300_000 // a key, in batches of 5,000
 	maxAgainstPerKey   = 1. / 20       // times the time with one put a key, through the whole function

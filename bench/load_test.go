@@ -45,7 +45,7 @@ const (
 
 	maxKnownWriteUnits = 0.01 // a known row: its share of the counts
 	maxKnownReadUnits  = 1.01 // a known row is looked up
-	maxLoadMemory      = 1.25 // of a million rows, times that of 100,000
+	maxLoadMemory      = 1.25 // the memory for a million rows, as a multiple of that for 100,000
 )
 
 // BenchmarkLoad measures loads, and compares them with a bare loop of the same transactions by driver or SDK. It also

@@ -73,7 +73,7 @@ func BenchmarkOffline(b *testing.B) {
 	inSQLite := []string{program, "dedupe", input, "--id-path", "event_id", "--ledger", "LEDGER", "--out", "OUT"}
 	python := duckDBPython()
 
-	var memory, sqlite, ofDuckDB, ofLoop, ofAwk pairs
+	var memory, sqlite, ofDuckDB, ofLoop, awkPeaks pairs
 	rounds := 0
 	for b.Loop() {
 		if rounds++; rounds > offlineRounds {
@@ -83,7 +83,7 @@ func BenchmarkOffline(b *testing.B) {
 		memory.add(m.time, time.Second)
 		sqlite.add(s.time, time.Second)
 		ofLoop.add(s.time, runOffline(b, offlineRecords, "python3", "-c", sqliteLoop, input, "OUT", "LEDGER").time)
-		ofAwk.add(m.time, runOffline(b, offlineRecords, "sh", "-c", awk, "sh", input, "OUT").time)
+		awkPeaks.add(m.time, runOffline(b, offlineRecords, "sh", "-c", awk, "sh", input, "OUT").time)
 		if python != "" {
 			ofDuckDB.add(m.time, runOffline(b, offlineRecords, python, "-c", duckDB, input, "OUT").time)
 		}
@@ -94,7 +94,7 @@ func BenchmarkOffline(b *testing.B) {
 	} else {
 		note("offline, :memory: against DuckDB", 0, 0, "not run: scripts/install-tools could not install duckdb")
 	}
-	ofAwk.report("offline, :memory: against awk by whole lines", 0)
+	awkPeaks.report("offline, :memory: against awk by whole lines", 0)
 	sqlite.report("offline, SQLite ledger in seconds", maxSQLiteSeconds)
 	ofLoop.report("offline, SQLite ledger against a loop in Python", maxOfLoop)
 	notePeaks(b, input, inMemory, inSQLite)

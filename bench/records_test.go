@@ -323,7 +323,7 @@ func newEvent(b *testing.B, records int) []byte {
 	return newEventFrom(b, 0, records)
 }
 
-// newEventFrom is an event of page views whose sequence numbers begin at that of a number.
+// newEventFrom returns an event of page views. first is the number from which its sequence numbers count.
 func newEventFrom(b *testing.B, first, records int) []byte {
 	b.Helper()
 	pages := make([][]byte, records)

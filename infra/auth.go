@@ -37,8 +37,8 @@ func AuthJWT(issuer string, audience ...string) Auth {
 	return Auth{kind: authJWT, issuer: issuer, audience: audience, claimantFrom: "jwt:sub"}
 }
 
-// WithScopes accepts only tokens that have at least one of the scopes, in their claim scope or scp. It is for [AuthJWT].
-// API Gateway tests the scopes on all routes, except those of the claim page.
+// WithScopes accepts only tokens that have at least one of the scopes, in their claim scope or scp. It is for
+// [AuthJWT]. API Gateway tests the scopes on all routes, except those of the claim page.
 func (a Auth) WithScopes(scopes ...string) Auth {
 	a.scopes = scopes
 	return a

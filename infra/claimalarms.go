@@ -41,7 +41,8 @@ func (c *ClaimAPI) newAlarms(s alarmSet, p ClaimAPIProps) {
 // API Gateway. 429 has its own alarm.
 const wrongRequests = `{ ($.status = "4*") && ($.status != "404") && ($.status != "409") && ($.status != "429") }`
 
-// answers counts lines of the access log. API Gateway's own metric 4xx would go off with every campaign that is sold out.
+// answers counts lines of the access log. API Gateway's own metric 4xx would go off with every campaign that is sold
+// out.
 func (c *ClaimAPI) answers(name, pattern string) awscloudwatch.IMetric {
 	return filtered(c.Construct, name, name, c.accessLogs, awslogs.FilterPattern_Literal(&pattern), "1", c.Function)
 }

@@ -23,9 +23,9 @@ type ClaimAPIProps struct {
 	// Auth says who may call the API: [AuthIAM], [AuthJWT], [AuthLink] or [AuthOpen].
 	Auth Auth
 
-	// ClaimantFrom is ONCEBOX_CLAIMANT_FROM: jwt:CLAIM, iam, iam:session, iam:role, link or body. The default is jwt:sub
-	// with AuthJWT, and link with AuthLink. With AuthIAM it is body, because the caller is usually a back end that names
-	// the claimant. With AuthOpen it is body, too.
+	// ClaimantFrom is ONCEBOX_CLAIMANT_FROM: jwt:CLAIM, iam, iam:session, iam:role, link or body. The default is
+	// jwt:sub with AuthJWT, and link with AuthLink. With AuthIAM it is body, because the caller is usually a back end
+	// that names the claimant. With AuthOpen it is body, too.
 	ClaimantFrom string
 
 	// CampaignCache is ONCEBOX_CAMPAIGN_CACHE. Nil leaves the function's default.
@@ -196,7 +196,7 @@ func (p ClaimAPIProps) check(scope constructs.Construct) error {
 	}
 	env := p.environment(nameOf(p.BankTable, "bank"), nameOf(p.DedupeTable, "dedupe"))
 	_, err := claimapi.ParseSettings(env.known())
-	wrong.join(p.names.ofFunction(err), env.check())
+	wrong.join(p.names.functionError(err), env.check())
 	return wrong.err()
 }
 

@@ -22,7 +22,7 @@ import (
 const contextPrefix = "oncebox:"
 
 // ContextNames lists the context values that [NewStack] reads, without their prefix "oncebox:". The value oncebox:x-y
-// equals the variable ONCEBOX_X_Y of a function, if the function has such a variable.
+// is the variable ONCEBOX_X_Y of a function, if the function has such a variable.
 func ContextNames() []string { return slices.Concat(stackNames, claimNames, recordNames) }
 
 var (
@@ -87,7 +87,7 @@ func newContextReader(all map[string]any) contextReader {
 
 // err returns an error that lists all problems, or nil.
 func (c contextReader) err() error {
-	return errors.Join(c.problems.err(), contextNaming.ofFunction(c.Err()))
+	return errors.Join(c.problems.err(), contextNaming.functionError(c.Err()))
 }
 
 func contextText(value any) (text string, ok bool) {

@@ -14,7 +14,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// DashboardProps say what a dashboard shows.
+// DashboardProps select the contents of a dashboard.
 type DashboardProps struct {
 	Claims  []*ClaimAPI
 	Records []*RecordDedupe

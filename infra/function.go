@@ -35,12 +35,12 @@ type FunctionProps struct {
 	// X86 is for executables built for x86_64. The default is arm64, which costs a fifth less per GB-second.
 	X86 bool
 
-	// MemoryMiB also sets the share of CPU: 1,769 MiB are one core. The default is 512 for claims, 1,024 for records, and
-	// 3,008 for records with the log ledger.
+	// MemoryMiB also sets the share of CPU: 1,769 MiB are one core. The default is 512 for claims, 1,024 for records,
+	// and 3,008 for records with the log ledger.
 	MemoryMiB int
 
-	// Timeout is in whole seconds. For claims the default is 10 s and the maximum 29 s, because an HTTP API waits for 30
-	// s. For records the default is 1 minute, 5 minutes with the log ledger, and the maximum 15 minutes.
+	// Timeout is in whole seconds. For claims the default is 10 s and the maximum 29 s, because an HTTP API waits for
+	// 30 s. For records the default is 1 minute, 5 minutes with the log ledger, and the maximum 15 minutes.
 	Timeout time.Duration
 
 	// Canary is how long a new version gets a tenth of the calls before it gets all: 10, 15 or 30 minutes. If an

@@ -16,25 +16,25 @@ type MappingProps struct {
 	// ledger. A batch also ends at 6 MB.
 	BatchSize int
 
-	// BatchWindow is how long Lambda collects a batch, in whole seconds up to 5 minutes. The default is 0, which has the
-	// lowest latency. A window makes fewer and larger batches, which cost less. With the log ledger the default is 5 s, and
-	// the shortest 1 s.
+	// BatchWindow is how long Lambda collects a batch, in whole seconds up to 5 minutes. The default is 0, which has
+	// the lowest latency. A window makes fewer and larger batches, which cost less. With the log ledger the default
+	// is 5 s, and the shortest 1 s.
 	BatchWindow time.Duration
 
 	// Parallelization is how many batches of a shard are processed at the same time, 1 to 10. The default is 1. It may
 	// be changed at any time. With a higher value records keep their order by partition key, and not by shard.
 	//
-	// The order by key also needs that all records of a KPL aggregate have the partition key of the aggregate. "If the
-	// events inside the aggregated event have different partition keys, Lambda cannot guarantee in-order processing of
-	// the events by partition key" (Lambda Developer Guide, "Using Lambda to process records from Amazon Kinesis Data
-	// Streams"). The KPL puts records of many keys into an aggregate and gives every aggregate the key "a"
-	// (awslabs/amazon-kinesis-producer, issues 130 and 439), so more batches would not even be faster. No record is lost
-	// or delivered twice in any case.
+	// The order by key also needs that all records of a KPL aggregate have the partition key of the aggregate. "If
+	// the events inside the aggregated event have different partition keys, Lambda cannot guarantee in-order
+	// processing of the events by partition key" (Lambda Developer Guide, "Using Lambda to process records from
+	// Amazon Kinesis Data Streams"). The KPL puts records of many keys into an aggregate and gives every aggregate
+	// the key "a" (awslabs/amazon-kinesis-producer, issues 130 and 439), so more batches would not even be faster. No
+	// record is lost or delivered twice in any case.
 	Parallelization int
 
-	// Retries is how often Lambda sends a failed batch again before it stores it in the dead-letter bucket, 0 to 10,000.
-	// Nil is the default, 10,000. -1 has no limit other than RecordAge. With fewer retries, a record that crashes the
-	// function blocks its shard for a shorter time, and an outage fills the bucket sooner.
+	// Retries is how often Lambda sends a failed batch again before it stores it in the dead-letter bucket, 0 to
+	// 10,000. Nil is the default, 10,000. -1 has no limit other than RecordAge. With fewer retries, a record that
+	// crashes the function blocks its shard for a shorter time, and an outage fills the bucket sooner.
 	Retries *int
 
 	// RecordAge is the age at which Lambda stores a failing record in the dead-letter bucket, in whole seconds from 1

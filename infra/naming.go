@@ -105,8 +105,8 @@ var variableProps = map[string]string{
 	memoryVariable: "MemoryMiB",
 }
 
-// ofFunction returns an error of a function's parser with the user's names for the variables.
-func (n naming) ofFunction(err error) error {
+// functionError returns an error of a function's parser with the user's names for the variables.
+func (n naming) functionError(err error) error {
 	if err == nil {
 		return nil
 	}

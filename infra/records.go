@@ -78,7 +78,8 @@ type RecordDedupeProps struct {
 	// its stream had when the record came (docs/operations.md, "Change the key").
 	FormerKeys []awskms.IKey
 
-	// LedgerSecret has the password of a Valkey ledger: the password alone, or a JSON object with username and password.
+	// LedgerSecret has the password of a Valkey ledger: the password alone, or a JSON object with username and
+	// password.
 	LedgerSecret awssecretsmanager.ISecret
 
 	// ExpectedRate is the largest number of records a second that you expect, of all shards together. It is for the
@@ -126,8 +127,8 @@ type RecordRules struct {
 	SinkObjectSize      string // ONCEBOX_SINK_OBJECT_SIZE, of a bucket, as in 64MiB
 	Concurrency         int    // ONCEBOX_CONCURRENCY
 
-	// Ledger is ONCEBOX_LEDGER: keys, log, or valkey://HOST:PORT,... With log, ExpectedRate is required, and the function
-	// and its mapping have other defaults.
+	// Ledger is ONCEBOX_LEDGER: keys, log, or valkey://HOST:PORT,... With log, ExpectedRate is required, and the
+	// function and its mapping have other defaults.
 	Ledger       string
 	LedgerLanes  int    // ONCEBOX_LEDGER_LANES, of the log, fixed with the first record of the scope
 	LedgerMemory string // ONCEBOX_LEDGER_MEMORY, of the log, as in 4GiB
@@ -275,7 +276,7 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	wrong.join(env.check())
 	env["AWS_LAMBDA_FUNCTION_NAME"], env[memoryVariable] = "dedupe", strconv.Itoa(p.Function.MemoryMiB)
 	settings, err := kinesishandler.ParseSettings(env.known())
-	wrong.join(names.ofFunction(err))
+	wrong.join(names.functionError(err))
 	p.checkSecret(&wrong)
 	p.checkServers(&wrong, settings.Options)
 	if p.checkRate(&wrong) && err == nil {

@@ -251,8 +251,8 @@ func TestDoctorOfRecordsIsInterruptedInAPut(t *testing.T) {
 	}
 }
 
-// TestDoctorCleansUpAfterAFailure: a step that fails before that of the dead letter leaves none. What cannot be deleted
-// is named.
+// TestDoctorCleansUpAfterAFailure checks that a step that fails before the dead letter's step leaves no dead letter.
+// The report names everything that cannot be deleted.
 func TestDoctorCleansUpAfterAFailure(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()

@@ -82,8 +82,8 @@ func TestAnswersAreInTheDocument(t *testing.T) {
 	})
 }
 
-// schemathesis tests a server by a document. It returns the requests that were answered 2xx, as "METHOD /path?query body".
-// The requests are few and always the same.
+// schemathesis tests a server by a document. It returns the requests that were answered 2xx, as "METHOD /path?query
+// body". The requests are few and always the same.
 func schemathesis(t *testing.T, tool, url string, document map[string]any, arguments ...string) (succeeded []string) {
 	t.Helper()
 	config, err := filepath.Abs("testdata/schemathesis.toml")
@@ -141,8 +141,8 @@ func checkReached(t *testing.T, document map[string]any, succeeded []string, exp
 
 var parameter = regexp.MustCompile(`\{\w+\}`)
 
-// narrowed makes the document that of one API: it says which member of a claim's body is required, and which cursors
-// there are in a campaign with two shards.
+// narrowed changes the document for one API. It requires a member of a claim's body, and lists the cursors of a
+// campaign with two shards.
 func narrowed(t *testing.T, document []byte, required string) (d map[string]any) {
 	t.Helper()
 	must(t, json.Unmarshal(document, &d))
@@ -171,8 +171,8 @@ func fetch(t *testing.T, url string) []byte {
 	return body
 }
 
-// newSpring makes a store with the campaign that the parameters of the document have as their example. All requests of the
-// document's other examples can be made to it, too: it has holds, slots, and items that are chosen and listed.
+// newSpring makes a store with the campaign that the parameters of the document have as their example. All requests
+// of the document's other examples can be made to it, too: it has holds, slots, and items that are chosen and listed.
 func newSpring(t *testing.T) (path string, bank *itembank.Bank) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "bank.db")
@@ -207,8 +207,8 @@ func handlerWithLinks(t *testing.T) http.Handler {
 		claimapi.WithClaimantsConfirm(true), claimapi.WithChallenge(challenge))
 }
 
-// startLocal builds oncebox and runs `oncebox local` until the test ends. It returns the address, which the first line of
-// the command has.
+// startLocal builds oncebox and runs `oncebox local` until the test ends. It returns the address, which the first
+// line of the command has.
 func startLocal(t *testing.T) (url string) {
 	t.Helper()
 	path, _ := newSpring(t)

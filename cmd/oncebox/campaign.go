@@ -14,8 +14,8 @@ import (
 type campaignCommand struct {
 	Create campaignCreate `cmd:"" help:"Create a campaign. It is open at once unless --opens is later."`
 	Show   campaignShow   `cmd:"" help:"Show the settings and the state of a campaign."`
-	Open   campaignOpen   `cmd:"" help:"Open a campaign now, whatever its times say."`
-	Close  campaignClose  `cmd:"" help:"Close a campaign now, whatever its times say. Claims stay with their claimants."`
+	Open   campaignOpen   `cmd:"" help:"Open a campaign now, regardless of its times."`
+	Close  campaignClose  `cmd:"" help:"Close a campaign now, regardless of its times. Claims stay with their claimants."`
 	Set    campaignSet    `cmd:"" help:"Change settings of a campaign."`
 	Delete campaignDelete `cmd:"" help:"Delete a campaign that was never loaded."`
 	List   campaignList   `cmd:"" help:"List all campaigns."`

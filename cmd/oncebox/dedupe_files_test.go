@@ -67,7 +67,7 @@ func (s *shell) tree(files map[string]string) {
 	}
 }
 
-// dayFiles are files of all kinds, in an order that differs from that of a walk: a.b is before a/b.
+// dayFiles returns files of all kinds. Their order differs from the order of a walk: a.b is before a/b.
 func dayFiles(t *testing.T) map[string]string {
 	return map[string]string{
 		"in/a.b": withID(1), "in/a/b": gzipped(t, withID(2)), "in/a/c.gz": gzipped(t, withID(3)) + gzipped(t, withID(1)),
@@ -77,8 +77,8 @@ func dayFiles(t *testing.T) map[string]string {
 	}
 }
 
-// ofDays are the survivors of these files.
-func ofDays(ids ...int) (all string) {
+// survivorsOfDays are the survivors of these files.
+func survivorsOfDays(ids ...int) (all string) {
 	for _, id := range ids {
 		all += withID(id)
 	}
@@ -90,9 +90,9 @@ var inputCases = []struct {
 	name string
 	want string
 }{
-	{"in", ofDays(1, 2, 3, 4, 5, 6)}, {"in/", ofDays(1, 2, 3, 4, 5, 6)}, {"in/a/", ofDays(2, 3, 1)},
-	{"in/*", ofDays(1, 4, 5, 6)}, {"in/**", ofDays(1, 2, 3, 4, 5, 6)}, {"in/**/*.gz", ofDays(3, 1)},
-	{"in/{d,a.}*", ofDays(1, 4, 5)}, {"in/.hidden", ofDays(91)}, {"in/a/c.gz", ofDays(3, 1)},
+	{"in", survivorsOfDays(1, 2, 3, 4, 5, 6)}, {"in/", survivorsOfDays(1, 2, 3, 4, 5, 6)}, {"in/a/", survivorsOfDays(2, 3, 1)},
+	{"in/*", survivorsOfDays(1, 4, 5, 6)}, {"in/**", survivorsOfDays(1, 2, 3, 4, 5, 6)}, {"in/**/*.gz", survivorsOfDays(3, 1)},
+	{"in/{d,a.}*", survivorsOfDays(1, 4, 5)}, {"in/.hidden", survivorsOfDays(91)}, {"in/a/c.gz", survivorsOfDays(3, 1)},
 }
 
 // TestDedupeDirectories checks that directories and patterns mean their files, in the order of the bytes of their
@@ -189,7 +189,7 @@ func TestDedupeS3(t *testing.T) {
 
 	args := []string{"dedupe", "s3://lake/in/", "--id-path", "id", "--ledger", "l.db", "--out", "s3://lake/out/unique.gz"}
 	s.run(exitDone, args...).saying(t, "new 6 ", "natural 1 ")
-	if got := unzipped(t, s.object(store, "out/unique.gz")); got != ofDays(1, 2, 3, 4, 5, 6) {
+	if got := unzipped(t, s.object(store, "out/unique.gz")); got != survivorsOfDays(1, 2, 3, 4, 5, 6) {
 		t.Errorf("got %s", got)
 	}
 	if left, err := filepath.Glob(filepath.Join(s.dir, "*upload*")); err != nil || len(left) > 0 {

@@ -52,7 +52,7 @@ func (s *shell) absent(names ...string) {
 	s.Helper()
 	for _, name := range names {
 		if _, err := os.Lstat(filepath.Join(s.dir, name)); err == nil {
-			s.Errorf("%s is there", name)
+			s.Errorf("%s exists", name)
 		}
 	}
 }
@@ -233,7 +233,7 @@ func records(n int) string {
 	return text.String()
 }
 
-// TestDedupeBadInput: the error says what is wrong, and nothing was changed.
+// TestDedupeBadInput checks that the error names the problem, and that nothing was changed.
 func TestDedupeBadInput(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -339,7 +339,7 @@ func TestDedupeTwice(t *testing.T) {
 	s.run(exitLook, args...)
 }
 
-// TestDedupeResumed: an interrupted or killed run goes on where it stopped.
+// TestDedupeResumed checks that an interrupted or killed run continues where it stopped.
 func TestDedupeResumed(t *testing.T) {
 	testengine.CheckOnly(t)
 	s := newShell(t)

@@ -177,11 +177,11 @@ func checkVariables(report *doctor.Report) {
 		area.OK("variables", "none is misspelt")
 	}
 	if os.Getenv("ONCEBOX_CLAIMANT_FROM") != "" {
-		_, err := claimapi.ParseSettings(own(environ, claimapi.Variables()))
+		_, err := claimapi.ParseSettings(functionVariables(environ, claimapi.Variables()))
 		addSettings(area, "claim function", err)
 	}
 	if os.Getenv("ONCEBOX_SINK") != "" {
-		_, err := kinesishandler.ParseSettings(own(environ, kinesishandler.Variables()))
+		_, err := kinesishandler.ParseSettings(functionVariables(environ, kinesishandler.Variables()))
 		addSettings(area, "dedupe function", err)
 	}
 }
@@ -195,9 +195,9 @@ func addSettings(area doctor.Area, name string, err error) {
 	area.OK(name, "would start with these variables")
 }
 
-// own returns the variables with these names, because functions share the environment with other programs here. It
-// adds names of tables if they are not set, because the command line has defaults for them.
-func own(environ, names []string) (variables []string) {
+// functionVariables returns the variables with these names, because functions share the environment with other
+// programs here. It adds names of tables if they are not set, because the command line has defaults for them.
+func functionVariables(environ, names []string) (variables []string) {
 	for _, table := range []string{"ONCEBOX_BANK_TABLE=bank", "ONCEBOX_DEDUPE_TABLE=dedupe"} {
 		environ = append([]string{table}, environ...) // the last one of a name counts
 	}

@@ -32,7 +32,7 @@ type deployedFlags struct {
 	Records  bool          `help:"Also put six records into the source stream, which all its consumers get."`
 	Wait     time.Duration `help:"With --records: how long to wait. Default: ${default}." default:"3m" placeholder:"D"`
 	LinkKey  string        `help:"The private key of links, where claimants come from personal links." placeholder:"FILE"`
-	Clean    bool          `help:"Delete the scratch campaigns of all other runs, also of one that is running."`
+	Clean    bool          `help:"Delete the scratch campaigns of all other runs, even of running ones."`
 }
 
 // invocationTimeout is longer than the time-outs of the stack's functions: 10 seconds for a claim, 50 for a sweep.
@@ -146,7 +146,7 @@ func (d *deployment) of(kind doctor.Kind) (all []doctor.Function) {
 	return slices.DeleteFunc(slices.Clone(d.functions), func(f doctor.Function) bool { return f.Kind != kind })
 }
 
-// checkTables checks the tables of the functions of claims, which share them, and those of dedupe functions.
+// checkTables checks the tables of the functions of claims, which share them, and the tables of dedupe functions.
 func (d *deployment) checkTables(ctx context.Context) error {
 	var checked []doctor.Tables
 	var first doctor.Function // whose tables are checked[0]

@@ -47,7 +47,7 @@ func (e *hintError) Unwrap() error { return e.err }
 
 // cutError says that a command stopped after it had changed something.
 type cutError struct {
-	done string // what it had done, as in "after 50 lines"
+	done string // the finished work, as in "after 50 lines"
 	err  error
 }
 

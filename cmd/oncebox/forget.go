@@ -10,7 +10,7 @@ import (
 )
 
 type forgetCommand struct {
-	Name     string `arg:"" help:"A scope, or a campaign, which stands for its scope."`
+	Name     string `arg:"" help:"A scope, or a campaign of the scope."`
 	Claimant string `arg:"" help:"The claimant."`
 	Yes      bool   `help:"Do it without asking."`
 }

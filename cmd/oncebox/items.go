@@ -135,8 +135,8 @@ func spool(ctx context.Context, r io.Reader) (path string, err error) {
 	return file.Name(), nil
 }
 
-// copyUntil copies to the end of r, or until the context ends. A waiting read of stdin cannot be interrupted: it ends with
-// the process.
+// copyUntil copies to the end of r, or until the context ends. A waiting read of stdin cannot be interrupted: it ends
+// with the process.
 func copyUntil(ctx context.Context, w io.Writer, r io.Reader) error {
 	done := make(chan error, 1)
 	go func() {

@@ -27,7 +27,7 @@ type ledgerExplainCommand struct {
 	Format          string      `enum:"json,snowplow" default:"json" help:"What the line is: json or snowplow. Default: ${default}." placeholder:"FORMAT"`
 	IDPath          string      `name:"id-path" help:"Path of the id. Required with --record and --format json." placeholder:"P"`
 	FingerprintPath string      `help:"Path of the fingerprint. By default, and where it is absent, the fingerprint is computed." placeholder:"P"`
-	OwnerPath       string      `help:"Path of a text that identifies the sending of the record. Default: the record is none of those in the ledger." placeholder:"P"`
+	OwnerPath       string      `help:"Path of a text that identifies the sending of the record. Default: a record that is not in the ledger." placeholder:"P"`
 	ContextsPath    string      `help:"Path of the array that gets the duplicate context: it does not count for a computed fingerprint. Default: ${default}." default:"contexts" placeholder:"P"`
 	Volatile        []string    `help:"Path that does not count for a computed fingerprint. Repeatable, or with commas in between." placeholder:"P"`
 	TimePath        string      `help:"Path of the record's time." placeholder:"P"`

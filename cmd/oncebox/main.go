@@ -1,5 +1,5 @@
-// Command oncebox runs both jobs of oncebox, claims and record dedup, from the command line: on a SQLite file, or on the
-// DynamoDB tables of a deployment.
+// Command oncebox runs both jobs of oncebox, claims and record dedup, from the command line: on a SQLite file, or on
+// the DynamoDB tables of a deployment.
 package main
 
 import (

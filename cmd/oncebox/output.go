@@ -34,8 +34,8 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// campaignJSON is a campaign in results. Times are RFC 3339, lives are Go durations. An absent opens_at means at once, an
-// absent closes_at or life means forever.
+// campaignJSON is a campaign in results. Times are RFC 3339, lives are Go durations. An absent opens_at means at
+// once, an absent closes_at or life means forever.
 type campaignJSON struct {
 	Name     string         `json:"name"`
 	State    itembank.State `json:"state,omitempty"`

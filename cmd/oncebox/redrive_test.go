@@ -235,7 +235,8 @@ func TestRedriveTakesNoConsumer(t *testing.T) {
 	s.until("SELECT NOT EXISTS (SELECT 1 FROM consumer)")
 }
 
-// TestRedriveIntoTable: the effects of dead letters are items of the sink's table, each in one transaction with its entry.
+// TestRedriveIntoTable: the effects of dead letters are items of the sink's table, each in one transaction with its
+// entry.
 func TestRedriveIntoTable(t *testing.T) {
 	endpoint := testengine.Dynoxide(t)
 	s := newShell(t)

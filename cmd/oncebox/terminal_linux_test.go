@@ -63,7 +63,7 @@ func (s *shell) at(args ...string) *terminal {
 	return t
 }
 
-// show collects what the command prints, until it ends.
+// show collects the output of the command, until the command ends.
 func (t *terminal) show(from io.Reader) {
 	defer close(t.done)
 	buffer := make([]byte, 4096)

@@ -86,7 +86,7 @@ func (p *parser) checkNames(environ []string, flags []*kong.Flag) error {
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		if name == varLedger && value != "" && !kinesishandler.IsLedger(value) {
-			err := errors.New(varLedger + " says which ledger the dedupe function has, and is none of keys, log and " +
+			err := errors.New(varLedger + " selects the ledger of the dedupe function. It must be keys, log or " +
 				"valkey://HOST:PORT")
 			return &usageError{err, "Give the file of a ledger as --ledger FILE, or as ONCEBOX_STORE=sqlite:FILE."}
 		}

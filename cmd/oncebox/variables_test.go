@@ -134,7 +134,7 @@ func TestLedgerOfTheFunction(t *testing.T) {
 	for _, value := range []string{"seen.db", inMemory, "redis://cache:6379"} {
 		s.env = []string{"ONCEBOX_LEDGER=" + value}
 		for _, args := range [][]string{{"dedupe", "in", "--id-path", "id"}, {"ledger", "runs"}, {"campaign", "list"}} {
-			s.run(exitUsage, args...).saying(t, "ONCEBOX_LEDGER says which ledger the dedupe function has, and is none of", "Give the file of a ledger as --ledger FILE")
+			s.run(exitUsage, args...).saying(t, "ONCEBOX_LEDGER selects the ledger of the dedupe function. It must be keys, log or valkey://HOST:PORT", "Give the file of a ledger as --ledger FILE")
 		}
 	}
 	s.env = []string{"ONCEBOX_LEDGER=log", "ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:out", "ONCEBOX_DEAD_LETTERS=dir:."}

@@ -5,7 +5,8 @@
 // It reads DEDUPE_TABLE and API_URL. The event source mapping needs ReportBatchItemFailures. The queue needs
 //
 //   - a dead-letter queue: that is where orders end that cannot be read, or that the API refuses each time;
-//   - a visibility timeout of six times the function's time-out, as AWS recommends: a message that becomes visible while
+// - a visibility timeout of six times the function's time-out, as AWS recommends: a message that becomes visible
+// while
 //     it is processed is processed twice.
 package main
 
@@ -121,10 +122,10 @@ func (f *function) read(ctx context.Context, m events.SQSMessage) order {
 	return o
 }
 
-// ownerOf is the identity of a message. It is the same in the dead-letter queue: SQS keeps the message ID, and names the
-// first queue. So to redrive orders, map that queue to this function as well, until it is empty: each order is a retry.
-// Never move messages back with StartMessageMoveTask: they get new message IDs, and would be dropped as duplicates of
-// themselves.
+// ownerOf is the identity of a message. It is the same in the dead-letter queue: SQS keeps the message ID, and names
+// the first queue. So to redrive orders, map that queue to this function as well, until it is empty: each order is a
+// retry. Never move messages back with StartMessageMoveTask: they get new message IDs, and would be dropped as
+// duplicates of themselves.
 func ownerOf(m events.SQSMessage) dedupe.Owner {
 	queue := cmp.Or(m.Attributes["DeadLetterQueueSourceArn"], m.EventSourceARN)
 	return dedupe.Owner{Source: queue, Sequence: m.MessageId, Sub: dedupe.Plain}

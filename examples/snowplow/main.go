@@ -1,5 +1,6 @@
-// Command snowplow puts the dedupe function between Enrich and a loader of Snowplow. Enrich and the loader are stand-ins:
-// the one writes events with the usual duplicates, the other counts what a warehouse would get.
+// Command snowplow puts the dedupe function between Enrich and a loader of Snowplow. Enrich and the loader are
+// stand-ins. The Enrich writes events with the usual duplicates, and the loader counts the events that a warehouse
+// would get.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Package awserror says what an error of the AWS SDK means for the caller, whatever the service is.
+// Package awserror explains errors of the AWS SDK to the caller, for every service.
 package awserror
 
 import (

@@ -155,7 +155,7 @@ func (w *World) noteAck(key dedupe.AckKey, a dedupe.Ack) {
 			}
 		}
 		if !known {
-			w.violate("ack: it names a record that is none of %s", key.Shard)
+			w.violate("ack: it names a record that is not in %s", key.Shard)
 		}
 		if w.acked[mark] == 0 {
 			w.acked[mark] = now
@@ -402,8 +402,8 @@ func (w *World) onLog() bool {
 	return ok
 }
 
-// isDuplicate reports whether one record may be a duplicate of the other. Both must have the same fingerprint. Their ids
-// must be equal, or one must be derived from the other.
+// isDuplicate reports whether one record may be a duplicate of the other. Both must have the same fingerprint. Their
+// ids must be equal, or one must be derived from the other.
 func copies(a, b *input) bool {
 	return a != b && a.Kind.identified() && b.Kind.identified() && a.FP == b.FP &&
 		(slices.Contains(a.names(), format.KeyOf(b.ID)) || slices.Contains(b.names(), format.KeyOf(a.ID)))

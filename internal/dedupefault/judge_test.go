@@ -355,7 +355,7 @@ func TestJudge(t *testing.T) {
 		}, "ack: record 1 (a/x, 000000000000/101, 0s) is not between"},
 		{"an ack of no record", func(w *testWorld) {
 			w.noteAck(dedupe.AckKey{Shard: testShard}, dedupe.Ack{Owners: make([]byte, dedupe.OwnerMarkSize)})
-		}, "ack: it names a record that is none of"},
+		}, "ack: it names a record that is not in"},
 		{"an ack that is not found", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			w.delivers(w.invoked(a), a)

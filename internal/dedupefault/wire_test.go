@@ -262,7 +262,8 @@ func (q *queue) read(ctx context.Context) (arrived, notSent []deadletter.Notific
 	}
 }
 
-// userRecords returns the user records of a record in the stream. The sink aggregates the records of an aggregate again.
+// userRecords returns the user records of a record in the stream. The sink aggregates the records of an aggregate
+// again.
 func userRecords(put faultproxy.Put) (all []dedupe.Output) {
 	parts, aggregated, err := new(kpl.Decoder).Decode(put.Data)
 	if err != nil || !aggregated {

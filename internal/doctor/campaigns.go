@@ -129,7 +129,7 @@ func (b banks) heldID(ctx context.Context, campaign, claimant string) (string, e
 // claimInThePast makes a claim that has ended, and returns its id. Without items, the claim gets any item.
 func (b banks) claimInThePast(ctx context.Context, campaign, claimant string, items ...string) (id string, err error) {
 	granted, err := b.past.Claim(ctx, campaign, claimant, itembank.Choosing(items...))
-	return granted.Claim.ID, own(err)
+	return granted.Claim.ID, operatorError(err)
 }
 
 // releaseAll ends the claims of the claimants. Claimants without a claim are skipped.
@@ -140,7 +140,7 @@ func (b banks) releaseAll(ctx context.Context, campaign string, claimants []stri
 			_, err = b.now.Release(ctx, campaign, claimant, id)
 		}
 		if err != nil && !errors.Is(err, itembank.ErrNoClaim) { // a scheduled sweep may be faster
-			return own(err)
+			return operatorError(err)
 		}
 	}
 	return nil

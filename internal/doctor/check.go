@@ -131,8 +131,8 @@ type ownError struct{ err error }
 func (e *ownError) Error() string { return e.err.Error() }
 func (e *ownError) Unwrap() error { return e.err }
 
-// own marks an error of a request with the operator's credentials.
-func own(err error) error {
+// operatorError marks an error of a request with the operator's credentials.
+func operatorError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -175,7 +175,7 @@ func (s *script) play(ctx context.Context, p step) error {
 }
 
 func doOf(err error, proves []Permission) string {
-	if _, own := errors.AsType[*ownError](err); own {
+	if _, operatorError := errors.AsType[*ownError](err); operatorError {
 		return "Doctor sent this request with your credentials. docs/iam.md, \"Try the permissions\", lists what it needs."
 	}
 	if len(proves) == 0 {

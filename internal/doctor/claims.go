@@ -48,7 +48,7 @@ func PlayClaims(ctx context.Context, p ClaimsPlay, report *Report) error {
 		holds: scratch.Campaign(suffix, scratch.Holds), ended: scratch.Campaign(suffix, scratch.Ended),
 	}
 	defer r.cleanUp(ctx)
-	for _, s := range slices.Concat(r.lifeOfAClaim(), r.endsOfClaims(), r.endOfAnItem()) {
+	for _, s := range slices.Concat(r.lifeOfAClaim(), r.claimEndSteps(), r.itemEndSteps()) {
 		if err := r.play(ctx, s); err != nil {
 			return err
 		}
@@ -193,7 +193,7 @@ func (r *claimsRun) make(ctx context.Context) (string, error) {
 		r.Warn("old scratch campaigns", fmt.Sprintf("%d of interrupted runs could not be deleted", kept),
 			"Run `oncebox doctor --deployed --clean` later.")
 	}
-	return detail, own(err)
+	return detail, operatorError(err)
 }
 
 // cleanUpTime limits the end of a run that was interrupted.

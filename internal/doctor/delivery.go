@@ -28,11 +28,11 @@ const purgeTimeGap = 1100 * time.Millisecond
 func (r *recordsRun) putAll(ctx context.Context) (string, error) {
 	all, err := r.payloads(ctx)
 	if err != nil {
-		return "", own(err)
+		return "", operatorError(err)
 	}
 	key := scratch.Prefix + r.suffix
 	if _, err := r.putRecords(ctx, key, all[first], all[firstCopy]); err != nil {
-		return "", own(err)
+		return "", operatorError(err)
 	}
 	if err := pause.For(ctx, purgeTimeGap); err != nil {
 		return "", err
@@ -45,7 +45,7 @@ func (r *recordsRun) putAll(ctx context.Context) (string, error) {
 		r.poison = at[len(at)-1] // even if another record was not put
 	}
 	if err != nil {
-		return "", own(err)
+		return "", operatorError(err)
 	}
 	return fmt.Sprintf("6 records in %s, two of them in an aggregate, with the member %s=%s",
 		r.stream.Name, marker, r.suffix), nil
@@ -90,7 +90,7 @@ func (r *recordsRun) awaitAcks(ctx context.Context) (string, error) {
 	case errors.Is(err, errLate):
 		return "", r.stuck(ctx, fmt.Sprintf("%d of %d records were not done within %s", left, len(r.put), r.waited()))
 	case err != nil:
-		return "", own(err)
+		return "", operatorError(err)
 	}
 	return "acks name all: a record, its copy, another one with its id, two in an aggregate, and a poison record", nil
 }
@@ -203,7 +203,7 @@ func (r *recordsRun) expected() map[int]int {
 func (r *recordsRun) readBack(ctx context.Context) (string, error) {
 	expected, begun := r.expected(), time.Now()
 	if err := r.findTail(ctx); err != nil {
-		return "", own(err)
+		return "", operatorError(err)
 	}
 	missing := func() (n int) {
 		for record, times := range expected {
@@ -221,7 +221,7 @@ func (r *recordsRun) readBack(ctx context.Context) (string, error) {
 		what := fmt.Sprintf("%d deliveries are not in %s", missing(), r.options.Sink.Stream)
 		return "", &invocationError{what: what}
 	case err != nil && !late:
-		return "", own(err)
+		return "", operatorError(err)
 	}
 	for n, times := range expected {
 		if len(r.seen[n]) > times {
@@ -244,16 +244,16 @@ func (r *recordsRun) readBack(ctx context.Context) (string, error) {
 // checkIDs checks the ids under which a record was delivered.
 func (r *recordsRun) checkIDs(n int) error {
 	ids := slices.Compact(slices.Sorted(slices.Values(r.seen[n])))
-	own, kept := r.id(n), !r.options.Derive
+	operatorError, kept := r.id(n), !r.options.Derive
 	if n == second {
-		own, kept = r.id(first), r.options.PassSynthetic
+		operatorError, kept = r.id(first), r.options.PassSynthetic
 	}
 	switch {
 	case len(ids) > 1:
 		return &invocationError{what: fmt.Sprintf("record %d was delivered under %d ids", n, len(ids))}
-	case kept && ids[0] != own:
+	case kept && ids[0] != operatorError:
 		return &invocationError{what: fmt.Sprintf("record %d was delivered under another id than its own", n)}
-	case !kept && ids[0] == own:
+	case !kept && ids[0] == operatorError:
 		return &invocationError{what: fmt.Sprintf("record %d was delivered under its own id, and not a derived one", n)}
 	}
 	return nil

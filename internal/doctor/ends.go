@@ -13,9 +13,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// endsOfClaims returns the steps for the three ways in which a function finds a claim that has ended: its claimant
+// claimEndSteps returns the steps for the three ways in which a function finds a claim that has ended: its claimant
 // asks again, another claimant finds no free item, or the sweep runs.
-func (r *claimsRun) endsOfClaims() []step {
+func (r *claimsRun) claimEndSteps() []step {
 	cannotSweep := ""
 	if r.Sweep == nil {
 		cannotSweep = "there is no sweep function of these tables"
@@ -57,7 +57,7 @@ func (r *claimsRun) endedClaim(ctx context.Context, claimant, id string) (string
 	for range tries {
 		held, err := r.heldID(ctx, r.holds, claimant)
 		if err != nil {
-			return "", own(err)
+			return "", operatorError(err)
 		}
 		if id != "" && held == id {
 			return id, nil
@@ -135,7 +135,7 @@ func (r *claimsRun) soldOut(ctx context.Context) (string, error) {
 		return "", err
 	}
 	if _, err := r.now.Claim(ctx, r.holds, claimantD); err != nil {
-		return "", own(err)
+		return "", operatorError(err)
 	}
 	var a answer
 	for range tries { // the function may remember a free item for a moment
@@ -170,7 +170,7 @@ func (r *claimsRun) sweep(ctx context.Context, items ...string) (string, error) 
 		id, err := r.heldID(ctx, r.holds, claimantE)
 		switch {
 		case err != nil:
-			return "", own(err)
+			return "", operatorError(err)
 		case id == "" && failure != nil:
 			r.Warn("sweep of all campaigns", r.Explain(failure), "docs/operations.md, sweep-function-errors.")
 			fallthrough
@@ -186,9 +186,9 @@ func (r *claimsRun) sweep(ctx context.Context, items ...string) (string, error) 
 	return "", fmt.Errorf("%w: the function did not find the claim that has ended", errNotExpected)
 }
 
-// endOfAnItem returns the steps that claim when all free items have ended. The function removes the items, and writes
+// itemEndSteps returns the steps that claim when all free items have ended. The function removes the items, and writes
 // that the campaign is sold out. It answers 409 even if it may not do that. So the step reads the rows.
-func (r *claimsRun) endOfAnItem() []step {
+func (r *claimsRun) itemEndSteps() []step {
 	const stepEnd = "an item that has ended"
 	return []step{
 		{
@@ -203,7 +203,7 @@ func (r *claimsRun) endOfAnItem() []step {
 					row, err := r.store.ItemRow(ctx, r.ended, engine.HashItem(item))
 					switch {
 					case err != nil:
-						return "", own(err)
+						return "", operatorError(err)
 					case row == nil || row.State != engine.Expired:
 						return "", fmt.Errorf("%w: the item was not taken out of the bank", errNotExpected)
 					}
@@ -223,7 +223,7 @@ func (r *claimsRun) marked(ctx context.Context) (string, error) {
 	for range tries {
 		row, err := r.store.Campaign(ctx, r.ended)
 		if err != nil {
-			return "", own(err)
+			return "", operatorError(err)
 		}
 		switch {
 		case row == nil:

@@ -55,7 +55,7 @@ var notRun = []string{"KMS", "EC2", "ENI", "Subnet", "ResourceNotReady", "TooMan
 func (f Function) invokeError(err error) error {
 	api, ok := errors.AsType[smithy.APIError](err)
 	if !ok || !slices.ContainsFunc(notRun, func(begin string) bool { return strings.HasPrefix(api.ErrorCode(), begin) }) {
-		return own(err)
+		return operatorError(err)
 	}
 	what := fmt.Sprintf("Lambda did not run the %s function: %s: %s", f.Kind, api.ErrorCode(), api.ErrorMessage())
 	if strings.HasPrefix(api.ErrorCode(), "TooManyRequests") {

@@ -92,7 +92,7 @@ func TestWhatToDo(t *testing.T) {
 		errors.New(deniedChain): "Compare the policy of the function's role with docs/iam.md. " + row,
 		errNotExpected: "If the log of the function has AccessDenied, " +
 			"compare the policy of its role with docs/iam.md. " + row,
-		own(errNotExpected): "Doctor sent this request with your credentials. " +
+		operatorError(errNotExpected): "Doctor sent this request with your credentials. " +
 			`docs/iam.md, "Try the permissions", lists what it needs.`,
 	} {
 		if got := doOf(err, needs); got != want {

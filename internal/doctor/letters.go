@@ -42,7 +42,7 @@ func (r *recordsRun) readLetter(ctx context.Context) (string, error) {
 		what := fmt.Sprintf("the dead letter was not in the bucket %s within %s", r.letters.Bucket, r.waited())
 		return "", r.stuck(ctx, what)
 	case err != nil:
-		return "", own(err)
+		return "", operatorError(err)
 	}
 	letter, err := deadletter.Decode(content)
 	if err != nil || !bytes.Equal(letter.Data, r.poisonPayload()) {
@@ -68,7 +68,7 @@ func (r *recordsRun) takeNotification(ctx context.Context) (string, error) {
 		return "", &notProvedError{fmt.Sprintf("the dead letter is stored, but its notification was not in the queue; "+
 			"%d other messages were. Another program that receives from the queue may have it", others)}
 	case err != nil:
-		return "", own(err)
+		return "", operatorError(err)
 	}
 	return "received, and deleted from the queue", nil
 }

@@ -40,7 +40,7 @@ func TestTimeout(t *testing.T) {
 	equal(t, "second try", w.calls[1].at, time.Minute+eventsource.DefaultRetryPause)
 }
 
-// TestZombie: an invocation that continues after its time-out has effects between those of its
+// TestZombie plays an invocation that continues after its time-out. Its effects come between the effects of its
 // successors, and its answer is ignored.
 func TestZombie(t *testing.T) {
 	t.Parallel()

@@ -758,7 +758,7 @@ func (h *history) checkSoldOut() {
 			}
 			for _, item := range l.items {
 				if !h.mayHaveLeft(item, o) && !h.mayBeHalfLoaded(item, o) {
-					h.fail("G5: %s was loaded long before, and nobody else had it: %s", item, o)
+					h.fail("G5: %s was loaded long before, and no other claimant had it: %s", item, o)
 				}
 			}
 		}

@@ -85,7 +85,7 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 	}
 	for _, item := range claim.Items() {
 		if !s.loads(c.Name, item) {
-			return fmt.Errorf("%s was given %q, which nobody loaded", claimant, item)
+			return fmt.Errorf("%s was given %q, which was not loaded", claimant, item)
 		}
 	}
 	if want := wantColumns(c, claim); claim.Columns != want {

@@ -132,7 +132,7 @@ func TestAnswersAreChecked(t *testing.T) {
 	}{
 		{"another item for another", c, grant("bob", "2", "item-1"), now, ""},
 		{"an item of a load without an answer", c, grant("bob", "2", "item-2"), now, ""},
-		{"an item that nobody loaded", c, grant("bob", "2", "item-3"), now, "nobody loaded"},
+		{"an item that nobody loaded", c, grant("bob", "2", "item-3"), now, "was not loaded"},
 		{"an item that is held", c, grant("bob", "2", "item-0"), now, "G1"},
 		{"an item whose claim is over", c, grant("bob", "2", "item-0"), over, ""},
 		{"a burned item whose claim is over", burns, grant("bob", "2", "item-0"), over, "G1"},

@@ -288,8 +288,8 @@ func (w *World) Choose(suffix, claimant string, items ...string) (grant itembank
 		}
 		w.must(w.state.checkGrant(c, claimant, grant, now))
 		// A call that failed may still run, and make the claim during this one.
-		if was := before == id; was && !grant.Replayed || !was && grant.Replayed && alone && tries == 1 && !w.killed {
-			w.fail("G2: claim %s of %s was there when the call began: %t, and is told as replayed: %t", id, claimant, was, grant.Replayed)
+		if existed := before == id; existed && !grant.Replayed || !existed && grant.Replayed && alone && tries == 1 && !w.killed {
+			w.fail("G2: claim %s of %s was there when the call began: %t, and is told as replayed: %t", id, claimant, existed, grant.Replayed)
 		}
 		w.checkLength(c, grant, start, now)
 		w.keep(w.state)
@@ -386,17 +386,17 @@ func (w *World) Release(suffix, claimant string) {
 	id := w.state.Told[key(c.Scope, claimant)].Claim.ID
 	w.state.release(c, claimant, id)
 	alone := w.meanwhile == nil
-	var was bool // the claim existed when the call began
+	var existed bool // the claim existed when the call began
 	var released itembank.Released
 	tries := w.mustRepeat("release of "+claimant, func(ctx context.Context) (err error) {
-		was = w.heldID(c, claimant) == id
+		existed = w.heldID(c, claimant) == id
 		who, slot := w.spelling(c, claimant)
 		released, err = w.bank.Release(withCampaign(ctx, c.Name), c.Name, who, id, slot)
 		return err
 	})
 	w.state.Freed = w.clock.Now()
-	if !was && !released.Already || was && released.Already && alone && tries == 1 && !w.killed {
-		w.fail("claim %s was there when its release began: %t, and the release says %+v", id, was, released)
+	if !existed && !released.Already || existed && released.Already && alone && tries == 1 && !w.killed {
+		w.fail("claim %s was there when its release began: %t, and the release says %+v", id, existed, released)
 	}
 	if w.heldID(c, claimant) == id {
 		w.fail("claim %s is released (%+v), and there", id, released)
@@ -439,7 +439,7 @@ func (w *World) SweepDue(suffix string) {
 func (w *World) checkSwept(c engine.Campaign, start time.Time) {
 	for _, t := range w.state.Told {
 		if t.Claim.Campaign == c.Name && !t.Released && !t.Confirmed && t.mayBeClosed(start) && w.heldID(c, holderOf(t.Claim.Claimant, t.Claim.Slot)) == t.Claim.ID {
-			w.fail("swept, and claim %+v is there", t.Claim)
+			w.fail("swept, but claim %+v still exists", t.Claim)
 		}
 	}
 }
@@ -474,7 +474,7 @@ func (w *World) ConfirmID(suffix, claimant, id string) (refused error) {
 	case told.Claim.ID == id && !told.mayBeClosed(w.clock.Now()):
 		w.fail("G2: %s holds %+v, and its confirmation was refused: %w", claimant, told.Claim, refused)
 	case w.heldID(c, claimant) == id:
-		w.fail("claim %s of %s is there, and its confirmation was refused: %w", id, claimant, refused)
+		w.fail("claim %s of %s exists, but its confirmation was refused: %w", id, claimant, refused)
 	}
 	return refused
 }
@@ -695,7 +695,7 @@ func (w *World) checkPlaces(c engine.Campaign) {
 	places := w.places(c)
 	for item, found := range places {
 		if !w.state.loads(c.Name, item) {
-			w.fail("G4: %s is %v, and nobody loaded it", item, found)
+			w.fail("G4: %s is %v, but was not loaded", item, found)
 		}
 	}
 	for item := range w.state.Loaded[c.Name] {

@@ -67,22 +67,22 @@ func (w *world) mixedLanes() bool {
 	return slices.ContainsFunc(w.Settings, func(s setting) bool { return s.Lanes != 0 })
 }
 
-// checkOnce checks that at most one of several copies is delivered (G7), and that records with different contents are not
-// delivered under one id. It ignores records whose fingerprint has changed, because nothing is promised for them.
+// checkOnce checks that at most one of several copies is delivered (G7), and that records with different contents are
+// not delivered under one id. It ignores records whose fingerprint has changed, because nothing is promised for them.
 func (w *world) checkOnce() error {
 	for a := range w.Records {
-		ofA := w.deliveries(a)
+		answersA := w.deliveries(a)
 		for b := range a {
 			r, s := w.Records[a], w.Records[b]
-			if r.Key != s.Key || len(ofA) == 0 || w.changed(a) || w.changed(b) {
+			if r.Key != s.Key || len(answersA) == 0 || w.changed(a) || w.changed(b) {
 				continue
 			}
-			ofB := w.deliveries(b)
+			answersB := w.deliveries(b)
 			switch {
-			case len(ofB) == 0 || (r.Arrival-s.Arrival).Abs() > min(w.windowOf(ofA), w.windowOf(ofB)):
+			case len(answersB) == 0 || (r.Arrival-s.Arrival).Abs() > min(w.windowOf(answersA), w.windowOf(answersB)):
 			case r.Content == s.Content:
 				return fmt.Errorf("G7: records %d and %d are copies, and both are delivered", b, a)
-			case ofA[0].Derived == 0 && ofB[0].Derived == 0:
+			case answersA[0].Derived == 0 && answersB[0].Derived == 0:
 				return fmt.Errorf("ids: records %d and %d have different contents, and both are delivered as %s", b, a, ids[r.Key])
 			}
 		}
@@ -128,10 +128,10 @@ func (w *world) checkSteady() error {
 	return nil
 }
 
-// checkNoLoss checks that no record is lost (G6). A record may be a duplicate only if another record with the same content
-// is in the log, counts for it, and is not a duplicate itself. With KeepIDs a duplicate keeps its id only because of
-// a record with another content. This check finds the entries by their owners, and does not use the keys and contents
-// in the log.
+// checkNoLoss checks that no record is lost (G6). A record may be a duplicate only if another record with the same
+// content is in the log, counts for it, and is not a duplicate itself. With KeepIDs a duplicate keeps its id only
+// because of a record with another content. This check finds the entries by their owners, and does not use the keys
+// and contents in the log.
 func (w *world) checkNoLoss() error {
 	var entries [3][]logledger.Entry
 	for _, v := range w.verdicts {

@@ -242,7 +242,7 @@ func (w *world) begin(b batch) error {
 			w.note("%s: killed", p.name)
 			w.killProcess(p.port)
 		} else {
-			w.note("%s: goes on, and nobody waits for it", p.name)
+			w.note("%s: goes on, and no caller waits for it", p.name)
 			for _, c := range calls {
 				c.left = true
 			}

@@ -90,10 +90,10 @@
 //
 // # Replaced runs
 //
-// A SQLite ledger numbers the runs of a scope in the order in which they began. Job.Replaces undoes a run and all later
-// ones (replace.go). One transaction takes their outputs out of the Manifest, deletes their entries, marks them as
-// replaced, and saves the new run. So the undo happens whole or not at all, and a new run that is stopped continues like
-// any other.
+// A SQLite ledger numbers the runs of a scope in the order in which they began. Job.Replaces undoes a run and all
+// later ones (replace.go). One transaction takes their outputs out of the Manifest, deletes their entries, marks them
+// as replaced, and saves the new run. So the undo happens whole or not at all, and a new run that is stopped
+// continues like any other.
 //
 // The entries of a run say which run put them. Deleting the entries of the last runs leaves the ledger as it was
 // before these runs, on two conditions: all earlier runs had finished by then, and no entry has ended or belongs to

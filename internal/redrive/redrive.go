@@ -88,10 +88,10 @@ type Report struct {
 	Name   string
 	Status Status
 	Why    string // the reason, unless the status is a success
-	Err    error  // withError Failed
+	Err    error  // with Failed
 	Letter deadletter.Letter
 	Tally  dedupe.Tally
-	Marker deadletter.Marker // withError Done
+	Marker deadletter.Marker // with Done
 }
 
 // maxFailures is the largest number of letters that may fail in a row. More failures mean that a part is down.

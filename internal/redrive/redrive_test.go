@@ -28,7 +28,7 @@ var derived = format.DerivedID("a", "other")
 // brokenProducer creates the dead letters of a function whose producer has broken the path of its ids.
 func (w *world) brokenProducer() {
 	w.Helper()
-	w.tooLarge = 200 // withError the duplicate context, record 9 is larger
+	w.tooLarge = 200 // with the duplicate context, record 9 is larger
 	w.live(record(1, "a", "x", false), record(2, "b", "x", true), record(3, "c", "x", false), record(4, "b", "x", true),
 		aggregate(5, payload(5, "d", "x", false), payload(6, "e", "x", true)))
 	// The record's entry is its own when the sink refuses the record.

@@ -32,7 +32,7 @@ const readPause = 200 * time.Millisecond
 // exists, or has none of the records. It returns fewer records than the batch had if the stream has only these.
 func ReadStream(ctx context.Context, client Kinesis, b *deadletter.GivenUp) (records []dedupe.Record, err error) {
 	inRegion := func(o *kinesis.Options) { o.Region = b.Stream.Region }
-	stream, _, _ := strings.Cut(b.StreamARN, "/consumer/") // withError enhanced fan-out the ARN names a consumer
+	stream, _, _ := strings.Cut(b.StreamARN, "/consumer/") // with enhanced fan-out the ARN names a consumer
 	iterator, err := client.GetShardIterator(ctx, &kinesis.GetShardIteratorInput{
 		StreamARN: &stream, ShardId: &b.Shard,
 		ShardIteratorType: types.ShardIteratorTypeAtSequenceNumber, StartingSequenceNumber: &b.First,

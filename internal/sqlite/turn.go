@@ -17,7 +17,7 @@ const lockSuffix = ".lock"
 
 // lockNote is the content of a new lock file, for people who find it.
 const lockNote = "Processes of oncebox take turns here to write to the database beside this file.\n" +
-	"While none of them is running you may delete it.\n"
+	"You may delete it while no such process runs.\n"
 
 // turnstile lets one writer in at a time. The writers of a process wait in a queue. The first writer in the queue of
 // each process passes the gates one after the other. A gate holds one process. A process that gets the next gate

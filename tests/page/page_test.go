@@ -27,9 +27,9 @@ import (
 
 var screenshots = flag.Bool("screenshots", false, "write the screenshots of docs/claim-page.md")
 
-// TestPage drives the claim page of `oncebox local` in Chromium through all its states; drive.js has the steps. In each
-// state axe-core finds nothing, in light and dark, narrow and wide. No token is in a request's address or Referer, or in
-// the server's log.
+// TestPage drives the claim page of `oncebox local` in Chromium through all its states; drive.js has the steps. In
+// each state axe-core finds nothing, in light and dark, narrow and wide. No token is in a request's address or
+// Referer, or in the server's log.
 func TestPage(t *testing.T) {
 	testengine.CheckOnly(t)
 	browser := testengine.Tool(t, "browser")

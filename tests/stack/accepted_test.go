@@ -28,7 +28,7 @@ var accepted = []acceptance{
 	},
 	{
 		rule: `AwsSolutions-APIG4`, templates: `every-setting`,
-		reason: "the golden of oncebox:auth=open, which is somebody's choice: something in front of the API checks callers",
+		reason: "the golden of oncebox:auth=open, which a user has chosen: something in front of the API checks callers",
 	},
 	{
 		rule:   `AwsSolutions-IAM5\[Action::kms:(GenerateDataKey|ReEncrypt)\*\]`,
@@ -36,11 +36,11 @@ var accepted = []acceptance{
 	},
 	{
 		rule:   `AwsSolutions-IAM5\[Resource::.*/(poison/[^*]+|aws/lambda)/\*\]`,
-		reason: "objects of dead letters have names that nobody knows before, below a prefix that is theirs",
+		reason: "objects of dead letters have names that are not known before, below their own prefix",
 	},
 	{
 		rule: `AwsSolutions-IAM5\[Resource::arn:<AWS::Partition>:s3:::their-lake/(events|records)/\*\]`, templates: `objects|former-keys`,
-		reason: "delivered objects have names that nobody knows before, below the prefix that somebody chose",
+		reason: "delivered objects have names that are not known before, below the prefix that the user chose",
 	},
 	{
 		rule: `AwsSolutions-IAM5\[Resource::\*\]`, resource: `.*FunctionRole.*`, templates: `valkey|customer-key`,
@@ -86,7 +86,7 @@ var accepted = []acceptance{
 	},
 	{
 		rule: `AwsSolutions-KDS3`, templates: `customer-key|example|feature-flags|objects|queue|table|valkey`,
-		reason: "the goldens with a customer's key, which is somebody's choice: the rule warns of its price",
+		reason: "the goldens with a customer's key, which a user has chosen: the rule warns of its price",
 	},
 	{
 		rule: `AwsSolutions-SNS3`, templates: `example`,

@@ -159,7 +159,7 @@ func TestAlarmsAtNight(t *testing.T) {
 				t.Errorf("%s goes off on a first deployment", id)
 			}
 			if alarms(t, a, c.idle, c.idle, c.idle) {
-				t.Errorf("%s goes off in a stack that nobody uses", id)
+				t.Errorf("%s goes off in an unused stack", id)
 			}
 			if alarms(t, a, c.passing...) {
 				t.Errorf("%s goes off in passing trouble", id)

@@ -164,7 +164,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				}
 				planted++
 				if len(i.check(tpl, g.context)) == 0 {
-					t.Errorf("%s: nobody sees %s: %s", i.name, id, f.what)
+					t.Errorf("%s: no check finds %s: %s", i.name, id, f.what)
 				}
 			}
 			if planted == 0 {
@@ -236,8 +236,8 @@ func dataStays(tpl template, context map[string]any) []string {
 		{tableType, replica + ".PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled", true},
 		{tableType, "Properties.Replicas.1", nil}, // the lines above look at the first one only
 	}
-	// A first deployment that fails leaves nothing that costs. A table without rows does not, and has deletion protection,
-	// at which its deletion would fail.
+	// A first deployment that fails leaves nothing that costs. A table without rows does not, and has deletion
+	// protection, at which its deletion would fail.
 	wanted = append(wanted, want{tableType, "DeletionPolicy", onTables}, want{tableType, "UpdateReplacePolicy", onReplace})
 	for _, kind := range []string{streamType, bucketType, bucketPolicy, logGroupType, versionType} {
 		wanted = append(wanted, want{kind, "DeletionPolicy", onOthers}, want{kind, "UpdateReplacePolicy", onReplace})

@@ -120,7 +120,7 @@ func TestPartsForOthers(t *testing.T) {
 			t.Errorf("there are %d and %d alarms", len(claims.Alarms), len(records.Alarms))
 		}
 		if claims.Metric(infra.FreeItems, nil) != nil {
-			t.Error("nobody counts free items")
+			t.Error("no function counts free items")
 		}
 		rate := records.Metric(infra.RecordsIn, nil)
 		rate.CreateAlarm(stack, jsii.String("Quiet"), &awscloudwatch.CreateAlarmOptions{

@@ -257,8 +257,8 @@ func TestPlainTemplatesOfReleases(t *testing.T) {
 	}
 }
 
-// ofTheCDK are names of its bootstrap, accounts and regions.
-var ofTheCDK = regexp.MustCompile(`(?i)bootstrap/|BootstrapVersion|hnb659fds|\b[0-9]{12}\b|"(us|eu)-[a-z]+-[0-9]`)
+// cdkOnly are names of its bootstrap, accounts and regions.
+var cdkOnly = regexp.MustCompile(`(?i)bootstrap/|BootstrapVersion|hnb659fds|\b[0-9]{12}\b|"(us|eu)-[a-z]+-[0-9]`)
 
 // TestPlainTemplatesFit keeps the limits of CloudFormation, and has nothing of the CDK or of an account.
 func TestPlainTemplatesFit(t *testing.T) {
@@ -277,7 +277,7 @@ func TestPlainTemplatesFit(t *testing.T) {
 		if n := len(tpl["Parameters"].(map[string]any)); n > mostParameters {
 			t.Errorf("%s has %d parameters", name, n)
 		}
-		if found := ofTheCDK.Find(short.Bytes()); found != nil {
+		if found := cdkOnly.Find(short.Bytes()); found != nil {
 			t.Errorf("%s has %s", name, found)
 		}
 	}
@@ -291,8 +291,8 @@ func TestPlainTemplatesRefuse(t *testing.T) {
 		{"CodeBucket=Their_Code", "CodeBucket must be the name of a bucket"},
 		{"CodePrefix=oncebox", "CodePrefix must end with a slash"},
 		{"CodePrefix=" + strings.Repeat("a", 24) + "/", "CodePrefix is longer than 24"},
-		{"Architecture=arm", "Architecture is none of [arm64 x86_64]"},
-		{"Auth=open", "Auth is none of [iam jwt link]"},
+		{"Architecture=arm", "Architecture is not one of [arm64 x86_64]"},
+		{"Auth=open", "Auth is not one of [iam jwt link]"},
 		{"Auth=jwt; JwtAudience=web", "Auth=jwt needs JwtIssuer"},
 		{"Auth=jwt; JwtIssuer=https://issuer.example", "Auth=jwt needs JwtAudience"},
 		{"Auth=jwt; JwtIssuer=http://issuer.example; JwtAudience=web", "JwtIssuer must be an https URL"},
@@ -333,9 +333,9 @@ func TestPlainTemplatesRefuse(t *testing.T) {
 		{"BatchSize=10001", "BatchSize is greater than 10000"},
 		{"Retries=-2", "Retries is less than -1"},
 		{"AlarmTopicArn=alarms", "AlarmTopicArn must be the ARN of an SNS topic"},
-		{"LogLevel=all", "LogLevel is none of"},
-		{"SystemLogLevel=info", "SystemLogLevel is none of"},
-		{"LogRetentionDays=2", "LogRetentionDays is none of"},
+		{"LogLevel=all", "LogLevel is not one of"},
+		{"SystemLogLevel=info", "SystemLogLevel is not one of"},
+		{"LogRetentionDays=2", "LogRetentionDays is not one of"},
 		{"NoSuch=1", "there is no parameter NoSuch"},
 	} {
 		parameters := values(r.parameters)
@@ -417,7 +417,7 @@ func (d deployment) set(name string, p map[string]any, value any) error {
 	words := list(p["AllowedValues"])
 	switch {
 	case words != nil && !slices.Contains(words, any(text)):
-		return fmt.Errorf("%s is none of %v", name, words)
+		return fmt.Errorf("%s is not one of %v", name, words)
 	case p["MaxLength"] != nil && len(text) > int(number(p["MaxLength"])):
 		return fmt.Errorf("%s is longer than %v", name, p["MaxLength"])
 	case p["AllowedPattern"] != nil && !regexp.MustCompile(p["AllowedPattern"].(string)).MatchString(text):

@@ -220,7 +220,7 @@ func uniqueMembers(line []byte) error {
 			return err
 		}
 		if seen[name] {
-			return fmt.Errorf("the member %v is there twice", name)
+			return fmt.Errorf("the member %v exists twice", name)
 		}
 		seen[name] = true
 		var value json.RawMessage
