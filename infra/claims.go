@@ -87,7 +87,7 @@ type ClaimAPI struct {
 	Sweep                  awslambda.Function // nil if the sweep is off
 	SweepAlias             awslambda.Alias    // the alias of the sweep; the schedule calls it
 	API                    awsapigatewayv2.HttpApi
-	URL                    string                     // of the API, without a slash at the end; a CDK token until deployment
+	URL                    string                     // without a slash at the end; a CDK token until the API is deployed
 	Domain                 awsapigatewayv2.DomainName // nil without a domain
 
 	// Alarms holds the alarms by their sections in docs/operations.md, as in "claim-server-errors". The alarm of the

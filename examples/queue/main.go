@@ -4,10 +4,9 @@
 //
 // It reads DEDUPE_TABLE and API_URL. The event source mapping needs ReportBatchItemFailures. The queue needs
 //
-//   - a dead-letter queue: that is where orders end that cannot be read, or that the API refuses each time;
-// - a visibility timeout of six times the function's time-out, as AWS recommends: a message that becomes visible
-// while
-//     it is processed is processed twice.
+//   - a dead-letter queue: it gets the orders that cannot be read, or that the API refuses each time;
+//   - a visibility timeout of six times the function's time-out, as AWS recommends: a message that becomes visible
+//     while it is processed is processed twice.
 package main
 
 import (

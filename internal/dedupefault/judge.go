@@ -729,7 +729,7 @@ func (w *World) checkOrder(in *input, before []*input) {
 			continue // a late invocation still had the earlier sink
 		}
 		doneLater := o.delivered() && o.deliveries[0].moment > first.moment ||
-			o.storedAt > first.moment && w.scenario.Sink != Transactional // a transactional sink stores dead letters after the effects
+			o.storedAt > first.moment && w.scenario.Sink != Transactional // it stores dead letters after the effects
 		if !first.outOfOrder && doneLater {
 			w.violate("order: %v was delivered before %v was done", in, o)
 		}

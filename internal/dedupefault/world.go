@@ -98,7 +98,7 @@ type Play struct {
 	Engine   dedupe.Store
 	Parts    *Parts                                         // nil means the engine and parts in memory
 	Plan     Plan                                           // nil means that no call fails
-	Fates    func(*eventsource.Invocation) eventsource.Fate // the fates of invocations that have no fate in the scenario
+	Fates    func(*eventsource.Invocation) eventsource.Fate // for invocations without a fate in the scenario
 	Mutant   *Mutant                                        // the broken rule; nil means that no rule is broken
 }
 

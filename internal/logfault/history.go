@@ -30,7 +30,7 @@ type history struct {
 // setting holds the options of one simulated process.
 type setting struct {
 	Window, Horizon time.Duration
-	Lanes           int `json:",omitempty"` // a number of lanes that differs from the scope's and must be refused; 0: the scope's number
+	Lanes           int `json:",omitempty"` // not the scope's number, so it must be refused; 0: the scope's
 	Memory          int64
 }
 
