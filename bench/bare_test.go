@@ -89,7 +89,7 @@ func (w *bare) read() error {
 	return nil
 }
 
-// take is the transaction of a claim, with the rows that the project writes.
+// take makes the transaction of a claim, with the rows that the project writes.
 func (w *bare) take(item bareItem, claimant string) error {
 	now := types.AttributeValueMemberN{Value: strconv.FormatInt(time.Now().UnixMilli(), 10)}
 	_, err := w.client.TransactWriteItems(w.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{

@@ -68,7 +68,7 @@ func throughput(b *testing.B) {
 	cpu.report("client's processor time of a claim through the handler", maxProcessor)
 }
 
-// handOut hands out a small bank on an engine that has done nothing before.
+// handOut hands out a small bank on an engine that was not used before.
 func handOut(b *testing.B, workers int, start func(s *shop, campaign string) container) spent {
 	b.Helper()
 	endpoint, stop := testengine.FreshDynoxide(b)
@@ -97,8 +97,7 @@ func smallBanks(b *testing.B) {
 	}
 }
 
-// theLargeBank is on DynamoDB Local, which is slower, but as fast at the end as at
-// the beginning.
+// theLargeBank is on DynamoDB Local, which is slower, but keeps its speed until the end.
 func theLargeBank(b *testing.B) {
 	b.Helper()
 	s := newShop(b, testengine.DynamoDBLocal(b))
@@ -123,7 +122,7 @@ func note(name string, measured, goal float64, detail string) {
 	figures = append(figures, figure{name, measured, goal, detail})
 }
 
-// shop is an engine with tables, and what its customers are served by.
+// shop is an engine with tables, and the clients for its customers.
 type shop struct {
 	*testing.B
 	meter  *meter
@@ -204,7 +203,7 @@ func (s *shop) run(campaign string, customers []int, workers int, start func(cam
 	return took
 }
 
-// toTheLast hands out a bank to its last item, to a customer each.
+// toTheLast hands out a bank to its last item, one item to each customer.
 func (s *shop) toTheLast(items, workers int, start func(campaign string) container) spent {
 	s.Helper()
 	customers := make([]int, items)
@@ -214,8 +213,7 @@ func (s *shop) toTheLast(items, workers int, start func(campaign string) contain
 	return s.run(s.stock(items), customers, workers, start)
 }
 
-// againAndAgain is the cost of one request where each customer asks several times,
-// all in random order, of a large bank.
+// againAndAgain measures the cost of one request if each customer sends several, in random order, to a large bank.
 func (s *shop) againAndAgain(customers, times, workers int) spent {
 	s.Helper()
 	all := make([]int, 0, customers*times)
@@ -228,8 +226,7 @@ func (s *shop) againAndAgain(customers, times, workers int) spent {
 	return s.run(s.stock(largeBank), all, workers, s.handler).each(len(all))
 }
 
-// handler is a container of the claim function: it gets and returns bytes, as from the
-// Lambda runtime.
+// handler returns a container of the claim function. It gets and returns bytes, as from the Lambda runtime.
 func (s *shop) handler(campaign string) container {
 	from, err := claimapi.ParseClaimantFrom("body")
 	if err != nil {
@@ -249,8 +246,8 @@ func (s *shop) handler(campaign string) container {
 	}
 }
 
-// Beginnings of responses with an item. To decode them would cost the client time that
-// the function does not spend.
+// These are beginnings of responses with an item. Decoding them would cost the client time that the function does not
+// spend.
 var (
 	created  = []byte(`{"statusCode":201,`)
 	replayed = []byte(`{"statusCode":200,`)
@@ -276,12 +273,12 @@ func (s *shop) eventAround(campaign string) (before, after []byte) {
 
 func name(customer int) string { return fmt.Sprintf("customer-%d@example.com", customer) }
 
-// nowhere is not io.Discard, which a log would not even make its lines for.
+// nowhere discards log lines. A log does not even make its lines for io.Discard.
 type nowhere struct{}
 
 func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
 
-// processorTime is what this process has used so far. The engine is another one.
+// processorTime returns the processor time that this process has used so far. The engine is another process.
 func (s *shop) processorTime() time.Duration {
 	s.Helper()
 	var used syscall.Rusage

@@ -39,7 +39,7 @@ const (
 	logKeys    = 20_000 // a round, of what makes a request for each batch
 )
 
-// subject is a ledger, or a floor of one, on its way to new keys.
+// subject is a ledger, or a floor of one, with a source of new keys.
 type subject struct {
 	name        string
 	keys, batch int
@@ -124,8 +124,8 @@ func enterInto(ledger dedupe.Ledger, scope string) entering {
 	}
 }
 
-// statements inserts the least that does the job of an entry by statements of PartiQL, as many as a request takes, with
-// as many requests under way as the engine with one row a key has.
+// statements inserts the smallest rows that can serve as entries with statements of PartiQL. A request has as many as
+// possible, and as many requests run at the same time as in the engine with one row a key.
 func (s *shop) statements(client *dynamodb.Client) entering {
 	const mostStatements = 25
 	insert := fmt.Sprintf(`INSERT INTO "%s" VALUE {'pk': ?, 'sk': 'e', 'o': ?, 'c': ?, 'purge_at': ?}`, s.dedupe)
@@ -249,7 +249,7 @@ func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // batchesEach is how many batches a function gets.
 const batchesEach = 4
 
-// processed is the time of a record through a Processor, after the first batch.
+// processed returns the time of a record through a Processor, after the first batch.
 func (s *shop) processed(ledger dedupe.Ledger, records int) time.Duration {
 	s.Helper()
 	j, err := format.NewJSON(format.Options{IDPath: "event_id", FingerprintPath: "event_fingerprint"})
@@ -273,7 +273,7 @@ func isLog(l dedupe.Ledger) bool {
 	return ok
 }
 
-// invoked is the time of a record through the function, after the first event.
+// invoked returns the time of a record through the function, after the first event.
 func (s *shop) invoked(ledger dedupe.Ledger, records int) time.Duration {
 	s.Helper()
 	h := s.function(dedupe.Parts{Ledger: ledger, Sink: costless{}})
@@ -291,7 +291,8 @@ func (s *shop) function(p dedupe.Parts) *kinesishandler.Handler {
 	return newHandler(s.B, p, "ONCEBOX_SCOPE="+strings.ToLower(rand.Text()))
 }
 
-// unitsOfTheFunction counts what new records cost through the whole function, on both ledgers, with and without acks.
+// unitsOfTheFunction counts the cost of new records through the whole function, on both ledgers, with and without
+// acks.
 func (s *shop) unitsOfTheFunction() {
 	s.Helper()
 	store := dynamostore.New(s.client, s.dedupe)

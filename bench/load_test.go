@@ -106,7 +106,7 @@ func loadFile(b *testing.B) (took, used time.Duration) {
 	})
 }
 
-// clocked is what something takes, by the clock and of this process.
+// clocked holds the duration of some work: the time by the clock, and the processor time of this process.
 func clocked(b *testing.B, do func() error) (took, used time.Duration) {
 	b.Helper()
 	s := &shop{B: b}
@@ -164,7 +164,7 @@ func bareInserts(ctx context.Context, db *sql.DB, items []string) error {
 	return nil
 }
 
-// freshShop has a campaign on an engine that has done nothing before.
+// freshShop makes a campaign on an engine that was not used before.
 func freshShop(b *testing.B) (s *shop, stop func()) {
 	b.Helper()
 	endpoint, stop := testengine.FreshDynoxide(b)
@@ -218,7 +218,7 @@ func (s *shop) bareLoad(items []string) {
 	}
 }
 
-// longLoads counts what goes to DynamoDB, for new rows and for known ones.
+// longLoads counts the requests to DynamoDB, for new rows and for known rows.
 func longLoads(b *testing.B) {
 	b.Helper()
 	s, stop := freshShop(b)

@@ -30,7 +30,7 @@ const (
 	maxPeakGrowth    = 1.1   // times, with four times the records
 )
 
-// The peers. They keep the first record of each id, and neither rename nor resume.
+// These are the peers. They keep the first record of each id, and neither rename nor resume.
 const (
 	sqliteLoop = `
 import json, sqlite3, sys
@@ -59,9 +59,8 @@ type offlineRun struct {
 	peak float64 // MB of memory
 }
 
-// BenchmarkOffline measures `oncebox dedupe` as a process, from its start to its
-// end, beside the ways in which people do without it. All read the same file, and
-// keep the same number of records.
+// BenchmarkOffline measures `oncebox dedupe` as a process, from its start to its end, and the usual alternatives. All
+// read the same file, and keep the same number of records.
 func BenchmarkOffline(b *testing.B) {
 	folder := b.TempDir()
 	program := filepath.Join(folder, "oncebox")
@@ -182,7 +181,7 @@ func countLines(b *testing.B, path string) (n int) {
 	}
 }
 
-// writeRecords writes records of which each fifth is a copy of an earlier one.
+// writeRecords writes records. Each fifth is a copy of an earlier record.
 func writeRecords(b *testing.B, records int) (path string) {
 	b.Helper()
 	path = filepath.Join(b.TempDir(), "records.ndjson")

@@ -113,8 +113,8 @@ func readFile(b *testing.B, path string) []byte {
 	return content
 }
 
-// environment is all that the function sees: none of the developer's own AWS
-// settings, but credentials, as Lambda gives them.
+// environment returns all variables of the function: credentials, as Lambda gives them, and none of the developer's
+// own AWS settings.
 func (h *handler) environment(more ...string) []string {
 	return append(append([]string{
 		"PATH=" + os.Getenv("PATH"), "AWS_LAMBDA_FUNCTION_NAME=" + h.name, "AWS_REGION=us-east-1",
@@ -126,7 +126,7 @@ func (h *handler) environment(more ...string) []string {
 // Duration" too, of something else: 0.02 ms for any function.)
 var initReport = regexp.MustCompile(`INIT REPORT\(durationMs: ([0-9.]+)\)`)
 
-// inEmulator starts the function in a fresh emulator, by its first event.
+// inEmulator starts the function in a new emulator, with its first event.
 func (h *handler) inEmulator(b *testing.B) (init, reply time.Duration) {
 	b.Helper()
 	log, err := os.Create(filepath.Join(b.TempDir(), "log"))

@@ -42,7 +42,7 @@ var platformLines = map[string]string{
 		`"maxMemoryUsedMB":67},"status":"success"}}`,
 }
 
-// accessLogValues are what API Gateway writes for the variables of the access log.
+// accessLogValues are the values that API Gateway writes for the variables of the access log.
 var accessLogValues = map[string]string{
 	"$context.requestId": "KZ5mOh2uIAMEVrg=", "$context.requestTime": "01/Mar/2027:09:00:00 +0000",
 	"$context.routeKey": "POST /campaigns/{campaign}/claims", "$context.status": "201",
@@ -119,7 +119,7 @@ func batchLine(t *testing.T) string {
 	return log.String()
 }
 
-// accessLine is a line of the access log, as the template of the stack has it.
+// accessLine returns a line of the access log, in the format of the stack's template.
 func accessLine(t *testing.T) string {
 	var template struct {
 		Resources map[string]struct {

@@ -36,7 +36,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// cost is the number of requests to DynamoDB and of the units that they take.
+// cost is the number of requests to DynamoDB, and of their units.
 type cost struct{ requests, writeUnits, readUnits float64 }
 
 // each returns the cost of one of n.
@@ -241,8 +241,8 @@ func (c *claimants) claim(h *claimapi.Handler, campaign string, claimant, want i
 	c.ask(h, request, want)
 }
 
-// refill makes claims until one reads a page, which takes more requests than most claims do. The container knows free
-// items then: the repeats that follow do not have to look for one first.
+// refill makes claims until one of them reads a page, which takes more requests than most claims do. After that the
+// container knows free items: repeated claims do not have to look for one first.
 func (c *claimants) refill(h *claimapi.Handler, campaign string, most float64) {
 	c.Helper()
 	for claimant := -2; claimant > -1000; claimant-- {
@@ -498,7 +498,7 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// TestBytesOfAClaim measures the rows of items that are claimed, as DynamoDB stores them: with 100 bytes for each row
+// TestBytesOfAClaim measures the rows of claimed items, as DynamoDB stores them: with 100 bytes for each row
 // (Developer Guide, "DynamoDB item sizes and formats").
 func TestBytesOfAClaim(t *testing.T) {
 	testengine.CheckOnly(t)

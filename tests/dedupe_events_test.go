@@ -89,8 +89,8 @@ var dedupeCases = map[string]dedupeCase{
 	"consumer-aggregate": {fault: kinesishandler.ErrConsumer},
 }
 
-// unaggregatedCases are events with another result where ONCEBOX_SOURCE_AGGREGATION is off.
-// Lambda has opened the aggregate in consumer-aggregate, so that its records share a number.
+// unaggregatedCases are events whose result differs if ONCEBOX_SOURCE_AGGREGATION is off. Lambda has opened the
+// aggregate in consumer-aggregate, so that its records share a number.
 var unaggregatedCases = map[string]dedupeCase{
 	"consumer-arn":       {tally: dedupe.Tally{In: 2, New: 2}, out: "consumer-1 consumer-2"},
 	"consumer-aggregate": {fault: dedupe.ErrSharedSequence},

@@ -82,8 +82,8 @@ func onDynoxide(t *testing.T) []string {
 	return []string{"AWS_ENDPOINT_URL_DYNAMODB=" + endpoint, "ONCEBOX_DEDUPE_TABLE=" + own.dedupe}
 }
 
-// fails gives an event to the function, which must report the record with the number as the
-// first failed one, or fail if that is the first of several. It returns the log line of the batch.
+// fails sends an event to the function. The function must report the record with the number as the first failed one,
+// or fail if that record is the first of several. It returns the log line of the batch.
 func (b *dedupeBench) fails(t *testing.T, event []byte, record int) string {
 	t.Helper()
 	answer, err := b.invoke(t, event)
@@ -166,7 +166,7 @@ func TestDedupeWhenTheEngineIsDown(t *testing.T) {
 	b.fails(t, readDedupeEvent(t, "natural-duplicates"), 0)
 	equal(t, "lines sent", len(b.lines(t)), 0)
 	b.fails(t, readDedupeEvent(t, "poison-among-good"), 0)
-	// A poison record needs no ledger, but the function does not know yet whether the stream is its own.
+	// A poison record needs no ledger, but the function does not know yet whether it is the stream's consumer.
 	b.fails(t, readDedupeEvent(t, "poison-not-json"), 0)
 	equal(t, "dead letters", len(b.deadLetters(t)), 0)
 }

@@ -283,8 +283,8 @@ func TestDoctorIsInterruptedInAWrite(t *testing.T) {
 	}
 }
 
-// TestDoctorNeedsEachPermission takes away each permission that a step says it proves. Then the first of these steps
-// must fail, name the action, and none may be ok.
+// TestDoctorNeedsEachPermission removes each permission that a step says it proves. Then the first of these steps
+// must fail and name the action, and none of the steps may be ok.
 func TestDoctorNeedsEachPermission(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -389,7 +389,7 @@ func checkAllRows(t *testing.T, proved map[doctor.Permission]bool, function stri
 	}
 }
 
-// grantOf returns the row of docs/iam.md that is a permission.
+// grantOf returns the row of docs/iam.md for a permission.
 func grantOf(t *testing.T, p doctor.Permission) grant {
 	t.Helper()
 	var all []grant

@@ -32,7 +32,8 @@ type environment struct {
 	usual     time.Duration    // how long the last invocation took
 }
 
-// invoke gives an event to the function. kill says that the process is killed meanwhile, or soon after.
+// invoke sends an event to the function. kill means that the process is killed during the invocation, or soon after
+// it.
 func (e *environment) invoke(ctx context.Context, event json.RawMessage, kill bool) (json.RawMessage, error) {
 	if e.process == nil || e.process.hasEnded() {
 		var err error

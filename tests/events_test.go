@@ -246,7 +246,7 @@ type answerBody struct {
 	Items                             json.RawMessage
 }
 
-// isList reports that the answer lists free items, and is no claim.
+// isList reports whether the answer lists free items, and is not a claim.
 func (b answerBody) isList() bool { return b.Items != nil && b.Claimant == "" }
 
 // checkReply checks the status, the problem, and the contract's rules for all answers.

@@ -54,7 +54,7 @@ func eventLinkKeys(t testing.TB) string {
 	return public
 }
 
-// TestLinksOfEvents: the events have the tokens that the table names.
+// TestLinksOfEvents checks that the events have the tokens of the table.
 func TestLinksOfEvents(t *testing.T) {
 	t.Parallel()
 	key := eventLinkKey(t)

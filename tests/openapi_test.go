@@ -44,7 +44,7 @@ func checkDocument(t testing.TB, log []byte, r events.APIGatewayV2HTTPResponse) 
 	}))
 }
 
-// TestDocumentIsLinted: Redocly finds nothing in the OpenAPI document, and its examples are valid.
+// TestDocumentIsLinted checks that Redocly has no findings in the OpenAPI document, and that its examples are valid.
 func TestDocumentIsLinted(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -82,7 +82,7 @@ func TestAnswersAreInTheDocument(t *testing.T) {
 	})
 }
 
-// schemathesis tests a server by a document. It returns the requests that were answered 2xx, as "METHOD /path?query
+// schemathesis tests a server with a document. It returns the requests that were answered 2xx, as "METHOD /path?query
 // body". The requests are few and always the same.
 func schemathesis(t *testing.T, tool, url string, document map[string]any, arguments ...string) (succeeded []string) {
 	t.Helper()
@@ -171,8 +171,8 @@ func fetch(t *testing.T, url string) []byte {
 	return body
 }
 
-// newSpring makes a store with the campaign that the parameters of the document have as their example. All requests
-// of the document's other examples can be made to it, too: it has holds, slots, and items that are chosen and listed.
+// newSpring makes a store with the campaign in the examples of the document's parameters. All requests of the
+// document's other examples work with it, too: it has holds, slots, and items that are chosen and listed.
 func newSpring(t *testing.T) (path string, bank *itembank.Bank) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "bank.db")
@@ -188,7 +188,7 @@ func newSpring(t *testing.T) (path string, bank *itembank.Bank) {
 	return path, bank
 }
 
-// handlerWithLinks has a challenge, too, for which every solution is right.
+// handlerWithLinks also has a challenge, for which every solution is correct.
 func handlerWithLinks(t *testing.T) http.Handler {
 	t.Helper()
 	_, bank := newSpring(t)
@@ -207,8 +207,8 @@ func handlerWithLinks(t *testing.T) http.Handler {
 		claimapi.WithClaimantsConfirm(true), claimapi.WithChallenge(challenge))
 }
 
-// startLocal builds oncebox and runs `oncebox local` until the test ends. It returns the address, which the first
-// line of the command has.
+// startLocal builds oncebox and runs `oncebox local` until the test ends. It returns the address from the command's
+// first line.
 func startLocal(t *testing.T) (url string) {
 	t.Helper()
 	path, _ := newSpring(t)

@@ -130,9 +130,9 @@ func (f *function) mustFail(t *testing.T, event []byte) {
 	}
 }
 
-// answerInTime posts an event until the function answers before its time-out of two seconds,
-// and returns the answer. On a busy machine the function may miss its margin of half a second
-// now and then. A function without a margin never answers in time.
+// answerInTime posts an event until the function answers before its time-out of two seconds, and returns the answer.
+// On a busy machine the function sometimes misses its margin of half a second. A function without a margin never
+// answers in time.
 func (f *function) answerInTime(t *testing.T, event []byte) (reply []byte) {
 	t.Helper()
 	for range 20 {
@@ -170,7 +170,7 @@ func (s tables) settings(endpoint, from string) []string {
 	}
 }
 
-// linkSettings returns the variables of the function that only links need.
+// linkSettings returns the variables of the function that are needed only for links.
 func linkSettings(t *testing.T, from string) []string {
 	t.Helper()
 	if from != "link" {
@@ -179,7 +179,7 @@ func linkSettings(t *testing.T, from string) []string {
 	return []string{"ONCEBOX_LINK_KEYS=" + eventLinkKeys(t)}
 }
 
-// create makes the tables and returns a bank over them, whose clock is the caller's.
+// create makes the tables and returns a bank over them, which uses the caller's clock.
 func (s tables) create(t *testing.T, endpoint string, options ...itembank.Option) *itembank.Bank {
 	t.Helper()
 	client := itembankengines.Client(endpoint, nil)

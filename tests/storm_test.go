@@ -289,7 +289,7 @@ func (s *storm) judgeDelivered(t *testing.T) [][]string {
 	return delivered
 }
 
-// judgeDeadLetters checks that each poison record is stored whole, and no other record.
+// judgeDeadLetters checks that each poison record, and no other record, is stored whole.
 func (s *storm) judgeDeadLetters(t *testing.T) {
 	t.Helper()
 	want := map[string]bool{}

@@ -21,7 +21,7 @@ type LogTimes struct {
 	Lag time.Duration
 }
 
-// LogTimesInRegion are the times that the package comment gives reasons for.
+// LogTimesInRegion are the times that the package comment explains.
 var LogTimesInRegion = LogTimes{
 	Latency: InRegion, PerKB: 20 * time.Microsecond, PerRow: 500 * time.Nanosecond, Lag: 10 * time.Millisecond,
 }
@@ -49,7 +49,7 @@ func (c *LogCost) add(o LogCost) {
 	c.ReadUnits += o.ReadUnits
 }
 
-// Attempts is how many requests an item takes until it is appended.
+// Attempts is the number of requests until an item is appended.
 func (c LogCost) Attempts() float64 { return float64(c.Appends) / float64(c.Appends-c.Conflicts) }
 
 // Log is the storage of a log ledger in memory, behind a network. It keeps all items.
@@ -100,7 +100,7 @@ func (l *Log) Of(environment int, seed uint64) logledger.Storage {
 	return &logClient{Log: l, environment: environment, seed: seed, random: map[int]*rand.Rand{}}
 }
 
-// logClient is the log as one environment meets it. The requests of a lane come one after the other.
+// logClient is the log as one environment uses it. The requests of a lane come one after the other.
 type logClient struct {
 	*Log
 	environment int

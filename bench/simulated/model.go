@@ -48,7 +48,7 @@ type Retries struct {
 	LeastWait, MaxWait time.Duration // between two attempts, evenly distributed
 }
 
-// DynamoDB returns the limits of tables with so many partitions, and so many partition keys of claims
+// DynamoDB returns the limits of tables with these numbers of partitions and of partition keys of claims
 // (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html).
 func DynamoDB(partitions, claimKeys int) *Limits {
 	return &Limits{

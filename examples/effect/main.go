@@ -44,7 +44,7 @@ func main() {
 	lambda.Start(handler)
 }
 
-// newHandler makes the function of its parts. The tests give it others.
+// newHandler makes the function from its parts. The tests use other parts.
 func newHandler(
 	ledger kinesishandler.Store, letters dedupe.DeadLetterStore, effect dedupe.SinkFunc,
 ) (*kinesishandler.Handler, error) {

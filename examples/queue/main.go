@@ -150,8 +150,8 @@ func failures(messages []events.SQSMessage) []events.SQSBatchItemFailure {
 	return failed
 }
 
-// leaveTimeToAnswer ends the work a second before Lambda ends the function: without an answer all messages would come
-// again, and the effects of all orders would be repeated.
+// leaveTimeToAnswer ends the work a second before Lambda ends the function. Without an answer, all messages would
+// come again, and the effects of all orders would be repeated.
 func leaveTimeToAnswer(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {

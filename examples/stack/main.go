@@ -37,7 +37,7 @@ func run() error {
 	return nil
 }
 
-// orders is an existing stream of another team. retention is how long it keeps records; the ARN does not tell.
+// orders is an existing stream of another team. retention is how long it keeps records, which the ARN does not show.
 const (
 	orders    = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 	retention = 72 * time.Hour

@@ -51,7 +51,7 @@ type ledger interface {
 	dedupe.Consumers
 }
 
-// newHandler makes the function of its parts. The tests give it others.
+// newHandler makes the function from its parts. The tests use other parts.
 func newHandler(store ledger, letters dedupe.DeadLetterStore, b books) (*kinesishandler.Handler, error) {
 	reader, err := format.NewJSON(format.Options{IDPath: "id", Volatile: []string{"sent_at"}})
 	if err != nil {

@@ -26,7 +26,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// store has its entries in SQLite, and does the two actions of a payment in memory, as DynamoDB would.
+// store keeps its entries in SQLite, and does the two actions of a payment in memory, as DynamoDB would.
 type store struct {
 	*sqlitestore.Store
 	mu       sync.Mutex

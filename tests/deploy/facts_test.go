@@ -198,7 +198,7 @@ func (r *reading) add(id, what, format string, args ...any) {
 	r.facts[name] = r.named(fmt.Sprintf(format, args...))
 }
 
-// exists tells from the error of the first request whether the resource exists, and adds the fact if it does not.
+// exists reports whether the resource exists, from the error of the first request. If it does not, it adds that fact.
 func (r *reading) exists(id string, err error) bool {
 	r.t.Helper()
 	if !missing(err) {
@@ -536,8 +536,8 @@ func (r *reading) logFilter(id string) {
 	}
 }
 
-// alarm reads which resources an alarm watches and which topics it tells. Its limits are the same in the template,
-// where tests/stack reads them.
+// alarm reads the resources that an alarm watches and the topics that get its messages. Its limits are the same in
+// the template, where tests/stack reads them.
 func (r *reading) alarm(id string) {
 	got, err := r.cloudwatch.DescribeAlarms(r.t.Context(), &cloudwatch.DescribeAlarmsInput{AlarmNames: []string{id}})
 	must(r.t, err)

@@ -27,7 +27,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 )
 
-// A plain stack is deployed without the CDK: from a plain template, as tests/stack has it, and zips in a bucket.
+// A plain stack is deployed without the CDK, from a plain template of tests/stack and zips in a bucket.
 type plain struct {
 	clients
 	stack, template string
@@ -97,7 +97,8 @@ func (p *plain) host(t *testing.T, function string) (folder string) {
 
 var lambdaArchitectures = map[string]string{"amd64": "x86_64", "arm64": "arm64"}
 
-// invoke runs a deployed function in the Lambda emulator: the code and the variables that callers of its alias get.
+// invoke runs a deployed function in the Lambda emulator, with the code and the variables that callers of its alias
+// get.
 func (d *deployed) invoke(t *testing.T, folder, variable, event string) string {
 	t.Helper()
 	for _, function := range d.resources["AWS::Lambda::Function"] {
@@ -281,8 +282,8 @@ func TestPlainUpgrades(t *testing.T) {
 	}
 }
 
-// live returns the version that the alias of each function leads to. It is the latest, and has all that the function
-// has.
+// live returns the version that the alias of each function points to. It is the latest version, and has all
+// properties of the function.
 func (d *deployed) live(t *testing.T) map[string]int {
 	t.Helper()
 	all := map[string]int{}

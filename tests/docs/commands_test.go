@@ -175,8 +175,8 @@ func freeAddress(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// script sources each command, so that folders, variables and jobs stay for the next. A command's output and exit
-// code go to files. Whatever runs in the background ends with the script.
+// script sources each command, so that folders, variables and jobs stay for the next command. A command's output and
+// exit code go to files. Background jobs end with the script.
 func (s *session) script(t *testing.T) string {
 	t.Helper()
 	var script bytes.Buffer

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestParameters: docs/deploy.md lists the parameters of the plain templates, with their defaults.
+// TestParameters checks that docs/deploy.md lists the parameters of the plain templates, with their defaults.
 func TestParameters(t *testing.T) {
 	t.Parallel()
 	var template struct {

@@ -17,8 +17,8 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// TestLineWidth: lines have at most 120 columns, but for tables, which cannot be broken, and lines without a space
-// to break at.
+// TestLineWidth checks that lines have at most 120 columns. It permits tables, which cannot be broken, and lines
+// without a space at which to break.
 func TestLineWidth(t *testing.T) {
 	t.Parallel()
 	const most = 120
@@ -38,7 +38,7 @@ var oldWords = regexp.MustCompile(`(?i)\b(bells?|parked|mend(s|ed|ing)?|failure 
 // aboutWords are the documents that name old words to explain them.
 var aboutWords = []string{"docs/adr/0011-words.md", "CHANGELOG.md"}
 
-// TestWords: documents use the words of docs/adr/0011-words.md.
+// TestWords checks that documents use the words of docs/adr/0011-words.md.
 func TestWords(t *testing.T) {
 	t.Parallel()
 	for _, d := range documents(t) {

@@ -132,7 +132,7 @@ func (s *server) load(campaign string, items ...string) {
 	}
 }
 
-// soon is when the campaign "soon" opens, from its creation. The page waits for it.
+// soon is the time from the creation of the campaign "soon" until it opens. The page waits for it.
 const soon = 10 * time.Second
 
 // campaigns makes a campaign for each state.

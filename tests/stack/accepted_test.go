@@ -1,7 +1,7 @@
 package stack
 
-// An acceptance is why the findings of a rule in resources of goldens stay. A finding that has none fails
-// [TestCheckers], and so does an acceptance that no finding needs.
+// An acceptance is the reason why the findings of a rule in resources of goldens are left. A finding without an
+// acceptance fails [TestCheckers], and so does an acceptance without a finding.
 type acceptance struct {
 	rule      string // regular expressions, each of the whole text; "" is any
 	resource  string
@@ -9,7 +9,7 @@ type acceptance struct {
 	reason    string
 }
 
-// accepted are the findings of cfn-lint and cdk-nag that stay.
+// accepted lists the acceptances for the findings of cfn-lint and cdk-nag.
 var accepted = []acceptance{
 	{rule: `W3005`, reason: "the CDK writes out orders that CloudFormation finds by itself"},
 	{

@@ -198,7 +198,7 @@ func TestDeadLettersAreCountedWithoutMetrics(t *testing.T) {
 	t.Error("nothing counts dead letters")
 }
 
-// sectionOf returns the section of the runbook to which the description of an alarm leads.
+// sectionOf returns the section of the runbook that the description of an alarm links to.
 func sectionOf(alarm resource) string {
 	_, section, _ := strings.Cut(textAt(alarm, "Properties.AlarmDescription"), "#")
 	return section
@@ -225,7 +225,7 @@ func sweepProps(t *testing.T) infra.SweepProps {
 	return infra.SweepProps{Code: standIn(t, elf.EM_AARCH64)}
 }
 
-// runbookLink is how a description ends: with the section that says what to do.
+// runbookLink matches the end of a description: the link to the section with advice.
 var runbookLink = regexp.MustCompile(
 	`^[A-Z][^.]*\. https://github\.com/oncebox/oncebox/blob/main/docs/operations\.md#([a-z-]+)$`)
 
@@ -283,7 +283,7 @@ func TestRunbook(t *testing.T) {
 	}
 }
 
-// metricsOf returns the names of the metrics that an alarm looks at.
+// metricsOf returns the names of the metrics that an alarm reads.
 func metricsOf(alarm resource) (names []string) {
 	names = append(names, textAt(alarm, "Properties.MetricName"))
 	for _, m := range list(at(alarm, "Properties.Metrics")) {
@@ -292,8 +292,8 @@ func metricsOf(alarm resource) (names []string) {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
-// TestCostsOfAlarms counts the metrics in alarms, which `oncebox cost` has in its bills and docs/costs.md in a table.
-// CloudWatch charges each metric of an alarm.
+// TestCostsOfAlarms counts the metrics in alarms. `oncebox cost` has the numbers in its bills, and docs/costs.md in a
+// table. CloudWatch charges for each metric of an alarm.
 func TestCostsOfAlarms(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(root + "/docs/costs.md")

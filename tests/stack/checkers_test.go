@@ -129,7 +129,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// cfnLint returns what cfn-lint finds. It exits with another status than 0 if it finds something.
+// cfnLint returns the findings of cfn-lint, which exits with a status other than 0 if it has findings.
 func cfnLint(t *testing.T, files []string) (all []finding) {
 	t.Helper()
 	tool := testengine.Tool(t, "cfn-lint")

@@ -12,8 +12,7 @@ import (
 // This file calculates the state of an alarm as CloudWatch does (CloudWatch User Guide, "Using metric math" and
 // "Configuring how CloudWatch alarms treat missing data"), for the expressions that the stack has.
 
-// A period has the values of metrics in one period of an alarm, by their names. A metric that is not there has no
-// value.
+// A period holds the values of metrics in one period of an alarm, by their names. A missing metric has no value.
 type period map[string]float64
 
 // alarms reports whether an alarm goes off after these periods. The last one is the latest.

@@ -78,7 +78,7 @@ func TestDefaultFolders(t *testing.T) {
 	}
 }
 
-// example makes the template of examples/stack, as its comment says.
+// example makes the template of examples/stack with the command in its comment.
 func example(t *testing.T) template {
 	t.Helper()
 	out := t.TempDir()
@@ -86,7 +86,7 @@ func example(t *testing.T) template {
 	return readTemplate(t, filepath.Join(out, "tickets.template.json"))
 }
 
-// dist returns a folder with functions where `make zip` leaves them.
+// dist returns a folder with functions at the places where `make zip` puts them.
 func dist(t *testing.T) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -111,7 +111,7 @@ func command(t *testing.T, folder string, environment []string, name string, arg
 	}
 }
 
-// prepare makes a command that knows nothing of the developer's own account.
+// prepare returns a command that has no access to the developer's own account.
 func prepare(t *testing.T, folder string, environment []string, name string, arguments ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, arguments...)

@@ -174,8 +174,8 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	}
 }
 
-// set puts a value at a path, or removes it from there if the value is nil. It reports whether it changed anything:
-// it makes no more than the last part of the path.
+// set puts a value at a path. If the value is nil, it removes the value at the path. It reports whether it changed
+// anything. It makes at most the last part of the path.
 func set(r resource, path string, value any) bool {
 	parent, last := map[string]any(r), path
 	if i := strings.LastIndex(path, "."); i >= 0 {
@@ -223,7 +223,8 @@ func notAsWanted(tpl template, all []want) (wrong []string) {
 	return wrong
 }
 
-// dataStays checks everything whose content cannot be made again, and the policy of the bucket that stays.
+// dataStays checks that all resources whose content cannot be made again stay, and that the policy of a bucket stays
+// with it.
 func dataStays(tpl template, context map[string]any) []string {
 	disposable := context["disposable"] == "on"
 	onTables, onOthers, onReplace := "Retain", "RetainExceptOnCreate", "Retain"
@@ -236,8 +237,8 @@ func dataStays(tpl template, context map[string]any) []string {
 		{tableType, replica + ".PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled", true},
 		{tableType, "Properties.Replicas.1", nil}, // the lines above look at the first one only
 	}
-	// A first deployment that fails leaves nothing that costs. A table without rows does not, and has deletion
-	// protection, at which its deletion would fail.
+	// A first deployment that fails must leave no resource that costs money. A table without rows costs nothing, and
+	// its deletion would fail because of its deletion protection.
 	wanted = append(wanted, want{tableType, "DeletionPolicy", onTables}, want{tableType, "UpdateReplacePolicy", onReplace})
 	for _, kind := range []string{streamType, bucketType, bucketPolicy, logGroupType, versionType} {
 		wanted = append(wanted, want{kind, "DeletionPolicy", onOthers}, want{kind, "UpdateReplacePolicy", onReplace})
@@ -314,13 +315,13 @@ func noWildcard(_ template, policy resource, _ map[string]any) string {
 }
 
 // forInterfaces reports whether a statement is for the network interfaces of a function in a VPC, which Lambda makes.
-// The function itself may not use it.
+// The function itself may not use that statement.
 func forInterfaces(statement map[string]any) bool {
 	return rendered(statement["Condition"]) == `{"Null":{"lambda:SourceFunctionArn":"true"}}` &&
 		!slices.ContainsFunc(list(statement["Action"]), func(action any) bool { return !strings.HasPrefix(rendered(action), "ec2:") })
 }
 
-// forTraces reports whether a statement only sends traces to X-Ray, whose actions know no resources.
+// forTraces reports whether a statement only sends traces to X-Ray, whose actions have no resources.
 func forTraces(statement map[string]any) bool {
 	return rendered(statement["Action"]) == `["xray:PutTelemetryRecords","xray:PutTraceSegments"]`
 }
@@ -372,7 +373,7 @@ func parseSettings(function resource, environ []string) (err error) {
 	return err
 }
 
-// nameOf tells the functions apart by a variable that only one of them has.
+// nameOf names a function by a variable that only this function has.
 func nameOf(function resource) string {
 	switch {
 	case at(function, variables+".ONCEBOX_CLAIMANT_FROM") != nil:
@@ -436,7 +437,7 @@ func authorized(tpl template, route resource, context map[string]any) string {
 	return fmt.Sprintf("is open to %v", kind)
 }
 
-// verifiesLinks reports whether the function takes the claimant from personal links only.
+// verifiesLinks reports whether the function accepts claimants only from personal links.
 func verifiesLinks(tpl template) bool {
 	for _, function := range tpl.resources(functionType) {
 		if at(function, variables+".ONCEBOX_CLAIMANT_FROM") == "link" && at(function, variables+".ONCEBOX_LINK_KEYS") != nil {
@@ -446,8 +447,8 @@ func verifiesLinks(tpl template) bool {
 	return false
 }
 
-// harmless are the variables of access logs that say nothing about a person (API Gateway Developer Guide, "Customize
-// HTTP API access logs"). A route key is a pattern; the path itself names the claimant.
+// harmless are the variables of access logs without personal data (API Gateway Developer Guide, "Customize HTTP API
+// access logs"). A route key is a pattern; the path itself names the claimant.
 var harmless = []string{
 	"$context.requestId", "$context.requestTime", "$context.routeKey", "$context.status",
 	"$context.responseLength", "$context.responseLatency",
@@ -466,8 +467,8 @@ func accessLog(_ template, stage resource, _ map[string]any) string {
 	return ""
 }
 
-// losesNothing checks that every record of the stream reaches the function or, before Kinesis deletes it, the bucket
-// in which the function stores its dead letters.
+// losesNothing checks that every record of the stream reaches the function. Otherwise it must reach the bucket of
+// dead letters before Kinesis deletes it.
 func losesNothing(tpl template, mapping resource, _ map[string]any) string {
 	p := mapping.properties()
 	for name, value := range map[string]any{
@@ -511,7 +512,7 @@ var logMembers = []string{
 	"$.past_horizon", "$.dead_lettered", "$.ledger_memory_share", "$.ledger_appends", "$.ledger_conflicts", "$.ledger_lane_units",
 }
 
-// errorPattern is a pattern that finds a part of the error in the log line.
+// errorPattern matches a pattern that finds a part of the error in the log line.
 var errorPattern = regexp.MustCompile(`^{ \$\.error = "\*([^*]+)\*" }$`)
 
 // readsTheLog checks a filter of the dedupe function's log against the log line, and that an alarm reads its metric.
@@ -548,7 +549,7 @@ func readsTheLog(tpl template, filter resource, _ map[string]any) string {
 	return "makes a metric that no alarm reads"
 }
 
-// statusPattern is a pattern over the member status of access logs, which is a text.
+// statusPattern matches a pattern for the member status of access logs, which is a text.
 var statusPattern = regexp.MustCompile(`^{ (\(?\$\.status !?= "[0-9*]+"\)?( && )?)+ }$`)
 
 // logsOfDedupe returns the logs of the dedupe functions.
@@ -561,7 +562,7 @@ func logsOfDedupe(tpl template) (all []string) {
 	return all
 }
 
-// logsOfAPI returns the access logs whose lines have a status.
+// logsOfAPI returns access logs whose lines have the status.
 func logsOfAPI(tpl template) (all []string) {
 	for _, stage := range tpl.resources(stageType) {
 		if !strings.Contains(textAt(stage, "Properties.AccessLogSettings.Format"), `"status":"$context.status"`) {
@@ -578,8 +579,7 @@ func (tpl template) function(mapping resource) resource {
 	return tpl.behind(at(mapping, "Properties.FunctionName"))
 }
 
-// behind returns the function that a reference to its alias calls, or nil: nothing may call a function but through its
-// alias.
+// behind returns the function that a reference to its alias calls, or nil, because every caller must use the alias.
 func (tpl template) behind(reference any) resource {
 	alias := tpl.resources(aliasType)[textAt(reference, "Ref")]
 	version := tpl.resources(versionType)[textAt(alias, "Properties.FunctionVersion.Fn::GetAtt.0")]
@@ -605,7 +605,7 @@ func callsAlias(tpl template, _ map[string]any) (wrong []string) {
 	return wrong
 }
 
-// permittedFirst checks that an API calls an alias only when it may.
+// permittedFirst checks that an API calls an alias only after it has the permission.
 func permittedFirst(tpl template, integration resource, _ map[string]any) string {
 	for id, permission := range tpl.resources(permissionType) {
 		api := rendered(at(permission, "Properties.SourceArn"))
@@ -621,9 +621,9 @@ func textOf(function resource, variable string) string {
 	return rendered(at(function, variables+"."+variable))
 }
 
-// TestNamesOfWhatKeepsData pins logical ids, by which CloudFormation knows resources. A resource under another id is
-// a new, empty one: bank, claims and entries would be forgotten, though the old tables stay. So no -update changes
-// these names; that needs a migration.
+// TestNamesOfWhatKeepsData pins logical ids, by which CloudFormation identifies resources. A resource with another id
+// would be new and empty: the bank, claims and entries would be missing, although the old tables stay. So no -update
+// changes these names; a change needs a migration.
 func TestNamesOfWhatKeepsData(t *testing.T) {
 	t.Parallel()
 	claims := []string{

@@ -108,7 +108,7 @@ func contextOf(parameters, jobs string) map[string]any {
 
 var capital = regexp.MustCompile(`[A-Z]`)
 
-// contextOfParameter is the context value that a parameter is named after.
+// contextOfParameter returns the context value after which a parameter is named.
 func contextOfParameter(parameter string) string {
 	return strings.ToLower(strings.TrimPrefix(capital.ReplaceAllString(parameter, "-$0"), "-"))
 }
@@ -172,7 +172,8 @@ func withoutAllowedDifferences(tpl template) {
 	}
 }
 
-// TestPlainPage: each route of the page waits for its permission, or the page would answer 500 for a moment.
+// TestPlainPage checks that each route of the page waits for its permission. Otherwise the page would answer 500 for
+// a moment.
 func TestPlainPage(t *testing.T) {
 	t.Parallel()
 	tpl := readGolden(t, "plain-claims")
@@ -195,8 +196,9 @@ func TestPlainPage(t *testing.T) {
 	}
 }
 
-// TestPlainVersions changes each parameter, and the release. A function gets another version if its properties change,
-// and only then: Lambda publishes no second version of the same, and CloudFormation takes that for an error.
+// TestPlainVersions changes each parameter, and the release. A function must get another version if its properties
+// change, and only then. Lambda does not publish a second version of the same function, and CloudFormation reports
+// that as an error.
 func TestPlainVersions(t *testing.T) {
 	t.Parallel()
 	tpl := readGolden(t, "plain-both")
@@ -234,7 +236,7 @@ func TestPlainVersions(t *testing.T) {
 		}
 	}
 	for name := range tpl["Parameters"].(map[string]any) {
-		// Another bucket alone is no new code: docs/deploy.md says that its zips need another prefix.
+		// Another bucket alone does not mean new code: docs/deploy.md says that zips in it need another prefix.
 		if changed[name] == 0 && !slices.Contains([]string{"CodeBucket", "JwtIssuer", "JwtAudience"}, name) {
 			t.Errorf("%s was not changed", name)
 		}
@@ -260,7 +262,8 @@ func TestPlainTemplatesOfReleases(t *testing.T) {
 // cdkOnly are names of its bootstrap, accounts and regions.
 var cdkOnly = regexp.MustCompile(`(?i)bootstrap/|BootstrapVersion|hnb659fds|\b[0-9]{12}\b|"(us|eu)-[a-z]+-[0-9]`)
 
-// TestPlainTemplatesFit keeps the limits of CloudFormation, and has nothing of the CDK or of an account.
+// TestPlainTemplatesFit checks that the templates are within the limits of CloudFormation, and contain nothing of the
+// CDK or of an account.
 func TestPlainTemplatesFit(t *testing.T) {
 	t.Parallel()
 	const inRequest, inBucket, mostResources, mostParameters = 51200, 1 << 20, 500, 200 // "CloudFormation quotas"
@@ -351,7 +354,8 @@ func TestPlainTemplatesRefuse(t *testing.T) {
 	}
 }
 
-// TestPlainTemplatesAccept: what patterns accept at their limits, the functions accept, too. Infra asks their parsers.
+// TestPlainTemplatesAccept checks that the functions accept the values that patterns accept at their limits. Infra
+// calls their parsers.
 func TestPlainTemplatesAccept(t *testing.T) {
 	t.Parallel()
 	for _, parameters := range []string{
@@ -457,7 +461,7 @@ func (d deployment) holds(condition any) bool {
 // A leftOut property has the value AWS::NoValue.
 type leftOut struct{}
 
-// evaluated evaluates the functions whose arguments are known.
+// evaluated evaluates the functions whose arguments are all known.
 func (d deployment) evaluated(value any) any {
 	switch v := value.(type) {
 	case []any:

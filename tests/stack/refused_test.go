@@ -102,7 +102,7 @@ var refusals = []struct{ context, says string }{
 	{"source-retention=0", "oncebox:source-retention"},
 	{"record-age=0", "oncebox:record-age"},
 
-	// Names of existing resources. The CDK panics over most of these.
+	// These are names of existing resources. The CDK panics for most of them.
 	{"stack=my stack", `oncebox:stack is "my stack"; the name of a stack has 1 to 128`},
 	{"stack=1st", "oncebox:stack"},
 	{"stack=" + strings.Repeat("x", 129), "oncebox:stack"},
@@ -395,11 +395,11 @@ func TestContextIsRefused(t *testing.T) {
 	says(t, refused(t, map[string]any{"volatile": []any{"a", []any{map[string]any{}}}}), "oncebox:volatile is an object")
 }
 
-// notForUsers are names of Go and of functions, which a user of context values does not know.
+// notForUsers are names of Go and of functions, which users of context values do not know.
 var notForUsers = regexp.MustCompile(
 	`ONCEBOX_|Props|Auth(JWT|IAM|Link|Open)|Source|Destination|Retention|Horizon|BatchSize|RecordAge|Retries|Queue|Bucket`)
 
-// says checks the parts of an error, which stand in this order.
+// says checks that an error contains the parts in this order.
 func says(t *testing.T, message, parts string) {
 	t.Helper()
 	rest := message

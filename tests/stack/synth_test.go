@@ -24,7 +24,7 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 )
 
-// inFolder is the variable that names the folder of the child in which the tests run.
+// inFolder is the variable with the folder of the child process that runs the tests.
 const inFolder = "STACK_TESTS_FOLDER"
 
 // TestMain runs the tests in a child process. jsii reads the environment before main, so the environment must be set
@@ -112,13 +112,13 @@ func with(context, more map[string]any) map[string]any {
 	return all
 }
 
-// bothJobs is the value of oncebox:jobs in the goldens that say nothing else.
+// bothJobs is the value of oncebox:jobs in goldens that do not set it.
 const bothJobs = "claims,records"
 
 // codeNames are the context values with the folders of the functions.
 var codeNames = []string{"claim-code", "sweep-code", "dedupe-code"}
 
-// withDefaults adds what cdk.json sets, both jobs, and stand-ins for the functions.
+// withDefaults adds the values of cdk.json, both jobs, and stand-ins for the functions.
 func withDefaults(t *testing.T, values map[string]any) map[string]any {
 	t.Helper()
 	context := cdkJSON(t)

@@ -43,7 +43,7 @@ func record(name string, command []string) error {
 	return os.WriteFile(name+".svg", s.svg(), 0o644)
 }
 
-// prompt is the command as a user types it, without the folder of the program.
+// prompt returns the command as a user types it, without the folder of the program.
 func prompt(command []string) string {
 	typed := append([]string{filepath.Base(command[0])}, command[1:]...)
 	return "$ " + strings.Join(typed, " ")
