@@ -16,12 +16,12 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// bare is a worker that does by the SDK what has to be done, and nothing else: it
-// reads a page at a random place of a random shard, and tries it item by item.
+// bare is a worker that makes only the necessary requests with the SDK: it reads a page at a random place of a random
+// shard, and tries it item by item.
 type bare struct {
 	*shop
 	campaign string
-	shards   []int // those that may have items
+	shards   []int // the shards that may have items
 	page     []bareItem
 }
 
@@ -57,8 +57,8 @@ func (w *bare) claim(customer int) error {
 	}
 }
 
-// read reads a page from a random place to the shard's end, else from its beginning.
-// It never reads again what was empty.
+// read reads a page from a random place to the shard's end, or else from its beginning. It never reads an empty shard
+// again.
 func (w *bare) read() error {
 	if len(w.shards) == 0 {
 		return errors.New("the bare loop found no more items")
@@ -89,7 +89,7 @@ func (w *bare) read() error {
 	return nil
 }
 
-// take is the transaction of a claim, with the rows that the project writes.
+// take makes the transaction of a claim, with the rows that the project writes.
 func (w *bare) take(item bareItem, claimant string) error {
 	now := types.AttributeValueMemberN{Value: strconv.FormatInt(time.Now().UnixMilli(), 10)}
 	_, err := w.client.TransactWriteItems(w.Context(), &dynamodb.TransactWriteItemsInput{TransactItems: []types.TransactWriteItem{

@@ -28,7 +28,7 @@ type figure struct {
 	detail   string
 }
 
-// figures are what the benchmarks of this run found.
+// figures are the results of the benchmarks of this run.
 var figures []figure
 
 func TestMain(m *testing.M) {
@@ -67,7 +67,7 @@ func TestVerdicts(t *testing.T) {
 	}
 }
 
-// pairs are times of rounds, each beside that of its floor.
+// pairs holds the times of rounds, each beside the time of its floor.
 type pairs struct{ measured, floor []time.Duration }
 
 func (p *pairs) add(measured, floor time.Duration) {

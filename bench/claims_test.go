@@ -43,10 +43,9 @@ const (
 	maxProcessor   = 1.15
 )
 
-// BenchmarkClaims measures claims through the handler, from the bytes of an event to those
-// of the response, as the claim function calls it, against a bare loop of the same
-// transaction. Banks have the default settings. Each worker is a container: it has a handler
-// of its own, and with it a page of its own. All requests that go out are counted.
+// BenchmarkClaims measures claims through the handler, as the claim function calls it, from the bytes of an event to
+// the bytes of the response. It compares them with a bare loop of the same transactions. Banks have the default
+// settings. Each worker is a container: it has its own handler and so its own page. All requests are counted.
 func BenchmarkClaims(b *testing.B) {
 	throughput(b)
 	b.ReportMetric(0, "ns/op") // of a round, which says nothing
@@ -69,7 +68,7 @@ func throughput(b *testing.B) {
 	cpu.report("client's processor time of a claim through the handler", maxProcessor)
 }
 
-// handOut hands out a small bank on an engine that has done nothing before.
+// handOut hands out a small bank on an engine that was not used before.
 func handOut(b *testing.B, workers int, start func(s *shop, campaign string) container) spent {
 	b.Helper()
 	endpoint, stop := testengine.FreshDynoxide(b)
@@ -98,8 +97,7 @@ func smallBanks(b *testing.B) {
 	}
 }
 
-// theLargeBank is on DynamoDB Local, which is slower, but as fast at the end as at
-// the beginning.
+// theLargeBank is on DynamoDB Local, which is slower, but keeps its speed until the end.
 func theLargeBank(b *testing.B) {
 	b.Helper()
 	s := newShop(b, testengine.DynamoDBLocal(b))
@@ -124,7 +122,7 @@ func note(name string, measured, goal float64, detail string) {
 	figures = append(figures, figure{name, measured, goal, detail})
 }
 
-// shop is an engine with tables, and what its customers are served by.
+// shop is an engine with tables, and the clients for its customers.
 type shop struct {
 	*testing.B
 	meter  *meter
@@ -171,11 +169,11 @@ func (s *shop) stock(items int) (campaign string) {
 	return campaign
 }
 
-// container gives a customer an item, or the one that they have.
+// container gives a customer an item. A customer who has an item gets the same item.
 type container func(customer int) error
 
-// run lets the customers come to the containers, each as soon as one is free, and
-// returns what it took.
+// run lets the customers come to the containers, each as soon as a container is free. It returns the time that this
+// took.
 func (s *shop) run(campaign string, customers []int, workers int, start func(campaign string) container) spent {
 	s.Helper()
 	before, cpu, begun := s.meter.read(), s.processorTime(), time.Now()
@@ -205,7 +203,7 @@ func (s *shop) run(campaign string, customers []int, workers int, start func(cam
 	return took
 }
 
-// toTheLast hands out a bank to its last item, to a customer each.
+// toTheLast hands out a bank to its last item, one item to each customer.
 func (s *shop) toTheLast(items, workers int, start func(campaign string) container) spent {
 	s.Helper()
 	customers := make([]int, items)
@@ -215,8 +213,7 @@ func (s *shop) toTheLast(items, workers int, start func(campaign string) contain
 	return s.run(s.stock(items), customers, workers, start)
 }
 
-// againAndAgain is the cost of one request where each customer asks several times,
-// all in random order, of a large bank.
+// againAndAgain measures the cost of one request if each customer sends several, in random order, to a large bank.
 func (s *shop) againAndAgain(customers, times, workers int) spent {
 	s.Helper()
 	all := make([]int, 0, customers*times)
@@ -229,8 +226,7 @@ func (s *shop) againAndAgain(customers, times, workers int) spent {
 	return s.run(s.stock(largeBank), all, workers, s.handler).each(len(all))
 }
 
-// handler is a container of the claim function: it gets and returns bytes, as from the
-// Lambda runtime.
+// handler returns a container of the claim function. It gets and returns bytes, as from the Lambda runtime.
 func (s *shop) handler(campaign string) container {
 	from, err := claimapi.ParseClaimantFrom("body")
 	if err != nil {
@@ -250,15 +246,15 @@ func (s *shop) handler(campaign string) container {
 	}
 }
 
-// Beginnings of responses with an item. To decode them would cost the client time that
-// the function does not spend.
+// These are beginnings of responses with an item. Decoding them would cost the client time that the function does not
+// spend.
 var (
 	created  = []byte(`{"statusCode":201,`)
 	replayed = []byte(`{"statusCode":200,`)
 )
 
-// eventAround returns what is before and after the customer's name in an event that asks
-// for an item of the campaign. To make events must cost next to nothing.
+// eventAround returns the text before and after the customer's name in an event that asks for an item of the
+// campaign. Making events must cost almost no time.
 func (s *shop) eventAround(campaign string) (before, after []byte) {
 	const customer = "CUSTOMER"
 	var event map[string]any
@@ -277,12 +273,12 @@ func (s *shop) eventAround(campaign string) (before, after []byte) {
 
 func name(customer int) string { return fmt.Sprintf("customer-%d@example.com", customer) }
 
-// nowhere is not io.Discard, which a log would not even make its lines for.
+// nowhere discards log lines. A log does not even make its lines for io.Discard.
 type nowhere struct{}
 
 func (nowhere) Write(p []byte) (int, error) { return len(p), nil }
 
-// processorTime is what this process has used so far. The engine is another one.
+// processorTime returns the processor time that this process has used so far. The engine is another process.
 func (s *shop) processorTime() time.Duration {
 	s.Helper()
 	var used syscall.Rusage

@@ -30,8 +30,8 @@ const (
 	maxUnits      = 1     // write units a new key
 )
 
-// BenchmarkRecordsLedger measures the ledger on DynamoDB against a bare loop of
-// conditional puts, with as many requests under way, on the same engine.
+// BenchmarkRecordsLedger measures the ledger on DynamoDB against a bare loop of conditional puts on the same engine,
+// with as many requests at the same time.
 func BenchmarkRecordsLedger(b *testing.B) {
 	s := newShop(b, testengine.Dynoxide(b))
 	client := s.unmetered(0)
@@ -56,7 +56,7 @@ func BenchmarkRecordsLedger(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// unmetered is the client without the meter, whose requests take some time more.
+// unmetered is the client without the meter, because requests through the meter take longer.
 func (s *shop) unmetered(delay time.Duration) *dynamodb.Client {
 	o := s.client.Options()
 	o.HTTPClient = s.meter.http
@@ -66,7 +66,7 @@ func (s *shop) unmetered(delay time.Duration) *dynamodb.Client {
 	return dynamodb.New(o)
 }
 
-// delayed is an HTTP client whose requests are some time longer on their way.
+// delayed is an HTTP client whose requests take a fixed time longer.
 type delayed struct {
 	aws.HTTPClient
 	time.Duration
@@ -117,9 +117,8 @@ func putAll(ctx context.Context, store *dynamostore.Store, entries []dedupe.Entr
 	return nil
 }
 
-// putBare puts the least that does the job of an entry by the SDK, and nothing else:
-// a key, 16 bytes each for the owner and the content, and the time until which it
-// counts. The old row comes back, since it decides.
+// putBare puts the smallest row that can serve as an entry, with the SDK only: a key, 16 bytes each for the owner and
+// the content, and the time until which it counts. A put returns the old row, which decides.
 func putBare(ctx context.Context, client *dynamodb.Client, table string, candidates []dedupe.Candidate) error {
 	queue := make(chan *dedupe.Candidate, len(candidates))
 	for i := range candidates {
@@ -157,8 +156,8 @@ func decimal(n int64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
 }
 
-// BenchmarkRecordsBesideBare measures how a Processor decides batches, against the bare
-// loop of puts: the step of the ledger, and all steps with a sink that costs nothing.
+// BenchmarkRecordsBesideBare measures how a Processor decides batches, against the bare loop of puts. It measures the
+// step of the ledger, and all steps with a sink that costs no time.
 func BenchmarkRecordsBesideBare(b *testing.B) {
 	for b.Loop() { // once or often: the rounds are its own
 	}
@@ -237,14 +236,14 @@ const network = 2 * time.Millisecond
 // latencies is how often each latency is measured. Their median is the figure.
 const latencies = 7
 
-// concurrencies are how many requests the ledger has under way; its default is one.
+// concurrencies are the numbers of requests that the ledger makes at the same time. The ledger's default is one of
+// them.
 var concurrencies = []int{8, 16, 32, 64, 128}
 
-// BenchmarkRecordsLatency measures how long the function takes for a batch, event in,
-// answer out, of new records, where each request of ledger and sink takes 2 ms.
-// The ledger's table is an HTTP server in this process that waits and says yes: a
-// local engine would take most of the processors. So this is client and server
-// together; on Lambda TLS takes the server's place.
+// BenchmarkRecordsLatency measures how long the function takes for a batch of new records, from the event to the
+// answer. Each request of ledger and sink takes 2 ms. The ledger's table is an HTTP server in this process that waits
+// and answers success, because a local engine would use most of the processors. So the result includes client and
+// server; on Lambda, TLS replaces the server's share.
 func BenchmarkRecordsLatency(b *testing.B) {
 	m := &meter{}
 	o := newClient(b, server(b, yes), m).Options()
@@ -276,7 +275,7 @@ func BenchmarkRecordsLatency(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// invoke gives an event to a function, with the time that it has by default.
+// invoke sends an event to a function, with its default time-out.
 func invoke(b *testing.B, h *kinesishandler.Handler, event []byte) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), timeout)

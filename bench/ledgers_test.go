@@ -24,7 +24,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// Goals of ledgers. Those of write units are simulated.LogGoals.
+// These are the goals of ledgers. simulated.LogGoals has the goals for write units.
 const (
 	maxLogMicroseconds = 1e6 / 300_000 // a key, in batches of 5,000
 	maxAgainstPerKey   = 1. / 20       // times the time with one put a key, through the whole function
@@ -39,7 +39,7 @@ const (
 	logKeys    = 20_000 // a round, of what makes a request for each batch
 )
 
-// subject is a ledger, or a floor of one, on its way to new keys.
+// subject is a ledger, or a floor of one, with a source of new keys.
 type subject struct {
 	name        string
 	keys, batch int
@@ -97,7 +97,7 @@ func (s *shop) perKey(client *dynamodb.Client) entering {
 	return enterNew(dynamostore.New(client, s.dedupe))
 }
 
-// log is the log ledger, in a scope of its own.
+// log enters records in the log ledger, in a new scope.
 func (s *shop) log(client *dynamodb.Client) entering { return enterNew(s.logLedger(client)) }
 
 func (s *shop) logLedger(client *dynamodb.Client) *logledger.Ledger {
@@ -124,8 +124,8 @@ func enterInto(ledger dedupe.Ledger, scope string) entering {
 	}
 }
 
-// statements inserts the least that does the job of an entry by statements of PartiQL, as many as a request takes, with
-// as many requests under way as the engine with one row a key has.
+// statements inserts the smallest rows that can serve as entries with statements of PartiQL. A request has as many as
+// possible, and as many requests run at the same time as in the engine with one row a key.
 func (s *shop) statements(client *dynamodb.Client) entering {
 	const mostStatements = 25
 	insert := fmt.Sprintf(`INSERT INTO "%s" VALUE {'pk': ?, 'sk': 'e', 'o': ?, 'c': ?, 'purge_at': ?}`, s.dedupe)
@@ -249,7 +249,7 @@ func microseconds(d time.Duration) float64 { return float64(d) / float64(time.Mi
 // batchesEach is how many batches a function gets.
 const batchesEach = 4
 
-// processed is the time of a record through a Processor, after the first batch.
+// processed returns the time of a record through a Processor, after the first batch.
 func (s *shop) processed(ledger dedupe.Ledger, records int) time.Duration {
 	s.Helper()
 	j, err := format.NewJSON(format.Options{IDPath: "event_id", FingerprintPath: "event_fingerprint"})
@@ -273,7 +273,7 @@ func isLog(l dedupe.Ledger) bool {
 	return ok
 }
 
-// invoked is the time of a record through the function, after the first event.
+// invoked returns the time of a record through the function, after the first event.
 func (s *shop) invoked(ledger dedupe.Ledger, records int) time.Duration {
 	s.Helper()
 	h := s.function(dedupe.Parts{Ledger: ledger, Sink: costless{}})
@@ -291,7 +291,8 @@ func (s *shop) function(p dedupe.Parts) *kinesishandler.Handler {
 	return newHandler(s.B, p, "ONCEBOX_SCOPE="+strings.ToLower(rand.Text()))
 }
 
-// unitsOfTheFunction counts what new records cost through the whole function, on both ledgers, with and without acks.
+// unitsOfTheFunction counts the cost of new records through the whole function, on both ledgers, with and without
+// acks.
 func (s *shop) unitsOfTheFunction() {
 	s.Helper()
 	store := dynamostore.New(s.client, s.dedupe)
@@ -319,8 +320,8 @@ func (s *shop) unitsOfTheFunction() {
 	}
 }
 
-// BenchmarkLedgersColdStart measures how long a new process takes until a log ledger has loaded what it needs, and how
-// much memory it has then.
+// BenchmarkLedgersColdStart measures how long a new process takes until a log ledger has loaded its entries, and how
+// much memory it uses then.
 func BenchmarkLedgersColdStart(b *testing.B) {
 	for b.Loop() { // once or often: the rounds are its own
 	}

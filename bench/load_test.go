@@ -45,11 +45,11 @@ const (
 
 	maxKnownWriteUnits = 0.01 // a known row: its share of the counts
 	maxKnownReadUnits  = 1.01 // a known row is looked up
-	maxLoadMemory      = 1.25 // of a million rows, times that of 100,000
+	maxLoadMemory      = 1.25 // the memory for a million rows, as a multiple of that for 100,000
 )
 
-// BenchmarkLoad measures loads against a bare loop of the same transactions by driver
-// or SDK, and what a load of a million rows takes in a process of its own.
+// BenchmarkLoad measures loads, and compares them with a bare loop of the same transactions by driver or SDK. It also
+// measures a load of a million rows in its own process.
 func BenchmarkLoad(b *testing.B) {
 	var file, cpu, table pairs
 	for b.Loop() {
@@ -106,7 +106,7 @@ func loadFile(b *testing.B) (took, used time.Duration) {
 	})
 }
 
-// clocked is what something takes, by the clock and of this process.
+// clocked holds the duration of some work: the time by the clock, and the processor time of this process.
 func clocked(b *testing.B, do func() error) (took, used time.Duration) {
 	b.Helper()
 	s := &shop{B: b}
@@ -164,7 +164,7 @@ func bareInserts(ctx context.Context, db *sql.DB, items []string) error {
 	return nil
 }
 
-// freshShop has a campaign on an engine that has done nothing before.
+// freshShop makes a campaign on an engine that was not used before.
 func freshShop(b *testing.B) (s *shop, stop func()) {
 	b.Helper()
 	endpoint, stop := testengine.FreshDynoxide(b)
@@ -218,7 +218,7 @@ func (s *shop) bareLoad(items []string) {
 	}
 }
 
-// longLoads counts what goes to DynamoDB, for new rows and for known ones.
+// longLoads counts the requests to DynamoDB, for new rows and for known rows.
 func longLoads(b *testing.B) {
 	b.Helper()
 	s, stop := freshShop(b)
@@ -241,7 +241,7 @@ func longLoads(b *testing.B) {
 	}
 }
 
-// largeLoads loads in processes of their own, as on the command line.
+// largeLoads runs loads in separate processes, as on the command line.
 func largeLoads(b *testing.B) {
 	b.Helper()
 	oncebox := filepath.Join(b.TempDir(), "oncebox")
@@ -266,9 +266,8 @@ func largeLoads(b *testing.B) {
 		fmt.Sprintf("%.1f MB against %.1f MB; %.1f MB for %d rows", peaks[2], peaks[1], peaks[0], perRequest))
 }
 
-// loadProcess runs a load to its end, and returns its peak of resident memory in MB.
-// It is read while the process runs: what the system says of a process that has ended
-// includes the memory of the one that started it.
+// loadProcess runs a load to its end, and returns its peak of resident memory in MB. It reads the peak while the
+// process runs: the system's value for an ended process includes the memory of its parent.
 func loadProcess(b *testing.B, rows int, command ...string) (took time.Duration, peak float64) {
 	b.Helper()
 	c := exec.CommandContext(b.Context(), command[0], command[1:]...)
@@ -299,7 +298,7 @@ func loadProcess(b *testing.B, rows int, command ...string) (took time.Duration,
 
 var highWater = regexp.MustCompile(`VmHWM:\s+(\d+) kB`)
 
-// peakMemory is that of a process so far; 0 if there is none of that id any more.
+// peakMemory returns the peak memory of a process so far, or 0 if no process has the id.
 func peakMemory(pid int) float64 {
 	status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	found := highWater.FindSubmatch(status)

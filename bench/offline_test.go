@@ -30,7 +30,7 @@ const (
 	maxPeakGrowth    = 1.1   // times, with four times the records
 )
 
-// The peers. They keep the first record of each id, and neither rename nor resume.
+// These are the peers. They keep the first record of each id, and neither rename nor resume.
 const (
 	sqliteLoop = `
 import json, sqlite3, sys
@@ -53,15 +53,14 @@ duckdb.sql(f"COPY (SELECT DISTINCT ON (event_id) * FROM read_ndjson('{records}')
 	awk = `awk '!seen[$0]++' "$1" >"$2"`
 )
 
-// offlineRun is what a program took.
+// offlineRun holds the time and the memory of a program's run.
 type offlineRun struct {
 	time time.Duration
 	peak float64 // MB of memory
 }
 
-// BenchmarkOffline measures `oncebox dedupe` as a process, from its start to its
-// end, beside the ways in which people do without it. All read the same file, and
-// keep the same number of records.
+// BenchmarkOffline measures `oncebox dedupe` as a process, from its start to its end, and the usual alternatives. All
+// read the same file, and keep the same number of records.
 func BenchmarkOffline(b *testing.B) {
 	folder := b.TempDir()
 	program := filepath.Join(folder, "oncebox")
@@ -73,7 +72,7 @@ func BenchmarkOffline(b *testing.B) {
 	inSQLite := []string{program, "dedupe", input, "--id-path", "event_id", "--ledger", "LEDGER", "--out", "OUT"}
 	python := duckDBPython()
 
-	var memory, sqlite, ofDuckDB, ofLoop, ofAwk pairs
+	var memory, sqlite, ofDuckDB, ofLoop, awkPeaks pairs
 	rounds := 0
 	for b.Loop() {
 		if rounds++; rounds > offlineRounds {
@@ -83,7 +82,7 @@ func BenchmarkOffline(b *testing.B) {
 		memory.add(m.time, time.Second)
 		sqlite.add(s.time, time.Second)
 		ofLoop.add(s.time, runOffline(b, offlineRecords, "python3", "-c", sqliteLoop, input, "OUT", "LEDGER").time)
-		ofAwk.add(m.time, runOffline(b, offlineRecords, "sh", "-c", awk, "sh", input, "OUT").time)
+		awkPeaks.add(m.time, runOffline(b, offlineRecords, "sh", "-c", awk, "sh", input, "OUT").time)
 		if python != "" {
 			ofDuckDB.add(m.time, runOffline(b, offlineRecords, python, "-c", duckDB, input, "OUT").time)
 		}
@@ -94,14 +93,14 @@ func BenchmarkOffline(b *testing.B) {
 	} else {
 		note("offline, :memory: against DuckDB", 0, 0, "not run: scripts/install-tools could not install duckdb")
 	}
-	ofAwk.report("offline, :memory: against awk by whole lines", 0)
+	awkPeaks.report("offline, :memory: against awk by whole lines", 0)
 	sqlite.report("offline, SQLite ledger in seconds", maxSQLiteSeconds)
 	ofLoop.report("offline, SQLite ledger against a loop in Python", maxOfLoop)
 	notePeaks(b, input, inMemory, inSQLite)
 	b.ReportMetric(0, "ns/op")
 }
 
-// notePeaks compares the peaks of memory with those of four times the records.
+// notePeaks compares the peaks of memory with the peaks for four times as many records.
 func notePeaks(b *testing.B, input string, inMemory, inSQLite []string) {
 	const more = 4 * offlineRecords
 	larger := writeRecords(b, more)
@@ -182,7 +181,7 @@ func countLines(b *testing.B, path string) (n int) {
 	}
 }
 
-// writeRecords writes records of which each fifth is a copy of an earlier one.
+// writeRecords writes records. Each fifth is a copy of an earlier record.
 func writeRecords(b *testing.B, records int) (path string) {
 	b.Helper()
 	path = filepath.Join(b.TempDir(), "records.ndjson")

@@ -38,9 +38,9 @@ const (
 	repeats      = 10  // batches a round, so that rounds are not over in a millisecond
 )
 
-// BenchmarkRecordsPipeline measures the way from decoded records to decided keys, on
-// one core, against a loop that a reader of such records cannot do without: validate,
-// read two paths, hash. The ledger and the sink cost nothing.
+// BenchmarkRecordsPipeline measures the steps from decoded records to decided keys, on one core. It compares them
+// with a loop that every reader of such records needs: validate, read two paths, hash. The ledger and the sink cost
+// no time.
 func BenchmarkRecordsPipeline(b *testing.B) {
 	oneCore(b)
 	batch := newBatch(b, batchRecords)
@@ -94,8 +94,8 @@ func validateReadHash(b *testing.B, batch dedupe.Batch) {
 	}
 }
 
-// BenchmarkRecordsKPL measures the opening of aggregates against the MD5 over the
-// same bytes, which is a part of it. Partition keys are as long as UUIDs.
+// BenchmarkRecordsKPL measures the opening of aggregates against the MD5 of the same bytes, which is a part of it.
+// Partition keys are as long as UUIDs.
 func BenchmarkRecordsKPL(b *testing.B) {
 	shapes := []*aggregates{
 		{records: 1, size: 100, keys: 1}, {records: 10, size: 1000, keys: 10}, {records: 100, size: 100, keys: 100},
@@ -157,9 +157,9 @@ func (a *aggregates) encode() []byte {
 	return e.Bytes()
 }
 
-// BenchmarkRecordsHandler measures the whole function on one core, from the bytes of
-// an event to those of the answer, as the Lambda runtime calls it, against the plain
-// way to write it. Ledger and sink are the same, in memory.
+// BenchmarkRecordsHandler measures the whole function on one core, as the Lambda runtime calls it, from the bytes of
+// an event to the bytes of the answer. It compares the function with the plain way to write it. Ledger and sink are
+// the same, in memory.
 func BenchmarkRecordsHandler(b *testing.B) {
 	oneCore(b)
 	event := newEvent(b, batchRecords)
@@ -186,7 +186,7 @@ func BenchmarkRecordsHandler(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// handled is the time in which a function, new to it all, handles an event.
+// handled returns the time in which a new function handles an event.
 func handled(b *testing.B, start func(b *testing.B, m *memory) lambda.Handler, event []byte) (took time.Duration) {
 	b.Helper()
 	for range repeats {
@@ -206,7 +206,7 @@ func ourHandler(b *testing.B, m *memory) lambda.Handler {
 	return newHandler(b, dedupe.Parts{Ledger: m, Sink: m})
 }
 
-// newHandler is the function with parts of its own, and a dead-letter store that gets nothing.
+// newHandler returns the function with the given parts, and a dead-letter store that must get nothing.
 func newHandler(b *testing.B, p dedupe.Parts, settings ...string) *kinesishandler.Handler {
 	b.Helper()
 	o, err := kinesishandler.ParseOptions(append(settings,
@@ -223,8 +223,8 @@ func newHandler(b *testing.B, p dedupe.Parts, settings ...string) *kinesishandle
 	return h
 }
 
-// plainly is the function as one would write it without much thought, with the
-// libraries that everybody takes. It knows no aggregates, poison or failures.
+// plainly is the function as most programmers would first write it, with the usual libraries. It handles no
+// aggregates, poison or failures.
 func plainly(read func(data []byte) (id, fingerprint string, err error)) func(b *testing.B, m *memory) lambda.Handler {
 	return func(_ *testing.B, m *memory) lambda.Handler {
 		return lambda.NewHandler(func(ctx context.Context, event events.KinesisEvent) (events.KinesisEventResponse, error) {
@@ -272,7 +272,7 @@ func byGJSON(data []byte) (id, fingerprint string, err error) {
 	return gjson.GetBytes(data, "event_id").String(), gjson.GetBytes(data, "event_fingerprint").String(), err
 }
 
-// oneCore keeps the benchmark, its garbage collection included, to one core.
+// oneCore limits the benchmark, including its garbage collection, to one core.
 func oneCore(b *testing.B) {
 	b.Helper()
 	before := runtime.GOMAXPROCS(1)
@@ -310,7 +310,7 @@ func sequence(i int) string {
 	return fmt.Sprintf("4959033827149025660855969253836157109592157598%010d", i)
 }
 
-// pageView is a realistic record of 1 KB, with an id of its own.
+// pageView returns a realistic record of 1 KB with its own id.
 func pageView(b *testing.B) []byte {
 	b.Helper()
 	page := bytes.TrimSpace(readFile(b, "testdata/page-view.json"))
@@ -323,7 +323,7 @@ func newEvent(b *testing.B, records int) []byte {
 	return newEventFrom(b, 0, records)
 }
 
-// newEventFrom is an event of page views whose sequence numbers begin at that of a number.
+// newEventFrom returns an event of page views. first is the number from which its sequence numbers count.
 func newEventFrom(b *testing.B, first, records int) []byte {
 	b.Helper()
 	pages := make([][]byte, records)
@@ -333,7 +333,7 @@ func newEventFrom(b *testing.B, first, records int) []byte {
 	return eventFrom(first, pages)
 }
 
-// eventOf is an event of records, with the members and the order that Lambda's have.
+// eventOf returns an event of records, with the members of Lambda's events in Lambda's order.
 func eventOf(records [][]byte) []byte { return eventFrom(0, records) }
 
 func eventFrom(first int, records [][]byte) []byte {
@@ -351,7 +351,7 @@ func eventFrom(first int, records [][]byte) []byte {
 	return event.Bytes()
 }
 
-// costless is a ledger that has no entries and keeps none, a sink, and a dead-letter store.
+// costless is a ledger without entries, a sink, and a dead-letter store, which cost no time.
 type costless struct{}
 
 func (costless) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {

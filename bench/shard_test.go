@@ -29,10 +29,9 @@ const (
 	shardBatch    = 10_000
 )
 
-// BenchmarkRecordsShard measures how many small user records a second pass one shard,
-// plain and in KPL aggregates, event in, answer out, with acks. The table and the
-// destination stream are HTTP servers in this process, and each request to them takes
-// 2 ms.
+// BenchmarkRecordsShard measures how many small user records a second one shard can pass, plain and in KPL
+// aggregates, from event to answer, with acks. The table and the destination stream are HTTP servers in this process,
+// and each request to them takes 2 ms.
 func BenchmarkRecordsShard(b *testing.B) {
 	for b.Loop() { // once or often: the rounds are its own
 	}
@@ -76,8 +75,8 @@ func BenchmarkRecordsShard(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// server answers each request after 2 ms. It does the least of HTTP that the SDK needs:
-// net/http would take as much processor time as the function for each request.
+// server answers each request after 2 ms. It implements only the part of HTTP that the SDK needs: net/http would use
+// as much processor time as the function for each request.
 func server(b *testing.B, answer func(body []byte) string) (endpoint string) {
 	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -133,7 +132,7 @@ func contentLength(in *bufio.Reader) (size int, err error) {
 	}
 }
 
-// yes is the answer of a table that takes every put and has no rows.
+// yes is the answer of a table that accepts every put and has no rows.
 func yes([]byte) string { return "{}" }
 
 // destination answers PutRecords and ListShards for a stream of one shard.
@@ -168,7 +167,7 @@ func plainEvent() []byte {
 	return eventOf(records)
 }
 
-// click is a small record with an id of its own.
+// click returns a small record with its own id.
 func click() []byte {
 	return fmt.Appendf(nil, `{"event_id":%q,"event_fingerprint":"9bd2c3f4a1e04e7f","x":17,"y":211,"at":1795176000}`, uuid.NewString())
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/oncebox/oncebox/bench/simulated"
 )
 
-// TestFiguresOfSimulatedLogLedgers notes the figures of log ledgers that meet each other, beside the goals, which are
-// about those: `make bench SUBJECT=Log`, and SUBJECT=Ledgers.
+// TestFiguresOfSimulatedLogLedgers records the figures of log ledgers that conflict with each other, beside their
+// goals: `make bench SUBJECT=Log`, and SUBJECT=Ledgers.
 func TestFiguresOfSimulatedLogLedgers(t *testing.T) {
 	if flag.Lookup("test.bench").Value.String() == "" {
 		t.Skip("make bench measures")

@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// simulations is how many small banks are handed out. Their mean is the figure.
+// simulations is the number of small banks that are handed out. The figure is their mean.
 const simulations = 20
 
 // Goals of simulated claims.
@@ -26,8 +26,8 @@ const (
 	maxSoldOutTime = 300 // milliseconds
 )
 
-// TestFiguresOfSimulatedClaims notes the figures of claims that are simulated. It is a test, since a bubble of synctest
-// needs one, and it runs only beside benchmarks: `make bench SUBJECT=Claims`.
+// TestFiguresOfSimulatedClaims records the figures of simulated claims. It is a test, because a bubble of synctest
+// needs one, and it runs only with benchmarks: `make bench SUBJECT=Claims`.
 func TestFiguresOfSimulatedClaims(t *testing.T) {
 	if flag.Lookup("test.bench").Value.String() == "" {
 		t.Skip("make bench measures")
@@ -51,7 +51,7 @@ func simulatedBanks(t *testing.T) {
 	note("lost races "+name, lost, maxLost, "")
 }
 
-// handOutSimulated hands out banks to their last item, and returns what a claim cost.
+// handOutSimulated hands out banks to their last item, and returns the cost of a claim.
 func handOutSimulated(t *testing.T, items, workers, times int) (requests, lost float64) {
 	t.Helper()
 	for seed := range times {
@@ -63,7 +63,7 @@ func handOutSimulated(t *testing.T, items, workers, times int) (requests, lost f
 	return requests / claims, lost / claims
 }
 
-// coldContainers are few customers who ask containers that know nothing again and again.
+// coldContainers simulates a few customers who send many requests to cold containers.
 func coldContainers(t *testing.T) {
 	t.Helper()
 	const customers, times, containers = 20, 5, 8
@@ -116,7 +116,7 @@ const (
 	placements = 5 // that have room, whose figures are noted
 )
 
-// heavyLoad simulates as many seeds as it takes for some random placements that have room for the load.
+// heavyLoad simulates seeds until some random placements have room for the load.
 func heavyLoad(t *testing.T) {
 	t.Helper()
 	noteRoom()
@@ -146,7 +146,7 @@ func heavy(items, containers int, warm bool) simulated.Load {
 	}
 }
 
-// noteRoom notes how often the places of the partition keys alone make a load impossible.
+// noteRoom records how often the places of the partition keys alone make a load impossible.
 func noteRoom() {
 	const tries = 1000
 	for _, keys := range []int{64, claimKeys} {
@@ -182,7 +182,7 @@ func runLoads(t *testing.T, load simulated.Load) (reports []simulated.Report) {
 	return reports
 }
 
-// noteLoad notes the placement with the most answers 503, and the one with the longest times.
+// noteLoad records the placement with the most answers 503, and the placement with the longest times.
 func noteLoad(name string, reports []simulated.Report) {
 	worst := slices.MaxFunc(reports, func(a, b simulated.Report) int {
 		return cmp.Compare(a.Unanswered(), b.Unanswered())
@@ -201,8 +201,8 @@ func noteLoad(name string, reports []simulated.Report) {
 		max(slowest.BankUse, slowest.ClaimsUse)))
 }
 
-// soldOut asks a warm container of a campaign without items. Where items return, no row says that the bank is empty. A
-// proof that it is lasts a second, and of holds it looks for those that are due.
+// soldOut sends requests to a warm container of a campaign without items. If items return, no row says that the bank
+// is empty. A proof that it is empty lasts a second. If claims are holds, a proof also looks for due claims.
 func soldOut(t *testing.T) {
 	t.Helper()
 	soldOutWhere(t, "sold out", simulated.Model{OnEnd: engine.Burn})

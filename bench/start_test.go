@@ -23,12 +23,12 @@ import (
 // handler's.
 const maxInit = 2.0
 
-// settle is what an emulator gets to finish its own start in, which would else go
-// on beside the function's.
+// settle is the time in which an emulator finishes its own start. Otherwise that would continue during the function's
+// start.
 const settle = 50 * time.Millisecond
 
-// handler is a function that is started. The settings are those of a whole stack,
-// with every client that a function may have; the event is answered without them.
+// handler is a function to start. It has the settings of a whole stack, with every client that a function may have.
+// The answer to the event needs no client.
 type handler struct {
 	name     string
 	source   string
@@ -94,8 +94,8 @@ func (h *handler) prepare(b *testing.B) {
 	if out, err := exec.Command("../scripts/build-function", h.source, runtime.GOARCH, linked).CombinedOutput(); err != nil {
 		b.Fatalf("scripts/build-function: %v\n%s", err, out)
 	}
-	// A file that was written in one go, as Lambda's is, is in memory in larger
-	// pieces than one that a linker made, and loads up to a sixth faster.
+	// A file that was written at once, as Lambda's is, has larger pieces in memory than a file that a linker made. It
+	// loads up to a sixth faster.
 	content := readFile(b, linked)
 	h.bootstrap = filepath.Join(b.TempDir(), "bootstrap")
 	if err := os.WriteFile(h.bootstrap, content, 0o700); err != nil {
@@ -113,8 +113,8 @@ func readFile(b *testing.B, path string) []byte {
 	return content
 }
 
-// environment is all that the function sees: none of the developer's own AWS
-// settings, but credentials, as Lambda gives them.
+// environment returns all variables of the function: credentials, as Lambda gives them, and none of the developer's
+// own AWS settings.
 func (h *handler) environment(more ...string) []string {
 	return append(append([]string{
 		"PATH=" + os.Getenv("PATH"), "AWS_LAMBDA_FUNCTION_NAME=" + h.name, "AWS_REGION=us-east-1",
@@ -126,7 +126,7 @@ func (h *handler) environment(more ...string) []string {
 // Duration" too, of something else: 0.02 ms for any function.)
 var initReport = regexp.MustCompile(`INIT REPORT\(durationMs: ([0-9.]+)\)`)
 
-// inEmulator starts the function in a fresh emulator, by its first event.
+// inEmulator starts the function in a new emulator, with its first event.
 func (h *handler) inEmulator(b *testing.B) (init, reply time.Duration) {
 	b.Helper()
 	log, err := os.Create(filepath.Join(b.TempDir(), "log"))

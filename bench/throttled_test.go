@@ -65,9 +65,8 @@ func BenchmarkRecordsThrottled(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// drain takes a batch through a new function until it is done, and returns how many
-// invocations that took. What Lambda delivers again begins at the record of the answer;
-// a batch whose invocation failed is bisected.
+// drain processes a batch with a new function until it is done, and returns the number of invocations. Lambda
+// delivers again from the record in the answer on. It bisects a batch whose invocation failed.
 func (s *shop) drain(delay time.Duration, percent uint32) (invocations int) {
 	s.Helper()
 	o := s.client.Options()
@@ -98,8 +97,7 @@ func (s *shop) drain(delay time.Duration, percent uint32) (invocations int) {
 	return invocations
 }
 
-// invokePart invokes the function with some records, and returns how many of them are
-// done.
+// invokePart invokes the function with some records, and returns the number of records that are done.
 func (s *shop) invokePart(h *kinesishandler.Handler, records []json.RawMessage) (done int, err error) {
 	s.Helper()
 	event, err := json.Marshal(map[string]any{"Records": records})
@@ -110,8 +108,8 @@ func (s *shop) invokePart(h *kinesishandler.Handler, records []json.RawMessage) 
 	return result.Done, err
 }
 
-// throttling is an HTTP client that refuses some percent of the puts of entries, with
-// all attempts of one call of the SDK. Such a request does not reach the engine.
+// throttling is an HTTP client that refuses a percentage of the puts of entries, with all attempts of one call of the
+// SDK. Such a request does not reach the engine.
 type throttling struct {
 	aws.HTTPClient
 	percent uint32

@@ -34,10 +34,9 @@ func newClient(b *testing.B, endpoint string, m *meter) *dynamodb.Client {
 	return dynamodb.New(options)
 }
 
-// meter counts what goes to the engine, with the units of DynamoDB's documented
-// rules; local engines have rules of their own. The size of a row that is put outside of
-// a transaction, or queried, is exact. Other sizes are taken from JSON, which is longer
-// than the row, so the units are an upper bound.
+// meter counts the requests to the engine, with the units of DynamoDB's documented rules, because local engines have
+// different rules. The size of a row that is put outside a transaction, or queried, is exact. Other sizes come from
+// JSON, which is longer than the row, so the units are an upper limit.
 type meter struct {
 	http  aws.HTTPClient
 	mu    sync.Mutex
@@ -139,7 +138,7 @@ func (m *meter) count(operation string, sent, received []byte) {
 	}
 }
 
-// halved is by what the units of a read are divided: 2 if it is not consistent, and else 1.
+// halved returns the divisor of the units of a read: 2 if the read is eventually consistent, otherwise 1.
 func halved(request []byte) float64 {
 	if bytes.Contains(request, []byte(`"ConsistentRead":true`)) {
 		return 1

@@ -10,10 +10,10 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// accessLogFields are the members of a line of the access log. None holds personal data: path and caller name the
-// claimant, and address and user agent tell a person. The request id leads to the line in the function's log. The errors
-// are texts of API Gateway and of its authorizers: why a request was refused before it reached the function. They hold no
-// token and no claim of one.
+// accessLogFields are the members of a line of the access log. No member holds personal data: path and caller would
+// name the claimant, and address and user agent would identify a person. The request id finds the line in the
+// function's log. The errors are texts of API Gateway and of its authorizers. They say why a request was refused
+// before it reached the function, and contain no token and no part of a token.
 var accessLogFields = map[string]string{
 	"requestId":               "$context.requestId",
 	"requestTime":             "$context.requestTime",
@@ -28,16 +28,16 @@ var accessLogFields = map[string]string{
 	"authorizerError":         "$context.authorizer.error",
 }
 
-// newAccessLogGroup makes a log group whose name begins with /aws/vendedlogs/. API Gateway adds every other group to a
-// resource policy of the region, which has room for a few dozen (CloudWatch Logs User Guide, "Enable logging from AWS
-// services"). The name ends with a part of the stack's id, so that a group that stayed does not collide with the group
+// newAccessLogGroup makes a log group whose name begins with /aws/vendedlogs/. API Gateway adds every other group to
+// a resource policy of the region, which has room for a few dozen (CloudWatch Logs User Guide, "Enable logging from
+// AWS services"). The name ends with a part of the stack's id. So a group that stayed does not collide with the group
 // of the next stack.
 func newAccessLogGroup(scope constructs.Construct, p FunctionProps, disposable bool) awslogs.LogGroup {
 	return awslogs.NewLogGroup(scope, jsii.String("AccessLogs"), &awslogs.LogGroupProps{
 		LogGroupName:  accessLogGroupName(scope, apiName(scope)),
 		Retention:     p.LogRetention,
 		EncryptionKey: p.LogKey,
-		RemovalPolicy: keptOnceMade(disposable),
+		RemovalPolicy: keepUnlessRolledBack(disposable),
 	})
 }
 

@@ -39,7 +39,7 @@ func (p AlarmProps) withDefaults() AlarmProps {
 	return p
 }
 
-// check returns everything that is wrong with props that have their defaults.
+// check returns all problems in props that have their defaults.
 func (p AlarmProps) check(names naming) error {
 	wrong := problems{naming: names}
 	u, err := url.Parse(p.RunbookURL)
@@ -54,12 +54,12 @@ func (p AlarmProps) check(names naming) error {
 // Reference, "PutMetricAlarm").
 const longestRunbook = 512
 
-// An alarm goes off when its metric reaches a threshold in some of the latest periods. Missing data is always good: the
-// metrics count failures, or things that wait, and an idle stack has none.
+// An alarm goes off when its metric reaches a threshold in some of the latest periods. Missing data always counts as
+// good: the metrics count failures or waiting work, and an idle stack has neither.
 type alarm struct {
-	id        string // of the construct
-	section   string // of the runbook
-	means     string // begins the description
+	id        string // the id of the construct
+	section   string // the section of the runbook
+	means     string // the beginning of the description
 	metric    awscloudwatch.IMetric
 	threshold float64
 	when      datapoints
@@ -69,8 +69,8 @@ type alarm struct {
 // datapoints says how many of the latest periods must reach the threshold.
 type datapoints struct{ breaching, of int }
 
-// The datapoints of alarms. What repeats itself and is retried may pass: it has to last. What needs a person anyway is
-// told at once.
+// These are the datapoints of alarms. A failure that is retried must last before the alarm goes off. A failure that
+// needs a person in any case sets the alarm off at once.
 var (
 	atOnce  = datapoints{1, 1}
 	twice   = datapoints{2, 3}
@@ -83,7 +83,7 @@ const alarmPeriod = 5 * time.Minute
 type alarmSet struct {
 	AlarmProps
 	scope constructs.Construct
-	made  map[string]awscloudwatch.Alarm // by section
+	made  map[string]awscloudwatch.Alarm // the alarms, by section
 }
 
 func newAlarmSet(scope constructs.Construct, p AlarmProps) alarmSet {
@@ -116,15 +116,15 @@ func (s alarmSet) newAlarm(a alarm) awscloudwatch.Alarm {
 		props.ComparisonOperator = awscloudwatch.ComparisonOperator_LESS_THAN_OR_EQUAL_TO_THRESHOLD
 	}
 	made := awscloudwatch.NewAlarm(s.scope, jsii.String(a.id), props)
-	s.tell(made)
+	s.notify(made)
 	return made
 }
 
 // topicMetadata marks an alarm with the topics that get its messages.
 const topicMetadata = "oncebox:topic"
 
-// tell lets the topic get the messages of an alarm. It changes nothing if the topic gets them already.
-func (s alarmSet) tell(made awscloudwatch.Alarm) {
+// notify sends the messages of an alarm to the topic. It changes nothing if the topic already gets them.
+func (s alarmSet) notify(made awscloudwatch.Alarm) {
 	if s.Topic == nil {
 		return
 	}
@@ -150,25 +150,25 @@ func metric(namespace, name, statistic, dimension string, value *string) awsclou
 
 type metrics = map[string]awscloudwatch.IMetric
 
-// calculated is an expression of metrics over a period.
+// calculated returns an expression of metrics over a period.
 func calculated(expression string, of metrics, period time.Duration) awscloudwatch.IMetric {
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
 		Expression: &expression, UsingMetrics: &of, Period: seconds(period),
 	})
 }
 
-// fewest is the number of requests or invocations below which a share would say little: one failure among three is not
-// a third of the traffic. Fewer count as so many.
+// fewest is the smallest number of requests or invocations for which a share says much: one failure among three
+// requests is not a third of the traffic. A smaller number counts as this number.
 const fewest = 100
 
-// percent is the share of a part in a whole, which is an expression of the metrics.
+// percent returns part as a percentage of whole. Both are expressions of the metrics.
 func percent(part, whole string, of metrics) awscloudwatch.IMetric {
 	const share = "100 * FILL(%[1]s, 0) / IF(%[2]s > %[3]d, %[2]s, %[3]d)"
 	return calculated(fmt.Sprintf(share, part, whole, fewest), of, alarmPeriod)
 }
 
-// Thresholds in percent. One failure reaches failing among up to 100 requests, so that the alarm also sees an API with
-// little traffic; it goes off if that happens in two of three periods.
+// These are thresholds in percent. One failure among up to 100 requests reaches failing. So the alarm also works for
+// an API with little traffic: it goes off if that happens in two of three periods.
 const (
 	failing  = 1
 	limited  = 5
@@ -187,7 +187,8 @@ func (s alarmSet) addFunction(function awslambda.Function, job string, errors da
 			failing, errors, false,
 		},
 		alarm{
-			// Invocations leaves out what was throttled (Lambda Developer Guide, "Types of metrics for Lambda functions").
+			// Invocations does not include throttled calls (Lambda Developer Guide, "Types of metrics for Lambda
+			// functions").
 			"FunctionThrottlesAlarm", job + "-function-throttles", fmt.Sprintf("Lambda throttles the %s function.", job),
 			percent("throttles", "(FILL(invocations, 0) + FILL(throttles, 0))",
 				metrics{"throttles": count("Throttles"), "invocations": count("Invocations")}),
@@ -197,16 +198,17 @@ func (s alarmSet) addFunction(function awslambda.Function, job string, errors da
 }
 
 // throttledRequests is the number of throttled requests to a table in a period at which its alarm goes off. On-demand
-// tables throttle a few while they grow, and the functions try them again.
+// tables throttle a few requests while they grow, and the functions retry these.
 const throttledRequests = 100
 
-// addTable adds the alarm of a table to the stack. Several constructs that use the table share the alarm. It counts hot
-// key ranges and everything else that DynamoDB throttles (DynamoDB Developer Guide, "CloudWatch throttling metrics").
+// addTable adds the alarm of a table to the stack. Several constructs that use the table share the alarm. It counts
+// all requests that DynamoDB throttles, including those to hot key ranges (DynamoDB Developer Guide, "CloudWatch
+// throttling metrics").
 func (s alarmSet) addTable(name string, table awsdynamodb.ITableV2) {
 	stack, id := awscdk.Stack_Of(s.scope), "ThrottledKeysAlarm-"+*table.Node().Addr()
 	made, ok := stack.Node().TryFindChild(jsii.String(id)).(awscloudwatch.Alarm)
 	if ok {
-		s.tell(made)
+		s.notify(made)
 	} else {
 		made = s.in(stack).newAlarm(alarm{
 			id, "throttled-keys", "DynamoDB throttles the table.", throttles(table), throttledRequests, twice, false,
@@ -215,7 +217,7 @@ func (s alarmSet) addTable(name string, table awsdynamodb.ITableV2) {
 	s.made[name] = made
 }
 
-// throttles counts the requests to a table that DynamoDB throttled. One to a hot key range counts twice.
+// throttles counts the requests to a table that DynamoDB throttled. A request to a hot key range counts twice.
 func throttles(table awsdynamodb.ITableV2) awscloudwatch.IMetric {
 	count := func(name string) awscloudwatch.IMetric {
 		return metric("AWS/DynamoDB", name, "Sum", "TableName", table.TableName())
@@ -226,7 +228,8 @@ func throttles(table awsdynamodb.ITableV2) awscloudwatch.IMetric {
 	}, alarmPeriod)
 }
 
-// filtered makes a metric of the lines of a log that have a pattern. Its namespace is that of the function's metrics.
+// filtered returns a metric of the log lines that match a pattern. Its namespace is the namespace of the function's
+// metrics.
 func filtered(
 	scope constructs.Construct, id, name string, logs awslogs.ILogGroup, pattern awslogs.IFilterPattern, value string,
 	function awslambda.Function,
@@ -238,13 +241,13 @@ func filtered(
 	return filter.Metric(over("Sum"))
 }
 
-// metricsNamespace holds the metrics of a function: those that it writes into its log lines, and those that filters make
-// of other members of the lines.
+// metricsNamespace returns the namespace of a function's metrics: those that it writes into its log lines, and those
+// that filters make from other members of the lines.
 func metricsNamespace(function awslambda.Function) *string {
 	return jsii.String(settings.MetricsNamespace + *function.FunctionName())
 }
 
-// over is a statistic over an alarm's period.
+// over returns the options for a statistic over an alarm's period.
 func over(statistic string) *awscloudwatch.MetricOptions {
 	return &awscloudwatch.MetricOptions{Statistic: jsii.String(statistic), Period: seconds(alarmPeriod)}
 }

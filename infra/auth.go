@@ -15,7 +15,7 @@ type Auth struct {
 	kind         authKind
 	issuer       string
 	audience     []string
-	scopes       []string // of tokens
+	scopes       []string // the scopes of tokens
 	linkKeys     string   // ONCEBOX_LINK_KEYS
 	claimantFrom string   // the default of ONCEBOX_CLAIMANT_FROM
 }
@@ -37,14 +37,14 @@ func AuthJWT(issuer string, audience ...string) Auth {
 	return Auth{kind: authJWT, issuer: issuer, audience: audience, claimantFrom: "jwt:sub"}
 }
 
-// WithScopes accepts only tokens that have at least one of the scopes, in their claim scope or scp. It is for [AuthJWT].
-// API Gateway tests the scopes on all routes, except those of the claim page.
+// WithScopes accepts only tokens that have at least one of the scopes, in their claim scope or scp. It is for
+// [AuthJWT]. API Gateway tests the scopes on all routes, except those of the claim page.
 func (a Auth) WithScopes(scopes ...string) Auth {
 	a.scopes = scopes
 	return a
 }
 
-// routeScopes returns nil for no scopes.
+// routeScopes returns the scopes of a route, or nil without scopes.
 func (a Auth) routeScopes() *[]*string {
 	if len(a.scopes) == 0 {
 		return nil
@@ -52,10 +52,10 @@ func (a Auth) routeScopes() *[]*string {
 	return jsii.Strings(a.scopes...)
 }
 
-// AuthLink accepts callers with a personal link that one of the keys has signed. The keys are those of package
-// claimlink, with commas or white space between them: public ones, since every user who may read the stack's template
-// sees them. The function verifies the links, so the routes have no authorizer, and a refused request costs an
-// invocation.
+// AuthLink accepts callers with a personal link that one of the keys has signed. The keys are keys of package
+// claimlink, separated by commas or white space. They must be public keys, because every user who may read the
+// stack's template sees them. The function verifies the links, so the routes have no authorizer, and a refused
+// request costs an invocation.
 func AuthLink(publicKeys string) Auth {
 	return Auth{kind: authLink, linkKeys: strings.TrimSpace(publicKeys), claimantFrom: "link"}
 }
@@ -64,8 +64,8 @@ func AuthLink(publicKeys string) Auth {
 // there can call it. A challenge slows programs down, and does not stop them.
 func AuthOpen() Auth { return Auth{kind: authOpen, claimantFrom: "body"} }
 
-// check returns everything that is wrong, also with the source of the claimant: the function finds no identity in a
-// request that the authorizer did not verify, and would refuse every request.
+// check returns all problems, including problems with the source of the claimant: without an authorizer that verifies
+// the identity, the function would find none in a request, and would refuse every request.
 func (a Auth) check(names naming, claimantFrom string) error {
 	p := problems{naming: names}
 	from, jwt := p.of("ClaimantFrom")+"="+claimantFrom, p.of(string(authJWT))
@@ -108,10 +108,10 @@ func (a Auth) check(names naming, claimantFrom string) error {
 	return p.err()
 }
 
-// wrongScope reports whether a text cannot be a scope: white space separates those of a token (RFC 6749, 3.3).
+// wrongScope reports whether a text cannot be a scope: white space separates the scopes of a token (RFC 6749, 3.3).
 func wrongScope(scope string) bool { return scope == "" || strings.ContainsAny(scope, " \t\r\n\"\\") }
 
-// authorizer makes the authorizer of all routes. With AuthLink it is the function.
+// authorizer returns the authorizer of all routes. With AuthLink, the function itself checks the callers.
 func (a Auth) authorizer() awsapigatewayv2.IHttpRouteAuthorizer {
 	switch a.kind {
 	case authIAM:

@@ -9,10 +9,10 @@ import (
 // ChallengeProps are the settings of a challenge before a claim.
 type ChallengeProps struct {
 	Provider string                    // ONCEBOX_CHALLENGE: turnstile, hcaptcha or recaptcha
-	SiteKey  string                    // which the provider gives out for a site; it is public
-	Secret   awssecretsmanager.ISecret // has the provider's secret as its text; import it with its complete ARN
-	URL      string                    // ONCEBOX_CHALLENGE_URL; "" is the provider's own
-	Hosts    []string                  // ONCEBOX_CHALLENGE_HOSTS: host names of the pages whose solutions are taken
+	SiteKey  string                    // the public key that the provider gives to a site
+	Secret   awssecretsmanager.ISecret // the provider's secret, as its text; import it with its complete ARN
+	URL      string                    // ONCEBOX_CHALLENGE_URL; "" is the provider's own address
+	Hosts    []string                  // ONCEBOX_CHALLENGE_HOSTS: host names of the pages whose solutions are accepted
 }
 
 func (c *ChallengeProps) set(env environment) {

@@ -36,17 +36,18 @@ func (c *ClaimAPI) newAlarms(s alarmSet, p ClaimAPIProps) {
 	s.addTable("throttled-keys", c.DedupeTable)
 }
 
-// wrongRequests finds the requests whose callers send something wrong, or are not allowed. 404 and 409 are answers that
-// belong to a sale: nothing there, sold out. Programs that look for weaknesses get a 404 from API Gateway. 429 has an
-// alarm of its own.
+// wrongRequests finds requests whose callers send something wrong, or have no permission. It leaves out 404 and 409,
+// which are normal answers during a sale: not found, and sold out. Programs that look for weaknesses get a 404 from
+// API Gateway. 429 has its own alarm.
 const wrongRequests = `{ ($.status = "4*") && ($.status != "404") && ($.status != "409") && ($.status != "429") }`
 
-// answers counts lines of the access log. API Gateway's own metric 4xx would go off with every campaign that is sold out.
+// answers counts lines of the access log. API Gateway's own metric 4xx would go off with every campaign that is sold
+// out.
 func (c *ClaimAPI) answers(name, pattern string) awscloudwatch.IMetric {
 	return filtered(c.Construct, name, name, c.accessLogs, awslogs.FilterPattern_Literal(&pattern), "1", c.Function)
 }
 
-// shareOfRequests is a number of requests in percent of all.
+// shareOfRequests returns a number of requests as a percentage of all requests.
 func (c *ClaimAPI) shareOfRequests(part awscloudwatch.IMetric) awscloudwatch.IMetric {
 	return percent("part", "FILL(requests, 0)", metrics{"part": part, "requests": c.apiMetric("Count", "Sum")})
 }
@@ -55,7 +56,7 @@ func (c *ClaimAPI) apiMetric(name, statistic string) awscloudwatch.Metric {
 	return metric("AWS/ApiGateway", name, statistic, "ApiId", c.API.ApiId())
 }
 
-// newSweepAlarms makes the alarms of the sweep. Sweeps that come seldom are not waited for.
+// newSweepAlarms makes the alarms of the sweep. There is no alarm about missing sweeps if the sweep runs seldom.
 func (c *ClaimAPI) newSweepAlarms(s alarmSet, scope constructs.Construct, p ClaimAPIProps) {
 	errors := twice
 	if p.Sweep.Every > alarmPeriod {
@@ -72,8 +73,8 @@ func (c *ClaimAPI) newSweepAlarms(s alarmSet, scope constructs.Construct, p Clai
 	}
 }
 
-// countPeriod is a period in which free items are counted at least once: the sweep counts them every five minutes, or
-// each time where it runs less often. A late sweep makes no gap.
+// countPeriod returns a period in which free items are counted at least once. The sweep counts them every five
+// minutes, or at each run if it runs less often. The period is long enough for a late sweep.
 func countPeriod(every time.Duration) time.Duration {
 	return min(max(3*sweephandler.CountEvery, 2*every), longestAlarmPeriod)
 }

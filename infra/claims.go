@@ -23,9 +23,9 @@ type ClaimAPIProps struct {
 	// Auth says who may call the API: [AuthIAM], [AuthJWT], [AuthLink] or [AuthOpen].
 	Auth Auth
 
-	// ClaimantFrom is ONCEBOX_CLAIMANT_FROM: jwt:CLAIM, iam, iam:session, iam:role, link or body. The default is jwt:sub
-	// with AuthJWT, and link with AuthLink. With AuthIAM it is body, because the caller is usually a back end that names
-	// the claimant. With AuthOpen it is body, too.
+	// ClaimantFrom is ONCEBOX_CLAIMANT_FROM: jwt:CLAIM, iam, iam:session, iam:role, link or body. The default is
+	// jwt:sub with AuthJWT, and link with AuthLink. With AuthIAM it is body, because the caller is usually a back end
+	// that names the claimant. With AuthOpen it is body, too.
 	ClaimantFrom string
 
 	// CampaignCache is ONCEBOX_CAMPAIGN_CACHE. Nil leaves the function's default.
@@ -39,26 +39,27 @@ type ClaimAPIProps struct {
 	// for AuthLink, AuthJWT and AuthOpen: browsers sign no requests.
 	Page bool
 
-	// Challenge is a check that visitors are persons, before they claim. Nil is none.
+	// Challenge checks before a claim that a visitor is a person. If it is nil, there is no check.
 	Challenge *ChallengeProps
 
 	// CORSOrigins are the origins of sites that embed the claim page's element, or call the API from a browser, as in
 	// https://shop.example. API Gateway answers for the API.
 	CORSOrigins []string
 
-	// Domain is a domain name of yours for the API. Nil leaves the API at the address that API Gateway chooses.
+	// Domain is a domain name of yours for the API. If it is nil, the API only has the address that API Gateway
+	// chooses.
 	Domain *DomainProps
 
-	// DisableExecuteAPIEndpoint turns off the address that API Gateway chooses, so that the API has Domain only: callers
-	// cannot go around what stands before the domain.
+	// DisableExecuteAPIEndpoint turns off the address that API Gateway chooses, so that the API has only Domain. Then
+	// callers cannot go around the protections in front of the domain.
 	DisableExecuteAPIEndpoint bool
 
-	// BankTable and DedupeTable are existing tables. Where one is nil, [NewTable] makes it with the settings of Table.
+	// BankTable and DedupeTable are existing tables. If one is nil, [NewTable] makes it with the settings of Table.
 	BankTable, DedupeTable awsdynamodb.ITableV2
 	Table                  TableProps
 
-	// FormerKeys encrypted the tables, or the secret of the challenge, before they got another key or none of yours. The
-	// functions may still decrypt with them (docs/operations.md, "Change the key").
+	// FormerKeys are the keys that encrypted the tables, or the secret of the challenge, before their key was changed
+	// or removed. The functions may still decrypt with them (docs/operations.md, "Change the key").
 	FormerKeys []awskms.IKey
 
 	// RateLimit and BurstLimit throttle each route: requests per second, and requests at once. The default of both is
@@ -70,48 +71,51 @@ type ClaimAPIProps struct {
 	Sweep    SweepProps
 	Alarms   AlarmProps
 
-	// Disposable deletes the logs with the stack. Table has a setting of its own.
+	// Disposable deletes the logs with the stack. Table has its own setting.
 	Disposable bool
 
 	names naming
 }
 
-// ClaimAPI is the claim API: tables, functions, HTTP API and alarms. Change its parts for what the props do not offer.
+// ClaimAPI is the claim API: tables, functions, HTTP API and alarms. For settings that the props do not have, change
+// its parts.
 type ClaimAPI struct {
-	Construct              constructs.Construct // the scope of the parts that are made
+	Construct              constructs.Construct // the scope of the parts that the construct makes
 	BankTable, DedupeTable awsdynamodb.ITableV2
 	Function               awslambda.Function
-	Alias                  awslambda.Alias    // of the function; the API calls it
-	Sweep                  awslambda.Function // nil if it is off
-	SweepAlias             awslambda.Alias    // of the sweep; the schedule calls it
+	Alias                  awslambda.Alias    // the alias of the function; the API calls it
+	Sweep                  awslambda.Function // nil if the sweep is off
+	SweepAlias             awslambda.Alias    // the alias of the sweep; the schedule calls it
 	API                    awsapigatewayv2.HttpApi
-	URL                    string                     // of the API, without a slash at the end; a CDK token until the API is deployed
+	URL                    string                     // without a slash at the end; a CDK token until the API is deployed
 	Domain                 awsapigatewayv2.DomainName // nil without a domain
 
-	// Alarms are the alarms by their sections in docs/operations.md, as in "claim-server-errors". The alarm of the bank
-	// table is "throttled-keys-bank". Constructs that share a table share its alarm.
+	// Alarms holds the alarms by their sections in docs/operations.md, as in "claim-server-errors". The alarm of the
+	// bank table is "throttled-keys-bank". Constructs that share a table share its alarm.
 	Alarms map[string]awscloudwatch.Alarm
 
 	auth       authKind
-	metrics    bool // the functions write them
+	metrics    bool // the functions write metrics
 	accessLogs awslogs.LogGroup
 }
 
 var claimFunction = functionKind{
 	code: "dist/claim", memoryMiB: 512, timeout: 10 * time.Second,
-	// One second less than an HTTP API waits (API Gateway Developer Guide, "Quotas for configuring and running an HTTP
-	// API").
+	// This is one second less than an HTTP API waits (API Gateway Developer Guide, "Quotas for configuring and
+	// running an HTTP API").
 	longestTimeout: 29 * time.Second,
 }
 
-// defaultClaimRate is explained at [ClaimAPIProps].
+// defaultClaimRate is the default of [ClaimAPIProps].RateLimit and BurstLimit, which explain it.
 const defaultClaimRate = 1000
 
 // claimRoutes are the routes of the claim API. All have the same authorizer. API Gateway itself answers 404 to every
-// other request, so that it costs no invocation. The claimant is a greedy parameter because API Gateway decodes the
-// path: an encoded slash in a claimant arrives as a slash. A greedy parameter can only be the last part of a path, so
-// that of POST takes in the /confirmation behind the claimant, which the function looks for. /openapi.json has the
-// authorizer, too, so that callers who may not call the API cause no invocation.
+// other request, so that the request costs no invocation.
+//
+// The claimant is a greedy parameter, because API Gateway decodes the path: an encoded slash in a claimant arrives as
+// a slash. A greedy parameter can only be the last part of a path. So the parameter of POST includes the
+// /confirmation after the claimant, and the function looks for it. /openapi.json has the authorizer, too, so that
+// callers who may not call the API cause no invocation.
 var claimRoutes = []struct {
 	method awsapigatewayv2.HttpMethod
 	path   string
@@ -125,10 +129,10 @@ var claimRoutes = []struct {
 	{awsapigatewayv2.HttpMethod_GET, "/openapi.json"},
 }
 
-// pageRoutes are the routes of the claim page. They never have an authorizer, and serve nothing but the page.
+// pageRoutes are the routes of the claim page. They never have an authorizer, and serve only the page.
 var pageRoutes = []string{"/c/{campaign}", "/c/{campaign}/{file}"}
 
-// NewClaimAPI makes a claim API. The error lists everything that is wrong with the props; then nothing is made.
+// NewClaimAPI makes a claim API. Its error lists all problems in the props; then it makes nothing.
 func NewClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) (*ClaimAPI, error) {
 	p = p.withDefaults()
 	if err := p.check(scope); err != nil {
@@ -178,7 +182,7 @@ func (p ClaimAPIProps) withDefaults() ClaimAPIProps {
 	return p
 }
 
-// check returns everything that is wrong with props that have their defaults.
+// check returns all problems in props that have their defaults.
 func (p ClaimAPIProps) check(scope constructs.Construct) error {
 	wrong := problems{naming: p.names}
 	wrong.join(p.Auth.check(p.names, p.ClaimantFrom), p.Table.check(scope, p.names))
@@ -192,7 +196,7 @@ func (p ClaimAPIProps) check(scope constructs.Construct) error {
 	}
 	env := p.environment(nameOf(p.BankTable, "bank"), nameOf(p.DedupeTable, "dedupe"))
 	_, err := claimapi.ParseSettings(env.known())
-	wrong.join(p.names.ofFunction(err), env.check())
+	wrong.join(p.names.functionError(err), env.check())
 	return wrong.err()
 }
 

@@ -5,7 +5,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// checkConcurrency refuses what would stop the function.
+// checkConcurrency refuses values with which the function could not run.
 func (p FunctionProps) checkConcurrency(wrong *problems) {
 	if n := p.ReservedConcurrency; n != nil && *n < 1 {
 		wrong.add("%s is %d, which stops the function; choose at least 1, or leave it out",

@@ -16,11 +16,12 @@ func consumerOf(table awsdynamodb.ITableV2, scope string, stream awskinesis.IStr
 	return fmt.Sprintf("table %s, scope %s, stream %s", *table.TableArn(), scopeOf(scope, stream), *stream.StreamArn())
 }
 
-// refuseSecondConsumer refuses a second construct with the same entries. Each of the two would take the records of the
-// other for its own retries: both would deliver every record. At run time the function that comes second fails every batch.
+// refuseSecondConsumer refuses a second construct with the same entries. Each of the two would treat the records of
+// the other as its own retries, and both would deliver every record. At run time the second function fails every
+// batch.
 func refuseSecondConsumer(scope constructs.Construct, p RecordDedupeProps) error {
 	if p.DedupeTable == nil || p.Source == nil {
-		return nil // the construct makes its own
+		return nil // the construct makes its own source
 	}
 	consumer := consumerOf(p.DedupeTable, p.Rules.Scope, p.Source)
 	for _, c := range *scope.Node().Root().Node().FindAll(constructs.ConstructOrder_PREORDER) {

@@ -18,11 +18,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 )
 
-// contextPrefix begins the name of every context value of oncebox.
+// contextPrefix is the beginning of the names of all context values of oncebox.
 const contextPrefix = "oncebox:"
 
 // ContextNames lists the context values that [NewStack] reads, without their prefix "oncebox:". The value oncebox:x-y
-// is the variable ONCEBOX_X_Y of a function, if there is one.
+// is the variable ONCEBOX_X_Y of a function, if the function has such a variable.
 func ContextNames() []string { return slices.Concat(stackNames, claimNames, recordNames) }
 
 var (
@@ -52,13 +52,13 @@ var (
 	}
 )
 
-// contextReader reads context values and collects what is wrong with them. It leaves limits to the constructs.
+// contextReader reads context values and collects the problems in them. The constructs check limits.
 type contextReader struct {
 	*settings.Parser
 	problems *problems
 }
 
-// newContextReader takes the context values of oncebox as texts. The command line makes texts of all values; cdk.json
+// newContextReader reads the context values of oncebox as texts. On the command line all values are texts; cdk.json
 // may also have numbers, booleans and lists.
 func newContextReader(all map[string]any) contextReader {
 	values, wrong := map[string]string{}, &problems{}
@@ -85,9 +85,9 @@ func newContextReader(all map[string]any) contextReader {
 	return c
 }
 
-// err lists everything that is wrong.
+// err returns an error that lists all problems, or nil.
 func (c contextReader) err() error {
-	return errors.Join(c.problems.err(), contextNaming.ofFunction(c.Err()))
+	return errors.Join(c.problems.err(), contextNaming.functionError(c.Err()))
 }
 
 func contextText(value any) (text string, ok bool) {
@@ -113,17 +113,18 @@ func contextText(value any) (text string, ok bool) {
 func (c contextReader) text(name string) string   { return c.Text(contextPrefix + name) }
 func (c contextReader) list(name string) []string { return c.List(contextPrefix + name) }
 
-// refuse notes a value and what to write instead.
+// refuse records a wrong value, and what to write instead.
 func (c contextReader) refuse(name, instead string) {
 	c.problems.add("%s%s is %q; %s", contextPrefix, name, c.text(name), instead)
 }
 
-// number returns 0 where nothing is set, which props take for the default. Where 0 is not allowed, smallest is above 0.
+// number returns 0 if the value is not set. Props read 0 as the default. If 0 is not an allowed value, smallest is
+// above 0.
 func (c contextReader) number(name string, smallest int) int {
 	return c.Number(contextPrefix+name, 0, smallest, math.MaxInt32)
 }
 
-// duration returns 0 where nothing is set, as number does.
+// duration returns 0 if the value is not set, as number does.
 func (c contextReader) duration(name string, shortest time.Duration) time.Duration {
 	return c.Duration(contextPrefix+name, 0, shortest, math.MaxInt64, "a duration, as in "+settings.DurationForms)
 }
@@ -145,7 +146,7 @@ func (c contextReader) oneOf(name string, words ...string) string {
 	return text
 }
 
-// arnNames are what stands behind the account in the ARNs of a service, as a user writes it and as a pattern.
+// arnNames describes the text after the account in the ARNs of a service, in the form for users and as a pattern.
 var arnNames = map[string]struct{ form, pattern string }{
 	"acm":            {"certificate/ID", `certificate/[a-zA-Z0-9-]+`},
 	"kinesis":        {"stream/NAME", `stream/[a-zA-Z0-9_.-]+`},
@@ -159,7 +160,7 @@ func arnForm(service string) *regexp.Regexp {
 	return regexp.MustCompile(`^arn:aws[a-z-]*:` + service + `:[a-z0-9-]+:[0-9]{12}:` + arnNames[service].pattern + `$`)
 }
 
-// arn reads the ARN of an existing resource of a service. It returns "" for a malformed one, over which the CDK would
+// arn returns the ARN of an existing resource of a service. It returns "" for a malformed ARN, because the CDK would
 // panic.
 func (c contextReader) arn(name, service string) string {
 	text := c.text(name)
@@ -174,8 +175,8 @@ func (c contextReader) arn(name, service string) string {
 	return ""
 }
 
-// formerKeys reads the ARNs of keys that were used before key. They are of one region, as everything that the stack
-// makes or names.
+// formerKeys returns the ARNs of the keys that were used before key. All must be in one region, as all resources of
+// the stack are.
 func (c contextReader) formerKeys(key string) []string {
 	const name = "former-key-arns"
 	all := c.list(name)
@@ -195,7 +196,7 @@ func (c contextReader) formerKeys(key string) []string {
 	return all
 }
 
-// regionOf is the region in an ARN.
+// regionOf returns the region in an ARN.
 func regionOf(arn string) string { return strings.Split(arn, ":")[3] }
 
 // ids reads the ids of resources of EC2, which begin with the name of their kind.
@@ -210,7 +211,7 @@ func (c contextReader) ids(name, kind string) []string {
 	return all
 }
 
-// stackName is CloudFormation's rule. The CDK panics over other names.
+// stackName is CloudFormation's rule for names of stacks. The CDK panics for other names.
 var stackName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
 
 func (c contextReader) stackName() string {
@@ -222,10 +223,10 @@ func (c contextReader) stackName() string {
 	return name
 }
 
-// bucketDots are dots that S3 does not allow in names. The CDK panics over them.
+// bucketDots matches dots that S3 does not allow in names. The CDK panics for such names.
 var bucketDots = regexp.MustCompile(`\.\.|\.-|-\.|^[0-9]+(\.[0-9]+){3}$`)
 
-// bucket reads the name of an existing bucket. It returns "" for a malformed one, as arn does.
+// bucket returns the name of an existing bucket. It returns "" for a malformed name, as arn does.
 func (c contextReader) bucket(name string) string {
 	text := c.text(name)
 	if text == "" {
@@ -238,7 +239,8 @@ func (c contextReader) bucket(name string) string {
 	return text
 }
 
-// jobs reads which jobs the stack has. There is no default: who wants one job must not pay for the other.
+// jobs returns the jobs of the stack. There is no default, because a user who wants one job must not pay for the
+// other.
 func (c contextReader) jobs() (claims, records bool) {
 	jobs := c.list("jobs")
 	if len(jobs) == 0 {
@@ -260,7 +262,7 @@ func (c contextReader) jobs() (claims, records bool) {
 	return claims, records
 }
 
-// logRetention reads a number of days that CloudWatch Logs offers.
+// logRetention returns a number of days that CloudWatch Logs permits.
 func (c contextReader) logRetention() awslogs.RetentionDays {
 	days := c.number("log-retention-days", 1)
 	if days == 0 {

@@ -14,16 +14,16 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// DashboardProps say what a dashboard shows.
+// DashboardProps select the contents of a dashboard.
 type DashboardProps struct {
 	Claims  []*ClaimAPI
 	Records []*RecordDedupe
 }
 
-// NewDashboard makes a CloudWatch dashboard: the states of all alarms, and for each job what it did, how long that took,
-// what failed, and its tables. CloudWatch charges a dashboard, except the first three of an account with at most 50
-// metrics each (docs/costs.md). With [FunctionProps.NoMetrics] it has no graphs of the functions' own metrics. It returns
-// an error if there is nothing to show.
+// NewDashboard makes a CloudWatch dashboard. It shows the states of all alarms, and for each job its work, its times,
+// its failures and its tables. CloudWatch charges for a dashboard, except for the first three of an account with at
+// most 50 metrics each (docs/costs.md). With [FunctionProps.NoMetrics] it has no graphs of the functions' own
+// metrics. It returns an error if there is nothing to show.
 func NewDashboard(scope constructs.Construct, id string, p DashboardProps) (awscloudwatch.Dashboard, error) {
 	if len(p.Claims)+len(p.Records) == 0 {
 		return nil, errors.New("dashboard " + id + " shows nothing; set Claims or Records")
@@ -40,13 +40,13 @@ func NewDashboard(scope constructs.Construct, id string, p DashboardProps) (awsc
 	return board, nil
 }
 
-// A dashboard knows the tables that it shows: constructs may share one.
+// A dashboard remembers the tables that it shows, because constructs may share one.
 type dashboard struct {
 	awscloudwatch.Dashboard
-	tables map[string]bool // by their addresses in the construct tree
+	tables map[string]bool // the tables shown so far, by their addresses in the construct tree
 }
 
-// The widths of widgets, in columns of a dashboard.
+// These are the widths of widgets, in columns of a dashboard.
 const (
 	wholeWidth = 24
 	third      = wholeWidth / 3
@@ -98,7 +98,7 @@ func (c *ClaimAPI) addTo(board dashboard) {
 	board.AddWidgets(last...)
 }
 
-// freeItems finds the free items of each campaign: only the functions know the campaigns.
+// freeItems finds the free items of each campaign with a search, because only the functions know the campaigns.
 func (c *ClaimAPI) freeItems() awscloudwatch.IMetric {
 	const search = `SEARCH('{"%s",Campaign} MetricName="%s"', 'Average', %d)`
 	return awscloudwatch.NewMathExpression(&awscloudwatch.MathExpressionProps{
@@ -157,7 +157,8 @@ func functionGraph(title string, function awslambda.Function) awscloudwatch.IWid
 		count("ConcurrentExecutions", "Maximum"))
 }
 
-// tableGraphs show the units of tables, and the requests that DynamoDB throttled. A table is shown once.
+// tableGraphs returns graphs of the units of tables, and of the requests that DynamoDB throttled. It shows each table
+// once.
 func (d dashboard) tableGraphs(tables ...awsdynamodb.ITableV2) (all []awscloudwatch.IWidget) {
 	for _, table := range tables {
 		if address := *table.Node().Addr(); !d.tables[address] {

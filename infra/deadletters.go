@@ -9,28 +9,28 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// poisonPrefix is the prefix of the poison records that the function stores. It has the scope in it because an object
-// is named by the record's owner, and a record has the same owner in two scopes.
+// poisonPrefix returns the prefix of the poison records that the function stores. It contains the scope: an object is
+// named by the record's owner, and a record has the same owner in two scopes.
 func poisonPrefix(scope string) string { return "poison/" + scope }
 
 // batchPrefix is the prefix of the batches that Lambda gives up. Lambda chooses it (Lambda Developer Guide, "Retain
 // discarded batch records for a Kinesis Data Streams event source").
 const batchPrefix = "aws/lambda"
 
-// newDeadLetterBucket makes the bucket of dead letters. No object expires: there is no other copy of it.
+// newDeadLetterBucket makes the bucket of dead letters. No object expires, because it is the only copy.
 func newDeadLetterBucket(scope constructs.Construct, key awskms.IKey, disposable bool) awss3.Bucket {
 	props := &awss3.BucketProps{
 		Encryption:        awss3.BucketEncryption_S3_MANAGED,
 		BlockPublicAccess: awss3.BlockPublicAccess_BLOCK_ALL(),
 		EnforceSSL:        jsii.Bool(true),
 		Versioned:         jsii.Bool(true),
-		RemovalPolicy:     keptOnceMade(disposable),
+		RemovalPolicy:     keepUnlessRolledBack(disposable),
 	}
 	if key != nil {
 		props.Encryption, props.EncryptionKey, props.BucketKeyEnabled = awss3.BucketEncryption_KMS, key, jsii.Bool(true)
 	}
 	bucket := awss3.NewBucket(scope, jsii.String("DeadLetterBucket"), props)
-	bucket.Policy().ApplyRemovalPolicy(keptOnceMade(disposable)) // a bucket that stays keeps its policy
+	bucket.Policy().ApplyRemovalPolicy(keepUnlessRolledBack(disposable)) // the policy stays with the bucket
 	return bucket
 }
 

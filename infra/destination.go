@@ -9,13 +9,13 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/firehosesink"
 )
 
-// otherDestination reports whether records go to another destination than a stream.
+// otherDestination reports whether the destination is not a stream.
 func (p RecordDedupeProps) otherDestination() bool {
 	return p.DestinationFirehose != "" || p.DestinationQueue != nil || p.DestinationBucket != nil || p.DestinationTable != nil
 }
 
-// checkDestination refuses several destinations, and one that the function cannot reach: it finds streams by their
-// names, as it does a table, and its client for queues asks one region.
+// checkDestination refuses several destinations, and a destination that the function cannot reach. The function finds
+// streams and tables by their names, and its client for queues uses one region.
 func (p RecordDedupeProps) checkDestination(wrong *problems, account, region *string) {
 	var given []string
 	check := func(prop string, arn, itsAccount, itsRegion *string) {
@@ -37,7 +37,7 @@ func (p RecordDedupeProps) checkDestination(wrong *problems, account, region *st
 	if d := p.DestinationQueue; d != nil {
 		check("DestinationQueue", d.QueueArn(), d.Env().Account, d.Env().Region)
 	}
-	if p.DestinationBucket != nil { // whose name finds it anywhere
+	if p.DestinationBucket != nil { // the name of a bucket is enough everywhere
 		given = append(given, wrong.of("DestinationBucket"))
 	}
 	if t := p.DestinationTable; t != nil {
@@ -48,8 +48,8 @@ func (p RecordDedupeProps) checkDestination(wrong *problems, account, region *st
 	}
 }
 
-// sinkToCheck is the variable ONCEBOX_SINK before the destination is made, with stand-ins for what only the deployment
-// knows.
+// sinkToCheck returns the variable ONCEBOX_SINK before the destination is made. It has stand-ins for values that only
+// the deployment knows.
 func (p RecordDedupeProps) sinkToCheck() string {
 	switch {
 	case p.DestinationFirehose != "":
@@ -70,7 +70,7 @@ func (p RecordDedupeProps) sinkToCheck() string {
 	return "kinesis:destination"
 }
 
-// sink returns the variable ONCEBOX_SINK.
+// sink returns the value of the variable ONCEBOX_SINK.
 func (r *RecordDedupe) sink(p RecordDedupeProps) string {
 	switch {
 	case r.DestinationFirehose != "":
@@ -85,7 +85,7 @@ func (r *RecordDedupe) sink(p RecordDedupeProps) string {
 	return "kinesis:" + *r.Destination.StreamName()
 }
 
-// writeDestination allows what the sink does.
+// writeDestination returns the permissions that the sink needs.
 func (r *RecordDedupe) writeDestination(p RecordDedupeProps) []grant {
 	switch {
 	case r.DestinationFirehose != "":

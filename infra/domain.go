@@ -10,15 +10,16 @@ import (
 
 // DomainProps are a domain name of yours for an API.
 type DomainProps struct {
-	// Name is the host name, as in claims.example.com. A record of your DNS has to lead from it to the domain name of
-	// API Gateway: [ClaimAPI.Domain] tells which.
+	// Name is the host name, as in claims.example.com. A record of your DNS must point from it to the domain name of
+	// API Gateway, which is in [ClaimAPI.Domain].
 	Name string
 
-	// Certificate is for the name, in the region of the stack.
+	// Certificate is the certificate of the name, in the region of the stack.
 	Certificate awscertificatemanager.ICertificate
 }
 
-// hostName is API Gateway's rule for names of domains, without wildcards: the claim page is at one address.
+// hostName is API Gateway's rule for names of domains, but without wildcards, because the claim page is at one
+// address.
 var hostName = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z]{2,63}$`)
 
 // checkDomain refuses a domain without a certificate, and an API without an address.

@@ -8,20 +8,21 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// encryptEnvironment encrypts the variables of the function with the key of the props, in the place of a key of AWS.
+// encryptEnvironment encrypts the variables of the function with the key of the props, instead of a key of AWS.
 func (p FunctionProps) encryptEnvironment(function awslambda.CfnFunction) {
 	if p.EnvironmentKey != nil {
 		function.SetKmsKeyArn(p.EnvironmentKey.KeyArn())
 	}
 }
 
-// logKeyWarning is the CDK's id of the warning, by which it can be acknowledged.
+// logKeyWarning is the CDK's id of the warning. Users acknowledge the warning with it.
 const logKeyWarning = "oncebox:logKeyPolicy"
 
-// encryptLogs lets CloudWatch Logs use the key of the props (CloudWatch Logs User Guide, "Encrypt log data in CloudWatch
-// Logs using AWS Key Management Service"). The policy of an imported key cannot be changed here: then the synthesis
-// warns, since CloudFormation fails to make the log groups if the policy lacks the statement. The statement names all
-// log groups of the account and region: with the name of one, key and log group would wait for each other.
+// encryptLogs lets CloudWatch Logs use the key of the props (CloudWatch Logs User Guide, "Encrypt log data in
+// CloudWatch Logs using AWS Key Management Service"). It cannot change the policy of an imported key. For such a key
+// the synthesis warns, because CloudFormation cannot make the log groups if the policy lacks the statement. The
+// statement names all log groups of the account and region. If it named one group, key and log group would wait for
+// each other.
 func (p FunctionProps) encryptLogs(scope constructs.Construct) {
 	if p.LogKey == nil {
 		return

@@ -20,7 +20,7 @@ func (e environment) pointers() *map[string]*string {
 	return &variables
 }
 
-// token is how the CDK writes a value that only the deployment knows, for example the name of a table, into a text.
+// token matches a value in a text that only the deployment knows, such as the name of a table, as the CDK writes it.
 var token = regexp.MustCompile(`\$\{Token\[[^\]]*?(\d+)\]\}`)
 
 // known returns the environment in the form of os.Environ, for a function's own parser, with stand-ins for values that
@@ -32,11 +32,11 @@ func (e environment) known() (environ []string) {
 	return environ
 }
 
-// longestEnvironment is how many bytes the variables of a function may have together (Lambda Developer Guide, "Lambda
+// longestEnvironment is the largest size in bytes of all variables of a function (Lambda Developer Guide, "Lambda
 // quotas").
 const longestEnvironment = 4096
 
-// check counts values that only the deployment knows by their stand-ins, which are shorter.
+// check counts the stand-ins of values that only the deployment knows. They are shorter than the values.
 func (e environment) check() error {
 	bytes := 0
 	for _, v := range e.known() {
@@ -63,8 +63,8 @@ func numberText(n int) string {
 	return strconv.Itoa(n)
 }
 
-// metricsText is the value of ONCEBOX_METRICS. The default of the functions is off: most programs do not log to
-// CloudWatch.
+// metricsText returns the value of ONCEBOX_METRICS. The functions' own default is off, because most programs do not
+// log to CloudWatch.
 func (p FunctionProps) metricsText() string {
 	if p.NoMetrics {
 		return ""

@@ -28,70 +28,72 @@ const bootstrap = "bootstrap"
 
 // FunctionProps are the settings of a Lambda function. All are optional.
 type FunctionProps struct {
-	// Code is the folder of the function's executable, which is named bootstrap. The default is where `make zip` puts
-	// it: dist/claim or dist/dedupe in the current folder.
+	// Code is the folder of the function's executable, which is named bootstrap. The default is the folder in which
+	// `make zip` puts it: dist/claim or dist/dedupe in the current folder.
 	Code string
 
 	// X86 is for executables built for x86_64. The default is arm64, which costs a fifth less per GB-second.
 	X86 bool
 
-	// MemoryMiB also sets the share of CPU: 1,769 MiB are one core. The default is 512 for claims, 1,024 for records, and
-	// 3,008 for records with the log ledger.
+	// MemoryMiB also sets the share of CPU: 1,769 MiB are one core. The default is 512 for claims, 1,024 for records,
+	// and 3,008 for records with the log ledger.
 	MemoryMiB int
 
-	// Timeout is in whole seconds. For claims the default is 10 s and the maximum 29 s, because an HTTP API waits for 30
-	// s. For records the default is 1 minute, 5 minutes with the log ledger, and the maximum 15 minutes.
+	// Timeout is in whole seconds. For claims the default is 10 s and the maximum 29 s, because an HTTP API waits for
+	// 30 s. For records the default is 1 minute, 5 minutes with the log ledger, and the maximum 15 minutes.
 	Timeout time.Duration
 
-	// Canary is how long a new version gets a tenth of the calls before it gets all: 10, 15 or 30 minutes. If an alarm
-	// goes off in that time, the deployment fails and the old version gets all calls again. 0 is the default: the new
-	// version gets all calls at once. A deployment takes longer by this time. The sweep has none.
+	// Canary is how long a new version gets a tenth of the calls before it gets all: 10, 15 or 30 minutes. If an
+	// alarm goes off in that time, the deployment fails and the old version gets all calls again. 0 is the default:
+	// the new version gets all calls at once. The deployment takes longer by this time. The sweep has no canary.
 	Canary time.Duration
 
 	// LogLevel is ONCEBOX_LOG_LEVEL: debug, info (the default), warn or error.
 	LogLevel string
 
-	// SystemLogLevel is the lowest level of Lambda's own lines about an invocation: debug, info (the default) or warn.
-	// With warn there are none of invocations that succeed, which saves a third of the log (docs/costs.md).
+	// SystemLogLevel is the lowest level of Lambda's own lines about an invocation: debug, info (the default) or
+	// warn. With warn, successful invocations have no such lines, which saves a third of the log (docs/costs.md).
 	SystemLogLevel string
 
-	// NoMetrics sets ONCEBOX_METRICS to off: log lines have no metrics, and no free items are counted. CloudWatch charges
-	// each metric (docs/costs.md). The other alarms do not need them.
+	// NoMetrics sets ONCEBOX_METRICS to off: log lines have no metrics, and no free items are counted. CloudWatch
+	// charges for each metric (docs/costs.md). The other alarms do not need these metrics.
 	NoMetrics bool
 
 	// LogRetention is how long log groups keep their lines. The default is one month.
 	LogRetention awslogs.RetentionDays
 
-	// Subnets and SecurityGroups put the function into a VPC, as for a Valkey ledger: set both. The function needs a way
-	// from there to the services of AWS (docs/valkey-ledger.md).
+	// Subnets and SecurityGroups put the function into a VPC, for example for a Valkey ledger. Set both. From there
+	// the function needs a route to the services of AWS (docs/valkey-ledger.md).
 	Subnets        []awsec2.ISubnet
 	SecurityGroups []awsec2.ISecurityGroup
 
-	// ReservedConcurrency is how many containers the function may have, which no other function of the account gets. Nil
-	// reserves none. The sweep has none either: it runs one at a time.
+	// ReservedConcurrency is the largest number of containers of the function. No other function of the account gets
+	// these. Nil reserves none. The sweep never has one, because it runs once at a time.
 	ReservedConcurrency *int
 
-	// Tracing lets Lambda send traces of invocations to X-Ray, which charges them (docs/costs.md). A trace shows the start
-	// of a container, the invocation and its faults; the functions add nothing to it. The API sends no traces: HTTP APIs
-	// cannot.
+	// Tracing lets Lambda send traces of invocations to X-Ray, which charges for them (docs/costs.md). A trace shows
+	// the start of a container, the invocation and its faults; the functions add nothing to it. The API sends no
+	// traces, because HTTP APIs cannot.
 	Tracing bool
 
 	// EnvironmentKey encrypts the variables of the function instead of a key of AWS.
 	EnvironmentKey awskms.IKey
 
-	// LogKey encrypts the logs instead of a key of CloudWatch Logs. The policy of a key that is made in the app gets the
-	// statement that CloudWatch Logs needs. That of an imported key must have it; the synthesis warns.
+	// LogKey encrypts the logs instead of a key of CloudWatch Logs. If the key is made in the app, its policy gets
+	// the statement that CloudWatch Logs needs. The policy of an imported key must have the statement; the synthesis
+	// warns about it.
 	LogKey awskms.IKey
 
-	// EndpointURL is set as AWS_ENDPOINT_URL, so that the function talks to local engines. It is for `sam local` only,
-	// which passes a function no variable that its template does not declare.
+	// EndpointURL is set as AWS_ENDPOINT_URL, so that the function uses local engines. It is only for `sam local`,
+	// which passes a variable to a function only if its template declares the variable.
 	EndpointURL string
 
-	// zips returns the code of a function in a bucket, by the last element of Code. A plain template has no assets.
+	// zips returns the code of a function in a bucket, by the last element of Code. It is for plain templates, which
+	// have no assets.
 	zips func(function string) awslambda.Code
 }
 
-// functionKind holds what differs between the functions.
+// functionKind holds the values that differ between the functions.
 type functionKind struct {
 	code           string
 	memoryMiB      int
@@ -118,10 +120,10 @@ func (p FunctionProps) withDefaults(kind functionKind) FunctionProps {
 	return p
 }
 
-// Lambda's limits of memory (Developer Guide, "Lambda quotas").
+// These are Lambda's limits of memory (Developer Guide, "Lambda quotas").
 const minMemoryMiB, maxMemoryMiB = 128, 10240
 
-// check returns everything that is wrong with props that have their defaults.
+// check returns all problems in props that have their defaults.
 func (p FunctionProps) check(kind functionKind, names naming) error {
 	wrong := problems{naming: names}
 	p.checkOwn(&wrong, kind)
@@ -141,12 +143,12 @@ func (p FunctionProps) check(kind functionKind, names naming) error {
 	return wrong.err()
 }
 
-// systemLogLevels are those that Lambda has (Developer Guide, "Log-level filtering").
+// systemLogLevels are the levels that Lambda has (Developer Guide, "Log-level filtering").
 var systemLogLevels = map[string]awslambda.SystemLogLevel{
 	"debug": awslambda.SystemLogLevel_DEBUG, "info": awslambda.SystemLogLevel_INFO, "warn": awslambda.SystemLogLevel_WARN,
 }
 
-// checkOwn checks what each function has for itself.
+// checkOwn checks the props that each function has for itself.
 func (p FunctionProps) checkOwn(wrong *problems, kind functionKind) {
 	p.checkCode(wrong)
 	if p.MemoryMiB < minMemoryMiB || p.MemoryMiB > maxMemoryMiB {
@@ -188,13 +190,13 @@ func (p FunctionProps) checkCode(wrong *problems) {
 	}
 }
 
-// newFunction makes a function, its role and its log group. The role may do what is granted, and write to the log
-// group. Callers use the alias that newLive makes of it.
+// newFunction makes a function, its role and its log group. The role may do what the grants allow, and write to the
+// log group. Callers use the alias that newLive makes for it.
 func newFunction(
 	scope constructs.Construct, p FunctionProps, env environment, granted []grant, disposable bool,
 ) awslambda.Function {
 	logs := awslogs.NewLogGroup(scope, jsii.String("FunctionLogs"), &awslogs.LogGroupProps{
-		Retention: p.LogRetention, EncryptionKey: p.LogKey, RemovalPolicy: keptOnceMade(disposable),
+		Retention: p.LogRetention, EncryptionKey: p.LogKey, RemovalPolicy: keepUnlessRolledBack(disposable),
 	})
 	p.encryptLogs(scope)
 	role := awsiam.NewRole(scope, jsii.String("FunctionRole"), &awsiam.RoleProps{
@@ -221,15 +223,15 @@ func newFunction(
 		Role:         role,
 		LogGroup:     logs,
 
-		CurrentVersionOptions: &awslambda.VersionOptions{RemovalPolicy: keptOnceMade(disposable)},
-		// Levels of system lines need the format JSON. The function leaves out lines below its own log level, except for
-		// their metrics; Lambda must not leave out more.
+		CurrentVersionOptions: &awslambda.VersionOptions{RemovalPolicy: keepUnlessRolledBack(disposable)},
+		// Levels of system lines need the format JSON. The function leaves out lines below its own log level, except
+		// for their metrics. Lambda must not leave out more lines.
 		LoggingFormat:         awslambda.LoggingFormat_JSON,
 		SystemLogLevelV2:      systemLogLevels[p.SystemLogLevel],
 		ApplicationLogLevelV2: awslambda.ApplicationLogLevel_DEBUG,
 	})
 	p.configure(function)
-	// Without its policy the role may do nothing: the function must not start before.
+	// Without its policy the role has no permission, so the function must not start before.
 	function.Node().AddDependency(role)
 	return function
 }
@@ -241,7 +243,8 @@ func (p FunctionProps) code() awslambda.Code {
 	return awslambda.Code_FromAsset(jsii.String(p.Code), nil)
 }
 
-// configure sets what the props of the CDK would set together with permissions that grants.go does not list.
+// configure sets properties that the CDK's own props would set together with permissions that grants.go does not
+// list.
 func (p FunctionProps) configure(function awslambda.Function) {
 	resource := function.Node().DefaultChild().(awslambda.CfnFunction)
 	p.joinVPC(resource)

@@ -14,14 +14,14 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// This file lists everything that the functions may do. docs/iam.md has the same list for readers. A test compares the
+// This file lists all permissions of the functions. docs/iam.md has the same list for readers. A test compares the
 // two.
 
 // A grant is a statement of a function's policy: actions on one resource.
 type grant struct {
 	actions    []string
 	resource   string
-	conditions map[string]any // operator to key to value
+	conditions map[string]any // the values, by operator and key
 }
 
 func (g grant) statement() awsiam.PolicyStatement {
@@ -81,7 +81,7 @@ func sweepGrants(bank, dedupe awsdynamodb.ITableV2, counts bool) []grant {
 	return append(append(grants, tableKey(bank)...), tableKey(dedupe)...)
 }
 
-// entryGrants are for the ledger. The entries of a Valkey ledger are not in AWS.
+// entryGrants are the permissions for the ledger. The entries of a Valkey ledger are not in AWS.
 func (p RecordDedupeProps) entryGrants(dedupe awsdynamodb.ITableV2, scope string) []grant {
 	switch {
 	case p.hasValkey():
@@ -100,15 +100,15 @@ func dedupeGrants(dedupe awsdynamodb.ITableV2, scope string, acks bool) []grant 
 	return append(grants, tableKey(dedupe)...)
 }
 
-// tableKey allows what a request to a table with a customer managed key needs (DynamoDB Developer Guide, "How DynamoDB
-// uses AWS KMS").
+// tableKey returns the permissions that a request to a table with a customer managed key needs (DynamoDB Developer
+// Guide, "How DynamoDB uses AWS KMS").
 func tableKey(table awsdynamodb.ITableV2) []grant {
 	return onKey(table.EncryptionKey(), "dynamodb",
 		"kms:Decrypt", "kms:DescribeKey", "kms:Encrypt", "kms:GenerateDataKey*", "kms:ReEncrypt*")
 }
 
-// onKey allows the use of a customer managed key through one service, in any region: names of services in China may end
-// with amazonaws.com.cn. Without such a key it allows nothing.
+// onKey allows the use of a customer managed key through one service, in any region: names of services in China may
+// end with amazonaws.com.cn. Without such a key it returns no permission.
 func onKey(key awskms.IKey, service string, actions ...string) []grant {
 	if key == nil {
 		return nil
@@ -118,9 +118,9 @@ func onKey(key awskms.IKey, service string, actions ...string) []grant {
 	}}}
 }
 
-// onFormerKeys allows to decrypt what was encrypted through the services before a resource got another key. Lambda is
-// always among them: the alias names a version whose variables have the former key until it moves, and the permissions
-// change before it moves.
+// onFormerKeys allows decrypting data that services encrypted before a resource got another key. Lambda is always
+// among the services: the permissions change before the alias moves, and until then the alias points to a version
+// whose variables have the former key.
 func onFormerKeys(keys []awskms.IKey, services ...string) (all []grant) {
 	for _, service := range append(services, "lambda") {
 		for _, key := range keys {
@@ -130,7 +130,7 @@ func onFormerKeys(keys []awskms.IKey, services ...string) (all []grant) {
 	return all
 }
 
-// formerKeyGrants are for what the claim function reads.
+// formerKeyGrants are the permissions for data that the claim function reads.
 func (p ClaimAPIProps) formerKeyGrants() []grant {
 	services := []string{"dynamodb"}
 	if p.Challenge != nil && p.Challenge.Secret != nil {
@@ -139,7 +139,8 @@ func (p ClaimAPIProps) formerKeyGrants() []grant {
 	return onFormerKeys(p.FormerKeys, services...)
 }
 
-// formerKeyGrants are for what the function reads, and Lambda with its role. What it only writes needs no former key.
+// formerKeyGrants are the permissions for data that the function reads, and that Lambda reads with its role. Data
+// that the function only writes needs no former key.
 func (p RecordDedupeProps) formerKeyGrants() []grant {
 	services := []string{"dynamodb", "kinesis"}
 	if p.DestinationBucket != nil {
@@ -151,8 +152,8 @@ func (p RecordDedupeProps) formerKeyGrants() []grant {
 	return onFormerKeys(p.FormerKeys, services...)
 }
 
-// readStream is for Lambda, which reads the stream with the function's role (Lambda Developer Guide, "Using Lambda to
-// process records from Amazon Kinesis Data Streams", execution role permissions).
+// readStream returns permissions for Lambda, which reads the stream with the function's role (Lambda Developer Guide,
+// "Using Lambda to process records from Amazon Kinesis Data Streams", execution role permissions).
 func readStream(source awskinesis.IStream) []grant {
 	return append(onKey(source.EncryptionKey(), "kinesis", "kms:Decrypt"), grant{[]string{
 		"kinesis:DescribeStream", "kinesis:DescribeStreamSummary", "kinesis:GetRecords",
@@ -160,7 +161,7 @@ func readStream(source awskinesis.IStream) []grant {
 	}, *source.StreamArn(), nil})
 }
 
-// writeStream allows ListShards, too: the sink makes KPL aggregates of records that go to the same shard.
+// writeStream allows ListShards, too, because the sink aggregates records that go to the same shard.
 func writeStream(destination awskinesis.IStream) []grant {
 	return append(onKey(destination.EncryptionKey(), "kinesis", "kms:GenerateDataKey"),
 		grant{[]string{"kinesis:ListShards", "kinesis:PutRecords"}, *destination.StreamArn(), nil})
@@ -171,29 +172,30 @@ func putItems(table awsdynamodb.ITableV2) []grant {
 	return append(tableKey(table), grant{[]string{"dynamodb:PutItem"}, *table.TableArn(), nil})
 }
 
-// storeDeadLetters is for the function, which stores poison records, and for Lambda, which stores the batches that it
-// gives up (Lambda Developer Guide, "Retain discarded batch records for a Kinesis Data Streams event source").
+// storeDeadLetters returns permissions for the function, which stores poison records, and for Lambda, which stores
+// the batches that it gives up (Lambda Developer Guide, "Retain discarded batch records for a Kinesis Data Streams
+// event source").
 func storeDeadLetters(bucket awss3.IBucket, scope string) []grant {
 	return append(onKey(bucket.EncryptionKey(), "s3", "kms:GenerateDataKey"),
 		putObjects(bucket, poisonPrefix(scope)), putObjects(bucket, batchPrefix),
 		grant{[]string{"s3:ListBucket"}, *bucket.BucketArn(), nil})
 }
 
-// putObjects allows new objects below a prefix while the bucket belongs to its account. After a bucket was deleted,
-// another account can make one of the same name.
+// putObjects allows new objects below a prefix while the bucket belongs to its account. After a bucket is deleted,
+// another account can make a bucket with the same name.
 func putObjects(bucket awss3.IBucket, prefix string) grant {
 	return grant{[]string{"s3:PutObject"}, *bucket.ArnForObjects(jsii.String(prefix + "/*")), map[string]any{
 		"StringEquals": map[string]any{"s3:ResourceAccount": *bucket.Env().Account},
 	}}
 }
 
-// sendMessages allows SendMessageBatch, too, which has no permission of its own.
+// sendMessages allows SendMessage, which includes SendMessageBatch.
 func sendMessages(queue awssqs.IQueue) []grant {
 	return append(onKey(queue.EncryptionMasterKey(), "sqs", "kms:Decrypt", "kms:GenerateDataKey"),
 		grant{[]string{"sqs:SendMessage"}, *queue.QueueArn(), nil})
 }
 
-// readSecret is for the password of a Valkey ledger, and the secret of a challenge.
+// readSecret returns the permission to read the password of a Valkey ledger, or the secret of a challenge.
 func readSecret(secret awssecretsmanager.ISecret) []grant {
 	if secret == nil {
 		return nil
@@ -202,15 +204,16 @@ func readSecret(secret awssecretsmanager.ISecret) []grant {
 		grant{[]string{"secretsmanager:GetSecretValue"}, *secret.SecretArn(), nil})
 }
 
-// grants are what Lambda needs for the settings of the function.
+// grants returns the permissions that Lambda needs for the settings of the function.
 func (p FunctionProps) grants() []grant {
 	return slices.Concat(p.interfaceGrants(), p.traceGrants(), p.environmentGrants())
 }
 
-// interfaceGrants are for Lambda, which makes the network interfaces of a function in a VPC with the function's role. It
-// needs all of them (AWS managed policy AWSLambdaVPCAccessExecutionRole), and on all resources (Lambda Developer Guide,
-// "Giving Lambda functions access to resources in an Amazon VPC"). Requests of the function itself name their function
-// (the same, "Using source function ARN to control function access behavior"), and are not allowed.
+// interfaceGrants are for Lambda, which makes the network interfaces of a function in a VPC with the function's role.
+// It needs all of these permissions (AWS managed policy AWSLambdaVPCAccessExecutionRole) on all resources (Lambda
+// Developer Guide, "Giving Lambda functions access to resources in an Amazon VPC"). Requests of the function itself
+// name their function (the same guide, "Using source function ARN to control function access behavior"), and are not
+// allowed.
 func (p FunctionProps) interfaceGrants() []grant {
 	if len(p.Subnets) == 0 {
 		return nil
@@ -221,7 +224,7 @@ func (p FunctionProps) interfaceGrants() []grant {
 	}, "*", map[string]any{"Null": map[string]any{"lambda:SourceFunctionArn": "true"}}}}
 }
 
-// traceGrants are for Lambda, which sends traces with the function's role. The actions know no resources (Service
+// traceGrants are for Lambda, which sends traces with the function's role. The actions have no resources (Service
 // Authorization Reference, "Actions, resources, and condition keys for AWS X-Ray").
 func (p FunctionProps) traceGrants() []grant {
 	if !p.Tracing {

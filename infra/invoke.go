@@ -8,10 +8,10 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// GrantInvoke allows a principal, for example the role of a back end, to call the API. The API must have [AuthIAM]:
-// every other one does not look at policies, and the error says so. The principal must be of the API's account: HTTP APIs
-// have no resource policies (API Gateway Developer Guide, "Control access to HTTP APIs with IAM authorization"), so others
-// assume a role there.
+// GrantInvoke allows a principal, for example the role of a back end, to call the API. The API must have [AuthIAM].
+// Other APIs do not check policies, so GrantInvoke returns an error for them. The principal must be in the API's
+// account: HTTP APIs have no resource policies (API Gateway Developer Guide, "Control access to HTTP APIs with IAM
+// authorization"). Principals of other accounts must assume a role in that account.
 func (c *ClaimAPI) GrantInvoke(grantee awsiam.IGrantable) (awsiam.Grant, error) {
 	if c.auth != authIAM {
 		return nil, errors.New("GrantInvoke needs AuthIAM; an API with " + string(c.auth) + " does not look at policies")

@@ -32,9 +32,10 @@ func (p RecordDedupeProps) functionKind() functionKind {
 	return dedupeFunction
 }
 
-// The defaults of the mapping with the log ledger. A batch makes one append to each lane, whatever its size: many small
-// batches cost more write units for each record, and conflict. A shard takes 1,000 records a second (Kinesis Developer
-// Guide, "Quotas and limits"), so 5 s make batches of up to 5,000 records. A backlog makes them of up to 10,000.
+// These are the defaults of the mapping with the log ledger. A batch makes one append to each lane, for any number of
+// records. So many small batches cost more write units for each record, and conflict more often. A shard accepts
+// 1,000 records a second (Kinesis Developer Guide, "Quotas and limits"), so 5 s make batches of up to 5,000 records.
+// A backlog makes batches of up to 10,000.
 const (
 	logBatchSize   = maxBatchSize
 	logBatchWindow = 5 * time.Second
@@ -50,15 +51,17 @@ func (p MappingProps) withLogDefaults() MappingProps {
 	return p
 }
 
-// unitsOfRecord are the write units of a new record in batches of 2,500 or more, with the appends that met another
-// process (bench/simulated: 33,000 records a second of 40 shards, 8 lanes). Smaller batches take more.
+// unitsOfRecord is the number of write units of a new record in batches of 2,500 or more. It includes failed appends
+// because of other processes (bench/simulated: 33,000 records a second of 40 shards, 8 lanes). Smaller batches need
+// more.
 const unitsOfRecord = 0.035
 
 // partitionUnits are the write units a second of a partition (DynamoDB Developer Guide, "Best practices for designing
 // and using partition keys effectively"). A lane writes to one partition at a time.
 const partitionUnits = 1000
 
-// checkRate refuses a rate that nothing needs, and the log ledger without one. It reports whether sizes can be checked.
+// checkRate refuses a rate if the ledger is not the log, and the log ledger without a rate. It reports whether sizes
+// can be checked.
 func (p RecordDedupeProps) checkRate(wrong *problems) bool {
 	name, log := wrong.of("ExpectedRate"), wrong.of("Ledger")+"="+logLedger
 	switch {
@@ -71,7 +74,7 @@ func (p RecordDedupeProps) checkRate(wrong *problems) bool {
 	return p.hasLog() && p.ExpectedRate > 0
 }
 
-// checkSizes refuses a log ledger that cannot take the rate. o are the settings as the function understands them.
+// checkSizes refuses a log ledger that cannot handle the rate. o holds the settings as the function reads them.
 func (p RecordDedupeProps) checkSizes(wrong *problems, o kinesishandler.Options) {
 	rate, window, memory := float64(p.ExpectedRate), o.Retention.Window, o.Ledger.Memory
 	if needed := logledger.NeededMemory(rate, window, p.recordsInItem(o)); needed > float64(memory) {
@@ -86,13 +89,14 @@ func (p RecordDedupeProps) checkSizes(wrong *problems, o kinesishandler.Options)
 	}
 }
 
-// recordsInItem is how many records a batch has for each lane, if all of them are new. A shard takes 1,000 a second.
+// recordsInItem returns the number of records of a batch in each lane, if all of them are new. A shard accepts 1,000
+// records a second.
 func (p RecordDedupeProps) recordsInItem(o kinesishandler.Options) float64 {
 	batch := min(float64(p.Mapping.BatchSize), max(1, p.Mapping.BatchWindow.Seconds()*min(1000, float64(p.ExpectedRate))))
 	return batch / float64(o.Ledger.Lanes)
 }
 
-// moreMemory says what to do if entries need more memory than there is.
+// moreMemory returns advice for the case that entries need more memory than the function has.
 func (p RecordDedupeProps) moreMemory(names *problems, o kinesishandler.Options, needed float64, has int64) string {
 	rate := float64(p.ExpectedRate)
 	if mib := math.Ceil(needed / (1 << 20) * 100 / kinesishandler.UsualLedgerShare); mib <= maxMemoryMiB {
@@ -108,7 +112,7 @@ func (p RecordDedupeProps) moreMemory(names *problems, o kinesishandler.Options,
 		"ledger", maxMemoryMiB, text(logledger.LongestWindow(rate, most, p.recordsInItem(o))))
 }
 
-// logAlarms returns the alarms of the log ledger. Their metrics are made of the function's log lines.
+// logAlarms returns the alarms of the log ledger. Their metrics come from the function's log lines.
 func (r *RecordDedupe) logAlarms() []alarm {
 	return []alarm{
 		{
@@ -130,12 +134,12 @@ func (r *RecordDedupe) logAlarms() []alarm {
 	}
 }
 
-// Thresholds of the alarms.
+// These are the thresholds of the alarms.
 const (
-	memoryShare   = 0.8 // of the memory for entries
-	conflictShare = 0.5 // of the appends, so that the log costs twice
+	memoryShare   = 0.8 // the share of the memory for entries
+	conflictShare = 0.5 // the share of the appends; at this share the log costs twice as much
 	laneHeat      = 700 // write units a second of a lane, on average over the period: peaks are higher
-	fewAppends    = 900 // in a period: fewer are too few for a share, and cost little
+	fewAppends    = 900 // in a period: a smaller number is too small for a share, and costs little
 )
 
 // fullLine finds the lines of batches that failed with a logledger.MemoryError.
@@ -143,7 +147,7 @@ func fullLine() awslogs.IFilterPattern {
 	return awslogs.FilterPattern_StringValue(jsii.String("$.error"), jsii.String("="), jsii.String("*more do not fit*"))
 }
 
-// conflictShare is the share of the appends that came after another one, or 0 if there are few appends.
+// conflictShare returns the share of the appends that needed another attempt, or 0 if there are few appends.
 func (r *RecordDedupe) conflictShare() awscloudwatch.IMetric {
 	const share = "IF(FILL(appends, 0) >= %d, FILL(conflicts, 0) / FILL(appends, 1), 0)"
 	return calculated(fmt.Sprintf(share, fewAppends), metrics{
@@ -152,7 +156,8 @@ func (r *RecordDedupe) conflictShare() awscloudwatch.IMetric {
 	}, alarmPeriod)
 }
 
-// laneHeat is the write units a second of the busiest lane, or somewhat more: each invocation counts its busiest.
+// laneHeat returns the write units a second of the busiest lane. The value may be somewhat too high, because each
+// invocation counts its own busiest lane.
 func (r *RecordDedupe) laneHeat() awscloudwatch.IMetric {
 	return calculated("units / PERIOD(units)", metrics{
 		"units": r.counted("LaneUnits", "LaneUnits", "$.ledger_lane_units"),

@@ -12,30 +12,30 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// liveAlias is the name of the alias that everything calls.
+// liveAlias is the name of the alias that all callers use.
 const liveAlias = "live"
 
-// newLive makes the alias of a function, and publishes a version for it. Lambda changes the code and the configuration
-// of a function in two calls, so between them a function with strict variables refuses to start (terraform-provider-aws,
-// issue 24572). CloudFormation publishes the version after both calls, and moves the alias after that: callers of the
-// alias get the version before, and then the new one.
+// newLive makes the alias of a function, and publishes a version for it. Lambda changes the code and the
+// configuration of a function in two calls. Between these calls, a function with strict variables refuses to start
+// (terraform-provider-aws, issue 24572). CloudFormation publishes the version after both calls, and then moves the
+// alias. So callers of the alias get the old version until the new one is complete.
 func newLive(scope constructs.Construct, function awslambda.Function) awslambda.Alias {
 	return awslambda.NewAlias(scope, jsii.String("Live"), &awslambda.AliasProps{
 		AliasName: jsii.String(liveAlias), Version: function.CurrentVersion(),
 	})
 }
 
-// canaries are CodeDeploy's configurations that give a new version a tenth of the calls at first. Five minutes are left
-// out: an alarm needs two bad periods of so long.
+// canaries are CodeDeploy's configurations that first give a new version a tenth of the calls. Five minutes are left
+// out, because an alarm needs two bad periods of five minutes.
 var canaries = map[time.Duration]func() awscodedeploy.ILambdaDeploymentConfig{
 	10 * time.Minute: awscodedeploy.LambdaDeploymentConfig_CANARY_10PERCENT_10MINUTES,
 	15 * time.Minute: awscodedeploy.LambdaDeploymentConfig_CANARY_10PERCENT_15MINUTES,
 	30 * time.Minute: awscodedeploy.LambdaDeploymentConfig_CANARY_10PERCENT_30MINUTES,
 }
 
-// addCanary lets CodeDeploy move the alias, if the props say so. It moves the alias back if one of the alarms goes off.
-// An alarm about the event source mapping cannot be among them: the mapping needs the alias, which needs the deployment
-// group.
+// addCanary lets CodeDeploy move the alias, if the props say so. CodeDeploy moves the alias back if one of the alarms
+// goes off. Alarms about the event source mapping cannot be used: the mapping needs the alias, which needs the
+// deployment group.
 func addCanary(scope constructs.Construct, p FunctionProps, alias awslambda.Alias, alarms ...awscloudwatch.Alarm) {
 	config, ok := canaries[p.Canary]
 	if !ok {
@@ -50,9 +50,9 @@ func addCanary(scope constructs.Construct, p FunctionProps, alias awslambda.Alia
 	})
 }
 
-// permitFirst makes the integrations of an API wait for the permissions of their function. CloudFormation knows no order
-// between them: without one, an API that called another function or alias before could call this one too early, and
-// would answer 500 until the permission is there.
+// permitFirst makes the integrations of an API wait for the permissions of their function. CloudFormation does not
+// know this order. Without it, an API that is changed to another function or alias could call it too early, and would
+// answer 500 until the permission exists.
 func permitFirst(api awsapigatewayv2.HttpApi) {
 	var permissions []awslambda.CfnPermission
 	var integrations []awsapigatewayv2.CfnIntegration

@@ -8,33 +8,33 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// MappingProps are the settings of an event source mapping, by which Lambda reads the stream. All are optional. The
-// rest is fixed: the mapping starts at the oldest record, reports partial failures, bisects failed batches, and stores
-// the batches that it gives up in the dead-letter bucket.
+// MappingProps are the settings of an event source mapping, with which Lambda reads the stream. All are optional.
+// Other settings are fixed: the mapping starts at the oldest record, reports partial failures, bisects failed
+// batches, and stores the batches that it gives up in the dead-letter bucket.
 type MappingProps struct {
 	// BatchSize is the largest number of records in a batch, 1 to 10,000. The default is 1,000, and 10,000 with the log
 	// ledger. A batch also ends at 6 MB.
 	BatchSize int
 
-	// BatchWindow is how long Lambda collects a batch, in whole seconds up to 5 minutes. The default is 0, which has the
-	// lowest latency. A window makes fewer and larger batches, which cost less. With the log ledger the default is 5 s, and
-	// the shortest 1 s.
+	// BatchWindow is how long Lambda collects a batch, in whole seconds up to 5 minutes. The default is 0, which has
+	// the lowest latency. A window makes fewer and larger batches, which cost less. With the log ledger the default
+	// is 5 s, and the shortest 1 s.
 	BatchWindow time.Duration
 
 	// Parallelization is how many batches of a shard are processed at the same time, 1 to 10. The default is 1. It may
 	// be changed at any time. With a higher value records keep their order by partition key, and not by shard.
 	//
-	// The order by key also needs that all records of a KPL aggregate have the partition key of the aggregate. "If the
-	// events inside the aggregated event have different partition keys, Lambda cannot guarantee in-order processing of
-	// the events by partition key" (Lambda Developer Guide, "Using Lambda to process records from Amazon Kinesis Data
-	// Streams"). The KPL puts records of many keys into an aggregate and gives every aggregate the key "a"
-	// (awslabs/amazon-kinesis-producer, issues 130 and 439), so more batches would not even be faster. No record is lost
-	// or delivered twice in any case.
+	// The order by key also needs that all records of a KPL aggregate have the partition key of the aggregate. "If
+	// the events inside the aggregated event have different partition keys, Lambda cannot guarantee in-order
+	// processing of the events by partition key" (Lambda Developer Guide, "Using Lambda to process records from
+	// Amazon Kinesis Data Streams"). The KPL puts records of many keys into an aggregate and gives every aggregate
+	// the key "a" (awslabs/amazon-kinesis-producer, issues 130 and 439), so more batches would not even be faster. No
+	// record is lost or delivered twice in any case.
 	Parallelization int
 
-	// Retries is how often Lambda sends a failed batch again before it stores it in the dead-letter bucket, 0 to 10,000.
-	// Nil is the default, 10,000. -1 has no limit other than RecordAge. With fewer retries, a record that crashes the
-	// function blocks its shard for a shorter time, and an outage fills the bucket sooner.
+	// Retries is how often Lambda sends a failed batch again before it stores it in the dead-letter bucket, 0 to
+	// 10,000. Nil is the default, 10,000. -1 has no limit other than RecordAge. With fewer retries, a record that
+	// crashes the function blocks its shard for a shorter time, and an outage fills the bucket sooner.
 	Retries *int
 
 	// RecordAge is the age at which Lambda stores a failing record in the dead-letter bucket, in whole seconds from 1
@@ -43,7 +43,7 @@ type MappingProps struct {
 	RecordAge time.Duration
 }
 
-// Limits and defaults of event source mappings (Lambda API Reference, "CreateEventSourceMapping").
+// These are limits and defaults of event source mappings (Lambda API Reference, "CreateEventSourceMapping").
 const (
 	defaultBatchSize   = 1000
 	maxBatchSize       = 10000
@@ -70,7 +70,7 @@ func (p MappingProps) withDefaults(retention time.Duration) MappingProps {
 	return p
 }
 
-// check returns everything that is wrong with props that have their defaults.
+// check returns all problems in props that have their defaults.
 func (p MappingProps) check(retention time.Duration, names naming) error {
 	wrong := problems{naming: names}
 	if p.BatchSize < 1 || p.BatchSize > maxBatchSize {
@@ -87,7 +87,7 @@ func (p MappingProps) check(retention time.Duration, names naming) error {
 		wrong.add("%s is %d; choose -1 to %d", wrong.of("Retries"), *p.Retries, maxRetries)
 	}
 	switch age := wrong.of("RecordAge"); {
-	case retention == 0: // which is refused elsewhere
+	case retention == 0: // another check refuses it
 	case p.RecordAge < shortestRecordAge || p.RecordAge > longestRecordAge || p.RecordAge%time.Second != 0:
 		wrong.add("%s is %s; choose whole seconds from %s to %s",
 			age, text(p.RecordAge), text(shortestRecordAge), text(longestRecordAge))
@@ -98,8 +98,8 @@ func (p MappingProps) check(retention time.Duration, names naming) error {
 	return wrong.err()
 }
 
-// newMapping makes the mapping. It uses the resource itself: awslambdaeventsources would allow the role more than
-// grants.go lists.
+// newMapping makes the mapping. It uses the CloudFormation resource, because awslambdaeventsources would give the
+// role more permissions than grants.go lists.
 func newMapping(r *RecordDedupe, p MappingProps, unaggregated bool) awslambda.CfnEventSourceMapping {
 	props := &awslambda.CfnEventSourceMappingProps{
 		FunctionName:                   r.Alias.FunctionArn(),
@@ -119,24 +119,24 @@ func newMapping(r *RecordDedupe, p MappingProps, unaggregated bool) awslambda.Cf
 		MetricsConfig: &awslambda.CfnEventSourceMapping_MetricsConfigProperty{Metrics: jsii.Strings("EventCount")},
 	}
 	mapping := awslambda.NewCfnEventSourceMapping(r.Construct, jsii.String("Mapping"), props)
-	// Lambda refuses a mapping whose role may not read the stream.
+	// Lambda refuses a mapping if its role may not read the stream.
 	mapping.Node().AddDependency(r.Function.Role())
 	mapping.Node().AddValidation(&readsStream{mapping, *r.Source.StreamArn(), unaggregated})
 	return mapping
 }
 
-// readsStream refuses a mapping that was changed to read a consumer of the stream.
+// readsStream refuses a mapping that a user has changed to read a consumer of the stream.
 type readsStream struct {
 	mapping      awslambda.CfnEventSourceMapping
-	stream       string // its ARN
+	stream       string // the ARN of the stream
 	unaggregated bool
 }
 
-// enhancedFanOut says why a consumer is refused.
+// enhancedFanOut is the reason why a consumer is refused.
 const enhancedFanOut = "with enhanced fan-out Lambda opens KPL aggregates itself: their records cannot be told apart, and " +
 	"it drops those whose key is not of the shard"
 
-// Validate returns what is wrong. The CDK calls it before it makes the template.
+// Validate returns the problems. The CDK calls it before it makes the template.
 func (v *readsStream) Validate() *[]*string {
 	if v.unaggregated || *v.mapping.EventSourceArn() == v.stream {
 		return jsii.Strings()

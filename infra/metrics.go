@@ -9,7 +9,7 @@ import (
 // A ClaimMetric is a metric that the functions of a [ClaimAPI] write. docs/operations.md says what each means.
 type ClaimMetric string
 
-// The metrics of a [ClaimAPI]. The sweep function writes FreeItems, the claim function all others.
+// These are the metrics of a [ClaimAPI]. The sweep function writes FreeItems, the claim function writes all others.
 const (
 	Claims         ClaimMetric = "Claims"
 	Repeats        ClaimMetric = "Repeats"
@@ -21,9 +21,9 @@ const (
 	FreeItems      ClaimMetric = "FreeItems"
 )
 
-// Metric returns a metric of the functions, for alarms and graphs of yours. The defaults of the options are the sum of
-// five minutes. It has no values with [FunctionProps.NoMetrics]. FreeItems without a dimension is about all campaigns:
-// its Minimum is the least of them. Without a sweep it is nil.
+// Metric returns a metric of the functions, for your own alarms and graphs. By default it is the sum over five
+// minutes. It has no values with [FunctionProps.NoMetrics]. FreeItems without a dimension covers all campaigns: its
+// Minimum is the smallest number of any campaign. Without a sweep Metric returns nil for FreeItems.
 func (c *ClaimAPI) Metric(name ClaimMetric, o *awscloudwatch.MetricOptions) awscloudwatch.Metric {
 	function := c.Function
 	if name == FreeItems {
@@ -38,7 +38,7 @@ func (c *ClaimAPI) Metric(name ClaimMetric, o *awscloudwatch.MetricOptions) awsc
 // A RecordMetric is a metric that the function of a [RecordDedupe] writes. docs/operations.md says what each means.
 type RecordMetric string
 
-// The metrics of a [RecordDedupe].
+// These are the metrics of a [RecordDedupe].
 const (
 	RecordsIn           RecordMetric = "RecordsIn"
 	RecordsNew          RecordMetric = "RecordsNew"
@@ -51,13 +51,13 @@ const (
 	OldestRecordAge     RecordMetric = "OldestRecordAge"
 )
 
-// Metric returns a metric of the function, for alarms and graphs of yours. The defaults of the options are the sum of
-// five minutes. It has no values with [FunctionProps.NoMetrics].
+// Metric returns a metric of the function, for your own alarms and graphs. By default it is the sum over five
+// minutes. It has no values with [FunctionProps.NoMetrics].
 func (r *RecordDedupe) Metric(name RecordMetric, o *awscloudwatch.MetricOptions) awscloudwatch.Metric {
 	return ownMetric(r.Function, string(name), o)
 }
 
-// ownMetric is a metric that a function writes into its log lines.
+// ownMetric returns a metric that a function writes into its log lines.
 func ownMetric(function awslambda.Function, name string, o *awscloudwatch.MetricOptions) awscloudwatch.Metric {
 	m := awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
 		Namespace: metricsNamespace(function), MetricName: jsii.String(name), Statistic: jsii.String("Sum"),

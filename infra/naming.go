@@ -12,11 +12,11 @@ import (
 	"github.com/oncebox/oncebox/internal/settings"
 )
 
-// A naming maps props to what the user calls them. Errors of [NewStack] name context values. Errors of the constructs
-// name props: their naming is nil.
+// A naming maps props to the names that the user knows. Errors of [NewStack] name context values. Errors of the
+// constructs name props: their naming is nil.
 type naming map[string]string
 
-// contextNaming holds the context values behind props, and behind the choices of an [Auth].
+// contextNaming holds the context values of props, and of the choices of an [Auth].
 var contextNaming = naming{
 	"AuthIAM": "oncebox:auth=iam", "AuthJWT": "oncebox:auth=jwt", "AuthLink": "oncebox:auth=link",
 	"AuthOpen":  "oncebox:auth=open",
@@ -83,7 +83,7 @@ func (n naming) withSink(prop string) naming {
 	return all
 }
 
-// of returns what the user calls a prop.
+// of returns the name of a prop that the user knows.
 func (n naming) of(prop string) string { return cmp.Or(n[prop], prop) }
 
 // failed returns an error of a construct. Users of context values do not know the constructs.
@@ -94,19 +94,19 @@ func (n naming) failed(construct, id string, err error) error {
 	return fmt.Errorf("%s %s: %w", construct, id, err)
 }
 
-// memoryVariable has the memory of a function in MiB. Lambda sets it.
+// memoryVariable holds the memory of a function in MiB. Lambda sets it.
 const memoryVariable = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"
 
 var variable = regexp.MustCompile(`\bONCEBOX_[A-Z_]+|` + memoryVariable)
 
-// variableProps are the props behind variables whose names differ from theirs.
+// variableProps are the props of variables whose names differ from the props' names.
 var variableProps = map[string]string{
 	"ONCEBOX_SINK": "Destination", "ONCEBOX_DEAD_LETTERS": "DeadLetterBucket", "ONCEBOX_NOTIFY_QUEUE_URL": "NotifyQueue",
 	memoryVariable: "MemoryMiB",
 }
 
-// ofFunction returns an error of a function's parser with the user's names for the variables.
-func (n naming) ofFunction(err error) error {
+// functionError returns an error of a function's parser with the user's names for the variables.
+func (n naming) functionError(err error) error {
 	if err == nil {
 		return nil
 	}
@@ -130,7 +130,7 @@ func (n naming) ofFunction(err error) error {
 	return errors.Join(all...)
 }
 
-// problems collects what is wrong with props.
+// problems collects the problems in props.
 type problems struct {
 	naming
 	all []error
@@ -140,7 +140,7 @@ func (p *problems) add(format string, args ...any) {
 	p.all = append(p.all, fmt.Errorf(format, args...))
 }
 
-// join adds what is wrong with a part of the props. Nil adds nothing.
+// join adds the problems in a part of the props. Nil adds nothing.
 func (p *problems) join(errs ...error) { p.all = append(p.all, errs...) }
 
 func (p *problems) err() error { return errors.Join(p.all...) }

@@ -17,7 +17,7 @@ func (p RecordDedupeProps) objectPrefix() string {
 	return strings.Trim(p.DestinationPrefix, "/")
 }
 
-// checkObjects refuses what does not go with objects as the destination.
+// checkObjects refuses props that cannot be used with objects as the destination.
 func (p RecordDedupeProps) checkObjects(wrong *problems) {
 	if p.DestinationBucket == nil {
 		if p.DestinationPrefix != "" {
@@ -31,14 +31,14 @@ func (p RecordDedupeProps) checkObjects(wrong *problems) {
 	}
 }
 
-// objectPlace is the variable ONCEBOX_SINK.
+// objectPlace returns the value of the variable ONCEBOX_SINK.
 func (p RecordDedupeProps) objectPlace() string {
 	return "s3://" + *p.DestinationBucket.BucketName() + "/" + p.objectPrefix()
 }
 
-// writeObjects allows what the object sink does. Without s3:ListBucket, S3 answers 403 where there is no object, and the
-// function could not tell that from a missing right (S3 API reference, "HeadObject"). A condition on the prefix would do
-// the same, since such a request has none.
+// writeObjects allows the calls of the object sink. Without s3:ListBucket, S3 answers 403 if an object does not
+// exist, and the function could not distinguish that from a missing permission (S3 API reference, "HeadObject"). A
+// condition on the prefix would have the same effect, because such a request has no prefix.
 func writeObjects(bucket awss3.IBucket, prefix string) []grant {
 	read := putObjects(bucket, prefix)
 	read.actions = []string{"s3:GetObject", "s3:PutObject"}

@@ -10,7 +10,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/claimapi"
 )
 
-// corsMaxAge is how long browsers remember what API Gateway allows: as long as any of them does.
+// corsMaxAge is how long browsers remember API Gateway's CORS answer. It is the longest time that any browser
+// accepts.
 const corsMaxAge = 2 * time.Hour
 
 func (p ClaimAPIProps) checkPage() error {
@@ -27,7 +28,7 @@ func (p ClaimAPIProps) checkPage() error {
 	return wrong.err()
 }
 
-// cors returns nil without origins: then API Gateway sends no headers of CORS.
+// cors returns nil without origins. In that case API Gateway sends no CORS headers.
 func (p ClaimAPIProps) cors() *awsapigatewayv2.CorsPreflightOptions {
 	if len(p.CORSOrigins) == 0 {
 		return nil

@@ -11,22 +11,22 @@ import (
 )
 
 // A parameter of a plain template has the meaning of a context value: LogLevel is oncebox:log-level. Names and values
-// are the same, except for some values: BatchWindowSeconds is oncebox:batch-window in seconds, SystemLogLevel is in
-// capitals, Window has one unit, paths have no escapes, and NearlyEmpty cannot leave the alarm out. CloudFormation has
-// patterns and rules instead of the functions' parsers. They accept nothing that a function would refuse at its start,
-// but for paths that lead into each other.
+// are the same, with these exceptions: BatchWindowSeconds is oncebox:batch-window in seconds, SystemLogLevel is in
+// capitals, Window has one unit, paths have no escapes, and NearlyEmpty cannot leave the alarm out. Patterns and
+// rules of CloudFormation replace the functions' parsers. They accept nothing that a function would refuse at its
+// start, except for paths that lead into each other.
 type parameter struct {
 	name, group, fallback, description string
 
 	required    bool
-	words       []string // the only values
-	pattern     string   // of the whole text
-	says        string   // what to write instead of a value without the pattern
+	words       []string // the only allowed values
+	pattern     string   // the pattern of the whole text
+	says        string   // what to write instead of a value that does not match the pattern
 	maxLength   int
-	least, most int // of a number; 0 is no limit of most
+	least, most int // the limits of a number; most = 0 means no upper limit
 }
 
-// The groups of parameters, in the order in which the console shows them.
+// These are the groups of parameters, in the order in which the console shows them.
 const (
 	codeParameters   = "Code"
 	claimParameters  = "Claims"
@@ -36,7 +36,7 @@ const (
 
 var switchWords = []string{"off", "on"}
 
-// Patterns of values. A path has names and indexes, with dots between.
+// These are patterns of values. A path has names and indexes, separated by dots.
 const (
 	linkKeyPattern = `MCowBQYDK2VwAyEA[A-Za-z0-9+/]{43}=` // an Ed25519 key in the form of RFC 8410
 	originPattern  = `https?://[a-z0-9]([a-z0-9.-]*[a-z0-9])?(:[1-9][0-9]{0,4})?`
@@ -44,8 +44,8 @@ const (
 	pathPattern    = namePattern + `(\.` + namePattern + `)*`
 )
 
-// templateParameters are the parameters of all plain templates. What is part of a function's version has a greatest
-// length: together they are a description (see setVersion).
+// templateParameters are the parameters of all plain templates. A parameter that is part of a function's version has
+// a maximum length, because together these parameters are a description (see setVersion).
 var templateParameters = []parameter{
 	{
 		name: "CodeBucket", group: codeParameters, required: true,
@@ -189,7 +189,7 @@ func retentionWords() (words []string) {
 	return words
 }
 
-// parameterOf returns the parameter of a name that exists.
+// parameterOf returns the parameter with a name. The parameter must exist.
 func parameterOf(name string) parameter {
 	i := slices.IndexFunc(templateParameters, func(p parameter) bool { return p.name == name })
 	return templateParameters[i]
@@ -201,7 +201,7 @@ func (p parameter) isNumber() bool {
 	return err == nil
 }
 
-// longest is the length of the longest value.
+// longest returns the length of the longest value.
 func (p parameter) longest() int {
 	longest := max(p.maxLength, len(strconv.Itoa(p.most)))
 	for _, word := range p.words {
@@ -274,17 +274,17 @@ func (t *templateStack) addRules(rules ...rule) {
 	}
 }
 
-// has is the condition of a rule: a parameter has one of the values.
+// has returns the condition that a parameter has one of the values.
 func (t *templateStack) has(parameter string, values ...string) awscdk.ICfnRuleConditionExpression {
 	return awscdk.Fn_ConditionContains(jsii.Strings(values...), t.parameters[parameter].ValueAsString())
 }
 
-// hasNot is the opposite of has.
+// hasNot returns the opposite condition of has.
 func (t *templateStack) hasNot(parameter string, values ...string) awscdk.ICfnRuleConditionExpression {
 	return awscdk.Fn_ConditionNot(t.has(parameter, values...))
 }
 
-// addClaimRules refuses what [Auth.check] and checkPage refuse.
+// addClaimRules refuses parameters that [Auth.check] and checkPage would refuse.
 func (t *templateStack) addClaimRules() {
 	t.addRules(
 		rule{"IssuerOfTokens", t.has("Auth", "jwt"), t.hasNot("JwtIssuer", ""), "Auth=jwt needs JwtIssuer"},
@@ -315,7 +315,7 @@ func (t *templateStack) addClaimRules() {
 	)
 }
 
-// addRecordRules refuses what the dedupe function would refuse at its start.
+// addRecordRules refuses parameters that the dedupe function would refuse at its start.
 func (t *templateStack) addRecordRules() {
 	id := t.parameters["IdPath"].ValueAsString()
 	for _, name := range []string{"FingerprintPath", "Volatile"} {

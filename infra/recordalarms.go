@@ -12,11 +12,11 @@ import (
 // later: at 80 % of the retention, which is at least a day.
 const oldestRecord = 10 * time.Minute
 
-// unreadPeriod is how long records come in before the alarm about a stream that is not read goes off.
+// unreadPeriod is how long a stream must get records without being read before the alarm about that goes off.
 const unreadPeriod = 15 * time.Minute
 
-// newAlarms makes the alarms of the stream, the function and its table. Where records may be lost, or a person must
-// decide, one is enough.
+// newAlarms makes the alarms of the stream, the function and its table. If records may be lost, or a person must
+// decide, one datapoint is enough.
 func (r *RecordDedupe) newAlarms(s alarmSet, p RecordDedupeProps) {
 	function, mapping := r.Function.FunctionName(), r.Mapping.Ref()
 	s.add(
@@ -42,7 +42,7 @@ func (r *RecordDedupe) newAlarms(s alarmSet, p RecordDedupeProps) {
 			metric("AWS/Lambda", "DroppedEventCount", "Sum", "EventSourceMappingUUID", mapping), 1, atOnce, false,
 		},
 		alarm{
-			// No metric of AWS can tell: the retention of a stream can be raised after the deployment.
+			// No metric of AWS shows this, because the retention of a stream can be raised after the deployment.
 			"PastHorizonAlarm", "records-past-horizon",
 			"Records were older than the horizon, which must be at least the stream's retention.",
 			r.counted("PastHorizon", "RecordsPastHorizon", "$.past_horizon"), 1, atOnce, false,
@@ -55,9 +55,9 @@ func (r *RecordDedupe) newAlarms(s alarmSet, p RecordDedupeProps) {
 	s.addTable("throttled-keys", r.DedupeTable)
 }
 
-// unread is 1 if records came into the stream and Lambda did not poll it once. IteratorAge has no value while the
-// function does not run. A mapping that polls counts every poll, also one without records. Without new records the
-// value is 0: a new stack has no polls before its mapping has begun.
+// unread is 1 if the stream got records and Lambda did not poll it once. IteratorAge has no value while the function
+// does not run. A mapping counts every poll, even a poll without records. Without new records the value is 0, because
+// a new stack has no polls before its mapping has begun.
 func (r *RecordDedupe) unread() awscloudwatch.IMetric {
 	period := &awscloudwatch.MetricOptions{Period: seconds(unreadPeriod)}
 	return calculated("IF(FILL(records, 0) > 0 && FILL(polls, 0) == 0, 1, 0)", metrics{
@@ -67,9 +67,9 @@ func (r *RecordDedupe) unread() awscloudwatch.IMetric {
 	}, unreadPeriod)
 }
 
-// deadLetters is the number of records that the function stored, and of the notifications that wait. The function
-// counts for itself: a notification that SQS refused would be missing. The notifications keep the alarm on until an
-// operator has looked. The metrics of the bucket do not serve: NumberOfObjects is daily and counts old versions, and
+// deadLetters is the number of records that the function stored, plus the number of waiting notifications. The
+// function's own count includes records whose notification SQS refused. The notifications keep the alarm on until an
+// operator has looked. The metrics of the bucket are not usable: NumberOfObjects is daily and counts old versions.
 // PutRequests counts requests that stored nothing, and costs several metrics for each filter.
 func (r *RecordDedupe) deadLetters(p RecordDedupeProps) awscloudwatch.IMetric {
 	var stored awscloudwatch.IMetric = r.Metric(DeadLetters, over("Sum"))
@@ -83,13 +83,13 @@ func (r *RecordDedupe) deadLetters(p RecordDedupeProps) awscloudwatch.IMetric {
 	}, alarmPeriod)
 }
 
-// counted makes a metric of a member of the function's log lines, where it is above 0.
+// counted returns a metric of a member of the function's log lines, for lines in which it is above 0.
 func (r *RecordDedupe) counted(id, name, member string) awscloudwatch.Metric {
 	pattern := awslogs.FilterPattern_NumberValue(jsii.String(member), jsii.String(">"), jsii.Number(0))
 	return r.filter(id, name, pattern, member)
 }
 
-// filter makes a metric of the function's log lines with a pattern.
+// filter returns a metric of the function's log lines that match a pattern.
 func (r *RecordDedupe) filter(id, name string, pattern awslogs.IFilterPattern, value string) awscloudwatch.Metric {
 	return filtered(r.Construct, id, name, r.Function.LogGroup(), pattern, value, r.Function)
 }

@@ -20,82 +20,85 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// RecordDedupeProps are the settings of a [RecordDedupe]. Only Rules.IDPath is required, and not even that with
-// another Rules.Format than JSON.
+// RecordDedupeProps are the settings of a [RecordDedupe]. Only Rules.IDPath is required, and only with the
+// Rules.Format json.
 type RecordDedupeProps struct {
 	// Rules say which records are the same, and what to do with duplicates.
 	Rules RecordRules
 
-	// Source is the stream to read. If it is nil, an on-demand stream is made.
+	// Source is the stream to read. If it is nil, the construct makes an on-demand stream.
 	Source awskinesis.IStream
 
-	// SourceRetention is how long Source keeps its records, 24 hours to 365 days. A stream that is made here gets it; the
-	// default is 7 days. Leave it out for a stream of the same app, which tells it. An existing stream does not tell it:
-	// look it up, because with a wrong value records may be lost or delivered twice.
+	// SourceRetention is how long Source keeps its records, 24 hours to 365 days. A stream that the construct makes
+	// gets this retention; the default is 7 days. Leave it out for a stream of the same app, because the construct
+	// reads it from there. For an existing stream look it up: with a wrong value, records may be lost or delivered
+	// twice.
 	SourceRetention time.Duration
 
-	// Destination is the stream that gets each record once. If it is nil, and the other destinations are, an on-demand
-	// stream is made. It keeps records as long as the source does.
+	// Destination is the stream that gets each record once. If Destination and all other destinations are nil, the
+	// construct makes an on-demand stream. It keeps records as long as the source does.
 	Destination awskinesis.IStream
 
-	// DestinationFirehose is the name of a Firehose stream in the stack's account and region, as the destination in the
-	// place of a stream. Its source is Direct PUT.
+	// DestinationFirehose is the name of a Firehose stream in the stack's account and region. It replaces the stream
+	// as the destination. Its source is Direct PUT.
 	DestinationFirehose string
 
-	// DestinationQueue is a queue as the destination, in the place of a stream. In a FIFO queue the message group is the
-	// partition key.
+	// DestinationQueue is a queue that replaces the stream as the destination. In a FIFO queue the message group is
+	// the partition key.
 	DestinationQueue awssqs.IQueue
 
-	// DestinationBucket is a bucket as the destination, in the place of a stream: the function writes objects below
-	// DestinationPrefix, which is records by default (docs/object-sink.md). Mapping.BatchWindow and Mapping.BatchSize are
-	// the age and the size of objects.
+	// DestinationBucket is a bucket that replaces the stream as the destination: the function writes objects below
+	// DestinationPrefix, which is records by default (docs/object-sink.md). Mapping.BatchWindow and Mapping.BatchSize
+	// set the age and the size of objects.
 	DestinationBucket awss3.IBucket
 	DestinationPrefix string
-	// DestinationTable is a table as the destination, in the place of a stream: each record is an item, written in one
-	// transaction with its entry. Rules.SinkKey names its key attributes.
+	// DestinationTable is a table that replaces the stream as the destination: each record is an item, written in one
+	// transaction with its entry. Rules.SinkKey names the table's key attributes.
 	DestinationTable awsdynamodb.ITableV2
 
 	// DedupeTable is the table of entries and acks. If it is nil, [NewTable] makes it with the settings of Table.
 	DedupeTable awsdynamodb.ITableV2
 	Table       TableProps
 
-	// DeadLetterBucket stores the poison records in poison/SCOPE/, and the batches that Lambda gives up in aws/lambda/.
-	// If it is nil, a bucket is made that is encrypted, private and versioned, and that deletes nothing.
+	// DeadLetterBucket stores the poison records in poison/SCOPE/, and the batches that Lambda gives up in
+	// aws/lambda/. If it is nil, the construct makes a bucket that is encrypted, private and versioned, and that
+	// deletes nothing.
 	DeadLetterBucket awss3.IBucket
 
-	// NotifyQueue gets a message for each poison record that was stored. It is a standard queue. If it is nil, one is
-	// made.
+	// NotifyQueue gets a message for each stored poison record. It must be a standard queue. If it is nil, the
+	// construct makes one.
 	NotifyQueue awssqs.IQueue
 
-	// EncryptionKey encrypts the streams, the bucket and the queue that are made here, instead of keys of AWS. Table has
-	// a key of its own.
+	// EncryptionKey encrypts the streams, the bucket and the queue that the construct makes, instead of keys of AWS.
+	// Table has its own key.
 	EncryptionKey awskms.IKey
 
-	// FormerKeys encrypted Source, the tables, DestinationBucket or LedgerSecret before they got another key or none of
-	// yours. The function may still decrypt with them: a record stays encrypted with the key that its stream had when the
-	// record came (docs/operations.md, "Change the key").
+	// FormerKeys are the keys that encrypted Source, the tables, DestinationBucket or LedgerSecret before their key
+	// was changed or removed. The function may still decrypt with them: a record stays encrypted with the key that
+	// its stream had when the record came (docs/operations.md, "Change the key").
 	FormerKeys []awskms.IKey
 
-	// LedgerSecret has the password of a Valkey ledger: the password alone, or a JSON object with username and password.
+	// LedgerSecret has the password of a Valkey ledger: the password alone, or a JSON object with username and
+	// password.
 	LedgerSecret awssecretsmanager.ISecret
 
-	// ExpectedRate is the most records a second that you expect, of all shards together. It is for the log ledger, and
-	// refuses settings that cannot take it: a window whose entries do not fit into memory, and too few lanes. It limits
-	// nothing.
+	// ExpectedRate is the largest number of records a second that you expect, of all shards together. It is for the
+	// log ledger. The construct refuses settings that cannot handle it: a window whose entries do not fit into
+	// memory, and too few lanes. It does not limit the rate.
 	ExpectedRate int
 
 	Mapping  MappingProps
 	Function FunctionProps
 	Alarms   AlarmProps
 
-	// Disposable deletes the streams, the bucket and the logs that are made here with the stack. It is for tests: there
-	// is no other copy of what the bucket stores. Table has a setting of its own.
+	// Disposable deletes the streams, the bucket and the logs that the construct makes with the stack. It is for
+	// tests, because the bucket holds the only copy of its records. Table has its own setting.
 	Disposable bool
 
 	names naming
 }
 
-// RecordRules are variables of the dedupe function. An empty one leaves the function's default.
+// RecordRules are variables of the dedupe function. An empty field leaves the function's default.
 type RecordRules struct {
 	Format          string        // ONCEBOX_FORMAT: json, snowplow or raw
 	RawID           string        // ONCEBOX_RAW_ID: content or partition-key
@@ -124,8 +127,8 @@ type RecordRules struct {
 	SinkObjectSize      string // ONCEBOX_SINK_OBJECT_SIZE, of a bucket, as in 64MiB
 	Concurrency         int    // ONCEBOX_CONCURRENCY
 
-	// Ledger is ONCEBOX_LEDGER: keys, log, or valkey://HOST:PORT,... With log, ExpectedRate is required, and the function
-	// and its mapping have other defaults.
+	// Ledger is ONCEBOX_LEDGER: keys, log, or valkey://HOST:PORT,... With log, ExpectedRate is required, and the
+	// function and its mapping have other defaults.
 	Ledger       string
 	LedgerLanes  int    // ONCEBOX_LEDGER_LANES, of the log, fixed with the first record of the scope
 	LedgerMemory string // ONCEBOX_LEDGER_MEMORY, of the log, as in 4GiB
@@ -141,10 +144,10 @@ type RecordRules struct {
 	SinkDelete  string   // ONCEBOX_SINK_DELETE, as PATH=VALUE
 }
 
-// RecordDedupe is the dedup of a stream: table, streams, bucket, queue, function, event source mapping and alarms.
-// Change its parts for what the props do not offer. Of the destinations it has one.
+// RecordDedupe is the dedup of a stream: table, streams, bucket, queue, function, event source mapping and alarms. It
+// has one destination. For settings that the props do not have, change its parts.
 type RecordDedupe struct {
-	Construct           constructs.Construct // the scope of the parts that are made
+	Construct           constructs.Construct // the scope of the parts that the construct makes
 	DedupeTable         awsdynamodb.ITableV2
 	Source, Destination awskinesis.IStream
 	DestinationFirehose string
@@ -154,14 +157,14 @@ type RecordDedupe struct {
 	DeadLetterBucket    awss3.IBucket
 	NotifyQueue         awssqs.IQueue
 	Function            awslambda.Function
-	Alias               awslambda.Alias // of the function; the mapping calls it
+	Alias               awslambda.Alias // the alias of the function; the mapping calls it
 	Mapping             awslambda.CfnEventSourceMapping
 
-	// Alarms are the alarms by their sections in docs/operations.md, as in "iterator-age". Constructs that share a table
-	// share its alarm.
+	// Alarms holds the alarms by their sections in docs/operations.md, as in "iterator-age". Constructs that share a
+	// table share its alarm.
 	Alarms map[string]awscloudwatch.Alarm
 
-	metrics bool // the function writes them
+	metrics bool // the function writes metrics
 }
 
 var dedupeFunction = functionKind{
@@ -169,16 +172,15 @@ var dedupeFunction = functionKind{
 	longestTimeout: 15 * time.Minute, // Lambda Developer Guide, "Lambda quotas"
 }
 
-// Limits of a stream's retention (Kinesis Developer Guide, "Change the data retention period"), and the retention of
-// streams that are made here.
+// These are the limits of a stream's retention (Kinesis Developer Guide, "Change the data retention period"), and the
+// retention of streams that the construct makes.
 const (
 	shortestRetention = 24 * time.Hour
 	longestRetention  = 365 * 24 * time.Hour
 	defaultRetention  = 7 * 24 * time.Hour
 )
 
-// NewRecordDedupe makes the dedup of a stream. The error lists everything that is wrong with the props; then nothing is
-// made.
+// NewRecordDedupe makes the dedup of a stream. Its error lists all problems in the props; then it makes nothing.
 func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps) (*RecordDedupe, error) {
 	p = p.withDefaults()
 	err := p.check(scope)
@@ -215,8 +217,8 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 		table: *r.DedupeTable.TableName(), scope: scopeOf(p.Rules.Scope, r.Source), sink: r.sink(p),
 		bucket: *r.DeadLetterBucket.BucketName(), queueURL: *r.NotifyQueue.QueueUrl(), secret: secretARN(p.LedgerSecret),
 	})
-	// Another id of this construct gives the function another name, and a function of another name may not read the
-	// stream in this scope (docs/operations.md).
+	// If the id of this construct changes, the name of the function changes, and a function with another name may not
+	// read the stream in this scope (docs/operations.md).
 	r.Function = newFunction(r.Construct, p.Function, env, r.grants(p), p.Disposable)
 	r.Alias = newLive(r.Construct, r.Function)
 	r.Mapping = newMapping(r, p.Mapping, p.Rules.NoSourceAggregation)
@@ -244,7 +246,7 @@ func (p RecordDedupeProps) withDefaults() RecordDedupeProps {
 	return p
 }
 
-// check returns everything that is wrong with props that have their defaults.
+// check returns all problems in props that have their defaults.
 func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	wrong := problems{naming: p.names}
 	wrong.join(p.Table.check(scope, p.names), p.Function.check(p.functionKind(), p.names), p.Alarms.check(p.names))
@@ -274,7 +276,7 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	wrong.join(env.check())
 	env["AWS_LAMBDA_FUNCTION_NAME"], env[memoryVariable] = "dedupe", strconv.Itoa(p.Function.MemoryMiB)
 	settings, err := kinesishandler.ParseSettings(env.known())
-	wrong.join(names.ofFunction(err))
+	wrong.join(names.functionError(err))
 	p.checkSecret(&wrong)
 	p.checkServers(&wrong, settings.Options)
 	if p.checkRate(&wrong) && err == nil {
@@ -283,7 +285,7 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	return wrong.err()
 }
 
-// checkPlaces refuses streams that the function cannot reach. Lambda reads a Source of its own region.
+// checkPlaces refuses streams that the function cannot reach. Lambda reads a Source in its own region.
 func (p RecordDedupeProps) checkPlaces(wrong *problems, scope constructs.Construct) {
 	stack, source := awscdk.Stack_Of(scope), wrong.of("Source")
 	account, region := stack.Account(), stack.Region()
@@ -307,7 +309,7 @@ func (p RecordDedupeProps) checkPlaces(wrong *problems, scope constructs.Constru
 // consumerPath is in the ARN of a consumer with enhanced fan-out.
 const consumerPath = "/consumer/"
 
-// differ reports that two values are known and differ.
+// differ reports whether both values are known and differ.
 func differ(a, b *string) bool {
 	return !*awscdk.Token_IsUnresolved(a) && !*awscdk.Token_IsUnresolved(b) && *a != *b
 }
@@ -340,8 +342,8 @@ func scopeOf(scope string, source awskinesis.IStream) string {
 	return *source.StreamName()
 }
 
-// retentionOf returns how long a stream keeps its records, or 0 if the app does not know it. No stream stands for the
-// one that is made.
+// retentionOf returns how long a stream keeps its records, or 0 if the app does not know it. If source is nil, the
+// construct makes a stream.
 func retentionOf(source awskinesis.IStream) time.Duration {
 	if source == nil {
 		return defaultRetention
@@ -411,7 +413,7 @@ func (p RecordDedupeProps) newStream(scope constructs.Construct, id string) awsk
 		StreamMode:      awskinesis.StreamMode_ON_DEMAND,
 		RetentionPeriod: hours(p.SourceRetention),
 		Encryption:      awskinesis.StreamEncryption_MANAGED,
-		RemovalPolicy:   keptOnceMade(p.Disposable),
+		RemovalPolicy:   keepUnlessRolledBack(p.Disposable),
 	}
 	if p.EncryptionKey != nil {
 		props.Encryption, props.EncryptionKey = awskinesis.StreamEncryption_KMS, p.EncryptionKey
@@ -421,7 +423,7 @@ func (p RecordDedupeProps) newStream(scope constructs.Construct, id string) awsk
 
 func (r *RecordDedupe) grants(p RecordDedupeProps) (all []grant) {
 	scope := scopeOf(p.Rules.Scope, r.Source)
-	acks := !p.Rules.NoAcks && r.DestinationBucket == nil // objects say themselves what is done
+	acks := !p.Rules.NoAcks && r.DestinationBucket == nil // objects themselves say which records are done
 	for _, grants := range [][]grant{
 		p.entryGrants(r.DedupeTable, scope), dedupeGrants(r.DedupeTable, scope, acks), readStream(r.Source),
 		r.writeDestination(p), storeDeadLetters(r.DeadLetterBucket, scope), sendMessages(r.NotifyQueue),

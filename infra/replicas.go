@@ -9,12 +9,12 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// uniqueInARegion says why a table has no replicas.
+// uniqueInARegion is the reason why a table may have no replicas.
 const uniqueInARegion = "has replicas in other regions. A condition of a write is tested in one region, so two regions " +
 	"could hand out one item, or deliver one record twice. Choose a table without replicas, and one region for each " +
 	"campaign or stream"
 
-// hasReplicas reports whether a table of this app is in several regions. Imported tables do not tell.
+// hasReplicas reports whether a table of this app is in several regions. For imported tables this is unknown.
 func hasReplicas(table awsdynamodb.ITableV2) bool {
 	made, ok := table.Node().DefaultChild().(awsdynamodb.CfnGlobalTable)
 	if !ok {
@@ -24,7 +24,7 @@ func hasReplicas(table awsdynamodb.ITableV2) bool {
 	return len(replicas) > 1
 }
 
-// refuseReplicas refuses a table that has replicas by now.
+// refuseReplicas refuses a table that has replicas at this point.
 func refuseReplicas(wrong *problems, prop string, table awsdynamodb.ITableV2) {
 	if table != nil && hasReplicas(table) {
 		wrong.add("%s %s", wrong.of(prop), uniqueInARegion)
@@ -38,7 +38,7 @@ func keepOneRegion(scope constructs.Construct, tables ...awsdynamodb.ITableV2) {
 	scope.Node().AddValidation(&oneRegion{tables})
 }
 
-// Validate returns what is wrong. The CDK calls it before it makes the template.
+// Validate returns the problems. The CDK calls it before it makes the template.
 func (v *oneRegion) Validate() *[]*string {
 	wrong := []*string{}
 	for _, table := range v.tables {

@@ -24,19 +24,18 @@ import (
 // defaultStack is the name of the stack if oncebox:stack is not set.
 const defaultStack = "oncebox"
 
-// NewStack makes the stack of infra/app. Context values, which cdk.json or `cdk deploy --context NAME=VALUE` set, say
-// which jobs it has and how they are set up. With both jobs, they share the dedupe table. The stack has no account and
-// region of its own, so it is deployed to those of the caller, or to those of oncebox:key-arn.
+// NewStack makes the stack of infra/app. Context values, from cdk.json or `cdk deploy --context NAME=VALUE`, select
+// its jobs and their settings. With both jobs, they share the dedupe table. The stack has no account and region of
+// its own. It is deployed to the account and region of the caller, or of oncebox:key-arn.
 //
-// The error lists everything that is wrong, by context value. A name with the prefix "oncebox:" that is not known is
-// refused. Values of a job that the stack does not have are read, and have no effect.
+// Its error lists all problems, by context value. It refuses unknown names with the prefix "oncebox:". It reads the
+// values of a job that the stack does not have, but they have no effect.
 func NewStack(app awscdk.App) (awscdk.Stack, error) {
 	all, _ := app.Node().GetAllContext(nil).(map[string]any)
 	return newContextStack(app, newContextReader(all), nil).fill()
 }
 
-// newContextStack makes an empty stack, and reads the settings of both jobs. Without a synthesizer it gets the default
-// one.
+// newContextStack makes an empty stack, and reads the settings of both jobs. A nil synthesizer means the default one.
 func newContextStack(app awscdk.App, c contextReader, synthesizer awscdk.IStackSynthesizer) *contextStack {
 	s := &contextStack{contextReader: c, keyARN: c.arn("key-arn", "kms")}
 	s.stack = awscdk.NewStack(app, jsii.String(c.stackName()), &awscdk.StackProps{
@@ -72,7 +71,7 @@ func (s *contextStack) fill() (awscdk.Stack, error) {
 	return s.stack, onceEach(err)
 }
 
-// onceEach drops problems that both jobs have.
+// onceEach removes problems that both jobs report twice.
 func onceEach(err error) error {
 	if err == nil {
 		return nil
@@ -86,22 +85,22 @@ func onceEach(err error) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// contextStack makes props of context values, and constructs of the names of existing resources.
+// contextStack makes props from context values, and constructs from the names of existing resources.
 type contextStack struct {
 	contextReader
 	stack    awscdk.Stack
 	keyARN   string
-	key      awskms.IKey // of everything that is made or exists already; nil if there is none
+	key      awskms.IKey // the key of all resources of the stack, made or existing; nil without a key
 	former   []awskms.IKey
 	table    TableProps
 	function FunctionProps
 	alarms   AlarmProps
 
 	dashboard bool
-	shown     DashboardProps // on the dashboard
+	shown     DashboardProps // the contents of the dashboard
 }
 
-// placeOf returns the account and region of a key. The stack has to be there: a TableV2 with a key needs to know its
+// placeOf returns the account and region of a key, where the stack must be: a TableV2 with a key needs to know its
 // region. Without a key the stack may be anywhere.
 func placeOf(keyARN string) *awscdk.Environment {
 	parts := strings.Split(keyARN, ":")
@@ -139,7 +138,7 @@ func (s *contextStack) readShared() {
 	}
 }
 
-// keyFor returns the key for something that is encrypted with it only on request.
+// keyFor returns the key for a resource that is encrypted with it only on request.
 func (s *contextStack) keyFor(name string) awskms.IKey {
 	if !s.onOff(name, false) {
 		return nil
@@ -150,7 +149,7 @@ func (s *contextStack) keyFor(name string) awskms.IKey {
 	return s.key
 }
 
-// reservedConcurrency returns nil without a value.
+// reservedConcurrency returns the value, or nil if it is not set.
 func (s *contextStack) reservedConcurrency(name string) *int {
 	if s.text(name) == "" {
 		return nil
@@ -158,7 +157,7 @@ func (s *contextStack) reservedConcurrency(name string) *int {
 	return new(s.number(name, 1))
 }
 
-// domain returns nil if no value of a domain is set. The construct says what is missing.
+// domain returns nil if no value of a domain is set. The construct reports missing values.
 func (s *contextStack) domain() *DomainProps {
 	d := DomainProps{Name: s.text("domain-name")}
 	if arn := s.arn("certificate-arn", "acm"); arn != "" {
@@ -195,7 +194,7 @@ func (s *contextStack) claimProps() ClaimAPIProps {
 	return p
 }
 
-// challenge returns nil if no value of a challenge is set. The function says what is missing.
+// challenge returns nil if no value of a challenge is set. The function reports missing values.
 func (s *contextStack) challenge() *ChallengeProps {
 	c := ChallengeProps{
 		Provider: s.text("challenge"), SiteKey: s.text("challenge-site-key"), URL: s.text("challenge-url"),
@@ -291,7 +290,7 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 	return p
 }
 
-// shortestBatchWindow refuses a 0 where the mapping would take its default for it.
+// shortestBatchWindow refuses a 0 that the mapping would read as its default.
 func (s *contextStack) shortestBatchWindow() time.Duration {
 	if s.text("ledger") == logLedger {
 		return time.Second

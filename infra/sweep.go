@@ -13,15 +13,15 @@ import (
 	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
 
-// SweepProps are the settings of the sweep: a function that runs on a schedule and closes the holds and claims whose
-// time is over, in all campaigns of the tables. It also counts the free items of open campaigns. All are optional. The
-// function has the settings of the claim function, except for these and ReservedConcurrency.
+// SweepProps are the settings of the sweep: a function that runs on a schedule and closes holds and claims after
+// their end, in all campaigns of the tables. It also counts the free items of open campaigns. All settings are
+// optional. The function has the settings of the claim function, except for these and ReservedConcurrency.
 type SweepProps struct {
-	// Off leaves the sweep out. Then the claims whose time is over are closed by the requests that meet them, and by
-	// `oncebox sweep`. Free items are not counted.
+	// Off leaves the sweep out. Then only requests that find an ended claim, and `oncebox sweep`, close ended claims.
+	// Free items are not counted.
 	Off bool
 
-	// NearlyEmpty is how many free items an open campaign has left when the alarm about it goes off. Nil is the default,
+	// NearlyEmpty is the number of free items of an open campaign at which the alarm goes off. Nil is the default,
 	// 100; 0 leaves the alarm out. It needs the sweep and its metrics.
 	NearlyEmpty *int
 
@@ -34,8 +34,8 @@ type SweepProps struct {
 	// MemoryMiB is the memory of the function. The default is 256.
 	MemoryMiB int
 
-	// Timeout is in whole seconds. A sweep that needs longer stops, and the next one goes on. The default is 50 s: then
-	// sweeps do not overlap, which would be harmless. The maximum is 15 minutes.
+	// Timeout is in whole seconds. A sweep that needs longer stops, and the next sweep continues. The default is 50
+	// s, so that sweeps do not overlap; overlapping would be harmless. The maximum is 15 minutes.
 	Timeout time.Duration
 }
 
@@ -51,15 +51,15 @@ const defaultNearlyEmpty = 100
 func (p ClaimAPIProps) sweepFunctionProps() FunctionProps {
 	sweep := p.Function
 	sweep.Code, sweep.MemoryMiB, sweep.Timeout = p.Sweep.Code, p.Sweep.MemoryMiB, p.Sweep.Timeout
-	sweep.Canary = 0 // it runs once a minute: a tenth would be no test
+	sweep.Canary = 0 // it runs once a minute, so a tenth of its calls would not be a test
 	sweep.ReservedConcurrency = nil
 	return sweep.withDefaults(sweepFunction)
 }
 
-// sweepNaming holds what users of props call those of the sweep.
+// sweepNaming maps props of the sweep function to the names that users of props know.
 var sweepNaming = naming{"Code": "Sweep.Code", "MemoryMiB": "Sweep.MemoryMiB", "Timeout": "Sweep.Timeout"}
 
-// checkSweep returns everything that is wrong with the sweep. The claim function has its other settings, too.
+// checkSweep returns all problems with the sweep. The claim function has its other settings, too.
 func (p ClaimAPIProps) checkSweep() error {
 	wrong := problems{naming: sweepNaming}
 	p.checkNearlyEmpty(&wrong)
@@ -76,7 +76,7 @@ func (p ClaimAPIProps) checkSweep() error {
 	return wrong.err()
 }
 
-// checkNearlyEmpty refuses an alarm whose metric is not made.
+// checkNearlyEmpty refuses an alarm whose metric does not exist.
 func (p ClaimAPIProps) checkNearlyEmpty(wrong *problems) {
 	if p.Sweep.NearlyEmpty == nil || *p.Sweep.NearlyEmpty == 0 {
 		return
@@ -94,7 +94,7 @@ func (p ClaimAPIProps) checkNearlyEmpty(wrong *problems) {
 	}
 }
 
-// nearlyEmpty is the number of free items at which the alarm goes off, or 0 if there is none.
+// nearlyEmpty returns the number of free items at which the alarm goes off, or 0 without an alarm.
 func (p ClaimAPIProps) nearlyEmpty() int {
 	switch {
 	case p.Function.NoMetrics:
@@ -118,8 +118,8 @@ func (c *ClaimAPI) newSweep(p ClaimAPIProps, alarms alarmSet) {
 	c.Sweep = newFunction(scope, p.sweepFunctionProps(), env, grants, p.Disposable)
 	c.Sweep.Node().DefaultChild().(awslambda.CfnFunction).SetDescription(jsii.String(sweephandler.Description))
 	c.SweepAlias = newLive(scope, c.Sweep)
-	// Lambda would run a sweep that failed, or that found no free container, twice more and for up to six hours. The
-	// schedule does that anyway.
+	// Lambda would repeat a sweep that failed, or that found no free container, twice within up to six hours. The
+	// schedule repeats it anyway.
 	c.SweepAlias.ConfigureAsyncInvoke(&awslambda.EventInvokeConfigOptions{
 		MaxEventAge: awscdk.Duration_Minutes(jsii.Number(1)), RetryAttempts: jsii.Number(0),
 	})

@@ -10,14 +10,14 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// The attributes that the stores read and write.
+// These are the attributes that the stores read and write.
 const (
 	partitionKey = "pk"
 	sortKey      = "sk"
 	ttlAttribute = "purge_at"
 )
 
-// The index of claims that end. Only their rows have both attributes, so nothing else is in the index.
+// This is the index of claims with an end. Only their rows have both attributes, so the index has no other rows.
 const (
 	dueIndex     = "due"
 	dueAttribute = "due"
@@ -29,25 +29,26 @@ type TableProps struct {
 	// EncryptionKey encrypts the table instead of a key that DynamoDB owns. The CDK then needs a stack with a region.
 	EncryptionKey awskms.IKey
 
-	// WarmReadUnits and WarmWriteUnits are the units a second that the table serves from its first second. Set both or
-	// none. With none, a new table serves 12,000 and 4,000, and doubles that within 30 minutes of such traffic.
+	// WarmReadUnits and WarmWriteUnits are the units a second that the table serves from its first second. Set both
+	// or neither. Without them, a new table serves 12,000 and 4,000, and doubles that within 30 minutes of such
+	// traffic.
 	//
 	// A claim takes 2 write units of the bank table and 2 of the dedupe table. A new record takes 1 of the dedupe
 	// table. So 4,000 write units are 2,000 claims or 4,000 records a second.
 	//
-	// The units can be raised later, for which AWS bills once, and never lowered (DynamoDB Developer Guide,
+	// You can raise the units later, and never lower them. AWS charges for each raise once (DynamoDB Developer Guide,
 	// "Understanding DynamoDB warm throughput").
 	WarmReadUnits, WarmWriteUnits int
 
-	// Disposable deletes the table with the stack, and with it who holds which item. It is for tests.
+	// Disposable deletes the table with the stack, and all claims with it. It is for tests.
 	Disposable bool
 }
 
-// The lowest warm throughput, which every table has anyway (CloudFormation, "AWS::DynamoDB::GlobalTable
+// This is the lowest warm throughput, which every table has anyway (CloudFormation, "AWS::DynamoDB::GlobalTable
 // WarmThroughput").
 const minWarmReadUnits, minWarmWriteUnits = 12000, 4000
 
-// check returns everything that is wrong with a table in the stack of scope.
+// check returns all problems with a table in the stack of scope.
 func (p TableProps) check(scope constructs.Construct, names naming) error {
 	wrong := problems{naming: names}
 	if p.EncryptionKey != nil && *awscdk.Token_IsUnresolved(awscdk.Stack_Of(scope).Region()) {
@@ -74,7 +75,7 @@ func NewTable(scope constructs.Construct, id string, p TableProps) (awsdynamodb.
 	return newDedupeTable(scope, id, p), nil
 }
 
-// newDedupeTable makes a table of props that were checked, with the index of claims that end.
+// newDedupeTable makes a table from checked props, with the index of claims with an end.
 func newDedupeTable(scope constructs.Construct, id string, p TableProps) awsdynamodb.TableV2 {
 	table := newTable(scope, id, p)
 	table.AddGlobalSecondaryIndex(&awsdynamodb.GlobalSecondaryIndexPropsV2{
@@ -87,7 +88,7 @@ func newDedupeTable(scope constructs.Construct, id string, p TableProps) awsdyna
 	return table
 }
 
-// newTable makes a table of props that were checked.
+// newTable makes a table from checked props.
 func newTable(scope constructs.Construct, id string, p TableProps) awsdynamodb.TableV2 {
 	props := &awsdynamodb.TablePropsV2{
 		PartitionKey:        &awsdynamodb.Attribute{Name: jsii.String(partitionKey), Type: awsdynamodb.AttributeType_STRING},
@@ -116,7 +117,7 @@ func (p TableProps) warmThroughput() *awsdynamodb.WarmThroughput {
 	}
 }
 
-// nameOf returns the name of a table, or a stand-in for one that does not exist yet.
+// nameOf returns the name of a table, or a stand-in for a table that does not exist yet.
 func nameOf(table awsdynamodb.ITableV2, standIn string) string {
 	if table == nil {
 		return standIn
@@ -124,8 +125,8 @@ func nameOf(table awsdynamodb.ITableV2, standIn string) string {
 	return *table.TableName()
 }
 
-// removalPolicy keeps a table in every case. Deletion protection would make a rollback fail that had to delete it, and an
-// empty table costs nothing.
+// removalPolicy keeps a table in every case, unless it is disposable. Deletion protection would make a rollback fail
+// that had to delete the table, and an empty table costs nothing.
 func removalPolicy(disposable bool) awscdk.RemovalPolicy {
 	if disposable {
 		return awscdk.RemovalPolicy_DESTROY
@@ -133,9 +134,9 @@ func removalPolicy(disposable bool) awscdk.RemovalPolicy {
 	return awscdk.RemovalPolicy_RETAIN
 }
 
-// keptOnceMade keeps a resource unless the deployment that makes it fails and is rolled back: then it is empty, and
-// nothing would use it.
-func keptOnceMade(disposable bool) awscdk.RemovalPolicy {
+// keepUnlessRolledBack keeps a resource, unless the deployment that makes it fails and is rolled back. In that case the
+// resource is empty and unused.
+func keepUnlessRolledBack(disposable bool) awscdk.RemovalPolicy {
 	if disposable {
 		return awscdk.RemovalPolicy_DESTROY
 	}

@@ -20,7 +20,7 @@ import (
 // TemplateNames lists the plain templates of a release.
 func TemplateNames() []string { return []string{"both", "claims", "records"} }
 
-// jobsOfTemplate returns the value of oncebox:jobs that makes the stack of a plain template.
+// jobsOfTemplate returns the value of oncebox:jobs for the stack of a plain template.
 func jobsOfTemplate(name string) string {
 	if name == "both" {
 		return "claims,records"
@@ -28,17 +28,19 @@ func jobsOfTemplate(name string) string {
 	return name
 }
 
-// templateContext holds the context values of plain templates. Parameters take their places. The values make what only
-// some parameters need: the authorizer and the routes of the page.
+// templateContext holds the context values of plain templates. Parameters replace them later. The values also make
+// the parts that only some parameters need: the authorizer and the routes of the page.
 var templateContext = map[string]any{
 	"id-path": "id", "auth": "jwt", "jwt-issuer": "https://issuer.example", "jwt-audience": "audience", "page": "on",
 }
 
-// NewTemplate makes a plain template of a release, which CloudFormation takes without the CDK: the resources of
-// [NewStack], with parameters in the place of context values. It has no assets: the functions' code is the zips of the
-// release in a bucket of the user. The name is one of [TemplateNames]. The release is its number, as in 1.2.3: a part of
-// the names of the zips and of the descriptions of versions, which have at most 256 characters. One that is too long for
-// them is refused. The context of the app has no effect.
+// NewTemplate makes a plain template of a release, which CloudFormation accepts without the CDK. It has the resources
+// of [NewStack], with parameters instead of context values. It has no assets: the functions' code is in the zips of
+// the release, in a bucket of the user.
+//
+// The name is one of [TemplateNames]. The release is its number, as in 1.2.3. It becomes a part of the names of the
+// zips and of the descriptions of versions, which have at most 256 characters. NewTemplate refuses a release that is
+// too long for them. The context of the app has no effect.
 func NewTemplate(app awscdk.App, name, release string) (awscdk.Stack, error) {
 	if !slices.Contains(TemplateNames(), name) {
 		return nil, fmt.Errorf("there is no template %q; choose one of %s", name, strings.Join(TemplateNames(), ", "))
@@ -70,12 +72,12 @@ func NewTemplate(app awscdk.App, name, release string) (awscdk.Stack, error) {
 	return stack, err
 }
 
-// templateStack sets parameters in the place of values.
+// templateStack replaces context values by parameters.
 type templateStack struct {
 	*contextStack
 	release    string
 	parameters map[string]awscdk.CfnParameter
-	given      map[string]awscdk.CfnCondition // by parameter: it is set
+	given      map[string]awscdk.CfnCondition // by parameter: the condition that it is set
 }
 
 // An intrinsic is a function of CloudFormation in a template.
@@ -83,38 +85,39 @@ type intrinsic = map[string]any
 
 func ref(parameter string) intrinsic { return intrinsic{"Ref": parameter} }
 
-// ifGiven returns the value if a parameter differs from what stands for nothing, and otherwise leaves the property out.
-func (t *templateStack) ifGiven(parameter, nothing string, value any) intrinsic {
-	return intrinsic{"Fn::If": []any{*t.isGiven(parameter, nothing).LogicalId(), value, ref("AWS::NoValue")}}
+// ifGiven returns the value if the parameter is set. It leaves the property out if the parameter has the value
+// unset, which means "not set".
+func (t *templateStack) ifGiven(parameter, unset string, value any) intrinsic {
+	return intrinsic{"Fn::If": []any{*t.isGiven(parameter, unset).LogicalId(), value, ref("AWS::NoValue")}}
 }
 
-func (t *templateStack) isGiven(parameter, nothing string) awscdk.CfnCondition {
+func (t *templateStack) isGiven(parameter, unset string) awscdk.CfnCondition {
 	if t.given[parameter] == nil {
-		same := awscdk.Fn_ConditionEquals(t.parameters[parameter].ValueAsString(), nothing)
+		same := awscdk.Fn_ConditionEquals(t.parameters[parameter].ValueAsString(), unset)
 		t.given[parameter] = awscdk.NewCfnCondition(t.stack, jsii.String("Has"+parameter),
 			&awscdk.CfnConditionProps{Expression: awscdk.Fn_ConditionNot(same)})
 	}
 	return t.given[parameter]
 }
 
-// is makes a condition: a parameter has a value.
-func (t *templateStack) is(name, parameter, value string) awscdk.CfnCondition {
+// equals returns the condition that a parameter has a value.
+func (t *templateStack) equals(name, parameter, value string) awscdk.CfnCondition {
 	return awscdk.NewCfnCondition(t.stack, &name, &awscdk.CfnConditionProps{
 		Expression: awscdk.Fn_ConditionEquals(t.parameters[parameter].ValueAsString(), value),
 	})
 }
 
-// zips returns the code of functions: the zips of the release, as it names them.
+// zips returns the code of functions: the zips of the release.
 func (t *templateStack) zips() func(function string) awslambda.Code {
 	bucket := awss3.Bucket_FromBucketName(t.stack, jsii.String("Code"), t.parameters["CodeBucket"].ValueAsString())
-	zip := awscdk.Fn_ConditionIf(t.is("IsX86", "Architecture", "x86_64").LogicalId(), "amd64", "arm64").ToString()
+	zip := awscdk.Fn_ConditionIf(t.equals("IsX86", "Architecture", "x86_64").LogicalId(), "amd64", "arm64").ToString()
 	return func(function string) awslambda.Code {
 		name := fmt.Sprintf("${CodePrefix}oncebox-%s_%s_lambda_${Zip}.zip", function, t.release)
 		return awslambda.Code_FromBucketV2(bucket, awscdk.Fn_Sub(&name, &map[string]*string{"Zip": zip}), nil)
 	}
 }
 
-// setShared sets what both jobs have.
+// setShared sets the properties that both jobs have.
 func (t *templateStack) setShared() {
 	topic := t.ifGiven("AlarmTopicArn", "", []any{ref("AlarmTopicArn")})
 	for _, c := range *t.stack.Node().FindAll(constructs.ConstructOrder_PREORDER) {
@@ -139,27 +142,30 @@ func setVariable(function awslambda.CfnFunction, name string, value any) {
 	function.AddPropertyOverride(jsii.String("Environment.Variables.ONCEBOX_"+name), value)
 }
 
-// longestDescription is Lambda's limit of the description of a function or version (API Reference, "PublishVersion").
+// longestDescription is Lambda's limit for the description of a function or version (API Reference,
+// "PublishVersion").
 const longestDescription = 256
 
-// ofAllFunctions are the parameters that change each function.
-var ofAllFunctions = []string{"CodePrefix", "Architecture", "LogLevel", "SystemLogLevel"}
+// functionParameters are the parameters that change all functions.
+var functionParameters = []string{"CodePrefix", "Architecture", "LogLevel", "SystemLogLevel"}
 
 // setVersion lets CloudFormation publish a version of a function if one of the parameters or the release changes, and
-// only then. The CDK gives a version another name for other code or configuration, but it does not know the values of
-// parameters (aws-cdk, issue 11433). Here the release and the values are the description of the version: another
-// description replaces the version. They are the description of the function, too: otherwise a release with the same
-// code would change nothing, and Lambda publishes no second version of the same, which CloudFormation takes for an error
-// (serverless, issue 8251).
+// only then. The CDK renames a version when code or configuration changes, but it does not know the values of
+// parameters (aws-cdk, issue 11433). So the description of the version holds the release and the values: another
+// description replaces the version.
 //
-// What the constructs have set as the description of the function comes first.
+// They are also the description of the function. Without that, a release with the same code would change nothing in
+// the function. Lambda does not publish a second version of the same function, and CloudFormation would report that
+// as an error (serverless, issue 8251).
+//
+// A description that the constructs have set comes first.
 func (t *templateStack) setVersion(function awslambda.Function, parameters ...string) error {
 	resource := function.Node().DefaultChild().(awslambda.CfnFunction)
 	parts, longest := []any{t.release}, len(t.release)
 	if text := resource.Description(); text != nil {
 		parts, longest = append([]any{*text}, parts...), longest+len(*text)+len(" ")
 	}
-	for _, name := range slices.Concat(ofAllFunctions, parameters) {
+	for _, name := range slices.Concat(functionParameters, parameters) {
 		parts, longest = append(parts, ref(name)), longest+len(" ")+parameterOf(name).longest()
 	}
 	if longest > longestDescription {
@@ -174,8 +180,8 @@ func (t *templateStack) setVersion(function awslambda.Function, parameters ...st
 	return nil
 }
 
-// authOfParameter holds, for each value of the parameter Auth, the type of the routes' authorization, and who the
-// claimant is by default.
+// authOfParameter holds, for each value of the parameter Auth, the type of the routes' authorization and the default
+// source of the claimant.
 var authOfParameter = map[string]*map[string]any{
 	"iam":  {"Type": "AWS_IAM", "ClaimantFrom": AuthIAM().claimantFrom},
 	"jwt":  {"Type": "JWT", "ClaimantFrom": AuthJWT("").claimantFrom},
@@ -204,7 +210,7 @@ func (t *templateStack) setClaims(c *ClaimAPI) error {
 
 // setAPI makes the authorizer, the routes of the page and the headers of CORS depend on parameters.
 func (t *templateStack) setAPI(c *ClaimAPI, authorization any) {
-	isJWT := t.is("IsJwt", "Auth", "jwt")
+	isJWT := t.equals("IsJwt", "Auth", "jwt")
 	var integration awsapigatewayv2.CfnIntegration
 	var pages []awsapigatewayv2.CfnRoute
 	name := *awscdk.Aws_STACK_NAME() + strings.TrimPrefix(apiName(c.Construct), defaultStack)
@@ -239,8 +245,8 @@ func (t *templateStack) setAPI(c *ClaimAPI, authorization any) {
 	}
 }
 
-// onlyWithPage leaves a route and its permission out without the page. So the route waits for the permission, instead of
-// the integration, which is always there.
+// onlyWithPage leaves a route and its permission out without the page. So the route waits for the permission, and not
+// the integration, which always exists.
 func (t *templateStack) onlyWithPage(route awsapigatewayv2.CfnRoute, integration awsapigatewayv2.CfnIntegration) {
 	route.CfnOptions().SetCondition(t.isGiven("Page", "off"))
 	for _, part := range *route.Node().Scope().Node().FindAll(constructs.ConstructOrder_PREORDER) {
@@ -254,7 +260,7 @@ func (t *templateStack) onlyWithPage(route awsapigatewayv2.CfnRoute, integration
 
 func split(parameter string) intrinsic { return intrinsic{"Fn::Split": []any{",", ref(parameter)}} }
 
-// corsOfParameter is what [ClaimAPIProps] lets API Gateway answer, for the origins of the parameter.
+// corsOfParameter returns the CORS settings of [ClaimAPIProps] for the origins of the parameter.
 func corsOfParameter() intrinsic {
 	cors := ClaimAPIProps{CORSOrigins: []string{""}}.cors()
 	return intrinsic{
@@ -263,7 +269,7 @@ func corsOfParameter() intrinsic {
 	}
 }
 
-// ruleParameters are the parameters that are variables of the dedupe function. An empty one is left out.
+// ruleParameters are the parameters that are variables of the dedupe function. Empty parameters are left out.
 var ruleParameters = []struct{ variable, name string }{
 	{"ID_PATH", "IdPath"}, {"IDS", "Ids"}, {"WINDOW", "Window"}, {"NATURAL", "Natural"}, {"SYNTHETIC", "Synthetic"},
 	{"FINGERPRINT_PATH", "FingerprintPath"}, {"VOLATILE", "Volatile"},

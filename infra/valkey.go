@@ -13,12 +13,12 @@ import (
 
 func (p RecordDedupeProps) hasValkey() bool { return strings.HasPrefix(p.Rules.Ledger, "valkey") }
 
-// onlyInVPC are the names of servers of ElastiCache and MemoryDB, which are reached from their VPC. Other servers may be
-// anywhere.
+// onlyInVPC matches the names of servers of ElastiCache and MemoryDB, which can be reached only from their VPC. Other
+// servers may be anywhere.
 var onlyInVPC = regexp.MustCompile(`\.(cache|memorydb\.[a-z0-9-]+)\.amazonaws\.com(\.cn)?:`)
 
-// checkServers refuses servers that the function could not reach without a VPC. o are the settings as the function
-// understands them.
+// checkServers refuses servers that the function could not reach without a VPC. o holds the settings as the function
+// reads them.
 func (p RecordDedupeProps) checkServers(wrong *problems, o kinesishandler.Options) {
 	subnets, groups := wrong.of("Subnets"), wrong.of("SecurityGroups")
 	valkey := o.Ledger.Valkey
@@ -34,14 +34,15 @@ func (p RecordDedupeProps) checkServers(wrong *problems, o kinesishandler.Option
 	}
 }
 
-// checkSecret refuses a secret whose whole ARN is not known: a policy for a part of it allows nothing.
+// checkSecret refuses a secret whose complete ARN is not known, because a policy with a part of the ARN allows
+// unset.
 func (p RecordDedupeProps) checkSecret(wrong *problems) {
 	if p.LedgerSecret != nil && p.LedgerSecret.SecretFullArn() == nil {
 		wrong.add("%s has no complete ARN; import it with its six random characters", wrong.of("LedgerSecret"))
 	}
 }
 
-// secretARN returns the variable that names a secret, "" for none.
+// secretARN returns the ARN of a secret as the value of a variable, or "" without a secret.
 func secretARN(secret awssecretsmanager.ISecret) string {
 	if secret == nil {
 		return ""

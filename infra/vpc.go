@@ -4,7 +4,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 )
 
-// checkVPC refuses half a VPC.
+// checkVPC refuses subnets without security groups, and the reverse.
 func (p FunctionProps) checkVPC(wrong *problems) {
 	if (len(p.Subnets) == 0) != (len(p.SecurityGroups) == 0) {
 		wrong.add("%s and %s belong together: Lambda needs both to put a function into a VPC; set both, or none",

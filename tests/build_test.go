@@ -83,8 +83,8 @@ func sourceFiles(t *testing.T) []string {
 	})
 }
 
-// TestFunctionsAreBuiltInOnePlace checks that only scripts/build-function builds functions,
-// so that tests and benchmarks run what is deployed.
+// TestFunctionsAreBuiltInOnePlace checks that only scripts/build-function builds functions, so that tests and
+// benchmarks run the same functions as deployments.
 func TestFunctionsAreBuiltInOnePlace(t *testing.T) {
 	t.Parallel()
 	// The character classes keep these patterns from matching this file.

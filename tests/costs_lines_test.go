@@ -23,7 +23,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// What log lines have in them in AWS, with names as long as those of the stack.
+// These are the values in log lines in AWS, with names as long as the stack's.
 const (
 	invocationID = "4b142fc3-17b8-4cdb-a46b-a8dbe7918715"
 	functionName = "oncebox-ClaimsFunction99A26075-x1Y2z3A4b5C6"
@@ -43,7 +43,7 @@ var platformLines = map[string]string{
 		`"maxMemoryUsedMB":67},"status":"success"}}`,
 }
 
-// accessLogValues are what API Gateway writes for the variables of the access log.
+// accessLogValues are the values that API Gateway writes for the variables of the access log.
 var accessLogValues = map[string]string{
 	"$context.requestId": "KZ5mOh2uIAMEVrg=", "$context.requestTime": "01/Mar/2027:09:00:00 +0000",
 	"$context.routeKey": "POST /campaigns/{campaign}/claims", "$context.status": "201",
@@ -120,7 +120,7 @@ func batchLine(t *testing.T) string {
 	return log.String()
 }
 
-// accessLine is a line of the access log, as the template of the stack has it.
+// accessLine returns a line of the access log, in the format of the stack's template.
 func accessLine(t *testing.T) string {
 	template, err := goldenfile.Read("stack/testdata/goldens", "default")
 	must(t, err)

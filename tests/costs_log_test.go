@@ -57,7 +57,7 @@ func (l *logLedgers) enter(ledger *logledger.Ledger, first, n int, want dedupe.F
 	}
 }
 
-// batches enters batches of new records, each in the next of the environments, and returns the cost of a record.
+// batches enters batches of new records, each in the next environment, and returns the cost of a record.
 func (l *logLedgers) batches(times, n int, environments ...*logledger.Ledger) cost {
 	l.Helper()
 	first := l.ids

@@ -36,7 +36,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// cost is the number of requests to DynamoDB and of the units that they take.
+// cost is the number of requests to DynamoDB, and of their units.
 type cost struct{ requests, writeUnits, readUnits float64 }
 
 // each returns the cost of one of n.
@@ -128,7 +128,7 @@ func costOf(operation string, sent, received []byte) (cost, error) {
 		return c, nil
 	case "TransactGetItems": // two units for each row; ours are below 4 KB
 		return cost{readUnits: 2 * float64(len(request.TransactItems))}, nil
-	case "BatchGetItem": // each row counts alone, also one that is absent; ours are below 4 KB
+	case "BatchGetItem": // each row counts alone, even an absent row; ours are below 4 KB
 		var c cost
 		for _, read := range request.RequestItems {
 			units := float64(len(read.Keys))
@@ -169,7 +169,7 @@ func storedSize(kind, value string) int {
 	return len(value)
 }
 
-// metered returns a client of dynoxide, the meter of its requests, and tables of its own.
+// metered returns a client of dynoxide, the meter of its requests, and new tables.
 func metered(t *testing.T) (*meter, *dynamodb.Client, tables) {
 	t.Helper()
 	endpoint, own, m := testengine.Dynoxide(t), newTables(), &meter{}
@@ -254,8 +254,8 @@ func (c *claimants) claim(h *claimapi.Handler, campaign string, claimant, want i
 	c.ask(h, request, want)
 }
 
-// refill makes claims until one reads a page, which takes more requests than most claims do. The container knows free
-// items then: the repeats that follow do not have to look for one first.
+// refill makes claims until one of them reads a page, which takes more requests than most claims do. After that the
+// container knows free items: repeated claims do not have to look for one first.
 func (c *claimants) refill(h *claimapi.Handler, campaign string, most float64) {
 	c.Helper()
 	for claimant := -2; claimant > -1000; claimant-- {
@@ -406,7 +406,7 @@ func kinesisEvent(sequence int, payloads []string) events.KinesisEvent {
 	return event
 }
 
-// payloads returns records, each with an id of its own and the text.
+// payloads returns records, each with its own id and the text.
 func payloads(first, n int, text string) []string {
 	all := make([]string, n)
 	for i := range all {
@@ -510,7 +510,7 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// TestBytesOfAClaim measures the rows of items that are claimed, as DynamoDB stores them: with 100 bytes for each row
+// TestBytesOfAClaim measures the rows of claimed items, as DynamoDB stores them: with 100 bytes for each row
 // (Developer Guide, "DynamoDB item sizes and formats").
 func TestBytesOfAClaim(t *testing.T) {
 	testengine.CheckOnly(t)

@@ -24,8 +24,8 @@ import (
 
 const dedupeEvents = "../events/dedupe"
 
-// dedupeCase is what the dedupe function must do with an event: the numbers that it logs and
-// the ids that it delivers, in order, or the error of the invocation.
+// dedupeCase is the dedupe function's expected result for an event: the numbers that it logs and the ids that it
+// delivers, in order, or the error of the invocation.
 type dedupeCase struct {
 	tally dedupe.Tally
 	out   string // ids, with spaces between
@@ -89,8 +89,8 @@ var dedupeCases = map[string]dedupeCase{
 	"consumer-aggregate": {fault: kinesishandler.ErrConsumer},
 }
 
-// unaggregatedCases are events with another result where ONCEBOX_SOURCE_AGGREGATION is off.
-// Lambda has opened the aggregate in consumer-aggregate, so that its records share a number.
+// unaggregatedCases are events whose result differs if ONCEBOX_SOURCE_AGGREGATION is off. Lambda has opened the
+// aggregate in consumer-aggregate, so that its records share a number.
 var unaggregatedCases = map[string]dedupeCase{
 	"consumer-arn":       {tally: dedupe.Tally{In: 2, New: 2}, out: "consumer-1 consumer-2"},
 	"consumer-aggregate": {fault: dedupe.ErrSharedSequence},
@@ -144,9 +144,9 @@ func TestDedupeEventsWithoutAggregates(t *testing.T) {
 	}
 }
 
-// TestSnowplowEvents gives enriched events to the handler: one, its copy from a tracker that sent it again, another event
-// under its id; one without a fingerprint and its copy; a line of 130 columns; an event that would have to be renamed,
-// and whose derived contexts are broken.
+// TestSnowplowEvents gives enriched events to the handler: an event, its copy from a tracker that sent it again, and
+// another event under its id; an event without a fingerprint and its copy; a line of 130 columns; and an event that
+// needs a new id, but whose derived contexts are broken.
 func TestSnowplowEvents(t *testing.T) {
 	t.Parallel()
 	b := &dedupeBench{dir: t.TempDir()}
@@ -204,8 +204,8 @@ type dedupeBench struct {
 func (b *dedupeBench) sink() string            { return filepath.Join(b.dir, "unique.ndjson") }
 func (b *dedupeBench) deadLetterStore() string { return filepath.Join(b.dir, "dead-letters") }
 
-// settings returns the variables of the function except those of the ledger. Without acks, what
-// becomes of a record is seen also when the record comes again.
+// settings returns the variables of the function except for the ledger's. Acks are off, so that a repeated record
+// shows its result, too.
 func (b *dedupeBench) settings() []string {
 	return []string{
 		"ONCEBOX_ID_PATH=id", "ONCEBOX_FINGERPRINT_PATH=fp",

@@ -33,8 +33,8 @@ import (
 // hostDedupe is the dedupe function for this machine.
 var hostDedupe = sync.OnceValues(func() (string, error) { return buildFunction("dedupe", goarch()) })
 
-// startDedupe starts the dedupe function in an emulator of its own, with the sink and the
-// dead-letter store of a bench. A variable in env overrides them.
+// startDedupe starts the dedupe function in a new emulator, with the sink and the dead-letter store of a bench. A
+// variable in env overrides the bench's.
 func startDedupe(t *testing.T, env ...string) *dedupeBench {
 	t.Helper()
 	bootstrap, err := hostDedupe()
@@ -74,7 +74,7 @@ func answerOf(t *testing.T, reply []byte) (events.KinesisEventResponse, error) {
 	return r.KinesisEventResponse, nil
 }
 
-// onDynoxide returns the variables of the function for a table of its own.
+// onDynoxide returns the variables of the function for a new table.
 func onDynoxide(t *testing.T) []string {
 	t.Helper()
 	endpoint, own := testengine.Dynoxide(t), newTables()
@@ -82,8 +82,8 @@ func onDynoxide(t *testing.T) []string {
 	return []string{"AWS_ENDPOINT_URL_DYNAMODB=" + endpoint, "ONCEBOX_DEDUPE_TABLE=" + own.dedupe}
 }
 
-// fails gives an event to the function, which must report the record with the number as the
-// first failed one, or fail if that is the first of several. It returns the log line of the batch.
+// fails sends an event to the function. The function must report the record with the number as the first failed one,
+// or fail if that record is the first of several. It returns the log line of the batch.
 func (b *dedupeBench) fails(t *testing.T, event []byte, record int) string {
 	t.Helper()
 	answer, err := b.invoke(t, event)
@@ -99,7 +99,7 @@ func (b *dedupeBench) fails(t *testing.T, event []byte, record int) string {
 		equal(t, "failed record", answer.BatchItemFailures[0].ItemIdentifier, e.Records[record].Kinesis.SequenceNumber)
 	}
 	last := ""
-	for line := range strings.Lines(b.log(t)) { // the runtime writes a line of its own about a failed invocation
+	for line := range strings.Lines(b.log(t)) { // the runtime also writes a line about a failed invocation
 		if strings.Contains(line, `"msg":"batch"`) {
 			last = line
 		}
@@ -163,7 +163,7 @@ func TestDedupeWhenTheEngineIsDown(t *testing.T) {
 	b.fails(t, readDedupeEvent(t, "natural-duplicates"), 0)
 	equal(t, "lines sent", len(b.lines(t)), 0)
 	b.fails(t, readDedupeEvent(t, "poison-among-good"), 0)
-	// A poison record needs no ledger, but the function does not know yet whether the stream is its own.
+	// A poison record needs no ledger, but the function does not know yet whether it is the stream's consumer.
 	b.fails(t, readDedupeEvent(t, "poison-not-json"), 0)
 	equal(t, "dead letters", len(b.deadLetters(t)), 0)
 }
@@ -173,7 +173,7 @@ func TestDedupeWhenTheEngineIsDown(t *testing.T) {
 func TestDedupeAnswersBeforeTheFunctionTimesOut(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, nobody reads
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, but no program reads
 	must(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 	b := startDedupe(t, "AWS_ENDPOINT_URL_DYNAMODB=http://"+silent.Addr().String(), "ONCEBOX_DEDUPE_TABLE=dedupe",

@@ -33,7 +33,7 @@ import (
 	ledger "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 )
 
-// queue is an SQS queue. Messages that were received and not deleted stay.
+// queue is an SQS queue. It keeps messages that were received and not deleted.
 type queue struct {
 	mu       sync.Mutex
 	messages []queued
@@ -65,7 +65,7 @@ func (q *queue) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(out)
 }
 
-// deployedRecords is a dedupe function between two streams, with all that it needs, and a mapping that runs.
+// deployedRecords is a dedupe function between two streams, with all its parts, and a running mapping.
 type deployedRecords struct {
 	aws      *cloud
 	queue    *queue
@@ -76,7 +76,8 @@ type deployedRecords struct {
 	mapping  *lambdatest.Function // as Lambda's API has it
 }
 
-// deployRecords starts the function without a permission, or with all if denied is the zero value.
+// deployRecords starts the function without the permission denied. If denied is the zero value, the function has all
+// permissions.
 func deployRecords(t *testing.T, denied grant, more ...string) *deployedRecords {
 	t.Helper()
 	engine, own, source, sink := testengine.Dynoxide(t), newTables(), newStream(t), newStream(t)
@@ -180,8 +181,8 @@ func (d *deployedRecords) letters(t *testing.T) (keys []string) {
 	return keys
 }
 
-// TestDoctorOfRecordsIsInterrupted stops a run after each step from the one on after which there is a dead letter. It
-// leaves none, and no message.
+// TestDoctorOfRecordsIsInterrupted stops a run after each step, beginning with the step that makes a dead letter. It
+// must leave no dead letter and no message.
 func TestDoctorOfRecordsIsInterrupted(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -202,8 +203,8 @@ func TestDoctorOfRecordsIsInterrupted(t *testing.T) {
 	}
 }
 
-// cutPut is the HTTP client of a doctor that is interrupted in its second put, with the poison record. Kinesis gets the
-// put all the same.
+// cutPut is the HTTP client of a doctor that is interrupted in its second put, with the poison record. Kinesis still
+// gets the put.
 type cutPut struct {
 	puts      int
 	interrupt context.CancelFunc
@@ -224,7 +225,7 @@ func (c *cutPut) Do(r *http.Request) (*http.Response, error) {
 	return response, err
 }
 
-// TestDoctorOfRecordsIsInterruptedInAPut: the dead letter of a poison record whose put was interrupted is deleted, or
+// TestDoctorOfRecordsIsInterruptedInAPut interrupts the put of the poison record. Its dead letter must be deleted, or
 // named if the function has not stored it yet.
 func TestDoctorOfRecordsIsInterruptedInAPut(t *testing.T) {
 	testengine.CheckOnly(t)
@@ -251,8 +252,8 @@ func TestDoctorOfRecordsIsInterruptedInAPut(t *testing.T) {
 	}
 }
 
-// TestDoctorCleansUpAfterAFailure: a step that fails before that of the dead letter leaves none. What cannot be deleted
-// is named.
+// TestDoctorCleansUpAfterAFailure checks that a step that fails before the dead letter's step leaves no dead letter.
+// The report names everything that cannot be deleted.
 func TestDoctorCleansUpAfterAFailure(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -280,8 +281,8 @@ func TestDoctorCleansUpAfterAFailure(t *testing.T) {
 	}
 }
 
-// TestDoctorNeedsEachPermissionOfRecords takes away each permission that a step says it proves, as
-// TestDoctorNeedsEachPermission does. Each function is a new one: some permissions are needed once a container.
+// TestDoctorNeedsEachPermissionOfRecords removes each permission that a step says it proves, as
+// TestDoctorNeedsEachPermission does. Each function is new, because a container needs some permissions only once.
 func TestDoctorNeedsEachPermissionOfRecords(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -325,8 +326,8 @@ func playRecordsWithout(t *testing.T, p doctor.Permission, settings []string) {
 	checkDenied(t, p, d.run(t))
 }
 
-// TestDoctorSaysWhatWasDelivered: the report says what became of the copy and of the record with the same id, which is
-// another with other settings.
+// TestDoctorSaysWhatWasDelivered checks the report's text about the copy and about the record with the same id. The
+// text depends on the settings.
 func TestDoctorSaysWhatWasDelivered(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -347,7 +348,7 @@ func TestDoctorSaysWhatWasDelivered(t *testing.T) {
 	}
 }
 
-// TestDoctorWaitsForTheBatchingWindow: for so long Lambda gathers a batch, whatever --wait is.
+// TestDoctorWaitsForTheBatchingWindow checks that the doctor waits while Lambda gathers a batch, for any --wait.
 func TestDoctorWaitsForTheBatchingWindow(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -363,8 +364,8 @@ func TestDoctorWaitsForTheBatchingWindow(t *testing.T) {
 	}
 }
 
-// hardKinesis forwards to Kinesis. Iterators from before a put have expired when the records are delivered, and the
-// first reads are throttled, as often as the SDK tries and once more.
+// hardKinesis forwards requests to Kinesis. Iterators from before a put have expired when the records are delivered.
+// The first reads are throttled once more than the SDK tries.
 type hardKinesis struct {
 	mu        sync.Mutex
 	old       []string
@@ -409,7 +410,7 @@ func (k *hardKinesis) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	k.engine.ServeHTTP(w, r)
 }
 
-// TestDoctorReadsABusyDestination: slow acks and throttled reads do not fail a run.
+// TestDoctorReadsABusyDestination checks that slow acks and throttled reads do not fail a run.
 func TestDoctorReadsABusyDestination(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -423,7 +424,7 @@ func TestDoctorReadsABusyDestination(t *testing.T) {
 	equal(t, c.Detail, c.Status, doctor.OK)
 }
 
-// TestDoctorSharesTheNotifierQueue: another program that receives from the queue does not make a run fail.
+// TestDoctorSharesTheNotifierQueue checks that a run does not fail because another program receives from the queue.
 func TestDoctorSharesTheNotifierQueue(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -438,7 +439,8 @@ func TestDoctorSharesTheNotifierQueue(t *testing.T) {
 	}
 }
 
-// TestDoctorLeavesSomeSourcesAlone: it puts no record where that could stop a shard, or leave dead letters.
+// TestDoctorLeavesSomeSourcesAlone checks that the doctor puts no record into a stream if that could stop a shard, or
+// leave dead letters.
 func TestDoctorLeavesSomeSourcesAlone(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()

@@ -36,13 +36,13 @@ func (f *function) served(t *testing.T, env []string) *lambdatest.Function {
 		variables[name] = value
 	}
 	return &lambdatest.Function{Env: variables, Invoke: func(event []byte) (reply, log []byte) {
-		before, _ := os.ReadFile(f.log) // there is none before the first invocation
+		before, _ := os.ReadFile(f.log) // the file does not exist before the first invocation
 		_, reply = f.invoke(t, event)
 		return reply, []byte(f.output(t)[len(before):])
 	}}
 }
 
-// deployed is what the doctor is asked about: built functions, which reach dynoxide through clouds of their own.
+// deployed holds the built functions for the doctor. Each reaches dynoxide through its own proxy.
 type deployed struct {
 	own          tables
 	store        *dynamostore.Store
@@ -135,7 +135,7 @@ func TestDoctorPlaysClaims(t *testing.T) {
 	equal(t, "rows of the dedupe table", strings.Join(after[1], "\n"), strings.Join(before[1], "\n"))
 }
 
-// TestDoctorIsInterrupted stops a run after each step. The scratch campaigns are deleted all the same.
+// TestDoctorIsInterrupted stops a run after each step. The scratch campaigns must still be deleted.
 func TestDoctorIsInterrupted(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -158,8 +158,8 @@ func TestDoctorIsInterrupted(t *testing.T) {
 	}
 }
 
-// cut is Lambda for a run that is interrupted in an invocation. The function gets the event all the same: at once, or
-// when the run has ended.
+// cut is Lambda for a run that is interrupted in an invocation. The function still gets the event: at once, or when
+// the run has ended.
 type cut struct {
 	doctor.Lambda
 	left      int // invocations before that
@@ -178,7 +178,7 @@ func (c *cut) Invoke(
 	done := make(chan struct{})
 	invoke := func() {
 		defer close(done)
-		_, _ = c.Lambda.Invoke(context.WithoutCancel(ctx), in, options...) // nobody waits for its answer
+		_, _ = c.Lambda.Invoke(context.WithoutCancel(ctx), in, options...) // no caller waits for its answer
 	}
 	if c.rest = invoke; !c.late {
 		go invoke()
@@ -188,7 +188,8 @@ func (c *cut) Invoke(
 	return nil, ctx.Err()
 }
 
-// TestDoctorIsInterruptedInAnInvocation stops a run in each invocation, while the function goes on. It leaves no row.
+// TestDoctorIsInterruptedInAnInvocation stops a run in each invocation, while the function continues. It must leave
+// no row.
 func TestDoctorIsInterruptedInAnInvocation(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -215,8 +216,8 @@ func TestDoctorIsInterruptedInAnInvocation(t *testing.T) {
 	}
 }
 
-// cutWrites is the HTTP client of a doctor that is interrupted in a write of its own. DynamoDB gets a write that is cut
-// when the run has ended.
+// cutWrites is the HTTP client of a doctor that is interrupted in its own write. DynamoDB gets an interrupted write
+// after the run has ended.
 type cutWrites struct {
 	left      int // writes before that
 	interrupt context.CancelFunc
@@ -234,7 +235,7 @@ func (c *cutWrites) Do(r *http.Request) (*http.Response, error) {
 					late := r.Clone(context.Background())
 					late.Body = io.NopCloser(bytes.NewReader(body))
 					if response, err := http.DefaultClient.Do(late); err == nil {
-						_ = response.Body.Close() // nobody reads the answer
+						_ = response.Body.Close() // the answer is not read
 					}
 				}
 				return nil, errors.Join(r.Context().Err(), err)
@@ -244,8 +245,8 @@ func (c *cutWrites) Do(r *http.Request) (*http.Response, error) {
 	return http.DefaultClient.Do(r)
 }
 
-// TestDoctorIsInterruptedInAWrite stops a run in each write of its own, which DynamoDB gets after the clean-up. It leaves
-// no row.
+// TestDoctorIsInterruptedInAWrite stops a run in each of its own writes, which DynamoDB gets after the clean-up. It
+// must leave no row.
 func TestDoctorIsInterruptedInAWrite(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -279,8 +280,8 @@ func TestDoctorIsInterruptedInAWrite(t *testing.T) {
 	}
 }
 
-// TestDoctorNeedsEachPermission takes away each permission that a step says it proves. Then the first of these steps
-// must fail, name the action, and none may be ok.
+// TestDoctorNeedsEachPermission removes each permission that a step says it proves. Then the first of these steps
+// must fail and name the action, and none of the steps may be ok.
 func TestDoctorNeedsEachPermission(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -335,8 +336,8 @@ func (s *scheduled) Invoke(
 	return out, err
 }
 
-// TestDoctorNeedsTheIndexBesideASchedule: without the index a claim function finds items only after a sweep, which the
-// schedule may start at any time of a run. The step must fail all the same.
+// TestDoctorNeedsTheIndexBesideASchedule uses a claim function without the index. It finds items only after a sweep,
+// which the schedule may start at any time of a run. The step must still fail.
 func TestDoctorNeedsTheIndexBesideASchedule(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -365,8 +366,7 @@ func TestDoctorNeedsTheIndexBesideASchedule(t *testing.T) {
 // notProved is the section of docs/iam.md with the rows that the doctor does not prove.
 const notProved = "Try the permissions"
 
-// checkAllRows checks that each row of a function is proved, or is one of those of which docs/iam.md says that they are
-// not.
+// checkAllRows checks that each row of a function is proved, or is a row that docs/iam.md marks as not proved.
 func checkAllRows(t *testing.T, proved map[doctor.Permission]bool, function string, sections ...string) {
 	t.Helper()
 	var found []grant
@@ -386,7 +386,7 @@ func checkAllRows(t *testing.T, proved map[doctor.Permission]bool, function stri
 	}
 }
 
-// grantOf returns the row of docs/iam.md that is a permission.
+// grantOf returns the row of docs/iam.md for a permission.
 func grantOf(t *testing.T, p doctor.Permission) grant {
 	t.Helper()
 	var all []grant

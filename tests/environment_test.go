@@ -32,7 +32,8 @@ type environment struct {
 	usual     time.Duration    // how long the last invocation took
 }
 
-// invoke gives an event to the function. kill says that the process is killed meanwhile, or soon after.
+// invoke sends an event to the function. kill means that the process is killed during the invocation, or soon after
+// it.
 func (e *environment) invoke(ctx context.Context, event json.RawMessage, kill bool) (json.RawMessage, error) {
 	if e.process == nil || e.process.hasEnded() {
 		var err error
@@ -124,7 +125,7 @@ func (p *functionProcess) invoke(ctx context.Context, event json.RawMessage) (js
 	}
 }
 
-// read returns what the function has answered.
+// read returns the function's answer.
 func (a answer) read() (json.RawMessage, error) {
 	if strings.HasSuffix(a.path, "/response") {
 		return a.body, nil
@@ -181,7 +182,7 @@ func newEnvironment(t *testing.T, bootstrap string, env ...string) *environment 
 	return e
 }
 
-// newLog returns what the function has written since the last call.
+// newLog returns the function's log lines since the last call.
 func (e *environment) newLog() []byte {
 	text, err := io.ReadAll(io.NewSectionReader(e.log, e.read, math.MaxInt64-e.read))
 	if err != nil {

@@ -28,7 +28,7 @@ const claimEvents = "../events/claim"
 type eventCase struct {
 	from   string // ONCEBOX_CLAIMANT_FROM
 	status int    // or notHTTP
-	slug   string // of the problem, "" if it is none
+	slug   string // the slug of the problem; "": the answer is not a problem
 }
 
 // notHTTP marks an event that is not an HTTP request. Its invocation must fail.
@@ -246,10 +246,10 @@ type answerBody struct {
 	Items                             json.RawMessage
 }
 
-// isList reports that the answer lists free items, and is no claim.
+// isList reports whether the answer lists free items, and is not a claim.
 func (b answerBody) isList() bool { return b.Items != nil && b.Claimant == "" }
 
-// checkReply checks the status, the problem, and what the contract says about all answers.
+// checkReply checks the status, the problem, and the contract's rules for all answers.
 func checkReply(t testing.TB, event []byte, r events.APIGatewayV2HTTPResponse, want eventCase) {
 	t.Helper()
 	if want.status == http.StatusNoContent {
@@ -280,7 +280,7 @@ func checkReply(t testing.TB, event []byte, r events.APIGatewayV2HTTPResponse, w
 func checkClaim(t testing.TB, r events.APIGatewayV2HTTPResponse, body answerBody) {
 	t.Helper()
 	created := r.StatusCode == http.StatusCreated
-	equal(t, "Location is there", r.Headers["Location"] != "", created)
+	equal(t, "Location is present", r.Headers["Location"] != "", created)
 	equal(t, "Idempotent-Replayed is true", r.Headers["Idempotent-Replayed"] == "true", !created)
 	if body.Replayed == nil || *body.Replayed == created || body.Item == "" || body.Claimant == "" || body.ClaimedAt.IsZero() {
 		t.Errorf("the claim lacks members: %s", r.Body)
@@ -291,11 +291,11 @@ func checkProblem(t testing.TB, event []byte, r events.APIGatewayV2HTTPResponse,
 	t.Helper()
 	equal(t, "Content-Type", r.Headers["Content-Type"], "application/problem+json")
 	equal(t, "status member", body.Status, r.StatusCode)
-	equal(t, "Allow is there", r.Headers["Allow"] != "", r.StatusCode == http.StatusMethodNotAllowed)
-	equal(t, "WWW-Authenticate is there", r.Headers["WWW-Authenticate"] != "", r.StatusCode == http.StatusUnauthorized)
-	equal(t, "Retry-After is there", r.Headers["Retry-After"] != "", r.StatusCode == http.StatusServiceUnavailable)
+	equal(t, "Allow is present", r.Headers["Allow"] != "", r.StatusCode == http.StatusMethodNotAllowed)
+	equal(t, "WWW-Authenticate is present", r.Headers["WWW-Authenticate"] != "", r.StatusCode == http.StatusUnauthorized)
+	equal(t, "Retry-After is present", r.Headers["Retry-After"] != "", r.StatusCode == http.StatusServiceUnavailable)
 	equal(t, "errors are there", len(body.Errors) > 0, r.StatusCode == http.StatusBadRequest)
-	equal(t, "campaign is there", body.Campaign != "", strings.HasSuffix(body.Type, "#claimed-elsewhere"))
+	equal(t, "campaign is present", body.Campaign != "", strings.HasSuffix(body.Type, "#claimed-elsewhere"))
 	if body.Title == "" || body.Detail == "" || body.Item != "" || !strings.HasPrefix(body.Type, "https://github.com/oncebox/oncebox/blob/main/docs/problems.md#") {
 		t.Errorf("the problem lacks members or has wrong ones: %s", r.Body)
 	}

@@ -25,7 +25,7 @@ var notRun = map[string]string{
 	"sink/sinktest":        "a suite runs in a test",
 }
 
-// TestEveryPackageHasAnExample: each public package has an Example that the tests run, as far as it can be run.
+// TestEveryPackageHasAnExample checks that each public package has an Example. The tests run it if it can be run.
 func TestEveryPackageHasAnExample(t *testing.T) {
 	t.Parallel()
 	for _, path := range golist(t, "../pkg/...") {

@@ -40,8 +40,8 @@ type grant struct {
 	isPrefix                   bool   // keys that begin with it are allowed, too
 }
 
-// An ask is the permission that a request, or an action of a transaction, needs. The key is
-// a partition key or the key of an object.
+// An ask is the permission that a request needs, or an action of a transaction. Its key is a partition key or the key
+// of an object.
 type ask struct{ function, action, resource, index, key string }
 
 func (g grant) allows(a ask) bool {

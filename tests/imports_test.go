@@ -82,9 +82,8 @@ func TestExamplesUseWhatUsersCan(t *testing.T) {
 	}
 }
 
-// dependencies lists the imports of packages, direct and indirect, without those of their
-// tests. It leaves out packages for tests: the conformance suites, whose names end in "test",
-// and the harnesses under internal/.
+// dependencies lists the direct and indirect imports of packages, without the imports of their tests. It leaves out
+// packages for tests: the conformance suites, whose names end in "test", and the harnesses under internal/.
 func dependencies(t *testing.T, pattern string) []string {
 	t.Helper()
 	packages := golist(t, pattern)

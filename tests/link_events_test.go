@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/claimlink"
 )
 
-// linkTokens are what the tokens of the events with links say.
+// linkTokens are the claims in the tokens of the events with links.
 var linkTokens = map[string]claimlink.Claims{
 	"claim-link":               {Claimant: "2d8f0a61-7f3e-4b1c-a7d5-90c4be1f6a23", Campaign: "spring"},
 	"claim-link-scope":         {Claimant: "2d8f0a61-7f3e-4b1c-a7d5-90c4be1f6a23", Scope: "workshops"},
@@ -54,7 +54,7 @@ func eventLinkKeys(t testing.TB) string {
 	return public
 }
 
-// TestLinksOfEvents: the events have the tokens that the table names.
+// TestLinksOfEvents checks that the events have the tokens of the table.
 func TestLinksOfEvents(t *testing.T) {
 	t.Parallel()
 	key := eventLinkKey(t)

@@ -44,7 +44,7 @@ func checkDocument(t testing.TB, log []byte, r events.APIGatewayV2HTTPResponse) 
 	}))
 }
 
-// TestDocumentIsLinted: Redocly finds nothing in the OpenAPI document, and its examples are valid.
+// TestDocumentIsLinted checks that Redocly has no findings in the OpenAPI document, and that its examples are valid.
 func TestDocumentIsLinted(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -54,9 +54,9 @@ func TestDocumentIsLinted(t *testing.T) {
 	}
 }
 
-// TestAnswersAreInTheDocument lets Schemathesis make requests from the document, valid and invalid ones, and follow its
-// links from a claim to the claim's confirmation and release. The answers have to be in the document, and invalid requests
-// have to be refused. Every operation and every kind of claim has to succeed at least once.
+// TestAnswersAreInTheDocument makes Schemathesis send valid and invalid requests from the document, and follow its
+// links from a claim to the claim's confirmation and release. The document must describe all answers, and invalid
+// requests must be refused. Every operation and every kind of claim must succeed at least once.
 func TestAnswersAreInTheDocument(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -82,8 +82,8 @@ func TestAnswersAreInTheDocument(t *testing.T) {
 	})
 }
 
-// schemathesis tests a server by a document. It returns the requests that were answered 2xx, as "METHOD /path?query body".
-// The requests are few and always the same.
+// schemathesis tests a server with a document. It returns the requests that were answered 2xx, as "METHOD /path?query
+// body". The requests are few and always the same.
 func schemathesis(t *testing.T, tool, url string, document map[string]any, arguments ...string) (succeeded []string) {
 	t.Helper()
 	config, err := filepath.Abs("testdata/schemathesis.toml")
@@ -120,7 +120,8 @@ func schemathesis(t *testing.T, tool, url string, document map[string]any, argum
 	return succeeded
 }
 
-// checkReached checks that a request to each operation of the document, and one that matches each expression, succeeded.
+// checkReached checks that a request to each operation of the document succeeded, and a request that matches each
+// expression.
 func checkReached(t *testing.T, document map[string]any, succeeded []string, expressions ...string) {
 	t.Helper()
 	for path, item := range member(document, "paths") {
@@ -140,8 +141,8 @@ func checkReached(t *testing.T, document map[string]any, succeeded []string, exp
 
 var parameter = regexp.MustCompile(`\{\w+\}`)
 
-// narrowed makes the document that of one API: it says which member of a claim's body is required, and which cursors
-// there are in a campaign with two shards.
+// narrowed changes the document for one API. It requires a member of a claim's body, and lists the cursors of a
+// campaign with two shards.
 func narrowed(t *testing.T, document []byte, required string) (d map[string]any) {
 	t.Helper()
 	must(t, json.Unmarshal(document, &d))
@@ -170,8 +171,8 @@ func fetch(t *testing.T, url string) []byte {
 	return body
 }
 
-// newSpring makes a store with the campaign that the parameters of the document have as their example. All requests of the
-// document's other examples can be made to it, too: it has holds, slots, and items that are chosen and listed.
+// newSpring makes a store with the campaign in the examples of the document's parameters. All requests of the
+// document's other examples work with it, too: it has holds, slots, and items that are chosen and listed.
 func newSpring(t *testing.T) (path string, bank *itembank.Bank) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "bank.db")
@@ -187,7 +188,7 @@ func newSpring(t *testing.T) (path string, bank *itembank.Bank) {
 	return path, bank
 }
 
-// handlerWithLinks has a challenge, too, for which every solution is right.
+// handlerWithLinks also has a challenge, for which every solution is correct.
 func handlerWithLinks(t *testing.T) http.Handler {
 	t.Helper()
 	_, bank := newSpring(t)
@@ -206,8 +207,8 @@ func handlerWithLinks(t *testing.T) http.Handler {
 		claimapi.WithClaimantsConfirm(true), claimapi.WithChallenge(challenge))
 }
 
-// startLocal builds oncebox and runs `oncebox local` until the test ends. It returns the address, which the first line of
-// the command has.
+// startLocal builds oncebox and runs `oncebox local` until the test ends. It returns the address from the command's
+// first line.
 func startLocal(t *testing.T) (url string) {
 	t.Helper()
 	path, _ := newSpring(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 )
 
-// buildElsewhere is the loop of docs/deploy.md that builds the functions in a module of somebody else.
+// buildElsewhere matches the loop of docs/deploy.md that builds the functions in another module.
 var buildElsewhere = regexp.MustCompile(`(?s)\nfor function in claim sweep dedupe; do\n  CGO_ENABLED=0 .*?\ndone\n`)
 
 // TestFunctionsAreBuiltInAnotherModule runs what docs/deploy.md says in a module that requires this one. Here it takes

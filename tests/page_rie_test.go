@@ -17,14 +17,15 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// pageEvent asks for a path of the claim page of spring, as API Gateway does.
+// pageEvent returns a request for a path of the claim page of spring, as API Gateway sends it.
 func pageEvent(t *testing.T, path string) []byte {
 	t.Helper()
 	event := bytes.ReplaceAll(readEvent(t, "get-campaign"), []byte("/campaigns/{campaign}"), []byte("/c/{campaign}"))
 	return bytes.ReplaceAll(event, []byte("/campaigns/spring"), []byte("/c/spring"+path))
 }
 
-// TestPageInTheEmulator: the built function serves the page with its headers where it is on, and nothing where it is off.
+// TestPageInTheEmulator checks that the built function serves the page with its headers if the page is on, and does
+// not serve it if it is off.
 func TestPageInTheEmulator(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -78,8 +79,8 @@ func bodyOf(t *testing.T, r events.APIGatewayV2HTTPResponse) string {
 	return string(body)
 }
 
-// TestChallengeInTheEmulator: the built function reads the secret of its challenge by the ARN, and asks the provider with
-// it. Neither it nor a solution is in the log.
+// TestChallengeInTheEmulator checks that the built function reads the secret of its challenge by the ARN, and sends
+// it to the provider. Neither the secret nor a solution may be in the log.
 func TestChallengeInTheEmulator(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()

@@ -105,7 +105,7 @@ func makeRelease(t *testing.T, root string) (folder string) {
 	return folder
 }
 
-// checkArchive compares the texts in an archive with those of the repository and the release.
+// checkArchive compares the texts in an archive with the texts in the repository and the release.
 func checkArchive(t *testing.T, folder, name string, content map[string][]byte, executable string) {
 	t.Helper()
 	equal(t, "files in "+name, len(content), 5)

@@ -69,12 +69,12 @@ type function struct {
 	log string // file with the output of the function, without the emulator's
 }
 
-// launcher runs the function and writes its output to a file of its own.
+// launcher runs the function and writes its output to a new file.
 const launcher = `#!/bin/sh
 exec '%s' >>'%s' 2>&1
 `
 
-// startFunction starts the claim function in an emulator of its own.
+// startFunction starts the claim function in a new emulator.
 func startFunction(t *testing.T, env ...string) *function {
 	t.Helper()
 	bootstrap, err := hostBootstrap()
@@ -130,9 +130,9 @@ func (f *function) mustFail(t *testing.T, event []byte) {
 	}
 }
 
-// answerInTime posts an event until the function answers before its time-out of two seconds,
-// and returns the answer. On a busy machine the function may miss its margin of half a second
-// now and then. A function without a margin never answers in time.
+// answerInTime posts an event until the function answers before its time-out of two seconds, and returns the answer.
+// On a busy machine the function sometimes misses its margin of half a second. A function without a margin never
+// answers in time.
 func (f *function) answerInTime(t *testing.T, event []byte) (reply []byte) {
 	t.Helper()
 	for range 20 {
@@ -170,7 +170,7 @@ func (s tables) settings(endpoint, from string) []string {
 	}
 }
 
-// linkSettings returns the variables of the function that only links need.
+// linkSettings returns the variables of the function that are needed only for links.
 func linkSettings(t *testing.T, from string) []string {
 	t.Helper()
 	if from != "link" {
@@ -179,7 +179,7 @@ func linkSettings(t *testing.T, from string) []string {
 	return []string{"ONCEBOX_LINK_KEYS=" + eventLinkKeys(t)}
 }
 
-// create makes the tables and returns a bank over them, whose clock is the caller's.
+// create makes the tables and returns a bank over them, which uses the caller's clock.
 func (s tables) create(t *testing.T, endpoint string, options ...itembank.Option) *itembank.Bank {
 	t.Helper()
 	client := itembankengines.Client(endpoint, nil)
@@ -217,8 +217,8 @@ func TestClaimEventsInTheEmulator(t *testing.T) {
 	}
 }
 
-// TestClaimUntilSoldOutInTheEmulator has two items for three claimants, each of whom asks
-// twice. The log has their metrics, whatever its level is.
+// TestClaimUntilSoldOutInTheEmulator has two items for three claimants, each of whom sends two requests. The log must
+// have their metrics at every level.
 func TestClaimUntilSoldOutInTheEmulator(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -297,7 +297,7 @@ func TestTryAgainWhenTheEngineIsDown(t *testing.T) {
 func TestTryAgainBeforeTheFunctionTimesOut(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts, nobody reads
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // the kernel accepts connections, but no program reads
 	must(t, err)
 	t.Cleanup(func() { _ = silent.Close() })
 	env := append(newTables().settings("http://"+silent.Addr().String(), "body"), "AWS_LAMBDA_FUNCTION_TIMEOUT=2")

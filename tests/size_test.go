@@ -79,9 +79,9 @@ func TestMainsAreWiringOnly(t *testing.T) {
 	}
 }
 
-// maxOwnLoaded limits what the packages of this project allocate together before main
-// starts. A few small regular expressions fit. One with a large repetition, such as
-// [a-z]{3,255}, takes 200 KB and delays every start.
+// maxOwnLoaded limits the memory that the packages of this project allocate together before main starts. A few small
+// regular expressions fit. A regular expression with a large repetition, such as [a-z]{3,255}, takes 200 KB and
+// delays every start.
 const maxOwnLoaded = 32_000 // bytes
 
 // initLine is the line that GODEBUG=inittrace=1 prints for a package.

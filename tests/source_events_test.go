@@ -23,7 +23,7 @@ const (
 // sourceCases lists all events of sources other than Kinesis, and all that need ONCEBOX_SOURCE_RECORDS, by file name
 // below events without .json. They hold with a ledger that knows no record of the event.
 var sourceCases = map[string]struct {
-	settings string // besides those of a dedupeBench
+	settings string // settings in addition to a dedupeBench's
 	tally    dedupe.Tally
 	out      string // ids, with spaces between
 	fault    error

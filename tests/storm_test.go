@@ -44,7 +44,7 @@ const (
 	kills = 0.10 // of the invocations: the process is killed meanwhile, or soon after
 
 	stormWindow  = 4 * time.Hour         // an epoch of the log lasts 15 minutes
-	betweenTwo   = 54 * time.Millisecond // arrivals: those of 200,000 records are 3 hours apart, so all copies count
+	betweenTwo   = 54 * time.Millisecond // between two arrivals: 200,000 records take 3 hours, so all copies count
 	shortestSpan = 30 * time.Minute      // of all arrivals
 )
 
@@ -65,7 +65,7 @@ func TestStorm(t *testing.T) {
 	}
 }
 
-// storm is what happens, and what is known of it.
+// storm holds the events and the results.
 type storm struct {
 	rate         float64 // of requests that are broken
 	records      []stormRecord
@@ -171,7 +171,7 @@ func (s *storm) fault(faults []faultproxy.Fault) faultproxy.Fault {
 	return faults[s.rand.IntN(len(faults))]
 }
 
-// takeRecords is a stream of one shard, for a sink. The proxy remembers what it has taken.
+// takeRecords is a stream of one shard, for a sink. The proxy remembers its records.
 func takeRecords(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -255,7 +255,7 @@ func (s *storm) judge(t *testing.T) {
 	s.judgeLog(t, int64(len(contents)))
 }
 
-// judgeDelivered returns what was delivered of each record.
+// judgeDelivered returns the deliveries of each record.
 func (s *storm) judgeDelivered(t *testing.T) [][]string {
 	t.Helper()
 	delivered, repeats, byID := make([][]string, len(s.records)), 0, map[string]int{}
@@ -289,7 +289,7 @@ func (s *storm) judgeDelivered(t *testing.T) [][]string {
 	return delivered
 }
 
-// judgeDeadLetters checks that each poison record is stored whole, and no other record.
+// judgeDeadLetters checks that each poison record, and no other record, is stored whole.
 func (s *storm) judgeDeadLetters(t *testing.T) {
 	t.Helper()
 	want := map[string]bool{}

@@ -1,5 +1,4 @@
-// Command empty is the least that a Go function on Lambda can be: the floor that
-// starts are measured against.
+// Command empty is the smallest Go function on Lambda. The starts of other functions are measured against it.
 package main
 
 import "github.com/aws/aws-lambda-go/lambda"

@@ -2,7 +2,8 @@ package simulated
 
 import "time"
 
-// event is the moment at which a request of a lane has its effect, or, with no lane, at which a shard looks for a batch.
+// event is the moment at which a request of a lane takes effect. Without a lane, it is the moment at which a shard
+// looks for a batch.
 type event struct {
 	at          time.Duration
 	shard, lane int32

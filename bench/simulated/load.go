@@ -12,8 +12,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// Load is a number of new customers a second, who come whether or not those before them have an answer. They come to a
-// free container, any of them, or wait for one. Who gets an error does not come again.
+// Load is a number of new customers a second. They come even if earlier customers have no answer yet. A customer goes
+// to any free container, or waits for one. A customer who gets an error does not come again.
 type Load struct {
 	Model
 	Rate       float64 // customers a second, on average; the times between them are exponentially distributed
@@ -22,7 +22,7 @@ type Load struct {
 	Duration   time.Duration // how long customers come
 }
 
-// warmUp is how many containers a second serve their first customer before a Load begins.
+// warmUp is the number of containers a second that serve their first customer before a Load begins.
 const warmUp = 1000
 
 // Report says how the customers of a Load were answered.
@@ -33,7 +33,8 @@ type Report struct {
 	TryAgain int // errors of the family ErrTryAgain, which HTTP answers with 503
 	Cost     Cost
 
-	// How full the fullest partition of the table was, by the write units that were spent: 1 is its rate.
+	// BankUse and ClaimsUse are how full the fullest partition of the table was, by the spent write units: 1 means its
+	// rate.
 	BankUse, ClaimsUse float64
 
 	times []time.Duration // of the answers, sorted; with the waiting for a container
@@ -48,7 +49,7 @@ func (r Report) Time(share float64) time.Duration { return quantile(r.times, sha
 // PerAnswer returns a count as a multiple of the answers.
 func (r Report) PerAnswer(count int) float64 { return float64(count) / float64(r.Answers) }
 
-// quantile returns the least of the sorted times that a share of them does not exceed.
+// quantile returns the smallest of the sorted times that is not exceeded by the given share of them.
 func quantile(sorted []time.Duration, share float64) time.Duration {
 	if len(sorted) == 0 {
 		return 0
@@ -135,7 +136,7 @@ func (f *fleet) arrive(customer string) {
 	})
 }
 
-// next returns the customer who has waited longest. If nobody waits, the container is free.
+// next returns the customer who has waited longest. If no customer waits, the container is free.
 func (f *fleet) next(bank *itembank.Bank) (v visit, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

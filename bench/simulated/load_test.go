@@ -31,7 +31,7 @@ func run(t *testing.T, l Load) (report Report) {
 	return report
 }
 
-// TestLimits: a partition serves its rate and no more, and what it does not serve is throttled.
+// TestLimits checks that a partition serves its rate and throttles all other requests.
 func TestLimits(t *testing.T) {
 	t.Parallel()
 	report := run(t, crowded())
@@ -52,7 +52,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLoadOfOneSeed: the same seed makes the same requests, also where containers wait and are throttled.
+// TestLoadOfOneSeed checks that the same seed makes the same requests, even if containers wait and are throttled.
 func TestLoadOfOneSeed(t *testing.T) {
 	t.Parallel()
 	first, again := run(t, crowded()), run(t, crowded())

@@ -15,8 +15,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
-// LogLoad is a stream whose records go through log ledgers: one in each environment, and one environment for each
-// shard. A shard has a batch when enough records have arrived, and gives it to its environment when that is free.
+// LogLoad is a stream whose records go through log ledgers, with one environment and one ledger for each shard. A
+// shard has a batch when enough records have arrived. It gives the batch to its environment when that is free.
 type LogLoad struct {
 	Seed     uint64
 	Rate     float64 // records a second, of all shards
@@ -25,13 +25,14 @@ type LogLoad struct {
 	Batch    int
 	Window   time.Duration
 	Copies   float64       // share of records that are copies of records up to a batch before, in any shard
-	Rest     time.Duration // what an invocation takes besides the ledger
+	Rest     time.Duration // the time of an invocation without the ledger
 	Times    LogTimes
 	WarmUp   time.Duration // before the count begins
 	Duration time.Duration // of the count
 }
 
-// LogGoal is how many write units a record may take in batches of a size, with appends that find another item.
+// LogGoal is the largest number of write units of a record in batches of a size, including appends that find another
+// item.
 type LogGoal struct {
 	Batch      int     // records
 	WriteUnits float64 // 0: no goal
@@ -125,7 +126,8 @@ func (r *logRun) work(n int, ledger dedupe.Ledger) {
 	}
 }
 
-// pause makes the pauses of an environment. They depend on its time, since its lanes pause at once.
+// pause returns the pause function of an environment. The pauses depend on its time, because its lanes pause at the
+// same time.
 func (r *logRun) pause(n int) func(context.Context, time.Duration) error {
 	return func(_ context.Context, limit time.Duration) error {
 		random := draw(r.Seed, fmt.Sprintf("pause of %d at %d", n, time.Since(r.begun)))

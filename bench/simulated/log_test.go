@@ -67,7 +67,8 @@ func smallLog() LogLoad {
 	return l
 }
 
-// TestLogLoad: the same seed makes the same requests, and the units are those of the formulas and of the model.
+// TestLogLoad checks that the same seed makes the same requests, and that the units agree with the formulas and the
+// model.
 func TestLogLoad(t *testing.T) {
 	t.Parallel()
 	l := smallLog()

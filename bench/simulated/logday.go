@@ -8,8 +8,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
-// LogDay is a model of a LogLoad that is fast enough for a day: it has the requests of the ledgers, and no records. A
-// test compares it with the ledgers.
+// LogDay is a model of a LogLoad that is fast enough to play a day: it makes the requests of the ledgers, but has no
+// records. A test compares it with the ledgers.
 type LogDay struct {
 	Seed    uint64
 	Rate    func(at time.Duration) float64 // records a second, of all shards
@@ -17,14 +17,15 @@ type LogDay struct {
 	Lanes   int
 	Batch   int
 	Longest time.Duration // how long a shard waits for a full batch; 0: until it is full
-	Rest    time.Duration // what an invocation takes besides the ledger
+	Rest    time.Duration // the time of an invocation without the ledger
 	Times   LogTimes
 	Length  time.Duration
 
 	Window time.Duration // of which a cold environment reads the log
 	Life   time.Duration // of an environment, in the mean; 0: they never end
 	Deploy time.Duration // when all environments begin anew; 0: never
-	// Load is how many bytes a second an environment reads of the log when it begins, and LoadAll is for all together.
+	// Load is the number of bytes a second that a starting environment reads of the log. LoadAll is the number for
+	// all environments together.
 	Load, LoadAll float64
 
 	Each    func(s LogStretch) // is called for each Stretch
@@ -94,7 +95,7 @@ type dayShard struct {
 	lanes          []dayView
 }
 
-// dayView is what an environment knows of a lane, and what it is about to do there.
+// dayView is an environment's knowledge of a lane, and its next action there.
 type dayView struct {
 	next                  int
 	alone, raced, reading bool
@@ -103,7 +104,7 @@ type dayView struct {
 	rows, bytes           float64 // of the item
 }
 
-// dayHistory is how many bytes were appended, by minutes, for cold starts.
+// dayHistory holds the number of appended bytes in each minute, for cold starts.
 type dayHistory struct{ minutes []float64 }
 
 func (h *dayHistory) add(at time.Duration, bytes float64) {
@@ -114,8 +115,8 @@ func (h *dayHistory) add(at time.Duration, bytes float64) {
 	h.minutes[minute] += bytes
 }
 
-// since returns the bytes of a window up to now. Before the beginning of the day there was as much a minute as in its
-// first one.
+// since returns the bytes of a window up to now. For the time before the day, it uses the bytes of the day's first
+// minute.
 func (h *dayHistory) since(at, window time.Duration, before float64) (bytes float64) {
 	now := int(at / time.Minute)
 	for m := now - int(window/time.Minute); m <= now; m++ {
@@ -215,7 +216,7 @@ func (r *dayRun) look(e event, s *dayShard) {
 	}
 }
 
-// begin begins an environment: it reads the log of the window. It returns when it has.
+// begin starts an environment, which reads the log of the window. It returns when the reading has ended.
 func (r *dayRun) begin(at time.Duration, s *dayShard) time.Duration {
 	s.ends = math.MaxInt64
 	if r.Life > 0 {
@@ -241,7 +242,7 @@ func (r *dayRun) begin(at time.Duration, s *dayShard) time.Duration {
 	return at + took
 }
 
-// send sends the request of a lane: its effect is after half of its time.
+// send sends the request of a lane. It takes effect after half of its time.
 func (r *dayRun) send(at time.Duration, shard int32, lane int, v *dayView) {
 	took := r.Times.Latency.of(r.random) / 2
 	if !v.reading {
@@ -304,7 +305,7 @@ func (r *dayRun) append(e event, s *dayShard, v *dayView, l *dayLane) {
 	}
 }
 
-// conflict takes in the item of another environment, and reads what follows.
+// conflict processes the item of another environment, and reads the items after it.
 func (r *dayRun) conflict(e event, v *dayView, l *dayLane) {
 	const patience, longest = 4, 200 * time.Millisecond // logledger's
 	bytes, rows := l.between(v.next, v.next+1)

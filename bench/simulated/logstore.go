@@ -21,7 +21,7 @@ type LogTimes struct {
 	Lag time.Duration
 }
 
-// LogTimesInRegion are the times that the package comment gives reasons for.
+// LogTimesInRegion are the times that the package comment explains.
 var LogTimesInRegion = LogTimes{
 	Latency: InRegion, PerKB: 20 * time.Microsecond, PerRow: 500 * time.Nanosecond, Lag: 10 * time.Millisecond,
 }
@@ -49,7 +49,7 @@ func (c *LogCost) add(o LogCost) {
 	c.ReadUnits += o.ReadUnits
 }
 
-// Attempts is how many requests an item takes until it is appended.
+// Attempts is the number of requests until an item is appended.
 func (c LogCost) Attempts() float64 { return float64(c.Appends) / float64(c.Appends-c.Conflicts) }
 
 // Log is the storage of a log ledger in memory, behind a network. It keeps all items.
@@ -75,7 +75,7 @@ func NewLog(times LogTimes) *Log {
 	}
 }
 
-// Cost returns what was counted so far, of all lanes and of the one with the most write units.
+// Cost returns the counted costs so far: for all lanes, and for the lane with the most write units.
 func (l *Log) Cost() (all, busiest LogCost) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -100,7 +100,7 @@ func (l *Log) Of(environment int, seed uint64) logledger.Storage {
 	return &logClient{Log: l, environment: environment, seed: seed, random: map[int]*rand.Rand{}}
 }
 
-// logClient is the log as one environment meets it. The requests of a lane come one after the other.
+// logClient is the log as one environment uses it. The requests of a lane come one after the other.
 type logClient struct {
 	*Log
 	environment int
@@ -142,7 +142,7 @@ const chainRow = 150 // bytes, about
 
 func started(size, bytes int) float64 { return float64(max(1, (bytes+size-1)/size)) }
 
-// Epochs is that of logledger.Storage.
+// Epochs implements logledger.Storage.
 func (c *logClient) Epochs(ctx context.Context, lane logledger.LaneID, below, limit int) (
 	page []logledger.Epoch, err error,
 ) {
@@ -158,7 +158,7 @@ func (c *logClient) Epochs(ctx context.Context, lane logledger.LaneID, below, li
 	return page, ctx.Err()
 }
 
-// PutEpoch is that of logledger.Storage.
+// PutEpoch implements logledger.Storage.
 func (c *logClient) PutEpoch(ctx context.Context, lane logledger.LaneID, e logledger.Epoch) (
 	existing *logledger.Epoch, err error,
 ) {
@@ -175,7 +175,7 @@ func (c *logClient) PutEpoch(ctx context.Context, lane logledger.LaneID, e logle
 	return existing, ctx.Err()
 }
 
-// Append is that of logledger.Storage. A conditional put that fails takes the units of the larger item
+// Append implements logledger.Storage. A conditional put that fails takes the units of the larger item
 // (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html).
 func (c *logClient) Append(ctx context.Context, at logledger.Place, data []byte, _ int64) (existing []byte, err error) {
 	index := at.Index
@@ -203,7 +203,7 @@ func (c *logClient) Append(ctx context.Context, at logledger.Place, data []byte,
 
 func rowsOf(data []byte) int { return (len(data) - logledger.HeaderSize) / logledger.RowSize }
 
-// Read is that of logledger.Storage. DynamoDB ends a page at 1 MB.
+// Read implements logledger.Storage. DynamoDB ends a page at 1 MB.
 func (c *logClient) Read(ctx context.Context, from logledger.Place, limit int, consistent bool) (
 	read []logledger.Item, more bool, err error,
 ) {

@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Model says what is simulated. The package comment describes it.
+// Model holds the parameters of a simulation. The package comment describes it.
 type Model struct {
 	Seed    uint64
 	Items   int           // in the bank at the beginning
@@ -25,14 +25,14 @@ type Latency struct {
 	Extra time.Duration // the mean of an exponentially distributed time on top
 }
 
-// InRegion is about what a request takes within a region.
+// InRegion is about the time of a request within a region.
 var InRegion = Latency{Least: 5 * time.Millisecond, Extra: 5 * time.Millisecond}
 
 func (l Latency) of(r *rand.Rand) time.Duration {
 	return l.Least + time.Duration(r.ExpFloat64()*float64(l.Extra))
 }
 
-// Limits are those of tables with partitions.
+// Limits are the limits of tables with partitions.
 type Limits struct {
 	Partitions int           // of each table
 	Writes     float64       // write units a second of a partition
@@ -42,13 +42,13 @@ type Limits struct {
 	Retries    Retries
 }
 
-// Retries are what the SDK does with throttled reads.
+// Retries describe how the SDK repeats throttled reads.
 type Retries struct {
 	Attempts           int
 	LeastWait, MaxWait time.Duration // between two attempts, evenly distributed
 }
 
-// DynamoDB returns the limits of tables with so many partitions, and so many partition keys of claims
+// DynamoDB returns the limits of tables with these numbers of partitions and of partition keys of claims
 // (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/bp-partition-key-design.html).
 func DynamoDB(partitions, claimKeys int) *Limits {
 	return &Limits{
@@ -57,7 +57,7 @@ func DynamoDB(partitions, claimKeys int) *Limits {
 	}
 }
 
-// ClientRetries are those of awsclient.NewDynamoDB.
+// ClientRetries are the retries of awsclient.NewDynamoDB.
 var ClientRetries = Retries{awsclient.MaxAttempts, awsclient.MinBackoff, awsclient.MaxBackoff}
 
 func (r Retries) wait(rng *rand.Rand) time.Duration {

@@ -1,14 +1,14 @@
 package simulated
 
-// Placement says how full partitions are at a rate of claims, by the places of the partition keys alone.
+// Placement is how full partitions are at a rate of claims, because of the places of the partition keys alone.
 type Placement struct {
 	Bank   float64 // the fullest partition of the bank, if each shard gives as many items; 1 is its rate
 	Claims float64 // the fullest partition of claims, if each of their keys gets as many
 	Spread float64 // every partition that has a shard of the bank, if Banks spread the load over them perfectly
 }
 
-// Possible reports that the partitions can take the load if Banks choose shards well. The claim's partition is not
-// theirs to choose.
+// Possible reports whether the partitions can serve the load if Banks choose shards well. Banks cannot choose the
+// claim's partition.
 func (p Placement) Possible() bool { return p.Claims <= 1 && p.Spread <= 1 }
 
 // Placement returns how full the partitions of a model with Limits are at a rate of claims a second.
@@ -23,7 +23,7 @@ func (m Model) Placement(rate float64) Placement {
 	}
 }
 
-// keys returns how many keys are on the partition that has most, and how many partitions have one.
+// keys returns the number of keys on the partition with the most keys, and the number of partitions with a key.
 func (m Model) keys(name string, number int, key func(int) string) (most, used int) {
 	t := &table{name: name, seed: m.Seed, partitions: make([]partition, m.Limits.Partitions)}
 	keys := make([]int, m.Limits.Partitions)

@@ -26,8 +26,8 @@ func Repeated(seed uint64, names []string, times int) (visits []string) {
 	return visits
 }
 
-// Play lets customers come to the containers, each as soon as one is free, until all have an item. After every answer
-// it calls answered with the number of answers so far.
+// Play sends customers to the containers, each as soon as one is free, until all have an item. After every answer it
+// calls answered with the number of answers so far.
 func Play(m Model, customers []string, containers int, answered func(n int, s *Store)) (*Store, error) {
 	s, err := NewStore(m)
 	if err != nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// SoldOut is a bank without items, and one warm container that new customers ask. Those who come while it serves
-// another one go to another container, which is not simulated.
+// SoldOut is a bank without items, and one warm container that gets requests of new customers. Customers who come
+// while it serves another go to another container, which is not simulated.
 type SoldOut struct {
 	Model
 	Rate     float64       // customers a second, on average; the times between them are exponentially distributed
@@ -43,7 +43,7 @@ func (r SoldOutReport) MeanTime() time.Duration {
 	return sum / time.Duration(max(len(r.times), 1))
 }
 
-// Run asks the container. The first customer, who warms it, is not in the report.
+// Run sends the requests to the container. The first customer, who warms it, is not in the report.
 func (o SoldOut) Run() (report SoldOutReport, err error) {
 	s, err := NewStore(o.Model)
 	if err != nil {

@@ -65,7 +65,7 @@ func NewStore(m Model) (*Store, error) {
 	return s, s.finishLoad(ctx)
 }
 
-// finishLoad notes that the items came by a load, which is finished.
+// finishLoad records a finished load, which loaded the items.
 func (s *Store) finishLoad(ctx context.Context) error {
 	if _, err := s.NextVersion(ctx, s.campaign.Name); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (s *Store) finishLoad(ctx context.Context) error {
 // Name is the name of the campaign.
 func (s *Store) Name() string { return s.campaign.Name }
 
-// Cost returns what was counted so far.
+// Cost returns the counted costs so far.
 func (s *Store) Cost() Cost {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,13 +107,13 @@ func (s *Store) Bank(number int) *itembank.Bank {
 	return itembank.New(c, itembank.WithRandom(&source{rng: draw(s.model.Seed, fmt.Sprintf("container %d", number))}))
 }
 
-// container is the engine as the Bank of one container meets it.
+// container is the engine as the Bank of one container uses it.
 type container struct {
 	*Store
 	number int
 
 	mu   sync.Mutex
-	sent map[string]int // requests by what they are about
+	sent map[string]int // the number of requests, by their subject
 }
 
 // send waits for as long as a request takes, and cost it.
@@ -147,7 +147,7 @@ const (
 	isolated   = 2 // in a transaction
 )
 
-// read makes a read, and makes it again as the SDK does while it is throttled. result returns the number of rows.
+// read makes a read, and repeats it as the SDK does while it is throttled. result returns the number of rows.
 func (c *container) read(ctx context.Context, r reading, result func() (rows int, err error)) error {
 	for attempt := 1; ; attempt++ {
 		if err := c.send(ctx, r.about); err != nil {
@@ -169,7 +169,7 @@ func (c *container) read(ctx context.Context, r reading, result func() (rows int
 	}
 }
 
-// attempts is how often the SDK makes a read that is no transaction.
+// attempts is the number of attempts of the SDK for a read outside a transaction.
 func (s *Store) attempts() int {
 	if s.model.Limits == nil {
 		return 1

@@ -12,7 +12,7 @@ type table struct {
 	partitions []partition
 }
 
-// partition has what is left of its units.
+// partition holds the remaining units of a partition.
 type partition struct{ writes, reads bucket }
 
 func newTable(name string, m Model) *table {
@@ -33,7 +33,7 @@ func (t *table) place(key string) int {
 
 func (t *table) partition(key string) *partition { return &t.partitions[t.place(key)] }
 
-// fullest returns what the fullest partition wrote, as a multiple of its rate over the time.
+// fullest returns the writes of the partition with the most writes, as a multiple of its rate over the time.
 func (t *table) fullest(took time.Duration) (use float64) {
 	for _, p := range t.partitions {
 		use = max(use, p.writes.spent/(p.writes.rate*took.Seconds()))

@@ -4,8 +4,8 @@ import (
 	"time"
 )
 
-// turns is how many nanoseconds a round of turns takes. Each container has one of them, in which its requests end, and
-// arrivals have one. So no two containers do something at once, and a seed decides who is first.
+// turns is the number of nanoseconds in a round of turns. Each container has one turn, in which its requests end, and
+// arrivals have one. So no two containers act at the same time, and the seed decides which is first.
 const turns = 1 << 13
 
 // arrival is the turn of arrivals, if there are fewer containers.

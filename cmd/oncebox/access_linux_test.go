@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// asNobody runs oncebox as a user who may read the folder and write nothing, if the tests run as root.
-func (s *shell) asNobody(args ...string) result {
+// asOtherUser runs oncebox as a user who may read the folder and may write nothing, if the tests run as root.
+func (s *shell) asOtherUser(args ...string) result {
 	s.Helper()
 	program := filepath.Join(s.dir, "oncebox") // the test binary is in a folder that others cannot read
 	c := s.command(s.Context(), nil, args...)
@@ -48,7 +48,8 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// TestNoAccess: a store, a folder or a file without permission has a sentence each, and repeating does not help.
+// TestNoAccess checks that the error about a store, a folder or a file without permission is one sentence, and that
+// repeating does not help.
 func TestNoAccess(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -66,7 +67,7 @@ func TestNoAccess(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() { _ = os.Chmod(s.dir, 0o755) }) // so that it can be removed
-	s.want(exitUsage, s.asNobody("claim", "spring", "ann"), "claim").plainly(t, "oncebox: "+store+": open: the file or its folder is read-only; make it and its folder readable and writable for this user\n")
-	s.want(exitUsage, s.asNobody("--store", "sqlite:new.db", "init"), "init").plainly(t, "oncebox: "+s.dir+"/new.db: open: the file cannot be opened; make it and its folder readable and writable for this user\n")
-	s.want(exitUsage, s.asNobody("load", "spring", "secret.txt"), "load").plainly(t, "oncebox: secret.txt: permission denied\n")
+	s.want(exitUsage, s.asOtherUser("claim", "spring", "ann"), "claim").plainly(t, "oncebox: "+store+": open: the file or its folder is read-only; make it and its folder readable and writable for this user\n")
+	s.want(exitUsage, s.asOtherUser("--store", "sqlite:new.db", "init"), "init").plainly(t, "oncebox: "+s.dir+"/new.db: open: the file cannot be opened; make it and its folder readable and writable for this user\n")
+	s.want(exitUsage, s.asOtherUser("load", "spring", "secret.txt"), "load").plainly(t, "oncebox: secret.txt: permission denied\n")
 }

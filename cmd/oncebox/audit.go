@@ -54,13 +54,13 @@ type auditJSON struct {
 	SeeAlso  []string             `json:"see_also"`
 }
 
-// add adds what is known of an item.
+// add adds the report of an item.
 func (r *auditJSON) add(report itembank.ItemReport) {
 	report.Claim = nil
 	r.Items = append(r.Items, toItemJSON(report))
 }
 
-// seeAlso names where more may be known.
+// seeAlso names other places with data about a claimant.
 var seeAlso = []string{
 	"A copy of both tables as they were at a moment of the last 35 days (docs/operations.md, \"Restore a table to a point in time\"): run this command on it.",
 	"The replies and logs of the systems that called the API: a reply has claim_id, item and claimed_at. The logs of oncebox hold no claimants and no items.",
@@ -137,12 +137,12 @@ func (c auditCommand) item(ctx context.Context, a *app, b *itembank.Bank) error 
 	return a.print(result, result.describe(describeItem(report)+"\n"+describePast(report)))
 }
 
-// describe is the text of an audit: what is known, and what is not.
+// describe returns the text of an audit: the known facts, and the unknown ones.
 func (r auditJSON) describe(known string) string {
 	return known + "\nthe rows cannot tell:\n  " + strings.Join(r.NotKnown, "\n  ") + "\nsee also:\n  " + strings.Join(r.SeeAlso, "\n  ")
 }
 
-// describePast is what the row of an item says of the past and of its end.
+// describePast describes the past and the end of an item, from its row.
 func describePast(r itembank.ItemReport) string {
 	return table(func(row func(...string)) {
 		row("  loaded as", fmt.Sprintf("row %d of load %s", r.Row, r.LoadID))

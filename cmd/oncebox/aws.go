@@ -68,7 +68,7 @@ func checkCredentials(ctx context.Context, credentials aws.CredentialsProvider, 
 	return &hintError{&plainError{"there are no AWS credentials, or they cannot be read", errNoCredentials, err}, hint}
 }
 
-// explainAWS puts an error of the SDK into plain words. Others stay as they are.
+// explainAWS puts an error of the SDK into plain words. It returns other errors unchanged.
 func (g globals) explainAWS(ctx context.Context, err error) error {
 	var operation *smithy.OperationError
 	var profile config.SharedConfigProfileNotExistError
@@ -88,7 +88,7 @@ func (g globals) explainAWS(ctx context.Context, err error) error {
 	switch {
 	case errors.As(err, &cut):
 		plain = &cutError{cut.done, plain}
-	case errors.Is(err, offline.ErrStopped), operation.Service() == s3.ServiceID: // the text says more: what, or what next
+	case errors.Is(err, offline.ErrStopped), operation.Service() == s3.ServiceID: // its text says more
 		plain = &plainError{strings.Replace(err.Error(), operation.Error(), why.text, 1), why.kind, err}
 	}
 	if why.hint == "" {
@@ -97,14 +97,14 @@ func (g globals) explainAWS(ctx context.Context, err error) error {
 	return &hintError{plain, why.hint}
 }
 
-// explanation says why a request failed.
+// explanation is the reason why a request failed.
 type explanation struct {
 	text string
-	kind error  // one of the errors above; nil: none of them
+	kind error  // one of the errors above, or nil
 	hint string // what to do, as a sentence; may be empty
 }
 
-// explainOperation says why a request failed.
+// explainOperation returns the reason why a request failed.
 func (g globals) explainOperation(ctx context.Context, operation *smithy.OperationError) explanation {
 	request := operation.Service() + " " + operation.Operation()
 	var missing *types.ResourceNotFoundException
@@ -133,8 +133,8 @@ func (g globals) explainOperation(ctx context.Context, operation *smithy.Operati
 	return explanation{request + " failed; --log-level debug shows the details", nil, ""}
 }
 
-// Codes of errors that repeating a request does not cure (IAM User Guide, "Troubleshoot access denied error messages";
-// "Common Errors" in the API references).
+// These are codes of errors that a repeated request cannot cure (IAM User Guide, "Troubleshoot access denied error
+// messages"; "Common Errors" in the API references).
 var (
 	expired     = []string{"ExpiredTokenException", "ExpiredToken", "RequestExpired"}
 	unknownKeys = []string{
@@ -145,7 +145,7 @@ var (
 	denied = []string{"AccessDeniedException", "AccessDenied", "OptInRequired", "SubscriptionRequiredException"}
 )
 
-// reasonOf is the last error of a failed connection, such as "connection refused".
+// reasonOf returns the last error of a failed connection, such as "connection refused".
 func reasonOf(call *url.Error) string {
 	if call.Timeout() {
 		return "no answer in time"

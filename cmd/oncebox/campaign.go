@@ -14,8 +14,8 @@ import (
 type campaignCommand struct {
 	Create campaignCreate `cmd:"" help:"Create a campaign. It is open at once unless --opens is later."`
 	Show   campaignShow   `cmd:"" help:"Show the settings and the state of a campaign."`
-	Open   campaignOpen   `cmd:"" help:"Open a campaign now, whatever its times say."`
-	Close  campaignClose  `cmd:"" help:"Close a campaign now, whatever its times say. Claims stay with their claimants."`
+	Open   campaignOpen   `cmd:"" help:"Open a campaign now, regardless of its times."`
+	Close  campaignClose  `cmd:"" help:"Close a campaign now, regardless of its times. Claims stay with their claimants."`
 	Set    campaignSet    `cmd:"" help:"Change settings of a campaign."`
 	Delete campaignDelete `cmd:"" help:"Delete a campaign that was never loaded."`
 	List   campaignList   `cmd:"" help:"List all campaigns."`
@@ -59,7 +59,7 @@ Examples:
 }
 
 func (c campaignCreate) Run(ctx context.Context, a *app) error {
-	if c.Shards == 0 || c.PageSize == 0 || c.PerClaimant == 0 { // which the library takes for "not set"
+	if c.Shards == 0 || c.PageSize == 0 || c.PerClaimant == 0 { // the library reads 0 as "not set"
 		return &usageError{errors.New("--shards, --page-size and --per-claimant must be at least 1"), ""}
 	}
 	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error { return c.create(ctx, a, b) })
@@ -257,7 +257,7 @@ func table(fill func(row func(...string))) string {
 	var text strings.Builder
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
 	fill(func(cells ...string) { fmt.Fprintln(w, strings.Join(cells, "\t")) })
-	_ = w.Flush() // a strings.Builder takes everything
+	_ = w.Flush() // a strings.Builder never fails
 	return strings.TrimSuffix(text.String(), "\n")
 }
 
@@ -275,7 +275,7 @@ func timeOr(t time.Time, zero string) string {
 	return t.Format(time.RFC3339)
 }
 
-// lifeOr writes a life without units that are zero: 24h, not 24h0m0s.
+// lifeOr writes a life without units that are zero: 24h, not 24h0m0s. For 0 it returns zero.
 func lifeOr(d time.Duration, zero string) string {
 	if d == 0 {
 		return zero

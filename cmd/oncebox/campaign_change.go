@@ -142,7 +142,7 @@ func (c campaignSet) Run(ctx context.Context, a *app) error {
 	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error { return c.set(ctx, a, b) })
 }
 
-// check refuses settings that are fixed, and a command that changes nothing.
+// check refuses settings that cannot be changed, and a command that changes nothing.
 func (c campaignSet) check() error {
 	for _, fixed := range fixedSettings {
 		if fixed.given(c) {

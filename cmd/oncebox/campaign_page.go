@@ -43,7 +43,7 @@ func (c campaignPage) Run(ctx context.Context, a *app) error {
 	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error { return c.page(ctx, a, b) })
 }
 
-// page shows the page or changes it. The read is consistent: it has what the command before has set.
+// page shows the page or changes it. It reads consistently, so it finds the changes of the command before.
 func (c campaignPage) page(ctx context.Context, a *app, b *itembank.Bank) error {
 	document, err := b.CurrentPage(ctx, c.Name)
 	if err != nil {
@@ -74,7 +74,7 @@ func (c campaignPage) shows() bool {
 	return c.Title == nil && c.Text == nil && c.Texts == "" && c.Theme == nil && c.Logo == nil && !c.Reset
 }
 
-// change returns the page with what the flags say.
+// change returns the page with the values of the flags.
 func (c campaignPage) change(p claimpage.Page) (claimpage.Page, error) {
 	if c.Reset {
 		p = claimpage.Page{}
@@ -104,7 +104,7 @@ func (c campaignPage) change(p claimpage.Page) (claimpage.Page, error) {
 	return p, nil
 }
 
-// withTexts returns the languages with the texts of one. An empty text removes the one that is there.
+// withTexts returns the languages with the texts of one language. An empty text removes the existing text.
 func withTexts(languages map[string]claimpage.Texts, language string, texts claimpage.Texts) map[string]claimpage.Texts {
 	merged := claimpage.Texts{}
 	maps.Copy(merged, languages[language])
@@ -138,7 +138,7 @@ func (c campaignPage) texts() (texts claimpage.Texts, err error) {
 	return texts, nil
 }
 
-// maxTexts is more than all texts of one language can have.
+// maxTexts is larger than all texts of one language can be.
 const maxTexts = 64 << 10
 
 func readTexts(path string) (texts claimpage.Texts, err error) {
@@ -155,7 +155,7 @@ func readTexts(path string) (texts claimpage.Texts, err error) {
 	return texts, nil
 }
 
-// readIfNamed reads a file of a limited size, and nothing for the name "".
+// readIfNamed reads a file of a limited size. For the name "" it reads nothing.
 func readIfNamed(path string, limit int) ([]byte, error) {
 	if path == "" {
 		return nil, nil

@@ -61,7 +61,7 @@ func TestCampaignPage(t *testing.T) {
 	})
 }
 
-// stalePages are a second behind, unless they are read consistently.
+// stalePages returns pages that are a second old, unless they are read consistently.
 type stalePages struct{ *memstore.Items }
 
 func (s stalePages) Page(ctx context.Context, campaign string, consistent bool) ([]byte, error) {
@@ -71,7 +71,7 @@ func (s stalePages) Page(ctx context.Context, campaign string, consistent bool) 
 	return s.Items.Page(ctx, campaign, true)
 }
 
-// TestPageCommandsInARow: the second command keeps what the first one has set.
+// TestPageCommandsInARow checks that the second command keeps the changes of the first.
 func TestPageCommandsInARow(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, stalePages{memstore.NewItems()}, itembank.Settings{})
@@ -86,7 +86,7 @@ func TestPageCommandsInARow(t *testing.T) {
 	}
 }
 
-// TestPageOfDeletedCampaign: the page goes with the campaign.
+// TestPageOfDeletedCampaign checks that the page is deleted with its campaign.
 func TestPageOfDeletedCampaign(t *testing.T) {
 	onStores(t, func(s *shell) {
 		s.run(exitDone, "init")

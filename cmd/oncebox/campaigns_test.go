@@ -33,7 +33,7 @@ type transition struct {
 	from, to, label string
 	commands        []string
 	functions       []string
-	call            string // the store call that makes it
+	call            string // the store call that makes the transition
 }
 
 var (
@@ -80,8 +80,8 @@ func transitions(t *testing.T) (all []transition) {
 	return all
 }
 
-// TestDrawnStates: the drawing and the table of docs/campaigns.md have the same transitions, and the functions that the
-// table names exist.
+// TestDrawnStates checks that the drawing and the table of docs/campaigns.md have the same transitions, and that the
+// functions in the table exist.
 func TestDrawnStates(t *testing.T) {
 	t.Parallel()
 	var fromTable, fromDrawing []string
@@ -146,7 +146,7 @@ func (w *fixture) do(command func(context.Context, *app, *itembank.Bank) error) 
 	}
 }
 
-// The commands of the table.
+// These are the commands of the table.
 
 func (w *fixture) load() {
 	w.Helper()
@@ -195,7 +195,7 @@ func (w *fixture) withdrawAll() {
 	w.do(withdrawCommand{Campaign: w.name}.all)
 }
 
-// state returns where the item is. The rows must not contradict each other.
+// state returns the place of the item. It fails if the rows contradict each other.
 func (w *fixture) state() string {
 	w.Helper()
 	r, err := w.bank.Reconcile(w.Context(), w.name)
@@ -216,18 +216,18 @@ func (w *fixture) state() string {
 	return "held"
 }
 
-// writes returns the store calls since the last time that changed something.
+// writes returns the store calls that changed something since the last call of writes.
 func (w *fixture) writes() []string {
 	return slices.DeleteFunc(w.store.Calls(), func(call string) bool {
 		return !slices.Contains([]string{"AddItems", "Take", "CloseClaim", "ConfirmClaim", "EndItems", "MarkWithdrawn", "Repair"}, call)
 	})
 }
 
-// scenario is how one command makes a transition.
+// scenario makes a transition with one command.
 type scenario struct {
-	by       string // the command, as in the table
+	by       string // the command in the table
 	settings itembank.Settings
-	before   []func(*fixture) // lead to the first state
+	before   []func(*fixture) // the actions that lead to the first state
 	unmet    func(*fixture)   // the command, or a similar one, while a condition is not met
 	meet     func(*fixture)   // makes the condition true
 	command  func(*fixture)
@@ -240,7 +240,7 @@ func wait(d time.Duration) func(*fixture) { return func(w *fixture) { w.clock.Ad
 func claimByAnn(w *fixture) { w.claimFor("ann") }
 func claimByBob(w *fixture) { w.claimFor("bob") }
 
-// closed closes the campaign first. Otherwise the item would go on to another claim.
+// closed closes the campaign first. Otherwise another claim could take the item.
 func closed(then func(*fixture)) func(*fixture) {
 	return func(w *fixture) {
 		if err := w.bank.CloseCampaign(w.Context(), w.name); err != nil {
@@ -258,7 +258,7 @@ func loadBadLine(w *fixture) {
 	}
 }
 
-// claimHeldElsewhere claims for a claimant who has an item of another campaign of the scope.
+// claimHeldElsewhere claims for a claimant who holds an item of another campaign of the scope.
 func claimHeldElsewhere(w *fixture) {
 	w.Helper()
 	other := w.name + "-2"
@@ -350,8 +350,8 @@ func opened(then func(*fixture)) func(*fixture) {
 	}
 }
 
-// TestTransitions makes every transition of docs/campaigns.md by each of its commands: first while a condition is not
-// met, which changes nothing; then with the condition met; then once more, which changes nothing either.
+// TestTransitions makes every transition of docs/campaigns.md with each of its commands. The first attempt comes
+// while a condition is not met, and changes nothing. The second makes the transition. The third changes nothing.
 func TestTransitions(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, store engine.Store) {

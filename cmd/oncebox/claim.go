@@ -65,7 +65,7 @@ func (c claimMake) claim(ctx context.Context, a *app, b *itembank.Bank) error {
 	return a.print(claimapi.NewClaimBody(grant), strings.Join(itemsOf(grant.Claim, itemLine), "\n"))
 }
 
-// slotFlag is the flag of the commands that are about one claim.
+// slotFlag is the flag of the commands for one claim.
 type slotFlag struct {
 	Slot int `help:"Which claim of the claimant, in a campaign with --per-claimant: 1 to that number. Default: ${default}." default:"1" placeholder:"N"`
 }
@@ -100,7 +100,7 @@ func (c claimShow) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// noClaim says where a claimant has no claim, or another one.
+// noClaim returns the error for a claimant without a claim, or with another claim.
 func (c claimShow) noClaim(err error) error {
 	var elsewhere *itembank.ClaimedElsewhereError
 	switch {
@@ -116,10 +116,10 @@ func (c claimShow) noClaim(err error) error {
 	return err
 }
 
-// errEmpty says that nothing was ever loaded into the campaign.
+// errEmpty says that no items were ever loaded into the campaign.
 var errEmpty = errors.New("the campaign is empty: no items were loaded")
 
-// soldOutOrEmpty says why there is no item.
+// soldOutOrEmpty returns the reason why there is no item.
 func soldOutOrEmpty(ctx context.Context, b *itembank.Bank, campaign string, soldOut error) error {
 	_, state, err := b.State(ctx, campaign)
 	if err == nil && state == itembank.Empty {

@@ -42,7 +42,7 @@ func (c claimsList) Run(ctx context.Context, a *app) error {
 	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.list(ctx, a, b) }, c.option())
 }
 
-// claimJSON is a claim in lists and exports. Its members are those that replay reads.
+// claimJSON is a claim in lists and exports. replay reads the same members.
 type claimJSON struct {
 	Campaign string `json:"campaign"`
 	Claimant string `json:"claimant"`
@@ -68,7 +68,7 @@ func toClaimJSON(c itembank.Claim) claimJSON {
 	return j
 }
 
-// exactTime writes a time with its milliseconds; "": no time.
+// exactTime writes a time with its milliseconds. It returns "" for the zero time.
 func exactTime(t time.Time) string {
 	if t.IsZero() {
 		return ""

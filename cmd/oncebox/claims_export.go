@@ -100,7 +100,7 @@ func (c claimsExport) export(ctx context.Context, a *app, b *itembank.Bank) erro
 		fmt.Sprintf("exported %s of %s to %s", quantity(file.position.Claims, "claim"), c.Campaign, c.Out))
 }
 
-// storeName names the store and, where there are several, the table of claims.
+// storeName names the store. For a store with several tables it also names the table of claims.
 func (g globals) storeName() string {
 	if g.Store == dynamodbStore {
 		return g.Store + g.DedupeTable
@@ -116,19 +116,19 @@ type exportJSON struct {
 	Claims   int64  `json:"claims"`
 }
 
-// exportPosition says how far an export has come, and of what it is.
+// exportPosition identifies an export and holds its progress.
 type exportPosition struct {
 	Campaign  string `json:"campaign"`
-	CreatedAt string `json:"created_at"` // of the campaign; tables in another region or account can have the same names
+	CreatedAt string `json:"created_at"` // of the campaign: tables elsewhere can have the same names
 	Scope     string `json:"scope"`
 	Store     string `json:"store"`
 	Format    string `json:"format"`
-	Next      string `json:"next"`   // where the next page begins
-	Bytes     int64  `json:"bytes"`  // of the output up to there
-	Claims    int64  `json:"claims"` // in it
+	Next      string `json:"next"`   // the beginning of the next page
+	Bytes     int64  `json:"bytes"`  // the size of the output so far
+	Claims    int64  `json:"claims"` // the number of claims so far
 }
 
-// sameExport reports that both are of one export, wherever they are in it.
+// sameExport reports whether both positions are of one export.
 func (p exportPosition) sameExport(o exportPosition) bool {
 	p.Next, p.Bytes, p.Claims = o.Next, o.Bytes, o.Claims
 	return p == o
@@ -179,7 +179,7 @@ func (j claimJSON) inCSV() []string {
 
 func jsonCell(value any) string {
 	var cell strings.Builder
-	_ = newEncoder(&cell).Encode(value) // texts cannot fail
+	_ = newEncoder(&cell).Encode(value) // cannot fail for texts
 	return strings.TrimSuffix(cell.String(), "\n")
 }
 
@@ -196,7 +196,7 @@ func writeClaims(to io.Writer, format string, first bool, claims []itembank.Clai
 	}
 	lines := csv.NewWriter(to)
 	if first {
-		_ = lines.Write(exportColumns) // Error has it
+		_ = lines.Write(exportColumns) // Error returns the error
 	}
 	for _, claim := range claims {
 		_ = lines.Write(toClaimJSON(claim).inCSV())
@@ -205,19 +205,19 @@ func writeClaims(to io.Writer, format string, first bool, claims []itembank.Clai
 	return lines.Error()
 }
 
-// exportFile is the output of an export that can go on after an interruption.
+// exportFile is the output of an export that can continue after an interruption.
 type exportFile struct {
 	path     string
 	lock     *filelock.Lock
 	part     *os.File
-	written  int64 // bytes of part
+	written  int64 // the size of FILE.part
 	position exportPosition
 }
 
 func partOf(path string) string   { return path + ".part" }
 func resumeOf(path string) string { return path + ".resume" }
 
-// openExport opens the output of a new export, or of one that was stopped, for this process alone.
+// openExport opens the output of a new export, or of a stopped export. No other process can open it.
 func openExport(path string, export exportPosition) (*exportFile, error) {
 	lock, err := filelock.Take(path)
 	switch {
@@ -238,7 +238,7 @@ func openExport(path string, export exportPosition) (*exportFile, error) {
 	return f, nil
 }
 
-// open opens FILE.part, which is cut to the saved position.
+// open opens FILE.part, and cuts it to the saved position.
 func (f *exportFile) open() error {
 	if _, err := os.Stat(f.path); !errors.Is(err, fs.ErrNotExist) {
 		if err != nil {
@@ -269,7 +269,7 @@ func (f *exportFile) open() error {
 	return err
 }
 
-// begin saves the first position. So FILE.part belongs to an export only if FILE.resume is there.
+// begin saves the first position. So FILE.part belongs to an export only if FILE.resume exists.
 func (f *exportFile) begin() error {
 	_, err := os.Stat(partOf(f.path))
 	switch {
@@ -284,7 +284,7 @@ func (f *exportFile) begin() error {
 	return nil
 }
 
-// otherFile says that a file has a name that the export needs.
+// otherFile returns the error for a file whose name the export needs.
 func otherFile(path string) error {
 	return &usageError{
 		fmt.Errorf("the export needs %s for itself, but that file is not of an export that can go on", path),
@@ -315,7 +315,7 @@ func (f *exportFile) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// save brings what was written to the disk, and then the position.
+// save syncs the output to the disk, and then saves the position.
 func (f *exportFile) save() error {
 	if f.written > f.position.Bytes {
 		if err := f.part.Sync(); err != nil {
@@ -352,7 +352,7 @@ func (f *exportFile) finish() error {
 	return nil
 }
 
-// Close ends the work on the output. What save has not brought to the disk is not part of the export.
+// Close closes the output. Output that save has not synced is not part of the export.
 func (f *exportFile) Close() {
 	if f.part != nil {
 		_ = f.part.Close()

@@ -26,7 +26,7 @@ func columnTexts(columns itembank.Columns) (texts []string) {
 	return texts
 }
 
-// itemsOf writes each item of a claim.
+// itemsOf returns the text of each item of a claim.
 func itemsOf(c itembank.Claim, write func(string, itembank.Columns) string) (texts []string) {
 	for i, item := range c.Items() {
 		texts = append(texts, write(item, c.Columns.Of(i)))

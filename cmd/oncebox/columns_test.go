@@ -13,7 +13,7 @@ import (
 
 const seatsCSV = "seat,row,price,cost\n1A,1,40,7\n1B,1,\"35, reduced\",7\n2A,2,,7\n"
 
-// TestColumns: the columns that a load names come back with the item, from every command that names it.
+// TestColumns checks that the columns of a load come back with the item, from every command that names the item.
 func TestColumns(t *testing.T) {
 	onStores(t, func(s *shell) {
 		s.run(exitDone, "init")
@@ -62,7 +62,7 @@ func TestColumns(t *testing.T) {
 	})
 }
 
-// replayedWithColumns: the columns of an export mean nothing to a replay. Those of the load come back.
+// replayedWithColumns checks that a replay ignores the columns of an export. The items keep the columns of the load.
 func (s *shell) replayedWithColumns() {
 	s.Helper()
 	export := s.run(exitDone, "--output", "json", "claims", "export", "hall").stdout
@@ -91,7 +91,7 @@ func compactJSON(t *testing.T, text string) string {
 	return compact.String()
 }
 
-// TestBadWith: what is wrong with --with is said before anything is written.
+// TestBadWith checks that errors in --with are found before anything is written.
 func TestBadWith(t *testing.T) {
 	onStores(t, func(s *shell) {
 		s.run(exitDone, "init")

@@ -102,7 +102,8 @@ func TestLoadInputs(t *testing.T) {
 	s.want(exitDone, s.runWith("x,B-1\n", "load", "spring", "-", "--column", "2")).saying(t, "added 1")
 }
 
-// TestBadInput: the message names the problem and its place, the exit code is right, and the store is unchanged.
+// TestBadInput checks that the message names the problem and its place, that the exit code is right, and that the
+// store does not change.
 func TestBadInput(t *testing.T) {
 	s := newShell(t)
 	s.env = []string{"AWS_REGION=us-east-1"}
@@ -296,7 +297,7 @@ func TestInvokeDedupe(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // also where an earlier invocation stored it
+	for range 2 { // the second time, an earlier invocation has stored it
 		s.want(exitLook, s.runWith(string(poison), "invoke", "dedupe", "-")).saying(t, `"batchItemFailures": []`, "1 record could not be processed; see the dead letters in dir:.")
 	}
 
@@ -306,7 +307,7 @@ func TestInvokeDedupe(t *testing.T) {
 	emulator := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(failed)) }))
 	defer emulator.Close()
 	s.want(exitFailed, s.runWith(string(event), "invoke", "dedupe", "-", "--url", emulator.URL)).saying(t, says...)
-	for _, other := range []string{`{"statusCode":200}`, `null`, `{"batchItemFailures":null}`} { // of another function: they do not say that the records are done
+	for _, other := range []string{`{"statusCode":200}`, `null`, `{"batchItemFailures":null}`} { // of another function
 		wrong := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(other)) }))
 		defer wrong.Close()
 		s.want(exitFailed, s.runWith(string(event), "invoke", "dedupe", "-", "--url", wrong.URL)).saying(t, "not an answer of the dedupe function")

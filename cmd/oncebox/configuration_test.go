@@ -18,7 +18,7 @@ const (
 	endOfCommand       = "<!-- to here -->\n"
 )
 
-// TestConfigurationPage: docs/configuration.md lists the commands and their flags as the program has them.
+// TestConfigurationPage checks that docs/configuration.md lists the commands and their flags as the program has them.
 func TestConfigurationPage(t *testing.T) {
 	t.Parallel()
 	raw, err := os.ReadFile(configurationPage)

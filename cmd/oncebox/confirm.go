@@ -65,7 +65,7 @@ func (c confirmCommand) confirm(ctx context.Context, a *app, b *itembank.Bank) e
 	return a.print(claimapi.NewClaimBody(itembank.Grant{Claim: claim, Replayed: true}), strings.Join(claim.Items(), "\n"))
 }
 
-// idOfClaim returns --claim-id, or the id of the claim that the claimant has.
+// idOfClaim returns --claim-id, or the id of the claimant's claim.
 func (c confirmCommand) idOfClaim(ctx context.Context, b *itembank.Bank) (string, error) {
 	if c.ClaimID != nil {
 		return *c.ClaimID, nil

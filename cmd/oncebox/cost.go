@@ -42,7 +42,7 @@ Examples:
   oncebox cost --claims-per-day 100000 --records-per-second 500 --output json`
 }
 
-// costs is what the command prints as JSON.
+// costs is the JSON output of the command.
 type costs struct {
 	*cost.Comparison
 	Stack cost.Bill `json:"stack"`
@@ -68,7 +68,7 @@ func (c costCommand) Run(a *app) error {
 	return a.print(out, text)
 }
 
-// load is what the records ask of a ledger.
+// load returns the load of the records on a ledger.
 func (c costCommand) load() *cost.Load {
 	load := &cost.Load{
 		Rate: c.Rate, Window: c.Window, Horizon: c.Horizon, Batch: c.Batch, Shards: c.Shards,
@@ -81,7 +81,7 @@ func (c costCommand) load() *cost.Load {
 	return load
 }
 
-// billTable is the bill as text.
+// billTable returns the bill as text.
 func billTable(b cost.Bill) string {
 	var out strings.Builder
 	const line = "%-10s%-18s%-44s%12s\n"
@@ -93,7 +93,7 @@ func billTable(b cost.Bill) string {
 	return strings.TrimSuffix(out.String(), "\n")
 }
 
-// costTable is what the command prints as text.
+// costTable returns the text output of the command.
 func costTable(c cost.Comparison) string {
 	var out strings.Builder
 	const line = "%-28s%10s%10s%10s\n"

@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// TestCost: the command compares the ledgers, says which one to use, and refuses what is no load.
+// TestCost checks that the command compares the ledgers, recommends one, and refuses an impossible load.
 func TestCost(t *testing.T) {
 	s := newShell(t)
 	load := []string{"cost", "--records-per-second", "33000", "--shards", "40", "--batch", "2500", "--window", "1h"}

@@ -162,7 +162,7 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if out.file == "" && c.Publish == "" {
-		signal.Ignore(syscall.SIGPIPE) // a reader of stdout that ends is an error like others
+		signal.Ignore(syscall.SIGPIPE) // a closed stdout is an error like others
 	}
 	progress, finish := a.runProgress(time.Now)
 	job.Store, job.Progress = ledger, progress
@@ -204,7 +204,7 @@ func (c *dedupeCommand) excludesIDs(flag string) error {
 	}
 }
 
-// job checks the options and makes a job of them, still without inputs and ledger.
+// job checks the options and makes a job from them, without inputs and ledger.
 func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	const mostLines = 1_000_000
 	switch {
@@ -241,13 +241,13 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	}, nil
 }
 
-// isDeadLetterStore reports whether a path has the form of the function's setting, which is the same variable.
+// isDeadLetterStore reports whether a path has the form of the function's setting, which has the same variable.
 func isDeadLetterStore(path string) bool {
 	return strings.HasPrefix(path, "dir:") || strings.HasPrefix(path, "s3://")
 }
 
-// retentionOf is forever, or a window. A SQLite ledger deletes nothing by itself, so the window is exact there, however old
-// the records are. DynamoDB deletes by the clock and needs a horizon, as in the Lambda function.
+// retentionOf returns the retention: forever, or a window. A SQLite ledger deletes nothing by itself, so the window
+// is exact for records of any age. DynamoDB deletes by the clock and needs a horizon, as in the Lambda function.
 func retentionOf(window *time.Duration, deletesByClock bool) (dedupe.Retention, error) {
 	const longest = 100 * 365 * 24 * time.Hour
 	if window == nil {
@@ -264,7 +264,7 @@ func retentionOf(window *time.Duration, deletesByClock bool) (dedupe.Retention, 
 	return r, nil
 }
 
-// openLedger opens the ledger. A missing file of --ledger is made.
+// openLedger opens the ledger. It makes a missing file of --ledger.
 func (c *dedupeCommand) openLedger(ctx context.Context, a *app, job *offline.Job) (
 	ledger offline.Store, closeLedger func(), err error,
 ) {
@@ -281,10 +281,10 @@ func (c *dedupeCommand) openLedger(ctx context.Context, a *app, job *offline.Job
 	if err != nil {
 		return nil, nil, err
 	}
-	return store, func() { _ = store.Close() }, nil // every write is on the disk by now
+	return store, func() { _ = store.Close() }, nil // every write is on the disk already
 }
 
-// forgetting is the store of a job that Forgets, which uses no more than the ledger.
+// forgetting is the store of a job with Forgets, which uses only the ledger.
 type forgetting struct {
 	dedupe.Ledger
 	dedupe.Runs
@@ -292,12 +292,12 @@ type forgetting struct {
 
 func (c *dedupeCommand) createLedger(ctx context.Context, a *app, job *offline.Job) (*ledgersqlite.Store, error) {
 	if _, err := os.Stat(c.Ledger); !errors.Is(err, fs.ErrNotExist) {
-		return ledgersqlite.Create(ctx, c.Ledger) // which adds its tables, if the file is for claims
+		return ledgersqlite.Create(ctx, c.Ledger) // Create adds its tables if the file is for claims
 	}
 	if c.ReplaceRun != "" {
-		return ledgersqlite.Open(ctx, c.Ledger) // which says that it is missing
+		return ledgersqlite.Open(ctx, c.Ledger) // Open returns an error for a missing file
 	}
-	// What would be refused later is refused before the ledger is made. A missing ledger has no unfinished run.
+	// Refuse now what the job would refuse later, before the ledger is made. A missing ledger has no unfinished run.
 	if err := offline.CheckFolders(job.Out, c.DeadLetters); err != nil {
 		return nil, err
 	}
@@ -316,7 +316,7 @@ func (c *dedupeCommand) createLedger(ctx context.Context, a *app, job *offline.J
 	return store, err
 }
 
-// summarize prints what a run has done, to stderr: survivors may be on stdout.
+// summarize prints the results of a run to stderr, because survivors may be on stdout.
 func (a *app) summarize(r offline.Report, deadLetters string) error {
 	switch {
 	case r.Again:
@@ -342,7 +342,7 @@ type deadLettersError struct{ text string }
 func (e *deadLettersError) Error() string { return e.text }
 func (e *deadLettersError) Unwrap() error { return errDeadLetters }
 
-// deadLettered is an error if there are dead letters.
+// deadLettered returns an error if there are dead letters.
 func deadLettered(n int64, place string) error {
 	if n == 0 {
 		return nil
@@ -365,12 +365,13 @@ type dedupeSummary struct {
 	Skipped      int64  `json:"skipped"`
 	Out          int64  `json:"out"`
 
-	// DifferOnlyIn says how many records share an id with another one and differ from it only in one or two members.
+	// DifferOnlyIn is the number of records that share an id with another record and differ from it only in one or
+	// two members.
 	DifferOnlyIn []offline.Difference `json:"differ_only_in,omitempty"`
-	// ComparedIDs says of how many ids the records were compared. It is absent if those of all ids were.
+	// ComparedIDs is the number of ids whose records were compared. It is absent if all were compared.
 	ComparedIDs int `json:"compared_ids,omitempty"`
 
-	Replaced []offline.ReplacedRun `json:"replaced,omitempty"`  // what --replace-run has undone
+	Replaced []offline.ReplacedRun `json:"replaced,omitempty"`  // the runs that --replace-run has undone
 	NewerRun string                `json:"newer_run,omitempty"` // the output was not published: the list names this run
 }
 

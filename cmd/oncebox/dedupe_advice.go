@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// explainFirstLines says what to do about an input whose first lines cannot be processed.
+// explainFirstLines adds advice to the error about an input whose first lines cannot be processed.
 func (c *dedupeCommand) explainFirstLines(err error) error {
 	e, ok := errors.AsType[*offline.NotRecordsError](err)
 	if !ok {
@@ -23,7 +23,8 @@ func (c *dedupeCommand) explainFirstLines(err error) error {
 	return &hintError{err, strings.TrimLeft(hint+" To process the lines as they are, say --poison-limit off.", " ")}
 }
 
-// otherFormat says which --format the input has. An input for --format snowplow is not to be made JSON.
+// otherFormat returns the --format that the input has. It does not advise to convert an input for --format snowplow
+// to JSON.
 func (c *dedupeCommand) otherFormat(e *offline.NotRecordsError) string {
 	switch {
 	case c.Format != snowplow && e.LooksLike == format.LooksLikeEvent:
@@ -50,7 +51,8 @@ var converters = map[string]string{
 	"TSV":                                "mlr --itsv --ojsonl cat",
 }
 
-// convert says how to make one record a line of an input of another format. It is empty if the format is right.
+// convert returns advice how to make one record a line from an input of another format. It returns "" if the format
+// is right.
 func convert(e *offline.NotRecordsError) string {
 	if command := converters[e.LooksLike]; command != "" {
 		if e.Input != "-" {
@@ -64,7 +66,7 @@ func convert(e *offline.NotRecordsError) string {
 	return ""
 }
 
-// otherPath says which members the records have, if a path leads to nothing in them.
+// otherPath returns the members of the records, if a path leads to no value in them.
 func (c *dedupeCommand) otherPath(e *offline.NotRecordsError) string {
 	flag, path := "", ""
 	for _, of := range []struct{ what, flag, path string }{
@@ -85,7 +87,7 @@ func (c *dedupeCommand) otherPath(e *offline.NotRecordsError) string {
 	return text
 }
 
-// otherLedger says what to do about records that are too old for a ledger in DynamoDB.
+// otherLedger returns advice about records that are too old for a ledger in DynamoDB.
 func otherLedger(e *offline.NotRecordsError) string {
 	if !strings.HasPrefix(e.Reason, "past the horizon") {
 		return ""
@@ -94,11 +96,11 @@ func otherLedger(e *offline.NotRecordsError) string {
 }
 
 const (
-	shownDifferences = 3  // as text; JSON has all
-	sureOfTwo        = 10 // records: fewer that differ in two members may well be different records
+	shownDifferences = 3  // in the text; JSON has all
+	sureOfTwo        = 10 // a smaller number of records that differ in two members may well be different records
 )
 
-// remarkDifferences names members in which records of one id differ, and which may not be part of the records.
+// remarkDifferences names the members in which records of one id differ, and that may not belong to the records.
 func (a *app) remarkDifferences(r offline.Report) {
 	shown := slices.DeleteFunc(slices.Clone(r.Differences), func(d offline.Difference) bool {
 		return len(d.Members) > 1 && d.Records < sureOfTwo

@@ -18,7 +18,7 @@ func TestDedupeIDs(t *testing.T) {
 {"id":"order-1","fp":"fp1"}
 `
 	s.file("in", input)
-	const derived = `"id":"a78d0945-7855-5071-b185-8466c665a24d","fp":"fp1"` // of order-1 and fp1, as CONTRACT has it
+	const derived = `"id":"a78d0945-7855-5071-b185-8466c665a24d","fp":"fp1"` // of order-1 and fp1
 	for policy, want := range map[string]struct {
 		derived, kept, out int
 	}{

@@ -37,9 +37,9 @@ func (s *sources) store(ctx context.Context) (_ *s3files.Store, err error) {
 	return s.s3, err
 }
 
-// expand returns the inputs that names stand for: the names in the order in which they were given, and the files of a
-// directory, of a pattern or of a prefix in the order of the bytes of their names. So the order is the same on every
-// system, in every locale, and on S3.
+// expand returns the inputs for names. The names keep the order in which they were given. The files of a directory,
+// of a pattern or of a prefix are in the order of the bytes of their names. So the order is the same on every system,
+// in every locale, and on S3.
 func (s *sources) expand(ctx context.Context, names []string) (all []source, err error) {
 	for _, name := range names {
 		var found []source
@@ -59,7 +59,7 @@ func (s *sources) expand(ctx context.Context, names []string) (all []source, err
 	return all, nil
 }
 
-// files returns the file of a name, the files of a directory, or those that match a pattern.
+// files returns the file with a name, the files of a directory, or the files that match a pattern.
 func files(name string) ([]source, error) {
 	info, err := os.Stat(name)
 	switch {
@@ -75,11 +75,11 @@ func files(name string) ([]source, error) {
 
 func isPattern(name string) bool { return strings.ContainsAny(name, "*?[{") }
 
-// filesBelow returns the files of a directory and of the directories below. It follows links to files, and none to
-// directories.
+// filesBelow returns the files of a directory and of the directories below. It follows links to files, but no links
+// to directories.
 func filesBelow(directory string) ([]source, error) {
 	var names []string
-	root := filepath.Clean(directory) + string(filepath.Separator) // which follows the directory itself, if it is a link
+	root := filepath.Clean(directory) + string(filepath.Separator) // so that a link to it is followed
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -122,7 +122,7 @@ func filesLike(pattern string) ([]source, error) {
 		if below, err := filepath.Rel(filepath.FromSlash(base), path); err != nil || hasLeftOut(below) {
 			continue
 		}
-		regular, err := isRegularFile(path) // and not a link to a directory
+		regular, err := isRegularFile(path) // false for a link to a directory
 		if err != nil {
 			return nil, &usageError{fileError(path, err), ""}
 		}
@@ -190,7 +190,7 @@ func (s *sources) objects(ctx context.Context, name string) ([]source, error) {
 	return []source{{name: name, object: &object}}, err
 }
 
-// listed returns the objects below a prefix that match, without those that stand for a folder.
+// listed returns the objects below a prefix that match, without objects that represent a folder.
 func listed(
 	ctx context.Context, store *s3files.Store, name string, prefix s3files.Place, matches func(key string) bool,
 ) (all []source, err error) {
@@ -209,13 +209,14 @@ func listed(
 	return all, nil
 }
 
-// hasLeftOut reports whether a part of a path is left out.
+// hasLeftOut reports whether an element of a path is left out.
 func hasLeftOut(path string) bool {
 	return slices.ContainsFunc(strings.Split(filepath.ToSlash(path), "/"), isLeftOut)
 }
 
-// isLeftOut reports whether a file or a directory is hidden or temporary: then neither a directory nor a pattern brings
-// it. Names that begin with _ are those of Hadoop and Spark for what is not data, such as _SUCCESS and _temporary.
+// isLeftOut reports whether a file or a directory is hidden or temporary. Directories and patterns leave such names
+// out. Names that begin with _ are Hadoop's and Spark's names for files that are not data, such as _SUCCESS and
+// _temporary.
 func isLeftOut(name string) bool {
 	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "_") {
 		return true
@@ -228,8 +229,9 @@ func isLeftOut(name string) bool {
 	return false
 }
 
-// wouldBring reports whether a directory, prefix or pattern brings a file that is written to: a later run would read it.
-func wouldBring(name, written string) bool {
+// includes reports whether a directory, prefix or pattern includes a file that is written. A later run would read
+// that file.
+func includes(name, written string) bool {
 	if strings.HasPrefix(name, s3files.Scheme) != strings.HasPrefix(written, s3files.Scheme) {
 		return false
 	}

@@ -67,7 +67,7 @@ func (s *shell) tree(files map[string]string) {
 	}
 }
 
-// dayFiles are files of all kinds, in an order that differs from that of a walk: a.b is before a/b.
+// dayFiles returns files of all kinds. Their order differs from the order of a walk: a.b is before a/b.
 func dayFiles(t *testing.T) map[string]string {
 	return map[string]string{
 		"in/a.b": withID(1), "in/a/b": gzipped(t, withID(2)), "in/a/c.gz": gzipped(t, withID(3)) + gzipped(t, withID(1)),
@@ -77,25 +77,26 @@ func dayFiles(t *testing.T) map[string]string {
 	}
 }
 
-// ofDays are the survivors of these files.
-func ofDays(ids ...int) (all string) {
+// survivorsOfDays are the survivors of these files.
+func survivorsOfDays(ids ...int) (all string) {
 	for _, id := range ids {
 		all += withID(id)
 	}
 	return all
 }
 
-// inputCases are names of inputs below a place, and what they stand for.
+// inputCases are names of inputs below a place, with the files that they mean.
 var inputCases = []struct {
 	name string
 	want string
 }{
-	{"in", ofDays(1, 2, 3, 4, 5, 6)}, {"in/", ofDays(1, 2, 3, 4, 5, 6)}, {"in/a/", ofDays(2, 3, 1)},
-	{"in/*", ofDays(1, 4, 5, 6)}, {"in/**", ofDays(1, 2, 3, 4, 5, 6)}, {"in/**/*.gz", ofDays(3, 1)},
-	{"in/{d,a.}*", ofDays(1, 4, 5)}, {"in/.hidden", ofDays(91)}, {"in/a/c.gz", ofDays(3, 1)},
+	{"in", survivorsOfDays(1, 2, 3, 4, 5, 6)}, {"in/", survivorsOfDays(1, 2, 3, 4, 5, 6)}, {"in/a/", survivorsOfDays(2, 3, 1)},
+	{"in/*", survivorsOfDays(1, 4, 5, 6)}, {"in/**", survivorsOfDays(1, 2, 3, 4, 5, 6)}, {"in/**/*.gz", survivorsOfDays(3, 1)},
+	{"in/{d,a.}*", survivorsOfDays(1, 4, 5)}, {"in/.hidden", survivorsOfDays(91)}, {"in/a/c.gz", survivorsOfDays(3, 1)},
 }
 
-// TestDedupeDirectories: directories and patterns stand for their files, in the order of the bytes of their names.
+// TestDedupeDirectories checks that directories and patterns mean their files, in the order of the bytes of their
+// names.
 func TestDedupeDirectories(t *testing.T) {
 	s := newShell(t)
 	s.tree(dayFiles(t))
@@ -188,7 +189,7 @@ func TestDedupeS3(t *testing.T) {
 
 	args := []string{"dedupe", "s3://lake/in/", "--id-path", "id", "--ledger", "l.db", "--out", "s3://lake/out/unique.gz"}
 	s.run(exitDone, args...).saying(t, "new 6 ", "natural 1 ")
-	if got := unzipped(t, s.object(store, "out/unique.gz")); got != ofDays(1, 2, 3, 4, 5, 6) {
+	if got := unzipped(t, s.object(store, "out/unique.gz")); got != survivorsOfDays(1, 2, 3, 4, 5, 6) {
 		t.Errorf("got %s", got)
 	}
 	if left, err := filepath.Glob(filepath.Join(s.dir, "*upload*")); err != nil || len(left) > 0 {
@@ -198,7 +199,7 @@ func TestDedupeS3(t *testing.T) {
 	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--out", "s3://lake/out/").saying(t, "name one object")
 }
 
-// TestDedupeS3Resumed: a run from S3 to S3 that is killed continues, and its object has each survivor once.
+// TestDedupeS3Resumed checks that a killed run from S3 to S3 continues, and that its object has each survivor once.
 func TestDedupeS3Resumed(t *testing.T) {
 	testengine.CheckOnly(t)
 	s := newShell(t)

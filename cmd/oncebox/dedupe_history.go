@@ -6,7 +6,7 @@ import (
 	"github.com/oncebox/oncebox/internal/offline"
 )
 
-// checkHistory refuses flags that do not go with --publish and --replace-run.
+// checkHistory refuses flags that cannot be combined with --publish and --replace-run.
 func (c *dedupeCommand) checkHistory(a *app) error {
 	const oneOfTwo = "Leave out one of the two."
 	onDynamoDB := c.Ledger == "" && a.Store == dynamodbStore
@@ -35,7 +35,7 @@ func (c *dedupeCommand) checkHistory(a *app) error {
 	return nil
 }
 
-// deadLettersOf is the dead-letter file of a run.
+// deadLettersOf returns the dead-letter file of a run.
 func (c *dedupeCommand) deadLettersOf(run string) string {
 	if c.Publish != "" {
 		return offline.DeadLettersOf(offline.OutputOf(c.Publish, run))
@@ -43,7 +43,7 @@ func (c *dedupeCommand) deadLettersOf(run string) string {
 	return c.DeadLetters
 }
 
-// remarkHistory says what a run has changed besides its own output.
+// remarkHistory reports what a run has changed in addition to its own output.
 func (c *dedupeCommand) remarkHistory(a *app, r offline.Report) {
 	for _, replaced := range r.Replaced {
 		if replaced.Output == "" {

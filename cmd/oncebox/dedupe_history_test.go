@@ -34,7 +34,7 @@ func (s *shell) publishedIn(name string) string {
 	return all.String()
 }
 
-// TestReplaceRun: the whole way of a user who finds out that an input was wrong.
+// TestReplaceRun plays the steps of a user who finds out that an input was wrong.
 func TestReplaceRun(t *testing.T) {
 	s := newShell(t)
 	s.file("mon", `{"id":"A","n":1}`+"\n")

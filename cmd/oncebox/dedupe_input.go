@@ -11,8 +11,8 @@ import (
 	"github.com/oncebox/oncebox/internal/s3files"
 )
 
-// inputs are the inputs to read. A run reads them twice, and again when it goes on. So stdin and pipes are copied to
-// temporary files, unless they are read only once. Call remove after use, also after an error.
+// inputs opens the inputs. A run reads them twice, and again when it continues. So stdin and pipes are copied to
+// temporary files, unless they are read only once. Call remove after use, even after an error.
 func (s *sources) inputs(ctx context.Context, all []source, stdin io.Reader, once bool) (
 	inputs []offline.Input, remove func(), err error,
 ) {
@@ -51,7 +51,7 @@ func (s *sources) objectInput(ctx context.Context, o s3files.Object) offline.Inp
 	}}
 }
 
-// openInput returns a regular file as an input, and anything else, such as a pipe, as a stream.
+// openInput returns a regular file as an input. It returns anything else, such as a pipe, as a stream.
 func openInput(name string, stdin io.Reader) (in offline.Input, stream io.Reader, err error) {
 	if name == "-" {
 		return in, stdin, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/internal/s3files"
 )
 
-// output is where survivors go.
+// output is the destination of survivors.
 type output struct {
 	name   string         // as the user gave it; "" is stdout
 	file   string         // the file that a run writes to; with an object it is in the working folder until the run ends
@@ -39,10 +39,11 @@ func outputOf(name string) (output, error) {
 	return output{name: name, file: uploadFile(at), object: &at}, nil
 }
 
-// uploadFile is the file that becomes an object. The same object has the same file, so that a stopped run finds it.
+// uploadFile returns the file that is uploaded to an object. The same object always has the same file, so that a
+// repeated run finds it.
 func uploadFile(at s3files.Place) string {
 	sum := sha256.Sum256([]byte(at.String()))
-	const most = 100 // bytes of the name: a key may have more than a file's name
+	const most = 100 // bytes of the name, because a key may be longer than a file's name can be
 	base := path.Base(at.Key)
 	return base[max(0, len(base)-most):] + "." + hex.EncodeToString(sum[:4]) + ".upload"
 }
@@ -59,8 +60,8 @@ func (o output) deadLetters() string {
 	return o.file + end
 }
 
-// addTo sets the output of a job. An object that is there already is refused now, and not after hours, unless the run
-// that has created it did not finish: FILE.run is there then.
+// addTo sets the output of a job. It refuses an existing object now, and not after hours, unless the unfinished run
+// has created it, whose FILE.run exists.
 func (o output) addTo(ctx context.Context, job *offline.Job, s *sources) error {
 	job.Out, job.Compression = o.file, offline.CompressionOf(o.name)
 	if o.object == nil {

@@ -12,50 +12,50 @@ import (
 	"github.com/oncebox/oncebox/internal/offline"
 )
 
-// use is a file, and what a run uses it for.
-type use struct{ what, path string }
+// fileUse is a file and its purpose in a run.
+type fileUse struct{ what, path string }
 
-// writes are the files that a run writes to.
-func (c *dedupeCommand) writes(a *app, out output) []use {
-	var uses []use
+// writes returns the files that a run writes to.
+func (c *dedupeCommand) writes(a *app, out output) []fileUse {
+	var uses []fileUse
 	if c.Report != "" {
-		uses = append(uses, use{"the listing of --report", c.listing()}, use{"the page of --report", filepath.Join(c.Report, reportPage)})
+		uses = append(uses, fileUse{"the listing of --report", c.listing()}, fileUse{"the page of --report", filepath.Join(c.Report, reportPage)})
 	}
 	if c.DryRun {
 		return uses
 	}
 	if c.Publish != "" {
-		uses = append(uses, use{"the list of --publish", offline.ManifestOf(c.Publish)})
+		uses = append(uses, fileUse{"the list of --publish", offline.ManifestOf(c.Publish)})
 	} else {
-		uses = append(uses, use{"--dead-letters", c.DeadLetters})
+		uses = append(uses, fileUse{"--dead-letters", c.DeadLetters})
 	}
 	ledger := c.Ledger
 	if path, ok := strings.CutPrefix(a.Store, sqlitePrefix); ledger == "" && ok {
 		ledger = path
 	}
 	if ledger != "" && ledger != inMemory {
-		uses = append(uses, use{"the ledger", ledger})
+		uses = append(uses, fileUse{"the ledger", ledger})
 	}
 	if out.file == "" {
 		return uses
 	}
 	if out.object != nil {
-		uses = append(uses, use{"--out", out.name})
+		uses = append(uses, fileUse{"--out", out.name})
 	}
-	return append(uses, use{"--out", out.file}, use{"the lock of --out", out.file + ".lock"},
-		use{"the mark of --out", out.file + ".run"})
+	return append(uses, fileUse{"--out", out.file}, fileUse{"the lock of --out", out.file + ".lock"},
+		fileUse{"the mark of --out", out.file + ".run"})
 }
 
 // checkPaths refuses to write to a file that is also read, or written for another purpose.
 func (c *dedupeCommand) checkPaths(a *app, out output, from []source) error {
 	writes := c.writes(a, out)
-	if err := checkNotBrought(c.Files, writes); err != nil {
+	if err := checkNotIncluded(c.Files, writes); err != nil {
 		return err
 	}
 	uses := slices.Clone(writes)
 	for _, in := range from {
 		if in.isFile() {
-			uses = append(uses, use{"an input", in.name})
+			uses = append(uses, fileUse{"an input", in.name})
 		}
 	}
 	for i, written := range writes {
@@ -68,12 +68,12 @@ func (c *dedupeCommand) checkPaths(a *app, out output, from []source) error {
 	return checkStreams(from, out, a.stdout)
 }
 
-// checkNotBrought refuses to write to a file that a directory, prefix or pattern among the inputs would bring to a later
-// run.
-func checkNotBrought(inputs []string, writes []use) error {
+// checkNotIncluded refuses to write to a file that a directory, prefix or pattern among the inputs would include in a
+// later run.
+func checkNotIncluded(inputs []string, writes []fileUse) error {
 	for _, name := range inputs {
 		for _, written := range writes {
-			if wouldBring(name, written.path) {
+			if includes(name, written.path) {
 				return &usageError{
 					fmt.Errorf("%s is %s, and a later run would find it among the inputs %s",
 						written.path, written.what, name),
@@ -85,7 +85,7 @@ func checkNotBrought(inputs []string, writes []use) error {
 	return nil
 }
 
-// checkStreams refuses to read stdin twice, and to read what is stdout.
+// checkStreams refuses to read stdin twice, and to read the file that stdout writes to.
 func checkStreams(from []source, out output, stdout io.Writer) error {
 	for i, in := range from {
 		if in.name == "-" && slices.Contains(from[:i], in) {

@@ -12,8 +12,8 @@ import (
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )
 
-// openPreview opens a ledger for a dry run: it reads the ledger, and enters records in a temporary file. A ledger that
-// would be made is empty: then the job needs no more than a ledger in memory.
+// openPreview opens a ledger for a dry run: it reads the ledger, and enters records in a temporary file. A ledger
+// that does not exist yet is empty, so the job needs only a ledger in memory.
 func (c *dedupeCommand) openPreview(ctx context.Context, a *app, job *offline.Job) (
 	ledger offline.Store, closeLedger func(), err error,
 ) {

@@ -9,8 +9,8 @@ import (
 	"github.com/oncebox/oncebox/internal/offline"
 )
 
-// runProgress draws a bar for each pass over the inputs on a terminal, with the bytes and the lines a second and how
-// long it will take. Elsewhere it draws nothing. Call finish at the end, also after an error.
+// runProgress draws a bar for each pass over the inputs on a terminal, with the bytes and the lines a second, and the
+// remaining time. If stderr is not a terminal, it draws nothing. Call finish at the end, even after an error.
 func (a *app) runProgress(now func() time.Time) (progress func(offline.Progress), finish func()) {
 	if !a.showsProgress() {
 		return nil, func() {}
@@ -18,10 +18,10 @@ func (a *app) runProgress(now func() time.Time) (progress func(offline.Progress)
 	var bar *progressbar.ProgressBar
 	finish = func() {
 		if bar != nil {
-			_ = bar.Clear() // the work is done, drawn or not
+			_ = bar.Clear() // the work is done, even if drawing failed
 		}
 	}
-	var first offline.Progress // of the pass: what an earlier run has done would make the rates too high
+	var first offline.Progress // of a pass: the work of earlier runs would make the rates too high
 	var begun time.Time
 	return func(p offline.Progress) {
 		if bar == nil || first.Doing != p.Doing {

@@ -18,7 +18,7 @@ import (
 	"github.com/oncebox/oncebox/internal/settings"
 )
 
-// The files of a report.
+// These are the files of a report.
 const (
 	reportListing = "records.csv"
 	reportPage    = "report.html"
@@ -37,7 +37,8 @@ func (c *dedupeCommand) listing() string {
 	return filepath.Join(c.Report, reportListing)
 }
 
-// makeReportFolder makes the folder of the report. Call undo if nothing was written: a folder that was made is removed.
+// makeReportFolder makes the folder of the report. Call undo if nothing was written: it removes a folder that was
+// made.
 func (c *dedupeCommand) makeReportFolder() (undo func(), err error) {
 	if c.Report == "" {
 		return func() {}, nil
@@ -74,12 +75,12 @@ type reportData struct {
 	ComparedIDs, Listing string
 	Columns              []string
 	Rows                 [][]string
-	More                 bool // than these rows
+	More                 bool // more rows follow
 	Settings             [][2]string
 	Version              string
 }
 
-// writeReport writes the page of the report. Its numbers are those of the summary.
+// writeReport writes the page of the report, with the numbers of the summary.
 func (c *dedupeCommand) writeReport(r offline.Report) error {
 	if c.Report == "" {
 		return nil
@@ -148,7 +149,7 @@ func firstRows(path string) (columns []string, rows [][]string, more bool, err e
 	if err != nil {
 		return nil, nil, false, err
 	}
-	defer func() { _ = file.Close() }() // it was only read from
+	defer func() { _ = file.Close() }() // the file was only read
 	r := csv.NewReader(file)
 	if columns, err = r.Read(); err != nil {
 		return nil, nil, false, err

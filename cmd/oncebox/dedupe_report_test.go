@@ -22,8 +22,8 @@ func (s *shell) outcomesOf(listing string) map[string]int64 {
 	return outcomes
 }
 
-// TestDedupeReport: the numbers of a report are those of the summary, and a dry run has those of the run. It leaves
-// nothing but the report.
+// TestDedupeReport checks that a report has the numbers of the summary, and that a dry run has the numbers of the
+// run. A dry run leaves only the report.
 func TestDedupeReport(t *testing.T) {
 	s := newShell(t)
 	const evil = `</td><script>alert("x")</script>`
@@ -82,7 +82,8 @@ func wellFormed(t *testing.T, page string) {
 	}
 }
 
-// TestDedupeReportRefused: a report does not overwrite what is no report, and a refused run leaves no folder.
+// TestDedupeReportRefused checks that a report does not overwrite other files, and that a refused run leaves no
+// folder.
 func TestDedupeReportRefused(t *testing.T) {
 	s := newShell(t)
 	s.tree(map[string]string{"in": orders, "mine/records.csv": "a,b\n1,2\n", "page/report.html": "mine", "text": strings.Repeat("x\n", 50)})

@@ -43,7 +43,7 @@ func enrichedLines(event []string, lines ...map[int]string) string {
 	return out.String()
 }
 
-// renamedEvent is what a member of a synthetic group becomes.
+// renamedEvent returns the changed columns of a renamed member of a synthetic group.
 func renamedEvent(event []string, fingerprint string) map[int]string {
 	context := `"data":[{"schema":"iglu:com.snowplowanalytics.snowplow/duplicate/jsonschema/1-0-0","data":{"originalEventId":"` +
 		event[idColumn] + `"}},`
@@ -89,7 +89,7 @@ func TestDedupeSnowplow(t *testing.T) {
 	}
 }
 
-// TestDedupeSnowplowFlags: the flags that have a meaning for events.
+// TestDedupeSnowplowFlags tests the flags that have a meaning for events.
 func TestDedupeSnowplowFlags(t *testing.T) {
 	s := newShell(t)
 	event := enrichedEvent(t)
@@ -111,7 +111,7 @@ func TestDedupeSnowplowFlags(t *testing.T) {
 	}
 }
 
-// TestDedupeSnowplowRefused: the error says what is wrong, and nothing was changed.
+// TestDedupeSnowplowRefused checks that the error names the problem, and that nothing was changed.
 func TestDedupeSnowplowRefused(t *testing.T) {
 	s := newShell(t)
 	s.file("events", enrichedLines(enrichedEvent(t), nil))

@@ -51,12 +51,12 @@ func (s *shell) absent(names ...string) {
 	s.Helper()
 	for _, name := range names {
 		if _, err := os.Lstat(filepath.Join(s.dir, name)); err == nil {
-			s.Errorf("%s is there", name)
+			s.Errorf("%s exists", name)
 		}
 	}
 }
 
-// summary is what a run prints with --output json.
+// summary reads the JSON output of a run.
 func (s *shell) summary(r result) (sum dedupeSummary) {
 	s.Helper()
 	first, _, _ := strings.Cut(r.stderr, "\n")
@@ -230,7 +230,7 @@ func records(n int) string {
 	return text.String()
 }
 
-// TestDedupeBadInput: the error says what is wrong, and nothing was changed.
+// TestDedupeBadInput checks that the error names the problem, and that nothing was changed.
 func TestDedupeBadInput(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -335,7 +335,7 @@ func TestDedupeTwice(t *testing.T) {
 	s.run(exitLook, args...)
 }
 
-// TestDedupeResumed: an interrupted or killed run goes on where it stopped.
+// TestDedupeResumed checks that an interrupted or killed run continues where it stopped.
 func TestDedupeResumed(t *testing.T) {
 	testengine.CheckOnly(t)
 	s := newShell(t)

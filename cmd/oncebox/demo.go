@@ -65,8 +65,7 @@ type demo struct {
 	result     demoResult
 }
 
-// close closes the stores and files of the demo. Their errors no longer matter: every
-// number has been read by then.
+// close closes the stores and files of the demo. It ignores their errors, because every number has already been read.
 func (d *demo) close() {
 	for _, c := range d.closers {
 		_ = c()
@@ -103,13 +102,13 @@ func (d *demo) text(format string, args ...any) {
 	}
 }
 
-// step prints what the demo did and the outcome, in two columns.
+// step prints an action of the demo and its outcome, in two columns.
 func (d *demo) step(did, outcome string, args ...any) {
 	d.steps++
 	d.text("%3d. %-41s %s", d.steps, did, fmt.Sprintf(outcome, args...))
 }
 
-// check compares a number of the demo with the only right one.
+// check compares a number of the demo with the correct one.
 func check(what string, got, want int64) error {
 	if got != want {
 		return fmt.Errorf("the demo failed: %s: %d, want %d", what, got, want)

@@ -19,7 +19,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// The sizes of the first job.
+// These are the sizes of the first job.
 const (
 	demoCodes      = 100
 	demoCustomers  = 20
@@ -77,8 +77,8 @@ func (d *demo) load(ctx context.Context) (itembank.Tally, error) {
 	return report.Tally, err
 }
 
-// storm sends all requests at once, over several containers that each have a page of
-// their own. It returns the code of each customer.
+// storm sends all requests at once to several containers, each with its own page. It returns the code of each
+// customer.
 func (d *demo) storm(ctx context.Context, customers []string) (codes map[string]string, err error) {
 	codes, holders := map[string]string{}, map[string]string{}
 	created, replayed := 0, 0
@@ -115,7 +115,7 @@ func (d *demo) storm(ctx context.Context, customers []string) (codes map[string]
 	)
 }
 
-// askAgain lets customers ask who have a code. Each must get that code.
+// askAgain sends requests of customers who have a code. Each must get the same code.
 func (d *demo) askAgain(ctx context.Context, customers []string, codes map[string]string, did string) error {
 	same := 0
 	for _, r := range d.ask(ctx, customers, 1) {

@@ -26,11 +26,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
-// demoPatience bounds a request to the Kinesis emulator and an invocation of the handler.
-// On a busy machine the emulator takes many seconds for a request that AWS answers at once.
+// demoPatience limits the time of a request to the Kinesis emulator, and of an invocation of the handler. On a busy
+// machine the emulator takes many seconds for a request that AWS answers at once.
 const demoPatience = 10 * time.Minute
 
-// streams are two streams of a local Kinesis. The handler reads one and writes the other.
+// streams are two streams of a local Kinesis. The handler reads one and writes to the other.
 type streams struct {
 	client   *kinesis.Client
 	handler  *kinesishandler.Handler
@@ -125,8 +125,8 @@ func (s *streams) send(ctx context.Context, records [][]byte) error {
 	return s.poll(ctx, s.in, s.progress, eventsource.Handler(s.handler.Handle))
 }
 
-// poll hands the records of a stream behind the checkpoint to a function. A record that
-// the function does not process ends the demo.
+// poll passes the records of a stream after the checkpoint to a function. If the function does not process a record,
+// the demo ends.
 func (s *streams) poll(
 	ctx context.Context, arn string, progress *eventsource.Checkpoint, f eventsource.Function,
 ) error {
@@ -144,7 +144,7 @@ func (s *streams) poll(
 	return cmp.Or(context.Cause(ctx), err)
 }
 
-// userPayloads returns the payloads in a record of the destination: what came in a KPL aggregate is aggregated again.
+// userPayloads returns the payloads in a record of the destination. Records of a KPL aggregate are aggregated again.
 func userPayloads(data []byte) (payloads [][]byte, err error) {
 	parts, aggregated, err := new(kpl.Decoder).Decode(data)
 	if !aggregated {

@@ -24,20 +24,20 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// demoLoad is how many records the second job has, by what happens to them.
+// demoLoad holds the numbers of records of the second job, by what happens to them.
 type demoLoad struct {
-	orders  int // with an id of their own
+	orders  int // records with their own id
 	reused  int // other orders with the id of an order: delivered under new ids
 	next    int // duplicates next to their original
-	later   int // duplicates some batches later
-	batches int // records in a batch
+	later   int // duplicates that come some batches later
+	batches int // the number of records in a batch
 }
 
 // Two records without an order and an aggregate that breaks off.
 const demoBroken = 3
 
-// The load is smaller over the Kinesis emulator, whose time for a record grows with
-// the number of records in the stream.
+// The load is smaller on the Kinesis emulator, because its time for a record grows with the number of records in the
+// stream.
 var (
 	demoInProcess  = demoLoad{orders: 7600, reused: 397, next: 1000, later: 1000, batches: 500}
 	demoOnKinesis  = demoLoad{orders: 1520, reused: 77, next: 200, later: 200, batches: 100}
@@ -182,8 +182,7 @@ func (d *demo) countDeadLetters() (int, error) {
 	return len(objects), err
 }
 
-// openStream uses a local Kinesis where the environment names one, and otherwise
-// events in this process.
+// openStream uses a local Kinesis if the environment names one. Otherwise it uses events in this process.
 func (d *demo) openStream(ctx context.Context) (demoStream, error) {
 	if err := os.Mkdir(d.deadLetters(), 0o700); err != nil {
 		return nil, err

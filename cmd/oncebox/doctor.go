@@ -99,7 +99,7 @@ func (c doctorCommand) check() error {
 	return nil
 }
 
-// explain is a text for an error of a check.
+// explain returns the text for an error of a check.
 func (a *app) explain(ctx context.Context) func(error) string {
 	return func(err error) string {
 		text, hint := describeError(a.explainAWS(ctx, err), exitFailed)
@@ -140,7 +140,7 @@ func (a *app) checkFile(ctx context.Context, path string, area doctor.Area) erro
 		area.Fail(path, a.explain(ctx)(a.missingStore(err)), "")
 		return ctx.Err()
 	}
-	defer func() { _ = bank.Close() }() // only read from
+	defer func() { _ = bank.Close() }() // the file was only read
 	campaigns, err := bank.Campaigns(ctx)
 	if err != nil {
 		area.Fail(path, a.explain(ctx)(err), "")
@@ -151,7 +151,7 @@ func (a *app) checkFile(ctx context.Context, path string, area doctor.Area) erro
 		area.Fail(path, a.explain(ctx)(err), "")
 		return ctx.Err()
 	}
-	defer func() { _ = ledger.Close() }() // only read from
+	defer func() { _ = ledger.Close() }() // the file was only read
 	area.OK(path, fmt.Sprintf("a store of this version, with %s", quantity(int64(len(campaigns)), "campaign")))
 	area.Info("clock", "a SQLite file has the clock of this machine, and there is nothing to compare it with")
 	return nil
@@ -174,11 +174,11 @@ func checkVariables(report *doctor.Report) {
 		area.OK("variables", "none is misspelt")
 	}
 	if os.Getenv("ONCEBOX_CLAIMANT_FROM") != "" {
-		_, err := claimapi.ParseSettings(own(environ, claimapi.Variables()))
+		_, err := claimapi.ParseSettings(functionVariables(environ, claimapi.Variables()))
 		addSettings(area, "claim function", err)
 	}
 	if os.Getenv("ONCEBOX_SINK") != "" {
-		_, err := kinesishandler.ParseSettings(own(environ, kinesishandler.Variables()))
+		_, err := kinesishandler.ParseSettings(functionVariables(environ, kinesishandler.Variables()))
 		addSettings(area, "dedupe function", err)
 	}
 }
@@ -192,9 +192,9 @@ func addSettings(area doctor.Area, name string, err error) {
 	area.OK(name, "would start with these variables")
 }
 
-// own returns the variables with these names: the functions share the environment with other programs here. Where names
-// of tables are not set, it adds some, since the command line has defaults for them.
-func own(environ, names []string) (variables []string) {
+// functionVariables returns the variables with these names, because functions share the environment with other
+// programs here. It adds names of tables if they are not set, because the command line has defaults for them.
+func functionVariables(environ, names []string) (variables []string) {
 	for _, table := range []string{"ONCEBOX_BANK_TABLE=bank", "ONCEBOX_DEDUPE_TABLE=dedupe"} {
 		environ = append([]string{table}, environ...) // the last one of a name counts
 	}
@@ -206,7 +206,7 @@ func own(environ, names []string) (variables []string) {
 	return variables
 }
 
-// printCheck prints a check as it is made. With --output json all come at the end.
+// printCheck prints each check when it is made. With --output json, all checks are printed at the end.
 func (a *app) printCheck(c doctor.Check) {
 	if a.Output == outputJSON {
 		return

@@ -32,13 +32,13 @@ type deployedFlags struct {
 	Records  bool          `help:"Also put six records into the source stream, which all its consumers get."`
 	Wait     time.Duration `help:"With --records: how long to wait. Default: ${default}." default:"3m" placeholder:"D"`
 	LinkKey  string        `help:"The private key of links, where claimants come from personal links." placeholder:"FILE"`
-	Clean    bool          `help:"Delete the scratch campaigns of all other runs, also of one that is running."`
+	Clean    bool          `help:"Delete the scratch campaigns of all other runs, even of running ones."`
 }
 
-// invocationTimeout is longer than the functions of the stack may run: 10 seconds for a claim, 50 for a sweep.
+// invocationTimeout is longer than the time-outs of the stack's functions: 10 seconds for a claim, 50 for a sweep.
 const invocationTimeout = 2 * time.Minute
 
-// deployment is what the doctor works with.
+// deployment holds the parts that the doctor uses.
 type deployment struct {
 	*app
 	config    aws.Config
@@ -129,7 +129,7 @@ func (c doctorCommand) findInStack(ctx context.Context, d *deployment) error {
 	return nil
 }
 
-// noStack says that there is no such stack: CloudFormation calls that a validation error.
+// noStack returns the error for a stack that does not exist. CloudFormation calls that a validation error.
 func (c doctorCommand) noStack(err error, region string) error {
 	if api, ok := errors.AsType[smithy.APIError](err); !ok || api.ErrorCode() != "ValidationError" {
 		return err
@@ -146,7 +146,7 @@ func (d *deployment) of(kind doctor.Kind) (all []doctor.Function) {
 	return slices.DeleteFunc(slices.Clone(d.functions), func(f doctor.Function) bool { return f.Kind != kind })
 }
 
-// checkTables checks the tables of the functions of claims, which share them, and those of dedupe functions.
+// checkTables checks the tables of the functions of claims, which share them, and the tables of dedupe functions.
 func (d *deployment) checkTables(ctx context.Context) error {
 	var checked []doctor.Tables
 	var first doctor.Function // whose tables are checked[0]
@@ -173,14 +173,14 @@ func (d *deployment) checkTables(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// explainFor explains errors with the tables of a function, and not with those of --bank-table and --dedupe-table.
+// explainFor explains errors with the tables of a function, instead of the tables of --bank-table and --dedupe-table.
 func (d *deployment) explainFor(ctx context.Context, f doctor.Function) func(error) string {
 	named := *d.app
 	named.BankTable, named.DedupeTable = f.Env["ONCEBOX_BANK_TABLE"], f.Env["ONCEBOX_DEDUPE_TABLE"]
 	return named.explain(ctx)
 }
 
-// playClaims plays with each claim function.
+// playClaims runs doctor.PlayClaims for each claim function.
 func (d *deployment) playClaims(ctx context.Context, key *claimlink.PrivateKey, all bool) error {
 	play := doctor.ClaimsPlay{Lambda: d.lambda, LinkKey: key, All: all}
 	sweeps := d.of(doctor.Sweep)
@@ -198,7 +198,8 @@ func (d *deployment) playClaims(ctx context.Context, key *claimlink.PrivateKey, 
 	return nil
 }
 
-// playRecords checks how Lambda gives records to the dedupe functions, and plays with each if that was asked for.
+// playRecords checks how Lambda gives records to the dedupe functions. If the user asked for it, it runs
+// doctor.PlayRecords for each of them.
 func (d *deployment) playRecords(ctx context.Context, c doctorCommand) error {
 	functions := d.of(doctor.Dedupe)
 	mappings, readers := make([][]types.EventSourceMappingConfiguration, len(functions)), map[string][]string{}

@@ -50,8 +50,8 @@ func TestDoctorOfAFile(t *testing.T) {
 	}
 }
 
-// TestDoctorOfVariables: the doctor reports wrong variables, which other commands refuse, and those that a function
-// would refuse.
+// TestDoctorOfVariables checks that the doctor reports wrong variables that other commands refuse, and variables that
+// a function would refuse.
 func TestDoctorOfVariables(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -216,8 +216,8 @@ func deployClaims(
 	return functions
 }
 
-// TestDoctorOfAnAlias: in the middle of a deployment the function itself does not start, and callers of the alias
-// notice nothing. So the doctor sees nothing either, unless it is told to invoke the function itself.
+// TestDoctorOfAnAlias plays the middle of a deployment: the function itself does not start, and callers of the alias
+// see no error. So the doctor sees no error, either, unless it must invoke the function itself.
 func TestDoctorOfAnAlias(t *testing.T) {
 	s, client, tables := onTables(t)
 	s.run(exitDone, "init")
@@ -239,8 +239,8 @@ func TestDoctorOfAnAlias(t *testing.T) {
 		"the variables of the function shop-claims cannot be read: no kms:Decrypt", "you need kms:Decrypt")
 }
 
-// TestDoctorInvokesNoOtherFunction: a function of somebody else, in the same stack, may have the variables of the sweep.
-// They are those of the command line, too. A sweep without the description has to be named.
+// TestDoctorInvokesNoOtherFunction uses a function of another program in the same stack, which has the variables of
+// the sweep. The command line has the same variables. A sweep without the description must be named.
 func TestDoctorInvokesNoOtherFunction(t *testing.T) {
 	s, client, tables := onTables(t)
 	s.run(exitDone, "init")
@@ -263,8 +263,8 @@ func TestDoctorInvokesNoOtherFunction(t *testing.T) {
 		"ok          claims    sweep:", "0 failures, 0 warnings")
 }
 
-// TestDoctorOfASweepThatFailsElsewhere: the sweep fails if it does not sweep one campaign to its end, such as one with
-// rows that contradict each other. Where the scratch claim was closed, the step is ok all the same.
+// TestDoctorOfASweepThatFailsElsewhere uses a sweep that fails because it cannot finish another campaign, whose rows
+// contradict each other. If the sweep closed the scratch claim, the step is still ok.
 func TestDoctorOfASweepThatFailsElsewhere(t *testing.T) {
 	s, client, tables := onTables(t)
 	s.run(exitDone, "init")
@@ -297,25 +297,26 @@ func TestDoctorOfThrottledFunctions(t *testing.T) {
 	s.run(exitDone, "doctor", "--deployed", "--stack", "shop").saying(t, "0 failures, 0 warnings")
 }
 
-// TestDoctorOfADedupeTableOfItsOwn: a dedupe function may have a table that the functions of claims do not use. It is
-// checked, whichever function the stack lists first, and needs no index of claims. Errors name the functions' tables.
+// TestDoctorOfADedupeTableOfItsOwn uses a dedupe function with a table that the functions of claims do not use. The
+// table is checked, whichever function the stack lists first, and needs no index of claims. Errors name the
+// functions' tables.
 func TestDoctorOfADedupeTableOfItsOwn(t *testing.T) {
 	s, client, tables := onTables(t)
 	s.run(exitDone, "init")
 	functions := deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body")
-	own := "records-" + tables
+	functionVariables := "records-" + tables
 	functions["a-records"] = &lambdatest.Function{
 		Stream: "arn:aws:kinesis:us-east-1:123456789012:stream/in",
 		Env: map[string]string{
-			"ONCEBOX_DEDUPE_TABLE": own, "ONCEBOX_SINK": "kinesis:out", "ONCEBOX_ID_PATH": "id",
+			"ONCEBOX_DEDUPE_TABLE": functionVariables, "ONCEBOX_SINK": "kinesis:out", "ONCEBOX_ID_PATH": "id",
 			"ONCEBOX_DEAD_LETTERS": "s3://letters",
 		},
 	}
 	s.run(exitLook, "doctor", "--deployed", "--stack", "shop").saying(t,
-		own+": there is no such table", "1 failure, 0 warnings")
-	createTable(t, client, own, "pk", "sk", "purge_at")
+		functionVariables+": there is no such table", "1 failure, 0 warnings")
+	createTable(t, client, functionVariables, "pk", "sk", "purge_at")
 	s.run(exitDone, "doctor", "--deployed", "--stack", "shop").saying(t,
-		own+": ACTIVE", own+", TTL: on purge_at", "0 failures, 0 warnings")
+		functionVariables+": ACTIVE", functionVariables+", TTL: on purge_at", "0 failures, 0 warnings")
 }
 
 // setCreated sets when a campaign was created.
@@ -334,7 +335,8 @@ func setCreated(t *testing.T, client *dynamodb.Client, tables, campaign string, 
 	}
 }
 
-// TestDoctorsAtOnce: two doctors have campaigns of their own, and delete what a third one left. Nothing is left.
+// TestDoctorsAtOnce checks that two doctors use different campaigns, and delete the campaigns that a third doctor
+// left.
 func TestDoctorsAtOnce(t *testing.T) {
 	s, client, tables := onTables(t)
 	s.run(exitDone, "init")
@@ -429,7 +431,7 @@ func TestDoctorOfAStack(t *testing.T) {
 	}
 }
 
-// TestDoctorOfOtherStacks: what cannot be checked is said.
+// TestDoctorOfOtherStacks checks that the doctor names the parts that it cannot check.
 func TestDoctorOfOtherStacks(t *testing.T) {
 	s, client, tables := onTables(t)
 	deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body")
@@ -441,7 +443,7 @@ func TestDoctorOfOtherStacks(t *testing.T) {
 		"there is no such table", "there is no sweep function")
 }
 
-// TestDoctorCleansUp: the campaigns of a run that was killed are deleted by a later run, and nothing else is.
+// TestDoctorCleansUp checks that a later run deletes the campaigns of a killed run, and nothing else.
 func TestDoctorCleansUp(t *testing.T) {
 	s, client, tables := onTables(t)
 	s.run(exitDone, "init")
@@ -453,7 +455,7 @@ func TestDoctorCleansUp(t *testing.T) {
 		s.run(exitDone, "claim", name, "oncebox-doctor-b")
 	}
 	deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body")
-	s.run(exitDone, "doctor", "--deployed", "--stack", "shop") // the other run may be running
+	s.run(exitDone, "doctor", "--deployed", "--stack", "shop") // because the other run may still be running
 	s.run(exitDone, "campaign", "show", left)
 	s.run(exitDone, "doctor", "--deployed", "--stack", "shop", "--clean").saying(t, "deleted 1 of interrupted runs")
 	s.run(exitNo, "campaign", "show", left)
@@ -490,8 +492,9 @@ func TestDoctorWhoseCampaignIsDeleted(t *testing.T) {
 		"failure     claims    sold out, in the row of the campaign: ", "1 failure, 0 warnings")
 }
 
-// TestDoctorOnAFastClock: the age of a campaign is that by DynamoDB's clock. A machine whose clock is ahead does not
-// delete the campaigns of a run that has just begun, and its own get that clock's time.
+// TestDoctorOnAFastClock checks that DynamoDB's clock decides about the age of a campaign. A machine whose clock is
+// ahead does not delete the campaigns of a run that has just begun, and its own campaigns get the time of DynamoDB's
+// clock.
 func TestDoctorOnAFastClock(t *testing.T) {
 	s, client, tables := onTables(t)
 	engine, err := url.Parse(*client.Options().BaseEndpoint)

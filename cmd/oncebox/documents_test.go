@@ -14,8 +14,8 @@ var (
 	word         = regexp.MustCompile(`"[^"]*"|'[^']*'|[^\s"']+`)
 )
 
-// TestDocumentsNameCommands: the commands of oncebox in the documents have arguments and flags that the program knows,
-// also where they need an AWS account and no test runs them.
+// TestDocumentsNameCommands checks that the program knows the arguments and flags of all oncebox commands in the
+// documents. No test runs some of these commands, because they need an AWS account.
 func TestDocumentsNameCommands(t *testing.T) {
 	t.Parallel()
 	found := 0

@@ -19,19 +19,19 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 )
 
-// ugly are pieces of texts that are made for programmers. No error has one.
-var ugly = []string{
+// programmerTexts lists texts that are meant for programmers. No error may contain one.
+var programmerTexts = []string{
 	"2006-01-02", "SQLITE_", "operation error", "RequestID", "StatusCode", "https response error", "exceeded maximum number of attempts",
 	"itembank:", "dedupe:", "*errors", "context canceled", "stat ", "open ", "%!",
 }
 
-// plainly wants exactly this on stderr, and nothing for programmers.
+// plainly checks that stderr is exactly this text, without texts for programmers.
 func (r result) plainly(t *testing.T, want string) {
 	t.Helper()
 	if r.stderr != want {
 		t.Errorf("want\n%s\ngot\n%s", want, r.stderr)
 	}
-	for _, piece := range ugly {
+	for _, piece := range programmerTexts {
 		if strings.Contains(r.stderr, piece) {
 			t.Errorf("%q is for programmers: %s", piece, r.stderr)
 		}
@@ -50,7 +50,7 @@ func failingAWS(t *testing.T, status int, code, message string) []string {
 	return localEngine(server.URL)
 }
 
-// TestAWSErrors: each error of AWS that a user can do something about has a sentence, and the exit code that says
+// TestAWSErrors checks the sentence for each error of AWS that a user can act on, and the exit code, which says
 // whether repeating helps.
 func TestAWSErrors(t *testing.T) {
 	s := newShell(t)
@@ -74,7 +74,7 @@ func TestAWSErrors(t *testing.T) {
 	s.env = failingAWS(t, 400, "AccessDeniedException", denied)
 	s.run(exitUsage, "--log-level", "debug", "campaign", "show", "spring").saying(t, `"msg":"the command failed","error":"dynamodb: `, "operation error DynamoDB: GetItem")
 
-	// So are the lines of the SDK, which warns of the replies without a checksum.
+	// So are the lines of the SDK, which warns of replies without a checksum.
 	for level, shown := range map[string]bool{"debug": true, "info": false, "warn": false, "error": false} {
 		r := s.run(exitUsage, "--log-level", level, "campaign", "show", "spring")
 		if got := strings.Contains(r.stderr, "checksum"); got != shown {
@@ -88,7 +88,7 @@ func TestAWSErrors(t *testing.T) {
 	}
 }
 
-// TestQuietOnDynamoDBLocal: its replies make the SDK write lines that nobody needs.
+// TestQuietOnDynamoDBLocal checks that the log has none of the SDK's lines about DynamoDB Local's replies.
 func TestQuietOnDynamoDBLocal(t *testing.T) {
 	testengine.CheckOnly(t)
 	s := newShell(t)
@@ -107,7 +107,7 @@ func TestQuietOnDynamoDBLocal(t *testing.T) {
 	}
 }
 
-// TestNoCredentials: what to set, before any request.
+// TestNoCredentials checks that the error says what to set, before any request.
 func TestNoCredentials(t *testing.T) {
 	s := newShell(t)
 	none := []string{
@@ -129,7 +129,7 @@ func TestNoCredentials(t *testing.T) {
 	s.run(exitUsage, "campaign", "list").saying(t, "AWS_REGION")
 }
 
-// TestStoreErrors: what the exit codes of a store's errors say about repeating.
+// TestStoreErrors checks that the exit codes of a store's errors say whether repeating helps.
 func TestStoreErrors(t *testing.T) {
 	t.Parallel()
 	for err, want := range map[error]int{
@@ -144,7 +144,7 @@ func TestStoreErrors(t *testing.T) {
 	}
 }
 
-// TestDamagedStore: a file that begins as a store and goes on as something else.
+// TestDamagedStore uses a file that begins as a store and continues with other data.
 func TestDamagedStore(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -223,7 +223,8 @@ func TestJSONErrors(t *testing.T) {
 	}
 }
 
-// TestDidYouMean: a misspelt campaign, command, flag or value gets a suggestion, or the list of what there is.
+// TestDidYouMean checks that a misspelt campaign, command, flag or value gets a suggestion, or the list of possible
+// names.
 func TestDidYouMean(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -260,7 +261,7 @@ func TestDidYouMean(t *testing.T) {
 	}
 }
 
-// TestDatesAndDays: dates and days are taken wherever a time or a duration is.
+// TestDatesAndDays checks that dates and days are accepted for every time and every duration.
 func TestDatesAndDays(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -276,7 +277,7 @@ func TestDatesAndDays(t *testing.T) {
 	}
 }
 
-// TestInterruptedSays: Ctrl-C says that it interrupted, and nothing of contexts.
+// TestInterruptedSays checks that an interrupted command says so, and does not mention contexts.
 func TestInterruptedSays(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -289,14 +290,14 @@ func TestInterruptedSays(t *testing.T) {
 		if err := c.Start(); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := feed.Write(bytes.Repeat([]byte("A-1\n"), 64<<10)); err != nil { // read only by a process that is up
+		if _, err := feed.Write(bytes.Repeat([]byte("A-1\n"), 64<<10)); err != nil { // more than a pipe holds
 			t.Fatal(err)
 		}
 		if err := c.Process.Signal(os.Interrupt); err != nil {
 			t.Fatal(err)
 		}
-		_ = feed.CloseWithError(os.ErrClosed) // which is not the end of the input
-		_ = c.Wait()                          // the exit code is looked at next
+		_ = feed.CloseWithError(os.ErrClosed) // this is not the end of the input
+		_ = c.Wait()                          // the exit code is checked next
 		if code := c.ProcessState.ExitCode(); code != exitInterrupted {
 			t.Errorf("want exit %d, got %d", exitInterrupted, code)
 		}
@@ -310,7 +311,7 @@ func TestInterruptedSays(t *testing.T) {
 	}
 }
 
-// TestErrorsOfFiles: an error about a file has its name as it was typed.
+// TestErrorsOfFiles checks that an error about a file has its name as it was typed.
 func TestErrorsOfFiles(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")

@@ -17,13 +17,13 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// The exit codes, on which scripts rely.
+// These are the exit codes. Scripts rely on them.
 const (
 	exitDone        = 0
-	exitFailed      = 1   // failed on the way: store, network, disk; safe to repeat
+	exitFailed      = 1   // failed because of store, network or disk; safe to repeat
 	exitUsage       = 2   // bad usage or bad input: nothing was changed
 	exitNo          = 3   // the answer is no
-	exitLook        = 4   // done, with something to look at
+	exitLook        = 4   // done, but something needs attention
 	exitInterrupted = 130 // resumable
 )
 
@@ -36,7 +36,7 @@ type usageError struct {
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
-// hintError adds what to do to an error.
+// hintError adds advice to an error.
 type hintError struct {
 	err  error
 	hint string
@@ -47,7 +47,7 @@ func (e *hintError) Unwrap() error { return e.err }
 
 // cutError says that a command stopped after it had changed something.
 type cutError struct {
-	done string // what it had done, as in "after 50 lines"
+	done string // the finished work, as in "after 50 lines"
 	err  error
 }
 
@@ -55,10 +55,10 @@ func (e *cutError) Error() string { return fmt.Sprintf("stopped %s: %v", e.done,
 func (e *cutError) Unwrap() error { return e.err }
 
 // plainError is an error in plain words. The original error, whose text is for programmers, stays in the chain for
-// errors.Is; the log has it at level debug.
+// errors.Is. The log has it at level debug.
 type plainError struct {
 	text string
-	kind error // one of the outcomes below; nil: that of err
+	kind error // one of the outcomes below; nil: the outcome of err
 	err  error
 }
 
@@ -72,19 +72,19 @@ func (e *plainError) Unwrap() []error {
 }
 
 var (
-	// errLook says that all is done, and that there is something to look at.
+	// errLook says that everything is done, but that something needs attention.
 	errLook = errors.New("done, with something to look at")
 	// errDeadLetters says that records were stored as dead letters.
 	errDeadLetters = errors.New("dead letters")
 )
 
-// outcomes is the one table from error to exit code and to the code of JSON errors. The first match counts.
+// outcomes is the only table from an error to its exit code and its code in JSON. The first match counts.
 var outcomes = []struct {
 	err  error
 	exit int
 	code string
 }{
-	{offline.ErrStopped, exitFailed, "failed"}, // whatever the cause: something was changed
+	{offline.ErrStopped, exitFailed, "failed"}, // for every cause, because something was changed
 	{history.ErrStopped, exitFailed, "failed"}, // likewise
 	{offline.ErrRefused, exitUsage, "usage"},
 	{errDeadLetters, exitLook, "dead-letters"},
@@ -147,7 +147,7 @@ func outcome(ctx context.Context, err error) (exit int, code string) {
 	case ctx.Err() != nil && errors.Is(err, context.Canceled):
 		return exitInterrupted, "interrupted"
 	case errors.As(err, &cut) && !errors.Is(err, itembank.ErrInconsistent):
-		return exitFailed, "failed" // whatever the cause: something was changed
+		return exitFailed, "failed" // for every cause, because something was changed
 	}
 	exit, code = exitFailed, "failed"
 	for _, row := range outcomes {
@@ -162,7 +162,7 @@ func outcome(ctx context.Context, err error) (exit int, code string) {
 	return exit, code
 }
 
-// exitCode is the exit code of an error.
+// exitCode returns the exit code of an error.
 func exitCode(ctx context.Context, err error) int {
 	exit, _ := outcome(ctx, err)
 	return exit

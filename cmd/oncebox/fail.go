@@ -38,9 +38,9 @@ func (a *app) fail(ctx context.Context, err error) int {
 	return exit
 }
 
-const goesOn = "The same command goes on from there."
+const belongs = "The same command goes on from there."
 
-// describeError returns the text of an error, and what to do.
+// describeError returns the text of an error, and advice.
 func describeError(err error, exit int) (message, hint string) {
 	message = err.Error()
 	for _, family := range []error{itembank.ErrTryAgain, dedupe.ErrTryAgain} { // names of packages
@@ -58,8 +58,8 @@ func describeError(err error, exit int) (message, hint string) {
 	case errors.As(err, &hinted):
 		hint = hinted.hint
 	case errors.As(err, &cut) && !errors.Is(err, itembank.ErrInconsistent):
-		hint = goesOn
-	case exit == exitFailed && passes(err) && !errors.Is(err, offline.ErrStopped):
+		hint = belongs
+	case exit == exitFailed && isTemporary(err) && !errors.Is(err, offline.ErrStopped):
 		hint = "Try again: it is safe to repeat the command."
 	}
 	if exit != exitInterrupted {
@@ -74,15 +74,15 @@ func describeError(err error, exit int) (message, hint string) {
 	return "interrupted", hint
 }
 
-// passes reports whether the error may pass by itself.
-func passes(err error) bool {
+// isTemporary reports whether the error may pass by itself.
+func isTemporary(err error) bool {
 	return errors.Is(err, itembank.ErrTryAgain) || errors.Is(err, dedupe.ErrTryAgain)
 }
 
-// printJSON prints a value as one line. a.stderr is all that is left to report an error on.
+// printJSON prints a value as one line. It ignores an error, because there is no other place to report it.
 func printJSON(to io.Writer, value any) { _ = newEncoder(to).Encode(value) }
 
-// remark prints something about the work, as opposed to its result.
+// remark prints a remark about the work, which is not part of the result.
 func (a *app) remark(format string, args ...any) {
 	switch text := fmt.Sprintf(format, args...); {
 	case a.Quiet:

@@ -10,7 +10,7 @@ import (
 )
 
 type forgetCommand struct {
-	Name     string `arg:"" help:"A scope, or a campaign, which stands for its scope."`
+	Name     string `arg:"" help:"A scope, or a campaign of the scope."`
 	Claimant string `arg:"" help:"The claimant."`
 	Yes      bool   `help:"Do it without asking."`
 }
@@ -107,7 +107,7 @@ type forgetJSON struct {
 	Claimant string        `json:"claimant"`
 	Released []releaseJSON `json:"released"`
 	Kept     []keptJSON    `json:"kept"`
-	Copies   []string      `json:"copies"` // what may still name the claimant
+	Copies   []string      `json:"copies"` // the places that may still name the claimant
 }
 
 // keptJSON is a claim that could not be released.
@@ -146,7 +146,7 @@ func (a *app) forgotten(r itembank.ForgetReport) error {
 	return err
 }
 
-// copies lists what holds claimants beside the rows of the store.
+// copies lists the places outside the rows of the store that may hold claimants.
 func (a *app) copies() []string {
 	copies := []string{
 		"files with claims that were exported or kept for `oncebox replay`",

@@ -44,7 +44,7 @@ func TestForget(t *testing.T) {
 			"in campaign yoga", "released 1 claim\n", "yoga: the item is returned", "These may still name the claimant:")
 		s.run(exitDone, "status", "yoga").saying(s.T, "free     1")
 		var r forgetJSON
-		s.json(&r, "forget", "dance", "ann@example.com", "--yes") // a campaign stands for its scope
+		s.json(&r, "forget", "dance", "ann@example.com", "--yes") // the name of a campaign means its scope
 		if r.Scope != "term" || len(r.Released)+len(r.Kept) != 0 || len(r.Copies) < 3 {
 			s.Errorf("unexpected %+v", r)
 		}
@@ -54,7 +54,7 @@ func TestForget(t *testing.T) {
 	})
 }
 
-// TestForgetWhatContradictsItself: the claim stays, and the command says so.
+// TestForgetWhatContradictsItself checks that a claim with contradicting rows stays, and that the command reports it.
 func TestForgetWhatContradictsItself(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")

@@ -9,8 +9,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// TestHelpOfEveryCommand: every command explains itself with an example, has the global flags in one line, and `oncebox
-// help COMMAND` prints the same.
+// TestHelpOfEveryCommand checks that the help of every command has an example and the global flags in one line, and
+// that `oncebox help COMMAND` prints the same.
 func TestHelpOfEveryCommand(t *testing.T) {
 	s := newShell(t)
 	all := commands(newTestParser(t))
@@ -51,7 +51,7 @@ func TestHelpOfEveryCommand(t *testing.T) {
 
 var exampleLine = regexp.MustCompile(`(?m)^  (.*oncebox .*)$`)
 
-// TestExamples: the examples of the help texts are command lines that the program takes.
+// TestExamples checks that the program accepts the examples of the help texts.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	p := newTestParser(t)

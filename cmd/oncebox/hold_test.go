@@ -64,7 +64,7 @@ func TestHoldsAreChecked(t *testing.T) {
 	s.run(exitNo, "confirm", "seats", "ann").saying(t, "no such campaign")
 }
 
-// TestLocalSweeps: a hold goes back while nobody asks for it.
+// TestLocalSweeps checks that an item returns from an ended hold without a request.
 func TestLocalSweeps(t *testing.T) {
 	testengine.CheckOnly(t)
 	s := newShell(t)

@@ -120,11 +120,11 @@ func (c invokeDedupe) Run(ctx context.Context, a *app) error {
 	})
 }
 
-// printAnswerOfURL prints the answer of the function at --url, which may be another function by mistake.
+// printAnswerOfURL prints the answer of the function at --url, which by mistake may be another function.
 func (a *app) printAnswerOfURL(ctx context.Context, reply json.RawMessage) error {
 	var answer events.KinesisEventResponse
 	err := json.Unmarshal(reply, &answer)
-	if err == nil && answer.BatchItemFailures != nil { // it always has a list
+	if err == nil && answer.BatchItemFailures != nil { // the answer of the record handler always has a list
 		return a.printAnswer(ctx, answer)
 	}
 	if err == nil {
@@ -135,8 +135,8 @@ func (a *app) printAnswerOfURL(ctx context.Context, reply json.RawMessage) error
 	})
 }
 
-// printAnswer prints the answer of the record handler. Failed records are an error: no program sends them again, as
-// Lambda would.
+// printAnswer prints the answer of the record handler. Failed records are an error, because no program sends them
+// again, as Lambda would.
 func (a *app) printAnswer(ctx context.Context, answer events.KinesisEventResponse) error {
 	err := a.printReply(answer)
 	switch {
@@ -175,7 +175,7 @@ func readEvent(ctx context.Context, stdin io.Reader, name string) ([]byte, error
 		var text bytes.Buffer
 		err = copyUntil(ctx, &text, stdin)
 		if ctx.Err() != nil {
-			return nil, ctx.Err() // the buffer is still the copy's
+			return nil, ctx.Err() // the copy may still write to the buffer
 		}
 		raw = text.Bytes()
 	} else {
@@ -192,7 +192,7 @@ func readEvent(ctx context.Context, stdin io.Reader, name string) ([]byte, error
 	return raw, nil
 }
 
-// invocationPath is where the Lambda runtime interface emulator takes events.
+// invocationPath is the path at which the Lambda runtime interface emulator receives events.
 const invocationPath = "/2015-03-31/functions/function/invocations"
 
 // invokeTimeout is Lambda's own limit for one invocation.
@@ -219,7 +219,7 @@ func post(ctx context.Context, target string, event []byte) (json.RawMessage, er
 	if err != nil {
 		return nil, err
 	}
-	defer func() { _ = response.Body.Close() }() // only read from
+	defer func() { _ = response.Body.Close() }() // the body was only read
 	body, err := io.ReadAll(response.Body)
 	if err != nil {
 		return nil, err
@@ -237,7 +237,7 @@ func post(ctx context.Context, target string, event []byte) (json.RawMessage, er
 	return body, nil
 }
 
-// printReply prints a reply, which is JSON whatever --output says.
+// printReply prints a reply. It is JSON for every --output.
 func (a *app) printReply(reply any) error {
 	encoder := newEncoder(a.stdout)
 	encoder.SetIndent("", "  ")

@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// itemFlags say how a file of items is read.
+// itemFlags say how to read a file of items.
 type itemFlags struct {
 	Column *string `help:"Read CSV and take this column: a name from the first row, or a number from 1. With a number the first row is an item too." placeholder:"NAME|N" xor:"form"`
 	Lines  bool    `help:"Every line is one item, also if the file looks like CSV." xor:"form"`
@@ -34,15 +34,15 @@ func (f itemFlags) options() (o itemfile.Options, err error) {
 	return o, err
 }
 
-// items are the items of a file that was checked.
+// items are the items of a checked file.
 type items struct {
 	itembank.Source
 	itemfile.Report
 	remove func() // removes the temporary file
 }
 
-// openItems reads a file of items, or stdin if it is named -, and checks it. The items come with the columns that
-// with names. They are read several times, so stdin is copied to a temporary file first. Call remove after use.
+// openItems reads and checks a file of items, or stdin if the name is -. The items come with the columns in with.
+// They are read several times, so stdin is first copied to a temporary file. Call remove after use.
 func (a *app) openItems(ctx context.Context, file string, flags itemFlags, with ...string) (*items, error) {
 	options, err := flags.options()
 	if err != nil {
@@ -69,7 +69,7 @@ func (a *app) openItems(ctx context.Context, file string, flags itemFlags, with 
 	return &items{itemfile.Source(open, options), report, remove}, nil
 }
 
-// badItems says which file is wrong, and what helps.
+// badItems returns an error that names the wrong file, and advice.
 func badItems(file string, flags itemFlags, err error) error {
 	var hint string
 	if errors.As(err, new(*itemfile.BadLinesError)) {
@@ -111,10 +111,10 @@ func openItemFile(ctx context.Context, file string, stdin io.Reader) (open itemf
 	}, remove, nil
 }
 
-// fileError says what is wrong with a file without the name of the system call.
+// fileError returns the error about a file, without the name of the system call.
 func fileError(path string, err error) error { return fmt.Errorf("%s: %w", path, withoutPath(err)) }
 
-// withoutPath is the reason of an error of package os.
+// withoutPath returns the reason of an error of package os.
 func withoutPath(err error) error {
 	if path, ok := errors.AsType[*os.PathError](err); ok {
 		return path.Err
@@ -135,8 +135,8 @@ func spool(ctx context.Context, r io.Reader) (path string, err error) {
 	return file.Name(), nil
 }
 
-// copyUntil copies to the end of r, or until the context ends. A waiting read of stdin cannot be interrupted: it ends with
-// the process.
+// copyUntil copies to the end of r, or until the context ends. A waiting read of stdin cannot be interrupted: it ends
+// with the process.
 func copyUntil(ctx context.Context, w io.Writer, r io.Reader) error {
 	done := make(chan error, 1)
 	go func() {
@@ -151,8 +151,8 @@ func copyUntil(ctx context.Context, w io.Writer, r io.Reader) error {
 	}
 }
 
-// watched reports the progress of the second reading of a source. The first reading is a check, which finds out how long
-// the source is.
+// watched reports the progress of the second reading of a source. The first reading is a check, which finds the
+// length of the source.
 func watched(source itembank.Source, progress itembank.Progress) itembank.Source {
 	if progress == nil {
 		return source

@@ -137,7 +137,7 @@ func (d *kplDecoder) line(number int, r kplRecord, emit printer) error {
 
 func (d *kplDecoder) flush(printer) error { return nil }
 
-// checkKeys refuses keys that JSON cannot hold: printed, they would be other keys.
+// checkKeys refuses keys that JSON cannot represent. Printed, they would become other keys.
 func checkKeys(records []kpl.UserRecord) error {
 	for sub, u := range records {
 		if !utf8.Valid(u.PartitionKey) || !utf8.Valid(u.ExplicitHashKey) {
@@ -154,11 +154,11 @@ type kplEncoder struct {
 	last    int // sub-sequence
 }
 
-// largestAggregate is the largest Kinesis record, where records of 10 MiB are turned on.
+// largestAggregate is the size of the largest Kinesis record, if records of 10 MiB are turned on.
 const largestAggregate = 10 << 20
 
 func (e *kplEncoder) line(_ int, r kplRecord, emit printer) error {
-	if !e.goesOn(r) {
+	if !e.belongs(r) {
 		if err := e.flush(emit); err != nil {
 			return err
 		}
@@ -185,8 +185,8 @@ func (e *kplEncoder) line(_ int, r kplRecord, emit printer) error {
 	return nil
 }
 
-// goesOn reports whether a record belongs to the collected aggregate.
-func (e *kplEncoder) goesOn(r kplRecord) bool {
+// belongs reports whether a record belongs to the aggregate that is being collected.
+func (e *kplEncoder) belongs(r kplRecord) bool {
 	if !r.Aggregated || e.encoder.Len() == 0 || r.SubSequence != nil && *r.SubSequence <= e.last {
 		return false
 	}
@@ -203,7 +203,7 @@ func (e *kplEncoder) flush(emit printer) error {
 	return emit(kplParent{e.encoder.Bytes(), e.first.PartitionKey, e.first.ExplicitHashKey, e.first.SequenceNumber})
 }
 
-// longestLine is more than a Kinesis record of 10 MiB has in base64 with its keys.
+// longestLine is longer than a Kinesis record of 10 MiB in base64 with its keys.
 const longestLine = 16 << 20
 
 // printer prints a value as a line.
@@ -212,7 +212,7 @@ type printer func(value any) error
 // kplFilter turns lines into lines.
 type kplFilter interface {
 	line(number int, r kplRecord, emit printer) error
-	flush(emit printer) error // what is left at the end
+	flush(emit printer) error // prints the rest at the end
 }
 
 // filterKPL filters a file. An error about a line names the line. The lines before it are printed.
@@ -240,7 +240,7 @@ func (a *app) filterKPL(ctx context.Context, name string, f kplFilter) error {
 	return errors.Join(err, out.Flush())
 }
 
-// eachLine calls do for each line that is not empty, and returns the number of the last line.
+// eachLine calls do for each line that is not empty. It returns the number of the last line.
 func eachLine(in io.Reader, do func(number int, text []byte) error) (number int, err error) {
 	lines := bufio.NewScanner(in)
 	lines.Buffer(nil, longestLine)
@@ -263,8 +263,8 @@ func eachLine(in io.Reader, do func(number int, text []byte) error) (number int,
 	return number, lines.Err()
 }
 
-// readKPLRecord reads a line. Package json takes names in any case. It would replace bytes that are not UTF-8, so they
-// are refused.
+// readKPLRecord reads a line. It accepts names in any case, as package json does. It refuses bytes that are not
+// UTF-8, which package json would replace.
 func readKPLRecord(text []byte) (r kplRecord, err error) {
 	if !utf8.Valid(text) {
 		return r, &usageError{errors.New("is not UTF-8"), ""}
@@ -278,7 +278,7 @@ func readKPLRecord(text []byte) (r kplRecord, err error) {
 	return r, nil
 }
 
-// jsonError says what is wrong with a line without Go types.
+// jsonError returns the error in a line without Go types.
 func jsonError(err error) error {
 	var field *json.UnmarshalTypeError
 	switch {
@@ -292,7 +292,7 @@ func jsonError(err error) error {
 	return fmt.Errorf("is not JSON: %w", err)
 }
 
-// openStream opens a file, or takes stdin for -.
+// openStream opens a file, or stdin for -.
 func openStream(ctx context.Context, name string, stdin io.Reader) (io.ReadCloser, error) {
 	if name == "-" {
 		return interruptible(ctx, stdin), nil

@@ -20,7 +20,7 @@ const kplVector = `84mawgoDcGswCgNwazEaBQgAGgFhGgUIARoBYoA4lzDZUZf4PCBW3STYSm0=`
 
 func base64Of(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
-// signed makes an aggregate of any message.
+// signed returns an aggregate with any message.
 func signed(message string) string {
 	sum := md5.Sum([]byte(message))
 	return base64Of("\xF3\x89\x9A\xC2" + message + string(sum[:]))

@@ -17,7 +17,7 @@ import (
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )
 
-// The values of --format that dedupe does not have.
+// These are the values of --format that dedupe does not have.
 const (
 	parquetFormat    = "parquet"
 	snowplowManifest = "snowplow-manifest"
@@ -107,7 +107,7 @@ func (c ledgerImportCommand) Run(ctx context.Context, a *app) error {
 	}
 	if c.Lanes != 0 {
 		past.Batch = offline.DefaultBatchSize // each call appends an item to each lane
-		past.Settings += " into a log"        // an import into another ledger is another one
+		past.Settings += " into a log"        // an import into another ledger is another import
 	}
 	if progress != nil {
 		past.Progress = func(records int64) { progress(records, 0) }
@@ -124,7 +124,7 @@ func (c ledgerImportCommand) Run(ctx context.Context, a *app) error {
 	return a.reportImport(report)
 }
 
-// source is the past, and what of the options changes its records. Call remove after use.
+// source returns the records of the past, and the options that change these records. Call remove after use.
 func (c ledgerImportCommand) source(ctx context.Context, a *app, keep dedupe.Retention) (
 	source history.Source, settings string, remove func(), err error,
 ) {
@@ -180,7 +180,7 @@ func (c ledgerImportCommand) sourceOf(ctx context.Context, inputs []offline.Inpu
 	return history.Lines(inputs, lines), lines.Settings(), nil
 }
 
-// explain says what to do about first lines that are no records, as dedupe does.
+// explain adds advice to an error about first lines that are not records, as dedupe does.
 func (c ledgerImportCommand) explain(err error) error {
 	e, ok := errors.AsType[*offline.NotRecordsError](err)
 	if !ok {
@@ -208,7 +208,7 @@ func (c ledgerImportCommand) openLedger(ctx context.Context, a *app) (history.St
 	if err != nil {
 		return nil, nil, err
 	}
-	return store, func() { _ = store.Close() }, nil // every write is on the disk by now
+	return store, func() { _ = store.Close() }, nil // every write is on the disk already
 }
 
 // logHistory is a log ledger, with the runs of imports in the table.
@@ -230,7 +230,7 @@ func (c ledgerImportCommand) openLogLedger(ctx context.Context, a *app) (history
 	return logHistory{ledger, ledgerdynamo.New(client, a.DedupeTable)}, func() {}, nil
 }
 
-// importSummary is what an import prints as JSON.
+// importSummary is the JSON output of an import.
 type importSummary struct {
 	Read     int64 `json:"read"`
 	Entered  int64 `json:"entered"`
@@ -242,7 +242,7 @@ type importSummary struct {
 	Finished bool  `json:"finished_before"`
 }
 
-// reportImport prints what an import has done.
+// reportImport prints the results of an import.
 func (a *app) reportImport(r history.Report) error {
 	switch {
 	case r.Finished:

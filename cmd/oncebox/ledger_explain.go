@@ -27,7 +27,7 @@ type ledgerExplainCommand struct {
 	Format          string      `enum:"json,snowplow" default:"json" help:"What the line is: json or snowplow. Default: ${default}." placeholder:"FORMAT"`
 	IDPath          string      `name:"id-path" help:"Path of the id. Required with --record and --format json." placeholder:"P"`
 	FingerprintPath string      `help:"Path of the fingerprint. By default, and where it is absent, the fingerprint is computed." placeholder:"P"`
-	OwnerPath       string      `help:"Path of a text that identifies the sending of the record. Default: the record is none of those in the ledger." placeholder:"P"`
+	OwnerPath       string      `help:"Path of a text that identifies the sending of the record. Default: a record that is not in the ledger." placeholder:"P"`
 	ContextsPath    string      `help:"Path of the array that gets the duplicate context: it does not count for a computed fingerprint. Default: ${default}." default:"contexts" placeholder:"P"`
 	Volatile        []string    `help:"Path that does not count for a computed fingerprint. Repeatable, or with commas in between." placeholder:"P"`
 	TimePath        string      `help:"Path of the record's time." placeholder:"P"`
@@ -105,7 +105,7 @@ func (g globals) openExplainer(ctx context.Context, scope string) (x dedupe.Expl
 	return x, closeLedger, nil
 }
 
-// candidate is the record to be explained. It has no fingerprint if none was given.
+// candidate returns the record to explain. It has no fingerprint if the user gave none.
 func (c ledgerExplainCommand) candidate(ctx context.Context, a *app) (dedupe.Candidate, error) {
 	record := dedupe.Candidate{ID: c.ID, Fingerprint: c.Fingerprint, Arrival: c.Arrival}
 	switch {
@@ -173,7 +173,7 @@ func (c ledgerExplainCommand) read(ctx context.Context, a *app) (format.Fields, 
 	return format.Fields{}, &usageError{fmt.Errorf("--record %s: the file has no record", c.Record), ""}
 }
 
-// explainedJSON is what a ledger knows of a record, in results.
+// explainedJSON holds the ledger's data about a record, in results.
 type explainedJSON struct {
 	ID      string               `json:"id"`
 	Key     string               `json:"key"` // hexadecimal
@@ -184,25 +184,25 @@ type explainedJSON struct {
 }
 
 type explainedEntryJSON struct {
-	ID              string     `json:"id,omitempty"` // the record's, or a derived one; absent if it is not known
+	ID              string     `json:"id,omitempty"` // the record's id, or a derived id; absent if it is not known
 	Owner           string     `json:"owner"`
-	OwnRecord       bool       `json:"own_record"`       // it is the record that is explained
+	OwnRecord       bool       `json:"own_record"`       // the entry belongs to the explained record
 	Content         string     `json:"content"`          // digest of the fingerprint, hexadecimal
 	SameFingerprint *bool      `json:"same_fingerprint"` // null without a fingerprint
 	Version         string     `json:"version"`
 	Arrival         *time.Time `json:"arrival,omitempty"`
 	PurgeAt         *time.Time `json:"purge_at"` // null: never
 	Counts          bool       `json:"counts"`
-	CountsSince     *time.Time `json:"counts_since,omitempty"` // the arrivals for which it counts, of a log ledger
+	CountsSince     *time.Time `json:"counts_since,omitempty"` // the arrivals for which it counts, in a log ledger
 	CountsUntil     *time.Time `json:"counts_until,omitempty"`
 	Done            bool       `json:"done"`
 	Place           string     `json:"place,omitempty"`
 }
 
-// explainedAnswer is what the ledger would answer.
+// explainedAnswer is the answer that the ledger would give.
 type explainedAnswer struct {
 	Outcome string `json:"outcome"`
-	ID      string `json:"id,omitempty"` // under which the record would be delivered
+	ID      string `json:"id,omitempty"` // the id under which the record would be delivered
 }
 
 func toExplainedJSON(scope string, c dedupe.Candidate, e dedupe.Explanation) explainedJSON {
@@ -231,7 +231,7 @@ func toExplainedJSON(scope string, c dedupe.Candidate, e dedupe.Explanation) exp
 	return j
 }
 
-// answerOf names an answer as the summary of dedupe does.
+// answerOf names an answer with the words of the summary of dedupe.
 func answerOf(c dedupe.Candidate, a dedupe.Answer) *explainedAnswer {
 	switch a.Found {
 	case dedupe.Same:
@@ -249,7 +249,7 @@ func answerOf(c dedupe.Candidate, a dedupe.Answer) *explainedAnswer {
 	return answer
 }
 
-// text is the explanation as lines.
+// text returns the explanation as lines.
 func (j explainedJSON) text() string {
 	var b strings.Builder
 	line := func(name, value string) {

@@ -6,7 +6,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// TestLedgerExplain: the command says of records what dedupe then does with them, on each store.
+// TestLedgerExplain checks that the command predicts what dedupe then does with records, on each store.
 func TestLedgerExplain(t *testing.T) {
 	onStores(t, ledgerExplain)
 }
@@ -98,7 +98,7 @@ func ledgerExplain(s *shell) {
 	}
 }
 
-// TestLedgerExplainDerived: with --ids derived a record is found under its derived id.
+// TestLedgerExplainDerived checks that a record is found under its derived id with --ids derived.
 func TestLedgerExplainDerived(t *testing.T) {
 	s := newShell(t)
 	s.tree(map[string]string{"in": `{"id":"a"}` + "\n"})

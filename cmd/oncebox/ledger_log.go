@@ -15,7 +15,7 @@ import (
 // errNoLog says that a scope has no log ledger.
 var errNoLog = errors.New("there is no log ledger")
 
-// openLog opens the log of a scope. The error is errNoLog if the scope has none.
+// openLog opens the log of a scope. It returns errNoLog if the scope has no log.
 func (g globals) openLog(ctx context.Context, scope string) (logledger.Storage, error) {
 	client, err := g.logClient(ctx)
 	if err != nil {
@@ -29,7 +29,7 @@ func (g globals) openLog(ctx context.Context, scope string) (logledger.Storage, 
 	return log, err
 }
 
-// refuseLog refuses a scope that has a log ledger, which does not see one row a key.
+// refuseLog refuses a scope with a log ledger, because a log does not see entries with one row a key.
 func (g globals) refuseLog(ctx context.Context, scope string) error {
 	if g.Store != dynamodbStore {
 		return nil
@@ -73,11 +73,11 @@ Examples:
   oncebox ledger stat --store dynamodb: --scope orders --arrival 2027-03-01`
 }
 
-// ledgerStat is what a log has that counts now.
+// ledgerStat holds the parts of a log that count now.
 type ledgerStat struct {
 	Scope   string               `json:"scope"`
 	Arrival time.Time            `json:"arrival"`
-	Window  string               `json:"window"` // of the newest epoch
+	Window  string               `json:"window"` // the window of the newest epoch
 	Entries int64                `json:"entries"`
 	Bytes   int64                `json:"bytes"`
 	Units   int64                `json:"write_units"`
@@ -150,7 +150,7 @@ type ledgerVerified struct {
 	Found []logProblem `json:"found"`
 }
 
-// logProblem is something that is wrong with a log.
+// logProblem is a problem in a log.
 type logProblem struct {
 	Lane  int    `json:"lane"`
 	Epoch int    `json:"epoch"`

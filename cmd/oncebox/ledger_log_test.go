@@ -37,7 +37,7 @@ func newLogShell(t *testing.T) logShell {
 	return logShell{s, log, time.Now().Add(30 * time.Minute)}
 }
 
-// event has records of the ids from first to last, with sequence numbers from a number on.
+// event returns an event with the ids from first to last. sequence is its first sequence number.
 func (s logShell) event(sequence, first, last int) string {
 	s.Helper()
 	type object = map[string]any
@@ -130,7 +130,7 @@ func TestValkeyLedger(t *testing.T) {
 	s.until("SELECT NOT EXISTS (SELECT 1 FROM entry)")
 }
 
-// TestLedgerVerifyFinds: what is wrong with a log has a line of its own, and an exit code.
+// TestLedgerVerifyFinds checks that each problem in a log has its own line, and the exit code.
 func TestLedgerVerifyFinds(t *testing.T) {
 	s := newLogShell(t)
 	s.run(exitDone, "invoke", "dedupe", s.event(100, 0, 9))

@@ -38,7 +38,7 @@ func manifestExport(inputs []offline.Input, keep dedupe.Retention) history.Sourc
 	})
 }
 
-// eachExported yields the rows of a file. It reports whether to go on.
+// eachExported yields the rows of a file. It reports whether to continue.
 func eachExported(
 	ctx context.Context, in offline.Input, since time.Time, yield func(snowplowmanifest.Row, error) bool,
 ) bool {
@@ -47,7 +47,7 @@ func eachExported(
 		yield(snowplowmanifest.Row{}, err)
 		return false
 	}
-	defer func() { _ = content.Close() }() // it was only read from
+	defer func() { _ = content.Close() }() // the file was only read
 	for row, err := range snowplowmanifest.Export(content, since) {
 		if err != nil {
 			yield(snowplowmanifest.Row{}, fmt.Errorf("%s: %w", in.Name, err))

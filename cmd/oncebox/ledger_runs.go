@@ -57,7 +57,7 @@ func (c ledgerRuns) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return a.missingStore(err)
 	}
-	defer func() { _ = store.Close() }() // it was only read from
+	defer func() { _ = store.Close() }() // the file was only read
 	runs, err := store.Runs(ctx, c.Scope)
 	if err != nil {
 		return err

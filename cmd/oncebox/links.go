@@ -14,7 +14,7 @@ type linksCommand struct {
 	Make   linksMake   `cmd:"" help:"Make a personal link for each customer of a CSV file."`
 }
 
-// fromLink is the value of ONCEBOX_CLAIMANT_FROM with which links count.
+// fromLink is the value of ONCEBOX_CLAIMANT_FROM with which the function accepts links.
 const fromLink = "link"
 
 type linksKeygen struct {
@@ -61,7 +61,7 @@ func (c linksKeygen) Run(a *app) error {
 		return err
 	}
 	if err := createKeyFile(publicFile, []byte(public+"\n"), 0o644); err != nil {
-		return errors.Join(err, os.Remove(c.File)) // nobody has seen this key
+		return errors.Join(err, os.Remove(c.File)) // this key was not shown yet
 	}
 	return a.print(keyJSON{c.File, publicFile, public, key.ID()},
 		fmt.Sprintf("made %s, which is secret, and %s for the claim function (key id %s)", c.File, publicFile, key.ID()))
@@ -96,7 +96,7 @@ func readPrivateKey(path string) (*claimlink.PrivateKey, error) {
 	return key, nil
 }
 
-// badKeys says which file has no usable key.
+// badKeys returns an error that names the file without a usable key.
 func badKeys(path string, err error) error {
 	return &usageError{
 		fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "claimlink: ")),

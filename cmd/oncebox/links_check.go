@@ -14,15 +14,15 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// customers is what was found in a file of customers without bad rows.
+// customers holds the results of reading a file of customers without bad rows.
 type customers struct {
-	column   int   // with the claimants, from 0
+	column   int   // the column of the claimants, from 0
 	named    bool  // the first row names the columns
-	rows     int64 // without the one that names the columns
+	rows     int64 // the number of rows, without the row that names the columns
 	repeated repeatedRows
 }
 
-// shownRows is how many rows a message names.
+// shownRows is the number of rows that a message names.
 const shownRows = 5
 
 // inspect reads the whole file. It keeps a hash of each claimant: about 40 bytes.
@@ -62,7 +62,7 @@ func (c linksMake) inspect(ctx context.Context, open itemfile.Open) (found custo
 	return found, nil
 }
 
-// columnOf finds the column of the claimants in the first row, and says whether this row names the columns.
+// columnOf finds the column of the claimants in the first row. It reports whether this row names the columns.
 func (c linksMake) columnOf(first []string) (column int, named bool, err error) {
 	refuse := func(hint, format string, args ...any) (int, bool, error) {
 		return 0, false, &usageError{fmt.Errorf("%s: "+format, append([]any{c.Customers}, args...)...), hint}
@@ -86,7 +86,7 @@ func (c linksMake) columnOf(first []string) (column int, named bool, err error) 
 	return column, true, nil
 }
 
-// badRows collects what is wrong with rows.
+// badRows collects the problems in rows.
 type badRows struct {
 	first []string
 	total int64
@@ -99,7 +99,8 @@ func (b *badRows) add(line int64, detail string) {
 	}
 }
 
-// check tests the claimant by the rule of the API. White space around it would be a part of it, which no user wants.
+// check checks the claimant with the rule of the API. White space around it would become a part of it, which no user
+// wants.
 func (b *badRows) check(row itemfile.Row, width, column int) {
 	if len(row.Cells) != width {
 		b.add(row.Line, fmt.Sprintf("has %s, and the first row has %d", quantity(int64(len(row.Cells)), "column"), width))
@@ -128,7 +129,7 @@ func (b *badRows) err(file string) error {
 	return &usageError{errors.New(text), "No link was made."}
 }
 
-// detailOf is what an error of package itembank says, without the name of the field.
+// detailOf returns the text of an error of package itembank, without the name of the field.
 func detailOf(err error) string {
 	if invalid, ok := errors.AsType[*itembank.InvalidError](err); ok {
 		return invalid.Detail
@@ -136,10 +137,10 @@ func detailOf(err error) string {
 	return err.Error()
 }
 
-// repeatedRows finds rows of one claimant.
+// repeatedRows finds claimants with several rows.
 type repeatedRows struct {
 	seed  maphash.Seed
-	lines map[uint64]int64 // by the hash of the claimant: the line that has it first
+	lines map[uint64]int64 // by the hash of the claimant: the first line with the claimant
 	first []string
 	total int64
 }
@@ -163,7 +164,7 @@ func (r *repeatedRows) add(row itemfile.Row, column int) {
 	}
 }
 
-// err says that there is something to look at.
+// err returns an error if rows are repeated.
 func (r *repeatedRows) err(file string) error {
 	if r.total == 0 {
 		return nil

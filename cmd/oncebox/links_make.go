@@ -43,7 +43,7 @@ Examples:
   oncebox links make spring mails.csv --column email --key link.key --page https://shop.example/s --expires 2027-06-01`
 }
 
-// linkColumn is the column that is added.
+// linkColumn is the name of the added column.
 const linkColumn = "link"
 
 func (c linksMake) Run(ctx context.Context, a *app) error {
@@ -83,7 +83,7 @@ func (c linksMake) Run(ctx context.Context, a *app) error {
 	return found.repeated.err(c.Customers)
 }
 
-// check finds what is wrong with the arguments, apart from the files.
+// check returns the problems in the arguments, but does not check the files.
 func (c linksMake) check() error {
 	kind := "campaign"
 	if c.Scope {
@@ -117,7 +117,7 @@ func isLocal(page *url.URL) bool {
 type linkWriter struct {
 	page   string
 	key    *claimlink.PrivateKey
-	claims claimlink.Claims // of every link, but for the claimant
+	claims claimlink.Claims // the claims of every link, without the claimant
 	column int
 	named  bool // the next row names the columns
 	csv    *csv.Writer

@@ -23,7 +23,7 @@ func (s *shell) links(code int, args ...string) result {
 	return s.run(code, append(append([]string{"links", "make"}, args...), makeLinks...)...)
 }
 
-// linked returns what the token of a link says.
+// linked returns the claims in the token of a link.
 func (s *shell) linked(link string) claimlink.Claims {
 	s.Helper()
 	keys, err := claimlink.ParseKeys(s.read("link.key.pub"))

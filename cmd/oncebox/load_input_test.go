@@ -7,7 +7,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// TestLoadChecksTheFile: what load refuses, with line numbers; nothing is changed then. --trim and --raw say what to do.
+// TestLoadChecksTheFile checks which files load refuses, with line numbers, before it changes anything. --trim and
+// --raw say what to do.
 func TestLoadChecksTheFile(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -44,7 +45,7 @@ func TestLoadChecksTheFile(t *testing.T) {
 	s.counts(itembank.Counts{Loaded: 8, Free: 3, Ended: 5})
 }
 
-// TestLoadLooksLikeCSV: a table needs a word about its columns.
+// TestLoadLooksLikeCSV checks that a table needs an option about its columns.
 func TestLoadLooksLikeCSV(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -89,7 +90,7 @@ func TestLoadWarnsOfCase(t *testing.T) {
 	}
 }
 
-// TestDryRunShowsTheFirstItems: five of them, also as JSON.
+// TestDryRunShowsTheFirstItems checks that a dry run shows five items, in JSON, too.
 func TestDryRunShowsTheFirstItems(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")

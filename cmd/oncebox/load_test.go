@@ -29,13 +29,13 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
-// dryRunReport is what load --dry-run prints.
+// dryRunReport is the output of load --dry-run.
 type dryRunReport struct {
 	DryRun bool `json:"dry_run"`
 	itembank.LoadReport
 }
 
-// loading is a load in a process of its own.
+// loading is a load in its own process.
 type loading struct {
 	*shell
 	campaign string
@@ -109,7 +109,7 @@ func (s *shell) store() engine.Store {
 	return dynamostore.New(client, set["ONCEBOX_BANK_TABLE"], set["ONCEBOX_DEDUPE_TABLE"])
 }
 
-// createWith makes a campaign that knows some items.
+// createWith makes a campaign in which some items are known.
 func (s *shell) createWith(store engine.Store, campaign string, known []string) {
 	s.Helper()
 	bank := itembank.New(store)
@@ -122,7 +122,7 @@ func (s *shell) createWith(store engine.Store, campaign string, known []string) 
 	}
 }
 
-// onceEach wants every item in the bank exactly once.
+// onceEach checks that every item is in the bank exactly once.
 func (s *shell) onceEach(store engine.Store, campaign string, files ...[]string) {
 	s.Helper()
 	n := int64(len(distinct(files...)))
@@ -171,8 +171,8 @@ func numbered(prefix string, n int) []string {
 	return items
 }
 
-// TestLoadersAtOnce: two processes load overlapping files. The common items are in opposite orders, so that the processes
-// meet in the middle.
+// TestLoadersAtOnce: two processes load overlapping files. The common items are in opposite orders, so that the
+// processes meet in the middle.
 func TestLoadersAtOnce(t *testing.T) {
 	testengine.CheckOnly(t)
 	const n = interruptedLines / 8
@@ -225,7 +225,7 @@ func TestLoadersOfOneFile(t *testing.T) {
 			}
 		}
 		if a.Tally != whole && b.Tally != whole {
-			s.Errorf("nobody reports the load: %+v, %+v", a, b)
+			s.Errorf("no process reports the load: %+v, %+v", a, b)
 		}
 		s.onceEach(store, "spring", items)
 	})
@@ -296,8 +296,8 @@ func TestKilledLoaders(t *testing.T) {
 	})
 }
 
-// TestLoadKilledAtEveryRequest: a process is killed at each of its requests, before the request has its effect, or after
-// the effect and before the reply.
+// TestLoadKilledAtEveryRequest: a process is killed at each of its requests, before the request has its effect, or
+// after the effect and before the reply.
 func TestLoadKilledAtEveryRequest(t *testing.T) {
 	testengine.CheckOnly(t)
 	s := newShell(t)
@@ -378,8 +378,8 @@ func TestLargeLoad(t *testing.T) {
 	})
 }
 
-// TestLoadAgain: the items in their order identify a load. The same items again, in a file of any form, are the next load
-// with that digest; another column is another load. Known items stay known.
+// TestLoadAgain: the items in their order identify a load. The same items again, in a file of any form, are the next
+// load with that digest; another column is another load. Known items stay known.
 func TestLoadAgain(t *testing.T) {
 	onStores(t, func(s *shell) {
 		s.run(exitDone, "init")

@@ -66,8 +66,8 @@ func (c localCommand) Run(ctx context.Context, a *app) error {
 // sweepEvery is the time between two sweeps. In AWS a schedule does them.
 const sweepEvery = time.Second
 
-// sweepWhile closes the holds and claims whose time is over until the returned function is called. That returns when no
-// request uses the bank any more.
+// sweepWhile closes holds and claims after their end, until the returned function is called. That function returns
+// when no request uses the bank any more.
 func sweepWhile(ctx context.Context, bank *itembank.Bank) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
@@ -90,7 +90,7 @@ func sweepWhile(ctx context.Context, bank *itembank.Bank) (stop func()) {
 	}
 }
 
-// environ returns the settings of the claim function: the variables, and over them the flags.
+// environ returns the settings of the claim function: the variables, and the flags, which replace variables.
 func (c localCommand) environ() ([]string, error) {
 	if c.LinkKeys == "" {
 		return os.Environ(), nil
@@ -124,7 +124,7 @@ func (c localCommand) checkAddr() error {
 	}
 }
 
-// listenError says why the address cannot be used.
+// listenError returns the reason why the address cannot be used.
 func listenError(addr string, err error) error {
 	var system *os.SyscallError
 	if errors.As(err, &system) {
@@ -133,7 +133,7 @@ func listenError(addr string, err error) error {
 	return &usageError{fmt.Errorf("--addr %s: %w", addr, err), "Choose another port, for example --addr 127.0.0.1:8081."}
 }
 
-// exampleCampaign is a campaign of the store, an open one if there is any, or "".
+// exampleCampaign returns a campaign of the store, or "". It prefers an open one.
 func exampleCampaign(ctx context.Context, bank *itembank.Bank) (string, error) {
 	campaigns, err := bank.Campaigns(ctx)
 	if err != nil || len(campaigns) == 0 {
@@ -147,7 +147,7 @@ func exampleCampaign(ctx context.Context, bank *itembank.Bank) (string, error) {
 	return campaigns[0].Name, nil
 }
 
-// exampleClaim is a curl command that claims an item of a campaign of the store.
+// exampleClaim returns a curl command that claims an item of a campaign of the store.
 func exampleClaim(base, campaign string, from claimapi.ClaimantFrom) string {
 	if campaign == "" {
 		return "the store has no campaigns yet; make one: oncebox campaign create spring"
@@ -155,7 +155,7 @@ func exampleClaim(base, campaign string, from claimapi.ClaimantFrom) string {
 	return "try: " + curlClaim(base, campaign, from)
 }
 
-// pageAddress is the address of a campaign's claim page.
+// pageAddress returns the address of a campaign's claim page.
 func pageAddress(base, campaign string, from claimapi.ClaimantFrom) string {
 	address := base + "/c/" + campaign
 	if from.String() == fromLink {
@@ -172,22 +172,22 @@ func curlClaim(base, campaign string, from claimapi.ClaimantFrom) string {
 	return request + ` -H 'Content-Type: application/json' -d '{"claimant":"customer-17"}'`
 }
 
-// sweepOnce runs a sweep to its end, also when the context ends meanwhile. The log has its error, and the next sweep
-// tries again.
+// sweepOnce runs a sweep to its end, even if the context ends during it. Its error goes to the log, and the next
+// sweep tries again.
 func sweepOnce(ctx context.Context, sweeps *sweephandler.Handler) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
 	defer cancel()
 	_, _ = sweeps.Handle(ctx)
 }
 
-// Time-outs of the local server. They are much longer than a claim.
+// These are the time-outs of the local server. They are much longer than a claim takes.
 const (
 	readTimeout     = 10 * time.Second
 	writeTimeout    = 35 * time.Second
 	shutdownTimeout = 5 * time.Second
 )
 
-// serve answers until the context ends, then lets running requests finish.
+// serve answers requests until the context ends. Then it lets running requests finish.
 func serve(ctx context.Context, listener net.Listener, h http.Handler) error {
 	httpServer := &http.Server{Handler: h, ReadTimeout: readTimeout, WriteTimeout: writeTimeout}
 	failed := make(chan error, 1)
@@ -226,7 +226,7 @@ func (a *app) withHandler(
 	return run(bank, claimapi.New(bank, options.ClaimantFrom, slog.Default(), options.HandlerOptions()...), options)
 }
 
-// server is the claim API and a page for the person at this machine: / says what answers here.
+// server is the claim API, and a page for the person at this machine: / describes the server.
 type server struct {
 	api   http.Handler
 	store string
@@ -241,7 +241,7 @@ func (s server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.api.ServeHTTP(w, r)
 }
 
-// rootJSON says what answers here.
+// rootJSON describes the server.
 type rootJSON struct {
 	Service string `json:"service"`
 	Version string `json:"version"`

@@ -100,7 +100,7 @@ func unknownItem(item, campaign string) error {
 	}
 }
 
-// itemJSON is what the store says about an item.
+// itemJSON is the store's data about an item.
 type itemJSON struct {
 	Campaign string `json:"campaign"`
 	claimapi.ItemBody

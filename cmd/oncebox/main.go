@@ -1,5 +1,5 @@
-// Command oncebox runs both jobs of oncebox, claims and record dedup, from the command line: on a SQLite file, or on the
-// DynamoDB tables of a deployment.
+// Command oncebox runs both jobs of oncebox, claims and record dedup, from the command line: on a SQLite file, or on
+// the DynamoDB tables of a deployment.
 package main
 
 import (
@@ -23,7 +23,7 @@ func run(ctx context.Context, args []string) int {
 	c := &cli{}
 	parser, err := newParser(c)
 	if err != nil {
-		panic(err) // the grammar is constant, and the tests parse all of it
+		panic(err) // cannot happen: the grammar is constant, and the tests parse all of it
 	}
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	a.Output = requestedOutput(args, os.Getenv("ONCEBOX_OUTPUT"))
@@ -50,7 +50,8 @@ func setLogger(to io.Writer, level string) {
 	slog.SetDefault(slog.New(slog.NewJSONHandler(to, &slog.HandlerOptions{Level: least})))
 }
 
-// requestedOutput is the --output of a command line that may be wrong in other places: its errors have that form too.
+// requestedOutput returns the --output of a command line that may have other errors, because these errors have that
+// form, too.
 func requestedOutput(args []string, variable string) string {
 	output := variable
 	for i, arg := range args {

@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 )
 
-// asOncebox is the variable that makes the test binary run as the command itself, so that no test has to build it.
+// asOncebox is the variable that makes the test binary run as the command, so that no test has to build the command.
 const asOncebox = "TESTING_AS_ONCEBOX"
 
 func TestMain(m *testing.M) {
@@ -36,7 +36,7 @@ func newShell(t *testing.T) *shell {
 	return &shell{T: t, dir: t.TempDir()}
 }
 
-// result is what a run printed and its exit code.
+// result holds the output of a run and its exit code.
 type result struct {
 	stdout, stderr string
 	code           int
@@ -65,7 +65,7 @@ func (s *shell) runWith(stdin string, args ...string) result {
 	return result{stdout.String(), stderr.String(), c.ProcessState.ExitCode()}
 }
 
-// run runs oncebox and wants an exit code.
+// run runs oncebox and checks the exit code.
 func (s *shell) run(code int, args ...string) result {
 	s.Helper()
 	return s.want(code, s.runWith("", args...), args...)

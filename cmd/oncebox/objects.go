@@ -15,7 +15,7 @@ type objectsCommand struct {
 	Verify objectsVerifyCommand `cmd:"" help:"Check that no object is missing, doubled or damaged."`
 }
 
-// objectsArgs say which objects are read.
+// objectsArgs select the objects to read.
 type objectsArgs struct {
 	Place  string `arg:"" help:"The sink of the dedupe function: s3://BUCKET/PREFIX." placeholder:"s3://BUCKET/PREFIX"`
 	Scope  string `help:"Only the objects of this scope." placeholder:"NAME"`

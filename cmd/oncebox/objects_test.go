@@ -14,7 +14,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
-// TestObjects: list shows the objects of each shard, and verify finds what is missing, doubled or damaged.
+// TestObjects checks that list shows the objects of each shard, and that verify finds missing, repeated and damaged
+// records.
 func TestObjects(t *testing.T) {
 	s := newShell(t)
 	endpoint := testengine.S3(t, "lake")

@@ -33,7 +33,7 @@ func onStores(t *testing.T, test func(*shell)) {
 	})
 }
 
-// jsonWith runs oncebox with JSON output and wants an exit code.
+// jsonWith runs oncebox with JSON output and checks the exit code.
 func (s *shell) jsonWith(code int, into any, args ...string) {
 	s.Helper()
 	r := s.run(code, append([]string{"--output", "json"}, args...)...)
@@ -42,7 +42,7 @@ func (s *shell) jsonWith(code int, into any, args ...string) {
 	}
 }
 
-// counts wants these numbers and no inconsistency.
+// counts checks that the campaign has these counts and no inconsistency.
 func (s *shell) counts(want itembank.Counts) {
 	s.Helper()
 	var report itembank.ReconcileReport
@@ -182,7 +182,7 @@ func TestSweep(t *testing.T) {
 	})
 }
 
-// TestSweepOfClaims: the counts of a sweep are those of the item rows.
+// TestSweepOfClaims checks that the counts of a sweep match the item rows.
 func TestSweepOfClaims(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, store engine.Store) {
@@ -209,7 +209,8 @@ func TestSweepOfClaims(t *testing.T) {
 	})
 }
 
-// TestSweepPastInconsistencies: claims whose rows contradict each other are named, and the rest is swept.
+// TestSweepPastInconsistencies checks that claims whose rows contradict each other are named, and that all others are
+// swept.
 func TestSweepPastInconsistencies(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, store engine.Store) {
@@ -347,7 +348,7 @@ func (s *shell) interrupt(c *exec.Cmd) {
 	}
 }
 
-// sql writes to the file behind the back of oncebox.
+// sql writes to the file directly, without oncebox.
 func (s *shell) sql(statement string) {
 	s.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.dir, "oncebox.db"))
@@ -371,7 +372,7 @@ func TestInterruptedOperations(t *testing.T) {
 		settings []string
 		args     []string
 		state    engine.ItemState
-		first    string // of the counts it prints
+		first    string // the first of the counts that it prints
 	}{
 		{"withdraw", nil, []string{"withdraw", "spring", "codes.txt"}, engine.Withdrawn, "withdrawn"},
 		{"withdraw all", nil, []string{"withdraw", "spring", "--all", "--yes"}, engine.Withdrawn, "withdrawn"},

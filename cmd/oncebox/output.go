@@ -24,7 +24,7 @@ func (a *app) print(value any, text string) error {
 	return err
 }
 
-// newEncoder makes an encoder of JSON that leaves <, > and & as they are: the output is no HTML.
+// newEncoder returns an encoder of JSON that does not escape <, > and &, because the output is not HTML.
 func newEncoder(to io.Writer) *json.Encoder {
 	encoder := json.NewEncoder(to)
 	encoder.SetEscapeHTML(false)
@@ -36,8 +36,8 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(file.Fd()))
 }
 
-// campaignJSON is a campaign in results. Times are RFC 3339, lives are Go durations. An absent opens_at means at once, an
-// absent closes_at or life means forever.
+// campaignJSON is a campaign in results. Times are RFC 3339, lives are Go durations. An absent opens_at means at
+// once, an absent closes_at or life means forever.
 type campaignJSON struct {
 	Name     string         `json:"name"`
 	State    itembank.State `json:"state,omitempty"`
@@ -71,7 +71,7 @@ func toCampaignJSON(c itembank.Campaign, state itembank.State) campaignJSON {
 	}
 }
 
-// modeOf says what decides whether a campaign is open: its times, or an operator.
+// modeOf returns what decides whether a campaign is open: its times, or an operator.
 func modeOf(c itembank.Campaign) string {
 	if c.UntilReconciled {
 		return "closed-until-reconciled"

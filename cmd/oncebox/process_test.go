@@ -21,7 +21,7 @@ import (
 // interruptedLines is a load of some seconds, which a test can interrupt.
 const interruptedLines = 60_000
 
-// TestInterruptedLoad: Ctrl-C ends a load with 130, and the same command goes on from there.
+// TestInterruptedLoad checks that Ctrl-C ends a load with 130, and that the same command continues.
 func TestInterruptedLoad(t *testing.T) {
 	testengine.CheckOnly(t)
 	s := newShell(t)

@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// showsProgress reports whether a person watches.
+// showsProgress reports whether stderr is a terminal and progress is wanted.
 func (a *app) showsProgress() bool { return !a.Quiet && isTerminal(a.stderr) }
 
 // bar is a progress bar that disappears when it is full.
@@ -19,8 +19,8 @@ func (a *app) bar(total int64, doing string, options ...progressbar.Option) *pro
 	}, options...)...)
 }
 
-// counting shows on a terminal how much is done and how fast, where the total is not known. Call finish at the end.
-// Elsewhere it shows nothing.
+// counting shows on a terminal how much is done and how fast, for a total that is not known. Call finish at the end.
+// If stderr is not a terminal, it shows nothing.
 func (a *app) counting(doing, what string) (progress itembank.Progress, finish func()) {
 	if !a.showsProgress() {
 		return nil, func() {}
@@ -31,7 +31,7 @@ func (a *app) counting(doing, what string) (progress itembank.Progress, finish f
 	return func(done, _ int64) { _ = bar.Set64(done) }, func() { _ = bar.Finish() }
 }
 
-// progress draws a bar of lines on a terminal, and nothing elsewhere.
+// progress draws a bar of lines on a terminal. If stderr is not a terminal, it draws nothing.
 func (a *app) progress(what string) itembank.Progress {
 	if !a.showsProgress() {
 		return nil
@@ -43,13 +43,13 @@ func (a *app) progress(what string) itembank.Progress {
 				progressbar.OptionSetItsString("lines"))
 			bar.StartWithoutRender()
 		}
-		if done > 0 { // there is a rate
+		if done > 0 { // only then is there a rate
 			_ = bar.Set64(done) // the work goes on if the bar cannot be drawn
 		}
 	}
 }
 
-// left reports the progress of the lines that are left. Lines that an earlier run has done would make the rate too high.
+// left reports the progress of the remaining lines. The lines of an earlier run would make the rate too high.
 func left(progress itembank.Progress) itembank.Progress {
 	if progress == nil {
 		return nil

@@ -58,7 +58,7 @@ func (p planter) must(done bool, err error) {
 	}
 }
 
-// change puts or drops a bank row, whatever is there.
+// change puts or drops a bank row without a condition.
 func (p planter) change(put, drop *engine.FreeItem) {
 	p.Helper()
 	m := engine.RepairRequest{Campaign: p.name, PutFree: put, DropFree: drop, IfClaim: &p.claim}
@@ -134,8 +134,8 @@ var inconsistencies = map[string]func(planter){
 	},
 }
 
-// TestInconsistencies makes an inconsistency of every kind. The report and the exit codes must name it, and --repair must
-// do what the table in docs/campaigns.md says.
+// TestInconsistencies makes an inconsistency of every kind. The report and the exit codes must name it, and --repair
+// must do what the table in docs/campaigns.md says.
 func TestInconsistencies(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("../../pkg/itembank/reconcile.go")

@@ -28,7 +28,7 @@ type redriveCommand struct {
 // varDeadLetters is the setting of the function.
 const varDeadLetters = "ONCEBOX_DEAD_LETTERS"
 
-// atOnce is how many letters are read or redriven at the same time.
+// atOnce is the number of letters that are read or redriven at the same time.
 type atOnce struct {
 	Parallel int `help:"Letters at the same time, 1 to 1000. Default: ${default}." default:"32" placeholder:"N"`
 }
@@ -41,7 +41,7 @@ func (p atOnce) check() error {
 	return nil
 }
 
-// letterFilter chooses letters.
+// letterFilter selects letters.
 type letterFilter struct {
 	Since time.Time `help:"Only letters that arrived at this time or later. Of a batch, its first record counts." placeholder:"T"`
 	Until time.Time `help:"Only letters that arrived before this time." placeholder:"T"`
@@ -61,7 +61,7 @@ func kindOf(l deadletter.Letter) string {
 	return "poison"
 }
 
-// openArchive opens the store of an argument, or that of the function.
+// openArchive opens the store of an argument, or the function's store.
 func openArchive(ctx context.Context, argument string) (*deadletter.Archive, error) {
 	setting := cmp.Or(argument, os.Getenv(varDeadLetters))
 	if setting == "" {
@@ -76,7 +76,7 @@ func openArchive(ctx context.Context, argument string) (*deadletter.Archive, err
 	return archive, nil
 }
 
-// functionRetention reads the horizon of the function, for commands that need no other setting of it.
+// functionRetention reads the horizon of the function, for commands that need none of its other settings.
 func functionRetention(environ []string) (dedupe.Retention, error) {
 	const name = "ONCEBOX_HORIZON"
 	const longest = 100 * 365 * 24 * time.Hour
@@ -88,7 +88,7 @@ func functionRetention(environ []string) (dedupe.Retention, error) {
 	return dedupe.Retention{Horizon: horizon}, nil
 }
 
-// newLook makes a job that looks at letters.
+// newLook returns a job that lists letters.
 func newLook(ctx context.Context, archive *deadletter.Archive, f letterFilter, p atOnce) (*redrive.Job, error) {
 	if err := p.check(); err != nil {
 		return nil, err
@@ -108,7 +108,7 @@ type letterJSON struct {
 	Name    string         `json:"name"`
 	Kind    string         `json:"kind,omitempty"`
 	Status  redrive.Status `json:"status"`
-	Why     string         `json:"why,omitempty"` // of lost, refused and failed letters
+	Why     string         `json:"why,omitempty"` // the reason for lost, refused and failed letters
 	Arrival *time.Time     `json:"arrival,omitempty"`
 	Owner   string         `json:"owner,omitempty"`
 	Reason  string         `json:"reason,omitempty"`
@@ -130,7 +130,7 @@ func toLetterJSON(r redrive.Report) letterJSON {
 	return l
 }
 
-// text is one line, with tabs between.
+// text returns one line, with tabs between its parts.
 func (l letterJSON) text() string {
 	arrival := "-"
 	if l.Arrival != nil {
@@ -203,7 +203,7 @@ func (c redriveList) Run(ctx context.Context, a *app) error {
 	return nil
 }
 
-// countsText is the first count, and those of the others that are not 0.
+// countsText returns the first count, and all other counts that are not 0.
 func countsText(counts map[redrive.Status]int64, order ...redrive.Status) string {
 	var parts []string
 	for i, status := range order {

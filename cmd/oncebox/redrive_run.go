@@ -113,7 +113,8 @@ func (c redriveRun) Run(ctx context.Context, a *app) error {
 	return errors.Join(c.run(ctx, a, job), h.Close())
 }
 
-// targets returns what processes the letters of a stream. With one row a key, a scope that has a log ledger is refused.
+// targets returns a function that returns the Processor for the letters of a stream. With one row a key, it refuses a
+// scope with a log ledger.
 func (g globals) targets(h *kinesishandler.Handler, o kinesishandler.Options) func(context.Context, dedupe.Stream) (
 	redrive.Processor, string, error,
 ) {
@@ -131,13 +132,13 @@ func (g globals) targets(h *kinesishandler.Handler, o kinesishandler.Options) fu
 	}
 }
 
-// letterSources are where letters come from: a store, or files.
+// letterSources are the places of letters: a store, or files.
 type letterSources struct {
 	store string
 	files []string
 }
 
-// inputs returns the settings of this run, and where the letters are.
+// inputs returns the settings of this run, and the places of the letters.
 func (c redriveRun) inputs() (environ []string, from letterSources, err error) {
 	environ = os.Environ()
 	for _, argument := range c.From {
@@ -157,7 +158,7 @@ func (c redriveRun) inputs() (environ []string, from letterSources, err error) {
 		return nil, from, &usageError{errors.New("--name is for letters of a store, and files were named"), ""}
 	}
 	if os.Getenv(varDeadLetters) == "" && from.store != "" {
-		environ = append(environ, varDeadLetters+"="+from.store) // new letters, of parts of an old one
+		environ = append(environ, varDeadLetters+"="+from.store) // new letters come from parts of an old letter
 	}
 	for _, setting := range c.Set {
 		variable, err := variableOfSetting(setting)
@@ -175,7 +176,7 @@ var notSettable = map[string]string{
 	varDeadLetters: "the variable " + varDeadLetters,
 }
 
-// variableOfSetting makes a variable of NAME=VALUE, where NAME is like a flag.
+// variableOfSetting returns the variable for NAME=VALUE, where NAME is like a flag.
 func variableOfSetting(setting string) (string, error) {
 	name, value, ok := strings.Cut(setting, "=")
 	if !ok {
@@ -199,7 +200,7 @@ func variableOfSetting(setting string) (string, error) {
 	return variable + "=" + value, nil
 }
 
-// job makes a job of the flags, still without letters and parts.
+// job makes a job from the flags, without letters and parts.
 func (c redriveRun) job(o kinesishandler.Options) (*redrive.Job, error) {
 	job := &redrive.Job{
 		Retention: o.Retention, PastHorizon: c.PastHorizon, Records: streamReader(), Keep: c.keep,
@@ -243,7 +244,7 @@ func (c redriveRun) items(ctx context.Context, a *app, archive *deadletter.Archi
 	var opened []*os.File
 	closeItems = func() {
 		for _, file := range opened {
-			_ = file.Close() // only read from
+			_ = file.Close() // the file was only read
 		}
 	}
 	var all []iter.Seq2[redrive.Item, error]
@@ -270,19 +271,19 @@ func (c redriveRun) items(ctx context.Context, a *app, archive *deadletter.Archi
 	}, closeItems, nil
 }
 
-// redriveSummary is what a run has done, as JSON.
+// redriveSummary holds the results of a run, as JSON.
 type redriveSummary struct {
 	DryRun       bool                     `json:"dry_run,omitempty"`
 	Letters      map[redrive.Status]int64 `json:"letters"`
-	Reasons      map[string]int64         `json:"reasons,omitempty"` // of the letters that were not done
-	Records      int64                    `json:"records"`           // of the letters that were done
+	Reasons      map[string]int64         `json:"reasons,omitempty"` // the reasons for letters that were not done
+	Records      int64                    `json:"records"`           // the records of the letters that were done
 	Delivered    int64                    `json:"delivered"`
 	Dropped      int64                    `json:"dropped"`
 	DoneBefore   int64                    `json:"done_before"`
-	DeadLettered int64                    `json:"dead_lettered"` // parts of letters
+	DeadLettered int64                    `json:"dead_lettered"` // parts of letters that became new letters
 }
 
-// shownLetters is how many letters that were not done a run names.
+// shownLetters is the number of letters that a run names, of those that were not done.
 const shownLetters = 20
 
 func (c redriveRun) run(ctx context.Context, a *app, job *redrive.Job) error {
@@ -322,7 +323,7 @@ func isDone(s redrive.Status) bool {
 	return s == redrive.Done || s == redrive.AlreadyDone || s == redrive.Ready
 }
 
-// maxReasons bounds the reasons of a summary: those of failures may all differ.
+// maxReasons limits the reasons in a summary, because all failures may have different reasons.
 const maxReasons = 50
 
 func (s *redriveSummary) add(r redrive.Report) {
@@ -363,7 +364,7 @@ func (s *redriveSummary) text() string {
 	return b.String()
 }
 
-// err says that there is something to look at.
+// err returns errLook if letters were not done.
 func (s *redriveSummary) err() error {
 	if n := s.Letters[redrive.Failed]; n > 0 {
 		return &hintError{fmt.Errorf("%s failed", quantity(n, "letter")), "It is safe to run them again."}

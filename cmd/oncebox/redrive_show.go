@@ -31,7 +31,7 @@ Examples:
   oncebox --output json redrive show NAME.json dir:failed | jq -r '.payloads[].text'`
 }
 
-// shownLetter is everything about a letter.
+// shownLetter holds all data of a letter.
 type shownLetter struct {
 	letterJSON
 	Place        deadletter.Place   `json:"place"`
@@ -113,14 +113,14 @@ func payloadOf(sequence string, data []byte) payloadJSON {
 	return p
 }
 
-// isPlain reports whether a payload can be printed as it is: a terminal takes control characters for commands.
+// isPlain reports whether a payload can be printed unchanged: a terminal reads control characters as commands.
 func isPlain(data []byte) bool {
 	return utf8.Valid(data) && !bytes.ContainsFunc(data, func(r rune) bool {
 		return unicode.IsControl(r) && !strings.ContainsRune("\t\r\n", r)
 	})
 }
 
-// text is the letter as lines.
+// text returns the letter as lines.
 func (s shownLetter) text() string {
 	var b strings.Builder
 	line := func(name string, value any) {

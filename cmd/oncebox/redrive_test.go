@@ -23,7 +23,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// deadLetter is a poison record of the scope orders, whose id is where nobody looked for it.
+// deadLetter returns a poison record of the scope orders. Its id is not at the path where the function looked.
 func deadLetter(n int, arrival time.Time) dedupe.DeadLetter {
 	p := dedupe.Position{
 		Stream: dedupe.Stream{Account: "123456789012", Region: "eu-west-1", Name: "orders"}, Shard: "shardId-000000000000",
@@ -35,7 +35,7 @@ func deadLetter(n int, arrival time.Time) dedupe.DeadLetter {
 	}
 }
 
-// deadLetters writes n letters into a folder, as fast as that goes. The records of all arrived at one time.
+// deadLetters writes n letters into a folder quickly. Their records all arrived at one time.
 func (s *shell) deadLetters(folder string, n int, arrival time.Time) {
 	s.Helper()
 	if err := os.MkdirAll(filepath.Join(s.dir, folder), 0o700); err != nil {
@@ -190,7 +190,7 @@ func TestRedriveBucket(t *testing.T) {
 	s.run(exitLook, "redrive", "run", "message.json", "--function", "f").saying(t, "lost 1")
 }
 
-// TestRedriveRefuses: what is wrong is told before anything is changed.
+// TestRedriveRefuses checks that errors are found before anything is changed.
 func TestRedriveRefuses(t *testing.T) {
 	s := newRedriveShell(t, 1)
 	for _, test := range []struct {
@@ -226,7 +226,8 @@ func TestRedriveRefuses(t *testing.T) {
 		saying(t, "it is of the scope orders, and this run has Orders_v2")
 }
 
-// TestRedriveTakesNoConsumer: the stream stays the function's, also where the variables of Lambda are set.
+// TestRedriveTakesNoConsumer checks that the function stays the consumer of the stream, even if the variables of
+// Lambda are set.
 func TestRedriveTakesNoConsumer(t *testing.T) {
 	s := newRedriveShell(t, 1)
 	s.env = append(s.env, "AWS_LAMBDA_FUNCTION_NAME=somebody")
@@ -234,7 +235,8 @@ func TestRedriveTakesNoConsumer(t *testing.T) {
 	s.until("SELECT NOT EXISTS (SELECT 1 FROM consumer)")
 }
 
-// TestRedriveIntoTable: the effects of dead letters are items of the sink's table, each in one transaction with its entry.
+// TestRedriveIntoTable: the effects of dead letters are items of the sink's table, each in one transaction with its
+// entry.
 func TestRedriveIntoTable(t *testing.T) {
 	endpoint := testengine.Dynoxide(t)
 	s := newShell(t)

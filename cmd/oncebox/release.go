@@ -106,7 +106,7 @@ type releaseJSON struct {
 	Campaign string             `json:"campaign"`
 	Claimant string             `json:"claimant"`
 	ClaimID  string             `json:"claim_id"`
-	Item     string             `json:"item,omitempty"`  // the first; absent with --claim-id, where the claim is not read
+	Item     string             `json:"item,omitempty"`  // the first; absent with --claim-id, which does not read the claim
 	Outcome  string             `json:"outcome"`         // already, mixed, or what happened to all items: see releasedItemJSON
 	Items    []releasedItemJSON `json:"items,omitempty"` // all items, of a claim with several
 }
@@ -132,7 +132,7 @@ func toReleaseJSON(campaign, claimant string, claim itembank.Claim, done itemban
 	return result
 }
 
-// outcomeOf names what happened to an item that ended, or returned.
+// outcomeOf names the outcome for an item that ended or returned.
 func outcomeOf(ended string) string {
 	if ended == "" {
 		return "returned"
@@ -140,7 +140,7 @@ func outcomeOf(ended string) string {
 	return ended
 }
 
-// outcomeTexts say what happened to an item.
+// outcomeTexts are the texts of the outcomes of an item.
 var outcomeTexts = map[string]string{
 	"returned":  "is in the bank again",
 	"burned":    "is burned, no claimant gets it again",
@@ -159,7 +159,7 @@ func (r releaseJSON) text() string {
 	return strings.Join(lines, "\n")
 }
 
-// end releases one claim and no other.
+// end releases exactly this claim.
 func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Bank, claim itembank.Claim) error {
 	done, err := b.Release(ctx, c.Campaign, c.Claimant, claim.ID, c.option())
 	if err != nil && (errors.Is(err, itembank.ErrTryAgain) || ctx.Err() != nil) {
@@ -177,7 +177,8 @@ func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Bank, claim
 	return a.print(result, result.text())
 }
 
-// canAsk reports whether a person can answer: stdin is a terminal, and so is stderr, where questions go.
+// canAsk reports whether a person can answer: stdin must be a terminal, and so must stderr, which shows the
+// questions.
 func (a *app) canAsk() bool { return isTerminal(a.stdin) && isTerminal(a.stderr) }
 
 // ask asks a question. Only a line of y or yes is a yes.

@@ -146,7 +146,7 @@ func describeReplay(r itembank.ReplayReport) string {
 	})
 }
 
-// seeOf names what is in the way of a line.
+// seeOf names the claim or item that prevents the replay of a line.
 func seeOf(l itembank.ReplayedLine) string {
 	switch {
 	case l.HeldBy != "":
@@ -193,7 +193,7 @@ func claimsIn(ctx context.Context, store engine.Store, scope string, since time.
 	}
 }
 
-// maxClaimLine is the longest line of a file of claims, in bytes. A claim has at most a third of that.
+// maxClaimLine is the size of the longest line in a file of claims, in bytes. A claim needs at most a third of it.
 const maxClaimLine = 256 << 10
 
 // claimsOf reads claims from a file, one JSON object a line. Blank lines are skipped.

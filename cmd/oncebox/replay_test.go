@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// replay runs the command on lines, and returns what it prints.
+// replay runs the command on lines, and returns its output.
 func (w *fixture) replay(c replayCommand, output string, code int, lines ...string) string {
 	w.Helper()
 	a := w.app()
@@ -81,7 +81,7 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// TestReplayFromStore: the claims that an older copy of a store has not are taken from the newer one.
+// TestReplayFromStore checks that claims which an older copy of a store lacks are read from the newer one.
 func TestReplayFromStore(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -113,7 +113,7 @@ func TestReplayFromStore(t *testing.T) {
 	}
 }
 
-// TestReplayFromTable: a new dedupe table has forgotten a claim, and the old one has it.
+// TestReplayFromTable uses a new dedupe table that lacks a claim, and the old table that has it.
 func TestReplayFromTable(t *testing.T) {
 	s := newShell(t)
 	tables := rand.Text()
@@ -130,7 +130,7 @@ func TestReplayFromTable(t *testing.T) {
 	s.run(exitDone, append(replay, "dynamodb:new-"+tables)...).saying(t, "would have replayed 0, already 0,")
 }
 
-// TestOpenUntilReconciled: a campaign that was closed so is not opened while something is wrong.
+// TestOpenUntilReconciled checks that a campaign that was closed for a replay is not opened while it is inconsistent.
 func TestOpenUntilReconciled(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -148,7 +148,7 @@ func TestOpenUntilReconciled(t *testing.T) {
 	s.run(exitDone, "claim", "spring", "ann")
 }
 
-// TestReplayBadLines: one bad line, and nothing is changed.
+// TestReplayBadLines checks that one bad line is enough to change nothing.
 func TestReplayBadLines(t *testing.T) {
 	t.Parallel()
 	onEngines(t, func(t *testing.T, store engine.Store) {

@@ -63,7 +63,7 @@ func TestChosenItems(t *testing.T) {
 	})
 }
 
-// TestReleaseSeveral: the result says what became of each item of the claim.
+// TestReleaseSeveral checks that the result names the outcome of each item of the claim.
 func TestReleaseSeveral(t *testing.T) {
 	onStores(t, func(s *shell) {
 		s.run(exitDone, "init")

@@ -49,7 +49,7 @@ func (c statusCommand) Run(ctx context.Context, a *app) error {
 	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.status(ctx, a, b) })
 }
 
-// stateByCounts is the state of a campaign whose items were counted.
+// stateByCounts returns the state of a campaign whose items were counted.
 func stateByCounts(state itembank.State, counts itembank.Counts) itembank.State {
 	switch {
 	case state != itembank.Open || counts.Free > 0:

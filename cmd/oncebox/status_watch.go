@@ -13,10 +13,10 @@ import (
 
 const (
 	shortestEvery = time.Second
-	// mostCounted is how many items a campaign may have for all its rows to be counted for each line: at most three
-	// rows an item, of which an eventually consistent read unit reads about 40.
+	// mostCounted is the largest number of items of a campaign for which each line counts all rows. An item has at
+	// most three rows, and an eventually consistent read unit reads about 40 rows.
 	mostCounted = 20_000
-	// rateLines is over how many lines the rate is taken.
+	// rateLines is the number of lines from which the rate is calculated.
 	rateLines = 10
 )
 
@@ -61,11 +61,11 @@ func (l watchLine) String() string {
 type watcher struct {
 	bank     *itembank.Bank
 	campaign string
-	counts   itembank.Counts // as they were counted last
+	counts   itembank.Counts // the latest counts
 	seen     []seenCount     // the last lines, the oldest first
 }
 
-// seenCount is how many items had left the bank at a moment.
+// seenCount is the number of items that had left the bank at a moment.
 type seenCount struct {
 	at        time.Time
 	left      int64
@@ -87,7 +87,7 @@ func (c statusCommand) watch(ctx context.Context, a *app, b *itembank.Bank) erro
 				fmt.Fprintln(a.stdout)
 			}
 			why, _ := describeError(err, exitFailed)
-			a.remark("not counted: %s", why) // the next line may be
+			a.remark("not counted: %s", why) // the next line may succeed
 			err = nil
 		}
 		if err == nil {
@@ -103,7 +103,7 @@ func (c statusCommand) watch(ctx context.Context, a *app, b *itembank.Bank) erro
 	}
 }
 
-// line counts. Only the first line of a large campaign counts all its rows.
+// line counts the items and returns a line. In a large campaign only the first line counts all rows.
 func (w *watcher) line(ctx context.Context, first bool, now time.Time) (line watchLine, err error) {
 	c, err := w.bank.Campaign(ctx, w.campaign)
 	if err != nil {
@@ -115,7 +115,7 @@ func (w *watcher) line(ctx context.Context, first bool, now time.Time) (line wat
 	} else {
 		var free itembank.FreeCount
 		free, err = w.bank.CountFree(ctx, w.campaign)
-		w.counts.Free, line.Estimated = free.Items+free.Expired, !free.Exact // as Counts counts
+		w.counts.Free, line.Estimated = free.Items+free.Expired, !free.Exact // because Counts includes expired items
 		w.counts.Claimed = max(w.counts.Loaded-w.counts.Free-w.counts.Ended, 0)
 	}
 	if err != nil {
@@ -132,11 +132,11 @@ func (w *watcher) line(ctx context.Context, first bool, now time.Time) (line wat
 	return line, nil
 }
 
-// maxForecast is how far ahead a campaign is said to be sold out.
+// maxForecast is the longest forecast of the time when a campaign is sold out.
 const maxForecast = 366 * 24 * time.Hour
 
-// rate adds a count and returns how many items a second have left the bank. Estimates are compared with estimates
-// only: what all of them miss is not a claim.
+// rate adds a count and returns the number of items a second that have left the bank. It compares estimates only with
+// estimates, because all of them miss the same items.
 func (w *watcher) rate(now seenCount) (perSecond float64, ok bool) {
 	w.seen = slices.DeleteFunc(w.seen, func(s seenCount) bool { return s.estimated != now.estimated })
 	w.seen = append(w.seen, now)

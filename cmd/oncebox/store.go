@@ -24,7 +24,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// The forms of --store.
+// These are the forms of --store.
 const (
 	sqlitePrefix  = "sqlite:"
 	dynamodbStore = "dynamodb:"
@@ -46,7 +46,7 @@ func (g globals) sqlitePath() (path string, ok bool, err error) {
 	return "", false, &usageError{fmt.Errorf("--store %q: must be %sPATH or %s", g.Store, sqlitePrefix, dynamodbStore), hint}
 }
 
-// missingStore says how to make a SQLite store that does not exist.
+// missingStore returns the error for a SQLite store that does not exist, with advice how to make one.
 func (g globals) missingStore(err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -68,7 +68,7 @@ func (g globals) open(ctx context.Context) (store engine.Store, closeStore func(
 		if err != nil {
 			return nil, nil, g.missingStore(err)
 		}
-		return store, func() { _ = store.Close() }, nil // every write is on the disk by now
+		return store, func() { _ = store.Close() }, nil // every write is on the disk already
 	}
 	client, err := dynamoClient(ctx)
 	if err != nil {
@@ -77,7 +77,7 @@ func (g globals) open(ctx context.Context) (store engine.Store, closeStore func(
 	return dynamostore.New(client, g.BankTable, g.DedupeTable), func() {}, nil
 }
 
-// withBank runs a command on a Bank over the store. The campaign is the one that the command is about, if there is one.
+// withBank runs a command on a Bank over the store. campaign is the command's campaign, or "".
 func (g globals) withBank(
 	ctx context.Context, campaign string, run func(*itembank.Bank) error, options ...itembank.Option,
 ) error {
@@ -94,7 +94,7 @@ func (g globals) withBank(
 	return err
 }
 
-// noSuchCampaign says which campaigns there are.
+// noSuchCampaign returns an error that lists the existing campaigns.
 func noSuchCampaign(ctx context.Context, bank *itembank.Bank, campaign string, err error) error {
 	campaigns, listError := bank.Campaigns(ctx)
 	if listError != nil {
@@ -121,7 +121,7 @@ func noSuchCampaign(ctx context.Context, bank *itembank.Bank, campaign string, e
 	return &hintError{err, hint}
 }
 
-// checkScope checks a scope of records, for commands that work with those of functions.
+// checkScope checks a scope of records, for commands that use the scopes of functions.
 func checkScope(scope string) error {
 	if kinesishandler.IsScope(scope) {
 		return nil
@@ -131,7 +131,7 @@ func checkScope(scope string) error {
 }
 
 // openLedger opens the store of record entries, which must exist. The options are for DynamoDB. Call closeLedger after
-// use.
+// fileUse.
 func (g globals) openLedger(ctx context.Context, options ...ledgerdynamo.Option) (
 	ledger dedupe.Store, closeLedger func(), err error,
 ) {
@@ -144,7 +144,7 @@ func (g globals) openLedger(ctx context.Context, options ...ledgerdynamo.Option)
 		if err != nil {
 			return nil, nil, g.missingStore(err)
 		}
-		return store, func() { _ = store.Close() }, nil // every write is on the disk by now
+		return store, func() { _ = store.Close() }, nil // every write is on the disk already
 	}
 	client, err := dynamoClient(ctx)
 	if err != nil {
@@ -153,7 +153,7 @@ func (g globals) openLedger(ctx context.Context, options ...ledgerdynamo.Option)
 	return ledgerdynamo.New(client, g.DedupeTable, options...), func() {}, nil
 }
 
-// openRows opens the ledger with one row a key, to enter records of a scope. A scope that has a log ledger is refused.
+// openRows opens the ledger with one row a key, to enter records of a scope. It refuses a scope with a log ledger.
 func (g globals) openRows(ctx context.Context, scope string) (ledger dedupe.Store, closeLedger func(), err error) {
 	if err := g.refuseLog(ctx, scope); err != nil {
 		return nil, nil, err
@@ -161,12 +161,12 @@ func (g globals) openRows(ctx context.Context, scope string) (ledger dedupe.Stor
 	return g.openLedger(ctx)
 }
 
-// memoryOfLog is the memory for entries of a log ledger where ONCEBOX_LEDGER_MEMORY is not set: room for 67 million. It
-// is taken when it is needed.
+// memoryOfLog is the memory for entries of a log ledger if ONCEBOX_LEDGER_MEMORY is not set. It has room for 67
+// million entries. It is allocated only when it is needed.
 const memoryOfLog = 2 << 30
 
-// openRecords opens what the record handler needs of the store: the ledger of the options, with acks and consumers. Call
-// closeLedger after use.
+// openRecords opens the parts of the store that the record handler needs: the ledger of the options, with acks and
+// consumers. Call closeLedger after use.
 func (g globals) openRecords(ctx context.Context, o kinesishandler.Options) (
 	store kinesishandler.Store, closeLedger func(), err error,
 ) {
@@ -199,12 +199,12 @@ func (g globals) openValkey(ctx context.Context, o kinesishandler.Options) (
 		return nil, nil, err
 	}
 	return kinesishandler.Stores{Ledger: ledger, Acks: rows, Consumers: rows}, func() {
-		_ = ledger.Close() // every call is answered by now
+		_ = ledger.Close() // every call has been answered
 		closeRows()
 	}, nil
 }
 
-// logClient makes the client of a log ledger, which is in DynamoDB.
+// logClient returns the client of a log ledger, which is in DynamoDB.
 func (g globals) logClient(ctx context.Context) (*dynamodb.Client, error) {
 	_, ok, err := g.sqlitePath()
 	if err != nil {
@@ -237,7 +237,7 @@ func (c initCommand) Run(ctx context.Context, a *app) error {
 	return a.print(map[string]string{"store": a.Store}, "store ready: "+a.Store)
 }
 
-// create makes the store. In an AWS account it does so only with a yes.
+// create makes the store. In an AWS account it does so only with --yes.
 func (g globals) create(ctx context.Context, yes bool) error {
 	path, ok, err := g.sqlitePath()
 	if err != nil {

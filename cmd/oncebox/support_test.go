@@ -135,20 +135,20 @@ func TestSupportOfSeveral(t *testing.T) {
 	})
 }
 
-// odd are claimants whose texts need care in CSV.
-var odd = []string{"ann", `bob, "the 1st"`, "=1+1", "ünïcode €"}
+// oddClaimants are claimants whose texts need care in CSV.
+var oddClaimants = []string{"ann", `bob, "the 1st"`, "=1+1", "ünïcode €"}
 
 func TestClaimsListAndExport(t *testing.T) {
 	onStores(t, func(s *shell) {
 		s.run(exitDone, "init")
 		s.run(exitDone, "campaign", "create", "spring", "--claim-life", "24h")
-		s.run(exitDone, "load", "spring", s.file("codes.txt", lines(len(odd)+1)))
+		s.run(exitDone, "load", "spring", s.file("codes.txt", lines(len(oddClaimants)+1)))
 		s.run(exitDone, "claims", "list", "spring").saying(s.T, "CLAIMANT")
-		for _, claimant := range odd {
+		for _, claimant := range oddClaimants {
 			s.run(exitDone, "claim", "spring", claimant)
 		}
 		var list claimListJSON
-		if s.json(&list, "claims", "list", "spring"); len(list.Claims) != len(odd) || list.More {
+		if s.json(&list, "claims", "list", "spring"); len(list.Claims) != len(oddClaimants) || list.More {
 			s.Errorf("unexpected %+v", list)
 		}
 		s.run(exitDone, "claims", "list", "spring", "--limit", "2").saying(s.T, "there are more")
@@ -161,7 +161,7 @@ func TestClaimsListAndExport(t *testing.T) {
 		if err != nil {
 			s.Fatal(err)
 		}
-		s.sameClaims(claimsOfCSV(s.T, string(written)), odd)
+		s.sameClaims(claimsOfCSV(s.T, string(written)), oddClaimants)
 		if stdout := s.run(exitDone, "claims", "export", "spring").stdout; stdout != string(written) {
 			s.Errorf("stdout has\n%s\nand the file\n%s", stdout, written)
 		}
@@ -214,8 +214,8 @@ func (s *shell) sameClaims(claims []claimJSON, claimants []string) {
 	}
 }
 
-// TestExportGoesOn: an export is cut at each call of the store in turn, also with a page that was written and not yet
-// counted. The same command goes on, and each claim is in the file once.
+// TestExportGoesOn stops an export at each call of the store in turn. A page may be written and not yet counted then.
+// The same command continues, and each claim is in the file once.
 func TestExportGoesOn(t *testing.T) {
 	t.Parallel()
 	const claims = 2500 // three pages of the store
@@ -297,8 +297,8 @@ func TestExportGoesOn(t *testing.T) {
 	}
 }
 
-// TestExportKeepsOtherFiles: of two exports into one file at once one is refused, and a file that is not of an export
-// stays as it is.
+// TestExportKeepsOtherFiles starts two exports into one file at the same time: one is refused. A file that does not
+// belong to an export is not changed.
 func TestExportKeepsOtherFiles(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, memstore.NewItems(), itembank.Settings{})
@@ -336,7 +336,7 @@ func TestExportKeepsOtherFiles(t *testing.T) {
 	if err := export.export(t.Context(), w.app(), w.bank); err == nil || err.Error() != "cut" {
 		t.Errorf("got %v", err)
 	}
-	if err := export.export(t.Context(), w.app(), w.bank); err != nil { // goes on where there is no claim yet
+	if err := export.export(t.Context(), w.app(), w.bank); err != nil { // continues although there is no claim yet
 		t.Error(err)
 	}
 	if left, _ := filepath.Glob(out + ".*"); len(left) > 0 {
@@ -447,8 +447,8 @@ func TestWatchLines(t *testing.T) {
 	line(false, "09:02:10  sold_out  free 0  claimed 100  claims/s 0.0")
 }
 
-// TestWatchOfLargeCampaign: only the first line counts all rows. The others read samples. What an estimate misses is not
-// a claim, and neither is an item whose life is over.
+// TestWatchOfLargeCampaign checks that only the first line counts all rows. The others read samples. Items that an
+// estimate misses do not count as claims, and neither do items after their end.
 func TestWatchOfLargeCampaign(t *testing.T) {
 	t.Parallel()
 	codes := make([]string, mostCounted+1)

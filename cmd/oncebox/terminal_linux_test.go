@@ -68,7 +68,7 @@ func (s *shell) onTerminal(c *exec.Cmd) *terminal {
 	return t
 }
 
-// show collects what the command prints, until it ends.
+// show collects the output of the command, until the command ends.
 func (t *terminal) show(from io.Reader) {
 	defer close(t.done)
 	buffer := make([]byte, 4096)
@@ -112,7 +112,7 @@ func (t *terminal) press(keys string) {
 	}
 }
 
-// ends waits for the end of the command and returns what is on the screen.
+// ends waits for the end of the command and returns the text on the screen.
 func (t *terminal) ends(code int) string {
 	t.Helper()
 	_ = t.command.Wait() // the exit code is checked next
@@ -144,7 +144,7 @@ func TestReleaseAsks(t *testing.T) {
 			{"\n", exitNo, "nothing was changed"},
 			{"yeah\n", exitNo, "nothing was changed"},
 			{ctrlD, exitNo, "nothing was changed"},
-			{ctrlC, exitInterrupted, "[y/N]"}, // a terminal drops what is printed while it handles the key
+			{ctrlC, exitInterrupted, "[y/N]"}, // a terminal drops output while it handles the key
 		} {
 			c := s.at("release", "spring", "ann")
 			c.until("[y/N] ")

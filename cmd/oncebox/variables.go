@@ -15,19 +15,19 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// variablePrefix begins the name of every variable of oncebox.
+// variablePrefix is the beginning of the names of all variables of oncebox.
 const variablePrefix = "ONCEBOX_"
 
-// variables are the flags that are variables too, by the names of the variables: --x-y is ONCEBOX_X_Y. They are the
-// global flags and the flags of dedupe, but for the one that undoes runs. No other flag is: a variable that was set long
-// ago must not destroy anything, nor decide about something that is fixed for good.
+// variables are the flags that have a variable, by the names of the variables: --x-y is ONCEBOX_X_Y. They are the
+// global flags and the flags of dedupe, except for the flag that undoes runs. Other flags have no variable, so that
+// an old variable cannot destroy data or decide about a setting that cannot be changed.
 type variables map[string]*kong.Flag
 
 // commandWithVariables is the command whose flags are variables.
 const commandWithVariables = "dedupe"
 
-// neverVariables undo something, or are flags of other commands too, which would not take them from the environment. The
-// variable of ledger is another setting, of the dedupe function.
+// neverVariables are flags without a variable. They undo something, or belong to other commands, too, which would not
+// read them from the environment. The variable of ledger is another setting, of the dedupe function.
 var neverVariables = []string{"help", "version", "replace-run", "dry-run", "ledger"}
 
 // varLedger is a setting of the dedupe function. It looks like the variable of --ledger.
@@ -58,7 +58,7 @@ func variableOf(flag *kong.Flag) string {
 	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
 }
 
-// describe is the help of a flag with its variable.
+// describe returns the help of a flag with its variable.
 func (v variables) describe(value *kong.Value) string {
 	if value.Flag == nil || v[variableOf(value.Flag)] != value.Flag {
 		return value.Help
@@ -66,12 +66,12 @@ func (v variables) describe(value *kong.Value) string {
 	return strings.TrimSuffix(value.Help, ".") + " (" + variableOf(value.Flag) + ")."
 }
 
-// explaining are the commands that work in any environment. The doctor reports what is wrong with it.
+// explaining are the commands that work in any environment. The doctor reports the problems in it.
 var explaining = []string{"help", "version", "completion", "doctor"}
 
-// checkEnvironment refuses variables that look like settings and have no effect: names close to that of a setting, and
-// flags of the command that are not variables. Settings of the Lambda functions pass, since the environment
-// may be shared with them. Other names pass too: they may belong to another program.
+// checkEnvironment refuses variables that look like settings and have no effect: names that are close to a setting's, and
+// flags of the command without a variable. It ignores settings of the Lambda functions, because they may share the
+// environment. It also ignores other names, which may belong to another program.
 func (p *parser) checkEnvironment(environ []string, command *kong.Context) error {
 	if slices.Contains(explaining, command.Selected().Name) {
 		return nil
@@ -85,7 +85,7 @@ func (p *parser) checkNames(environ []string, flags []*kong.Flag) error {
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		if name == varLedger && value != "" && !kinesishandler.IsLedger(value) {
-			err := errors.New(varLedger + " says which ledger the dedupe function has, and is none of keys, log and " +
+			err := errors.New(varLedger + " selects the ledger of the dedupe function. It must be keys, log or " +
 				"valkey://HOST:PORT")
 			return &usageError{err, "Give the file of a ledger as --ledger FILE, or as ONCEBOX_STORE=sqlite:FILE."}
 		}
@@ -108,7 +108,7 @@ func (p *parser) checkNames(environ []string, flags []*kong.Flag) error {
 	return nil
 }
 
-// explain puts an error of the parser into the words of the user: where a value comes from a variable, it names that.
+// explain puts an error of the parser into the user's words: if a value comes from a variable, it names the variable.
 func (p *parser) explain(err error, args []string) error {
 	const hint = "`oncebox --help` lists the commands, `oncebox help COMMAND` explains one."
 	if errors.As(err, new(*usageError)) { // made by checkEnvironment

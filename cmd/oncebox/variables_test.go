@@ -31,7 +31,8 @@ func commands(p *parser) map[string]*kong.Node {
 	return all
 }
 
-// TestWhichFlagsAreVariables: those of the store, the output, the log and of dedupe, and no others.
+// TestWhichFlagsAreVariables checks that exactly the flags of the store, the output, the log and dedupe have
+// variables.
 func TestWhichFlagsAreVariables(t *testing.T) {
 	t.Parallel()
 	p := newTestParser(t)
@@ -56,7 +57,7 @@ func TestWhichFlagsAreVariables(t *testing.T) {
 
 func TestVariables(t *testing.T) {
 	s := newShell(t)
-	s.env = []string{"ONCEBOX_STORE=sqlite:named.db", "ONCEBOX_OUTPUT=json", "ONCEBOX_BANK_TABLE=", "ONCEBOX_LOG_LEVEL="} // an empty one is not set
+	s.env = []string{"ONCEBOX_STORE=sqlite:named.db", "ONCEBOX_OUTPUT=json", "ONCEBOX_BANK_TABLE=", "ONCEBOX_LOG_LEVEL="} // an empty variable is not set
 	s.run(exitDone, "init")
 	var c campaignJSON
 	if err := json.Unmarshal([]byte(s.run(exitDone, "campaign", "create", "spring").stdout), &c); err != nil {
@@ -65,7 +66,7 @@ func TestVariables(t *testing.T) {
 	if _, err := os.Stat(s.dir + "/named.db"); err != nil {
 		t.Error(err)
 	}
-	s.run(exitDone, "--output", "text", "campaign", "create", "spring").saying(t, "exists already") // a flag overrules
+	s.run(exitDone, "--output", "text", "campaign", "create", "spring").saying(t, "exists already") // a flag replaces a variable
 
 	s.file("in", orders)
 	s.env = []string{"ONCEBOX_STORE=sqlite:named.db", "ONCEBOX_ID_PATH=id", "ONCEBOX_QUIET=true", "ONCEBOX_OUT=out", "ONCEBOX_DEAD_LETTERS=dead"}
@@ -75,8 +76,8 @@ func TestVariables(t *testing.T) {
 	}
 }
 
-// TestDestructiveFlagsAreNoVariables: neither flags that destroy nor settings that are fixed for good come from the
-// environment. A set variable of such a flag is refused where the flag is meant.
+// TestDestructiveFlagsAreNoVariables checks that flags that destroy data, and settings that cannot be changed, do not
+// come from the environment. A command that has such a flag refuses its variable.
 func TestDestructiveFlagsAreNoVariables(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -108,7 +109,7 @@ func TestDestructiveFlagsAreNoVariables(t *testing.T) {
 		name, _, _ := strings.Cut(test.variable, "=")
 		s.run(exitUsage, test.args...).saying(t, fmt.Sprintf("%s is set, and %s is not taken from the environment", name, test.flag))
 	}
-	s.env = []string{"ONCEBOX_YES=true", "ONCEBOX_ALL=true", "ONCEBOX_CLAIM_LIFE=1h"} // other commands do not care
+	s.env = []string{"ONCEBOX_YES=true", "ONCEBOX_ALL=true", "ONCEBOX_CLAIM_LIFE=1h"} // other commands ignore it
 	s.run(exitDone, "status", "spring").saying(t, "loaded   2", "free     1", "claimed  1", "ended    0")
 	s.run(exitDone, "campaign", "list")
 
@@ -118,8 +119,8 @@ func TestDestructiveFlagsAreNoVariables(t *testing.T) {
 	s.run(exitDone, "campaign", "show", "summer").saying(t, "scope       summer\n")
 }
 
-// TestLedgerOfTheFunction: ONCEBOX_LEDGER is a setting of the function, and no file of a ledger. It was one before, so a
-// value that is none of the function's is refused.
+// TestLedgerOfTheFunction checks that ONCEBOX_LEDGER is a setting of the function, and not the file of a ledger. A
+// value that the function would refuse is refused.
 func TestLedgerOfTheFunction(t *testing.T) {
 	s := newShell(t)
 	s.file("in", `{"id":1}`)
@@ -133,14 +134,14 @@ func TestLedgerOfTheFunction(t *testing.T) {
 	for _, value := range []string{"seen.db", inMemory, "redis://cache:6379"} {
 		s.env = []string{"ONCEBOX_LEDGER=" + value}
 		for _, args := range [][]string{{"dedupe", "in", "--id-path", "id"}, {"ledger", "runs"}, {"campaign", "list"}} {
-			s.run(exitUsage, args...).saying(t, "ONCEBOX_LEDGER says which ledger the dedupe function has, and is none of", "Give the file of a ledger as --ledger FILE")
+			s.run(exitUsage, args...).saying(t, "ONCEBOX_LEDGER selects the ledger of the dedupe function. It must be keys, log or valkey://HOST:PORT", "Give the file of a ledger as --ledger FILE")
 		}
 	}
 	s.env = []string{"ONCEBOX_LEDGER=log", "ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:out", "ONCEBOX_DEAD_LETTERS=dir:."}
 	s.run(exitUsage, "redrive", "run").saying(t, "the log ledger is in DynamoDB, and --store is sqlite:oncebox.db", "Use --store dynamodb:")
 }
 
-// TestMisspeltVariables: a variable that nobody reads, and that looks like a setting, is refused.
+// TestMisspeltVariables checks that an unknown variable that looks like a setting is refused.
 func TestMisspeltVariables(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -160,7 +161,7 @@ func TestMisspeltVariables(t *testing.T) {
 	}
 }
 
-// TestWrongVariable: an error about a value from the environment names the variable.
+// TestWrongVariable checks that an error about a value from the environment names the variable.
 func TestWrongVariable(t *testing.T) {
 	s := newShell(t)
 	s.file("in", orders)

@@ -44,7 +44,7 @@ func main() {
 	lambda.Start(handler)
 }
 
-// newHandler makes the function of its parts. The tests give it others.
+// newHandler makes the function from its parts. The tests use other parts.
 func newHandler(
 	ledger kinesishandler.Store, letters dedupe.DeadLetterStore, effect dedupe.SinkFunc,
 ) (*kinesishandler.Handler, error) {
@@ -65,8 +65,8 @@ type api struct {
 // atOnce keeps the calls of a chunk of 500 records below the function's time-out.
 const atOnce = 16
 
-// call calls the API for each record. After an error all of these records come again, also those of calls that had
-// their effect, until the event source mapping gives them up.
+// call calls the API for each record. After an error, all of these records come again until the event source mapping
+// gives them up. This includes records whose call took effect.
 func (a api) call(ctx context.Context, outputs []dedupe.Output) error {
 	calls, ctx := errgroup.WithContext(ctx)
 	calls.SetLimit(atOnce)
@@ -76,8 +76,8 @@ func (a api) call(ctx context.Context, outputs []dedupe.Output) error {
 	return calls.Wait()
 }
 
-// callOnce calls the API for one record. A record that comes again has the same ID, also after a crash between the call
-// and its reply. So the API can tell a call that is repeated by its Idempotency-Key.
+// callOnce calls the API for one record. A record that comes again has the same ID, even after a crash between the
+// call and its reply. So the API can recognise a repeated call by its Idempotency-Key.
 func (a api) callOnce(ctx context.Context, o dedupe.Output) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url, bytes.NewReader(o.Data))
 	if err != nil {

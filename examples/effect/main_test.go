@@ -15,8 +15,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// TestEachRecordOnce: an event with two records of which one has copies, another record under a used id, and one that
-// is not JSON. A second time the same event calls nothing.
+// TestEachRecordOnce sends an event with two records, one of which has copies, another record under a used id, and a
+// record that is not JSON. The second time, the same event calls nothing.
 func TestEachRecordOnce(t *testing.T) {
 	t.Parallel()
 	for event, want := range map[string][]string{

@@ -1,6 +1,6 @@
 // Claims an item and prints it: node claim.mjs URL CAMPAIGN CLAIMANT
 
-// claim returns the claim, or the problem that says why there is none. It repeats the request while that can help.
+// claim returns the claim, or the problem with the reason. It repeats the request while that can help.
 async function claim(url, campaign, claimant) {
   for (let wait = 1; wait < 32; wait *= 2) {
     const answer = await fetch(`${url}/campaigns/${campaign}/claims`, {

@@ -29,8 +29,8 @@ func main() {
 	lambda.Start(handler)
 }
 
-// newHandler serves a bank. The claimant is the subject of the token that the API's JWT authorizer has verified: a
-// caller cannot ask in the name of another customer.
+// newHandler serves a bank. The claimant is the subject of the token that the API's JWT authorizer has verified. So a
+// caller cannot claim in the name of another customer.
 func newHandler(bank *itembank.Bank) (*claimapi.Handler, error) {
 	from, err := claimapi.ParseClaimantFrom("jwt:sub")
 	if err != nil {

@@ -15,8 +15,8 @@ type api struct {
 	client *http.Client
 }
 
-// call calls the API for an order. An order that comes again has the same ID, also after a crash between the call and
-// its reply. So the API can tell a call that is repeated by its Idempotency-Key.
+// call calls the API for an order. An order that comes again has the same ID, even after a crash between the call and
+// its reply. So the API can recognise a repeated call by its Idempotency-Key.
 func (a api) call(ctx context.Context, order dedupe.Output) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url, bytes.NewReader(order.Data))
 	if err != nil {

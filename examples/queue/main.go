@@ -4,9 +4,9 @@
 //
 // It reads DEDUPE_TABLE and API_URL. The event source mapping needs ReportBatchItemFailures. The queue needs
 //
-//   - a dead-letter queue: that is where orders end that cannot be read, or that the API refuses each time;
-//   - a visibility timeout of six times the function's time-out, as AWS recommends: a message that becomes visible while
-//     it is processed is processed twice.
+//   - a dead-letter queue: it gets the orders that cannot be read, or that the API refuses each time;
+//   - a visibility timeout of six times the function's time-out, as AWS recommends: a message that becomes visible
+//     while it is processed is processed twice.
 package main
 
 import (
@@ -74,7 +74,7 @@ type order struct {
 	err       error // why it was not read
 }
 
-// handle takes a batch of messages. The answer names those that are not done: SQS delivers them again.
+// handle processes a batch of messages. The answer names the messages that are not done: SQS delivers them again.
 func (f *function) handle(ctx context.Context, event events.SQSEvent) (events.SQSEventResponse, error) {
 	ctx, cancel := leaveTimeToAnswer(ctx)
 	defer cancel()
@@ -121,16 +121,16 @@ func (f *function) read(ctx context.Context, m events.SQSMessage) order {
 	return o
 }
 
-// ownerOf is the identity of a message. It is the same in the dead-letter queue: SQS keeps the message ID, and names the
-// first queue. So to redrive orders, map that queue to this function as well, until it is empty: each order is a retry.
-// Never move messages back with StartMessageMoveTask: they get new message IDs, and would be dropped as duplicates of
-// themselves.
+// ownerOf is the identity of a message. It is the same in the dead-letter queue: SQS keeps the message ID, and names
+// the first queue. So to redrive orders, map that queue to this function as well, until it is empty: each order is a
+// retry. Never move messages back with StartMessageMoveTask: they get new message IDs, and would be dropped as
+// duplicates of themselves.
 func ownerOf(m events.SQSMessage) dedupe.Owner {
 	queue := cmp.Or(m.Attributes["DeadLetterQueueSourceArn"], m.EventSourceARN)
 	return dedupe.Owner{Source: queue, Sequence: m.MessageId, Sub: dedupe.Plain}
 }
 
-// process does what the decision asks for. After nil SQS deletes the message.
+// process follows the decision. If it returns nil, SQS deletes the message.
 func (f *function) process(ctx context.Context, o order, decision dedupe.Decision) error {
 	if err := cmp.Or(o.err, decision.Err); err != nil {
 		return err
@@ -150,8 +150,8 @@ func failures(messages []events.SQSMessage) []events.SQSBatchItemFailure {
 	return failed
 }
 
-// leaveTimeToAnswer ends the work a second before Lambda ends the function: without an answer all messages would come
-// again, and the effects of all orders would be repeated.
+// leaveTimeToAnswer ends the work a second before Lambda ends the function. Without an answer, all messages would
+// come again, and the effects of all orders would be repeated.
 func leaveTimeToAnswer(ctx context.Context) (context.Context, context.CancelFunc) {
 	end, ok := ctx.Deadline()
 	if !ok {

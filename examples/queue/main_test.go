@@ -46,7 +46,7 @@ func TestAfterAnOutage(t *testing.T) {
 	}
 }
 
-// TestFIFOQueue: after a message that is not done, the later ones are not begun, and come again in order.
+// TestFIFOQueue checks that the messages after one that is not done are not begun, and come again in order.
 func TestFIFOQueue(t *testing.T) {
 	t.Parallel()
 	f := newBench(t)
@@ -111,7 +111,8 @@ func (b *bench) serve(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	b.calls = append(b.calls, order.ID+" "+order.Amount)
 }
 
-// handle gives an event to the function, as Lambda does. It returns which messages are to come again, counted from 1.
+// handle sends an event to the function, as Lambda does. It returns the numbers of the messages that must come again,
+// counted from 1.
 func (b *bench) handle(t *testing.T, file string) (failed []int) {
 	t.Helper()
 	raw, err := os.ReadFile("testdata/" + file)

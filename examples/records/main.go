@@ -1,4 +1,4 @@
-// Command records takes a batch of records to a sink of your own, each record once. The batch has a copy, another
+// Command records delivers a batch of records to a sink of your own, each record once. The batch has a copy, another
 // record under a used id, and a record without an id.
 package main
 
@@ -43,7 +43,7 @@ func run(ctx context.Context, out io.Writer, ledgerFile, deadLetterFolder string
 		dedupe.Settings{
 			Scope:     "orders",
 			Retention: dedupe.Retention{Window: 48 * time.Hour, Horizon: 14 * 24 * time.Hour},
-			Sink:      "lines", // the acks are those of this sink
+			Sink:      "lines", // the acks belong to this sink
 		})
 	if err != nil {
 		return err
@@ -63,7 +63,7 @@ func run(ctx context.Context, out io.Writer, ledgerFile, deadLetterFolder string
 	return err
 }
 
-// batch makes a batch as a stream delivers it: the position of a record tells a redelivery from a copy.
+// batch makes a batch as a stream delivers it: the position of a record distinguishes a redelivery from a copy.
 func batch(payloads ...string) dedupe.Batch {
 	b := dedupe.Batch{Stream: dedupe.Stream{Account: "123456789012", Region: "eu-west-1", Name: "orders"}, Shard: "shard-1"}
 	for i, payload := range payloads {
@@ -77,10 +77,10 @@ func batch(payloads ...string) dedupe.Batch {
 // lines is a sink that writes each record to a line.
 type lines struct{ out io.Writer }
 
-// Check takes every record. A sink with a limit returns a *dedupe.PoisonError for a record that is too large.
+// Check accepts every record. A sink with a limit returns a *dedupe.PoisonError for a record that is too large.
 func (lines) Check(context.Context, dedupe.Output) error { return nil }
 
-// Send writes records in order. It says of each whether it is written: these are not sent again.
+// Send writes records in order. It reports which records are written: these are not sent again.
 func (l lines) Send(_ context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
 	delivered := make([]bool, len(outputs))
 	for i, o := range outputs {

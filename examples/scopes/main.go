@@ -70,11 +70,11 @@ func (s studio) term(ctx context.Context) error {
 			return err
 		}
 	}
-	return s.cancel(ctx, monday) // once more, as after a lost reply: nobody loses a place
+	return s.cancel(ctx, monday) // once more, as after a lost reply: no student loses a place
 }
 
-// open makes a class of one place. The scope is the term, so that a student can have
-// one place in it; a place that is given back can be booked again.
+// open makes a class of one place. The scope is the term, so that a student can have one place in it. A place that is
+// given back can be booked again.
 func (s studio) open(ctx context.Context, class string) error {
 	settings := itembank.Settings{Scope: "spring-term", OnEnd: itembank.Return}
 	if _, _, err := s.bank.CreateCampaign(ctx, class, settings); err != nil {
@@ -84,8 +84,8 @@ func (s studio) open(ctx context.Context, class string) error {
 	return err
 }
 
-// book returns the claim, which is what the student needs to cancel it; the zero
-// Claim if there is no place for the student.
+// book returns the claim, which the student needs to cancel it. If there is no place for the student, it returns the
+// zero Claim.
 func (s studio) book(ctx context.Context, class, student string) (itembank.Claim, error) {
 	grant, err := s.bank.Claim(ctx, class, student)
 	var elsewhere *itembank.ClaimedElsewhereError
@@ -102,8 +102,8 @@ func (s studio) book(ctx context.Context, class, student string) (itembank.Claim
 	return grant.Claim, nil
 }
 
-// cancel gives back the place of a claim that the student has seen: by its id, so
-// that it can be repeated, and gives back no later booking.
+// cancel gives back the place of a claim that the student has seen. It uses the claim's id, so that it can be
+// repeated, and never gives back a later booking.
 func (s studio) cancel(ctx context.Context, claim itembank.Claim) error {
 	released, err := s.bank.Release(ctx, claim.Campaign, claim.Claimant, claim.ID)
 	if err != nil {

@@ -16,7 +16,7 @@ let busy = false; // a claim is under way
 const chosen = new Set();
 const buttons = new Map(); // by seat
 
-// The visitor's name. This API is open: each browser is a visitor. Behind a login the server knows who it is.
+// The visitor's name. This API is open: each browser is a visitor. Behind a login the server knows the visitor.
 const visitor = localStorage.getItem("visitor") ?? crypto.randomUUID();
 localStorage.setItem("visitor", visitor);
 
@@ -41,7 +41,7 @@ function build() {
   claimButton.addEventListener("click", claim);
 }
 
-// draw shows the state. A seat that is taken stays a button, so that the keyboard does not lose its place.
+// draw shows the state. A taken seat stays a button, so that the keyboard focus stays in its place.
 function draw() {
   for (const [seat, button] of buttons) {
     const state = mine.includes(seat) ? "yours" : free.has(seat) ? "free" : "taken";
@@ -75,8 +75,8 @@ function choose(seat) {
 
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 
-// call returns whether a request succeeded, and the body of the answer. It repeats what is worth repeating, later each
-// time. To repeat a claim is safe.
+// call returns whether a request succeeded, and the body of the answer. It repeats a request that may succeed later,
+// with longer and longer pauses. Repeating a claim is safe.
 async function call(path, options) {
   for (let wait = 1; ; wait = Math.min(2 * wait, longestWait)) {
     const answer = await fetch(api + path, options).catch(() => undefined); // no connection

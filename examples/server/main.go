@@ -32,7 +32,7 @@ func routes(bank *itembank.Bank) http.Handler {
 	return mux
 }
 
-// withLogin tells the claim API who is asking. Replace the header by what your log-in has verified.
+// withLogin tells the claim API who the caller is. Replace the header by the identity that your log-in has verified.
 func withLogin(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := claimapi.WithCaller(r.Context(), r.Header.Get("X-Customer"))
@@ -40,7 +40,7 @@ func withLogin(next http.Handler) http.Handler {
 	})
 }
 
-// checkout gives a customer a code of the campaign "spring" with their order. To repeat the request is safe: the
+// checkout gives a customer a code of the campaign "spring" with their order. The request is safe to repeat: the
 // customer gets the same code.
 func checkout(bank *itembank.Bank) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

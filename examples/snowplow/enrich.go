@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 )
 
-// The columns that the stand-ins know, of the 131 of an enriched event.
+// These are the columns that the stand-ins know, of the 131 of an enriched event.
 const (
 	etlTstamp        = 2
 	collectorTstamp  = 3

@@ -5,10 +5,10 @@ import (
 	"strings"
 )
 
-// warehouse is what a loader has loaded: rows by their event id.
+// warehouse holds the loaded rows, by event id.
 type warehouse map[string][]string
 
-// load loads events. A loader refuses what is not an event.
+// load loads events. A loader refuses a line that is not an event.
 func (w *warehouse) load(lines ...string) {
 	if *w == nil {
 		*w = warehouse{}
@@ -20,7 +20,7 @@ func (w *warehouse) load(lines ...string) {
 	}
 }
 
-// view is what a query by event_id shows.
+// view returns the result of a query by event_id.
 func (w *warehouse) view() string {
 	rows, shared, renamed := 0, 0, 0
 	for _, lines := range *w {

@@ -1,5 +1,6 @@
-// Command snowplow puts the dedupe function between Enrich and a loader of Snowplow. Enrich and the loader are stand-ins:
-// the one writes events with the usual duplicates, the other counts what a warehouse would get.
+// Command snowplow puts the dedupe function between Enrich and a loader of Snowplow. Enrich and the loader are
+// stand-ins. The Enrich writes events with the usual duplicates, and the loader counts the events that a warehouse
+// would get.
 package main
 
 import (
@@ -62,7 +63,7 @@ func run(ctx context.Context, out io.Writer, ledgerFile, deadLetterFolder string
 	return err
 }
 
-// newFunction makes the function that stands before the loader. The stack deploys the same with
+// newFunction makes the function in front of the loader. The stack deploys the same function with
 // ONCEBOX_FORMAT=snowplow, a ledger in DynamoDB, and a stream from which the loader reads.
 func newFunction(
 	ctx context.Context, ledger kinesishandler.Store, deadLetterFolder string, loader *warehouse,
@@ -86,7 +87,7 @@ func newFunction(
 // batchSize is how many records Lambda gives to the function.
 const batchSize = 50
 
-// kinesisEvent is what Lambda gives to the function: the records of a shard from a position on.
+// kinesisEvent returns the event that Lambda sends to the function: the records of a shard from a position on.
 func kinesisEvent(lines []string, from int) json.RawMessage {
 	var e events.KinesisEvent
 	for i, line := range lines {

@@ -32,9 +32,9 @@ func Example() {
 	// dead letters: 1
 }
 
-// TestThroughLambda takes the events through a stream of several shards and Lambda's event source mapping, with
-// invocations that never begin, and others whose answers are lost. The loader gets each event of the stream under an id
-// of its own, which no other event has.
+// TestThroughLambda sends the events through a stream of several shards and Lambda's event source mapping. Some
+// invocations never begin, and the answers of others are lost. The loader must get each event of the stream under an
+// id that no other event has.
 func TestThroughLambda(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -94,8 +94,9 @@ func eventsIn(lines []string) map[tracked]int {
 	return found
 }
 
-// events are those in the warehouse, each with the number of its ids. A row that is there again is the same one: a
-// loader, or a query, that knows ids makes one of them. tests/reference reads renamed events with Snowplow's own SDK.
+// events returns the events in the warehouse, each with the number of its ids. A repeated row counts once, because a
+// loader, or a query, that knows ids removes the repetition. tests/reference reads renamed events with Snowplow's own
+// SDK.
 func (w warehouse) events(t *testing.T) map[tracked]int {
 	t.Helper()
 	found := map[tracked]int{}

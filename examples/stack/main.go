@@ -37,7 +37,7 @@ func run() error {
 	return nil
 }
 
-// orders is an existing stream of another team. retention is how long it keeps records; the ARN does not tell.
+// orders is an existing stream of another team. retention is how long it keeps records, which the ARN does not show.
 const (
 	orders    = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"
 	retention = 72 * time.Hour
@@ -60,8 +60,8 @@ func addTickets(app awscdk.App) error {
 		return err
 	}
 
-	// The customers call the API with the token of their login. The token names the customer, so nobody can claim a
-	// seat in the name of another customer. A customer may not confirm a hold, for example without paying.
+	// The customers call the API with the token of their login. The token names the customer, so no customer can
+	// claim a seat in the name of another. A customer may not confirm a hold, for example without paying.
 	seats, err := infra.NewClaimAPI(stack, "Seats", infra.ClaimAPIProps{
 		Auth:         infra.AuthJWT("https://login.tickets.example", "shop"),
 		ClaimantFrom: "jwt:customer_id",
@@ -75,8 +75,7 @@ func addTickets(app awscdk.App) error {
 		return err
 	}
 
-	// The payment service calls an API of its own, by IAM, and confirms the holds that are paid. One sweep is enough for
-	// both.
+	// The payment service calls its own API, by IAM, and confirms the paid holds. One sweep is enough for both.
 	payments, err := infra.NewClaimAPI(stack, "Payments", infra.ClaimAPIProps{
 		Auth:        infra.AuthIAM(),
 		BankTable:   seats.BankTable,

@@ -44,14 +44,14 @@ func main() {
 	lambda.Start(handler)
 }
 
-// ledger is what the function needs of a *dynamostore.Store.
+// ledger holds the methods of *dynamostore.Store that the function needs.
 type ledger interface {
 	dynamosink.Store
 	dedupe.Acks
 	dedupe.Consumers
 }
 
-// newHandler makes the function of its parts. The tests give it others.
+// newHandler makes the function from its parts. The tests use other parts.
 func newHandler(store ledger, letters dedupe.DeadLetterStore, b books) (*kinesishandler.Handler, error) {
 	reader, err := format.NewJSON(format.Options{IDPath: "id", Volatile: []string{"sent_at"}})
 	if err != nil {
@@ -70,8 +70,8 @@ type payment struct {
 	Cents   int64  `json:"cents"`
 }
 
-// book returns what a payment changes. DynamoDB does all of it, together with the entry of the record, or nothing. A
-// payment that would overdraw its account fails the condition, and is stored as a dead letter.
+// book returns the changes of a payment. DynamoDB makes all of them, together with the entry of the record, or none.
+// A payment that would overdraw its account fails the condition, and is stored as a dead letter.
 func (b books) book(_ context.Context, o dedupe.Output) ([]types.TransactWriteItem, error) {
 	var p payment
 	if json.Unmarshal(o.Data, &p) != nil || p.Account == "" || p.Cents == 0 {

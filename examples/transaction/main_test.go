@@ -26,7 +26,7 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// store has its entries in SQLite, and does the two actions of a payment in memory, as DynamoDB would.
+// store keeps its entries in SQLite, and does the two actions of a payment in memory, as DynamoDB would.
 type store struct {
 	*sqlitestore.Store
 	mu       sync.Mutex
@@ -64,8 +64,8 @@ func (s *store) book(actions []types.TransactWriteItem) error {
 	return nil
 }
 
-// TestEachPaymentOnce: payments with copies, one that is none, and one that would overdraw the account. The same event
-// again changes nothing.
+// TestEachPaymentOnce sends payments with copies, a record that is not a payment, and a payment that would overdraw
+// the account. The same event again changes nothing.
 func TestEachPaymentOnce(t *testing.T) {
 	t.Parallel()
 	entries, err := sqlitestore.OpenMemory(t.Context())

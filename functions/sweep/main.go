@@ -1,4 +1,4 @@
-// Command sweep is the Lambda function that closes the holds and claims whose time is over, and counts free items. It
+// Command sweep is the Lambda function that closes holds and claims after their end, and counts free items. It
 // connects settings, client, store, bank and handler.
 package main
 

@@ -1,4 +1,4 @@
-// Command app is the CDK app of oncebox. It has one stack, which context values set up.
+// Command app is the CDK app of oncebox. It has one stack, whose settings are context values.
 package main
 
 import (

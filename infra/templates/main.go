@@ -35,7 +35,7 @@ func run(release, folder string) error {
 		return err
 	}
 	for _, name := range infra.TemplateNames() {
-		template, err := made(name, release)
+		template, err := compactTemplate(name, release)
 		if err != nil {
 			return err
 		}
@@ -47,8 +47,8 @@ func run(release, folder string) error {
 	return nil
 }
 
-// made returns a template on one line: CloudFormation takes 51,200 bytes in a request.
-func made(name, release string) ([]byte, error) {
+// compactTemplate returns a template on one line, because CloudFormation accepts 51,200 bytes in a request.
+func compactTemplate(name, release string) ([]byte, error) {
 	synth, err := os.MkdirTemp("", "oncebox-template-*")
 	if err != nil {
 		return nil, err

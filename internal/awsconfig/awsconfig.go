@@ -19,9 +19,9 @@ const ConnectTimeout = 1 * time.Second
 // ErrSettings means that the AWS settings are incomplete or wrong.
 var ErrSettings = errors.New("AWS settings")
 
-// Load loads the settings of a client whose requests may take attemptTimeout an attempt. load is
-// awsclient.FromEnvironment or a loader of the SDK. transport changes the HTTP transport; with nil it stays the
-// SDK's.
+// Load loads the settings of a client whose requests may take attemptTimeout for each attempt. load is
+// awsclient.FromEnvironment or a loader of the SDK. transport changes the HTTP transport. If it is nil, the SDK's
+// transport is unchanged.
 func Load(
 	ctx context.Context, load func(context.Context) (aws.Config, error),
 	attemptTimeout time.Duration, transport func(*http.Transport),

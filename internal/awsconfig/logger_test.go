@@ -30,7 +30,7 @@ func loader(endpoint string, logger logging.Logger) awsclient.Loader {
 	}
 }
 
-// loggers returns the logger of each client that the module makes.
+// loggers returns the logger of each client of the module.
 func loggers(t *testing.T, load awsclient.Loader) map[string]logging.Logger {
 	t.Helper()
 	dynamo, err := awsclient.NewDynamoDB(t.Context(), load)
@@ -47,7 +47,7 @@ func loggers(t *testing.T, load awsclient.Loader) map[string]logging.Logger {
 	}
 }
 
-// logTo makes a buffer the program's log and returns it.
+// logTo makes a buffer the program's log, and returns the buffer.
 func logTo(t *testing.T, level slog.Level) *bytes.Buffer {
 	t.Helper()
 	before, log := slog.Default(), &bytes.Buffer{}
@@ -64,7 +64,7 @@ func must(t *testing.T, err error) {
 }
 
 func TestSDKLogsAtTheProgramsLevel(t *testing.T) {
-	sdk := &bytes.Buffer{} // the SDK's own default is os.Stderr
+	sdk := &bytes.Buffer{} // replaces os.Stderr, the SDK's own default
 	for name, logger := range loggers(t, loader("http://127.0.0.1:1", logging.NewStandardLogger(sdk))) {
 		for _, classification := range []logging.Classification{logging.Warn, logging.Debug} {
 			log := logTo(t, slog.LevelInfo)
@@ -95,8 +95,8 @@ func TestALoggerOfTheLoaderStays(t *testing.T) {
 	}
 }
 
-// TestErrorsWithoutChecksumAreSilent: the SDK warns of an error response of DynamoDB that has no checksum. DynamoDB
-// Local sends such responses.
+// TestErrorsWithoutChecksumAreSilent uses an error response without a checksum, as DynamoDB Local sends it. The SDK
+// warns of it, and the program's log must stay empty.
 func TestErrorsWithoutChecksumAreSilent(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusBadRequest)

@@ -1,4 +1,4 @@
-// Package awserror says what an error of the AWS SDK means for the caller, whatever the service is.
+// Package awserror explains errors of the AWS SDK to the caller, for every service.
 package awserror
 
 import (
@@ -14,8 +14,8 @@ import (
 
 var sdkRetryables = retry.IsErrorRetryables(retry.DefaultRetryables)
 
-// IsTransient reports whether a later attempt may succeed. Beside the SDK's retryable errors these are a reply that was
-// cut, a retry budget that is used up, and a deadline. A service may have others.
+// IsTransient reports whether a later attempt may succeed. In addition to the SDK's retryable errors, this is true
+// for a reply that was cut off, a used-up retry budget, and a deadline. A service may have more such errors.
 func IsTransient(err error) bool {
 	var (
 		garbled *smithy.DeserializationError
@@ -25,8 +25,8 @@ func IsTransient(err error) bool {
 		sdkRetryables.IsErrorRetryable(err) == aws.TrueTernary
 }
 
-// IsRefusal reports whether the error of a request says that it had no effect: it is an answer, and names a fault of the
-// client, such as throttling. A request without an answer may have had its effect.
+// IsRefusal reports whether an error proves that its request had no effect: the error is an answer, and names a fault
+// of the client, such as throttling. A request without an answer may have had its effect.
 func IsRefusal(err error) bool {
 	var (
 		named  smithy.APIError
@@ -36,7 +36,7 @@ func IsRefusal(err error) bool {
 		errors.As(err, &answer) && answer.HTTPStatusCode()/100 == 4
 }
 
-// Code is the error code of the service, or "".
+// Code returns the error code of the service, or "".
 func Code(err error) string {
 	var named smithy.APIError
 	if errors.As(err, &named) {

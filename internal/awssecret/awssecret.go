@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	timeout = 2 * time.Second // of an attempt
-	life    = time.Minute     // for how long a value is used; one that was rotated must soon be the new one
+	timeout = 2 * time.Second // for an attempt
+	life    = time.Minute     // how long a value is used: short, because a secret can be rotated
 )
 
-// Reader returns a function that reads the text of a secret by its ARN, and keeps it for a minute. The client is made by
-// the first call. The function is safe for concurrent use.
+// Reader returns a function that reads the text of a secret by its ARN, and uses it for a minute. The first call
+// makes the client. The function is safe for concurrent use.
 func Reader(load func(context.Context) (aws.Config, error), arn string) func(context.Context) (string, error) {
 	var mu sync.Mutex
 	var client *secretsmanager.Client
@@ -52,8 +52,8 @@ func Reader(load func(context.Context) (aws.Config, error), arn string) func(con
 	}
 }
 
-// Region returns the region in the ARN of a secret, "" if a text is no such ARN:
-// arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX.
+// Region returns the region in the ARN of a secret, arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX. It
+// returns "" for any other text.
 func Region(arn string) string {
 	const fields, service, region, kind, name = 7, 2, 3, 5, 6
 	part := strings.SplitN(arn, ":", fields)

@@ -30,10 +30,10 @@ func (m *manager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		m.Errorf("Secrets Manager was asked %v %s", r.Header, body)
 	}
 	w.WriteHeader(m.status)
-	_, _ = io.WriteString(w, m.answer) // a reply that is lost fails the test elsewhere
+	_, _ = io.WriteString(w, m.answer) // a lost reply fails the test elsewhere
 }
 
-// TestReader: errors name the secret and nothing of its text, and are not kept. A value is.
+// TestReader checks that errors name the secret without its text and are not kept, and that a value is kept.
 func TestReader(t *testing.T) {
 	t.Parallel()
 	m := &manager{T: t}

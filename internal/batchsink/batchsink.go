@@ -1,5 +1,5 @@
-// Package batchsink sends records by an API that takes several of them in a request, and that answers with a result for
-// each. Packages firehosesink and sqssink are made of it.
+// Package batchsink sends records with an API that takes several records in a request and answers with a result for
+// each. Packages firehosesink and sqssink use it.
 package batchsink
 
 import (
@@ -17,37 +17,37 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// If its context has no deadline, Send gives up after MaxAttempts without progress, which take about three seconds. The
-// limits of the services are per second, so the destination is then far too small, or broken.
+// If its context has no deadline, Send gives up after MaxAttempts without progress, which take about three seconds.
+// The limits of the services are per second. So after that time the destination is far too small, or broken.
 const (
 	MaxAttempts  = 6
 	firstBackoff = 100 * time.Millisecond
 	maxBackoff   = time.Second
 )
 
-// API is what a Send needs to know of a destination.
+// API describes a destination to Send.
 type API struct {
-	Doing  string            // the operation and its destination, which begin each error
+	Doing  string            // the operation and its destination, as the beginning of each error
 	Advice map[string]string // what to do about an error, by its code
 
-	MaxRecords, MaxBytes int // of a request
-	Parallel             int // requests at the same time
-	// Size returns the bytes of a record in a request.
+	MaxRecords, MaxBytes int // the limits of a request
+	Parallel             int // the number of requests at the same time
+	// Size returns the number of bytes that a record takes in a request.
 	Size func(o dedupe.Output) int
-	// Group returns what a record has to stay in order with: records of one group are sent one after the other. nil: the
+	// Group returns the group of a record. Records of one group are sent one after the other. If Group is nil, the
 	// records have no order.
 	Group func(o dedupe.Output) string
 	// Put sends one request. It returns a result for each record: nil, or a *RefusalError.
 	Put func(ctx context.Context, outputs []dedupe.Output) ([]*RefusalError, error)
-	// Wait waits before the next attempt. BackOff is the usual one.
+	// Wait waits before the next attempt. BackOff is the usual function.
 	Wait func(ctx context.Context, attempt int) error
 }
 
-// Send delivers records, as dedupe.Sink says. Records that are refused, or for which no answer comes, are sent again,
-// with pauses, until the deadline of the context. If that has none, Send gives up after MaxAttempts without progress.
-// It gives up at once after an error that time does not cure.
+// Send delivers records, as dedupe.Sink says. It sends refused records, and records without an answer, again, with
+// pauses, until the deadline of the context. If the context has no deadline, Send gives up after MaxAttempts without
+// progress. It gives up at once after an error that no retry can cure.
 //
-// After a record that is not delivered no later one of its group is sent.
+// If a record is not delivered, Send sends no later record of its group.
 func (a *API) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
 	d := newDelivery(a, outputs)
 	_, limited := ctx.Deadline()
@@ -74,18 +74,18 @@ func (a *API) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, e
 type delivery struct {
 	api     *API
 	outputs []dedupe.Output
-	groups  []string // of the outputs; nil if they have no order
+	groups  []string // the groups of the outputs; nil if they have no order
 
-	mu    sync.Mutex // of the fields below
-	maybe []bool     // an earlier request may have delivered the output
-	open  int        // how many outputs are not delivered
-	sent  dedupe.Sent
+	mu             sync.Mutex // guards the fields below
+	maybeDelivered []bool     // an earlier request may have delivered the output
+	open           int        // the number of outputs that are not delivered
+	sent           dedupe.Sent
 }
 
 func newDelivery(a *API, outputs []dedupe.Output) *delivery {
 	n := len(outputs)
 	d := &delivery{
-		api: a, outputs: outputs, maybe: make([]bool, n), open: n, sent: dedupe.Sent{Delivered: make([]bool, n)},
+		api: a, outputs: outputs, maybeDelivered: make([]bool, n), open: n, sent: dedupe.Sent{Delivered: make([]bool, n)},
 	}
 	if a.Group != nil {
 		d.groups = make([]string, n)
@@ -96,8 +96,9 @@ func newDelivery(a *API, outputs []dedupe.Output) *delivery {
 	return d
 }
 
-// round sends all outputs that are not delivered, except those behind one of their group that is refused. It ends after
-// a request that fails. It returns why an output is not delivered: a reason that time does not cure before others.
+// round sends all outputs that are not delivered, except for outputs after a refused output of their group. It ends
+// after a failed request. It returns the reason why an output is not delivered. A reason that no retry can cure comes
+// first.
 func (d *delivery) round(ctx context.Context) error {
 	var rest []int
 	for i, delivered := range d.sent.Delivered {
@@ -110,16 +111,16 @@ func (d *delivery) round(ctx context.Context) error {
 		var wave []int
 		wave, rest = d.wave(rest)
 		why, err := d.sendWave(ctx, wave)
-		refused = worse(refused, why)
+		refused = moreSerious(refused, why)
 		if err != nil || refused != nil && !errors.Is(refused, dedupe.ErrTryAgain) {
-			return worse(err, refused)
+			return moreSerious(err, refused)
 		}
 		rest = d.withoutGroupsOf(wave, rest)
 	}
 	return refused
 }
 
-// wave takes the outputs that may be sent at the same time: the first one of each group.
+// wave returns the outputs that may be sent at the same time: the first output of each group.
 func (d *delivery) wave(open []int) (wave, rest []int) {
 	if d.groups == nil {
 		return open, nil
@@ -136,7 +137,7 @@ func (d *delivery) wave(open []int) (wave, rest []int) {
 	return wave, rest
 }
 
-// withoutGroupsOf leaves out what has to wait for an output of the wave that is not delivered.
+// withoutGroupsOf leaves out the outputs that must wait for an undelivered output of the wave.
 func (d *delivery) withoutGroupsOf(wave, rest []int) []int {
 	waiting := map[string]bool{}
 	for _, i := range wave {
@@ -147,7 +148,7 @@ func (d *delivery) withoutGroupsOf(wave, rest []int) []int {
 	return slices.DeleteFunc(rest, func(i int) bool { return waiting[d.groups[i]] })
 }
 
-// sendWave sends outputs in as few requests as the limits allow. After a request that fails it begins no other one.
+// sendWave sends outputs in as few requests as the limits allow. It begins no request after a failed one.
 func (d *delivery) sendWave(ctx context.Context, wave []int) (refused, failed error) {
 	var requests errgroup.Group
 	requests.SetLimit(d.api.Parallel)
@@ -164,15 +165,15 @@ func (d *delivery) sendWave(ctx context.Context, wave []int) (refused, failed er
 			why, err := d.put(ctx, request)
 			d.mu.Lock()
 			defer d.mu.Unlock()
-			refused, failed = worse(refused, why), worse(failed, err)
+			refused, failed = moreSerious(refused, why), moreSerious(failed, err)
 			return nil
 		})
 	}
-	_ = requests.Wait() // the errors are in failed: the other requests must not be cancelled, since they may be delivered
+	_ = requests.Wait() // always nil: errors are in failed, since an error must not cancel the other requests
 	return refused, failed
 }
 
-// fitting returns how many outputs fit into one request. The first one is sent in any case.
+// fitting returns the number of outputs that fit into one request. It is at least 1.
 func (d *delivery) fitting(wave []int) (n int) {
 	size := 0
 	for n < len(wave) && n < d.api.MaxRecords {
@@ -185,7 +186,7 @@ func (d *delivery) fitting(wave []int) (n int) {
 	return n
 }
 
-// put sends one request and notes what is delivered.
+// put sends one request and records which outputs are delivered.
 func (d *delivery) put(ctx context.Context, request []int) (refused, failed error) {
 	outputs := make([]dedupe.Output, len(request))
 	for i, at := range request {
@@ -211,7 +212,7 @@ func (d *delivery) put(ctx context.Context, request []int) (refused, failed erro
 			d.countCopy(i)
 		}
 		if why != nil {
-			refused = worse(refused, d.api.Translate(why))
+			refused = moreSerious(refused, d.api.Translate(why))
 			continue
 		}
 		d.sent.Delivered[i] = true
@@ -220,16 +221,17 @@ func (d *delivery) put(ctx context.Context, request []int) (refused, failed erro
 	return refused, nil
 }
 
-// countCopy notes that a request may have delivered an output, and counts it if an earlier one may have done so too.
+// countCopy records that a request may have delivered an output. If an earlier request may have done so, too, it
+// counts a copy.
 func (d *delivery) countCopy(i int) {
-	if d.maybe[i] {
+	if d.maybeDelivered[i] {
 		d.sent.Repeated++
 	}
-	d.maybe[i] = true
+	d.maybeDelivered[i] = true
 }
 
-// worse returns the error that is to be told: one that time does not cure, or else the first one.
-func worse(first, second error) error {
+// moreSerious returns the error to report: an error that no retry can cure, or else the first.
+func moreSerious(first, second error) error {
 	if first == nil || second != nil && errors.Is(first, dedupe.ErrTryAgain) && !errors.Is(second, dedupe.ErrTryAgain) {
 		return second
 	}

@@ -22,30 +22,30 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// The ways in which a request, or one record of it, may end.
+// A fate is the result of a request, or of one record of it.
 type fate int
 
 const (
 	taken     fate = iota
-	throttled      // refused, surely not taken
-	doubtful       // taken, and said to have failed
-	lost           // not taken, and said to have failed in a way that leaves it open
+	throttled      // refused, and certainly not stored
+	doubtful       // stored, but reported as failed
+	lost           // not stored, and reported as failed with an unknown effect
 	fates
 )
 
-// destination takes records. It checks the limits of each request and the order in each group.
+// destination stores records. It checks the limits of each request and the order in each group.
 type destination struct {
 	t      rapid.TB
 	api    *batchsink.API
-	record func(o dedupe.Output) fate // of one record
-	fail   func(o dedupe.Output) fate // of the request that begins with the record
+	record func(o dedupe.Output) fate // the fate of one record
+	fail   func(o dedupe.Output) fate // the fate of the request that begins with the record
 
 	mu       sync.Mutex
 	requests [][]string
-	stored   map[string]int  // copies
-	answered map[string]bool // the answer said that the record is delivered
+	stored   map[string]int  // the number of copies of each record
+	answered map[string]bool // whether an answer reported the record as delivered
 	all      []dedupe.Output
-	most     int // requests at the same time
+	most     int // the largest number of requests at the same time
 	running  int
 }
 
@@ -71,7 +71,7 @@ func (d *destination) put(_ context.Context, outputs []dedupe.Output) ([]*batchs
 	d.most = max(d.most, d.running)
 	d.check(outputs)
 	d.mu.Unlock()
-	time.Sleep(time.Millisecond) // so that requests overlap: "most" counts those in progress
+	time.Sleep(time.Millisecond) // so that requests overlap, which most counts
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.running--
@@ -140,7 +140,7 @@ func (d *destination) copies() (n int) {
 	return n
 }
 
-// records makes records of so many keys, of 10 bytes each.
+// records returns n records with the given number of keys, of 10 bytes each.
 func records(n, keys int) []dedupe.Output {
 	outputs := make([]dedupe.Output, n)
 	for i := range outputs {
@@ -151,16 +151,16 @@ func records(n, keys int) []dedupe.Output {
 	return outputs
 }
 
-// TestSend plays faults of all kinds: what is named as delivered is delivered, every copy is counted, and nothing
-// overtakes a record of its group.
+// TestSend plays faults of all kinds. A record that Send names as delivered must be delivered, every copy must be
+// counted, and no record may overtake a record of its group.
 func TestSend(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		d := newDestination(t, rapid.Bool().Draw(t, "grouped"))
 		faulty, seed := rapid.IntRange(0, 60).Draw(t, "percent of faults"), rapid.Uint64().Draw(t, "seed")
-		certain := true // all copies can be counted
+		certain := true // it is certain how many copies there are
 		asked := map[string]uint64{}
-		next := func(what string, percent int) fate { // it depends on no order of requests
+		next := func(what string, percent int) fate { // independent of the order of requests
 			h := fnv.New64a()
 			_, _ = h.Write([]byte(what))
 			random := rand.New(rand.NewPCG(seed+h.Sum64(), asked[what]))
@@ -193,7 +193,8 @@ func TestSend(t *testing.T) {
 	})
 }
 
-// TestRequestsAreFewAndParallel: records without an order fill their requests, and several run at the same time.
+// TestRequestsAreFewAndParallel checks that records without an order fill their requests, and that several requests
+// run at the same time.
 func TestRequestsAreFewAndParallel(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -217,7 +218,7 @@ func TestRequestsAreFewAndParallel(t *testing.T) {
 	})
 }
 
-// TestRefusedGroupHoldsUpNoOther: the other groups are delivered in the first round.
+// TestRefusedGroupHoldsUpNoOther checks that the other groups are delivered in the first round.
 func TestRefusedGroupHoldsUpNoOther(t *testing.T) {
 	t.Parallel()
 	d := newDestination(t, true)
@@ -238,7 +239,8 @@ func TestRefusedGroupHoldsUpNoOther(t *testing.T) {
 	}
 }
 
-// TestSendUsesItsTime: with a deadline, Send goes on until then. After an error that time does not cure it ends at once.
+// TestSendUsesItsTime checks that Send with a deadline goes on until the deadline, and that it ends at once after an
+// error that no retry can cure.
 func TestSendUsesItsTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -271,8 +273,8 @@ func TestSendUsesItsTime(t *testing.T) {
 	})
 }
 
-// TestHopelessRecordIsTold: of several errors, the one that time does not cure is returned.
-func TestHopelessRecordIsTold(t *testing.T) {
+// TestHopelessErrorIsReturned checks that, of several errors, Send returns the one that no retry can cure.
+func TestHopelessErrorIsReturned(t *testing.T) {
 	t.Parallel()
 	d := newDestination(t, false)
 	d.api.Put = func(_ context.Context, outputs []dedupe.Output) ([]*batchsink.RefusalError, error) {

@@ -14,22 +14,22 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// errMisfit is an answer that does not fit the request.
+// errMisfit says that an answer does not fit its request.
 var errMisfit = errors.New("the answer does not have a result for each record")
 
-// RefusalError is the result of a record that a request did not deliver.
+// RefusalError is the result of a record that was not delivered.
 type RefusalError struct {
 	Code, Message string
 	Transient     bool // the destination may take the record later
-	Certain       bool // the record is surely not delivered
+	Certain       bool // the record is certainly not delivered
 }
 
 func (r *RefusalError) Error() string {
 	return fmt.Sprintf("record refused: %s: %s", r.Code, r.Message)
 }
 
-// Translate adds the operation to an error, and what to do about it. An error that says busy, throttled or unreachable
-// gets the family dedupe.ErrTryAgain.
+// Translate adds the operation to an error, and advice. An error that means busy, throttled or unreachable gets the
+// family dedupe.ErrTryAgain.
 func (a *API) Translate(err error) error {
 	advice := a.Advice[code(err)]
 	switch {
@@ -50,18 +50,19 @@ func code(err error) string {
 	return awserror.Code(err)
 }
 
-// Throttled reports whether the code of an error says that the client is to send less.
+// Throttled reports whether an error code asks the client to send less.
 func Throttled(code string) bool {
 	_, throttled := retry.DefaultThrottleErrorCodes[code]
 	return throttled || slices.Contains(throttledKeys, code)
 }
 
-// throttledKeys are how SQS says that the key service refuses requests (API reference, SendMessageBatch). The SDK does
-// not know them.
+// throttledKeys are SQS's error codes for requests that the key service refuses (API reference, SendMessageBatch).
+// The SDK does not know them.
 var throttledKeys = []string{"KmsThrottled", "KMS.ThrottlingException"}
 
-// retryable reports whether a later attempt may succeed. Beside the transient errors of all services these are a refusal
-// of one record, a fault of the service, throttling by the key service, and an answer that was cut or does not fit.
+// retryable reports whether a later attempt may succeed. In addition to the transient errors of all services, this is
+// true for a refusal of one record, a fault of the service, throttling by the key service, and an answer that was cut
+// off or does not fit.
 func retryable(err error) bool {
 	var (
 		refused *RefusalError

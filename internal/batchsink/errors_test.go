@@ -27,7 +27,7 @@ func status(code int) error {
 	}}
 }
 
-// TestTranslate: only a transient failure is to be tried again.
+// TestTranslate checks that only a transient failure asks for another try.
 func TestTranslate(t *testing.T) {
 	t.Parallel()
 	api := &batchsink.API{Doing: "x: put", Advice: map[string]string{"QueueDoesNotExist": "check its URL"}}

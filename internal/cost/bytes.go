@@ -1,13 +1,13 @@
 package cost
 
-// LogLine is what a line of the logs takes.
+// LogLine is one kind of line in the logs, with its size.
 type LogLine struct {
 	Name  string
 	Bytes int
 }
 
-// The lines of the logs, in bytes. TestLogBytes in tests measures those that oncebox writes, and those of a form that
-// AWS documents with usual values in it.
+// These are the lines of the logs, in bytes. TestLogBytes in tests measures the lines that oncebox writes. For lines
+// that Lambda writes it measures the form that AWS documents, with usual values in it.
 var (
 	claimLine       = LogLine{"the claim function: a request, with its metrics", 501}
 	batchLine       = LogLine{"the dedupe function: a batch, with its metrics", 845}
@@ -20,12 +20,12 @@ var (
 	metricsOfAClaim = LogLine{"of the line of a claim: its metrics", 258}
 )
 
-// LogLines are the lines of the logs.
+// LogLines lists all kinds of lines in the logs.
 var LogLines = []LogLine{
 	claimLine, metricsOfAClaim, batchLine, accessLine, platformStart, platformReport, textStart, textEnd, textReport,
 }
 
-// USD is the price of a million such lines.
+// USD returns the price of a million such lines.
 func (l LogLine) USD() float64 { return float64(l.Bytes) * 1e6 / gibibyte * LogGB }
 
 const gibibyte = 1 << 30

@@ -6,14 +6,14 @@ import (
 	"github.com/oncebox/oncebox/internal/settings"
 )
 
-// The names of the ledgers, as in ONCEBOX_LEDGER.
+// These are the names of the ledgers, as in ONCEBOX_LEDGER.
 const (
 	Keys   = "keys"
 	Log    = "log"
 	Valkey = "valkey"
 )
 
-// Comparison is what the three ledgers cost.
+// Comparison holds the costs of the three ledgers for one load.
 type Comparison struct {
 	Load         Load     `json:"load"`
 	Window       string   `json:"window"`
@@ -29,7 +29,7 @@ type Comparison struct {
 	PricesAsOf   string   `json:"prices_as_of"`
 }
 
-// Compare calculates what the ledgers cost for a load that Check has accepted.
+// Compare calculates the costs of the ledgers for a load that Check has accepted.
 func Compare(l Load) Comparison {
 	c := Comparison{
 		Load: l, Window: settings.FormatDuration(l.Window), Horizon: settings.FormatDuration(l.Horizon),
@@ -42,15 +42,15 @@ func Compare(l Load) Comparison {
 	return c
 }
 
-// Another ledger than the default is worth its work from here on.
+// From these limits on, a ledger other than the default is worth its work.
 const (
-	worthShare = 0.8 // of the price
-	worthUSD   = 5   // a day less
+	worthShare = 0.8 // at most this share of the default's price
+	worthUSD   = 5   // at least this much less a day, in USD
 )
 
 func worth(price, than float64) bool { return price <= worthShare*than && than-price >= worthUSD }
 
-// choose recommends a ledger.
+// choose chooses the recommended ledger.
 func (c *Comparison) choose() {
 	c.Use, c.Because = Keys, fmt.Sprintf("no other ledger saves %d USD a day and a fifth of the price", worthUSD)
 	best := c.Keys.Total

@@ -44,7 +44,7 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// TestChoice: which ledger is recommended, and why the log ledger cannot be used.
+// TestChoice checks which ledger is recommended, and the reason why the log ledger cannot be used.
 func TestChoice(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -71,7 +71,7 @@ func TestChoice(t *testing.T) {
 	}
 }
 
-// TestSums: a day is the sum of its parts, and copies take no write unit of the log.
+// TestSums checks that a day is the sum of its parts, and that copies need no write units of the log.
 func TestSums(t *testing.T) {
 	t.Parallel()
 	c := Compare(base)
@@ -90,7 +90,8 @@ func TestSums(t *testing.T) {
 	}
 }
 
-// TestItem: the mean of the units of an item is above that of its mean size, since each started unit counts.
+// TestItem checks that the mean of the units of an item is above the units of its mean size, since each started unit
+// counts.
 func TestItem(t *testing.T) {
 	t.Parallel()
 	size, units := base.item()

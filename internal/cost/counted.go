@@ -6,10 +6,10 @@ import (
 	"strings"
 )
 
-// Number is a counted number with its tolerance. It depends on chance if it has one; else its digits are exact.
+// Number is a counted number. With a tolerance it depends on chance. Without a tolerance its digits are exact.
 type Number struct{ Value, Tolerance float64 }
 
-// String returns the number as docs/costs.md has it.
+// String returns the number in the form of docs/costs.md.
 func (n Number) String() string {
 	text := strconv.FormatFloat(n.Value, 'f', -1, 64)
 	if n.Tolerance != 0 {
@@ -18,7 +18,8 @@ func (n Number) String() string {
 	return text
 }
 
-// Agrees reports whether a counted value is the number. Whole numbers without a tolerance are exact.
+// Agrees reports whether a counted value matches the number within its tolerance. Whole numbers without a tolerance
+// must match exactly.
 func (n Number) Agrees(counted float64) bool {
 	tolerance := n.Tolerance + 1e-9
 	if _, decimals, found := strings.Cut(n.String(), "."); found && n.Tolerance == 0 {
@@ -27,23 +28,23 @@ func (n Number) Agrees(counted float64) bool {
 	return math.Abs(n.Value-counted) <= tolerance
 }
 
-// Count is what one of something takes of DynamoDB: requests, write units and read units.
+// Count holds what one unit of work needs of DynamoDB: requests, write units and read units.
 type Count struct {
 	Name                  string
 	Requests, Write, Read Number
 }
 
-// USD is the price of one.
+// USD returns the price of one unit of work.
 func (c Count) USD() float64 { return c.Write.Value*WriteUnit + c.Read.Value*ReadUnit }
 
-// The counts that the price of a stack has in it.
+// The price of a stack uses these counts.
 const (
 	newClaim   = "a new claim, in a busy container"
 	itemLoaded = "an item loaded"
 	freeItems  = "the free items of a campaign counted, 2,000"
 )
 
-// Counts are counted on the wire: TestCosts in tests fails if one is wrong.
+// Counts are counted on the wire. TestCosts in tests fails if one of them is wrong.
 var Counts = []Count{
 	{newClaim, Number{1.033, 0.02}, Number{4, 0}, Number{0.038, 0.02}},
 	{"a new claim, the first of its container", Number{3.25, 0.2}, Number{4, 0}, Number{2.25, 0.2}},
@@ -72,7 +73,7 @@ var Counts = []Count{
 	{"log: an entry that a new environment reads", Number{0.0003, 0}, Number{}, Number{0.0035, 0.0001}},
 }
 
-// counted returns the count of a name in Counts.
+// counted returns the count in Counts that has the name.
 func counted(name string) Count {
 	for _, c := range Counts {
 		if c.Name == name {

@@ -2,7 +2,7 @@ package cost
 
 import "time"
 
-// Units are units of DynamoDB.
+// Units are request units of DynamoDB.
 type Units struct {
 	Write float64 `json:"write_units"`
 	Read  float64 `json:"read_units"`
@@ -12,30 +12,30 @@ func (u Units) plus(o Units) Units { return Units{u.Write + o.Write, u.Read + o.
 
 func (u Units) times(f float64) Units { return Units{u.Write * f, u.Read * f} }
 
-// USD is the price of a day.
+// USD is the price of a day, in USD, by its parts.
 type USD struct {
-	Units   float64 `json:"units"`   // of DynamoDB, cold starts included
-	Storage float64 `json:"storage"` // of DynamoDB
-	Nodes   float64 `json:"nodes"`   // of ElastiCache
+	Units   float64 `json:"units"`   // the request units of DynamoDB, including cold starts
+	Storage float64 `json:"storage"` // the storage of DynamoDB
+	Nodes   float64 `json:"nodes"`   // the nodes of ElastiCache
 	Lambda  float64 `json:"lambda"`
 }
 
-// Sum is the whole price.
+// Sum returns the whole price.
 func (u USD) Sum() float64 { return u.Units + u.Storage + u.Nodes + u.Lambda }
 
-// Estimate is what one ledger costs.
+// Estimate holds the costs of one ledger.
 type Estimate struct {
-	PerRecord Units   `json:"per_record"` // with the acks, and for the log ledger with cold starts
+	PerRecord Units   `json:"per_record"` // includes the acks, and the cold starts of the log ledger
 	Day       USD     `json:"usd_a_day"`
 	Total     float64 `json:"usd_a_day_in_all"`
 	Memory    int     `json:"function_memory"` // MB
 	Problem   string  `json:"problem,omitempty"`
 }
 
-// Memory of a function whose ledger needs none: that of the stack.
+// plainMemory is the memory that the stack gives a function whose ledger needs no memory.
 const plainMemory = 1024 // MB
 
-// estimate fills in what follows from units and times.
+// estimate calculates the prices from units, bytes and times.
 func (l Load) estimate(perBatch Units, besides Units, storedBytes float64, nodes float64, ledger time.Duration, memory int) Estimate {
 	batches := l.batches() * day
 	all := perBatch.plus(l.acks()).times(batches).plus(besides)
@@ -55,5 +55,5 @@ func (l Load) estimate(perBatch Units, besides Units, storedBytes float64, nodes
 
 const daysOfMonth = 30
 
-// request is what a request to DynamoDB takes in a region: the mean of bench/simulated.InRegion.
+// request is the mean time of a request to DynamoDB within a region, as in bench/simulated.InRegion.
 const request = 10 * time.Millisecond

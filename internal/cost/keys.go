@@ -8,13 +8,14 @@ import (
 )
 
 const (
-	// entrySize is that of an entry with an id and a fingerprint of usual lengths, in bytes.
+	// entrySize is the size of an entry with an id and a fingerprint of usual lengths, in bytes.
 	entrySize = 250
-	// addedBytes are what DynamoDB adds to each item that is stored (Developer Guide, "DynamoDB item sizes and formats").
+	// addedBytes is what DynamoDB adds to the size of each stored item (Developer Guide, "DynamoDB item sizes and
+	// formats").
 	addedBytes = 100
 )
 
-// keys is the ledger with one row a key: one write unit for each record, also for a copy.
+// keys estimates the ledger with one row a key. It needs one write unit for each record, even for a copy.
 func (l Load) keys() Estimate {
 	puts := Units{Write: float64(l.Batch)}
 	stored := l.added() * (l.Window + l.Horizon).Seconds() * (entrySize + addedBytes)

@@ -9,29 +9,29 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
-// Load is what a ledger is asked for.
+// Load describes the records that a ledger must handle.
 type Load struct {
 	Rate            float64       `json:"records_per_second"`
 	Window          time.Duration `json:"-"`
-	Horizon         time.Duration `json:"-"` // how long after window entries are kept, for records that are late
+	Horizon         time.Duration `json:"-"` // how long after the window entries are kept, for late records
 	Batch           int           `json:"batch"`
 	Shards          int           `json:"shards"`
 	Parallelization int           `json:"parallelization"`
 	Lanes           int           `json:"lanes"`
-	Copies          float64       `json:"copies"`          // share of the records that are copies
-	FunctionMemory  int           `json:"function_memory"` // MB, of a function with the log ledger; 0: what it needs
+	Copies          float64       `json:"copies"`          // the share of records that are copies
+	FunctionMemory  int           `json:"function_memory"` // MB, with the log ledger; 0: as much as it needs
 	ColdStarts      float64       `json:"cold_starts"`     // environments that begin in a day, or UsualColdStarts
-	Rest            time.Duration `json:"-"`               // what an invocation takes besides the ledger
+	Rest            time.Duration `json:"-"`               // the time of an invocation without the ledger
 }
 
-// The limits of Lambda (Developer Guide, "Lambda quotas" and "Using Lambda with Kinesis").
+// These are the limits of Lambda (Developer Guide, "Lambda quotas" and "Using Lambda with Kinesis").
 const (
 	MostMemory          = 10_240 // MB
 	mostBatch           = 10_000
 	mostParallelization = 10
 )
 
-// Check returns an error that names the flag of a value that is wrong.
+// Check returns an error if a value is wrong. The error names the flag of the value.
 func (l Load) Check() error {
 	switch {
 	case !(l.Rate > 0) || l.Rate > 1e8:
@@ -67,21 +67,22 @@ const (
 	gigabyte = 1e9
 )
 
-// Environments is the most that run at once: one for each shard and parallel batch.
+// Environments returns the largest number of environments that run at once: one for each shard and parallel batch.
 func (l Load) Environments() int { return l.Shards * l.Parallelization }
 
-// batches is how many there are in a second.
+// batches returns the number of batches in a second.
 func (l Load) batches() float64 { return l.Rate / float64(l.Batch) }
 
-// added is how many new records there are in a second.
+// added returns the number of new records in a second.
 func (l Load) added() float64 { return l.Rate * (1 - l.Copies) }
 
-// UsualColdStarts says that each environment lasts two hours. That is assumed: Lambda documents no time.
+// UsualColdStarts means that each environment lasts two hours. This is an assumption, because Lambda documents no
+// time.
 const UsualColdStarts = -1
 
 const lifeOfAnEnvironment = 2 * time.Hour
 
-// coldStarts is how many environments begin in a day.
+// coldStarts returns the number of environments that begin in a day.
 func (l Load) coldStarts() float64 {
 	if l.ColdStarts != UsualColdStarts {
 		return l.ColdStarts
@@ -89,15 +90,15 @@ func (l Load) coldStarts() float64 {
 	return float64(l.Environments()) * (24 * time.Hour).Hours() / lifeOfAnEnvironment.Hours()
 }
 
-// started is the number of units of so many bytes, of which each one that is started counts.
-func started(bytes, unit float64) float64 { return max(1, math.Ceil(bytes/unit)) }
+// wholeUnits returns the number of units for a number of bytes. A unit that is only started counts in full.
+func wholeUnits(bytes, unit float64) float64 { return max(1, math.Ceil(bytes/unit)) }
 
-// ackHeader is the size of an ack without its marks, in bytes (docs/costs.md has acks as they are counted).
+// ackHeader is the size of an ack without its marks, in bytes (docs/costs.md has the counted sizes of acks).
 const ackHeader = 0.4 * kB
 
-// acks returns the units of the acks of a batch. They are in the dedupe table whatever the ledger is.
+// acks returns the units of the acks of a batch. Acks are in the dedupe table with every ledger.
 func (l Load) acks() Units {
 	chunks := max(1, l.Batch/dedupe.DefaultChunk)
 	size := ackHeader + dedupe.OwnerMarkSize*float64(l.Batch)/float64(chunks)
-	return Units{Write: float64(chunks) * started(size, kB), Read: 1}
+	return Units{Write: float64(chunks) * wholeUnits(size, kB), Read: 1}
 }

@@ -10,59 +10,60 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// Sizes of the log, in bytes.
+// These are sizes in the log, in bytes.
 const (
 	logRow  = float64(logledger.RowSize)
-	logItem = float64(logledger.BesidesData + logledger.HeaderSize) // without rows
+	logItem = float64(logledger.BesidesData + logledger.HeaderSize) // an item without rows
 
-	muchToRead = 16 << 10 // logledger reads again after more
+	rereadAbove = 16 << 10 // logledger reads again if a read returns more than this
 )
 
-// Sizes are those of a log ledger.
+// Sizes holds the sizes and times of a log ledger.
 type Sizes struct {
-	Entries       float64 `json:"entries"`        // in the memory of an environment, at most
-	EntryBytes    float64 `json:"entry_bytes"`    // these take
-	LongestWindow string  `json:"longest_window"` // that fits into the memory
+	Entries       float64 `json:"entries"`        // the largest number of entries in the memory of an environment
+	EntryBytes    float64 `json:"entry_bytes"`    // the memory of these entries
+	LongestWindow string  `json:"longest_window"` // the longest window that fits into the memory
 	Appends       float64 `json:"appends_per_second_and_lane"`
 	Attempts      float64 `json:"attempts_per_append"`
 	LaneWrites    float64 `json:"write_units_per_second_of_a_lane"`
 	LaneReads     float64 `json:"read_units_per_second_of_a_lane"`
 	ColdBytes     float64 `json:"bytes_of_a_cold_start"`
-	ColdSeconds   float64 `json:"seconds_of_a_cold_start"` // of one alone
+	ColdSeconds   float64 `json:"seconds_of_a_cold_start"` // if one environment begins alone
 	DeploySeconds float64 `json:"seconds_of_a_deployment"` // when all environments begin at once
 	ColdUSD       float64 `json:"usd_of_a_cold_start"`
 
 	longest time.Duration
 }
 
-// The limits of a partition of DynamoDB, in units a second (Developer Guide, "Best practices for designing and using
-// partition keys effectively").
+// These are the limits of a partition of DynamoDB, in units a second (Developer Guide, "Best practices for designing
+// and using partition keys effectively").
 const (
 	MostWrites = 1000
 	MostReads  = 3000
 )
 
-// How fast a log is read when an environment begins, in bytes a second.
+// These are the speeds at which a starting environment reads a log, in bytes a second.
 const (
-	// LoadOfOne is assumed: about what the network of one environment takes. AWS documents no number.
+	// LoadOfOne is an assumption: the network of one environment is about that fast. AWS documents no number.
 	LoadOfOne = 75e6
-	// LoadOfAll is 40,000 read units a second, the default quota of an on-demand table, of 8 KB that are read eventually
-	// consistently (Developer Guide, "Service, account, and table quotas in Amazon DynamoDB").
+	// LoadOfAll is 40,000 read units a second, the default quota of an on-demand table. An eventually consistent read
+	// unit reads 8 KB (Developer Guide, "Service, account, and table quotas in Amazon DynamoDB").
 	LoadOfAll = 40_000 * 8192
-	// longestRun is that of an invocation (Lambda Developer Guide, "Lambda quotas").
+	// longestRun is the longest time of an invocation (Lambda Developer Guide, "Lambda quotas").
 	longestRun = 15 * 60 // seconds
 )
 
-// attempts are measured: bench/simulated runs the real ledgers at 33,000 records/s, 40 shards and 8 lanes, with batches
-// of 250 to 5,000 records. A request takes 10 ms in the mean there.
+// attempts are measured values. bench/simulated runs the real ledgers at 33,000 records/s, 40 shards and 8 lanes,
+// with batches of 250 to 5,000 records. Its requests take 10 ms in the mean.
 var attempts = []struct{ others, attempts, enter float64 }{ // batches of others a second; milliseconds of a batch
 	{0, 1, 30}, {6.4, 1.06, 61}, {12.9, 1.12, 54}, {19.5, 1.24, 55}, {32.2, 1.54, 71}, {46, 2.06, 101},
 	{64.4, 2.55, 129}, {128.7, 3.06, 201},
 }
 
-// contention returns how often an item is appended until it is, and how long a batch takes.
+// contention returns the number of attempts until an item is appended, and the time that a batch takes. known is
+// false if the load is beyond the measured values.
 func (l Load) contention() (times float64, enter time.Duration, known bool) {
-	others := l.touched() / float64(l.Lanes) * l.batches() * float64(l.Environments()-1) / float64(l.Environments())
+	others := l.batchLanes() / float64(l.Lanes) * l.batches() * float64(l.Environments()-1) / float64(l.Environments())
 	before := attempts[0]
 	for _, a := range attempts[1:] {
 		if others <= a.others {
@@ -75,14 +76,14 @@ func (l Load) contention() (times float64, enter time.Duration, known bool) {
 	return before.attempts * others / before.others, time.Duration(before.enter * others / before.others * 1e6), false
 }
 
-// touched is how many lanes a batch has new records in.
-func (l Load) touched() float64 {
+// batchLanes returns the number of lanes in which a batch has new records.
+func (l Load) batchLanes() float64 {
 	n, lanes := float64(l.Batch)*(1-l.Copies), float64(l.Lanes)
 	return lanes * (1 - math.Pow(1-1/lanes, n))
 }
 
 // item returns the mean size of an item, and its write units. The records of a batch are spread over the lanes at
-// random. A batch never has more than fit into one item.
+// random. The new records of a batch in one lane always fit into one item.
 func (l Load) item() (size, units float64) {
 	n, p := float64(l.Batch)*(1-l.Copies), 1/float64(l.Lanes)
 	mean, deviation := n*p, math.Sqrt(n*p*(1-p))
@@ -90,7 +91,7 @@ func (l Load) item() (size, units float64) {
 	for k := max(1, math.Floor(mean-6*deviation)); k <= min(n, math.Ceil(mean+6*deviation)); k++ {
 		chance := binomial(n, k, p)
 		bytes := k*logRow + logItem
-		sum, size, units = sum+chance, size+chance*bytes, units+chance*started(bytes, kB)
+		sum, size, units = sum+chance, size+chance*bytes, units+chance*wholeUnits(bytes, kB)
 	}
 	if sum == 0 {
 		return logItem + logRow, 1
@@ -98,7 +99,7 @@ func (l Load) item() (size, units float64) {
 	return size / sum, units / sum
 }
 
-// binomial is the probability of k among n.
+// binomial returns the probability of k successes among n.
 func binomial(n, k, p float64) float64 {
 	if p == 1 {
 		if k == math.Floor(n) {
@@ -110,14 +111,14 @@ func binomial(n, k, p float64) float64 {
 	return math.Exp(lgamma(n+1) - lgamma(k+1) - lgamma(n-k+1) + k*math.Log(p) + (n-k)*math.Log(1-p))
 }
 
-// log is the log ledger.
+// log estimates the log ledger.
 func (l Load) log() (Estimate, Sizes) {
 	times, enter, known := l.contention()
 	size, units := l.item()
-	lanes, touched := float64(l.Lanes), l.touched()
+	lanes, batchLanes := float64(l.Lanes), l.batchLanes()
 	perBatch := l.LogUnits().times(float64(l.Batch))
 	memory, g := l.memory()
-	itemsPerSecond := l.batches() * touched
+	itemsPerSecond := l.batches() * batchLanes
 	g.ColdBytes = itemsPerSecond * size * l.inMemory().Seconds()
 	cold := Units{Read: g.ColdBytes/readUnit/2 + 2*lanes}
 	g.ColdSeconds = g.ColdBytes / LoadOfOne
@@ -134,52 +135,55 @@ func (l Load) log() (Estimate, Sizes) {
 	return e, g
 }
 
-// LogUnits returns the units of the log ledger for a record, without acks, cold starts and what begins epochs.
+// LogUnits returns the units of the log ledger for a record. It leaves out acks, cold starts and the beginnings of
+// epochs.
 func (l Load) LogUnits() Units {
 	times, _, _ := l.contention()
 	size, units := l.item()
-	perBatch := Units{l.touched() * units * times, l.touched() * l.catchUp(size, times)}
+	perBatch := Units{l.batchLanes() * units * times, l.batchLanes() * l.catchUp(size, times)}
 	return perBatch.times(1 / float64(l.Batch))
 }
 
-// Attempts returns how often an item of the log ledger is appended until it is.
+// Attempts returns the number of attempts until an item of the log ledger is appended.
 func (l Load) Attempts() float64 {
 	times, _, _ := l.contention()
 	return times
 }
 
-// catchUp is how many read units a batch takes in a lane: the items of the others since the batch before, read
-// eventually consistently, and consistent reads of little after a long read and after each attempt that failed.
+// catchUp returns the read units that a batch needs in a lane. The batch reads the items that others have appended
+// since the batch before, with eventually consistent reads. After a long read, and after each failed attempt, it
+// reads a little with a consistent read.
 func (l Load) catchUp(size, times float64) float64 {
 	environments := float64(l.Environments())
 	if environments == 1 {
 		return 0
 	}
 	failed := times - 1
-	items := max(0, (environments-1)*l.touched()/float64(l.Lanes)-failed)
-	units := started(items*size, readUnit)/2 + failed
-	if items*(size-logledger.BesidesData) > muchToRead {
+	items := max(0, (environments-1)*l.batchLanes()/float64(l.Lanes)-failed)
+	units := wholeUnits(items*size, readUnit)/2 + failed
+	if items*(size-logledger.BesidesData) > rereadAbove {
 		units++
 	}
 	return units
 }
 
-// epochs returns the units of a day of beginning epochs: a seal and a chain row, with races for both, and reads of the
-// chain by each environment. The factors are measured, like attempts.
+// epochs returns the units of beginning epochs for a day. An epoch begins with a seal and a chain row, with races for
+// both, and each environment reads the chain. The factors are measured, as attempts are.
 func (l Load) epochs() Units {
 	begun := day / l.epoch().Seconds() * float64(l.Lanes)
 	return Units{10 * begun, 1.6 * float64(l.Environments()) * begun}
 }
 
-// epoch is how long an epoch lasts.
+// epoch returns how long an epoch lasts.
 func (l Load) epoch() time.Duration { return l.inMemory() - l.Window }
 
-// inMemory is of what time entries are needed: the window, and what remains of the epoch in which it begins.
+// inMemory is how long an entry must stay in memory: the window, and the rest of the epoch in which the window
+// begins.
 func (l Load) inMemory() time.Duration {
 	return time.Duration(logledger.NeededEntries(1, l.Window) * float64(time.Second))
 }
 
-// memory returns the memory of the function, and what entries take of it.
+// memory returns the memory of the function, and the part that entries need.
 func (l Load) memory() (megabytes int, g Sizes) {
 	perItem := float64(l.Batch) * (1 - l.Copies) / float64(l.Lanes)
 	g.Entries = logledger.NeededEntries(l.added(), l.Window)
@@ -194,7 +198,7 @@ func (l Load) memory() (megabytes int, g Sizes) {
 	return megabytes, g
 }
 
-// problem says why a log ledger cannot be used.
+// problem returns the reason why a log ledger cannot be used, or "".
 func (l Load) problem(g Sizes, known bool) string {
 	switch {
 	case l.Window > g.longest:

@@ -16,7 +16,8 @@ import (
 
 var update = flag.Bool("update", false, "write the tables of docs/costs.md and docs/log-ledger.md")
 
-// TestPage: the tables of docs/costs.md and docs/log-ledger.md have what `oncebox cost` calculates, and from what.
+// TestPage checks that the tables of docs/costs.md and docs/log-ledger.md hold the results of `oncebox cost`, and its
+// inputs.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	for page, tables := range map[string]map[string]string{
@@ -55,7 +56,7 @@ func checkPage(t *testing.T, page string, tables map[string]string) {
 	}
 }
 
-// counts is the table of requests and units.
+// counts returns the table of requests and units.
 func counts() string {
 	var out strings.Builder
 	out.WriteString("| | requests | write units | read units | USD a million |\n|---|---|---|---|---|\n")
@@ -69,7 +70,7 @@ func counts() string {
 	return out.String()
 }
 
-// lines is the table of log lines.
+// lines returns the table of log lines.
 func lines() string {
 	var out strings.Builder
 	out.WriteString("| line | bytes | USD a million |\n|---|---|---|\n")
@@ -79,8 +80,8 @@ func lines() string {
 	return out.String()
 }
 
-// billed are the stacks of docs/costs.md, by the heads of their columns.
-var billed = []struct {
+// billedStacks lists the stacks of docs/costs.md, by the heads of their columns.
+var billedStacks = []struct {
 	name  string
 	stack Stack
 }{
@@ -91,18 +92,18 @@ var billed = []struct {
 	{"1,000 records/s", recordStack(1000, 1000)},
 }
 
-// recordStack is a stack for records with the default window, horizon and ledger.
+// recordStack returns a stack for records with the default window, horizon and ledger.
 func recordStack(rate float64, batch int) Stack {
-	l := ofShards(rate, 48*time.Hour, batch)
+	l := loadOf(rate, 48*time.Hour, batch)
 	return Stack{Records: &l, Ledger: Keys, RecordBytes: kB, SystemLogLevel: "info"}
 }
 
-// bills is the table of what stacks cost in a month. Items of a service are added up.
+// bills returns the table of the monthly costs of stacks. It adds up the items of a service.
 func bills() string {
 	var out strings.Builder
-	services, columns := []string{}, make([]map[string]float64, len(billed))
+	services, columns := []string{}, make([]map[string]float64, len(billedStacks))
 	out.WriteString("| USD a month |")
-	for i, b := range billed {
+	for i, b := range billedStacks {
 		fmt.Fprintf(&out, " %s |", b.name)
 		columns[i] = map[string]float64{}
 		for _, item := range b.stack.Month().Items {
@@ -113,7 +114,7 @@ func bills() string {
 			columns[i]["together"] += item.USD
 		}
 	}
-	out.WriteString("\n|---|" + strings.Repeat("---|", len(billed)) + "\n")
+	out.WriteString("\n|---|" + strings.Repeat("---|", len(billedStacks)) + "\n")
 	for _, service := range append(services, "together") {
 		fmt.Fprintf(&out, "| %s |", service)
 		for _, column := range columns {
@@ -124,7 +125,7 @@ func bills() string {
 	return out.String()
 }
 
-// prices is the table of prices and their sources.
+// prices returns the table of prices and their sources.
 func prices() string {
 	var out strings.Builder
 	out.WriteString("| | USD | | source |\n|---|---|---|---|\n")
@@ -143,26 +144,26 @@ func usd(price float64) string {
 	return text
 }
 
-// ofShards is a load with so many records a second of a shard as at 33,000 on 40.
-func ofShards(rate float64, window time.Duration, batch int) Load {
+// loadOf returns a load with as many records a second for each shard as 33,000 records a second on 40 shards.
+func loadOf(rate float64, window time.Duration, batch int) Load {
 	return base.with(func(l *Load) {
 		l.Rate, l.Window, l.Batch, l.Shards = rate, window, batch, int(math.Ceil(rate/825))
 	})
 }
 
-// choices are loads, and what the ledgers cost for them.
+// choices returns the table of loads with the costs of the ledgers.
 func choices() string {
 	var out strings.Builder
 	out.WriteString("| records/s | window | batch | horizon | keys | log | valkey | use |\n|---|---|---|---|---|---|---|---|\n")
 	for _, l := range []Load{
-		ofShards(10, time.Hour, 10),
-		ofShards(100, time.Hour, 100), ofShards(100, 48*time.Hour, 100),
-		ofShards(1000, time.Hour, 1000), ofShards(1000, 48*time.Hour, 1000),
-		ofShards(5000, time.Hour, 100), ofShards(5000, time.Hour, 1000), ofShards(5000, 6*time.Hour, 1000),
-		ofShards(5000, 48*time.Hour, 1000),
-		ofShards(33_000, time.Hour, 500), ofShards(33_000, time.Hour, 1000), ofShards(33_000, time.Hour, 2500),
-		ofShards(33_000, time.Hour, 5000), ofShards(33_000, 24*time.Hour, 2500),
-		ofShards(33_000, time.Hour, 2500).with(func(l *Load) { l.Horizon = 24 * time.Hour }),
+		loadOf(10, time.Hour, 10),
+		loadOf(100, time.Hour, 100), loadOf(100, 48*time.Hour, 100),
+		loadOf(1000, time.Hour, 1000), loadOf(1000, 48*time.Hour, 1000),
+		loadOf(5000, time.Hour, 100), loadOf(5000, time.Hour, 1000), loadOf(5000, 6*time.Hour, 1000),
+		loadOf(5000, 48*time.Hour, 1000),
+		loadOf(33_000, time.Hour, 500), loadOf(33_000, time.Hour, 1000), loadOf(33_000, time.Hour, 2500),
+		loadOf(33_000, time.Hour, 5000), loadOf(33_000, 24*time.Hour, 2500),
+		loadOf(33_000, time.Hour, 2500).with(func(l *Load) { l.Horizon = 24 * time.Hour }),
 	} {
 		c := Compare(l)
 		log := thousands(c.Log.Total)
@@ -176,18 +177,18 @@ func choices() string {
 	return out.String()
 }
 
-// sizes are loads, and what the log ledger needs for them.
+// sizes returns the table of loads with the sizes of the log ledger.
 func sizes() string {
 	var out strings.Builder
 	out.WriteString("| records/s | window | environments | entries, million | their memory, GiB | memory of the function, MB " +
 		"| lanes | a lane's write units/s | a lane's read units/s | batch window | attempts | cold start, s | all at once, s |\n" +
 		"|---|---|---|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, l := range []Load{
-		ofShards(1000, time.Hour, 1000), ofShards(1000, 24*time.Hour, 1000), ofShards(1000, 48*time.Hour, 1000),
-		ofShards(5000, time.Hour, 2500), ofShards(5000, 6*time.Hour, 2500), ofShards(5000, 10*time.Hour, 2500),
-		ofShards(10_000, time.Hour, 2500), ofShards(10_000, 4*time.Hour, 2500),
-		ofShards(33_000, 10*time.Minute, 2500), ofShards(33_000, time.Hour, 2500), ofShards(33_000, 90*time.Minute, 5000),
-		ofShards(66_000, 10*time.Minute, 5000).with(func(l *Load) { l.Lanes = 16 }),
+		loadOf(1000, time.Hour, 1000), loadOf(1000, 24*time.Hour, 1000), loadOf(1000, 48*time.Hour, 1000),
+		loadOf(5000, time.Hour, 2500), loadOf(5000, 6*time.Hour, 2500), loadOf(5000, 10*time.Hour, 2500),
+		loadOf(10_000, time.Hour, 2500), loadOf(10_000, 4*time.Hour, 2500),
+		loadOf(33_000, 10*time.Minute, 2500), loadOf(33_000, time.Hour, 2500), loadOf(33_000, 90*time.Minute, 5000),
+		loadOf(66_000, 10*time.Minute, 5000).with(func(l *Load) { l.Lanes = 16 }),
 	} {
 		c := Compare(l)
 		s := c.LogSizes

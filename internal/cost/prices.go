@@ -1,6 +1,7 @@
 package cost
 
-// Prices, in USD, us-east-1, on demand, without free tiers and discounts. Prices lists them with their sources.
+// These are prices in USD in us-east-1, on demand, without free tiers and discounts. Prices lists them with their
+// sources.
 const (
 	WriteUnit         = 0.625e-6
 	ReadUnit          = 0.125e-6
@@ -12,28 +13,28 @@ const (
 	StreamGBIn        = 0.08
 	StreamGBOut       = 0.04
 	StreamHour        = 0.04
-	StreamGBMonth     = 0.10 // beyond 24 hours
+	StreamGBMonth     = 0.10 // the time beyond 24 hours
 	MetricMonth       = 0.30
 	AlarmMetricMonth  = 0.10
 	DashboardMonth    = 3.00
 	LogGB             = 0.50
-	LogGBMonth        = 0.03 // compressed
+	LogGBMonth        = 0.03 // of compressed logs
 	DeadLetterRequest = 5e-6
 	QueueRequest      = 0.40e-6
 	KeyMonth          = 1.00
 	pricesAsOf        = "2026-11-22"
 )
 
-// Price is the price of one of something.
+// Price is the price of one unit.
 type Price struct {
 	Name   string
 	USD    float64
 	Note   string
 	Source string
-	AsOf   string // when it was looked up, or of when the source is
+	AsOf   string // when the price was looked up, or the date of the source
 }
 
-// The sources of several prices. AWS's own pages could not be read.
+// These are the sources of several prices. AWS's own pages could not be read.
 const (
 	factualMinds = "FactualMinds' guide of June 2026"
 	sigNoz       = "SigNoz's guide of February 2026"
@@ -44,7 +45,7 @@ const (
 	notFound     = "no source was found: as AWS's price page had it"
 )
 
-// Prices are all that docs/costs.md and `oncebox cost` use, but nodes.
+// Prices lists all prices that docs/costs.md and `oncebox cost` use, except for nodes.
 var Prices = []Price{
 	{"a million write units", 1e6 * WriteUnit, "since November 2024", airbyte, "2026-11-21"},
 	{"a million read units", 1e6 * ReadUnit, "since November 2024", airbyte, "2026-11-21"},
@@ -70,15 +71,15 @@ var Prices = []Price{
 	{"a key of KMS for a month", KeyMonth, "without its requests", notFound, "2026-11-22"},
 }
 
-// Node is a node type of ElastiCache. The prices are those of AWS's Price List API, AmazonElastiCache, cacheEngine
+// Node is a node type of ElastiCache. The prices come from AWS's Price List API, AmazonElastiCache, cacheEngine
 // Valkey, as of 2026-10-02, in a public copy.
 type Node struct {
 	Type string
 	GiB  float64 // ElastiCache User Guide, "Supported node types"
-	Hour float64 // USD
+	Hour float64 // the price of an hour, in USD
 }
 
-// nodes are of one family: it has the most memory for its price.
+// nodes are all from the family with the most memory for its price.
 var nodes = []Node{
 	{"cache.r7g.large", 13.07, 0.1752},
 	{"cache.r7g.xlarge", 26.32, 0.3496},

@@ -5,22 +5,22 @@ import (
 	"math"
 )
 
-// Stack is what a stack with its default settings is asked for. Either job may be left out.
+// Stack describes the work of a stack with its default settings. Either job may be left out.
 type Stack struct {
 	ClaimsPerDay   float64 // new claims; 0 leaves the claims out
 	Records        *Load   // nil leaves the records out
-	Ledger         string  // of the records: Keys, Log or Valkey
-	RecordBytes    int     // of a record in a stream
+	Ledger         string  // the ledger of the records: Keys, Log or Valkey
+	RecordBytes    int     // the size of a record in a stream
 	SystemLogLevel string  // oncebox:system-log-level: info or warn
 }
 
-// The limits of a stack that Check accepts.
+// These are the limits of a stack that Check accepts.
 const (
 	mostClaims      = 1e10
-	mostRecordBytes = 10 << 20 // of Kinesis (Developer Guide, "Quotas and limits")
+	mostRecordBytes = 10 << 20 // the limit of Kinesis (Developer Guide, "Quotas and limits")
 )
 
-// Check returns an error that names the flag of a value that is wrong.
+// Check returns an error if a value is wrong. The error names the flag of the value.
 func (s Stack) Check() error {
 	switch {
 	case s.ClaimsPerDay == 0 && s.Records == nil:
@@ -43,7 +43,7 @@ type Item struct {
 	USD     float64 `json:"usd_a_month"`
 }
 
-// Bill is what a stack costs in a month of 30 days.
+// Bill holds the costs of a stack in a month of 30 days.
 type Bill struct {
 	ClaimsPerDay   float64 `json:"claims_per_day"`
 	Ledger         string  `json:"ledger,omitempty"`
@@ -58,38 +58,40 @@ const (
 	hourly = daysOfMonth * 24  // hours
 )
 
-// Sizes and times of the functions of claims, as the stack makes them. The times are assumed.
+// These are sizes and times of the functions of claims, as the stack makes them. The times are assumptions.
 const (
 	claimGB, claimSeconds = 0.5, 0.010
 	sweepGB, sweepSeconds = 0.25, 0.100
-	sweeps                = month / 60       // one a minute
-	freeItemCounts        = month / (5 * 60) // one in five minutes
+	sweeps                = month / 60       // one sweep a minute
+	freeItemCounts        = month / (5 * 60) // one count in five minutes
 )
 
-// BytesOfAClaim are those of all rows of an item with its claim, as DynamoDB stores them. TestBytesOfAClaim in tests
-// measures them.
+// BytesOfAClaim is the stored size of all rows of an item with its claim, in DynamoDB. TestBytesOfAClaim in tests
+// measures it.
 const BytesOfAClaim = 494
 
-// Metrics that each job writes, or that filters make of its logs (docs/costs.md, "Metrics"): of the sweep, for one open
-// campaign.
+// These are the numbers of metrics that each job writes, or that filters make from its logs (docs/costs.md,
+// "Metrics"). The number for the sweep is for one open campaign.
 const (
 	claimMetrics  = 7 + 1 + 1 + 2
 	recordMetrics = 9 + 1
 	logMetrics    = 5
 )
 
-// Metrics in alarms of the stack. TestCostsOfAlarms in tests/stack counts them in the templates.
+// These are the numbers of metrics in alarms of the stack. TestCostsOfAlarms in tests/stack counts them in the
+// templates.
 const (
 	ClaimAlarmMetrics  = 24
 	RecordAlarmMetrics = 17
-	LogAlarmMetrics    = 5 // besides
-	SharedAlarmMetrics = 4 // of the dedupe table, which both jobs have
+	LogAlarmMetrics    = 5 // in addition, for a log ledger
+	SharedAlarmMetrics = 4 // the alarms of the dedupe table, which both jobs share
 )
 
 // keptInStreams is how long the streams of the stack keep records beyond the first day, in days.
 const keptInStreams = 6
 
-// compressed is the part of their size that logs have in storage. It is assumed: AWS's own examples have it.
+// compressed is the size of stored logs as a share of their written size. It is an assumption, which AWS's own
+// examples make.
 const compressed = 0.15
 
 // Month calculates the bill of a stack that Check has accepted.
@@ -112,7 +114,7 @@ func (b *Bill) add(job, service, what string, usd float64) {
 	b.Items, b.Total = append(b.Items, Item{job, service, what, usd}), b.Total+usd
 }
 
-// job is what an item is for that the jobs share.
+// job names the job of an item that the jobs share.
 func (s Stack) job() string {
 	switch {
 	case s.Records == nil:
@@ -169,7 +171,7 @@ func (s Stack) records(b *Bill) {
 	b.add("records", "CloudWatch", fmt.Sprintf("%d metrics", metrics), float64(metrics)*MetricMonth)
 }
 
-// platform is what Lambda writes about an invocation that succeeds.
+// platform is the size of the lines that Lambda writes about a successful invocation.
 func (s Stack) platform() LogLine {
 	if s.SystemLogLevel == "warn" {
 		return LogLine{}
@@ -177,7 +179,7 @@ func (s Stack) platform() LogLine {
 	return LogLine{Bytes: platformStart.Bytes + platformReport.Bytes}
 }
 
-// logs adds lines, which are kept for a month.
+// logs adds the price of log lines, which are kept for a month.
 func (s Stack) logs(b *Bill, job, what string, lines float64, line LogLine) {
 	size := lines * float64(line.Bytes) / gibibyte
 	b.add(job, "CloudWatch Logs", what, size*(LogGB+compressed*LogGBMonth))

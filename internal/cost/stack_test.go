@@ -7,13 +7,13 @@ import (
 	"time"
 )
 
-// TestByHand compares a bill with one that was written by hand, from the prices and counts of docs/costs.md.
+// TestByHand compares a bill with a bill that was written by hand, from the prices and counts of docs/costs.md.
 func TestByHand(t *testing.T) {
 	t.Parallel()
 	got := Stack{ClaimsPerDay: 100_000, RecordBytes: 1024, SystemLogLevel: "info"}.Month() // 3 million claims
 	want := []float64{
 		3 * 1.00,                              // USD a million requests
-		3*0.20 + 3*0.01*0.5*13.3334,           // invocations, and GB-seconds
+		3*0.20 + 3*0.01*0.5*13.3334,           // the invocations, and their GB-seconds
 		0.0432*0.20 + 0.0432*0.1*0.25*13.3334, // 43,200 sweeps
 		3 * 2.50475,                           // the first table, unrounded: 4 x 0.625 + 0.038 x 0.125
 		3 * 2.50775,                           // 4.007 x 0.625 + 0.027 x 0.125
@@ -41,7 +41,7 @@ func TestByHand(t *testing.T) {
 	}
 }
 
-// TestRecordsByHand does the same for the streams of 1,000 records a second, 2,592 million a month.
+// TestRecordsByHand compares a bill by hand for streams with 1,000 records a second, which are 2,592 million a month.
 func TestRecordsByHand(t *testing.T) {
 	t.Parallel()
 	load := base.with(func(l *Load) { l.Rate, l.Window, l.Batch, l.Shards, l.Copies = 1000, 48*time.Hour, 1000, 2, 0.5 })
@@ -70,7 +70,7 @@ func TestRecordsByHand(t *testing.T) {
 	}
 }
 
-// TestStackCheck: what is wrong is named as a flag.
+// TestStackCheck checks that an error names the flag of the wrong value.
 func TestStackCheck(t *testing.T) {
 	t.Parallel()
 	good := Stack{ClaimsPerDay: 1, RecordBytes: 1024, SystemLogLevel: "info"}
@@ -90,7 +90,7 @@ func TestStackCheck(t *testing.T) {
 	}
 }
 
-// TestBothJobsShareATable: the alarm of the dedupe table is there once.
+// TestBothJobsShareATable checks that a stack with both jobs has one alarm of the dedupe table.
 func TestBothJobsShareATable(t *testing.T) {
 	t.Parallel()
 	one, two := Stack{ClaimsPerDay: 1, RecordBytes: 1}, Stack{Records: &base, Ledger: Log, RecordBytes: 1}

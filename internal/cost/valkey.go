@@ -7,23 +7,26 @@ import (
 )
 
 const (
-	// bytesInValkey is what a key takes in memory all told, in hashes of about 100 keys, as package valkeystore measures it.
+	// bytesInValkey is the whole memory that a key takes, in bytes, in hashes of about 100 keys. Package valkeystore
+	// measures it.
 	bytesInValkey = 38
-	// usableInNode is without the reserve for backups and failover, 25 % (AWS Knowledge Center, "Why is the available
-	// memory of my ElastiCache node less than the value in the pricing page?").
+	// usableInNode is the share of a node's memory without the reserve for backups and failover, which is 25 % (AWS
+	// Knowledge Center, "Why is the available memory of my ElastiCache node less than the value in the pricing
+	// page?").
 	usableInNode = 0.75
-	// inValkey is what a batch takes in the ledger.
+	// inValkey is the time that a batch takes in the ledger.
 	inValkey = 5 * time.Millisecond
 )
 
-// Cluster is the cheapest one that holds the entries.
+// Cluster is the cheapest cluster that holds the entries.
 type Cluster struct {
-	Memory float64 `json:"memory_gib"` // of the entries
-	Shards int     `json:"shards"`     // each with one replica
+	Memory float64 `json:"memory_gib"` // the memory of the entries
+	Shards int     `json:"shards"`     // each shard has one replica
 	Node   string  `json:"node"`
 }
 
-// valkey is the ledger on Valkey. A slice of time is kept until no record that sees it is processed any more.
+// valkey estimates the ledger on Valkey. The ledger keeps a slice of time until all records that use it have been
+// processed.
 func (l Load) valkey() (Estimate, Cluster) {
 	slice := min(l.Window, l.Horizon)
 	kept := l.Window + l.Horizon + slice
@@ -43,5 +46,5 @@ func (l Load) valkey() (Estimate, Cluster) {
 	return e, c
 }
 
-// mostNodes of a cluster (ElastiCache User Guide, "Quotas").
+// mostNodes is the largest number of nodes in a cluster (ElastiCache User Guide, "Quotas").
 const mostNodes = 500

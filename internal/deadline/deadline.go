@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// Margin is how long before the deadline of an invocation its work ends. Without it Lambda would stop the function, and
-// its answer would not say what was done.
+// Margin is the time between the end of an invocation's work and its deadline. Without it, Lambda would stop the
+// function before it could answer which records are done.
 const Margin = 500 * time.Millisecond
 
-// WithMargin returns a context whose deadline is Margin earlier, but which keeps at least half of the time that is
-// left. A context without a deadline gets none.
+// WithMargin returns a context whose deadline is Margin earlier. The context keeps at least half of the remaining
+// time. A context without a deadline gets none.
 func WithMargin(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {

@@ -19,9 +19,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// The broken rules of Mutants.
+// This file holds the broken rules of Mutants.
 
-// onCall makes a hook that breaks the calls of one method.
+// onCall returns a hook that breaks the calls of one method.
 func onCall(method Method, h Hook) Hook {
 	return func(ctx context.Context, c *Call) error {
 		if c.Method != method {
@@ -31,7 +31,7 @@ func onCall(method Method, h Hook) Hook {
 	}
 }
 
-// onExisting makes a hook that changes the entries that puts find.
+// onExisting returns a hook that changes the existing entries that puts find.
 func onExisting(change func(i int, asked dedupe.Entry, existing *dedupe.Existing)) Hook {
 	return onCall(PutIfAbsent, func(ctx context.Context, c *Call) error {
 		err := c.Do(ctx)
@@ -44,7 +44,7 @@ func onExisting(change func(i int, asked dedupe.Entry, existing *dedupe.Existing
 	})
 }
 
-// plainPut: an item is put, whatever is at its place.
+// plainPut puts an item even if its place is taken.
 func plainPut(env Env) Hook {
 	return onCall(Append, func(ctx context.Context, c *Call) error {
 		if err := c.Do(ctx); err != nil || c.Log.DataThere == nil {
@@ -56,7 +56,7 @@ func plainPut(env Env) Hook {
 	})
 }
 
-// lostIsSuccess: an append that may have had its effect is taken for one that had it.
+// lostIsSuccess counts an append with an unknown result as done.
 func lostIsSuccess(Env) Hook {
 	return onCall(Append, func(ctx context.Context, c *Call) error {
 		if err := c.Do(ctx); !errors.Is(err, dedupe.ErrTryAgain) {
@@ -66,7 +66,7 @@ func lostIsSuccess(Env) Hook {
 	})
 }
 
-// putAgain: rows are appended behind items by which they were not decided.
+// putAgain appends decided rows at the next place, after items that the decision did not see.
 func putAgain(Env) Hook {
 	return onCall(Append, func(ctx context.Context, c *Call) error {
 		for {
@@ -78,7 +78,7 @@ func putAgain(Env) Hook {
 	})
 }
 
-// skipGaps: items are taken to follow one another.
+// skipGaps numbers items as if they followed one another.
 func skipGaps(Env) Hook {
 	return onCall(ReadLog, func(ctx context.Context, c *Call) error {
 		err := c.Do(ctx)
@@ -91,15 +91,15 @@ func skipGaps(Env) Hook {
 
 func twoInstances(s *Scenario) { s.Instances = 2 }
 
-// anotherRecord is an owner that is none of the records.
+// anotherRecord is an owner that belongs to no record.
 var anotherRecord = dedupe.Owner{Source: "another record"}.Digest()
 
-// allRaised is the answer that every purge time was raised.
+// allRaised is the answer that all purge times were raised.
 func allRaised(n int) []dedupe.RaiseResult {
 	return slices.Repeat([]dedupe.RaiseResult{{Raised: true}}, n)
 }
 
-// noTimeInCondition: an entry counts until it is deleted.
+// noTimeInCondition makes an entry count until it is deleted.
 func noTimeInCondition(Env) Hook {
 	seen := map[dedupe.Key]dedupe.Entry{}
 	return onCall(PutIfAbsent, func(ctx context.Context, c *Call) error {
@@ -116,12 +116,12 @@ func noTimeInCondition(Env) Hook {
 	})
 }
 
-// ownerInCondition: the condition of a put has OR owner = mine.
+// ownerInCondition adds OR owner = mine to the condition of a put.
 func ownerInCondition(env Env) Hook {
 	return onCall(PutIfAbsent, func(ctx context.Context, c *Call) error {
 		for _, e := range c.Entries {
 			probe := e
-			probe.PurgeAt = 1 // if the key is free, this entry is over at once
+			probe.PurgeAt = 1 // if the key is free, this entry ends at once
 			found, err := env.Engine.PutIfAbsent(ctx, []dedupe.Entry{probe})
 			if err != nil || found[0].Existing == nil || found[0].Existing.Owner != e.Owner.Digest() {
 				continue
@@ -134,7 +134,7 @@ func ownerInCondition(env Env) Hook {
 	})
 }
 
-// acksWithoutScope: all scopes share their acks.
+// acksWithoutScope makes all scopes share their acks.
 func acksWithoutScope(Env) Hook {
 	return func(ctx context.Context, c *Call) error {
 		c.Key.Scope = "shared"
@@ -142,7 +142,7 @@ func acksWithoutScope(Env) Hook {
 	}
 }
 
-// acksWithoutSink: what is done for one sink is done for all.
+// acksWithoutSink counts a record that is done for one sink as done for all sinks.
 func acksWithoutSink(Env) Hook {
 	return func(ctx context.Context, c *Call) error {
 		c.Key.Sink = "shared"
@@ -150,7 +150,7 @@ func acksWithoutSink(Env) Hook {
 	}
 }
 
-// acksAsText: acks are found by the text of a sequence number.
+// acksAsText finds acks by comparing sequence numbers as text.
 func acksAsText(Env) Hook {
 	return onCall(ReadAcks, func(ctx context.Context, c *Call) error {
 		err := c.Do(ctx)
@@ -159,8 +159,8 @@ func acksAsText(Env) Hook {
 	})
 }
 
-// oneAckAnEnd: an ack replaces another one that ends at the same record.
-func oneAckAnEnd(Env) Hook {
+// oneAckForEachEnd lets an ack replace another ack that ends at the same record.
+func oneAckForEachEnd(Env) Hook {
 	ends := map[string]dedupe.Ack{}
 	return func(ctx context.Context, c *Call) error {
 		err := c.Do(ctx)
@@ -174,19 +174,19 @@ func oneAckAnEnd(Env) Hook {
 	}
 }
 
-// entriesWithoutOwner: every record that comes second is a copy.
+// entriesWithoutOwner treats every repeated record as a duplicate, because entries have no owner.
 func entriesWithoutOwner(Env) Hook {
 	puts := onExisting(func(_ int, _ dedupe.Entry, existing *dedupe.Existing) { existing.Owner = dedupe.Digest{} })
 	return func(ctx context.Context, c *Call) error {
 		if c.Method == RaisePurge {
-			c.Raised = allRaised(len(c.Raises)) // there is no owner to compare
+			c.Raised = allRaised(len(c.Raises)) // no entry has an owner to compare
 			return nil
 		}
 		return puts(ctx, c)
 	}
 }
 
-// ownerFromBatch: a record is known again only as the first of a batch.
+// ownerFromBatch derives the owner from the batch: only the first record of a batch is recognised as a retry.
 func ownerFromBatch(Env) Hook {
 	return onExisting(func(i int, asked dedupe.Entry, existing *dedupe.Existing) {
 		if i > 0 && existing.Owner == asked.Owner.Digest() {
@@ -195,7 +195,7 @@ func ownerFromBatch(Env) Hook {
 	})
 }
 
-// fingerprintFirst: the fingerprint is compared before the owner.
+// fingerprintFirst compares the fingerprint before the owner.
 func fingerprintFirst(Env) Hook {
 	return onExisting(func(_ int, asked dedupe.Entry, existing *dedupe.Existing) {
 		if existing.Content == dedupe.ContentDigest(asked.Fingerprint) {
@@ -204,7 +204,7 @@ func fingerprintFirst(Env) Hook {
 	})
 }
 
-// failedPutIsDuplicate: a put that failed found an entry.
+// failedPutIsDuplicate counts a failed put as a put that found an entry.
 func failedPutIsDuplicate(Env) Hook {
 	return onCall(PutIfAbsent, func(ctx context.Context, c *Call) error {
 		err := c.Do(ctx)
@@ -222,12 +222,13 @@ func failedPutIsDuplicate(Env) Hook {
 	})
 }
 
-// syntheticInBatch: the second fingerprint of an id in one batch gets a new id, without a word of the ledger.
+// syntheticInBatch gives a record a new id if its batch has another fingerprint for the id, without asking the
+// ledger.
 func syntheticInBatch(f dedupe.Format) dedupe.Format { return firstOfBatch{f, map[string]string{}} }
 
 type firstOfBatch struct {
 	dedupe.Format
-	fingerprints map[string]string // by id
+	fingerprints map[string]string // the first fingerprint of each id
 }
 
 func (f firstOfBatch) Read(ctx context.Context, payload []byte) (format.Fields, error) {
@@ -244,7 +245,7 @@ func (f firstOfBatch) Read(ctx context.Context, payload []byte) (format.Fields, 
 	return fields, nil
 }
 
-// purgeAtWindowEnd: entries count for the window, without the horizon.
+// purgeAtWindowEnd keeps entries for the window only, without the horizon.
 func purgeAtWindowEnd(env Env) Hook {
 	return onCall(PutIfAbsent, func(ctx context.Context, c *Call) error {
 		for i, e := range c.Entries {
@@ -256,7 +257,7 @@ func purgeAtWindowEnd(env Env) Hook {
 	})
 }
 
-// noRaise: purge times are never raised.
+// noRaise never raises purge times.
 func noRaise(Env) Hook {
 	return onCall(RaisePurge, func(_ context.Context, c *Call) error {
 		c.Raised = allRaised(len(c.Raises))
@@ -264,7 +265,7 @@ func noRaise(Env) Hook {
 	})
 }
 
-// failedRaiseIsRaised: a raise that failed took place.
+// failedRaiseIsRaised counts a failed raise as done.
 func failedRaiseIsRaised(Env) Hook {
 	return onCall(RaisePurge, func(ctx context.Context, c *Call) error {
 		if err := c.Do(ctx); err != nil {
@@ -277,7 +278,7 @@ func failedRaiseIsRaised(Env) Hook {
 	})
 }
 
-// raisedForEveryOwner: a purge time is raised, whatever record holds the entry by now.
+// raisedForEveryOwner raises a purge time even if another record holds the entry now.
 func raisedForEveryOwner(Env) Hook {
 	return onCall(RaisePurge, func(ctx context.Context, c *Call) error {
 		err := c.Do(ctx)
@@ -286,8 +287,8 @@ func raisedForEveryOwner(Env) Hook {
 	})
 }
 
-// anotherIDEachTime: the new id also comes from how many ids were asked for.
-func anotherIDEachTime(f dedupe.Format) dedupe.Format { return &countingFormat{Format: f} }
+// newIDEachTime derives the new id also from the number of ids derived so far.
+func newIDEachTime(f dedupe.Format) dedupe.Format { return &countingFormat{Format: f} }
 
 type countingFormat struct {
 	dedupe.Format
@@ -299,9 +300,9 @@ func (f *countingFormat) Rename(ctx context.Context, payload []byte, oldID, newI
 	return f.Format.Rename(ctx, payload, oldID, fmt.Sprint(newID, f.renamed))
 }
 
-// ledgerAhead: the later half of a batch is decided before the first.
+// ledgerAhead decides the second half of a batch before the first half.
 func ledgerAhead(w *World, f function, product handleFunc) handleFunc {
-	f.sink, f.deadLetters, f.options.NoAcks = nowhere{}, nowhere{}, true
+	f.sink, f.deadLetters, f.options.NoAcks = discardSink{}, discardSink{}, true
 	decides := f.handler(w).Handle
 	return func(ctx context.Context, raw json.RawMessage) (answer events.KinesisEventResponse, err error) {
 		var event events.KinesisEvent
@@ -313,23 +314,25 @@ func ledgerAhead(w *World, f function, product handleFunc) handleFunc {
 		if err != nil {
 			return answer, err
 		}
-		_, _ = decides(ctx, later) // what fails here fails again in the function
+		_, _ = decides(ctx, later) // a failure here comes again in the function
 		return product(ctx, raw)
 	}
 }
 
-// nowhere takes everything and does nothing with it.
-type nowhere struct{}
+// discardSink is a sink that drops every record and reports success.
+type discardSink struct{}
 
-func (nowhere) Check(context.Context, dedupe.Output) error { return nil }
+func (discardSink) Check(context.Context, dedupe.Output) error { return nil }
 
-func (nowhere) Send(context.Context, []dedupe.Output) (dedupe.Sent, error) { return dedupe.Sent{}, nil }
+func (discardSink) Send(context.Context, []dedupe.Output) (dedupe.Sent, error) {
+	return dedupe.Sent{}, nil
+}
 
-func (nowhere) Put(_ context.Context, letters []dedupe.DeadLetter) (int, error) {
+func (discardSink) Put(_ context.Context, letters []dedupe.DeadLetter) (int, error) {
 	return len(letters), nil
 }
 
-// sendAfterFailure: the records after those of a Send that failed are sent too.
+// sendAfterFailure sends the records of a Send that come after a failed record.
 func sendAfterFailure(Env) Hook {
 	return onCall(Send, func(ctx context.Context, c *Call) error {
 		outputs := c.Outputs
@@ -344,7 +347,7 @@ func sendAfterFailure(Env) Hook {
 	})
 }
 
-// partTakenAsDelivered: a request that was answered has delivered all.
+// partTakenAsDelivered counts every record of an answered request as delivered.
 func partTakenAsDelivered(Env) Hook {
 	return onCall(Send, func(ctx context.Context, c *Call) error {
 		if err := c.Do(ctx); err != nil && ctx.Err() != nil {
@@ -356,7 +359,7 @@ func partTakenAsDelivered(Env) Hook {
 	})
 }
 
-// deadLetterTakenAsStored: a Put that failed has stored all.
+// deadLetterTakenAsStored counts every dead letter of a failed Put as stored.
 func deadLetterTakenAsStored(Env) Hook {
 	return onCall(PutDeadLetters, func(ctx context.Context, c *Call) error {
 		n := len(c.Letters)
@@ -366,7 +369,7 @@ func deadLetterTakenAsStored(Env) Hook {
 	})
 }
 
-// overwritten: a dead letter that is stored already is stored as a new one.
+// overwritten stores a dead letter that is already stored again, and reports it as new.
 func overwritten(w *World) deadletter.Objects { return overwrittenObjects{memoryObjects{w}} }
 
 type overwrittenObjects struct{ memoryObjects }
@@ -376,12 +379,12 @@ func (m overwrittenObjects) Create(ctx context.Context, name string, content []b
 	return m.memoryObjects.Create(ctx, name, content)
 }
 
-// deadLetterNeverStored: there is no place for dead letters.
+// deadLetterNeverStored makes every Put of dead letters fail.
 func deadLetterNeverStored(Env) Hook {
 	return onCall(PutDeadLetters, func(context.Context, *Call) error { return errThrown })
 }
 
-// halfAggregate: an aggregate is done when a part of it is delivered.
+// halfAggregate counts an aggregate as done when a part of it is delivered.
 func halfAggregate(env Env) Hook {
 	return onCall(Send, func(ctx context.Context, c *Call) error {
 		outputs := c.Outputs
@@ -399,7 +402,7 @@ func halfAggregate(env Env) Hook {
 	})
 }
 
-// ackBeforeSink: a record is acknowledged when the ledger has its entry.
+// ackBeforeSink acknowledges a record as soon as the ledger has its entry.
 func ackBeforeSink(env Env) Hook {
 	return onCall(PutIfAbsent, func(ctx context.Context, c *Call) error {
 		if err := c.Do(ctx); err != nil {
@@ -412,7 +415,7 @@ func ackBeforeSink(env Env) Hook {
 	})
 }
 
-// ackOfFailed: all that was sent is acknowledged, whatever failed.
+// ackOfFailed acknowledges every record that was sent, even if it failed.
 func ackOfFailed(env Env) Hook {
 	return onCall(Send, func(ctx context.Context, c *Call) error {
 		outputs := c.Outputs
@@ -424,7 +427,8 @@ func ackOfFailed(env Env) Hook {
 	})
 }
 
-// acknowledge writes an ack of one record. It is the broken function's, so the judge looks at it as at every other.
+// acknowledge writes an ack of one record. The broken function does so, and the judge checks the ack as it checks all
+// others.
 func (env Env) acknowledge(ctx context.Context, p dedupe.Position) {
 	mark := p.Owner().Mark()
 	key := dedupe.AckKey{Scope: env.World.scope, Stream: p.Stream, Shard: p.Shard, Sink: "own:memory"}
@@ -432,27 +436,27 @@ func (env Env) acknowledge(ctx context.Context, p dedupe.Position) {
 	_ = env.Store.WriteAck(ctx, key, a)
 }
 
-// ackedRange: an ack stands for all records between its first and its last.
+// ackedRange reads an ack as if it named all records between its first and its last.
 func ackedRange(env Env) Hook {
-	return env.ackedToo(func(a dedupe.Ack, in *input) bool { return between(in.position.Sequence, a.First, a.Last) })
+	return env.extendAcks(func(a dedupe.Ack, in *input) bool { return between(in.position.Sequence, a.First, a.Last) })
 }
 
-// wholeForPart: an ack of a part of an aggregate stands for the aggregate.
+// wholeForPart reads an ack of a part of an aggregate as if it named the whole aggregate.
 func wholeForPart(env Env) Hook {
-	return env.ackedToo(func(a dedupe.Ack, in *input) bool {
+	return env.extendAcks(func(a dedupe.Ack, in *input) bool {
 		mark := in.mark()
 		return bytes.Contains(a.Owners, mark[:])
 	})
 }
 
-// ackedToo makes each ack that is read stand for more records of its shard.
-func (env Env) ackedToo(standsFor func(dedupe.Ack, *input) bool) Hook {
+// extendAcks makes each ack name more records of its shard: those for which the function returns true.
+func (env Env) extendAcks(names func(dedupe.Ack, *input) bool) Hook {
 	return onCall(ReadAcks, func(ctx context.Context, c *Call) error {
 		err := c.Do(ctx)
 		for i, a := range c.Acks {
 			c.Acks[i].Owners = slices.Clone(a.Owners)
 			for _, in := range env.World.inputs {
-				if in.position.Shard == c.Key.Shard && standsFor(a, in) {
+				if in.position.Shard == c.Key.Shard && names(a, in) {
 					mark := in.wholeMark()
 					c.Acks[i].Owners = append(c.Acks[i].Owners, mark[:]...)
 				}
@@ -462,22 +466,22 @@ func (env Env) ackedToo(standsFor func(dedupe.Ack, *input) bool) Hook {
 	})
 }
 
-// acksNotRead: acks are written, and nobody reads them.
+// acksNotRead writes acks and never reads them.
 func acksNotRead(Env) Hook {
 	return onCall(ReadAcks, func(context.Context, *Call) error { return nil })
 }
 
-// positionOf returns where an output comes from.
+// positionOf returns the position of the record of an output.
 func (w *World) positionOf(o dedupe.Output) dedupe.Position {
 	var p sentPayload
-	_ = json.Unmarshal(o.Data, &p) // only good records are sent
+	_ = json.Unmarshal(o.Data, &p) // cannot fail: only good records are sent
 	return w.inputOf(p.N).position
 }
 
 func noAcks(s *Scenario) { s.NoAcks = true }
 
-// naming: the answer names other records than the first that failed.
-func naming(which func(all []string, failed int) []string) func(*World, function, handleFunc) handleFunc {
+// answerWith makes the answer name records other than the first that failed.
+func answerWith(pick func(all []string, failed int) []string) func(*World, function, handleFunc) handleFunc {
 	return func(_ *World, _ function, product handleFunc) handleFunc {
 		return func(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
 			answer, err := product(ctx, raw)
@@ -486,7 +490,7 @@ func naming(which func(all []string, failed int) []string) func(*World, function
 			}
 			all, first := sequencesOf(invocationOf(ctx)), answer.BatchItemFailures[0].ItemIdentifier
 			answer.BatchItemFailures = nil
-			for _, sequence := range which(all, slices.Index(all, first)) {
+			for _, sequence := range pick(all, slices.Index(all, first)) {
 				failure := events.KinesisBatchItemFailure{ItemIdentifier: sequence}
 				answer.BatchItemFailures = append(answer.BatchItemFailures, failure)
 			}
@@ -497,8 +501,8 @@ func naming(which func(all []string, failed int) []string) func(*World, function
 
 func transactional(s *Scenario) { s.Sink, s.NoAcks = Transactional, true }
 
-// mineIsDone: a record that holds its entry counts as done, whatever the entry says.
-func mineIsDone(Env) Hook {
+// ownEntryIsDone counts a record that holds its entry as done, even if the entry is not marked as done.
+func ownEntryIsDone(Env) Hook {
 	return onCall(Transact, func(ctx context.Context, c *Call) error {
 		err := c.Do(ctx)
 		if existing := c.TxResult.Existing; existing != nil && existing.Owner == c.Tx.Entry.Owner.Digest() {
@@ -508,7 +512,7 @@ func mineIsDone(Env) Hook {
 	})
 }
 
-// ownerInTxCondition: the condition of a transaction has OR owner = mine.
+// ownerInTxCondition adds OR owner = mine to the condition of a transaction.
 func ownerInTxCondition(env Env) Hook {
 	return onCall(Transact, func(ctx context.Context, c *Call) error {
 		err := c.Do(ctx)
@@ -523,28 +527,28 @@ func ownerInTxCondition(env Env) Hook {
 	})
 }
 
-// aside makes a transaction put its entry under a key that no other one has.
-func aside(t dedupe.Transaction) dedupe.Transaction {
+// withUniqueKey makes a transaction put its entry under a key that no other entry has.
+func withUniqueKey(t dedupe.Transaction) dedupe.Transaction {
 	t.Entry.Key = format.KeyOf(fmt.Sprint("aside ", t.Entry.Owner, t.Output.ID))
 	return t
 }
 
-// entryFirst: the entry and the effect are two calls. The entry comes first.
+// entryFirst puts the entry and then does the effect, in two calls.
 func entryFirst(env Env) Hook {
 	return onCall(Transact, func(ctx context.Context, c *Call) error {
 		if err := env.putEntry(ctx, c, c.Tx.Entry); err != nil || c.TxResult.Existing != nil {
 			return err
 		}
-		c.Tx = aside(c.Tx)
+		c.Tx = withUniqueKey(c.Tx)
 		return c.Do(ctx)
 	})
 }
 
-// effectFirst: the entry and the effect are two calls. The effect comes first.
+// effectFirst does the effect and then puts the entry, in two calls.
 func effectFirst(env Env) Hook {
 	return onCall(Transact, func(ctx context.Context, c *Call) error {
 		entry := c.Tx.Entry
-		c.Tx = aside(c.Tx)
+		c.Tx = withUniqueKey(c.Tx)
 		if err := c.Do(ctx); err != nil {
 			return err
 		}
@@ -552,7 +556,7 @@ func effectFirst(env Env) Hook {
 	})
 }
 
-// putEntry puts the entry of a transaction alone.
+// putEntry puts the entry of a transaction without its effect.
 func (e Env) putEntry(ctx context.Context, c *Call, entry dedupe.Entry) error {
 	put, err := e.Store.PutIfAbsent(ctx, []dedupe.Entry{entry})
 	if err != nil {
@@ -562,7 +566,7 @@ func (e Env) putEntry(ctx context.Context, c *Call, entry dedupe.Entry) error {
 	return put[0].Err
 }
 
-// keysRestored gives the outputs of keysOfTheirOwn the partition keys of their records.
+// keysRestored gives the outputs of uniqueKeys back the partition keys of their records.
 func keysRestored(env Env) Hook {
 	return onCall(Transact, func(ctx context.Context, c *Call) error {
 		if c.Tx.Output.PartitionKey != aggregateKey {
@@ -572,8 +576,8 @@ func keysRestored(env Env) Hook {
 	})
 }
 
-// keysOfTheirOwn: no two records have a partition key in common, so that none waits for another.
-func keysOfTheirOwn(_ *World, _ function, product handleFunc) handleFunc {
+// uniqueKeys gives every record its own partition key, so that no record waits for another.
+func uniqueKeys(_ *World, _ function, product handleFunc) handleFunc {
 	return func(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
 		var event events.KinesisEvent
 		if err := json.Unmarshal(raw, &event); err != nil {
@@ -592,13 +596,13 @@ func keysOfTheirOwn(_ *World, _ function, product handleFunc) handleFunc {
 
 func intoObjects(s *Scenario) { s.Sink, s.Parallel = Objects, 1 }
 
-// noFence: a PUT replaces the object that has the name.
+// noFence lets a PUT replace an existing object.
 func noFence(ctx context.Context, c *memobjects.Call) error {
 	c.Replace = c.Method == memobjects.PutIfAbsent
 	return c.Do(ctx)
 }
 
-// anotherOwner: a dead letter comes again as another record each time.
+// anotherOwner gives a dead letter another owner each time it comes again.
 func anotherOwner(w *World, d dedupe.DeadLetter) dedupe.DeadLetter {
 	d.Position.Sequence += fmt.Sprint(w.tick())
 	return d

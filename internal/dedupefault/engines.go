@@ -21,13 +21,13 @@ import (
 	bank "github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 )
 
-// Engine is a kind of store on which tests for records run.
+// Engine is a store on which tests for records run.
 type Engine struct {
 	Name string
 	Open func(testing.TB) dedupe.Store
 }
 
-// The engines. Tests on other engines than Memory are part of `make check` only.
+// These are the engines. Tests on engines other than Memory run only in `make check`.
 var (
 	Memory        = Engine{"memory", func(testing.TB) dedupe.Store { return memstore.NewRecords() }}
 	SQLiteMemory  = Engine{"sqlite-memory", openSQLiteMemory}
@@ -36,14 +36,14 @@ var (
 	DynamoDBLocal = Engine{"dynamodb-local", openDynamoDB(testengine.DynamoDBLocal)}
 )
 
-// The engines with a log ledger. Each Open of the log in memory has one of its own.
+// These engines have a log ledger. Each Open of the log in memory makes a new log.
 var (
 	MemoryLog        = Engine{"memory-log", openMemoryLog}
 	DynoxideLog      = Engine{"dynoxide-log", openDynamoDBLog(Dynoxide)}
 	DynamoDBLocalLog = Engine{"dynamodb-local-log", openDynamoDBLog(DynamoDBLocal)}
 )
 
-// Engines are all engines with one row a key, and LogEngines those with a log ledger.
+// Engines lists all engines with one row a key. LogEngines lists the engines with a log ledger.
 var (
 	Engines    = []Engine{Memory, SQLiteMemory, SQLiteFile, Dynoxide, DynamoDBLocal}
 	LogEngines = []Engine{MemoryLog, DynoxideLog, DynamoDBLocalLog}
@@ -69,13 +69,13 @@ func onEach(t *testing.T, engines []Engine, test func(*testing.T, Engine)) {
 	}
 }
 
-// hasTx reports whether there is a transactional sink on the engine.
+// hasTx reports whether the engine has a transactional sink.
 func (e Engine) hasTx() bool { return e.Name == Memory.Name }
 
 func (e Engine) inMemory() bool { return e.Name == Memory.Name || e.Name == MemoryLog.Name }
 
-// Randomly checks a random property: as often as rapid's flag -rapid.checks says, five times that in memory, where it
-// costs little, and elsewhere one in share times.
+// Randomly checks a random property. In memory, where checks are quick, it makes five times as many checks as rapid's
+// flag -rapid.checks says. On other engines it divides the number by share.
 func (e Engine) Randomly(t *testing.T, share int, property func(*rapid.T)) {
 	t.Helper()
 	if e.inMemory() {
@@ -128,10 +128,10 @@ func closedAtEnd(t testing.TB, s *sqlitestore.Store, err error) dedupe.Store {
 	return s
 }
 
-// table is the table of all tests of a process, on each DynamoDB.
+// table is the name of the table that all tests of a process share on each DynamoDB.
 const table = "test-dedupe"
 
-// tables makes the table once at each endpoint.
+// tables makes sure that the table is made once at each endpoint.
 var tables sync.Map
 
 // dynamoStore is a store with its client.
@@ -140,7 +140,7 @@ type dynamoStore struct {
 	client *dynamodb.Client
 }
 
-// openDynamoDB opens stores on a DynamoDB that start starts.
+// openDynamoDB opens stores on the DynamoDB that start starts.
 func openDynamoDB(start func(testing.TB) (endpoint string)) func(testing.TB) dedupe.Store {
 	return func(t testing.TB) dedupe.Store {
 		t.Helper()

@@ -15,7 +15,7 @@ import (
 // Way is a way in which a call of the function fails.
 type Way string
 
-// The ways. A late call ends after the invocation's time-out; the process goes on all the same.
+// These are the ways. A late call ends after the invocation's time-out, and the process goes on after it.
 const (
 	None         Way = ""
 	FailBefore   Way = "error before the effect"
@@ -35,7 +35,7 @@ const (
 	StaleGaps    Way = "answer without every second"
 )
 
-// waysOf returns the ways in which calls of a method can fail.
+// waysOf returns the ways in which a call of the method can fail.
 func waysOf(method Method) []Way {
 	ways := []Way{FailBefore, Throttle, CancelBefore, CancelAfter, CrashBefore, CrashAfter, LateBefore, LateAfter}
 	switch method {
@@ -53,16 +53,16 @@ func waysOf(method Method) []Way {
 	return append(ways, LoseReply)
 }
 
-// lasts reports whether such a fault may hit several calls in a row.
+// lasts reports whether a fault of this way may hit several calls in a row.
 func (w Way) lasts() bool {
 	return slices.Contains([]Way{FailBefore, Throttle, LoseReply, Stale, StaleGaps}, w)
 }
 
-// late is how long a late call takes: the next invocations run meanwhile.
+// late is how long a late call takes. The next invocations run during that time.
 const late = timeout + 20*time.Second
 
-// Fault is what happens to a call: a way to fail, and waits in virtual time. With a wait of 0 other invocations may run
-// meanwhile too.
+// Fault is a failure of a call, and waits in virtual time before and after it. Other invocations may run even during
+// a wait of 0.
 type Fault struct {
 	Way           Way
 	Before, After *time.Duration
@@ -79,7 +79,8 @@ type brokenCall struct {
 	fault  Fault
 }
 
-// begin notes a call, finds out its fault, and does what comes before the effect. With an error the call has no effect.
+// begin records a call, looks up its fault, and plays the part of the fault that comes before the effect. If it
+// returns an error, the call has no effect.
 func (w *World) begin(ctx context.Context, method Method, about fmt.Stringer) (*brokenCall, error) {
 	inv := invocationOf(ctx)
 	c := &brokenCall{World: w, ctx: ctx, method: method}
@@ -102,7 +103,7 @@ func (w *World) begin(ctx context.Context, method Method, about fmt.Stringer) (*
 	case CancelBefore:
 		inv.cancel()
 	}
-	// After all waiting, since the invocation may have timed out meanwhile.
+	// This check comes after all waits, because the invocation may have timed out during them.
 	switch err := ctx.Err(); {
 	case err != nil:
 		return c, fmt.Errorf("%s: %w", method, err)
@@ -114,7 +115,7 @@ func (w *World) begin(ctx context.Context, method Method, about fmt.Stringer) (*
 	return c, nil
 }
 
-// end does what comes after the effect. An error is the call's answer.
+// end plays the part of the fault that comes after the effect. Its error is the call's error.
 func (c *brokenCall) end() error {
 	if c.fault.After != nil {
 		c.wait(*c.fault.After)
@@ -137,7 +138,8 @@ func (c *brokenCall) lost() error {
 	return fmt.Errorf("%w: %s: %s", dedupe.ErrTryAgain, c.method, c.fault.Way)
 }
 
-// wait lets time pass in the invocation. It ends the process where that would run longer than any real one.
+// wait waits in the invocation, in virtual time. It ends the process if that would run longer than a real process
+// can.
 func (c *brokenCall) wait(d time.Duration) {
 	eventsource.Wait(c.ctx, d)
 	if inv := invocationOf(c.ctx); c.sim.Now().After(inv.Deadline.Add(mostLate)) {
@@ -145,7 +147,7 @@ func (c *brokenCall) wait(d time.Duration) {
 	}
 }
 
-// faultHook breaks the calls of the function as planned, and tells the judge what they did.
+// faultHook breaks the calls of the function as planned, and tells the judge about their effects.
 func (w *World) faultHook(ctx context.Context, c *Call) error {
 	before := w.tick()
 	b, err := w.begin(ctx, c.Method, about{c})
@@ -220,7 +222,7 @@ func (b *brokenCall) raisePurge(c *Call) error {
 	return nil
 }
 
-// transact does a transaction. Its effect tells the judge by itself.
+// transact runs a transaction. The effect itself tells the judge.
 func (b *brokenCall) transact(c *Call) error {
 	if err := c.Do(b.ctx); err != nil {
 		return err
@@ -235,7 +237,7 @@ func (b *brokenCall) transact(c *Call) error {
 	return nil
 }
 
-// withEffect returns how many of n the call reaches, counted from the first.
+// withEffect returns how many of the n elements the call takes effect on, counted from the first.
 func (b *brokenCall) withEffect(n int) int {
 	if b.fault.Way == PartBefore {
 		return n / 2
@@ -300,7 +302,7 @@ func (b *brokenCall) putDeadLetters(c *Call) error {
 	return err
 }
 
-// endPart ends a call that was to store n dead letters. It sets how many the function is told of.
+// endPart ends a call that was to store n dead letters. It sets the number that the function gets as stored.
 func (b *brokenCall) endPart(c *Call, n int, err error) error {
 	switch {
 	case err != nil:
@@ -317,7 +319,7 @@ func (b *brokenCall) endPart(c *Call, n int, err error) error {
 	return err
 }
 
-// everySecond returns the second of all, the fourth, and so on.
+// everySecond returns the second element, the fourth, and so on.
 func everySecond[T any](all []T) (some []T) {
 	for i := 1; i < len(all); i += 2 {
 		some = append(some, all[i])
@@ -325,7 +327,7 @@ func everySecond[T any](all []T) (some []T) {
 	return some
 }
 
-// about is a call as the trace shows it.
+// about prints a call for the trace.
 type about struct{ *Call }
 
 func (a about) String() (text string) {

@@ -43,8 +43,8 @@ func TestFaults(t *testing.T) {
 	})
 }
 
-// scenarios are those that an engine plays: with a sink of each level for which there is one on it, and with several
-// processes if they remember records.
+// scenarios lists the scenarios that run on an engine. Each runs with a sink of every level that the engine has. If
+// the processes of the engine remember records, it also runs with several processes.
 func (e Engine) scenarios() (all []Scenario) {
 	for _, s := range Scenarios {
 		if s.needsTx() && !e.hasTx() {
@@ -71,7 +71,7 @@ func (e Engine) scenarios() (all []Scenario) {
 type callFault struct {
 	at    int // the number of the call, from 0
 	way   Way
-	lasts bool // the next calls of the method fail too
+	lasts bool // the next calls of the method also fail
 }
 
 func (f callFault) String() string {

@@ -13,24 +13,24 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// history is a random scenario, with faults that calls and invocations meet in turn.
+// history is a random scenario with a list of faults that its calls and invocations get in turn.
 type history struct {
 	Scenario
 	Ways  []Way
-	Waits []time.Duration // before and after calls; noWait for none
-	Fates []int           // of invocations, among fates
+	Waits []time.Duration // the waits before and after calls; noWait means no wait
+	Fates []int           // the fates of invocations, as indexes of fates
 }
 
 // noWait keeps other invocations from running before or after a call.
 const noWait = time.Duration(-1)
 
-// After so many calls and invocations, none fails any more.
+// After this many calls and invocations, no more fail.
 const (
 	mostCalls       = 100
 	mostInvocations = 40
 )
 
-// plan breaks calls in turn, each in a way that its method can fail.
+// plan gives calls their faults in turn, each in a way that its method can fail.
 func (h history) plan(n int, method Method) (f Fault) {
 	if n >= mostCalls {
 		return Fault{}
@@ -52,8 +52,8 @@ func (h history) fate(inv *eventsource.Invocation) eventsource.Fate {
 	return fates[h.Fates[inv.Number%len(h.Fates)]]
 }
 
-// times are the waits between steps: the edges of window and horizon, and short ones.
-var times = []time.Duration{
+// stepWaits are the possible waits between steps: short waits, and the edges of the window and the horizon.
+var stepWaits = []time.Duration{
 	0, time.Second, 10 * time.Second, timeout + 5*time.Second, window - time.Second, window, window + time.Second,
 	recordAge, window + horizon - 90*time.Second, window + horizon - time.Second, window + horizon + time.Second,
 }
@@ -88,7 +88,7 @@ var steps = rapid.Custom(func(t *rapid.T) Step {
 	case Put:
 		return Step{Do: Put, Key: rapid.IntRange(0, 3).Draw(t, "key"), Users: rapid.SliceOfN(users, 1, 3).Draw(t, "users")}
 	case Wait:
-		return wait(rapid.SampledFrom(times).Draw(t, "for"))
+		return wait(rapid.SampledFrom(stepWaits).Draw(t, "for"))
 	case Sweep:
 		return Step{Do: Sweep}
 	case Split:
@@ -113,7 +113,7 @@ var users = rapid.Custom(func(t *rapid.T) User {
 	return User{Kind: kind, ID: rapid.SampledFrom(ids4).Draw(t, "id"), FP: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "fp")}
 })
 
-// fates are what happens to invocations. Most of the time nothing does.
+// fates are the possible fates of invocations. Most of them are normal.
 var fates = []eventsource.Fate{
 	{}, {}, {}, {}, {}, {}, {}, {}, {}, {},
 	{Throttle: true},
@@ -127,7 +127,7 @@ var fates = []eventsource.Fate{
 	{Delay: 20 * time.Second},
 }
 
-// historyOf is the history of a seed, always the same one.
+// historyOf returns the history of a seed, which is the same each time.
 func historyOf(seed int) history { return histories.Example(seed) }
 
 func (h history) play(ctx context.Context, engine dedupe.Store, m *Mutant) error {

@@ -10,7 +10,7 @@ import (
 // Method is a call that the dedupe function, or an offline run, makes.
 type Method string
 
-// The methods.
+// These are the methods.
 const (
 	PutIfAbsent    Method = "PutIfAbsent"
 	RaisePurge     Method = "RaisePurge"
@@ -19,13 +19,13 @@ const (
 	ClaimConsumer  Method = "ClaimConsumer"
 	ReadRun        Method = "ReadRun"
 	SaveRun        Method = "SaveRun"
-	Send           Method = "Send"           // of the sink
-	Transact       Method = "Transact"       // of a TxSink
-	PutDeadLetters Method = "PutDeadLetters" // of the dead-letter store
-	Notify         Method = "Notify"         // of its notifier
+	Send           Method = "Send"           // a call of the sink
+	Transact       Method = "Transact"       // a call of a TxSink
+	PutDeadLetters Method = "PutDeadLetters" // a call of the dead-letter store
+	Notify         Method = "Notify"         // a call of the notifier of dead letters
 )
 
-// Call is one call in the hands of a Hook. Only the fields of its method are set.
+// Call is one call, as a Hook gets it. Only the fields of its method are set.
 type Call struct {
 	Method Method
 
@@ -37,12 +37,12 @@ type Call struct {
 
 	Key         dedupe.AckKey // ReadAcks, WriteAck
 	First, Last string        // ReadAcks
-	Acks        []dedupe.Ack  // read, or the one to be written
+	Acks        []dedupe.Ack  // the acks that were read, or the one ack to write
 
-	Consumer string // ClaimConsumer: the function that asks, and then the consumer
+	Consumer string // ClaimConsumer: the function that claims; after Do: the consumer
 
 	Scope, Digest string      // ReadRun, SaveRun
-	Run           *dedupe.Run // read, or to be written
+	Run           *dedupe.Run // the run that was read, or the run to write
 
 	Outputs []dedupe.Output // Send
 	Sent    dedupe.Sent
@@ -51,19 +51,19 @@ type Call struct {
 	TxResult dedupe.TxResult
 
 	Letters []dedupe.DeadLetter // PutDeadLetters
-	Done    int                 // how many are stored
+	Done    int                 // the number of stored dead letters
 
 	Log LogCall // the methods of a log
 
 	do func(context.Context, *Call) error
 }
 
-// Do makes the call and sets its answer. A hook may change the question before it and the answer after it, call Do
-// several times, or not at all.
+// Do makes the call and sets its answer. A hook may change the call's arguments before Do and its answer after Do. It
+// may call Do several times, or not at all.
 func (c *Call) Do(ctx context.Context) error { return c.do(ctx, c) }
 
-// Hook is called in place of each call. The call's answer is what the hook leaves in c, and the error that it returns.
-// It is the one way in which tests of records watch calls, make them fail, and break rules.
+// Hook runs in place of each call. The fields of c and the returned error are the call's answer. Tests of records use
+// only hooks to watch calls, to make them fail and to break rules.
 type Hook func(ctx context.Context, c *Call) error
 
 // HookStore makes all calls of a store through a hook.
@@ -103,7 +103,7 @@ func hookRaise(
 	return c.Raised, nil
 }
 
-// Enter makes the calls of a ledger with one row a key through the hook.
+// Enter implements dedupe.Ledger. It makes the calls of a ledger with one row a key, through the hook.
 func (s hookedStore) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
 	return dedupe.EnterByKey(ctx, s, q), nil
 }
@@ -191,7 +191,7 @@ func (s hookedTx) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) 
 	return hookRaise(ctx, s.hook, raises, s.TxSink.RaisePurge)
 }
 
-// FirstDelivered is the answer that the first n of all outputs are delivered.
+// FirstDelivered is the answer that the first n of the outputs were delivered, where of is the number of all outputs.
 func FirstDelivered(n, of int) dedupe.Sent {
 	sent := dedupe.Sent{Delivered: make([]bool, of)}
 	for i := range n {
@@ -200,7 +200,7 @@ func FirstDelivered(n, of int) dedupe.Sent {
 	return sent
 }
 
-// WasDelivered reports whether the sink said that an output is delivered.
+// WasDelivered reports whether the sink reported output i as delivered.
 func (c *Call) WasDelivered(i int, err error) bool {
 	if c.Sent.Delivered == nil {
 		return err == nil
@@ -227,9 +227,9 @@ func (s hookedDeadLetters) Put(ctx context.Context, letters []dedupe.DeadLetter)
 	return c.Done, err
 }
 
-// Purge deletes the entry of a key as far as a test can tell, if its purge time is before now: as TTL deletion does
-// some day, on every engine. It puts an entry that is over for every arrival of a test. A store answers about that as
-// about none.
+// Purge deletes the entry of a key if its purge time is before now, as TTL deletion does at some time. To do so on
+// every engine, it replaces the entry with one that has ended for every arrival in a test. A store answers for such
+// an entry as it answers for no entry.
 func Purge(ctx context.Context, ledger dedupe.Entries, scope string, key dedupe.Key, now time.Time) error {
 	over := dedupe.Entry{
 		Scope: scope, Key: key, Owner: dedupe.Owner{Source: "purged"}, Arrival: now, PurgeAt: 1,
@@ -241,7 +241,7 @@ func Purge(ctx context.Context, ledger dedupe.Entries, scope string, key dedupe.
 	return results[0].Err
 }
 
-// PurgeNow is Purge for an entry whose time has not come. It does not purge entries that are kept for ever.
+// PurgeNow is Purge for an entry before its purge time. It does not purge entries that are kept for ever.
 func PurgeNow(ctx context.Context, ledger dedupe.Entries, scope string, key dedupe.Key) error {
 	return Purge(ctx, ledger, scope, key, epoch.AddDate(1000, 0, 0))
 }

@@ -19,21 +19,21 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// judge knows what producers sent and what became of it. It finds violations of guarantees. The text of a violation
-// begins with the guarantee.
+// judge knows all records that producers sent, and what happened to them. It finds violations of guarantees. The text
+// of a violation begins with the name of the guarantee.
 type judge struct {
-	violation error // the first
-	moment    int   // counts events
+	violation error // the first violation
+	moment    int   // the number of events so far
 
 	inputs        []*input
 	byRecord      map[string][]*input // by shard and sequence number
 	invocations   map[string]*invocation
-	keys          map[dedupe.Key]bool      // of the entries in the ledger
+	keys          map[dedupe.Key]bool      // the keys of the entries in the ledger
 	held          map[dedupe.Digest]int    // when an owner first held an entry
 	acked         map[dedupe.OwnerMark]int // when an ack first named a record
-	objects       map[string][]byte        // of the dead-letter store in memory
-	notifications map[string]int           // by owner
-	counted       int64                    // records that were counted as new or synthetic
+	objects       map[string][]byte        // the objects of the dead-letter store in memory
+	notifications map[string]int           // the number of notifications, by owner
+	counted       int64                    // the number of records that were counted as new or synthetic
 }
 
 func newJudge() judge {
@@ -54,24 +54,24 @@ type input struct {
 	keys         []dedupe.Key // the keys under which the ledger may have it: of its id, and of ids derived from it
 
 	deliveries []delivery
-	confirmed  bool // the sink said that it is delivered
-	storedAt   int  // when it was dead-lettered; 0 means not
-	givenUp    bool // by the mapping, which stores the whole batch
+	confirmed  bool // the sink reported the record as delivered
+	storedAt   int  // the moment when it was dead-lettered; 0 means never
+	givenUp    bool // the mapping gave the record up, and stored the whole batch
 }
 
 func (in *input) String() string {
 	return fmt.Sprintf("record %d (%s, %s, %s)", in.n, in.User, shortOwner(in.position.Owner().String()), in.arrival.Sub(epoch))
 }
 
-// goesBy reports whether these are the record's keys. A record in an aggregate has its own.
-func (in *input) goesBy(partitionKey, explicitHashKey string) bool {
+// hasKeys reports whether these are the record's keys. A record in an aggregate has keys of its own.
+func (in *input) hasKeys(partitionKey, explicitHashKey string) bool {
 	if in.position.Sub == dedupe.Plain {
 		return partitionKey == in.partitionKey && explicitHashKey == ""
 	}
 	return partitionKey == aggregateKey && explicitHashKey == aggregateHashKey
 }
 
-// mayArrive reports whether a record may come to the sink in an invocation, which is nil for a sink that is read at the
+// mayArrive reports whether an invocation may send a record to the sink. inv is nil for a sink that is read at the
 // end.
 func (in *input) mayArrive(inv *invocation) bool {
 	switch in.Kind {
@@ -90,31 +90,31 @@ func (in *input) handled() bool {
 	return in.delivered() || in.confirmed || in.storedAt > 0 || in.givenUp
 }
 
-// shortOwner is an owner without its stream.
+// shortOwner returns an owner without its stream.
 func shortOwner(owner string) string {
 	return strings.TrimPrefix(owner, streamName.String()+"/shardId-")
 }
 
-// delivery is one time that a record came to the sink.
+// delivery is one arrival of a record in the sink.
 type delivery struct {
 	id         string
 	moment     int
-	outOfOrder bool // the sink did not deliver a record before it
-	effect     bool // by a sink of another level than at least once
+	outOfOrder bool // the sink did not deliver a record that comes before this one
+	effect     bool // the sink delivers more strictly than at least once
 }
 
-// invocation is one invocation, and what it did.
+// invocation is one invocation, and the record of its actions.
 type invocation struct {
 	*eventsource.Invocation
-	level      Level // of its sink
-	redrives   bool  // it is the program that redrives dead letters
+	level      Level // the level of its sink
+	redrives   bool  // this is the program that redrives dead letters, not the function
 	cancel     context.CancelFunc
 	began      int
-	acked      map[dedupe.OwnerMark]bool // the records that acks named when it read them
+	acked      map[dedupe.OwnerMark]bool // the records that the acks named when it read them
 	sendFailed bool
 	sent       map[int]bool
 	confirmed  map[int]bool
-	stored     map[string]bool // owners of dead letters
+	stored     map[string]bool // the owners of the dead letters that it stored
 	tally      *dedupe.Tally
 }
 
@@ -124,7 +124,7 @@ func (w *World) newInvocation(inv *eventsource.Invocation) *invocation {
 	}
 }
 
-// mark is the record's mark in an ack. wholeMark is that of the Kinesis record that it is a part of.
+// mark returns the record's mark in an ack. wholeMark returns the mark of the Kinesis record that contains it.
 func (in *input) mark() dedupe.OwnerMark { return in.position.Owner().Mark() }
 
 func (in *input) wholeMark() dedupe.OwnerMark {
@@ -133,12 +133,12 @@ func (in *input) wholeMark() dedupe.OwnerMark {
 	return whole.Owner().Mark()
 }
 
-// skips reports whether the acks that an invocation has read name a record.
+// skips reports whether the acks that the invocation has read name the record.
 func (inv *invocation) skips(in *input) bool {
 	return inv.acked[in.mark()] || inv.acked[in.wholeMark()]
 }
 
-// noteAck notes an ack, and checks that what it names is done.
+// noteAck records an ack, and checks that every record it names is done.
 func (w *World) noteAck(key dedupe.AckKey, a dedupe.Ack) {
 	now := w.tick()
 	for mark := range a.Marks() {
@@ -156,7 +156,7 @@ func (w *World) noteAck(key dedupe.AckKey, a dedupe.Ack) {
 			}
 		}
 		if !known {
-			w.violate("ack: it names a record that is none of %s", key.Shard)
+			w.violate("ack: it names a record that is not in %s", key.Shard)
 		}
 		if w.acked[mark] == 0 {
 			w.acked[mark] = now
@@ -164,13 +164,13 @@ func (w *World) noteAck(key dedupe.AckKey, a dedupe.Ack) {
 	}
 }
 
-// isDelivered reports whether the function knows that a record is delivered: by the sink's answer, or by the record's
-// entry in a transactional sink.
+// isDelivered reports whether the function knows that a record is delivered. It knows from the sink's answer, or from
+// the record's entry in a transactional sink.
 func (w *World) isDelivered(in *input) bool {
 	return in.confirmed || w.scenario.Sink != AtLeastOnce && in.effects() > 0
 }
 
-// effects is how often a sink that delivers once did it.
+// effects returns how often an exactly-once sink did the record's effect.
 func (in *input) effects() (n int) {
 	for _, d := range in.deliveries {
 		if d.effect {
@@ -180,7 +180,7 @@ func (in *input) effects() (n int) {
 	return n
 }
 
-// switched notes that the function has another sink, for which nothing is done yet.
+// switched records that the function has a new sink, for which no record is done yet.
 func (w *World) switched() {
 	clear(w.acked)
 	for _, in := range w.inputs {
@@ -192,7 +192,8 @@ func between(sequence, first, last string) bool {
 	return dedupe.CompareSequence(first, sequence) <= 0 && dedupe.CompareSequence(sequence, last) <= 0
 }
 
-// noteRead notes the acks that an invocation has read, and checks that all are there that were written before.
+// noteRead records the acks that an invocation has read. It checks that they include all acks that were written
+// before.
 func (w *World) noteRead(inv *invocation, before int, acks []dedupe.Ack) {
 	inv.acked = map[dedupe.OwnerMark]bool{}
 	for _, a := range acks {
@@ -227,7 +228,7 @@ func (w *World) tick() int {
 
 func recordKey(shard, sequence string) string { return shard + ":" + sequence }
 
-// newInput makes a record with a number, which is part of its data.
+// newInput makes a numbered record. The number is part of its data.
 func (w *World) newInput(u User) *input {
 	in := &input{User: u, n: w.tick()}
 	switch u.Kind {
@@ -275,11 +276,11 @@ func (w *World) inputAt(owner string) *input {
 	return w.inputs[i]
 }
 
-// noteEntry notes which entry a put left: the new one, or the one that was there.
+// noteEntry records the entry that is in the ledger after a put: the new entry, or the existing one.
 func (w *World) noteEntry(e dedupe.Entry, existing *dedupe.Existing) {
 	owner := e.Owner.Digest()
 	if existing != nil {
-		owner = existing.Owner // it may be of an earlier put whose reply was lost
+		owner = existing.Owner // an earlier put with a lost reply may have written it
 	}
 	w.keys[e.Key] = true
 	if w.held[owner] == 0 {
@@ -287,17 +288,17 @@ func (w *World) noteEntry(e dedupe.Entry, existing *dedupe.Existing) {
 	}
 }
 
-// holds reports whether a record is known to hold an entry, now or before.
+// holds reports whether a record is known to hold an entry, or to have held one.
 func (w *World) holds(in *input) bool { return w.held[in.position.Owner().Digest()] > 0 }
 
-// sentPayload is what the data of a record in the sink says.
+// sentPayload is the data of a record in the sink.
 type sentPayload struct {
 	ID string `json:"id"`
 	FP string `json:"fp"`
 	N  int    `json:"n"`
 }
 
-// arrive notes that a record is in the sink.
+// arrive records that a record is in the sink.
 func (w *World) arrive(inv *invocation, o dedupe.Output) {
 	var p sentPayload
 	if err := json.Unmarshal(o.Data, &p); err != nil {
@@ -313,19 +314,19 @@ func (w *World) arrive(inv *invocation, o dedupe.Output) {
 		w.violate("G9: %v went out as %s, and says that it is %s", in, o.ID, p.ID)
 	case p.FP != in.FP, o.ID == in.ID && string(o.Data) != string(in.data):
 		w.violate("G6: %v went out changed: %s", in, o.Data)
-	case (inv == nil || inv.level != Objects) && !in.goesBy(o.PartitionKey, o.ExplicitHashKey):
+	case (inv == nil || inv.level != Objects) && !in.hasKeys(o.PartitionKey, o.ExplicitHashKey):
 		w.violate("G6: %v went out with partition key %s and hash key %q", in, o.PartitionKey, o.ExplicitHashKey)
 	case inv != nil && w.sim.Now().Sub(in.arrival) > horizon:
 		w.violate("harness: %v was processed later than the horizon", in)
 	}
 	if inv != nil {
-		if inv.sent[in.n] && !inv.redrives { // which may find a record in two batches
+		if inv.sent[in.n] && !inv.redrives { // a redrive may find a record in two batches
 			w.violate("G11: #%d sent %v twice", inv.Number, in)
 		}
 		if inv.level != AtLeastOnce && in.effects() > 0 {
 			w.violate("G11: #%d did the effect of %v a second time", inv.Number, in)
 		}
-		if inv.skips(in) && !inv.redrives { // an ack says nothing about a dead letter
+		if inv.skips(in) && !inv.redrives { // a redrive ignores acks
 			w.violate("G11: #%d sent %v again, and had read that it is done", inv.Number, in)
 		}
 		inv.sent[in.n] = true
@@ -336,7 +337,7 @@ func (w *World) arrive(inv *invocation, o dedupe.Output) {
 	w.checkDelivery(in)
 }
 
-// outOfOrder notes that the sink did not deliver records between these.
+// outOfOrder records that the sink did not deliver the records between these outputs.
 func (w *World) outOfOrder(outputs []dedupe.Output) {
 	for _, o := range outputs {
 		var p sentPayload
@@ -349,7 +350,7 @@ func (w *World) outOfOrder(outputs []dedupe.Output) {
 	}
 }
 
-// confirm notes what the sink named as delivered.
+// confirm records the outputs that the sink reported as delivered.
 func (w *World) confirm(ctx context.Context, outputs []dedupe.Output) {
 	for _, o := range outputs {
 		var p sentPayload
@@ -387,24 +388,24 @@ func possibleKeys(u User) []dedupe.Key {
 	return keys
 }
 
-// copies reports whether one record may stand for the other. A log ledger does not find a record by an id that was
-// derived for it.
-func (w *World) copies(a, b *input) bool {
+// isDuplicate reports whether one record may be a duplicate of the other. A log ledger does not find a record by an id
+// that was derived for it.
+func (w *World) isDuplicate(a, b *input) bool {
 	if w.onLog() {
 		return same(a, b)
 	}
 	return copies(a, b)
 }
 
-// onLog reports whether the ledger is a log. Such a one does not recognise a producer that uses a derived id as a name of
-// its own.
+// onLog reports whether the ledger is a log. A log does not recognise a producer that sends a derived id as its own
+// id.
 func (w *World) onLog() bool {
 	_, ok := w.engine.(LogStore)
 	return ok
 }
 
-// copies reports whether one record may stand for the other: they have the same fingerprint, and the same id or ids of
-// which one is derived from the other.
+// copies reports whether one record may be a duplicate of the other. Both must have the same fingerprint. Their
+// ids must be equal, or one must be derived from the other.
 func copies(a, b *input) bool {
 	return a != b && a.Kind.identified() && b.Kind.identified() && a.FP == b.FP &&
 		(slices.Contains(a.keys, b.keys[0]) || slices.Contains(b.keys, a.keys[0]))
@@ -414,11 +415,11 @@ func same(a, b *input) bool {
 	return a != b && a.Kind.identified() && b.Kind.identified() && a.FP == b.FP && a.keys[0] == b.keys[0]
 }
 
-func (w *World) hasCopy(in *input, which func(*input) bool) bool {
-	return slices.ContainsFunc(w.inputs, func(o *input) bool { return w.copies(in, o) && which(o) })
+func (w *World) hasCopy(in *input, pick func(*input) bool) bool {
+	return slices.ContainsFunc(w.inputs, func(o *input) bool { return w.isDuplicate(in, o) && pick(o) })
 }
 
-// checkDelivery checks G7 and G9 when a record comes to the sink.
+// checkDelivery checks G7 and G9 when a record arrives in the sink.
 func (w *World) checkDelivery(in *input) {
 	id := in.deliveries[len(in.deliveries)-1].id
 	if first := in.deliveries[0].id; first != id {
@@ -438,7 +439,7 @@ func (w *World) checkDelivery(in *input) {
 	}
 }
 
-// checkAnswer checks what an invocation answers against what it did.
+// checkAnswer compares the answer of an invocation with its actions.
 func (w *World) checkAnswer(inv *invocation, answer events.KinesisEventResponse, err error) {
 	failed := len(inv.Records)
 	switch {
@@ -481,8 +482,8 @@ func (w *World) checkAnswer(inv *invocation, answer events.KinesisEventResponse,
 	}
 }
 
-// mustFollow reports whether a record may be delivered only after a record of the same invocation. A transactional sink
-// keeps the order of each partition key, and stores dead letters later.
+// mustFollow reports whether a record may be delivered only after an earlier record of the same invocation. A
+// transactional sink keeps the order within each partition key, and stores dead letters later.
 func (w *World) mustFollow(inv *invocation, in *input, earlier int) bool {
 	return slices.ContainsFunc(w.inputsOf(inv, earlier), func(o *input) bool {
 		return inv.level != Transactional || o.key() == in.key() && o.Kind == Good &&
@@ -516,10 +517,10 @@ func (w *World) allDone(inv *invocation, record int) bool {
 	})
 }
 
-// done counts what became of the records before the failed one.
+// done holds the numbers of records before the failed one, by result.
 type done struct{ delivered, stored, dropped, skipped int64 }
 
-// checkDone checks that all records before the failed one are done, G6 and G8.
+// checkDone checks that all records before the failed one are done (G6 and G8).
 func (w *World) checkDone(inv *invocation, failed int) (d done) {
 	for record := range failed {
 		of := w.inputsOf(inv, record)
@@ -550,8 +551,8 @@ func (w *World) checkDone(inv *invocation, failed int) (d done) {
 	return d
 }
 
-// checkTally checks the counts of an invocation. Above all, repeats must be counted as retries (G11). Of an invocation
-// that failed, only the records before the one that failed are known to be dropped or skipped.
+// checkTally checks the counts of an invocation. Above all, repeats must be counted as retries (G11). If the
+// invocation failed, it is known only for the records before the failed one that they were dropped or skipped.
 func (w *World) checkTally(inv *invocation, t dedupe.Tally, d done, all bool) {
 	if t.In != t.New+t.Retry+t.Natural+t.Synthetic+t.DeadLettered+t.Skipped+t.Failed {
 		w.violate("tally: #%d does not add up: %+v", inv.Number, t)
@@ -562,8 +563,8 @@ func (w *World) checkTally(inv *invocation, t dedupe.Tally, d done, all bool) {
 		d.dropped, d.skipped = max(d.dropped, got.dropped), max(d.skipped, got.skipped)
 	}
 	if inv.level != AtLeastOnce {
-		// A retry whose effect is done is delivered, and not by this invocation. What it dropped, another one may have
-		// delivered by now.
+		// A retry whose effect is done counts as delivered, although this invocation did not deliver it. Another
+		// invocation may have delivered a record that this one dropped.
 		d.delivered, got.delivered = d.delivered+d.dropped, got.delivered+got.dropped
 		d.dropped, got.dropped = 0, 0
 		if !all {
@@ -571,7 +572,7 @@ func (w *World) checkTally(inv *invocation, t dedupe.Tally, d done, all bool) {
 		}
 	}
 	if inv.level == Objects {
-		d = got // what is skipped, an object of another invocation has, which this one may learn at any time
+		d = got // a skipped record is in an object of another invocation; this one may learn that at any time
 	}
 	if got != d || t.Out != int64(len(inv.confirmed)) {
 		w.violate("tally: #%d counts %+v, and did %+v", inv.Number, t, d)
@@ -579,7 +580,7 @@ func (w *World) checkTally(inv *invocation, t dedupe.Tally, d done, all bool) {
 	w.counted += t.New + t.Synthetic
 }
 
-// atRest checks what must be true at the end.
+// atRest checks the conditions that must hold at the end.
 func (w *World) atRest() error {
 	w.readSink()
 	var distinct int64
@@ -613,7 +614,7 @@ func (w *World) atRest() error {
 	return w.checkNotifications()
 }
 
-// checkRepeats checks that without a fault no record comes to the sink twice.
+// checkRepeats checks that no record arrives in the sink twice if there was no fault.
 func (w *World) checkRepeats() {
 	for _, in := range w.inputs {
 		n := len(in.deliveries)
@@ -628,7 +629,7 @@ func (w *World) checkRepeats() {
 	}
 }
 
-// checkNotifications checks that there are notifications of dead letters, and of nothing else.
+// checkNotifications checks that there are notifications of all dead letters and no others.
 func (w *World) checkNotifications() error {
 	notSent := map[string]int{}
 	if w.parts.Notified != nil {
@@ -665,7 +666,7 @@ func (w *World) checkNotifications() error {
 	return nil
 }
 
-// readSink reads what came to a sink that is not in memory.
+// readSink reads the records in a sink that is not in memory.
 func (w *World) readSink() {
 	if w.parts.Delivered == nil {
 		return
@@ -675,7 +676,7 @@ func (w *World) readSink() {
 		_ = json.Unmarshal(o.Data, &p) // arrive reports data that is not a record
 		o.ID = p.ID
 		w.arrive(nil, o)
-		w.outOfOrder([]dedupe.Output{o}) // the order of requests that were repeated is not known
+		w.outOfOrder([]dedupe.Output{o}) // the order of repeated requests is not known
 	}
 }
 
@@ -692,7 +693,7 @@ func (w *World) checkDeadLetter(in *input) error {
 		return err
 	case in.Kind == Good:
 		w.violate("G10: %v is dead-lettered: %s", in, l.Reason)
-	case string(l.Data) != string(in.data) || !in.goesBy(l.PartitionKey, l.ExplicitHashKey) ||
+	case string(l.Data) != string(in.data) || !in.hasKeys(l.PartitionKey, l.ExplicitHashKey) ||
 		!l.Arrival.Equal(in.arrival) || l.Position != in.position || l.Reason == "":
 		w.violate("G10: %v is not dead-lettered whole: %+v", in, l)
 	}
@@ -700,37 +701,37 @@ func (w *World) checkDeadLetter(in *input) error {
 	return nil
 }
 
-// stored notes that a record is dead-lettered.
+// stored records that a record is dead-lettered.
 func (w *World) stored(owner string) {
 	if in := w.inputAt(owner); in != nil && in.storedAt == 0 {
 		in.storedAt = w.tick()
 	}
 }
 
-// checkOrder checks that records are delivered in order, and that the first of several copies in a shard is delivered:
-// as if records were decided one by one.
+// checkOrder checks that records are delivered in order, and that the first of several copies in a shard is
+// delivered. The result must be as if records were decided one by one.
 func (w *World) checkOrder(in *input, before []*input) {
 	if !in.delivered() {
 		return
 	}
 	for _, o := range before {
 		ordered := o.position.Shard == in.position.Shard && (w.scenario.Parallel <= 1 || o.partitionKey == in.partitionKey)
-		if w.scenario.Sink == Transactional && o.key() != in.key() && !w.copies(o, in) {
+		if w.scenario.Sink == Transactional && o.key() != in.key() && !w.isDuplicate(o, in) {
 			ordered = false
 		}
 		if !ordered || o.givenUp || o.Kind == Correctable || in.deliveries[0].outOfOrder {
 			continue
 		}
-		// A copy beyond the window may be dropped at first, and be delivered later.
+		// A copy beyond the window may first be dropped and later be delivered.
 		if w.hasCopy(o, func(c *input) bool { return w.holds(c) && o.arrival.Sub(c.arrival) > window }) {
 			continue
 		}
 		first := in.deliveries[0]
 		if o.delivered() && o.deliveries[0].effect != first.effect {
-			continue // a late invocation of the function that had another sink
+			continue // a late invocation still had the earlier sink
 		}
 		doneLater := o.delivered() && o.deliveries[0].moment > first.moment ||
-			o.storedAt > first.moment && w.scenario.Sink != Transactional // which stores its dead letters after the effects
+			o.storedAt > first.moment && w.scenario.Sink != Transactional // it stores dead letters after the effects
 		if !first.outOfOrder && doneLater {
 			w.violate("order: %v was delivered before %v was done", in, o)
 		}

@@ -17,7 +17,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// testWorld is a World in which nothing runs. A test tells its judge what happens.
+// testWorld is a World in which nothing runs. A test reports the events to its judge.
 type testWorld struct{ *World }
 
 func newTestWorld(t *testing.T) *testWorld {
@@ -36,7 +36,7 @@ func newTestWorld(t *testing.T) *testWorld {
 
 const testShard = "shardId-000000000000"
 
-// good adds a record "id/fingerprint" that arrives so long after the epoch.
+// good adds a record "id/fingerprint" that arrives at a time after the epoch.
 func (w *testWorld) good(text string, at time.Duration) *input {
 	id, fp, _ := strings.Cut(text, "/")
 	return w.sends(User{ID: id, FP: fp}, at)
@@ -64,12 +64,12 @@ func in(ctx context.Context, inv *invocation) context.Context {
 	return context.WithValue(ctx, invocationKey{}, inv)
 }
 
-// puts: the record gets the entry of its key.
+// puts gives the record the entry of its key.
 func (w *testWorld) puts(of *input) {
 	w.noteEntry(dedupe.Entry{Key: format.KeyOf(of.ID), Owner: of.position.Owner(), Fingerprint: of.FP}, nil)
 }
 
-// delivers: the record gets its entry, comes to the sink, and the sink says so.
+// delivers gives the record its entry, puts it into the sink, and reports it as delivered.
 func (w *testWorld) delivers(inv *invocation, of *input) {
 	w.puts(of)
 	w.sendsAs(inv, of, of.ID, string(of.data))
@@ -81,7 +81,7 @@ func (w *testWorld) sendsAs(inv *invocation, of *input, id, data string) {
 	w.confirm(ctx, []dedupe.Output{o})
 }
 
-// stores: the record is in the dead-letter store.
+// stores puts the record into the dead-letter store.
 func (w *testWorld) stores(inv *invocation, of *input, change func(*dedupe.DeadLetter)) {
 	f := dedupe.DeadLetter{
 		Owner: of.position.Owner().String(), Position: of.position, Reason: "bad", PartitionKey: of.partitionKey, Arrival: of.arrival, Data: of.data,
@@ -94,7 +94,7 @@ func (w *testWorld) stores(inv *invocation, of *input, change func(*dedupe.DeadL
 	inv.stored[f.Owner] = true
 }
 
-// storedPoison: there is a poison record, and it is dead-lettered.
+// storedPoison adds a poison record that is dead-lettered.
 func (w *testWorld) storedPoison() *input {
 	a := w.sends(User{Kind: NoID}, 0)
 	inv := w.invoked(a)
@@ -103,14 +103,14 @@ func (w *testWorld) storedPoison() *input {
 	return a
 }
 
-// notified: the queue has a message about the record.
+// notified adds a notification about the record to the queue.
 func (w *testWorld) notified(of *input, key, reason string) {
 	w.parts.Notified = func(context.Context) (arrived, notSent []deadletter.Notification, err error) {
 		return []deadletter.Notification{{Place: deadletter.Place{Bucket: "b", Key: key}, Owner: of.position.Owner().String(), Reason: reason}}, nil, nil
 	}
 }
 
-// answers: the invocation names these records.
+// answers ends the invocation with an answer that names these records as failed.
 func (w *testWorld) answers(inv *invocation, failed ...*input) {
 	var answer events.KinesisEventResponse
 	for _, of := range failed {
@@ -119,7 +119,7 @@ func (w *testWorld) answers(inv *invocation, failed ...*input) {
 	w.checkAnswer(inv, answer, nil)
 }
 
-// acks: an ack names records.
+// acks writes an ack that names the records.
 func (w *testWorld) acks(inputs ...*input) (a dedupe.Ack) {
 	a.First, a.Last = inputs[0].position.Sequence, inputs[len(inputs)-1].position.Sequence
 	for _, of := range inputs {
@@ -130,13 +130,13 @@ func (w *testWorld) acks(inputs ...*input) (a dedupe.Ack) {
 	return a
 }
 
-// TestJudge: the judge accepts what may happen, and finds what violates a guarantee.
+// TestJudge checks that the judge accepts permitted events, and finds violations of a guarantee.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
 		name string
 		tell func(w *testWorld)
-		want string // what the violation begins with; empty for none
+		want string // the beginning of the violation; empty: no violation
 	}{
 		{"delivered", func(w *testWorld) {
 			a := w.good("a/x", 0)
@@ -355,7 +355,7 @@ func TestJudge(t *testing.T) {
 		}, "ack: record 1 (a/x, 000000000000/101, 0s) is not between"},
 		{"an ack of no record", func(w *testWorld) {
 			w.noteAck(dedupe.AckKey{Shard: testShard}, dedupe.Ack{Owners: make([]byte, dedupe.OwnerMarkSize)})
-		}, "ack: it names a record that is none of"},
+		}, "ack: it names a record that is not in"},
 		{"an ack that is not found", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			w.delivers(w.invoked(a), a)

@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
-// The calls of a log ledger to its storage.
+// These are the calls of a log ledger to its storage.
 const (
 	ReadEpochs Method = "Epochs"
 	PutEpoch   Method = "PutEpoch"
@@ -17,26 +17,27 @@ const (
 	ReadLog    Method = "Read"
 )
 
-// LogStore is a store whose ledger is a log. Each process of the function makes a ledger of its own on the log. The rest
-// is that of the Store, whose entries are not used.
+// LogStore is a store whose ledger is a log. Each process of the function makes its own ledger on the log. LogStore
+// uses its Store for the rest, but not the Store's entries.
 type LogStore struct {
 	dedupe.Store
 	Log logledger.Storage
 }
 
-// logLanes is how many lanes a scope has. With two, records meet in a lane, and batches have records in both.
+// logLanes is the number of lanes of a scope. With two lanes, some records share a lane, and a batch has records in
+// both.
 const logLanes = 2
 
-// newLedger makes the ledger of a process.
+// newLedger returns the ledger of a process.
 func newLedger(log logledger.Storage, clock dedupe.Clock) *logledger.Ledger {
 	l, err := logledger.New(log, logledger.Options{Lanes: logLanes, Clock: clock})
 	if err != nil {
-		panic(err) // fixed options
+		panic(err) // cannot happen: the options are fixed
 	}
 	return l
 }
 
-// LogCall is a call of a log ledger to its storage. Only the fields of its method are set.
+// LogCall is one call of a log ledger to its storage. Only the fields of its method are set.
 type LogCall struct {
 	Lane         logledger.LaneID // Epochs, PutEpoch
 	Below, Limit int              // Epochs; Limit: Read
@@ -113,7 +114,7 @@ func (l hookedLog) Read(ctx context.Context, from logledger.Place, limit int, co
 	return c.Log.Items, c.Log.More, nil
 }
 
-// String is the call as the trace shows it.
+// String prints the call for the trace.
 func (c LogCall) String() string {
 	switch {
 	case c.Data != nil:
@@ -130,7 +131,7 @@ func placeText(at logledger.Place) string {
 	return fmt.Sprintf("%d.%d.%d", at.Lane, at.Epoch, at.Index)
 }
 
-// logged appends to the log, or reads it, and tells the judge which rows are there.
+// logged appends to the log, or reads it, and tells the judge which rows are in it.
 func (b *brokenCall) logged(c *Call) error {
 	if err := c.Do(b.ctx); err != nil {
 		return err
@@ -151,7 +152,7 @@ func (b *brokenCall) logged(c *Call) error {
 	return nil
 }
 
-// stale leaves out items, as a read may that is not consistent.
+// stale leaves out items, as an eventually consistent read may do.
 func (w Way) stale(items []logledger.Item) []logledger.Item {
 	switch w {
 	case Stale:
@@ -162,7 +163,8 @@ func (w Way) stale(items []logledger.Item) []logledger.Item {
 	return items
 }
 
-// noteItem notes whose rows are in an item. The rows are its end, and the owner's tag is the end of a row.
+// noteItem records whose rows are in an item. The rows are at the end of an item, and the owner's tag is at the end
+// of a row.
 func (w *World) noteItem(data []byte) {
 	type tag [logledger.TagSize]byte
 	tags := map[tag]bool{}
@@ -176,7 +178,7 @@ func (w *World) noteItem(data []byte) {
 	}
 }
 
-// checkLog checks the log row by row, if the ledger is one.
+// checkLog checks the log row by row, if the ledger is a log.
 func (w *World) checkLog() error {
 	s, onLog := w.engine.(LogStore)
 	if !onLog {
@@ -188,7 +190,7 @@ func (w *World) checkLog() error {
 	return err
 }
 
-// purgeLog deletes what is past its purge time, as TTL deletion does. Only the log in memory can do so.
+// purgeLog deletes the items past their purge time, as TTL deletion does. Only the log in memory can do so.
 func (w *World) purgeLog(log logledger.Storage) {
 	if memory, ok := log.(*memlog.Log); ok {
 		memory.Purge(w.sim.Now().Unix(), func(at logledger.Place) bool { return at.Scope == w.scope })

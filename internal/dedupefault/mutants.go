@@ -8,12 +8,12 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Mutant is one rule for records that is broken, and the tests that must find it. The product's code runs in every
-// mutant: the rule is broken in a part that the code works with, or in what is around the code.
+// Mutant is one broken rule for records, with the tests that must find it. The product's code runs unchanged in every
+// mutant. The mutant breaks the rule in a part that the code uses, or around the code.
 type Mutant struct {
 	Name     string
 	CaughtBy []Catch
-	// Rare says that random histories need not find the mutant.
+	// Rare says that random histories may miss the mutant.
 	Rare bool
 
 	hook     func(Env) Hook
@@ -21,12 +21,12 @@ type Mutant struct {
 	scenario func(*Scenario)
 	objects  func(*World) deadletter.Objects
 	around   func(w *World, f function, product handleFunc) handleFunc
-	storage  memobjects.Hook                                   // of an object sink
-	letters  func(*World, dedupe.DeadLetter) dedupe.DeadLetter // that come again
-	log      bool                                              // it breaks a log ledger: MemoryLog
+	storage  memobjects.Hook                                   // breaks the storage of an object sink
+	letters  func(*World, dedupe.DeadLetter) dedupe.DeadLetter // changes the dead letters that come again
+	log      bool                                              // breaks a log ledger, so that its engine is MemoryLog
 }
 
-// engine is the engine on which the mutant is found.
+// engine is the engine on which the tests find the mutant.
 func (m *Mutant) engine() Engine {
 	if m.log {
 		return MemoryLog
@@ -34,19 +34,19 @@ func (m *Mutant) engine() Engine {
 	return Memory
 }
 
-// Catch is a test that must find a mutant: a case of package enginetest, a case of the tests of package dedupe, or a
-// scenario of this package, played with its faults. For a scenario, Violates is what the violation begins with.
+// Catch is a test that must find a mutant. It is a case of package enginetest, a case of the tests of package dedupe,
+// or a scenario of this package, played with its faults. For a scenario, Violates is the beginning of the violation.
 type Catch struct{ Engine, Processor, Scenario, Violates string }
 
-// Env is what a mutant works in.
+// Env holds the parts that a mutant can use.
 type Env struct {
 	Engine    dedupe.Store // the engine itself
-	Store     dedupe.Store // the store that the mutant is put before
+	Store     dedupe.Store // the store that the mutant wraps
 	Retention dedupe.Retention
 	World     *World // nil outside of scenarios
 }
 
-// Mutants are all mutants for records. Each is caught in this process: see TestMutants here and in package dedupe.
+// Mutants lists all mutants for records. TestMutants here and in package dedupe finds each of them, in this process.
 var Mutants = []Mutant{
 	// Engines.
 	{
@@ -70,11 +70,11 @@ var Mutants = []Mutant{
 		CaughtBy: []Catch{{Engine: "store/acks"}},
 	},
 	{
-		Name: "one-ack-an-end", hook: oneAckAnEnd, Rare: true,
+		Name: "one-ack-an-end", hook: oneAckForEachEnd, Rare: true,
 		CaughtBy: []Catch{{Engine: "store/acks-of-one-end"}},
 	},
 
-	// The storage of a log ledger, of which internal/logfault has more.
+	// The storage of a log ledger: internal/logfault has more of these.
 	{
 		Name: "plain-put", hook: plainPut, log: true, scenario: twoInstances,
 		CaughtBy: []Catch{{Scenario: "redriven", Violates: "G7"}},
@@ -132,7 +132,7 @@ var Mutants = []Mutant{
 		CaughtBy: []Catch{{Processor: "records/id-taken-by-another-meanwhile"}, {Scenario: "name-taken", Violates: "G7"}},
 	},
 	{
-		Name: "another-id-on-each-attempt", format: anotherIDEachTime,
+		Name: "another-id-on-each-attempt", format: newIDEachTime,
 		CaughtBy: []Catch{{Processor: "records/outcomes"}, {Scenario: "timed-out", Violates: "G9"}},
 	},
 	{
@@ -169,7 +169,7 @@ var Mutants = []Mutant{
 
 	// Transactional sinks.
 	{
-		Name: "entry-of-mine-taken-as-done", hook: mineIsDone, Rare: true,
+		Name: "entry-of-mine-taken-as-done", hook: ownEntryIsDone, Rare: true,
 		CaughtBy: []Catch{{Processor: "tx/finishes-entries-of-a-stream-sink"}, {Scenario: "switched", Violates: "ack"}},
 	},
 	{
@@ -185,7 +185,7 @@ var Mutants = []Mutant{
 		CaughtBy: []Catch{{Scenario: "copies", Violates: "G7"}},
 	},
 	{
-		Name: "effects-of-a-partition-key-in-any-order", around: keysOfTheirOwn, hook: keysRestored, scenario: transactional,
+		Name: "effects-of-a-partition-key-in-any-order", around: uniqueKeys, hook: keysRestored, scenario: transactional,
 		CaughtBy: []Catch{{Scenario: "bisected", Violates: "order"}},
 	},
 
@@ -223,22 +223,22 @@ var Mutants = []Mutant{
 
 	// Answer.
 	{
-		Name: "all-failures-named", around: naming(func(all []string, failed int) []string { return all[failed:] }),
+		Name: "all-failures-named", around: answerWith(func(all []string, failed int) []string { return all[failed:] }),
 		CaughtBy: []Catch{{Scenario: "copies", Violates: "answer"}},
 	},
 	{
-		Name: "first-of-the-batch-named", around: naming(func(all []string, _ int) []string { return all[:1] }),
+		Name: "first-of-the-batch-named", around: answerWith(func(all []string, _ int) []string { return all[:1] }),
 		CaughtBy: []Catch{{Scenario: "copies", Violates: "answer"}},
 	},
 	{
 		Name: "record-after-the-failed-one-named", scenario: noAcks,
-		around:   naming(func(all []string, failed int) []string { return all[failed+1 : min(failed+2, len(all))] }),
+		around:   answerWith(func(all []string, failed int) []string { return all[failed+1 : min(failed+2, len(all))] }),
 		CaughtBy: []Catch{{Scenario: "copies", Violates: "G6"}},
 	},
 }
 
-// HookIn returns the hook that breaks calls of a store, a sink or a dead-letter store. That of no mutant breaks
-// nothing.
+// HookIn returns the hook that breaks calls of a store, a sink or a dead-letter store. For a nil mutant the hook
+// breaks nothing.
 func (m *Mutant) HookIn(e Env) Hook {
 	if m == nil || m.hook == nil {
 		return func(ctx context.Context, c *Call) error { return c.Do(ctx) }
@@ -246,7 +246,7 @@ func (m *Mutant) HookIn(e Env) Hook {
 	return m.hook(e)
 }
 
-// FormatOf returns the format of one Processor, broken if the mutant breaks formats.
+// FormatOf returns the format of one Processor. It is broken if the mutant breaks formats.
 func (m *Mutant) FormatOf(f dedupe.Format) dedupe.Format {
 	if m == nil || m.format == nil {
 		return f
@@ -254,7 +254,7 @@ func (m *Mutant) FormatOf(f dedupe.Format) dedupe.Format {
 	return m.format(f)
 }
 
-// breakFunction makes the dedupe function of a scenario.
+// breakFunction returns the dedupe function of a scenario, broken if the mutant breaks it.
 func (m *Mutant) breakFunction(w *World, f function) handleFunc {
 	hook := m.HookIn(Env{Engine: w.engine, Store: f.store, Retention: retention, World: w})
 	f.store, f.sink, f.format = HookStore(f.store, hook), HookSink(f.sink, hook), m.FormatOf(f.format)
@@ -275,7 +275,7 @@ func (m *Mutant) breakFunction(w *World, f function) handleFunc {
 	return product
 }
 
-// in returns a scenario as the mutant needs it.
+// in changes a scenario as the mutant needs it.
 func (m *Mutant) in(s Scenario) Scenario {
 	if m.scenario != nil {
 		m.scenario(&s)

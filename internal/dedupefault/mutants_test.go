@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
 )
 
-// TestMutants: each mutant is found by every engine case and every scenario that it names. The cases of package dedupe
-// that it names are run by TestMutants there.
+// TestMutants checks that every engine case and every scenario that a mutant names finds it. TestMutants of package
+// dedupe runs the cases of that package.
 func TestMutants(t *testing.T) {
 	for _, m := range Mutants {
 		t.Run(m.Name, func(t *testing.T) {
@@ -48,7 +48,7 @@ func engineCaseMustFail(t *testing.T, m *Mutant, name string) {
 }
 
 // scenarioMustFail plays a scenario without a fault, and then with each fault, until one play violates a guarantee.
-// That must be the guarantee that the mutant breaks.
+// It must be the guarantee that the mutant breaks.
 func scenarioMustFail(t *testing.T, m *Mutant, by Catch) {
 	i := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == by.Scenario })
 	if i < 0 {
@@ -75,7 +75,7 @@ func scenarioMustFail(t *testing.T, m *Mutant, by Catch) {
 	t.Logf("found %s: %s", found, violation)
 }
 
-// mostHistories is how many random histories may pass before a mutant must be found.
+// mostHistories is the number of random histories after which a mutant counts as not found.
 const mostHistories = 10_000
 
 func historiesMustFail(t *testing.T, m *Mutant) {

@@ -12,8 +12,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
-// newObjectSink makes the object sink of an instance, on the storage that all share. The calls of the storage fail as
-// planned.
+// newObjectSink returns the object sink of an instance, on the storage that all instances share. The calls of the
+// storage fail as planned.
 func (w *World) newObjectSink() dedupe.ObjectSink {
 	storage := memobjects.Hooked(w.storage, w.storageHook)
 	if w.mutant != nil && w.mutant.storage != nil {
@@ -23,14 +23,14 @@ func (w *World) newObjectSink() dedupe.ObjectSink {
 		Encoding: objectsink.Encoding{Compression: objectsink.Uncompressed}, HintEvery: 3, Now: w.sim.Now,
 	})
 	if err != nil {
-		panic(err) // fixed options
+		panic(err) // cannot happen: the options are fixed
 	}
 	return observedObjects{sink, w}
 }
 
-// The calls of an object sink's storage, and what a Processor asks of the sink.
+// These are the calls of an object sink's storage, and of a Processor to the sink.
 const (
-	PutObject  Method = "PutObject" // if its name is free
+	PutObject  Method = "PutObject" // a PUT on the condition that the name is free
 	PutHint    Method = "PutHint"
 	ReadObject Method = "ReadObject"
 	Commit     Method = "Commit"
@@ -41,7 +41,7 @@ var storageMethods = map[memobjects.Method]Method{
 	memobjects.Head: ReadObject, memobjects.Get: ReadObject, memobjects.List: ReadObject,
 }
 
-// storageHook breaks the calls of the storage as planned, and tells the judge what is in a new object.
+// storageHook breaks the calls of the storage as planned, and shows each new object to the judge.
 func (w *World) storageHook(ctx context.Context, c *memobjects.Call) error {
 	b, err := w.begin(ctx, storageMethods[c.Method], shortName(path.Base(c.Key)))
 	if err != nil {
@@ -57,7 +57,7 @@ func (w *World) storageHook(ctx context.Context, c *memobjects.Call) error {
 	return b.end()
 }
 
-// readObject reads the lines of an object that was committed. They do not have the records' keys.
+// readObject reads the lines of a committed object. The lines do not contain the records' keys.
 func (w *World) readObject(inv *invocation, body []byte) {
 	for line := range bytes.Lines(body) {
 		o := dedupe.Output{Data: bytes.TrimSuffix(line, []byte("\n"))}
@@ -69,8 +69,8 @@ func (w *World) readObject(inv *invocation, body []byte) {
 	}
 }
 
-// observedObjects tells the judge what the function learns from an object sink. It takes the records that the other
-// sinks take.
+// observedObjects tells the judge the answers that the function gets from an object sink. It accepts the same records
+// as the other sinks.
 type observedObjects struct {
 	dedupe.ObjectSink
 	*World
@@ -123,7 +123,7 @@ func (c observedChain) Commit(ctx context.Context, records []dedupe.ChainRecord)
 			continue
 		}
 		for _, in := range c.byRecord[recordKey(inv.Shard, r.Sequence)] {
-			inv.acked[in.wholeMark()] = true // by the object of another invocation
+			inv.acked[in.wholeMark()] = true // the object of another invocation has the record
 		}
 	}
 	return committed, err

@@ -21,12 +21,12 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// lane is the records of one shard, and the invocations that get them. Some records come again, alone or in other
+// lane holds the records of one shard, and the invocations that get them. Some records come again, alone or in other
 // batches.
 type lane struct {
 	Shard   int
 	Records []laneRecord
-	Batches [][2]int // from, to
+	Batches [][2]int // the numbers of the first record and of the record after the last
 }
 
 // laneRecord is a Kinesis record: one user record, or a KPL aggregate of several.
@@ -37,8 +37,7 @@ type laneRecord struct {
 }
 
 // TestOneByOne gives random records of several shards to the function, in batches, chunks and aggregates of any size.
-// It compares what becomes of each record with what becomes of it when the same records are decided one at a time, in
-// order.
+// It compares the result for each record with the result of deciding the same records one at a time, in order.
 func TestOneByOne(t *testing.T) {
 	shares := shares{
 		SQLiteFile.Name: 8, Dynoxide.Name: 4, DynamoDBLocal.Name: 10, DynoxideLog.Name: 4, DynamoDBLocalLog.Name: 10,
@@ -57,7 +56,8 @@ func oneByOne(t *rapid.T, store dedupe.Store) {
 	}
 	gaps := []time.Duration{0, 0, 0, time.Millisecond, window, window + horizon - time.Second, window + horizon}
 	if _, onLog := store.(LogStore); onLog {
-		// The entries of records that are decided at once count for all of their arrivals. So they all arrive at once.
+		// The entries of a batch must count for all arrivals of their records. So all records arrive at the same
+		// time.
 		gaps = slices.DeleteFunc(gaps, func(gap time.Duration) bool { return gap == time.Millisecond })
 	}
 	lanes := rapid.SliceOfN(lanesWith(gaps), 1, 3).Draw(t, "lanes")
@@ -66,7 +66,7 @@ func oneByOne(t *rapid.T, store dedupe.Store) {
 	errs := make([]error, len(lanes))
 	var all sync.WaitGroup
 	for i, l := range lanes {
-		l.Shard = i // each shard has ids of its own, so that the order of the shards does not matter
+		l.Shard = i // each shard has its own ids, so that the order of the shards does not matter
 		all.Go(func() { errs[i] = l.compare(context.Background(), ledgers, scopes, o) })
 	}
 	all.Wait()
@@ -77,7 +77,7 @@ func oneByOne(t *rapid.T, store dedupe.Store) {
 	}
 }
 
-// ledgersOn are the ledgers of several processes. With one row a key they are all the same.
+// ledgersOn returns the ledgers of several processes. With one row a key, they are one ledger.
 func ledgersOn(store dedupe.Store, processes int) []dedupe.Ledger {
 	s, onLog := store.(LogStore)
 	if !onLog {
@@ -126,7 +126,7 @@ func drawLane(t *rapid.T, gaps []time.Duration) (l lane) {
 	return l
 }
 
-// laneID makes an id that only one shard uses: of a letter, or a derived one. "a>y" is the id that is derived for a
+// laneID returns an id that only one shard uses: a letter, or a derived id. "a>y" is the id that is derived for a
 // record with id a and fingerprint y.
 func laneID(shard int, id string) string {
 	parts := strings.Split(id, ">")
@@ -139,7 +139,7 @@ func laneID(shard int, id string) string {
 
 func (l lane) shardName() string { return fmt.Sprintf("shardId-%012d", l.Shard) }
 
-// payload is the data of a user record. Its position is part of it.
+// payload returns the data of a user record. The data contains the record's position.
 func (l lane) payload(record, sub int, u User) []byte {
 	n := record*100 + sub
 	switch u.Kind {
@@ -171,7 +171,7 @@ func (l lane) position(record, sub int) dedupe.Position {
 	return dedupe.Position{Stream: streamName, Shard: l.shardName(), Sequence: fmt.Sprint(record + 98), Sub: sub}
 }
 
-// event makes the event of some records.
+// event returns the event with the records from index from up to, not including, to.
 func (l lane) event(from, to int) (json.RawMessage, error) {
 	var e events.KinesisEvent
 	for i := from; i < to; i++ {
@@ -196,7 +196,7 @@ func (l lane) event(from, to int) (json.RawMessage, error) {
 	return json.Marshal(e)
 }
 
-// results is what became of an invocation's records: what was sent and dead-lettered, in order, and the tally.
+// results holds the results of an invocation: the sent records and the dead letters, in order, and the tally.
 type results struct {
 	Sent        []string
 	DeadLetters []string
@@ -229,15 +229,15 @@ func (r *results) deadLettered(l dedupe.DeadLetter) {
 	r.DeadLetters = append(r.DeadLetters, fmt.Sprintf("%s by %s %s: %s", l.Owner, l.PartitionKey, l.ExplicitHashKey, l.Data))
 }
 
-// compare compares the results of all invocations with those of deciding the same records one by one.
+// compare compares the results of all invocations with the results of deciding the same records one by one.
 func (l lane) compare(ctx context.Context, ledgers []dedupe.Ledger, scopes [2]string, o kinesishandler.Options) error {
 	for n, b := range l.Batches {
 		ledger := ledgers[n%len(ledgers)]
-		got, err := l.together(ctx, ledger, scopes[0], o, b[0], b[1])
+		got, err := l.inBatches(ctx, ledger, scopes[0], o, b[0], b[1])
 		if err != nil {
 			return err
 		}
-		want, err := l.apart(ctx, ledger, scopes[1], o.Derive, b[0], b[1])
+		want, err := l.oneByOne(ctx, ledger, scopes[1], o.Derive, b[0], b[1])
 		if err != nil {
 			return err
 		}
@@ -249,8 +249,8 @@ func (l lane) compare(ctx context.Context, ledgers []dedupe.Ledger, scopes [2]st
 	return nil
 }
 
-// together gives records to the function in one invocation.
-func (l lane) together(
+// inBatches gives the records to the function in one invocation.
+func (l lane) inBatches(
 	ctx context.Context, ledger dedupe.Ledger, scope string, o kinesishandler.Options, from, to int,
 ) (r results, err error) {
 	raw, err := l.event(from, to)
@@ -275,8 +275,8 @@ func (l lane) together(
 	return r, json.Unmarshal(log.Bytes(), &r.Tally) // the log line has the names of Tally
 }
 
-// apart decides the same records one at a time, and does what the decisions say.
-func (l lane) apart(ctx context.Context, ledger dedupe.Ledger, scope string, derive bool, from, to int) (
+// oneByOne decides the same records one at a time, and follows the decisions.
+func (l lane) oneByOne(ctx context.Context, ledger dedupe.Ledger, scope string, derive bool, from, to int) (
 	r results, err error,
 ) {
 	d := dedupe.Decider{Ledger: ledger, Scope: scope, Retention: retention}
@@ -309,7 +309,7 @@ func (l lane) apart(ctx context.Context, ledger dedupe.Ledger, scope string, der
 	return r, nil
 }
 
-// follow does what a decision about a record asks for.
+// follow does what the decision about a record requires.
 func (r *results) follow(ctx context.Context, f dedupe.Format, record dedupe.DeadLetter, id string, d dedupe.Decision) (err error) {
 	counted := map[dedupe.Outcome]*int64{
 		dedupe.New: &r.Tally.New, dedupe.Retry: &r.Tally.Retry, dedupe.Natural: &r.Tally.Natural,

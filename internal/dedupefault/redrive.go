@@ -17,14 +17,15 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// Mark is the call that stores the marker of a dead letter.
+// Mark is the call that stores the marker of a redriven dead letter.
 const Mark Method = "Mark"
 
-// mostRedrive is how long a letter may take. One that could get past the horizon meanwhile is left alone.
-const mostRedrive = timeout + mostLate + late
+// maxRedriveTime is how long the redrive of a letter may take. A letter that could pass its horizon during that time is
+// left alone.
+const maxRedriveTime = timeout + mostLate + late
 
-// redrive starts the program that redrives dead letters: first the batches that the mapping gave up, with the settings
-// of the function, then the poison records, with settings that can read them.
+// redrive starts the program that redrives dead letters. It begins with the batches that the mapping gave up, with
+// the settings of the function. Then it redrives the poison records, with settings that can read them.
 func (w *World) redrive() {
 	w.sim.Go(func(ctx context.Context, program *eventsource.Invocation) {
 		own := *program
@@ -43,11 +44,11 @@ func (w *World) redrive() {
 	})
 }
 
-// redriveJob redrives the poison records, or the batches that were given up.
+// redriveJob redrives the poison records if corrects is set, or else the batches that the mapping gave up.
 func (w *World) redriveJob(corrects bool) *redrive.Job {
 	f := w.newFunction()
 	f.options.Consumer = ""
-	f.format = oddFormat{Format: f.format.(oddFormat).Format, corrects: corrects, safe: true}
+	f.format = faultyFormat{Format: f.format.(faultyFormat).Format, corrects: corrects, safe: true}
 	items := w.givenUpItems
 	if corrects {
 		items = w.poisonItems
@@ -69,11 +70,11 @@ func (w *World) redriveJob(corrects bool) *redrive.Job {
 			w.marked[name] = true
 			return created, b.end()
 		},
-		Now: func() time.Time { return w.sim.Now().Add(mostRedrive) },
+		Now: func() time.Time { return w.sim.Now().Add(maxRedriveTime) },
 	}
 }
 
-// changedLetters changes letters as the mutant says.
+// changedLetters changes dead letters as the mutant requires.
 type changedLetters struct {
 	redrive.Processor
 	*World
@@ -86,7 +87,8 @@ func (c changedLetters) Redrive(ctx context.Context, d dedupe.DeadLetter, name s
 	return c.Processor.Redrive(ctx, d, name)
 }
 
-// shortName is the name of a letter without the digest at its end, which is made of the scope, too: each play has its own.
+// shortName returns the name of a letter without the digest at its end. The digest depends on the scope, which is
+// different in each play.
 func shortName(name string) text {
 	ofLetter := strings.HasSuffix(name, ".json") || strings.HasPrefix(name, "letter-")
 	if at := strings.LastIndex(name, "-"); at > 0 && ofLetter {
@@ -95,7 +97,7 @@ func shortName(name string) text {
 	return text(name)
 }
 
-// functionName is that of the mapping, in the documents of batches that were given up.
+// functionName is the name of the mapping's function in the documents of given-up batches.
 const functionName = "eventsource"
 
 func (w *World) item(name string, content []byte) redrive.Item {
@@ -127,7 +129,8 @@ func (w *World) givenUpItems() iter.Seq2[redrive.Item, error] {
 	}
 }
 
-// redriveAll redrives what is left at the end, without a fault, and checks that nothing is left that could be delivered.
+// redriveAll redrives the remaining dead letters at the end, without a fault. It checks that no letter is left that
+// could be delivered.
 func (w *World) redriveAll() error {
 	if !w.scenario.redrives() {
 		return nil
@@ -135,11 +138,11 @@ func (w *World) redriveAll() error {
 	w.plan = nil
 	begun := w.sim.Now()
 	w.redrive()
-	if err := w.sim.Drain(longest); err != nil {
+	if err := w.sim.Drain(maxEnd); err != nil {
 		return err
 	}
 	for _, in := range w.inputs {
-		if in.Kind == Correctable && in.storedAt > 0 && begun.Add(mostRedrive).Sub(in.arrival) < horizon &&
+		if in.Kind == Correctable && in.storedAt > 0 && begun.Add(maxRedriveTime).Sub(in.arrival) < horizon &&
 			!in.delivered() && !w.hasCopy(in, (*input).handled) {
 			w.violate("G6: %v was not redriven", in)
 		}

@@ -9,8 +9,8 @@ import (
 	"github.com/oncebox/oncebox/internal/eventsource"
 )
 
-// Times of all scenarios. No record is processed later than the horizon after its arrival: the mapping gives up records
-// that are older than recordAge, and a late invocation ends at mostLate after its time-out.
+// These are the times of all scenarios. No record is processed later than the horizon after its arrival: the mapping
+// gives up records that are older than recordAge, and a late invocation ends at most mostLate after its time-out.
 const (
 	timeout   = time.Minute
 	recordAge = 10 * time.Minute
@@ -19,10 +19,10 @@ const (
 	window    = 3 * time.Minute
 )
 
-// Kind says what is wrong with a user record.
+// Kind says whether a user record is good, or what is wrong with it.
 type Kind string
 
-// The kinds. All but Good, Kills and Refused are poison.
+// These are the kinds. All but Good, Kills and Refused are poison.
 const (
 	Good   Kind = ""
 	Broken Kind = "broken"
@@ -31,19 +31,19 @@ const (
 	Panics Kind = "panics"
 	Kills  Kind = "kills the process"
 
-	// Correctable is a record that the function cannot read. The program that redrives dead letters can.
+	// Correctable is a record that the function cannot read, but that a redrive of dead letters can read.
 	Correctable Kind = "correctable"
 
-	// Refused is a record like a good one, whose effect a transactional sink refuses for good.
+	// Refused is a readable record whose effect a transactional sink always refuses.
 	Refused Kind = "refused"
 )
 
 func (k Kind) poison() bool { return !k.readable() && k != Kills }
 
-// identified reports whether the record has an id and a fingerprint, at least for a redrive.
+// identified reports whether a record has an id and a fingerprint, for the function or at least for a redrive.
 func (k Kind) identified() bool { return k.readable() || k == Correctable }
 
-// readable reports whether the function finds the record's id and fingerprint.
+// readable reports whether the function finds an id and a fingerprint in the record.
 func (k Kind) readable() bool { return k == Good || k == Refused }
 
 // User is a record of a producer.
@@ -59,24 +59,24 @@ func (u User) String() string {
 	return u.ID + "/" + u.FP
 }
 
-// The steps.
+// These are the steps.
 const (
 	Put     = "put"     // Users as one Kinesis record; several make a KPL aggregate
-	Wait    = "wait"    // for For
-	Split   = "split"   // the open shard with index Key
-	Merge   = "merge"   // the open shards with indexes Key and Key + 1
-	Restart = "restart" // the mapping at its checkpoint
+	Wait    = "wait"    // waits for For
+	Split   = "split"   // splits the open shard with index Key
+	Merge   = "merge"   // merges the open shards with indexes Key and Key + 1
+	Restart = "restart" // restarts the mapping at its checkpoint
 	Replay  = "replay"  // starts another mapping at the beginning of the stream
 	Second  = "second"  // starts another mapping at the checkpoint of the first
-	Switch  = "switch"  // to a transactional sink
-	Redrive = "redrive" // the dead letters
+	Switch  = "switch"  // gives the function a transactional sink
+	Redrive = "redrive" // redrives the dead letters
 	Sweep   = "sweep"   // purges entries whose purge time has passed, as TTL deletion does
 )
 
-// Step is something that happens outside of the function.
+// Step is one event outside the function.
 type Step struct {
 	Do    string
-	Key   int // of a Put: the partition key
+	Key   int // the partition key of a Put; the index of a shard
 	Users []User
 	For   time.Duration
 }
@@ -95,7 +95,7 @@ func (s Step) String() string {
 	return text
 }
 
-// put makes a step that puts good records as one Kinesis record. Each is a text "id/fingerprint".
+// put returns a step that puts good records as one Kinesis record. Each text is "id/fingerprint".
 func put(key int, users ...string) Step {
 	s := Step{Do: Put, Key: key}
 	for _, text := range users {
@@ -107,7 +107,7 @@ func put(key int, users ...string) Step {
 
 func bad(kind Kind) Step { return Step{Do: Put, Users: []User{{Kind: kind}}} }
 
-// correctable makes a step that puts a record "id/fingerprint" which only a redrive can read.
+// correctable returns a step that puts a record "id/fingerprint" that only a redrive can read.
 func correctable(user string) Step {
 	s := put(0, user)
 	s.Users[0].Kind = Correctable
@@ -119,37 +119,37 @@ func wait(d time.Duration) Step { return Step{Do: Wait, For: d} }
 // Level is what a sink promises.
 type Level string
 
-// The levels.
+// These are the levels.
 const (
 	AtLeastOnce   Level = ""
 	Transactional Level = "-transactional"
 	Objects       Level = "-objects"
 )
 
-// Scenario is what happens to a mapping and its function.
+// Scenario describes a mapping, its function and the steps.
 type Scenario struct {
 	Name      string
 	Sink      Level
 	Shards    int // 0 means 1
 	BatchSize int // 0 means 10
-	Chunk     int // of the function; 0 means 2
+	Chunk     int // the chunk size of the function; 0 means 2
 	Parallel  int // batches of a shard at a time; 0 means 1
-	Instances int // of the function; 0 means 1
-	GiveUp    int // after how many retries; 0 means only by age
+	Instances int // the number of instances of the function; 0 means 1
+	GiveUp    int // the number of retries after which the mapping gives up; 0 means that it gives up only by age
 	NoBisect  bool
 	NoAcks    bool
 	Loses     bool // the mapping may give up good records
-	Repeats   bool // also without faults, records may come to the sink twice: a crash between sink and ack
+	Repeats   bool // records may reach the sink twice even without faults, because of a crash between sink and ack
 	Reading   eventsource.Reading
 	Seed      uint64
 	Steps     []Step
-	Fates     map[int]eventsource.Fate // by the number of the invocation, from 1
+	Fates     map[int]eventsource.Fate // the fates of invocations, by number, from 1
 }
 
-// lastingCalls is how many more calls of a method a lasting fault hits.
+// lastingCalls is the number of further calls of a method that a lasting fault hits.
 const lastingCalls = 6
 
-// Scenarios are played with every call failed in every way.
+// Scenarios are the scenarios in which TestFaults fails every call in every way.
 var Scenarios = []Scenario{
 	{
 		Name: "copies", BatchSize: 4,
@@ -233,7 +233,8 @@ var Scenarios = []Scenario{
 		},
 	},
 	{
-		// A batch dies after its first chunk, and is bisected. An aggregate is delivered again in part.
+		// A batch ends the process after its first chunk, and the mapping bisects it. A part of an aggregate is
+		// delivered again.
 		Name: "dies-after-a-chunk", BatchSize: 8, Chunk: 3,
 		Steps: []Step{
 			put(0, "a/x"), put(0, "b/x"), put(0, "c/x"), put(0, "d/x", "a/x", "e/x", "e/y"), bad(Kills), put(0, "f/x", "g/x"),
@@ -242,7 +243,8 @@ var Scenarios = []Scenario{
 		GiveUp: 2 + lastingCalls,
 	},
 	{
-		// A reshard, and then all of it once more: a second mapping begins where the first did. Nothing is sent again.
+		// After a reshard, a second mapping begins where the first began, and reads all records again. Nothing is
+		// sent again.
 		Name: "replayed", Shards: 2, BatchSize: 3,
 		Steps: []Step{
 			put(0, "a/x"), put(1, "b/x"), put(2, "a/x", "c/x"), put(3, "a/y"), {Do: Split}, put(0, "d/x"), put(1, "e/x"),
@@ -251,7 +253,8 @@ var Scenarios = []Scenario{
 		},
 	},
 	{
-		// An invocation whose answer is late does its records after the next one has done them, and later ones.
+		// An invocation answers late. It processes its records after the next invocation has processed them and later
+		// ones.
 		Name: "out-of-order", BatchSize: 2, Parallel: 2, NoBisect: true,
 		Steps: []Step{
 			put(0, "a/x"), put(0, "b/x"), put(1, "c/x"), put(1, "a/y"), put(0, "d/x"), put(1, "e/x"),
@@ -265,8 +268,8 @@ var Scenarios = []Scenario{
 		Fates: map[int]eventsource.Fate{1: {Err: errThrown}, 2: {Takes: time.Hour}},
 	},
 	{
-		// A copy that arrives at the window's end is processed late. If entries lived for the window alone, the entry
-		// of the first record would be gone.
+		// A copy that arrives at the end of the window is processed late. If entries lived only for the window, the
+		// entry of the first record would be gone by then.
 		Name: "late-copy", BatchSize: 2, Loses: true,
 		Steps: []Step{
 			put(0, "a/x"), wait(window - time.Second), put(0, "a/x"), put(0, "a/y"), wait(5 * time.Minute),
@@ -277,7 +280,7 @@ var Scenarios = []Scenario{
 		},
 	},
 	{
-		// The entry of an id is over while the entry of a derived id still counts.
+		// The entry of an id ends while the entry of a derived id still counts.
 		Name: "name-outlives", BatchSize: 2,
 		Steps: []Step{
 			put(0, "a/x"), wait(window + horizon - 30*time.Second), put(0, "a/y"), wait(40 * time.Second), {Do: Sweep},
@@ -285,7 +288,7 @@ var Scenarios = []Scenario{
 		},
 	},
 	{
-		// The entry of an id is over, and a copy takes the id, while another record is about to derive an id from it.
+		// The entry of an id ends and a copy takes the id, while another record is about to derive an id from it.
 		Name: "name-taken", Shards: 2, BatchSize: 2,
 		Steps: []Step{
 			put(0, "a/x"), wait(window + horizon - 10*time.Second), put(0, "a/y"), wait(15 * time.Second), {Do: Sweep},
@@ -293,7 +296,7 @@ var Scenarios = []Scenario{
 		},
 	},
 	{
-		// Dead letters come again. A copy of one was delivered in the meantime.
+		// Dead letters are redriven. A copy of one letter was delivered before.
 		Name: "redriven", BatchSize: 3,
 		Steps: []Step{
 			put(0, "a/x"), correctable("b/x"), put(0, "a/x"), correctable("c/x"), bad(Broken), correctable("a/y"), wait(5 * time.Second),
@@ -301,7 +304,7 @@ var Scenarios = []Scenario{
 		},
 	},
 	{
-		// The function gets a transactional sink when entries are there without an effect.
+		// The function gets a transactional sink when the ledger has entries without an effect.
 		Name: "switched", BatchSize: 3,
 		Steps: []Step{
 			put(0, "a/x"), put(0, "b/x"), put(0, "a/y"), put(0, "a/x"), put(0, "c/x"), wait(4 * time.Second), {Do: Switch},
@@ -320,12 +323,12 @@ func (s Scenario) orDefaults() Scenario {
 	return s
 }
 
-// redrives reports whether dead letters come again in the scenario.
+// redrives reports whether the scenario redrives dead letters.
 func (s Scenario) redrives() bool {
 	return slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Do == Redrive })
 }
 
-// needsTx reports whether the scenario is played with a transactional sink, at least in part.
+// needsTx reports whether the scenario needs a transactional sink at any time.
 func (s Scenario) needsTx() bool {
 	return s.Sink == Transactional || slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Do == Switch })
 }

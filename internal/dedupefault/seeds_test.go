@@ -21,8 +21,8 @@ var (
 )
 
 // TestSeeds plays random histories. The seed of a history decides everything in it: producers, shards, event source,
-// instances, sink, clock and faults. `-seed=N -v` plays one again, with all that happens. On other engines than memory
-// there are fewer.
+// instances, sink, clock and faults. `-seed=N -v` plays one history again and prints its events. On engines other
+// than memory it plays fewer histories.
 func TestSeeds(t *testing.T) {
 	shares := shares{
 		SQLiteFile.Name: 8, Dynoxide.Name: 8, DynamoDBLocal.Name: 20, DynoxideLog.Name: 8, DynamoDBLocalLog.Name: 20,
@@ -65,7 +65,7 @@ func seedsFor(e Engine, share int) []int {
 	return all
 }
 
-// keepable makes the history smaller as long as it still fails, and returns it as a file that TestKept plays.
+// keepable makes the history smaller while it still fails. It returns the history as a file that TestKept plays.
 func (h history) keepable(fails func(history) bool) string {
 	content, err := json.Marshal(h.smallest(fails))
 	if err != nil {
@@ -74,7 +74,7 @@ func (h history) keepable(fails func(history) bool) string {
 	return fmt.Sprintf("to keep it, after the rule is corrected: testdata/histories/NAME.json:\n%s", content)
 }
 
-// smallest leaves out of a history what does not matter for a failure.
+// smallest leaves out the parts of a history that the failure does not need.
 func (h history) smallest(fails func(history) bool) history {
 	for smaller := true; smaller; {
 		smaller = false
@@ -88,7 +88,7 @@ func (h history) smallest(fails func(history) bool) history {
 	return h
 }
 
-// simpler are the histories that lack one thing each.
+// simpler returns the histories that lack one part each.
 func (h history) simpler() (all []history) {
 	change := func(change func(*history)) {
 		c := h
@@ -130,7 +130,7 @@ func (h history) simpler() (all []history) {
 	return all
 }
 
-// keptHistories are the files of histories that once failed, or that find a mutant.
+// keptHistories lists the files of histories that once failed, or that find a mutant.
 func keptHistories(t *testing.T) (names []string) {
 	t.Helper()
 	names, err := filepath.Glob("testdata/histories/*.json")
@@ -152,7 +152,7 @@ func readHistory(t *testing.T, name string) (h history) {
 	return h
 }
 
-// TestKept plays the histories that are kept. One that has the name of a mutant must find it.
+// TestKept plays the kept histories. A history with the name of a mutant must find that mutant.
 func TestKept(t *testing.T) {
 	t.Parallel()
 	for _, name := range keptHistories(t) {
@@ -177,7 +177,7 @@ func TestKept(t *testing.T) {
 	}
 }
 
-// TestSeedReplays: a seed plays the same history each time, call by call.
+// TestSeedReplays checks that a seed plays the same history each time, call by call.
 func TestSeedReplays(t *testing.T) {
 	t.Parallel()
 	for n := range 100 {
@@ -199,7 +199,7 @@ func TestSeedReplays(t *testing.T) {
 	}
 }
 
-// TestSmallest: what does not matter for a failure is left out.
+// TestSmallest checks that smallest leaves out what a failure does not need.
 func TestSmallest(t *testing.T) {
 	t.Parallel()
 	h := rapid.Custom(func(t *rapid.T) history { return histories.Draw(t, "h") }).Example(7)

@@ -27,7 +27,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
-// service is a service that the function's clients talk to.
+// service is a service that the function's clients use.
 type service int
 
 const (
@@ -42,28 +42,30 @@ func (s service) String() string {
 	return [...]string{"ledger", "sink", "dead-letter store", "notifier"}[s]
 }
 
-// everyAttempt is how often the function's clients try a request.
+// everyAttempt is the number of attempts that the function's clients make for a request.
 var everyAttempt = [services]int{ledger: 3, sink: 6, objects: 5, notifier: 2}
 
-// The invocation's context ends while a request is under way. The request may still have its effect, at any later time.
+// The invocation's context ends during a request. The request may still take effect at any later time.
 const (
 	cancelBefore faultproxy.Fault = "cancelled, and no effect"
 	cancelAfter  faultproxy.Fault = "cancelled, and the effect"
 )
 
-// wireFault breaks a request to a service, and the requests after it.
+// wireFault breaks a request to a service, and a number of requests after it.
 type wireFault struct {
 	of        service
 	at, times int
 	fault     faultproxy.Fault
 }
 
-// TestFaultsAtTheWire plays the scenarios with requests broken between the SDK and the services, in every way: once, so
-// that the client's retry finds what the first attempt has done; for all attempts, so that the function's next
-// invocation does; and cancelled.
+// TestFaultsAtTheWire breaks requests between the SDK and the services, in three ways:
+//
+//   - once, so that the client's retry meets the result of the first attempt;
+//   - for all attempts, so that the function's next invocation meets it;
+//   - by cancelling the request.
 func TestFaultsAtTheWire(t *testing.T) {
 	testengine.CheckOnly(t)
-	turns := make(chan struct{}, 48) // most of the time the clients wait between attempts
+	turns := make(chan struct{}, 48) // many at a time, because clients mostly wait between attempts
 	for _, at := range []struct {
 		Engine
 		dynamo func(testing.TB) string
@@ -81,7 +83,7 @@ func TestFaultsAtTheWire(t *testing.T) {
 func (e Engine) faultsAtTheWire(t *testing.T, w wire, share int, turns chan struct{}) {
 	for _, s := range e.scenarios() {
 		if s.needsTx() || s.redrives() {
-			continue // the sinks of other levels have tests of their own at the wire, and redrive of internal/redrive
+			continue // sinks of other levels have their own tests at the wire, and so has internal/redrive
 		}
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
@@ -136,7 +138,7 @@ func wireFaultsOf(requests [services][]string) (all []wireFault) {
 	return all
 }
 
-// wire is the addresses of the services.
+// wire holds the addresses of the services.
 type wire struct{ dynamo, kinesis, s3, sqs, stream string }
 
 const bucket = "failures"
@@ -174,7 +176,7 @@ func config(endpoint string) func(context.Context) (aws.Config, error) {
 	}
 }
 
-// caller is the invocation that makes requests now. There is one at a time.
+// caller is the invocation that makes requests now. Only one makes requests at a time.
 type caller struct {
 	cancel atomic.Pointer[context.CancelFunc]
 }
@@ -199,11 +201,13 @@ func (f wireFault) plan(of service, by *caller) func(int, string) faultproxy.Fau
 	}
 }
 
-// notifications is how many notifications a dead letter may have, at least and at most. It is one, which may be several
-// messages: the client sends a message again if it gets no answer within a second. There are more if the put of the
-// object failed and was tried again, because nobody knows then which attempt created the object. There may be none if
-// the put had its effect and failed, and was not tried again; and if the invocation was cancelled while the message was
-// under way.
+// notifications returns the smallest and the largest number of notifications that a dead letter may have. Normally it
+// is one. It may consist of several messages, because the client sends a message again if it gets no answer within a
+// second.
+//
+// There may be more if the put of the object failed and was tried again, because then it is unknown which attempt
+// created the object. There may be none in two cases: the put took effect, failed and was not tried again; or the
+// invocation was cancelled while it sent the message.
 func (f wireFault) notifications() (leastAndMost [2]int) {
 	switch cancelled := f.fault == cancelBefore || f.fault == cancelAfter; {
 	case f.of == objects:
@@ -258,8 +262,9 @@ func (q *queue) read(ctx context.Context) (arrived, notSent []deadletter.Notific
 	}
 }
 
-// opened returns the user records of a record in the stream: the sink aggregates again what came in an aggregate.
-func opened(put faultproxy.Put) (all []dedupe.Output) {
+// userRecords returns the user records of a record in the stream. The sink aggregates the records of an aggregate
+// again.
+func userRecords(put faultproxy.Put) (all []dedupe.Output) {
 	parts, aggregated, err := new(kpl.Decoder).Decode(put.Data)
 	if err != nil || !aggregated {
 		return []dedupe.Output{{PartitionKey: put.PartitionKey, ExplicitHashKey: put.ExplicitHashKey, Data: put.Data}}
@@ -274,8 +279,8 @@ func opened(put faultproxy.Put) (all []dedupe.Output) {
 
 var plays atomic.Int64
 
-// play plays a scenario through a proxy before each engine, with the clients that the
-// function has, and returns the requests to each.
+// play plays a scenario with a proxy in front of each service, and with the function's own clients. It returns the
+// requests to each service.
 func (w wire) play(ctx context.Context, s Scenario, e dedupe.Store, f wireFault) (requests [services][]string, err error) {
 	by := &caller{}
 	dynamoProxy, stop := faultproxy.Start(w.dynamo, f.plan(ledger, by))
@@ -307,7 +312,7 @@ func (w wire) play(ctx context.Context, s Scenario, e dedupe.Store, f wireFault)
 	if err != nil {
 		return requests, err
 	}
-	// Objects and messages are read past the proxies.
+	// The judge reads objects and messages directly, without the proxies.
 	plain, err := deadletter.NewS3Client(ctx, config(w.s3))
 	if err != nil {
 		return requests, err
@@ -332,7 +337,7 @@ func (w wire) play(ctx context.Context, s Scenario, e dedupe.Store, f wireFault)
 		DeadLetters: deadletter.New(deadletter.NewBucket(s3Client, bucket, play+"/"), deadletter.WithNotifier(notified, queue.miss)),
 		Delivered: func() (all []dedupe.Output) {
 			for _, put := range puts.Records() {
-				all = append(all, opened(put)...)
+				all = append(all, userRecords(put)...)
 			}
 			return all
 		},
@@ -346,7 +351,7 @@ func (w wire) play(ctx context.Context, s Scenario, e dedupe.Store, f wireFault)
 	for of, p := range []*faultproxy.Proxy{ledger: dynamoProxy, sink: kinesisProxy, objects: s3Proxy, notifier: sqsProxy} {
 		requests[of] = p.Operations()
 	}
-	// A message that takes a second is sent again, or those after it are not: their number
+	// A message that takes a second is sent again, or the messages after it are not sent. So the number of messages
 	// is not always the same.
 	if made := len(requests[f.of]); err == nil && made <= f.at && f.of != notifier {
 		err = fmt.Errorf("the fault was never met: the function made %d requests: %s", made, strings.Join(requests[f.of], " "))

@@ -27,40 +27,41 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// epoch is when scenarios begin. It is far in the future, so that an engine that deletes by the real clock deletes
-// nothing.
+// epoch is the time at which scenarios begin. It is far in the future, so that an engine that deletes by the real
+// clock deletes nothing.
 var epoch = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
 
 const (
 	streamARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
 	consumer  = "dedupe"
-	// longest is how long the end of a scenario may take. Records that cannot be processed are given up by age before.
-	longest = 2 * time.Hour
+	// maxEnd is how long the end of a scenario may take. By then the mapping has given up all records that cannot be
+	// processed, because of their age.
+	maxEnd = 2 * time.Hour
 )
 
 var streamName = dedupe.Stream{Account: "123456789012", Region: "eu-central-1", Name: "orders"}
 
-// Parts are the parts of the function, and ways to look into them.
+// Parts are the parts of the function, with functions that read them.
 type Parts struct {
 	Store       dedupe.Store
 	Sink        dedupe.Sink
-	Tx          dedupe.TxSink // in the place of Sink, in scenarios with a transactional sink
+	Tx          dedupe.TxSink // replaces Sink in scenarios with a transactional sink
 	DeadLetters dedupe.DeadLetterStore
-	// Delivered reads what is in the Sink, without ids. It is nil for a sink in memory, which tells the judge by
+	// Delivered reads the outputs in the Sink, without ids. It is nil for a sink in memory, which tells the judge
 	// itself.
 	Delivered func() []dedupe.Output
-	// DeadLetter reads the dead letter of an owner in a scope. If there is none, the error is fs.ErrNotExist.
+	// DeadLetter reads the dead letter of an owner in a scope. It returns fs.ErrNotExist if there is no such letter.
 	DeadLetter func(ctx context.Context, scope, owner string, data []byte) (dedupe.DeadLetter, error)
 	// Notified reads the notifications that arrived, and those that the notifier reported as not sent. It is nil for
-	// the notifier in memory. Notifications says how many there are for each dead letter, at least and at most; at
-	// least counts those that were not sent.
+	// the notifier in memory. Notifications returns the smallest and the largest number of notifications of each dead
+	// letter. The smallest includes notifications that were not sent.
 	Notified      func(context.Context) (arrived, notSent []deadletter.Notification, err error)
 	Notifications [2]int
-	// Calling is called before each call of the function, with a way to cancel the invocation. It may be nil.
+	// Calling runs before each call of the function, with a way to cancel the invocation. It may be nil.
 	Calling func(cancel context.CancelFunc)
 }
 
-// World is a stream, an event source mapping and the function with its parts, on their way through a Scenario.
+// World is a stream, an event source mapping and the function with its parts, while they play a Scenario.
 type World struct {
 	ctx      context.Context
 	scenario Scenario
@@ -68,10 +69,10 @@ type World struct {
 	scope    string
 	parts    Parts
 	mutant   *Mutant
-	storage  *memobjects.Storage // of an object sink
+	storage  *memobjects.Storage // the storage of an object sink
 	discards []eventsource.Discard
 	marked   map[string]bool // the dead letters that are marked as done
-	// instances are the processes of the function. Which one an invocation gets is a matter of the seed.
+	// instances are the processes of the function. The seed decides which instance an invocation gets.
 	instances []*process
 
 	sim        *eventsource.Sim
@@ -88,20 +89,21 @@ type World struct {
 	judge
 }
 
-// Plan says which calls of the function fail, and how. n is the number of the call, from 0.
+// Plan decides which calls of the function fail, and how. n is the number of the call, from 0.
 type Plan func(n int, method Method) Fault
 
-// Play says how to play a scenario.
+// Play holds a scenario and the options for playing it.
 type Play struct {
 	Scenario Scenario
 	Engine   dedupe.Store
-	Parts    *Parts                                         // nil means the engine, and memory
+	Parts    *Parts                                         // nil means the engine and parts in memory
 	Plan     Plan                                           // nil means that no call fails
-	Fates    func(*eventsource.Invocation) eventsource.Fate // of invocations for which the scenario has none
-	Mutant   *Mutant                                        // the rule that is broken; nil means none
+	Fates    func(*eventsource.Invocation) eventsource.Fate // for invocations without a fate in the scenario
+	Mutant   *Mutant                                        // the broken rule; nil means that no rule is broken
 }
 
-// Run plays the scenario. It returns the calls that the function made, and the first violation of a guarantee.
+// Run plays the scenario. It returns the calls that the function made, and the first violation of a guarantee as an
+// error.
 func (p Play) Run(ctx context.Context) (calls []Method, err error) {
 	w, err := p.run(ctx)
 	return w.calls, err
@@ -145,8 +147,9 @@ var retention = dedupe.Retention{Window: window, Horizon: horizon}
 // process is an instance of the function.
 type process struct {
 	handle handleFunc
-	// busy says that it has an invocation, or that one has ended it. It gets no other one then if its ledger is a log,
-	// which is the only part of the function that remembers records.
+	// busy says that the instance has an invocation, or that an invocation has ended the process. Such an instance
+	// gets no other invocation if its ledger is a log, because the log is the only part of the function that
+	// remembers records.
 	busy bool
 }
 
@@ -158,7 +161,8 @@ func (w *World) deploy() {
 	}
 }
 
-// instance returns an instance for the next invocation. If there are several, one of them is new at times.
+// instance returns an instance for the next invocation. If the function has several instances, it sometimes replaces
+// one by a new one.
 func (w *World) instance() *process {
 	i, n := 0, len(w.instances)
 	if n > 1 {
@@ -170,12 +174,12 @@ func (w *World) instance() *process {
 	return w.instances[i]
 }
 
-// newInstance makes an instance of the function, with one rule broken if there is a mutant.
+// newInstance returns an instance of the function, with one broken rule if there is a mutant.
 func (w *World) newInstance() *process {
 	return &process{handle: w.mutant.breakFunction(w, w.newFunction())}
 }
 
-// newFunction makes the function of its parts.
+// newFunction assembles the function from its parts.
 func (w *World) newFunction() function {
 	f := function{
 		store: HookStore(w.parts.Store, w.faultHook), log: w.hookedLog(), sink: HookSink(w.parts.Sink, w.faultHook),
@@ -194,8 +198,8 @@ func (w *World) newFunction() function {
 	return f
 }
 
-// clock is virtual time. Of two things that the function may do at the same time, the seed says which comes first: a
-// scenario is played the same way each time.
+// clock returns a clock of virtual time. If the function may do two things at the same time, the seed decides which
+// comes first, so that a scenario is played the same way each time.
 func (w *World) clock() dedupe.Clock {
 	return dedupe.Clock{
 		Now: w.sim.Now,
@@ -218,7 +222,7 @@ func (w *World) clock() dedupe.Clock {
 	}
 }
 
-// hookedLog is the log of the ledger. It is nil for one row a key.
+// hookedLog returns the log of the ledger, or nil for a ledger with one row a key.
 func (w *World) hookedLog() logledger.Storage {
 	if s, ok := w.parts.Store.(LogStore); ok {
 		return HookLog(s.Log, w.faultHook)
@@ -226,13 +230,13 @@ func (w *World) hookedLog() logledger.Storage {
 	return nil
 }
 
-// function is what the dedupe function is made of.
+// function holds the parts of the dedupe function.
 type function struct {
 	store       dedupe.Store
-	log         logledger.Storage // of the ledger, in the place of the store's entries
+	log         logledger.Storage // the log of the ledger, which replaces the store's entries
 	sink        dedupe.Sink
-	tx          dedupe.TxSink     // in the place of the sink
-	objectSink  dedupe.ObjectSink // in the place of the sink
+	tx          dedupe.TxSink     // replaces the sink
+	objectSink  dedupe.ObjectSink // replaces the sink
 	deadLetters dedupe.DeadLetterStore
 	format      dedupe.Format
 	options     kinesishandler.Options
@@ -240,7 +244,7 @@ type function struct {
 
 type handleFunc func(context.Context, json.RawMessage) (events.KinesisEventResponse, error)
 
-// handler makes the handler of the Lambda function. Without a Consumer in the options it claims no stream.
+// handler returns the handler of the Lambda function. Without a Consumer in its options it claims no stream.
 func (f function) handler(w *World) *kinesishandler.Handler {
 	parts := dedupe.Parts{
 		Ledger: f.store, Format: f.format, Sink: f.sink, DeadLetters: f.deadLetters, Consumers: f.store,
@@ -256,12 +260,12 @@ func (f function) handler(w *World) *kinesishandler.Handler {
 	}
 	h, err := kinesishandler.New(parts, f.options, slog.New(tallies{World: w}))
 	if err != nil {
-		panic(err) // fixed options
+		panic(err) // cannot happen: the options are fixed
 	}
 	return h
 }
 
-// play does all steps, and then waits until the mapping has nothing left to do.
+// play does all steps, and then waits until the mapping has no more work.
 func (w *World) play() error {
 	if err := w.start(); err != nil {
 		return err
@@ -276,7 +280,7 @@ func (w *World) play() error {
 		}
 	}
 	w.note("end")
-	if err := w.sim.Drain(longest); err != nil {
+	if err := w.sim.Drain(maxEnd); err != nil {
 		return err
 	}
 	if err := w.redriveAll(); err != nil {
@@ -373,13 +377,13 @@ func (w *World) put(s Step) {
 	}
 }
 
-// The keys of the records in an aggregate.
+// These are the keys of the records in an aggregate.
 const (
 	aggregateKey     = "own"
 	aggregateHashKey = "7"
 )
 
-// fate returns what happens to an invocation as a whole, and notes it.
+// fate returns the fate of an invocation, and records it.
 func (w *World) fate(inv *eventsource.Invocation) eventsource.Fate {
 	w.invocations[inv.RequestID] = w.newInvocation(inv)
 	f, given := w.scenario.Fates[inv.Number]
@@ -388,7 +392,7 @@ func (w *World) fate(inv *eventsource.Invocation) eventsource.Fate {
 	}
 	w.note("#%d %s %s attempt %d: %s", inv.Number, inv.Shard, sequences(inv.Records), inv.Attempt, fateText(f))
 	if !ended(f) {
-		f.Zombie = true // a call may take too long, and the process goes on then
+		f.Zombie = true // a call may take too long; then the process goes on after the time-out
 	}
 	return f
 }
@@ -445,9 +449,9 @@ func (w *World) note(format string, args ...any) {
 	w.trace = append(w.trace, w.sim.Now().Sub(epoch).String()+" "+fmt.Sprintf(format, args...))
 }
 
-// tallies is a log that reads the tallies of invocations.
+// tallies is a log handler that reads the tallies of invocations.
 type tallies struct {
-	slog.Handler // nil: only the methods below are called
+	slog.Handler // always nil: the log calls only the methods below
 	*World
 }
 
@@ -470,19 +474,19 @@ func (t tallies) Handle(ctx context.Context, r slog.Record) error {
 	return nil
 }
 
-// oddFormat reads JSON. It panics on some records, and ends the process on others.
-type oddFormat struct {
+// faultyFormat reads JSON. On some records it panics, and on others it ends the process.
+type faultyFormat struct {
 	dedupe.Format
-	corrects bool // it reads what the function cannot
-	safe     bool // nothing ends the process
+	corrects bool // reads the records that the function cannot read
+	safe     bool // no record ends the process
 }
 
 func newFormat() dedupe.Format {
 	j, err := format.NewJSON(format.Options{IDPath: "id", FingerprintPath: "fp"})
 	if err != nil {
-		panic(err) // fixed options
+		panic(err) // cannot happen: the options are fixed
 	}
-	return oddFormat{Format: j}
+	return faultyFormat{Format: j}
 }
 
 const (
@@ -492,7 +496,7 @@ const (
 	correctableData = `"correctable"`
 )
 
-func (f oddFormat) Read(ctx context.Context, payload []byte) (format.Fields, error) {
+func (f faultyFormat) Read(ctx context.Context, payload []byte) (format.Fields, error) {
 	switch {
 	case strings.HasPrefix(string(payload), panicData):
 		panic("a bug")
@@ -504,10 +508,10 @@ func (f oddFormat) Read(ctx context.Context, payload []byte) (format.Fields, err
 	return f.Format.Read(ctx, payload)
 }
 
-// memorySink is a sink in memory. It tells the judge what it gets.
+// memorySink is a sink in memory. It tells the judge about its records.
 type memorySink struct{ *World }
 
-// memoryTx is a transactional sink in memory. It takes the records that the other one takes.
+// memoryTx is a transactional sink in memory. It accepts the same records as memorySink.
 type memoryTx struct {
 	*memstore.Effects
 	sink dedupe.Sink
@@ -515,7 +519,7 @@ type memoryTx struct {
 
 func (s memoryTx) Check(ctx context.Context, o dedupe.Output) error { return s.sink.Check(ctx, o) }
 
-// effect is the effect of a transactional sink in memory.
+// effect does the effect of a transactional sink in memory.
 func (w *World) effect(ctx context.Context, o dedupe.Output) (superseded bool, err error) {
 	if strings.Contains(string(o.Data), refusedData) {
 		return false, &dedupe.PoisonError{Reason: "refused"}
@@ -524,7 +528,7 @@ func (w *World) effect(ctx context.Context, o dedupe.Output) (superseded bool, e
 	return false, nil
 }
 
-// MostData is the largest record that a sink takes, in bytes with its partition key.
+// MostData is the size of the largest record that a sink accepts, in bytes, including its partition key.
 const MostData = 500
 
 func (memorySink) Check(_ context.Context, o dedupe.Output) error {
@@ -541,13 +545,14 @@ func (s memorySink) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.S
 	return dedupe.Sent{}, nil
 }
 
-// deadLettersIn stores one record at a time: only one goroutine of an invocation can wait in virtual time.
+// deadLettersIn returns a store that stores one record at a time, because only one goroutine of an invocation can
+// wait in virtual time.
 func (w *World) deadLettersIn(objects deadletter.Objects) dedupe.DeadLetterStore {
 	return deadletter.New(objects, deadletter.WithConcurrency(1),
 		deadletter.WithNotifier(memoryObjects{w}, func(deadletter.Notification, error) {}))
 }
 
-// memoryObjects are the objects of a dead-letter store in memory, and its notifier.
+// memoryObjects is the storage of a dead-letter store in memory, and its notifier.
 type memoryObjects struct{ *World }
 
 func (m memoryObjects) Create(ctx context.Context, name string, content []byte) (created bool, err error) {

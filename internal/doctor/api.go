@@ -14,31 +14,31 @@ import (
 	"github.com/oncebox/oncebox/pkg/claimlink"
 )
 
-// api sends requests to the claim function as API Gateway does, and is its authorizer.
+// api sends requests to the claim function as API Gateway does. It also acts as the authorizer.
 type api struct {
 	client   Lambda
 	function Function
-	key      *claimlink.PrivateKey // of links; nil: none
+	key      *claimlink.PrivateKey // the key of links; nil: the function has no links
 }
 
-// answer is an answer of the claim function. The members of all bodies are together.
+// answer is an answer of the claim function. It has the members of all kinds of bodies.
 type answer struct {
 	status  int
-	log     string            // what the log says about an error
+	log     string            // the error in the log of the invocation
 	ClaimID string            `json:"claim_id"`
 	Columns map[string]string `json:"columns"`
 	EndsAt  string            `json:"ends_at"`
 	State   string            `json:"state"`
-	Type    string            `json:"type"` // of a problem
+	Type    string            `json:"type"` // the type of a problem
 }
 
-// slug names the problem of an answer.
+// slug returns the last part of an answer's problem type.
 func (a answer) slug() string {
 	_, slug, _ := strings.Cut(a.Type, "#")
 	return slug
 }
 
-// want returns an error unless the answer has a status.
+// want returns an error unless the answer has the status.
 func (a answer) want(status int) error {
 	if a.status == status {
 		return nil
@@ -47,8 +47,8 @@ func (a answer) want(status int) error {
 		a.status, a.slug(), status)), a.log}
 }
 
-// granted returns an error unless the answer is a claim. It may be a repeated one: the answer to the first request may
-// be lost.
+// granted returns an error unless the answer is a claim. A repeated claim is also accepted, because the answer to the
+// first request may have been lost.
 func (a answer) granted() error {
 	if a.status == http.StatusOK {
 		return nil
@@ -56,10 +56,11 @@ func (a answer) granted() error {
 	return a.want(http.StatusCreated)
 }
 
-// identified reports whether the caller of a request is the claimant, and not a back end that names one.
+// identified reports whether the caller of a request is the claimant. If it is not, the caller is a back end that
+// names the claimant.
 func (a api) identified() bool { return a.function.Env["ONCEBOX_CLAIMANT_FROM"] != "body" }
 
-// event is a request of a claimant, as API Gateway sends it after it has checked who calls.
+// event returns the request of a claimant, as API Gateway sends it after it has checked the caller.
 func (a api) event(method, path, query, campaign, claimant string, body map[string]string) (
 	e events.APIGatewayV2HTTPRequest, err error,
 ) {
@@ -83,7 +84,7 @@ func (a api) event(method, path, query, campaign, claimant string, body map[stri
 		authorizer.JWT = &events.APIGatewayV2HTTPRequestContextAuthorizerJWTDescription{
 			Claims: map[string]string{claim: claimant},
 		}
-	case "iam": // in all its forms the identity of a Cognito pool is the claimant
+	case "iam": // in all forms, the identity of a Cognito pool is the claimant
 		authorizer.IAM = &events.APIGatewayV2HTTPRequestContextAuthorizerIAMDescription{
 			CognitoIdentity: events.APIGatewayV2HTTPRequestContextAuthorizerCognitoIdentity{IdentityID: claimant},
 		}
@@ -101,10 +102,11 @@ func (a api) event(method, path, query, campaign, claimant string, body map[stri
 	return e, nil
 }
 
-// linkLife is how long the link of a request is good.
+// linkLife is how long the link of a request is valid.
 const linkLife = 5 * time.Minute
 
-// do sends a request. It repeats one that is answered 503, as callers do: a table may be throttled for a moment.
+// do sends a request. If the answer is 503, it repeats the request, as callers do: a table may be throttled for a
+// moment.
 func (a api) do(
 	ctx context.Context, method, path, query, campaign, claimant string, body map[string]string,
 ) (r answer, err error) {

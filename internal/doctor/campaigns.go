@@ -16,12 +16,13 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// The claimants of scratch campaigns. Each step has its own, so that no step rests on the claim of another.
+// These are the claimants of scratch campaigns. Each step has its own claimants, so that it does not depend on the
+// claim of another step.
 const (
 	claimantA = scratch.Prefix + "a" // claims, releases, and claims again
 	claimantB = scratch.Prefix + "b" // has a claim that has ended, and asks again
 	claimantC = scratch.Prefix + "c" // has a claim that has ended, and does not ask again
-	claimantD = scratch.Prefix + "d" // asks when the only item left is in that claim
+	claimantD = scratch.Prefix + "d" // asks when the only remaining item is in the claim of claimantC
 	claimantE = scratch.Prefix + "e" // has a claim that has ended, for the sweep
 )
 
@@ -30,11 +31,11 @@ var claimants = []string{claimantA, claimantB, claimantC, claimantD, claimantE}
 // itemsOf returns the items of a scratch campaign.
 func itemsOf(campaign string) []string { return []string{campaign + "-1", campaign + "-2"} }
 
-// hold is the shortest hold there is. In the past it has ended.
-const hold = 30 * time.Second
+// shortestHold is the shortest hold that a campaign can have. A hold that is made in the past has ended.
+const shortestHold = 30 * time.Second
 
-// clock is that of DynamoDB, or a late one. This machine's clock may be minutes ahead: doctor would delete the campaigns
-// of another run that has just begun.
+// clock shows DynamoDB's time minus late. It does not use this machine's clock, which may be minutes ahead. With that
+// clock, doctor could delete the campaigns of another run that has just begun.
 type clock struct {
 	store *dynamostore.Store
 	late  time.Duration
@@ -42,7 +43,7 @@ type clock struct {
 
 func (c clock) Now() time.Time {
 	now := c.store.ServerTime()
-	if now.IsZero() { // not known before the first request
+	if now.IsZero() { // the server's time is not known before the first request
 		now = time.Now()
 	}
 	return now.Add(-c.late)
@@ -50,38 +51,40 @@ func (c clock) Now() time.Time {
 
 func (clock) Sleep(ctx context.Context, d time.Duration) error { return pause.For(ctx, d) }
 
-// anHour is how long ago claims and items have ended when they are made, so that a run does not have to wait.
-const anHour = time.Hour
+// endedBy is how far in the past the claims and items that must have ended are made, so that a run does not have to
+// wait.
+const endedBy = time.Hour
 
-// withoutClock is a store that does not know the server's time, so that the clock of the Bank counts.
+// withoutClock is a store that hides the server's time, so that the Bank uses its own clock.
 type withoutClock struct{ engine.Store }
 
 func (withoutClock) ServerTime() time.Time { return time.Time{} }
 
-// banks are the campaigns of the functions' tables, with the operator's credentials.
+// banks reads and writes the campaigns in the functions' tables, with the operator's credentials.
 type banks struct {
 	store *dynamostore.Store
 	now   *itembank.Bank
-	past  *itembank.Bank // makes what has ended
+	past  *itembank.Bank // makes claims and items that have ended
 }
 
 func newBanks(store *dynamostore.Store) banks {
 	of := func(s engine.Store, c clock) *itembank.Bank {
 		return itembank.New(s, itembank.WithClock(c), itembank.WithCampaignCache(0))
 	}
-	return banks{store, of(store, clock{store: store}), of(withoutClock{store}, clock{store, anHour})}
+	return banks{store, of(store, clock{store: store}), of(withoutClock{store}, clock{store, endedBy})}
 }
 
-// newSuffix is random: two doctors at a time have campaigns of their own.
+// newSuffix returns a random suffix, so that two doctors at the same time use different campaigns.
 func newSuffix() string {
 	var random [6]byte
-	_, _ = rand.Read(random[:]) // it never fails
+	_, _ = rand.Read(random[:]) // rand.Read never fails
 	return hex.EncodeToString(random[:])
 }
 
-// makeHolds makes the campaign whose claims are holds, with one item or several. Its two items have a column.
+// makeHolds makes the campaign whose claims are holds, with one or several items in a claim. Its two items have a
+// column.
 func (b banks) makeHolds(ctx context.Context, name string) error {
-	settings := itembank.Settings{Shards: 1, Hold: hold, Columns: true, Choice: true}
+	settings := itembank.Settings{Shards: 1, Hold: shortestHold, Columns: true, Choice: true}
 	_, _, err := b.now.CreateCampaign(ctx, name, settings)
 	if err != nil {
 		return err
@@ -90,7 +93,7 @@ func (b banks) makeHolds(ctx context.Context, name string) error {
 	return err
 }
 
-// withColumn is a load of items with a column each.
+// withColumn returns a load of items with one column each.
 func withColumn(items []string) itembank.Source {
 	return func() iter.Seq2[itembank.Line, error] {
 		return func(yield func(itembank.Line, error) bool) {
@@ -114,7 +117,7 @@ func (b banks) makeEnded(ctx context.Context, name string) error {
 	return err
 }
 
-// heldID returns the id of a claim, or "" if there is none.
+// heldID returns the id of the claimant's claim, or "" if the claimant has none.
 func (b banks) heldID(ctx context.Context, campaign, claimant string) (string, error) {
 	held, err := b.now.HeldClaim(ctx, campaign, claimant)
 	if errors.Is(err, itembank.ErrNoClaim) {
@@ -123,13 +126,13 @@ func (b banks) heldID(ctx context.Context, campaign, claimant string) (string, e
 	return held.ID, err
 }
 
-// claimInThePast makes a claim that has ended, and returns its id. It is for the items, or for any item.
+// claimInThePast makes a claim that has ended, and returns its id. Without items, the claim gets any item.
 func (b banks) claimInThePast(ctx context.Context, campaign, claimant string, items ...string) (id string, err error) {
 	granted, err := b.past.Claim(ctx, campaign, claimant, itembank.Choosing(items...))
-	return granted.Claim.ID, own(err)
+	return granted.Claim.ID, operatorError(err)
 }
 
-// releaseAll ends the claims of the claimants, where there are any.
+// releaseAll ends the claims of the claimants. Claimants without a claim are skipped.
 func (b banks) releaseAll(ctx context.Context, campaign string, claimants []string) error {
 	for _, claimant := range claimants {
 		id, err := b.heldID(ctx, campaign, claimant)
@@ -137,17 +140,18 @@ func (b banks) releaseAll(ctx context.Context, campaign string, claimants []stri
 			_, err = b.now.Release(ctx, campaign, claimant, id)
 		}
 		if err != nil && !errors.Is(err, itembank.ErrNoClaim) { // a scheduled sweep may be faster
-			return own(err)
+			return operatorError(err)
 		}
 	}
 	return nil
 }
 
-// leftFor is how old the campaign of an interrupted run is before another run deletes it: a run takes seconds.
+// leftFor is the age from which another run deletes the campaign of an interrupted run. A run takes only seconds.
 const leftFor = 10 * time.Minute
 
-// deleteLeft deletes scratch campaigns of runs that were killed, and returns how many. With all it also deletes those
-// that another run may be using at this moment. One that cannot be deleted is left to a later run.
+// deleteLeft deletes scratch campaigns of runs that were killed, and returns how many it deleted. With all, it also
+// deletes campaigns that another run may be using now. It leaves a campaign that it cannot delete to a later run, and
+// counts it in kept.
 func (b banks) deleteLeft(ctx context.Context, all bool) (n, kept int, err error) {
 	campaigns, err := b.store.Campaigns(ctx)
 	if err != nil {
@@ -167,7 +171,7 @@ func (b banks) deleteLeft(ctx context.Context, all bool) (n, kept int, err error
 	return n, kept, ctx.Err()
 }
 
-// deleteCampaign deletes a scratch campaign. It waits for a sweep, or for another doctor, that works on its rows.
+// deleteCampaign deletes a scratch campaign. It waits while a sweep or another doctor works on its rows.
 func (b banks) deleteCampaign(ctx context.Context, c engine.Campaign) (err error) {
 	if !scratch.IsCampaign(c.Name) {
 		return fmt.Errorf("%s is not a scratch campaign", c.Name)
@@ -181,7 +185,7 @@ func (b banks) deleteCampaign(ctx context.Context, c engine.Campaign) (err error
 	return err
 }
 
-// delete deletes a scratch campaign, if it was made.
+// delete deletes a scratch campaign, if it exists.
 func (b banks) delete(ctx context.Context, name string) error {
 	c, err := b.store.Campaign(ctx, name)
 	if err != nil || c == nil {

@@ -1,9 +1,9 @@
-// Package doctor checks a deployment as `oncebox doctor` does: its tables, its functions and their settings, and with
-// [PlayClaims] and [PlayRecords] what the roles of the functions may do. These invoke the functions in steps, with
-// scratch campaigns and scratch records, and report which permissions each step proves.
+// Package doctor checks a deployment as `oncebox doctor` does. It checks the tables, the functions and their
+// settings. With [PlayClaims] and [PlayRecords] it also checks the permissions of the functions' roles: they invoke
+// the functions in steps, with scratch campaigns and scratch records, and report which permissions each step proves.
 //
-// Checks of tables and settings change nothing. The scratch data is deleted afterwards: docs/operations.md says what
-// stays.
+// Checks of tables and settings change nothing. The scratch data is deleted afterwards: docs/operations.md says which
+// data stays.
 package doctor
 
 import (
@@ -18,13 +18,13 @@ import (
 // Status is the result of a check.
 type Status string
 
-// The results.
+// These are the results.
 const (
 	OK        Status = "ok"
-	Info      Status = "info"       // nothing to judge: a fact
-	Warning   Status = "warning"    // works, and something should be changed
-	Failure   Status = "failure"    // does not work, or not as oncebox needs it
-	NotPlayed Status = "not played" // proves nothing, and Detail says why
+	Info      Status = "info"       // a fact that is neither good nor bad
+	Warning   Status = "warning"    // it works, but something should be changed
+	Failure   Status = "failure"    // it does not work, or not as oncebox needs it
+	NotPlayed Status = "not played" // it proves nothing, and Detail says why
 )
 
 // Check is a check and its result.
@@ -33,8 +33,8 @@ type Check struct {
 	Name   string       `json:"name"`
 	Status Status       `json:"status"`
 	Detail string       `json:"detail"`
-	Do     string       `json:"do,omitempty"`     // what the operator should do
-	Proves []Permission `json:"proves,omitempty"` // what a step that was run proves, or needs
+	Do     string       `json:"do,omitempty"`     // the action that the operator should take
+	Proves []Permission `json:"proves,omitempty"` // what a step proves if it succeeds, or needs if it fails
 }
 
 // Permission is a row of docs/iam.md: an action of a function's role on a resource.
@@ -42,7 +42,7 @@ type Permission struct {
 	Function string `json:"function"`       // claim, sweep or dedupe
 	Action   string `json:"action"`         // as in dynamodb:GetItem
 	Resource string `json:"resource"`       // in the words of docs/iam.md
-	Only     string `json:"only,omitempty"` // leading keys, or keys of objects, as in docs/iam.md
+	Only     string `json:"only,omitempty"` // the leading keys, or keys of objects, as in docs/iam.md
 }
 
 func (p Permission) String() string {
@@ -53,13 +53,13 @@ func (p Permission) String() string {
 	return text
 }
 
-// Report takes checks as they are made. It counts them.
+// Report receives checks one by one, and counts them.
 type Report struct {
 	Checks []Check
 	each   func(Check)
 }
 
-// NewReport makes a Report that calls each with every check. each may be nil.
+// NewReport returns a Report that calls each with every check. each may be nil.
 func NewReport(each func(Check)) *Report { return &Report{each: each} }
 
 // Add adds a check.
@@ -70,7 +70,7 @@ func (r *Report) Add(c Check) {
 	}
 }
 
-// Count returns how many checks have a status.
+// Count returns the number of checks with a status.
 func (r *Report) Count(s Status) (n int) {
 	for _, c := range r.Checks {
 		if c.Status == s {
@@ -80,16 +80,16 @@ func (r *Report) Count(s Status) (n int) {
 	return n
 }
 
-// Area adds checks of one area.
+// Area returns an Area that adds checks with that name.
 func (r *Report) Area(name string) Area { return Area{r, name} }
 
-// Area is a part of a Report.
+// Area adds checks of one area to a Report.
 type Area struct {
 	report *Report
 	name   string
 }
 
-// OK adds a check that found nothing.
+// OK adds a check that found no fault.
 func (a Area) OK(name, detail string) {
 	a.report.Add(Check{Area: a.name, Name: name, Status: OK, Detail: detail})
 }
@@ -99,12 +99,12 @@ func (a Area) Info(name, detail string) {
 	a.report.Add(Check{Area: a.name, Name: name, Status: Info, Detail: detail})
 }
 
-// Warn adds a warning, and what to do.
+// Warn adds a warning, and the action that the operator should take.
 func (a Area) Warn(name, detail, do string) {
 	a.report.Add(Check{Area: a.name, Name: name, Status: Warning, Detail: detail, Do: do})
 }
 
-// Fail adds a failure, and what to do.
+// Fail adds a failure, and the action that the operator should take.
 func (a Area) Fail(name, detail, do string) {
 	a.report.Add(Check{Area: a.name, Name: name, Status: Failure, Detail: detail, Do: do})
 }
@@ -119,33 +119,33 @@ type script struct {
 // step is a step of a script.
 type step struct {
 	name   string
-	after  []string // steps without which this one says nothing
-	not    string   // why it cannot be played with these settings; "": it can
+	after  []string // the steps without which this step proves nothing
+	not    string   // the reason why the step cannot be played with these settings; "": it can be played
 	proves []Permission
 	run    func(context.Context) (detail string, err error)
 }
 
-// ownError is a failure of the operator's own request: it says nothing about the functions.
+// ownError is a failure of the operator's own request. It says nothing about the functions.
 type ownError struct{ err error }
 
 func (e *ownError) Error() string { return e.err.Error() }
 func (e *ownError) Unwrap() error { return e.err }
 
-// own marks an error of a request with the operator's credentials.
-func own(err error) error {
+// operatorError marks an error of a request with the operator's credentials.
+func operatorError(err error) error {
 	if err == nil {
 		return nil
 	}
 	return &ownError{err}
 }
 
-// notProvedError is the result of a step that proves nothing, which is not a failure: there are reasons for it other
+// notProvedError is the result of a step that proves nothing and is not a failure: there can be reasons for it other
 // than a missing permission.
 type notProvedError struct{ why string }
 
 func (e *notProvedError) Error() string { return "not proved: " + e.why }
 
-// play plays a step and reports it. The error is that of the context: the play was interrupted.
+// play plays a step and reports it. It returns ctx.Err() if ctx ends first: the play was interrupted.
 func (s *script) play(ctx context.Context, p step) error {
 	check := Check{Area: s.name, Name: p.name, Proves: p.proves}
 	if i := slices.IndexFunc(p.after, func(name string) bool { return s.failed[name] }); i >= 0 && p.not == "" {
@@ -175,7 +175,7 @@ func (s *script) play(ctx context.Context, p step) error {
 }
 
 func doOf(err error, proves []Permission) string {
-	if _, own := errors.AsType[*ownError](err); own {
+	if _, operatorError := errors.AsType[*ownError](err); operatorError {
 		return "Doctor sent this request with your credentials. docs/iam.md, \"Try the permissions\", lists what it needs."
 	}
 	if len(proves) == 0 {
@@ -192,7 +192,7 @@ func doOf(err error, proves []Permission) string {
 	return do + " The step needs " + strings.Join(needs, "; ") + "."
 }
 
-// tries and between are for what may be a moment late: an index, another container.
+// tries and between limit the repetitions of checks of things that can be a moment late: an index, another container.
 const (
 	tries   = 10
 	between = time.Second

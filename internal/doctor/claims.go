@@ -15,18 +15,18 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 )
 
-// ClaimsPlay has the parts that [PlayClaims] works with.
+// ClaimsPlay holds the parts that [PlayClaims] uses.
 type ClaimsPlay struct {
 	Lambda  Lambda
-	Store   *dynamostore.Store    // over the tables of the functions, with the operator's credentials
+	Store   *dynamostore.Store    // the tables of the functions, with the operator's credentials
 	Claim   Function              // the claim function
-	Sweep   *Function             // the sweep function; nil: there is none
-	LinkKey *claimlink.PrivateKey // for a function whose claimants come from links; nil: none
+	Sweep   *Function             // the sweep function; nil: the deployment has none
+	LinkKey *claimlink.PrivateKey // for a function whose claimants come from links; nil: the function has no links
 	All     bool                  // also deletes scratch campaigns that another run may be using
 	Explain func(error) string    // puts an error of the SDK into plain words
 }
 
-// claimsRun is a run of a play of claims.
+// claimsRun is one run of PlayClaims.
 type claimsRun struct {
 	ClaimsPlay
 	*script
@@ -35,10 +35,11 @@ type claimsRun struct {
 	holds, ended string // the scratch campaigns
 }
 
-// PlayClaims lets the claim and the sweep function make, confirm, release and end claims in two scratch campaigns, and
-// deletes these. Claims that have ended are made with a clock of an hour ago, so that a run does not wait. A scheduled
-// sweep closes them, too: a step looks before it asks whether its claim is still there. An error is that of ctx: the
-// run was interrupted, and the campaigns were deleted all the same.
+// PlayClaims makes the claim and the sweep function make, confirm, release and end claims in two scratch campaigns.
+// Then it deletes the campaigns. It makes the claims that must have ended with a clock of an hour ago, so that a run
+// does not wait. A scheduled sweep closes these claims, too: so a step checks that its claim still exists before it
+// sends its request. PlayClaims returns ctx.Err() if ctx ends first: the run was interrupted, but the campaigns were
+// deleted.
 func PlayClaims(ctx context.Context, p ClaimsPlay, report *Report) error {
 	suffix := newSuffix()
 	r := &claimsRun{
@@ -47,7 +48,7 @@ func PlayClaims(ctx context.Context, p ClaimsPlay, report *Report) error {
 		holds: scratch.Campaign(suffix, scratch.Holds), ended: scratch.Campaign(suffix, scratch.Ended),
 	}
 	defer r.cleanUp(ctx)
-	for _, s := range slices.Concat(r.lifeOfAClaim(), r.endsOfClaims(), r.endOfAnItem()) {
+	for _, s := range slices.Concat(r.lifeOfAClaim(), r.claimEndSteps(), r.itemEndSteps()) {
 		if err := r.play(ctx, s); err != nil {
 			return err
 		}
@@ -55,14 +56,14 @@ func PlayClaims(ctx context.Context, p ClaimsPlay, report *Report) error {
 	return nil
 }
 
-// The resources, in the words of docs/iam.md.
+// These are the resources, in the words of docs/iam.md.
 const (
 	bankTable   = "bank table"
 	dedupeTable = "dedupe table"
 	dueIndex    = "index `due` of the dedupe table"
 )
 
-// may returns a permission for actions of DynamoDB on the rows of a prefix.
+// may returns permissions for actions of DynamoDB on the rows with a prefix.
 func may(f Kind, table, prefix string, actions ...string) (all []Permission) {
 	for _, action := range actions {
 		all = append(all, Permission{string(f), "dynamodb:" + action, table, "leading keys `" + prefix + "#*`"})
@@ -70,20 +71,20 @@ func may(f Kind, table, prefix string, actions ...string) (all []Permission) {
 	return all
 }
 
-// closing are the permissions to end a claim whose item returns: rows of three prefixes in one transaction.
+// closing returns the permissions to end a claim whose item returns. One transaction writes rows of three prefixes.
 func closing(f Kind) []Permission {
 	return slices.Concat(may(f, bankTable, "item", "GetItem", "UpdateItem"), may(f, dedupeTable, "claim", "DeleteItem"),
 		may(f, bankTable, "bank", "PutItem"))
 }
 
-// The names of steps that others need.
+// These are the names of steps that other steps need.
 const (
 	stepMake   = "scratch campaigns"
 	stepClaim  = "claim"
 	stepReturn = "a claim that has ended, asked for by its claimant"
 )
 
-// cannotClaim says why no request can claim through the function, or "".
+// cannotClaim returns the reason why no request can claim through the function, or "".
 func (r *claimsRun) cannotClaim() string {
 	if r.Claim.Env["ONCEBOX_CHALLENGE"] != "" {
 		return "a claim needs a solution of the challenge, which only a browser gets"
@@ -91,7 +92,7 @@ func (r *claimsRun) cannotClaim() string {
 	return r.cannotIdentify()
 }
 
-// cannotIdentify says why no request can have a claimant, or "".
+// cannotIdentify returns the reason why no request can have a claimant, or "".
 func (r *claimsRun) cannotIdentify() string {
 	if r.Claim.Env["ONCEBOX_CLAIMANT_FROM"] == "link" && r.LinkKey == nil {
 		return "a claim needs a personal link; give the private key with --link-key"
@@ -99,7 +100,7 @@ func (r *claimsRun) cannotIdentify() string {
 	return ""
 }
 
-// cannotConfirm says why no request can confirm through the function, or "".
+// cannotConfirm returns the reason why no request can confirm through the function, or "".
 func (r *claimsRun) cannotConfirm() string {
 	if r.identified() && r.Claim.Env["ONCEBOX_CLAIMANTS_CONFIRM"] != "on" {
 		return "claimants may not confirm their own holds (ONCEBOX_CLAIMANTS_CONFIRM), so the function never does it"
@@ -171,11 +172,12 @@ func (r *claimsRun) lifeOfAClaim() []step {
 	}
 }
 
-// make makes the campaigns, after it has deleted those of interrupted runs.
+// make makes the campaigns. It first deletes the campaigns of interrupted runs.
 func (r *claimsRun) make(ctx context.Context) (string, error) {
 	left, kept, err := r.deleteLeft(ctx, r.All)
-	// A request that is cut may still reach DynamoDB, after the clean-up. All others then change nothing: they need rows
-	// that are gone. These would leave rows that no later run finds.
+	// A request that is cancelled may still reach DynamoDB after the clean-up. All other requests change nothing
+	// then, because they need rows that are deleted. These requests would leave rows that no later run finds, so they
+	// are not cancelled.
 	uncut := context.WithoutCancel(ctx)
 	if err == nil {
 		err = r.makeHolds(uncut, r.holds)
@@ -191,14 +193,14 @@ func (r *claimsRun) make(ctx context.Context) (string, error) {
 		r.Warn("old scratch campaigns", fmt.Sprintf("%d of interrupted runs could not be deleted", kept),
 			"Run `oncebox doctor --deployed --clean` later.")
 	}
-	return detail, own(err)
+	return detail, operatorError(err)
 }
 
 // cleanUpTime limits the end of a run that was interrupted.
 const cleanUpTime = 30 * time.Second
 
-// cleanUp deletes both campaigns, also after an interruption. Then a function may still run, and a request of doctor may
-// be under way. They can make no claim: all items and claims go in one transaction.
+// cleanUp deletes both campaigns, even after an interruption. At that time a function may still run, and a request of
+// doctor may still be on its way. Neither can make a claim: one transaction deletes all items and claims.
 func (r *claimsRun) cleanUp(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
 	defer cancel()

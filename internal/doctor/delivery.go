@@ -20,37 +20,38 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
-// apart lets the purge time of the second record be later than that of the first, so that its entry has to be changed.
-// Purge times are whole seconds.
-const apart = 1100 * time.Millisecond
+// purgeTimeGap is the wait between two puts. It makes the purge time of the second record later than the first's, so
+// that the function must change the first record's entry. Purge times are whole seconds.
+const purgeTimeGap = 1100 * time.Millisecond
 
-// putAll puts the records, all with one partition key: they are in one shard, in order.
+// putAll puts all records with one partition key, so that they are in one shard, in order.
 func (r *recordsRun) putAll(ctx context.Context) (string, error) {
 	all, err := r.payloads(ctx)
 	if err != nil {
-		return "", own(err)
+		return "", operatorError(err)
 	}
 	key := scratch.Prefix + r.suffix
 	if _, err := r.putRecords(ctx, key, all[first], all[firstCopy]); err != nil {
-		return "", own(err)
+		return "", operatorError(err)
 	}
-	if err := pause.For(ctx, apart); err != nil {
+	if err := pause.For(ctx, purgeTimeGap); err != nil {
 		return "", err
 	}
-	// A request that is cut may still reach Kinesis. Nobody would know the name of its dead letter.
+	// A request that is cancelled may still reach Kinesis, and then the name of its dead letter would not be known.
+	// So it is not cancelled.
 	uncut := context.WithoutCancel(ctx)
 	at, err := r.putRecords(uncut, key, all[second], aggregate(key, all[third], all[fourth]), r.poisonPayload())
 	if len(at) > 0 {
-		r.poison = at[len(at)-1] // also if another one was not put
+		r.poison = at[len(at)-1] // even if another record was not put
 	}
 	if err != nil {
-		return "", own(err)
+		return "", operatorError(err)
 	}
 	return fmt.Sprintf("6 records in %s, two of them in an aggregate, with the member %s=%s",
 		r.stream.Name, marker, r.suffix), nil
 }
 
-// putRecords puts records and notes their positions: the zero value of a record that was not put.
+// putRecords puts records and returns their positions. The position of a record that was not put is the zero value.
 func (r *recordsRun) putRecords(ctx context.Context, key string, payloads ...[]byte) (at []dedupe.Position, err error) {
 	in := &kinesis.PutRecordsInput{StreamARN: &r.arn}
 	for _, p := range payloads {
@@ -80,7 +81,7 @@ func (r *recordsRun) putRecords(ctx context.Context, key string, payloads ...[]b
 // awaitAcks waits until an ack names each of the records.
 func (r *recordsRun) awaitAcks(ctx context.Context) (string, error) {
 	var left int
-	err := r.await(ctx, r.patience, func() (bool, error) {
+	err := r.await(ctx, r.maxWait, func() (bool, error) {
 		var err error
 		left, err = r.withoutAck(ctx)
 		return left == 0, err
@@ -89,12 +90,12 @@ func (r *recordsRun) awaitAcks(ctx context.Context) (string, error) {
 	case errors.Is(err, errLate):
 		return "", r.stuck(ctx, fmt.Sprintf("%d of %d records were not done within %s", left, len(r.put), r.waited()))
 	case err != nil:
-		return "", own(err)
+		return "", operatorError(err)
 	}
 	return "acks name all: a record, its copy, another one with its id, two in an aggregate, and a poison record", nil
 }
 
-// withoutAck counts the records that no ack names. A KPL aggregate is one of them.
+// withoutAck counts the records without an ack. A KPL aggregate counts as one record.
 func (r *recordsRun) withoutAck(ctx context.Context) (n int, err error) {
 	for _, p := range r.put {
 		key := dedupe.AckKey{Scope: r.scope, Stream: r.stream, Shard: p.Shard, Sink: r.options.Sink.String()}
@@ -109,7 +110,8 @@ func (r *recordsRun) withoutAck(ctx context.Context) (n int, err error) {
 	return n, nil
 }
 
-// named reports whether acks name a record. They name a KPL aggregate if all of it is done, and else its parts.
+// named reports whether acks name a record. If a KPL aggregate is completely done, they name the aggregate. Otherwise
+// they name its parts.
 func named(acks []dedupe.Ack, p dedupe.Position) bool {
 	marks := map[dedupe.OwnerMark]bool{}
 	for _, a := range acks {
@@ -118,13 +120,13 @@ func named(acks []dedupe.Ack, p dedupe.Position) bool {
 		}
 	}
 	one, other := p, p
-	one.Sub, other.Sub = 0, 1 // an aggregate has two
+	one.Sub, other.Sub = 0, 1 // an aggregate of this run has two parts
 	return marks[p.Owner().Mark()] || marks[one.Owner().Mark()] && marks[other.Owner().Mark()]
 }
 
 var errLate = errors.New("not in time")
 
-// await asks until it is done, or the time has passed: then the error is errLate. It asks once at least.
+// await calls done until it returns true, at least once. It returns errLate when the time has passed.
 func (r *recordsRun) await(ctx context.Context, within time.Duration, done func() (bool, error)) error {
 	for end := time.Now().Add(within); ; {
 		ok, err := done()
@@ -142,13 +144,13 @@ func (r *recordsRun) await(ctx context.Context, within time.Duration, done func(
 
 // waited says how long the run has waited.
 func (r *recordsRun) waited() string {
-	if r.patience == r.Wait {
+	if r.maxWait == r.Wait {
 		return fmt.Sprintf("%s (--wait)", r.Wait)
 	}
-	return fmt.Sprintf("%s (--wait %s, and the batching window of the mapping)", r.patience, r.Wait)
+	return fmt.Sprintf("%s (--wait %s, and the batching window of the mapping)", r.maxWait, r.Wait)
 }
 
-// stuck adds what Lambda says about the mapping.
+// stuck adds Lambda's own report about the mapping to an error.
 func (r *recordsRun) stuck(ctx context.Context, what string) error {
 	what += "; the log group " + cmp.Or(r.Function.Log, "of the function") + " says why"
 	if mappings, err := Mappings(ctx, r.Lambda, r.Function); err == nil && len(mappings) > 0 {
@@ -158,10 +160,10 @@ func (r *recordsRun) stuck(ctx context.Context, what string) error {
 	return &invocationError{what: what}
 }
 
-// findTail finds the places in the destination from which the records may be. All are delivered, so no later shard has
-// one.
+// findTail finds the places in the destination's shards from which the run's records may be. All records are
+// delivered by now, so no newer shard has one.
 func (r *recordsRun) findTail(ctx context.Context) error {
-	const before = 10 * time.Second // the clocks of two streams may differ
+	const before = 10 * time.Second // because the clocks of two streams may differ
 	from := r.begun.Add(-before)
 	r.tail = map[string]string{}
 	in := &kinesis.ListShardsInput{StreamName: &r.options.Sink.Stream}
@@ -187,7 +189,7 @@ func (r *recordsRun) findTail(ctx context.Context) error {
 	}
 }
 
-// expected is how often each record is delivered, if nothing failed.
+// expected returns how often each record is delivered if nothing failed.
 func (r *recordsRun) expected() map[int]int {
 	all := map[int]int{first: 1, second: 1, third: 1, fourth: 1}
 	if r.options.PassNatural {
@@ -196,12 +198,12 @@ func (r *recordsRun) expected() map[int]int {
 	return all
 }
 
-// readBack reads what was delivered. A stream as the destination may get a record again after a failure, under the same
-// id.
+// readBack reads the delivered records. After a failure, a stream as the destination may get a record again, under
+// the same id.
 func (r *recordsRun) readBack(ctx context.Context) (string, error) {
 	expected, begun := r.expected(), time.Now()
 	if err := r.findTail(ctx); err != nil {
-		return "", own(err)
+		return "", operatorError(err)
 	}
 	missing := func() (n int) {
 		for record, times := range expected {
@@ -209,7 +211,7 @@ func (r *recordsRun) readBack(ctx context.Context) (string, error) {
 		}
 		return n
 	}
-	err := r.await(ctx, r.patience, func() (bool, error) {
+	err := r.await(ctx, r.maxWait, func() (bool, error) {
 		all, err := r.readTail(ctx, begun)
 		return all && missing() == 0, err
 	})
@@ -219,7 +221,7 @@ func (r *recordsRun) readBack(ctx context.Context) (string, error) {
 		what := fmt.Sprintf("%d deliveries are not in %s", missing(), r.options.Sink.Stream)
 		return "", &invocationError{what: what}
 	case err != nil && !late:
-		return "", own(err)
+		return "", operatorError(err)
 	}
 	for n, times := range expected {
 		if len(r.seen[n]) > times {
@@ -239,33 +241,33 @@ func (r *recordsRun) readBack(ctx context.Context) (string, error) {
 	return fmt.Sprintf("4 records in %s: %s", r.options.Sink.Stream, r.delivered(!late)), nil
 }
 
-// checkIDs checks under which id a record was delivered.
+// checkIDs checks the ids under which a record was delivered.
 func (r *recordsRun) checkIDs(n int) error {
 	ids := slices.Compact(slices.Sorted(slices.Values(r.seen[n])))
-	own, kept := r.id(n), !r.options.Derive
+	operatorError, kept := r.id(n), !r.options.Derive
 	if n == second {
-		own, kept = r.id(first), r.options.PassSynthetic
+		operatorError, kept = r.id(first), r.options.PassSynthetic
 	}
 	switch {
 	case len(ids) > 1:
 		return &invocationError{what: fmt.Sprintf("record %d was delivered under %d ids", n, len(ids))}
-	case kept && ids[0] != own:
+	case kept && ids[0] != operatorError:
 		return &invocationError{what: fmt.Sprintf("record %d was delivered under another id than its own", n)}
-	case !kept && ids[0] == own:
+	case !kept && ids[0] == operatorError:
 		return &invocationError{what: fmt.Sprintf("record %d was delivered under its own id, and not a derived one", n)}
 	}
 	return nil
 }
 
-// delivered says what became of the copy and of the record with the same id, if the destination was read to
-// its end.
+// delivered reports what happened to the copy and to the record with the same id, if the destination was read to its
+// end.
 func (r *recordsRun) delivered(toEnd bool) string {
 	text := "the copy was dropped, "
 	switch times := len(r.seen[firstCopy]); {
 	case r.options.PassNatural:
 		text = "the copy was delivered (ONCEBOX_NATURAL is off), "
 	case times > 1 || !toEnd:
-		text = "" // the copy may be there: it looks like the record delivered again
+		text = "" // the copy may have been delivered, which looks like a second delivery of the record
 	}
 	switch {
 	case r.options.Derive:
@@ -276,22 +278,23 @@ func (r *recordsRun) delivered(toEnd bool) string {
 	return text + "the other record with its id has a new id"
 }
 
-// aggregates reports whether the function delivers records of an aggregate in an aggregate, for which it has to know
-// the shards of the destination. Without that it delivers them one by one.
+// aggregates reports whether the function delivers the records of an aggregate in an aggregate. To do so, it must
+// know the shards of the destination. Otherwise it delivers them one by one.
 func (r *recordsRun) aggregates() bool {
 	return r.options.SinkAggregation != kinesissink.AggregateNever
 }
 
-// readTail reads the next records of all shards. It reports whether it has read all that was there at a time.
+// readTail reads the next records of all shards. It reports whether it has read all records that the shards had at
+// that time.
 func (r *recordsRun) readTail(ctx context.Context, until time.Time) (all bool, err error) {
 	all = true
 	for shard, at := range r.tail {
 		if at == "" {
-			continue // closed, and read to its end
+			continue // the shard is closed, and was read to its end
 		}
 		out, err := r.Kinesis.GetRecords(ctx, &kinesis.GetRecordsInput{ShardIterator: &at})
 		if _, throttled := errors.AsType[*kinesistypes.ProvisionedThroughputExceededException](err); throttled {
-			all = false // other consumers read, too: not yet
+			all = false // throttled, because other consumers read, too
 			continue
 		}
 		if err != nil {
@@ -310,7 +313,7 @@ func (r *recordsRun) readTail(ctx context.Context, until time.Time) (all bool, e
 	return all, nil
 }
 
-// note notes a record of the destination if it is one of this run.
+// note records a record of the destination if it belongs to this run.
 func (r *recordsRun) note(ctx context.Context, data []byte) (mine bool) {
 	var found struct {
 		Marker string `json:"oncebox_doctor"`

@@ -13,9 +13,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// endsOfClaims are the three ways in which a claim that has ended is found: its claimant asks again, another claimant
-// finds no free item, or the sweep comes.
-func (r *claimsRun) endsOfClaims() []step {
+// claimEndSteps returns the steps for the three ways in which a function finds a claim that has ended: its claimant
+// asks again, another claimant finds no free item, or the sweep runs.
+func (r *claimsRun) claimEndSteps() []step {
 	cannotSweep := ""
 	if r.Sweep == nil {
 		cannotSweep = "there is no sweep function of these tables"
@@ -51,13 +51,13 @@ func (r *claimsRun) endsOfClaims() []step {
 
 var errSwept = errors.New("the schedule swept the claim each time, before the function was asked; run it again")
 
-// endedClaim returns the id of a claim that has ended: id if that claim is still there, or that of a new claim. A
-// scheduled sweep may close the claim at any time.
+// endedClaim returns the id of a claim that has ended. It returns id if that claim still exists, or else the id of a
+// new claim: a scheduled sweep may close the claim at any time.
 func (r *claimsRun) endedClaim(ctx context.Context, claimant, id string) (string, error) {
 	for range tries {
 		held, err := r.heldID(ctx, r.holds, claimant)
 		if err != nil {
-			return "", own(err)
+			return "", operatorError(err)
 		}
 		if id != "" && held == id {
 			return id, nil
@@ -72,12 +72,13 @@ func (r *claimsRun) endedClaim(ctx context.Context, claimant, id string) (string
 	return "", errSwept
 }
 
-// freeAnItem ends the claims of the steps before, except for that of claimantA. There are two items.
+// freeAnItem ends the claims of the earlier steps, except for claimantA's, so that one of the two items is free.
 func (r *claimsRun) freeAnItem(ctx context.Context) error {
 	return r.releaseAll(ctx, r.holds, claimants[1:])
 }
 
-// askAgain asks for a claimant whose claim has ended. The function closes that before it makes another one.
+// askAgain sends a request of a claimant whose claim has ended. The function closes that claim before it makes a new
+// one.
 func (r *claimsRun) askAgain(ctx context.Context) (string, error) {
 	id, err := r.endedClaim(ctx, claimantB, "")
 	if err != nil {
@@ -90,11 +91,11 @@ func (r *claimsRun) askAgain(ctx context.Context) (string, error) {
 	return "another claim: the old one ended and its item returned, rows of three prefixes in one transaction", err
 }
 
-// findDue asks when the only items are in a claim that lasts and in one that has ended. Twice in a row the function has
-// to give the item: once a scheduled sweep may have returned it, between the last look at the claim and the answer. The
-// next sweep comes a minute later.
+// findDue sends a request when one of the two items is in claimantA's hold, and the other is in a claim that has
+// ended. The function must give out the item twice in a row. A scheduled sweep may have returned the item the first
+// time, after the last check of the claim. But the next sweep comes a minute later.
 func (r *claimsRun) findDue(ctx context.Context) (string, error) {
-	// Without claimantA's hold there would be a free item.
+	// Without claimantA's hold an item would be free.
 	a, err := r.claim(ctx, r.holds, claimantA)
 	if err = cmp.Or(err, a.granted()); err != nil {
 		return "", err
@@ -107,8 +108,9 @@ func (r *claimsRun) findDue(ctx context.Context) (string, error) {
 	return "the item of the claim that has ended, twice", nil
 }
 
-// untilFound asks for claimantD until the answer is another one than 409. The index may be a moment late. Before each
-// request the claim that has ended is there: a request after a sweep would find a free item without the index.
+// untilFound sends requests of claimantD until the answer is not 409, because the index may be a moment late. Before
+// each request it checks that the claim that has ended still exists: after a sweep, a request would find a free item
+// without the index.
 func (r *claimsRun) untilFound(ctx context.Context) error {
 	var id string
 	var a answer
@@ -127,16 +129,16 @@ func (r *claimsRun) untilFound(ctx context.Context) error {
 	return a.granted()
 }
 
-// soldOut reads the state when all items are in claims that last.
+// soldOut reads the state while all items are in claims that have not ended.
 func (r *claimsRun) soldOut(ctx context.Context) (string, error) {
 	if err := r.freeAnItem(ctx); err != nil {
 		return "", err
 	}
 	if _, err := r.now.Claim(ctx, r.holds, claimantD); err != nil {
-		return "", own(err)
+		return "", operatorError(err)
 	}
 	var a answer
-	for range tries { // the function may know a free item for a moment
+	for range tries { // the function may remember a free item for a moment
 		var err error
 		a, err = r.state(ctx, r.holds)
 		if err = cmp.Or(err, a.want(http.StatusOK)); err != nil || a.State == string(itembank.SoldOut) {
@@ -149,11 +151,11 @@ func (r *claimsRun) soldOut(ctx context.Context) (string, error) {
 	return "", fmt.Errorf("%w: the state is %s", errNotExpected, a.State)
 }
 
-// sweep runs the sweep function until a claim of these items, or of any item, is gone. No other program asks in the
-// campaign, so only a sweep ends it. The function also fails if it does not sweep another campaign to its end. That is
-// a warning, if the claim is gone.
+// sweep runs the sweep function until a claim of these items, or of any item, is gone. No other program sends
+// requests to the campaign, so only a sweep ends the claim. The function also fails if it cannot finish the sweep of
+// another campaign. If the claim is gone, that is only a warning.
 func (r *claimsRun) sweep(ctx context.Context, items ...string) (string, error) {
-	if err := r.releaseAll(ctx, r.holds, claimants); err != nil { // several items are all items
+	if err := r.releaseAll(ctx, r.holds, claimants); err != nil { // a claim of several items needs all items
 		return "", err
 	}
 	if _, err := r.claimInThePast(ctx, r.holds, claimantE, items...); err != nil {
@@ -168,7 +170,7 @@ func (r *claimsRun) sweep(ctx context.Context, items ...string) (string, error) 
 		id, err := r.heldID(ctx, r.holds, claimantE)
 		switch {
 		case err != nil:
-			return "", own(err)
+			return "", operatorError(err)
 		case id == "" && failure != nil:
 			r.Warn("sweep of all campaigns", r.Explain(failure), "docs/operations.md, sweep-function-errors.")
 			fallthrough
@@ -184,9 +186,9 @@ func (r *claimsRun) sweep(ctx context.Context, items ...string) (string, error) 
 	return "", fmt.Errorf("%w: the function did not find the claim that has ended", errNotExpected)
 }
 
-// endOfAnItem claims where all free items have ended. The function takes them out, and writes that the campaign is sold
-// out. It answers 409 also if it may not do that, so the rows are read.
-func (r *claimsRun) endOfAnItem() []step {
+// itemEndSteps returns the steps that claim when all free items have ended. The function removes the items, and writes
+// that the campaign is sold out. It answers 409 even if it may not do that. So the step reads the rows.
+func (r *claimsRun) itemEndSteps() []step {
 	const stepEnd = "an item that has ended"
 	return []step{
 		{
@@ -201,7 +203,7 @@ func (r *claimsRun) endOfAnItem() []step {
 					row, err := r.store.ItemRow(ctx, r.ended, engine.HashItem(item))
 					switch {
 					case err != nil:
-						return "", own(err)
+						return "", operatorError(err)
 					case row == nil || row.State != engine.Expired:
 						return "", fmt.Errorf("%w: the item was not taken out of the bank", errNotExpected)
 					}
@@ -216,12 +218,12 @@ func (r *claimsRun) endOfAnItem() []step {
 	}
 }
 
-// marked asks until the row of the campaign says that it is sold out.
+// marked sends requests until the row of the campaign says that it is sold out.
 func (r *claimsRun) marked(ctx context.Context) (string, error) {
 	for range tries {
 		row, err := r.store.Campaign(ctx, r.ended)
 		if err != nil {
-			return "", own(err)
+			return "", operatorError(err)
 		}
 		switch {
 		case row == nil:

@@ -18,27 +18,27 @@ import (
 // Kind is one of the three functions.
 type Kind string
 
-// The functions of oncebox.
+// These are the functions of oncebox.
 const (
 	Claim  Kind = "claim"
 	Sweep  Kind = "sweep"
 	Dedupe Kind = "dedupe"
 )
 
-// Function is a deployed function, as its callers reach it.
+// Function is a deployed function, as its callers call it.
 type Function struct {
 	Kind        Kind
 	Name        string            // its name, without an alias
-	Alias       string            // what its callers call, such as live; "": they call the function or a version of it
-	Version     string            // the version that the alias leads to, or $LATEST
-	Canary      []string          // other versions to which the alias leads, such as "8 (10 % of the calls)"
-	Invoked     string            // the ARN that is invoked: of the alias, or else of the function or its version
+	Alias       string            // the alias that callers call, such as live; "": they call the function or a version
+	Version     string            // the version that the alias points to, or $LATEST
+	Canary      []string          // the other versions that the alias points to, such as "8 (10 % of the calls)"
+	Invoked     string            // the ARN to invoke: the alias, or without an alias the function or its version
 	Log         string            // its log group
 	Env         map[string]string // the variables of Version
-	Description string            // that of Version
+	Description string            // the description of Version
 }
 
-// Environ returns the variables in the form of os.Environ, with those that Lambda sets.
+// Environ returns the variables in the form of os.Environ, with the variables that Lambda sets.
 func (f Function) Environ() []string {
 	environ := []string{"AWS_LAMBDA_FUNCTION_NAME=" + f.Name}
 	for name, value := range f.Env {
@@ -48,7 +48,7 @@ func (f Function) Environ() []string {
 	return environ
 }
 
-// SharesTables reports whether two functions of claims work on the same campaigns.
+// SharesTables reports whether two functions of claims use the same tables.
 func (f Function) SharesTables(other Function) bool {
 	const bank, dedupe = "ONCEBOX_BANK_TABLE", "ONCEBOX_DEDUPE_TABLE"
 	return f.Env[bank] == other.Env[bank] && f.Env[dedupe] == other.Env[dedupe]
@@ -73,9 +73,9 @@ type CloudFormation interface {
 	) (*cloudformation.ListStackResourcesOutput, error)
 }
 
-// FindInStack reads the settings of the functions of a stack, as Find does. Others are the functions that have the
-// variables of a sweep, and not its description: they may be functions of the user that work with the tables. The
-// operator has not named them, so they must not be invoked.
+// FindInStack reads the settings of the functions of a stack, as Find does. The functions in others have the
+// variables of a sweep, but not its description. Such a function may be the user's own, on the same tables. The operator
+// has not named these functions, so do not invoke them.
 func FindInStack(
 	ctx context.Context, stacks CloudFormation, client Lambda, stack string,
 ) (found, others []Function, err error) {
@@ -94,7 +94,7 @@ func FindInStack(
 	return found, others, err
 }
 
-// InStack returns the functions of a stack, each as the ARN of its alias where the stack has one: that is what API
+// InStack returns the functions of a stack. If a function has an alias, it returns the ARN of the alias, which API
 // Gateway, the schedule and the event source mapping call.
 func InStack(ctx context.Context, client CloudFormation, stack string) (functions []string, err error) {
 	var aliases []string
@@ -107,7 +107,7 @@ func InStack(ctx context.Context, client CloudFormation, stack string) (function
 		for _, r := range page.StackResourceSummaries {
 			id := aws.ToString(r.PhysicalResourceId)
 			switch kind := aws.ToString(r.ResourceType); {
-			case id == "", r.ResourceStatus == cloudformationtypes.ResourceStatusDeleteComplete: // there is none
+			case id == "", r.ResourceStatus == cloudformationtypes.ResourceStatusDeleteComplete: // no such resource
 			case kind == "AWS::Lambda::Function":
 				functions = append(functions, id)
 			case kind == "AWS::Lambda::Alias":
@@ -124,9 +124,9 @@ func InStack(ctx context.Context, client CloudFormation, stack string) (function
 	return functions, nil
 }
 
-// Find reads the settings of functions. They are names or ARNs, with an alias or a version or without. What is named is
-// invoked: a function with the variables of a sweep is one. It leaves out functions that are not of oncebox, such as
-// those with which the CDK makes a stack.
+// Find reads the settings of functions. A function is a name or an ARN, with or without an alias or a version, and
+// exactly that is invoked. A function with the variables of a sweep counts as the sweep. Find leaves out functions
+// that do not belong to oncebox, such as the functions that the CDK adds to a stack.
 func Find(ctx context.Context, client Lambda, functions []string) (found []Function, err error) {
 	for _, name := range functions {
 		f, err := find(ctx, client, name)
@@ -141,7 +141,7 @@ func Find(ctx context.Context, client Lambda, functions []string) (found []Funct
 }
 
 func find(ctx context.Context, client Lambda, name string) (f Function, err error) {
-	// With an alias in the name this is the configuration of the version behind it.
+	// If the name has an alias, this is the configuration of the version that the alias points to.
 	out, err := client.GetFunctionConfiguration(ctx, &lambda.GetFunctionConfigurationInput{FunctionName: &name})
 	if err != nil {
 		return f, err
@@ -154,7 +154,7 @@ func find(ctx context.Context, client Lambda, name string) (f Function, err erro
 		f.Log = aws.ToString(out.LoggingConfig.LogGroup)
 	}
 	if e := out.Environment; e != nil {
-		if e.Error != nil { // they are encrypted with a key that the operator may not use
+		if e.Error != nil { // the variables are encrypted with a key that the operator may not use
 			return f, &VariablesError{f.Name, aws.ToString(e.Error.Message)}
 		}
 		f.Env = e.Variables
@@ -182,12 +182,13 @@ func qualifierOf(name string) string {
 	return qualifier
 }
 
-// isVersion tells a version from an alias, whose name is not a number (Lambda API reference, "CreateAlias").
+// isVersion reports whether a qualifier is a version and not an alias, whose name cannot be a number (Lambda API
+// reference, "CreateAlias").
 func isVersion(qualifier string) bool {
 	return qualifier == "$LATEST" || strings.Trim(qualifier, "0123456789") == ""
 }
 
-// withAlias reads where an alias of the function leads to.
+// withAlias reads the versions that an alias of the function points to.
 func (f Function) withAlias(ctx context.Context, client Lambda, name, alias string) (Function, error) {
 	out, err := client.GetAlias(ctx, &lambda.GetAliasInput{FunctionName: &name, Name: &alias})
 	if err != nil {
@@ -203,8 +204,8 @@ func (f Function) withAlias(ctx context.Context, client Lambda, name, alias stri
 	return f, nil
 }
 
-// kindOf tells the functions by their variables. The claim and the dedupe function require one that the others refuse.
-// The sweep has only variables that other programs may have, too: the names of the tables.
+// kindOf recognises the functions by their variables. The claim and the dedupe function require variables that the
+// other functions refuse. The sweep has only the names of the tables, which other programs may have, too.
 func kindOf(env map[string]string) Kind {
 	switch {
 	case env["ONCEBOX_CLAIMANT_FROM"] != "":
@@ -217,7 +218,7 @@ func kindOf(env map[string]string) Kind {
 	return ""
 }
 
-// Mappings returns the event source mappings that call what is invoked: the alias, if there is one.
+// Mappings returns the event source mappings that call the ARN to invoke: the alias, if the function has one.
 func Mappings(ctx context.Context, client Lambda, f Function) (all []types.EventSourceMappingConfiguration, err error) {
 	in := &lambda.ListEventSourceMappingsInput{FunctionName: &f.Invoked}
 	for pages := lambda.NewListEventSourceMappingsPaginator(client, in); pages.HasMorePages(); {

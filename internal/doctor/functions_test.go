@@ -20,7 +20,7 @@ const (
 	notFound = "ResourceNotFoundException"
 )
 
-// serve serves functions with an alias and without one, of which one is a part of the other's name.
+// serve serves functions with and without an alias. The name of one is a part of the name of another.
 func serve(t *testing.T) aws.Config {
 	t.Helper()
 	claims, sweep := map[string]string{"ONCEBOX_CLAIMANT_FROM": "body"}, map[string]string{"ONCEBOX_BANK_TABLE": "bank"}
@@ -40,7 +40,7 @@ func serve(t *testing.T) aws.Config {
 	}
 }
 
-// TestFunctionsOfAStack: what callers call is the alias, where the stack has one.
+// TestFunctionsOfAStack checks that a function of a stack is called by its alias, if it has one.
 func TestFunctionsOfAStack(t *testing.T) {
 	t.Parallel()
 	cfg := serve(t)
@@ -60,7 +60,7 @@ func TestFunctionsOfAStack(t *testing.T) {
 	}
 }
 
-// TestNamesOfFunctions: what is named is what is invoked, with the variables of that version.
+// TestNamesOfFunctions checks that the named version is invoked, with its variables.
 func TestNamesOfFunctions(t *testing.T) {
 	t.Parallel()
 	client := lambda.NewFromConfig(serve(t))
@@ -91,7 +91,7 @@ func TestNamesOfFunctions(t *testing.T) {
 	}
 }
 
-// TestAliasInTheReport: a canary is a warning, and a function without an alias is said to have none.
+// TestAliasInTheReport checks that a canary is a warning, and that the report names a function without an alias.
 func TestAliasInTheReport(t *testing.T) {
 	t.Parallel()
 	client := lambda.NewFromConfig(serve(t))
@@ -115,7 +115,7 @@ func TestAliasInTheReport(t *testing.T) {
 	}
 }
 
-// TestMappingOfTheAlias: the mapping has to call what the doctor invokes.
+// TestMappingOfTheAlias checks that the mapping must call the ARN that the doctor invokes.
 func TestMappingOfTheAlias(t *testing.T) {
 	t.Parallel()
 	client := lambda.NewFromConfig(serve(t))

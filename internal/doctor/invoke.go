@@ -15,10 +15,10 @@ import (
 	"github.com/aws/smithy-go"
 )
 
-// invocationError is a function that failed, or an answer that was not expected.
+// invocationError is a failure of a function, or an unexpected answer.
 type invocationError struct {
 	what string
-	log  string // what the log of the invocation says; "" if it says nothing
+	log  string // the error in the log of the invocation; "" if the log has none
 }
 
 func (e *invocationError) Error() string {
@@ -28,7 +28,7 @@ func (e *invocationError) Error() string {
 	return e.what + "; its log says: " + e.log
 }
 
-// invoke invokes a function with an event. It returns the reply, and the error in the log of the invocation, if any.
+// invoke invokes a function with an event. It returns the reply, and the error in the log of the invocation, or "".
 func (f Function) invoke(ctx context.Context, client Lambda, event any) (reply []byte, log string, err error) {
 	payload, err := json.Marshal(event)
 	if err != nil {
@@ -47,15 +47,15 @@ func (f Function) invoke(ctx context.Context, client Lambda, event any) (reply [
 	return out.Payload, log, nil
 }
 
-// notRun begin the codes with which Lambda says that it cannot run a function (API reference, "Invoke"): its variables
-// cannot be decrypted, its network cannot be used, or too many run at once.
+// notRun lists the beginnings of the error codes that mean that Lambda cannot run a function (API reference,
+// "Invoke"): it cannot decrypt the variables, cannot use the network, or runs too many functions at once.
 var notRun = []string{"KMS", "EC2", "ENI", "Subnet", "ResourceNotReady", "TooManyRequests"}
 
-// invokeError tells an error about the function from one about the operator's request.
+// invokeError separates an error about the function from an error about the operator's request.
 func (f Function) invokeError(err error) error {
 	api, ok := errors.AsType[smithy.APIError](err)
 	if !ok || !slices.ContainsFunc(notRun, func(begin string) bool { return strings.HasPrefix(api.ErrorCode(), begin) }) {
-		return own(err)
+		return operatorError(err)
 	}
 	what := fmt.Sprintf("Lambda did not run the %s function: %s: %s", f.Kind, api.ErrorCode(), api.ErrorMessage())
 	if strings.HasPrefix(api.ErrorCode(), "TooManyRequests") {
@@ -64,8 +64,8 @@ func (f Function) invokeError(err error) error {
 	return &invocationError{what: what}
 }
 
-// errorIn returns the last error in the log of an invocation, of which Lambda returns the last 4 KB. An error about a
-// permission counts more: others follow from it. Lines of Lambda itself are JSON too, and have no member error.
+// errorIn returns the last error in the log of an invocation. Lambda returns the last 4 KB of the log. An error about
+// a permission comes first, because it causes others. Lambda's own lines are JSON, too, but have no member error.
 func errorIn(tail string) (text string) {
 	content, err := base64.StdEncoding.DecodeString(tail)
 	if err != nil {
@@ -82,7 +82,7 @@ func errorIn(tail string) (text string) {
 	return text
 }
 
-// withoutChain cuts off what the SDK says before the answer of a service.
+// withoutChain removes the SDK's own text in front of a service's answer.
 func withoutChain(text string) string {
 	if _, answer, ok := strings.Cut(text, "api error "); ok {
 		return answer
@@ -90,7 +90,7 @@ func withoutChain(text string) string {
 	return text
 }
 
-// denied is in the codes of all services for a request that a policy does not allow.
+// denied is part of all services' codes for a request that a policy does not allow.
 const denied = "AccessDenied"
 
 // messageOf returns the message of a failed invocation.

@@ -12,7 +12,8 @@ import (
 const deniedChain = "dynamodb: close claim: operation error DynamoDB: TransactWriteItems, https response error " +
 	"StatusCode: 400, RequestID: 1, api error AccessDeniedException: User: function is not authorized"
 
-// TestErrorInTheLog: the report has the error of the function, whatever else is in the last 4 KB of its log.
+// TestErrorInTheLog checks that the report has the error of the function, whatever else is in the last 4 KB of its
+// log.
 func TestErrorInTheLog(t *testing.T) {
 	t.Parallel()
 	const (
@@ -59,7 +60,8 @@ func TestErrorIsSaidOnce(t *testing.T) {
 	}
 }
 
-// TestWhoseError: what Lambda says about the function is not taken for a permission that the operator lacks.
+// TestWhoseError checks that an error of Lambda about the function does not count as a permission that the operator
+// lacks.
 func TestWhoseError(t *testing.T) {
 	t.Parallel()
 	f := Function{Kind: Claim, Name: "claims"}
@@ -90,7 +92,7 @@ func TestWhatToDo(t *testing.T) {
 		errors.New(deniedChain): "Compare the policy of the function's role with docs/iam.md. " + row,
 		errNotExpected: "If the log of the function has AccessDenied, " +
 			"compare the policy of its role with docs/iam.md. " + row,
-		own(errNotExpected): "Doctor sent this request with your credentials. " +
+		operatorError(errNotExpected): "Doctor sent this request with your credentials. " +
 			`docs/iam.md, "Try the permissions", lists what it needs.`,
 	} {
 		if got := doOf(err, needs); got != want {

@@ -18,7 +18,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 )
 
-// key is the name of the dead letter in its bucket.
+// key returns the name of the dead letter in its bucket.
 func (r *recordsRun) key() string {
 	return r.letters.Prefix + deadletter.Name(r.scope, r.poison.Owner().String(), r.poisonPayload())
 }
@@ -26,7 +26,7 @@ func (r *recordsRun) key() string {
 func (r *recordsRun) readLetter(ctx context.Context) (string, error) {
 	key := r.key()
 	var content []byte
-	err := r.await(ctx, r.patience, func() (bool, error) {
+	err := r.await(ctx, r.maxWait, func() (bool, error) {
 		out, err := r.S3.GetObject(ctx, &s3.GetObjectInput{Bucket: &r.letters.Bucket, Key: &key})
 		if _, missing := errors.AsType[*s3types.NoSuchKey](err); missing {
 			return false, nil
@@ -42,7 +42,7 @@ func (r *recordsRun) readLetter(ctx context.Context) (string, error) {
 		what := fmt.Sprintf("the dead letter was not in the bucket %s within %s", r.letters.Bucket, r.waited())
 		return "", r.stuck(ctx, what)
 	case err != nil:
-		return "", own(err)
+		return "", operatorError(err)
 	}
 	letter, err := deadletter.Decode(content)
 	if err != nil || !bytes.Equal(letter.Data, r.poisonPayload()) {
@@ -51,30 +51,30 @@ func (r *recordsRun) readLetter(ctx context.Context) (string, error) {
 	return "whole, with its reason: " + letter.Reason, nil
 }
 
-// A message that was received is hidden from others for a while. Another doctor hides the one of this run so long, so
-// this run looks for it longer. Messages of others are received twice at most.
+// A received message is hidden from other receivers for a while. Another doctor may hide the message of this run for
+// that time, so this run looks for it longer. The messages of other dead letters are received at most twice.
 const (
 	hidden = 30 * time.Second
 	look   = 45 * time.Second
 
-	lastLook = 5 * time.Second // of the clean-up, if no step has looked
+	lastLook = 5 * time.Second // how long the clean-up looks, if no step has looked
 )
 
 // takeNotification looks for the message about the dead letter, and deletes it.
 func (r *recordsRun) takeNotification(ctx context.Context) (string, error) {
-	others, err := r.receive(ctx, min(r.patience, look))
+	others, err := r.receive(ctx, min(r.maxWait, look))
 	switch {
 	case errors.Is(err, errLate):
 		return "", &notProvedError{fmt.Sprintf("the dead letter is stored, but its notification was not in the queue; "+
 			"%d other messages were. Another program that receives from the queue may have it", others)}
 	case err != nil:
-		return "", own(err)
+		return "", operatorError(err)
 	}
 	return "received, and deleted from the queue", nil
 }
 
-// receive receives messages until it has that of the dead letter, which it deletes. It counts the others. The error is
-// errLate if the message did not come.
+// receive receives messages until it gets the message of the dead letter, and deletes that message. It counts the
+// other messages. It returns errLate if the message did not come.
 func (r *recordsRun) receive(ctx context.Context, within time.Duration) (others int, err error) {
 	key := r.key()
 	err = r.await(ctx, within, func() (bool, error) {
@@ -103,11 +103,11 @@ func (r *recordsRun) receive(ctx context.Context, within time.Duration) (others 
 	return others, err
 }
 
-// cleanUp deletes the dead letter, and its message if no step has looked for that. It does so after an interruption,
-// too. What it cannot delete it names.
+// cleanUp deletes the dead letter, and its message if no step has looked for it. It does so even after an
+// interruption. It names everything that it cannot delete.
 func (r *recordsRun) cleanUp(ctx context.Context) {
 	if r.letters.Bucket == "" || r.poison.Sequence == "" {
-		return // there is none
+		return // there is no dead letter
 	}
 	interrupted := ctx.Err() != nil
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
@@ -136,7 +136,7 @@ func (r *recordsRun) cleanUp(ctx context.Context) {
 		"their entries and acks until they are purged")
 }
 
-// deleteLetter deletes the dead letter: in a bucket with versions, the version.
+// deleteLetter deletes the dead letter. In a bucket with versions it deletes the version.
 func (r *recordsRun) deleteLetter(ctx context.Context) error {
 	bucket, key := &r.letters.Bucket, aws.String(r.key())
 	found, err := r.S3.HeadObject(ctx, &s3.HeadObjectInput{Bucket: bucket, Key: key})

@@ -11,19 +11,20 @@ import (
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
-// marker is the member by which people and programs tell scratch records. It has the suffix of the run.
+// marker is the member by which people and programs recognise scratch records. Its value is the suffix of the run.
 const marker = "oncebox_doctor"
 
-// The scratch records. A copy of the first has the same id and content, the second has its id and other content.
+// These are the scratch records. A copy of the first has the same id and content. The second has the first's id and
+// other content.
 const (
 	first     = 1
 	second    = 2
-	third     = 3 // in a KPL aggregate with the fourth
+	third     = 3 // the third and the fourth are in a KPL aggregate
 	fourth    = 4
 	firstCopy = first
 )
 
-// payload is a scratch record with an id at a path, in the syntax of ONCEBOX_ID_PATH.
+// payload returns a scratch record with an id at a path, in the syntax of ONCEBOX_ID_PATH.
 func payload(idPath, suffix, id string, n int) ([]byte, error) {
 	whole := set(map[string]any{marker: suffix, "n": n}, strings.Split(idPath, "."), id)
 	if _, ok := whole.(map[string]any); !ok {
@@ -51,7 +52,7 @@ func set(in any, path []string, value string) any {
 	return members
 }
 
-// payloads makes the records of a run, and checks that the function will find their ids.
+// payloads returns the records of a run. It checks that the function will find their ids.
 func (r *recordsRun) payloads(ctx context.Context) (all map[int][]byte, err error) {
 	all = map[int][]byte{}
 	for n, id := range map[int]string{first: r.id(first), second: r.id(first), third: r.id(third), fourth: r.id(fourth)} {
@@ -66,7 +67,7 @@ func (r *recordsRun) payloads(ctx context.Context) (all map[int][]byte, err erro
 	return all, nil
 }
 
-// poisonPayload is not JSON.
+// poisonPayload returns a payload that is not JSON.
 func (r *recordsRun) poisonPayload() []byte {
 	return []byte(`{"` + marker + `":"` + r.suffix + `","poison":`)
 }
@@ -80,7 +81,7 @@ func aggregate(key string, payloads ...[]byte) []byte {
 	return e.Bytes()
 }
 
-// userRecords opens an aggregate; a plain record is the only one of itself.
+// userRecords returns the records in an aggregate. For a plain record it returns the record itself.
 func userRecords(data []byte) (all [][]byte, aggregated bool) {
 	var d kpl.Decoder
 	records, aggregated, err := d.Decode(data)

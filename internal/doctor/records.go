@@ -20,21 +20,21 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// RecordsPlay has the parts that [PlayRecords] works with, with the operator's credentials.
+// RecordsPlay holds the parts that [PlayRecords] uses, with the operator's credentials.
 type RecordsPlay struct {
 	Lambda   Lambda
 	Function Function                                // the dedupe function
-	Mappings []types.EventSourceMappingConfiguration // of the function: what CheckMapping has read
+	Mappings []types.EventSourceMappingConfiguration // the mappings of the function, as CheckMapping has read them
 	Others   []string                                // other dedupe functions that read the same stream
 	Acks     dedupe.Acks
 	Kinesis  *kinesis.Client
 	S3       *s3.Client
 	SQS      *sqs.Client
-	Wait     time.Duration      // how long a record may take from the source to its end, after a batching window
+	Wait     time.Duration      // how long a record may take to the destination, after a batching window
 	Explain  func(error) string // puts an error of the SDK into plain words
 }
 
-// recordsRun is a run of a play of records.
+// recordsRun is one run of PlayRecords.
 type recordsRun struct {
 	RecordsPlay
 	*script
@@ -45,31 +45,31 @@ type recordsRun struct {
 	letters deadletter.Setting // where the function stores dead letters
 	suffix  string
 
-	patience time.Duration // Wait, after the time for which Lambda may gather a batch
-	begun    time.Time     // when the first records were put, by the clock of Kinesis
+	maxWait time.Duration // Wait plus the time for which Lambda may gather a batch
+	begun   time.Time     // when the first records were put, by Kinesis's clock
 
-	put    []dedupe.Position // of all records
-	poison dedupe.Position   // of the poison record, if it was put
-	looked bool              // the message about the poison record was looked for
-	tail   map[string]string // where to read on in the destination's shards
-	seen   map[int][]string  // the ids under which a record was delivered
-	packed bool              // some were delivered in a KPL aggregate
+	put    []dedupe.Position // the positions of all records
+	poison dedupe.Position   // the position of the poison record, if it was put
+	looked bool              // the run has looked for the message about the poison record
+	tail   map[string]string // the places from which to read on, by shard of the destination
+	seen   map[int][]string  // the ids under which each record was delivered
+	packed bool              // some records were delivered in a KPL aggregate
 }
 
 func (r *recordsRun) id(n int) string { return fmt.Sprintf("%s%s-%d", scratch.Prefix, r.suffix, n) }
 
-// The names of steps that others need.
+// These are the names of steps that other steps need.
 const (
 	stepPut  = "scratch records"
 	stepDone = "records, from the source to their end"
 	stepDead = "dead letter"
 )
 
-// PlayRecords puts six scratch records into the source stream: a record, its copy, another one with its id, two in a
-// KPL aggregate, and a poison record. It reads back what became of them, and deletes the dead letter and its
-// notification. The rest stays until the retention of the streams is over: consumers of the destination get these
-// records. An error is that of ctx: the run was interrupted, and the dead letter was deleted all the same if it was
-// there.
+// PlayRecords puts six scratch records into the source stream: a record, its copy, another record with the same id,
+// two in a KPL aggregate, and a poison record. It reads the results, and deletes the dead letter and its
+// notification. The records stay in the streams for the retention of the streams: consumers of the destination get
+// them. PlayRecords returns ctx.Err() if ctx ends first: the run was interrupted, and its dead letter, if any, was
+// deleted.
 func PlayRecords(ctx context.Context, p RecordsPlay, report *Report) error {
 	r := &recordsRun{
 		RecordsPlay: p, script: &script{report.Area("records"), p.Explain, map[string]bool{}},
@@ -85,12 +85,12 @@ func PlayRecords(ctx context.Context, p RecordsPlay, report *Report) error {
 	return nil
 }
 
-// readSettings reads the settings of the function and finds the stream that it reads. It says why it cannot play with
-// them, or "".
+// readSettings reads the settings of the function and finds the stream that it reads. It returns the reason why the
+// run cannot use them, or "".
 func (r *recordsRun) readSettings() (cannot string) {
 	settings, err := kinesishandler.ParseSettings(r.Function.Environ())
 	if err != nil {
-		return "the settings of the function are wrong" // CheckSettings says how
+		return "the settings of the function are wrong" // CheckSettings reports the error
 	}
 	r.options = settings.Options
 	r.letters, _ = deadletter.ParseSetting(r.options.DeadLetterStore) // ParseSettings has checked it
@@ -99,7 +99,7 @@ func (r *recordsRun) readSettings() (cannot string) {
 		return fmt.Sprintf("doctor knows %d event source mappings of the function, and needs one", len(mappings))
 	}
 	r.arn = aws.ToString(mappings[0].EventSourceArn)
-	r.patience = r.Wait + time.Duration(aws.ToInt32(mappings[0].MaximumBatchingWindowInSeconds))*time.Second
+	r.maxWait = r.Wait + time.Duration(aws.ToInt32(mappings[0].MaximumBatchingWindowInSeconds))*time.Second
 	if r.stream, err = dedupe.ParseStreamARN(r.arn); err != nil {
 		return "the source is not a Kinesis stream: " + r.arn
 	}
@@ -107,7 +107,7 @@ func (r *recordsRun) readSettings() (cannot string) {
 	return r.cannotPlay()
 }
 
-// cannotPlay says why the records of a function cannot be played, or "".
+// cannotPlay returns the reason why the function cannot be checked with scratch records, or "".
 func (r *recordsRun) cannotPlay() string {
 	env := r.Function.Env
 	switch sink := r.options.Sink; {
@@ -133,17 +133,18 @@ func (r *recordsRun) cannotPlay() string {
 	return ""
 }
 
-// suspects reports whether a limit takes so few poison records for a wrong setting that those of some runs could be
-// enough: then a new container fails the batch again and again, and the shard waits.
+// suspects reports whether the poison records of a few runs are enough to reach the limit at which the function
+// suspects a wrong setting. In that case a new container would fail the batch again and again, and the shard would
+// wait.
 func suspects(limit dedupe.PoisonLimit) bool {
 	const few = 5
 	return !limit.Off && limit.Share*float64(limit.Records) < few
 }
 
-// destination is a stream as the destination, in the words of docs/iam.md.
+// destination names a stream as the destination, in the words of docs/iam.md.
 const destination = "destination stream"
 
-// onScope returns a permission for actions on the rows of a scope.
+// onScope returns permissions for actions on the rows of a scope.
 func (r *recordsRun) onScope(prefix, rest string, actions ...string) (all []Permission) {
 	only := "leading keys `" + prefix + "#SCOPE" + rest + "`"
 	if rest == "" {
@@ -155,7 +156,8 @@ func (r *recordsRun) onScope(prefix, rest string, actions ...string) (all []Perm
 	return all
 }
 
-// proofOfDone is what the acks of the records prove: an ack comes after the ledger and the destination.
+// proofOfDone returns the permissions that the acks of the records prove. An ack comes after the ledger and the
+// destination.
 func (r *recordsRun) proofOfDone() []Permission {
 	all := slices.Concat(r.onScope("consumer", "", "PutItem"), r.onScope("ack", "#*", "PutItem"), r.proofOfEntries())
 	switch sink := r.options.Sink; {
@@ -172,7 +174,7 @@ func (r *recordsRun) proofOfDone() []Permission {
 	return all
 }
 
-// proofOfDestination is what an aggregate in the destination proves.
+// proofOfDestination returns the permissions that an aggregate in the destination proves.
 func (r *recordsRun) proofOfDestination() []Permission {
 	if r.options.Sink.Stream == "" || !r.aggregates() {
 		return nil
@@ -180,8 +182,8 @@ func (r *recordsRun) proofOfDestination() []Permission {
 	return []Permission{{string(Dedupe), "kinesis:ListShards", destination, ""}}
 }
 
-// proofOfEntries is what the ledger needs. It changes an entry only for a record that gets a new id because its own is
-// taken.
+// proofOfEntries returns the permissions that the ledger needs. It changes an entry only for a record that gets a new
+// id because its own id is taken.
 func (r *recordsRun) proofOfEntries() []Permission {
 	switch ledger := r.options.Ledger; {
 	case ledger.Log:

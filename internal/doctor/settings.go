@@ -15,7 +15,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
 
-// CheckAlias says what of a function is invoked. Without an alias a deployment changes what callers call in two steps.
+// CheckAlias reports whether a function is called by an alias. Without an alias, a deployment changes the called
+// function in two steps.
 func CheckAlias(f Function, report *Report) {
 	a, name := report.Area("alias"), f.title()
 	switch {
@@ -32,7 +33,7 @@ func CheckAlias(f Function, report *Report) {
 	}
 }
 
-// TellOther says that a function of a stack is not invoked, as it may be a sweep or not.
+// TellOther reports that a function of a stack is not invoked, because it is unclear whether it is a sweep.
 func TellOther(f Function, report *Report) {
 	report.Add(Check{
 		Area: "settings", Name: f.Name, Status: Info,
@@ -42,10 +43,11 @@ func TellOther(f Function, report *Report) {
 	})
 }
 
-// title is the function in a report.
+// title names the function in a report.
 func (f Function) title() string { return fmt.Sprintf("%s function %s", f.Kind, f.Name) }
 
-// CheckSettings reads the settings of a function as the function does at its start. It reports whether they are good.
+// CheckSettings reads the settings of a function as the function does at its start. It reports whether they are
+// valid.
 func CheckSettings(f Function, report *Report) bool {
 	a, environ := report.Area("settings"), f.Environ()
 	var err error

@@ -17,8 +17,8 @@ import (
 // Tables are the two tables of a store.
 type Tables struct {
 	Client       *dynamodb.Client
-	Bank, Dedupe string             // Bank is "" in a deployment without claims, Dedupe if only the bank is known
-	Local        bool               // an engine without backups
+	Bank, Dedupe string             // Bank is "" in a deployment without claims; Dedupe is "" if only the bank is known
+	Local        bool               // the engine has no backups
 	Explain      func(error) string // puts an error of the SDK into plain words
 }
 
@@ -49,7 +49,7 @@ func (t Tables) Check(ctx context.Context, report *Report) {
 	}
 }
 
-// tellMissing says why a table cannot be described.
+// tellMissing reports why a table cannot be described.
 func (t Tables) tellMissing(a Area, name string, err error) {
 	if _, missing := errors.AsType[*types.ResourceNotFoundException](err); !missing {
 		a.Fail(name, t.Explain(err), "")
@@ -99,7 +99,7 @@ func (t Tables) checkTable(a Area, name string, table *types.TableDescription) {
 	}
 }
 
-// hasKeys reports whether the keys of a table, or of its index, are a text and a sort key of a type.
+// hasKeys reports whether a table, or its index, has a text as partition key and a sort key of the type.
 func hasKeys(
 	table *types.TableDescription, found []types.KeySchemaElement, partition, sort string, kind types.ScalarAttributeType,
 ) bool {
@@ -112,7 +112,8 @@ func hasKeys(
 	return len(found) == 2 && has(found[0], partition, types.ScalarAttributeTypeS) && has(found[1], sort, kind)
 }
 
-// checkTTL: without TTL rows stay for ever and cost, with another attribute rows that count are deleted.
+// checkTTL checks the TTL attribute. Without TTL, rows stay for ever and cost money. With another attribute, DynamoDB
+// deletes rows that still count.
 func (t Tables) checkTTL(ctx context.Context, a Area, table string) {
 	name := table + ", TTL"
 	out, err := t.Client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table})
@@ -137,7 +138,7 @@ func (t Tables) checkTTL(ctx context.Context, a Area, table string) {
 	}
 }
 
-// tellBackups says how the table is protected. That is the operator's choice.
+// tellBackups reports how the table is protected. The operator decides about that.
 func (t Tables) tellBackups(ctx context.Context, a Area, table string, d *types.TableDescription) {
 	a.Info(table+", deletion protection", onOff(aws.ToBool(d.DeletionProtectionEnabled)))
 	out, err := t.Client.DescribeContinuousBackups(ctx, &dynamodb.DescribeContinuousBackupsInput{TableName: &table})
@@ -157,7 +158,7 @@ func onOff(on bool) string {
 	return "off"
 }
 
-// largestSkew is how far a clock may be off: claims end 10 seconds after their time.
+// largestSkew is how far a clock may be off. Claims are closed 10 seconds after their end.
 const largestSkew = 10 * time.Second
 
 // checkRows reads the campaigns, whose rows have the number of the layout, and compares the clocks.
@@ -172,7 +173,7 @@ func (t Tables) checkRows(ctx context.Context, a Area) {
 	default:
 		a.OK("layout", fmt.Sprintf("this version reads the rows of all campaigns (%d)", len(campaigns)))
 	}
-	if _, err := store.Campaign(ctx, "oncebox"); err != nil { // its answer has a Date, whether there is one or not
+	if _, err := store.Campaign(ctx, "oncebox"); err != nil { // its answer has a Date, even if no such campaign exists
 		return
 	}
 	server := store.ServerTime()
@@ -180,7 +181,7 @@ func (t Tables) checkRows(ctx context.Context, a Area) {
 		a.Info("clock", "the engine does not tell its time")
 		return
 	}
-	skew := time.Since(server).Truncate(time.Second) // Date has whole seconds
+	skew := time.Since(server).Truncate(time.Second) // because Date has whole seconds
 	detail := fmt.Sprintf("this machine's clock is %s off that of DynamoDB", skew.Abs())
 	if skew.Abs() <= largestSkew {
 		a.OK("clock", detail)

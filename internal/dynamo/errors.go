@@ -1,4 +1,4 @@
-// Package dynamo holds what the DynamoDB engines share: the translation of errors, and the encoding of rows.
+// Package dynamo holds code that the DynamoDB engines share: the translation of errors, and the encoding of rows.
 package dynamo
 
 import (
@@ -14,8 +14,8 @@ import (
 	"github.com/oncebox/oncebox/internal/awserror"
 )
 
-// Translate adds the operation to an error of the SDK. An error that says busy, throttled or unreachable gets the
-// family tryAgain; after it the effect is unknown. The error of a context stays in the chain.
+// Translate adds the operation to an error of the SDK. An error that means busy, throttled or unreachable gets the
+// family tryAgain; the effect of its request is unknown. The error of a context stays in the chain.
 func Translate(doing string, err, tryAgain error) error {
 	var missing *types.ResourceNotFoundException
 	switch {
@@ -32,14 +32,14 @@ func Translate(doing string, err, tryAgain error) error {
 	return fmt.Errorf("dynamodb: %s: %w", doing, err)
 }
 
-// retryable reports whether a later attempt may succeed. Beside the transient errors of all services this is a conflict
-// with a transaction on the same item.
+// retryable reports whether a later attempt may succeed. In addition to the transient errors of all services, this is
+// true for a conflict with a transaction on the same item.
 func retryable(err error) bool {
 	var conflict *types.TransactionConflictException
 	return errors.As(err, &conflict) || awserror.IsTransient(err)
 }
 
-// IsThrottled reports that DynamoDB refused a request because a key range or a table took too many.
+// IsThrottled reports whether DynamoDB refused a request because a key range or a table got too many.
 func IsThrottled(err error) bool {
 	var a *types.ThrottlingException
 	var b *types.ProvisionedThroughputExceededException
@@ -47,7 +47,8 @@ func IsThrottled(err error) bool {
 	return errors.As(err, &a) || errors.As(err, &b) || errors.As(err, &c)
 }
 
-// throttlingReasons says what was throttled: a hot key range and the limit of a table need different measures.
+// throttlingReasons returns the throttled resources, because a hot key range and the limit of a table need different
+// measures.
 func throttlingReasons(err error) string {
 	var all []types.ThrottlingReason
 	var a *types.ThrottlingException
@@ -71,26 +72,26 @@ func throttlingReasons(err error) string {
 	return " (throttled: " + strings.Join(texts, ", ") + ")"
 }
 
-// Reason is why an action of a cancelled transaction failed.
+// Reason is the reason why an action of a cancelled transaction failed.
 type Reason int
 
-// The reasons, by the codes of CancellationReasons of TransactWriteItems.
+// These are the reasons, by the codes of CancellationReasons of TransactWriteItems.
 const (
 	NoReason        Reason = iota // the action itself did not fail
-	ConditionFailed               // its condition was false; Cancellation.Item is the old item, if the request wanted it
+	ConditionFailed               // its condition was false; Cancellation.Item is the old item, if requested
 	Conflict                      // another transaction used the item
 	Throttled                     // the partition or the table was throttled
-	Invalid                       // the action is wrong in itself, such as an item that is too large
+	Invalid                       // the action is invalid; for example, its item is too large
 )
 
-// Cancellation is the reason of one action.
+// Cancellation is the reason why one action failed.
 type Cancellation struct {
 	Reason Reason
 	Item   map[string]types.AttributeValue
 }
 
-// Cancellations returns the reasons of a cancelled transaction, one for each action and in their order. ok is false for
-// every other error, and for a cancellation that was caused by a wrong request.
+// Cancellations returns the reasons of a cancelled transaction, one for each action, in the order of the actions. ok
+// is false for every other error, and for a cancellation because of an invalid request.
 func Cancellations(err error, actions int) (reasons []Cancellation, ok bool) {
 	reasons, ok = AllCancellations(err, actions)
 	if slices.ContainsFunc(reasons, func(c Cancellation) bool { return c.Reason == Invalid }) {
@@ -99,7 +100,7 @@ func Cancellations(err error, actions int) (reasons []Cancellation, ok bool) {
 	return reasons, ok
 }
 
-// AllCancellations is Cancellations for a caller that can do something about a wrong request.
+// AllCancellations is Cancellations for a caller that can handle an invalid request.
 func AllCancellations(err error, actions int) (reasons []Cancellation, ok bool) {
 	var cancelled *types.TransactionCanceledException
 	if !errors.As(err, &cancelled) || len(cancelled.CancellationReasons) != actions {
@@ -127,7 +128,7 @@ var reasonCodes = map[string]Reason{
 	"ItemCollectionSizeLimitExceeded": Invalid,
 }
 
-// IsInvalid reports that DynamoDB refused a request as wrong in itself: it fails however often it is sent.
+// IsInvalid reports whether DynamoDB refused a request as invalid. Such a request fails however often it is sent.
 func IsInvalid(err error) bool { return awserror.Code(err) == "ValidationException" }
 
 // ConditionFailure returns the old item of a single write whose condition was false. ok is false for every other error.

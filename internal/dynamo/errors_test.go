@@ -27,8 +27,8 @@ func status(code int) error {
 	}}
 }
 
-// TestTranslate: a failure of the store is never taken for an answer, and only a transient failure is to be tried
-// again.
+// TestTranslate checks that a failure of the store never counts as an answer, and that only a transient failure asks
+// for another try.
 func TestTranslate(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -7,7 +7,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 )
 
-// Encode makes attributes of a row or a key. Rows are structs of strings, numbers and booleans, which always encode.
+// Encode returns the attributes of a row or a key. Rows are structs of strings, numbers and booleans, which always
+// encode.
 func Encode(row any) map[string]types.AttributeValue {
 	attributes, err := attributevalue.MarshalMap(row)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package emf writes metrics into log lines, in the embedded metric format of CloudWatch: CloudWatch Logs makes metrics
-// of a line, without a request and without a permission (CloudWatch User Guide, "Specification: Embedded metric
-// format").
+// Package emf writes metrics into log lines, in the embedded metric format of CloudWatch. CloudWatch Logs reads the
+// metrics from a line, so the program needs no request and no permission (CloudWatch User Guide, "Specification:
+// Embedded metric format").
 package emf
 
 import (
@@ -12,35 +12,35 @@ import (
 	"time"
 )
 
-// Metric is a metric that log lines may have. Its name is a member of the line.
+// Metric is a metric that log lines may have. Its name becomes a member of the line.
 type Metric struct {
 	Name string
 	Unit Unit
-	Zero bool // a 0 is written, too; else it is left out: a metric that has no value costs nothing
+	Zero bool // write a value of 0; otherwise leave it out, because a metric without values costs nothing
 }
 
 // Unit is a unit of CloudWatch.
 type Unit string
 
-// The units of metrics.
+// These are the units of metrics.
 const (
 	Count        Unit = "Count"
 	Milliseconds Unit = "Milliseconds"
 )
 
-// Line is one kind of log lines with metrics. A nil Line has none. It is safe for concurrent use.
+// Line is one kind of log line with metrics. A nil Line has no metrics. It is safe for concurrent use.
 type Line struct {
 	namespace string
-	sets      [][]string // of dimensions; each metric is counted once for each set
-	names     []string   // of all dimensions
+	sets      [][]string // the sets of dimensions; each metric is counted once for each set
+	names     []string   // the names of all dimensions
 	metrics   []Metric
 
 	mu         sync.RWMutex
-	directives map[uint64]any // by the metrics that a line has, one bit each
+	directives map[uint64]any // by the metrics of a line, one bit each
 }
 
-// New makes a kind of lines with up to 64 metrics. There is one metric for each set of dimensions; without sets, there is
-// one without dimensions. A function has one namespace. Without a namespace New returns nil.
+// New returns a kind of line with up to 64 metrics. Each set of dimensions makes one metric. Without sets, New makes
+// one metric without dimensions. A function has one namespace. Without a namespace New returns nil.
 func New(namespace string, metrics []Metric, sets ...[]string) *Line {
 	if namespace == "" {
 		return nil
@@ -55,16 +55,16 @@ func New(namespace string, metrics []Metric, sets ...[]string) *Line {
 	return l
 }
 
-// Values are the values of a line: of the metrics and of the dimensions, in the order of New. Without values of metrics,
-// the line has no metrics.
+// Values are the values of the metrics and of the dimensions of a line, in the order of New. If Metrics is empty, the
+// line has no metrics.
 type Values struct {
 	Metrics    []float64
 	Dimensions []string
 }
 
-// Log writes a line with its members and its metrics. If the log leaves the level out, the line has the metrics only:
-// numbers must not depend on the log level. The log must write the members of a line into the root of a JSON object, as
-// slog.JSONHandler does.
+// Log writes a line with its members and its metrics. If the log level excludes the line, Log writes only the
+// metrics, because numbers must not depend on the log level. The log must write the members of a line into the root
+// of a JSON object, as slog.JSONHandler does.
 func (l *Line) Log(
 	ctx context.Context, log *slog.Logger, level slog.Level, message string, members []slog.Attr, v Values,
 ) {
@@ -82,7 +82,7 @@ func (l *Line) Log(
 	_ = log.Handler().Handle(ctx, line) // as slog.Logger does
 }
 
-// present returns the metrics that a line has, one bit each.
+// present returns the metrics of a line, one bit each.
 func (l *Line) present(v Values) (has uint64) {
 	for i, value := range v.Metrics {
 		if l != nil && (value != 0 || l.metrics[i].Zero) {
@@ -106,7 +106,7 @@ func (l *Line) addMetrics(members []slog.Attr, v Values, has uint64, now time.Ti
 		slog.Int64("Timestamp", now.UnixMilli()), slog.Any("CloudWatchMetrics", l.directive(has)))})
 }
 
-// member writes whole numbers without a fraction, which takes slog less time.
+// member writes whole numbers without a fraction, because slog needs less time for these.
 func member(name string, value float64) slog.Attr {
 	if value == math.Trunc(value) {
 		return slog.Int64(name, int64(value))
@@ -114,7 +114,7 @@ func member(name string, value float64) slog.Attr {
 	return slog.Float64(name, value)
 }
 
-// directive returns the value of CloudWatchMetrics for lines with these metrics. It is made once.
+// directive returns the value of CloudWatchMetrics for lines with these metrics. It makes each value once.
 func (l *Line) directive(has uint64) any {
 	l.mu.RLock()
 	made, ok := l.directives[has]

@@ -20,7 +20,7 @@ var some = []emf.Metric{
 	{Name: "FreeItems", Unit: emf.Count, Zero: true},
 }
 
-// write returns a line of the level info, in a log with a lowest level.
+// write returns a line with the level info, from a log with a lowest level.
 func write(l *emf.Line, lowest slog.Level, v emf.Values) []byte {
 	var out bytes.Buffer
 	log := slog.New(slog.NewJSONHandler(&out, &slog.HandlerOptions{Level: lowest}))
@@ -65,7 +65,8 @@ func TestDimensions(t *testing.T) {
 	}
 }
 
-// TestLevels checks that the metrics do not depend on the log level, and that what it leaves out is left out.
+// TestLevels checks that the metrics do not depend on the log level, and that the members of an excluded line are
+// left out.
 func TestLevels(t *testing.T) {
 	t.Parallel()
 	v := emf.Values{Metrics: []float64{1, 0, 0}}
@@ -92,7 +93,7 @@ func TestLevels(t *testing.T) {
 	}
 }
 
-// TestRules checks that the reader of the tests refuses what CloudWatch does not take.
+// TestRules checks that the reader of the tests refuses lines that CloudWatch refuses.
 func TestRules(t *testing.T) {
 	t.Parallel()
 	const good = `{"_aws":{"Timestamp":NOW,"CloudWatchMetrics":[{"Namespace":"oncebox","Dimensions":[["D"]],` +

@@ -1,5 +1,4 @@
-// Package enginerows reads and writes the rows of an engine in tests, by the methods
-// of engine.Store.
+// Package enginerows reads and writes the rows of an engine in tests, with the methods of engine.Store.
 package enginerows
 
 import (
@@ -29,7 +28,7 @@ func (r Rows) Must(err error) {
 	}
 }
 
-// NewName returns a name that no other test has, for a campaign, a scope or a claim.
+// NewName returns a unique name for a campaign, a scope or a claim.
 func NewName() string {
 	var raw [8]byte
 	_, _ = rand.Read(raw[:]) // never fails
@@ -45,7 +44,7 @@ func Texts(prefix string, n int) []string {
 	return texts
 }
 
-// FreeItem returns the bank row of an item where it belongs. It need not be there.
+// FreeItem returns the bank row of an item, with the item's shard. The row need not exist.
 func FreeItem(c engine.Campaign, item string) engine.FreeItem {
 	h := engine.HashItem(item)
 	shard := engine.Shard{Campaign: c.Name, Number: h.ShardOf(c.Shards)}
@@ -118,7 +117,7 @@ func (r Rows) BankRow(key engine.FreeItem) *engine.FreeItem {
 	return &page.Items[0]
 }
 
-// CountFree counts a bank of at most 1,000 items a shard with few reads.
+// CountFree counts the free items of a bank with at most 1,000 items a shard. It needs few reads.
 func (r Rows) CountFree(c engine.Campaign) (free int) {
 	r.Helper()
 	for n := range c.Shards {
@@ -130,8 +129,8 @@ func (r Rows) CountFree(c engine.Campaign) (free int) {
 	return free
 }
 
-// Where names the places of an item: in the bank where it belongs, with those of the
-// claimants who hold it, and its end. At rest an item has one place.
+// Where names the places of an item: the bank, the claims of the given claimants, and its end. After all calls have
+// ended, an item has one place.
 func (r Rows) Where(c engine.Campaign, item string, claimants ...string) string {
 	r.Helper()
 	var places []string
@@ -169,7 +168,7 @@ func (r Rows) WantCounts(c engine.Campaign, want engine.Counts) {
 	}
 }
 
-// Add adds items until all requests are settled, and compares the outcomes.
+// Add adds items until every request has a result, and compares the results.
 func (r Rows) Add(requests []engine.AddRequest, want ...engine.AddOutcome) []engine.AddResult {
 	r.Helper()
 	results := settle(r, requests, r.Store.AddItems, func(a engine.AddResult) bool { return a.Outcome != engine.AddUnsettled })
@@ -181,17 +180,16 @@ func (r Rows) Add(requests []engine.AddRequest, want ...engine.AddOutcome) []eng
 	return results
 }
 
-// End ends free items until all requests are settled.
+// End ends free items until every request has a result.
 func (r Rows) End(requests ...engine.EndRequest) []engine.EndResult {
 	r.Helper()
 	return settle(r, requests, r.Store.EndItems, func(e engine.EndResult) bool { return e != engine.EndUnsettled })
 }
 
-// mostConflicts is how often in all no request may be settled, since other
-// transactions worked on the rows.
+// mostConflicts is how often no request may get a result, because other transactions worked on the rows.
 const mostConflicts = 100
 
-// settle sends requests until each is settled.
+// settle sends requests until every request has a result.
 func settle[Request, Result any](
 	r Rows, requests []Request, send func(context.Context, []Request) ([]Result, error), settled func(Result) bool,
 ) []Result {
@@ -221,7 +219,7 @@ func settle[Request, Result any](
 	return results
 }
 
-// Take takes an item for a claimant, who must get it.
+// Take takes an item for a claimant. It fails the test if the claimant does not get the item.
 func (r Rows) Take(c engine.Campaign, claimant, item string) engine.Claim {
 	r.Helper()
 	return r.TakeUntil(c, claimant, item, time.Time{})
@@ -238,7 +236,7 @@ func (r Rows) TakeUntil(c engine.Campaign, claimant, item string, end time.Time)
 	return claim
 }
 
-// Close closes a claim, which must succeed.
+// Close closes a claim. It fails the test if the claim is not closed.
 func (r Rows) Close(request engine.CloseRequest) {
 	r.Helper()
 	if result, err := r.Store.CloseClaim(r.Context(), request); err != nil || !result.Closed() {

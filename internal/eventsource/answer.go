@@ -4,11 +4,11 @@ import "encoding/json"
 
 // outcome is the result of an invocation.
 type outcome struct {
-	delivered int   // the number of records at the start of the batch that are delivered
+	delivered int   // the number of delivered records at the start of the batch
 	failed    bool  // the other records failed
 	named     bool  // the answer names the first of these
 	throttled bool  // the invocation did not reach the function
-	err       error // of the invocation; nil if the function answered
+	err       error // the error of the invocation; nil if the function answered
 }
 
 // readAnswer finds the first failed record of a batch in the answer of a function (Partial). The

@@ -24,7 +24,7 @@ type Progress struct {
 	// discarded or lost. It is empty before the first.
 	Sequence string
 
-	// since is when a mapping that starts at LATEST found the shard.
+	// since is the time when a mapping that starts at LATEST found the shard.
 	since time.Time
 }
 
@@ -49,8 +49,8 @@ func (c *Checkpoint) began() bool {
 	return len(c.shards) > 0
 }
 
-// see adds a shard that the mapping has found.
-func (c *Checkpoint) see(shard string, since time.Time) {
+// add adds a shard that the mapping has found.
+func (c *Checkpoint) add(shard string, since time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.shards == nil {

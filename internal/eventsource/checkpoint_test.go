@@ -36,9 +36,9 @@ func TestResumes(t *testing.T) {
 	}
 }
 
-// TestLatestIsThatOfTheFirstLook: a mapping that is restarted before its first record does not
-// skip the records that arrived in the meantime (assumed).
-func TestLatestIsThatOfTheFirstLook(t *testing.T) {
+// TestLatestIsSetAtTheFirstLook checks that a mapping that is restarted before its first record does not skip the
+// records that arrived in the meantime (assumed).
+func TestLatestIsSetAtTheFirstLook(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.mapping.StartingPosition = eventsource.Latest

@@ -31,16 +31,16 @@ type Discard struct {
 	Shard       string
 	Records     []types.Record
 	Condition   Condition
-	Invocations int // failed ones that did not end in a split
+	Invocations int // the failed invocations that did not end in a split
 	RequestID   string
-	Err         error // of the last invocation; nil if the function answered
+	Err         error // the error of the last invocation; nil if the function answered
 	At          time.Time
-	Event       json.RawMessage // of these records
-	ObjectID    string          // random, for the object's key
+	Event       json.RawMessage // the event with these records
+	ObjectID    string          // a random id for the object's key
 }
 
-// Destination takes discarded records. If it returns an error the records are lost, and counted
-// (Metrics, DestinationDeliveryFailures).
+// Destination takes discarded records. If it returns an error, the records are lost and counted (Metrics,
+// DestinationDeliveryFailures).
 type Destination func(ctx context.Context, d Discard) error
 
 // timeFormat is the format of times in documents.

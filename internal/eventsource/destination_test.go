@@ -38,7 +38,7 @@ func discard(t *testing.T, answer func(call) (json.RawMessage, error)) eventsour
 	return w.given[0]
 }
 
-// compare compares two JSON texts. ID in the wanted one stands for any UUID.
+// compare compares two JSON texts. ID in the wanted text matches any UUID.
 func compare(t *testing.T, got []byte, want string) {
 	t.Helper()
 	var g, w any

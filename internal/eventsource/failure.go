@@ -2,9 +2,9 @@ package eventsource
 
 import "time"
 
-// decision is what the mapping does with a batch after an attempt.
+// decision is the mapping's decision about a batch after an attempt.
 type decision struct {
-	delivered int   // the number of records at its start that are delivered
+	delivered int   // the number of delivered records at the start of the batch
 	discarded bool  // the other records are discarded
 	retry     []int // the sizes of the batches in which the other records are retried, in order
 	attempts  int   // the attempts of these batches so far
@@ -44,7 +44,7 @@ func (m *Mapping) decide(n, attempts int, o outcome) decision {
 	return decision{retry: []int{n}, attempts: attempts}
 }
 
-// bisects reports whether a batch of which no record is delivered is split in two.
+// bisects reports whether a batch without a delivered record is split in two.
 func (m *Mapping) bisects(o outcome) bool {
 	return m.Bisect && (!o.named || m.Reading == BisectBatch)
 }

@@ -45,7 +45,7 @@ func (p *poller) add(found types.Shard, since time.Time) {
 		}
 	}
 	s.latest = !since.IsZero() && p.ready(s) // the end of the shard moves while it waits for its parents
-	p.Checkpoint.see(s.id, since)
+	p.Checkpoint.add(s.id, since)
 	p.shards = append(p.shards, s)
 }
 

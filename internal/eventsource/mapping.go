@@ -59,11 +59,10 @@ const (
 	AtTimestamp StartingPosition = "AT_TIMESTAMP"
 )
 
-// Reading is what a mapping with Bisect does after an answer that names the first record of a batch.
-// AWS documents two rules, and does not say which of them holds here (Partial): "If your invocation
-// fails", the batch is bisected; after "a partial batch success response" it "is bisected at the
-// returned sequence number and Lambda retries only the remaining records". A function must work
-// under both readings.
+// Reading selects the action of a mapping with Bisect after an answer that names the first record of a batch. AWS
+// documents two rules, and does not say which of them applies here (Partial): "If your invocation fails", the batch
+// is bisected; after "a partial batch success response" it "is bisected at the returned sequence number and Lambda
+// retries only the remaining records". A function must work under both readings.
 type Reading string
 
 // The readings. They are the same for a batch of one record, and without Bisect.

@@ -118,8 +118,8 @@ func TestAKeyBlocksItsLaneOnly(t *testing.T) {
 	equal(t, "records of the other lane", good, 20)
 }
 
-// TestWhatAMappingHolds: one failing lane stops the reading at the limit (assumed).
-func TestWhatAMappingHolds(t *testing.T) {
+// TestReadingStopsAtTheLimit: one failing lane stops the reading at the limit (assumed).
+func TestReadingStopsAtTheLimit(t *testing.T) {
 	t.Parallel()
 	for records, want := range map[int]bool{100: true, 21_000: false} {
 		w, slow, fast := lanes(t)
@@ -165,8 +165,8 @@ func TestIteratorExpiresWhileALaneIsBusy(t *testing.T) {
 	equal(t, "last", w.calls[2].data[0], "more")
 }
 
-// TestCheckpointOfSeveralLanes: the checkpoint is at the first unfinished record. A restarted
-// mapping delivers again what a faster lane had finished after it. This is assumed.
+// TestCheckpointOfSeveralLanes checks that the checkpoint is at the first unfinished record. A restarted mapping
+// delivers records again that a faster lane had finished after it. This is assumed.
 func TestCheckpointOfSeveralLanes(t *testing.T) {
 	t.Parallel()
 	w, slow, fast := lanes(t)

@@ -37,7 +37,7 @@ func (m Mapping) Run(ctx context.Context) error {
 type runner struct {
 	*poller
 	ends       chan end
-	goroutines int // running ones
+	goroutines int // the number of running goroutines
 }
 
 // end is the end of an invocation or, with a nil inv, of a goroutine.
@@ -69,7 +69,7 @@ func (r *runner) run(ctx context.Context) error {
 			}
 			continue
 		}
-		var wake <-chan time.Time // nil if only the end of an invocation leads to more actions
+		var wake <-chan time.Time // nil if more actions come only after the end of an invocation
 		if len(actions) > 0 {
 			wake = time.After(time.Until(actions[0].at))
 		}

@@ -111,8 +111,8 @@ func TestRunCrash(t *testing.T) {
 	r.are(t, "0, 0")
 }
 
-// TestStopsWhenTold: without StopWhenDrained a mapping continues until its context ends.
-func TestStopsWhenTold(t *testing.T) {
+// TestStopsWithItsContext checks that a mapping without StopWhenDrained continues until its context ends.
+func TestStopsWithItsContext(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		stream := eventsource.NewStream(2, time.Now)

@@ -27,17 +27,16 @@ type Sim struct {
 	bubble      bool
 	time        time.Time
 	pollers     []*Poller
-	invocations []*simInvocation // not ended
+	invocations []*simInvocation // the invocations that have not ended
 	count       int
 }
 
-// Fate is what happens to an invocation. With the zero value the function runs and answers at
-// once.
+// Fate says what happens to an invocation. With the zero value the function runs and answers at once.
 type Fate struct {
-	Throttle bool            // the invocation does not reach the function
-	Delay    time.Duration   // before the function's code begins
-	Skip     bool            // the function's code does not run
-	Takes    time.Duration   // between the end of the code and the answer
+	Throttle bool            // do not let the invocation reach the function
+	Delay    time.Duration   // the time before the function's code begins
+	Skip     bool            // do not run the function's code
+	Takes    time.Duration   // the time between the end of the code and the answer
 	Err      error           // replaces the result of the function
 	Answer   json.RawMessage // replaces the answer of the function
 
@@ -100,8 +99,8 @@ func (p *Poller) Stop() {
 // Tally returns the numbers of records that the mapping has lost.
 func (p *Poller) Tally() Tally { return p.tally }
 
-// Go runs a program that belongs to no mapping, such as the command of an operator. It may use Wait, and nothing ends it
-// but its own end. It has an Invocation of its own, without records.
+// Go runs a program that belongs to no mapping, such as the command of an operator. It may use Wait. It runs to its own
+// end. It has its own Invocation, without records.
 func (s *Sim) Go(f func(ctx context.Context, program *Invocation)) {
 	s.count++
 	inv := &Invocation{Number: s.count, RequestID: s.newID(), Deadline: s.Now().Add(forever)}
@@ -151,7 +150,7 @@ func (s *Sim) Close() {
 	}
 }
 
-// simAction is something that is due at a time.
+// simAction is an action that is due at a time.
 type simAction struct {
 	at time.Time
 	do func(ctx context.Context) error
@@ -191,7 +190,7 @@ func (s *Sim) sleep(to time.Time) {
 	}
 }
 
-// actions returns everything that could happen next, with its time.
+// actions returns all possible next actions with their times.
 func (s *Sim) actions() []simAction {
 	var all []simAction
 	for _, p := range s.pollers {

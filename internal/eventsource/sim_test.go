@@ -40,7 +40,7 @@ func TestTimeout(t *testing.T) {
 	equal(t, "second try", w.calls[1].at, time.Minute+eventsource.DefaultRetryPause)
 }
 
-// TestZombie: an invocation that continues after its time-out has effects between those of its
+// TestZombie plays an invocation that continues after its time-out. Its effects come between the effects of its
 // successors, and its answer is ignored.
 func TestZombie(t *testing.T) {
 	t.Parallel()
@@ -209,8 +209,8 @@ func (f failingStream) GetShardIterator(ctx context.Context, in *kinesis.GetShar
 	return f.Stream.GetShardIterator(ctx, in)
 }
 
-// TestCloseEndsWhatHasNotBegun: no function runs after Close, and nothing has failed.
-func TestCloseEndsWhatHasNotBegun(t *testing.T) {
+// TestCloseEndsWaitingInvocations checks that no function runs after Close, and that nothing has failed.
+func TestCloseEndsWaitingInvocations(t *testing.T) {
 	t.Parallel()
 	waiting := 0
 	for seed := range uint64(40) {
@@ -238,8 +238,8 @@ func TestCloseEndsWhatHasNotBegun(t *testing.T) {
 	}
 }
 
-// TestDrainSaysWhenItCannot has a function that never succeeds.
-func TestDrainSaysWhenItCannot(t *testing.T) {
+// TestDrainReportsWhatIsLeft uses a function that never succeeds. Drain must return an error.
+func TestDrainReportsWhatIsLeft(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, 1)
 	w.send("0")

@@ -38,14 +38,14 @@ type Stream struct {
 	now    func() time.Time
 	mu     sync.Mutex
 	shards []*storedShard
-	last   int64 // sequence number
+	last   int64 // the last sequence number
 }
 
 type storedShard struct {
 	id         string
 	parents    []string
 	first, end *big.Int // hash keys, both included
-	opened     string   // the sequence number before that of its first record
+	opened     string   // the sequence number before the first record's
 	closed     string   // the sequence number of its end; empty while it is open
 	closedAt   time.Time
 	records    []types.Record

@@ -21,8 +21,8 @@ func Of(operation string) []Fault {
 
 var dynamoDB = service{operation: targetOperation, answers: answerOfDynamoDB, passes: whole}
 
-// Start starts a proxy for an engine with the API of DynamoDB, which stop ends. The plan returns
-// the fault of the n-th request, from 0.
+// Start starts a proxy for an engine with the API of DynamoDB. stop ends the proxy. The plan returns the fault of the
+// n-th request, from 0.
 func Start(target string, plan func(n int, operation string) Fault) (p *Proxy, stop func()) {
 	return dynamoDB.start(target, plan)
 }
@@ -35,8 +35,8 @@ func New(t testing.TB, target string, plan func(n int, operation string) Fault) 
 	return p
 }
 
-// dynamoDBCodes: Developer Guide, "Error handling with DynamoDB", and API reference,
-// "TransactWriteItems".
+// dynamoDBCodes are the error codes of DynamoDB (Developer Guide, "Error handling with DynamoDB", and API reference,
+// "TransactWriteItems").
 var dynamoDBCodes = codes{
 	ErrorBefore: {http.StatusInternalServerError, "InternalServerError"},
 	ErrorAfter:  {http.StatusInternalServerError, "InternalServerError"},

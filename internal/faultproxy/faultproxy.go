@@ -1,6 +1,6 @@
-// Package faultproxy is a proxy between an AWS client and a local engine of DynamoDB, Kinesis, S3 or
-// SQS. It breaks requests as a network or the service does, which no local engine ever does. So a
-// test includes the retries of the SDK.
+// Package faultproxy is a proxy between an AWS client and a local engine of DynamoDB, Kinesis, S3 or SQS. It breaks
+// requests as a network or the service does. No local engine does this by itself. So a test includes the retries of
+// the SDK.
 package faultproxy
 
 import (
@@ -15,10 +15,10 @@ import (
 	"sync"
 )
 
-// Fault is what happens to a request.
+// Fault is a way in which a request fails.
 type Fault string
 
-// The faults.
+// These are the faults.
 const (
 	None          Fault = ""
 	Refuse        Fault = "connection closed before the effect"
@@ -91,11 +91,10 @@ func (c codes) inJSON(contentType, namespace string) func(http.ResponseWriter, F
 func answerInJSON(w http.ResponseWriter, contentType string, status int, reply map[string]any) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(reply) // fails only if the client has gone
+	_ = json.NewEncoder(w).Encode(reply) // fails only if the client has disconnected
 }
 
-// start starts a proxy for an engine, which stop ends. The plan returns the fault of the n-th
-// request, from 0.
+// start starts a proxy for an engine. stop ends the proxy. The plan returns the fault of the n-th request, from 0.
 func (s service) start(target string, plan func(n int, operation string) Fault) (p *Proxy, stop func()) {
 	p = &Proxy{service: s, target: target, plan: plan}
 	server := httptest.NewServer(p)
@@ -119,7 +118,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Unlock()
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		panic(http.ErrAbortHandler) // the client has gone
+		panic(http.ErrAbortHandler) // the client has disconnected
 	}
 	fault := p.plan(n, operation)
 	if fault == Refuse {
@@ -146,7 +145,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_ = http.NewResponseController(w).Flush()
 		panic(http.ErrAbortHandler)
 	}
-	_, _ = w.Write(reply) // fails only if the client has gone
+	_, _ = w.Write(reply) // fails only if the client has disconnected
 }
 
 // hasEffect reports whether the request, or a part of it, reaches the engine.
@@ -154,7 +153,7 @@ func (f Fault) hasEffect() bool {
 	return slices.Contains([]Fault{None, Drop, Cut, ErrorAfter, ConflictAfter, PutFirst, PutOthers, PutNone, PutNotKnown}, f)
 }
 
-// forward sends the request to the engine, even if the client has gone.
+// forward sends the request to the engine, even if the client has disconnected.
 func (p *Proxy) forward(r *http.Request, body []byte) (status int, header http.Header, reply []byte, err error) {
 	out, err := http.NewRequest(r.Method, p.target+r.URL.RequestURI(), bytes.NewReader(body)) //nolint:noctx // the effect must not depend on the context of the client
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// The faults of PutRecords of Kinesis, whose answer has a result for each record (API reference,
+// These are the faults of PutRecords of Kinesis, whose answer has a result for each record (API reference,
 // "PutRecords": "a single record failure does not stop the processing of subsequent records").
 const (
 	PutFirst    Fault = "only the first record is put"
@@ -24,7 +24,7 @@ func OfKinesis() []Fault {
 
 const kinesisJSON = "application/x-amz-json-1.1"
 
-// kinesisCodes: API reference, "Common Error Types" and "PutRecords".
+// kinesisCodes are the error codes of Kinesis (API reference, "Common Error Types" and "PutRecords").
 var kinesisCodes = codes{
 	ErrorBefore: {http.StatusInternalServerError, "InternalFailure"},
 	ErrorAfter:  {http.StatusInternalServerError, "InternalFailure"},

@@ -5,19 +5,18 @@ import (
 	"net/http"
 )
 
-// The faults of a conditional PutObject of S3 (user guide, "How to prevent object
-// overwrites").
+// These are the faults of a conditional PutObject of S3 (user guide, "How to prevent object overwrites").
 const (
 	Conflict      Fault = "409"
 	ConflictAfter Fault = "effect, and a 409"
 )
 
-// OfS3 returns the faults of PutObject. Its answer has no body that could be cut.
+// OfS3 returns the faults of PutObject. The list has no cut-off answer, because the answer has no body.
 func OfS3() []Fault {
 	return []Fault{Refuse, Drop, ErrorBefore, ErrorAfter, Unavailable, Throttle, Conflict, ConflictAfter}
 }
 
-// s3Codes: API reference, "Error responses".
+// s3Codes are the error codes of S3 (API reference, "Error responses").
 var s3Codes = codes{
 	ErrorBefore:   {http.StatusInternalServerError, "InternalError"},
 	ErrorAfter:    {http.StatusInternalServerError, "InternalError"},

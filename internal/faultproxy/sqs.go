@@ -7,7 +7,7 @@ func OfSQS() []Fault {
 	return []Fault{Refuse, Drop, Cut, ErrorBefore, ErrorAfter, Unavailable, Throttle}
 }
 
-// sqsCodes: API reference, "Common Error Types".
+// sqsCodes are the error codes of SQS (API reference, "Common Error Types").
 var sqsCodes = codes{
 	ErrorBefore: {http.StatusInternalServerError, "InternalFailure"},
 	ErrorAfter:  {http.StatusInternalServerError, "InternalFailure"},

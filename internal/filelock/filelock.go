@@ -1,5 +1,5 @@
-// Package filelock locks the name of a file for one process at a time. The lock is FILE.lock beside it, which is there
-// while it is held. The system frees the lock of a process that dies.
+// Package filelock locks the name of a file for one process at a time. The lock is the file FILE.lock beside it.
+// FILE.lock exists while a process holds the lock. If that process dies, the system frees the lock.
 package filelock
 
 import (
@@ -12,11 +12,11 @@ import (
 var (
 	// ErrLocked says that another process, or another lock of this process, holds the lock.
 	ErrLocked = errors.New("the file is locked")
-	// ErrNotALock says that a file with content has the name of the lock. It stays as it is.
+	// ErrNotALock says that the name of the lock belongs to a file with content. That file is left unchanged.
 	ErrNotALock = errors.New("the file is not a lock")
 )
 
-// Lock is a lock that is held.
+// Lock is a held lock.
 type Lock struct{ file *flock.Flock }
 
 // Name returns the name of the lock of a file.
@@ -24,10 +24,10 @@ func Name(path string) string { return path + ".lock" }
 
 // Take locks a file, which need not exist. It does not wait.
 //
-// If FILE.lock was removed between opening and locking it, another process may have made a new one: then Take tries
-// again.
+// If another process removes FILE.lock between the opening and the locking, a third one may have made a new file.
+// Then Take tries again.
 //
-// Errors: ErrLocked, ErrNotALock, or what the system says.
+// It returns ErrLocked, ErrNotALock or an error of the system.
 func Take(path string) (*Lock, error) {
 	file := flock.New(Name(path), flock.SetPermissions(0o666))
 	for {
@@ -54,7 +54,7 @@ func Take(path string) (*Lock, error) {
 	}
 }
 
-// Release removes FILE.lock while it is locked. Where the system does not allow that the file stays, which does no
+// Release removes FILE.lock while it is locked. Some systems do not allow that. There the file stays, which does no
 // harm.
 func (l *Lock) Release() {
 	_ = os.Remove(l.file.Path())

@@ -24,7 +24,7 @@ func TestLock(t *testing.T) {
 	}
 }
 
-// TestOtherFile: a file that somebody else has under the name of the lock stays.
+// TestOtherFile checks that a file of another program with the name of the lock stays.
 func TestOtherFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out")
 	if err := os.WriteFile(Name(path), []byte("mine"), 0o600); err != nil {

@@ -42,7 +42,7 @@ func rowOf(id, fingerprint string, at time.Time) row {
 	return r
 }
 
-// rows have a copy, two records of one id, and one without an id.
+// rows returns n rows. They include a copy, two records of one id, and a record without an id.
 func rows(n int) (all []row) {
 	for i := range n {
 		all = append(all, rowOf(fmt.Sprint(i%(n*3/4)), fmt.Sprint("f", i/(n*3/4)*(i%2)), now.Add(-time.Duration(i)*time.Minute)))
@@ -108,8 +108,8 @@ func run(t *testing.T, i *history.Import) history.Report {
 	return r
 }
 
-// TestImport: after an import, in either format, a record of the past is a duplicate, and one with another fingerprint
-// or id is not. Another import of the same records enters nothing.
+// TestImport checks an import in both formats. Afterwards a record of the past is a duplicate, and a record with
+// another fingerprint or id is not. Another import of the same records enters nothing.
 func TestImport(t *testing.T) {
 	t.Parallel()
 	all := rows(40)
@@ -126,7 +126,7 @@ func TestImport(t *testing.T) {
 					ID: r.Event.ID, Fingerprint: fingerprint, Version: "v", Arrival: now,
 					Owner: dedupe.Owner{Source: "stream", Sequence: fmt.Sprint(i, fingerprint), Sub: dedupe.Plain},
 				}})[0]
-				if d.Outcome != want && (i < 30 || d.Outcome != dedupe.Natural) { // an id twice: the other one came before
+				if d.Outcome != want && (i < 30 || d.Outcome != dedupe.Natural) { // a repeated id
 					t.Errorf("%s: %s %s: want %v, got %+v", name, r.Event.ID, fingerprint, want, d)
 				}
 			}
@@ -143,8 +143,8 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// TestKilled kills an import at each call of the store, before or after its effect, and starts it again. The entries are
-// those of an import that was never killed, and all are counted.
+// TestKilled kills an import at each call of the store, before or after its effect, and starts it again. The
+// entries must equal those of an import that was never killed, and all must be counted.
 func TestKilled(t *testing.T) {
 	t.Parallel()
 	all := rows(40)
@@ -187,8 +187,8 @@ func TestKilled(t *testing.T) {
 
 var errKilled = errors.New("killed")
 
-// TestRetention: entries count from the times of their records, or from the beginning of the import. What is purged
-// already is left out where the engine deletes by the clock.
+// TestRetention checks that entries count from the times of their records, or from the beginning of the import. If
+// the engine deletes by the clock, records whose entries would be purged already are left out.
 func TestRetention(t *testing.T) {
 	t.Parallel()
 	const day = 24 * time.Hour
@@ -208,7 +208,7 @@ func TestRetention(t *testing.T) {
 	}
 }
 
-// TestWait: a limit is asked before each batch, for as many records as are entered.
+// TestWait checks that Wait is called before each batch, with the number of its records.
 func TestWait(t *testing.T) {
 	t.Parallel()
 	var waits []int
@@ -220,7 +220,7 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestParquetRefused: columns that cannot be read, and files that are no Parquet files.
+// TestParquetRefused tests columns that cannot be read, and files that are not Parquet files.
 func TestParquetRefused(t *testing.T) {
 	t.Parallel()
 	type odd struct {

@@ -14,35 +14,35 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// ErrStopped says that an import ended on its way. The same import goes on from there.
+// ErrStopped says that an import ended early. The same import continues from there.
 var ErrStopped = errors.New("stopped")
 
 // Record is a record of the past.
 type Record struct {
-	// Fields are its id, its fingerprint and the version of that, and its time. A record without a time counts from the
-	// beginning of the import.
+	// Fields are the record's id, its fingerprint with the fingerprint's version, and its time. A record without a
+	// time counts from the beginning of the import.
 	format.Fields
-	Owner dedupe.Owner // if the source has one for it; else it is made of id and fingerprint
-	Place string       // where it is, for people
-	Bad   string       // why it cannot be entered; empty if it can
+	Owner dedupe.Owner // the owner that the source names; otherwise it is made from id and fingerprint
+	Place string       // the place of the record, for people
+	Bad   string       // the reason why it cannot be entered; "" if it can
 }
 
-// Source has the records of the past.
+// Source yields the records of the past.
 type Source interface {
-	// Digest identifies the records, in their order. It may be nil: then an import always reads all of them.
+	// Digest identifies the records and their order. It may be nil: then an import always reads all records.
 	Digest(ctx context.Context) ([]byte, error)
 	// Records returns the records. With a Digest their order is always the same.
 	Records(ctx context.Context) iter.Seq2[Record, error]
 }
 
-// Store is what an import needs of an engine.
+// Store holds the methods that an import needs from an engine.
 type Store interface {
 	dedupe.Ledger
 	dedupe.Runs
 }
 
-// Import enters the records of a source in a ledger. Scope, Retention and Derive are those of the function, or of the
-// runs, that will meet the copies.
+// Import enters the records of a source in a ledger. Scope, Retention and Derive must be those of the function or the
+// runs that will process the copies.
 type Import struct {
 	Source    Source
 	Settings  string // all options of the source that change its records: part of what identifies the import
@@ -51,25 +51,25 @@ type Import struct {
 	Retention dedupe.Retention
 	Derive    bool // every record gets a derived id
 
-	// Wait is called before this many records are entered, as for a limit of writes a second. May be nil.
+	// Wait is called before this many records are entered, for example to limit the writes a second. It may be nil.
 	Wait     func(ctx context.Context, records int) error
-	Batch    int // records entered at a time; 0 means 1,000
+	Batch    int // the number of records that are entered at a time; 0 means 1,000
 	Now      func() time.Time
 	Progress func(records int64) // may be nil
 }
 
-// Report counts the records of an import, also those that were entered before it was started again:
-// Read = Entered + Known + Late + TooOld + Bad.
+// Report counts the records of an import, including those that were entered before it was run again: Read = Entered +
+// Known + Late + TooOld + Bad.
 type Report struct {
-	Resumed  int64 // records that were done before
+	Resumed  int64 // records that an earlier process has done
 	Finished bool  // the same import had finished before: nothing was done
 	Read     int64
 	Entered  int64
 	Known    int64 // entered before, by this import or another one
-	Late     int64 // the ledger had an entry of a copy from elsewhere, as of a function that runs already
+	Late     int64 // the ledger had an entry of a copy from elsewhere, such as a function that already runs
 	TooOld   int64 // the entry would be purged already
 	Bad      int64
-	FirstBad string // where and why, of those that this process has read
+	FirstBad string // the place and the reason of the first bad record that this process has read
 }
 
 const (
@@ -78,8 +78,8 @@ const (
 	saveTimeout  = 10 * time.Second
 )
 
-// Run runs the import. It is safe to repeat at any time. The report is valid with ErrStopped, too; any other error comes
-// before the first entry.
+// Run runs the import. It is safe to repeat at any time. The report is valid with ErrStopped, too. Any other error
+// comes before the first entry.
 func (i *Import) Run(ctx context.Context) (Report, error) {
 	r := &running{Import: *i, decider: dedupe.Decider{Ledger: i.Store, Scope: i.Scope, Retention: i.Retention}}
 	if r.Batch == 0 {
@@ -100,22 +100,22 @@ func (i *Import) Run(ctx context.Context) (Report, error) {
 	return r.report, nil
 }
 
-// running is an import on its way.
+// running is an import while it runs.
 type running struct {
 	Import
 	decider dedupe.Decider
 	row     dedupe.Run
 	start   time.Time
 	saved   time.Time
-	report  Report // of the batches that are done
+	report  Report // the counts of the finished batches
 	open    []Record
-	batch   Report // of the records in open, as far as it is known
+	batch   Report // the counts of the records in open, as far as they are known
 }
 
-// startTime is the layout of a row's id, which is the time of records without one.
+// startTime is the layout of a row's id. The id is the time of records without their own time.
 const startTime = "20060102T150405.000Z"
 
-// begin finds out whether the import continues one.
+// begin finds out whether the import continues an earlier one.
 func (r *running) begin(ctx context.Context) error {
 	content, err := r.Source.Digest(ctx)
 	if err != nil {
@@ -135,7 +135,7 @@ func (r *running) begin(ctx context.Context) error {
 		return err
 	}
 	if row == nil {
-		return r.save(ctx) // before the first entry, so that all of them count from the same time
+		return r.save(ctx) // before the first entry, so that all entries count from the same time
 	}
 	if r.start, err = time.Parse(startTime, row.ID); err != nil {
 		return fmt.Errorf("import %q: its id is not a time: %w", row.ID, err)
@@ -149,7 +149,7 @@ func (r *running) begin(ctx context.Context) error {
 	return nil
 }
 
-// work enters the records that are left.
+// work enters the remaining records.
 func (r *running) work(ctx context.Context) error {
 	var at int64
 	for record, err := range r.Source.Records(ctx) {
@@ -179,7 +179,7 @@ func (r *running) work(ctx context.Context) error {
 	return r.save(ctx)
 }
 
-// add takes a record into the batch, unless nothing is to be entered for it.
+// add adds a record to the batch, unless it needs no entry.
 func (r *running) add(record Record) {
 	if r.batch.Read++; record.Bad != "" {
 		r.bad(record, record.Bad)
@@ -249,10 +249,10 @@ func (r *running) enter(ctx context.Context) error {
 	return nil
 }
 
-// ownerSource is the source of the owners. No stream has such a name.
+// ownerSource is the source of the owners. No stream has this name.
 const ownerSource = "import"
 
-// ownerOf is the same for the same record, in whatever file or line it is.
+// ownerOf returns the owner of a record. It does not depend on the record's file or line.
 func ownerOf(record Record) dedupe.Owner {
 	if record.Owner != (dedupe.Owner{}) {
 		return record.Owner
@@ -264,7 +264,7 @@ func ownerOf(record Record) dedupe.Owner {
 	return dedupe.Owner{Source: ownerSource, Sequence: hex.EncodeToString(h.Sum(nil)[:16]), Sub: dedupe.Plain}
 }
 
-// save says how far the import is.
+// save saves the progress of the import.
 func (r *running) save(ctx context.Context) error {
 	if r.saved = r.Now(); r.row.Digest == "" {
 		return nil
@@ -277,7 +277,7 @@ func (r *running) save(ctx context.Context) error {
 	return r.Store.SaveRun(ctx, r.Scope, r.row)
 }
 
-// saveLate saves after an interrupt.
+// saveLate saves the progress after an interrupt.
 func (r *running) saveLate(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()

@@ -19,7 +19,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// ErrNoColumn says that a Parquet file has no such column, or one of another type than is needed.
+// ErrNoColumn says that a Parquet file lacks a column, or that the column has the wrong type.
 var ErrNoColumn = errors.New("the file cannot be read by these columns")
 
 // Columns are the columns of a Parquet file that identify a record, by their paths, as in event.id.
@@ -29,7 +29,8 @@ type Columns struct {
 	Time        string // may be empty: the rows have no times
 }
 
-// parquetVersion stands for the settings of the fingerprints, which the file does not say.
+// parquetVersion is the version of all fingerprints of a Parquet file, which does not name the settings of its
+// fingerprints.
 const parquetVersion = "parquet"
 
 type parquetRows struct {
@@ -37,7 +38,7 @@ type parquetRows struct {
 	columns Columns
 }
 
-// Parquet returns the rows of Parquet files. Only the columns that are named are read.
+// Parquet returns the rows of Parquet files. It reads only the named columns.
 func Parquet(inputs []offline.Input, columns Columns) Source { return parquetRows{inputs, columns} }
 
 func (p parquetRows) Digest(ctx context.Context) ([]byte, error) {
@@ -101,14 +102,14 @@ func (p parquetRows) eachRow(ctx context.Context, in offline.Input, do func(Reco
 	return nil
 }
 
-// randomAccess opens an input for reading at any place. What is no file is copied to a temporary one.
+// randomAccess opens an input for reading at any place. If the input is not a file, it is copied to a temporary file.
 func randomAccess(in offline.Input) (_ io.ReaderAt, remove func(), err error) {
 	content, err := in.Open()
 	if err != nil {
 		return nil, nil, err
 	}
 	if file, ok := content.(*os.File); ok {
-		return file, func() { _ = file.Close() }, nil // it is only read from
+		return file, func() { _ = file.Close() }, nil // the file is only read
 	}
 	file, err := os.CreateTemp("", "oncebox-parquet-*")
 	if err != nil {
@@ -201,7 +202,7 @@ func (r rowColumns) read(record *Record) error {
 	return nil
 }
 
-// textOf is a value as a JSON record would have it: texts as they are, numbers in decimals. Null is empty.
+// textOf returns a value as a JSON record would have it: texts unchanged, numbers in decimals. Null becomes "".
 func textOf(v parquet.Value) string {
 	switch v.Kind() {
 	case parquet.ByteArray, parquet.FixedLenByteArray:
@@ -214,15 +215,15 @@ func textOf(v parquet.Value) string {
 	return ""
 }
 
-// column reads the values of a column, one a row.
+// column reads the values of a column, one in each row.
 type column struct {
 	pages  parquet.Pages
-	values parquet.ValueReader // of the page; nil before the first one
+	values parquet.ValueReader // the values of the page; nil before the first page
 	buffer [256]parquet.Value
 	left   []parquet.Value
 }
 
-// openColumn opens a column, which must have one value a row.
+// openColumn opens a column, which must have one value in each row.
 func openColumn(schema *parquet.Schema, group parquet.RowGroup, path string) (*column, parquet.Type, error) {
 	leaf, found := schema.Lookup(strings.Split(path, ".")...)
 	if !found {
@@ -266,7 +267,7 @@ func (c *column) next() (parquet.Value, error) {
 	return value, nil
 }
 
-// unexpected makes an error of the end of a column that has fewer values than the file has rows.
+// unexpected returns the error for a column that ends early: it has fewer values than the file has rows.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -274,8 +275,8 @@ func unexpected(err error) error {
 	return err
 }
 
-// timesOf says how the values of a column are read as times: by its logical type, as RFC 3339, or as seconds or
-// milliseconds since 1970 as in JSON.
+// timesOf returns a function that reads a column's values as times. It decides by the logical type of the column, or
+// reads RFC 3339, or reads seconds or milliseconds since 1970 as in JSON.
 func timesOf(path string, kind parquet.Type) (func(parquet.Value) (time.Time, error), error) {
 	if logical := kind.LogicalType(); logical != nil && logical.Timestamp != nil {
 		return timestamps(logical.Timestamp.Unit), nil
@@ -308,7 +309,8 @@ func timestamps(unit parquetformat.TimeUnit) func(parquet.Value) (time.Time, err
 	return func(v parquet.Value) (time.Time, error) { return from(v.Int64()).UTC(), nil }
 }
 
-// sinceEpoch takes a number for milliseconds that would be after the year 5138 as seconds.
+// sinceEpoch returns the time of a number of seconds or milliseconds since 1970. If the number as seconds would be
+// after the year 5138, it counts as milliseconds.
 func sinceEpoch(n int64) time.Time {
 	const mostSeconds = 100_000_000_000
 	if n > -mostSeconds && n < mostSeconds {

@@ -19,16 +19,16 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// The tables of all tests of a process.
+// These are the tables of all tests of a process.
 const (
 	BankTable   = "test-bank"
 	DedupeTable = "test-dedupe"
 )
 
-// tablesMade has, by endpoint, the function that makes the tables once.
+// tablesMade holds, for each endpoint, the function that makes the tables once.
 var tablesMade sync.Map
 
-// DynamoDB opens the tables at an endpoint, and makes them before.
+// DynamoDB opens the tables at an endpoint. It first makes sure that they exist.
 func DynamoDB(t testing.TB, endpoint string) enginetest.Engine {
 	t.Helper()
 	client := Client(endpoint, nil)
@@ -42,13 +42,13 @@ func DynamoDB(t testing.TB, endpoint string) enginetest.Engine {
 	return enginetest.Engine{Store: store, Raw: DynamoDBRaw{client}}
 }
 
-// CallersClock is an engine without a clock of its own, for tests that set the caller's.
+// CallersClock hides the engine's clock, for tests that set the caller's clock.
 type CallersClock struct{ engine.Store }
 
 // ServerTime implements engine.Store.
 func (CallersClock) ServerTime() time.Time { return time.Time{} }
 
-// Client makes a client of a local engine. A nil httpClient is the SDK's own.
+// Client returns a client of a local engine. If httpClient is nil, the SDK's own is used.
 func Client(endpoint string, httpClient aws.HTTPClient) *dynamodb.Client {
 	return dynamodb.New(dynamodb.Options{
 		Region: "us-east-1", BaseEndpoint: aws.String(endpoint), HTTPClient: httpClient,
@@ -58,11 +58,11 @@ func Client(endpoint string, httpClient aws.HTTPClient) *dynamodb.Client {
 
 // A Key is the partition key and the sort key of a row.
 //
-// The keys of rows are written down here a second time. A store with other keys would
-// not find the rows of existing tables; it fails the tests that use these.
+// This file defines the keys of rows a second time. A store with other keys would not find the rows of existing
+// tables. It would fail the tests that use these keys.
 type Key [2]string
 
-const partitions = 256 // of item rows and of claims
+const partitions = 256 // the number of partitions of item rows and of claims
 
 // BankKey returns the key of a bank row.
 func BankKey(i engine.FreeItem) Key {
@@ -80,7 +80,7 @@ func ClaimKey(k engine.ClaimKey) Key {
 	return Key{fmt.Sprintf("claim#%s#%03d", k.Scope, shard), fmt.Sprintf("%d#%s", k.Slot, k.Claimant)}
 }
 
-// Row is the attributes of a row.
+// Row holds the attributes of a row.
 type Row = map[string]types.AttributeValue
 
 // DynamoDBRaw writes single rows of package dynamostore.
@@ -91,7 +91,7 @@ func (r DynamoDBRaw) PutBankRow(ctx context.Context, i engine.FreeItem) error {
 	return r.Put(ctx, BankTable, BankKey(i), Row{"item": Text(i.Value), "ends_at": millis(i.EndsAt)})
 }
 
-// DropBankRow deletes a bank row, if it is there.
+// DropBankRow deletes a bank row, if it exists.
 func (r DynamoDBRaw) DropBankRow(ctx context.Context, i engine.FreeItem) error {
 	return r.Drop(ctx, BankTable, BankKey(i))
 }
@@ -114,7 +114,7 @@ func (r DynamoDBRaw) PutItemRow(ctx context.Context, campaign string, i engine.L
 	return r.Put(ctx, BankTable, ItemKey(campaign, i.Hash), attributes)
 }
 
-// DropItemRow deletes an item row, if it is there.
+// DropItemRow deletes an item row, if it exists.
 func (r DynamoDBRaw) DropItemRow(ctx context.Context, campaign string, h engine.Hash) error {
 	return r.Drop(ctx, BankTable, ItemKey(campaign, h))
 }
@@ -127,7 +127,7 @@ func (r DynamoDBRaw) PutClaim(ctx context.Context, c engine.Claim) error {
 	})
 }
 
-// DropClaim deletes a claim row, if it is there.
+// DropClaim deletes a claim row, if it exists.
 func (r DynamoDBRaw) DropClaim(ctx context.Context, k engine.ClaimKey) error {
 	return r.Drop(ctx, DedupeTable, ClaimKey(k))
 }
@@ -140,7 +140,7 @@ func (r DynamoDBRaw) DropCampaign(ctx context.Context, name string) error {
 	return r.Drop(ctx, BankTable, Key{"campaign#" + name, "meta"})
 }
 
-// DropScope deletes the row of a scope, if it is there.
+// DropScope deletes the row of a scope, if it exists.
 func (r DynamoDBRaw) DropScope(ctx context.Context, name string) error {
 	return r.Drop(ctx, BankTable, Key{"scope#" + name, "meta"})
 }
@@ -153,7 +153,7 @@ func (r DynamoDBRaw) Put(ctx context.Context, table string, key Key, attributes 
 	return err
 }
 
-// Drop deletes a row, if it is there.
+// Drop deletes a row, if it exists.
 func (r DynamoDBRaw) Drop(ctx context.Context, table string, key Key) error {
 	_, err := r.Client.DeleteItem(ctx, &dynamodb.DeleteItemInput{TableName: aws.String(table), Key: Row{"pk": Text(key[0]), "sk": Text(key[1])}})
 	return err
@@ -167,7 +167,8 @@ func Number(n int64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}
 }
 
-// millis returns nil, which is no attribute, for the zero time.
+// millis returns a time in milliseconds. For the zero time it returns nil, which means that the row has no such
+// attribute.
 func millis(t time.Time) types.AttributeValue {
 	if t.IsZero() {
 		return nil

@@ -11,15 +11,15 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
-// Engine opens an engine for a test. It may return the same one for several tests.
+// Engine opens an engine for a test. Several tests may get the same engine.
 type Engine struct {
 	Name string
 	Open func(t testing.TB) enginetest.Engine
-	// CheckOnly: the engine takes too long for `make test`.
+	// CheckOnly means that the engine takes too long for `make test`.
 	CheckOnly bool
 }
 
-// Engines are all engines on which the cases of a Bank run.
+// Engines lists all engines on which the cases of a Bank run.
 var Engines = []Engine{
 	{"memory", Memory, false},
 	{"sqlite", SQLite, true},

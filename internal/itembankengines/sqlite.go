@@ -14,7 +14,7 @@ import (
 // SQLRaw writes single rows of package sqlitestore. It executes SQL statements.
 type SQLRaw func(ctx context.Context, query string, args ...any) error
 
-// openSQLRaw opens a file as a program does that does not know its rules.
+// openSQLRaw opens a file as a program that does not know the rules of its rows.
 func openSQLRaw(t testing.TB, path string) SQLRaw {
 	t.Helper()
 	db, err := sql.Open("sqlite", path+"?_busy_timeout=60000")
@@ -38,7 +38,7 @@ func (r SQLRaw) PutBankRow(ctx context.Context, i engine.FreeItem) error {
 		i.Shard.Campaign, i.Shard.Number, i.Hash[:], i.Value, sqlite.Millis(i.EndsAt))
 }
 
-// DropBankRow deletes a bank row, if it is there.
+// DropBankRow deletes a bank row, if it exists.
 func (r SQLRaw) DropBankRow(ctx context.Context, i engine.FreeItem) error {
 	return r(ctx, `DELETE FROM bank WHERE campaign = ? AND shard = ? AND hash = ?`,
 		i.Shard.Campaign, i.Shard.Number, i.Hash[:])
@@ -51,7 +51,7 @@ func (r SQLRaw) PutItemRow(ctx context.Context, campaign string, i engine.Listed
 		campaign, i.Hash[:], i.LoadID, i.Row, sqlite.Millis(i.EndsAt), string(i.State), i.Returns, i.Withdraw, string(i.Columns))
 }
 
-// DropItemRow deletes an item row, if it is there.
+// DropItemRow deletes an item row, if it exists.
 func (r SQLRaw) DropItemRow(ctx context.Context, campaign string, h engine.Hash) error {
 	return r(ctx, `DELETE FROM item WHERE campaign = ? AND hash = ?`, campaign, h[:])
 }
@@ -63,7 +63,7 @@ func (r SQLRaw) PutClaim(ctx context.Context, c engine.Claim) error {
 		c.Scope, c.Claimant, c.Slot, c.ID, c.Campaign, c.Item, c.ItemHash[:], string(c.More), sqlite.Millis(c.ClaimedAt), sqlite.Millis(c.EndsAt))
 }
 
-// DropClaim deletes a claim row, if it is there.
+// DropClaim deletes a claim row, if it exists.
 func (r SQLRaw) DropClaim(ctx context.Context, k engine.ClaimKey) error {
 	return r(ctx, `DELETE FROM claim WHERE scope = ? AND claimant = ? AND slot = ?`, k.Scope, k.Claimant, k.Slot)
 }
@@ -73,7 +73,7 @@ func (r SQLRaw) DropCampaign(ctx context.Context, name string) error {
 	return r(ctx, `DELETE FROM campaign WHERE name = ?`, name)
 }
 
-// DropScope deletes the row of a scope, if it is there.
+// DropScope deletes the row of a scope, if it exists.
 func (r SQLRaw) DropScope(ctx context.Context, name string) error {
 	return r(ctx, `DELETE FROM scope WHERE name = ?`, name)
 }

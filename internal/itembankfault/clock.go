@@ -6,22 +6,21 @@ import (
 	"time"
 )
 
-// Clock is an itembank.Clock that only a test moves. Sleep moves it, and does not wait.
+// Clock is an itembank.Clock that moves only when a test moves it. Sleep moves it by the duration and does not wait.
 type Clock struct {
 	mu     sync.Mutex
 	now    time.Time
-	flows  bool      // with the time of a synctest bubble
-	bubble time.Time // when the clock was read last
+	flows  bool      // the clock also follows the time of a synctest bubble
+	bubble time.Time // the bubble's time at the last reading of the clock
 }
 
-// NewClock makes a Clock that shows the present.
+// NewClock returns a Clock that starts at the present time.
 func NewClock() *Clock { return &Clock{now: time.Now()} }
 
-// newBubbleClock makes a Clock that goes on with the time of the caller's synctest bubble, too.
-// Its Sleep waits.
+// newBubbleClock returns a Clock that also follows the time of the caller's synctest bubble. Its Sleep waits.
 func newBubbleClock() *Clock { return &Clock{now: time.Now(), flows: true, bubble: time.Now()} }
 
-// Now returns what the clock shows.
+// Now returns the clock's time.
 func (c *Clock) Now() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -32,13 +31,13 @@ func (c *Clock) Now() time.Time {
 	return c.now
 }
 
-// ahead is a clock that is ahead of another one.
+// ahead is a clock that is ahead of another clock by a fixed duration.
 type ahead struct {
 	*Clock
 	by time.Duration
 }
 
-// Now returns what the clock shows.
+// Now returns the time of the other clock plus the duration.
 func (a ahead) Now() time.Time { return a.Clock.Now().Add(a.by) }
 
 // Advance moves the clock.
@@ -48,7 +47,7 @@ func (c *Clock) Advance(d time.Duration) {
 	c.now = c.now.Add(d)
 }
 
-// SetTo moves the clock to a time, forward or back.
+// SetTo sets the clock to a time, which may be earlier or later than its own.
 func (c *Clock) SetTo(to time.Time) { c.Advance(to.Round(0).Sub(c.Now())) }
 
 // Sleep moves the clock and returns at once. In a bubble it waits.

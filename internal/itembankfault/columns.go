@@ -9,9 +9,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// The columns of an item are a function of its text, so that every answer can be judged without its past.
+// The columns of an item depend only on its text. So a check needs no history to judge an answer.
 
-// columnsOf returns the columns with which an item is loaded. Some items have none.
+// columnsOf returns the columns that an item is loaded with. Some items have no columns.
 func columnsOf(item string) []itembank.Column {
 	if strings.HasSuffix(item, "1") {
 		return nil
@@ -19,7 +19,7 @@ func columnsOf(item string) []itembank.Column {
 	return []itembank.Column{{Name: "of", Value: item}, {Name: "<size>", Value: fmt.Sprint(len(item))}}
 }
 
-// itemsFor returns a source of items for a campaign.
+// itemsFor returns a source of the items, with their columns if the campaign has columns.
 func itemsFor(c engine.Campaign, items ...string) itembank.Source {
 	plain := itembank.Items(items...)
 	if !c.Columns {
@@ -37,7 +37,7 @@ func itemsFor(c engine.Campaign, items ...string) itembank.Source {
 	}
 }
 
-// wantColumns returns the columns that an answer with a claim of a campaign must have.
+// wantColumns returns the columns that an answer with this claim must have.
 func wantColumns(c engine.Campaign, claim itembank.Claim) itembank.ColumnsList {
 	if !c.Columns {
 		return ""

@@ -15,22 +15,22 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// Play is how a scenario is played.
+// Play holds the options of one run of a scenario.
 type Play struct {
 	Scenario Scenario
-	Engine   enginetest.Engine // prepares and checks
-	Through  engine.Store      // for the calls of the clients; nil: the engine's own
-	Random   io.Reader         // of the Banks; nil: unpredictable
-	Fresh    bool              // a Bank that failed is replaced
-	Full     bool              // the check in the end reads all rows
+	Engine   enginetest.Engine // prepares the scenario and checks its rows
+	Through  engine.Store      // the store that the clients call; nil: the engine's store
+	Random   io.Reader         // the source of random bytes of the Banks; nil: an unpredictable source
+	Fresh    bool              // replace a Bank after it has failed
+	Full     bool              // the last check reads all rows
 	callOver func()            // called when a client's call is over
 	mutant   *Mutant           // breaks a rule, also while the scenario is prepared
 }
 
-// maxCalls is far above what the longest scenario, history or sequence makes.
+// maxCalls is far more calls than the longest scenario, history or sequence makes.
 const maxCalls = 10_000
 
-// Run plays the scenario, and returns the first violation of a guarantee.
+// Run plays the scenario, and returns the first violation of a guarantee as an error.
 func (p Play) Run(ctx context.Context) error {
 	w := newWorld(ctx, p.Engine)
 	if p.Random != nil {
@@ -54,14 +54,14 @@ func (p Play) Run(ctx context.Context) error {
 		if p.Through != nil {
 			w.through = p.Through
 		}
-		w.newBank() // one that remembers nothing
+		w.newBank() // the new Bank remembers nothing
 		p.Scenario.Act(w)
 		w.checkRows(p.Full)
 		w.dropCampaigns()
 	})
 }
 
-// worldTime is an engine whose clock is that of the world.
+// worldTime is an engine that uses the world's clock as its server time.
 type worldTime struct {
 	engine.Store
 	clock *Clock
@@ -70,17 +70,17 @@ type worldTime struct {
 // ServerTime implements engine.Store.
 func (w worldTime) ServerTime() time.Time { return w.clock.Now() }
 
-// fullCheckEvery is how many plays have one full check. On an engine behind a network
-// full checks would take most of the time.
+// fullCheckEvery is the number of plays for each full check. On an engine behind a network, more full checks would
+// take most of the time of the test.
 const fullCheckEvery = 16
 
-// RunFaults plays each scenario without a fault and counts the calls. Then it plays
-// the scenario again for each call and each fault: with the fault once and, where the
-// engine refuses, for as long as the client's call lasts; and with the same Bank after
-// the fault, or with a new one.
+// RunFaults plays each scenario without a fault and counts the calls. Then it plays the scenario again for each call
+// and each fault. Each fault comes once. A fault that the engine answers with a refusal is also played on every later
+// call of the method until the client's call ends. After a fault a play goes on with the same Bank, or with a new
+// Bank.
 //
-// Of these plays, one in share is chosen at random, with either Bank. Where all are to
-// be played (see Share), each is played with both.
+// RunFaults picks one play in share at random, with either kind of Bank. If the tests play everything (see Share), it
+// plays all, with both kinds of Bank.
 func RunFaults(t *testing.T, newEngine func(testing.TB) enginetest.Engine, share int) {
 	share = Share(share)
 	for _, s := range Scenarios {
@@ -93,7 +93,7 @@ func RunFaults(t *testing.T, newEngine func(testing.TB) enginetest.Engine, share
 			}
 			played := 0
 			one := share
-			if share > 1 { // fewer of a long scenario
+			if share > 1 { // play fewer faults of a long scenario
 				one += share * len(calls) / listParts
 			}
 			for _, i := range injections(calls) {
@@ -114,11 +114,10 @@ func RunFaults(t *testing.T, newEngine func(testing.TB) enginetest.Engine, share
 	}
 }
 
-// allVariable is the environment variable that has everything played, whatever the
-// share.
+// allVariable is the environment variable that makes the tests play everything, whatever their share is.
 const allVariable = "ITEMBANKFAULT_ALL"
 
-// Share returns n, or 1 if everything is to be played.
+// Share returns n, or 1 if the tests play everything.
 func Share(n int) int {
 	if playAll() {
 		return 1
@@ -126,14 +125,14 @@ func Share(n int) int {
 	return n
 }
 
-// Replay says how to play everything of a test that chose at random.
+// Replay returns the command that plays the complete test, for a test that picked plays at random.
 func Replay(t *testing.T) string {
 	return fmt.Sprintf("replay: %s=1 go test -run '%s'", allVariable, t.Name())
 }
 
 func playAll() bool { return os.Getenv(allVariable) != "" }
 
-// countCalls plays a scenario without a fault.
+// countCalls plays a scenario without a fault, and lists the calls of the store.
 func countCalls(ctx context.Context, s Scenario, e enginetest.Engine) ([]string, error) {
 	counting := &Store{Store: e.Store}
 	if err := (Play{Scenario: s, Engine: e, Through: counting, Random: Seeded(), Full: true}).Run(ctx); err != nil {
@@ -144,15 +143,14 @@ func countCalls(ctx context.Context, s Scenario, e enginetest.Engine) ([]string,
 
 // injection is the failure of one call.
 type injection struct {
-	call  int // its number, from 0
+	call  int // the number of the call, from 0
 	fault Fault
-	// lasting: this and all later calls of the same method fail, until the client's call
-	// that made them is over.
+	// lasting fails this and all later calls of the same method, until the client's call ends.
 	lasting bool
 }
 
-// injections lists all faults of all calls. Of a list that an engine reads in hundreds
-// of calls in a row, the first call, the last, and one between stand for all.
+// injections lists every fault for every call. An engine reads some lists in hundreds of calls in a row: of these
+// calls it takes only the first, the last and one between.
 func injections(calls []string) (all []injection) {
 	for i, method := range calls {
 		if insideList(calls, i) && rand.IntN(listParts) > 0 {
@@ -168,18 +166,18 @@ func injections(calls []string) (all []injection) {
 	return all
 }
 
-// listParts is how many reads a list takes on DynamoDB.
+// listParts is the number of reads that one list takes on DynamoDB.
 const listParts = 64
 
-// insideList reports that a call is one of a list, neither the first nor the last.
+// insideList reports whether call i belongs to such a list and is neither its first nor its last call.
 func insideList(calls []string, i int) bool {
 	method := calls[i]
 	return (method == "ListClaims" || method == "ListItemRows") &&
 		i > 0 && i < len(calls)-1 && calls[i-1] == method && calls[i+1] == method
 }
 
-// plan returns the plan of a Store in which an injection is the only fault. callOver is to be
-// called when a client's call is over.
+// plan returns a plan for a Store in which this injection is the only fault. The caller calls callOver when a
+// client's call has ended.
 func (i injection) plan() (plan func(int, string) Fault, callOver func()) {
 	method, lasts := "", i.lasting
 	plan = func(call int, m string) Fault {
@@ -194,14 +192,14 @@ func (i injection) plan() (plan func(int, string) Fault, callOver func()) {
 	return plan, func() { lasts = lasts && method == "" }
 }
 
-// ErrNeverMade says that a scenario made fewer calls than in another play. A claim is read beside a search of the bank,
-// and that read is cut when the search ends first.
+// ErrNeverMade says that a scenario made fewer calls than in an earlier play. A Bank may read a claim while it
+// searches the bank, and it cancels that read when the search ends first.
 var ErrNeverMade = errors.New("the call that was to fail was never made")
 
-// mostPlays is how often a scenario is played until it makes the call that is to fail.
+// mostPlays is how often a scenario is played at most until it makes the call that must fail.
 const mostPlays = 20
 
-// UntilMade repeats a play while the call that is to fail was never made.
+// UntilMade repeats a play until the scenario makes the call that must fail, at most mostPlays times.
 func UntilMade(play func() error) (err error) {
 	for range mostPlays {
 		if err = play(); !errors.Is(err, ErrNeverMade) {
@@ -223,8 +221,8 @@ func playFault(ctx context.Context, s Scenario, e enginetest.Engine, i injection
 	})
 }
 
-// Seeded returns a source of random bytes that are the same for every play. So all
-// plays of a scenario make the same calls until one fails.
+// Seeded returns a source of random bytes that is the same for every play. So all plays of a scenario make the same
+// calls until one fails.
 func Seeded() io.Reader { return &lockedReader{r: rand.NewChaCha8([32]byte{6})} }
 
 type lockedReader struct {

@@ -12,20 +12,19 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// stormSpread is so short that no transaction of three rows is visible in part in two passes.
+// stormSpread is so short that a transaction of three rows is never partly visible in two passes of Reconcile.
 const stormSpread = 600 * time.Millisecond
 
-// shortHold and longHold are the longest times for which a client holds a seat. A pass of
-// Reconcile comes 2 s after the one before: a seat that is held for so long may have the same
-// item row in both.
+// shortHold and longHold are the longest times for which a client holds a seat. Reconcile starts a pass 2 s after the
+// pass before: a seat that is held longer may have the same item row in both passes.
 const (
 	shortHold = 200 * time.Millisecond
 	longHold  = 4 * time.Second
 )
 
-// reconcileInAStorm has clients claim, release and sweep two seats all the time. Meanwhile an
-// operator reconciles, closes the campaign and repairs. Nothing is wrong, so that no report may
-// name an item, except as moving, and nothing may be repaired.
+// reconcileInAStorm makes clients claim, release and sweep two seats without a pause. Meanwhile an operator
+// reconciles the campaign, closes it and repairs it. The campaign is consistent. So a report may name items only as
+// moving, and a repair may change nothing.
 func reconcileInAStorm(ctx context.Context, e enginetest.Engine, seed uint64, m *Mutant) error {
 	w := newWorld(ctx, e)
 	run := halfRun{seed, stormSpread}
@@ -58,7 +57,7 @@ func reconcileInAStorm(ctx context.Context, e enginetest.Engine, seed uint64, m 
 	})
 }
 
-// comeAndGo claims, waits, and releases or forgets to. What it is told, histories check.
+// comeAndGo claims, waits, and then releases the claim or abandons it. Other tests, the histories, check the answers.
 func (w *World) comeAndGo(bank *itembank.Bank, random *rand.Rand, claimant string) {
 	wait := func(longest time.Duration) { time.Sleep(time.Duration(random.Int64N(int64(longest)))) }
 	grant, err := bank.Claim(w.ctx, w.name, claimant)

@@ -17,8 +17,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// halfRun is a run on a halfVisible engine. It can be repeated, as far as the Banks draw their
-// random numbers in the same order.
+// halfRun is one run on a halfVisible engine. It can be repeated if the Banks draw their random numbers in the same
+// order.
 type halfRun struct {
 	seed   uint64
 	spread time.Duration // see halfVisible
@@ -33,21 +33,21 @@ func drawHalfRun(t *rapid.T) *halfRun {
 	return &halfRun{seed: rapid.Uint64().Draw(t, "seed"), spread: rapid.SampledFrom(halfSpreads).Draw(t, "spread")}
 }
 
-// start returns the engine of the clients, over that of the world, which sees all of every
-// transaction. The world's clock and random numbers become those of the run.
+// start returns the engine that the clients use. It wraps the world's own engine, which sees all rows of every
+// transaction. The world's clock and random numbers become those of this run.
 func (r halfRun) start(w *World) engine.Store {
 	w.clock, w.random = newBubbleClock(), seededBy(r.seed)
 	w.newBank()
 	return newHalfVisible(w.engine.Store, r.seed, halfWay, r.spread)
 }
 
-// begin waits until a client begins: one after the other, while a transaction may be running.
+// begin waits until a client begins. Clients begin one after the other, so that a transaction may be running.
 func (r halfRun) begin(client int) {
 	random := rand.New(rand.NewPCG(r.seed, uint64(client)))
 	time.Sleep(time.Duration(random.Int64N(int64(2*halfWay + r.spread))))
 }
 
-// seededBy returns a source of random bytes.
+// seededBy returns a source of random bytes that depends only on the seed.
 func seededBy(seed uint64) io.Reader {
 	var key [32]byte
 	for i := range 8 {
@@ -66,7 +66,8 @@ func inBubble(t *testing.T, f func(context.Context, enginetest.Engine) error) (e
 	return err
 }
 
-// halfSearches are what is played on a halfVisible engine, by seed. Each returns the violation.
+// halfSearches are the tests that RunHalfVisible runs on a halfVisible engine. Each returns the violation of a
+// guarantee for a seed.
 var halfSearches = map[string]func(t *testing.T, seed uint64, m *Mutant) error{
 	"histories": func(t *testing.T, seed uint64, m *Mutant) error {
 		return playInBubble(t, halfPrograms.Example(int(seed)), m)
@@ -74,26 +75,26 @@ var halfSearches = map[string]func(t *testing.T, seed uint64, m *Mutant) error{
 	"reconcile": func(t *testing.T, seed uint64, m *Mutant) error {
 		return inBubble(t, func(ctx context.Context, e enginetest.Engine) error { return reconcileInAStorm(ctx, e, seed, m) })
 	},
-	// A claimant who asks twice at the same time for the last item gets it twice, and never hears
-	// that it is sold out.
+	// If a claimant asks twice at the same time for the last item, both answers have the item. No answer is "sold
+	// out".
 	"last-item-asked-for-twice": halfScenario([][]op{
 		{{kind: claimOp, claimant: "ann"}},
 		{{kind: claimOp, claimant: "ann", bank: 1}},
 	}),
-	// A claimant who releases a seat, and asks again beside it, is never told of the seat once
-	// another claimant has it.
+	// A claimant releases a seat, and asks again at the same time. No answer names the seat after another claimant
+	// got it.
 	"seat-passed-on": halfScenario([][]op{
 		{{kind: claimOp, claimant: "ann"}, {kind: releaseOp, claimant: "ann"}},
 		slices.Repeat([]op{{kind: claimOp, claimant: "ann", bank: 1}}, 10),
 		slices.Repeat([]op{{kind: claimOp, claimant: "bob"}}, 10),
 	}),
-	// A seat that is claimed and released while it is being loaded is consistent.
+	// A seat is claimed and released while it is being loaded. It stays consistent.
 	"load-under-way": halfScenario([][]op{
 		{{kind: loadOp, items: []string{"item-1", "item-2", "item-3"}}},
 		slices.Repeat([]op{{kind: claimOp, claimant: "ann"}, {kind: releaseOp, claimant: "ann"}}, 10),
 		slices.Repeat([]op{{kind: claimOp, claimant: "bob", bank: 1}, {kind: releaseOp, claimant: "bob", bank: 1}}, 10),
 	}),
-	// A seat that is claimed while it is being loaded comes with its columns.
+	// A seat is claimed while it is being loaded. The answer has its columns.
 	"columns-under-way": halfScenario([][]op{
 		{{kind: loadOp, items: []string{"item-2", "item-3", "item-4"}}},
 		slices.Repeat([]op{{kind: claimOp, claimant: "ann"}}, 10),
@@ -101,7 +102,7 @@ var halfSearches = map[string]func(t *testing.T, seed uint64, m *Mutant) error{
 	}),
 }
 
-// halfScenario has clients that always ask for the same, without faults.
+// halfScenario plays clients that make fixed requests, without faults.
 func halfScenario(clients [][]op) func(*testing.T, uint64, *Mutant) error {
 	return func(t *testing.T, seed uint64, m *Mutant) error {
 		return playInBubble(t, program{
@@ -115,9 +116,9 @@ func playInBubble(t *testing.T, p program, m *Mutant) error {
 	return inBubble(t, func(ctx context.Context, e enginetest.Engine) error { return playProgram(ctx, e, p, m) })
 }
 
-// RunHalfVisible plays, on an engine in memory whose transactions become visible row by row, the
-// scenarios and random programs of histories, and reconciles in a storm of requests. The number
-// of seeds is rapid's flag -rapid.checks.
+// RunHalfVisible uses an engine in memory whose transactions become visible row by row. On it, it plays the scenarios
+// and random histories, and reconciles during a storm of requests. rapid's flag -rapid.checks sets the number of
+// seeds.
 func RunHalfVisible(t *testing.T) {
 	for name, play := range halfSearches {
 		t.Run(name, func(t *testing.T) {
@@ -131,11 +132,11 @@ func RunHalfVisible(t *testing.T) {
 	}
 }
 
-// mostSeeds is the number of seeds that a mutant may survive.
+// mostSeeds is the number of seeds after which a mutant counts as not found.
 const mostSeeds = 20_000
 
-// MustBeFoundByHalfVisible fails the test if a search of RunHalfVisible does not find the mutant.
-// Random searches are skipped unless everything is to be played.
+// MustBeFoundByHalfVisible fails the test if a search of RunHalfVisible does not find the mutant. It skips random
+// searches unless the tests play everything.
 func (m Mutant) MustBeFoundByHalfVisible(t *testing.T, search string) {
 	t.Helper()
 	if random := search == "histories" || search == "reconcile"; random && !playAll() {

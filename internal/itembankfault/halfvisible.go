@@ -16,33 +16,32 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// halfVisible is an engine whose transactions become visible row by row, in a random order, as
-// those of DynamoDB may
+// halfVisible is an engine whose transactions become visible row by row, in a random order. DynamoDB permits this
 // (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html#transaction-isolation):
 //
 //   - A plain read shows a row of a running transaction as it was before or as it is after.
 //     Two reads may show two rows of one transaction at different stages, in either order.
 //   - A transaction, and an isolated read, conflict with a row that another transaction has
 //     not made visible yet. A row that is visible is free for the next transaction.
-//   - After the reply of a transaction, all of it is visible.
+//   - After the reply of a transaction, all its rows are visible.
 //   - A transaction that is cancelled is never visible.
 //   - An eventually consistent read may show the row as it was up to a second ago.
 //
-// It works in a synctest bubble, over an engine in memory. What a call meets depends only on
-// the seed and on the calls before it, so that a run can be repeated.
+// It works in a synctest bubble, over an engine in memory. The delays and conflicts of a call depend only on the seed
+// and on the calls before it. So a run can be repeated.
 type halfVisible struct {
-	engine.Store // the rows as they are when all of every transaction is visible
+	engine.Store // the rows as they are once all transactions are visible
 	seed         uint64
 	way          time.Duration // the longest time that a request or a reply takes
-	spread       time.Duration // the longest time from one row's becoming visible to the next
+	spread       time.Duration // the longest time between the moments when two rows become visible
 
 	mu    sync.Mutex
-	rows  map[rowKey]row // of running transactions: what plain reads see
+	rows  map[rowKey]row // the rows of running transactions, as plain reads see them
 	older map[rowKey]olderRow
-	calls map[string]int // how often a call was made, by its method and arguments
+	calls map[string]int // the number of calls, by method and arguments
 }
 
-// rowKey is the key of a row. space is the campaign of an item, or the scope of a claim.
+// rowKey is the key of a row. space is the campaign of an item or the scope of a claim.
 type rowKey struct {
 	kind  rowKind
 	space string
@@ -65,13 +64,13 @@ type row struct {
 	claim *engine.Claim
 }
 
-// olderRow is what a row was until a transaction changed it.
+// olderRow is the state of a row before a transaction changed it.
 type olderRow struct {
 	row
 	until time.Time
 }
 
-// staleFor is how long an eventually consistent read may show what a row was.
+// staleFor is how long an eventually consistent read may show the older state of a row.
 const staleFor = time.Second
 
 func newHalfVisible(store engine.Store, seed uint64, way, spread time.Duration) *halfVisible {
@@ -99,9 +98,8 @@ func (k rowKey) claim() engine.ClaimKey {
 	return engine.ClaimKey{Scope: k.space, Claimant: claimant, Slot: n}
 }
 
-// random returns the source of all that happens to one call. It does not depend on the order
-// in which calls come at one moment. The names of campaigns and scopes are not in it: each run
-// has its own.
+// random returns the random source for one call. It does not depend on the order of calls at one moment. It leaves
+// out the names of campaigns and scopes, because each run has its own names.
 func (h *halfVisible) random(method string, arguments ...any) *rand.Rand {
 	call := method + fmt.Sprint(arguments...)
 	h.mu.Lock()
@@ -113,7 +111,7 @@ func (h *halfVisible) random(method string, arguments ...any) *rand.Rand {
 	return rand.New(rand.NewPCG(h.seed, sum.Sum64()))
 }
 
-// travel waits as long as a request or a reply takes.
+// travel waits as long as a request or a reply takes, or until ctx ends.
 func (h *halfVisible) travel(ctx context.Context, r *rand.Rand) error {
 	select {
 	case <-ctx.Done():
@@ -123,8 +121,8 @@ func (h *halfVisible) travel(ctx context.Context, r *rand.Rand) error {
 	}
 }
 
-// oneStep makes a call whose effect is one step: a read, or the write of a single row that no
-// transaction writes.
+// oneStep makes a call that takes effect in one step: a read, or the write of a single row that no transaction
+// writes.
 func oneStep[R any](ctx context.Context, h *halfVisible, r *rand.Rand, do func() (R, error)) (R, error) {
 	var none R
 	if err := h.travel(ctx, r); err != nil {
@@ -146,8 +144,8 @@ type transaction struct {
 	keys   []rowKey
 }
 
-// lock locks the rows of the transaction. If another one is working on a row it locks nothing,
-// and calls refused with the busy rows. The lock of a row ends when the row is visible.
+// lock locks the rows of the transaction. If another transaction works on one of the rows, lock locks nothing and
+// calls refused with the busy rows. The lock of a row ends when the row is visible.
 func (t transaction) lock(ctx context.Context, refused func(busy map[rowKey]bool)) (locked bool, err error) {
 	if err := t.travel(ctx, t.random); err != nil {
 		return false, err
@@ -170,8 +168,8 @@ func (t transaction) lock(ctx context.Context, refused func(busy map[rowKey]bool
 	return true, nil
 }
 
-// run runs the transaction once its rows are locked. commit says whether it did anything. The
-// caller's context no longer matters.
+// run runs the transaction after its rows are locked. commit reports whether it wrote anything. The end of the
+// caller's context no longer stops it.
 func (t transaction) run(commit func() (bool, error)) error {
 	time.Sleep(time.Duration(t.random.Int64N(int64(t.way))))
 	done, err := commit()
@@ -196,7 +194,7 @@ func (t transaction) run(commit func() (bool, error)) error {
 	return err
 }
 
-// committed reads a row as it is when all is visible.
+// committed reads a row as it is once all transactions are visible.
 func (h *halfVisible) committed(k rowKey) (r row) {
 	var err error
 	ctx := context.Background()
@@ -218,7 +216,7 @@ func (h *halfVisible) committed(k rowKey) (r row) {
 	return r
 }
 
-// neverFails: an engine in memory fails only when the caller's context ends.
+// neverFails panics on an error, because an engine in memory fails only when the caller's context ends.
 func neverFails(err error) {
 	if err != nil {
 		panic(err)
@@ -233,7 +231,7 @@ func (h *halfVisible) visible(k rowKey) row {
 	return h.committed(k)
 }
 
-// allFree lists the bank rows of a shard as they are when all is visible.
+// allFree lists the bank rows of a shard as they are once all transactions are visible.
 func (h *halfVisible) allFree(s engine.Shard) (all []engine.FreeItem) {
 	const limit = 1000
 	r := engine.Range{}
@@ -248,7 +246,7 @@ func (h *halfVisible) allFree(s engine.Shard) (all []engine.FreeItem) {
 	}
 }
 
-// overlay replaces rows of a list, by their keys, with what plain reads see of them.
+// overlay replaces rows of a list, by their keys, with the rows that plain reads see.
 func overlay[R any](h *halfVisible, kind rowKind, in rowKey, rows map[string]R, visible func(rowKey, row) *R) []R {
 	for k, seen := range h.rows {
 		if k.kind != kind || k.space != in.space || k.shard != in.shard {
@@ -266,10 +264,10 @@ func overlay[R any](h *halfVisible, kind rowKind, in rowKey, rows map[string]R, 
 	return all
 }
 
-// mostListed is how many rows a page of a list has: few, so that much happens between pages.
+// mostListed is the number of rows in a page of a list. It is small, so that much happens between pages.
 const mostListed = 2
 
-// listPage cuts a page of a sorted list that begins after the cursor.
+// listPage returns the page of a sorted list that begins after the cursor.
 func listPage[R any](rows []R, cursor string, id func(R) string) (page []R, next string) {
 	rows = slices.DeleteFunc(rows, func(r R) bool { return id(r) <= cursor && cursor != "" })
 	if len(rows) <= mostListed {
@@ -473,7 +471,7 @@ func (h *halfVisible) ConfirmClaim(ctx context.Context, claim engine.Claim) (eng
 	})
 }
 
-// DueClaims implements engine.Store. The list is a hint anyway.
+// DueClaims implements engine.Store. The list may be stale, as its contract permits.
 func (h *halfVisible) DueClaims(
 	ctx context.Context, s engine.Shard, after, before time.Time, limit int,
 ) (engine.DuePage, error) {
@@ -482,7 +480,7 @@ func (h *halfVisible) DueClaims(
 	})
 }
 
-// CloseClaim implements engine.Store. The result names some of the reasons, not all.
+// CloseClaim implements engine.Store. A refused result names at least one of the reasons, not always all.
 func (h *halfVisible) CloseClaim(ctx context.Context, r engine.CloseRequest) (result engine.CloseResult, err error) {
 	claim := claimKey(r.Claim.Key())
 	keys := []rowKey{claim}
@@ -517,7 +515,7 @@ func (h *halfVisible) CloseClaim(ctx context.Context, r engine.CloseRequest) (re
 	return someReasons(t.random, result), err
 }
 
-// someReasons keeps at least one of the reasons of a result.
+// someReasons keeps at least one of the reasons of a result, at random.
 func someReasons(r *rand.Rand, all engine.CloseResult) engine.CloseResult {
 	some := all
 	for _, reason := range []*bool{&some.ClaimChanged, &some.ItemChanged, &some.ItemFree, &some.Conflict} {
@@ -579,9 +577,9 @@ func hashesOf(items []engine.FreeItem) (all []string) {
 	return all
 }
 
-// batch is a transaction that writes the item row and the bank row of each item. settle says
-// why one of them cannot be written, from its rows; nil: a row is busy. If there is such a one,
-// nothing is written.
+// batch is a transaction that writes the item row and the bank row of each item. settle gets the rows of item i, with
+// nil for a busy row, and returns the reason why the item cannot be written. If an item has a reason, the transaction
+// writes nothing.
 func batch[R comparable](
 	ctx context.Context, h *halfVisible, random *rand.Rand, items []engine.FreeItem,
 	settle func(i int, item, bank *row) R, commit func() ([]R, error),

@@ -20,11 +20,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// A history is what several clients ask at the same time, through two Banks, of two
-// campaigns that share a scope. Calls of the store fail. A client whose call failed does
-// not know what the call did.
+// In a history several clients send requests at the same time, through two Banks, to two campaigns that share a
+// scope. Some calls of the store fail. A client whose call failed does not know whether the call took effect.
 
-// opKind is what a client asks for.
+// opKind is the kind of a request.
 type opKind string
 
 const (
@@ -39,26 +38,26 @@ const (
 	advanceOp  opKind = "advance"
 )
 
-// op is one request, and its result.
+// op is one request and its result.
 type op struct {
 	kind     opKind
-	bank     int // the number of the Bank that is asked
+	bank     int // the number of the Bank that gets the request
 	campaign int
 	claimant string
 	items    []string
-	forward  time.Duration // of the clock
+	forward  time.Duration // how far the request moves the clock forward
 
 	chosen []string // the items that a claim names
 	more   []string // the other items of a claim with several
 
-	id                   string // of the claim that was granted, or is to be released or confirmed
+	id                   string // the id of the claim that was granted, or that the client wants to release or confirm
 	item                 string
 	endsAt               int64 // milliseconds; 0: never
 	replayed, returned   bool
 	result               result
 	elsewhere            int
-	call, done           int64 // the places of the call and of its return in the order of all
-	clockCall, clockDone int64 // what the clock showed then, in milliseconds
+	call, done           int64 // when the call began and ended, as places in the order of all events
+	clockCall, clockDone int64 // the clock's times then, in milliseconds
 }
 
 func (o op) String() string {
@@ -69,16 +68,16 @@ func (o op) String() string {
 type result string
 
 const (
-	ok          result = "ok"
-	refused     result = "refused"
-	soldOut     result = "sold out"
-	elsewhere   result = "claimed elsewhere"
-	notFree     result = "item taken"
-	already     result = "already released"
-	noClaim     result = "no claim"
-	otherID     result = "another claim"
-	isPermanent result = "confirmed"
-	unknown     result = "unknown"
+	ok              result = "ok"
+	refused         result = "refused"
+	soldOut         result = "sold out"
+	elsewhere       result = "claimed elsewhere"
+	notFree         result = "item taken"
+	alreadyReleased result = "already released"
+	noClaim         result = "no claim"
+	otherID         result = "another claim"
+	isPermanent     result = "confirmed"
+	unknown         result = "unknown"
 
 	unexpected result = "unexpected error"
 )
@@ -88,7 +87,7 @@ var claimants = []string{"ann", "bob", "cid"}
 // slotHolders are the holders in a campaign whose claimants have two claims.
 var slotHolders = []string{"ann", "ann/2", "bob"}
 
-// program is what the clients of a history do.
+// program holds the requests of the clients of a history, and its options.
 type program struct {
 	onEnd   itembank.OnEnd
 	holds   bool     // claims are holds
@@ -96,19 +95,19 @@ type program struct {
 	choice  bool     // claimants may name items
 	columns bool     // items have columns
 	slots   bool     // claimants have two claims, in one campaign
-	loaded  []string // into each campaign, before the clients begin
+	loaded  []string // the items that are loaded into each campaign before the clients begin
 	clients [][]op
-	faults  []Fault // of the calls of the store, in turn
-	// How far the clocks of the two Banks are ahead of the server's.
+	faults  []Fault // the faults of the calls of the store, in turn
+	// ahead is how far the clocks of the two Banks are ahead of the server's.
 	ahead [2]time.Duration
-	full  bool // the check in the end reads all rows
+	full  bool // the last check reads all rows
 
-	// half is a run on an engine whose transactions are visible in part for a while; nil: each
-	// becomes visible at once. It runs in a synctest bubble.
+	// half is a run on an engine whose transactions are partly visible for a while, in a synctest bubble. If it is
+	// nil, each transaction becomes visible at once.
 	half *halfRun
 }
 
-// holders are who claims.
+// holders lists the holders that the clients claim for.
 func (p program) holders() []string {
 	if p.slots {
 		return slotHolders
@@ -148,7 +147,7 @@ func drawProgram(t *rapid.T, claimants []string, loaded ...string) program {
 			campaign: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "campaign"),
 		}
 		if p.slots {
-			o.campaign = 0 // the other one has another scope
+			o.campaign = 0 // campaign 1 has another scope
 		}
 		switch o.kind {
 		case claimOp, releaseOp, confirmOp, giveUpOp:
@@ -178,10 +177,10 @@ func drawProgram(t *rapid.T, claimants []string, loaded ...string) program {
 	return p
 }
 
-// RunHistories plays random programs. Their number is rapid's flag -rapid.checks.
+// RunHistories plays random programs. rapid's flag -rapid.checks sets their number.
 //
-// A failure comes with all requests and results: clients are not scheduled twice in the
-// same way, so that another run may not show it.
+// A failure prints all requests and results, because another run may not show it: clients are not scheduled in the
+// same way twice.
 func RunHistories(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
 	e := newEngine(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -191,7 +190,7 @@ func RunHistories(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
 	})
 }
 
-// history is a program that is being played.
+// history is the state of a program while it runs.
 type history struct {
 	*World
 	program program
@@ -223,7 +222,7 @@ func playProgram(ctx context.Context, e enginetest.Engine, p program, m *Mutant)
 			s.ClaimLife = historyClaimLife
 		}
 		h.Create("-0", s)
-		s.Shards = 2 // claims must not depend on it
+		s.Shards = 2 // claims must not depend on the number of shards
 		h.Create("-1", s)
 		for i := range 2 {
 			h.banks = append(h.banks, h.brokenBank(i, clients, m))
@@ -232,7 +231,7 @@ func playProgram(ctx context.Context, e enginetest.Engine, p program, m *Mutant)
 			h.do(h.bank, op{kind: loadOp, campaign: campaign, items: p.loaded})
 		}
 		if p.half != nil {
-			h.clock.Advance(2 * emptyMemory) // nobody may be told sold out while an item is free
+			h.clock.Advance(2 * emptyMemory) // from now on no answer may be "sold out" while an item is free
 		}
 		var all sync.WaitGroup
 		for i, requests := range p.clients {
@@ -258,7 +257,7 @@ func playProgram(ctx context.Context, e enginetest.Engine, p program, m *Mutant)
 	})
 }
 
-// brokenBank makes a Bank on a store whose calls fail in turn as the program says.
+// brokenBank returns a Bank on a store whose calls fail as the faults of the program say.
 func (h *history) brokenBank(i int, store engine.Store, m *Mutant) *itembank.Bank {
 	broken := &Store{
 		Store: store, MaxCalls: maxCalls, Server: h.clock, indexBehind: true,
@@ -286,7 +285,7 @@ func (h *history) brokenBank(i int, store engine.Store, m *Mutant) *itembank.Ban
 	return itembank.New(through, itembank.WithClock(ahead{h.clock, h.program.ahead[i]}), itembank.WithRandom(h.random))
 }
 
-// pause lets other requests in, between what a request has read and what it writes.
+// pause waits for a moment before a write, so that other requests come between a request's reads and its write.
 func pause(method string) error {
 	if method == "Take" || method == "CloseClaim" || method == "ConfirmClaim" {
 		time.Sleep(rand.N(400 * time.Microsecond))
@@ -309,12 +308,12 @@ func (h *history) do(bank *itembank.Bank, o op) {
 	if o.claimant != "" && o.kind != claimOp && o.id == "" {
 		return // nothing to release or confirm
 	}
-	who, slot := h.asked(h.campaignOf(o), o.claimant)
+	who, slot := h.spelling(h.campaignOf(o), o.claimant)
 	o.clockCall, o.call = h.clock.Now().UnixMilli(), h.moment.Add(1)
 	switch o.kind {
 	case claimOp:
 		var g itembank.Grant
-		if g, err = bank.Claim(ofCampaign(ctx, name), name, who, slot, itembank.Choosing(o.chosen...)); err == nil {
+		if g, err = bank.Claim(withCampaign(ctx, name), name, who, slot, itembank.Choosing(o.chosen...)); err == nil {
 			o.more = g.Claim.More.Items()
 			o.id, o.item, o.replayed, o.endsAt = g.Claim.ID, g.Claim.Item, g.Replayed, 0
 			if !g.Claim.EndsAt.IsZero() {
@@ -326,13 +325,13 @@ func (h *history) do(bank *itembank.Bank, o op) {
 		var r itembank.Released
 		r, err = bank.Release(ctx, name, who, o.id, slot)
 		if o.returned = r.Returned; r.Already {
-			o.result = already
+			o.result = alreadyReleased
 		}
 	case giveUpOp:
 		var r itembank.Released
 		r, err = bank.ReleaseHold(ctx, name, who, o.id, slot)
 		if o.returned = r.Returned; r.Already {
-			o.result = already
+			o.result = alreadyReleased
 		}
 	case confirmOp:
 		var claim itembank.Claim
@@ -346,7 +345,7 @@ func (h *history) do(bank *itembank.Bank, o op) {
 	case withdrawOp:
 		var r itembank.WithdrawReport
 		if r, err = bank.Withdraw(ctx, name, itembank.Items(o.items...)); r.Withdrawn == 0 && err == nil {
-			o.result = already
+			o.result = alreadyReleased
 		}
 	case sweepOp:
 		_, err = bank.Sweep(ctx, name, nil)
@@ -382,7 +381,7 @@ func (h *history) do(bank *itembank.Bank, o op) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	cancelled := ctx.Err() != nil && errors.Is(err, context.Canceled) // of the request's own context
+	cancelled := ctx.Err() != nil && errors.Is(err, context.Canceled) // the request's own context ended
 	if err != nil && !errors.Is(err, itembank.ErrTryAgain) && !errors.Is(err, itembank.ErrRefused) && !cancelled {
 		o.item = err.Error()
 		o.result = unexpected
@@ -443,8 +442,8 @@ func (h *history) checkResults() {
 	h.checkSoldOut()
 }
 
-// splitConfirmed replaces a request that made a hold, lost the reply, and found its claim confirmed
-// by another request. It is a request with a lost reply and a repeated one.
+// splitConfirmed handles a request that made a hold, lost the reply, and then found its claim confirmed by another
+// request. It replaces it by two requests: one with a lost reply, and its repetition.
 func (h *history) splitConfirmed() {
 	for i, o := range h.ops {
 		if o.kind != claimOp || o.result != ok || o.replayed || o.endsAt != 0 || !h.mayBeConfirmed(o) {
@@ -459,15 +458,15 @@ func (h *history) splitConfirmed() {
 	}
 }
 
-// mayBeConfirmed reports whether somebody asked to confirm the claim of an answer before it came.
+// mayBeConfirmed reports whether a client asked to confirm the claim before the answer with that claim came.
 func (h *history) mayBeConfirmed(claim op) bool {
 	return slices.ContainsFunc(h.ops, func(o op) bool {
 		return o.kind == confirmOp && o.id == claim.id && o.call < claim.done
 	})
 }
 
-// checkRest checks G3 and G4 on the rows. Whether a load with an unknown result added an
-// item is read from the item's row.
+// checkRest checks G3 and G4 on the rows. If the result of a load is unknown, the item's row says whether the load
+// added the item.
 func (h *history) checkRest() {
 	for _, suffix := range []string{"-0", "-1"} {
 		c := h.campaigns[suffix]
@@ -487,11 +486,11 @@ func (h *history) checkRest() {
 	h.checkRows(h.program.full)
 }
 
-// explain checks one claimant or one item with porcupine.
+// explain checks the requests of one claimant, or of one item, with porcupine.
 //
-// A request whose result is unknown has had its effect by its return, or has none: of
-// the faults of a program LostReply returns after the effect, FailedBefore without one,
-// and no context ends while a call is under way. So all requests end with their return.
+// A request with an unknown result has taken effect by its return, or never does. The faults of a program ensure
+// this: LostReply returns after the effect, FailedBefore returns without an effect, and no context ends during a
+// call. So every request ends with its return.
 func explain[S any](h *history, what string, ops []op, initial S, step func(S, op) []S) {
 	model := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{initial} },
@@ -513,36 +512,36 @@ func explain[S any](h *history, what string, ops []op, initial S, step func(S, o
 	}
 }
 
-// isAbout reports that a request named an item, or was about a claim that has it.
+// isAbout reports whether a request names the item, or is about a claim that holds it.
 func (o op) isAbout(item string) bool {
 	return o.item == item || slices.Contains(o.more, item) || slices.Contains(o.items, item)
 }
 
-// register is the claim of a claimant.
+// register is the model of one claimant's claim.
 type register struct {
 	held     bool
-	id       string // "": of a claim whose reply was lost
+	id       string // "": the reply with the claim was lost
 	campaign int
 	item     string
 	endsAt   int64
 
 	over  bool   // a claim was held before
-	older string // its id; "": its reply was lost
+	older string // the id of that claim; "": the reply with it was lost
 }
 
 const graceMillis = int64(endGrace / time.Millisecond)
 
-// mayBeClosed reports that a request may have met the ended claim and closed it.
+// mayBeClosed reports whether a request may have found the ended claim and closed it.
 func mayBeClosed(endsAt int64, o op) bool { return endsAt != 0 && endsAt+graceMillis < o.clockDone }
 
-// releases reports that a request is a release.
+// releases reports whether a request is a release.
 func (o op) releases() bool { return o.kind == releaseOp || o.kind == giveUpOp }
 
-// mayRelease reports that a release may end a claim with this end. A holder releases holds only.
+// mayRelease reports whether a release may end a claim with this end. A holder can release only holds.
 func mayRelease(o op, endsAt int64) bool { return o.kind == releaseOp || endsAt != 0 }
 
-// stepClaimant plays one request of a claimant. stale: the answer may be the claim that the
-// claimant held before, for about a second, which is documented where items are burned.
+// stepClaimant plays one request of a claimant. With stale, the answer may be the claimant's earlier claim, for about
+// a second. The documents say so for campaigns that burn items.
 func stepClaimant(s register, o op, stale bool) []register {
 	if stale && s.over && o.kind == claimOp && o.replayed && (s.older == o.id || s.older == "") {
 		s.older = o.id
@@ -551,7 +550,7 @@ func stepClaimant(s register, o op, stale bool) []register {
 	return playClaimant(s, o)
 }
 
-// playClaimant plays one request, and keeps the claim that it ended.
+// playClaimant plays one request, and records the claim that it ended.
 func playClaimant(s register, o op) []register {
 	after := nextOfClaimant(s, o)
 	for i := range after {
@@ -604,7 +603,7 @@ func nextOfClaimant(s register, o op) []register {
 		if s.held && s.id == o.id && mayRelease(o, s.endsAt) {
 			return []register{none}
 		}
-	case o.result == already:
+	case o.result == alreadyReleased:
 		if s.id != o.id {
 			return []register{s}
 		}
@@ -620,7 +619,7 @@ func nextOfClaimant(s register, o op) []register {
 	return nil
 }
 
-// stepConfirmed is stepClaimant for a confirmation.
+// stepConfirmed plays a confirmation of a claimant.
 func stepConfirmed(s register, o op) []register {
 	mine, free := s.held && s.id == o.id, !s.held || mayBeClosed(s.endsAt, o)
 	confirmed := s
@@ -641,11 +640,11 @@ func stepConfirmed(s register, o op) []register {
 	return nil
 }
 
-// place is where an item is, as far as clients know. An item in the bank may be in a claim whose
-// reply was lost.
+// place says where an item is, as far as clients know. An item in the bank may also be in a claim whose reply was
+// lost.
 type place struct {
 	where  where
-	id     string // of the claim
+	id     string // the id of the claim
 	endsAt int64
 	marked bool // it was withdrawn while a claim held it, and ends with the claim
 }
@@ -659,11 +658,11 @@ const (
 	ended
 )
 
-// stepItem plays one request for an item. stale: a holder of a burned item may be told of it for
-// about a second.
+// stepItem plays one request for an item. With stale, a holder may still get a burned item as an answer, for about a
+// second.
 func stepItem(s place, o op, onEnd itembank.OnEnd, stale bool) []place {
 	free, over := place{where: inBank}, place{where: ended}
-	after := free // the end of a claim
+	after := free // the item's place after its claim ends
 	if onEnd == itembank.Burn || s.marked {
 		after = over
 	}
@@ -677,7 +676,7 @@ func stepItem(s place, o op, onEnd itembank.OnEnd, stale bool) []place {
 	case o.kind == loadOp:
 		return []place{s}
 	case o.kind == claimOp:
-		lost := s.where == inBank && o.replayed // a claim whose reply was lost
+		lost := s.where == inBank && o.replayed // the claim was made, and its reply was lost
 		if available || lost || s.where == held && s.id == o.id && s.endsAt == o.endsAt {
 			return []place{{held, o.id, o.endsAt, s.marked}}
 		}
@@ -694,7 +693,7 @@ func stepItem(s place, o op, onEnd itembank.OnEnd, stale bool) []place {
 		if s.where == held && s.id == o.id && mayRelease(o, s.endsAt) && (len(o.more) > 0 || o.returned == (after == free)) {
 			return []place{after}
 		}
-	case o.releases() && o.result == already:
+	case o.releases() && o.result == alreadyReleased:
 		if s.where != held || s.id != o.id {
 			return []place{s}
 		}
@@ -711,7 +710,7 @@ func stepItem(s place, o op, onEnd itembank.OnEnd, stale bool) []place {
 			return []place{over}
 		}
 	case o.kind == withdrawOp && (s.where == inBank || s.where == held):
-		// A claim holds the item, perhaps one whose reply was lost, or it ended with such a claim.
+		// A claim holds the item, or held it until it ended. The reply with that claim may have been lost.
 		marked := s
 		marked.marked = true
 		next := []place{marked}
@@ -728,8 +727,7 @@ func stepItem(s place, o op, onEnd itembank.OnEnd, stale bool) []place {
 	return nil
 }
 
-// stepConfirmedItem is stepItem for a confirmation. after is where the item is when its claim has
-// been closed.
+// stepConfirmedItem plays a confirmation of a claim on the item. after is the item's place after its claim is closed.
 func stepConfirmedItem(s place, o op, closable bool, after place) []place {
 	mine := s.where == held && s.id == o.id
 	switch confirmed := (place{held, o.id, 0, s.marked}); {
@@ -747,8 +745,8 @@ func stepConfirmedItem(s place, o op, closable bool, after place) []place {
 	return []place{s}
 }
 
-// checkSoldOut checks G5: nobody is told "sold out" while an item has been in the bank for
-// more than a second and nobody can have had it, except the claimant who is told.
+// checkSoldOut checks G5. A claimant may get "sold out" only if no item has been free for more than a second. Items
+// that another claimant may have had do not count as free.
 func (h *history) checkSoldOut() {
 	for _, o := range h.ops {
 		if o.result != soldOut {
@@ -760,29 +758,30 @@ func (h *history) checkSoldOut() {
 			}
 			for _, item := range l.items {
 				if !h.mayHaveLeft(item, o) && !h.mayBeHalfLoaded(item, o) {
-					h.fail("G5: %s was loaded long before, and nobody else had it: %s", item, o)
+					h.fail("G5: %s was loaded long before, and no other claimant had it: %s", item, o)
 				}
 			}
 		}
 	}
 }
 
-// mayHaveLeft reports that an item may have left the bank before a request was over.
+// mayHaveLeft reports whether an item may have left the bank before a request ended.
 func (h *history) mayHaveLeft(item string, by op) bool {
 	return slices.ContainsFunc(h.ops, func(o op) bool {
 		if h.heldThroughout(o, by) {
 			return false
 		}
 		if o.campaign != by.campaign || o.call > by.done {
-			// A claim whose reply was lost shows later which item it took.
+			// A repetition of a claim whose reply was lost shows later which item the claim took.
 			return o.campaign == by.campaign && o.isAbout(item) && o.replayed
 		}
 		return o.item == item || slices.Contains(o.more, item) || o.kind == claimOp && o.result == unknown || o.kind == withdrawOp && o.items[0] == item
 	})
 }
 
-// mayBeHalfLoaded reports that the load that added an item may not have had its reply for a second.
-// Its bank row may not be visible before, though another load has heard that the item is known.
+// mayBeHalfLoaded reports whether the load that added an item may have had its reply less than a second before. Until
+// that reply the item's bank row may be invisible, even if another load already got the answer that the item is
+// known.
 func (h *history) mayBeHalfLoaded(item string, soldOut op) bool {
 	return h.program.half != nil && slices.ContainsFunc(h.ops, func(l op) bool {
 		return l.kind == loadOp && l.campaign == soldOut.campaign && slices.Contains(l.items, item) &&
@@ -790,9 +789,8 @@ func (h *history) mayBeHalfLoaded(item string, soldOut op) bool {
 	})
 }
 
-// heldThroughout reports that a request was told of a claim of the claimant who was told sold
-// out, which was not over by then. If that claim emptied the bank, the claimant was to be told of
-// it.
+// heldThroughout reports whether request o gave a claim to the claimant who later got "sold out", and that claim was
+// not over by then. If that claim emptied the bank, the claimant must get the claim and not "sold out".
 func (h *history) heldThroughout(o, soldOut op) bool {
 	if o.kind != claimOp || o.result != ok || o.claimant != soldOut.claimant || mayBeClosed(o.endsAt, soldOut) {
 		return false

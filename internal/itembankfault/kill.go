@@ -19,8 +19,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// killed is what a process does that is killed. It moves items in all ways. The second
-// process does the same again; what it finds depends on where the first was killed.
+// killed is the scenario of a process that is killed. It moves items in all ways. A second process repeats it. The
+// rows that the second process finds depend on when the first was killed.
 var killed = Scenario{"killed", func(w *World) {
 	w.Create("", itembank.Settings{Shards: 1, Hold: life})
 	w.Load("", "item-0", "item-1")
@@ -47,13 +47,12 @@ var killed = Scenario{"killed", func(w *World) {
 	_, _ = w.Claim("", "ann")
 }}
 
-// childVariable is the environment variable that holds the child of a process that is
-// to be killed.
+// childVariable is the environment variable that holds the child, encoded.
 const childVariable = "ITEMBANKFAULT_CHILD"
 
-// child is what a process that is to be killed has to know.
+// child holds the parameters of a process that will be killed.
 type child struct {
-	Where    string // where the store is: a path or an endpoint
+	Where    string // the place of the store: a path or an endpoint
 	At       int    // the call before which it kills itself
 	Name     string
 	Campaign engine.Campaign
@@ -66,7 +65,7 @@ const stateMark = "STATE "
 func encode(v any) string {
 	var out bytes.Buffer
 	if err := gob.NewEncoder(&out).Encode(v); err != nil {
-		panic(err) // plain data always encodes
+		panic(err) // cannot happen: plain data always encodes
 	}
 	return base64.StdEncoding.EncodeToString(out.Bytes())
 }
@@ -75,8 +74,7 @@ func decode(text string, into any) error {
 	return gob.NewDecoder(base64.NewDecoder(base64.StdEncoding, strings.NewReader(text))).Decode(into)
 }
 
-// Child is the process that RunKills kills. It is a test of the same binary, which is
-// skipped otherwise:
+// Child is the process that RunKills kills. It runs as a test of the same binary, and is skipped in other runs:
 //
 //	func TestChild(t *testing.T) { itembankfault.Child(t, open) }
 func Child(t *testing.T, open func(t *testing.T, where string) engine.Store) {
@@ -108,19 +106,19 @@ func Child(t *testing.T, open func(t *testing.T, where string) engine.Store) {
 	}
 }
 
-// resume goes on from what clients were told by another process.
+// resume continues with the answers that clients got from another process.
 func (w *World) resume(s State) {
 	w.state, w.killed = s, true
 	w.clock.Advance(s.Now.Sub(w.clock.Now()))
 }
 
-// randomKills is the number of processes that are killed at a random time, which may be
-// in the middle of a call. Where everything is to be played, it is allRandomKills.
+// randomKills is the number of processes that are killed at a random time, which may be in the middle of a call. If
+// the tests play everything, the number is allRandomKills.
 const randomKills, allRandomKills = 6, 100
 
-// RunKills kills processes that work on a store, before one in share of their calls
-// (see Share) and at random times. Then it goes on from what the clients were told, and
-// checks the guarantees. The test binary has a TestChild that opens the store by where.
+// RunKills kills processes that work on a store: before one in share of their calls (see Share), and at random times.
+// Then it continues with the answers that their clients got, and checks the guarantees. The test binary must have a
+// TestChild that opens the store by where.
 func RunKills(t *testing.T, e enginetest.Engine, where string, share int) {
 	share = Share(share)
 	at, kills := rand.IntN(share), 0
@@ -147,8 +145,8 @@ func RunKills(t *testing.T, e enginetest.Engine, where string, share int) {
 	t.Logf("%d kills before a call, of up to %d; %d at random, in the %v that an uncut process takes", kills, at, inTime, uncut)
 }
 
-// killOnce kills one process, before a call or after a time. died = false means that
-// the process ended before that. took is how long its clients acted.
+// killOnce kills one process before a call or after a time. died is false if the process ended before that. took is
+// how long its clients acted.
 func killOnce(t *testing.T, e enginetest.Engine, where string, at int, after time.Duration) (died bool, took time.Duration) {
 	t.Helper()
 	w := newWorld(t.Context(), e)
@@ -162,7 +160,7 @@ func killOnce(t *testing.T, e enginetest.Engine, where string, at int, after tim
 		t.Fatal(err)
 	}
 	w.resume(state)
-	w.state.Freed = w.clock.Now() // a call in flight may still put items
+	w.state.Freed = w.clock.Now() // a call of the killed process may still put items
 	w.newBank()
 	if err := w.violated(func() { killed.Act(w); w.checkRows(true) }); err != nil {
 		t.Errorf("killed before call %d, or after %v: %v\n%s", at, after, err, Replay(t))
@@ -170,8 +168,7 @@ func killOnce(t *testing.T, e enginetest.Engine, where string, at int, after tim
 	return died, took
 }
 
-// run starts the process, and returns what its clients were told when it ended and how
-// long they acted.
+// run starts the process. It returns the answers that its clients had got by its end, and how long they acted.
 func (c child) run(ctx context.Context, after time.Duration) (state State, died bool, took time.Duration, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -189,14 +186,14 @@ func (c child) run(ctx context.Context, after time.Duration) (state State, died 
 		return state, false, 0, err
 	}
 	first := make([]byte, 1)
-	_, _ = out.Read(first) // its clients have begun, or it failed
+	_, _ = out.Read(first) // the first byte comes when its clients begin; none comes if it failed
 	began := time.Now()
 	if after >= 0 {
 		time.AfterFunc(after, func() { _ = run.Process.Kill() })
 	}
 	said, err := io.ReadAll(out)
 	took = time.Since(began)
-	_ = run.Wait() // ProcessState says how it ended
+	_ = run.Wait() // ProcessState says how the process ended
 	if err != nil {
 		return state, false, 0, err
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// These tests search an engine in memory. The packages of the engines search the others.
+// These tests use an engine in memory. The packages of the other engines run the same searches on theirs.
 
 func inMemory(testing.TB) enginetest.Engine {
 	s := memstore.NewItems()
@@ -16,8 +16,7 @@ func inMemory(testing.TB) enginetest.Engine {
 
 func TestFaults(t *testing.T) { RunFaults(t, inMemory, 1) }
 
-// rounds is how often histories and sequences are played as many times as on other engines,
-// which are slower.
+// rounds multiplies the number of histories and sequences: other engines are slower and play fewer.
 const rounds = 20
 
 func TestHistories(t *testing.T) {

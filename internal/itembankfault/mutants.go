@@ -15,27 +15,30 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// Mutant is an engine with one rule for claims broken. TestMutants in package itembank
-// proves for each that the tests which CaughtBy names find it.
+// Mutant is an engine with one broken rule for claims. TestMutants in package itembank proves for each mutant that
+// every test in CaughtBy finds it.
 type Mutant struct {
 	Name string
-	// CaughtBy names tests: "engine/NAME" is a case of enginetest, "scenario/NAME" a
-	// scenario with all its faults, "histories" random histories (only where everything
-	// is played), "half-visible/NAME" a search on an engine whose transactions become
-	// visible row by row (histories and reconcile only where everything is played), and
-	// all others are cases of package itembank.
+	// CaughtBy names tests:
+	//
+	//  - "engine/NAME" is a case of enginetest.
+	//  - "scenario/NAME" is a scenario with all its faults.
+	//  - "histories" are random histories, which run only if the tests play everything.
+	//  - "half-visible/NAME" is a search on an engine whose transactions become visible row by row.
+	//    Its histories and reconcile run only if the tests play everything.
+	//  - All others are cases of package itembank.
 	CaughtBy []string
 	Wrap     func(e enginetest.Engine, clock itembank.Clock) engine.Store
 	layer    layer
 }
 
-// layer says where a mutant stands in a scenario.
+// layer is the place of a mutant between a Bank and its engine.
 type layer int
 
 const (
 	belowFaults layer = iota
-	ownRows           // below the faults; its rows mean something else, so that checks read through it
-	aboveFaults       // it breaks what a Bank makes of slow replies
+	ownRows           // below the faults; checks must read through it, because its rows have another meaning
+	aboveFaults       // above the faults; it breaks how a Bank handles slow replies
 )
 
 // Mutants are all mutants of claims.
@@ -114,7 +117,7 @@ var Mutants = []Mutant{
 	{
 		Name:     "chosen-items-that-are-left",
 		CaughtBy: []string{"engine/take-items-all-or-none", "choice/all-or-none", "scenario/several-chosen-items", "histories"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return chosenThatAreLeft{e.Store} },
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return chosenInPart{e.Store} },
 	},
 	{
 		Name:     "chosen-items-one-by-one",
@@ -179,7 +182,7 @@ var Mutants = []Mutant{
 	{
 		Name:     "mark-as-empty-whatever-the-version",
 		CaughtBy: []string{"engine/mark-as-empty-needs-the-version", "sold-out/row-is-not-written-with-a-load-after-the-proof"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return markWhateverVersion{e.Store} },
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return markAtAnyVersion{e.Store} },
 	},
 	{
 		Name:     "loads-are-not-announced",
@@ -191,37 +194,37 @@ var Mutants = []Mutant{
 		CaughtBy: []string{
 			"engine/replace-campaign-conditions", "changes/change-against-a-change", "changes/delete-against-a-load",
 		},
-		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replaceWhatever{e.Store, true} },
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replaceAtAnyVersion{e.Store, true} },
 	},
 	{
 		Name:     "campaign-replaced-whatever-was-marked-as-empty",
 		CaughtBy: []string{"engine/replace-campaign-conditions", "changes/change-while-the-bank-is-marked-as-empty"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replaceWhatever{e.Store, false} },
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replaceAtAnyVersion{e.Store, false} },
 	},
 	{
 		Name:     "first-load-without-the-campaign",
 		CaughtBy: []string{"engine/first-load-needs-the-campaign", "changes/load-against-a-deletion"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return firstLoadAlone{e.Store} },
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return firstLoadUnchecked{e.Store} },
 	},
 	{
 		Name:     "deleted-name-whatever-its-scope",
 		CaughtBy: []string{"engine/create-in-place-of-a-deleted-campaign", "changes/deleted-name-against-a-campaign-of-its-scope"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return deletedNameAlone{e.Store} },
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return deletedNameWithoutScope{e.Store} },
 	},
 	{
 		Name:     "deleted-name-whatever-the-row",
 		CaughtBy: []string{"engine/create-in-place-of-a-deleted-campaign", "changes/deleted-name-against-a-creation"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return deletedNameWhatever{e.Store} },
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return existingNameReplaced{e.Store} },
 	},
 	{
 		Name:     "mode-whatever-was-deleted",
 		CaughtBy: []string{"engine/mode-of-a-deleted-campaign", "changes/delete-against-an-opening"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return modeWhatever{e.Store} },
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return deletedReopened{e.Store} },
 	},
 	{
 		Name:     "page-without-its-campaign",
 		CaughtBy: []string{"engine/page-goes-with-its-campaign", "engine/page-against-deletion"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return &pagesAlone{Store: e.Store} },
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return &pagesNeverDeleted{Store: e.Store} },
 	},
 	{
 		Name:     "close-without-claim-id",
@@ -231,7 +234,7 @@ var Mutants = []Mutant{
 	{
 		Name:     "close-whatever-the-end",
 		CaughtBy: []string{"engine/close-claim-conditions", "engine/confirm-against-close", "scenario/hold-confirmed-while-it-is-swept", "histories"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closeWhateverEnd{e.Store} },
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closeBeforeEnd{e.Store} },
 	},
 	{
 		Name:     "index-entry-trusted",
@@ -252,7 +255,7 @@ var Mutants = []Mutant{
 			"engine/close-claim-conditions", "holds/release-by-the-holder-while-it-is-confirmed",
 			"scenario/hold-confirmed-while-its-holder-releases-it",
 		},
-		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return holderReleaseWhatever{e.Store} },
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return confirmedReleasedByHolder{e.Store} },
 	},
 	{
 		Name:     "confirm-in-two-steps",
@@ -278,12 +281,12 @@ var Mutants = []Mutant{
 	{
 		Name:     "close-whatever-the-mark",
 		CaughtBy: []string{"engine/close-claim-conditions", "scenario/released-while-withdrawn", "histories"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closeWhateverMark{e.Store} },
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closeIgnoringMark{e.Store} },
 	},
 	{
 		Name:     "mark-where-the-item-is-free",
 		CaughtBy: []string{"engine/mark-withdrawn", "scenario/withdrawn-while-released"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return markWhereFree{e.Store, e.Raw} },
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return markFreeItem{e.Store, e.Raw} },
 	},
 	{
 		Name:     "return-in-a-second-step",
@@ -327,7 +330,7 @@ var Mutants = []Mutant{
 	{
 		Name:     "items-end-whatever-their-end",
 		CaughtBy: []string{"engine/end-items"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return itemsEndWhatever{e.Store} },
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return itemsEndedEarly{e.Store} },
 	},
 	{
 		Name:     "seen-items-put-back",
@@ -339,12 +342,12 @@ var Mutants = []Mutant{
 	{
 		Name:     "claim-put-back-whatever-the-item-row",
 		CaughtBy: []string{"replay/two-replays-at-once", "replay/item-that-moves-meanwhile"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return claimPutBackWhatever{e.Store} },
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return claimPutBackUnchecked{e.Store} },
 	},
 }
 
-// MustBeFoundBy fails the test if a scenario, played without a fault and then with each
-// fault, does not find the mutant.
+// MustBeFoundBy plays a scenario without a fault and then with each fault. It fails the test if no play finds the
+// mutant.
 func (m Mutant) MustBeFoundBy(t testing.TB, scenario string, e enginetest.Engine) {
 	t.Helper()
 	n := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == scenario })
@@ -369,11 +372,11 @@ func (m Mutant) MustBeFoundBy(t testing.TB, scenario string, e enginetest.Engine
 	t.Error("survived all faults")
 }
 
-// mostHistories is the number of histories that a mutant may survive.
+// mostHistories is the number of histories after which a mutant counts as not found.
 const mostHistories = 20_000
 
-// MustBeFoundByHistories fails the test if random histories do not find the mutant. It
-// is skipped unless everything is to be played.
+// MustBeFoundByHistories fails the test if random histories do not find the mutant. It skips the test unless the
+// tests play everything.
 func (m Mutant) MustBeFoundByHistories(t testing.TB, e enginetest.Engine) {
 	t.Helper()
 	if !playAll() {
@@ -393,12 +396,11 @@ func firstLine(err error) string {
 	return line
 }
 
-// noExistenceCondition takes an item whether it is in the bank or not: just before, it
-// puts the bank row.
+// noExistenceCondition takes an item even if it is not in the bank: it puts the bank row just before.
 type noExistenceCondition struct {
 	engine.Store
 	raw enginetest.Raw
-	mu  sync.Mutex // makes one step of putting and taking
+	mu  sync.Mutex // makes putting and taking one step
 }
 
 func (m *noExistenceCondition) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
@@ -410,11 +412,11 @@ func (m *noExistenceCondition) Take(ctx context.Context, i engine.FreeItem, c en
 	return m.Store.Take(ctx, i, c)
 }
 
-// unconditionalPut overwrites the claim that is there.
+// unconditionalPut overwrites the claimant's existing claim.
 type unconditionalPut struct {
 	engine.Store
 	raw enginetest.Raw
-	mu  sync.Mutex // makes one step of deleting and putting
+	mu  sync.Mutex // makes deleting and putting one step
 }
 
 func (m *unconditionalPut) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
@@ -426,8 +428,8 @@ func (m *unconditionalPut) Take(ctx context.Context, i engine.FreeItem, c engine
 	return m.Store.Take(ctx, i, c)
 }
 
-// checkThenPut reads the claim first and then puts it without a condition. Two callers
-// who meet have both read before either puts, as may happen on any network.
+// checkThenPut reads the claim first and then puts it without a condition. It makes two callers both read before
+// either of them puts, which can happen on any network.
 type checkThenPut struct {
 	unconditionalPut
 	checked atomic.Int32
@@ -444,12 +446,12 @@ func (m *checkThenPut) Take(ctx context.Context, i engine.FreeItem, c engine.Cla
 	}
 	select {
 	case <-m.second:
-	case <-time.After(10 * time.Second): // nobody else came
+	case <-time.After(10 * time.Second): // there is no second caller
 	}
 	return m.unconditionalPut.Take(ctx, i, c)
 }
 
-// ownerInCondition puts a claim IF absent OR the claimant's own.
+// ownerInCondition puts a claim on the condition that no claim exists OR that it belongs to the claimant.
 type ownerInCondition struct {
 	engine.Store
 	raw enginetest.Raw
@@ -473,7 +475,7 @@ func (m *ownerInCondition) Take(ctx context.Context, i engine.FreeItem, c engine
 	return result, nil
 }
 
-// itemGoneFirst gives a missing item as the only reason of a take that failed.
+// itemGoneFirst gives "item gone" as the only reason of a failed take.
 type itemGoneFirst struct{ engine.Store }
 
 func (m itemGoneFirst) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
@@ -484,8 +486,8 @@ func (m itemGoneFirst) Take(ctx context.Context, i engine.FreeItem, c engine.Cla
 	return result, err
 }
 
-// recurringToken makes the token of a transaction from what is claimed. An engine that
-// has seen the token answers success, and writes nothing.
+// recurringToken derives the token of a transaction from the items and the claimant. An engine that has seen the
+// token answers success and writes nothing.
 type recurringToken struct {
 	engine.Store
 	mu   sync.Mutex
@@ -506,16 +508,16 @@ func (m *recurringToken) Take(ctx context.Context, i engine.FreeItem, c engine.C
 
 type campaignKey struct{}
 
-// ofCampaign tells shardsOfCampaign the campaign of a request.
-func ofCampaign(ctx context.Context, name string) context.Context {
+// withCampaign passes the campaign of a request to shardsOfCampaign.
+func withCampaign(ctx context.Context, name string) context.Context {
 	return context.WithValue(ctx, campaignKey{}, name)
 }
 
-// shardsOfCampaign spreads the claims of a scope over as many partitions as the
-// campaign's bank has shards, and looks for a claim only where it would put it.
+// shardsOfCampaign spreads the claims of a scope over as many partitions as the campaign's bank has shards. It looks
+// for a claim only in the partition where it would put it.
 type shardsOfCampaign struct{ engine.Store }
 
-// mostPartitions is above the shards of all campaigns of scenarios and histories.
+// mostPartitions is higher than the number of shards of any campaign in scenarios and histories.
 const mostPartitions = 4
 
 func (m shardsOfCampaign) partition(ctx context.Context, scope, claimant, campaign string) (string, error) {
@@ -551,7 +553,7 @@ func (m shardsOfCampaign) HeldClaim(ctx context.Context, key engine.ClaimKey) (h
 		}
 		return held, conflict, err
 	}
-	for n := range mostPartitions { // a check
+	for n := range mostPartitions { // a test's check has no campaign: read all partitions
 		key.Scope = fmt.Sprintf("%s-p%d", scope, n)
 		held, conflict, err := m.Store.HeldClaim(ctx, key)
 		if held != nil || conflict {
@@ -576,7 +578,7 @@ func (m shardsOfCampaign) CloseClaim(ctx context.Context, r engine.CloseRequest)
 	return m.Store.CloseClaim(ctx, r)
 }
 
-// scopeOverwritten creates a campaign whatever the row of its scope.
+// scopeOverwritten creates a campaign without a condition on the row of its scope.
 type scopeOverwritten struct {
 	engine.Store
 	raw enginetest.Raw
@@ -593,8 +595,7 @@ func (m scopeOverwritten) CreateCampaign(ctx context.Context, c engine.Campaign)
 	return m.Store.CreateCampaign(ctx, c)
 }
 
-// scopeOfExisting puts the row of the scope also where it does not create the campaign: with another
-// campaign, whose name nobody has.
+// scopeOfExisting puts the row of the scope even if the campaign exists. It uses a new campaign name to do so.
 type scopeOfExisting struct{ engine.Store }
 
 func (m scopeOfExisting) CreateCampaign(ctx context.Context, c engine.Campaign) (engine.CreateResult, error) {
@@ -607,7 +608,7 @@ func (m scopeOfExisting) CreateCampaign(ctx context.Context, c engine.Campaign) 
 	return result, err
 }
 
-// slotsAreOne makes no difference between the slots of a claimant.
+// slotsAreOne treats all slots of a claimant as one slot.
 type slotsAreOne struct{ engine.Store }
 
 func (m slotsAreOne) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
@@ -620,7 +621,7 @@ func (m slotsAreOne) HeldClaim(ctx context.Context, key engine.ClaimKey) (*engin
 	return m.Store.HeldClaim(ctx, key)
 }
 
-// nextFreeSlot puts a claim into the next free slot where its own has one.
+// nextFreeSlot puts a claim into the next free slot if its own slot has a claim.
 type nextFreeSlot struct{ engine.Store }
 
 func (m nextFreeSlot) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
@@ -631,7 +632,7 @@ func (m nextFreeSlot) Take(ctx context.Context, i engine.FreeItem, c engine.Clai
 	return result, err
 }
 
-// closeInFirstSlot closes the claim in the first slot, if it has the id.
+// closeInFirstSlot closes the claim in the first slot if it has the requested id.
 type closeInFirstSlot struct{ engine.Store }
 
 func (m closeInFirstSlot) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
@@ -639,10 +640,10 @@ func (m closeInFirstSlot) CloseClaim(ctx context.Context, r engine.CloseRequest)
 	return m.Store.CloseClaim(ctx, r)
 }
 
-// chosenThatAreLeft makes a claim of those of the chosen items that are free.
-type chosenThatAreLeft struct{ engine.Store }
+// chosenInPart claims only those of the chosen items that are free.
+type chosenInPart struct{ engine.Store }
 
-func (m chosenThatAreLeft) TakeItems(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+func (m chosenInPart) TakeItems(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	var left []engine.FreeItem
 	c.More = ""
 	for _, i := range items {
@@ -665,7 +666,7 @@ func (m chosenThatAreLeft) TakeItems(ctx context.Context, items []engine.FreeIte
 	return m.Store.TakeItems(ctx, left, c)
 }
 
-// chosenOneByOne takes the chosen items one after the other, and stops at one that is gone.
+// chosenOneByOne takes the chosen items one after the other, and stops at the first item that is gone.
 type chosenOneByOne struct {
 	engine.Store
 	raw enginetest.Raw
@@ -691,7 +692,7 @@ func (m chosenOneByOne) TakeItems(ctx context.Context, items []engine.FreeItem, 
 	return result, err
 }
 
-// firstItemClosed closes a claim as a version does that knows no lists.
+// firstItemClosed closes only the first item of a claim, as a version of the engine without lists of items would do.
 type firstItemClosed struct{ engine.Store }
 
 func (m firstItemClosed) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
@@ -699,7 +700,7 @@ func (m firstItemClosed) CloseClaim(ctx context.Context, r engine.CloseRequest) 
 	return m.Store.CloseClaim(ctx, r)
 }
 
-// listsNotRead lists claims as a version does that knows no lists.
+// listsNotRead lists only the first item of a claim, as a version of the engine without lists of items would do.
 type listsNotRead struct{ engine.Store }
 
 func (m listsNotRead) ListClaims(ctx context.Context, scope, cursor string) ([]engine.Claim, string, error) {
@@ -710,7 +711,7 @@ func (m listsNotRead) ListClaims(ctx context.Context, scope, cursor string) ([]e
 	return claims, next, err
 }
 
-// columnsOfAnother gives each item the columns of the next one.
+// columnsOfAnother gives each item the columns of the next item.
 type columnsOfAnother struct{ engine.Store }
 
 func (m columnsOfAnother) AddItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
@@ -721,7 +722,7 @@ func (m columnsOfAnother) AddItems(ctx context.Context, requests []engine.AddReq
 	return m.Store.AddItems(ctx, mixed)
 }
 
-// columnsOfLatest gives a known item the columns of the load that meets it.
+// columnsOfLatest replaces the columns of a known item by the columns of a later load.
 type columnsOfLatest struct {
 	engine.Store
 	raw enginetest.Raw
@@ -740,7 +741,8 @@ func (m columnsOfLatest) AddItems(ctx context.Context, requests []engine.AddRequ
 	return results, err
 }
 
-// columnsLost closes claims, or repairs items, as a version does that knows no columns and writes item rows anew.
+// columnsLost closes claims, or repairs items, and writes item rows without columns, as a version of the engine
+// without columns would do.
 type columnsLost struct {
 	engine.Store
 	raw    enginetest.Raw
@@ -793,7 +795,7 @@ func (m itemRowForgotten) AddItems(ctx context.Context, requests []engine.AddReq
 	return results, err
 }
 
-// longMemory answers "empty" for ever for a shard that was empty once.
+// longMemory answers "empty" for ever after a shard was empty once.
 type longMemory struct {
 	engine.Store
 	mu    sync.Mutex
@@ -816,12 +818,13 @@ func (m *longMemory) FreeItems(ctx context.Context, s engine.Shard, r engine.Ran
 	return m.Store.FreeItems(ctx, s, r, limit)
 }
 
-// lateMemory answers "empty" for a second after the end of a read that showed it.
+// lateMemory answers "empty" for a second after the end of a read that found the shard empty. The second must start
+// with the read.
 type lateMemory struct {
 	engine.Store
 	clock itembank.Clock
 	mu    sync.Mutex
-	empty map[engine.Shard]time.Time // the end of the read
+	empty map[engine.Shard]time.Time // the end of that read
 }
 
 func (m *lateMemory) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
@@ -838,7 +841,7 @@ func (m *lateMemory) FreeItems(ctx context.Context, s engine.Shard, r engine.Ran
 	return page, err
 }
 
-// closeWithoutID closes any claim of the claimant.
+// closeWithoutID closes the claimant's claim, whatever its id is.
 type closeWithoutID struct{ engine.Store }
 
 func (m closeWithoutID) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
@@ -849,11 +852,10 @@ func (m closeWithoutID) CloseClaim(ctx context.Context, r engine.CloseRequest) (
 	return m.Store.CloseClaim(ctx, r)
 }
 
-// closeWhateverEnd closes claims that have not ended.
-// markWhateverVersion marks the campaign as empty at the version that it has.
-type markWhateverVersion struct{ engine.Store }
+// markAtAnyVersion marks the campaign as empty at its current version, not at the requested version.
+type markAtAnyVersion struct{ engine.Store }
 
-func (m markWhateverVersion) MarkEmpty(ctx context.Context, campaign string, _ int64) (bool, error) {
+func (m markAtAnyVersion) MarkEmpty(ctx context.Context, campaign string, _ int64) (bool, error) {
 	c, err := m.Campaign(ctx, campaign)
 	if err != nil || c == nil {
 		return false, err
@@ -872,13 +874,13 @@ func (m countedUpOnce) NextVersion(ctx context.Context, campaign string) (*engin
 	return m.Store.NextVersion(ctx, campaign)
 }
 
-// replaceWhatever replaces a campaign row that has other versions, or only another EmptyVersion.
-type replaceWhatever struct {
+// replaceAtAnyVersion replaces a campaign row whose EmptyVersion has changed, or also its Version.
+type replaceAtAnyVersion struct {
 	engine.Store
 	version bool
 }
 
-func (m replaceWhatever) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
+func (m replaceAtAnyVersion) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
 	c, err := m.Campaign(ctx, now.Name)
 	if err != nil || c == nil {
 		return false, err
@@ -889,10 +891,10 @@ func (m replaceWhatever) ReplaceCampaign(ctx context.Context, old, now engine.Ca
 	return m.Store.ReplaceCampaign(ctx, old, now)
 }
 
-// deletedNameAlone uses the name of a deleted campaign again without the row of the new scope.
-type deletedNameAlone struct{ engine.Store }
+// deletedNameWithoutScope uses the name of a deleted campaign again, and does not create the row of the new scope.
+type deletedNameWithoutScope struct{ engine.Store }
 
-func (m deletedNameAlone) CreateCampaign(ctx context.Context, c engine.Campaign) (engine.CreateResult, error) {
+func (m deletedNameWithoutScope) CreateCampaign(ctx context.Context, c engine.Campaign) (engine.CreateResult, error) {
 	old, err := m.Campaign(ctx, c.Name)
 	if err == nil && old != nil && old.CanBecome(c) {
 		_, err = m.ReplaceCampaign(ctx, *old, c)
@@ -901,10 +903,10 @@ func (m deletedNameAlone) CreateCampaign(ctx context.Context, c engine.Campaign)
 	return m.Store.CreateCampaign(ctx, c)
 }
 
-// deletedNameWhatever creates the next version of a campaign in place of whatever is there.
-type deletedNameWhatever struct{ engine.Store }
+// existingNameReplaced replaces any campaign row by the next version of the campaign.
+type existingNameReplaced struct{ engine.Store }
 
-func (m deletedNameWhatever) CreateCampaign(ctx context.Context, c engine.Campaign) (engine.CreateResult, error) {
+func (m existingNameReplaced) CreateCampaign(ctx context.Context, c engine.Campaign) (engine.CreateResult, error) {
 	result, err := m.Store.CreateCampaign(ctx, c)
 	if err != nil || result.Existing == nil || c.Version == 0 {
 		return result, err
@@ -913,18 +915,18 @@ func (m deletedNameWhatever) CreateCampaign(ctx context.Context, c engine.Campai
 	return engine.CreateResult{}, err
 }
 
-// firstLoadAlone starts the first load of a campaign as all others.
-type firstLoadAlone struct{ engine.Store }
+// firstLoadUnchecked starts the first load of a campaign as it starts all other loads.
+type firstLoadUnchecked struct{ engine.Store }
 
-func (m firstLoadAlone) StartFirstLoad(ctx context.Context, l engine.Load) (started, conflict bool, err error) {
+func (m firstLoadUnchecked) StartFirstLoad(ctx context.Context, l engine.Load) (started, conflict bool, err error) {
 	started, err = m.StartLoad(ctx, l)
 	return started, false, err
 }
 
-// modeWhatever opens and closes a campaign that was deleted.
-type modeWhatever struct{ engine.Store }
+// deletedReopened opens and closes a deleted campaign.
+type deletedReopened struct{ engine.Store }
 
-func (m modeWhatever) SetMode(ctx context.Context, name string, mode engine.Mode) (bool, error) {
+func (m deletedReopened) SetMode(ctx context.Context, name string, mode engine.Mode) (bool, error) {
 	c, err := m.Campaign(ctx, name)
 	if err != nil || c == nil || c.Mode != engine.Deleted {
 		return m.Store.SetMode(ctx, name, mode)
@@ -934,36 +936,37 @@ func (m modeWhatever) SetMode(ctx context.Context, name string, mode engine.Mode
 	return m.ReplaceCampaign(ctx, *c, now)
 }
 
-// pagesAlone keeps pages whatever becomes of their campaigns.
-type pagesAlone struct {
+// pagesNeverDeleted keeps the pages of deleted campaigns.
+type pagesNeverDeleted struct {
 	engine.Store
-	pages sync.Map // documents by campaign
+	pages sync.Map // the documents, by campaign
 }
 
-func (m *pagesAlone) PutPage(_ context.Context, campaign string, document []byte) (bool, error) {
+func (m *pagesNeverDeleted) PutPage(_ context.Context, campaign string, document []byte) (bool, error) {
 	m.pages.Store(campaign, document)
 	return true, nil
 }
 
-func (m *pagesAlone) Page(_ context.Context, campaign string, _ bool) ([]byte, error) {
+func (m *pagesNeverDeleted) Page(_ context.Context, campaign string, _ bool) ([]byte, error) {
 	document, _ := m.pages.Load(campaign)
 	page, _ := document.([]byte)
 	return page, nil
 }
 
-type closeWhateverEnd struct{ engine.Store }
+// closeBeforeEnd closes claims that have not ended.
+type closeBeforeEnd struct{ engine.Store }
 
-func (m closeWhateverEnd) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+func (m closeBeforeEnd) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
 	r.EndedBy = time.Time{}
 	return m.Store.CloseClaim(ctx, r)
 }
 
-// indexTrusted closes a claim that the index names, whatever became of the claim meanwhile: it
-// reads claims as they were when they were made, and does not test their end.
+// indexTrusted closes every claim that the index names, even if the claim has changed since: it gives the claim the
+// end that it had when it was made.
 type indexTrusted struct {
 	engine.Store
 	mu   sync.Mutex
-	ends map[string]time.Time // by claim id
+	ends map[string]time.Time // the ends, by claim id
 }
 
 func (m *indexTrusted) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
@@ -988,7 +991,7 @@ func (m *indexTrusted) CloseClaim(ctx context.Context, r engine.CloseRequest) (e
 	return m.Store.CloseClaim(ctx, r)
 }
 
-// confirmWithoutID confirms any claim of the claimant.
+// confirmWithoutID confirms the claimant's claim, whatever its id is.
 type confirmWithoutID struct{ engine.Store }
 
 func (m confirmWithoutID) ConfirmClaim(ctx context.Context, c engine.Claim) (engine.ConfirmResult, error) {
@@ -999,15 +1002,15 @@ func (m confirmWithoutID) ConfirmClaim(ctx context.Context, c engine.Claim) (eng
 	return m.Store.ConfirmClaim(ctx, c)
 }
 
-// holderReleaseWhatever closes a claim for its holder that was confirmed meanwhile.
-type holderReleaseWhatever struct{ engine.Store }
+// confirmedReleasedByHolder closes a claim for its holder even if the claim was confirmed meanwhile.
+type confirmedReleasedByHolder struct{ engine.Store }
 
-func (m holderReleaseWhatever) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+func (m confirmedReleasedByHolder) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
 	r.IfHold = false
 	return m.Store.CloseClaim(ctx, r)
 }
 
-// confirmInTwoSteps reads a claim, and then puts it without its end.
+// confirmInTwoSteps reads a claim, and puts it without its end in a second step.
 type confirmInTwoSteps struct {
 	engine.Store
 	raw enginetest.Raw
@@ -1018,12 +1021,12 @@ func (m confirmInTwoSteps) ConfirmClaim(ctx context.Context, c engine.Claim) (en
 	if err != nil || held == nil || held.ID != c.ID || held.Campaign != c.Campaign {
 		return engine.ConfirmResult{Held: held}, err
 	}
-	time.Sleep(time.Millisecond) // as any network may take
+	time.Sleep(time.Millisecond) // a delay that any network can have
 	held.EndsAt = time.Time{}
 	return engine.ConfirmResult{Held: held}, m.raw.PutClaim(ctx, *held)
 }
 
-// alwaysTheFirstDue lists the claims that are due from the first one on, wherever it should begin.
+// alwaysTheFirstDue ignores the place where a list of due claims should begin, and always begins with the first.
 type alwaysTheFirstDue struct{ engine.Store }
 
 func (m alwaysTheFirstDue) DueClaims(
@@ -1032,13 +1035,13 @@ func (m alwaysTheFirstDue) DueClaims(
 	return m.Store.DueClaims(ctx, s, time.Time{}, before, limit)
 }
 
-// ownClock does not say what time it is on the server.
+// ownClock reports no server time, so that a Bank uses its own clock.
 type ownClock struct{ engine.Store }
 
 func (ownClock) ServerTime() time.Time { return time.Time{} }
 
-// closeWithoutItemRow closes a claim whatever the item row says: just before, it puts
-// the row as the request wants it.
+// closeWithoutItemRow ignores the item row when it closes a claim: it puts the row that the request wants just
+// before.
 type closeWithoutItemRow struct {
 	engine.Store
 	raw enginetest.Raw
@@ -1052,10 +1055,10 @@ func (m closeWithoutItemRow) CloseClaim(ctx context.Context, r engine.CloseReque
 	return m.Store.CloseClaim(ctx, r)
 }
 
-// closeWhateverMark closes a claim whatever the mark in the item row.
-type closeWhateverMark struct{ engine.Store }
+// closeIgnoringMark ignores the mark in the item row when it closes a claim.
+type closeIgnoringMark struct{ engine.Store }
 
-func (m closeWhateverMark) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+func (m closeIgnoringMark) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
 	row, err := m.ItemRow(ctx, r.Claim.Campaign, r.Claim.ItemHash)
 	if err != nil {
 		return engine.CloseResult{}, err
@@ -1066,13 +1069,13 @@ func (m closeWhateverMark) CloseClaim(ctx context.Context, r engine.CloseRequest
 	return m.Store.CloseClaim(ctx, r)
 }
 
-// markWhereFree marks an item whether it is in the bank or not.
-type markWhereFree struct {
+// markFreeItem marks an item even if it is in the bank.
+type markFreeItem struct {
 	engine.Store
 	raw enginetest.Raw
 }
 
-func (m markWhereFree) MarkWithdrawn(ctx context.Context, item engine.FreeItem) (bool, error) {
+func (m markFreeItem) MarkWithdrawn(ctx context.Context, item engine.FreeItem) (bool, error) {
 	row, err := m.ItemRow(ctx, item.Shard.Campaign, item.Hash)
 	if err != nil || row == nil || row.State != "" {
 		return false, err
@@ -1082,8 +1085,8 @@ func (m markWhereFree) MarkWithdrawn(ctx context.Context, item engine.FreeItem) 
 	return true, m.raw.PutItemRow(ctx, item.Shard.Campaign, listed)
 }
 
-// returnInSecondStep deletes the claim and then puts the item into the bank. Between the
-// steps it waits for a moment, or until the caller's context ends.
+// returnInSecondStep deletes the claim, and puts the item into the bank in a second step. Between the steps it waits
+// for a moment, or until the caller's context ends.
 type returnInSecondStep struct {
 	engine.Store
 	raw enginetest.Raw
@@ -1103,9 +1106,8 @@ func (m returnInSecondStep) CloseClaim(ctx context.Context, r engine.CloseReques
 	return engine.CloseResult{}, m.raw.PutBankRow(ctx, *r.Return)
 }
 
-// endedDropped deletes a claim that ended longer than the grace ago, instead of closing
-// it. With no grace it does what a time to live does at the claim's end, with the real
-// one what a put does that overwrites.
+// endedDropped deletes a claim, instead of closing it, when it ended longer than the grace ago. Without a grace it
+// acts as a time to live would at the claim's end. With the real grace it acts as a put that overwrites the claim.
 type endedDropped struct {
 	engine.Store
 	raw   enginetest.Raw
@@ -1145,10 +1147,10 @@ func (m sweepWithoutGrace) CloseClaim(ctx context.Context, r engine.CloseRequest
 	return m.Store.CloseClaim(ctx, r)
 }
 
-// itemsEndWhatever ends items that have not ended.
-type itemsEndWhatever struct{ engine.Store }
+// itemsEndedEarly ends items before their end.
+type itemsEndedEarly struct{ engine.Store }
 
-func (m itemsEndWhatever) EndItems(ctx context.Context, requests []engine.EndRequest) ([]engine.EndResult, error) {
+func (m itemsEndedEarly) EndItems(ctx context.Context, requests []engine.EndRequest) ([]engine.EndResult, error) {
 	all := slices.Clone(requests)
 	for i := range all {
 		all[i].EndedBy = time.Time{}
@@ -1156,7 +1158,7 @@ func (m itemsEndWhatever) EndItems(ctx context.Context, requests []engine.EndReq
 	return m.Store.EndItems(ctx, all)
 }
 
-// seenItemsPutBack puts a missing item back into the bank where a repair marks it as lost.
+// seenItemsPutBack puts a missing item back into the bank, although a repair should mark it as lost.
 type seenItemsPutBack struct {
 	engine.Store
 	raw    enginetest.Raw
@@ -1182,10 +1184,10 @@ func (m *seenItemsPutBack) Repair(ctx context.Context, r engine.RepairRequest) (
 	return true, m.raw.PutBankRow(ctx, m.loaded[r.Hash])
 }
 
-// claimPutBackWhatever puts a claim back whatever became of its item since it was read.
-type claimPutBackWhatever struct{ engine.Store }
+// claimPutBackUnchecked puts a claim back even if its item has changed since the read.
+type claimPutBackUnchecked struct{ engine.Store }
 
-func (m claimPutBackWhatever) Repair(ctx context.Context, r engine.RepairRequest) (bool, error) {
+func (m claimPutBackUnchecked) Repair(ctx context.Context, r engine.RepairRequest) (bool, error) {
 	if r.PutClaim != nil {
 		row, err := m.ItemRow(ctx, r.Campaign, r.Hash)
 		if err != nil {
@@ -1196,7 +1198,7 @@ func (m claimPutBackWhatever) Repair(ctx context.Context, r engine.RepairRequest
 	return m.Store.Repair(ctx, r)
 }
 
-// claimReadPlainly reads a claim as a consistent list does: it shows the writes of a running
+// claimReadPlainly reads a claim with a consistent but not isolated read. It shows the writes of a running
 // transaction one by one, and never conflicts.
 type claimReadPlainly struct{ engine.Store }
 
@@ -1223,7 +1225,7 @@ func (m claimReadStale) HeldClaim(ctx context.Context, key engine.ClaimKey) (hel
 	return held, false, err
 }
 
-// itemsReadPlainly reads item rows plainly, and shows the bank rows that the latest list showed.
+// itemsReadPlainly reads item rows with plain reads, and returns the bank rows from the latest list.
 type itemsReadPlainly struct {
 	engine.Store
 	mu   sync.Mutex

@@ -11,23 +11,23 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Scenario is what some clients do. The calls of Act may fail, those of Prepare do not.
+// Scenario holds the actions of some clients. The calls of Act may fail; those of Prepare do not.
 type Scenario struct {
 	Name    string
 	Prepare func(w *World)
 	Act     func(w *World)
 }
 
-// life is the life of the items and claims that end in a scenario.
+// life is how long items and claims live in the scenarios where they end.
 const life = time.Minute
 
-// Scenarios have among them every operation that moves items.
+// Scenarios include every operation that moves items.
 var Scenarios = []Scenario{
 	{"new-claim", stocked(3, itembank.Settings{}), func(w *World) {
 		w.Get("", "ann")
 	}},
 	{"repeated-claim", stocked(3, itembank.Settings{}, "ann"), func(w *World) {
-		for range 4 { // the Bank reads the claim first from the third time on
+		for range 4 { // from the third request on the Bank reads the claim first
 			w.Get("", "ann")
 		}
 		w.Get("", "bob")
@@ -77,7 +77,7 @@ var Scenarios = []Scenario{
 		w.Get("", "bob")
 	}},
 	{"own-ended-claim-of-the-last-item", stocked(1, itembank.Settings{ClaimLife: life, OnEnd: itembank.Return}, "ann"), afterLife(func(w *World) {
-		// The item returns to a bank that was just seen empty.
+		// The item returns to a bank that a reader has just seen empty.
 		_, _ = w.Claim("", "ann")
 		w.settle()
 		w.Get("", "ann")
@@ -95,7 +95,7 @@ var Scenarios = []Scenario{
 	}},
 	{"page-of-items-that-end", stocked(3, itembank.Settings{ItemLife: life}), func(w *World) {
 		w.Get("", "ann")
-		w.clock.Advance(life) // the page has two more
+		w.clock.Advance(life) // the page has two more free items
 		w.Refused("", "bob", itembank.ErrSoldOut)
 		w.Get("", "ann")
 	}},
@@ -105,7 +105,7 @@ var Scenarios = []Scenario{
 	{"release-and-return", stocked(1, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
 		w.Get("", "ann")
 		w.Release("", "ann")
-		w.settle() // sold out is remembered for a second
+		w.settle() // a Bank remembers for a second that it is sold out
 		w.Get("", "bob")
 		w.Release("", "ann")
 		w.Refused("", "ann", itembank.ErrSoldOut)
@@ -119,7 +119,7 @@ var Scenarios = []Scenario{
 	}},
 	{"release-after-repeats", stocked(3, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
 		var old itembank.Claim
-		for range 3 { // the Bank reads the claim first afterwards
+		for range 3 { // after these the Bank reads the claim first
 			old = w.Get("", "ann")
 		}
 		w.Release("", "ann")
@@ -149,7 +149,7 @@ var Scenarios = []Scenario{
 		w.Release("", "bob")
 	}},
 	{"shared-scope", func(w *World) {
-		// The numbers of shards differ: claims must not depend on them.
+		// The numbers of shards differ, because claims must not depend on them.
 		w.Create("-one", itembank.Settings{Scope: "-scope", Shards: 1, OnEnd: itembank.Return})
 		w.Create("-two", itembank.Settings{Scope: "-scope", Shards: 3, OnEnd: itembank.Return})
 		w.Load("-one", "a-1", "a-2")
@@ -240,7 +240,7 @@ var Scenarios = []Scenario{
 		w.NotChosen("", "bob", "item-1")
 		w.NotChosen("", "bob", "never-loaded")
 		w.GetChosen("", "bob", "item-2")
-		w.GetChosen("", "ann", "item-0") // ann has another one, and gets that
+		w.GetChosen("", "ann", "item-0") // ann holds another item, and gets that item
 		w.Get("", "cid")
 		if w.ReleaseHold("", "ann") == nil {
 			w.settle()
@@ -321,7 +321,7 @@ var Scenarios = []Scenario{
 		w.WantPlaces("", map[string]string{
 			"old-1": "expired", "old-2": "expired", "old-3": "expired", "new-1": isFree, "new-2": isFree,
 		})
-		w.clock.Advance(life / 4) // now all items have ended
+		w.clock.Advance(life / 4) // after this all items have ended
 		w.Refused("", "cid", itembank.ErrSoldOut)
 	}},
 	{"hold-that-is-confirmed", stocked(2, itembank.Settings{Hold: life}), func(w *World) {
@@ -383,7 +383,7 @@ var Scenarios = []Scenario{
 		w.Ahead(-20 * time.Minute)
 		w.Get("", "ann")
 		w.Ahead(0)
-		w.clock.Advance(life) // and not the grace
+		w.clock.Advance(life) // but not the grace
 		w.Sweep("")
 		w.SweepDue("")
 		w.Get("", "ann")
@@ -471,7 +471,7 @@ var Scenarios = []Scenario{
 	}},
 }
 
-// withdrawItem0 returns a withdrawal by another Bank.
+// withdrawItem0 returns a function that withdraws item-0 through another Bank.
 func withdrawItem0(w *World) func() {
 	return func() {
 		c := w.campaigns[""]
@@ -481,21 +481,21 @@ func withdrawItem0(w *World) func() {
 	}
 }
 
-// confirmed confirms the hold of a claimant, who must have it.
+// confirmed confirms the hold of a claimant. It fails the scenario if the claimant has no hold.
 func (w *World) confirmed(claimant string) {
 	if refused := w.Confirm("", claimant); refused != nil {
 		w.fail("%s: %w", claimant, refused)
 	}
 }
 
-// confirmByAnother returns what confirms the hold of a claimant through another Bank.
+// confirmByAnother returns a function that confirms the hold of a claimant through another Bank.
 func (w *World) confirmByAnother(claimant string) func() {
 	return func() {
 		c := w.campaigns[""]
 		told := w.state.Told[key(c.Scope, claimant)]
 		w.state.confirm(c, claimant, told.Claim.ID)
 		confirmed, err := itembank.New(w.engine.Store, itembank.WithClock(w.clock)).Confirm(w.ctx, c.Name, claimant, told.Claim.ID)
-		if errors.Is(err, itembank.ErrNoClaim) { // it was closed before
+		if errors.Is(err, itembank.ErrNoClaim) { // the hold was closed before
 			return
 		}
 		w.must(err)
@@ -511,17 +511,17 @@ func numbered(prefix string, n int) []string {
 	return items
 }
 
-// aLoad returns 120 items, which are three transactions. Some are known, and some are
-// repeated, in the same transaction and in another one.
+// aLoad returns 120 items, which need three transactions. Some are known. Some are repeated, in the same transaction
+// or in another.
 func aLoad() []string {
 	items := append(numbered("line", 112), "line-111", "line-0", "line-60", "line-60")
 	return slices.Insert(items, 45, "known-0", "line-1", "known-9", "known-0")
 }
 
-// settle waits until no proof that the bank is empty is older than its items.
+// settle waits until every proof that the bank is empty is too old to use.
 func (w *World) settle() { w.clock.Advance(2 * emptyMemory) }
 
-// stocked prepares a campaign of one shard with n items. Each holder holds one of them.
+// stocked prepares a campaign of one shard with n items. Each of the holders holds an item.
 func stocked(n int, s itembank.Settings, holders ...string) func(*World) {
 	s.Shards = 1
 	return func(w *World) {
@@ -534,7 +534,7 @@ func stocked(n int, s itembank.Settings, holders ...string) func(*World) {
 	}
 }
 
-// chosen prepares a campaign whose claimants choose. Ann has some items.
+// chosen prepares a campaign whose claimants choose their items. Ann holds the items in anns.
 func chosen(n int, s itembank.Settings, anns ...string) func(*World) {
 	s.Shards, s.Choice, s.Columns = 2, true, true
 	return func(w *World) {
@@ -551,7 +551,7 @@ func chosen(n int, s itembank.Settings, anns ...string) func(*World) {
 	}
 }
 
-// afterLife acts when all items and claims with an end may be closed.
+// afterLife runs act after the time when all items and claims with an end may be closed.
 func afterLife(act func(*World)) func(*World) {
 	return func(w *World) {
 		w.clock.Advance(2 * life)
@@ -559,7 +559,7 @@ func afterLife(act func(*World)) func(*World) {
 	}
 }
 
-// cutLoad leaves a load whose second transaction was done and not counted.
+// cutLoad leaves an unfinished load: its second transaction was done but not counted.
 func (w *World) cutLoad(suffix string, items []string) {
 	n := 0
 	cut := &Store{Store: w.engine.Store, Plan: func(_ int, method string) Fault {
@@ -577,8 +577,7 @@ func (w *World) cutLoad(suffix string, items []string) {
 	}
 }
 
-// plantedInconsistencies prepares a closed campaign with one inconsistency of each
-// kind that Repair repairs.
+// plantedInconsistencies prepares a closed campaign with one inconsistency of each kind that Repair can repair.
 func plantedInconsistencies(w *World) {
 	w.Create("", itembank.Settings{Shards: 2})
 	c := w.campaigns[""]
@@ -604,9 +603,9 @@ func plantedInconsistencies(w *World) {
 	w.SetOpen("", false)
 }
 
-// restoredClaims prepares a closed campaign with 8 items whose claims are restored to a moment
-// before four customers claimed: their claims are lost. The items of the first ones are in the
-// bank, as if it were restored too, those of the others are in no place.
+// restoredClaims prepares a closed campaign with 8 items and four claims. Then it restores the table of claims to a
+// moment before the claims, so that they are lost. The items of the first claims are in the bank, as if the table of
+// items were restored too. The items of the other claims are in no place.
 func restoredClaims(free int) func(*World) {
 	return func(w *World) {
 		w.Create("", itembank.Settings{Shards: 2, Columns: true})

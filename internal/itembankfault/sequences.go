@@ -15,8 +15,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// sequence compares a Bank with a model, in which every request is a line or two.
-// Requests come one after the other. Calls of the store fail, and clients repeat theirs.
+// sequence compares a Bank with a model in which every request takes a line or two. The requests come one after the
+// other. Calls of the store fail, and clients repeat their requests.
 type sequence struct {
 	*World
 	c      engine.Campaign
@@ -24,13 +24,13 @@ type sequence struct {
 	places map[string]string         // by item: isFree, heldBy a claimant, or isGone
 	marked map[string]bool           // the items that end with their claims, since they were withdrawn
 	claims map[string]itembank.Claim // by holder
-	older  map[string]string         // by holder: the id of a claim that is over
+	older  map[string]string         // by holder: the id of a claim that has ended or was released
 }
 
-// isGone is the place of an item that ended, in whatever way.
+// isGone is the place of an item that ended, for whatever reason.
 const isGone = "gone"
 
-// RunSequences plays random sequences. Their number is rapid's flag -rapid.checks.
+// RunSequences plays random sequences. rapid's flag -rapid.checks sets their number.
 func RunSequences(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
 	e := newEngine(t)
 	rapid.Check(t, func(rt *rapid.T) {
@@ -68,9 +68,8 @@ func RunSequences(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
 	})
 }
 
-// breakCalls has one call in so many fail: more than any request makes, except one that
-// reads a list, or an index and each claim that it names, which would never come to its end. So
-// these reads do not fail.
+// breakCalls makes one call in so many fail. The interval is more calls than any request makes, except for requests
+// that read a list, or an index with each claim that it names. Those would never end, so their reads do not fail.
 func (s *sequence) breakCalls(faults []Fault, between int) {
 	reads := []string{"ListClaims", "ListItemRows", "DueClaims", "HeldClaimEventuallyConsistent"}
 	left, n := between, 0
@@ -180,7 +179,7 @@ func (s *sequence) actions() map[string]func(*rapid.T) {
 	}
 }
 
-// holders are who claims.
+// holders lists the holders that claim.
 func (s *sequence) holders() []string {
 	if s.c.PerClaimant > 1 {
 		return slotHolders
@@ -188,10 +187,10 @@ func (s *sequence) holders() []string {
 	return claimants
 }
 
-// closable lists the claims that may be closed by now.
+// closable lists the claims that may be closed now.
 func (s *sequence) closable() (all []itembank.Claim) {
 	for _, claim := range s.claims {
-		if (Told{Claim: claim}).gone(s.clock.Now()) {
+		if (Told{Claim: claim}).mayBeClosed(s.clock.Now()) {
 			all = append(all, claim)
 		}
 	}
@@ -210,8 +209,7 @@ func (s *sequence) close(claim itembank.Claim) {
 	}
 }
 
-// confirm confirms the hold of a claimant, if there is one. A hold can be confirmed until it is
-// closed.
+// confirm confirms the hold of a claimant, if the claimant has one. A hold can be confirmed until it is closed.
 func (s *sequence) confirm(claimant string) {
 	hold, ok := s.claims[claimant]
 	if !ok {
@@ -223,7 +221,7 @@ func (s *sequence) confirm(claimant string) {
 	s.claims[claimant] = permanent(hold)
 }
 
-// confirmOlder confirms a hold that is over. That changes nothing.
+// confirmOlder confirms a hold that has ended or was released, which changes nothing.
 func (s *sequence) confirmOlder(claimant string) {
 	want := itembank.ErrNoClaim
 	if _, holds := s.claims[claimant]; holds {
@@ -234,7 +232,7 @@ func (s *sequence) confirmOlder(claimant string) {
 	}
 }
 
-// giveUp releases the hold of a claimant, if there is one, unless it is confirmed.
+// giveUp releases the hold of a claimant, if the claimant has one and has not confirmed it.
 func (s *sequence) giveUp(claimant string) {
 	claim, ok := s.claims[claimant]
 	if !ok {
@@ -249,7 +247,7 @@ func (s *sequence) giveUp(claimant string) {
 	}
 }
 
-// resync ends claims in the model that ended in the store while a request was under way.
+// resync removes the claims from the model that the store closed during a request.
 func (s *sequence) resync() {
 	for _, claim := range s.closable() {
 		held, _, err := s.engine.Store.HeldClaim(s.ctx, keyOf(s.c, holderOf(claim.Claimant, claim.Slot)))
@@ -262,11 +260,11 @@ func (s *sequence) resync() {
 
 func (s *sequence) claim(claimant string, chosen ...string) {
 	had, holds := s.claims[claimant]
-	ended := holds && (Told{Claim: had}).gone(s.clock.Now())
+	ended := holds && (Told{Claim: had}).mayBeClosed(s.clock.Now())
 	grant, refused := s.Choose("", claimant, chosen...)
-	s.resync() // it may have closed claims of others
-	if holds && !ended && (Told{Claim: had}).gone(s.clock.Now()) {
-		ended = refused != nil || grant.Claim.ID != had.ID // it ended while the request was under way
+	s.resync() // the request may have closed claims of other claimants
+	if holds && !ended && (Told{Claim: had}).mayBeClosed(s.clock.Now()) {
+		ended = refused != nil || grant.Claim.ID != had.ID // the claim ended during the request
 	}
 	if ended {
 		s.close(had)

@@ -11,42 +11,41 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// endGrace is how much later than its end a claim may be closed.
+// endGrace is the time between the end of a claim and the moment from which it may be closed.
 const endGrace = 10 * time.Second
 
-// emptyMemory is how old a proof that the bank is empty may be.
+// emptyMemory is how long a Bank may rely on a proof that the bank is empty.
 const emptyMemory = time.Second
 
-// State is what clients were told, in a form that one process can hand to another.
+// State holds the answers that clients got, in a form that one process can hand to another.
 type State struct {
 	Told   map[string]Told            // by scope and claimant: the latest claim
 	Given  map[string]string          // by campaign and item: the id of the latest claim
 	Loaded map[string]map[string]bool // by campaign: the items that a client loaded
-	// By campaign: the items of a load that has no answer yet. After a kill some of
-	// them are in the bank, or all.
+	// By campaign: the items of a load that has no answer yet. After a kill, some or all of them are in the bank.
 	Loading map[string]map[string]bool
-	// By campaign: the items that a client withdrew, and that were loaded before. Nobody gets
-	// them from the bank again.
+	// By campaign: the items that a client withdrew after they were loaded. No claimant gets them from the bank
+	// again.
 	Withdrawn map[string]map[string]bool
 	Asked     map[string]map[string]bool // by scope: the claimants
 	Freed     time.Time                  // when an item was last put into a bank
 	Now       time.Time                  // by the clock
 }
 
-// Told is a claim that its claimant was told of.
+// Told is a claim that its claimant got as an answer.
 type Told struct {
 	Claim     itembank.Claim
-	Released  bool // a release of it was asked for, so that it may be gone
-	Confirmed bool // a confirmation was asked for, so that it may have no end
+	Released  bool // a client asked for its release, so that it may be closed
+	Confirmed bool // a client asked for its confirmation, so that it may have no end
 }
 
-// gone reports that the claim may have been closed.
-func (t Told) gone(now time.Time) bool {
+// mayBeClosed reports whether the claim may have been closed.
+func (t Told) mayBeClosed(now time.Time) bool {
 	return t.Released || !t.Claim.EndsAt.IsZero() && t.Claim.EndsAt.Before(now.Add(-endGrace))
 }
 
-// is reports that a claim that is there is the one that its claimant was told of.
-func (t Told) is(claim itembank.Claim) bool {
+// same reports whether a claim in the store is the claim that the claimant got as an answer.
+func (t Told) same(claim itembank.Claim) bool {
 	if t.Confirmed && claim.EndsAt.IsZero() {
 		t.Claim.EndsAt = time.Time{}
 	}
@@ -61,7 +60,7 @@ func newState() State {
 	}
 }
 
-// loads reports that a client loaded an item, or was about to.
+// loads reports whether a client loaded an item, or began to load it.
 func (s State) loads(campaign, item string) bool {
 	return s.Loaded[campaign][item] || s.Loading[campaign][item]
 }
@@ -78,7 +77,7 @@ func note(sets map[string]map[string]bool, space string, names ...string) {
 	}
 }
 
-// checkGrant checks that a claimant may be told of a claim, and notes it.
+// checkGrant checks that a claimant may get this answer, and records it.
 func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, now time.Time) error {
 	claim := g.Claim
 	if claim.Campaign != c.Name || holderOf(claim.Claimant, claim.Slot) != claimant || claim.Scope != c.Scope || claim.ID == "" {
@@ -86,7 +85,7 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 	}
 	for _, item := range claim.Items() {
 		if !s.loads(c.Name, item) {
-			return fmt.Errorf("%s was given %q, which nobody loaded", claimant, item)
+			return fmt.Errorf("%s was given %q, which was not loaded", claimant, item)
 		}
 	}
 	if want := wantColumns(c, claim); claim.Columns != want {
@@ -95,9 +94,9 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 	mine, asked := s.Told[key(c.Scope, claimant)]
 	same := asked && mine.Claim.ID == claim.ID
 	switch {
-	case same && !mine.is(claim):
+	case same && !mine.same(claim):
 		return fmt.Errorf("G2: claim %s of %s changed from %+v to %+v", claim.ID, claimant, mine.Claim, claim)
-	case asked && !same && !mine.gone(now):
+	case asked && !same && !mine.mayBeClosed(now):
 		return fmt.Errorf("G2: %s was told of claim %s to %s, and then of %s to %s", claimant, mine.Claim.ID, mine.Claim.Item, claim.ID, claim.Item)
 	case same && !g.Replayed:
 		return fmt.Errorf("claim %s of %s is told as new twice", claim.ID, claimant)
@@ -118,11 +117,11 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 	return nil
 }
 
-// checkItem checks that an item of a claim may be its claimant's.
+// checkItem checks that the claimant may hold an item of the claim.
 func (s State) checkItem(c engine.Campaign, claimant string, g itembank.Grant, item string, now time.Time) error {
 	for _, k := range slices.Sorted(maps.Keys(s.Told)) {
 		other := s.Told[k]
-		if other.Claim.ID != g.Claim.ID && other.Claim.Campaign == c.Name && slices.Contains(other.Claim.Items(), item) && !other.gone(now) {
+		if other.Claim.ID != g.Claim.ID && other.Claim.Campaign == c.Name && slices.Contains(other.Claim.Items(), item) && !other.mayBeClosed(now) {
 			return fmt.Errorf("G1: %s was given to %s, and lives in a claim of %s", item, claimant, other.Claim.Claimant)
 		}
 	}
@@ -136,10 +135,10 @@ func (s State) checkItem(c engine.Campaign, claimant string, g itembank.Grant, i
 	return nil
 }
 
-// checkRefusal checks that a claimant may be refused.
+// checkRefusal checks that a claimant may get this refusal.
 func (s State) checkRefusal(c engine.Campaign, claimant string, err error, now time.Time) error {
 	mine, told := s.Told[key(c.Scope, claimant)]
-	if !told || mine.gone(now) {
+	if !told || mine.mayBeClosed(now) {
 		return nil
 	}
 	var elsewhere *itembank.ClaimedElsewhereError
@@ -149,7 +148,7 @@ func (s State) checkRefusal(c engine.Campaign, claimant string, err error, now t
 	return fmt.Errorf("G2: %s holds %s of %s and was refused: %w", claimant, mine.Claim.Item, mine.Claim.Campaign, err)
 }
 
-// confirm notes that a client asks to confirm a claim.
+// confirm records that a client asks to confirm a claim.
 func (s State) confirm(c engine.Campaign, claimant, id string) {
 	k := key(c.Scope, claimant)
 	if mine, ok := s.Told[k]; ok && mine.Claim.ID == id {
@@ -158,7 +157,7 @@ func (s State) confirm(c engine.Campaign, claimant, id string) {
 	}
 }
 
-// release notes that a client asks to release a claim.
+// release records that a client asks to release a claim.
 func (s State) release(c engine.Campaign, claimant, id string) {
 	k := key(c.Scope, claimant)
 	if mine, ok := s.Told[k]; ok && mine.Claim.ID == id {

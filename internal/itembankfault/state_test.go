@@ -14,11 +14,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// TestHistoriesAreChecked: a history that is possible is accepted, and one that breaks a
-// guarantee is refused with the name of the guarantee.
+// TestHistoriesAreChecked checks that a possible history is accepted, and that one which breaks a guarantee is
+// refused with the name of the guarantee.
 func TestHistoriesAreChecked(t *testing.T) {
 	t.Parallel()
-	const ends = int64(historyClaimLife / time.Millisecond) // of all claims
+	const ends = int64(historyClaimLife / time.Millisecond) // the end of every claim
 	at := func(clock int64, o op) op {
 		if o.kind == claimOp && o.endsAt == ends {
 			o.endsAt += clock
@@ -41,7 +41,7 @@ func TestHistoriesAreChecked(t *testing.T) {
 	giveUp := func(of op, r result) op { of.kind, of.returned, of.result = giveUpOp, r == ok, r; return of }
 	withResult := func(of op, r result) op { of.result = r; return of }
 	withdrawn := op{kind: withdrawOp, items: []string{"item-0"}, result: ok}
-	together := func(a, b op) []op { // at the same time, after the load
+	together := func(a, b op) []op { // both requests at the same time, after the load
 		load := load
 		load.call, load.done, a.call, a.done, b.call, b.done = 1, 2, 3, 5, 4, 6
 		return []op{load, a, b}
@@ -49,7 +49,7 @@ func TestHistoriesAreChecked(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		ops  []op
-		want string // of the violation; "": there is none
+		want string // a part of the violation's text; "": no violation
 	}{
 		{"one holder after the other", []op{load, ann, release(ann), bob}, ""},
 		{"two holders of one item", []op{load, ann, bob}, "G1: item item-0"},
@@ -95,7 +95,8 @@ func TestHistoriesAreChecked(t *testing.T) {
 	}
 }
 
-// wantViolation compares violations. "" is none.
+// wantViolation compares a violation with the text that it must have. An empty text means that there must be no
+// violation.
 func wantViolation(t *testing.T, name string, violated error, want string) {
 	t.Helper()
 	if (violated == nil) != (want == "") || violated != nil && !strings.Contains(violated.Error(), want) {
@@ -131,7 +132,7 @@ func TestAnswersAreChecked(t *testing.T) {
 	}{
 		{"another item for another", c, grant("bob", "2", "item-1"), now, ""},
 		{"an item of a load without an answer", c, grant("bob", "2", "item-2"), now, ""},
-		{"an item that nobody loaded", c, grant("bob", "2", "item-3"), now, "nobody loaded"},
+		{"an item that nobody loaded", c, grant("bob", "2", "item-3"), now, "was not loaded"},
 		{"an item that is held", c, grant("bob", "2", "item-0"), now, "G1"},
 		{"an item whose claim is over", c, grant("bob", "2", "item-0"), over, ""},
 		{"a burned item whose claim is over", burns, grant("bob", "2", "item-0"), over, "G1"},
@@ -180,11 +181,11 @@ func TestAnswersAreChecked(t *testing.T) {
 	wantViolation(t, "a refusal after a release", s.checkRefusal(c, "ann", itembank.ErrSoldOut, now), "")
 }
 
-// rows is a store in which the test says where items are.
+// rows is a store in which the test sets the places of the items.
 type rows struct {
 	engine.Store
 	free []string
-	held map[string]string // by claimant
+	held map[string]string // the held items, by claimant
 	gone []string
 }
 
@@ -215,7 +216,7 @@ func (r rows) ItemRow(_ context.Context, _ string, h engine.Hash) (*engine.ItemR
 	return nil, nil
 }
 
-// TestSequencesAreChecked tests that the rows are compared with the model of a sequence.
+// TestSequencesAreChecked checks that a sequence compares the rows with its model.
 func TestSequencesAreChecked(t *testing.T) {
 	t.Parallel()
 	model := map[string]string{"item-0": isFree, "item-1": heldBy("ann"), "item-2": isGone}
@@ -234,7 +235,7 @@ func TestSequencesAreChecked(t *testing.T) {
 	}
 }
 
-// TestTooManyCalls: a request that would go on for ever fails.
+// TestTooManyCalls checks that a request that would never end fails.
 func TestTooManyCalls(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t.Context(), enginetest.Engine{Store: &Store{Store: rows{}, number: maxCalls, MaxCalls: maxCalls}})

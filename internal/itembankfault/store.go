@@ -11,8 +11,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Store is an engine whose calls a test counts, interrupts and breaks. Without a
-// hook, a plan or results of its own it only counts.
+// Store is an engine whose calls a test counts, interrupts and breaks. Without hooks, a plan or results, it only
+// counts.
 type Store struct {
 	engine.Store
 
@@ -21,32 +21,31 @@ type Store struct {
 	// After runs after each call took effect. Its error replaces the reply.
 	After func(method string) error
 
-	// Plan says how a call fails, by its number from 0.
+	// Plan says how a call fails. Calls have numbers from 0.
 	Plan func(call int, method string) Fault
-	// Slow runs while a reply is slow.
+	// Slow runs during a slow reply.
 	Slow func()
 
-	// TakeResults and CloseResults are the results of the first calls of Take and of
-	// CloseClaim. These calls do not reach the engine.
+	// TakeResults and CloseResults are the results of the first calls of Take and of CloseClaim. These calls do not
+	// reach the engine.
 	TakeResults  []engine.TakeResult
 	CloseResults []engine.CloseResult
 
-	// Server is the engine's own clock; nil: the engine has none.
+	// Server is the clock of the engine. If it is nil, the engine has no clock.
 	Server *Clock
-	// Due are entries of the index over claims that end that it should have forgotten. DueClaims
-	// lists them as well.
+	// Due are entries that the index of claims with an end should have forgotten. DueClaims lists them, too.
 	Due []engine.DueClaim
 
-	// MaxCalls is the number of calls after which all calls fail, so that a request
-	// that would go on for ever ends; 0: there is no limit.
+	// MaxCalls is the number of calls after which all calls fail, so that a request that would never end does end. 0
+	// means no limit.
 	MaxCalls int
 
-	// indexBehind: the index never forgets a claim that was made through this Store.
+	// indexBehind makes the index keep every claim that was made through this Store.
 	indexBehind bool
 
 	mu     sync.Mutex
-	number int      // of the calls so far
-	calls  []string // since the last Calls
+	number int      // the number of calls so far
+	calls  []string // the methods called since the last Calls
 }
 
 var _ engine.Store = (*Store)(nil)
@@ -54,8 +53,8 @@ var _ engine.Store = (*Store)(nil)
 // Fault is a way in which a call fails.
 type Fault string
 
-// The faults. Throttled and the conflicts are results of an engine that changed
-// nothing, where the method has such a result, and errors where it has none.
+// These are the faults. Throttled and the conflicts are results of an engine that changed nothing. For a method
+// without such a result, they are errors.
 const (
 	None            Fault = ""
 	FailedBefore    Fault = "error before the effect"
@@ -69,17 +68,17 @@ const (
 	ItemConflict    Fault = "conflict on the item"
 	BothConflict    Fault = "conflict on both"
 
-	// endless fails a request that would go on for ever, with an error of no family.
+	// endless fails a request that would never end. Its error belongs to no family.
 	endless Fault = "endless"
 )
 
-// refuses reports that the fault is a result of the engine.
+// refuses reports whether the engine answers with this fault as a result.
 func (f Fault) refuses() bool {
 	return f == Throttled || f == ClaimConflict || f == ItemConflict || f == BothConflict
 }
 
-// faultsOf returns the faults that differ for a Bank. A read that fails has no effect
-// before or after.
+// faultsOf returns the faults that make a difference to a Bank. Reads have one kind of failure, because they have no
+// effect.
 func faultsOf(method string) []Fault {
 	faults := []Fault{FailedBefore, CancelledBefore, CancelledDuring, CancelledAfter}
 	switch method {
@@ -112,7 +111,7 @@ func (s *Store) Calls() []string {
 	return calls
 }
 
-// next notes a call and says how it fails.
+// next records a call and returns its fault.
 func (s *Store) next(method string) Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,15 +134,15 @@ func cancellable(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithValue(ctx, cancelKey{}, cancel), cancel
 }
 
-// call is one call of a method. refuse is the method's result for a fault that
-// refuses; nil: it has none.
+// call is one call of a method. refuse returns the method's result for a fault that refuses. It is nil if the method
+// has no such result.
 type call[R any] struct {
 	method string
 	do     func() (R, error)
 	refuse func(Fault) R
 }
 
-// through makes a call between the hooks, and fails it as planned.
+// through runs the hooks, makes the call between them, and fails it as planned.
 func through[R any](ctx context.Context, s *Store, c call[R]) (R, error) {
 	var none R
 	fault := s.next(c.method)
@@ -182,7 +181,7 @@ func broken[R any](ctx context.Context, s *Store, c call[R], fault Fault) (R, er
 		cancel()
 		return c.do()
 	case fault == CancelledDuring:
-		// Any delay will do: the fault is what the engine makes of it.
+		// Any delay will do: the fault tests how the engine handles the cancelled context.
 		time.AfterFunc(100*time.Microsecond, cancel)
 		return c.do()
 	case fault == CancelledAfter:
@@ -194,7 +193,7 @@ func broken[R any](ctx context.Context, s *Store, c call[R], fault Fault) (R, er
 	return none, fmt.Errorf("%w: %s: %s", itembank.ErrTryAgain, c.method, fault)
 }
 
-// pop takes the first of the results that a test has set.
+// pop takes the first result that a test has set.
 func pop[R any](s *Store, results *[]R) (first R, found bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,8 +204,8 @@ func pop[R any](s *Store, results *[]R) (first R, found bool) {
 	return first, true
 }
 
-// CreateCampaign implements engine.Store. As all methods, it counts the call, runs the
-// hooks, and fails the call as planned.
+// CreateCampaign implements engine.Store. As every method does, it counts the call, runs the hooks, and fails the
+// call as planned.
 func (s *Store) CreateCampaign(ctx context.Context, c engine.Campaign) (engine.CreateResult, error) {
 	return through(ctx, s, call[engine.CreateResult]{method: "CreateCampaign", do: func() (engine.CreateResult, error) {
 		return s.Store.CreateCampaign(ctx, c)
@@ -277,7 +276,7 @@ func (s *Store) TakeItems(ctx context.Context, items []engine.FreeItem, claim en
 	})
 }
 
-// taken notes a claim that was made, of which the index does not forget that it ends.
+// taken records a new claim with an end, so that the index keeps it.
 func (s *Store) taken(result engine.TakeResult, err error, claim engine.Claim) {
 	if err == nil && result.Taken() && s.indexBehind && !claim.EndsAt.IsZero() {
 		s.mu.Lock()
@@ -341,7 +340,7 @@ func (s *Store) DueClaims(
 	}})
 }
 
-// behind returns a page of an index that still has older entries, of whatever shard.
+// behind returns a page of an index that still has older entries, of any shard.
 func (s *Store) behind(page engine.DuePage, after, before time.Time, limit int) engine.DuePage {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -412,8 +411,8 @@ func (s *Store) ReadItems(ctx context.Context, keys []engine.FreeItem) ([]engine
 	})
 }
 
-// AddItems implements engine.Store. A fault that refuses settles only items that are
-// known, as a DynamoDB transaction does.
+// AddItems implements engine.Store. A fault that refuses gives results only for known items, as a DynamoDB
+// transaction does.
 func (s *Store) AddItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
 	return through(ctx, s, call[[]engine.AddResult]{
 		method: "AddItems",
@@ -432,7 +431,7 @@ func (s *Store) AddItems(ctx context.Context, requests []engine.AddRequest) ([]e
 	})
 }
 
-// EndItems implements engine.Store. A fault that refuses settles nothing.
+// EndItems implements engine.Store. A fault that refuses gives no results.
 func (s *Store) EndItems(ctx context.Context, requests []engine.EndRequest) ([]engine.EndResult, error) {
 	return through(ctx, s, call[[]engine.EndResult]{
 		method: "EndItems",

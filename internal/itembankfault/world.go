@@ -19,30 +19,30 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// World is what a scenario acts in: clients that repeat their calls until they have an
-// answer, and checks of all answers. A violation ends the scenario.
+// World runs a scenario. Its clients repeat their calls until they have an answer, and it checks every answer. A
+// violation ends the scenario.
 type World struct {
 	ctx       context.Context
-	engine    enginetest.Engine // for checks
-	through   engine.Store      // the store of the Banks
+	engine    enginetest.Engine // the engine that the checks read
+	through   engine.Store      // the store that the Banks use
 	callOver  func()            // called when a client's call is over
 	random    io.Reader
 	clock     *Clock
 	name      string
 	state     State
-	killed    bool          // a process that was killed may have left a call under way
+	killed    bool          // a call of a killed process may still be running
 	keep      func(State)   // called with the state before and after every call
-	ahead     time.Duration // of the Banks' clock; clock is the server's
-	fresh     bool          // a Bank that failed is replaced, as Lambda replaces containers
+	ahead     time.Duration // how far the Banks' clock is ahead of clock, which is the server's
+	fresh     bool          // replace a Bank after it has failed, as Lambda replaces containers
 	bank      *itembank.Bank
 	campaigns map[string]engine.Campaign
 	trace     []string
-	lost      []itembank.Claim // claims that a restored table has forgotten
-	meanwhile func()           // runs once, while a reply is slow
-	spellings atomic.Int64     // how often a claimant was spelt
+	lost      []itembank.Claim // claims that are missing in a restored table
+	meanwhile func()           // runs once, during a slow reply
+	spellings atomic.Int64     // the number of spellings used
 }
 
-// violation is what a scenario panics with.
+// violation is the value with which a scenario panics.
 type violation struct{ error }
 
 func (w *World) fail(format string, args ...any) {
@@ -80,7 +80,7 @@ func newWorld(ctx context.Context, e enginetest.Engine) *World {
 	return w
 }
 
-// mutate puts a mutant below the faults, or above them.
+// mutate places a mutant below the faults or above them.
 func (w *World) mutate(m *Mutant, broken *Store) engine.Store {
 	if m.layer == aboveFaults {
 		return m.Wrap(enginetest.Engine{Store: broken, Raw: w.engine.Raw}, w.clock)
@@ -103,8 +103,8 @@ func (w *World) Ahead(by time.Duration) {
 	w.newBank()
 }
 
-// slow is what happens while a reply is slow. It takes so long that a proof that the
-// bank is empty is too old afterwards.
+// slow runs during a slow reply. The reply takes so long that every proof that the bank is empty is too old
+// afterwards.
 func (w *World) slow() {
 	if meanwhile := w.meanwhile; meanwhile != nil {
 		w.meanwhile = nil
@@ -113,8 +113,8 @@ func (w *World) slow() {
 	w.clock.Advance(emptyMemory * 3 / 2)
 }
 
-// mostTries is how often a client makes its call. One fault fails one try; where faults come at random,
-// a sweep of many claims meets some in most tries.
+// mostTries is how often a client makes its call at most. One fault fails one try. If faults come at random, most
+// tries of a sweep of many claims fail.
 const mostTries = 20
 
 // repeat makes a call until it has an answer, and returns the number of tries.
@@ -150,8 +150,8 @@ func (w *World) mustRepeat(what string, call func(context.Context) error) (tries
 	return tries
 }
 
-// Create creates a campaign of the world. Its name ends with the suffix; the first
-// campaign has none.
+// Create creates a campaign of the world. The suffix becomes the end of its name. The first campaign has an empty
+// suffix.
 func (w *World) Create(suffix string, s itembank.Settings) {
 	if s.Scope != "" {
 		s.Scope = w.name + s.Scope
@@ -166,8 +166,8 @@ func (w *World) Create(suffix string, s itembank.Settings) {
 	w.campaigns[suffix] = *row
 }
 
-// dropCampaigns deletes the rows of the world's campaigns: thousands of plays share a store, and a campaign with a rule
-// for its scope may have to read those of all others.
+// dropCampaigns deletes the rows of the world's campaigns. Thousands of plays share a store, and a campaign with a
+// rule for its scope may have to read the rows of all others.
 func (w *World) dropCampaigns() {
 	if w.engine.Raw == nil {
 		return
@@ -177,7 +177,7 @@ func (w *World) dropCampaigns() {
 	}
 }
 
-// NotCreated creates a campaign that must be refused, and leaves nothing.
+// NotCreated creates a campaign that must be refused. It checks that nothing is left of it.
 func (w *World) NotCreated(suffix string, s itembank.Settings) {
 	s.Scope = w.name + s.Scope
 	_, refused := w.repeat("create "+suffix, func(ctx context.Context) error {
@@ -189,8 +189,8 @@ func (w *World) NotCreated(suffix string, s itembank.Settings) {
 	}
 }
 
-// A holder is who holds a claim: a claimant, or "ann/2" for the second slot of ann. A claim in a slot
-// has no more to do with one in another slot than with that of another claimant.
+// A holder names a claim: "ann" has the claim in her first slot, "ann/2" the claim in her second. Claims in two slots
+// are as independent as the claims of two claimants.
 
 // keyOf returns the key of a holder's claim.
 func keyOf(c engine.Campaign, holder string) engine.ClaimKey {
@@ -209,8 +209,8 @@ func holderOf(claimant string, slot int) string {
 	return fmt.Sprintf("%s/%d", claimant, slot)
 }
 
-// asked returns the claimant of a holder in one of the ways that are the same claimant, and the slot.
-func (w *World) asked(c engine.Campaign, holder string) (claimant string, slot itembank.ClaimOption) {
+// spelling returns the slot of a holder, and its claimant in one of several spellings that mean the same claimant.
+func (w *World) spelling(c engine.Campaign, holder string) (claimant string, slot itembank.ClaimOption) {
 	k := keyOf(c, holder)
 	claimant, slot = k.Claimant, itembank.InSlot(k.Slot)
 	if c.Claimants != "" {
@@ -220,11 +220,11 @@ func (w *World) asked(c engine.Campaign, holder string) (claimant string, slot i
 	return claimant, slot
 }
 
-// Load loads items, and checks the report against the items that were there before.
+// Load loads items, and compares the report with the items that were loaded before.
 func (w *World) Load(suffix string, items ...string) {
 	c := w.campaigns[suffix]
 	before := w.state.Loaded[c.Name]
-	cut := w.state.Loading[c.Name][items[0]] // by a kill
+	cut := w.state.Loading[c.Name][items[0]] // a kill interrupted this load
 	note(w.state.Loading, c.Name, items...)
 	var report itembank.LoadReport
 	tries := w.mustRepeat(fmt.Sprintf("load %d items", len(items)), func(ctx context.Context) (err error) {
@@ -244,7 +244,7 @@ func (w *World) Load(suffix string, items ...string) {
 			want.Added++
 		}
 	}
-	// A load whose last reply was lost is finished. Repeated, it knows all items.
+	// A load is finished even if its last reply was lost. Then its repetition knows all items.
 	again := itembank.Tally{Rows: want.Rows, Known: want.Rows}
 	if report.OtherColumns > 0 {
 		w.fail("%d items are known with other columns than those of all loads", report.OtherColumns)
@@ -256,24 +256,24 @@ func (w *World) Load(suffix string, items ...string) {
 	note(w.state.Loaded, c.Name, items...)
 }
 
-// Claim claims for a claimant. A refusal is returned, and no grant.
+// Claim claims for a claimant. It returns either a grant or a refusal.
 func (w *World) Claim(suffix, claimant string) (grant itembank.Grant, refused error) {
 	return w.Choose(suffix, claimant)
 }
 
-// Choose is Claim for the items that the claimant names; none: any item will do.
+// Choose claims the named items for a claimant. Without names, the claimant gets any item.
 func (w *World) Choose(suffix, claimant string, items ...string) (grant itembank.Grant, refused error) {
 	c := w.campaigns[suffix]
 	note(w.state.Asked, c.Scope, claimant)
 	var start time.Time
-	var before string // the claim that was there when the call began
+	var before string // the id of the claimant's claim when the call began
 	var closable bool
 	alone := w.meanwhile == nil
 	tries, refused := w.repeat(fmt.Sprintf("claim %s for %s", suffix, claimant), func(ctx context.Context) (err error) {
-		start, closable = w.clock.Now(), w.anyClosable()
+		start, closable = w.clock.Now(), w.mayReturnItem()
 		before = w.heldID(c, claimant)
-		who, slot := w.asked(c, claimant)
-		grant, err = w.bank.Claim(ofCampaign(ctx, c.Name), c.Name, who, slot, itembank.Choosing(items...))
+		who, slot := w.spelling(c, claimant)
+		grant, err = w.bank.Claim(withCampaign(ctx, c.Name), c.Name, who, slot, itembank.Choosing(items...))
 		return err
 	})
 	now := w.clock.Now()
@@ -287,9 +287,9 @@ func (w *World) Choose(suffix, claimant string, items ...string) (grant itembank
 			w.fail("%s chose %v, and was given %v", claimant, items, grant.Claim.Items())
 		}
 		w.must(w.state.checkGrant(c, claimant, grant, now))
-		// A call that failed may still be under way, and make the claim during this one.
-		if was := before == id; was && !grant.Replayed || !was && grant.Replayed && alone && tries == 1 && !w.killed {
-			w.fail("G2: claim %s of %s was there when the call began: %t, and is told as replayed: %t", id, claimant, was, grant.Replayed)
+		// A call that failed may still run, and make the claim during this one.
+		if existed := before == id; existed && !grant.Replayed || !existed && grant.Replayed && alone && tries == 1 && !w.killed {
+			w.fail("G2: claim %s of %s was there when the call began: %t, and is told as replayed: %t", id, claimant, existed, grant.Replayed)
 		}
 		w.checkLength(c, grant, start, now)
 		w.keep(w.state)
@@ -309,7 +309,7 @@ func (w *World) Choose(suffix, claimant string, items ...string) (grant itembank
 	return itembank.Grant{}, refused
 }
 
-// allFree reports that items are free.
+// allFree reports whether all items are free.
 func (w *World) allFree(c engine.Campaign, items []string, now time.Time) bool {
 	free := map[string]bool{}
 	for _, i := range w.freeItems(c) {
@@ -327,14 +327,14 @@ func (w *World) GetChosen(suffix, claimant string, items ...string) itembank.Cla
 	return grant.Claim
 }
 
-// NotChosen claims items for a claimant, one of which is not free.
+// NotChosen claims items for a claimant. At least one of the items is not free, so that the claim must be refused.
 func (w *World) NotChosen(suffix, claimant string, items ...string) {
 	if grant, refused := w.Choose(suffix, claimant, items...); !errors.Is(refused, itembank.ErrItemTaken) {
 		w.fail("%s chose %v: want %w, got %+v, %w", claimant, items, itembank.ErrItemTaken, grant, refused)
 	}
 }
 
-// checkLength checks that a new claim which ends has its full length, by the server's clock.
+// checkLength checks, by the server's clock, that a new claim with an end has its full length.
 func (w *World) checkLength(c engine.Campaign, g itembank.Grant, start, now time.Time) {
 	length := max(c.ClaimLife, c.Hold)
 	if end := g.Claim.EndsAt; !g.Replayed && length > 0 &&
@@ -343,7 +343,7 @@ func (w *World) checkLength(c engine.Campaign, g itembank.Grant, start, now time
 	}
 }
 
-// heldID reads the id of the claim that a claimant holds; "" if there is none.
+// heldID returns the id of the claim that a claimant holds, or "" if the claimant holds none.
 func (w *World) heldID(c engine.Campaign, claimant string) string {
 	held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant))
 	w.must(err)
@@ -353,11 +353,11 @@ func (w *World) heldID(c engine.Campaign, claimant string) string {
 	return held.ID
 }
 
-// anyClosable reports that a request may put an item into a bank, since it may meet a
-// claim that ended, and close it.
-func (w *World) anyClosable() bool {
+// mayReturnItem reports whether a request may put an item into a bank: it does if it finds a claim that has ended, and
+// closes it.
+func (w *World) mayReturnItem() bool {
 	for _, t := range w.state.Told {
-		if !t.Released && t.gone(w.clock.Now()) {
+		if !t.Released && t.mayBeClosed(w.clock.Now()) {
 			return true
 		}
 	}
@@ -380,30 +380,30 @@ func (w *World) Refused(suffix, claimant string, want error) {
 	}
 }
 
-// Release releases the claim that the claimant was last told of.
+// Release releases the latest claim that the claimant got.
 func (w *World) Release(suffix, claimant string) {
 	c := w.campaigns[suffix]
 	id := w.state.Told[key(c.Scope, claimant)].Claim.ID
 	w.state.release(c, claimant, id)
 	alone := w.meanwhile == nil
-	var was bool // the claim was there when the call began
+	var existed bool // the claim existed when the call began
 	var released itembank.Released
 	tries := w.mustRepeat("release of "+claimant, func(ctx context.Context) (err error) {
-		was = w.heldID(c, claimant) == id
-		who, slot := w.asked(c, claimant)
-		released, err = w.bank.Release(ofCampaign(ctx, c.Name), c.Name, who, id, slot)
+		existed = w.heldID(c, claimant) == id
+		who, slot := w.spelling(c, claimant)
+		released, err = w.bank.Release(withCampaign(ctx, c.Name), c.Name, who, id, slot)
 		return err
 	})
 	w.state.Freed = w.clock.Now()
-	if !was && !released.Already || was && released.Already && alone && tries == 1 && !w.killed {
-		w.fail("claim %s was there when its release began: %t, and the release says %+v", id, was, released)
+	if !existed && !released.Already || existed && released.Already && alone && tries == 1 && !w.killed {
+		w.fail("claim %s was there when its release began: %t, and the release says %+v", id, existed, released)
 	}
 	if w.heldID(c, claimant) == id {
 		w.fail("claim %s is released (%+v), and there", id, released)
 	}
 }
 
-// Sweep sweeps a campaign, and checks that nothing is left that had ended before.
+// Sweep sweeps a campaign. It checks that no claim is left that had ended before.
 func (w *World) Sweep(suffix string) {
 	c := w.campaigns[suffix]
 	var start time.Time
@@ -421,7 +421,7 @@ func (w *World) Sweep(suffix string) {
 	}
 }
 
-// SweepDue sweeps what is due in a campaign, and checks that no claim is left that had ended before.
+// SweepDue sweeps the due claims of a campaign. It checks that no claim is left that had ended before.
 func (w *World) SweepDue(suffix string) {
 	c := w.campaigns[suffix]
 	var start time.Time
@@ -434,30 +434,30 @@ func (w *World) SweepDue(suffix string) {
 	w.checkSwept(c, start)
 }
 
-// checkSwept checks that no claim is left that had ended when a sweep began. One that somebody
-// asked to confirm may be permanent.
+// checkSwept checks that no claim is left that had ended when a sweep began. It ignores claims that a client asked to
+// confirm, because they may be permanent.
 func (w *World) checkSwept(c engine.Campaign, start time.Time) {
 	for _, t := range w.state.Told {
-		if t.Claim.Campaign == c.Name && !t.Released && !t.Confirmed && t.gone(start) && w.heldID(c, holderOf(t.Claim.Claimant, t.Claim.Slot)) == t.Claim.ID {
-			w.fail("swept, and claim %+v is there", t.Claim)
+		if t.Claim.Campaign == c.Name && !t.Released && !t.Confirmed && t.mayBeClosed(start) && w.heldID(c, holderOf(t.Claim.Claimant, t.Claim.Slot)) == t.Claim.ID {
+			w.fail("swept, but claim %+v still exists", t.Claim)
 		}
 	}
 }
 
-// Confirm confirms the claim that the claimant was last told of. A refusal is returned.
+// Confirm confirms the latest claim that the claimant got. It returns the refusal, if it is refused.
 func (w *World) Confirm(suffix, claimant string) (refused error) {
 	return w.ConfirmID(suffix, claimant, w.state.Told[key(w.campaigns[suffix].Scope, claimant)].Claim.ID)
 }
 
-// ConfirmID confirms a claim, which the claimant may not hold any more.
+// ConfirmID confirms a claim that the claimant may no longer hold.
 func (w *World) ConfirmID(suffix, claimant, id string) (refused error) {
 	c := w.campaigns[suffix]
 	k := key(c.Scope, claimant)
 	w.state.confirm(c, claimant, id)
 	var claim itembank.Claim
 	_, refused = w.repeat("confirmation of "+claimant, func(ctx context.Context) (err error) {
-		who, slot := w.asked(c, claimant)
-		claim, err = w.bank.Confirm(ofCampaign(ctx, c.Name), c.Name, who, id, slot)
+		who, slot := w.spelling(c, claimant)
+		claim, err = w.bank.Confirm(withCampaign(ctx, c.Name), c.Name, who, id, slot)
 		return err
 	})
 	told := w.state.Told[k]
@@ -471,16 +471,16 @@ func (w *World) ConfirmID(suffix, claimant, id string) (refused error) {
 		if held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant)); err != nil || !told.Released && (held == nil || w.claimOf(*held) != claim) {
 			w.fail("%+v is confirmed, and the store holds %+v, %w", claim, held, err)
 		}
-	case told.Claim.ID == id && !told.gone(w.clock.Now()):
+	case told.Claim.ID == id && !told.mayBeClosed(w.clock.Now()):
 		w.fail("G2: %s holds %+v, and its confirmation was refused: %w", claimant, told.Claim, refused)
 	case w.heldID(c, claimant) == id:
-		w.fail("claim %s of %s is there, and its confirmation was refused: %w", id, claimant, refused)
+		w.fail("claim %s of %s exists, but its confirmation was refused: %w", id, claimant, refused)
 	}
 	return refused
 }
 
-// ReleaseHold releases the claim that the claimant was last told of, as its holder. A refusal is
-// returned: the claim is confirmed, and stays.
+// ReleaseHold releases the latest claim that the claimant got, as its holder. It returns the refusal: a confirmed
+// claim stays.
 func (w *World) ReleaseHold(suffix, claimant string) (refused error) {
 	c := w.campaigns[suffix]
 	told := w.state.Told[key(c.Scope, claimant)]
@@ -489,8 +489,8 @@ func (w *World) ReleaseHold(suffix, claimant string) (refused error) {
 		w.state.release(c, claimant, id)
 	}
 	_, refused = w.repeat("release by "+claimant, func(ctx context.Context) error {
-		who, slot := w.asked(c, claimant)
-		_, err := w.bank.ReleaseHold(ofCampaign(ctx, c.Name), c.Name, who, id, slot)
+		who, slot := w.spelling(c, claimant)
+		_, err := w.bank.ReleaseHold(withCampaign(ctx, c.Name), c.Name, who, id, slot)
 		return err
 	})
 	w.state.Freed = w.clock.Now()
@@ -508,8 +508,8 @@ func (w *World) ReleaseHold(suffix, claimant string) (refused error) {
 	return refused
 }
 
-// Withdraw withdraws items, and checks that none of them is free and, where nothing
-// failed and nobody else moved them, the report.
+// Withdraw withdraws items. It checks that none of the items is free. It also checks the report, if no call failed
+// and no other client moved the items.
 func (w *World) Withdraw(suffix string, items ...string) {
 	c := w.campaigns[suffix]
 	want := w.withdrawal(c, items)
@@ -526,7 +526,8 @@ func (w *World) Withdraw(suffix string, items ...string) {
 	w.checkWithdrawn(c)
 }
 
-// noteWithdrawn notes the items that are loaded. The others are unknown to a Withdraw.
+// noteWithdrawn records the withdrawn items. It leaves out items that are not loaded, because Withdraw does not know
+// them.
 func (w *World) noteWithdrawn(c engine.Campaign, items ...string) {
 	for _, item := range items {
 		if w.state.Loaded[c.Name][item] {
@@ -535,7 +536,7 @@ func (w *World) noteWithdrawn(c engine.Campaign, items ...string) {
 	}
 }
 
-// checkWithdrawn checks that no item that was withdrawn is in the bank.
+// checkWithdrawn checks that no withdrawn item is in the bank.
 func (w *World) checkWithdrawn(c engine.Campaign) {
 	for _, i := range w.freeItems(c) {
 		if w.state.Withdrawn[c.Name][i.Value] {
@@ -544,7 +545,7 @@ func (w *World) checkWithdrawn(c engine.Campaign) {
 	}
 }
 
-// withdrawal reads from the rows what a Withdraw must report.
+// withdrawal returns the report that a Withdraw must give, from the rows.
 func (w *World) withdrawal(c engine.Campaign, items []string) (want itembank.WithdrawReport) {
 	for n, item := range items {
 		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, engine.HashItem(item))
@@ -572,7 +573,7 @@ func (w *World) WithdrawAll(suffix string) {
 	})
 }
 
-// SetOpen opens or closes a campaign, and waits until every Bank knows.
+// SetOpen opens or closes a campaign. It waits until every Bank knows.
 func (w *World) SetOpen(suffix string, open bool) {
 	w.mustRepeat(fmt.Sprintf("open %t", open), func(ctx context.Context) error {
 		if open {
@@ -583,7 +584,7 @@ func (w *World) SetOpen(suffix string, open bool) {
 	w.clock.Advance(itembank.DefaultCampaignCache)
 }
 
-// Repair repairs a closed campaign. Operators repeat it while it reports items as moving.
+// Repair repairs a closed campaign. It repeats the repair while the report names items as moving, as operators do.
 func (w *World) Repair(suffix string, items ...string) {
 	w.mustRepeat("repair", func(ctx context.Context) error {
 		report, err := w.bank.Repair(ctx, w.campaigns[suffix].Name, itembank.RepairOptions{Items: itembank.Items(items...)})
@@ -594,8 +595,8 @@ func (w *World) Repair(suffix string, items ...string) {
 	})
 }
 
-// Replay replays claims in a closed campaign. Operators repeat it while it reports items that have
-// moved. Every claimant must hold the claim afterwards.
+// Replay replays claims in a closed campaign. It repeats the replay while the report names items that have moved, as
+// operators do. Afterwards every claimant must hold the claim.
 func (w *World) Replay(suffix string, claims ...itembank.Claim) {
 	var lines []itembank.ClaimLine
 	for n, c := range claims {
@@ -627,7 +628,7 @@ func hasMoved(l itembank.ReplayedLine) bool { return l.Outcome == "moved" }
 
 func isMoving(i itembank.Inconsistency) bool { return i.Kind == "moving" }
 
-// freeItems lists the free items without faults.
+// freeItems lists the free items. Its calls do not fail.
 func (w *World) freeItems(c engine.Campaign) (all []engine.FreeItem) {
 	for n := range c.Shards {
 		shard := engine.Shard{Campaign: c.Name, Number: n}
@@ -638,8 +639,8 @@ func (w *World) freeItems(c engine.Campaign) (all []engine.FreeItem) {
 	return all
 }
 
-// checkRows checks G1 to G4 on the rows, when nothing moves. A full check reads all
-// rows; else the rows are read whose keys the world knows.
+// checkRows checks G1 to G4 on the rows, after all calls have ended. A full check reads all rows. Other checks read
+// only the rows whose keys the world knows.
 func (w *World) checkRows(full bool) {
 	for _, suffix := range slices.Sorted(maps.Keys(w.campaigns)) {
 		c := w.campaigns[suffix]
@@ -651,18 +652,18 @@ func (w *World) checkRows(full bool) {
 	}
 	for _, k := range slices.Sorted(maps.Keys(w.state.Told)) {
 		t := w.state.Told[k]
-		if t.gone(w.clock.Now()) {
+		if t.mayBeClosed(w.clock.Now()) {
 			continue
 		}
 		held, _, err := w.engine.Store.HeldClaim(w.ctx, engine.ClaimKey{Scope: t.Claim.Scope, Claimant: t.Claim.Claimant, Slot: t.Claim.Slot})
 		w.must(err)
-		if held == nil || !t.is(w.claimOf(*held)) || held.ItemHash != engine.HashItem(held.Item) {
+		if held == nil || !t.same(w.claimOf(*held)) || held.ItemHash != engine.HashItem(held.Item) {
 			w.fail("G2: %s was told of %+v, and the store holds %+v", t.Claim.Claimant, t.Claim, held)
 		}
 	}
 }
 
-// permanent returns a hold as it is when it is confirmed.
+// permanent returns the claim that a hold becomes when it is confirmed.
 func permanent(c itembank.Claim) itembank.Claim {
 	c.EndsAt = time.Time{}
 	return c
@@ -678,7 +679,7 @@ func (w *World) claimOf(c engine.Claim) itembank.Claim {
 	return claim
 }
 
-// reconcile checks by the Bank's own means that every loaded item is in one place.
+// reconcile checks with the Bank's own Reconcile that every loaded item is in one place.
 func (w *World) reconcile(c engine.Campaign) {
 	report, err := itembank.New(w.engine.Store, itembank.WithClock(w.clock)).Reconcile(w.ctx, c.Name)
 	w.must(err)
@@ -688,13 +689,13 @@ func (w *World) reconcile(c engine.Campaign) {
 	}
 }
 
-// checkPlaces checks the same by the keys of all items and claimants that the world
-// knows.
+// checkPlaces checks that every loaded item is in one place. It reads the keys of all items and claimants that the
+// world knows.
 func (w *World) checkPlaces(c engine.Campaign) {
 	places := w.places(c)
 	for item, found := range places {
 		if !w.state.loads(c.Name, item) {
-			w.fail("G4: %s is %v, and nobody loaded it", item, found)
+			w.fail("G4: %s is %v, but was not loaded", item, found)
 		}
 	}
 	for item := range w.state.Loaded[c.Name] {
@@ -704,11 +705,11 @@ func (w *World) checkPlaces(c engine.Campaign) {
 	}
 }
 
-// someFree is the number of free items whose item rows are read. In a large load they
-// were put together with the others.
+// someFree is the number of free items whose item rows a check reads. In a large load the other free items were
+// written together with these.
 const someFree = 5
 
-// places reads where the items of a campaign are.
+// places reads the places of the items of a campaign.
 func (w *World) places(c engine.Campaign) map[string][]string {
 	places := map[string][]string{}
 	for _, i := range w.freeItems(c) {
@@ -745,7 +746,7 @@ const isFree = "free"
 
 func heldBy(claimant string) string { return "held by " + claimant }
 
-// WantPlaces compares where all items of a campaign are.
+// WantPlaces compares the places of all items of a campaign with want.
 func (w *World) WantPlaces(suffix string, want map[string]string) {
 	got := w.places(w.campaigns[suffix])
 	for item, place := range want {

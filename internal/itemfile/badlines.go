@@ -54,5 +54,5 @@ func (e *BadLinesError) Error() string {
 	return text.String()
 }
 
-// Is reports that the error belongs to itembank.ErrInvalid.
+// Is reports whether target is itembank.ErrInvalid, the family of this error.
 func (e *BadLinesError) Is(target error) bool { return target == itembank.ErrInvalid }

@@ -9,11 +9,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// maxCompared is how many items are compared. It bounds the memory of the comparison to 24 MB.
+// maxCompared is the largest number of items that are compared. It limits the memory of the comparison to 24 MB.
 const maxCompared = 1 << 20
 
-// CaseConflict counts groups of items that differ only in upper and lower case. A person who types such a code may get
-// another one. Only the first million items that have letters are compared.
+// CaseConflict counts groups of items that differ only in upper and lower case. A person who types such a code may
+// get another item. Only the first million items with letters are compared.
 type CaseConflict struct {
 	Groups        int
 	First, Second int64 // the lines of two items of the first group
@@ -41,7 +41,7 @@ func (c *caseCheck) add(line itembank.Line) {
 	c.items = append(c.items, hashedItem{maphash.String(c.seed, lower), maphash.String(c.seed, line.Item), line.Number})
 }
 
-// result sorts the items so that those that differ only in case stand together.
+// result sorts the items so that items that differ only in case are adjacent.
 func (c *caseCheck) result() (found CaseConflict) {
 	slices.SortFunc(c.items, func(a, b hashedItem) int {
 		return cmp.Or(cmp.Compare(a.folded, b.folded), cmp.Compare(a.line, b.line))

@@ -36,7 +36,7 @@ func (o Options) clean(line itembank.Line) (string, error) {
 	return item, nil
 }
 
-// visible is for strings.Map: it drops invisible characters.
+// visible drops invisible characters. It is for strings.Map.
 func visible(r rune) rune {
 	if isInvisible(r) {
 		return -1
@@ -44,7 +44,7 @@ func visible(r rune) rune {
 	return r
 }
 
-// surplus says which white space or invisible character an item has that users do not mean to load; "" if none.
+// surplus names the white space or invisible character in an item that users do not mean to load, or "".
 func surplus(item string) string {
 	first, _ := utf8.DecodeRuneInString(item)
 	last, _ := utf8.DecodeLastRuneInString(item)
@@ -62,7 +62,7 @@ func surplus(item string) string {
 	return ""
 }
 
-// invalid says what an item may not be, whatever the options; "" if it is valid.
+// invalid returns the reason why an item is invalid with any options, or "".
 func invalid(item string) string {
 	err := itembank.ValidateItem(item)
 	if err == nil {
@@ -71,12 +71,12 @@ func invalid(item string) string {
 	return strings.TrimPrefix(err.Error(), "item: ")
 }
 
-// otherInvisible are characters that show nothing and are neither format characters nor line separators: the combining
+// otherInvisible are invisible characters that are neither format characters nor line separators: the combining
 // grapheme joiner, and the fillers of Hangul and Khmer.
 const otherInvisible = "\u034f\u115f\u1160\u17b4\u17b5\u3164\uffa0"
 
-// isInvisible reports whether a character shows nothing and takes no room, or breaks a line in a way that few programs
-// show.
+// isInvisible reports whether a character is invisible and takes no room. It is also true for characters that break a
+// line, but in a way that few programs show.
 func isInvisible(r rune) bool {
 	return r > unicode.MaxASCII &&
 		(unicode.In(r, unicode.Cf, unicode.Zl, unicode.Zp) || strings.ContainsRune(otherInvisible, r))

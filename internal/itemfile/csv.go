@@ -25,17 +25,17 @@ func (e *CSVError) Error() string {
 		"or say --lines if every line is one item", separators[e.Separator])
 }
 
-// Is reports that the error belongs to itembank.ErrInvalid.
+// Is reports whether target is itembank.ErrInvalid, the family of this error.
 func (e *CSVError) Is(target error) bool { return target == itembank.ErrInvalid }
 
-// separators are what may stand between columns, with their names.
+// separators are the possible separators of columns, with their names.
 var separators = map[string]string{",": "commas", ";": "semicolons", "\t": "tabs"}
 
-// sampleLines is how many lines decide whether a file looks like CSV.
+// sampleLines is the number of lines that decide whether a file looks like CSV.
 const sampleLines = 20
 
-// refuseCSV returns a *CSVError if the first lines have the same number of separators each, at least one, or are all in
-// quotes.
+// refuseCSV returns a *CSVError in two cases: the first lines all have the same number of separators, at least one;
+// or they are all in quotes.
 func refuseCSV(open Open) error {
 	var sample []string
 	for line, err := range rows(open, Options{}) {
@@ -57,7 +57,7 @@ func refuseCSV(open Open) error {
 	return nil
 }
 
-// columns returns how many columns all lines have; 0 if it is not the same number.
+// columns returns the number of columns of all lines, or 0 if they have different numbers.
 func columns(lines []string, separator string) (n int) {
 	for i, line := range lines {
 		got := len(splitOutsideQuotes(line, separator))

@@ -1,6 +1,6 @@
 // Package itemfile reads the items of a load from a file: one item a line, or one column of a CSV file.
 //
-// Check reads the whole file and reports everything that is wrong with it. Source then yields the items.
+// Check reads the whole file and reports everything that is wrong with it. Then Source yields the items.
 package itemfile
 
 import (
@@ -13,14 +13,14 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Options say how a file is read. The zero value is one item a line, with nothing around it.
+// Options say how to read a file. With the zero value each line is one item, without white space around it.
 type Options struct {
-	Column string // of a CSV file: a name from its first row, or a number from 1; "": one item a line
-	Lines  bool   // one item a line also where the file looks like CSV
+	Column string // the column of a CSV file: a name from its first row, or a number from 1; "": one item a line
+	Lines  bool   // one item a line even if the file looks like CSV
 	Trim   bool   // removes white space around items, and invisible characters
 	Raw    bool   // takes items as they are, with white space and invisible characters
 
-	With []string // names of other columns of a CSV file, whose Column is a name; they are taken as they are
+	With []string // names of other columns to read unchanged from a CSV file, if Column is a name
 }
 
 // Source yields the items of a file. Blank lines are skipped. A bad line is an *itembank.LineError and ends the
@@ -46,21 +46,26 @@ func Source(open Open, o Options) itembank.Source {
 // Lines is Source for one item a line.
 func Lines(open Open) itembank.Source { return Source(open, Options{Lines: true}) }
 
-// FirstItems is how many items a Report shows.
+// FirstItems is the number of items that a Report shows.
 const FirstItems = 5
 
-// Report is what Check found in a file without bad lines.
+// Report holds the results of Check for a file without bad lines.
 type Report struct {
-	Blank    int64              // lines skipped because nothing is in them
+	Blank    int64              // the number of skipped blank lines
 	First    []string           // the first items
-	Columns  []itembank.Columns // of the first items, with Options.With
+	Columns  []itembank.Columns // the columns of the first items, with Options.With
 	CaseOnly CaseConflict       // items that differ only in upper and lower case
 }
 
 // Check reads a file to its end. Its memory does not grow with the file.
 //
-// Errors: *CSVError: the file looks like CSV and the options do not say what to do; *BadLinesError; an
-// *itembank.InvalidError about the column; the context's error; an error of reading the file.
+// It returns one of these errors:
+//
+//   - a *CSVError, if the file looks like CSV and the options do not say what to do;
+//   - a *BadLinesError;
+//   - an *itembank.InvalidError about the column;
+//   - ctx.Err(), if ctx ends first;
+//   - an error of reading the file.
 func Check(ctx context.Context, open Open, o Options) (Report, error) {
 	if o.Column == "" && !o.Lines {
 		if err := refuseCSV(open); err != nil {

@@ -73,7 +73,7 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestBadLines: what is wrong with a line is said with its number, and Source stops there too.
+// TestBadLines checks that the error of a bad line has its number, and that Source stops there, too.
 func TestBadLines(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", engine.MaxItem+1)
@@ -107,7 +107,7 @@ func TestBadLines(t *testing.T) {
 			t.Errorf("%q: want the source to stop at line 2, got %q, %v", item, items, err)
 		}
 	}
-	// What no option lets through.
+	// No option permits these items.
 	for _, item := range []string{"a\tb", "a\x00", "caf\xe9", long} {
 		for _, o := range []itemfile.Options{{Lines: true, Raw: true}, {Lines: true, Trim: true}} {
 			if _, err := itemfile.Check(t.Context(), from(item), o); !errors.Is(err, itembank.ErrInvalid) {
@@ -117,7 +117,7 @@ func TestBadLines(t *testing.T) {
 	}
 }
 
-// TestManyBadLines: the first five are named, and all are counted.
+// TestManyBadLines checks that the first five bad lines are named, and that all are counted.
 func TestManyBadLines(t *testing.T) {
 	t.Parallel()
 	_, err := itemfile.Check(t.Context(), from("a\n"+strings.Repeat(" b\n\nc\n", 12)), asLines)
@@ -164,7 +164,7 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// TestLooksLikeCSV: such a file needs a word about what to do with it.
+// TestLooksLikeCSV checks that such a file needs an option that says what to do with it.
 func TestLooksLikeCSV(t *testing.T) {
 	t.Parallel()
 	for content, says := range map[string]string{
@@ -221,7 +221,7 @@ func TestFirstItems(t *testing.T) {
 	}
 }
 
-// TestLargeTable: the limit is on each row, not on all rows together.
+// TestLargeTable checks that the limit is for each row, not for all rows together.
 func TestLargeTable(t *testing.T) {
 	t.Parallel()
 	const rows = 5000
@@ -279,7 +279,7 @@ func TestCheckIsInterrupted(t *testing.T) {
 	}
 }
 
-// endless writes lines without keeping them, and notes the largest heap.
+// endless writes lines without keeping them, and records the largest heap.
 type endless struct {
 	left int64
 	rest []byte
@@ -307,14 +307,14 @@ func (e *endless) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// TestMemoryOfAMillionLines: 220 MB of lines are checked in less than 60 MB of memory.
+// TestMemoryOfAMillionLines checks 220 MB of lines in less than 60 MB of memory.
 func TestMemoryOfAMillionLines(t *testing.T) {
 	testengine.CheckOnly(t)
 	const n = 1_200_000
 	source := &endless{left: n}
 	begun := false
 	report, err := itemfile.Check(t.Context(), func() (io.ReadCloser, error) {
-		if !begun { // for the sample
+		if !begun { // the first reading is for the sample
 			begun = true
 			return io.NopCloser(strings.NewReader("")), nil
 		}
@@ -328,7 +328,7 @@ func TestMemoryOfAMillionLines(t *testing.T) {
 	}
 }
 
-// TestWithColumns: columns come with the items, as they are, by the names of the first row.
+// TestWithColumns checks that columns come unchanged with the items, by the names of the first row.
 func TestWithColumns(t *testing.T) {
 	t.Parallel()
 	options := itemfile.Options{Column: "seat", With: []string{"row", "price"}}

@@ -19,8 +19,8 @@ import (
 // Open opens the file at its beginning. A load reads it several times.
 type Open func() (io.ReadCloser, error)
 
-// Limits of the memory for one line and one CSV row. Both are far above what an item may have. A quote that is not
-// closed makes one row of the rest of the file.
+// These limit the memory for one line and for one CSV row. Both are far above the largest item. A quote that is not
+// closed turns the rest of the file into one row.
 const (
 	maxLine = 64 << 10
 	maxRow  = 1 << 20
@@ -28,11 +28,11 @@ const (
 
 const byteOrderMark = "\xef\xbb\xbf"
 
-// errStopped says that the reader of the lines wants no more.
+// errStopped says that the reader of the lines has stopped.
 var errStopped = errors.New("stopped")
 
-// rows yields the lines of a file, or the cells of a column of a CSV file, as they are. An *itembank.LineError is about
-// one line; the lines behind it follow where they can be read. Any other error ends the rows.
+// rows yields the lines of a file, or the cells of a column of a CSV file, unchanged. An *itembank.LineError is about
+// one line; the lines after it follow, if they can be read. Any other error ends the rows.
 func rows(open Open, o Options) iter.Seq2[itembank.Line, error] {
 	return func(yield func(itembank.Line, error) bool) {
 		file, err := open()
@@ -40,7 +40,7 @@ func rows(open Open, o Options) iter.Seq2[itembank.Line, error] {
 			yield(itembank.Line{}, err)
 			return
 		}
-		defer func() { _ = file.Close() }() // only read from
+		defer func() { _ = file.Close() }() // the file was only read
 		r := withoutMark(file)
 		if o.Column == "" {
 			err = lines(r, yield)
@@ -53,16 +53,16 @@ func rows(open Open, o Options) iter.Seq2[itembank.Line, error] {
 	}
 }
 
-// withoutMark reads a file behind its byte order mark, if it has one.
+// withoutMark returns a reader of the file that skips its byte order mark, if it has one.
 func withoutMark(file io.Reader) *bufio.Reader {
 	r := bufio.NewReaderSize(file, maxLine)
 	if mark, _ := r.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
-		_, _ = r.Discard(len(byteOrderMark)) // it was peeked
+		_, _ = r.Discard(len(byteOrderMark)) // cannot fail: Peek has read these bytes
 	}
 	return r
 }
 
-// lines yields each line without its end (\n or \r\n), also empty ones.
+// lines yields each line without its end (\n or \r\n), including empty lines.
 func lines(r *bufio.Reader, yield func(itembank.Line, error) bool) error {
 	for n := int64(1); ; n++ {
 		line, err := r.ReadSlice('\n')
@@ -81,7 +81,7 @@ func lines(r *bufio.Reader, yield func(itembank.Line, error) bool) error {
 	}
 }
 
-// withoutEnd cuts \n or \r\n off a line.
+// withoutEnd removes \n or \r\n from the end of a line.
 func withoutEnd(line []byte) string {
 	if cut, ok := bytes.CutSuffix(line, []byte("\n")); ok {
 		line, _ = bytes.CutSuffix(cut, []byte("\r"))
@@ -127,7 +127,7 @@ func cells(r io.Reader, o Options, yield func(itembank.Line, error) bool) error 
 	}
 }
 
-// isBlank reports whether there is no item in a cell.
+// isBlank reports whether a cell has no item.
 func (o Options) isBlank(cell string) bool {
 	if o.Raw {
 		return cell == ""
@@ -156,7 +156,7 @@ func (t *table) row() ([]string, error) {
 	record, err := t.csv.Read()
 	malformed, ok := errors.AsType[*csv.ParseError](err)
 	switch {
-	case t.from.N == 0: // whatever err is: the end of the file may be the limit
+	case t.from.N == 0: // for any err, because the end of the file may be the limit
 		const detail = "is not CSV: a row of more than %d bytes begins here or below; is a quote not closed?"
 		return nil, badLine(int64(t.last)+1, fmt.Sprintf(detail, maxRow))
 	case ok:
@@ -169,12 +169,12 @@ func (t *table) row() ([]string, error) {
 
 // Row is a row of a CSV file. Its cells may be used until the next row is read.
 type Row struct {
-	Line  int64 // in which it begins
+	Line  int64 // the line in which the row begins
 	Cells []string
 }
 
-// Rows yields all rows of a comma-separated file (RFC 4180), also the first one. It skips empty lines. An
-// *itembank.LineError says where the file is not CSV. It ends the rows, as any other error does.
+// Rows yields all rows of a comma-separated file (RFC 4180), including the first. It skips empty lines. An
+// *itembank.LineError names the place where the file is not CSV. It ends the rows, as any other error does.
 func Rows(open Open) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		file, err := open()
@@ -182,7 +182,7 @@ func Rows(open Open) iter.Seq2[Row, error] {
 			yield(Row{}, err)
 			return
 		}
-		defer func() { _ = file.Close() }() // only read from
+		defer func() { _ = file.Close() }() // the file was only read
 		for t := newTable(withoutMark(file)); ; {
 			cells, err := t.row()
 			if errors.Is(err, io.EOF) || !yield(Row{int64(t.last), cells}, err) || err != nil {
@@ -192,7 +192,7 @@ func Rows(open Open) iter.Seq2[Row, error] {
 	}
 }
 
-// columnIndex finds the column. If it is a name, it reads the first row, and returns that too.
+// columnIndex finds the column. If the column is a name, it reads the first row, and also returns that row.
 func columnIndex(t *table, column string) (index int, header []string, err error) {
 	if n, err := strconv.Atoi(column); err == nil {
 		if n < 1 {

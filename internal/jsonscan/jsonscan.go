@@ -1,5 +1,5 @@
-// Package jsonscan scans JSON text (RFC 8259) and finds the ends of its values. It is only the grammar: it makes no
-// values and allocates nothing.
+// Package jsonscan scans JSON text (RFC 8259) and finds the ends of its values. It knows only the grammar: it makes
+// no values and allocates no memory.
 package jsonscan
 
 import (
@@ -7,16 +7,16 @@ import (
 	"math/bits"
 )
 
-// Text is JSON text. Its methods take the index at which something begins, and return the index after it, or NotJSON.
+// Text is JSON text. Its methods take the index of a beginning and return the index after the end, or NotJSON.
 type Text []byte
 
-// The results in the place of an index.
+// A method returns one of these results if there is no index.
 const (
 	NotJSON = -1
 	TooDeep = -2
 )
 
-// At returns the byte at i. After the end of the text it returns 0, which JSON allows nowhere.
+// At returns the byte at i. After the end of the text it returns 0, which is never valid in JSON.
 func (t Text) At(i int) byte {
 	if i < len(t) {
 		return t[i]
@@ -50,9 +50,9 @@ func (t Text) String(i int) (end int, escaped bool) {
 	}
 }
 
-// ordinary returns the index of the first byte from i on that is special inside a string: a quote, a backslash or a
-// control character; or else the end of the text. It tests eight bytes at a time, since most of a text is in its
-// strings.
+// ordinary returns the index of the first special byte of a string from i on: a quote, a backslash or a control
+// character. If there is none, it returns the end of the text. It tests eight bytes at a time, because most of a text
+// is in strings.
 func (t Text) ordinary(i int) int {
 	for ; i+8 <= len(t); i += 8 {
 		if others := notOrdinary(binary.LittleEndian.Uint64(t[i:])); others != 0 {
@@ -73,7 +73,7 @@ func notOrdinary(word uint64) uint64 {
 		ones = 0x0101010101010101
 		high = 0x80 * ones
 	)
-	quote, backslash := word^'"'*ones, word^'\\'*ones // 0 where it is one
+	quote, backslash := word^'"'*ones, word^'\\'*ones // 0 for a byte that matches
 	return ((word-' '*ones)&^word | (quote-ones)&^quote | (backslash-ones)&^backslash) & high
 }
 

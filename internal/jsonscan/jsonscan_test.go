@@ -8,7 +8,7 @@ import (
 	"github.com/oncebox/oncebox/internal/jsonscan"
 )
 
-// texts are JSON and nearly so.
+// texts are valid JSON, and texts that are almost JSON.
 var texts = []string{
 	``, ` `, `null`, `nul`, `nulll`, `true`, `tru`, `false`, `0`, `-0`, `00`, `01`, `-`, `+1`, `1.`, `.1`, `1.5`, `1e`,
 	`1e+`, `1E-5`, `1e5.`, `0x1`,
@@ -32,8 +32,8 @@ func FuzzSkip(f *testing.F) {
 	})
 }
 
-// TestEveryByteInAString: at every place of strings that are shorter than the eight
-// bytes that are looked at together, and longer, alone and with text behind them.
+// TestEveryByteInAString puts every byte at every place of strings, alone and with text after them. The strings are
+// shorter and longer than the eight bytes that are tested together.
 func TestEveryByteInAString(t *testing.T) {
 	t.Parallel()
 	for _, behind := range []string{"", `,12345678`} {

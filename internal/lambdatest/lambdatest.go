@@ -1,4 +1,4 @@
-// Package lambdatest serves the API of Lambda, and the part of CloudFormation that lists a stack, from functions of a
+// Package lambdatest serves the API of Lambda, and the part of CloudFormation that lists a stack, for functions of a
 // test. Emulators of Lambda need a container engine.
 package lambdatest
 
@@ -19,23 +19,23 @@ import (
 type Function struct {
 	Env         map[string]string
 	Description string
-	// Latest are the variables of the function itself, which does not start with them, while a deployment changes it. Env
-	// are those of the version behind the alias. nil: the function has no others.
+	// Latest are the variables of the function itself while a deployment changes it. Env are the variables of the
+	// version that the alias points to. If Latest is nil, the function itself has the variables in Env, too.
 	Latest map[string]string
-	// Invoke handles an event. It returns the reply, which has an errorMessage if the invocation failed, and the log of
-	// the invocation. It is called once at a time.
+	// Invoke handles an event. It returns the reply, which has an errorMessage if the invocation failed, and the log
+	// of the invocation. Only one call runs at a time.
 	Invoke func(event []byte) (reply, log []byte)
-	Stream string // the ARN of the stream that an event source mapping reads; "": there is no mapping
-	State  string // of the mapping; "": Enabled
-	Window int    // of the mapping: for how many seconds it gathers a batch
-	Alias  string // an alias in the stack, and what the mapping calls; "": none, and the mapping calls the function
-	// Canary are other versions to which the alias leads, with their share. The alias leads to version 7.
+	Stream string // the ARN of the stream that an event source mapping reads; "": the function has no mapping
+	State  string // the state of the mapping; "": Enabled
+	Window int    // how long the mapping gathers a batch, in seconds
+	Alias  string // an alias in the stack, which the mapping calls; "": the mapping calls the function
+	// Canary holds other versions that the alias points to, with their shares. The alias also points to version 7.
 	Canary map[string]float64
-	Hidden string // why the caller may not read the variables; "": the caller may
+	Hidden string // the reason why the caller may not read the variables; "": the caller may
 	mu     sync.Mutex
 }
 
-// tailSize is how much of a log Lambda returns (API reference, "Invoke", LogType).
+// tailSize is the size of the part of a log that Lambda returns (API reference, "Invoke", LogType).
 const tailSize = 4 << 10
 
 // Serve serves functions by their names, and a stack of these functions. It returns the endpoint of both services.
@@ -92,7 +92,7 @@ func Serve(t testing.TB, stack string, functions map[string]*Function) (endpoint
 	return server.URL
 }
 
-// published is the version behind an alias.
+// published is the version that an alias points to.
 const published = "7"
 
 // arn returns the ARN of a function, or of an alias of it.
@@ -100,8 +100,8 @@ func arn(name, alias string) string {
 	return strings.TrimSuffix("arn:aws:lambda:us-east-1:123456789012:function:"+name+":"+alias, ":")
 }
 
-// configuration is the answer to GetFunctionConfiguration, of the version behind an alias or, without one, of the
-// function itself.
+// configuration returns the answer to GetFunctionConfiguration for the version that an alias points to. Without an
+// alias, it is for the function itself.
 func (f *Function) configuration(name, alias string) map[string]any {
 	environment, version := map[string]any{"Variables": f.Env}, published
 	if alias == "" {
@@ -119,7 +119,7 @@ func (f *Function) configuration(name, alias string) map[string]any {
 	}
 }
 
-// nameOf returns NAME or NAME:ALIAS of a name or an ARN.
+// nameOf returns NAME or NAME:ALIAS for a name or an ARN.
 func nameOf(text string) string {
 	_, name, ok := strings.Cut(text, ":function:")
 	if !ok {
@@ -133,7 +133,7 @@ func (f *Function) serve(w http.ResponseWriter, r *http.Request) {
 	defer f.mu.Unlock()
 	event, err := io.ReadAll(r.Body)
 	if err != nil {
-		panic(http.ErrAbortHandler) // the client has gone
+		panic(http.ErrAbortHandler) // the client has disconnected
 	}
 	reply, log := f.Invoke(event)
 	var failure struct {
@@ -145,12 +145,12 @@ func (f *Function) serve(w http.ResponseWriter, r *http.Request) {
 	if r.Header.Get("X-Amz-Log-Type") == "Tail" {
 		w.Header().Set("X-Amz-Log-Result", base64.StdEncoding.EncodeToString(log[max(0, len(log)-tailSize):]))
 	}
-	_, _ = w.Write(reply) // fails only if the client has gone
+	_, _ = w.Write(reply) // fails only if the client has disconnected
 }
 
 func answer(w http.ResponseWriter, body any) {
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(body) // fails only if the client has gone
+	_ = json.NewEncoder(w).Encode(body) // fails only if the client has disconnected
 }
 
 type resource struct {
@@ -162,7 +162,7 @@ type resource struct {
 
 // listStack answers ListStackResources.
 func listStack(w http.ResponseWriter, r *http.Request, stack string, functions map[string]*Function) {
-	_ = r.ParseForm() // a form that is none has no stack
+	_ = r.ParseForm() // an invalid form has no stack
 	if r.Form.Get("Action") != "ListStackResources" || r.Form.Get("StackName") != stack {
 		w.WriteHeader(http.StatusBadRequest)
 		var failure struct {
@@ -173,7 +173,7 @@ func listStack(w http.ResponseWriter, r *http.Request, stack string, functions m
 		}
 		failure.Type, failure.Code = "Sender", "ValidationError"
 		failure.Message = "Stack with id " + r.Form.Get("StackName") + " does not exist"
-		_ = xml.NewEncoder(w).Encode(failure) // fails only if the client has gone
+		_ = xml.NewEncoder(w).Encode(failure) // fails only if the client has disconnected
 		return
 	}
 	var listed struct {
@@ -191,5 +191,5 @@ func listStack(w http.ResponseWriter, r *http.Request, stack string, functions m
 		}
 	}
 	w.Header().Set("Content-Type", "text/xml")
-	_ = xml.NewEncoder(w).Encode(listed) // fails only if the client has gone
+	_ = xml.NewEncoder(w).Encode(listed) // fails only if the client has disconnected
 }

@@ -1,12 +1,12 @@
-// Package logfault plays the log ledger in several processes on a storage in memory, and checks the guarantees G6 to G9
-// by what its callers were told, and the log row by row.
+// Package logfault plays the log ledger in several processes on a storage in memory. It checks the guarantees G6 to
+// G9 on the answers that callers got, and on the log, row by row.
 //
-//   - history.go: what happens, at random by a seed: records, batches, processes.
-//   - world.go: plays a history. Every call of the storage is a point where the seed says which process goes on.
-//   - port.go: the storage as a process sees it, with lost and late effects and stale reads.
-//   - store.go: the storage, which deletes what is past its purge time.
-//   - judge.go: the guarantees.
-//   - fits.go: whether the memory of a process suffices.
-//   - shrink.go: makes a history smaller that breaks one.
-//   - mutants.go: rules of the ledger that are broken. The search must find each.
+//   - history.go makes histories at random from a seed: records, batches, processes.
+//   - world.go plays a history. At every call of the storage, the seed decides which process goes on.
+//   - port.go is the storage as a process sees it, with lost and late effects and stale reads.
+//   - store.go is the storage. It deletes items past their purge time.
+//   - judge.go checks the guarantees.
+//   - fits.go calculates whether the memory of a process is large enough.
+//   - shrink.go makes a failing history smaller.
+//   - mutants.go holds broken rules of the ledger. The search must find each of them.
 package logfault

@@ -17,8 +17,8 @@ var (
 	shrink     = flag.Bool("shrink", true, "TestHistories makes the history smaller that it finds")
 )
 
-// TestHistories plays histories at random. Each seed always plays the same one. Without flags it plays the first 20,000,
-// or 500 with -short.
+// TestHistories plays random histories. A seed always plays the same history. Without flags it plays the first 20,000
+// seeds, or 500 with -short.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	first, plays := max(*firstSeed, 0), 20_000
@@ -75,7 +75,7 @@ func TestKeptHistories(t *testing.T) {
 	}
 }
 
-// print is a history in full: what it is, what is wrong, and all that happens.
+// print returns a history in full: its parts, the violation, and all events.
 func (h history) print(m *mutant, by judges) string {
 	text, err := json.Marshal(h)
 	if err != nil {

@@ -11,25 +11,26 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// history is what happens in a play. Seed decides the rest: in which order the calls of the processes have their
-// effects, and which fail.
+// history describes a play: its records, batches and processes. Seed decides the rest: the order in which the calls
+// of the processes take effect, and which calls fail.
 type history struct {
 	Seed    uint64
 	Lanes   int
-	Page    int  // items that fit into one answer; 0: all
+	Page    int  // the number of items that fit into one answer; 0: all items
 	KeepIDs bool `json:",omitempty"`
-	// Trouble is how often a call fails, Stale how often a read misses something, Eager how often a process goes on before
-	// the next batch comes, and Purge how many of the items past their purge time are deleted at a time.
+	// These are probabilities. Trouble is for the failure of a call, Stale for a read that misses items, and Eager
+	// for a process that goes on before the next batch comes. Purge is the share of the items past their purge time
+	// that are deleted at a time.
 	Trouble, Stale, Eager, Purge float64
-	Settings                     []setting // of the processes
+	Settings                     []setting // the options of each process
 	Records                      []record
 	Batches                      []batch
 }
 
-// setting is that of a process.
+// setting holds the options of one simulated process.
 type setting struct {
 	Window, Horizon time.Duration
-	Lanes           int `json:",omitempty"` // another number than that of the scope, which must be refused; 0: the same
+	Lanes           int `json:",omitempty"` // not the scope's number, so it must be refused; 0: the scope's
 	Memory          int64
 }
 
@@ -42,16 +43,16 @@ type record struct {
 	Poison               bool `json:",omitempty"`
 }
 
-// batch is a call of a ledger.
+// batch is one call of a ledger.
 type batch struct {
 	At      time.Duration
 	Process int
 	Records []int
-	Cold    bool `json:",omitempty"` // the process is a new one, with nothing in memory
-	Warm    bool `json:",omitempty"` // it is warmed up first
-	Beside  bool `json:",omitempty"` // the calls of the process that are running go on meanwhile
-	Cut     int  `json:",omitempty"` // at which of its effects the context ends; 0: never
-	// Changed says that the fingerprints are those of other settings.
+	Cold    bool `json:",omitempty"` // the process is new, with an empty memory
+	Warm    bool `json:",omitempty"` // the process is warmed up first
+	Beside  bool `json:",omitempty"` // other running calls of the process go on during this one
+	Cut     int  `json:",omitempty"` // the number of the effect at which the context ends; 0: it never ends
+	// Changed says that the process computes fingerprints under changed settings.
 	Changed bool `json:",omitempty"`
 }
 
@@ -59,21 +60,21 @@ const (
 	mostRecords = 8
 	contents    = 3
 	scope       = "s"
-	memoryUnit  = 50_000 // suffices for some entries of a lane
+	memoryUnit  = 50_000 // enough memory for some entries of a lane
 	ahead       = time.Hour
 )
 
-// A crowd is many records of one id, with many contents.
+// A crowd is a large number of records with one id and many contents.
 const (
 	crowd         = 21
 	crowdContents = 40
 	crowdTogether = 7
 )
 
-// begin is the beginning of all histories.
+// begin is the time at which all histories begin.
 var begin = time.Date(2050, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// ids are three ids, of which two are in one of two lanes.
+// ids are three ids. Two of them are in one lane, the third is in the other.
 var ids = idsInLanes(0, 0, 1)
 
 func laneOf(id string, lanes int) int {
@@ -91,7 +92,7 @@ func idsInLanes(lanes ...int) (all []string) {
 	return all
 }
 
-// queue is a source whose sequences are no numbers.
+// queue is the number of a source whose sequences are not numbers.
 const queue = 2
 
 func (r record) owner() dedupe.Owner {
@@ -101,7 +102,7 @@ func (r record) owner() dedupe.Owner {
 	return dedupe.Owner{Source: fmt.Sprint("shard-", r.Source), Sequence: fmt.Sprint(1000 + r.Sequence), Sub: r.Sub}
 }
 
-// fingerprint is that of a record, under the first settings or under changed ones.
+// fingerprint returns the fingerprint of a record, under the first settings or under changed settings.
 func (r record) fingerprint(changed bool) string {
 	if changed {
 		return fmt.Sprint("f", (r.Content+1)%contents)
@@ -113,14 +114,14 @@ func oneOf[T any](r *rand.Rand, all ...T) T { return all[r.IntN(len(all))] }
 
 func chance(r *rand.Rand, p float64) bool { return r.Float64() < p }
 
-// maker makes a history at random.
+// maker makes a random history.
 type maker struct {
 	history
 	*rand.Rand
 	now    time.Duration
-	window time.Duration // of most processes
+	window time.Duration // the window of most processes
 	crowd  bool
-	next   []int // sequence numbers of the sources
+	next   []int // the next sequence number of each source
 }
 
 func newHistory(seed uint64) history {
@@ -174,7 +175,7 @@ func (m *maker) settings() {
 	}
 }
 
-// put puts a record, or several in an aggregate.
+// put puts one record, or several in an aggregate.
 func (m *maker) put(most int) {
 	source := m.IntN(len(m.next))
 	arrival := m.now
@@ -206,7 +207,7 @@ func (m *maker) put(most int) {
 	}
 }
 
-// pause is how long nothing comes.
+// pause returns the time until the next batch.
 func (m *maker) pause() time.Duration {
 	horizon := m.horizon()
 	switch m.IntN(4) {
@@ -217,7 +218,7 @@ func (m *maker) pause() time.Duration {
 	case 2:
 		return oneOf(m.Rand, m.window-time.Second, m.window, m.window+time.Millisecond, m.window+time.Minute)
 	}
-	if len(m.Records) > 0 && chance(m.Rand, 0.7) { // just before the end of a record's horizon
+	if len(m.Records) > 0 && chance(m.Rand, 0.7) { // the time just before the end of a record's horizon
 		if end := oneOf(m.Rand, m.Records...).Arrival + horizon - oneOf(m.Rand, 0, time.Second); end > m.now {
 			return end - m.now
 		}
@@ -225,12 +226,13 @@ func (m *maker) pause() time.Duration {
 	return oneOf(m.Rand, horizon/2, horizon+m.window+2*time.Minute, horizon+2*m.window+5*time.Minute)
 }
 
-// horizon is the least one: no record is processed after it.
+// horizon returns the smallest horizon of the processes. No record is processed after it.
 func (h history) horizon() time.Duration {
 	return slices.MinFunc(h.Settings, func(a, b setting) int { return int(a.Horizon - b.Horizon) }).Horizon
 }
 
-// window is the least one: entries count for it, whichever process has put them.
+// window returns the smallest window of the processes. Entries count for at least that long, whichever process has
+// put them.
 func (h history) window() time.Duration {
 	return slices.MinFunc(h.Settings, func(a, b setting) int { return int(a.Window - b.Window) }).Window
 }
@@ -248,7 +250,7 @@ func (m *maker) deliver() {
 	m.call(live[first : first+1+m.IntN(len(live)-first)])
 }
 
-// redrive delivers a record, or a few with others between them, also of several sources.
+// redrive delivers one record, or a few records that do not follow one another, from one or several sources.
 func (m *maker) redrive() {
 	var live []int
 	for source := range m.next {
@@ -262,7 +264,7 @@ func (m *maker) redrive() {
 	}
 }
 
-// live are the records of a source that may be processed now.
+// live lists the records of a source that may be processed now.
 func (m *maker) live(source int) (all []int) {
 	for n, r := range m.Records {
 		if r.Source == source && m.now <= r.Arrival+m.horizon() {

@@ -12,19 +12,19 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// judges are those that judge a play.
+// judges says which checks judge a play.
 type judges int
 
 const (
 	all      judges = iota
-	verdicts        // only what callers were told
+	verdicts        // only the answers that callers got
 )
 
-// judge checks the guarantees by what callers were told, and the log row by row.
+// judge checks the guarantees on the answers that callers got, and on the log, row by row.
 func (w *world) judge() error {
-	checks := []func() error{w.once, w.steady, w.lost}
+	checks := []func() error{w.checkOnce, w.checkSteady, w.checkNoLoss}
 	if w.judges == all {
-		checks = append(checks, w.refusals, w.log)
+		checks = append(checks, w.checkRefusals, w.checkLog)
 	}
 	for _, check := range checks {
 		if err := check(); err != nil {
@@ -34,8 +34,8 @@ func (w *world) judge() error {
 	return nil
 }
 
-// told returns the answers for a record that let it be delivered.
-func (w *world) told(n int) (all []verdict) {
+// deliveries returns the answers for a record that permit its delivery.
+func (w *world) deliveries(n int) (all []verdict) {
 	for _, v := range w.verdicts {
 		if v.record == n && (v.Found == dedupe.Put || v.Found == dedupe.Mine) {
 			all = append(all, v)
@@ -44,9 +44,10 @@ func (w *world) told(n int) (all []verdict) {
 	return all
 }
 
-// refusals: all records are within their horizon. So a record is refused only if a call has failed or its context has
-// ended, the memory is full, or the number of lanes is another one.
-func (w *world) refusals() error {
+// checkRefusals checks the refused records. All records are within their horizon. So a record may be refused only for
+// these reasons: a call has failed, the context has ended, the memory is full, or the number of lanes differs from
+// the scope's.
+func (w *world) checkRefusals() error {
 	for _, v := range w.verdicts {
 		failed := w.Trouble > 0 && errors.Is(v.Err, dedupe.ErrTryAgain) || v.cut && errors.Is(v.Err, context.Canceled)
 		if v.Err != nil && !failed && !v.memoryIsFull() && !w.mixedLanes() {
@@ -56,7 +57,7 @@ func (w *world) refusals() error {
 	return nil
 }
 
-// memoryIsFull reports whether a record was refused since the memory is full, and it is.
+// memoryIsFull reports whether a record was refused because the memory is full, and the memory really is full.
 func (v verdict) memoryIsFull() bool {
 	var full *logledger.MemoryError
 	return !v.fits && errors.As(v.Err, &full)
@@ -66,22 +67,22 @@ func (w *world) mixedLanes() bool {
 	return slices.ContainsFunc(w.Settings, func(s setting) bool { return s.Lanes != 0 })
 }
 
-// once: of copies at most one is delivered (G7), and records with different contents are not delivered under one id.
-// Nothing is promised for a record whose fingerprint has changed.
-func (w *world) once() error {
+// checkOnce checks that at most one of several copies is delivered (G7), and that records with different contents are
+// not delivered under one id. It ignores records whose fingerprint has changed, because nothing is promised for them.
+func (w *world) checkOnce() error {
 	for a := range w.Records {
-		ofA := w.told(a)
+		answersA := w.deliveries(a)
 		for b := range a {
 			r, s := w.Records[a], w.Records[b]
-			if r.Key != s.Key || len(ofA) == 0 || w.changed(a) || w.changed(b) {
+			if r.Key != s.Key || len(answersA) == 0 || w.changed(a) || w.changed(b) {
 				continue
 			}
-			ofB := w.told(b)
+			answersB := w.deliveries(b)
 			switch {
-			case len(ofB) == 0 || (r.Arrival-s.Arrival).Abs() > min(w.windowOf(ofA), w.windowOf(ofB)):
+			case len(answersB) == 0 || (r.Arrival-s.Arrival).Abs() > min(w.windowOf(answersA), w.windowOf(answersB)):
 			case r.Content == s.Content:
 				return fmt.Errorf("G7: records %d and %d are copies, and both are delivered", b, a)
-			case ofA[0].Derived == 0 && ofB[0].Derived == 0:
+			case answersA[0].Derived == 0 && answersB[0].Derived == 0:
 				return fmt.Errorf("ids: records %d and %d have different contents, and both are delivered as %s", b, a, ids[r.Key])
 			}
 		}
@@ -89,11 +90,11 @@ func (w *world) once() error {
 	return nil
 }
 
-// windowOf is the window for which the entry of a record counts, at least: that of the process that put it. Of an entry
-// whose process has not answered it is not known.
-func (w *world) windowOf(told []verdict) time.Duration {
-	if told[0].Found == dedupe.Put {
-		return told[0].window
+// windowOf returns the smallest window for which the entry of a record counts. It is the window of the process that
+// put the entry. If the process has not answered, it is not known which process that was.
+func (w *world) windowOf(answers []verdict) time.Duration {
+	if answers[0].Found == dedupe.Put {
+		return answers[0].window
 	}
 	return w.window()
 }
@@ -103,9 +104,9 @@ func (w *world) changed(n int) bool {
 	return slices.ContainsFunc(w.Batches, func(b batch) bool { return b.Changed && slices.Contains(b.Records, n) })
 }
 
-// steady: a record that may be delivered is never a duplicate afterwards (G8), and has one id (G9), also if its
-// fingerprint changes. A call that was running already counts for itself.
-func (w *world) steady() error {
+// checkSteady checks that a record that may be delivered is never a duplicate afterwards (G8), and that it keeps one id
+// (G9), even if its fingerprint changes. "Afterwards" includes calls that are already running.
+func (w *world) checkSteady() error {
 	for n := range w.Records {
 		first := slices.IndexFunc(w.verdicts, func(v verdict) bool {
 			return v.record == n && (v.Found == dedupe.Put || v.Found == dedupe.Mine)
@@ -127,10 +128,11 @@ func (w *world) steady() error {
 	return nil
 }
 
-// lost: a record is a duplicate only if another record with its content is in the log, counts for it, and is no duplicate
-// itself (G6). With KeepIDs it keeps its id only if one with another content is. The entries are known by their owners:
-// the keys and contents of the log are not asked.
-func (w *world) lost() error {
+// checkNoLoss checks that no record is lost (G6). A record may be a duplicate only if another record with the same
+// content is in the log, counts for it, and is not a duplicate itself. With KeepIDs a duplicate keeps its id only
+// because of a record with another content. This check finds the entries by their owners, and does not use the keys
+// and contents in the log.
+func (w *world) checkNoLoss() error {
 	var entries [3][]logledger.Entry
 	for _, v := range w.verdicts {
 		if v.Found != dedupe.Same && v.Found != dedupe.Other {
@@ -150,13 +152,13 @@ func (w *world) lost() error {
 	return nil
 }
 
-// entries are all that were ever appended under a key.
+// entries returns all entries that were ever appended under a key.
 func (w *world) entries(key int) ([]logledger.Entry, error) {
 	return logledger.Explain(context.Background(), view{&w.store, true}, scope, format.KeyOf(ids[key]), time.Time{})
 }
 
-// justifies reports whether an entry was there, counts for the record of a verdict, and is of a record that makes it a
-// duplicate.
+// justifies reports whether an entry makes the record of a verdict a duplicate: it existed, it counts for that
+// record, and its own record has the content that makes the other a duplicate.
 func (w *world) justifies(e logledger.Entry, v verdict) bool {
 	r := w.Records[v.record]
 	if w.cell(e.Place).order > v.appends || !w.counts(e, r) {
@@ -174,8 +176,8 @@ func (w *world) justifies(e logledger.Entry, v verdict) bool {
 	return false
 }
 
-// counts reports whether an entry counts for a record: whether a record that may be in its item is near enough. What the
-// item says of its arrivals is not enough.
+// counts reports whether an entry counts for a record: a record that may be in the entry's item must have arrived
+// close enough to it. The arrivals that the item names are not sufficient for this.
 func (w *world) counts(e logledger.Entry, r record) bool {
 	return slices.ContainsFunc(w.Records, func(other record) bool {
 		arrival := begin.Add(other.Arrival)
@@ -183,16 +185,16 @@ func (w *world) counts(e logledger.Entry, r record) bool {
 	})
 }
 
-// onlyDuplicate reports whether a record was told to be a duplicate, and never that it may be delivered. If it was told
-// nothing, its caller asks again, up to its horizon.
+// onlyDuplicate reports whether callers were told that a record is a duplicate, and never that it may be delivered. A
+// caller that got no answer asks again, until the record's horizon.
 func (w *world) onlyDuplicate(n int) bool {
-	return len(w.told(n)) == 0 && slices.ContainsFunc(w.verdicts, func(v verdict) bool {
+	return len(w.deliveries(n)) == 0 && slices.ContainsFunc(w.verdicts, func(v verdict) bool {
 		return v.record == n && (v.Found == dedupe.Same || v.Found == dedupe.Other)
 	})
 }
 
-// log: Verify finds nothing, neither in all that was ever appended nor in what is left of it.
-func (w *world) log() error {
+// checkLog checks that Verify finds nothing, neither in all items that were ever appended nor in those that are left.
+func (w *world) checkLog() error {
 	now := func() time.Time { return begin.Add(w.now) }
 	for _, deleted := range []bool{true, false} {
 		var found []string

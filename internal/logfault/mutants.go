@@ -12,40 +12,40 @@ import (
 // mutant breaks a rule of the storage.
 type mutant struct {
 	name string
-	rare bool // it takes long to find, and what callers are told suffices
-	// append is the effect of an Append.
+	rare bool // finding it takes long, and the answers that callers got are enough to find it
+	// append replaces the effect of an Append.
 	append func(s *store, at logledger.Place, data []byte, purgeAt int64) (existing []byte)
-	// lostIsDone takes each append that failed for one that is done.
+	// lostIsDone counts each failed append as done.
 	lostIsDone bool
-	// read changes an answer.
+	// read changes an answer of a read.
 	read func(from logledger.Place, items []logledger.Item) []logledger.Item
-	// answer changes what a caller is told.
+	// answer changes the answer that a caller gets.
 	answer func(w *world, v *verdict)
 	// after runs after items were deleted.
 	after func(s *store, now time.Time, deleted func() bool)
 }
 
-// mutants are the rules that lie in the storage, broken. Those inside the ledger are in mutants_test.go, as changes of
-// its source.
+// mutants lists the broken rules of the storage. The broken rules inside the ledger are in mutants_test.go, as
+// changes of its source.
 var mutants = []mutant{
 	{name: "plain-put", append: plainPut},
 	{name: "lost-reply-is-success", lostIsDone: true},
 	{name: "old-decision-put-again", append: putAgain},
 	{name: "gap-in-a-page-skipped", read: skipGaps},
-	{name: "no-seal", append: overTheSeal},
+	{name: "no-seal", append: appendAfterSeal},
 	{name: "chain-rows-deleted", after: deleteChain},
 	{name: "purge-without-horizon", append: purgedEarlier(func(e logledger.Epoch) time.Duration { return e.Horizon })},
 	{name: "purge-without-window", append: purgedEarlier(func(e logledger.Epoch) time.Duration { return e.Window })},
 	{name: "copy-before-the-own-row", rare: true, answer: copyFirst},
 }
 
-// plainPut puts an item, whatever is there.
+// plainPut puts an item even if its place is taken.
 func plainPut(s *store, at logledger.Place, data []byte, purgeAt int64) []byte {
 	s.put(s.cell(at), data, purgeAt)
 	return nil
 }
 
-// putAgain puts a decision at the next free place, although others were put before.
+// putAgain puts a decision at the next free place, although other items were put before it.
 func putAgain(s *store, at logledger.Place, data []byte, purgeAt int64) []byte {
 	for s.append(at, data, purgeAt) != nil {
 		at.Index++
@@ -53,7 +53,7 @@ func putAgain(s *store, at logledger.Place, data []byte, purgeAt int64) []byte {
 	return nil
 }
 
-// skipGaps lets the items of an answer follow one another.
+// skipGaps numbers the items of an answer as if they followed one another.
 func skipGaps(from logledger.Place, items []logledger.Item) []logledger.Item {
 	for n := range items {
 		items[n].Index = from.Index + n
@@ -61,8 +61,8 @@ func skipGaps(from logledger.Place, items []logledger.Item) []logledger.Item {
 	return items
 }
 
-// overTheSeal appends to an epoch that is sealed, where nobody reads it who has read the seal.
-func overTheSeal(s *store, at logledger.Place, data []byte, purgeAt int64) []byte {
+// appendAfterSeal appends to a sealed epoch, at a place that no process reads after it has read the seal.
+func appendAfterSeal(s *store, at logledger.Place, data []byte, purgeAt int64) []byte {
 	existing := s.append(at, data, purgeAt)
 	if existing != nil && isSeal(existing) {
 		return nil
@@ -74,7 +74,7 @@ func overTheSeal(s *store, at logledger.Place, data []byte, purgeAt int64) []byt
 func deleteChain(s *store, now time.Time, deleted func() bool) {
 	for n := range s.lanes {
 		for i := range s.lanes[n].chain {
-			if row := &s.lanes[n].chain[i]; row.there && row.PurgeAt() < now.Unix() && deleted() {
+			if row := &s.lanes[n].chain[i]; row.exists && row.PurgeAt() < now.Unix() && deleted() {
 				row.deleted = true
 			}
 		}
@@ -89,16 +89,16 @@ func purgedEarlier(by func(logledger.Epoch) time.Duration) func(*store, logledge
 	}
 }
 
-// copyFirst lets a record be a duplicate of a copy although it has a row of its own, unless it was to be delivered
-// already.
+// copyFirst reports a record with a row of its own as a duplicate of a copy, unless a caller was already told to
+// deliver it.
 func copyFirst(w *world, v *verdict) {
-	if v.Found != dedupe.Mine || len(w.told(v.record)) > 0 {
+	if v.Found != dedupe.Mine || len(w.deliveries(v.record)) > 0 {
 		return
 	}
 	r := w.Records[v.record]
 	entries, err := w.entries(r.Key)
 	if err != nil {
-		panic(err) // the storage never fails
+		panic(err) // cannot happen: the storage never fails
 	}
 	if slices.ContainsFunc(entries, func(e logledger.Entry) bool {
 		return !e.HasOwner(r.owner()) && e.HasContent(format.KeyOf(ids[r.Key]), r.fingerprint(v.changed)) && w.counts(e, r)

@@ -14,11 +14,11 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 )
 
-// mostPlays is how many histories may pass before a mutant must be found.
+// mostPlays is the number of histories after which a mutant counts as not found.
 const mostPlays = 50_000
 
-// TestMutants: the histories find each broken rule of the storage, by what callers are told alone, and earlier with the
-// log.
+// TestMutants checks that the histories find each broken rule of the storage, with the answers that callers got
+// alone, and earlier with the log.
 func TestMutants(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
@@ -44,7 +44,7 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// TestSmaller: a history is made so small that it can be read.
+// TestSmaller checks that a failing history is made small enough to read.
 func TestSmaller(t *testing.T) {
 	t.Parallel()
 	m := &mutants[0]
@@ -62,11 +62,11 @@ func TestSmaller(t *testing.T) {
 type sourceMutant struct {
 	name    string
 	changes []change
-	refuses bool // it only refuses what it should not
-	rare    bool // it takes long to find, and what callers are told suffices
+	refuses bool // it only refuses records that it must accept
+	rare    bool // finding it takes long, and the answers that callers got are enough to find it
 }
 
-// change replaces a text that a file has once.
+// change replaces a text that occurs once in a file.
 type change struct{ file, old, new string }
 
 const (
@@ -82,7 +82,7 @@ const (
 	appends = "data, last.PurgeAt())"
 )
 
-// purgePerItem gives each item a purge time of its own.
+// purgePerItem gives each item its own purge time.
 var purgePerItem = change{lane, appends, `data, func() int64 {
 		if it.seal {
 			return last.PurgeAt()
@@ -90,13 +90,13 @@ var purgePerItem = change{lane, appends, `data, func() int64 {
 		return Epoch{Until: it.at.greatest + last.Window.Milliseconds(), Horizon: last.Horizon}.PurgeAt()
 	}())`}
 
-// collidingKeys lets all rows of a lane have one key.
+// collidingKeys gives all rows of a lane the same key.
 var collidingKeys = change{
 	item, "return rowKey{binary.BigEndian.Uint64(k[:]), binary.BigEndian.Uint32(k[8:])}",
 	"return rowKey{uint64(k[15] & 0), 1}",
 }
 
-// smallPages lets the memory be so small that much is evicted.
+// smallPages makes the memory so small that many entries are evicted.
 var smallPages = []change{
 	{table, "pageSlots = 1024", "pageSlots = 4"}, {table, "firstSlack = 64", "firstSlack = 1"},
 	{held, "heldPageItems = 256", "heldPageItems = 2"}, {making, "memoryUnit  = 50_000", "memoryUnit  = 400"},
@@ -169,7 +169,7 @@ var sourceMutants = []sourceMutant{
 	}}},
 }
 
-// TestSourceMutants: the histories find each broken rule of the ledger.
+// TestSourceMutants checks that the histories find each broken rule of the ledger.
 func TestSourceMutants(t *testing.T) {
 	testengine.CheckOnly(t)
 	for _, m := range sourceMutants {
@@ -196,8 +196,8 @@ func TestSourceMutants(t *testing.T) {
 	}
 }
 
-// TestVariants: the histories find nothing if the memory is very small, so that much is evicted, or if all keys of a
-// lane collide.
+// TestVariants checks that the histories find no violation if the memory is very small, so that much is evicted, or
+// if all keys of a lane collide.
 func TestVariants(t *testing.T) {
 	testengine.CheckOnly(t)
 	for _, m := range []sourceMutant{
@@ -213,7 +213,7 @@ func TestVariants(t *testing.T) {
 	}
 }
 
-// build builds this test with changed source.
+// build builds this test with the changed source.
 func (m sourceMutant) build(t *testing.T) (bin string) {
 	t.Helper()
 	root, err := filepath.Abs("../..")

@@ -9,11 +9,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
-// port is the storage as a call of a ledger sees it. Before each effect, other processes may go on.
+// port is the storage as a call of a ledger sees it. Before each effect, other processes may run.
 type port struct {
 	*world
 	name string
-	busy [mostLanes]bool // the lanes on which calls work
+	busy [mostLanes]bool // the lanes that calls are working on
 }
 
 var _ logledger.Storage = (*port)(nil)
@@ -23,17 +23,17 @@ var errKilled = errors.New("the process was killed")
 // way is a way in which a write fails.
 type way int
 
-// The ways.
+// These are the ways.
 const (
 	none       way = iota
-	failBefore     // an error, and no effect
-	loseReply      // an effect, and an error
-	sentTwice      // a reply was lost, and the client has sent the request again: it finds what it wrote
-	late           // an error, and the effect comes later, unless it does not come at all
+	failBefore     // the call returns an error and has no effect
+	loseReply      // the call takes effect and returns an error
+	sentTwice      // the reply was lost and the client sent the request again, which finds its own write
+	late           // the call returns an error, and takes effect later or never
 	ways
 )
 
-// enter waits until this call goes on, and says how it fails. Without a call nothing fails.
+// enter waits until this call goes on, and returns how it fails. Without a current call nothing fails.
 func (p *port) enter() (how way, err error) {
 	c := p.current
 	if c == nil {
@@ -52,7 +52,7 @@ func (p *port) enter() (how way, err error) {
 	return how, nil
 }
 
-// wait lets other calls go on. The error says that this one has ended.
+// wait lets other calls run. It returns an error if this call has been ended.
 func (c *call) wait() error {
 	if !c.killed && c.context.Err() != nil {
 		return c.context.Err()
@@ -63,13 +63,13 @@ func (c *call) wait() error {
 	return nil
 }
 
-// enterLane waits for the call that works on a lane. A Ledger does so as well, but in a way that does not let the other
-// call go on.
+// enterLane waits until no other call works on the lane. A Ledger waits, too, but its lock would not let the other
+// call run.
 func (p *port) enterLane(n int, f func(int)) {
 	c := p.current
 	for p.busy[n] {
 		if c.wait() != nil {
-			f(n) // the Ledger does not wait either
+			f(n) // an ended call need not wait, in a Ledger either
 			return
 		}
 	}
@@ -91,7 +91,7 @@ func (p *port) fails(how string) error {
 	return fmt.Errorf("%w: %s", dedupe.ErrTryAgain, how)
 }
 
-// Epochs is that of logledger.Storage.
+// Epochs implements logledger.Storage.
 func (p *port) Epochs(ctx context.Context, lane logledger.LaneID, below, limit int) ([]logledger.Epoch, error) {
 	how, err := p.enter()
 	if err == nil && how != none {
@@ -114,7 +114,7 @@ func numbers(page []logledger.Epoch) (all []int) {
 	return all
 }
 
-// PutEpoch is that of logledger.Storage.
+// PutEpoch implements logledger.Storage.
 func (p *port) PutEpoch(
 	_ context.Context, lane logledger.LaneID, e logledger.Epoch,
 ) (existing *logledger.Epoch, err error) {
@@ -126,7 +126,7 @@ func (p *port) PutEpoch(
 	return existing, err
 }
 
-// Append is that of logledger.Storage.
+// Append implements logledger.Storage.
 func (p *port) Append(_ context.Context, at logledger.Place, data []byte, purgeAt int64) (existing []byte, err error) {
 	err = p.write(func() {
 		if p.mutant != nil && p.mutant.append != nil {
@@ -144,7 +144,7 @@ func (p *port) Append(_ context.Context, at logledger.Place, data []byte, purgeA
 	return existing, err
 }
 
-// write has an effect, or fails.
+// write makes a write take effect, or fails it.
 func (p *port) write(effect func()) error {
 	how, err := p.enter()
 	if err != nil {
@@ -166,7 +166,7 @@ func (p *port) write(effect func()) error {
 	return nil
 }
 
-// Read is that of logledger.Storage.
+// Read implements logledger.Storage.
 func (p *port) Read(
 	ctx context.Context, from logledger.Place, limit int, consistent bool,
 ) (items []logledger.Item, more bool, err error) {
@@ -186,7 +186,7 @@ func (p *port) Read(
 		items, more = p.stale(items, more)
 	}
 	if p.current != nil && len(items) > 0 && p.chance(0.1) {
-		more = true // a page may end at the end
+		more = true // a full page may say that there is more, even at the end
 	}
 	if p.mutant != nil && p.mutant.read != nil {
 		items = p.mutant.read(from, items)
@@ -197,7 +197,7 @@ func (p *port) Read(
 	return items, more, err
 }
 
-// stale is an answer that misses items: the last ones, or any of them.
+// stale returns an answer that misses items: the last ones, or any of them.
 func (p *port) stale(items []logledger.Item, more bool) ([]logledger.Item, bool) {
 	if p.chance(0.5) {
 		n := p.random.IntN(len(items) + 1)

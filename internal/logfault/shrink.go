@@ -2,7 +2,7 @@ package logfault
 
 import "slices"
 
-// smaller returns a history that is broken as well, and of which nothing can be left out.
+// smaller returns a smaller history that still fails, and from which no part can be left out.
 func (h history) smaller(broken func(history) bool) history {
 	for found := true; found; {
 		found = false
@@ -16,10 +16,10 @@ func (h history) smaller(broken func(history) bool) history {
 	return h
 }
 
-// orders is how many orders of the calls are tried for each smaller history.
+// orders is the number of orders of the calls that are tried for each smaller history.
 const orders = 300
 
-// reorder looks for an order of the calls in which a history is broken.
+// reorder looks for an order of the calls in which a history fails.
 func (h *history) reorder(broken func(history) bool) bool {
 	for range orders {
 		if broken(*h) {
@@ -30,7 +30,7 @@ func (h *history) reorder(broken func(history) bool) bool {
 	return false
 }
 
-// parts are the histories with one thing less.
+// parts returns the histories that lack one part each.
 func (h history) parts() (all []history) {
 	add := func(change func(*history)) {
 		part := h.clone()
@@ -85,7 +85,7 @@ func (h history) clone() history {
 	return h
 }
 
-// leaveOut leaves a record out. Those behind it have other numbers then.
+// leaveOut leaves a record out, and changes the numbers of the records after it.
 func (h *history) leaveOut(record int) {
 	h.Records = slices.Delete(h.Records, record, record+1)
 	for n := range h.Batches {

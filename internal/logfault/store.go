@@ -9,7 +9,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
-// store is the storage of a scope. It remembers what it has deleted, and it reads consistently.
+// store is the storage of a scope. Its reads are consistent. It remembers deleted items.
 type store struct {
 	lanes   [mostLanes]laneStore
 	appends int
@@ -25,18 +25,18 @@ type laneStore struct {
 
 type chainRow struct {
 	logledger.Epoch
-	there, deleted bool
+	exists, deleted bool
 }
 
 type epochStore []cell
 
-// cell is the place of an item.
+// cell is the place of one item.
 type cell struct {
-	data           []byte
-	seal           []byte // that was put after the item had been deleted
-	purgeAt        int64
-	order          int // how many items had been appended, with this one
-	there, deleted bool
+	data            []byte
+	seal            []byte // a seal that was put after the item had been deleted
+	purgeAt         int64
+	order           int // the number of items that had been appended, including this one
+	exists, deleted bool
 }
 
 func grown[T any](all []T, n int) []T {
@@ -50,15 +50,15 @@ func (s *store) putEpoch(lane int, e logledger.Epoch) (existing *logledger.Epoch
 	l := &s.lanes[lane]
 	l.chain = grown(l.chain, e.Number)
 	row := &l.chain[e.Number]
-	if row.there && !row.deleted {
-		there := row.Epoch
-		return &there
+	if row.exists && !row.deleted {
+		exists := row.Epoch
+		return &exists
 	}
 	*row = chainRow{e, true, false}
 	return nil
 }
 
-// lanesOfScope is the number of lanes that the first chain row says; 0: there is none.
+// lanesOfScope returns the number of lanes in the first chain row, or 0 without such a row.
 func (s *store) lanesOfScope() int {
 	if len(s.lanes[0].chain) == 0 {
 		return 0
@@ -78,10 +78,10 @@ func (s *store) append(at logledger.Place, data []byte, purgeAt int64) (existing
 	switch {
 	case c.seal != nil:
 		return c.seal
-	case c.there && !c.deleted:
+	case c.exists && !c.deleted:
 		return c.data
 	case c.deleted && isSeal(data):
-		c.seal = data // does no harm: the epoch counts for nothing any more
+		c.seal = data // harmless: the entries of this epoch no longer count
 	case c.deleted:
 		s.refill = &at
 		s.put(c, data, purgeAt)
@@ -91,29 +91,29 @@ func (s *store) append(at logledger.Place, data []byte, purgeAt int64) (existing
 	return nil
 }
 
-// isSeal knows the kind of an item.
+// isSeal reports whether an item is a seal.
 func isSeal(data []byte) bool { return data[1] == 's' }
 
-// The sizes of what items are made of, in bytes.
+// These are the sizes of the parts of items, in bytes.
 const (
 	headerSize = 98
 	rowSize    = 26
 )
 
-// rowsOf knows how many rows an item has.
+// rowsOf returns the number of rows of an item.
 func rowsOf(data []byte) int { return (len(data) - headerSize) / rowSize }
 
 func (s *store) put(c *cell, data []byte, purgeAt int64) {
 	s.appends++
-	*c = cell{data: data, purgeAt: purgeAt, order: s.appends, there: true}
+	*c = cell{data: data, purgeAt: purgeAt, order: s.appends, exists: true}
 }
 
-// purge deletes items past their purge time, if the function says so.
+// purge deletes items past their purge time, if deleted returns true for them.
 func (s *store) purge(now time.Time, deleted func() bool) {
 	for n := range s.lanes {
 		for _, items := range s.lanes[n].epochs {
 			for i := range items {
-				if c := &items[i]; c.there && !c.deleted && c.purgeAt < now.Unix() && deleted() {
+				if c := &items[i]; c.exists && !c.deleted && c.purgeAt < now.Unix() && deleted() {
 					c.deleted = true
 				}
 			}
@@ -121,17 +121,17 @@ func (s *store) purge(now time.Time, deleted func() bool) {
 	}
 }
 
-// view is the store as a logledger.Storage that is only read.
+// view is the store as a logledger.Storage for reading only.
 type view struct {
 	*store
-	deleted bool // deleted items are there as well
+	deleted bool // the view includes deleted items
 }
 
 var errReadOnly = errors.New("this storage is only read")
 
 func (v view) Epochs(_ context.Context, lane logledger.LaneID, below, limit int) (page []logledger.Epoch, err error) {
 	for _, row := range slices.Backward(v.lanes[lane.Lane].chain) {
-		if row.there && (v.deleted || !row.deleted) && row.Number < below && len(page) < limit {
+		if row.exists && (v.deleted || !row.deleted) && row.Number < below && len(page) < limit {
 			page = append(page, row.Epoch)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
-// world is a storage and some processes, on their way through a history.
+// world is a storage and some processes, while they play a history.
 type world struct {
 	history
 	store
@@ -25,7 +25,7 @@ type world struct {
 	now       time.Duration
 	processes []*process
 	running   []*call
-	current   *call // the one of running that goes on now
+	current   *call // the call of running that goes on now
 	delayed   []delayed
 	verdicts  []verdict
 
@@ -33,56 +33,56 @@ type world struct {
 	trace   []string
 }
 
-// process is a Ledger, which may be used by several calls at the same time.
+// process is a Ledger. Several calls may use it at the same time.
 type process struct {
 	setting
 	name   string
 	port   *port
 	ledger *logledger.Ledger // nil: the process has not begun
-	cold   int               // how many processes took its place
+	cold   int               // the number of processes that have replaced it
 }
 
-// call is a call of a ledger, which stops before each effect.
+// call is a call of a ledger. It stops before each effect.
 type call struct {
 	batch
 	process  *process
 	port     *port
 	context  context.Context
 	cancel   context.CancelFunc
-	deadline time.Duration // no effect may come later: the records are past their horizon then
+	deadline time.Duration // the latest time for an effect, because the records are past their horizon then
 	next     func() (struct{}, bool)
 	stop     func()
 	yield    func(struct{}) bool
 	killed   bool
-	left     bool // nobody waits for the answers
-	begun    int  // how many verdicts there were
-	effects  int  // how many it has come to
+	left     bool // no caller waits for the answers
+	begun    int  // the number of verdicts when the call began
+	effects  int  // the number of its effects so far
 	shared   bool // another call has used the Ledger at the same time
 }
 
-// delayed is an effect that comes later.
+// delayed is an effect that comes later than its call.
 type delayed struct {
 	deadline time.Duration
 	name     string
 	effect   func()
 }
 
-// verdict is an answer for a record that a caller was given.
+// verdict is an answer for a record that a caller got.
 type verdict struct {
 	dedupe.Answer
 	record  int
-	changed bool // under changed fingerprints
+	changed bool // the process used changed fingerprints
 	cut     bool // the context of the call has an end
-	fits    bool // what counts fits into the memory of the process
-	appends int  // how many items had been appended
-	begun   int  // how many verdicts there were when the call began
+	fits    bool // the entries that count fit into the memory of the process
+	appends int  // the number of items that had been appended
+	begun   int  // the number of verdicts when the call began
 	window  time.Duration
 }
 
-// play plays a history. The error says what is wrong.
+// play plays a history. It returns the violation as an error.
 func play(h history, m *mutant, j judges) error { return newWorld(h, m, j).run() }
 
-// traced plays a history again, and returns all that happens and what is wrong.
+// traced plays a history again. It returns all events and the violation.
 func traced(h history, m *mutant, j judges) (string, error) {
 	w := newWorld(h, m, j)
 	w.tracing = true
@@ -137,7 +137,7 @@ func (w *world) run() (err error) {
 	return w.judge()
 }
 
-// end ends what is running.
+// end ends all running calls.
 func (w *world) end() {
 	for _, c := range w.running {
 		w.kill(c)
@@ -153,7 +153,7 @@ func (w *world) kill(c *call) {
 	w.current = nil
 }
 
-// callsOf are the running calls of a process.
+// callsOf lists the running calls of a process.
 func (w *world) callsOf(p *port) (all []*call) {
 	for _, c := range w.running {
 		if c.port == p {
@@ -171,20 +171,20 @@ func (w *world) killProcess(p *port) {
 	w.running = slices.DeleteFunc(w.running, func(c *call) bool { return c.killed })
 }
 
-// step lets one effect come, or one call go on.
+// step lets one delayed effect come, or one call go on.
 func (w *world) step() error {
 	if n := len(w.delayed); n > 0 && (len(w.running) == 0 || w.chance(0.2)) {
 		n = w.random.IntN(n)
 		w.note("%s: a late effect", w.delayed[n].name)
 		w.delayed[n].effect()
 		w.delayed = slices.Delete(w.delayed, n, n+1)
-		return w.unbroken()
+		return w.checkNoRefill()
 	}
-	return w.goOn(oneOf(w.random, w.running...))
+	return w.resume(oneOf(w.random, w.running...))
 }
 
-// goOn lets a call go on up to its next effect.
-func (w *world) goOn(c *call) error {
+// resume lets a call go on until its next effect.
+func (w *world) resume(c *call) error {
 	w.current = c
 	_, more := c.next()
 	w.current = nil
@@ -192,18 +192,18 @@ func (w *world) goOn(c *call) error {
 		c.cancel()
 		w.running = slices.DeleteFunc(w.running, func(other *call) bool { return other == c })
 	}
-	return w.unbroken()
+	return w.checkNoRefill()
 }
 
-// unbroken returns an error if an item was appended where one had been deleted.
-func (w *world) unbroken() error {
+// checkNoRefill returns an error if an item was appended at the place of a deleted item.
+func (w *world) checkNoRefill() error {
 	if w.refill != nil && w.judges == all {
 		return fmt.Errorf("fence: an item is appended at %s, where another one was deleted", placeOf(*w.refill))
 	}
 	return nil
 }
 
-// advance lets time go on. What would come too late does not come.
+// advance moves the time forward. Delayed effects that would come too late are dropped.
 func (w *world) advance(now time.Duration) {
 	if now == w.now {
 		return
@@ -226,7 +226,7 @@ func (w *world) advance(now time.Duration) {
 	}
 }
 
-// restart puts a new process in the place of one.
+// restart replaces the process by a new one.
 func (p *process) restart() {
 	p.ledger, p.port = nil, nil
 	p.cold++
@@ -242,7 +242,7 @@ func (w *world) begin(b batch) error {
 			w.note("%s: killed", p.name)
 			w.killProcess(p.port)
 		} else {
-			w.note("%s: goes on, and nobody waits for it", p.name)
+			w.note("%s: goes on, and no caller waits for it", p.name)
 			for _, c := range calls {
 				c.left = true
 			}
@@ -259,14 +259,14 @@ func (w *world) begin(b batch) error {
 	return nil
 }
 
-// finish lets the calls of a process end. They may wait for one another.
+// finish lets the calls of a process run to their end. They may wait for one another.
 func (w *world) finish(p *port) error {
 	for calls := w.callsOf(p); len(calls) > 0; calls = w.callsOf(p) {
 		c := calls[0]
 		if len(calls) > 1 {
 			c = oneOf(w.random, calls...)
 		}
-		if err := w.goOn(c); err != nil {
+		if err := w.resume(c); err != nil {
 			return err
 		}
 	}
@@ -296,11 +296,11 @@ func (w *world) start(p *process, b batch) {
 		c.yield = yield
 		retention := dedupe.Retention{Window: p.Window, Horizon: p.Horizon}
 		if b.Warm {
-			_ = ledger.Warm(c.context, scope, retention) // it is allowed to fail
+			_ = ledger.Warm(c.context, scope, retention) // a failure is permitted
 		}
 		answers, err := ledger.Enter(c.context, w.question(b, retention))
 		if err != nil {
-			panic(err) // the retention is right
+			panic(err) // cannot happen: the retention is valid
 		}
 		if !c.left && !c.killed {
 			w.answer(c, answers)
@@ -312,12 +312,13 @@ func (w *world) start(p *process, b batch) {
 func (w *world) open(p *port, s setting) *logledger.Ledger {
 	l, err := logledger.New(p, logledger.Options{Lanes: cmp.Or(s.Lanes, w.Lanes), Memory: s.Memory, Clock: w.clock(p)})
 	if err != nil {
-		panic(err) // the options are right
+		panic(err) // cannot happen: the options are valid
 	}
 	return l
 }
 
-// clock is virtual time. Of the lanes that a call may enter at the same time, the seed says which comes first.
+// clock returns a clock of virtual time. If a call may enter several lanes at the same time, the seed decides which
+// comes first.
 func (w *world) clock(p *port) dedupe.Clock {
 	return dedupe.Clock{
 		Now: func() time.Time { return begin.Add(w.now) },
@@ -359,7 +360,7 @@ func (w *world) noteBatch(name string, b batch) {
 	w.note("%s: batch %s", name, strings.Join(text, ", "))
 }
 
-// answer takes down what a caller was told.
+// answer records the answers that a caller got.
 func (w *world) answer(c *call, answers []dedupe.Answer) {
 	fits := !c.shared && w.fits(c)
 	for i, n := range c.Records {
@@ -391,8 +392,8 @@ func describe(a dedupe.Answer) string {
 	return found
 }
 
-// settle enters all records again whose horizon has not ended, in each process that has survived and in a new one, and
-// nothing fails. So it finds out whether the log is of use, and whether a process is stuck.
+// settle enters all records within their horizon again, in each surviving process and in a new one, without faults.
+// So it checks whether the log is still usable, and whether a process is stuck.
 func (w *world) settle() error {
 	b := batch{At: w.now}
 	for n, r := range w.Records {
@@ -430,5 +431,5 @@ func (w *world) settleIn(p *process, b batch) error {
 			return fmt.Errorf("refused: %s is stuck: %w", p.port.name, v.Err)
 		}
 	}
-	return w.unbroken()
+	return w.checkNoRefill()
 }

@@ -1,5 +1,5 @@
-// Package memledger is a ledger in memory that ends with the process: that of `oncebox dedupe --ledger :memory:`. It
-// keeps of a record only what decides about others: 56 bytes, and less than 8 more for its place.
+// Package memledger is a ledger in memory that ends with the process, for `oncebox dedupe --ledger :memory:`. It
+// keeps only the data of a record that decides about other records: 56 bytes, and less than 8 more for its place.
 package memledger
 
 import (
@@ -9,16 +9,16 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Ledger is safe for concurrent use.
+// Ledger is a ledger in memory. It is safe for concurrent use.
 type Ledger struct {
 	mu     sync.Mutex
 	scopes map[string]*table
 }
 
-// New makes an empty ledger.
+// New returns an empty ledger.
 func New() *Ledger { return &Ledger{scopes: map[string]*table{}} }
 
-// Enter is that of dedupe.Ledger. If ctx has ended it does nothing.
+// Enter implements dedupe.Ledger. If ctx has ended, it has no effect.
 func (l *Ledger) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

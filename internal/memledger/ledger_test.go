@@ -31,8 +31,8 @@ func TestLedger(t *testing.T) {
 	enginetest.RunLedger(t, enginetest.OneRowAKey, func(testing.TB, func() time.Time) dedupe.Ledger { return ledger })
 }
 
-// TestLikeTheOtherEngines: random questions get the answers of a ledger with one row a key, with windows and without,
-// also where records use derived ids as their own.
+// TestLikeTheOtherEngines checks that random questions get the same answers as from a ledger with one row a key, with
+// windows and without, even if records use derived ids as their own.
 func TestLikeTheOtherEngines(t *testing.T) {
 	t.Parallel()
 	for seed := range uint64(300) {
@@ -101,7 +101,8 @@ func TestEndedContext(t *testing.T) {
 	}
 }
 
-// TestMemory: an entry takes at most 64 bytes, however far the table has grown. Not parallel: it measures the heap.
+// TestMemory checks that an entry takes at most 64 bytes, even in a large table. It is not parallel, because it
+// measures the heap.
 func TestMemory(t *testing.T) {
 	testengine.CheckOnly(t)
 	const entries, most = 1_000_000, 64

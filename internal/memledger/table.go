@@ -7,17 +7,17 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// bucketSize is the mean number of entries of a bucket. Larger buckets take longer to search; smaller ones have more
-// room that is not used.
+// bucketSize is the mean number of entries of a bucket. Larger buckets take longer to search; smaller buckets leave
+// more room unused.
 const bucketSize = 24
 
 // table is a hash table that grows bucket by bucket (linear hashing: Litwin, 1980). So it never holds two tables at
-// once, and a bucket is never larger than its entries and what Go's allocator rounds up to. Keys are hashes already.
+// once, and a bucket has only the room for its entries, as Go's allocator rounds it up. Its keys are hashes already.
 type table struct {
 	buckets []bucket
 	// round is the power of two with round <= len(buckets) < 2*round. The buckets before len(buckets)-round are split.
 	round uint64
-	count int // of the entries
+	count int // the number of entries
 }
 
 type bucket []entry
@@ -81,7 +81,7 @@ func (b bucket) withRoom() bucket {
 	return append(slices.Grow(bucket(nil), len(b)+1), b...)
 }
 
-// split moves the entries of the next bucket whose hash has the bit of this round into a bucket of their own.
+// split moves the entries of the next bucket whose hash has this round's bit into a new bucket.
 func (t *table) split() {
 	from := uint64(len(t.buckets)) - t.round
 	old := t.buckets[from]

@@ -10,9 +10,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
-// Log is safe for concurrent use. A context that has ended ends each call before it has an effect.
+// Log is a log in memory. It is safe for concurrent use. If a call's context has ended, the call has no effect.
 type Log struct {
-	Page int // items that fit into one answer; 0: all
+	Page int // the number of items that fit into one answer; 0: all items
 
 	mu    sync.Mutex
 	chain map[logledger.LaneID][]logledger.Epoch
@@ -33,12 +33,12 @@ type Item struct {
 
 var _ logledger.Storage = (*Log)(nil)
 
-// New makes an empty log.
+// New returns an empty log.
 func New() *Log {
 	return &Log{chain: map[logledger.LaneID][]logledger.Epoch{}, items: map[stretch]map[int]Item{}}
 }
 
-// Epochs is that of logledger.Storage.
+// Epochs implements logledger.Storage.
 func (l *Log) Epochs(ctx context.Context, lane logledger.LaneID, below, limit int) ([]logledger.Epoch, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -54,7 +54,7 @@ func (l *Log) Epochs(ctx context.Context, lane logledger.LaneID, below, limit in
 	return page, nil
 }
 
-// PutEpoch is that of logledger.Storage.
+// PutEpoch implements logledger.Storage.
 func (l *Log) PutEpoch(ctx context.Context, lane logledger.LaneID, e logledger.Epoch) (*logledger.Epoch, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -69,7 +69,7 @@ func (l *Log) PutEpoch(ctx context.Context, lane logledger.LaneID, e logledger.E
 	return nil, nil
 }
 
-// Append is that of logledger.Storage.
+// Append implements logledger.Storage.
 func (l *Log) Append(ctx context.Context, at logledger.Place, data []byte, purgeAt int64) (existing []byte, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -87,7 +87,7 @@ func (l *Log) Append(ctx context.Context, at logledger.Place, data []byte, purge
 	return nil, nil
 }
 
-// Read is that of logledger.Storage. All reads are consistent.
+// Read implements logledger.Storage. All reads are consistent.
 func (l *Log) Read(ctx context.Context, from logledger.Place, limit int, _ bool) (items []logledger.Item, more bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -109,7 +109,7 @@ func (l *Log) Read(ctx context.Context, from logledger.Place, limit int, _ bool)
 	return items, more, nil
 }
 
-// Purge deletes what is past its purge time at a time, in epoch seconds, if the function says so.
+// Purge deletes the items whose purge time is before now, in epoch seconds, if deleted returns true for them.
 func (l *Log) Purge(now int64, deleted func(logledger.Place) bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -9,7 +9,7 @@ import (
 // Method names a call of a storage.
 type Method string
 
-// The calls.
+// These are the calls.
 const (
 	PutIfAbsent Method = "PutIfAbsent"
 	Put         Method = "Put"
@@ -18,14 +18,14 @@ const (
 	List        Method = "List"
 )
 
-// Call is one call of a storage: what is asked, and the answer.
+// Call is one call of a storage: its arguments and its answer.
 type Call struct {
 	Method Method
-	Key    string // of List: the prefix
+	Key    string // the key; for List: the prefix
 	After  string // List
 
-	Content  objectsink.Content // to be put, or read by Get
-	Replace  bool               // PutIfAbsent: also if there is an object
+	Content  objectsink.Content // the content to put, or the content that Get has read
+	Replace  bool               // PutIfAbsent: replace an existing object
 	Created  bool               // PutIfAbsent
 	Metadata map[string]string  // Head
 	Keys     []string           // List
@@ -34,11 +34,11 @@ type Call struct {
 	do func(context.Context, *Call) error
 }
 
-// Do makes the call and sets its answer. A hook may change the question before it and the answer after it, call Do
-// several times, or not at all.
+// Do makes the call and sets its answer. A hook may change the call's arguments before Do and its answer after Do. It
+// may call Do several times, or not at all.
 func (c *Call) Do(ctx context.Context) error { return c.do(ctx, c) }
 
-// Hook is called in place of each call. The call's answer is what the hook leaves in c, and the error that it returns.
+// Hook runs in place of each call. The fields of c and the returned error are the call's answer.
 type Hook func(ctx context.Context, c *Call) error
 
 // Hooked makes all calls of a storage through a hook.

@@ -1,5 +1,5 @@
-// Package memobjects is a storage of objects in memory, for tests of object sinks: with a hook, each of its calls can be
-// watched, delayed and broken.
+// Package memobjects is a storage of objects in memory, for tests of object sinks. A hook can watch, delay and break
+// each of its calls.
 package memobjects
 
 import (
@@ -14,7 +14,7 @@ import (
 
 // Storage keeps objects in memory. It is safe for concurrent use.
 type Storage struct {
-	// Page is how many keys a List returns at most. 0 means 1,000.
+	// Page is the largest number of keys that a List returns. 0 means 1,000.
 	Page int
 
 	mu      sync.Mutex
@@ -23,10 +23,10 @@ type Storage struct {
 
 var _ objectsink.Storage = (*Storage)(nil)
 
-// New makes an empty storage.
+// New returns an empty storage.
 func New() *Storage { return &Storage{objects: map[string]objectsink.Content{}} }
 
-// PutIfAbsent is that of objectsink.Storage.
+// PutIfAbsent implements objectsink.Storage.
 func (s *Storage) PutIfAbsent(_ context.Context, key string, o objectsink.Content) (created bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -37,7 +37,7 @@ func (s *Storage) PutIfAbsent(_ context.Context, key string, o objectsink.Conten
 	return true, nil
 }
 
-// Put is that of objectsink.Storage.
+// Put implements objectsink.Storage.
 func (s *Storage) Put(_ context.Context, key string, o objectsink.Content) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -45,20 +45,20 @@ func (s *Storage) Put(_ context.Context, key string, o objectsink.Content) error
 	return nil
 }
 
-// Delete removes an object, as those do who move objects.
+// Delete removes an object, as programs do that move objects.
 func (s *Storage) Delete(key string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.objects, key)
 }
 
-// Head is that of objectsink.Storage.
+// Head implements objectsink.Storage.
 func (s *Storage) Head(ctx context.Context, key string) (map[string]string, error) {
 	o, err := s.Get(ctx, key)
 	return o.Metadata, err
 }
 
-// Get is that of objectsink.Storage.
+// Get implements objectsink.Storage.
 func (s *Storage) Get(_ context.Context, key string) (objectsink.Content, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,7 +69,7 @@ func (s *Storage) Get(_ context.Context, key string) (objectsink.Content, error)
 	return o, nil
 }
 
-// List is that of objectsink.Storage.
+// List implements objectsink.Storage.
 func (s *Storage) List(_ context.Context, prefix, after string) (keys []string, more bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

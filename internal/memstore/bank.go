@@ -8,22 +8,20 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// bank is the free items of one shard. A page of it is quick also in a large bank:
-// items that were removed since the hashes were sorted are skipped, not looked at
-// one by one.
+// bank holds the free items of one shard. Reading a page is quick even in a large bank: it skips items that were
+// removed since the hashes were sorted, and does not look at them one by one.
 type bank struct {
 	shard engine.Shard
 	items map[engine.Hash]bankRow
 
-	// order holds the hashes of all items in order, and of items that were removed
-	// since it was made; nil if it has to be made. next[i] is i if the item at i is
-	// there; else a place after i, with no item between the two. It has one entry more
-	// than order, for the end.
+	// order holds the hashes of all items in order, and hashes of items that were removed since it was sorted. It is
+	// nil if the hashes must be sorted again. next[i] is i if the item at i still exists. Otherwise it is a place
+	// after i, and no item exists between the two. next has one entry more than order, for the end.
 	order []engine.Hash
 	next  []int32
 }
 
-// bankRow is what a bank row has beside its key.
+// bankRow holds the columns of a bank row that are not in its key.
 type bankRow struct {
 	value  string
 	endsAt time.Time
@@ -34,7 +32,7 @@ func (b *bank) add(item engine.FreeItem) {
 	b.order = nil
 }
 
-// item returns a free item; nil if it is absent.
+// item returns a free item, or nil if it is absent.
 func (b *bank) item(h engine.Hash) *engine.FreeItem {
 	row, found := b.items[h]
 	if !found {
@@ -74,7 +72,7 @@ func (b *bank) page(r engine.Range, limit int) (page engine.FreePage) {
 	return page
 }
 
-// sort makes the order, if items were added since it was made.
+// sort sorts the hashes, if items were added since the last time.
 func (b *bank) sort() {
 	if b.order != nil {
 		return
@@ -90,13 +88,13 @@ func (b *bank) sort() {
 	}
 }
 
-// find returns the place of a hash in the order, or the place where it would be.
+// find returns the place of a hash in the order. For an absent hash it returns the place where the hash would be.
 func (b *bank) find(h engine.Hash) (place int, found bool) {
 	return slices.BinarySearchFunc(b.order, h, compareHashes)
 }
 
-// present returns the place of the first item from a place on, or the end. It
-// shortens the way for the next call.
+// present returns the place of the first existing item at or after a place, or the end. It shortens the way for later
+// calls.
 func (b *bank) present(place int) int {
 	for int(b.next[place]) != place {
 		b.next[place] = b.next[b.next[place]]

@@ -1,3 +1,6 @@
-// Package memstore holds simple stores in memory. Tests of the domain packages run on them, with the race detector, and
-// so do simulations. Each store passes the suite that all engines of its domain pass.
+// Package memstore holds simple stores of claims and of records in memory. The tests of the domain packages run on them
+// with the race detector, and simulations use them, too.
+//
+// A store has one lock, no clock and no randomness. It keeps the same contract as the databases, and passes the same
+// suite as the engines of its domain.
 package memstore

@@ -7,24 +7,24 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Effects is a dedupe.TxSink in memory, over the entries of a Records. It is safe for concurrent use.
+// Effects is a dedupe.TxSink in memory, on the entries of a Records. It is safe for concurrent use.
 type Effects struct {
 	records *Records
-	// Effect does the effect of an output, in the transaction. An error undoes the transaction.
+	// Effect does the effect of an output, inside the transaction. Its error undoes the transaction.
 	Effect func(ctx context.Context, o dedupe.Output) (superseded bool, err error)
 }
 
 var _ dedupe.TxSink = (*Effects)(nil)
 
-// NewEffects makes a TxSink whose effects are calls of a function, one at a time. The function must not use r.
+// NewEffects returns a TxSink whose effects are calls of a function, one at a time. The function must not use r.
 func NewEffects(r *Records, effect func(context.Context, dedupe.Output) (superseded bool, err error)) *Effects {
 	return &Effects{records: r, Effect: effect}
 }
 
-// Check takes every output.
+// Check accepts every output.
 func (*Effects) Check(context.Context, dedupe.Output) error { return nil }
 
-// Transact is that of dedupe.TxSink.
+// Transact implements dedupe.TxSink.
 func (s *Effects) Transact(ctx context.Context, t dedupe.Transaction) (dedupe.TxResult, error) {
 	s.records.mu.Lock()
 	defer s.records.mu.Unlock()
@@ -39,12 +39,12 @@ func (s *Effects) Transact(ctx context.Context, t dedupe.Transaction) (dedupe.Tx
 	return dedupe.TxResult{Superseded: superseded}, nil
 }
 
-// RaisePurge is that of dedupe.TxSink.
+// RaisePurge implements dedupe.TxSink.
 func (s *Effects) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	return s.records.RaisePurge(ctx, raises)
 }
 
-// conflict returns the entry that is in the way of a transaction. The lock is the caller's, as in enter.
+// conflict returns the entry that prevents a transaction, or nil. The caller of conflict and of enter holds the lock.
 func (s *Records) conflict(ctx context.Context, t dedupe.Transaction) (*dedupe.Existing, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -61,11 +61,11 @@ func (s *Records) conflict(ctx context.Context, t dedupe.Transaction) (*dedupe.E
 	return nil, nil
 }
 
-// enter puts an entry, or marks it as done.
+// enter puts an entry, or marks an existing one as done.
 func (s *Records) enter(t dedupe.Transaction) {
 	k := entryKey{t.Entry.Scope, t.Entry.Key}
 	e := t.Entry
-	e.Arrival = e.Arrival.UTC().Truncate(time.Millisecond) // as other engines store it
+	e.Arrival = e.Arrival.UTC().Truncate(time.Millisecond) // other engines store it so
 	if t.Finish {
 		e = s.entries[k]
 	}

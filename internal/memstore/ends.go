@@ -19,12 +19,12 @@ type claimRow struct {
 // noShard is the shard of a claim that DueClaims does not list.
 const noShard = -1
 
-// sortKey is the key of a claim in its scope. A claimant has no control character.
+// sortKey returns the key of a claim in its scope. A claimant contains no control character.
 func sortKey(k engine.ClaimKey) string { return fmt.Sprintf("%s\x00%d", k.Claimant, k.Slot) }
 
 func (s *Items) putClaim(row claimRow) { put(s.claims, row.Scope, sortKey(row.Key()), row) }
 
-// held returns a copy of a claim; nil if there is none.
+// held returns a copy of a claim, or nil if the claimant holds none.
 func (s *Items) held(key engine.ClaimKey) *engine.Claim {
 	row, found := s.claims[key.Scope][sortKey(key)]
 	if !found {
@@ -47,8 +47,7 @@ func (s *Items) ConfirmClaim(ctx context.Context, claim engine.Claim) (engine.Co
 	return engine.ConfirmResult{Held: s.held(claim.Key())}, nil
 }
 
-// DueClaims implements engine.Store. It reads all claims of the campaign's scope, and it is
-// always current.
+// DueClaims implements engine.Store. It reads all claims of the campaign's scope. Its answer is always current.
 func (s *Items) DueClaims(
 	ctx context.Context, shard engine.Shard, after, before time.Time, limit int,
 ) (page engine.DuePage, err error) {
@@ -71,5 +70,5 @@ func (s *Items) DueClaims(
 	return page, nil
 }
 
-// endsBefore reports that a claim has an end before a time.
+// endsBefore reports whether a claim has an end before t.
 func endsBefore(c engine.Claim, t time.Time) bool { return !c.EndsAt.IsZero() && c.EndsAt.Before(t) }

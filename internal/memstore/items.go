@@ -1,8 +1,3 @@
-// Package memstore has the stores of claims and of records in memory, for tests and
-// simulations.
-//
-// A store of this package is correct and simple: one lock, no clock, nothing random.
-// It keeps the contract that the databases keep, and passes the same suite.
 package memstore
 
 import (
@@ -27,15 +22,15 @@ type Items struct {
 	campaigns map[string]engine.Campaign
 	scopes    map[string]engine.Scope
 	banks     map[engine.Shard]*bank
-	rows      map[string]map[engine.Hash]engine.ItemRow // by campaign
-	claims    map[string]map[string]claimRow            // by scope and sortKey
-	loads     map[string]map[string][]engine.Load       // by campaign and digest, in the order of their numbers
-	pages     map[string][]byte                         // by campaign
+	rows      map[string]map[engine.Hash]engine.ItemRow // the item rows, by campaign and hash
+	claims    map[string]map[string]claimRow            // the claims, by scope and sortKey
+	loads     map[string]map[string][]engine.Load       // the loads, by campaign and digest, in the order of their numbers
+	pages     map[string][]byte                         // the claim pages, by campaign
 }
 
 var _ engine.Store = (*Items)(nil)
 
-// NewItems makes an empty store.
+// NewItems returns an empty store.
 func NewItems() *Items {
 	return &Items{
 		campaigns: map[string]engine.Campaign{},
@@ -208,7 +203,7 @@ func (s *Items) TakeItems(ctx context.Context, items []engine.FreeItem, claim en
 	return result, nil
 }
 
-// ServerTime implements engine.Store. There is no clock but the caller's.
+// ServerTime implements engine.Store. It returns no time, because the store has no clock.
 func (s *Items) ServerTime() time.Time { return time.Time{} }
 
 // HeldClaim implements engine.Store. Transactions never overlap, so there is no conflict.
@@ -294,7 +289,7 @@ func (s *Items) ReadItems(ctx context.Context, keys []engine.FreeItem) ([]engine
 	return reads, nil
 }
 
-// AddItems implements engine.Store. It settles all requests.
+// AddItems implements engine.Store. It always gives every request a result.
 func (s *Items) AddItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -322,7 +317,7 @@ func (s *Items) add(r engine.AddRequest) engine.AddResult {
 	return engine.AddResult{Outcome: engine.AddDone}
 }
 
-// EndItems implements engine.Store. It settles all requests.
+// EndItems implements engine.Store. It always gives every request a result.
 func (s *Items) EndItems(ctx context.Context, requests []engine.EndRequest) ([]engine.EndResult, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
@@ -427,8 +422,8 @@ func (s *Items) StartFirstLoad(ctx context.Context, l engine.Load) (started, con
 	return true, false, nil
 }
 
-// AdvanceLoad implements engine.Store. A load that was never started is an error of
-// the family engine.ErrInconsistent.
+// AdvanceLoad implements engine.Store. For a load that was never started it returns an error of the family
+// engine.ErrInconsistent.
 func (s *Items) AdvanceLoad(ctx context.Context, l engine.Load) error {
 	if err := s.begin(ctx); err != nil {
 		return err
@@ -451,7 +446,7 @@ func findLoad(loads []engine.Load, number int) (place int, found bool) {
 	return slices.BinarySearchFunc(loads, number, func(l engine.Load, number int) int { return cmp.Compare(l.Number, number) })
 }
 
-// ListClaims implements engine.Store. It lists by sortKey; the cursor is the last one.
+// ListClaims implements engine.Store. It lists by sortKey. The cursor is the last key of a page.
 func (s *Items) ListClaims(ctx context.Context, scope, cursor string) (claims []engine.Claim, next string, err error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, "", err
@@ -467,7 +462,7 @@ func (s *Items) ListClaims(ctx context.Context, scope, cursor string) (claims []
 	return claims, next, nil
 }
 
-// ListItemRows implements engine.Store. It lists by hash; the cursor is the last one.
+// ListItemRows implements engine.Store. It lists by hash. The cursor is the last hash of a page.
 func (s *Items) ListItemRows(ctx context.Context, campaign, cursor string) (rows []engine.ListedItem, next string, err error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, "", err
@@ -539,7 +534,7 @@ func (s *Items) Repair(ctx context.Context, r engine.RepairRequest) (done bool, 
 	return s.change(r), nil
 }
 
-// holds reports that the condition of a repair holds.
+// holds reports whether the condition of a repair is met.
 func (s *Items) holds(r engine.RepairRequest) bool {
 	switch {
 	case r.IfRow != nil:
@@ -551,7 +546,7 @@ func (s *Items) holds(r engine.RepairRequest) bool {
 	}
 }
 
-// change makes the change of a repair, if it is still to be made.
+// change makes the change of a repair, unless it is already made.
 func (s *Items) change(r engine.RepairRequest) (done bool) {
 	switch {
 	case r.PutFree != nil:
@@ -599,13 +594,13 @@ func (s *Items) change(r engine.RepairRequest) (done bool) {
 	return true
 }
 
-// otherItem is a repair as it is for another item of its claim.
+// otherItem returns the repair for another item of the same claim.
 func otherItem(r engine.RepairRequest, item engine.RepairItem) engine.RepairRequest {
 	r.Hash, r.IfRow = item.Hash, item.IfRow
 	return r
 }
 
-// countReturn counts a return in the item row on which a repair rests, and deletes its state.
+// countReturn counts a return in the item row of a repair, and deletes the row's state.
 func (s *Items) countReturn(r engine.RepairRequest) {
 	if r.IfRow != nil {
 		row := s.rows[r.Campaign][r.Hash]
@@ -615,7 +610,7 @@ func (s *Items) countReturn(r engine.RepairRequest) {
 	}
 }
 
-// freeItem finds a bank row by its key.
+// freeItem returns the bank row with a key, or nil if it is absent.
 func (s *Items) freeItem(key engine.FreeItem) *engine.FreeItem {
 	b, found := s.banks[key.Shard]
 	if !found {
@@ -633,10 +628,10 @@ func (s *Items) addFree(item engine.FreeItem) {
 	b.add(item)
 }
 
-// endedBy reports that a free item has ended at a time.
+// endedBy reports whether a free item has ended at time t.
 func endedBy(i engine.FreeItem, t time.Time) bool { return !i.EndsAt.IsZero() && !i.EndsAt.After(t) }
 
-// lookUp returns a copy of a row; nil if it is absent.
+// lookUp returns a copy of a row, or nil if it is absent.
 func lookUp[K comparable, R any](rows map[K]R, key K) *R {
 	row, found := rows[key]
 	if !found {

@@ -18,7 +18,7 @@ func TestItems(t *testing.T) {
 	})
 }
 
-// TestItemsObeyContexts: as a database, it does nothing for a context that has ended.
+// TestItemsObeyContexts checks that, as a database, the store does nothing for a context that has ended.
 func TestItemsObeyContexts(t *testing.T) {
 	t.Parallel()
 	s := memstore.NewItems()

@@ -6,15 +6,15 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// The methods of this file write and delete single rows of claims without any
-// condition. Tests plant contradictions with them. They implement enginetest.Raw.
+// The methods of this file implement enginetest.Raw. They write and delete single rows of claims without a condition.
+// Tests plant contradictions with them.
 
 // PutBankRow puts or replaces a bank row.
 func (s *Items) PutBankRow(ctx context.Context, item engine.FreeItem) error {
 	return s.write(ctx, func() { s.addFree(item) })
 }
 
-// DropBankRow deletes a bank row, if it is there.
+// DropBankRow deletes a bank row, if it exists.
 func (s *Items) DropBankRow(ctx context.Context, item engine.FreeItem) error {
 	return s.write(ctx, func() {
 		if s.freeItem(item) != nil {
@@ -28,7 +28,7 @@ func (s *Items) PutItemRow(ctx context.Context, campaign string, row engine.List
 	return s.write(ctx, func() { put(s.rows, campaign, row.Hash, row.ItemRow) })
 }
 
-// DropItemRow deletes an item row, if it is there.
+// DropItemRow deletes an item row, if it exists.
 func (s *Items) DropItemRow(ctx context.Context, campaign string, h engine.Hash) error {
 	return s.write(ctx, func() { delete(s.rows[campaign], h) })
 }
@@ -38,7 +38,7 @@ func (s *Items) PutClaim(ctx context.Context, claim engine.Claim) error {
 	return s.write(ctx, func() { s.putClaim(claimRow{claim, noShard}) })
 }
 
-// DropClaim deletes a claim row, if it is there.
+// DropClaim deletes a claim row, if it exists.
 func (s *Items) DropClaim(ctx context.Context, key engine.ClaimKey) error {
 	return s.write(ctx, func() { delete(s.claims[key.Scope], sortKey(key)) })
 }
@@ -48,7 +48,7 @@ func (s *Items) DropCampaign(ctx context.Context, name string) error {
 	return s.write(ctx, func() { delete(s.campaigns, name) })
 }
 
-// DropScope deletes the row of a scope, if it is there.
+// DropScope deletes the row of a scope, if it exists.
 func (s *Items) DropScope(ctx context.Context, name string) error {
 	return s.write(ctx, func() { delete(s.scopes, name) })
 }

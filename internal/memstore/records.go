@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Records is a ledger, with acks, consumers and runs, in memory. It is safe for concurrent use. A context that has
-// ended ends each call before it has an effect.
+// Records is a ledger in memory, with acks, consumers and runs. It is safe for concurrent use. If a call's context
+// has ended, the call has no effect and returns ctx.Err().
 type Records struct {
 	mu        sync.Mutex
 	entries   map[entryKey]dedupe.Entry
@@ -34,7 +34,7 @@ type consumerKey struct {
 
 type runKey struct{ scope, digest string }
 
-// NewRecords makes an empty store.
+// NewRecords returns an empty store.
 func NewRecords() *Records {
 	return &Records{
 		entries:   map[entryKey]dedupe.Entry{},
@@ -44,12 +44,12 @@ func NewRecords() *Records {
 	}
 }
 
-// Enter is that of dedupe.Ledger.
+// Enter implements dedupe.Ledger.
 func (s *Records) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
 	return dedupe.EnterByKey(ctx, s, q), nil
 }
 
-// PutIfAbsent is that of dedupe.Entries. No single entry fails.
+// PutIfAbsent implements dedupe.Entries. No single entry fails.
 func (s *Records) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,13 +64,13 @@ func (s *Records) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]de
 			results[i].Existing = &existing
 			continue
 		}
-		e.Arrival = e.Arrival.UTC().Truncate(time.Millisecond) // as other engines store it
+		e.Arrival = e.Arrival.UTC().Truncate(time.Millisecond) // other engines store it so
 		s.entries[k] = e
 	}
 	return results, nil
 }
 
-// Find returns the entries of keys, nil where there is none.
+// Find returns the entries of keys. The result is nil for a key without an entry.
 func (s *Records) Find(ctx context.Context, scope string, keys []dedupe.Key) ([]*dedupe.Existing, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,7 +91,7 @@ func isOver(e dedupe.Entry, arrival time.Time) bool {
 	return e.PurgeAt != dedupe.Never && time.Unix(e.PurgeAt, 0).Before(arrival)
 }
 
-// RaisePurge is that of dedupe.Entries. No single request fails.
+// RaisePurge implements dedupe.Entries. No single request fails.
 func (s *Records) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -114,7 +114,7 @@ func (s *Records) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) 
 	return results, nil
 }
 
-// ReadAcks is that of dedupe.Acks.
+// ReadAcks implements dedupe.Acks.
 func (s *Records) ReadAcks(ctx context.Context, key dedupe.AckKey, first, last string) (acks []dedupe.Ack, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +129,7 @@ func (s *Records) ReadAcks(ctx context.Context, key dedupe.AckKey, first, last s
 	return acks, nil
 }
 
-// WriteAck is that of dedupe.Acks.
+// WriteAck implements dedupe.Acks.
 func (s *Records) WriteAck(ctx context.Context, key dedupe.AckKey, a dedupe.Ack) error {
 	if _, _, err := dedupe.PadSequences(a.First, a.Last); err != nil {
 		return err
@@ -149,7 +149,7 @@ func (s *Records) WriteAck(ctx context.Context, key dedupe.AckKey, a dedupe.Ack)
 	return nil
 }
 
-// ClaimConsumer is that of dedupe.Consumers.
+// ClaimConsumer implements dedupe.Consumers.
 func (s *Records) ClaimConsumer(ctx context.Context, scope string, stream dedupe.Stream, function string) (
 	consumer string, err error,
 ) {
@@ -165,7 +165,7 @@ func (s *Records) ClaimConsumer(ctx context.Context, scope string, stream dedupe
 	return s.consumers[k], nil
 }
 
-// ReadRun is that of dedupe.Runs.
+// ReadRun implements dedupe.Runs.
 func (s *Records) ReadRun(ctx context.Context, scope, digest string) (*dedupe.Run, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,7 @@ func (s *Records) ReadRun(ctx context.Context, scope, digest string) (*dedupe.Ru
 	return &r, nil
 }
 
-// SaveRun is that of dedupe.Runs.
+// SaveRun implements dedupe.Runs.
 func (s *Records) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

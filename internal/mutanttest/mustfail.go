@@ -8,10 +8,10 @@ import (
 	"testing"
 )
 
-// MustFail runs a test case in this process and fails t unless the case fails. A case is given something broken: the
-// case has to notice, with its own words. A case that panics, or is skipped, has not noticed.
+// MustFail runs a test case in this process and fails t unless the case fails. The case gets a broken part, and must
+// report it through its testing.TB. A case that panics or is skipped has not reported it.
 //
-// The case must fail by the testing.TB that it is given. Its cleanups run when t ends.
+// The case must fail through the testing.TB that it gets. Its cleanups run when t ends.
 func MustFail(t testing.TB, run func(testing.TB)) {
 	t.Helper()
 	r := &recorder{TB: t}
@@ -24,7 +24,7 @@ func MustFail(t testing.TB, run func(testing.TB)) {
 	}
 }
 
-// recorder is a testing.TB that records whether a case fails. All that it does not record it leaves to the TB in it.
+// recorder is a testing.TB that records whether a case fails. It leaves all other calls to the TB in it.
 type recorder struct {
 	testing.TB
 	mu      sync.Mutex
@@ -33,7 +33,7 @@ type recorder struct {
 	lines   []string
 }
 
-// run runs the case in a goroutine of its own, since FailNow ends that goroutine.
+// run runs the case in its own goroutine, because FailNow ends that goroutine.
 func (r *recorder) run(run func(testing.TB)) (panicked any) {
 	ended := make(chan struct{})
 	go func() {

@@ -9,7 +9,7 @@ func TestMustFail(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		run   func(testing.TB)
-		fails string // what MustFail says; empty: nothing
+		fails string // the text of MustFail's failure; empty: no failure
 	}{
 		"error":          {func(tb testing.TB) { tb.Error("found") }, ""},
 		"errorf":         {func(tb testing.TB) { tb.Errorf("%d found", 1) }, ""},

@@ -10,13 +10,12 @@ import (
 	"time"
 )
 
-// timeout bounds one case.
+// timeout limits the time of one case.
 const timeout = 2 * time.Minute
 
-// MustBeCaught runs one case of this test binary's TestConformance in a process
-// of its own, with the mutant's name in a variable that the suite reads, and
-// fails the test if that case passes. A panic does not count: the case itself
-// has to notice.
+// MustBeCaught runs one case of this test binary's TestConformance in its own process. The suite reads the mutant's
+// name from a variable. MustBeCaught fails the test if the case passes. A panic does not count: the case itself must
+// report the fault.
 func MustBeCaught(t *testing.T, variable, mutant, caughtBy string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)

@@ -13,20 +13,20 @@ import (
 // way is a way in which a call of the storage fails.
 type way int
 
-// The ways.
+// These are the ways.
 const (
 	none        way = iota
-	failBefore      // an error, and no effect: a throttle, or a 409
-	loseReply       // an effect, and an error
-	crashBefore     // the process ends
+	failBefore      // the call returns an error and has no effect: a throttle, or a 409
+	loseReply       // the call takes effect and returns an error
+	crashBefore     // the process ends before the effect
 	crashAfter
-	lateBefore // the invocation times out meanwhile; the process goes on
+	lateBefore // the invocation times out before the effect, and the process goes on
 	lateAfter
-	effectLater // an error, and the effect comes later: the request was on its way
+	effectLater // the call returns an error, and takes effect later: the request was on its way
 	ways
 )
 
-// breakCall breaks a call of the storage, at random.
+// breakCall breaks calls of the storage at random.
 func (w *world) breakCall(ctx context.Context, c *memobjects.Call) error {
 	if !w.calm && w.chance(0.5) {
 		w.wait(ctx, oneOf(w.sim.Rand, 0, 0, time.Second))
@@ -67,7 +67,7 @@ func (w *world) breakCall(ctx context.Context, c *memobjects.Call) error {
 	return err
 }
 
-// settle lets puts that were on their way arrive.
+// settle lets the delayed puts take effect.
 func (w *world) settle() {
 	for _, effect := range w.delayed {
 		effect()

@@ -28,7 +28,7 @@ var (
 	seeds   = flag.Int("seeds", 0, "how many histories TestHistories plays; by default 3,000, or 300 with -short")
 )
 
-// inMemory is a storage whose listings have pages of several sizes.
+// inMemory returns a storage whose listings have pages of several sizes.
 func inMemory(seed uint64) objectsink.Storage {
 	s := memobjects.New()
 	s.Page = []int{1, 3, 1000}[seed%3]
@@ -58,7 +58,7 @@ func TestHistoriesOnS3(t *testing.T) {
 	}
 }
 
-// TestHistories plays histories at random. Each seed always plays the same one.
+// TestHistories plays random histories. A seed always plays the same history.
 func TestHistories(t *testing.T) {
 	t.Parallel()
 	first, plays := 0, cmp.Or(*seeds, 3000)
@@ -75,10 +75,11 @@ func TestHistories(t *testing.T) {
 	}
 }
 
-// mostPlays is how many histories may pass before a mutant must be found.
+// mostPlays is the number of histories after which a mutant counts as not found.
 const mostPlays = 3000
 
-// TestMutants: the histories find each broken rule, and so does the case of the conformance suite that it names.
+// TestMutants checks that the histories find each broken rule, and that the named case of the conformance suite finds
+// it, too.
 func TestMutants(t *testing.T) {
 	for _, m := range Mutants {
 		t.Run(m.Name, func(t *testing.T) {

@@ -7,17 +7,17 @@ import (
 	"github.com/oncebox/oncebox/internal/eventsource"
 )
 
-// history is what happens in one play. All of it comes from the seed.
+// history holds the parameters of one play. The seed decides all of them.
 type history struct {
 	seed                     uint64
 	shards, batchSize, chunk int
 	objectSize               int64
-	retries                  int // before Lambda gives a batch up
+	retries                  int // the retries before Lambda gives a batch up
 	hintEvery                int
 	reading                  eventsource.Reading
 	records                  int
-	trouble                  float64 // how often something goes wrong
-	cold                     float64 // how often a container is new
+	trouble                  float64 // the probability of a fault
+	cold                     float64 // the probability that a container is new
 }
 
 const timeout = 10 * time.Second
@@ -35,9 +35,9 @@ func newHistory(seed uint64) history {
 	}
 }
 
-// fate is what happens to an invocation as a whole.
+// fate returns the fate of an invocation.
 func (w *world) fate(*eventsource.Invocation) (f eventsource.Fate) {
-	f.Zombie = true // a call may take too long, and the process goes on then
+	f.Zombie = true // a call may take too long; then the process goes on after the time-out
 	if !w.chance(w.trouble) {
 		return f
 	}
@@ -56,7 +56,7 @@ func (w *world) fate(*eventsource.Invocation) (f eventsource.Fate) {
 	return f
 }
 
-// step is one thing that happens beside the mapping.
+// step plays one event outside the mapping.
 func (w *world) step() error {
 	open := w.stream.Open()
 	switch n := w.sim.Rand.IntN(20); {

@@ -9,8 +9,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
-// judge reads all objects below the prefix, as a reader who knows nothing of chains does, and checks that each record
-// that is no duplicate is in one of them.
+// judge reads all objects below the prefix, as a reader does who does not know chains. It checks that each record
+// that is not a duplicate is in exactly one of them.
 func (w *world) judge() error {
 	ctx := context.Background()
 	keys, err := w.allKeys(ctx)
@@ -18,8 +18,8 @@ func (w *world) judge() error {
 		return err
 	}
 	in := map[int]string{}                // the object of each record
-	delivered := map[[2]string][]*input{} // by id and fingerprint
-	ids := map[string]*input{}            // by the id under which it is delivered
+	delivered := map[[2]string][]*input{} // the delivered records, by id and fingerprint
+	ids := map[string]*input{}            // the delivered record, by its id in the object
 	for _, key := range keys {
 		if strings.HasPrefix(key[strings.LastIndex(key, "/")+1:], "_") {
 			continue

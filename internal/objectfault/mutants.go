@@ -11,18 +11,18 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
-// Mutant breaks a rule of the object sink, around it.
+// Mutant breaks a rule of the object sink from outside the sink's code.
 type Mutant struct {
 	Name string
 	// Hook changes the calls of the storage.
 	Hook memobjects.Hook
-	// Case is the case of package sinktest that must fail. "": none does.
+	// Case is the case of package sinktest that must fail, or "" if no case finds the mutant.
 	Case string
 	// Sink changes the sink.
 	Sink func(s dedupe.ObjectSink, storage objectsink.Storage) dedupe.ObjectSink
 }
 
-// Mutants are the broken rules. The search of TestMutants finds each.
+// Mutants lists the broken rules. The search of TestMutants finds each of them.
 var Mutants = []Mutant{
 	{Name: "no-fence", Case: "another-writer", Hook: noFence},
 	{Name: "skips-from-the-name", Case: "given-up-in-between", Hook: skipsFromTheName},
@@ -32,13 +32,13 @@ var Mutants = []Mutant{
 	{Name: "aggregates-in-parts", Sink: aggregatesInParts},
 	{Name: "letters-judged-by-ranges", Sink: lettersJudgedByRanges},
 	{Name: "only-the-head-counts", Case: "once", Sink: onlyTheHeadCounts},
-	{Name: "forgets-what-it-met", Case: "another-writer-of-later-records", Sink: forgetsWhatItMet},
+	{Name: "forgets-what-it-met", Case: "another-writer-of-later-records", Sink: forgetsFoundObjects},
 }
 
-// namePattern is the name of an object in a chain.
+// namePattern matches the name of an object in a chain.
 var namePattern = regexp.MustCompile(`/(\d{3}-(\d+)-\d+)\.`)
 
-// noFence replaces objects.
+// noFence replaces existing objects.
 func noFence(ctx context.Context, c *memobjects.Call) error {
 	if c.Method != memobjects.PutIfAbsent || !namePattern.MatchString(c.Key) {
 		return c.Do(ctx)
@@ -50,7 +50,7 @@ func noFence(ctx context.Context, c *memobjects.Call) error {
 	return err
 }
 
-// skipsFromTheName takes everything for handled that lies between an object's name and its last record.
+// skipsFromTheName counts every record between an object's name and its last record as handled.
 func skipsFromTheName(ctx context.Context, c *memobjects.Call) error {
 	err := c.Do(ctx)
 	if name := namePattern.FindStringSubmatch(c.Key); err == nil && c.Method == memobjects.Head && name != nil {
@@ -61,7 +61,7 @@ func skipsFromTheName(ctx context.Context, c *memobjects.Call) error {
 	return err
 }
 
-// noLateLinks finds late objects only where a listing finds them.
+// noLateLinks finds late objects only at the places where a listing finds them.
 func noLateLinks(ctx context.Context, c *memobjects.Call) error {
 	err := c.Do(ctx)
 	if err == nil && c.Method == memobjects.Head {
@@ -70,7 +70,7 @@ func noLateLinks(ctx context.Context, c *memobjects.Call) error {
 	return err
 }
 
-// hintBeforeTheObject writes the hint first, so that it may name an object that never comes.
+// hintBeforeTheObject writes the hint before the object. So the hint may name an object that never comes.
 func hintBeforeTheObject(ctx context.Context, c *memobjects.Call) error {
 	name := namePattern.FindStringSubmatch(c.Key)
 	if c.Method == memobjects.PutIfAbsent && name != nil {
@@ -102,8 +102,8 @@ func with(m map[string]string, member, value string) map[string]string {
 	return changed
 }
 
-// namedByFirst is the scheme of the developer guide: an object is named by its first record, and replaced if it comes
-// again.
+// namedByFirst follows the developer guide: it names an object by its first record, and replaces the object if that
+// record comes again.
 type namedByFirst struct {
 	dedupe.ObjectSink
 	storage objectsink.Storage
@@ -145,7 +145,7 @@ func (w wrapped) Open(ctx context.Context, key dedupe.ChainKey, first, last stri
 	return w.open(ctx, key, first, last)
 }
 
-// commitFunc is a chain with another Commit.
+// commitFunc is a chain with another Commit function.
 type commitFunc struct {
 	dedupe.Chain
 	commit func(context.Context, []dedupe.ChainRecord) (dedupe.Committed, error)
@@ -155,7 +155,7 @@ func (c commitFunc) Commit(ctx context.Context, records []dedupe.ChainRecord) (d
 	return c.commit(ctx, records)
 }
 
-// aggregatesInParts writes the first record of each aggregate into an object, and the others into another one.
+// aggregatesInParts writes the first record of each aggregate into one object, and the others into another object.
 func aggregatesInParts(s dedupe.ObjectSink, _ objectsink.Storage) dedupe.ObjectSink {
 	open := func(ctx context.Context, key dedupe.ChainKey, first, last string) (dedupe.Chain, error) {
 		chain, err := s.Open(ctx, key, first, last)
@@ -184,18 +184,18 @@ func aggregatesInParts(s dedupe.ObjectSink, _ objectsink.Storage) dedupe.ObjectS
 	return wrapped{s, open}
 }
 
-// behindAll is a sequence number behind all others.
-const behindAll = "99999999999999999999"
+// lastSequence is a sequence number after all others.
+const lastSequence = "99999999999999999999"
 
-// onlyTheHeadCounts finds no objects that reach into a batch.
+// onlyTheHeadCounts ignores objects that contain records of a batch but begin before it.
 func onlyTheHeadCounts(s dedupe.ObjectSink, _ objectsink.Storage) dedupe.ObjectSink {
 	return wrapped{s, func(ctx context.Context, key dedupe.ChainKey, _, _ string) (dedupe.Chain, error) {
-		return s.Open(ctx, key, behindAll, behindAll)
+		return s.Open(ctx, key, lastSequence, lastSequence)
 	}}
 }
 
-// forgetsWhatItMet goes on behind the objects that a Commit has met, and does not tell the next Commit about them.
-func forgetsWhatItMet(s dedupe.ObjectSink, _ objectsink.Storage) dedupe.ObjectSink {
+// forgetsFoundObjects continues after the objects that a Commit has found, and does not tell the next Commit.
+func forgetsFoundObjects(s dedupe.ObjectSink, _ objectsink.Storage) dedupe.ObjectSink {
 	open := func(ctx context.Context, key dedupe.ChainKey, first, last string) (dedupe.Chain, error) {
 		chain, err := s.Open(ctx, key, first, last)
 		if err != nil {
@@ -204,7 +204,7 @@ func forgetsWhatItMet(s dedupe.ObjectSink, _ objectsink.Storage) dedupe.ObjectSi
 		current := chain
 		return commitFunc{chain, func(ctx context.Context, records []dedupe.ChainRecord) (dedupe.Committed, error) {
 			committed, err := current.Commit(ctx, records)
-			if fresh, failed := s.Open(ctx, key, behindAll, behindAll); failed == nil {
+			if fresh, failed := s.Open(ctx, key, lastSequence, lastSequence); failed == nil {
 				current = fresh
 			}
 			return committed, err
@@ -213,14 +213,14 @@ func forgetsWhatItMet(s dedupe.ObjectSink, _ objectsink.Storage) dedupe.ObjectSi
 	return wrapped{s, open}
 }
 
-// judgedByRanges takes a dead letter for done if an object has handled its position.
+// judgedByRanges counts a dead letter as done if an object has handled its position.
 type judgedByRanges struct{ dedupe.ObjectSink }
 
 func lettersJudgedByRanges(s dedupe.ObjectSink, _ objectsink.Storage) dedupe.ObjectSink {
 	return judgedByRanges{s}
 }
 
-// letterPosition is the sequence number in the name of a letter.
+// letterPosition matches the sequence number in the name of a letter.
 var letterPosition = regexp.MustCompile(`shardId-\d+_(\d+)`)
 
 func (j judgedByRanges) CommitLetter(

@@ -25,8 +25,8 @@ const (
 	streamARN  = "arn:aws:kinesis:eu-central-1:123456789012:stream/orders"
 	controlARN = "arn:aws:kinesis:eu-central-1:123456789012:stream/control"
 	scope      = "s"
-	// longest is how long the end of a play may take.
-	longest = 24 * time.Hour
+	// maxEnd is how long the end of a play may take.
+	maxEnd = 24 * time.Hour
 )
 
 var (
@@ -36,7 +36,7 @@ var (
 	stream    = dedupe.Stream{Account: "123456789012", Region: "eu-central-1", Name: "orders"}
 )
 
-// world is a stream, a mapping, and the function with its containers, on their way through a history.
+// world is a stream, a mapping, and the function with its containers, while they play a history.
 type world struct {
 	history
 	mutant *Mutant
@@ -48,16 +48,16 @@ type world struct {
 	ledger          dedupe.Ledger
 	objects         objectsink.Storage
 	containers      []*container
-	delayed         []func() // puts that have their effects after their failures
+	delayed         []func() // puts that take effect after their failures
 
 	inputs  []*input
 	letters map[string]dedupe.DeadLetter // by the names of their objects
 	givenUp []eventsource.Discard
-	calm    bool // nothing goes wrong any more
+	calm    bool // no more faults
 	trace   []string
 }
 
-// container is the function in a process, which remembers what its sink does.
+// container is a process of the function. It remembers the state of its sink.
 type container struct {
 	handler   *kinesishandler.Handler
 	processor *dedupe.Processor
@@ -67,11 +67,10 @@ type container struct {
 type input struct {
 	n      int
 	id, fp string
-	broken bool // poison, until a redrive that corrects it
+	broken bool // poison, until a redrive corrects it
 }
 
-// play plays the history of a seed with an empty storage. The error says which guarantee is broken, and all that
-// happened.
+// play plays the history of a seed with an empty storage. Its error names the broken guarantee and all events.
 func play(seed uint64, m *Mutant, objects objectsink.Storage) error {
 	w := &world{
 		history: newHistory(seed), mutant: m, sim: eventsource.NewSim(epoch, seed), checkpoint: new(eventsource.Checkpoint),
@@ -107,14 +106,14 @@ func (w *world) run() error {
 			return err
 		}
 	}
-	w.calm = w.chance(0.5) // else the trouble goes on to the end, and batches are given up
-	if err := w.sim.Drain(longest); err != nil {
+	w.calm = w.chance(0.5) // otherwise faults continue to the end, and batches are given up
+	if err := w.sim.Drain(maxEnd); err != nil {
 		return err
 	}
 	w.calm = true
 	w.note("end")
 	w.settle()
-	for range 2 { // redriving again changes nothing
+	for range 2 { // the second redrive must change nothing
 		if err := w.redriveAll(context.Background()); err != nil {
 			return err
 		}
@@ -140,7 +139,7 @@ func (w *world) mapping() eventsource.Mapping {
 	}
 }
 
-// put puts a record into the stream: one of a producer, or several in an aggregate.
+// put puts one record of a producer into the stream, or several in an aggregate.
 func (w *world) put() {
 	n := 1
 	if w.chance(0.3) {
@@ -164,7 +163,7 @@ func (w *world) put() {
 	w.note("put %s %s: %d records up to %d", shard, sequence, n, len(w.inputs)-1)
 }
 
-// payload is what the data of a record says.
+// payload is the data of a record.
 type payload struct {
 	N  int    `json:"n"`
 	ID string `json:"id"`
@@ -177,7 +176,7 @@ func (in *input) data(broken bool) []byte {
 	return fmt.Appendf(nil, `{"id":%q,"fp":%q,"n":%d}`, in.id, in.fp, in.n)
 }
 
-// container returns the process of an invocation: one that is there, or a new one.
+// container returns the process for an invocation: an existing process, or a new one.
 func (w *world) container() *container {
 	if len(w.containers) > 0 && !w.chance(w.cold) {
 		return oneOf(w.sim.Rand, w.containers...)
@@ -191,7 +190,7 @@ func (w *world) container() *container {
 		ObjectSize: w.objectSize, HintEvery: w.hintEvery, Now: w.sim.Now,
 	})
 	if err != nil {
-		panic(err) // fixed options
+		panic(err) // cannot happen: the options are fixed
 	}
 	var objects dedupe.ObjectSink = sink
 	if w.mutant != nil && w.mutant.Sink != nil {
@@ -220,7 +219,8 @@ func (w *world) container() *container {
 	return c
 }
 
-// clock is virtual time. Of two things that the function may do at the same time, the seed says which comes first.
+// clock returns a clock of virtual time. If the function may do two things at the same time, the seed decides which
+// comes first.
 func (w *world) clock() dedupe.Clock {
 	return dedupe.Clock{
 		Now: w.sim.Now,
@@ -245,8 +245,8 @@ func (w *world) clock() dedupe.Clock {
 
 type insideKey struct{}
 
-// wait lets time pass, and other invocations run, if the caller is an invocation. One that runs much longer than any
-// real one ends.
+// wait lets time pass and other invocations run, if the caller is an invocation. It ends an invocation that runs much
+// longer than a real invocation can.
 func (w *world) wait(ctx context.Context, d time.Duration) {
 	begun, inside := ctx.Value(insideKey{}).(time.Time)
 	if !inside {
@@ -268,13 +268,13 @@ func (w *world) function(ctx context.Context, event json.RawMessage) (json.RawMe
 	return json.Marshal(answer)
 }
 
-// redriveSome redrives some of what is there to be redriven, as an operator does while the function goes on.
+// redriveSome redrives some of the dead letters, as an operator does while the function runs.
 func (w *world) redriveSome(ctx context.Context, _ json.RawMessage) (json.RawMessage, error) {
 	ctx = context.WithValue(ctx, insideKey{}, w.sim.Now())
 	return nil, w.redriveAll(ctx)
 }
 
-// redriveAll redrives everything, and corrects what is poison.
+// redriveAll redrives all dead letters, and corrects poison records.
 func (w *world) redriveAll(ctx context.Context) error {
 	for _, d := range slices.Clone(w.givenUp) {
 		if !w.calm && w.chance(0.3) {
@@ -320,7 +320,7 @@ func sortedNames(letters map[string]dedupe.DeadLetter) (names []string) {
 func (w *world) inputOf(data []byte) *input {
 	var payload payload
 	if err := json.Unmarshal(data, &payload); err != nil {
-		panic(err) // all data is made here
+		panic(err) // cannot happen: all data is made here
 	}
 	return w.inputs[payload.N]
 }

@@ -14,14 +14,14 @@ import (
 // Compression is the format of a compressed file.
 type Compression string
 
-// The formats.
+// These are the formats.
 const (
 	NotCompressed Compression = ""
 	Gzip          Compression = "gzip"
 	Zstandard     Compression = "zstd"
 )
 
-// CompressionOf is the format that a file's name says.
+// CompressionOf returns the format that a file's name implies.
 func CompressionOf(name string) Compression {
 	switch {
 	case strings.HasSuffix(name, ".gz"):
@@ -37,7 +37,7 @@ type brokenError struct{ text string }
 
 func (e *brokenError) Error() string { return e.text }
 
-// refuseBroken says of a broken input that nothing was changed.
+// refuseBroken adds to the error of a broken input that nothing was changed.
 func refuseBroken(err error) error {
 	if _, broken := errors.AsType[*brokenError](err); broken {
 		return refuse("%w", err)
@@ -45,14 +45,14 @@ func refuseBroken(err error) error {
 	return err
 }
 
-// maxWindow bounds the memory that a Zstandard frame may ask for: that of `zstd --long`.
+// maxWindow limits the memory that a Zstandard frame may require. It is the window of `zstd --long`.
 const maxWindow = 128 << 20
 
-// magicBytes is how many of the first bytes tell the format.
+// magicBytes is the number of first bytes that identify the format.
 const magicBytes = 4
 
-// compressionOfContent tells the format by the first bytes (RFC 1952, 2.3.1; RFC 8878, 3.1.1 and 3.1.2). No JSON text
-// begins so.
+// compressionOfContent identifies the format by the first bytes (RFC 1952, 2.3.1; RFC 8878, 3.1.1 and 3.1.2). No JSON
+// text begins with these bytes.
 func compressionOfContent(head []byte) Compression {
 	zstdFrame := len(head) == magicBytes && head[1] == 0xb5 && head[0] == 0x28 && head[2] == 0x2f && head[3] == 0xfd
 	skippable := len(head) == magicBytes && head[0]&0xf0 == 0x50 && string(head[1:]) == "\x2a\x4d\x18"
@@ -65,8 +65,8 @@ func compressionOfContent(head []byte) Compression {
 	return NotCompressed
 }
 
-// unpack returns the content of an input, whatever its compression. The content decides, and not the name: a file that
-// was unpacked on its way may still be called .gz. Several gzip members or Zstandard frames are one content.
+// unpack returns the content of an input in any format. The content decides about the format, not the name: a file
+// called .gz may have been unpacked on its way. Several gzip members or Zstandard frames are one content.
 func unpack(raw *reading) (*unpacked, error) {
 	buffered := bufio.NewReaderSize(raw, 64<<10)
 	head, err := buffered.Peek(magicBytes)
@@ -75,7 +75,7 @@ func unpack(raw *reading) (*unpacked, error) {
 	}
 	is := compressionOfContent(head)
 	if named := CompressionOf(raw.name); is == NotCompressed && named != NotCompressed && len(head) < magicBytes {
-		return nil, cutOff(raw.name, named) // not even an empty file is so short when it is compressed
+		return nil, cutOff(raw.name, named) // even an empty file is longer when it is compressed
 	}
 	u := &unpacked{raw: raw, is: is, from: buffered, close: func() {}}
 	switch is {
@@ -116,7 +116,8 @@ func (u *unpacked) Close() error {
 	return u.raw.Close()
 }
 
-// explain says what is wrong with the compressed data. An error of the input itself stays as it is.
+// explain returns an error that says what is wrong with the compressed data. It returns an error of the input itself
+// unchanged.
 func (u *unpacked) explain(err error) error {
 	switch {
 	case u.raw.failed != nil:
@@ -141,7 +142,7 @@ type packer interface {
 	Reset(to io.Writer)
 }
 
-// newPacker returns nil for an output that is not compressed.
+// newPacker returns a packer, or nil for an output that is not compressed.
 func newPacker(c Compression) packer {
 	switch c {
 	case Gzip:
@@ -149,7 +150,7 @@ func newPacker(c Compression) packer {
 	case Zstandard:
 		w, err := zstd.NewWriter(nil, zstd.WithEncoderConcurrency(1), zstd.WithZeroFrames(true))
 		if err != nil {
-			panic(err) // an option is wrong
+			panic(err) // cannot happen: the options are fixed
 		}
 		return w
 	}

@@ -38,8 +38,8 @@ func packedEach(t testing.TB, c Compression, texts []string) []string {
 	return texts
 }
 
-// TestCompressedInputs: a run does not depend on how its inputs are compressed. So a run that was stopped continues
-// with the same content in another compression.
+// TestCompressedInputs checks that a run does not depend on the compression of its inputs. A run that was stopped
+// continues with the same content in another compression.
 func TestCompressedInputs(t *testing.T) {
 	t.Parallel()
 	reference := newBench(t, everything()...)
@@ -70,7 +70,7 @@ func TestCompressedInputs(t *testing.T) {
 	}
 }
 
-// TestProgress: each pass ends with all bytes, also where these are compressed.
+// TestProgress checks that each pass ends with all bytes, even if they are compressed.
 func TestProgress(t *testing.T) {
 	t.Parallel()
 	for _, c := range []Compression{NotCompressed, Gzip} {
@@ -86,7 +86,8 @@ func TestProgress(t *testing.T) {
 	}
 }
 
-// TestEmptyContent: an output without a survivor can be unpacked, and so can an input without a line be read.
+// TestEmptyContent checks that an output without a survivor can be unpacked, and that an input without a line can be
+// read.
 func TestEmptyContent(t *testing.T) {
 	t.Parallel()
 	for _, c := range []Compression{Gzip, Zstandard} {
@@ -99,8 +100,8 @@ func TestEmptyContent(t *testing.T) {
 	}
 }
 
-// TestCutOffInput: an input that was cut off anywhere is refused by its name before anything is changed. Where inputs
-// are read only once, the run stops there.
+// TestCutOffInput checks that an input that was cut off at any place is refused by its name, before anything is
+// changed. If inputs are read only once, the run stops at that place.
 func TestCutOffInput(t *testing.T) {
 	t.Parallel()
 	lines := strings.Repeat(rec("1", "a")+rec("2", "b"), 300)
@@ -130,8 +131,8 @@ func TestCutOffInput(t *testing.T) {
 	}
 }
 
-// TestInterruptedInABatch: a batch that was interrupted between its two files is not kept. A compressed output cannot be
-// cut before it, so it goes back to the last record point.
+// TestInterruptedInABatch checks that a batch that was interrupted between its two files is not kept. A compressed
+// output cannot be cut in front of that batch, so it goes back to the last record point.
 func TestInterruptedInABatch(t *testing.T) {
 	t.Parallel()
 	text := rec("1", "a") + rec("2", "b") + rec("2", "b") + strings.Repeat("x", 1<<20) + "\n" + rec("3", "c")

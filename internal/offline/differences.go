@@ -10,14 +10,14 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// The limits of what is compared: a digest has up to 5 KB.
+// These limits apply to the comparison. A digest has up to 5 KB.
 const (
-	mostCompared    = 10_000 // ids
+	mostCompared    = 10_000 // the largest number of ids whose records are compared
 	mostDifferences = 100
 )
 
-// Difference says how many records share an id with an earlier record of the run and differ from it only in one or two
-// members. Such members are often not part of the record, as the time of sending.
+// Difference is the number of records that share an id with an earlier record of the run, and differ from it in the
+// same one or two members. Such members, as the time of sending, often do not belong to the event.
 type Difference struct {
 	Members []string `json:"members"` // as paths of format.Options
 	Records int64    `json:"records"`
@@ -25,9 +25,9 @@ type Difference struct {
 
 // differences compares the records of the first ids of a run with the first record of their id.
 type differences struct {
-	digest  func(record []byte) format.Digest // nil: records are not compared
+	digest  func(record []byte) format.Digest // if it is nil, records are not compared
 	first   map[format.Key]firstRecord
-	partial bool // there were more ids
+	partial bool // the run had more ids than are compared
 	counts  map[string]*Difference
 }
 
@@ -40,8 +40,8 @@ func newDifferences(f Format) differences {
 	return differences{digest: f.Digest(), first: map[format.Key]firstRecord{}, counts: map[string]*Difference{}}
 }
 
-// add compares a record. It returns the members in which the record differs from the first one of its id, if these are
-// one or two.
+// add compares a record with the first record of its id. If they differ in one or two members, it returns these
+// members.
 func (d *differences) add(rec *record) (differsIn []string) {
 	if d.digest == nil {
 		return nil
@@ -71,7 +71,7 @@ func (d *differences) count(members []string) {
 	d.counts[name].Records++
 }
 
-// list returns the differences, the most frequent one first.
+// list returns the differences. The most frequent one comes first.
 func (d *differences) list() (list []Difference) {
 	for _, name := range slices.Sorted(maps.Keys(d.counts)) {
 		list = append(list, *d.counts[name])

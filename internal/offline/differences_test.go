@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// TestDifferences: records that share an id and differ in one or two members are counted by these members, under every
-// policy. Copies, records that differ in more, and other ids are not.
+// TestDifferences checks that records that share an id and differ in one or two members are counted by these members,
+// under every policy. Copies, records that differ in more members, and records with other ids are not counted.
 func TestDifferences(t *testing.T) {
 	t.Parallel()
 	input := `{"id":"1","n":1,"m":{"at":1},"x":1}

@@ -10,12 +10,12 @@ import (
 	"io"
 )
 
-// digest identifies the run: it is the SHA-256 of the inputs' contents, in order, and of the options that change the
-// result. The names of the inputs and of the outputs are not part of it, nor is their compression: the same work under
-// other names is the same run. The sizes of the contents are known afterwards.
+// digest identifies the run. It is the SHA-256 of the inputs' contents, in order, and of the options that change the
+// result. The names of inputs and outputs, and their compression, are not part of it: the same work under other names
+// is the same run. After digest, the sizes of the contents are known.
 //
-// It costs one more reading of the inputs. The sizes and times of the files, or samples of them, would be cheaper, but
-// two different files can have the same ones.
+// It costs one more reading of the inputs. The sizes and times of the files, or samples of them, would be cheaper,
+// but they can be equal for two different files.
 func (r *run) digest(ctx context.Context) (string, error) {
 	h := sha256.New()
 	r.digestOptions(h)
@@ -33,8 +33,8 @@ func (r *run) digest(ctx context.Context) (string, error) {
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-// runVersion is part of the digest. It changes with the meaning of a saved run: a run of another version is another run,
-// and is never continued.
+// runVersion is part of the digest. It changes with the meaning of a saved run. So a run of another version is never
+// continued: it counts as another run.
 const runVersion = 3
 
 func (r *run) digestOptions(h hash.Hash) {
@@ -52,7 +52,7 @@ func (in Input) digest(ctx context.Context, progress func(int64)) (sum []byte, s
 	if err != nil {
 		return nil, 0, err
 	}
-	defer func() { _ = file.Close() }() // it was only read from
+	defer func() { _ = file.Close() }() // the file was only read
 	h := sha256.New()
 	const part = 8 << 20
 	for {

@@ -34,7 +34,7 @@
 // A batch is at most 20,000 lines or 5 MB. The ledger has its entries before the first of its results is written, and a
 // SQLite ledger has synced them by then: they are one transaction. The progress that is saved covers only batches whose
 // results are written and synced. So after a power cut, too, each survivor of a saved batch has its entry. Entries of a
-// batch that was not saved may be there or not: its records are decided again, and find their own entry or put it. So
+// batch that was not saved may exist or not: its records are decided again, and find their own entry or put it. So
 // a ledger needs one sync for each batch, about forty for half a million records of 380 bytes, and nothing weaker.
 //
 // # Owners and times
@@ -60,10 +60,10 @@
 //
 // # Compressed inputs and outputs
 //
-// An input is read as what it is: its first bytes tell gzip and Zstandard (compression.go). The digest, the offsets and
-// the lines are those of the content. So a run does not depend on how its inputs are compressed. A compressed output
-// ends its gzip member or Zstandard frame before its size is saved: a file can be cut there. What belongs to a batch that
-// is not done is never saved.
+// The first bytes of an input say whether it is gzip, Zstandard or not compressed (compression.go). The digest, the
+// offsets and the lines refer to the unpacked content. So a run does not depend on how its inputs are compressed. A
+// compressed output ends its gzip member or Zstandard frame before its size is saved. So the file can be cut there.
+// A saved size never includes a part of an unfinished batch.
 //
 // # Upload, listing and preview
 //
@@ -90,23 +90,23 @@
 //
 // # Replaced runs
 //
-// A SQLite ledger numbers the runs of a scope in the order in which they began. Job.Replaces undoes a run and all later
-// ones (replace.go). One transaction takes their outputs out of the Manifest, deletes their entries, marks them as
-// replaced, and saves the new run. So the undo happens whole or not at all, and a new run that is stopped continues like
-// any other.
+// A SQLite ledger numbers the runs of a scope in the order in which they began. Job.Replaces undoes a run and all
+// later ones (replace.go). One transaction takes their outputs out of the Manifest, deletes their entries, marks them
+// as replaced, and saves the new run. So the undo happens whole or not at all, and a new run that is stopped
+// continues like any other.
 //
-// The entries of a run say which run put them. To delete those of the last runs leaves the ledger as it was before
-// these runs, if all runs before had finished by then, and if no entry has ended or belongs to another owner. Otherwise
-// the undo is refused.
+// The entries of a run say which run put them. Deleting the entries of the last runs leaves the ledger as it was
+// before these runs, on two conditions: all earlier runs had finished by then, and no entry has ended or belongs to
+// another owner. Otherwise the undo is refused.
 //
-// A replaced run may still be at work. Each of its transactions asks whether the run was replaced, and fails then.
+// A replaced run may still be running. Each of its transactions checks whether the run was replaced, and fails if so.
 //
 // # Published outputs
 //
 // With Job.Publish the output has the id of the run in its name, and counts for readers from the moment at which the
 // Manifest has it (publish.go). The run is recorded as finished before that: a run that is killed in between adds its
-// output when it is started again. The Manifest is written from the history of the scope while no run can begin, end or
-// be replaced. A ledger in memory has no history; its output then is alone in the Manifest.
+// output when it runs again. The Manifest is written from the history of the scope while no run can begin, end or
+// be replaced. A ledger in memory has no history, so the Manifest names only its output.
 //
 // Two processes that run the same job at once, to different outputs, are one run to the ledger: each writes all
 // survivors.

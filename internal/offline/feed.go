@@ -10,29 +10,29 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// The size of a piece. A piece may have one line more than these bytes.
+// These are the limits of a piece. A piece may have one line more than these bytes.
 const (
 	pieceLines = 1000
 	pieceBytes = 256 << 10
 )
 
-// usualLine is the length of a line for which a piece has room.
+// usualLine is the length of the line for which a piece keeps room.
 const usualLine = 16 << 10
 
-// What is read ahead at most. A single line may be longer.
+// These limit how much is read ahead. A single line may be longer.
 const (
 	bytesAhead  = 2 << 20
 	piecesAhead = 16
 )
 
-// piece is some lines in a row that are decoded together. A line that is too long ends it.
+// piece holds some successive lines that are decoded together. It ends after a line that is too long.
 type piece struct {
 	records []record
-	buffer  []byte        // holds their lines
-	weight  int64         // of the bytes ahead
+	buffer  []byte        // holds the text of the lines
+	weight  int64         // the piece's part of the bytes that are read ahead
 	decoded chan struct{} // closed when the records are decoded, or err is set
-	taken   int           // how many of the records are in a batch
-	last    bool          // no line follows
+	taken   int           // the number of records that a batch has taken
+	last    bool          // no line follows the piece
 	err     error         // the lines cannot be used
 }
 
@@ -43,16 +43,16 @@ func (p *piece) endsTooLong() bool { return len(p.records) > 0 && p.records[len(
 // feed reads the lines of a run ahead, decodes them on all processors, and hands them out in order.
 type feed struct {
 	decode func(context.Context, *record) error
-	size   int // lines of a piece
+	size   int // the number of lines of a piece
 	pieces chan *piece
-	free   chan *piece         // to be used again
-	ahead  *semaphore.Weighted // bytes
-	resume chan struct{}       // the rest of a line that is too long was read
+	free   chan *piece         // pieces to use again
+	ahead  *semaphore.Weighted // the bytes that are read ahead
+	resume chan struct{}       // the caller has read the rest of a line that is too long
 	cancel context.CancelFunc
 	all    sync.WaitGroup
 }
 
-// startFeed reads lines in pieces of up to this size. decode fills in a record. The feed closes lines when it ends.
+// startFeed reads lines in pieces of up to size lines. decode fills in a record. The feed closes lines when it ends.
 func startFeed(ctx context.Context, lines *lineReader, size int, decode func(context.Context, *record) error) *feed {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &feed{
@@ -76,7 +76,7 @@ func startFeed(ctx context.Context, lines *lineReader, size int, decode func(con
 	return f
 }
 
-// stop ends the feed. It waits until nothing is read any more, unless reading may take for ever.
+// stop ends the feed. It waits until no read is running, unless a read may block for ever.
 func (f *feed) stop(mayBlock bool) {
 	f.cancel()
 	if !mayBlock {
@@ -84,8 +84,8 @@ func (f *feed) stop(mayBlock bool) {
 	}
 }
 
-// next returns the next piece. After a piece whose last line is too long, the lineReader is the caller's until it calls
-// proceed.
+// next returns the next piece. If the last line of the piece is too long, the caller may use the lineReader until it
+// calls proceed.
 func (f *feed) next(ctx context.Context) (*piece, error) {
 	select {
 	case p := <-f.pieces:
@@ -97,12 +97,12 @@ func (f *feed) next(ctx context.Context) (*piece, error) {
 	}
 }
 
-// proceed lets the feed read on after a line that was too long.
+// proceed lets the feed read on after a line that is too long.
 func (f *feed) proceed() { f.resume <- struct{}{} }
 
-// reuse takes a piece back whose records are used no more.
+// reuse takes back a piece whose records are no longer used.
 func (f *feed) reuse(p *piece) {
-	if cap(p.buffer) < pieceBytes || cap(p.buffer) > 4*pieceBytes { // the first piece, or one with a long line
+	if cap(p.buffer) < pieceBytes || cap(p.buffer) > 4*pieceBytes { // the first piece, or a piece with a long line
 		return
 	}
 	select {
@@ -119,7 +119,7 @@ func (f *feed) readAll(ctx context.Context, lines *lineReader, work chan<- *piec
 		if f.ahead.Acquire(ctx, p.weight) != nil {
 			return
 		}
-		ends, waits := p.last || p.err != nil, p.endsTooLong() // the piece is soon of others
+		ends, waits := p.last || p.err != nil, p.endsTooLong() // after the send others own the piece
 		for _, to := range []chan<- *piece{work, f.pieces} {
 			select {
 			case to <- p:
@@ -140,14 +140,14 @@ func (f *feed) readAll(ctx context.Context, lines *lineReader, work chan<- *piec
 	}
 }
 
-// empty returns a piece without records, in the memory of one that was taken back.
+// empty returns a piece without records. It uses the memory of a piece that was taken back, if there is one.
 func (f *feed) empty() *piece {
 	p := &piece{decoded: make(chan struct{})}
 	select {
 	case old := <-f.free:
 		clear(old.records)
 		p.records, p.buffer = old.records[:0], old.buffer[:0]
-	default: // with room, because each line would keep a buffer that grows
+	default: // make room now, because a growing buffer would be kept for each line
 		p.buffer = make([]byte, 0, pieceBytes+usualLine)
 	}
 	return p

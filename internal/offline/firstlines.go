@@ -11,20 +11,20 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// fewLines is below which number of lines the share of bad ones says little.
+// fewLines is the number of lines below which the share of bad lines says little.
 const fewLines = 10
 
-// mostOfFirstLines bounds the bytes that are read of them.
+// mostOfFirstLines limits the bytes that are read of the first lines.
 const mostOfFirstLines = 8 << 20
 
-// NotRecordsError says that nearly all of the first lines cannot be processed for one reason. Then an option or the
-// input is wrong, and not the records. It is of the kind ErrRefused.
+// NotRecordsError says that nearly all of the first lines cannot be processed for the same reason. So an option or
+// the input is wrong, and not the records. It is of the kind ErrRefused.
 type NotRecordsError struct {
 	Input      string   // the name of the input with the first such line
-	Bad, Lines int      // Bad of the first Lines lines, blank lines not counted
+	Bad, Lines int      // Bad of the first Lines lines; blank lines do not count
 	Reason     string   // as in dead letters
-	LooksLike  string   // what the first such line looks like, as format.LooksLike says it
-	Members    []string // of the first such line: see Format
+	LooksLike  string   // the guess of format.LooksLike about the first such line
+	Members    []string // the members of the first such line: see Format
 }
 
 func (e *NotRecordsError) Error() string {
@@ -44,8 +44,8 @@ func (e *NotRecordsError) Error() string {
 
 func (e *NotRecordsError) Unwrap() error { return ErrRefused }
 
-// CheckFirstLines refuses inputs whose first lines say that an option is wrong, as Run does. It reads their beginning,
-// so inputs of Unknown size cannot be read after it.
+// CheckFirstLines refuses inputs whose first lines show that an option is wrong, as Run does. It reads the beginning
+// of the inputs, so inputs of Unknown size cannot be read after it.
 func (j *Job) CheckFirstLines(ctx context.Context) error {
 	r, err := newRun(*j)
 	if err != nil {
@@ -55,8 +55,8 @@ func (j *Job) CheckFirstLines(ctx context.Context) error {
 	return refuseBroken(r.checkFirstLines(ctx))
 }
 
-// checkFirstLines reads the first lines. Inputs of fewer lines are checked, too, if they have ten, or if they have
-// another format. A line that is too long is the last one that is read.
+// checkFirstLines reads the first lines. If the inputs have fewer lines than that, it checks them if they have ten,
+// or if they have another format. It reads nothing after a line that is too long.
 func (r *run) checkFirstLines(ctx context.Context) error {
 	if r.checked || r.PoisonLimit.Off {
 		return nil
@@ -89,11 +89,11 @@ func (r *run) checkFirstLines(ctx context.Context) error {
 	return first.judge(r.PoisonLimit, r.Format)
 }
 
-// firstLines are the first lines of a run, blank ones not counted.
+// firstLines holds the first lines of a run, without blank lines.
 type firstLines struct {
 	lines, bad int
-	reasons    []*NotRecordsError // by the reason, in the order of the lines
-	begin      string             // what the first one looks like, if it is bad
+	reasons    []*NotRecordsError // one error for each reason, in the order of the lines
+	begin      string             // the guess about the first line, if it is bad
 }
 
 func (f *firstLines) add(rec *record, input string, expected Format) {
@@ -116,8 +116,8 @@ func (f *firstLines) add(rec *record, input string, expected Format) {
 	f.reasons[at].Bad++
 }
 
-// judge returns an error if nearly all lines are bad for one reason. Where the first line says that the input has
-// another format, that is the reason of all.
+// judge returns an error if nearly all lines are bad for the same reason. If the first line shows that the input has
+// another format, that is the reason for all lines.
 func (f *firstLines) judge(limit dedupe.PoisonLimit, expected Format) error {
 	other := expected.IsOther(f.begin)
 	if f.lines < min(fewLines, limit.Records) && !other {
@@ -135,7 +135,7 @@ func (f *firstLines) judge(limit dedupe.PoisonLimit, expected Format) error {
 	return nil
 }
 
-// Texts of format.LooksLike.
+// These are texts of format.LooksLike.
 const (
 	object       = "a JSON object"
 	arrayBegins  = "the beginning of a JSON array"

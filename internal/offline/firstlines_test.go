@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// notRecords runs a job that must be refused for its first lines, and leave no trace.
+// notRecords runs a job that must be refused because of its first lines, and must leave no trace.
 func (b *bench) notRecords() *NotRecordsError {
 	b.Helper()
 	b.refused("cannot be processed")
@@ -30,7 +30,7 @@ func (b *bench) notRecords() *NotRecordsError {
 	return e
 }
 
-// TestOtherFormats: inputs of another format are refused.
+// TestOtherFormats checks that inputs of another format are refused.
 func TestOtherFormats(t *testing.T) {
 	t.Parallel()
 	lines := func(n int, line string) string { return strings.Repeat(line+"\n", n) }
@@ -57,7 +57,8 @@ func TestOtherFormats(t *testing.T) {
 	}
 }
 
-// TestEnoughRecords: a few records that cannot be processed are dead letters, as are many after the first lines.
+// TestEnoughRecords checks that a few records that cannot be processed become dead letters. So do many, if they come
+// after the first lines.
 func TestEnoughRecords(t *testing.T) {
 	t.Parallel()
 	lines := func(n int, line string) string { return strings.Repeat(line+"\n", n) }
@@ -75,7 +76,7 @@ func TestEnoughRecords(t *testing.T) {
 	}
 }
 
-// TestPoisonLimit: the share and the number of lines are settings.
+// TestPoisonLimit checks that the share and the number of lines can be set.
 func TestPoisonLimit(t *testing.T) {
 	t.Parallel()
 	half := rec("1", "x") + "hello\n" + rec("2", "x") + "hello\n" + strings.Repeat(rec("3", "x"), 20)
@@ -94,7 +95,7 @@ func TestPoisonLimit(t *testing.T) {
 	}
 }
 
-// TestWrongPath: the error has what a message needs. Copies of the error's facts are those of the first such line.
+// TestWrongPath checks that the error has the values that a message needs. They are the values of the first bad line.
 func TestWrongPath(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "", "\n"+strings.Repeat(`{"event_id":1,"at":2}`+"\n", 99)+`{"other":1}`+"\n"+rec("1", "x"))
@@ -116,7 +117,7 @@ func TestWrongPath(t *testing.T) {
 	}
 }
 
-// TestCheckedOnce: a run that continues is not checked again, and one that another job left is.
+// TestCheckedOnce checks that a run that continues is not checked again, but that a run after another job's is.
 func TestCheckedOnce(t *testing.T) {
 	t.Parallel()
 	input := strings.Repeat("hello\n", 20)
@@ -133,8 +134,8 @@ func TestCheckedOnce(t *testing.T) {
 	b.refused("cannot be processed")
 }
 
-// TestFirstLinesOfStreams: what the check has read of an input that can be opened only once is not lost, and what it
-// has not read is not kept.
+// TestFirstLinesOfStreams uses an input that can be opened only once. The part that the check has read is not lost,
+// and the part that it has not read is not kept.
 func TestFirstLinesOfStreams(t *testing.T) {
 	t.Parallel()
 	var long strings.Builder
@@ -170,7 +171,7 @@ func TestFirstLinesOfStreams(t *testing.T) {
 	}
 }
 
-// TestCheckFirstLines: the check alone gives the same answer, and needs no store.
+// TestCheckFirstLines checks that the check alone gives the same answer, and needs no store.
 func TestCheckFirstLines(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "[{}]")

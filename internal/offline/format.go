@@ -10,21 +10,22 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// Format is what a job needs of the format of its records. JSON makes one. It is safe for concurrent use.
+// Format is the format of a job's records. JSON returns one. A Format is safe for concurrent use.
 type Format interface {
 	dedupe.Format
-	// Settings names the format and all options of it that change a result. They are part of what identifies a run, so
-	// a later version must say the same of the same options. Those of no two formats are equal.
+	// Settings returns the format and all its options that change a result, as text. The text is part of a run's
+	// identity, so a later version must return the same text for the same options. Two formats never return the same
+	// text.
 	Settings() string
-	// HasTimes reports whether the records have times of their own.
+	// HasTimes reports whether the records have their own times.
 	HasTimes() bool
-	// Digest makes what the differences of two records are found by. It is nil if records are not compared: they name
-	// their fingerprints.
+	// Digest returns the function by which the differences of two records are found. It returns nil if records name
+	// their fingerprints, because they are not compared then.
 	Digest() func(record []byte) format.Digest
-	// IsOther reports whether a text of format.LooksLike, about the first line, says that the input has another format,
-	// however broken the lines may be.
+	// IsOther reports whether a text of format.LooksLike about the first line shows that the input has another
+	// format, even if its lines are broken.
 	IsOther(looksLike string) bool
-	// Members names what a record has, for an error about a path that leads to nothing. It may return nil.
+	// Members names the members of a record, for an error about a path that leads to no value. It may return nil.
 	Members(record []byte) []string
 }
 
@@ -34,7 +35,7 @@ type jsonLines struct {
 	options format.Options
 }
 
-// JSON returns the format of lines that are JSON objects. The error is a *format.OptionError.
+// JSON returns the format of lines that are JSON objects. Its error is a *format.OptionError.
 func JSON(o format.Options) (Format, error) {
 	f, err := format.NewJSON(o)
 	if err != nil {
@@ -43,7 +44,7 @@ func JSON(o format.Options) (Format, error) {
 	return jsonLines{f, o}, nil
 }
 
-// Settings are quoted ASCII, which is the same in every version of Go.
+// Settings implements Format. Its text is quoted ASCII, which is the same in every version of Go.
 func (f jsonLines) Settings() string {
 	o := f.options
 	return fmt.Sprintf("%+q %+q %+q %+q %+q %+q",
@@ -69,7 +70,7 @@ func (jsonLines) IsOther(looksLike string) bool {
 	return true
 }
 
-// Members are those of the record, and those of the member in which the id should be.
+// Members returns the members of the record, and of the member that should contain the id.
 func (f jsonLines) Members(record []byte) []string {
 	names := format.MemberNames(record)
 	parent, _, nested := strings.Cut(f.options.IDPath, ".")

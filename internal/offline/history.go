@@ -9,8 +9,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )
 
-// History is what Job.Replaces and Job.Publish need of an engine, besides Store. The SQLite engine says what the methods
-// do.
+// History holds the methods that Job.Replaces and Job.Publish need from an engine in addition to Store. The SQLite
+// engine documents them.
 type History interface {
 	ForRun(scope, id string) dedupe.Ledger
 	Runs(ctx context.Context, scope string) ([]sqlitestore.PastRun, error)
@@ -20,20 +20,20 @@ type History interface {
 	) error
 }
 
-// About is what the history of a ledger holds of a run, besides its progress. Paths are absolute.
+// About is what the history of a ledger says about a run, in addition to its progress. Paths are absolute.
 type About struct {
 	Inputs    []string `json:"inputs,omitempty"`
 	Output    string   `json:"output,omitempty"`    // empty for a stream
 	Published string   `json:"published,omitempty"` // Job.Publish
 }
 
-// AboutRun reads what a run says of itself. An import says nothing.
+// AboutRun returns the About of a run. It is empty for an import.
 func AboutRun(r dedupe.Run) (a About) {
-	_ = json.Unmarshal([]byte(r.About), &a) // only save writes it
+	_ = json.Unmarshal([]byte(r.About), &a) // cannot fail: only save writes the text
 	return a
 }
 
-// about is the About of this run, as text.
+// about returns the About of this run, as text.
 func (r *run) about() (string, error) {
 	var a About
 	for _, in := range r.Inputs {
@@ -53,7 +53,7 @@ func (r *run) about() (string, error) {
 	return string(text), err
 }
 
-// absolute is filepath.Abs, which would make the working directory of an empty path.
+// absolute is filepath.Abs, but it returns "" for an empty path and not the working directory.
 func absolute(path string) (string, error) {
 	if path == "" {
 		return "", nil

@@ -14,11 +14,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )
 
-// past is a ledger with a history, and its runs, which can be killed. All runs are in one folder.
+// past is a ledger with a history of runs, which can be killed. All runs are in one folder.
 type past struct {
 	*bench
 	store *sqlitestore.Store
-	as    storeWithHistory // how the jobs see the store
+	as    storeWithHistory // the store as the jobs see it
 	runs  int
 }
 
@@ -40,7 +40,7 @@ func newPast(t testing.TB) *past {
 	return &past{bench: b, store: store, as: store}
 }
 
-// next is the job of the next run. Its output is out1, out2 and so on, or published.
+// next returns the job of the next run. Its output is out1, out2 and so on, or it is published.
 func (p *past) next(publish bool, inputs ...string) Job {
 	p.runs++
 	p.now = p.now.Add(time.Hour)
@@ -76,7 +76,7 @@ func (p *past) refuses(j Job, text string) {
 	}
 }
 
-// files are the names of all files in the folder.
+// files returns the names of all files in the folder.
 func (p *past) files() string {
 	p.Helper()
 	entries, err := os.ReadDir(p.dir)
@@ -99,7 +99,7 @@ func (p *past) history() []sqlitestore.PastRun {
 	return runs
 }
 
-// die runs a job and kills it at its nth operation. It reports whether the job got so far.
+// die runs a job and kills it at its nth operation. It reports whether the job reached that operation.
 func (p *past) die(j Job, n int, mode deathMode) (killed bool) {
 	p.Helper()
 	d := &death{at: n, mode: mode}
@@ -112,7 +112,7 @@ func (p *past) die(j Job, n int, mode deathMode) (killed bool) {
 	return d.killed
 }
 
-// published is the content of all outputs in the manifest. Each must be whole.
+// published returns the content of all outputs in the manifest. Each output must be complete.
 func (p *past) published() string {
 	p.Helper()
 	text, err := os.ReadFile(ManifestOf(p.path("pub")))
@@ -140,7 +140,7 @@ func (p *past) published() string {
 	return all.String()
 }
 
-// mortalStore makes each call of a store an operation.
+// mortalStore counts each call of a store as an operation that can kill the run.
 type mortalStore struct {
 	storeWithHistory
 	death *death
@@ -161,7 +161,7 @@ func (s mortalStore) Runs(ctx context.Context, scope string) (runs []sqlitestore
 	return runs, errors.Join(dead, err)
 }
 
-// HoldRuns ends halfway between the work and the commit.
+// HoldRuns can end between the work and the commit.
 func (s mortalStore) HoldRuns(ctx context.Context, scope string, do func([]sqlitestore.PastRun) error) (err error) {
 	dead := s.death.step(func() { err = s.storeWithHistory.HoldRuns(ctx, scope, do) }, func() {
 		_ = s.storeWithHistory.HoldRuns(ctx, scope, func(runs []sqlitestore.PastRun) error { return errors.Join(do(runs), errKilled) })
@@ -190,7 +190,7 @@ type mortalLedger struct {
 	death *death
 }
 
-// Enter ends halfway through the records.
+// Enter can end halfway through the records.
 func (l mortalLedger) Enter(ctx context.Context, q dedupe.Question) (answers []dedupe.Answer, err error) {
 	dead := l.death.step(func() { answers, err = l.Ledger.Enter(ctx, q) }, func() {
 		q.Records = q.Records[:len(q.Records)/2]

@@ -10,18 +10,18 @@ import (
 // IDs says which records get a derived id.
 type IDs string
 
-// The policies.
+// These are the policies.
 const (
 	// FirstKeeps lets the first record of an id keep it; synthetic duplicates get a derived id.
 	FirstKeeps IDs = "first-keeps"
 	// Derived gives every record a derived id, so that the ids do not depend on the order of the records.
 	Derived IDs = "derived"
-	// RenameAll gives a derived id to every record whose key has two or more fingerprints among the inputs. The others
-	// are decided as with FirstKeeps. The inputs are read once more to find these keys.
+	// RenameAll gives a derived id to every record whose key has two or more fingerprints in the inputs. The other
+	// records are decided as with FirstKeeps. To find these keys, the inputs are read once more.
 	RenameAll IDs = "rename-all"
 )
 
-// setDerive marks the records that get a derived id in any case.
+// setDerive marks the records that always get a derived id.
 func (r *run) setDerive(ctx context.Context, candidates []dedupe.Candidate) error {
 	switch r.IDs {
 	case Derived:
@@ -34,7 +34,7 @@ func (r *run) setDerive(ctx context.Context, candidates []dedupe.Candidate) erro
 	return nil
 }
 
-// possibleKeys are all keys under which a record may be entered in the ledger.
+// possibleKeys returns all keys under which a record may be entered in the ledger.
 func (r *run) possibleKeys(fields format.Fields) []format.Key {
 	keys := dedupe.PossibleKeys(fields.ID, fields.Fingerprint)
 	if r.IDs == FirstKeeps {

@@ -14,8 +14,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// TestDerivedIDs: the id of CONTRACT's numbers, and the context with the old id, also in a record whose id nobody else
-// has. Copies are dropped.
+// TestDerivedIDs checks the derived ids, and the context with the old id. A record gets them even if no other record
+// has its id. Copies are dropped.
 func TestDerivedIDs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rec("order-1", "fp1")+rec("order-1", "fp1")+rec("order-1", "fp2")+rec("order-2", "fp1"))
@@ -26,8 +26,8 @@ func TestDerivedIDs(t *testing.T) {
 	b.wantTally(got.Tally, dedupe.Tally{In: 4, New: 3, Natural: 1, Out: 3})
 }
 
-// TestRenameAll: every member of a key with two fingerprints gets a derived id, the first one too, wherever the second
-// one is. Other records stay as they are.
+// TestRenameAll checks that every record of a key with two fingerprints gets a derived id. This includes the first
+// record, wherever the second is. Other records do not change.
 func TestRenameAll(t *testing.T) {
 	t.Parallel()
 	upper, lower := "6F9619FF-8B86-D011-B42D-00CF4FC964FF", "6f9619ff-8b86-d011-b42d-00cf4fc964ff"
@@ -41,7 +41,7 @@ func TestRenameAll(t *testing.T) {
 	b.wantTally(got.Tally, dedupe.Tally{In: 9, New: 5, Natural: 2, DeadLettered: 1, Skipped: 1, Out: 5})
 }
 
-// TestOrderDoesNotMatter: the same records come out, in whatever order they come in, where every id is derived.
+// TestOrderDoesNotMatter checks that the order of the input does not change the output if every id is derived.
 func TestOrderDoesNotMatter(t *testing.T) {
 	t.Parallel()
 	var records []string
@@ -66,8 +66,8 @@ func TestOrderDoesNotMatter(t *testing.T) {
 	}
 }
 
-// TestRenameAllResumed: a run that was interrupted anywhere, also while it looks for the keys, continues with the same
-// keys.
+// TestRenameAllResumed checks that a run that was interrupted at any place continues with the same keys. One place is
+// the search for the keys.
 func TestRenameAllResumed(t *testing.T) {
 	t.Parallel()
 	job := func() *bench {
@@ -103,8 +103,8 @@ func TestRenameAllResumed(t *testing.T) {
 	}
 }
 
-// TestKilledWithDerivedIDs: a record that is decided again must not meet the entry of a later record under a derived id
-// either: see TestKilledInAWindow.
+// TestKilledWithDerivedIDs checks that a record that is decided again does not find the entry of a later record under
+// a derived id: see TestKilledInAWindow.
 func TestKilledWithDerivedIDs(t *testing.T) {
 	t.Parallel()
 	line := func(id, fp string, second int) string {
@@ -147,7 +147,8 @@ func TestKilledWithDerivedIDs(t *testing.T) {
 	}
 }
 
-// TestRenameAllOfAStream: an input that can be read only once would be empty the second time.
+// TestRenameAllOfAStream checks that a stream is refused: it can be read only once, so the second reading would be
+// empty.
 func TestRenameAllOfAStream(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, `{"id":"1","fp":"x"}`+"\n")

@@ -11,24 +11,25 @@ import (
 
 // Input is a file of records.
 type Input struct {
-	Name string // in dead letters and in errors
-	// Open opens the input at its beginning. It is called several times, unless the job forgets. The content must be
-	// the same each time.
+	Name string // the name in dead letters and in errors
+	// Open opens the input at its beginning. The job calls it several times, unless Forgets is set. The content must
+	// be the same each time.
 	Open func() (io.ReadCloser, error)
-	// Size is how many bytes are read. Bytes that are appended to the file later are not part of the run. With Unknown
-	// the input is read to its end, and the job must forget and not rename all. The bytes may be compressed.
+	// Size is the number of bytes to read. Bytes that are appended to the file later are not part of the run. With
+	// Unknown the input is read to its end. Then Forgets must be set, and IDs must not be RenameAll. The bytes may be
+	// compressed.
 	Size int64
 
-	content int64                         // bytes of the content, which is what was compressed; known after the first reading
-	peek    func() (io.ReadCloser, error) // opens it before the first Open
+	content int64                         // the size of the content without compression; known after the first reading
+	peek    func() (io.ReadCloser, error) // opens the input for a reading before the first Open
 }
 
-// Unknown is the Size of an Input that is read to its end.
+// Unknown is the Size of an Input that must be read to its end.
 const Unknown int64 = -1
 
 var errShorter = errors.New("the input has become shorter since the run began")
 
-// peekable makes it possible to read the beginning of each input before the input is read.
+// peekable makes it possible to read the beginning of each input before the first reading.
 func peekable(inputs []Input) []Input {
 	list := slices.Clone(inputs)
 	for i, in := range inputs {
@@ -40,7 +41,7 @@ func peekable(inputs []Input) []Input {
 	return list
 }
 
-// peeked are the inputs for the reading that comes before the first one.
+// peeked returns the inputs for the reading before the first reading.
 func peeked(inputs []Input) []Input {
 	list := slices.Clone(inputs)
 	for i := range list {
@@ -49,7 +50,7 @@ func peeked(inputs []Input) []Input {
 	return list
 }
 
-// stream is an input that can be opened only once. It keeps what was read of it by peek.
+// stream is an input that can be opened only once. It keeps the bytes that were read by peek.
 type stream struct {
 	from func() (io.ReadCloser, error)
 	file io.ReadCloser // nil until it is opened
@@ -73,7 +74,7 @@ func (s *stream) open() (io.ReadCloser, error) {
 	}{io.MultiReader(&s.head, s.file), s.file}, nil
 }
 
-// open opens the content of an input for one reading, which fails when ctx ends.
+// open opens the content of an input for one reading. Its reads fail after ctx has ended.
 func (in Input) open(ctx context.Context) (*unpacked, error) {
 	file, err := in.Open()
 	if err != nil {
@@ -93,7 +94,7 @@ type reading struct {
 	file   io.ReadCloser
 	name   string
 	left   int64
-	failed error // why, if it has failed
+	failed error // the error, if the reading has failed
 }
 
 func (r *reading) Close() error { return r.file.Close() }

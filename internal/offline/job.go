@@ -14,16 +14,16 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// DefaultBatchSize is how many lines are decided and written at a time, at most.
+// DefaultBatchSize is the largest number of lines that are decided and written at a time.
 const DefaultBatchSize = 20_000
 
-// Store is what a job needs of an engine.
+// Store holds the methods that a job needs from an engine.
 type Store interface {
 	dedupe.Ledger
 	dedupe.Runs
 }
 
-// Job says what to deduplicate, and how.
+// Job says what to deduplicate, and with which options.
 type Job struct {
 	Inputs        []Input
 	Format        Format
@@ -34,40 +34,42 @@ type Job struct {
 	IDs           IDs              // "" means FirstKeeps
 
 	Store Store
-	// Forgets says that the store ends with the process. The progress of the run is not recorded then, and the inputs
-	// are read only once, except with RenameAll. Nothing but the ledger of the store is used.
+	// Forgets says that the store ends with the process. The run's progress is not recorded then, and the inputs are
+	// read only once, except with RenameAll. The job uses nothing but the ledger of the store.
 	Forgets bool
 
-	Out         string      // the output file; if it is empty, the output goes to Stream
+	Out         string      // the output file; "": the output goes to Stream
 	Stream      io.Writer   // such as stdout
 	DeadLetters string      // the file for poison records, created for the first one
-	Compression Compression // of Out, or of Stream
+	Compression Compression // the compression of Out or Stream
 
-	// Listing is the CSV file that gets a line for each duplicate, renamed record and dead letter. May be empty.
+	// Listing is the CSV file that gets a line for each duplicate, renamed record and dead letter. It may be empty.
 	Listing string
-	// Preview writes nothing but the Listing: the report says what a run would do. The store must forget what it is told.
+	// Preview makes the job write only the Listing. The report says what a run would do. The store must forget all
+	// entries afterwards.
 	Preview bool
 
-	// Upload brings the output to its place, if that is not the file: Out only holds it until then, and is removed. It
-	// is called with the id of the run when the file is complete. It must be safe to repeat: after a crash it is called
-	// again. May be nil.
+	// Upload brings the output to its place, if the place is not a file. Until then Out holds the output, and it is
+	// removed afterwards. Upload is called with the id of the run when the file is complete. It must be safe to
+	// repeat, because it is called again after a crash. It may be nil.
 	Upload func(ctx context.Context, run string) error
-	Place  string // where Upload brings the output, for the history of the ledger
+	Place  string // the place to which Upload brings the output, for the history of the ledger
 
-	// Publish is a path in the place of Out and DeadLetters. The output is PUBLISH.RUN.ndjson, and counts for readers when
-	// it is in the Manifest PUBLISH.json. An extension .ndjson, .jsonl or .tsv is that of the outputs.
+	// Publish is a path that replaces Out and DeadLetters. The output is PUBLISH.RUN.ndjson. It counts for readers
+	// when the Manifest PUBLISH.json names it. If the path ends with .ndjson, .jsonl or .tsv, outputs get that
+	// extension.
 	Publish string
-	// Replaces is the id of a finished run of this ledger and scope. That run and all later ones are undone first: the
-	// inputs must be the corrected ones of that run, and all later ones.
+	// Replaces is the id of a finished run of this ledger and scope. That run and all later runs are undone first. So
+	// the inputs must be the corrected inputs of that run and the inputs of all later runs.
 	Replaces string
 
-	// PoisonLimit says when the first lines are taken for another format, or for a wrong path: see NotRecordsError. It
-	// does not change the result.
+	// PoisonLimit says when the first lines count as another format or as a wrong path: see NotRecordsError. It does
+	// not change the result.
 	PoisonLimit dedupe.PoisonLimit
 
 	BatchSize int              // does not change the result; 0 means DefaultBatchSize
 	Now       func() time.Time // nil means time.Now
-	Progress  func(Progress)   // is told now and then how far the run is; may be nil
+	Progress  func(Progress)   // gets the progress of the run from time to time; may be nil
 
 	// Tests set these.
 	open    openFunc // opens files for writing
@@ -76,30 +78,31 @@ type Job struct {
 	clock   dedupe.Clock
 }
 
-// Report says what a run has done. Records that were decided before a crash, and not recorded as done, are retries in
-// the Tally.
+// Report holds the results of a run. Records that were decided before a crash, and were not recorded as done, count
+// as retries in the Tally.
 type Report struct {
-	Run     string // its id
+	Run     string // the id of the run
 	Resumed int64  // lines that were done before the run continued
-	Again   bool   // the run had begun before, and started over
+	Again   bool   // the run had begun before, and started again from the beginning
 	dedupe.Tally
 
-	// Differences are those of the records that this process has compared.
+	// Differences are the differences among the records that this process has compared.
 	Differences []Difference
-	// ComparedIDs is 0 if the records of all ids were compared. Otherwise it says of how many.
+	// ComparedIDs is the number of ids whose records were compared. It is 0 if all were compared.
 	ComparedIDs int
 
-	// Replaced are the runs that Job.Replaces has undone. Their outputs do not count any more.
+	// Replaced lists the runs that Job.Replaces has undone. Their outputs no longer count.
 	Replaced []ReplacedRun
-	// NewerRun is the run that the Manifest names, if that is later than this run. The output is not published then.
+	// NewerRun is the run that the Manifest names, if it is later than this run. In that case this run's output is
+	// not published.
 	NewerRun string
 }
 
 // Run runs the job to its end. It is safe to repeat at any time. The package documentation says what a repeated run
 // does.
 //
-// Errors are ErrRefused or ErrStopped. Any other error comes from an input, the output or the store before the run
-// began. The report covers what has been done, also with ErrStopped.
+// It returns ErrRefused or ErrStopped. Any other error comes from an input, from the output, or from the store before
+// the run began. The report covers the finished part of the run, even with ErrStopped.
 func (j *Job) Run(ctx context.Context) (Report, error) {
 	r, err := newRun(*j)
 	if err != nil {
@@ -116,7 +119,7 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 func (r *run) report() Report {
 	report := Report{
 		Run: r.done.ID, Resumed: r.resumed, Again: r.again, Tally: r.done.Tally, Differences: r.differences.list(),
-		Replaced: r.undone, NewerRun: r.newerRun,
+		Replaced: r.undoMutant, NewerRun: r.newerRun,
 	}
 	if r.differences.partial {
 		report.ComparedIDs = mostCompared
@@ -124,38 +127,38 @@ func (r *run) report() Report {
 	return report
 }
 
-// run is a job on its way.
+// run is a job while it runs.
 type run struct {
 	Job
-	history     History // nil for an engine without one
+	history     History // nil for an engine without a history
 	decider     dedupe.Decider
 	delivery    dedupe.Delivery
 	shared      sharedKeys // with RenameAll
 	differences differences
 	lines       *lineReader
-	feed        *feed       // of lines; nil before the work begins
-	lock        *outputLock // of Out; nil without Out
+	feed        *feed       // the lines; nil before the work begins
+	lock        *outputLock // the lock of Out; nil without Out
 	out         outputFile
 	deadLetters outputFile
 	listing     listing
 
-	done       dedupe.Run // how far the run is
-	recorded   time.Time  // when that was last recorded
-	sources    []string   // of the owners, by input
+	done       dedupe.Run // the progress of the run
+	recorded   time.Time  // the time of the last recorded progress
+	sources    []string   // the sources of the owners, by input
 	start      time.Time  // the arrival of records without a time of their own
 	resumed    int64
 	again      bool
-	checked    bool // the first lines were
+	checked    bool // the first lines were checked
 	savingDone bool // the store was asked to save the finished run
-	undone     []ReplacedRun
+	undoMutant []ReplacedRun
 	newerRun   string // see Report
 
-	buffer    []byte // holds a line of those that are read before the work begins
+	buffer    []byte // holds a line while lines are read before the work begins
 	batch     batch
-	piece     *piece   // the one from which records are taken
-	used      []*piece // those of the batch before it
-	survivors []byte   // of a batch, as they are written
-	poison    []byte   // of a batch, as lines of the dead-letter file
+	piece     *piece   // the piece from which records are taken
+	used      []*piece // the earlier pieces of the batch
+	survivors []byte   // the survivors of a batch, as they are written
+	poison    []byte   // the poison records of a batch, as lines of the dead-letter file
 }
 
 func newRun(j Job) (*run, error) {
@@ -233,9 +236,9 @@ func (r *run) stopReading() {
 
 func isStream(in Input) bool { return in.Size == Unknown }
 
-// work does what is left of the inputs, batch by batch.
+// work processes the rest of the inputs, batch by batch.
 func (r *run) work(ctx context.Context) (err error) {
-	if r.undone, err = r.replaced(ctx); err != nil {
+	if r.undoMutant, err = r.replaced(ctx); err != nil {
 		return r.stopped(ctx, err)
 	}
 	if err := r.listing.begin(r.done.Tally); err != nil {
@@ -264,7 +267,7 @@ func (r *run) work(ctx context.Context) (err error) {
 	return nil
 }
 
-// tidy removes the files of a run that is finished. If they stay, the next run finds that this one is finished.
+// tidy removes the files of a finished run. If they stay, the next run finds that this run is finished.
 func (r *run) tidy() {
 	if r.lock == nil {
 		return

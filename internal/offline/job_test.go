@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// TestOutcomes: each kind of line. Records that pass unchanged are the same byte for byte.
+// TestOutcomes checks each kind of line. Records that pass unchanged have the same bytes.
 func TestOutcomes(t *testing.T) {
 	t.Parallel()
 	odd := "\t{ \"id\" : \"a\\u0062\" ,\"fp\":\"x\", \"n\":1.50E+3,\"s\":\"\xff\" } \r\n"
@@ -36,7 +36,7 @@ func TestOutcomes(t *testing.T) {
 	}
 }
 
-// The reasons of package dedupe.
+// These are reasons of package dedupe.
 const (
 	noIDLeft = "its id and all ids derived from it are used by other records"
 	panicked = "handling the record panicked"
@@ -56,8 +56,8 @@ func TestNoDeadLettersNoFile(t *testing.T) {
 	}
 }
 
-// TestRerun: to the next run, the records of a finished run are copies. Only the text at an owner path makes them
-// retries.
+// TestRerun checks that the records of a finished run are copies for the next run. Only the text at an owner path
+// makes them retries.
 func TestRerun(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rec("1", "x")+rec("1", "y")+rec("2", "x"))
@@ -82,7 +82,7 @@ func TestPassing(t *testing.T) {
 	b.wantOut(input)
 }
 
-// TestUsedDerivedIDs: a record whose ids are all taken is dead-lettered.
+// TestUsedDerivedIDs checks that a record becomes a dead letter if all its ids are taken.
 func TestUsedDerivedIDs(t *testing.T) {
 	t.Parallel()
 	input, id := rec("1", "x"), "1"
@@ -97,7 +97,7 @@ func TestUsedDerivedIDs(t *testing.T) {
 	}
 }
 
-// TestPanic: a record on which the format panics is dead-lettered, and the others pass.
+// TestPanic checks that a record on which the format panics becomes a dead letter, and that the other records pass.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rec("1", "x")+rec("panic", "x")+rec("2", "x")+rec("2", "panic"))
@@ -127,8 +127,8 @@ func (p panicky) Read(ctx context.Context, record []byte) (format.Fields, error)
 
 func (panicky) Rename(context.Context, []byte, string, string) ([]byte, error) { panic("on purpose") }
 
-// TestWindow: arrivals are the times of the records, not of the clock, and the purge time is exact. Without a time path
-// all records of a run have the same arrival.
+// TestWindow checks that arrivals are the records' times and not the clock's, and that the purge time is exact.
+// Without a time path all records of a run have the same arrival.
 func TestWindow(t *testing.T) {
 	t.Parallel()
 	at := func(id string, second int64) string {
@@ -151,7 +151,7 @@ func TestWindow(t *testing.T) {
 	b.wantTally(b.run().Tally, dedupe.Tally{In: 2, New: 1, Natural: 1, Out: 1})
 }
 
-// TestHorizon: where the store deletes by the clock, a record that is too old is dead-lettered.
+// TestHorizon checks that a record that is too old becomes a dead letter, if the store deletes by the clock.
 func TestHorizon(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, `{"id":"1","t":"2026-11-19T12:00:00.123Z"}`+"\n"+`{"id":"2","t":"2026-11-19T12:00:00.122Z"}`+"\n")
@@ -163,8 +163,8 @@ func TestHorizon(t *testing.T) {
 	}
 }
 
-// TestLongLine: a line that is too long is dead-lettered whole, and changes nothing else. A line of the greatest length
-// passes. The limits are below and above what is read at once.
+// TestLongLine checks that the whole of a line that is too long becomes a dead letter, and that nothing else changes.
+// A line of the greatest length passes. The limits are below and above the number of bytes that are read at once.
 func TestLongLine(t *testing.T) {
 	t.Parallel()
 	for _, limit := range []int{100, 150_000} {
@@ -204,7 +204,7 @@ func longLine(t *testing.T, limit, extra int, end string) {
 	}
 }
 
-// TestRefusals: an error is found before anything is changed, and says what is wrong.
+// TestRefusals checks that an error is found before anything is changed, and that its text names the problem.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	input := rec("1", "x") + rec("2", "x") + "broken\n" + rec("3", "x")
@@ -250,7 +250,7 @@ func TestRefusals(t *testing.T) {
 				}
 			}
 		}
-		for _, text := range []string{"", "{", `{"run":"20`, "\x00\x00"} { // pieces
+		for _, text := range []string{"", "{", `{"run":"20`, "\x00\x00"} { // pieces of a FILE.run
 			b := newBench(t, input)
 			b.write("out.run", text)
 			b.run()
@@ -311,7 +311,7 @@ func (b *bench) interrupt(batches int) Report {
 	return r
 }
 
-// cutInTheMiddle leaves a run that has written two survivors and one dead letter.
+// cutInTheMiddle leaves an unfinished run that has written two survivors and one dead letter.
 func (b *bench) cutInTheMiddle() {
 	b.Helper()
 	b.job.BatchSize = 3
@@ -321,8 +321,8 @@ func (b *bench) cutInTheMiddle() {
 	}
 }
 
-// TestInterrupted: an interrupted run loses nothing and continues, with the same owners and arrivals. What a crash has
-// left in the files after the recorded sizes is removed.
+// TestInterrupted checks that an interrupted run loses nothing and continues with the same owners and arrivals. The
+// bytes that a crash has left in the files after the recorded sizes are removed.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rec("1", "x")+rec("2", "x")+"broken\n"+rec("1", "x"), rec("3", "x"))
@@ -356,8 +356,8 @@ func TestRecordedWhenInterrupted(t *testing.T) {
 	}
 }
 
-// TestOtherOutput: a run that was cut off and is run again with another output, a file or a stream, starts over and is
-// complete there.
+// TestOtherOutput runs a job that was cut off again with another output, a file or a stream. It starts over, and the
+// new output is complete.
 func TestOtherOutput(t *testing.T) {
 	t.Parallel()
 	input, all := rec("1", "x")+rec("2", "x")+"broken\n"+rec("1", "y"), rec("1", "x")+rec("2", "x")+renamed("1", "y")
@@ -377,8 +377,8 @@ func TestOtherOutput(t *testing.T) {
 	}
 }
 
-// TestEndUnheard: the end of a run was saved and the answer was lost. Run again, it is done; without its output it
-// starts over. A run that finished with another output is not taken for it.
+// TestEndUnheard saves the end of a run and loses the answer. The repeated run is done. Without its output, it starts
+// over. A run that finished with another output does not count as the same.
 func TestEndUnheard(t *testing.T) {
 	t.Parallel()
 	input, all := rec("1", "x")+rec("2", "x")+"broken\n"+rec("2", "0"), rec("1", "x")+rec("2", "x")+renamed("2", "0")
@@ -397,7 +397,7 @@ func TestEndUnheard(t *testing.T) {
 	b.wantOut(all)
 	b.refused("out is not empty")
 
-	for _, name := range []string{"out", "dead"} { // what is added to its files stays
+	for _, name := range []string{"out", "dead"} { // text that is added to its files stays
 		b = unsent()
 		mine := b.read(name) + "mine\n"
 		b.write(name, mine)
@@ -448,8 +448,8 @@ func loseEnd(ctx context.Context, c *dedupefault.Call) error {
 	return err
 }
 
-// TestStream: a run that was cut off starts over and prints everything. To the run after a finished one everything is a
-// copy. Dead letters are appended to the file.
+// TestStream checks that a run that was cut off starts over and prints everything. For the run after a finished run
+// everything is a copy. Dead letters are appended to the file.
 func TestStream(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rec("1", "x")+rec("2", "x")+rec("1", "y")+"broken\n")
@@ -481,7 +481,7 @@ func TestStream(t *testing.T) {
 	}
 }
 
-// narrow takes a number of bytes and no more.
+// narrow is a writer that fails after a number of bytes.
 type narrow struct {
 	room int
 	got  bytes.Buffer
@@ -497,7 +497,7 @@ func (n *narrow) Write(b []byte) (int, error) {
 	return take, nil
 }
 
-// TestForgets: nothing is recorded, and the inputs are read once, to their ends.
+// TestForgets checks that nothing is recorded, and that the inputs are read once, to their ends.
 func TestForgets(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -521,7 +521,7 @@ func TestForgets(t *testing.T) {
 	b.refused("belongs to the unfinished run")
 }
 
-// TestInputs: an input that fails, or that has become shorter.
+// TestInputs tests an input that fails, and an input that has become shorter.
 func TestInputs(t *testing.T) {
 	t.Parallel()
 	failing := errors.New("disk on fire")
@@ -532,7 +532,7 @@ func TestInputs(t *testing.T) {
 	}
 	opened := 0
 	b.job.Inputs[1].Open = func() (io.ReadCloser, error) {
-		if opened++; opened <= 2 { // for the first lines, and for the digest
+		if opened++; opened <= 2 { // the first two are for the first lines and for the digest
 			return io.NopCloser(strings.NewReader(rec("2", "x"))), nil
 		}
 		return io.NopCloser(strings.NewReader("{")), nil
@@ -545,7 +545,7 @@ func TestInputs(t *testing.T) {
 	b.wantOut(rec("1", "x") + rec("2", "x"))
 }
 
-// TestDigest: what makes another run, and what does not.
+// TestDigest checks which changes make another run, and which do not.
 func TestDigest(t *testing.T) {
 	t.Parallel()
 	digest := func(change func(*Job)) string {

@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// everything has all kinds of lines, in two files.
+// everything returns two files with all kinds of lines.
 func everything() []string {
 	var a, b strings.Builder
 	a.WriteString("\xef\xbb\xbf")
@@ -33,8 +33,8 @@ func everything() []string {
 	return []string{a.String() + `{"id":"cut`, b.String() + `{"id":"last"}`}
 }
 
-// TestKilledAnywhere kills a run at each of its operations, in each way, and sometimes the next run too. The run that
-// then finishes leaves the same files as one that was never killed.
+// TestKilledAnywhere kills a run at each of its operations, in each way, and sometimes the next run, too. The run
+// that then finishes must leave the same files as a run that was never killed.
 func TestKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	for _, c := range []Compression{NotCompressed, Gzip, Zstandard} {
@@ -45,7 +45,7 @@ func TestKilledAnywhere(t *testing.T) {
 	}
 }
 
-// killedAnywhere has inputs and an output of one compression.
+// killedAnywhere kills runs whose inputs and output have one compression.
 func killedAnywhere(t *testing.T, c Compression) {
 	reference := newBench(t, everything()...)
 	reference.run()
@@ -75,8 +75,8 @@ func killedAnywhere(t *testing.T, c Compression) {
 	}
 }
 
-// TestKilledBeforeUpload kills a run whose output is uploaded at each of its operations, the upload among them. The
-// output is uploaded once, and is that of a run that was never killed.
+// TestKilledBeforeUpload kills a run with an upload at each of its operations. One of them is the upload. The output
+// must be uploaded once, and equal the output of a run that was never killed.
 func TestKilledBeforeUpload(t *testing.T) {
 	t.Parallel()
 	reference := newBench(t, everything()...)
@@ -85,7 +85,7 @@ func TestKilledBeforeUpload(t *testing.T) {
 		for n := 1; ; n++ {
 			b := newBench(t, everything()...)
 			b.job.BatchSize, b.tick = 4, recordEvery
-			uploads := map[string]string{} // by run
+			uploads := map[string]string{} // the uploaded outputs, by run
 			b.job.Upload = func(_ context.Context, run string) error {
 				if uploads[run] == "" {
 					uploads[run] = b.output()
@@ -111,8 +111,8 @@ func TestKilledBeforeUpload(t *testing.T) {
 	}
 }
 
-// finish runs the job to its end. A job whose process ended after the end was saved, and before FILE.run was removed,
-// is run again too.
+// finish runs the job to its end. If the process ended after the end was saved, and before FILE.run was removed, it
+// runs the job again.
 func (b *bench) finish() {
 	b.Helper()
 	if b.read("out.run") != "" || !b.finished() {
@@ -135,7 +135,7 @@ func failOnePut(calls int) dedupefault.Hook {
 	}
 }
 
-// TestOneEntryFails: a batch in which one record has no decision is not written.
+// TestOneEntryFails checks that a batch is not written if one of its records has no decision.
 func TestOneEntryFails(t *testing.T) {
 	t.Parallel()
 	reference := newBench(t, everything()...)
@@ -151,8 +151,8 @@ func TestOneEntryFails(t *testing.T) {
 	b.wantOut(reference.read("out"))
 }
 
-// TestKilledInAWindow: a record that is decided again must not meet the entry of a later record, which has replaced the
-// entry by which it was decided first.
+// TestKilledInAWindow checks that a record that is decided again does not find the entry of a later record. The later
+// record has replaced the entry that decided the first.
 func TestKilledInAWindow(t *testing.T) {
 	t.Parallel()
 	line := func(id, fp string, second float64) string {

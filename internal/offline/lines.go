@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// maxLine is the maximum number of bytes of a record: the largest maximum that a Kinesis stream can be set to. A longer
-// line is dead-lettered without being held in memory.
+// maxLine is the maximum size of a record in bytes. It is the largest maximum that a Kinesis stream can have. A
+// longer line becomes a dead letter, and is never held in memory.
 const maxLine = 10 << 20
 
 // byteOrderMark may stand at the beginning of a file. It is not part of the first line.
@@ -17,25 +17,25 @@ const byteOrderMark = "\xef\xbb\xbf"
 
 // line is a line of an input.
 type line struct {
-	file    int    // from 1
-	number  int64  // in its file, from 1
+	file    int    // the number of the file, from 1
+	number  int64  // the number of the line in its file, from 1
 	text    []byte // without \n; a \r before that stays, because JSON takes it as white space
-	tooLong bool   // text is only the beginning; lineReader.rest reads what follows
+	tooLong bool   // text is only the beginning; lineReader.rest reads the rest
 }
 
-// blank reports whether a line holds nothing but white space.
+// blank reports whether a line has only white space.
 func (l line) blank() bool { return len(bytes.Trim(l.text, " \t\r")) == 0 }
 
 // lineReader reads the lines of all inputs, in order. The last line of a file need not end with \n.
 type lineReader struct {
 	inputs []Input
 	limit  int       // maxLine
-	at     int       // index of the input that is being read
-	file   *unpacked // nil if none is open
+	at     int       // the index of the input that is being read
+	file   *unpacked // nil if no input is open
 	buf    *bufio.Reader
-	lines  int64 // number of lines read of this input
-	within bool  // within a line that is too long: rest has something to read
-	done   int64 // bytes read of all inputs
+	lines  int64 // the number of lines read from this input
+	within bool  // in a line that is too long: rest has not been called
+	done   int64 // the number of bytes read from all inputs
 }
 
 func newLineReader(inputs []Input, limit int) *lineReader {
@@ -43,7 +43,7 @@ func newLineReader(inputs []Input, limit int) *lineReader {
 }
 
 // next reads a line. It appends the line's text to buffer and returns the longer buffer. After the last line of the
-// last input the error is io.EOF.
+// last input it returns io.EOF.
 func (r *lineReader) next(ctx context.Context, buffer []byte) (l line, longer []byte, err error) {
 	begin := len(buffer)
 	for {
@@ -65,7 +65,7 @@ func (r *lineReader) next(ctx context.Context, buffer []byte) (l line, longer []
 	return line{file: r.at + 1, number: r.lines, text: text, tooLong: len(text) > r.limit}, buffer, nil
 }
 
-// appendLine reads to the end of a line, or to where the line is too long.
+// appendLine reads to the end of a line, or to the limit if the line is too long.
 func (r *lineReader) appendLine(buffer []byte) ([]byte, error) {
 	for begin := len(buffer); ; {
 		chunk, ended, err := r.chunk()
@@ -82,8 +82,9 @@ func (r *lineReader) appendLine(buffer []byte) ([]byte, error) {
 	}
 }
 
-// withRoom returns the buffer with room for n more bytes of the line that begins there. It doubles the buffer, but not
-// beyond what the longest line needs: append would hold two buffers of that size for a moment.
+// withRoom returns the buffer with room for n more bytes of the line that begins at begin. It doubles the buffer, but
+// never beyond the size of the longest line. It does so because append would hold two buffers of that size for a
+// moment.
 func (r *lineReader) withRoom(buffer []byte, begin, n int) []byte {
 	if len(buffer)+n <= cap(buffer) {
 		return buffer
@@ -92,7 +93,7 @@ func (r *lineReader) withRoom(buffer []byte, begin, n int) []byte {
 	return append(make([]byte, 0, min(2*cap(buffer)+n, most)), buffer...)
 }
 
-// rest writes what is left of a line that is too long.
+// rest writes the rest of a line that is too long.
 func (r *lineReader) rest(w io.Writer) error {
 	for r.within {
 		chunk, ended, err := r.chunk()
@@ -107,7 +108,7 @@ func (r *lineReader) rest(w io.Writer) error {
 	return nil
 }
 
-// chunk reads a part of a line. ended reports that the line ends with it.
+// chunk reads a part of a line. ended reports whether the line ends with it.
 func (r *lineReader) chunk() (chunk []byte, ended bool, err error) {
 	chunk, err = r.buf.ReadSlice('\n')
 	r.done += int64(len(chunk))
@@ -131,7 +132,7 @@ func (r *lineReader) open(ctx context.Context) (err error) {
 	}
 	r.buf.Reset(r.file)
 	if mark, _ := r.buf.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
-		n, _ := r.buf.Discard(len(byteOrderMark)) // it was peeked
+		n, _ := r.buf.Discard(len(byteOrderMark)) // cannot fail: Peek has read these bytes
 		r.done += int64(n)
 	}
 	return nil
@@ -139,12 +140,12 @@ func (r *lineReader) open(ctx context.Context) (err error) {
 
 func (r *lineReader) close() {
 	if r.file != nil {
-		_ = r.file.Close() // it was only read from
+		_ = r.file.Close() // the file was only read
 		r.file = nil
 	}
 }
 
-// skip skips the lines that are done. done is their number of bytes.
+// skip skips the lines that are done. done is their size in bytes.
 func (r *lineReader) skip(ctx context.Context, done int64) error {
 	for r.at < len(r.inputs) && r.done+r.inputs[r.at].content <= done {
 		r.done += r.inputs[r.at].content

@@ -8,10 +8,10 @@ import (
 	"iter"
 )
 
-// Line is a line of an input, for a reader that has no job.
+// Line is a line of an input, for a reader without a job.
 type Line struct {
-	Input   string // its name
-	Number  int64  // in its input, from 1
+	Input   string // the name of the input
+	Number  int64  // the number of the line in its input, from 1
 	Text    []byte // without the end of the line; valid until the next line
 	TooLong bool   // Text is only the beginning
 }
@@ -45,7 +45,7 @@ func Lines(ctx context.Context, inputs []Input) iter.Seq2[Line, error] {
 	}
 }
 
-// Content opens what was compressed in an input, or the input as it is.
+// Content opens the content of an input, unpacked if it is compressed.
 func (in Input) Content(ctx context.Context) (io.ReadCloser, error) {
 	content, err := in.open(ctx)
 	if err != nil {

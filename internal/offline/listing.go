@@ -14,12 +14,12 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// listingHeader is the first line of a listing, which also tells it from other files.
+// listingHeader is the first line of a listing. It distinguishes a listing from other files.
 var listingHeader = []string{
 	"line", "file", "file_line", "outcome", "action", "id", "new_id", "differs_in", "reason",
 }
 
-// The outcomes and actions of a listing.
+// These are the outcomes and actions of a listing.
 const (
 	listedNew          = "new"
 	listedRetry        = "retry"
@@ -33,19 +33,20 @@ const (
 	actionDeadLettered = "dead_lettered"
 )
 
-// listing is a CSV file with a line for each record that is not written as it was: a duplicate, a record with a new id,
-// or a dead letter. It is written as the run goes, so it takes no memory, and it is as long as there are such records.
+// listing is a CSV file with a line for each record that is not written unchanged: a duplicate, a record with a new
+// id, or a dead letter. It is written during the run, so it takes no memory. It has as many lines as there are such
+// records.
 //
-// Lines of the inputs are numbered through. A run that continues cuts the listing behind the last line that is done.
-// The listing is synced before the run is saved, so it is never shorter.
+// Lines have numbers that count over all inputs. A run that continues cuts the listing after the last line that is
+// done. The listing is synced before the run is saved, so it is never shorter than the saved progress.
 type listing struct {
-	path string // "": there is none
+	path string // "": the job has no listing
 	open openFunc
 	file file
 	csv  *csv.Writer
 }
 
-// check refuses a file that is no listing, before anything is changed.
+// check refuses a file that is not a listing, before anything is changed.
 func (l *listing) check() error {
 	if l.path == "" {
 		return nil
@@ -54,7 +55,7 @@ func (l *listing) check() error {
 	return err
 }
 
-// begin makes the listing, or cuts that of a run that continues.
+// begin makes the listing. If the run continues, it cuts the existing listing.
 func (l *listing) begin(done dedupe.Tally) error {
 	if l.path == "" {
 		return nil
@@ -79,8 +80,9 @@ func (l *listing) begin(done dedupe.Tally) error {
 	return errors.Join(l.csv.Write(listingHeader), syncFolder(filepath.Dir(l.path)))
 }
 
-// endOf returns where the listing ends that belongs to the lines that are done. It refuses a file that is no listing,
-// and one that lacks something: another program has changed it, or the run began without it.
+// endOf returns the end of the part of the listing for the lines that are done. It refuses a file that is not a
+// listing, and a listing that lacks lines. Lines are missing if another program has changed the file, or if the run
+// began without it.
 func (l *listing) endOf(done dedupe.Tally) (end int64, err error) {
 	listed := map[string]int64{}
 	file, err := os.Open(l.path)
@@ -90,7 +92,7 @@ func (l *listing) endOf(done dedupe.Tally) (end int64, err error) {
 	if err != nil {
 		return 0, err
 	}
-	defer func() { _ = file.Close() }() // it was only read from
+	defer func() { _ = file.Close() }() // the file was only read
 	header := strings.Join(listingHeader, ",") + "\n"
 	begin := make([]byte, len(header))
 	n, err := io.ReadFull(file, begin)
@@ -127,7 +129,7 @@ func (l *listing) checkListed(listed map[string]int64, done dedupe.Tally) error 
 		"Go on without the report, or delete the output to start the run over", l.path)
 }
 
-// add lists a record, if it is not written as it was. line is its number among all lines of the inputs.
+// add lists a record, unless it is written unchanged. line is its number among all lines of the inputs.
 func (l *listing) add(line int64, input string, rec *record, survives bool, differsIn []string) error {
 	if l.csv == nil {
 		return nil
@@ -172,7 +174,7 @@ func (l *listing) sync() error {
 	return nil
 }
 
-// close closes the file. Its errors do not matter: what counts has been synced.
+// close closes the file and ignores its errors: all lines that matter have been synced.
 func (l *listing) close() {
 	if l.file != nil {
 		_ = l.file.Close()

@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// storeNothing puts no entry, so that all memory is that of the run.
+// storeNothing puts no entry, so that only the run uses memory.
 func storeNothing(ctx context.Context, c *dedupefault.Call) error {
 	if c.Method == dedupefault.PutIfAbsent {
 		c.Puts = make([]dedupe.PutResult, len(c.Entries))
@@ -23,8 +23,8 @@ func storeNothing(ctx context.Context, c *dedupefault.Call) error {
 	return c.Do(ctx)
 }
 
-// TestBoundedMemory: the memory of a run depends neither on the number of lines nor on the length of a line, also where
-// fingerprints are computed and compared.
+// TestBoundedMemory checks that the memory of a run depends neither on the number of lines nor on the length of a
+// line, even if fingerprints are computed and compared.
 func TestBoundedMemory(t *testing.T) {
 	boundedMemory(t, func(*Job) {})
 	boundedMemory(t, func(j *Job) {
@@ -89,7 +89,7 @@ func writeLines(t *testing.T, path string, lines, size int) {
 	}
 }
 
-// xs is a line without end.
+// xs is a line without an end.
 type xs struct{}
 
 func (xs) Read(b []byte) (int, error) {

@@ -9,7 +9,7 @@ import (
 	"runtime"
 )
 
-// file is the part of *os.File that an outputFile needs.
+// file holds the methods of *os.File that an outputFile needs.
 type file interface {
 	io.WriteCloser
 	io.Seeker
@@ -20,24 +20,24 @@ type file interface {
 // openFunc opens a file for writing.
 type openFunc func(path string, flag int) (file, error)
 
-// osOpen leaves the rights of a new file to the user's umask.
+// osOpen lets the user's umask decide about the permissions of a new file.
 func osOpen(path string, flag int) (file, error) {
 	return os.OpenFile(path, flag, 0o666) //nolint:gosec // the umask of the user decides
 }
 
 // outputFile is a file or a stream that a run writes to. A file is opened before its first write. After a failure its
-// content is unknown, so every later call fails too.
+// content is unknown, so every later call also fails.
 type outputFile struct {
 	path    string // empty for a stream
 	open    openFunc
-	appends bool // keep what is in the file; otherwise the file is cut to size
+	appends bool // keep the content of the file; otherwise cut the file to size
 	to      io.Writer
-	size    int64  // bytes of the run in it
-	kept    int64  // size to which it is to be cut after a crash
+	size    int64  // the number of bytes that the run has written
+	kept    int64  // the size to which a run after a crash cuts the file
 	pack    packer // nil if it is not compressed
-	within  bool   // within a gzip member or a Zstandard frame
-	loose   bool   // that holds something of a batch that is not done
-	dirty   bool   // written to since the last sync
+	within  bool   // a gzip member or a Zstandard frame has begun and not ended
+	partial bool   // that member or frame has a part of an unfinished batch
+	dirty   bool   // the file was written to since the last sync
 	failed  error
 }
 
@@ -84,27 +84,27 @@ func (o *outputFile) Write(b []byte) (n int, err error) {
 		return n, o.failed
 	}
 	o.begin()
-	o.loose = true
+	o.partial = true
 	n, o.failed = o.pack.Write(b)
 	return n, o.failed
 }
 
-// keep says that the batch is done whose results were written. In a compressed file they are kept only after sync.
+// keep says that the current batch is completely written. In a compressed file its results are kept only after sync.
 func (o *outputFile) keep() {
-	o.loose = false
+	o.partial = false
 	if !o.within {
 		o.kept = o.size
 	}
 }
 
-// append writes bytes as they are in the file.
+// append writes bytes to the file as they are.
 func (o *outputFile) append(b []byte) (int, error) {
 	n, err := o.to.Write(b)
 	o.size += int64(n)
 	return n, err
 }
 
-// begin begins a gzip member or a Zstandard frame, unless it is within one.
+// begin begins a gzip member or a Zstandard frame, unless one has begun.
 func (o *outputFile) begin() {
 	if !o.within {
 		o.pack.Reset(writerFunc(o.append))
@@ -112,7 +112,7 @@ func (o *outputFile) begin() {
 	}
 }
 
-// finish makes a compressed file without content one that can be unpacked.
+// finish makes sure that a compressed file without content can be unpacked.
 func (o *outputFile) finish() error {
 	if o.pack == nil || o.size > 0 || o.within {
 		return nil
@@ -125,18 +125,19 @@ func (o *outputFile) finish() error {
 	return nil
 }
 
-// errLoose says that a compressed file cannot be cut behind the last batch that is done.
-var errLoose = errors.New("the output holds a part of the next batch")
+// errPartial says that a compressed file cannot be cut after the last batch that is done.
+var errPartial = errors.New("the output holds a part of the next batch")
 
-// sync waits until what was written is on the disk. A pipe or a terminal has nothing to sync. In a compressed file it
-// ends the member or frame, so that the file can be cut there: unpacking it gives all that was written before.
+// sync waits until all written bytes are on the disk. A pipe or a terminal needs no sync. In a compressed file it
+// ends the member or frame, so that the file can be cut there: unpacking the cut file gives everything that was
+// written before.
 func (o *outputFile) sync() error {
 	if !o.dirty || o.failed != nil {
 		return o.failed
 	}
 	if o.within {
-		if o.loose {
-			return errLoose
+		if o.partial {
+			return errPartial
 		}
 		if o.failed = o.pack.Close(); o.failed != nil {
 			return o.failed
@@ -153,7 +154,7 @@ func (o *outputFile) sync() error {
 	return o.failed
 }
 
-// close closes a file. Its errors do not matter: what counts has been synced.
+// close closes a file and ignores its errors: all bytes that matter have been synced.
 func (o *outputFile) close() {
 	if f, ok := o.to.(io.Closer); ok && o.path != "" {
 		_ = f.Close()

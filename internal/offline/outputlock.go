@@ -13,22 +13,22 @@ import (
 	"github.com/oncebox/oncebox/internal/filelock"
 )
 
-// outputLock locks an output file for one run. While it is held, no other run writes to the file. FILE.lock is the
-// lock; FILE.run says which unfinished run the output belongs to.
+// outputLock locks an output file for one run. While a run holds it, no other run writes to the file. FILE.lock is
+// the lock. FILE.run says which unfinished run the output belongs to.
 type outputLock struct {
 	output string
 	file   *filelock.Lock
-	owner  runFile // what FILE.run says; zero if there is none
+	owner  runFile // the content of FILE.run; zero without a FILE.run
 }
 
-// runFile is the content of FILE.run, which exists until the run is finished. Without it, any file that the user names
-// by mistake could be cut to the size that a run recorded.
+// runFile is the content of FILE.run, which exists until the run is finished. It protects other files: without it, a
+// run could cut any file that the user names by mistake to the recorded size.
 type runFile struct {
 	Run         string `json:"run"`
 	DeadLetters string `json:"dead_letters"` // absolute path of the dead-letter file
 }
 
-// runSuffix makes FILE.run.
+// runSuffix is the suffix of FILE.run.
 const runSuffix = ".run"
 
 func (l *outputLock) runPath() string { return l.output + runSuffix }
@@ -60,8 +60,8 @@ func (l *outputLock) nameTaken(path string) error {
 		path, l.output)
 }
 
-// readRunFile reads FILE.run, if it exists. A crash may have left a part of one: then its run has written nothing yet,
-// and the part is ignored.
+// readRunFile reads FILE.run, if it exists. A crash may have left only a part of it. Then its run has written nothing
+// yet, and the part is ignored.
 func (l *outputLock) readRunFile() error {
 	text, err := os.ReadFile(l.runPath())
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,14 +79,15 @@ func (l *outputLock) readRunFile() error {
 	return nil
 }
 
-// isPartOfRunFile reports whether a crash may have left this text of a FILE.run: its beginning, nothing, or zeros.
+// isPartOfRunFile reports whether a crash may have left this text of a FILE.run. It may have left the beginning of
+// the text, zeros, or nothing.
 func isPartOfRunFile(text []byte) bool {
 	const begin = `{"run":"`
 	text = bytes.TrimRight(text, "\x00")
 	return strings.HasPrefix(begin, string(text[:min(len(text), len(begin))]))
 }
 
-// writeRunFile says that the output belongs to a run.
+// writeRunFile records in FILE.run that the output belongs to a run.
 func (l *outputLock) writeRunFile(owner runFile) error {
 	text, err := json.Marshal(owner)
 	if err != nil {
@@ -104,5 +105,5 @@ func (l *outputLock) writeRunFile(owner runFile) error {
 	return nil
 }
 
-// removeRunFile says that the output is complete.
+// removeRunFile removes FILE.run, which means that the output is complete.
 func (l *outputLock) removeRunFile() error { return os.Remove(l.runPath()) }

@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// prepare finds out which run this is, and makes its files ready.
+// prepare finds out whether the run continues, and prepares its files.
 func (r *run) prepare(ctx context.Context) error {
 	if err := errors.Join(r.listing.check(), r.checkReplaces(ctx), r.checkPublish()); err != nil {
 		return err
@@ -23,7 +23,7 @@ func (r *run) prepare(ctx context.Context) error {
 			return err
 		}
 	}
-	if r.lock == nil || r.lock.owner.Run == "" { // otherwise the run may continue one that was checked
+	if r.lock == nil || r.lock.owner.Run == "" { // otherwise the run may continue a run that was checked
 		if err := r.checkFirstLines(ctx); err != nil {
 			return err
 		}
@@ -69,7 +69,7 @@ func (r *run) lockOutput() (err error) {
 	return nil
 }
 
-// CheckFolders refuses files whose folder does not exist.
+// CheckFolders refuses files in folders that do not exist.
 func CheckFolders(paths ...string) error {
 	for _, path := range paths {
 		folder := filepath.Dir(path)
@@ -84,7 +84,7 @@ func CheckFolders(paths ...string) error {
 	return nil
 }
 
-// CheckEmpty refuses files that hold something. A file need not exist.
+// CheckEmpty refuses files that are not empty. A file need not exist.
 func CheckEmpty(paths ...string) error {
 	for _, path := range paths {
 		size, err := sizeOf(path)
@@ -108,8 +108,8 @@ func (r *run) beginNew(ctx context.Context, digest string) error {
 	return r.begin(ctx, dedupe.Run{Digest: digest, ID: id})
 }
 
-// begin starts a run, or starts it over. It saves the id before the ledger gets any record: after a crash in between,
-// the run would otherwise take its own records for copies.
+// begin starts a run, or starts it over. It saves the id before the ledger gets any record. Without that, a run after
+// a crash would take its own records for copies.
 func (r *run) begin(ctx context.Context, at dedupe.Run) (err error) {
 	if err := r.checkFirstLines(ctx); err != nil {
 		return err
@@ -136,8 +136,8 @@ func (r *run) begin(ctx context.Context, at dedupe.Run) (err error) {
 	return r.save(ctx)
 }
 
-// takeFiles locks a published output, and claims the files. It comes after undo: a published output has a new name each
-// time, and would be left behind when an undo is cut off.
+// takeFiles locks a published output, and claims the files. It comes after undo: a published output has a new name
+// each time, and an interrupted undo would leave it behind.
 func (r *run) takeFiles() error {
 	if r.Publish != "" {
 		if err := r.lockOutput(); err != nil {
@@ -150,7 +150,7 @@ func (r *run) takeFiles() error {
 	return r.claimFiles()
 }
 
-// identifyAs sets what this run has of its id.
+// identifyAs sets the values that depend on the run's id.
 func (r *run) identifyAs(at dedupe.Run) (err error) {
 	r.done, r.decider.Ledger = at, r.ledger(at.ID)
 	if r.start, err = startOf(at.ID); err != nil {
@@ -160,7 +160,7 @@ func (r *run) identifyAs(at dedupe.Run) (err error) {
 	return err
 }
 
-// checkNotOfAnotherRun refuses files that hold something: they belong to another unfinished run, or to no run.
+// checkNotOfAnotherRun refuses files that are not empty: they belong to another unfinished run, or to no run.
 func (r *run) checkNotOfAnotherRun(ctx context.Context) error {
 	err := CheckEmpty(r.Out, r.DeadLetters)
 	if errors.Is(err, ErrRefused) && r.lock.owner.Run != "" {
@@ -173,7 +173,7 @@ func (r *run) checkNotOfAnotherRun(ctx context.Context) error {
 	return err
 }
 
-// claimFiles says in FILE.run that the output belongs to this run, and opens it.
+// claimFiles records in FILE.run that the output belongs to this run, and opens it.
 func (r *run) claimFiles() error {
 	deadLetters, err := filepath.Abs(r.DeadLetters)
 	if err != nil {
@@ -185,10 +185,10 @@ func (r *run) claimFiles() error {
 	return r.out.ready()
 }
 
-// resume continues a run where it was cut off. The run may even be finished: the process ended after it had recorded
-// the end, and before it had removed FILE.run. Then the files are complete and stay as they are.
+// resume continues a run from its last recorded progress. The run may even be finished, if the process ended after it
+// had recorded the end and before it had removed FILE.run. Then the files are complete and stay as they are.
 func (r *run) resume(ctx context.Context, at dedupe.Run) error {
-	if at.Finished && r.Upload != nil { // the file may be gone
+	if at.Finished && r.Upload != nil { // because the file may be removed already
 		r.resumed = at.Lines
 		return r.identifyAs(at)
 	}
@@ -217,8 +217,8 @@ func (r *run) resume(ctx context.Context, at dedupe.Run) error {
 	return r.cutFiles(ctx, deadLetters >= 0)
 }
 
-// checkSameDeadLetters refuses another dead-letter file than the run began with: each of the two would hold only a part
-// of the dead letters.
+// checkSameDeadLetters refuses a dead-letter file other than the one with which the run began. Otherwise each of the
+// two would hold only a part of the dead letters.
 func (r *run) checkSameDeadLetters() error {
 	deadLetters, err := filepath.Abs(r.DeadLetters)
 	if err != nil {
@@ -231,8 +231,8 @@ func (r *run) checkSameDeadLetters() error {
 	return nil
 }
 
-// checkSizes refuses files that are shorter than recorded, and files of a finished run that are longer: somebody has
-// changed them. Sizes below 0 mean that there is no file.
+// checkSizes refuses files that are shorter than recorded. It also refuses longer files of a finished run, because
+// another program has changed them. A size below 0 means that the file does not exist.
 func (r *run) checkSizes(at dedupe.Run, out, deadLetters int64) error {
 	switch {
 	case out >= 0 && out < at.Output:
@@ -266,8 +266,8 @@ func (r *run) cutFiles(ctx context.Context, deadLettersExist bool) error {
 	return r.lines.skip(ctx, r.done.Input)
 }
 
-// runTime is the layout of the time with which a run's id begins. It is the arrival of the run's records, also after
-// the run was resumed: other arrivals would change which records are within a window.
+// runTime is the layout of the time at the beginning of a run's id. This time is the arrival of the run's records,
+// even after the run was resumed: with other arrivals, other records would be within a window.
 const runTime = "20060102T150405.000Z"
 
 func newRunID(now time.Time) string {

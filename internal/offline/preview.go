@@ -7,26 +7,27 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Readable is what a Preview needs of the ledger that it looks at.
+// Readable holds the methods that a Preview needs from the ledger that it reads.
 type Readable interface {
 	dedupe.Finder
 	ReadRun(ctx context.Context, scope, digest string) (*dedupe.Run, error)
 }
 
-// Scratch is the ledger that a Preview writes to: one that is empty, and that no other run uses.
+// Scratch is the ledger that a Preview writes to. It must be empty, and no other run may use it.
 type Scratch interface {
 	dedupe.Entries
 	dedupe.Finder
 }
 
-// Preview is the store of a job that changes nothing. Its answers are those that the ledger would give: it reads the
-// ledger's entries, and enters records in a scratch ledger. An entry of the scratch ledger stands for that of the same
-// key below it.
+// Preview is the store of a job that changes nothing. It gives the same answers as the ledger would: it reads the
+// ledger's entries, and enters records in a scratch ledger. An entry of the scratch ledger hides the ledger's entry
+// of the same key.
 type Preview struct {
 	Ledger  Readable
 	Scratch Scratch
 
-	// raised are the purge times of entries of Ledger that it would have raised, as for synthetic duplicates in a window.
+	// raised are the purge times to which it would have raised entries of Ledger, as for synthetic duplicates in a
+	// window.
 	raised map[dedupe.Key]int64
 }
 
@@ -35,7 +36,7 @@ func (p *Preview) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer
 	return dedupe.EnterByKey(ctx, p, q), nil
 }
 
-// ReadRun reads a run of the ledger: a run that did not finish finds its own records.
+// ReadRun reads a run from the ledger, so that an unfinished run finds its own records.
 func (p *Preview) ReadRun(ctx context.Context, scope, digest string) (*dedupe.Run, error) {
 	return p.Ledger.ReadRun(ctx, scope, digest)
 }
@@ -43,7 +44,7 @@ func (p *Preview) ReadRun(ctx context.Context, scope, digest string) (*dedupe.Ru
 // SaveRun saves nothing.
 func (p *Preview) SaveRun(context.Context, string, dedupe.Run) error { return nil }
 
-// PutIfAbsent puts entries into the scratch ledger, unless one of the ledger has the key.
+// PutIfAbsent puts entries into the scratch ledger, unless the ledger has an entry with the key.
 func (p *Preview) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	if len(entries) == 0 {
 		return nil, nil
@@ -58,7 +59,7 @@ func (p *Preview) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]de
 	}
 	results := make([]dedupe.PutResult, len(entries))
 	var put []dedupe.Entry
-	var at []int // their indexes
+	var at []int // the indexes of these keys
 	for i, e := range entries {
 		if old := below[i]; old != nil && (old.PurgeAt == dedupe.Never || !time.Unix(old.PurgeAt, 0).Before(e.Arrival)) {
 			results[i].Existing = old
@@ -76,7 +77,7 @@ func (p *Preview) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]de
 	return results, nil
 }
 
-// below returns the entries of the ledger that no entry of the scratch ledger stands for.
+// below returns the entries of the ledger that the scratch ledger does not hide.
 func (p *Preview) below(ctx context.Context, scope string, keys []dedupe.Key) ([]*dedupe.Existing, error) {
 	above, err := p.Scratch.Find(ctx, scope, keys)
 	if err != nil {
@@ -96,7 +97,7 @@ func (p *Preview) below(ctx context.Context, scope string, keys []dedupe.Key) ([
 	return below, nil
 }
 
-// RaisePurge raises purge times in the scratch ledger, or remembers those of the ledger's own entries.
+// RaisePurge raises purge times in the scratch ledger. It remembers the purge times of the ledger's own entries.
 func (p *Preview) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	results, err := p.Scratch.RaisePurge(ctx, raises)
 	if err != nil || len(raises) == 0 {

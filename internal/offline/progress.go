@@ -1,15 +1,15 @@
 package offline
 
-// Progress says how far a run is.
+// Progress is the progress of a run.
 type Progress struct {
 	Doing string // the pass over the inputs
-	// Bytes are done of Total. In the first pass they are those of the inputs, later those of what was compressed in
-	// them. Total is Unknown for inputs that are read only once, if they are streams or compressed.
+	// Bytes of Total are done. In the first pass they are bytes of the inputs, later they are bytes of the unpacked
+	// content. Total is Unknown for inputs that are read only once, if they are streams or compressed.
 	Bytes, Total int64
-	Lines        int64 // done by the run; 0 in passes that decide nothing
+	Lines        int64 // lines that the run has done; 0 in passes that decide nothing
 }
 
-// passes over the inputs.
+// These are the passes over the inputs.
 const (
 	passReading  = "reading"
 	passRenaming = "finding ids to rename"
@@ -27,7 +27,7 @@ func (r *run) progress(doing string, bytes int64) {
 	r.Progress(p)
 }
 
-// total is how many bytes a pass reads.
+// total returns the number of bytes that a pass reads.
 func (r *run) total(doing string) (total int64) {
 	for _, in := range r.Inputs {
 		switch {

@@ -17,10 +17,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// plan is a random job: its lines, and how it is run.
+// plan is a random job: its lines and its options.
 type plan struct {
 	files                      [][]sample
-	owners, times              bool // whether they are read from the records
+	owners, times              bool // whether owners and times are read from the records
 	window                     time.Duration
 	passNatural, passSynthetic bool
 	ids                        IDs
@@ -28,15 +28,15 @@ type plan struct {
 
 // sample is a line with its parts.
 type sample struct {
-	text, reason  string // with a reason the record is poison
+	text, reason  string // if it has a reason, the record is poison
 	blank         bool
 	id, fp, owner string
 	time          int64
 	fixed         bool // its contexts cannot be changed, so that it cannot get a new id
 }
 
-// drawPlan draws from few ids, fingerprints and owners, so that they meet. Some ids are derived from others, and some
-// are UUIDs in both cases.
+// drawPlan draws few different ids, fingerprints and owners, so that records share them. Some ids are derived from
+// others, and some are UUIDs in both cases.
 func drawPlan(t *rapid.T) plan {
 	p := plan{
 		owners: rapid.Bool().Draw(t, "owners"), times: rapid.Bool().Draw(t, "times"),
@@ -92,25 +92,25 @@ func (p plan) set(j *Job) {
 		j.Retention = dedupe.Retention{Window: p.window}
 	}
 	j.PassNatural, j.PassSynthetic, j.IDs = p.passNatural, p.passSynthetic, p.ids
-	j.PoisonLimit.Off = true // a few lines of which most may be poison
+	j.PoisonLimit.Off = true // most of a few lines may be poison
 }
 
-// model decides the lines one by one by the rules, without batches and without an engine.
+// model decides the lines one by one with the rules, without batches and without an engine.
 type model struct {
 	plan
 	entries          map[format.Key]*modelEntry
-	fps              map[format.Key]map[string]bool // of all records, by key
+	fps              map[format.Key]map[string]bool // the fingerprints of all records, by key
 	out, deadLetters strings.Builder
 	tally            dedupe.Tally
 	listed           []string // as listed returns them
 }
 
-// list lists a line that is not written as it was.
+// list lists a line that is not written unchanged.
 func (m *model) list(action, id string) {
 	m.listed = append(m.listed, fmt.Sprint(m.tally.In, action, id))
 }
 
-// listed are the lines of a listing, without their outcomes: those of a run that was killed may be retries.
+// listed returns the lines of a listing without their outcomes, because lines of a killed run may be retries.
 func (b *bench) listed() (list []string, outcomes map[string]int64) {
 	b.Helper()
 	rows, err := csv.NewReader(strings.NewReader(b.read("listing"))).ReadAll()
@@ -241,7 +241,7 @@ func (m *model) decide(s sample, owner string, arrival int64) (dedupe.Outcome, s
 	}
 }
 
-// TestModel compares random runs with the model: in batches of any size, and killed up to twice. A record that was
+// TestModel compares random runs with the model, in batches of any size, and killed up to twice. A record that was
 // decided before the kill is a retry after it, so tallies are compared only without a kill.
 func TestModel(t *testing.T) {
 	t.Parallel()
@@ -280,7 +280,8 @@ func TestModel(t *testing.T) {
 	})
 }
 
-// TestPreview: a preview says what the run then does, and changes nothing. Its listing is that of the run.
+// TestPreview checks that a preview reports what the run then does, and changes nothing. Its listing equals the
+// run's.
 func TestPreview(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -319,7 +320,7 @@ func TestPreview(t *testing.T) {
 	})
 }
 
-// TestPreviewRaises: a synthetic duplicate makes the entry of its id live longer, in a preview too.
+// TestPreviewRaises checks that a synthetic duplicate extends the life of its id's entry in a preview, too.
 func TestPreviewRaises(t *testing.T) {
 	t.Parallel()
 	line := func(fp string, second int) string { return fmt.Sprintf(`{"id":"a","fp":%q,"t":%d}`+"\n", fp, second) }

@@ -16,11 +16,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )
 
-// Manifest is the content of NAME.json, where NAME is Job.Publish. It says which outputs count. It is replaced by a
-// rename, so a reader sees an old or a new one, and whole outputs only. A symbolic link would do the same for a single
-// output on some file systems. A plain file does it on all of them, and can name several outputs.
+// Manifest is the content of NAME.json, where NAME is Job.Publish. It names the outputs that count. It is replaced by
+// a rename, so a reader sees the old or the new manifest, and only complete outputs. A symbolic link would do the
+// same for a single output on some file systems. A plain file does it on all of them, and can name several outputs.
 type Manifest struct {
-	Run     string            `json:"run"` // the latest of the runs below; empty if there is none
+	Run     string            `json:"run"` // the latest of the runs below; "" without runs
 	Scope   string            `json:"scope"`
 	Outputs []PublishedOutput `json:"outputs"`
 }
@@ -28,18 +28,18 @@ type Manifest struct {
 // PublishedOutput is the output of a finished run. It is never changed.
 type PublishedOutput struct {
 	Run     string `json:"run"`
-	File    string `json:"file"` // in the folder of the manifest
+	File    string `json:"file"` // the name of the file, in the folder of the manifest
 	Records int64  `json:"records"`
 	Bytes   int64  `json:"bytes"`
 }
 
-// ManifestOf is the path of the manifest of published outputs.
+// ManifestOf returns the path of the manifest of published outputs.
 func ManifestOf(publish string) string {
 	name, _ := splitName(publish)
 	return name + ".json"
 }
 
-// OutputOf is the path of the published output of a run.
+// OutputOf returns the path of the published output of a run.
 func OutputOf(publish, run string) string {
 	name, extension := splitName(publish)
 	return name + "." + run + extension
@@ -55,7 +55,7 @@ func splitName(publish string) (name, extension string) {
 	return publish, ".ndjson"
 }
 
-// DeadLettersOf is the path of the dead-letter file beside a published output.
+// DeadLettersOf returns the path of the dead-letter file of a published output.
 func DeadLettersOf(output string) string { return output + ".dead.ndjson" }
 
 func published(publish string, r dedupe.Run) PublishedOutput {
@@ -95,7 +95,8 @@ func readManifest(publish string) (m Manifest, err error) {
 	return m, nil
 }
 
-// newID makes the id of a new run. It is later than that of the latest published run, also if the clock was set back.
+// newID returns the id of a new run. The id is later than the id of the latest published run, even if the clock was
+// set back.
 func (r *run) newID() (string, error) {
 	now := r.Now()
 	if r.Publish == "" {
@@ -112,7 +113,7 @@ func (r *run) newID() (string, error) {
 	return newRunID(now), err
 }
 
-// lockUnfinished locks the output of a run, if the run has not come to its end.
+// lockUnfinished locks the output of a run, if the run has not ended.
 func (r *run) lockUnfinished(id string) error {
 	r.nameOutput(id)
 	_, err := os.Stat(r.Out + runSuffix)
@@ -157,7 +158,7 @@ func (r *run) publish(ctx context.Context) error {
 	})
 }
 
-// putManifest replaces the manifest, unless it names a later run than the list does.
+// putManifest replaces the manifest, unless it names a later run than list does.
 func (r *run) putManifest(ctx context.Context, publish string, list []PublishedOutput) error {
 	return r.changeManifest(ctx, publish, func(m *Manifest) (change bool) {
 		latest := latestOf(list)
@@ -178,8 +179,8 @@ func latestOf(list []PublishedOutput) (id string) {
 	return id
 }
 
-// unpublish takes the outputs of the runs from a number on out of their manifests. The files stay: a program may be
-// reading them.
+// unpublish removes the outputs of the runs with a number of at least from from their manifests. It keeps the files,
+// because a program may be reading them.
 func (r *run) unpublish(ctx context.Context, runs []sqlitestore.PastRun, from int64) error {
 	names := map[string]bool{}
 	gone := map[string]bool{}
@@ -204,7 +205,8 @@ func (r *run) unpublish(ctx context.Context, runs []sqlitestore.PastRun, from in
 	return nil
 }
 
-// checkStaysPublished refuses to replace published runs by one that is not published: readers would miss its records.
+// checkStaysPublished refuses to replace published runs by a run that is not published, because readers would miss
+// its records.
 func (r *run) checkStaysPublished(replaced []sqlitestore.PastRun) error {
 	if r.Publish != "" {
 		return nil
@@ -217,7 +219,7 @@ func (r *run) checkStaysPublished(replaced []sqlitestore.PastRun) error {
 	return nil
 }
 
-// changeManifest changes a manifest while no other process does.
+// changeManifest changes a manifest. Meanwhile no other process can change it.
 func (r *run) changeManifest(ctx context.Context, publish string, change func(*Manifest) bool) error {
 	path := ManifestOf(publish)
 	lock, err := waitForLock(ctx, path)
@@ -239,7 +241,7 @@ func (r *run) changeManifest(ctx context.Context, publish string, change func(*M
 	return r.replaceFile(path, append(text, '\n'))
 }
 
-// waitForLock locks a manifest. Others hold the lock for milliseconds.
+// waitForLock locks a manifest. Other processes hold the lock for milliseconds.
 func waitForLock(ctx context.Context, path string) (*outputLock, error) {
 	const pause, longest = 10 * time.Millisecond, 10 * time.Second
 	ctx, cancel := context.WithTimeout(ctx, longest)
@@ -257,7 +259,7 @@ func waitForLock(ctx context.Context, path string) (*outputLock, error) {
 	}
 }
 
-// replaceFile replaces a file by a rename, so that it is old or new at any time, also after a power cut.
+// replaceFile replaces a file by a rename. So the file is old or new at any time, even after a power cut.
 func (r *run) replaceFile(path string, text []byte) error {
 	temporary := path + ".tmp"
 	file, err := r.open(temporary, os.O_WRONLY|os.O_CREATE|os.O_TRUNC)

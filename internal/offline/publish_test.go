@@ -9,15 +9,15 @@ import (
 	"github.com/oncebox/oncebox/internal/memstore"
 )
 
-// whole is a job that publishes the whole data each time: its ledger is in memory.
+// whole returns a job that publishes the whole data each time, because its ledger is in memory.
 func (p *past) whole(input string) Job {
 	j := p.next(true, input)
 	j.Store, j.Forgets = memstore.NewRecords(), true
 	return j
 }
 
-// TestPublish: with a ledger, the outputs of all runs count; of a run whose ledger is in memory, only its own. The files
-// of earlier runs stay as they are.
+// TestPublish checks which outputs count: with a ledger, the outputs of all runs; with a ledger in memory, only the
+// output of the latest run. The files of earlier runs do not change.
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
@@ -71,7 +71,7 @@ func checkNoLeftovers(p *past) {
 	}
 }
 
-// TestPublishLate: a run that finishes after a later one does not move the manifest back.
+// TestPublishLate checks that a run that finishes after a later run does not move the manifest back.
 func TestPublishLate(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
@@ -88,7 +88,7 @@ func TestPublishLate(t *testing.T) {
 		}
 	}
 
-	// With a ledger, the outputs of both runs are parts of what it has seen.
+	// With a ledger, the outputs of both runs are parts of the ledger's records.
 	p = newPast(t)
 	late = p.next(true, rec("1", "x"))
 	late.Progress = func(at Progress) {
@@ -101,7 +101,7 @@ func TestPublishLate(t *testing.T) {
 	}
 }
 
-// TestPublishAfterClockWasSetBack: the next run is later all the same.
+// TestPublishAfterClockWasSetBack checks that the next run still gets a later id.
 func TestPublishAfterClockWasSetBack(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
@@ -135,7 +135,7 @@ func TestPublishIsRefused(t *testing.T) {
 	}
 }
 
-// TestPublishingRunKilledAnywhere: readers see the outputs of the finished runs, whole, at any time.
+// TestPublishingRunKilledAnywhere checks that readers see the complete outputs of the finished runs at any time.
 func TestPublishingRunKilledAnywhere(t *testing.T) {
 	t.Parallel()
 	first, input := rec("0", "0")+rec("1", "x"), rec("1", "x")+rec("2", "x")+"poison\n"+rec("0", "1")+rec("3", "x")
@@ -172,7 +172,7 @@ func TestPublishingRunKilledAnywhere(t *testing.T) {
 	}
 }
 
-// lastIsOpen reports whether the last run has not removed its FILE.run.
+// lastIsOpen reports whether the last run still has its FILE.run.
 func (p *past) lastIsOpen() bool {
 	runs := p.history()
 	_, err := os.Stat(AboutRun(runs[len(runs)-1].Run).Output + runSuffix)

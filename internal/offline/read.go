@@ -12,34 +12,34 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// maxBatch bounds the bytes of a batch's lines, however many lines it may have.
+// maxBatch limits the bytes of a batch's lines, whatever their number is.
 const maxBatch = 5 << 20
 
-// The errors of records that are poison here and not in package dedupe.
+// These errors make a record poison here, but not in package dedupe.
 var (
 	errTooLong = &dedupe.PoisonError{Reason: fmt.Sprintf("longer than %d bytes", maxLine)}
 	errTooOld  = &dedupe.PoisonError{Reason: "past the horizon: the record of which it is a copy may be forgotten"}
 )
 
-// batch is a number of lines that are decided and written together.
+// batch holds lines that are decided and written together.
 type batch struct {
 	records []*record
 	bytes   int
-	last    bool // no line is left after it
-	// earliest is, for each key under which a record may be entered, the earliest arrival, in seconds rounded up. See
+	last    bool // no line follows the batch
+	// earliest is the earliest arrival for each key under which a record may be entered, in seconds rounded up. See
 	// mayReplaceEntry.
 	earliest map[format.Key]int64
 }
 
-// endsTooLong reports whether the last line of the batch is too long. The rest of that line is not read yet.
+// endsTooLong reports whether the last line of the batch is too long. The rest of that line has not been read yet.
 func (b *batch) endsTooLong() bool {
 	return len(b.records) > 0 && b.records[len(b.records)-1].tooLong
 }
 
-// record is a line on its way.
+// record is a line with the values that are read from it.
 type record struct {
 	line
-	size     int64 // bytes of the input up to the line's end
+	size     int64 // the number of bytes of the input up to the line's end
 	blank    bool
 	poison   *dedupe.PoisonError // nil unless the record can never be processed
 	fields   format.Fields
@@ -48,11 +48,11 @@ type record struct {
 	decision dedupe.Decision
 }
 
-// isRecord reports whether the line is a record that is to be decided.
+// isRecord reports whether the line is a record that needs a decision.
 func (r *record) isRecord() bool { return !r.blank && r.poison == nil }
 
-// read reads a batch. A line that is too long ends the batch. So does the end of a piece, if the store forgets: it
-// gains nothing by large batches, and a stream may pause.
+// read reads a batch. A batch ends with a line that is too long. If the store forgets, it also ends with a piece:
+// large batches bring nothing then, and a stream may pause.
 func (r *run) read(ctx context.Context) (*batch, error) {
 	b := &r.batch
 	b.reset()
@@ -83,7 +83,7 @@ func (b *batch) reset() {
 	*b = batch{records: b.records[:0], earliest: b.earliest}
 }
 
-// nextRecord returns the next record. It stays the next one until it is taken.
+// nextRecord returns the next record. It returns the same record until the caller takes it.
 func (r *run) nextRecord(ctx context.Context) (*record, error) {
 	for r.piece.allTaken() {
 		if r.piece.last {
@@ -100,7 +100,7 @@ func (r *run) nextRecord(ctx context.Context) (*record, error) {
 	return rec, nil
 }
 
-// reusePieces gives the memory of lines that are done back to the feed.
+// reusePieces gives the memory of finished lines back to the feed.
 func (r *run) reusePieces() {
 	for _, p := range r.used {
 		r.feed.reuse(p)
@@ -108,7 +108,7 @@ func (r *run) reusePieces() {
 	r.used = r.used[:0]
 }
 
-// decode reads what identifies a record. It is called for several records at once.
+// decode reads the values that identify a record. It runs for several records at once.
 func (r *run) decode(ctx context.Context, rec *record) error {
 	err := r.identify(ctx, rec)
 	if err == nil && rec.isRecord() {
@@ -117,7 +117,7 @@ func (r *run) decode(ctx context.Context, rec *record) error {
 	return err
 }
 
-// identify reads what identifies a record, apart from its owner.
+// identify reads the values that identify a record, except for its owner.
 func (r *run) identify(ctx context.Context, rec *record) error {
 	err := r.readFields(ctx, rec)
 	if rec.arrival = rec.fields.Time; rec.arrival.IsZero() {
@@ -126,7 +126,7 @@ func (r *run) identify(ctx context.Context, rec *record) error {
 	return err
 }
 
-// checkAge makes a record poison that is past the horizon.
+// checkAge makes a record poison if it is past the horizon.
 func (r *run) checkAge(rec *record) {
 	keep := r.Retention
 	if rec.isRecord() && !keep.ForGood && keep.Horizon > 0 && r.Now().Sub(rec.arrival) > keep.Horizon {
@@ -153,11 +153,11 @@ func (r *run) readFields(ctx context.Context, rec *record) error {
 	return err
 }
 
-// OwnerNamed is the owner that the text at the owner path stands for.
+// OwnerNamed returns the owner for a text at the owner path.
 func OwnerNamed(text string) dedupe.Owner { return dedupe.Owner{Sequence: text, Sub: dedupe.Plain} }
 
-// ownerOf is the identity of a record: the text at the owner path, or its run and its place in the inputs. The batch is
-// not part of it.
+// ownerOf returns the identity of a record: the text at the owner path, or its run and its place in the inputs. The
+// batch is not part of the identity.
 func (r *run) ownerOf(rec *record) dedupe.Owner {
 	if rec.fields.Owner != "" {
 		return OwnerNamed(rec.fields.Owner)
@@ -167,12 +167,12 @@ func (r *run) ownerOf(rec *record) dedupe.Owner {
 	}
 }
 
-// mayReplaceEntry reports whether a record may replace an entry by which an earlier record of the batch is decided.
-// Then the batch must end before the record: if a crash repeated the batch, the earlier record would meet the entry of
-// the later one.
+// mayReplaceEntry reports whether a record may replace an entry that decides an earlier record of the batch. If so,
+// the batch must end before the record. Otherwise, if a crash repeated the batch, the earlier record would find the
+// entry of the later one.
 //
-// An entry that decides a record is not purged before the record's arrival, and purge times are whole seconds. So only
-// a record of a later second can replace the entry, under its own id or a derived one.
+// An entry that decides a record is not purged before the record's arrival, and purge times are whole seconds. So
+// only a record of a later second can replace the entry, under its own id or a derived id.
 func (r *run) mayReplaceEntry(b *batch, rec *record) bool {
 	if !r.entriesMayBeReplaced() || !rec.isRecord() {
 		return false
@@ -189,6 +189,6 @@ func (r *run) mayReplaceEntry(b *batch, rec *record) bool {
 	return late
 }
 
-// entriesMayBeReplaced reports whether records of one run may replace each other's entries. Each batch is recorded
-// then.
+// entriesMayBeReplaced reports whether records of one run may replace each other's entries. If so, each batch is
+// recorded.
 func (r *run) entriesMayBeReplaced() bool { return !r.Retention.ForGood && r.Format.HasTimes() }

@@ -10,20 +10,20 @@ import (
 )
 
 const (
-	// recordEvery bounds the work that a crash costs. Recording means to sync both files and to write a row. After each
-	// batch that would take about as long as the batch.
+	// recordEvery limits the work that a crash can cost. To record means to sync both files and to write a row. After
+	// each batch that would take about as long as the batch.
 	recordEvery = time.Second
 
 	// recordTimeout is how long recording may take after an interrupt.
 	recordTimeout = 10 * time.Second
 )
 
-// record records how far the run is. It syncs the files before it saves the row: otherwise a crash could leave files
-// that are shorter than the row says.
+// record records the progress of the run. It syncs the files before it saves the row. Otherwise a crash could leave
+// files that are shorter than the row says.
 func (r *run) record(ctx context.Context) error {
 	r.recorded = r.Now()
 	if (r.Out == "" || r.Forgets) && !r.done.Finished {
-		return nil // such a run cannot continue, only start over
+		return nil // such a run cannot continue; it can only start over
 	}
 	if r.done.Finished {
 		if err := r.out.finish(); err != nil {
@@ -39,7 +39,7 @@ func (r *run) record(ctx context.Context) error {
 	if err := r.listing.sync(); err != nil {
 		return err
 	}
-	r.done.Output = r.out.kept // a compressed file keeps more: its member or frame has ended
+	r.done.Output = r.out.kept // a compressed file keeps more now, because its member or frame has ended
 	if r.done.Finished && r.Upload != nil {
 		if err := r.Upload(ctx, r.done.ID); err != nil {
 			return err
@@ -58,8 +58,8 @@ func (r *run) save(ctx context.Context) error {
 	return r.Store.SaveRun(ctx, r.Scope, r.done)
 }
 
-// stopped makes the error of a run that ended on its way. It says how far the run is, and what the same command does
-// when it is run again. A run that was interrupted first records what it has done.
+// stopped returns the error of a run that ended early. It names the progress, and says what the same command does
+// when it runs again. An interrupted run first records its progress.
 func (r *run) stopped(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		err = fmt.Errorf("interrupted (%w)", ctx.Err())
@@ -83,7 +83,7 @@ func (r *run) whatNext(err error) string {
 			r.Out)
 	case r.Forgets:
 		return "Run the same command to start over"
-	case r.Out == "" && r.savingDone: // whether the store has saved the end is not known
+	case r.Out == "" && r.savingDone: // it is unknown whether the store has saved the end
 		return "Everything was printed: keep it. The same command prints nothing more, or everything again"
 	case r.Out == "":
 		return "Run the same command to start over: it prints everything again"

@@ -12,10 +12,10 @@ import (
 // ReplacedRun is a run that was undone.
 type ReplacedRun struct {
 	ID     string `json:"run"`
-	Output string `json:"output,omitempty"` // its file, which does not count any more; empty for a stream
+	Output string `json:"output,omitempty"` // its file, which no longer counts; empty for a stream
 }
 
-// checkReplaces refuses a job that cannot replace a run, before the inputs are read. undo finds out the rest.
+// checkReplaces refuses a job that cannot replace a run, before the inputs are read. undo makes the other checks.
 func (r *run) checkReplaces(ctx context.Context) error {
 	switch {
 	case r.Replaces == "":
@@ -32,8 +32,8 @@ func (r *run) checkReplaces(ctx context.Context) error {
 	return err
 }
 
-// undo begins the run in place of the run that it replaces and of all later runs. It takes their published outputs back
-// before it deletes their entries: after a crash in between, readers see less, and nothing twice.
+// undo undoes the replaced run and all later runs, and begins this run. It removes their published outputs before it
+// deletes their entries. After a crash in between, readers see fewer records, and no record twice.
 func (r *run) undo(ctx context.Context) error {
 	var refused error
 	err := r.history.ReplaceRuns(ctx, r.Scope, r.done, func(runs []sqlitestore.PastRun) (int64, error) {
@@ -46,17 +46,17 @@ func (r *run) undo(ctx context.Context) error {
 	})
 	switch {
 	case refused != nil:
-		return refused // without what the store adds
+		return refused // without the text that the store adds
 	case errors.Is(err, sqlitestore.ErrInexact):
 		return refuse("%w", err)
 	}
 	return err
 }
 
-// firstReplaced returns the number of the run that is replaced. All runs with lower numbers must have finished before it
-// began. Otherwise they have taken records for copies of its records, and miss them when these are deleted.
+// firstReplaced returns the number of the run that is replaced. All runs with lower numbers must have finished before
+// it began. Otherwise they may have dropped records as copies of its records, and would miss them after the undo.
 func (r *run) firstReplaced(runs []sqlitestore.PastRun) (int64, error) {
-	at := slices.IndexFunc(runs, func(p sqlitestore.PastRun) bool { return p.ID == r.Replaces }) // it was found before
+	at := slices.IndexFunc(runs, func(p sqlitestore.PastRun) bool { return p.ID == r.Replaces }) // always found
 	first := runs[at]
 	switch by := find(runs, first.ReplacedBy); {
 	case by != nil && by.Finished:
@@ -93,7 +93,7 @@ func find(runs []sqlitestore.PastRun, id string) *sqlitestore.PastRun {
 	return nil
 }
 
-// replaced lists the runs that this run has replaced. They may be of an earlier process of the run.
+// replaced lists the runs that this run has replaced. An earlier process of the run may have replaced them.
 func (r *run) replaced(ctx context.Context) (list []ReplacedRun, err error) {
 	if r.Replaces == "" {
 		return nil, nil
@@ -123,7 +123,7 @@ func (r *run) checkNotReplaced(ctx context.Context) error {
 	return nil
 }
 
-// ledger is the ledger for a run. With a history, it stops the run when another one replaces it.
+// ledger returns the ledger for a run. If the ledger has a history, it stops the run when another run replaces it.
 func (r *run) ledger(id string) dedupe.Ledger {
 	if r.history == nil {
 		return r.Store

@@ -18,7 +18,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// TestReplace: the second of three runs had a wrong input.
+// TestReplace replaces the second of three runs, which had a wrong input.
 func TestReplace(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
@@ -94,7 +94,7 @@ func TestReplaceIsRefused(t *testing.T) {
 	p.refuses(replacing(second.Run), "run "+second.Run+" was replaced by run "+p.history()[3].ID)
 }
 
-// TestReplaceAgain: a replacing run that did not finish is given up for one with other inputs.
+// TestReplaceAgain abandons an unfinished replacing run for a run with other inputs.
 func TestReplaceAgain(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
@@ -115,7 +115,7 @@ func TestReplaceAgain(t *testing.T) {
 	p.refuses(j, "which run "+p.history()[2].ID+" has replaced. Delete it")
 }
 
-// cutAfterABatch kills a job after a batch of it was recorded.
+// cutAfterABatch kills a job after one of its batches was recorded.
 func (p *past) cutAfterABatch(j Job) {
 	p.Helper()
 	runs := len(p.history())
@@ -127,7 +127,7 @@ func (p *past) cutAfterABatch(j Job) {
 	}
 }
 
-// TestReplaceStartsOver: without its files, a replacing run starts over, and undoes nothing a second time.
+// TestReplaceStartsOver checks that a replacing run without its files starts over, and undoes nothing a second time.
 func TestReplaceStartsOver(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
@@ -144,7 +144,7 @@ func TestReplaceStartsOver(t *testing.T) {
 	}
 }
 
-// TestReplaceIsAnotherRun: an unfinished run of the same inputs, that replaces nothing, is not continued.
+// TestReplaceIsAnotherRun checks that an unfinished run with the same inputs that replaces nothing is not continued.
 func TestReplaceIsAnotherRun(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
@@ -158,8 +158,8 @@ func TestReplaceIsAnotherRun(t *testing.T) {
 	}
 }
 
-// TestReplacedWhileAtWork: a run that another one replaces writes nothing more to the ledger, does not finish, and is
-// not published.
+// TestReplacedWhileAtWork checks a run that is replaced while it works. It writes nothing more to the ledger, does
+// not finish, and is not published.
 func TestReplacedWhileAtWork(t *testing.T) {
 	t.Parallel()
 	replacedWhileAtWork(t, func(s *sqlitestore.Store) storeWithHistory { return s })
@@ -176,7 +176,7 @@ func replacedWhileAtWork(t testing.TB, as func(*sqlitestore.Store) storeWithHist
 			j.Replaces = first.Run
 			calls, ran := 0, false
 			alive.Store = interrupted{as(p.store), func() {
-				if calls++; calls == at && len(p.history()) > 1 { // it has begun
+				if calls++; calls == at && len(p.history()) > 1 { // the run has begun
 					p.finish(j)
 					ran = true
 				}
@@ -184,7 +184,7 @@ func replacedWhileAtWork(t testing.TB, as func(*sqlitestore.Store) storeWithHist
 			alive.BatchSize = 2
 			_, err := alive.Run(context.Background())
 			if !ran && calls >= at {
-				continue // before it began
+				continue // the call is before the run began
 			}
 			if !ran {
 				if at < 6 {
@@ -237,12 +237,12 @@ func (l interruptedLedger) Enter(ctx context.Context, q dedupe.Question) ([]dedu
 	return l.Ledger.Enter(ctx, q)
 }
 
-// story is a history of inputs, of which one is corrected.
+// story is a history of inputs. One of them is corrected later.
 type story struct {
 	inputs    []string
-	wrong     int // its index
+	wrong     int // the index of the wrong input
 	corrected string
-	after     string // the input of a run after all that
+	after     string // the input of a run after the correction
 }
 
 func drawStory(t *rapid.T) story {
@@ -260,11 +260,11 @@ func drawStory(t *rapid.T) story {
 	return s
 }
 
-// told is what readers may see at a time, and what the last two runs write.
-type told struct{ before, less, finally, output, after string }
+// views holds the outputs that readers may see at different times, and the outputs of the last two runs.
+type views struct{ before, less, finally, output, after string }
 
-// fresh is the story as a ledger tells it that gets the corrected history in order.
-func (s story) fresh(t testing.TB, publish bool) (is told) {
+// fresh returns the outputs of a fresh ledger that gets the corrected history in order.
+func (s story) fresh(t testing.TB, publish bool) (is views) {
 	p := newPast(t)
 	for _, input := range s.inputs[:s.wrong] {
 		p.finish(p.next(publish, input))
@@ -280,7 +280,7 @@ func (s story) fresh(t testing.TB, publish bool) (is told) {
 	return is
 }
 
-// last is the output of the last run, and its dead letters.
+// last returns the output of the last run, and its dead letters.
 func (p *past) last(j Job) string {
 	runs := p.history()
 	a := AboutRun(runs[len(runs)-1].Run)
@@ -299,8 +299,9 @@ func (p *past) last(j Job) string {
 	return strings.Join(all, "dead letters:\n")
 }
 
-// checkTold compares what readers see with what they may see after a crash: less, and nothing twice.
-func (p *past) checkTold(is told, wrong string) {
+// checkTold compares the outputs that readers see with the outputs that they may see after a crash: fewer records,
+// and no record twice.
+func (p *past) checkTold(is views, wrong string) {
 	p.Helper()
 	allowed := []string{is.less, is.before}
 	if find(p.history(), wrong).ReplacedBy != "" {
@@ -317,14 +318,14 @@ type kill struct {
 	mode deathMode
 }
 
-// tell plays the story with kills of the replacing run, and compares it with one on a fresh ledger. It reports whether
-// all of the kills happened.
+// tell plays the story with kills of the replacing run, and compares it with the story on a fresh ledger. It reports
+// whether all kills happened.
 func (s story) tell(t testing.TB, publish bool, kills ...kill) (killed bool) {
 	t.Helper()
 	return s.tellTo(newPast(t), publish, s.fresh(t, publish), kills...)
 }
 
-func (s story) tellTo(t *past, publish bool, is told, kills ...kill) (killed bool) {
+func (s story) tellTo(t *past, publish bool, is views, kills ...kill) (killed bool) {
 	t.Helper()
 	p := t
 	var wrong string
@@ -358,14 +359,14 @@ func (s story) tellTo(t *past, publish bool, is told, kills ...kill) (killed boo
 	return killed
 }
 
-// ended reports whether the run that replaces another one has come to its end, and has removed its FILE.run.
+// ended reports whether the replacing run has ended, and has removed its FILE.run.
 func (p *past) ended(wrong string) bool {
 	runs := p.history()
 	by := find(runs, find(runs, wrong).ReplacedBy)
 	return by != nil && by.Finished && !p.lastIsOpen()
 }
 
-// orders is a story in which each record of the wrong input matters to a later one.
+// orders is a story in which each record of the wrong input affects a later record.
 var orders = story{
 	inputs: []string{
 		rec("1", "x") + rec("2", "x"), rec("2", "wrong") + rec("3", "wrong") + "poison\n" + rec("4", "x"),
@@ -401,7 +402,7 @@ func TestReplacingRunKilledAnywhere(t *testing.T) {
 	}
 }
 
-// TestReplaceModel: random histories and kills.
+// TestReplaceModel plays random histories and kills.
 func TestReplaceModel(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(rt *rapid.T) {
@@ -420,8 +421,8 @@ func TestReplaceModel(t *testing.T) {
 	})
 }
 
-// undone is what a store does wrong when runs are replaced.
-type undone struct {
+// undoMutant is a store that breaks a rule when runs are replaced.
+type undoMutant struct {
 	*sqlitestore.Store
 	mutant string
 }
@@ -433,7 +434,7 @@ const (
 	publishesAll  = "replaced runs look as if they were not"
 )
 
-func (s undone) ReplaceRuns(
+func (s undoMutant) ReplaceRuns(
 	ctx context.Context, scope string, by dedupe.Run, choose func([]sqlitestore.PastRun) (int64, error),
 ) error {
 	switch s.mutant {
@@ -452,21 +453,21 @@ func (s undone) ReplaceRuns(
 	return s.Store.ReplaceRuns(ctx, scope, by, choose)
 }
 
-func (s undone) ForRun(scope, id string) dedupe.Ledger {
+func (s undoMutant) ForRun(scope, id string) dedupe.Ledger {
 	if s.mutant == forgetsToStop {
 		return s.Store
 	}
 	return s.Store.ForRun(scope, id)
 }
 
-func (s undone) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
+func (s undoMutant) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
 	if err := s.Store.SaveRun(ctx, scope, r); s.mutant != forgetsToStop || !errors.Is(err, sqlitestore.ErrReplaced) {
 		return err
 	}
 	return nil
 }
 
-func (s undone) HoldRuns(ctx context.Context, scope string, do func([]sqlitestore.PastRun) error) error {
+func (s undoMutant) HoldRuns(ctx context.Context, scope string, do func([]sqlitestore.PastRun) error) error {
 	return s.Store.HoldRuns(ctx, scope, func(runs []sqlitestore.PastRun) error {
 		for i := range runs {
 			if s.mutant == publishesAll {
@@ -477,21 +478,21 @@ func (s undone) HoldRuns(ctx context.Context, scope string, do func([]sqlitestor
 	})
 }
 
-// TestReplaceMutants: the tests of this file find each of them.
+// TestReplaceMutants checks that the tests of this file find each mutant.
 func TestReplaceMutants(t *testing.T) {
 	t.Parallel()
 	for _, mutant := range []string{keepsTheFirst, keepsAll, publishesAll} {
 		t.Run(mutant, func(t *testing.T) {
 			mutanttest.MustFail(t, func(tb testing.TB) {
 				p := newPast(tb)
-				p.as = undone{p.store, mutant}
+				p.as = undoMutant{p.store, mutant}
 				orders.tellTo(p, true, orders.fresh(tb, true))
 			})
 		})
 	}
 	t.Run(forgetsToStop, func(t *testing.T) {
 		mutanttest.MustFail(t, func(tb testing.TB) {
-			replacedWhileAtWork(tb, func(s *sqlitestore.Store) storeWithHistory { return undone{s, forgetsToStop} })
+			replacedWhileAtWork(tb, func(s *sqlitestore.Store) storeWithHistory { return undoMutant{s, forgetsToStop} })
 		})
 	})
 }

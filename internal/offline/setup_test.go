@@ -19,14 +19,14 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// bench is a job in a folder of its own. It can be run and killed again and again.
+// bench is a job in its own folder. It can be run and killed again and again.
 type bench struct {
 	testing.TB
 	dir   string
 	store *memstore.Records
 	job   Job
 	now   time.Time
-	tick  time.Duration // how much later it is each time that the time is read
+	tick  time.Duration // how far the clock moves at each reading
 }
 
 func newBench(t testing.TB, inputs ...string) *bench {
@@ -63,7 +63,7 @@ func (b *bench) clock() time.Time {
 	return b.now
 }
 
-// texts are inputs, named a, b, c...
+// texts returns inputs named a, b, c...
 func texts(inputs ...string) (list []Input) {
 	for i, text := range inputs {
 		list = append(list, Input{
@@ -85,7 +85,7 @@ func (b *bench) read(name string) string {
 	return string(text)
 }
 
-// output is the content of the output file.
+// output returns the content of the output file.
 func (b *bench) output() string {
 	b.Helper()
 	content, err := Input{Name: "out", Size: Unknown, Open: func() (io.ReadCloser, error) {
@@ -117,7 +117,7 @@ func (b *bench) remove(names ...string) {
 	}
 }
 
-// run runs the job, which must finish, and checks what must always be true.
+// run runs the job, which must finish. It checks the conditions that hold after every run.
 func (b *bench) run() Report {
 	b.Helper()
 	r, err := b.job.Run(context.Background())
@@ -145,7 +145,7 @@ func (b *bench) run() Report {
 	return r
 }
 
-// refused runs the job, which must be refused with these words. The files and the ledger must stay as they are.
+// refused runs the job. The job must be refused with these words, and the files and the ledger must not change.
 func (b *bench) refused(words ...string) {
 	b.Helper()
 	out, deadLetters, entries := b.read("out"), b.read("dead"), len(b.store.Entries())
@@ -191,10 +191,10 @@ func deadLetterAs(file string, line int64, reason, data string) string {
 	return fmt.Sprintf(`{"file":%q,"line":%d,"reason":%q,"data":%q}`+"\n", file, line, reason, base64.StdEncoding.EncodeToString([]byte(data)))
 }
 
-// rec is a record with an id and a fingerprint.
+// rec returns a record with an id and a fingerprint.
 func rec(id, fp string) string { return fmt.Sprintf(`{"id":%q,"fp":%q}`+"\n", id, fp) }
 
-// renamed is rec as it is written for a synthetic duplicate.
+// renamed returns the record as it is written for a synthetic duplicate.
 func renamed(id, fp string) string {
 	return fmt.Sprintf(`{"id":%q,"fp":%q,"contexts":[%s]}`+"\n", format.DerivedID(id, fp), fp, duplicate(id))
 }
@@ -229,16 +229,16 @@ type death struct {
 type deathMode int
 
 const (
-	before   deathMode = iota // the operation has no effect
-	after                     // it has its effect, and no answer
-	halfway                   // a write has half of its effect
-	powerCut                  // as before, and what was not synced is lost
+	before   deathMode = iota // the process ends before the effect of the operation
+	after                     // the process ends after the effect, without an answer
+	halfway                   // a write takes half of its effect
+	powerCut                  // as before, and all bytes that were not synced are lost
 	modes
 )
 
 var errKilled = errors.New("killed")
 
-// step does one operation. half is what of it is done when the process ends halfway.
+// step runs one operation. half runs the part of it that takes effect if the process ends halfway.
 func (d *death) step(do, half func()) error {
 	if d.killed {
 		return errKilled
@@ -264,18 +264,18 @@ func nothing() {}
 func (d *death) hook(ctx context.Context, c *dedupefault.Call) (err error) {
 	dead := d.step(func() { err = c.Do(ctx) }, func() {
 		if c.Method == dedupefault.PutIfAbsent {
-			c.Entries = c.Entries[len(c.Entries)/2:] // the later ones, since some engines put in any order
+			c.Entries = c.Entries[len(c.Entries)/2:] // keep the later half, since some engines put in any order
 			_ = c.Do(ctx)
 		}
 	})
 	return errors.Join(dead, err)
 }
 
-// bury does with the files what the end of the process does.
+// bury changes the files as the end of the process does.
 func (d *death) bury(t testing.TB) {
 	for _, f := range d.files {
 		if d.mode == powerCut && d.killed {
-			if err := os.Truncate(f.path, f.synced); err != nil && !errors.Is(err, os.ErrNotExist) { // it was renamed
+			if err := os.Truncate(f.path, f.synced); err != nil && !errors.Is(err, os.ErrNotExist) { // renamed
 				t.Fatal(err)
 			}
 		}
@@ -296,7 +296,7 @@ func (d *death) open(path string, flag int) (f file, err error) {
 	return f, errors.Join(dead, err)
 }
 
-// mortalFile is a file of a process that ends.
+// mortalFile is a file of a process that can end at any operation.
 type mortalFile struct {
 	*os.File
 	path   string
@@ -325,7 +325,7 @@ func (f *mortalFile) Truncate(size int64) (err error) {
 	return errors.Join(dead, err)
 }
 
-// die runs the job and kills it at its nth operation. It reports whether the job got so far.
+// die runs the job and kills it at its nth operation. It reports whether the job reached that operation.
 func (b *bench) die(n int, mode deathMode) (killed bool) {
 	b.Helper()
 	d := &death{at: n, mode: mode}

@@ -9,9 +9,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// sharedKeys are the keys that have two or more fingerprints among the inputs. They are in a temporary database, so
-// that the memory does not depend on the number of records. SQLite adds rows at the end of a table and sorts them with
-// files of its own, which takes some microseconds a record, however many there are.
+// sharedKeys holds the keys that have two or more fingerprints in the inputs. They are in a temporary database, so
+// that the memory does not depend on the number of records. SQLite adds rows at the end of a table and sorts them
+// with its own files. This takes some microseconds a record for any number of records.
 type sharedKeys struct{ db *sqlite.DB }
 
 var sharedKeysPart = sqlite.Part{
@@ -32,14 +32,14 @@ const (
 	selectShared = `SELECT key FROM shared WHERE key = ?`
 )
 
-// seenRecord is what sharedKeys compare of a record.
+// seenRecord holds the values of a record that sharedKeys compares.
 type seenRecord struct {
 	key     format.Key
 	content dedupe.Digest
 }
 
-// findSharedKeys reads the inputs and finds the keys that have two or more fingerprints. The result depends on the
-// inputs alone, so it is the same when a run is resumed: records that are too old count, too.
+// findSharedKeys reads the inputs and finds the keys that have two or more fingerprints. The result depends only on
+// the inputs, so it is the same when a run is resumed. Records that are too old also count.
 func (r *run) findSharedKeys(ctx context.Context) (err error) {
 	if r.shared.db, err = sqlite.OpenTemporary(ctx, sharedKeysPart); err != nil {
 		return err
@@ -74,7 +74,7 @@ func (r *run) findSharedKeys(ctx context.Context) (err error) {
 	return r.shared.finish(ctx)
 }
 
-// seenIn returns what is to be compared of some records. It leaves out records that cannot be processed.
+// seenIn returns the values of some records to compare. It leaves out records that cannot be processed.
 func seenIn(p *piece) []seenRecord {
 	seen := make([]seenRecord, 0, len(p.records))
 	for i := range p.records {
@@ -96,8 +96,8 @@ func (s *sharedKeys) add(ctx context.Context, seen []seenRecord) error {
 	})
 }
 
-// finish sorts the records by key. It may take minutes, so it ends with the run's context, and not with the
-// transaction's.
+// finish sorts the records by key. This may take minutes, so it stops when the run's context ends, not when the
+// transaction's does.
 func (s *sharedKeys) finish(ctx context.Context) error {
 	return s.db.Write(ctx, "compare fingerprints", func(_ context.Context, w *sqlite.Statements) error {
 		if _, err := w.Exec(ctx, insertShared); err != nil {
@@ -107,7 +107,7 @@ func (s *sharedKeys) finish(ctx context.Context) error {
 	})
 }
 
-// mark sets Derive of the records whose keys are shared.
+// mark sets Derive for the records whose keys are shared.
 func (s *sharedKeys) mark(ctx context.Context, candidates []dedupe.Candidate) error {
 	return s.db.Read(ctx, "compare fingerprints", func(ctx context.Context, r *sqlite.Statements) (err error) {
 		for i := range candidates {
@@ -122,6 +122,6 @@ func (s *sharedKeys) mark(ctx context.Context, candidates []dedupe.Candidate) er
 
 func (s *sharedKeys) close() {
 	if s.db != nil {
-		_ = s.db.Close() // its file ends with it
+		_ = s.db.Close() // closing it deletes its file
 	}
 }

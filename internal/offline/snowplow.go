@@ -13,7 +13,7 @@ type events struct {
 	options format.SnowplowOptions
 }
 
-// Snowplow returns the format of lines that are enriched events of Snowplow. The error is a *format.OptionError.
+// Snowplow returns the format of lines that are enriched events of Snowplow. Its error is a *format.OptionError.
 func Snowplow(o format.SnowplowOptions) (Format, error) {
 	f, err := format.NewSnowplow(o)
 	if err != nil {
@@ -22,7 +22,7 @@ func Snowplow(o format.SnowplowOptions) (Format, error) {
 	return events{f, o}, nil
 }
 
-// Settings are quoted ASCII, which is the same in every version of Go.
+// Settings implements Format. Its text is quoted ASCII, which is the same in every version of Go.
 func (f events) Settings() string {
 	return fmt.Sprintf("snowplow %+q %+q", f.options.TimeColumn, slices.Sorted(slices.Values(f.options.Volatile)))
 }
@@ -39,5 +39,5 @@ func (events) IsOther(looksLike string) bool {
 	return true
 }
 
-// Members are none: no option leads to what an event may lack.
+// Members returns nil, because no option names a member that an event may lack.
 func (events) Members([]byte) []string { return nil }

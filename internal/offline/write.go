@@ -10,10 +10,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// writeBytes is how many bytes are written at a time, at least, before the end of a batch.
+// writeBytes is the smallest number of bytes that are written at a time, except at the end of a batch.
 const writeBytes = 256 << 10
 
-// decide asks the ledger about the records of a batch. If one of them has no decision, the batch fails.
+// decide asks the ledger about the records of a batch. If a record gets no decision, the batch fails.
 func (r *run) decide(ctx context.Context, b *batch) error {
 	candidates := make([]dedupe.Candidate, 0, len(b.records))
 	asked := make([]*record, 0, len(b.records))
@@ -42,7 +42,8 @@ func (r *run) decide(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// write writes what the decisions about a batch ask for. The run is further only after all of it is written.
+// write writes the results of the decisions about a batch. The progress of the run changes only after all results are
+// written.
 func (r *run) write(ctx context.Context, b *batch) error {
 	done := r.done
 	for _, rec := range b.records {
@@ -71,7 +72,7 @@ func (r *run) write(ctx context.Context, b *batch) error {
 	return nil
 }
 
-// flush writes the results that were appended.
+// flush writes the appended results.
 func (r *run) flush() error {
 	if _, err := r.out.Write(r.survivors); err != nil {
 		return err
@@ -116,8 +117,8 @@ func (r *run) appendResult(ctx context.Context, rec *record, t *dedupe.Tally) (e
 	return err
 }
 
-// appendDeadLetter appends a line of the dead-letter file. For a record that is too long the line ends where its data
-// begins: writeRestOfLongLine writes the data.
+// appendDeadLetter appends a line of the dead-letter file. If the record is too long, it appends the line only up to
+// its data, and writeRestOfLongLine writes the data.
 func (r *run) appendDeadLetter(to []byte, rec *record) ([]byte, error) {
 	head, err := json.Marshal(struct {
 		File   string `json:"file"`
@@ -138,8 +139,8 @@ func (r *run) appendDeadLetter(to []byte, rec *record) ([]byte, error) {
 
 const deadLetterEnd = "\"}\n"
 
-// writeRestOfLongLine writes the data of a record that is too long to the dead-letter file, if the batch ends with one.
-// It returns how many more bytes of the input are done.
+// writeRestOfLongLine writes the data of a record that is too long to the dead-letter file, if the batch ends with
+// such a record. It returns the number of further bytes of the input that are done.
 func (r *run) writeRestOfLongLine(b *batch) (size int64, err error) {
 	if !b.endsTooLong() {
 		return 0, nil

@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// For waits, but not longer than the context. Its error is that of the context.
+// For waits for d, or until ctx ends. It returns ctx.Err() if ctx ends first.
 func For(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -19,7 +19,7 @@ func For(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Growing is UpTo for a limit that doubles with each attempt, from the first on, up to the most.
+// Growing is UpTo with a limit that doubles with each attempt. It begins with first and ends with most.
 func Growing(ctx context.Context, attempt int, first, most time.Duration) error {
 	limit := first
 	for ; attempt > 1 && limit < most; attempt-- {
@@ -28,8 +28,8 @@ func Growing(ctx context.Context, attempt int, first, most time.Duration) error 
 	return UpTo(ctx, min(limit, most))
 }
 
-// UpTo is For for a random time between half of the limit and the limit, so that clients that were refused together do
-// not come back together.
+// UpTo waits for a random time between half of the limit and the limit. So clients that were refused together do not
+// come back together. It returns ctx.Err() if ctx ends first.
 func UpTo(ctx context.Context, limit time.Duration) error {
-	return For(ctx, limit/2+rand.N(limit/2)) //nolint:gosec // spreads clients; nobody gains by guessing it
+	return For(ctx, limit/2+rand.N(limit/2)) //nolint:gosec // spreads clients; there is no use in guessing it
 }

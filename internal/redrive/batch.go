@@ -8,9 +8,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// batchOf returns the records of a batch that Lambda gave up. They must be as many as its invocation record says, from
-// the first to the last: a batch of which a part is missing would count as done as a whole. A payload that lacks some is
-// read from the stream instead.
+// batchOf returns the records of a batch that Lambda gave up. They must be all records that its invocation record
+// counts, from the first to the last. Otherwise a batch with missing records would count as done. If the payload
+// lacks records, batchOf reads them from the stream.
 func (j *Job) batchOf(ctx context.Context, b *deadletter.GivenUp) (dedupe.Batch, error) {
 	batch := dedupe.Batch{Stream: b.Stream, Shard: b.Shard}
 	if b.Event == nil {

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// inOrder does something with up to n items at the same time, and takes the results in the order of the items. It holds
-// n items at most. It returns after all that it has begun has ended; ctx should end then.
+// inOrder processes up to n items at the same time, and passes on the results in the order of the items. It holds at
+// most n items. It returns after all work that it began has ended. The caller should end ctx then.
 func inOrder[T, R any](
 	ctx context.Context, n int, items iter.Seq2[T, error], do func(T) R, take func(R) error,
 ) error {

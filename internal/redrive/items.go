@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 )
 
-// FromArchive are the letters of a store.
+// FromArchive yields the letters of a store.
 func FromArchive(ctx context.Context, a *deadletter.Archive) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		for entry, err := range a.All(ctx) {
@@ -24,7 +24,7 @@ func FromArchive(ctx context.Context, a *deadletter.Archive) iter.Seq2[Item, err
 	}
 }
 
-// Named are the letters of a store that have the names.
+// Named yields the letters of a store with these names.
 func Named(a *deadletter.Archive, names []string) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		for _, name := range names {
@@ -49,8 +49,8 @@ func doneIn(a *deadletter.Archive, name string) func(context.Context) (bool, err
 	}
 }
 
-// FromReader are the letters of a text: JSON objects with white space between. They are documents and invocation records,
-// or the answers of `aws sqs receive-message` with these. Their markers are in the store.
+// FromReader yields the letters of a text: JSON objects with white space between them. An object is a document, an
+// invocation record, or an answer of `aws sqs receive-message` with these. Their markers are in the store.
 func FromReader(a *deadletter.Archive, what string, text io.Reader) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		decoder := json.NewDecoder(text)

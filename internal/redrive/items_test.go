@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// TestFromReader: letters from files are done once, by markers in the store.
+// TestFromReader checks that letters from files are redriven once, because their markers are in the store.
 func TestFromReader(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
@@ -50,7 +50,7 @@ func TestFromReader(t *testing.T) {
 	}
 }
 
-// TestNamed: the letters of some names.
+// TestNamed checks that Named yields the letters with some names.
 func TestNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())

@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// mutantProcessor redrives poison records in a wrong way.
+// mutantProcessor redrives poison records wrongly.
 type mutantProcessor struct {
 	redrive.Processor
 	wrong func(ctx context.Context, d dedupe.DeadLetter, name string) dedupe.Result
@@ -20,7 +20,7 @@ func (p mutantProcessor) Redrive(ctx context.Context, d dedupe.DeadLetter, name 
 	return p.wrong(ctx, d, name)
 }
 
-// onProcessor makes a mutant of a wrong way to redrive a poison record.
+// onProcessor returns a mutant that redrives a poison record wrongly.
 func onProcessor(
 	wrong func(ctx context.Context, right redrive.Processor, d dedupe.DeadLetter, name string) dedupe.Result,
 ) func(*world, *redrive.Job) {
@@ -35,19 +35,19 @@ func onProcessor(
 	}
 }
 
-// batchOf is the batch of a record that comes from the stream.
+// batchOf returns the batch of a record that comes from the stream.
 func batchOf(d dedupe.DeadLetter, sequence string) dedupe.Batch {
 	return dedupe.Batch{Stream: stream, Shard: shard, Records: []dedupe.Record{
 		{Sequence: sequence, PartitionKey: d.PartitionKey, Arrival: d.Arrival, Data: d.Data},
 	}}
 }
 
-// mutants are broken rules of redrive, and the level of sinks on which they are looked for.
+// mutants are broken rules of redrive, each with the level of the sinks on which the tests must find it.
 var mutants = map[string]struct {
 	level  string
 	mutate func(*world, *redrive.Job)
 }{
-	// A crash between the two leaves a letter that nobody delivers.
+	// A crash between the two leaves a letter that is never delivered.
 	"the marker comes before the sink": {"stream", func(_ *world, j *redrive.Job) {
 		items := j.Items
 		j.Items = func(yield func(redrive.Item, error) bool) {
@@ -65,17 +65,17 @@ var mutants = map[string]struct {
 			}
 		}
 	}},
-	// Its ack says that it is done: as a dead letter.
+	// The record's ack says that the record is done, but only as a dead letter.
 	"a poison record is judged by acks": {"stream", onProcessor(judgedAsBatch)},
-	// An object that reaches over its position handled the others.
+	// An object that reaches over the record's position has handled the records around it.
 	"a poison record is judged by objects": {"objects", onProcessor(judgedAsBatch)},
-	// It finds its own entry, and takes itself for a copy.
+	// The record finds its own entry, and counts as its own copy.
 	"a new owner": {"stream", onProcessor(
 		func(ctx context.Context, right redrive.Processor, d dedupe.DeadLetter, name string) dedupe.Result {
 			d.Position.Sequence = "1000" + d.Position.Sequence
 			return right.Redrive(ctx, d, name)
 		})},
-	// It comes back with another position, as above.
+	// The record comes back with another position, as above.
 	"put into the source stream again": {"stream", onProcessor(
 		func(ctx context.Context, right redrive.Processor, d dedupe.DeadLetter, _ string) dedupe.Result {
 			return right.Process(ctx, batchOf(d, "1000"+d.Position.Sequence))
@@ -88,7 +88,7 @@ func judgedAsBatch(
 	return right.Process(ctx, batchOf(d, d.Position.Sequence))
 }
 
-// TestMutants: TestFaults finds each broken rule.
+// TestMutants checks that TestFaults finds each broken rule.
 func TestMutants(t *testing.T) {
 	t.Parallel()
 	for name, m := range mutants {
@@ -107,7 +107,7 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// TestOtherShard: a payload of another shard is refused. Its records would have other owners.
+// TestOtherShard checks that a payload of another shard is refused, because its records would have other owners.
 func TestOtherShard(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
@@ -132,14 +132,14 @@ func TestOtherShard(t *testing.T) {
 	}
 }
 
-// TestShortBatch: a batch of which a part is missing is not done as a whole. What its payload lacks is read from the
-// stream.
+// TestShortBatch checks that a batch with missing records does not count as done. The records that its payload lacks
+// are read from the stream.
 func TestShortBatch(t *testing.T) {
 	t.Parallel()
 	all := []dedupe.Record{record(11, "a", "x", false), record(12, "b", "x", false), record(13, "c", "x", false)}
 	before, other := record(10, "e", "x", false), record(14, "d", "x", false)
 	for name, test := range map[string]struct {
-		payload, inStream []dedupe.Record // none: no payload, and lost
+		payload, inStream []dedupe.Record // no records: there is no payload, or the records are lost
 		status            redrive.Status
 		delivered         string
 		mutant            bool

@@ -14,11 +14,11 @@ import (
 	"github.com/itchyny/gojq"
 )
 
-// patchTime is how long a jq program may take for one payload: a program can go round for ever.
+// patchTime is how long a jq program may take for one payload, because a program can loop for ever.
 const patchTime = 10 * time.Second
 
-// NewPatch makes a Job.Patch of a jq program. The program sees no environment and no other input. It must have one
-// result. A payload that it cannot take is refused, and stays as it is.
+// NewPatch makes a Job.Patch from a jq program. The program has no access to the environment or other input. It must
+// have one result. If it fails for a payload, the payload is refused and stays unchanged.
 func NewPatch(program string) (func(ctx context.Context, payload []byte) ([]byte, error), error) {
 	query, err := gojq.Parse(program)
 	if err != nil {
@@ -67,8 +67,8 @@ func single(results gojq.Iter) (any, error) {
 	return result, nil
 }
 
-// decodeExactly decodes a JSON value. jq has whole numbers of any size, and others as float64: a number that float64
-// would change is refused.
+// decodeExactly decodes a JSON value. jq stores whole numbers of any size, and other numbers as float64.
+// decodeExactly refuses a number that float64 would change.
 func decodeExactly(payload []byte) (value any, err error) {
 	decoder := json.NewDecoder(bytes.NewReader(payload))
 	decoder.UseNumber()
@@ -103,7 +103,7 @@ func checkNumbers(value any) error {
 	return nil
 }
 
-// exactDigits is how many digits float64 keeps of every decimal (DBL_DIG).
+// exactDigits is the number of digits that float64 keeps of every decimal (DBL_DIG).
 const exactDigits = 15
 
 func isExact(number string) bool {
@@ -113,6 +113,6 @@ func isExact(number string) bool {
 	f, err := strconv.ParseFloat(number, 64)
 	mantissa, _, _ := strings.Cut(strings.ToLower(number), "e")
 	digits := strings.TrimLeft(strings.NewReplacer("-", "", ".", "").Replace(mantissa), "0")
-	const least = 1e-300 // below there are fewer digits
+	const least = 1e-300 // smaller numbers keep fewer digits
 	return err == nil && len(digits) <= exactDigits && (digits == "" || f > least || f < -least)
 }

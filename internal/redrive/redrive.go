@@ -1,5 +1,5 @@
-// Package redrive brings dead letters back: it hands each to a Processor with its original owner, and marks it as done
-// when the sink has confirmed it.
+// Package redrive delivers dead letters. It passes each letter to a Processor with its original owner. After the sink
+// has confirmed the letter, it marks the letter as done.
 package redrive
 
 import (
@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// Item is a dead letter that is not read yet.
+// Item is a dead letter that has not been read yet.
 type Item struct {
 	Name string
 	// Done reports whether the letter has a marker.
@@ -24,7 +24,7 @@ type Item struct {
 	Letter func(ctx context.Context) (deadletter.Letter, error)
 }
 
-// Processor is what letters go through. *dedupe.Processor is one.
+// Processor processes letters. *dedupe.Processor implements it.
 type Processor interface {
 	Redrive(ctx context.Context, d dedupe.DeadLetter, name string) dedupe.Result
 	Process(ctx context.Context, b dedupe.Batch) dedupe.Result
@@ -32,67 +32,67 @@ type Processor interface {
 	Inspect(ctx context.Context, b dedupe.Batch) dedupe.Result
 }
 
-// Job redrives dead letters, or only looks at them.
+// Job redrives dead letters, or only lists them.
 type Job struct {
 	Items iter.Seq2[Item, error]
-	// Retention has the horizon. A letter past it runs only with PastHorizon.
+	// Retention has the horizon. A letter past the horizon runs only with PastHorizon.
 	Retention   dedupe.Retention
 	PastHorizon bool
 	// Records reads the records of a batch from the stream. It returns ErrLost if the stream does not have them.
 	Records func(ctx context.Context, b *deadletter.GivenUp) ([]dedupe.Record, error)
-	// Keep leaves letters out. nil: all are kept.
+	// Keep reports whether to include a letter. If it is nil, all letters are included.
 	Keep func(l deadletter.Letter) bool
 
-	// Target returns the Processor of a stream, and the scope in which that works. Run needs it.
+	// Target returns the Processor of a stream, and the scope of that Processor. Run needs it.
 	Target func(ctx context.Context, s dedupe.Stream) (p Processor, scope string, err error)
 	// Decode reads the event of a batch. Run needs it.
 	Decode func(event json.RawMessage) (dedupe.Batch, error)
 	// Mark stores the marker of a letter. Run needs it.
 	Mark func(ctx context.Context, name string, m deadletter.Marker) (created bool, err error)
-	// Patch changes the payload of a poison record before it is read. nil: nothing is changed.
+	// Patch changes the payload of a poison record before it is read. If it is nil, payloads are not changed.
 	Patch func(ctx context.Context, payload []byte) ([]byte, error)
-	// Function is the name of the function whose batches run. "": no batch runs.
+	// Function is the name of the function whose batches run. If it is "", no batch runs.
 	Function string
 	DryRun   bool
-	// Marker holds what all markers say in the same way.
+	// Marker holds the values that are the same in all markers.
 	Marker deadletter.Marker
 
-	Concurrency int                         // letters at the same time; up to 1: no goroutine is started
+	Concurrency int                         // the number of letters at the same time; up to 1: no goroutine is started
 	Pace        func(context.Context) error // waits before a letter runs; nil: no wait
 	Now         func() time.Time
 }
 
-// Status says what became of a letter.
+// Status says what happened to a letter.
 type Status string
 
-// What becomes of letters. List has Done, PastHorizon, Lost, Refused, Failed and Pending. Run has the others, and Ready
-// in a dry run.
+// These are the states of letters. List uses Done, PastHorizon, Lost, Refused, Failed and Pending. Run uses the
+// others, too, and Ready in a dry run.
 const (
-	Done        Status = "done"         // with its marker
-	AlreadyDone Status = "already-done" // by its marker
+	Done        Status = "done"         // done, and marked now
+	AlreadyDone Status = "already-done" // done before, as its marker says
 	Ready       Status = "ready"        // a dry run could read it
 	Pending     Status = "pending"
 	StillPoison Status = "still-poison"
 	PastHorizon Status = "past-horizon"
 	Lost        Status = "lost"    // the stream no longer has its records
-	Refused     Status = "refused" // it does not belong into this run
-	Failed      Status = "failed"  // it can be tried again
+	Refused     Status = "refused" // the letter does not belong to this run
+	Failed      Status = "failed"  // the letter failed and can be tried again
 
 	skipped Status = ""
 )
 
-// Report says what became of one letter.
+// Report says what happened to one letter.
 type Report struct {
 	Name   string
 	Status Status
-	Why    string // of every status but the good ones
+	Why    string // the reason, unless the status is a success
 	Err    error  // with Failed
 	Letter deadletter.Letter
 	Tally  dedupe.Tally
 	Marker deadletter.Marker // with Done
 }
 
-// maxFailures is how many letters may fail in a row. More mean that a part is down.
+// maxFailures is the largest number of letters that may fail in a row. More failures mean that a part is down.
 const maxFailures = 20
 
 // ErrDown says that many letters failed one after the other.
@@ -101,23 +101,23 @@ var ErrDown = errors.New("redrive: many letters failed one after the other")
 // ErrLost says that a stream no longer has the records of a batch.
 var ErrLost = errors.New("redrive: the stream no longer has the records")
 
-// refusal says why a letter does not belong into a run.
+// refusal says why a letter does not belong to a run.
 type refusal struct{ why string }
 
 func (r *refusal) Error() string { return r.why }
 
 func refuse(format string, args ...any) error { return &refusal{fmt.Sprintf(format, args...)} }
 
-// Run redrives the letters, and calls each with what became of them, in their order. It is safe to repeat and to
-// interrupt at any point: the sink comes first and the marker after it, so that a letter without a marker runs again
-// with its original owner. The error is that of the listing, of each, of the context, or ErrDown.
+// Run redrives the letters, and calls each with the result of each letter, in their order. It is safe to repeat and
+// to interrupt at any point: the marker comes after the sink, so a letter without a marker runs again with its
+// original owner. Run returns an error of the listing or of each, ctx.Err() if ctx ends first, or ErrDown.
 func (j *Job) Run(ctx context.Context, each func(Report) error) error {
 	return j.all(ctx, j.redrive, each)
 }
 
-// List says what would have to be redriven, in the order of the letters.
+// List reports the letters that need a redrive, in their order.
 func (j *Job) List(ctx context.Context, each func(Report) error) error {
-	return j.all(ctx, j.look, each)
+	return j.all(ctx, j.listOne, each)
 }
 
 func (j *Job) all(
@@ -128,7 +128,7 @@ func (j *Job) all(
 	failures := 0
 	one := func(item Item) Report {
 		r, err := j.caught(ctx, item, do)
-		return r.with(err)
+		return r.withError(err)
 	}
 	return inOrder(ctx, j.Concurrency, j.Items, one, func(r Report) error {
 		if err := ctx.Err(); err != nil {
@@ -149,13 +149,13 @@ func (j *Job) all(
 	})
 }
 
-// caught makes an error of a panic, which is about one letter.
+// caught returns a panic as an error about one letter.
 func (j *Job) caught(
 	ctx context.Context, item Item, do func(context.Context, Item) (Report, error),
 ) (r Report, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			if there, ok := p.(*dedupe.Panic); ok { // in another goroutine
+			if there, ok := p.(*dedupe.Panic); ok { // the panic was in another goroutine
 				p = there.Value
 			}
 			r, err = Report{Name: item.Name}, fmt.Errorf("a panic: %v", p)
@@ -164,8 +164,8 @@ func (j *Job) caught(
 	return do(ctx, item)
 }
 
-// with sorts the error of a letter.
-func (r Report) with(err error) Report {
+// withError returns the report of a letter with the status for an error.
+func (r Report) withError(err error) Report {
 	var poison *dedupe.PoisonError
 	var refused *refusal
 	switch {
@@ -187,8 +187,8 @@ func (r Report) with(err error) Report {
 	return r
 }
 
-// open reads a letter, unless it is done or left out.
-func (j *Job) open(ctx context.Context, item Item, readDone bool) (r Report, goOn bool, err error) {
+// open reads a letter, unless the letter is done or left out.
+func (j *Job) open(ctx context.Context, item Item, readDone bool) (r Report, proceed bool, err error) {
 	r = Report{Name: item.Name}
 	done, err := item.Done(ctx)
 	if err != nil {
@@ -210,13 +210,13 @@ func (j *Job) open(ctx context.Context, item Item, readDone bool) (r Report, goO
 	return r, !done, nil
 }
 
-// look is the part of List for one letter.
-func (j *Job) look(ctx context.Context, item Item) (Report, error) {
-	r, goOn, err := j.open(ctx, item, true)
+// listOne does the work of List for one letter.
+func (j *Job) listOne(ctx context.Context, item Item) (Report, error) {
+	r, proceed, err := j.open(ctx, item, true)
 	if r.Status == AlreadyDone {
 		r.Status = Done
 	}
-	if !goOn {
+	if !proceed {
 		return r, err
 	}
 	r.Status = Pending
@@ -234,10 +234,10 @@ func (j *Job) pastHorizon(l deadletter.Letter) bool {
 	return j.Retention.PastHorizon(l.Arrival(), j.Now())
 }
 
-// redrive is the part of Run for one letter.
+// redrive does the work of Run for one letter.
 func (j *Job) redrive(ctx context.Context, item Item) (Report, error) {
-	r, goOn, err := j.open(ctx, item, false)
-	if !goOn {
+	r, proceed, err := j.open(ctx, item, false)
+	if !proceed {
 		return r, err
 	}
 	processor, scope, err := j.admit(ctx, r.Letter)
@@ -262,13 +262,13 @@ func (j *Job) redrive(ctx context.Context, item Item) (Report, error) {
 		return r, nil
 	}
 	r.Marker = j.marker(scope, result.Tally)
-	// Also where the run is interrupted now: without a marker the letter would run again.
+	// The marker is written even if the run is interrupted now: without a marker the letter would run again.
 	_, err = j.Mark(context.WithoutCancel(ctx), item.Name, r.Marker)
 	r.Status = Done
 	return r, err
 }
 
-// admit refuses letters that do not belong into this run, and returns the Processor of the others.
+// admit refuses letters that do not belong to this run, and returns the Processor of the others.
 func (j *Job) admit(ctx context.Context, l deadletter.Letter) (p Processor, scope string, err error) {
 	p, scope, err = j.Target(ctx, l.Stream())
 	if err != nil {
@@ -300,7 +300,7 @@ func (j *Job) process(ctx context.Context, p Processor, l deadletter.Letter) (de
 		}
 		return p.Process(ctx, batch), nil
 	}
-	letter, name := *l.Poison, l.Base() // by the payload as it was
+	letter, name := *l.Poison, l.Base() // the name belongs to the payload before the patch
 	if j.Patch != nil {
 		patched, err := j.Patch(ctx, letter.Data)
 		if err != nil {
@@ -314,7 +314,7 @@ func (j *Job) process(ctx context.Context, p Processor, l deadletter.Letter) (de
 	return p.Redrive(ctx, letter, name), nil
 }
 
-// marker says how a letter was done.
+// marker returns the marker of a redriven letter.
 func (j *Job) marker(scope string, t dedupe.Tally) deadletter.Marker {
 	m := j.Marker
 	m.At, m.Scope = j.Now(), scope

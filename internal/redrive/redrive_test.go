@@ -25,23 +25,23 @@ func joined(all []string) string {
 // derived is the id of record 9 of friday.
 var derived = format.DerivedID("a", "other")
 
-// friday is what a function leaves behind when a producer breaks the path of its ids.
-func (w *world) friday() {
+// brokenProducer creates the dead letters of a function whose producer has broken the path of its ids.
+func (w *world) brokenProducer() {
 	w.Helper()
 	w.tooLarge = 200 // with the duplicate context, record 9 is larger
 	w.live(record(1, "a", "x", false), record(2, "b", "x", true), record(3, "c", "x", false), record(4, "b", "x", true),
 		aggregate(5, payload(5, "d", "x", false), payload(6, "e", "x", true)))
-	// Its entry is its own when the sink refuses it.
+	// The record's entry is its own when the sink refuses the record.
 	w.live(record(9, "a", "other", false))
 	w.tooLarge = 1 << 20
 	w.giveUp(record(7, "f", "x", false), record(8, "g", "x", false))
 	w.live(record(7, "f", "x", false)) // by an attempt before
 }
 
-// redriven is what has to be delivered in the end, each once.
-var redriven = joined([]string{"a:1", "b:1", "c:1", "d:1", "e:1", "f:1", "g:1", derived + ":1"})
+// wantDelivered lists the records that must be delivered in the end, each once.
+var wantDelivered = joined([]string{"a:1", "b:1", "c:1", "d:1", "e:1", "f:1", "g:1", derived + ":1"})
 
-// TestRedrive: every letter is delivered under its original owner, on each level of sinks, and only once.
+// TestRedrive checks that every letter is delivered once under its original owner, on each level of sinks.
 func TestRedrive(t *testing.T) {
 	t.Parallel()
 	dedupefault.OnEngines(t, func(t *testing.T, e dedupefault.Engine) {
@@ -52,8 +52,8 @@ func TestRedrive(t *testing.T) {
 			for place, open := range map[string]func(testing.TB) deadletter.Listed{"folder": newFolder, "bucket": newBucket} {
 				t.Run(level+"/"+place, func(t *testing.T) {
 					w := newWorld(t, level, e.Open(t), open(t))
-					w.scope = newScope() // the engine may be that of other tests
-					w.friday()
+					w.scope = newScope() // because other tests may use the engine, too
+					w.brokenProducer()
 					j := w.job()
 					j.Concurrency = 8
 					reports, err := w.run(j)
@@ -61,12 +61,12 @@ func TestRedrive(t *testing.T) {
 					if counts := count(reports); counts[redrive.Done] != 5 || len(reports) != 5 {
 						t.Errorf("%v", counts)
 					}
-					if got := w.ids(); got != redriven {
-						t.Errorf("delivered %s, want %s", got, redriven)
+					if got := w.ids(); got != wantDelivered {
+						t.Errorf("delivered %s, want %s", got, wantDelivered)
 					}
 					reports, err = w.run(w.job())
 					must(t, err)
-					if counts := count(reports); counts[redrive.AlreadyDone] != 5 || w.ids() != redriven {
+					if counts := count(reports); counts[redrive.AlreadyDone] != 5 || w.ids() != wantDelivered {
 						t.Errorf("again: %v, %s", counts, w.ids())
 					}
 				})
@@ -75,11 +75,11 @@ func TestRedrive(t *testing.T) {
 	})
 }
 
-// TestMarkers: a marker says what became of its letter.
+// TestMarkers checks that a marker says what happened to its letter.
 func TestMarkers(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
-	w.friday()
+	w.brokenProducer()
 	j := w.job()
 	j.Marker = deadletter.Marker{Patch: "patch", Settings: []string{"id-path=order.id"}, Reason: "friday"}
 	reports, err := w.run(j)
@@ -101,7 +101,7 @@ func TestMarkers(t *testing.T) {
 	}
 }
 
-// TestCopyInBetween: a copy that was delivered in the meantime is the original now.
+// TestCopyInBetween checks that a copy that was delivered in the meantime counts as the original.
 func TestCopyInBetween(t *testing.T) {
 	t.Parallel()
 	for _, level := range levels {
@@ -118,7 +118,7 @@ func TestCopyInBetween(t *testing.T) {
 	}
 }
 
-// TestNotRedriven: letters that do not belong into a run say why, and stay.
+// TestNotRedriven checks that letters that do not belong to a run give a reason, and stay.
 func TestNotRedriven(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
@@ -185,8 +185,8 @@ func TestNotRedriven(t *testing.T) {
 	}
 }
 
-// TestRunsWhenToldTo: what the flags are for.
-func TestRunsWhenToldTo(t *testing.T) {
+// TestOptionsPermitRedrives checks the options that permit a redrive.
+func TestOptionsPermitRedrives(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		prepare func(*world)
@@ -238,12 +238,12 @@ func patch(program string) func(context.Context, []byte) ([]byte, error) {
 	return p
 }
 
-// TestDryRun: it says what a run would do, and does nothing.
+// TestDryRun checks that a dry run reports what a run would do, and changes nothing.
 func TestDryRun(t *testing.T) {
 	t.Parallel()
 	for _, level := range levels {
 		w := newWorld(t, level, dedupefault.Memory.Open(t), newMemory())
-		w.friday()
+		w.brokenProducer()
 		before := w.ids()
 		w.step = func(what string, do func() error) error {
 			if what != "list" && what != "read" {
@@ -261,11 +261,11 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
-// TestList: what there is, in order.
+// TestList checks that List reports all letters in order.
 func TestList(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
-	w.friday()
+	w.brokenProducer()
 	old := letter(20, "z")
 	old.Arrival = epoch.AddDate(0, -1, 0)
 	w.put(old)
@@ -291,7 +291,7 @@ func TestList(t *testing.T) {
 	}
 }
 
-// TestDown: a part that is down ends the run, and a letter that fails alone does not.
+// TestDown checks that a part that is down ends the run, and that a single failing letter does not.
 func TestDown(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
@@ -321,7 +321,7 @@ func TestDown(t *testing.T) {
 	}
 }
 
-// TestPanic: a panic is about one letter.
+// TestPanic checks that a panic affects only one letter.
 func TestPanic(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
@@ -341,7 +341,7 @@ func TestPanic(t *testing.T) {
 	}
 }
 
-// TestInterrupted: a run that is interrupted says so, and begins no further letter.
+// TestInterrupted checks that an interrupted run returns an error, and begins no further letter.
 func TestInterrupted(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
@@ -368,7 +368,7 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestBoundedLetters: as many letters are in memory as the concurrency says, however many there are.
+// TestBoundedLetters checks that the number of letters in memory depends only on the concurrency.
 func TestBoundedLetters(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
@@ -396,16 +396,16 @@ func TestBoundedLetters(t *testing.T) {
 		w.mu.Unlock()
 		return nil
 	}))
-	if most > atOnce+2 || len(w.delivered) != letters { // one is taken, and one waits to begin
+	if most > atOnce+2 || len(w.delivered) != letters { // one more is taken, and one more waits to begin
 		t.Errorf("%d letters at once, %d delivered", most, len(w.delivered))
 	}
 }
 
-// TestPace: each letter that runs waits for its turn, and no other.
+// TestPace checks that only letters that run wait for Pace.
 func TestPace(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
-	w.friday()
+	w.brokenProducer()
 	for _, want := range []int{5, 0} {
 		waits := 0
 		j := w.job()
@@ -418,8 +418,8 @@ func TestPace(t *testing.T) {
 	}
 }
 
-// TestFaults: each call of each part fails once, before or after it has had its effect, and the run is repeated. Every
-// record is delivered under one id; by sinks with transactions or objects once.
+// TestFaults fails each call of each part once, before or after its effect, and repeats the run. Every record must be
+// delivered under one id. Sinks with transactions or objects must deliver it once.
 func TestFaults(t *testing.T) {
 	t.Parallel()
 	for _, e := range []dedupefault.Engine{dedupefault.Memory, dedupefault.SQLiteMemory, dedupefault.Dynoxide} {
@@ -447,10 +447,11 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// survives redrives friday with a call that fails, and then until it is done. more is false if there is no such call.
+// survives redrives the letters of friday with a call that fails, and then until all are done. more is false if there
+// is no such call.
 func (w *world) survives(at int, after bool, mutant func(*world, *redrive.Job)) (more bool, problem string) {
 	w.Helper()
-	w.friday()
+	w.brokenProducer()
 	calls := 0
 	w.step = func(_ string, do func() error) error {
 		w.mu.Lock()
@@ -465,7 +466,7 @@ func (w *world) survives(at int, after bool, mutant func(*world, *redrive.Job)) 
 		}
 		return errCrash
 	}
-	for range 3 { // after a failed listing nothing has run
+	for range 3 { // because nothing has run after a failed listing
 		j := w.job()
 		if mutant != nil {
 			mutant(w, j)
@@ -475,15 +476,15 @@ func (w *world) survives(at int, after bool, mutant func(*world, *redrive.Job)) 
 	return calls > at, w.judge()
 }
 
-// judge says what is wrong after a redrive.
+// judge returns the violation after a redrive, or "".
 func (w *world) judge() string {
 	got := w.ids()
-	if w.level == "stream" { // at least once
+	if w.level == "stream" { // this sink delivers at least once
 		for id, payloads := range w.delivered {
 			got = strings.Replace(got, fmt.Sprint(id, ":", len(payloads)), id+":1", 1)
 		}
 	}
-	if got != redriven {
+	if got != wantDelivered {
 		return "delivered " + w.ids()
 	}
 	for e, err := range deadletter.NewArchive(w.dead).All(w.Context()) {

@@ -47,25 +47,25 @@ var (
 	keep   = dedupe.Retention{Window: 48 * time.Hour, Horizon: 14 * 24 * time.Hour}
 )
 
-// world is a function with its parts, and what redrive does with the same parts.
+// world is a function with its parts, and a redrive with the same parts.
 type world struct {
 	testing.TB
-	level  string // of the sink
+	level  string // the level of the sink
 	scope  string
 	ledger dedupe.Store
 	dead   deadletter.Listed
 	now    time.Time
 
 	mu        sync.Mutex
-	delivered map[string][]string // the payloads of each id
-	chain     map[string]bool     // sequence numbers that objects have handled
-	letters   map[string]bool     // that have an object
-	tooLarge  int                 // payloads of so many bytes are poison
-	// step is called for each call of a part; do is the call.
+	delivered map[string][]string // the delivered payloads of each id
+	chain     map[string]bool     // the sequence numbers that objects have handled
+	letters   map[string]bool     // the letters that have an object
+	tooLarge  int                 // payloads of at least this many bytes are poison
+	// step runs at each call of a part. do is the call.
 	step func(what string, do func() error) error
 }
 
-// The levels of sinks.
+// These are the levels of sinks.
 var levels = []string{"stream", "transactions", "objects"}
 
 func newWorld(t testing.TB, level string, ledger dedupe.Store, dead deadletter.Listed) *world {
@@ -144,7 +144,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// Create, Read, Place and List are those of the dead-letter store, with steps.
+// Create, Read, Place and List are the methods of the dead-letter store, with steps.
 func (w *world) Create(ctx context.Context, name string, content []byte) (created bool, err error) {
 	err = w.step("create", func() error {
 		created, err = w.dead.Create(ctx, name, content)
@@ -171,7 +171,7 @@ func (w *world) List(ctx context.Context, prefix, after string) (names []string,
 
 func (w *world) Place(name string) deadletter.Place { return w.dead.Place(name) }
 
-// deliver is what a sink does in the end.
+// deliver records the outputs that a sink delivers.
 func (w *world) deliver(outputs ...dedupe.Output) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -187,7 +187,7 @@ func (w *world) check(o dedupe.Output) error {
 	return nil
 }
 
-// streamSink is a sink that is at least once.
+// streamSink is an at-least-once sink.
 type streamSink struct{ *world }
 
 func (s streamSink) Check(_ context.Context, o dedupe.Output) error { return s.check(o) }
@@ -265,7 +265,7 @@ func (s objectSink) CommitLetter(
 	return created, err
 }
 
-// processor makes a Processor that finds ids at a path.
+// processor returns a Processor that finds ids at a path.
 func (w *world) processor(idPath string) *dedupe.Processor {
 	w.Helper()
 	j, err := format.NewJSON(format.Options{IDPath: idPath, FingerprintPath: "fp"})
@@ -299,14 +299,15 @@ func (w *world) processor(idPath string) *dedupe.Processor {
 	return p
 }
 
-// poisonPrefix is where the function stores poison records.
+// poisonPrefix is the place where the function stores poison records.
 type poisonPrefix struct{ *world }
 
 func (p poisonPrefix) Create(ctx context.Context, name string, content []byte) (bool, error) {
 	return p.world.Create(ctx, "poison/"+p.scope+"/"+name, content)
 }
 
-// record is a record that a function reads whose id is at "id" unless it is broken. Redrive reads it at "order.id".
+// record returns a record for a function that reads ids at "id". If broken is set, the id is only at "order.id",
+// where a redrive reads it.
 func record(n int, id, fingerprint string, broken bool) dedupe.Record {
 	return dedupe.Record{
 		Sequence: fmt.Sprint(n), PartitionKey: "pk", Arrival: epoch.Add(time.Duration(n) * time.Second),
@@ -332,14 +333,15 @@ func aggregate(n int, payloads ...[]byte) dedupe.Record {
 	return r
 }
 
-// live is what the function does, before the redrive or while it runs.
+// live processes records as the function does, before or during the redrive.
 func (w *world) live(records ...dedupe.Record) {
 	w.Helper()
 	r := w.processor("id").Process(w.Context(), dedupe.Batch{Stream: stream, Shard: shard, Records: records})
 	must(w, r.Err)
 }
 
-// giveUp makes the invocation record of a batch that Lambda gives up. name is its object's; "" is none.
+// giveUp makes the invocation record of a batch that Lambda gives up. name is the name of its object, or "" for no
+// object.
 func (w *world) giveUp(records ...dedupe.Record) (name string, message []byte) {
 	w.Helper()
 	d := eventsource.Discard{
@@ -375,7 +377,7 @@ func eventOf(t testing.TB, records []dedupe.Record) json.RawMessage {
 
 var errCrash = errors.New("crash")
 
-// job redrives all letters of the world.
+// job returns a job that redrives all letters of the world.
 func (w *world) job() *redrive.Job {
 	w.Helper()
 	archive := deadletter.NewArchive(w)
@@ -416,7 +418,7 @@ func count(reports map[string]redrive.Report) map[redrive.Status]int {
 	return counts
 }
 
-// ids are how often each id was delivered.
+// ids returns how often each id was delivered.
 func (w *world) ids() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Kinesis is what ReadStream needs of a *kinesis.Client.
+// Kinesis holds the methods of *kinesis.Client that ReadStream calls.
 type Kinesis interface {
 	GetShardIterator(
 		ctx context.Context, in *kinesis.GetShardIteratorInput, options ...func(*kinesis.Options),
@@ -28,11 +28,11 @@ type Kinesis interface {
 // and limits").
 const readPause = 200 * time.Millisecond
 
-// ReadStream reads the records of a batch from its shard. Its error is ErrLost if the stream or the shard does not
-// exist any more, or has none of the records. It returns fewer than the batch had if the stream has only these.
+// ReadStream reads the records of a batch from its shard. It returns ErrLost if the stream or the shard no longer
+// exists, or has none of the records. It returns fewer records than the batch had if the stream has only these.
 func ReadStream(ctx context.Context, client Kinesis, b *deadletter.GivenUp) (records []dedupe.Record, err error) {
 	inRegion := func(o *kinesis.Options) { o.Region = b.Stream.Region }
-	stream, _, _ := strings.Cut(b.StreamARN, "/consumer/") // with enhanced fan-out it is the ARN of a consumer
+	stream, _, _ := strings.Cut(b.StreamARN, "/consumer/") // with enhanced fan-out the ARN names a consumer
 	iterator, err := client.GetShardIterator(ctx, &kinesis.GetShardIteratorInput{
 		StreamARN: &stream, ShardId: &b.Shard,
 		ShardIteratorType: types.ShardIteratorTypeAtSequenceNumber, StartingSequenceNumber: &b.First,
@@ -74,8 +74,8 @@ func found(records []dedupe.Record) ([]dedupe.Record, error) {
 	return records, nil
 }
 
-// lostIfGone: a stream or a shard that was deleted, or a sequence number that is no longer in the shard (API reference,
-// GetShardIterator: InvalidArgumentException, ResourceNotFoundException).
+// lostIfGone returns ErrLost for a stream or a shard that was deleted, and for a sequence number that is no longer in
+// the shard (API reference, GetShardIterator: InvalidArgumentException, ResourceNotFoundException).
 func lostIfGone(err error) error {
 	if _, gone := errors.AsType[*types.ResourceNotFoundException](err); gone {
 		return errors.Join(ErrLost, err)

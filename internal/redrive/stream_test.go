@@ -19,7 +19,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// TestReadStream: the records of a batch are read from a stream, and no others.
+// TestReadStream checks that exactly the records of a batch are read from a stream.
 func TestReadStream(t *testing.T) {
 	t.Parallel()
 	testengine.CheckOnly(t)
@@ -51,7 +51,7 @@ func TestReadStream(t *testing.T) {
 		StreamARN: arn, Stream: s, Shard: *described.StreamDescription.Shards[0].ShardId,
 		First: sequences[2], Last: sequences[6], Size: 5,
 	}
-	for _, size := range []int{5, 6} { // of another size it is read up to the end
+	for _, size := range []int{5, 6} { // if the size is wrong, the batch is read up to its last record
 		b.Size = size
 		records, err := redrive.ReadStream(t.Context(), client, b)
 		must(t, err)
@@ -73,7 +73,7 @@ func TestReadStream(t *testing.T) {
 
 // pages is a shard in memory, page by page.
 type pages struct {
-	all   [][]string // sequence numbers
+	all   [][]string // the sequence numbers, by page
 	err   error
 	calls int
 }
@@ -99,7 +99,8 @@ func (p *pages) GetRecords(
 	return out, nil
 }
 
-// TestReadStreamPages: an empty page is not the end of a shard; what comes after the batch is.
+// TestReadStreamPages checks that an empty page is not the end of a shard, and that a record after the batch is the
+// end.
 func TestReadStreamPages(t *testing.T) {
 	t.Parallel()
 	b := &deadletter.GivenUp{First: "3", Last: "5", Size: 3}
@@ -130,7 +131,7 @@ func TestReadStreamPages(t *testing.T) {
 	}
 }
 
-// askedStream notes which stream is read. It has no records.
+// askedStream records which stream is read. It has no records.
 type askedStream struct{ arn string }
 
 func (s *askedStream) GetShardIterator(
@@ -146,8 +147,8 @@ func (*askedStream) GetRecords(
 	return nil, errors.New("it has no iterator")
 }
 
-// TestReadStreamOfAConsumer: a batch of enhanced fan-out is read from its stream. Kinesis knows no stream by the ARN of a
-// consumer, so that the records would count as lost.
+// TestReadStreamOfAConsumer checks that a batch of enhanced fan-out is read from its stream. Kinesis finds no stream
+// by the ARN of a consumer, so the records would count as lost.
 func TestReadStreamOfAConsumer(t *testing.T) {
 	t.Parallel()
 	const stream = "arn:aws:kinesis:eu-west-1:123456789012:stream/orders"

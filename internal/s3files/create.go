@@ -11,14 +11,14 @@ import (
 	"github.com/aws/aws-sdk-go-v2/feature/s3/transfermanager"
 )
 
-// ErrExists says that there is an object, and that another run has created it.
+// ErrExists says that another run has created the object.
 var ErrExists = errors.New("there is an object already")
 
-// runMember is the member of an object's metadata that says which run has created it.
+// runMember is the member of an object's metadata that names the run that has created the object.
 const runMember = "oncebox-run"
 
-// CreatedBy returns the run that has created an object: "" if that is none, or if nothing says so. The error is
-// fs.ErrNotExist if there is no object.
+// CreatedBy returns the run that has created an object, or "" if the object names no run. It returns fs.ErrNotExist
+// if the object does not exist.
 func (s *Store) CreatedBy(ctx context.Context, at Place) (run string, err error) {
 	out, err := s.head(ctx, at)
 	if err != nil {
@@ -27,10 +27,10 @@ func (s *Store) CreatedBy(ctx context.Context, at Place) (run string, err error)
 	return out.Metadata[runMember], nil
 }
 
-// Create makes an object of a file, unless there is one. It is safe to repeat: an object of the same run counts as this
-// one, whichever process has created it. Otherwise the error is ErrExists.
+// Create makes an object from a file, unless the object exists. It is safe to repeat: if another process of the same
+// run has created the object, Create succeeds. If another run has created it, Create returns ErrExists.
 //
-// Any error may mean that the answer was lost. So the object that is there decides, and not the error.
+// Any error may mean that the answer was lost. So the existing object decides, and not the error.
 func (s *Store) Create(ctx context.Context, at Place, path, run string) error {
 	there, err := s.CreatedBy(ctx, at)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -55,7 +55,7 @@ func (s *Store) upload(ctx context.Context, at Place, path, run string) error {
 	if err != nil {
 		return err
 	}
-	defer func() { _ = file.Close() }() // it was only read from
+	defer func() { _ = file.Close() }() // the file was only read
 	_, err = transfermanager.New(s.client).UploadObject(ctx, &transfermanager.UploadObjectInput{
 		Bucket: &at.Bucket, Key: &at.Key, Body: file, IfNoneMatch: aws.String("*"),
 		Metadata: map[string]string{runMember: run},

@@ -14,14 +14,14 @@ import (
 	"github.com/oncebox/oncebox/internal/pause"
 )
 
-// A reading is begun again up to this often without a byte in between, with pauses.
+// A reading starts again up to this often without a byte in between, with pauses.
 const (
 	maxStuck   = 5
 	firstPause = 200 * time.Millisecond
 	mostPause  = 5 * time.Second
 )
 
-// Read reads an object from its beginning. It fails with ErrChanged if the object is no longer the one that was found.
+// Read reads an object from its beginning. It fails with ErrChanged if the object has changed since it was found.
 func (s *Store) Read(ctx context.Context, o Object) io.ReadCloser {
 	return &reading{ctx: ctx, client: s.client, object: o}
 }
@@ -32,8 +32,8 @@ type reading struct {
 	client *s3.Client
 	object Object
 	body   io.ReadCloser // nil until the first Read, and after a failure
-	at     int64         // bytes read
-	stuck  int           // failures since the last byte
+	at     int64         // the number of bytes read
+	stuck  int           // the number of failures since the last byte
 }
 
 func (r *reading) Read(b []byte) (n int, err error) {

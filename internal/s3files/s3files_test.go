@@ -91,7 +91,7 @@ func TestParsePlace(t *testing.T) {
 	}
 }
 
-// TestList: objects come in the order of the bytes of their keys, also from many pages.
+// TestList checks that objects come in the order of the bytes of their keys, even from many pages.
 func TestList(t *testing.T) {
 	t.Parallel()
 	s := open(t, testengine.S3(t, bucket))
@@ -126,7 +126,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// TestChanged: an object that was replaced or deleted after it was found is not read, not even with the same size.
+// TestChanged checks that an object that was replaced or deleted after it was found is not read, even if its size is
+// the same.
 func TestChanged(t *testing.T) {
 	t.Parallel()
 	endpoint := testengine.S3(t, bucket)
@@ -189,7 +190,7 @@ func (b *breaking) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// TestCreate: an object is created once. The same run may do it again, another may not.
+// TestCreate checks that an object is created once. The same run may repeat it, but another run may not.
 func TestCreate(t *testing.T) {
 	t.Parallel()
 	s := open(t, testengine.S3(t, bucket))
@@ -208,7 +209,7 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestCreateLostAnswer: a put whose answer is lost is done.
+// TestCreateLostAnswer checks that a put whose answer is lost is done.
 func TestCreateLostAnswer(t *testing.T) {
 	t.Parallel()
 	endpoint, err := url.Parse(testengine.S3(t, bucket))
@@ -231,7 +232,7 @@ func TestCreateLostAnswer(t *testing.T) {
 	}
 }
 
-// TestCreateInParts: a large object is uploaded in parts, and says who has created it, too.
+// TestCreateInParts checks that a large object is uploaded in parts, and that it also names its run.
 func TestCreateInParts(t *testing.T) {
 	t.Parallel()
 	s := open(t, testengine.S3(t, bucket))

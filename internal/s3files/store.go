@@ -18,10 +18,10 @@ import (
 	"github.com/oncebox/oncebox/internal/awsconfig"
 )
 
-// Scheme begins the name of an object.
+// Scheme is the beginning of an object's name.
 const Scheme = "s3://"
 
-// ErrChanged says that an object is not the one that was found.
+// ErrChanged says that an object has changed since it was found.
 var ErrChanged = errors.New("the object has changed")
 
 const (
@@ -30,12 +30,12 @@ const (
 	maxAttempts   = 5
 )
 
-// Place is the name of an object, or with an empty key or one that ends in "/" the prefix of several.
+// Place is the name of an object. If the key is empty or ends in "/", it is the prefix of several objects.
 type Place struct{ Bucket, Key string }
 
 func (p Place) String() string { return Scheme + p.Bucket + "/" + p.Key }
 
-// IsPrefix reports whether the place stands for all objects below it.
+// IsPrefix reports whether the place means all objects below it.
 func (p Place) IsPrefix() bool { return p.Key == "" || strings.HasSuffix(p.Key, "/") }
 
 // ParsePlace reads s3://BUCKET/KEY.
@@ -58,8 +58,8 @@ type Object struct {
 // Store is a client of S3. It is safe for concurrent use.
 type Store struct{ client *s3.Client }
 
-// Open makes a client. It makes no request. Errors are those of awsconfig.Load. With an endpoint of its own, as in
-// AWS_ENDPOINT_URL_S3, the bucket's name is in the path.
+// Open returns a client. It makes no request. It returns the errors of awsconfig.Load. If the client has its own
+// endpoint, as in AWS_ENDPOINT_URL_S3, the bucket's name is in the path.
 func Open(ctx context.Context, load func(context.Context) (aws.Config, error)) (*Store, error) {
 	const forWholeAnswer = 0 // no limit
 	cfg, err := awsconfig.Load(ctx, load, forWholeAnswer, func(t *http.Transport) {
@@ -76,13 +76,13 @@ func Open(ctx context.Context, load func(context.Context) (aws.Config, error)) (
 	return &Store{client}, nil
 }
 
-// Credentials are those of the client.
+// Credentials returns the credentials of the client.
 func (s *Store) Credentials() aws.CredentialsProvider { return s.client.Options().Credentials }
 
-// Local reports whether the client has an endpoint of its own, as that of an emulator.
+// Local reports whether the client has its own endpoint, such as an emulator's.
 func (s *Store) Local() bool { return s.client.Options().BaseEndpoint != nil }
 
-// Find finds an object. The error is fs.ErrNotExist if there is none.
+// Find finds an object. It returns fs.ErrNotExist if the object does not exist.
 func (s *Store) Find(ctx context.Context, at Place) (Object, error) {
 	out, err := s.head(ctx, at)
 	if err != nil {
@@ -102,7 +102,7 @@ func (s *Store) head(ctx context.Context, at Place) (*s3.HeadObjectOutput, error
 	return out, nil
 }
 
-// missingError says that there is no such object. It hides the error of the SDK, whose words are for programmers.
+// missingError says that an object does not exist. It hides the SDK's error, whose words are for programmers.
 type missingError struct {
 	at  Place
 	err error
@@ -113,7 +113,7 @@ func (e *missingError) Error() string {
 }
 func (e *missingError) Is(target error) bool { return target == fs.ErrNotExist }
 
-// List returns the objects whose keys begin with a prefix, in the order of S3: that of the bytes of the keys.
+// List returns the objects whose keys begin with a prefix. S3 orders them by the bytes of their keys.
 func (s *Store) List(ctx context.Context, prefix Place) iter.Seq2[Object, error] {
 	return func(yield func(Object, error) bool) {
 		pages := s3.NewListObjectsV2Paginator(s.client, &s3.ListObjectsV2Input{

@@ -1,4 +1,4 @@
-// Package s3store is what the stores in S3 buckets have in common: the conditional put, and the errors.
+// Package s3store holds the code that stores in S3 buckets share: the conditional put, and the errors.
 package s3store
 
 import (
@@ -17,15 +17,15 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// MaxAttempts is the number of attempts of a request. There are at most 1.5 s of pauses between them in all.
+// MaxAttempts is the number of attempts for a request. The pauses between them take at most 1.5 s in all.
 const (
 	MaxAttempts  = 5
 	firstBackoff = 100 * time.Millisecond
 	maxBackoff   = time.Second
 )
 
-// Error codes of S3 (API reference, "Error responses"). A HeadObject has no body, so that only its status says that
-// there is no object.
+// These are error codes of S3 (API reference, "Error responses"). The answer to a HeadObject has no body, so only its
+// status says that the object does not exist.
 const (
 	codeExists   = "PreconditionFailed"
 	codeConflict = "ConditionalRequestConflict"
@@ -33,8 +33,8 @@ const (
 	codeNotFound = "NotFound"
 )
 
-// NewClient makes an S3 client that does not retry: a Store does, which knows what it may have written. With an endpoint
-// of its own, as in AWS_ENDPOINT_URL_S3, the bucket's name is in the path.
+// NewClient returns an S3 client that does not retry. A Store retries, because it knows what it may have written. If
+// the client has its own endpoint, as in AWS_ENDPOINT_URL_S3, the bucket's name is in the path.
 func NewClient(cfg aws.Config) *s3.Client {
 	return s3.NewFromConfig(cfg, func(o *s3.Options) {
 		o.Retryer = aws.NopRetryer{}
@@ -48,27 +48,28 @@ func BackOff(ctx context.Context, attempt int) error {
 	return pause.Growing(ctx, attempt, firstBackoff, maxBackoff)
 }
 
-// Store says how the errors of a store begin, and what to do about codes that mean a wrong setting.
+// Store has the beginning of a store's errors, and advice for error codes that mean a wrong setting.
 type Store struct {
-	Name   string // of the store, with its place
+	Name   string // the name of the store, with its place
 	Advice map[string]string
-	Wait   func(ctx context.Context, attempt int) error // BackOff, or that of a test
+	Wait   func(ctx context.Context, attempt int) error // BackOff, or a function of a test
 }
 
-// Put says what became of a conditional put.
+// Put is the result of a conditional put.
 type Put int
 
-// What became of it. After Perhaps the object is there, and it is not known who made it: an attempt whose reply was lost
-// may have.
+// These are the results. After Perhaps the object exists, but it is unknown who made it: an attempt whose reply was
+// lost may have done so.
 const (
 	Created Put = iota
 	Exists
 	Perhaps
 )
 
-// PutIfAbsent calls put, which sends a request with If-None-Match: *, and repeats that after a conflict or a transient
-// failure. S3 answers 412 PreconditionFailed if the key exists. It answers 409 ConditionalRequestConflict if another
-// request for the key was in progress; then nothing is known (user guide, "How to prevent object overwrites").
+// PutIfAbsent calls put, which sends a request with If-None-Match: *. It calls put again after a conflict or a
+// transient failure. S3 answers 412 PreconditionFailed if the key exists. It answers 409 ConditionalRequestConflict
+// if another request for the key was in progress, so that the state of the key is unknown (user guide, "How to
+// prevent object overwrites").
 func (s Store) PutIfAbsent(ctx context.Context, put func() error) (Put, error) {
 	result := Exists
 	err := s.Repeat(ctx, "put object", func() error {
@@ -79,14 +80,14 @@ func (s Store) PutIfAbsent(ctx context.Context, put func() error) (Put, error) {
 		case awserror.Code(err) == codeExists:
 			return nil
 		case awserror.Code(err) != codeConflict:
-			result = Perhaps // the next 412 may be caused by the object of this attempt
+			result = Perhaps // this attempt's own object may cause the next 412
 		}
 		return err
 	})
 	return result, err
 }
 
-// Repeat calls a function until it succeeds, or fails for good, or has failed too often.
+// Repeat calls a function until it succeeds, has failed for good, or has failed too often.
 func (s Store) Repeat(ctx context.Context, doing string, request func() error) error {
 	for attempt := 1; ; attempt++ {
 		err := s.Translate(doing, request())
@@ -99,8 +100,8 @@ func (s Store) Repeat(ctx context.Context, doing string, request func() error) e
 	}
 }
 
-// Translate adds to an error of the SDK where and in which operation it happened. An error that says busy, throttled or
-// unreachable gets the family dedupe.ErrTryAgain. A missing object gets fs.ErrNotExist.
+// Translate adds the place and the operation to an error of the SDK. An error that means busy, throttled or
+// unreachable gets the family dedupe.ErrTryAgain. The error of a missing object gets fs.ErrNotExist.
 func (s Store) Translate(doing string, err error) error {
 	switch {
 	case err == nil:
@@ -118,8 +119,8 @@ func (s Store) Translate(doing string, err error) error {
 	return fmt.Errorf("%s: %s: %w", s.Name, doing, err)
 }
 
-// retryable reports whether a later attempt may succeed. Beside the transient errors of all services these are a conflict
-// with another request for the same key, and a reply that was cut.
+// retryable reports whether a later attempt may succeed. In addition to the transient errors of all services, this is
+// true for a conflict with another request for the same key, and for a reply that was cut off.
 func retryable(err error) bool {
 	return awserror.Code(err) == codeConflict || errors.Is(err, io.ErrUnexpectedEOF) || awserror.IsTransient(err)
 }

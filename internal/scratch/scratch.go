@@ -1,12 +1,13 @@
-// Package scratch names the campaigns that `oncebox doctor --deployed` makes, plays with and deletes.
+// Package scratch names the campaigns that `oncebox doctor --deployed` makes, uses and deletes.
 package scratch
 
 import "strings"
 
-// Prefix begins the name of every scratch campaign, and of its items and claimants. A suffix and a kind follow.
+// Prefix is the beginning of the names of all scratch campaigns, and of their items and claimants. A suffix and a
+// kind follow.
 const Prefix = "oncebox-doctor-"
 
-// The kinds of scratch campaigns.
+// These are the kinds of scratch campaigns.
 const (
 	Holds = "holds" // its claims are holds, whose items return
 	Ended = "ended" // its items have ended
@@ -14,7 +15,7 @@ const (
 
 const suffixDigits = 12
 
-// Campaign returns the name of the campaign of a kind in a run, whose suffix has 12 hexadecimal digits.
+// Campaign returns the name of a campaign for a kind and for the suffix of a run, which has 12 hexadecimal digits.
 func Campaign(suffix, kind string) string { return Prefix + suffix + "-" + kind }
 
 // IsCampaign reports whether a campaign has the name of a scratch campaign.

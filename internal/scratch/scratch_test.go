@@ -6,7 +6,8 @@ import (
 	"github.com/oncebox/oncebox/internal/scratch"
 )
 
-// TestOnlyScratchCampaignsAreScratch: what has such a name is deleted with all its claims.
+// TestOnlyScratchCampaignsAreScratch checks which names belong to scratch campaigns, because these are deleted with
+// all their claims.
 func TestOnlyScratchCampaignsAreScratch(t *testing.T) {
 	for name, want := range map[string]bool{
 		scratch.Campaign("0123456789ab", scratch.Holds): true, scratch.Campaign("0123456789ab", scratch.Ended): true,

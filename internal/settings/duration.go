@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// hoursPerDay makes a day 24 hours, also where a clock is changed on that day.
+// hoursPerDay makes a day 24 hours, even on a day when clocks are changed.
 const hoursPerDay = 24
 
 // DurationForms are examples of durations, for messages and help texts.
@@ -15,8 +15,8 @@ const DurationForms = "500ms, 30s, 15m, 24h or 7d"
 
 var errDuration = errors.New("not a duration; write it as " + DurationForms)
 
-// ParseDuration reads a Go duration, in which whole days of 24 hours may stand first: 90s, 24h, 7d, 1d12h. The error
-// says how a duration is written and does not repeat the text, which may be a secret in the wrong place.
+// ParseDuration reads a Go duration that may begin with whole days of 24 hours: 90s, 24h, 7d, 1d12h. The error says
+// how to write a duration. It does not repeat the text, which may be a secret in the wrong place.
 func ParseDuration(text string) (time.Duration, error) {
 	d, err := time.ParseDuration(daysAsHours(text))
 	if err != nil {
@@ -25,8 +25,8 @@ func ParseDuration(text string) (time.Duration, error) {
 	return d, nil
 }
 
-// daysAsHours writes the days of a duration as hours, which time.ParseDuration reads. A text without days comes back
-// as it is.
+// daysAsHours replaces the days of a duration by hours, which time.ParseDuration can read. It returns a text without
+// days unchanged.
 func daysAsHours(text string) string {
 	number := strings.TrimLeft(text, "+-")
 	sign := text[:len(text)-len(number)]
@@ -38,7 +38,7 @@ func daysAsHours(text string) string {
 	return sign + strconv.FormatUint(days*hoursPerDay, 10) + "h" + rest
 }
 
-// FormatDuration writes a duration as ParseDuration reads it, in days where it is whole days and without units that
+// FormatDuration writes a duration as ParseDuration reads it. It uses days for whole days, and leaves out units that
 // are zero: 7d, 36h, 1h30m, 5s.
 func FormatDuration(d time.Duration) string {
 	const day = hoursPerDay * time.Hour

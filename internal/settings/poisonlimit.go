@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// PoisonLimit has the fields of dedupe.PoisonLimit, so that it can be converted: this package imports nothing of the
-// record side.
+// PoisonLimit has the same fields as dedupe.PoisonLimit, so that one can be converted into the other. This package
+// imports no package for records.
 type PoisonLimit struct {
 	Share   float64
 	Records int
@@ -19,9 +19,8 @@ const PoisonLimitForms = "90% of 100, or off"
 
 var errPoisonLimit = errors.New("not a share of a number of records; write it as in " + PoisonLimitForms)
 
-// ParsePoisonLimit reads a share in whole percent and a number of records, at most so many, as in
-// 90% of 100, or off. The error does not
-// repeat the text, which may be a secret in the wrong place.
+// ParsePoisonLimit reads a share in whole percent and a number of records up to most, as in 90% of 100, or it reads
+// off. The error does not repeat the text, which may be a secret in the wrong place.
 func ParsePoisonLimit(text string, most int) (PoisonLimit, error) {
 	if text == "off" {
 		return PoisonLimit{Off: true}, nil

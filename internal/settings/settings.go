@@ -1,5 +1,5 @@
-// Package settings reads the ONCEBOX_ variables, and settings like them from other places. It finds everything that is
-// wrong with them and reports all of it in one error.
+// Package settings reads the ONCEBOX_ variables, and similar settings from other places. It finds all problems in
+// them, and reports them in one error.
 package settings
 
 import (
@@ -16,12 +16,12 @@ import (
 	"github.com/oncebox/oncebox/internal/suggest"
 )
 
-// prefix begins the name of every variable of this project. A function refuses variables with this prefix that it does
-// not know: they are misspelt, or belong to another function.
+// prefix is the beginning of all variables of this project. A function refuses unknown variables with this prefix:
+// they are misspelt, or belong to another function.
 const prefix = "ONCEBOX_"
 
-// tableName is DynamoDB's naming rule (Developer Guide, "Naming rules"). The length is checked apart: {3,255} in the
-// pattern takes 230 KB and half a millisecond of every start.
+// tableName is DynamoDB's naming rule (Developer Guide, "Naming rules"). The length is checked separately: {3,255} in
+// the pattern takes 230 KB and half a millisecond of every start.
 var tableName = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`)
 
 const minTable, maxTable = 3, 255
@@ -30,13 +30,13 @@ var logLevels = map[string]slog.Level{
 	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
 }
 
-// Parser reads settings and collects what is wrong with them. An empty value means that the setting is not set.
+// Parser reads settings and collects the problems in them. An empty value means that the setting is not set.
 type Parser struct {
 	values   map[string]string
 	problems []string
 }
 
-// NewParser makes a Parser of the ONCEBOX_ variables of an environment in the form of os.Environ.
+// NewParser returns a Parser of the ONCEBOX_ variables of an environment in the form of os.Environ.
 func NewParser(environ []string) *Parser {
 	p := &Parser{values: map[string]string{}}
 	for _, v := range environ {
@@ -48,15 +48,15 @@ func NewParser(environ []string) *Parser {
 	return p
 }
 
-// NewParserOf makes a Parser of values by their names.
+// NewParserOf returns a Parser of values by name.
 func NewParserOf(values map[string]string) *Parser {
 	p := &Parser{values: maps.Clone(values)}
 	maps.DeleteFunc(p.values, func(_, value string) bool { return value == "" })
 	return p
 }
 
-// Wrong notes a problem: the setting, what is wrong with it, and which values are allowed. The texts must not repeat
-// the value, which may be a secret in the wrong place, and must not contain "; ", which separates problems.
+// Wrong records a problem: the setting, what is wrong with it, and the allowed values. The texts must not repeat the
+// value, which may be a secret in the wrong place. They must not contain "; ", which separates problems.
 func (p *Parser) Wrong(name, what, allowed string) {
 	p.note("%s %s (allowed: %s)", name, what, allowed)
 }
@@ -73,7 +73,7 @@ func (p *Parser) Err() error {
 	return errors.New("settings: " + strings.Join(p.problems, "; "))
 }
 
-// RefuseOthers notes every setting that is not among the known ones, with the closest known name.
+// RefuseOthers records a problem for every unknown setting, with the closest known name.
 func (p *Parser) RefuseOthers(known []string) {
 	for _, name := range slices.Sorted(maps.Keys(p.values)) {
 		if slices.Contains(known, name) {
@@ -87,7 +87,7 @@ func (p *Parser) RefuseOthers(known []string) {
 	}
 }
 
-// Text returns a setting as it is, or "" if it is not set.
+// Text returns a setting unchanged, or "" if it is not set.
 func (p *Parser) Text(name string) string { return p.values[name] }
 
 // Required returns a setting that must be set.
@@ -109,7 +109,7 @@ func (p *Parser) Table(name string) string {
 	return table
 }
 
-// LogLevel returns the lowest level that is logged; info if it is not set.
+// LogLevel returns the lowest level that is logged, or info if it is not set.
 func (p *Parser) LogLevel(name string) slog.Level {
 	text := p.values[name]
 	if text == "" {
@@ -122,7 +122,7 @@ func (p *Parser) LogLevel(name string) slog.Level {
 	return level
 }
 
-// Duration returns a duration between two limits, or fallback if it is not set.
+// Duration returns a duration from shortest to longest, or fallback if it is not set.
 func (p *Parser) Duration(name string, fallback, shortest, longest time.Duration, allowed string) time.Duration {
 	text := p.values[name]
 	if text == "" {
@@ -140,7 +140,7 @@ func (p *Parser) Duration(name string, fallback, shortest, longest time.Duration
 	return d
 }
 
-// Number returns a whole number between two limits, or fallback if it is not set.
+// Number returns a whole number from smallest to largest, or fallback if it is not set.
 func (p *Parser) Number(name string, fallback, smallest, largest int) int {
 	text := p.values[name]
 	if text == "" {
@@ -153,7 +153,7 @@ func (p *Parser) Number(name string, fallback, smallest, largest int) int {
 	return n
 }
 
-// Size returns a number of bytes between two limits, or fallback if it is not set or wrong.
+// Size returns a number of bytes from smallest to largest, or fallback if it is not set or wrong.
 func (p *Parser) Size(name string, fallback, smallest, largest int, allowed string) int {
 	text := p.values[name]
 	if text == "" {
@@ -167,7 +167,7 @@ func (p *Parser) Size(name string, fallback, smallest, largest int, allowed stri
 	return bytes
 }
 
-// Switch returns whether a setting is on, or fallback if it is not set.
+// Switch reports whether a setting is on. It returns fallback if the setting is not set.
 func (p *Parser) Switch(name string, fallback bool) bool {
 	switch p.values[name] {
 	case "":

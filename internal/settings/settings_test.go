@@ -10,12 +10,12 @@ import (
 	"github.com/oncebox/oncebox/internal/settings"
 )
 
-// read makes a parser of one variable.
+// read returns a parser of one variable.
 func read(value string) *settings.Parser {
 	return settings.NewParser([]string{"PATH=/bin", "ONCEBOX_X=" + value})
 }
 
-// wantProblem checks the error of a parser; "" is none.
+// wantProblem checks the error of a parser. If want is "", there must be no error.
 func wantProblem(t *testing.T, p *settings.Parser, want string) {
 	t.Helper()
 	got := ""
@@ -95,7 +95,7 @@ func TestSwitchLevelAndList(t *testing.T) {
 	}
 }
 
-// TestRefuseOthers: a setting that nobody knows is refused with the name that the user most likely meant.
+// TestRefuseOthers checks that an unknown setting is refused with the name that the user most likely meant.
 func TestRefuseOthers(t *testing.T) {
 	t.Parallel()
 	known := []string{"ONCEBOX_DEAD_LETTERS", "ONCEBOX_SCOPE"}

@@ -15,8 +15,8 @@ var sizeUnits = [...]struct {
 
 var errSize = errors.New("not a size; write it as 512KiB, 10MiB, 2GiB, or a number of bytes")
 
-// ParseSize reads a size in whole KiB, MiB, GiB or bytes: 512KiB, 10MiB, 2GiB, 1048576. The error says how a size is
-// written and does not repeat the text, which may be a secret in the wrong place.
+// ParseSize reads a size in whole KiB, MiB, GiB or bytes: 512KiB, 10MiB, 2GiB, 1048576. The error says how to write a
+// size. It does not repeat the text, which may be a secret in the wrong place.
 func ParseSize(text string) (bytes int, err error) {
 	factor := uint64(1)
 	for _, unit := range sizeUnits {

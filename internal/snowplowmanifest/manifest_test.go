@@ -36,7 +36,7 @@ const (
 	unprinted = "5f1c7e52-0f67-4d8e-8d5e-2f4f0c1d9b44" // an event without a fingerprint
 	fresh     = "ecdff4d0-9175-40ac-a8bb-325c49733607" // not in the manifest
 
-	scope = "enriched" // of the function
+	scope = "enriched" // the scope of the function
 )
 
 var (
@@ -45,10 +45,10 @@ var (
 	retention = dedupe.Retention{Window: 48 * time.Hour, Horizon: 14 * 24 * time.Hour}
 )
 
-// manifest is what the batch job has stored.
+// manifest lists the rows that the batch job has stored.
 var manifest = []snowplowmanifest.Row{
 	{old, "fp1", batchTime}, {twin, "fp1", batchTime}, {twin, "fp2", batchTime.Add(time.Hour)},
-	{unprinted, "8f14e45f-ceea-467f-a8f1-2a1f0f3b6c1e", batchTime}, // the batch job makes a random one
+	{unprinted, "8f14e45f-ceea-467f-a8f1-2a1f0f3b6c1e", batchTime}, // with a random fingerprint from the batch job
 }
 
 func rowsOf(rows []snowplowmanifest.Row, end error) iter.Seq2[snowplowmanifest.Row, error] {
@@ -75,7 +75,7 @@ func newBench(t *testing.T, store history.Store) *bench {
 	return &bench{t, store, &dedupe.Decider{Ledger: store, Scope: scope, Retention: retention}}
 }
 
-// importOf enters rows in the ledger of the function.
+// importOf returns an import of rows into the ledger of the function.
 func importOf(rows iter.Seq2[snowplowmanifest.Row, error], store history.Store) *history.Import {
 	return &history.Import{
 		Source: snowplowmanifest.Past(func(context.Context) iter.Seq2[snowplowmanifest.Row, error] { return rows }),
@@ -94,7 +94,7 @@ func (b *bench) imported(derive bool, rows iter.Seq2[snowplowmanifest.Row, error
 	return report
 }
 
-// event is one that the function reads at a position of the stream.
+// event returns an event that the function reads at a position of the stream.
 func event(position int, id, fingerprint string) dedupe.Candidate {
 	return dedupe.Candidate{
 		ID: id, Fingerprint: fingerprint, Version: "p1", Arrival: now.Add(time.Duration(position) * time.Second),
@@ -110,7 +110,8 @@ func (b *bench) want(c dedupe.Candidate, outcome dedupe.Outcome, id string) {
 	}
 }
 
-// wantThePast: no old duplicate goes through, and nothing else is dropped. Each event comes twice, as after a crash.
+// wantThePast checks that no old duplicate goes through, and that nothing else is dropped. Each event comes twice, as
+// after a crash.
 func (b *bench) wantThePast() {
 	b.Helper()
 	for range 2 {
@@ -122,7 +123,8 @@ func (b *bench) wantThePast() {
 	b.want(event(5, old, "fp9"), dedupe.Synthetic, format.DerivedID(old, "fp9"))
 	b.want(event(5, old, "fp9"), dedupe.Retry, format.DerivedID(old, "fp9"))
 	b.want(event(6, old, "fp9"), dedupe.Natural, "")
-	// Without a fingerprint the manifest cannot tell a copy: it is kept under another id, and not lost.
+	// Without a fingerprint the manifest cannot recognise a copy. So the event is kept under another id, and not
+	// lost.
 	b.want(event(7, unprinted, "computed"), dedupe.Synthetic, format.DerivedID(unprinted, "computed"))
 	b.want(event(8, fresh, "fp1"), dedupe.New, fresh)
 	b.want(event(8, fresh, "fp1"), dedupe.Retry, fresh)
@@ -142,7 +144,7 @@ func TestImport(t *testing.T) {
 	b.wantThePast()
 }
 
-// TestImportInterrupted: an import that ends early, and is started again, enters every row once.
+// TestImportInterrupted checks that an import that ends early and runs again enters every row once.
 func TestImportInterrupted(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, memstore.NewRecords())
@@ -160,7 +162,7 @@ func TestImportInterrupted(t *testing.T) {
 	}
 }
 
-// TestLedgerDown: an import gives up after a while, and says why.
+// TestLedgerDown checks that an import gives up after a while, and returns the reason.
 func TestLedgerDown(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -177,7 +179,7 @@ func (refusing) Enter(context.Context, dedupe.Question) ([]dedupe.Answer, error)
 	return nil, dedupe.ErrTryAgain
 }
 
-// TestImportOfDerivedIDs: where the function gives every event a derived id, old copies are found under it.
+// TestImportOfDerivedIDs checks that old copies are found under their derived ids if the function derives every id.
 func TestImportOfDerivedIDs(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, memstore.NewRecords())
@@ -192,7 +194,7 @@ func TestImportOfDerivedIDs(t *testing.T) {
 	b.want(c, dedupe.New, format.DerivedID(old, "fp9"))
 }
 
-// TestLate: events that the function had before the import are counted. Their order is not corrected: they are delivered.
+// TestLate checks that events that the function has delivered before the import are counted as late.
 func TestLate(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, memstore.NewRecords())
@@ -207,7 +209,7 @@ func TestLate(t *testing.T) {
 	b.want(event(2, twin, "fp3"), dedupe.Retry, twin)
 }
 
-// TestSince: rows before it count for no event that can still come, and rows from it on are read.
+// TestSince checks that rows before Since count for no event that can still come, and that later rows are read.
 func TestSince(t *testing.T) {
 	t.Parallel()
 	since := snowplowmanifest.Since(now, retention)
@@ -266,7 +268,7 @@ func TestTableOnDynamoDBLocal(t *testing.T) {
 	testTable(t, testengine.DynamoDBLocal(t))
 }
 
-// testTable reads a table that is written as the batch job writes it, in pages, and enters it in a ledger of the engine.
+// testTable writes a table as the batch job writes it, reads it in pages, and enters it in a ledger of the engine.
 func testTable(t *testing.T, endpoint string) {
 	client := dynamodb.New(dynamodb.Options{
 		Region: "us-east-1", BaseEndpoint: aws.String(endpoint),
@@ -357,7 +359,7 @@ func (c onePerPage) Scan(
 	return c.Client.Scan(ctx, in, options...)
 }
 
-// TestAnotherTable: the rows of a table that is no manifest are an error, and not skipped.
+// TestAnotherTable checks that the rows of a table that is not a manifest are an error, and are not skipped.
 func TestAnotherTable(t *testing.T) {
 	t.Parallel()
 	others := scanned{{"pk": &types.AttributeValueMemberS{Value: "a"}}}

@@ -10,17 +10,18 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// LongestBatch is how much later than the ETLTime of its row an event can have arrived: that time is the earliest of its
-// batch. The job runs on folders of some minutes to some hours of events.
+// LongestBatch is how much later than the ETLTime of its row an event can have arrived. ETLTime is the earliest time
+// in a batch, and the job runs on folders with some minutes to some hours of events.
 const LongestBatch = 24 * time.Hour
 
-// source is the source of the owners of rows. It names no table, so that a table and its export have the same owners.
+// source is the source of the rows' owners. It does not name the table, so that a table and its export have the same
+// owners.
 const source = "snowplow-manifest"
 
-// version stands for the settings of the fingerprints: those of Enrich are not known here.
+// version is the version of all fingerprints, because the settings of Enrich's fingerprints are not known here.
 const version = "manifest"
 
-// Since is the earliest ETLTime of the rows that still count at a time, in a ledger with this retention.
+// Since returns the earliest ETLTime of the rows that still count at time now, in a ledger with this retention.
 func Since(now time.Time, r dedupe.Retention) time.Time {
 	if r.ForGood {
 		return time.Time{}
@@ -28,11 +29,11 @@ func Since(now time.Time, r dedupe.Retention) time.Time {
 	return now.Add(-r.Window - r.Horizon - LongestBatch)
 }
 
-// Past is a manifest as the past, which package history enters in a ledger: all rows that still count. Their order is not
-// always the same, so an import has no digest of them, and always reads all of them.
+// Past yields all rows of a manifest that still count, for package history to enter in a ledger. Their order is not
+// always the same. So an import has no digest of them, and always reads all rows.
 type Past func(context.Context) iter.Seq2[Row, error]
 
-// Digest returns none.
+// Digest returns nil: the rows have no digest.
 func (Past) Digest(context.Context) ([]byte, error) { return nil, nil }
 
 // Records returns the rows as records.
@@ -50,9 +51,9 @@ func (p Past) Records(ctx context.Context) iter.Seq2[history.Record, error] {
 	}
 }
 
-// Record is the row as a record that was processed before. It has an owner of its own. So a row that is entered again
-// is a retry, and an event of a stream never is: the copy of an event that the batch job has seen is a natural
-// duplicate, even if it is that very event.
+// Record returns the row as a record that was processed before. The record has its own owner. So a row that is
+// entered again is a retry, but an event of a stream is not: an event that the batch job has seen is a natural
+// duplicate, even if it is the same event.
 func (r Row) Record() history.Record {
 	return history.Record{
 		Fields: format.Fields{

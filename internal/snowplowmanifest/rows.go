@@ -31,14 +31,14 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Row says that the batch job has seen an event.
+// Row says that the batch job has seen an event with this id and fingerprint.
 type Row struct {
 	EventID     string
 	Fingerprint string    // event_fingerprint, or a random UUID for an event without one
 	ETLTime     time.Time // the earliest etl_tstamp of the batch, in whole seconds
 }
 
-// ErrNotManifest means that a row is none of an events manifest: probably the table is another one.
+// ErrNotManifest means that a row is not from an events manifest. Probably the table is another one.
 var ErrNotManifest = errors.New("not a row of Snowplow's events manifest")
 
 // Scanner is the part of *dynamodb.Client that Table calls.
@@ -46,15 +46,15 @@ type Scanner interface {
 	Scan(context.Context, *dynamodb.ScanInput, ...func(*dynamodb.Options)) (*dynamodb.ScanOutput, error)
 }
 
-// Table yields the rows of a manifest whose ETLTime is not before since. Rows of one event id follow each other. It reads
-// consistently, so it misses no row that was there before it began. The loop ends with the first error: one of the
-// family dedupe.ErrTryAgain, ErrNotManifest, or another one of the client.
+// Table yields the rows of a manifest whose ETLTime is not before since. Rows of one event id follow each other. It
+// reads consistently, so it misses no row that existed before it began. The loop ends with the first error: an error
+// of the family dedupe.ErrTryAgain, ErrNotManifest, or another error of the client.
 func Table(ctx context.Context, client Scanner, table string, since time.Time) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		pages := dynamodb.NewScanPaginator(client, &dynamodb.ScanInput{
 			TableName: &table, ConsistentRead: aws.Bool(true),
 			ProjectionExpression: aws.String("eventId, fingerprint, etlTime"),
-			// A row without a time passes: it says that the table is another one.
+			// A row without a time passes the filter, because it shows that the table is not a manifest.
 			FilterExpression: aws.String("NOT etlTime < :since"),
 			ExpressionAttributeValues: map[string]types.AttributeValue{
 				":since": &types.AttributeValueMemberN{Value: strconv.FormatInt(since.Unix(), 10)},
@@ -99,14 +99,14 @@ type exported struct {
 	} `json:"Item"`
 }
 
-// typed is a value behind its type: a string or a number.
+// typed is a value with its type: a string or a number.
 type typed struct {
 	S string `json:"S"`
 	N string `json:"N"`
 }
 
-// Export yields the rows of one data file of an export to S3, as lines of DynamoDB JSON. DynamoDB compresses these files
-// with gzip: the caller opens that. since and errors are as with Table.
+// Export yields the rows of one data file of an export to S3, as lines of DynamoDB JSON. DynamoDB compresses these
+// files with gzip, and the caller unpacks them. since and the errors are the same as for Table.
 func Export(r io.Reader, since time.Time) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		lines := bufio.NewScanner(r)

@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// An original is an event, however often it was sent: two of them may share an id.
+// An original is an event, however often it was sent. Two originals may share an id.
 type original struct{ id, fingerprint string }
 
 // warehouse counts the ids under which an original was loaded.
@@ -27,8 +27,8 @@ func (w warehouse) load(o original, id string) {
 	w[o][id] = true
 }
 
-// batchJob is a stand-in for Snowplow's (ShredJob.scala and Deduplication.scala): it keeps the first event of an id and a
-// fingerprint that is not in its manifest, and renames what then shares an id within the batch.
+// batchJob is a stand-in for Snowplow's (ShredJob.scala and Deduplication.scala): it keeps the first event of an id and
+// a fingerprint that is not in its manifest. Then it renames the events that share an id within the batch.
 type batchJob struct {
 	seen      map[original]time.Time
 	warehouse warehouse
@@ -60,9 +60,9 @@ func (j *batchJob) rows() (rows []snowplowmanifest.Row) {
 	return rows
 }
 
-// TestSwitch: the batch job processes the first events of a stream, its manifest is imported before and after its last
-// batches, and the function processes the stream from its beginning, with chunks that come again. Each original is in the
-// warehouse under one id, as if one system had done it all.
+// TestSwitch runs the batch job on the first events of a stream. Its manifest is imported before and after its last
+// batches. Then the function processes the stream from its beginning, with repeated chunks. Each original must be in
+// the warehouse under one id, as if one system had processed all events.
 func TestSwitch(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {

@@ -16,11 +16,10 @@ import (
 	"github.com/oncebox/oncebox/internal/sqlite/sqlitetest"
 )
 
-// short is a busy timeout for stores that stay busy.
-const short = 30 * time.Millisecond
+// brief is a busy timeout for stores that stay busy.
+const brief = 30 * time.Millisecond
 
-// checkRefusesWhileBusy makes sure that no write gets through, that it says
-// why, and that reads do.
+// checkRefusesWhileBusy checks that all writes fail with the reason, and that reads succeed.
 func checkRefusesWhileBusy(t *testing.T, db *DB, reason string) {
 	t.Helper()
 	_, err := take(t.Context(), db)
@@ -36,7 +35,7 @@ func checkRefusesWhileBusy(t *testing.T, db *DB, reason string) {
 }
 
 func TestForeignTransactionIsTryAgain(t *testing.T) {
-	db := newDB(t, 1, WithBusyTimeout(short))
+	db := newDB(t, 1, WithBusyTimeout(brief))
 	other := sqlitetest.Foreign(t, db.path)
 	sqlitetest.Run(t, other, `BEGIN IMMEDIATE`)
 	checkRefusesWhileBusy(t, db, "another program is writing to the file")
@@ -45,7 +44,7 @@ func TestForeignTransactionIsTryAgain(t *testing.T) {
 }
 
 func TestTurnHeldByAnotherProcessIsTryAgain(t *testing.T) {
-	db := newDB(t, 1, WithBusyTimeout(short))
+	db := newDB(t, 1, WithBusyTimeout(brief))
 	holder := sqlitetest.Start(t, "hold the turn", db.path, "holder")
 	checkRefusesWhileBusy(t, db, "waiting for the turn")
 	holder.Proceed(t)
@@ -63,7 +62,7 @@ func TestOpenWaitsForTheFileAndGivesUp(t *testing.T) {
 	other := sqlitetest.Foreign(t, db.path)
 	sqlitetest.Run(t, other, `PRAGMA locking_mode = EXCLUSIVE; BEGIN EXCLUSIVE`)
 	both(t, func(t *testing.T, open openFunc) {
-		if _, err := open(t.Context(), db.path, testPart, []Option{WithBusyTimeout(short)}); !errors.Is(err, errTryAgain) {
+		if _, err := open(t.Context(), db.path, testPart, []Option{WithBusyTimeout(brief)}); !errors.Is(err, errTryAgain) {
 			t.Errorf("%v, want the part's TryAgain", err)
 		}
 	})
@@ -80,7 +79,7 @@ func TestBusyTimeoutOfZeroIsOneTry(t *testing.T) {
 	checkTakes(t, db)
 }
 
-// occupy takes the store's turn in this process until it is told to leave.
+// occupy takes the store's turn in this process until the caller calls leave.
 func occupy(t *testing.T, db *DB) (leave func()) {
 	t.Helper()
 	entered, left := make(chan struct{}), make(chan struct{})
@@ -96,8 +95,8 @@ func occupy(t *testing.T, db *DB) (leave func()) {
 	return func() { close(left); check(t, <-done) }
 }
 
-// twins are other ways into a store: the same DB again, and others of this
-// process, with turns of their own as another process has them.
+// twins returns other ways into a store: the same DB, and other DBs of this process, which have their own turns as
+// another process has.
 func twins(t *testing.T, db *DB) map[string]*DB {
 	t.Helper()
 	same, err := Open(t.Context(), db.path, testPart, nil)
@@ -116,11 +115,11 @@ func TestContextEndsTheWait(t *testing.T) {
 	cause := errors.New("a cause is not an error of the context")
 	waits := map[string]func() (context.Context, context.CancelFunc){
 		"deadline": func() (context.Context, context.CancelFunc) {
-			return context.WithTimeoutCause(t.Context(), short, cause)
+			return context.WithTimeoutCause(t.Context(), brief, cause)
 		},
 		"cancelled": func() (context.Context, context.CancelFunc) {
 			ctx, cancel := context.WithCancelCause(t.Context())
-			time.AfterFunc(short, func() { cancel(cause) })
+			time.AfterFunc(brief, func() { cancel(cause) })
 			return ctx, func() { cancel(nil) }
 		},
 		"cancelled before": func() (context.Context, context.CancelFunc) {
@@ -150,7 +149,7 @@ func TestContextEndsTheWaitForForeignPrograms(t *testing.T) {
 	db := newDB(t, 1)
 	other := sqlitetest.Foreign(t, db.path)
 	sqlitetest.Run(t, other, `BEGIN IMMEDIATE`)
-	ctx, cancel := context.WithTimeout(t.Context(), short)
+	ctx, cancel := context.WithTimeout(t.Context(), brief)
 	defer cancel()
 	_, err := take(ctx, db)
 	if !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errTryAgain) {
@@ -158,8 +157,7 @@ func TestContextEndsTheWaitForForeignPrograms(t *testing.T) {
 	}
 }
 
-// A read that is cut, before it begins or while it runs, must be told as cut
-// and not as a fault.
+// A read whose context ends, before or during the read, must return the context's error and no other.
 func TestContextEndsReads(t *testing.T) {
 	const endless = `WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n`
 	db := newDB(t, 0)
@@ -175,7 +173,7 @@ func TestContextEndsReads(t *testing.T) {
 	if err := read(ctx); !errors.Is(err, context.Canceled) || errors.Is(err, errTryAgain) {
 		t.Errorf("before: %v, want Canceled and not TryAgain", err)
 	}
-	ctx, cancel = context.WithTimeout(t.Context(), short)
+	ctx, cancel = context.WithTimeout(t.Context(), brief)
 	defer cancel()
 	if err := read(ctx); !errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errTryAgain) {
 		t.Errorf("while: %v, want DeadlineExceeded and not TryAgain", err)
@@ -194,7 +192,7 @@ func TestWritersOfAProcessAreServedInOrder(t *testing.T) {
 				served <- i
 				<-turns.line
 			}()
-			synctest.Wait() // until it stands in line
+			synctest.Wait() // until the writer waits in line
 		}
 		<-turns.line
 		for i := range waiters {
@@ -237,12 +235,12 @@ func TestFailedWriteLeavesNothingAndTheStoreGoesOn(t *testing.T) {
 	checkTakes(t, db)
 }
 
-// Codes decide, never texts, and only what passes by itself is TryAgain.
+// Codes decide, never texts. Only errors that pass by themselves are TryAgain.
 func TestSQLiteErrors(t *testing.T) {
 	db := newDB(t, 1)
 	check(t, db.Write(t.Context(), "test", func(ctx context.Context, w *Statements) error {
 		var limit int
-		_, err := w.One(ctx, `PRAGMA max_page_count = 1`, nil, &limit) // as small as the file
+		_, err := w.One(ctx, `PRAGMA max_page_count = 1`, nil, &limit) // no larger than the file
 		return err
 	}))
 	full := db.Write(t.Context(), "fill", func(ctx context.Context, w *Statements) error {

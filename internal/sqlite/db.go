@@ -1,9 +1,9 @@
-// Package sqlite is the code that the SQLite engines share. All engines use one file, in which each has its part. The
-// package opens connections with the right settings, gives writers turns, runs transactions, and translates SQLite's
-// errors.
+// Package sqlite holds the code that the SQLite engines share. All engines use one file, in which each has its part.
+// The package opens connections with the right settings, gives writers turns, runs transactions, and translates
+// SQLite's errors.
 //
-// A file may be open several times, in engines of one process and in other processes. The documentation of the engines
-// tells users what that requires of the file's place, and what the lock file beside it is.
+// A file may be open several times, in engines of one process and in other processes. The documentation of the
+// engines says what this requires of the file's place, and explains the lock file beside it.
 package sqlite
 
 import (
@@ -18,22 +18,22 @@ import (
 // DefaultBusyTimeout is how long a call waits in total for other writers before it returns the part's TryAgain.
 const DefaultBusyTimeout = 5 * time.Second
 
-// DB is one part of a store, open. It is safe for concurrent use.
+// DB is one open part of a store. It is safe for concurrent use.
 type DB struct {
-	path        string      // absolute and without symbolic links; or memory; or what a temporary one is called in errors
-	file        fs.FileInfo // the file at path when it was opened; nil for one of a single connection
+	path        string      // absolute and without symbolic links; or memory; or the name in errors
+	file        fs.FileInfo // the file at path when it was opened; nil for a store with a single connection
 	part        Part
 	busyTimeout time.Duration
 	turns       *turnstile
 
 	writerDB   *sql.DB
-	writerConn *sql.Conn   // the only one of writerDB
-	writer     *Statements // on writerConn; used by the writer that has the turn
+	writerConn *sql.Conn   // the only connection of writerDB
+	writer     *Statements // statements on writerConn, for the writer that has the turn
 	readerDB   *sql.DB
-	reader     *Statements // on a pool of read-only connections; nil for one of a single connection
+	reader     *Statements // statements on a pool of read-only connections; nil for a store with a single connection
 }
 
-// Option changes a DB from its defaults.
+// Option changes an option of a DB from its default.
 type Option func(*DB)
 
 // WithBusyTimeout sets how long a call waits for other writers; 0 means one attempt. The default is
@@ -52,21 +52,21 @@ func Open(ctx context.Context, path string, part Part, options []Option) (*DB, e
 	return openFile(ctx, path, false, part, options)
 }
 
-// Create makes a store with the part and opens it. It keeps what the file already holds, so it is safe to repeat and
-// safe for several processes at once. An empty file becomes a store. The folder of the file must exist. The errors are
-// those of Open.
+// Create makes a store with the part and opens it. It keeps the existing content of the file. So it is safe to
+// repeat, and safe for several processes at once. An empty file becomes a store. The folder of the file must exist.
+// It returns the same errors as Open.
 func Create(ctx context.Context, path string, part Part, options []Option) (*DB, error) {
 	return openFile(ctx, path, true, part, options)
 }
 
-// OpenMemory makes a store in memory. It belongs to this DB alone and ends with Close. It has one connection, so readers
-// take turns too.
+// OpenMemory makes a store in memory. It belongs to this DB alone and ends with Close. It has one connection, so
+// readers also take turns.
 func OpenMemory(ctx context.Context, part Part) (*DB, error) {
 	db := &DB{path: memory, part: part, busyTimeout: DefaultBusyTimeout}
 	return db.opened(db.connectAlone(ctx, memory))
 }
 
-// OpenTemporary is OpenMemory for much data: what exceeds the cache of some megabytes is in a file in the folder for
+// OpenTemporary is OpenMemory for much data. Data beyond the cache of some megabytes is in a file in the folder for
 // temporary files.
 func OpenTemporary(ctx context.Context, part Part) (*DB, error) {
 	db := &DB{path: "temporary file of SQLite", part: part, busyTimeout: DefaultBusyTimeout}
@@ -100,8 +100,8 @@ func (db *DB) Close() error {
 		defer func() { <-db.turns.line }()
 	}
 	var errs []error
-	// Readers first: the last connection to close copies the WAL into the database and removes it, which a read-only
-	// connection may not do.
+	// Close the readers first: the last connection to close copies the WAL into the database and removes it, and a
+	// read-only connection may not do that.
 	if db.readerDB != nil {
 		errs = append(errs, db.readerDB.Close())
 	}
@@ -118,19 +118,19 @@ func (db *DB) Close() error {
 	return db.wrap("close", errors.Join(errs...))
 }
 
-// Read runs fn on a connection that cannot write. Each of its queries sees what was committed before it began, and does
-// not wait. In a store of one connection it takes turns with the writers, and fn must not call Read or Write. doing
-// names the work in errors. Errors that pass when other writers finish get the part's TryAgain.
+// Read runs fn on a connection that cannot write. Each query of fn sees the data that was committed before the query
+// began, and does not wait. In a store with one connection it takes turns with the writers, and fn must not call Read
+// or Write. doing names the work in errors. Errors that pass when other writers finish get the part's TryAgain.
 func (db *DB) Read(ctx context.Context, doing string, fn func(ctx context.Context, r *Statements) error) error {
-	if db.reader == nil { // another connection would be another store
+	if db.reader == nil { // in this case another connection would be another store
 		return db.Write(ctx, doing, fn)
 	}
 	return db.wrap(doing, fn(ctx, db.reader))
 }
 
-// Write runs fn in a transaction, when its turn has come. All of it is kept, or nothing if there is an error. ctx and
-// the busy timeout bound the wait. Once begun, the transaction runs to its end even if ctx ends: it takes milliseconds,
-// and stopping it would only leave its outcome unknown. The errors are those of Read.
+// Write runs fn in a transaction, when its turn has come. If fn or the commit fails, nothing is kept. ctx and the
+// busy timeout limit the wait. A transaction that has begun runs to its end even if ctx ends: it takes milliseconds,
+// and stopping it would only make its result unknown. Write returns the same errors as Read.
 func (db *DB) Write(ctx context.Context, doing string, fn func(ctx context.Context, w *Statements) error) error {
 	return db.wrap(doing, db.inTurn(ctx, fn))
 }
@@ -142,7 +142,7 @@ func (db *DB) inTurn(ctx context.Context, fn change) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	waiting, cancel := db.patience(ctx)
+	waiting, cancel := db.waitLimit(ctx)
 	defer cancel()
 	if err := db.turns.enter(waiting); err != nil {
 		return err
@@ -154,12 +154,12 @@ func (db *DB) inTurn(ctx context.Context, fn change) (err error) {
 	return db.finish(context.WithoutCancel(ctx), fn)
 }
 
-// patience bounds a wait by the busy timeout.
-func (db *DB) patience(ctx context.Context) (context.Context, context.CancelFunc) {
+// waitLimit limits a wait by the busy timeout.
+func (db *DB) waitLimit(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, db.busyTimeout, &waitedError{db.busyTimeout})
 }
 
-// begin begins a transaction. It waits for other programs, which take no turns.
+// begin begins a transaction. It waits for other programs, because they take no turns.
 func (db *DB) begin(waiting context.Context) error {
 	return pollFree(waiting, func() error {
 		_, err := db.writer.Exec(context.WithoutCancel(waiting), `BEGIN IMMEDIATE`)
@@ -167,12 +167,12 @@ func (db *DB) begin(waiting context.Context) error {
 	})
 }
 
-// finish runs fn and ends the transaction, with all of fn or nothing.
+// finish runs fn and ends the transaction. It commits, or rolls back if fn fails.
 func (db *DB) finish(ctx context.Context, fn change) (err error) {
 	committed := false
 	defer func() {
-		if !committed { // also if fn panics, or ends its goroutine
-			// It fails if SQLite has rolled back already, which does no harm.
+		if !committed { // even if fn panics, or ends its goroutine
+			// ROLLBACK fails if SQLite has already rolled back, which does no harm.
 			_, _ = db.writer.Exec(ctx, `ROLLBACK`)
 		}
 	}()
@@ -187,9 +187,9 @@ func (db *DB) finish(ctx context.Context, fn change) (err error) {
 	return err
 }
 
-// checkPlace makes sure that other processes find the same file under this name. Two files would hand out items twice.
+// checkPlace checks that other processes find the same file under this name. Two files would hand out items twice.
 func (db *DB) checkPlace() error {
-	if db.file == nil { // only this connection has it
+	if db.file == nil { // only this connection has the store
 		return nil
 	}
 	now, err := os.Stat(db.path)

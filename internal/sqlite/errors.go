@@ -14,17 +14,17 @@ import (
 
 var (
 	// ErrNotStore says that the file is not a SQLite database, belongs to another program, or has no tables of the
-	// part yet. Nothing was changed. The error says which.
+	// part yet. The file was not changed. The error names the case.
 	ErrNotStore = errors.New("not a oncebox store")
 
 	// ErrLayout says that another version of oncebox made the store, with other tables. Use that version, or another
-	// file. Nothing was changed.
+	// file. The file was not changed.
 	ErrLayout = errors.New("made by another version of oncebox")
 
 	// ErrNoAccess says that the user of this process may not open the file, or may not write to it or its folder.
 	ErrNoAccess = errors.New("no access")
 
-	// ErrDiskFull says that the disk has no room. Nothing of the write was kept; it is safe to repeat.
+	// ErrDiskFull says that the disk is full. The write was undone; it is safe to repeat.
 	ErrDiskFull = errors.New("the disk is full")
 
 	// ErrDamaged says that the content of the file is damaged.
@@ -32,15 +32,15 @@ var (
 )
 
 // waitedError says that the busy timeout ended a wait.
-type waitedError struct{ patience time.Duration }
+type waitedError struct{ waitLimit time.Duration }
 
-func (e *waitedError) Error() string { return fmt.Sprintf("still busy after %v", e.patience) }
+func (e *waitedError) Error() string { return fmt.Sprintf("still busy after %v", e.waitLimit) }
 
-// plainError is an error in plain words. The original error, whose text has codes of SQLite or calls of the system,
-// stays in the chain for errors.Is and errors.As.
+// plainError is an error in plain words. The original error stays in the chain for errors.Is and errors.As. Its text
+// has codes of SQLite or calls of the system.
 type plainError struct {
 	text string
-	kind error // one of the errors above; nil: none of them
+	kind error // one of the errors above, or nil
 	err  error
 }
 
@@ -55,7 +55,7 @@ func (e *plainError) Unwrap() []error {
 
 const makeWritable = "make it and its folder readable and writable for this user"
 
-// faults are SQLite's result codes that a user can do something about.
+// faults are the result codes of SQLite that a user can act on.
 var faults = map[int]plainError{
 	sqlite3.SQLITE_BUSY:     {text: "another program is writing to the file"},
 	sqlite3.SQLITE_LOCKED:   {text: "another program is writing to the file"},
@@ -69,7 +69,7 @@ var faults = map[int]plainError{
 	sqlite3.SQLITE_CORRUPT:  {text: "the file is damaged; restore a backup", kind: ErrDamaged},
 }
 
-// plain puts an error of SQLite into plain words. Other errors stay as they are.
+// plain puts an error of SQLite into plain words. It returns other errors unchanged.
 func plain(err error) error {
 	fault, known := faults[code(err)]
 	switch {
@@ -82,27 +82,27 @@ func plain(err error) error {
 	return err
 }
 
-// wrap is the one translator of errors. Errors that pass when other writers finish get the part's TryAgain. Others do
-// not pass by themselves: a full or failing disk, missing permissions, a damaged or replaced file. The context's
-// errors stay what they are.
+// wrap is the only translator of errors. Errors that pass when other writers finish get the part's TryAgain. Other
+// errors do not pass by themselves: a full or failing disk, missing permissions, a damaged or replaced file. The
+// context's errors stay unchanged.
 func (db *DB) wrap(doing string, err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case passes(err):
+	case isTemporary(err):
 		return fmt.Errorf("%w: %s: %s: %w", db.part.TryAgain, db.path, doing, plain(err))
 	}
 	return fmt.Errorf("%s: %s: %w", db.path, doing, plain(err))
 }
 
-// passes reports whether waiting is all that the error needs.
-func passes(err error) bool {
+// isTemporary reports whether the error passes by waiting.
+func isTemporary(err error) bool {
 	var waited *waitedError
 	return errors.As(err, &waited) || isBusy(err)
 }
 
-// isBusy reports whether another connection was in the way: it holds a lock, or (PROTOCOL) locks of the WAL changed
-// hands too often for this connection to get in.
+// isBusy reports whether another connection caused the error. It holds a lock, or locks of the WAL changed hands too
+// often for this connection to get one (PROTOCOL).
 func isBusy(err error) bool {
 	switch code(err) {
 	case sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL:
@@ -111,7 +111,7 @@ func isBusy(err error) bool {
 	return false
 }
 
-// code returns SQLite's primary result code of an error; 0 if it has none.
+// code returns SQLite's primary result code of an error, or 0 if it has none.
 func code(err error) int {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
@@ -120,7 +120,8 @@ func code(err error) int {
 	return e.Code() & 0xff // the higher bits are details
 }
 
-// ended says why a waiting context is done: the busy timeout's *waitedError, or the error of the caller's context.
+// ended returns the reason why a waiting context has ended: the busy timeout's *waitedError, or the error of the
+// caller's context.
 func ended(ctx context.Context) error {
 	var waited *waitedError
 	if errors.As(context.Cause(ctx), &waited) {

@@ -8,13 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waitingPlaces is how many processes besides the writing one take turns strictly. Measured with four processes that
-// write without pause: with one place one of them is overtaken by 30 to 55 writes in a row, with four places by about
-// ten. A place costs a write about 3 microseconds.
+// waitingPlaces is the number of processes, in addition to the writing one, that take turns strictly. It was measured
+// with four processes that write without a pause: with one place, other processes overtake a process by 30 to 55
+// writes in a row; with four places, by about ten. A place costs a write about 3 microseconds.
 const waitingPlaces = 4
 
-// newGates makes the gates: one byte of the lock file each, locked by "open file description locks" (fcntl(2)), which
-// belong to the open file and not to the process.
+// newGates returns the gates. Each gate is one byte of the lock file. It is locked by "open file description locks"
+// (fcntl(2)), which belong to the open file and not to the process.
 func newGates(path string, mode os.FileMode) (gates []gate, closeFile func() error) {
 	lock := &lockFile{path: path, mode: mode}
 	for place := range int64(waitingPlaces + 1) {
@@ -23,7 +23,8 @@ func newGates(path string, mode os.FileMode) (gates []gate, closeFile func() err
 	return gates, lock.close
 }
 
-// lockFile is opened by the first attempt to lock a byte of it. It is used by the process's first writer in line only.
+// lockFile is the lock file. The first attempt to lock a byte opens it. Only the process's first writer in line uses
+// it.
 type lockFile struct {
 	path string
 	mode os.FileMode

@@ -9,8 +9,9 @@ import (
 	"github.com/gofrs/flock"
 )
 
-// newGates makes a single gate, which locks the whole file: other systems have no locks of parts of a file that belong
-// to the open file. Processes that write without pause overtake each other more often there than on Linux.
+// newGates returns a single gate, which locks the whole file: other systems have no locks on parts of a file that
+// belong to the open file. So on these systems, processes that write without a pause overtake each other more often
+// than on Linux.
 func newGates(path string, mode os.FileMode) (gates []gate, closeFile func() error) {
 	lock := &wholeFile{path: path, mode: mode, Flock: flock.New(path, flock.SetPermissions(mode))}
 	return []gate{lock}, lock.Close

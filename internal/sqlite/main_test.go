@@ -13,7 +13,7 @@ import (
 
 var errTryAgain = errors.New("test: try again")
 
-// testPart holds things to be taken, each once.
+// testPart holds things that can be taken once each.
 var testPart = Part{
 	Name: "things", Layout: 1, Purpose: "things", TryAgain: errTryAgain,
 	Tables: `
@@ -38,8 +38,8 @@ func TestMain(m *testing.M) {
 	})
 }
 
-// withStore gives a role the store. A machine that is short of processors is not
-// what these tests are about.
+// withStore gives a role the store. Its busy timeout is long, because these tests must not fail on a machine with too
+// few processors.
 func withStore(role func(ctx context.Context, db *DB, name string) (any, error)) sqlitetest.Role {
 	return func(ctx context.Context, path, name string) (any, error) {
 		db, err := Open(ctx, path, testPart, []Option{WithBusyTimeout(time.Minute)})
@@ -60,7 +60,7 @@ func check(t *testing.T, err error) {
 
 func inTemp(t *testing.T, name string) string { return filepath.Join(t.TempDir(), name) }
 
-// newDB makes a store with n things.
+// newDB returns a store with n things.
 func newDB(t *testing.T, n int, options ...Option) *DB {
 	t.Helper()
 	db, err := Create(t.Context(), inTemp(t, "store.db"), testPart, options)
@@ -77,7 +77,7 @@ func newDB(t *testing.T, n int, options ...Option) *DB {
 	return db
 }
 
-// take takes a thing for ann; an empty name says that there is none.
+// take takes a thing for ann. An empty name means that no thing is left.
 func take(ctx context.Context, db *DB) (name string, err error) {
 	err = db.Write(ctx, "take", func(ctx context.Context, w *Statements) error {
 		name, err = takeOne(ctx, w, "ann")
@@ -105,7 +105,7 @@ func checkTakes(t *testing.T, db *DB) {
 	}
 }
 
-// checkThings reads how many things are left and taken.
+// checkThings checks how many things are left and taken.
 func checkThings(t *testing.T, db *DB, left, taken int) {
 	t.Helper()
 	var l, k int

@@ -37,7 +37,7 @@ func TestMemoryIsOfOneDBAndEndsWithIt(t *testing.T) {
 	}
 }
 
-// With one connection a reader could see what is not committed.
+// With one connection, a reader could see data that is not committed.
 func TestMemoryReadersSeeWhatIsCommitted(t *testing.T) {
 	db := newMemory(t)
 	var all sync.WaitGroup

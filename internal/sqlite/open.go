@@ -28,8 +28,8 @@ const temporary = ""
 // connection keeps up to 2 MB of pages.
 const leastReaders = 4
 
-// locate returns the absolute name of the file without symbolic links. All processes must agree on it, because the name
-// of the lock file comes from it.
+// locate returns the absolute name of the file without symbolic links. All processes must agree on it, because it
+// determines the name of the lock file.
 func locate(path string, create bool) (string, error) {
 	if path == "" || path == memory {
 		return "", fmt.Errorf("%q: a store must be a file; for a temporary store use a file in a temporary folder", path)
@@ -48,14 +48,14 @@ func locate(path string, create bool) (string, error) {
 		return "", err
 	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("%s: %w: it is not a regular file (%s)", path, ErrNotStore, info.Mode().Type())
-	case info.Size() == 1: // SQLite would take it for an empty file
+	case info.Size() == 1: // SQLite would accept it as an empty file
 		return "", fmt.Errorf("%s: %w: it is not a SQLite database", path, ErrNotStore)
 	}
 	return filepath.EvalSymlinks(abs)
 }
 
-// locateNew names a file that did not exist a moment ago. Another process may have made it since, which does no harm. A
-// symbolic link would.
+// locateNew names a file that did not exist a moment ago. If another process has made a file since, that does no
+// harm. If it has made a symbolic link, locateNew returns an error.
 func locateNew(abs string) (string, error) {
 	if info, err := os.Lstat(abs); err == nil && info.Mode()&fs.ModeSymlink != 0 {
 		return "", &plainError{text: abs + ": it is a symbolic link to a missing file", err: fs.ErrNotExist}
@@ -94,14 +94,14 @@ func (db *DB) connectAlone(ctx context.Context, name string) error {
 	return db.makePart(ctx)
 }
 
-// connectWriter opens the connection for writes and finds out what the file is. The connection has no busy timeout of
-// its own: pollFree waits for it, within the same time as for the turn.
+// connectWriter opens the connection for writes and finds out the type of the file. The connection has no busy
+// timeout of its own: pollFree waits for it, within the same time as for the turn.
 func (db *DB) connectWriter(ctx context.Context, create bool) (present bool, err error) {
 	mode := "mode=rw"
 	if create {
 		mode = "mode=rwc"
 	}
-	waiting, cancel := db.patience(ctx)
+	waiting, cancel := db.waitLimit(ctx)
 	defer cancel()
 	if err := db.openWriter(waiting, dsn(db.path, mode, 0)); err != nil {
 		return false, err
@@ -142,10 +142,10 @@ func pool(dsn string, n int) (*sql.DB, error) {
 	return p, nil
 }
 
-// dsn makes the driver's name of a file: a URI, in which the path may hold any character, with the settings that every
-// connection needs. synchronous=FULL makes a commit wait for the disk; with NORMAL a power cut could undo claims that
-// were answered. fullfsync does the same on macOS, where an ordinary sync stops at the disk's cache. mode is SQLite's,
-// as in mode=ro.
+// dsn returns the driver's name of a file. It is a URI, in which the path may contain any character, with the
+// settings that every connection needs. synchronous=FULL makes a commit wait for the disk. With NORMAL, a power cut
+// could undo claims that were answered. fullfsync does the same on macOS, where an ordinary sync stops at the disk's
+// cache. mode is SQLite's, as in mode=ro.
 func dsn(path, mode string, busyTimeout time.Duration) string {
 	path = filepath.ToSlash(path)
 	if !strings.HasPrefix(path, "/") {

@@ -16,7 +16,7 @@ import (
 // openFunc is Open or Create.
 type openFunc func(context.Context, string, Part, []Option) (*DB, error)
 
-// checkRefused makes sure that the file is refused, named and left as it was.
+// checkRefused checks that the file is refused with its name, and is not changed.
 func checkRefused(t *testing.T, open openFunc, path string, want error, texts ...string) {
 	t.Helper()
 	before, _ := os.ReadFile(path)
@@ -38,7 +38,7 @@ func checkRefused(t *testing.T, open openFunc, path string, want error, texts ..
 	checkNoLeftovers(t, path)
 }
 
-// checkNoLeftovers makes sure that there are no files beside the refused one.
+// checkNoLeftovers checks that there are no files beside the refused one.
 func checkNoLeftovers(t *testing.T, path string) {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Dir(path))
@@ -157,8 +157,7 @@ func TestMemoryAndEmptyNameAreRefused(t *testing.T) {
 	})
 }
 
-// A Create that was cut leaves an empty database, and an empty file may come
-// from a tool that makes temporary files.
+// An interrupted Create leaves an empty database. An empty file may also come from a tool that makes temporary files.
 func TestEmptyFileBecomesAStoreByCreateOnly(t *testing.T) {
 	for name, query := range map[string]string{"empty": ``, "cut": `PRAGMA journal_mode = WAL`} {
 		t.Run(name, func(t *testing.T) {
@@ -172,8 +171,7 @@ func TestEmptyFileBecomesAStoreByCreateOnly(t *testing.T) {
 	}
 }
 
-// Each engine refuses a file that has only the other's part, says what is
-// missing, and adds it when told to.
+// Each engine refuses a file that has only the other engine's part, and names the missing part. Create adds it.
 func TestCreateAddsItsPartToTheFile(t *testing.T) {
 	path := inTemp(t, "store.db")
 	other, err := Create(t.Context(), path, otherPart, nil)
@@ -235,7 +233,7 @@ func TestOddNames(t *testing.T) {
 	}
 }
 
-// The lock file belongs to the file, by whatever name a process found it.
+// The lock file belongs to the file, whatever name a process uses for the file.
 func TestLinkedNamesShareTheTurns(t *testing.T) {
 	db := newDB(t, 0)
 	link := inTemp(t, "link.db")
@@ -253,7 +251,7 @@ func TestLinkedNamesShareTheTurns(t *testing.T) {
 	}
 }
 
-// Another process makes the file between the two looks of locate.
+// Another process makes the file between the two checks of locate.
 func TestMadeSinceTheFirstLook(t *testing.T) {
 	path := newDB(t, 0).path
 	if got, err := locateNew(path); got != path || err != nil {

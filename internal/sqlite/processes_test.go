@@ -17,36 +17,34 @@ import (
 
 const (
 	writers = 4
-	visits  = 40 // of a process that comes and goes
+	visits  = 40 // the visits of a process that comes and goes
 
-	// contestedThings are taken by several processes at once.
+	// contestedThings is the number of things that several processes take at once.
 	contestedThings = 3000
 
-	// mostLost bounds how often in a row a waiting process may find the first
-	// gate taken while others write. Waits are not judged by the clock, and not
-	// by the writes that pass a process which the system does not let run. Seen
-	// are 3 to 5, on a machine with eight times more to do than it can, too; with
-	// one place 17 to 40, and without places 75 to 230. A process loses five
-	// times in a row in every third run, and each further time in one of six
-	// cases: more than twelve times in one run of four million.
+	// mostLost limits how often in a row a waiting process may find the first gate locked while others write. The
+	// test does not judge waits by the clock. Nor does it count writes that overtake a process which the system does
+	// not let run. Measured values are 3 to 5, even on a machine with eight times more work than it can do. With one
+	// place they are 17 to 40, and without places 75 to 230. A process loses five times in a row in every third run,
+	// and each further time with a probability of 1/6. So one run in four million has more than twelve.
 	mostLost = 12
 )
 
-// history is what one writer tells of its writes.
+// history is one writer's record of its writes.
 type history struct {
 	Took        []string
 	Writes      []passed
 	LongestWait time.Duration
 }
 
-// passed counts the writes of others that came before one of this writer.
+// passed counts the writes of other writers that came before one write of this writer.
 type passed struct {
-	All       int // since this one was wanted
-	Lost      int // looks that found the first gate taken, with writes of others since the look before
-	AfterGate int // since it was through the first gate
+	All       int // since the writer wanted to write
+	Lost      int // attempts that found the first gate locked, with other writers' writes since the attempt before
+	AfterGate int // since the writer passed the first gate
 }
 
-// turnsSoFar counts the turns of all writers.
+// turnsSoFar returns the number of turns of all writers.
 func turnsSoFar(ctx context.Context, db *DB) (n int, err error) {
 	err = db.Read(ctx, "count turns", func(ctx context.Context, r *Statements) error {
 		_, err := r.One(ctx, `SELECT n FROM turns`, nil, &n)
@@ -62,11 +60,11 @@ func addTurn(ctx context.Context, db *DB) error {
 	})
 }
 
-// watchedGate notes how often others were faster although this writer looked.
+// watchedGate counts how often other writers were faster although this writer tried.
 type watchedGate struct {
 	gate
 	db   *DB
-	seen int // turns so far, at the last look
+	seen int // the number of turns at the last attempt
 	lost int
 }
 
@@ -82,7 +80,7 @@ func (g *watchedGate) TryLock() (bool, error) {
 	return ok, err
 }
 
-// taker takes things and notes the history of its writes.
+// taker takes things and records the history of its writes.
 type taker struct {
 	db      *DB
 	name    string
@@ -96,7 +94,7 @@ func newTaker(db *DB, name string) *taker {
 	return w
 }
 
-// take is take, and notes how many turns others had while it waited.
+// take takes a thing, and records the number of turns that other writers had while it waited.
 func (w *taker) take(ctx context.Context) (name string, err error) {
 	wanted, err := turnsSoFar(ctx, w.db)
 	if err != nil {
@@ -117,7 +115,7 @@ func (w *taker) take(ctx context.Context) (name string, err error) {
 	return name, err
 }
 
-// everything takes things without pause until none is left.
+// everything takes things without a pause until none is left.
 func (w *taker) everything(ctx context.Context) (history, error) {
 	for {
 		name, err := w.take(ctx)
@@ -159,9 +157,8 @@ func TestProcessesTakeTurns(t *testing.T) {
 	}
 }
 
-// The engines of one process have the file open side by side. Between them the
-// gates hold as between processes; how often one loses at the first is up to
-// Go's scheduler here, so it is not judged.
+// The engines of one process open the file several times. Between them the gates work as between processes. How often
+// one loses at the first gate depends on Go's scheduler here, so the test does not judge it.
 func TestPartsOfOneProcessTakeTurns(t *testing.T) {
 	db := newDB(t, contestedThings/5)
 	histories := make([]history, writers)
@@ -200,7 +197,7 @@ func checkHistories(t *testing.T, db *DB, all []history, things int) {
 	checkThings(t, db, 0, things)
 }
 
-// checkOrder: between the gates nobody is passed by more than who is ahead.
+// checkOrder checks that, between the gates, only writers who are ahead pass a writer.
 func checkOrder(t *testing.T, h history) {
 	t.Helper()
 	worst := h.worst()
@@ -211,7 +208,7 @@ func checkOrder(t *testing.T, h history) {
 		len(h.Took), len(h.Writes), worst.All, worst.AfterGate, worst.Lost, h.LongestWait.Milliseconds())
 }
 
-// checkLost: before the first gate chance rules, within bounds.
+// checkLost checks that, at the first gate, chance decides only within limits.
 func checkLost(t *testing.T, h history) {
 	t.Helper()
 	if worst := h.worst(); worst.Lost > mostLost {
@@ -219,7 +216,7 @@ func checkLost(t *testing.T, h history) {
 	}
 }
 
-// worst is the most of each.
+// worst returns the largest value of each counter.
 func (h history) worst() (worst passed) {
 	for _, p := range h.Writes {
 		worst.All = max(worst.All, p.All)
@@ -245,8 +242,7 @@ func TestKilledWriterBlocksNobody(t *testing.T) {
 	checkTakes(t, db)
 }
 
-// comeAndGo opens and closes the store again and again, as a command line tool
-// does that has a use for both parts.
+// comeAndGo opens and closes the store again and again, as a command line tool does that uses both parts.
 func comeAndGo(ctx context.Context, db *DB, _ string) (any, error) {
 	sqlitetest.Ready()
 	err := db.Close()
@@ -264,8 +260,8 @@ func comeAndGo(ctx context.Context, db *DB, _ string) (any, error) {
 	return visits, err
 }
 
-// The last one to close a SQLite file cleans up, and whoever opens it at that
-// moment must wait rather than fail.
+// The last process to close a SQLite file cleans up. A process that opens the file at that moment must wait and not
+// fail.
 func TestProcessesComeAndGo(t *testing.T) {
 	db := newDB(t, 0)
 	check(t, db.Close())
@@ -284,7 +280,7 @@ func TestProcessesComeAndGo(t *testing.T) {
 	}
 }
 
-// breakIn writes as a program does that knows nothing of turns.
+// breakIn writes as a program does that does not know turns.
 func breakIn(ctx context.Context, path, _ string) (any, error) {
 	sqlitetest.Ready()
 	db, err := pool(dsn(path, "mode=rw", 0), 1)
@@ -299,9 +295,8 @@ func breakIn(ctx context.Context, path, _ string) (any, error) {
 	return "free", err
 }
 
-// By the rules of POSIX locks a process loses all its locks on a file when it
-// closes any descriptor of it. SQLite's closing of one part must not free what
-// the other part has locked.
+// By the rules of POSIX locks, a process loses all its locks on a file when it closes any descriptor of the file.
+// When SQLite closes one part, it must not free the locks of the other part.
 func TestClosingOnePartKeepsTheLocksOfTheOther(t *testing.T) {
 	db := newDB(t, 1)
 	other, err := Create(t.Context(), db.path, otherPart, nil)
@@ -322,8 +317,8 @@ func TestClosingOnePartKeepsTheLocksOfTheOther(t *testing.T) {
 	checkTakes(t, db)
 }
 
-// Beside a store there is one file of ours, whatever number of parts and processes write to it. Its content says what
-// it is.
+// There is one lock file beside a store, for any number of parts and processes that write to it. Its content explains
+// it.
 func TestOneLockFile(t *testing.T) {
 	db := newDB(t, 1)
 	other, err := Create(t.Context(), db.path, otherPart, nil)
@@ -346,7 +341,7 @@ func TestOneLockFile(t *testing.T) {
 	}
 }
 
-// A process that cannot make the lock file says so.
+// A process that cannot make the lock file returns an error that says so.
 func TestLockFileCannotBeMade(t *testing.T) {
 	db := newDB(t, 1)
 	check(t, db.Close())
@@ -360,7 +355,7 @@ func TestLockFileCannotBeMade(t *testing.T) {
 	}
 }
 
-// Statements that a part prepared before the other part's tables were made go on.
+// Statements that a part prepared before the other part's tables existed still work.
 func TestPartsShareAFile(t *testing.T) {
 	db := newDB(t, 2)
 	checkTakes(t, db)

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Conn is what a *sql.DB, a *sql.Conn and a *sql.Tx have in common.
+// Conn holds the methods that *sql.DB, *sql.Conn and *sql.Tx share.
 type Conn interface {
 	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -17,8 +17,8 @@ type Conn interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// Statements runs SQL and keeps each statement prepared after its first use. The texts are constants of the engines, so
-// there are few.
+// Statements runs SQL and keeps each statement prepared after its first use. The texts are constants of the engines,
+// so there are only a few.
 type Statements struct {
 	on   Conn
 	mu   sync.Mutex // guards kept
@@ -42,8 +42,8 @@ func (s *Statements) get(ctx context.Context, query string) (*sql.Stmt, error) {
 	return stmt, nil
 }
 
-// close closes the statements. database/sql does not close those of a single connection, and SQLite would keep the files
-// open for them.
+// close closes the statements. database/sql does not close the statements of a single connection, and SQLite would
+// keep the files open for them.
 func (s *Statements) close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -55,7 +55,7 @@ func (s *Statements) close() error {
 	return errors.Join(errs...)
 }
 
-// Conn is what the statements run on, for SQL that is not the engine's own.
+// Conn returns the connection of the statements, for SQL that does not belong to the engine.
 func (s *Statements) Conn() Conn { return s.on }
 
 // Run runs several statements once.
@@ -64,7 +64,7 @@ func (s *Statements) Run(ctx context.Context, queries string) error {
 	return err
 }
 
-// Exec runs a statement that writes, and returns the number of rows written.
+// Exec runs a statement that writes, and returns the number of written rows.
 func (s *Statements) Exec(ctx context.Context, query string, args ...any) (int64, error) {
 	stmt, err := s.get(ctx, query)
 	if err != nil {
@@ -77,10 +77,10 @@ func (s *Statements) Exec(ctx context.Context, query string, args ...any) (int64
 	return result.RowsAffected()
 }
 
-// Args are the arguments of a query.
+// Args holds the arguments of a query.
 type Args []any
 
-// One reads the row of a query that has at most one.
+// One reads the row of a query with at most one row.
 func (s *Statements) One(ctx context.Context, query string, a Args, into ...any) (found bool, err error) {
 	stmt, err := s.get(ctx, query)
 	if err != nil {
@@ -93,7 +93,7 @@ func (s *Statements) One(ctx context.Context, query string, a Args, into ...any)
 	return err == nil, err
 }
 
-// Each calls read for every row of a query; read scans it.
+// Each calls read for every row of a query. read calls scan to read the row's columns.
 func (s *Statements) Each(ctx context.Context, query string, a Args, read func(scan func(into ...any) error) error) error {
 	stmt, err := s.get(ctx, query)
 	if err != nil {
@@ -112,7 +112,7 @@ func (s *Statements) Each(ctx context.Context, query string, a Args, read func(s
 	return rows.Err()
 }
 
-// Millis is the column of a time: Unix milliseconds, NULL for the zero time.
+// Millis returns the column value of a time: Unix milliseconds, or NULL for the zero time.
 func Millis(t time.Time) any {
 	if t.IsZero() {
 		return nil
@@ -120,7 +120,7 @@ func Millis(t time.Time) any {
 	return t.UnixMilli()
 }
 
-// IntoTime scans what Millis made, in UTC.
+// IntoTime scans a column value of Millis, in UTC.
 func IntoTime(t *time.Time) sql.Scanner { return intoTime{t} }
 
 type intoTime struct{ *time.Time }

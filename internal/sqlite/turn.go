@@ -12,27 +12,29 @@ import (
 // sleep for a millisecond instead.
 const pollEvery = 500 * time.Microsecond
 
-// lockSuffix makes the name of the lock file from that of the database.
+// lockSuffix is appended to the name of the database to name the lock file.
 const lockSuffix = ".lock"
 
 // lockNote is the content of a new lock file, for people who find it.
 const lockNote = "Processes of oncebox take turns here to write to the database beside this file.\n" +
-	"While none of them is running you may delete it.\n"
+	"You may delete it while no such process runs.\n"
 
-// turnstile lets one writer in at a time. The writers of a process queue in line. The first in line of each process
-// passes the gates one after the other. A gate holds one process; a process that gets the next gate gives up the one
-// before. The last gate is the turn to write. So no process is overtaken between the gates, and a process that leaves
-// and comes back starts at the first gate. With a single lock it would mostly get the next turn again.
+// turnstile lets one writer in at a time. The writers of a process wait in a queue. The first writer in the queue of
+// each process passes the gates one after the other. A gate holds one process. A process that gets the next gate
+// gives up the gate before. The last gate is the turn to write. So no process is overtaken between the gates, and a
+// process that leaves and comes back starts at the first gate. With a single lock, such a process would mostly get
+// the next turn again.
 //
 // The locks belong to the open file, not to the process: two DBs of one process take turns as two processes do. The
-// system frees the locks of a process that dies. They serve fairness only; SQLite's own locks keep the data right.
+// system frees the locks of a process that dies. The locks only make the turns fair. SQLite's own locks protect the
+// data.
 type turnstile struct {
-	line  chan struct{} // holds one; Go serves waiting senders in order
+	line  chan struct{} // has room for one; Go serves waiting senders in order
 	gates []gate
 	close func() error // closes the lock file
 }
 
-// newTurnstile makes one without gates, which is enough where no other process can write.
+// newTurnstile returns a turnstile without gates. It is enough if no other process can write.
 func newTurnstile() *turnstile {
 	return &turnstile{line: make(chan struct{}, 1), close: func() error { return nil }}
 }
@@ -60,7 +62,7 @@ func openLock(path string, mode os.FileMode) (*os.File, error) {
 		return nil, err
 	}
 	if info, err := file.Stat(); err == nil && info.Size() == 0 {
-		_, _ = file.WriteAt([]byte(lockNote), 0) // the note is a courtesy: the locks work without it
+		_, _ = file.WriteAt([]byte(lockNote), 0) // the note is for people: the locks work without it
 	}
 	return file, nil
 }
@@ -102,7 +104,7 @@ func (t *turnstile) queue(ctx context.Context) error {
 	}
 }
 
-// pass goes through the gates. Afterwards the process holds the last one, or none if there is an error.
+// pass passes the gates. Afterwards the process holds the last gate, or no gate if there is an error.
 func (t *turnstile) pass(ctx context.Context) error {
 	var held gate
 	for _, next := range t.gates {
@@ -118,7 +120,7 @@ func (t *turnstile) pass(ctx context.Context) error {
 	return nil
 }
 
-// pollFree repeats try until no other connection is in the way.
+// pollFree repeats try until no other connection prevents it.
 func pollFree(ctx context.Context, try func() error) error {
 	var busy error
 	err := poll(ctx, func() (bool, error) {
@@ -131,12 +133,12 @@ func pollFree(ctx context.Context, try func() error) error {
 		return true, err
 	})
 	if busy != nil {
-		return fmt.Errorf("%w: %s", err, plain(busy).Error()) // not wrapped: a cancelled wait is not a busy database
+		return fmt.Errorf("%w: %s", err, plain(busy).Error()) // not wrapped: a cancelled wait is not busy
 	}
 	return err
 }
 
-// poll repeats try until it is done, it fails, or the context ends. It tries at least once.
+// poll repeats try until it is done, fails, or the context ends. It tries at least once.
 func poll(ctx context.Context, try func() (done bool, err error)) error {
 	for {
 		if done, err := try(); done || err != nil {

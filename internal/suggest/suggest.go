@@ -3,8 +3,8 @@ package suggest
 
 import "strings"
 
-// lettersPerEdit is how many letters of a name stand for one allowed edit. Names of one or two letters get no
-// suggestion: every other short name would be close to them.
+// lettersPerEdit is the number of letters of a name for each allowed edit. Names of one or two letters get no
+// suggestion, because every other short name would be close to them.
 const lettersPerEdit = 3
 
 // Closest returns the known name that is closest to name, or "" if none is close. An edit adds, removes or replaces
@@ -23,7 +23,7 @@ func Closest(name string, known []string) string {
 	return best
 }
 
-// sharedPrefix returns what all names begin with, up to the last separator.
+// sharedPrefix returns the common beginning of all names, up to the last separator.
 func sharedPrefix(names []string) string {
 	prefix := names[0]
 	for _, name := range names[1:] {

@@ -103,8 +103,8 @@ type assembly struct {
 	dir   string
 }
 
-// synth makes the assembly of a stack with these context values over those of cdk.json, by default with both jobs. The
-// names of the values have no "oncebox:".
+// synth makes the assembly of a stack with these context values, which override cdk.json. By default the stack has
+// both jobs. The names of the values have no "oncebox:".
 func synth(t *testing.T, stack string, context map[string]string) assembly {
 	t.Helper()
 	a := assembly{stack: stack, dir: t.TempDir()}

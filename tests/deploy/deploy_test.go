@@ -132,7 +132,7 @@ func TestRecordsWithTheLog(t *testing.T) {
 	check(t, d.read(t), want.afterDestroy())
 }
 
-// check compares the facts that were read with those that are wanted.
+// check compares the facts that were read with the expected facts.
 func check(t *testing.T, got, want facts) {
 	t.Helper()
 	for _, name := range got.differences(want) {
@@ -231,7 +231,7 @@ func TestUnknownPropertiesFail(t *testing.T) {
 	}
 }
 
-// TestUnknownUpdatesFail checks that the emulator does not pretend to update what it cannot.
+// TestUnknownUpdatesFail checks that the emulator fails for an update that it does not support.
 func TestUnknownUpdatesFail(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()

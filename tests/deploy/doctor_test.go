@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/internal/doctor"
 )
 
-// doctorFinds checks what `oncebox doctor --deployed` would invoke in a stack: the alias of each function if the stack
-// has aliases, and else the functions themselves.
+// doctorFinds checks which functions `oncebox doctor --deployed` would invoke in a stack: the alias of each function
+// if the stack has aliases, or else the functions themselves.
 func doctorFinds(t *testing.T, c clients, stack, alias string) (found []doctor.Function) {
 	t.Helper()
 	names, err := doctor.InStack(t.Context(), c.cloudformation, stack)
@@ -40,7 +40,7 @@ func doctorFinds(t *testing.T, c clients, stack, alias string) (found []doctor.F
 	return found
 }
 
-// doctorWarnsOfACanary lets the alias of a function lead to two versions, as CodeDeploy does.
+// doctorWarnsOfACanary makes the alias of a function point to two versions, as CodeDeploy does.
 func doctorWarnsOfACanary(t *testing.T, c clients, f doctor.Function) {
 	t.Helper()
 	_, err := c.lambda.UpdateAlias(t.Context(), &lambda.UpdateAliasInput{

@@ -44,8 +44,9 @@ const (
 	account = "123456789012" // the emulator's
 )
 
-// facts hold what services report about the resources of a stack, for example "BankTable TTL": "ENABLED purge_at". They
-// have no names that the deployment chose: the stack's output stands for the name, or a word for what uses it.
+// facts hold the services' reports about the resources of a stack, for example "BankTable TTL": "ENABLED purge_at".
+// They contain no names that the deployment chose. Such a name is replaced by the stack's output, or by a word for
+// its user.
 type facts map[string]string
 
 // differences lists the names of the facts in which two readings differ.
@@ -197,7 +198,7 @@ func (r *reading) add(id, what, format string, args ...any) {
 	r.facts[name] = r.named(fmt.Sprintf(format, args...))
 }
 
-// exists tells from the error of the first request whether the resource exists, and adds the fact if it does not.
+// exists reports whether the resource exists, from the error of the first request. If it does not, it adds that fact.
 func (r *reading) exists(id string, err error) bool {
 	r.t.Helper()
 	if !missing(err) {
@@ -535,8 +536,8 @@ func (r *reading) logFilter(id string) {
 	}
 }
 
-// alarm reads which resources an alarm watches and which topics it tells. Its limits are the same in the template,
-// where tests/stack reads them.
+// alarm reads the resources that an alarm watches and the topics that get its messages. Its limits are the same in
+// the template, where tests/stack reads them.
 func (r *reading) alarm(id string) {
 	got, err := r.cloudwatch.DescribeAlarms(r.t.Context(), &cloudwatch.DescribeAlarmsInput{AlarmNames: []string{id}})
 	must(r.t, err)

@@ -27,7 +27,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 )
 
-// A plain stack is deployed without the CDK: from a plain template, as tests/stack has it, and zips in a bucket.
+// A plain stack is deployed without the CDK, from a plain template of tests/stack and zips in a bucket.
 type plain struct {
 	clients
 	stack, template string
@@ -96,7 +96,8 @@ func (p *plain) host(t *testing.T, function string) (folder string) {
 
 var lambdaArchitectures = map[string]string{"amd64": "x86_64", "arm64": "arm64"}
 
-// invoke runs a deployed function in the Lambda emulator: the code and the variables that callers of its alias get.
+// invoke runs a deployed function in the Lambda emulator, with the code and the variables that callers of its alias
+// get.
 func (d *deployed) invoke(t *testing.T, folder, variable, event string) string {
 	t.Helper()
 	for _, function := range d.resources["AWS::Lambda::Function"] {
@@ -220,9 +221,9 @@ func (d *deployed) delivered(t *testing.T) (all []kinesistypes.Record) {
 	return all
 }
 
-// TestPlainUpgrades updates a stack of both jobs. A parameter or a release that changes a function publishes a version,
-// to which its alias moves, and no other change does. Meanwhile callers get what was before, and then what is after, and
-// never a mixture. Nobody runs the functions, so their code is only a mark.
+// TestPlainUpgrades updates a stack of both jobs. A parameter or a release that changes a function must publish a
+// version, and move the function's alias to it. No other change may do so. Meanwhile callers get the old version and
+// then the new one, never a mixture. The functions do not run, so their code is only a mark.
 func TestPlainUpgrades(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -280,8 +281,8 @@ func TestPlainUpgrades(t *testing.T) {
 	}
 }
 
-// live returns the version that the alias of each function leads to. It is the latest, and has all that the function
-// has.
+// live returns the version that the alias of each function points to. It is the latest version, and has all
+// properties of the function.
 func (d *deployed) live(t *testing.T) map[string]int {
 	t.Helper()
 	all := map[string]int{}
@@ -310,7 +311,7 @@ func (d *deployed) live(t *testing.T) map[string]int {
 	return all
 }
 
-// facet is what the parameters of a plain template change in a function.
+// facet returns the properties of a function that the parameters of a plain template change.
 func facet(t *testing.T, c *lambda.GetFunctionConfigurationOutput) string {
 	t.Helper()
 	encoded, err := json.Marshal([]any{c.CodeSha256, c.Environment, c.MemorySize, c.Architectures, c.LoggingConfig})

@@ -159,7 +159,7 @@ func throttledKeys(table, topic string) string {
 	return alarmFact(metrics, topic)
 }
 
-// shareOfRequests is what an alarm watches that is about a share of the requests to the API.
+// shareOfRequests returns the expression of an alarm about a share of the requests to the API.
 func shareOfRequests(part string) string {
 	return "100 * FILL(part, 0) / IF(FILL(requests, 0) > 100, FILL(requests, 0), 100)" +
 		"; part is Sum of " + part + "; requests is Sum of AWS/ApiGateway Count ApiId=Api"
@@ -213,7 +213,7 @@ func filterFacts(metric, pattern, value string) facts {
 
 var horizonFilter = filterFacts("RecordsPastHorizon", "{ $.past_horizon > 0 }", "$.past_horizon")
 
-// logFacts are what the log ledger adds to the stack.
+// logFacts are the facts that the log ledger adds to the stack.
 func logFacts(topic string) facts {
 	sum := func(id, metric string) string { return "; " + id + " is Sum of oncebox/dedupe-function " + metric }
 	return merged(

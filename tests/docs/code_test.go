@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// TestCode: the Go and JavaScript code of a document is in the file that the block names. A Go file is a program or an
-// Example, so it compiles, and its own test runs it. A document runs its JavaScript file.
+// TestCode checks that the Go and JavaScript code of a document is in the file that the block names. A Go file is a
+// program or an Example, so it compiles, and its own test runs it. A document runs its JavaScript file.
 func TestCode(t *testing.T) {
 	t.Parallel()
 	found := 0
@@ -33,7 +33,7 @@ func TestCode(t *testing.T) {
 	}
 }
 
-// unindent makes code comparable whatever function it stands in.
+// unindent removes indentation, so that code can be compared whatever function it is in.
 func unindent(code string) string {
 	lines := strings.Split(code, "\n")
 	for i := range lines {
@@ -44,7 +44,8 @@ func unindent(code string) string {
 
 var goName = regexp.MustCompile("`((?:[a-z]+|\\(\\*[A-Za-z]+\\))\\.)?([A-Z][A-Za-z]*|[a-z][A-Za-z]*)\\.([A-Za-z]+)`")
 
-// TestFunctionsExist: docs/how-it-works.md names functions as `Type.method` or `package.Type.Method`, and they exist.
+// TestFunctionsExist checks that the functions in docs/how-it-works.md exist. They have the form `Type.method` or
+// `package.Type.Method`.
 func TestFunctionsExist(t *testing.T) {
 	t.Parallel()
 	source := goSource(t)

@@ -46,7 +46,7 @@ var reasons = map[string]bool{
 // others are the languages of blocks without commands.
 var others = map[string]bool{"text": true, "json": true, "mermaid": true, "go": true, "js": true, "hcl": true}
 
-// TestBlocks: every block says what it is, and why it does not run.
+// TestBlocks checks that every block has a type, and a reason if it does not run.
 func TestBlocks(t *testing.T) {
 	t.Parallel()
 	for _, d := range documents(t) {
@@ -72,8 +72,8 @@ func TestBlocks(t *testing.T) {
 func (b block) isCommands() bool { return b.language == shell || b.language == console }
 func (b block) runs() bool       { return b.isCommands() && b.note == "" }
 
-// TestCommands runs the commands of each document in a folder of its own, with the program on the PATH and the files
-// of examples/data, examples/javascript and events, and compares what they print. The commands of a document share a shell.
+// TestCommands runs the commands of each document in a new folder, with the program on the PATH and the files of
+// examples/data, examples/javascript and events. It compares their output. The commands of a document share a shell.
 func TestCommands(t *testing.T) {
 	t.Parallel()
 	for _, d := range documents(t) {
@@ -107,10 +107,10 @@ type session struct {
 	path     string // of the document
 	commands []command
 	folder   string // the commands' working directory
-	log      string // the folder of what they print
+	log      string // the folder of their output
 }
 
-// A command is a block, or one command of a console block, and what it prints.
+// A command is a block, or one command of a console block, with its output.
 type command struct {
 	line   int
 	text   string
@@ -142,7 +142,7 @@ func newSession(t *testing.T, d document) *session {
 	return s
 }
 
-// consoleCommands are the commands of a console block. A line that begins with "> " goes on with the command above.
+// consoleCommands returns the commands of a console block. A line that begins with "> " continues the command above.
 func consoleCommands(t *testing.T, d document, b block, local *strings.Replacer) (all []command) {
 	t.Helper()
 	for i, line := range strings.Split(strings.TrimSuffix(b.text, "\n"), "\n") {
@@ -165,8 +165,8 @@ func consoleCommands(t *testing.T, d document, b block, local *strings.Replacer)
 	return all
 }
 
-// script sources each command, so that folders, variables and jobs stay for the next. A command's output and exit
-// code go to files. Whatever runs in the background ends with the script.
+// script sources each command, so that folders, variables and jobs stay for the next command. A command's output and
+// exit code go to files. Background jobs end with the script.
 func (s *session) script(t *testing.T) string {
 	t.Helper()
 	var script bytes.Buffer
@@ -211,7 +211,7 @@ func (s *session) run(t *testing.T) {
 	}
 }
 
-// matches compares an output with what a document says of it.
+// matches compares an output with the text in a document.
 func matches(got, want string) bool {
 	pattern := regexp.QuoteMeta(trimLines(want))
 	pattern = regexp.MustCompile(`(?m)^\\\.\\\.\\\.$\n?`).ReplaceAllString(pattern, `(?:.*\n)*?`)
@@ -219,7 +219,7 @@ func matches(got, want string) bool {
 	return regexp.MustCompile(`^` + pattern + `$`).MatchString(trimLines(got))
 }
 
-// trimLines takes away the white space at the ends of lines, which nobody sees.
+// trimLines removes the white space at the ends of lines, which readers do not see.
 func trimLines(text string) string {
 	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
 	for i := range lines {

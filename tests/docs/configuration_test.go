@@ -11,8 +11,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
 
-// TestVariables: docs/configuration.md lists the variables of each function, all of them, and each with its default. A
-// variable that is set to its default changes nothing; a required one cannot be left out.
+// TestVariables checks that docs/configuration.md lists all variables of each function with their defaults. A
+// variable that is set to its default changes nothing, and a required variable cannot be left out.
 func TestVariables(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

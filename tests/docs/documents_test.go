@@ -85,7 +85,7 @@ func (d document) prose() []string {
 	return lines
 }
 
-// anchors are the fragments that links to the document may have.
+// anchors returns the fragments that links to the document may have.
 func (d document) anchors() (all []string) {
 	for _, line := range d.prose() {
 		if h := heading.FindStringSubmatch(line); h != nil {
@@ -105,7 +105,7 @@ func anchor(heading string) string {
 // A table is a list of rows of cells, without the head.
 type table [][]string
 
-// tables are the tables of a section, which goes to the next heading of its level or above.
+// tables returns the tables of a section. The section ends at the next heading of its level or above.
 func (d document) tables(t *testing.T, section string) (all []table) {
 	t.Helper()
 	lines := d.section(t, section)
@@ -145,7 +145,7 @@ func (d document) section(t *testing.T, name string) []string {
 	return lines[start+1 : start+1+end]
 }
 
-// cells are the cells of a table's row. A bar in a cell is written \|.
+// cells returns the cells of a table's row. A bar in a cell is written \|.
 func cells(row string) []string {
 	const bar = "\x00"
 	parts := strings.Split(strings.Trim(strings.ReplaceAll(row, `\|`, bar), "| "), "|")

@@ -12,8 +12,8 @@ import (
 // metricIn finds the metrics that a function writes, with their units.
 var metricIn = regexp.MustCompile(`\{Name: "(\w+)", Unit: emf\.(\w+)`)
 
-// TestMetrics: docs/operations.md explains each metric that a function writes, with its unit, and no others, and
-// docs/costs.md counts them.
+// TestMetrics checks that docs/operations.md explains exactly the metrics that a function writes, with their units,
+// and that docs/costs.md counts them.
 func TestMetrics(t *testing.T) {
 	t.Parallel()
 	costs := map[string]string{}

@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/internal/goldenfile"
 )
 
-// TestParameters: docs/deploy.md lists the parameters of the plain templates, with their defaults.
+// TestParameters checks that docs/deploy.md lists the parameters of the plain templates, with their defaults.
 func TestParameters(t *testing.T) {
 	t.Parallel()
 	template, err := goldenfile.Read(filepath.Join(root, "tests/stack/testdata/goldens"), "plain-both")

@@ -13,7 +13,8 @@ var (
 	drawnText  = regexp.MustCompile(`>([^<>]+)</(?:text|tspan)>`)
 )
 
-// TestPictureIsOfItsSource: docs/picture/jobs.svg shows the texts of jobs.d2. `make picture` draws it anew.
+// TestPictureIsOfItsSource checks that docs/picture/jobs.svg shows the texts of jobs.d2. `make picture` draws it
+// again.
 func TestPictureIsOfItsSource(t *testing.T) {
 	t.Parallel()
 	var labels, texts []string

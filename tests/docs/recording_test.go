@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestRecordingIsOfToday: docs/picture/demo.cast shows what `oncebox demo` prints. `make recording` makes it anew.
+// TestRecordingIsOfToday checks that docs/picture/demo.cast shows the output of `oncebox demo`. `make recording`
+// makes it again.
 func TestRecordingIsOfToday(t *testing.T) {
 	t.Parallel()
 	program, err := program()

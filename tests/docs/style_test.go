@@ -15,8 +15,8 @@ func TestReadmeIsShort(t *testing.T) {
 	}
 }
 
-// TestLineWidth: lines have at most 120 columns, but for tables, which cannot be broken, and lines without a space
-// to break at.
+// TestLineWidth checks that lines have at most 120 columns. It permits tables, which cannot be broken, and lines
+// without a space at which to break.
 func TestLineWidth(t *testing.T) {
 	t.Parallel()
 	const most = 120

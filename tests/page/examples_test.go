@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 )
 
-// TestLanding: the one command of examples/landing prints links, and serves the page and the codes for them.
+// TestLanding checks that the command of examples/landing prints links, and serves the page and the codes for them.
 func TestLanding(t *testing.T) {
 	testengine.CheckOnly(t)
 	address := testengine.Address(t)
@@ -43,7 +43,7 @@ func TestLanding(t *testing.T) {
 	}
 }
 
-// startExample starts the one command of an example, and ends it with the test as Ctrl-C does.
+// startExample starts the command of an example. At the end of the test it ends the command as Ctrl-C does.
 func startExample(t *testing.T, name string, args ...string) (stdout io.Reader) {
 	t.Helper()
 	example := exec.CommandContext(context.WithoutCancel(t.Context()), "../../examples/"+name+"/run", args...)

@@ -27,9 +27,9 @@ import (
 
 var screenshots = flag.Bool("screenshots", false, "write the screenshots of docs/claim-page.md")
 
-// TestPage drives the claim page of `oncebox local` in Chromium through all its states; drive.js has the steps. In each
-// state axe-core finds nothing, in light and dark, narrow and wide. No token is in a request's address or Referer, or in
-// the server's log.
+// TestPage drives the claim page of `oncebox local` in Chromium through all its states; drive.js has the steps. In
+// each state axe-core finds nothing, in light and dark, narrow and wide. No token is in a request's address or
+// Referer, or in the server's log.
 func TestPage(t *testing.T) {
 	testengine.CheckOnly(t)
 	browser := testengine.Tool(t, "browser")
@@ -132,7 +132,7 @@ func (s *server) load(campaign string, items ...string) {
 	}
 }
 
-// soon is when the campaign "soon" opens, from its creation. The page waits for it.
+// soon is the time from the creation of the campaign "soon" until it opens. The page waits for it.
 const soon = 10 * time.Second
 
 // campaigns makes a campaign for each state.
@@ -160,7 +160,7 @@ func (s *server) campaigns() {
 		"--text", "10 % auf alles.\nBis Ende März.", "--theme", "testdata/theme.css", "--logo", "testdata/logo.png")
 }
 
-// tokens are links of ann, by what they are for.
+// tokens returns links of ann, by their purpose.
 func (s *server) tokens() map[string]string {
 	if s.signed != nil {
 		return s.signed

@@ -1,3 +1,3 @@
-// Package sam tests scripts/invoke and scripts/sam, which give single events to the built functions in emulators of
+// Package sam tests scripts/invoke and scripts/sam, which send single events to the built functions in emulators of
 // Lambda.
 package sam

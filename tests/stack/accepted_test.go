@@ -1,7 +1,7 @@
 package stack
 
-// An acceptance is why the findings of a rule in resources of templates stay. A finding that has none fails
-// [TestCheckers], and so does an acceptance that no finding needs.
+// An acceptance is the reason why the findings of a rule in resources of templates are left. A finding without an
+// acceptance fails [TestCheckers], and so does an acceptance without a finding.
 type acceptance struct {
 	rule      string // regular expressions, each of the whole text; "" is any
 	resource  string
@@ -9,7 +9,7 @@ type acceptance struct {
 	reason    string
 }
 
-// accepted are the findings of cfn-lint and cdk-nag that stay.
+// accepted lists the acceptances for the findings of cfn-lint and cdk-nag.
 var accepted = []acceptance{
 	{rule: `W3005`, reason: "the CDK writes out orders that CloudFormation finds by itself"},
 	{
@@ -28,7 +28,7 @@ var accepted = []acceptance{
 	},
 	{
 		rule: `AwsSolutions-APIG4`, templates: `every-setting`,
-		reason: "the golden of oncebox:auth=open, which is somebody's choice: something in front of the API checks callers",
+		reason: "the golden of oncebox:auth=open, which a user has chosen: something in front of the API checks callers",
 	},
 	{
 		rule:   `AwsSolutions-IAM5\[Action::kms:(GenerateDataKey|ReEncrypt)\*\]`,
@@ -36,11 +36,11 @@ var accepted = []acceptance{
 	},
 	{
 		rule:   `AwsSolutions-IAM5\[Resource::.*/(poison/[^*]+|aws/lambda)/\*\]`,
-		reason: "objects of dead letters have names that nobody knows before, below a prefix that is theirs",
+		reason: "objects of dead letters have names that are not known before, below their own prefix",
 	},
 	{
 		rule: `AwsSolutions-IAM5\[Resource::arn:<AWS::Partition>:s3:::their-lake/(events|records)/\*\]`, templates: `objects|former-keys`,
-		reason: "delivered objects have names that nobody knows before, below the prefix that somebody chose",
+		reason: "delivered objects have names that are not known before, below the prefix that the user chose",
 	},
 	{
 		rule: `AwsSolutions-IAM5\[Resource::\*\]`, resource: `.*FunctionRole.*`, templates: `valkey|customer-key`,
@@ -86,7 +86,7 @@ var accepted = []acceptance{
 	},
 	{
 		rule: `AwsSolutions-KDS3`, templates: `customer-key|example|feature-flags|objects|queue|table|valkey`,
-		reason: "the goldens with a customer's key, which is somebody's choice: the rule warns of its price",
+		reason: "the goldens with a customer's key, which a user has chosen: the rule warns of its price",
 	},
 	{
 		rule: `AwsSolutions-SNS3`, templates: `example`,

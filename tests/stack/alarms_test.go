@@ -19,8 +19,8 @@ import (
 	"github.com/oncebox/oncebox/internal/cost"
 )
 
-// TestSharedTableHasOneAlarm checks that two constructs with one table add one alarm, which tells the topic once, also
-// if only the second construct has a topic.
+// TestSharedTableHasOneAlarm checks that two constructs with one table add one alarm. The topic gets its messages
+// once, even if only the second construct has a topic.
 func TestSharedTableHasOneAlarm(t *testing.T) {
 	tpl := synthTheirs(t, nil, func(stack awscdk.Stack) {
 		table, err := infra.NewTable(stack, "Table", infra.TableProps{})
@@ -48,8 +48,9 @@ func TestSharedTableHasOneAlarm(t *testing.T) {
 	}
 }
 
-// alarmCases says of each alarm what it shows. Each must stay off in a new stack, in one that nobody uses, and in passing
-// trouble; and go off in trouble that lasts. Before the first request a stack has no values at all.
+// alarmCases holds, for each alarm, the metrics that it reads. Each alarm must stay off in a new stack, in an unused
+// stack, and during short trouble. It must go off in lasting trouble. Before the first request a stack has no values
+// at all.
 var alarmCases = map[string]alarmCase{
 	"claim-server-errors": {
 		passing: []period{{"Count": 100, "5xx": 0}, {"Count": 100, "5xx": 3}, {"Count": 100, "5xx": 0}},
@@ -121,7 +122,7 @@ var alarmCases = map[string]alarmCase{
 }
 
 type alarmCase struct {
-	idle    period   // values of a stack that nobody uses
+	idle    period   // the values of an unused stack
 	passing []period // the last periods, after which the alarm is off
 	trouble []period // and those after which it is on
 }
@@ -158,7 +159,7 @@ func TestAlarmsAtNight(t *testing.T) {
 				t.Errorf("%s goes off on a first deployment", id)
 			}
 			if alarms(t, a, c.idle, c.idle, c.idle) {
-				t.Errorf("%s goes off in a stack that nobody uses", id)
+				t.Errorf("%s goes off in an unused stack", id)
 			}
 			if alarms(t, a, c.passing...) {
 				t.Errorf("%s goes off in passing trouble", id)
@@ -197,7 +198,7 @@ func TestDeadLettersAreCountedWithoutMetrics(t *testing.T) {
 	t.Error("nothing counts dead letters")
 }
 
-// sectionOf returns the section of the runbook to which the description of an alarm leads.
+// sectionOf returns the section of the runbook that the description of an alarm links to.
 func sectionOf(alarm resource) string {
 	_, section, _ := strings.Cut(textAt(alarm, "Properties.AlarmDescription"), "#")
 	return section
@@ -224,7 +225,7 @@ func sweepProps(t *testing.T) infra.SweepProps {
 	return infra.SweepProps{Code: standIn(t, elf.EM_AARCH64)}
 }
 
-// runbookLink is how a description ends: with the section that says what to do.
+// runbookLink matches the end of a description: the link to the section with advice.
 var runbookLink = regexp.MustCompile(
 	`^[A-Z][^.]*\. https://github\.com/oncebox/oncebox/blob/main/docs/operations\.md#([a-z-]+)$`)
 
@@ -282,7 +283,7 @@ func TestRunbook(t *testing.T) {
 	}
 }
 
-// metricsOf returns the names of the metrics that an alarm looks at.
+// metricsOf returns the names of the metrics that an alarm reads.
 func metricsOf(alarm resource) (names []string) {
 	names = append(names, textAt(alarm, "Properties.MetricName"))
 	for _, m := range list(at(alarm, "Properties.Metrics")) {
@@ -291,8 +292,8 @@ func metricsOf(alarm resource) (names []string) {
 	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
 }
 
-// TestCostsOfAlarms counts the metrics in alarms, which `oncebox cost` has in its bills and docs/costs.md in a table.
-// CloudWatch charges each metric of an alarm.
+// TestCostsOfAlarms counts the metrics in alarms. `oncebox cost` has the numbers in its bills, and docs/costs.md in a
+// table. CloudWatch charges for each metric of an alarm.
 func TestCostsOfAlarms(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile(root + "/docs/costs.md")

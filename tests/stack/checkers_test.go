@@ -17,7 +17,7 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 )
 
-// A finding is what a checker says about a resource of a template.
+// A finding is a checker's message about a resource of a template.
 type finding struct {
 	Template    string `json:"template"`
 	Rule        string `json:"rule"`
@@ -36,8 +36,8 @@ func (a acceptance) covers(f finding) bool {
 	return whole(a.rule, f.Rule) && whole(a.resource, f.Resource) && whole(a.templates, f.Template)
 }
 
-// judge returns the findings that nothing accepts, and the acceptances that no finding needs. The first acceptance that
-// covers a finding is the one that it needs.
+// judge returns the findings without an acceptance, and the acceptances without a finding. A finding needs only the
+// first acceptance that covers it.
 func judge(findings []finding, accepted []acceptance) (open []finding, unneeded []acceptance) {
 	needed := make([]bool, len(accepted))
 	for _, f := range findings {
@@ -110,7 +110,7 @@ func count(findings []finding, rule string) (n int) {
 	return n
 }
 
-// TestJudge: an acceptance covers what it says and nothing else, and must be needed.
+// TestJudge checks that an acceptance covers exactly its own findings, and must be needed.
 func TestJudge(t *testing.T) {
 	t.Parallel()
 	findings := []finding{
@@ -132,7 +132,7 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// cfnLint returns what cfn-lint finds. It exits with another status than 0 if it finds something.
+// cfnLint returns the findings of cfn-lint, which exits with a status other than 0 if it has findings.
 func cfnLint(t *testing.T, files []string) (all []finding) {
 	t.Helper()
 	tool := testengine.Tool(t, "cfn-lint")

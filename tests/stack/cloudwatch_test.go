@@ -12,7 +12,7 @@ import (
 // This file calculates the state of an alarm as CloudWatch does (CloudWatch User Guide, "Using metric math" and
 // "Configuring how CloudWatch alarms treat missing data"), for the expressions that the stack has.
 
-// A period has the values of metrics in one period of an alarm, by their names. A metric that is not there has no value.
+// A period holds the values of metrics in one period of an alarm, by their names. A missing metric has no value.
 type period map[string]float64
 
 // alarms reports whether an alarm goes off after these periods. The last one is the latest.
@@ -39,8 +39,8 @@ func alarms(t *testing.T, alarm resource, periods ...period) bool {
 	return float64(breaching) >= cmp.Or(number(p["DatapointsToAlarm"]), float64(of))
 }
 
-// valueOf returns the value of an alarm's metric or expression in a period, if it has one. FILL has a value here even if no
-// metric of the expression has one, which CloudWatch may see otherwise: an alarm has to be off in both cases.
+// valueOf returns the value of an alarm's metric or expression in a period, if it has one. FILL has a value here even
+// if no metric of the expression has one. CloudWatch may differ: so an alarm must be off in both cases.
 func valueOf(t *testing.T, alarm resource, now period) (value float64, ok bool) {
 	t.Helper()
 	if name := textAt(alarm, "Properties.MetricName"); name != "" {

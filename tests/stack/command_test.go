@@ -20,7 +20,7 @@ func TestSynthWithAndWithoutTheCLI(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	code := standIn(t, elf.EM_AARCH64)
-	context := map[string]any{ // what the CLI adds to the context unless it is told not to
+	context := map[string]any{ // the CLI adds these to the context by default
 		"aws:cdk:enable-path-metadata": true, "aws:cdk:enable-asset-metadata": true,
 	}
 	maps.Copy(context, cdkJSON(t))
@@ -78,7 +78,7 @@ func TestDefaultFolders(t *testing.T) {
 	}
 }
 
-// example makes the template of examples/stack, as its comment says.
+// example makes the template of examples/stack with the command in its comment.
 func example(t *testing.T) template {
 	t.Helper()
 	out := t.TempDir()
@@ -86,7 +86,7 @@ func example(t *testing.T) template {
 	return readTemplate(t, filepath.Join(out, "tickets.template.json"))
 }
 
-// dist returns a folder with functions where `make zip` leaves them.
+// dist returns a folder with functions at the places where `make zip` puts them.
 func dist(t *testing.T) (folder string) {
 	t.Helper()
 	folder = t.TempDir()
@@ -103,7 +103,7 @@ func build(t *testing.T, program string) (path string) {
 	return path
 }
 
-// command runs a program, which has to succeed.
+// command runs a program, which must succeed.
 func command(t *testing.T, folder string, environment []string, name string, arguments ...string) {
 	t.Helper()
 	if out, err := prepare(t, folder, environment, name, arguments...).CombinedOutput(); err != nil {
@@ -111,7 +111,7 @@ func command(t *testing.T, folder string, environment []string, name string, arg
 	}
 }
 
-// prepare makes a command that knows nothing of the developer's own account.
+// prepare returns a command that has no access to the developer's own account.
 func prepare(t *testing.T, folder string, environment []string, name string, arguments ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), name, arguments...)

@@ -31,8 +31,8 @@ func TestGoldensSetEveryContextValue(t *testing.T) {
 	}
 }
 
-// TestEveryContextValueHasAnEffect takes each value out of a golden. The template changes, or infra refuses it since
-// another value needs this one. The invariants hold for whatever is left.
+// TestEveryContextValueHasAnEffect removes each value from a golden. Then the template must change, or infra must
+// refuse the rest because another value needs this one. The invariants must hold for the rest.
 func TestEveryContextValueHasAnEffect(t *testing.T) {
 	testengine.CheckOnly(t)
 	seen := map[string]bool{}
@@ -100,7 +100,8 @@ func TestEveryVariableCanBeSet(t *testing.T) {
 	}
 }
 
-// variablesThatItReads returns the variables that a function's parser lists when it refuses a name like none of them.
+// variablesThatItReads returns the variables that a function's parser lists when it refuses a name that is close to
+// none of them.
 func variablesThatItReads(t *testing.T, function resource) []string {
 	t.Helper()
 	err := parseSettings(function, []string{"ONCEBOX_QQQQQQQQQQQQ=1"})
@@ -116,8 +117,8 @@ func variablesThatItReads(t *testing.T, function resource) []string {
 	return all
 }
 
-// TestDocumentedContextValues checks that the tables of context values have every one of them. Those with a default in a
-// table are set to it, all at once. That changes only the variables of functions, which have the same defaults.
+// TestDocumentedContextValues checks that the tables of context values have every one of them. Those with a default
+// in a table are set to it, all at once. That changes only the variables of functions, which have the same defaults.
 func TestDocumentedContextValues(t *testing.T) {
 	listed, defaults := documentedContext(t, "/docs/configuration.md", "## Context values")
 	if known := slices.Sorted(slices.Values(infra.ContextNames())); !slices.Equal(listed, known) {
@@ -142,8 +143,8 @@ func TestDocumentedContextValues(t *testing.T) {
 
 var contextName = regexp.MustCompile("`oncebox:([a-z-]+)`")
 
-// documentedContext reads the tables under a heading: the names of the context values, sorted, and the defaults that the
-// tables show as code. It leaves out the folders of the code, which are empty here.
+// documentedContext reads the tables under a heading: the names of the context values, sorted, and the defaults that
+// the tables show as code. It leaves out the folders of the code, which are empty here.
 func documentedContext(t *testing.T, file, heading string) (listed []string, defaults map[string]any) {
 	t.Helper()
 	text, err := os.ReadFile(root + file)

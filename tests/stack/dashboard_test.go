@@ -41,8 +41,8 @@ func widgetsOf(t *testing.T, tpl template) []widget {
 // documentedMetric is a row of the tables of docs/operations.md.
 var documentedMetric = regexp.MustCompile("(?m)^\\| `([A-Za-z]+)` \\| (?:Count|Milliseconds) \\|")
 
-// TestDashboardShowsEverything checks that the dashboard of both jobs has every alarm of the stack and every metric that
-// docs/operations.md lists, and no more metrics than a free one.
+// TestDashboardShowsEverything checks that the dashboard of both jobs has every alarm of the stack and every metric
+// that docs/operations.md lists, and no more metrics than a free one.
 func TestDashboardShowsEverything(t *testing.T) {
 	t.Parallel()
 	tpl := readGolden(t, "customer-key")
@@ -85,7 +85,7 @@ func TestDashboardWithoutMetrics(t *testing.T) {
 	for _, w := range widgetsOf(t, readGolden(t, "every-setting")) {
 		for _, m := range w.Properties.Metrics {
 			if name, _ := m[0].(string); strings.HasPrefix(name, "oncebox/") {
-				t.Errorf("%s shows %v, which nobody writes", w.Properties.Title, m)
+				t.Errorf("%s shows %v, which no function writes", w.Properties.Title, m)
 			}
 		}
 	}

@@ -16,21 +16,21 @@ import (
 	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
 
-// An invariant holds for every template, whatever the context. A golden shows what one context makes. An invariant
-// also stops an -update that would write a fault into a golden.
+// An invariant holds for every template, in every context. A golden shows the template of one context. An invariant
+// also prevents an -update that would write a fault into a golden.
 type invariant struct {
 	name   string
 	check  func(tpl template, context map[string]any) (wrong []string)
 	faults []fault
 }
 
-// A fault is planted into each resource of a type of one golden. The check of its invariant has to see it.
+// A fault is planted into each resource of a type of one golden. The check of its invariant must find it.
 type fault struct {
 	what   string
 	golden string // "default" if empty
 	kind   string
 	path   string
-	value  any // nil removes what is at the path
+	value  any // nil removes the value at the path
 }
 
 var invariants = []invariant{
@@ -141,7 +141,7 @@ func TestInvariants(t *testing.T) {
 	}
 }
 
-// broken lists what is wrong with a template.
+// broken lists the problems in a template.
 func broken(tpl template, context map[string]any) (all []string) {
 	for _, i := range invariants {
 		for _, wrong := range i.check(tpl, context) {
@@ -164,7 +164,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 				}
 				planted++
 				if len(i.check(tpl, g.context)) == 0 {
-					t.Errorf("%s: nobody sees %s: %s", i.name, id, f.what)
+					t.Errorf("%s: no check finds %s: %s", i.name, id, f.what)
 				}
 				set(r, f.path, before)
 			}
@@ -175,8 +175,8 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 	}
 }
 
-// set puts a value at a path, or removes it from there if the value is nil. It reports whether it changed anything:
-// it makes no more than the last part of the path.
+// set puts a value at a path. If the value is nil, it removes the value at the path. It reports whether it changed
+// anything. It makes at most the last part of the path.
 func set(r resource, path string, value any) bool {
 	parent, last := map[string]any(r), path
 	if i := strings.LastIndex(path, "."); i >= 0 {
@@ -192,7 +192,7 @@ func set(r resource, path string, value any) bool {
 	return true
 }
 
-// each makes a check of what must hold for every resource of a type.
+// each returns a check of a condition for every resource of a type.
 func each(
 	kind string, check func(tpl template, r resource, context map[string]any) (wrong string),
 ) func(template, map[string]any) []string {
@@ -224,7 +224,8 @@ func notAsWanted(tpl template, all []want) (wrong []string) {
 	return wrong
 }
 
-// dataStays checks everything whose content cannot be made again, and the policy of the bucket that stays.
+// dataStays checks that all resources whose content cannot be made again stay, and that the policy of a bucket stays
+// with it.
 func dataStays(tpl template, context map[string]any) []string {
 	disposable := context["disposable"] == "on"
 	onTables, onOthers, onReplace := "Retain", "RetainExceptOnCreate", "Retain"
@@ -237,8 +238,8 @@ func dataStays(tpl template, context map[string]any) []string {
 		{tableType, replica + ".PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled", true},
 		{tableType, "Properties.Replicas.1", nil}, // the lines above look at the first one only
 	}
-	// A first deployment that fails leaves nothing that costs. A table without rows does not, and has deletion protection,
-	// at which its deletion would fail.
+	// A first deployment that fails must leave no resource that costs money. A table without rows costs nothing, and
+	// its deletion would fail because of its deletion protection.
 	wanted = append(wanted, want{tableType, "DeletionPolicy", onTables}, want{tableType, "UpdateReplacePolicy", onReplace})
 	for _, kind := range []string{streamType, bucketType, bucketPolicy, logGroupType, versionType} {
 		wanted = append(wanted, want{kind, "DeletionPolicy", onOthers}, want{kind, "UpdateReplacePolicy", onReplace})
@@ -252,8 +253,8 @@ const (
 	bucketKey = "Properties.BucketEncryption.ServerSideEncryptionConfiguration.0.ServerSideEncryptionByDefault"
 )
 
-// dataIsPrivate checks that everything is encrypted with the customer's key, which one of the policies names, or with
-// keys of AWS. The key that DynamoDB owns is the one that the template does not mention.
+// dataIsPrivate checks that all data is encrypted with the customer's key, which one of the policies names, or with
+// keys of AWS. If the template names no key for a table, DynamoDB uses its own.
 func dataIsPrivate(tpl template, _ map[string]any) []string {
 	wanted := []want{{bucketType, "Properties.PublicAccessBlockConfiguration", object(
 		"BlockPublicAcls", true, "BlockPublicPolicy", true, "IgnorePublicAcls", true, "RestrictPublicBuckets", true,
@@ -287,8 +288,9 @@ func customerKey(tpl template) any {
 	return nil
 }
 
-// These may have a * in what is allowed: two families of two actions each, in AWS's own words (DynamoDB Developer
-// Guide, "How DynamoDB uses AWS KMS"), and the objects that the function and Lambda write, which they name.
+// These may have a * in their actions or resources: two families of two actions each, in AWS's own words (DynamoDB
+// Developer Guide, "How DynamoDB uses AWS KMS"), and the objects that the function and Lambda write, whose names they
+// choose.
 var (
 	starredActions = []string{"kms:GenerateDataKey*", "kms:ReEncrypt*"}
 	starredObjects = regexp.MustCompile(`^[^*]*(/poison/[^/*]+|/aws/lambda|:their-lake/(events|records))/\*$`)
@@ -314,13 +316,13 @@ func noWildcard(_ template, policy resource, _ map[string]any) string {
 }
 
 // forInterfaces reports whether a statement is for the network interfaces of a function in a VPC, which Lambda makes.
-// The function itself may not use it.
+// The function itself may not use that statement.
 func forInterfaces(statement map[string]any) bool {
 	return rendered(statement["Condition"]) == `{"Null":{"lambda:SourceFunctionArn":"true"}}` &&
 		!slices.ContainsFunc(list(statement["Action"]), func(action any) bool { return !strings.HasPrefix(rendered(action), "ec2:") })
 }
 
-// forTraces reports whether a statement only sends traces to X-Ray, whose actions know no resources.
+// forTraces reports whether a statement only sends traces to X-Ray, whose actions have no resources.
 func forTraces(statement map[string]any) bool {
 	return rendered(statement["Action"]) == `["xray:PutTelemetryRecords","xray:PutTraceSegments"]`
 }
@@ -372,7 +374,7 @@ func parseSettings(function resource, environ []string) (err error) {
 	return err
 }
 
-// nameOf tells the functions apart by a variable that only one of them has.
+// nameOf names a function by a variable that only this function has.
 func nameOf(function resource) string {
 	switch {
 	case at(function, variables+".ONCEBOX_CLAIMANT_FROM") != nil:
@@ -436,7 +438,7 @@ func authorized(tpl template, route resource, context map[string]any) string {
 	return fmt.Sprintf("is open to %v", kind)
 }
 
-// verifiesLinks reports whether the function takes the claimant from personal links only.
+// verifiesLinks reports whether the function accepts claimants only from personal links.
 func verifiesLinks(tpl template) bool {
 	for _, function := range tpl.resources(functionType) {
 		if at(function, variables+".ONCEBOX_CLAIMANT_FROM") == "link" && at(function, variables+".ONCEBOX_LINK_KEYS") != nil {
@@ -446,8 +448,8 @@ func verifiesLinks(tpl template) bool {
 	return false
 }
 
-// harmless are the variables of access logs that say nothing about a person (API Gateway Developer Guide, "Customize
-// HTTP API access logs"). A route key is a pattern; the path itself names the claimant.
+// harmless are the variables of access logs without personal data (API Gateway Developer Guide, "Customize HTTP API
+// access logs"). A route key is a pattern; the path itself names the claimant.
 var harmless = []string{
 	"$context.requestId", "$context.requestTime", "$context.routeKey", "$context.status",
 	"$context.responseLength", "$context.responseLatency",
@@ -466,8 +468,8 @@ func accessLog(_ template, stage resource, _ map[string]any) string {
 	return ""
 }
 
-// losesNothing checks that every record of the stream reaches the function or, before Kinesis deletes it, the bucket
-// in which the function stores its dead letters.
+// losesNothing checks that every record of the stream reaches the function. Otherwise it must reach the bucket of
+// dead letters before Kinesis deletes it.
 func losesNothing(tpl template, mapping resource, _ map[string]any) string {
 	p := mapping.properties()
 	for name, value := range map[string]any{
@@ -511,7 +513,7 @@ var logMembers = []string{
 	"$.past_horizon", "$.dead_lettered", "$.ledger_memory_share", "$.ledger_appends", "$.ledger_conflicts", "$.ledger_lane_units",
 }
 
-// errorPattern is a pattern that finds a part of the error in the log line.
+// errorPattern matches a pattern that finds a part of the error in the log line.
 var errorPattern = regexp.MustCompile(`^{ \$\.error = "\*([^*]+)\*" }$`)
 
 // readsTheLog checks a filter of the dedupe function's log against the log line, and that an alarm reads its metric.
@@ -548,7 +550,7 @@ func readsTheLog(tpl template, filter resource, _ map[string]any) string {
 	return "makes a metric that no alarm reads"
 }
 
-// statusPattern is a pattern over the member status of access logs, which is a text.
+// statusPattern matches a pattern for the member status of access logs, which is a text.
 var statusPattern = regexp.MustCompile(`^{ (\(?\$\.status !?= "[0-9*]+"\)?( && )?)+ }$`)
 
 // logsOfDedupe returns the logs of the dedupe functions.
@@ -561,7 +563,7 @@ func logsOfDedupe(tpl template) (all []string) {
 	return all
 }
 
-// logsOfAPI returns the access logs whose lines have a status.
+// logsOfAPI returns access logs whose lines have the status.
 func logsOfAPI(tpl template) (all []string) {
 	for _, stage := range tpl.resources(stageType) {
 		if !strings.Contains(textAt(stage, "Properties.AccessLogSettings.Format"), `"status":"$context.status"`) {
@@ -578,8 +580,7 @@ func (tpl template) function(mapping resource) resource {
 	return tpl.behind(at(mapping, "Properties.FunctionName"))
 }
 
-// behind returns the function that a reference to its alias calls, or nil: nothing may call a function but through its
-// alias.
+// behind returns the function that a reference to its alias calls, or nil, because every caller must use the alias.
 func (tpl template) behind(reference any) resource {
 	alias := tpl.resources(aliasType)[textAt(reference, "Ref")]
 	version := tpl.resources(versionType)[textAt(alias, "Properties.FunctionVersion.Fn::GetAtt.0")]
@@ -605,7 +606,7 @@ func callsAlias(tpl template, _ map[string]any) (wrong []string) {
 	return wrong
 }
 
-// permittedFirst checks that an API calls an alias only when it may.
+// permittedFirst checks that an API calls an alias only after it has the permission.
 func permittedFirst(tpl template, integration resource, _ map[string]any) string {
 	for id, permission := range tpl.resources(permissionType) {
 		api := rendered(at(permission, "Properties.SourceArn"))
@@ -635,9 +636,9 @@ func idsOfWhatKeepsData(tpl template) (ids []string) {
 	return ids
 }
 
-// TestNamesOfWhatKeepsData pins logical ids, by which CloudFormation knows resources. A resource under another id is
-// a new, empty one: bank, claims and entries would be forgotten, though the old tables stay. So no -update changes
-// these names; that needs a migration.
+// TestNamesOfWhatKeepsData pins logical ids, by which CloudFormation identifies resources. A resource with another id
+// would be new and empty: the bank, claims and entries would be missing, although the old tables stay. So no -update
+// changes these names; a change needs a migration.
 func TestNamesOfWhatKeepsData(t *testing.T) {
 	t.Parallel()
 	claims := []string{

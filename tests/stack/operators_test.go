@@ -17,7 +17,7 @@ import (
 	"github.com/oncebox/oncebox/infra"
 )
 
-// TestGrantInvoke checks what a back end may call, and that no other kind of API has such a grant.
+// TestGrantInvoke checks the calls that a back end may make, and that no other kind of API has such a grant.
 func TestGrantInvoke(t *testing.T) {
 	tpl := synthTheirs(t, nil, func(stack awscdk.Stack) {
 		role := awsiam.NewRole(stack, jsii.String("BackEnd"), &awsiam.RoleProps{
@@ -99,8 +99,8 @@ func TestLogsHaveAKey(t *testing.T) {
 	}
 }
 
-// TestPartsForOthers checks what a construct offers to the rest of a stack: each alarm of the template by its section,
-// and metrics.
+// TestPartsForOthers checks the parts that a construct offers to the rest of a stack: each alarm of the template by
+// its section, and metrics.
 func TestPartsForOthers(t *testing.T) {
 	tpl := synthTheirs(t, nil, func(stack awscdk.Stack) {
 		claims, err := infra.NewClaimAPI(stack, "Claims", infra.ClaimAPIProps{
@@ -120,7 +120,7 @@ func TestPartsForOthers(t *testing.T) {
 			t.Errorf("there are %d and %d alarms", len(claims.Alarms), len(records.Alarms))
 		}
 		if claims.Metric(infra.FreeItems, nil) != nil {
-			t.Error("nobody counts free items")
+			t.Error("no function counts free items")
 		}
 		rate := records.Metric(infra.RecordsIn, nil)
 		rate.CreateAlarm(stack, jsii.String("Quiet"), &awscloudwatch.CreateAlarmOptions{
@@ -164,7 +164,7 @@ func TestAllFunctionsJoinTheVPC(t *testing.T) {
 	}
 }
 
-// TestDomain checks that the domain leads to the stage, and that the output says where DNS has to lead.
+// TestDomain checks that the domain points to the stage, and that the output names the target for DNS.
 func TestDomain(t *testing.T) {
 	t.Parallel()
 	tpl := readGolden(t, "jwt")

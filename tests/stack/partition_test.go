@@ -21,11 +21,11 @@ func readText(t *testing.T, file string) string {
 	return string(text)
 }
 
-// fixedPartition finds ARNs of one partition, and names of services in it. A service principal has the same name
-// everywhere.
+// fixedPartition matches ARNs of one partition, and names of services in it. A service principal has the same name in
+// every partition.
 var fixedPartition = regexp.MustCompile(`arn:aws:|[a-z0-9]\.amazonaws\.com`)
 
-// everywhere are the texts with such a name that are right in each partition.
+// everywhere lists the texts with such a name that are valid in each partition.
 var everywhere = regexp.MustCompile(`"(lambda|events|apigateway)\.amazonaws\.com"|\*\.amazonaws\.com\*`)
 
 // TestOtherPartitions makes everything in China, in GovCloud and in a region that only the deployment knows.

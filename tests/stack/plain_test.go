@@ -41,7 +41,7 @@ func plain(name, release string) func(t *testing.T) template {
 // jobsOf are the jobs of plain templates.
 var jobsOf = map[string]string{"claims": "claims", "records": "records", "both": bothJobs}
 
-// theirCode are the parameters that a user has to set.
+// theirCode are the parameters that a user must set.
 const theirCode = "CodeBucket=their-code"
 
 // plainSettings are settings of plain templates. Each parameter has its default in one of them and another value in
@@ -97,7 +97,7 @@ func contextOf(parameters, jobs string) map[string]any {
 			context[contextOfParameter(name)] = value
 		}
 	}
-	// Parameters say what the function does by default.
+	// Parameters show the function's defaults.
 	for name, value := range map[string]any{"log-level": "info", "ids": "first-keeps", "window": "48h"} {
 		if context[name] == nil {
 			context[name] = value
@@ -108,12 +108,12 @@ func contextOf(parameters, jobs string) map[string]any {
 
 var capital = regexp.MustCompile(`[A-Z]`)
 
-// contextOfParameter is the context value that a parameter is named after.
+// contextOfParameter returns the context value after which a parameter is named.
 func contextOfParameter(parameter string) string {
 	return strings.ToLower(strings.TrimPrefix(capital.ReplaceAllString(parameter, "-$0"), "-"))
 }
 
-// allowedDifferences are where plain templates differ from those of the CDK, and why.
+// allowedDifferences lists the allowed differences between plain templates and the CDK's, with reasons.
 var allowedDifferences = []struct {
 	why   string
 	apply func(id string, r map[string]any)
@@ -148,8 +148,8 @@ var allowedDifferences = []struct {
 
 func properties(r map[string]any) map[string]any { return r["Properties"].(map[string]any) }
 
-// withoutAllowedDifferences removes what may differ. The CDK's parameters and rules are about its bootstrap, and its
-// versions have names of their own.
+// withoutAllowedDifferences removes the parts that may differ. The CDK's parameters and rules are for its bootstrap,
+// and its versions have other names.
 func withoutAllowedDifferences(tpl template) {
 	for _, section := range []string{"Parameters", "Rules", "Conditions", "Mappings", "Metadata", "Description"} {
 		delete(tpl, section)
@@ -172,7 +172,8 @@ func withoutAllowedDifferences(tpl template) {
 	}
 }
 
-// TestPlainPage: each route of the page waits for its permission, or the page would answer 500 for a moment.
+// TestPlainPage checks that each route of the page waits for its permission. Otherwise the page would answer 500 for
+// a moment.
 func TestPlainPage(t *testing.T) {
 	t.Parallel()
 	tpl := readGolden(t, "plain-claims")
@@ -195,8 +196,9 @@ func TestPlainPage(t *testing.T) {
 	}
 }
 
-// TestPlainVersions changes each parameter, and the release. A function gets another version if its properties change,
-// and only then: Lambda publishes no second version of the same, and CloudFormation takes that for an error.
+// TestPlainVersions changes each parameter, and the release. A function must get another version if its properties
+// change, and only then. Lambda does not publish a second version of the same function, and CloudFormation reports
+// that as an error.
 func TestPlainVersions(t *testing.T) {
 	t.Parallel()
 	tpl := readGolden(t, "plain-both")
@@ -234,14 +236,14 @@ func TestPlainVersions(t *testing.T) {
 		}
 	}
 	for name := range tpl["Parameters"].(map[string]any) {
-		// Another bucket alone is no new code: docs/deploy.md says that its zips need another prefix.
+		// Another bucket alone does not mean new code: docs/deploy.md says that zips in it need another prefix.
 		if changed[name] == 0 && !slices.Contains([]string{"CodeBucket", "JwtIssuer", "JwtAudience"}, name) {
 			t.Errorf("%s was not changed", name)
 		}
 	}
 }
 
-// TestPlainTemplatesOfReleases: each release publishes versions, also with the same code.
+// TestPlainTemplatesOfReleases checks that each release publishes versions, even with the same code.
 func TestPlainTemplatesOfReleases(t *testing.T) {
 	testengine.CheckOnly(t)
 	next := plain("both", "1.2.4")(t)
@@ -257,10 +259,11 @@ func TestPlainTemplatesOfReleases(t *testing.T) {
 	}
 }
 
-// ofTheCDK are names of its bootstrap, accounts and regions.
-var ofTheCDK = regexp.MustCompile(`(?i)bootstrap/|BootstrapVersion|hnb659fds|\b[0-9]{12}\b|"(us|eu)-[a-z]+-[0-9]`)
+// cdkOnly are names of its bootstrap, accounts and regions.
+var cdkOnly = regexp.MustCompile(`(?i)bootstrap/|BootstrapVersion|hnb659fds|\b[0-9]{12}\b|"(us|eu)-[a-z]+-[0-9]`)
 
-// TestPlainTemplatesFit keeps the limits of CloudFormation, and has nothing of the CDK or of an account.
+// TestPlainTemplatesFit checks that the templates are within the limits of CloudFormation, and contain nothing of the
+// CDK or of an account.
 func TestPlainTemplatesFit(t *testing.T) {
 	t.Parallel()
 	const inRequest, inBucket, mostResources, mostParameters = 51200, 1 << 20, 500, 200 // "CloudFormation quotas"
@@ -277,7 +280,7 @@ func TestPlainTemplatesFit(t *testing.T) {
 		if n := len(tpl["Parameters"].(map[string]any)); n > mostParameters {
 			t.Errorf("%s has %d parameters", name, n)
 		}
-		if found := ofTheCDK.Find(short.Bytes()); found != nil {
+		if found := cdkOnly.Find(short.Bytes()); found != nil {
 			t.Errorf("%s has %s", name, found)
 		}
 	}
@@ -291,8 +294,8 @@ func TestPlainTemplatesRefuse(t *testing.T) {
 		{"CodeBucket=Their_Code", "CodeBucket must be the name of a bucket"},
 		{"CodePrefix=oncebox", "CodePrefix must end with a slash"},
 		{"CodePrefix=" + strings.Repeat("a", 24) + "/", "CodePrefix is longer than 24"},
-		{"Architecture=arm", "Architecture is none of [arm64 x86_64]"},
-		{"Auth=open", "Auth is none of [iam jwt link]"},
+		{"Architecture=arm", "Architecture is not one of [arm64 x86_64]"},
+		{"Auth=open", "Auth is not one of [iam jwt link]"},
 		{"Auth=jwt; JwtAudience=web", "Auth=jwt needs JwtIssuer"},
 		{"Auth=jwt; JwtIssuer=https://issuer.example", "Auth=jwt needs JwtAudience"},
 		{"Auth=jwt; JwtIssuer=http://issuer.example; JwtAudience=web", "JwtIssuer must be an https URL"},
@@ -333,9 +336,9 @@ func TestPlainTemplatesRefuse(t *testing.T) {
 		{"BatchSize=10001", "BatchSize is greater than 10000"},
 		{"Retries=-2", "Retries is less than -1"},
 		{"AlarmTopicArn=alarms", "AlarmTopicArn must be the ARN of an SNS topic"},
-		{"LogLevel=all", "LogLevel is none of"},
-		{"SystemLogLevel=info", "SystemLogLevel is none of"},
-		{"LogRetentionDays=2", "LogRetentionDays is none of"},
+		{"LogLevel=all", "LogLevel is not one of"},
+		{"SystemLogLevel=info", "SystemLogLevel is not one of"},
+		{"LogRetentionDays=2", "LogRetentionDays is not one of"},
 		{"NoSuch=1", "there is no parameter NoSuch"},
 	} {
 		parameters := values(r.parameters)
@@ -351,7 +354,8 @@ func TestPlainTemplatesRefuse(t *testing.T) {
 	}
 }
 
-// TestPlainTemplatesAccept: what patterns accept at their limits, the functions accept, too. Infra asks their parsers.
+// TestPlainTemplatesAccept checks that the functions accept the values that patterns accept at their limits. Infra
+// calls their parsers.
 func TestPlainTemplatesAccept(t *testing.T) {
 	t.Parallel()
 	for _, parameters := range []string{
@@ -417,7 +421,7 @@ func (d deployment) set(name string, p map[string]any, value any) error {
 	words := list(p["AllowedValues"])
 	switch {
 	case words != nil && !slices.Contains(words, any(text)):
-		return fmt.Errorf("%s is none of %v", name, words)
+		return fmt.Errorf("%s is not one of %v", name, words)
 	case p["MaxLength"] != nil && len(text) > int(number(p["MaxLength"])):
 		return fmt.Errorf("%s is longer than %v", name, p["MaxLength"])
 	case p["AllowedPattern"] != nil && !regexp.MustCompile(p["AllowedPattern"].(string)).MatchString(text):
@@ -457,7 +461,7 @@ func (d deployment) holds(condition any) bool {
 // A leftOut property has the value AWS::NoValue.
 type leftOut struct{}
 
-// evaluated evaluates the functions whose arguments are known.
+// evaluated evaluates the functions whose arguments are all known.
 func (d deployment) evaluated(value any) any {
 	switch v := value.(type) {
 	case []any:
@@ -491,7 +495,7 @@ func (d deployment) evaluated(value any) any {
 	return value
 }
 
-// joined joins what is known. With an unknown part it returns a Fn::Join of fewer parts.
+// joined joins the known parts. With an unknown part it returns a Fn::Join of fewer parts.
 func (d deployment) joined(separator string, parts []any) any {
 	var all []any
 	for _, part := range parts {
@@ -513,7 +517,7 @@ func (d deployment) joined(separator string, parts []any) any {
 	return map[string]any{"Fn::Join": []any{separator, all}}
 }
 
-// called calls a function of CloudFormation. It returns false for one that needs resources.
+// called calls a function of CloudFormation. It returns false for a function that needs resources.
 func (d deployment) called(function string, argument any) (any, bool) {
 	arguments := list(argument)
 	switch function {

@@ -29,7 +29,7 @@ const logOf33000 = "ledger=log; expected-rate=33000"
 // valkey is a Valkey ledger that may be outside of a VPC.
 const valkey = "ledger=valkey://cache.example:6379"
 
-// refusals are context values that are wrong, and what the error says. Dots stand between parts of the error.
+// refusals are wrong context values, with the text of the error. Dots replace text between parts of the error.
 var refusals = []struct{ context, says string }{
 	// Unknown names and values.
 	{"id-pth=id", "oncebox:id-pth ... did you mean oncebox:id-path?"},
@@ -99,7 +99,7 @@ var refusals = []struct{ context, says string }{
 	{"source-retention=0", "oncebox:source-retention"},
 	{"record-age=0", "oncebox:record-age"},
 
-	// Names of existing resources. The CDK panics over most of these.
+	// These are names of existing resources. The CDK panics for most of them.
 	{"stack=my stack", `oncebox:stack is "my stack"; the name of a stack has 1 to 128`},
 	{"stack=1st", "oncebox:stack"},
 	{"stack=" + strings.Repeat("x", 129), "oncebox:stack"},
@@ -392,11 +392,11 @@ func TestContextIsRefused(t *testing.T) {
 	says(t, refused(t, map[string]any{"volatile": []any{"a", []any{map[string]any{}}}}), "oncebox:volatile is an object")
 }
 
-// notForUsers are names of Go and of functions, which a user of context values does not know.
+// notForUsers are names of Go and of functions, which users of context values do not know.
 var notForUsers = regexp.MustCompile(
 	`ONCEBOX_|Props|Auth(JWT|IAM|Link|Open)|Source|Destination|Retention|Horizon|BatchSize|RecordAge|Retries|Queue|Bucket`)
 
-// says checks the parts of an error, which stand in this order.
+// says checks that an error contains the parts in this order.
 func says(t *testing.T, message, parts string) {
 	t.Helper()
 	rest := message
@@ -413,7 +413,7 @@ func says(t *testing.T, message, parts string) {
 	}
 }
 
-// TestAdviceForTheLogIsTaken follows what the refusals of the log ledger say.
+// TestAdviceForTheLogIsTaken follows the advice in the refusals of the log ledger.
 func TestAdviceForTheLogIsTaken(t *testing.T) {
 	for _, context := range []string{
 		logOf33000 + "; window=1h; dedupe-memory=6421", logOf33000 + "; window=28m",
@@ -479,7 +479,8 @@ type (
 	recordProps = infra.RecordDedupeProps
 )
 
-// wrongClaims and wrongRecords are props that context values cannot have, by what the error says. It names props.
+// wrongClaims and wrongRecords are props that context values cannot have, by the text of the error, which names
+// props.
 var (
 	wrongClaims = map[string]func(awscdk.Stack, *claimProps){
 		"Auth is missing; choose AuthIAM, AuthJWT, AuthLink, or AuthOpen": func(_ awscdk.Stack, p *claimProps) {
@@ -625,7 +626,7 @@ func TestLaterReplicasAreRefused(t *testing.T) {
 	}
 }
 
-// synthProblem returns what the CDK panics with when it makes the templates.
+// synthProblem returns the text of the CDK's panic when it makes the templates.
 func synthProblem(app awscdk.App) (problem string) {
 	defer func() {
 		if p := recover(); p != nil {

@@ -25,12 +25,12 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 )
 
-// inFolder is the variable that names the folder of the child in which the tests run.
+// inFolder is the variable with the folder of the child process that runs the tests.
 const inFolder = "STACK_TESTS_FOLDER"
 
-// TestMain runs the tests in a child process. jsii reads the environment before main, so the environment has to be
-// set for a new process. jsii also leaves files behind: jsii.Close would remove them, but it races with itself once a
-// synth was made. So the parent removes the child's folder.
+// TestMain runs the tests in a child process. jsii reads the environment before main, so the environment must be set
+// for a new process. jsii also leaves files behind: jsii.Close would remove them, but it races with itself after a
+// synth. So the parent removes the child's folder.
 func TestMain(m *testing.M) {
 	if os.Getenv(inFolder) != "" {
 		os.Exit(m.Run())
@@ -65,10 +65,10 @@ func runInFolder() (code int, err error) {
 	return tests.ProcessState.ExitCode(), err
 }
 
-// synth returns the template of infra.NewStack with these context values over those of cdk.json. The names of the
+// synth returns the template of infra.NewStack with these context values, which override cdk.json. The names of the
 // values have no "oncebox:". The functions are stand-ins unless their -code values name others.
 //
-// jsii takes one call at a time, so a test that calls it does not run in parallel.
+// jsii handles one call at a time, so a test that calls synth does not run in parallel.
 func synth(t *testing.T, values map[string]any) template {
 	t.Helper()
 	made, err := trySynth(t, values)
@@ -113,13 +113,13 @@ func with(context, more map[string]any) map[string]any {
 	return all
 }
 
-// bothJobs is the value of oncebox:jobs in the goldens that say nothing else.
+// bothJobs is the value of oncebox:jobs in goldens that do not set it.
 const bothJobs = "claims,records"
 
 // codeNames are the context values with the folders of the functions.
 var codeNames = []string{"claim-code", "sweep-code", "dedupe-code"}
 
-// withDefaults adds what cdk.json sets, both jobs, and stand-ins for the functions.
+// withDefaults adds the values of cdk.json, both jobs, and stand-ins for the functions.
 func withDefaults(t *testing.T, values map[string]any) map[string]any {
 	t.Helper()
 	context := cdkJSON(t)
@@ -176,7 +176,7 @@ func templateOf(t *testing.T, app awscdk.App, stack awscdk.Stack) template {
 	folder := *app.Synth(nil).Directory()
 	var validation struct {
 		PluginReports []struct {
-			Violations []json.RawMessage `json:"violations"` // without those that infra acknowledges with a reason
+			Violations []json.RawMessage `json:"violations"` // without the violations that infra acknowledges with a reason
 		} `json:"pluginReports"`
 	}
 	report, err := os.ReadFile(filepath.Join(folder, "validation-report.json"))

@@ -69,7 +69,7 @@ func (r resource) properties() map[string]any {
 	return properties
 }
 
-// at follows a path of member names and indexes with dots between them. It returns nil where there is nothing.
+// at returns the value at a path of member names and indexes, separated by dots. It returns nil if there is no value.
 func at(value any, path string) any {
 	for part := range strings.SplitSeq(path, ".") {
 		switch v := value.(type) {

@@ -1,5 +1,5 @@
-// Checks templates with cdk-nag and prints each finding as a line of JSON: template, rule, resource and what is wrong.
-// It exits with 0 whatever is found.
+// Checks templates with cdk-nag and prints each finding as a line of JSON: template, rule, resource and problem. It
+// exits with 0, with and without findings.
 'use strict';
 
 const fs = require('fs');
@@ -16,7 +16,7 @@ try {
   fs.rmSync(outdir, { recursive: true });
 }
 
-// check makes a stack of each template. Rules that find something let the synthesis fail, and its report names all.
+// check makes a stack from each template. A finding makes the synthesis fail, and the report lists all findings.
 function check(templates) {
   const app = new App({
     outdir, analyticsReporting: false, treeMetadata: false, context: { 'aws:cdk:disable-stack-trace': true },

@@ -214,7 +214,7 @@ stock_create = parsing.ResourceMap.create
 
 
 def delete(self):
-    """Replaces ResourceMap.delete, which knows the policy Retain only."""
+    """Replaces ResourceMap.delete, which knows only the policy Retain."""
     for resource in self._resource_json_map.values():
         if resource.get("DeletionPolicy") == "RetainExceptOnCreate":
             resource["DeletionPolicy"] = "Retain"
@@ -225,7 +225,7 @@ stock_delete = parsing.ResourceMap.delete
 
 
 def made_resources(self):
-    """Replaces Stack.stack_resources, which has what conditions leave out, too."""
+    """Replaces Stack.stack_resources, which includes resources that conditions leave out."""
     return [resource for resource in self.resource_map.values() if resource is not None]
 
 
@@ -349,7 +349,7 @@ def log_group(service, name, p):
     logs.create_log_group(logGroupName=name, tags=tags(p))
     if days:
         logs.put_retention_policy(logGroupName=name, retentionInDays=days)
-    # The Arn of CloudFormation is that of the group's streams.
+    # CloudFormation's Arn is the ARN of the group's streams.
     arn = f"arn:aws:logs:{logs.meta.region_name}:{DEFAULT_ACCOUNT_ID}:log-group:{name}:*"
     return Resource(name, functools.partial(logs.delete_log_group, logGroupName=name), Arn=arn)
 

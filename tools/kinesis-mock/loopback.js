@@ -1,5 +1,5 @@
 // Loaded before kinesis-mock, which would listen on every interface and has no
-// option not to.
+// option to change that.
 const { Server } = require('net')
 const listen = Server.prototype.listen
 Server.prototype.listen = function (port, done) {

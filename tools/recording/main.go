@@ -1,7 +1,7 @@
-// Command recording runs a command and writes what it prints as a terminal recording, twice: NAME.cast, which
-// `asciinema play` replays, and NAME.svg, which a browser shows. `make recording` records `oncebox demo`.
+// Command recording runs a command and writes its output as a terminal recording, twice: NAME.cast, which `asciinema
+// play` replays, and NAME.svg, which a browser shows. `make recording` records `oncebox demo`.
 //
-// The pace is even and not the command's own: a demo that takes a second could not be read.
+// The recording has its own even pace, because a demo that takes a second could not be read.
 package main
 
 import (
@@ -43,13 +43,13 @@ func record(name string, command []string) error {
 	return os.WriteFile(name+".svg", s.svg(), 0o644)
 }
 
-// prompt is the command as a user types it, without the folder of the program.
+// prompt returns the command as a user types it, without the folder of the program.
 func prompt(command []string) string {
 	typed := append([]string{filepath.Base(command[0])}, command[1:]...)
 	return "$ " + strings.Join(typed, " ")
 }
 
-// A session is what the terminal shows, line by line.
+// A session is the text that the terminal shows, line by line.
 type session struct{ lines []string }
 
 // newSession wraps the lines of the output at the width of the terminal.

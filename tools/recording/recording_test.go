@@ -10,7 +10,7 @@ import (
 
 const recorded = "../../docs/picture/demo"
 
-// TestRecordingIsOne: the two files of docs/picture show the same session.
+// TestRecordingIsOne checks that the two files of docs/picture show the same session.
 func TestRecordingIsOne(t *testing.T) {
 	t.Parallel()
 	cast, svg := read(t, recorded+".cast"), read(t, recorded+".svg")

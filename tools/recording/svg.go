@@ -14,7 +14,7 @@ const (
 	fontSize    = 13
 )
 
-// The window is dark whatever the page is, so that the text is legible on both.
+// The window is always dark, so that the text is legible on light and dark pages.
 const head = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" font-size="%[3]d">
 <title>%[4]s</title>
 <style>
@@ -27,7 +27,7 @@ text { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "DejaVu Sans 
 <rect width="%[1]d" height="%[2]d" rx="8" fill="#011627"/>
 `
 
-// svg is the session as a picture in which one line after the other appears. The last state stays.
+// svg returns the session as a picture in which one line after the other appears. The last state stays.
 func (s session) svg() []byte {
 	var out bytes.Buffer
 	width, height := columns*letterWidth+2*margin, len(s.lines)*lineHeight+2*margin

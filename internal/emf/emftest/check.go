@@ -1,6 +1,6 @@
-// Package emftest reads log lines as CloudWatch Logs does with the embedded metric format. The rules are those of the
-// specification and of its JSON schema (CloudWatch User Guide, "Specification: Embedded metric format"), and those of
-// MetricDatum and Dimension (CloudWatch API Reference) that a metric has to follow to be stored.
+// Package emftest reads log lines as CloudWatch Logs reads the embedded metric format. It applies the rules of the
+// specification and of its JSON schema (CloudWatch User Guide, "Specification: Embedded metric format"). It also
+// applies the rules of MetricDatum and Dimension for stored metrics (CloudWatch API Reference).
 package emftest
 
 import (
@@ -25,14 +25,14 @@ type Point struct {
 	Value      float64
 }
 
-// Limits of the specification.
+// These are limits of the specification.
 const (
 	maxLine       = 1 << 20
 	maxMetrics    = 100
 	maxDimensions = 30
-	maxNamespace  = 255 // of MetricDatum; the schema has 1,024
-	maxName       = 255 // of MetricDatum; the schema has 1,024
-	maxDimension  = 250 // characters of a reference to a dimension
+	maxNamespace  = 255 // the limit of MetricDatum; the schema has 1,024
+	maxName       = 255 // the limit of MetricDatum; the schema has 1,024
+	maxDimension  = 250 // the characters of a reference to a dimension
 	maxValue      = 1024
 	maxArray      = 100
 )
@@ -49,8 +49,8 @@ var units = strings.Fields(`Seconds Microseconds Milliseconds Bytes Kilobytes Me
 	Megabits Gigabits Terabits Percent Count Bytes/Second Kilobytes/Second Megabytes/Second Gigabytes/Second
 	Terabytes/Second Bits/Second Kilobits/Second Megabits/Second Gigabits/Second Terabits/Second Count/Second None`)
 
-// Points returns the values of all lines of a log. It fails the test for a line that is no JSON object, and for one that
-// asks for metrics and breaks a rule.
+// Points returns the values of all lines of a log. It fails the test for a line that is not a JSON object, and for a
+// line with metrics that breaks a rule.
 func Points(t testing.TB, log []byte) (all []Point) {
 	t.Helper()
 	for line := range bytes.Lines(log) {
@@ -194,7 +194,7 @@ func numbers(raw json.RawMessage) ([]float64, error) {
 	return values, nil
 }
 
-// strict decodes a JSON text with the members that are known, and nothing behind it.
+// strict decodes a JSON text. It refuses unknown members, and text after the value.
 func strict(text []byte, value any) error {
 	d := json.NewDecoder(bytes.NewReader(text))
 	d.DisallowUnknownFields()
@@ -207,7 +207,7 @@ func strict(text []byte, value any) error {
 	return nil
 }
 
-// uniqueMembers refuses an object that has a member twice: which one counts is not defined.
+// uniqueMembers refuses an object that has a member twice, because it is undefined which of the two counts.
 func uniqueMembers(line []byte) error {
 	d := json.NewDecoder(bytes.NewReader(line))
 	if token, err := d.Token(); err != nil || token != json.Delim('{') {
@@ -220,7 +220,7 @@ func uniqueMembers(line []byte) error {
 			return err
 		}
 		if seen[name] {
-			return fmt.Errorf("the member %v is there twice", name)
+			return fmt.Errorf("the member %v exists twice", name)
 		}
 		seen[name] = true
 		var value json.RawMessage

@@ -1,5 +1,5 @@
-// Package sqlitetest is what the tests of the SQLite engines share: other
-// processes of a store, and programs that know nothing of turns.
+// Package sqlitetest holds code that the tests of the SQLite engines share: other processes of a store, and programs
+// that do not know turns.
 package sqlitetest
 
 import (
@@ -19,19 +19,18 @@ import (
 	_ "modernc.org/sqlite" // the driver of Foreign
 )
 
-// The variables that make the test binary another process of the store.
+// These variables make the test binary another process of the store.
 const (
 	roleVariable = "SQLITETEST_ROLE"
 	pathVariable = "SQLITETEST_PATH"
 	nameVariable = "SQLITETEST_NAME"
 )
 
-// Role is what another process does with the store at a path. It calls Ready
-// once; its result is encoded as JSON for Process.Result.
+// Role is the work of another process on the store at a path. It calls Ready once. Its result is encoded as JSON for
+// Process.Result.
 type Role func(ctx context.Context, path, name string) (result any, err error)
 
-// Main is a package's TestMain: it runs the tests or, in a process that Start
-// has made, the role.
+// Main is a package's TestMain. It runs the tests, or the role in a process that Start has made.
 func Main(m *testing.M, roles map[string]Role) {
 	role, ok := roles[os.Getenv(roleVariable)]
 	if !ok {
@@ -47,8 +46,7 @@ func Main(m *testing.M, roles map[string]Role) {
 	}
 }
 
-// Ready tells the test that this process has come to the point, and waits for
-// the word to go on.
+// Ready tells the test that this process is ready, and waits until Proceed is called.
 func Ready() {
 	fmt.Println("ready")
 	_, _ = bufio.NewReader(os.Stdin).ReadString('\n')
@@ -61,8 +59,8 @@ type Process struct {
 	out *bufio.Reader
 }
 
-// Start starts another process in a role and waits until it is ready. It is
-// killed at the end of the test, unless it has ended.
+// Start starts another process in a role and waits until it is ready. At the end of the test it kills the process,
+// unless it has ended.
 func Start(t *testing.T, role, path, name string) *Process {
 	t.Helper()
 	self, err := os.Executable()
@@ -103,8 +101,7 @@ func (p *Process) Result(t *testing.T, into any) {
 	check(t, p.cmd.Wait())
 }
 
-// Foreign opens the file as a program does that knows nothing of turns, and
-// waits for nobody.
+// Foreign opens the file as a program does that does not know turns. Its busy timeout is 0.
 func Foreign(t *testing.T, path string) *sql.Conn {
 	t.Helper()
 	db, err := sql.Open("sqlite", path)
@@ -122,11 +119,10 @@ func Run(t *testing.T, conn *sql.Conn, query string) {
 	check(t, err)
 }
 
-// ofConstants is a step through rows of the query itself. A query may call such rows "numbers".
-var ofConstants = regexp.MustCompile(`CONSTANT ROW|VALUES CLAUSE|SCAN numbers`)
+// constantRows matches a step through rows of the query itself. A query may call such rows "numbers".
+var constantRows = regexp.MustCompile(`CONSTANT ROW|VALUES CLAUSE|SCAN numbers`)
 
-// CheckUsesKeys makes sure that none of the queries, each with its number of
-// arguments, looks through a whole table.
+// CheckUsesKeys checks that no query scans a whole table. Each query has its number of arguments.
 func CheckUsesKeys(t *testing.T, path string, queries map[string]int) {
 	t.Helper()
 	conn := Foreign(t, path)
@@ -137,7 +133,7 @@ func CheckUsesKeys(t *testing.T, path string, queries map[string]int) {
 			var id, parent, unused int
 			var step string
 			check(t, rows.Scan(&id, &parent, &unused, &step))
-			if strings.Contains(step, "SCAN") && !ofConstants.MatchString(step) {
+			if strings.Contains(step, "SCAN") && !constantRows.MatchString(step) {
 				t.Errorf("%s: %s", query, step)
 			}
 		}
