@@ -133,7 +133,7 @@ type completedFlag struct{ *kong.Flag }
 
 // Names are the long names of the flag.
 func (f completedFlag) Names() []string {
-	names := slices.Concat([]string{f.Name}, f.Aliases)
+	names := []string{f.Name}
 	if f.Tag.Negatable != "" {
 		names = append(names, "no-"+f.Name)
 	}

@@ -103,7 +103,7 @@ func TestCompletedLines(t *testing.T) {
 				"oncebox campaign create --scope list --on-end b": {"burn"},
 				"oncebox claim spring --sl":                       {"--slot"}, // short for claim make
 				"oncebox claim show spring --it":                  nil,
-				"oncebox cost --ra":                               {"--rate"}, // an alias
+				"oncebox cost --rec":                              {"--record-size", "--records-per-second"},
 				"oncebox completion ":                             {"bash", "fish", "zsh"},
 				"oncebox nonesuch --sto":                          {"--store"},
 			} {

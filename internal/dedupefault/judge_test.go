@@ -84,7 +84,8 @@ func (w *testWorld) sendsAs(inv *invocation, of *input, id, data string) {
 // stores puts the record into the dead-letter store.
 func (w *testWorld) stores(inv *invocation, of *input, change func(*dedupe.DeadLetter)) {
 	f := dedupe.DeadLetter{
-		Owner: of.position.Owner().String(), Position: of.position, Reason: "bad", PartitionKey: of.partitionKey, Arrival: of.arrival, Data: of.data,
+		Scope: w.scope, Owner: of.position.Owner().String(), Position: of.position, Reason: "bad",
+		PartitionKey: of.partitionKey, Arrival: of.arrival, Data: of.data,
 	}
 	if change != nil {
 		change(&f)
