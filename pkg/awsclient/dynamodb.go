@@ -56,5 +56,5 @@ func NewDynamoDB(ctx context.Context, load Loader) (*dynamodb.Client, error) {
 // second, all of its pauses are exactly that long. A pause is at least half of the maximum, which gives a throttled
 // partition time. It does not grow with the attempts, because there are few.
 func backoff(int, error) (time.Duration, error) {
-	return MinBackoff + rand.N(MaxBackoff-MinBackoff+1), nil //nolint:gosec // spreads retries; guessing it gives no advantage
+	return MinBackoff + rand.N(MaxBackoff-MinBackoff+1), nil //nolint:gosec // spreads retries; no secret
 }

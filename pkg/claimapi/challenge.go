@@ -71,9 +71,9 @@ func (v verdict) isFor(hosts []string) bool {
 		(v.Action == "" || v.Action == claimpage.ChallengeAction)
 }
 
-// solved returns nil if the solution in the body is right. Errors: errChallenge, errChallengeUnavailable,
+// checkChallenge returns nil if the solution in the body is right. Errors: errChallenge, errChallengeUnavailable,
 // *itembank.InvalidError.
-func (h *Handler) solved(ctx context.Context, sent body) error {
+func (h *Handler) checkChallenge(ctx context.Context, sent body) error {
 	if h.challenge == nil {
 		return nil
 	}

@@ -166,7 +166,7 @@ func (h *Handler) claim(ctx context.Context, c *call) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	if err := h.solved(ctx, sent); err != nil {
+	if err := h.checkChallenge(ctx, sent); err != nil {
 		return reply{}, err
 	}
 	grant, err := h.bank.Claim(ctx, c.campaign, c.claimant, itembank.InSlot(slot), itembank.Choosing(chosen...))

@@ -35,14 +35,14 @@ func (h *Handler) numbers(c *call, r reply, took time.Duration) (v emf.Values) {
 	}
 	counted := h.contention.next(h.bank)
 	v.Metrics = []float64{
-		one(r.status == http.StatusCreated), one(r.replayed), one(r.slug == slugSoldOut),
+		oneIf(r.status == http.StatusCreated), oneIf(r.replayed), oneIf(r.slug == slugSoldOut),
 		float64(counted.LostRaces), float64(counted.Conflicts), float64(counted.Throttles), emf.Milli(took),
 	}
 	return v
 }
 
-func one(is bool) float64 {
-	if is {
+func oneIf(condition bool) float64 {
+	if condition {
 		return 1
 	}
 	return 0

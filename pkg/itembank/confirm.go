@@ -23,7 +23,7 @@ var (
 // claimant holds no claim; ErrClaimEnded; *ClaimedElsewhereError if the claim belongs to another
 // campaign of the scope; ErrTryAgain.
 func (b *Bank) Confirm(ctx context.Context, campaign, claimant, claimID string, options ...ClaimOption) (Claim, error) {
-	c, key, err := b.campaignOfHolds(ctx, campaign, claimant, options)
+	c, key, err := b.holdKeyOf(ctx, campaign, claimant, options)
 	if err != nil {
 		return Claim{}, err
 	}
@@ -55,8 +55,8 @@ func confirmed(hold engine.Claim, held *engine.Claim) (Claim, error) {
 	return claimOf(*held), nil
 }
 
-// campaignOfHolds is keyOf with an error unless the claims of the campaign are holds.
-func (b *Bank) campaignOfHolds(
+// holdKeyOf is keyOf with an error unless the claims of the campaign are holds.
+func (b *Bank) holdKeyOf(
 	ctx context.Context, campaign, claimant string, options []ClaimOption,
 ) (Campaign, engine.ClaimKey, error) {
 	c, key, err := b.keyOf(ctx, campaign, claimant, options)

@@ -60,7 +60,7 @@ func (b *Bank) LookUp(ctx context.Context, campaign, item string) (ItemReport, e
 	}
 	var before engine.ItemRow
 	for same := 0; ; { // how many times in a row no claim held the item and its row was unchanged
-		report, row, err := b.lookAt(ctx, c, item)
+		report, row, err := b.readPlace(ctx, c, item)
 		if err != nil || report.Place != PlaceClaimed {
 			return report, err
 		}
@@ -97,7 +97,7 @@ func (b *Bank) ItemsOfClaim(ctx context.Context, claim Claim) ([]ItemReport, err
 	}
 	var reports []ItemReport
 	for _, item := range claim.Items() {
-		report, _, err := b.lookAt(ctx, c, item)
+		report, _, err := b.readPlace(ctx, c, item)
 		if err != nil {
 			return nil, err
 		}
@@ -116,8 +116,8 @@ func (r *ItemReport) heldBy(c Campaign, claim Claim) {
 	}
 }
 
-// lookAt reads the rows of an item and reports its place. An item that is neither free nor ended is claimed.
-func (b *Bank) lookAt(ctx context.Context, c Campaign, item string) (ItemReport, *engine.ItemRow, error) {
+// readPlace reads the rows of an item and reports its place. An item that is neither free nor ended is claimed.
+func (b *Bank) readPlace(ctx context.Context, c Campaign, item string) (ItemReport, *engine.ItemRow, error) {
 	h := engine.HashItem(item)
 	report := ItemReport{Campaign: c.Name, Item: item, Place: PlaceUnknown}
 	read, err := whileBusy(ctx, b, rowsBusy, func() (engine.ItemRead, bool, error) {

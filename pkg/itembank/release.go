@@ -95,7 +95,7 @@ func (b *Bank) Release(
 func (b *Bank) ReleaseHold(
 	ctx context.Context, campaign, claimant, claimID string, options ...ClaimOption,
 ) (Released, error) {
-	c, key, err := b.campaignOfHolds(ctx, campaign, claimant, options)
+	c, key, err := b.holdKeyOf(ctx, campaign, claimant, options)
 	if err != nil {
 		return Released{}, err
 	}
@@ -201,7 +201,7 @@ func (b *Bank) closeOnce(
 	case err != nil:
 		return closedClaim{}, false, err
 	case closed.Closed():
-		return doneClosing(closing), false, nil
+		return closedResult(closing), false, nil
 	case closed.ClaimChanged:
 		return alreadyClosed(), false, nil
 	case closed.Conflict || closed.Throttled:
@@ -230,8 +230,8 @@ func (b *Bank) closeItem(c Campaign, item engine.FreeItem, row engine.ItemRow, t
 	return closing
 }
 
-// doneClosing returns the result of a successful close.
-func doneClosing(r engine.CloseRequest) (done closedClaim) {
+// closedResult returns the result of a successful close.
+func closedResult(r engine.CloseRequest) (done closedClaim) {
 	done.Returned = true
 	texts, items := r.Claim.Items(), r.Items()
 	if len(items) > 1 {

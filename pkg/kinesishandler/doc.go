@@ -94,13 +94,13 @@
 //
 // # Life of an invocation
 //
-//  1. decodeEvent makes batches from the event, or refuses the whole event. It makes one batch, except for messages of a
-//     dead-letter queue that were in several queues before.
+//  1. decodeEvent makes batches from the event, or refuses the whole event. It makes one batch, except for messages of
+//     a dead-letter queue that were in several queues before.
 //  2. The work gets a deadline 0.5 s before that of the invocation.
 //  3. Each source has its own dedupe.Processor. It is made for the source's first batch. If the ledger is a
 //     dedupe.Warmer, it is then warmed.
 //  4. The Processor takes the batch through its steps.
-//  5. faultOf decides whether the whole invocation fails. If not, Answer names the records that are not done, and Lambda
-//     sends these again.
+//  5. faultOf decides whether the whole invocation fails. If not, Answer names the records that are not done, and
+//     Lambda sends these again.
 //  6. report writes the log line.
 package kinesishandler

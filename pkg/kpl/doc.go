@@ -69,10 +69,10 @@
 //
 // Tags are skipped like unknown fields, so their content is not checked.
 //
-// The explicit hash key belongs to the user record. The explicit hash key of the parent only says to which shard the KPL
-// sent the aggregate, and never replaces a missing one. KCL drops an aggregate whole if the hash key of one of its user records
-// is outside the range of the shard; this package does not. Such aggregates occur after a resharding: the KPL then sends
-// the records again to their own shard, and one of the two is a duplicate like that of any other retry.
+// The explicit hash key belongs to the user record. The explicit hash key of the parent only says to which shard the
+// KPL sent the aggregate, and never replaces a missing one. KCL drops an aggregate whole if the hash key of one of its
+// user records is outside the range of the shard; this package does not. Such aggregates occur after a resharding: the
+// KPL then sends the records again to their own shard, and one of the two is a duplicate like that of any other retry.
 //
 // # Aliasing
 //

@@ -32,8 +32,7 @@
 //
 // # Files
 //
-// decide.go   a batch: runs, the search for a record's rows, the item of a decision
-//
+//	decide.go   a batch: runs, the search for a record's rows, the item of a decision
 //	lane.go     a lane: load, catch up, append, begin the next epoch
 //	memory.go   entries in memory, and what is evicted
 //	table.go    the table of entries; held.go: of items

@@ -115,7 +115,7 @@ const (
 	Burned    ItemState = "burned"    // its claim was released
 	Expired   ItemState = "expired"   // its own life or the life of its claim ended
 	Withdrawn ItemState = "withdrawn" // an operator took it out of the bank
-	Lost      ItemState = "lost"      // a repair found it neither free, nor held, nor ended, in a campaign that burns items
+	Lost      ItemState = "lost"      // a repair found it missing, in a campaign that burns items
 )
 
 // ListedItem is an item row with its hash. The row does not hold the item.

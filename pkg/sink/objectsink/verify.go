@@ -26,7 +26,7 @@ type Entry struct {
 // Filter selects the shards whose objects are read. An empty field selects all.
 type Filter struct{ Scope, Stream, Shard string }
 
-func (f Filter) takes(k dedupe.ChainKey) bool {
+func (f Filter) matches(k dedupe.ChainKey) bool {
 	return (f.Scope == "" || f.Scope == k.Scope) && (f.Stream == "" || f.Stream == k.Stream.Name) &&
 		(f.Shard == "" || f.Shard == k.Shard)
 }
@@ -56,7 +56,7 @@ func listOne(ctx context.Context, storage Storage, f Filter, key string, visit f
 	chain, file, err := parseKey(key)
 	e := Entry{Key: key, Chain: chain}
 	switch {
-	case strings.HasPrefix(file, "_"), err == nil && !f.takes(chain):
+	case strings.HasPrefix(file, "_"), err == nil && !f.matches(chain):
 		return nil
 	case err != nil:
 		return visit(e, err)
