@@ -22,7 +22,7 @@ type testWorld struct{ *World }
 
 func newTestWorld(t *testing.T) *testWorld {
 	w := &testWorld{&World{
-		ctx: t.Context(), scenario: Scenario{}.orDefaults(), sim: eventsource.NewSim(epoch, 1),
+		ctx: t.Context(), scenario: Scenario{}.orDefaults(), scope: "judged", sim: eventsource.NewSim(epoch, 1),
 		checkpoint: new(eventsource.Checkpoint), judge: newJudge(),
 	}}
 	t.Cleanup(w.sim.Close)
