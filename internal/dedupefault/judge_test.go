@@ -277,12 +277,12 @@ func TestJudge(t *testing.T) {
 		{"a notification of an unknown record", func(w *testWorld) { w.notifications["x"] = 1 }, "notifier: it sent notifications of unknown records"},
 		{"a message", func(w *testWorld) {
 			a := w.storedPoison()
-			w.notified(a, "prefix/"+deadletter.Name("", a.position.Owner().String(), a.data), "bad")
+			w.notified(a, "prefix/"+deadletter.Name(w.scope, a.position.Owner().String(), a.data), "bad")
 		}, ""},
-		{"a message of another object", func(w *testWorld) { w.notified(w.storedPoison(), "prefix/"+deadletter.Name("", "x", nil), "bad") }, "notifier: it sent {"},
+		{"a message of another object", func(w *testWorld) { w.notified(w.storedPoison(), "prefix/"+deadletter.Name(w.scope, "x", nil), "bad") }, "notifier: it sent {"},
 		{"a message without a reason", func(w *testWorld) {
 			a := w.storedPoison()
-			w.notified(a, "prefix/"+deadletter.Name("", a.position.Owner().String(), a.data), "")
+			w.notified(a, "prefix/"+deadletter.Name(w.scope, a.position.Owner().String(), a.data), "")
 		}, "notifier: it sent {"},
 		{"an error in place of an answer", func(w *testWorld) {
 			w.checkAnswer(w.invoked(), events.KinesisEventResponse{}, errThrown)
