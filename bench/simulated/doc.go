@@ -1,8 +1,8 @@
-// Package simulated plays claims against a bank in memory, and records against log ledgers, in simulated time. It shows
-// what claims cost in banks, and what both cost at rates, that are too large for a local engine.
+// Package simulated plays claims against a bank in memory, and records against log ledgers, in simulated time. It
+// measures their cost in banks and at rates that are too large for a local engine.
 //
-// Its functions run in a bubble of testing/synctest, where time passes only while all goroutines wait. So the Banks
-// are those of production, with their own clock and their own goroutines:
+// Its functions run in a bubble of testing/synctest, where time passes only while all goroutines wait. So it uses the
+// Bank of production, with its own clock and its own goroutines:
 //
 //	synctest.Test(t, func(t *testing.T) {
 //		store, err = simulated.Play(model, simulated.Customers(model.Items), 32, nil)
@@ -10,9 +10,9 @@
 //
 // # The model
 //
-// A request takes a time: a least one, and an exponentially distributed one on top. The engine does its work at the end
-// of it, all at once: transactions never conflict. Nothing fails but for the limits below. An item never ends, and
-// nobody releases a claim.
+// A request takes a minimum time and an exponentially distributed time on top. The engine does all its work at the end
+// of this time, so transactions never conflict. Requests fail only at the limits below. Items never end, and claims are
+// never released.
 //
 // Each container has one Bank, with a memory and a source of random numbers of its own, and serves one customer at a
 // time.
@@ -36,7 +36,7 @@
 // of its time, so that two appends can race. Items and answers take a time by their size: 20 µs a KB is 50 MB a second,
 // and a row takes 0.5 µs, which is what the processor needs to take one into memory (0.3 to 0.5 µs were measured on 2
 // shared cores). A read that is not consistent asks one of three replicas, and one of these is late. DynamoDB documents
-// no distribution of that time: 10 ms in the mean is assumed. The latency is that of claims. It is longer than the few
+// no distribution of that time: 10 ms in the mean is assumed. The latency is the same as for claims. It is longer than the few
 // milliseconds of DynamoDB, which makes more appends race.
 //
 // A shard gives its environment a batch when it has enough records. Shards begin at random times. No lane is throttled:

@@ -23,7 +23,7 @@ type ledgerExplainCommand struct {
 	Arrival     time.Time `help:"Explain for a record that arrives at this time. Default: the record's time, or now." placeholder:"TIME"`
 	Fingerprint string    `help:"The fingerprint of a record: it is compared, and entries of derived ids are found." placeholder:"TEXT"`
 
-	Record          string      `help:"Explain the record in the first line of this file. - is stdin. The flags below are those of dedupe." placeholder:"FILE"`
+	Record          string      `help:"Explain the record in the first line of this file. - is stdin. The flags below have the same meaning as in dedupe." placeholder:"FILE"`
 	Format          string      `enum:"json,snowplow" default:"json" help:"What the line is: json or snowplow. Default: ${default}." placeholder:"FORMAT"`
 	IDPath          string      `name:"id-path" help:"Path of the id. Required with --record and --format json." placeholder:"P"`
 	FingerprintPath string      `help:"Path of the fingerprint. By default, and where it is absent, the fingerprint is computed." placeholder:"P"`

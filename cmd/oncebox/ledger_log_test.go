@@ -21,8 +21,8 @@ import (
 type logShell struct {
 	*shell
 	log *ledgerdynamo.Log
-	// arrival is that of all records of events and letters. It is later than all commands, which import at their own
-	// time: so the epoch that it begins does not end in the test, whatever the time of day is.
+	// arrival is the arrival time of all records of events and letters. It is later than the commands, which import at
+	// their own time. So the epoch that it begins does not end during the test, at any time of day.
 	arrival time.Time
 }
 

@@ -23,8 +23,8 @@ ended. While claims are made, the numbers belong to slightly different moments.
 On DynamoDB the numbers may miss the last seconds. --consistent counts exactly, at twice the price.
 
 --watch prints a line every 10 seconds until it is interrupted; then the exit code is 130. On a terminal the line is
-replaced by the next one. The rate is that of the last ten lines: items that left the bank, less those that came back.
-With --output json each line is an object.
+replaced by the next one. The rate is measured over the last ten lines: items that left the bank, less items that came
+back. With --output json each line is an object.
 
 In a campaign of up to 20,000 items each line counts all rows, as status does: on DynamoDB at most about 1,000 read
 units. In a larger one the first line does, and each later line reads 4,000 free items, about 120 read units. Then the

@@ -1,3 +1,4 @@
+// Package mutanttest shows that a test case fails on a broken part.
 package mutanttest
 
 import (

@@ -228,7 +228,7 @@ func Decode(t rapid.TB, d *kpl.Decoder, data []byte) (records []kpl.UserRecord, 
 	return records, aggregated, err
 }
 
-// CheckRecords compares user records. An empty hash key is one, and nil is none.
+// CheckRecords compares user records. An empty hash key differs from a nil one.
 func CheckRecords(t rapid.TB, want, got []kpl.UserRecord) {
 	t.Helper()
 	if len(got) != len(want) {

@@ -39,7 +39,8 @@ var Events = []string{
 	With(Enriched, "event_id", "x"), With(Enriched, "page_title", "a\nb"), PageView,
 }
 
-// Columns are those of an event that tests change, by Snowplow's table (docs.snowplow.io, "Enriched stream TSV file format").
+// Columns are the columns of an event that tests change, by Snowplow's table (docs.snowplow.io, "Enriched stream TSV file
+// format").
 var Columns = map[string]int{
 	"app_id": 0, "etl_tstamp": 2, "collector_tstamp": 3, "event_id": 6, "v_etl": 11, "user_ipaddress": 13,
 	"geo_country": 18, "page_title": 30, "contexts": 52, "unstruct_event": 58, "useragent": 77, "dvce_sent_tstamp": 119,

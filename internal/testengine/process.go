@@ -165,7 +165,7 @@ func freePort() (*port, error) {
 	return nil, errors.New("no free port on the loopback interface")
 }
 
-// Address returns an address of the loopback interface. Nobody listens on it, and no other test gets it until the end
+// Address returns an address of the loopback interface on which no program listens. No other test gets it until the end
 // of the test.
 func Address(t testing.TB) string {
 	t.Helper()

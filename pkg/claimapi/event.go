@@ -12,7 +12,7 @@ import (
 // payloadVersion is the payload format of the events.
 const payloadVersion = "2.0"
 
-// event has the parts of a request with payload format 2.0 that the handler reads. Its names are those of
+// event has the parts of a request with payload format 2.0 that the handler reads. Its names are the names of
 // events.APIGatewayV2HTTPRequest. It leaves out all other members, because decoding them takes longer than all other
 // work of the handler.
 type event struct {

@@ -29,7 +29,7 @@ func listed(t *testing.T) map[string]deadletter.Listed {
 	}
 }
 
-// write makes a file of a folder, which need not survive a crash. It fails if the name is that of a folder.
+// write makes a file of a folder, which need not survive a crash. It fails if a folder has the name.
 func write(objects deadletter.Objects, name string) error {
 	path := objects.Place(name).Path
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {

@@ -44,7 +44,7 @@ type GivenUp struct {
 
 // ParseLetter reads the content of an object. Its error is ErrNotALetter, or an error of Decode.
 //
-// Invocation records are those of a Kinesis event source mapping, in the forms for S3, SQS and SNS (Lambda Developer
+// Invocation records come from a Kinesis event source mapping, in the forms for S3, SQS and SNS (Lambda Developer
 // Guide, "Retain discarded batch records for a Kinesis Data Streams event source"). The form for SNS may be in its
 // envelope.
 func ParseLetter(name string, content []byte) (Letter, error) {

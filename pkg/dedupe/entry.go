@@ -38,7 +38,7 @@ func (e Entry) Existing() Existing {
 	return Existing{Owner: e.Owner.Digest(), Content: ContentDigest(e.Fingerprint), PurgeAt: e.PurgeAt, Done: e.Done}
 }
 
-// purgedAt reports whether a record with this arrival may replace an entry. It is the same condition as that of
+// purgedAt reports whether a record with this arrival may replace an entry. It is the condition of
 // Entries.PutIfAbsent. Only the purge time decides: it does not matter whether the engine has already deleted the row.
 func purgedAt(purgeAt int64, arrival time.Time) bool {
 	return purgeAt != Never && time.Unix(purgeAt, 0).Before(arrival)
