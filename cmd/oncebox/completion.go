@@ -55,7 +55,9 @@ func (c completionCommand) Run(a *app, kctx *kong.Context) error {
 	}
 	shell := completedShells[i]
 	if c.Code {
-		return completionTemplates.ExecuteTemplate(a.stdout, shell.template, map[string]any{
+		script := template.Must(template.New(shell.template).
+			Funcs(template.FuncMap{"join": strings.Join, "fish": inFish}).ParseFS(completionFiles, shell.template))
+		return script.Execute(a.stdout, map[string]any{
 			"Shell": name, "Program": completed{kctx.Model.Node}, "Commands": allCompleted(kctx.Model.Node),
 		})
 	}
@@ -66,9 +68,6 @@ func (c completionCommand) Run(a *app, kctx *kong.Context) error {
 
 //go:embed completion.bash completion.fish
 var completionFiles embed.FS
-
-var completionTemplates = template.Must(template.New("").
-	Funcs(template.FuncMap{"join": strings.Join, "fish": inFish}).ParseFS(completionFiles, "completion.*"))
 
 // inFish is the first sentence of a help text as a quoted word of fish.
 func inFish(help string) string {
