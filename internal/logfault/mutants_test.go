@@ -126,7 +126,7 @@ var sourceMutants = []sourceMutant{
 	{name: "longer-window-in-an-epoch", changes: []change{{lane, "keep.Window > last.Window || ", ""}}},
 	{name: "purge-per-item", changes: []change{purgePerItem}},
 	{name: "unread-seal-passed", changes: []change{{
-		lane, "if len(items) == 0 && consistent {\n\t\t\treturn rows, l.purged(e, next)",
+		lane, "if len(items) == 0 && consistent {\n\t\t\treturn rows, l.purgedError(e, next)",
 		"if len(items) == 0 {\n\t\t\treturn rows, nil",
 	}}},
 	{name: "other-lanes-accepted", changes: []change{{ledger, "case e.Lanes != l.lanes:", "case false:"}}},
@@ -134,7 +134,7 @@ var sourceMutants = []sourceMutant{
 	{name: "batch-not-seen", changes: []change{{decide, "range d.fresh[r.key] {", "range d.fresh[r.key][:0] {"}}},
 	{name: "duplicates-by-any-read", changes: []change{{decide, "done, err = l.current(ctx)", "done = true"}}},
 	{name: "epoch-read-after-its-seal", refuses: true, changes: []change{{
-		lane, "if begun != nil {", "if begun, err = l.following(ctx); err != nil { return err }\nif begun != nil {",
+		lane, "if begun != nil {", "if begun, err = l.nextEpoch(ctx); err != nil { return err }\nif begun != nil {",
 	}}},
 	{name: "evicted-without-a-floor", changes: append(smallPages, change{memory, "l.floor = l.epochs[n-1].Until", ""})},
 	{name: "derived-mark-lost-in-a-move", changes: append(smallPages, change{
