@@ -95,7 +95,7 @@ func TestCompletedLines(t *testing.T) {
 				"oncebox --output=":                               {"json", "text"},
 				"oncebox --output=j":                              {"json"},
 				"oncebox campaign list --output j":                {"json"},
-				"oncebox dedupe --par":                            nil, // a former name
+				"oncebox dedupe --par":                            nil,
 				"oncebox dedupe --no-":                            {"--no-natural", "--no-synthetic"},
 				"oncebox --output=json cam":                       {"campaign"},
 				"oncebox --store dynamodb: stat":                  {"status"},

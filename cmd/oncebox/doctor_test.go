@@ -304,19 +304,19 @@ func TestDoctorOfADedupeTableOfItsOwn(t *testing.T) {
 	s, client, tables := onTables(t)
 	s.run(exitDone, "init")
 	functions := deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body")
-	functionVariables := "records-" + tables
+	ownTable := "records-" + tables
 	functions["a-records"] = &lambdatest.Function{
 		Stream: "arn:aws:kinesis:us-east-1:123456789012:stream/in",
 		Env: map[string]string{
-			"ONCEBOX_DEDUPE_TABLE": functionVariables, "ONCEBOX_SINK": "kinesis:out", "ONCEBOX_ID_PATH": "id",
+			"ONCEBOX_DEDUPE_TABLE": ownTable, "ONCEBOX_SINK": "kinesis:out", "ONCEBOX_ID_PATH": "id",
 			"ONCEBOX_DEAD_LETTERS": "s3://letters",
 		},
 	}
 	s.run(exitLook, "doctor", "--deployed", "--stack", "shop").saying(t,
-		functionVariables+": there is no such table", "1 failure, 0 warnings")
-	createTable(t, client, functionVariables, "pk", "sk", "purge_at")
+		ownTable+": there is no such table", "1 failure, 0 warnings")
+	createTable(t, client, ownTable, "pk", "sk", "purge_at")
 	s.run(exitDone, "doctor", "--deployed", "--stack", "shop").saying(t,
-		functionVariables+": ACTIVE", functionVariables+", TTL: on purge_at", "0 failures, 0 warnings")
+		ownTable+": ACTIVE", ownTable+", TTL: on purge_at", "0 failures, 0 warnings")
 }
 
 // setCreated sets when a campaign was created.

@@ -38,7 +38,7 @@ func (a *app) fail(ctx context.Context, err error) int {
 	return exit
 }
 
-const belongs = "The same command goes on from there."
+const continues = "The same command goes on from there."
 
 // describeError returns the text of an error, and advice.
 func describeError(err error, exit int) (message, hint string) {
@@ -58,7 +58,7 @@ func describeError(err error, exit int) (message, hint string) {
 	case errors.As(err, &hinted):
 		hint = hinted.hint
 	case errors.As(err, &cut) && !errors.Is(err, itembank.ErrInconsistent):
-		hint = belongs
+		hint = continues
 	case exit == exitFailed && isTemporary(err) && !errors.Is(err, offline.ErrStopped):
 		hint = "Try again: it is safe to repeat the command."
 	}

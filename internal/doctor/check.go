@@ -175,7 +175,7 @@ func (s *script) play(ctx context.Context, p step) error {
 }
 
 func doOf(err error, proves []Permission) string {
-	if _, operatorError := errors.AsType[*ownError](err); operatorError {
+	if _, own := errors.AsType[*ownError](err); own {
 		return "Doctor sent this request with your credentials. docs/iam.md, \"Try the permissions\", lists what it needs."
 	}
 	if len(proves) == 0 {

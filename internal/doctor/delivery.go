@@ -244,16 +244,16 @@ func (r *recordsRun) readBack(ctx context.Context) (string, error) {
 // checkIDs checks the ids under which a record was delivered.
 func (r *recordsRun) checkIDs(n int) error {
 	ids := slices.Compact(slices.Sorted(slices.Values(r.seen[n])))
-	operatorError, kept := r.id(n), !r.options.Derive
+	own, kept := r.id(n), !r.options.Derive
 	if n == second {
-		operatorError, kept = r.id(first), r.options.PassSynthetic
+		own, kept = r.id(first), r.options.PassSynthetic
 	}
 	switch {
 	case len(ids) > 1:
 		return &invocationError{what: fmt.Sprintf("record %d was delivered under %d ids", n, len(ids))}
-	case kept && ids[0] != operatorError:
+	case kept && ids[0] != own:
 		return &invocationError{what: fmt.Sprintf("record %d was delivered under another id than its own", n)}
-	case !kept && ids[0] == operatorError:
+	case !kept && ids[0] == own:
 		return &invocationError{what: fmt.Sprintf("record %d was delivered under its own id, and not a derived one", n)}
 	}
 	return nil

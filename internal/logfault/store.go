@@ -51,8 +51,8 @@ func (s *store) putEpoch(lane int, e logledger.Epoch) (existing *logledger.Epoch
 	l.chain = grown(l.chain, e.Number)
 	row := &l.chain[e.Number]
 	if row.exists && !row.deleted {
-		exists := row.Epoch
-		return &exists
+		existing := row.Epoch
+		return &existing
 	}
 	*row = chainRow{e, true, false}
 	return nil

@@ -119,7 +119,7 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 func (r *run) report() Report {
 	report := Report{
 		Run: r.done.ID, Resumed: r.resumed, Again: r.again, Tally: r.done.Tally, Differences: r.differences.list(),
-		Replaced: r.undoMutant, NewerRun: r.newerRun,
+		Replaced: r.undone, NewerRun: r.newerRun,
 	}
 	if r.differences.partial {
 		report.ComparedIDs = mostCompared
@@ -150,7 +150,7 @@ type run struct {
 	again      bool
 	checked    bool // the first lines were checked
 	savingDone bool // the store was asked to save the finished run
-	undoMutant []ReplacedRun
+	undone     []ReplacedRun
 	newerRun   string // see Report
 
 	buffer    []byte // holds a line while lines are read before the work begins
@@ -238,7 +238,7 @@ func isStream(in Input) bool { return in.Size == Unknown }
 
 // work processes the rest of the inputs, batch by batch.
 func (r *run) work(ctx context.Context) (err error) {
-	if r.undoMutant, err = r.replaced(ctx); err != nil {
+	if r.undone, err = r.replaced(ctx); err != nil {
 		return r.stopped(ctx, err)
 	}
 	if err := r.listing.begin(r.done.Tally); err != nil {

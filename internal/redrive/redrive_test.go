@@ -22,7 +22,7 @@ func joined(all []string) string {
 	return strings.Join(all, " ")
 }
 
-// derived is the id of record 9 of friday.
+// derived is the id of record 9 of brokenProducer.
 var derived = format.DerivedID("a", "other")
 
 // brokenProducer creates the dead letters of a function whose producer has broken the path of its ids.
@@ -447,7 +447,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// survives redrives the letters of friday with a call that fails, and then until all are done. more is false if there
+// survives redrives the letters of brokenProducer with a call that fails, and then until all are done. more is false if there
 // is no such call.
 func (w *world) survives(at int, after bool, mutant func(*world, *redrive.Job)) (more bool, problem string) {
 	w.Helper()

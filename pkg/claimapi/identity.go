@@ -155,8 +155,7 @@ func (f ClaimantFrom) signer(a *events.APIGatewayV2HTTPRequestContextAuthorizerI
 }
 
 // resourceOf returns the kind of an ARN's resource (service and type, as in iam:user), and its name. The ARN has the
-// form
-// arn:PARTITION:SERVICE:REGION:ACCOUNT:TYPE/NAME (IAM User Guide, "IAM identifiers").
+// form arn:PARTITION:SERVICE:REGION:ACCOUNT:TYPE/NAME (IAM User Guide, "IAM identifiers").
 func resourceOf(arn string) (kind, name string) {
 	const fields = 6
 	field := strings.SplitN(arn, ":", fields)

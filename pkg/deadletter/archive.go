@@ -29,9 +29,8 @@ type Entry struct {
 	Done bool   // it has a marker
 }
 
-// All lists the letters, in the order of the bytes of their names. It keeps up to two pages of names in memory. It
-// ends with
-// its first error, which is like those of Store.Put.
+// All lists the letters, in the order of the bytes of their names. It keeps up to two pages of names in memory. It ends
+// with its first error, which is like those of Store.Put.
 func (a *Archive) All(ctx context.Context) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		names := a.cursor(ctx, "", "")

@@ -73,8 +73,8 @@ func Decode(content []byte) (dedupe.DeadLetter, error) {
 	case d.Format != DocumentFormat:
 		return dedupe.DeadLetter{}, fmt.Errorf("dead-letter store: the document has format %d, and this version reads "+
 			"format %d; use the version that wrote it", d.Format, DocumentFormat)
-	case d.Owner == "" || d.Scope == "" || d.Data == nil:
-		return dedupe.DeadLetter{}, errors.New("dead-letter store: the document has no owner, no scope or no data")
+	case d.Owner == "" || d.Data == nil:
+		return dedupe.DeadLetter{}, errors.New("dead-letter store: the document has no owner or no data")
 	}
 	return dedupe.DeadLetter{
 		Owner: d.Owner, Scope: d.Scope, Position: d.Position.position(), Reason: d.Reason,

@@ -84,10 +84,9 @@ func TestDecodeRefusesWhatItCannotRead(t *testing.T) {
 		"other format":  {strings.Replace(string(whole), `"format":1`, `"format":2`, 1), "has format 2, and this version reads format 1; use the version that wrote it"},
 		"no format":     {strings.Replace(string(whole), `"format":1,`, ``, 1), "format 0"},
 		"no owner":      {strings.Replace(string(whole), `"owner"`, `"Eigner"`, 1), "no owner"},
-		"no scope":      {strings.Replace(string(whole), `"scope"`, `"Bereich"`, 1), "no scope"},
-		"no data":       {strings.Replace(string(whole), `"data"`, `"Daten"`, 1), "no owner, no scope or no data"},
+		"no data":       {strings.Replace(string(whole), `"data"`, `"Daten"`, 1), "no owner or no data"},
 		"data not text": {strings.Replace(string(whole), `"data":"`, `"data":"?`, 1), "not a document"},
-		"null data":     {strings.Replace(string(whole), `"data":"cGF5bG9hZCAA/wo="`, `"data":null`, 1), "no scope or no data"},
+		"null data":     {strings.Replace(string(whole), `"data":"cGF5bG9hZCAA/wo="`, `"data":null`, 1), "no owner or no data"},
 	} {
 		if _, err := deadletter.Decode([]byte(test.content)); err == nil || !strings.Contains(err.Error(), test.says) {
 			t.Errorf("%s: %v", name, err)

@@ -19,8 +19,7 @@ type Listed interface {
 	List(ctx context.Context, prefix, after string) ([]string, error)
 }
 
-// folderPage is the number of names in a page of a Folder. The folder is read once for each page, because a file
-// system
+// folderPage is the number of names in a page of a Folder. The folder is read once for each page, because a file system
 // lists files in no order.
 const folderPage = 10_000
 

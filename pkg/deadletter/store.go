@@ -106,8 +106,7 @@ func New(objects Objects, options ...Option) *Store {
 // After a failure Put begins at most one more record. It is safe to repeat a Put.
 //
 // Errors: the family dedupe.ErrTryAgain; an error of the context; any other error means that settings, permissions or
-// the
-// disk are wrong.
+// the disk are wrong.
 func (s *Store) Put(ctx context.Context, letters []dedupe.DeadLetter) (stored int, err error) {
 	var g errgroup.Group
 	g.SetLimit(s.concurrency)
@@ -187,8 +186,7 @@ func (s *Store) pause() {
 var unsafeInNames = regexp.MustCompile(`[^A-Za-z0-9-]`)
 
 // maxReadable is how many bytes of an owner are in a name. A name stays well below the 255 bytes of a file name and,
-// with a
-// prefix, below the 1,024 bytes of a key.
+// with a prefix, below the 1,024 bytes of a key.
 const maxReadable = 150
 
 // Name returns the name of the object of a record. It begins with the owner, in characters that every file system and

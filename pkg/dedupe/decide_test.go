@@ -233,8 +233,7 @@ func derivedIDUsed(f *fixture) {
 }
 
 // thirdDerivation: the third derived id is free. Records whose own ids equal the second and third derived id of an
-// earlier
-// record come after that record.
+// earlier record come after that record.
 func thirdDerivation(f *fixture) {
 	first := format.DerivedID("a", "y")
 	second := format.DerivedID(first, "y")

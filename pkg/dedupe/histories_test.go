@@ -224,9 +224,8 @@ func (h history) check(times map[int][]sent) error {
 	return nil
 }
 
-// copies reports whether one event may be dropped for the other: they have the same fingerprint, and the same id or
-// ids of
-// which one is derived from the other.
+// copies reports whether one event may be dropped for the other: they have the same fingerprint, and the same id or ids
+// of which one is derived from the other.
 func copies(a, b event) bool {
 	return a.fp == b.fp && (slices.Contains(names(a), format.KeyOf(b.id)) || slices.Contains(names(b), format.KeyOf(a.id)))
 }

@@ -18,8 +18,7 @@ type Tally struct {
 	// Superseded is how many of Out a TxSink did not write, because it had a version that is not older.
 	Superseded int64 `json:"superseded,omitempty"`
 	// PastHorizon is how many records are older than the horizon. Copies of them may be delivered, because their
-	// entries
-	// may be purged: the horizon must be at least the stream's retention.
+	// entries may be purged: the horizon must be at least the stream's retention.
 	PastHorizon int64 `json:"past_horizon,omitempty"`
 }
 

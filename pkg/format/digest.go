@@ -14,8 +14,7 @@ const (
 	longestEntry = 128 // bytes of a name
 )
 
-// mostDifferences is the largest number of paths that DiffersOnlyIn returns. If a record differs in more members, it
-// is
+// mostDifferences is the largest number of paths that DiffersOnlyIn returns. If a record differs in more members, it is
 // probably another record, and not a copy with volatile values.
 const mostDifferences = 2
 

@@ -12,10 +12,9 @@ const (
 )
 
 // MemberNames returns the names of the members of a record, at the top level and in the record's order. It is for a
-// message
-// about a wrong path: "the members are: id, sent_at". Each name is written as a path of Options. It returns at most 50
-// different names. It leaves out names that cannot be in a path (empty, not Unicode, with control characters). It
-// shortens names of more than 64 bytes; these end with "…". It returns nil for a payload that is not a record.
+// message about a wrong path: "the members are: id, sent_at". Each name is written as a path of Options. It returns at
+// most 50 different names. It leaves out names that cannot be in a path (empty, not Unicode, with control characters).
+// It shortens names of more than 64 bytes; these end with "…". It returns nil for a payload that is not a record.
 //
 // Names are content of the record: show them only to a person who may see the record, and do not log them.
 func MemberNames(record []byte) []string {

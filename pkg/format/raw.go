@@ -20,8 +20,7 @@ const rawVersion = "r1"
 // Raw reads records of any bytes. The fingerprint is the SHA-256 of the payload, and no payload is ever changed. It is
 // safe for concurrent use.
 //
-// By default the id of a record is its fingerprint: two records are the same if their payloads are. No record is then
-// a
+// By default the id of a record is its fingerprint: two records are the same if their payloads are. No record is then a
 // synthetic duplicate. With PartitionKey the id is the partition key: two records are the same if they have the same
 // partition key and the same payload. A synthetic duplicate gets its new id as its partition key.
 type Raw struct {
@@ -56,8 +55,7 @@ func (Raw) Rename(context.Context, []byte, string, string) ([]byte, error) {
 	return nil, bad(reasonContentID)
 }
 
-// RenameKeyed returns the new id as the new partition key, and the unchanged payload. Without PartitionKey it returns
-// a
+// RenameKeyed returns the new id as the new partition key, and the unchanged payload. Without PartitionKey it returns a
 // *BadRecord.
 func (f Raw) RenameKeyed(
 	_ context.Context, _ string, payload []byte, _, newID string,

@@ -42,8 +42,7 @@ var columnNames = [snowplowColumns]string{
 // derives from these. If Enrich stops before its checkpoint, it reads an event again: the copy has another time of
 // enrichment, and perhaps another version. The remaining columns are the tracker's statements about the event. The
 // volatile columns include those of the parameters that Enrich's own fingerprint leaves out: eid, nuid, stm and cv
-// (enrich,
-// config/enrichments/event_fingerprint_enrichment.json).
+// (enrich, config/enrichments/event_fingerprint_enrichment.json).
 var volatileColumns = []string{
 	// from the sending
 	"collector_tstamp", "dvce_sent_tstamp", "derived_tstamp", "v_collector", "user_ipaddress", "network_userid",

@@ -89,8 +89,7 @@ func TestSnowplowRenameChangesNothingElse(t *testing.T) {
 }
 
 // TestSnowplowFingerprintIsWhatCounts: two events have one computed fingerprint if and only if all columns that count
-// are
-// equal.
+// are equal.
 func TestSnowplowFingerprintIsWhatCounts(t *testing.T) {
 	t.Parallel()
 	f := newSnowplow(t, format.SnowplowOptions{})

@@ -98,8 +98,7 @@ func (change CampaignChange) apply(c Campaign) (Campaign, error) {
 // DeleteCampaign also counts the rows of the campaign and the claims of its scope, because a restored table may have
 // some without a load.
 //
-// Errors: *InvalidError; ErrNoCampaign, also if an earlier call deleted the campaign and its reply was lost;
-// ErrLoaded;
+// Errors: *InvalidError; ErrNoCampaign, also if an earlier call deleted the campaign and its reply was lost; ErrLoaded;
 // ErrTryAgain.
 func (b *Bank) DeleteCampaign(ctx context.Context, name string) error {
 	if err := ValidateName("campaign", name); err != nil {

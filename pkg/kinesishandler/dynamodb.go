@@ -70,8 +70,7 @@ func decodeChanges(raw json.RawMessage) ([]source, error) {
 }
 
 // streamOfTable reads arn:PARTITION:dynamodb:REGION:ACCOUNT:table/NAME/stream/LABEL. It ignores the label, which
-// changes
-// when the stream is turned off and on.
+// changes when the stream is turned off and on.
 func streamOfTable(arn string) (dedupe.Stream, bool) {
 	stream, ok := resourceARN(arn, "dynamodb")
 	parts := strings.Split(stream.Name, "/")

@@ -296,8 +296,7 @@ func (h *Handler) settings(scope string) dedupe.Settings {
 }
 
 // report writes the log line of an invocation. Its level is error if something failed, and warning if there are dead
-// letters,
-// records past the horizon, or acks that could not be read or written.
+// letters, records past the horizon, or acks that could not be read or written.
 func (h *Handler) report(ctx context.Context, i invocation, begun time.Time) {
 	r, t := i.result, i.result.Tally
 	level := slog.LevelInfo

@@ -15,8 +15,7 @@ import (
 )
 
 // Store is the part of an engine that the handler uses. NewStore makes the one that the options name; Stores combines
-// two
-// engines.
+// two engines.
 type Store interface {
 	dedupe.Ledger
 	dedupe.Acks

@@ -3,6 +3,7 @@ package reference
 import (
 	"bytes"
 	"crypto/md5"
+	"slices"
 	"strings"
 	"testing"
 
@@ -107,6 +108,10 @@ func TestChangedMessages(t *testing.T) {
 // hardly any input would pass the MD5. One Decoder decodes all inputs, as in production.
 func FuzzDecode(f *testing.F) {
 	f.Add([]byte(nil))
+	f.Add(readertest.Encode([]kpl.UserRecord{ // the vector of pkg/kpl
+		{PartitionKey: []byte("pk0"), Data: []byte("a")}, {PartitionKey: []byte("pk1"), Data: []byte("b")},
+	}))
+	f.Add(readertest.Encode(slices.Repeat([]kpl.UserRecord{{PartitionKey: []byte("k"), Data: make([]byte, 20)}}, 3)))
 	for _, message := range handMade() {
 		f.Add(message)
 		f.Add(readertest.Sign(message...))

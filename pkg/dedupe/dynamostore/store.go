@@ -20,11 +20,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// DefaultConcurrency is how many requests a call sends at the same time, each on its own connection. With 32, and 2
-// ms for
-// each request, a busy machine puts 7,000 entries a second. A shard brings at most 1,000 records a second (Kinesis
-// Developer Guide, "Quotas and limits"). With 16, a batch of 10,000 new records took 1.6 times as long. With 64 it
-// took 0.8 times as long, but 64 needs twice the TLS handshakes at a cold start. 128 was not faster than 64
+// DefaultConcurrency is how many requests a call sends at the same time, each on its own connection. With 32, and 2 ms
+// for each request, a busy machine puts 7,000 entries a second. A shard brings at most 1,000 records a second (Kinesis
+// Developer Guide, "Quotas and limits"). With 16, a batch of 10,000 new records took 1.6 times as long. With 64 it took
+// 0.8 times as long, but 64 needs twice the TLS handshakes at a cold start. 128 was not faster than 64
 // (docs/benchmarks.md).
 const DefaultConcurrency = 32
 

@@ -125,8 +125,8 @@ func TestReasons(t *testing.T) {
 	}
 }
 
-// TestEntriesFromBefore: a row without the attribute is not done.
-func TestEntriesFromBefore(t *testing.T) {
+// TestEntriesWithoutDone: a row without the attribute is not done.
+func TestEntriesWithoutDone(t *testing.T) {
 	t.Parallel()
 	e := entries(1)[0]
 	for _, done := range []bool{false, true} {

@@ -13,8 +13,7 @@ func NeededEntries(perSecond float64, window time.Duration) float64 {
 }
 
 // entrySize is the most bytes that an entry takes in memory. It does not include the entry's part of its item, which
-// takes
-// heldSize.
+// takes heldSize.
 const entrySize = 31
 
 // EntryBytes returns the most bytes that an entry takes in memory: 32, or more if an item has fewer than 88 entries.

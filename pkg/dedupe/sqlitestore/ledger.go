@@ -140,8 +140,7 @@ func seconds(purgeAt int64) any {
 }
 
 // roundedUp returns the first whole second that is not before t. A whole second is before t if and only if it is less
-// than
-// this one, so the comparison is exact.
+// than this one, so the comparison is exact.
 func roundedUp(t time.Time) int64 {
 	if t.Nanosecond() > 0 {
 		return t.Unix() + 1

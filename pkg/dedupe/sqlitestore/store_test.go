@@ -54,8 +54,7 @@ func TestBatchIsOneTransaction(t *testing.T) {
 }
 
 // TestKeyTwiceInABatch: the keys of a call must differ. If they do not, the answers are the same as for one put after
-// the
-// other.
+// the other.
 func TestKeyTwiceInABatch(t *testing.T) {
 	s := newStore(t, inTemp(t))
 	first := entry("a", "one")

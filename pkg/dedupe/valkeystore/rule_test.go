@@ -130,8 +130,7 @@ func TestMutants(t *testing.T) {
 }
 
 // fieldsAcrossRows enters records whose contents and owners occur in the bytes of the rows, but across the borders of
-// the
-// fields.
+// the fields.
 func fieldsAcrossRows(t testing.TB, l *Ledger) {
 	scope := newScope()
 	answers := make([]dedupe.Answer, 5)

@@ -14,8 +14,8 @@ import (
 
 // Consistent reads can show only some of the writes of a running transaction. TransactGetItems conflicts with the
 // transaction instead
-// (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html#transaction-isolation).
-// It costs 2 read units a row.
+// (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/transaction-apis.html#transaction-isolation). It
+// costs 2 read units a row.
 
 // attributes is a row as DynamoDB returns it. It is empty if the row is absent.
 type attributes = map[string]types.AttributeValue

@@ -71,7 +71,7 @@ func TestScopeOfAnotherLayout(t *testing.T) {
 	}
 }
 
-// TestRowsOfLayout2: campaigns, scopes and the fence of layout 2 are read, and get a campaign beside them.
+// TestRowsOfLayout2: campaigns and scopes of layout 2 are read, and get a campaign beside them. The fence is no campaign.
 func TestRowsOfLayout2(t *testing.T) {
 	t.Parallel()
 	client, store, table := newTables(t)

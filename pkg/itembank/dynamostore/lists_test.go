@@ -17,8 +17,7 @@ import (
 )
 
 // TestReconcileRefusesRowsWithOtherKeys: a list finds a row with the keys of another row, but a claim, a release or a
-// load
-// does not.
+// load does not.
 func TestReconcileRefusesRowsWithOtherKeys(t *testing.T) {
 	t.Parallel()
 	engine := itembankengines.Dynoxide(t)

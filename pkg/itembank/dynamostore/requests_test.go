@@ -197,9 +197,8 @@ func testRequests(t *testing.T, bank *itembank.Bank, counted *wire) {
 }
 
 // TestRequestsOfHolds counts the requests and write units of a hold, its confirmation and its end. For each change of
-// the index DynamoDB adds one unit, which no request shows: a hold adds an entry, and a confirmation or a close
-// removes it
-// (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.html#GSI.ThroughputConsiderations.Writes).
+// the index DynamoDB adds one unit, which no request shows: a hold adds an entry, and a confirmation or a close removes
+// it (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/GSI.html#GSI.ThroughputConsiderations.Writes).
 // So a hold costs 5 units, its confirmation 2, and its close 7.
 func TestRequestsOfHolds(t *testing.T) {
 	onLocalEngines(t, func(t *testing.T, endpoint string) {

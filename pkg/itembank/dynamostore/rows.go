@@ -21,8 +21,8 @@ import (
 const rowShards = 256
 
 // layout is the version of the rows and their keys. It is in every campaign row and every scope row. Rows with the number
-// 2 are the same: it was the number of campaigns and scopes whose settings all have their defaults. Another one is
-// refused with ErrLayout.
+// 2 are the same: 3 was only the number of campaigns with choice or columns, and of scopes with other claimants than
+// exact ones or with a sole campaign. Another number is refused with ErrLayout.
 const (
 	oldestLayout = 2
 	layout       = 3

@@ -240,9 +240,8 @@ func reshardingWhileAggregating(t *testing.T, s *stream) {
 	}
 }
 
-// TestWithoutTheListOfShards: the records are sent plain, and the program is told once. They are aggregated as soon
-// as the
-// shards can be listed.
+// TestWithoutTheListOfShards: the records are sent plain, and the program is told once. They are aggregated as soon as
+// the shards can be listed.
 func TestWithoutTheListOfShards(t *testing.T) {
 	t.Parallel()
 	for name, listErr := range map[string]error{

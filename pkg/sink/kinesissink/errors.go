@@ -29,8 +29,7 @@ func (r *refusal) transient() bool {
 // certain reports whether the record is certainly not in the stream.
 func (r *refusal) certain() bool { return r.code != "InternalFailure" && r.code != "" }
 
-// translate adds the operation and the stream to an error. An error that means busy, throttled or unreachable gets
-// the
+// translate adds the operation and the stream to an error. An error that means busy, throttled or unreachable gets the
 // family dedupe.ErrTryAgain.
 func (s *Sink) translate(err error) error {
 	var missing *types.ResourceNotFoundException

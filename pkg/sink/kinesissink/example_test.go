@@ -34,8 +34,7 @@ func ExampleNewClient() {
 }
 
 // The stream refuses a record the first time, so the sink sends that record again. Check finds the records that the
-// stream can
-// never take.
+// stream can never take.
 func Example() {
 	ctx := context.Background()
 	sink, err := kinesissink.New(&busyStream{}, "unique-clicks")

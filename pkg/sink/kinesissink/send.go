@@ -29,8 +29,7 @@ const (
 // attempt cannot avoid.
 //
 // Sent names each record that is certainly delivered, also if there is an error. Some of the others may be in the
-// stream.
-// Sending them again is safe for readers that compare ids.
+// stream. Sending them again is safe for readers that compare ids.
 //
 // Sent.Repeated counts the copies of records that were sent, and not refused, after an earlier request of this Send
 // may have delivered them: a request without an answer or with a fault of the service as the answer, or an aggregate

@@ -194,8 +194,7 @@ func TestNewChecksItsSettings(t *testing.T) {
 }
 
 // TestRefusedRecordsAreSentAgainAlone: refused records do not delay the records of the next request, except those of
-// their
-// keys.
+// their keys.
 func TestRefusedRecordsAreSentAgainAlone(t *testing.T) {
 	t.Parallel()
 	s := newStream(t, 2)

@@ -157,9 +157,8 @@ func processorLostReplies(c *txCase) {
 	}
 }
 
-// processorSwitched: a function with a stream sink puts entries and fails. Then it gets the transactional sink, and
-// the batch
-// again: each effect happens once, and none is lost.
+// processorSwitched: a function with a stream sink puts entries and fails. Then it gets the transactional sink, and the
+// batch again: each effect happens once, and none is lost.
 func processorSwitched(c *txCase) {
 	all := ids(12)
 	var records []dedupe.Record

@@ -36,8 +36,7 @@ func ExampleNewClient() {
 }
 
 // The queue refuses the first message of ann the first time, so the second one waits for it. Check finds the records
-// that the
-// queue can never take.
+// that the queue can never take.
 func Example() {
 	ctx := context.Background()
 	sink, err := sqssink.New(&busyQueue{}, queueURL)

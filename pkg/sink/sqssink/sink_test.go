@@ -304,8 +304,7 @@ func TestLimits(t *testing.T) {
 }
 
 // TestResults: a message is sent again if it was refused for now or if it may be in the queue. In the second case its
-// copies
-// are counted.
+// copies are counted.
 func TestResults(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
