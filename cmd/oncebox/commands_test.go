@@ -312,7 +312,18 @@ func TestInvokeDedupe(t *testing.T) {
 		defer wrong.Close()
 		s.want(exitFailed, s.runWith(string(event), "invoke", "dedupe", "-", "--url", wrong.URL)).saying(t, "not an answer of the dedupe function")
 	}
-	s.env = append(s.env, localEngine("http://127.0.0.1:1")...)
+}
+
+// TestInvokeDedupeWithoutEngine checks that an invocation that cannot reach its ledger fails when its time is over, after
+// half a minute, and has no answer.
+func TestInvokeDedupeWithoutEngine(t *testing.T) {
+	testengine.CheckOnly(t)
+	s := newShell(t)
+	event, err := os.ReadFile("../../events/dedupe/several.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.env = append(localEngine("http://127.0.0.1:1"), "ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:out.ndjson", "ONCEBOX_DEAD_LETTERS=dir:.")
 	down := s.want(exitFailed, s.runWith(string(event), "invoke", "dedupe", "-"))
 	down.saying(t, "DynamoDB at http://127.0.0.1:1 cannot be reached", "send the event again")
 	if down.stdout != "" {
