@@ -182,7 +182,7 @@ const counted = 1000
 
 // claimants is the claim API with default campaigns over metered tables. Only the test moves
 // the clock, so that pages and cached campaigns do not expire. The random numbers are the same in each run, and so is
-// each count: a tolerance of docs/costs.md is that of other random numbers.
+// each count. The tolerances in docs/costs.md cover other random numbers.
 type claimants struct {
 	*testing.T
 	*meter

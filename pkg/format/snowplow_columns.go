@@ -49,7 +49,7 @@ var volatileColumns = []string{
 	// from the address
 	"geo_country", "geo_region", "geo_city", "geo_zipcode", "geo_latitude", "geo_longitude", "geo_region_name",
 	"geo_timezone", "ip_isp", "ip_organization", "ip_domain", "ip_netspeed",
-	// from the enrichment; exchange rates are those of the day of arrival
+	// from the enrichment; amounts use the exchange rates of the day of arrival
 	"etl_tstamp", "etl_tags", "v_etl", "tr_total_base", "tr_tax_base", "tr_shipping_base", "ti_price_base",
 	"base_currency",
 }

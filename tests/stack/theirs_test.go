@@ -15,8 +15,8 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 )
 
-// theirStacks are stacks of other teams that use the constructs. They have no golden: the constructs are those of the
-// goldens. Each has its pinned logical ids, as the goldens have in TestNamesOfWhatKeepsData.
+// theirStacks are stacks of other teams that use the constructs. They have no golden, because the goldens
+// already show the constructs. Their logical ids are pinned, as those of the goldens in TestNamesOfWhatKeepsData.
 var theirStacks = []struct {
 	name string
 	make func(*testing.T) template

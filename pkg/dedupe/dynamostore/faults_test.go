@@ -36,7 +36,7 @@ func (s *scripted) call() error {
 	for old := s.most.Load(); now > old && !s.most.CompareAndSwap(old, now); old = s.most.Load() {
 		continue
 	}
-	time.Sleep(time.Millisecond) // so that other requests begin meanwhile: in a bubble, all that may
+	time.Sleep(time.Millisecond) // lets other requests begin; on the clock of synctest, all that may
 	s.inFlight.Add(-1)
 	if s.err == nil {
 		return nil
