@@ -218,11 +218,11 @@ func TestMutants(t *testing.T) {
 	d := newDB(t, testengine.Dynoxide(t))
 	cases := sinktest.TransactionalCases()
 	for _, m := range mutants {
+		m.requests.Client = d.client
 		for name, caughtBy := range m.catches {
 			t.Run(strings.Join([]string{m.name, name, caughtBy}, "/"), func(t *testing.T) {
 				t.Parallel()
 				i := slices.IndexFunc(cases, func(c sinktest.TxCase) bool { return c.Name == caughtBy })
-				m.requests.Client = d.client
 				target := modes[name](t, d, m.requests)
 				if m.sink != nil {
 					m.sink(target.Sink.(*Sink))
