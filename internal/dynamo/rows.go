@@ -24,3 +24,7 @@ func Decode(attributes map[string]types.AttributeValue, row any) error {
 	}
 	return nil
 }
+
+// RowShards is the number of partition keys of rows that are listed together. A package that takes it can be given
+// another number by this module only.
+type RowShards struct{ N int }

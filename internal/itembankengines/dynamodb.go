@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
@@ -38,8 +39,13 @@ func DynamoDB(t testing.TB, endpoint string) enginetest.Engine {
 	if err := made.(func() error)(); err != nil {
 		t.Fatal(err)
 	}
-	store := CallersClock{dynamostore.New(client, BankTable, DedupeTable)}
+	store := CallersClock{Store(client)}
 	return enginetest.Engine{Store: store, Raw: DynamoDBRaw{client}}
+}
+
+// Store opens the tables of all tests of a process.
+func Store(client dynamostore.Client) *dynamostore.Store {
+	return dynamostore.WithRowShards(client, BankTable, DedupeTable, dynamo.RowShards{N: partitions})
 }
 
 // CallersClock hides the engine's clock, for tests that set the caller's clock.
@@ -62,7 +68,9 @@ func Client(endpoint string, httpClient aws.HTTPClient) *dynamodb.Client {
 // tables. It would fail the tests that use these keys.
 type Key [2]string
 
-const partitions = 256 // the number of partitions of item rows and of claims
+// partitions is the number of partitions of item rows and of claims. The functions have 256, which makes a list 256
+// requests; four are enough for a list that goes on in the next.
+const partitions = 4
 
 // BankKey returns the key of a bank row.
 func BankKey(i engine.FreeItem) Key {

@@ -92,14 +92,10 @@ func RunFaults(t *testing.T, newEngine func(testing.TB) enginetest.Engine, share
 				t.Fatal(err)
 			}
 			played := 0
-			one := share
-			if share > 1 { // play fewer faults of a long scenario
-				one += share * len(calls) / listParts
-			}
 			for _, i := range injections(calls) {
 				coin := rand.IntN(2) == 0
 				for _, fresh := range []bool{false, true} {
-					if rand.IntN(one) > 0 || !playAll() && fresh != coin {
+					if rand.IntN(share) > 0 || !playAll() && fresh != coin {
 						continue
 					}
 					played++
@@ -149,13 +145,9 @@ type injection struct {
 	lasting bool
 }
 
-// injections lists every fault for every call. An engine reads some lists in hundreds of calls in a row: of these
-// calls it takes only the first, the last and one between.
+// injections lists every fault for every call.
 func injections(calls []string) (all []injection) {
 	for i, method := range calls {
-		if insideList(calls, i) && rand.IntN(listParts) > 0 {
-			continue
-		}
 		for _, fault := range faultsOf(method) {
 			all = append(all, injection{call: i, fault: fault})
 			if fault.refuses() {
@@ -164,16 +156,6 @@ func injections(calls []string) (all []injection) {
 		}
 	}
 	return all
-}
-
-// listParts is the number of reads that one list takes on DynamoDB.
-const listParts = 64
-
-// insideList reports whether call i belongs to such a list and is neither its first nor its last call.
-func insideList(calls []string, i int) bool {
-	method := calls[i]
-	return (method == "ListClaims" || method == "ListItemRows") &&
-		i > 0 && i < len(calls)-1 && calls[i-1] == method && calls[i+1] == method
 }
 
 // plan returns a plan for a Store in which this injection is the only fault. The caller calls callOver when a

@@ -276,7 +276,7 @@ func (s *Store) Counts(ctx context.Context, c engine.Campaign, consistent bool) 
 		})
 	}
 	var ignored counter
-	for shard := range rowShards {
+	for shard := range s.rowShards {
 		items := s.partition(s.bankTable, itemPartition(c.Name, shard))
 		items.FilterExpression = aws.String("attribute_exists(#state)")
 		items.ExpressionAttributeNames = map[string]string{"#state": "state"}

@@ -78,7 +78,7 @@ func (s *Store) TakeItems(
 		}})
 	}
 	claimed := len(actions) // the position of the claim's action and of its cancellation reason
-	actions = append(actions, putIfAbsent(s.dedupeTable, newClaimRow(claim, items[0].Shard)))
+	actions = append(actions, putIfAbsent(s.dedupeTable, s.newClaimRow(claim, items[0].Shard)))
 	_, cause := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: actions})
 	reasons, cancelled := dynamo.Cancellations(cause, len(actions))
 	if !cancelled {
@@ -110,7 +110,7 @@ func (s *Store) TakeItems(
 // costs half a read unit.
 func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
 	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
-		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(key)),
+		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(s.claimKey(key)),
 	})
 	if err != nil || out.Item == nil {
 		return nil, failed("read claim", err)

@@ -15,7 +15,7 @@ import (
 // ItemRow reads an item row.
 func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
 	var row itemRow
-	found, err := s.get(ctx, "read item", s.bankTable, itemKey(campaign, h), &row)
+	found, err := s.get(ctx, "read item", s.bankTable, s.itemKey(campaign, h), &row)
 	if err != nil || !found {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*e
 func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.Hash) ([]*engine.ItemRow, error) {
 	keys, places := make([]key, len(hashes)), make(map[key]int, len(hashes))
 	for i, h := range hashes {
-		keys[i] = itemKey(campaign, h)
+		keys[i] = s.itemKey(campaign, h)
 		places[keys[i]] = i
 	}
 	rows := make([]*engine.ItemRow, len(hashes))
@@ -96,14 +96,14 @@ func (s *Store) deleteClaim(r engine.CloseRequest) types.TransactWriteItem {
 		condition += " AND attribute_exists(ends_at)"
 	}
 	return types.TransactWriteItem{Delete: &types.Delete{
-		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(r.Claim.Key())),
+		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(s.claimKey(r.Claim.Key())),
 		ConditionExpression: aws.String(condition), ExpressionAttributeValues: values,
 	}}
 }
 
 // updateItemRow counts a return in the item row or writes its state. An update costs as much as a condition check.
 func (s *Store) updateItemRow(campaign string, r engine.CloseItem) types.TransactWriteItem {
-	table, row := aws.String(s.bankTable), dynamo.Encode(itemKey(campaign, r.Hash))
+	table, row := aws.String(s.bankTable), dynamo.Encode(s.itemKey(campaign, r.Hash))
 	condition := ifPresent + " AND attribute_not_exists(#state)"
 	if r.Row.State != "" {
 		condition = "#state = :state"
@@ -170,7 +170,7 @@ func (s *Store) EndItems(ctx context.Context, requests []engine.EndRequest) ([]e
 // absent}.
 func (s *Store) MarkWithdrawn(ctx context.Context, item engine.FreeItem) (bool, error) {
 	mark := types.TransactWriteItem{Update: &types.Update{
-		TableName: aws.String(s.bankTable), Key: dynamo.Encode(itemKey(item.Shard.Campaign, item.Hash)),
+		TableName: aws.String(s.bankTable), Key: dynamo.Encode(s.itemKey(item.Shard.Campaign, item.Hash)),
 		UpdateExpression:          aws.String("SET #withdraw = :true"),
 		ConditionExpression:       aws.String(ifPresent + " AND attribute_not_exists(#state)"),
 		ExpressionAttributeNames:  map[string]string{"#state": "state", "#withdraw": "withdraw"},
@@ -199,7 +199,7 @@ func (s *Store) deleteFree(r engine.EndRequest) types.TransactWriteItem {
 
 func (s *Store) setState(r engine.EndRequest) types.TransactWriteItem {
 	return types.TransactWriteItem{Update: &types.Update{
-		TableName: aws.String(s.bankTable), Key: dynamo.Encode(itemKey(r.Item.Shard.Campaign, r.Item.Hash)),
+		TableName: aws.String(s.bankTable), Key: dynamo.Encode(s.itemKey(r.Item.Shard.Campaign, r.Item.Hash)),
 		UpdateExpression:          aws.String(writeState),
 		ConditionExpression:       aws.String(ifPresent + " AND attribute_not_exists(#state)"),
 		ExpressionAttributeNames:  map[string]string{"#state": "state"},

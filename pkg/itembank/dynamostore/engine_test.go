@@ -7,7 +7,6 @@ import (
 	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/internal/testengine"
-	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
@@ -60,7 +59,7 @@ func TestKills(t *testing.T) {
 // TestChild is the process that TestKills kills.
 func TestChild(t *testing.T) {
 	itembankfault.Child(t, func(_ *testing.T, endpoint string) engine.Store {
-		return dynamostore.New(itembankengines.Client(endpoint, nil), bankTable, dedupeTable)
+		return itembankengines.Store(itembankengines.Client(endpoint, nil))
 	})
 }
 

@@ -19,7 +19,7 @@ import (
 // fails, the reply has the old row, which is the result.
 func (s *Store) ConfirmClaim(ctx context.Context, claim engine.Claim) (engine.ConfirmResult, error) {
 	out, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(claimKey(claim.Key())),
+		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(s.claimKey(claim.Key())),
 		UpdateExpression:    aws.String("REMOVE ends_at, due"),
 		ConditionExpression: aws.String("claim_id = :id AND campaign = :campaign AND attribute_exists(ends_at)"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{

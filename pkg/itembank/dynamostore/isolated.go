@@ -66,7 +66,7 @@ func getOf(table string, k key) types.TransactGetItem {
 func (s *Store) HeldClaim(
 	ctx context.Context, key engine.ClaimKey,
 ) (held *engine.Claim, conflict bool, err error) {
-	rows, conflicts, err := s.getIsolated(ctx, "read claim", getOf(s.dedupeTable, claimKey(key)))
+	rows, conflicts, err := s.getIsolated(ctx, "read claim", getOf(s.dedupeTable, s.claimKey(key)))
 	if err != nil || conflicts[0] || len(rows[0]) == 0 {
 		return nil, conflicts[0], err
 	}
@@ -90,7 +90,7 @@ func (s *Store) ReadItems(ctx context.Context, keys []engine.FreeItem) ([]engine
 		gets := make([]types.TransactGetItem, 0, 2*len(open))
 		for _, i := range open {
 			k := keys[i]
-			gets = append(gets, getOf(s.bankTable, itemKey(k.Shard.Campaign, k.Hash)), getOf(s.bankTable, bankKey(k)))
+			gets = append(gets, getOf(s.bankTable, s.itemKey(k.Shard.Campaign, k.Hash)), getOf(s.bankTable, bankKey(k)))
 		}
 		rows, conflicts, err := s.getIsolated(ctx, "read items", gets...)
 		if err != nil {

@@ -30,7 +30,7 @@ func (s *Store) ListClaims(ctx context.Context, scope, cursor string) (claims []
 		if err != nil { // name the row, because it has the key of another row
 			key = engine.ClaimKey{Scope: scope, Claimant: row.SK, Slot: 1}
 		}
-		if err := checkPlace("list claims", row.key, claimKey(key)); err != nil {
+		if err := checkPlace("list claims", row.key, s.claimKey(key)); err != nil {
 			return nil, "", err
 		}
 		claim, err := row.claim(key)
@@ -61,7 +61,7 @@ func (s *Store) ListItemRows(
 		if err != nil {
 			return nil, "", fmt.Errorf("row %s: %w", row.PK, err)
 		}
-		if err := checkPlace("list items", row.key, itemKey(campaign, h)); err != nil {
+		if err := checkPlace("list items", row.key, s.itemKey(campaign, h)); err != nil {
 			return nil, "", err
 		}
 		rows = append(rows, engine.ListedItem{Hash: h, ItemRow: row.itemRow()})
@@ -80,7 +80,7 @@ func checkPlace(doing string, found, own key) error {
 		doing, engine.ErrInconsistent, found.PK, found.SK, own.PK, own.SK)
 }
 
-// list reads the next page, of at most 1 MB, of rowShards partitions. A cursor is the number of a partition and the
+// list reads the next page, of at most 1 MB, of the rowShards partitions. A cursor is the number of a partition and the
 // last sort key that was read there.
 func (s *Store) list(
 	ctx context.Context, doing, table, cursor string, partition func(int) string,
@@ -107,7 +107,7 @@ func (s *Store) list(
 			return nil, "", err
 		}
 		next = fmt.Sprintf("%d %s", n, last.SK)
-	case n < rowShards-1:
+	case n < s.rowShards-1:
 		next = fmt.Sprintf("%d ", n+1)
 	}
 	return page, next, nil

@@ -78,10 +78,10 @@ func ownItem(campaign string) itembankengines.Key {
 
 func otherPartition(k itembankengines.Key) itembankengines.Key {
 	partition, number := k[0][:len(k[0])-2], k[0][len(k[0])-2:]
-	if number == "07" {
-		return itembankengines.Key{partition + "08", k[1]}
+	if number == "01" {
+		return itembankengines.Key{partition + "02", k[1]}
 	}
-	return itembankengines.Key{partition + "07", k[1]}
+	return itembankengines.Key{partition + "01", k[1]}
 }
 
 // move puts a row under another key.

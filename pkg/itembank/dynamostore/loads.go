@@ -110,7 +110,7 @@ func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) error {
 func (s *Store) AddItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
 	actions := make([]types.TransactWriteItem, 0, 2*len(requests))
 	for _, r := range requests {
-		actions = append(actions, putIfAbsent(s.bankTable, newItemRow(r)), putIfAbsent(s.bankTable, newBankRow(r.Item)))
+		actions = append(actions, putIfAbsent(s.bankTable, s.newItemRow(r)), putIfAbsent(s.bankTable, newBankRow(r.Item)))
 	}
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: actions})
 	reasons, cancelled := dynamo.Cancellations(err, len(actions))

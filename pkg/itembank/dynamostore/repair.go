@@ -36,7 +36,7 @@ func (s *Store) change(r engine.RepairRequest) []types.TransactWriteItem {
 	case r.PutFree != nil:
 		return []types.TransactWriteItem{putIfAbsent(s.bankTable, newBankRow(*r.PutFree)), s.countUpVersion(r.Campaign)}
 	case r.PutClaim != nil:
-		actions := []types.TransactWriteItem{putIfAbsent(s.dedupeTable, newClaimRow(*r.PutClaim, r.Shard))}
+		actions := []types.TransactWriteItem{putIfAbsent(s.dedupeTable, s.newClaimRow(*r.PutClaim, r.Shard))}
 		for _, item := range r.More {
 			if item.Free != nil {
 				actions = append(actions, s.dropFree(*item.Free))
@@ -51,7 +51,7 @@ func (s *Store) change(r engine.RepairRequest) []types.TransactWriteItem {
 		return []types.TransactWriteItem{s.dropFree(*r.DropFree)}
 	case r.PutRow != nil:
 		return []types.TransactWriteItem{putIfAbsent(s.bankTable, itemRow{
-			key: itemKey(r.Campaign, r.Hash), LoadID: r.PutRow.LoadID, Row: r.PutRow.Row,
+			key: s.itemKey(r.Campaign, r.Hash), LoadID: r.PutRow.LoadID, Row: r.PutRow.Row,
 			EndsAt: millis(r.PutRow.EndsAt), Columns: string(r.PutRow.Columns),
 		})}
 	}
@@ -69,7 +69,7 @@ func (s *Store) condition(r engine.RepairRequest) types.TransactWriteItem {
 	if r.IfRow != nil {
 		return s.itemRowCondition(r)
 	}
-	return check(s.dedupeTable, claimKey(r.IfClaim.Key()), types.ConditionCheck{
+	return check(s.dedupeTable, s.claimKey(r.IfClaim.Key()), types.ConditionCheck{
 		ConditionExpression:       aws.String("claim_id = :id"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{":id": text(r.IfClaim.ID)},
 	})
@@ -94,7 +94,7 @@ func (s *Store) itemRowCondition(r engine.RepairRequest) types.TransactWriteItem
 	}
 	condition += " AND " + ifMarked(r.IfRow.Withdraw)
 	names["#withdraw"] = "withdraw"
-	row := itemKey(r.Campaign, r.Hash)
+	row := s.itemKey(r.Campaign, r.Hash)
 	change := ""
 	switch {
 	case r.PutFree != nil, r.PutClaim != nil:

@@ -15,7 +15,8 @@ import (
 )
 
 // rowShards is the number of partition keys of a campaign's item rows, and of a scope's claim
-// rows. It is a constant, since campaigns that share a scope must find each other's claims.
+// rows. It is a constant, since campaigns that share a scope must find each other's claims. Tests have fewer, since
+// their campaigns are small and lists read each partition.
 // DynamoDB places keys on partitions by a hash: of 64 keys on 16 partitions the fullest
 // partition has 7 to 10, so 64 keys would limit a scope to about 4,000 claims a second.
 const rowShards = 256
@@ -58,8 +59,8 @@ func itemPartition(campaign string, shard int) string {
 	return fmt.Sprintf("item#%s#%03d", campaign, shard)
 }
 
-func itemKey(campaign string, h engine.Hash) key {
-	return key{itemPartition(campaign, h.ShardOf(rowShards)), h.String()}
+func (s *Store) itemKey(campaign string, h engine.Hash) key {
+	return key{itemPartition(campaign, h.ShardOf(s.rowShards)), h.String()}
 }
 
 func claimPartition(scope string, shard int) string {
@@ -67,8 +68,8 @@ func claimPartition(scope string, shard int) string {
 }
 
 // claimKey is the key of a claim row. The slots of a claimant are in one partition.
-func claimKey(k engine.ClaimKey) key {
-	shard := engine.HashItem(k.Claimant).ShardOf(rowShards)
+func (s *Store) claimKey(k engine.ClaimKey) key {
+	shard := engine.HashItem(k.Claimant).ShardOf(s.rowShards)
 	return key{claimPartition(k.Scope, shard), fmt.Sprintf("%d#%s", k.Slot, k.Claimant)}
 }
 
@@ -227,9 +228,9 @@ func (r bankRow) freeItem(s engine.Shard) (engine.FreeItem, error) {
 	return engine.FreeItem{Shard: s, Hash: h, Value: r.Item, EndsAt: fromMillis(r.EndsAt)}, nil
 }
 
-func newItemRow(r engine.AddRequest) itemRow {
+func (s *Store) newItemRow(r engine.AddRequest) itemRow {
 	return itemRow{
-		key: itemKey(r.Item.Shard.Campaign, r.Item.Hash), LoadID: r.LoadID, Row: r.Row,
+		key: s.itemKey(r.Item.Shard.Campaign, r.Item.Hash), LoadID: r.LoadID, Row: r.Row,
 		EndsAt: millis(r.Item.EndsAt), Columns: string(r.Columns),
 	}
 }
@@ -243,13 +244,13 @@ func (r itemRow) itemRow() engine.ItemRow {
 }
 
 // newClaimRow returns the row of a claim of an item from a shard.
-func newClaimRow(c engine.Claim, s engine.Shard) claimRow {
+func (s *Store) newClaimRow(c engine.Claim, shard engine.Shard) claimRow {
 	row := claimRow{
-		key: claimKey(c.Key()), ID: c.ID, Campaign: c.Campaign, Item: c.Item,
+		key: s.claimKey(c.Key()), ID: c.ID, Campaign: c.Campaign, Item: c.Item,
 		ItemHash: c.ItemHash.String(), More: c.More.Items(), ClaimedAt: millis(c.ClaimedAt), EndsAt: millis(c.EndsAt),
 	}
 	if !c.EndsAt.IsZero() {
-		row.Due = duePartition(s)
+		row.Due = duePartition(shard)
 	}
 	return row
 }

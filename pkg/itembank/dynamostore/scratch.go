@@ -28,13 +28,13 @@ func (s *Store) DeleteScratch(ctx context.Context, c engine.Campaign, items, cla
 	}
 	var rows []types.TransactWriteItem
 	for _, claimant := range claimants {
-		rows = append(rows, deleteRow(s.dedupeTable, claimKey(engine.ClaimKey{Scope: c.Scope, Claimant: claimant, Slot: 1})))
+		rows = append(rows, deleteRow(s.dedupeTable, s.claimKey(engine.ClaimKey{Scope: c.Scope, Claimant: claimant, Slot: 1})))
 	}
 	for _, item := range items {
 		h := engine.HashItem(item)
 		shard := engine.Shard{Campaign: c.Name, Number: h.ShardOf(c.Shards)}
 		rows = append(rows, deleteRow(s.bankTable, key{bankPartition(shard), h.String()}),
-			deleteRow(s.bankTable, itemKey(c.Name, h)))
+			deleteRow(s.bankTable, s.itemKey(c.Name, h)))
 	}
 	err := s.query(ctx, doing, s.partition(s.bankTable, loadPartition(c.Name)), func(page *dynamodb.QueryOutput) error {
 		for _, attributes := range page.Items {

@@ -45,6 +45,7 @@ type Store struct {
 	client      Client
 	bankTable   string
 	dedupeTable string
+	rowShards   int
 	server      serverClock
 }
 
@@ -53,7 +54,13 @@ var _ engine.Store = (*Store)(nil)
 // New makes a Store on two existing tables: bankTable for campaigns, items and loads,
 // dedupeTable for claims. Record deduplication can use the same dedupeTable.
 func New(client Client, bankTable, dedupeTable string) *Store {
-	return &Store{client: client, bankTable: bankTable, dedupeTable: dedupeTable}
+	return WithRowShards(client, bankTable, dedupeTable, dynamo.RowShards{N: rowShards})
+}
+
+// WithRowShards makes a Store for the tests of this module, with another number of partition keys than New. No other Store
+// finds its rows. Other modules cannot call it.
+func WithRowShards(client Client, bankTable, dedupeTable string, shards dynamo.RowShards) *Store {
+	return &Store{client: client, bankTable: bankTable, dedupeTable: dedupeTable, rowShards: shards.N}
 }
 
 // ifAbsent is the condition of every put-if-absent. It does not name an owner: if the condition fails, the reply has

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,7 +17,6 @@ import (
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/awsclient"
-	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
@@ -59,9 +57,6 @@ func breakWire(t *testing.T, target string, newEngine func(testing.TB) enginetes
 			var all sync.WaitGroup
 			var played atomic.Int64
 			for i, operation := range requests {
-				if insideList(requests, i) {
-					continue
-				}
 				for _, fault := range faultproxy.Of(operation) {
 					for _, times := range []int{1, everyAttempt} {
 						if rand.IntN(share) > 0 {
@@ -82,15 +77,6 @@ func breakWire(t *testing.T, target string, newEngine func(testing.TB) enginetes
 			t.Logf("%d requests, %d faults", len(requests), played.Load())
 		})
 	}
-}
-
-// insideList reports whether a request is inside the many reads of a list, not near its ends.
-func insideList(operations []string, i int) bool {
-	const beside = 4 // more reads than a claim makes in a row
-	if i < beside || i+beside >= len(operations) {
-		return false
-	}
-	return !slices.ContainsFunc(operations[i-beside:i+beside+1], func(o string) bool { return o != "Query" })
 }
 
 // playFaultAtWire plays a scenario with a fault.
@@ -120,7 +106,7 @@ func playAtWire(ctx context.Context, s itembankfault.Scenario, e enginetest.Engi
 		return nil, err
 	}
 	err = itembankfault.Play{
-		Scenario: s, Engine: e, Through: dynamostore.New(client, bankTable, dedupeTable), Random: itembankfault.Seeded(),
+		Scenario: s, Engine: e, Through: itembankengines.Store(client), Random: itembankfault.Seeded(),
 	}.Run(ctx)
 	requests := proxy.Operations()
 	if err == nil && len(requests) <= f.at {
