@@ -13,6 +13,8 @@ const windows = "windows"
 // platform is what a program is built for, in the words of Go: GOOS and GOARCH.
 type platform struct{ system, processor string }
 
+func (at platform) String() string { return at.system + "/" + at.processor }
+
 // program is one that a release publishes.
 type program struct {
 	name      string
@@ -70,7 +72,7 @@ func (p program) build(ctx context.Context, at platform, version string) (execut
 		command.Env = append(at.environ(), "GOFLAGS=-trimpath -buildvcs=false")
 	}
 	if out, err := command.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("build %s for %s/%s: %w\n%s", p.name, at.system, at.processor, err, out)
+		return nil, fmt.Errorf("build %s for %s: %w\n%s", p.name, at, err, out)
 	}
 	return os.ReadFile(file)
 }

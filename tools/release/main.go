@@ -1,6 +1,8 @@
 // Command release builds the files that a release publishes:
 //
-//	release VERSION FOLDER    (make release)
+//	release VERSION FOLDER [PLATFORM...]    (make release)
+//
+// A platform is GOOS/GOARCH. With platforms, the command builds the archives for these only; a release has all.
 //
 // The files of a release are:
 //
@@ -24,17 +26,18 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/oncebox/oncebox/tools/internal/archive"
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: release VERSION FOLDER")
+	if len(os.Args) < 3 {
+		fmt.Fprintln(os.Stderr, "usage: release VERSION FOLDER [PLATFORM...]")
 		os.Exit(2)
 	}
-	r := release{version: os.Args[1], folder: os.Args[2]}
+	r := release{version: os.Args[1], folder: os.Args[2], platforms: os.Args[3:]}
 	if err := r.make(context.Background()); err != nil {
 		fmt.Fprintln(os.Stderr, "release:", err)
 		os.Exit(1)
@@ -45,7 +48,9 @@ func main() {
 type release struct {
 	version string // such as v1.2.3
 	folder  string
-	sums    bytes.Buffer // of the files written so far
+
+	platforms []string     // GOOS/GOARCH; none: all
+	sums      bytes.Buffer // of the files written so far
 }
 
 // make builds everything. The folder holds nothing else afterwards.
@@ -95,7 +100,10 @@ func (r *release) writeArchives(ctx context.Context, notices []byte) error {
 	}
 	for _, p := range programs {
 		for _, at := range p.platforms {
-			fmt.Printf("%s for %s/%s\n", p.name, at.system, at.processor)
+			if len(r.platforms) > 0 && !slices.Contains(r.platforms, at.String()) {
+				continue
+			}
+			fmt.Printf("%s for %s\n", p.name, at)
 			executable, err := p.build(ctx, at, r.version)
 			if err != nil {
 				return err
