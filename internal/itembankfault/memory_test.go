@@ -26,6 +26,13 @@ func TestHistories(t *testing.T) {
 	}
 }
 
+func TestRestores(t *testing.T) {
+	t.Parallel()
+	for range rounds {
+		RunRestores(t, inMemory)
+	}
+}
+
 func TestHalfVisible(t *testing.T) { RunHalfVisible(t) }
 
 func TestSequences(t *testing.T) {

@@ -34,28 +34,10 @@ const isGone = "gone"
 func RunSequences(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
 	e := newEngine(t)
 	rapid.Check(t, func(rt *rapid.T) {
-		w := newWorld(t.Context(), e)
-		w.random = Seeded()
-		w.newBank()
-		s := &sequence{World: w, open: true, places: map[string]string{}, marked: map[string]bool{}, claims: map[string]itembank.Claim{}, older: map[string]string{}}
+		s := newSequence(newWorld(t.Context(), e))
+		w := s.World
 		violated := w.violated(func() {
-			settings := itembank.Settings{
-				Shards: rapid.IntRange(1, 2).Draw(rt, "shards"), PageSize: rapid.IntRange(1, 3).Draw(rt, "page"),
-			}
-			settings.Choice = rapid.Bool().Draw(rt, "choice")
-			settings.Columns = rapid.Bool().Draw(rt, "columns")
-			settings.ClaimantAs = rapid.SampledFrom([]itembank.ClaimantAs{itembank.Exact, itembank.Email}).Draw(rt, "claimant as")
-			if rapid.Bool().Draw(rt, "slots") {
-				settings.PerClaimant = 2
-			}
-			if rapid.Bool().Draw(rt, "holds") {
-				settings.Hold = life
-			} else {
-				settings.ClaimLife = life
-				settings.OnEnd = rapid.SampledFrom([]itembank.OnEnd{itembank.Return, itembank.Burn}).Draw(rt, "on end")
-			}
-			w.Create("", settings)
-			s.c = w.campaigns[""]
+			s.create(rt)
 			fault := rapid.SampledFrom(append(faultsOf("Take"), SlowReply))
 			s.breakCalls(rapid.SliceOfN(fault, 1, 20).Draw(rt, "faults"), rapid.IntRange(24, 48).Draw(rt, "calls between faults"))
 			rt.Repeat(s.actions())
@@ -66,6 +48,36 @@ func RunSequences(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
 			rt.Fatal(violated)
 		}
 	})
+}
+
+func newSequence(w *World) *sequence {
+	w.random = Seeded()
+	w.newBank()
+	return &sequence{
+		World: w, open: true, places: map[string]string{}, marked: map[string]bool{},
+		claims: map[string]itembank.Claim{}, older: map[string]string{},
+	}
+}
+
+// create creates the campaign of the sequence, with random settings.
+func (s *sequence) create(rt *rapid.T) {
+	settings := itembank.Settings{
+		Shards: rapid.IntRange(1, 2).Draw(rt, "shards"), PageSize: rapid.IntRange(1, 3).Draw(rt, "page"),
+	}
+	settings.Choice = rapid.Bool().Draw(rt, "choice")
+	settings.Columns = rapid.Bool().Draw(rt, "columns")
+	settings.ClaimantAs = rapid.SampledFrom([]itembank.ClaimantAs{itembank.Exact, itembank.Email}).Draw(rt, "claimant as")
+	if rapid.Bool().Draw(rt, "slots") {
+		settings.PerClaimant = 2
+	}
+	if rapid.Bool().Draw(rt, "holds") {
+		settings.Hold = life
+	} else {
+		settings.ClaimLife = life
+		settings.OnEnd = rapid.SampledFrom([]itembank.OnEnd{itembank.Return, itembank.Burn}).Draw(rt, "on end")
+	}
+	s.Create("", settings)
+	s.c = s.campaigns[""]
 }
 
 // breakCalls makes one call in so many fail. The interval is more calls than any request makes, except for requests

@@ -540,6 +540,8 @@ func (s *Items) holds(r engine.RepairRequest) bool {
 	case r.IfRow != nil:
 		row, found := s.rows[r.Campaign][r.Hash]
 		return found && row.State == r.IfRow.State && row.Returns == r.IfRow.Returns && row.Withdraw == r.IfRow.Withdraw
+	case r.IfClaim == nil: // PutRow has a condition of its own
+		return true
 	default:
 		held := s.held(r.IfClaim.Key())
 		return held != nil && held.ID == r.IfClaim.ID

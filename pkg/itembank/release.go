@@ -137,6 +137,8 @@ type closeTerms struct {
 	endedBy time.Time // the claim must have ended before this time; zero: its end does not matter
 	ifHold  bool      // the claim must be a hold that is not confirmed
 	state   engine.ItemState
+	// ends says for items how they end, whatever the rules of the campaign; "": the item returns.
+	ends map[engine.Hash]engine.ItemState
 }
 
 // closeEnded closes a claim that ended more than endGrace ago, by the rules of its own
@@ -217,9 +219,14 @@ func (b *Bank) closeOnce(
 // the item's row says that the item ended, the item stays as it is.
 func (b *Bank) closeItem(c Campaign, item engine.FreeItem, row engine.ItemRow, terms closeTerms) engine.CloseItem {
 	closing := engine.CloseItem{Hash: item.Hash, Row: row, State: terms.state}
+	end, told := terms.ends[item.Hash]
 	switch {
 	case row.State != "":
 		closing.State = row.State
+	case told && end == "":
+		closing.Return, closing.State = &item, ""
+	case told:
+		closing.State = end
 	case row.Withdraw:
 		closing.State = engine.Withdrawn
 	case hasEnded(item, b.closersNow()):

@@ -28,6 +28,7 @@ type ReplayReport struct {
 	OtherCampaign int64          `json:"other_campaign"` // the line names another campaign
 	Refused       int64          `json:"refused"`        // all other lines
 	Lines         []ReplayedLine `json:"lines"`
+	Store         *StoreReplay   `json:"store,omitempty"` // only of ReplayStore
 }
 
 // The outcomes of a line.
@@ -43,6 +44,8 @@ const (
 	notLoaded        = "not-loaded"
 	inconsistent     = "inconsistent"
 	moved            = "moved"
+	oldInconsistent  = "old-inconsistent"
+	notInOldStore    = "not-in-old-store"
 )
 
 // ReplayedLine says what a Replay did with one line. These are the outcomes:
@@ -58,9 +61,18 @@ const (
 //	not-loaded         the item was never loaded into the campaign
 //	inconsistent       the rows of the item contradict each other; Kind says how
 //	moved              something moved the item meanwhile; run Replay again
+//
+// Only ReplayStore has these:
+//
+//	old-inconsistent   the rows of the item contradict each other in the old store; Kind says how
+//	not-in-old-store   the old store knows neither the claim ClaimID nor its item, so that the new store made both
+//
+// ReplayStore has a line for each claim of the old store, and for each claim and item of the new store that it
+// refused to change. Line is the number of the line.
 type ReplayedLine struct {
 	Line        int64  `json:"line"`
-	Claimant    string `json:"claimant"`
+	Claimant    string `json:"claimant,omitempty"`
+	Hash        string `json:"hash,omitempty"`     // of an item that is not held, 32 hexadecimal digits; Claimant is empty
 	ClaimID     string `json:"claim_id,omitempty"` // of the line; empty if the line has none and no claim was made
 	Outcome     string `json:"outcome"`
 	HeldClaimID string `json:"held_claim_id,omitempty"`
@@ -111,6 +123,8 @@ type replay struct {
 	wrong    map[engine.Hash]itemRows
 	holders  map[engine.Hash]holder           // by item of the campaign
 	planned  map[engine.ClaimKey]engine.Claim // the claims that a dry run would have made so far
+	gone     map[string]bool                  // by id: the claims that a ReplayStore closed, or would have closed
+	added    map[engine.Hash]bool             // the items that a ReplayStore loaded, or would have loaded
 	report   ReplayReport
 }
 
@@ -312,6 +326,9 @@ func (r *replay) compareHeld(ctx context.Context, line ClaimLine, claim engine.C
 	if err != nil {
 		return ReplayedLine{}, err
 	}
+	if held != nil && r.gone[held.ID] { // a dry run
+		held = nil
+	}
 	if planned, ok := r.planned[claim.Key()]; ok {
 		held = &planned
 	}
@@ -348,6 +365,8 @@ func (r *replay) place(
 	}
 	rows, wrong := r.wrong[item]
 	switch {
+	case r.added[item]:
+		return nil, ReplayedLine{}, nil
 	case wrong && rows.kind() == moving:
 		return nil, ReplayedLine{Outcome: moved}, nil
 	case wrong && rows.kind() != missing:

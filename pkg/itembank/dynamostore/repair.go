@@ -12,11 +12,14 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Repair is one transaction of a change and its condition. The condition is a condition check, or the update of the
+// Repair is one transaction of a change and its condition, if it has one. The condition is a condition check, or the update of the
 // item row that counts a return. The end of an item is one update of the item row with the condition.
 func (s *Store) Repair(ctx context.Context, r engine.RepairRequest) (bool, error) {
 	const doing = "repair"
-	actions := append(s.change(r), s.condition(r))
+	actions := s.change(r)
+	if r.IfRow != nil || r.IfClaim != nil {
+		actions = append(actions, s.condition(r))
+	}
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: actions})
 	reasons, cancelled := dynamo.Cancellations(err, len(actions))
 	if !cancelled {
@@ -52,7 +55,7 @@ func (s *Store) change(r engine.RepairRequest) []types.TransactWriteItem {
 	case r.PutRow != nil:
 		return []types.TransactWriteItem{putIfAbsent(s.bankTable, itemRow{
 			key: s.itemKey(r.Campaign, r.Hash), LoadID: r.PutRow.LoadID, Row: r.PutRow.Row,
-			EndsAt: millis(r.PutRow.EndsAt), Columns: string(r.PutRow.Columns),
+			EndsAt: millis(r.PutRow.EndsAt), State: string(r.PutRow.State), Columns: string(r.PutRow.Columns),
 		})}
 	}
 	return nil

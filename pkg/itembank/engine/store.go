@@ -313,7 +313,7 @@ const (
 
 // RepairRequest is a request for one change of the rows of an item under one condition (IfRow or IfClaim). With IfRow,
 // PutFree and PutClaim also count a return in the item row and delete its state. So if several repairs depend on the
-// same item row, only one is made.
+// same item row, only one is made. PutRow needs no condition, because it puts the row only if it is absent.
 type RepairRequest struct {
 	Campaign string
 	Hash     Hash
@@ -323,7 +323,7 @@ type RepairRequest struct {
 	More     []RepairItem // with PutClaim: the items of the claim except Hash
 	Shard    Shard        // with PutClaim: the shard of its first item
 	DropFree *FreeItem    // delete the bank row if it exists
-	PutRow   *ItemRow     // put the item row if it is absent
+	PutRow   *ItemRow     // put the item row, with its state, if it is absent
 	End      ItemState    // write the state of the item row; needs IfRow
 
 	IfRow   *ItemRow // the item row has this state, number of returns and Withdraw

@@ -37,7 +37,11 @@ type condition struct {
 	changes []func(*fixture, *repairTest)
 }
 
+// unconditional is the name of the condition that always holds.
+const unconditional = "nothing"
+
 var conditions = []condition{
+	{unconditional, func(*fixture, *repairTest) {}, nil},
 	{
 		"item row",
 		func(f *fixture, r *repairTest) {
@@ -110,8 +114,9 @@ type change struct {
 }
 
 const (
-	putItemRow = "put item row"
-	endItem    = "end"
+	putItemRow  = "put item row"
+	putEndedRow = "put item row that ended"
+	endItem     = "end"
 )
 
 var changes = []change{
@@ -155,19 +160,8 @@ var changes = []change{
 		func(f *fixture, r *repairTest) bool { return f.BankRow(*r.DropFree) == nil },
 		nil, // an absent bank row looks as if it was deleted
 	},
-	{
-		putItemRow,
-		func(_ *fixture, r *repairTest) {
-			r.PutRow = &engine.ItemRow{LoadID: "repaired", EndsAt: end}
-		},
-		func(f *fixture, r *repairTest) bool {
-			got := f.ItemRow(r.c, r.item)
-			return got != nil && *got == *r.PutRow
-		},
-		func(f *fixture, r *repairTest) {
-			r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3})
-		},
-	},
+	putRowChange(putItemRow, engine.ItemRow{LoadID: "repaired", EndsAt: end}),
+	putRowChange(putEndedRow, engine.ItemRow{LoadID: "repaired", State: engine.Burned}),
 	{
 		endItem,
 		func(_ *fixture, r *repairTest) { r.End = engine.Lost },
@@ -179,16 +173,30 @@ var changes = []change{
 	},
 }
 
+func putRowChange(name string, row engine.ItemRow) change {
+	return change{
+		name,
+		func(_ *fixture, r *repairTest) { r.PutRow = &row },
+		func(f *fixture, r *repairTest) bool {
+			got := f.ItemRow(r.c, r.item)
+			return got != nil && *got == row
+		},
+		func(f *fixture, r *repairTest) {
+			r.putItemRow(f, engine.ItemRow{LoadID: "l", Row: 3})
+		},
+	}
+}
+
 // possible reports whether a change is possible under a condition.
 func possible(ch change, c condition) bool {
 	onItemRow := strings.HasPrefix(c.name, "item row")
 	switch ch.name {
-	case putItemRow: // the row is absent
+	case putItemRow, putEndedRow: // the row is absent
 		return !onItemRow
 	case endItem:
 		return onItemRow
 	}
-	return true
+	return c.name != unconditional
 }
 
 // eachRepair calls test for each change under each condition. newTest makes a new item for which the condition holds.

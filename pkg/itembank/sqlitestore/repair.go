@@ -26,6 +26,8 @@ func holds(ctx context.Context, w *sqlite.Statements, request engine.RepairReque
 		row, err := readItemRow(ctx, w, request.Campaign, request.Hash[:])
 		want := request.IfRow
 		return row != nil && row.State == want.State && row.Returns == want.Returns && row.Withdraw == want.Withdraw, err
+	case request.IfClaim == nil: // PutRow has a condition of its own
+		return true, nil
 	default:
 		return exists(ctx, w, selectIsClaim, append(claimKey(request.IfClaim.Key()), request.IfClaim.ID, nil)...)
 	}
@@ -68,8 +70,8 @@ func change(ctx context.Context, w *sqlite.Statements, request engine.RepairRequ
 		return n == 1, err
 	case request.PutRow != nil:
 		row := request.PutRow
-		n, err := w.Exec(ctx, insertRow,
-			request.Campaign, request.Hash[:], row.LoadID, row.Row, sqlite.Millis(row.EndsAt), string(row.Columns))
+		n, err := w.Exec(ctx, insertRow, request.Campaign, request.Hash[:],
+			row.LoadID, row.Row, sqlite.Millis(row.EndsAt), string(row.State), string(row.Columns))
 		return n == 1, err
 	default:
 		n, err := w.Exec(ctx, updateEnd, request.End, request.Campaign, request.Hash[:])
@@ -113,8 +115,8 @@ func inBank(ctx context.Context, on *sqlite.Statements, i engine.FreeItem) (bool
 }
 
 const (
-	insertRow = `INSERT INTO item (campaign, hash, load_id, row, ends_at, columns) VALUES (?, ?, ?, ?, ?, ?)
-		ON CONFLICT DO NOTHING`
+	insertRow = `INSERT INTO item (campaign, hash, load_id, row, ends_at, state, columns)
+		VALUES (?, ?, ?, ?, ?, nullif(?, ''), ?) ON CONFLICT DO NOTHING`
 
 	updateEnd = `UPDATE item SET state = ? WHERE campaign = ? AND hash = ?`
 

@@ -1,0 +1,239 @@
+package itembankfault
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
+)
+
+// CopyCampaign copies the rows of a campaign and of the claims of its scope into another store, which has none of them.
+// It is the copy of a store that a restore makes. It leaves out the rows of loads.
+func CopyCampaign(ctx context.Context, from engine.Store, to enginetest.Engine, campaign string) error {
+	c, err := from.Campaign(ctx, campaign)
+	if err != nil {
+		return err
+	}
+	if created, err := to.Store.CreateCampaign(ctx, *c); err != nil || !created.Created() {
+		return fmt.Errorf("campaign %s: %+v: %w", campaign, created, err)
+	}
+	for n := range c.Shards {
+		page, err := from.FreeItems(ctx, engine.Shard{Campaign: campaign, Number: n}, engine.Range{}, 1000)
+		if err != nil {
+			return err
+		}
+		for _, item := range page.Items {
+			if err := to.Raw.PutBankRow(ctx, item); err != nil {
+				return err
+			}
+		}
+	}
+	for cursor, first := "", true; first || cursor != ""; first = false {
+		rows, next, err := from.ListItemRows(ctx, campaign, cursor)
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if err := to.Raw.PutItemRow(ctx, campaign, row); err != nil {
+				return err
+			}
+		}
+		cursor = next
+	}
+	for cursor, first := "", true; first || cursor != ""; first = false {
+		claims, next, err := from.ListClaims(ctx, c.Scope, cursor)
+		if err != nil {
+			return err
+		}
+		for _, claim := range claims {
+			if err := to.Raw.PutClaim(ctx, claim); err != nil {
+				return err
+			}
+		}
+		cursor = next
+	}
+	return nil
+}
+
+// restored is a sequence whose store is copied at one moment. Afterwards the copy is the new store.
+type restored struct {
+	*sequence
+	copy    enginetest.Engine
+	options itembank.ReplayOptions
+	cut     bool // a replay was cut, and customers acted before the next one
+}
+
+// RunRestores plays random sequences on one store, copies the store at a random moment, and goes on. Then it replays
+// the old store into the copy. The replay is killed at several calls and repeated. Afterwards the copy must equal the
+// old store.
+func RunRestores(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
+	e, other := newEngine(t), newEngine(t)
+	rapid.Check(t, func(rt *rapid.T) {
+		r := &restored{sequence: newSequence(newWorld(t.Context(), e)), copy: other}
+		violated := r.violated(func() {
+			r.create(rt)
+			r.act(rt)
+			r.must(CopyCampaign(r.ctx, e.Store, other, r.c.Name))
+			r.act(rt)
+			r.SetOpen("", false)
+			r.open = false
+			r.must(itembank.New(other.Store, itembank.WithClock(r.clock)).CloseCampaign(r.ctx, r.c.Name))
+			r.options.Withdrawals = rapid.Bool().Draw(rt, "withdrawals")
+			r.options.Loads = rapid.Bool().Draw(rt, "loads")
+			for range rapid.IntRange(0, 2).Draw(rt, "kills") {
+				r.kill(rt)
+			}
+			r.replay()
+			r.checkEqual()
+		})
+		if violated != nil {
+			rt.Fatal(violated)
+		}
+	})
+}
+
+// act plays random requests on the old store.
+func (r *restored) act(rt *rapid.T) {
+	actions := r.actions()
+	delete(actions, "open or close")
+	actions["forget"] = func(t *rapid.T) { r.forget(rapid.SampledFrom(claimants).Draw(t, "claimant")) }
+	rt.Repeat(actions)
+}
+
+// forget releases all claims of a claimant.
+func (r *restored) forget(claimant string) {
+	for _, holder := range []string{claimant, holderOf(claimant, 2)} {
+		if claim, ok := r.claims[holder]; ok {
+			r.state.release(r.c, holder, claim.ID)
+			defer r.close(claim)
+		}
+	}
+	r.mustRepeat("forget "+claimant, func(ctx context.Context) error {
+		_, err := r.bank.Forget(ctx, r.c.Scope, claimant)
+		return err
+	})
+}
+
+var errKilled = errors.New("killed")
+
+// kill plays a replay whose process is killed. Then customers may go on in the old store.
+func (r *restored) kill(rt *rapid.T) {
+	left, lost := rapid.IntRange(1, 60).Draw(rt, "call"), rapid.Bool().Draw(rt, "lost reply")
+	count := func(bool) func(string) error {
+		return func(string) error {
+			if left--; left <= 0 {
+				return errKilled
+			}
+			return nil
+		}
+	}
+	through := func(s engine.Store) *Store {
+		if lost {
+			return &Store{Store: s, After: count(lost)}
+		}
+		return &Store{Store: s, Before: count(lost)}
+	}
+	bank := itembank.New(through(r.copy.Store), itembank.WithClock(r.clock))
+	old := itembank.New(through(r.engine.Store), itembank.WithClock(r.clock))
+	if _, err := bank.ReplayStore(r.ctx, r.c.Name, old, r.options); err != nil && !errors.Is(err, errKilled) {
+		r.fail("replay that is killed: %w", err)
+	}
+	r.cut = true
+	for _, holder := range r.holders() {
+		claim, ok := r.claims[holder]
+		switch does := rapid.IntRange(0, 5).Draw(rt, "does"); {
+		case ok && does == 0:
+			r.Release("", holder)
+			r.close(claim)
+		case ok && does == 1 && r.c.Hold > 0:
+			r.confirm(holder)
+		}
+	}
+}
+
+// replay replays the old store into the copy. A dry run before it says the same.
+func (r *restored) replay() {
+	bank := itembank.New(r.copy.Store, itembank.WithClock(r.clock))
+	old := itembank.New(r.engine.Store, itembank.WithClock(r.clock))
+	dry := r.options
+	dry.DryRun = true
+	would, err := bank.ReplayStore(r.ctx, r.c.Name, old, dry)
+	r.must(err)
+	report, err := bank.ReplayStore(r.ctx, r.c.Name, old, r.options)
+	r.must(err)
+	would.DryRun = false
+	if a, b := fmt.Sprint(*would.Store, would.Lines), fmt.Sprint(*report.Store, report.Lines); a != b {
+		r.fail("the dry run said %s, the replay did %s", a, b)
+	}
+	if report.Refused > 0 {
+		r.fail("the replay refused %d lines: %+v", report.Refused, report.Lines)
+	}
+	again, err := bank.ReplayStore(r.ctx, r.c.Name, old, r.options)
+	r.must(err)
+	if s := again.Store; again.Replayed+again.Refused+s.Closed+s.Ended+s.Withdrawals.Taken+s.Loads.Taken > 0 {
+		r.fail("a repeated replay changed something: %+v, %+v", again, *s)
+	}
+}
+
+// checkEqual compares the copy with the old store.
+func (r *restored) checkEqual() {
+	found, err := itembank.New(r.copy.Store, itembank.WithClock(r.clock)).Reconcile(r.ctx, r.c.Name)
+	r.must(err)
+	if len(found.Inconsistencies) > 0 {
+		r.fail("reconcile found %+v", found.Inconsistencies)
+	}
+	for _, holder := range r.holders() {
+		was, _, err := r.engine.Store.HeldClaim(r.ctx, keyOf(r.c, holder))
+		r.must(err)
+		is, _, err := r.copy.Store.HeldClaim(r.ctx, keyOf(r.c, holder))
+		r.must(err)
+		if (was == nil) != (is == nil) || was != nil && *was != *is {
+			r.fail("%s holds %+v in the old store, and %+v in the new one", holder, was, is)
+		}
+	}
+	for _, item := range slices.Sorted(maps.Keys(r.state.Loaded[r.c.Name])) {
+		was, is := r.placeIn(r.engine.Store, item), r.placeIn(r.copy.Store, item)
+		seen := r.state.Given[key(r.c.Name, item)] != ""
+		switch {
+		case was == is:
+		case r.c.OnEnd == engine.Burn && seen && is == isFree:
+			r.fail("%s was seen, is %q in the old store, and free in the new one", item, was)
+		case is == unknownItem && was == isFree && !r.options.Loads, is == unknownItem && was == string(engine.Withdrawn) && !r.options.Withdrawals:
+		case was == string(engine.Withdrawn) && !r.options.Withdrawals && (is == isFree || is == string(engine.Burned) && seen):
+		case r.cut && is == string(engine.Lost) && slices.Contains(ends, was): // it went from one claim to another
+		default:
+			r.fail("%s is %q in the old store, and %q in the new one", item, was, is)
+		}
+	}
+}
+
+// unknownItem is the place of an item without rows.
+const unknownItem = "unknown"
+
+var ends = []string{string(engine.Burned), string(engine.Expired)}
+
+// placeIn returns the place of an item in one of the stores: where it is, or how it ended.
+func (r *restored) placeIn(store engine.Store, item string) string {
+	h := engine.HashItem(item)
+	reads, err := store.ReadItems(r.ctx, []engine.FreeItem{{Shard: engine.Shard{Campaign: r.c.Name, Number: h.ShardOf(r.c.Shards)}, Hash: h}})
+	r.must(err)
+	switch row := reads[0].Row; {
+	case row == nil:
+		return unknownItem
+	case row.State != "":
+		return string(row.State)
+	case reads[0].Free != nil:
+		return isFree
+	case row.Withdraw && r.options.Withdrawals:
+		return "held, and withdrawn"
+	}
+	return "held"
+}
