@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"iter"
+	"slices"
 	"strings"
 	"time"
 
@@ -20,52 +21,67 @@ import (
 )
 
 type replayCommand struct {
-	Campaign string    `arg:"" help:"The campaign. It must be closed."`
-	File     string    `arg:"" optional:"" help:"The claims, one JSON object a line; - is stdin."`
-	From     string    `help:"Instead of FILE: take the claims from another store: sqlite:PATH, or dynamodb:TABLE with the name of its dedupe table." placeholder:"URL"`
-	Since    time.Time `help:"With --from: only claims that were made then or later." placeholder:"T"`
-	DryRun   bool      `help:"Print what replay would do, and change nothing."`
+	Campaign string   `arg:"" help:"The campaign. It must be closed."`
+	File     string   `arg:"" optional:"" help:"The claims, one JSON object a line; - is stdin."`
+	From     string   `help:"Instead of FILE: make what customers saw in another store true in this one: sqlite:PATH, or dynamodb:BANK,DEDUPE with the names of its two tables." placeholder:"URL"`
+	Take     []string `enum:"withdrawals,loads" help:"With --from: also take over what operators did in the other store: withdrawals, loads." placeholder:"withdrawals,loads"`
+	DryRun   bool     `help:"Print what replay would do, and change nothing."`
 }
 
 func (replayCommand) Help() string {
-	return fmt.Sprintf(`Puts claims back that the store has lost, for example those that are newer than a table that was
-restored. Each claimant gets exactly the item of the claim. No claimant loses an item, and no claimant gets a second
-one.
+	return fmt.Sprintf(`Makes true again what customers saw and the store has lost, for example after its tables were restored.
 
-The claims come from a file, or with --from from a store that still has them, such as the table that was replaced.
-A line of a file needs claimant and item. It may have campaign, items, slot, claim_id, claimed_at and ends_at, as HTTP
-replies and `+"`oncebox --output json claim`"+` have them. Columns, other members, and lines of other campaigns are passed
-over: items keep the columns of their load. A claim without ends_at does not end; if its claimant has a hold of that
-item, the hold is confirmed.
+With --from, the other store is the one that was in use before. The campaign must be closed there, too. Both stores
+are read, and then these changes are made:
 
-Checks the whole file first. If one line is bad, nothing is changed and the exit code is 2. Waits %.0f seconds, for
-requests that began before the campaign was closed. Each claim is one transaction. Safe to repeat.
+  a claim that only the other store has      is made, and confirmed if it was confirmed there
+  a claim that only this store has           is closed: it was released, has ended or was forgotten. Its item
+                                             ends as in the other store, or goes back to the bank.
+  a claimant with different claims           gets the claim of the other store
+  an item that was burned or has expired     ends in the same way
+  a held item that was never loaded here     is loaded
+
+What operators did in the other store is counted. Withdrawals and loads are taken over with --take; settings never are.
+A seen item that was withdrawn while it was held is always withdrawn where items are burned.
+
+A file has claims only, so it cannot say what was released, burned or forgotten. A line of a file needs claimant and
+item. It may have campaign, items, slot, claim_id, claimed_at and ends_at, as HTTP replies, oncebox claims export and
+`+"`oncebox --output json claim`"+` have them. Columns, other members, and lines of other campaigns are passed over:
+items keep the columns of their load. A claim without ends_at does not end; if its claimant has a hold of that item,
+the hold is confirmed. If one line is bad, nothing is changed and the exit code is 2. No claimant loses an item by a
+file, and no claimant gets a second one.
+
+Checks everything before it changes something. Waits %.0f seconds, for requests that began before the campaign was
+closed. Each change is one transaction. Safe to repeat, also after it was stopped.
 
 Prints how many claims were replayed now, are there already, or were refused, and why:
 
   why                the line was refused because
   holds-another      the claimant holds another item of the campaign
-  claimed-elsewhere  the claimant holds an item of another campaign of the scope
+  claimed-elsewhere  the claimant holds an item of another campaign of the scope: replay that campaign, then this one
+                     again
   item-held          another claimant holds the item
   item-ended         the item was burned, withdrawn or expired, or its life was over before the claim
   not-loaded         the item was never loaded into the campaign
   inconsistent       the rows of the item contradict each other: see oncebox reconcile
+  old-inconsistent   the same in the store of --from
+  not-in-old-store   the store of --from knows neither the claim nor its item: it was made in this store
   moved              something moved the item meanwhile: run the command again
 
-The exit code is 4 if a line was refused. It prints claimants and ids of claims, and no items.
+The exit code is 4 if a line was refused. It prints claimants, ids of claims and hashes of items, and no items.
 
 Examples:
-  oncebox replay spring claims.ndjson --dry-run
   oncebox campaign close spring && oncebox replay spring claims.ndjson
-  oncebox replay spring --from dynamodb:oncebox-dedupe --since 2027-03-01T09:00:00Z`, itembank.DrainTime.Seconds())
+  oncebox replay spring --from sqlite:old.db --dry-run
+  oncebox replay spring --from dynamodb:old-bank,old-dedupe --take withdrawals,loads`, itembank.DrainTime.Seconds())
 }
 
 func (c replayCommand) Run(ctx context.Context, a *app) error {
 	switch {
 	case (c.File == "") == (c.From == ""):
 		return &usageError{errors.New("name a file of claims, or a store with --from"), ""}
-	case c.From == "" && !c.Since.IsZero():
-		return &usageError{errors.New("--since is for --from"), ""}
+	case c.From == "" && len(c.Take) > 0:
+		return &usageError{errors.New("--take is for --from: a file has only claims"), ""}
 	case c.From != "":
 		return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.replayStore(ctx, a, b) })
 	}
@@ -74,24 +90,38 @@ func (c replayCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer remove()
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.replay(ctx, a, b, claimsOf(open)) })
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.replayFile(ctx, a, b, claimsOf(open)) })
 }
 
-// replayStore replays the claims of another store.
+// oldStore returns the settings of the store of --from, and the flags that name it.
+func (c replayCommand) oldStore(a *app) (old globals, flags string, err error) {
+	old = a.globals
+	old.Store = c.From
+	if tables, ok := strings.CutPrefix(c.From, dynamodbStore); ok {
+		bank, dedupe, two := strings.Cut(tables, ",")
+		if !two || bank == "" || dedupe == "" || strings.Contains(dedupe, ",") {
+			err := fmt.Errorf("--from %q: must name both tables", c.From)
+			return old, "", &usageError{err, "Use --from dynamodb:BANK,DEDUPE, with the table of items and the table of claims."}
+		}
+		old.Store, old.BankTable, old.DedupeTable = dynamodbStore, bank, dedupe
+		return old, fmt.Sprintf("--store %s --bank-table %s --dedupe-table %s", old.Store, bank, dedupe), nil
+	}
+	if _, _, err := old.sqlitePath(); err != nil {
+		return old, "", &usageError{fmt.Errorf("--from %q: must be sqlite:PATH or dynamodb:BANK,DEDUPE", c.From), ""}
+	}
+	return old, "--store " + old.Store, nil
+}
+
+// replayStore replays another store.
 func (c replayCommand) replayStore(ctx context.Context, a *app, b *itembank.Bank) error {
-	other := a.globals
-	other.Store = c.From
-	if table, ok := strings.CutPrefix(c.From, dynamodbStore); ok {
-		other.Store, other.DedupeTable = dynamodbStore, table
-	}
-	if _, _, err := other.sqlitePath(); err != nil || c.From == dynamodbStore {
-		return &usageError{fmt.Errorf("--from %q: must be sqlite:PATH or dynamodb:TABLE", c.From), ""}
-	}
-	campaign, err := b.Campaign(ctx, c.Campaign)
+	old, flags, err := c.oldStore(a)
 	if err != nil {
 		return err
 	}
-	store, closeStore, err := other.open(ctx)
+	if err := needClosed(ctx, b, c.Campaign); err != nil {
+		return err
+	}
+	store, closeStore, err := old.open(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return &usageError{fmt.Errorf("--from %s: there is no such file", c.From), ""}
@@ -99,22 +129,48 @@ func (c replayCommand) replayStore(ctx context.Context, a *app, b *itembank.Bank
 		return err
 	}
 	defer closeStore()
-	return c.replay(ctx, a, b, claimsIn(ctx, store, campaign.Scope, c.Since))
+	oldBank := itembank.New(store)
+	campaign, err := oldBank.Campaign(ctx, c.Campaign)
+	switch {
+	case errors.Is(err, itembank.ErrNoCampaign):
+		return &usageError{fmt.Errorf("--from %s: it has no campaign %s", c.From, c.Campaign), "Nothing was changed."}
+	case err != nil:
+		return err
+	}
+	if state := campaign.StateAt(time.Now()); state != itembank.Closed {
+		err := fmt.Errorf("--from %s: %s is %s there, and claims go on; nothing was changed", c.From, c.Campaign, state)
+		return &usageError{err, fmt.Sprintf("`oncebox %s campaign close %s` closes it.", flags, c.Campaign)}
+	}
+	return c.replay(ctx, a, func() (itembank.ReplayReport, error) {
+		return b.ReplayStore(ctx, c.Campaign, oldBank, itembank.ReplayOptions{
+			DryRun: c.DryRun, Withdrawals: slices.Contains(c.Take, "withdrawals"), Loads: slices.Contains(c.Take, "loads"),
+		})
+	})
 }
 
-func (c replayCommand) replay(ctx context.Context, a *app, b *itembank.Bank, claims itembank.ClaimSource) error {
+// replayFile replays the claims of a file.
+func (c replayCommand) replayFile(ctx context.Context, a *app, b *itembank.Bank, claims itembank.ClaimSource) error {
 	if err := needClosed(ctx, b, c.Campaign); err != nil {
 		return err
 	}
-	do := b.ReplayDryRun
+	do := b.Replay
+	if c.DryRun {
+		do = b.ReplayDryRun
+	}
+	return c.replay(ctx, a, func() (itembank.ReplayReport, error) { return do(ctx, c.Campaign, claims) })
+}
+
+// replay runs a replay and prints its report.
+func (c replayCommand) replay(ctx context.Context, a *app, do func() (itembank.ReplayReport, error)) error {
 	if !c.DryRun {
-		do = b.Replay
 		a.remarkWait(c.Campaign)
 	}
-	report, err := do(ctx, c.Campaign, claims)
+	report, err := do()
 	switch {
 	case errors.Is(err, itembank.ErrInvalid) && len(report.Lines) == 0:
 		return &usageError{fmt.Errorf("%s: %w", cmp.Or(c.File, c.From), err), "Nothing was changed."}
+	case err != nil && c.From != "":
+		return fmt.Errorf("%w; it is safe to repeat the command", err)
 	case err != nil && len(report.Lines) == 0:
 		return err
 	case err != nil:
@@ -131,6 +187,7 @@ func describeReplay(r itembank.ReplayReport) string {
 	if r.DryRun {
 		text = "would have " + text + "; nothing was changed"
 	}
+	text += describeStoreReplay(r.Store)
 	if r.Refused == 0 {
 		return text
 	}
@@ -140,15 +197,42 @@ func describeReplay(r itembank.ReplayReport) string {
 			switch l.Outcome {
 			case "replayed", "confirmed", "already", "other-campaign":
 			default:
-				row(fmt.Sprint(l.Line), l.Claimant, l.Outcome, seeOf(l))
+				row(fmt.Sprint(l.Line), cmp.Or(l.Claimant, "-"), l.Outcome, seeOf(l))
 			}
 		}
 	})
 }
 
+// describeStoreReplay describes what a replay from a store did besides making claims; "" for a file.
+func describeStoreReplay(s *itembank.StoreReplay) string {
+	if s == nil {
+		return ""
+	}
+	text := fmt.Sprintf("\nclosed %s that the other store no longer has, ended %s",
+		quantity(s.Closed, "claim"), quantity(s.Ended, "item"))
+	if s.Kept > 0 {
+		text += fmt.Sprintf("\nkept %s whose items are marked as lost in the other store", quantity(s.Kept, "claim"))
+	}
+	for _, changed := range []struct {
+		what string
+		itembank.OperatorChanges
+	}{{"withdrawal", s.Withdrawals}, {"load", s.Loads}} {
+		if changed.Found > 0 {
+			text += fmt.Sprintf("\noperators: %s of items in the other store only, %d taken over",
+				quantity(changed.Found, changed.what), changed.Taken)
+		}
+	}
+	if len(s.Settings) > 0 {
+		text += "\noperators: other settings in the other store, not taken over: " + strings.Join(s.Settings, ", ")
+	}
+	return text
+}
+
 // seeOf names the claim or item that prevents the replay of a line.
 func seeOf(l itembank.ReplayedLine) string {
 	switch {
+	case l.Hash != "":
+		return strings.TrimSuffix("item "+l.Hash+", "+l.Kind, ", ")
 	case l.HeldBy != "":
 		return fmt.Sprintf("claim %s of %s", l.HeldClaimID, l.HeldBy)
 	case l.HeldClaimID != "":
@@ -161,36 +245,6 @@ func seeOf(l itembank.ReplayedLine) string {
 		return l.Kind
 	}
 	return "-"
-}
-
-// claimsIn lists the claims of a scope in a store that were made at a moment or later. Their numbers count from 1.
-func claimsIn(ctx context.Context, store engine.Store, scope string, since time.Time) itembank.ClaimSource {
-	return func() iter.Seq2[itembank.ClaimLine, error] {
-		return func(yield func(itembank.ClaimLine, error) bool) {
-			number := int64(0)
-			for cursor, first := "", true; first || cursor != ""; first = false {
-				claims, next, err := store.ListClaims(ctx, scope, cursor)
-				if err != nil {
-					yield(itembank.ClaimLine{}, err)
-					return
-				}
-				for _, c := range claims {
-					if c.ClaimedAt.Before(since) {
-						continue
-					}
-					number++
-					claim := itembank.Claim{
-						ID: c.ID, Campaign: c.Campaign, Scope: c.Scope, Claimant: c.Claimant, Slot: c.Slot, Item: c.Item, More: c.More,
-						ClaimedAt: c.ClaimedAt, EndsAt: c.EndsAt,
-					}
-					if !yield(itembank.ClaimLine{Number: number, Claim: claim}, nil) {
-						return
-					}
-				}
-				cursor = next
-			}
-		}
-	}
 }
 
 // maxClaimLine is the size of the longest line in a file of claims, in bytes. A claim needs at most a third of it.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,7 +22,7 @@ func (w *fixture) replay(c replayCommand, output string, code int, lines ...stri
 	a.Output = output
 	c.Campaign, c.File = w.name, "claims.ndjson"
 	open := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(strings.Join(lines, "\n"))), nil }
-	err := c.replay(w.Context(), a, w.bank, claimsOf(open))
+	err := c.replayFile(w.Context(), a, w.bank, claimsOf(open))
 	if got := exitCode(w.Context(), err); got != code {
 		w.Fatalf("want exit %d, got %d: %v", code, got, err)
 	}
@@ -81,53 +82,83 @@ func TestReplay(t *testing.T) {
 	})
 }
 
-// TestReplayFromStore checks that claims which an older copy of a store lacks are read from the newer one.
+// TestReplayFromStore: the store is an older copy of another one. Since the copy ann's code was burned, bob and cid
+// claimed, dan was forgotten, and operators loaded and withdrew.
 func TestReplayFromStore(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
 	s.run(exitDone, "campaign", "create", "spring")
-	s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\nA-2\nA-3\n"))
+	s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\nA-2\n"))
 	s.run(exitDone, "claim", "spring", "ann")
-	s.file("old.db", s.read("oncebox.db"))
-	time.Sleep(2 * time.Millisecond) // times are in milliseconds
-	since := time.Now().UTC().Format(time.RFC3339Nano)
-	s.run(exitDone, "claim", "spring", "bob")
-	old := []string{"--store", "sqlite:old.db"}
-	s.run(exitDone, append(old, "campaign", "close", "spring", "--until-reconciled")...)
-	would := func(n, already int, more ...string) {
-		t.Helper()
-		args := append(append(old, "replay", "spring", "--from", "sqlite:oncebox.db", "--dry-run"), more...)
-		s.run(exitDone, args...).saying(t, fmt.Sprintf("would have replayed %d, already %d, of other campaigns 0, refused 0 of", n, already))
+	s.run(exitDone, "claim", "spring", "dan")
+	s.file("new.db", s.read("oncebox.db"))
+	release := func(claimant string) {
+		var claim struct {
+			ClaimID string `json:"claim_id"`
+		}
+		s.json(&claim, "claim", "spring", claimant)
+		s.run(exitDone, "release", "spring", claimant, "--claim-id", claim.ClaimID)
 	}
-	would(1, 1)
-	would(1, 0, "--since", since)
+	release("ann")
+	s.run(exitDone, "forget", "spring", "dan", "--yes")
+	s.run(exitDone, "load", "spring", s.file("more.txt", "B-1\n"))
+	bobs := s.run(exitDone, "claim", "spring", "bob").stdout
+	s.run(exitDone, "load", "spring", s.file("last.txt", "C-1\nC-2\n"))
+	s.run(exitDone, "withdraw", "spring", s.file("withdrawn.txt", "C-1\n"), "--yes")
+	s.run(exitDone, "campaign", "set", "spring", "--page-size", "7")
+
+	fresh := []string{"--store", "sqlite:new.db"}
+	in := func(code int, args ...string) result { return s.run(code, append(slices.Clone(fresh), args...)...) }
+	in(exitDone, "campaign", "close", "spring", "--until-reconciled")
+	in(exitUsage, "replay", "spring", "--from", "sqlite:oncebox.db").saying(t, "--from sqlite:oncebox.db: spring is open there",
+		"`oncebox --store sqlite:oncebox.db campaign close spring` closes it.")
+	s.run(exitDone, "campaign", "close", "spring")
+	in(exitDone, "replay", "spring", "--from", "sqlite:oncebox.db", "--dry-run").saying(t,
+		"would have replayed 1, already 0, of other campaigns 0, refused 0 of 1 line; nothing was changed\n",
+		"closed 2 claims that the other store no longer has, ended 0 items\n",
+		"operators: 1 withdrawal of items in the other store only, 0 taken over\n",
+		"operators: 2 loads of items in the other store only, 1 taken over\n",
+		"operators: other settings in the other store, not taken over: page-size\n")
+	in(exitDone, "replay", "spring", "--from", "sqlite:oncebox.db", "--dry-run", "--take", "loads,withdrawals").saying(t,
+		"operators: 2 loads of items in the other store only, 2 taken over\n", "1 withdrawal of items in the other store only, 1 taken over")
+	if bobs == "" {
+		t.Error("bob got no item")
+	}
 	for says, args := range map[string][]string{
-		"name a file of claims, or a store with --from":             {"replay", "spring"},
-		"name a file of claims, or a store":                         {"replay", "spring", "x", "--from", "sqlite:oncebox.db"},
-		"--since is for --from":                                     {"replay", "spring", "x", "--since", since},
-		`--from "other.db": must be sqlite:PATH or dynamodb:TABLE`:  {"replay", "spring", "--from", "other.db"},
-		`--from "dynamodb:": must be sqlite:PATH or dynamodb:TABLE`: {"replay", "spring", "--from", "dynamodb:"},
-		"--from sqlite:none.db: there is no such file":              {"replay", "spring", "--from", "sqlite:none.db"},
+		"name a file of claims, or a store with --from":                    {"replay", "spring"},
+		"name a file of claims, or a store":                                {"replay", "spring", "x", "--from", "sqlite:oncebox.db"},
+		"--take is for --from":                                             {"replay", "spring", "x", "--take", "loads"},
+		`--from "other.db": must be sqlite:PATH or dynamodb:BANK,DEDUPE`:   {"replay", "spring", "--from", "other.db"},
+		`--from "dynamodb:": must name both tables`:                        {"replay", "spring", "--from", "dynamodb:"},
+		"Use --from dynamodb:BANK,DEDUPE, with the table of items and the": {"replay", "spring", "--from", "dynamodb:old-dedupe"},
+		"--from sqlite:none.db: there is no such file":                     {"replay", "spring", "--from", "sqlite:none.db"},
 	} {
-		s.run(exitUsage, append(old, args...)...).saying(t, says)
+		in(exitUsage, args...).saying(t, says)
 	}
 }
 
-// TestReplayFromTable uses a new dedupe table that lacks a claim, and the old table that has it.
-func TestReplayFromTable(t *testing.T) {
+// TestReplayFromTables uses the two old tables, and two new ones that lack a claim.
+func TestReplayFromTables(t *testing.T) {
 	s := newShell(t)
 	tables := rand.Text()
-	s.env = append(localEngine(testengine.Dynoxide(t)), "ONCEBOX_BANK_TABLE=bank-"+tables)
-	before, after := []string{"--dedupe-table", "old-" + tables}, []string{"--dedupe-table", "new-" + tables}
-	s.run(exitDone, append(before, "init")...)
-	s.run(exitDone, append(before, "campaign", "create", "spring")...)
-	s.run(exitDone, append(before, "load", "spring", s.file("codes.txt", "A-1\n"))...)
-	s.run(exitDone, append(before, "claim", "spring", "ann")...)
-	s.run(exitDone, append(before, "campaign", "close", "spring")...)
-	s.run(exitDone, append(after, "init")...)
-	replay := append(after, "replay", "spring", "--dry-run", "--from")
-	s.run(exitDone, append(replay, "dynamodb:old-"+tables)...).saying(t, "would have replayed 1, already 0,")
-	s.run(exitDone, append(replay, "dynamodb:new-"+tables)...).saying(t, "would have replayed 0, already 0,")
+	s.env = localEngine(testengine.Dynoxide(t))
+	in := func(store, what string, args ...string) result {
+		return s.run(exitDone, append([]string{"--bank-table", store + "-bank-" + tables, "--dedupe-table", store + "-dedupe-" + tables, what}, args...)...)
+	}
+	for _, store := range []string{"old", "new"} {
+		in(store, "init")
+		in(store, "campaign", "create", "spring")
+		in(store, "load", "spring", s.file("codes.txt", "A-1\n"))
+	}
+	in("old", "claim", "spring", "ann")
+	for _, store := range []string{"old", "new"} {
+		in(store, "campaign", "close", "spring")
+	}
+	from := func(store string) string {
+		return fmt.Sprintf("dynamodb:%s-bank-%s,%s-dedupe-%s", store, tables, store, tables)
+	}
+	in("new", "replay", "spring", "--dry-run", "--from", from("old")).saying(t, "would have replayed 1, already 0,")
+	in("new", "replay", "spring", "--dry-run", "--from", from("new")).saying(t, "would have replayed 0, already 0,")
 }
 
 // TestOpenUntilReconciled checks that a campaign that was closed for a replay is not opened while it is inconsistent.

@@ -129,10 +129,18 @@ func (r DynamoDBRaw) DropItemRow(ctx context.Context, campaign string, h engine.
 
 // PutClaim puts or replaces a claim row.
 func (r DynamoDBRaw) PutClaim(ctx context.Context, c engine.Claim) error {
-	return r.Put(ctx, DedupeTable, ClaimKey(c.Key()), Row{
+	attributes := Row{
 		"claim_id": Text(c.ID), "campaign": Text(c.Campaign), "item": Text(c.Item), "item_hash": Text(c.ItemHash.String()),
 		"claimed_at": millis(c.ClaimedAt), "ends_at": millis(c.EndsAt),
-	})
+	}
+	if c.More != "" {
+		more := &types.AttributeValueMemberL{}
+		for _, item := range c.More.Items() {
+			more.Value = append(more.Value, Text(item))
+		}
+		attributes["more"] = more
+	}
+	return r.Put(ctx, DedupeTable, ClaimKey(c.Key()), attributes)
 }
 
 // DropClaim deletes a claim row, if it exists.

@@ -29,7 +29,7 @@ func TestHistories(t *testing.T) {
 func TestRestores(t *testing.T) {
 	t.Parallel()
 	for range rounds {
-		RunRestores(t, inMemory)
+		RunRestores(t, inMemory(t), inMemory(t))
 	}
 }
 

@@ -344,6 +344,31 @@ var Mutants = []Mutant{
 		CaughtBy: []string{"replay/two-replays-at-once", "replay/item-that-moves-meanwhile"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return claimPutBackUnchecked{e.Store} },
 	},
+	{
+		Name:     "burns-not-replayed",
+		CaughtBy: []string{"replay-store/burned-since-the-copy"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return burnsIgnored{e.Store} },
+	},
+	{
+		Name:     "releases-not-replayed",
+		CaughtBy: []string{"replay-store/returned-since-the-copy", "replay-store/claimant-with-another-claim"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closesIgnored{e.Store, true} },
+	},
+	{
+		Name:     "erasures-not-replayed",
+		CaughtBy: []string{"replay-store/forgotten-since-the-copy", "replay-store/burned-since-the-copy"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closesIgnored{e.Store, false} },
+	},
+	{
+		Name:     "confirmations-not-replayed",
+		CaughtBy: []string{"replay-store/confirmed-since-the-copy"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return confirmationsIgnored{e.Store} },
+	},
+	{
+		Name:     "ended-items-not-put",
+		CaughtBy: []string{"replay-store/loaded-since-the-copy"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return endedRowsIgnored{e.Store} },
+	},
 }
 
 // MustBeFoundBy plays a scenario without a fault and then with each fault. It fails the test if no play finds the
@@ -1258,4 +1283,48 @@ func (m *itemsReadPlainly) ReadItems(ctx context.Context, keys []engine.FreeItem
 		m.mu.Unlock()
 	}
 	return reads, nil
+}
+
+// burnsIgnored says that free items end as burned, and leaves them in the bank.
+type burnsIgnored struct{ engine.Store }
+
+func (m burnsIgnored) EndItems(ctx context.Context, requests []engine.EndRequest) ([]engine.EndResult, error) {
+	if requests[0].State != engine.Burned {
+		return m.Store.EndItems(ctx, requests)
+	}
+	return slices.Repeat([]engine.EndResult{engine.EndDone}, len(requests)), nil
+}
+
+// closesIgnored says that claims are closed whose first item returns, or does not return, and leaves them.
+type closesIgnored struct {
+	engine.Store
+	returns bool
+}
+
+func (m closesIgnored) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	if (r.Return != nil) != m.returns {
+		return m.Store.CloseClaim(ctx, r)
+	}
+	return engine.CloseResult{}, nil
+}
+
+// confirmationsIgnored says that a hold is confirmed, and leaves its end.
+type confirmationsIgnored struct{ engine.Store }
+
+func (m confirmationsIgnored) ConfirmClaim(ctx context.Context, claim engine.Claim) (engine.ConfirmResult, error) {
+	held, conflict, err := m.HeldClaim(ctx, claim.Key())
+	if held != nil {
+		held.EndsAt = time.Time{}
+	}
+	return engine.ConfirmResult{Held: held, Conflict: conflict}, err
+}
+
+// endedRowsIgnored says that the rows of items that ended are put, and puts none.
+type endedRowsIgnored struct{ engine.Store }
+
+func (m endedRowsIgnored) Repair(ctx context.Context, r engine.RepairRequest) (bool, error) {
+	if r.PutRow == nil || r.PutRow.State == "" {
+		return m.Store.Repair(ctx, r)
+	}
+	return true, nil
 }

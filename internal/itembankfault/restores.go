@@ -71,11 +71,10 @@ type restored struct {
 	cut     bool // a replay was cut, and customers acted before the next one
 }
 
-// RunRestores plays random sequences on one store, copies the store at a random moment, and goes on. Then it replays
-// the old store into the copy. The replay is killed at several calls and repeated. Afterwards the copy must equal the
-// old store.
-func RunRestores(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
-	e, other := newEngine(t), newEngine(t)
+// RunRestores plays random sequences on one store, copies its rows at a random moment into another store, and goes on.
+// Then it replays the old store into the copy. The replay is killed at several calls and repeated. Afterwards the copy
+// must equal the old store.
+func RunRestores(t *testing.T, e, other enginetest.Engine) {
 	rapid.Check(t, func(rt *rapid.T) {
 		r := &restored{sequence: newSequence(newWorld(t.Context(), e)), copy: other}
 		violated := r.violated(func() {
@@ -127,19 +126,17 @@ var errKilled = errors.New("killed")
 // kill plays a replay whose process is killed. Then customers may go on in the old store.
 func (r *restored) kill(rt *rapid.T) {
 	left, lost := rapid.IntRange(1, 60).Draw(rt, "call"), rapid.Bool().Draw(rt, "lost reply")
-	count := func(bool) func(string) error {
-		return func(string) error {
-			if left--; left <= 0 {
-				return errKilled
-			}
-			return nil
+	count := func(string) error {
+		if left--; left <= 0 {
+			return errKilled
 		}
+		return nil
 	}
 	through := func(s engine.Store) *Store {
 		if lost {
-			return &Store{Store: s, After: count(lost)}
+			return &Store{Store: s, After: count}
 		}
-		return &Store{Store: s, Before: count(lost)}
+		return &Store{Store: s, Before: count}
 	}
 	bank := itembank.New(through(r.copy.Store), itembank.WithClock(r.clock))
 	old := itembank.New(through(r.engine.Store), itembank.WithClock(r.clock))

@@ -49,6 +49,12 @@ func TestSequences(t *testing.T) {
 	itembankfault.RunSequences(t, itembankengines.Dynoxide)
 }
 
+func TestRestores(t *testing.T) {
+	testengine.CheckOnly(t)
+	itembankfault.RunRestores(t, itembankengines.Memory(t), itembankengines.Dynoxide(t))
+	itembankfault.RunRestores(t, itembankengines.Dynoxide(t), itembankengines.Memory(t))
+}
+
 // TestKills kills other processes that work on the tables.
 func TestKills(t *testing.T) {
 	testengine.CheckOnly(t)

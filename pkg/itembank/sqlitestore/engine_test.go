@@ -62,6 +62,16 @@ func TestSequencesInFile(t *testing.T) {
 	itembankfault.RunSequences(t, itembankengines.SQLite)
 }
 
+func TestRestores(t *testing.T) {
+	testengine.CheckOnly(t)
+	itembankfault.RunRestores(t, inMemory(t), inMemory(t))
+}
+
+func TestRestoresInFile(t *testing.T) {
+	testengine.CheckOnly(t)
+	itembankfault.RunRestores(t, itembankengines.SQLite(t), itembankengines.SQLite(t))
+}
+
 // TestKills kills other processes that work on the file.
 func TestKills(t *testing.T) {
 	testengine.CheckOnly(t)
