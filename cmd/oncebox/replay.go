@@ -141,7 +141,7 @@ func (c replayCommand) replayStore(ctx context.Context, a *app, b *itembank.Bank
 		err := fmt.Errorf("--from %s: %s is %s there, and claims go on; nothing was changed", c.From, c.Campaign, state)
 		return &usageError{err, fmt.Sprintf("`oncebox %s campaign close %s` closes it.", flags, c.Campaign)}
 	}
-	return c.replay(ctx, a, func() (itembank.ReplayReport, error) {
+	return c.replay(a, func() (itembank.ReplayReport, error) {
 		return b.ReplayStore(ctx, c.Campaign, oldBank, itembank.ReplayOptions{
 			DryRun: c.DryRun, Withdrawals: slices.Contains(c.Take, "withdrawals"), Loads: slices.Contains(c.Take, "loads"),
 		})
@@ -157,11 +157,11 @@ func (c replayCommand) replayFile(ctx context.Context, a *app, b *itembank.Bank,
 	if c.DryRun {
 		do = b.ReplayDryRun
 	}
-	return c.replay(ctx, a, func() (itembank.ReplayReport, error) { return do(ctx, c.Campaign, claims) })
+	return c.replay(a, func() (itembank.ReplayReport, error) { return do(ctx, c.Campaign, claims) })
 }
 
 // replay runs a replay and prints its report.
-func (c replayCommand) replay(ctx context.Context, a *app, do func() (itembank.ReplayReport, error)) error {
+func (c replayCommand) replay(a *app, do func() (itembank.ReplayReport, error)) error {
 	if !c.DryRun {
 		a.remarkWait(c.Campaign)
 	}

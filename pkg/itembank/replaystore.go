@@ -188,9 +188,6 @@ type itemPlace struct {
 	wrong    string           // the kind of inconsistency of its rows
 }
 
-// free reports whether the item is in the bank.
-func (p itemPlace) free() bool { return p.loaded && !p.held && p.state == "" }
-
 // readPlaces reads all rows of a campaign. The campaign is closed, so that claims may only be closed or confirmed
 // meanwhile. It reads claims before item rows: a claim that was closed between these reads looks inconsistent, if its
 // item ended.
