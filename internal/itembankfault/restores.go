@@ -203,8 +203,9 @@ func (r *restored) checkEqual() {
 		case was == is:
 		case r.c.OnEnd == engine.Burn && seen && is == isFree:
 			r.fail("%s was seen, is %q in the old store, and free in the new one", item, was)
-		case is == unknownItem && was == isFree && !r.options.Loads, is == unknownItem && was == string(engine.Withdrawn) && !r.options.Withdrawals:
-		case was == string(engine.Withdrawn) && !r.options.Withdrawals && (is == isFree || is == string(engine.Burned) && seen):
+		case is == unknownItem && was == isFree && !r.options.Loads: // an operator loaded it
+		case was == string(engine.Withdrawn) && !r.options.Withdrawals &&
+			(is == isFree || is == unknownItem || is == string(engine.Burned) && seen): // an operator withdrew it
 		case r.cut && is == string(engine.Lost) && slices.Contains(ends, was): // it went from one claim to another
 		default:
 			r.fail("%s is %q in the old store, and %q in the new one", item, was, is)
@@ -220,7 +221,8 @@ var ends = []string{string(engine.Burned), string(engine.Expired)}
 // placeIn returns the place of an item in one of the stores: where it is, or how it ended.
 func (r *restored) placeIn(store engine.Store, item string) string {
 	h := engine.HashItem(item)
-	reads, err := store.ReadItems(r.ctx, []engine.FreeItem{{Shard: engine.Shard{Campaign: r.c.Name, Number: h.ShardOf(r.c.Shards)}, Hash: h}})
+	shard := engine.Shard{Campaign: r.c.Name, Number: h.ShardOf(r.c.Shards)}
+	reads, err := store.ReadItems(r.ctx, []engine.FreeItem{{Shard: shard, Hash: h}})
 	r.must(err)
 	switch row := reads[0].Row; {
 	case row == nil:

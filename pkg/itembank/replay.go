@@ -83,10 +83,11 @@ type ReplayedLine struct {
 }
 
 // Replay makes claims that the store has lost, in a closed campaign. For example, a restored table lacks the newest
-// claims. If the store that has them still exists, use ReplayStore, which also knows what was released and burned. Each
-// claim is one transaction, which gives the claimant exactly the item of the line. The item must be
-// free, missing, or marked as lost by Repair. Replay takes no item from a claimant and gives no claimant a second
-// one: the report says which lines it refused, and why.
+// claims. If the store that has them still exists, use ReplayStore, which also knows what was released and burned.
+//
+// Each claim is one transaction, which gives the claimant exactly the item of the line. The item must be free, missing,
+// or marked as lost by Repair. Replay takes no item from a claimant and gives no claimant a second one: the report says
+// which lines it refused, and why.
 //
 // A line needs Claimant and Item. The other fields are taken from the claim that was lost:
 //

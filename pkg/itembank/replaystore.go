@@ -90,7 +90,10 @@ func (r *storeReplay) run(ctx context.Context, campaign string) error {
 	if err := r.read(ctx, campaign); err != nil {
 		return err
 	}
-	for _, step := range []func(context.Context) error{r.closeClaims, r.changeItems, r.makeClaims, r.markWithdrawn, r.checkBothClosed} {
+	steps := []func(context.Context) error{
+		r.closeClaims, r.changeItems, r.makeClaims, r.markWithdrawn, r.checkBothClosed,
+	}
+	for _, step := range steps {
 		if err := step(ctx); err != nil {
 			return err
 		}
