@@ -3,6 +3,7 @@ package itembankfault
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -39,6 +40,19 @@ type ahead struct {
 
 // Now returns the time of the other clock plus the duration.
 func (a ahead) Now() time.Time { return a.Clock.Now().Add(a.by) }
+
+// steppingBack shows the time of another clock, or a time up to two seconds before it. So it often steps back, as the
+// time of a server does that is known by its replies.
+type steppingBack struct {
+	*Clock
+	readings atomic.Int64
+}
+
+// Now returns a time that is up to two seconds before that of the other clock.
+func (s *steppingBack) Now() time.Time {
+	behind := []time.Duration{0, 700 * time.Millisecond, 1900 * time.Millisecond}
+	return s.Clock.Now().Add(-behind[s.readings.Add(1)%3])
+}
 
 // Advance moves the clock.
 func (c *Clock) Advance(d time.Duration) {

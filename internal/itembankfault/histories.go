@@ -274,7 +274,7 @@ func (h *history) brokenBank(i int, store engine.Store, m *Mutant) *itembank.Ban
 		},
 	}
 	if h.program.half == nil {
-		broken.Before = pause
+		broken.Before, broken.Server = pause, &steppingBack{Clock: h.clock}
 	}
 	through := engine.Store(broken)
 	if m != nil && m.layer == aboveFaults {
