@@ -41,16 +41,19 @@ type ahead struct {
 // Now returns the time of the other clock plus the duration.
 func (a ahead) Now() time.Time { return a.Clock.Now().Add(a.by) }
 
-// steppingBack shows the time of another clock, or a time up to two seconds before it. So it often steps back, as the
-// time of a server does that is known by its replies.
+// mostBehind is how far a server's time that is known by replies is usually behind, at most.
+const mostBehind = 2 * time.Second
+
+// steppingBack shows the time of another clock, or a time up to mostBehind before it. So it often steps back, as a
+// server's time does that is known by replies.
 type steppingBack struct {
 	*Clock
 	readings atomic.Int64
 }
 
-// Now returns a time that is up to two seconds before that of the other clock.
+// Now returns a time that is up to mostBehind before that of the other clock.
 func (s *steppingBack) Now() time.Time {
-	behind := []time.Duration{0, 700 * time.Millisecond, 1900 * time.Millisecond}
+	behind := []time.Duration{0, 700 * time.Millisecond, mostBehind}
 	return s.Clock.Now().Add(-behind[s.readings.Add(1)%3])
 }
 
