@@ -268,10 +268,12 @@ var Mutants = []Mutant{
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return alwaysTheFirstDue{e.Store} },
 	},
 	{
-		Name:     "ends-by-the-own-clock",
-		CaughtBy: []string{"scenario/closer-an-hour-ahead", "scenario/maker-twenty-minutes-behind", "histories"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return ownClock{e.Store} },
-		layer:    aboveFaults,
+		Name: "ends-by-the-own-clock",
+		CaughtBy: []string{
+			"scenario/closer-an-hour-ahead", "scenario/closer-an-hour-behind", "scenario/maker-twenty-minutes-behind", "histories",
+		},
+		Wrap:  func(e enginetest.Engine, _ itembank.Clock) engine.Store { return ownClock{e.Store} },
+		layer: aboveFaults,
 	},
 	{
 		Name:     "close-without-the-item-row",

@@ -379,6 +379,12 @@ var Scenarios = []Scenario{
 		w.Get("", "bob")
 		w.Refused("", "cid", itembank.ErrSoldOut)
 	}},
+	{"closer-an-hour-behind", stocked(1, itembank.Settings{Hold: life}, "ann"), func(w *World) {
+		w.Ahead(-time.Hour)
+		w.clock.Advance(life + 2*endGrace)
+		w.SweepDue("")
+		w.WantPlaces("", map[string]string{"item-0": isFree})
+	}},
 	{"maker-twenty-minutes-behind", stocked(1, itembank.Settings{Hold: life}), func(w *World) {
 		w.Ahead(-20 * time.Minute)
 		w.Get("", "ann")

@@ -32,7 +32,7 @@ type Store struct {
 	CloseResults []engine.CloseResult
 
 	// Server is the clock of the engine. If it is nil, the engine has no clock.
-	Server *Clock
+	Server itembank.Clock
 	// Due are entries that the index of claims with an end should have forgotten. DueClaims lists them, too.
 	Due []engine.DueClaim
 

@@ -149,7 +149,7 @@ func (b *Bank) closeEnded(ctx context.Context, claim engine.Claim) (closedClaim,
 	if err != nil {
 		return closedClaim{}, err
 	}
-	return b.closeClaim(ctx, c, claim, endedTerms(b.closersNow()))
+	return b.closeClaim(ctx, c, claim, endedTerms(b.serverNow()))
 }
 
 // endedTerms are the terms for closing a claim that has ended.
@@ -222,7 +222,7 @@ func (b *Bank) closeItem(c Campaign, item engine.FreeItem, row engine.ItemRow, t
 		closing.State = row.State
 	case row.Withdraw:
 		closing.State = engine.Withdrawn
-	case hasEnded(item, b.closersNow()):
+	case hasEnded(item, b.serverNow()):
 		closing.State = engine.Expired
 	case c.OnEnd == Return:
 		closing.Return, closing.State = &item, ""

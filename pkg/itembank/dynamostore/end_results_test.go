@@ -3,17 +3,13 @@ package dynamostore_test
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -184,29 +180,6 @@ func TestHeldClaimOfARunningTransaction(t *testing.T) {
 		if held != nil || conflict != test.conflict || !errors.Is(err, test.want) {
 			t.Errorf("%s: want conflict %t and %v; got %+v, %t, %v", test.code, test.conflict, test.want, held, conflict, err)
 		}
-	}
-}
-
-// TestServerTime: the time is the Date of a response and the time since then, not the clock of the machine.
-func TestServerTime(t *testing.T) {
-	t.Parallel()
-	date := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Date", date.Format(http.TimeFormat))
-		_, _ = w.Write([]byte("{}"))
-	}))
-	defer server.Close()
-	store := dynamostore.New(itembankengines.Client(server.URL, nil), bankTable, dedupeTable)
-	if got := store.ServerTime(); !got.IsZero() {
-		t.Errorf("before the first response: want no time, got %v", got)
-	}
-	begin := time.Now()
-	if _, err := store.Campaign(t.Context(), "spring"); err != nil {
-		t.Fatal(err)
-	}
-	got, passed := store.ServerTime(), time.Since(begin)
-	if got.Before(date) || got.After(date.Add(passed)) {
-		t.Errorf("want %v and at most %v more, got %v", date, passed, got)
 	}
 }
 

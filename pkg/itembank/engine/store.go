@@ -36,9 +36,12 @@ const (
 //   - Times have a precision of one millisecond.
 //   - A read that is throttled returns ErrThrottled.
 type Store interface {
-	// ServerTime returns a lower bound of the engine's own time, which is usually late by a second at most. It returns
-	// the zero time if the engine's time is not known, because no request was answered yet, or if the engine has no
-	// clock of its own.
+	// ServerTime returns a lower bound of the engine's own time, which is usually late by two seconds at most. The bound
+	// follows the last reply of the engine alone. So a call may return an earlier time than the call before, usually
+	// by two seconds at most. The clock of this machine never limits the bound.
+	//
+	// It returns the zero time if the engine's time is not known, because no request was answered yet, or if the
+	// engine has no clock of its own.
 	ServerTime() time.Time
 
 	// Campaigns.
