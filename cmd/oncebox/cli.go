@@ -11,6 +11,7 @@ type cli struct {
 	globals
 
 	Init      initCommand      `cmd:"" help:"Make the store: a SQLite file, or the two DynamoDB tables."`
+	Backup    backupCommand    `cmd:"" help:"Copy the SQLite file of the store while others write to it."`
 	Local     localCommand     `cmd:"" help:"Serve the claim API on this machine, through the Lambda handler."`
 	Campaign  campaignCommand  `cmd:"" help:"Create, show, open, close, change, delete and list campaigns."`
 	Load      loadCommand      `cmd:"" help:"Load items from a file into a campaign, each once."`

@@ -88,7 +88,7 @@ func TestReplayFromStore(t *testing.T) {
 	s.run(exitDone, "campaign", "create", "spring")
 	s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\nA-2\nA-3\n"))
 	s.run(exitDone, "claim", "spring", "ann")
-	s.file("old.db", s.read("oncebox.db"))
+	s.run(exitDone, "backup", "old.db")
 	time.Sleep(2 * time.Millisecond) // times are in milliseconds
 	since := time.Now().UTC().Format(time.RFC3339Nano)
 	s.run(exitDone, "claim", "spring", "bob")

@@ -3,7 +3,9 @@ package itembankfault
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -328,6 +330,21 @@ var Mutants = []Mutant{
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
 			return &itemsReadPlainly{Store: e.Store, free: map[engine.Shard]map[engine.Hash]engine.FreeItem{}}
 		},
+	},
+	{
+		Name:     "rows-of-an-item-read-one-by-one",
+		CaughtBy: []string{"engine/read-items-while-they-change"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return rowsReadOneByOne{e.Store} },
+	},
+	{
+		Name:     "claim-read-in-two-parts",
+		CaughtBy: []string{"engine/held-claim-while-it-changes", "engine/list-claims-while-they-change"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return claimReadInTwoParts{e.Store} },
+	},
+	{
+		Name:     "next-page-by-number",
+		CaughtBy: []string{"engine/list-claims-in-pages", "engine/list-item-rows-in-pages"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return nextPageByNumber{e.Store} },
 	},
 	{
 		Name:     "items-end-whatever-their-end",
@@ -1260,4 +1277,86 @@ func (m *itemsReadPlainly) ReadItems(ctx context.Context, keys []engine.FreeItem
 		m.mu.Unlock()
 	}
 	return reads, nil
+}
+
+// letOthersWrite lets other goroutines change the rows between two reads.
+func letOthersWrite() {
+	for range 10 {
+		runtime.Gosched()
+	}
+}
+
+// rowsReadOneByOne reads the item row and the bank row of an item one after the other.
+type rowsReadOneByOne struct{ engine.Store }
+
+func (m rowsReadOneByOne) ReadItems(ctx context.Context, keys []engine.FreeItem) ([]engine.ItemRead, error) {
+	reads, err := m.Store.ReadItems(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	letOthersWrite()
+	later, err := m.Store.ReadItems(ctx, keys)
+	for i := range later {
+		reads[i].Free = later[i].Free
+	}
+	return reads, err
+}
+
+// claimReadInTwoParts reads some fields of a claim later than the others.
+type claimReadInTwoParts struct{ engine.Store }
+
+func (m claimReadInTwoParts) HeldClaim(ctx context.Context, key engine.ClaimKey) (*engine.Claim, bool, error) {
+	held, conflict, err := m.Store.HeldClaim(ctx, key)
+	if held == nil {
+		return held, conflict, err
+	}
+	letOthersWrite()
+	later, _, err := m.Store.HeldClaim(ctx, key)
+	if later != nil {
+		later.ID = held.ID
+	}
+	return later, conflict, err
+}
+
+func (m claimReadInTwoParts) ListClaims(ctx context.Context, scope, cursor string) ([]engine.Claim, string, error) {
+	claims, next, err := m.Store.ListClaims(ctx, scope, cursor)
+	letOthersWrite()
+	for i, claim := range claims {
+		if later, _, err := m.Store.HeldClaim(ctx, claim.Key()); err == nil && later != nil {
+			claims[i].ID = later.ID
+		}
+	}
+	return claims, next, err
+}
+
+// nextPageByNumber finds the next page of a list by the number of rows before it.
+type nextPageByNumber struct{ engine.Store }
+
+func (m nextPageByNumber) ListClaims(ctx context.Context, scope, cursor string) ([]engine.Claim, string, error) {
+	return pageByNumber(ctx, scope, cursor, m.Store.ListClaims)
+}
+
+func (m nextPageByNumber) ListItemRows(ctx context.Context, campaign, cursor string) ([]engine.ListedItem, string, error) {
+	return pageByNumber(ctx, campaign, cursor, m.Store.ListItemRows)
+}
+
+func pageByNumber[Row any](
+	ctx context.Context, name, cursor string, list func(ctx context.Context, name, cursor string) ([]Row, string, error),
+) (page []Row, next string, err error) {
+	for at := ""; ; {
+		rows, next, err := list(ctx, name, at)
+		if err != nil {
+			return nil, "", err
+		}
+		if page = append(page, rows...); next == "" {
+			break
+		}
+		at = next
+	}
+	const size = 1000
+	before, _ := strconv.Atoi(cursor) // 0 for the first page
+	if page = page[min(before, len(page)):]; len(page) <= size {
+		return page, "", nil
+	}
+	return page[:size], strconv.Itoa(before + size), nil
 }

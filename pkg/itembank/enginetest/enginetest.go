@@ -40,7 +40,7 @@ type Case struct {
 func Cases() []Case {
 	var cases []Case
 	for _, c := range slices.Concat(campaignCases, claimCases, slotCases, listedCases, holdCases, endCases, loadCases, listCases,
-		repairCases, pageCases, columnCases) {
+		repairCases, pageCases, columnCases, isolationCases) {
 		cases = append(cases, Case{c.name, func(t testing.TB, e Engine) { c.run(newFixture(t, e)) }})
 	}
 	return cases

@@ -40,7 +40,7 @@ func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (ro
 // ItemRows reads item rows, all at one moment.
 func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.Hash) ([]*engine.ItemRow, error) {
 	rows := make([]*engine.ItemRow, len(hashes))
-	err := s.db.Read(ctx, "read items", func(ctx context.Context, r *sqlite.Statements) (err error) {
+	err := s.db.ReadSnapshot(ctx, "read items", func(ctx context.Context, r *sqlite.Statements) (err error) {
 		for i, h := range hashes {
 			if rows[i], err = readItemRow(ctx, r, campaign, h[:]); err != nil {
 				return err
@@ -54,9 +54,9 @@ func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.H
 	return rows, nil
 }
 
-// ReadItems reads the rows of all items in one transaction, which never conflicts.
+// ReadItems reads the rows of all items at one moment. It never conflicts.
 func (s *Store) ReadItems(ctx context.Context, keys []engine.FreeItem) (reads []engine.ItemRead, err error) {
-	err = s.db.Read(ctx, "read items", func(ctx context.Context, r *sqlite.Statements) error {
+	err = s.db.ReadSnapshot(ctx, "read items", func(ctx context.Context, r *sqlite.Statements) error {
 		reads = make([]engine.ItemRead, len(keys))
 		for i, key := range keys {
 			if reads[i].Row, err = readItemRow(ctx, r, key.Shard.Campaign, key.Hash[:]); err != nil {
