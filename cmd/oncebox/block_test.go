@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 )
@@ -72,4 +75,54 @@ func TestClaimBlock(t *testing.T) {
 	s.sql(`UPDATE campaign SET closes_at = closes_at - 40 * 86400000`)
 	s.run(exitDone, "sweep", "tickets").saying(t, "blocks deleted 2")
 	s.run(exitDone, "sweep", "tickets").saying(t, "withdrawn 0\n")
+}
+
+// TestForgetErasesTheFile: while a server has the file open, neither the file nor its -wal file has the text of deleted
+// rows after a forget.
+func TestForgetErasesTheFile(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	s.run(exitDone, "campaign", "create", "spring", "--on-end", "return")
+	var codes strings.Builder
+	for i := range 200 {
+		fmt.Fprintf(&codes, "code-%d\n", i)
+	}
+	s.run(exitDone, "load", "spring", s.file("codes.txt", codes.String()))
+	base := s.serve()
+	claim := func(claimant string, want int) {
+		s.Helper()
+		if r := s.post(base+"/campaigns/spring/claims", fmt.Sprintf(`{"claimant":%q}`, claimant)); r.status != want {
+			s.Fatalf("%s: want %d, got %+v", claimant, want, r)
+		}
+	}
+	const ann = "ann-of-the-erased-text"
+	for i := range 60 { // the rows of the claims fill several pages, which split
+		claim(fmt.Sprintf("a%d-and-more-text-to-fill-the-pages-of-the-table-with-claims", i), http.StatusCreated)
+	}
+	claim(ann, http.StatusCreated)
+	for i := range 60 {
+		claim(fmt.Sprintf("b%d-and-more-text-to-fill-the-pages-of-the-table-with-claims", i), http.StatusCreated)
+	}
+	if !strings.Contains(s.read("oncebox.db")+s.read("oncebox.db-wal"), ann) {
+		t.Fatal("the files never had the text")
+	}
+	s.run(exitDone, "forget", "spring", ann, "--no-block", "--yes")
+	for _, name := range []string{"oncebox.db", "oncebox.db-wal"} {
+		if strings.Contains(s.read(name), ann) {
+			t.Errorf("%s has the text of a deleted row", name)
+		}
+	}
+	claim(ann, http.StatusCreated)
+	var claimID string
+	for line := range strings.Lines(s.run(exitDone, "claim", "show", "spring", ann).stdout) {
+		if id, found := strings.CutPrefix(strings.TrimSpace(line), "claim id"); found {
+			claimID = strings.TrimSpace(id)
+		}
+	}
+	s.run(exitDone, "forget", "spring", ann, "--yes")
+	if files := s.read("oncebox.db") + s.read("oncebox.db-wal"); strings.Contains(files, claimID) || !strings.Contains(files, ann) {
+		t.Errorf("want the block and nothing of claim %s", claimID)
+	}
+	claim(ann, http.StatusForbidden)
+	claim("bob", http.StatusCreated)
 }

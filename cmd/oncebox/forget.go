@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
 type forgetCommand struct {
@@ -34,6 +35,10 @@ claimant has no claim, the command says so, and the exit code is 0. The exit cod
 each other, so that it cannot be released: "oncebox reconcile" shows them. The command names the copies that it cannot
 reach, such as backups.
 
+In a SQLite store the command then rewrites the file, so that neither the file nor its -wal file has the text of deleted
+rows. That needs the size of the file again on the disk. If another process reads the file for longer than 5 seconds,
+the exit code is 1: the claims are released, and the text may be in the -wal file until the command is repeated.
+
 Examples:
   oncebox forget spring ann@example.com
   oncebox forget spring-term customer-17 --yes
@@ -52,7 +57,27 @@ func (c forgetCommand) Run(ctx context.Context, a *app) error {
 	if !c.Yes && !a.canAsk() {
 		return &usageError{errors.New("there is no terminal to ask on; nothing was changed"), "Say --yes to forget the claimant."}
 	}
-	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error { return c.forget(ctx, a, b) })
+	err := a.withBank(ctx, c.Name, func(b *itembank.Bank) error { return c.forget(ctx, a, b) })
+	if err != nil && !errors.Is(err, errLook) {
+		return err
+	}
+	return errors.Join(err, a.eraseDeleted(ctx))
+}
+
+// eraseDeleted removes the content of deleted rows from the file of a SQLite store.
+func (a *app) eraseDeleted(ctx context.Context) error {
+	path, ok, err := a.sqlitePath()
+	if err != nil || !ok {
+		return err
+	}
+	store, err := sqlitestore.Open(ctx, path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(store.Erase(ctx), store.Close()); err != nil {
+		return &hintError{err, "The claims are released. Repeat the command to remove their text from the file on the disk."}
+	}
+	return nil
 }
 
 func (c forgetCommand) forget(ctx context.Context, a *app, b *itembank.Bank) error {
@@ -250,7 +275,7 @@ func (a *app) copies() []string {
 	if _, ok, _ := a.sqlitePath(); ok {
 		return append([]string{
 			"backups and other copies of the file " + strings.TrimPrefix(a.Store, sqlitePrefix),
-			"unused pages of the file, until `VACUUM` in the sqlite3 shell rewrites it",
+			"blocks of the disk that the file no longer uses",
 		}, copies...)
 	}
 	return append([]string{
