@@ -131,7 +131,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name:     "block-after-the-claim-is-deleted",
-		CaughtBy: []string{"blocks/claims-race-a-forget"},
+		CaughtBy: []string{"blocks/claims-race-a-forget", "half-visible/claims-during-a-forget"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blockInSecondStep{e.Store} },
 	},
 	{
