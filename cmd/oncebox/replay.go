@@ -45,6 +45,7 @@ Prints how many claims were replayed now, are there already, or were refused, an
 
   why                the line was refused because
   holds-another      the claimant holds another item of the campaign
+  blocked            the claimant was forgotten or blocked
   claimed-elsewhere  the claimant holds an item of another campaign of the scope
   item-held          another claimant holds the item
   item-ended         the item was burned, withdrawn or expired, or its life was over before the claim
@@ -175,7 +176,7 @@ func claimsIn(ctx context.Context, store engine.Store, scope string, since time.
 					return
 				}
 				for _, c := range claims {
-					if c.ClaimedAt.Before(since) {
+					if c.IsBlock() || c.ClaimedAt.Before(since) {
 						continue
 					}
 					number++

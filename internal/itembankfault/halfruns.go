@@ -75,6 +75,9 @@ var halfSearches = map[string]func(t *testing.T, seed uint64, m *Mutant) error{
 	"reconcile": func(t *testing.T, seed uint64, m *Mutant) error {
 		return inBubble(t, func(ctx context.Context, e enginetest.Engine) error { return reconcileInAStorm(ctx, e, seed, m) })
 	},
+	"claims-during-a-forget": func(t *testing.T, seed uint64, m *Mutant) error {
+		return inBubble(t, func(ctx context.Context, e enginetest.Engine) error { return forgetWhileClaiming(ctx, e, seed, m) })
+	},
 	// If a claimant asks twice at the same time for the last item, both answers have the item. No answer is "sold
 	// out".
 	"last-item-asked-for-twice": halfScenario([][]op{

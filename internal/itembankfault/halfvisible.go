@@ -439,7 +439,7 @@ func (h *halfVisible) TakeItems(
 	for _, item := range items {
 		banks = append(banks, bankKey(item))
 	}
-	t := transaction{h, h.random("Take", items[0].Hash, claim.Claimant), append(slices.Clone(banks), claimed)}
+	t := transaction{h, h.random("Take", claim.ItemHash, claim.Claimant), append(slices.Clone(banks), claimed)}
 	locked, err := t.lock(ctx, func(busy map[rowKey]bool) {
 		if result.ClaimConflict = busy[claimed]; !busy[claimed] {
 			result.Held = h.committed(claimed).claim

@@ -117,6 +117,31 @@ var Mutants = []Mutant{
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closeInFirstSlot{e.Store} },
 	},
 	{
+		Name:     "block-overwritten-by-a-claim",
+		CaughtBy: []string{"engine/block-keeps-claims-out", "blocks/blocked-claimant-gets-nothing", "scenario/forgotten"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blockOverwritten{e.Store, e.Raw} },
+	},
+	{
+		Name:     "block-not-read",
+		CaughtBy: []string{"engine/block-keeps-claims-out", "blocks/blocked-claimant-gets-nothing", "scenario/forgotten"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blockNotRead{e.Store} },
+	},
+	{
+		Name:     "block-in-the-first-slot-only",
+		CaughtBy: []string{"blocks/forget-blocks-every-slot", "blocks/forget-that-stops-anywhere", "scenario/forgotten-in-slots"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blockInFirstSlot{e.Store} },
+	},
+	{
+		Name:     "block-after-the-claim-is-deleted",
+		CaughtBy: []string{"blocks/claims-race-a-forget", "half-visible/claims-during-a-forget"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blockInSecondStep{e.Store} },
+	},
+	{
+		Name:     "blocks-are-counted",
+		CaughtBy: []string{"engine/block-keeps-claims-out", "engine/block-replaces-a-claim", "blocks/readers-pass-over-blocks"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blocksCounted{e.Store} },
+	},
+	{
 		Name:     "chosen-items-that-are-left",
 		CaughtBy: []string{"engine/take-items-all-or-none", "choice/all-or-none", "scenario/several-chosen-items", "histories"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return chosenInPart{e.Store} },
@@ -657,6 +682,83 @@ type closeInFirstSlot struct{ engine.Store }
 func (m closeInFirstSlot) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
 	r.Claim.Slot = 1
 	return m.Store.CloseClaim(ctx, r)
+}
+
+// blockOverwritten puts a claim even if the claimant is blocked.
+type blockOverwritten struct {
+	engine.Store
+	raw enginetest.Raw
+}
+
+func (m blockOverwritten) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	result, err := m.Store.Take(ctx, i, c)
+	if err != nil || result.Held == nil || !result.Held.IsBlock() {
+		return result, err
+	}
+	if err := m.raw.DropClaim(ctx, c.Key()); err != nil {
+		return result, err
+	}
+	return m.Store.Take(ctx, i, c)
+}
+
+// blockNotRead reads a block as if its key were absent.
+type blockNotRead struct{ engine.Store }
+
+func (m blockNotRead) HeldClaim(ctx context.Context, key engine.ClaimKey) (*engine.Claim, bool, error) {
+	held, conflict, err := m.Store.HeldClaim(ctx, key)
+	if held != nil && held.IsBlock() {
+		held = nil
+	}
+	return held, conflict, err
+}
+
+// blockInFirstSlot blocks only the first slot of a claimant.
+type blockInFirstSlot struct{ engine.Store }
+
+func (m blockInFirstSlot) TakeItems(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	if c.IsBlock() && c.Slot > 1 {
+		return engine.TakeResult{}, nil
+	}
+	return m.Store.TakeItems(ctx, items, c)
+}
+
+func (m blockInFirstSlot) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	if r.Claim.Slot > 1 {
+		r.Block = nil
+	}
+	return m.Store.CloseClaim(ctx, r)
+}
+
+// blockInSecondStep deletes the claim, and puts the block in a second step, after a moment.
+type blockInSecondStep struct{ engine.Store }
+
+func (m blockInSecondStep) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	block := r.Block
+	r.Block = nil
+	result, err := m.Store.CloseClaim(ctx, r)
+	if block == nil || err != nil || !result.Closed() {
+		return result, err
+	}
+	time.Sleep(20 * time.Millisecond)
+	_, err = m.TakeItems(ctx, nil, *block)
+	return result, err
+}
+
+// blocksCounted counts blocks as claims of the campaign.
+type blocksCounted struct{ engine.Store }
+
+func (m blocksCounted) Counts(ctx context.Context, c engine.Campaign, consistent bool) (engine.Counts, error) {
+	counts, err := m.Store.Counts(ctx, c, consistent)
+	for cursor, more := "", true; err == nil && more; more = cursor != "" {
+		var claims []engine.Claim
+		claims, cursor, err = m.ListClaims(ctx, c.Scope, cursor)
+		for _, claim := range claims {
+			if claim.IsBlock() {
+				counts.Claimed++
+			}
+		}
+	}
+	return counts, err
 }
 
 // chosenInPart claims only those of the chosen items that are free.

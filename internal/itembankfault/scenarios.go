@@ -148,6 +148,64 @@ var Scenarios = []Scenario{
 		w.Refused("", "ann", itembank.ErrSoldOut)
 		w.Release("", "bob")
 	}},
+	{"forgotten", stocked(2, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
+		w.Forget("", "ann")
+		w.Refused("", "ann", itembank.ErrNotEligible)
+		w.settle()
+		w.Get("", "bob")
+		w.Get("", "cid")
+		w.Refused("", "ann", itembank.ErrNotEligible) // also while the bank is empty
+		w.Sweep("")
+		w.Forget("", "ann")
+		w.Release("", "bob")
+		w.Unblock("", "ann")
+		w.settle()
+		w.Get("", "ann")
+	}},
+	{"forgotten-in-slots", func(w *World) {
+		w.Create("", itembank.Settings{PerClaimant: 2, Shards: 1})
+		w.Load("", numbered("item", 4)...)
+		w.Get("", "ann/2")
+		w.Get("", "bob")
+		w.settle()
+	}, func(w *World) {
+		w.Forget("", "ann", "ann/2")
+		w.Refused("", "ann/2", itembank.ErrNotEligible)
+		w.Refused("", "ann", itembank.ErrNotEligible)
+		w.Get("", "bob")
+	}},
+	{"hold-forgotten-while-it-is-confirmed", stocked(2, itembank.Settings{Hold: life}, "ann"), func(w *World) {
+		confirm, id := w.confirmByAnother("ann"), w.state.Told[key(w.campaigns[""].Scope, "ann")].Claim.ID
+		w.meanwhile = func() {
+			confirm()
+			w.state.release(w.campaigns[""], "ann", id)
+		}
+		w.Forget("", "ann")
+		w.meanwhile = nil
+		w.Refused("", "ann", itembank.ErrNotEligible)
+		w.clock.Advance(2 * life)
+		w.SweepDue("")
+		w.WantPlaces("", map[string]string{"item-0": isFree, "item-1": isFree})
+	}},
+	{"forgotten-while-released-and-claimed-again", stocked(2, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
+		w.meanwhile = func() {
+			c, old := w.campaigns[""], w.state.Told[key(w.campaigns[""].Scope, "ann")].Claim
+			other := itembank.New(w.engine.Store, itembank.WithClock(w.clock))
+			_, err := other.Release(w.ctx, c.Name, "ann", old.ID)
+			w.must(err)
+			grant, err := other.Claim(w.ctx, c.Name, "ann")
+			if errors.Is(err, itembank.ErrNotEligible) {
+				return
+			}
+			w.must(err)
+			w.must(w.state.checkGrant(c, "ann", grant, w.clock.Now()))
+			w.state.release(c, "ann", grant.Claim.ID)
+		}
+		w.Forget("", "ann")
+		w.meanwhile = nil
+		w.Refused("", "ann", itembank.ErrNotEligible)
+		w.WantPlaces("", map[string]string{"item-0": isFree, "item-1": isFree})
+	}},
 	{"shared-scope", func(w *World) {
 		// The numbers of shards differ, because claims must not depend on them.
 		w.Create("-one", itembank.Settings{Scope: "-scope", Shards: 1, OnEnd: itembank.Return})

@@ -403,6 +403,50 @@ func (w *World) Release(suffix, claimant string) {
 	}
 }
 
+// Forget forgets the claimant of some holders, who are all slots of the claimant. From then on they get no item.
+func (w *World) Forget(suffix string, holders ...string) {
+	c := w.campaigns[suffix]
+	for _, holder := range holders {
+		w.state.release(c, holder, w.state.Told[key(c.Scope, holder)].Claim.ID)
+	}
+	var report itembank.ForgetReport
+	w.mustRepeat("forget "+holders[0], func(ctx context.Context) (err error) {
+		who, _ := w.spelling(c, holders[0])
+		report, err = w.bank.Forget(withCampaign(ctx, c.Name), c.Scope, who, itembank.ForgetOptions{})
+		return err
+	})
+	w.state.Freed = w.clock.Now()
+	if len(report.Kept) > 0 || report.Blocked != len(holders) {
+		w.fail("want %v forgotten and blocked, got %+v", holders, report)
+	}
+	note(w.state.Blocked, c.Scope, holders...)
+	w.checkBlocked(c)
+}
+
+// Unblock lets the claimant of some holders claim again.
+func (w *World) Unblock(suffix string, holders ...string) {
+	c := w.campaigns[suffix]
+	for _, holder := range holders {
+		delete(w.state.Blocked[c.Scope], holder)
+	}
+	w.mustRepeat("unblock "+holders[0], func(ctx context.Context) error {
+		who, _ := w.spelling(c, holders[0])
+		_, err := w.bank.Unblock(withCampaign(ctx, c.Name), c.Scope, who)
+		return err
+	})
+}
+
+// checkBlocked checks that each blocked holder has a block.
+func (w *World) checkBlocked(c engine.Campaign) {
+	for holder := range w.state.Blocked[c.Scope] {
+		held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, holder))
+		w.must(err)
+		if held == nil || !held.IsBlock() {
+			w.fail("%s is blocked, and the store has %+v", holder, held)
+		}
+	}
+}
+
 // Sweep sweeps a campaign. It checks that no claim is left that had ended before.
 func (w *World) Sweep(suffix string) {
 	c := w.campaigns[suffix]
@@ -649,6 +693,7 @@ func (w *World) checkRows(full bool) {
 		}
 		w.checkPlaces(c)
 		w.checkWithdrawn(c)
+		w.checkBlocked(c)
 	}
 	for _, k := range slices.Sorted(maps.Keys(w.state.Told)) {
 		t := w.state.Told[k]

@@ -198,9 +198,17 @@ func (s *Items) TakeItems(ctx context.Context, items []engine.FreeItem, claim en
 		for _, item := range items {
 			s.banks[item.Shard].remove(item.Hash)
 		}
-		s.putClaim(claimRow{claim, items[0].Shard.Number})
+		s.putClaim(claimRow{claim, shardOfFirst(items)})
 	}
 	return result, nil
+}
+
+// shardOfFirst returns the shard of a claim's first item, or 0 for a block, which has no item.
+func shardOfFirst(items []engine.FreeItem) int {
+	if len(items) == 0 {
+		return 0
+	}
+	return items[0].Shard.Number
 }
 
 // ServerTime implements engine.Store. It returns no time, because the store has no clock.
@@ -241,6 +249,9 @@ func (s *Items) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.C
 		return result, nil
 	}
 	delete(s.claims[claim.Scope], sortKey(claim.Key()))
+	if r.Block != nil {
+		s.putClaim(claimRow{*r.Block, 0})
+	}
 	for _, item := range r.Items() {
 		row := s.rows[claim.Campaign][item.Hash]
 		if item.Return != nil {

@@ -99,7 +99,7 @@ func (change CampaignChange) apply(c Campaign) (Campaign, error) {
 // some without a load.
 //
 // Errors: *InvalidError; ErrNoCampaign, also if an earlier call deleted the campaign and its reply was lost; ErrLoaded;
-// ErrTryAgain.
+// ErrBlocksLeft; ErrTryAgain.
 func (b *Bank) DeleteCampaign(ctx context.Context, name string) error {
 	if err := ValidateName("campaign", name); err != nil {
 		return err
@@ -113,6 +113,9 @@ func (b *Bank) DeleteCampaign(ctx context.Context, name string) error {
 			return err
 		}
 		if err := b.neverLoaded(ctx, *row); err != nil {
+			return err
+		}
+		if err := b.noBlocksLeft(ctx, *row); err != nil {
 			return err
 		}
 		deleted := *row

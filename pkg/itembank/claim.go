@@ -49,8 +49,8 @@ type Grant struct {
 //   - ErrTryAgain
 //   - ErrInconsistent if the rows of the claimant's claim contradict each other. A repeat returns the same error;
 //     Reconcile finds all such rows.
-//   - Of the family ErrRefused: ErrNotOpen, ErrClosed, ErrSoldOut, ErrItemTaken, *ClaimedElsewhereError. A claimant
-//     who holds an item of the campaign never gets one of these.
+//   - Of the family ErrRefused: ErrNotOpen, ErrClosed, ErrSoldOut, ErrItemTaken, ErrNotEligible,
+//     *ClaimedElsewhereError. A claimant who holds an item of the campaign never gets one of these.
 func (b *Bank) Claim(ctx context.Context, campaign, claimant string, options ...ClaimOption) (Grant, error) {
 	if err := validateRequest(campaign, claimant); err != nil {
 		return Grant{}, err
@@ -340,6 +340,9 @@ func (r *request) answer(ctx context.Context, held engine.Claim) (stepResult, er
 		}
 		return stepResult{outcome: tryAgain}, err
 	}
+	if held.IsBlock() {
+		return stepResult{}, ErrNotEligible
+	}
 	if held.Campaign != r.claim.Campaign {
 		return stepResult{}, &ClaimedElsewhereError{held.Campaign}
 	}
@@ -356,7 +359,7 @@ func (r *request) wait(ctx context.Context, taken engine.TakeResult) error {
 // HeldClaim returns the claim that the claimant holds in the campaign. It changes
 // nothing.
 //
-// Errors: *InvalidError, ErrNoCampaign, ErrNoClaim, ErrTryAgain.
+// Errors: *InvalidError, ErrNoCampaign, ErrNoClaim, ErrNotEligible, ErrTryAgain.
 func (b *Bank) HeldClaim(ctx context.Context, campaign, claimant string, options ...ClaimOption) (Claim, error) {
 	c, key, err := b.keyOf(ctx, campaign, claimant, options)
 	if err != nil {
@@ -366,7 +369,10 @@ func (b *Bank) HeldClaim(ctx context.Context, campaign, claimant string, options
 	if err != nil {
 		return Claim{}, err
 	}
-	if held == nil || held.Campaign != campaign {
+	switch {
+	case held != nil && held.IsBlock():
+		return Claim{}, ErrNotEligible
+	case held == nil || held.Campaign != campaign:
 		return Claim{}, ErrNoClaim
 	}
 	return b.withColumns(ctx, c, claimOf(*held))

@@ -15,7 +15,7 @@ var (
 	ErrInvalid = errors.New("itembank: invalid input")
 
 	// ErrRefused says that the request was understood and refused. A repeat is refused too, until items are loaded,
-	// the campaign is opened or a claim is released.
+	// the campaign is opened, a claim is released or the claimant is unblocked.
 	ErrRefused = errors.New("itembank: refused")
 
 	// ErrTryAgain says that the store was busy, throttled or out of reach. The write may have taken effect. Repeat
@@ -35,10 +35,15 @@ var (
 	ErrClosed     = member(ErrRefused, "the campaign is closed")
 	ErrNoCampaign = member(ErrRefused, "no such campaign")
 	ErrNoClaim    = member(ErrRefused, "no such claim")
+	// ErrNotEligible says that the claimant is blocked in the scope (see Block). Unblock lets the claimant claim again.
+	ErrNotEligible = member(ErrRefused, "not eligible: the claimant is blocked in the scope of the campaign")
 	// ErrNotReconciled comes from OpenCampaign, after CloseUntilReconciled.
 	ErrNotReconciled = member(ErrRefused, "the campaign stays closed until reconcile finds no inconsistency")
 	// ErrLoaded comes from DeleteCampaign.
 	ErrLoaded = member(ErrRefused, "the campaign was loaded, and a campaign that was ever loaded is not deleted")
+	// ErrBlocksLeft comes from DeleteCampaign: the campaign is the last of its scope, and claimants are blocked there.
+	// Unblock them first, or close the campaign instead.
+	ErrBlocksLeft = member(ErrRefused, "the campaign is the last of its scope, and claimants are blocked in the scope")
 	// ErrDeleted comes from CreateCampaign: a campaign of that name was deleted less than DrainTime
 	// ago, and Banks may still use its rules.
 	ErrDeleted = member(ErrRefused, "a campaign of that name was deleted a moment ago")

@@ -11,8 +11,8 @@ import (
 )
 
 // A claim ends in only one way: one transaction deletes its row by its id, and returns its item to the bank or marks
-// the item's row. All code that ends claims calls closeClaim: Release, ReleaseHold, requests that find an ended
-// claim, and sweeps.
+// the item's row. All code that ends claims calls closeClaim: Release, ReleaseHold, Forget, requests that find an ended
+// claim, and sweeps. Forget replaces the row by a block instead of deleting it.
 
 // Released is the result of a release. One of Already, Returned and Ended is set.
 type Released struct {
@@ -124,7 +124,7 @@ func (b *Bank) heldForRelease(
 ) (*engine.Claim, error) {
 	held, err := b.heldClaim(ctx, key)
 	switch {
-	case err != nil || held == nil || held.ID != claimID:
+	case err != nil || held == nil || held.ID != claimID || held.IsBlock():
 		return nil, err
 	case held.Campaign != c.Name:
 		return nil, &ClaimedElsewhereError{held.Campaign}
@@ -137,6 +137,7 @@ type closeTerms struct {
 	endedBy time.Time // the claim must have ended before this time; zero: its end does not matter
 	ifHold  bool      // the claim must be a hold that is not confirmed
 	state   engine.ItemState
+	block   *engine.Claim // replaces the claim row; nil: the row is deleted
 }
 
 // closeEnded closes a claim that ended more than endGrace ago, by the rules of its own
@@ -169,7 +170,7 @@ func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim engine.Claim, t
 func (b *Bank) closeOnce(
 	ctx context.Context, c Campaign, claim engine.Claim, terms closeTerms,
 ) (done closedClaim, busy bool, err error) {
-	closing := engine.CloseRequest{Claim: claim, EndedBy: terms.endedBy, IfHold: terms.ifHold}
+	closing := engine.CloseRequest{Claim: claim, EndedBy: terms.endedBy, IfHold: terms.ifHold, Block: terms.block}
 	items, hashes := claim.Items(), claim.Hashes()
 	rows, busy, err := b.loadedRows(ctx, c, hashes)
 	if err != nil || busy {

@@ -124,10 +124,14 @@ type ListedItem struct {
 	ItemRow
 }
 
-// Claim is a claim row: a claimant holds an item.
+// Claim is a claim row: a claimant holds an item, or is blocked.
+//
+// A block is a claim row without a campaign, an item and an end. It has the key of a claim, so that no claim can be put
+// while it exists. Versions of oncebox without blocks refuse the claimant, too: they read a block as a claim of another
+// campaign.
 type Claim struct {
 	ID        string // random; never used again
-	Campaign  string
+	Campaign  string // empty in a block
 	Scope     string
 	Claimant  string
 	Slot      int // which of the claimant's claims in the scope this is, from 1
@@ -138,11 +142,22 @@ type Claim struct {
 	EndsAt    time.Time // zero: never
 }
 
-// Items returns all items of the claim.
-func (c Claim) Items() []string { return append([]string{c.Item}, c.More.Items()...) }
+// IsBlock reports whether the row blocks its claimant.
+func (c Claim) IsBlock() bool { return c.Campaign == "" }
 
-// Hashes returns the hashes of all items of the claim.
+// Items returns all items of the claim. A block has none.
+func (c Claim) Items() []string {
+	if c.IsBlock() {
+		return nil
+	}
+	return append([]string{c.Item}, c.More.Items()...)
+}
+
+// Hashes returns the hashes of all items of the claim. A block has none.
 func (c Claim) Hashes() []Hash {
+	if c.IsBlock() {
+		return nil
+	}
 	hashes := []Hash{c.ItemHash}
 	for _, item := range c.More.Items() {
 		hashes = append(hashes, HashItem(item))

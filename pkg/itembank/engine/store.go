@@ -87,7 +87,8 @@ type Store interface {
 	Take(ctx context.Context, item FreeItem, claim Claim) (TakeResult, error)
 	// TakeItems makes a claim of several items in one transaction: it deletes all bank rows and puts the claim row, or
 	// does nothing. ItemGone, ItemConflict and ItemThrottled are true if they hold for any of the items. items are the
-	// items of the claim, in order: at most MaxClaimItems, with different hashes, all of the claim's campaign.
+	// items of the claim, in order: at most MaxClaimItems, with different hashes, all of the claim's campaign. For a
+	// block there are no items: TakeItems puts the row if its key is absent.
 	TakeItems(ctx context.Context, items []FreeItem, claim Claim) (TakeResult, error)
 	// HeldClaim reads a claim row. The read is isolated: it shows the row before or after a transaction, never between
 	// the moments at which the writes of one transaction become visible. conflict = true: a transaction is working on
@@ -99,7 +100,7 @@ type Store interface {
 	// ConfirmClaim removes the end of a claim row, if the row has an end, and the id and the campaign of the claim. The
 	// result has the row after the call. If the call did not change the row, it is read consistently.
 	ConfirmClaim(ctx context.Context, claim Claim) (ConfirmResult, error)
-	// CloseClaim deletes a claim row. For each item of the claim, the same transaction either puts the bank row and
+	// CloseClaim deletes a claim row, or replaces it by a block. For each item of the claim, the same transaction either puts the bank row and
 	// counts a return in the item row, or writes the state of the item row. The request decides which, and has the
 	// conditions.
 	CloseClaim(ctx context.Context, r CloseRequest) (CloseResult, error)
@@ -265,6 +266,8 @@ type CloseRequest struct {
 	State   ItemState // how the item ends; if Row has a state, it is the same
 
 	More []CloseItem // the same for the other items of the claim, in order
+
+	Block *Claim // the block to put in place of the claim row, with the same key; nil: the row is deleted
 }
 
 // CloseItem says what happens to an item of a claim, as in CloseRequest.
@@ -275,8 +278,11 @@ type CloseItem struct {
 	State  ItemState
 }
 
-// Items returns the CloseItem of each item of the claim.
+// Items returns the CloseItem of each item of the claim. A block has none.
 func (r CloseRequest) Items() []CloseItem {
+	if r.Claim.IsBlock() {
+		return nil
+	}
 	return append([]CloseItem{{r.Claim.ItemHash, r.Row, r.Return, r.State}}, r.More...)
 }
 

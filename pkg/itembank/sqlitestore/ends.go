@@ -80,7 +80,7 @@ func readBankRow(ctx context.Context, r *sqlite.Statements, key engine.FreeItem)
 	return &row, nil
 }
 
-// CloseClaim deletes a claim row and returns or ends its items if all conditions hold. Otherwise it changes nothing and
+// CloseClaim deletes a claim row, or replaces it by a block, and returns or ends its items if all conditions hold. Otherwise it changes nothing and
 // reports every condition that failed.
 func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (result engine.CloseResult, err error) {
 	err = s.db.Write(ctx, "close claim", func(ctx context.Context, w *sqlite.Statements) error {
@@ -126,6 +126,11 @@ func closeClaim(
 	}
 	if _, err := w.Exec(ctx, deleteClaim, claimKey(claim.Key())...); err != nil {
 		return result, err
+	}
+	if r.Block != nil {
+		if err := putClaim(ctx, w, *r.Block, engine.Shard{}); err != nil {
+			return result, err
+		}
 	}
 	for _, item := range r.Items() {
 		if err := closeItem(ctx, w, claim.Campaign, item); err != nil {
