@@ -386,6 +386,19 @@ func TestCampaignSet(t *testing.T) {
 	})
 }
 
+// TestCampaignChangedMeanwhile: an operator whose command another operator has overtaken hears what to do. Other errors
+// stay as they are.
+func TestCampaignChangedMeanwhile(t *testing.T) {
+	err := changedHint("spring", itembank.ErrChanged)
+	hint, ok := errors.AsType[*hintError](err)
+	if !ok || !errors.Is(err, itembank.ErrChanged) || !strings.Contains(hint.hint, "oncebox campaign show spring") {
+		t.Errorf("got %v", err)
+	}
+	if _, hinted := errors.AsType[*hintError](changedHint("spring", itembank.ErrLoaded)); hinted {
+		t.Error("another error has the hint")
+	}
+}
+
 func TestCampaignDelete(t *testing.T) {
 	onStores(t, func(s *shell) {
 		s.run(exitDone, "init")

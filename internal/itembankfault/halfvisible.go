@@ -281,9 +281,11 @@ func (h *halfVisible) Campaign(ctx context.Context, name string) (*engine.Campai
 	return oneStep(ctx, h, h.random("Campaign"), func() (*engine.Campaign, error) { return h.Store.Campaign(ctx, name) })
 }
 
-// SetMode implements engine.Store.
-func (h *halfVisible) SetMode(ctx context.Context, name string, m engine.Mode) (bool, error) {
-	return oneStep(ctx, h, h.random("SetMode", m), func() (bool, error) { return h.Store.SetMode(ctx, name, m) })
+// ReplaceCampaign implements engine.Store.
+func (h *halfVisible) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
+	return oneStep(ctx, h, h.random("ReplaceCampaign", now.Mode), func() (bool, error) {
+		return h.Store.ReplaceCampaign(ctx, old, now)
+	})
 }
 
 // FreeItems implements engine.Store.

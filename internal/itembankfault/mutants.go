@@ -220,6 +220,7 @@ var Mutants = []Mutant{
 		Name: "campaign-replaced-whatever-the-version",
 		CaughtBy: []string{
 			"engine/replace-campaign-conditions", "changes/change-against-a-change", "changes/delete-against-a-load",
+			"changes/delete-against-an-opening", "modes/close-against-everything",
 		},
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replaceAtAnyVersion{e.Store, true} },
 	},
@@ -244,9 +245,24 @@ var Mutants = []Mutant{
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return existingNameReplaced{e.Store} },
 	},
 	{
-		Name:     "mode-whatever-was-deleted",
-		CaughtBy: []string{"engine/mode-of-a-deleted-campaign", "changes/delete-against-an-opening"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return deletedReopened{e.Store} },
+		Name:     "opened-whatever-was-closed",
+		CaughtBy: []string{"modes/open-against-a-close", "modes/open-against-a-change"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return openedAtAnyVersion{e.Store} },
+	},
+	{
+		Name:     "changes-counted-as-loads",
+		CaughtBy: []string{"engine/modes-are-read-as-they-were-written", "modes/open-against-a-close", "modes/by-times-against-a-close"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return changesAsLoads{e.Store} },
+	},
+	{
+		Name:     "closed-again-without-a-write",
+		CaughtBy: []string{"engine/modes-are-read-as-they-were-written", "modes/open-against-a-close", "modes/by-times-against-a-close"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closedOnce{e.Store} },
+	},
+	{
+		Name:     "opened-without-reconcile",
+		CaughtBy: []string{"engine/modes-are-read-as-they-were-written", "reconcile/closed-until-reconciled"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return conditionNotRead{e.Store} },
 	},
 	{
 		Name:     "page-without-its-campaign",
@@ -1044,17 +1060,47 @@ func (m firstLoadUnchecked) StartFirstLoad(ctx context.Context, l engine.Load) (
 	return started, false, err
 }
 
-// deletedReopened opens and closes a deleted campaign.
-type deletedReopened struct{ engine.Store }
+// openedAtAnyVersion opens a campaign whatever has become of its row.
+type openedAtAnyVersion struct{ engine.Store }
 
-func (m deletedReopened) SetMode(ctx context.Context, name string, mode engine.Mode) (bool, error) {
-	c, err := m.Campaign(ctx, name)
-	if err != nil || c == nil || c.Mode != engine.Deleted {
-		return m.Store.SetMode(ctx, name, mode)
+func (m openedAtAnyVersion) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
+	if now.Mode != engine.OpenByHand || old.Mode == now.Mode {
+		return m.Store.ReplaceCampaign(ctx, old, now)
 	}
-	now := *c
-	now.Mode = mode
-	return m.ReplaceCampaign(ctx, *c, now)
+	return replaceAtAnyVersion{m.Store, true}.ReplaceCampaign(ctx, old, now)
+}
+
+// changesAsLoads counts up the version of a campaign with a change as with a load.
+type changesAsLoads struct{ engine.Store }
+
+func (m changesAsLoads) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
+	now.Version = old.Version + 1
+	return m.Store.ReplaceCampaign(ctx, old, now)
+}
+
+// closedOnce does not write a campaign that is closed already.
+type closedOnce struct{ engine.Store }
+
+func (m closedOnce) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
+	c, err := m.Campaign(ctx, now.Name)
+	if err != nil || c == nil {
+		return false, err
+	}
+	if closed := c.Mode == engine.ClosedByHand || c.Mode == engine.ClosedUntilReconciled; closed && c.Mode == now.Mode {
+		return true, nil
+	}
+	return m.Store.ReplaceCampaign(ctx, old, now)
+}
+
+// conditionNotRead reads a campaign that is closed until it is reconciled as closed.
+type conditionNotRead struct{ engine.Store }
+
+func (m conditionNotRead) Campaign(ctx context.Context, name string) (*engine.Campaign, error) {
+	c, err := m.Store.Campaign(ctx, name)
+	if err == nil && c != nil && c.Mode == engine.ClosedUntilReconciled {
+		c.Mode = engine.ClosedByHand
+	}
+	return c, err
 }
 
 // pagesNeverDeleted keeps the pages of deleted campaigns.

@@ -96,7 +96,7 @@ func faultsOf(method string) []Fault {
 		faults = append(faults, LostReply, Throttled, ItemConflict)
 	case "StartFirstLoad":
 		faults = append(faults, LostReply, ItemConflict)
-	case "CreateCampaign", "ReplaceCampaign", "SetMode", "NextVersion", "MarkEmpty", "StartLoad", "AdvanceLoad", "Repair":
+	case "CreateCampaign", "ReplaceCampaign", "NextVersion", "MarkEmpty", "StartLoad", "AdvanceLoad", "Repair":
 		faults = append(faults, LostReply)
 	}
 	return faults
@@ -223,13 +223,6 @@ func (s *Store) Campaign(ctx context.Context, name string) (*engine.Campaign, er
 func (s *Store) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
 	return through(ctx, s, call[[]engine.Campaign]{method: "Campaigns", do: func() ([]engine.Campaign, error) {
 		return s.Store.Campaigns(ctx)
-	}})
-}
-
-// SetMode implements engine.Store.
-func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (bool, error) {
-	return through(ctx, s, call[bool]{method: "SetMode", do: func() (bool, error) {
-		return s.Store.SetMode(ctx, name, m)
 	}})
 }
 

@@ -89,22 +89,6 @@ func (s *Items) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
 	return slices.SortedFunc(maps.Values(s.campaigns), func(a, b engine.Campaign) int { return cmp.Compare(a.Name, b.Name) }), nil
 }
 
-// SetMode implements engine.Store.
-func (s *Items) SetMode(ctx context.Context, name string, m engine.Mode) (found bool, err error) {
-	if err := s.begin(ctx); err != nil {
-		return false, err
-	}
-	defer s.mu.Unlock()
-	c, found := s.campaigns[name]
-	if !found || c.Mode == engine.Deleted {
-		return false, nil
-	}
-	c.Mode = m
-	c.Version++
-	s.campaigns[name] = c
-	return true, nil
-}
-
 // ReplaceCampaign implements engine.Store.
 func (s *Items) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (replaced bool, err error) {
 	if err := s.begin(ctx); err != nil {

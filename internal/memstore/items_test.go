@@ -28,7 +28,7 @@ func TestItemsObeyContexts(t *testing.T) {
 	_, create := s.CreateCampaign(ctx, c)
 	_, campaign := s.Campaign(ctx, "c")
 	_, campaigns := s.Campaigns(ctx)
-	_, setMode := s.SetMode(ctx, "c", engine.OpenByHand)
+	_, replace := s.ReplaceCampaign(ctx, c, c)
 	_, free := s.FreeItems(ctx, engine.Shard{}, engine.Range{}, 1)
 	_, take := s.Take(ctx, engine.FreeItem{}, engine.Claim{})
 	_, _, held := s.HeldClaim(ctx, engine.ClaimKey{Scope: "c", Claimant: "ann", Slot: 1})
@@ -48,7 +48,7 @@ func TestItemsObeyContexts(t *testing.T) {
 	_, counts := s.Counts(ctx, c, true)
 	_, repair := s.Repair(ctx, engine.RepairRequest{PutRow: &engine.ItemRow{}, IfRow: &engine.ItemRow{}})
 	for method, err := range map[string]error{
-		"CreateCampaign": create, "Campaign": campaign, "Campaigns": campaigns, "SetMode": setMode, "FreeItems": free,
+		"CreateCampaign": create, "Campaign": campaign, "Campaigns": campaigns, "ReplaceCampaign": replace, "FreeItems": free,
 		"Take": take, "HeldClaim": held, "HeldClaimEventuallyConsistent": heldEventually, "CloseClaim": closeClaim,
 		"ItemRow": row, "AddItems": add, "EndItems": end, "Loads": loads, "NextVersion": nextVersion, "MarkEmpty": markEmpty, "LatestLoad": latest, "StartLoad": start,
 		"AdvanceLoad": advance, "ListClaims": claims, "ListItemRows": rows, "Counts": counts, "Repair": repair,

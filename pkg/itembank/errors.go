@@ -47,7 +47,8 @@ var (
 	// ErrDeleted comes from CreateCampaign: a campaign of that name was deleted less than DrainTime
 	// ago, and Banks may still use its rules.
 	ErrDeleted = member(ErrRefused, "a campaign of that name was deleted a moment ago")
-	// ErrChanged comes from ChangeCampaign: another operator changed the campaign meanwhile. Nothing was changed.
+	// ErrChanged comes from OpenCampaign, ChangeCampaign and DeleteCampaign: another operator changed, opened or closed
+	// the campaign meanwhile. Nothing was changed. Look at the campaign before you repeat the call.
 	ErrChanged = member(ErrRefused, "another operator changed the campaign at the same time; nothing was changed")
 	// ErrClaimedElsewhere comes as a *ClaimedElsewhereError, which names the campaign.
 	ErrClaimedElsewhere = member(ErrRefused, "claimed in another campaign of the same scope")

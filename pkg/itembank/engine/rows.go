@@ -27,8 +27,9 @@ type Campaign struct {
 	OnEnd       OnEnd
 	CreatedAt   time.Time
 
-	// Version increases when items may come into the bank and when the row changes. A load raises it before its first
-	// item and at its end, a repair with each item that it puts back, and each change of the campaign raises it too.
+	// Version increases when items may come into the bank and when the row changes. A load raises it by 1 before its
+	// first item and at its end, and a repair by 1 with each item that it puts back. The Bank raises it by more with each
+	// change of the campaign.
 	// EmptyVersion is the version at which the bank was last seen empty while no load was unfinished; 0: never.
 	Version      int64
 	EmptyVersion int64

@@ -55,9 +55,6 @@ type Store interface {
 	Campaign(ctx context.Context, name string) (*Campaign, error)
 	// Campaigns lists all campaign rows in the order of their names.
 	Campaigns(ctx context.Context) ([]Campaign, error)
-	// SetMode changes the mode of a campaign row that exists and is not Deleted, and raises its version.
-	SetMode(ctx context.Context, name string, m Mode) (found bool, err error)
-
 	// ReplaceCampaign replaces a campaign row by now, if the row has the Version and the EmptyVersion of old.
 	// replaced = false: it has others, or the row is absent. If now is Deleted, the same transaction deletes the page
 	// row.

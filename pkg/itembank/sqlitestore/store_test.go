@@ -50,7 +50,7 @@ func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
 	ctx := t.Context()
 	l := engine.Load{Campaign: "c", Digest: "d", Number: 1}
 	_, take := s.Take(ctx, item, annsClaim(item))
-	_, setMode := s.SetMode(ctx, "c", engine.ClosedByHand)
+	_, replace := s.ReplaceCampaign(ctx, c, c)
 	_, startLoad := s.StartLoad(ctx, l)
 	_, addItems := s.AddItems(ctx, []engine.AddRequest{{Item: engine.FreeItem{Shard: item.Shard, Value: "new"}, LoadID: "l", Row: 1}})
 	_, create := s.CreateCampaign(ctx, engine.Campaign{Name: "other"})
@@ -59,7 +59,7 @@ func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
 	_, endItems := s.EndItems(ctx, []engine.EndRequest{{Item: item, State: engine.Withdrawn}})
 	_, repair := s.Repair(ctx, engine.RepairRequest{Campaign: "c", Hash: item.Hash, DropFree: &item, IfRow: &engine.ItemRow{}})
 	for name, err := range map[string]error{
-		"Take": take, "SetMode": setMode, "StartLoad": startLoad, "AddItems": addItems,
+		"Take": take, "ReplaceCampaign": replace, "StartLoad": startLoad, "AddItems": addItems,
 		"CreateCampaign": create, "AdvanceLoad": s.AdvanceLoad(ctx, l),
 		"CloseClaim": closeClaim, "ConfirmClaim": confirm, "EndItems": endItems, "Repair": repair,
 	} {
