@@ -20,9 +20,9 @@ func (backupCommand) Help() string {
 meanwhile: the copy shows the store at one moment, and has all that was written before the command began. A plain copy
 of the file lacks what is only in the -wal file beside it.
 
-The copy is in FILE.part until it is complete, checked and on the disk. Then it is renamed to FILE. If the command is
-stopped, there is no FILE, and the same command begins anew and replaces FILE.part. FILE has the permissions of the
-store. The -wal file of the store grows while the copy is made.
+The copy is in FILE.oncebox-part until it is complete, checked and on the disk. Then it is renamed to FILE. If the command
+is stopped, there is no FILE, and the same command begins anew and replaces FILE.oncebox-part. FILE has the permissions
+of the store. The -wal file of the store grows while the copy is made.
 
 A copy is a store: name it with --store to read it. To return to a copy after claims were made, follow "Restore a table
 to a point in time" in docs/operations.md. Without that, the next customers get items that others hold.

@@ -28,7 +28,7 @@ func TestBackup(t *testing.T) {
 	s.run(exitDone, append(copied, "ledger", "runs", "--scope", "default")...)
 	s.run(exitDone, append(copied, "claim", "spring", "bob")...)
 	s.run(exitDone, "status", "spring").saying(t, "free     1") // a copy is a store of its own
-	s.absent("monday.db.part", "monday.db.part.lock", "tuesday.db.part")
+	s.absent("monday.db.oncebox-part", "monday.db.oncebox-part.lock", "tuesday.db.oncebox-part")
 }
 
 // TestBackupOfALedger: a file with record entries alone is a store, too.
@@ -55,12 +55,12 @@ func TestBackupRefused(t *testing.T) {
 		{[]string{"backup", "oncebox.db-wal"}, "oncebox: oncebox.db-wal: the store needs this name" + other},
 		{[]string{"backup", "none/x.db"}, "oncebox: none/x.db: its folder does not exist\n"},
 		{[]string{"--store", "sqlite:none.db", "backup", "x.db"}, "oncebox: --store sqlite:none.db: there is no such file\n`oncebox --store sqlite:none.db init` makes the store.\n"},
-		{[]string{"--store", "sqlite:text.db", "backup", "x.db"}, "oncebox: " + s.dir + "/text.db: copy to x.db.part: not a oncebox store: it is not a SQLite database\n"},
+		{[]string{"--store", "sqlite:text.db", "backup", "x.db"}, "oncebox: " + s.dir + "/text.db: copy to x.db.oncebox-part: not a oncebox store: it is not a SQLite database\n"},
 		{[]string{"--store", "dynamodb:", "backup", "x.db"}, "oncebox: backup copies SQLite files, and --store is dynamodb:\nUse point-in-time recovery, which restores both tables to one moment.\n"},
 	} {
 		s.run(exitUsage, test.args...).plainly(t, test.says)
 	}
-	s.absent("x.db", "x.db.part", "x.db.part.lock")
+	s.absent("x.db", "x.db.oncebox-part", "x.db.oncebox-part.lock")
 	if s.read("there.db") != "of somebody" {
 		t.Error("a file that existed was changed")
 	}

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 
 	"github.com/oncebox/oncebox/internal/filelock"
@@ -20,16 +21,17 @@ var (
 	ErrBackupRuns = errors.New("another backup into this file is running")
 )
 
-// partSuffix is appended to the name of a backup to name the copy that is not complete.
-const partSuffix = ".part"
+// partSuffix is appended to the name of a backup to name the copy that is not complete. No other file may have such a
+// name, because a backup deletes it.
+const partSuffix = ".oncebox-part"
 
 // Backup copies the file of a store, with all its parts, into a new file. Other processes may write meanwhile. The copy
 // is the store at one moment after Backup was called: it has every write that was committed before. Backup returns the
 // size of the copy in bytes.
 //
-// The copy is in TO.part until it is complete, checked and synced to the disk. Then it gets its name. So TO is a whole
-// copy, or it does not exist. A stopped process may leave TO.part, which the next Backup into TO replaces. The copy has
-// the permissions of the store. It is not compressed, and has no free pages with deleted rows.
+// The copy is in TO.oncebox-part until it is complete, checked and synced to the disk. Then it gets its name. So TO is a
+// whole copy, or it does not exist. A stopped process may leave TO.oncebox-part, which the next Backup into TO replaces.
+// The copy has the permissions of the store. It has no free pages with deleted rows.
 //
 // Errors, after which TO is as it was:
 //   - fs.ErrNotExist: the store or the folder of TO is missing
@@ -88,6 +90,9 @@ func locateBackup(source, to string) (string, error) {
 			return "", &plainError{text: to + ": the store needs this name", err: ErrExists}
 		}
 	}
+	if strings.HasSuffix(target, partSuffix) {
+		return "", &plainError{text: to + ": the name of a copy that is not complete", err: ErrExists}
+	}
 	return target, nil
 }
 
@@ -122,7 +127,7 @@ func copyTo(ctx context.Context, source, part, name string, tryAgain error) (siz
 	if err := removeCopy(part); err != nil {
 		return 0, backupFault(name, err)
 	}
-	if err := makeEmpty(part, info.Mode().Perm()); err != nil {
+	if err := makeEmpty(part); err != nil {
 		return 0, backupFault(name, err)
 	}
 	from := &DB{path: source, part: Part{TryAgain: tryAgain}, busyTimeout: DefaultBusyTimeout}
@@ -134,17 +139,17 @@ func copyTo(ctx context.Context, source, part, name string, tryAgain error) (siz
 	if err := copied.check(ctx, layouts); err != nil {
 		return 0, copied.wrap("check the copy", err)
 	}
-	size, err = syncFile(part)
+	size, err = finish(part, info.Mode().Perm())
 	return size, backupFault(name, err)
 }
 
-// makeEmpty makes an empty file with the permissions, whatever the umask of the process is.
-func makeEmpty(path string, mode fs.FileMode) error {
+// makeEmpty makes an empty file that only this user can read.
+func makeEmpty(path string) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return err
 	}
-	return errors.Join(file.Chmod(mode), file.Close())
+	return file.Close()
 }
 
 // vacuumInto writes what one transaction reads into an empty file, and returns the layouts of the parts that the store
@@ -214,15 +219,15 @@ func readLayouts(ctx context.Context, on *Statements) (layouts map[string]int, e
 	})
 }
 
-// syncFile waits until a file is on the disk, and returns its size.
-func syncFile(path string) (size int64, err error) {
+// finish gives a file its permissions, whatever the umask of the process is, and waits until it is on the disk.
+func finish(path string, mode fs.FileMode) (size int64, err error) {
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
 		return 0, err
 	}
 	info, err := file.Stat()
 	if err == nil {
-		size, err = info.Size(), file.Sync()
+		size, err = info.Size(), errors.Join(file.Chmod(mode), file.Sync())
 	}
 	return size, errors.Join(err, file.Close())
 }

@@ -139,7 +139,7 @@ func TestCancelledBackup(t *testing.T) {
 // TestBackupKeepsPermissions: nobody can read a copy who cannot read the store, whatever the umask is.
 func TestBackupKeepsPermissions(t *testing.T) {
 	db := newDB(t, 1)
-	for n, mode := range []fs.FileMode{0o600, 0o640, 0o664} {
+	for n, mode := range []fs.FileMode{0o600, 0o640, 0o664, 0o400} {
 		check(t, os.Chmod(db.path, mode))
 		info, err := os.Stat(backUp(t, db, fmt.Sprint("copy", n)))
 		if err != nil || info.Mode() != mode {
@@ -193,6 +193,7 @@ func TestBackupRefuses(t *testing.T) {
 		{db.path, filepath.Dir(db.path), ErrExists},
 		{db.path, beside("dangling"), ErrExists},
 		{db.path, db.path + "-journal", ErrExists},
+		{db.path, beside("copy" + partSuffix), ErrExists},
 		{db.path, beside("locked"), ErrBackupRuns},
 		{db.path, beside("note"), filelock.ErrNotALock},
 		{db.path, beside("none/copy"), fs.ErrNotExist},
