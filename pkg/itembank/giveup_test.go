@@ -93,7 +93,8 @@ func givenUpItemsAreLoadedAgain(f *fixture) {
 	dry, err := f.bank().DryRun(f.ctx, f.name, itembank.Items(items...))
 	f.Must(err)
 	report := f.load(items...)
-	if want := (itembank.Tally{Rows: 120, Added: 70, Known: 50}); report.Tally != want || report.LoadID == first || report.Resumed > 0 {
+	want := itembank.Tally{Rows: 120, Added: 70, Known: 50}
+	if report.Tally != want || report.LoadID == first || report.Resumed > 0 {
 		f.Errorf("want %+v in another load than %s, got %+v", want, first, report)
 	}
 	if dry != report {
