@@ -48,7 +48,7 @@ func (f *fixture) wantUnfinished(want ...string) {
 // cutLoadIsGivenUp: a load was cut, and its file was corrected. When the first load is given up, the campaign can be
 // marked as sold out, and then no container reads shards.
 func cutLoadIsGivenUp(f *fixture) {
-	f.create(itembank.Settings{Shards: 64})
+	f.create(itembank.Settings{Shards: 16})
 	first := f.cutLoad("code-1", "code-X")
 	f.load("code-1", "code-X", "code-2")
 	clock := itembankfault.NewClock()
@@ -213,7 +213,7 @@ func (f *fixture) giveUpBesideAContainer(call int, cut bool) {
 // givenUpWhileItRuns: a load is given up at each call of a run of it, which was suspended there until the load was over.
 // The run adds nothing unnoticed, and does not make the load unfinished again.
 func givenUpWhileItRuns(f *fixture) {
-	items := codes("code", 260)
+	items := codes("code", 110)
 	f.create(itembank.Settings{Shards: 1})
 	calls, _ := f.loadAlone(items)
 	for _, i := range interruptions(calls) {
@@ -241,7 +241,7 @@ func givenUpWhileItRuns(f *fixture) {
 		if given && err != nil && !errors.Is(err, itembank.ErrLoadGivenUp) || !given && err != nil {
 			f.Errorf("%s: given up %t, %v", i, given, err)
 		}
-		if more := one.CountFree(c) - atEnd; given && (err == nil && report.Rows < 260 || more > engine.MaxAddItems) {
+		if more := one.CountFree(c) - atEnd; given && (err == nil && report.Rows < 110 || more > engine.MaxAddItems) {
 			f.Errorf("%s: the run added %d items after its load was over: %+v, %v", i, more, report, err)
 		}
 		one.wantUnfinished()
@@ -251,7 +251,7 @@ func givenUpWhileItRuns(f *fixture) {
 			f.Errorf("%s: given up %t, and the row is %+v", i, given, *row)
 		}
 		if given {
-			one.wantTally(itembank.Tally{Rows: 260, Added: 260 - int64(one.CountFree(c)), Known: int64(one.CountFree(c))}, items...)
+			one.wantTally(itembank.Tally{Rows: 110, Added: 110 - int64(one.CountFree(c)), Known: int64(one.CountFree(c))}, items...)
 		}
 	}
 }
