@@ -536,7 +536,9 @@ func (h *halfVisible) AddItems(ctx context.Context, requests []engine.AddRequest
 		items[i] = r.Item
 	}
 	settle := func(i int, item, bank *row) engine.AddResult {
+		own := item != nil && isOwnRow(item.item, requests[i])
 		switch {
+		case own && bank == nil: // an isolated read conflicts
 		case item != nil && item.item != nil:
 			return engine.AddResult{Outcome: engine.AddKnown, Existing: *item.item}
 		case item != nil && bank != nil && bank.free != nil:
@@ -547,6 +549,11 @@ func (h *halfVisible) AddItems(ctx context.Context, requests []engine.AddRequest
 	return batch(ctx, h, h.random("AddItems", hashesOf(items)), items, settle, func() ([]engine.AddResult, error) {
 		return h.Store.AddItems(context.WithoutCancel(ctx), requests)
 	})
+}
+
+// isOwnRow reports whether an item row is the one that the request wants to put.
+func isOwnRow(row *engine.ItemRow, r engine.AddRequest) bool {
+	return row != nil && row.LoadID == r.LoadID && row.Row == r.Row
 }
 
 // EndItems implements engine.Store. One item that cannot end cancels the transaction.

@@ -217,6 +217,35 @@ var Mutants = []Mutant{
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return countedUpOnce{e.Store} },
 	},
 	{
+		Name:     "own-item-row-is-known-at-once",
+		CaughtBy: []string{"half-visible/load-repeated"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return ownRowTrusted{e.Store} },
+	},
+	{
+		Name:     "load-ends-before-the-version-is-counted-up",
+		CaughtBy: []string{"loads/given-up-while-a-container-asks"},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
+			return &givenUpInAnotherOrder{Store: e.Store}
+		},
+	},
+	{
+		Name:     "version-is-counted-up-before-the-drain-time",
+		CaughtBy: []string{"loads/given-up-while-a-container-asks"},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
+			return &givenUpInAnotherOrder{Store: e.Store, versionFirst: true}
+		},
+	},
+	{
+		Name:     "load-ends-before-the-drain-time",
+		CaughtBy: []string{"loads/given-up-while-a-container-asks", "half-visible/load-given-up", "engine/load-that-is-given-up"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return givenUpAtOnce{e.Store} },
+	},
+	{
+		Name:     "load-goes-on-after-it-is-given-up",
+		CaughtBy: []string{"loads/given-up-while-it-runs", "engine/load-that-is-given-up"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return givenUpIgnored{e.Store} },
+	},
+	{
 		Name: "campaign-replaced-whatever-the-version",
 		CaughtBy: []string{
 			"engine/replace-campaign-conditions", "changes/change-against-a-change", "changes/delete-against-a-load",
@@ -1009,6 +1038,85 @@ func (m countedUpOnce) NextVersion(ctx context.Context, campaign string) (*engin
 		return c, err
 	}
 	return m.Store.NextVersion(ctx, campaign)
+}
+
+// ownRowTrusted takes an item row that names the request for a sign that the item was added, even if the transaction that
+// adds it is visible only in part.
+type ownRowTrusted struct{ engine.Store }
+
+func (m ownRowTrusted) AddItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
+	results, err := m.Store.AddItems(ctx, requests)
+	for i, result := range results {
+		if result.Outcome != engine.AddUnsettled {
+			continue
+		}
+		row, err := m.ItemRow(ctx, requests[i].Item.Shard.Campaign, requests[i].Item.Hash)
+		if err != nil {
+			return nil, err
+		}
+		if isOwnRow(row, requests[i]) {
+			results[i] = engine.AddResult{Outcome: engine.AddKnown, Existing: *row}
+		}
+	}
+	return results, err
+}
+
+// givenUpInAnotherOrder exchanges two steps of the command that gives a load up. It ends the load where it should count
+// up the version, and counts up at the end. With versionFirst it counts up when the load is marked, and not later.
+type givenUpInAnotherOrder struct {
+	engine.Store
+	versionFirst bool
+	mu           sync.Mutex
+	marked       *engine.Load
+}
+
+func (m *givenUpInAnotherOrder) GiveUpLoad(ctx context.Context, l engine.Load) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l.Finished && !m.versionFirst {
+		_, err := m.Store.NextVersion(ctx, l.Campaign)
+		return err == nil, err
+	}
+	done, err := m.Store.GiveUpLoad(ctx, l)
+	if err == nil && done && !l.Finished {
+		m.marked = &l
+		if m.versionFirst {
+			_, err = m.Store.NextVersion(ctx, l.Campaign)
+		}
+	}
+	return done, err
+}
+
+func (m *givenUpInAnotherOrder) NextVersion(ctx context.Context, campaign string) (*engine.Campaign, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.marked == nil || m.marked.Campaign != campaign {
+		return m.Store.NextVersion(ctx, campaign)
+	}
+	end := *m.marked
+	if m.marked = nil; !m.versionFirst {
+		end.Finished = true
+		if _, err := m.Store.GiveUpLoad(ctx, end); err != nil {
+			return nil, err
+		}
+	}
+	return m.Campaign(ctx, campaign)
+}
+
+// givenUpAtOnce ends a load as soon as it is given up.
+type givenUpAtOnce struct{ engine.Store }
+
+func (m givenUpAtOnce) GiveUpLoad(ctx context.Context, l engine.Load) (bool, error) {
+	l.Finished = true
+	return m.Store.GiveUpLoad(ctx, l)
+}
+
+// givenUpIgnored does not tell a run of a load that the load was given up.
+type givenUpIgnored struct{ engine.Store }
+
+func (m givenUpIgnored) AdvanceLoad(ctx context.Context, l engine.Load) (bool, error) {
+	_, err := m.Store.AdvanceLoad(ctx, l)
+	return false, err
 }
 
 // replaceAtAnyVersion replaces a campaign row whose EmptyVersion has changed, or also its Version.

@@ -366,6 +366,17 @@ var Scenarios = []Scenario{
 	}, func(w *World) {
 		w.Load("", aLoad()...)
 	}},
+	{"load-given-up", func(w *World) {
+		w.Create("", itembank.Settings{Shards: 2})
+		w.cutLoad("", aLoad())
+	}, func(w *World) {
+		w.GiveUp("", aLoad()...)
+		w.Get("", "ann")
+		w.Load("", aLoad()...)
+		w.WithdrawAll("")
+		w.settle()
+		w.Refused("", "bob", itembank.ErrSoldOut)
+	}},
 	{"sweep", func(w *World) {
 		w.Create("", itembank.Settings{Shards: 1, ItemLife: life, ClaimLife: life / 2, OnEnd: itembank.Return})
 		w.Load("", "old-1", "old-2", "old-3")

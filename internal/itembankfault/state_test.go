@@ -203,7 +203,7 @@ func (r rows) HeldClaim(
 	if r.held[key.Claimant] == "" {
 		return nil, false, nil
 	}
-	return &engine.Claim{Item: r.held[key.Claimant], Claimant: key.Claimant}, false, nil
+	return &engine.Claim{Campaign: "c", Item: r.held[key.Claimant], Claimant: key.Claimant}, false, nil
 }
 
 func (r rows) ItemRow(_ context.Context, _ string, h engine.Hash) (*engine.ItemRow, error) {

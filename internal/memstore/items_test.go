@@ -42,7 +42,8 @@ func TestItemsObeyContexts(t *testing.T) {
 	_, markEmpty := s.MarkEmpty(ctx, "c", 0)
 	_, latest := s.LatestLoad(ctx, "c", "d")
 	_, start := s.StartLoad(ctx, engine.Load{Campaign: "c", Digest: "d", Number: 1})
-	advance := s.AdvanceLoad(ctx, engine.Load{})
+	_, advance := s.AdvanceLoad(ctx, engine.Load{})
+	_, giveUp := s.GiveUpLoad(ctx, engine.Load{})
 	_, _, claims := s.ListClaims(ctx, "c", "")
 	_, _, rows := s.ListItemRows(ctx, "c", "")
 	_, counts := s.Counts(ctx, c, true)
@@ -51,7 +52,7 @@ func TestItemsObeyContexts(t *testing.T) {
 		"CreateCampaign": create, "Campaign": campaign, "Campaigns": campaigns, "ReplaceCampaign": replace, "FreeItems": free,
 		"Take": take, "HeldClaim": held, "HeldClaimEventuallyConsistent": heldEventually, "CloseClaim": closeClaim,
 		"ItemRow": row, "AddItems": add, "EndItems": end, "Loads": loads, "NextVersion": nextVersion, "MarkEmpty": markEmpty, "LatestLoad": latest, "StartLoad": start,
-		"AdvanceLoad": advance, "ListClaims": claims, "ListItemRows": rows, "Counts": counts, "Repair": repair,
+		"AdvanceLoad": advance, "GiveUpLoad": giveUp, "ListClaims": claims, "ListItemRows": rows, "Counts": counts, "Repair": repair,
 		"PutBankRow": s.PutBankRow(ctx, engine.FreeItem{}),
 	} {
 		if !errors.Is(err, context.Canceled) {

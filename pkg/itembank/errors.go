@@ -57,8 +57,11 @@ var (
 // The members of ErrInconsistent that are about changes during an operation.
 var (
 	// ErrInputChanged says that the second reading of a source differed from the first. The items that were added
-	// stay in the bank. The load is unfinished. To resume it, load the first input again.
+	// stay in the bank. The load is unfinished. To resume it, load the first input again; to end it, use GiveUpLoad.
 	ErrInputChanged = member(ErrInconsistent, "the input changed while it was being loaded")
+	// ErrLoadGivenUp says that GiveUpLoad gave up the load while it ran, which stopped. The items that it added stay in
+	// the bank. The same items can be loaded again.
+	ErrLoadGivenUp = member(ErrInconsistent, "another command gave the load up while it ran; the items that it added stay")
 	// ErrReopened says that the campaign was opened during a Repair, which stopped.
 	ErrReopened = member(ErrInconsistent, "the campaign was opened while it was being repaired")
 )

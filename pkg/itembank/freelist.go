@@ -281,12 +281,12 @@ func (l *freeList) readLoads(ctx context.Context, c Campaign) (loads, error) {
 
 // findLoads reads whether there are loads, and returns whether one of them is unfinished.
 func (l *freeList) findLoads(ctx context.Context, c Campaign) (unfinished bool, err error) {
-	some, unfinished, err := l.bank.store.Loads(ctx, c.Name)
+	some, rows, err := l.bank.store.Loads(ctx, c.Name)
 	if err != nil {
 		return false, err
 	}
 	if l.loads = noLoads; some {
 		l.loads = hasLoads
 	}
-	return unfinished, nil
+	return len(rows) > 0, nil
 }

@@ -39,7 +39,7 @@ func TestCloseClaimReadsConflictsAndThrottles(t *testing.T) {
 		{"item ended, throttled", none, failed, throttled, engine.CloseResult{ItemChanged: true, Throttled: true}},
 	} {
 		store := dynamostore.New(cancelled(test.claim, test.item, test.bank), bankTable, dedupeTable)
-		got, err := store.CloseClaim(t.Context(), engine.CloseRequest{Return: &engine.FreeItem{}})
+		got, err := store.CloseClaim(t.Context(), engine.CloseRequest{Claim: engine.Claim{Campaign: "spring"}, Return: &engine.FreeItem{}})
 		if err != nil || got != test.want {
 			t.Errorf("%s: want %+v, got %+v, %v", test.name, test.want, got, err)
 		}
@@ -146,7 +146,7 @@ func TestEndFailuresAreErrors(t *testing.T) {
 		{"two reasons None", cancelled(none, none), true},
 	} {
 		store := dynamostore.New(test.client, bankTable, dedupeTable)
-		_, closing := store.CloseClaim(t.Context(), engine.CloseRequest{State: engine.Burned})
+		_, closing := store.CloseClaim(t.Context(), engine.CloseRequest{Claim: engine.Claim{Campaign: "spring"}, State: engine.Burned})
 		_, repair := store.Repair(t.Context(), engine.RepairRequest{DropFree: &engine.FreeItem{}, IfClaim: &engine.Claim{}})
 		for method, err := range map[string]error{"close": closing, "repair": repair} {
 			if err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {

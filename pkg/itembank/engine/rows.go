@@ -199,8 +199,11 @@ type Load struct {
 	Campaign string
 	Digest   string // of the items in order
 	Number   int    // 1 for the first load of these items, 2 for the second, and so on
-	Finished bool
-	Tally    Tally
+	Finished bool   // its last row was added, or it was given up and is over
+	// GivenUp says that an operator gave the load up. Nobody resumes it. It is still unfinished until it is Finished, too.
+	GivenUp   bool
+	Tally     Tally
+	StartedAt time.Time // zero: not known
 }
 
 // ID names the load in its item rows. The ids of loads with the same digest sort by number.

@@ -133,8 +133,8 @@ type Store interface {
 
 	// Loads.
 
-	// Loads reports whether the campaign has load rows, and whether one of them is unfinished.
-	Loads(ctx context.Context, campaign string) (some, unfinished bool, err error)
+	// Loads reports whether the campaign has load rows, and returns those that are not Finished.
+	Loads(ctx context.Context, campaign string) (some bool, unfinished []Load, err error)
 	// LatestLoad returns the load row of this digest with the highest number.
 	LatestLoad(ctx context.Context, campaign, digest string) (*Load, error)
 	// StartLoad puts a load row if it is absent. started = false: the row existed.
@@ -144,8 +144,12 @@ type Store interface {
 	// conflict = true: another transaction was working on a row, and nothing was changed.
 	StartFirstLoad(ctx context.Context, l Load) (started, conflict bool, err error)
 	// AdvanceLoad writes the tally and Finished into a load row. It changes nothing if the row has more Rows, or the
-	// same Rows and Finished. If the row is absent, the error is of the family ErrInconsistent.
-	AdvanceLoad(ctx context.Context, l Load) error
+	// same Rows and Finished, or is GivenUp. givenUp reports whether the row is GivenUp. If the row is absent, the error
+	// is of the family ErrInconsistent.
+	AdvanceLoad(ctx context.Context, l Load) (givenUp bool, err error)
+	// GiveUpLoad sets GivenUp in the load row, and Finished if l is Finished, if the row exists and is not Finished. It
+	// leaves the tally as it is. done = false: the row is absent or Finished, and nothing was changed.
+	GiveUpLoad(ctx context.Context, l Load) (done bool, err error)
 
 	// Lists return pages, in an order that the engine chooses. They return every row once that exists during the whole
 	// list. A page may be empty without being the last. The cursor of the first page is ""; next is "" after the last
