@@ -128,7 +128,7 @@ func TestSupportOfSeveral(t *testing.T) {
 		if fromNDJSON := exported(s.T, formatNDJSON, []byte(ndjson)); len(fromCSV) != 2 || !reflect.DeepEqual(fromCSV, fromNDJSON) {
 			s.Errorf("CSV has %+v and NDJSON %+v", fromCSV, fromNDJSON)
 		}
-		s.run(exitDone, "forget", "hall", "ANN@x.org", "--yes").saying(s.T, "released 2 claims")
+		s.run(exitDone, "forget", "hall", "ANN@x.org", "--no-block", "--yes").saying(s.T, "released 2 claims")
 		s.run(exitDone, "campaign", "close", "hall")
 		s.file("claims.ndjson", ndjson)
 		s.run(exitDone, "replay", "hall", "claims.ndjson", "--dry-run").saying(s.T, "would have replayed 2")

@@ -26,10 +26,10 @@ var blockCases = []testCase{
 	{"blocks-are-purged-after-the-campaigns", blocksArePurged},
 }
 
-// forget forgets a claimant, and fails the test on an error.
-func (f *fixture) forget(b *itembank.Bank, claimant string, o itembank.ForgetOptions) itembank.ForgetReport {
+// forgetAnn forgets ann, and fails the test on an error.
+func (f *fixture) forgetAnn(b *itembank.Bank, o itembank.ForgetOptions) itembank.ForgetReport {
 	f.Helper()
-	report, err := b.Forget(f.ctx, f.name, claimant, o)
+	report, err := b.Forget(f.ctx, f.name, "ann", o)
 	f.Must(err)
 	return report
 }
@@ -98,7 +98,7 @@ func forgetBlocksEverySlot(f *fixture) {
 	f.stocked(6, itembank.Settings{PerClaimant: 3, OnEnd: itembank.Return})
 	b := f.bank()
 	f.inSlot(b, "ann", 2)
-	report := f.forget(b, "ann", itembank.ForgetOptions{})
+	report := f.forgetAnn(b, itembank.ForgetOptions{})
 	if len(report.Released) != 1 || report.Blocked != 3 {
 		f.Errorf("got %+v", report)
 	}
@@ -108,7 +108,7 @@ func forgetBlocksEverySlot(f *fixture) {
 		}
 	}
 	f.wantCounts(engine.Counts{Loaded: 6, Free: 6})
-	f.forget(b, "ann", itembank.ForgetOptions{WithoutBlock: true})
+	f.forgetAnn(b, itembank.ForgetOptions{WithoutBlock: true})
 	if claims, _, err := f.Store.ListClaims(f.ctx, f.name, ""); err != nil || len(claims) > 0 {
 		f.Errorf("want no row, got %+v, %v", claims, err)
 	}
@@ -128,7 +128,7 @@ func forgetThatStops(f *fixture) {
 			if claimErr == nil && grant.Claim != first || claimErr != nil && !errors.Is(claimErr, itembank.ErrNotEligible) {
 				at.Errorf("stopped %t call %d: got %+v, %v", after, call, grant, claimErr)
 			}
-			if report := at.forget(at.bank(), "ann", itembank.ForgetOptions{}); report.Blocked != 2 || len(report.Kept) > 0 {
+			if report := at.forgetAnn(at.bank(), itembank.ForgetOptions{}); report.Blocked != 2 || len(report.Kept) > 0 {
 				at.Errorf("stopped %t call %d: the repeat got %+v", after, call, report)
 			}
 			for slot := 1; slot <= 2; slot++ {
@@ -158,7 +158,7 @@ func claimWhileForgotten(f *fixture) {
 			}
 			return err
 		})
-		at.forget(itembank.New(during), "ann", itembank.ForgetOptions{})
+		at.forgetAnn(itembank.New(during), itembank.ForgetOptions{})
 		at.refused(at.bank(), "ann", itembank.ErrNotEligible)
 		at.wantCounts(engine.Counts{Loaded: 3, Free: 3})
 		if !ran {
@@ -254,7 +254,7 @@ func replayOfBlocked(f *fixture) {
 	f.stocked(2, itembank.Settings{})
 	b := f.bank()
 	claim := f.claim(b, "ann").Claim
-	f.forget(b, "ann", itembank.ForgetOptions{})
+	f.forgetAnn(b, itembank.ForgetOptions{})
 	free := claim
 	free.Item = otherOf(claim.Item, codes("code", 2))
 	f.Must(b.CloseCampaign(f.ctx, f.name))
@@ -301,7 +301,7 @@ func blocksArePurged(f *fixture) {
 	f.stocked(1, itembank.Settings{ClosesAt: closes})
 	second := f.named("second")
 	second.create(itembank.Settings{Scope: f.name})
-	report := f.forget(b, "ann", itembank.ForgetOptions{})
+	report := f.forgetAnn(b, itembank.ForgetOptions{})
 	if !report.PurgedAfter.IsZero() {
 		f.Errorf("a campaign has no end: got %+v", report)
 	}
