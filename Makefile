@@ -38,7 +38,7 @@ TESTFLAGS = -shuffle=on -count=1 -parallel=8
 .PHONY: test
 test: ## Run the quick tests, in a few minutes: in memory, on SQLite and on dynoxide
 	@scripts/install-tools dynoxide s3
-	$(call each,go test -short $(TESTFLAGS) -timeout=30m ./...)
+	go test -short $(TESTFLAGS) -timeout=30m ./...
 
 # The race detector makes SQLite in Go 30 times slower. So it checks the quick tests of the
 # libraries, which run in memory or over HTTP, and not the packages named here.

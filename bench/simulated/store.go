@@ -254,7 +254,7 @@ func (c *container) Campaign(ctx context.Context, name string) (row *engine.Camp
 }
 
 // Loads implements engine.Store.
-func (c *container) Loads(ctx context.Context, campaign string) (some, unfinished bool, err error) {
+func (c *container) Loads(ctx context.Context, campaign string) (some bool, unfinished []engine.Load, err error) {
 	r := reading{c.bank, loadsKey, loadsKey, consistent, c.attempts()}
 	err = c.read(ctx, r, func() (int, error) {
 		some, unfinished, err = c.Items.Loads(ctx, campaign)

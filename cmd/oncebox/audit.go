@@ -49,7 +49,8 @@ type auditJSON struct {
 	Campaign string               `json:"campaign"`
 	Claimant string               `json:"claimant,omitempty"`
 	Claims   []claimapi.ClaimBody `json:"claims"`
-	Items    []itemJSON           `json:"items"` // without their claims
+	Items    []itemJSON           `json:"items"`             // without their claims
+	Blocked  bool                 `json:"blocked,omitempty"` // the claimant has no claim and is blocked in the scope
 	NotKnown []string             `json:"not_known"`
 	SeeAlso  []string             `json:"see_also"`
 }
@@ -82,6 +83,16 @@ func (c auditCommand) claimant(ctx context.Context, a *app, b *itembank.Bank) er
 	}
 	if len(claims) == 0 {
 		text := fmt.Sprintf("%s has no claim in %s now", *c.Claimant, c.Campaign)
+		scope, err := b.Scope(ctx, c.Campaign)
+		if err != nil {
+			return err
+		}
+		if result.Blocked, err = b.IsBlocked(ctx, scope, *c.Claimant); err != nil {
+			return err
+		}
+		if result.Blocked {
+			text += fmt.Sprintf(", and is blocked in the scope %s", scope)
+		}
 		return errors.Join(a.print(result, result.describe(text)), fmt.Errorf(
 			"%w: %s holds no item of %s, nor of another campaign of its scope", itembank.ErrNoClaim, *c.Claimant, c.Campaign))
 	}

@@ -165,7 +165,7 @@ type campaignOpen struct {
 
 func (campaignOpen) Help() string {
 	return `If the campaign was closed with --until-reconciled, it is opened only if reconcile finds nothing. Else the exit code
-is 3.
+is 3. It is also 3 if another operator closes or changes the campaign meanwhile: then it is not opened.
 
 Example:
   oncebox campaign open spring`
@@ -178,7 +178,7 @@ func (c campaignOpen) Run(ctx context.Context, a *app) error {
 			hint := fmt.Sprintf("`oncebox reconcile %s` shows them. `oncebox campaign close %s` closes it without that condition.", name, name)
 			err = &hintError{fmt.Errorf("%s: %w", name, err), hint}
 		}
-		return err
+		return changedHint(name, err)
 	})
 }
 

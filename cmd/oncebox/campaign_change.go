@@ -166,11 +166,8 @@ func (c campaignSet) set(ctx context.Context, a *app, b *itembank.Bank) error {
 	switch {
 	case ok && invalid.Field != "campaign":
 		return &usageError{fmt.Errorf("--%s: %s", invalid.Field, invalid.Detail), "Nothing was changed."}
-	case errors.Is(err, itembank.ErrChanged):
-		hint := fmt.Sprintf("`oncebox campaign show %s` shows the settings. Then repeat the command.", c.Name)
-		return &hintError{fmt.Errorf("%s: %w", c.Name, err), hint}
 	case err != nil:
-		return err
+		return changedHint(c.Name, err)
 	}
 	if campaign.Override != "" && (c.Opens != nil || c.Closes != nil) {
 		a.remark("the times decide nothing now: %s was set to %s by hand; --by-times takes that back", c.Name, campaign.Override)
@@ -178,6 +175,16 @@ func (c campaignSet) set(ctx context.Context, a *app, b *itembank.Bank) error {
 	state := campaign.StateAt(time.Now())
 	return a.print(toCampaignJSON(campaign, state),
 		describe(campaign, state)+fmt.Sprintf("\nrunning functions follow within %s", itembank.DefaultCampaignCache))
+}
+
+// changedHint says what to do if another operator changed a campaign during a command. Other errors stay as they are.
+func changedHint(name string, err error) error {
+	if !errors.Is(err, itembank.ErrChanged) {
+		return err
+	}
+	hint := fmt.Sprintf("They may have closed it or changed its settings. `oncebox campaign show %s` shows both. "+
+		"If your command is still right, repeat it.", name)
+	return &hintError{fmt.Errorf("%s: %w", name, err), hint}
 }
 
 type campaignDelete struct {
@@ -207,7 +214,7 @@ func (c campaignDelete) Run(ctx context.Context, a *app) error {
 			return &hintError{fmt.Errorf("%s: %w; nothing was changed", c.Name, err), hint}
 		}
 		if err != nil {
-			return err
+			return changedHint(c.Name, err)
 		}
 		return a.print(map[string]string{"name": c.Name, "state": "deleted"},
 			fmt.Sprintf("%s is deleted; its name can be used again in %.0f seconds", c.Name, itembank.DrainTime.Seconds()))

@@ -13,6 +13,9 @@ import (
 type claimCommand struct {
 	Make claimMake `cmd:"" default:"withargs" help:"Claim an item for a claimant and print it; a repeated claim prints the same item. The word make can be left out."`
 	Show claimShow `cmd:"" help:"Show the claim that a claimant has. Makes none."`
+
+	Block   claimBlock   `cmd:"" help:"Refuse all later claims of a claimant in a scope."`
+	Unblock claimUnblock `cmd:"" help:"Let a claimant claim again, after claim block or forget."`
 }
 
 func (claimCommand) Help() string {
@@ -20,7 +23,8 @@ func (claimCommand) Help() string {
 
 Examples:
   oncebox claim spring customer-17
-  oncebox claim show spring customer-17   # never claims`
+  oncebox claim show spring customer-17   # never claims
+  oncebox claim block spring customer-17`
 }
 
 type claimMake struct {
@@ -34,10 +38,10 @@ func (claimMake) Help() string {
 	return `Prints the item. If it has columns, they follow, each after a tab, as in price=40.
 
 The same claimant gets the same item every time. The exit code is 3 if the answer is no: the campaign is sold out,
-empty, not open yet or closed, the claimant holds an item of another campaign of the scope, or an item of --item is not
-free. A claimant who holds a claim gets that one, whatever --item says.
+empty, not open yet or closed, the claimant is blocked or holds an item of another campaign of the scope, or an item of
+--item is not free. A claimant who holds a claim gets that one, whatever --item says.
 
-The word make is needed only for a campaign that is named show.
+The word make is needed only for a campaign that is named show, block or unblock.
 
 Examples:
   oncebox claim spring customer-17
@@ -60,7 +64,7 @@ func (c claimMake) claim(ctx context.Context, a *app, b *itembank.Bank) error {
 		hint := fmt.Sprintf("`oncebox campaign show %s` shows its times.", c.Campaign)
 		return &hintError{fmt.Errorf("%s: %w", c.Campaign, err), hint}
 	case err != nil:
-		return err
+		return unblockHint(err, c.Campaign, c.Claimant)
 	}
 	return a.print(claimapi.NewClaimBody(grant), strings.Join(itemsOf(grant.Claim, itemLine), "\n"))
 }
@@ -81,8 +85,8 @@ type claimShow struct {
 func (claimShow) Help() string {
 	return `Prints the item or items, since when the claimant has them, when the claim ends, and its id. Never claims.
 
-If the claimant has no claim, the exit code is 3. It is 3 as well if the claimant holds an item of another campaign of
-the scope; the message names that campaign.
+If the claimant has no claim, the exit code is 3. It is 3 as well if the claimant is blocked, and if the claimant holds
+an item of another campaign of the scope; the message names that campaign.
 
 Examples:
   oncebox claim show spring customer-17
@@ -113,7 +117,7 @@ func (c claimShow) noClaim(err error) error {
 		text := fmt.Sprintf("%s holds no item of %s, but one of %s, which shares the scope", c.Claimant, c.Campaign, elsewhere.Campaign)
 		return &hintError{&plainError{text: text, err: err}, hint}
 	}
-	return err
+	return unblockHint(err, c.Campaign, c.Claimant)
 }
 
 // errEmpty says that no items were ever loaded into the campaign.

@@ -11,6 +11,7 @@ type cli struct {
 	globals
 
 	Init      initCommand      `cmd:"" help:"Make the store: a SQLite file, or the two DynamoDB tables."`
+	Backup    backupCommand    `cmd:"" help:"Copy the SQLite file of the store while others write to it."`
 	Local     localCommand     `cmd:"" help:"Serve the claim API on this machine, through the Lambda handler."`
 	Campaign  campaignCommand  `cmd:"" help:"Create, show, open, close, change, delete and list campaigns."`
 	Load      loadCommand      `cmd:"" help:"Load items from a file into a campaign, each once."`
@@ -19,7 +20,7 @@ type cli struct {
 	Confirm   confirmCommand   `cmd:"" help:"Make a hold permanent, for example when it is paid."`
 	Release   releaseCommand   `cmd:"" help:"End a claim. Its item goes back to the bank or is burned."`
 	Items     itemsCommand     `cmd:"" help:"List the free items of a campaign."`
-	Forget    forgetCommand    `cmd:"" help:"Release all claims of a claimant, so that no row names them."`
+	Forget    forgetCommand    `cmd:"" help:"Release all claims of a claimant, and block the claimant."`
 	Withdraw  withdrawCommand  `cmd:"" help:"Take free items out of a campaign for good."`
 	Sweep     sweepCommand     `cmd:"" help:"Close holds and claims that have ended, and take out items that have expired."`
 	Links     linksCommand     `cmd:"" help:"Make personal links, with which customers claim."`

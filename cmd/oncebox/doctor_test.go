@@ -499,7 +499,7 @@ func TestDoctorOnAFastClock(t *testing.T) {
 	s, client, tables := onTables(t)
 	engine, err := url.Parse(*client.Options().BaseEndpoint)
 	must(t, err)
-	const ahead = 20 * time.Minute
+	const ahead = 20*time.Minute + 30*time.Second
 	behind := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(engine) },
 		ModifyResponse: func(r *http.Response) error {

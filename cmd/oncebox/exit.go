@@ -110,6 +110,8 @@ var outcomes = []struct {
 	{itembank.ErrNoClaim, exitNo, "no-claim"},
 	{itembank.ErrClaimEnded, exitNo, "claim-ended"},
 	{itembank.ErrClaimedElsewhere, exitNo, "claimed-elsewhere"},
+	{itembank.ErrNotEligible, exitNo, "not-eligible"},
+	{itembank.ErrBlocksLeft, exitNo, "blocks-left"},
 	{itembank.ErrNotReconciled, exitNo, "not-reconciled"},
 	{itembank.ErrLoaded, exitNo, "loaded"},
 	{itembank.ErrDeleted, exitNo, "deleted"},

@@ -4,69 +4,147 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
 type forgetCommand struct {
-	Name     string `arg:"" help:"A scope, or a campaign of the scope."`
-	Claimant string `arg:"" help:"The claimant."`
-	Yes      bool   `help:"Do it without asking."`
+	Name      string `arg:"" help:"A scope, or a campaign of the scope. With --all-scopes: the claimant."`
+	Claimant  string `arg:"" optional:"" help:"The claimant."`
+	AllScopes bool   `help:"Forget the claimant in every scope."`
+	NoBlock   bool   `help:"Leave no block, and delete the blocks that exist. The claimant can then claim again."`
+	Yes       bool   `help:"Do it without asking."`
 }
 
 func (forgetCommand) Help() string {
 	return `Releases all claims that the claimant has in the scope, each by the rules of its campaign: the item goes back to
-the bank or is burned. After that no row of the store names the claimant. A burned item does not say who held it.
+the bank or is burned. A burned item does not say who held it.
 
-Shows the claims and asks. Without a terminal it needs --yes. Safe to repeat: if the claimant has no claim, the
-command says so, and the exit code is 0. The exit code is 4 if the rows of a claim contradict each other, so that it
-cannot be released: "oncebox reconcile" shows them.
+Leaves a block in the scope, so that the claimant gets no other item with an old link: every request of the claimant is
+refused as "not eligible". The block is put in the place of the claim, in one transaction. It is the only row that names
+the claimant. "oncebox claim unblock" undoes it, and "oncebox sweep" deletes it 30 days after the last campaign of the
+scope has closed by its times. With --no-block no row names the claimant. Then end the claimant's access first: a
+claimant who claims again is in the store again.
 
-The command names the copies that it cannot reach, such as backups. End the claimant's access first: a claimant who
-claims again is in the store again.
+Shows the claims and asks. Without a terminal it needs --yes. Safe to repeat, also after an interruption: if the
+claimant has no claim, the command says so, and the exit code is 0. The exit code is 4 if the rows of a claim contradict
+each other, so that it cannot be released: "oncebox reconcile" shows them. The command names the copies that it cannot
+reach, such as backups.
+
+In a SQLite store the command then rewrites the file, so that neither the file nor its -wal file has the text of deleted
+rows. That needs the size of the file again on the disk. If another process reads the file for longer than 5 seconds,
+the exit code is 1: the claims are released, and the text may be in the -wal file until the command is repeated.
 
 Examples:
   oncebox forget spring ann@example.com
-  oncebox forget spring-term customer-17 --yes`
+  oncebox forget spring-term customer-17 --yes
+  oncebox forget ann@example.com --all-scopes`
 }
 
 func (c forgetCommand) Run(ctx context.Context, a *app) error {
+	switch {
+	case c.AllScopes && c.Claimant != "":
+		return &usageError{errors.New("--all-scopes takes only the claimant; nothing was changed"), ""}
+	case c.AllScopes:
+		c.Name, c.Claimant = "", c.Name
+	case c.Claimant == "":
+		return &usageError{errors.New("there is no claimant; nothing was changed"), "Name a scope and then the claimant, or say --all-scopes."}
+	}
 	if !c.Yes && !a.canAsk() {
 		return &usageError{errors.New("there is no terminal to ask on; nothing was changed"), "Say --yes to forget the claimant."}
 	}
-	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error { return c.forget(ctx, a, b) })
+	err := a.withBank(ctx, c.Name, func(b *itembank.Bank) error { return c.forget(ctx, a, b) })
+	if err != nil && !errors.Is(err, errLook) {
+		return err
+	}
+	return errors.Join(err, a.eraseDeleted(ctx))
+}
+
+// eraseDeleted removes the content of deleted rows from the file of a SQLite store.
+func (a *app) eraseDeleted(ctx context.Context) error {
+	path, ok, err := a.sqlitePath()
+	if err != nil || !ok {
+		return err
+	}
+	store, err := sqlitestore.Open(ctx, path)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(store.Erase(ctx), store.Close()); err != nil {
+		return &hintError{err, "The claims are released. Repeat the command to remove their text from the file on the disk."}
+	}
+	return nil
 }
 
 func (c forgetCommand) forget(ctx context.Context, a *app, b *itembank.Bank) error {
-	scope, err := c.scope(ctx, b)
+	scopes, err := c.scopes(ctx, b)
 	if err != nil {
 		return err
 	}
-	held, err := b.ScopeClaims(ctx, scope, c.Claimant)
-	if err != nil {
-		return err
-	}
-	if shown := c.describe(scope, held); c.Yes {
-		a.remark("%s", shown)
-	} else if len(held) > 0 {
-		yes, err := a.ask(ctx, shown+"\nRelease them?")
+	var shown []string
+	claims := 0
+	for _, scope := range scopes {
+		held, err := b.ScopeClaims(ctx, scope, c.Claimant)
 		if err != nil {
 			return err
 		}
-		if !yes {
-			return errUnconfirmed
-		}
+		claims += len(held)
+		shown = append(shown, c.describe(scope, held))
 	}
-	report, err := b.Forget(ctx, scope, c.Claimant)
-	if err != nil {
+	if text := strings.Join(shown, "\n"); c.Yes {
+		a.remark("%s", text)
+	} else if yes, err := a.ask(ctx, text+"\n"+c.question(claims)); err != nil {
 		return err
+	} else if !yes {
+		return errUnconfirmed
 	}
-	return a.forgotten(report)
+	var reports []itembank.ForgetReport
+	for _, scope := range scopes {
+		report, err := b.Forget(ctx, scope, c.Claimant, itembank.ForgetOptions{WithoutBlock: c.NoBlock})
+		if err != nil {
+			return err
+		}
+		reports = append(reports, report)
+	}
+	return c.forgotten(a, reports)
 }
 
-// scope returns the scope that the argument names.
-func (c forgetCommand) scope(ctx context.Context, b *itembank.Bank) (string, error) {
+func (c forgetCommand) question(claims int) string {
+	switch {
+	case claims == 0 && c.NoBlock:
+		return "Delete the blocks of the claimant?"
+	case claims == 0:
+		return "Block the claimant?"
+	case c.NoBlock:
+		return "Release them?"
+	}
+	return "Release them and block the claimant?"
+}
+
+// scopes returns the scopes that the arguments name.
+func (c forgetCommand) scopes(ctx context.Context, b *itembank.Bank) ([]string, error) {
+	if !c.AllScopes {
+		scope, err := scopeNamed(ctx, b, c.Name)
+		return []string{scope}, err
+	}
+	campaigns, err := b.Campaigns(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var scopes []string
+	for _, campaign := range campaigns {
+		scopes = append(scopes, campaign.Scope)
+	}
+	slices.Sort(scopes)
+	return slices.Compact(scopes), nil
+}
+
+// scopeNamed returns the scope of a name, which is that of a scope or of one of its campaigns.
+func scopeNamed(ctx context.Context, b *itembank.Bank, name string) (string, error) {
 	campaigns, err := b.Campaigns(ctx)
 	if err != nil {
 		return "", err
@@ -74,10 +152,10 @@ func (c forgetCommand) scope(ctx context.Context, b *itembank.Bank) (string, err
 	scope := ""
 	for _, campaign := range campaigns {
 		switch {
-		case campaign.Name != c.Name && campaign.Scope != c.Name:
+		case campaign.Name != name && campaign.Scope != name:
 		case scope != "" && scope != campaign.Scope:
 			return "", &usageError{
-				fmt.Errorf("%q is a campaign of one scope, and the name of another scope", c.Name),
+				fmt.Errorf("%q is a campaign of one scope, and the name of another scope", name),
 				"Name another campaign of the scope that you mean, or its scope. `oncebox campaign list` shows them.",
 			}
 		default:
@@ -101,13 +179,21 @@ func (c forgetCommand) describe(scope string, held []itembank.Claim) string {
 	return strings.Join(texts, "\n")
 }
 
-// forgetJSON is the result of forget.
+// forgetJSON is the result of forget in a scope.
 type forgetJSON struct {
 	Scope    string        `json:"scope"`
 	Claimant string        `json:"claimant"`
 	Released []releaseJSON `json:"released"`
 	Kept     []keptJSON    `json:"kept"`
-	Copies   []string      `json:"copies"` // the places that may still name the claimant
+	// BlockedSlots is how many slots are blocked. BlocksStayUntil is when oncebox sweep may delete the blocks.
+	BlockedSlots    int        `json:"blocked_slots"`
+	BlocksStayUntil *time.Time `json:"blocks_stay_until,omitempty"`
+	Copies          []string   `json:"copies"` // the places that may still name the claimant
+}
+
+// forgetAllJSON is the result of forget --all-scopes.
+type forgetAllJSON struct {
+	Scopes []forgetJSON `json:"scopes"`
 }
 
 // keptJSON is a claim that could not be released.
@@ -117,12 +203,52 @@ type keptJSON struct {
 	Reason   string `json:"reason"`
 }
 
-func (a *app) forgotten(r itembank.ForgetReport) error {
-	result := forgetJSON{Scope: r.Scope, Claimant: r.Claimant, Released: []releaseJSON{}, Kept: []keptJSON{}, Copies: a.copies()}
-	text := []string{fmt.Sprintf("released %s", quantity(int64(len(r.Released)), "claim"))}
+func (c forgetCommand) forgotten(a *app, reports []itembank.ForgetReport) error {
+	all := forgetAllJSON{Scopes: []forgetJSON{}}
+	var text []string
+	kept, copies := 0, a.copies()
+	for _, r := range reports {
+		if c.AllScopes {
+			text = append(text, "in the scope "+r.Scope+":")
+		}
+		all.Scopes = append(all.Scopes, toForgetJSON(r, copies))
+		text = append(text, describeForgotten(r)...)
+		kept += len(r.Kept)
+	}
+	text = append(text, "These may still name the claimant:")
+	for _, place := range copies {
+		text = append(text, "  "+place)
+	}
+	var result any = all
+	if !c.AllScopes {
+		result = all.Scopes[0]
+	}
+	err := a.print(result, strings.Join(text, "\n"))
+	if kept > 0 {
+		err = errors.Join(err, fmt.Errorf("%w: %s cannot be released, since the rows contradict each other; `oncebox reconcile` shows them",
+			errLook, quantity(int64(kept), "claim")))
+	}
+	return err
+}
+
+func toForgetJSON(r itembank.ForgetReport, copies []string) forgetJSON {
+	result := forgetJSON{
+		Scope: r.Scope, Claimant: r.Claimant, Released: []releaseJSON{}, Kept: []keptJSON{}, Copies: copies,
+		BlockedSlots: r.Blocked, BlocksStayUntil: optional(r.PurgedAfter),
+	}
 	for _, f := range r.Released {
-		released := toReleaseJSON(f.Claim.Campaign, f.Claim.Claimant, f.Claim, f.Released)
-		result.Released = append(result.Released, released)
+		result.Released = append(result.Released, toReleaseJSON(f.Claim.Campaign, f.Claim.Claimant, f.Claim, f.Released))
+	}
+	for _, f := range r.Kept {
+		result.Kept = append(result.Kept, keptJSON{f.Claim.Campaign, f.Claim.ID, f.Err.Error()})
+	}
+	return result
+}
+
+// describeForgotten returns the lines about a scope.
+func describeForgotten(r itembank.ForgetReport) []string {
+	text := []string{fmt.Sprintf("released %s", quantity(int64(len(r.Released)), "claim"))}
+	for _, released := range toForgetJSON(r, nil).Released {
 		if len(released.Items) == 0 {
 			text = append(text, fmt.Sprintf("  %s: the item is %s", released.Campaign, released.Outcome))
 		}
@@ -131,19 +257,12 @@ func (a *app) forgotten(r itembank.ForgetReport) error {
 		}
 	}
 	for _, f := range r.Kept {
-		result.Kept = append(result.Kept, keptJSON{f.Claim.Campaign, f.Claim.ID, f.Err.Error()})
 		text = append(text, fmt.Sprintf("  %s: NOT released: %v", f.Claim.Campaign, f.Err))
 	}
-	text = append(text, "These may still name the claimant:")
-	for _, place := range result.Copies {
-		text = append(text, "  "+place)
+	if r.Blocked > 0 {
+		text = append(text, describeBlock(r.Scope, r.Claimant, r.PurgedAfter)...)
 	}
-	err := a.print(result, strings.Join(text, "\n"))
-	if n := len(r.Kept); n > 0 {
-		err = errors.Join(err, fmt.Errorf("%w: %s cannot be released, since the rows contradict each other; `oncebox reconcile` shows them",
-			errLook, quantity(int64(n), "claim")))
-	}
-	return err
+	return text
 }
 
 // copies lists the places outside the rows of the store that may hold claimants.
@@ -156,7 +275,7 @@ func (a *app) copies() []string {
 	if _, ok, _ := a.sqlitePath(); ok {
 		return append([]string{
 			"backups and other copies of the file " + strings.TrimPrefix(a.Store, sqlitePrefix),
-			"unused pages of the file, until `VACUUM` in the sqlite3 shell rewrites it",
+			"blocks of the disk that the file no longer uses",
 		}, copies...)
 	}
 	return append([]string{

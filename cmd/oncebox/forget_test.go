@@ -41,7 +41,8 @@ func TestForget(t *testing.T) {
 		s.run(exitNo, "forget", "terms", "ann@example.com", "--yes").saying(s.T, "no such campaign")
 
 		s.run(exitDone, "forget", "term", "Ann@example.com", "--yes").saying(s.T,
-			"in campaign yoga", "released 1 claim\n", "yoga: the item is returned", "These may still name the claimant:")
+			"in campaign yoga", "released 1 claim\n", "yoga: the item is returned", "These may still name the claimant:",
+			"blocked: ann@example.com cannot claim in the scope term", "it stays", "oncebox claim unblock term")
 		s.run(exitDone, "status", "yoga").saying(s.T, "free     1")
 		var r forgetJSON
 		s.json(&r, "forget", "dance", "ann@example.com", "--yes") // the name of a campaign means its scope

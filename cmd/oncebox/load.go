@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -13,15 +14,16 @@ import (
 
 type loadCommand struct {
 	Campaign string `arg:"" help:"The campaign."`
-	File     string `arg:"" help:"One item a line, or CSV with --column; - is stdin."`
+	File     string `arg:"" help:"One item a line, or CSV with --column; - is stdin. With --give-up: the id of a load."`
 	itemFlags
 	With []string `help:"Load these columns of the CSV with the items, by their names in the first row. They come back with the item, to every claimant who gets it. Needs --column NAME, and a campaign with --columns." placeholder:"NAME,..."`
 	rateFlag
 	DryRun bool `help:"Check the file, show its first items, print what a load would do, and change nothing."`
+	GiveUp bool `help:"End an unfinished load whose file will not be loaded again. Its id stands in place of FILE."`
 }
 
 func (loadCommand) Help() string {
-	return `Checks the whole file first. If one line is bad, nothing is changed and the exit code is 2. Bad lines have white
+	return fmt.Sprintf(`Checks the whole file first. If one line is bad, nothing is changed and the exit code is 2. Bad lines have white
 space around the item, invisible characters, or control characters. Blank lines are skipped.
 
 A file that looks like CSV needs --column, or --lines if every line is one item.
@@ -38,16 +40,24 @@ columns.
 Prints how many lines were added, known from another load, or repeated in this one. With --dry-run it prints the numbers
 of the load that would follow; they are exact unless another load adds items to the campaign in between.
 
+If a load was stopped because its file was wrong, load the corrected file, and end the first load with --give-up and the
+id that status prints. Until then functions never stop reading the whole bank when the campaign is sold out. The items
+that it added stay. It waits %.0f seconds, for requests of the load that are still under way. It is safe to repeat.
+
 Examples:
   oncebox load spring codes.txt
   oncebox load spring codes.csv --column code --dry-run
   oncebox load spring codes.csv --column code
   oncebox load hall seats.csv --column seat --with price,row
   oncebox load spring more-codes.txt --rate 200   # beside a sale
-  zcat codes.gz | oncebox load spring -`
+  zcat codes.gz | oncebox load spring -
+  oncebox load --give-up spring b71d7a9ec5b1f1d11eea7a5ebbc9bb3c#000001`, itembank.DrainTime.Seconds())
 }
 
 func (c loadCommand) Run(ctx context.Context, a *app) error {
+	if c.GiveUp {
+		return c.giveUp(ctx, a)
+	}
 	if err := c.checkWith(); err != nil {
 		return err
 	}
@@ -111,7 +121,7 @@ func (c loadCommand) load(ctx context.Context, a *app, b *itembank.Bank, in *ite
 	case err != nil && report.LoadID == "":
 		return err
 	case err != nil:
-		return &cutError{"after " + quantity(report.Rows, "line"), err}
+		return c.cut(report, err)
 	}
 	if report.Resumed > 0 {
 		a.remark("went on after %s that an earlier run had loaded", quantity(report.Resumed, "line"))
@@ -119,6 +129,57 @@ func (c loadCommand) load(ctx context.Context, a *app, b *itembank.Bank, in *ite
 	c.remarkColumns(a, report)
 	return a.print(loadJSON{report, in.Blank}, fmt.Sprintf("added %d, known %d, repeated %d of %s%s",
 		report.Added, report.Known, report.Repeated, quantity(report.Rows, "line"), skipped(in.Blank)))
+}
+
+// cut returns the error of a load that stopped after it had begun, with advice.
+func (c loadCommand) cut(report itembank.LoadReport, err error) error {
+	hint := fmt.Sprintf("If the file was wrong, `%s` ends the load.", giveUpCommand(c.Campaign, report.LoadID))
+	switch {
+	case errors.Is(err, itembank.ErrLoadGivenUp):
+		hint = "To add the other items too, load the file again: that is another load."
+	case errors.Is(err, itembank.ErrInputChanged):
+		hint = "The first file goes on from there. " + hint
+	default:
+		hint = continues + " " + hint
+	}
+	return &hintError{&cutError{"after " + quantity(report.Rows, "line"), err}, hint}
+}
+
+// giveUpCommand is the command that ends a load.
+func giveUpCommand(campaign, load string) string {
+	return fmt.Sprintf("oncebox load --give-up %s %s", campaign, load)
+}
+
+// giveUp ends a load.
+func (c loadCommand) giveUp(ctx context.Context, a *app) error {
+	if c.DryRun || len(c.With) > 0 || c.isSet() || c.Rate > 0 {
+		return &usageError{errors.New("--give-up cannot be used with other flags of load"), ""}
+	}
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.end(ctx, a, b) })
+}
+
+// end gives the load up, and waits until it is over.
+func (c loadCommand) end(ctx context.Context, a *app, b *itembank.Bank) error {
+	loads, err := b.UnfinishedLoads(ctx, c.Campaign)
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(loads, func(l itembank.UnfinishedLoad) bool { return l.LoadID == c.File }) {
+		a.remark("waiting %.0f s for requests of the load that are still under way", itembank.DrainTime.Seconds())
+	}
+	given, err := b.GiveUpLoad(ctx, c.Campaign, c.File)
+	switch {
+	case errors.Is(err, itembank.ErrInvalid):
+		const hint = "`oncebox status %s` prints the ids of unfinished loads."
+		return &usageError{fmt.Errorf("%s has no load %q", c.Campaign, c.File), fmt.Sprintf(hint, c.Campaign)}
+	case err != nil && given.LoadID != "":
+		return &cutError{"before the load was over", err}
+	case err != nil:
+		return err
+	case given.Already:
+		return a.print(given, fmt.Sprintf("load %s was over already; nothing was changed", given.LoadID))
+	}
+	return a.print(given, fmt.Sprintf("gave up load %s; the items that it added stay", given.LoadID))
 }
 
 // remarkColumns says that known items keep their columns.

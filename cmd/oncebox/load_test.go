@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
 	"github.com/oncebox/oncebox/internal/faultproxy"
+	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -423,4 +424,63 @@ func TestLoadAgain(t *testing.T) {
 		}
 		s.counts(itembank.Counts{Loaded: 8, Free: 8})
 	})
+}
+
+// TestLoadIsGivenUp: a load is cut, status names it and the command that ends it, and that command ends it once.
+func TestLoadIsGivenUp(t *testing.T) {
+	w := newFixture(t, itembankengines.Memory(t).Store, itembank.Settings{})
+	var stderr bytes.Buffer
+	run := func(do func(context.Context, *app, *itembank.Bank) error, want ...string) error {
+		t.Helper()
+		a := w.app()
+		stderr.Reset()
+		a.stderr = &stderr
+		err := do(t.Context(), a, w.bank)
+		for _, text := range want {
+			if !strings.Contains(w.out.String()+stderr.String(), text) {
+				t.Errorf("want %q, got %s%s", text, w.out.String(), stderr.String())
+			}
+		}
+		return err
+	}
+	w.store.Before = func(method string) error {
+		if method == "AddItems" {
+			return itembank.ErrTryAgain
+		}
+		return nil
+	}
+	err := run(func(ctx context.Context, a *app, b *itembank.Bank) error {
+		return loadCommand{Campaign: w.name}.load(ctx, a, b, &items{Source: itembank.Items("B-1")})
+	})
+	w.store.Before = nil
+	loads, listed := w.bank.UnfinishedLoads(t.Context(), w.name)
+	if len(loads) != 1 || listed != nil {
+		t.Fatalf("want an unfinished load, got %+v, %v", loads, listed)
+	}
+	id := loads[0].LoadID
+	advice := "`oncebox load --give-up " + w.name + " " + id + "`"
+	if message, hint := describeError(err, exitFailed); !strings.Contains(hint, advice) || exitCode(t.Context(), err) != exitFailed {
+		t.Errorf("unexpected error: %s\n%s", message, hint)
+	}
+	if err := run(statusCommand{Campaign: w.name}.status, advice, id+", 0 lines done, started 20"); err != nil {
+		t.Error(err)
+	}
+	giveUp := loadCommand{Campaign: w.name, File: id, GiveUp: true}
+	if err := run(giveUp.end, "waiting 40 s", "gave up load "+id); err != nil {
+		t.Error(err)
+	}
+	if err := run(giveUp.end, "load "+id+" was over already"); err != nil || stderr.Len() > 0 {
+		t.Error(err, stderr.String())
+	}
+	if err := run(statusCommand{Campaign: w.name}.status); err != nil || strings.Contains(w.out.String()+stderr.String(), "unfinished") {
+		t.Error(err, w.out.String(), stderr.String())
+	}
+	giveUp.File = "codes.txt"
+	if err := run(giveUp.end); exitCode(t.Context(), err) != exitUsage || !strings.Contains(err.Error(), `has no load "codes.txt"`) {
+		t.Errorf("unexpected error: %v", err)
+	}
+	giveUp.DryRun = true
+	if err := giveUp.Run(t.Context(), w.app()); exitCode(t.Context(), err) != exitUsage {
+		t.Errorf("want bad usage, got %v", err)
+	}
 }

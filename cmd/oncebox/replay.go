@@ -58,6 +58,7 @@ Prints how many claims were replayed now, are there already, or were refused, an
 
   why                the line was refused because
   holds-another      the claimant holds another item of the campaign
+  blocked            the claimant was forgotten or blocked
   claimed-elsewhere  the claimant holds an item of another campaign of the scope: replay that campaign, then this one
                      again
   item-held          another claimant holds the item

@@ -98,7 +98,7 @@ func TestReleaseSeveral(t *testing.T) {
 		s.run(exitLook, "withdraw", "hall", s.file("gone.txt", "2A\n"))
 		mixed := releaseJSON{"hall", "bob", id, "2A", "mixed", []releasedItemJSON{{"2A", "withdrawn"}, returned("2B")}}
 		var forgotten forgetJSON
-		s.json(&forgotten, "forget", "hall", "bob", "--yes")
+		s.json(&forgotten, "forget", "hall", "bob", "--no-block", "--yes")
 		same("forget", forgotten.Released, []releaseJSON{mixed})
 		claim("bob", "2B", "2C")
 		s.run(exitLook, "withdraw", "hall", s.file("gone.txt", "2C\n"))

@@ -20,6 +20,9 @@ func (statusCommand) Help() string {
 	return `Counts the rows in the store, so it takes as long as reading the campaign. At rest loaded = free + claimed +
 ended. While claims are made, the numbers belong to slightly different moments.
 
+A load that is running or was stopped is printed with its id, the lines that are done at least, and when it was started.
+"oncebox load --give-up" ends a load whose file will not be loaded again.
+
 On DynamoDB the numbers may miss the last seconds. --consistent counts exactly, at twice the price.
 
 --watch prints a line every 10 seconds until it is interrupted; then the exit code is 130. On a terminal the line is
@@ -65,6 +68,7 @@ type statusJSON struct {
 	Campaign string         `json:"campaign"`
 	State    itembank.State `json:"state"`
 	itembank.Counts
+	UnfinishedLoads []itembank.UnfinishedLoad `json:"unfinished_loads,omitempty"`
 }
 
 func (c statusCommand) status(ctx context.Context, a *app, b *itembank.Bank) error {
@@ -81,11 +85,32 @@ func (c statusCommand) status(ctx context.Context, a *app, b *itembank.Bank) err
 		return err
 	}
 	state := stateByCounts(campaign.StateAt(time.Now()), counts)
-	return a.print(statusJSON{c.Campaign, state, counts}, table(func(row func(...string)) {
+	loads, err := b.UnfinishedLoads(ctx, c.Campaign)
+	if err != nil {
+		return err
+	}
+	if len(loads) > 0 {
+		a.remark("a load is unfinished: load its file again to finish it; if the file was wrong, `%s` ends the load",
+			giveUpCommand(c.Campaign, loads[0].LoadID))
+	}
+	return a.print(statusJSON{c.Campaign, state, counts, loads}, table(func(row func(...string)) {
 		row("state", string(state))
 		row("loaded", fmt.Sprint(counts.Loaded))
 		row("free", fmt.Sprint(counts.Free))
 		row("claimed", fmt.Sprint(counts.Claimed))
 		row("ended", fmt.Sprint(counts.Ended))
+		for _, l := range loads {
+			row("unfinished load", describeUnfinished(l))
+		}
 	}))
+}
+
+// describeUnfinished writes an unfinished load in one line.
+func describeUnfinished(l itembank.UnfinishedLoad) string {
+	started := timeOr(l.StartedAt, "at an unknown time")
+	text := fmt.Sprintf("%s, %s done, started %s", l.LoadID, quantity(l.Rows, "line"), started)
+	if l.GivenUp {
+		text += ", to be given up"
+	}
+	return text
 }

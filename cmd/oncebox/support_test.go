@@ -128,7 +128,7 @@ func TestSupportOfSeveral(t *testing.T) {
 		if fromNDJSON := exported(s.T, formatNDJSON, []byte(ndjson)); len(fromCSV) != 2 || !reflect.DeepEqual(fromCSV, fromNDJSON) {
 			s.Errorf("CSV has %+v and NDJSON %+v", fromCSV, fromNDJSON)
 		}
-		s.run(exitDone, "forget", "hall", "ANN@x.org", "--yes").saying(s.T, "released 2 claims")
+		s.run(exitDone, "forget", "hall", "ANN@x.org", "--no-block", "--yes").saying(s.T, "released 2 claims")
 		s.run(exitDone, "campaign", "close", "hall")
 		s.file("claims.ndjson", ndjson)
 		s.run(exitDone, "replay", "hall", "claims.ndjson", "--dry-run").saying(s.T, "would have replayed 2")
@@ -384,6 +384,19 @@ func TestCampaignSet(t *testing.T) {
 		s.run(exitDone, "campaign", "set", "spring", "--by-times").saying(s.T, "mode        by-times\n", "state       open\n")
 		s.run(exitNo, "campaign", "set", "sprnig", "--opens", "now").saying(s.T, "Did you mean spring?")
 	})
+}
+
+// TestCampaignChangedMeanwhile: an operator whose command another operator has overtaken hears what to do. Other errors
+// stay as they are.
+func TestCampaignChangedMeanwhile(t *testing.T) {
+	err := changedHint("spring", itembank.ErrChanged)
+	hint, ok := errors.AsType[*hintError](err)
+	if !ok || !errors.Is(err, itembank.ErrChanged) || !strings.Contains(hint.hint, "oncebox campaign show spring") {
+		t.Errorf("got %v", err)
+	}
+	if _, hinted := errors.AsType[*hintError](changedHint("spring", itembank.ErrLoaded)); hinted {
+		t.Error("another error has the hint")
+	}
 }
 
 func TestCampaignDelete(t *testing.T) {

@@ -21,6 +21,9 @@ right. Safe to repeat, to interrupt, and to run several times at once.
 An index names the claims that are due, so that a sweep reads only these. Free items have no such index: in a
 campaign with --item-life a sweep reads all claims of the scope and the whole bank.
 
+Also deletes the blocks of "oncebox forget" and "oncebox claim block", 30 days after each campaign of the scope has
+closed by its times.
+
 Prints how many items were returned to the bank, have expired, and have ended as withdrawn. A claim whose rows
 contradict each other stays as it is and is named; the rest is swept, and the exit code is 4. "oncebox
 reconcile" shows what is wrong.
@@ -54,5 +57,15 @@ func (c sweepCommand) sweep(ctx context.Context, a *app, b *itembank.Bank) error
 	case err != nil:
 		return &cutError{"(" + text + ")", err}
 	}
-	return errors.Join(err, a.print(report, text))
+	blocks, purgeErr := b.PurgeBlocks(ctx, campaign.Scope)
+	if blocks > 0 {
+		text += fmt.Sprintf(", blocks deleted %d", blocks)
+	}
+	return errors.Join(err, purgeErr, a.print(sweepJSON{report, blocks}, text))
+}
+
+// sweepJSON is the result of sweep.
+type sweepJSON struct {
+	itembank.SweepReport
+	Blocks int64 `json:"blocks_deleted,omitempty"`
 }

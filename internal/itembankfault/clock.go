@@ -3,6 +3,7 @@ package itembankfault
 import (
 	"context"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -39,6 +40,22 @@ type ahead struct {
 
 // Now returns the time of the other clock plus the duration.
 func (a ahead) Now() time.Time { return a.Clock.Now().Add(a.by) }
+
+// mostBehind is how far a server's time that is known by replies is usually behind, at most.
+const mostBehind = 2 * time.Second
+
+// steppingBack shows the time of another clock, or a time up to mostBehind before it. So it often steps back, as a
+// server's time does that is known by replies.
+type steppingBack struct {
+	*Clock
+	readings atomic.Int64
+}
+
+// Now returns a time that is up to mostBehind before that of the other clock.
+func (s *steppingBack) Now() time.Time {
+	behind := []time.Duration{0, 700 * time.Millisecond, mostBehind}
+	return s.Clock.Now().Add(-behind[s.readings.Add(1)%3])
+}
 
 // Advance moves the clock.
 func (c *Clock) Advance(d time.Duration) {

@@ -72,9 +72,10 @@ var halfSearches = map[string]func(t *testing.T, seed uint64, m *Mutant) error{
 	"histories": func(t *testing.T, seed uint64, m *Mutant) error {
 		return playInBubble(t, halfPrograms.Example(int(seed)), m)
 	},
-	"reconcile": func(t *testing.T, seed uint64, m *Mutant) error {
-		return inBubble(t, func(ctx context.Context, e enginetest.Engine) error { return reconcileInAStorm(ctx, e, seed, m) })
-	},
+	"reconcile":              inBubbles(reconcileInAStorm),
+	"load-repeated":          inBubbles(loadCut(repeatLoad)),
+	"load-given-up":          inBubbles(loadCut(giveLoadUp)),
+	"claims-during-a-forget": inBubbles(forgetWhileClaiming),
 	// If a claimant asks twice at the same time for the last item, both answers have the item. No answer is "sold
 	// out".
 	"last-item-asked-for-twice": halfScenario([][]op{
@@ -100,6 +101,15 @@ var halfSearches = map[string]func(t *testing.T, seed uint64, m *Mutant) error{
 		slices.Repeat([]op{{kind: claimOp, claimant: "ann"}}, 10),
 		slices.Repeat([]op{{kind: claimOp, claimant: "bob", bank: 1}}, 10),
 	}),
+}
+
+// inBubbles makes a search of a play on an engine in memory, in a synctest bubble.
+func inBubbles(
+	play func(context.Context, enginetest.Engine, uint64, *Mutant) error,
+) func(*testing.T, uint64, *Mutant) error {
+	return func(t *testing.T, seed uint64, m *Mutant) error {
+		return inBubble(t, func(ctx context.Context, e enginetest.Engine) error { return play(ctx, e, seed, m) })
+	}
 }
 
 // halfScenario plays clients that make fixed requests, without faults.

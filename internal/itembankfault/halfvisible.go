@@ -281,9 +281,11 @@ func (h *halfVisible) Campaign(ctx context.Context, name string) (*engine.Campai
 	return oneStep(ctx, h, h.random("Campaign"), func() (*engine.Campaign, error) { return h.Store.Campaign(ctx, name) })
 }
 
-// SetMode implements engine.Store.
-func (h *halfVisible) SetMode(ctx context.Context, name string, m engine.Mode) (bool, error) {
-	return oneStep(ctx, h, h.random("SetMode", m), func() (bool, error) { return h.Store.SetMode(ctx, name, m) })
+// ReplaceCampaign implements engine.Store.
+func (h *halfVisible) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
+	return oneStep(ctx, h, h.random("ReplaceCampaign", now.Mode), func() (bool, error) {
+		return h.Store.ReplaceCampaign(ctx, old, now)
+	})
 }
 
 // FreeItems implements engine.Store.
@@ -439,7 +441,7 @@ func (h *halfVisible) TakeItems(
 	for _, item := range items {
 		banks = append(banks, bankKey(item))
 	}
-	t := transaction{h, h.random("Take", items[0].Hash, claim.Claimant), append(slices.Clone(banks), claimed)}
+	t := transaction{h, h.random("Take", claim.ItemHash, claim.Claimant), append(slices.Clone(banks), claimed)}
 	locked, err := t.lock(ctx, func(busy map[rowKey]bool) {
 		if result.ClaimConflict = busy[claimed]; !busy[claimed] {
 			result.Held = h.committed(claimed).claim
@@ -534,7 +536,9 @@ func (h *halfVisible) AddItems(ctx context.Context, requests []engine.AddRequest
 		items[i] = r.Item
 	}
 	settle := func(i int, item, bank *row) engine.AddResult {
+		own := item != nil && isOwnRow(item.item, requests[i])
 		switch {
+		case own && bank == nil: // an isolated read conflicts
 		case item != nil && item.item != nil:
 			return engine.AddResult{Outcome: engine.AddKnown, Existing: *item.item}
 		case item != nil && bank != nil && bank.free != nil:
@@ -545,6 +549,11 @@ func (h *halfVisible) AddItems(ctx context.Context, requests []engine.AddRequest
 	return batch(ctx, h, h.random("AddItems", hashesOf(items)), items, settle, func() ([]engine.AddResult, error) {
 		return h.Store.AddItems(context.WithoutCancel(ctx), requests)
 	})
+}
+
+// isOwnRow reports whether an item row is the one that the request wants to put.
+func isOwnRow(row *engine.ItemRow, r engine.AddRequest) bool {
+	return row != nil && row.LoadID == r.LoadID && row.Row == r.Row
 }
 
 // EndItems implements engine.Store. One item that cannot end cancels the transaction.

@@ -274,7 +274,7 @@ func (h *history) brokenBank(i int, store engine.Store, m *Mutant) *itembank.Ban
 		},
 	}
 	if h.program.half == nil {
-		broken.Before = pause
+		broken.Before, broken.Server = pause, &steppingBack{Clock: h.clock}
 	}
 	through := engine.Store(broken)
 	if m != nil && m.layer == aboveFaults {
@@ -418,8 +418,9 @@ func (h *history) checkResults() {
 		if o.result == unexpected || o.kind == claimOp && o.result == refused {
 			h.fail("a request failed: %s", o)
 		}
-		life := historyClaimLife.Milliseconds()
-		if o.kind == claimOp && o.result == ok && !o.replayed && (o.endsAt < o.clockCall+life || o.endsAt > o.clockDone+life) {
+		life, behind := historyClaimLife.Milliseconds(), mostBehind.Milliseconds()
+		made := o.kind == claimOp && o.result == ok && !o.replayed
+		if made && (o.endsAt < o.clockCall+life-behind || o.endsAt > o.clockDone+life) {
 			h.fail("a claim has not the length of all others: %s", o)
 		}
 	}

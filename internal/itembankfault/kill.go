@@ -44,6 +44,8 @@ var killed = Scenario{"killed", func(w *World) {
 	w.Withdraw("", "item-0", "item-1", "line-1", "line-2")
 	_, _ = w.Claim("", "dan")
 	w.WithdrawAll("")
+	w.Forget("", "dan")
+	_, _ = w.Claim("", "dan")
 	_, _ = w.Claim("", "ann")
 }}
 

@@ -3,7 +3,9 @@ package itembankfault
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -115,6 +117,31 @@ var Mutants = []Mutant{
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closeInFirstSlot{e.Store} },
 	},
 	{
+		Name:     "block-overwritten-by-a-claim",
+		CaughtBy: []string{"engine/block-keeps-claims-out", "blocks/blocked-claimant-gets-nothing", "scenario/forgotten"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blockOverwritten{e.Store, e.Raw} },
+	},
+	{
+		Name:     "block-not-read",
+		CaughtBy: []string{"engine/block-keeps-claims-out", "blocks/blocked-claimant-gets-nothing", "scenario/forgotten"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blockNotRead{e.Store} },
+	},
+	{
+		Name:     "block-in-the-first-slot-only",
+		CaughtBy: []string{"blocks/forget-blocks-every-slot", "blocks/forget-that-stops-anywhere", "scenario/forgotten-in-slots"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blockInFirstSlot{e.Store} },
+	},
+	{
+		Name:     "block-after-the-claim-is-deleted",
+		CaughtBy: []string{"blocks/claims-race-a-forget", "half-visible/claims-during-a-forget"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blockInSecondStep{e.Store} },
+	},
+	{
+		Name:     "blocks-are-counted",
+		CaughtBy: []string{"engine/block-keeps-claims-out", "engine/block-replaces-a-claim", "blocks/readers-pass-over-blocks"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blocksCounted{e.Store} },
+	},
+	{
 		Name:     "chosen-items-that-are-left",
 		CaughtBy: []string{"engine/take-items-all-or-none", "choice/all-or-none", "scenario/several-chosen-items", "histories"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return chosenInPart{e.Store} },
@@ -190,9 +217,39 @@ var Mutants = []Mutant{
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return countedUpOnce{e.Store} },
 	},
 	{
+		Name:     "own-item-row-is-known-at-once",
+		CaughtBy: []string{"half-visible/load-repeated"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return ownRowTrusted{e.Store} },
+	},
+	{
+		Name:     "load-ends-before-the-version-is-counted-up",
+		CaughtBy: []string{"loads/given-up-while-a-container-asks"},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
+			return &givenUpInAnotherOrder{Store: e.Store}
+		},
+	},
+	{
+		Name:     "version-is-counted-up-before-the-drain-time",
+		CaughtBy: []string{"loads/given-up-while-a-container-asks"},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
+			return &givenUpInAnotherOrder{Store: e.Store, versionFirst: true}
+		},
+	},
+	{
+		Name:     "load-ends-before-the-drain-time",
+		CaughtBy: []string{"loads/given-up-while-a-container-asks", "half-visible/load-given-up", "engine/load-that-is-given-up"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return givenUpAtOnce{e.Store} },
+	},
+	{
+		Name:     "load-goes-on-after-it-is-given-up",
+		CaughtBy: []string{"loads/given-up-while-it-runs", "engine/load-that-is-given-up"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return givenUpIgnored{e.Store} },
+	},
+	{
 		Name: "campaign-replaced-whatever-the-version",
 		CaughtBy: []string{
 			"engine/replace-campaign-conditions", "changes/change-against-a-change", "changes/delete-against-a-load",
+			"changes/delete-against-an-opening", "modes/close-against-everything",
 		},
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replaceAtAnyVersion{e.Store, true} },
 	},
@@ -217,9 +274,24 @@ var Mutants = []Mutant{
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return existingNameReplaced{e.Store} },
 	},
 	{
-		Name:     "mode-whatever-was-deleted",
-		CaughtBy: []string{"engine/mode-of-a-deleted-campaign", "changes/delete-against-an-opening"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return deletedReopened{e.Store} },
+		Name:     "opened-whatever-was-closed",
+		CaughtBy: []string{"modes/open-against-a-close", "modes/open-against-a-change"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return openedAtAnyVersion{e.Store} },
+	},
+	{
+		Name:     "changes-counted-as-loads",
+		CaughtBy: []string{"engine/modes-are-read-as-they-were-written", "modes/open-against-a-close", "modes/by-times-against-a-close"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return changesAsLoads{e.Store} },
+	},
+	{
+		Name:     "closed-again-without-a-write",
+		CaughtBy: []string{"engine/modes-are-read-as-they-were-written", "modes/open-against-a-close", "modes/by-times-against-a-close"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closedOnce{e.Store} },
+	},
+	{
+		Name:     "opened-without-reconcile",
+		CaughtBy: []string{"engine/modes-are-read-as-they-were-written", "reconcile/closed-until-reconciled"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return conditionNotRead{e.Store} },
 	},
 	{
 		Name:     "page-without-its-campaign",
@@ -268,10 +340,12 @@ var Mutants = []Mutant{
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return alwaysTheFirstDue{e.Store} },
 	},
 	{
-		Name:     "ends-by-the-own-clock",
-		CaughtBy: []string{"scenario/closer-an-hour-ahead", "scenario/maker-twenty-minutes-behind", "histories"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return ownClock{e.Store} },
-		layer:    aboveFaults,
+		Name: "ends-by-the-own-clock",
+		CaughtBy: []string{
+			"scenario/closer-an-hour-ahead", "scenario/closer-an-hour-behind", "scenario/maker-twenty-minutes-behind", "histories",
+		},
+		Wrap:  func(e enginetest.Engine, _ itembank.Clock) engine.Store { return ownClock{e.Store} },
+		layer: aboveFaults,
 	},
 	{
 		Name:     "close-without-the-item-row",
@@ -326,6 +400,21 @@ var Mutants = []Mutant{
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
 			return &itemsReadPlainly{Store: e.Store, free: map[engine.Shard]map[engine.Hash]engine.FreeItem{}}
 		},
+	},
+	{
+		Name:     "rows-of-an-item-read-one-by-one",
+		CaughtBy: []string{"engine/read-items-while-they-change"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return rowsReadOneByOne{e.Store} },
+	},
+	{
+		Name:     "claim-read-in-two-parts",
+		CaughtBy: []string{"engine/held-claim-while-it-changes", "engine/list-claims-while-they-change"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return claimReadInTwoParts{e.Store} },
+	},
+	{
+		Name:     "next-page-by-number",
+		CaughtBy: []string{"engine/list-claims-in-pages", "engine/list-item-rows-in-pages"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return nextPageByNumber{e.Store} },
 	},
 	{
 		Name:     "items-end-whatever-their-end",
@@ -665,6 +754,83 @@ func (m closeInFirstSlot) CloseClaim(ctx context.Context, r engine.CloseRequest)
 	return m.Store.CloseClaim(ctx, r)
 }
 
+// blockOverwritten puts a claim even if the claimant is blocked.
+type blockOverwritten struct {
+	engine.Store
+	raw enginetest.Raw
+}
+
+func (m blockOverwritten) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	result, err := m.Store.Take(ctx, i, c)
+	if err != nil || result.Held == nil || !result.Held.IsBlock() {
+		return result, err
+	}
+	if err := m.raw.DropClaim(ctx, c.Key()); err != nil {
+		return result, err
+	}
+	return m.Store.Take(ctx, i, c)
+}
+
+// blockNotRead reads a block as if its key were absent.
+type blockNotRead struct{ engine.Store }
+
+func (m blockNotRead) HeldClaim(ctx context.Context, key engine.ClaimKey) (*engine.Claim, bool, error) {
+	held, conflict, err := m.Store.HeldClaim(ctx, key)
+	if held != nil && held.IsBlock() {
+		held = nil
+	}
+	return held, conflict, err
+}
+
+// blockInFirstSlot blocks only the first slot of a claimant.
+type blockInFirstSlot struct{ engine.Store }
+
+func (m blockInFirstSlot) TakeItems(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	if c.IsBlock() && c.Slot > 1 {
+		return engine.TakeResult{}, nil
+	}
+	return m.Store.TakeItems(ctx, items, c)
+}
+
+func (m blockInFirstSlot) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	if r.Claim.Slot > 1 {
+		r.Block = nil
+	}
+	return m.Store.CloseClaim(ctx, r)
+}
+
+// blockInSecondStep deletes the claim, and puts the block in a second step, after a moment.
+type blockInSecondStep struct{ engine.Store }
+
+func (m blockInSecondStep) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	block := r.Block
+	r.Block = nil
+	result, err := m.Store.CloseClaim(ctx, r)
+	if block == nil || err != nil || !result.Closed() {
+		return result, err
+	}
+	time.Sleep(20 * time.Millisecond)
+	_, err = m.TakeItems(ctx, nil, *block)
+	return result, err
+}
+
+// blocksCounted counts blocks as claims of the campaign.
+type blocksCounted struct{ engine.Store }
+
+func (m blocksCounted) Counts(ctx context.Context, c engine.Campaign, consistent bool) (engine.Counts, error) {
+	counts, err := m.Store.Counts(ctx, c, consistent)
+	for cursor, more := "", true; err == nil && more; more = cursor != "" {
+		var claims []engine.Claim
+		claims, cursor, err = m.ListClaims(ctx, c.Scope, cursor)
+		for _, claim := range claims {
+			if claim.IsBlock() {
+				counts.Claimed++
+			}
+		}
+	}
+	return counts, err
+}
+
 // chosenInPart claims only those of the chosen items that are free.
 type chosenInPart struct{ engine.Store }
 
@@ -899,6 +1065,85 @@ func (m countedUpOnce) NextVersion(ctx context.Context, campaign string) (*engin
 	return m.Store.NextVersion(ctx, campaign)
 }
 
+// ownRowTrusted takes an item row that names the request for a sign that the item was added, even if the transaction that
+// adds it is visible only in part.
+type ownRowTrusted struct{ engine.Store }
+
+func (m ownRowTrusted) AddItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
+	results, err := m.Store.AddItems(ctx, requests)
+	for i, result := range results {
+		if result.Outcome != engine.AddUnsettled {
+			continue
+		}
+		row, err := m.ItemRow(ctx, requests[i].Item.Shard.Campaign, requests[i].Item.Hash)
+		if err != nil {
+			return nil, err
+		}
+		if isOwnRow(row, requests[i]) {
+			results[i] = engine.AddResult{Outcome: engine.AddKnown, Existing: *row}
+		}
+	}
+	return results, err
+}
+
+// givenUpInAnotherOrder exchanges two steps of the command that gives a load up. It ends the load where it should count
+// up the version, and counts up at the end. With versionFirst it counts up when the load is marked, and not later.
+type givenUpInAnotherOrder struct {
+	engine.Store
+	versionFirst bool
+	mu           sync.Mutex
+	marked       *engine.Load
+}
+
+func (m *givenUpInAnotherOrder) GiveUpLoad(ctx context.Context, l engine.Load) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if l.Finished && !m.versionFirst {
+		_, err := m.Store.NextVersion(ctx, l.Campaign)
+		return err == nil, err
+	}
+	done, err := m.Store.GiveUpLoad(ctx, l)
+	if err == nil && done && !l.Finished {
+		m.marked = &l
+		if m.versionFirst {
+			_, err = m.Store.NextVersion(ctx, l.Campaign)
+		}
+	}
+	return done, err
+}
+
+func (m *givenUpInAnotherOrder) NextVersion(ctx context.Context, campaign string) (*engine.Campaign, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.marked == nil || m.marked.Campaign != campaign {
+		return m.Store.NextVersion(ctx, campaign)
+	}
+	end := *m.marked
+	if m.marked = nil; !m.versionFirst {
+		end.Finished = true
+		if _, err := m.Store.GiveUpLoad(ctx, end); err != nil {
+			return nil, err
+		}
+	}
+	return m.Campaign(ctx, campaign)
+}
+
+// givenUpAtOnce ends a load as soon as it is given up.
+type givenUpAtOnce struct{ engine.Store }
+
+func (m givenUpAtOnce) GiveUpLoad(ctx context.Context, l engine.Load) (bool, error) {
+	l.Finished = true
+	return m.Store.GiveUpLoad(ctx, l)
+}
+
+// givenUpIgnored does not tell a run of a load that the load was given up.
+type givenUpIgnored struct{ engine.Store }
+
+func (m givenUpIgnored) AdvanceLoad(ctx context.Context, l engine.Load) (bool, error) {
+	_, err := m.Store.AdvanceLoad(ctx, l)
+	return false, err
+}
+
 // replaceAtAnyVersion replaces a campaign row whose EmptyVersion has changed, or also its Version.
 type replaceAtAnyVersion struct {
 	engine.Store
@@ -948,17 +1193,47 @@ func (m firstLoadUnchecked) StartFirstLoad(ctx context.Context, l engine.Load) (
 	return started, false, err
 }
 
-// deletedReopened opens and closes a deleted campaign.
-type deletedReopened struct{ engine.Store }
+// openedAtAnyVersion opens a campaign whatever has become of its row.
+type openedAtAnyVersion struct{ engine.Store }
 
-func (m deletedReopened) SetMode(ctx context.Context, name string, mode engine.Mode) (bool, error) {
-	c, err := m.Campaign(ctx, name)
-	if err != nil || c == nil || c.Mode != engine.Deleted {
-		return m.Store.SetMode(ctx, name, mode)
+func (m openedAtAnyVersion) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
+	if now.Mode != engine.OpenByHand || old.Mode == now.Mode {
+		return m.Store.ReplaceCampaign(ctx, old, now)
 	}
-	now := *c
-	now.Mode = mode
-	return m.ReplaceCampaign(ctx, *c, now)
+	return replaceAtAnyVersion{m.Store, true}.ReplaceCampaign(ctx, old, now)
+}
+
+// changesAsLoads counts up the version of a campaign with a change as with a load.
+type changesAsLoads struct{ engine.Store }
+
+func (m changesAsLoads) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
+	now.Version = old.Version + 1
+	return m.Store.ReplaceCampaign(ctx, old, now)
+}
+
+// closedOnce does not write a campaign that is closed already.
+type closedOnce struct{ engine.Store }
+
+func (m closedOnce) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
+	c, err := m.Campaign(ctx, now.Name)
+	if err != nil || c == nil {
+		return false, err
+	}
+	if closed := c.Mode == engine.ClosedByHand || c.Mode == engine.ClosedUntilReconciled; closed && c.Mode == now.Mode {
+		return true, nil
+	}
+	return m.Store.ReplaceCampaign(ctx, old, now)
+}
+
+// conditionNotRead reads a campaign that is closed until it is reconciled as closed.
+type conditionNotRead struct{ engine.Store }
+
+func (m conditionNotRead) Campaign(ctx context.Context, name string) (*engine.Campaign, error) {
+	c, err := m.Store.Campaign(ctx, name)
+	if err == nil && c != nil && c.Mode == engine.ClosedUntilReconciled {
+		c.Mode = engine.ClosedByHand
+	}
+	return c, err
 }
 
 // pagesNeverDeleted keeps the pages of deleted campaigns.
@@ -1285,6 +1560,86 @@ func (m *itemsReadPlainly) ReadItems(ctx context.Context, keys []engine.FreeItem
 	return reads, nil
 }
 
+// letOthersWrite lets other goroutines change the rows between two reads.
+func letOthersWrite() {
+	for range 10 {
+		runtime.Gosched()
+	}
+}
+
+// rowsReadOneByOne reads the item row and the bank row of an item one after the other.
+type rowsReadOneByOne struct{ engine.Store }
+
+func (m rowsReadOneByOne) ReadItems(ctx context.Context, keys []engine.FreeItem) ([]engine.ItemRead, error) {
+	reads, err := m.Store.ReadItems(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	letOthersWrite()
+	later, err := m.Store.ReadItems(ctx, keys)
+	for i := range later {
+		reads[i].Free = later[i].Free
+	}
+	return reads, err
+}
+
+// claimReadInTwoParts reads some fields of a claim later than the others.
+type claimReadInTwoParts struct{ engine.Store }
+
+func (m claimReadInTwoParts) HeldClaim(ctx context.Context, key engine.ClaimKey) (*engine.Claim, bool, error) {
+	held, conflict, err := m.Store.HeldClaim(ctx, key)
+	if held == nil {
+		return held, conflict, err
+	}
+	letOthersWrite()
+	later, _, err := m.Store.HeldClaim(ctx, key)
+	if later != nil {
+		later.ID = held.ID
+	}
+	return later, conflict, err
+}
+
+func (m claimReadInTwoParts) ListClaims(ctx context.Context, scope, cursor string) ([]engine.Claim, string, error) {
+	claims, next, err := m.Store.ListClaims(ctx, scope, cursor)
+	letOthersWrite()
+	for i, claim := range claims {
+		if later, _, err := m.Store.HeldClaim(ctx, claim.Key()); err == nil && later != nil {
+			claims[i].ID = later.ID
+		}
+	}
+	return claims, next, err
+}
+
+// nextPageByNumber finds the next page of a list by the number of rows before it.
+type nextPageByNumber struct{ engine.Store }
+
+func (m nextPageByNumber) ListClaims(ctx context.Context, scope, cursor string) ([]engine.Claim, string, error) {
+	return pageByNumber(ctx, scope, cursor, m.Store.ListClaims)
+}
+
+func (m nextPageByNumber) ListItemRows(ctx context.Context, campaign, cursor string) ([]engine.ListedItem, string, error) {
+	return pageByNumber(ctx, campaign, cursor, m.Store.ListItemRows)
+}
+
+func pageByNumber[Row any](
+	ctx context.Context, name, cursor string, list func(ctx context.Context, name, cursor string) ([]Row, string, error),
+) (page []Row, next string, err error) {
+	for at := ""; ; {
+		rows, next, err := list(ctx, name, at)
+		if err != nil {
+			return nil, "", err
+		}
+		if page = append(page, rows...); next == "" {
+			break
+		}
+		at = next
+	}
+	const size = 1000
+	before, _ := strconv.Atoi(cursor) // 0 for the first page
+	if page = page[min(before, len(page)):]; len(page) <= size {
+		return page, "", nil
+	}
+	return page[:size], strconv.Itoa(before + size), nil
 // burnsIgnored says that free items end as burned, and leaves them in the bank.
 type burnsIgnored struct{ engine.Store }
 

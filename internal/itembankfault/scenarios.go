@@ -148,6 +148,64 @@ var Scenarios = []Scenario{
 		w.Refused("", "ann", itembank.ErrSoldOut)
 		w.Release("", "bob")
 	}},
+	{"forgotten", stocked(2, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
+		w.Forget("", "ann")
+		w.Refused("", "ann", itembank.ErrNotEligible)
+		w.settle()
+		w.Get("", "bob")
+		w.Get("", "cid")
+		w.Refused("", "ann", itembank.ErrNotEligible) // also while the bank is empty
+		w.Sweep("")
+		w.Forget("", "ann")
+		w.Release("", "bob")
+		w.Unblock("", "ann")
+		w.settle()
+		w.Get("", "ann")
+	}},
+	{"forgotten-in-slots", func(w *World) {
+		w.Create("", itembank.Settings{PerClaimant: 2, Shards: 1})
+		w.Load("", numbered("item", 4)...)
+		w.Get("", "ann/2")
+		w.Get("", "bob")
+		w.settle()
+	}, func(w *World) {
+		w.Forget("", "ann", "ann/2")
+		w.Refused("", "ann/2", itembank.ErrNotEligible)
+		w.Refused("", "ann", itembank.ErrNotEligible)
+		w.Get("", "bob")
+	}},
+	{"hold-forgotten-while-it-is-confirmed", stocked(2, itembank.Settings{Hold: life}, "ann"), func(w *World) {
+		confirm, id := w.confirmByAnother("ann"), w.state.Told[key(w.campaigns[""].Scope, "ann")].Claim.ID
+		w.meanwhile = func() {
+			confirm()
+			w.state.release(w.campaigns[""], "ann", id)
+		}
+		w.Forget("", "ann")
+		w.meanwhile = nil
+		w.Refused("", "ann", itembank.ErrNotEligible)
+		w.clock.Advance(2 * life)
+		w.SweepDue("")
+		w.WantPlaces("", map[string]string{"item-0": isFree, "item-1": isFree})
+	}},
+	{"forgotten-while-released-and-claimed-again", stocked(2, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
+		w.meanwhile = func() {
+			c, old := w.campaigns[""], w.state.Told[key(w.campaigns[""].Scope, "ann")].Claim
+			other := itembank.New(w.engine.Store, itembank.WithClock(w.clock))
+			_, err := other.Release(w.ctx, c.Name, "ann", old.ID)
+			w.must(err)
+			grant, err := other.Claim(w.ctx, c.Name, "ann")
+			if errors.Is(err, itembank.ErrNotEligible) {
+				return
+			}
+			w.must(err)
+			w.must(w.state.checkGrant(c, "ann", grant, w.clock.Now()))
+			w.state.release(c, "ann", grant.Claim.ID)
+		}
+		w.Forget("", "ann")
+		w.meanwhile = nil
+		w.Refused("", "ann", itembank.ErrNotEligible)
+		w.WantPlaces("", map[string]string{"item-0": isFree, "item-1": isFree})
+	}},
 	{"shared-scope", func(w *World) {
 		// The numbers of shards differ, because claims must not depend on them.
 		w.Create("-one", itembank.Settings{Scope: "-scope", Shards: 1, OnEnd: itembank.Return})
@@ -308,6 +366,17 @@ var Scenarios = []Scenario{
 	}, func(w *World) {
 		w.Load("", aLoad()...)
 	}},
+	{"load-given-up", func(w *World) {
+		w.Create("", itembank.Settings{Shards: 2})
+		w.cutLoad("", aLoad())
+	}, func(w *World) {
+		w.GiveUp("", aLoad()...)
+		w.Get("", "ann")
+		w.Load("", aLoad()...)
+		w.WithdrawAll("")
+		w.settle()
+		w.Refused("", "bob", itembank.ErrSoldOut)
+	}},
 	{"sweep", func(w *World) {
 		w.Create("", itembank.Settings{Shards: 1, ItemLife: life, ClaimLife: life / 2, OnEnd: itembank.Return})
 		w.Load("", "old-1", "old-2", "old-3")
@@ -378,6 +447,12 @@ var Scenarios = []Scenario{
 		w.Get("", "ann")
 		w.Get("", "bob")
 		w.Refused("", "cid", itembank.ErrSoldOut)
+	}},
+	{"closer-an-hour-behind", stocked(1, itembank.Settings{Hold: life}, "ann"), func(w *World) {
+		w.Ahead(-time.Hour)
+		w.clock.Advance(life + 2*endGrace)
+		w.SweepDue("")
+		w.WantPlaces("", map[string]string{"item-0": isFree})
 	}},
 	{"maker-twenty-minutes-behind", stocked(1, itembank.Settings{Hold: life}), func(w *World) {
 		w.Ahead(-20 * time.Minute)

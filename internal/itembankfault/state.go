@@ -28,6 +28,7 @@ type State struct {
 	// again.
 	Withdrawn map[string]map[string]bool
 	Asked     map[string]map[string]bool // by scope: the claimants
+	Blocked   map[string]map[string]bool // by scope: the holders who get no item any more
 	Freed     time.Time                  // when an item was last put into a bank
 	Now       time.Time                  // by the clock
 }
@@ -57,6 +58,7 @@ func newState() State {
 		Told: map[string]Told{}, Given: map[string]string{},
 		Loaded: map[string]map[string]bool{}, Loading: map[string]map[string]bool{},
 		Withdrawn: map[string]map[string]bool{}, Asked: map[string]map[string]bool{},
+		Blocked: map[string]map[string]bool{},
 	}
 }
 
@@ -82,6 +84,9 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 	claim := g.Claim
 	if claim.Campaign != c.Name || holderOf(claim.Claimant, claim.Slot) != claimant || claim.Scope != c.Scope || claim.ID == "" {
 		return fmt.Errorf("the grant for %s is of another: %+v", claimant, claim)
+	}
+	if s.Blocked[c.Scope][claimant] {
+		return fmt.Errorf("%s is blocked, and was given %v", claimant, claim.Items())
 	}
 	for _, item := range claim.Items() {
 		if !s.loads(c.Name, item) {

@@ -19,6 +19,7 @@ import (
 func TestHistoriesAreChecked(t *testing.T) {
 	t.Parallel()
 	const ends = int64(historyClaimLife / time.Millisecond) // the end of every claim
+	const tooEarly = ends - int64(mostBehind/time.Millisecond) - 1
 	at := func(clock int64, o op) op {
 		if o.kind == claimOp && o.endsAt == ends {
 			o.endsAt += clock
@@ -81,7 +82,7 @@ func TestHistoriesAreChecked(t *testing.T) {
 		{"a confirmed hold that its holder released", []op{load, ann, confirm(ann), giveUp(ann, ok)}, "G2: claimant ann"},
 		{"a confirmed hold that stays", []op{load, ann, confirm(ann), giveUp(ann, isPermanent), replayed(permanent(ann))}, ""},
 		{"a hold that stays as if it were confirmed", []op{load, ann, giveUp(ann, isPermanent)}, "G2: claimant ann"},
-		{"a claim that ends too early", []op{load, {kind: claimOp, claimant: "ann", id: "1", item: "item-0", endsAt: ends - 1, result: ok}}, "length"},
+		{"a claim that ends too early", []op{load, {kind: claimOp, claimant: "ann", id: "1", item: "item-0", endsAt: tooEarly, result: ok}}, "length"},
 		{"a claim that ends too late", []op{load, {kind: claimOp, claimant: "ann", id: "1", item: "item-0", endsAt: ends + 1, result: ok}}, "length"},
 		{"refused without a reason", []op{load, answer(claimOp, "ann", refused)}, "a request failed"},
 	} {
@@ -202,7 +203,7 @@ func (r rows) HeldClaim(
 	if r.held[key.Claimant] == "" {
 		return nil, false, nil
 	}
-	return &engine.Claim{Item: r.held[key.Claimant], Claimant: key.Claimant}, false, nil
+	return &engine.Claim{Campaign: "c", Item: r.held[key.Claimant], Claimant: key.Claimant}, false, nil
 }
 
 func (r rows) ItemRow(_ context.Context, _ string, h engine.Hash) (*engine.ItemRow, error) {

@@ -32,7 +32,7 @@ type Store struct {
 	CloseResults []engine.CloseResult
 
 	// Server is the clock of the engine. If it is nil, the engine has no clock.
-	Server *Clock
+	Server itembank.Clock
 	// Due are entries that the index of claims with an end should have forgotten. DueClaims lists them, too.
 	Due []engine.DueClaim
 
@@ -96,7 +96,8 @@ func faultsOf(method string) []Fault {
 		faults = append(faults, LostReply, Throttled, ItemConflict)
 	case "StartFirstLoad":
 		faults = append(faults, LostReply, ItemConflict)
-	case "CreateCampaign", "ReplaceCampaign", "SetMode", "NextVersion", "MarkEmpty", "StartLoad", "AdvanceLoad", "Repair":
+	case "CreateCampaign", "ReplaceCampaign", "NextVersion", "MarkEmpty", "StartLoad", "AdvanceLoad", "GiveUpLoad",
+		"Repair":
 		faults = append(faults, LostReply)
 	}
 	return faults
@@ -223,13 +224,6 @@ func (s *Store) Campaign(ctx context.Context, name string) (*engine.Campaign, er
 func (s *Store) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
 	return through(ctx, s, call[[]engine.Campaign]{method: "Campaigns", do: func() ([]engine.Campaign, error) {
 		return s.Store.Campaigns(ctx)
-	}})
-}
-
-// SetMode implements engine.Store.
-func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (bool, error) {
-	return through(ctx, s, call[bool]{method: "SetMode", do: func() (bool, error) {
-		return s.Store.SetMode(ctx, name, m)
 	}})
 }
 
@@ -452,13 +446,12 @@ func (s *Store) MarkWithdrawn(ctx context.Context, item engine.FreeItem) (bool, 
 }
 
 // Loads implements engine.Store.
-func (s *Store) Loads(ctx context.Context, campaign string) (some, unfinished bool, err error) {
-	type reply struct{ some, unfinished bool }
-	r, err := through(ctx, s, call[reply]{method: "Loads", do: func() (reply, error) {
-		some, unfinished, err := s.Store.Loads(ctx, campaign)
-		return reply{some, unfinished}, err
+func (s *Store) Loads(ctx context.Context, campaign string) (some bool, unfinished []engine.Load, err error) {
+	some, err = through(ctx, s, call[bool]{method: "Loads", do: func() (bool, error) {
+		some, unfinished, err = s.Store.Loads(ctx, campaign)
+		return some, err
 	}})
-	return r.some, r.unfinished, err
+	return some, unfinished, err
 }
 
 // NextVersion implements engine.Store.
@@ -504,11 +497,17 @@ func (s *Store) StartFirstLoad(ctx context.Context, l engine.Load) (started, con
 }
 
 // AdvanceLoad implements engine.Store.
-func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) error {
-	_, err := through(ctx, s, call[struct{}]{method: "AdvanceLoad", do: func() (struct{}, error) {
-		return struct{}{}, s.Store.AdvanceLoad(ctx, l)
+func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) (givenUp bool, err error) {
+	return through(ctx, s, call[bool]{method: "AdvanceLoad", do: func() (bool, error) {
+		return s.Store.AdvanceLoad(ctx, l)
 	}})
-	return err
+}
+
+// GiveUpLoad implements engine.Store.
+func (s *Store) GiveUpLoad(ctx context.Context, l engine.Load) (done bool, err error) {
+	return through(ctx, s, call[bool]{method: "GiveUpLoad", do: func() (bool, error) {
+		return s.Store.GiveUpLoad(ctx, l)
+	}})
 }
 
 // ListClaims implements engine.Store.

@@ -256,6 +256,29 @@ func (w *World) Load(suffix string, items ...string) {
 	note(w.state.Loaded, c.Name, items...)
 }
 
+// GiveUp gives up the unfinished load of these items. Items that it added stay loaded.
+func (w *World) GiveUp(suffix string, items ...string) {
+	c := w.campaigns[suffix]
+	_, unfinished, err := w.engine.Store.Loads(w.ctx, c.Name)
+	w.must(err)
+	for _, l := range unfinished {
+		w.mustRepeat("give up load", func(ctx context.Context) error {
+			_, err := w.bank.GiveUpLoad(ctx, c.Name, l.ID())
+			return err
+		})
+	}
+	if _, unfinished, err = w.engine.Store.Loads(w.ctx, c.Name); len(unfinished) > 0 || err != nil {
+		w.fail("given up, and unfinished: %+v, %w", unfinished, err)
+	}
+	for _, item := range items {
+		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, engine.HashItem(item))
+		if w.must(err); row != nil {
+			note(w.state.Loaded, c.Name, item)
+		}
+	}
+	w.state.Freed = w.clock.Now()
+}
+
 // Claim claims for a claimant. It returns either a grant or a refusal.
 func (w *World) Claim(suffix, claimant string) (grant itembank.Grant, refused error) {
 	return w.Choose(suffix, claimant)
@@ -400,6 +423,50 @@ func (w *World) Release(suffix, claimant string) {
 	}
 	if w.heldID(c, claimant) == id {
 		w.fail("claim %s is released (%+v), and there", id, released)
+	}
+}
+
+// Forget forgets the claimant of some holders, who are all slots of the claimant. From then on they get no item.
+func (w *World) Forget(suffix string, holders ...string) {
+	c := w.campaigns[suffix]
+	for _, holder := range holders {
+		w.state.release(c, holder, w.state.Told[key(c.Scope, holder)].Claim.ID)
+	}
+	var report itembank.ForgetReport
+	w.mustRepeat("forget "+holders[0], func(ctx context.Context) (err error) {
+		who, _ := w.spelling(c, holders[0])
+		report, err = w.bank.Forget(withCampaign(ctx, c.Name), c.Scope, who, itembank.ForgetOptions{})
+		return err
+	})
+	w.state.Freed = w.clock.Now()
+	if len(report.Kept) > 0 || report.Blocked != len(holders) {
+		w.fail("want %v forgotten and blocked, got %+v", holders, report)
+	}
+	note(w.state.Blocked, c.Scope, holders...)
+	w.checkBlocked(c)
+}
+
+// Unblock lets the claimant of some holders claim again.
+func (w *World) Unblock(suffix string, holders ...string) {
+	c := w.campaigns[suffix]
+	for _, holder := range holders {
+		delete(w.state.Blocked[c.Scope], holder)
+	}
+	w.mustRepeat("unblock "+holders[0], func(ctx context.Context) error {
+		who, _ := w.spelling(c, holders[0])
+		_, err := w.bank.Unblock(withCampaign(ctx, c.Name), c.Scope, who)
+		return err
+	})
+}
+
+// checkBlocked checks that each blocked holder has a block.
+func (w *World) checkBlocked(c engine.Campaign) {
+	for holder := range w.state.Blocked[c.Scope] {
+		held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, holder))
+		w.must(err)
+		if held == nil || !held.IsBlock() {
+			w.fail("%s is blocked, and the store has %+v", holder, held)
+		}
 	}
 }
 
@@ -649,6 +716,8 @@ func (w *World) checkRows(full bool) {
 		}
 		w.checkPlaces(c)
 		w.checkWithdrawn(c)
+		w.checkBlocked(c)
+		w.checkMark(c)
 	}
 	for _, k := range slices.Sorted(maps.Keys(w.state.Told)) {
 		t := w.state.Told[k]
@@ -659,6 +728,21 @@ func (w *World) checkRows(full bool) {
 		w.must(err)
 		if held == nil || !t.same(w.claimOf(*held)) || held.ItemHash != engine.HashItem(held.Item) {
 			w.fail("G2: %s was told of %+v, and the store holds %+v", t.Claim.Claimant, t.Claim, held)
+		}
+	}
+}
+
+// checkMark checks G5 on the row of a campaign that burns items: it does not say that the bank is empty while an item is
+// free.
+func (w *World) checkMark(c engine.Campaign) {
+	row, err := w.engine.Store.Campaign(w.ctx, c.Name)
+	w.must(err)
+	if row.OnEnd != engine.Burn || row.EmptyVersion == 0 || row.EmptyVersion != row.Version {
+		return
+	}
+	for _, i := range w.freeItems(c) {
+		if i.EndsAt.IsZero() || i.EndsAt.After(w.clock.Now()) {
+			w.fail("G5: the row of %s says that the bank is empty, and %s is free", c.Name, i.Value)
 		}
 	}
 }

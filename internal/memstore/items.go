@@ -89,22 +89,6 @@ func (s *Items) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
 	return slices.SortedFunc(maps.Values(s.campaigns), func(a, b engine.Campaign) int { return cmp.Compare(a.Name, b.Name) }), nil
 }
 
-// SetMode implements engine.Store.
-func (s *Items) SetMode(ctx context.Context, name string, m engine.Mode) (found bool, err error) {
-	if err := s.begin(ctx); err != nil {
-		return false, err
-	}
-	defer s.mu.Unlock()
-	c, found := s.campaigns[name]
-	if !found || c.Mode == engine.Deleted {
-		return false, nil
-	}
-	c.Mode = m
-	c.Version++
-	s.campaigns[name] = c
-	return true, nil
-}
-
 // ReplaceCampaign implements engine.Store.
 func (s *Items) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (replaced bool, err error) {
 	if err := s.begin(ctx); err != nil {
@@ -198,9 +182,17 @@ func (s *Items) TakeItems(ctx context.Context, items []engine.FreeItem, claim en
 		for _, item := range items {
 			s.banks[item.Shard].remove(item.Hash)
 		}
-		s.putClaim(claimRow{claim, items[0].Shard.Number})
+		s.putClaim(claimRow{claim, shardOfFirst(items)})
 	}
 	return result, nil
+}
+
+// shardOfFirst returns the shard of a claim's first item, or 0 for a block, which has no item.
+func shardOfFirst(items []engine.FreeItem) int {
+	if len(items) == 0 {
+		return 0
+	}
+	return items[0].Shard.Number
 }
 
 // ServerTime implements engine.Store. It returns no time, because the store has no clock.
@@ -241,6 +233,9 @@ func (s *Items) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.C
 		return result, nil
 	}
 	delete(s.claims[claim.Scope], sortKey(claim.Key()))
+	if r.Block != nil {
+		s.putClaim(claimRow{*r.Block, 0})
+	}
 	for _, item := range r.Items() {
 		row := s.rows[claim.Campaign][item.Hash]
 		if item.Return != nil {
@@ -362,14 +357,18 @@ func (s *Items) MarkWithdrawn(ctx context.Context, item engine.FreeItem) (done b
 }
 
 // Loads implements engine.Store.
-func (s *Items) Loads(ctx context.Context, campaign string) (some, unfinished bool, err error) {
+func (s *Items) Loads(ctx context.Context, campaign string) (some bool, unfinished []engine.Load, err error) {
 	if err := s.begin(ctx); err != nil {
-		return false, false, err
+		return false, nil, err
 	}
 	defer s.mu.Unlock()
-	for _, loads := range s.loads[campaign] {
+	for _, digest := range slices.Sorted(maps.Keys(s.loads[campaign])) {
 		some = true
-		unfinished = unfinished || slices.ContainsFunc(loads, func(l engine.Load) bool { return !l.Finished })
+		for _, l := range s.loads[campaign][digest] {
+			if !l.Finished {
+				unfinished = append(unfinished, l)
+			}
+		}
 	}
 	return some, unfinished, nil
 }
@@ -424,22 +423,37 @@ func (s *Items) StartFirstLoad(ctx context.Context, l engine.Load) (started, con
 
 // AdvanceLoad implements engine.Store. For a load that was never started it returns an error of the family
 // engine.ErrInconsistent.
-func (s *Items) AdvanceLoad(ctx context.Context, l engine.Load) error {
+func (s *Items) AdvanceLoad(ctx context.Context, l engine.Load) (givenUp bool, err error) {
 	if err := s.begin(ctx); err != nil {
-		return err
+		return false, err
 	}
 	defer s.mu.Unlock()
 	loads := s.loads[l.Campaign][l.Digest]
 	place, started := findLoad(loads, l.Number)
 	if !started {
-		return fmt.Errorf("%w: load %s was never started", engine.ErrInconsistent, l.ID())
+		return false, fmt.Errorf("%w: load %s was never started", engine.ErrInconsistent, l.ID())
 	}
 	row := &loads[place]
-	if l.Tally.Rows >= row.Tally.Rows {
+	if !row.GivenUp && l.Tally.Rows >= row.Tally.Rows {
 		row.Tally = l.Tally
 		row.Finished = row.Finished || l.Finished
 	}
-	return nil
+	return row.GivenUp, nil
+}
+
+// GiveUpLoad implements engine.Store.
+func (s *Items) GiveUpLoad(ctx context.Context, l engine.Load) (done bool, err error) {
+	if err := s.begin(ctx); err != nil {
+		return false, err
+	}
+	defer s.mu.Unlock()
+	loads := s.loads[l.Campaign][l.Digest]
+	place, started := findLoad(loads, l.Number)
+	if !started || loads[place].Finished {
+		return false, nil
+	}
+	loads[place].GivenUp, loads[place].Finished = true, l.Finished
+	return true, nil
 }
 
 func findLoad(loads []engine.Load, number int) (place int, found bool) {

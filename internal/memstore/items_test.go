@@ -28,7 +28,7 @@ func TestItemsObeyContexts(t *testing.T) {
 	_, create := s.CreateCampaign(ctx, c)
 	_, campaign := s.Campaign(ctx, "c")
 	_, campaigns := s.Campaigns(ctx)
-	_, setMode := s.SetMode(ctx, "c", engine.OpenByHand)
+	_, replace := s.ReplaceCampaign(ctx, c, c)
 	_, free := s.FreeItems(ctx, engine.Shard{}, engine.Range{}, 1)
 	_, take := s.Take(ctx, engine.FreeItem{}, engine.Claim{})
 	_, _, held := s.HeldClaim(ctx, engine.ClaimKey{Scope: "c", Claimant: "ann", Slot: 1})
@@ -42,16 +42,17 @@ func TestItemsObeyContexts(t *testing.T) {
 	_, markEmpty := s.MarkEmpty(ctx, "c", 0)
 	_, latest := s.LatestLoad(ctx, "c", "d")
 	_, start := s.StartLoad(ctx, engine.Load{Campaign: "c", Digest: "d", Number: 1})
-	advance := s.AdvanceLoad(ctx, engine.Load{})
+	_, advance := s.AdvanceLoad(ctx, engine.Load{})
+	_, giveUp := s.GiveUpLoad(ctx, engine.Load{})
 	_, _, claims := s.ListClaims(ctx, "c", "")
 	_, _, rows := s.ListItemRows(ctx, "c", "")
 	_, counts := s.Counts(ctx, c, true)
 	_, repair := s.Repair(ctx, engine.RepairRequest{PutRow: &engine.ItemRow{}, IfRow: &engine.ItemRow{}})
 	for method, err := range map[string]error{
-		"CreateCampaign": create, "Campaign": campaign, "Campaigns": campaigns, "SetMode": setMode, "FreeItems": free,
+		"CreateCampaign": create, "Campaign": campaign, "Campaigns": campaigns, "ReplaceCampaign": replace, "FreeItems": free,
 		"Take": take, "HeldClaim": held, "HeldClaimEventuallyConsistent": heldEventually, "CloseClaim": closeClaim,
 		"ItemRow": row, "AddItems": add, "EndItems": end, "Loads": loads, "NextVersion": nextVersion, "MarkEmpty": markEmpty, "LatestLoad": latest, "StartLoad": start,
-		"AdvanceLoad": advance, "ListClaims": claims, "ListItemRows": rows, "Counts": counts, "Repair": repair,
+		"AdvanceLoad": advance, "GiveUpLoad": giveUp, "ListClaims": claims, "ListItemRows": rows, "Counts": counts, "Repair": repair,
 		"PutBankRow": s.PutBankRow(ctx, engine.FreeItem{}),
 	} {
 		if !errors.Is(err, context.Canceled) {

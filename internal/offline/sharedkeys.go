@@ -109,7 +109,7 @@ func (s *sharedKeys) finish(ctx context.Context) error {
 
 // mark sets Derive for the records whose keys are shared.
 func (s *sharedKeys) mark(ctx context.Context, candidates []dedupe.Candidate) error {
-	return s.db.Read(ctx, "compare fingerprints", func(ctx context.Context, r *sqlite.Statements) (err error) {
+	return s.db.ReadSnapshot(ctx, "compare fingerprints", func(ctx context.Context, r *sqlite.Statements) (err error) {
 		for i := range candidates {
 			key, found := format.KeyOf(candidates[i].ID), []byte(nil)
 			if candidates[i].Derive, err = r.One(ctx, selectShared, sqlite.Args{key[:]}, &found); err != nil {

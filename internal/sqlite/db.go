@@ -118,14 +118,38 @@ func (db *DB) Close() error {
 	return db.wrap("close", errors.Join(errs...))
 }
 
-// Read runs fn on a connection that cannot write. Each query of fn sees the data that was committed before the query
-// began, and does not wait. In a store with one connection it takes turns with the writers, and fn must not call Read
-// or Write. doing names the work in errors. Errors that pass when other writers finish get the part's TryAgain.
+// Read runs fn on connections that cannot write. fn makes one query, which sees the data that was committed before it
+// began, and does not wait. For several queries use ReadSnapshot. In a store with one connection it takes turns with
+// the writers, and fn must not call Read, ReadSnapshot or Write. doing names the work in errors. Errors that pass when
+// other writers finish get the part's TryAgain.
 func (db *DB) Read(ctx context.Context, doing string, fn func(ctx context.Context, r *Statements) error) error {
 	if db.reader == nil { // in this case another connection would be another store
 		return db.Write(ctx, doing, fn)
 	}
 	return db.wrap(doing, fn(ctx, db.reader))
+}
+
+// ReadSnapshot is Read for several queries. All of them see the data at one moment: that of the first query. It takes
+// some 50 microseconds longer than Read.
+func (db *DB) ReadSnapshot(ctx context.Context, doing string, fn func(ctx context.Context, r *Statements) error) error {
+	if db.reader == nil {
+		return db.Write(ctx, doing, fn)
+	}
+	return db.wrap(doing, db.inSnapshot(ctx, fn))
+}
+
+// inSnapshot runs fn in a transaction that only reads. The end of the transaction closes its statements.
+func (db *DB) inSnapshot(ctx context.Context, fn func(ctx context.Context, r *Statements) error) error {
+	tx, err := db.readerDB.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // it has changed nothing
+	err = fn(ctx, &Statements{on: tx})
+	if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil { // the end of ctx has ended the transaction
+		return ctx.Err()
+	}
+	return err
 }
 
 // Write runs fn in a transaction, when its turn has come. If fn or the commit fails, nothing is kept. ctx and the

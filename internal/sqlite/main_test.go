@@ -29,14 +29,16 @@ var otherPart = Part{
 	Tables: `CREATE TABLE other (name TEXT NOT NULL PRIMARY KEY) STRICT, WITHOUT ROWID;`,
 }
 
-func TestMain(m *testing.M) {
-	sqlitetest.Main(m, map[string]sqlitetest.Role{
-		"take everything": withStore(takeEverything),
-		"hold the turn":   withStore(holdTurn),
-		"come and go":     withStore(comeAndGo),
-		"break in":        breakIn,
-	})
+// roles are what other processes of the tests do.
+var roles = map[string]sqlitetest.Role{
+	"take everything": withStore(takeEverything),
+	"hold the turn":   withStore(holdTurn),
+	"come and go":     withStore(comeAndGo),
+	"break in":        breakIn,
+	"back up":         backUpOnce,
 }
+
+func TestMain(m *testing.M) { sqlitetest.Main(m, roles) }
 
 // withStore gives a role the store. Its busy timeout is long, because these tests must not fail on a machine with too
 // few processors.

@@ -44,6 +44,14 @@ func (db *DB) inspect(waiting context.Context) (present bool, err error) {
 }
 
 func (db *DB) identify(ctx context.Context, w *Statements) (present bool, err error) {
+	if ours, err := identifyFile(ctx, w); err != nil || !ours {
+		return false, err
+	}
+	return db.identifyPart(ctx, w)
+}
+
+// identifyFile reports whether a file is ours, and not an empty database. The error is about a file of others.
+func identifyFile(ctx context.Context, w *Statements) (ours bool, err error) {
 	var id, file, tables int
 	if _, err := w.One(ctx, selectIdentity, nil, &id, &file, &tables); err != nil {
 		return false, err
@@ -56,7 +64,7 @@ func (db *DB) identify(ctx context.Context, w *Statements) (present bool, err er
 	case file != fileLayout:
 		return false, otherLayout("file has", file, fileLayout)
 	}
-	return db.identifyPart(ctx, w)
+	return true, nil
 }
 
 func (db *DB) identifyPart(ctx context.Context, w *Statements) (present bool, err error) {

@@ -111,6 +111,23 @@ func TestLinkOfACampaign(t *testing.T) {
 	b.do(t, withToken(post("/campaigns/Autumn/claims", ""), token)).wants(t, http.StatusBadRequest, "invalid-request")
 }
 
+// TestLinkOfAForgottenClaimant: the old link of a claimant who was forgotten gets no second item.
+func TestLinkOfAForgottenClaimant(t *testing.T) {
+	t.Parallel()
+	b := newLinkBench(t, "SPRING-1", "SPRING-2")
+	token := b.sign(t, claimlink.Claims{Claimant: "ann", Campaign: "spring"})
+	made := b.do(t, withToken(post(spring, ""), token)).wants(t, http.StatusCreated, "")
+	if _, err := b.bank.Forget(t.Context(), "spring", "ann", itembank.ForgetOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range []request{post(spring, ""), get(spring + "/me"), post(spring, "")} {
+		a := b.do(t, withToken(r, token)).wants(t, http.StatusForbidden, "not-eligible")
+		equal(t, "campaign", a.text("campaign"), "")
+	}
+	b.do(t, withToken(deleteClaim("me", made.text("claim_id")), token)).wants(t, http.StatusBadRequest, "invalid-request")
+	b.do(t, withToken(post(spring, ""), b.sign(t, claimlink.Claims{Claimant: "bob", Campaign: "spring"}))).wants(t, http.StatusCreated, "")
+}
+
 func TestLinkOfAScope(t *testing.T) {
 	t.Parallel()
 	b := newLinkBench(t, "SPRING-1")

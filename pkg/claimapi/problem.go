@@ -61,6 +61,11 @@ var problems = []problem{
 		detail: "Claimants may not confirm their own holds here. A back end does it for them.",
 	},
 	{
+		causes: []error{itembank.ErrNotEligible},
+		status: http.StatusForbidden, slug: "not-eligible", title: "Not eligible",
+		detail: "The claimant gets no item here. Repeating the request does not help.",
+	},
+	{
 		causes: []error{errChallenge},
 		status: http.StatusForbidden, slug: "challenge-failed", title: "Challenge failed",
 		detail: "The member challenge of the body is missing, or is not a right solution of the challenge that counts now.",

@@ -308,15 +308,19 @@ func (c Campaign) sameSettings(o Campaign) bool {
 // rules expire (DefaultCampaignCache). OpenCampaign is safe to repeat.
 //
 // A campaign that was closed by CloseUntilReconciled is opened only if Reconcile finds nothing. That reads all rows
-// of the campaign.
+// of the campaign, which takes minutes. If another operator closes the campaign meanwhile, or changes it, OpenCampaign
+// leaves it so and returns ErrChanged. Loads may go on.
 //
-// Errors: *InvalidError, ErrNoCampaign, ErrNotReconciled, ErrTryAgain, and the errors of Reconcile.
+// Errors: *InvalidError, ErrNoCampaign, ErrNotReconciled, ErrChanged, ErrTryAgain, and the errors of Reconcile.
 func (b *Bank) OpenCampaign(ctx context.Context, name string) error {
-	c, err := b.Campaign(ctx, name)
+	if err := ValidateName("campaign", name); err != nil {
+		return err
+	}
+	row, err := b.presentCampaign(ctx, name)
 	if err != nil {
 		return err
 	}
-	if c.UntilReconciled {
+	if row.Mode == engine.ClosedUntilReconciled {
 		report, err := b.Reconcile(ctx, name)
 		if err != nil {
 			return err
@@ -325,38 +329,34 @@ func (b *Bank) OpenCampaign(ctx context.Context, name string) error {
 			return fmt.Errorf("%w: it found %d", ErrNotReconciled, n)
 		}
 	}
-	return b.setMode(ctx, name, engine.OpenByHand)
+	return b.setMode(ctx, *row, engine.OpenByHand)
 }
 
 // CloseCampaign closes a campaign, even between OpensAt and ClosesAt. Other Banks follow as for OpenCampaign.
-// CloseCampaign is safe to repeat. Claimants keep their claims.
+// CloseCampaign is safe to repeat. Claimants keep their claims. A call of OpenCampaign that began earlier does not open
+// the campaign any more.
+//
+// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
 func (b *Bank) CloseCampaign(ctx context.Context, name string) error {
-	return b.setMode(ctx, name, engine.ClosedByHand)
+	return b.closeCampaign(ctx, name, engine.ClosedByHand)
 }
 
 // CloseUntilReconciled closes a campaign as CloseCampaign does. From then on OpenCampaign refuses to open it while it
-// has inconsistencies. Use it for campaigns whose rows may be wrong, for example after a restore. A call of
+// has inconsistencies. Use it for campaigns whose rows may be wrong, for example after a restore. A later call of
 // CloseCampaign removes this condition.
 func (b *Bank) CloseUntilReconciled(ctx context.Context, name string) error {
-	return b.setMode(ctx, name, engine.ClosedUntilReconciled)
+	return b.closeCampaign(ctx, name, engine.ClosedUntilReconciled)
 }
 
-func (b *Bank) setMode(ctx context.Context, name string, m engine.Mode) error {
+func (b *Bank) closeCampaign(ctx context.Context, name string, m engine.Mode) error {
 	if err := ValidateName("campaign", name); err != nil {
 		return err
 	}
-	if _, err := b.readCampaign(ctx, name); err != nil { // never change a row of another layout
-		return err
-	}
-	found, err := b.store.SetMode(ctx, name, m)
+	row, err := b.presentCampaign(ctx, name)
 	if err != nil {
 		return err
 	}
-	b.rules.forget(name)
-	if !found {
-		return ErrNoCampaign
-	}
-	return nil
+	return b.setMode(ctx, *row, m)
 }
 
 // Campaigns lists all campaigns in the order of their names. Errors: ErrTryAgain.

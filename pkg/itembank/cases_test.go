@@ -26,9 +26,9 @@ type testCase struct {
 
 // subjects lists all cases by subject.
 var subjects = map[string][]testCase{
-	"claims": claimCases, "choice": choiceCases, "columns": columnCases, "published": publishedCases, "claimants": claimantCases, "slots": slotCases, "repeats": repeatCases, "states": stateCases, "sold-out": soldOutCases, "releases": releaseCases, "expiry": expiryCases,
+	"claims": claimCases, "choice": choiceCases, "columns": columnCases, "published": publishedCases, "claimants": claimantCases, "slots": slotCases, "blocks": blockCases, "repeats": repeatCases, "states": stateCases, "sold-out": soldOutCases, "releases": releaseCases, "expiry": expiryCases,
 	"holds": holdCases, "due": dueCases, "sweeps": sweepCases, "loads": loadCases, "dry-runs": dryRunCases, "withdrawals": withdrawCases,
-	"changes": changeCases, "look-ups": lookUpCases, "counts": countCases, "reconcile": reconcileCases, "repair": repairCases,
+	"changes": changeCases, "modes": modeCases, "look-ups": lookUpCases, "counts": countCases, "reconcile": reconcileCases, "repair": repairCases,
 	"replay": replayCases, "replay-store": replayStoreCases,
 }
 

@@ -11,10 +11,12 @@ import (
 
 // These rules protect the row of a campaign:
 //
-//   - A change reads the row, and replaces it only if its Version and EmptyVersion have not changed since. Every
-//     change and every load adds 1 to the Version. The condition on EmptyVersion prevents that a change removes the
-//     note that containers believe the bank empty: without this note the next load would not wait for them
-//     (soldout.go).
+//   - A change reads the row, and replaces it only if its Version and EmptyVersion have not changed since. To open or
+//     to close a campaign is a change, too. The condition on EmptyVersion prevents that a change removes the note that
+//     containers believe the bank empty: without this note the next load would not wait for them (soldout.go).
+//   - If the row has changed, the change is tried again only if no other operator has changed the campaign meanwhile
+//     (onlyLoads). A close is always tried again. A change adds changeStep to the Version, and a load adds 1. So a
+//     close is told from a load even if the campaign was closed before, in the same mode.
 //   - The first load row of a campaign is put in one transaction with the next version of the campaign. A deletion
 //     reads the version and then the loads. So if both run at once, one of them fails.
 //   - The row of a deleted campaign is never removed. A new campaign of that name continues with its version, and is
@@ -30,6 +32,20 @@ type CampaignChange struct {
 	ByTimes  bool       // OpensAt and ClosesAt decide again, not OpenCampaign or CloseCampaign
 }
 
+// changeStep is what a change adds to the Version of a campaign. Loads and repairs add 1. So Version / changeStep
+// counts the changes. A campaign that was changed by an earlier version of oncebox, which added 1, has just a lower
+// count. If loads and repairs ever add changeStep in total, this looks like a change, which is safe: an opening or a
+// change is refused once.
+const changeStep = 1_000_000_000
+
+// onlyLoads reports whether between two reads of a campaign row no operator changed the campaign. Then loads, repairs
+// and notes that the bank is empty are the only differences.
+func onlyLoads(before, now engine.Campaign) bool {
+	unchanged := before.Version/changeStep == now.Version/changeStep
+	before.Version, before.EmptyVersion = now.Version, now.EmptyVersion
+	return unchanged && before == now
+}
+
 // maxChanges limits the tries of a change while loads raise the version of the campaign. Each load raises it two or
 // three times.
 const maxChanges = 16
@@ -43,23 +59,23 @@ func (b *Bank) ChangeCampaign(ctx context.Context, name string, change CampaignC
 	if err := ValidateName("campaign", name); err != nil {
 		return Campaign{}, err
 	}
-	var first, changed Campaign
+	var first engine.Campaign
+	var changed Campaign
 	for try := range maxChanges {
 		row, err := b.presentCampaign(ctx, name)
 		if err != nil {
 			return Campaign{}, err
 		}
-		c := campaignOf(*row)
 		if try == 0 {
-			first = c
-			if changed, err = change.apply(c); err != nil {
+			first = *row
+			if changed, err = change.apply(campaignOf(first)); err != nil {
 				return Campaign{}, err
 			}
 		}
-		switch c {
-		case first: // only the version may differ
-		case changed: // by an earlier try, whose reply was lost
-			return c, nil
+		switch {
+		case onlyLoads(first, *row):
+		case campaignOf(*row) == changed: // by an earlier try, whose reply was lost
+			return changed, nil
 		default:
 			return Campaign{}, ErrChanged
 		}
@@ -99,11 +115,12 @@ func (change CampaignChange) apply(c Campaign) (Campaign, error) {
 // some without a load.
 //
 // Errors: *InvalidError; ErrNoCampaign, also if an earlier call deleted the campaign and its reply was lost; ErrLoaded;
-// ErrTryAgain.
+// ErrBlocksLeft; ErrChanged; ErrTryAgain.
 func (b *Bank) DeleteCampaign(ctx context.Context, name string) error {
 	if err := ValidateName("campaign", name); err != nil {
 		return err
 	}
+	var first engine.Campaign
 	for try := range maxChanges {
 		row, err := b.presentCampaign(ctx, name)
 		if try > 0 && errors.Is(err, ErrNoCampaign) { // deleted by the try before, whose reply was lost
@@ -112,7 +129,16 @@ func (b *Bank) DeleteCampaign(ctx context.Context, name string) error {
 		if err != nil {
 			return err
 		}
+		if try == 0 {
+			first = *row
+		}
+		if !onlyLoads(first, *row) { // perhaps it is another campaign of that name
+			return ErrChanged
+		}
 		if err := b.neverLoaded(ctx, *row); err != nil {
+			return err
+		}
+		if err := b.noBlocksLeft(ctx, *row); err != nil {
 			return err
 		}
 		deleted := *row
@@ -167,9 +193,43 @@ func (b *Bank) presentCampaign(ctx context.Context, name string) (*engine.Campai
 	return row, err
 }
 
+// setMode opens or closes a campaign whose row was read as first. If another operator changes the campaign meanwhile, it
+// does not open it. It closes it in any case, and tries until it has done so or ctx ends: loads and repairs may raise the
+// version many times a second.
+func (b *Bank) setMode(ctx context.Context, first engine.Campaign, m engine.Mode) error {
+	row := first
+	for tries := 0; ; tries = min(tries+1, maxWaits-1) {
+		next := row
+		next.Mode = m
+		if replaced, err := b.replaceCampaign(ctx, row, next); err != nil || replaced {
+			return err
+		}
+		if err := b.backOff(ctx, tries, maxWaits, campaignBusy); err != nil {
+			return err
+		}
+		now, err := b.presentCampaign(ctx, first.Name)
+		if err != nil {
+			return err
+		}
+		switch changed := !onlyLoads(first, *now); {
+		case changed && sufficient(now.Mode, m): // by another operator, or by an earlier try, whose reply was lost
+			return nil
+		case changed && m == engine.OpenByHand:
+			return ErrChanged
+		}
+		row = *now
+	}
+}
+
+// sufficient reports whether a campaign that another operator has just given a mode needs no other mode. A close does
+// not remove the condition of a later CloseUntilReconciled.
+func sufficient(mode, wanted engine.Mode) bool {
+	return mode == wanted || mode == engine.ClosedUntilReconciled && wanted == engine.ClosedByHand
+}
+
 // replaceCampaign replaces the row old by next, with the next version.
 func (b *Bank) replaceCampaign(ctx context.Context, old, next engine.Campaign) (replaced bool, err error) {
-	next.Version, next.EmptyVersion = old.Version+1, old.EmptyVersion
+	next.Version, next.EmptyVersion = old.Version+changeStep, old.EmptyVersion
 	replaced, err = b.store.ReplaceCampaign(ctx, old, next)
 	b.rules.forget(next.Name)
 	return replaced, err

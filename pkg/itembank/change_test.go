@@ -25,6 +25,7 @@ var changeCases = []testCase{
 	{"load-against-a-deletion", loadAgainstDeletion},
 	{"load-against-a-new-campaign-of-the-name", loadAgainstNewCampaign},
 	{"delete-against-an-opening", deleteAgainstOpening},
+	{"delete-against-a-new-campaign-of-the-name", deleteAgainstNewCampaign},
 	{"name-of-a-deleted-campaign", deletedName},
 	{"copy-of-a-deleted-campaign", deletedCopy},
 	{"deleted-name-against-a-creation", deletedNameAgainstCreation},
@@ -41,7 +42,13 @@ var (
 // call.
 func (f *fixture) atEachCall(do func(f *fixture, b *itembank.Bank), meanwhile func(f *fixture)) {
 	f.Helper()
-	for n := 1; ; n++ {
+	f.atCallsFrom(1, do, meanwhile)
+}
+
+// atCallsFrom is atEachCall without the first calls.
+func (f *fixture) atCallsFrom(first int, do func(f *fixture, b *itembank.Bank), meanwhile func(f *fixture)) {
+	f.Helper()
+	for n := first; ; n++ {
 		one, called := f.named(fmt.Sprint(n)), false
 		store := one.interruptedAt(n, false, func() error {
 			called = true
@@ -57,6 +64,9 @@ func (f *fixture) atEachCall(do func(f *fixture, b *itembank.Bank), meanwhile fu
 		}
 	}
 }
+
+// secondCall is the number of an operation's first call after it has read the campaign.
+const secondCall = 2
 
 func (f *fixture) campaign() itembank.Campaign {
 	f.Helper()
@@ -346,18 +356,44 @@ func (f *fixture) passDrainTime() {
 
 // deleteAgainstOpening: a deleted campaign stays deleted.
 func deleteAgainstOpening(f *fixture) {
+	deleted := false
 	f.atEachCall(func(f *fixture, b *itembank.Bank) {
 		f.create(itembank.Settings{})
+		deleted = false
 		err := b.OpenCampaign(f.ctx, f.name)
-		if _, gone := f.bank().Campaign(f.ctx, f.name); !errors.Is(gone, itembank.ErrNoCampaign) && errors.Is(err, itembank.ErrNoCampaign) {
-			f.Errorf("the campaign was not found, but it exists")
-		} else if err == nil && !errors.Is(gone, itembank.ErrNoCampaign) && f.campaign().Override != itembank.Open {
-			f.Error("the campaign was opened, but is not open")
+		if deleted != errors.Is(err, itembank.ErrNoCampaign) || !deleted && err != nil {
+			f.Errorf("deleted %t, and the opening got %v", deleted, err)
 		}
-		if row, err := f.Store.Campaign(f.ctx, f.name); err != nil || row.Mode != engine.Deleted && !row.ClosesAt.IsZero() {
-			f.Errorf("a deleted campaign exists again: %+v, %v", row, err)
+		if deleted {
+			f.wantMode(engine.Deleted)
+		} else {
+			f.wantMode(engine.OpenByHand)
 		}
-	}, func(f *fixture) { f.Must(f.deleted(f.bank())) })
+	}, func(f *fixture) {
+		deleted = true
+		f.Must(f.deleted(f.bank()))
+	})
+}
+
+// deleteAgainstNewCampaign: a campaign is deleted and created again while another operator deletes it. The new campaign
+// stays.
+func deleteAgainstNewCampaign(f *fixture) {
+	created := false
+	f.atCallsFrom(secondCall, func(f *fixture, b *itembank.Bank) {
+		f.create(itembank.Settings{})
+		created = false
+		if err := f.deleted(b); created != errors.Is(err, itembank.ErrChanged) || !created && err != nil {
+			f.Errorf("created %t, got %v", created, err)
+		}
+		if _, err := f.bank().Campaign(f.ctx, f.name); created == errors.Is(err, itembank.ErrNoCampaign) {
+			f.Errorf("created %t, got %v", created, err)
+		}
+	}, func(f *fixture) {
+		created = true
+		f.Must(f.deleted(f.bank()))
+		f.passDrainTime()
+		f.create(itembank.Settings{})
+	})
 }
 
 // deletedName: the name is free again when no Bank uses the old rules any more.

@@ -95,6 +95,7 @@ func (r *request) takeChosen(ctx context.Context) (stepResult, error) {
 }
 
 func (r *request) takeItems(ctx context.Context) (engine.TakeResult, error) {
+	r.begins()
 	if len(r.chosen) == 1 {
 		return r.bank.store.Take(ctx, r.chosen[0], r.claim)
 	}
@@ -117,7 +118,7 @@ func (r *request) closeDueChosen(ctx context.Context) (closed bool) {
 	if len(due) == 0 {
 		return false
 	}
-	n, _ := r.bank.closeDueIn(ctx, r.campaign, due, r.bank.closersNow())
+	n, _ := r.bank.closeDueIn(ctx, r.campaign, due, r.bank.serverNow())
 	return n > 0
 }
 

@@ -49,8 +49,8 @@ type Grant struct {
 //   - ErrTryAgain
 //   - ErrInconsistent if the rows of the claimant's claim contradict each other. A repeat returns the same error;
 //     Reconcile finds all such rows.
-//   - Of the family ErrRefused: ErrNotOpen, ErrClosed, ErrSoldOut, ErrItemTaken, *ClaimedElsewhereError. A claimant
-//     who holds an item of the campaign never gets one of these.
+//   - Of the family ErrRefused: ErrNotOpen, ErrClosed, ErrSoldOut, ErrItemTaken, ErrNotEligible,
+//     *ClaimedElsewhereError. A claimant who holds an item of the campaign never gets one of these.
 func (b *Bank) Claim(ctx context.Context, campaign, claimant string, options ...ClaimOption) (Grant, error) {
 	if err := validateRequest(campaign, claimant); err != nil {
 		return Grant{}, err
@@ -119,14 +119,18 @@ func (b *Bank) newRequest(c Campaign, key engine.ClaimKey, started time.Time) (*
 	if err != nil {
 		return nil, err
 	}
-	now := b.serverNow()
 	return &request{
 		bank: b, memory: b.memoryOf(c.Name), search: search{started: started}, campaign: c,
-		claim: engine.Claim{
-			ID: id, Campaign: c.Name, Scope: key.Scope, Claimant: key.Claimant, Slot: key.Slot,
-			ClaimedAt: now, EndsAt: c.endOfClaim(now),
-		},
+		claim: engine.Claim{ID: id, Campaign: c.Name, Scope: key.Scope, Claimant: key.Claimant, Slot: key.Slot},
 	}, nil
+}
+
+// begins lets the claim begin now. It is called just before each transaction. A time from before the search may be
+// later than the server's time during the search, because that may step back. Then the search would find an item that
+// has not ended, and the transaction would find that it has, again and again.
+func (r *request) begins() {
+	r.claim.ClaimedAt = r.bank.serverNow()
+	r.claim.EndsAt = r.campaign.endOfClaim(r.claim.ClaimedAt)
 }
 
 // stepResult says how a step of a request ended if it returned no error. A refusal is an error.
@@ -248,7 +252,7 @@ func (b *Bank) peek(ctx context.Context, c Campaign, key engine.ClaimKey) *engin
 		read = b.heldClaim
 	}
 	held, err := read(ctx, key)
-	if err != nil || held == nil || held.Campaign != c.Name || closable(*held, b.closersNow()) {
+	if err != nil || held == nil || held.Campaign != c.Name || closable(*held, b.serverNow()) {
 		return nil
 	}
 	return held
@@ -264,6 +268,7 @@ func (r *request) replay(held engine.Claim) stepResult {
 func (r *request) take(ctx context.Context, item candidate) (stepResult, error) {
 	r.claim.Item, r.claim.ItemHash = item.free.Value, item.free.Hash
 	for {
+		r.begins()
 		taken, err := r.bank.store.Take(ctx, item.free, r.claim)
 		if err != nil {
 			return stepResult{}, err
@@ -328,12 +333,15 @@ func (r *request) readHeld(ctx context.Context) (stepResult, error) {
 // answer returns an existing claim as the answer. If the claim has ended, it closes it and returns tryAgain: the item
 // may now be in the bank.
 func (r *request) answer(ctx context.Context, held engine.Claim) (stepResult, error) {
-	if closable(held, r.bank.closersNow()) {
+	if closable(held, r.bank.serverNow()) {
 		released, err := r.bank.closeEnded(ctx, held)
 		if err == nil && released.Already { // another request changed the claim
 			err = r.wait(ctx, engine.TakeResult{ClaimConflict: true})
 		}
 		return stepResult{outcome: tryAgain}, err
+	}
+	if held.IsBlock() {
+		return stepResult{}, ErrNotEligible
 	}
 	if held.Campaign != r.claim.Campaign {
 		return stepResult{}, &ClaimedElsewhereError{held.Campaign}
@@ -351,7 +359,7 @@ func (r *request) wait(ctx context.Context, taken engine.TakeResult) error {
 // HeldClaim returns the claim that the claimant holds in the campaign. It changes
 // nothing.
 //
-// Errors: *InvalidError, ErrNoCampaign, ErrNoClaim, ErrTryAgain.
+// Errors: *InvalidError, ErrNoCampaign, ErrNoClaim, ErrNotEligible, ErrTryAgain.
 func (b *Bank) HeldClaim(ctx context.Context, campaign, claimant string, options ...ClaimOption) (Claim, error) {
 	c, key, err := b.keyOf(ctx, campaign, claimant, options)
 	if err != nil {
@@ -361,7 +369,10 @@ func (b *Bank) HeldClaim(ctx context.Context, campaign, claimant string, options
 	if err != nil {
 		return Claim{}, err
 	}
-	if held == nil || held.Campaign != campaign {
+	switch {
+	case held != nil && held.IsBlock():
+		return Claim{}, ErrNotEligible
+	case held == nil || held.Campaign != campaign:
 		return Claim{}, ErrNoClaim
 	}
 	return b.withColumns(ctx, c, claimOf(*held))

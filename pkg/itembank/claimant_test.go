@@ -128,7 +128,7 @@ func forgetReleasesAll(f *fixture) {
 	returns.claim(b, "bob")
 	for n, one := range []*fixture{burns, returns} {
 		claim := one.claim(b, "ann").Claim
-		report, err := b.Forget(f.ctx, scope, " ANN ")
+		report, err := b.Forget(f.ctx, scope, " ANN ", itembank.ForgetOptions{})
 		f.Must(err)
 		want := itembank.ForgottenClaim{Claim: claim, Released: itembank.Released{Ended: "burned"}}
 		if n == 1 {
@@ -137,15 +137,19 @@ func forgetReleasesAll(f *fixture) {
 		if report.Claimant != "ann" || len(report.Kept) > 0 || len(report.Released) != 1 || report.Released[0] != want {
 			f.Errorf("want %+v, got %+v", want, report)
 		}
-		again, err := b.Forget(f.ctx, scope, "ann")
+		one.refused(b, "Ann", itembank.ErrNotEligible)
+		again, err := b.Forget(f.ctx, scope, "ann", itembank.ForgetOptions{})
 		if err != nil || len(again.Released)+len(again.Kept) > 0 {
 			f.Errorf("a repeat: got %+v, %v", again, err)
+		}
+		if report, err := b.Unblock(f.ctx, scope, "ANN"); err != nil || report.Changed != 1 {
+			f.Errorf("unblock: got %+v, %v", report, err)
 		}
 	}
 	if _, err := b.HeldClaim(f.ctx, returns.name, "bob"); err != nil {
 		f.Errorf("bob's claim: %v", err)
 	}
-	if _, err := b.Forget(f.ctx, f.name+"-other", "ann"); !errors.Is(err, itembank.ErrNoCampaign) {
+	if _, err := b.Forget(f.ctx, f.name+"-other", "ann", itembank.ForgetOptions{}); !errors.Is(err, itembank.ErrNoCampaign) {
 		f.Errorf("want %v, got %v", itembank.ErrNoCampaign, err)
 	}
 }
@@ -154,7 +158,7 @@ func forgetKeeps(f *fixture) {
 	c, _ := f.stocked(1, itembank.Settings{})
 	held := f.claim(f.bank(), "ann").Claim
 	f.dropItemRow(c, held.Item)
-	report, err := f.bank().Forget(f.ctx, f.name, "ann")
+	report, err := f.bank().Forget(f.ctx, f.name, "ann", itembank.ForgetOptions{})
 	f.Must(err)
 	if len(report.Released) > 0 || len(report.Kept) != 1 || report.Kept[0].Claim != held || !errors.Is(report.Kept[0].Err, itembank.ErrInconsistent) {
 		f.Errorf("want the claim kept, got %+v", report)

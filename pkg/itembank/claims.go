@@ -65,7 +65,7 @@ func (b *Bank) ListClaims(ctx context.Context, campaign, from string) (page Clai
 // ClaimInScope returns the claim that a claimant holds, as HeldClaim does. If the claimant holds an item of another
 // campaign of the scope, the error is a *ClaimedElsewhereError, which names that campaign.
 //
-// Errors: *InvalidError; ErrNoCampaign; ErrNoClaim; *ClaimedElsewhereError; ErrTryAgain.
+// Errors: *InvalidError; ErrNoCampaign; ErrNoClaim; ErrNotEligible; *ClaimedElsewhereError; ErrTryAgain.
 func (b *Bank) ClaimInScope(ctx context.Context, campaign, claimant string, options ...ClaimOption) (Claim, error) {
 	c, key, err := b.keyOf(ctx, campaign, claimant, options)
 	if err != nil {
@@ -77,6 +77,8 @@ func (b *Bank) ClaimInScope(ctx context.Context, campaign, claimant string, opti
 		return Claim{}, err
 	case held == nil:
 		return Claim{}, ErrNoClaim
+	case held.IsBlock():
+		return Claim{}, ErrNotEligible
 	case held.Campaign != campaign:
 		return Claim{}, &ClaimedElsewhereError{held.Campaign}
 	}
@@ -95,7 +97,11 @@ func (b *Bank) ClaimsInScope(ctx context.Context, campaign, claimant string) ([]
 	if err != nil {
 		return nil, err
 	}
-	claims, err := b.claimsInSlots(ctx, c, claimant)
+	keys, err := c.slotsOf(claimant)
+	if err != nil {
+		return nil, err
+	}
+	claims, err := b.claimsInSlots(ctx, keys)
 	if err != nil {
 		return nil, err
 	}

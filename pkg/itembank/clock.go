@@ -16,24 +16,16 @@ func (systemClock) Sleep(ctx context.Context, d time.Duration) error { return pa
 // now returns this machine's time in whole milliseconds, as stores keep it.
 func (b *Bank) now() time.Time { return wholeMillis(b.clock.Now()) }
 
-// serverNow returns a lower bound of the server's time, or this machine's time if the server's is unknown. It decides
-// what has begun and ended, and sets the ends of new claims: a hold from a container with a slow clock lasts as long
-// as any other.
+// serverNow returns a lower bound of the server's time, or this machine's time if the engine has no time of its own. It
+// decides what has begun and ended, and sets the ends of new claims. So the clock of a container neither makes a hold
+// too short nor ends one too early or too late.
+//
+// Two calls may return times of which the second is earlier, by about two seconds (engine.Store.ServerTime).
 func (b *Bank) serverNow() time.Time {
 	if t := b.store.ServerTime(); !t.IsZero() {
 		return wholeMillis(t)
 	}
 	return b.now()
-}
-
-// closersNow returns serverNow, or this machine's time if that is earlier. No claim is closed before it. A claim that
-// is closed too late is only a delay; one that is closed too early would take an item from its holder.
-func (b *Bank) closersNow() time.Time {
-	server, own := b.serverNow(), b.now()
-	if own.Before(server) {
-		return own
-	}
-	return server
 }
 
 func wholeMillis(t time.Time) time.Time {

@@ -20,7 +20,7 @@ var (
 // its end. Confirm is safe to repeat: it then returns the same claim.
 //
 // Errors: *InvalidError, also if the campaign has no holds; ErrNoCampaign; ErrNoClaim if the
-// claimant holds no claim; ErrClaimEnded; *ClaimedElsewhereError if the claim belongs to another
+// claimant holds no claim; ErrNotEligible; ErrClaimEnded; *ClaimedElsewhereError if the claim belongs to another
 // campaign of the scope; ErrTryAgain.
 func (b *Bank) Confirm(ctx context.Context, campaign, claimant, claimID string, options ...ClaimOption) (Claim, error) {
 	c, key, err := b.holdKeyOf(ctx, campaign, claimant, options)
@@ -47,6 +47,8 @@ func confirmed(hold engine.Claim, held *engine.Claim) (Claim, error) {
 	switch {
 	case held == nil:
 		return Claim{}, ErrNoClaim
+	case held.IsBlock():
+		return Claim{}, ErrNotEligible
 	case held.Campaign != hold.Campaign:
 		return Claim{}, &ClaimedElsewhereError{held.Campaign}
 	case held.ID != hold.ID:

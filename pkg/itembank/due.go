@@ -200,7 +200,7 @@ const sweptAtOnce = 8
 // dueClaims closes the due claims of a shard.
 func (s *sweep) dueClaims(ctx context.Context, c Campaign, shard engine.Shard) error {
 	for after := (time.Time{}); ; {
-		now := s.bank.closersNow()
+		now := s.bank.serverNow()
 		page, err := s.bank.store.DueClaims(ctx, shard, after, now.Add(-endGrace), listPage)
 		if err != nil {
 			return err

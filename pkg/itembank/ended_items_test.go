@@ -45,6 +45,27 @@ func itemsEnd(f *fixture) {
 	f.wantCounts(engine.Counts(n))
 }
 
+// itemEndsAsTimeStepsBack: a request begins just after the end of an item, and reads it when the server's time is before
+// that end again. It takes the item at the first try.
+func itemEndsAsTimeStepsBack(f *fixture) {
+	c := f.create(itembank.Settings{ItemLife: time.Hour, Shards: 1})
+	server := itembankfault.NewClock()
+	f.loadAt(server, "a")
+	stepsBack := f.counted()
+	stepsBack.Server = server
+	stepsBack.Before = func(method string) error {
+		if method == "FreeItems" {
+			server.SetTo(f.BankRow(enginerows.FreeItem(c, "a")).EndsAt.Add(-time.Second))
+		}
+		return nil
+	}
+	server.Advance(time.Hour)
+	f.claimOrZero(f.bankOn(stepsBack), "ann")
+	if calls := stepsBack.Calls(); calls[len(calls)-1] != "Take" || slices.Index(calls, "Take") != len(calls)-1 {
+		f.Errorf("want one try, got %s", calls)
+	}
+}
+
 // mostTakenOut is the largest number of ended items that one request takes out of the bank.
 const mostTakenOut = 5
 

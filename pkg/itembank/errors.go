@@ -15,7 +15,7 @@ var (
 	ErrInvalid = errors.New("itembank: invalid input")
 
 	// ErrRefused says that the request was understood and refused. A repeat is refused too, until items are loaded,
-	// the campaign is opened or a claim is released.
+	// the campaign is opened, a claim is released or the claimant is unblocked.
 	ErrRefused = errors.New("itembank: refused")
 
 	// ErrTryAgain says that the store was busy, throttled or out of reach. The write may have taken effect. Repeat
@@ -35,14 +35,20 @@ var (
 	ErrClosed     = member(ErrRefused, "the campaign is closed")
 	ErrNoCampaign = member(ErrRefused, "no such campaign")
 	ErrNoClaim    = member(ErrRefused, "no such claim")
+	// ErrNotEligible says that the claimant is blocked in the scope (see Block). Unblock lets the claimant claim again.
+	ErrNotEligible = member(ErrRefused, "not eligible: the claimant is blocked in the scope of the campaign")
 	// ErrNotReconciled comes from OpenCampaign, after CloseUntilReconciled.
 	ErrNotReconciled = member(ErrRefused, "the campaign stays closed until reconcile finds no inconsistency")
 	// ErrLoaded comes from DeleteCampaign.
 	ErrLoaded = member(ErrRefused, "the campaign was loaded, and a campaign that was ever loaded is not deleted")
+	// ErrBlocksLeft comes from DeleteCampaign: the campaign is the last of its scope, and claimants are blocked there.
+	// Unblock them first, or close the campaign instead.
+	ErrBlocksLeft = member(ErrRefused, "the campaign is the last of its scope, and claimants are blocked in the scope")
 	// ErrDeleted comes from CreateCampaign: a campaign of that name was deleted less than DrainTime
 	// ago, and Banks may still use its rules.
 	ErrDeleted = member(ErrRefused, "a campaign of that name was deleted a moment ago")
-	// ErrChanged comes from ChangeCampaign: another operator changed the campaign meanwhile. Nothing was changed.
+	// ErrChanged comes from OpenCampaign, ChangeCampaign and DeleteCampaign: another operator changed, opened or closed
+	// the campaign meanwhile. Nothing was changed. Look at the campaign before you repeat the call.
 	ErrChanged = member(ErrRefused, "another operator changed the campaign at the same time; nothing was changed")
 	// ErrClaimedElsewhere comes as a *ClaimedElsewhereError, which names the campaign.
 	ErrClaimedElsewhere = member(ErrRefused, "claimed in another campaign of the same scope")
@@ -51,8 +57,11 @@ var (
 // The members of ErrInconsistent that are about changes during an operation.
 var (
 	// ErrInputChanged says that the second reading of a source differed from the first. The items that were added
-	// stay in the bank. The load is unfinished. To resume it, load the first input again.
+	// stay in the bank. The load is unfinished. To resume it, load the first input again; to end it, use GiveUpLoad.
 	ErrInputChanged = member(ErrInconsistent, "the input changed while it was being loaded")
+	// ErrLoadGivenUp says that GiveUpLoad gave up the load while it ran, which stopped. The items that it added stay in
+	// the bank. The same items can be loaded again.
+	ErrLoadGivenUp = member(ErrInconsistent, "another command gave the load up while it ran; the items that it added stay")
 	// ErrReopened says that the campaign was opened during a Repair, which stopped.
 	ErrReopened = member(ErrInconsistent, "the campaign was opened while it was being repaired")
 )

@@ -24,6 +24,7 @@ var expiryCases = []testCase{
 	{"claim-ends-by-the-rules-of-its-own-campaign", claimEndsByItsOwnCampaign},
 	{"clocks-that-differ", clocksThatDiffer},
 	{"items-end", itemsEnd},
+	{"item-ends-while-the-server-time-steps-back", itemEndsAsTimeStepsBack},
 	{"pages-of-ended-items", pagesOfEndedItems},
 	{"page-of-ended-items-in-one-half", pageOfEndedItemsInOneHalf},
 	{"items-end-on-the-page", itemsEndOnThePage},

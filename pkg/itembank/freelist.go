@@ -219,7 +219,7 @@ func (l *freeList) takeOutEnded(ctx context.Context, s *search) {
 		return
 	}
 	s.takenOut = true
-	_, _ = l.bank.store.EndItems(ctx, endRequests(s.ended, engine.Expired, l.bank.closersNow()))
+	_, _ = l.bank.store.EndItems(ctx, endRequests(s.ended, engine.Expired, l.bank.serverNow()))
 }
 
 // closeDue closes a few claims that are due, once a second, and forgets that the shards of their items were empty. It
@@ -228,7 +228,7 @@ func (l *freeList) closeDue(ctx context.Context, c Campaign) {
 	now := l.bank.clock.Now()
 	if c.OnEnd == Return && elapsed(l.dueSought, now) >= emptyFor {
 		l.dueSought = now
-		_, _ = l.bank.closeDue(ctx, c, l.bank.closersNow())
+		_, _ = l.bank.closeDue(ctx, c, l.bank.serverNow())
 	}
 }
 
@@ -281,12 +281,12 @@ func (l *freeList) readLoads(ctx context.Context, c Campaign) (loads, error) {
 
 // findLoads reads whether there are loads, and returns whether one of them is unfinished.
 func (l *freeList) findLoads(ctx context.Context, c Campaign) (unfinished bool, err error) {
-	some, unfinished, err := l.bank.store.Loads(ctx, c.Name)
+	some, rows, err := l.bank.store.Loads(ctx, c.Name)
 	if err != nil {
 		return false, err
 	}
 	if l.loads = noLoads; some {
 		l.loads = hasLoads
 	}
-	return unfinished, nil
+	return len(rows) > 0, nil
 }

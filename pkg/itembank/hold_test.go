@@ -24,6 +24,7 @@ var holdCases = []testCase{
 	{"release-by-the-holder-while-it-is-confirmed", releaseWhileConfirmed},
 	{"only-where-there-are-holds", onlyHolds},
 	{"closer-whose-clock-is-ahead", closerAhead},
+	{"closer-whose-clock-is-slow", closerSlow},
 	{"maker-whose-clock-is-slow", makerSlow},
 }
 
@@ -315,9 +316,25 @@ func closerAhead(f *fixture) {
 		f.WantWhere("held by ann", c, hold.Item, "ann")
 	}
 	server.SetTo(hold.EndsAt.Add(endGrace + time.Millisecond))
-	f.sweptDue(itembank.New(store, itembank.WithClock(skewed{server, -time.Hour})), itembank.SweepReport{}) // never above its own clock
 	f.sweptDue(ahead, itembank.SweepReport{Returned: 1})
 	f.WantWhere("free", c, hold.Item, "ann")
+}
+
+// closerSlow: a Bank whose clock is an hour slow closes claims and ends items as soon as any other.
+func closerSlow(f *fixture) {
+	s := holds
+	s.ItemLife = time.Hour / 2
+	c := f.create(s)
+	server := itembankfault.NewClock()
+	f.loadAt(server, "a", "b")
+	store := &itembankfault.Store{Store: f.Store, Server: server}
+	hold := f.claim(itembank.New(store, itembank.WithClock(server)), "ann").Claim
+	slow := itembank.New(store, itembank.WithClock(skewed{server, -time.Hour}))
+	server.SetTo(hold.EndsAt.Add(endGrace + time.Millisecond))
+	f.sweptDue(slow, itembank.SweepReport{Returned: 1})
+	f.WantWhere("free", c, hold.Item, "ann")
+	server.Advance(s.ItemLife)
+	f.swept(slow, itembank.SweepReport{Expired: 2})
 }
 
 // makerSlow: a Bank whose clock is 20 minutes slow makes holds of full length.

@@ -70,9 +70,12 @@ type LoadReport struct {
 // A known item keeps the columns of its first load. Two lines with the same item must have the same columns. To
 // check that, a Load into a campaign with Settings.Columns needs about 100 bytes of memory for each item.
 //
+// A load that was given up (GiveUpLoad) is not resumed: the same items are a new load, to which the items of the load
+// that was given up are known.
+//
 // Errors: *InvalidError, in a *LineError if a line is invalid; ErrNoCampaign; ErrTryAgain; the family
-// ErrInconsistent, with ErrInputChanged. After an error the report says how many rows are done. The same load resumes
-// there.
+// ErrInconsistent, with ErrInputChanged and ErrLoadGivenUp. After an error the report says how many rows are done. The
+// same load resumes there.
 func (b *Bank) Load(ctx context.Context, campaign string, source Source, progress Progress) (LoadReport, error) {
 	c, err := b.Campaign(ctx, campaign)
 	if err != nil {
@@ -82,6 +85,7 @@ func (b *Bank) Load(ctx context.Context, campaign string, source Source, progres
 	if err != nil {
 		return LoadReport{}, err
 	}
+	checkedAt := b.clock.Now()
 	l, err := b.findLoad(ctx, c, in.digest)
 	if err != nil {
 		return LoadReport{}, err
@@ -93,7 +97,7 @@ func (b *Bank) Load(ctx context.Context, campaign string, source Source, progres
 	if progress == nil {
 		progress = func(int64, int64) {}
 	}
-	w := &loading{bank: b, campaign: c, load: l, counted: l.Tally, input: in, lookUp: true}
+	w := &loading{loadRow: loadRow{b, l, checkedAt}, campaign: c, counted: l.Tally, input: in, lookUp: true}
 	w.progress = func() { progress(w.load.Tally.Rows, in.rows) }
 	w.progress()
 	err = w.run(ctx, source)
@@ -181,9 +185,9 @@ func (b *Bank) nextLoad(ctx context.Context, c Campaign, digest string) (l engin
 	if err != nil {
 		return engine.Load{}, false, err
 	}
-	next := engine.Load{Campaign: c.Name, Digest: digest, Number: 1}
+	next := engine.Load{Campaign: c.Name, Digest: digest, Number: 1, StartedAt: b.now()}
 	if latest != nil {
-		if !latest.Finished {
+		if !latest.Finished && !latest.GivenUp {
 			return *latest, true, nil
 		}
 		next.Number = latest.Number + 1
@@ -193,9 +197,8 @@ func (b *Bank) nextLoad(ctx context.Context, c Campaign, digest string) (l engin
 
 // loading is one run of a load.
 type loading struct {
-	bank      *Bank
+	loadRow
 	campaign  Campaign
-	load      engine.Load
 	counted   engine.Tally // the part of load.Tally that is stored
 	input     input
 	chunk     []engine.AddRequest
@@ -241,7 +244,7 @@ func (w *loading) run(ctx context.Context, source Source) error {
 		return err
 	}
 	w.load.Finished = true
-	return w.bank.store.AdvanceLoad(ctx, w.load)
+	return w.advance(ctx)
 }
 
 func (w *loading) add(line Line, row int64) {
@@ -316,7 +319,7 @@ func (w *loading) addUnknown(
 	if err := w.announce(ctx, unknown); err != nil {
 		return 0, err
 	}
-	results, err := w.bank.addItems(ctx, unknown)
+	results, err := w.addItems(ctx, unknown)
 	w.bank.mayHoldItems(unknown) // also after an error: the items may have been added
 	if err != nil {
 		return 0, err
@@ -333,6 +336,16 @@ func (w *loading) addUnknown(
 		}
 	}
 	return added, nil
+}
+
+func (w *loading) addItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
+	settled := func(r engine.AddResult) bool { return r.Outcome != engine.AddUnsettled }
+	return sendAll(ctx, w.bank, requests, func(ctx context.Context, part []engine.AddRequest) ([]engine.AddResult, error) {
+		if err := w.check(ctx); err != nil {
+			return nil, err
+		}
+		return w.bank.store.AddItems(ctx, part)
+	}, settled)
 }
 
 // announce announces items before the first item is added.
@@ -363,7 +376,7 @@ func (w *loading) saveTally(ctx context.Context) error {
 	if rows-w.counted.Rows < min(w.counted.Rows, maxUncounted) && rows < w.input.rows {
 		return nil
 	}
-	if err := w.bank.store.AdvanceLoad(ctx, w.load); err != nil {
+	if err := w.advance(ctx); err != nil {
 		return err
 	}
 	w.counted = w.load.Tally

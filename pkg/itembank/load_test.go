@@ -34,6 +34,11 @@ var loadCases = []testCase{
 	{"busy-engine", loadOnBusyEngine},
 	{"known-items-are-looked-up", knownItemsAreLookedUp},
 	{"own-sold-out-ends-at-once", ownSoldOutEnds},
+	{"cut-load-is-given-up", cutLoadIsGivenUp},
+	{"given-up-items-are-loaded-again", givenUpItemsAreLoadedAgain},
+	{"given-up-load-that-never-was", givenUpLoadThatNeverWas},
+	{"given-up-while-a-container-asks", givenUpWhileAContainerAsks},
+	{"given-up-while-it-runs", givenUpWhileItRuns},
 }
 
 // wantTally loads items, and compares the tally.

@@ -11,8 +11,8 @@ import (
 )
 
 // A claim ends in only one way: one transaction deletes its row by its id, and returns its item to the bank or marks
-// the item's row. All code that ends claims calls closeClaim: Release, ReleaseHold, requests that find an ended
-// claim, and sweeps.
+// the item's row. All code that ends claims calls closeClaim: Release, ReleaseHold, Forget, requests that find an ended
+// claim, and sweeps. Forget replaces the row by a block instead of deleting it.
 
 // Released is the result of a release. One of Already, Returned and Ended is set.
 type Released struct {
@@ -124,7 +124,7 @@ func (b *Bank) heldForRelease(
 ) (*engine.Claim, error) {
 	held, err := b.heldClaim(ctx, key)
 	switch {
-	case err != nil || held == nil || held.ID != claimID:
+	case err != nil || held == nil || held.ID != claimID || held.IsBlock():
 		return nil, err
 	case held.Campaign != c.Name:
 		return nil, &ClaimedElsewhereError{held.Campaign}
@@ -139,6 +139,7 @@ type closeTerms struct {
 	state   engine.ItemState
 	// ends says for items how they end, whatever the rules of the campaign; "": the item returns.
 	ends map[engine.Hash]engine.ItemState
+	block   *engine.Claim // replaces the claim row; nil: the row is deleted
 }
 
 // closeEnded closes a claim that ended more than endGrace ago, by the rules of its own
@@ -151,7 +152,7 @@ func (b *Bank) closeEnded(ctx context.Context, claim engine.Claim) (closedClaim,
 	if err != nil {
 		return closedClaim{}, err
 	}
-	return b.closeClaim(ctx, c, claim, endedTerms(b.closersNow()))
+	return b.closeClaim(ctx, c, claim, endedTerms(b.serverNow()))
 }
 
 // endedTerms are the terms for closing a claim that has ended.
@@ -171,7 +172,7 @@ func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim engine.Claim, t
 func (b *Bank) closeOnce(
 	ctx context.Context, c Campaign, claim engine.Claim, terms closeTerms,
 ) (done closedClaim, busy bool, err error) {
-	closing := engine.CloseRequest{Claim: claim, EndedBy: terms.endedBy, IfHold: terms.ifHold}
+	closing := engine.CloseRequest{Claim: claim, EndedBy: terms.endedBy, IfHold: terms.ifHold, Block: terms.block}
 	items, hashes := claim.Items(), claim.Hashes()
 	rows, busy, err := b.loadedRows(ctx, c, hashes)
 	if err != nil || busy {
@@ -229,7 +230,7 @@ func (b *Bank) closeItem(c Campaign, item engine.FreeItem, row engine.ItemRow, t
 		closing.State = end
 	case row.Withdraw:
 		closing.State = engine.Withdrawn
-	case hasEnded(item, b.closersNow()):
+	case hasEnded(item, b.serverNow()):
 		closing.State = engine.Expired
 	case c.OnEnd == Return:
 		closing.Return, closing.State = &item, ""

@@ -94,7 +94,7 @@ func (b *Bank) drained(ctx context.Context, campaign string) (Campaign, error) {
 
 func (b *Bank) closedCampaign(ctx context.Context, campaign string) (Campaign, error) {
 	c, err := b.Campaign(ctx, campaign)
-	if err == nil && c.StateAt(b.closersNow()) != Closed {
+	if err == nil && c.StateAt(b.serverNow()) != Closed {
 		err = &InvalidError{"campaign", "must be closed first"}
 	}
 	return c, err
@@ -200,7 +200,7 @@ func (r itemRows) repairRequest(c Campaign, text string, returnSeen bool) *engin
 
 func (b *Bank) checkClosed(ctx context.Context, campaign string) error {
 	c, err := b.readCampaign(ctx, campaign)
-	if err == nil && c.StateAt(b.closersNow()) != Closed {
+	if err == nil && c.StateAt(b.serverNow()) != Closed {
 		err = fmt.Errorf("%w: %s", ErrReopened, campaign)
 	}
 	return err

@@ -39,6 +39,7 @@ const (
 	otherCampaign    = "other-campaign"
 	holdsAnother     = "holds-another"
 	claimedElsewhere = "claimed-elsewhere"
+	blocked          = "blocked"
 	itemHeld         = "item-held"
 	itemEnded        = "item-ended"
 	notLoaded        = "not-loaded"
@@ -56,6 +57,7 @@ const (
 //	other-campaign     the line names another Campaign
 //	holds-another      the claimant holds another item of the campaign, in the claim HeldClaimID
 //	claimed-elsewhere  the claimant holds an item of another Campaign of the scope
+//	blocked            the claimant was forgotten or blocked: nothing was made
 //	item-held          HeldBy, another claimant, holds the item, in the claim HeldClaimID
 //	item-ended         the item ended as State says, or its life was over when it was claimed
 //	not-loaded         the item was never loaded into the campaign
@@ -337,6 +339,8 @@ func (r *replay) compareHeld(ctx context.Context, line ClaimLine, claim engine.C
 	switch {
 	case held == nil:
 		return ReplayedLine{}, nil
+	case held.IsBlock():
+		return ReplayedLine{Outcome: blocked}, nil
 	case held.Campaign != claim.Campaign:
 		return ReplayedLine{Outcome: claimedElsewhere, Campaign: held.Campaign}, nil
 	case held.ItemHash != claim.ItemHash || held.More != claim.More:
@@ -349,7 +353,7 @@ func (r *replay) compareHeld(ctx context.Context, line ClaimLine, claim engine.C
 	if r.report.DryRun {
 		r.planned[claim.Key()] = claim
 	} else if _, err := r.bank.Confirm(ctx, claim.Campaign, claim.Claimant, held.ID, InSlot(claim.Slot)); err != nil {
-		if errors.Is(err, ErrNoClaim) || errors.Is(err, ErrClaimEnded) { // a sweep has closed it meanwhile
+		if errors.Is(err, ErrNoClaim) || errors.Is(err, ErrClaimEnded) || errors.Is(err, ErrNotEligible) { // closed meanwhile
 			return ReplayedLine{Outcome: moved}, nil
 		}
 		return ReplayedLine{}, err

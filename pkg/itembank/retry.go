@@ -52,11 +52,6 @@ const (
 	campaignBusy = "the campaign was busy"
 )
 
-func (b *Bank) addItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
-	settled := func(r engine.AddResult) bool { return r.Outcome != engine.AddUnsettled }
-	return sendAll(ctx, b, requests, b.store.AddItems, settled)
-}
-
 func (b *Bank) endItems(ctx context.Context, requests []engine.EndRequest) ([]engine.EndResult, error) {
 	settled := func(r engine.EndResult) bool { return r != engine.EndUnsettled }
 	return sendAll(ctx, b, requests, b.store.EndItems, settled)

@@ -46,6 +46,18 @@ func (c Campaign) claimKey(claimant string, slot int) (engine.ClaimKey, error) {
 	return engine.ClaimKey{Scope: c.Scope, Claimant: normal, Slot: slot}, err
 }
 
+// slotsOf returns the keys of all slots of a claimant.
+func (c Campaign) slotsOf(claimant string) ([]engine.ClaimKey, error) {
+	keys := make([]engine.ClaimKey, c.PerClaimant)
+	for i := range keys {
+		var err error
+		if keys[i], err = c.claimKey(claimant, i+1); err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
+}
+
 // keyOf returns the key of a claim, and the campaign, of which only the fixed settings are current.
 func (b *Bank) keyOf(
 	ctx context.Context, campaign, claimant string, options []ClaimOption,

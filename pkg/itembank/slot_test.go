@@ -161,7 +161,7 @@ func slotsReplayedAndForgotten(f *fixture) {
 	if _, err := b.ReplayDryRun(f.ctx, f.name, replayOf(bad)); !errors.Is(err, itembank.ErrInvalid) {
 		f.Errorf("want %v, got %v", itembank.ErrInvalid, err)
 	}
-	forgotten, err := b.Forget(f.ctx, f.name, "ann")
+	forgotten, err := b.Forget(f.ctx, f.name, "ann", itembank.ForgetOptions{})
 	if err != nil || len(forgotten.Released) != 2 {
 		f.Errorf("want both claims, got %+v, %v", forgotten, err)
 	}

@@ -62,7 +62,7 @@ type sweep struct {
 func (s *sweep) claims(ctx context.Context, c Campaign) error {
 	return s.bank.eachClaim(ctx, c.Scope, func(claim engine.Claim) error {
 		s.count(1)
-		if claim.Campaign != c.Name || !closable(claim, s.bank.closersNow()) {
+		if claim.Campaign != c.Name || !closable(claim, s.bank.serverNow()) {
 			return nil
 		}
 		return s.closed(s.bank.closeEnded(ctx, claim))
@@ -87,11 +87,11 @@ func (s *sweep) closed(released closedClaim, err error) error {
 func (s *sweep) freeItems(ctx context.Context, c Campaign) error {
 	b := s.bank
 	return b.eachFreePage(ctx, c, func(items []engine.FreeItem) error {
-		_, ended := splitEnded(items, b.closersNow())
+		_, ended := splitEnded(items, b.serverNow())
 		s.count(len(items) - len(ended))
 		for len(ended) > 0 {
 			n := min(len(ended), engine.MaxAddItems)
-			results, err := b.endItems(ctx, endRequests(ended[:n], engine.Expired, b.closersNow()))
+			results, err := b.endItems(ctx, endRequests(ended[:n], engine.Expired, b.serverNow()))
 			for _, r := range results {
 				if r == engine.EndDone {
 					s.report.Expired++

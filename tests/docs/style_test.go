@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"regexp"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -26,6 +27,17 @@ func TestLineWidth(t *testing.T) {
 			if utf8.RuneCountInString(line) > most && !isTable && strings.Contains(strings.TrimSpace(line), " ") {
 				t.Errorf("%s:%d has %d columns", d.path, i+1, utf8.RuneCountInString(line))
 			}
+		}
+	}
+}
+
+// TestNoPlainCopyOfAStore: a copy of a SQLite file alone lacks the latest claims. `oncebox backup` copies all.
+func TestNoPlainCopyOfAStore(t *testing.T) {
+	t.Parallel()
+	plainCopy := regexp.MustCompile(`(?m)^.*\b(cp|rsync|scp)\b.*\.db\b.*$`)
+	for _, d := range documents(t) {
+		if line := plainCopy.FindString(d.text); line != "" {
+			t.Errorf("%s copies a store without `oncebox backup`: %s", d.path, line)
 		}
 	}
 }

@@ -112,6 +112,7 @@
   const endings = {
     "sold-out": "sold_out", "closed": "closed", "claimed-elsewhere": "elsewhere", "link-expired": "expired",
     "invalid-link": "invalid", "unauthenticated": "no_link", "other-campaign": "other_campaign",
+    "not-eligible": "not_eligible",
   };
 
   class OnceboxClaim extends HTMLElement {

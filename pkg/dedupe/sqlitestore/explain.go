@@ -18,7 +18,7 @@ const explainEntry = `SELECT owner, content, coalesce(purge_at, 0), coalesce(don
 func (s *Store) Explain(ctx context.Context, scope string, c dedupe.Candidate) (dedupe.Explanation, error) {
 	return dedupe.ExplainByKey(ctx, c, func(ctx context.Context, keys []dedupe.Key) ([]*dedupe.StoredEntry, error) {
 		entries := make([]*dedupe.StoredEntry, len(keys))
-		err := s.db.Read(ctx, "explain entries", func(ctx context.Context, r *sqlite.Statements) (err error) {
+		err := s.db.ReadSnapshot(ctx, "explain entries", func(ctx context.Context, r *sqlite.Statements) (err error) {
 			for i, key := range keys {
 				if entries[i], err = explain(ctx, r, scope, key); err != nil {
 					return err

@@ -13,7 +13,7 @@ const findEntry = `SELECT owner, content, coalesce(purge_at, 0) FROM entry WHERE
 // dedupe.ErrTryAgain, or a fault of the file.
 func (s *Store) Find(ctx context.Context, scope string, keys []dedupe.Key) ([]*dedupe.Existing, error) {
 	found := make([]*dedupe.Existing, len(keys))
-	err := s.db.Read(ctx, "find entries", func(ctx context.Context, r *sqlite.Statements) (err error) {
+	err := s.db.ReadSnapshot(ctx, "find entries", func(ctx context.Context, r *sqlite.Statements) (err error) {
 		for i := range keys {
 			if found[i], err = find(ctx, r, scope, keys[i]); err != nil {
 				return err

@@ -166,17 +166,6 @@ const ifNotDeleted = ifPresent + " AND #state <> :deleted"
 
 var deleted = text(string(engine.Deleted))
 
-// SetMode writes the state attribute of a campaign row, and raises its version.
-func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (bool, error) {
-	changed, err := s.updateCampaign(ctx, "set campaign mode", name, &dynamodb.UpdateItemInput{
-		UpdateExpression:          aws.String("SET #state = :mode ADD version :one"),
-		ConditionExpression:       aws.String(ifNotDeleted),
-		ExpressionAttributeNames:  map[string]string{"#state": "state"},
-		ExpressionAttributeValues: map[string]types.AttributeValue{":mode": text(string(m)), ":one": number(1), ":deleted": deleted},
-	})
-	return changed != nil, err
-}
-
 // ReplaceCampaign puts the campaign row IF the existing row has the versions of old. If the new row is deleted, the
 // page row is deleted with it.
 func (s *Store) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {

@@ -78,7 +78,11 @@ func (s *Store) TakeItems(
 		}})
 	}
 	claimed := len(actions) // the position of the claim's action and of its cancellation reason
-	actions = append(actions, putIfAbsent(s.dedupeTable, s.newClaimRow(claim, items[0].Shard)))
+	var shard engine.Shard  // a block has no item, and no shard
+	if len(items) > 0 {
+		shard = items[0].Shard
+	}
+	actions = append(actions, putIfAbsent(s.dedupeTable, s.newClaimRow(claim, shard)))
 	_, cause := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: actions})
 	reasons, cancelled := dynamo.Cancellations(cause, len(actions))
 	if !cancelled {

@@ -3,17 +3,13 @@ package dynamostore_test
 import (
 	"context"
 	"errors"
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -43,7 +39,7 @@ func TestCloseClaimReadsConflictsAndThrottles(t *testing.T) {
 		{"item ended, throttled", none, failed, throttled, engine.CloseResult{ItemChanged: true, Throttled: true}},
 	} {
 		store := dynamostore.New(cancelled(test.claim, test.item, test.bank), bankTable, dedupeTable)
-		got, err := store.CloseClaim(t.Context(), engine.CloseRequest{Return: &engine.FreeItem{}})
+		got, err := store.CloseClaim(t.Context(), engine.CloseRequest{Claim: engine.Claim{Campaign: "spring"}, Return: &engine.FreeItem{}})
 		if err != nil || got != test.want {
 			t.Errorf("%s: want %+v, got %+v, %v", test.name, test.want, got, err)
 		}
@@ -150,7 +146,7 @@ func TestEndFailuresAreErrors(t *testing.T) {
 		{"two reasons None", cancelled(none, none), true},
 	} {
 		store := dynamostore.New(test.client, bankTable, dedupeTable)
-		_, closing := store.CloseClaim(t.Context(), engine.CloseRequest{State: engine.Burned})
+		_, closing := store.CloseClaim(t.Context(), engine.CloseRequest{Claim: engine.Claim{Campaign: "spring"}, State: engine.Burned})
 		_, repair := store.Repair(t.Context(), engine.RepairRequest{DropFree: &engine.FreeItem{}, IfClaim: &engine.Claim{}})
 		for method, err := range map[string]error{"close": closing, "repair": repair} {
 			if err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
@@ -184,29 +180,6 @@ func TestHeldClaimOfARunningTransaction(t *testing.T) {
 		if held != nil || conflict != test.conflict || !errors.Is(err, test.want) {
 			t.Errorf("%s: want conflict %t and %v; got %+v, %t, %v", test.code, test.conflict, test.want, held, conflict, err)
 		}
-	}
-}
-
-// TestServerTime: the time is the Date of a response and the time since then, not the clock of the machine.
-func TestServerTime(t *testing.T) {
-	t.Parallel()
-	date := time.Now().Add(-time.Hour).UTC().Truncate(time.Second)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Date", date.Format(http.TimeFormat))
-		_, _ = w.Write([]byte("{}"))
-	}))
-	defer server.Close()
-	store := dynamostore.New(itembankengines.Client(server.URL, nil), bankTable, dedupeTable)
-	if got := store.ServerTime(); !got.IsZero() {
-		t.Errorf("before the first response: want no time, got %v", got)
-	}
-	begin := time.Now()
-	if _, err := store.Campaign(t.Context(), "spring"); err != nil {
-		t.Fatal(err)
-	}
-	got, passed := store.ServerTime(), time.Since(begin)
-	if got.Before(date) || got.After(date.Add(passed)) {
-		t.Errorf("want %v and at most %v more, got %v", date, passed, got)
 	}
 }
 

@@ -48,11 +48,12 @@ func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.H
 
 // CloseClaim is one transaction: {delete claim row IF claim_id = :id AND ended}, and for each item either {put bank row
 // IF absent, count a return in the item row} or {write the state of the item row}. The condition on the item row is the
-// state and the mark that the Bank read.
+// state and the mark that the Bank read. With a block the transaction puts the block instead of deleting the claim row,
+// under the same condition.
 func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
 	const doing = "close claim"
 	const claim = 0 // the position of the claim's action; the actions of the items follow
-	actions := []types.TransactWriteItem{claim: s.deleteClaim(r)}
+	actions := []types.TransactWriteItem{claim: s.endClaim(r)}
 	isBank := map[int]bool{} // by position
 	for _, item := range r.Items() {
 		actions = append(actions, s.updateItemRow(r.Claim.Campaign, item))
@@ -86,7 +87,8 @@ func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.C
 	return result, nil
 }
 
-func (s *Store) deleteClaim(r engine.CloseRequest) types.TransactWriteItem {
+// endClaim deletes the claim row, or puts the block in its place.
+func (s *Store) endClaim(r engine.CloseRequest) types.TransactWriteItem {
 	condition, values := "claim_id = :id", map[string]types.AttributeValue{":id": text(r.Claim.ID)}
 	if !r.EndedBy.IsZero() {
 		condition += " AND ends_at < :ended"
@@ -94,6 +96,12 @@ func (s *Store) deleteClaim(r engine.CloseRequest) types.TransactWriteItem {
 	}
 	if r.IfHold {
 		condition += " AND attribute_exists(ends_at)"
+	}
+	if r.Block != nil {
+		return types.TransactWriteItem{Put: &types.Put{
+			TableName: aws.String(s.dedupeTable), Item: dynamo.Encode(s.newClaimRow(*r.Block, engine.Shard{})),
+			ConditionExpression: aws.String(condition), ExpressionAttributeValues: values,
+		}}
 	}
 	return types.TransactWriteItem{Delete: &types.Delete{
 		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(s.claimKey(r.Claim.Key())),

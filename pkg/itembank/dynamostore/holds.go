@@ -37,7 +37,6 @@ func (s *Store) ConfirmClaim(ctx context.Context, claim engine.Claim) (engine.Co
 	case err != nil:
 		return engine.ConfirmResult{}, failed("confirm claim", err)
 	default:
-		s.server.observe(out.ResultMetadata)
 		found = out.Attributes
 	}
 	if len(found) == 0 {
@@ -77,7 +76,6 @@ func (s *Store) DueClaims(
 	if err != nil {
 		return engine.DuePage{}, failed("read due claims", err)
 	}
-	s.server.observe(out.ResultMetadata)
 	page := engine.DuePage{More: out.LastEvaluatedKey != nil}
 	for _, attributes := range out.Items {
 		var row claimRow

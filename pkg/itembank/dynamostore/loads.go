@@ -13,16 +13,17 @@ import (
 )
 
 // Loads reads the campaign's partition of loads.
-func (s *Store) Loads(ctx context.Context, campaign string) (some, unfinished bool, err error) {
+func (s *Store) Loads(ctx context.Context, campaign string) (some bool, unfinished []engine.Load, err error) {
 	q := s.partition(s.bankTable, loadPartition(campaign))
-	q.ProjectionExpression = aws.String("finished")
 	err = s.query(ctx, "find loads", q, func(page *dynamodb.QueryOutput) error {
 		for _, attributes := range page.Items {
 			var row loadRow
 			if err := dynamo.Decode(attributes, &row); err != nil {
 				return err
 			}
-			some, unfinished = true, unfinished || !row.Finished
+			if some = true; !row.Finished {
+				unfinished = append(unfinished, *row.load(campaign))
+			}
 		}
 		return nil
 	})
@@ -83,26 +84,48 @@ func (s *Store) StartFirstLoad(ctx context.Context, l engine.Load) (started, con
 	return false, false, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
 }
 
-// AdvanceLoad replaces the load row IF it has fewer rows, or the same rows while the load is now finished.
-func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) error {
+// AdvanceLoad replaces the load row IF it is not given up, and has fewer rows, or the same rows while the load is now
+// finished.
+func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) (givenUp bool, err error) {
 	const doing = "write load progress"
-	behind := "rows_done < :rows"
+	behind := "attribute_not_exists(given_up) AND rows_done < :rows"
 	if l.Finished {
-		behind = "rows_done <= :rows"
+		behind = "attribute_not_exists(given_up) AND rows_done <= :rows"
 	}
-	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
+	_, err = s.client.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: aws.String(s.bankTable), Item: dynamo.Encode(newLoadRow(l)), ConditionExpression: aws.String(behind),
 		ExpressionAttributeValues:           map[string]types.AttributeValue{":rows": number(l.Tally.Rows)},
 		ReturnValuesOnConditionCheckFailure: allOld,
 	})
-	old, ahead := dynamo.ConditionFailure(err)
+	old, unmet := dynamo.ConditionFailure(err)
 	switch {
-	case !ahead:
-		return failed(doing, err)
+	case !unmet:
+		return false, failed(doing, err)
 	case old == nil:
-		return fmt.Errorf("dynamodb: %s: %w: load %s does not exist", doing, engine.ErrInconsistent, l.ID())
+		return false, fmt.Errorf("dynamodb: %s: %w: load %s does not exist", doing, engine.ErrInconsistent, l.ID())
 	}
-	return nil
+	var row loadRow
+	err = dynamo.Decode(old, &row)
+	return row.GivenUp, err
+}
+
+// GiveUpLoad updates the load row IF it is not finished.
+func (s *Store) GiveUpLoad(ctx context.Context, l engine.Load) (bool, error) {
+	update := "SET given_up = :true"
+	if l.Finished {
+		update += ", finished = :true"
+	}
+	_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName: aws.String(s.bankTable), Key: dynamo.Encode(newLoadRow(l).key),
+		UpdateExpression: &update, ConditionExpression: aws.String("finished = :false"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":true": &types.AttributeValueMemberBOOL{Value: true}, ":false": &types.AttributeValueMemberBOOL{},
+		},
+	})
+	if _, unmet := dynamo.ConditionFailure(err); unmet {
+		return false, nil
+	}
+	return err == nil, failed("give up load", err)
 }
 
 // AddItems is one transaction of {put item row IF absent, put bank row IF absent} for each item. If the transaction is
@@ -132,6 +155,11 @@ func (s *Store) AddItems(ctx context.Context, requests []engine.AddRequest) ([]e
 
 // whyNotAdded reads the cancellation reasons of an item's two puts. It reads the item row's first, because an item that
 // was loaded is usually in the bank too.
+//
+// DynamoDB does not document that it reports every failed condition of a transaction, so an inconsistency is reported
+// only after a read. The read is isolated: while a transaction adds the item, one of its rows may be visible before the
+// other. For the same reason the row that this request wants to put is known only after that read: the transaction of
+// an earlier try may be visible in part, and the item is not in the bank before all of it is.
 func (s *Store) whyNotAdded(
 	ctx context.Context, r engine.AddRequest, item, bank dynamo.Cancellation,
 ) (result engine.AddResult, err error) {
@@ -141,13 +169,12 @@ func (s *Store) whyNotAdded(
 		if err := dynamo.Decode(item.Item, &row); err != nil {
 			return result, err
 		}
-		return engine.AddResult{Outcome: engine.AddKnown, Existing: row.itemRow()}, nil
+		if row.LoadID != r.LoadID || row.Row != r.Row {
+			return engine.AddResult{Outcome: engine.AddKnown, Existing: row.itemRow()}, nil
+		}
 	case item.Reason != dynamo.NoReason || bank.Reason != dynamo.ConditionFailed:
 		return result, nil
 	}
-	// DynamoDB does not document that it reports every failed condition of a transaction, so an inconsistency is
-	// reported only after a read. The read is isolated: while another load adds the item, its bank row may be
-	// visible before its item row.
 	read, err := s.readItem(ctx, r.Item)
 	switch {
 	case err != nil || read.Conflict:

@@ -21,7 +21,6 @@ func (s *Store) get(ctx context.Context, doing, table string, k key, row any) (f
 	if err != nil {
 		return false, failed(doing, err)
 	}
-	s.server.observe(out.ResultMetadata)
 	if out.Item == nil {
 		return false, nil
 	}

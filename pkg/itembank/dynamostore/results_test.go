@@ -183,3 +183,32 @@ func TestAddItemsReadsConflicts(t *testing.T) {
 		}
 	}
 }
+
+// TestAddItemsReadsItsOwnRow: a row that this request wants to put is known only if no transaction is working on the rows
+// of the item. Until then the item may not be in the bank.
+func TestAddItemsReadsItsOwnRow(t *testing.T) {
+	t.Parallel()
+	known := reason("ConditionalCheckFailed")
+	known.Item = map[string]types.AttributeValue{"load_id": text("l#1"), "row": &types.AttributeValueMemberN{Value: "7"}}
+	busy := &types.TransactionCanceledException{CancellationReasons: []types.CancellationReason{none, conflicted}}
+	for _, bank := range []string{"None", "TransactionConflict", "ConditionalCheckFailed"} {
+		client := cancelled(known, reason(bank))
+		for _, test := range []struct {
+			name   string
+			client dynamostore.Client
+			row    int64
+			want   engine.AddOutcome
+		}{
+			{"a transaction is working on a row", reading{Client: client, err: busy}, 7, engine.AddUnsettled},
+			{"no transaction is working on a row", reading{Client: client, item: known.Item, bank: aBankRow}, 7, engine.AddKnown},
+			{"the item was claimed", reading{Client: client, item: known.Item}, 7, engine.AddKnown},
+			{"another row of the load", client, 8, engine.AddKnown}, // without a read
+		} {
+			store := dynamostore.New(test.client, bankTable, dedupeTable)
+			added, err := store.AddItems(t.Context(), []engine.AddRequest{{LoadID: "l#1", Row: test.row}})
+			if err != nil || added[0].Outcome != test.want {
+				t.Errorf("%s, bank row %s: want outcome %d, got %+v, %v", test.name, bank, test.want, added, err)
+			}
+		}
+	}
+}

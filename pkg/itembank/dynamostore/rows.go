@@ -166,6 +166,10 @@ type loadRow struct {
 	Added    int64  `dynamodbav:"added"`
 	Known    int64  `dynamodbav:"known"`
 	Repeated int64  `dynamodbav:"repeated"`
+
+	// GivenUp is true or absent.
+	GivenUp   bool  `dynamodbav:"given_up,omitempty"`
+	StartedAt int64 `dynamodbav:"started_at,omitempty"` // milliseconds; absent in rows of older versions
 }
 
 func newScopeRow(s engine.Scope) scopeRow {
@@ -271,12 +275,14 @@ func newLoadRow(l engine.Load) loadRow {
 	return loadRow{
 		key: key{loadPartition(l.Campaign), l.ID()}, Digest: l.Digest, Number: l.Number,
 		Finished: l.Finished, Rows: l.Tally.Rows, Added: l.Tally.Added, Known: l.Tally.Known, Repeated: l.Tally.Repeated,
+		GivenUp: l.GivenUp, StartedAt: millis(l.StartedAt),
 	}
 }
 
 func (r loadRow) load(campaign string) *engine.Load {
 	return &engine.Load{
 		Campaign: campaign, Digest: r.Digest, Number: r.Number, Finished: r.Finished,
+		GivenUp: r.GivenUp, StartedAt: fromMillis(r.StartedAt),
 		Tally: engine.Tally{Rows: r.Rows, Added: r.Added, Known: r.Known, Repeated: r.Repeated},
 	}
 }

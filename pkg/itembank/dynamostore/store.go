@@ -20,10 +20,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/internal/serverclock"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Client is the part of *dynamodb.Client that a Store calls.
+// Client is the part of *dynamodb.Client that a Store calls. A Client that calls another must pass the options on: a
+// Store reads DynamoDB's time through them.
 type Client interface {
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	BatchGetItem(
@@ -46,7 +48,7 @@ type Store struct {
 	bankTable   string
 	dedupeTable string
 	rowShards   int
-	server      serverClock
+	server      *serverclock.Clock
 }
 
 var _ engine.Store = (*Store)(nil)
@@ -60,7 +62,11 @@ func New(client Client, bankTable, dedupeTable string) *Store {
 // WithRowShards makes a Store for the tests of this module, with another number of partition keys than New. No other Store
 // finds its rows. Other modules cannot call it.
 func WithRowShards(client Client, bankTable, dedupeTable string, shards dynamo.RowShards) *Store {
-	return &Store{client: client, bankTable: bankTable, dedupeTable: dedupeTable, rowShards: shards.N}
+	clock := serverclock.New()
+	return &Store{
+		client: dated{client, dynamo.Dates(clock)}, bankTable: bankTable, dedupeTable: dedupeTable,
+		rowShards: shards.N, server: clock,
+	}
 }
 
 // ifAbsent is the condition of every put-if-absent. It does not name an owner: if the condition fails, the reply has

@@ -14,7 +14,7 @@
 //     shards.
 //   - An item row says that an item was ever loaded, and how it ended ([ItemRow]). It
 //     stays when the bank row is deleted.
-//   - A claim row says that a claimant holds an item ([Claim]). Its key is the scope, the
+//   - A claim row says that a claimant holds an item, or is blocked ([Claim]). Its key is the scope, the
 //     claimant and a slot ([ClaimKey]). An index lists the claims that have an end, by the
 //     shard of their first item and by their end. The index is a hint ([Store.DueClaims]).
 //   - A load row keeps the progress of a load ([Load]).

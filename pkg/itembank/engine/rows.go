@@ -27,8 +27,9 @@ type Campaign struct {
 	OnEnd       OnEnd
 	CreatedAt   time.Time
 
-	// Version increases when items may come into the bank and when the row changes. A load raises it before its first
-	// item and at its end, a repair with each item that it puts back, and each change of the campaign raises it too.
+	// Version increases when items may come into the bank and when the row changes. A load raises it by 1 before its
+	// first item and at its end, and a repair by 1 with each item that it puts back. The Bank raises it by more with each
+	// change of the campaign.
 	// EmptyVersion is the version at which the bank was last seen empty while no load was unfinished; 0: never.
 	Version      int64
 	EmptyVersion int64
@@ -124,10 +125,14 @@ type ListedItem struct {
 	ItemRow
 }
 
-// Claim is a claim row: a claimant holds an item.
+// Claim is a claim row: a claimant holds an item, or is blocked.
+//
+// A block is a claim row without a campaign, an item and an end. It has the key of a claim, so that no claim can be put
+// while it exists. Versions of oncebox without blocks refuse the claimant, too: they read a block as a claim of another
+// campaign.
 type Claim struct {
 	ID        string // random; never used again
-	Campaign  string
+	Campaign  string // empty in a block
 	Scope     string
 	Claimant  string
 	Slot      int // which of the claimant's claims in the scope this is, from 1
@@ -138,11 +143,22 @@ type Claim struct {
 	EndsAt    time.Time // zero: never
 }
 
-// Items returns all items of the claim.
-func (c Claim) Items() []string { return append([]string{c.Item}, c.More.Items()...) }
+// IsBlock reports whether the row blocks its claimant.
+func (c Claim) IsBlock() bool { return c.Campaign == "" }
 
-// Hashes returns the hashes of all items of the claim.
+// Items returns all items of the claim. A block has none.
+func (c Claim) Items() []string {
+	if c.IsBlock() {
+		return nil
+	}
+	return append([]string{c.Item}, c.More.Items()...)
+}
+
+// Hashes returns the hashes of all items of the claim. A block has none.
 func (c Claim) Hashes() []Hash {
+	if c.IsBlock() {
+		return nil
+	}
 	hashes := []Hash{c.ItemHash}
 	for _, item := range c.More.Items() {
 		hashes = append(hashes, HashItem(item))
@@ -183,8 +199,11 @@ type Load struct {
 	Campaign string
 	Digest   string // of the items in order
 	Number   int    // 1 for the first load of these items, 2 for the second, and so on
-	Finished bool
-	Tally    Tally
+	Finished bool   // its last row was added, or it was given up and is over
+	// GivenUp says that an operator gave the load up. Nobody resumes it. It is still unfinished until it is Finished, too.
+	GivenUp   bool
+	Tally     Tally
+	StartedAt time.Time // zero: not known
 }
 
 // ID names the load in its item rows. The ids of loads with the same digest sort by number.

@@ -36,9 +36,12 @@ const (
 //   - Times have a precision of one millisecond.
 //   - A read that is throttled returns ErrThrottled.
 type Store interface {
-	// ServerTime returns a lower bound of the engine's own time, which is usually late by a second at most. It returns
-	// the zero time if the engine's time is not known, because no request was answered yet, or if the engine has no
-	// clock of its own.
+	// ServerTime returns a lower bound of the engine's own time, which is usually late by two seconds at most. The bound
+	// follows the last reply of the engine alone. So a call may return an earlier time than the call before, usually
+	// by two seconds at most. The clock of this machine never limits the bound.
+	//
+	// It returns the zero time if the engine's time is not known, because no request was answered yet, or if the
+	// engine has no clock of its own.
 	ServerTime() time.Time
 
 	// Campaigns.
@@ -52,9 +55,6 @@ type Store interface {
 	Campaign(ctx context.Context, name string) (*Campaign, error)
 	// Campaigns lists all campaign rows in the order of their names.
 	Campaigns(ctx context.Context) ([]Campaign, error)
-	// SetMode changes the mode of a campaign row that exists and is not Deleted, and raises its version.
-	SetMode(ctx context.Context, name string, m Mode) (found bool, err error)
-
 	// ReplaceCampaign replaces a campaign row by now, if the row has the Version and the EmptyVersion of old.
 	// replaced = false: it has others, or the row is absent. If now is Deleted, the same transaction deletes the page
 	// row.
@@ -84,7 +84,8 @@ type Store interface {
 	Take(ctx context.Context, item FreeItem, claim Claim) (TakeResult, error)
 	// TakeItems makes a claim of several items in one transaction: it deletes all bank rows and puts the claim row, or
 	// does nothing. ItemGone, ItemConflict and ItemThrottled are true if they hold for any of the items. items are the
-	// items of the claim, in order: at most MaxClaimItems, with different hashes, all of the claim's campaign.
+	// items of the claim, in order: at most MaxClaimItems, with different hashes, all of the claim's campaign. For a
+	// block there are no items: TakeItems puts the row if its key is absent.
 	TakeItems(ctx context.Context, items []FreeItem, claim Claim) (TakeResult, error)
 	// HeldClaim reads a claim row. The read is isolated: it shows the row before or after a transaction, never between
 	// the moments at which the writes of one transaction become visible. conflict = true: a transaction is working on
@@ -96,7 +97,7 @@ type Store interface {
 	// ConfirmClaim removes the end of a claim row, if the row has an end, and the id and the campaign of the claim. The
 	// result has the row after the call. If the call did not change the row, it is read consistently.
 	ConfirmClaim(ctx context.Context, claim Claim) (ConfirmResult, error)
-	// CloseClaim deletes a claim row. For each item of the claim, the same transaction either puts the bank row and
+	// CloseClaim deletes a claim row, or replaces it by a block. For each item of the claim, the same transaction either puts the bank row and
 	// counts a return in the item row, or writes the state of the item row. The request decides which, and has the
 	// conditions.
 	CloseClaim(ctx context.Context, r CloseRequest) (CloseResult, error)
@@ -132,8 +133,8 @@ type Store interface {
 
 	// Loads.
 
-	// Loads reports whether the campaign has load rows, and whether one of them is unfinished.
-	Loads(ctx context.Context, campaign string) (some, unfinished bool, err error)
+	// Loads reports whether the campaign has load rows, and returns those that are not Finished.
+	Loads(ctx context.Context, campaign string) (some bool, unfinished []Load, err error)
 	// LatestLoad returns the load row of this digest with the highest number.
 	LatestLoad(ctx context.Context, campaign, digest string) (*Load, error)
 	// StartLoad puts a load row if it is absent. started = false: the row existed.
@@ -143,8 +144,12 @@ type Store interface {
 	// conflict = true: another transaction was working on a row, and nothing was changed.
 	StartFirstLoad(ctx context.Context, l Load) (started, conflict bool, err error)
 	// AdvanceLoad writes the tally and Finished into a load row. It changes nothing if the row has more Rows, or the
-	// same Rows and Finished. If the row is absent, the error is of the family ErrInconsistent.
-	AdvanceLoad(ctx context.Context, l Load) error
+	// same Rows and Finished, or is GivenUp. givenUp reports whether the row is GivenUp. If the row is absent, the error
+	// is of the family ErrInconsistent.
+	AdvanceLoad(ctx context.Context, l Load) (givenUp bool, err error)
+	// GiveUpLoad sets GivenUp in the load row, and Finished if l is Finished, if the row exists and is not Finished. It
+	// leaves the tally as it is. done = false: the row is absent or Finished, and nothing was changed.
+	GiveUpLoad(ctx context.Context, l Load) (done bool, err error)
 
 	// Lists return pages, in an order that the engine chooses. They return every row once that exists during the whole
 	// list. A page may be empty without being the last. The cursor of the first page is ""; next is "" after the last
@@ -262,6 +267,8 @@ type CloseRequest struct {
 	State   ItemState // how the item ends; if Row has a state, it is the same
 
 	More []CloseItem // the same for the other items of the claim, in order
+
+	Block *Claim // the block to put in place of the claim row, with the same key; nil: the row is deleted
 }
 
 // CloseItem says what happens to an item of a claim, as in CloseRequest.
@@ -272,8 +279,11 @@ type CloseItem struct {
 	State  ItemState
 }
 
-// Items returns the CloseItem of each item of the claim.
+// Items returns the CloseItem of each item of the claim. A block has none.
 func (r CloseRequest) Items() []CloseItem {
+	if r.Claim.IsBlock() {
+		return nil
+	}
 	return append([]CloseItem{{r.Claim.ItemHash, r.Row, r.Return, r.State}}, r.More...)
 }
 

@@ -20,11 +20,10 @@ var campaignCases = []testCase{
 	{"scope-row-decides-a-race", scopeRowDecidesRace},
 	{"scope-of-a-campaign-that-exists", scopeOfExisting},
 	{"campaigns-are-listed-by-name", campaignsListed},
-	{"mode-changes-nothing-else", modeChangesNothingElse},
+	{"modes-are-read-as-they-were-written", modesRoundTrip},
 	{"replace-campaign-conditions", replaceCampaignConditions},
 	{"replace-campaign-race", replaceCampaignRace},
 	{"create-in-place-of-a-deleted-campaign", createInPlaceOfDeleted},
-	{"mode-of-a-deleted-campaign", modeOfDeletedCampaign},
 	{"version-is-counted-up", versionCountedUp},
 	{"mark-as-empty-needs-the-version", markEmptyNeedsVersion},
 	{"counts", counts},
@@ -37,7 +36,7 @@ func campaignRoundTrip(f *fixture) {
 		PerClaimant: 7, Choice: true, Publish: true, Columns: true,
 		Shards: 256, PageSize: 1000, ItemLife: 100 * 365 * 24 * time.Hour, ClaimLife: 90*time.Minute + time.Millisecond,
 		Hold: 15*time.Minute + time.Millisecond, OnEnd: engine.Return, CreatedAt: opens.Add(-time.Hour),
-		Version: 7, EmptyVersion: 5,
+		Version: 7_000_000_003, EmptyVersion: 7_000_000_001,
 	}
 	f.create(want)
 	got, err := f.Store.Campaign(f.Context(), f.name)
@@ -182,25 +181,25 @@ func campaignsListed(f *fixture) {
 	}
 }
 
-func modeChangesNothingElse(f *fixture) {
-	want := f.campaign(16)
-	want.ClosesAt = time.Date(2033, 1, 1, 0, 0, 0, 0, time.UTC)
-	f.create(want)
-	found, err := f.Store.SetMode(f.Context(), f.name, engine.ClosedByHand)
-	f.Must(err)
-	got, err := f.Store.Campaign(f.Context(), f.name)
-	f.Must(err)
-	want.Mode = engine.ClosedByHand
-	want.Version++
-	if !found || *got != want {
-		f.Errorf("want found and %+v, got %t and %+v", want, found, got)
-	}
-	found, err = f.Store.SetMode(f.Context(), f.name+"-other", engine.OpenByHand)
-	if found || err != nil {
-		f.Errorf("absent campaign: want not found, got %t, %v", found, err)
-	}
-	if none, err := f.Store.Campaign(f.Context(), f.name+"-other"); none != nil || err != nil {
-		f.Errorf("setting the mode of an absent campaign made %+v (%v)", none, err)
+// modesRoundTrip: each mode is stored. A row that gets the mode that it has gets the next version too.
+func modesRoundTrip(f *fixture) {
+	old := f.campaign(16)
+	old.ClosesAt = time.Date(2033, 1, 1, 0, 0, 0, 0, time.UTC)
+	f.create(old)
+	for _, mode := range []engine.Mode{
+		engine.OpenByHand, engine.ClosedByHand, engine.ClosedByHand, engine.ClosedUntilReconciled, engine.ClosedUntilReconciled,
+		engine.ByTimes, engine.Deleted,
+	} {
+		want := old
+		want.Mode, want.Version = mode, old.Version+1_000_000_000
+		replaced, err := f.Store.ReplaceCampaign(f.Context(), old, want)
+		f.Must(err)
+		got, err := f.Store.Campaign(f.Context(), f.name)
+		f.Must(err)
+		if !replaced || *got != want {
+			f.Errorf("%s: want replaced and %+v, got %t and %+v", mode, want, replaced, got)
+		}
+		old = want
 	}
 }
 
@@ -322,18 +321,6 @@ func createInPlaceOfDeleted(f *fixture) {
 	third.Name, third.Scope = f.name+"-third", now.Scope
 	f.wantScope(third, now.ScopeRow())
 	wantThere(create(7, 3, now.Scope)) // the campaign is not deleted any more
-}
-
-// modeOfDeletedCampaign: a deleted campaign is neither opened nor closed.
-func modeOfDeletedCampaign(f *fixture) {
-	want := f.campaign(16)
-	want.Mode = engine.Deleted
-	f.create(want)
-	found, err := f.Store.SetMode(f.Context(), f.name, engine.OpenByHand)
-	f.Must(err)
-	if got, err := f.Store.Campaign(f.Context(), f.name); found || err != nil || *got != want {
-		f.Errorf("want it unchanged, got found %t and %+v, %v", found, got, err)
-	}
 }
 
 func versionCountedUp(f *fixture) {

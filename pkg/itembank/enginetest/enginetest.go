@@ -39,8 +39,10 @@ type Case struct {
 // Cases returns all cases of the suite.
 func Cases() []Case {
 	var cases []Case
-	for _, c := range slices.Concat(campaignCases, claimCases, slotCases, listedCases, holdCases, endCases, loadCases, listCases,
-		repairCases, pageCases, columnCases) {
+	for _, c := range slices.Concat(
+		campaignCases, claimCases, slotCases, blockCases, listedCases, holdCases, endCases, loadCases, listCases,
+		repairCases, pageCases, columnCases, isolationCases,
+	) {
 		cases = append(cases, Case{c.name, func(t testing.TB, e Engine) { c.run(newFixture(t, e)) }})
 	}
 	return cases

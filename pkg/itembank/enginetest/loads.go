@@ -19,6 +19,7 @@ var loadCases = []testCase{
 	{"first-load-needs-the-campaign", firstLoadNeedsCampaign},
 	{"first-load-against-a-change", firstLoadAgainstChange},
 	{"load-rows-move-forward-only", loadRowsMoveForwardOnly},
+	{"load-that-is-given-up", loadGivenUp},
 }
 
 func itemRow(f *fixture) {
@@ -193,8 +194,8 @@ func (f *fixture) wantLoads(campaign string, want, wantUnfinished bool) {
 	f.Helper()
 	some, unfinished, err := f.Store.Loads(f.Context(), campaign)
 	f.Must(err)
-	if some != want || unfinished != wantUnfinished {
-		f.Errorf("campaign %s has loads: want %t, unfinished %t; got %t, %t", campaign, want, wantUnfinished, some, unfinished)
+	if some != want || len(unfinished) > 0 != wantUnfinished {
+		f.Errorf("campaign %s has loads: want %t, unfinished %t; got %t, %+v", campaign, want, wantUnfinished, some, unfinished)
 	}
 }
 
@@ -217,7 +218,9 @@ func loadRowsMoveForwardOnly(f *fixture) {
 		{at(100, false), at(150, true)},
 		{at(150, true), at(150, true)},
 	} {
-		f.Must(f.Store.AdvanceLoad(f.Context(), step.write))
+		if givenUp, err := f.Store.AdvanceLoad(f.Context(), step.write); givenUp || err != nil {
+			f.Errorf("progress %+v: given up %t, %v", step.write, givenUp, err)
+		}
 		got, err := f.Store.LatestLoad(f.Context(), f.name, "digest")
 		f.Must(err)
 		if *got != step.want {
@@ -225,7 +228,75 @@ func loadRowsMoveForwardOnly(f *fixture) {
 		}
 	}
 	l.Number = 2
-	if err := f.Store.AdvanceLoad(f.Context(), l); err == nil {
+	if _, err := f.Store.AdvanceLoad(f.Context(), l); err == nil {
 		f.Error("progress of a load that was never started was accepted")
+	}
+}
+
+// loadGivenUp: a load that is given up is unfinished until it is finished, too. It makes no progress.
+func loadGivenUp(f *fixture) {
+	at := func(rows int64) engine.Load {
+		return engine.Load{
+			Campaign: f.name, Digest: "digest", Number: 1, Tally: engine.Tally{Rows: rows, Added: rows}, StartedAt: end,
+		}
+	}
+	giveUp := func(l engine.Load, finished, want bool) {
+		f.Helper()
+		l.Finished = finished
+		if done, err := f.Store.GiveUpLoad(f.Context(), l); done != want || err != nil {
+			f.Errorf("want given up %t, got %t, %v", want, done, err)
+		}
+	}
+	advance := func(l engine.Load, finished, want bool) {
+		f.Helper()
+		l.Finished = finished
+		if givenUp, err := f.Store.AdvanceLoad(f.Context(), l); givenUp != want || err != nil {
+			f.Errorf("progress %+v: want given up %t, got %t, %v", l, want, givenUp, err)
+		}
+	}
+	row := func(want engine.Load) {
+		f.Helper()
+		if got, err := f.Store.LatestLoad(f.Context(), f.name, "digest"); err != nil || got == nil || *got != want {
+			f.Errorf("want %+v, got %+v, %v", want, got, err)
+		}
+		_, unfinished, err := f.Store.Loads(f.Context(), f.name)
+		if f.Must(err); !want.Finished && (len(unfinished) != 1 || unfinished[0] != want) {
+			f.Errorf("want the unfinished load %+v, got %+v", want, unfinished)
+		}
+		f.wantLoads(f.name, true, !want.Finished)
+	}
+	giveUp(at(0), false, false)
+	f.wantLoads(f.name, false, false)
+	_, err := f.Store.StartLoad(f.Context(), at(0))
+	f.Must(err)
+	advance(at(100), false, false)
+	giveUp(at(50), false, true) // it does not change the tally
+	givenUp := at(100)
+	givenUp.GivenUp = true
+	row(givenUp)
+	giveUp(at(50), false, true)
+	for _, finished := range []bool{false, true} {
+		for _, rows := range []int64{50, 100, 150} {
+			advance(at(rows), finished, true)
+		}
+	}
+	row(givenUp)
+	giveUp(at(50), true, true)
+	givenUp.Finished = true
+	row(givenUp)
+	giveUp(at(50), true, false)
+	giveUp(at(50), false, false)
+	advance(at(150), true, true)
+	row(givenUp)
+
+	other := at(0)
+	other.Number = 2
+	_, err = f.Store.StartLoad(f.Context(), other)
+	f.Must(err)
+	advance(other, true, false)
+	giveUp(other, false, false)
+	other.Finished = true
+	if got, err := f.Store.LatestLoad(f.Context(), f.name, "digest"); err != nil || *got != other {
+		f.Errorf("a finished load was given up: %+v, %v", got, err)
 	}
 }

@@ -171,17 +171,6 @@ func (s *Store) MarkEmpty(ctx context.Context, campaign string, version int64) (
 	return marked, err
 }
 
-// SetMode changes the mode of a campaign row that exists and is not deleted.
-func (s *Store) SetMode(ctx context.Context, name string, m engine.Mode) (found bool, err error) {
-	err = s.db.Write(ctx, "set mode", func(ctx context.Context, w *sqlite.Statements) error {
-		n, err := w.Exec(ctx, `UPDATE campaign SET mode = ?, version = version + 1 WHERE name = ? AND mode <> ?`,
-			m, name, engine.Deleted)
-		found = n == 1
-		return err
-	})
-	return found, err
-}
-
 // Counts counts the rows of a campaign at one moment, whatever consistent is. It reads all of them, and blocks no
 // writer.
 func (s *Store) Counts(ctx context.Context, c engine.Campaign, _ bool) (n engine.Counts, err error) {

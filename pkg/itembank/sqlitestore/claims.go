@@ -90,7 +90,11 @@ func take(
 			return result, err
 		}
 	}
-	return result, putClaim(ctx, w, claim, items[0].Shard)
+	var shard engine.Shard // a block has no item, and no shard
+	if len(items) > 0 {
+		shard = items[0].Shard
+	}
+	return result, putClaim(ctx, w, claim, shard)
 }
 
 // putClaim puts an absent claim row. shard is the shard of its first item.

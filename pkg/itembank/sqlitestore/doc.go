@@ -22,10 +22,15 @@
 // data. So a program that does not know it, such as the sqlite3 shell, does no harm. The file stays after use. You can
 // delete it while no process has the store open.
 //
+// # Backups
+//
+// `oncebox backup` copies the file while other processes write to it. Do not copy the file with other programs: the
+// latest writes are only in the file with -wal beside it. To restore a backup, stop all processes first. If the file of
+// an open store is replaced, the store refuses to write.
+//
 // # Limits
 //
 // The file must be on a local disk: SQLite's shared memory and locks do not work over network file systems. In a
 // process that has the store open, only oncebox's engines may open and close the file, even for reading: by the rules
-// of POSIX locks, any other close drops SQLite's locks. To restore a backup, stop all processes first. If the file of
-// an open store is replaced, the store refuses to write.
+// of POSIX locks, any other close drops SQLite's locks.
 package sqlitestore

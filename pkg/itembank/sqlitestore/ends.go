@@ -40,7 +40,7 @@ func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (ro
 // ItemRows reads item rows, all at one moment.
 func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.Hash) ([]*engine.ItemRow, error) {
 	rows := make([]*engine.ItemRow, len(hashes))
-	err := s.db.Read(ctx, "read items", func(ctx context.Context, r *sqlite.Statements) (err error) {
+	err := s.db.ReadSnapshot(ctx, "read items", func(ctx context.Context, r *sqlite.Statements) (err error) {
 		for i, h := range hashes {
 			if rows[i], err = readItemRow(ctx, r, campaign, h[:]); err != nil {
 				return err
@@ -54,9 +54,9 @@ func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.H
 	return rows, nil
 }
 
-// ReadItems reads the rows of all items in one transaction, which never conflicts.
+// ReadItems reads the rows of all items at one moment. It never conflicts.
 func (s *Store) ReadItems(ctx context.Context, keys []engine.FreeItem) (reads []engine.ItemRead, err error) {
-	err = s.db.Read(ctx, "read items", func(ctx context.Context, r *sqlite.Statements) error {
+	err = s.db.ReadSnapshot(ctx, "read items", func(ctx context.Context, r *sqlite.Statements) error {
 		reads = make([]engine.ItemRead, len(keys))
 		for i, key := range keys {
 			if reads[i].Row, err = readItemRow(ctx, r, key.Shard.Campaign, key.Hash[:]); err != nil {
@@ -80,7 +80,7 @@ func readBankRow(ctx context.Context, r *sqlite.Statements, key engine.FreeItem)
 	return &row, nil
 }
 
-// CloseClaim deletes a claim row and returns or ends its items if all conditions hold. Otherwise it changes nothing and
+// CloseClaim deletes a claim row, or replaces it by a block, and returns or ends its items if all conditions hold. Otherwise it changes nothing and
 // reports every condition that failed.
 func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (result engine.CloseResult, err error) {
 	err = s.db.Write(ctx, "close claim", func(ctx context.Context, w *sqlite.Statements) error {
@@ -126,6 +126,11 @@ func closeClaim(
 	}
 	if _, err := w.Exec(ctx, deleteClaim, claimKey(claim.Key())...); err != nil {
 		return result, err
+	}
+	if r.Block != nil {
+		if err := putClaim(ctx, w, *r.Block, engine.Shard{}); err != nil {
+			return result, err
+		}
 	}
 	for _, item := range r.Items() {
 		if err := closeItem(ctx, w, claim.Campaign, item); err != nil {

@@ -9,22 +9,28 @@ import (
 )
 
 const (
-	selectLoads = `SELECT count(*), count(*) FILTER (WHERE NOT finished) FROM load WHERE campaign = ?`
+	selectSomeLoad = `SELECT 1 FROM load WHERE campaign = ? LIMIT 1`
 
-	selectLatestLoad = `SELECT campaign, digest, number, finished, rows, added, known, repeated
+	loadColumns = `campaign, digest, number, finished, rows, added, known, repeated, given_up, started_at`
+
+	selectUnfinished = `SELECT ` + loadColumns + ` FROM load WHERE campaign = ? AND NOT finished`
+
+	selectLatestLoad = `SELECT ` + loadColumns + `
 		FROM load WHERE campaign = ? AND digest = ? ORDER BY number DESC LIMIT 1`
 
-	insertLoad = `INSERT INTO load
-		(campaign, digest, number, finished, rows, added, known, repeated)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
+	insertLoad = `INSERT INTO load (` + loadColumns + `)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 	// A row with more progress stays as it is.
 	updateLoad = `UPDATE load
 		SET finished = max(finished, ?4), rows = ?5, added = ?6, known = ?7, repeated = ?8
-		WHERE campaign = ?1 AND digest = ?2 AND number = ?3
+		WHERE campaign = ?1 AND digest = ?2 AND number = ?3 AND NOT given_up
 			AND (rows < ?5 OR rows = ?5 AND finished < ?4)`
 
-	selectIsStarted = `SELECT 1 FROM load WHERE campaign = ? AND digest = ? AND number = ?`
+	updateGivenUp = `UPDATE load SET given_up = 1, finished = ?4
+		WHERE campaign = ?1 AND digest = ?2 AND number = ?3 AND NOT finished`
+
+	selectGivenUp = `SELECT given_up FROM load WHERE campaign = ? AND digest = ? AND number = ?`
 
 	// It inserts one row, or none if an item row or a bank row exists.
 	insertItem = `INSERT INTO item (campaign, hash, load_id, row, ends_at, columns)
@@ -38,14 +44,22 @@ const (
 		WHERE campaign = ? AND hash = ?`
 )
 
-// Loads reports whether the campaign has load rows, and whether one of them is unfinished.
-func (s *Store) Loads(ctx context.Context, campaign string) (some, unfinished bool, err error) {
-	var all, open int
+// Loads reports whether the campaign has load rows, and lists the unfinished ones.
+func (s *Store) Loads(ctx context.Context, campaign string) (some bool, unfinished []engine.Load, err error) {
 	err = s.db.Read(ctx, "find loads", func(ctx context.Context, r *sqlite.Statements) error {
-		_, err := r.One(ctx, selectLoads, sqlite.Args{campaign}, &all, &open)
-		return err
+		var one int
+		unfinished = nil
+		if some, err = r.One(ctx, selectSomeLoad, sqlite.Args{campaign}, &one); err != nil || !some {
+			return err
+		}
+		return r.Each(ctx, selectUnfinished, sqlite.Args{campaign}, func(scan func(...any) error) error {
+			var l engine.Load
+			err := scan(intoLoad(&l)...)
+			unfinished = append(unfinished, l)
+			return err
+		})
 	})
-	return all > 0, open > 0, err
+	return some, unfinished, err
 }
 
 // LatestLoad reads the load row of the digest with the highest number.
@@ -59,13 +73,19 @@ func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (latest
 
 func readLatestLoad(ctx context.Context, r *sqlite.Statements, campaign, digest string) (*engine.Load, error) {
 	var l engine.Load
-	t := &l.Tally
-	found, err := r.One(ctx, selectLatestLoad, sqlite.Args{campaign, digest},
-		&l.Campaign, &l.Digest, &l.Number, &l.Finished, &t.Rows, &t.Added, &t.Known, &t.Repeated)
+	found, err := r.One(ctx, selectLatestLoad, sqlite.Args{campaign, digest}, intoLoad(&l)...)
 	if err != nil || !found {
 		return nil, err
 	}
 	return &l, nil
+}
+
+func intoLoad(l *engine.Load) []any {
+	t := &l.Tally
+	return []any{
+		&l.Campaign, &l.Digest, &l.Number, &l.Finished, &t.Rows, &t.Added, &t.Known, &t.Repeated,
+		&l.GivenUp, sqlite.IntoTime(&l.StartedAt),
+	}
 }
 
 // StartLoad puts a load row if it is absent.
@@ -79,8 +99,8 @@ func (s *Store) StartLoad(ctx context.Context, l engine.Load) (started bool, err
 
 func startLoad(ctx context.Context, w *sqlite.Statements, l engine.Load) (started bool, err error) {
 	t := l.Tally
-	n, err := w.Exec(ctx, insertLoad,
-		l.Campaign, l.Digest, l.Number, l.Finished, t.Rows, t.Added, t.Known, t.Repeated)
+	n, err := w.Exec(ctx, insertLoad, l.Campaign, l.Digest, l.Number, l.Finished,
+		t.Rows, t.Added, t.Known, t.Repeated, l.GivenUp, sqlite.Millis(l.StartedAt))
 	return n == 1, err
 }
 
@@ -101,28 +121,39 @@ func (s *Store) StartFirstLoad(ctx context.Context, l engine.Load) (started, con
 	return started, false, err
 }
 
-// AdvanceLoad writes progress. It changes nothing if the row has more rows, or the same rows and is finished. If the
-// row does not exist, the error is engine.ErrInconsistent.
-func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) error {
-	return s.db.Write(ctx, "advance load", func(ctx context.Context, w *sqlite.Statements) error {
+// AdvanceLoad writes progress. It changes nothing if the row has more rows, or the same rows and is finished, or is given
+// up. If the row does not exist, the error is engine.ErrInconsistent.
+func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) (givenUp bool, err error) {
+	err = s.db.Write(ctx, "advance load", func(ctx context.Context, w *sqlite.Statements) error {
 		t := l.Tally
 		n, err := w.Exec(ctx, updateLoad,
 			l.Campaign, l.Digest, l.Number, l.Finished, t.Rows, t.Added, t.Known, t.Repeated)
-		if err != nil || n == 1 {
+		if givenUp = false; err != nil || n == 1 {
 			return err
 		}
-		return checkStarted(ctx, w, l)
+		givenUp, err = isGivenUp(ctx, w, l)
+		return err
 	})
+	return givenUp, err
 }
 
-// checkStarted returns an error if the load row does not exist. It returns nil if the row has more progress.
-func checkStarted(ctx context.Context, w *sqlite.Statements, l engine.Load) error {
-	var one int
-	found, err := w.One(ctx, selectIsStarted, sqlite.Args{l.Campaign, l.Digest, l.Number}, &one)
+// isGivenUp returns an error if the load row does not exist.
+func isGivenUp(ctx context.Context, w *sqlite.Statements, l engine.Load) (givenUp bool, err error) {
+	found, err := w.One(ctx, selectGivenUp, sqlite.Args{l.Campaign, l.Digest, l.Number}, &givenUp)
 	if err == nil && !found {
 		err = fmt.Errorf("%w: load %s does not exist", engine.ErrInconsistent, l.ID())
 	}
-	return err
+	return givenUp, err
+}
+
+// GiveUpLoad marks a load row that is not finished as given up, and ends it if l is finished.
+func (s *Store) GiveUpLoad(ctx context.Context, l engine.Load) (done bool, err error) {
+	err = s.db.Write(ctx, "give up load", func(ctx context.Context, w *sqlite.Statements) error {
+		n, err := w.Exec(ctx, updateGivenUp, l.Campaign, l.Digest, l.Number, l.Finished)
+		done = n == 1
+		return err
+	})
+	return done, err
 }
 
 // AddItems adds items in one transaction. It settles every request.

@@ -7,7 +7,7 @@ import (
 
 var part = sqlite.Part{
 	Name:     "itembank",
-	Layout:   4,
+	Layout:   5,
 	Tables:   makeTables,
 	Purpose:  "claims",
 	TryAgain: engine.ErrTryAgain,
@@ -79,6 +79,8 @@ const makeTables = `
 		added      INTEGER NOT NULL,
 		known      INTEGER NOT NULL,
 		repeated   INTEGER NOT NULL,
+		given_up   INTEGER NOT NULL DEFAULT 0,
+		started_at INTEGER,
 		PRIMARY KEY (campaign, digest, number)
 	) STRICT, WITHOUT ROWID;
 

@@ -58,6 +58,15 @@ func opened(db *sqlite.DB, err error) (*Store, error) {
 	return &Store{db}, nil
 }
 
+// Erase removes the content of deleted rows from the disk: from unused parts of the file, and from its -wal file. It
+// rewrites the whole file, also the tables of other engines in it, and needs the size of the file again on the disk.
+// Calls that write wait meanwhile. It does not reach copies of the file, and not what a disk keeps of overwritten blocks.
+// It is safe to repeat.
+//
+// Errors: engine.ErrTryAgain if another process writes, or reads since before the call, for longer than the busy
+// timeout. The text may then still be in the -wal file: repeat the call.
+func (s *Store) Erase(ctx context.Context) error { return s.db.Erase(ctx) }
+
 // ServerTime returns the zero time: a file has no clock of its own.
 func (s *Store) ServerTime() time.Time { return time.Time{} }
 

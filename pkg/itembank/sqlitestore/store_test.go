@@ -50,8 +50,10 @@ func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
 	ctx := t.Context()
 	l := engine.Load{Campaign: "c", Digest: "d", Number: 1}
 	_, take := s.Take(ctx, item, annsClaim(item))
-	_, setMode := s.SetMode(ctx, "c", engine.ClosedByHand)
+	_, replace := s.ReplaceCampaign(ctx, c, c)
 	_, startLoad := s.StartLoad(ctx, l)
+	_, advanceLoad := s.AdvanceLoad(ctx, l)
+	_, giveUpLoad := s.GiveUpLoad(ctx, l)
 	_, addItems := s.AddItems(ctx, []engine.AddRequest{{Item: engine.FreeItem{Shard: item.Shard, Value: "new"}, LoadID: "l", Row: 1}})
 	_, create := s.CreateCampaign(ctx, engine.Campaign{Name: "other"})
 	_, closeClaim := s.CloseClaim(ctx, engine.CloseRequest{Claim: annsClaim(item), State: engine.Burned})
@@ -59,8 +61,8 @@ func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
 	_, endItems := s.EndItems(ctx, []engine.EndRequest{{Item: item, State: engine.Withdrawn}})
 	_, repair := s.Repair(ctx, engine.RepairRequest{Campaign: "c", Hash: item.Hash, DropFree: &item, IfRow: &engine.ItemRow{}})
 	for name, err := range map[string]error{
-		"Take": take, "SetMode": setMode, "StartLoad": startLoad, "AddItems": addItems,
-		"CreateCampaign": create, "AdvanceLoad": s.AdvanceLoad(ctx, l),
+		"Take": take, "ReplaceCampaign": replace, "StartLoad": startLoad, "AddItems": addItems,
+		"CreateCampaign": create, "AdvanceLoad": advanceLoad, "GiveUpLoad": giveUpLoad,
 		"CloseClaim": closeClaim, "ConfirmClaim": confirm, "EndItems": endItems, "Repair": repair,
 	} {
 		if !errors.Is(err, itembank.ErrTryAgain) || errors.Is(err, context.DeadlineExceeded) {
@@ -121,8 +123,8 @@ func TestOpenErrors(t *testing.T) {
 		{inTemp(t), fs.ErrNotExist, "oncebox init"},
 		{text, ErrNotStore, "not a SQLite database"},
 		{other, ErrNotStore, "no tables for claims"},
-		{newer, ErrLayout, "the tables for claims have layout 5, and this version reads layout 4; use the version that made it"},
-		{older, ErrLayout, "the tables for claims have layout 3, and this version reads layout 4; use the version that made it"},
+		{newer, ErrLayout, "the tables for claims have layout 6, and this version reads layout 5; use the version that made it"},
+		{older, ErrLayout, "the tables for claims have layout 4, and this version reads layout 5; use the version that made it"},
 		{busy, itembank.ErrTryAgain, "another program is writing to the file"},
 	} {
 		_, err := Open(t.Context(), c.path, WithBusyTimeout(time.Millisecond))

@@ -1,0 +1,224 @@
+package itembank
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// A block is a claim row without a campaign and an item, in each slot of the claimant. The put of a claim tests that
+// its key is absent, so it finds the block, and a claim reads and writes no more than without blocks. The number of
+// slots of a scope never changes. So a block in each slot leaves the claimant no slot.
+//
+// All code compares the campaign of a claim row with its own. A block has none, so lists, counts, sweeps, Reconcile
+// and LookUp pass over it.
+
+// blockRest is how long the blocks of a scope stay after the last of its campaigns has closed. An operator who extends
+// a campaign does so before.
+const blockRest = 30 * 24 * time.Hour
+
+// BlockReport is the result of a Block or an Unblock.
+type BlockReport struct {
+	Scope    string
+	Claimant string  // as the scope stores it
+	Slots    int     // the slots of a claimant in the scope
+	Changed  int     // the slots that the call blocked or unblocked
+	Held     []Claim // the claims that stay: their slots are not blocked
+	// PurgedAfter is the time after which PurgeBlocks deletes the blocks of the scope; zero: they stay.
+	PurgedAfter time.Time
+}
+
+// Block blocks a claimant in a scope: Claim returns ErrNotEligible. A claim that the claimant holds stays, and its slot
+// is not blocked. Release it and repeat Block, or call Forget, which does both in one transaction.
+//
+// Block is safe to repeat.
+//
+// Errors: *InvalidError; ErrNoCampaign if the scope has no campaign; ErrTryAgain. After an error the report has the
+// results up to then.
+func (b *Bank) Block(ctx context.Context, scope, claimant string) (BlockReport, error) {
+	return b.changeBlocks(ctx, scope, claimant, func(key engine.ClaimKey, held *engine.Claim) (bool, error) {
+		if held != nil {
+			return false, nil
+		}
+		return b.putBlock(ctx, key)
+	})
+}
+
+// Unblock deletes the blocks of a claimant in a scope, so that the claimant can claim again. It is safe to repeat.
+//
+// Errors: as Block.
+func (b *Bank) Unblock(ctx context.Context, scope, claimant string) (BlockReport, error) {
+	return b.changeBlocks(ctx, scope, claimant, func(_ engine.ClaimKey, held *engine.Claim) (bool, error) {
+		if held == nil || !held.IsBlock() {
+			return false, nil
+		}
+		return b.deleteBlock(ctx, *held)
+	})
+}
+
+// IsBlocked reports whether a claimant is blocked in a slot of a scope. It changes nothing.
+//
+// Errors: *InvalidError; ErrNoCampaign if the scope has no campaign; ErrTryAgain.
+func (b *Bank) IsBlocked(ctx context.Context, scope, claimant string) (bool, error) {
+	keys, err := b.slotsIn(ctx, scope, claimant)
+	if err != nil {
+		return false, err
+	}
+	for _, key := range keys {
+		if held, err := b.heldClaim(ctx, key); err != nil || held != nil && held.IsBlock() {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
+// changeBlocks calls change for each slot of a claimant, with the row of the slot, and reports what it changed.
+func (b *Bank) changeBlocks(
+	ctx context.Context, scope, claimant string, change func(engine.ClaimKey, *engine.Claim) (bool, error),
+) (BlockReport, error) {
+	report := BlockReport{Scope: scope, Claimant: claimant}
+	keys, err := b.slotsIn(ctx, scope, claimant)
+	if err != nil {
+		return report, err
+	}
+	report.Claimant, report.Slots = keys[0].Claimant, len(keys)
+	for _, key := range keys {
+		held, err := b.heldClaim(ctx, key)
+		if err != nil {
+			return report, err
+		}
+		changed, err := change(key, held)
+		if err != nil {
+			return report, err
+		}
+		switch {
+		case changed:
+			report.Changed++
+		case held != nil && !held.IsBlock():
+			report.Held = append(report.Held, claimOf(*held))
+		}
+	}
+	report.PurgedAfter, err = b.blocksEnd(ctx, scope)
+	return report, err
+}
+
+// slotsIn returns the keys of all slots of a claimant in a scope.
+func (b *Bank) slotsIn(ctx context.Context, scope, claimant string) ([]engine.ClaimKey, error) {
+	if err := ValidateName("scope", scope); err != nil {
+		return nil, err
+	}
+	if err := ValidateClaimant(claimant); err != nil {
+		return nil, err
+	}
+	c, err := b.campaignIn(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	return c.slotsOf(claimant)
+}
+
+// putBlock blocks a slot that is free. done is false if the slot is not free.
+func (b *Bank) putBlock(ctx context.Context, key engine.ClaimKey) (done bool, err error) {
+	block, err := b.newBlock(key)
+	if err != nil {
+		return false, err
+	}
+	return whileBusy(ctx, b, claimBusy, func() (done, busy bool, err error) {
+		taken, err := b.store.TakeItems(ctx, nil, block)
+		return taken.Taken(), !taken.Taken() && taken.Held == nil, err
+	})
+}
+
+func (b *Bank) newBlock(key engine.ClaimKey) (engine.Claim, error) {
+	id, err := b.newClaimID()
+	return engine.Claim{
+		ID: id, Scope: key.Scope, Claimant: key.Claimant, Slot: key.Slot, ClaimedAt: b.serverNow(),
+	}, err
+}
+
+// deleteBlock deletes a block. done is false if the row has changed.
+func (b *Bank) deleteBlock(ctx context.Context, block engine.Claim) (done bool, err error) {
+	return whileBusy(ctx, b, claimBusy, func() (done, busy bool, err error) {
+		closed, err := b.store.CloseClaim(ctx, engine.CloseRequest{Claim: block})
+		return closed.Closed(), !closed.Closed() && !closed.ClaimChanged, err
+	})
+}
+
+// PurgeBlocks deletes all blocks of a scope if each of its campaigns closed by its times more than 30 days ago. Before
+// that, and if a campaign has no time at which it closes or was opened or closed by hand, it deletes nothing and reads
+// one list of campaigns. Otherwise it reads all claims of the scope, at the rate of WithRate. PurgeBlocks is safe to
+// repeat and to interrupt.
+//
+// The campaigns decide when it is called, not when the claimant was blocked. So a campaign that is extended keeps its
+// blocks.
+//
+// Errors: *InvalidError; ErrTryAgain. purged is the number of deleted blocks, also after an error.
+func (b *Bank) PurgeBlocks(ctx context.Context, scope string) (purged int64, err error) {
+	if err := ValidateName("scope", scope); err != nil {
+		return 0, err
+	}
+	end, err := b.blocksEnd(ctx, scope)
+	if err != nil || end.IsZero() || !end.Before(b.serverNow()) {
+		return 0, err
+	}
+	err = b.eachClaim(ctx, scope, func(claim engine.Claim) error {
+		if !claim.IsBlock() {
+			return nil
+		}
+		done, err := b.deleteBlock(ctx, claim)
+		if done {
+			purged++
+		}
+		return err
+	})
+	return purged, err
+}
+
+// blocksEnd returns the time after which the blocks of a scope may be deleted; the zero time: they stay.
+func (b *Bank) blocksEnd(ctx context.Context, scope string) (end time.Time, err error) {
+	all, err := b.store.Campaigns(ctx)
+	if err != nil {
+		return end, err
+	}
+	for _, row := range all {
+		switch {
+		case row.Scope != scope || row.Mode == engine.Deleted:
+			continue
+		case row.Mode != engine.ByTimes || row.ClosesAt.IsZero():
+			return time.Time{}, nil
+		case end.Before(row.ClosesAt.Add(blockRest)):
+			end = row.ClosesAt.Add(blockRest)
+		}
+	}
+	return end, nil
+}
+
+var errBlock = errors.New("a block")
+
+// noBlocksLeft returns ErrBlocksLeft if a campaign is the last of its scope and claimants are blocked there. Without a
+// campaign no command could find these blocks. A later campaign of the same name could have more slots than are
+// blocked.
+func (b *Bank) noBlocksLeft(ctx context.Context, c engine.Campaign) error {
+	all, err := b.store.Campaigns(ctx)
+	if err != nil {
+		return err
+	}
+	for _, other := range all {
+		if other.Scope == c.Scope && other.Name != c.Name && other.Mode != engine.Deleted {
+			return nil
+		}
+	}
+	err = b.eachClaim(ctx, c.Scope, func(claim engine.Claim) error {
+		if claim.IsBlock() {
+			return errBlock
+		}
+		return nil
+	})
+	if errors.Is(err, errBlock) {
+		return fmt.Errorf("%w: unblock them first, or close the campaign instead", ErrBlocksLeft)
+	}
+	return err
+}
