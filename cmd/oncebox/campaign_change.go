@@ -199,7 +199,7 @@ A campaign that was ever loaded is never deleted: a claim may be under way at an
 gone could be neither released nor swept. Then the exit code is 3 and nothing is changed. Retire it: close it, let its
 claims end or keep them, and withdraw its free items. Its name stays.
 
-It counts the rows of the campaign and the claims of its scope. On DynamoDB that is at least 528 read units.
+It counts the rows of the campaign and the claims of its scope. On DynamoDB that is at least 784 read units.
 
 Examples:
   oncebox campaign delete sprnig

@@ -36,8 +36,10 @@ each other, so that it cannot be released: "oncebox reconcile" shows them. The c
 reach, such as backups.
 
 In a SQLite store the command then rewrites the file, so that neither the file nor its -wal file has the text of deleted
-rows. That needs the size of the file again on the disk. If another process reads the file for longer than 5 seconds,
-the exit code is 1: the claims are released, and the text may be in the -wal file until the command is repeated.
+rows. That needs up to twice the size of the file on the disk. Meanwhile no other process writes: requests to a server
+that take longer than 5 seconds fail with 503, so choose a quiet hour for a large file. If another process reads the
+file for longer than 5 seconds, the exit code is 1: the claims are released, and the text may be in the -wal file until
+the command is repeated.
 
 Examples:
   oncebox forget spring ann@example.com

@@ -89,9 +89,13 @@ func (c statusCommand) status(ctx context.Context, a *app, b *itembank.Bank) err
 	if err != nil {
 		return err
 	}
-	if len(loads) > 0 {
-		a.remark("a load is unfinished: load its file again to finish it; if the file was wrong, `%s` ends the load",
-			giveUpCommand(c.Campaign, loads[0].LoadID))
+	for _, l := range loads {
+		command := giveUpCommand(c.Campaign, l.LoadID)
+		if l.GivenUp {
+			a.remark("a load is to be given up, and that is not over: repeat `%s`", command)
+			continue
+		}
+		a.remark("a load is unfinished: load its file again to finish it; if the file was wrong, `%s` ends the load", command)
 	}
 	return a.print(statusJSON{c.Campaign, state, counts, loads}, table(func(row func(...string)) {
 		row("state", string(state))

@@ -85,10 +85,13 @@ func locateBackup(source, to string) (string, error) {
 		return "", &plainError{text: to + ": its folder does not exist", err: err}
 	}
 	target = filepath.Join(folder, filepath.Base(target))
-	for _, suffix := range []string{lockSuffix, "-wal", "-shm", "-journal"} {
+	for _, suffix := range besideStore {
 		if target == source+suffix {
 			return "", &plainError{text: to + ": the store needs this name", err: ErrExists}
 		}
+	}
+	if target+partSuffix == source {
+		return "", &plainError{text: to + ": the copy would be made in the file of the store", err: ErrExists}
 	}
 	if strings.HasSuffix(target, partSuffix) {
 		return "", &plainError{text: to + ": the name of a copy that is not complete", err: ErrExists}
@@ -96,16 +99,21 @@ func locateBackup(source, to string) (string, error) {
 	return target, nil
 }
 
-// checkFree checks that no file has the name of a backup. The caller has named it so.
+// besideStore are the suffixes of the files beside a store.
+var besideStore = []string{lockSuffix, "-wal", "-shm", "-journal"}
+
+// checkFree checks that no file has the name of a backup, or that of a journal beside it: SQLite would write what an
+// older store left there into the backup. The caller has named it so.
 func checkFree(target, name string) error {
-	_, err := os.Lstat(target)
-	switch {
-	case err == nil:
-		return &plainError{text: name + ": the file exists", err: ErrExists}
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
+	for _, suffix := range []string{"", "-wal", "-journal"} {
+		switch _, err := os.Lstat(target + suffix); {
+		case err == nil:
+			return &plainError{text: name + suffix + ": the file exists", err: ErrExists}
+		case !errors.Is(err, fs.ErrNotExist):
+			return backupFault(name+suffix, err)
+		}
 	}
-	return backupFault(name, err)
+	return nil
 }
 
 func lockError(name string, err error) error {

@@ -180,6 +180,8 @@ func TestBackupRefuses(t *testing.T) {
 	check(t, os.WriteFile(empty, nil, 0o600))
 	makeForeign(t, foreign, `CREATE TABLE x (y)`)
 	check(t, os.Symlink(beside("nowhere"), beside("dangling")))
+	check(t, os.WriteFile(beside("old-wal"), nil, 0o600))
+	check(t, os.WriteFile(beside("killed"+partSuffix), nil, 0o600))
 	locked, err := filelock.Take(beside("locked") + partSuffix)
 	check(t, err)
 	defer locked.Release()
@@ -193,6 +195,8 @@ func TestBackupRefuses(t *testing.T) {
 		{db.path, filepath.Dir(db.path), ErrExists},
 		{db.path, beside("dangling"), ErrExists},
 		{db.path, db.path + "-journal", ErrExists},
+		{db.path, beside("old"), ErrExists}, // it has a -wal file
+		{beside("killed" + partSuffix), beside("killed"), ErrExists},
 		{db.path, beside("copy" + partSuffix), ErrExists},
 		{db.path, beside("locked"), ErrBackupRuns},
 		{db.path, beside("note"), filelock.ErrNotALock},

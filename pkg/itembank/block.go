@@ -39,10 +39,8 @@ type BlockReport struct {
 // Errors: *InvalidError; ErrNoCampaign if the scope has no campaign; ErrTryAgain. After an error the report has the
 // results up to then.
 func (b *Bank) Block(ctx context.Context, scope, claimant string) (BlockReport, error) {
-	return b.changeBlocks(ctx, scope, claimant, func(key engine.ClaimKey, held *engine.Claim) (bool, error) {
-		if held != nil {
-			return false, nil
-		}
+	isFree := func(held *engine.Claim) bool { return held == nil }
+	return b.changeBlocks(ctx, scope, claimant, isFree, func(key engine.ClaimKey, _ *engine.Claim) (bool, error) {
 		return b.putBlock(ctx, key)
 	})
 }
@@ -51,10 +49,8 @@ func (b *Bank) Block(ctx context.Context, scope, claimant string) (BlockReport, 
 //
 // Errors: as Block.
 func (b *Bank) Unblock(ctx context.Context, scope, claimant string) (BlockReport, error) {
-	return b.changeBlocks(ctx, scope, claimant, func(_ engine.ClaimKey, held *engine.Claim) (bool, error) {
-		if held == nil || !held.IsBlock() {
-			return false, nil
-		}
+	isBlock := func(held *engine.Claim) bool { return held != nil && held.IsBlock() }
+	return b.changeBlocks(ctx, scope, claimant, isBlock, func(_ engine.ClaimKey, held *engine.Claim) (bool, error) {
 		return b.deleteBlock(ctx, *held)
 	})
 }
@@ -75,9 +71,10 @@ func (b *Bank) IsBlocked(ctx context.Context, scope, claimant string) (bool, err
 	return false, nil
 }
 
-// changeBlocks calls change for each slot of a claimant, with the row of the slot, and reports what it changed.
+// changeBlocks changes each slot of a claimant that is to be changed, and reports what it changed.
 func (b *Bank) changeBlocks(
-	ctx context.Context, scope, claimant string, change func(engine.ClaimKey, *engine.Claim) (bool, error),
+	ctx context.Context, scope, claimant string,
+	toChange func(*engine.Claim) bool, change func(engine.ClaimKey, *engine.Claim) (done bool, err error),
 ) (BlockReport, error) {
 	report := BlockReport{Scope: scope, Claimant: claimant}
 	keys, err := b.slotsIn(ctx, scope, claimant)
@@ -86,11 +83,7 @@ func (b *Bank) changeBlocks(
 	}
 	report.Claimant, report.Slots = keys[0].Claimant, len(keys)
 	for _, key := range keys {
-		held, err := b.heldClaim(ctx, key)
-		if err != nil {
-			return report, err
-		}
-		changed, err := change(key, held)
+		held, changed, err := b.changeSlot(ctx, key, toChange, change)
 		if err != nil {
 			return report, err
 		}
@@ -101,8 +94,25 @@ func (b *Bank) changeBlocks(
 			report.Held = append(report.Held, claimOf(*held))
 		}
 	}
-	report.PurgedAfter, err = b.blocksEnd(ctx, scope)
+	report.PurgedAfter, err = b.purgedAfter(ctx, scope)
 	return report, err
+}
+
+// changeSlot changes a slot if it is to be changed. If another request changes it meanwhile, it reads the slot again: a
+// claimant may have claimed since. held is the row that it read last.
+func (b *Bank) changeSlot(
+	ctx context.Context, key engine.ClaimKey,
+	toChange func(*engine.Claim) bool, change func(engine.ClaimKey, *engine.Claim) (done bool, err error),
+) (held *engine.Claim, changed bool, err error) {
+	for range maxAttempts {
+		if held, err = b.heldClaim(ctx, key); err != nil || !toChange(held) {
+			return held, false, err
+		}
+		if changed, err = change(key, held); changed || err != nil {
+			return held, changed, err
+		}
+	}
+	return held, false, slotChanged()
 }
 
 // slotsIn returns the keys of all slots of a claimant in a scope.
@@ -147,10 +157,10 @@ func (b *Bank) deleteBlock(ctx context.Context, block engine.Claim) (done bool, 
 	})
 }
 
-// PurgeBlocks deletes all blocks of a scope if each of its campaigns closed by its times more than 30 days ago. Before
-// that, and if a campaign has no time at which it closes or was opened or closed by hand, it deletes nothing and reads
-// one list of campaigns. Otherwise it reads all claims of the scope, at the rate of WithRate. PurgeBlocks is safe to
-// repeat and to interrupt.
+// PurgeBlocks deletes the blocks of a scope that are older than 30 days, if each of its campaigns closed by its times
+// more than 30 days ago. Before that, and if a campaign has no time at which it closes or was opened or closed by hand,
+// it deletes nothing and reads one list of campaigns. Otherwise it reads all claims of the scope, at the rate of
+// WithRate. PurgeBlocks is safe to repeat and to interrupt.
 //
 // The campaigns decide when it is called, not when the claimant was blocked. So a campaign that is extended keeps its
 // blocks.
@@ -165,7 +175,8 @@ func (b *Bank) PurgeBlocks(ctx context.Context, scope string) (purged int64, err
 		return 0, err
 	}
 	err = b.eachClaim(ctx, scope, func(claim engine.Claim) error {
-		if !claim.IsBlock() {
+		// A block that is newer may have been made since that moment, after the campaign was extended.
+		if !claim.IsBlock() || claim.ClaimedAt.Add(blockRest).After(b.serverNow()) {
 			return nil
 		}
 		done, err := b.deleteBlock(ctx, claim)
@@ -177,7 +188,16 @@ func (b *Bank) PurgeBlocks(ctx context.Context, scope string) (purged int64, err
 	return purged, err
 }
 
-// blocksEnd returns the time after which the blocks of a scope may be deleted; the zero time: they stay.
+// purgedAfter returns the time after which a block that is made now may be deleted; the zero time: it stays.
+func (b *Bank) purgedAfter(ctx context.Context, scope string) (time.Time, error) {
+	end, err := b.blocksEnd(ctx, scope)
+	if rest := b.serverNow().Add(blockRest); !end.IsZero() && end.Before(rest) {
+		end = rest
+	}
+	return end, err
+}
+
+// blocksEnd returns the time after which old blocks of a scope may be deleted; the zero time: they stay.
 func (b *Bank) blocksEnd(ctx context.Context, scope string) (end time.Time, err error) {
 	all, err := b.store.Campaigns(ctx)
 	if err != nil {
@@ -211,14 +231,16 @@ func (b *Bank) noBlocksLeft(ctx context.Context, c engine.Campaign) error {
 			return nil
 		}
 	}
+	var blocked string
 	err = b.eachClaim(ctx, c.Scope, func(claim engine.Claim) error {
 		if claim.IsBlock() {
+			blocked = claim.Claimant
 			return errBlock
 		}
 		return nil
 	})
 	if errors.Is(err, errBlock) {
-		return fmt.Errorf("%w: unblock them first, or close the campaign instead", ErrBlocksLeft)
+		return fmt.Errorf("%w, such as %q: unblock them first, or close the campaign instead", ErrBlocksLeft, blocked)
 	}
 	return err
 }

@@ -24,6 +24,7 @@ var blockCases = []testCase{
 	{"replay-of-a-blocked-claimant", replayOfBlocked},
 	{"last-campaign-with-blocks-stays", lastCampaignStays},
 	{"blocks-are-purged-after-the-campaigns", blocksArePurged},
+	{"block-against-a-claim", blockAgainstClaim},
 }
 
 // forgetAnn forgets ann, and fails the test on an error.
@@ -89,6 +90,16 @@ func blockedGetsNothing(f *fixture) {
 		f.Errorf("want no block, got %t, %v", blocked, err)
 	}
 	f.claim(f.bank(), "ann")
+}
+
+// blockAgainstClaim: the claimant claims while the block is made. Block names the claim that stays.
+func blockAgainstClaim(f *fixture) {
+	f.stocked(1, itembank.Settings{})
+	s := f.interruptedAt(1, false, func() error { f.claim(f.bank(), "ann"); return nil }, "TakeItems")
+	report, err := f.bankOn(s).Block(f.ctx, f.name, "ann")
+	if err != nil || report.Changed != 0 || len(report.Held) != 1 {
+		f.Errorf("want the claim, got %+v, %v", report, err)
+	}
 }
 
 func errorOf[T any](_ T, err error) error { return err }
@@ -328,6 +339,13 @@ func blocksArePurged(f *fixture) {
 	f.Must(err)
 	wantPurged("after all campaigns", 2)
 	wantPurged("a repeat", 0)
+	report = f.forgetAnn(b, itembank.ForgetOptions{})
+	if want := clock.Now().Add(30 * 24 * time.Hour); !report.PurgedAfter.Equal(want) {
+		f.Errorf("a block after all campaigns: want %v, got %+v", want, report)
+	}
+	wantPurged("a new block", 0)
+	clock.Advance(30*24*time.Hour + time.Second)
+	wantPurged("the same block later", 1)
 }
 
 // TestBlockIsSettledAfterLostReplies: the reply of each write of a Block or an Unblock is lost, and a repeat ends it.

@@ -60,7 +60,7 @@ func (b *Bank) Forget(ctx context.Context, scope, claimant string, o ForgetOptio
 		}
 	}
 	if report.Blocked > 0 {
-		report.PurgedAfter, err = b.blocksEnd(ctx, scope)
+		report.PurgedAfter, err = b.purgedAfter(ctx, scope)
 	}
 	return report, err
 }
@@ -72,6 +72,10 @@ func (b *Bank) forgetSlot(ctx context.Context, key engine.ClaimKey, o ForgetOpti
 			return err
 		}
 	}
+	return slotChanged()
+}
+
+func slotChanged() error {
 	return fmt.Errorf("%w: %d times another request changed the slot", ErrTryAgain, maxAttempts)
 }
 

@@ -46,7 +46,7 @@ const (
 
 // Loads reports whether the campaign has load rows, and lists the unfinished ones.
 func (s *Store) Loads(ctx context.Context, campaign string) (some bool, unfinished []engine.Load, err error) {
-	err = s.db.Read(ctx, "find loads", func(ctx context.Context, r *sqlite.Statements) error {
+	err = s.db.ReadSnapshot(ctx, "find loads", func(ctx context.Context, r *sqlite.Statements) error {
 		var one int
 		unfinished = nil
 		if some, err = r.One(ctx, selectSomeLoad, sqlite.Args{campaign}, &one); err != nil || !some {
