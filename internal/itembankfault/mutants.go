@@ -1640,6 +1640,8 @@ func pageByNumber[Row any](
 		return page, "", nil
 	}
 	return page[:size], strconv.Itoa(before + size), nil
+}
+
 // burnsIgnored says that free items end as burned, and leaves them in the bank.
 type burnsIgnored struct{ engine.Store }
 

@@ -116,7 +116,7 @@ func (r *restored) forget(claimant string) {
 		}
 	}
 	r.mustRepeat("forget "+claimant, func(ctx context.Context) error {
-		_, err := r.bank.Forget(ctx, r.c.Scope, claimant)
+		_, err := r.bank.Forget(ctx, r.c.Scope, claimant, itembank.ForgetOptions{WithoutBlock: true})
 		return err
 	})
 }

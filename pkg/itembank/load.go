@@ -319,7 +319,7 @@ func (w *loading) addUnknown(
 	if err := w.announce(ctx, unknown); err != nil {
 		return 0, err
 	}
-	results, err := w.addItems(ctx, unknown)
+	results, err := w.bank.addItems(ctx, unknown, w.check)
 	w.bank.mayHoldItems(unknown) // also after an error: the items may have been added
 	if err != nil {
 		return 0, err
@@ -338,13 +338,16 @@ func (w *loading) addUnknown(
 	return added, nil
 }
 
-func (w *loading) addItems(ctx context.Context, requests []engine.AddRequest) ([]engine.AddResult, error) {
+// addItems adds items, and sends requests again until each has a result. before is called before each transaction.
+func (b *Bank) addItems(
+	ctx context.Context, requests []engine.AddRequest, before func(context.Context) error,
+) ([]engine.AddResult, error) {
 	settled := func(r engine.AddResult) bool { return r.Outcome != engine.AddUnsettled }
-	return sendAll(ctx, w.bank, requests, func(ctx context.Context, part []engine.AddRequest) ([]engine.AddResult, error) {
-		if err := w.check(ctx); err != nil {
+	return sendAll(ctx, b, requests, func(ctx context.Context, part []engine.AddRequest) ([]engine.AddResult, error) {
+		if err := before(ctx); err != nil {
 			return nil, err
 		}
-		return w.bank.store.AddItems(ctx, part)
+		return b.store.AddItems(ctx, part)
 	}, settled)
 }
 

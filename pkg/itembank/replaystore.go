@@ -579,7 +579,7 @@ func (r *storeReplay) addRequests(
 // add adds items to the bank.
 func (r *storeReplay) add(ctx context.Context, requests []engine.AddRequest) error {
 	if !r.options.DryRun {
-		results, err := r.bank.addItems(ctx, requests)
+		results, err := r.bank.addItems(ctx, requests, func(context.Context) error { return nil })
 		r.bank.mayHoldItems(requests) // also after an error: the items may have been added
 		if err != nil {
 			return err

@@ -163,7 +163,7 @@ func replaysErasures(f *fixture) {
 		r.loadInto(r.name, "12A")
 		r.claim(b, "ann")
 	}, func(r *restore, b *itembank.Bank) {
-		_, err := b.Forget(r.ctx, r.c.Scope, "ann")
+		_, err := b.Forget(r.ctx, r.c.Scope, "ann", itembank.ForgetOptions{WithoutBlock: true})
 		r.Must(err)
 	})
 	report := r.replayed(itembank.ReplayOptions{})
