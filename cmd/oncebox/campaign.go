@@ -141,6 +141,9 @@ func describe(c itembank.Campaign, state itembank.State) string {
 		row("name", c.Name)
 		row("state", string(state))
 		row("mode", modeOf(c))
+		if mark := markOf(c); mark != "" {
+			row("mark", mark)
+		}
 		row("opens", timeOr(c.OpensAt, "at once"))
 		row("closes", timeOr(c.ClosesAt, "never"))
 		row("scope", c.Scope)
@@ -160,43 +163,90 @@ func describe(c itembank.Campaign, state itembank.State) string {
 }
 
 type campaignOpen struct {
-	Name string `arg:"" help:"The campaign."`
+	Name               string `arg:"" help:"The campaign."`
+	NewerClaimsAreLost bool   `help:"Open it although it is marked as moved or restored, and give up whatever happened in another store. Items that customers saw may go to others."`
 }
 
 func (campaignOpen) Help() string {
-	return `If the campaign was closed with --until-reconciled, it is opened only if reconcile finds nothing. Else the exit code
-is 3. It is also 3 if another operator closes or changes the campaign meanwhile: then it is not opened.
+	return `If the campaign was closed with --until-reconciled or --restored, it is opened only if reconcile finds nothing. Else the
+exit code is 3. It is also 3 if another operator closes or changes the campaign meanwhile: then it is not opened.
 
-Example:
-  oncebox campaign open spring`
+A campaign that was closed with --moved or --restored is not opened. A replay of the old store clears the mark of
+--restored. If the old store is gone, --newer-claims-are-lost clears both marks, and prints what it gives up.
+
+Examples:
+  oncebox campaign open spring
+  oncebox campaign open spring --newer-claims-are-lost   # the old store is gone`
 }
 
 func (c campaignOpen) Run(ctx context.Context, a *app) error {
+	do := (*itembank.Bank).OpenCampaign
+	if c.NewerClaimsAreLost {
+		do = func(b *itembank.Bank, ctx context.Context, name string) error {
+			given, err := b.OpenWithoutReplay(ctx, name)
+			if err == nil && (given.Moved || given.Restored) {
+				a.remark("%s", describeUnreplayed(given))
+			}
+			return err
+		}
+	}
 	return a.switchCampaign(ctx, c.Name, "open", func(b *itembank.Bank, ctx context.Context, name string) error {
-		err := b.OpenCampaign(ctx, name)
+		err := do(b, ctx, name)
 		if errors.Is(err, itembank.ErrNotReconciled) {
 			hint := fmt.Sprintf("`oncebox reconcile %s` shows them. `oncebox campaign close %s` closes it without that condition.", name, name)
 			err = &hintError{fmt.Errorf("%s: %w", name, err), hint}
 		}
-		return changedHint(name, err)
+		return changedHint(name, markHint(name, err))
 	})
+}
+
+// markHint says how to open a campaign that is marked. Other errors stay as they are.
+func markHint(name string, err error) error {
+	switch {
+	case errors.Is(err, itembank.ErrRestored):
+		return &hintError{fmt.Errorf("%s: %w", name, err), fmt.Sprintf("`oncebox replay %s --from ...` replays the old store, and clears the mark. "+
+			"If that store is gone: `oncebox campaign open %s --newer-claims-are-lost`.", name, name)}
+	case errors.Is(err, itembank.ErrMoved):
+		return &hintError{fmt.Errorf("%s: %w", name, err), fmt.Sprintf("Open it in the new store. If no other store has it: "+
+			"`oncebox campaign open %s --newer-claims-are-lost`.", name)}
+	}
+	return err
+}
+
+// describeUnreplayed says what an opening gave up.
+func describeUnreplayed(given itembank.Unreplayed) string {
+	return fmt.Sprintf("given up: claims, confirmations, releases and erasures of other stores since this copy was made. "+
+		"The newest claim here was made at %s. Items that customers have claimed since may go to others.", timeOr(given.Newest, "no time: there is none"))
 }
 
 type campaignClose struct {
 	Name            string `arg:"" help:"The campaign."`
-	UntilReconciled bool   `help:"Let it be opened again only when reconcile finds nothing. For a campaign whose tables were restored."`
+	UntilReconciled bool   `help:"Let it be opened again only when reconcile finds nothing. For a campaign whose rows may be wrong." xor:"mark"`
+	Moved           bool   `help:"Mark the campaign in a store that is being left: claims, confirmations and releases are refused, and sweeps leave it alone." xor:"mark"`
+	Restored        bool   `help:"Mark the campaign in a restored store: as --until-reconciled, and it is opened only after a replay of the old store. Confirmations are taken." xor:"mark"`
 }
 
 func (campaignClose) Help() string {
-	return `Example:
+	return `--moved and --restored set marks beside the state, for a restore. Opening, closing and changing the campaign do not clear
+them. A replay of the old store clears the mark of --restored, if all campaigns of the scope are marked as moved there
+and nothing was refused.
+
+Examples:
   oncebox campaign close spring
-  oncebox campaign close spring --until-reconciled`
+  oncebox campaign close spring --until-reconciled
+  oncebox --store sqlite:old.db campaign close spring --moved
+  oncebox --store sqlite:new.db campaign close spring --restored`
 }
 
 func (c campaignClose) Run(ctx context.Context, a *app) error {
 	do := (*itembank.Bank).CloseCampaign
-	if c.UntilReconciled {
+	switch {
+	case c.UntilReconciled:
 		do = (*itembank.Bank).CloseUntilReconciled
+	case c.Moved:
+		do = (*itembank.Bank).CloseMoved
+	case c.Restored:
+		do = (*itembank.Bank).CloseRestored
 	}
 	return a.switchCampaign(ctx, c.Name, "closed", do)
 }

@@ -116,6 +116,8 @@ var outcomes = []struct {
 	{itembank.ErrLoaded, exitNo, "loaded"},
 	{itembank.ErrDeleted, exitNo, "deleted"},
 	{itembank.ErrChanged, exitNo, "changed"},
+	{itembank.ErrMoved, exitNo, "moved"},
+	{itembank.ErrRestored, exitNo, "restored"},
 	{errUnknownItem, exitNo, "no-such-item"},
 	{itembank.ErrRefused, exitNo, "refused"},
 	{itembank.ErrInvalid, exitUsage, "invalid-input"},

@@ -41,7 +41,8 @@ func isTerminal(stream any) bool {
 type campaignJSON struct {
 	Name     string         `json:"name"`
 	State    itembank.State `json:"state,omitempty"`
-	Mode     string         `json:"mode"` // by-times, open or closed: what decides the state
+	Mode     string         `json:"mode"`           // by-times, open or closed: what decides the state
+	Mark     string         `json:"mark,omitempty"` // moved, restored, or both; absent: none
 	OpensAt  *time.Time     `json:"opens_at,omitempty"`
 	ClosesAt *time.Time     `json:"closes_at,omitempty"`
 	Scope    string         `json:"scope"`
@@ -63,7 +64,7 @@ type campaignJSON struct {
 
 func toCampaignJSON(c itembank.Campaign, state itembank.State) campaignJSON {
 	return campaignJSON{
-		Name: c.Name, State: state, Mode: modeOf(c), OpensAt: optional(c.OpensAt), ClosesAt: optional(c.ClosesAt),
+		Name: c.Name, State: state, Mode: modeOf(c), Mark: markOf(c), OpensAt: optional(c.OpensAt), ClosesAt: optional(c.ClosesAt),
 		Scope: c.Scope, ClaimantAs: c.ClaimantAs, PerClaimant: c.PerClaimant, Choice: c.Choice, Publish: c.Publish, Columns: c.Columns,
 		Shards: c.Shards, PageSize: c.PageSize,
 		ItemLife: lifeOr(c.ItemLife, ""), ClaimLife: lifeOr(c.ClaimLife, ""), Hold: lifeOr(c.Hold, ""), OnEnd: c.OnEnd,
@@ -77,6 +78,19 @@ func modeOf(c itembank.Campaign) string {
 		return "closed-until-reconciled"
 	}
 	return cmp.Or(string(c.Override), "by-times")
+}
+
+// markOf returns the marks of a campaign; "": it has none.
+func markOf(c itembank.Campaign) string {
+	switch {
+	case c.Moved && c.Restored:
+		return "moved, restored"
+	case c.Moved:
+		return "moved"
+	case c.Restored:
+		return "restored"
+	}
+	return ""
 }
 
 func optional(t time.Time) *time.Time {

@@ -24,7 +24,7 @@ type replayCommand struct {
 	Campaign string   `arg:"" help:"The campaign. It must be closed."`
 	File     string   `arg:"" optional:"" help:"The claims, one JSON object a line; - is stdin."`
 	From     string   `help:"Instead of FILE: make what customers saw in another store true in this one: sqlite:PATH, or dynamodb:BANK,DEDUPE with the names of its two tables." placeholder:"URL"`
-	Take     []string `enum:"withdrawals,loads" help:"With --from: also take over what operators did in the other store: withdrawals, loads." placeholder:"withdrawals,loads"`
+	Take     []string `enum:"withdrawals,loads,releases" help:"With --from: also take over what operators did in the other store: withdrawals, loads, releases of confirmed holds." placeholder:"withdrawals,loads,releases"`
 	DryRun   bool     `help:"Print what replay would do, and change nothing."`
 }
 
@@ -40,9 +40,14 @@ are read, and then these changes are made:
   a claimant with different claims           gets the claim of the other store
   an item that was burned or has expired     ends in the same way
   a held item that was never loaded here     is loaded
+  a claimant who is blocked, or not blocked  is so in this store, too
 
 What operators did in the other store is counted. Withdrawals and loads are taken over with --take; settings never are.
-A seen item that was withdrawn while it was held is always withdrawn where items are burned.
+A seen item that was withdrawn while it was held is always withdrawn where items are burned. A confirmed hold is closed
+only with --take releases.
+
+At its end it clears the mark of oncebox campaign close --restored, if no line was refused and all campaigns of the scope
+were marked as moved in the other store when it began. The campaign stays closed: open it.
 
 A file has claims only, so it cannot say what was released, burned or forgotten. A line of a file needs claimant and
 item. It may have campaign, items, slot, claim_id, claimed_at and ends_at, as HTTP replies, oncebox claims export and
@@ -67,6 +72,8 @@ Prints how many claims were replayed now, are there already, or were refused, an
   inconsistent       the rows of the item contradict each other: see oncebox reconcile
   old-inconsistent   the same in the store of --from
   not-in-old-store   the store of --from knows neither the claim nor its item: it was made in this store
+  confirmed-here     the hold is confirmed in this store, and the store of --from does not have it: it was released or
+                     ended there. --take releases closes it
   moved              something moved the item meanwhile: run the command again
 
 The exit code is 4 if a line was refused. It prints claimants, ids of claims and hashes of items, and no items.
@@ -145,6 +152,7 @@ func (c replayCommand) replayStore(ctx context.Context, a *app, b *itembank.Bank
 	return c.replay(a, func() (itembank.ReplayReport, error) {
 		return b.ReplayStore(ctx, c.Campaign, oldBank, itembank.ReplayOptions{
 			DryRun: c.DryRun, Withdrawals: slices.Contains(c.Take, "withdrawals"), Loads: slices.Contains(c.Take, "loads"),
+			Releases: slices.Contains(c.Take, "releases"),
 		})
 	})
 }
@@ -223,10 +231,28 @@ func describeStoreReplay(s *itembank.StoreReplay) string {
 				quantity(changed.Found, changed.what), changed.Taken)
 		}
 	}
+	if s.Blocked+s.Unblocked > 0 {
+		text += fmt.Sprintf("\nblocked %s, unblocked %d", quantity(s.Blocked, "slot"), s.Unblocked)
+	}
 	if len(s.Settings) > 0 {
 		text += "\noperators: other settings in the other store, not taken over: " + strings.Join(s.Settings, ", ")
 	}
-	return text
+	return text + describeMark(s.Mark)
+}
+
+// describeMark says what became of the mark of a restored campaign; "": it has none.
+func describeMark(m itembank.MarkOutcome) string {
+	switch m {
+	case itembank.MarkCleared:
+		return "\nthe campaign is not marked as restored any more, and can be opened"
+	case itembank.MarkRefused:
+		return "\nthe campaign stays marked as restored, because lines were refused"
+	case itembank.MarkUnmoved:
+		return "\nthe campaign stays marked as restored: close all campaigns of its scope with --moved in the other store, and replay again"
+	case itembank.MarkChanged:
+		return "\nthe campaign stays marked as restored, because somebody changed it meanwhile: replay again"
+	}
+	return ""
 }
 
 // seeOf names the claim or item that prevents the replay of a line.

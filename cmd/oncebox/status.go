@@ -67,6 +67,7 @@ func stateByCounts(state itembank.State, counts itembank.Counts) itembank.State 
 type statusJSON struct {
 	Campaign string         `json:"campaign"`
 	State    itembank.State `json:"state"`
+	Mark     string         `json:"mark,omitempty"` // moved, restored, or both; absent: none
 	itembank.Counts
 	UnfinishedLoads []itembank.UnfinishedLoad `json:"unfinished_loads,omitempty"`
 }
@@ -97,8 +98,11 @@ func (c statusCommand) status(ctx context.Context, a *app, b *itembank.Bank) err
 		}
 		a.remark("a load is unfinished: load its file again to finish it; if the file was wrong, `%s` ends the load", command)
 	}
-	return a.print(statusJSON{c.Campaign, state, counts, loads}, table(func(row func(...string)) {
+	return a.print(statusJSON{c.Campaign, state, markOf(campaign), counts, loads}, table(func(row func(...string)) {
 		row("state", string(state))
+		if mark := markOf(campaign); mark != "" {
+			row("mark", mark)
+		}
 		row("loaded", fmt.Sprint(counts.Loaded))
 		row("free", fmt.Sprint(counts.Free))
 		row("claimed", fmt.Sprint(counts.Claimed))

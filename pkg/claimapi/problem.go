@@ -153,6 +153,11 @@ var problems = []problem{
 			"the operator has to repair the rows. To report it, give the instance.",
 	},
 	{
+		causes: []error{itembank.ErrMoved, itembank.ErrRestored},
+		status: http.StatusServiceUnavailable, slug: "moved", title: "Moved",
+		detail: "The campaign is being moved to another store. Nothing was changed. Repeating the request is safe.",
+	},
+	{
 		// The time is nearly over, or the client has disconnected.
 		causes: []error{itembank.ErrTryAgain, context.DeadlineExceeded, context.Canceled},
 		status: http.StatusServiceUnavailable, slug: slugTryAgain, title: "Try again",

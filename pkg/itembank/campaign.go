@@ -42,6 +42,9 @@ type Campaign struct {
 	Override State // Open or Closed, as an operator decided; "": OpensAt and ClosesAt decide
 	// UntilReconciled means that OpenCampaign reconciles first. It is set only with Override Closed.
 	UntilReconciled bool
+	// Moved means that the campaign goes on in another store, and Restored that this store is a copy (moved.go). Either
+	// keeps the campaign closed, whatever the other fields say.
+	Moved, Restored bool
 	OpensAt         time.Time     // zero: at once; UTC, whole milliseconds, as all times here
 	ClosesAt        time.Time     // zero: never
 	Scope           string        // the name space in which a claimant holds at most one claim
@@ -76,6 +79,7 @@ func (c Campaign) withoutCopy() Campaign {
 func campaignOf(r engine.Campaign) Campaign {
 	return Campaign{
 		Name: r.Name, Override: overrideOf(r.Mode), UntilReconciled: r.Mode == engine.ClosedUntilReconciled,
+		Moved: r.Moved, Restored: r.Restored,
 		OpensAt: r.OpensAt, ClosesAt: r.ClosesAt, Scope: r.Scope,
 		ClaimantAs: claimantAsOf(r.Claimants), PerClaimant: max(r.PerClaimant, 1), Choice: r.Choice, Publish: r.Publish,
 		Columns: r.Columns,
@@ -96,7 +100,7 @@ func overrideOf(m engine.Mode) State {
 
 func (c Campaign) row() engine.Campaign {
 	row := engine.Campaign{
-		Name: c.Name, Mode: c.mode(), OpensAt: c.OpensAt, ClosesAt: c.ClosesAt,
+		Name: c.Name, Mode: c.mode(), Moved: c.Moved, Restored: c.Restored, OpensAt: c.OpensAt, ClosesAt: c.ClosesAt,
 		Scope: c.Scope, Claimants: c.ClaimantAs.row(), Choice: c.Choice, Publish: c.Publish, Columns: c.Columns,
 		Shards: c.Shards, PageSize: c.PageSize, ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, Hold: c.Hold,
 		OnEnd: engine.OnEnd(c.OnEnd), CreatedAt: c.CreatedAt,
@@ -127,6 +131,8 @@ func (c Campaign) shardOf(h engine.Hash) engine.Shard {
 // StateAt returns Scheduled, Open or Closed. It does not know whether any item is free: use Bank.State for that.
 func (c Campaign) StateAt(now time.Time) State {
 	switch {
+	case c.Moved || c.Restored:
+		return Closed
 	case c.Override != "":
 		return c.Override
 	case !c.OpensAt.IsZero() && now.Before(c.OpensAt):
@@ -295,7 +301,7 @@ func validateLife(field string, life, minimum time.Duration) error {
 // tooEarly reports whether t is a time that an engine cannot distinguish from "no time".
 func tooEarly(t time.Time) bool { return !t.IsZero() && t.UnixMilli() <= 0 }
 
-// sameSettings reports whether two campaigns have the same settings. It ignores Override.
+// sameSettings reports whether two campaigns have the same settings. It ignores Override, Moved and Restored.
 func (c Campaign) sameSettings(o Campaign) bool {
 	return c.Scope == o.Scope && c.ClaimantAs == o.ClaimantAs && c.PerClaimant == o.PerClaimant &&
 		c.Choice == o.Choice && c.Publish == o.Publish && c.Columns == o.Columns &&
@@ -311,17 +317,26 @@ func (c Campaign) sameSettings(o Campaign) bool {
 // of the campaign, which takes minutes. If another operator closes the campaign meanwhile, or changes it, OpenCampaign
 // leaves it so and returns ErrChanged. Loads may go on.
 //
-// Errors: *InvalidError, ErrNoCampaign, ErrNotReconciled, ErrChanged, ErrTryAgain, and the errors of Reconcile.
+// A campaign that is Moved or Restored is not opened, nor one that shares its scope with a campaign that is Restored:
+// a claimant of that one could make a second claim in the scope.
+//
+// Errors: *InvalidError, ErrNoCampaign, ErrNotReconciled, ErrMoved, ErrRestored, ErrChanged, ErrTryAgain, and the
+// errors of Reconcile.
 func (b *Bank) OpenCampaign(ctx context.Context, name string) error {
-	if err := ValidateName("campaign", name); err != nil {
-		return err
+	row, err := b.namedCampaign(ctx, name)
+	if err == nil {
+		err = b.mayOpen(ctx, *row)
 	}
-	row, err := b.presentCampaign(ctx, name)
 	if err != nil {
 		return err
 	}
+	return b.open(ctx, *row, modeChange{mode: engine.OpenByHand})
+}
+
+// open opens a campaign whose row was read. If the campaign was closed until it is reconciled, it reconciles it first.
+func (b *Bank) open(ctx context.Context, row engine.Campaign, change modeChange) error {
 	if row.Mode == engine.ClosedUntilReconciled {
-		report, err := b.Reconcile(ctx, name)
+		report, err := b.Reconcile(ctx, row.Name)
 		if err != nil {
 			return err
 		}
@@ -329,7 +344,7 @@ func (b *Bank) OpenCampaign(ctx context.Context, name string) error {
 			return fmt.Errorf("%w: it found %d", ErrNotReconciled, n)
 		}
 	}
-	return b.setMode(ctx, *row, engine.OpenByHand)
+	return b.setMode(ctx, row, change)
 }
 
 // CloseCampaign closes a campaign, even between OpensAt and ClosesAt. Other Banks follow as for OpenCampaign.
@@ -338,25 +353,30 @@ func (b *Bank) OpenCampaign(ctx context.Context, name string) error {
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
 func (b *Bank) CloseCampaign(ctx context.Context, name string) error {
-	return b.closeCampaign(ctx, name, engine.ClosedByHand)
+	return b.closeCampaign(ctx, name, modeChange{mode: engine.ClosedByHand})
 }
 
 // CloseUntilReconciled closes a campaign as CloseCampaign does. From then on OpenCampaign refuses to open it while it
 // has inconsistencies. Use it for campaigns whose rows may be wrong, for example after a restore. A later call of
 // CloseCampaign removes this condition.
 func (b *Bank) CloseUntilReconciled(ctx context.Context, name string) error {
-	return b.closeCampaign(ctx, name, engine.ClosedUntilReconciled)
+	return b.closeCampaign(ctx, name, modeChange{mode: engine.ClosedUntilReconciled})
 }
 
-func (b *Bank) closeCampaign(ctx context.Context, name string, m engine.Mode) error {
-	if err := ValidateName("campaign", name); err != nil {
-		return err
-	}
-	row, err := b.presentCampaign(ctx, name)
+func (b *Bank) closeCampaign(ctx context.Context, name string, change modeChange) error {
+	row, err := b.namedCampaign(ctx, name)
 	if err != nil {
 		return err
 	}
-	return b.setMode(ctx, *row, m)
+	return b.setMode(ctx, *row, change)
+}
+
+// namedCampaign checks a name and reads the row of the campaign.
+func (b *Bank) namedCampaign(ctx context.Context, name string) (*engine.Campaign, error) {
+	if err := ValidateName("campaign", name); err != nil {
+		return nil, err
+	}
+	return b.presentCampaign(ctx, name)
 }
 
 // Campaigns lists all campaigns in the order of their names. Errors: ErrTryAgain.

@@ -54,7 +54,7 @@ const maxChanges = 16
 // created, because claims, items and other Banks use copies of them for an unlimited time. Other Banks follow when
 // their copies of the rules expire (DefaultCampaignCache). ChangeCampaign is safe to repeat.
 //
-// Errors: *InvalidError; ErrNoCampaign; ErrChanged; ErrTryAgain.
+// Errors: *InvalidError; ErrNoCampaign; ErrMoved and ErrRestored for ByTimes; ErrChanged; ErrTryAgain.
 func (b *Bank) ChangeCampaign(ctx context.Context, name string, change CampaignChange) (Campaign, error) {
 	if err := ValidateName("campaign", name); err != nil {
 		return Campaign{}, err
@@ -99,6 +99,9 @@ func (change CampaignChange) apply(c Campaign) (Campaign, error) {
 		c.PageSize = *change.PageSize
 	}
 	if change.ByTimes {
+		if err := c.marked(); err != nil {
+			return c, err
+		}
 		if c.UntilReconciled {
 			return c, &InvalidError{"by-times", "the campaign stays closed until it is reconciled; open it or close it first"}
 		}
@@ -193,15 +196,28 @@ func (b *Bank) presentCampaign(ctx context.Context, name string) (*engine.Campai
 	return row, err
 }
 
-// setMode opens or closes a campaign whose row was read as first. If another operator changes the campaign meanwhile, it
-// does not open it. It closes it in any case, and tries until it has done so or ctx ends: loads and repairs may raise the
-// version many times a second.
-func (b *Bank) setMode(ctx context.Context, first engine.Campaign, m engine.Mode) error {
+// modeChange opens or closes a campaign, or marks it (moved.go). Marks that it does not name stay.
+type modeChange struct {
+	mode            engine.Mode
+	moved, restored bool // set this mark
+	unmark          bool // clear both marks
+}
+
+// of returns the row after the change.
+func (m modeChange) of(row engine.Campaign) engine.Campaign {
+	row.Mode = m.mode
+	row.Moved = m.moved || row.Moved && !m.unmark
+	row.Restored = m.restored || row.Restored && !m.unmark
+	return row
+}
+
+// setMode changes the mode of a campaign whose row was read as first. If another operator changes the campaign
+// meanwhile, it does not open it. It closes it in any case, and tries until it has done so or ctx ends: loads and repairs
+// may raise the version many times a second.
+func (b *Bank) setMode(ctx context.Context, first engine.Campaign, change modeChange) error {
 	row := first
 	for tries := 0; ; tries = min(tries+1, maxWaits-1) {
-		next := row
-		next.Mode = m
-		if replaced, err := b.replaceCampaign(ctx, row, next); err != nil || replaced {
+		if replaced, err := b.replaceCampaign(ctx, row, change.of(row)); err != nil || replaced {
 			return err
 		}
 		if err := b.backOff(ctx, tries, maxWaits, campaignBusy); err != nil {
@@ -212,19 +228,21 @@ func (b *Bank) setMode(ctx context.Context, first engine.Campaign, m engine.Mode
 			return err
 		}
 		switch changed := !onlyLoads(first, *now); {
-		case changed && sufficient(now.Mode, m): // by another operator, or by an earlier try, whose reply was lost
+		case changed && change.sufficient(*now): // by another operator, or by an earlier try, whose reply was lost
 			return nil
-		case changed && m == engine.OpenByHand:
+		case changed && change.mode == engine.OpenByHand:
 			return ErrChanged
 		}
 		row = *now
 	}
 }
 
-// sufficient reports whether a campaign that another operator has just given a mode needs no other mode. A close does
-// not remove the condition of a later CloseUntilReconciled.
-func sufficient(mode, wanted engine.Mode) bool {
-	return mode == wanted || mode == engine.ClosedUntilReconciled && wanted == engine.ClosedByHand
+// sufficient reports whether a campaign that another operator has just changed needs no other change. A close does not
+// remove the condition of a later CloseUntilReconciled.
+func (m modeChange) sufficient(row engine.Campaign) bool {
+	next := m.of(row)
+	sameMarks := next.Moved == row.Moved && next.Restored == row.Restored
+	return sameMarks && (row.Mode == m.mode || row.Mode == engine.ClosedUntilReconciled && m.mode == engine.ClosedByHand)
 }
 
 // replaceCampaign replaces the row old by next, with the next version.

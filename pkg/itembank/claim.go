@@ -51,6 +51,7 @@ type Grant struct {
 //     Reconcile finds all such rows.
 //   - Of the family ErrRefused: ErrNotOpen, ErrClosed, ErrSoldOut, ErrItemTaken, ErrNotEligible,
 //     *ClaimedElsewhereError. A claimant who holds an item of the campaign never gets one of these.
+//   - ErrMoved, ErrRestored: also for a claimant who holds an item.
 func (b *Bank) Claim(ctx context.Context, campaign, claimant string, options ...ClaimOption) (Grant, error) {
 	if err := validateRequest(campaign, claimant); err != nil {
 		return Grant{}, err
@@ -177,6 +178,9 @@ func (r *request) heldOr(ctx context.Context, failure error) (Grant, error) {
 
 // attempt tries once to make the claim: it checks the rules, finds a candidate, and runs the transaction.
 func (r *request) attempt(ctx context.Context, first bool) (stepResult, error) {
+	if err := r.campaign.marked(); err != nil {
+		return stepResult{}, err
+	}
 	if state := r.campaign.StateAt(r.bank.serverNow()); state != Open {
 		return r.refuse(ctx, refusal(state))
 	}

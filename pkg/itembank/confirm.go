@@ -19,13 +19,21 @@ var (
 // saw, so Confirm never confirms a later claim. A hold can be confirmed until it is closed, at least 10 seconds after
 // its end. Confirm is safe to repeat: it then returns the same claim.
 //
+// In a campaign that is Restored, Confirm confirms the holds that the store has.
+//
 // Errors: *InvalidError, also if the campaign has no holds; ErrNoCampaign; ErrNoClaim if the
 // claimant holds no claim; ErrNotEligible; ErrClaimEnded; *ClaimedElsewhereError if the claim belongs to another
-// campaign of the scope; ErrTryAgain.
+// campaign of the scope; ErrMoved; ErrRestored if the store does not have the hold; ErrTryAgain.
 func (b *Bank) Confirm(ctx context.Context, campaign, claimant, claimID string, options ...ClaimOption) (Claim, error) {
 	c, key, err := b.holdKeyOf(ctx, campaign, claimant, options)
 	if err != nil {
 		return Claim{}, err
+	}
+	if c, err = b.campaignRules(ctx, campaign); err != nil { // for the marks, which keyOf may have older
+		return Claim{}, err
+	}
+	if c.Moved {
+		return Claim{}, ErrMoved
 	}
 	hold := engine.Claim{ID: claimID, Campaign: campaign, Scope: key.Scope, Claimant: key.Claimant, Slot: key.Slot}
 	result, err := whileBusy(ctx, b, claimBusy, func() (engine.ConfirmResult, bool, error) {
@@ -36,6 +44,9 @@ func (b *Bank) Confirm(ctx context.Context, campaign, claimant, claimID string, 
 		return Claim{}, err
 	}
 	claim, err := confirmed(hold, result.Held)
+	if err != nil && c.Restored {
+		return Claim{}, ErrRestored
+	}
 	if err != nil {
 		return Claim{}, err
 	}

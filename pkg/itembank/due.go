@@ -169,11 +169,15 @@ func (b *Bank) closeWithoutWaiting(
 //
 // A claim whose rows contradict each other stays as it is, as in Sweep.
 //
-// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain, the family ErrInconsistent. After an error the report has the
+// Errors: *InvalidError, ErrNoCampaign, ErrMoved, ErrRestored, ErrTryAgain, the family ErrInconsistent. After an error
+// the report has the
 // results up to then.
 func (b *Bank) SweepDue(ctx context.Context, campaign string, progress Progress) (SweepReport, error) {
 	s := sweep{bank: b, count: counter(progress)}
 	c, err := b.Campaign(ctx, campaign)
+	if err == nil {
+		err = c.marked()
+	}
 	if err != nil || !c.claimsEnd() {
 		return s.report, err
 	}
@@ -208,6 +212,9 @@ func (s *sweep) dueClaims(ctx context.Context, c Campaign, shard engine.Shard) e
 		due, next := completeEnds(page)
 		for _, claim := range due {
 			if err := s.bank.pace(ctx, 1); err != nil {
+				return err
+			}
+			if err := s.bank.notMarked(ctx, c.Name); err != nil { // it may be marked during a long sweep
 				return err
 			}
 			released, err := s.bank.closeDueClaim(ctx, c, claim, now, s.bank.closeClaim)

@@ -69,12 +69,15 @@ func alreadyClosed() closedClaim { return closedClaim{Released: Released{Already
 // kind "held-and-ended".
 //
 // Errors: *InvalidError; ErrNoCampaign; *ClaimedElsewhereError if the claim belongs to
-// another campaign of the scope; ErrTryAgain; the family ErrInconsistent.
+// another campaign of the scope; ErrMoved; ErrRestored; ErrTryAgain; the family ErrInconsistent.
 func (b *Bank) Release(
 	ctx context.Context, campaign, claimant, claimID string, options ...ClaimOption,
 ) (Released, error) {
 	c, key, err := b.keyOf(ctx, campaign, claimant, options)
 	if err != nil {
+		return Released{}, err
+	}
+	if err := b.notMarked(ctx, campaign); err != nil {
 		return Released{}, err
 	}
 	held, err := b.heldForRelease(ctx, c, key, claimID)
@@ -97,6 +100,9 @@ func (b *Bank) ReleaseHold(
 ) (Released, error) {
 	c, key, err := b.holdKeyOf(ctx, campaign, claimant, options)
 	if err != nil {
+		return Released{}, err
+	}
+	if err := b.notMarked(ctx, campaign); err != nil {
 		return Released{}, err
 	}
 	held, err := b.heldForRelease(ctx, c, key, claimID)
@@ -138,16 +144,19 @@ type closeTerms struct {
 	ifHold  bool      // the claim must be a hold that is not confirmed
 	state   engine.ItemState
 	// ends says for items how they end, whatever the rules of the campaign; "": the item returns.
-	ends map[engine.Hash]engine.ItemState
-	block   *engine.Claim // replaces the claim row; nil: the row is deleted
+	ends  map[engine.Hash]engine.ItemState
+	block *engine.Claim // replaces the claim row; nil: the row is deleted
 }
 
 // closeEnded closes a claim that ended more than endGrace ago, by the rules of its own
-// campaign.
+// campaign. It leaves a claim of a campaign that is marked, and returns ErrMoved or ErrRestored.
 func (b *Bank) closeEnded(ctx context.Context, claim engine.Claim) (closedClaim, error) {
-	c, err := b.fixedRules(ctx, claim.Campaign)
+	c, err := b.campaignRules(ctx, claim.Campaign)
 	if errors.Is(err, ErrNoCampaign) {
 		return closedClaim{}, &InconsistentError{noCampaign, fmt.Sprintf("claim %s of campaign %q", claim.ID, claim.Campaign)}
+	}
+	if err == nil {
+		err = c.marked()
 	}
 	if err != nil {
 		return closedClaim{}, err

@@ -23,6 +23,10 @@ type ReplayOptions struct {
 	Withdrawals bool
 	// Loads: load the items that the new store does not know and that are free in the old store.
 	Loads bool
+	// Releases: close also those confirmed holds of the new store that the old store does not have. An operator may
+	// have released the hold in the old store, or the hold was confirmed in the new one after it had ended in the old
+	// one. Without it, such a hold is refused, and a person decides.
+	Releases bool
 }
 
 // StoreReplay is the part of a ReplayReport about ReplayStore.
@@ -31,9 +35,13 @@ type StoreReplay struct {
 	Ended  int64 `json:"ended"`  // items that are not held, and were burned, expired or lost in the old store
 	// Kept counts claims that only the new store has, because a repair of the old store marked their items as lost.
 	Kept        int64           `json:"kept"`
+	Blocked     int64           `json:"blocked"`   // slots that are blocked in the old store
+	Unblocked   int64           `json:"unblocked"` // slots that are not blocked there any more
 	Withdrawals OperatorChanges `json:"withdrawals"`
 	Loads       OperatorChanges `json:"loads"`
 	Settings    []string        `json:"settings"` // the names of settings that differ: opens, closes, page-size
+	// Mark says what became of the campaign's mark Restored; "": the campaign has none.
+	Mark MarkOutcome `json:"mark,omitempty"`
 }
 
 // OperatorChanges counts items that operators changed in the old store, and not in the new one.
@@ -54,9 +62,13 @@ const replayedLoad = "replayed"
 //   - A free item that was burned or has expired in the old store ends in the same way. If the new store never had the
 //     item, it gets the item row, so that no later load brings the item back.
 //   - An item that was never loaded into the new store is loaded if a claim of the old store holds it.
+//   - A claimant of the scope is blocked in the new store exactly if the old store has the block.
 //
 // What operators did in the old store is counted in the report: withdrawals and loads, which the options take over,
 // and settings, which are never changed.
+//
+// At its end ReplayStore clears the mark Restored of the campaign, if it refused nothing and all campaigns of the scope
+// were Moved in the old store before it waited. StoreReplay.Mark says so. The campaign stays closed.
 //
 // ReplayStore first reads all rows of the campaign in both stores, and checks them. It changes nothing before that.
 // Every change is one conditional transaction. Claims and items whose rows contradict each other in one of the stores
@@ -79,10 +91,11 @@ type storeReplay struct {
 	replay
 	old     *Bank
 	options ReplayOptions
+	marks   replayedMarks
 	was     campaignPlaces           // in the old store
 	is      campaignPlaces           // in the new store, before the replay changes something
 	refused map[engine.ClaimKey]bool // the claimants whose claim in the new store is in the way
-	marks   []engine.Hash            // the held items to mark as withdrawn
+	toMark  []engine.Hash            // the held items to mark as withdrawn
 }
 
 func (r *storeReplay) run(ctx context.Context, campaign string) error {
@@ -91,7 +104,7 @@ func (r *storeReplay) run(ctx context.Context, campaign string) error {
 		return err
 	}
 	steps := []func(context.Context) error{
-		r.closeClaims, r.changeItems, r.makeClaims, r.markWithdrawn, r.checkBothClosed,
+		r.closeClaims, r.changeBlocks, r.changeItems, r.makeClaims, r.markWithdrawn, r.checkBothClosed, r.clearMark,
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -112,6 +125,9 @@ func (r *storeReplay) read(ctx context.Context, campaign string) error {
 		return inOldStore(err)
 	}
 	if err := r.compareSettings(old); err != nil {
+		return err
+	}
+	if err := r.readMarks(ctx); err != nil { // before the wait
 		return err
 	}
 	if !r.options.DryRun {
@@ -177,7 +193,8 @@ func (r *storeReplay) checkBothClosed(ctx context.Context) error {
 type campaignPlaces struct {
 	keys   []engine.ClaimKey // of the claims, in the order of the list
 	claims map[engine.ClaimKey]engine.Claim
-	hashes []engine.Hash // of the items
+	blocks map[engine.ClaimKey]engine.Claim // of the scope
+	hashes []engine.Hash                    // of the items
 	items  map[engine.Hash]itemPlace
 	wrong  map[engine.Hash]itemRows
 }
@@ -196,14 +213,19 @@ type itemPlace struct {
 // item ended.
 func (b *Bank) readPlaces(ctx context.Context, c Campaign) (campaignPlaces, error) {
 	p := campaignPlaces{
-		claims: map[engine.ClaimKey]engine.Claim{}, items: map[engine.Hash]itemPlace{}, wrong: map[engine.Hash]itemRows{},
+		claims: map[engine.ClaimKey]engine.Claim{}, blocks: map[engine.ClaimKey]engine.Claim{},
+		items: map[engine.Hash]itemPlace{}, wrong: map[engine.Hash]itemRows{},
 	}
 	wrong, err := b.reconcile(ctx, c, &Counts{})
 	if err != nil {
 		return p, err
 	}
 	err = b.eachClaim(ctx, c.Scope, func(claim engine.Claim) error {
-		if claim.Campaign != c.Name {
+		switch {
+		case claim.IsBlock():
+			p.blocks[claim.Key()] = claim
+			return nil
+		case claim.Campaign != c.Name:
 			return nil
 		}
 		p.keys = append(p.keys, claim.Key())
@@ -250,10 +272,19 @@ type claimDecision struct {
 	refused     ReplayedLine // with an Outcome: the claim stays, and a person must decide
 }
 
-// decideClaim decides what becomes of a claim of the new store. was is the claim of the same claimant in the old store,
-// or nil. its has the places in the old store of the items of both claims. here has the places of its own items in the
-// new store, and wanted those of the items of was.
-func decideClaim(now engine.Claim, was *engine.Claim, its, here, wanted []itemPlace) (d claimDecision) {
+// slotPlaces is what decides about a claim of the new store.
+type slotPlaces struct {
+	was       *engine.Claim // the claim of the same slot in the old store, or nil
+	blocked   bool          // the slot is blocked in the old store
+	confirmed bool          // the claim is a confirmed hold, which the replay may not close
+	// its has the places in the old store of the items of both claims. here has the places of the claim's own items in
+	// the new store, and wanted those of the items of was.
+	its, here, wanted []itemPlace
+}
+
+// decideClaim decides what becomes of a claim of the new store.
+func decideClaim(now engine.Claim, s slotPlaces) (d claimDecision) {
+	was, its, here, wanted := s.was, s.its, s.here, s.wanted
 	has := slices.ContainsFunc[[]itemPlace]
 	switch {
 	case was != nil && was.ID == now.ID:
@@ -267,6 +298,10 @@ func decideClaim(now engine.Claim, was *engine.Claim, its, here, wanted []itemPl
 		d.refused = ReplayedLine{Outcome: inconsistent, Kind: wrongKind(wanted)}
 	case has(wanted, func(p itemPlace) bool { return p.state != "" && p.state != engine.Lost }):
 		d.refused = ReplayedLine{Outcome: itemEnded}
+	case s.blocked:
+		d.close = true
+	case s.confirmed:
+		d.refused = ReplayedLine{Outcome: confirmedHere}
 	case was == nil && has(its, func(p itemPlace) bool { return p.state == engine.Lost }):
 		d.keep = true
 	default:
@@ -350,13 +385,13 @@ func (o ReplayOptions) decideItem(was, now itemPlace, onEnd OnEnd) (d itemDecisi
 func (r *storeReplay) closeClaims(ctx context.Context) error {
 	for _, key := range r.is.keys {
 		now := r.is.claims[key]
-		its := r.was.of(now)
-		var was *engine.Claim
-		var wanted []itemPlace
+		slot := slotPlaces{its: r.was.of(now), here: r.is.of(now)}
+		slot.confirmed = r.campaign.Hold > 0 && now.EndsAt.IsZero() && !r.options.Releases
 		if claim, ok := r.was.claims[key]; ok {
-			was, its, wanted = &claim, append(its, r.was.of(claim)...), r.is.of(claim)
+			slot.was, slot.its, slot.wanted = &claim, append(slot.its, r.was.of(claim)...), r.is.of(claim)
 		}
-		d := decideClaim(now, was, its, r.is.of(now), wanted)
+		_, slot.blocked = r.was.blocks[key]
+		d := decideClaim(now, slot)
 		if d.close {
 			var err error
 			if d.refused, err = r.closeClaim(ctx, now); err != nil {
@@ -378,6 +413,9 @@ func (r *storeReplay) closeClaims(ctx context.Context) error {
 // closeClaim closes a claim of the new store. Its items end as in the old store.
 func (r *storeReplay) closeClaim(ctx context.Context, claim engine.Claim) (refused ReplayedLine, err error) {
 	terms := closeTerms{ends: map[engine.Hash]engine.ItemState{}}
+	if block, ok := r.was.blocks[claim.Key()]; ok {
+		terms.block = &block
+	}
 	for _, h := range claim.Hashes() {
 		terms.ends[h] = r.options.endOf(r.was.items[h], r.campaign.OnEnd)
 	}
@@ -433,7 +471,7 @@ func (r *storeReplay) changeItems(ctx context.Context) error {
 			adds = append(adds, item)
 		}
 		if d.mark {
-			r.marks = append(r.marks, h)
+			r.toMark = append(r.toMark, h)
 		}
 	}
 	for _, state := range []engine.ItemState{engine.Burned, engine.Expired, engine.Lost, engine.Withdrawn} {
@@ -626,7 +664,7 @@ func (r *storeReplay) makeClaims(ctx context.Context) error {
 
 // markWithdrawn marks held items that were withdrawn in the old store.
 func (r *storeReplay) markWithdrawn(ctx context.Context) error {
-	for _, h := range r.marks {
+	for _, h := range r.toMark {
 		if !r.options.DryRun {
 			done, err := r.bank.markWithdrawn(ctx, engine.FreeItem{Shard: r.campaign.shardOf(h), Hash: h})
 			if err != nil {

@@ -41,16 +41,24 @@ func DecideItem(o ReplayOptions, onEnd OnEnd, was, now string) string {
 	return strings.Join(words, ", ")
 }
 
-// DecideClaim returns the decision about a claim of the new store. was is the id of the claimant's claim in the old
-// store, or "". old is the place of its item there, and here its place in the new store. wanted is the place of the item
-// of was in the new store.
-func DecideClaim(now, was, old, here, wanted string) string {
-	var claim *engine.Claim
-	if was != "" {
-		claim = &engine.Claim{ID: was}
-	}
+// Slot is a slot of a claimant. Now is the id of the claim in the new store, and Was of that in the old store, or "".
+// Old is the place of its item there, and Here its place in the new store. Wanted is the place of the item of Was in the
+// new store.
+type Slot struct {
+	Now, Was, Old, Here, Wanted string
+	Blocked, Confirmed          bool
+}
+
+// DecideClaim returns the decision about a claim of the new store.
+func DecideClaim(s Slot) string {
 	places := func(name string) []itemPlace { return []itemPlace{placeNamed(name)} }
-	d := decideClaim(engine.Claim{ID: now}, claim, places(old), places(here), places(wanted))
+	slot := slotPlaces{
+		its: places(s.Old), here: places(s.Here), wanted: places(s.Wanted), blocked: s.Blocked, confirmed: s.Confirmed,
+	}
+	if s.Was != "" {
+		slot.was = &engine.Claim{ID: s.Was}
+	}
+	d := decideClaim(engine.Claim{ID: s.Now}, slot)
 	switch {
 	case d.refused.Outcome != "":
 		return "refuse: " + d.refused.Outcome

@@ -504,21 +504,29 @@ func TestReplayDecisions(t *testing.T) {
 	if got := itembank.DecideItem(itembank.ReplayOptions{}, itembank.Return, "withdrawn, held", "free"); got != "count a withdrawal" {
 		t.Errorf("a seat that was withdrawn while it was held: got %q", got)
 	}
-	for _, test := range []struct{ now, was, old, here, wanted, want string }{
-		{"1", "1", "held", "held", "held", ""},
-		{"1", "2", "free", "held", "free", "close"},
-		{"1", "", "free", "held", "free", "close"},
-		{"1", "", "burned", "held", "free", "close"},
-		{"1", "", "lost", "held", "free", "keep"},
-		{"1", "2", "lost", "held", "free", "close"},
-		{"1", "", "unknown", "held", "free", "refuse: not-in-old-store"},
-		{"1", "", "missing", "held", "free", "refuse: old-inconsistent"},
-		{"1", "", "free", "missing", "free", "refuse: inconsistent"},
-		{"1", "2", "held", "held", "missing", "close"},
-		{"1", "2", "held", "held", "burned", "refuse: item-ended"},
-		{"1", "2", "held", "held", "lost", "close"},
+	for _, test := range []struct {
+		slot itembank.Slot
+		want string
+	}{
+		{itembank.Slot{Now: "1", Was: "1", Old: "held", Here: "held", Wanted: "held"}, ""},
+		{itembank.Slot{Now: "1", Was: "1", Old: "held", Here: "held", Wanted: "held", Confirmed: true}, ""},
+		{itembank.Slot{Now: "1", Was: "2", Old: "free", Here: "held", Wanted: "free"}, "close"},
+		{itembank.Slot{Now: "1", Was: "2", Old: "free", Here: "held", Wanted: "free", Confirmed: true}, "refuse: confirmed-here"},
+		{itembank.Slot{Now: "1", Old: "free", Here: "held", Wanted: "free"}, "close"},
+		{itembank.Slot{Now: "1", Old: "free", Here: "held", Wanted: "free", Confirmed: true}, "refuse: confirmed-here"},
+		{itembank.Slot{Now: "1", Old: "free", Here: "held", Wanted: "free", Confirmed: true, Blocked: true}, "close"},
+		{itembank.Slot{Now: "1", Old: "burned", Here: "held", Wanted: "free"}, "close"},
+		{itembank.Slot{Now: "1", Old: "lost", Here: "held", Wanted: "free"}, "keep"},
+		{itembank.Slot{Now: "1", Old: "lost", Here: "held", Wanted: "free", Blocked: true}, "close"},
+		{itembank.Slot{Now: "1", Was: "2", Old: "lost", Here: "held", Wanted: "free"}, "close"},
+		{itembank.Slot{Now: "1", Old: "unknown", Here: "held", Wanted: "free"}, "refuse: not-in-old-store"},
+		{itembank.Slot{Now: "1", Old: "missing", Here: "held", Wanted: "free"}, "refuse: old-inconsistent"},
+		{itembank.Slot{Now: "1", Old: "free", Here: "missing", Wanted: "free"}, "refuse: inconsistent"},
+		{itembank.Slot{Now: "1", Was: "2", Old: "held", Here: "held", Wanted: "missing"}, "close"},
+		{itembank.Slot{Now: "1", Was: "2", Old: "held", Here: "held", Wanted: "burned"}, "refuse: item-ended"},
+		{itembank.Slot{Now: "1", Was: "2", Old: "held", Here: "held", Wanted: "lost"}, "close"},
 	} {
-		if got := itembank.DecideClaim(test.now, test.was, test.old, test.here, test.wanted); got != test.want {
+		if got := itembank.DecideClaim(test.slot); got != test.want {
 			t.Errorf("%+v: got %q", test, got)
 		}
 	}

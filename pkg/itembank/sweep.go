@@ -32,11 +32,15 @@ type Progress func(done, total int64)
 // If the rows of a claim contradict each other, the claim stays as it is, and the Sweep continues. At its end it
 // returns an error of the family ErrInconsistent, which names the first few such claims.
 //
-// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain, the family ErrInconsistent. After an error the report has the
+// Errors: *InvalidError, ErrNoCampaign, ErrMoved, ErrRestored, ErrTryAgain, the family ErrInconsistent. After an error
+// the report has the
 // results up to then.
 func (b *Bank) Sweep(ctx context.Context, campaign string, progress Progress) (SweepReport, error) {
 	s := sweep{bank: b, count: counter(progress)}
 	c, err := b.Campaign(ctx, campaign)
+	if err == nil {
+		err = c.marked()
+	}
 	if err != nil {
 		return s.report, err
 	}

@@ -67,7 +67,8 @@ const atOnce = 8
 // logged.
 //
 // A campaign that fails does not stop the others. Handle then returns an error at its end, and the report has the
-// results. The next sweep tries the rest again. A campaign that is deleted meanwhile is not a failure.
+// results. The next sweep tries the rest again. A campaign that is deleted meanwhile, or that is marked as moved or
+// restored, is not a failure.
 func (h *Handler) Handle(ctx context.Context) (Report, error) {
 	begun := time.Now()
 	ctx, cancel := deadline.WithMargin(ctx)
@@ -110,7 +111,7 @@ func (h *Handler) sweep(ctx context.Context) (report Report, err error) {
 	for _, i := range rand.Perm(len(campaigns)) { //nolint:gosec // no campaign is always last; guessing it gives no advantage
 		sweeps.Go(func() error {
 			swept, err := h.bank.SweepDue(ctx, campaigns[i], nil)
-			if errors.Is(err, itembank.ErrNoCampaign) { // it was deleted meanwhile
+			if leftAlone(err) {
 				err = nil
 			}
 			if err != nil {
@@ -132,10 +133,15 @@ func (h *Handler) sweep(ctx context.Context) (report Report, err error) {
 	return report, nil
 }
 
-// ending returns the names of the campaigns whose claims can end.
+// leftAlone reports whether a campaign was not swept because it was deleted or marked meanwhile.
+func leftAlone(err error) bool {
+	return errors.Is(err, itembank.ErrNoCampaign) || errors.Is(err, itembank.ErrMoved) || errors.Is(err, itembank.ErrRestored)
+}
+
+// ending returns the names of the campaigns whose claims can end. It leaves out those that sweeps leave alone.
 func ending(campaigns []itembank.Campaign) (names []string) {
 	for _, c := range campaigns {
-		if c.Hold > 0 || c.ClaimLife > 0 {
+		if (c.Hold > 0 || c.ClaimLife > 0) && !c.Moved && !c.Restored {
 			names = append(names, c.Name)
 		}
 	}

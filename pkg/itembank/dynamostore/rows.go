@@ -95,6 +95,8 @@ type campaignRow struct {
 	key
 	Name      string `dynamodbav:"name"`
 	State     string `dynamodbav:"state"` // engine.Mode
+	Moved     bool   `dynamodbav:"moved,omitempty"`
+	Restored  bool   `dynamodbav:"restored,omitempty"`
 	OpensAt   int64  `dynamodbav:"opens_at,omitempty"`
 	ClosesAt  int64  `dynamodbav:"closes_at,omitempty"`
 	Scope     string `dynamodbav:"scope"`
@@ -185,7 +187,7 @@ func (r scopeRow) scope(name string) (*engine.Scope, error) {
 
 func newCampaignRow(c engine.Campaign) campaignRow {
 	return campaignRow{
-		key: campaignKey(c.Name), Name: c.Name, State: string(c.Mode),
+		key: campaignKey(c.Name), Name: c.Name, State: string(c.Mode), Moved: c.Moved, Restored: c.Restored,
 		OpensAt: millis(c.OpensAt), ClosesAt: millis(c.ClosesAt), Scope: c.Scope,
 		Claimants: c.Claimants, PerClaimant: c.PerClaimant, Choice: c.Choice, Publish: c.Publish, Columns: c.Columns,
 		Shards: c.Shards, PageSize: c.PageSize,
@@ -208,7 +210,7 @@ func (r campaignRow) campaign() (*engine.Campaign, error) {
 		return nil, otherLayout("campaign", r.Name, r.Layout)
 	}
 	return &engine.Campaign{
-		Name: r.Name, Mode: engine.Mode(r.State),
+		Name: r.Name, Mode: engine.Mode(r.State), Moved: r.Moved, Restored: r.Restored,
 		OpensAt: fromMillis(r.OpensAt), ClosesAt: fromMillis(r.ClosesAt), Scope: r.Scope,
 		Claimants: r.Claimants, PerClaimant: r.PerClaimant, Choice: r.Choice, Publish: r.Publish, Columns: r.Columns,
 		Shards: r.Shards, PageSize: r.PageSize, ItemLife: time.Duration(r.ItemLife) * time.Millisecond,

@@ -10,6 +10,8 @@ import (
 type Campaign struct {
 	Name      string
 	Mode      Mode
+	Moved     bool      // the campaign goes on in another store, or is about to
+	Restored  bool      // the store is a copy, and the campaign has not been replayed since
 	OpensAt   time.Time // zero: at once; UTC, whole milliseconds, as all times here
 	ClosesAt  time.Time // zero: never
 	Scope     string    // the name space in which a claimant holds at most one claim, or one in each slot

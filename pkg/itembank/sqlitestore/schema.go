@@ -20,6 +20,8 @@ const makeTables = `
 	CREATE TABLE campaign (
 		name       TEXT NOT NULL PRIMARY KEY,
 		mode       TEXT NOT NULL,
+		moved      INTEGER NOT NULL,
+		restored   INTEGER NOT NULL,
 		opens_at   INTEGER,
 		closes_at  INTEGER,
 		scope      TEXT NOT NULL,

@@ -1,0 +1,150 @@
+package itembank
+
+import (
+	"context"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
+)
+
+// The parts of a ReplayStore that are about a whole scope: its blocks, and the marks of its campaigns (moved.go).
+
+// MarkOutcome says what a ReplayStore did with the mark Restored of the new store's campaign.
+type MarkOutcome string
+
+// The outcomes. Unless the mark was cleared, it stays, and the campaign cannot be opened.
+const (
+	MarkCleared MarkOutcome = "cleared"
+	MarkRefused MarkOutcome = "refused"   // the replay refused a line
+	MarkUnmoved MarkOutcome = "not-moved" // not all campaigns of the scope were Moved in the old store when it began
+	MarkChanged MarkOutcome = "changed"   // somebody changed the campaign in the new store meanwhile
+)
+
+// replayedMarks is what a ReplayStore read about marks before it waited.
+type replayedMarks struct {
+	row   engine.Campaign // in the new store
+	moved bool            // all campaigns of the scope are Moved in the old store
+}
+
+// readMarks reads the marks in both stores.
+func (r *storeReplay) readMarks(ctx context.Context) error {
+	row, err := r.bank.presentCampaign(ctx, r.campaign.Name)
+	if err != nil {
+		return err
+	}
+	r.marks.row = *row
+	r.marks.moved, err = r.old.scopeMoved(ctx, r.campaign.Scope)
+	if err != nil {
+		err = inOldStore(err)
+	}
+	return err
+}
+
+// scopeMoved reports whether all campaigns of a scope are Moved. If one is not, its claims may still be made and
+// closed, and they decide what the claimants of the scope may claim.
+func (b *Bank) scopeMoved(ctx context.Context, scope string) (bool, error) {
+	all, err := b.store.Campaigns(ctx)
+	if err != nil {
+		return false, err
+	}
+	for _, row := range all {
+		if row.Scope == scope && row.Mode != engine.Deleted && !row.Moved {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// clearMark clears the mark Restored of the campaign, if the old store was at rest and everything was replayed.
+func (r *storeReplay) clearMark(ctx context.Context) (err error) {
+	mark := &r.report.Store.Mark
+	if !r.marks.row.Restored {
+		return nil
+	}
+	stillMoved, err := r.old.scopeMoved(ctx, r.campaign.Scope)
+	switch {
+	case err != nil:
+		return inOldStore(err)
+	case !r.marks.moved || !stillMoved:
+		*mark = MarkUnmoved
+	case r.report.Refused > 0:
+		*mark = MarkRefused
+	case r.report.DryRun:
+		*mark = MarkCleared
+	default:
+		*mark, err = r.bank.clearRestored(ctx, r.marks.row)
+	}
+	return err
+}
+
+// clearRestored clears the mark of a campaign whose row was read as first, unless somebody has changed the campaign
+// since. Loads may have raised its version.
+func (b *Bank) clearRestored(ctx context.Context, first engine.Campaign) (MarkOutcome, error) {
+	for tries := 0; ; tries++ {
+		row, err := b.presentCampaign(ctx, first.Name)
+		if err != nil {
+			return "", err
+		}
+		if !onlyLoads(first, *row) {
+			return MarkChanged, nil
+		}
+		next := *row
+		next.Restored = false
+		if replaced, err := b.replaceCampaign(ctx, *row, next); err != nil || replaced {
+			return MarkCleared, err
+		}
+		if err := b.backOff(ctx, tries, maxWaits, campaignBusy); err != nil {
+			return "", err
+		}
+	}
+}
+
+// changeBlocks blocks the slots that are blocked in the old store, and no others. The slot of a claim that it closed is
+// blocked already. The slot of a claim of another campaign is left to the replay of that campaign.
+func (r *storeReplay) changeBlocks(ctx context.Context) error {
+	for key, block := range r.is.blocks {
+		if _, ok := r.was.blocks[key]; ok {
+			continue
+		}
+		if err := r.unblock(ctx, block); err != nil {
+			return err
+		}
+	}
+	for key, block := range r.was.blocks {
+		_, blocked := r.is.blocks[key]
+		_, held := r.is.claims[key]
+		if blocked || held {
+			continue
+		}
+		if err := r.block(ctx, block); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (r *storeReplay) unblock(ctx context.Context, block engine.Claim) error {
+	if !r.report.DryRun {
+		if err := r.bank.pace(ctx, 1); err != nil {
+			return err
+		}
+		if done, err := r.bank.deleteBlock(ctx, block); err != nil || !done {
+			return err
+		}
+	}
+	r.gone[block.ID] = true
+	r.report.Store.Unblocked++
+	return nil
+}
+
+func (r *storeReplay) block(ctx context.Context, block engine.Claim) error {
+	if !r.report.DryRun {
+		if err := r.bank.pace(ctx, 1); err != nil {
+			return err
+		}
+		if done, err := r.bank.putBlockRow(ctx, block); err != nil || !done {
+			return err
+		}
+	}
+	r.report.Store.Blocked++
+	return nil
+}
