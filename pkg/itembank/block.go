@@ -36,8 +36,8 @@ type BlockReport struct {
 //
 // Block is safe to repeat.
 //
-// Errors: *InvalidError; ErrNoCampaign if the scope has no campaign; ErrTryAgain. After an error the report has the
-// results up to then.
+// Errors: *InvalidError; ErrNoCampaign if the scope has no campaign; ErrMoved and ErrRestored if a campaign of the scope
+// has that mark; ErrTryAgain. After an error the report has the results up to then.
 func (b *Bank) Block(ctx context.Context, scope, claimant string) (BlockReport, error) {
 	isFree := func(held *engine.Claim) bool { return held == nil }
 	return b.changeBlocks(ctx, scope, claimant, isFree, func(key engine.ClaimKey, _ *engine.Claim) (bool, error) {
@@ -79,6 +79,9 @@ func (b *Bank) changeBlocks(
 	report := BlockReport{Scope: scope, Claimant: claimant}
 	keys, err := b.slotsIn(ctx, scope, claimant)
 	if err != nil {
+		return report, err
+	}
+	if err := b.scopeNotMarked(ctx, scope); err != nil {
 		return report, err
 	}
 	report.Claimant, report.Slots = keys[0].Claimant, len(keys)

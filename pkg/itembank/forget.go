@@ -45,12 +45,15 @@ type ForgetOptions struct {
 //
 // Forget is safe to repeat, and to interrupt: a repeat does the rest.
 //
-// Errors: *InvalidError; ErrNoCampaign if the scope has no campaign; ErrTryAgain. After an error the report has the
-// results up to then.
+// Errors: *InvalidError; ErrNoCampaign if the scope has no campaign; ErrMoved and ErrRestored if a campaign of the scope
+// has that mark; ErrTryAgain. After an error the report has the results up to then.
 func (b *Bank) Forget(ctx context.Context, scope, claimant string, o ForgetOptions) (ForgetReport, error) {
 	report := ForgetReport{Scope: scope, Claimant: claimant}
 	keys, err := b.slotsIn(ctx, scope, claimant)
 	if err != nil {
+		return report, err
+	}
+	if err := b.scopeNotMarked(ctx, scope); err != nil {
 		return report, err
 	}
 	report.Claimant = keys[0].Claimant

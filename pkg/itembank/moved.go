@@ -110,14 +110,19 @@ func (b *Bank) OpenWithoutReplay(ctx context.Context, name string) (given Unrepl
 	return given, b.open(ctx, *row, modeChange{mode: engine.OpenByHand, unmark: true})
 }
 
+// scopeNotMarked returns an error if a campaign of a scope has a mark.
+func (b *Bank) scopeNotMarked(ctx context.Context, scope string) error {
+	all, err := b.store.Campaigns(ctx)
+	if err != nil {
+		return err
+	}
+	return noneMarked(all, scope)
+}
+
 // mayOpen returns an error if a mark of the campaign, or of another one of its scope, prevents that it is opened.
 func (b *Bank) mayOpen(ctx context.Context, row engine.Campaign) error {
 	if err := campaignOf(row).marked(); err != nil {
 		return err
 	}
-	all, err := b.store.Campaigns(ctx)
-	if err != nil {
-		return err
-	}
-	return noneMarked(all, row.Scope)
+	return b.scopeNotMarked(ctx, row.Scope)
 }

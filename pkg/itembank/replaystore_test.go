@@ -1,9 +1,11 @@
 package itembank_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"iter"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,6 +23,8 @@ var replayStoreCases = []testCase{
 	{"burned-since-the-copy", replaysBurns},
 	{"returned-since-the-copy", replaysReturns},
 	{"forgotten-since-the-copy", replaysErasures},
+	{"blocked-since-the-copy", replaysBlocks},
+	{"confirmed-in-the-new-store", replaysAfterConfirmations},
 	{"confirmed-since-the-copy", replaysConfirmations},
 	{"claimant-with-another-claim", replaysOtherClaims},
 	{"changes-of-operators", replaysOperators},
@@ -28,6 +32,8 @@ var replayStoreCases = []testCase{
 	{"refused", replayStoreRefuses},
 	{"old-store-that-lost-an-item", replayKeepsClaims},
 	{"needs-two-closed-campaigns", replayStoreNeedsClosed},
+	{"mark-is-cleared-at-the-end-only", replayClearsMark},
+	{"mark-stays-after-a-file", fileClearsNoMark},
 	{"killed-at-every-call", replayStoreKilled},
 }
 
@@ -37,22 +43,23 @@ type restore struct {
 	c     engine.Campaign
 	fresh *fixture // the new store
 	clock *itembankfault.Clock
+	mark  itembank.MarkOutcome // what the next replay says about the mark
 }
 
 // restored creates a campaign in the old store, loads it, lets before act, and copies the rows into the new store. Then
-// it lets after act on the old store, and closes the campaign in both.
+// it lets after act on the old store, and closes the campaign in both as the runbook says.
 func (f *fixture) restored(s itembank.Settings, before, after func(r *restore, b *itembank.Bank)) *restore {
 	f.Helper()
 	old := newFixture(f, itembankengines.Memory(f))
-	r := &restore{fixture: old, fresh: f, clock: itembankfault.NewClock()}
+	r := &restore{fixture: old, fresh: f, clock: itembankfault.NewClock(), mark: itembank.MarkCleared}
 	old.name = f.name
 	r.c = old.create(s)
 	b := old.bank(itembank.WithClock(r.clock))
 	before(r, b)
 	f.Must(itembankfault.CopyCampaign(f.ctx, old.Store, enginetest.Engine{Store: f.Store, Raw: f.raw}, f.name))
 	after(r, b)
-	f.Must(old.bank().CloseCampaign(f.ctx, f.name))
-	f.Must(f.bank().CloseUntilReconciled(f.ctx, f.name))
+	f.Must(f.bank().CloseRestored(f.ctx, f.name))
+	f.Must(old.bank().CloseMoved(f.ctx, f.name))
 	return r
 }
 
@@ -92,7 +99,8 @@ func asJSON(f *fixture, v any) string {
 // want compares the numbers of a report, which refused nothing, and then opens the campaign, which reconciles it.
 func (r *restore) want(report itembank.ReplayReport, replayed, already int64, store itembank.StoreReplay) {
 	r.fresh.Helper()
-	store.Settings = []string{}
+	store.Settings, store.Mark = []string{}, r.mark
+	r.mark = "" // it is cleared now
 	if report.Replayed != replayed || report.Already != already || report.Refused != 0 || asJSON(r.fresh, report.Store) != asJSON(r.fresh, store) {
 		r.fresh.Errorf("want %d replayed, %d already, %s; got %s", replayed, already, asJSON(r.fresh, store), asJSON(r.fresh, report))
 	}
@@ -177,6 +185,80 @@ func replaysErasures(f *fixture) {
 	f.WantWhere("burned", r.c, "12A", "ann")
 }
 
+// replaysBlocks: since the copy ann was forgotten and bob was blocked, and cid's block was removed.
+func replaysBlocks(f *fixture) {
+	r := f.restored(itembank.Settings{Shards: 1, PerClaimant: 2, OnEnd: itembank.Return}, func(r *restore, b *itembank.Bank) {
+		r.loadInto(r.name, "1", "2")
+		r.claim(b, "ann")
+		_, err := b.Block(r.ctx, r.c.Scope, "cid")
+		r.Must(err)
+	}, func(r *restore, b *itembank.Bank) {
+		_, err := b.Forget(r.ctx, r.c.Scope, "ann", itembank.ForgetOptions{})
+		r.Must(err)
+		_, err = b.Block(r.ctx, r.c.Scope, "bob")
+		r.Must(err)
+		_, err = b.Unblock(r.ctx, r.c.Scope, "cid")
+		r.Must(err)
+		r.claim(b, "cid")
+	})
+	r.want(r.replayed(itembank.ReplayOptions{}), 1, 0, itembank.StoreReplay{Closed: 1, Blocked: 3, Unblocked: 2})
+	for _, claimant := range []string{"ann", "bob"} {
+		f.refused(r.newBank(), claimant, itembank.ErrNotEligible)
+	}
+	if grant := f.claim(r.newBank(), "cid"); !grant.Replayed {
+		f.Errorf("want the claim of cid, got %+v", grant)
+	}
+	again := r.replayedAgain()
+	if s := again.Store; s.Blocked+s.Unblocked+s.Closed != 0 {
+		f.Errorf("a second replay changed %+v", *s)
+	}
+}
+
+// replayedAgain closes the campaign in the new store, and replays once more.
+func (r *restore) replayedAgain() itembank.ReplayReport {
+	r.fresh.Must(r.newBank().CloseCampaign(r.ctx, r.name))
+	return r.replayed(itembank.ReplayOptions{})
+}
+
+// replaysAfterConfirmations: the functions use the new store before the replay. Ann, whose hold is older than the copy,
+// pays there, and her hold stays confirmed. Bob's hold was released in the old store, and he pays in the new one: his
+// seat may be another customer's, so a person decides.
+func replaysAfterConfirmations(f *fixture) {
+	r := f.restored(itembank.Settings{Shards: 1, Hold: time.Hour, Choice: true}, func(r *restore, b *itembank.Bank) {
+		r.loadInto(r.name, "1", "2")
+		for claimant, item := range map[string]string{"ann": "1", "bob": "2"} {
+			_, err := b.Claim(r.ctx, r.name, claimant, itembank.Choosing(item))
+			r.Must(err)
+		}
+	}, func(r *restore, b *itembank.Bank) {
+		r.releaseAll(b, "bob")
+		_, err := b.Claim(r.ctx, r.name, "cid", itembank.Choosing("2"))
+		r.Must(err)
+	})
+	for _, claimant := range []string{"ann", "bob"} {
+		_, err := r.newBank().Confirm(f.ctx, f.name, claimant, f.Held(r.c, claimant).ID)
+		f.Must(err)
+	}
+	if _, err := r.newBank().Confirm(f.ctx, f.name, "cid", r.Held(r.c, "cid").ID); !errors.Is(err, itembank.ErrRestored) {
+		f.Errorf("want the hold of cid confirmed later, got %v", err)
+	}
+	report := r.replayed(itembank.ReplayOptions{})
+	var refused []string
+	for _, line := range report.Lines {
+		if line.Outcome != "already" {
+			refused = append(refused, line.Claimant+" "+line.Outcome)
+		}
+	}
+	if want := []string{"bob confirmed-here", "cid item-held"}; !slices.Equal(refused, want) || report.Store.Mark != itembank.MarkRefused {
+		f.Errorf("want %v refused, got %s", want, asJSON(f, report))
+	}
+	r.want(r.replayed(itembank.ReplayOptions{Releases: true}), 1, 1, itembank.StoreReplay{Closed: 1})
+	if held := f.Held(r.c, "ann"); !held.EndsAt.IsZero() {
+		f.Errorf("ann's confirmation is lost: %+v", held)
+	}
+	f.WantWhere("held by cid", r.c, "2", "bob", "cid")
+}
+
 // replaysConfirmations: ann paid since the copy. Her hold does not end.
 func replaysConfirmations(f *fixture) {
 	r := f.restored(itembank.Settings{Shards: 1, Hold: time.Minute}, func(r *restore, b *itembank.Bank) {
@@ -257,7 +339,7 @@ func replaysOperators(f *fixture) {
 	})
 	report := r.replayed(itembank.ReplayOptions{})
 	store := itembank.StoreReplay{
-		Closed: 1, Withdrawals: itembank.OperatorChanges{Found: 3}, Settings: []string{"page-size"},
+		Closed: 1, Withdrawals: itembank.OperatorChanges{Found: 3}, Settings: []string{"page-size"}, Mark: itembank.MarkCleared,
 	}
 	if asJSON(f, report.Store) != asJSON(f, store) {
 		f.Errorf("want %s, got %s", asJSON(f, store), asJSON(f, report.Store))
@@ -383,10 +465,14 @@ func replayStoreNeedsClosed(f *fixture) {
 			f.Errorf("want it refused at once, got %v", err)
 		}
 	}
-	f.Must(r.bank().OpenCampaign(f.ctx, f.name))
+	openAnyway := func(b *itembank.Bank) {
+		_, err := b.OpenWithoutReplay(f.ctx, f.name)
+		f.Must(err)
+	}
+	openAnyway(r.bank())
 	replay(itembank.ErrInvalid)
 	f.Must(r.bank().CloseCampaign(f.ctx, f.name))
-	f.Must(r.newBank().OpenCampaign(f.ctx, f.name))
+	openAnyway(r.newBank())
 	replay(itembank.ErrInvalid)
 
 	one := f.named("other-settings")
@@ -405,6 +491,81 @@ func replayStoreNeedsClosed(f *fixture) {
 	_, err := f.named("unknown").bank().ReplayStore(f.ctx, f.name+"-unknown", other.bank(), itembank.ReplayOptions{})
 	if !errors.Is(err, itembank.ErrNoCampaign) {
 		f.Errorf("got %v", err)
+	}
+}
+
+// replayClearsMark: the mark is cleared by a replay that began to read after all campaigns of the scope were moved in the
+// old store, and that refused nothing. A dry run says so and clears nothing.
+func replayClearsMark(f *fixture) {
+	r := f.restored(itembank.Settings{Shards: 1}, loads("a", "b"), nothing)
+	other := r.named("other")
+	other.create(itembank.Settings{Shards: 1, Scope: r.c.Scope})
+	want := func(report itembank.ReplayReport, err error, mark itembank.MarkOutcome) {
+		f.Helper()
+		f.Must(err)
+		now, err := f.bank().Campaign(f.ctx, f.name)
+		f.Must(err)
+		if report.Store.Mark != mark || now.Restored != (mark != itembank.MarkCleared) {
+			f.Errorf("want %s, got %s, restored %t", mark, asJSON(f, report), now.Restored)
+		}
+		if err := f.bank().OpenCampaign(f.ctx, f.name); errors.Is(err, itembank.ErrRestored) != now.Restored {
+			f.Errorf("restored %t, opened with %v", now.Restored, err)
+		}
+	}
+	replay := func(old *itembank.Bank) (itembank.ReplayReport, error) {
+		return r.newBank().ReplayStore(f.ctx, f.name, old, itembank.ReplayOptions{})
+	}
+	report, err := replay(r.oldBank())
+	want(report, err, itembank.MarkUnmoved)
+
+	waits := &hookedClock{Clock: r.clock, sleep: func() { f.Must(r.bank().CloseMoved(f.ctx, other.name)) }}
+	late := f.bank(itembank.WithClock(waits))
+	report, err = late.ReplayStore(f.ctx, f.name, r.oldBank(), itembank.ReplayOptions{})
+	want(report, err, itembank.MarkUnmoved) // it was moved after the replay began to wait
+
+	missing := enginerows.FreeItem(r.c, "b")
+	r.dropBankRow(missing)
+	report, err = replay(r.oldBank())
+	want(report, err, itembank.MarkRefused)
+	r.putBankRow(missing)
+
+	waits.sleep = func() { otherPageSize(f) }
+	report, err = late.ReplayStore(f.ctx, f.name, r.oldBank(), itembank.ReplayOptions{})
+	want(report, err, itembank.MarkChanged)
+
+	dry, err := r.newBank().ReplayStore(f.ctx, f.name, r.oldBank(), itembank.ReplayOptions{DryRun: true})
+	f.Must(err)
+	if row, err := f.Store.Campaign(f.ctx, f.name); err != nil || dry.Store.Mark != itembank.MarkCleared || !row.Restored {
+		f.Errorf("the dry run said %q, and left %+v, %v", dry.Store.Mark, row, err)
+	}
+	report, err = replay(r.oldBank())
+	want(report, err, itembank.MarkCleared)
+}
+
+// hookedClock calls sleep before it sleeps for DrainTime.
+type hookedClock struct {
+	itembank.Clock
+	sleep func()
+}
+
+func (c *hookedClock) Sleep(ctx context.Context, d time.Duration) error {
+	if d >= itembank.DrainTime {
+		c.sleep()
+	}
+	return c.Clock.Sleep(ctx, d)
+}
+
+// fileClearsNoMark: a file of claims does not say what was released or burned.
+func fileClearsNoMark(f *fixture) {
+	r := f.restored(itembank.Settings{Shards: 1}, loads("a"), func(r *restore, b *itembank.Bank) { r.claim(b, "ann") })
+	held := r.Held(r.c, "ann")
+	report, err := r.newBank().Replay(f.ctx, f.name, replayOf(itembank.Claim{ID: held.ID, Claimant: "ann", Item: "a"}))
+	f.Must(err)
+	if report.Replayed != 1 {
+		f.Errorf("got %+v", report)
+	}
+	if err := r.newBank().OpenCampaign(f.ctx, f.name); !errors.Is(err, itembank.ErrRestored) {
+		f.Errorf("want the campaign restored, got %v", err)
 	}
 }
 
