@@ -449,6 +449,29 @@ var Mutants = []Mutant{
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closesIgnored{e.Store, false} },
 	},
 	{
+		Name:     "blocks-not-replayed",
+		CaughtBy: []string{"replay-store/blocked-since-the-copy"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blocksIgnored{e.Store} },
+	},
+	{
+		Name: "marks-not-read",
+		CaughtBy: []string{
+			"moved/moved-campaign-stands-still", "moved/restored-campaign-takes-confirmations", "moved/marks-are-seen-in-time",
+			"moved/sweep-that-is-overtaken", "moved/ended-claim-of-a-moved-campaign",
+		},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return marksNotRead{e.Store} },
+	},
+	{
+		Name:     "marks-not-listed",
+		CaughtBy: []string{"moved/scope-of-a-restored-campaign"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return marksNotListed{e.Store} },
+	},
+	{
+		Name:     "marks-cleared-by-every-change",
+		CaughtBy: []string{"moved/marks-stay", "replay-store/mark-is-cleared-at-the-end-only"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return marksCleared{e.Store} },
+	},
+	{
 		Name:     "confirmations-not-replayed",
 		CaughtBy: []string{"replay-store/confirmed-since-the-copy"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return confirmationsIgnored{e.Store} },
@@ -1684,4 +1707,49 @@ func (m endedRowsIgnored) Repair(ctx context.Context, r engine.RepairRequest) (b
 		return m.Store.Repair(ctx, r)
 	}
 	return true, nil
+}
+
+// blocksIgnored says that blocks are put, and puts none.
+type blocksIgnored struct{ engine.Store }
+
+func (m blocksIgnored) TakeItems(ctx context.Context, items []engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
+	if claim.IsBlock() {
+		return engine.TakeResult{}, nil
+	}
+	return m.Store.TakeItems(ctx, items, claim)
+}
+
+func (m blocksIgnored) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	r.Block = nil
+	return m.Store.CloseClaim(ctx, r)
+}
+
+// marksNotRead reads a campaign without its marks.
+type marksNotRead struct{ engine.Store }
+
+func (m marksNotRead) Campaign(ctx context.Context, name string) (*engine.Campaign, error) {
+	c, err := m.Store.Campaign(ctx, name)
+	if c != nil {
+		c.Moved, c.Restored = false, false
+	}
+	return c, err
+}
+
+// marksNotListed lists campaigns without their marks.
+type marksNotListed struct{ engine.Store }
+
+func (m marksNotListed) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
+	all, err := m.Store.Campaigns(ctx)
+	for i := range all {
+		all[i].Moved, all[i].Restored = false, false
+	}
+	return all, err
+}
+
+// marksCleared clears the marks of a campaign with each change.
+type marksCleared struct{ engine.Store }
+
+func (m marksCleared) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
+	now.Moved, now.Restored = now.Moved && !old.Moved, now.Restored && !old.Restored
+	return m.Store.ReplaceCampaign(ctx, old, now)
 }

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	"pgregory.net/rapid"
 
@@ -66,32 +67,43 @@ func CopyCampaign(ctx context.Context, from engine.Store, to enginetest.Engine, 
 // restored is a sequence whose store is copied at one moment. Afterwards the copy is the new store.
 type restored struct {
 	*sequence
-	copy    enginetest.Engine
-	options itembank.ReplayOptions
-	cut     bool // a replay was cut, and customers acted before the next one
+	copy      enginetest.Engine
+	options   itembank.ReplayOptions
+	cut       bool            // a replay was cut, and customers acted before the next one
+	confirmed map[string]bool // the ids of holds that were confirmed in the new store
 }
 
 // RunRestores plays random sequences on one store, copies its rows at a random moment into another store, and goes on.
-// Then it replays the old store into the copy. The replay is killed at several calls and repeated. Afterwards the copy
-// must equal the old store.
+// Then it follows the runbook of a restore: both campaigns are closed and marked, and the old store is replayed into the
+// copy. Customers act until the old store is marked, and confirm holds in the new one. Replays are killed at several
+// calls and repeated. Afterwards the copy must equal the old store, and only then it can be opened.
 func RunRestores(t *testing.T, e, other enginetest.Engine) {
 	rapid.Check(t, func(rt *rapid.T) {
-		r := &restored{sequence: newSequence(newWorld(t.Context(), e)), copy: other}
+		r := &restored{sequence: newSequence(newWorld(t.Context(), e)), copy: other, confirmed: map[string]bool{}}
 		violated := r.violated(func() {
 			r.create(rt)
 			r.act(rt)
 			r.must(CopyCampaign(r.ctx, e.Store, other, r.c.Name))
 			r.act(rt)
+			r.must(r.newStore().CloseRestored(r.ctx, r.c.Name))
 			r.SetOpen("", false)
 			r.open = false
-			r.must(itembank.New(other.Store, itembank.WithClock(r.clock)).CloseCampaign(r.ctx, r.c.Name))
 			r.options.Withdrawals = rapid.Bool().Draw(rt, "withdrawals")
 			r.options.Loads = rapid.Bool().Draw(rt, "loads")
+			for range rapid.IntRange(0, 2).Draw(rt, "kills before the mark") {
+				r.kill(rt)
+				r.actOnOld(rt)
+			}
+			r.block(rt)
+			r.must(itembank.New(e.Store, itembank.WithClock(r.clock)).CloseMoved(r.ctx, r.c.Name))
 			for range rapid.IntRange(0, 2).Draw(rt, "kills") {
+				r.confirmInNew(rt)
 				r.kill(rt)
 			}
+			r.confirmInNew(rt)
 			r.replay()
 			r.checkEqual()
+			r.must(r.newStore().OpenCampaign(r.ctx, r.c.Name))
 		})
 		if violated != nil {
 			rt.Fatal(violated)
@@ -107,8 +119,17 @@ func (r *restored) act(rt *rapid.T) {
 	rt.Repeat(actions)
 }
 
-// forget releases all claims of a claimant.
+// newStore returns a Bank for the copy.
+func (r *restored) newStore() *itembank.Bank {
+	return itembank.New(r.copy.Store, itembank.WithClock(r.clock))
+}
+
+// forget releases all claims of a claimant, who may claim again.
 func (r *restored) forget(claimant string) {
+	r.forgetWith(claimant, itembank.ForgetOptions{WithoutBlock: true})
+}
+
+func (r *restored) forgetWith(claimant string, o itembank.ForgetOptions) {
 	for _, holder := range []string{claimant, holderOf(claimant, 2)} {
 		if claim, ok := r.claims[holder]; ok {
 			r.state.release(r.c, holder, claim.ID)
@@ -116,14 +137,44 @@ func (r *restored) forget(claimant string) {
 		}
 	}
 	r.mustRepeat("forget "+claimant, func(ctx context.Context) error {
-		_, err := r.bank.Forget(ctx, r.c.Scope, claimant, itembank.ForgetOptions{WithoutBlock: true})
+		_, err := r.bank.Forget(ctx, r.c.Scope, claimant, o)
 		return err
 	})
 }
 
+// block forgets a claimant, who may not claim again, or blocks one who never claimed.
+func (r *restored) block(rt *rapid.T) {
+	switch who := rapid.SampledFrom(append([]string{"nobody", "eve"}, claimants...)).Draw(rt, "blocked"); who {
+	case "nobody":
+	case "eve":
+		r.mustRepeat("block eve", func(ctx context.Context) error {
+			_, err := r.bank.Block(ctx, r.c.Scope, who)
+			return err
+		})
+	default:
+		r.forgetWith(who, itembank.ForgetOptions{})
+	}
+}
+
+// confirmInNew lets customers pay in the new store.
+func (r *restored) confirmInNew(rt *rapid.T) {
+	for _, holder := range r.holders() {
+		key := keyOf(r.c, holder)
+		held, _, err := r.copy.Store.HeldClaim(r.ctx, key)
+		r.must(err)
+		pays := rapid.IntRange(0, 3).Draw(rt, "pays") == 0
+		if !pays || r.c.Hold == 0 || held == nil || held.IsBlock() || held.EndsAt.IsZero() {
+			continue
+		}
+		_, err = r.newStore().Confirm(r.ctx, r.c.Name, key.Claimant, held.ID, itembank.InSlot(key.Slot))
+		r.must(err)
+		r.confirmed[held.ID] = true
+	}
+}
+
 var errKilled = errors.New("killed")
 
-// kill plays a replay whose process is killed. Then customers may go on in the old store.
+// kill plays a replay whose process is killed.
 func (r *restored) kill(rt *rapid.T) {
 	left, lost := rapid.IntRange(1, 60).Draw(rt, "call"), rapid.Bool().Draw(rt, "lost reply")
 	count := func(string) error {
@@ -144,6 +195,10 @@ func (r *restored) kill(rt *rapid.T) {
 		r.fail("replay that is killed: %w", err)
 	}
 	r.cut = true
+}
+
+// actOnOld lets customers release and confirm in the old store.
+func (r *restored) actOnOld(rt *rapid.T) {
 	for _, holder := range r.holders() {
 		claim, ok := r.claims[holder]
 		switch does := rapid.IntRange(0, 5).Draw(rt, "does"); {
@@ -156,42 +211,80 @@ func (r *restored) kill(rt *rapid.T) {
 	}
 }
 
-// replay replays the old store into the copy. A dry run before it says the same.
+// replay replays the old store into the copy. A dry run before it says the same. If the new store has a confirmed hold
+// that the old one does not have, a person has to decide, and takes the release over.
 func (r *restored) replay() {
-	bank := itembank.New(r.copy.Store, itembank.WithClock(r.clock))
+	if r.conflict() {
+		report := r.replayOnce()
+		outcome := func(l itembank.ReplayedLine) bool { return l.Outcome == "confirmed-here" }
+		if !slices.ContainsFunc(report.Lines, outcome) || report.Store.Mark != itembank.MarkRefused {
+			r.fail("a hold is confirmed in the new store only, and the replay said %q: %+v", report.Store.Mark, report.Lines)
+		}
+		r.options.Releases = true
+	}
+	if report := r.replayOnce(); report.Refused > 0 || report.Store.Mark != itembank.MarkCleared && !r.cleared() {
+		r.fail("the replay refused %d lines, mark %q: %+v", report.Refused, report.Store.Mark, report.Lines)
+	}
+	again := r.replayOnce()
+	if s := again.Store; again.Replayed+again.Refused+s.Closed+s.Ended+s.Withdrawals.Taken+s.Loads.Taken+s.Blocked+s.Unblocked > 0 {
+		r.fail("a repeated replay changed something: %+v, %+v", again, *s)
+	}
+}
+
+// replayOnce replays, and compares the report with that of a dry run.
+func (r *restored) replayOnce() itembank.ReplayReport {
 	old := itembank.New(r.engine.Store, itembank.WithClock(r.clock))
 	dry := r.options
 	dry.DryRun = true
-	would, err := bank.ReplayStore(r.ctx, r.c.Name, old, dry)
+	would, err := r.newStore().ReplayStore(r.ctx, r.c.Name, old, dry)
 	r.must(err)
-	report, err := bank.ReplayStore(r.ctx, r.c.Name, old, r.options)
+	report, err := r.newStore().ReplayStore(r.ctx, r.c.Name, old, r.options)
 	r.must(err)
 	would.DryRun = false
 	if a, b := fmt.Sprint(*would.Store, would.Lines), fmt.Sprint(*report.Store, report.Lines); a != b {
 		r.fail("the dry run said %s, the replay did %s", a, b)
 	}
-	if report.Refused > 0 {
-		r.fail("the replay refused %d lines: %+v", report.Refused, report.Lines)
-	}
-	again, err := bank.ReplayStore(r.ctx, r.c.Name, old, r.options)
+	return report
+}
+
+// cleared reports whether a replay has cleared the mark.
+func (r *restored) cleared() bool {
+	c, err := r.newStore().Campaign(r.ctx, r.c.Name)
 	r.must(err)
-	if s := again.Store; again.Replayed+again.Refused+s.Closed+s.Ended+s.Withdrawals.Taken+s.Loads.Taken > 0 {
-		r.fail("a repeated replay changed something: %+v, %+v", again, *s)
-	}
+	return !c.Restored
+}
+
+// conflict reports whether the new store has a confirmed hold that the old store does not have.
+func (r *restored) conflict() bool {
+	return slices.ContainsFunc(r.holders(), func(holder string) bool {
+		was, is := r.bothHeld(holder)
+		blocked := was != nil && was.IsBlock()
+		confirmed := r.c.Hold > 0 && is != nil && !is.IsBlock() && is.EndsAt.IsZero()
+		return confirmed && !blocked && (was == nil || was.ID != is.ID)
+	})
+}
+
+// bothHeld returns the rows of a holder's slot in the old store and in the new one.
+func (r *restored) bothHeld(holder string) (was, is *engine.Claim) {
+	was, _, err := r.engine.Store.HeldClaim(r.ctx, keyOf(r.c, holder))
+	r.must(err)
+	is, _, err = r.copy.Store.HeldClaim(r.ctx, keyOf(r.c, holder))
+	r.must(err)
+	return was, is
 }
 
 // checkEqual compares the copy with the old store.
 func (r *restored) checkEqual() {
-	found, err := itembank.New(r.copy.Store, itembank.WithClock(r.clock)).Reconcile(r.ctx, r.c.Name)
+	found, err := r.newStore().Reconcile(r.ctx, r.c.Name)
 	r.must(err)
 	if len(found.Inconsistencies) > 0 {
 		r.fail("reconcile found %+v", found.Inconsistencies)
 	}
-	for _, holder := range r.holders() {
-		was, _, err := r.engine.Store.HeldClaim(r.ctx, keyOf(r.c, holder))
-		r.must(err)
-		is, _, err := r.copy.Store.HeldClaim(r.ctx, keyOf(r.c, holder))
-		r.must(err)
+	for _, holder := range append([]string{"eve"}, r.holders()...) {
+		was, is := r.bothHeld(holder)
+		if was != nil && r.confirmed[was.ID] {
+			was.EndsAt = time.Time{}
+		}
 		if (was == nil) != (is == nil) || was != nil && *was != *is {
 			r.fail("%s holds %+v in the old store, and %+v in the new one", holder, was, is)
 		}

@@ -665,6 +665,9 @@ func (r *storeReplay) makeClaims(ctx context.Context) error {
 // markWithdrawn marks held items that were withdrawn in the old store.
 func (r *storeReplay) markWithdrawn(ctx context.Context) error {
 	for _, h := range r.toMark {
+		if _, held := r.holders[h]; !held { // the claim that holds it in the old store was refused
+			continue
+		}
 		if !r.options.DryRun {
 			done, err := r.bank.markWithdrawn(ctx, engine.FreeItem{Shard: r.campaign.shardOf(h), Hash: h})
 			if err != nil {
