@@ -196,7 +196,7 @@ func describeReplay(r itembank.ReplayReport) string {
 	if r.DryRun {
 		text = "would have " + text + "; nothing was changed"
 	}
-	text += describeStoreReplay(r.Store)
+	text += describeStoreReplay(r.Store, r.DryRun)
 	if r.Refused == 0 {
 		return text
 	}
@@ -213,7 +213,7 @@ func describeReplay(r itembank.ReplayReport) string {
 }
 
 // describeStoreReplay describes what a replay from a store did besides making claims; "" for a file.
-func describeStoreReplay(s *itembank.StoreReplay) string {
+func describeStoreReplay(s *itembank.StoreReplay, dryRun bool) string {
 	if s == nil {
 		return ""
 	}
@@ -237,20 +237,22 @@ func describeStoreReplay(s *itembank.StoreReplay) string {
 	if len(s.Settings) > 0 {
 		text += "\noperators: other settings in the other store, not taken over: " + strings.Join(s.Settings, ", ")
 	}
-	return text + describeMark(s.Mark)
+	return text + describeMark(s.Mark, dryRun)
 }
 
 // describeMark says what became of the mark of a restored campaign; "": it has none.
-func describeMark(m itembank.MarkOutcome) string {
-	switch m {
-	case itembank.MarkCleared:
-		return "\nthe campaign is not marked as restored any more, and can be opened"
-	case itembank.MarkRefused:
-		return "\nthe campaign stays marked as restored, because lines were refused"
-	case itembank.MarkUnmoved:
-		return "\nthe campaign stays marked as restored: close all campaigns of its scope with --moved in the other store, and replay again"
-	case itembank.MarkChanged:
-		return "\nthe campaign stays marked as restored, because somebody changed it meanwhile: replay again"
+func describeMark(m itembank.MarkOutcome, dryRun bool) string {
+	switch {
+	case m == itembank.MarkCleared && dryRun:
+		return "\nthe mark restored would be cleared"
+	case m == itembank.MarkCleared:
+		return "\nthe mark restored is cleared: the campaign can be opened"
+	case m == itembank.MarkRefused:
+		return "\nthe mark restored stays, because lines were refused"
+	case m == itembank.MarkUnmoved:
+		return "\nthe mark restored stays: close all campaigns of the scope with --moved in the other store, and replay again"
+	case m == itembank.MarkChanged:
+		return "\nthe mark restored stays, because somebody changed the campaign meanwhile: replay again"
 	}
 	return ""
 }
