@@ -92,6 +92,8 @@ func RunRestores(t *testing.T, e, other enginetest.Engine) {
 			}
 			r.replay()
 			r.checkEqual()
+			r.dropCampaigns()
+			r.must(other.Raw.DropCampaign(r.ctx, r.c.Name))
 		})
 		if violated != nil {
 			rt.Fatal(violated)
