@@ -50,7 +50,7 @@ type auditJSON struct {
 	Claimant string               `json:"claimant,omitempty"`
 	Claims   []claimapi.ClaimBody `json:"claims"`
 	Items    []itemJSON           `json:"items"`             // without their claims
-	Blocked  bool                 `json:"blocked,omitempty"` // the claimant has no claim and is blocked in the scope
+	Blocked  bool                 `json:"blocked,omitempty"` // the claimant is blocked in a slot of the scope
 	NotKnown []string             `json:"not_known"`
 	SeeAlso  []string             `json:"see_also"`
 }
@@ -81,17 +81,13 @@ func (c auditCommand) claimant(ctx context.Context, a *app, b *itembank.Bank) er
 	if err != nil {
 		return err
 	}
+	if result.Blocked, err = b.IsBlocked(ctx, c.Campaign, *c.Claimant); err != nil {
+		return err
+	}
 	if len(claims) == 0 {
 		text := fmt.Sprintf("%s has no claim in %s now", *c.Claimant, c.Campaign)
-		scope, err := b.Scope(ctx, c.Campaign)
-		if err != nil {
-			return err
-		}
-		if result.Blocked, err = b.IsBlocked(ctx, scope, *c.Claimant); err != nil {
-			return err
-		}
 		if result.Blocked {
-			text += fmt.Sprintf(", and is blocked in the scope %s", scope)
+			text += ", and is blocked in its scope"
 		}
 		return errors.Join(a.print(result, result.describe(text)), fmt.Errorf(
 			"%w: %s holds no item of %s, nor of another campaign of its scope", itembank.ErrNoClaim, *c.Claimant, c.Campaign))
@@ -111,6 +107,9 @@ func (c auditCommand) claimant(ctx context.Context, a *app, b *itembank.Bank) er
 			}
 			known = append(known, describePast(report))
 		}
+	}
+	if result.Blocked {
+		known = append(known, *c.Claimant+" is blocked in the other slots of the scope")
 	}
 	return a.print(result, result.describe(strings.Join(known, "\n")))
 }

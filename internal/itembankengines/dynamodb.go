@@ -15,37 +15,59 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// These are the tables of all tests of a process.
-const (
-	BankTable   = "test-bank"
-	DedupeTable = "test-dedupe"
-)
+// Tables are the names of the tables of a store.
+type Tables struct{ Bank, Dedupe string }
 
-// tablesMade holds, for each endpoint, the function that makes the tables once.
+// Shared are the tables of all tests of a process that need none of their own.
+var Shared = Tables{"test-bank", "test-dedupe"}
+
+// OwnTables names tables that no other test uses. A test that lists campaigns again and again needs them: a list reads
+// each campaign of the table.
+func OwnTables() Tables {
+	name := enginerows.NewName()
+	return Tables{"bank-" + name, "dedupe-" + name}
+}
+
+// tablesMade holds, for each endpoint, the function that makes the shared tables once.
 var tablesMade sync.Map
 
-// DynamoDB opens the tables at an endpoint. It first makes sure that they exist.
+// DynamoDB opens the shared tables at an endpoint. It first makes sure that they exist.
 func DynamoDB(t testing.TB, endpoint string) enginetest.Engine {
 	t.Helper()
-	client := Client(endpoint, nil)
-	made, _ := tablesMade.LoadOrStore(endpoint, sync.OnceValue(func() error {
-		return dynamostore.CreateTables(context.Background(), client, BankTable, DedupeTable)
-	}))
+	made, _ := tablesMade.LoadOrStore(endpoint, sync.OnceValue(func() error { return Shared.create(endpoint) }))
 	if err := made.(func() error)(); err != nil {
 		t.Fatal(err)
 	}
-	store := CallersClock{Store(client)}
-	return enginetest.Engine{Store: store, Raw: DynamoDBRaw{client}}
+	return Shared.engine(endpoint)
 }
 
-// Store opens the tables of all tests of a process.
-func Store(client dynamostore.Client) *dynamostore.Store {
-	return dynamostore.WithRowShards(client, BankTable, DedupeTable, dynamo.RowShards{N: partitions})
+// Create makes the tables at an endpoint, and opens them.
+func (tables Tables) Create(t testing.TB, endpoint string) enginetest.Engine {
+	t.Helper()
+	if err := tables.create(endpoint); err != nil {
+		t.Fatal(err)
+	}
+	return tables.engine(endpoint)
+}
+
+func (tables Tables) create(endpoint string) error {
+	return dynamostore.CreateTables(context.Background(), Client(endpoint, nil), tables.Bank, tables.Dedupe)
+}
+
+func (tables Tables) engine(endpoint string) enginetest.Engine {
+	client := Client(endpoint, nil)
+	return enginetest.Engine{Store: CallersClock{tables.Store(client)}, Raw: DynamoDBRaw{client, tables}}
+}
+
+// Store opens the tables.
+func (tables Tables) Store(client dynamostore.Client) *dynamostore.Store {
+	return dynamostore.WithRowShards(client, tables.Bank, tables.Dedupe, dynamo.RowShards{N: partitions})
 }
 
 // CallersClock hides the engine's clock, for tests that set the caller's clock.
@@ -92,16 +114,19 @@ func ClaimKey(k engine.ClaimKey) Key {
 type Row = map[string]types.AttributeValue
 
 // DynamoDBRaw writes single rows of package dynamostore.
-type DynamoDBRaw struct{ Client *dynamodb.Client }
+type DynamoDBRaw struct {
+	Client *dynamodb.Client
+	Tables Tables
+}
 
 // PutBankRow puts or replaces a bank row.
 func (r DynamoDBRaw) PutBankRow(ctx context.Context, i engine.FreeItem) error {
-	return r.Put(ctx, BankTable, BankKey(i), Row{"item": Text(i.Value), "ends_at": millis(i.EndsAt)})
+	return r.Put(ctx, r.Tables.Bank, BankKey(i), Row{"item": Text(i.Value), "ends_at": millis(i.EndsAt)})
 }
 
 // DropBankRow deletes a bank row, if it exists.
 func (r DynamoDBRaw) DropBankRow(ctx context.Context, i engine.FreeItem) error {
-	return r.Drop(ctx, BankTable, BankKey(i))
+	return r.Drop(ctx, r.Tables.Bank, BankKey(i))
 }
 
 // PutItemRow puts or replaces an item row.
@@ -119,12 +144,12 @@ func (r DynamoDBRaw) PutItemRow(ctx context.Context, campaign string, i engine.L
 	if i.Columns != "" {
 		attributes["columns"] = Text(string(i.Columns))
 	}
-	return r.Put(ctx, BankTable, ItemKey(campaign, i.Hash), attributes)
+	return r.Put(ctx, r.Tables.Bank, ItemKey(campaign, i.Hash), attributes)
 }
 
 // DropItemRow deletes an item row, if it exists.
 func (r DynamoDBRaw) DropItemRow(ctx context.Context, campaign string, h engine.Hash) error {
-	return r.Drop(ctx, BankTable, ItemKey(campaign, h))
+	return r.Drop(ctx, r.Tables.Bank, ItemKey(campaign, h))
 }
 
 // PutClaim puts or replaces a claim row.
@@ -140,25 +165,25 @@ func (r DynamoDBRaw) PutClaim(ctx context.Context, c engine.Claim) error {
 		}
 		attributes["more"] = more
 	}
-	return r.Put(ctx, DedupeTable, ClaimKey(c.Key()), attributes)
+	return r.Put(ctx, r.Tables.Dedupe, ClaimKey(c.Key()), attributes)
 }
 
 // DropClaim deletes a claim row, if it exists.
 func (r DynamoDBRaw) DropClaim(ctx context.Context, k engine.ClaimKey) error {
-	return r.Drop(ctx, DedupeTable, ClaimKey(k))
+	return r.Drop(ctx, r.Tables.Dedupe, ClaimKey(k))
 }
 
 // DropCampaign deletes the row of a campaign, and its name from the list.
 func (r DynamoDBRaw) DropCampaign(ctx context.Context, name string) error {
-	if err := r.Drop(ctx, BankTable, Key{"campaigns", name}); err != nil {
+	if err := r.Drop(ctx, r.Tables.Bank, Key{"campaigns", name}); err != nil {
 		return err
 	}
-	return r.Drop(ctx, BankTable, Key{"campaign#" + name, "meta"})
+	return r.Drop(ctx, r.Tables.Bank, Key{"campaign#" + name, "meta"})
 }
 
 // DropScope deletes the row of a scope, if it exists.
 func (r DynamoDBRaw) DropScope(ctx context.Context, name string) error {
-	return r.Drop(ctx, BankTable, Key{"scope#" + name, "meta"})
+	return r.Drop(ctx, r.Tables.Bank, Key{"scope#" + name, "meta"})
 }
 
 // Put puts or replaces a row with the attributes that have a value.

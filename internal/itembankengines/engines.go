@@ -15,16 +15,25 @@ import (
 type Engine struct {
 	Name string
 	Open func(t testing.TB) enginetest.Engine
+	// OpenOwn opens an engine that has no campaigns of other tests. On DynamoDB a list of campaigns reads each campaign.
+	OpenOwn func(t testing.TB) enginetest.Engine
 	// CheckOnly means that the engine takes too long for `make test`.
 	CheckOnly bool
 }
 
 // Engines lists all engines on which the cases of a Bank run.
 var Engines = []Engine{
-	{"memory", Memory, false},
-	{"sqlite", SQLite, true},
-	{"dynoxide", Dynoxide, true},
-	{"dynamodb-local", DynamoDBLocal, true},
+	{"memory", Memory, Memory, false},
+	{"sqlite", SQLite, SQLite, true},
+	{"dynoxide", Dynoxide, inOwnTables(testengine.Dynoxide), true},
+	{"dynamodb-local", DynamoDBLocal, inOwnTables(testengine.DynamoDBLocal), true},
+}
+
+func inOwnTables(endpoint func(testing.TB) string) func(testing.TB) enginetest.Engine {
+	return func(t testing.TB) enginetest.Engine {
+		t.Helper()
+		return OwnTables().Create(t, endpoint(t))
+	}
 }
 
 // Memory opens an engine in memory.

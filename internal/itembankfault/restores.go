@@ -104,6 +104,8 @@ func RunRestores(t *testing.T, e, other enginetest.Engine) {
 			r.replay()
 			r.checkEqual()
 			r.must(r.newStore().OpenCampaign(r.ctx, r.c.Name))
+			r.dropCampaigns()
+			r.must(other.Raw.DropCampaign(r.ctx, r.c.Name))
 		})
 		if violated != nil {
 			rt.Fatal(violated)

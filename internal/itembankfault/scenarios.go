@@ -368,11 +368,11 @@ var Scenarios = []Scenario{
 	}},
 	{"load-given-up", func(w *World) {
 		w.Create("", itembank.Settings{Shards: 2})
-		w.cutLoad("", aLoad())
+		w.cutLoad("", twoTransactions())
 	}, func(w *World) {
-		w.GiveUp("", aLoad()...)
+		w.GiveUp("", twoTransactions()...)
 		w.Get("", "ann")
-		w.Load("", aLoad()...)
+		w.Load("", twoTransactions()...)
 		w.WithdrawAll("")
 		w.settle()
 		w.Refused("", "bob", itembank.ErrSoldOut)
@@ -591,6 +591,11 @@ func numbered(prefix string, n int) []string {
 func aLoad() []string {
 	items := append(numbered("line", 112), "line-111", "line-0", "line-60", "line-60")
 	return slices.Insert(items, 45, "known-0", "line-1", "known-9", "known-0")
+}
+
+// twoTransactions returns the least number of items that need two transactions, some of them repeated.
+func twoTransactions() []string {
+	return slices.Insert(numbered("line", engine.MaxAddItems+1), 45, "line-1", "line-9")
 }
 
 // settle waits until every proof that the bank is empty is too old to use.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -55,11 +56,19 @@ func (b *Bank) Unblock(ctx context.Context, scope, claimant string) (BlockReport
 	})
 }
 
-// IsBlocked reports whether a claimant is blocked in a slot of a scope. It changes nothing.
+// IsBlocked reports whether a claimant is blocked in a slot of the scope of a campaign. It reads each slot, and changes
+// nothing.
 //
-// Errors: *InvalidError; ErrNoCampaign if the scope has no campaign; ErrTryAgain.
-func (b *Bank) IsBlocked(ctx context.Context, scope, claimant string) (bool, error) {
-	keys, err := b.slotsIn(ctx, scope, claimant)
+// Errors: *InvalidError; ErrNoCampaign; ErrTryAgain.
+func (b *Bank) IsBlocked(ctx context.Context, campaign, claimant string) (bool, error) {
+	if err := validateRequest(campaign, claimant); err != nil {
+		return false, err
+	}
+	c, err := b.fixedRules(ctx, campaign)
+	if err != nil {
+		return false, err
+	}
+	keys, err := c.slotsOf(claimant)
 	if err != nil {
 		return false, err
 	}
@@ -77,14 +86,14 @@ func (b *Bank) changeBlocks(
 	toChange func(*engine.Claim) bool, change func(engine.ClaimKey, *engine.Claim) (done bool, err error),
 ) (BlockReport, error) {
 	report := BlockReport{Scope: scope, Claimant: claimant}
-	keys, err := b.slotsIn(ctx, scope, claimant)
+	keys, campaigns, err := b.slotsIn(ctx, scope, claimant)
 	if err != nil {
 		return report, err
 	}
-	if err := b.scopeNotMarked(ctx, scope); err != nil {
+	if err := noneMarked(campaigns); err != nil {
 		return report, err
 	}
-	report.Claimant, report.Slots = keys[0].Claimant, len(keys)
+	report.Claimant, report.Slots, report.PurgedAfter = keys[0].Claimant, len(keys), b.purgedAfter(campaigns)
 	for _, key := range keys {
 		held, changed, err := b.changeSlot(ctx, key, toChange, change)
 		if err != nil {
@@ -97,8 +106,7 @@ func (b *Bank) changeBlocks(
 			report.Held = append(report.Held, claimOf(*held))
 		}
 	}
-	report.PurgedAfter, err = b.purgedAfter(ctx, scope)
-	return report, err
+	return report, nil
 }
 
 // changeSlot changes a slot if it is to be changed. If another request changes it meanwhile, it reads the slot again: a
@@ -118,19 +126,32 @@ func (b *Bank) changeSlot(
 	return held, false, slotChanged()
 }
 
-// slotsIn returns the keys of all slots of a claimant in a scope.
-func (b *Bank) slotsIn(ctx context.Context, scope, claimant string) ([]engine.ClaimKey, error) {
+// slotsIn returns the keys of all slots of a claimant in a scope, and the campaigns of the scope.
+func (b *Bank) slotsIn(
+	ctx context.Context, scope, claimant string,
+) (keys []engine.ClaimKey, campaigns []engine.Campaign, err error) {
 	if err := ValidateName("scope", scope); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := ValidateClaimant(claimant); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	c, err := b.campaignIn(ctx, scope)
-	if err != nil {
-		return nil, err
+	if campaigns, err = b.campaignsIn(ctx, scope); err != nil {
+		return nil, nil, err
 	}
-	return c.slotsOf(claimant)
+	if len(campaigns) == 0 {
+		return nil, nil, ErrNoCampaign
+	}
+	keys, err = campaignOf(campaigns[0]).slotsOf(claimant) // all campaigns of a scope have the same slots
+	return keys, campaigns, err
+}
+
+// campaignsIn returns the campaigns of a scope. No row of the scope names them, so it reads the list of all campaigns.
+func (b *Bank) campaignsIn(ctx context.Context, scope string) ([]engine.Campaign, error) {
+	all, err := b.store.Campaigns(ctx)
+	return slices.DeleteFunc(all, func(c engine.Campaign) bool {
+		return c.Scope != scope || c.Mode == engine.Deleted
+	}), err
 }
 
 // putBlock blocks a slot that is free. done is false if the slot is not free.
@@ -146,7 +167,7 @@ func (b *Bank) putBlock(ctx context.Context, key engine.ClaimKey) (done bool, er
 func (b *Bank) putBlockRow(ctx context.Context, block engine.Claim) (done bool, err error) {
 	return whileBusy(ctx, b, claimBusy, func() (done, busy bool, err error) {
 		taken, err := b.store.TakeItems(ctx, nil, block)
-		return taken.Taken(), !taken.Taken() && taken.Held == nil, err
+		return err == nil && taken.Taken(), !taken.Taken() && taken.Held == nil, err
 	})
 }
 
@@ -161,7 +182,7 @@ func (b *Bank) newBlock(key engine.ClaimKey) (engine.Claim, error) {
 func (b *Bank) deleteBlock(ctx context.Context, block engine.Claim) (done bool, err error) {
 	return whileBusy(ctx, b, claimBusy, func() (done, busy bool, err error) {
 		closed, err := b.store.CloseClaim(ctx, engine.CloseRequest{Claim: block})
-		return closed.Closed(), !closed.Closed() && !closed.ClaimChanged, err
+		return err == nil && closed.Closed(), !closed.Closed() && !closed.ClaimChanged, err
 	})
 }
 
@@ -178,9 +199,12 @@ func (b *Bank) PurgeBlocks(ctx context.Context, scope string) (purged int64, err
 	if err := ValidateName("scope", scope); err != nil {
 		return 0, err
 	}
-	end, err := b.blocksEnd(ctx, scope)
-	if err != nil || end.IsZero() || !end.Before(b.serverNow()) {
+	campaigns, err := b.campaignsIn(ctx, scope)
+	if err != nil {
 		return 0, err
+	}
+	if end := blocksEnd(campaigns); end.IsZero() || !end.Before(b.serverNow()) {
+		return 0, nil
 	}
 	err = b.eachClaim(ctx, scope, func(claim engine.Claim) error {
 		// A block that is newer may have been made since that moment, after the campaign was extended.
@@ -196,32 +220,28 @@ func (b *Bank) PurgeBlocks(ctx context.Context, scope string) (purged int64, err
 	return purged, err
 }
 
-// purgedAfter returns the time after which a block that is made now may be deleted; the zero time: it stays.
-func (b *Bank) purgedAfter(ctx context.Context, scope string) (time.Time, error) {
-	end, err := b.blocksEnd(ctx, scope)
+// purgedAfter returns the time after which a block that is made now may be deleted, in a scope with these campaigns; the
+// zero time: it stays.
+func (b *Bank) purgedAfter(campaigns []engine.Campaign) time.Time {
+	end := blocksEnd(campaigns)
 	if rest := b.serverNow().Add(blockRest); !end.IsZero() && end.Before(rest) {
 		end = rest
 	}
-	return end, err
+	return end
 }
 
-// blocksEnd returns the time after which old blocks of a scope may be deleted; the zero time: they stay.
-func (b *Bank) blocksEnd(ctx context.Context, scope string) (end time.Time, err error) {
-	all, err := b.store.Campaigns(ctx)
-	if err != nil {
-		return end, err
-	}
-	for _, row := range all {
-		switch {
-		case row.Scope != scope || row.Mode == engine.Deleted:
-			continue
-		case row.Mode != engine.ByTimes || row.ClosesAt.IsZero():
-			return time.Time{}, nil
-		case end.Before(row.ClosesAt.Add(blockRest)):
-			end = row.ClosesAt.Add(blockRest)
+// blocksEnd returns the time after which old blocks may be deleted in a scope with these campaigns; the zero time: they
+// stay.
+func blocksEnd(campaigns []engine.Campaign) (end time.Time) {
+	for _, c := range campaigns {
+		if c.Mode != engine.ByTimes || c.ClosesAt.IsZero() {
+			return time.Time{}
+		}
+		if closed := c.ClosesAt.Add(blockRest); end.Before(closed) {
+			end = closed
 		}
 	}
-	return end, nil
+	return end
 }
 
 var errBlock = errors.New("a block")
@@ -230,14 +250,12 @@ var errBlock = errors.New("a block")
 // campaign no command could find these blocks. A later campaign of the same name could have more slots than are
 // blocked.
 func (b *Bank) noBlocksLeft(ctx context.Context, c engine.Campaign) error {
-	all, err := b.store.Campaigns(ctx)
+	campaigns, err := b.campaignsIn(ctx, c.Scope)
 	if err != nil {
 		return err
 	}
-	for _, other := range all {
-		if other.Scope == c.Scope && other.Name != c.Name && other.Mode != engine.Deleted {
-			return nil
-		}
+	if slices.ContainsFunc(campaigns, func(other engine.Campaign) bool { return other.Name != c.Name }) {
+		return nil
 	}
 	var blocked string
 	err = b.eachClaim(ctx, c.Scope, func(claim engine.Claim) error {

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -25,6 +27,7 @@ var blockCases = []testCase{
 	{"last-campaign-with-blocks-stays", lastCampaignStays},
 	{"blocks-are-purged-after-the-campaigns", blocksArePurged},
 	{"block-against-a-claim", blockAgainstClaim},
+	{"campaigns-are-listed-once", campaignsListedOnce},
 }
 
 // forgetAnn forgets ann, and fails the test on an error.
@@ -80,7 +83,7 @@ func blockedGetsNothing(f *fixture) {
 	f.Must(b.CloseCampaign(f.ctx, f.name))
 	f.refused(f.bank(), "ann", itembank.ErrNotEligible)
 	f.Must(b.OpenCampaign(f.ctx, f.name))
-	if blocked, err := b.IsBlocked(f.ctx, f.name, "ann"); !blocked || err != nil {
+	if blocked, err := b.IsBlocked(f.ctx, other.name, "ann"); !blocked || err != nil {
 		f.Errorf("want blocked, got %t, %v", blocked, err)
 	}
 	if report, err := b.Unblock(f.ctx, f.name, "ann"); report.Changed != 1 || err != nil {
@@ -99,6 +102,30 @@ func blockAgainstClaim(f *fixture) {
 	report, err := f.bankOn(s).Block(f.ctx, f.name, "ann")
 	if err != nil || report.Changed != 0 || len(report.Held) != 1 {
 		f.Errorf("want the claim, got %+v, %v", report, err)
+	}
+}
+
+// campaignsListedOnce: a list of campaigns costs a request for each campaign of the store.
+func campaignsListedOnce(f *fixture) {
+	f.stocked(1, itembank.Settings{ClosesAt: time.Now().Add(time.Hour)})
+	counted := f.counted()
+	b := itembank.New(counted)
+	f.claim(b, "ann")
+	for _, do := range []struct {
+		what  string
+		lists int
+		err   func() error
+	}{
+		{"forget", 1, func() error { return errorOf(b.Forget(f.ctx, f.name, "ann", itembank.ForgetOptions{})) }},
+		{"is blocked", 0, func() error { return errorOf(b.IsBlocked(f.ctx, f.name, "ann")) }},
+		{"unblock", 1, func() error { return errorOf(b.Unblock(f.ctx, f.name, "ann")) }},
+		{"block", 1, func() error { return errorOf(b.Block(f.ctx, f.name, "ann")) }},
+	} {
+		counted.Calls()
+		f.Must(do.err())
+		if calls := counted.Calls(); strings.Count(strings.Join(calls, " ")+" ", "Campaigns ") != do.lists {
+			f.Errorf("%s: want %d lists of campaigns, got %v", do.what, do.lists, calls)
+		}
 	}
 }
 
@@ -126,15 +153,19 @@ func forgetBlocksEverySlot(f *fixture) {
 	f.inSlot(b, "ann", 1)
 }
 
-// forgetThatStops: a Forget stops at any call, before or after it. At no moment can the claimant get another item, and a
-// repeat ends it.
+// forgetThatStops: a Forget stops at any call, before or after it. It reports no block that does not exist. At no moment
+// can the claimant get another item, and a repeat ends it.
 func forgetThatStops(f *fixture) {
 	for _, after := range []bool{false, true} {
 		for call := 1; ; call++ {
 			at := f.named(fmt.Sprintf("%t-%d", after, call))
 			at.stocked(4, itembank.Settings{PerClaimant: 2})
 			first := at.inSlot(at.bank(), "ann", 1).Claim
-			_, err := itembank.New(at.cutAt(call, after)).Forget(f.ctx, at.name, "ann", itembank.ForgetOptions{})
+			cut, err := itembank.New(at.cutAt(call, after)).Forget(f.ctx, at.name, "ann", itembank.ForgetOptions{})
+			rows, _ := enginerows.List(f.Rows, at.name, f.Store.ListClaims)
+			if blocks := countBlocks(rows); cut.Blocked > blocks {
+				at.Errorf("stopped %t call %d: there are %d blocks, and the report is %+v", after, call, blocks, cut)
+			}
 			grant, claimErr := at.bank().Claim(f.ctx, at.name, "ann")
 			if claimErr == nil && grant.Claim != first || claimErr != nil && !errors.Is(claimErr, itembank.ErrNotEligible) {
 				at.Errorf("stopped %t call %d: got %+v, %v", after, call, grant, claimErr)
@@ -148,11 +179,21 @@ func forgetThatStops(f *fixture) {
 				}
 			}
 			at.wantCounts(engine.Counts{Loaded: 4, Free: 3, Ended: 1})
+			f.Must(f.raw.DropCampaign(f.ctx, at.name)) // the next list need not read it
 			if err == nil {
 				break
 			}
 		}
 	}
+}
+
+func countBlocks(rows []engine.Claim) (n int) {
+	for _, row := range rows {
+		if row.IsBlock() {
+			n++
+		}
+	}
+	return n
 }
 
 // claimWhileForgotten: the claimant claims at each moment of a Forget. Whatever the claim got, nothing is left of it.
@@ -340,7 +381,7 @@ func blocksArePurged(f *fixture) {
 	wantPurged("after all campaigns", 2)
 	wantPurged("a repeat", 0)
 	report = f.forgetAnn(b, itembank.ForgetOptions{})
-	if want := clock.Now().Add(30 * 24 * time.Hour); !report.PurgedAfter.Equal(want) {
+	if want := clock.Now().Truncate(time.Millisecond).Add(30 * 24 * time.Hour); !report.PurgedAfter.Equal(want) {
 		f.Errorf("a block after all campaigns: want %v, got %+v", want, report)
 	}
 	wantPurged("a new block", 0)

@@ -49,21 +49,21 @@ type ForgetOptions struct {
 // has that mark; ErrTryAgain. After an error the report has the results up to then.
 func (b *Bank) Forget(ctx context.Context, scope, claimant string, o ForgetOptions) (ForgetReport, error) {
 	report := ForgetReport{Scope: scope, Claimant: claimant}
-	keys, err := b.slotsIn(ctx, scope, claimant)
+	keys, campaigns, err := b.slotsIn(ctx, scope, claimant)
 	if err != nil {
 		return report, err
 	}
-	if err := b.scopeNotMarked(ctx, scope); err != nil {
+	if err := noneMarked(campaigns); err != nil {
 		return report, err
 	}
 	report.Claimant = keys[0].Claimant
 	for _, key := range keys {
-		if err := b.forgetSlot(ctx, key, o, &report); err != nil {
-			return report, err
+		if err = b.forgetSlot(ctx, key, o, &report); err != nil {
+			break
 		}
 	}
 	if report.Blocked > 0 {
-		report.PurgedAfter, err = b.purgedAfter(ctx, scope)
+		report.PurgedAfter = b.purgedAfter(campaigns)
 	}
 	return report, err
 }
@@ -144,7 +144,7 @@ func (b *Bank) forgetClaim(
 //
 // Errors: *InvalidError; ErrNoCampaign if the scope has no campaign; ErrTryAgain.
 func (b *Bank) ScopeClaims(ctx context.Context, scope, claimant string) ([]Claim, error) {
-	keys, err := b.slotsIn(ctx, scope, claimant)
+	keys, _, err := b.slotsIn(ctx, scope, claimant)
 	if err != nil {
 		return nil, err
 	}
@@ -163,18 +163,4 @@ func (b *Bank) claimsInSlots(ctx context.Context, keys []engine.ClaimKey) (claim
 		}
 	}
 	return claims, nil
-}
-
-// campaignIn returns any campaign of a scope. Use it only for the settings that all campaigns of a scope share.
-func (b *Bank) campaignIn(ctx context.Context, scope string) (Campaign, error) {
-	all, err := b.store.Campaigns(ctx)
-	if err != nil {
-		return Campaign{}, err
-	}
-	for _, row := range all {
-		if row.Scope == scope && row.Mode != engine.Deleted {
-			return campaignOf(row), nil
-		}
-	}
-	return Campaign{}, ErrNoCampaign
 }

@@ -49,10 +49,10 @@ func (b *Bank) notMarked(ctx context.Context, campaign string) error {
 	return c.marked()
 }
 
-// noneMarked returns an error if a campaign of a scope has a mark.
-func noneMarked(all []engine.Campaign, scope string) error {
-	for _, row := range all {
-		if err := campaignOf(row).marked(); row.Scope == scope && row.Mode != engine.Deleted && err != nil {
+// noneMarked returns an error if one of the campaigns has a mark.
+func noneMarked(campaigns []engine.Campaign) error {
+	for _, row := range campaigns {
+		if err := campaignOf(row).marked(); err != nil {
 			return fmt.Errorf("%w (%s)", err, row.Name)
 		}
 	}
@@ -110,19 +110,14 @@ func (b *Bank) OpenWithoutReplay(ctx context.Context, name string) (given Unrepl
 	return given, b.open(ctx, *row, modeChange{mode: engine.OpenByHand, unmark: true})
 }
 
-// scopeNotMarked returns an error if a campaign of a scope has a mark.
-func (b *Bank) scopeNotMarked(ctx context.Context, scope string) error {
-	all, err := b.store.Campaigns(ctx)
-	if err != nil {
-		return err
-	}
-	return noneMarked(all, scope)
-}
-
 // mayOpen returns an error if a mark of the campaign, or of another one of its scope, prevents that it is opened.
 func (b *Bank) mayOpen(ctx context.Context, row engine.Campaign) error {
 	if err := campaignOf(row).marked(); err != nil {
 		return err
 	}
-	return b.scopeNotMarked(ctx, row.Scope)
+	campaigns, err := b.campaignsIn(ctx, row.Scope)
+	if err != nil {
+		return err
+	}
+	return noneMarked(campaigns)
 }

@@ -2,6 +2,7 @@ package itembank
 
 import (
 	"context"
+	"slices"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
@@ -42,16 +43,9 @@ func (r *storeReplay) readMarks(ctx context.Context) error {
 // scopeMoved reports whether all campaigns of a scope are Moved. If one is not, its claims may still be made and
 // closed, and they decide what the claimants of the scope may claim.
 func (b *Bank) scopeMoved(ctx context.Context, scope string) (bool, error) {
-	all, err := b.store.Campaigns(ctx)
-	if err != nil {
-		return false, err
-	}
-	for _, row := range all {
-		if row.Scope == scope && row.Mode != engine.Deleted && !row.Moved {
-			return false, nil
-		}
-	}
-	return true, nil
+	campaigns, err := b.campaignsIn(ctx, scope)
+	unmoved := slices.ContainsFunc(campaigns, func(c engine.Campaign) bool { return !c.Moved })
+	return !unmoved, err
 }
 
 // clearMark clears the mark Restored of the campaign, if the old store was at rest and everything was replayed.

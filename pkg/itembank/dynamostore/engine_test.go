@@ -2,6 +2,7 @@ package dynamostore_test
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/oncebox/oncebox/internal/itembankengines"
@@ -13,7 +14,8 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
-const bankTable, dedupeTable = itembankengines.BankTable, itembankengines.DedupeTable
+// The tables of the tests that need none of their own.
+var bankTable, dedupeTable = itembankengines.Shared.Bank, itembankengines.Shared.Dedupe
 
 type row = itembankengines.Row
 
@@ -29,14 +31,21 @@ func TestEngineOnDynamoDBLocal(t *testing.T) {
 	enginetest.Run(t, itembankengines.DynamoDBLocal)
 }
 
+// inOwnTables opens tables of a test's own. They have no campaigns of other tests, which each list of campaigns would
+// read.
+func inOwnTables(t testing.TB, endpoint string) func(testing.TB) enginetest.Engine {
+	e := itembankengines.OwnTables().Create(t, endpoint)
+	return func(testing.TB) enginetest.Engine { return e }
+}
+
 func TestFaults(t *testing.T) {
 	testengine.CheckOnly(t)
-	itembankfault.RunFaults(t, itembankengines.Dynoxide, 8)
+	itembankfault.RunFaults(t, inOwnTables(t, testengine.Dynoxide(t)), 8)
 }
 
 func TestFaultsOnDynamoDBLocal(t *testing.T) {
 	testengine.CheckOnly(t)
-	itembankfault.RunFaults(t, itembankengines.DynamoDBLocal, 60)
+	itembankfault.RunFaults(t, inOwnTables(t, testengine.DynamoDBLocal(t)), 60)
 }
 
 func TestHistories(t *testing.T) {
@@ -51,21 +60,26 @@ func TestSequences(t *testing.T) {
 
 func TestRestores(t *testing.T) {
 	testengine.CheckOnly(t)
-	itembankfault.RunRestores(t, itembankengines.Memory(t), itembankengines.Dynoxide(t))
-	itembankfault.RunRestores(t, itembankengines.Dynoxide(t), itembankengines.Memory(t))
+	e := itembankengines.OwnTables().Create(t, testengine.Dynoxide(t))
+	itembankfault.RunRestores(t, itembankengines.Memory(t), e)
+	itembankfault.RunRestores(t, e, itembankengines.Memory(t))
 }
 
 // TestKills kills other processes that work on the tables.
 func TestKills(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
-	itembankfault.RunKills(t, itembankengines.Dynoxide(t), testengine.Dynoxide(t), 12)
+	tables, endpoint := itembankengines.OwnTables(), testengine.Dynoxide(t)
+	where := strings.Join([]string{endpoint, tables.Bank, tables.Dedupe}, " ")
+	itembankfault.RunKills(t, tables.Create(t, endpoint), where, 12)
 }
 
 // TestChild is the process that TestKills kills.
 func TestChild(t *testing.T) {
-	itembankfault.Child(t, func(_ *testing.T, endpoint string) engine.Store {
-		return itembankengines.Store(itembankengines.Client(endpoint, nil))
+	itembankfault.Child(t, func(_ *testing.T, where string) engine.Store {
+		place := strings.Fields(where)
+		tables := itembankengines.Tables{Bank: place[1], Dedupe: place[2]}
+		return tables.Store(itembankengines.Client(place[0], nil))
 	})
 }
 

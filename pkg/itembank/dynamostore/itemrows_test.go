@@ -63,7 +63,7 @@ func TestItemRowsReadsUnprocessedKeysAgain(t *testing.T) {
 		}
 	}
 	client := e.Raw.(itembankengines.DynamoDBRaw).Client
-	store := itembankengines.Store(partial{client, 2})
+	store := itembankengines.Shared.Store(partial{client, 2})
 	rows, err := store.ItemRows(ctx, campaign, hashes)
 	var loads []string
 	for _, row := range rows {
@@ -75,7 +75,7 @@ func TestItemRowsReadsUnprocessedKeysAgain(t *testing.T) {
 	if want := []string{"load a", "load b", "", "load d", "load e"}; err != nil || !slices.Equal(loads, want) {
 		t.Errorf("want %q, got %q, %v", want, loads, err)
 	}
-	stuck := itembankengines.Store(partial{client, 0})
+	stuck := itembankengines.Shared.Store(partial{client, 0})
 	if rows, err := stuck.ItemRows(ctx, campaign, hashes); !errors.Is(err, engine.ErrThrottled) || !errors.Is(err, itembank.ErrTryAgain) {
 		t.Errorf("nothing was read: want %v, got %v, %v", engine.ErrThrottled, rows, err)
 	}
