@@ -29,7 +29,7 @@ var subjects = map[string][]testCase{
 	"claims": claimCases, "choice": choiceCases, "columns": columnCases, "published": publishedCases, "claimants": claimantCases, "slots": slotCases, "blocks": blockCases, "repeats": repeatCases, "states": stateCases, "sold-out": soldOutCases, "releases": releaseCases, "expiry": expiryCases,
 	"holds": holdCases, "due": dueCases, "sweeps": sweepCases, "loads": loadCases, "dry-runs": dryRunCases, "withdrawals": withdrawCases,
 	"changes": changeCases, "modes": modeCases, "look-ups": lookUpCases, "counts": countCases, "reconcile": reconcileCases, "repair": repairCases,
-	"replay": replayCases, "replay-store": replayStoreCases,
+	"replay": replayCases, "replay-store": replayStoreCases, "adding": addingCases,
 }
 
 // TestBank runs all cases on each engine. Under -short it runs them in memory.
