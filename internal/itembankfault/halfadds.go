@@ -21,7 +21,7 @@ func killRepair(r *cutRun) {
 func killRepairBesideAnother(r *cutRun) {
 	r.losesItems()
 	first, second := r.random.Int64N(int64(r.spread)), r.random.Int64N(int64(r.spread))
-	other, over := lostItems[r.random.IntN(len(lostItems))], make(chan error)
+	other, over := lostItems[r.random.IntN(len(lostItems))], make(chan error, 1)
 	go func() {
 		time.Sleep(time.Duration(first))
 		over <- r.repair(r.ctx, r.container(), other)
@@ -114,9 +114,28 @@ func openAtOnce(r *cutRun) {
 	r.ask("eve")
 }
 
-// openAndRepairAgain does so, and later closes and repairs the campaign again. Then its row may say that it is sold out.
+// openAndRepairAgain does so, and later closes and repairs the campaign again.
 func openAndRepairAgain(r *cutRun) {
 	openAtOnce(r)
+	repairAgain(r)
+}
+
+// repairAgainAndOpen repairs the campaign again at once, and opens it while that waits for requests. Another operator
+// may do so.
+func repairAgainAndOpen(r *cutRun) {
+	over := make(chan error, 1)
+	go func() { over <- r.repair(r.ctx, r.container(), lostItems...) }()
+	r.pause(3 * halfWay)
+	openAtOnce(r)
+	err := <-over
+	if !errors.Is(err, itembank.ErrInvalid) && !errors.Is(err, itembank.ErrReopened) {
+		r.fail("the campaign was opened during a repair: %w", err)
+	}
+	repairAgain(r)
+}
+
+// repairAgain closes the campaign, repairs it, and opens it again. Then no load is unfinished.
+func repairAgain(r *cutRun) {
 	r.SetOpen("", false)
 	for {
 		err := r.repair(r.ctx, r.container(), lostItems...)

@@ -76,6 +76,7 @@ var halfSearches = map[string]func(t *testing.T, seed uint64, m *Mutant) error{
 	"load-repeated":          inBubbles(cut(killLoad, repeatLoad)),
 	"load-given-up":          inBubbles(cut(killLoad, giveLoadUp)),
 	"repair-killed":          inBubbles(cut(killRepair, openAndRepairAgain)),
+	"repair-repeated":        inBubbles(cut(killRepair, repairAgainAndOpen)),
 	"repair-beside-a-repair": inBubbles(cut(killRepairBesideAnother, openAndRepairAgain)),
 	"replay-killed":          inBubbles(cut(killReplay, openAtOnce)),
 	"claims-during-a-forget": inBubbles(forgetWhileClaiming),

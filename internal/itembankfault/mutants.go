@@ -236,14 +236,20 @@ var Mutants = []Mutant{
 		},
 	},
 	{
-		Name:     "load-ends-before-the-drain-time",
-		CaughtBy: []string{"loads/given-up-while-a-container-asks", "half-visible/load-given-up", "engine/load-that-is-given-up"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return givenUpAtOnce{e.Store} },
+		Name: "load-ends-before-the-drain-time",
+		CaughtBy: []string{
+			"loads/given-up-while-a-container-asks", "half-visible/load-given-up", "half-visible/repair-repeated",
+			"engine/load-that-is-given-up",
+		},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return givenUpAtOnce{e.Store} },
 	},
 	{
-		Name:     "load-goes-on-after-it-is-given-up",
-		CaughtBy: []string{"loads/given-up-while-it-runs", "engine/load-that-is-given-up"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return givenUpIgnored{e.Store} },
+		Name: "load-goes-on-after-it-is-given-up",
+		CaughtBy: []string{
+			"loads/given-up-while-it-runs", "adding/repair-was-suspended-and-taken-for-killed",
+			"adding/replay-was-suspended-and-taken-for-killed", "engine/load-that-is-given-up",
+		},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return givenUpIgnored{e.Store} },
 	},
 	{
 		Name: "repairs-and-replays-without-a-load-row",
