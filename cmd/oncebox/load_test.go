@@ -5,6 +5,7 @@ import (
 	"context"
 	cryptorand "crypto/rand"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -20,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
+	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/internal/faultproxy"
 	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/testengine"
@@ -482,5 +484,65 @@ func TestLoadIsGivenUp(t *testing.T) {
 	giveUp.DryRun = true
 	if err := giveUp.Run(t.Context(), w.app()); exitCode(t.Context(), err) != exitUsage {
 		t.Errorf("want bad usage, got %v", err)
+	}
+}
+
+// TestUnfinishedRepair: a repair is stopped while it puts an item back. Status names it, and two commands that end it.
+// The first of them does.
+func TestUnfinishedRepair(t *testing.T) {
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	e := itembankengines.Memory(t)
+	w := newFixture(t, e.Store, itembank.Settings{OnEnd: itembank.Return})
+	_, err := w.bank.Load(t.Context(), w.name, itembank.Items(theItem), nil)
+	must(err)
+	campaign, err := e.Store.Campaign(t.Context(), w.name)
+	must(err)
+	must(e.Raw.DropBankRow(t.Context(), enginerows.FreeItem(*campaign, theItem)))
+	must(w.bank.CloseCampaign(t.Context(), w.name))
+	var stderr bytes.Buffer
+	run := func(do func(context.Context, *app, *itembank.Bank) error) (printed string, err error) {
+		a := w.app()
+		stderr.Reset()
+		a.stderr = &stderr
+		err = do(t.Context(), a, w.bank)
+		return w.out.String() + stderr.String(), err
+	}
+	repair := func(ctx context.Context, a *app, b *itembank.Bank) error {
+		return reconcileCommand{Campaign: w.name, Repair: true}.repair(ctx, a, b, itembank.Items(theItem))
+	}
+	w.store.Before = func(method string) error {
+		if method == "Repair" {
+			return itembank.ErrTryAgain
+		}
+		return nil
+	}
+	if _, err = run(repair); !errors.Is(err, itembank.ErrTryAgain) {
+		t.Fatal(err)
+	}
+	w.store.Before = nil
+	loads, err := w.bank.UnfinishedLoads(t.Context(), w.name)
+	if must(err); len(loads) != 1 {
+		t.Fatalf("want an unfinished repair, got %+v", loads)
+	}
+	id := loads[0].LoadID
+	printed, err := run(statusCommand{Campaign: w.name}.status)
+	must(err)
+	for _, text := range []string{
+		"a repair that adds items is unfinished", "`oncebox reconcile " + w.name + " --repair`",
+		"`oncebox load --give-up " + w.name + " " + id + "`", id + ", started 20",
+	} {
+		if !strings.Contains(printed, text) {
+			t.Errorf("want %q, got %s", text, printed)
+		}
+	}
+	_, err = run(repair)
+	must(err)
+	if printed, err := run(statusCommand{Campaign: w.name}.status); err != nil || strings.Contains(printed, "unfinished") {
+		t.Error(err, printed)
 	}
 }

@@ -21,7 +21,8 @@ func (statusCommand) Help() string {
 ended. While claims are made, the numbers belong to slightly different moments.
 
 A load that is running or was stopped is printed with its id, the lines that are done at least, and when it was started.
-"oncebox load --give-up" ends a load whose file will not be loaded again.
+"oncebox load --give-up" ends a load whose file will not be loaded again. A repair or a replay that adds items is printed
+in the same way.
 
 On DynamoDB the numbers may miss the last seconds. --consistent counts exactly, at twice the price.
 
@@ -91,12 +92,7 @@ func (c statusCommand) status(ctx context.Context, a *app, b *itembank.Bank) err
 		return err
 	}
 	for _, l := range loads {
-		command := giveUpCommand(c.Campaign, l.LoadID)
-		if l.GivenUp {
-			a.remark("a load is to be given up, and that is not over: repeat `%s`", command)
-			continue
-		}
-		a.remark("a load is unfinished: load its file again to finish it; if the file was wrong, `%s` ends the load", command)
+		a.remark("%s", adviceAbout(c.Campaign, l))
 	}
 	return a.print(statusJSON{c.Campaign, state, markOf(campaign), counts, loads}, table(func(row func(...string)) {
 		row("state", string(state))
@@ -113,10 +109,29 @@ func (c statusCommand) status(ctx context.Context, a *app, b *itembank.Bank) err
 	}))
 }
 
+// adviceAbout says what to do about an unfinished load. Its items may be added by a load, a repair or a replay.
+func adviceAbout(campaign string, l itembank.UnfinishedLoad) string {
+	end := giveUpCommand(campaign, l.LoadID)
+	const again = "a %s that adds items is unfinished: if it was stopped, run `%s` again, or end it with `%s`"
+	switch {
+	case l.GivenUp:
+		return fmt.Sprintf("a %s is to be given up, and that is not over: repeat `%s`", l.By, end)
+	case l.By == "repair":
+		return fmt.Sprintf(again, l.By, "oncebox reconcile "+campaign+" --repair", end)
+	case l.By == "replay":
+		return fmt.Sprintf(again, l.By, "oncebox replay "+campaign, end)
+	}
+	const form = "a load is unfinished: load its file again to finish it; if the file was wrong, `%s` ends the load"
+	return fmt.Sprintf(form, end)
+}
+
 // describeUnfinished writes an unfinished load in one line.
 func describeUnfinished(l itembank.UnfinishedLoad) string {
-	started := timeOr(l.StartedAt, "at an unknown time")
-	text := fmt.Sprintf("%s, %s done, started %s", l.LoadID, quantity(l.Rows, "line"), started)
+	text := l.LoadID
+	if l.By == "load" {
+		text += fmt.Sprintf(", %s done", quantity(l.Rows, "line"))
+	}
+	text += ", started " + timeOr(l.StartedAt, "at an unknown time")
 	if l.GivenUp {
 		text += ", to be given up"
 	}

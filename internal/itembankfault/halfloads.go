@@ -11,22 +11,24 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// cutLoadRun is a load into a campaign that burns items. It is killed while its transaction becomes visible. Then an
-// operator runs another command, and customers ask. No answer may be "sold out" long after the item was visible.
-type cutLoadRun struct {
+// cutRun is a run of a command that adds items to the bank of a campaign that burns items. The command is killed while
+// its transaction becomes visible. Then an operator runs another command, and customers ask. No answer may be "sold
+// out" long after the item was visible.
+type cutRun struct {
 	*World
 	store  engine.Store // what the commands and the customers use
 	random *rand.Rand
-	killed chan struct{} // closed when the transaction of the killed load is visible
+	spread time.Duration // of the engine
+	killed chan struct{} // closed when the transaction of the killed command is visible
 }
 
-// loadCut plays the run with a command of the operator.
-func loadCut(operator func(*cutLoadRun)) func(ctx context.Context, e enginetest.Engine, seed uint64, m *Mutant) error {
+// cut plays the run. kill begins the first command and kills it. operator does what an operator does next.
+func cut(kill, operator func(*cutRun)) func(ctx context.Context, e enginetest.Engine, seed uint64, m *Mutant) error {
 	return func(ctx context.Context, e enginetest.Engine, seed uint64, m *Mutant) error {
 		spreads := halfSpreads[1:]
 		half := halfRun{seed, spreads[seed%uint64(len(spreads))]}
-		r := &cutLoadRun{
-			World: newWorld(ctx, e), random: rand.New(rand.NewPCG(seed, 1)), killed: make(chan struct{}),
+		r := &cutRun{
+			World: newWorld(ctx, e), random: rand.New(rand.NewPCG(seed, 1)), spread: half.spread, killed: make(chan struct{}),
 		}
 		r.store = half.start(r.World)
 		if m != nil {
@@ -36,17 +38,17 @@ func loadCut(operator func(*cutLoadRun)) func(ctx context.Context, e enginetest.
 			r.Create("", itembank.Settings{Shards: 1})
 			r.Load("", "old")
 			r.Get("", "ann")
-			r.kill(half.spread)
+			kill(r)
 			operator(r)
-			note(r.state.Asked, r.name, "bob")
+			note(r.state.Asked, r.name, "bob", "dan")
 			r.ask("cid")
 			r.checkRows(true)
 		})
 	}
 }
 
-// kill begins to load "new", and kills the process when its transaction was sent.
-func (r *cutLoadRun) kill(spread time.Duration) {
+// killLoad begins to load "new", and kills the process when its transaction was sent.
+func killLoad(r *cutRun) {
 	note(r.state.Loading, r.name, "new")
 	ctx, kill := context.WithCancel(r.ctx)
 	go func() {
@@ -55,21 +57,21 @@ func (r *cutLoadRun) kill(spread time.Duration) {
 	}()
 	time.Sleep(3 * halfWay) // the transaction was sent
 	kill()
-	r.pause(spread / 2)
+	r.pause(r.spread / 2)
 }
 
 // pause waits for a random time.
-func (r *cutLoadRun) pause(longest time.Duration) {
+func (r *cutRun) pause(longest time.Duration) {
 	time.Sleep(time.Duration(r.random.Int64N(int64(longest))))
 }
 
 // container returns a new Bank on the engine that shows transactions in part.
-func (r *cutLoadRun) container() *itembank.Bank {
+func (r *cutRun) container() *itembank.Bank {
 	return itembank.New(r.store, itembank.WithClock(r.clock))
 }
 
 // visible waits until all transactions are visible, and the item is loaded.
-func (r *cutLoadRun) visible() {
+func (r *cutRun) visible() {
 	<-r.killed
 	r.state.Freed = r.clock.Now()
 	row, err := r.engine.Store.ItemRow(r.ctx, r.name, engine.HashItem("new"))
@@ -79,14 +81,14 @@ func (r *cutLoadRun) visible() {
 }
 
 // ask claims in a new container, long after the item was visible. The answer is "sold out" only if no item is free.
-func (r *cutLoadRun) ask(claimant string) {
+func (r *cutRun) ask(claimant string) {
 	r.clock.Advance(2 * emptyMemory)
 	r.newBank()
 	_, _ = r.Claim("", claimant)
 }
 
 // repeatLoad repeats the load at once, as the message of the killed command says.
-func repeatLoad(r *cutLoadRun) {
+func repeatLoad(r *cutRun) {
 	for {
 		_, err := r.container().Load(r.ctx, r.name, itembank.Items("new"), nil)
 		if err == nil {
@@ -102,7 +104,7 @@ func repeatLoad(r *cutLoadRun) {
 }
 
 // giveLoadUp gives the load up. Customers ask all the time.
-func giveLoadUp(r *cutLoadRun) {
+func giveLoadUp(r *cutRun) {
 	over := make(chan error, 1)
 	go func() {
 		operator := r.container()

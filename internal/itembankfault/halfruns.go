@@ -73,8 +73,12 @@ var halfSearches = map[string]func(t *testing.T, seed uint64, m *Mutant) error{
 		return playInBubble(t, halfPrograms.Example(int(seed)), m)
 	},
 	"reconcile":              inBubbles(reconcileInAStorm),
-	"load-repeated":          inBubbles(loadCut(repeatLoad)),
-	"load-given-up":          inBubbles(loadCut(giveLoadUp)),
+	"load-repeated":          inBubbles(cut(killLoad, repeatLoad)),
+	"load-given-up":          inBubbles(cut(killLoad, giveLoadUp)),
+	"repair-killed":          inBubbles(cut(killRepair, openAndRepairAgain)),
+	"repair-repeated":        inBubbles(cut(killRepair, repairAgainAndOpen)),
+	"repair-beside-a-repair": inBubbles(cut(killRepairBesideAnother, openAndRepairAgain)),
+	"replay-killed":          inBubbles(cut(killReplay, openAtOnce)),
 	"claims-during-a-forget": inBubbles(forgetWhileClaiming),
 	// If a claimant asks twice at the same time for the last item, both answers have the item. No answer is "sold
 	// out".

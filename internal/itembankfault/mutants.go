@@ -236,14 +236,38 @@ var Mutants = []Mutant{
 		},
 	},
 	{
-		Name:     "load-ends-before-the-drain-time",
-		CaughtBy: []string{"loads/given-up-while-a-container-asks", "half-visible/load-given-up", "engine/load-that-is-given-up"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return givenUpAtOnce{e.Store} },
+		Name: "load-ends-before-the-drain-time",
+		CaughtBy: []string{
+			"loads/given-up-while-a-container-asks", "half-visible/load-given-up", "half-visible/repair-repeated",
+			"engine/load-that-is-given-up",
+		},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return givenUpAtOnce{e.Store} },
 	},
 	{
-		Name:     "load-goes-on-after-it-is-given-up",
-		CaughtBy: []string{"loads/given-up-while-it-runs", "engine/load-that-is-given-up"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return givenUpIgnored{e.Store} },
+		Name: "load-goes-on-after-it-is-given-up",
+		CaughtBy: []string{
+			"loads/given-up-while-it-runs", "adding/repair-was-suspended-and-taken-for-killed",
+			"adding/replay-was-suspended-and-taken-for-killed", "engine/load-that-is-given-up",
+		},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return givenUpIgnored{e.Store} },
+	},
+	{
+		Name: "repairs-and-replays-without-a-load-row",
+		CaughtBy: []string{
+			"adding/repair-adds-beside-a-container", "adding/replay-adds-beside-a-container", "half-visible/repair-killed",
+			"half-visible/replay-killed",
+		},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return addedWithoutRow{e.Store} },
+	},
+	{
+		Name:     "repairs-and-replays-end-before-the-version-is-counted-up",
+		CaughtBy: []string{"adding/repair-adds-beside-a-container", "adding/replay-adds-beside-a-container"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return &addedInAnotherOrder{Store: e.Store} },
+	},
+	{
+		Name:     "repairs-share-a-load-row",
+		CaughtBy: []string{"half-visible/repair-beside-a-repair"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return addedInOneRow{e.Store} },
 	},
 	{
 		Name: "campaign-replaced-whatever-the-version",
@@ -1165,6 +1189,120 @@ type givenUpIgnored struct{ engine.Store }
 func (m givenUpIgnored) AdvanceLoad(ctx context.Context, l engine.Load) (bool, error) {
 	_, err := m.Store.AdvanceLoad(ctx, l)
 	return false, err
+}
+
+// addsOutsideLoads reports whether a repair or a replay began a load row.
+func addsOutsideLoads(l engine.Load) bool {
+	return strings.HasPrefix(l.Digest, "repair-") || strings.HasPrefix(l.Digest, "replay-")
+}
+
+// addedWithoutRow puts no load row for repairs and replays.
+type addedWithoutRow struct{ engine.Store }
+
+func (m addedWithoutRow) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
+	if addsOutsideLoads(l) {
+		return true, nil
+	}
+	return m.Store.StartLoad(ctx, l)
+}
+
+func (m addedWithoutRow) AdvanceLoad(ctx context.Context, l engine.Load) (bool, error) {
+	if addsOutsideLoads(l) {
+		return false, nil
+	}
+	return m.Store.AdvanceLoad(ctx, l)
+}
+
+// addedInAnotherOrder finishes the load row of a repair or a replay where it should count up the version for the second
+// time, and counts up afterwards.
+type addedInAnotherOrder struct {
+	engine.Store
+	mu      sync.Mutex
+	row     *engine.Load
+	counted bool // for the first time
+}
+
+func (m *addedInAnotherOrder) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if addsOutsideLoads(l) {
+		m.row, m.counted = &l, false
+	}
+	return m.Store.StartLoad(ctx, l)
+}
+
+func (m *addedInAnotherOrder) NextVersion(ctx context.Context, campaign string) (*engine.Campaign, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.row == nil || !m.counted {
+		m.counted = true
+		return m.Store.NextVersion(ctx, campaign)
+	}
+	end := *m.row
+	end.Finished = true
+	if _, err := m.Store.AdvanceLoad(ctx, end); err != nil {
+		return nil, err
+	}
+	return m.Campaign(ctx, campaign)
+}
+
+func (m *addedInAnotherOrder) AdvanceLoad(ctx context.Context, l engine.Load) (bool, error) {
+	if !l.Finished || !addsOutsideLoads(l) {
+		return m.Store.AdvanceLoad(ctx, l)
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.row = nil
+	_, err := m.Store.NextVersion(ctx, l.Campaign)
+	return false, err
+}
+
+// addedInOneRow has one load row for all repairs and replays. A run goes on with the row of another one, and finishes it.
+type addedInOneRow struct{ engine.Store }
+
+// shared returns the row that is not finished, or else the next one.
+func (m addedInOneRow) shared(ctx context.Context, l engine.Load) (engine.Load, error) {
+	l.Digest = l.Digest[:len("repair-")] + "all"
+	latest, err := m.LatestLoad(ctx, l.Campaign, l.Digest)
+	if err == nil && latest != nil {
+		if l.Number = latest.Number; latest.Finished {
+			l.Number++
+		}
+	}
+	return l, err
+}
+
+func (m addedInOneRow) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
+	if !addsOutsideLoads(l) {
+		return m.Store.StartLoad(ctx, l)
+	}
+	l, err := m.shared(ctx, l)
+	if err != nil {
+		return false, err
+	}
+	_, err = m.Store.StartLoad(ctx, l)
+	return true, err
+}
+
+func (m addedInOneRow) AdvanceLoad(ctx context.Context, l engine.Load) (bool, error) {
+	if !addsOutsideLoads(l) {
+		return m.Store.AdvanceLoad(ctx, l)
+	}
+	row, err := m.shared(ctx, l)
+	if err != nil {
+		return false, err
+	}
+	if latest, err := m.LatestLoad(ctx, row.Campaign, row.Digest); err != nil || latest == nil || latest.Finished {
+		return false, err
+	}
+	return m.Store.AdvanceLoad(ctx, row)
+}
+
+func (m addedInOneRow) GiveUpLoad(ctx context.Context, l engine.Load) (bool, error) {
+	if addsOutsideLoads(l) && !l.Finished { // it is not marked, so that a run at work goes on with it
+		return true, nil
+	}
+	return m.Store.GiveUpLoad(ctx, l)
 }
 
 // replaceAtAnyVersion replaces a campaign row whose EmptyVersion has changed, or also its Version.

@@ -570,9 +570,6 @@ func (s *Items) change(r engine.RepairRequest) (done bool) {
 			return false
 		}
 		s.addFree(*r.PutFree)
-		c := s.campaigns[r.Campaign]
-		c.Version++
-		s.campaigns[r.Campaign] = c
 		s.countReturn(r)
 	case r.PutClaim != nil:
 		if s.held(r.PutClaim.Key()) != nil {

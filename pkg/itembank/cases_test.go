@@ -29,11 +29,11 @@ var subjects = map[string][]testCase{
 	"claims": claimCases, "choice": choiceCases, "columns": columnCases, "published": publishedCases, "claimants": claimantCases, "slots": slotCases, "blocks": blockCases, "repeats": repeatCases, "states": stateCases, "sold-out": soldOutCases, "releases": releaseCases, "expiry": expiryCases,
 	"holds": holdCases, "due": dueCases, "sweeps": sweepCases, "loads": loadCases, "dry-runs": dryRunCases, "withdrawals": withdrawCases,
 	"changes": changeCases, "modes": modeCases, "look-ups": lookUpCases, "counts": countCases, "reconcile": reconcileCases, "repair": repairCases,
-	"moved": movedCases, "replay": replayCases, "replay-store": replayStoreCases,
+	"moved": movedCases, "replay": replayCases, "replay-store": replayStoreCases, "adding": addingCases,
 }
 
 // listing are the subjects whose cases list campaigns again and again.
-var listing = []string{"blocks", "changes", "claimants"}
+var listing = []string{"blocks", "changes", "claimants", "moved", "replay-store"}
 
 // TestBank runs all cases on each engine. Under -short it runs them in memory.
 func TestBank(t *testing.T) {

@@ -28,10 +28,12 @@ import (
 // by the time that a request takes with all its retries: pkg/awsclient gives a request up after about 10 s.
 const loadCheckFor = 10 * time.Second
 
-// UnfinishedLoad is a load that is running, that was cut, or that was given up and is not over yet.
+// UnfinishedLoad is a load that is running, that was cut, or that was given up and is not over yet. A Repair and a
+// ReplayStore that add items to the bank count as loads.
 type UnfinishedLoad struct {
 	LoadID  string `json:"load_id"`
-	Rows    int64  `json:"rows"`  // rows that are done, at least
+	By      string `json:"by"`    // what began it: load, repair or replay
+	Rows    int64  `json:"rows"`  // of a load: rows that are done, at least
 	Added   int64  `json:"added"` // items that these rows added
 	GivenUp bool   `json:"given_up,omitempty"`
 	// StartedAt is when the load was started first; zero: a version of oncebox started it that did not record this.
@@ -58,7 +60,7 @@ func (b *Bank) UnfinishedLoads(ctx context.Context, campaign string) ([]Unfinish
 }
 
 func unfinishedLoad(l engine.Load) UnfinishedLoad {
-	return UnfinishedLoad{l.ID(), l.Tally.Rows, l.Tally.Added, l.GivenUp, l.StartedAt}
+	return UnfinishedLoad{l.ID(), commandOf(l), l.Tally.Rows, l.Tally.Added, l.GivenUp, l.StartedAt}
 }
 
 // GivenUp is the result of GiveUpLoad.
@@ -71,7 +73,8 @@ type GivenUp struct {
 // mistake in its file. The items that the load added stay in the bank. load is the LoadID of an UnfinishedLoad.
 //
 // GiveUpLoad waits for DrainTime. A run of the load that is still at work ends with ErrLoadGivenUp. If the same items
-// are loaded again, that is a new load; it may begin at once.
+// are loaded again, that is a new load; it may begin at once. A Repair or a ReplayStore that is still at work goes on,
+// as another unfinished load.
 //
 // GiveUpLoad is safe to repeat, also after it was interrupted. Errors: *InvalidError if the campaign never had the load;
 // ErrNoCampaign; ErrTryAgain.
@@ -95,12 +98,24 @@ func (b *Bank) GiveUpLoad(ctx context.Context, campaign, load string) (GivenUp, 
 	if err := b.clock.Sleep(ctx, DrainTime); err != nil {
 		return given, err
 	}
-	if _, err := b.nextVersion(ctx, campaign); err != nil {
-		return given, err
+	return given, b.endLoads(ctx, campaign, l)
+}
+
+// endLoads makes the last two steps for loads that were marked as given up at least DrainTime ago.
+func (b *Bank) endLoads(ctx context.Context, campaign string, loads ...engine.Load) error {
+	if len(loads) == 0 {
+		return nil
 	}
-	l.Finished = true
-	_, err = b.store.GiveUpLoad(ctx, l)
-	return given, err
+	if _, err := b.nextVersion(ctx, campaign); err != nil {
+		return err
+	}
+	for _, l := range loads {
+		l.Finished = true
+		if _, err := b.store.GiveUpLoad(ctx, l); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // findLoadRow returns the row of a load. Of a load that is not unfinished it returns only the id and Finished.
@@ -132,7 +147,7 @@ func noLoad(id string) error {
 	return &InvalidError{"load", fmt.Sprintf("the campaign has no load %q", id)}
 }
 
-// loadRow is the row of a load that is at work.
+// loadRow is the row of a load that is at work, or of another command that adds items.
 type loadRow struct {
 	bank *Bank
 	load engine.Load
@@ -154,6 +169,16 @@ func (l *loadRow) advance(ctx context.Context) error {
 	}
 	l.checkedAt = now
 	return nil
+}
+
+// finish finishes the load when all its transactions have their results. It counts up the version first: a proof that
+// the bank is empty may have read a shard before an item of the load was visible there.
+func (l *loadRow) finish(ctx context.Context) error {
+	if _, err := l.bank.nextVersion(ctx, l.load.Campaign); err != nil {
+		return err
+	}
+	l.load.Finished = true
+	return l.advance(ctx)
 }
 
 // check returns ErrLoadGivenUp if the load was given up. It asks the store only if the last request that did so began

@@ -239,12 +239,7 @@ func (w *loading) run(ctx context.Context, source Source) error {
 	if row != w.input.rows || sum.String() != w.load.Digest {
 		return ErrInputChanged
 	}
-	// Also if this run added nothing: an earlier run of the load may have added items.
-	if _, err := w.bank.nextVersion(ctx, w.campaign.Name); err != nil {
-		return err
-	}
-	w.load.Finished = true
-	return w.advance(ctx)
+	return w.finish(ctx) // also if this run added nothing: an earlier run of the load may have added items
 }
 
 func (w *loading) add(line Line, row int64) {

@@ -46,6 +46,9 @@ type RepairOptions struct {
 // repairs are safe without it. At the end Repair reads again the rows that it changed. If an item had several
 // inconsistencies, the report has the remaining ones; another Repair may repair them.
 //
+// A Repair that was stopped while it put items back stays an UnfinishedLoad, so that the campaign is not marked as
+// sold out. The next Repair ends it, whatever it repairs; GiveUpLoad does so, too, also while the campaign is open.
+//
 // Errors: the errors of Reconcile; *InvalidError if the campaign is not closed; ErrReopened if it was opened
 // meanwhile. After an error the report has the results up to then.
 func (b *Bank) Repair(ctx context.Context, campaign string, o RepairOptions) (report ReconcileReport, err error) {
@@ -67,15 +70,19 @@ func (b *Bank) Repair(ctx context.Context, campaign string, o RepairOptions) (re
 		return report, err
 	}
 	repaired := map[engine.Hash]bool{}
+	into := &adding{bank: b, campaign: c, command: repairing}
 	for _, rows := range wrong {
 		i := rows.inconsistency()
-		if i.Repaired, err = b.repair(ctx, rows.repairRequest(c, texts[rows.hash], o.ReturnSeenItems)); err != nil {
+		if i.Repaired, err = b.repair(ctx, rows.repairRequest(c, texts[rows.hash], o.ReturnSeenItems), into); err != nil {
 			return report, err
 		}
 		if i.Repaired {
 			repaired[rows.hash] = true
 		}
 		report.Inconsistencies = append(report.Inconsistencies, i)
+	}
+	if err := into.finish(ctx); err != nil {
+		return report, err
 	}
 	if err := b.checkRepaired(ctx, c, repaired, report.Inconsistencies); err != nil {
 		return report, err
@@ -89,7 +96,7 @@ func (b *Bank) drained(ctx context.Context, campaign string) (Campaign, error) {
 	if err != nil {
 		return c, err
 	}
-	return c, b.clock.Sleep(ctx, DrainTime)
+	return c, b.drain(ctx, campaign, repairing)
 }
 
 func (b *Bank) closedCampaign(ctx context.Context, campaign string) (Campaign, error) {
@@ -150,15 +157,20 @@ func missingTexts(wrong []itemRows, items Source) (map[engine.Hash]string, error
 	return texts, nil
 }
 
-// repair repairs one item. done is false if there is no safe repair or the rows have changed.
-func (b *Bank) repair(ctx context.Context, r *engine.RepairRequest) (done bool, err error) {
+// repair repairs one item. done is false if there is no safe repair or the rows have changed. into may be nil if the
+// repair does not put the item into the bank.
+func (b *Bank) repair(ctx context.Context, r *engine.RepairRequest, into *adding) (done bool, err error) {
 	if r == nil {
 		return false, nil
 	}
 	if err := b.pace(ctx, 1); err != nil {
 		return false, err
 	}
-	if r.PutFree != nil { // also after an error: the item may be back nevertheless
+	if r.PutFree != nil {
+		if err := into.before(ctx); err != nil {
+			return false, err
+		}
+		// Also after an error: the item may be back nevertheless.
 		defer b.memoryOf(r.Campaign).free.itemReturned(r.PutFree.Shard)
 	}
 	return b.store.Repair(ctx, *r)

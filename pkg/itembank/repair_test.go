@@ -379,7 +379,7 @@ func repairWaits(f *fixture) {
 	counted := f.counted()
 	clock := interruptedClock{Clock: itembankfault.NewClock()}
 	clock.asleep = func(d time.Duration) {
-		f.wantCalls("before the wait", counted, "Campaign")
+		f.wantCalls("before the wait", counted, "Campaign", "Loads")
 		if longest := itembank.DefaultCampaignCache + 30*time.Second; d < longest || d != itembank.DrainTime {
 			f.Errorf("requests can take %s, it waits %s, and says %s", longest, d, itembank.DrainTime)
 		}

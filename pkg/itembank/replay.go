@@ -225,7 +225,7 @@ func (l ClaimLine) validate() error {
 // readHolders reads the inconsistencies and the holders of all items, when no item moves any more.
 func (r *replay) readHolders(ctx context.Context) error {
 	if !r.report.DryRun {
-		if err := r.bank.clock.Sleep(ctx, DrainTime); err != nil {
+		if err := r.bank.drain(ctx, r.campaign.Name, replaying); err != nil {
 			return err
 		}
 	}

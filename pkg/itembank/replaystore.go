@@ -131,7 +131,7 @@ func (r *storeReplay) read(ctx context.Context, campaign string) error {
 		return err
 	}
 	if !r.options.DryRun {
-		if err := r.bank.clock.Sleep(ctx, DrainTime); err != nil {
+		if err := r.bank.drain(ctx, campaign, replaying); err != nil {
 			return err
 		}
 	}
@@ -499,7 +499,7 @@ func (r *storeReplay) addLine(line ReplayedLine) {
 func (r *storeReplay) putEnded(ctx context.Context, h engine.Hash, state engine.ItemState) error {
 	if !r.options.DryRun {
 		row := engine.ItemRow{LoadID: replayedLoad, State: state}
-		done, err := r.bank.repair(ctx, &engine.RepairRequest{Campaign: r.campaign.Name, Hash: h, PutRow: &row})
+		done, err := r.bank.repair(ctx, &engine.RepairRequest{Campaign: r.campaign.Name, Hash: h, PutRow: &row}, nil)
 		if err != nil {
 			return err
 		}
@@ -547,29 +547,18 @@ func (r *storeReplay) endItems(ctx context.Context, items []engine.FreeItem, sta
 
 // addItems loads items that the new store does not know, with the texts and columns of the old store.
 func (r *storeReplay) addItems(ctx context.Context, items []engine.FreeItem) error {
-	if len(items) == 0 {
-		return nil
-	}
-	if !r.options.DryRun {
-		if err := r.bank.announceItems(ctx, r.campaign.Name); err != nil {
-			return err
-		}
-	}
+	into := &adding{bank: r.bank, campaign: r.campaign, command: replaying}
 	texts := r.heldTexts()
 	for chunk := range slices.Chunk(items, engine.MaxAddItems) {
 		requests, err := r.addRequests(ctx, chunk, texts)
 		if err != nil {
 			return err
 		}
-		if err := r.add(ctx, requests); err != nil {
+		if err := r.add(ctx, requests, into); err != nil {
 			return err
 		}
 	}
-	if r.options.DryRun {
-		return nil
-	}
-	_, err := r.bank.nextVersion(ctx, r.campaign.Name)
-	return err
+	return into.finish(ctx)
 }
 
 // heldTexts returns the texts of the held items of the old store that the new store does not know.
@@ -615,9 +604,9 @@ func (r *storeReplay) addRequests(
 }
 
 // add adds items to the bank.
-func (r *storeReplay) add(ctx context.Context, requests []engine.AddRequest) error {
+func (r *storeReplay) add(ctx context.Context, requests []engine.AddRequest, into *adding) error {
 	if !r.options.DryRun {
-		results, err := r.bank.addItems(ctx, requests, func(context.Context) error { return nil })
+		results, err := r.bank.addItems(ctx, requests, into.before)
 		r.bank.mayHoldItems(requests) // also after an error: the items may have been added
 		if err != nil {
 			return err

@@ -11,11 +11,12 @@ import (
 // 64 shards each container would send 64 reads a second. Hundreds of containers together would exceed the capacity of
 // the bank's partitions.
 //
-// If items are burned, only loads add items to the bank of an open campaign. Repairs do too, if the campaign is
-// opened while they run. So the first container that proves the bank empty writes this into the campaign row, and the
-// others believe the row. Each load raises the version of the row before its first item and at its end. A repair
-// raises it with each item. The note that the bank is empty names a version, and is not valid for later versions.
-// These rules keep G5:
+// If items are burned, only loads add items to the bank of an open campaign. Repairs and replays do too, if the
+// campaign is opened while they run, or while the last transaction of one that was killed becomes visible. They count
+// as loads here, and have load rows (adding.go). So the first container that proves the bank empty writes this into
+// the campaign row, and the others believe the row. Each load raises the version of the row before its first item and
+// at its end. The note that the bank is empty names a version, and is not valid for later versions. These rules keep
+// G5:
 //
 //   - All shards were seen empty after the version was read, no load was unfinished then, and the row still has that
 //     version when the note is written. A load raises the version before it is finished. So a load that added items

@@ -16,7 +16,6 @@ import (
 )
 
 var soldOutCases = []testCase{
-	{"row-is-not-believed-after-a-repair", notBelievedAfterRepair},
 	{"row-is-not-written-beside-a-load-that-is-visible-in-part", notMarkedBesideHalfLoad},
 	{"row-says-sold-out", rowSaysSoldOut},
 	{"row-is-believed-for-five-seconds", rowIsBelieved},
@@ -209,30 +208,6 @@ func notMarkedWhereItemsReturn(f *fixture) {
 	f.refused(f.bank(), "bob", itembank.ErrSoldOut)
 	if f.marked() {
 		f.Error("the row says that the bank is empty, and items can return to it")
-	}
-}
-
-// notBelievedAfterRepair: the campaign is opened during a repair, and is proven empty before the repair puts an item
-// back.
-func notBelievedAfterRepair(f *fixture) {
-	_, lost := f.restoredClaims()
-	fast := itembank.WithClock(itembankfault.NewClock())
-	f.Must(f.bank().OpenCampaign(f.ctx, f.name))
-	f.claim(f.bank(), "bob") // takes the remaining item
-	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
-	opened := beforeRepair{f.Store, map[engine.Hash]func(){engine.HashItem(lost.Item): func() {
-		f.Must(f.bank().OpenCampaign(f.ctx, f.name))
-		f.refused(f.bank(), "cid", itembank.ErrSoldOut)
-		if !f.marked() {
-			f.Error("the row does not say that the bank is empty")
-		}
-	}}}
-	options := itembank.RepairOptions{Items: itembank.Items(lost.Item), ReturnSeenItems: true}
-	if _, err := itembank.New(opened, fast).Repair(f.ctx, f.name, options); !errors.Is(err, itembank.ErrReopened) {
-		f.Errorf("want %v, got %v", itembank.ErrReopened, err)
-	}
-	if grant := f.claim(f.bank(), "dan"); grant.Claim.Item != lost.Item {
-		f.Errorf("want the item that was put back, got %+v", grant)
 	}
 }
 

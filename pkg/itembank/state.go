@@ -4,7 +4,8 @@ import "context"
 
 // State reads the rules of a campaign and its state. SoldOut has the same proof as in Claim, with a read of one item
 // in each shard. The Bank remembers the proof for a second. For an Empty campaign, Claim returns ErrSoldOut. Once a
-// load was started, the campaign is SoldOut instead of Empty, also if the load stopped before its first item.
+// load was started, the campaign is SoldOut instead of Empty, also if the load stopped before its first item. A Repair
+// and a ReplayStore that add items count as loads.
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
 func (b *Bank) State(ctx context.Context, name string) (Campaign, State, error) {

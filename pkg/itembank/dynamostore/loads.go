@@ -63,10 +63,12 @@ func (s *Store) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
 // deleted}.
 func (s *Store) StartFirstLoad(ctx context.Context, l engine.Load) (started, conflict bool, err error) {
 	const doing = "start first load"
-	count := s.countUpVersion(l.Campaign)
-	count.Update.ConditionExpression = aws.String(ifNotDeleted)
-	count.Update.ExpressionAttributeNames = map[string]string{"#state": "state"}
-	count.Update.ExpressionAttributeValues[":deleted"] = deleted
+	count := types.TransactWriteItem{Update: &types.Update{
+		TableName: aws.String(s.bankTable), Key: dynamo.Encode(campaignKey(l.Campaign)),
+		UpdateExpression: aws.String("ADD version :one"), ConditionExpression: aws.String(ifNotDeleted),
+		ExpressionAttributeNames:  map[string]string{"#state": "state"},
+		ExpressionAttributeValues: map[string]types.AttributeValue{":one": number(1), ":deleted": deleted},
+	}}
 	_, err = s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
 		TransactItems: []types.TransactWriteItem{putIfAbsent(s.bankTable, newLoadRow(l)), count},
 	})

@@ -37,7 +37,7 @@ func (s *Store) Repair(ctx context.Context, r engine.RepairRequest) (bool, error
 func (s *Store) change(r engine.RepairRequest) []types.TransactWriteItem {
 	switch {
 	case r.PutFree != nil:
-		return []types.TransactWriteItem{putIfAbsent(s.bankTable, newBankRow(*r.PutFree)), s.countUpVersion(r.Campaign)}
+		return []types.TransactWriteItem{putIfAbsent(s.bankTable, newBankRow(*r.PutFree))}
 	case r.PutClaim != nil:
 		actions := []types.TransactWriteItem{putIfAbsent(s.dedupeTable, s.newClaimRow(*r.PutClaim, r.Shard))}
 		for _, item := range r.More {
@@ -120,14 +120,4 @@ func (s *Store) itemRowCondition(r engine.RepairRequest) types.TransactWriteItem
 func check(table string, row key, c types.ConditionCheck) types.TransactWriteItem {
 	c.TableName, c.Key = aws.String(table), dynamo.Encode(row)
 	return types.TransactWriteItem{ConditionCheck: &c}
-}
-
-// countUpVersion raises the version of a campaign, because an item comes into its bank.
-func (s *Store) countUpVersion(campaign string) types.TransactWriteItem {
-	return types.TransactWriteItem{Update: &types.Update{
-		TableName: aws.String(s.bankTable), Key: dynamo.Encode(campaignKey(campaign)),
-		UpdateExpression:          aws.String("ADD version :one"),
-		ConditionExpression:       aws.String(ifPresent),
-		ExpressionAttributeValues: map[string]types.AttributeValue{":one": number(1)},
-	}}
 }

@@ -199,8 +199,8 @@ type ClaimKey struct {
 // Load is a load row: it keeps the progress of a load.
 type Load struct {
 	Campaign string
-	Digest   string // of the items in order
-	Number   int    // 1 for the first load of these items, 2 for the second, and so on
+	Digest   string // of the items in order; or the name of a repair or replay that adds items
+	Number   int    // 1 for the first load of this digest, 2 for the second, and so on
 	Finished bool   // its last row was added, or it was given up and is over
 	// GivenUp says that an operator gave the load up. Nobody resumes it. It is still unfinished until it is Finished, too.
 	GivenUp   bool

@@ -328,7 +328,7 @@ type RepairRequest struct {
 	Campaign string
 	Hash     Hash
 
-	PutFree  *FreeItem    // put the bank row if it is absent, and raise the version of the campaign
+	PutFree  *FreeItem    // put the bank row if it is absent
 	PutClaim *Claim       // put the claim row if its key is absent
 	More     []RepairItem // with PutClaim: the items of the claim except Hash
 	Shard    Shard        // with PutClaim: the shard of its first item

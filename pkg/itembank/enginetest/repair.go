@@ -9,7 +9,6 @@ import (
 )
 
 var repairCases = []testCase{
-	{"repair-that-puts-an-item-back-counts-up-the-version", repairCountsUpVersion},
 	{"repair", repair},
 	{"repair-after-its-condition-changed", repairAfterItsConditionChanged},
 	{"repair-of-what-is-there-already", repairOfWhatIsThere},
@@ -271,23 +270,4 @@ func repairOfWhatIsThere(f *fixture) {
 			f.wantRepaired(what, false, ch, r)
 		}
 	})
-}
-
-// repairCountsUpVersion: if a repair puts an item into the bank, the same transaction raises the version of the
-// campaign, so that a mark as empty is no longer valid.
-func repairCountsUpVersion(f *fixture) {
-	c, items := f.stocked(1, 16)
-	free := enginerows.FreeItem(c, items[0])
-	f.Must(f.raw.DropBankRow(f.Context(), free))
-	before, err := f.Store.Campaign(f.Context(), c.Name)
-	f.Must(err)
-	request := engine.RepairRequest{Campaign: c.Name, Hash: free.Hash, PutFree: &free, IfRow: f.ItemRow(c, items[0])}
-	for _, want := range []bool{true, false} { // the second one changes nothing
-		if done, err := f.Store.Repair(f.Context(), request); err != nil || done != want {
-			f.Errorf("want done %t, got %t, %v", want, done, err)
-		}
-		if after, err := f.Store.Campaign(f.Context(), c.Name); err != nil || after.Version != before.Version+1 {
-			f.Errorf("want version %d, got %+v, %v", before.Version+1, after, err)
-		}
-	}
 }

@@ -40,9 +40,6 @@ func change(ctx context.Context, w *sqlite.Statements, request engine.RepairRequ
 		if there, err := inBank(ctx, w, *request.PutFree); there || err != nil {
 			return false, err
 		}
-		if _, err := w.Exec(ctx, countUpVersion, request.Campaign); err != nil {
-			return false, err
-		}
 		if err := putFree(ctx, w, *request.PutFree); err != nil {
 			return false, err
 		}
