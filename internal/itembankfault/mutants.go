@@ -26,6 +26,7 @@ type Mutant struct {
 	//  - "engine/NAME" is a case of enginetest.
 	//  - "scenario/NAME" is a scenario with all its faults.
 	//  - "histories" are random histories, which run only if the tests play everything.
+	//  - "pairs/NAME" is a pair of commands.
 	//  - "half-visible/NAME" is a search on an engine whose transactions become visible row by row.
 	//    Its histories and reconcile run only if the tests play everything.
 	//  - All others are cases of package itembank.
