@@ -128,6 +128,12 @@ func (p *process) refused(holder string, want error) {
 	}
 }
 
+// sellOut lets customers claim until one is refused.
+func (p *process) sellOut() {
+	for p.claim(p.w.newCustomer()) == nil {
+	}
+}
+
 // confirm confirms the hold that was told to a holder.
 func (p *process) confirm(holder string) {
 	w, c := p.w, p.w.c()
@@ -231,8 +237,11 @@ func (p *process) closeBy(what string, mode []engine.Mode, do func(*itembank.Ban
 	opens := w.opens
 	w.closing++
 	defer func() { w.closing-- }()
-	if !w.wrong {
+	switch {
+	case slices.Contains(w.mode, engine.OpenByHand):
 		w.mode = anyMode
+	case !slices.Equal(w.mode, mode):
+		w.mode = closed
 	}
 	p.must(what, func(ctx context.Context) error { return do(p.bank, ctx, w.name) })
 	w.closes++
@@ -322,24 +331,34 @@ func (p *process) sweep(
 	p.w.checkSwept(p.w.c(), start)
 }
 
-// repair repairs the closed campaign. Afterwards its rows are right.
+// repair repairs the closed campaign, until its rows are right.
 func (p *process) repair(items ...string) {
-	p.must("repair", func(ctx context.Context) error {
-		report, err := p.bank.Repair(ctx, p.w.name, itembank.RepairOptions{Items: itembank.Items(items...)})
+	if !p.repaired(itembank.RepairOptions{Items: itembank.Items(items...)}) {
+		p.w.fail("the campaign was opened during a repair")
+	}
+}
+
+// repaired repairs the campaign, until its rows are right. It returns false if the campaign was opened meanwhile.
+func (p *process) repaired(o itembank.RepairOptions) bool {
+	err := p.ask("repair", func(ctx context.Context) error {
+		report, err := p.bank.Repair(ctx, p.w.name, o)
 		for _, i := range report.Inconsistencies {
-			switch {
-			case isMoving(i):
-				err = errors.Join(err, fmt.Errorf("%w: items are moving", itembank.ErrTryAgain))
-			case !i.Repaired:
-				err = errors.Join(err, fmt.Errorf("not repaired: %+v", i))
+			if err == nil && (isMoving(i) || !i.Repaired) { // another command has changed its rows, or is changing them
+				err = fmt.Errorf("%w: %+v", itembank.ErrTryAgain, i)
 			}
 		}
 		return err
 	})
+	mayBeOpen := slices.Contains(p.w.mode, engine.OpenByHand)
+	if mayBeOpen && (errors.Is(err, itembank.ErrReopened) || errors.Is(err, itembank.ErrInvalid)) {
+		return false
+	}
+	p.w.must(err)
 	p.w.wrong = false
+	return true
 }
 
-// replay replays claims. Afterwards every claimant holds the claim.
+// replay replays claims. Afterwards every claimant holds the claim, unless a command forgets the claimant.
 func (p *process) replay(claims ...itembank.Claim) {
 	w, c := p.w, p.w.c()
 	var report itembank.ReplayReport
@@ -350,16 +369,21 @@ func (p *process) replay(claims ...itembank.Claim) {
 		}
 		return err
 	})
-	if report.Replayed+report.Already != int64(len(claims)) {
-		w.fail("replayed %d claims: %+v", len(claims), report)
-	}
-	for _, claim := range claims {
-		k := key(c.Scope, claim.Claimant)
+	complete := true
+	for _, line := range report.Lines {
+		k := key(c.Scope, line.Claimant)
 		told := w.state.Told[k]
-		told.Released = false
-		w.state.Told[k] = told
+		switch {
+		case w.forgetting[line.Claimant] && line.Outcome == "blocked":
+			complete = false
+		case line.Outcome != "replayed" && line.Outcome != "confirmed" && line.Outcome != "already":
+			w.fail("a claim was not replayed: %+v", line)
+		case !w.forgetting[line.Claimant]:
+			told.Released = false
+			w.state.Told[k] = told
+		}
 	}
-	w.wrong = false
+	w.wrong = w.wrong && !complete
 }
 
 // backUp copies the store. The copy has all that was answered before.
@@ -391,8 +415,7 @@ func (w *pairing) ask() (refused error) {
 	w.check()
 	w.settle()
 	free := len(w.freeItems(w.c()))
-	w.customers++
-	customer := fmt.Sprintf("customer-%d", w.customers)
+	customer := w.newCustomer()
 	refused = w.start("customer", new(commandpairs.Process)).claim(customer)
 	switch {
 	case refused == nil && !slices.Contains(w.mode, engine.OpenByHand):
@@ -405,6 +428,11 @@ func (w *pairing) ask() (refused error) {
 		w.fail("%d items are free, and %s was refused: %w", free, customer, refused)
 	}
 	return refused
+}
+
+func (w *pairing) newCustomer() string {
+	w.customers++
+	return fmt.Sprintf("customer-%d", w.customers)
 }
 
 // sellOut lets customers claim until all items are claimed.
@@ -451,6 +479,9 @@ func (w *pairing) check() {
 			w.fail("G3: item %s is in %d places: %v", item, len(places), places)
 		}
 	}
+	w.checkWithdrawn(c)
+	w.checkBlocked(c)
+	w.checkMark(c)
 	w.checkTold()
 }
 

@@ -62,15 +62,24 @@ var Pairs = []Pair{
 	}},
 	{Name: "load-and-load-until-sold-out", Prepare: emptied, A: loadNew, B: func(p *process) {
 		p.load("other-0", "new-0")
-		p.w.sellOut()
+		p.sellOut()
 	}},
 	{Name: "load-and-give-up", Prepare: func(w *pairing) {
 		emptied(w)
 		note(w.state.Loading, w.name, newItems...)
-		w.cutLoad("", newItems)
+		cut := &Store{Store: w.engine.Store, Before: func(method string) error {
+			if method == "AddItems" {
+				return itembank.ErrTryAgain
+			}
+			return nil
+		}}
+		_, err := itembank.New(cut, itembank.WithClock(w.clock)).Load(w.ctx, w.name, itembank.Items(newItems...), nil)
+		if !errors.Is(err, itembank.ErrTryAgain) {
+			w.fail("the load was not cut: %w", err)
+		}
 	}, A: loadNew, B: func(p *process) {
 		p.giveUp()
-		p.w.sellOut()
+		p.sellOut()
 	}},
 	{Name: "load-and-repair", Prepare: missingItem(itembank.Return), A: loadAll, B: repairAll, After: openIt},
 	{Name: "load-and-repair-where-items-are-burned", Prepare: missingItem(itembank.Burn), A: loadAll, B: repairAll, After: openIt},
@@ -99,6 +108,20 @@ var Pairs = []Pair{
 			p.w.fail("repaired, and not opened")
 		}
 	}},
+	{Name: "repair-and-open", Prepare: func(w *pairing) {
+		stocked(3, itembank.Settings{}, "ann")(w.World)
+		w.loseItem()
+		w.sellOut()
+		w.SetOpen("", false)
+		w.mode = closed
+	}, A: func(p *process) {
+		for p.close(); !p.repaired(itembank.RepairOptions{Items: itembank.Items(allItems...), ReturnSeenItems: true}); {
+			p.close()
+		}
+	}, B: func(p *process) {
+		p.open()
+		p.sellOut()
+	}, After: openIt},
 	{Name: "withdraw-and-load", Prepare: func(w *pairing) {
 		stocked(4, itembank.Settings{OnEnd: itembank.Return}, "ann")(w.World)
 	}, A: func(p *process) {
@@ -125,6 +148,31 @@ var Pairs = []Pair{
 		for _, holder := range []string{"ann", "bob", "cid", "dan", "eve"} {
 			p.get(holder)
 		}
+	}},
+	{Name: "replay-and-repair", Prepare: lostClaims, A: func(p *process) {
+		p.replay(p.w.lost...)
+	}, B: func(p *process) {
+		p.repair(numbered("item", 10)...)
+	}, After: func(p *process) {
+		p.open()
+		for _, holder := range []string{"ann", "bob", "cid", "dan", "eve"} {
+			p.get(holder)
+		}
+	}},
+	{Name: "forget-and-replay", Prepare: lostClaims, A: func(p *process) {
+		p.forget("ann")
+		p.forget("cid")
+		p.forget("eve")
+	}, B: func(p *process) {
+		p.replay(p.w.lost...)
+	}, After: func(p *process) {
+		p.repair(numbered("item", 10)...)
+		p.open()
+		for _, holder := range []string{"ann", "cid", "eve"} {
+			p.refused(holder, itembank.ErrNotEligible)
+		}
+		p.get("bob")
+		p.get("dan")
 	}},
 	{Name: "backup-and-claims", Copies: true, Prepare: func(w *pairing) {
 		stocked(12, itembank.Settings{Hold: life}, "ann", "bob", "cid")(w.World)
@@ -347,7 +395,7 @@ func (pair Pair) play(
 		if pair.After != nil {
 			w.must(w.command("after", pair.After)(new(commandpairs.Process)))
 		}
-		w.ask()
+		_ = w.ask()
 		w.checkEnd()
 		w.must(w.broken)
 		w.dropCampaigns()
@@ -396,7 +444,7 @@ func (c hookedClock) Sleep(ctx context.Context, d time.Duration) error {
 }
 
 // stoppedProcess is the value with which a process panics that was killed, or whose play is over.
-type stoppedProcess struct{ error }
+type stoppedProcess struct{ by error }
 
 // command makes a command of a play. When it has come to its end, the rows are checked, and a customer asks.
 func (w *pairing) command(name string, do func(*process)) commandpairs.Command {
@@ -407,13 +455,13 @@ func (w *pairing) command(name string, do func(*process)) commandpairs.Command {
 			case violation:
 				err = p.error
 			case stoppedProcess:
-				err = p.error
+				err = p.by
 			default:
 				panic(p)
 			}
 		}()
 		do(w.start(name, run))
-		w.ask()
+		_ = w.ask()
 		return nil
 	}
 }
