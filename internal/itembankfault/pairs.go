@@ -134,6 +134,13 @@ var Pairs = []Pair{
 		p.w.Release("", "ann")
 		p.w.sellOut()
 	}},
+	{Name: "withdraw-and-repair", Prepare: missingItem(itembank.Return), A: func(p *process) {
+		p.withdraw(numbered("item", 5)...)
+	}, B: repairAll, After: func(p *process) {
+		p.open()
+		p.w.Release("", "ann")
+		p.w.sellOut()
+	}},
 	{Name: "replay-and-claims", Prepare: lostClaims, A: func(p *process) {
 		p.replay(p.w.lost...)
 	}, B: func(p *process) {

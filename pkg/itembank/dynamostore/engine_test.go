@@ -57,7 +57,7 @@ func TestRestores(t *testing.T) {
 
 func TestPairs(t *testing.T) {
 	testengine.CheckOnly(t)
-	itembankfault.RunPairs(t, itembankengines.Dynoxide, itembankfault.PairOptions{Share: 8})
+	itembankfault.RunPairs(t, itembankengines.Dynoxide, itembankfault.PairOptions{Share: 12})
 }
 
 // TestKills kills other processes that work on the tables.
