@@ -7,6 +7,7 @@
 //   - RunSequences plays random requests, one after the other, against a simple model.
 //   - RunHalfVisible plays histories, and reconciles, on an engine whose transactions
 //     become visible row by row.
+//   - RunPairs kills and suspends a command after each of its calls, and runs another command there.
 //   - RunKills kills processes that work on an engine.
 //   - Mutants are engines with one broken rule. Each mutant names the tests that find it.
 //

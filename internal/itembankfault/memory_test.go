@@ -33,6 +33,8 @@ func TestRestores(t *testing.T) {
 	}
 }
 
+func TestPairs(t *testing.T) { RunPairs(t, inMemory, PairOptions{Share: 1, Moments: true}) }
+
 func TestHalfVisible(t *testing.T) { RunHalfVisible(t) }
 
 func TestSequences(t *testing.T) {

@@ -26,6 +26,7 @@ type Mutant struct {
 	//  - "engine/NAME" is a case of enginetest.
 	//  - "scenario/NAME" is a scenario with all its faults.
 	//  - "histories" are random histories, which run only if the tests play everything.
+	//  - "pairs/NAME" is a pair of commands.
 	//  - "half-visible/NAME" is a search on an engine whose transactions become visible row by row.
 	//    Its histories and reconcile run only if the tests play everything.
 	//  - All others are cases of package itembank.
@@ -132,9 +133,11 @@ var Mutants = []Mutant{
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blockInFirstSlot{e.Store} },
 	},
 	{
-		Name:     "block-after-the-claim-is-deleted",
-		CaughtBy: []string{"blocks/claims-race-a-forget", "half-visible/claims-during-a-forget"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blockInSecondStep{e.Store} },
+		Name: "block-after-the-claim-is-deleted",
+		CaughtBy: []string{
+			"blocks/claims-race-a-forget", "half-visible/claims-during-a-forget", "pairs/forget-and-claims",
+		},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blockInSecondStep{e.Store} },
 	},
 	{
 		Name:     "blocks-are-counted",
@@ -207,14 +210,20 @@ var Mutants = []Mutant{
 		layer: aboveFaults,
 	},
 	{
-		Name:     "mark-as-empty-whatever-the-version",
-		CaughtBy: []string{"engine/mark-as-empty-needs-the-version", "sold-out/row-is-not-written-with-a-load-after-the-proof"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return markAtAnyVersion{e.Store} },
+		Name: "mark-as-empty-whatever-the-version",
+		CaughtBy: []string{
+			"engine/mark-as-empty-needs-the-version", "sold-out/row-is-not-written-with-a-load-after-the-proof",
+			"pairs/load-and-give-up",
+		},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return markAtAnyVersion{e.Store} },
 	},
 	{
-		Name:     "loads-are-not-announced",
-		CaughtBy: []string{"engine/version-is-counted-up", "sold-out/row-is-not-written-after-a-load"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return countedUpOnce{e.Store} },
+		Name: "loads-are-not-announced",
+		CaughtBy: []string{
+			"engine/version-is-counted-up", "sold-out/row-is-not-written-after-a-load",
+			"pairs/load-and-load-of-the-same-file",
+		},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return countedUpOnce{e.Store} },
 	},
 	{
 		Name:     "own-item-row-is-known-at-once",
@@ -247,7 +256,7 @@ var Mutants = []Mutant{
 		Name: "load-goes-on-after-it-is-given-up",
 		CaughtBy: []string{
 			"loads/given-up-while-it-runs", "adding/repair-was-suspended-and-taken-for-killed",
-			"adding/replay-was-suspended-and-taken-for-killed", "engine/load-that-is-given-up",
+			"adding/replay-was-suspended-and-taken-for-killed", "engine/load-that-is-given-up", "pairs/load-and-give-up",
 		},
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return givenUpIgnored{e.Store} },
 	},
@@ -272,8 +281,8 @@ var Mutants = []Mutant{
 	{
 		Name: "campaign-replaced-whatever-the-version",
 		CaughtBy: []string{
-			"engine/replace-campaign-conditions", "changes/change-against-a-change", "changes/delete-against-a-load",
-			"changes/delete-against-an-opening", "modes/close-against-everything",
+			"engine/replace-campaign-conditions", "changes/change-against-a-change",
+			"changes/delete-against-an-opening", "modes/close-against-everything", "pairs/delete-and-load",
 		},
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replaceAtAnyVersion{e.Store, true} },
 	},
@@ -284,7 +293,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name:     "first-load-without-the-campaign",
-		CaughtBy: []string{"engine/first-load-needs-the-campaign", "changes/load-against-a-deletion"},
+		CaughtBy: []string{"engine/first-load-needs-the-campaign", "pairs/delete-and-load"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return firstLoadUnchecked{e.Store} },
 	},
 	{
@@ -298,9 +307,12 @@ var Mutants = []Mutant{
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return existingNameReplaced{e.Store} },
 	},
 	{
-		Name:     "opened-whatever-was-closed",
-		CaughtBy: []string{"modes/open-against-a-close", "modes/open-against-a-change"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return openedAtAnyVersion{e.Store} },
+		Name: "opened-whatever-was-closed",
+		CaughtBy: []string{
+			"modes/open-against-a-close", "modes/open-against-a-change", "pairs/open-and-close",
+			"pairs/close-and-reconcile",
+		},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return openedAtAnyVersion{e.Store} },
 	},
 	{
 		Name:     "changes-counted-as-loads",
@@ -313,9 +325,12 @@ var Mutants = []Mutant{
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closedOnce{e.Store} },
 	},
 	{
-		Name:     "opened-without-reconcile",
-		CaughtBy: []string{"engine/modes-are-read-as-they-were-written", "reconcile/closed-until-reconciled"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return conditionNotRead{e.Store} },
+		Name: "opened-without-reconcile",
+		CaughtBy: []string{
+			"engine/modes-are-read-as-they-were-written", "reconcile/closed-until-reconciled",
+			"pairs/close-and-reconcile",
+		},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return conditionNotRead{e.Store} },
 	},
 	{
 		Name:     "page-without-its-campaign",
@@ -328,9 +343,13 @@ var Mutants = []Mutant{
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closeWithoutID{e.Store} },
 	},
 	{
-		Name:     "close-whatever-the-end",
-		CaughtBy: []string{"engine/close-claim-conditions", "engine/confirm-against-close", "scenario/hold-confirmed-while-it-is-swept", "histories"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closeBeforeEnd{e.Store} },
+		Name: "close-whatever-the-end",
+		CaughtBy: []string{
+			"engine/close-claim-conditions", "engine/confirm-against-close",
+			"scenario/hold-confirmed-while-it-is-swept", "pairs/sweep-and-confirm", "pairs/sweep-due-and-confirm",
+			"histories",
+		},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closeBeforeEnd{e.Store} },
 	},
 	{
 		Name:     "index-entry-trusted",
@@ -355,7 +374,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name:     "confirm-in-two-steps",
-		CaughtBy: []string{"engine/confirm-against-close"},
+		CaughtBy: []string{"engine/confirm-against-close", "pairs/sweep-and-confirm", "pairs/sweep-due-and-confirm"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return confirmInTwoSteps{e.Store, e.Raw} },
 	},
 	{
@@ -453,9 +472,11 @@ var Mutants = []Mutant{
 		},
 	},
 	{
-		Name:     "claim-put-back-whatever-the-item-row",
-		CaughtBy: []string{"replay/two-replays-at-once", "replay/item-that-moves-meanwhile"},
-		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return claimPutBackUnchecked{e.Store} },
+		Name: "claim-put-back-whatever-the-item-row",
+		CaughtBy: []string{
+			"replay/two-replays-at-once", "replay/item-that-moves-meanwhile", "pairs/replay-and-repair",
+		},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return claimPutBackUnchecked{e.Store} },
 	},
 	{
 		Name:     "burns-not-replayed",

@@ -62,6 +62,19 @@ func newState() State {
 	}
 }
 
+// clone returns a copy that changes of the State do not reach.
+func (s State) clone() State {
+	s.Told, s.Given = maps.Clone(s.Told), maps.Clone(s.Given)
+	for _, sets := range []*map[string]map[string]bool{&s.Loaded, &s.Loading, &s.Withdrawn, &s.Asked, &s.Blocked} {
+		copied := map[string]map[string]bool{}
+		for space, names := range *sets {
+			copied[space] = maps.Clone(names)
+		}
+		*sets = copied
+	}
+	return s
+}
+
 // loads reports whether a client loaded an item, or began to load it.
 func (s State) loads(campaign, item string) bool {
 	return s.Loaded[campaign][item] || s.Loading[campaign][item]

@@ -665,29 +665,29 @@ func (w *World) Repair(suffix string, items ...string) {
 // Replay replays claims in a closed campaign. It repeats the replay while the report names items that have moved, as
 // operators do. Afterwards every claimant must hold the claim.
 func (w *World) Replay(suffix string, claims ...itembank.Claim) {
-	var lines []itembank.ClaimLine
-	for n, c := range claims {
-		lines = append(lines, itembank.ClaimLine{Number: int64(n) + 1, Claim: c})
-	}
-	source := func() iter.Seq2[itembank.ClaimLine, error] {
-		return func(yield func(itembank.ClaimLine, error) bool) {
-			for _, l := range lines {
-				if !yield(l, nil) {
-					return
-				}
-			}
-		}
-	}
 	var report itembank.ReplayReport
 	tries := w.mustRepeat("replay", func(ctx context.Context) (err error) {
-		report, err = w.bank.Replay(ctx, w.campaigns[suffix].Name, source)
+		report, err = w.bank.Replay(ctx, w.campaigns[suffix].Name, linesOf(claims))
 		if err == nil && slices.ContainsFunc(report.Lines, hasMoved) {
 			err = fmt.Errorf("%w: items have moved", itembank.ErrTryAgain)
 		}
 		return err
 	})
-	if n := int64(len(lines)); report.Replayed+report.Already != n || tries == 1 && report.Replayed != n {
+	if n := int64(len(claims)); report.Replayed+report.Already != n || tries == 1 && report.Replayed != n {
 		w.fail("replayed %d claims in %d tries: %+v", n, tries, report)
+	}
+}
+
+// linesOf returns a source of claims.
+func linesOf(claims []itembank.Claim) itembank.ClaimSource {
+	return func() iter.Seq2[itembank.ClaimLine, error] {
+		return func(yield func(itembank.ClaimLine, error) bool) {
+			for n, c := range claims {
+				if !yield(itembank.ClaimLine{Number: int64(n) + 1, Claim: c}, nil) {
+					return
+				}
+			}
+		}
 	}
 }
 
@@ -719,6 +719,11 @@ func (w *World) checkRows(full bool) {
 		w.checkBlocked(c)
 		w.checkMark(c)
 	}
+	w.checkTold()
+}
+
+// checkTold checks that each claimant holds the claim that she was told of, unless it may be closed.
+func (w *World) checkTold() {
 	for _, k := range slices.Sorted(maps.Keys(w.state.Told)) {
 		t := w.state.Told[k]
 		if t.mayBeClosed(w.clock.Now()) {

@@ -83,6 +83,9 @@ func catch(t *testing.T, m itembankfault.Mutant, by string) {
 	case "half-visible":
 		m.MustBeFoundByHalfVisible(t, name)
 		return
+	case "pairs":
+		m.MustBeFoundByPair(t, name, e)
+		return
 	case "scenario":
 		m.MustBeFoundBy(t, name, e)
 		return

@@ -21,8 +21,6 @@ var changeCases = []testCase{
 	{"change-while-the-bank-is-marked-as-empty", changeWhileMarked},
 	{"delete-what-was-never-loaded", deleteNeverLoaded},
 	{"delete-what-was-loaded", deleteLoaded},
-	{"delete-against-a-load", deleteAgainstLoad},
-	{"load-against-a-deletion", loadAgainstDeletion},
 	{"load-against-a-new-campaign-of-the-name", loadAgainstNewCampaign},
 	{"delete-against-an-opening", deleteAgainstOpening},
 	{"delete-against-a-new-campaign-of-the-name", deleteAgainstNewCampaign},
@@ -280,44 +278,6 @@ func deleteLoaded(f *fixture) {
 		}
 		one.campaign()
 	}
-}
-
-// deleteAgainstLoad: a campaign is loaded and claimed from while it is deleted. Either nothing is left of it, or all
-// of it exists.
-func deleteAgainstLoad(f *fixture) {
-	f.atEachCall(func(f *fixture, b *itembank.Bank) {
-		f.create(itembank.Settings{Shards: 1})
-		if err := f.deleted(b); err == nil {
-			f.wantGone()
-		} else {
-			if !errors.Is(err, itembank.ErrLoaded) {
-				f.Errorf("want %v, got %v", itembank.ErrLoaded, err)
-			}
-			f.wantCounts(engine.Counts{Loaded: 2, Free: 1, Claimed: 1})
-		}
-	}, func(f *fixture) {
-		f.load("a", "b")
-		f.claim(f.bank(), "ann")
-	})
-}
-
-func loadAgainstDeletion(f *fixture) {
-	f.atEachCall(func(f *fixture, b *itembank.Bank) {
-		f.create(itembank.Settings{Shards: 1})
-		switch _, err := b.Load(f.ctx, f.name, itembank.Items("a", "b"), nil); {
-		case errors.Is(err, itembank.ErrNoCampaign):
-			f.wantGone()
-		case err != nil:
-			f.Error(err)
-		default:
-			f.claim(f.bank(), "ann")
-			f.wantCounts(engine.Counts{Loaded: 2, Free: 1, Claimed: 1})
-		}
-	}, func(f *fixture) {
-		if err := f.deleted(f.bank()); err != nil && !errors.Is(err, itembank.ErrLoaded) {
-			f.Error(err)
-		}
-	})
 }
 
 // loadAgainstNewCampaign: just before a load begins, the campaign is deleted and created again with other settings. The

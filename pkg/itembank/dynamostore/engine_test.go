@@ -65,6 +65,11 @@ func TestRestores(t *testing.T) {
 	itembankfault.RunRestores(t, e, itembankengines.Memory(t))
 }
 
+func TestPairs(t *testing.T) {
+	testengine.CheckOnly(t)
+	itembankfault.RunPairs(t, itembankengines.Dynoxide, itembankfault.PairOptions{Share: 12})
+}
+
 // TestKills kills other processes that work on the tables.
 func TestKills(t *testing.T) {
 	testengine.CheckOnly(t)

@@ -2,12 +2,17 @@ package sqlitestore_test
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/itembankfault"
+	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
@@ -70,6 +75,51 @@ func TestRestores(t *testing.T) {
 func TestRestoresInFile(t *testing.T) {
 	testengine.CheckOnly(t)
 	itembankfault.RunRestores(t, itembankengines.SQLite(t), itembankengines.SQLite(t))
+}
+
+func TestPairs(t *testing.T) {
+	testengine.CheckOnly(t)
+	itembankfault.RunPairs(t, inMemory, itembankfault.PairOptions{Share: 1})
+}
+
+func TestPairsInFile(t *testing.T) {
+	testengine.CheckOnly(t)
+	itembankfault.RunPairs(t, itembankengines.SQLite, itembankfault.PairOptions{Share: 8})
+}
+
+// TestBackups: a backup that is made between any two calls of other commands has all that was answered before. A copy of
+// the file alone has not.
+func TestBackups(t *testing.T) {
+	testengine.CheckOnly(t)
+	t.Parallel()
+	folder := t.TempDir()
+	path := filepath.Join(folder, "codes.db")
+	e := itembankengines.SQLiteFile(t, path)
+	copies := 0
+	by := func(copyFile func(ctx context.Context, to string) error) itembankfault.CopyStore {
+		return func(ctx context.Context) (enginetest.Engine, error) {
+			copies++
+			to := filepath.Join(folder, fmt.Sprintf("copy-%d.db", copies))
+			if err := copyFile(ctx, to); err != nil {
+				return enginetest.Engine{}, err
+			}
+			return itembankengines.SQLiteFile(t, to), nil
+		}
+	}
+	err := itembankfault.PlayCopies(t.Context(), e, by(func(ctx context.Context, to string) error {
+		_, err := sqlite.Backup(ctx, path, to, itembank.ErrTryAgain)
+		return err
+	}))
+	if err != nil {
+		t.Error(err)
+	}
+	err = itembankfault.PlayCopies(t.Context(), e, by(func(_ context.Context, to string) error {
+		file, err := os.ReadFile(path)
+		return errors.Join(err, os.WriteFile(to, file, 0o600))
+	}))
+	if err == nil {
+		t.Error("copies of the file alone passed")
+	}
 }
 
 // TestKills kills other processes that work on the file.
