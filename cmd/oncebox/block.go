@@ -37,7 +37,7 @@ type claimUnblock struct{ claimantInScope }
 func (claimUnblock) Help() string {
 	return `Deletes the block of a claimant, who can then claim again. It undoes "oncebox claim block" and the block of "oncebox
 forget"; it does not bring claims back. Safe to repeat: if there is no block, the command says so, and the exit code is
-0.
+0. In a SQLite store it then rewrites the file, as "oncebox forget" does.
 
 Examples:
   oncebox claim unblock spring customer-17`
@@ -110,7 +110,8 @@ func (c claimUnblock) Run(ctx context.Context, a *app) error {
 		if r.Changed == 0 {
 			text = fmt.Sprintf("nothing to do: %s is not blocked in the scope %s", r.Claimant, r.Scope)
 		}
-		return a.print(toBlockJSON(r), text)
+		const hint = "Repeat the command to remove the text of the block from the file on the disk."
+		return errors.Join(a.print(toBlockJSON(r), text), a.eraseDeleted(ctx, hint))
 	})
 }
 

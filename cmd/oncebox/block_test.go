@@ -29,7 +29,7 @@ func TestForgetBlocks(t *testing.T) {
 			s.run(exitNo, "claim", campaign, "ann").saying(s.T, "not eligible", "oncebox claim unblock "+campaign)
 			s.run(exitNo, "claim", "show", campaign, "ann").saying(s.T, "not eligible")
 		}
-		s.run(exitNo, "audit", "spring", "--claimant", "ann").saying(s.T, "and is blocked in the scope spring")
+		s.run(exitNo, "audit", "spring", "--claimant", "ann").saying(s.T, "and is blocked in its scope")
 		s.run(exitDone, "claim", "show", "hall", "ann")
 		s.run(exitDone, "status", "spring").saying(s.T, "claimed  0")
 		s.run(exitDone, "reconcile", "spring").saying(s.T, "no inconsistencies")
@@ -66,6 +66,7 @@ func TestClaimBlock(t *testing.T) {
 	}
 	s.run(exitLook, "claim", "block", "tickets", "ann").saying(t, "slot 2 is NOT blocked", "oncebox forget", "deletes it after")
 	s.run(exitDone, "claim", "tickets", "ann", "--slot", "2")
+	s.run(exitDone, "audit", "tickets", "--claimant", "ann").saying(t, "ann holds an item", "ann is blocked in the other slots")
 	s.run(exitNo, "claim", "tickets", "ann").saying(t, "not eligible")
 	s.run(exitDone, "release", "tickets", "ann", "--slot", "2", "--yes")
 	s.run(exitDone, "claim", "block", "tickets", "ann").saying(t, "blocked: ann cannot claim")
@@ -73,8 +74,65 @@ func TestClaimBlock(t *testing.T) {
 	s.run(exitNo, "claim", "block", "nobody", "ann").saying(t, "no such campaign")
 
 	s.sql(`UPDATE campaign SET closes_at = closes_at - 40 * 86400000`)
+	s.sql(`UPDATE claim SET claimed_at = claimed_at - 40 * 86400000`)
 	s.run(exitDone, "sweep", "tickets").saying(t, "blocks deleted 2")
 	s.run(exitDone, "sweep", "tickets").saying(t, "withdrawn 0\n")
+}
+
+// TestForgetInAllScopesThatFails: the command prints the scopes that are done, and then where it stopped. A repeat does
+// the rest.
+func TestForgetInAllScopesThatFails(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	for _, campaign := range []string{"autumn", "spring", "winter"} {
+		s.run(exitDone, "campaign", "create", campaign)
+		s.run(exitDone, "load", campaign, s.file("codes.txt", campaign+"-1\n"))
+	}
+	s.run(exitDone, "claim", "autumn", "ann")
+	s.execute(`CREATE TRIGGER broken BEFORE INSERT ON claim WHEN NEW.scope = 'spring' BEGIN SELECT RAISE(ABORT, 'broken'); END`)
+	stopped := s.run(exitFailed, "forget", "ann", "--all-scopes", "--yes")
+	stopped.saying(t, "in the scope autumn:\nreleased 1 claim\n", "stopped in the scope spring", "goes on from there")
+	if strings.Contains(stopped.stdout, "in the scope winter:") {
+		t.Errorf("it did not stop: %s", stopped.stdout)
+	}
+	var done forgetAllJSON
+	s.jsonWith(exitFailed, &done, "forget", "ann", "--all-scopes", "--yes")
+	if len(done.Scopes) != 1 || done.Scopes[0].Scope != "autumn" || done.Scopes[0].BlockedSlots != 1 {
+		t.Errorf("unexpected %+v", done)
+	}
+	s.execute(`DROP TRIGGER broken`)
+	var all forgetAllJSON
+	if s.json(&all, "forget", "ann", "--all-scopes", "--yes"); len(all.Scopes) != 3 {
+		t.Errorf("unexpected %+v", all)
+	}
+}
+
+// TestBlocksAreErased: no file has the text of a block that was deleted by claim unblock or by a sweep.
+func TestBlocksAreErased(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	closes := time.Now().Add(48 * time.Hour).UTC().Format(time.RFC3339)
+	s.run(exitDone, "campaign", "create", "spring", "--closes", closes)
+	s.serve() // keeps the -wal file
+	files := func() string { return s.read("oncebox.db") + s.read("oncebox.db-wal") }
+	for name, remove := range map[string]func(claimant string){
+		"unblock": func(claimant string) { s.run(exitDone, "claim", "unblock", "spring", claimant) },
+		"sweep": func(string) {
+			s.sql(`UPDATE campaign SET closes_at = closes_at - 40 * 86400000`)
+			s.sql(`UPDATE claim SET claimed_at = claimed_at - 40 * 86400000`)
+			s.run(exitDone, "sweep", "spring").saying(t, "blocks deleted 1")
+			s.sql(`UPDATE campaign SET closes_at = closes_at + 40 * 86400000`)
+		},
+	} {
+		claimant := "erased-by-" + name
+		s.run(exitDone, "claim", "block", "spring", claimant)
+		if !strings.Contains(files(), claimant) {
+			t.Fatalf("the files never had %s", claimant)
+		}
+		if remove(claimant); strings.Contains(files(), claimant) {
+			t.Errorf("the files have %s", claimant)
+		}
+	}
 }
 
 // TestForgetErasesTheFile: while a server has the file open, neither the file nor its -wal file has the text of deleted

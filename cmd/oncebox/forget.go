@@ -63,11 +63,12 @@ func (c forgetCommand) Run(ctx context.Context, a *app) error {
 	if err != nil && !errors.Is(err, errLook) {
 		return err
 	}
-	return errors.Join(err, a.eraseDeleted(ctx))
+	const hint = "The claims are released. Repeat the command to remove their text from the file on the disk."
+	return errors.Join(err, a.eraseDeleted(ctx, hint))
 }
 
-// eraseDeleted removes the content of deleted rows from the file of a SQLite store.
-func (a *app) eraseDeleted(ctx context.Context) error {
+// eraseDeleted removes the content of deleted rows from the file of a SQLite store. The hint is for an error.
+func (a *app) eraseDeleted(ctx context.Context, hint string) error {
 	path, ok, err := a.sqlitePath()
 	if err != nil || !ok {
 		return err
@@ -77,7 +78,7 @@ func (a *app) eraseDeleted(ctx context.Context) error {
 		return err
 	}
 	if err := errors.Join(store.Erase(ctx), store.Close()); err != nil {
-		return &hintError{err, "The claims are released. Repeat the command to remove their text from the file on the disk."}
+		return &hintError{err, hint}
 	}
 	return nil
 }
@@ -107,10 +108,15 @@ func (c forgetCommand) forget(ctx context.Context, a *app, b *itembank.Bank) err
 	var reports []itembank.ForgetReport
 	for _, scope := range scopes {
 		report, err := b.Forget(ctx, scope, c.Claimant, itembank.ForgetOptions{WithoutBlock: c.NoBlock})
-		if err != nil {
-			return err
+		if err == nil || len(report.Released)+len(report.Kept)+report.Blocked > 0 {
+			reports = append(reports, report)
 		}
-		reports = append(reports, report)
+		switch {
+		case err != nil && len(reports) == 0:
+			return err
+		case err != nil:
+			return errors.Join(&cutError{"in the scope " + scope, err}, c.forgotten(a, reports))
+		}
 	}
 	return c.forgotten(a, reports)
 }

@@ -351,16 +351,25 @@ func (s *shell) interrupt(c *exec.Cmd) {
 // sql writes to the file directly, without oncebox.
 func (s *shell) sql(statement string) {
 	s.Helper()
+	if s.execute(statement) == 0 {
+		s.Fatalf("%s: no row", statement)
+	}
+}
+
+// execute executes a statement on the file of the store, and returns the number of changed rows.
+func (s *shell) execute(statement string) (rows int64) {
+	s.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.dir, "oncebox.db"))
 	if err != nil {
 		s.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	if r, err := db.ExecContext(s.Context(), statement); err != nil {
+	r, err := db.ExecContext(s.Context(), statement)
+	if err != nil {
 		s.Fatal(err)
-	} else if n, _ := r.RowsAffected(); n == 0 {
-		s.Fatalf("%s: no row", statement)
 	}
+	rows, _ = r.RowsAffected()
+	return rows
 }
 
 // TestInterruptedOperations: Ctrl-C ends a withdrawal and a sweep with 130, and the same command does the rest.

@@ -22,7 +22,8 @@ An index names the claims that are due, so that a sweep reads only these. Free i
 campaign with --item-life a sweep reads all claims of the scope and the whole bank.
 
 Also deletes the blocks of "oncebox forget" and "oncebox claim block", 30 days after each campaign of the scope has
-closed by its times.
+closed by its times. The sweep function does not delete them. In a SQLite store the command then rewrites the file, as
+"oncebox forget" does.
 
 Prints how many items were returned to the bank, have expired, and have ended as withdrawn. A claim whose rows
 contradict each other stays as it is and is named; the rest is swept, and the exit code is 4. "oncebox
@@ -60,6 +61,9 @@ func (c sweepCommand) sweep(ctx context.Context, a *app, b *itembank.Bank) error
 	blocks, purgeErr := b.PurgeBlocks(ctx, campaign.Scope)
 	if blocks > 0 {
 		text += fmt.Sprintf(", blocks deleted %d", blocks)
+		const hint = "The blocks are deleted. Their text stays in the file until `oncebox claim unblock` or `oncebox forget` " +
+			"rewrites it, also for a claimant without a block."
+		purgeErr = errors.Join(purgeErr, a.eraseDeleted(ctx, hint))
 	}
 	return errors.Join(err, purgeErr, a.print(sweepJSON{report, blocks}, text))
 }

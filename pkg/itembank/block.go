@@ -248,7 +248,8 @@ var errBlock = errors.New("a block")
 
 // noBlocksLeft returns ErrBlocksLeft if a campaign is the last of its scope and claimants are blocked there. Without a
 // campaign no command could find these blocks. A later campaign of the same name could have more slots than are
-// blocked.
+// blocked. A block that is put between this check and the deletion is not found, nor is a deletion of the other campaign
+// of the scope at the same time (docs/adr/0041-blocks.md).
 func (b *Bank) noBlocksLeft(ctx context.Context, c engine.Campaign) error {
 	campaigns, err := b.campaignsIn(ctx, c.Scope)
 	if err != nil {

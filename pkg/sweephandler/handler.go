@@ -1,7 +1,8 @@
 // Package sweephandler closes the holds and claims whose time is over, in all campaigns of a store, and counts their free
 // items. The function in functions/sweep uses it, on a schedule.
 //
-// Requests also close the ended claims that they find. The sweep is for campaigns without requests.
+// Requests also close the ended claims that they find. The sweep is for campaigns without requests. It does not delete
+// blocks (itembank.Bank.PurgeBlocks), because it would have to read all claims of a scope each time.
 package sweephandler
 
 import (

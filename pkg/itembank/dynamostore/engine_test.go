@@ -60,9 +60,9 @@ func TestSequences(t *testing.T) {
 
 func TestRestores(t *testing.T) {
 	testengine.CheckOnly(t)
-	e := itembankengines.OwnTables().Create(t, testengine.Dynoxide(t))
-	itembankfault.RunRestores(t, itembankengines.Memory(t), e)
-	itembankfault.RunRestores(t, e, itembankengines.Memory(t))
+	endpoint := testengine.Dynoxide(t)
+	old, restored := itembankengines.OwnTables(), itembankengines.OwnTables()
+	itembankfault.RunRestores(t, old.Create(t, endpoint), restored.Create(t, endpoint))
 }
 
 func TestPairs(t *testing.T) {
