@@ -215,8 +215,12 @@ func markHint(name string, err error) error {
 
 // describeUnreplayed says what an opening gave up.
 func describeUnreplayed(given itembank.Unreplayed) string {
-	return fmt.Sprintf("given up: claims, confirmations, releases and erasures of other stores since this copy was made. "+
-		"The newest claim here was made at %s. Items that customers have claimed since may go to others.", timeOr(given.Newest, "no time: there is none"))
+	newest := "This store has no claim of the campaign."
+	if !given.Newest.IsZero() {
+		newest = "The newest claim in this store was made at " + given.Newest.Format(time.RFC3339) + "."
+	}
+	return "given up: claims, confirmations, releases and erasures in other stores since this copy was made. " + newest +
+		" Items that customers have claimed since may go to others."
 }
 
 type campaignClose struct {

@@ -109,16 +109,19 @@ func TestReplayFromStore(t *testing.T) {
 
 	fresh := []string{"--store", "sqlite:new.db"}
 	in := func(code int, args ...string) result { return s.run(code, append(slices.Clone(fresh), args...)...) }
-	in(exitDone, "campaign", "close", "spring", "--until-reconciled")
+	in(exitDone, "campaign", "close", "spring", "--restored")
 	in(exitUsage, "replay", "spring", "--from", "sqlite:oncebox.db").saying(t, "--from sqlite:oncebox.db: spring is open there",
 		"`oncebox --store sqlite:oncebox.db campaign close spring` closes it.")
 	s.run(exitDone, "campaign", "close", "spring")
+	in(exitDone, "replay", "spring", "--from", "sqlite:oncebox.db", "--dry-run").saying(t, "the mark restored stays: close all campaigns")
+	s.run(exitDone, "campaign", "close", "spring", "--moved")
 	in(exitDone, "replay", "spring", "--from", "sqlite:oncebox.db", "--dry-run").saying(t,
 		"would have replayed 1, already 0, of other campaigns 0, refused 0 of 1 line; nothing was changed\n",
 		"closed 2 claims that the other store no longer has, ended 0 items\n",
 		"operators: 1 withdrawal of items in the other store only, 0 taken over\n",
 		"operators: 2 loads of items in the other store only, 1 taken over\n",
-		"operators: other settings in the other store, not taken over: page-size\n")
+		"operators: other settings in the other store, not taken over: page-size\n",
+		"the mark restored would be cleared\n")
 	in(exitDone, "replay", "spring", "--from", "sqlite:oncebox.db", "--dry-run", "--take", "loads,withdrawals").saying(t,
 		"operators: 2 loads of items in the other store only, 2 taken over\n", "1 withdrawal of items in the other store only, 1 taken over")
 	if bobs == "" {
@@ -159,6 +162,40 @@ func TestReplayFromTables(t *testing.T) {
 	}
 	in("new", "replay", "spring", "--dry-run", "--from", from("old")).saying(t, "would have replayed 1, already 0,")
 	in("new", "replay", "spring", "--dry-run", "--from", from("new")).saying(t, "would have replayed 0, already 0,")
+}
+
+// TestMarksOfARestore checks what the marks refuse, what shows them, and how a person clears them.
+func TestMarksOfARestore(t *testing.T) {
+	for _, test := range []struct{ mark, hint string }{
+		{"moved", "Open it in the new store. If no other store has it: `oncebox campaign open hall --newer-claims-are-lost`."},
+		{"restored", "`oncebox replay hall --from ...` replays the old store, and clears the mark."},
+	} {
+		t.Run(test.mark, func(t *testing.T) { marksOfARestore(t, test.mark, test.hint) })
+	}
+}
+
+func marksOfARestore(t *testing.T, mark, hint string) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	s.run(exitDone, "campaign", "create", "hall", "--hold", "15m")
+	s.run(exitDone, "load", "hall", s.file("codes.txt", "A-1\nA-2\n"))
+	s.run(exitDone, "claim", "hall", "ann")
+	s.run(exitDone, "campaign", "close", "hall", "--"+mark)
+	says := "the campaign is marked as " + mark
+	for _, args := range [][]string{
+		{"claim", "hall", "ann"}, {"release", "hall", "ann", "--yes"}, {"sweep", "hall"}, {"forget", "hall", "ann", "--yes"},
+		{"claim", "block", "hall", "bob"}, {"campaign", "set", "hall", "--by-times"},
+	} {
+		s.run(exitNo, args...).saying(t, says)
+	}
+	s.run(exitNo, "campaign", "open", "hall").saying(t, "hall: "+says, hint)
+	s.run(exitDone, "campaign", "show", "hall").saying(t, "mark        "+mark)
+	s.run(exitDone, "status", "hall").saying(t, "mark     "+mark)
+	s.run(exitDone, "campaign", "close", "hall")
+	s.run(exitNo, "campaign", "open", "hall").saying(t, says)
+	s.run(exitDone, "campaign", "open", "hall", "--newer-claims-are-lost").saying(t, "given up: ", "The newest claim in this store was made at ")
+	s.run(exitDone, "claim", "hall", "ann")
+	s.run(exitUsage, "campaign", "close", "hall", "--moved", "--restored").saying(t, "can't be used together")
 }
 
 // TestOpenUntilReconciled checks that a campaign that was closed for a replay is not opened while it is inconsistent.
