@@ -91,7 +91,8 @@ func listsCampaigns(t *testing.T, s itembankfault.Scenario) bool {
 	t.Helper()
 	e := itembankengines.Memory(t)
 	counted := &itembankfault.Store{Store: e.Store}
-	if err := (itembankfault.Play{Scenario: s, Engine: e, Through: counted}).Run(t.Context()); err != nil {
+	play := itembankfault.Play{Scenario: s, Engine: e, Through: counted, Random: itembankfault.Seeded()}
+	if err := play.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	return slices.Contains(counted.Calls(), "Campaigns")
