@@ -164,15 +164,16 @@ func describe(c itembank.Campaign, state itembank.State) string {
 
 type campaignOpen struct {
 	Name               string `arg:"" help:"The campaign."`
-	NewerClaimsAreLost bool   `help:"Open it although it is marked as moved or restored, and give up whatever happened in another store. Items that customers saw may go to others."`
+	NewerClaimsAreLost bool   `help:"Clear the marks of campaign close --moved and --restored. What happened in another store since the copy is lost: items that customers saw may go to others."`
 }
 
 func (campaignOpen) Help() string {
 	return `If the campaign was closed with --until-reconciled or --restored, it is opened only if reconcile finds nothing. Else the
 exit code is 3. It is also 3 if another operator closes or changes the campaign meanwhile: then it is not opened.
 
-A campaign that was closed with --moved or --restored is not opened. A replay of the old store clears the mark of
---restored. If the old store is gone, --newer-claims-are-lost clears both marks, and prints what it gives up.
+A campaign is not opened while it, or another campaign of its scope, is marked as moved or restored. A replay of the old
+store clears the mark of a restored campaign. If the old store is gone, --newer-claims-are-lost clears it, and prints what
+is given up before it opens the campaign.
 
 Examples:
   oncebox campaign open spring
@@ -182,13 +183,7 @@ Examples:
 func (c campaignOpen) Run(ctx context.Context, a *app) error {
 	do := (*itembank.Bank).OpenCampaign
 	if c.NewerClaimsAreLost {
-		do = func(b *itembank.Bank, ctx context.Context, name string) error {
-			given, err := b.OpenWithoutReplay(ctx, name)
-			if err == nil && (given.Moved || given.Restored) {
-				a.remark("%s", describeUnreplayed(given))
-			}
-			return err
-		}
+		do = a.givingUp((*itembank.Bank).OpenWithoutReplay)
 	}
 	return a.switchCampaign(ctx, c.Name, "open", func(b *itembank.Bank, ctx context.Context, name string) error {
 		err := do(b, ctx, name)
@@ -196,24 +191,39 @@ func (c campaignOpen) Run(ctx context.Context, a *app) error {
 			hint := fmt.Sprintf("`oncebox reconcile %s` shows them. `oncebox campaign close %s` closes it without that condition.", name, name)
 			err = &hintError{fmt.Errorf("%s: %w", name, err), hint}
 		}
-		return changedHint(name, markHint(name, err))
+		return changedHint(name, markHint(err))
 	})
 }
 
-// markHint says how to open a campaign that is marked. Other errors stay as they are.
-func markHint(name string, err error) error {
-	switch {
-	case errors.Is(err, itembank.ErrRestored):
-		return &hintError{fmt.Errorf("%s: %w", name, err), fmt.Sprintf("`oncebox replay %s --from ...` replays the old store, and clears the mark. "+
-			"If that store is gone: `oncebox campaign open %s --newer-claims-are-lost`.", name, name)}
-	case errors.Is(err, itembank.ErrMoved):
-		return &hintError{fmt.Errorf("%s: %w", name, err), fmt.Sprintf("Open it in the new store. If no other store has it: "+
-			"`oncebox campaign open %s --newer-claims-are-lost`.", name)}
+// markHint says how to clear the mark that is in the way. Other errors stay as they are.
+func markHint(err error) error {
+	marked, ok := errors.AsType[*itembank.MarkedError](err)
+	if !ok {
+		return err
 	}
-	return err
+	hint := "`oncebox replay %[1]s --from ...` replays the old store, and clears the mark. If that store is gone: " +
+		"`oncebox campaign close %[1]s --newer-claims-are-lost`."
+	if errors.Is(err, itembank.ErrMoved) {
+		hint = "Use the new store. If no other store has the campaign: `oncebox campaign close %[1]s --newer-claims-are-lost`."
+	}
+	return &hintError{err, fmt.Sprintf(hint, marked.Campaign)}
 }
 
-// describeUnreplayed says what an opening gave up.
+// givingUp prints what a change gives up, and then makes it.
+func (a *app) givingUp(change switchFunc) switchFunc {
+	return func(b *itembank.Bank, ctx context.Context, name string) error {
+		given, err := b.Unreplayed(ctx, name)
+		if err != nil {
+			return err
+		}
+		if given.Moved || given.Restored {
+			a.remark("%s", describeUnreplayed(given))
+		}
+		return change(b, ctx, name)
+	}
+}
+
+// describeUnreplayed says what is given up.
 func describeUnreplayed(given itembank.Unreplayed) string {
 	newest := "This store has no claim of the campaign."
 	if !given.Newest.IsZero() {
@@ -224,16 +234,17 @@ func describeUnreplayed(given itembank.Unreplayed) string {
 }
 
 type campaignClose struct {
-	Name            string `arg:"" help:"The campaign."`
-	UntilReconciled bool   `help:"Let it be opened again only when reconcile finds nothing. For a campaign whose rows may be wrong." xor:"mark"`
-	Moved           bool   `help:"Mark the campaign in a store that is being left: claims, confirmations and releases are refused, and sweeps leave it alone." xor:"mark"`
-	Restored        bool   `help:"Mark the campaign in a restored store: as --until-reconciled, and it is opened only after a replay of the old store. Confirmations are taken." xor:"mark"`
+	Name               string `arg:"" help:"The campaign."`
+	UntilReconciled    bool   `help:"Let it be opened again only when reconcile finds nothing. For a campaign whose rows may be wrong." xor:"mark"`
+	Moved              bool   `help:"Mark the campaign in a store that is being left: claims, confirmations and releases are refused, and sweeps leave it alone." xor:"mark"`
+	Restored           bool   `help:"Mark the campaign in a restored store: as --until-reconciled, and it is opened only after a replay of the old store. Confirmations are taken." xor:"mark"`
+	NewerClaimsAreLost bool   `help:"Clear the marks of campaign close --moved and --restored. What happened in another store since the copy is lost: items that customers saw may go to others." xor:"mark"`
 }
 
 func (campaignClose) Help() string {
 	return `--moved and --restored set marks beside the state, for a restore. Opening, closing and changing the campaign do not clear
 them. A replay of the old store clears the mark of --restored, if all campaigns of the scope are marked as moved there
-and nothing was refused.
+and nothing was refused. --newer-claims-are-lost clears both marks, and leaves the campaign closed.
 
 Examples:
   oncebox campaign close spring
@@ -251,6 +262,8 @@ func (c campaignClose) Run(ctx context.Context, a *app) error {
 		do = (*itembank.Bank).CloseMoved
 	case c.Restored:
 		do = (*itembank.Bank).CloseRestored
+	case c.NewerClaimsAreLost:
+		do = a.givingUp((*itembank.Bank).CloseWithoutReplay)
 	}
 	return a.switchCampaign(ctx, c.Name, "closed", do)
 }

@@ -126,7 +126,7 @@ func (c replayCommand) replayStore(ctx context.Context, a *app, b *itembank.Bank
 	if err != nil {
 		return err
 	}
-	if err := needClosed(ctx, b, c.Campaign); err != nil {
+	if err := needRestored(ctx, b, c.Campaign); err != nil {
 		return err
 	}
 	store, closeStore, err := old.open(ctx)
@@ -144,10 +144,13 @@ func (c replayCommand) replayStore(ctx context.Context, a *app, b *itembank.Bank
 		return &usageError{fmt.Errorf("--from %s: it has no campaign %s", c.From, c.Campaign), "Nothing was changed."}
 	case err != nil:
 		return err
+	case campaign.Restored:
+		err := fmt.Errorf("--from %s: %s is marked as restored there; nothing was changed", c.From, c.Campaign)
+		return &usageError{err, "Name the store that was in use before, and not the copy."}
 	}
 	if state := campaign.StateAt(time.Now()); state != itembank.Closed {
-		err := fmt.Errorf("--from %s: %s is %s there, and claims go on; nothing was changed", c.From, c.Campaign, state)
-		return &usageError{err, fmt.Sprintf("`oncebox %s campaign close %s` closes it.", flags, c.Campaign)}
+		err := fmt.Errorf("--from %s: %s is %s there, and not closed; nothing was changed", c.From, c.Campaign, state)
+		return &usageError{err, fmt.Sprintf("`oncebox %s campaign close %s --moved` closes it.", flags, c.Campaign)}
 	}
 	return c.replay(a, func() (itembank.ReplayReport, error) {
 		return b.ReplayStore(ctx, c.Campaign, oldBank, itembank.ReplayOptions{
@@ -155,6 +158,18 @@ func (c replayCommand) replayStore(ctx context.Context, a *app, b *itembank.Bank
 			Releases: slices.Contains(c.Take, "releases"),
 		})
 	})
+}
+
+// needRestored returns an error unless a campaign is marked as restored.
+func needRestored(ctx context.Context, b *itembank.Bank, name string) error {
+	campaign, err := b.Campaign(ctx, name)
+	if err != nil || campaign.Restored {
+		return err
+	}
+	return &usageError{
+		fmt.Errorf("%s is not marked as restored: this store may know newer claims, and the replay would close them", name),
+		fmt.Sprintf("If this store is a copy, and --from was in use since: `oncebox campaign close %s --restored`.", name),
+	}
 }
 
 // replayFile replays the claims of a file.
@@ -186,6 +201,8 @@ func (c replayCommand) replay(a *app, do func() (itembank.ReplayReport, error)) 
 		return &cutError{"after " + quantity(int64(len(report.Lines)), "line"), err}
 	case report.Refused > 0:
 		err = fmt.Errorf("%w: %s refused", errLook, quantity(report.Refused, "line"))
+	case report.Store != nil && report.Store.Mark != itembank.MarkCleared:
+		err = fmt.Errorf("%w: the mark restored stays", errLook)
 	}
 	return errors.Join(a.print(report, describeReplay(report)), err)
 }

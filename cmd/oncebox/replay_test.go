@@ -111,9 +111,9 @@ func TestReplayFromStore(t *testing.T) {
 	in := func(code int, args ...string) result { return s.run(code, append(slices.Clone(fresh), args...)...) }
 	in(exitDone, "campaign", "close", "spring", "--restored")
 	in(exitUsage, "replay", "spring", "--from", "sqlite:oncebox.db").saying(t, "--from sqlite:oncebox.db: spring is open there",
-		"`oncebox --store sqlite:oncebox.db campaign close spring` closes it.")
+		"`oncebox --store sqlite:oncebox.db campaign close spring --moved` closes it.")
 	s.run(exitDone, "campaign", "close", "spring")
-	in(exitDone, "replay", "spring", "--from", "sqlite:oncebox.db", "--dry-run").saying(t, "the mark restored stays: close all campaigns")
+	in(exitLook, "replay", "spring", "--from", "sqlite:oncebox.db", "--dry-run").saying(t, "the mark restored stays: close all campaigns")
 	s.run(exitDone, "campaign", "close", "spring", "--moved")
 	in(exitDone, "replay", "spring", "--from", "sqlite:oncebox.db", "--dry-run").saying(t,
 		"would have replayed 1, already 0, of other campaigns 0, refused 0 of 1 line; nothing was changed\n",
@@ -127,6 +127,8 @@ func TestReplayFromStore(t *testing.T) {
 	if bobs == "" {
 		t.Error("bob got no item")
 	}
+	in(exitUsage, "replay", "spring", "--from", "sqlite:new.db").saying(t, "spring is marked as restored there", "and not the copy")
+	s.run(exitUsage, "replay", "spring", "--from", "sqlite:new.db").saying(t, "spring is not marked as restored", "campaign close spring --restored")
 	for says, args := range map[string][]string{
 		"name a file of claims, or a store with --from":                    {"replay", "spring"},
 		"name a file of claims, or a store":                                {"replay", "spring", "x", "--from", "sqlite:oncebox.db"},
@@ -154,20 +156,18 @@ func TestReplayFromTables(t *testing.T) {
 		in(store, "load", "spring", s.file("codes.txt", "A-1\n"))
 	}
 	in("old", "claim", "spring", "ann")
-	for _, store := range []string{"old", "new"} {
-		in(store, "campaign", "close", "spring")
-	}
+	in("old", "campaign", "close", "spring", "--moved")
+	in("new", "campaign", "close", "spring", "--restored")
 	from := func(store string) string {
 		return fmt.Sprintf("dynamodb:%s-bank-%s,%s-dedupe-%s", store, tables, store, tables)
 	}
 	in("new", "replay", "spring", "--dry-run", "--from", from("old")).saying(t, "would have replayed 1, already 0,")
-	in("new", "replay", "spring", "--dry-run", "--from", from("new")).saying(t, "would have replayed 0, already 0,")
 }
 
 // TestMarksOfARestore checks what the marks refuse, what shows them, and how a person clears them.
 func TestMarksOfARestore(t *testing.T) {
 	for _, test := range []struct{ mark, hint string }{
-		{"moved", "Open it in the new store. If no other store has it: `oncebox campaign open hall --newer-claims-are-lost`."},
+		{"moved", "Use the new store. If no other store has the campaign: `oncebox campaign close hall --newer-claims-are-lost`."},
 		{"restored", "`oncebox replay hall --from ...` replays the old store, and clears the mark."},
 	} {
 		t.Run(test.mark, func(t *testing.T) { marksOfARestore(t, test.mark, test.hint) })
@@ -183,12 +183,12 @@ func marksOfARestore(t *testing.T, mark, hint string) {
 	s.run(exitDone, "campaign", "close", "hall", "--"+mark)
 	says := "the campaign is marked as " + mark
 	for _, args := range [][]string{
-		{"claim", "hall", "ann"}, {"release", "hall", "ann", "--yes"}, {"sweep", "hall"}, {"forget", "hall", "ann", "--yes"},
+		{"claim", "hall", "ann"}, {"withdraw", "hall", "--all", "--yes"}, {"sweep", "hall"}, {"forget", "hall", "ann", "--yes"},
 		{"claim", "block", "hall", "bob"}, {"campaign", "set", "hall", "--by-times"},
 	} {
 		s.run(exitNo, args...).saying(t, says)
 	}
-	s.run(exitNo, "campaign", "open", "hall").saying(t, "hall: "+says, hint)
+	s.run(exitNo, "campaign", "open", "hall").saying(t, says, hint)
 	s.run(exitDone, "campaign", "show", "hall").saying(t, "mark        "+mark)
 	s.run(exitDone, "status", "hall").saying(t, "mark     "+mark)
 	s.run(exitDone, "campaign", "close", "hall")

@@ -43,7 +43,7 @@ func killReplay(r *cutRun) {
 	_, err := old.Load(r.ctx, r.name, itembank.Items("new"), nil)
 	r.must(err)
 	r.must(old.CloseCampaign(r.ctx, r.name))
-	r.SetOpen("", false)
+	r.must(r.bank.CloseRestored(r.ctx, r.name))
 	note(r.state.Loading, r.name, "new")
 	r.killAdding(func(ctx context.Context, bank *itembank.Bank) error {
 		_, err := bank.ReplayStore(ctx, r.name, old, itembank.ReplayOptions{Loads: true})
@@ -103,9 +103,9 @@ func (r *cutRun) killAdding(command func(context.Context, *itembank.Bank) error)
 	r.pause(r.spread / 2)
 }
 
-// openAtOnce opens the campaign, and customers ask.
+// openAtOnce opens the campaign, whatever was not replayed, and customers ask.
 func openAtOnce(r *cutRun) {
-	r.must(r.bank.OpenCampaign(r.ctx, r.name))
+	r.must(r.bank.OpenWithoutReplay(r.ctx, r.name))
 	for _, claimant := range []string{"bob", "dan"} {
 		_, _ = r.container().Claim(r.ctx, r.name, claimant) // any answer is right
 		r.pause(2 * halfWay)

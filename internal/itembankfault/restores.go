@@ -165,7 +165,8 @@ func (r *restored) confirmInNew(rt *rapid.T) {
 		held, _, err := r.copy.Store.HeldClaim(r.ctx, key)
 		r.must(err)
 		pays := rapid.IntRange(0, 3).Draw(rt, "pays") == 0
-		if !pays || r.c.Hold == 0 || held == nil || held.IsBlock() || held.EndsAt.IsZero() {
+		if !pays || r.c.Hold == 0 || held == nil || held.IsBlock() || held.EndsAt.IsZero() ||
+			!held.EndsAt.After(r.clock.Now()) {
 			continue
 		}
 		_, err = r.newStore().Confirm(r.ctx, r.c.Name, key.Claimant, held.ID, itembank.InSlot(key.Slot))
@@ -197,6 +198,7 @@ func (r *restored) kill(rt *rapid.T) {
 		r.fail("replay that is killed: %w", err)
 	}
 	r.cut = true
+	r.must(r.newStore().CloseRestored(r.ctx, r.c.Name)) // it may have been killed after its last call
 }
 
 // actOnOld lets customers release and confirm in the old store.
@@ -224,9 +226,10 @@ func (r *restored) replay() {
 		}
 		r.options.Releases = true
 	}
-	if report := r.replayOnce(); report.Refused > 0 || report.Store.Mark != itembank.MarkCleared && !r.cleared() {
+	if report := r.replayOnce(); report.Refused > 0 || report.Store.Mark != itembank.MarkCleared {
 		r.fail("the replay refused %d lines, mark %q: %+v", report.Refused, report.Store.Mark, report.Lines)
 	}
+	r.must(r.newStore().CloseRestored(r.ctx, r.c.Name))
 	again := r.replayOnce()
 	if s := again.Store; again.Replayed+again.Refused+s.Closed+s.Ended+s.Withdrawals.Taken+s.Loads.Taken+s.Blocked+s.Unblocked > 0 {
 		r.fail("a repeated replay changed something: %+v, %+v", again, *s)
@@ -247,13 +250,6 @@ func (r *restored) replayOnce() itembank.ReplayReport {
 		r.fail("the dry run said %s, the replay did %s", a, b)
 	}
 	return report
-}
-
-// cleared reports whether a replay has cleared the mark.
-func (r *restored) cleared() bool {
-	c, err := r.newStore().Campaign(r.ctx, r.c.Name)
-	r.must(err)
-	return !c.Restored
 }
 
 // conflict reports whether the new store has a confirmed hold that the old store does not have.

@@ -64,7 +64,9 @@ var additions = []addition{
 		old := inMemory(f)
 		old.name = f.name
 		f.Must(itembankfault.CopyCampaign(f.ctx, f.Store, enginetest.Engine{Store: old.Store, Raw: old.raw}, f.name))
+		f.Must(old.bank().CloseWithoutReplay(f.ctx, f.name))
 		old.load(codes("code", 3)...)
+		f.Must(f.bank().CloseRestored(f.ctx, f.name))
 		_, err := itembank.New(store, itembank.WithClock(clock)).ReplayStore(f.ctx, f.name, old.bank(), itembank.ReplayOptions{Loads: !idle})
 		return err
 	}},
@@ -88,7 +90,7 @@ func (a addition) killed(f *fixture, after bool) {
 	if err := a.run(f, f.cutAt(1, after, a.put), itembankfault.NewClock(), false); !errors.Is(err, errCut) {
 		f.Fatalf("want it cut, got %v", err)
 	}
-	f.Must(f.bank().OpenCampaign(f.ctx, f.name))
+	f.Must(f.bank().OpenWithoutReplay(f.ctx, f.name))
 }
 
 // wantUnfinishedBy checks that the command left one unfinished load, and returns its id.
@@ -160,7 +162,7 @@ func (a addition) besideAContainer(f *fixture, reads, asks int) {
 			step++
 		}
 		if step == reads {
-			f.Must(f.bank().OpenCampaign(f.ctx, f.name))
+			f.Must(f.bank().OpenWithoutReplay(f.ctx, f.name))
 			go claim()
 			select {
 			case <-asking:
@@ -186,7 +188,7 @@ func additionWaits(f *fixture, a addition) {
 	clock := itembankfault.NewClock()
 	b := f.bank(itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
 	opened := f.interruptedAt(1, false, func() error {
-		f.Must(b.OpenCampaign(f.ctx, f.name))
+		f.Must(b.OpenWithoutReplay(f.ctx, f.name))
 		f.refused(b, "bob", itembank.ErrSoldOut)
 		if !f.marked() {
 			f.Error("the row does not say that the bank is empty")
@@ -216,7 +218,7 @@ func killedAdditionIsEnded(f *fixture, a addition) {
 		one.Must(one.bank().CloseCampaign(f.ctx, one.name))
 		one.Must(a.run(one, one.Store, itembankfault.NewClock(), true))
 		one.wantUnfinished()
-		one.Must(one.bank().OpenCampaign(f.ctx, one.name))
+		one.Must(one.bank().OpenWithoutReplay(f.ctx, one.name))
 		one.wantSoldOut(true)
 	}
 }
@@ -254,7 +256,7 @@ func suspendedAddition(f *fixture, a addition) {
 			}
 			one.Must(a.run(one, one.Store, clock, true))
 			one.wantUnfinished()
-			one.Must(one.bank().OpenCampaign(f.ctx, one.name))
+			one.Must(one.bank().OpenWithoutReplay(f.ctx, one.name))
 			_, _ = one.bank().Claim(f.ctx, one.name, "bob") // any answer is right
 			return one.bank().CloseCampaign(f.ctx, one.name)
 		}}

@@ -90,11 +90,12 @@ func (b *Bank) changeBlocks(
 	if err != nil {
 		return report, err
 	}
-	if err := noneMarked(campaigns); err != nil {
-		return report, err
-	}
+	marks := scopeMarks{b, scope, campaigns, b.clock.Now()}
 	report.Claimant, report.Slots, report.PurgedAfter = keys[0].Claimant, len(keys), b.purgedAfter(campaigns)
 	for _, key := range keys {
+		if err := marks.check(ctx); err != nil {
+			return report, err
+		}
 		held, changed, err := b.changeSlot(ctx, key, toChange, change)
 		if err != nil {
 			return report, err

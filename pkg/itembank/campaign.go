@@ -317,34 +317,41 @@ func (c Campaign) sameSettings(o Campaign) bool {
 // of the campaign, which takes minutes. If another operator closes the campaign meanwhile, or changes it, OpenCampaign
 // leaves it so and returns ErrChanged. Loads may go on.
 //
-// A campaign that is Moved or Restored is not opened, nor one that shares its scope with a campaign that is Restored:
-// a claimant of that one could make a second claim in the scope.
+// A campaign is not opened while it or another campaign of its scope is Moved or Restored: a claimant of that one could
+// make a second claim in the scope.
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrNotReconciled, ErrMoved, ErrRestored, ErrChanged, ErrTryAgain, and the
 // errors of Reconcile.
 func (b *Bank) OpenCampaign(ctx context.Context, name string) error {
+	return b.open(ctx, name, modeChange{mode: engine.OpenByHand})
+}
+
+// open opens a campaign. If the campaign was closed until it is reconciled, it reconciles it first.
+func (b *Bank) open(ctx context.Context, name string, change modeChange) error {
 	row, err := b.namedCampaign(ctx, name)
-	if err == nil {
-		err = b.mayOpen(ctx, *row)
-	}
 	if err != nil {
 		return err
 	}
-	return b.open(ctx, *row, modeChange{mode: engine.OpenByHand})
-}
-
-// open opens a campaign whose row was read. If the campaign was closed until it is reconciled, it reconciles it first.
-func (b *Bank) open(ctx context.Context, row engine.Campaign, change modeChange) error {
+	except := "" // the campaign whose marks do not count
+	if change.unmark {
+		except = name
+	}
+	if err := b.scopeNotMarked(ctx, row.Scope, except); err != nil {
+		return err
+	}
 	if row.Mode == engine.ClosedUntilReconciled {
-		report, err := b.Reconcile(ctx, row.Name)
+		report, err := b.Reconcile(ctx, name)
 		if err != nil {
 			return err
 		}
 		if n := len(report.Inconsistencies); n > 0 {
 			return fmt.Errorf("%w: it found %d", ErrNotReconciled, n)
 		}
+		if err := b.scopeNotMarked(ctx, row.Scope, except); err != nil { // that took minutes
+			return err
+		}
 	}
-	return b.setMode(ctx, row, change)
+	return b.setMode(ctx, *row, change)
 }
 
 // CloseCampaign closes a campaign, even between OpensAt and ClosesAt. Other Banks follow as for OpenCampaign.

@@ -66,6 +66,11 @@ func (b *Bank) ChangeCampaign(ctx context.Context, name string, change CampaignC
 		if err != nil {
 			return Campaign{}, err
 		}
+		if change.ByTimes {
+			if err := b.scopeNotMarked(ctx, row.Scope, ""); err != nil {
+				return Campaign{}, err
+			}
+		}
 		if try == 0 {
 			first = *row
 			if changed, err = change.apply(campaignOf(first)); err != nil {
@@ -99,9 +104,6 @@ func (change CampaignChange) apply(c Campaign) (Campaign, error) {
 		c.PageSize = *change.PageSize
 	}
 	if change.ByTimes {
-		if err := c.marked(); err != nil {
-			return c, err
-		}
 		if c.UntilReconciled {
 			return c, &InvalidError{"by-times", "the campaign stays closed until it is reconciled; open it or close it first"}
 		}
@@ -203,11 +205,14 @@ type modeChange struct {
 	unmark          bool // clear both marks
 }
 
-// of returns the row after the change.
+// of returns the row after the change. While a campaign has a mark, a close keeps the condition that it is reconciled.
 func (m modeChange) of(row engine.Campaign) engine.Campaign {
-	row.Mode = m.mode
 	row.Moved = m.moved || row.Moved && !m.unmark
 	row.Restored = m.restored || row.Restored && !m.unmark
+	marked := row.Moved || row.Restored
+	if !marked || m.mode != engine.ClosedByHand || row.Mode != engine.ClosedUntilReconciled {
+		row.Mode = m.mode
+	}
 	return row
 }
 

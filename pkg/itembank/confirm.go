@@ -1,7 +1,9 @@
 package itembank
 
 import (
+	"cmp"
 	"context"
+	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
@@ -19,11 +21,13 @@ var (
 // saw, so Confirm never confirms a later claim. A hold can be confirmed until it is closed, at least 10 seconds after
 // its end. Confirm is safe to repeat: it then returns the same claim.
 //
-// In a campaign that is Restored, Confirm confirms the holds that the store has.
+// In a campaign that is Restored, Confirm confirms the holds that the store has and that may not be closed yet. The old
+// store may have given the item of another hold to somebody else.
 //
 // Errors: *InvalidError, also if the campaign has no holds; ErrNoCampaign; ErrNoClaim if the
 // claimant holds no claim; ErrNotEligible; ErrClaimEnded; *ClaimedElsewhereError if the claim belongs to another
-// campaign of the scope; ErrMoved; ErrRestored if the store does not have the hold; ErrTryAgain.
+// campaign of the scope; ErrMoved; ErrRestored if the campaign is Restored, and
+// the store cannot confirm the hold yet; ErrTryAgain.
 func (b *Bank) Confirm(ctx context.Context, campaign, claimant, claimID string, options ...ClaimOption) (Claim, error) {
 	c, key, err := b.holdKeyOf(ctx, campaign, claimant, options)
 	if err != nil {
@@ -33,9 +37,23 @@ func (b *Bank) Confirm(ctx context.Context, campaign, claimant, claimID string, 
 		return Claim{}, err
 	}
 	if c.Moved {
-		return Claim{}, ErrMoved
+		return Claim{}, c.marked()
 	}
 	hold := engine.Claim{ID: claimID, Campaign: campaign, Scope: key.Scope, Claimant: key.Claimant, Slot: key.Slot}
+	if c.Restored {
+		if held, err := b.heldClaim(ctx, key); err != nil || !alive(held, hold, b.serverNow()) {
+			return Claim{}, cmp.Or(err, c.marked())
+		}
+	}
+	claim, err := b.confirmHold(ctx, hold)
+	if err != nil {
+		return Claim{}, err
+	}
+	return b.withColumns(ctx, c, claim)
+}
+
+// confirmHold confirms a hold, whatever the marks of its campaign.
+func (b *Bank) confirmHold(ctx context.Context, hold engine.Claim) (Claim, error) {
 	result, err := whileBusy(ctx, b, claimBusy, func() (engine.ConfirmResult, bool, error) {
 		result, err := b.store.ConfirmClaim(ctx, hold)
 		return result, result.Conflict, err
@@ -43,14 +61,12 @@ func (b *Bank) Confirm(ctx context.Context, campaign, claimant, claimID string, 
 	if err != nil {
 		return Claim{}, err
 	}
-	claim, err := confirmed(hold, result.Held)
-	if err != nil && c.Restored {
-		return Claim{}, ErrRestored
-	}
-	if err != nil {
-		return Claim{}, err
-	}
-	return b.withColumns(ctx, c, claim)
+	return confirmed(hold, result.Held)
+}
+
+// alive reports whether held is the hold, and may not be closed yet.
+func alive(held *engine.Claim, hold engine.Claim, now time.Time) bool {
+	return held != nil && held.ID == hold.ID && held.Campaign == hold.Campaign && !closable(*held, now)
 }
 
 // confirmed returns the result of a Confirm, from the row that the claimant has now.

@@ -53,12 +53,10 @@ func (b *Bank) Forget(ctx context.Context, scope, claimant string, o ForgetOptio
 	if err != nil {
 		return report, err
 	}
-	if err := noneMarked(campaigns); err != nil {
-		return report, err
-	}
+	marks := scopeMarks{b, scope, campaigns, b.clock.Now()}
 	report.Claimant = keys[0].Claimant
 	for _, key := range keys {
-		if err = b.forgetSlot(ctx, key, o, &report); err != nil {
+		if err = b.forgetSlot(ctx, key, o, &marks, &report); err != nil {
 			break
 		}
 	}
@@ -69,8 +67,13 @@ func (b *Bank) Forget(ctx context.Context, scope, claimant string, o ForgetOptio
 }
 
 // forgetSlot repeats forgetOnce while other requests change the slot.
-func (b *Bank) forgetSlot(ctx context.Context, key engine.ClaimKey, o ForgetOptions, report *ForgetReport) error {
+func (b *Bank) forgetSlot(
+	ctx context.Context, key engine.ClaimKey, o ForgetOptions, marks *scopeMarks, report *ForgetReport,
+) error {
 	for range maxAttempts {
+		if err := marks.check(ctx); err != nil {
+			return err
+		}
 		if done, err := b.forgetOnce(ctx, key, o, report); done || err != nil {
 			return err
 		}

@@ -18,10 +18,11 @@ import (
 //
 // OpenCampaign, CloseCampaign and ChangeCampaign never change a mark. Restored is cleared only by a ReplayStore that
 // refused nothing, and that began to read DrainTime after it saw all campaigns of the scope moved in the old store. By
-// then requests that used an older copy of the rules are over. OpenWithoutReplay clears both marks, for a person who
-// says that newer claims are lost.
+// then requests that used an older copy of the rules are over. OpenWithoutReplay and CloseWithoutReplay clear both marks,
+// for a person who says that newer claims are lost.
 
 // ErrMoved and ErrRestored are members of ErrRefused, but a repeat succeeds once the campaign is open in the new store.
+// They come as a *MarkedError, which names the campaign.
 var (
 	// ErrMoved says that the campaign goes on in another store, or is about to.
 	ErrMoved = member(ErrRefused, "the campaign is marked as moved: it goes on in another store")
@@ -29,13 +30,24 @@ var (
 	ErrRestored = member(ErrRefused, "the campaign is marked as restored: what customers saw since the copy was not replayed yet")
 )
 
+// MarkedError names the campaign whose mark is in the way. It wraps ErrMoved or ErrRestored.
+type MarkedError struct {
+	Campaign string
+	Err      error
+}
+
+func (e *MarkedError) Error() string { return fmt.Sprintf("%v (%s)", e.Err, e.Campaign) }
+
+// Unwrap returns ErrMoved or ErrRestored.
+func (e *MarkedError) Unwrap() error { return e.Err }
+
 // marked returns ErrMoved or ErrRestored if the campaign has a mark.
 func (c Campaign) marked() error {
 	switch {
 	case c.Moved:
-		return ErrMoved
+		return &MarkedError{c.Name, ErrMoved}
 	case c.Restored:
-		return ErrRestored
+		return &MarkedError{c.Name, ErrRestored}
 	}
 	return nil
 }
@@ -49,14 +61,44 @@ func (b *Bank) notMarked(ctx context.Context, campaign string) error {
 	return c.marked()
 }
 
-// noneMarked returns an error if one of the campaigns has a mark.
-func noneMarked(campaigns []engine.Campaign) error {
+// noneMarked returns an error if one of the campaigns has a mark, apart from the campaign except.
+func noneMarked(campaigns []engine.Campaign, except string) error {
 	for _, row := range campaigns {
-		if err := campaignOf(row).marked(); err != nil {
-			return fmt.Errorf("%w (%s)", err, row.Name)
+		if err := campaignOf(row).marked(); err != nil && row.Name != except {
+			return err
 		}
 	}
 	return nil
+}
+
+// scopeNotMarked is noneMarked for the campaigns of a scope.
+func (b *Bank) scopeNotMarked(ctx context.Context, scope, except string) error {
+	campaigns, err := b.campaignsIn(ctx, scope)
+	if err != nil {
+		return err
+	}
+	return noneMarked(campaigns, except)
+}
+
+// scopeMarks are the marks of the campaigns of a scope, for a call that changes many rows.
+type scopeMarks struct {
+	bank      *Bank
+	scope     string
+	campaigns []engine.Campaign
+	readAt    time.Time
+}
+
+// check returns an error if a campaign of the scope has a mark. It reads the campaigns again when they are as old as the
+// rules that other requests use.
+func (m *scopeMarks) check(ctx context.Context) error {
+	if now := m.bank.clock.Now(); elapsed(m.readAt, now) >= DefaultCampaignCache {
+		campaigns, err := m.bank.campaignsIn(ctx, m.scope)
+		if err != nil {
+			return err
+		}
+		m.campaigns, m.readAt = campaigns, now
+	}
+	return noneMarked(m.campaigns, "")
 }
 
 // CloseMoved closes a campaign as CloseCampaign does, and marks it as moved: claims, confirmations and releases return
@@ -68,56 +110,55 @@ func (b *Bank) CloseMoved(ctx context.Context, name string) error {
 	return b.closeCampaign(ctx, name, modeChange{mode: engine.ClosedByHand, moved: true})
 }
 
-// CloseRestored closes a campaign as CloseUntilReconciled does, and marks it as restored: claims and releases return
-// ErrRestored, and sweeps leave it alone. Confirm confirms the holds that the store has. Use it in a restored store
-// before anything else uses the store. CloseRestored is safe to repeat.
+// CloseRestored closes a campaign as CloseUntilReconciled does, and marks it as restored: claims return ErrRestored, and
+// sweeps leave it alone. Confirm confirms the holds that the store has. Use it in a restored store before anything else
+// uses the store. If the copy was made of a store that was moved, it clears that mark. CloseRestored is safe to repeat.
 //
 // Errors: as CloseCampaign.
 func (b *Bank) CloseRestored(ctx context.Context, name string) error {
-	return b.closeCampaign(ctx, name, modeChange{mode: engine.ClosedUntilReconciled, restored: true})
+	return b.closeCampaign(ctx, name, modeChange{mode: engine.ClosedUntilReconciled, unmark: true, restored: true})
 }
 
-// Unreplayed says what OpenWithoutReplay gave up.
+// Unreplayed says what OpenWithoutReplay gives up.
 type Unreplayed struct {
-	Moved, Restored bool // the marks that the campaign had
+	Moved, Restored bool // the marks of the campaign
 	// Newest is when the newest claim of the campaign was made that the store knows; zero: it knows none.
 	Newest time.Time
 }
 
-// OpenWithoutReplay opens a campaign as OpenCampaign does, and clears its marks. It is for a store whose newer version
-// is gone. Whatever happened in another store since the copy is lost: claims, confirmations, releases and erasures. So
-// an item that a customer saw may go to another one, also in a campaign that burns items.
+// Unreplayed returns what a call of OpenWithoutReplay or CloseWithoutReplay would give up. It changes nothing. It reads
+// all claims of the scope.
 //
-// A campaign without marks is opened as by OpenCampaign. OpenWithoutReplay is safe to repeat. It reads all claims of
-// the scope.
-//
-// Errors: the errors of OpenCampaign but ErrMoved and ErrRestored.
-func (b *Bank) OpenWithoutReplay(ctx context.Context, name string) (given Unreplayed, err error) {
+// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
+func (b *Bank) Unreplayed(ctx context.Context, name string) (u Unreplayed, err error) {
 	row, err := b.namedCampaign(ctx, name)
 	if err != nil {
-		return given, err
+		return u, err
 	}
-	given.Moved, given.Restored = row.Moved, row.Restored
+	u.Moved, u.Restored = row.Moved, row.Restored
 	err = b.eachClaim(ctx, row.Scope, func(claim engine.Claim) error {
-		if claim.Campaign == name && claim.ClaimedAt.After(given.Newest) {
-			given.Newest = claim.ClaimedAt
+		if claim.Campaign == name && claim.ClaimedAt.After(u.Newest) {
+			u.Newest = claim.ClaimedAt
 		}
 		return nil
 	})
-	if err != nil {
-		return given, err
-	}
-	return given, b.open(ctx, *row, modeChange{mode: engine.OpenByHand, unmark: true})
+	return u, err
 }
 
-// mayOpen returns an error if a mark of the campaign, or of another one of its scope, prevents that it is opened.
-func (b *Bank) mayOpen(ctx context.Context, row engine.Campaign) error {
-	if err := campaignOf(row).marked(); err != nil {
-		return err
-	}
-	campaigns, err := b.campaignsIn(ctx, row.Scope)
-	if err != nil {
-		return err
-	}
-	return noneMarked(campaigns)
+// OpenWithoutReplay opens a campaign as OpenCampaign does, and clears its marks. It is for a store whose newer version
+// is gone. Whatever happened in another store since the copy is lost: claims, confirmations, releases and erasures. So
+// an item that a customer saw may go to another one, also in a campaign that burns items. Unreplayed says before what
+// the store knows. OpenWithoutReplay is safe to repeat.
+//
+// Errors: the errors of OpenCampaign; ErrMoved and ErrRestored only if another campaign of the scope has a mark.
+func (b *Bank) OpenWithoutReplay(ctx context.Context, name string) error {
+	return b.open(ctx, name, modeChange{mode: engine.OpenByHand, unmark: true})
+}
+
+// CloseWithoutReplay closes a campaign as CloseCampaign does, and clears its marks, as OpenWithoutReplay does. Afterwards
+// its claims can be released, and the other campaigns of its scope can be opened.
+//
+// Errors: as CloseCampaign.
+func (b *Bank) CloseWithoutReplay(ctx context.Context, name string) error {
+	return b.closeCampaign(ctx, name, modeChange{mode: engine.ClosedByHand, unmark: true})
 }

@@ -18,6 +18,7 @@ var movedCases = []testCase{
 	{"scope-of-a-restored-campaign", scopeOfRestored},
 	{"ended-claim-of-a-moved-campaign", endedClaimOfMoved},
 	{"sweep-that-is-overtaken", sweepOvertaken},
+	{"forget-that-is-overtaken", forgetOvertaken},
 	{"opened-without-a-replay", openedWithoutReplay},
 }
 
@@ -31,25 +32,27 @@ func (f *fixture) heldAndEnded(clock *itembankfault.Clock) (c engine.Campaign, a
 	return c, ann, f.claim(b, "bob").Claim
 }
 
-// standsStill checks that nobody claims, releases or sweeps.
+// standsStill checks that nobody claims, gives up a hold, sweeps, withdraws, or changes blocks.
 func (f *fixture) standsStill(b *itembank.Bank, c engine.Campaign, ann, bob itembank.Claim, want error) {
 	f.Helper()
 	check := func(what string, err error) {
 		f.Helper()
-		if !errors.Is(err, want) {
+		if marked, ok := errors.AsType[*itembank.MarkedError](err); !errors.Is(err, want) || !ok || marked.Campaign != f.name {
 			f.Errorf("%s: want %v, got %v", what, want, err)
 		}
 	}
 	f.refused(b, "cid", want)
 	f.refused(b, "bob", want)
-	_, err := b.Release(f.ctx, f.name, "bob", bob.ID)
-	check("release", err)
-	_, err = b.ReleaseHold(f.ctx, f.name, "bob", bob.ID)
+	_, err := b.ReleaseHold(f.ctx, f.name, "bob", bob.ID)
 	check("release by the holder", err)
 	_, err = b.Sweep(f.ctx, f.name, nil)
 	check("sweep", err)
 	_, err = b.SweepDue(f.ctx, f.name, nil)
 	check("sweep of due claims", err)
+	_, err = b.Withdraw(f.ctx, f.name, itembank.Items(bob.Item))
+	check("withdraw", err)
+	_, err = b.WithdrawAll(f.ctx, f.name, nil)
+	check("withdraw all", err)
 	_, err = b.Forget(f.ctx, c.Scope, "bob", itembank.ForgetOptions{})
 	check("forget", err)
 	_, err = b.Block(f.ctx, c.Scope, "cid")
@@ -68,6 +71,9 @@ func movedStandsStill(f *fixture) {
 	f.Must(f.bank().CloseMoved(f.ctx, f.name))
 	b := f.bank(itembank.WithClock(clock))
 	f.standsStill(b, c, ann, bob, itembank.ErrMoved)
+	if _, err := b.Release(f.ctx, f.name, "bob", bob.ID); !errors.Is(err, itembank.ErrMoved) {
+		f.Errorf("release: got %v", err)
+	}
 	for claimant, id := range map[string]string{"bob": bob.ID, "cid": "none"} {
 		if _, err := b.Confirm(f.ctx, f.name, claimant, id); !errors.Is(err, itembank.ErrMoved) {
 			f.Errorf("confirmation by %s: got %v", claimant, err)
@@ -79,21 +85,21 @@ func movedStandsStill(f *fixture) {
 }
 
 // restoredTakesConfirmations: in a campaign that is restored a payment is not refused. Of a hold that the store does not
-// have, it cannot say yet what became of it.
+// have, or that the old store may have closed at its end, it cannot say yet what became of it.
 func restoredTakesConfirmations(f *fixture) {
 	clock := itembankfault.NewClock()
 	c, ann, bob := f.heldAndEnded(clock)
 	f.Must(f.bank().CloseRestored(f.ctx, f.name))
 	b := f.bank(itembank.WithClock(clock))
 	f.standsStill(b, c, ann, bob, itembank.ErrRestored)
-	for claimant, id := range map[string]string{"cid": "none", "bob": "another"} {
+	for claimant, id := range map[string]string{"ann": ann.ID, "cid": "none", "bob": "another"} {
 		if _, err := b.Confirm(f.ctx, f.name, claimant, id); !errors.Is(err, itembank.ErrRestored) {
 			f.Errorf("confirmation by %s: got %v", claimant, err)
 		}
 	}
-	for _, claim := range []itembank.Claim{ann, bob} {
-		if confirmed, err := b.Confirm(f.ctx, f.name, claim.Claimant, claim.ID); err != nil || !confirmed.EndsAt.IsZero() {
-			f.Errorf("confirmation by %s: got %+v, %v", claim.Claimant, confirmed, err)
+	for range 2 {
+		if confirmed, err := b.Confirm(f.ctx, f.name, "bob", bob.ID); err != nil || !confirmed.EndsAt.IsZero() {
+			f.Errorf("got %+v, %v", confirmed, err)
 		}
 	}
 }
@@ -134,20 +140,27 @@ func marksStay(f *fixture) {
 		wantMark("open", first.Mode)
 		f.load("more")
 		f.Must(closeIt.do(f, b))
-		wantMark("close", engine.ClosedByHand)
+		wantMark("close", first.Mode)
 		otherPageSize(f)
-		wantMark("a change", engine.ClosedByHand)
+		wantMark("a change", first.Mode)
 		f.Must(closeUntilReconciled.do(f, b))
 		wantMark("close until reconciled", engine.ClosedUntilReconciled)
 		f.wantState(f.bank(), itembank.Closed)
 	}
 	both := f.named("both")
 	both.stocked(1, itembank.Settings{Shards: 1})
+	marks := func(moved bool) {
+		f.Helper()
+		row, err := f.Store.Campaign(f.ctx, both.name)
+		if f.Must(err); row.Moved != moved || !row.Restored || row.Mode != engine.ClosedUntilReconciled {
+			f.Errorf("want moved %t and restored, got %+v", moved, row)
+		}
+	}
 	f.Must(both.bank().CloseRestored(f.ctx, both.name))
 	f.Must(both.bank().CloseMoved(f.ctx, both.name))
-	if row, err := f.Store.Campaign(f.ctx, both.name); err != nil || !row.Moved || !row.Restored {
-		f.Errorf("got %+v, %v", row, err)
-	}
+	marks(true)
+	f.Must(both.bank().CloseRestored(f.ctx, both.name)) // a copy of a store that was moved
+	marks(false)
 }
 
 // marksSeenInTime: a Bank that has a copy of the rules from before the mark follows it when the copy is too old, also for
@@ -178,20 +191,31 @@ func marksSeenInTime(f *fixture) {
 	f.WantWhere("held by bob", c, bob.Item, "bob")
 }
 
-// scopeOfRestored: no campaign of the scope is opened. A claimant whose claim in the restored campaign is not replayed
-// yet could claim a second item.
+// scopeOfRestored: no campaign of the scope is opened, in whatever way. A claimant whose claim in the restored campaign is
+// not replayed yet could claim a second item.
 func scopeOfRestored(f *fixture) {
 	f.stocked(1, itembank.Settings{Shards: 1, Scope: f.name})
 	other := f.named("other")
 	other.stocked(1, itembank.Settings{Shards: 1, Scope: f.name})
-	f.Must(f.bank().CloseRestored(f.ctx, f.name))
-	f.Must(f.bank().CloseCampaign(f.ctx, other.name))
-	if err := f.bank().OpenCampaign(f.ctx, other.name); !errors.Is(err, itembank.ErrRestored) {
-		f.Errorf("got %v", err)
+	b := f.bank()
+	f.Must(b.CloseUntilReconciled(f.ctx, other.name))
+	refused := func(what string, err error) {
+		f.Helper()
+		if marked, ok := errors.AsType[*itembank.MarkedError](err); !errors.Is(err, itembank.ErrRestored) || !ok || marked.Campaign != f.name {
+			f.Errorf("%s: got %v", what, err)
+		}
 	}
-	_, err := f.bank().OpenWithoutReplay(f.ctx, f.name)
-	f.Must(err)
-	f.Must(f.bank().OpenCampaign(f.ctx, other.name))
+	store := f.interruptedAt(1, false, func() error { return f.bank().CloseRestored(f.ctx, f.name) }, "ListItemRows")
+	refused("open, and marked meanwhile", itembank.New(store).OpenCampaign(f.ctx, other.name))
+	refused("open", b.OpenCampaign(f.ctx, other.name))
+	refused("open without a replay", b.OpenWithoutReplay(f.ctx, other.name))
+	f.Must(b.CloseCampaign(f.ctx, other.name))
+	_, err := b.ChangeCampaign(f.ctx, other.name, itembank.CampaignChange{ByTimes: true})
+	refused("by times", err)
+
+	f.Must(b.CloseWithoutReplay(f.ctx, f.name))
+	f.wantState(b, itembank.Closed)
+	f.Must(b.OpenCampaign(f.ctx, other.name))
 }
 
 // endedClaimOfMoved: a request in another campaign of the scope does not close a claim that has ended in a campaign that
@@ -235,30 +259,63 @@ func sweepOvertaken(f *fixture) {
 	}
 }
 
-// openedWithoutReplay: a person opens a campaign whose old store is gone, and hears which claims the store knows. Rows
-// that contradict each other still keep it closed.
+// openedWithoutReplay: a person opens a campaign whose old store is gone, and hears before which claims the store knows.
+// Rows that contradict each other still keep it closed.
 func openedWithoutReplay(f *fixture) {
-	c, items := f.stocked(2, itembank.Settings{Shards: 1})
-	newest := f.claim(f.bank(), "ann").Claim
-	f.Must(f.bank().CloseMoved(f.ctx, f.name))
+	c, items := f.stocked(2, itembank.Settings{Shards: 1, Scope: f.name})
+	other := f.named("other")
+	other.stocked(1, itembank.Settings{Shards: 1, Scope: f.name})
+	clock := itembankfault.NewClock()
+	newest := f.claim(f.bank(itembank.WithClock(clock)), "ann").Claim
+	clock.Advance(time.Hour)
+	other.claim(f.bank(itembank.WithClock(clock)), "bob") // of another campaign
 	f.Must(f.bank().CloseRestored(f.ctx, f.name))
+	f.Must(f.bank().CloseMoved(f.ctx, f.name))
 	free := items[0]
 	if free == newest.Item {
 		free = items[1]
 	}
 	f.putState(c, free, engine.Burned)
 	b := f.bank()
-	if _, err := b.OpenWithoutReplay(f.ctx, f.name); !errors.Is(err, itembank.ErrNotReconciled) {
-		f.Errorf("got %v", err)
-	}
-	f.putState(c, free, "")
-	given, err := b.OpenWithoutReplay(f.ctx, f.name)
+	given, err := b.Unreplayed(f.ctx, f.name)
 	f.Must(err)
 	if want := (itembank.Unreplayed{Moved: true, Restored: true, Newest: newest.ClaimedAt}); given != want {
 		f.Errorf("want %+v, got %+v", want, given)
 	}
-	f.claim(f.bank(), "bob")
-	if given, err = b.OpenWithoutReplay(f.ctx, f.name); err != nil || given.Moved || given.Restored {
-		f.Errorf("a second call: got %+v, %v", given, err)
+	if err := b.OpenWithoutReplay(f.ctx, f.name); !errors.Is(err, itembank.ErrNotReconciled) {
+		f.Errorf("got %v", err)
+	}
+	f.putState(c, free, "")
+	for range 2 {
+		f.Must(b.OpenWithoutReplay(f.ctx, f.name))
+	}
+	f.claim(f.bank(), "cid")
+}
+
+// forgetOvertaken: a campaign is moved while a claimant with two slots is forgotten. The second slot stays, because the
+// replay may have read it.
+func forgetOvertaken(f *fixture) {
+	clock := itembankfault.NewClock()
+	c, _ := f.stocked(2, itembank.Settings{Shards: 1, PerClaimant: 2})
+	b := f.bank(itembank.WithClock(clock))
+	for slot := 1; slot <= 2; slot++ {
+		_, err := b.Claim(f.ctx, f.name, "ann", itembank.InSlot(slot))
+		f.Must(err)
+	}
+	for name, change := range map[string]func(*itembank.Bank) error{
+		"forget": func(b *itembank.Bank) error {
+			_, err := b.Forget(f.ctx, c.Scope, "ann", itembank.ForgetOptions{})
+			return err
+		},
+		"block": func(b *itembank.Bank) error { _, err := b.Block(f.ctx, c.Scope, "bob"); return err },
+	} {
+		store := f.interruptedAt(1, true, func() error {
+			clock.Advance(itembank.DefaultCampaignCache)
+			return f.bank().CloseMoved(f.ctx, f.name)
+		}, "HeldClaim")
+		if err := change(itembank.New(store, itembank.WithClock(clock))); !errors.Is(err, itembank.ErrMoved) {
+			f.Errorf("%s: got %v", name, err)
+		}
+		f.Must(f.bank().CloseWithoutReplay(f.ctx, f.name))
 	}
 }

@@ -68,8 +68,11 @@ func alreadyClosed() closedClaim { return closedClaim{Released: Released{Already
 // If the item's row says that the item ended, the item stays as it is. Such a release settles an inconsistency of the
 // kind "held-and-ended".
 //
+// Release works in a campaign that is Restored, for claims that ReplayStore refuses. If the old store has the claim, the
+// replay makes it again.
+//
 // Errors: *InvalidError; ErrNoCampaign; *ClaimedElsewhereError if the claim belongs to
-// another campaign of the scope; ErrMoved; ErrRestored; ErrTryAgain; the family ErrInconsistent.
+// another campaign of the scope; ErrMoved; ErrTryAgain; the family ErrInconsistent.
 func (b *Bank) Release(
 	ctx context.Context, campaign, claimant, claimID string, options ...ClaimOption,
 ) (Released, error) {
@@ -77,7 +80,7 @@ func (b *Bank) Release(
 	if err != nil {
 		return Released{}, err
 	}
-	if err := b.notMarked(ctx, campaign); err != nil {
+	if err := b.notMarked(ctx, campaign); err != nil && !errors.Is(err, ErrRestored) {
 		return Released{}, err
 	}
 	held, err := b.heldForRelease(ctx, c, key, claimID)
@@ -94,7 +97,7 @@ func (b *Bank) Release(
 // Only campaigns with Hold allow it. In a campaign that burns items, a claimant who claims, looks and releases could
 // empty the bank.
 //
-// Errors: *InvalidError, also if the campaign has no holds; ErrConfirmed; and the errors of Release.
+// Errors: *InvalidError, also if the campaign has no holds; ErrConfirmed; ErrRestored; and the errors of Release.
 func (b *Bank) ReleaseHold(
 	ctx context.Context, campaign, claimant, claimID string, options ...ClaimOption,
 ) (Released, error) {
@@ -233,12 +236,12 @@ func (b *Bank) closeItem(c Campaign, item engine.FreeItem, row engine.ItemRow, t
 	switch {
 	case row.State != "":
 		closing.State = row.State
-	case told && end == "":
-		closing.Return, closing.State = &item, ""
-	case told:
+	case told && end != "":
 		closing.State = end
 	case row.Withdraw:
 		closing.State = engine.Withdrawn
+	case told:
+		closing.Return, closing.State = &item, ""
 	case hasEnded(item, b.serverNow()):
 		closing.State = engine.Expired
 	case c.OnEnd == Return:

@@ -355,7 +355,7 @@ func (r *replay) compareHeld(ctx context.Context, line ClaimLine, claim engine.C
 	}
 	if r.report.DryRun {
 		r.planned[claim.Key()] = claim
-	} else if _, err := r.bank.Confirm(ctx, claim.Campaign, claim.Claimant, held.ID, InSlot(claim.Slot)); err != nil {
+	} else if _, err := r.bank.confirmHold(ctx, *held); err != nil {
 		if errors.Is(err, ErrNoClaim) || errors.Is(err, ErrClaimEnded) || errors.Is(err, ErrNotEligible) { // closed meanwhile
 			return ReplayedLine{Outcome: moved}, nil
 		}

@@ -22,8 +22,8 @@ const (
 
 // replayedMarks is what a ReplayStore read about marks before it waited.
 type replayedMarks struct {
-	row   engine.Campaign // in the new store
-	moved bool            // all campaigns of the scope are Moved in the old store
+	row engine.Campaign   // in the new store
+	old []engine.Campaign // the campaigns of the scope in the old store
 }
 
 // readMarks reads the marks in both stores.
@@ -33,32 +33,20 @@ func (r *storeReplay) readMarks(ctx context.Context) error {
 		return err
 	}
 	r.marks.row = *row
-	r.marks.moved, err = r.old.scopeMoved(ctx, r.campaign.Scope)
-	if err != nil {
+	if r.marks.old, err = r.old.campaignsIn(ctx, r.campaign.Scope); err != nil {
 		err = inOldStore(err)
 	}
 	return err
 }
 
-// scopeMoved reports whether all campaigns of a scope are Moved. If one is not, its claims may still be made and
-// closed, and they decide what the claimants of the scope may claim.
-func (b *Bank) scopeMoved(ctx context.Context, scope string) (bool, error) {
-	campaigns, err := b.campaignsIn(ctx, scope)
-	unmoved := slices.ContainsFunc(campaigns, func(c engine.Campaign) bool { return !c.Moved })
-	return !unmoved, err
-}
-
 // clearMark clears the mark Restored of the campaign, if the old store was at rest and everything was replayed.
-func (r *storeReplay) clearMark(ctx context.Context) (err error) {
+func (r *storeReplay) clearMark(ctx context.Context) error {
 	mark := &r.report.Store.Mark
-	if !r.marks.row.Restored {
-		return nil
-	}
-	stillMoved, err := r.old.scopeMoved(ctx, r.campaign.Scope)
+	now, err := r.old.campaignsIn(ctx, r.campaign.Scope)
 	switch {
 	case err != nil:
 		return inOldStore(err)
-	case !r.marks.moved || !stillMoved:
+	case !stoodStill(r.marks.old, now):
 		*mark = MarkUnmoved
 	case r.report.Refused > 0:
 		*mark = MarkRefused
@@ -68,6 +56,14 @@ func (r *storeReplay) clearMark(ctx context.Context) (err error) {
 		*mark, err = r.bank.clearRestored(ctx, r.marks.row)
 	}
 	return err
+}
+
+// stoodStill reports whether all campaigns of a scope were Moved in the old store during the replay. If one is not, its
+// claims may be made and closed, and they decide what the claimants of the scope may claim.
+func stoodStill(before, now []engine.Campaign) bool {
+	return slices.EqualFunc(before, now, func(before, now engine.Campaign) bool {
+		return before.Moved && onlyLoads(before, now)
+	})
 }
 
 // clearRestored clears the mark of a campaign whose row was read as first, unless somebody has changed the campaign

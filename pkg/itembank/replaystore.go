@@ -40,8 +40,7 @@ type StoreReplay struct {
 	Withdrawals OperatorChanges `json:"withdrawals"`
 	Loads       OperatorChanges `json:"loads"`
 	Settings    []string        `json:"settings"` // the names of settings that differ: opens, closes, page-size
-	// Mark says what became of the campaign's mark Restored; "": the campaign has none.
-	Mark MarkOutcome `json:"mark,omitempty"`
+	Mark        MarkOutcome     `json:"mark"`     // what became of the campaign's mark Restored
 }
 
 // OperatorChanges counts items that operators changed in the old store, and not in the new one.
@@ -54,7 +53,7 @@ type OperatorChanges struct {
 const replayedLoad = "replayed"
 
 // ReplayStore makes the new store, b, equal to the old store in everything that customers saw, in a campaign that is
-// closed in both:
+// Restored in the new store, and closed in the old one:
 //
 //   - A claim of the old store is made, or confirmed.
 //   - A claim that the old store no longer has is closed. Its item ends as in the old store, or returns. If the
@@ -77,8 +76,9 @@ const replayedLoad = "replayed"
 //
 // Each Bank keeps to its own WithRate.
 //
-// Errors: the errors of Repair; *InvalidError also if the campaign is not closed in the old store or has other fixed
-// settings there. After an error the report has the results up to then.
+// Errors: the errors of Repair; *InvalidError also if the campaign is not Restored in the new store: then the new store
+// may know more than the old one. *InvalidError also if the campaign is Restored in the old store, or not closed there,
+// or has other fixed settings there. After an error the report has the results up to then.
 func (b *Bank) ReplayStore(ctx context.Context, campaign string, old *Bank, o ReplayOptions) (ReplayReport, error) {
 	report := ReplayReport{DryRun: o.DryRun, Store: &StoreReplay{Settings: []string{}}}
 	r := &storeReplay{replay: replay{bank: b, report: report}, old: old, options: o, refused: map[engine.ClaimKey]bool{}}
@@ -120,9 +120,15 @@ func (r *storeReplay) read(ctx context.Context, campaign string) error {
 	if r.campaign, err = r.bank.closedCampaign(ctx, campaign); err != nil {
 		return err
 	}
+	if !r.campaign.Restored {
+		return &InvalidError{"campaign", "must be marked as restored first: a store that was open knows more than the old one"}
+	}
 	old, err := r.old.closedCampaign(ctx, campaign)
 	if err != nil {
 		return inOldStore(err)
+	}
+	if old.Restored {
+		return inOldStore(&InvalidError{"campaign", "is marked as restored: it is a copy that was not replayed"})
 	}
 	if err := r.compareSettings(old); err != nil {
 		return err
@@ -320,11 +326,11 @@ func wrongKind(places []itemPlace) string {
 	return ""
 }
 
-// endOf returns how an item ends when its claim is closed; "": it returns to the bank. was is its place in the old
-// store. In a campaign that burns, an item that goes from one claim to another is lost in between: it is never free.
-func (o ReplayOptions) endOf(was itemPlace, onEnd OnEnd) engine.ItemState {
+// endOf returns how an item ends when its claim is closed; "": it returns to the bank. was and now are its places in
+// the old store and in the new one. In a campaign that burns, an item that goes from one claim to another is lost in between: it is never free.
+func (o ReplayOptions) endOf(was, now itemPlace, onEnd OnEnd) engine.ItemState {
 	switch {
-	case o.takesEnd(was, onEnd):
+	case o.takesEnd(was, now, onEnd):
 		return was.state
 	case onEnd == Return:
 		return ""
@@ -335,10 +341,11 @@ func (o ReplayOptions) endOf(was itemPlace, onEnd OnEnd) engine.ItemState {
 }
 
 // takesEnd reports whether an item ended in the old store, and ends in the new one too. A withdrawal is an operator's
-// choice, unless the item was withdrawn while a claim held it and the campaign burns: then a customer saw the item, and
-// its row does not say so in another way.
-func (o ReplayOptions) takesEnd(was itemPlace, onEnd OnEnd) bool {
-	return was.state != "" && (was.state != engine.Withdrawn || o.Withdrawals || was.withdraw && onEnd == Burn)
+// choice, unless it is older than the copy, or the item was withdrawn while a claim held it and the campaign burns: then
+// a customer saw the item, and its row does not say so in another way.
+func (o ReplayOptions) takesEnd(was, now itemPlace, onEnd OnEnd) bool {
+	chosen := o.Withdrawals || now.withdraw || was.withdraw && onEnd == Burn
+	return was.state != "" && (was.state != engine.Withdrawn || chosen)
 }
 
 // itemDecision is what becomes of an item that is not held in the new store.
@@ -365,8 +372,8 @@ func (o ReplayOptions) decideItem(was, now itemPlace, onEnd OnEnd) (d itemDecisi
 			d.refused = inconsistent
 		}
 	case was.state != "":
-		d.withdrawal = was.state == engine.Withdrawn && !ended
-		if !ended && !now.held && o.takesEnd(was, onEnd) {
+		d.withdrawal = was.state == engine.Withdrawn && !ended && !now.withdraw
+		if !ended && !now.held && o.takesEnd(was, now, onEnd) {
 			d.end = was.state
 		}
 	case was.held:
@@ -416,8 +423,10 @@ func (r *storeReplay) closeClaim(ctx context.Context, claim engine.Claim) (refus
 	if block, ok := r.was.blocks[claim.Key()]; ok {
 		terms.block = &block
 	}
+	// The holder may confirm it while the replay runs.
+	terms.ifHold = r.campaign.Hold > 0 && !r.options.Releases && terms.block == nil
 	for _, h := range claim.Hashes() {
-		terms.ends[h] = r.options.endOf(r.was.items[h], r.campaign.OnEnd)
+		terms.ends[h] = r.options.endOf(r.was.items[h], r.is.items[h], r.campaign.OnEnd)
 	}
 	if !r.options.DryRun {
 		if err := r.bank.pace(ctx, 1); err != nil {
@@ -438,7 +447,8 @@ func (r *storeReplay) closeClaim(ctx context.Context, claim engine.Claim) (refus
 	r.gone[claim.ID] = true
 	for _, h := range claim.Hashes() {
 		delete(r.holders, h)
-		if was := r.was.items[h]; was.state == engine.Withdrawn && r.options.takesEnd(was, r.campaign.OnEnd) {
+		was, now := r.was.items[h], r.is.items[h]
+		if was.state == engine.Withdrawn && !now.withdraw && r.options.takesEnd(was, now, r.campaign.OnEnd) {
 			r.report.Store.Withdrawals.Taken++
 		}
 	}

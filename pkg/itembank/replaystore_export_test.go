@@ -72,7 +72,7 @@ func DecideClaim(s Slot) string {
 
 // CloseAs returns how the item of a claim ends that a ReplayStore closes.
 func CloseAs(o ReplayOptions, onEnd OnEnd, was string) string {
-	if end := o.endOf(placeNamed(was), onEnd); end != "" {
+	if end := o.endOf(placeNamed(was), placeNamed("held"), onEnd); end != "" {
 		return string(end)
 	}
 	return "returned"

@@ -31,6 +31,9 @@ var replayStoreCases = []testCase{
 	{"loaded-since-the-copy", replaysLoads},
 	{"refused", replayStoreRefuses},
 	{"old-store-that-lost-an-item", replayKeepsClaims},
+	{"withdrawn-before-the-copy", replaysOldWithdrawals},
+	{"confirmed-during-the-replay", confirmedDuringReplay},
+	{"half-a-release-in-the-copy", replaysHalfRelease},
 	{"needs-two-closed-campaigns", replayStoreNeedsClosed},
 	{"mark-is-cleared-at-the-end-only", replayClearsMark},
 	{"mark-stays-after-a-file", fileClearsNoMark},
@@ -43,7 +46,6 @@ type restore struct {
 	c     engine.Campaign
 	fresh *fixture // the new store
 	clock *itembankfault.Clock
-	mark  itembank.MarkOutcome // what the next replay says about the mark
 }
 
 // restored creates a campaign in the old store, loads it, lets before act, and copies the rows into the new store. Then
@@ -51,7 +53,7 @@ type restore struct {
 func (f *fixture) restored(s itembank.Settings, before, after func(r *restore, b *itembank.Bank)) *restore {
 	f.Helper()
 	old := newFixture(f, itembankengines.Memory(f))
-	r := &restore{fixture: old, fresh: f, clock: itembankfault.NewClock(), mark: itembank.MarkCleared}
+	r := &restore{fixture: old, fresh: f, clock: itembankfault.NewClock()}
 	old.name = f.name
 	r.c = old.create(s)
 	b := old.bank(itembank.WithClock(r.clock))
@@ -99,8 +101,7 @@ func asJSON(f *fixture, v any) string {
 // want compares the numbers of a report, which refused nothing, and then opens the campaign, which reconciles it.
 func (r *restore) want(report itembank.ReplayReport, replayed, already int64, store itembank.StoreReplay) {
 	r.fresh.Helper()
-	store.Settings, store.Mark = []string{}, r.mark
-	r.mark = "" // it is cleared now
+	store.Settings, store.Mark = []string{}, itembank.MarkCleared
 	if report.Replayed != replayed || report.Already != already || report.Refused != 0 || asJSON(r.fresh, report.Store) != asJSON(r.fresh, store) {
 		r.fresh.Errorf("want %d replayed, %d already, %s; got %s", replayed, already, asJSON(r.fresh, store), asJSON(r.fresh, report))
 	}
@@ -216,7 +217,7 @@ func replaysBlocks(f *fixture) {
 
 // replayedAgain closes the campaign in the new store, and replays once more.
 func (r *restore) replayedAgain() itembank.ReplayReport {
-	r.fresh.Must(r.newBank().CloseCampaign(r.ctx, r.name))
+	r.fresh.Must(r.newBank().CloseRestored(r.ctx, r.name))
 	return r.replayed(itembank.ReplayOptions{})
 }
 
@@ -347,6 +348,7 @@ func replaysOperators(f *fixture) {
 	f.WantWhere("free", r.c, "free", "ann")
 	f.WantWhere("free", r.c, "released", "bob")
 
+	f.Must(f.bank().CloseRestored(f.ctx, f.name))
 	report = r.replayed(itembank.ReplayOptions{Withdrawals: true})
 	if got := report.Store.Withdrawals; got != (itembank.OperatorChanges{Found: 3, Taken: 3}) {
 		f.Errorf("want the withdrawals taken, got %+v", got)
@@ -378,7 +380,7 @@ func replaysLoads(f *fixture) {
 	if row := f.ItemRow(r.c, "free"); row != nil {
 		f.Errorf("want the free item unknown, got %+v", row)
 	}
-	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
+	f.Must(f.bank().CloseRestored(f.ctx, f.name))
 	r.want(r.replayed(itembank.ReplayOptions{Loads: true}), 0, 1, itembank.StoreReplay{Loads: itembank.OperatorChanges{Found: 1, Taken: 1}})
 	f.WantWhere("free", r.c, "free")
 	for _, item := range []string{"held", "free"} {
@@ -401,6 +403,60 @@ func linesWith(columns []engine.Column, items ...string) itembank.Source {
 			}
 		}
 	}
+}
+
+// replaysOldWithdrawals: the seat was withdrawn before the copy, while ann held it. So no replay hands it out.
+func replaysOldWithdrawals(f *fixture) {
+	r := f.restored(itembank.Settings{Shards: 1, OnEnd: itembank.Return}, func(r *restore, b *itembank.Bank) {
+		r.loadInto(r.name, "12A")
+		r.claim(b, "ann")
+		_, err := b.Withdraw(r.ctx, r.name, itembank.Items("12A"))
+		r.Must(err)
+	}, func(r *restore, b *itembank.Bank) { r.releaseAll(b, "ann") })
+	r.want(r.replayed(itembank.ReplayOptions{}), 0, 0, itembank.StoreReplay{Closed: 1})
+	f.WantWhere("withdrawn", r.c, "12A", "ann")
+}
+
+// confirmedDuringReplay: ann's hold was released in the old store, and cid holds the seat there. Ann pays in the new
+// store after the replay has read her hold. Her claim stays, and the replay says that something moved.
+func confirmedDuringReplay(f *fixture) {
+	r := f.restored(itembank.Settings{Shards: 1, Hold: time.Hour}, func(r *restore, b *itembank.Bank) {
+		r.loadInto(r.name, "12A")
+		r.claim(b, "ann")
+	}, func(r *restore, b *itembank.Bank) {
+		r.releaseAll(b, "ann")
+		r.claim(b, "cid")
+	})
+	ann := f.Held(r.c, "ann")
+	store := f.interruptedAt(1, false, func() error {
+		_, err := f.bank(itembank.WithClock(r.clock)).Confirm(f.ctx, f.name, "ann", ann.ID)
+		return err
+	}, "CloseClaim")
+	report, err := itembank.New(store, itembank.WithClock(r.clock)).ReplayStore(f.ctx, f.name, r.oldBank(), itembank.ReplayOptions{})
+	f.Must(err)
+	if report.Store.Mark != itembank.MarkRefused || report.Lines[0].Outcome != "moved" {
+		f.Errorf("got %s", asJSON(f, report))
+	}
+	f.WantWhere("held by ann", r.c, "12A", "ann", "cid")
+	if report = r.replayed(itembank.ReplayOptions{}); report.Lines[0].Outcome != "confirmed-here" {
+		f.Errorf("got %s", asJSON(f, report))
+	}
+}
+
+// replaysHalfRelease: the moment of the copy was in the middle of a release, so that the code is burned and ann still
+// holds it. An operator finishes the release.
+func replaysHalfRelease(f *fixture) {
+	r := f.restored(itembank.Settings{Shards: 1}, func(r *restore, b *itembank.Bank) {
+		r.loadInto(r.name, "a")
+		r.claim(b, "ann")
+	}, func(r *restore, b *itembank.Bank) { r.releaseAll(b, "ann") })
+	f.putState(r.c, "a", engine.Burned)
+	report := r.replayed(itembank.ReplayOptions{})
+	if line := report.Lines[0]; line.Outcome != "inconsistent" || line.Kind != "held-and-ended" || report.Store.Mark != itembank.MarkRefused {
+		f.Errorf("got %s", asJSON(f, report))
+	}
+	f.released(r.newBank(), *f.Held(r.c, "ann"), itembank.Released{Ended: "burned"})
+	r.want(r.replayed(itembank.ReplayOptions{}), 0, 0, itembank.StoreReplay{})
 }
 
 // replayStoreRefuses: what the rows of the stores do not decide stays as it is, and a line names it.
@@ -465,14 +521,15 @@ func replayStoreNeedsClosed(f *fixture) {
 			f.Errorf("want it refused at once, got %v", err)
 		}
 	}
-	openAnyway := func(b *itembank.Bank) {
-		_, err := b.OpenWithoutReplay(f.ctx, f.name)
-		f.Must(err)
-	}
-	openAnyway(r.bank())
+	f.Must(r.bank().OpenWithoutReplay(f.ctx, f.name))
 	replay(itembank.ErrInvalid)
 	f.Must(r.bank().CloseCampaign(f.ctx, f.name))
-	openAnyway(r.newBank())
+	f.Must(r.newBank().OpenWithoutReplay(f.ctx, f.name))
+	replay(itembank.ErrInvalid)
+	f.Must(r.newBank().CloseCampaign(f.ctx, f.name)) // it was open, so it may know newer claims
+	replay(itembank.ErrInvalid)
+	f.Must(r.newBank().CloseRestored(f.ctx, f.name))
+	f.Must(r.bank().CloseRestored(f.ctx, f.name)) // the old store is a copy itself
 	replay(itembank.ErrInvalid)
 
 	one := f.named("other-settings")
@@ -528,6 +585,18 @@ func replayClearsMark(f *fixture) {
 	report, err = replay(r.oldBank())
 	want(report, err, itembank.MarkRefused)
 	r.putBankRow(missing)
+
+	waits.sleep = func() { // the old store was in use again meanwhile
+		f.Must(r.bank().CloseWithoutReplay(f.ctx, other.name))
+		f.Must(r.bank().CloseMoved(f.ctx, other.name))
+	}
+	report, err = late.ReplayStore(f.ctx, f.name, r.oldBank(), itembank.ReplayOptions{})
+	want(report, err, itembank.MarkUnmoved)
+
+	waits.sleep = func() { f.Must(r.bank().CloseWithoutReplay(f.ctx, other.name)) }
+	report, err = late.ReplayStore(f.ctx, f.name, r.oldBank(), itembank.ReplayOptions{})
+	want(report, err, itembank.MarkUnmoved)
+	f.Must(r.bank().CloseMoved(f.ctx, other.name))
 
 	waits.sleep = func() { otherPageSize(f) }
 	report, err = late.ReplayStore(f.ctx, f.name, r.oldBank(), itembank.ReplayOptions{})

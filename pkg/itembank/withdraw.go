@@ -24,11 +24,14 @@ type WithdrawReport struct {
 // Withdraw first checks the whole source. If a line is invalid, it changes nothing. It is safe to repeat, to
 // interrupt, and to run while items are claimed and released.
 //
-// Errors: *InvalidError, in a *LineError if a line is invalid; ErrNoCampaign; ErrTryAgain; the family
-// ErrInconsistent. After an error the report has the results up to then.
+// Errors: *InvalidError, in a *LineError if a line is invalid; ErrNoCampaign; ErrMoved; ErrRestored; ErrTryAgain; the
+// family ErrInconsistent. After an error the report has the results up to then.
 func (b *Bank) Withdraw(ctx context.Context, campaign string, source Source) (WithdrawReport, error) {
 	var report WithdrawReport
 	c, err := b.Campaign(ctx, campaign)
+	if err == nil {
+		err = c.marked()
+	}
 	if err != nil {
 		return report, err
 	}
@@ -58,11 +61,14 @@ func (b *Bank) Withdraw(ctx context.Context, campaign string, source Source) (Wi
 // are free again. The report counts withdrawn items only. progress may be nil; it gets the number of items that were
 // read.
 //
-// Errors: *InvalidError; ErrNoCampaign; ErrTryAgain; the family ErrInconsistent. After an error the report has the
-// results up to then.
+// Errors: *InvalidError; ErrNoCampaign; ErrMoved; ErrRestored; ErrTryAgain; the family ErrInconsistent. After an error
+// the report has the results up to then.
 func (b *Bank) WithdrawAll(ctx context.Context, campaign string, progress Progress) (WithdrawReport, error) {
 	var report WithdrawReport
 	c, err := b.Campaign(ctx, campaign)
+	if err == nil {
+		err = c.marked()
+	}
 	if err != nil {
 		return report, err
 	}
