@@ -31,8 +31,8 @@ type replayCommand struct {
 func (replayCommand) Help() string {
 	return fmt.Sprintf(`Makes true again what customers saw and the store has lost, for example after its tables were restored.
 
-With --from, the other store is the one that was in use before. The campaign must be closed there, too. Both stores
-are read, and then these changes are made:
+With --from, the other store is the one that was in use before. The campaign must be closed there, and closed with
+--restored in this store. Both stores are read, and then these changes are made:
 
   a claim that only the other store has      is made, and confirmed if it was confirmed there
   a claim that only this store has           is closed: it was released, has ended or was forgotten. Its item
@@ -71,7 +71,7 @@ Prints how many claims were replayed now, are there already, or were refused, an
   not-loaded         the item was never loaded into the campaign
   inconsistent       the rows of the item contradict each other: see oncebox reconcile
   old-inconsistent   the same in the store of --from
-  not-in-old-store   the store of --from knows neither the claim nor its item: it was made in this store
+  not-in-old-store   the store of --from knows neither the claim nor its item: this store handed the item out
   confirmed-here     the hold is confirmed in this store, and the store of --from does not have it: it was released or
                      ended there. --take releases closes it
   moved              something moved the item meanwhile: run the command again

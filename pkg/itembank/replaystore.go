@@ -209,6 +209,7 @@ type campaignPlaces struct {
 type itemPlace struct {
 	loaded   bool
 	held     bool             // by a claim of the campaign
+	claimID  string           // of that claim
 	state    engine.ItemState // how the item ended
 	withdraw bool             // the item was withdrawn while it was held
 	wrong    string           // the kind of inconsistency of its rows
@@ -237,7 +238,7 @@ func (b *Bank) readPlaces(ctx context.Context, c Campaign) (campaignPlaces, erro
 		p.keys = append(p.keys, claim.Key())
 		p.claims[claim.Key()] = claim
 		for _, h := range claim.Hashes() {
-			p.items[h] = itemPlace{held: true}
+			p.items[h] = itemPlace{held: true, claimID: claim.ID}
 		}
 		return nil
 	})
@@ -245,7 +246,8 @@ func (b *Bank) readPlaces(ctx context.Context, c Campaign) (campaignPlaces, erro
 		return p, err
 	}
 	err = b.eachItemRow(ctx, c.Name, func(row engine.ListedItem) error {
-		place := itemPlace{loaded: true, held: p.items[row.Hash].held, state: row.State, withdraw: row.Withdraw}
+		place := p.items[row.Hash]
+		place.loaded, place.state, place.withdraw = true, row.State, row.Withdraw
 		if place.held && place.state != "" {
 			place.wrong = moving
 		}
@@ -664,7 +666,7 @@ func (r *storeReplay) makeClaims(ctx context.Context) error {
 // markWithdrawn marks held items that were withdrawn in the old store.
 func (r *storeReplay) markWithdrawn(ctx context.Context) error {
 	for _, h := range r.toMark {
-		if _, held := r.holders[h]; !held { // the claim that holds it in the old store was refused
+		if r.holders[h].claimID != r.was.items[h].claimID { // the claim that holds it in the old store was refused
 			continue
 		}
 		if !r.options.DryRun {
