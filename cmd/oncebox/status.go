@@ -119,7 +119,7 @@ func adviceAbout(campaign string, l itembank.UnfinishedLoad) string {
 	case l.By == "repair":
 		return fmt.Sprintf(again, l.By, "oncebox reconcile "+campaign+" --repair", end)
 	case l.By == "replay":
-		return fmt.Sprintf(again, l.By, "oncebox replay "+campaign, end)
+		return fmt.Sprintf(again, l.By, "oncebox replay "+campaign+" --from ...", end)
 	}
 	const form = "a load is unfinished: load its file again to finish it; if the file was wrong, `%s` ends the load"
 	return fmt.Sprintf(form, end)

@@ -26,8 +26,8 @@ var (
 //
 // Errors: *InvalidError, also if the campaign has no holds; ErrNoCampaign; ErrNoClaim if the
 // claimant holds no claim; ErrNotEligible; ErrClaimEnded; *ClaimedElsewhereError if the claim belongs to another
-// campaign of the scope; ErrMoved; ErrRestored if the campaign is Restored, and
-// the store cannot confirm the hold yet; ErrTryAgain.
+// campaign of the scope; ErrMoved; ErrRestored if the campaign is Restored and the store cannot confirm the hold yet;
+// ErrTryAgain.
 func (b *Bank) Confirm(ctx context.Context, campaign, claimant, claimID string, options ...ClaimOption) (Claim, error) {
 	c, key, err := b.holdKeyOf(ctx, campaign, claimant, options)
 	if err != nil {

@@ -170,8 +170,7 @@ func (b *Bank) closeWithoutWaiting(
 // A claim whose rows contradict each other stays as it is, as in Sweep.
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrMoved, ErrRestored, ErrTryAgain, the family ErrInconsistent. After an error
-// the report has the
-// results up to then.
+// the report has the results up to then.
 func (b *Bank) SweepDue(ctx context.Context, campaign string, progress Progress) (SweepReport, error) {
 	s := sweep{bank: b, count: counter(progress)}
 	c, err := b.Campaign(ctx, campaign)

@@ -33,8 +33,7 @@ type Progress func(done, total int64)
 // returns an error of the family ErrInconsistent, which names the first few such claims.
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrMoved, ErrRestored, ErrTryAgain, the family ErrInconsistent. After an error
-// the report has the
-// results up to then.
+// the report has the results up to then.
 func (b *Bank) Sweep(ctx context.Context, campaign string, progress Progress) (SweepReport, error) {
 	s := sweep{bank: b, count: counter(progress)}
 	c, err := b.Campaign(ctx, campaign)
