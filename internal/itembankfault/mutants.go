@@ -133,11 +133,9 @@ var Mutants = []Mutant{
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blockInFirstSlot{e.Store} },
 	},
 	{
-		Name: "block-after-the-claim-is-deleted",
-		CaughtBy: []string{
-			"blocks/claims-race-a-forget", "half-visible/claims-during-a-forget", "pairs/forget-and-claims",
-		},
-		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blockInSecondStep{e.Store} },
+		Name:     "block-after-the-claim-is-deleted",
+		CaughtBy: []string{"half-visible/claims-during-a-forget", "pairs/forget-and-claims"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blockInSecondStep{e.Store} },
 	},
 	{
 		Name:     "blocks-are-counted",
