@@ -33,7 +33,8 @@ demo-%:
 	@echo 'ENGINE=$*: use sqlite or dynamodb' >&2; exit 1
 
 # Many tests wait: for time-outs, for retries of the SDK, for processes. So more of them run at a time than there are cores.
-TESTFLAGS = -shuffle=on -count=1 -parallel=8
+# Without tables for debuggers a test is linked in two thirds of the time; there are 90, and Go links each of them anew.
+TESTFLAGS = -shuffle=on -count=1 -parallel=8 -ldflags='-s -w'
 
 .PHONY: test
 test: ## Run the quick tests, in a few minutes: in memory, on SQLite and on dynoxide
