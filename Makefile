@@ -33,13 +33,12 @@ demo-%:
 	@echo 'ENGINE=$*: use sqlite or dynamodb' >&2; exit 1
 
 # Many tests wait: for time-outs, for retries of the SDK, for processes. So more of them run at a time than there are cores.
-# Without tables for debuggers a test is linked in two thirds of the time; there are 90, and Go links each of them anew.
-TESTFLAGS = -shuffle=on -count=1 -parallel=8 -ldflags='-s -w'
+TESTFLAGS = -shuffle=on -count=1 -parallel=8
 
 .PHONY: test
 test: ## Run the quick tests, in a few minutes: in memory, on SQLite and on dynoxide
 	@scripts/install-tools dynoxide s3
-	go test -short $(TESTFLAGS) -timeout=30m ./...
+	go test -short -ldflags='-s -w' $(TESTFLAGS) -timeout=30m ./... # no tables for debuggers: links in two thirds of the time
 
 # The race detector makes SQLite in Go 30 times slower. So it checks the quick tests of the
 # libraries, which run in memory or over HTTP, and not the packages named here.
