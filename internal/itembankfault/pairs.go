@@ -21,7 +21,7 @@ import (
 // as a call. Each command has a Bank of its own, as each process has. The clock moves only when a command waits, so no
 // play sleeps.
 //
-// The schedules are those of package commandpairs. Commands that work on files can use it, too. The model is State, and
+// Package commandpairs makes the schedules. Commands that work on files can use it, too. The model is State, and
 // what operators may believe about the campaign (paircommands.go):
 //
 //   - No item is in two places. Each item of a load that was answered is in one.

@@ -61,14 +61,7 @@ func (b *Bank) Unblock(ctx context.Context, scope, claimant string) (BlockReport
 //
 // Errors: *InvalidError; ErrNoCampaign; ErrTryAgain.
 func (b *Bank) IsBlocked(ctx context.Context, campaign, claimant string) (bool, error) {
-	if err := validateRequest(campaign, claimant); err != nil {
-		return false, err
-	}
-	c, err := b.fixedRules(ctx, campaign)
-	if err != nil {
-		return false, err
-	}
-	keys, err := c.slotsOf(claimant)
+	keys, err := b.slotKeys(ctx, campaign, claimant)
 	if err != nil {
 		return false, err
 	}

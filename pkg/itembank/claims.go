@@ -90,14 +90,7 @@ func (b *Bank) ClaimInScope(ctx context.Context, campaign, claimant string, opti
 //
 // Errors: *InvalidError; ErrNoCampaign; ErrTryAgain.
 func (b *Bank) ClaimsInScope(ctx context.Context, campaign, claimant string) ([]Claim, error) {
-	if err := validateRequest(campaign, claimant); err != nil {
-		return nil, err
-	}
-	c, err := b.fixedRules(ctx, campaign)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := c.slotsOf(claimant)
+	keys, err := b.slotKeys(ctx, campaign, claimant)
 	if err != nil {
 		return nil, err
 	}

@@ -173,10 +173,7 @@ func (b *Bank) closeWithoutWaiting(
 // the report has the results up to then.
 func (b *Bank) SweepDue(ctx context.Context, campaign string, progress Progress) (SweepReport, error) {
 	s := sweep{bank: b, count: counter(progress)}
-	c, err := b.Campaign(ctx, campaign)
-	if err == nil {
-		err = c.marked()
-	}
+	c, err := b.unmarkedCampaign(ctx, campaign)
 	if err != nil || !c.claimsEnd() {
 		return s.report, err
 	}

@@ -52,6 +52,15 @@ func (c Campaign) marked() error {
 	return nil
 }
 
+// unmarkedCampaign reads a campaign as Campaign does. If it has a mark, it returns an error.
+func (b *Bank) unmarkedCampaign(ctx context.Context, name string) (Campaign, error) {
+	c, err := b.Campaign(ctx, name)
+	if err != nil {
+		return c, err
+	}
+	return c, c.marked()
+}
+
 // notMarked returns an error if the Bank's copy of a campaign has a mark.
 func (b *Bank) notMarked(ctx context.Context, campaign string) error {
 	c, err := b.campaignRules(ctx, campaign)

@@ -36,10 +36,7 @@ type Progress func(done, total int64)
 // the report has the results up to then.
 func (b *Bank) Sweep(ctx context.Context, campaign string, progress Progress) (SweepReport, error) {
 	s := sweep{bank: b, count: counter(progress)}
-	c, err := b.Campaign(ctx, campaign)
-	if err == nil {
-		err = c.marked()
-	}
+	c, err := b.unmarkedCampaign(ctx, campaign)
 	if err != nil {
 		return s.report, err
 	}

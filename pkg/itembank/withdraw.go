@@ -28,10 +28,7 @@ type WithdrawReport struct {
 // family ErrInconsistent. After an error the report has the results up to then.
 func (b *Bank) Withdraw(ctx context.Context, campaign string, source Source) (WithdrawReport, error) {
 	var report WithdrawReport
-	c, err := b.Campaign(ctx, campaign)
-	if err == nil {
-		err = c.marked()
-	}
+	c, err := b.unmarkedCampaign(ctx, campaign)
 	if err != nil {
 		return report, err
 	}
@@ -65,10 +62,7 @@ func (b *Bank) Withdraw(ctx context.Context, campaign string, source Source) (Wi
 // the report has the results up to then.
 func (b *Bank) WithdrawAll(ctx context.Context, campaign string, progress Progress) (WithdrawReport, error) {
 	var report WithdrawReport
-	c, err := b.Campaign(ctx, campaign)
-	if err == nil {
-		err = c.marked()
-	}
+	c, err := b.unmarkedCampaign(ctx, campaign)
 	if err != nil {
 		return report, err
 	}
