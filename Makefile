@@ -33,12 +33,14 @@ demo-%:
 	@echo 'ENGINE=$*: use sqlite or dynamodb' >&2; exit 1
 
 # Many tests wait: for time-outs, for retries of the SDK, for processes. So more of them run at a time than there are cores.
-TESTFLAGS = -shuffle=on -count=1 -parallel=8
+# The packages whose tests wait longest come first, so that none of them runs alone at the end.
+TESTFLAGS = -shuffle=on -count=1 -p=3 -parallel=8
+PACKAGES  = ./tests/... ./cmd/... ./...
 
 .PHONY: test
 test: ## Run the quick tests, in a few minutes: in memory, on SQLite and on dynoxide
 	@scripts/install-tools dynoxide s3
-	go test -short -ldflags='-s -w' $(TESTFLAGS) -timeout=30m ./... # no tables for debuggers: links in two thirds of the time
+	go test -short -ldflags='-s -w' $(TESTFLAGS) -timeout=30m $(PACKAGES) # no tables for debuggers: links in two thirds of the time
 
 # The race detector makes SQLite in Go 30 times slower. So it checks the quick tests of the
 # libraries, which run in memory or over HTTP, and not the packages named here.

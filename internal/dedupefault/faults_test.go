@@ -16,7 +16,7 @@ func TestFaults(t *testing.T) {
 		DynoxideLog.Name: 100, DynamoDBLocalLog.Name: 1000,
 	}
 	if testing.Short() {
-		shares[Memory.Name], shares[MemoryLog.Name] = 3, 5
+		shares[Memory.Name], shares[MemoryLog.Name] = 8, 12
 	}
 	OnEveryEngine(t, func(t *testing.T, e Engine) {
 		for _, s := range e.scenarios() {

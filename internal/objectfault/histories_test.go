@@ -25,7 +25,7 @@ func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
 var (
 	oneSeed = flag.Int("seed", -1, "TestHistories plays the history of this seed alone")
-	seeds   = flag.Int("seeds", 0, "how many histories TestHistories plays; by default 3,000, or 300 with -short")
+	seeds   = flag.Int("seeds", 0, "how many histories TestHistories plays; by default 3,000, or 150 with -short")
 )
 
 // inMemory returns a storage whose listings have pages of several sizes.
@@ -66,7 +66,7 @@ func TestHistories(t *testing.T) {
 	case *oneSeed >= 0:
 		first, plays = *oneSeed, 1
 	case *seeds == 0 && testing.Short():
-		plays = 300
+		plays = 150
 	}
 	for seed := uint64(first); seed < uint64(first+plays); seed++ {
 		if err := play(seed, nil, inMemory(seed)); err != nil {

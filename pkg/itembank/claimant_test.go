@@ -213,6 +213,9 @@ func TestEmails(t *testing.T) {
 func TestEmailsKeepTheirForm(t *testing.T) {
 	t.Parallel()
 	for r := range unicode.MaxRune + 1 {
+		if testing.Short() && !unicode.IsGraphic(r) {
+			continue // six of seven, nearly all of them not assigned
+		}
 		for _, claimant := range []string{string(r), "a" + string(r) + "\u0301"} {
 			once, ok := itembank.NormalEmail(claimant)
 			if twice, _ := itembank.NormalEmail(once); ok && once != twice {
