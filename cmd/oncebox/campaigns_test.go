@@ -21,7 +21,6 @@ import (
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
-	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
@@ -415,11 +414,6 @@ func onEngines(t *testing.T, test func(*testing.T, engine.Store)) {
 	})
 	t.Run("dynamodb", func(t *testing.T) {
 		testengine.CheckOnly(t)
-		client := itembankengines.Client(testengine.Dynoxide(t), nil)
-		bank, claims := "bank-"+rand.Text(), "dedupe-"+rand.Text()
-		if err := dynamostore.CreateTables(t.Context(), client, bank, claims); err != nil {
-			t.Fatal(err)
-		}
-		test(t, itembankengines.CallersClock{Store: dynamostore.New(client, bank, claims)})
+		test(t, itembankengines.OwnTables().Create(t, testengine.Dynoxide(t)).Store)
 	})
 }

@@ -178,7 +178,7 @@ func numbered(prefix string, n int) []string {
 // processes meet in the middle.
 func TestLoadersAtOnce(t *testing.T) {
 	testengine.CheckOnly(t)
-	const n = interruptedLines / 8
+	const n = interruptedLines / 20
 	onStores(t, func(s *shell) {
 		s.run(exitDone, "init")
 		store := s.store()
