@@ -12,8 +12,8 @@ import (
 // that call can fail.
 func TestFaults(t *testing.T) {
 	shares := shares{
-		SQLiteMemory.Name: 4, SQLiteFile.Name: 40, Dynoxide.Name: 100, DynamoDBLocal.Name: 1000,
-		DynoxideLog.Name: 100, DynamoDBLocalLog.Name: 1000,
+		SQLiteMemory.Name: 12, SQLiteFile.Name: 80, Dynoxide.Name: 250, DynamoDBLocal.Name: 2000,
+		DynoxideLog.Name: 250, DynamoDBLocalLog.Name: 2000,
 	}
 	if testing.Short() {
 		shares[Memory.Name], shares[MemoryLog.Name] = 8, 12

@@ -40,12 +40,12 @@ func inOwnTables(t testing.TB, endpoint string) func(testing.TB) enginetest.Engi
 
 func TestFaults(t *testing.T) {
 	testengine.CheckOnly(t)
-	itembankfault.RunFaults(t, inOwnTables(t, testengine.Dynoxide(t)), 8)
+	itembankfault.RunFaults(t, inOwnTables(t, testengine.Dynoxide(t)), 24)
 }
 
 func TestFaultsOnDynamoDBLocal(t *testing.T) {
 	testengine.CheckOnly(t)
-	itembankfault.RunFaults(t, inOwnTables(t, testengine.DynamoDBLocal(t)), 60)
+	itembankfault.RunFaults(t, inOwnTables(t, testengine.DynamoDBLocal(t)), 150)
 }
 
 func TestHistories(t *testing.T) {
@@ -67,7 +67,7 @@ func TestRestores(t *testing.T) {
 
 func TestPairs(t *testing.T) {
 	testengine.CheckOnly(t)
-	itembankfault.RunPairs(t, itembankengines.Dynoxide, itembankfault.PairOptions{Share: 12})
+	itembankfault.RunPairs(t, itembankengines.Dynoxide, itembankfault.PairOptions{Share: 40})
 }
 
 // TestKills kills other processes that work on the tables.

@@ -36,12 +36,12 @@ type wireFault struct {
 // these faults.
 func TestFaultsAtTheWire(t *testing.T) {
 	testengine.CheckOnly(t)
-	breakWire(t, testengine.Dynoxide(t), 24)
+	breakWire(t, testengine.Dynoxide(t), 60)
 }
 
 func TestFaultsAtTheWireOfDynamoDBLocal(t *testing.T) {
 	testengine.CheckOnly(t)
-	breakWire(t, testengine.DynamoDBLocal(t), 80)
+	breakWire(t, testengine.DynamoDBLocal(t), 240)
 }
 
 func breakWire(t *testing.T, target string, share int) {
