@@ -244,5 +244,8 @@ func pointer(field string) string {
 	if field == "" {
 		return ""
 	}
-	return "/" + field
+	return "/" + pointerEscapes.Replace(field)
 }
+
+// pointerEscapes escapes a member for a JSON pointer (RFC 6901, section 3).
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
