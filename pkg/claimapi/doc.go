@@ -48,7 +48,7 @@
 //
 //	ErrInvalid       400
 //	ErrRefused       404 (no such campaign, no claim) or 409, one problem for each member
-//	ErrTryAgain      503 with Retry-After; the same request again is safe and useful
+//	ErrTryAgain      503, or 429 not-listed-yet, with Retry-After; the same request again is safe and useful
 //	ErrInconsistent  500 inconsistent-claim: the operator has to repair rows; the same request again is safe and useless
 //
 // Any other error becomes 500 internal. The texts of errors go to the log, never to a client.
