@@ -108,6 +108,18 @@ func (a Auth) check(names naming, claimantFrom string) error {
 	return p.err()
 }
 
+// caller returns ONCEBOX_CALLER: whom the routes let name a claimant. The function compares it with each event, so that
+// while a deployment changes the routes, no caller gets through by the old ones. "" means that callers are claimants.
+func (a Auth) caller(claimantFrom string) string {
+	switch {
+	case claimantFrom != "body":
+		return ""
+	case a.kind == authOpen:
+		return "any"
+	}
+	return "iam"
+}
+
 // wrongScope reports whether a text cannot be a scope: white space separates the scopes of a token (RFC 6749, 3.3).
 func wrongScope(scope string) bool { return scope == "" || strings.ContainsAny(scope, " \t\r\n\"\\") }
 

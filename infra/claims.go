@@ -32,7 +32,8 @@ type ClaimAPIProps struct {
 	CampaignCache *time.Duration
 
 	// ClaimantsConfirm lets callers who are the claimant confirm their own holds. That is for holds that cost nothing.
-	// With ClaimantFrom body it changes nothing: the callers are back ends, and may always confirm.
+	// With AuthOpen it lets every caller confirm. With AuthIAM and ClaimantFrom body it changes nothing: the callers are
+	// back ends, and may always confirm.
 	ClaimantsConfirm bool
 
 	// Page makes the routes of the claim page, and turns it on in the function. Every visitor may read the page. It is
@@ -64,7 +65,8 @@ type ClaimAPIProps struct {
 
 	// RateLimit and BurstLimit throttle each route: requests per second, and requests at once. The default of both is
 	// 1,000. That is half of what new on-demand tables take: they have 4,000 write units a second each, and a claim
-	// takes 2 of each table.
+	// takes 2 of each table. The list of free items has a fixed limit of 100, because callers who may not claim can ask
+	// for it.
 	RateLimit, BurstLimit int
 
 	Function FunctionProps
@@ -106,6 +108,13 @@ var claimFunction = functionKind{
 	longestTimeout: 29 * time.Second,
 }
 
+// itemsRate and itemsRoute are the limit of the list of free items, in requests a second and at once, and its route.
+// A cache in front of the API asks once a second for each page.
+const (
+	itemsRate  = 100
+	itemsRoute = "/campaigns/{campaign}/items"
+)
+
 // defaultClaimRate is the default of [ClaimAPIProps].RateLimit and BurstLimit, which explain it.
 const defaultClaimRate = 1000
 
@@ -124,7 +133,7 @@ var claimRoutes = []struct {
 	{awsapigatewayv2.HttpMethod_GET, "/campaigns/{campaign}/claims/{claimant+}"},
 	{awsapigatewayv2.HttpMethod_POST, "/campaigns/{campaign}/claims/{claimant+}"},
 	{awsapigatewayv2.HttpMethod_DELETE, "/campaigns/{campaign}/claims/{claimant+}"},
-	{awsapigatewayv2.HttpMethod_GET, "/campaigns/{campaign}/items"},
+	{awsapigatewayv2.HttpMethod_GET, itemsRoute},
 	{awsapigatewayv2.HttpMethod_GET, "/campaigns/{campaign}"},
 	{awsapigatewayv2.HttpMethod_GET, "/openapi.json"},
 }
@@ -205,6 +214,7 @@ func (p ClaimAPIProps) environment(bank, dedupe string) environment {
 		"ONCEBOX_BANK_TABLE":    bank,
 		"ONCEBOX_DEDUPE_TABLE":  dedupe,
 		"ONCEBOX_CLAIMANT_FROM": p.ClaimantFrom,
+		"ONCEBOX_CALLER":        p.Auth.caller(p.ClaimantFrom),
 		"ONCEBOX_LINK_KEYS":     p.Auth.linkKeys,
 		"ONCEBOX_METRICS":       p.Function.metricsText(),
 		"ONCEBOX_LOG_LEVEL":     p.Function.LogLevel,
@@ -267,8 +277,26 @@ func (c *ClaimAPI) newAPI(p ClaimAPIProps) {
 			RateLimit: jsii.Number(p.RateLimit), BurstLimit: jsii.Number(p.BurstLimit),
 		},
 	})
+	limitItems(c.API, stage)
 	c.accessLogs = newAccessLogGroup(c.Construct, p.Function, p.Disposable)
 	writeAccessLogs(stage, c.accessLogs)
 	c.URL = strings.TrimSuffix(*stage.Url(), "/")
 	c.newDomain(p, stage)
+}
+
+// limitItems limits the route of the free items. API Gateway refuses settings of a route that does not exist, so the
+// stage waits for the route ("Unable to find Route by key": terraform-aws-modules/terraform-aws-apigateway-v2 pull
+// request 80).
+func limitItems(api awsapigatewayv2.HttpApi, stage awsapigatewayv2.HttpStage) {
+	limited := stage.Node().DefaultChild().(awsapigatewayv2.CfnStage)
+	for _, c := range *api.Node().FindAll(constructs.ConstructOrder_PREORDER) {
+		route, ok := c.(awsapigatewayv2.CfnRoute)
+		if !ok || !strings.HasSuffix(*route.RouteKey(), " "+itemsRoute) {
+			continue
+		}
+		limited.SetRouteSettings(map[string]any{
+			*route.RouteKey(): map[string]any{"ThrottlingRateLimit": itemsRate, "ThrottlingBurstLimit": itemsRate},
+		})
+		limited.AddResourceDependency(route, nil)
+	}
 }

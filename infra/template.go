@@ -195,6 +195,9 @@ func (t *templateStack) setClaims(c *ClaimAPI) error {
 	setVariable(function, "CLAIMANT_FROM", intrinsic{"Fn::If": []any{
 		*t.isGiven("ClaimantFrom", "").LogicalId(), ref("ClaimantFrom"), byAuth("ClaimantFrom"),
 	}})
+	setVariable(function, "CALLER", intrinsic{"Fn::If": []any{
+		*t.backEnds().LogicalId(), AuthIAM().caller("body"), ref("AWS::NoValue"),
+	}})
 	setVariable(function, "LINK_KEYS", t.ifGiven("LinkKeys", "", ref("LinkKeys")))
 	setVariable(function, "PAGE", t.ifGiven("Page", "off", switchText(true)))
 	setVariable(function, "CLAIMANTS_CONFIRM", t.ifGiven("ClaimantsConfirm", "off", switchText(true)))
@@ -206,6 +209,17 @@ func (t *templateStack) setClaims(c *ClaimAPI) error {
 		return err
 	}
 	return t.setVersion(c.Function, "Auth", "ClaimantFrom", "ClaimantsConfirm", "Page", "LinkKeys")
+}
+
+// backEnds returns the condition that callers name the claimant. The rules of the template allow that with Auth=iam only.
+func (t *templateStack) backEnds() awscdk.CfnCondition {
+	is := func(parameter, value string) awscdk.ICfnConditionExpression {
+		return awscdk.Fn_ConditionEquals(t.parameters[parameter].ValueAsString(), value)
+	}
+	byDefault := awscdk.Fn_ConditionAnd(is("Auth", "iam"), is("ClaimantFrom", ""))
+	return awscdk.NewCfnCondition(t.stack, jsii.String("HasBackEnds"), &awscdk.CfnConditionProps{
+		Expression: awscdk.Fn_ConditionOr(is("ClaimantFrom", "body"), byDefault),
+	})
 }
 
 // setAPI makes the authorizer, the routes of the page and the headers of CORS depend on parameters.

@@ -228,7 +228,7 @@ func (c *claimants) campaign(name string, codes int) cost {
 
 // seats makes a campaign of items with columns.
 func (c *claimants) seats(name string, seats int) {
-	_, _, err := c.bank().CreateCampaign(c.Context(), name, itembank.Settings{Columns: true})
+	_, _, err := c.bank().CreateCampaign(c.Context(), name, itembank.Settings{Columns: true, Publish: true})
 	must(c, err)
 	source := func() iter.Seq2[itembank.Line, error] {
 		return func(yield func(itembank.Line, error) bool) {
@@ -275,6 +275,17 @@ func (c *claimants) read(h *claimapi.Handler, campaign string, claimant, want in
 	c.ask(h, request, want)
 }
 
+// list lists up to 500 free items, n times.
+func (c *claimants) list(h *claimapi.Handler, campaign string, n int) {
+	c.Helper()
+	var request events.APIGatewayV2HTTPRequest
+	must(c, json.Unmarshal(readEvent(c, "get-items"), &request))
+	request.RawPath, request.RawQueryString = "/campaigns/"+campaign+"/items", "limit=500"
+	for range n {
+		c.ask(h, request, http.StatusOK)
+	}
+}
+
 func (c *claimants) ask(h *claimapi.Handler, request events.APIGatewayV2HTTPRequest, want int) {
 	c.Helper()
 	response, err := h.Handle(c.Context(), request)
@@ -312,6 +323,15 @@ func costsOfClaims(t *testing.T) map[string]cost {
 	each(counted, "the same claimant again", func(i int) { c.claim(busy, "spring", i, http.StatusOK) })
 	each(counted, "a claim read", func(i int) { c.read(busy, "spring", i, http.StatusOK) })
 	c.seats("seats", 2*counted)
+	each(1, "500 free items with columns, listed for an operator", func(int) {
+		_, err := c.bank().FreeItems(t.Context(), "seats", "", 500)
+		must(t, err)
+	})
+	lists := c.container()
+	for _, name := range []string{"the first", "each later"} {
+		each(1, "lists of free items with columns in a container, "+name+" second", func(int) { c.list(lists, "seats", 24) })
+		c.clock.Advance(time.Second)
+	}
 	c.claim(busy, "seats", -1, http.StatusCreated)
 	each(counted, "a new claim of an item with columns", func(i int) { c.claim(busy, "seats", i, http.StatusCreated) })
 	c.refill(busy, "seats", 2)

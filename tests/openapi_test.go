@@ -181,7 +181,7 @@ func newSpring(t *testing.T) (path string, bank *itembank.Bank) {
 	t.Cleanup(func() { _ = store.Close() })
 	bank = itembank.New(store)
 	addCampaign(t, bank, "spring", itembank.Settings{
-		Hold: time.Hour, OnEnd: itembank.Return, PerClaimant: 100, Choice: true, Publish: true,
+		Hold: time.Hour, OnEnd: itembank.Return, PerClaimant: 100, Choice: true, MaxItems: 20, Publish: true,
 	}, 20)
 	_, err = bank.Load(t.Context(), "spring", itembank.Items("12A", "12B"), nil)
 	must(t, err)

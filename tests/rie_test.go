@@ -164,10 +164,14 @@ func newTables() tables {
 
 // settings returns the variables of the function for the tables at an endpoint.
 func (s tables) settings(endpoint, from string) []string {
-	return []string{
+	env := []string{
 		"AWS_ENDPOINT_URL_DYNAMODB=" + endpoint, "ONCEBOX_CLAIMANT_FROM=" + from,
 		"ONCEBOX_BANK_TABLE=" + s.bank, "ONCEBOX_DEDUPE_TABLE=" + s.dedupe,
 	}
+	if from == "body" {
+		env = append(env, "ONCEBOX_CALLER=iam")
+	}
+	return env
 }
 
 // linkSettings returns the variables of the function that are needed only for links.

@@ -36,7 +36,8 @@ type campaignCreate struct {
 	ClaimantAs itembank.ClaimantAs `help:"Which claimants are the same one. exact: claimants with the same bytes. email: white space at the ends, upper and lower case, and Unicode form do not count; everything else does, such as +tags and dots. Fixed for good with the scope. Default: ${default}." enum:"exact,email" default:"exact" placeholder:"exact|email"`
 
 	PerClaimant  int  `help:"How many claims a claimant can have, each in a slot that the claim names with --slot. More than one needs a scope that no other campaign has. Fixed for good. Default: ${default}." default:"1" placeholder:"N"`
-	Choice       bool `help:"Let claimants name the items, as in --item 12A: up to 20 in one claim, all or none. For seats and places. On codes it lets every caller try which codes exist, and take them. Fixed for good."`
+	Choice       bool `help:"Let claimants name the items, as in --item 12A. A claim may have several, all or none. For seats and places. On codes it lets every caller try which codes exist, and take them. Fixed for good."`
+	MaxItems     *int `help:"How many items one claim can have: 1 to 20 with --choice, else 1. A claimant can have --per-claimant times as many. Fixed for good. Default: 1; with --choice and without --per-claimant, 20." placeholder:"N"`
 	PublishItems bool `help:"Let every caller list the free items over HTTP, as for a seat map. Never for codes. Fixed for good."`
 
 	Columns bool `help:"Let loads give items columns of a CSV file, as in load --with price,row. They come back with the item, to every claimant who gets it. Fixed for good."`
@@ -59,8 +60,9 @@ Examples:
 }
 
 func (c campaignCreate) Run(ctx context.Context, a *app) error {
-	if c.Shards == 0 || c.PageSize == 0 || c.PerClaimant == 0 { // the library reads 0 as "not set"
-		return &usageError{errors.New("--shards, --page-size and --per-claimant must be at least 1"), ""}
+	if c.Shards == 0 || c.PageSize == 0 || c.PerClaimant == 0 || c.MaxItems != nil && *c.MaxItems == 0 {
+		// The library reads 0 as "not set".
+		return &usageError{errors.New("--shards, --page-size, --per-claimant and --max-items must be at least 1"), ""}
 	}
 	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error { return c.create(ctx, a, b) })
 }
@@ -68,8 +70,9 @@ func (c campaignCreate) Run(ctx context.Context, a *app) error {
 func (c campaignCreate) create(ctx context.Context, a *app, b *itembank.Bank) error {
 	campaign, created, err := b.CreateCampaign(ctx, c.Name, itembank.Settings{
 		OpensAt: c.Opens, ClosesAt: c.Closes, Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
-		ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, Hold: c.Hold, OnEnd: c.onEnd(),
-		ClaimantAs: c.ClaimantAs, PerClaimant: c.PerClaimant, Choice: c.Choice, Publish: c.PublishItems, Columns: c.Columns,
+		ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, Hold: c.Hold, OnEnd: valueOf(c.OnEnd),
+		ClaimantAs: c.ClaimantAs, PerClaimant: c.PerClaimant, Choice: c.Choice, MaxItems: valueOf(c.MaxItems),
+		Publish: c.PublishItems, Columns: c.Columns,
 	})
 	if err != nil {
 		return c.flagError(err)
@@ -82,12 +85,12 @@ func (c campaignCreate) create(ctx context.Context, a *app, b *itembank.Bank) er
 	return a.print(toCampaignJSON(campaign, state), fmt.Sprintf("%s %s (%s)", verb, campaign.Name, state))
 }
 
-// onEnd returns --on-end. The library has the default, which depends on --hold.
-func (c campaignCreate) onEnd() itembank.OnEnd {
-	if c.OnEnd == nil {
-		return ""
+// valueOf returns the value of a flag, or the zero value without it. The library has the defaults that depend on others.
+func valueOf[T any](flag *T) (value T) {
+	if flag != nil {
+		value = *flag
 	}
-	return *c.OnEnd
+	return value
 }
 
 // flagError names the flag or argument that is wrong, with its value.
@@ -102,7 +105,7 @@ func (c campaignCreate) flagError(err error) error {
 		"page-size": fmt.Sprintf("--page-size %d", c.PageSize),
 		"opens":     "--opens", "closes": "--closes", "item-life": "--item-life", "claim-life": "--claim-life",
 		"hold": "--hold", "on-end": "--on-end", "claimant-as": fmt.Sprintf("--claimant-as %s", c.ClaimantAs),
-		"per-claimant": fmt.Sprintf("--per-claimant %d", c.PerClaimant),
+		"per-claimant": fmt.Sprintf("--per-claimant %d", c.PerClaimant), "max-items": fmt.Sprintf("--max-items %d", valueOf(c.MaxItems)),
 	}
 	name, ok := typed[invalid.Field]
 	switch {
@@ -150,6 +153,7 @@ func describe(c itembank.Campaign, state itembank.State) string {
 		row("claimants", string(c.ClaimantAs))
 		row("slots", fmt.Sprint(c.PerClaimant))
 		row("choice", yesOr(c.Choice, "no"))
+		row("max items", fmt.Sprint(c.MaxItems))
 		row("published", yesOr(c.Publish, "no"))
 		row("columns", yesOr(c.Columns, "no"))
 		row("shards", fmt.Sprint(c.Shards))

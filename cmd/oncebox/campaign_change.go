@@ -26,6 +26,7 @@ type campaignSet struct {
 	ClaimantAs   *string `hidden:""`
 	PerClaimant  *string `hidden:""`
 	Choice       *bool   `hidden:""`
+	MaxItems     *string `hidden:""`
 	PublishItems *bool   `hidden:""`
 	Columns      *bool   `hidden:""`
 }
@@ -89,6 +90,10 @@ var fixedSettings = []struct {
 	{
 		"--choice", "with it codes could be guessed, and without it claims with several items would be counted wrongly",
 		func(c campaignSet) bool { return c.Choice != nil },
+	},
+	{
+		"--max-items", "claimants were told how many items they can have",
+		func(c campaignSet) bool { return c.MaxItems != nil },
 	},
 	{
 		"--publish-items", "published items cannot be made secret again",

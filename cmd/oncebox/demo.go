@@ -48,7 +48,7 @@ func (demoCommand) Run(ctx context.Context, a *app) error {
 	}
 	for range demoContainers {
 		log := slog.New(slog.DiscardHandler)
-		d.containers = append(d.containers, claimapi.New(itembank.New(store), from, log))
+		d.containers = append(d.containers, claimapi.New(itembank.New(store), from, log, claimapi.WithAnyCaller(true)))
 	}
 	return d.run(ctx)
 }

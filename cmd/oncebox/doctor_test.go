@@ -68,7 +68,7 @@ func TestDoctorOfVariables(t *testing.T) {
 		s.run(exitLook, "doctor").saying(t, want)
 	}
 	s.env = []string{
-		"ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_SINK=kinesis:out", "ONCEBOX_ID_PATH=id", "ONCEBOX_DEAD_LETTERS=dir:d",
+		"ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_CALLER=iam", "ONCEBOX_SINK=kinesis:out", "ONCEBOX_ID_PATH=id", "ONCEBOX_DEAD_LETTERS=dir:d",
 	}
 	s.run(exitDone, "doctor").saying(t, "claim function: would start", "dedupe function: would start")
 }
@@ -221,7 +221,7 @@ func deployClaims(
 func TestDoctorOfAnAlias(t *testing.T) {
 	s, client, tables := onTables(t)
 	s.run(exitDone, "init")
-	functions := deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body")
+	functions := deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_CALLER=iam")
 	functions["shop-claims"].Latest = map[string]string{"ONCEBOX_CLAIMANT_FROM": "body", "ONCEBOX_OLD": "variable"}
 	s.run(exitDone, "doctor", "--deployed", "--stack", "shop").saying(t,
 		"ok          alias     claim function shop-claims: live is version 7",
@@ -244,7 +244,7 @@ func TestDoctorOfAnAlias(t *testing.T) {
 func TestDoctorInvokesNoOtherFunction(t *testing.T) {
 	s, client, tables := onTables(t)
 	s.run(exitDone, "init")
-	functions := deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body")
+	functions := deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_CALLER=iam")
 	functions["a-nightly-draw"] = &lambdatest.Function{
 		Env: functions["shop-sweep"].Env, Description: "draws the winners",
 		Invoke: func([]byte) (reply, log []byte) {
@@ -268,7 +268,7 @@ func TestDoctorInvokesNoOtherFunction(t *testing.T) {
 func TestDoctorOfASweepThatFailsElsewhere(t *testing.T) {
 	s, client, tables := onTables(t)
 	s.run(exitDone, "init")
-	functions := deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body")
+	functions := deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_CALLER=iam")
 	sweep, failure := functions["shop-sweep"].Invoke, errors.New("1 of 2 campaigns were not swept to their end")
 	functions["shop-sweep"].Invoke = func(event []byte) (reply, log []byte) {
 		sweep(event)
@@ -286,7 +286,7 @@ func TestDoctorOfASweepThatFailsElsewhere(t *testing.T) {
 func TestDoctorOfThrottledFunctions(t *testing.T) {
 	s, client, tables := onTables(t)
 	s.run(exitDone, "init")
-	functions := deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body")
+	functions := deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_CALLER=iam")
 	claims, calls := functions["shop-claims"].Invoke, 0
 	functions["shop-claims"].Invoke = func(event []byte) (reply, log []byte) {
 		if calls++; calls == 1 || calls == 3 { // the state of the campaign, and the claim
@@ -303,7 +303,7 @@ func TestDoctorOfThrottledFunctions(t *testing.T) {
 func TestDoctorOfADedupeTableOfItsOwn(t *testing.T) {
 	s, client, tables := onTables(t)
 	s.run(exitDone, "init")
-	functions := deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body")
+	functions := deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_CALLER=iam")
 	ownTable := "records-" + tables
 	functions["a-records"] = &lambdatest.Function{
 		Stream: "arn:aws:kinesis:us-east-1:123456789012:stream/in",
@@ -342,7 +342,7 @@ func TestDoctorsAtOnce(t *testing.T) {
 	s.run(exitDone, "init")
 	const left = "oncebox-doctor-0123456789ab-holds"
 	s.run(exitDone, "campaign", "create", left, "--hold", "30s", "--shards", "1")
-	deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body")
+	deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_CALLER=iam")
 	setCreated(t, client, tables, left, time.UnixMilli(1))
 	var all sync.WaitGroup
 	for range 2 {
@@ -373,7 +373,8 @@ func TestDoctorOfAStack(t *testing.T) {
 		settings, flags []string
 		notPlayed       []string
 	}{
-		"body":     {[]string{"ONCEBOX_CLAIMANT_FROM=body"}, nil, nil},
+		"body":     {[]string{"ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_CALLER=iam"}, nil, nil},
+		"open":     {[]string{"ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_CALLER=any"}, nil, []string{"hold and its confirmation"}},
 		"jwt":      {[]string{"ONCEBOX_CLAIMANT_FROM=jwt:sub"}, nil, []string{"hold and its confirmation"}},
 		"confirms": {[]string{"ONCEBOX_CLAIMANT_FROM=jwt:sub", "ONCEBOX_CLAIMANTS_CONFIRM=on"}, nil, nil},
 		"iam":      {[]string{"ONCEBOX_CLAIMANT_FROM=iam"}, nil, []string{"hold and its confirmation"}},
@@ -434,7 +435,7 @@ func TestDoctorOfAStack(t *testing.T) {
 // TestDoctorOfOtherStacks checks that the doctor names the parts that it cannot check.
 func TestDoctorOfOtherStacks(t *testing.T) {
 	s, client, tables := onTables(t)
-	deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body")
+	deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_CALLER=iam")
 	s.run(exitUsage, "doctor", "--deployed").saying(t, "--stack oncebox: there is no such stack in the region us-east-1")
 	s.run(exitUsage, "doctor", "--deployed", "--function", "custom-resource").saying(t, "has no function of oncebox")
 	s.run(exitUsage, "doctor", "--deployed", "--stack", "shop", "--records").saying(t, "there is no dedupe function")
@@ -454,7 +455,7 @@ func TestDoctorCleansUp(t *testing.T) {
 		s.run(exitDone, "load", name, "items")
 		s.run(exitDone, "claim", name, "oncebox-doctor-b")
 	}
-	deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body")
+	deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_CALLER=iam")
 	s.run(exitDone, "doctor", "--deployed", "--stack", "shop") // because the other run may still be running
 	s.run(exitDone, "campaign", "show", left)
 	s.run(exitDone, "doctor", "--deployed", "--stack", "shop", "--clean").saying(t, "deleted 1 of interrupted runs")
@@ -471,7 +472,7 @@ func TestDoctorCleansUp(t *testing.T) {
 func TestDoctorWhoseCampaignIsDeleted(t *testing.T) {
 	s, client, tables := onTables(t)
 	s.run(exitDone, "init")
-	functions := deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body")
+	functions := deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_CALLER=iam")
 	claims := functions["shop-claims"].Invoke
 	functions["shop-claims"].Invoke = func(event []byte) (reply, log []byte) {
 		reply, log = claims(event)
@@ -512,7 +513,7 @@ func TestDoctorOnAFastClock(t *testing.T) {
 	const running = "oncebox-doctor-0123456789ab-holds"
 	s.run(exitDone, "campaign", "create", running, "--hold", "30s", "--shards", "1")
 	setCreated(t, client, tables, running, time.Now().Add(-ahead))
-	functions := deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body")
+	functions := deployClaims(t, s, client, tables, "ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_CALLER=iam")
 	sweep := functions["shop-sweep"].Invoke
 	functions["shop-sweep"].Invoke = func(event []byte) (reply, log []byte) {
 		campaigns, err := dynamostore.New(client, "bank-"+tables, "dedupe-"+tables).Campaigns(t.Context())

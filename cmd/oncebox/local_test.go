@@ -131,7 +131,7 @@ func TestLocal(t *testing.T) {
 	base := s.serve()
 
 	claims := base + "/campaigns/spring/claims"
-	first := s.post(claims, `{"claimant":"ann/é ?"}`)
+	first := s.post(claims, `{"claimant":"ann/é #"}`)
 	if first.status != http.StatusCreated || !strings.Contains(first.body, `"item":"A-1"`) {
 		t.Fatalf("want 201 with the item, got %+v", first)
 	}

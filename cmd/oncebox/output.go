@@ -50,6 +50,7 @@ type campaignJSON struct {
 	ClaimantAs  itembank.ClaimantAs `json:"claimant_as"`
 	PerClaimant int                 `json:"per_claimant"`
 	Choice      bool                `json:"choice"`
+	MaxItems    int                 `json:"max_items"`
 	Publish     bool                `json:"publish_items"`
 	Columns     bool                `json:"columns"`
 
@@ -65,8 +66,8 @@ type campaignJSON struct {
 func toCampaignJSON(c itembank.Campaign, state itembank.State) campaignJSON {
 	return campaignJSON{
 		Name: c.Name, State: state, Mode: modeOf(c), Mark: markOf(c), OpensAt: optional(c.OpensAt), ClosesAt: optional(c.ClosesAt),
-		Scope: c.Scope, ClaimantAs: c.ClaimantAs, PerClaimant: c.PerClaimant, Choice: c.Choice, Publish: c.Publish, Columns: c.Columns,
-		Shards: c.Shards, PageSize: c.PageSize,
+		Scope: c.Scope, ClaimantAs: c.ClaimantAs, PerClaimant: c.PerClaimant, Choice: c.Choice, MaxItems: c.MaxItems,
+		Publish: c.Publish, Columns: c.Columns, Shards: c.Shards, PageSize: c.PageSize,
 		ItemLife: lifeOr(c.ItemLife, ""), ClaimLife: lifeOr(c.ClaimLife, ""), Hold: lifeOr(c.Hold, ""), OnEnd: c.OnEnd,
 		CreatedAt: c.CreatedAt,
 	}

@@ -16,6 +16,12 @@ func TestSlots(t *testing.T) {
 		s.run(exitUsage, "campaign", "create", "other", "--scope", "tickets").saying(s.T, `--scope "tickets": "tickets" is for campaign "tickets" alone`)
 		s.run(exitUsage, "campaign", "create", "other", "--per-claimant", "0").saying(s.T, "must be at least 1")
 		s.run(exitUsage, "campaign", "create", "other", "--per-claimant", "101").saying(s.T, "--per-claimant 101: must be 1 to 100")
+		s.run(exitUsage, "campaign", "create", "other", "--choice", "--max-items", "0").saying(s.T, "must be at least 1")
+		s.run(exitUsage, "campaign", "create", "other", "--choice", "--max-items", "21").saying(s.T, "--max-items 21: must be 1 to 20")
+		s.run(exitUsage, "campaign", "create", "other", "--max-items", "2").saying(s.T, "--max-items 2: must be 1 without choice")
+		s.run(exitDone, "campaign", "create", "four", "--per-claimant", "4", "--choice")
+		s.run(exitUsage, "claim", "four", "ann", "--item", "A", "--item", "B").saying(s.T, `must be at most 1 in campaign "four", are 2`)
+		s.run(exitUsage, "campaign", "set", "four", "--max-items", "2").saying(s.T, "--max-items", "claimants were told")
 		s.run(exitDone, "load", "tickets", s.file("tickets.txt", "T-1\nT-2\nT-3\n"))
 		var first, second, again claimapi.ClaimBody
 		s.json(&first, "claim", "tickets", "ann")

@@ -106,7 +106,8 @@ func TestAudit(t *testing.T) {
 func TestSupportOfSeveral(t *testing.T) {
 	onStores(t, func(s *shell) {
 		s.run(exitDone, "init")
-		s.run(exitDone, "campaign", "create", "hall", "--claimant-as", "email", "--per-claimant", "2", "--choice", "--hold", "1h")
+		s.run(exitDone, "campaign", "create", "hall", "--claimant-as", "email", "--per-claimant", "2", "--choice",
+			"--max-items", "2", "--hold", "1h")
 		s.run(exitDone, "load", "hall", s.file("seats.txt", "1A\n1B\n1C \"x\"\n1D\n"))
 		s.run(exitDone, "claim", "hall", "Ann@x.org", "--item", "1B", "--item", `1C "x"`)
 		s.run(exitDone, "claim", "hall", "ann@x.org", "--slot", "2", "--item", "1D")

@@ -56,9 +56,11 @@ func (a answer) granted() error {
 	return a.want(http.StatusCreated)
 }
 
-// identified reports whether the caller of a request is the claimant. If it is not, the caller is a back end that
-// names the claimant.
-func (a api) identified() bool { return a.function.Env["ONCEBOX_CLAIMANT_FROM"] != "body" }
+// backEnd reports whether the callers of the API are back ends that name their customers. Other callers are the
+// claimants, or may be.
+func (a api) backEnd() bool {
+	return a.function.Env["ONCEBOX_CLAIMANT_FROM"] == "body" && a.function.Env["ONCEBOX_CALLER"] != "any"
+}
 
 // event returns the request of a claimant, as API Gateway sends it after it has checked the caller.
 func (a api) event(method, path, query, campaign, claimant string, body map[string]string) (
@@ -88,6 +90,8 @@ func (a api) event(method, path, query, campaign, claimant string, body map[stri
 		authorizer.IAM = &events.APIGatewayV2HTTPRequestContextAuthorizerIAMDescription{
 			CognitoIdentity: events.APIGatewayV2HTTPRequestContextAuthorizerCognitoIdentity{IdentityID: claimant},
 		}
+	case "body": // any identity may name the claimant
+		authorizer.IAM = &events.APIGatewayV2HTTPRequestContextAuthorizerIAMDescription{UserARN: doctorARN}
 	case "link":
 		token, err := a.key.Sign(claimlink.Claims{Claimant: claimant, Campaign: campaign, Expires: time.Now().Add(linkLife)})
 		if err != nil {
@@ -96,11 +100,12 @@ func (a api) event(method, path, query, campaign, claimant string, body map[stri
 		e.Headers["authorization"] = "Bearer " + token
 		return e, nil
 	}
-	if source != "body" {
-		e.RequestContext.Authorizer = authorizer
-	}
+	e.RequestContext.Authorizer = authorizer
 	return e, nil
 }
+
+// doctorARN stands for the back end that sends a request.
+const doctorARN = "arn:aws:sts::000000000000:assumed-role/oncebox/doctor"
 
 // linkLife is how long the link of a request is valid.
 const linkLife = 5 * time.Minute

@@ -102,7 +102,7 @@ func (r *claimsRun) cannotIdentify() string {
 
 // cannotConfirm returns the reason why no request can confirm through the function, or "".
 func (r *claimsRun) cannotConfirm() string {
-	if r.identified() && r.Claim.Env["ONCEBOX_CLAIMANTS_CONFIRM"] != "on" {
+	if !r.backEnd() && r.Claim.Env["ONCEBOX_CLAIMANTS_CONFIRM"] != "on" {
 		return "claimants may not confirm their own holds (ONCEBOX_CLAIMANTS_CONFIRM), so the function never does it"
 	}
 	return r.cannotClaim()

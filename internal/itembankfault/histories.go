@@ -210,6 +210,9 @@ func playProgram(ctx context.Context, e enginetest.Engine, p program, m *Mutant)
 	return h.violated(func() {
 		s := itembank.Settings{Scope: "-scope", Shards: 1, OnEnd: p.onEnd}
 		s.Choice, s.Columns = p.choice, p.columns
+		if p.choice {
+			s.MaxItems = engine.MaxClaimItems
+		}
 		if p.slots {
 			s.Scope, s.PerClaimant = "", 2
 		}

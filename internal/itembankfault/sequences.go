@@ -64,7 +64,9 @@ func (s *sequence) create(rt *rapid.T) {
 	settings := itembank.Settings{
 		Shards: rapid.IntRange(1, 2).Draw(rt, "shards"), PageSize: rapid.IntRange(1, 3).Draw(rt, "page"),
 	}
-	settings.Choice = rapid.Bool().Draw(rt, "choice")
+	if settings.Choice = rapid.Bool().Draw(rt, "choice"); settings.Choice {
+		settings.MaxItems = engine.MaxClaimItems
+	}
 	settings.Columns = rapid.Bool().Draw(rt, "columns")
 	settings.ClaimantAs = rapid.SampledFrom([]itembank.ClaimantAs{itembank.Exact, itembank.Email}).Draw(rt, "claimant as")
 	if rapid.Bool().Draw(rt, "slots") {

@@ -82,7 +82,7 @@ func (f Fault) refuses() bool {
 func faultsOf(method string) []Fault {
 	faults := []Fault{FailedBefore, CancelledBefore, CancelledDuring, CancelledAfter}
 	switch method {
-	case "FreeItems", "ItemRow", "ItemRows", "DueClaims":
+	case "FreeItems", "FreeItemsEventuallyConsistent", "ItemRow", "ItemRows", "ItemRowsEventuallyConsistent", "DueClaims":
 		faults = append(faults, SlowReply)
 	case "HeldClaim":
 		faults = append(faults, SlowReply, ClaimConflict)
@@ -241,6 +241,15 @@ func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Rang
 	}})
 }
 
+// FreeItemsEventuallyConsistent implements engine.Store.
+func (s *Store) FreeItemsEventuallyConsistent(
+	ctx context.Context, shard engine.Shard, r engine.Range, limit int,
+) (engine.FreePage, error) {
+	return through(ctx, s, call[engine.FreePage]{method: "FreeItemsEventuallyConsistent", do: func() (engine.FreePage, error) {
+		return s.Store.FreeItemsEventuallyConsistent(ctx, shard, r, limit)
+	}})
+}
+
 // Take implements engine.Store.
 func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
 	return through(ctx, s, call[engine.TakeResult]{
@@ -385,6 +394,15 @@ func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*e
 func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.Hash) ([]*engine.ItemRow, error) {
 	return through(ctx, s, call[[]*engine.ItemRow]{method: "ItemRows", do: func() ([]*engine.ItemRow, error) {
 		return s.Store.ItemRows(ctx, campaign, hashes)
+	}})
+}
+
+// ItemRowsEventuallyConsistent implements engine.Store.
+func (s *Store) ItemRowsEventuallyConsistent(
+	ctx context.Context, campaign string, hashes []engine.Hash,
+) ([]*engine.ItemRow, error) {
+	return through(ctx, s, call[[]*engine.ItemRow]{method: "ItemRowsEventuallyConsistent", do: func() ([]*engine.ItemRow, error) {
+		return s.Store.ItemRowsEventuallyConsistent(ctx, campaign, hashes)
 	}})
 }
 

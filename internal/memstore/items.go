@@ -149,6 +149,13 @@ func (s *Items) FreeItems(ctx context.Context, shard engine.Shard, r engine.Rang
 	return b.page(r, limit), nil
 }
 
+// FreeItemsEventuallyConsistent implements engine.Store. All reads are consistent here.
+func (s *Items) FreeItemsEventuallyConsistent(
+	ctx context.Context, shard engine.Shard, r engine.Range, limit int,
+) (engine.FreePage, error) {
+	return s.FreeItems(ctx, shard, r, limit)
+}
+
 // Take implements engine.Store.
 func (s *Items) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
 	if err := s.begin(ctx); err != nil {
@@ -269,6 +276,13 @@ func (s *Items) ItemRows(ctx context.Context, campaign string, hashes []engine.H
 		rows[i] = lookUp(s.rows[campaign], h)
 	}
 	return rows, nil
+}
+
+// ItemRowsEventuallyConsistent implements engine.Store. All reads are consistent here.
+func (s *Items) ItemRowsEventuallyConsistent(
+	ctx context.Context, campaign string, hashes []engine.Hash,
+) ([]*engine.ItemRow, error) {
+	return s.ItemRows(ctx, campaign, hashes)
 }
 
 // ReadItems implements engine.Store. Transactions never overlap, so there is no conflict.

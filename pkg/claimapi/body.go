@@ -5,12 +5,15 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"iter"
 	"math"
 	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/oncebox/oncebox/internal/jsonscan"
+	"github.com/oncebox/oncebox/internal/suggest"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -34,9 +37,9 @@ func badMember(name, detail string) error {
 // body is a valid JSON object. It is empty if the request has no body.
 type body jsonscan.Text
 
-// bodyOf reads the body of a request. It is stricter than json.Unmarshal, which accepts invalid UTF-8.
-// Errors: errTooLarge, errNotJSON, *itembank.InvalidError.
-func bodyOf(e event) (body, error) {
+// bodyOf reads the body of a request, which may have these members. It is stricter than json.Unmarshal, which accepts
+// invalid UTF-8 and ignores misspelt members. Errors: errTooLarge, errNotJSON, *itembank.InvalidError.
+func bodyOf(e event, members ...string) (body, error) {
 	data, err := decodeBody(e)
 	switch {
 	case err != nil:
@@ -56,7 +59,25 @@ func bodyOf(e event) (body, error) {
 	if object.At(object.Space(0)) != '{' {
 		return nil, badDocument("is not a JSON object")
 	}
-	return body(object), nil
+	return body(object), body(object).check(members)
+}
+
+// check returns an error if the body has other members. A client that misspells items would get any seat.
+func (b body) check(members []string) error {
+	for quoted := range b.members() {
+		name := unquote(quoted)
+		likely := suggest.Closest(name, members)
+		switch {
+		case slices.Contains(members, name):
+		case name == "":
+			return badDocument("has a member without a name")
+		case likely != "":
+			return badMember(name, fmt.Sprintf("is not a member of this body; did you mean %q?", likely))
+		default:
+			return badMember(name, "is not a member of this body; it may have "+strings.Join(members, ", "))
+		}
+	}
+	return nil
 }
 
 func decodeBody(e event) ([]byte, error) {
@@ -72,11 +93,27 @@ func decodeBody(e event) ([]byte, error) {
 
 // claimant returns the claimant in the body, or "" if it has none. The error is an *itembank.InvalidError.
 func (b body) claimant() (string, error) {
-	claimant, found, err := b.text("claimant")
+	claimant, found, err := b.text(claimantName)
 	if err != nil || !found {
 		return "", err
 	}
-	return claimant, ValidateClaimant(claimant)
+	if err := ValidateClaimant(claimant); err != nil {
+		return "", err
+	}
+	return claimant, fitsPath(claimant)
+}
+
+// fitsPath returns an error if no path can name a claimant. API Gateway decodes a path and cuts it at a ?: the request
+// would be about the claimant before it. (Seen in live events: middleapi/standard-server pull request 93. A # stays.)
+func fitsPath(claimant string) error {
+	switch {
+	case strings.Contains(claimant, "?"):
+		return badMember(claimantName, "has a ?, at which the path of the claim would be cut; use another text for this claimant")
+	case strings.HasSuffix(claimant, confirmationPart):
+		return badMember(claimantName, "ends with "+confirmationPart+", like the path of a confirmation; use another text for this "+
+			"claimant")
+	}
+	return nil
 }
 
 // slot returns the slot in the body, or 1 if it has none. The error is an *itembank.InvalidError.
@@ -137,8 +174,7 @@ func (b body) text(name string) (text string, found bool, err error) {
 	return unquote(value), true, nil
 }
 
-// value returns the member with a name, or nil if the body has none. It ignores other members. It is stricter than
-// json.Unmarshal, which accepts a name in another case, and the last of several members of one name.
+// value returns the member with a name, or nil if the body has none. It is stricter than json.Unmarshal, which accepts a name in another case, and the last of several members of one name.
 func (b body) value(name string) (value jsonscan.Text, err error) {
 	for n, v := range b.members() {
 		switch {
@@ -169,10 +205,12 @@ func (b body) members() iter.Seq2[jsonscan.Text, jsonscan.Text] {
 	}
 }
 
-// itemName and itemsName are the members of a body that choose items.
+// Members of bodies. slotName and claimIDName are also parameters of queries.
 const (
-	itemName  = "item"
-	itemsName = "items"
+	claimantName  = "claimant"
+	itemName      = "item"
+	itemsName     = "items"
+	challengeName = "challenge"
 )
 
 // unquote reads a valid JSON string. encoding/json reads strings with escapes, which are rare.

@@ -77,7 +77,7 @@ func (h *Handler) checkChallenge(ctx context.Context, sent body) error {
 	if h.challenge == nil {
 		return nil
 	}
-	solution, _, err := sent.text("challenge")
+	solution, _, err := sent.text(challengeName)
 	switch {
 	case err != nil:
 		return err

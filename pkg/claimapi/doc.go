@@ -38,7 +38,7 @@
 //	GET /c/{campaign}/{file}  its script, style sheet and logo
 //
 // A claim may have a slot, items and the solution of a challenge in its body. The other requests about a claim name
-// the slot as ?slot=, and a confirmation in its body.
+// the slot as ?slot=, and a confirmation in its body. A body with another member is refused.
 //
 // Every answer except the page and its files is JSON. An error is application/problem+json (RFC 9457) with a fixed
 // text; docs/problems.md explains each. The handler stops 0.5 s before the deadline of its context, so that it can
@@ -48,7 +48,7 @@
 //
 //	ErrInvalid       400
 //	ErrRefused       404 (no such campaign, no claim) or 409, one problem for each member
-//	ErrTryAgain      503 with Retry-After; the same request again is safe and useful
+//	ErrTryAgain      503, or 429 not-listed-yet, with Retry-After; the same request again is safe and useful
 //	ErrInconsistent  500 inconsistent-claim: the operator has to repair rows; the same request again is safe and useless
 //
 // Any other error becomes 500 internal. The texts of errors go to the log, never to a client.
@@ -62,7 +62,8 @@
 //	iam:session    the same; a session of an IAM role is a claimant by its own ARN
 //	iam:role       the same; all sessions of an IAM role are one claimant, by the ARN without the session
 //	link           the claimant of a personal link: a token of package claimlink in the header Authorization: Bearer
-//	body           the claimant that the body or the path names; for back ends that call on behalf of claimants
+//	body           the claimant that the body or the path names; for back ends that call on behalf of claimants.
+//	               An event needs the IAM identity of its caller, unless WithAnyCaller says otherwise.
 //	FromContext()  the claimant that a middleware of your server verified and put into the context with WithCaller
 //
 // With every source except body, a request may name only its own claimant. A request without an identity is answered
@@ -80,7 +81,7 @@
 //  1. Invoke decodes the event. Handle and ServeHTTP make an event from their request. Handler.answer sets a deadline
 //     and catches panics.
 //  2. call.find finds the route from the method and the path.
-//  3. Handler.caller finds the caller. The claimant that the request names is in the body or in the path. claimantOf
+//  3. Handler.caller finds the caller, or refuses it. The claimant that the request names is in the body or in the path. claimantOf
 //     decides whether the caller may name that claimant. All checks are made before the bank is called.
 //  4. itembank.Bank answers.
 //  5. granted or stateOf makes the reply. refusal makes the reply to an error, from one table of errors and problems.

@@ -23,6 +23,8 @@ type event struct {
 	RequestContext  requestContext `json:"requestContext"`
 	Body            string         `json:"body"`
 	IsBase64Encoded bool           `json:"isBase64Encoded"`
+
+	served bool // the request came to ServeHTTP, and not through API Gateway
 }
 
 // eventHeaders are headers of a request. encoding/json finds their names in any case.

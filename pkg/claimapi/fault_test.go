@@ -62,7 +62,7 @@ func TestStoreErrors(t *testing.T) {
 func TestInconsistentClaim(t *testing.T) {
 	t.Parallel()
 	store, log := memstore.NewItems(), &bytes.Buffer{}
-	b := &bench{bank: itembank.New(store), log: log}
+	b := &bench{signed: true, bank: itembank.New(store), log: log}
 	b.campaign(t, "spring", itembank.Settings{ClaimLife: time.Hour}, "SPRING-1")
 	must(t, store.PutClaim(t.Context(), engine.Claim{
 		ID: "claim-17", Campaign: "spring", Scope: "spring", Claimant: "ada", Slot: 1, Item: "SPRING-9",

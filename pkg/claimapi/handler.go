@@ -28,6 +28,7 @@ type Handler struct {
 
 	routes           []route
 	claimantsConfirm bool
+	anyCaller        bool
 	linkKeys         claimlink.Keys
 	pages            pages // of campaigns, if the page is on
 	challenge        *Challenge
@@ -40,9 +41,16 @@ type Handler struct {
 type Option func(*Handler)
 
 // WithClaimantsConfirm says whether callers may confirm their own holds. The default is no, because a customer would
-// confirm without paying. A caller who may name any claimant, such as a back end, can always confirm.
+// confirm without paying. A back end that names its customer can always confirm.
 func WithClaimantsConfirm(allowed bool) Option {
 	return func(h *Handler) { h.claimantsConfirm = allowed }
+}
+
+// WithAnyCaller says whether the routes of an API let every caller through, who then may name any claimant. It is for the
+// ClaimantFrom body. The default is no: an event without the IAM identity of its caller is answered 401. With yes,
+// callers may confirm holds only with WithClaimantsConfirm, because they may be the customers.
+func WithAnyCaller(allowed bool) Option {
+	return func(h *Handler) { h.anyCaller = allowed }
 }
 
 // WithLinkKeys sets the public keys of personal links, for the ClaimantFrom link. Without keys no link is valid.
@@ -147,7 +155,7 @@ func (h *Handler) claim(ctx context.Context, c *call) (reply, error) {
 	if err != nil {
 		return reply{}, err
 	}
-	sent, err := bodyOf(c.event)
+	sent, err := bodyOf(c.event, claimantName, slotName, itemName, itemsName, challengeName)
 	if err != nil {
 		return reply{}, err
 	}

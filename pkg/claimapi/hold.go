@@ -13,8 +13,8 @@ const claimIDName = "claim_id"
 
 var errMayNotConfirm = errors.New("claimapi: claimants may not confirm their own holds")
 
-// confirmation answers POST /campaigns/{campaign}/claims/{claimant}/confirmation. Callers may not confirm their own
-// holds unless the settings allow it, because they would confirm without paying.
+// confirmation answers POST /campaigns/{campaign}/claims/{claimant}/confirmation. Callers who may be the claimant may
+// not confirm unless the settings allow it, because they would confirm without paying.
 func (h *Handler) confirmation(ctx context.Context, c *call) (reply, error) {
 	caller, err := h.caller(ctx, c)
 	if err != nil {
@@ -23,10 +23,10 @@ func (h *Handler) confirmation(ctx context.Context, c *call) (reply, error) {
 	if c.claimant, err = h.claimantInPath(ctx, c, caller); err != nil {
 		return reply{}, err
 	}
-	if caller != "" && !h.claimantsConfirm {
+	if !h.mayConfirm(caller) {
 		return reply{}, errMayNotConfirm
 	}
-	sent, err := bodyOf(c.event)
+	sent, err := bodyOf(c.event, claimIDName, slotName)
 	if err != nil {
 		return reply{}, err
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -115,12 +116,14 @@ func TestClaimIDs(t *testing.T) {
 	t.Parallel()
 	b := newHoldBench(t, "body", "A-1")
 	id := b.hold(t, post(seatClaims, named("ann")))
-	for _, body := range []string{
-		``, `{}`, `{"claim_id":""}`, `{"claim_id":null}`, `{"claim_id":1}`, `{"Claim_id":"` + id + `"}`,
-		`{"claim_id":"` + id + `","claim_id":"` + id + `"}`,
+	for body, pointer := range map[string]string{
+		``: "/claim_id", `{}`: "/claim_id", `{"claim_id":""}`: "/claim_id", `{"claim_id":null}`: "/claim_id", `{"claim_id":1}`: "/claim_id",
+		`{"claim_id":"` + id + `","claim_id":"` + id + `"}`: "/claim_id",
+		`{"Claim_id":"` + id + `"}`:                         "/Claim_id",
+		`{"claimant":"bob","claim_id":"` + id + `"}`:        "/claimant",
 	} {
 		a := b.do(t, post(seatClaims+"/ann/confirmation", body)).wants(t, http.StatusBadRequest, "invalid-request")
-		equal(t, "pointers for "+body, a.pointers(), "/claim_id")
+		equal(t, "pointers for "+body, a.pointers(), pointer)
 	}
 	for _, query := range []string{"", "claim_id", "claim_id=", "Claim_id=" + id, "claim_id=" + id + "&claim_id=" + id, "%", "a;b"} {
 		r := release("ann", "")
@@ -131,8 +134,7 @@ func TestClaimIDs(t *testing.T) {
 	text := confirm("ann", id)
 	text.Headers = map[string]string{"content-type": "text/plain"}
 	b.do(t, text).wants(t, http.StatusUnsupportedMediaType, "not-json")
-	more := post(seatClaims+"/ann/confirmation", `{"claimant":"bob","claim_id":"`+id+`"}`)
-	equal(t, "claimant", b.do(t, more).wants(t, http.StatusOK, "").text("claimant"), "ann")
+	equal(t, "claimant", b.do(t, confirm("ann", id)).wants(t, http.StatusOK, "").text("claimant"), "ann")
 }
 
 // TestWhoMayConfirm: customers may release their own holds. They may confirm them only if the settings allow it.
@@ -166,15 +168,30 @@ func TestWhoMayConfirm(t *testing.T) {
 	}
 }
 
+// TestAnyCallerMayNotConfirm: where every visitor may name any claimant, a visitor would confirm without paying.
+func TestAnyCallerMayNotConfirm(t *testing.T) {
+	t.Parallel()
+	b := newHoldBench(t, "body", "A-1")
+	id := b.hold(t, post(seatClaims, named("ann")))
+	from, err := claimapi.ParseClaimantFrom("body")
+	must(t, err)
+	b.Handler = claimapi.New(b.bank, from, discard(), claimapi.WithAnyCaller(true))
+	body := strings.NewReader(`{"claim_id":"` + id + `"}`)
+	serve(t, b, http.MethodPost, seatClaims+"/ann/confirmation", body).wants(t, http.StatusForbidden, "may-not-confirm")
+	b.do(t, confirm("ann", id)).wants(t, http.StatusForbidden, "may-not-confirm") // also with an IAM identity
+	b.Handler = claimapi.New(b.bank, from, discard(), claimapi.WithAnyCaller(true), claimapi.WithClaimantsConfirm(true))
+	b.do(t, confirm("ann", id)).wants(t, http.StatusOK, "")
+}
+
 // TestHoldsOverHTTP goes through a server of net/http, where the claimant is percent-encoded.
 func TestHoldsOverHTTP(t *testing.T) {
 	t.Parallel()
 	b := newHoldBench(t, "body", "A-1")
 	server := httptest.NewServer(b)
 	t.Cleanup(server.Close)
-	id := b.hold(t, post(seatClaims, named("team/ann?")))
+	id := b.hold(t, post(seatClaims, named("team/ann%")))
 	for range 2 {
-		url := server.URL + seatClaims + "/team%2Fann%3F?claim_id=" + id
+		url := server.URL + seatClaims + "/team%2Fann%25?claim_id=" + id
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, url, nil)
 		must(t, err)
 		answer, err := http.DefaultClient.Do(r)
@@ -183,7 +200,7 @@ func TestHoldsOverHTTP(t *testing.T) {
 		equal(t, "status", answer.StatusCode, http.StatusNoContent)
 		equal(t, "content type", answer.Header.Get("Content-Type"), "")
 	}
-	b.do(t, get(seatClaims+"/team/ann?")).wants(t, http.StatusNotFound, "no-claim")
+	b.do(t, get(seatClaims+"/team/ann%")).wants(t, http.StatusNotFound, "no-claim")
 }
 
 // TestInvokeOfARelease: API Gateway can read an answer without a body.
@@ -191,7 +208,7 @@ func TestInvokeOfARelease(t *testing.T) {
 	t.Parallel()
 	b := newHoldBench(t, "body", "A-1")
 	id := b.hold(t, post(seatClaims, named("ann")))
-	event, err := json.Marshal(release("ann", id))
+	event, err := json.Marshal(withARN(release("ann", id), backEnd))
 	must(t, err)
 	raw, err := b.Invoke(t.Context(), event)
 	must(t, err)

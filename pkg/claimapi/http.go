@@ -43,7 +43,7 @@ func toEvent(r *http.Request, id string, body []byte) event {
 		Headers: eventHeaders{
 			joined(r.Header, "Content-Type"), joined(r.Header, "Authorization"), joined(r.Header, "Accept-Language"),
 		},
-		RequestContext: requestContext{Stage: defaultStage, RequestID: id},
+		RequestContext: requestContext{Stage: defaultStage, RequestID: id}, served: true,
 	}
 	e.RequestContext.HTTP.Method = r.Method
 	if r.Method == http.MethodHead {

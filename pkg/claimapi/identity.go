@@ -53,6 +53,8 @@ var (
 var (
 	errNoIdentity  = fmt.Errorf("%w: the request has none of the kind in %s", errUnauthenticated, varClaimantFrom)
 	errBadIdentity = fmt.Errorf("%w: it is not a valid claimant", errUnauthenticated)
+	errNoCaller    = fmt.Errorf("%w: the caller has no IAM identity, and %s is not %s",
+		errUnauthenticated, varCaller, anyCaller)
 	errRoleSession = fmt.Errorf("%w: the caller is a session of an IAM role; choose %s=iam:session or iam:role if that "+
 		"part of the ARN is the claimant", errUnauthenticated, varClaimantFrom)
 )
@@ -100,7 +102,7 @@ func (f ClaimantFrom) String() string {
 func (h *Handler) caller(ctx context.Context, c *call) (id string, err error) {
 	switch h.from.source {
 	case fromBody:
-		return "", nil
+		return "", h.checkCaller(c.event)
 	case fromLink:
 		id, err = h.linkHolder(ctx, c)
 	default:
@@ -115,6 +117,22 @@ func (h *Handler) caller(ctx context.Context, c *call) (id string, err error) {
 		return "", errBadIdentity // not *InvalidError: the client cannot correct it
 	}
 	return id, nil
+}
+
+// checkCaller returns an error unless the caller may name any claimant. In AWS, that is a caller whose IAM identity API
+// Gateway has verified. So an event from a route without that authorizer is refused, whatever the route should have. A
+// server has decided for itself who may call it.
+func (h *Handler) checkCaller(e event) error {
+	a := e.RequestContext.Authorizer
+	if h.anyCaller || e.served || a != nil && a.IAM != nil && a.IAM.UserARN != "" {
+		return nil
+	}
+	return errNoCaller
+}
+
+// mayConfirm reports whether the caller may confirm holds of the claimant. caller is "" if the caller names the claimant.
+func (h *Handler) mayConfirm(caller string) bool {
+	return h.claimantsConfirm || caller == "" && !h.anyCaller
 }
 
 // identity returns the identity of the caller, or "" if the request has none.
@@ -170,7 +188,7 @@ func resourceOf(arn string) (kind, name string) {
 // only a middleware knows the scheme. A token that was refused gets the code of RFC 6750, section 3.1.
 func (f ClaimantFrom) challenge(err error) string {
 	switch {
-	case f.source == fromIAM:
+	case f.source == fromIAM, f.source == fromBody:
 		return "AWS4-HMAC-SHA256"
 	case errors.Is(err, claimlink.ErrInvalid), errors.Is(err, claimlink.ErrExpired):
 		return `Bearer error="invalid_token"`

@@ -11,8 +11,8 @@ import (
 // usualItems is the number of items in a page if the query has no limit.
 const usualItems = 100
 
-// itemsCache lets browsers and proxies keep a page of items for a second. A seat map in many browsers then costs the
-// store one read a second for each proxy. An item of a page may be taken at any moment in any case.
+// itemsCache lets browsers and proxies keep a page of items for a second. An item of a page may be taken at any moment in
+// any case.
 const itemsCache = "public, max-age=1"
 
 // itemsBody is a page of free items as clients get it.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/oncebox/oncebox/internal/itembankfault"
+	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -51,4 +53,21 @@ func TestFreeItems(t *testing.T) {
 	}
 	b.do(t, get("spring", "")).wants(t, http.StatusNotFound, "not-published")
 	b.do(t, get("nothing", "")).wants(t, http.StatusNotFound, "no-such-campaign")
+}
+
+// TestItemsThatAreNotListedYet: a page that would take a second read of the bank in one second is refused for a moment.
+func TestItemsThatAreNotListedYet(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "body")
+	_, _, err := b.bank.CreateCampaign(t.Context(), "wide", itembank.Settings{Publish: true, Shards: 100})
+	must(t, err)
+	from, err := claimapi.ParseClaimantFrom("body")
+	must(t, err)
+	b.Handler = claimapi.New(itembank.New(b.store, itembank.WithClock(itembankfault.NewClock())), from, discard())
+	list := newRequest(http.MethodGet, "/campaigns/wide/items")
+	list.RawQueryString = "cursor=" + b.do(t, list).wants(t, http.StatusOK, "").text("next")
+	a := b.do(t, list).wants(t, http.StatusTooManyRequests, "not-listed-yet")
+	if after := a.Headers["Retry-After"]; after < "1" || after > "3" {
+		t.Errorf("Retry-After is %q", after)
+	}
 }

@@ -20,7 +20,7 @@ import (
 func newMetrics(t *testing.T, level slog.Level, results ...engine.TakeResult) *bench {
 	t.Helper()
 	store := &itembankfault.Store{Store: memstore.NewItems()}
-	b := &bench{bank: itembank.New(store.Store), log: &bytes.Buffer{}}
+	b := &bench{signed: true, bank: itembank.New(store.Store), log: &bytes.Buffer{}}
 	b.campaign(t, "spring", itembank.Settings{}, "SPRING-1", "SPRING-2")
 	store.TakeResults = results
 	from, err := claimapi.ParseClaimantFrom("body")

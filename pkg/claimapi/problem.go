@@ -153,6 +153,12 @@ var problems = []problem{
 			"the operator has to repair the rows. To report it, give the instance.",
 	},
 	{
+		causes: []error{itembank.ErrNotListedYet},
+		status: http.StatusTooManyRequests, slug: "not-listed-yet", title: "Not listed yet",
+		detail: "The free items are read in parts, one a second, and the part at this cursor was not read yet. Send the request " +
+			"again.",
+	},
+	{
 		causes: []error{itembank.ErrMoved, itembank.ErrRestored},
 		status: http.StatusServiceUnavailable, slug: "moved", title: "Moved",
 		detail: "The campaign is being moved to another store. Nothing was changed. Repeating the request is safe.",
@@ -234,7 +240,7 @@ func (h *Handler) refusal(err error, requestID string) reply {
 	if challenge := h.from.challenge(err); challenge != "" && p.status == http.StatusUnauthorized {
 		headers["WWW-Authenticate"] = challenge
 	}
-	if p.status == http.StatusServiceUnavailable {
+	if p.status == http.StatusServiceUnavailable || p.status == http.StatusTooManyRequests {
 		headers["Retry-After"] = h.retryAfter()
 	}
 	return reply{status: p.status, headers: headers, body: body, slug: p.slug}
@@ -244,5 +250,8 @@ func pointer(field string) string {
 	if field == "" {
 		return ""
 	}
-	return "/" + field
+	return "/" + pointerEscapes.Replace(field)
 }
+
+// pointerEscapes escapes a member for a JSON pointer (RFC 6901, section 3).
+var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")

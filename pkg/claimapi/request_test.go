@@ -50,8 +50,9 @@ func TestRoutes(t *testing.T) {
 		{"POST", "", "/campaigns/spring/claims/ada", 405, "method-not-allowed", "GET, DELETE"},
 		{"POST", "", "/campaigns/spring/claims/confirmation", 405, "method-not-allowed", "GET, DELETE"},
 		{"POST", "", "/campaigns/spring/claims//confirmation", 405, "method-not-allowed", "GET, DELETE"},
-		{"PUT", "", "/campaigns/spring/claims/ada/confirmation", 405, "method-not-allowed", "GET, DELETE, POST"},
-		{"GET", "", "/campaigns/spring/claims/ada/confirmation", 404, "no-claim", ""},
+		{"PUT", "", "/campaigns/spring/claims/ada/confirmation", 405, "method-not-allowed", "POST"},
+		{"GET", "", "/campaigns/spring/claims/ada/confirmation", 405, "method-not-allowed", "POST"},
+		{"DELETE", "", "/campaigns/spring/claims/a/b/confirmation", 405, "method-not-allowed", "POST"},
 		{"POST", "", "/campaigns/spring/claims/ada/confirmation/", 405, "method-not-allowed", "GET, DELETE"},
 		{"", "", "/campaigns/spring/claims", 405, "method-not-allowed", "POST"},
 	} {
@@ -82,16 +83,20 @@ func TestBodies(t *testing.T) {
 	}{
 		"plain":                  {`{"claimant":"ada"}`, 201, "", "ada"},
 		"spaces":                 {" \r\n\t{ \"claimant\" : \"ada\" }\n", 201, "", "ada"},
-		"other members":          {`{"a":{"claimant":1,"b":[{}]},"claimant":"ada","Claimant":"bob","n":1e999}`, 201, "", "ada"},
+		"all members":            {`{"challenge":"x","slot":1,"claimant":"ada"}`, 201, "", "ada"},
+		"other member":           {`{"a":{"claimant":1,"b":[{}]},"claimant":"ada"}`, 400, "/a", ""},
+		"other member, escaped":  {`{"claimant":"ada","\u0049~/\n":1e999}`, 400, "/I~0~1\n", ""},
+		"member without a name":  {`{"claimant":"ada","":1}`, 400, "", ""},
+		"misspelt items":         {`{"claimant":"ada","Items":["1A"]}`, 400, "/Items", ""},
 		"escapes":                {`{"\u0063laimant":"\u0061\u0064\u0061"}`, 201, "", "ada"},
 		"surrogate pair":         {`{"claimant":"\ud83d\ude00"}`, 201, "", "😀"},
 		"longest":                {`{"claimant":"` + long + `"}`, 201, "", long},
-		"bad text elsewhere":     {`{"note":"\ud800","claimant":"ada"}`, 201, "", "ada"},
+		"bad text elsewhere":     {`{"challenge":"\ud800","claimant":"ada"}`, 201, "", "ada"},
 		"empty":                  {``, 400, "/claimant", ""},
 		"space only":             {` `, 400, "", ""},
 		"object without it":      {`{}`, 400, "/claimant", ""},
-		"other case":             {`{"Claimant":"ada"}`, 400, "/claimant", ""},
-		"only deeper":            {`{"a":{"claimant":"ada"}}`, 400, "/claimant", ""},
+		"other case":             {`{"Claimant":"ada"}`, 400, "/Claimant", ""},
+		"only deeper":            {`{"a":{"claimant":"ada"}}`, 400, "/a", ""},
 		"number":                 {`{"claimant":1}`, 400, "/claimant", ""},
 		"null":                   {`{"claimant":null}`, 400, "/claimant", ""},
 		"array":                  {`{"claimant":["ada"]}`, 400, "/claimant", ""},
@@ -105,6 +110,9 @@ func TestBodies(t *testing.T) {
 		"low surrogate":          {`{"claimant":"a\udc00b"}`, 400, "/claimant", ""},
 		"swapped surrogates":     {`{"claimant":"\ude00\ud83d"}`, 400, "/claimant", ""},
 		"replacement character":  {"{\"claimant\":\"jos\ufffd\"}", 400, "/claimant", ""},
+		"question mark":          {`{"claimant":"ada?x"}`, 400, "/claimant", ""},
+		"path of a confirmation": {`{"claimant":"ada/confirmation"}`, 400, "/claimant", ""},
+		"other punctuation":      {`{"claimant":"#a%b+c;d&/e=@"}`, 201, "", "#a%b+c;d&/e=@"},
 		"bad UTF-8":              {"{\"claimant\":\"jos\xe9\"}", 400, "", ""},
 		"bad UTF-8 elsewhere":    {"{\"claimant\":\"ada\",\"note\":\"\xff\"}", 400, "", ""},
 		"byte order mark":        {"\ufeff{\"claimant\":\"ada\"}", 400, "", ""},
@@ -208,8 +216,11 @@ func TestIdentities(t *testing.T) {
 		"iam, other name":        {"iam", withARN(post(spring, named("ada")), arn), 403, "not-your-claim", ""},
 		"iam, token":             {"iam", withSub(post(spring, ""), "ada"), 401, "unauthenticated", ""},
 		"iam, no ARN":            {"iam", withARN(post(spring, ""), ""), 401, "unauthenticated", ""},
-		"body, with a token":     {"body", withSub(post(spring, named("bob")), "ada"), 201, "", "bob"},
-		"body, token, no body":   {"body", withSub(post(spring, ""), "ada"), 400, "invalid-request", ""},
+		"body, signed":           {"body", withARN(post(spring, named("bob")), arn), 201, "", "bob"},
+		"body, by Cognito":       {"body", withCognito(post(spring, named("bob")), arn, "pool:ada"), 201, "", "bob"},
+		"body, signed, no body":  {"body", withARN(post(spring, ""), arn), 400, "invalid-request", ""},
+		"body, with a token":     {"body", withSub(post(spring, named("bob")), "ada"), 401, "unauthenticated", ""},
+		"body, no ARN":           {"body", withARN(post(spring, named("bob")), ""), 401, "unauthenticated", ""},
 		"body, me":               {"body", post(spring, named("me")), 201, "", "me"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -308,6 +319,34 @@ func TestLogSaysWhyAnIdentityIsRefused(t *testing.T) {
 	}
 }
 
+// TestCallers: where callers name the claimant, a request needs the IAM identity that API Gateway has verified, unless
+// the routes let every caller through. While a deployment changes the routes, an event may come by any of them.
+func TestCallers(t *testing.T) {
+	t.Parallel()
+	b := newHoldBench(t, "body", "A-1", "A-2")
+	id := b.hold(t, post(seatClaims, named("ada")))
+	requests := []request{
+		post(seatClaims, named("ada")), newRequest(http.MethodGet, seatClaims+"/ada"), confirm("ada", id), release("ada", id),
+	}
+	b.signed = false
+	for _, r := range requests {
+		a := b.do(t, r).wants(t, http.StatusUnauthorized, "unauthenticated")
+		equal(t, "challenge", a.Headers["WWW-Authenticate"], "AWS4-HMAC-SHA256")
+		b.do(t, withSub(r, "ada")).wants(t, http.StatusUnauthorized, "unauthenticated")
+	}
+	if log := b.log.String(); strings.Count(log, "ONCEBOX_CALLER is not any") != 2*len(requests) {
+		t.Errorf("the log does not say why: %s", log)
+	}
+	b.do(t, get("/campaigns/seats")).wants(t, http.StatusOK, "")
+
+	from, err := claimapi.ParseClaimantFrom("body")
+	must(t, err)
+	b.Handler = claimapi.New(b.bank, from, discard(), claimapi.WithAnyCaller(true))
+	b.do(t, requests[0]).wants(t, http.StatusOK, "")
+	b.do(t, requests[1]).wants(t, http.StatusOK, "")
+	b.released(t, requests[3])
+}
+
 func TestIdentitiesInPaths(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "jwt:sub", "SPRING-1")
@@ -337,7 +376,7 @@ func TestIdentitiesInPaths(t *testing.T) {
 func TestMeIsAnOrdinaryClaimantWithoutIdentity(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")
-	b.do(t, withSub(get(spring+"/me"), "ada")).wants(t, http.StatusNotFound, "no-claim")
+	b.do(t, get(spring+"/me")).wants(t, http.StatusNotFound, "no-claim")
 	b.do(t, post(spring, `{"claimant":"me"}`)).wants(t, http.StatusCreated, "")
 	equal(t, "claimant", b.do(t, get(spring+"/me")).wants(t, http.StatusOK, "").text("claimant"), "me")
 }

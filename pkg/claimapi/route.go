@@ -24,12 +24,16 @@ const (
 	documentPath = "/openapi.json"
 )
 
-// routes lists all kinds of requests, except those for the page. openapi.json describes the same ones.
+// confirmationPart is the end of the path of a confirmation.
+const confirmationPart = "/confirmation"
+
+// routes lists all kinds of requests, except those for the page. openapi.json describes the same ones. If a path
+// matches several routes, the path of the first one counts: a claimant may contain slashes.
 var routes = []route{
 	{http.MethodPost, claimsPath, (*Handler).claim},
+	{http.MethodPost, claimPath + confirmationPart, (*Handler).confirmation},
 	{http.MethodGet, claimPath, (*Handler).heldClaim},
 	{http.MethodDelete, claimPath, (*Handler).releaseHold},
-	{http.MethodPost, claimPath + "/confirmation", (*Handler).confirmation},
 	{http.MethodGet, campaignPath + "/items", (*Handler).freeItems},
 	{http.MethodGet, campaignPath, (*Handler).campaignState},
 	{http.MethodGet, documentPath, (*Handler).openAPI},
@@ -84,15 +88,19 @@ func matchTail(tail, path string) (named string, ok bool) {
 // find sets the call's route, its campaign, and the claimant or file in the path. Errors: errNoRoute, *methodError.
 func (c *call) find(routes []route) error {
 	path := strings.TrimPrefix(c.event.RawPath, stagePrefix(c.event))
-	var allowed []string
+	first, allowed := "", []string(nil)
 	for _, r := range routes {
 		campaign, named, ok := r.match(path)
-		if ok && r.method == c.event.RequestContext.HTTP.Method {
+		if !ok || first != "" && r.path != first {
+			continue
+		}
+		if r.method == c.event.RequestContext.HTTP.Method {
 			c.route, c.campaign, c.named = r, campaign, named
 			return nil
 		}
-		if ok {
-			allowed = append(allowed, r.method)
+		first, allowed = r.path, append(allowed, r.method)
+		if r.method == http.MethodGet && c.event.served {
+			allowed = append(allowed, http.MethodHead)
 		}
 	}
 	if allowed == nil {

@@ -16,6 +16,7 @@ const (
 	varBankTable      = "ONCEBOX_BANK_TABLE"
 	varDedupeTable    = "ONCEBOX_DEDUPE_TABLE"
 	varClaimantFrom   = "ONCEBOX_CLAIMANT_FROM"
+	varCaller         = "ONCEBOX_CALLER"
 	varCampaignCache  = "ONCEBOX_CAMPAIGN_CACHE"
 	varLinkKeys       = "ONCEBOX_LINK_KEYS"
 	varConfirm        = "ONCEBOX_CLAIMANTS_CONFIRM"
@@ -31,7 +32,7 @@ const (
 )
 
 var known = []string{
-	varBankTable, varDedupeTable, varClaimantFrom, varLinkKeys, varCampaignCache, varConfirm, varPage,
+	varBankTable, varDedupeTable, varClaimantFrom, varCaller, varLinkKeys, varCampaignCache, varConfirm, varPage,
 	varChallenge, varChallengeSite, varChallengeFile, varChallengeARN, varChallengeURL, varChallengeHosts, settings.VarMetrics, varLogLevel,
 }
 
@@ -42,6 +43,7 @@ func Variables() []string { return slices.Clone(known) }
 // Options are the settings of a handler that do not depend on its store.
 type Options struct {
 	ClaimantFrom     ClaimantFrom
+	AnyCaller        bool // see WithAnyCaller
 	LinkKeys         claimlink.Keys
 	CampaignCache    time.Duration // how long a copy of a campaign's rules is used; 0 reads them for every request
 	ClaimantsConfirm bool          // see WithClaimantsConfirm
@@ -53,7 +55,7 @@ type Options struct {
 
 // HandlerOptions returns the options of New for the settings.
 func (o Options) HandlerOptions() []Option {
-	options := []Option{WithClaimantsConfirm(o.ClaimantsConfirm), WithLinkKeys(o.LinkKeys)}
+	options := []Option{WithClaimantsConfirm(o.ClaimantsConfirm), WithAnyCaller(o.AnyCaller), WithLinkKeys(o.LinkKeys)}
 	if o.Page {
 		options = append(options, WithPage(o.CampaignCache))
 	}
@@ -76,9 +78,10 @@ type Settings struct {
 //	ONCEBOX_BANK_TABLE         required: the table of campaigns and items
 //	ONCEBOX_DEDUPE_TABLE       required: the table of claims
 //	ONCEBOX_CLAIMANT_FROM      required: jwt:CLAIM, iam, iam:session, iam:role, link or body
+//	ONCEBOX_CALLER             required with body: iam or any, the callers that the routes of the API let through
 //	ONCEBOX_LINK_KEYS          required with link: the public keys of links, with commas or white space between them
 //	ONCEBOX_CAMPAIGN_CACHE     how long a copy of a campaign's rules is used, 0 to 5s; default 5s
-//	ONCEBOX_CLAIMANTS_CONFIRM  on or off: whether claimants may confirm their own holds; default off
+//	ONCEBOX_CLAIMANTS_CONFIRM  on or off: whether claimants, or any caller, may confirm holds; default off
 //	ONCEBOX_PAGE               on or off: whether the claim page is served; default off
 //	ONCEBOX_CHALLENGE          turnstile, hcaptcha or recaptcha: a claim needs a solution of the provider's challenge
 //	ONCEBOX_CHALLENGE_SITE_KEY, ONCEBOX_CHALLENGE_SECRET_FILE or ONCEBOX_CHALLENGE_SECRET_ARN
@@ -96,7 +99,7 @@ func ParseSettings(environ []string) (Settings, error) {
 	p.RefuseOthers(known)
 	s := Settings{
 		BankTable: p.Table(varBankTable), DedupeTable: p.Table(varDedupeTable), Metrics: p.Metrics(environ),
-		Options: p.options("", false),
+		Options: p.options(false),
 	}
 	if s.BankTable != "" && s.BankTable == s.DedupeTable {
 		p.Wrong(varDedupeTable, "is the table of "+varBankTable, "another table")
@@ -109,7 +112,7 @@ func ParseSettings(environ []string) (Settings, error) {
 // for AllowOrigins. Other ONCEBOX_ variables are ignored. The error is like the error of ParseSettings.
 func ParseOptions(environ []string) (Options, error) {
 	p := parser{settings.NewParser(environ)}
-	o := p.options(fromBody, true)
+	o := p.options(true)
 	o.CORSOrigins = p.List(varCORSOrigins)
 	for _, origin := range o.CORSOrigins {
 		if ValidateOrigin(origin) != nil {
@@ -122,19 +125,20 @@ func ParseOptions(environ []string) (Options, error) {
 
 type parser struct{ *settings.Parser }
 
-func (p parser) options(defaultFrom string, defaultPage bool) Options {
-	from := p.claimantFrom(defaultFrom)
+// options reads the settings of a handler. Outside of Lambda, local, fewer are required, and the page is on.
+func (p parser) options(local bool) Options {
+	from := p.claimantFrom(local)
 	return Options{
-		ClaimantFrom: from, LinkKeys: p.linkKeys(from), CampaignCache: p.campaignCache(),
-		ClaimantsConfirm: p.Switch(varConfirm, false), Page: p.Switch(varPage, defaultPage), Challenge: p.challenge(),
+		ClaimantFrom: from, AnyCaller: p.anyCaller(from, local), LinkKeys: p.linkKeys(from), CampaignCache: p.campaignCache(),
+		ClaimantsConfirm: p.Switch(varConfirm, false), Page: p.Switch(varPage, local), Challenge: p.challenge(),
 		LogLevel: p.LogLevel(varLogLevel),
 	}
 }
 
-func (p parser) claimantFrom(fallback string) ClaimantFrom {
+func (p parser) claimantFrom(local bool) ClaimantFrom {
 	text := p.Text(varClaimantFrom)
-	if text == "" {
-		text = fallback
+	if text == "" && local {
+		text = fromBody
 	}
 	from, err := ParseClaimantFrom(text)
 	switch {
@@ -144,6 +148,28 @@ func (p parser) claimantFrom(fallback string) ClaimantFrom {
 		p.Wrong(varClaimantFrom, "is not a source of claimants", claimantFromForms)
 	}
 	return from
+}
+
+// The values of varCaller.
+const (
+	iamCaller = "iam"
+	anyCaller = "any"
+)
+
+const callerForms = "iam (the routes require an IAM identity), or any (the routes require nothing)"
+
+// anyCaller reads who may name any claimant. It has no default in the function: routes and function must agree.
+func (p parser) anyCaller(from ClaimantFrom, local bool) bool {
+	text := p.Text(varCaller)
+	switch {
+	case text != "" && from.source != fromBody:
+		p.Wrong(varCaller, "has no effect: "+varClaimantFrom+" is not body", "iam or any with body only")
+	case text == "" && from.source == fromBody && !local:
+		p.Wrong(varCaller, "is missing", callerForms)
+	case text != "" && text != iamCaller && text != anyCaller:
+		p.Wrong(varCaller, "is not a caller", callerForms)
+	}
+	return text == anyCaller
 }
 
 const linkKeyForms = "public keys that `oncebox links keygen` wrote, with commas between them"

@@ -38,10 +38,16 @@ func TestSettingsGiven(t *testing.T) {
 		must(t, err)
 		equal(t, "campaign cache", s.CampaignCache, want)
 	}
-	for _, text := range []string{"jwt:sub", "jwt:https://x.org/id", "iam", "iam:session", "iam:role", "body"} {
+	for _, text := range []string{"jwt:sub", "jwt:https://x.org/id", "iam", "iam:session", "iam:role"} {
 		s, err := claimapi.ParseSettings(with("ONCEBOX_CLAIMANT_FROM=" + text))
 		must(t, err)
 		equal(t, "claimant from", s.ClaimantFrom.String(), text)
+	}
+	for text, want := range map[string]bool{"iam": false, "any": true} {
+		s, err := claimapi.ParseSettings(with("ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_CALLER="+text))
+		must(t, err)
+		equal(t, "claimant from", s.ClaimantFrom.String(), "body")
+		equal(t, "any caller", s.AnyCaller, want)
 	}
 	for _, text := range []string{testLinkKey, testLinkKey + ", " + testLinkKey + "\n"} {
 		s, err := claimapi.ParseSettings(with("ONCEBOX_CLAIMANT_FROM=link", "ONCEBOX_LINK_KEYS="+text))
@@ -92,6 +98,9 @@ func TestSettingsRefused(t *testing.T) {
 		"iam with nothing":   {with("ONCEBOX_CLAIMANT_FROM=iam:"), "ONCEBOX_CLAIMANT_FROM"},
 		"body with a part":   {with("ONCEBOX_CLAIMANT_FROM=body:session"), "ONCEBOX_CLAIMANT_FROM"},
 		"body with a colon":  {with("ONCEBOX_CLAIMANT_FROM=body:"), "ONCEBOX_CLAIMANT_FROM"},
+		"body, no caller":    {with("ONCEBOX_CLAIMANT_FROM=body"), "ONCEBOX_CALLER"},
+		"other caller":       {with("ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_CALLER=all"), "ONCEBOX_CALLER"},
+		"caller without use": {with("ONCEBOX_CALLER=iam"), "ONCEBOX_CALLER"},
 		"confirm":            {with("ONCEBOX_CLAIMANTS_CONFIRM=yes"), "ONCEBOX_CLAIMANTS_CONFIRM"},
 		"link without keys":  {with("ONCEBOX_CLAIMANT_FROM=link"), "ONCEBOX_LINK_KEYS"},
 		"keys without link":  {with("ONCEBOX_LINK_KEYS=" + testLinkKey), "ONCEBOX_LINK_KEYS"},
@@ -147,6 +156,7 @@ func TestOptions(t *testing.T) {
 	o, err := claimapi.ParseOptions([]string{"ONCEBOX_STORE=sqlite:x.db", "ONCEBOX_CAMPAIGN_CACHE=1s"})
 	must(t, err)
 	equal(t, "claimant from", o.ClaimantFrom.String(), "body")
+	equal(t, "any caller", o.AnyCaller, false)
 	equal(t, "campaign cache", o.CampaignCache, time.Second)
 	o, err = claimapi.ParseOptions([]string{"ONCEBOX_CLAIMANT_FROM=iam", "ONCEBOX_LOG_LEVEL=debug"})
 	must(t, err)

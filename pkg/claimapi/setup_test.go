@@ -23,9 +23,10 @@ import (
 // bench is a handler with a real engine, and the faults that a test sets.
 type bench struct {
 	*claimapi.Handler
-	bank  *itembank.Bank // without the faults
-	store *faults
-	log   *bytes.Buffer
+	signed bool           // requests without an identity are of a back end, as behind an IAM authorizer
+	bank   *itembank.Bank // without the faults
+	store  *faults
+	log    *bytes.Buffer
 }
 
 // newBench makes a handler over a bank with the campaign spring and its items.
@@ -34,7 +35,7 @@ func newBench(t testing.TB, from string, items ...string) *bench {
 	store, err := sqlitestore.Create(t.Context(), filepath.Join(t.TempDir(), "bank.db"))
 	must(t, err)
 	t.Cleanup(func() { _ = store.Close() })
-	b := &bench{bank: itembank.New(store), store: &faults{Store: store}, log: &bytes.Buffer{}}
+	b := &bench{signed: from == "body", bank: itembank.New(store), store: &faults{Store: store}, log: &bytes.Buffer{}}
 	b.campaign(t, "spring", itembank.Settings{}, items...)
 	f, err := claimapi.ParseClaimantFrom(from)
 	must(t, err)
@@ -118,6 +119,17 @@ func withCognito(r request, arn, identity string) request {
 		},
 	}
 	return r
+}
+
+// backEnd is the identity of a back end that names its customers.
+const backEnd = "arn:aws:sts::123456789012:assumed-role/shop/back-end"
+
+// Handle gives a request to the handler, as the authorizer of its route lets it through.
+func (b *bench) Handle(ctx context.Context, r request) (events.APIGatewayV2HTTPResponse, error) {
+	if b.signed && r.RequestContext.Authorizer == nil {
+		r = withARN(r, backEnd)
+	}
+	return b.Handler.Handle(ctx, r)
 }
 
 // answer is a response with its body decoded.

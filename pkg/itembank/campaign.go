@@ -35,8 +35,7 @@ const (
 	Return OnEnd = "return" // it goes back to the bank: for seats and places
 )
 
-// Campaign is a named bank with its rules. Scope, ClaimantAs, PerClaimant, Choice, Publish, Columns,
-// Shards, ItemLife, ClaimLife, Hold and OnEnd are fixed when the campaign is created.
+// Campaign is a named bank with its rules. Scope, ClaimantAs, PerClaimant, Choice, MaxItems, Publish, Columns, Shards, ItemLife, ClaimLife, Hold and OnEnd are fixed when the campaign is created.
 type Campaign struct {
 	Name     string
 	Override State // Open or Closed, as an operator decided; "": OpensAt and ClosesAt decide
@@ -51,6 +50,7 @@ type Campaign struct {
 	ClaimantAs      ClaimantAs    // how claimants are compared
 	PerClaimant     int           // how many claims a claimant can have, each in a slot of its own
 	Choice          bool          // claimants may name the items
+	MaxItems        int           // how many items one claim can have; 1 without Choice
 	Publish         bool          // PublishedItems lists the free items
 	Columns         bool          // loads may give items columns
 	Shards          int           // parts of the bank
@@ -84,8 +84,15 @@ func campaignOf(r engine.Campaign) Campaign {
 		ClaimantAs: claimantAsOf(r.Claimants), PerClaimant: max(r.PerClaimant, 1), Choice: r.Choice, Publish: r.Publish,
 		Columns: r.Columns,
 		Shards:  r.Shards, PageSize: r.PageSize, ItemLife: r.ItemLife, ClaimLife: r.ClaimLife, Hold: r.Hold,
-		OnEnd: OnEnd(r.OnEnd), CreatedAt: r.CreatedAt,
+		OnEnd: OnEnd(r.OnEnd), CreatedAt: r.CreatedAt, MaxItems: maxItemsOf(r),
 	}
+}
+
+func maxItemsOf(r engine.Campaign) int {
+	if !r.Choice {
+		return 1
+	}
+	return cmp.Or(r.MaxItems, engine.MaxClaimItems)
 }
 
 func overrideOf(m engine.Mode) State {
@@ -107,6 +114,9 @@ func (c Campaign) row() engine.Campaign {
 	}
 	if c.PerClaimant > 1 {
 		row.PerClaimant = c.PerClaimant
+	}
+	if c.Choice && c.MaxItems < engine.MaxClaimItems {
+		row.MaxItems = c.MaxItems
 	}
 	return row
 }
@@ -162,6 +172,9 @@ type Settings struct {
 	// Choice lets claimants name the items that they claim (Choosing). Use it for seats and places. Do not use it
 	// for codes: every caller could try which codes exist, and take them.
 	Choice bool
+	// MaxItems is how many items one claim can have: 1, or with Choice up to [engine.MaxClaimItems]. A claimant can have
+	// PerClaimant times as many. Default: 1; with Choice and PerClaimant 1, engine.MaxClaimItems.
+	MaxItems int
 	// Publish lets every caller list the free items (PublishedItems), for a seat map. Never use it for codes.
 	Publish bool
 	// Columns lets loads give items columns (Line.Columns). Claimants get the columns with the item. Each answer
@@ -200,7 +213,7 @@ func newCampaign(name string, s Settings, now time.Time) (Campaign, error) {
 		Name: name, OpensAt: wholeMillis(s.OpensAt), ClosesAt: wholeMillis(s.ClosesAt),
 		Scope: s.Scope, Shards: s.Shards, PageSize: s.PageSize, ItemLife: s.ItemLife, ClaimLife: s.ClaimLife, Hold: s.Hold,
 		OnEnd: s.OnEnd, ClaimantAs: cmp.Or(s.ClaimantAs, Exact), PerClaimant: cmp.Or(s.PerClaimant, 1),
-		Choice: s.Choice, Publish: s.Publish, Columns: s.Columns, CreatedAt: now,
+		Choice: s.Choice, MaxItems: s.MaxItems, Publish: s.Publish, Columns: s.Columns, CreatedAt: now,
 	}
 	if c.Scope == "" {
 		c.Scope = name
@@ -210,6 +223,13 @@ func newCampaign(name string, s Settings, now time.Time) (Campaign, error) {
 	}
 	if c.PageSize == 0 {
 		c.PageSize = defaultPageSize
+	}
+	switch {
+	case c.MaxItems != 0:
+	case c.Choice && c.PerClaimant == 1:
+		c.MaxItems = engine.MaxClaimItems
+	default:
+		c.MaxItems = 1
 	}
 	switch {
 	case c.OnEnd != "":
@@ -243,6 +263,11 @@ func (c Campaign) validate() error {
 		return &InvalidError{"claimant-as", "must be exact or email"}
 	case c.PerClaimant < 1 || c.PerClaimant > maxPerClaimant:
 		return &InvalidError{"per-claimant", fmt.Sprintf("must be 1 to %d, is %d", maxPerClaimant, c.PerClaimant)}
+	case c.MaxItems < 1 || c.MaxItems > engine.MaxClaimItems:
+		return &InvalidError{"max-items", fmt.Sprintf("must be 1 to %d, is %d", engine.MaxClaimItems, c.MaxItems)}
+	case c.MaxItems > 1 && !c.Choice:
+		return &InvalidError{"max-items", fmt.Sprintf("must be 1 without choice, is %d: only a claim that names its items can "+
+			"have several", c.MaxItems)}
 	case c.OnEnd != Burn && c.OnEnd != Return:
 		return &InvalidError{"on-end", "must be burn or return"}
 	case c.Hold != 0 && c.OnEnd != Return:
@@ -304,7 +329,7 @@ func tooEarly(t time.Time) bool { return !t.IsZero() && t.UnixMilli() <= 0 }
 // sameSettings reports whether two campaigns have the same settings. It ignores Override, Moved and Restored.
 func (c Campaign) sameSettings(o Campaign) bool {
 	return c.Scope == o.Scope && c.ClaimantAs == o.ClaimantAs && c.PerClaimant == o.PerClaimant &&
-		c.Choice == o.Choice && c.Publish == o.Publish && c.Columns == o.Columns &&
+		c.Choice == o.Choice && c.MaxItems == o.MaxItems && c.Publish == o.Publish && c.Columns == o.Columns &&
 		c.Shards == o.Shards && c.PageSize == o.PageSize &&
 		c.ItemLife == o.ItemLife && c.ClaimLife == o.ClaimLife && c.Hold == o.Hold && c.OnEnd == o.OnEnd &&
 		c.OpensAt.Equal(o.OpensAt) && c.ClosesAt.Equal(o.ClosesAt)

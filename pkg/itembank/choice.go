@@ -10,7 +10,7 @@ import (
 )
 
 // Choosing names the items of a claim, in a campaign whose claimants may choose (Settings.Choice). Claim takes all of
-// them or none: one to [engine.MaxClaimItems]. Several items are one claim, with one id and one end. It is confirmed,
+// them or none: one to Settings.MaxItems. Several items are one claim, with one id and one end. It is confirmed,
 // released and closed as a whole.
 //
 // Choosing() without items allows any item.
@@ -33,6 +33,10 @@ func (c Campaign) choose(items []string) ([]engine.FreeItem, error) {
 	}
 	if err := validateItems(items); err != nil {
 		return nil, err
+	}
+	if len(items) > c.MaxItems {
+		const form = "must be at most %d in campaign %q, are %d; max-items is set when a campaign is created"
+		return nil, &InvalidError{"items", fmt.Sprintf(form, c.MaxItems, c.Name, len(items))}
 	}
 	var chosen []engine.FreeItem
 	for _, item := range items {

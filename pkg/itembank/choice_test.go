@@ -18,6 +18,7 @@ var choiceCases = []testCase{
 	{"all-or-none", chooseSeveral},
 	{"claim-that-exists-is-the-answer", chooseAnother},
 	{"bad-choices", badChoices},
+	{"most-items-of-a-claim", mostItems},
 	{"release-and-end", chosenReleased},
 	{"rows-of-a-claim-are-read-at-once", chosenReadAtOnce},
 	{"item-of-a-claim-that-is-due", chooseDue},
@@ -33,6 +34,54 @@ func (f *fixture) choose(b *itembank.Bank, claimant string, items ...string) ite
 		f.Fatalf("%s chose %v: got %+v, %v", claimant, items, grant, err)
 	}
 	return grant.Claim
+}
+
+// mostItems: a claimant can have MaxItems items in each slot. Where claimants have several slots, four of them are four
+// items, unless the campaign was created with more.
+func mostItems(f *fixture) {
+	for i, c := range []struct {
+		settings itembank.Settings
+		most     int
+	}{
+		{itembank.Settings{Choice: true}, engine.MaxClaimItems},
+		{itembank.Settings{Choice: true, PerClaimant: 4}, 1},
+		{itembank.Settings{Choice: true, PerClaimant: 2, MaxItems: 3}, 3},
+		{itembank.Settings{Choice: true, MaxItems: 2}, 2},
+		{itembank.Settings{Choice: true, PerClaimant: 2, MaxItems: engine.MaxClaimItems}, engine.MaxClaimItems},
+		{itembank.Settings{PerClaimant: 4}, 1},
+		{itembank.Settings{MaxItems: 1}, 1},
+	} {
+		f := f.named(fmt.Sprint(i))
+		c.settings.Shards = 2
+		created, _, err := f.bank().CreateCampaign(f.ctx, f.name, c.settings)
+		f.Must(err)
+		read, err := f.bank().Campaign(f.ctx, f.name)
+		f.Must(err)
+		if created.MaxItems != c.most || read.MaxItems != c.most {
+			f.Errorf("%+v: want %d items a claim, got %d and from the store %d", c.settings, c.most, created.MaxItems, read.MaxItems)
+		}
+		if again, created, err := f.bank().CreateCampaign(f.ctx, f.name, c.settings); created || err != nil || again.MaxItems != c.most {
+			f.Errorf("created again: %+v, %t, %v", again, created, err)
+		}
+		if !c.settings.Choice || c.most == engine.MaxClaimItems {
+			continue
+		}
+		seats := codes("seat", c.most+1)
+		f.load(seats...)
+		_, err = f.bank().Claim(f.ctx, f.name, "ann", itembank.Choosing(seats...))
+		if invalid, ok := errors.AsType[*itembank.InvalidError](err); !ok || invalid.Field != "items" {
+			f.Errorf("%d items: want a refusal of items, got %v", len(seats), err)
+		}
+		f.choose(f.bank(), "ann", seats[:c.most]...)
+	}
+	for _, s := range []itembank.Settings{
+		{MaxItems: 2}, {Choice: true, MaxItems: 21}, {Choice: true, MaxItems: -1}, {PerClaimant: 4, MaxItems: 4},
+	} {
+		_, _, err := f.bank().CreateCampaign(f.ctx, f.name+"-refused", s)
+		if invalid, ok := errors.AsType[*itembank.InvalidError](err); !ok || invalid.Field != "max-items" {
+			f.Errorf("%+v: want a refusal of max-items, got %v", s, err)
+		}
+	}
 }
 
 // notChosen claims items of which one is not free, and expects the refusal.

@@ -83,6 +83,7 @@ func columnsComeBack(f *fixture) {
 	b := f.bank(itembank.WithClock(clock))
 	free := func(want ...itembank.Line) {
 		f.Helper()
+		clock.Advance(time.Second)
 		var got []itembank.PageItem
 		for cursor, first := "", true; first || cursor != ""; first = false {
 			page, err := b.PublishedItems(f.ctx, f.name, cursor, 2)

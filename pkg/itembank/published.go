@@ -1,6 +1,8 @@
 package itembank
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -12,12 +14,16 @@ import (
 // MaxItemPage is the largest number of items that FreeItems returns.
 const MaxItemPage = 500
 
-// maxPageReads is how many shards FreeItems reads for a page. In a bank that is nearly empty, a page may therefore
+// maxPageReads is how many shards a read of free items looks into. In a bank that is nearly empty, a page may therefore
 // have few items or none.
 const maxPageReads = 32
 
-// ErrNotPublished comes from PublishedItems.
-var ErrNotPublished = member(ErrRefused, "the campaign does not publish its items")
+// Errors of PublishedItems.
+var (
+	ErrNotPublished = member(ErrRefused, "the campaign does not publish its items")
+	// ErrNotListedYet says that the Bank has read other free items of the campaign in the last second.
+	ErrNotListedYet = member(ErrTryAgain, "the free items from this cursor on have not been read yet")
+)
 
 // ItemPage is a part of the free items of a campaign.
 type ItemPage struct {
@@ -40,46 +46,30 @@ type PageItem struct {
 // that stays free all the time is in exactly one page.
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
-func (b *Bank) FreeItems(ctx context.Context, campaign, cursor string, limit int) (ItemPage, error) {
+func (b *Bank) FreeItems(ctx context.Context, campaign, cursor string, limit int) (page ItemPage, err error) {
 	if err := ValidateName("campaign", campaign); err != nil {
-		return ItemPage{}, err
+		return page, err
 	}
 	c, err := b.campaignRules(ctx, campaign)
 	if err != nil {
-		return ItemPage{}, err
+		return page, err
 	}
-	return b.freePage(ctx, c, cursor, limit)
-}
-
-// PublishedItems is FreeItems for any caller. It works only in campaigns with Settings.Publish.
-//
-// Errors: ErrNotPublished, and the errors of FreeItems.
-func (b *Bank) PublishedItems(ctx context.Context, campaign, cursor string, limit int) (ItemPage, error) {
-	if err := ValidateName("campaign", campaign); err != nil {
-		return ItemPage{}, err
+	from, err := c.pageBegin(cursor, limit)
+	if err != nil {
+		return page, err
 	}
-	c, err := b.campaignRules(ctx, campaign)
-	switch {
-	case err != nil:
-		return ItemPage{}, err
-	case !c.Publish:
-		return ItemPage{}, ErrNotPublished
-	}
-	return b.freePage(ctx, c, cursor, limit)
-}
-
-func (b *Bank) freePage(ctx context.Context, c Campaign, cursor string, limit int) (page ItemPage, err error) {
-	if limit < 1 || limit > MaxItemPage {
-		return page, &InvalidError{"limit", fmt.Sprintf("must be 1 to %d, is %d", MaxItemPage, limit)}
-	}
-	items, next, err := b.freeTexts(ctx, c, cursor, limit)
+	free, next, err := b.freeItems(ctx, c, from, limit, b.store.FreeItems)
 	if err != nil {
 		return page, err
 	}
 	if c.Columns {
-		if err := b.pace(ctx, len(items)); err != nil {
+		if err := b.pace(ctx, len(free)); err != nil {
 			return page, err
 		}
+	}
+	items := make([]string, len(free))
+	for i, item := range free {
+		items[i] = item.Value
 	}
 	columns, err := b.columnsOf(ctx, c, items)
 	if err != nil {
@@ -88,64 +78,128 @@ func (b *Bank) freePage(ctx context.Context, c Campaign, cursor string, limit in
 	for i, item := range items {
 		page.Items = append(page.Items, PageItem{item, columns[i]})
 	}
-	page.Next = next
+	page.Next = c.cursor(next)
 	return page, nil
 }
 
-// freeTexts reads the items of a page.
-func (b *Bank) freeTexts(
-	ctx context.Context, c Campaign, cursor string, limit int,
-) (items []string, next string, err error) {
-	shard, after, err := c.parseCursor(cursor)
-	if err != nil {
-		return nil, "", err
+// PublishedItems is FreeItems for any caller. It works only in campaigns with Settings.Publish. Whatever callers ask
+// for, a Bank reads a part of the campaign's free items at most once a second, with eventually consistent reads
+// (listing.go). A page may be ten seconds old, and usually is one second old at most. It may lack items that were loaded
+// or came back in the last second.
+//
+// Errors: ErrNotPublished, ErrNotListedYet, and the errors of FreeItems.
+func (b *Bank) PublishedItems(ctx context.Context, campaign, cursor string, limit int) (page ItemPage, err error) {
+	if err := ValidateName("campaign", campaign); err != nil {
+		return page, err
 	}
+	c, err := b.publishedRules(ctx, campaign)
+	if err != nil {
+		return page, err
+	}
+	if !c.Publish {
+		return page, ErrNotPublished
+	}
+	at, err := c.pageBegin(cursor, limit)
+	if err != nil {
+		return page, err
+	}
+	part, err := b.listedPart(ctx, c, at)
+	if err != nil {
+		return page, err
+	}
+	return part.page(c, at, limit, b.serverNow()), nil
+}
+
+// publishedRules returns a campaign whose fixed settings are right. Unlike fixedRules it never reads more than once in
+// half a minute, whatever the life of copies is.
+func (b *Bank) publishedRules(ctx context.Context, name string) (Campaign, error) {
+	if c, ok := b.rules.latest(name); ok && elapsed(c.copied.readAt, b.clock.Now()) < sameCampaign {
+		return c, nil
+	}
+	return b.campaignRules(ctx, name)
+}
+
+// place is a place in a bank: behind the item with the hash after in a shard, or with nil before all its items.
+type place struct {
+	shard int
+	after *engine.Hash
+}
+
+// placeOf returns the place behind an item.
+func placeOf(item engine.FreeItem) place { return place{item.Shard.Number, &item.Hash} }
+
+// compare returns -1, 0 or 1 if p is before o, the same place, or behind it.
+func (p place) compare(o place) int {
+	switch {
+	case p.shard != o.shard || p.after == nil && o.after == nil:
+		return cmp.Compare(p.shard, o.shard)
+	case p.after == nil:
+		return -1
+	case o.after == nil:
+		return 1
+	}
+	return bytes.Compare(p.after[:], o.after[:])
+}
+
+// cursor returns the text of a place, or "" for the end of the bank.
+func (c Campaign) cursor(p place) string {
+	switch {
+	case p.shard == c.Shards:
+		return ""
+	case p.after == nil:
+		return strconv.Itoa(p.shard)
+	}
+	return strconv.Itoa(p.shard) + "-" + p.after.String()
+}
+
+// pageBegin checks the arguments of a page, and returns the place at which it begins.
+func (c Campaign) pageBegin(cursor string, limit int) (place, error) {
+	if limit < 1 || limit > MaxItemPage {
+		return place{}, &InvalidError{"limit", fmt.Sprintf("must be 1 to %d, is %d", MaxItemPage, limit)}
+	}
+	if cursor == "" {
+		return place{}, nil
+	}
+	var p place
+	number, hash, found := strings.Cut(cursor, "-")
+	shard, err := strconv.Atoi(number)
+	if p.shard = shard; err == nil && found {
+		var h engine.Hash
+		h, err = engine.ParseHash(hash)
+		p.after = &h
+	}
+	if err != nil || shard < 0 || shard >= c.Shards {
+		return place{}, &InvalidError{"cursor", "is not the next of a page of this campaign"}
+	}
+	return p, nil
+}
+
+// freeItems reads up to limit free items from a place on, with a method of the store, and returns the place behind them.
+func (b *Bank) freeItems(
+	ctx context.Context, c Campaign, from place, limit int,
+	read func(context.Context, engine.Shard, engine.Range, int) (engine.FreePage, error),
+) (items []engine.FreeItem, next place, err error) {
+	next = from
 	for range maxPageReads {
-		read, err := b.store.FreeItems(
-			ctx, engine.Shard{Campaign: c.Name, Number: shard}, engine.Range{After: after}, limit-len(items))
+		shard := engine.Shard{Campaign: c.Name, Number: next.shard}
+		page, err := read(ctx, shard, engine.Range{After: next.after}, limit-len(items))
 		if err != nil {
-			return nil, "", err
+			return nil, next, err
 		}
-		if err := b.pace(ctx, len(read.Items)); err != nil {
-			return nil, "", err
+		if err := b.pace(ctx, len(page.Items)); err != nil {
+			return nil, next, err
 		}
-		live, _ := splitEnded(read.Items, b.serverNow())
-		for _, item := range live {
-			items = append(items, item.Value)
-		}
+		live, _ := splitEnded(page.Items, b.serverNow())
+		items = append(items, live...)
 		switch {
-		case !read.More:
-			if shard, after = shard+1, nil; shard == c.Shards {
-				return items, "", nil
-			}
-		case len(read.Items) > 0:
-			after = &read.Items[len(read.Items)-1].Hash
+		case !page.More:
+			next = place{shard: next.shard + 1}
+		case len(page.Items) > 0:
+			next = placeOf(page.Items[len(page.Items)-1])
 		}
-		if len(items) == limit {
+		if next.shard == c.Shards || len(items) == limit {
 			break
 		}
 	}
-	next = strconv.Itoa(shard)
-	if after != nil {
-		next += "-" + after.String()
-	}
 	return items, next, nil
-}
-
-// parseCursor returns the shard in which a page begins, and the hash after which it begins.
-func (c Campaign) parseCursor(cursor string) (shard int, after *engine.Hash, err error) {
-	if cursor == "" {
-		return 0, nil, nil
-	}
-	number, hash, found := strings.Cut(cursor, "-")
-	shard, err = strconv.Atoi(number)
-	if err == nil && found {
-		var h engine.Hash
-		h, err = engine.ParseHash(hash)
-		after = &h
-	}
-	if err != nil || shard < 0 || shard >= c.Shards {
-		return 0, nil, &InvalidError{"cursor", "is not the next of a page of this campaign"}
-	}
-	return shard, after, nil
 }

@@ -2,24 +2,37 @@ package itembank_test
 
 import (
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 var publishedCases = []testCase{
 	{"all-free-items-once", publishedOnce},
 	{"only-where-the-campaign-says-so", publishedOnly},
 	{"bounded-reads", publishedBounded},
+	{"one-part-a-second", publishedParts},
+	{"columns-are-read-once", publishedColumns},
+	{"old-parts-and-failed-reads", publishedOld},
+	{"one-read-at-a-time", publishedTogether},
 }
 
-// pages reads all pages of FreeItems.
-func (f *fixture) pages(b *itembank.Bank, limit int) (items []string, pages int) {
+// pages reads all pages of free items, with one of the two methods.
+func (f *fixture) pages(
+	clock *itembankfault.Clock, limit int, read func(cursor string, limit int) (itembank.ItemPage, error),
+) (items []string, pages int) {
 	f.Helper()
 	for cursor := ""; ; {
-		page, err := b.PublishedItems(f.ctx, f.name, cursor, limit)
+		page, err := read(cursor, limit)
+		if errors.Is(err, itembank.ErrNotListedYet) {
+			clock.Advance(time.Second)
+			continue
+		}
 		f.Must(err)
 		if len(page.Items) > limit {
 			f.Errorf("a page of %d items has %d", limit, len(page.Items))
@@ -37,6 +50,13 @@ func (f *fixture) pages(b *itembank.Bank, limit int) (items []string, pages int)
 	}
 }
 
+// published returns PublishedItems of the fixture's campaign.
+func (f *fixture) published(b *itembank.Bank) func(cursor string, limit int) (itembank.ItemPage, error) {
+	return func(cursor string, limit int) (itembank.ItemPage, error) {
+		return b.PublishedItems(f.ctx, f.name, cursor, limit)
+	}
+}
+
 func publishedOnce(f *fixture) {
 	clock := itembankfault.NewClock()
 	f.create(itembank.Settings{Publish: true, Shards: 5, ItemLife: time.Minute})
@@ -47,10 +67,23 @@ func publishedOnce(f *fixture) {
 	b := f.bank(itembank.WithClock(clock))
 	grant := f.claim(b, "ann")
 	want = slices.DeleteFunc(append(want, "taken"), func(item string) bool { return item == grant.Claim.Item })
+	all := func(cursor string, limit int) (itembank.ItemPage, error) {
+		return b.FreeItems(f.ctx, f.name, cursor, limit)
+	}
 	for _, limit := range []int{1, 3, 7, 500} {
-		if got, pages := f.pages(b, limit); !slices.Equal(got, want) {
-			f.Errorf("%d at a time: want %v, got %v in %d pages", limit, want, got, pages)
+		for name, read := range map[string]func(string, int) (itembank.ItemPage, error){"FreeItems": all, "PublishedItems": f.published(b)} {
+			if got, pages := f.pages(clock, limit, read); !slices.Equal(got, want) {
+				f.Errorf("%s, %d at a time: want %v, got %v in %d pages", name, limit, want, got, pages)
+			}
 		}
+	}
+	clock.Advance(59*time.Second + 500*time.Millisecond)
+	if page, err := f.published(b)("", 1); len(page.Items) != 1 || err != nil {
+		f.Errorf("before the end: got %+v, %v", page, err)
+	}
+	clock.Advance(time.Second - time.Millisecond) // the same part, without the items that have ended
+	if page, err := f.published(b)("", 500); len(page.Items) != 0 || err != nil {
+		f.Errorf("all items have ended: got %+v, %v", page, err)
 	}
 }
 
@@ -78,16 +111,169 @@ func publishedOnly(f *fixture) {
 	}
 }
 
-// publishedBounded: a page reads at most 32 shards.
+// publishedBounded: a read looks into 32 shards at most.
 func publishedBounded(f *fixture) {
 	f.create(itembank.Settings{Publish: true, Shards: 100})
-	counted := f.counted()
-	b := itembank.New(counted)
+	counted, clock := f.counted(), itembankfault.NewClock()
+	b := itembank.New(counted, itembank.WithClock(clock))
 	page, err := b.PublishedItems(f.ctx, f.name, "", 10)
 	if calls := counted.Calls(); err != nil || page.Next == "" || len(calls) != 33 {
 		f.Errorf("got %+v, %v after %d calls", page, err, len(calls))
 	}
-	if got, pages := f.pages(b, 10); len(got) > 0 || pages != 4 {
+	if got, pages := f.pages(clock, 10, f.published(b)); len(got) > 0 || pages != 4 {
 		f.Errorf("got %v in %d pages", got, pages)
+	}
+}
+
+// publishedParts: whatever is asked for, a Bank reads one part of a campaign in a second, without consistent reads. What
+// is in no part is refused for that second.
+func publishedParts(f *fixture) {
+	const seats = 5000
+	f.create(itembank.Settings{Publish: true, Shards: 2})
+	f.load(codes("seat", seats)...)
+	other := f.named("other")
+	other.stocked(3, itembank.Settings{Publish: true, Shards: 1})
+	counted, clock := f.counted(), itembankfault.NewClock()
+	b := itembank.New(counted, itembank.WithClock(clock), itembank.WithCampaignCache(0))
+	first, err := b.PublishedItems(f.ctx, f.name, "", 500)
+	f.Must(err)
+	f.wantCalls("the first page", counted, "Campaign", "FreeItemsEventuallyConsistent")
+	last := "1-" + strings.Repeat("f", 2*engine.HashSize)
+	for second := range 3 {
+		for _, limit := range []int{1, 17, 500} {
+			for _, cursor := range []string{"", first.Next, "0", last} {
+				if _, err := b.PublishedItems(f.ctx, f.name, cursor, limit); (err != nil) != (cursor == last) ||
+					err != nil && !errors.Is(err, itembank.ErrNotListedYet) {
+					f.Errorf("second %d, cursor %q: got %v", second, cursor, err)
+				}
+			}
+		}
+		want := []string{"FreeItemsEventuallyConsistent"}
+		if second == 0 {
+			want = nil // of the first page
+		}
+		f.wantCalls(fmt.Sprintf("second %d", second), counted, want...)
+		clock.Advance(time.Second)
+	}
+	_, err = other.published(b)("", 500)
+	f.Must(err)
+	f.wantCalls("another campaign", counted, "Campaign", "FreeItemsEventuallyConsistent")
+	if got, _ := f.pages(clock, 500, f.published(b)); len(got) != seats || len(slices.Compact(got)) != seats {
+		f.Errorf("listed %d items, of which %d differ", len(got), len(slices.Compact(got)))
+	}
+}
+
+// publishedColumns: the first part of a campaign with columns reads the rows of 500 items at most, and later parts only
+// those of other items. An item whose row is not visible yet is left out.
+func publishedColumns(f *fixture) {
+	c := f.create(itembank.Settings{Publish: true, Columns: true, Choice: true, Shards: 1})
+	var lines []itembank.Line
+	for i, seat := range codes("seat", 1000) {
+		lines = append(lines, line(seat, fmt.Sprintf("row=%d", i)))
+	}
+	f.loadOf(lines...)
+	counted, clock := f.counted(), itembankfault.NewClock()
+	b := itembank.New(counted, itembank.WithClock(clock))
+	rows := func() (requests int) {
+		for _, call := range counted.Calls() {
+			switch call {
+			case "ItemRowsEventuallyConsistent": // of 100 items
+				requests++
+			case "Campaign", "FreeItemsEventuallyConsistent":
+			default:
+				f.Errorf("called %s", call)
+			}
+		}
+		return requests
+	}
+	read := func(cursor string) (page itembank.ItemPage) {
+		f.Helper()
+		page, err := b.PublishedItems(f.ctx, f.name, cursor, 500)
+		f.Must(err)
+		for _, item := range page.Items {
+			if !strings.HasPrefix(string(item.Columns), "row") {
+				f.Errorf("%s has the columns %q", item.Item, item.Columns)
+			}
+		}
+		return page
+	}
+	first := read("")
+	if n := rows(); n != 5 {
+		f.Errorf("the first part read rows in %d requests", n)
+	}
+	for range 3 {
+		clock.Advance(time.Second)
+		f.choose(f.bank(), "ann", first.Items[0].Item)
+		if page := read(""); page.Items[0] == first.Items[0] || len(page.Items) != 500 {
+			f.Errorf("%d items, and the first is %s", len(page.Items), page.Items[0].Item)
+		}
+		_, err := f.bank().Release(f.ctx, f.name, "ann", f.claim(f.bank(), "ann").Claim.ID)
+		f.Must(err)
+		first.Items = first.Items[1:]
+	}
+	if n := rows(); n > 3 {
+		f.Errorf("parts of known items read rows in %d requests", n)
+	}
+	f.dropItemRow(c, first.Items[100].Item)
+	b = f.bank()
+	if page := read(""); slices.Contains(page.Items, first.Items[100]) || len(page.Items) != 499 {
+		f.Errorf("listed %d items", len(page.Items))
+	}
+}
+
+// publishedOld: a part that cannot be read again is used for ten seconds. Failed reads are not more frequent.
+func publishedOld(f *fixture) {
+	f.stocked(3, itembank.Settings{Publish: true, Shards: 1})
+	clock, fails := itembankfault.NewClock(), false
+	store := &itembankfault.Store{Store: f.Store, Before: func(method string) error {
+		if fails && method == "FreeItemsEventuallyConsistent" {
+			return engine.ErrThrottled
+		}
+		return nil
+	}}
+	b := itembank.New(store, itembank.WithClock(clock))
+	_, err := f.published(b)("", 500)
+	f.Must(err)
+	fails = true
+	for second := 1; second < 12; second++ {
+		clock.Advance(time.Second)
+		store.Calls()
+		if _, err := f.published(b)("", 500); !errors.Is(err, engine.ErrThrottled) {
+			f.Errorf("second %d: want %v, got %v", second, engine.ErrThrottled, err)
+		}
+		for range 3 {
+			page, err := f.published(b)("", 500)
+			if kept := second < 10; kept && (err != nil || len(page.Items) != 3) || !kept && !errors.Is(err, itembank.ErrNotListedYet) {
+				f.Errorf("second %d: got %+v, %v", second, page, err)
+			}
+		}
+		if calls := store.Calls(); len(slices.DeleteFunc(calls, func(call string) bool { return call == "Campaign" })) != 1 {
+			f.Errorf("second %d: read %v", second, calls)
+		}
+	}
+}
+
+// publishedTogether: a request that comes while a part is read waits for it.
+func publishedTogether(f *fixture) {
+	f.stocked(30, itembank.Settings{Publish: true, Shards: 1})
+	answers, reads := make(chan error), 0
+	var b *itembank.Bank
+	store := &itembankfault.Store{Store: f.Store, Before: func(method string) error {
+		if method == "FreeItemsEventuallyConsistent" {
+			reads++
+			go func() {
+				page, err := f.published(b)("", 500)
+				if err == nil && len(page.Items) != 30 {
+					err = fmt.Errorf("got %d items", len(page.Items))
+				}
+				answers <- err
+			}()
+		}
+		return nil
+	}}
+	b = itembank.New(store, itembank.WithClock(itembankfault.NewClock()))
+	_, err := f.published(b)("", 7)
+	if err := errors.Join(err, <-answers); err != nil || reads != 1 {
+		f.Errorf("%d reads: %v", reads, err)
 	}
 }

@@ -477,6 +477,10 @@ func (r *reading) api(id string) {
 			rate, burst := aws.ToFloat64(d.ThrottlingRateLimit), aws.ToInt32(d.ThrottlingBurstLimit)
 			r.add(id, name+" limits", "%v/s, %d at once", rate, burst)
 		}
+		for key, limit := range s.RouteSettings {
+			rate, burst := aws.ToFloat64(limit.ThrottlingRateLimit), aws.ToInt32(limit.ThrottlingBurstLimit)
+			r.add(id, key+" limits", "%v/s, %d at once", rate, burst)
+		}
 		if s.AccessLogSettings != nil {
 			_, group, _ := strings.Cut(*s.AccessLogSettings.DestinationArn, ":log-group:")
 			group, _, _ = strings.Cut(group, ":")

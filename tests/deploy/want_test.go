@@ -92,12 +92,16 @@ func functionFacts(name, architecture, size, code string, logDays int) facts {
 }
 
 func claimEnvironment(claimantFrom string) facts {
-	return facts{
+	environment := facts{
 		"claim-function ONCEBOX_BANK_TABLE":    "BankTable",
 		"claim-function ONCEBOX_DEDUPE_TABLE":  "DedupeTable",
 		"claim-function ONCEBOX_CLAIMANT_FROM": claimantFrom,
 		"claim-function ONCEBOX_METRICS":       "on",
 	}
+	if claimantFrom == "body" {
+		environment["claim-function ONCEBOX_CALLER"] = "iam"
+	}
+	return environment
 }
 
 var sweepFacts = facts{
@@ -126,11 +130,12 @@ var dedupeEnvironment = facts{
 
 func apiFacts(authorization string, logDays int) facts {
 	f := facts{
-		"Api protocol":               "HTTP",
-		"Api stage $default":         "deployed by itself true",
-		"Api stage $default limits":  "1000/s, 1000 at once",
-		"Api stage $default logs to": "access-logs",
-		"access-logs retention":      fmt.Sprintf("%d days", logDays),
+		"Api protocol":                               "HTTP",
+		"Api stage $default":                         "deployed by itself true",
+		"Api stage $default limits":                  "1000/s, 1000 at once",
+		"Api stage $default logs to":                 "access-logs",
+		"Api GET /campaigns/{campaign}/items limits": "100/s, 100 at once",
+		"access-logs retention":                      fmt.Sprintf("%d days", logDays),
 	}
 	for _, route := range []string{
 		"POST /campaigns/{campaign}/claims", "GET /campaigns/{campaign}/claims/{claimant+}", "GET /campaigns/{campaign}",

@@ -77,6 +77,14 @@ var invariants = []invariant{
 		{"links that the function does not verify", "link", functionType, variables + ".ONCEBOX_LINK_KEYS", nil},
 		{"a token that nothing verifies", "jwt", routeType, "Properties.AuthorizerId", nil},
 	}},
+	{"the function wants the caller that the routes want", each(functionType, wantsCallers), []fault{
+		{"any caller behind IAM", "claims", functionType, variables + ".ONCEBOX_CALLER", "any"},
+		{"IAM behind open routes", "every-setting", functionType, variables + ".ONCEBOX_CALLER", "iam"},
+	}},
+	{"the list of free items has a low limit", each(stageType, limitsItems), []fault{
+		{"no limit", "claims", stageType, "Properties.RouteSettings", nil},
+		{"a limit before the route", "claims", stageType, "DependsOn", nil},
+	}},
 	{"the access log has no personal data", each(stageType, accessLog), []fault{
 		{"a claimant", "", stageType, "Properties.AccessLogSettings.Format", `{"path":"$context.path"}`},
 		{"a token", "", stageType, "Properties.AccessLogSettings.Format", `{"sub":"$context.authorizer.claims.sub"}`},
@@ -436,6 +444,36 @@ func authorized(tpl template, route resource, context map[string]any) string {
 		}
 	}
 	return fmt.Sprintf("is open to %v", kind)
+}
+
+// wantsCallers checks that a function whose callers name the claimant takes the callers that the routes let through.
+func wantsCallers(_ template, function resource, context map[string]any) string {
+	var want any
+	if at(function, variables+".ONCEBOX_CLAIMANT_FROM") == "body" {
+		want = "iam"
+		if context["auth"] == "open" {
+			want = "any"
+		}
+	}
+	if got := at(function, variables+".ONCEBOX_CALLER"); got != want {
+		return fmt.Sprintf("takes the callers %v, want %v", got, want)
+	}
+	return ""
+}
+
+// limitsItems checks the limit of the one route, and that the route exists before it.
+func limitsItems(tpl template, stage resource, _ map[string]any) string {
+	const key = "GET /campaigns/{campaign}/items"
+	settings, _ := at(stage, "Properties.RouteSettings").(map[string]any)
+	if want := object("ThrottlingRateLimit", 100.0, "ThrottlingBurstLimit", 100.0); !reflect.DeepEqual(settings[key], any(want)) {
+		return fmt.Sprintf("limits the items to %v", settings[key])
+	}
+	for id, route := range tpl.resources(routeType) {
+		if at(route, "Properties.RouteKey") == key && !slices.Contains(list(stage["DependsOn"]), any(id)) {
+			return "does not wait for the route " + id
+		}
+	}
+	return ""
 }
 
 // verifiesLinks reports whether the function accepts claimants only from personal links.

@@ -451,6 +451,10 @@ func (d deployment) holds(condition any) bool {
 			return d.evaluated(arguments[0]) == d.evaluated(arguments[1])
 		case "Fn::Not":
 			return !d.holds(arguments[0])
+		case "Fn::And":
+			return !slices.ContainsFunc(arguments, func(c any) bool { return !d.holds(c) })
+		case "Fn::Or":
+			return slices.ContainsFunc(arguments, d.holds)
 		case "Fn::Contains":
 			return slices.Contains(list(arguments[0]), d.evaluated(arguments[1]))
 		}

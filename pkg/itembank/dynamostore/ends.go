@@ -25,13 +25,26 @@ func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*e
 
 // ItemRows reads item rows with one BatchGetItem. Each row costs as much as in a call of ItemRow.
 func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.Hash) ([]*engine.ItemRow, error) {
+	return s.itemRows(ctx, campaign, hashes, true)
+}
+
+// ItemRowsEventuallyConsistent reads at half the price of ItemRows.
+func (s *Store) ItemRowsEventuallyConsistent(
+	ctx context.Context, campaign string, hashes []engine.Hash,
+) ([]*engine.ItemRow, error) {
+	return s.itemRows(ctx, campaign, hashes, false)
+}
+
+func (s *Store) itemRows(
+	ctx context.Context, campaign string, hashes []engine.Hash, consistent bool,
+) ([]*engine.ItemRow, error) {
 	keys, places := make([]key, len(hashes)), make(map[key]int, len(hashes))
 	for i, h := range hashes {
 		keys[i] = s.itemKey(campaign, h)
 		places[keys[i]] = i
 	}
 	rows := make([]*engine.ItemRow, len(hashes))
-	err := s.batchGet(ctx, "read items", s.bankTable, keys, func(attributes map[string]types.AttributeValue) error {
+	err := s.batchGet(ctx, "read items", s.bankTable, keys, consistent, func(attributes map[string]types.AttributeValue) error {
 		var row itemRow
 		if err := dynamo.Decode(attributes, &row); err != nil {
 			return err

@@ -27,12 +27,13 @@ func (s *Store) get(ctx context.Context, doing, table string, k key, row any) (f
 	return true, dynamo.Decode(out.Item, row)
 }
 
-// batchGet reads rows of one table with consistent reads, and calls each for every row that exists. A reply may leave
+// batchGet reads rows of one table, and calls each for every row that exists. A reply may leave
 // out keys that were throttled. These are sent again as long as each reply has at least one row.
 func (s *Store) batchGet(
-	ctx context.Context, doing, table string, keys []key, each func(attributes map[string]types.AttributeValue) error,
+	ctx context.Context, doing, table string, keys []key, consistent bool,
+	each func(attributes map[string]types.AttributeValue) error,
 ) error {
-	rest := types.KeysAndAttributes{ConsistentRead: aws.Bool(true)}
+	rest := types.KeysAndAttributes{ConsistentRead: aws.Bool(consistent)}
 	for _, k := range keys {
 		rest.Keys = append(rest.Keys, dynamo.Encode(k))
 	}

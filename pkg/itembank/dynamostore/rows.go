@@ -104,6 +104,7 @@ type campaignRow struct {
 
 	PerClaimant int  `dynamodbav:"per_claimant,omitempty"`
 	Choice      bool `dynamodbav:"choice,omitempty"`
+	MaxItems    int  `dynamodbav:"max_items,omitempty"`
 	Publish     bool `dynamodbav:"publish,omitempty"`
 	Columns     bool `dynamodbav:"columns,omitempty"`
 
@@ -189,8 +190,8 @@ func newCampaignRow(c engine.Campaign) campaignRow {
 	return campaignRow{
 		key: campaignKey(c.Name), Name: c.Name, State: string(c.Mode), Moved: c.Moved, Restored: c.Restored,
 		OpensAt: millis(c.OpensAt), ClosesAt: millis(c.ClosesAt), Scope: c.Scope,
-		Claimants: c.Claimants, PerClaimant: c.PerClaimant, Choice: c.Choice, Publish: c.Publish, Columns: c.Columns,
-		Shards: c.Shards, PageSize: c.PageSize,
+		Claimants: c.Claimants, PerClaimant: c.PerClaimant, Choice: c.Choice, MaxItems: c.MaxItems, Publish: c.Publish,
+		Columns: c.Columns, Shards: c.Shards, PageSize: c.PageSize,
 		ItemLife: c.ItemLife.Milliseconds(), ClaimLife: c.ClaimLife.Milliseconds(),
 		Hold: c.Hold.Milliseconds(), OnEnd: string(c.OnEnd), CreatedAt: millis(c.CreatedAt), Layout: layout,
 		Version: c.Version, Empty: c.EmptyVersion,
@@ -212,8 +213,8 @@ func (r campaignRow) campaign() (*engine.Campaign, error) {
 	return &engine.Campaign{
 		Name: r.Name, Mode: engine.Mode(r.State), Moved: r.Moved, Restored: r.Restored,
 		OpensAt: fromMillis(r.OpensAt), ClosesAt: fromMillis(r.ClosesAt), Scope: r.Scope,
-		Claimants: r.Claimants, PerClaimant: r.PerClaimant, Choice: r.Choice, Publish: r.Publish, Columns: r.Columns,
-		Shards: r.Shards, PageSize: r.PageSize, ItemLife: time.Duration(r.ItemLife) * time.Millisecond,
+		Claimants: r.Claimants, PerClaimant: r.PerClaimant, Choice: r.Choice, MaxItems: r.MaxItems, Publish: r.Publish,
+		Columns: r.Columns, Shards: r.Shards, PageSize: r.PageSize, ItemLife: time.Duration(r.ItemLife) * time.Millisecond,
 		ClaimLife: time.Duration(r.ClaimLife) * time.Millisecond,
 		Hold:      time.Duration(r.Hold) * time.Millisecond, OnEnd: engine.OnEnd(r.OnEnd), CreatedAt: fromMillis(r.CreatedAt),
 		Version: r.Version, EmptyVersion: r.Empty,

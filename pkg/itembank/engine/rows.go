@@ -19,6 +19,7 @@ type Campaign struct {
 	// PerClaimant is how many claims a claimant can have in the scope; 0 means one.
 	PerClaimant int
 	Choice      bool          // a claimant may name the items, and one claim may have several
+	MaxItems    int           // with Choice: how many items a claim can have; 0 means MaxClaimItems
 	Publish     bool          // every caller may list the free items
 	Columns     bool          // items may have columns
 	Shards      int           // parts of the bank

@@ -78,6 +78,9 @@ type Store interface {
 	// FreeItems returns up to limit bank rows of the shard in the order of their hashes. The limit is 1 to 4,000. If
 	// More is set, a page may have fewer rows than limit, or none. More is false only if the range has no other rows.
 	FreeItems(ctx context.Context, s Shard, r Range, limit int) (FreePage, error)
+	// FreeItemsEventuallyConsistent is FreeItems with the engine's cheapest read. It may return rows that were just
+	// deleted, and miss rows that were just put.
+	FreeItemsEventuallyConsistent(ctx context.Context, s Shard, r Range, limit int) (FreePage, error)
 	// Take makes a claim in one transaction. It deletes the bank row if the row exists and does not end by
 	// claim.ClaimedAt, and puts the claim row if its key is absent. It does both or neither. The result names every
 	// condition that failed.
@@ -114,6 +117,8 @@ type Store interface {
 	// ItemRows reads the item rows of at most MaxItemRows different hashes, each as ItemRow does, not all at one
 	// moment. The rows are in the order of the hashes; nil: the row is absent.
 	ItemRows(ctx context.Context, campaign string, hashes []Hash) ([]*ItemRow, error)
+	// ItemRowsEventuallyConsistent is ItemRows with the engine's cheapest reads. It may miss rows that were just put.
+	ItemRowsEventuallyConsistent(ctx context.Context, campaign string, hashes []Hash) ([]*ItemRow, error)
 	// ReadItems reads the item row and the bank row of each item. The read of one item is isolated like HeldClaim: it
 	// shows both rows before or after a transaction. A key is Shard and Hash. There are at most MaxAddItems keys, with
 	// different hashes and of one campaign. The results are in the order of the keys.

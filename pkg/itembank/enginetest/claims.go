@@ -2,6 +2,7 @@ package enginetest
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -20,6 +21,7 @@ var claimCases = []testCase{
 	{"take-race-for-claimant", takeRaceForClaimant},
 	{"claim-is-read-as-it-was-written", claimRoundTrip},
 	{"eventually-consistent-read-of-a-claim", eventuallyConsistentRead},
+	{"eventually-consistent-reads-of-items", eventuallyConsistentItems},
 }
 
 // end is the end of claims and items. The cases compare it with given times, never with a clock.
@@ -253,4 +255,42 @@ func eventuallyConsistentRead(f *fixture) {
 	becomes(&claim)
 	f.Close(enginerows.ReturnOf(c, claim))
 	becomes(nil)
+}
+
+// eventuallyConsistentItems: the cheap reads of items become the same as the consistent ones, also in their limits.
+func eventuallyConsistentItems(f *fixture) {
+	c, items := f.stocked(5, 1)
+	shard := engine.Shard{Campaign: c.Name}
+	var hashes []engine.Hash
+	for _, item := range append(items, "none") {
+		hashes = append(hashes, engine.HashItem(item))
+	}
+	same := func() bool {
+		for _, limit := range []int{2, 5, 30} {
+			want, err := f.Store.FreeItems(f.Context(), shard, engine.Range{After: &hashes[0]}, limit)
+			f.Must(err)
+			got, err := f.Store.FreeItemsEventuallyConsistent(f.Context(), shard, engine.Range{After: &hashes[0]}, limit)
+			f.Must(err)
+			if !reflect.DeepEqual(got, want) {
+				return false
+			}
+		}
+		want, err := f.Store.ItemRows(f.Context(), c.Name, hashes)
+		f.Must(err)
+		got, err := f.Store.ItemRowsEventuallyConsistent(f.Context(), c.Name, hashes)
+		f.Must(err)
+		return reflect.DeepEqual(got, want)
+	}
+	becomesSame := func() {
+		f.Helper()
+		for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+			if same() {
+				return
+			}
+		}
+		f.Errorf("the reads never become the same")
+	}
+	becomesSame()
+	f.TakeUntil(c, "ann", items[3], end)
+	becomesSame()
 }

@@ -10,12 +10,12 @@ import (
 const (
 	insertCampaign = `INSERT INTO campaign
 		(name, mode, opens_at, closes_at, scope, shards, page_size, created_at, item_life, claim_life, hold, on_end, version, empty_version,
-		claimants, per_claimant, choice, publish, columns, moved, restored)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		claimants, per_claimant, choice, max_items, publish, columns, moved, restored)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	fromCampaign = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, created_at,
 		item_life, claim_life, hold, on_end, version, empty_version,
-		claimants, per_claimant, choice, publish, columns, moved, restored FROM campaign`
+		claimants, per_claimant, choice, max_items, publish, columns, moved, restored FROM campaign`
 
 	selectCampaigns = fromCampaign + ` ORDER BY name`
 	selectCampaign  = fromCampaign + ` WHERE name = ?`
@@ -82,7 +82,7 @@ func putCampaign(ctx context.Context, w *sqlite.Statements, c engine.Campaign) e
 	_, err := w.Exec(ctx, insertCampaign, c.Name, c.Mode, sqlite.Millis(c.OpensAt), sqlite.Millis(c.ClosesAt),
 		c.Scope, c.Shards, c.PageSize, sqlite.Millis(c.CreatedAt),
 		c.ItemLife.Milliseconds(), c.ClaimLife.Milliseconds(), c.Hold.Milliseconds(), c.OnEnd, c.Version, c.EmptyVersion,
-		c.Claimants, c.PerClaimant, c.Choice, c.Publish, c.Columns, c.Moved, c.Restored)
+		c.Claimants, c.PerClaimant, c.Choice, c.MaxItems, c.Publish, c.Columns, c.Moved, c.Restored)
 	return err
 }
 
@@ -126,7 +126,7 @@ func intoCampaign(c *engine.Campaign) []any {
 		&c.Name, &c.Mode, sqlite.IntoTime(&c.OpensAt), sqlite.IntoTime(&c.ClosesAt),
 		&c.Scope, &c.Shards, &c.PageSize, sqlite.IntoTime(&c.CreatedAt),
 		sqlite.IntoDuration(&c.ItemLife), sqlite.IntoDuration(&c.ClaimLife), sqlite.IntoDuration(&c.Hold), &c.OnEnd, &c.Version, &c.EmptyVersion,
-		&c.Claimants, &c.PerClaimant, &c.Choice, &c.Publish, &c.Columns, &c.Moved, &c.Restored,
+		&c.Claimants, &c.PerClaimant, &c.Choice, &c.MaxItems, &c.Publish, &c.Columns, &c.Moved, &c.Restored,
 	}
 }
 

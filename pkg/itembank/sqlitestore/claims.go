@@ -51,6 +51,13 @@ func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Rang
 	return page, nil
 }
 
+// FreeItemsEventuallyConsistent is FreeItems: SQLite has no cheaper read.
+func (s *Store) FreeItemsEventuallyConsistent(
+	ctx context.Context, shard engine.Shard, r engine.Range, limit int,
+) (engine.FreePage, error) {
+	return s.FreeItems(ctx, shard, r, limit)
+}
+
 // Take deletes the bank row and puts the claim row if the item is free and the claimant has no claim in the slot.
 // Otherwise it changes nothing and reports both conditions.
 func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {

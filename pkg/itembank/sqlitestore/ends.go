@@ -54,6 +54,13 @@ func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.H
 	return rows, nil
 }
 
+// ItemRowsEventuallyConsistent is ItemRows: SQLite has no cheaper read.
+func (s *Store) ItemRowsEventuallyConsistent(
+	ctx context.Context, campaign string, hashes []engine.Hash,
+) ([]*engine.ItemRow, error) {
+	return s.ItemRows(ctx, campaign, hashes)
+}
+
 // ReadItems reads the rows of all items at one moment. It never conflicts.
 func (s *Store) ReadItems(ctx context.Context, keys []engine.FreeItem) (reads []engine.ItemRead, err error) {
 	err = s.db.ReadSnapshot(ctx, "read items", func(ctx context.Context, r *sqlite.Statements) error {

@@ -7,7 +7,7 @@ import (
 
 var part = sqlite.Part{
 	Name:     "itembank",
-	Layout:   5,
+	Layout:   6,
 	Tables:   makeTables,
 	Purpose:  "claims",
 	TryAgain: engine.ErrTryAgain,
@@ -37,6 +37,7 @@ const makeTables = `
 		claimants  TEXT NOT NULL,
 		per_claimant INTEGER NOT NULL,
 		choice     INTEGER NOT NULL,
+		max_items  INTEGER NOT NULL,
 		publish    INTEGER NOT NULL,
 		columns    INTEGER NOT NULL
 	) STRICT, WITHOUT ROWID;

@@ -123,8 +123,8 @@ func TestOpenErrors(t *testing.T) {
 		{inTemp(t), fs.ErrNotExist, "oncebox init"},
 		{text, ErrNotStore, "not a SQLite database"},
 		{other, ErrNotStore, "no tables for claims"},
-		{newer, ErrLayout, "the tables for claims have layout 6, and this version reads layout 5; use the version that made it"},
-		{older, ErrLayout, "the tables for claims have layout 4, and this version reads layout 5; use the version that made it"},
+		{newer, ErrLayout, "the tables for claims have layout 7, and this version reads layout 6; use the version that made it"},
+		{older, ErrLayout, "the tables for claims have layout 5, and this version reads layout 6; use the version that made it"},
 		{busy, itembank.ErrTryAgain, "another program is writing to the file"},
 	} {
 		_, err := Open(t.Context(), c.path, WithBusyTimeout(time.Millisecond))
