@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -291,22 +293,37 @@ func (campaignList) Help() string {
 func (campaignList) Run(ctx context.Context, a *app) error {
 	return a.withBank(ctx, "", func(b *itembank.Bank) error {
 		campaigns, err := b.Campaigns(ctx)
+		skipped, err := skipUnreadable(err)
 		if err != nil {
 			return err
 		}
-		list := make([]campaignJSON, 0, len(campaigns))
-		for _, c := range campaigns {
-			_, state, err := b.State(ctx, c.Name)
-			switch {
-			case errors.Is(err, itembank.ErrTryAgain): // many ended items make the proof of sold_out long
-				state = c.StateAt(time.Now())
-			case err != nil:
-				return err
-			}
-			list = append(list, toCampaignJSON(c, state))
+		list, err := withStates(ctx, b, campaigns)
+		if err != nil {
+			return err
 		}
-		return a.print(list, describeList(campaigns, list))
+		return errors.Join(a.print(list, describeList(campaigns, list)), skipped)
 	})
+}
+
+// statesAtOnce is how many states campaign list reads at the same time.
+const statesAtOnce = 8
+
+// withStates reads the state of each campaign.
+func withStates(ctx context.Context, b *itembank.Bank, campaigns []itembank.Campaign) ([]campaignJSON, error) {
+	list := make([]campaignJSON, len(campaigns))
+	states, ctx := errgroup.WithContext(ctx)
+	states.SetLimit(statesAtOnce)
+	for i, c := range campaigns {
+		states.Go(func() error {
+			_, state, err := b.State(ctx, c.Name)
+			if errors.Is(err, itembank.ErrTryAgain) { // many ended items make the proof of sold_out long
+				state, err = c.StateAt(time.Now()), nil
+			}
+			list[i] = toCampaignJSON(c, state)
+			return err
+		})
+	}
+	return list, states.Wait()
 }
 
 func describeList(campaigns []itembank.Campaign, list []campaignJSON) string {

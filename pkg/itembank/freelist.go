@@ -29,13 +29,13 @@ const maxReads = maxShards + 64
 type freeList struct {
 	bank *Bank
 
-	tester    turn // of the requests that only test whether an item is free: one of them at a time waits for reader
-	reader    turn // of the request that reads the bank
-	size      bankSize      // only the reader uses it
-	confirmed bool          // only the reader: the campaign was read after all shards were seen empty
-	loads     loads         // only the reader
-	wasEmpty  bool          // only the reader: the last search found nothing
-	dueSought time.Time     // only the reader: when it last looked for claims that are due
+	tester    turn      // of the requests that only test whether an item is free: one of them at a time waits for reader
+	reader    turn      // of the request that reads the bank
+	size      bankSize  // only the reader uses it
+	confirmed bool      // only the reader: the campaign was read after all shards were seen empty
+	loads     loads     // only the reader
+	wasEmpty  bool      // only the reader: the last search found nothing
+	dueSought time.Time // only the reader: when it last looked for claims that are due
 
 	mu        sync.Mutex // guards the rest
 	pages     []*page
