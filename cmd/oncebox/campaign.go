@@ -286,23 +286,28 @@ func (a *app) switchCampaign(ctx context.Context, name, state string, do switchF
 type campaignList struct{}
 
 func (campaignList) Help() string {
-	return `Example:
+	return `A campaign that cannot be read, for example because a later version of oncebox made it, is named on stderr, and the exit
+code is 4.
+
+Example:
   oncebox campaign list`
 }
 
-func (campaignList) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, "", func(b *itembank.Bank) error {
-		campaigns, err := b.Campaigns(ctx)
-		skipped, err := skipUnreadable(err)
-		if err != nil {
-			return err
-		}
-		list, err := withStates(ctx, b, campaigns)
-		if err != nil {
-			return err
-		}
-		return errors.Join(a.print(list, describeList(campaigns, list)), skipped)
-	})
+func (c campaignList) Run(ctx context.Context, a *app) error {
+	return a.withBank(ctx, "", func(b *itembank.Bank) error { return c.list(ctx, a, b) })
+}
+
+func (campaignList) list(ctx context.Context, a *app, b *itembank.Bank) error {
+	campaigns, err := b.Campaigns(ctx)
+	skipped, err := skipUnreadable(err)
+	if err != nil {
+		return err
+	}
+	list, err := withStates(ctx, b, campaigns)
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.print(list, describeList(campaigns, list)), skipped)
 }
 
 // statesAtOnce is how many states campaign list reads at the same time.

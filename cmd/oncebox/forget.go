@@ -33,8 +33,9 @@ claimant who claims again is in the store again.
 
 Shows the claims and asks. Without a terminal it needs --yes. Safe to repeat, also after an interruption: if the
 claimant has no claim, the command says so, and the exit code is 0. The exit code is 4 if the rows of a claim contradict
-each other, so that it cannot be released: "oncebox reconcile" shows them. The command names the copies that it cannot
-reach, such as backups.
+each other, so that it cannot be released: "oncebox reconcile" shows them. It is also 4 if a campaign cannot be read,
+for example because a later version of oncebox made it: the command names it, and leaves out its scope. The command
+names the copies that it cannot reach, such as backups.
 
 In a SQLite store the command then rewrites the file, so that neither the file nor its -wal file has the text of deleted
 rows. That needs up to twice the size of the file on the disk. Meanwhile no other process writes: requests to a server
@@ -158,8 +159,8 @@ func (c forgetCommand) scopes(ctx context.Context, b *itembank.Bank) (scopes []s
 // scopeNamed returns the scope of a name, which is that of a scope or of one of its campaigns. skipped names the campaigns
 // that cannot be read.
 func scopeNamed(ctx context.Context, b *itembank.Bank, name string) (scope string, skipped, err error) {
-	campaigns, err := b.Campaigns(ctx)
-	if skipped, err = skipUnreadable(err); err != nil {
+	campaigns, listError := b.Campaigns(ctx)
+	if skipped, err = skipUnreadable(listError); err != nil {
 		return "", nil, err
 	}
 	for _, campaign := range campaigns {
@@ -175,7 +176,7 @@ func scopeNamed(ctx context.Context, b *itembank.Bank, name string) (scope strin
 		}
 	}
 	if scope == "" {
-		return "", nil, cmp.Or(skipped, itembank.ErrNoCampaign)
+		return "", nil, cmp.Or(listError, itembank.ErrNoCampaign)
 	}
 	return scope, skipped, nil
 }
