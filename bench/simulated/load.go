@@ -20,6 +20,8 @@ type Load struct {
 	Containers int
 	Warm       bool          // each container has served one customer shortly before
 	Duration   time.Duration // how long customers come
+
+	beside func(*Store) error // begins what runs beside the customers
 }
 
 // warmUp is the number of containers a second that serve their first customer before a Load begins.
@@ -72,6 +74,11 @@ func (l Load) Run() (Report, error) {
 	}
 	s.forgetCost()
 	f.report = Report{}
+	if l.beside != nil {
+		if err := l.beside(s); err != nil {
+			return Report{}, err
+		}
+	}
 	begun, arrivals := time.Now(), draw(l.Seed, "arrivals")
 	for n := 0; ; n++ {
 		pause := time.Duration(arrivals.ExpFloat64() * float64(time.Second) / l.Rate)

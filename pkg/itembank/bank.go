@@ -25,6 +25,7 @@ type Bank struct {
 	rate   *rate.Limiter // of the operations that work on many rows; nil: no limit
 
 	contention contention
+	lanes      lanes // of sweeps
 
 	mu        sync.Mutex // guards campaigns and samples
 	campaigns map[string]*campaignMemory
