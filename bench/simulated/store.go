@@ -35,8 +35,8 @@ type Cost struct {
 	ReadsThrottled int
 
 	ClosesThrottled int
-	WriteUnits     float64
-	ReadUnits      float64
+	WriteUnits      float64
+	ReadUnits       float64
 }
 
 // rowSize is the size of a bank or claim row in bytes, about.

@@ -35,10 +35,8 @@ const sweeper = turns - 2
 func (s Sweep) Run() (report SweepReport, err error) {
 	s.Items, s.OnEnd, s.Hold = s.Items+s.Due, engine.Return, 15*time.Minute
 	var sweeping sync.WaitGroup
-	s.beside = func(store *Store) error {
-		if err := store.makeDue(s.Due); err != nil {
-			return err
-		}
+	s.prepare = func(store *Store) error { return store.makeDue(s.Due) }
+	s.beside = func(store *Store) {
 		sweeping.Go(func() {
 			ctx, cancel := context.WithTimeout(context.Background(), s.Timeout)
 			defer cancel()
@@ -47,7 +45,6 @@ func (s Sweep) Run() (report SweepReport, err error) {
 			swept, report.Err = store.Bank(sweeper).SweepDue(ctx, store.Name(), nil)
 			report.Returned, report.Took = swept.Returned, time.Since(begun)
 		})
-		return nil
 	}
 	report.Load, err = s.Load.Run()
 	sweeping.Wait()
