@@ -24,6 +24,8 @@ const (
 	maxMost        = 150 // milliseconds, for 95 % of the answers
 	maxSoldOut     = 1.1 // requests, of a warm container
 	maxSoldOutTime = 300 // milliseconds
+	maxSweep       = 50  // seconds, the time of the sweep function, for the holds of a minute at 1,700 a second
+	maxCloseUnits  = 7   // write units of a close, with the index
 )
 
 // TestFiguresOfSimulatedClaims records the figures of simulated claims. It is a test, because a bubble of synctest
@@ -36,6 +38,7 @@ func TestFiguresOfSimulatedClaims(t *testing.T) {
 	coldContainers(t)
 	heavyLoad(t)
 	soldOut(t)
+	sweeps(t)
 }
 
 func simulatedBanks(t *testing.T) {
@@ -237,4 +240,47 @@ func noteSoldOut(t *testing.T, name string, asked simulated.SoldOut) {
 		fmt.Sprintf("%d answers, %d time-outs", report.Answers, report.Timeouts))
 	note(name+": ms of the slowest answer", milliseconds(report.Time(1)), maxSoldOutTime,
 		fmt.Sprintf("mean %.0f, 95 %% %.0f", milliseconds(report.MeanTime()), milliseconds(report.Time(0.95))))
+}
+
+// sweeps sweeps the holds of a minute in which a third of 5,000 claims a second was not paid: alone, and beside as many
+// claims, on tables with and without room for both.
+func sweeps(t *testing.T) {
+	t.Helper()
+	const due = 60 * heavyRate / 3
+	for _, c := range []struct {
+		name       string
+		partitions int
+		rate       float64
+	}{
+		{"alone", partitions, 0.001},
+		{"beside 5,000 claims a second", 2 * partitions, heavyRate},
+		{"beside 5,000 claims a second, without room for both", partitions, heavyRate},
+	} {
+		sweep := simulated.Sweep{Load: heavy(300_000, 500, true), Due: due, Timeout: 5 * time.Minute}
+		sweep.Rate, sweep.Duration, sweep.Limits = c.rate, 40*time.Second, simulated.DynamoDB(c.partitions, claimKeys)
+		for !sweep.Placement(heavyRate).Possible() {
+			sweep.Seed++
+		}
+		noteSweep(t, "sweep "+c.name, sweep)
+	}
+}
+
+func noteSweep(t *testing.T, name string, sweep simulated.Sweep) {
+	t.Helper()
+	var report simulated.SweepReport
+	inBubble(t, func() (err error) {
+		if report, err = sweep.Run(); err == nil {
+			err = report.Err
+		}
+		return err
+	})
+	cost := report.Load.Cost
+	note(name+": seconds for 100,000 holds", report.Took.Seconds(), maxSweep, fmt.Sprintf(
+		"%.0f a second; %d throttled", report.PerSecond(), cost.ClosesThrottled))
+	if report.Load.Answers < 1000 {
+		note(name+": write units of a close", cost.WriteUnits/float64(report.Returned), maxCloseUnits, "")
+		return
+	}
+	note(name+": ms for 95 % of answers", milliseconds(report.Load.Time(0.95)), maxMost, fmt.Sprintf(
+		"99 %% %.0f; 503 %.3f %%", milliseconds(report.Load.Time(0.99)), 100*report.Load.Unanswered()))
 }

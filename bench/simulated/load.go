@@ -20,6 +20,9 @@ type Load struct {
 	Containers int
 	Warm       bool          // each container has served one customer shortly before
 	Duration   time.Duration // how long customers come
+
+	prepare func(*Store) error // changes the store before the containers are warm
+	beside  func(*Store)       // begins what runs beside the customers
 }
 
 // warmUp is the number of containers a second that serve their first customer before a Load begins.
@@ -63,6 +66,11 @@ func (l Load) Run() (Report, error) {
 	if err != nil {
 		return Report{}, err
 	}
+	if l.prepare != nil {
+		if err := l.prepare(s); err != nil {
+			return Report{}, err
+		}
+	}
 	f := &fleet{store: s, random: draw(l.Seed, "fleet")}
 	for n := range l.Containers {
 		f.free = append(f.free, s.Bank(n))
@@ -72,6 +80,9 @@ func (l Load) Run() (Report, error) {
 	}
 	s.forgetCost()
 	f.report = Report{}
+	if l.beside != nil {
+		l.beside(s)
+	}
 	begun, arrivals := time.Now(), draw(l.Seed, "arrivals")
 	for n := 0; ; n++ {
 		pause := time.Duration(arrivals.ExpFloat64() * float64(time.Second) / l.Rate)

@@ -123,3 +123,25 @@ func TestPlacement(t *testing.T) {
 }
 
 func region(context.Context) (aws.Config, error) { return aws.Config{Region: "eu-west-1"}, nil }
+
+// TestSweep: a sweep closes all holds that are due, for 7 write units each. On one partition it is throttled, gives way,
+// and closes all of them too.
+func TestSweep(t *testing.T) {
+	t.Parallel()
+	for name, limits := range map[string]*Limits{"no limits": nil, "one partition": DynamoDB(1, 256)} {
+		synctest.Test(t, func(t *testing.T) {
+			const due = 1000
+			report, err := Sweep{
+				Load: Load{Model: Model{Seed: 1, Shards: 16, Latency: InRegion, Limits: limits}, Rate: 0.001, Duration: time.Second},
+				Due:  due, Timeout: time.Minute,
+			}.Run()
+			cost := report.Load.Cost
+			if err != nil || report.Err != nil || report.Returned != due || cost.WriteUnits != 7*due {
+				t.Errorf("%s: returned %d for %.0f write units, %v, %v", name, report.Returned, cost.WriteUnits, report.Err, err)
+			}
+			if throttled := cost.ClosesThrottled > 0; throttled != (limits != nil) {
+				t.Errorf("%s: %d closes were throttled", name, cost.ClosesThrottled)
+			}
+		})
+	}
+}

@@ -33,8 +33,10 @@ type Cost struct {
 	ItemThrottled  int // takes that the partition of the bank row throttled
 	ClaimThrottled int // takes that the partition of the claim row throttled
 	ReadsThrottled int
-	WriteUnits     float64
-	ReadUnits      float64
+
+	ClosesThrottled int
+	WriteUnits      float64
+	ReadUnits       float64
 }
 
 // rowSize is the size of a bank or claim row in bytes, about.
@@ -208,8 +210,11 @@ func (s *Store) spendWrite(t *table, key string, units float64) bool {
 	return true
 }
 
-// takeUnits is what each row of a Take costs.
-const takeUnits = 2
+// The write units of each row of a transaction, and of an entry of the index.
+const (
+	takeUnits  = 2
+	indexUnits = 1
+)
 
 // spendTake spends the units of a Take, if both partitions have them.
 func (s *Store) spendTake(item engine.FreeItem, claim engine.Claim) (throttled engine.TakeResult) {
@@ -325,6 +330,52 @@ func (c *container) HeldClaimEventuallyConsistent(
 		return 1, err
 	})
 	return held, err
+}
+
+// ItemRow implements engine.Store.
+func (c *container) ItemRow(ctx context.Context, campaign string, h engine.Hash) (row *engine.ItemRow, err error) {
+	key := itemKey(h)
+	err = c.read(ctx, reading{c.bank, key, "item " + h.String(), consistent, c.attempts()}, func() (int, error) {
+		row, err = c.Items.ItemRow(ctx, campaign, h)
+		return 1, err
+	})
+	return row, err
+}
+
+// CloseClaim implements engine.Store.
+func (c *container) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	if err := c.send(ctx, "close "+r.Claim.ID); err != nil {
+		return engine.CloseResult{}, err
+	}
+	if !c.spendClose(r) {
+		return engine.CloseResult{Throttled: true}, nil
+	}
+	return c.Items.CloseClaim(ctx, r)
+}
+
+// spendClose spends the units of a close that returns its item, if all three partitions have them: two units each for the
+// claim row, the bank row and the item row. The index takes another unit, and is never throttled.
+func (s *Store) spendClose(r engine.CloseRequest) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.model.Limits != nil {
+		buckets := []*bucket{
+			&s.claims.partition(s.claimKey(r.Claim.Claimant)).writes,
+			&s.bank.partition(shardKey(r.Return.Shard.Number)).writes,
+			&s.bank.partition(itemKey(r.Claim.ItemHash)).writes,
+		}
+		for _, b := range buckets {
+			if !b.has(takeUnits) {
+				s.cost.ClosesThrottled++
+				return false
+			}
+		}
+		for _, b := range buckets {
+			b.spend(takeUnits)
+		}
+	}
+	s.cost.WriteUnits += 3*takeUnits + indexUnits
+	return true
 }
 
 // DueClaims implements engine.Store. The index is never throttled.

@@ -3,6 +3,8 @@ package simulated
 import (
 	"fmt"
 	"time"
+
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // table is the partitions of a table.
@@ -81,3 +83,6 @@ const (
 
 func shardKey(shard int) string { return fmt.Sprintf("shard %d", shard) }
 func claimKey(key int) string   { return fmt.Sprintf("claims %d", key) }
+
+// itemKey is the partition key of an item row. There are 256.
+func itemKey(h engine.Hash) string { return fmt.Sprintf("items %d", h.ShardOf(256)) }

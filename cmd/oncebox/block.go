@@ -69,7 +69,7 @@ func toBlockJSON(r itembank.BlockReport) blockJSON {
 
 func (c claimBlock) Run(ctx context.Context, a *app) error {
 	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error {
-		scope, err := scopeNamed(ctx, b, c.Name)
+		scope, _, err := scopeNamed(ctx, b, c.Name)
 		if err != nil {
 			return err
 		}
@@ -98,7 +98,7 @@ func (c claimBlock) Run(ctx context.Context, a *app) error {
 
 func (c claimUnblock) Run(ctx context.Context, a *app) error {
 	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error {
-		scope, err := scopeNamed(ctx, b, c.Name)
+		scope, _, err := scopeNamed(ctx, b, c.Name)
 		if err != nil {
 			return err
 		}

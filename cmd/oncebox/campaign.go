@@ -8,6 +8,8 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -288,29 +290,49 @@ func (a *app) switchCampaign(ctx context.Context, name, state string, do switchF
 type campaignList struct{}
 
 func (campaignList) Help() string {
-	return `Example:
+	return `A campaign that cannot be read, for example because a later version of oncebox made it, is named on stderr, and the exit
+code is 4.
+
+Example:
   oncebox campaign list`
 }
 
-func (campaignList) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, "", func(b *itembank.Bank) error {
-		campaigns, err := b.Campaigns(ctx)
-		if err != nil {
-			return err
-		}
-		list := make([]campaignJSON, 0, len(campaigns))
-		for _, c := range campaigns {
+func (c campaignList) Run(ctx context.Context, a *app) error {
+	return a.withBank(ctx, "", func(b *itembank.Bank) error { return c.list(ctx, a, b) })
+}
+
+func (campaignList) list(ctx context.Context, a *app, b *itembank.Bank) error {
+	campaigns, err := b.Campaigns(ctx)
+	skipped, err := skipUnreadable(err)
+	if err != nil {
+		return err
+	}
+	list, err := withStates(ctx, b, campaigns)
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.print(list, describeList(campaigns, list)), skipped)
+}
+
+// statesAtOnce is how many states campaign list reads at the same time.
+const statesAtOnce = 8
+
+// withStates reads the state of each campaign.
+func withStates(ctx context.Context, b *itembank.Bank, campaigns []itembank.Campaign) ([]campaignJSON, error) {
+	list := make([]campaignJSON, len(campaigns))
+	states, ctx := errgroup.WithContext(ctx)
+	states.SetLimit(statesAtOnce)
+	for i, c := range campaigns {
+		states.Go(func() error {
 			_, state, err := b.State(ctx, c.Name)
-			switch {
-			case errors.Is(err, itembank.ErrTryAgain): // many ended items make the proof of sold_out long
-				state = c.StateAt(time.Now())
-			case err != nil:
-				return err
+			if errors.Is(err, itembank.ErrTryAgain) { // many ended items make the proof of sold_out long
+				state, err = c.StateAt(time.Now()), nil
 			}
-			list = append(list, toCampaignJSON(c, state))
-		}
-		return a.print(list, describeList(campaigns, list))
-	})
+			list[i] = toCampaignJSON(c, state)
+			return err
+		})
+	}
+	return list, states.Wait()
 }
 
 func describeList(campaigns []itembank.Campaign, list []campaignJSON) string {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,8 +33,9 @@ claimant who claims again is in the store again.
 
 Shows the claims and asks. Without a terminal it needs --yes. Safe to repeat, also after an interruption: if the
 claimant has no claim, the command says so, and the exit code is 0. The exit code is 4 if the rows of a claim contradict
-each other, so that it cannot be released: "oncebox reconcile" shows them. The command names the copies that it cannot
-reach, such as backups.
+each other, so that it cannot be released: "oncebox reconcile" shows them. It is also 4 if a campaign cannot be read,
+for example because a later version of oncebox made it: the command names it, and leaves out its scope. The command
+names the copies that it cannot reach, such as backups.
 
 In a SQLite store the command then rewrites the file, so that neither the file nor its -wal file has the text of deleted
 rows. That needs up to twice the size of the file on the disk. Meanwhile no other process writes: requests to a server
@@ -84,7 +86,7 @@ func (a *app) eraseDeleted(ctx context.Context, hint string) error {
 }
 
 func (c forgetCommand) forget(ctx context.Context, a *app, b *itembank.Bank) error {
-	scopes, err := c.scopes(ctx, b)
+	scopes, skipped, err := c.scopes(ctx, b)
 	if err != nil {
 		return err
 	}
@@ -115,10 +117,10 @@ func (c forgetCommand) forget(ctx context.Context, a *app, b *itembank.Bank) err
 		case err != nil && len(reports) == 0:
 			return err
 		case err != nil:
-			return errors.Join(&cutError{"in the scope " + scope, err}, c.forgotten(a, reports))
+			return errors.Join(&cutError{"in the scope " + scope, err}, c.forgotten(a, reports), skipped)
 		}
 	}
-	return c.forgotten(a, reports)
+	return errors.Join(c.forgotten(a, reports), skipped)
 }
 
 func (c forgetCommand) question(claims int) string {
@@ -133,36 +135,39 @@ func (c forgetCommand) question(claims int) string {
 	return "Release them and block the claimant?"
 }
 
-// scopes returns the scopes that the arguments name.
-func (c forgetCommand) scopes(ctx context.Context, b *itembank.Bank) ([]string, error) {
+// scopes returns the scopes that the arguments name. skipped names the campaigns that cannot be read. With --all-scopes
+// the scopes of these are left out, because Forget refuses them.
+func (c forgetCommand) scopes(ctx context.Context, b *itembank.Bank) (scopes []string, skipped, err error) {
 	if !c.AllScopes {
-		scope, err := scopeNamed(ctx, b, c.Name)
-		return []string{scope}, err
+		scope, skipped, err := scopeNamed(ctx, b, c.Name)
+		return []string{scope}, skipped, err
 	}
 	campaigns, err := b.Campaigns(ctx)
-	if err != nil {
-		return nil, err
+	unreadable, _ := errors.AsType[*itembank.UnreadableError](err)
+	if skipped, err = skipUnreadable(err); err != nil {
+		return nil, nil, err
 	}
-	var scopes []string
 	for _, campaign := range campaigns {
-		scopes = append(scopes, campaign.Scope)
+		if unreadable == nil || !unreadable.In(campaign.Scope) {
+			scopes = append(scopes, campaign.Scope)
+		}
 	}
 	slices.Sort(scopes)
-	return slices.Compact(scopes), nil
+	return slices.Compact(scopes), skipped, nil
 }
 
-// scopeNamed returns the scope of a name, which is that of a scope or of one of its campaigns.
-func scopeNamed(ctx context.Context, b *itembank.Bank, name string) (string, error) {
-	campaigns, err := b.Campaigns(ctx)
-	if err != nil {
-		return "", err
+// scopeNamed returns the scope of a name, which is that of a scope or of one of its campaigns. skipped names the campaigns
+// that cannot be read.
+func scopeNamed(ctx context.Context, b *itembank.Bank, name string) (scope string, skipped, err error) {
+	campaigns, listError := b.Campaigns(ctx)
+	if skipped, err = skipUnreadable(listError); err != nil {
+		return "", nil, err
 	}
-	scope := ""
 	for _, campaign := range campaigns {
 		switch {
 		case campaign.Name != name && campaign.Scope != name:
 		case scope != "" && scope != campaign.Scope:
-			return "", &usageError{
+			return "", nil, &usageError{
 				fmt.Errorf("%q is a campaign of one scope, and the name of another scope", name),
 				"Name another campaign of the scope that you mean, or its scope. `oncebox campaign list` shows them.",
 			}
@@ -171,9 +176,9 @@ func scopeNamed(ctx context.Context, b *itembank.Bank, name string) (string, err
 		}
 	}
 	if scope == "" {
-		return "", itembank.ErrNoCampaign
+		return "", nil, cmp.Or(listError, itembank.ErrNoCampaign)
 	}
-	return scope, nil
+	return scope, skipped, nil
 }
 
 func (c forgetCommand) describe(scope string, held []itembank.Claim) string {

@@ -57,7 +57,11 @@ func (c invokeClaim) Run(ctx context.Context, a *app) error {
 	if err := json.Unmarshal(raw, &event); err != nil {
 		return &usageError{fmt.Errorf("%s is not an API Gateway HTTP API event: %w", c.Event, err), ""}
 	}
-	return a.withHandler(ctx, os.Environ(), func(_ *itembank.Bank, h *claimapi.Handler, _ claimapi.Options) error {
+	options, err := handlerOptions(os.Environ())
+	if err != nil {
+		return err
+	}
+	return a.withHandler(ctx, options, func(_ *itembank.Bank, h *claimapi.Handler) error {
 		reply, err := h.Handle(ctx, event)
 		if err != nil {
 			return err

@@ -14,8 +14,11 @@ type linksCommand struct {
 	Make   linksMake   `cmd:"" help:"Make a personal link for each customer of a CSV file."`
 }
 
-// fromLink is the value of ONCEBOX_CLAIMANT_FROM with which the function accepts links.
-const fromLink = "link"
+// These values of ONCEBOX_CLAIMANT_FROM need no API Gateway. With fromLink the function accepts links.
+const (
+	fromBody = "body"
+	fromLink = "link"
+)
 
 type linksKeygen struct {
 	File string `arg:"" help:"Where to write the private key. The public key goes into FILE.pub."`

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 	"time"
@@ -18,14 +20,18 @@ import (
 )
 
 type localCommand struct {
-	Addr        string `help:"Address to listen on. Default: ${default}." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
-	LinkKeys    string `help:"Claimants have personal links, and this file has the public keys." placeholder:"FILE"`
-	AllowRemote bool   `help:"Allow an address that other machines can reach. Without links there is no authentication: every caller can claim for any claimant."`
+	Addr        string   `help:"Address to listen on. Default: ${default}." default:"127.0.0.1:8080" placeholder:"HOST:PORT"`
+	LinkKeys    string   `help:"Claimants have personal links, and this file has the public keys." placeholder:"FILE"`
+	AllowRemote bool     `help:"Allow an address that other machines can reach. Without links there is no authentication: every caller can claim for any claimant."`
+	AllowHost   []string `help:"Answer requests for this host, too. A proxy that passes on the name in its address needs it. May be repeated." placeholder:"NAME"`
 }
 
 func (localCommand) Help() string {
 	return `Requests go through the Lambda handler, as events of an API Gateway HTTP API. The claimant comes from the body; with
 --link-keys, or with the variables of the claim function, from a personal link.
+Requests must be for localhost or another loopback address, or for a host of --allow-host. A web page that you visit can
+lead its own name to this machine, and would else read what customers claim. With --allow-remote and without
+--allow-host every host is answered.
 Closes holds and claims whose time is over every second, as the sweep function does on a schedule. Prints a curl
 command that makes a claim, and the address of the claim page. Ctrl-C ends it.
 
@@ -36,31 +42,30 @@ Examples:
 }
 
 func (c localCommand) Run(ctx context.Context, a *app) error {
-	if err := c.checkAddr(); err != nil {
-		return err
-	}
-	environ, err := c.environ()
+	o, err := c.options()
 	if err != nil {
 		return err
 	}
-	return a.withHandler(ctx, environ, func(bank *itembank.Bank, h *claimapi.Handler, o claimapi.Options) error {
+	return a.withHandler(ctx, o, func(bank *itembank.Bank, h *claimapi.Handler) error {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Addr)
 		if err != nil {
 			return listenError(c.Addr, err)
 		}
 		base := "http://" + listener.Addr().String()
 		a.remark("serving the claim API of %s on %s", a.Store, base)
-		campaign, err := exampleCampaign(ctx, bank)
-		if err != nil {
-			return errors.Join(err, listener.Close())
-		}
-		a.remark("%s", exampleClaim(base, campaign, o.ClaimantFrom))
-		if o.Page && campaign != "" {
-			a.remark("claim page: %s", pageAddress(base, campaign, o.ClaimantFrom))
-		}
+		a.remarkExample(ctx, bank, base, o)
 		defer sweepWhile(ctx, bank)()
-		return serve(ctx, listener, claimapi.AllowOrigins(o.CORSOrigins, server{h, a.Store, o.ClaimantFrom}))
+		return serve(ctx, listener, c.handler(h, a.Store, o))
 	})
+}
+
+// handler returns the handler of the server.
+func (c localCommand) handler(h *claimapi.Handler, store string, o claimapi.Options) http.Handler {
+	all := claimapi.AllowOrigins(o.CORSOrigins, server{h, store, o.ClaimantFrom})
+	if c.AllowRemote && len(c.AllowHost) == 0 { // others know this machine by names that the operator need not know
+		return all
+	}
+	return h.AllowHosts(c.AllowHost, all)
 }
 
 // sweepEvery is the time between two sweeps. In AWS a schedule does them.
@@ -90,6 +95,18 @@ func sweepWhile(ctx context.Context, bank *itembank.Bank) (stop func()) {
 	}
 }
 
+// options returns the settings of the handler, and checks them with the flags.
+func (c localCommand) options() (o claimapi.Options, err error) {
+	environ, err := c.environ()
+	if err != nil {
+		return o, err
+	}
+	if o, err = handlerOptions(environ); err != nil {
+		return o, err
+	}
+	return o, cmp.Or(c.checkSource(o.ClaimantFrom), c.checkAddr(o.ClaimantFrom), c.checkHosts())
+}
+
 // environ returns the settings of the claim function: the variables, and the flags, which replace variables.
 func (c localCommand) environ() ([]string, error) {
 	if c.LinkKeys == "" {
@@ -105,8 +122,19 @@ func (c localCommand) environ() ([]string, error) {
 	return append(os.Environ(), "ONCEBOX_CLAIMANT_FROM="+fromLink, "ONCEBOX_LINK_KEYS="+string(keys)), nil
 }
 
+// checkSource refuses sources of claimants that need API Gateway: the server would refuse every claim.
+func (c localCommand) checkSource(from claimapi.ClaimantFrom) error {
+	if text := from.String(); text != fromBody && text != fromLink {
+		return &usageError{
+			fmt.Errorf("ONCEBOX_CLAIMANT_FROM=%s needs API Gateway, which verifies the callers; there is none here", text),
+			"Use ONCEBOX_CLAIMANT_FROM=body here, or --link-keys FILE for personal links.",
+		}
+	}
+	return nil
+}
+
 // checkAddr refuses addresses that other machines can reach, unless --allow-remote is set.
-func (c localCommand) checkAddr() error {
+func (c localCommand) checkAddr(from claimapi.ClaimantFrom) error {
 	host, port, err := net.SplitHostPort(c.Addr)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
@@ -118,10 +146,26 @@ func (c localCommand) checkAddr() error {
 	if c.AllowRemote || host == "localhost" || ip != nil && ip.IsLoopback() {
 		return nil
 	}
+	who := "there is no authentication: every caller can claim for any claimant"
+	if from.String() == fromLink {
+		who = "everybody with a personal link can claim; the connection is not encrypted"
+	}
 	return &usageError{
-		fmt.Errorf("--addr %q: other machines can reach this address, and there is no authentication", c.Addr),
+		fmt.Errorf("--addr %q: other machines can reach this address, and %s", c.Addr, who),
 		"Say --allow-remote to let them claim.",
 	}
+}
+
+// checkHosts refuses texts of --allow-host that no request has as its host.
+func (c localCommand) checkHosts() error {
+	for _, host := range c.AllowHost {
+		if u, err := url.Parse("http://" + host); err != nil || u.Host != host || u.Hostname() != host {
+			return &usageError{
+				fmt.Errorf("--allow-host %q: must be a host name without a scheme, a port and a path, as in claims.example", host), "",
+			}
+		}
+	}
+	return nil
 }
 
 // listenError returns the reason why the address cannot be used.
@@ -133,18 +177,32 @@ func listenError(addr string, err error) error {
 	return &usageError{fmt.Errorf("--addr %s: %w", addr, err), "Choose another port, for example --addr 127.0.0.1:8081."}
 }
 
-// exampleCampaign returns a campaign of the store, or "". It prefers an open one.
-func exampleCampaign(ctx context.Context, bank *itembank.Bank) (string, error) {
+// remarkExample prints an example for a campaign of the store. If the campaigns cannot be read, it says so: the server
+// works as soon as they can.
+func (a *app) remarkExample(ctx context.Context, bank *itembank.Bank, base string, o claimapi.Options) {
 	campaigns, err := bank.Campaigns(ctx)
-	if err != nil || len(campaigns) == 0 {
-		return "", err
+	if err != nil && len(campaigns) == 0 {
+		a.remark("no example, because the campaigns could not be read: %v", err)
+		return
 	}
+	campaign := exampleCampaign(campaigns)
+	a.remark("%s", exampleClaim(base, campaign, o.ClaimantFrom))
+	if o.Page && campaign != "" {
+		a.remark("claim page: %s", pageAddress(base, campaign, o.ClaimantFrom))
+	}
+}
+
+// exampleCampaign returns one of the campaigns, or "". It prefers an open one.
+func exampleCampaign(campaigns []itembank.Campaign) string {
 	for _, c := range campaigns {
 		if c.StateAt(time.Now()) == itembank.Open {
-			return c.Name, nil
+			return c.Name
 		}
 	}
-	return campaigns[0].Name, nil
+	if len(campaigns) == 0 {
+		return ""
+	}
+	return campaigns[0].Name
 }
 
 // exampleClaim returns a curl command that claims an item of a campaign of the store.
@@ -208,22 +266,26 @@ func serve(ctx context.Context, listener net.Listener, h http.Handler) error {
 	return nil
 }
 
-// withHandler runs a command with the Lambda handler over the store. Settings other than the tables come from the
-// variables of the Lambda function, in environ.
-func (a *app) withHandler(
-	ctx context.Context, environ []string, run func(*itembank.Bank, *claimapi.Handler, claimapi.Options) error,
-) error {
-	options, err := claimapi.ParseOptions(environ)
+// handlerOptions reads the settings of the handler, other than the tables, from the variables of the Lambda function.
+func handlerOptions(environ []string) (claimapi.Options, error) {
+	o, err := claimapi.ParseOptions(environ)
 	if err != nil {
-		return &usageError{err, ""}
+		err = &usageError{err, ""}
 	}
+	return o, err
+}
+
+// withHandler runs a command with the Lambda handler over the store.
+func (a *app) withHandler(
+	ctx context.Context, o claimapi.Options, run func(*itembank.Bank, *claimapi.Handler) error,
+) error {
 	store, closeStore, err := a.open(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeStore()
-	bank := itembank.New(store, itembank.WithCampaignCache(options.CampaignCache))
-	return run(bank, claimapi.New(bank, options.ClaimantFrom, slog.Default(), options.HandlerOptions()...), options)
+	bank := itembank.New(store, itembank.WithCampaignCache(o.CampaignCache))
+	return run(bank, claimapi.New(bank, o.ClaimantFrom, slog.Default(), o.HandlerOptions()...))
 }
 
 // server is the claim API, and a page for the person at this machine: / describes the server.

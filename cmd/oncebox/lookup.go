@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -62,9 +63,10 @@ func checkItem(item string) error {
 
 func (c lookupCommand) lookUp(ctx context.Context, a *app, b *itembank.Bank) error {
 	names := []string{c.Campaign}
+	var skipped error
 	if c.Campaign == "" {
 		campaigns, err := b.Campaigns(ctx)
-		if err != nil {
+		if skipped, err = skipUnreadable(err); err != nil {
 			return err
 		}
 		names = nil
@@ -84,9 +86,9 @@ func (c lookupCommand) lookUp(ctx context.Context, a *app, b *itembank.Bank) err
 		}
 	}
 	if len(found) == 0 || found[0].Place == itembank.PlaceUnknown {
-		return unknownItem(c.Item, c.Campaign)
+		return cmp.Or(skipped, unknownItem(c.Item, c.Campaign))
 	}
-	return a.print(found, text[1:])
+	return errors.Join(a.print(found, text[1:]), skipped)
 }
 
 func unknownItem(item, campaign string) error {

@@ -97,7 +97,7 @@ func (g globals) withBank(
 // noSuchCampaign returns an error that lists the existing campaigns.
 func noSuchCampaign(ctx context.Context, bank *itembank.Bank, campaign string, err error) error {
 	campaigns, listError := bank.Campaigns(ctx)
-	if listError != nil {
+	if _, listError = skipUnreadable(listError); listError != nil {
 		return errors.Join(err, listError)
 	}
 	err = fmt.Errorf("%w: %q", err, campaign)
@@ -119,6 +119,15 @@ func noSuchCampaign(ctx context.Context, bank *itembank.Bank, campaign string, e
 		hint = fmt.Sprintf("Did you mean %s? %s", meant, hint)
 	}
 	return &hintError{err, hint}
+}
+
+// skipUnreadable separates campaigns that cannot be read from other failures, for a command that goes on without them. The
+// command returns skipped at its end.
+func skipUnreadable(err error) (skipped, failed error) {
+	if unreadable, ok := errors.AsType[*itembank.UnreadableError](err); ok {
+		return &plainError{unreadable.Error(), errLook, unreadable}, nil
+	}
+	return nil, err
 }
 
 // checkScope checks a scope of records, for commands that use the scopes of functions.

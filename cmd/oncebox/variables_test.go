@@ -146,16 +146,17 @@ func TestMisspeltVariables(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
 	for variable, says := range map[string]string{
-		"ONCEBOX_STROE=sqlite:x.db":   "ONCEBOX_STROE is not a setting; did you mean ONCEBOX_STORE?",
-		"ONCEBOX_BANKTABLE=x":         "ONCEBOX_BANKTABLE is not a setting; did you mean ONCEBOX_BANK_TABLE?",
-		"ONCEBOX_CLAIMAINT_FROM=body": "ONCEBOX_CLAIMAINT_FROM is not a setting; did you mean ONCEBOX_CLAIMANT_FROM?",
+		"ONCEBOX_STROE=sqlite:x.db":    "ONCEBOX_STROE is not a setting; did you mean ONCEBOX_STORE?",
+		"ONCEBOX_BANKTABLE=x":          "ONCEBOX_BANKTABLE is not a setting; did you mean ONCEBOX_BANK_TABLE?",
+		"ONCEBOX_CLAIMAINT_FROM=body":  "ONCEBOX_CLAIMAINT_FROM is not a setting; did you mean ONCEBOX_CLAIMANT_FROM?",
+		"ONCEBOX_CORS_ORIGIN=http://x": "ONCEBOX_CORS_ORIGIN is not a setting; did you mean ONCEBOX_CORS_ORIGINS?",
 	} {
 		s.env = []string{variable}
 		s.run(exitUsage, "campaign", "list").saying(t, says)
 		s.run(exitDone, "help", "campaign")
 		s.run(exitDone, "version")
 	}
-	s.env = []string{"ONCEBOX_REQUIRE=all", "ONCEBOX_DEPLOY_HOOK_OF_OURS=1", "ONCEBOX_STROE="} // not close to a setting, or not set
+	s.env = []string{"ONCEBOX_REQUIRE=all", "ONCEBOX_DEPLOY_HOOK_OF_OURS=1", "ONCEBOX_STROE=", "ONCEBOX_CORS_ORIGINS=http://x"} // not close to a setting, not set, or a setting
 	if r := s.run(exitDone, "campaign", "list"); r.stderr != "" {
 		t.Errorf("unexpected %s", r.stderr)
 	}

@@ -285,6 +285,18 @@ var Mutants = []Mutant{
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replaceAtAnyVersion{e.Store, true} },
 	},
 	{
+		Name:     "name-of-a-deleted-campaign-stays-out",
+		CaughtBy: []string{"engine/deleted-campaigns-are-not-listed", "changes/name-of-a-deleted-campaign"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return &namesTakenOut{Store: e.Store} },
+	},
+	{
+		Name:     "name-taken-out-whatever-the-version",
+		CaughtBy: []string{"engine/deleted-campaigns-are-not-listed", "changes/delete-against-a-new-campaign-of-the-name"},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
+			return &namesTakenOut{Store: e.Store, always: true}
+		},
+	},
+	{
 		Name:     "campaign-replaced-whatever-was-marked-as-empty",
 		CaughtBy: []string{"engine/replace-campaign-conditions", "changes/change-while-the-bank-is-marked-as-empty"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replaceAtAnyVersion{e.Store, false} },
@@ -1909,4 +1921,43 @@ type marksCleared struct{ engine.Store }
 func (m marksCleared) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
 	now.Moved, now.Restored = now.Moved && !old.Moved, now.Restored && !old.Restored
 	return m.Store.ReplaceCampaign(ctx, old, now)
+}
+
+// namesTakenOut deletes a campaign and takes its name out of the list in a second step, with no condition. So the name
+// stays out when it is used again in between. With always, a deletion that is refused takes it out, too.
+type namesTakenOut struct {
+	engine.Store
+	always bool
+	mu     sync.Mutex
+	out    map[string]bool
+}
+
+func (m *namesTakenOut) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
+	replaced, err := m.Store.ReplaceCampaign(ctx, old, now)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if now.Mode == engine.Deleted && err == nil && (replaced || m.always) {
+		if m.out == nil {
+			m.out = map[string]bool{}
+		}
+		m.out[now.Name] = true
+	}
+	return replaced, err
+}
+
+func (m *namesTakenOut) CreateCampaign(ctx context.Context, c engine.Campaign) (engine.CreateResult, error) {
+	result, err := m.Store.CreateCampaign(ctx, c)
+	if m.always && err == nil && result.Created() {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		delete(m.out, c.Name)
+	}
+	return result, err
+}
+
+func (m *namesTakenOut) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
+	all, err := m.Store.Campaigns(ctx)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.DeleteFunc(all, func(c engine.Campaign) bool { return m.out[c.Name] }), err
 }

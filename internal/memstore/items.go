@@ -86,7 +86,8 @@ func (s *Items) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
 		return nil, err
 	}
 	defer s.mu.Unlock()
-	return slices.SortedFunc(maps.Values(s.campaigns), func(a, b engine.Campaign) int { return cmp.Compare(a.Name, b.Name) }), nil
+	all := slices.SortedFunc(maps.Values(s.campaigns), func(a, b engine.Campaign) int { return cmp.Compare(a.Name, b.Name) })
+	return slices.DeleteFunc(all, func(c engine.Campaign) bool { return c.Mode == engine.Deleted }), nil
 }
 
 // ReplaceCampaign implements engine.Store.

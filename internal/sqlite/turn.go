@@ -45,14 +45,20 @@ type gate interface {
 	Unlock() error
 }
 
-// makeTurns makes the turnstile. The lock file has the permissions of the database; the first write makes it.
+// makeTurns makes the turnstile. The lock file has the permissions of the database. It is opened here once, so that a
+// server that may not write to it, or not make it in its folder, fails at its start and not at its first write.
 func (db *DB) makeTurns() (err error) {
 	if db.file, err = os.Stat(db.path); err != nil {
 		return err
 	}
+	path, mode := db.path+lockSuffix, db.file.Mode().Perm()
+	lock, err := openLock(path, mode)
+	if err != nil {
+		return err
+	}
 	db.turns = newTurnstile()
-	db.turns.gates, db.turns.close = newGates(db.path+lockSuffix, db.file.Mode().Perm())
-	return nil
+	db.turns.gates, db.turns.close = newGates(path, mode)
+	return lock.Close()
 }
 
 // openLock opens the lock file, and makes it if it is missing.

@@ -147,6 +147,11 @@ var problems = []problem{
 		detail: "The body of the request must have the content type application/json.",
 	},
 	{
+		causes: []error{errOtherHost},
+		status: http.StatusMisdirectedRequest, slug: "other-host", title: "Other host",
+		detail: "The server does not answer requests for this host. Nothing was changed.",
+	},
+	{
 		causes: []error{itembank.ErrInconsistent},
 		status: http.StatusInternalServerError, slug: "inconsistent-claim", title: "Inconsistent claim",
 		detail: "The stored rows of the claimant's claim contradict each other. Repeating the request does not help: " +

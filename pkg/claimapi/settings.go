@@ -27,9 +27,11 @@ const (
 	varChallengeARN   = "ONCEBOX_CHALLENGE_SECRET_ARN"
 	varChallengeURL   = "ONCEBOX_CHALLENGE_URL"
 	varChallengeHosts = "ONCEBOX_CHALLENGE_HOSTS"
-	varCORSOrigins    = "ONCEBOX_CORS_ORIGINS" // only for servers: in AWS, API Gateway has the origins
 	varLogLevel       = "ONCEBOX_LOG_LEVEL"
 )
+
+// VarCORSOrigins is a variable of ParseOptions only. ParseSettings refuses it: in AWS, API Gateway has the origins.
+const VarCORSOrigins = "ONCEBOX_CORS_ORIGINS"
 
 var known = []string{
 	varBankTable, varDedupeTable, varClaimantFrom, varCaller, varLinkKeys, varCampaignCache, varConfirm, varPage,
@@ -113,10 +115,10 @@ func ParseSettings(environ []string) (Settings, error) {
 func ParseOptions(environ []string) (Options, error) {
 	p := parser{settings.NewParser(environ)}
 	o := p.options(true)
-	o.CORSOrigins = p.List(varCORSOrigins)
+	o.CORSOrigins = p.List(VarCORSOrigins)
 	for _, origin := range o.CORSOrigins {
 		if ValidateOrigin(origin) != nil {
-			p.Wrong(varCORSOrigins, "has a value that is not an origin", "origins with commas between them, as in https://shop.example")
+			p.Wrong(VarCORSOrigins, "has a value that is not an origin", "origins with commas between them, as in https://shop.example")
 			break
 		}
 	}

@@ -26,6 +26,7 @@ type Bank struct {
 
 	contention contention
 	listings   listings
+	lanes      lanes // of sweeps
 
 	mu        sync.Mutex // guards campaigns and samples
 	campaigns map[string]*campaignMemory

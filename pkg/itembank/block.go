@@ -140,12 +140,14 @@ func (b *Bank) slotsIn(
 	return keys, campaigns, err
 }
 
-// campaignsIn returns the campaigns of a scope. No row of the scope names them, so it reads the list of all campaigns.
+// campaignsIn returns the campaigns of a scope. No row of the scope names them, so it reads the list of all campaigns. It
+// returns an error if a campaign of the scope cannot be read: it may be moved or restored, or have more slots.
 func (b *Bank) campaignsIn(ctx context.Context, scope string) ([]engine.Campaign, error) {
 	all, err := b.store.Campaigns(ctx)
-	return slices.DeleteFunc(all, func(c engine.Campaign) bool {
-		return c.Scope != scope || c.Mode == engine.Deleted
-	}), err
+	if unreadable, ok := errors.AsType[*UnreadableError](err); ok && !unreadable.In(scope) {
+		err = nil
+	}
+	return slices.DeleteFunc(all, func(c engine.Campaign) bool { return c.Scope != scope }), err
 }
 
 // putBlock blocks a slot that is free. done is false if the slot is not free.

@@ -411,19 +411,15 @@ func (b *Bank) namedCampaign(ctx context.Context, name string) (*engine.Campaign
 	return b.presentCampaign(ctx, name)
 }
 
-// Campaigns lists all campaigns in the order of their names. Errors: ErrTryAgain.
+// Campaigns lists all campaigns in the order of their names. Errors: ErrTryAgain; *UnreadableError, with the campaigns
+// that can be read.
 func (b *Bank) Campaigns(ctx context.Context) ([]Campaign, error) {
 	rows, err := b.store.Campaigns(ctx)
-	if err != nil {
-		return nil, err
-	}
 	campaigns := make([]Campaign, 0, len(rows))
 	for _, row := range rows {
-		if row.Mode != engine.Deleted {
-			campaigns = append(campaigns, campaignOf(row))
-		}
+		campaigns = append(campaigns, campaignOf(row))
 	}
-	return campaigns, nil
+	return campaigns, err
 }
 
 // Campaign reads a campaign from the store, not from the Bank's copy.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/enginerows"
@@ -302,6 +303,16 @@ func loadAgainstNewCampaign(f *fixture) {
 	})
 }
 
+// wantListed checks whether the campaign is in the list of all: sweeps, forget and other commands find it there.
+func (f *fixture) wantListed(want bool) {
+	f.Helper()
+	all, err := f.bank().Campaigns(f.ctx)
+	f.Must(err)
+	if got := slices.ContainsFunc(all, func(c itembank.Campaign) bool { return c.Name == f.name }); got != want {
+		f.Errorf("the campaign is listed: %t, want %t", got, want)
+	}
+}
+
 // passDrainTime moves the deletion of a campaign into the past.
 func (f *fixture) passDrainTime() {
 	f.Helper()
@@ -348,6 +359,7 @@ func deleteAgainstNewCampaign(f *fixture) {
 		if _, err := f.bank().Campaign(f.ctx, f.name); created == errors.Is(err, itembank.ErrNoCampaign) {
 			f.Errorf("created %t, got %v", created, err)
 		}
+		f.wantListed(created)
 	}, func(f *fixture) {
 		created = true
 		f.Must(f.deleted(f.bank()))
@@ -362,6 +374,7 @@ func deletedName(f *fixture) {
 	b := itembank.New(&itembankfault.Store{Store: f.Store, Server: clock}, itembank.WithClock(clock))
 	f.create(itembank.Settings{})
 	f.Must(f.deleted(b))
+	f.wantListed(false)
 	settings := itembank.Settings{Scope: f.name + "-scope", Shards: 3, OnEnd: itembank.Return}
 	for _, d := range []time.Duration{0, itembank.DrainTime - time.Millisecond} {
 		if clock.Advance(d); d > 0 {
@@ -376,6 +389,7 @@ func deletedName(f *fixture) {
 	if err != nil || !created || got.Scope != settings.Scope || f.campaign() != got {
 		f.Errorf("got created %t, %+v, %v", created, got, err)
 	}
+	f.wantListed(true)
 	if _, again, err := b.CreateCampaign(f.ctx, f.name, settings); again || err != nil {
 		f.Errorf("created again: %t, %v", again, err)
 	}

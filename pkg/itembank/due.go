@@ -3,10 +3,12 @@ package itembank
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -52,9 +54,9 @@ func (b *Bank) closeDueIn(ctx context.Context, c Campaign, shards []int, now tim
 		if closed > 0 && elapsed(started, b.clock.Now()) > maxDueTime {
 			break
 		}
-		released, err := b.closeDueClaim(ctx, c, claim, now, b.closeWithoutWaiting)
+		released, busy, err := b.closeDueClaim(ctx, c, claim, now)
 		switch {
-		case errors.Is(err, ErrInconsistent):
+		case errors.Is(err, ErrInconsistent), busy:
 		case err != nil:
 			return closed, err
 		case !released.Already:
@@ -137,28 +139,18 @@ func randomMoment(random *rand.Rand, from, to time.Time) time.Time {
 
 // closeDueClaim closes a claim that the index names. The index is only a hint: an entry may be older than a
 // confirmation, or than the next claim of its claimant. So the claim row is read, and the transaction tests its id
-// and its end. An eventually consistent read is enough for that.
+// and its end. An eventually consistent read is enough for that. It tries once; busy is as in closeOnce.
 func (b *Bank) closeDueClaim(
 	ctx context.Context, c Campaign, due engine.DueClaim, now time.Time,
-	closeClaim func(context.Context, Campaign, engine.Claim, closeTerms) (closedClaim, error),
-) (closedClaim, error) {
+) (done closedClaim, busy bool, err error) {
 	held, err := b.store.HeldClaimEventuallyConsistent(ctx, due.ClaimKey)
 	if err != nil {
-		return closedClaim{}, err
+		return closedClaim{}, false, err
 	}
 	if held == nil || held.Campaign != c.Name || !closable(*held, now) {
-		return alreadyClosed(), nil
+		return alreadyClosed(), false, nil
 	}
-	return closeClaim(ctx, c, *held, endedTerms(now))
-}
-
-// closeWithoutWaiting tries closeClaim once.
-func (b *Bank) closeWithoutWaiting(
-	ctx context.Context, c Campaign, claim engine.Claim, terms closeTerms,
-) (closedClaim, error) {
-	released, busy, err := b.closeOnce(ctx, c, claim, terms)
-	released.Already = released.Already || busy
-	return released, err
+	return b.closeOnce(ctx, c, *held, endedTerms(now))
 }
 
 // SweepDue closes the campaign's claims that ended more than 10 seconds ago, as Sweep does. It reads only these
@@ -193,9 +185,14 @@ func (b *Bank) SweepDue(ctx context.Context, campaign string, progress Progress)
 	return s.report, s.skipped.err()
 }
 
-// sweptAtOnce is how many shards SweepDue sweeps at a time. Closing a claim takes three requests, so this closes a
-// few hundred claims a second.
-const sweptAtOnce = 8
+// SweepDue sweeps up to sweptAtOnce shards at a time, and closes up to closedAtOnce claims of each. The lanes of the Bank
+// limit all of them together. Many shards with few closes each spread the writes over the partitions of the table. If a
+// close takes 30 ms, closedAtOnce takes half of the 500 transactions a second of one partition key, and leaves the other
+// half to claims.
+const (
+	sweptAtOnce  = maxLanes
+	closedAtOnce = 8
+)
 
 // dueClaims closes the due claims of a shard.
 func (s *sweep) dueClaims(ctx context.Context, c Campaign, shard engine.Shard) error {
@@ -206,26 +203,85 @@ func (s *sweep) dueClaims(ctx context.Context, c Campaign, shard engine.Shard) e
 			return err
 		}
 		due, next := completeEnds(page)
-		for _, claim := range due {
-			if err := s.bank.pace(ctx, 1); err != nil {
-				return err
-			}
-			if err := s.bank.notMarked(ctx, c.Name); err != nil { // it may be marked during a long sweep
-				return err
-			}
-			released, err := s.bank.closeDueClaim(ctx, c, claim, now, s.bank.closeClaim)
-			if err := s.dueClosed(released, err); err != nil {
-				return err
-			}
-		}
-		if !page.More {
-			return nil
+		if err := s.closePage(ctx, c, due, now); err != nil || !page.More {
+			return err
 		}
 		after = next
 	}
 }
 
-// dueClosed records the result of closing a claim. Several shards call it at the same time.
+// closePage closes due claims, several at a time. After an error it begins no further ones.
+func (s *sweep) closePage(ctx context.Context, c Campaign, due []engine.DueClaim, now time.Time) error {
+	var closes errgroup.Group // without a context: closes that are at work end, and are counted
+	var failed atomic.Bool
+	closes.SetLimit(closedAtOnce)
+	for _, claim := range due {
+		if failed.Load() {
+			break
+		}
+		closes.Go(func() error {
+			err := s.bank.pace(ctx, 1)
+			if err == nil {
+				err = s.dueClosed(s.closeWhenFree(ctx, c, claim, now))
+			}
+			if err != nil {
+				failed.Store(true)
+			}
+			return err
+		})
+	}
+	return closes.Wait()
+}
+
+// maxThrottles is how many times in a row a sweep is throttled before it gives up. It waits 0.2 s on average between two
+// tries, and meanwhile has so few lanes that throttles are rare, unless claims need all of the capacity.
+const maxThrottles = 16
+
+// closeWhenFree closes a claim, and tries again while its rows are busy or throttled. It waits outside of a lane. While
+// they are throttled it waits longer than a claim does, and more often.
+func (s *sweep) closeWhenFree(ctx context.Context, c Campaign, claim engine.DueClaim, now time.Time) (closedClaim, error) {
+	b := s.bank
+	for throttles := 0; ; throttles++ {
+		closed, err := whileBusy(ctx, b, rowsBusy, func() (closed closedClaim, busy bool, err error) {
+			closed, busy, err = s.closeInLane(ctx, c, claim, now)
+			return closed, busy && !closed.throttled, err
+		})
+		if err != nil || !closed.throttled {
+			return closed, err
+		}
+		if throttles == maxThrottles {
+			return closedClaim{}, fmt.Errorf("%w: %d times the rows of a claim", engine.ErrThrottled, throttles+1)
+		}
+		wait, err := b.randomDuration(longestWait)
+		if err == nil {
+			err = b.clock.Sleep(ctx, wait)
+		}
+		if err != nil {
+			return closedClaim{}, err
+		}
+	}
+}
+
+// closeInLane tries once to close a claim, in a lane. busy is as in closeOnce.
+func (s *sweep) closeInLane(
+	ctx context.Context, c Campaign, claim engine.DueClaim, now time.Time,
+) (closed closedClaim, busy bool, err error) {
+	b := s.bank
+	if err := b.lanes.enter(ctx); err != nil {
+		return closedClaim{}, false, err
+	}
+	defer func() { b.lanes.leave(closed.throttled) }()
+	if err := b.notMarked(ctx, c.Name); err != nil { // it may be marked during a long sweep
+		return closedClaim{}, false, err
+	}
+	closed, busy, err = b.closeDueClaim(ctx, c, claim, now)
+	if errors.Is(err, engine.ErrThrottled) {
+		return closedClaim{throttled: true}, true, nil
+	}
+	return closed, busy, err
+}
+
+// dueClosed records the result of closing a claim. Several closes call it at the same time.
 func (s *sweep) dueClosed(released closedClaim, err error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

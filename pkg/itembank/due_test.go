@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/enginerows"
@@ -432,4 +433,91 @@ func (b badIndexShard) DueClaims(
 		return engine.DuePage{}, engine.ErrThrottled
 	}
 	return b.Store.DueClaims(ctx, s, after, before, limit)
+}
+
+// manyHolds makes a campaign whose n holds have ended, and returns a clock of now.
+func manyHolds(f *fixture, n, shards int) *itembankfault.Clock {
+	f.Helper()
+	clock := itembankfault.NewClock()
+	b := f.bank(itembank.WithClock(clock))
+	_, _, err := b.CreateCampaign(f.ctx, f.name, itembank.Settings{Hold: time.Minute, Shards: shards})
+	f.Must(err)
+	f.loadAt(clock, codes("seat", n)...)
+	for i := range n {
+		f.claim(b, fmt.Sprint("customer-", i))
+		clock.Advance(time.Millisecond)
+	}
+	clock.Advance(2 * time.Minute)
+	return clock
+}
+
+// TestSweepKeepsUp: at 5,000 claims a second of which a third is not paid, 1,700 holds a second come due. If each request
+// takes 5 ms, a sweep closes more. In one shard it closes 8 at a time, because its partition takes no more beside claims.
+func TestSweepKeepsUp(t *testing.T) {
+	t.Parallel()
+	for shards, atLeast := range map[int]float64{80: 1700, 1: 500} {
+		synctest.Test(t, func(t *testing.T) {
+			f := inMemory(t)
+			clock := manyHolds(f, 1700, shards)
+			slow := &itembankfault.Store{Store: f.Store, Before: func(string) error {
+				time.Sleep(5 * time.Millisecond) // on the clock of synctest
+				return nil
+			}}
+			begun := time.Now()
+			report, err := itembank.New(slow, itembank.WithClock(clock)).SweepDue(f.ctx, f.name, nil)
+			f.Must(err)
+			if rate := 1700 / time.Since(begun).Seconds(); report.Returned != 1700 || rate < atLeast {
+				t.Errorf("with %d shards the sweep returned %d seats, %.0f a second", shards, report.Returned, rate)
+			}
+		})
+	}
+}
+
+// throttling is an engine that throttles all closes for a time, on the clock of synctest. A close takes 5 ms.
+type throttling struct {
+	engine.Store
+	from, until  time.Time
+	mu           sync.Mutex
+	atWork, most int // closes at the same time, in the second half of the time
+}
+
+func (s *throttling) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	now := time.Now()
+	counts := now.After(s.from.Add(s.until.Sub(s.from)/2)) && now.Before(s.until)
+	s.mu.Lock()
+	if s.atWork++; counts {
+		s.most = max(s.most, s.atWork)
+	}
+	s.mu.Unlock()
+	time.Sleep(5 * time.Millisecond)
+	s.mu.Lock()
+	s.atWork--
+	s.mu.Unlock()
+	if now.Before(s.until) {
+		return engine.CloseResult{Throttled: true}, nil
+	}
+	return s.Store.CloseClaim(ctx, r)
+}
+
+// TestSweepGivesWay: while closes are throttled, a sweep tries one at a time, so that claims get the capacity. It waits,
+// and closes all of them later.
+func TestSweepGivesWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		f := inMemory(t)
+		clock := manyHolds(f, 1700, 80)
+		busy := &throttling{Store: f.Store, from: time.Now(), until: time.Now().Add(2 * time.Second)}
+		report, err := itembank.New(busy, itembank.WithClock(sweepClock{clock})).SweepDue(f.ctx, f.name, nil)
+		if err != nil || report.Returned != 1700 || busy.most != 1 {
+			t.Errorf("the sweep returned %d seats, %v; while it was throttled it tried %d closes at a time", report.Returned, err, busy.most)
+		}
+	})
+}
+
+// sweepClock has the time of a clock, and sleeps on that of synctest.
+type sweepClock struct{ *itembankfault.Clock }
+
+func (sweepClock) Sleep(_ context.Context, d time.Duration) error {
+	time.Sleep(d)
+	return nil
 }

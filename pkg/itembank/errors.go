@@ -28,6 +28,9 @@ var (
 	ErrInconsistent = engine.ErrInconsistent
 )
 
+// UnreadableError names campaigns whose rows this version of oncebox cannot read. Campaigns returns the others with it.
+type UnreadableError = engine.UnreadableError
+
 // The members of ErrRefused.
 var (
 	ErrSoldOut    = member(ErrRefused, "sold out")

@@ -29,12 +29,13 @@ const maxReads = maxShards + 64
 type freeList struct {
 	bank *Bank
 
-	reader    chan struct{} // holds a token while a request reads the bank
-	size      bankSize      // only the reader uses it
-	confirmed bool          // only the reader: the campaign was read after all shards were seen empty
-	loads     loads         // only the reader
-	wasEmpty  bool          // only the reader: the last search found nothing
-	dueSought time.Time     // only the reader: when it last looked for claims that are due
+	tester    turn      // of the requests that only test whether an item is free: one of them at a time waits for reader
+	reader    turn      // of the request that reads the bank
+	size      bankSize  // only the reader uses it
+	confirmed bool      // only the reader: the campaign was read after all shards were seen empty
+	loads     loads     // only the reader
+	wasEmpty  bool      // only the reader: the last search found nothing
+	dueSought time.Time // only the reader: when it last looked for claims that are due
 
 	mu        sync.Mutex // guards the rest
 	pages     []*page
@@ -55,7 +56,28 @@ const (
 )
 
 func newFreeList(b *Bank) *freeList {
-	return &freeList{bank: b, reader: make(chan struct{}, 1), chosenSought: map[int]time.Time{}}
+	return &freeList{bank: b, tester: make(turn, 1), reader: make(turn, 1), chosenSought: map[int]time.Time{}}
+}
+
+// turn holds a token while a request has the turn. Go serves waiting requests in order.
+type turn chan struct{}
+
+func (t turn) leave() { <-t }
+
+// take waits for the turn.
+func (t turn) take(ctx context.Context, s *search) error {
+	select {
+	case t <- struct{}{}:
+		return nil
+	default:
+	}
+	s.reportSlow()
+	select {
+	case t <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 // lookup is the result of a search.
@@ -80,10 +102,16 @@ func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, err
 	if item, ok := l.pop(s, false); ok {
 		return lookup{candidate: item}, nil
 	}
-	if err := l.startReading(ctx, s); err != nil {
+	if s.anyItem { // so a claim waits for one test at most, however many there are
+		if err := l.tester.take(ctx, s); err != nil {
+			return lookup{}, err
+		}
+		defer l.tester.leave()
+	}
+	if err := l.reader.take(ctx, s); err != nil {
 		return lookup{}, err
 	}
-	defer func() { <-l.reader }()
+	defer l.reader.leave()
 	for round := 1; s.reads < maxReads; round++ {
 		if item, ok := l.pop(s, false); ok {
 			return lookup{candidate: item}, nil
@@ -134,22 +162,6 @@ func (l *freeList) atOnce(round int) int {
 	return min(1<<max(round-oneByOne, 0), maxAtOnce)
 }
 
-// startReading waits until no other request reads the bank.
-func (l *freeList) startReading(ctx context.Context, s *search) error {
-	select {
-	case l.reader <- struct{}{}:
-		return nil
-	default:
-	}
-	s.reportSlow()
-	select {
-	case l.reader <- struct{}{}:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // chooseShards chooses up to n of the shards that are not known to be empty, at random. It leaves out shards whose
 // read failed in this search. Throttled shards come last. calm reports whether any shard is not throttled.
 func (l *freeList) chooseShards(c Campaign, s *search, n int) (shards []int, calm bool, err error) {
@@ -184,7 +196,7 @@ func (l *freeList) readShards(ctx context.Context, c Campaign, shards []int, s *
 	var all sync.WaitGroup
 	for i, n := range shards {
 		r := &shardReader{list: l, campaign: c, shard: engine.Shard{Campaign: c.Name, Number: n}, size: l.size, skips: budget}
-		all.Go(func() { results[i] = r.read(ctx, s.anyItem) })
+		all.Go(func() { results[i] = r.read(ctx) })
 	}
 	all.Wait()
 	for _, r := range results {
@@ -202,9 +214,7 @@ func (l *freeList) readShards(ctx context.Context, c Campaign, shards []int, s *
 			continue
 		}
 		found, l.wasEmpty = true, false
-		if !s.anyItem {
-			l.fill(r.read.shard, r.live, r.read.started)
-		}
+		l.fill(r.read.shard, r.live, r.read.started)
 	}
 	if found {
 		l.takeOutEnded(ctx, s)

@@ -10,6 +10,10 @@ import (
 // pageLife is how long a page is used. An old page costs lost races, but never gives a wrong answer.
 const pageLife = 10 * time.Second
 
+// seenFor is how long an item of a page answers State that an item is free, from the start of the read. Meanwhile other
+// Banks may have taken it.
+const seenFor = time.Second
+
 // page holds free items of one shard, in random order.
 type page struct {
 	shard     int
@@ -24,10 +28,11 @@ type candidate struct {
 	page *page
 }
 
-// pop takes an item from a page that is young enough. Unless throttled is set, it skips pages of throttled shards.
+// pop takes an item from a page that is young enough. Unless throttled is set, it skips pages of throttled shards. A
+// search that only tests whether any item is free leaves the item on the page.
 func (l *freeList) pop(s *search, throttled bool) (candidate, bool) {
-	if s.anyItem { // another request may have taken the items of the page
-		return candidate{}, false
+	if s.anyItem {
+		return candidate{}, l.seenFree(s.started)
 	}
 	now, served := l.bank.clock.Now(), l.bank.serverNow()
 	l.mu.Lock()
@@ -47,6 +52,17 @@ func (l *freeList) pop(s *search, throttled bool) (candidate, bool) {
 		}
 	}
 	return candidate{}, false
+}
+
+// seenFree reports whether a page has an item that was free less than seenFor before a request began.
+func (l *freeList) seenFree(start time.Time) bool {
+	served := l.bank.serverNow()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.ContainsFunc(l.pages, func(p *page) bool {
+		free := func(item engine.FreeItem) bool { return !hasEnded(item, served) }
+		return elapsed(p.readAt, start) < seenFor && slices.ContainsFunc(p.items, free)
+	})
 }
 
 // fill replaces the page of a shard.

@@ -56,7 +56,8 @@ func (e ItemEnds) All() (ends []ItemEnd) {
 // closedClaim is the result of closing a claim.
 type closedClaim struct {
 	Released
-	items SweepReport // counts the items that returned, expired or were withdrawn
+	items     SweepReport // counts the items that returned, expired or were withdrawn
+	throttled bool        // nothing was closed, because the engine asked for fewer requests
 }
 
 func alreadyClosed() closedClaim { return closedClaim{Released: Released{Already: true}} }
@@ -225,7 +226,7 @@ func (b *Bank) closeOnce(
 	case closed.ItemFree:
 		return b.inconsistentUnlessClosed(ctx, claim, heldAndFree)
 	}
-	return closedClaim{}, true, nil
+	return closedClaim{throttled: closed.Throttled}, true, nil
 }
 
 // closeItem decides what happens to an item of a claim. An item that was withdrawn while the claim held it ends. If

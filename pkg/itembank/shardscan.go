@@ -62,9 +62,9 @@ type shardResult struct {
 }
 
 // read reads a page of the shard. While all items of a page have ended, it reads the next page.
-func (r *shardReader) read(ctx context.Context, anyItem bool) (result shardResult) {
+func (r *shardReader) read(ctx context.Context) (result shardResult) {
 	result.read = r.list.startRead(r.campaign, r.shard.Number)
-	scan, items, err := r.first(ctx, anyItem)
+	scan, items, err := r.first(ctx)
 	for err == nil {
 		live, ended := splitEnded(items, r.list.bank.serverNow())
 		if len(live) > 0 {
@@ -90,11 +90,8 @@ func (r *shardReader) read(ctx context.Context, anyItem bool) (result shardResul
 }
 
 // first reads the first page and returns the scan that continues after it.
-func (r *shardReader) first(ctx context.Context, anyItem bool) (*shardScan, []engine.FreeItem, error) {
-	switch {
-	case anyItem:
-		return r.one(ctx)
-	case r.size.smallShards(r.campaign):
+func (r *shardReader) first(ctx context.Context) (*shardScan, []engine.FreeItem, error) {
+	if r.size.smallShards(r.campaign) {
 		return r.whole(ctx)
 	}
 	return r.part(ctx)
@@ -134,20 +131,6 @@ func (r *shardReader) whole(ctx context.Context) (*shardScan, []engine.FreeItem,
 	}
 	r.measure(scan, items, engine.Hash{})
 	return scan, items, nil
-}
-
-// one reads one item of the shard. If that item has ended, the scan continues at a random place.
-func (r *shardReader) one(ctx context.Context) (*shardScan, []engine.FreeItem, error) {
-	scan := scanAll(r.shard)
-	items, err := scan.next(ctx, r.list.bank.store, 1)
-	if err != nil || scan.done() {
-		return scan, items, err
-	}
-	place, err := r.list.bank.randomHash()
-	if err != nil {
-		return nil, nil, err
-	}
-	return scanFrom(r.shard, place), items, nil
 }
 
 // measure estimates the size of the bank from items that were read from a place onward.

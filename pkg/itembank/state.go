@@ -2,8 +2,9 @@ package itembank
 
 import "context"
 
-// State reads the rules of a campaign and its state. SoldOut has the same proof as in Claim, with a read of one item
-// in each shard. The Bank remembers the proof for a second. For an Empty campaign, Claim returns ErrSoldOut. Once a
+// State reads the rules of a campaign and its state. SoldOut has the same proof as in Claim. The Bank remembers for a
+// second that the campaign is SoldOut, or that an item was free, and keeps the items that it read for claims. So however
+// many callers ask, Claim waits for one read of State at most. For an Empty campaign, Claim returns ErrSoldOut. Once a
 // load was started, the campaign is SoldOut instead of Empty, also if the load stopped before its first item. A Repair
 // and a ReplayStore that add items count as loads.
 //

@@ -52,7 +52,7 @@ func New(bank Bank, log *slog.Logger, options ...Option) *Handler {
 
 // Report is the result of a sweep.
 type Report struct {
-	Campaigns int   `json:"campaigns"` // campaigns whose claims end
+	Campaigns int   `json:"campaigns"` // campaigns whose claims end, and those that cannot be read
 	Failed    int   `json:"failed"`    // how many of these were not swept to their end
 	Returned  int64 `json:"returned"`  // items that returned to the bank
 	Expired   int64 `json:"expired"`   // items that have ended
@@ -67,7 +67,7 @@ const atOnce = 8
 // WithMetrics it also counts free items, if the last count was at least CountEvery ago. A failed count is only
 // logged.
 //
-// A campaign that fails does not stop the others. Handle then returns an error at its end, and the report has the
+// A campaign that fails, or whose row cannot be read, does not stop the others. Handle then returns an error at its end, and the report has the
 // results. The next sweep tries the rest again. A campaign that is deleted meanwhile, or that is marked as moved or
 // restored, is not a failure.
 func (h *Handler) Handle(ctx context.Context) (Report, error) {
@@ -98,14 +98,21 @@ func (h *Handler) Handle(ctx context.Context) (Report, error) {
 
 func (h *Handler) sweep(ctx context.Context) (report Report, err error) {
 	all, err := h.bank.Campaigns(ctx)
-	if err != nil {
+	unreadable, ok := errors.AsType[*itembank.UnreadableError](err)
+	switch {
+	case ok:
+		for _, c := range unreadable.Campaigns {
+			h.logFailed(ctx, c.Name, c.Err)
+			report.add(itembank.SweepReport{}, c.Err)
+		}
+	case err != nil:
 		return report, fmt.Errorf("sweephandler: %w", err)
 	}
 	var counting sync.WaitGroup // runs beside the sweep, which may need all of the time
 	counting.Go(func() { h.countFree(ctx, all) })
 	defer counting.Wait()
 	campaigns := ending(all)
-	report.Campaigns = len(campaigns)
+	report.Campaigns = len(campaigns) + report.Failed
 	var mu sync.Mutex // guards report
 	var sweeps errgroup.Group
 	sweeps.SetLimit(atOnce)
@@ -116,9 +123,7 @@ func (h *Handler) sweep(ctx context.Context) (report Report, err error) {
 				err = nil
 			}
 			if err != nil {
-				h.log.LogAttrs(ctx, slog.LevelError, "campaign not swept",
-					slog.String(requestid.Key, requestid.Of(ctx)), slog.String("campaign", campaigns[i]),
-					slog.String("error", err.Error()))
+				h.logFailed(ctx, campaigns[i], err)
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -132,6 +137,11 @@ func (h *Handler) sweep(ctx context.Context) (report Report, err error) {
 			report.Failed, report.Campaigns)
 	}
 	return report, nil
+}
+
+func (h *Handler) logFailed(ctx context.Context, campaign string, err error) {
+	h.log.LogAttrs(ctx, slog.LevelError, "campaign not swept", slog.String(requestid.Key, requestid.Of(ctx)),
+		slog.String("campaign", campaign), slog.String("error", err.Error()))
 }
 
 // leftAlone reports whether a campaign was not swept because it was deleted or marked meanwhile.

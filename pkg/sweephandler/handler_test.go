@@ -16,6 +16,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
 
@@ -170,6 +171,31 @@ func TestACampaignThatIsDeletedMeanwhile(t *testing.T) {
 	must(t, err)
 	if want := (sweephandler.Report{Campaigns: 2, Returned: 1}); report != want || len(lines) != 1 {
 		t.Errorf("got %+v, want %+v; the log has %v", report, want, lines)
+	}
+}
+
+// partlyRead is a Bank with a campaign that cannot be read.
+type partlyRead struct{ *itembank.Bank }
+
+var errLater = errors.New("made by a later version")
+
+func (p partlyRead) Campaigns(ctx context.Context) ([]itembank.Campaign, error) {
+	all, err := p.Bank.Campaigns(ctx)
+	unreadable := &itembank.UnreadableError{Campaigns: []engine.Unreadable{{Name: "later", Scope: "later", Err: errLater}}}
+	return all, errors.Join(err, unreadable)
+}
+
+// TestACampaignThatCannotBeRead: the others are swept, and the log names it.
+func TestACampaignThatCannotBeRead(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, map[string]itembank.Settings{"held": {Hold: time.Minute}, "forever": {}})
+	report, lines, err := b.sweep(t.Context(), partlyRead{b.Bank})
+	if want := (sweephandler.Report{Campaigns: 2, Failed: 1, Returned: 1}); report != want || b.holds("held") {
+		t.Errorf("got %+v, want %+v", report, want)
+	}
+	if err == nil || len(lines) != 2 || lines[0]["campaign"] != "later" || lines[0]["error"] != errLater.Error() ||
+		lines[1]["level"] != "ERROR" || lines[1]["error"] != err.Error() {
+		t.Errorf("got %v; the log has %v", err, lines)
 	}
 }
 

@@ -100,12 +100,16 @@ func (s *Store) putScope(scope engine.Scope) types.TransactWriteItem {
 // putName puts a name into the list of all campaigns.
 func (s *Store) putName(name string) types.TransactWriteItem {
 	return types.TransactWriteItem{Put: &types.Put{
-		TableName: aws.String(s.bankTable), Item: dynamo.Encode(key{campaignsKey, name}),
+		TableName: aws.String(s.bankTable), Item: dynamo.Encode(nameKey(name)),
 	}}
 }
 
+// nameKey is the key of a name in the list of all campaigns. A name is in the list if and only if its campaign row exists
+// and is not deleted: the transactions that create and delete a campaign also change the list.
+func nameKey(name string) key { return key{campaignsKey, name} }
+
 // checkLayout reads the first of the campaigns, if there is any. No campaign is created beside one of a layout that this
-// version does not read, since a list of campaigns fails at it.
+// version does not read: they could share a scope.
 func (s *Store) checkLayout(ctx context.Context) error {
 	names := s.partition(s.bankTable, campaignsKey)
 	names.Limit = aws.Int32(1)
@@ -128,36 +132,96 @@ func (s *Store) checkLayout(ctx context.Context) error {
 // Campaign reads a campaign row.
 func (s *Store) Campaign(ctx context.Context, name string) (*engine.Campaign, error) {
 	var row campaignRow
-	found, err := s.get(ctx, "read campaign", s.bankTable, campaignKey(name), &row)
+	found, err := s.get(ctx, readingCampaign, s.bankTable, campaignKey(name), &row)
 	if err != nil || !found {
 		return nil, err
 	}
 	return row.campaign()
 }
 
-// Campaigns reads the list of names, then each campaign row.
-func (s *Store) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
-	var campaigns []engine.Campaign
-	err := s.query(ctx, "list campaigns", s.partition(s.bankTable, campaignsKey), func(page *dynamodb.QueryOutput) error {
-		for _, attributes := range page.Items {
-			var listed key
-			if err := dynamo.Decode(attributes, &listed); err != nil {
-				return err
-			}
-			if listed.SK == oldFence {
-				continue
-			}
-			c, err := s.Campaign(ctx, listed.SK)
-			if err != nil {
-				return err
-			}
-			if c != nil {
+const readingCampaign = "read campaign"
+
+// campaignReaders is how many campaign rows Campaigns reads at the same time.
+const campaignReaders = 16
+
+// Campaigns reads the list of names page by page, and the campaign rows of each page, several at a time.
+func (s *Store) Campaigns(ctx context.Context) (campaigns []engine.Campaign, err error) {
+	var unreadable engine.UnreadableError
+	err = s.query(ctx, "list campaigns", s.partition(s.bankTable, campaignsKey), func(page *dynamodb.QueryOutput) error {
+		names, err := namesOf(page)
+		if err != nil {
+			return err
+		}
+		rows, err := s.campaignsNamed(ctx, names)
+		if err != nil {
+			return err
+		}
+		for i, row := range rows {
+			c, err := row.campaign()
+			switch {
+			case err != nil:
+				unreadable.Campaigns = append(unreadable.Campaigns, engine.Unreadable{Name: names[i], Scope: row.scope(), Err: err})
+			case c != nil && c.Mode != engine.Deleted: // it may have been deleted since the page was read
 				campaigns = append(campaigns, *c)
 			}
 		}
 		return nil
 	})
+	if err == nil && len(unreadable.Campaigns) > 0 {
+		return campaigns, &unreadable
+	}
 	return campaigns, err
+}
+
+// namesOf returns the names on a page of the list of all campaigns.
+func namesOf(page *dynamodb.QueryOutput) (names []string, err error) {
+	for _, attributes := range page.Items {
+		var listed key
+		if err := dynamo.Decode(attributes, &listed); err != nil {
+			return nil, err
+		}
+		if listed.SK != oldFence {
+			names = append(names, listed.SK)
+		}
+	}
+	return names, nil
+}
+
+// campaignsNamed reads the rows of campaigns.
+func (s *Store) campaignsNamed(ctx context.Context, names []string) ([]campaignAttributes, error) {
+	rows := make([]campaignAttributes, len(names))
+	readers, ctx := errgroup.WithContext(ctx)
+	readers.SetLimit(campaignReaders)
+	for i, name := range names {
+		readers.Go(func() (err error) {
+			rows[i], err = s.attributes(ctx, readingCampaign, s.bankTable, campaignKey(name))
+			return err
+		})
+	}
+	return rows, readers.Wait()
+}
+
+// campaignAttributes are the attributes of a campaign row; nil: the row is absent.
+type campaignAttributes map[string]types.AttributeValue
+
+// campaign returns the campaign of the row. The error says why this version cannot read the row.
+func (a campaignAttributes) campaign() (*engine.Campaign, error) {
+	if a == nil {
+		return nil, nil
+	}
+	var row campaignRow
+	if err := dynamo.Decode(a, &row); err != nil {
+		return nil, err
+	}
+	return row.campaign()
+}
+
+// scope returns the scope of a row that may be unreadable, or "".
+func (a campaignAttributes) scope() string {
+	if scope, ok := a["scope"].(*types.AttributeValueMemberS); ok {
+		return scope.Value
+	}
+	return ""
 }
 
 // ifNotDeleted is the condition for changes of a campaign that must exist. In it, #state is the state of the campaign,
@@ -166,8 +230,8 @@ const ifNotDeleted = ifPresent + " AND #state <> :deleted"
 
 var deleted = text(string(engine.Deleted))
 
-// ReplaceCampaign puts the campaign row IF the existing row has the versions of old. If the new row is deleted, the
-// page row is deleted with it.
+// ReplaceCampaign puts the campaign row IF the existing row has the versions of old. If the new row is deleted, the page
+// row and the name in the list of all campaigns are deleted with it.
 func (s *Store) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (bool, error) {
 	condition, values := ifVersions(old.Version, old.EmptyVersion)
 	put := &types.Put{

@@ -35,19 +35,16 @@ func (s *Store) PutPage(ctx context.Context, campaign string, document []byte) (
 	}})
 }
 
-// deleteCampaign is one transaction: {put the campaign row, delete the page row}.
+// deleteCampaign is one transaction: {put the campaign row, delete the page row, delete the name in the list of all}.
 func (s *Store) deleteCampaign(ctx context.Context, campaign *types.Put, name string) (bool, error) {
-	return s.ifFirst(ctx, "delete campaign", types.TransactWriteItem{Put: campaign}, types.TransactWriteItem{
-		Delete: &types.Delete{TableName: aws.String(s.bankTable), Key: dynamo.Encode(pageKey(name))},
-	})
+	return s.ifFirst(ctx, "delete campaign", types.TransactWriteItem{Put: campaign},
+		deleteRow(s.bankTable, pageKey(name)), deleteRow(s.bankTable, nameKey(name)))
 }
 
-// ifFirst makes both actions or neither. done = false: the condition of the first action failed.
-func (s *Store) ifFirst(ctx context.Context, doing string, first, second types.TransactWriteItem) (done bool, err error) {
-	_, err = s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{
-		TransactItems: []types.TransactWriteItem{first, second},
-	})
-	reasons, cancelled := dynamo.Cancellations(err, 2)
+// ifFirst makes all actions or none. done = false: the condition of the first action failed.
+func (s *Store) ifFirst(ctx context.Context, doing string, actions ...types.TransactWriteItem) (done bool, err error) {
+	_, err = s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: actions})
+	reasons, cancelled := dynamo.Cancellations(err, len(actions))
 	switch {
 	case !cancelled:
 		return err == nil, failed(doing, err)

@@ -15,16 +15,22 @@ import (
 
 // get reads one row with a consistent read.
 func (s *Store) get(ctx context.Context, doing, table string, k key, row any) (found bool, err error) {
+	attributes, err := s.attributes(ctx, doing, table, k)
+	if err != nil || attributes == nil {
+		return false, err
+	}
+	return true, dynamo.Decode(attributes, row)
+}
+
+// attributes reads the attributes of a row consistently; nil: the row is absent.
+func (s *Store) attributes(ctx context.Context, doing, table string, k key) (map[string]types.AttributeValue, error) {
 	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName: aws.String(table), Key: dynamo.Encode(k), ConsistentRead: aws.Bool(true),
 	})
 	if err != nil {
-		return false, failed(doing, err)
+		return nil, failed(doing, err)
 	}
-	if out.Item == nil {
-		return false, nil
-	}
-	return true, dynamo.Decode(out.Item, row)
+	return out.Item, nil
 }
 
 // batchGet reads rows of one table, and calls each for every row that exists. A reply may leave

@@ -50,7 +50,7 @@ func (s *Store) DeleteScratch(ctx context.Context, c engine.Campaign, items, cla
 		return err
 	}
 	own := []types.TransactWriteItem{
-		deleteRow(s.bankTable, scopeKey(c.Scope)), deleteRow(s.bankTable, key{campaignsKey, c.Name}),
+		deleteRow(s.bankTable, scopeKey(c.Scope)), deleteRow(s.bankTable, nameKey(c.Name)),
 		deleteRow(s.bankTable, campaignKey(c.Name)),
 	}
 	for _, all := range [][]types.TransactWriteItem{rows, own} {

@@ -3,6 +3,8 @@ package engine
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 )
 
 // The families of errors that engines return. Package itembank exports the same values under the same names.
@@ -19,3 +21,42 @@ var (
 	// nothing.
 	ErrInconsistent = errors.New("itembank: inconsistent rows")
 )
+
+// UnreadableError names campaigns whose rows the engine cannot read, for example because a later version of oncebox made
+// them. It comes with the campaigns that the engine can read.
+type UnreadableError struct{ Campaigns []Unreadable }
+
+// Unreadable is a campaign whose row the engine cannot read.
+type Unreadable struct {
+	Name  string
+	Scope string // ""; the row does not name it in a form that the engine knows
+	Err   error
+}
+
+// In reports whether one of the campaigns is in a scope.
+func (e *UnreadableError) In(scope string) bool {
+	return slices.ContainsFunc(e.Campaigns, func(c Unreadable) bool { return c.Scope == scope })
+}
+
+// maxNamed is how many of the campaigns an error names.
+const maxNamed = 5
+
+func (e *UnreadableError) Error() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "campaigns that cannot be read: %d", len(e.Campaigns))
+	for _, c := range e.Campaigns[:min(len(e.Campaigns), maxNamed)] {
+		fmt.Fprintf(&text, "\n%s: %v", c.Name, c.Err)
+	}
+	if more := len(e.Campaigns) - maxNamed; more > 0 {
+		fmt.Fprintf(&text, "\nand %d more", more)
+	}
+	return text.String()
+}
+
+// Unwrap returns the reasons.
+func (e *UnreadableError) Unwrap() (reasons []error) {
+	for _, c := range e.Campaigns {
+		reasons = append(reasons, c.Err)
+	}
+	return reasons
+}

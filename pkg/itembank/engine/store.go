@@ -53,11 +53,12 @@ type Store interface {
 	CreateCampaign(ctx context.Context, c Campaign) (CreateResult, error)
 	// Campaign reads a campaign row.
 	Campaign(ctx context.Context, name string) (*Campaign, error)
-	// Campaigns lists all campaign rows in the order of their names.
+	// Campaigns lists the campaign rows that are not Deleted, in the order of their names. Rows of deleted campaigns cost
+	// it nothing. If some rows cannot be read, it returns the others and an *UnreadableError.
 	Campaigns(ctx context.Context) ([]Campaign, error)
 	// ReplaceCampaign replaces a campaign row by now, if the row has the Version and the EmptyVersion of old.
 	// replaced = false: it has others, or the row is absent. If now is Deleted, the same transaction deletes the page
-	// row.
+	// row, and takes the campaign out of the list.
 	ReplaceCampaign(ctx context.Context, old, now Campaign) (replaced bool, err error)
 
 	// PutPage puts the page row of a campaign, or replaces it, if the campaign row exists and is not Deleted, in one

@@ -20,6 +20,7 @@ var campaignCases = []testCase{
 	{"scope-row-decides-a-race", scopeRowDecidesRace},
 	{"scope-of-a-campaign-that-exists", scopeOfExisting},
 	{"campaigns-are-listed-by-name", campaignsListed},
+	{"deleted-campaigns-are-not-listed", deletedCampaignsListed},
 	{"modes-are-read-as-they-were-written", modesRoundTrip},
 	{"replace-campaign-conditions", replaceCampaignConditions},
 	{"replace-campaign-race", replaceCampaignRace},
@@ -179,6 +180,36 @@ func campaignsListed(f *fixture) {
 	if !slices.Contains(all, a) || !slices.Contains(all, b) {
 		f.Errorf("campaigns are missing from the list of %d", len(all))
 	}
+}
+
+// deletedCampaignsListed: a campaign is in the list until it is deleted, and again when its name is used again.
+func deletedCampaignsListed(f *fixture) {
+	old := f.create(f.campaign(1))
+	wantListed := func(what string, want bool) {
+		f.Helper()
+		all, err := f.Store.Campaigns(f.Context())
+		f.Must(err)
+		if got := slices.ContainsFunc(all, func(c engine.Campaign) bool { return c.Name == old.Name }); got != want {
+			f.Errorf("%s: listed %t, want %t", what, got, want)
+		}
+	}
+	changed, gone := old, old
+	changed.Version, gone.Mode, gone.Version = 1, engine.Deleted, 2
+	f.replace(old, changed)
+	if replaced, err := f.Store.ReplaceCampaign(f.Context(), old, gone); replaced || err != nil {
+		f.Errorf("a row of another version was deleted: %t, %v", replaced, err)
+	}
+	wantListed("a deletion was refused", true)
+	f.replace(changed, gone)
+	wantListed("the campaign was deleted", false)
+	next := old
+	next.Version = 3
+	f.create(next)
+	wantListed("the name is used again", true)
+	if replaced, err := f.Store.ReplaceCampaign(f.Context(), changed, gone); replaced || err != nil {
+		f.Errorf("a row of another version was deleted: %t, %v", replaced, err)
+	}
+	wantListed("the deletion came again", true)
 }
 
 // modesRoundTrip: each mode is stored. A row that gets the mode that it has gets the next version too.

@@ -17,7 +17,7 @@ const (
 		item_life, claim_life, hold, on_end, version, empty_version,
 		claimants, per_claimant, choice, max_items, publish, columns, moved, restored FROM campaign`
 
-	selectCampaigns = fromCampaign + ` ORDER BY name`
+	selectCampaigns = fromCampaign + ` WHERE mode <> ? ORDER BY name`
 	selectCampaign  = fromCampaign + ` WHERE name = ?`
 
 	insertScope = `INSERT INTO scope (name, claimants, sole) VALUES (?, ?, ?) ON CONFLICT DO NOTHING`
@@ -104,11 +104,11 @@ func readCampaign(ctx context.Context, on *sqlite.Statements, name string) (*eng
 	return &c, nil
 }
 
-// Campaigns lists all campaign rows in the order of the bytes of their names.
+// Campaigns lists the campaigns in the order of the bytes of their names, without deleted ones.
 func (s *Store) Campaigns(ctx context.Context) ([]engine.Campaign, error) {
 	var all []engine.Campaign
 	err := s.db.Read(ctx, "list campaigns", func(ctx context.Context, r *sqlite.Statements) error {
-		return r.Each(ctx, selectCampaigns, nil, func(scan func(...any) error) error {
+		return r.Each(ctx, selectCampaigns, sqlite.Args{engine.Deleted}, func(scan func(...any) error) error {
 			var c engine.Campaign
 			err := scan(intoCampaign(&c)...)
 			all = append(all, c)
