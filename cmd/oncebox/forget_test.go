@@ -121,6 +121,8 @@ func TestACampaignThatCannotBeRead(t *testing.T) {
 	run("forget in all scopes", exitLook, "released 1 claim", forget("", "bob", true))
 	run("forget in an unknown scope", exitUsage, "", forget("nowhere", "bob", false))
 
+	store.scope = ""
+	run("forget in a scope that may be that of the campaign", exitUsage, "", forget(w.name, "carol", false))
 	store.scope = w.name
 	run("forget in the scope", exitUsage, "", forget(w.name, "carol", false))
 	run("forget in all scopes but this", exitLook, "", forget("", "carol", true))

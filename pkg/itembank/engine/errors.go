@@ -33,9 +33,9 @@ type Unreadable struct {
 	Err   error
 }
 
-// In reports whether one of the campaigns is in a scope.
+// In reports whether one of the campaigns is in a scope, or may be: a row that does not name its scope counts for each.
 func (e *UnreadableError) In(scope string) bool {
-	return slices.ContainsFunc(e.Campaigns, func(c Unreadable) bool { return c.Scope == scope })
+	return slices.ContainsFunc(e.Campaigns, func(c Unreadable) bool { return c.Scope == scope || c.Scope == "" })
 }
 
 // maxNamed is how many of the campaigns an error names.
