@@ -29,7 +29,7 @@ type UnreadableError struct{ Campaigns []Unreadable }
 // Unreadable is a campaign whose row the engine cannot read.
 type Unreadable struct {
 	Name  string
-	Scope string // ""; the row does not name it in a form that the engine knows
+	Scope string // "": the row does not name it in a form that the engine knows
 	Err   error
 }
 
