@@ -79,6 +79,7 @@ A renamed record gets the duplicate context with its old id.
   derived      every record: the ids do not depend on the order of the records
   rename-all   every record whose id has two or more fingerprints in these inputs; to find them, the inputs are read
                once more, and TMPDIR (or /var/tmp) needs room for about 100 bytes a record
+With each of them, a copy of a record of an earlier run with the same --ids is dropped.
 
 With --window a copy that arrives later passes. Arrivals are the times at --time-path, or the beginning of the
 run. In a SQLite ledger this is exact, however old the records are. DynamoDB deletes entries by the clock: there a

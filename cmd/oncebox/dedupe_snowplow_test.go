@@ -68,7 +68,7 @@ func TestDedupeSnowplow(t *testing.T) {
 	for policy, want := range map[string]struct{ says, out string }{
 		"first-keeps": {"new 2 + retry 0 + natural 2 + synthetic 1", enrichedLines(event, nil, renamedEvent(event, "fp2"), alone)},
 		"rename-all": {
-			"new 3 + retry 0 + natural 2 + synthetic 0",
+			"new 2 + retry 0 + natural 2 + synthetic 1",
 			enrichedLines(event, renamedEvent(event, event[fingerprintColumn]), renamedEvent(event, "fp2"), alone),
 		},
 	} {

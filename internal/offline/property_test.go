@@ -213,23 +213,30 @@ func (m *model) line(file, i int, s sample) {
 }
 
 func (m *model) decide(s sample, owner string, arrival int64) (dedupe.Outcome, string) {
-	purge := arrival + int64(m.window/time.Second)
-	id := s.id
-	if m.ids == Derived || m.ids == RenameAll && len(m.fps[format.KeyOf(id)]) > 1 {
-		id = format.DerivedID(id, s.fp)
+	if m.ids == Derived {
+		return m.enter(format.DerivedID(s.id, s.fp), s.fp, owner, arrival)
 	}
+	outcome, id := m.enter(s.id, s.fp, owner, arrival)
+	if m.ids == RenameAll && len(m.fps[format.KeyOf(id)]) > 1 && id == s.id && outcome != dedupe.Natural {
+		return m.enter(format.DerivedID(id, s.fp), s.fp, owner, arrival)
+	}
+	return outcome, id
+}
+
+func (m *model) enter(id, fp, owner string, arrival int64) (dedupe.Outcome, string) {
+	purge := arrival + int64(m.window/time.Second)
 	for derived := 0; ; derived++ {
 		e := m.entries[format.KeyOf(id)]
 		switch {
 		case e == nil || m.window > 0 && e.purge < arrival:
-			m.entries[format.KeyOf(id)] = &modelEntry{owner, s.fp, purge}
+			m.entries[format.KeyOf(id)] = &modelEntry{owner, fp, purge}
 			if derived > 0 {
 				return dedupe.Synthetic, id
 			}
 			return dedupe.New, id
 		case e.owner == owner:
 			return dedupe.Retry, id
-		case e.fp == s.fp:
+		case e.fp == fp:
 			return dedupe.Natural, id
 		case m.passSynthetic:
 			return dedupe.Synthetic, id
@@ -237,7 +244,7 @@ func (m *model) decide(s sample, owner string, arrival int64) (dedupe.Outcome, s
 			return dedupe.NoID, ""
 		}
 		e.purge = max(e.purge, purge)
-		id = format.DerivedID(id, s.fp)
+		id = format.DerivedID(id, fp)
 	}
 }
 

@@ -30,10 +30,11 @@ func (r *run) decide(ctx context.Context, b *batch) error {
 	if len(asked) == 0 {
 		return nil
 	}
-	if err := r.setDerive(ctx, candidates); err != nil {
+	decisions, err := r.ask(ctx, candidates)
+	if err != nil {
 		return err
 	}
-	for i, decision := range r.decider.Decide(ctx, candidates) {
+	for i, decision := range decisions {
 		if decision.Outcome == dedupe.Undecided {
 			return decision.Err
 		}
