@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -22,7 +23,7 @@ import (
 )
 
 // inMemory is the --ledger that ends with the run.
-const inMemory = ":memory:"
+const inMemory = offline.InMemory
 
 // deadLettersOfStdout is the default of --dead-letters without --out.
 const deadLettersOfStdout = "oncebox.dead.ndjson"
@@ -95,7 +96,7 @@ times, such as collector_tstamp.
 --publish NAME writes the output of each run to a file of its own, NAME.RUN.ndjson, which is never changed after the run
 has finished. The list NAME.json says which outputs count: with a ledger those of all runs of the scope, with :memory:
 that of the last run. It is replaced by a rename, so readers see it old or new, and whole outputs only. A run that
-finishes after a later one does not move the list back.
+finishes after a later one does not move the list back. A run of another ledger or scope is refused.
 
 --replace-run RUN puts a wrong run right. Its entries and those of all later runs are deleted from the ledger, their
 published outputs are taken out of the list, and then the files are deduplicated as one new run: give the corrected
@@ -238,8 +239,20 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	return &offline.Job{
 		Format: lines, Scope: c.Scope, Retention: retention, PassNatural: !bool(c.Natural), PassSynthetic: !bool(c.Synthetic),
 		IDs: c.IDs, PoisonLimit: dedupe.PoisonLimit(c.PoisonLimit), Forgets: c.Ledger == inMemory, Listing: c.listing(), Stream: a.stdout, DeadLetters: c.DeadLetters, BatchSize: c.BatchSize,
-		Publish: c.Publish, Replaces: c.ReplaceRun,
+		Publish: c.Publish, Replaces: c.ReplaceRun, LedgerName: c.ledgerName(a),
 	}, nil
+}
+
+// ledgerName returns the name of the ledger for people.
+func (c *dedupeCommand) ledgerName(a *app) string {
+	path := c.Ledger
+	if path == "" {
+		path = strings.TrimPrefix(a.Store, sqlitePrefix)
+	}
+	if absolute, err := filepath.Abs(path); err == nil {
+		return absolute
+	}
+	return path
 }
 
 // isDeadLetterStore reports whether a path has the form of the function's setting, which has the same variable.
@@ -298,16 +311,7 @@ func (c *dedupeCommand) createLedger(ctx context.Context, a *app, job *offline.J
 	if c.ReplaceRun != "" {
 		return ledgersqlite.Open(ctx, c.Ledger) // Open returns an error for a missing file
 	}
-	// Refuse now what the job would refuse later, before the ledger is made. A missing ledger has no unfinished run.
-	if err := offline.CheckFolders(job.Out, c.DeadLetters); err != nil {
-		return nil, err
-	}
-	if job.Out != "" {
-		if err := offline.CheckEmpty(job.Out, c.DeadLetters); err != nil {
-			return nil, err
-		}
-	}
-	if err := job.CheckFirstLines(ctx); err != nil {
+	if err := job.CheckNew(ctx); err != nil {
 		return nil, err
 	}
 	store, err := ledgersqlite.Create(ctx, c.Ledger)

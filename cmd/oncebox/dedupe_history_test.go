@@ -98,7 +98,12 @@ func TestReplaceRunIsRefused(t *testing.T) {
 	s.run(exitUsage, "dedupe", "p.json", "--id-path", "id", "--ledger", "seen.db", "--publish", "p").
 		saying(t, "p.json is the list of --publish as well as an input")
 	s.absent("seen.db")
-	s.run(exitDone, "dedupe", "in", "--id-path", "id", "--ledger", "seen.db", "--scope", "other")
+	s.run(exitDone, "dedupe", "in", "--id-path", "id", "--ledger", "seen.db", "--scope", "other", "--publish", "list")
+	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--ledger", "sene.db", "--publish", "list").
+		saying(t, "list.json lists outputs of the scope other, and this run has the scope default. Publish under another name")
+	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--ledger", "sene.db", "--publish", "list", "--scope", "other").
+		saying(t, "of the ledger "+filepath.Join(s.dir, "seen.db")+", and the ledger "+filepath.Join(s.dir, "sene.db")+" does not have that run")
+	s.absent("sene.db")
 	s.run(exitUsage, append(args, "--ledger", "seen.db")...).saying(t, "scope default has no run x. `oncebox ledger runs` lists the runs", "nothing was changed")
 	s.env = []string{"ONCEBOX_REPLACE_RUN=x"}
 	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--ledger", "seen.db").saying(t, "--replace-run is not taken from the environment")

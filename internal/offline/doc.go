@@ -108,6 +108,9 @@
 // output when it runs again. The Manifest is written from the history of the scope while no run can begin, end or
 // be replaced. A ledger in memory has no history, so the Manifest names only its output.
 //
+// A Manifest belongs to one ledger and scope. A job is refused if the history of its scope lacks a run that the Manifest
+// lists: without this check, a mistyped ledger would take all outputs away from readers.
+//
 // Two processes that run the same job at once, to different outputs, are one run to the ledger: each writes all
 // survivors.
 package offline

@@ -33,7 +33,8 @@ type Job struct {
 	PassSynthetic bool             // synthetic duplicates pass unchanged; only with FirstKeeps
 	IDs           IDs              // "" means FirstKeeps
 
-	Store Store
+	Store      Store
+	LedgerName string // the name of the ledger, for people; with Forgets it is InMemory
 	// Forgets says that the store ends with the process. The run's progress is not recorded then, and the inputs are
 	// read only once, except with RenameAll. The job uses nothing but the ledger of the store.
 	Forgets bool
@@ -180,6 +181,9 @@ func newRun(j Job) (*run, error) {
 	}
 	if j.open == nil {
 		j.open = osOpen
+	}
+	if j.Forgets {
+		j.LedgerName = InMemory
 	}
 	if j.rename == nil {
 		j.rename = os.Rename

@@ -20,7 +20,8 @@ import (
 // a rename, so a reader sees the old or the new manifest, and only complete outputs. A symbolic link would do the
 // same for a single output on some file systems. A plain file does it on all of them, and can name several outputs.
 type Manifest struct {
-	Run     string            `json:"run"` // the latest of the runs below; "" without runs
+	Run     string            `json:"run"`    // the latest of the runs below; "" without runs
+	Ledger  string            `json:"ledger"` // Job.LedgerName, for people: the runs below say which ledger it is
 	Scope   string            `json:"scope"`
 	Outputs []PublishedOutput `json:"outputs"`
 }
@@ -65,18 +66,72 @@ func published(publish string, r dedupe.Run) PublishedOutput {
 }
 
 // checkPublish refuses a job whose output cannot be published, before the inputs are read.
-func (r *run) checkPublish() error {
+func (r *run) checkPublish(ctx context.Context) error {
 	if r.Publish == "" {
 		return nil
 	}
 	if r.history == nil && !r.Forgets {
 		return refuse("only with a ledger in a SQLite file or in memory can outputs be published")
 	}
+	var runs []sqlitestore.PastRun
+	if r.history != nil {
+		var err error
+		if runs, err = r.history.Runs(ctx, r.Scope); err != nil {
+			return err
+		}
+	}
+	return r.checkName(runs)
+}
+
+// checkName refuses a name under which a ledger with these runs cannot publish.
+func (r *run) checkName(runs []sqlitestore.PastRun) error {
 	if err := CheckFolders(r.Publish); err != nil {
 		return err
 	}
-	_, err := readManifest(r.Publish)
-	return err
+	m, err := readManifest(r.Publish)
+	if err != nil {
+		return err
+	}
+	if err := r.checkList(m, runs); err != nil {
+		return refuse("%w. Publish under another name", err)
+	}
+	return nil
+}
+
+// otherListError says that readers would no longer see outputs of another ledger or scope.
+type otherListError struct{ text string }
+
+func (e *otherListError) Error() string { return e.text }
+
+// InMemory is the name of a ledger in memory: see Job.Forgets.
+const InMemory = ":memory:"
+
+// checkList refuses a manifest of another ledger or scope. A ledger is known by its runs, so it may be moved, and a copy
+// that lacks a listed run is another ledger. Ledgers in memory have no runs, and follow each other.
+func (r *run) checkList(m Manifest, runs []sqlitestore.PastRun) error {
+	list := ManifestOf(r.Publish)
+	if len(m.Outputs) > 0 && m.Scope != r.Scope {
+		return &otherListError{fmt.Sprintf("%s lists outputs of the scope %s, and this run has the scope %s",
+			list, m.Scope, r.Scope)}
+	}
+	if r.Forgets && m.Ledger == InMemory {
+		return nil
+	}
+	name, err := filepath.Abs(r.Publish)
+	if err != nil {
+		return err
+	}
+	for _, o := range m.Outputs {
+		p := find(runs, o.Run)
+		if p == nil {
+			return &otherListError{fmt.Sprintf("%s lists the output of run %s of the ledger %s, and the ledger %s does not "+
+				"have that run", list, o.Run, m.Ledger, r.LedgerName)}
+		}
+		if at := AboutRun(p.Run).Published; at != name {
+			return &otherListError{fmt.Sprintf("%s lists the output of run %s, which was published as %s", list, o.Run, at)}
+		}
+	}
+	return nil
 }
 
 // readManifest reads a manifest. Without a file it is empty.
@@ -134,15 +189,14 @@ func (r *run) nameOutput(id string) {
 	r.out.path, r.deadLetters.path = r.Out, r.DeadLetters
 }
 
-// publish adds the output of the finished run to the manifest. It is safe to repeat. If the manifest names a later run
-// of another ledger or scope, it stays as it is.
+// publish adds the output of the finished run to the manifest. It is safe to repeat.
 func (r *run) publish(ctx context.Context) error {
 	name, err := filepath.Abs(r.Publish)
 	if err != nil {
 		return err
 	}
 	if r.history == nil {
-		return r.putManifest(ctx, name, []PublishedOutput{published(name, r.done)})
+		return r.putManifest(ctx, name, nil, []PublishedOutput{published(name, r.done)})
 	}
 	return r.history.HoldRuns(ctx, r.Scope, func(runs []sqlitestore.PastRun) error {
 		var list []PublishedOutput
@@ -154,20 +208,23 @@ func (r *run) publish(ctx context.Context) error {
 				list = append(list, published(name, p.Run))
 			}
 		}
-		return r.putManifest(ctx, name, list)
+		return r.putManifest(ctx, name, runs, list)
 	})
 }
 
-// putManifest replaces the manifest, unless it names a later run than list does.
-func (r *run) putManifest(ctx context.Context, publish string, list []PublishedOutput) error {
-	return r.changeManifest(ctx, publish, func(m *Manifest) (change bool) {
+// putManifest replaces the manifest, unless it names a later run than list does. That run has its ledger in memory, too.
+func (r *run) putManifest(ctx context.Context, publish string, runs []sqlitestore.PastRun, list []PublishedOutput) error {
+	return r.changeManifest(ctx, publish, func(m *Manifest) (change bool, err error) {
+		if err := r.checkList(*m, runs); err != nil {
+			return false, err
+		}
 		latest := latestOf(list)
 		if m.Run > latest {
 			r.newerRun = m.Run
-			return false
+			return false, nil
 		}
-		*m = Manifest{Run: latest, Scope: r.Scope, Outputs: list}
-		return true
+		*m = Manifest{Run: latest, Ledger: r.LedgerName, Scope: r.Scope, Outputs: list}
+		return true, nil
 	})
 }
 
@@ -192,11 +249,11 @@ func (r *run) unpublish(ctx context.Context, runs []sqlitestore.PastRun, from in
 	}
 	delete(names, "")
 	for name := range names {
-		err := r.changeManifest(ctx, name, func(m *Manifest) (change bool) {
+		err := r.changeManifest(ctx, name, func(m *Manifest) (change bool, err error) {
 			before := len(m.Outputs)
 			m.Outputs = slices.DeleteFunc(m.Outputs, func(o PublishedOutput) bool { return gone[o.Run] })
 			m.Run = latestOf(m.Outputs)
-			return len(m.Outputs) < before
+			return len(m.Outputs) < before, nil
 		})
 		if err != nil {
 			return err
@@ -220,7 +277,7 @@ func (r *run) checkStaysPublished(replaced []sqlitestore.PastRun) error {
 }
 
 // changeManifest changes a manifest. Meanwhile no other process can change it.
-func (r *run) changeManifest(ctx context.Context, publish string, change func(*Manifest) bool) error {
+func (r *run) changeManifest(ctx context.Context, publish string, change func(*Manifest) (bool, error)) error {
 	path := ManifestOf(publish)
 	lock, err := waitForLock(ctx, path)
 	if err != nil {
@@ -228,7 +285,10 @@ func (r *run) changeManifest(ctx context.Context, publish string, change func(*M
 	}
 	defer lock.release()
 	m, err := readManifest(publish)
-	if err != nil || !change(&m) {
+	if err != nil {
+		return err
+	}
+	if changed, err := change(&m); err != nil || !changed {
 		return err
 	}
 	if m.Outputs == nil {
