@@ -77,6 +77,21 @@ func TestReplaceRun(t *testing.T) {
 	}
 }
 
+// TestReplaceRunAfterImport: a run after an import can be undone. Copies of imported records are still known.
+func TestReplaceRunAfterImport(t *testing.T) {
+	s := newShell(t)
+	s.file("past", `{"id":"A"}`+"\n")
+	s.file("mon", `{"id":"A"}`+"\n"+`{"id":"B"}`+"\n")
+	dedupe := []string{"dedupe", "mon", "--id-path", "id", "--ledger", "seen.db", "--out"}
+	s.run(exitDone, "ledger", "import", "past", "--id-path", "id", "--ledger", "seen.db")
+	s.run(exitDone, append(dedupe, "wrong")...).saying(t, "new 1 ", "natural 1 ")
+	s.run(exitDone, append(dedupe, "right", "--replace-run", s.runsOf("seen.db")[1].Run)...).saying(t, "new 1 ", "natural 1 ")
+	s.file("more", `{"id":"C"}`+"\n")
+	s.run(exitDone, "ledger", "import", "more", "--id-path", "id", "--ledger", "seen.db")
+	s.run(exitUsage, append(dedupe, "again", "--replace-run", s.runsOf("seen.db")[2].Run)...).
+		saying(t, "is an import: imports cannot be undone, and runs before it neither. Replace a later run")
+}
+
 func TestReplaceRunIsRefused(t *testing.T) {
 	s := newShell(t)
 	s.file("in", `{"id":"A"}`+"\n")
