@@ -338,7 +338,7 @@ func (a *app) summarize(r offline.Report, deadLetters string) error {
 		a.remark("in %d = new %d + retry %d + natural %d + synthetic %d + dead_lettered %d + skipped %d; out %d",
 			r.In, r.New, r.Retry, r.Natural, r.Synthetic, r.DeadLettered, r.Skipped, r.Out)
 	}
-	return deadLettered(r.DeadLettered, deadLetters)
+	return cmp.Or(deadLettered(r.DeadLettered, deadLetters), otherSettings(r.OtherSettings))
 }
 
 // deadLettersError says that records were stored as dead letters.
@@ -376,13 +376,17 @@ type dedupeSummary struct {
 	// ComparedIDs is the number of ids whose records were compared. It is absent if all were compared.
 	ComparedIDs int `json:"compared_ids,omitempty"`
 
+	// OtherSettings is an entry of the ledger whose fingerprint was made with other settings.
+	OtherSettings *offline.OtherSettings `json:"other_settings,omitempty"`
+
 	Replaced []offline.ReplacedRun `json:"replaced,omitempty"`  // the runs that --replace-run has undone
 	NewerRun string                `json:"newer_run,omitempty"` // the output was not published: the list names this run
 }
 
 func summaryOf(r offline.Report) dedupeSummary {
 	return dedupeSummary{
-		DifferOnlyIn: r.Differences, ComparedIDs: r.ComparedIDs, Replaced: r.Replaced, NewerRun: r.NewerRun,
+		OtherSettings: r.OtherSettings,
+		DifferOnlyIn:  r.Differences, ComparedIDs: r.ComparedIDs, Replaced: r.Replaced, NewerRun: r.NewerRun,
 		Run: r.Run, Resumed: r.Resumed, Again: r.Again, In: r.In, New: r.New, Retry: r.Retry,
 		Natural: r.Natural, Synthetic: r.Synthetic, DeadLettered: r.DeadLettered, Skipped: r.Skipped, Out: r.Out,
 	}

@@ -92,6 +92,9 @@ type Report struct {
 	// ComparedIDs is the number of ids whose records were compared. It is 0 if all were compared.
 	ComparedIDs int
 
+	// OtherSettings is an entry of this ledger that was made with other settings, if this process has found one.
+	OtherSettings *OtherSettings
+
 	// Replaced lists the runs that Job.Replaces has undone. Their outputs no longer count.
 	Replaced []ReplacedRun
 	// NewerRun is the run that the Manifest names, if it is later than this run. In that case this run's output is
@@ -120,7 +123,7 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 func (r *run) report() Report {
 	report := Report{
 		Run: r.done.ID, Resumed: r.resumed, Again: r.again, Tally: r.done.Tally, Differences: r.differences.list(),
-		Replaced: r.undone, NewerRun: r.newerRun,
+		Replaced: r.undone, NewerRun: r.newerRun, OtherSettings: r.otherSettings,
 	}
 	if r.differences.partial {
 		report.ComparedIDs = mostCompared
@@ -153,6 +156,8 @@ type run struct {
 	savingDone bool // the store was asked to save the finished run
 	undone     []ReplacedRun
 	newerRun   string // see Report
+
+	otherSettings *OtherSettings // see Report
 
 	buffer    []byte // holds a line while lines are read before the work begins
 	batch     batch

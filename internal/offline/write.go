@@ -40,6 +40,9 @@ func (r *run) decide(ctx context.Context, b *batch) error {
 		}
 		asked[i].decision = decision
 	}
+	if r.otherSettings == nil {
+		r.otherSettings = FindOtherSettings(ctx, r.Store, r.Scope, candidates, decisions)
+	}
 	return nil
 }
 
