@@ -31,27 +31,28 @@ const deadLettersOfStdout = "oncebox.dead.ndjson"
 type dedupeCommand struct {
 	Files []string `arg:"" optional:"" name:"file" help:"NDJSON, one record a line; read in this order. Also gzip or zstd, directories, patterns with **, and s3:// names. Without files, or as -: stdin."`
 
-	Out             string         `help:"Where survivors go: a file, or s3://BUCKET/KEY. A name in .gz or .zst is compressed. - is stdout, the default." placeholder:"FILE"`
-	Ledger          string         `help:"Short for --store sqlite:FILE; a missing file is made. :memory: forgets everything after the run." placeholder:"FILE"`
-	Scope           string         `help:"Name space of the ids. Default: ${default}." default:"default" placeholder:"NAME"`
-	Format          string         `enum:"json,snowplow" default:"json" help:"What a line is: json, or snowplow for enriched events of Snowplow. Default: ${default}." placeholder:"FORMAT"`
-	IDPath          string         `name:"id-path" help:"Path of the id, as in event.id: a string, or a number as written. Required with --format json." placeholder:"P"`
-	FingerprintPath string         `help:"Path of the fingerprint. By default, and where it is absent, the fingerprint is computed." placeholder:"P"`
-	OwnerPath       string         `help:"Path of a text that identifies the sending of the record. The same text again is a retry. Default: the run and the line." placeholder:"P"`
-	ContextsPath    string         `help:"Path of the array that gets the duplicate context. Default: ${default}." default:"contexts" placeholder:"P"`
-	Volatile        []string       `help:"Path that does not count for a computed fingerprint. Repeatable, or with commas in between." placeholder:"P"`
-	Natural         onOff          `negatable:"" default:"on" help:"Drop natural duplicates. off: they pass unchanged. Default: ${default}."`
-	Synthetic       onOff          `negatable:"" default:"on" help:"Give synthetic duplicates a new id. off: they pass unchanged. Default: ${default}."`
-	IDs             offline.IDs    `name:"ids" enum:"first-keeps,derived,rename-all" default:"first-keeps" help:"Which records get a new id: first-keeps, derived or rename-all. Default: ${default}." placeholder:"POLICY"`
-	Window          *time.Duration `help:"How long after a record a copy of it is a duplicate, as in 48h or 7d. Default: forever." placeholder:"D"`
-	TimePath        string         `help:"Path of the record's time (RFC 3339, or seconds or milliseconds since 1970). Default: the beginning of the run." placeholder:"P"`
-	DeadLetters     string         `help:"File for records that cannot be processed. Default: OUT.dead.ndjson, with stdout oncebox.dead.ndjson." placeholder:"FILE"`
-	Report          string         `help:"Folder for a report: records.csv lists what is dropped, renamed or dead-lettered, report.html has the numbers." placeholder:"DIR"`
-	DryRun          bool           `help:"Write neither outputs nor ledger. With --report, the report says what a run would do."`
-	PoisonLimit     poisonLimit    `help:"Refuse the input if this share of the first lines cannot be processed for one reason; off: do not look. Default: ${default}." default:"90% of 100" placeholder:"P% of N"`
-	BatchSize       int            `help:"Lines decided at a time, at most. It does not change the result. Default: ${default}." default:"20000" placeholder:"N"`
-	Publish         string         `help:"Publish the output: write it to NAME.RUN.ndjson, and add it to the list NAME.json when the run is finished. With NAME.tsv the output is NAME.RUN.tsv." placeholder:"NAME"`
-	ReplaceRun      string         `help:"Undo this finished run and all later ones of the ledger and scope. The files are its corrected inputs and all later ones. See: oncebox ledger runs." placeholder:"RUN"`
+	Out             string          `help:"Where survivors go: a file, or s3://BUCKET/KEY. A name in .gz or .zst is compressed. - is stdout, the default." placeholder:"FILE"`
+	Ledger          string          `help:"Short for --store sqlite:FILE; a missing file is made. :memory: forgets everything after the run." placeholder:"FILE"`
+	Scope           string          `help:"Name space of the ids. Default: ${default}." default:"default" placeholder:"NAME"`
+	Format          string          `enum:"json,snowplow" default:"json" help:"What a line is: json, or snowplow for enriched events of Snowplow. Default: ${default}." placeholder:"FORMAT"`
+	Records         offline.Records `enum:"lines,array,concatenated,auto" default:"lines" help:"Where the records are: lines, array (a JSON array), concatenated (JSON values with white space or nothing between), or auto: the beginning of each file decides. Default: ${default}." placeholder:"FORM"`
+	IDPath          string          `name:"id-path" help:"Path of the id, as in event.id: a string, or a number as written. Required with --format json." placeholder:"P"`
+	FingerprintPath string          `help:"Path of the fingerprint. By default, and where it is absent, the fingerprint is computed." placeholder:"P"`
+	OwnerPath       string          `help:"Path of a text that identifies the sending of the record. The same text again is a retry. Default: the run and the line." placeholder:"P"`
+	ContextsPath    string          `help:"Path of the array that gets the duplicate context. Default: ${default}." default:"contexts" placeholder:"P"`
+	Volatile        []string        `help:"Path that does not count for a computed fingerprint. Repeatable, or with commas in between." placeholder:"P"`
+	Natural         onOff           `negatable:"" default:"on" help:"Drop natural duplicates. off: they pass unchanged. Default: ${default}."`
+	Synthetic       onOff           `negatable:"" default:"on" help:"Give synthetic duplicates a new id. off: they pass unchanged. Default: ${default}."`
+	IDs             offline.IDs     `name:"ids" enum:"first-keeps,derived,rename-all" default:"first-keeps" help:"Which records get a new id: first-keeps, derived or rename-all. Default: ${default}." placeholder:"POLICY"`
+	Window          *time.Duration  `help:"How long after a record a copy of it is a duplicate, as in 48h or 7d. Default: forever." placeholder:"D"`
+	TimePath        string          `help:"Path of the record's time (RFC 3339, or seconds or milliseconds since 1970). Default: the beginning of the run." placeholder:"P"`
+	DeadLetters     string          `help:"File for records that cannot be processed. Default: OUT.dead.ndjson, with stdout oncebox.dead.ndjson." placeholder:"FILE"`
+	Report          string          `help:"Folder for a report: records.csv lists what is dropped, renamed or dead-lettered, report.html has the numbers." placeholder:"DIR"`
+	DryRun          bool            `help:"Write neither outputs nor ledger. With --report, the report says what a run would do."`
+	PoisonLimit     poisonLimit     `help:"Refuse the input if this share of the first lines cannot be processed for one reason; off: do not look. Default: ${default}." default:"90% of 100" placeholder:"P% of N"`
+	BatchSize       int             `help:"Lines decided at a time, at most. It does not change the result. Default: ${default}." default:"20000" placeholder:"N"`
+	Publish         string          `help:"Publish the output: write it to NAME.RUN.ndjson, and add it to the list NAME.json when the run is finished. With NAME.tsv the output is NAME.RUN.tsv." placeholder:"NAME"`
+	ReplaceRun      string          `help:"Undo this finished run and all later ones of the ledger and scope. The files are its corrected inputs and all later ones. See: oncebox ledger runs." placeholder:"RUN"`
 }
 
 func (dedupeCommand) Help() string {
@@ -89,6 +90,10 @@ record that is processed more than 14 days after its arrival is a dead letter.
 The inputs are read once before, for a digest that tells whether it is the same run; stdin and pipes are copied to
 a temporary file for that. --ledger :memory: needs neither, except with --ids rename-all.
 
+With --records array the elements of a JSON array are the records, and with concatenated JSON values of any form. Each is
+written in one line: line ends between its members are left out, and nothing else. Numbers stay as they are written. A
+file that breaks its form is refused before anything is changed.
+
 With --format snowplow each line is an enriched event of Snowplow. Its id, fingerprint and contexts are known columns.
 --volatile names further columns that do not count for a computed fingerprint, and --time-path names a column of
 times, such as collector_tstamp.
@@ -116,6 +121,7 @@ Examples:
   oncebox dedupe events.gz --id-path id --volatile sent_at --ledger :memory: > unique.ndjson
   oncebox dedupe 's3://lake/2027/**/*.gz' --id-path id --ledger seen.db --out s3://lake/unique/2027.ndjson.zst
   oncebox dedupe days/ --id-path id --ledger seen.db --dry-run --report report
+  oncebox dedupe export.json.gz --records array --id-path id --ledger seen.db --out unique.ndjson
   oncebox dedupe a.ndjson b.ndjson --id-path id --window 48h --time-path at --ledger seen.db --out unique.ndjson
   oncebox dedupe enriched.tsv --format snowplow --ids rename-all --ledger seen.db --out unique.tsv
   oncebox dedupe monday.ndjson --id-path id --ledger seen.db --publish lake/orders
@@ -154,6 +160,9 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	job.Inputs = inputs
+	if err := setRecords(inputs, c.Records, c.Format); err != nil {
+		return err
+	}
 	ledger, closeLedger, err := c.openLedger(ctx, a, job)
 	if err != nil {
 		return c.explainFirstLines(err)

@@ -32,7 +32,7 @@ type ledgerCommand struct {
 }
 
 type ledgerImportCommand struct {
-	Files []string `arg:"" name:"file" help:"Files, directories, patterns or s3:// names, as of dedupe. With snowplow-manifest also dynamodb:TABLE."`
+	Files []string `arg:"" name:"file" help:"Files, directories, patterns or s3:// names, as of dedupe. JSON may be lines, arrays or concatenated values. With snowplow-manifest also dynamodb:TABLE."`
 
 	Format          string         `enum:"json,snowplow,parquet,snowplow-manifest" default:"json" help:"json or snowplow: as of dedupe. parquet: the paths are columns. snowplow-manifest: the events manifest of Snowplow's batch job, as its table or an export of that. Default: ${default}." placeholder:"FORMAT"`
 	Ledger          string         `help:"Short for --store sqlite:FILE; a missing file is made." placeholder:"FILE"`
@@ -140,6 +140,9 @@ func (c ledgerImportCommand) source(ctx context.Context, a *app, keep dedupe.Ret
 	}
 	const readTwice = false
 	inputs, remove, err := files.inputs(ctx, from, a.stdin, readTwice)
+	if err == nil && c.Format == "json" {
+		err = setRecords(inputs, offline.Auto, c.Format)
+	}
 	if err == nil {
 		source, settings, err = c.sourceOf(ctx, inputs, keep)
 	}
