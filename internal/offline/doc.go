@@ -23,8 +23,8 @@
 //  5. Read the lines ahead and decode them on all processors (feed.go). Take them in batches, in order (read.go);
 //     decide each batch and write its results (write.go).
 //  6. About once a second, sync the files and then save their sizes (record.go). After a crash the files may be longer
-//     than saved: the next run cuts them, and repeats what was not saved, with the same result. The summary counts
-//     repeated records as retries.
+//     than saved: the next run cuts them, and repeats what was not saved, with the same result and the same
+//     counts. With an owner path, repeated records are counted as retries.
 //  7. Save that the run is finished. From then on its records are originals, of which later runs find copies. If the
 //     process ends before it can remove FILE.run, the next run with the same inputs leaves the files as they are and
 //     reports what the first one did.

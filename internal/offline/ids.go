@@ -41,7 +41,26 @@ func (r *run) ask(ctx context.Context, candidates []dedupe.Candidate) (decisions
 		}
 		return decisions, nil
 	}
-	return r.decider.Decide(ctx, candidates), nil
+	return r.decideOwn(ctx, candidates), nil
+}
+
+// decideOwn decides candidates. A record that this run has decided before gets its first outcome again, so that the
+// counts of a run do not depend on stops. Only an owner that the record names can be that of an earlier record: then a
+// retry stays a retry.
+func (r *run) decideOwn(ctx context.Context, candidates []dedupe.Candidate) []dedupe.Decision {
+	decisions := r.decider.Decide(ctx, candidates)
+	for i, c := range candidates {
+		if decisions[i].Outcome != dedupe.Retry || c.Owner == OwnerNamed(c.Owner.Sequence) {
+			continue
+		}
+		if c.Derive {
+			c.ID = format.DerivedID(c.ID, c.Fingerprint)
+		}
+		if decisions[i].Outcome = dedupe.New; decisions[i].ID != c.ID {
+			decisions[i].Outcome = dedupe.Synthetic
+		}
+	}
+	return decisions
 }
 
 func isUndecided(d dedupe.Decision) bool { return d.Outcome == dedupe.Undecided }
@@ -54,7 +73,7 @@ func (r *run) askToRename(ctx context.Context, candidates []dedupe.Candidate) []
 	for i := range own {
 		own[i].Derive = false
 	}
-	decisions := r.decider.Decide(ctx, own)
+	decisions := r.decideOwn(ctx, own)
 	if slices.ContainsFunc(decisions, isUndecided) {
 		return decisions
 	}
@@ -66,7 +85,7 @@ func (r *run) askToRename(ctx context.Context, candidates []dedupe.Candidate) []
 		}
 	}
 	if len(keep) > 0 {
-		for i, d := range r.decider.Decide(ctx, keep) {
+		for i, d := range r.decideOwn(ctx, keep) {
 			decisions[at[i]] = d
 		}
 	}

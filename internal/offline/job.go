@@ -79,8 +79,8 @@ type Job struct {
 	clock   dedupe.Clock
 }
 
-// Report holds the results of a run. Records that were decided before a crash, and were not recorded as done, count
-// as retries in the Tally.
+// Report holds the results of a run. The Tally does not depend on crashes. With an owner path it does: records that were
+// decided before a crash, and were not recorded as done, count as retries then.
 type Report struct {
 	Run     string // the id of the run
 	Resumed int64  // lines that were done before the run continued
