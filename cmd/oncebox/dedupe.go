@@ -51,7 +51,7 @@ type dedupeCommand struct {
 	DryRun          bool            `help:"Write neither outputs nor ledger. With --report, the report says what a run would do."`
 	PoisonLimit     poisonLimit     `help:"Refuse the input if this share of the first lines cannot be processed for one reason; off: do not look. Default: ${default}." default:"90% of 100" placeholder:"P% of N"`
 	BatchSize       int             `help:"Lines decided at a time, at most. It does not change the result. Default: ${default}." default:"20000" placeholder:"N"`
-	Publish         string          `help:"Publish the output: write it to NAME.RUN.ndjson, and add it to the list NAME.json when the run is finished. With NAME.tsv the output is NAME.RUN.tsv." placeholder:"NAME"`
+	Publish         string          `help:"Publish the output: write it to NAME.RUN.ndjson (.tsv with --format snowplow), and add it to the list NAME.json when the run is finished. With NAME.jsonl the output is NAME.RUN.jsonl." placeholder:"NAME"`
 	ReplaceRun      string          `help:"Undo this finished run and all later ones of the ledger and scope. The files are its corrected inputs and all later ones. See: oncebox ledger runs." placeholder:"RUN"`
 }
 
@@ -189,7 +189,7 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	if a.Output != outputJSON {
 		c.remarkHistory(a, report)
 	}
-	deadLetters := c.deadLettersOf(report.Run)
+	deadLetters := report.DeadLetters
 	if c.DryRun {
 		if a.Output == outputText {
 			a.remark("dry run: neither outputs nor the ledger are written")

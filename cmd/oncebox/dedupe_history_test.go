@@ -48,8 +48,11 @@ func TestReplaceRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	dedupe(exitDone, "mon").saying(t, "published lake/orders.2", ".ndjson in lake/orders.json")
-	dedupe(exitLook, "tue").saying(t, "1 record could not be processed; see the dead letters in lake/orders.2", ".ndjson.dead.ndjson")
+	dedupe(exitLook, "tue").saying(t, "1 record could not be processed; see the dead letters in lake/orders.2", ".ndjson.dead")
 	dedupe(exitDone, "wed")
+	if all, err := filepath.Glob(filepath.Join(s.dir, "lake/orders.*.ndjson")); err != nil || len(all) != 3 {
+		t.Errorf("a reader of all outputs of 3 runs finds %q, %v", all, err)
+	}
 	runs := s.runsOf("seen.db")
 	if len(runs) != 3 || runs[1].State != "finished" || runs[1].Inputs[0] != "tue" || runs[1].DeadLettered != 1 || runs[1].Out != 1 ||
 		runs[1].Published != filepath.Join(s.dir, "lake/orders") {

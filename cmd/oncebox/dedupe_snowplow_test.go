@@ -83,6 +83,8 @@ func TestDedupeSnowplow(t *testing.T) {
 		s.run(exitLook, "dedupe", "in", "--format", "snowplow", "--ids", policy, "--ledger", policy+".db").
 			saying(t, "natural 5 ", "out 0")
 	}
+	s.run(exitLook, "dedupe", "in", "--format", "snowplow", "--ledger", inMemory, "--publish", "lake").
+		saying(t, "published lake.2", ".tsv in lake.json", ".tsv.dead")
 	s.env = []string{"ONCEBOX_FORMAT=snowplow"}
 	if got := s.run(exitLook, "dedupe", "in", "--ledger", inMemory); got.stdout != s.read("first-keeps") {
 		t.Errorf("by variable: %s", got.stdout)

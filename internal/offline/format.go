@@ -17,6 +17,8 @@ type Format interface {
 	// identity, so a later version must return the same text for the same options. Two formats never return the same
 	// text.
 	Settings() string
+	// Extension is the usual extension of a file of such lines.
+	Extension() string
 	// HasTimes reports whether the records have their own times.
 	HasTimes() bool
 	// Digest returns the function by which the differences of two records are found. It returns nil if records name
@@ -50,6 +52,8 @@ func (f jsonLines) Settings() string {
 	return fmt.Sprintf("%+q %+q %+q %+q %+q %+q",
 		o.IDPath, o.FingerprintPath, o.OwnerPath, o.ContextsPath, o.TimePath, slices.Sorted(slices.Values(o.Volatile)))
 }
+
+func (jsonLines) Extension() string { return ".ndjson" }
 
 func (f jsonLines) HasTimes() bool { return f.options.TimePath != "" }
 

@@ -56,9 +56,9 @@ type Job struct {
 	Upload func(ctx context.Context, run string) error
 	Place  string // the place to which Upload brings the output, for the history of the ledger
 
-	// Publish is a path that replaces Out and DeadLetters. The output is PUBLISH.RUN.ndjson. It counts for readers
-	// when the Manifest PUBLISH.json names it. If the path ends with .ndjson, .jsonl or .tsv, outputs get that
-	// extension.
+	// Publish is a path that replaces Out and DeadLetters. The output is PUBLISH.RUN.ndjson, or .tsv by the Format. It
+	// counts for readers when the Manifest PUBLISH.json names it. If the path ends with .ndjson, .jsonl or .tsv,
+	// outputs get that extension.
 	Publish string
 	// Replaces is the id of a finished run of this ledger and scope. That run and all later runs are undone first. So
 	// the inputs must be the corrected inputs of that run and the inputs of all later runs.
@@ -82,9 +82,11 @@ type Job struct {
 // Report holds the results of a run. The Tally does not depend on crashes. With an owner path it does: records that were
 // decided before a crash, and were not recorded as done, count as retries then.
 type Report struct {
-	Run     string // the id of the run
-	Resumed int64  // lines that were done before the run continued
-	Again   bool   // the run had begun before, and started again from the beginning
+	Run         string // the id of the run
+	Output      string // Job.Out, or the output of Job.Publish
+	DeadLetters string // likewise
+	Resumed     int64  // lines that were done before the run continued
+	Again       bool   // the run had begun before, and started again from the beginning
 	dedupe.Tally
 
 	// Differences are the differences among the records that this process has compared.
@@ -122,7 +124,7 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 
 func (r *run) report() Report {
 	report := Report{
-		Run: r.done.ID, Resumed: r.resumed, Again: r.again, Tally: r.done.Tally, Differences: r.differences.list(),
+		Run: r.done.ID, Output: r.Out, DeadLetters: r.DeadLetters, Resumed: r.resumed, Again: r.again, Tally: r.done.Tally, Differences: r.differences.list(),
 		Replaced: r.undone, NewerRun: r.newerRun, OtherSettings: r.otherSettings,
 	}
 	if r.differences.partial {

@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -40,28 +41,29 @@ func ManifestOf(publish string) string {
 	return name + ".json"
 }
 
-// OutputOf returns the path of the published output of a run.
-func OutputOf(publish, run string) string {
+// OutputOf returns the path of the published output of a run. Lines of the format usually have the extension usual.
+func OutputOf(publish, run, usual string) string {
 	name, extension := splitName(publish)
-	return name + "." + run + extension
+	return name + "." + run + cmp.Or(extension, usual)
 }
 
-// splitName splits the extension of outputs from Job.Publish.
+// splitName splits the extension of outputs from Job.Publish. It is "" if the name has none.
 func splitName(publish string) (name, extension string) {
 	for _, extension := range []string{".ndjson", ".jsonl", ".tsv"} {
 		if name, ok := strings.CutSuffix(publish, extension); ok {
 			return name, extension
 		}
 	}
-	return publish, ".ndjson"
+	return publish, ""
 }
 
-// DeadLettersOf returns the path of the dead-letter file of a published output.
-func DeadLettersOf(output string) string { return output + ".dead.ndjson" }
+// deadLettersOf returns the path of the dead-letter file of a published output. Readers of all outputs, as of
+// NAME.*.ndjson, must not find it.
+func deadLettersOf(output string) string { return output + ".dead" }
 
-func published(publish string, r dedupe.Run) PublishedOutput {
+func published(r dedupe.Run) PublishedOutput {
 	return PublishedOutput{
-		Run: r.ID, File: filepath.Base(OutputOf(publish, r.ID)), Records: r.Tally.Out, Bytes: r.Output,
+		Run: r.ID, File: filepath.Base(AboutRun(r).Output), Records: r.Tally.Out, Bytes: r.Output,
 	}
 }
 
@@ -184,8 +186,8 @@ func (r *run) nameOutput(id string) {
 		r.lock.release()
 		r.lock = nil
 	}
-	r.Out = OutputOf(r.Publish, id)
-	r.DeadLetters = DeadLettersOf(r.Out)
+	r.Out = OutputOf(r.Publish, id, r.Format.Extension())
+	r.DeadLetters = deadLettersOf(r.Out)
 	r.out.path, r.deadLetters.path = r.Out, r.DeadLetters
 }
 
@@ -196,7 +198,7 @@ func (r *run) publish(ctx context.Context) error {
 		return err
 	}
 	if r.history == nil {
-		return r.putManifest(ctx, name, nil, []PublishedOutput{published(name, r.done)})
+		return r.putManifest(ctx, name, nil, []PublishedOutput{published(r.done)})
 	}
 	return r.history.HoldRuns(ctx, r.Scope, func(runs []sqlitestore.PastRun) error {
 		var list []PublishedOutput
@@ -205,7 +207,7 @@ func (r *run) publish(ctx context.Context) error {
 			case p.ID == r.done.ID && p.ReplacedBy != "":
 				return fmt.Errorf("%w: run %s, by run %s", sqlitestore.ErrReplaced, p.ID, p.ReplacedBy)
 			case p.Finished && p.ReplacedBy == "" && AboutRun(p.Run).Published == name:
-				list = append(list, published(name, p.Run))
+				list = append(list, published(p.Run))
 			}
 		}
 		return r.putManifest(ctx, name, runs, list)

@@ -151,10 +151,10 @@ func TestListMutant(t *testing.T) {
 func TestPublishedNames(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"lake/orders": "lake/orders.json lake/orders.RUN.ndjson", "orders.ndjson": "orders.json orders.RUN.ndjson",
-		"a.b": "a.b.json a.b.RUN.ndjson", "events.tsv": "events.json events.RUN.tsv",
+		"lake/orders": "lake/orders.json lake/orders.RUN.usual", "orders.ndjson": "orders.json orders.RUN.ndjson",
+		"a.b": "a.b.json a.b.RUN.usual", "events.tsv": "events.json events.RUN.tsv",
 	} {
-		if got := ManifestOf(name) + " " + OutputOf(name, "RUN"); got != want {
+		if got := ManifestOf(name) + " " + OutputOf(name, "RUN", ".usual"); got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 	}

@@ -301,7 +301,7 @@ func (p *past) last(j Job) string {
 	a := AboutRun(runs[len(runs)-1].Run)
 	dead := j.DeadLetters
 	if j.Publish != "" {
-		dead = DeadLettersOf(a.Output)
+		dead = deadLettersOf(a.Output)
 	}
 	var all []string
 	for _, path := range []string{a.Output, dead} {
