@@ -163,6 +163,7 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	if err := setRecords(inputs, c.Records, c.Format); err != nil {
 		return err
 	}
+	made := c.makesLedger()
 	ledger, closeLedger, err := c.openLedger(ctx, a, job)
 	if err != nil {
 		return c.explainFirstLines(err)
@@ -179,6 +180,12 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	job.Store, job.Progress = ledger, progress
 	report, err := job.Run(ctx)
 	finish()
+	switch {
+	case made && errors.Is(err, offline.ErrRefused): // that error says that nothing was changed
+		a.remark("the ledger %s is new and empty", c.Ledger)
+	case made:
+		a.remark("made the ledger %s", c.Ledger)
+	}
 	if err != nil {
 		undo()
 		return c.explainFirstLines(err)
@@ -300,7 +307,7 @@ func (c *dedupeCommand) openLedger(ctx context.Context, a *app, job *offline.Job
 	case inMemory:
 		return forgetting{Ledger: memledger.New()}, func() {}, nil
 	}
-	store, err := c.createLedger(ctx, a, job)
+	store, err := c.createLedger(ctx, job)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -313,21 +320,25 @@ type forgetting struct {
 	dedupe.Runs
 }
 
-func (c *dedupeCommand) createLedger(ctx context.Context, a *app, job *offline.Job) (*ledgersqlite.Store, error) {
-	if _, err := os.Stat(c.Ledger); !errors.Is(err, fs.ErrNotExist) {
-		return ledgersqlite.Create(ctx, c.Ledger) // Create adds its tables if the file is for claims
+// makesLedger reports whether the command makes the ledger: --ledger names a file that does not exist.
+func (c *dedupeCommand) makesLedger() bool {
+	if c.Ledger == "" || c.Ledger == inMemory || c.DryRun || c.ReplaceRun != "" {
+		return false
 	}
+	_, err := os.Stat(c.Ledger)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+func (c *dedupeCommand) createLedger(ctx context.Context, job *offline.Job) (*ledgersqlite.Store, error) {
 	if c.ReplaceRun != "" {
 		return ledgersqlite.Open(ctx, c.Ledger) // Open returns an error for a missing file
 	}
-	if err := job.CheckNew(ctx); err != nil {
-		return nil, err
+	if c.makesLedger() {
+		if err := job.CheckNew(ctx); err != nil {
+			return nil, err
+		}
 	}
-	store, err := ledgersqlite.Create(ctx, c.Ledger)
-	if err == nil {
-		a.remark("made the ledger %s", c.Ledger)
-	}
-	return store, err
+	return ledgersqlite.Create(ctx, c.Ledger) // Create adds its tables if the file is for claims
 }
 
 // summarize prints the results of a run to stderr, because survivors may be on stdout.
