@@ -102,7 +102,12 @@ func (c *dedupeCommand) otherPath(e *offline.NotRecordsError) string {
 		return ""
 	}
 	text := fmt.Sprintf("%s is %s, and the members of the first record are: %s.", flag, path, strings.Join(e.Members, ", "))
-	if meant := suggest.Closest(path, e.Members); meant != "" && meant != path {
+	meant := suggest.Closest(path, e.Members)
+	end := "." + path[strings.LastIndexByte(path, '.')+1:]
+	if i := slices.IndexFunc(e.Members, func(m string) bool { return strings.HasSuffix(m, end) }); meant == "" && i >= 0 {
+		meant = e.Members[i]
+	}
+	if meant != "" && meant != path {
 		text += fmt.Sprintf(" Did you mean %s %s?", flag, shellWord(meant))
 	}
 	return text

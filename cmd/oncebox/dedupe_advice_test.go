@@ -57,6 +57,7 @@ func TestDedupeWrongInput(t *testing.T) {
 	s.file("array.json", "[\n{\"id\":1},\n{\"id\":2}\n]\n")
 	s.file("my table", "id,at\n1,2\n")
 	s.file("path", strings.Repeat(`{"event_id":1,"at":"x"}`+"\n", 10))
+	s.file("nested", strings.Repeat(`{"event":{"id":1,"n":2},"meta":{"at":"x"}}`+"\n", 10))
 	s.file("text", strings.Repeat("hello\n", 100))
 	for _, test := range []struct {
 		args []string
@@ -75,6 +76,8 @@ func TestDedupeWrongInput(t *testing.T) {
 			"--id-path is event.id, and the members of the first record are: event_id, at. Did you mean --id-path event_id?", "--poison-limit off",
 		}},
 		{[]string{"path", "--id-path", "event_id", "--time-path", "at"}, []string{"--time-path is at", "event_id, at."}},
+		{[]string{"nested", "--id-path", "id"}, []string{"are: event, meta, event.id. Did you mean --id-path event.id?"}},
+		{[]string{"nested", "--id-path", "order.id"}, []string{"Did you mean --id-path event.id?"}},
 		{[]string{"text"}, []string{"100 of the first 100 lines", "text looks like plain text", "--poison-limit off"}},
 		{[]string{"text", "--poison-limit", "50% of 20"}, []string{"20 of the first 20 lines"}},
 	} {

@@ -74,16 +74,28 @@ func (jsonLines) IsOther(looksLike string) bool {
 	return true
 }
 
-// Members returns the members of the record, and of the member that should contain the id.
+// Members returns the members of the record, and of the member that should contain the id. Of other members it returns
+// those that have the name at the end of a path.
 func (f jsonLines) Members(record []byte) []string {
 	names := format.MemberNames(record)
-	parent, _, nested := strings.Cut(f.options.IDPath, ".")
 	var values map[string]json.RawMessage
-	if !nested || json.Unmarshal(record, &values) != nil {
+	if json.Unmarshal(record, &values) != nil {
 		return names
 	}
-	for _, name := range format.MemberNames(values[parent]) {
-		names = append(names, parent+"."+name)
+	o := f.options
+	parent, _, nested := strings.Cut(o.IDPath, ".")
+	var ends []string
+	for _, path := range []string{o.IDPath, o.OwnerPath, o.TimePath, o.FingerprintPath} {
+		ends = append(ends, lastPart(path))
+	}
+	for _, name := range slices.Clone(names) {
+		for _, inner := range format.MemberNames(values[name]) {
+			if nested && name == parent || slices.Contains(ends, inner) {
+				names = append(names, name+"."+inner)
+			}
+		}
 	}
 	return names
 }
+
+func lastPart(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }
