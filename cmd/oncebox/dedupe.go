@@ -35,7 +35,7 @@ type dedupeCommand struct {
 	Ledger          string          `help:"Short for --store sqlite:FILE; a missing file is made. :memory: forgets everything after the run." placeholder:"FILE"`
 	Scope           string          `help:"Name space of the ids. Default: ${default}." default:"default" placeholder:"NAME"`
 	Format          string          `enum:"json,snowplow" default:"json" help:"What a line is: json, or snowplow for enriched events of Snowplow. Default: ${default}." placeholder:"FORMAT"`
-	Records         offline.Records `enum:"lines,array,concatenated,auto" default:"lines" help:"Where the records are: lines, array (a JSON array), concatenated (JSON values with white space or nothing between), or auto: the beginning of each file decides. Default: ${default}." placeholder:"FORM"`
+	Records         offline.Records `enum:"lines,array,concatenated,auto,dead-letters" default:"lines" help:"Where the records are: lines, array (a JSON array), concatenated (JSON values with white space or nothing between), auto (the beginning of each file decides), or dead-letters: in the dead-letter file of an earlier run. Default: ${default}." placeholder:"FORM"`
 	IDPath          string          `name:"id-path" help:"Path of the id, as in event.id: a string, or a number as written. Required with --format json." placeholder:"P"`
 	FingerprintPath string          `help:"Path of the fingerprint. By default, and where it is absent, the fingerprint is computed." placeholder:"P"`
 	OwnerPath       string          `help:"Path of a text that identifies the sending of the record. The same text again is a retry. Default: the run and the line." placeholder:"P"`
@@ -113,14 +113,15 @@ changed and the exit code is 2: see --poison-limit. If records share an id and d
 command names these members at the end: they may belong into --volatile.
 
 A record that cannot be processed (no JSON, no id, longer than 10 MiB ...) is a dead letter: it is stored whole in
-the dead-letter file, as {"file","line","reason","data":base64}, and the exit code is 4. The summary goes to
-stderr, as JSON with --output json.
+the dead-letter file, as {"file","line","reason","data":base64}, and the exit code is 4. After a fix, such as another
+--id-path, --records dead-letters reads the records of that file. The summary goes to stderr, as JSON with --output json.
 
 Examples:
   oncebox dedupe orders.ndjson --id-path order.id --ledger seen.db --out unique.ndjson
   oncebox dedupe events.gz --id-path id --volatile sent_at --ledger :memory: > unique.ndjson
   oncebox dedupe 's3://lake/2027/**/*.gz' --id-path id --ledger seen.db --out s3://lake/unique/2027.ndjson.zst
   oncebox dedupe days/ --id-path id --ledger seen.db --dry-run --report report
+  oncebox dedupe unique.ndjson.dead.ndjson --records dead-letters --id-path orderId --ledger seen.db --out rest.ndjson
   oncebox dedupe export.json.gz --records array --id-path id --ledger seen.db --out unique.ndjson
   oncebox dedupe a.ndjson b.ndjson --id-path id --window 48h --time-path at --ledger seen.db --out unique.ndjson
   oncebox dedupe enriched.tsv --format snowplow --ids rename-all --ledger seen.db --out unique.tsv

@@ -10,10 +10,10 @@ import (
 	"github.com/oncebox/oncebox/internal/offline"
 )
 
-// runsOf lists the runs of a ledger.
-func (s *shell) runsOf(ledger string) (list []runJSON) {
+// runs lists the runs of the ledger seen.db.
+func (s *shell) runs() (list []runJSON) {
 	s.Helper()
-	out := s.run(exitDone, "--output", "json", "ledger", "runs", "--ledger", ledger).stdout
+	out := s.run(exitDone, "--output", "json", "ledger", "runs", "--ledger", "seen.db").stdout
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		s.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func TestReplaceRun(t *testing.T) {
 	if all, err := filepath.Glob(filepath.Join(s.dir, "lake/orders.*.ndjson")); err != nil || len(all) != 3 {
 		t.Errorf("a reader of all outputs of 3 runs finds %q, %v", all, err)
 	}
-	runs := s.runsOf("seen.db")
+	runs := s.runs()
 	if len(runs) != 3 || runs[1].State != "finished" || runs[1].Inputs[0] != "tue" || runs[1].DeadLettered != 1 || runs[1].Out != 1 ||
 		runs[1].Published != filepath.Join(s.dir, "lake/orders") {
 		t.Fatalf("unexpected %+v", runs)
@@ -68,7 +68,7 @@ func TestReplaceRun(t *testing.T) {
 	if got := s.publishedIn("lake/orders"); got != want {
 		t.Errorf("published is\n%s, want\n%s", got, want)
 	}
-	runs = s.runsOf("seen.db")
+	runs = s.runs()
 	if runs[2].State != "replaced" || runs[2].ReplacedBy != runs[3].Run || runs[0].State != "finished" {
 		t.Errorf("unexpected %+v", runs)
 	}
@@ -88,10 +88,10 @@ func TestReplaceRunAfterImport(t *testing.T) {
 	dedupe := []string{"dedupe", "mon", "--id-path", "id", "--ledger", "seen.db", "--out"}
 	s.run(exitDone, "ledger", "import", "past", "--id-path", "id", "--ledger", "seen.db")
 	s.run(exitDone, append(dedupe, "wrong")...).saying(t, "new 1 ", "natural 1 ")
-	s.run(exitDone, append(dedupe, "right", "--replace-run", s.runsOf("seen.db")[1].Run)...).saying(t, "new 1 ", "natural 1 ")
+	s.run(exitDone, append(dedupe, "right", "--replace-run", s.runs()[1].Run)...).saying(t, "new 1 ", "natural 1 ")
 	s.file("more", `{"id":"C"}`+"\n")
 	s.run(exitDone, "ledger", "import", "more", "--id-path", "id", "--ledger", "seen.db")
-	s.run(exitUsage, append(dedupe, "again", "--replace-run", s.runsOf("seen.db")[2].Run)...).
+	s.run(exitUsage, append(dedupe, "again", "--replace-run", s.runs()[2].Run)...).
 		saying(t, "is an import: imports cannot be undone, and runs before it neither. Replace a later run")
 }
 

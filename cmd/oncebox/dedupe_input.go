@@ -47,7 +47,7 @@ func (s *sources) inputs(ctx context.Context, all []source, stdin io.Reader, onc
 
 // setRecords says where the records are in the inputs.
 func setRecords(inputs []offline.Input, records offline.Records, format string) error {
-	if records != offline.OneALine && format != "json" {
+	if records != offline.OneALine && records != offline.DeadLetters && format != "json" {
 		return &usageError{
 			fmt.Errorf("--records %s is for JSON, and --format is %s", records, format), "Leave out --records.",
 		}

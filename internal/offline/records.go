@@ -13,17 +13,19 @@ import (
 type Records string
 
 // These are the forms. A record is a line, an element of a JSON array, or a JSON value. With Auto the beginning of each
-// input decides.
+// input decides. DeadLetters are lines of the dead-letter file of a run: a record is what the letter holds.
 const (
 	OneALine     Records = "lines"
 	Array        Records = "array"
 	Concatenated Records = "concatenated"
 	Auto         Records = "auto"
+	DeadLetters  Records = "dead-letters"
 )
 
 // split returns the content with one record a line. It only leaves out line ends, and what is between records.
 func (in Input) split(content io.Reader) (io.Reader, error) {
-	if in.Records == OneALine || in.Records == "" {
+	switch in.Records {
+	case OneALine, DeadLetters, "":
 		return content, nil
 	}
 	from := bufio.NewReaderSize(content, splitBuffer)
