@@ -3,9 +3,11 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 )
@@ -45,6 +47,31 @@ func copyFile(t *testing.T, from, to string) {
 	}
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestReadOnlyLedger checks that commands that only read a ledger need no permission to write, and
+// make no file beside it.
+func TestReadOnlyLedger(t *testing.T) {
+	s := newShell(t)
+	s.file("in", `{"id":"A"}`+"\n")
+	s.run(exitDone, "dedupe", "in", "--id-path", "id", "--ledger", "seen.db", "--out", "out")
+	copyFile(t, os.Args[0], filepath.Join(s.dir, "oncebox"))
+	for path, mode := range map[string]os.FileMode{
+		"seen.db": 0o444, "seen.db.lock": 0o444, "in": 0o444, "": 0o555, "..": 0o755,
+	} {
+		must(t, os.Chmod(filepath.Join(s.dir, path), mode))
+	}
+	t.Cleanup(func() { _ = os.Chmod(s.dir, 0o755) }) // so that it can be removed
+	for _, test := range []struct{ command, says string }{
+		{"ledger runs", "finished"}, {"ledger explain A", "counts       yes"},
+		{"dedupe in --id-path id --dry-run", "natural 1 "},
+	} {
+		s.want(exitDone, s.asOtherUser(append(strings.Fields(test.command), "--ledger", "seen.db")...)).saying(t, test.says)
+	}
+	s.want(exitUsage, s.asOtherUser("dedupe", "in", "--id-path", "id", "--ledger", "seen.db")).saying(t, "read-only")
+	if left, err := os.ReadDir(s.dir); err != nil || strings.Contains(fmt.Sprint(left), "-wal") {
+		t.Errorf("files were left: %v, %v", left, err)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -22,7 +23,7 @@ import (
 )
 
 // inMemory is the --ledger that ends with the run.
-const inMemory = ":memory:"
+const inMemory = offline.InMemory
 
 // deadLettersOfStdout is the default of --dead-letters without --out.
 const deadLettersOfStdout = "oncebox.dead.ndjson"
@@ -30,27 +31,28 @@ const deadLettersOfStdout = "oncebox.dead.ndjson"
 type dedupeCommand struct {
 	Files []string `arg:"" optional:"" name:"file" help:"NDJSON, one record a line; read in this order. Also gzip or zstd, directories, patterns with **, and s3:// names. Without files, or as -: stdin."`
 
-	Out             string         `help:"Where survivors go: a file, or s3://BUCKET/KEY. A name in .gz or .zst is compressed. - is stdout, the default." placeholder:"FILE"`
-	Ledger          string         `help:"Short for --store sqlite:FILE; a missing file is made. :memory: forgets everything after the run." placeholder:"FILE"`
-	Scope           string         `help:"Name space of the ids. Default: ${default}." default:"default" placeholder:"NAME"`
-	Format          string         `enum:"json,snowplow" default:"json" help:"What a line is: json, or snowplow for enriched events of Snowplow. Default: ${default}." placeholder:"FORMAT"`
-	IDPath          string         `name:"id-path" help:"Path of the id, as in event.id: a string, or a number as written. Required with --format json." placeholder:"P"`
-	FingerprintPath string         `help:"Path of the fingerprint. By default, and where it is absent, the fingerprint is computed." placeholder:"P"`
-	OwnerPath       string         `help:"Path of a text that identifies the sending of the record. The same text again is a retry. Default: the run and the line." placeholder:"P"`
-	ContextsPath    string         `help:"Path of the array that gets the duplicate context. Default: ${default}." default:"contexts" placeholder:"P"`
-	Volatile        []string       `help:"Path that does not count for a computed fingerprint. Repeatable, or with commas in between." placeholder:"P"`
-	Natural         onOff          `negatable:"" default:"on" help:"Drop natural duplicates. off: they pass unchanged. Default: ${default}."`
-	Synthetic       onOff          `negatable:"" default:"on" help:"Give synthetic duplicates a new id. off: they pass unchanged. Default: ${default}."`
-	IDs             offline.IDs    `name:"ids" enum:"first-keeps,derived,rename-all" default:"first-keeps" help:"Which records get a new id: first-keeps, derived or rename-all. Default: ${default}." placeholder:"POLICY"`
-	Window          *time.Duration `help:"How long after a record a copy of it is a duplicate, as in 48h or 7d. Default: forever." placeholder:"D"`
-	TimePath        string         `help:"Path of the record's time (RFC 3339, or seconds or milliseconds since 1970). Default: the beginning of the run." placeholder:"P"`
-	DeadLetters     string         `help:"File for records that cannot be processed. Default: OUT.dead.ndjson, with stdout oncebox.dead.ndjson." placeholder:"FILE"`
-	Report          string         `help:"Folder for a report: records.csv lists what is dropped, renamed or dead-lettered, report.html has the numbers." placeholder:"DIR"`
-	DryRun          bool           `help:"Write neither outputs nor ledger. With --report, the report says what a run would do."`
-	PoisonLimit     poisonLimit    `help:"Refuse the input if this share of the first lines cannot be processed for one reason; off: do not look. Default: ${default}." default:"90% of 100" placeholder:"P% of N"`
-	BatchSize       int            `help:"Lines decided at a time, at most. It does not change the result. Default: ${default}." default:"20000" placeholder:"N"`
-	Publish         string         `help:"Publish the output: write it to NAME.RUN.ndjson, and add it to the list NAME.json when the run is finished. With NAME.tsv the output is NAME.RUN.tsv." placeholder:"NAME"`
-	ReplaceRun      string         `help:"Undo this finished run and all later ones of the ledger and scope. The files are its corrected inputs and all later ones. See: oncebox ledger runs." placeholder:"RUN"`
+	Out             string          `help:"Where survivors go: a file, or s3://BUCKET/KEY. A name in .gz or .zst is compressed. - is stdout, the default." placeholder:"FILE"`
+	Ledger          string          `help:"Short for --store sqlite:FILE; a missing file is made. :memory: forgets everything after the run." placeholder:"FILE"`
+	Scope           string          `help:"Name space of the ids. Default: ${default}." default:"default" placeholder:"NAME"`
+	Format          string          `enum:"json,snowplow" default:"json" help:"What a line is: json, or snowplow for enriched events of Snowplow. Default: ${default}." placeholder:"FORMAT"`
+	Records         offline.Records `enum:"lines,array,concatenated,auto,dead-letters" default:"lines" help:"Where the records are: lines, array (a JSON array), concatenated (JSON values with white space or nothing between), auto (the beginning of each file decides), or dead-letters: in the dead-letter file of an earlier run. Default: ${default}." placeholder:"FORM"`
+	IDPath          string          `name:"id-path" help:"Path of the id, as in event.id: a string, or a number as written. Required with --format json." placeholder:"P"`
+	FingerprintPath string          `help:"Path of the fingerprint. By default, and where it is absent, the fingerprint is computed." placeholder:"P"`
+	OwnerPath       string          `help:"Path of a text that identifies the sending of the record. The same text again is a retry. Default: the run and the line." placeholder:"P"`
+	ContextsPath    string          `help:"Path of the array that gets the duplicate context. Default: ${default}." default:"contexts" placeholder:"P"`
+	Volatile        []string        `help:"Path that does not count for a computed fingerprint. Repeatable, or with commas in between." placeholder:"P"`
+	Natural         onOff           `negatable:"" default:"on" help:"Drop natural duplicates. off: they pass unchanged. Default: ${default}."`
+	Synthetic       onOff           `negatable:"" default:"on" help:"Give synthetic duplicates a new id. off: they pass unchanged. Default: ${default}."`
+	IDs             offline.IDs     `name:"ids" enum:"first-keeps,derived,rename-all" default:"first-keeps" help:"Which records get a new id: first-keeps, derived or rename-all. Default: ${default}." placeholder:"POLICY"`
+	Window          *time.Duration  `help:"How long after a record a copy of it is a duplicate, as in 48h or 7d. Default: forever." placeholder:"D"`
+	TimePath        string          `help:"Path of the record's time (RFC 3339, or seconds or milliseconds since 1970). Default: the beginning of the run." placeholder:"P"`
+	DeadLetters     string          `help:"File for records that cannot be processed. Default: OUT.dead.ndjson, with stdout oncebox.dead.ndjson." placeholder:"FILE"`
+	Report          string          `help:"Folder for a report: records.csv lists what is dropped, renamed or dead-lettered, report.html has the numbers." placeholder:"DIR"`
+	DryRun          bool            `help:"Write neither outputs nor ledger. With --report, the report says what a run would do."`
+	PoisonLimit     poisonLimit     `help:"Refuse the input if this share of the first lines cannot be processed for one reason; off: do not look. Default: ${default}." default:"90% of 100" placeholder:"P% of N"`
+	BatchSize       int             `help:"Lines decided at a time, at most. It does not change the result. Default: ${default}." default:"20000" placeholder:"N"`
+	Publish         string          `help:"Publish the output: write it to NAME.RUN.ndjson (.tsv with --format snowplow), and add it to the list NAME.json when the run is finished. With NAME.jsonl the output is NAME.RUN.jsonl." placeholder:"NAME"`
+	ReplaceRun      string          `help:"Undo this finished run and all later ones of the ledger and scope. The files are its corrected inputs and all later ones. See: oncebox ledger runs." placeholder:"RUN"`
 }
 
 func (dedupeCommand) Help() string {
@@ -79,6 +81,7 @@ A renamed record gets the duplicate context with its old id.
   derived      every record: the ids do not depend on the order of the records
   rename-all   every record whose id has two or more fingerprints in these inputs; to find them, the inputs are read
                once more, and TMPDIR (or /var/tmp) needs room for about 100 bytes a record
+With each of them, a copy of a record of an earlier run with the same --ids is dropped.
 
 With --window a copy that arrives later passes. Arrivals are the times at --time-path, or the beginning of the
 run. In a SQLite ledger this is exact, however old the records are. DynamoDB deletes entries by the clock: there a
@@ -87,6 +90,10 @@ record that is processed more than 14 days after its arrival is a dead letter.
 The inputs are read once before, for a digest that tells whether it is the same run; stdin and pipes are copied to
 a temporary file for that. --ledger :memory: needs neither, except with --ids rename-all.
 
+With --records array the elements of a JSON array are the records, and with concatenated JSON values of any form. Each is
+written in one line: line ends between its members are left out, and nothing else. Numbers stay as they are written. A
+file that breaks its form is refused before anything is changed.
+
 With --format snowplow each line is an enriched event of Snowplow. Its id, fingerprint and contexts are known columns.
 --volatile names further columns that do not count for a computed fingerprint, and --time-path names a column of
 times, such as collector_tstamp.
@@ -94,7 +101,7 @@ times, such as collector_tstamp.
 --publish NAME writes the output of each run to a file of its own, NAME.RUN.ndjson, which is never changed after the run
 has finished. The list NAME.json says which outputs count: with a ledger those of all runs of the scope, with :memory:
 that of the last run. It is replaced by a rename, so readers see it old or new, and whole outputs only. A run that
-finishes after a later one does not move the list back.
+finishes after a later one does not move the list back. A run of another ledger or scope is refused.
 
 --replace-run RUN puts a wrong run right. Its entries and those of all later runs are deleted from the ledger, their
 published outputs are taken out of the list, and then the files are deduplicated as one new run: give the corrected
@@ -106,14 +113,16 @@ changed and the exit code is 2: see --poison-limit. If records share an id and d
 command names these members at the end: they may belong into --volatile.
 
 A record that cannot be processed (no JSON, no id, longer than 10 MiB ...) is a dead letter: it is stored whole in
-the dead-letter file, as {"file","line","reason","data":base64}, and the exit code is 4. The summary goes to
-stderr, as JSON with --output json.
+the dead-letter file, as {"file","line","reason","data":base64}, and the exit code is 4. After a fix, such as another
+--id-path, --records dead-letters reads the records of that file. The summary goes to stderr, as JSON with --output json.
 
 Examples:
   oncebox dedupe orders.ndjson --id-path order.id --ledger seen.db --out unique.ndjson
   oncebox dedupe events.gz --id-path id --volatile sent_at --ledger :memory: > unique.ndjson
   oncebox dedupe 's3://lake/2027/**/*.gz' --id-path id --ledger seen.db --out s3://lake/unique/2027.ndjson.zst
   oncebox dedupe days/ --id-path id --ledger seen.db --dry-run --report report
+  oncebox dedupe unique.ndjson.dead.ndjson --records dead-letters --id-path orderId --ledger seen.db --out rest.ndjson
+  oncebox dedupe export.json.gz --records array --id-path id --ledger seen.db --out unique.ndjson
   oncebox dedupe a.ndjson b.ndjson --id-path id --window 48h --time-path at --ledger seen.db --out unique.ndjson
   oncebox dedupe enriched.tsv --format snowplow --ids rename-all --ledger seen.db --out unique.tsv
   oncebox dedupe monday.ndjson --id-path id --ledger seen.db --publish lake/orders
@@ -152,6 +161,10 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	job.Inputs = inputs
+	if err := setRecords(inputs, c.Records, c.Format); err != nil {
+		return err
+	}
+	made := c.makesLedger()
 	ledger, closeLedger, err := c.openLedger(ctx, a, job)
 	if err != nil {
 		return c.explainFirstLines(err)
@@ -168,6 +181,12 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	job.Store, job.Progress = ledger, progress
 	report, err := job.Run(ctx)
 	finish()
+	switch {
+	case made && errors.Is(err, offline.ErrRefused): // that error says that nothing was changed
+		a.remark("the ledger %s is new and empty", c.Ledger)
+	case made:
+		a.remark("made the ledger %s", c.Ledger)
+	}
 	if err != nil {
 		undo()
 		return c.explainFirstLines(err)
@@ -178,7 +197,7 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	if a.Output != outputJSON {
 		c.remarkHistory(a, report)
 	}
-	deadLetters := c.deadLettersOf(report.Run)
+	deadLetters := report.DeadLetters
 	if c.DryRun {
 		if a.Output == outputText {
 			a.remark("dry run: neither outputs nor the ledger are written")
@@ -237,8 +256,20 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	return &offline.Job{
 		Format: lines, Scope: c.Scope, Retention: retention, PassNatural: !bool(c.Natural), PassSynthetic: !bool(c.Synthetic),
 		IDs: c.IDs, PoisonLimit: dedupe.PoisonLimit(c.PoisonLimit), Forgets: c.Ledger == inMemory, Listing: c.listing(), Stream: a.stdout, DeadLetters: c.DeadLetters, BatchSize: c.BatchSize,
-		Publish: c.Publish, Replaces: c.ReplaceRun,
+		Publish: c.Publish, Replaces: c.ReplaceRun, LedgerName: c.ledgerName(a),
 	}, nil
+}
+
+// ledgerName returns the name of the ledger for people.
+func (c *dedupeCommand) ledgerName(a *app) string {
+	path := c.Ledger
+	if path == "" {
+		path = strings.TrimPrefix(a.Store, sqlitePrefix)
+	}
+	if absolute, err := filepath.Abs(path); err == nil {
+		return absolute
+	}
+	return path
 }
 
 // isDeadLetterStore reports whether a path has the form of the function's setting, which has the same variable.
@@ -277,7 +308,7 @@ func (c *dedupeCommand) openLedger(ctx context.Context, a *app, job *offline.Job
 	case inMemory:
 		return forgetting{Ledger: memledger.New()}, func() {}, nil
 	}
-	store, err := c.createLedger(ctx, a, job)
+	store, err := c.createLedger(ctx, job)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -290,30 +321,25 @@ type forgetting struct {
 	dedupe.Runs
 }
 
-func (c *dedupeCommand) createLedger(ctx context.Context, a *app, job *offline.Job) (*ledgersqlite.Store, error) {
-	if _, err := os.Stat(c.Ledger); !errors.Is(err, fs.ErrNotExist) {
-		return ledgersqlite.Create(ctx, c.Ledger) // Create adds its tables if the file is for claims
+// makesLedger reports whether the command makes the ledger: --ledger names a file that does not exist.
+func (c *dedupeCommand) makesLedger() bool {
+	if c.Ledger == "" || c.Ledger == inMemory || c.DryRun || c.ReplaceRun != "" {
+		return false
 	}
+	_, err := os.Stat(c.Ledger)
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+func (c *dedupeCommand) createLedger(ctx context.Context, job *offline.Job) (*ledgersqlite.Store, error) {
 	if c.ReplaceRun != "" {
 		return ledgersqlite.Open(ctx, c.Ledger) // Open returns an error for a missing file
 	}
-	// Refuse now what the job would refuse later, before the ledger is made. A missing ledger has no unfinished run.
-	if err := offline.CheckFolders(job.Out, c.DeadLetters); err != nil {
-		return nil, err
-	}
-	if job.Out != "" {
-		if err := offline.CheckEmpty(job.Out, c.DeadLetters); err != nil {
+	if c.makesLedger() {
+		if err := job.CheckNew(ctx); err != nil {
 			return nil, err
 		}
 	}
-	if err := job.CheckFirstLines(ctx); err != nil {
-		return nil, err
-	}
-	store, err := ledgersqlite.Create(ctx, c.Ledger)
-	if err == nil {
-		a.remark("made the ledger %s", c.Ledger)
-	}
-	return store, err
+	return ledgersqlite.Create(ctx, c.Ledger) // Create adds its tables if the file is for claims
 }
 
 // summarize prints the results of a run to stderr, because survivors may be on stdout.
@@ -333,7 +359,7 @@ func (a *app) summarize(r offline.Report, deadLetters string) error {
 		a.remark("in %d = new %d + retry %d + natural %d + synthetic %d + dead_lettered %d + skipped %d; out %d",
 			r.In, r.New, r.Retry, r.Natural, r.Synthetic, r.DeadLettered, r.Skipped, r.Out)
 	}
-	return deadLettered(r.DeadLettered, deadLetters)
+	return cmp.Or(deadLettered(r.DeadLettered, deadLetters), otherSettings(r.OtherSettings))
 }
 
 // deadLettersError says that records were stored as dead letters.
@@ -371,13 +397,17 @@ type dedupeSummary struct {
 	// ComparedIDs is the number of ids whose records were compared. It is absent if all were compared.
 	ComparedIDs int `json:"compared_ids,omitempty"`
 
+	// OtherSettings is an entry of the ledger whose fingerprint was made with other settings.
+	OtherSettings *offline.OtherSettings `json:"other_settings,omitempty"`
+
 	Replaced []offline.ReplacedRun `json:"replaced,omitempty"`  // the runs that --replace-run has undone
 	NewerRun string                `json:"newer_run,omitempty"` // the output was not published: the list names this run
 }
 
 func summaryOf(r offline.Report) dedupeSummary {
 	return dedupeSummary{
-		DifferOnlyIn: r.Differences, ComparedIDs: r.ComparedIDs, Replaced: r.Replaced, NewerRun: r.NewerRun,
+		OtherSettings: r.OtherSettings,
+		DifferOnlyIn:  r.Differences, ComparedIDs: r.ComparedIDs, Replaced: r.Replaced, NewerRun: r.NewerRun,
 		Run: r.Run, Resumed: r.Resumed, Again: r.Again, In: r.In, New: r.New, Retry: r.Retry,
 		Natural: r.Natural, Synthetic: r.Synthetic, DeadLettered: r.DeadLettered, Skipped: r.Skipped, Out: r.Out,
 	}

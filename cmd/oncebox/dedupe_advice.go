@@ -37,34 +37,55 @@ func (c *dedupeCommand) otherFormat(e *offline.NotRecordsError) string {
 	return ""
 }
 
-// converters are the commands that make one record a line, by the texts of format.LooksLike.
-var converters = map[string]string{
-	"bzip2":                              "bzip2 -dc",
-	"a ZIP archive":                      "unzip -p",
-	"UTF-16 text":                        "iconv -f UTF-16 -t UTF-8",
-	"a JSON array":                       "jq -c '.[]'",
-	"the beginning of a JSON array":      "jq -c '.[]'",
-	"an element of a JSON array":         "jq -c '.[]'",
-	"several JSON objects in one record": "jq -c .",
-	"the beginning of a JSON object":     "jq -c .",
-	"CSV":                                "mlr --icsv --ojsonl cat",
-	"TSV":                                "mlr --itsv --ojsonl cat",
+// forms are the --records of inputs in another form, by the texts of format.LooksLike.
+var forms = map[string]offline.Records{
+	"a JSON array":                       offline.Array,
+	"the beginning of a JSON array":      offline.Array,
+	"an element of a JSON array":         offline.Array,
+	"several JSON objects in one record": offline.Concatenated,
+	"the beginning of a JSON object":     offline.Concatenated,
 }
 
-// convert returns advice how to make one record a line from an input of another format. It returns "" if the format
-// is right.
+// converters are the commands that make one record a line and change no value, by the texts of format.LooksLike. jq is
+// not among them: jq 1.6 rounds numbers above 2^53.
+var converters = map[string]string{
+	"bzip2":         "bzip2 -dc",
+	"xz":            "xz -dc",
+	"a ZIP archive": "unzip -p",
+	"UTF-16 text":   "iconv -f UTF-16 -t UTF-8",
+	"CSV":           "mlr --infer-none --icsv --ojsonl cat",
+	"TSV":           "mlr --infer-none --itsv --ojsonl cat",
+}
+
+// unpackers are the commands that unpack an input before a converter reads it.
+var unpackers = map[offline.Compression]string{offline.Gzip: "gzip -dc", offline.Zstandard: "zstd -dc"}
+
+// convert returns advice how to read an input of another form. It returns "" if the form is right.
 func convert(e *offline.NotRecordsError) string {
+	if form := forms[e.LooksLike]; form != "" {
+		return fmt.Sprintf("Say --records %s.", form)
+	}
 	if command := converters[e.LooksLike]; command != "" {
-		if e.Input != "-" {
+		switch unpack := unpackers[offline.CompressionOf(e.Input)]; {
+		case unpack != "":
+			command = unpack + " " + shellWord(e.Input) + " | " + command
+		case e.Input != "-":
 			command += " " + shellWord(e.Input)
 		}
 		return fmt.Sprintf("The command needs one JSON object a line: `%s | oncebox dedupe ...`.", command)
 	}
-	if strings.HasPrefix(e.LooksLike, "base64 of ") {
+	switch {
+	case e.LooksLike == "a Parquet file":
+		return parquetAdvice
+	case strings.HasPrefix(e.LooksLike, "base64 of "):
 		return "The command needs one JSON object a line: decode the lines first."
 	}
 	return ""
 }
+
+// parquetAdvice names no command: whether a column keeps its values depends on its type.
+const parquetAdvice = "Parquet files have no lines. docs/offline.md#parquet says how DuckDB writes them as lines, and reads " +
+	"the output. `oncebox ledger import --format parquet` reads records of the past."
 
 // otherPath returns the members of the records, if a path leads to no value in them.
 func (c *dedupeCommand) otherPath(e *offline.NotRecordsError) string {
@@ -81,7 +102,12 @@ func (c *dedupeCommand) otherPath(e *offline.NotRecordsError) string {
 		return ""
 	}
 	text := fmt.Sprintf("%s is %s, and the members of the first record are: %s.", flag, path, strings.Join(e.Members, ", "))
-	if meant := suggest.Closest(path, e.Members); meant != "" && meant != path {
+	meant := suggest.Closest(path, e.Members)
+	end := "." + path[strings.LastIndexByte(path, '.')+1:]
+	if i := slices.IndexFunc(e.Members, func(m string) bool { return strings.HasSuffix(m, end) }); meant == "" && i >= 0 {
+		meant = e.Members[i]
+	}
+	if meant != "" && meant != path {
 		text += fmt.Sprintf(" Did you mean %s %s?", flag, shellWord(meant))
 	}
 	return text

@@ -51,9 +51,13 @@ func TestDedupeWrongInput(t *testing.T) {
 	s := newShell(t)
 	s.file("a.gz", "\x1f\x8b\x08\x00xx")
 	s.file("a.bz2", "BZh91AY&SYxx")
+	s.file("a.xz", "\xfd7zXZ\x00\x00")
+	s.file("a.parquet", "PAR1\x15\x04")
+	s.file("a.csv.gz", gzipped(t, "id,at\n1,2\n"))
 	s.file("array.json", "[\n{\"id\":1},\n{\"id\":2}\n]\n")
 	s.file("my table", "id,at\n1,2\n")
 	s.file("path", strings.Repeat(`{"event_id":1,"at":"x"}`+"\n", 10))
+	s.file("nested", strings.Repeat(`{"event":{"id":1,"n":2},"meta":{"at":"x"}}`+"\n", 10))
 	s.file("text", strings.Repeat("hello\n", 100))
 	for _, test := range []struct {
 		args []string
@@ -61,13 +65,19 @@ func TestDedupeWrongInput(t *testing.T) {
 	}{
 		{[]string{"a.gz"}, []string{"a.gz ends in the middle of its gzip data", "Get the whole file (nothing was changed)"}},
 		{[]string{"a.bz2"}, []string{"the first line cannot be processed: not valid JSON. a.bz2 looks like bzip2 (nothing was changed)", "`bzip2 -dc a.bz2 | oncebox dedupe ...`"}},
-		{[]string{"array.json"}, []string{"array.json looks like the beginning of a JSON array", "`jq -c '.[]' array.json | oncebox dedupe ...`"}},
-		{[]string{"my table"}, []string{"looks like CSV", "`mlr --icsv --ojsonl cat 'my table' | oncebox dedupe ...`"}},
+		{[]string{"array.json"}, []string{"array.json looks like the beginning of a JSON array", "Say --records array."}},
+		{[]string{"a.xz"}, []string{"a.xz looks like xz", "`xz -dc a.xz | oncebox dedupe ...`"}},
+		{[]string{"a.parquet"}, []string{"a.parquet looks like a Parquet file", "docs/offline.md#parquet", "ledger import --format parquet"}},
+		{[]string{"my table"}, []string{"looks like CSV", "`mlr --infer-none --icsv --ojsonl cat 'my table' | oncebox dedupe ...`"}},
+		{[]string{"a.csv.gz"}, []string{"looks like CSV", "`gzip -dc a.csv.gz | mlr --infer-none --icsv --ojsonl cat | oncebox dedupe ...`"}},
+		{[]string{"my table", "--records", "array"}, []string{"my table cannot be read after record 0: it begins with 'i'", "Say --records auto"}},
 		{[]string{"path", "--id-path", "event.id"}, []string{
 			"10 of the first 10 lines cannot be processed: the id is missing, null or empty. The first one is in path (nothing was changed)",
 			"--id-path is event.id, and the members of the first record are: event_id, at. Did you mean --id-path event_id?", "--poison-limit off",
 		}},
 		{[]string{"path", "--id-path", "event_id", "--time-path", "at"}, []string{"--time-path is at", "event_id, at."}},
+		{[]string{"nested", "--id-path", "id"}, []string{"are: event, meta, event.id. Did you mean --id-path event.id?"}},
+		{[]string{"nested", "--id-path", "order.id"}, []string{"Did you mean --id-path event.id?"}},
 		{[]string{"text"}, []string{"100 of the first 100 lines", "text looks like plain text", "--poison-limit off"}},
 		{[]string{"text", "--poison-limit", "50% of 20"}, []string{"20 of the first 20 lines"}},
 	} {
@@ -76,9 +86,28 @@ func TestDedupeWrongInput(t *testing.T) {
 			s.run(exitUsage, args...).saying(t, test.says...)
 		}
 	}
-	s.want(exitUsage, s.runWith("[1]", "dedupe", "--id-path", "id", "--ledger", inMemory)).saying(t, "stdin looks like a JSON array", "`jq -c '.[]' | oncebox dedupe ...`")
+	s.run(exitUsage, "dedupe", "text", "--format", "snowplow", "--records", "auto", "--ledger", "new.db").saying(t, "--records auto is for JSON, and --format is snowplow")
+	s.want(exitUsage, s.runWith("[1]", "dedupe", "--id-path", "id", "--ledger", inMemory)).saying(t, "stdin looks like a JSON array", "Say --records array.")
 	s.absent("out", "out.run", "out.lock", "out.dead.ndjson", "new.db", deadLettersOfStdout)
 	s.run(exitLook, "dedupe", "text", "--id-path", "id", "--ledger", inMemory, "--poison-limit", "off").saying(t, "dead_lettered 100")
+}
+
+// TestDedupeRecords: an array has the same output as its records in lines, with each value as it is written. An import
+// reads it, too.
+func TestDedupeRecords(t *testing.T) {
+	s := newShell(t)
+	const a, b = `{"id":9007199254740993,"n":1.50}`, `{"id":9007199254740992,"n":1.5}`
+	s.file("array.json.gz", gzipped(t, "["+a+",\n "+b+",\n{\n\"id\":9007199254740993,\"n\":1.5}]"))
+	args := []string{"array.json.gz", "--id-path", "id", "--ledger"}
+	for _, form := range []string{"array", "auto"} {
+		got := s.run(exitDone, append([]string{"dedupe", "--records", form}, append(args, inMemory)...)...)
+		if got.saying(t, "new 2 ", "natural 1 "); got.stdout != a+"\n"+b+"\n" {
+			t.Errorf("%s: got %s", form, got.stdout)
+		}
+	}
+	s.run(exitDone, append([]string{"ledger", "import"}, append(args, "seen.db")...)...).saying(t, "entered 2 ", "known 1 ")
+	s.file("more", a+b)
+	s.run(exitDone, "dedupe", "more", "--records", "concatenated", "--id-path", "id", "--ledger", "seen.db").saying(t, "natural 2 ")
 }
 
 // TestDedupeDifferences: members in which the records of one id differ are named once, at the end.

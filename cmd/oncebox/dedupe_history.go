@@ -35,14 +35,6 @@ func (c *dedupeCommand) checkHistory(a *app) error {
 	return nil
 }
 
-// deadLettersOf returns the dead-letter file of a run.
-func (c *dedupeCommand) deadLettersOf(run string) string {
-	if c.Publish != "" {
-		return offline.DeadLettersOf(offline.OutputOf(c.Publish, run))
-	}
-	return c.DeadLetters
-}
-
 // remarkHistory reports what a run has changed in addition to its own output.
 func (c *dedupeCommand) remarkHistory(a *app, r offline.Report) {
 	for _, replaced := range r.Replaced {
@@ -55,7 +47,7 @@ func (c *dedupeCommand) remarkHistory(a *app, r offline.Report) {
 	if c.Publish == "" {
 		return
 	}
-	output, manifest := offline.OutputOf(c.Publish, r.Run), offline.ManifestOf(c.Publish)
+	output, manifest := r.Output, offline.ManifestOf(c.Publish)
 	if r.NewerRun != "" {
 		a.remark("%s names run %s, which is later, and stays as it is: %s was not published", manifest, r.NewerRun, output)
 	} else {

@@ -10,10 +10,10 @@ import (
 	"github.com/oncebox/oncebox/internal/offline"
 )
 
-// runsOf lists the runs of a ledger.
-func (s *shell) runsOf(ledger string) (list []runJSON) {
+// runs lists the runs of the ledger seen.db.
+func (s *shell) runs() (list []runJSON) {
 	s.Helper()
-	out := s.run(exitDone, "--output", "json", "ledger", "runs", "--ledger", ledger).stdout
+	out := s.run(exitDone, "--output", "json", "ledger", "runs", "--ledger", "seen.db").stdout
 	if err := json.Unmarshal([]byte(out), &list); err != nil {
 		s.Fatal(err)
 	}
@@ -48,9 +48,12 @@ func TestReplaceRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	dedupe(exitDone, "mon").saying(t, "published lake/orders.2", ".ndjson in lake/orders.json")
-	dedupe(exitLook, "tue").saying(t, "1 record could not be processed; see the dead letters in lake/orders.2", ".ndjson.dead.ndjson")
+	dedupe(exitLook, "tue").saying(t, "1 record could not be processed; see the dead letters in lake/orders.2", ".ndjson.dead")
 	dedupe(exitDone, "wed")
-	runs := s.runsOf("seen.db")
+	if all, err := filepath.Glob(filepath.Join(s.dir, "lake/orders.*.ndjson")); err != nil || len(all) != 3 {
+		t.Errorf("a reader of all outputs of 3 runs finds %q, %v", all, err)
+	}
+	runs := s.runs()
 	if len(runs) != 3 || runs[1].State != "finished" || runs[1].Inputs[0] != "tue" || runs[1].DeadLettered != 1 || runs[1].Out != 1 ||
 		runs[1].Published != filepath.Join(s.dir, "lake/orders") {
 		t.Fatalf("unexpected %+v", runs)
@@ -65,7 +68,7 @@ func TestReplaceRun(t *testing.T) {
 	if got := s.publishedIn("lake/orders"); got != want {
 		t.Errorf("published is\n%s, want\n%s", got, want)
 	}
-	runs = s.runsOf("seen.db")
+	runs = s.runs()
 	if runs[2].State != "replaced" || runs[2].ReplacedBy != runs[3].Run || runs[0].State != "finished" {
 		t.Errorf("unexpected %+v", runs)
 	}
@@ -75,6 +78,21 @@ func TestReplaceRun(t *testing.T) {
 	if sum := s.summary(again); len(sum.Replaced) != 1 || sum.Replaced[0].ID != runs[3].Run {
 		t.Errorf("unexpected %+v", sum)
 	}
+}
+
+// TestReplaceRunAfterImport: a run after an import can be undone. Copies of imported records are still known.
+func TestReplaceRunAfterImport(t *testing.T) {
+	s := newShell(t)
+	s.file("past", `{"id":"A"}`+"\n")
+	s.file("mon", `{"id":"A"}`+"\n"+`{"id":"B"}`+"\n")
+	dedupe := []string{"dedupe", "mon", "--id-path", "id", "--ledger", "seen.db", "--out"}
+	s.run(exitDone, "ledger", "import", "past", "--id-path", "id", "--ledger", "seen.db")
+	s.run(exitDone, append(dedupe, "wrong")...).saying(t, "new 1 ", "natural 1 ")
+	s.run(exitDone, append(dedupe, "right", "--replace-run", s.runs()[1].Run)...).saying(t, "new 1 ", "natural 1 ")
+	s.file("more", `{"id":"C"}`+"\n")
+	s.run(exitDone, "ledger", "import", "more", "--id-path", "id", "--ledger", "seen.db")
+	s.run(exitUsage, append(dedupe, "again", "--replace-run", s.runs()[2].Run)...).
+		saying(t, "is an import: imports cannot be undone, and runs before it neither. Replace a later run")
 }
 
 func TestReplaceRunIsRefused(t *testing.T) {
@@ -98,7 +116,12 @@ func TestReplaceRunIsRefused(t *testing.T) {
 	s.run(exitUsage, "dedupe", "p.json", "--id-path", "id", "--ledger", "seen.db", "--publish", "p").
 		saying(t, "p.json is the list of --publish as well as an input")
 	s.absent("seen.db")
-	s.run(exitDone, "dedupe", "in", "--id-path", "id", "--ledger", "seen.db", "--scope", "other")
+	s.run(exitDone, "dedupe", "in", "--id-path", "id", "--ledger", "seen.db", "--scope", "other", "--publish", "list")
+	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--ledger", "sene.db", "--publish", "list").
+		saying(t, "list.json lists outputs of the scope other, and this run has the scope default. Publish under another name")
+	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--ledger", "sene.db", "--publish", "list", "--scope", "other").
+		saying(t, "of the ledger "+filepath.Join(s.dir, "seen.db")+", and the ledger "+filepath.Join(s.dir, "sene.db")+" does not have that run")
+	s.absent("sene.db")
 	s.run(exitUsage, append(args, "--ledger", "seen.db")...).saying(t, "scope default has no run x. `oncebox ledger runs` lists the runs", "nothing was changed")
 	s.env = []string{"ONCEBOX_REPLACE_RUN=x"}
 	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--ledger", "seen.db").saying(t, "--replace-run is not taken from the environment")

@@ -45,6 +45,19 @@ func (s *sources) inputs(ctx context.Context, all []source, stdin io.Reader, onc
 	return inputs, remove, nil
 }
 
+// setRecords says where the records are in the inputs.
+func setRecords(inputs []offline.Input, records offline.Records, format string) error {
+	if records != offline.OneALine && records != offline.DeadLetters && format != "json" {
+		return &usageError{
+			fmt.Errorf("--records %s is for JSON, and --format is %s", records, format), "Leave out --records.",
+		}
+	}
+	for i := range inputs {
+		inputs[i].Records = records
+	}
+	return nil
+}
+
 func (s *sources) objectInput(ctx context.Context, o s3files.Object) offline.Input {
 	return offline.Input{Name: o.String(), Size: o.Size, Open: func() (io.ReadCloser, error) {
 		return s.s3.Read(ctx, o), nil

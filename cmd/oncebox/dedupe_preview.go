@@ -26,7 +26,10 @@ func (c *dedupeCommand) openPreview(ctx context.Context, a *app, job *offline.Jo
 	if job.Forgets {
 		return forgetting{Ledger: memledger.New()}, func() {}, nil
 	}
-	below, closeBelow, err := a.openRows(ctx, c.Scope)
+	if err := a.refuseLog(ctx, c.Scope); err != nil {
+		return nil, nil, err
+	}
+	below, closeBelow, err := a.openLedgerToRead(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -68,7 +68,7 @@ func TestDedupeSnowplow(t *testing.T) {
 	for policy, want := range map[string]struct{ says, out string }{
 		"first-keeps": {"new 2 + retry 0 + natural 2 + synthetic 1", enrichedLines(event, nil, renamedEvent(event, "fp2"), alone)},
 		"rename-all": {
-			"new 3 + retry 0 + natural 2 + synthetic 0",
+			"new 2 + retry 0 + natural 2 + synthetic 1",
 			enrichedLines(event, renamedEvent(event, event[fingerprintColumn]), renamedEvent(event, "fp2"), alone),
 		},
 	} {
@@ -83,6 +83,8 @@ func TestDedupeSnowplow(t *testing.T) {
 		s.run(exitLook, "dedupe", "in", "--format", "snowplow", "--ids", policy, "--ledger", policy+".db").
 			saying(t, "natural 5 ", "out 0")
 	}
+	s.run(exitLook, "dedupe", "in", "--format", "snowplow", "--ledger", inMemory, "--publish", "lake").
+		saying(t, "published lake.2", ".tsv in lake.json", ".tsv.dead")
 	s.env = []string{"ONCEBOX_FORMAT=snowplow"}
 	if got := s.run(exitLook, "dedupe", "in", "--ledger", inMemory); got.stdout != s.read("first-keeps") {
 		t.Errorf("by variable: %s", got.stdout)

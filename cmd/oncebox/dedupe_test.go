@@ -198,6 +198,24 @@ func TestDedupeInputs(t *testing.T) {
 	s.absent(deadLettersOfStdout)
 }
 
+// TestDedupeNewLedger: a refusal says that nothing was changed, so it does not come after a ledger that was made. Only a
+// reading of the whole input finds that it is cut off.
+func TestDedupeNewLedger(t *testing.T) {
+	s := newShell(t)
+	whole := gzipped(t, records(2000))
+	s.file("in.gz", whole[:len(whole)-20])
+	args := []string{"dedupe", "in.gz", "--id-path", "id", "--ledger", "seen.db", "--out", "out"}
+	r := s.run(exitUsage, args...)
+	r.saying(t, "the ledger seen.db is new and empty", "Get the whole file (nothing was changed)")
+	if strings.Contains(r.stderr, "made the ledger") {
+		t.Errorf("got %s", r.stderr)
+	}
+	s.file("in.gz", whole)
+	if r := s.run(exitDone, args...); strings.Contains(r.stderr, "made the ledger") {
+		t.Errorf("the ledger was there: %s", r.stderr)
+	}
+}
+
 // TestDedupeBatchSize: the batch size changes nothing.
 func TestDedupeBatchSize(t *testing.T) {
 	s := newShell(t)

@@ -32,7 +32,7 @@ type ledgerCommand struct {
 }
 
 type ledgerImportCommand struct {
-	Files []string `arg:"" name:"file" help:"Files, directories, patterns or s3:// names, as of dedupe. With snowplow-manifest also dynamodb:TABLE."`
+	Files []string `arg:"" name:"file" help:"Files, directories, patterns or s3:// names, as of dedupe. JSON may be lines, arrays or concatenated values. With snowplow-manifest also dynamodb:TABLE."`
 
 	Format          string         `enum:"json,snowplow,parquet,snowplow-manifest" default:"json" help:"json or snowplow: as of dedupe. parquet: the paths are columns. snowplow-manifest: the events manifest of Snowplow's batch job, as its table or an export of that. Default: ${default}." placeholder:"FORMAT"`
 	Ledger          string         `help:"Short for --store sqlite:FILE; a missing file is made." placeholder:"FILE"`
@@ -53,7 +53,8 @@ func (ledgerImportCommand) Help() string {
 records that were processed before: in files of a lake, a backup or a former pipeline. No output is written.
 
 Scope, paths, volatile members, window and ids must be those of the function or of the runs that will meet the
-copies. Otherwise a copy has another fingerprint, and is a synthetic duplicate: renamed, and not dropped.
+copies. Otherwise a copy has another fingerprint, and is a synthetic duplicate: renamed, and not dropped. If the
+ledger has an entry of one of the ids that was made with other settings, the exit code is 4.
 
 The command is safe to repeat and to stop. An import that was stopped goes on where it was, about a second back. One
 that had finished does nothing. Entries that exist stay as they are.
@@ -139,6 +140,9 @@ func (c ledgerImportCommand) source(ctx context.Context, a *app, keep dedupe.Ret
 	}
 	const readTwice = false
 	inputs, remove, err := files.inputs(ctx, from, a.stdin, readTwice)
+	if err == nil && c.Format == "json" {
+		err = setRecords(inputs, offline.Auto, c.Format)
+	}
 	if err == nil {
 		source, settings, err = c.sourceOf(ctx, inputs, keep)
 	}
@@ -240,6 +244,8 @@ type importSummary struct {
 	Bad      int64 `json:"bad"`
 	Resumed  int64 `json:"resumed"`
 	Finished bool  `json:"finished_before"`
+
+	OtherSettings *offline.OtherSettings `json:"other_settings,omitempty"` // the entry of a record with one of the ids
 }
 
 // reportImport prints the results of an import.
@@ -252,13 +258,33 @@ func (a *app) reportImport(r history.Report) error {
 	}
 	text := fmt.Sprintf("read %d = entered %d + known %d + late %d + too_old %d + bad %d",
 		r.Read, r.Entered, r.Known, r.Late, r.TooOld, r.Bad)
-	err := a.print(importSummary{r.Read, r.Entered, r.Known, r.Late, r.TooOld, r.Bad, r.Resumed, r.Finished}, text)
-	if err != nil || r.Bad == 0 {
+	err := a.print(importSummary{
+		r.Read, r.Entered, r.Known, r.Late, r.TooOld, r.Bad, r.Resumed, r.Finished, r.OtherSettings,
+	}, text)
+	switch {
+	case err != nil:
 		return err
+	case r.Bad > 0:
+		first := ""
+		if r.FirstBad != "" {
+			first = "; the first one is at " + r.FirstBad
+		}
+		return fmt.Errorf("%w: %s could not be entered%s", errLook, quantity(r.Bad, "record"), first)
+	case r.TooOld > 0 && r.TooOld == r.Read:
+		return fmt.Errorf("%w: all %s are too old, and nothing was entered. An entry is deleted --window + 14 days after "+
+			"its record's time", errLook, quantity(r.TooOld, "record"))
 	}
-	first := ""
-	if r.FirstBad != "" {
-		first = "; the first one is at " + r.FirstBad
+	return otherSettings(r.OtherSettings)
+}
+
+// otherSettings returns an error if the ledger has an entry that was made with other settings.
+func otherSettings(other *offline.OtherSettings) error {
+	if other == nil {
+		return nil
 	}
-	return fmt.Errorf("%w: %s could not be entered%s", errLook, quantity(r.Bad, "record"), first)
+	return &hintError{
+		fmt.Errorf("%w: the ledger has the id %s from %s, whose fingerprint was made with other settings. "+
+			"Copies of such records are not found: they pass under a new id", errLook, other.ID, other.Owner),
+		"Give the same paths and --volatile to all runs and imports of a scope, or use another scope.",
+	}
 }

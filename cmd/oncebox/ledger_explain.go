@@ -93,7 +93,7 @@ func (g globals) openExplainer(ctx context.Context, scope string) (x dedupe.Expl
 			return logledger.Explainer{Storage: log, Now: time.Now}, func() {}, err
 		}
 	}
-	ledger, closeLedger, err := g.openLedger(ctx)
+	ledger, closeLedger, err := g.openLedgerToRead(ctx)
 	if err != nil {
 		return nil, nil, err
 	}

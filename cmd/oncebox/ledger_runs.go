@@ -53,7 +53,7 @@ func (c ledgerRuns) Run(ctx context.Context, a *app) error {
 	if !ok {
 		return &usageError{errors.New("a ledger in DynamoDB has no history of runs"), "Use --ledger FILE."}
 	}
-	store, err := ledgersqlite.Open(ctx, path)
+	store, err := ledgersqlite.OpenToRead(ctx, path)
 	if err != nil {
 		return a.missingStore(err)
 	}

@@ -2,8 +2,14 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/oncebox/oncebox/internal/history"
 )
 
 // TestLedgerImport: records of the past are duplicates after an import, on each store.
@@ -12,6 +18,51 @@ func TestLedgerImport(t *testing.T) {
 		s.run(exitDone, "init")
 		ledgerImport(s)
 	})
+}
+
+// TestOtherSettings: fingerprints of an import and of a run that were made with different settings are never equal. Each
+// order says so, and so does a dry run.
+func TestOtherSettings(t *testing.T) {
+	s := newShell(t)
+	s.file("past", `{"id":"A","n":1,"at":1}`+"\n"+`{"id":"B","n":1,"at":1}`+"\n")
+	s.file("in", `{"id":"A","n":1,"at":2}`+"\n"+`{"id":"B","n":1,"at":2}`+"\n")
+	const says = `the ledger has the id A from `
+	imported := []string{"ledger", "import", "past", "--id-path", "id", "--ledger"}
+	deduped := []string{"dedupe", "in", "--id-path", "id", "--volatile", "at", "--ledger"}
+	s.run(exitDone, append(imported, "import-first")...)
+	s.run(exitLook, append(deduped, "import-first", "--dry-run")...).saying(t, "synthetic 2 ", says+"import/")
+	s.run(exitLook, append(deduped, "import-first", "--output", "json")...).saying(t, `"other_settings":{"id":"A","owner":"import/`)
+	s.run(exitDone, append(deduped, "run-first")...)
+	s.run(exitLook, append(imported, "run-first")...).saying(t, "entered 2 ", says+"run/", "Give the same paths and --volatile")
+
+	// With the same settings these are other records.
+	s.run(exitDone, append(imported, "same", "--volatile", "at")...)
+	s.file("others", `{"id":"A","n":2,"at":2}`+"\n")
+	s.run(exitDone, "dedupe", "others", "--id-path", "id", "--volatile", "at", "--ledger", "same").saying(t, "synthetic 1 ")
+}
+
+// TestImportThatEntersNothing: a wrong column and rows that are all too old are not a success.
+func TestImportThatEntersNothing(t *testing.T) {
+	s := newShell(t)
+	type row struct {
+		ID string `parquet:"id"`
+		FP string `parquet:"fp"`
+	}
+	must(t, parquet.WriteFile(filepath.Join(s.dir, "past.parquet"), []row{{"A", "x"}}))
+	args := []string{"ledger", "import", "past.parquet", "--format", "parquet", "--ledger", "seen.db", "--fingerprint-path", "fp"}
+	s.run(exitUsage, append(args, "--id-path", "event_id")...).saying(t, "past.parquet: ", "there is no column event_id; there are id, fp")
+	s.run(exitDone, append(args, "--id-path", "id")...).saying(t, "entered 1 ")
+	if runs := s.runs(); len(runs) != 1 {
+		t.Errorf("the wrong column has begun an import: %+v", runs)
+	}
+
+	a := &app{stdout: io.Discard, stderr: io.Discard}
+	if err := a.reportImport(history.Report{Read: 2, TooOld: 2}); exitCode(t.Context(), err) != exitLook {
+		t.Errorf("all rows are too old: %v", err)
+	}
+	if err := a.reportImport(history.Report{Read: 3, TooOld: 2, Entered: 1}); err != nil {
+		t.Errorf("some rows are too old: %v", err)
+	}
 }
 
 // TestLedgerImportManifest: the events of a manifest's export are duplicates in an enriched stream.

@@ -144,12 +144,26 @@ func checkScope(scope string) error {
 func (g globals) openLedger(ctx context.Context, options ...ledgerdynamo.Option) (
 	ledger dedupe.Store, closeLedger func(), err error,
 ) {
+	return g.openLedgerBy(ctx, ledgersqlite.Open, options...)
+}
+
+// openLedgerToRead is openLedger for a command that only reads.
+func (g globals) openLedgerToRead(ctx context.Context) (ledger dedupe.Store, closeLedger func(), err error) {
+	return g.openLedgerBy(ctx, ledgersqlite.OpenToRead)
+}
+
+func (g globals) openLedgerBy(
+	ctx context.Context, open func(context.Context, string, ...ledgersqlite.Option) (*ledgersqlite.Store, error),
+	options ...ledgerdynamo.Option,
+) (
+	ledger dedupe.Store, closeLedger func(), err error,
+) {
 	path, ok, err := g.sqlitePath()
 	if err != nil {
 		return nil, nil, err
 	}
 	if ok {
-		store, err := ledgersqlite.Open(ctx, path)
+		store, err := open(ctx, path)
 		if err != nil {
 			return nil, nil, g.missingStore(err)
 		}

@@ -28,7 +28,7 @@ const commandWithVariables = "dedupe"
 
 // neverVariables are flags without a variable. They undo something, or belong to other commands, too, which would not
 // read them from the environment. The variable of ledger is another setting, of the dedupe function.
-var neverVariables = []string{"help", "version", "replace-run", "dry-run", "ledger"}
+var neverVariables = []string{"help", "version", "replace-run", "dry-run", "ledger", "records"}
 
 // varLedger is a setting of the dedupe function. It looks like the variable of --ledger.
 const varLedger = "ONCEBOX_LEDGER"

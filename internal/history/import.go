@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )
@@ -70,6 +71,8 @@ type Report struct {
 	TooOld   int64 // the entry would be purged already
 	Bad      int64
 	FirstBad string // the place and the reason of the first bad record that this process has read
+	// OtherSettings is an entry of the ledger that was made with other settings, if this process has found one.
+	OtherSettings *offline.OtherSettings
 }
 
 const (
@@ -220,7 +223,11 @@ func (r *running) enter(ctx context.Context) error {
 		}
 	}
 	done := r.batch
-	for n, decision := range r.decider.Decide(ctx, candidates) {
+	decisions := r.decider.Decide(ctx, candidates)
+	if r.report.OtherSettings == nil {
+		r.report.OtherSettings = offline.FindOtherSettings(ctx, r.Store, r.Scope, candidates, decisions)
+	}
+	for n, decision := range decisions {
 		switch decision.Outcome {
 		case dedupe.New, dedupe.Synthetic:
 			done.Entered++

@@ -41,7 +41,13 @@ type parquetRows struct {
 // Parquet returns the rows of Parquet files. It reads only the named columns.
 func Parquet(inputs []offline.Input, columns Columns) Source { return parquetRows{inputs, columns} }
 
+// Digest first checks the columns of the first file: a wrong name must not begin an import.
 func (p parquetRows) Digest(ctx context.Context) ([]byte, error) {
+	for _, in := range p.inputs[:min(1, len(p.inputs))] {
+		if err := p.eachRow(ctx, in, func(Record) bool { return false }); err != nil {
+			return nil, fmt.Errorf("%s: %w", in.Name, err)
+		}
+	}
 	return offline.DigestOf(ctx, p.inputs)
 }
 

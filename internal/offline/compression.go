@@ -119,7 +119,10 @@ func (u *unpacked) Close() error {
 // explain returns an error that says what is wrong with the compressed data. It returns an error of the input itself
 // unchanged.
 func (u *unpacked) explain(err error) error {
+	_, explained := errors.AsType[*brokenError](err)
 	switch {
+	case explained:
+		return err
 	case u.raw.failed != nil:
 		return u.raw.failed
 	case errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):

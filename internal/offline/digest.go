@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"hash"
 	"io"
+	"slices"
 )
 
 // digest identifies the run. It is the SHA-256 of the inputs' contents, in order, and of the options that change the
@@ -40,6 +41,9 @@ const runVersion = 3
 func (r *run) digestOptions(h hash.Hash) {
 	fmt.Fprintf(h, "oncebox run %d %s %d %d %t %t %t %s\n", runVersion, r.Format.Settings(),
 		r.Retention.Window, r.Retention.Horizon, r.Retention.ForGood, r.PassNatural, r.PassSynthetic, r.IDs)
+	if slices.ContainsFunc(r.Inputs, func(in Input) bool { return in.Records == DeadLetters }) {
+		fmt.Fprintln(h, "dead letters")
+	}
 	if r.Replaces != "" {
 		fmt.Fprintf(h, "replaces %+q\n", r.Replaces)
 	}

@@ -23,8 +23,8 @@
 //  5. Read the lines ahead and decode them on all processors (feed.go). Take them in batches, in order (read.go);
 //     decide each batch and write its results (write.go).
 //  6. About once a second, sync the files and then save their sizes (record.go). After a crash the files may be longer
-//     than saved: the next run cuts them, and repeats what was not saved, with the same result. The summary counts
-//     repeated records as retries.
+//     than saved: the next run cuts them, and repeats what was not saved, with the same result and the same
+//     counts. With an owner path, repeated records are counted as retries.
 //  7. Save that the run is finished. From then on its records are originals, of which later runs find copies. If the
 //     process ends before it can remove FILE.run, the next run with the same inputs leaves the files as they are and
 //     reports what the first one did.
@@ -107,6 +107,9 @@
 // Manifest has it (publish.go). The run is recorded as finished before that: a run that is killed in between adds its
 // output when it runs again. The Manifest is written from the history of the scope while no run can begin, end or
 // be replaced. A ledger in memory has no history, so the Manifest names only its output.
+//
+// A Manifest belongs to one ledger and scope. A job is refused if the history of its scope lacks a run that the Manifest
+// lists: without this check, a mistyped ledger would take all outputs away from readers.
 //
 // Two processes that run the same job at once, to different outputs, are one run to the ledger: each writes all
 // survivors.

@@ -55,6 +55,33 @@ func (j *Job) CheckFirstLines(ctx context.Context) error {
 	return refuseBroken(r.checkFirstLines(ctx))
 }
 
+// CheckNew refuses what Run would refuse with a new ledger, so that the ledger need not be made first. It does not find
+// what only a reading of whole inputs shows. Inputs of Unknown size cannot be read after it.
+func (j *Job) CheckNew(ctx context.Context) error {
+	r, err := newRun(*j)
+	if err != nil {
+		return err
+	}
+	defer r.close()
+	if err := r.listing.check(); err != nil {
+		return err
+	}
+	if err := r.checkNewFiles(); err != nil {
+		return err
+	}
+	return refuseBroken(r.checkFirstLines(ctx))
+}
+
+func (r *run) checkNewFiles() error {
+	if r.Publish != "" {
+		return r.checkName(nil)
+	}
+	if err := CheckFolders(r.Out, r.DeadLetters); err != nil || r.Out == "" {
+		return err
+	}
+	return CheckEmpty(r.Out, r.DeadLetters)
+}
+
 // checkFirstLines reads the first lines. If the inputs have fewer lines than that, it checks them if they have ten,
 // or if they have another format. It reads nothing after a line that is too long.
 func (r *run) checkFirstLines(ctx context.Context) error {

@@ -17,6 +17,8 @@ type Format interface {
 	// identity, so a later version must return the same text for the same options. Two formats never return the same
 	// text.
 	Settings() string
+	// Extension is the usual extension of a file of such lines.
+	Extension() string
 	// HasTimes reports whether the records have their own times.
 	HasTimes() bool
 	// Digest returns the function by which the differences of two records are found. It returns nil if records name
@@ -51,6 +53,8 @@ func (f jsonLines) Settings() string {
 		o.IDPath, o.FingerprintPath, o.OwnerPath, o.ContextsPath, o.TimePath, slices.Sorted(slices.Values(o.Volatile)))
 }
 
+func (jsonLines) Extension() string { return ".ndjson" }
+
 func (f jsonLines) HasTimes() bool { return f.options.TimePath != "" }
 
 func (f jsonLines) Digest() func([]byte) format.Digest {
@@ -70,16 +74,28 @@ func (jsonLines) IsOther(looksLike string) bool {
 	return true
 }
 
-// Members returns the members of the record, and of the member that should contain the id.
+// Members returns the members of the record, and of the member that should contain the id. Of other members it returns
+// those that have the name at the end of a path.
 func (f jsonLines) Members(record []byte) []string {
 	names := format.MemberNames(record)
-	parent, _, nested := strings.Cut(f.options.IDPath, ".")
 	var values map[string]json.RawMessage
-	if !nested || json.Unmarshal(record, &values) != nil {
+	if json.Unmarshal(record, &values) != nil {
 		return names
 	}
-	for _, name := range format.MemberNames(values[parent]) {
-		names = append(names, parent+"."+name)
+	o := f.options
+	parent, _, nested := strings.Cut(o.IDPath, ".")
+	var ends []string
+	for _, path := range []string{o.IDPath, o.OwnerPath, o.TimePath, o.FingerprintPath} {
+		ends = append(ends, lastPart(path))
+	}
+	for _, name := range slices.Clone(names) {
+		for _, inner := range format.MemberNames(values[name]) {
+			if nested && name == parent || slices.Contains(ends, inner) {
+				names = append(names, name+"."+inner)
+			}
+		}
 	}
 	return names
 }
+
+func lastPart(path string) string { return path[strings.LastIndexByte(path, '.')+1:] }

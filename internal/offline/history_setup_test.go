@@ -45,7 +45,7 @@ func (p *past) next(publish bool, inputs ...string) Job {
 	p.runs++
 	p.now = p.now.Add(time.Hour)
 	j := p.job
-	j.Inputs, j.Store = texts(inputs...), p.as
+	j.Inputs, j.Store, j.LedgerName = texts(inputs...), p.as, "seen.db"
 	j.Out, j.DeadLetters = p.path("out")+string(rune('0'+p.runs)), p.path("dead")+string(rune('0'+p.runs))
 	if publish {
 		j.Out, j.DeadLetters, j.Publish = "", "", p.path("pub")

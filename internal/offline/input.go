@@ -19,6 +19,8 @@ type Input struct {
 	// Unknown the input is read to its end. Then Forgets must be set, and IDs must not be RenameAll. The bytes may be
 	// compressed.
 	Size int64
+	// Records says how the records are in the content. "" means OneALine. Numbers of lines are then those of records.
+	Records Records
 
 	content int64                         // the size of the content without compression; known after the first reading
 	peek    func() (io.ReadCloser, error) // opens the input for a reading before the first Open
@@ -84,6 +86,9 @@ func (in Input) open(ctx context.Context) (*unpacked, error) {
 	content, err := unpack(raw)
 	if err != nil {
 		return nil, errors.Join(err, raw.Close())
+	}
+	if content.from, err = in.split(content.from); err != nil {
+		return nil, errors.Join(content.explain(err), content.Close())
 	}
 	return content, nil
 }

@@ -33,7 +33,8 @@ type Job struct {
 	PassSynthetic bool             // synthetic duplicates pass unchanged; only with FirstKeeps
 	IDs           IDs              // "" means FirstKeeps
 
-	Store Store
+	Store      Store
+	LedgerName string // the name of the ledger, for people; with Forgets it is InMemory
 	// Forgets says that the store ends with the process. The run's progress is not recorded then, and the inputs are
 	// read only once, except with RenameAll. The job uses nothing but the ledger of the store.
 	Forgets bool
@@ -55,9 +56,9 @@ type Job struct {
 	Upload func(ctx context.Context, run string) error
 	Place  string // the place to which Upload brings the output, for the history of the ledger
 
-	// Publish is a path that replaces Out and DeadLetters. The output is PUBLISH.RUN.ndjson. It counts for readers
-	// when the Manifest PUBLISH.json names it. If the path ends with .ndjson, .jsonl or .tsv, outputs get that
-	// extension.
+	// Publish is a path that replaces Out and DeadLetters. The output is PUBLISH.RUN.ndjson, or .tsv by the Format. It
+	// counts for readers when the Manifest PUBLISH.json names it. If the path ends with .ndjson, .jsonl or .tsv,
+	// outputs get that extension.
 	Publish string
 	// Replaces is the id of a finished run of this ledger and scope. That run and all later runs are undone first. So
 	// the inputs must be the corrected inputs of that run and the inputs of all later runs.
@@ -78,18 +79,23 @@ type Job struct {
 	clock   dedupe.Clock
 }
 
-// Report holds the results of a run. Records that were decided before a crash, and were not recorded as done, count
-// as retries in the Tally.
+// Report holds the results of a run. The Tally does not depend on crashes. With an owner path it does: records that were
+// decided before a crash, and were not recorded as done, count as retries then.
 type Report struct {
-	Run     string // the id of the run
-	Resumed int64  // lines that were done before the run continued
-	Again   bool   // the run had begun before, and started again from the beginning
+	Run         string // the id of the run
+	Output      string // Job.Out, or the output of Job.Publish
+	DeadLetters string // likewise
+	Resumed     int64  // lines that were done before the run continued
+	Again       bool   // the run had begun before, and started again from the beginning
 	dedupe.Tally
 
 	// Differences are the differences among the records that this process has compared.
 	Differences []Difference
 	// ComparedIDs is the number of ids whose records were compared. It is 0 if all were compared.
 	ComparedIDs int
+
+	// OtherSettings is an entry of this ledger that was made with other settings, if this process has found one.
+	OtherSettings *OtherSettings
 
 	// Replaced lists the runs that Job.Replaces has undone. Their outputs no longer count.
 	Replaced []ReplacedRun
@@ -118,8 +124,8 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 
 func (r *run) report() Report {
 	report := Report{
-		Run: r.done.ID, Resumed: r.resumed, Again: r.again, Tally: r.done.Tally, Differences: r.differences.list(),
-		Replaced: r.undone, NewerRun: r.newerRun,
+		Run: r.done.ID, Output: r.Out, DeadLetters: r.DeadLetters, Resumed: r.resumed, Again: r.again, Tally: r.done.Tally, Differences: r.differences.list(),
+		Replaced: r.undone, NewerRun: r.newerRun, OtherSettings: r.otherSettings,
 	}
 	if r.differences.partial {
 		report.ComparedIDs = mostCompared
@@ -153,6 +159,8 @@ type run struct {
 	undone     []ReplacedRun
 	newerRun   string // see Report
 
+	otherSettings *OtherSettings // see Report
+
 	buffer    []byte // holds a line while lines are read before the work begins
 	batch     batch
 	piece     *piece   // the piece from which records are taken
@@ -180,6 +188,9 @@ func newRun(j Job) (*run, error) {
 	}
 	if j.open == nil {
 		j.open = osOpen
+	}
+	if j.Forgets {
+		j.LedgerName = InMemory
 	}
 	if j.rename == nil {
 		j.rename = os.Rename

@@ -411,7 +411,7 @@ func TestEndUnheard(t *testing.T) {
 
 	b = unsent()
 	b.remove("out")
-	if r := b.run(); !r.Again || r.Retry != 3 {
+	if r := b.run(); !r.Again || r.New != 2 || r.Synthetic != 1 || r.Retry != 0 {
 		t.Errorf("unexpected report %+v", r)
 	}
 	b.wantOut(all)

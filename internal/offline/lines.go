@@ -39,7 +39,7 @@ type lineReader struct {
 }
 
 func newLineReader(inputs []Input, limit int) *lineReader {
-	return &lineReader{inputs: inputs, limit: limit, buf: bufio.NewReaderSize(nil, 64<<10)}
+	return &lineReader{inputs: inputs, limit: longestLetter(inputs, limit), buf: bufio.NewReaderSize(nil, 64<<10)}
 }
 
 // next reads a line. It appends the line's text to buffer and returns the longer buffer. After the last line of the

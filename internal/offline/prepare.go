@@ -15,7 +15,7 @@ import (
 
 // prepare finds out whether the run continues, and prepares its files.
 func (r *run) prepare(ctx context.Context) error {
-	if err := errors.Join(r.listing.check(), r.checkReplaces(ctx), r.checkPublish()); err != nil {
+	if err := errors.Join(r.listing.check(), r.checkReplaces(ctx), r.checkPublish(ctx)); err != nil {
 		return err
 	}
 	if r.Publish == "" {

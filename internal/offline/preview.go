@@ -36,6 +36,14 @@ func (p *Preview) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer
 	return dedupe.EnterByKey(ctx, p, q), nil
 }
 
+// Explain shows entries of the ledger, if it can show them.
+func (p *Preview) Explain(ctx context.Context, scope string, c dedupe.Candidate) (dedupe.Explanation, error) {
+	if x, ok := p.Ledger.(dedupe.Explainer); ok {
+		return x.Explain(ctx, scope, c)
+	}
+	return dedupe.Explanation{}, nil
+}
+
 // ReadRun reads a run from the ledger, so that an unfinished run finds its own records.
 func (p *Preview) ReadRun(ctx context.Context, scope, digest string) (*dedupe.Run, error) {
 	return p.Ledger.ReadRun(ctx, scope, digest)

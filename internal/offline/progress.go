@@ -33,7 +33,7 @@ func (r *run) total(doing string) (total int64) {
 		switch {
 		case doing != passReading && !r.Forgets:
 			total += in.content
-		case in.Size == Unknown, doing != passReading && CompressionOf(in.Name) != NotCompressed:
+		case in.Size == Unknown, doing != passReading && (CompressionOf(in.Name) != NotCompressed || in.Records != ""):
 			return Unknown
 		default:
 			total += in.Size

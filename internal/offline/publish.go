@@ -1,6 +1,7 @@
 package offline
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -20,7 +21,8 @@ import (
 // a rename, so a reader sees the old or the new manifest, and only complete outputs. A symbolic link would do the
 // same for a single output on some file systems. A plain file does it on all of them, and can name several outputs.
 type Manifest struct {
-	Run     string            `json:"run"` // the latest of the runs below; "" without runs
+	Run     string            `json:"run"`    // the latest of the runs below; "" without runs
+	Ledger  string            `json:"ledger"` // Job.LedgerName, for people: the runs below say which ledger it is
 	Scope   string            `json:"scope"`
 	Outputs []PublishedOutput `json:"outputs"`
 }
@@ -39,44 +41,99 @@ func ManifestOf(publish string) string {
 	return name + ".json"
 }
 
-// OutputOf returns the path of the published output of a run.
-func OutputOf(publish, run string) string {
+// OutputOf returns the path of the published output of a run. Lines of the format usually have the extension usual.
+func OutputOf(publish, run, usual string) string {
 	name, extension := splitName(publish)
-	return name + "." + run + extension
+	return name + "." + run + cmp.Or(extension, usual)
 }
 
-// splitName splits the extension of outputs from Job.Publish.
+// splitName splits the extension of outputs from Job.Publish. It is "" if the name has none.
 func splitName(publish string) (name, extension string) {
 	for _, extension := range []string{".ndjson", ".jsonl", ".tsv"} {
 		if name, ok := strings.CutSuffix(publish, extension); ok {
 			return name, extension
 		}
 	}
-	return publish, ".ndjson"
+	return publish, ""
 }
 
-// DeadLettersOf returns the path of the dead-letter file of a published output.
-func DeadLettersOf(output string) string { return output + ".dead.ndjson" }
+// deadLettersOf returns the path of the dead-letter file of a published output. Readers of all outputs, as of
+// NAME.*.ndjson, must not find it.
+func deadLettersOf(output string) string { return output + ".dead" }
 
-func published(publish string, r dedupe.Run) PublishedOutput {
+func published(r dedupe.Run) PublishedOutput {
 	return PublishedOutput{
-		Run: r.ID, File: filepath.Base(OutputOf(publish, r.ID)), Records: r.Tally.Out, Bytes: r.Output,
+		Run: r.ID, File: filepath.Base(AboutRun(r).Output), Records: r.Tally.Out, Bytes: r.Output,
 	}
 }
 
 // checkPublish refuses a job whose output cannot be published, before the inputs are read.
-func (r *run) checkPublish() error {
+func (r *run) checkPublish(ctx context.Context) error {
 	if r.Publish == "" {
 		return nil
 	}
 	if r.history == nil && !r.Forgets {
 		return refuse("only with a ledger in a SQLite file or in memory can outputs be published")
 	}
+	var runs []sqlitestore.PastRun
+	if r.history != nil {
+		var err error
+		if runs, err = r.history.Runs(ctx, r.Scope); err != nil {
+			return err
+		}
+	}
+	return r.checkName(runs)
+}
+
+// checkName refuses a name under which a ledger with these runs cannot publish.
+func (r *run) checkName(runs []sqlitestore.PastRun) error {
 	if err := CheckFolders(r.Publish); err != nil {
 		return err
 	}
-	_, err := readManifest(r.Publish)
-	return err
+	m, err := readManifest(r.Publish)
+	if err != nil {
+		return err
+	}
+	if err := r.checkList(m, runs); err != nil {
+		return refuse("%w. Publish under another name", err)
+	}
+	return nil
+}
+
+// otherListError says that readers would no longer see outputs of another ledger or scope.
+type otherListError struct{ text string }
+
+func (e *otherListError) Error() string { return e.text }
+
+// InMemory is the name of a ledger in memory: see Job.Forgets.
+const InMemory = ":memory:"
+
+// checkList refuses a manifest of another ledger or scope. A ledger is known by its runs, so it may be moved, and a copy
+// that lacks a listed run is another ledger. Ledgers in memory have no runs, and follow each other.
+func (r *run) checkList(m Manifest, runs []sqlitestore.PastRun) error {
+	list := ManifestOf(r.Publish)
+	if len(m.Outputs) > 0 && m.Scope != r.Scope {
+		return &otherListError{fmt.Sprintf("%s lists outputs of the scope %s, and this run has the scope %s",
+			list, m.Scope, r.Scope)}
+	}
+	if r.Forgets && m.Ledger == InMemory {
+		return nil
+	}
+	name, err := filepath.Abs(r.Publish)
+	if err != nil {
+		return err
+	}
+	for _, o := range m.Outputs {
+		p := find(runs, o.Run)
+		if p == nil {
+			return &otherListError{fmt.Sprintf("%s lists the output of run %s of the ledger %s, and the ledger %s does not "+
+				"have that run", list, o.Run, m.Ledger, r.LedgerName)}
+		}
+		if at := AboutRun(p.Run).Published; at != name {
+			return &otherListError{fmt.Sprintf("%s lists the output of run %s, which was published as %s", list, o.Run, at)}
+		}
+	}
+	return nil
 }
 
 // readManifest reads a manifest. Without a file it is empty.
@@ -129,20 +186,19 @@ func (r *run) nameOutput(id string) {
 		r.lock.release()
 		r.lock = nil
 	}
-	r.Out = OutputOf(r.Publish, id)
-	r.DeadLetters = DeadLettersOf(r.Out)
+	r.Out = OutputOf(r.Publish, id, r.Format.Extension())
+	r.DeadLetters = deadLettersOf(r.Out)
 	r.out.path, r.deadLetters.path = r.Out, r.DeadLetters
 }
 
-// publish adds the output of the finished run to the manifest. It is safe to repeat. If the manifest names a later run
-// of another ledger or scope, it stays as it is.
+// publish adds the output of the finished run to the manifest. It is safe to repeat.
 func (r *run) publish(ctx context.Context) error {
 	name, err := filepath.Abs(r.Publish)
 	if err != nil {
 		return err
 	}
 	if r.history == nil {
-		return r.putManifest(ctx, name, []PublishedOutput{published(name, r.done)})
+		return r.putManifest(ctx, name, nil, []PublishedOutput{published(r.done)})
 	}
 	return r.history.HoldRuns(ctx, r.Scope, func(runs []sqlitestore.PastRun) error {
 		var list []PublishedOutput
@@ -151,23 +207,26 @@ func (r *run) publish(ctx context.Context) error {
 			case p.ID == r.done.ID && p.ReplacedBy != "":
 				return fmt.Errorf("%w: run %s, by run %s", sqlitestore.ErrReplaced, p.ID, p.ReplacedBy)
 			case p.Finished && p.ReplacedBy == "" && AboutRun(p.Run).Published == name:
-				list = append(list, published(name, p.Run))
+				list = append(list, published(p.Run))
 			}
 		}
-		return r.putManifest(ctx, name, list)
+		return r.putManifest(ctx, name, runs, list)
 	})
 }
 
-// putManifest replaces the manifest, unless it names a later run than list does.
-func (r *run) putManifest(ctx context.Context, publish string, list []PublishedOutput) error {
-	return r.changeManifest(ctx, publish, func(m *Manifest) (change bool) {
+// putManifest replaces the manifest, unless it names a later run than list does. That run has its ledger in memory, too.
+func (r *run) putManifest(ctx context.Context, publish string, runs []sqlitestore.PastRun, list []PublishedOutput) error {
+	return r.changeManifest(ctx, publish, func(m *Manifest) (change bool, err error) {
+		if err := r.checkList(*m, runs); err != nil {
+			return false, err
+		}
 		latest := latestOf(list)
 		if m.Run > latest {
 			r.newerRun = m.Run
-			return false
+			return false, nil
 		}
-		*m = Manifest{Run: latest, Scope: r.Scope, Outputs: list}
-		return true
+		*m = Manifest{Run: latest, Ledger: r.LedgerName, Scope: r.Scope, Outputs: list}
+		return true, nil
 	})
 }
 
@@ -192,11 +251,11 @@ func (r *run) unpublish(ctx context.Context, runs []sqlitestore.PastRun, from in
 	}
 	delete(names, "")
 	for name := range names {
-		err := r.changeManifest(ctx, name, func(m *Manifest) (change bool) {
+		err := r.changeManifest(ctx, name, func(m *Manifest) (change bool, err error) {
 			before := len(m.Outputs)
 			m.Outputs = slices.DeleteFunc(m.Outputs, func(o PublishedOutput) bool { return gone[o.Run] })
 			m.Run = latestOf(m.Outputs)
-			return len(m.Outputs) < before
+			return len(m.Outputs) < before, nil
 		})
 		if err != nil {
 			return err
@@ -220,7 +279,7 @@ func (r *run) checkStaysPublished(replaced []sqlitestore.PastRun) error {
 }
 
 // changeManifest changes a manifest. Meanwhile no other process can change it.
-func (r *run) changeManifest(ctx context.Context, publish string, change func(*Manifest) bool) error {
+func (r *run) changeManifest(ctx context.Context, publish string, change func(*Manifest) (bool, error)) error {
 	path := ManifestOf(publish)
 	lock, err := waitForLock(ctx, path)
 	if err != nil {
@@ -228,7 +287,10 @@ func (r *run) changeManifest(ctx context.Context, publish string, change func(*M
 	}
 	defer lock.release()
 	m, err := readManifest(publish)
-	if err != nil || !change(&m) {
+	if err != nil {
+		return err
+	}
+	if changed, err := change(&m); err != nil || !changed {
 		return err
 	}
 	if m.Outputs == nil {

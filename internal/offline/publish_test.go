@@ -1,12 +1,18 @@
 package offline
 
 import (
+	"context"
+	"encoding/json"
+	"errors"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/memstore"
+	"github.com/oncebox/oncebox/internal/mutanttest"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )
 
 // whole returns a job that publishes the whole data each time, because its ledger is in memory.
@@ -16,8 +22,7 @@ func (p *past) whole(input string) Job {
 	return j
 }
 
-// TestPublish checks which outputs count: with a ledger, the outputs of all runs; with a ledger in memory, only the
-// output of the latest run. The files of earlier runs do not change.
+// TestPublish checks which outputs count: the outputs of all runs of the ledger. Their files do not change.
 func TestPublish(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
@@ -31,15 +36,6 @@ func TestPublish(t *testing.T) {
 	if want := rec("1", "x") + rec("2", "x") + rec("4", "x"); p.published() != want {
 		t.Errorf("readers see\n%s, want\n%s", p.published(), want)
 	}
-	other := p.next(true, rec("1", "x"))
-	other.Scope = "other"
-	for _, j := range []Job{other, p.whole(rec("9", "x"))} {
-		report := p.finish(j)
-		m, err := readManifest(p.path("pub"))
-		if err != nil || len(m.Outputs) != 1 || m.Run != report.Run || m.Scope != j.Scope {
-			t.Errorf("want run %s alone, got %+v, %v", report.Run, m, err)
-		}
-	}
 	for _, r := range p.history() {
 		if a := AboutRun(r.Run); a.Published != "" {
 			if text, err := os.ReadFile(a.Output); err != nil || int64(len(text)) != r.Output {
@@ -50,13 +46,115 @@ func TestPublish(t *testing.T) {
 	checkNoLeftovers(p)
 }
 
+// staysListed publishes from one ledger and then, under the same name, from another ledger, another scope, and one in
+// memory. Readers must see the first output after each.
+func staysListed(p *past, others ...Job) {
+	p.Helper()
+	first := p.finish(p.next(true, rec("1", "x")))
+	for i, j := range others {
+		if _, err := j.Run(p.Context()); !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), "pub.json lists ") ||
+			!strings.Contains(err.Error(), ". Publish under another name") {
+			p.Errorf("%d: want a refusal, got %v", i, err)
+		}
+		if p.published() != rec("1", "x") {
+			p.Errorf("%d: readers see %s, and not the output of run %s", i, p.published(), first.Run)
+		}
+	}
+}
+
+// TestListOfAnotherLedger checks that a list is never taken over: readers would no longer see what it lists.
+func TestListOfAnotherLedger(t *testing.T) {
+	t.Parallel()
+	p, elsewhere := newPast(t), newPast(t)
+	otherScope, otherLedger := p.next(true, rec("2", "x")), p.next(true, rec("2", "x"))
+	otherScope.Scope, otherLedger.Store = "other", elsewhere.as
+	staysListed(p, otherScope, otherLedger, p.whole(rec("2", "x")))
+	if got := p.finish(p.next(true, rec("2", "x"))); got.New != 1 || p.published() != rec("1", "x")+rec("2", "x") {
+		t.Errorf("the ledger itself: %+v, readers see %s", got, p.published())
+	}
+
+	// A ledger in memory has a list of its own.
+	p = newPast(t)
+	for _, want := range []string{rec("1", "x"), rec("2", "x")} {
+		if p.finish(p.whole(want)); p.published() != want {
+			t.Errorf("in memory: readers see\n%s, want\n%s", p.published(), want)
+		}
+	}
+	p.refuses(p.next(true, rec("3", "x")), "of the ledger :memory:, and the ledger seen.db does not have that run")
+
+	// A folder that was moved keeps its list, too.
+	p = newPast(t)
+	p.finish(p.next(true, rec("1", "x")))
+	p.write("moved.json", p.read("pub.json"))
+	j := p.next(true, rec("2", "x"))
+	j.Publish = p.path("moved")
+	p.refuses(j, "which was published as "+p.path("pub"))
+}
+
+// TestListBegunMeanwhile checks a list that another ledger begins while the run is at work. The output of the run is
+// published by the same command when the list is gone.
+func TestListBegunMeanwhile(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	j := p.next(true, rec("1", "x"))
+	j.Progress = func(Progress) { p.finish(p.whole(rec("2", "x"))) }
+	_, err := j.Run(t.Context())
+	if !errors.Is(err, ErrStopped) || !strings.Contains(err.Error(), "is complete. To publish it, move that list away") {
+		t.Errorf("got %v", err)
+	}
+	if p.published() != rec("2", "x") {
+		t.Errorf("readers see %s", p.published())
+	}
+	p.remove("pub.json")
+	if j.Progress = nil; p.finish(j).New != 1 || p.published() != rec("1", "x") {
+		t.Errorf("readers see %s", p.published())
+	}
+}
+
+// forgetfulList is a ledger that looks as if it had each listed run.
+type forgetfulList struct {
+	storeWithHistory
+	publish string
+}
+
+func (f forgetfulList) Runs(ctx context.Context, scope string) ([]sqlitestore.PastRun, error) {
+	runs, err := f.storeWithHistory.Runs(ctx, scope)
+	return f.add(runs), err
+}
+
+func (f forgetfulList) HoldRuns(ctx context.Context, scope string, do func([]sqlitestore.PastRun) error) error {
+	return f.storeWithHistory.HoldRuns(ctx, scope, func(runs []sqlitestore.PastRun) error { return do(f.add(runs)) })
+}
+
+func (f forgetfulList) add(runs []sqlitestore.PastRun) []sqlitestore.PastRun {
+	m, err := readManifest(f.publish)
+	about, _ := json.Marshal(About{Published: f.publish})
+	for _, o := range m.Outputs {
+		if err == nil && find(runs, o.Run) == nil {
+			runs = append(runs, sqlitestore.PastRun{Run: dedupe.Run{ID: o.Run, About: string(about)}})
+		}
+	}
+	return runs
+}
+
+// TestListMutant checks that a list without its ledger is found.
+func TestListMutant(t *testing.T) {
+	t.Parallel()
+	mutanttest.MustFail(t, func(tb testing.TB) {
+		p := newPast(tb)
+		j := p.next(true, rec("2", "x"))
+		j.Store = forgetfulList{newPast(tb).as, j.Publish}
+		staysListed(p, j)
+	})
+}
+
 func TestPublishedNames(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
-		"lake/orders": "lake/orders.json lake/orders.RUN.ndjson", "orders.ndjson": "orders.json orders.RUN.ndjson",
-		"a.b": "a.b.json a.b.RUN.ndjson", "events.tsv": "events.json events.RUN.tsv",
+		"lake/orders": "lake/orders.json lake/orders.RUN.usual", "orders.ndjson": "orders.json orders.RUN.ndjson",
+		"a.b": "a.b.json a.b.RUN.usual", "events.tsv": "events.json events.RUN.tsv",
 	} {
-		if got := ManifestOf(name) + " " + OutputOf(name, "RUN"); got != want {
+		if got := ManifestOf(name) + " " + OutputOf(name, "RUN", ".usual"); got != want {
 			t.Errorf("%s: got %s, want %s", name, got, want)
 		}
 	}

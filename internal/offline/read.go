@@ -42,6 +42,7 @@ type record struct {
 	size     int64 // the number of bytes of the input up to the line's end
 	blank    bool
 	poison   *dedupe.PoisonError // nil unless the record can never be processed
+	entered  bool                // it is of a dead letter, and has an entry of an earlier run
 	fields   format.Fields
 	owner    dedupe.Owner
 	arrival  time.Time
@@ -139,9 +140,12 @@ func (r *run) readFields(ctx context.Context, rec *record) error {
 	switch {
 	case rec.tooLong:
 		rec.poison = errTooLong
-		return nil
 	case rec.line.blank():
 		rec.blank = true
+	case r.Inputs[rec.file-1].Records == DeadLetters:
+		rec.poison = rec.open(r.maxLine)
+	}
+	if !rec.isRecord() {
 		return nil
 	}
 	fields, err := r.delivery.Read(ctx, dedupe.Output{Data: rec.text})

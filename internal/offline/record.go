@@ -73,7 +73,10 @@ func (r *run) stopped(ctx context.Context, err error) error {
 
 // whatNext says what to do after the run was stopped.
 func (r *run) whatNext(err error) string {
+	_, otherList := errors.AsType[*otherListError](err)
 	switch {
+	case otherList:
+		return fmt.Sprintf("The output %s is complete. To publish it, move that list away and run the same command", r.Out)
 	case errors.Is(err, sqlitestore.ErrReplaced) && r.Out != "":
 		return fmt.Sprintf("Its output does not count any more: delete %s", r.Out)
 	case errors.Is(err, sqlitestore.ErrReplaced):

@@ -70,6 +70,9 @@ func (r *run) firstReplaced(runs []sqlitestore.PastRun) (int64, error) {
 		case !p.Finished:
 			return 0, refuse("run %s began before run %s and is not finished. Finish it with its own command, or replace "+
 				"an earlier run", p.ID, first.ID)
+		case p.Ended >= first.Number && p.About == "":
+			return 0, refuse("the import %s was at work when run %s began. Imports cannot be undone: replace a later run",
+				p.ID, first.ID)
 		case p.Ended >= first.Number:
 			return 0, refuse("run %s may have been at work when run %s began. Replace run %[1]s, with the inputs of both",
 				p.ID, first.ID)
@@ -77,7 +80,8 @@ func (r *run) firstReplaced(runs []sqlitestore.PastRun) (int64, error) {
 	}
 	for _, p := range runs[at:] {
 		if p.About == "" && p.ReplacedBy == "" {
-			return 0, refuse("%s is an import: imports cannot be undone", p.ID)
+			return 0, refuse("%s is an import: imports cannot be undone, and runs before it neither. Replace a later run",
+				p.ID)
 		}
 	}
 	return first.Number, r.checkStaysPublished(runs[at:])

@@ -90,6 +90,21 @@ func TestReplaceIsRefused(t *testing.T) {
 	j.Scope = "third"
 	p.refuses(j, silent.ID+" is an import: imports cannot be undone")
 
+	meanwhile := dedupe.Run{Digest: "d", ID: "20260101T000000.000Z"}
+	if err := p.store.SaveRun(t.Context(), "fourth", meanwhile); err != nil {
+		t.Fatal(err)
+	}
+	j = p.next(false, rec("1", "x"))
+	j.Scope = "fourth"
+	beside := p.finish(j)
+	meanwhile.Finished = true
+	if err := p.store.SaveRun(t.Context(), "fourth", meanwhile); err != nil {
+		t.Fatal(err)
+	}
+	j = replacing(beside.Run)
+	j.Scope = "fourth"
+	p.refuses(j, "the import "+meanwhile.ID+" was at work when run "+beside.Run+" began")
+
 	p.finish(replacing(unfinished))
 	p.refuses(replacing(second.Run), "run "+second.Run+" was replaced by run "+p.history()[3].ID)
 }
@@ -286,7 +301,7 @@ func (p *past) last(j Job) string {
 	a := AboutRun(runs[len(runs)-1].Run)
 	dead := j.DeadLetters
 	if j.Publish != "" {
-		dead = DeadLettersOf(a.Output)
+		dead = deadLettersOf(a.Output)
 	}
 	var all []string
 	for _, path := range []string{a.Output, dead} {

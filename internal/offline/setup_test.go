@@ -188,7 +188,11 @@ func (b *bench) deadLetters() (lines []deadLetterLine) {
 }
 
 func deadLetterAs(file string, line int64, reason, data string) string {
-	return fmt.Sprintf(`{"file":%q,"line":%d,"reason":%q,"data":%q}`+"\n", file, line, reason, base64.StdEncoding.EncodeToString([]byte(data)))
+	entered := ""
+	if reason == "the contexts are not an array" { // the record was decided, and no new id could be written into it
+		entered = `"entered":true,`
+	}
+	return fmt.Sprintf(`{"file":%q,"line":%d,"reason":%q,%s"data":%q}`+"\n", file, line, reason, entered, base64.StdEncoding.EncodeToString([]byte(data)))
 }
 
 // rec returns a record with an id and a fingerprint.

@@ -27,6 +27,8 @@ func (f events) Settings() string {
 	return fmt.Sprintf("snowplow %+q %+q", f.options.TimeColumn, slices.Sorted(slices.Values(f.options.Volatile)))
 }
 
+func (events) Extension() string { return ".tsv" }
+
 func (f events) HasTimes() bool { return f.options.TimeColumn != "" }
 
 func (f events) Digest() func([]byte) format.Digest { return f.Snowplow.Digest }

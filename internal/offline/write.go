@@ -30,14 +30,18 @@ func (r *run) decide(ctx context.Context, b *batch) error {
 	if len(asked) == 0 {
 		return nil
 	}
-	if err := r.setDerive(ctx, candidates); err != nil {
+	decisions, err := r.ask(ctx, candidates)
+	if err != nil {
 		return err
 	}
-	for i, decision := range r.decider.Decide(ctx, candidates) {
+	for i, decision := range decisions {
 		if decision.Outcome == dedupe.Undecided {
 			return decision.Err
 		}
 		asked[i].decision = decision
+	}
+	if r.otherSettings == nil {
+		r.otherSettings = FindOtherSettings(ctx, r.Store, r.Scope, candidates, decisions)
 	}
 	return nil
 }
@@ -120,11 +124,10 @@ func (r *run) appendResult(ctx context.Context, rec *record, t *dedupe.Tally) (e
 // appendDeadLetter appends a line of the dead-letter file. If the record is too long, it appends the line only up to
 // its data, and writeRestOfLongLine writes the data.
 func (r *run) appendDeadLetter(to []byte, rec *record) ([]byte, error) {
-	head, err := json.Marshal(struct {
-		File   string `json:"file"`
-		Line   int64  `json:"line"`
-		Reason string `json:"reason"`
-	}{r.Inputs[rec.file-1].Name, rec.number, rec.poison.Reason})
+	head, err := json.Marshal(letter{
+		File: r.Inputs[rec.file-1].Name, Line: rec.number, Reason: rec.poison.Reason,
+		Entered: rec.entered || rec.decision.Outcome != dedupe.Undecided && rec.decision.Outcome != dedupe.NoID,
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -7,6 +7,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -31,6 +32,7 @@ type DB struct {
 	writer     *Statements // statements on writerConn, for the writer that has the turn
 	readerDB   *sql.DB
 	reader     *Statements // statements on a pool of read-only connections; nil for a store with a single connection
+	still      fs.FileInfo // the file of OpenToRead, if it must not change while it is open; otherwise nil
 }
 
 // Option changes an option of a DB from its default.
@@ -50,6 +52,25 @@ func WithBusyTimeout(d time.Duration) Option { return func(db *DB) { db.busyTime
 //   - the part's TryAgain: other programs keep the file busy
 func Open(ctx context.Context, path string, part Part, options []Option) (*DB, error) {
 	return openFile(ctx, path, false, part, options)
+}
+
+// OpenToRead is Open for a program that only reads. It also opens a file to which this user may not write. Then Write
+// returns ErrNoAccess, and reads return the part's TryAgain if another program has written to the file since.
+func OpenToRead(ctx context.Context, path string, part Part, options []Option) (*DB, error) {
+	db, err := Open(ctx, path, part, options)
+	if !errors.Is(err, ErrNoAccess) {
+		return db, err
+	}
+	located, locateErr := locate(path, false)
+	if locateErr != nil {
+		return nil, err
+	}
+	db = &DB{path: located, part: part, busyTimeout: DefaultBusyTimeout}
+	if db.connectReaders(ctx) != nil {
+		_ = db.Close() // nothing was read
+		return nil, err
+	}
+	return db, nil
 }
 
 // Create makes a store with the part and opens it. It keeps the existing content of the file. So it is safe to
@@ -126,7 +147,7 @@ func (db *DB) Read(ctx context.Context, doing string, fn func(ctx context.Contex
 	if db.reader == nil { // in this case another connection would be another store
 		return db.Write(ctx, doing, fn)
 	}
-	return db.wrap(doing, fn(ctx, db.reader))
+	return db.wrap(doing, cmp.Or(fn(ctx, db.reader), db.checkStill()))
 }
 
 // ReadSnapshot is Read for several queries. All of them see the data at one moment: that of the first query. It takes
@@ -135,7 +156,7 @@ func (db *DB) ReadSnapshot(ctx context.Context, doing string, fn func(ctx contex
 	if db.reader == nil {
 		return db.Write(ctx, doing, fn)
 	}
-	return db.wrap(doing, db.inSnapshot(ctx, fn))
+	return db.wrap(doing, cmp.Or(db.inSnapshot(ctx, fn), db.checkStill()))
 }
 
 // inSnapshot runs fn in a transaction that only reads. The end of the transaction closes its statements.
@@ -165,6 +186,9 @@ type change func(ctx context.Context, w *Statements) error
 func (db *DB) inTurn(ctx context.Context, fn change) (err error) {
 	if err := ctx.Err(); err != nil {
 		return err
+	}
+	if db.turns == nil {
+		return &plainError{text: "the file was opened to be read; " + makeWritable, kind: ErrNoAccess, err: fs.ErrPermission}
 	}
 	waiting, cancel := db.waitLimit(ctx)
 	defer cancel()

@@ -80,9 +80,50 @@ func (db *DB) connect(ctx context.Context, create bool) error {
 			return err
 		}
 	}
-	db.readerDB, err = pool(dsn(db.path, "mode=ro", db.busyTimeout), max(leastReaders, runtime.GOMAXPROCS(0)))
+	return db.openReaders("mode=ro")
+}
+
+func (db *DB) openReaders(mode string) (err error) {
+	db.readerDB, err = pool(dsn(db.path, mode, db.busyTimeout), max(leastReaders, runtime.GOMAXPROCS(0)))
 	db.reader = &Statements{on: db.readerDB}
 	return err
+}
+
+// connectReaders opens only the connections that read. Without a WAL, SQLite would have to make one. So it is told that
+// the file does not change, and checkStill finds out whether it did.
+func (db *DB) connectReaders(ctx context.Context) (err error) {
+	mode := "mode=ro"
+	if !db.hasWAL() {
+		mode += "&immutable=1"
+		if db.still, err = os.Stat(db.path); err != nil {
+			return err
+		}
+	}
+	if err := db.openReaders(mode); err != nil {
+		return err
+	}
+	present, err := db.identify(ctx, db.reader)
+	if err == nil && !present {
+		err = ErrNotStore
+	}
+	return err
+}
+
+func (db *DB) hasWAL() bool {
+	_, err := os.Stat(db.path + "-wal")
+	return err == nil
+}
+
+// checkStill returns an error if the file may have changed since it was opened as one that does not.
+func (db *DB) checkStill() error {
+	if db.still == nil {
+		return nil
+	}
+	now, err := os.Stat(db.path)
+	if err == nil && !db.hasWAL() && os.SameFile(now, db.still) && now.ModTime().Equal(db.still.ModTime()) {
+		return nil
+	}
+	return fmt.Errorf("%w: another program has written to the file; run the command again", db.part.TryAgain)
 }
 
 // connectAlone makes a database whose only connection writes and reads.

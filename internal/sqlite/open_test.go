@@ -55,6 +55,41 @@ func both(t *testing.T, test func(t *testing.T, open openFunc)) {
 	t.Run("Create", func(t *testing.T) { test(t, Create) })
 }
 
+// TestReadOfAFileThatChanges opens a file as one to which this user may not write. A read says if it is not what was
+// opened, and nothing is written.
+func TestReadOfAFileThatChanges(t *testing.T) {
+	first := newDB(t, 3)
+	check(t, first.Close())
+	db := &DB{path: first.path, part: testPart, busyTimeout: DefaultBusyTimeout}
+	check(t, db.connectReaders(t.Context()))
+	defer func() { check(t, db.Close()) }()
+	count := func(ctx context.Context, r *Statements) error {
+		var n int
+		_, err := r.One(ctx, `SELECT count(*) FROM thing`, nil, &n)
+		if n != 3 {
+			t.Errorf("%d things", n)
+		}
+		return err
+	}
+	check(t, db.Read(t.Context(), "count", count))
+	check(t, db.ReadSnapshot(t.Context(), "count", count))
+	if err := db.Write(t.Context(), "count", count); !errors.Is(err, ErrNoAccess) {
+		t.Errorf("a write: %v", err)
+	}
+	again, err := Open(t.Context(), first.path, testPart, nil)
+	check(t, err)
+	check(t, again.Write(t.Context(), "add", func(ctx context.Context, w *Statements) error {
+		_, err := w.Exec(ctx, `INSERT INTO thing VALUES ('new')`)
+		return err
+	}))
+	for range 2 { // while the other program has the file open, and after it
+		if err := db.Read(t.Context(), "count", count); !errors.Is(err, errTryAgain) || !strings.Contains(err.Error(), "run the command again") {
+			t.Errorf("a read of a file that has changed: %v", err)
+		}
+		check(t, again.Close())
+	}
+}
+
 func TestOpenMissingFile(t *testing.T) {
 	checkRefused(t, Open, inTemp(t, "store.db"), fs.ErrNotExist, "oncebox init")
 }

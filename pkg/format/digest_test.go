@@ -183,9 +183,11 @@ func drawPair(t *rapid.T, deep bool) (first, second document) {
 	if deep {
 		meta := document{kind: object, members: drawMembers(t, object, 2)}
 		for i, members := range [2][]member{meta.members, drawTwin(t, meta).members} {
-			before[i][0] = member{[]rune("meta"), document{kind: object, members: slices.Concat([]member{id}, members)}}
+			before[i][0] = member{[]rune("meta"), document{kind: object, members: slices.Concat([]member{id}, without(members, "id"))}}
 		}
 	}
-	first.members, second.members = slices.Concat(before[0], first.members), slices.Concat(before[1], second.members)
+	for i, d := range []*document{&first, &second} {
+		d.members = slices.Concat(before[i], without(d.members, string(before[i][0].name)))
+	}
 	return first, second
 }

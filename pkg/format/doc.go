@@ -16,7 +16,8 @@
 //
 // One scan over the whole record decides whether it is JSON, which value each path leads to, which bytes a rename
 // replaces, and which values the fingerprint leaves out. So these decisions always agree, even if a name occurs twice
-// or has escapes. If a path leads to several values, the first one in the record counts.
+// or has escapes. A record in which a member on the path of the id is there twice is bad: readers differ in which one they
+// take. If another path leads to several values, the first one in the record counts.
 //
 // # What is JSON
 //

@@ -14,8 +14,11 @@ func bad(reason string) *BadRecord { return &BadRecord{reason} }
 
 // The reasons about the whole record and about its contexts. Read has the reasons about the strings that identify it.
 const (
-	reasonNotJSON    = "not valid JSON"
-	reasonNotObject  = "not a JSON object"
+	reasonNotJSON   = "not valid JSON"
+	reasonNotObject = "not a JSON object"
+	// RFC 8259 (section 4) leaves open which of two members counts. Most readers take the last one. So they could see
+	// another id than the one by which a record is deduplicated.
+	reasonTwice      = "a member on the path of the id is there twice"
 	reasonNoContexts = "the contexts are not an array"
 	reasonNoParent   = "a parent of the contexts is not an object"
 )

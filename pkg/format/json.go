@@ -46,6 +46,9 @@ func NewJSON(o Options) (*JSON, error) {
 			f.end(left).leftOut = true
 		}
 	}
+	for _, on := range f.tree.add(p.id)[1:] {
+		on.once = true
+	}
 	f.contexts = f.tree.add(p.contexts)
 	for _, host := range f.contexts[1 : len(f.contexts)-1] {
 		host.host = true

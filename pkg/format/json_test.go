@@ -19,6 +19,7 @@ func TestReadID(t *testing.T) {
 		missing  = "the id is missing, null or empty"
 		neither  = "the id is neither a string nor a number"
 		unlawful = "the id is not Unicode"
+		twice    = "a member on the path of the id is there twice"
 	)
 	for _, test := range []struct {
 		record, id, reason string
@@ -57,14 +58,18 @@ func TestReadID(t *testing.T) {
 		{`{"a":{"id":"\udc00\ud800"}}`, "", unlawful},
 		{`{"a":{"id":"\ud800x\udc00"}}`, "", unlawful},
 
-		// The first value of the complete path counts.
-		{`{"a":{"id":"x","id":"y"}}`, "x", ""},
-		{`{"a":{"\u0069d":"x","id":"y"}}`, "x", ""},
-		{`{"a":{"id":"x"},"a":{"id":"y"}}`, "x", ""},
-		{`{"a":1,"a":{"id":"y"}}`, "y", ""},
-		{`{"a":{"b":1},"a":{"id":"y"}}`, "y", ""},
-		{`{"a":{"id":null,"id":"y"}}`, "", missing},
-		{`{"a":{"id":[],"id":"y"}}`, "", neither},
+		// Readers differ in which of two members they take.
+		{`{"a":{"id":"x","id":"y"}}`, "", twice},
+		{`{"a":{"id":"x","id":"x"}}`, "", twice},
+		{`{"a":{"\u0069d":"x","id":"y"}}`, "", twice},
+		{`{"a":{"id":"x"},"a":{"id":"y"}}`, "", twice},
+		{`{"a":{"id":"x"},"a":{}}`, "", twice},
+		{`{"a":{"id":"x"},"a":1}`, "", twice},
+		{`{"a":1,"a":{"id":"y"}}`, "", twice},
+		{`{"a":{"b":1},"a":{"id":"y"}}`, "", twice},
+		{`{"a":{"id":null,"id":"y"}}`, "", twice},
+		{`{"a":{"id":[],"id":"y"}}`, "", twice},
+		{`{"a":{"id":"x","b":1,"b":2},"id":"y","b":{"id":1,"id":2}}`, "x", ""},
 	} {
 		fields, err := newJSON(t, format.Options{IDPath: "a.id"}).Read(context.Background(), []byte(test.record))
 		checkReason(t, test.record, err, test.reason)

@@ -52,6 +52,8 @@ func likePacked(data []byte) string {
 		{"\x1f\x8b", "gzip"},                    // RFC 1952, section 2.3.1
 		{"\x28\xb5\x2f\xfd", "Zstandard"},       // RFC 8878, section 3.1.1
 		{"PK\x03\x04", "a ZIP archive"},         // APPNOTE.TXT of PKWARE, section 4.3.7
+		{"\xfd7zXZ\x00", "xz"},                  // The .xz File Format 1.2.1, section 2.1.1.1
+		{"PAR1", "a Parquet file"},              // Parquet, "File format"
 		{"\xf3\x89\x9a\xc2", "a KPL aggregate"}, // aggregation-format.md of amazon-kinesis-producer
 	} {
 		if bytes.HasPrefix(data, []byte(s.begins)) {

@@ -42,6 +42,7 @@ func TestLooksLike(t *testing.T) {
 		{"\x28\xb5\x2f\xfd\x04\x00", "Zstandard"},
 		{enriched, format.LooksLikeEvent}, {unprinted + "\r\n", format.LooksLikeEvent},
 		{with(enriched, "event_id", "order-1"), "TSV"}, {enriched + "\t", "TSV"},
+		{"\xfd7zXZ\x00\x00", "xz"}, {"PAR1\x15\x04", "a Parquet file"}, {"PAR1", "a Parquet file"},
 		{"PK\x03\x04\x14\x00", "a ZIP archive"}, {"PK-1", "plain text"},
 		{"BZh91AY&SY\x00\x01", "bzip2"}, {"BZh9", "plain text"}, {"BZh9 is no archive", "plain text"},
 		{"\xf3\x89\x9a\xc2\x0a\x01a", "a KPL aggregate"},

@@ -86,6 +86,7 @@ type place struct {
 	name    string
 	index   int  // the name as an array index, or -1
 	number  int  // the index in scan.found
+	once    bool // on the path of the id: a record that has it twice is bad
 	leftOut bool // not part of the canonical form
 	host    bool // has the contexts: not part of the canonical form if it has nothing else
 	below   []*place

@@ -285,15 +285,20 @@ func drawRecord(t *rapid.T, deep bool) document {
 	id := member{[]rune("id"), document{kind: text, text: []rune("old")}}
 	owner := member{[]rune("owner"), document{kind: text, text: []rune("me")}}
 	if deep {
-		meta := document{kind: object, members: append([]member{id}, drawMembers(t, object, 2)...)}
+		meta := document{kind: object, members: append([]member{id}, without(drawMembers(t, object, 2), "id")...)}
 		if rapid.Bool().Draw(t, "with a") {
 			a := document{kind: object, members: drawMembers(t, object, 1)}
 			meta.members = append(meta.members, member{[]rune("a"), a})
 		}
 		id = member{[]rune("meta"), meta}
 	}
-	d.members = append([]member{id, owner}, d.members...)
+	d.members = append([]member{id, owner}, without(d.members, string(id.name))...)
 	return d
+}
+
+// without leaves out the members of a name that is on the path of the id, and must be there once.
+func without(members []member, name string) []member {
+	return slices.DeleteFunc(members, func(m member) bool { return string(m.name) == name })
 }
 
 // drawTwin draws a document that is the same, or differs in one place.

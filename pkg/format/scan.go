@@ -38,6 +38,7 @@ type scan struct {
 	found []span // the first value of each place, by the number of the place
 	nodes []node // the table of values; values beyond its length are only counted
 	count int    // the number of values
+	twice bool   // a place that must be there once is there again
 }
 
 // record checks the whole record and finds the values of the places.
@@ -54,6 +55,8 @@ func (s *scan) record(root *place) *BadRecord {
 		return bad(reasonNotJSON)
 	case s.text[begin] != '{':
 		return bad(reasonNotObject)
+	case s.twice:
+		return bad(reasonTwice)
 	}
 	return nil
 }
@@ -98,9 +101,13 @@ func (s *scan) value(i, depth int, at *place, n node) int {
 		return end
 	}
 	n.value = span{i, end}
-	if at != nil && s.found[at.number].to == 0 {
+	switch {
+	case at == nil:
+	case s.found[at.number].to == 0:
 		s.found[at.number] = n.value
 		n.leftOut, n.host = at.leftOut, at.host
+	case at.once:
+		s.twice = true
 	}
 	if number < len(s.nodes) {
 		n.next = s.count

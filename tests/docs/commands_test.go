@@ -37,6 +37,7 @@ const (
 var reasons = map[string]bool{
 	"needs an AWS account":        true,
 	"needs a container engine":    true,
+	"needs DuckDB":                true,
 	"downloads tools":             true,
 	"takes minutes":               true,
 	"CI runs it by itself":        true,
@@ -44,7 +45,7 @@ var reasons = map[string]bool{
 }
 
 // others are the languages of blocks without commands.
-var others = map[string]bool{"text": true, "json": true, "mermaid": true, "go": true, "js": true, "hcl": true}
+var others = map[string]bool{"text": true, "json": true, "mermaid": true, "go": true, "js": true, "hcl": true, "sql": true}
 
 // TestBlocks checks that every block has a type, and a reason if it does not run.
 func TestBlocks(t *testing.T) {

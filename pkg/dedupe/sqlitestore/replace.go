@@ -9,16 +9,20 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// ErrInexact says that a scope has entries that do not belong to its offline runs, or that have a purge time. Then
-// deleting the entries of some runs would not restore the earlier state.
+// ErrInexact says that a scope has entries that belong neither to its offline runs nor to its imports, or that have a
+// purge time. Then deleting the entries of some runs would not restore the earlier state.
 var ErrInexact = errors.New("the runs of this scope cannot be undone")
 
 const (
 	// The id of a run, from the owner of its records: run/ID/FILE/LINE.
 	runOfEntry = `CASE WHEN record GLOB 'run/*/*' THEN substr(record, 5, instr(substr(record, 5), '/') - 1) ELSE '' END`
 
+	// The owner of an imported record is made of the record, and does not name the import: see package history.
+	isImported = `record GLOB 'import/*' AND EXISTS (SELECT 1 FROM run WHERE scope = ?1 AND about = '')`
+
 	selectInexact = `SELECT record, purge_at IS NOT NULL FROM entry WHERE scope = ?1 AND
-		(purge_at IS NOT NULL OR ` + runOfEntry + ` NOT IN (SELECT id FROM run WHERE scope = ?1)) LIMIT 1`
+		(purge_at IS NOT NULL OR ` + runOfEntry + ` NOT IN (SELECT id FROM run WHERE scope = ?1)
+			AND NOT (` + isImported + `)) LIMIT 1`
 
 	selectAnyConsumer = `SELECT stream FROM consumer WHERE scope = ? LIMIT 1`
 
@@ -67,7 +71,8 @@ func (s *Store) HoldRuns(ctx context.Context, scope string, do func(runs []PastR
 // ErrReplaced.
 //
 // choose gets the runs of the scope, as in HoldRuns, and returns the number. The undone runs leave no trace in the
-// ledger if all runs with lower numbers had finished before the first of them began: choose must make sure of that.
+// ledger if all runs and imports with lower numbers had finished before the first of them began, and if no import has a
+// higher number: choose must make sure of that.
 //
 // It has the errors of choose and ReadRun, and ErrInexact. The call takes about as long as reading all entries,
 // and other writers wait for it.
@@ -96,7 +101,8 @@ func (s *Store) ReplaceRuns(
 	})
 }
 
-// checkExact returns an error if not all entries of a scope belong to its offline runs, or if some have a purge time.
+// checkExact returns an error if not all entries of a scope belong to its offline runs and imports, or if some have a
+// purge time.
 func checkExact(ctx context.Context, w *sqlite.Statements, scope string) error {
 	var record, stream string
 	var ends bool

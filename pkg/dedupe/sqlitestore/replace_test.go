@@ -106,6 +106,29 @@ func TestReplaceRuns(t *testing.T) {
 	}
 }
 
+// TestReplaceRunsAfterImport: the entries of an import stay. Without an import in the history they are entries of
+// somebody else.
+func TestReplaceRunsAfterImport(t *testing.T) {
+	s := newStore(t, inTemp(t))
+	imported := entry("1", "1")
+	imported.Owner, imported.PurgeAt = dedupe.Owner{Source: "import", Sequence: "0123", Sub: dedupe.Plain}, dedupe.Never
+	s.put(t, imported)
+	r := s.begun(t, "b", "2")
+	r.About = "{}"
+	s.finish(t, r)
+	by := dedupe.Run{Digest: "d", ID: "r", About: "{}"}
+	if err := s.ReplaceRuns(t.Context(), "s", by, from(1)); !errors.Is(err, ErrInexact) {
+		t.Errorf("without an import: %v", err)
+	}
+	check(t, s.SaveRun(t.Context(), "s", dedupe.Run{Digest: "i", ID: "i", Finished: true}))
+	check(t, s.ReplaceRuns(t.Context(), "s", by, from(1)))
+	for id, there := range map[string]bool{"1": true, "2": false} {
+		if existing := s.put(t, ofRun(id, "r")); (existing != nil) != there {
+			t.Errorf("entry of %s: %+v, want one: %t", id, existing, there)
+		}
+	}
+}
+
 // TestReplaceRunsRefuses: after an error, nothing is changed.
 func TestReplaceRunsRefuses(t *testing.T) {
 	errNo := errors.New("no")

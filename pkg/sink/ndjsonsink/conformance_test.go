@@ -13,7 +13,7 @@ func TestConformance(t *testing.T) {
 	sinktest.AtLeastOnce(t, func(testing.TB) sinktest.Target {
 		path := newPath(t)
 		return sinktest.Target{
-			Sink: open(t, path), Poison: &dedupe.Output{ID: "lines", Data: []byte("{\n}")},
+			Sink: open(t, path), Poison: &dedupe.Output{ID: "lines", Data: []byte("{\n")},
 			Read: func(t testing.TB) [][]byte {
 				text, err := os.ReadFile(path)
 				must(t, err)

@@ -14,6 +14,7 @@ package ndjsonsink
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -120,16 +121,28 @@ func (s *Sink) Close() error {
 	return errors.Join(s.file.Close(), s.lock.Close())
 }
 
-// Check returns a *dedupe.PoisonError for a record that is not one line. It does not join the lines of JSON, because
-// records are delivered byte for byte.
+// Check returns a *dedupe.PoisonError for a record that cannot be one line.
 func (s *Sink) Check(_ context.Context, o dedupe.Output) error {
-	switch {
-	case len(o.Data) == 0:
+	if len(o.Data) == 0 {
 		return &dedupe.PoisonError{Reason: reasonEmpty}
-	case bytes.IndexByte(o.Data, '\n') >= 0:
+	}
+	if _, ok := line(o.Data); !ok {
 		return &dedupe.PoisonError{Reason: reasonLineBreak}
 	}
 	return nil
+}
+
+// line returns a record as a line. The lines of JSON are joined, as in objects of S3. Any other record stays byte for
+// byte, and cannot have a line break.
+func line(data []byte) (joined []byte, ok bool) {
+	if bytes.IndexByte(data, '\n') < 0 {
+		return data, true
+	}
+	var compact bytes.Buffer
+	if json.Compact(&compact, data) != nil {
+		return data, false
+	}
+	return compact.Bytes(), true
 }
 
 // Send appends records, and returns when they are on the disk. If that fails, Send cuts the file back to the last
@@ -182,7 +195,8 @@ func (s *Sink) append(ctx context.Context, outputs []dedupe.Output) (delivered i
 // lines returns the records as one text, and the end of each record in it.
 func lines(outputs []dedupe.Output) (text []byte, ends []int) {
 	for _, o := range outputs {
-		text = append(append(text, o.Data...), '\n')
+		data, _ := line(o.Data) // Check has tested it
+		text = append(append(text, data...), '\n')
 		ends = append(ends, len(text))
 	}
 	return text, ends

@@ -155,7 +155,8 @@ func TestCheck(t *testing.T) {
 	s := open(t, newPath(t))
 	for text, reason := range map[string]string{
 		`{"a":1}`: "", "{\"a\":\t1}\r": "", "x": "",
-		"": "empty", "{\n}": "line break", "{}\n": "line break", "\n": "line break",
+		"{\n}": "", "{}\n": "",
+		"": "empty", "{\n": "line break", "a\tb\n": "line break", "\n": "line break",
 	} {
 		err := s.Check(t.Context(), dedupe.Output{Data: []byte(text)})
 		poison, ok := errors.AsType[*dedupe.PoisonError](err)
@@ -163,6 +164,14 @@ func TestCheck(t *testing.T) {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
+}
+
+// TestJSONOfSeveralLines: JSON becomes one line, and its strings and numbers stay as they are written.
+func TestJSONOfSeveralLines(t *testing.T) {
+	t.Parallel()
+	path := newPath(t)
+	send(t, open(t, path), "{\n  \"a\": \"<\\n>\",\r\n  \"n\": 1.50e3\n}\n", "{ }")
+	checkFile(t, path, `{"a":"<\n>","n":1.50e3}`+"\n{ }\n")
 }
 
 func TestOnlyOneSinkHasTheFile(t *testing.T) {
