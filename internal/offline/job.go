@@ -3,7 +3,6 @@ package offline
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -72,10 +71,12 @@ type Job struct {
 	Progress  func(Progress)   // gets the progress of the run from time to time; may be nil
 
 	// Tests set these.
-	open    openFunc // opens files for writing
-	rename  func(from, to string) error
-	maxLine int
-	clock   dedupe.Clock
+	open      openFunc // opens files for writing
+	rename    func(from, to string) error
+	maxLine   int
+	clock     dedupe.Clock
+	host      string
+	beatEvery time.Duration // below 0: never
 }
 
 // Report holds the results of a run. Records that were decided before a crash, and were not recorded as done, count
@@ -83,8 +84,10 @@ type Job struct {
 type Report struct {
 	Run     string // the id of the run
 	Resumed int64  // lines that were done before the run continued
-	Again   bool   // the run had begun before, and started again from the beginning
 	dedupe.Tally
+
+	// Closed lists the stopped runs that were closed meanwhile.
+	Closed []ClosedRun
 
 	// Differences are the differences among the records that this process has compared.
 	Differences []Difference
@@ -110,16 +113,17 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 	}
 	defer r.close()
 	if err := r.prepare(ctx); err != nil {
-		return Report{}, refuseBroken(err)
+		return Report{Closed: r.closed}, refuseBroken(err)
 	}
 	err = r.work(ctx)
+	r.noteClosed(ctx)
 	return r.report(), err
 }
 
 func (r *run) report() Report {
 	report := Report{
-		Run: r.done.ID, Resumed: r.resumed, Again: r.again, Tally: r.done.Tally, Differences: r.differences.list(),
-		Replaced: r.undone, NewerRun: r.newerRun,
+		Run: r.done.ID, Resumed: r.resumed, Tally: r.done.Tally, Differences: r.differences.list(),
+		Closed: r.closed, Replaced: r.undone, NewerRun: r.newerRun,
 	}
 	if r.differences.partial {
 		report.ComparedIDs = mostCompared
@@ -147,7 +151,9 @@ type run struct {
 	sources    []string   // the sources of the owners, by input
 	start      time.Time  // the arrival of records without a time of their own
 	resumed    int64
-	again      bool
+	closed     []ClosedRun
+	left       []dedupe.Run // runs of the scope that were at work when this one began
+	beats      beats
 	checked    bool // the first lines were checked
 	savingDone bool // the store was asked to save the finished run
 	undone     []ReplacedRun
@@ -184,6 +190,12 @@ func newRun(j Job) (*run, error) {
 	if j.rename == nil {
 		j.rename = os.Rename
 	}
+	if j.host == "" {
+		j.host, _ = os.Hostname() // without a name no output is known to be on this host
+	}
+	if j.beatEvery == 0 {
+		j.beatEvery = dedupe.BeatEvery
+	}
 	if j.maxLine == 0 {
 		j.maxLine = maxLine
 	}
@@ -215,6 +227,7 @@ func newRun(j Job) (*run, error) {
 }
 
 func (r *run) close() {
+	r.beats.stop()
 	r.stopReading()
 	r.out.close()
 	r.deadLetters.close()
@@ -238,6 +251,7 @@ func isStream(in Input) bool { return in.Size == Unknown }
 
 // work processes the rest of the inputs, batch by batch.
 func (r *run) work(ctx context.Context) (err error) {
+	r.startBeats(ctx)
 	if r.undone, err = r.replaced(ctx); err != nil {
 		return r.stopped(ctx, err)
 	}
@@ -283,7 +297,7 @@ func (r *run) tidy() {
 
 func (r *run) startReading(ctx context.Context) {
 	for i := range r.Inputs {
-		r.sources = append(r.sources, fmt.Sprintf("run/%s/%d", r.done.ID, i+1))
+		r.sources = append(r.sources, dedupe.RunSource(r.done.ID, i+1))
 	}
 	r.feed = startFeed(ctx, r.lines, r.BatchSize, r.decode)
 }
@@ -296,7 +310,7 @@ func (r *run) workBatch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.decide(ctx, b); err != nil {
+	if err := r.decidePatiently(ctx, b); err != nil {
 		return err
 	}
 	if err := r.write(ctx, b); err != nil {
