@@ -271,6 +271,13 @@ func (s lockedRuns) CloseRun(ctx context.Context, scope string, r dedupe.Run) (b
 	return true, nil
 }
 
+// Replace stores a run whatever is stored.
+func (s *Records) Replace(scope string, r dedupe.Run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs[runKey{scope, r.ID}] = r
+}
+
 // Entries returns all entries, in the order of their keys.
 func (s *Records) Entries() []dedupe.Entry {
 	s.mu.Lock()

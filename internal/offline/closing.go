@@ -239,8 +239,10 @@ func (r *run) freeOutput(ctx context.Context) error {
 		return err
 	}
 	switch {
-	case row == nil || !r.lock.isOf(*row) || row.Finished:
+	case row == nil || !r.lock.isOf(*row):
 		return r.checkNotOfAnotherRun(ctx)
+	case row.Finished:
+		return refuse("%s is complete: it is the output of the finished run %s. Choose another file", r.Out, row.ID)
 	case row.Closed:
 		if err := errors.Join(r.cutClosed(r.lock, *row), r.lock.removeRunFile()); err != nil {
 			return err
