@@ -51,7 +51,7 @@ func (s *Records) conflict(ctx context.Context, t dedupe.Transaction) (*dedupe.E
 	}
 	k := entryKey{t.Entry.Scope, t.Entry.Key}
 	if !t.Finish {
-		return s.existing(ctx, k, t.Entry)
+		return s.free(ctx, k, t.Entry)
 	}
 	old, found := s.entries[k]
 	existing := old.Existing()

@@ -41,16 +41,18 @@ func (b *bench) wantOnce(how string, last int, texts ...string) {
 // second output has all.
 func TestOtherCommands(t *testing.T) {
 	t.Parallel()
-	volatile := func(j *Job) { setFormat(j, func(o *format.Options) { o.FingerprintPath, o.Volatile = "", []string{"v"} }) }
+	volatile := func(j *Job) {
+		setFormat(j, func(o *format.Options) { o.FingerprintPath, o.Volatile = "", []string{"v"} })
+	}
 	for name, c := range map[string]struct {
 		sameOut bool
 		inputs  []string
 		change  func(*Job)
 	}{
-		"a grown file":                      {true, []string{lines(1, 8)}, nil},
-		"one more file":                     {true, []string{lines(1, 7), lines(8, 8)}, nil},
-		"one more file, to another file":    {false, []string{lines(1, 7), lines(8, 8)}, nil},
-		"another option, to another file":   {false, []string{lines(1, 8)}, volatile},
+		"a grown file":                    {true, []string{lines(1, 8)}, nil},
+		"one more file":                   {true, []string{lines(1, 7), lines(8, 8)}, nil},
+		"one more file, to another file":  {false, []string{lines(1, 7), lines(8, 8)}, nil},
+		"another option, to another file": {false, []string{lines(1, 8)}, volatile},
 		"with an owner path, to other file": {false, []string{lines(1, 8)}, func(j *Job) {
 			setFormat(j, func(o *format.Options) { o.FingerprintPath, o.OwnerPath = "", "fp" })
 		}},
@@ -125,7 +127,7 @@ func TestPublishedOutputsOfStoppedRuns(t *testing.T) {
 // outputs can be unpacked, and together they have each record once.
 func TestTwoOutputsOfOneInput(t *testing.T) {
 	t.Parallel()
-	for n := 8; ; n += 3 {
+	for n := 8; ; n += 7 {
 		b := newBench(t, lines(1, 60))
 		b.job.Compression, b.job.BatchSize, b.tick = Gzip, 5, recordEvery // a member for each batch
 		if !b.die(n, before) {
