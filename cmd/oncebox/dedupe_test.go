@@ -412,7 +412,7 @@ func TestDedupeStdoutFails(t *testing.T) {
 		_ = stdout.Close()
 	}
 	again := s.run(exitDone, args...)
-	again.saying(t, "had begun before and was started over")
+	again.saying(t, "closed the stopped run ", " at line 0 of stdout; its later records are decided again")
 	if strings.Count(again.stdout, "\n") != 3500 {
 		t.Errorf("%d lines", strings.Count(again.stdout, "\n"))
 	}

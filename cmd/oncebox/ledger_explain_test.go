@@ -63,15 +63,15 @@ func ledgerExplain(s *shell) {
 		s.Fatalf("got %+v", got.Entries)
 	}
 	name, derived := got.Entries[0], got.Entries[1]
-	if name.ID != "a" || name.Owner != "one" || *name.SameFingerprint || name.OwnRecord || !name.Counts ||
+	if name.ID != "a" || !strings.HasSuffix(name.Owner, "/1/1 one") || *name.SameFingerprint || name.OwnRecord || !name.Counts ||
 		name.Arrival.Format("15:04") != "00:00" || name.Version == "" || len(name.Content) != 32 {
 		s.Errorf("entry of the id: %+v", name)
 	}
-	if derived.ID != derivedID || derived.Owner != "two" || !*derived.SameFingerprint || derived.OwnRecord || !derived.Counts {
+	if derived.ID != derivedID || !strings.HasSuffix(derived.Owner, "/2/1 two") || !*derived.SameFingerprint || derived.OwnRecord || !derived.Counts {
 		s.Errorf("entry of the derived id: %+v", derived)
 	}
 
-	s.run(exitDone, explain("a")...).saying(s.T, "entry of     a\nowner        one\n", "counts       yes, until 2099-1")
+	s.run(exitDone, explain("a")...).saying(s.T, "entry of     a\nowner        run/", "/1/1 one\n", "counts       yes, until 2099-1")
 	s.run(exitDone, explain("a", "--arrival", "2200-01-01")...).saying(s.T, "counts       no, only until 2099-1")
 	s.run(exitDone, explain("a", "--arrival", "2200-01-01", "--fingerprint", "x")...).saying(s.T,
 		", not equal to the record's", "answer       new: the record is delivered")
