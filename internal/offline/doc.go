@@ -102,8 +102,8 @@
 // continues like any other.
 //
 // The entries of a run say which run put them. Deleting the entries of the last runs leaves the ledger as it was
-// before these runs, on two conditions: all earlier runs had finished or were closed by then, and no entry has ended or belongs to
-// another owner. Otherwise the undo is refused.
+// before these runs, on two conditions: all earlier runs had finished or were closed by then, and no entry has ended or
+// belongs to another owner. Otherwise the undo is refused.
 //
 // A replaced run may still be running. Each of its transactions checks whether the run was replaced, and fails if so.
 //
