@@ -79,8 +79,8 @@ func (s *Records) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]de
 	return results, nil
 }
 
-// SetBetween lets other calls run between the moment in which a void entry is read and the put that takes it over, as on
-// an engine without transactions. If blind is set, that put does not look at the owner again, which breaks the rule.
+// SetBetween lets other calls run between the moment in which a void entry is read and the put that takes it over, as
+// on an engine without transactions. If blind is set, that put does not look at the owner again, which breaks the rule.
 func (s *Records) SetBetween(between func(), blind bool) { s.between, s.blind = between, blind }
 
 // SetJudge breaks a rule.

@@ -85,8 +85,8 @@ func (r *run) rest(ctx context.Context) {
 	r.beats.again(ctx, r.Store, r.Scope, true)
 }
 
-// afterReplaced says what a run is to know that was replaced or closed. A closed one cuts its files to what it has saved:
-// the rest of its records belongs to others.
+// afterReplaced says what the user of a run has to know that was replaced or closed. A closed run cuts its files to what
+// it has saved: other runs decide the rest of its records.
 func (r *run) afterReplaced(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()

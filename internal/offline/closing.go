@@ -39,8 +39,8 @@ func (r *run) closeStopped(ctx context.Context) error {
 	return nil
 }
 
-// closeIfStopped closes a run if its process has ended. The files are cut before the run is closed: if this process ends
-// in between, the files are as the run's own continuation would cut them.
+// closeIfStopped closes a run if its process has ended. The files are cut before the run is closed: if this process
+// ends in between, the files are as the run's own continuation would cut them.
 func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 	about := AboutRun(p)
 	lock, err := r.lockFile(about.File)

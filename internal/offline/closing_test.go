@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/dedupefault"
 	"github.com/oncebox/oncebox/internal/memstore"
+	"github.com/oncebox/oncebox/internal/mutanttest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )
@@ -162,19 +163,38 @@ func TestTwoOutputsOfOneInput(t *testing.T) {
 // other output.
 func TestAnotherOutputsID(t *testing.T) {
 	t.Parallel()
+	anotherOutputsID(t, func(s dedupe.Store) dedupe.Store { return s })
+	t.Run("cut-without-the-outputs-id", func(t *testing.T) {
+		mutanttest.MustFail(t, func(tb testing.TB) {
+			anotherOutputsID(tb, func(s dedupe.Store) dedupe.Store {
+				mine := ""
+				return dedupefault.HookStore(s, func(ctx context.Context, c *dedupefault.Call) error {
+					if c.Method == dedupefault.SaveRun && mine != "" {
+						c.Run.OutputID = mine
+					}
+					err := c.Do(ctx)
+					if c.Method == dedupefault.RunByID && c.Run != nil {
+						mine, c.Run.OutputID = c.Run.OutputID, "the output before"
+					}
+					return err
+				})
+			})
+		})
+	})
+}
+
+func anotherOutputsID(t testing.TB, broken func(dedupe.Store) dedupe.Store) {
 	b := newBench(t, lines(1, 9))
 	b.job.Compression, b.job.BatchSize = Gzip, 4
 	b.interrupt(1)
-	row, err := b.store.OpenRuns(t.Context(), b.job.Scope)
-	if err != nil || len(row) != 1 {
-		t.Fatal(row, err)
-	}
-	copied := b.read("out")
-	row[0].OutputID, row[0].Output, row[0].Beat = "another output", int64(len(copied)/2), row[0].Beat+1
-	b.store.Replace(b.job.Scope, row[0])
-	b.refused("out belongs to the unfinished run")
-	if b.read("out") != copied {
-		t.Error("the output was cut to the size of another one")
+	runs := b.store.Runs()
+	row, copied := runs[0], b.read("out")
+	b.write("out.run", strings.Replace(b.read("out.run"), row.OutputID, "the output before", 1))
+	row.Output, row.Beat = int64(len(copied)/2), row.Beat+1
+	b.store.Replace(b.job.Scope, row)
+	b.job.Store = broken(b.store)
+	if _, err := b.job.Run(context.Background()); !errors.Is(err, ErrRefused) || b.read("out") != copied {
+		t.Errorf("the output was cut to the size of another one: %v", err)
 	}
 }
 

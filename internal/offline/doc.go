@@ -84,15 +84,15 @@
 //   - a file that is shorter than recorded;
 //   - a file that is longer than recorded, if its run has finished.
 //
-// A stream such as stdout cannot be cut. The next run prints everything again. New dead letters are then appended to the
-// dead-letter file.
+// A stream such as stdout cannot be cut. The next run prints everything again. New dead letters are then appended to
+// the dead-letter file.
 //
 // # Stopped runs
 //
 // A run that has stopped is closed at its saved progress by the first command that does not continue it
-// (docs/adr/0043-stopped-runs.md). Until then, no other run or function relies on what the run has entered and not saved.
-// While a run works, it saves its row at least every dedupe.BeatEvery (beats.go). If it was closed, its next save or put
-// returns dedupe.ErrReplaced, and it cuts its files.
+// (docs/adr/0043-stopped-runs.md). Until then, no other run or function relies on what the run has entered and not
+// saved. While a run works, it saves its row at least every dedupe.BeatEvery (beats.go). If it was closed, its next
+// save or put returns dedupe.ErrReplaced, and it cuts its files.
 //
 // # Replaced runs
 //

@@ -136,9 +136,9 @@ type watchedRun struct {
 const readAgain = 200 * time.Millisecond
 
 // Void reports whether an entry is void, so that its key is free for the record of another owner. owner is the stored
-// text of the entry's owner, and asks the owner of the record. An entry of the record's own run is never void. The entry
-// must be read before this call. If it is unknown yet whether the entry counts, the error is a RunAtWorkError. Void
-// closes a run that has stopped.
+// text of the entry's owner, and asks the owner of the record. An entry of the record's own run is never void. The
+// entry must be read before this call. If it is unknown yet whether the entry counts, the error is a RunAtWorkError.
+// Void closes a run that has stopped.
 func (w *RunWatch) Void(ctx context.Context, runs RunTable, scope, owner string, asks Owner) (bool, error) {
 	at, ok := ReadRunLine(owner)
 	if !ok {

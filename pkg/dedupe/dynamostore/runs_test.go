@@ -56,7 +56,7 @@ func TestTakeOverRace(t *testing.T) {
 	client := newClient(t, testengine.Dynoxide(t))
 	for _, way := range []string{"put", "transaction"} {
 		t.Run(way, func(t *testing.T) { takeOverRace(t, client, way, false) })
-		t.Run("mutant take-over-whatever-the-owner of a "+way, func(t *testing.T) {
+		t.Run("take-over-whatever-the-owner/"+way, func(t *testing.T) {
 			mutanttest.MustFail(t, func(tb testing.TB) { takeOverRace(tb, client, way, true) })
 		})
 	}

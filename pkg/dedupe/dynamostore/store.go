@@ -148,7 +148,8 @@ func (s *Store) takeOver(ctx context.Context, e *dedupe.Entry, put func(free) (o
 			":a": seconds(e.Arrival), ":void": binary(old.Owner),
 		}}
 	}
-	return fmt.Errorf("dynamodb: %w: other records took a void entry over, %d times", dedupe.ErrTryAgain, mostTakeOvers)
+	return fmt.Errorf("dynamodb: %w: other records took a void entry over, %d times",
+		dedupe.ErrTryAgain, mostTakeOvers)
 }
 
 func existingOf(item map[string]types.AttributeValue) (*entryRow, *dedupe.Existing, error) {

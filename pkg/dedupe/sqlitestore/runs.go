@@ -68,7 +68,8 @@ func (s *Store) RunByID(ctx context.Context, scope, id string) (run *dedupe.Run,
 	return run, err
 }
 
-// OpenRuns returns the runs over files that are neither finished nor closed nor replaced. The errors are as for ReadRun.
+// OpenRuns returns the runs over files that are neither finished nor closed nor replaced. The errors are as for
+// ReadRun.
 func (s *Store) OpenRuns(ctx context.Context, scope string) (open []dedupe.Run, err error) {
 	err = s.db.Read(ctx, "read open runs", func(ctx context.Context, r *sqlite.Statements) error {
 		runs, err := readRuns(ctx, r, selectOpenRuns, scope)
@@ -81,8 +82,8 @@ func (s *Store) OpenRuns(ctx context.Context, scope string) (open []dedupe.Run, 
 	return open, err
 }
 
-// CloseRun closes a run at the progress that r has, unless it was saved or closed since r was read. The errors are as for
-// ReadRun.
+// CloseRun closes a run at the progress that r has, unless it was saved or closed since r was read. The errors are as
+// for ReadRun.
 func (s *Store) CloseRun(ctx context.Context, scope string, r dedupe.Run) (closed bool, err error) {
 	err = s.db.Write(ctx, "close run", func(ctx context.Context, w *sqlite.Statements) error {
 		now, err := runsIn{w}.RunByID(ctx, scope, r.ID)
