@@ -52,8 +52,8 @@ func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 		defer lock.release()
 	}
 	here := about.File != "" && about.Host == r.host
-	its := err == nil && lock != nil && lock.isOf(p)
-	if !p.Rests && !(here && lock != nil) {
+	its := lock != nil && lock.isOf(p)
+	if !p.Rests && (!here || lock == nil) {
 		r.left = append(r.left, p) // a stream, or a file on another host
 		return nil
 	}

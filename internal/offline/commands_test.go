@@ -142,7 +142,7 @@ const commandScope = "s"
 
 // playCommands plays the sequence of a seed and returns what is wrong.
 func playCommands(t testing.TB, seed uint64, m commandMutant) error {
-	dir, err := os.MkdirTemp(fastTemp(), "commands-*")
+	dir, err := os.MkdirTemp(fastTemp(), "commands-*") //nolint:usetesting // in memory, and removed after each sequence
 	if err != nil {
 		t.Fatal(err)
 	}

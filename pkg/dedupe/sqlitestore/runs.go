@@ -111,17 +111,17 @@ func (in runsIn) RunByID(ctx context.Context, scope, id string) (*dedupe.Run, er
 
 // CloseRun implements dedupe.RunTable. It ends the transaction: see Store.writeEntries.
 func (runsIn) CloseRun(_ context.Context, scope string, r dedupe.Run) (bool, error) {
-	return false, &mustClose{scope, r}
+	return false, &notClosedError{scope, r}
 }
 
-// mustClose says that a run has to be closed before the transaction. In the same transaction, an error could undo the
+// notClosedError says that a run has to be closed before the transaction. In the same transaction, an error could undo the
 // closing after the RunWatch has read it.
-type mustClose struct {
+type notClosedError struct {
 	scope string
 	run   dedupe.Run
 }
 
-func (e *mustClose) Error() string { return "the run " + e.run.ID + " has to be closed" }
+func (e *notClosedError) Error() string { return "the run " + e.run.ID + " has to be closed" }
 
 // writeEntries is a transaction that puts entries. It closes the stopped runs that it meets.
 func (s *Store) writeEntries(
@@ -129,7 +129,7 @@ func (s *Store) writeEntries(
 ) error {
 	for {
 		err := s.write(ctx, doing, fn)
-		first, ok := errors.AsType[*mustClose](err)
+		first, ok := errors.AsType[*notClosedError](err)
 		if !ok {
 			return err
 		}
