@@ -1,6 +1,7 @@
 package dedupe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -109,6 +110,12 @@ func ReadRunLine(owner string) (at RunLine, ok bool) {
 	return at, true
 }
 
+// isOf reports whether the owner is that of a record that a run has read.
+func (o Owner) isOf(run string) bool {
+	rest, ok := strings.CutPrefix(cmp.Or(o.Place, o.Source), runSource)
+	return ok && strings.HasPrefix(rest, run) && strings.HasPrefix(rest[len(run):], "/")
+}
+
 // Saved reports whether the run has saved the result of a line.
 func (r *Run) Saved(at RunLine) bool {
 	return r.Finished || at.File < r.File || at.File == r.File && at.Line <= r.Line
@@ -141,10 +148,7 @@ const readAgain = 200 * time.Millisecond
 // Void closes a run that has stopped.
 func (w *RunWatch) Void(ctx context.Context, runs RunTable, scope, owner string, asks Owner) (bool, error) {
 	at, ok := ReadRunLine(owner)
-	if !ok {
-		return false, nil
-	}
-	if mine, ok := ReadRunLine(asks.String()); ok && mine.Run == at.Run {
+	if !ok || asks.isOf(at.Run) {
 		return false, nil
 	}
 	w.mu.Lock()
