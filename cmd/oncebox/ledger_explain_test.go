@@ -1,9 +1,13 @@
 package main
 
 import (
+	"errors"
+	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
@@ -107,4 +111,23 @@ func TestLedgerExplainDerived(t *testing.T) {
 	args := []string{"ledger", "explain", "--record", "in", "--id-path", "id", "--ledger", "l.db"}
 	s.run(exitDone, args...).saying(t, "counts       yes, forever", "answer       new")
 	s.run(exitDone, append(args, "--ids", "derived")...).saying(t, "counts       yes, forever", "answer       natural duplicate")
+}
+
+// TestLedgerExplainVoid: an entry that its run has not saved does not count.
+func TestLedgerExplainVoid(t *testing.T) {
+	s := newShell(t)
+	store, err := ledgersqlite.Create(t.Context(), filepath.Join(s.dir, "l.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := dedupe.Run{ID: "20261126T120000.000Z-abcdefgh", Digest: "d", OutputID: "o", Rests: true}
+	_, putErr := store.PutIfAbsent(t.Context(), []dedupe.Entry{{
+		Scope: "default", Key: format.KeyOf("a"),
+		Owner: dedupe.Owner{Source: dedupe.RunSource(run.ID, 1), Sequence: "1", Sub: dedupe.Plain},
+	}})
+	if err := errors.Join(putErr, store.SaveRun(t.Context(), "default", run), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s.run(exitDone, "ledger", "explain", "a", "--fingerprint", "x", "--ledger", "l.db").saying(t,
+		"counts       no: its run has not saved the record", "answer       new: the record is delivered")
 }

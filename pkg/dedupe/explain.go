@@ -38,6 +38,7 @@ type ExplainedEntry struct {
 	Mine         bool   // this record holds the entry
 	Same         bool   // the entry has the fingerprint of this record
 	Counts       bool   // the entry counts for a record of this arrival
+	Void         bool   // it does not count, because a run over files has put it and not saved its line
 }
 
 // StoredEntry is an entry that an engine with one row for each key reads for ExplainByKey.
@@ -82,7 +83,7 @@ func ExplainByKey(ctx context.Context, c Candidate, read func(context.Context, [
 			ID: ids[i], Owner: s.Owner, Content: hex.EncodeToString(s.Content[:]), Version: s.Version, Arrival: s.Arrival,
 			PurgeAt: s.PurgeAt, Done: s.Done, Place: s.Place,
 			Mine: s.Existing.Owner == c.Owner.Digest(), Same: s.Content == ContentDigest(c.Fingerprint),
-			Counts: !s.Void && !purgedAt(s.PurgeAt, c.Arrival),
+			Void: s.Void, Counts: !s.Void && !purgedAt(s.PurgeAt, c.Arrival),
 		})
 	}
 	if c.Fingerprint != "" {
