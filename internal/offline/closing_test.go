@@ -365,3 +365,58 @@ func TestBeats(t *testing.T) {
 		t.Errorf("the run stopped as %+v", r)
 	}
 }
+
+// TestWaitForEachOther: two runs at work meet a record of the other one. Each saves what it has written before it waits,
+// so that neither has to give up for that.
+func TestWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, rec("1", "x")+rec("2", "x")+rec("4", "x"))
+	b.job.BatchSize = 1
+	now := b.now
+	b.store.SetNow(func() time.Time { now = now.Add(time.Second); return now })
+	first, second := b.job, b.job
+	second.Inputs = texts(rec("3", "x") + rec("4", "x") + rec("2", "x"))
+	second.Out, second.DeadLetters = b.path("out2"), b.path("dead2")
+	var err error
+	puts := 0
+	first.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method == dedupefault.PutIfAbsent {
+			if puts++; puts == 3 { // it has written record 2, and has not saved it
+				_, err = second.Run(ctx)
+			}
+		}
+		return c.Do(ctx)
+	})
+	report, firstErr := first.Run(context.Background())
+	if _, waited := errors.AsType[*dedupe.RunAtWorkError](err); firstErr != nil || !waited || report.Natural != 1 {
+		t.Fatalf("got %+v, %v, and %v", report, firstErr, err)
+	}
+	b.wantOnce("both", 4, b.read("out"), b.read("out2"))
+}
+
+// TestClosedDuringUpload: a run is closed while its output is uploaded. The object has all of its records, and nobody else
+// decides them.
+func TestClosedDuringUpload(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 5))
+	b.job.BatchSize = 2
+	uploaded := ""
+	b.job.Upload = func(ctx context.Context, _ string) error {
+		uploaded = b.read("out")
+		open, err := b.store.OpenRuns(ctx, b.job.Scope)
+		if err != nil {
+			return err
+		}
+		_, err = b.store.CloseRun(ctx, b.job.Scope, open[0])
+		return err
+	}
+	if _, err := b.job.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	b.job.Upload, b.job.Inputs = nil, texts(lines(1, 6))
+	b.job.Out, b.job.DeadLetters = b.path("out2"), b.path("dead2")
+	if _, err := b.job.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	b.wantOnce("uploaded", 6, uploaded, b.read("out2"))
+}

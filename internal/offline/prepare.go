@@ -159,7 +159,7 @@ func (r *run) takeFiles() error {
 // identifyAs sets the values that depend on the run's id.
 func (r *run) identifyAs(at dedupe.Run) (err error) {
 	r.done = at
-	r.decider.Ledger = r.ledger(at.ID)
+	r.decider.Ledger = savingLedger{r.ledger(at.ID), r}
 	if r.start, err = startOf(at.ID); err != nil {
 		return err
 	}

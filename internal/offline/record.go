@@ -50,7 +50,20 @@ func (r *run) record(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	return r.save(ctx)
+	err := r.save(ctx)
+	if r.savingDone && r.Upload != nil && errors.Is(err, dedupe.ErrReplaced) {
+		return r.closedAtEnd(ctx, err)
+	}
+	return err
+}
+
+// closedAtEnd returns no error if the run was closed behind its last line, during its upload: then it is complete.
+func (r *run) closedAtEnd(ctx context.Context, err error) error {
+	row, readErr := r.Store.RunByID(ctx, r.Scope, r.done.ID)
+	if readErr == nil && row != nil && row.Closed && row.Lines == r.done.Lines {
+		return nil
+	}
+	return errors.Join(err, readErr)
 }
 
 // upload uploads the output of all lines. It saves them before: so a run that is closed during its upload is closed

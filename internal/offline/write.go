@@ -25,6 +25,24 @@ func (r *run) decidePatiently(ctx context.Context, b *batch) error {
 	}
 }
 
+// savingLedger is the ledger of a run. Before the run waits for another one, it saves its own progress: the other one may
+// wait for that.
+type savingLedger struct {
+	dedupe.Ledger
+	run *run
+}
+
+// Enter implements dedupe.Ledger.
+func (l savingLedger) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
+	answers, err := l.Ledger.Enter(ctx, q)
+	for _, a := range answers {
+		if _, waits := errors.AsType[*dedupe.RunAtWorkError](a.Err); waits && l.run.done.Lines > l.run.beats.saved.Lines {
+			return answers, errors.Join(err, l.run.record(ctx))
+		}
+	}
+	return answers, err
+}
+
 // decide asks the ledger about the records of a batch. If a record gets no decision, the batch fails.
 func (r *run) decide(ctx context.Context, b *batch) error {
 	candidates := make([]dedupe.Candidate, 0, len(b.records))
