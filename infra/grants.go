@@ -89,7 +89,10 @@ func (p RecordDedupeProps) entryGrants(dedupe awsdynamodb.ITableV2, scope string
 	case p.hasLog():
 		return []grant{onRows(dedupe, "log#"+scope+"#", "dynamodb:PutItem", "dynamodb:Query")}
 	}
-	return []grant{onRows(dedupe, "record#"+scope+"#", "dynamodb:PutItem", "dynamodb:UpdateItem")}
+	return []grant{
+		onRows(dedupe, "record#"+scope+"#", "dynamodb:PutItem", "dynamodb:UpdateItem"),
+		onPartition(dedupe, "run#"+scope, "dynamodb:GetItem", "dynamodb:UpdateItem"),
+	}
 }
 
 func dedupeGrants(dedupe awsdynamodb.ITableV2, scope string, acks bool) []grant {

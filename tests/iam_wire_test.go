@@ -28,6 +28,8 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	dedupestore "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 )
@@ -260,6 +262,7 @@ func askAsDedupe(
 ) {
 	engine, own := testengine.Dynoxide(t), newTables()
 	own.create(t, engine)
+	enterAsStoppedRun(t, dedupestore.New(itembankengines.Client(engine, nil), own.dedupe), "clicks", "single-1")
 	sink, word, settings := newSink(t)
 	aws.names = map[string]string{
 		own.dedupe: "dedupe table", sink: word, deadLetterBucket: "dead-letter bucket", notifyQueue: "notifier queue",
@@ -283,6 +286,18 @@ func askAsDedupe(
 	equal(t, "skipped some", all.Skipped > 0, acks == "on")
 	equal(t, "retried some", all.Retry > 0, acks == "off")
 	equal(t, "all else happened", all.Natural > 0 && all.Synthetic > 0 && all.DeadLettered > 0, true)
+}
+
+// enterAsStoppedRun enters an id as a run over files that has stopped before it saved anything.
+func enterAsStoppedRun(t *testing.T, ledger dedupe.Store, scope, id string) {
+	t.Helper()
+	run := dedupe.Run{ID: "20261126T120000.000Z-abcdefgh", Digest: "d", OutputID: "o", Rests: true}
+	must(t, ledger.SaveRun(t.Context(), scope, run))
+	_, err := ledger.PutIfAbsent(t.Context(), []dedupe.Entry{{
+		Scope: scope, Key: format.KeyOf(id), Arrival: time.Now(),
+		Owner: dedupe.Owner{Source: dedupe.RunSource(run.ID, 1), Sequence: "1", Sub: dedupe.Plain},
+	}})
+	must(t, err)
 }
 
 // askWithValkey has the entries on a server that asks for the password of a secret.

@@ -67,10 +67,11 @@ of their names. Hidden and temporary files are left out: names that begin with .
 .swp or .crdownload.
 
 With --out FILE a stopped run goes on when the same command is started again, and each survivor is in the file
-once. FILE.run beside it says that the run is unfinished. A file with other content is not touched. With stdout
-the same command starts over and prints everything again. After a finished run all of its records are known: the
-same command prints nothing. Use --out where the reader of stdout may fail (a full disk behind gzip). The output on
-S3 is a file in the working folder until the run ends; an object that exists is not replaced.
+once. FILE.run beside it says that the run is unfinished. A file with other content is not touched. Any other command on
+the ledger and scope closes the stopped run: its output stays, and its later records are decided again. With stdout the
+same command starts over and prints everything again. After a finished run all of its records are known: the same
+command prints nothing. Use --out where the reader of stdout may fail (a full disk behind gzip). The output on S3 is a
+file in the working folder until the run ends; an object that exists is not replaced.
 
 --report DIR writes records.csv, with a line for each record that is dropped, renamed or dead-lettered, and
 report.html, with the numbers and a chart. --dry-run writes nothing else: the ledger is only read.
@@ -187,6 +188,9 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	case made:
 		a.remark("made the ledger %s", c.Ledger)
 	}
+	if a.Output != outputJSON {
+		a.remarkClosed(report.Closed)
+	}
 	if err != nil {
 		undo()
 		return c.explainFirstLines(err)
@@ -202,7 +206,7 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 		if a.Output == outputText {
 			a.remark("dry run: neither outputs nor the ledger are written")
 		}
-		report.Again, deadLetters = false, cmp.Or(c.listing(), "the report of --report DIR")
+		deadLetters = cmp.Or(c.listing(), "the report of --report DIR")
 	}
 	return a.summarize(report, deadLetters)
 }
@@ -344,10 +348,7 @@ func (c *dedupeCommand) createLedger(ctx context.Context, job *offline.Job) (*le
 
 // summarize prints the results of a run to stderr, because survivors may be on stdout.
 func (a *app) summarize(r offline.Report, deadLetters string) error {
-	switch {
-	case r.Again:
-		a.remark("the run %s had begun before and was started over", r.Run)
-	case r.Resumed > 0:
+	if r.Resumed > 0 {
 		a.remark("went on after %s that an earlier run had done", quantity(r.Resumed, "line"))
 	}
 	if a.Output == outputJSON {
@@ -381,7 +382,6 @@ func deadLettered(n int64, place string) error {
 type dedupeSummary struct {
 	Run          string `json:"run"`
 	Resumed      int64  `json:"resumed"`
-	Again        bool   `json:"again"`
 	In           int64  `json:"in"`
 	New          int64  `json:"new"`
 	Retry        int64  `json:"retry"`
@@ -400,6 +400,7 @@ type dedupeSummary struct {
 	// OtherSettings is an entry of the ledger whose fingerprint was made with other settings.
 	OtherSettings *offline.OtherSettings `json:"other_settings,omitempty"`
 
+	Closed   []offline.ClosedRun   `json:"closed,omitempty"`    // stopped runs whose later records are decided again
 	Replaced []offline.ReplacedRun `json:"replaced,omitempty"`  // the runs that --replace-run has undone
 	NewerRun string                `json:"newer_run,omitempty"` // the output was not published: the list names this run
 }
@@ -407,8 +408,8 @@ type dedupeSummary struct {
 func summaryOf(r offline.Report) dedupeSummary {
 	return dedupeSummary{
 		OtherSettings: r.OtherSettings,
-		DifferOnlyIn:  r.Differences, ComparedIDs: r.ComparedIDs, Replaced: r.Replaced, NewerRun: r.NewerRun,
-		Run: r.Run, Resumed: r.Resumed, Again: r.Again, In: r.In, New: r.New, Retry: r.Retry,
+		DifferOnlyIn:  r.Differences, ComparedIDs: r.ComparedIDs, Closed: r.Closed, Replaced: r.Replaced, NewerRun: r.NewerRun,
+		Run: r.Run, Resumed: r.Resumed, In: r.In, New: r.New, Retry: r.Retry,
 		Natural: r.Natural, Synthetic: r.Synthetic, DeadLettered: r.DeadLettered, Skipped: r.Skipped, Out: r.Out,
 	}
 }

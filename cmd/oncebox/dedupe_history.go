@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 
 	"github.com/oncebox/oncebox/internal/offline"
@@ -33,6 +34,17 @@ func (c *dedupeCommand) checkHistory(a *app) error {
 			"it must be known of each entry which run has put it"), oneOfTwo}
 	}
 	return nil
+}
+
+// remarkClosed reports the stopped runs that were closed.
+func (a *app) remarkClosed(runs []offline.ClosedRun) {
+	for _, r := range runs {
+		file := cmp.Or(r.Output, "stdout")
+		if r.Host != "" {
+			file += " on host " + r.Host
+		}
+		a.remark("closed the stopped run %s at line %d of %s; its later records are decided again", r.ID, r.Lines, file)
+	}
 }
 
 // remarkHistory reports what a run has changed in addition to its own output.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/memledger"
 	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )
 
@@ -33,7 +34,7 @@ func (c *dedupeCommand) openPreview(ctx context.Context, a *app, job *offline.Jo
 	if err != nil {
 		return nil, nil, err
 	}
-	readable, ok := below.(offline.Readable)
+	readable, ok := below.(dedupe.Finder)
 	if !ok {
 		closeBelow()
 		return nil, nil, &usageError{errors.New("--dry-run: this ledger cannot be read without a change"), ""}

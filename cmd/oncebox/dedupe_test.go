@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -389,7 +390,7 @@ func TestDedupeResumed(t *testing.T) {
 			t.Error("nothing says that the run is unfinished")
 		}
 	}
-	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--ledger", "l.db", "--out", "out").saying(t, "out belongs to the unfinished run", "other inputs, options")
+	s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--ledger", "l.db", "--out", "out").saying(t, "of the stopped run", "other inputs or options")
 	r := s.run(exitLook, args...)
 	remark, summary, _ := strings.Cut(r.stderr, "\n")
 	r.stderr = summary
@@ -404,6 +405,38 @@ func TestDedupeResumed(t *testing.T) {
 		t.Errorf("unexpected dead-letter file: %s", s.read("out.dead.ndjson"))
 	}
 	s.absent("out.run", "out.lock")
+}
+
+// TestDedupeClosesStoppedRun kills a process. The next command has one more input and another output. Together the
+// outputs have each record once.
+func TestDedupeClosesStoppedRun(t *testing.T) {
+	testengine.CheckOnly(t)
+	s := newShell(t)
+	s.file("1.in", records(20_000))
+	args := []string{"dedupe", "*.in", "--id-path", "id", "--fingerprint-path", "fp", "--ledger", "l.db", "--batch-size", "20"}
+	c := s.command(context.Background(), nil, append(args, "--out", "monday")...)
+	if err := c.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for len(s.read("monday")) == 0 {
+		time.Sleep(time.Millisecond) // before the next look at the other process's file
+	}
+	if err := c.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = c.Wait() // it was killed
+	s.file("2.in", `{"id":"one more","fp":"x"}`+"\n")
+	s.run(exitDone, append(args, "--out", "tuesday")...).saying(t,
+		"closed the stopped run ", "monday; its later records are decided again")
+	whole := s.run(exitDone, "dedupe", "*.in", "--id-path", "id", "--fingerprint-path", "fp", "--ledger", inMemory).stdout
+	got, want := strings.SplitAfter(s.read("monday")+s.read("tuesday"), "\n"), strings.SplitAfter(whole, "\n")
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("%d records in the outputs, not %d", len(got), len(want))
+	}
+	s.absent("monday.run", "monday.lock", "tuesday.run")
+	s.run(exitDone, "ledger", "runs", "--ledger", "l.db").saying(t, "closed", "finished")
 }
 
 // TestDedupeStdoutFails: a full disk or a closed pipe is an error, and the next run prints everything.
@@ -430,7 +463,7 @@ func TestDedupeStdoutFails(t *testing.T) {
 		_ = stdout.Close()
 	}
 	again := s.run(exitDone, args...)
-	again.saying(t, "had begun before and was started over")
+	again.saying(t, "closed the stopped run ", " at line 0 of stdout; its later records are decided again")
 	if strings.Count(again.stdout, "\n") != 3500 {
 		t.Errorf("%d lines", strings.Count(again.stdout, "\n"))
 	}

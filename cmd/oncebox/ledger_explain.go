@@ -193,6 +193,7 @@ type explainedEntryJSON struct {
 	Arrival         *time.Time `json:"arrival,omitempty"`
 	PurgeAt         *time.Time `json:"purge_at"` // null: never
 	Counts          bool       `json:"counts"`
+	Void            bool       `json:"void,omitempty"`         // a run over files has put it, and not saved its line
 	CountsSince     *time.Time `json:"counts_since,omitempty"` // the arrivals for which it counts, in a log ledger
 	CountsUntil     *time.Time `json:"counts_until,omitempty"`
 	Done            bool       `json:"done"`
@@ -213,7 +214,7 @@ func toExplainedJSON(scope string, c dedupe.Candidate, e dedupe.Explanation) exp
 	for _, entry := range e.Entries {
 		entryJSON := explainedEntryJSON{
 			ID: entry.ID, Owner: entry.Owner, OwnRecord: entry.Mine, Content: entry.Content, Version: entry.Version,
-			Arrival: optional(entry.Arrival), Counts: entry.Counts, Done: entry.Done, Place: entry.Place,
+			Arrival: optional(entry.Arrival), Counts: entry.Counts, Void: entry.Void, Done: entry.Done, Place: entry.Place,
 			CountsSince: optional(entry.Since), CountsUntil: optional(entry.Until),
 		}
 		if entry.PurgeAt != dedupe.Never {
@@ -296,6 +297,8 @@ func (e explainedEntryJSON) fingerprint() string {
 
 func (e explainedEntryJSON) counts() string {
 	switch {
+	case e.Void:
+		return "no: its run has not saved the record. If the run has stopped, the next record takes the entry over"
 	case e.CountsUntil != nil:
 		return fmt.Sprintf("%s, for arrivals from %s to %s", yesOrNo(e.Counts), e.CountsSince.Format(time.RFC3339),
 			e.CountsUntil.Format(time.RFC3339))

@@ -1,8 +1,13 @@
 package main
 
 import (
+	"errors"
+	"path/filepath"
+	"strings"
 	"testing"
 
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
@@ -63,15 +68,15 @@ func ledgerExplain(s *shell) {
 		s.Fatalf("got %+v", got.Entries)
 	}
 	name, derived := got.Entries[0], got.Entries[1]
-	if name.ID != "a" || name.Owner != "one" || *name.SameFingerprint || name.OwnRecord || !name.Counts ||
+	if name.ID != "a" || !strings.HasSuffix(name.Owner, "/1/1 one") || *name.SameFingerprint || name.OwnRecord || !name.Counts ||
 		name.Arrival.Format("15:04") != "00:00" || name.Version == "" || len(name.Content) != 32 {
 		s.Errorf("entry of the id: %+v", name)
 	}
-	if derived.ID != derivedID || derived.Owner != "two" || !*derived.SameFingerprint || derived.OwnRecord || !derived.Counts {
+	if derived.ID != derivedID || !strings.HasSuffix(derived.Owner, "/2/1 two") || !*derived.SameFingerprint || derived.OwnRecord || !derived.Counts {
 		s.Errorf("entry of the derived id: %+v", derived)
 	}
 
-	s.run(exitDone, explain("a")...).saying(s.T, "entry of     a\nowner        one\n", "counts       yes, until 2099-1")
+	s.run(exitDone, explain("a")...).saying(s.T, "entry of     a\nowner        run/", "/1/1 one\n", "counts       yes, until 2099-1")
 	s.run(exitDone, explain("a", "--arrival", "2200-01-01")...).saying(s.T, "counts       no, only until 2099-1")
 	s.run(exitDone, explain("a", "--arrival", "2200-01-01", "--fingerprint", "x")...).saying(s.T,
 		", not equal to the record's", "answer       new: the record is delivered")
@@ -106,4 +111,23 @@ func TestLedgerExplainDerived(t *testing.T) {
 	args := []string{"ledger", "explain", "--record", "in", "--id-path", "id", "--ledger", "l.db"}
 	s.run(exitDone, args...).saying(t, "counts       yes, forever", "answer       new")
 	s.run(exitDone, append(args, "--ids", "derived")...).saying(t, "counts       yes, forever", "answer       natural duplicate")
+}
+
+// TestLedgerExplainVoid: an entry that its run has not saved does not count.
+func TestLedgerExplainVoid(t *testing.T) {
+	s := newShell(t)
+	store, err := ledgersqlite.Create(t.Context(), filepath.Join(s.dir, "l.db"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	run := dedupe.Run{ID: "20261126T120000.000Z-abcdefgh", Digest: "d", OutputID: "o", Rests: true}
+	_, putErr := store.PutIfAbsent(t.Context(), []dedupe.Entry{{
+		Scope: "default", Key: format.KeyOf("a"),
+		Owner: dedupe.Owner{Source: dedupe.RunSource(run.ID, 1), Sequence: "1", Sub: dedupe.Plain},
+	}})
+	if err := errors.Join(putErr, store.SaveRun(t.Context(), "default", run), store.Close()); err != nil {
+		t.Fatal(err)
+	}
+	s.run(exitDone, "ledger", "explain", "a", "--fingerprint", "x", "--ledger", "l.db").saying(t,
+		"counts       no: its run has not saved the record", "answer       new: the record is delivered")
 }

@@ -29,7 +29,7 @@ Examples:
 type runJSON struct {
 	Number       int64    `json:"number"`
 	Run          string   `json:"run"`
-	State        string   `json:"state"` // finished, unfinished or replaced
+	State        string   `json:"state"` // finished, unfinished, closed or replaced
 	ReplacedBy   string   `json:"replaced_by,omitempty"`
 	Inputs       []string `json:"inputs"`
 	Output       string   `json:"output,omitempty"`    // absent: stdout
@@ -85,6 +85,8 @@ func runToJSON(r ledgersqlite.PastRun) runJSON {
 	switch {
 	case r.ReplacedBy != "":
 		j.State = "replaced"
+	case r.Closed:
+		j.State = "closed"
 	case r.Finished:
 		j.State = "finished"
 	}

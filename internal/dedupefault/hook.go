@@ -18,7 +18,10 @@ const (
 	WriteAck       Method = "WriteAck"
 	ClaimConsumer  Method = "ClaimConsumer"
 	ReadRun        Method = "ReadRun"
+	RunByID        Method = "RunByID"
+	OpenRuns       Method = "OpenRuns"
 	SaveRun        Method = "SaveRun"
+	CloseRun       Method = "CloseRun"
 	Send           Method = "Send"           // a call of the sink
 	Transact       Method = "Transact"       // a call of a TxSink
 	PutDeadLetters Method = "PutDeadLetters" // a call of the dead-letter store
@@ -41,8 +44,10 @@ type Call struct {
 
 	Consumer string // ClaimConsumer: the function that claims; after Do: the consumer
 
-	Scope, Digest string      // ReadRun, SaveRun
-	Run           *dedupe.Run // the run that was read, or the run to write
+	Scope, Digest string       // the calls of runs; the Digest of RunByID is the id
+	Run           *dedupe.Run  // the run that was read, or the run to write
+	Runs          []dedupe.Run // OpenRuns
+	Closed        bool         // CloseRun
 
 	Outputs []dedupe.Output // Send
 	Sent    dedupe.Sent
@@ -144,6 +149,37 @@ func (s hookedStore) ReadRun(ctx context.Context, scope, digest string) (*dedupe
 		return nil, err
 	}
 	return c.Run, nil
+}
+
+func (s hookedStore) RunByID(ctx context.Context, scope, id string) (*dedupe.Run, error) {
+	c := &Call{Method: RunByID, Scope: scope, Digest: id, do: func(ctx context.Context, c *Call) (err error) {
+		c.Run, err = s.inner.RunByID(ctx, c.Scope, c.Digest)
+		return err
+	}}
+	if err := s.hook(ctx, c); err != nil {
+		return nil, err
+	}
+	return c.Run, nil
+}
+
+func (s hookedStore) OpenRuns(ctx context.Context, scope string) ([]dedupe.Run, error) {
+	c := &Call{Method: OpenRuns, Scope: scope, do: func(ctx context.Context, c *Call) (err error) {
+		c.Runs, err = s.inner.OpenRuns(ctx, c.Scope)
+		return err
+	}}
+	if err := s.hook(ctx, c); err != nil {
+		return nil, err
+	}
+	return c.Runs, nil
+}
+
+func (s hookedStore) CloseRun(ctx context.Context, scope string, r dedupe.Run) (bool, error) {
+	c := &Call{Method: CloseRun, Scope: scope, Run: &r, do: func(ctx context.Context, c *Call) (err error) {
+		c.Closed, err = s.inner.CloseRun(ctx, c.Scope, *c.Run)
+		return err
+	}}
+	err := s.hook(ctx, c)
+	return c.Closed, err
 }
 
 func (s hookedStore) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {

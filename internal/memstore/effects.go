@@ -49,13 +49,16 @@ func (s *Records) conflict(ctx context.Context, t dedupe.Transaction) (*dedupe.E
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	old, found := s.entries[entryKey{t.Entry.Scope, t.Entry.Key}]
+	k := entryKey{t.Entry.Scope, t.Entry.Key}
+	if !t.Finish {
+		return s.free(ctx, k, t.Entry)
+	}
+	old, found := s.entries[k]
 	existing := old.Existing()
 	switch {
-	case t.Finish && !found:
+	case !found:
 		return &dedupe.Existing{}, nil
-	case t.Finish && (existing.Done || existing.Owner != t.Entry.Owner.Digest()),
-		!t.Finish && found && !isOver(old, t.Entry.Arrival):
+	case existing.Done || existing.Owner != t.Entry.Owner.Digest():
 		return &existing, nil
 	}
 	return nil, nil

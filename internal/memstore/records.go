@@ -3,7 +3,9 @@ package memstore
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,7 +20,14 @@ type Records struct {
 	acks      map[dedupe.AckKey][]dedupe.Ack
 	consumers map[consumerKey]string
 	runs      map[runKey]dedupe.Run
+	watch     dedupe.RunWatch
+	judge     Judge
+	between   func()
+	blind     bool
 }
+
+// Judge changes what a Records finds about an entry of a run over files, to break a rule.
+type Judge func(void bool, err error) (bool, error)
 
 var _ dedupe.Store = (*Records)(nil)
 
@@ -32,7 +41,7 @@ type consumerKey struct {
 	stream dedupe.Stream
 }
 
-type runKey struct{ scope, digest string }
+type runKey struct{ scope, id string }
 
 // NewRecords returns an empty store.
 func NewRecords() *Records {
@@ -59,15 +68,52 @@ func (s *Records) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]de
 	results := make([]dedupe.PutResult, len(entries))
 	for i, e := range entries {
 		k := entryKey{e.Scope, e.Key}
-		if old, found := s.entries[k]; found && !isOver(old, e.Arrival) {
-			existing := old.Existing()
-			results[i].Existing = &existing
+		existing, err := s.free(ctx, k, e)
+		if existing != nil || err != nil {
+			results[i] = dedupe.PutResult{Existing: existing, Err: err}
 			continue
 		}
 		e.Arrival = e.Arrival.UTC().Truncate(time.Millisecond) // other engines store it so
 		s.entries[k] = e
 	}
 	return results, nil
+}
+
+// SetBetween lets other calls run between the moment in which a void entry is read and the put that takes it over, as
+// on an engine without transactions. If blind is set, that put does not look at the owner again, which breaks the rule.
+func (s *Records) SetBetween(between func(), blind bool) { s.between, s.blind = between, blind }
+
+// SetJudge breaks a rule.
+func (s *Records) SetJudge(j Judge) { s.judge = j }
+
+// free returns the entry of a key that counts for a new entry, or nil if the key is free.
+func (s *Records) free(ctx context.Context, k entryKey, e dedupe.Entry) (*dedupe.Existing, error) {
+	for {
+		old, found := s.entries[k]
+		if !found || isOver(old, e.Arrival) {
+			return nil, nil
+		}
+		void, err := s.watch.Void(ctx, lockedRuns{s}, k.scope, old.Owner.String(), e.Owner)
+		if s.judge != nil {
+			void, err = s.judge(void, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !void {
+			existing := old.Existing()
+			return &existing, nil
+		}
+		if s.between == nil {
+			return nil, nil
+		}
+		s.mu.Unlock()
+		s.between()
+		s.mu.Lock()
+		if s.blind || s.entries[k].Owner == old.Owner {
+			return nil, nil
+		}
+	}
 }
 
 // Find returns the entries of keys. The result is nil for a key without an entry.
@@ -79,7 +125,12 @@ func (s *Records) Find(ctx context.Context, scope string, keys []dedupe.Key) ([]
 	}
 	found := make([]*dedupe.Existing, len(keys))
 	for i, key := range keys {
-		if e, there := s.entries[entryKey{scope, key}]; there {
+		e, there := s.entries[entryKey{scope, key}]
+		settled, err := dedupe.Settled(ctx, lockedRuns{s}, scope, e.Owner.String())
+		if err != nil {
+			return nil, err
+		}
+		if there && settled {
 			existing := e.Existing()
 			found[i] = &existing
 		}
@@ -165,18 +216,45 @@ func (s *Records) ClaimConsumer(ctx context.Context, scope string, stream dedupe
 	return s.consumers[k], nil
 }
 
+// SetNow sets the clock that tells whether a run has stopped.
+func (s *Records) SetNow(now func() time.Time) { s.watch.Now = now }
+
 // ReadRun implements dedupe.Runs.
-func (s *Records) ReadRun(ctx context.Context, scope, digest string) (*dedupe.Run, error) {
+func (s *Records) ReadRun(ctx context.Context, scope, digest string) (latest *dedupe.Run, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	r, found := s.runs[runKey{scope, digest}]
-	if !found {
-		return nil, nil
+	for k, r := range s.runs {
+		if k.scope == scope && r.Digest == digest && (latest == nil || latest.ID < r.ID) {
+			latest = &r
+		}
 	}
-	return &r, nil
+	return latest, nil
+}
+
+// RunByID implements dedupe.Runs.
+func (s *Records) RunByID(ctx context.Context, scope, id string) (*dedupe.Run, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return lockedRuns{s}.RunByID(ctx, scope, id)
+}
+
+// OpenRuns implements dedupe.Runs.
+func (s *Records) OpenRuns(ctx context.Context, scope string) (open []dedupe.Run, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	for k, r := range s.runs {
+		if k.scope == scope && r.OutputID != "" && !r.Finished && !r.Closed {
+			open = append(open, r)
+		}
+	}
+	slices.SortFunc(open, func(a, b dedupe.Run) int { return strings.Compare(a.ID, b.ID) })
+	return open, nil
 }
 
 // SaveRun implements dedupe.Runs.
@@ -186,8 +264,48 @@ func (s *Records) SaveRun(ctx context.Context, scope string, r dedupe.Run) error
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	s.runs[runKey{scope, r.Digest}] = r
+	k := runKey{scope, r.ID}
+	if old, found := s.runs[k]; found && (old.Closed || old.OutputID != r.OutputID) {
+		return fmt.Errorf("%w: run %s", dedupe.ErrReplaced, r.ID)
+	}
+	s.runs[k] = r
 	return nil
+}
+
+// CloseRun implements dedupe.Runs.
+func (s *Records) CloseRun(ctx context.Context, scope string, r dedupe.Run) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return lockedRuns{s}.CloseRun(ctx, scope, r)
+}
+
+// lockedRuns are the runs of Records whose lock is held.
+type lockedRuns struct{ *Records }
+
+// RunByID implements dedupe.RunTable.
+func (s lockedRuns) RunByID(ctx context.Context, scope, id string) (*dedupe.Run, error) {
+	if r, found := s.runs[runKey{scope, id}]; found && ctx.Err() == nil {
+		return &r, nil
+	}
+	return nil, ctx.Err()
+}
+
+// CloseRun implements dedupe.RunTable.
+func (s lockedRuns) CloseRun(ctx context.Context, scope string, r dedupe.Run) (bool, error) {
+	old, found := s.runs[runKey{scope, r.ID}]
+	if err := ctx.Err(); err != nil || !found || old.Closed || old.Beat != r.Beat || old.OutputID != r.OutputID {
+		return false, err
+	}
+	r.Closed, r.Finished = true, false
+	s.runs[runKey{scope, r.ID}] = r
+	return true, nil
+}
+
+// Replace stores a run whatever is stored.
+func (s *Records) Replace(scope string, r dedupe.Run) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.runs[runKey{scope, r.ID}] = r
 }
 
 // Entries returns all entries, in the order of their keys.

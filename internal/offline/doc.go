@@ -14,8 +14,9 @@
 //
 //  1. Check everything, also whether the first lines can be processed (firstlines.go), and lock the output (prepare.go,
 //     outputlock.go). If an error says ErrRefused, nothing was changed.
-//  2. Read the inputs once, for their digest (digest.go). Inputs and options identify the run: if a run of the same
-//     inputs and options did not finish, it continues; otherwise a new run begins.
+//  2. Read the inputs once, for their digest (digest.go). Inputs and options identify the run: if FILE.run names a run
+//     of the same inputs and options that did not finish, it continues; otherwise a new run begins. Other stopped runs
+//     of the scope are closed (closing.go).
 //  3. Save the run under an id of its own, before the ledger gets a record. The id is part of the records' owners.
 //     After a crash each record finds its own entry, and so is a retry and not a copy.
 //  4. With RenameAll, read the inputs and find the keys with two or more fingerprints (sharedkeys.go). A run that
@@ -39,7 +40,7 @@
 //
 // # Owners and times
 //
-// A record's owner is "run/ID/FILE:LINE", or the text at the owner path. Its arrival is the start of its run, or the
+// A record's owner is "run/ID/FILE/LINE", or the text at the owner path. Its arrival is the start of its run, or the
 // time at the time path. The start of a run is part of its id, so it stays the same when the run is resumed.
 //
 // With a window and a time path, a record may replace the entry by which an earlier record of the same batch was
@@ -83,10 +84,15 @@
 //   - a file that is shorter than recorded;
 //   - a file that is longer than recorded, if its run has finished.
 //
-// If the output was deleted, the run starts over under the same id, so that nothing is missing.
+// A stream such as stdout cannot be cut. The next run prints everything again. New dead letters are then appended to
+// the dead-letter file.
 //
-// A stream such as stdout cannot be cut. A run that did not finish starts over under the same id and prints everything
-// again. New dead letters are then appended to the dead-letter file.
+// # Stopped runs
+//
+// A run that has stopped is closed at its saved progress by the first command that does not continue it
+// (docs/adr/0043-stopped-runs.md). Until then, no other run or function relies on what the run has entered and not
+// saved. While a run works, it saves its row at least every dedupe.BeatEvery (beats.go). If it was closed, its next
+// save or put returns dedupe.ErrReplaced, and it cuts its files.
 //
 // # Replaced runs
 //
@@ -96,8 +102,8 @@
 // continues like any other.
 //
 // The entries of a run say which run put them. Deleting the entries of the last runs leaves the ledger as it was
-// before these runs, on two conditions: all earlier runs had finished by then, and no entry has ended or belongs to
-// another owner. Otherwise the undo is refused.
+// before these runs, on two conditions: all earlier runs had finished or were closed by then, and no entry has ended or
+// belongs to another owner. Otherwise the undo is refused.
 //
 // A replaced run may still be running. Each of its transactions checks whether the run was replaced, and fails if so.
 //
@@ -111,6 +117,6 @@
 // A Manifest belongs to one ledger and scope. A job is refused if the history of its scope lacks a run that the Manifest
 // lists: without this check, a mistyped ledger would take all outputs away from readers.
 //
-// Two processes that run the same job at once, to different outputs, are one run to the ledger: each writes all
-// survivors.
+// Two processes that run the same job at once, to different outputs, are two runs: together they write each survivor
+// once.
 package offline

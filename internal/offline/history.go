@@ -12,7 +12,7 @@ import (
 // History holds the methods that Job.Replaces and Job.Publish need from an engine in addition to Store. The SQLite
 // engine documents them.
 type History interface {
-	ForRun(scope, id string) dedupe.Ledger
+	ForRun(scope, id, outputID string) dedupe.Ledger
 	Runs(ctx context.Context, scope string) ([]sqlitestore.PastRun, error)
 	HoldRuns(ctx context.Context, scope string, do func([]sqlitestore.PastRun) error) error
 	ReplaceRuns(
@@ -22,9 +22,12 @@ type History interface {
 
 // About is what the history of a ledger says about a run, in addition to its progress. Paths are absolute.
 type About struct {
-	Inputs    []string `json:"inputs,omitempty"`
+	Inputs    []string `json:"inputs,omitempty"`    // only in a History
 	Output    string   `json:"output,omitempty"`    // empty for a stream
 	Published string   `json:"published,omitempty"` // Job.Publish
+	// File is the file that the run writes to, and Host the host that has it.
+	File string `json:"file,omitempty"`
+	Host string `json:"host,omitempty"`
 }
 
 // AboutRun returns the About of a run. It is empty for an import.
@@ -35,16 +38,18 @@ func AboutRun(r dedupe.Run) (a About) {
 
 // about returns the About of this run, as text.
 func (r *run) about() (string, error) {
-	var a About
+	a := About{Host: r.host}
 	for _, in := range r.Inputs {
-		a.Inputs = append(a.Inputs, in.Name)
+		if r.history != nil { // other engines pay for each byte, once a second
+			a.Inputs = append(a.Inputs, in.Name)
+		}
 	}
 	var err error
-	if a.Output = r.Place; r.Upload == nil {
-		a.Output, err = absolute(r.Out)
-	}
-	if err != nil {
+	if a.File, err = absolute(r.Out); err != nil {
 		return "", err
+	}
+	if a.Output = r.Place; r.Upload == nil {
+		a.Output = a.File
 	}
 	if a.Published, err = absolute(r.Publish); err != nil {
 		return "", err

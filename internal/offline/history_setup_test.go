@@ -181,8 +181,23 @@ func (s mortalStore) ReplaceRuns(
 	return errors.Join(dead, err)
 }
 
-func (s mortalStore) ForRun(scope, id string) dedupe.Ledger {
-	return mortalLedger{s.storeWithHistory.ForRun(scope, id), s.death}
+func (s mortalStore) RunByID(ctx context.Context, scope, id string) (run *dedupe.Run, err error) {
+	dead := s.death.step(func() { run, err = s.storeWithHistory.RunByID(ctx, scope, id) }, nothing)
+	return run, errors.Join(dead, err)
+}
+
+func (s mortalStore) OpenRuns(ctx context.Context, scope string) (runs []dedupe.Run, err error) {
+	dead := s.death.step(func() { runs, err = s.storeWithHistory.OpenRuns(ctx, scope) }, nothing)
+	return runs, errors.Join(dead, err)
+}
+
+func (s mortalStore) CloseRun(ctx context.Context, scope string, r dedupe.Run) (closed bool, err error) {
+	dead := s.death.step(func() { closed, err = s.storeWithHistory.CloseRun(ctx, scope, r) }, nothing)
+	return closed, errors.Join(dead, err)
+}
+
+func (s mortalStore) ForRun(scope, id, outputID string) dedupe.Ledger {
+	return mortalLedger{s.storeWithHistory.ForRun(scope, id, outputID), s.death}
 }
 
 type mortalLedger struct {

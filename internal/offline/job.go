@@ -3,7 +3,6 @@ package offline
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -73,10 +72,12 @@ type Job struct {
 	Progress  func(Progress)   // gets the progress of the run from time to time; may be nil
 
 	// Tests set these.
-	open    openFunc // opens files for writing
-	rename  func(from, to string) error
-	maxLine int
-	clock   dedupe.Clock
+	open      openFunc // opens files for writing
+	rename    func(from, to string) error
+	maxLine   int
+	clock     dedupe.Clock
+	host      string
+	beatEvery time.Duration // below 0: never
 }
 
 // Report holds the results of a run. The Tally does not depend on crashes. With an owner path it does: records that were
@@ -86,8 +87,10 @@ type Report struct {
 	Output      string // Job.Out, or the output of Job.Publish
 	DeadLetters string // likewise
 	Resumed     int64  // lines that were done before the run continued
-	Again       bool   // the run had begun before, and started again from the beginning
 	dedupe.Tally
+
+	// Closed lists the stopped runs that were closed meanwhile.
+	Closed []ClosedRun
 
 	// Differences are the differences among the records that this process has compared.
 	Differences []Difference
@@ -116,16 +119,18 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 	}
 	defer r.close()
 	if err := r.prepare(ctx); err != nil {
-		return Report{}, refuseBroken(err)
+		return Report{Closed: r.closed}, refuseBroken(err)
 	}
 	err = r.work(ctx)
+	r.noteClosed(ctx)
 	return r.report(), err
 }
 
 func (r *run) report() Report {
 	report := Report{
-		Run: r.done.ID, Output: r.Out, DeadLetters: r.DeadLetters, Resumed: r.resumed, Again: r.again, Tally: r.done.Tally, Differences: r.differences.list(),
-		Replaced: r.undone, NewerRun: r.newerRun, OtherSettings: r.otherSettings,
+		Run: r.done.ID, Output: r.Out, DeadLetters: r.DeadLetters, Resumed: r.resumed, Tally: r.done.Tally,
+		Differences: r.differences.list(), Closed: r.closed, Replaced: r.undone, NewerRun: r.newerRun,
+		OtherSettings: r.otherSettings,
 	}
 	if r.differences.partial {
 		report.ComparedIDs = mostCompared
@@ -153,7 +158,9 @@ type run struct {
 	sources    []string   // the sources of the owners, by input
 	start      time.Time  // the arrival of records without a time of their own
 	resumed    int64
-	again      bool
+	closed     []ClosedRun
+	left       []dedupe.Run // runs of the scope that were at work when this one began
+	beats      beats
 	checked    bool // the first lines were checked
 	savingDone bool // the store was asked to save the finished run
 	undone     []ReplacedRun
@@ -195,6 +202,12 @@ func newRun(j Job) (*run, error) {
 	if j.rename == nil {
 		j.rename = os.Rename
 	}
+	if j.host == "" {
+		j.host, _ = os.Hostname() // without a name no output is known to be on this host
+	}
+	if j.beatEvery == 0 {
+		j.beatEvery = dedupe.BeatEvery
+	}
 	if j.maxLine == 0 {
 		j.maxLine = maxLine
 	}
@@ -226,6 +239,7 @@ func newRun(j Job) (*run, error) {
 }
 
 func (r *run) close() {
+	r.beats.stop()
 	r.stopReading()
 	r.out.close()
 	r.deadLetters.close()
@@ -249,6 +263,7 @@ func isStream(in Input) bool { return in.Size == Unknown }
 
 // work processes the rest of the inputs, batch by batch.
 func (r *run) work(ctx context.Context) (err error) {
+	r.startBeats(ctx)
 	if r.undone, err = r.replaced(ctx); err != nil {
 		return r.stopped(ctx, err)
 	}
@@ -294,7 +309,7 @@ func (r *run) tidy() {
 
 func (r *run) startReading(ctx context.Context) {
 	for i := range r.Inputs {
-		r.sources = append(r.sources, fmt.Sprintf("run/%s/%d", r.done.ID, i+1))
+		r.sources = append(r.sources, dedupe.RunSource(r.done.ID, i+1))
 	}
 	r.feed = startFeed(ctx, r.lines, r.BatchSize, r.decode)
 }
@@ -307,7 +322,7 @@ func (r *run) workBatch(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := r.decide(ctx, b); err != nil {
+	if err := r.decidePatiently(ctx, b); err != nil {
 		return err
 	}
 	if err := r.write(ctx, b); err != nil {

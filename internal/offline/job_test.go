@@ -31,7 +31,7 @@ func TestOutcomes(t *testing.T) {
 	if got := b.read("dead"); got != want {
 		t.Errorf("want dead-lettered\n%sgot\n%s", want, got)
 	}
-	if got.Resumed != 0 || got.Again || got.Run == "" {
+	if got.Resumed != 0 || len(got.Closed) != 0 || got.Run == "" {
 		t.Errorf("unexpected report %+v", got)
 	}
 }
@@ -260,18 +260,20 @@ func TestRefusals(t *testing.T) {
 		b := newBench(t, input)
 		b.cutInTheMiddle()
 		setFormat(&b.job, func(o *format.Options) { o.FingerprintPath = "" })
-		b.refused("out belongs to the unfinished run 2026", "other inputs, options, scope or store")
+		b.refused("out has the first 2 records of the stopped run 2026", "other inputs or options", "choose another file")
 		b.job.Inputs = texts(input + rec("4", "x"))
 		setFormat(&b.job, func(o *format.Options) { o.FingerprintPath = "fp" })
-		b.refused("belongs to the unfinished run")
+		b.refused("of the stopped run")
+		b.job.Scope = "other"
+		b.refused("out belongs to the unfinished run 2026", "another ledger, scope or output")
 	})
 	t.Run("shortened output", func(t *testing.T) {
 		b := newBench(t, input)
 		b.cutInTheMiddle()
 		b.write("out", "{")
-		b.refused("out has 1 bytes", "written 40", "Delete it to start the run over")
+		b.refused("out has 1 bytes", "written 40", "Delete it: then all records of the run are decided again")
 		b.remove("out")
-		if got := b.run(); !got.Again || got.Resumed != 0 {
+		if got := b.run(); len(got.Closed) != 1 || got.Closed[0].Lines != 0 || got.Resumed != 0 {
 			t.Errorf("unexpected report %+v", got)
 		}
 		b.wantOut(rec("1", "x") + rec("2", "x") + rec("3", "x"))
@@ -280,7 +282,7 @@ func TestRefusals(t *testing.T) {
 		b := newBench(t, input)
 		b.cutInTheMiddle()
 		b.write("dead", "{")
-		b.refused("dead has 1 bytes", "Delete", "out to start the run over")
+		b.refused("dead has 1 bytes", "Delete", "out: then all records of the run are decided again")
 		b.remove("dead")
 		b.refused("dead has 0 bytes")
 	})
@@ -332,7 +334,7 @@ func TestInterrupted(t *testing.T) {
 	}
 	b.now = b.now.Add(time.Hour)
 	got := b.run()
-	if got.Resumed != 3 || got.Again || got.Tally != (dedupe.Tally{In: 5, New: 3, Natural: 1, DeadLettered: 1, Out: 3}) {
+	if got.Resumed != 3 || len(got.Closed) != 0 || got.Tally != (dedupe.Tally{In: 5, New: 3, Natural: 1, DeadLettered: 1, Out: 3}) {
 		t.Errorf("unexpected report %+v", got)
 	}
 	b.wantOut(rec("1", "x") + rec("2", "x") + rec("3", "x"))
@@ -356,24 +358,30 @@ func TestRecordedWhenInterrupted(t *testing.T) {
 	}
 }
 
-// TestOtherOutput runs a job that was cut off again with another output, a file or a stream. It starts over, and the
-// new output is complete.
+// TestOtherOutput runs a job that was cut off again with another output, a file or a stream. The stopped run is closed
+// where it was cut off, and the new output has the rest.
 func TestOtherOutput(t *testing.T) {
 	t.Parallel()
-	input, all := rec("1", "x")+rec("2", "x")+"broken\n"+rec("1", "y"), rec("1", "x")+rec("2", "x")+renamed("1", "y")
-	b := newBench(t, input)
-	b.cutInTheMiddle()
-	b.job.Out, b.job.DeadLetters = b.path("out2"), b.path("dead2")
-	if r, err := b.job.Run(context.Background()); err != nil || !r.Again || b.read("out2") != all {
-		t.Errorf("got %+v, %v: %s", r, err, b.read("out2"))
-	}
-
-	b = newBench(t, input)
-	b.cutInTheMiddle()
-	var stream bytes.Buffer
-	b.job.Out, b.job.Stream = "", &stream
-	if r := b.run(); !r.Again || stream.String() != all {
-		t.Errorf("got %+v: %s", r, stream.String())
+	input, rest := rec("1", "x")+rec("2", "x")+"broken\n"+rec("1", "y"), renamed("1", "y")
+	for _, out := range []string{"out2", ""} {
+		b := newBench(t, input)
+		b.cutInTheMiddle()
+		var stream bytes.Buffer
+		b.job.Out, b.job.DeadLetters, b.job.Stream = "", b.path("dead2"), &stream
+		if out != "" {
+			b.job.Out = b.path(out)
+		}
+		r, err := b.job.Run(context.Background())
+		if err != nil || len(r.Closed) != 1 || r.Closed[0].Output != b.path("out") || r.Closed[0].Lines != 2 {
+			t.Errorf("%s: got %+v, %v", out, r, err)
+		}
+		if got := b.read("out2") + stream.String(); got != rest {
+			t.Errorf("%s: want %s, got %s", out, rest, got)
+		}
+		b.wantOut(rec("1", "x") + rec("2", "x"))
+		if b.read("out.run") != "" {
+			t.Error("FILE.run of a closed run was left behind")
+		}
 	}
 }
 
@@ -411,7 +419,7 @@ func TestEndUnheard(t *testing.T) {
 
 	b = unsent()
 	b.remove("out")
-	if r := b.run(); !r.Again || r.New != 2 || r.Synthetic != 1 || r.Retry != 0 {
+	if r := b.run(); r.New != 2 || r.Synthetic != 1 || r.Retry != 0 {
 		t.Errorf("unexpected report %+v", r)
 	}
 	b.wantOut(all)
@@ -423,10 +431,7 @@ func TestEndUnheard(t *testing.T) {
 	if _, err := elsewhere.Run(context.Background()); err != nil {
 		t.Fatal(err)
 	}
-	b.refused("out has 40 bytes", "Delete it to start the run over")
-	b.remove("out")
-	b.run()
-	b.wantOut(all)
+	b.refused("out is not empty")
 
 	b = newBench(t, input)
 	var stream bytes.Buffer
@@ -469,11 +474,11 @@ func TestStream(t *testing.T) {
 	}
 	var w bytes.Buffer
 	b.job.Stream = &w
-	if r := b.run(); !r.Again || w.String() != all {
+	if r := b.run(); len(r.Closed) != 1 || w.String() != all {
 		t.Errorf("got %+v: %s", r, w.String())
 	}
 	w.Reset()
-	if r := b.run(); r.Again || r.Natural != 3 || w.Len() != 0 {
+	if r := b.run(); len(r.Closed) != 0 || r.Natural != 3 || w.Len() != 0 {
 		t.Errorf("got %+v: %s", r, w.String())
 	}
 	if want := "of before\n" + deadLetterAs("a", 4, "not valid JSON", "broken") + deadLetterAs("a", 4, "not valid JSON", "broken"); b.read("dead") != want {

@@ -11,12 +11,13 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/filelock"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
 // outputLock locks an output file for one run. While a run holds it, no other run writes to the file. FILE.lock is
 // the lock. FILE.run says which unfinished run the output belongs to.
 type outputLock struct {
-	output string
+	output string // the file, even if the user has named a symbolic link to it
 	file   *filelock.Lock
 	owner  runFile // the content of FILE.run; zero without a FILE.run
 }
@@ -25,6 +26,7 @@ type outputLock struct {
 // run could cut any file that the user names by mistake to the recorded size.
 type runFile struct {
 	Run         string `json:"run"`
+	Output      string `json:"output"`       // Run.OutputID of package dedupe
 	DeadLetters string `json:"dead_letters"` // absolute path of the dead-letter file
 }
 
@@ -35,13 +37,13 @@ func (l *outputLock) runPath() string { return l.output + runSuffix }
 
 // lockOutput locks an output file, which need not exist.
 func lockOutput(output string) (*outputLock, error) {
-	l := &outputLock{output: output}
+	l := &outputLock{output: targetOf(output)}
 	var err error
-	switch l.file, err = filelock.Take(output); {
+	switch l.file, err = filelock.Take(l.output); {
 	case errors.Is(err, filelock.ErrLocked):
 		return nil, refuse("another process is writing to %s. Wait until it has ended, or choose another file", output)
 	case errors.Is(err, filelock.ErrNotALock):
-		return nil, l.nameTaken(filelock.Name(output))
+		return nil, l.nameTaken(filelock.Name(l.output))
 	case err != nil:
 		return nil, err
 	}
@@ -50,6 +52,27 @@ func lockOutput(output string) (*outputLock, error) {
 		return nil, err
 	}
 	return l, nil
+}
+
+// targetOf follows symbolic links, also one to a file that does not exist. Two names of one file have one lock.
+func targetOf(path string) string {
+	const most = 40 // as systems allow
+	for range most {
+		to, err := os.Readlink(path)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(path), to)
+		}
+		path = to
+	}
+	return path
+}
+
+// isOf reports whether the files are those of a run.
+func (l *outputLock) isOf(r dedupe.Run) bool {
+	return l.owner.Run == r.ID && l.owner.Output == r.OutputID
 }
 
 func (l *outputLock) release() { l.file.Release() }
@@ -105,5 +128,8 @@ func (l *outputLock) writeRunFile(owner runFile) error {
 	return nil
 }
 
-// removeRunFile removes FILE.run, which means that the output is complete.
-func (l *outputLock) removeRunFile() error { return os.Remove(l.runPath()) }
+// removeRunFile removes FILE.run, which means that the output is complete, up to where its run has ended or was closed.
+func (l *outputLock) removeRunFile() error {
+	l.owner = runFile{}
+	return os.Remove(l.runPath())
+}

@@ -35,21 +35,27 @@ func (r *run) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	row, err := r.Store.ReadRun(ctx, r.Scope, digest)
-	if err == nil && row != nil && r.Publish != "" {
-		err = r.lockUnfinished(row.ID)
-	}
-	switch {
-	case err != nil:
+	row, err := r.continued(ctx, digest)
+	if err != nil {
 		return err
-	case row != nil && r.lock != nil && r.lock.owner.Run == row.ID:
-		return r.resume(ctx, *row)
-	case row == nil || row.Finished:
-		return r.beginNew(ctx, digest)
-	default:
-		r.again = true
-		return r.begin(ctx, dedupe.Run{Digest: digest, ID: row.ID})
 	}
+	if row != nil {
+		r.done.ID = row.ID
+		if err := r.closeStopped(ctx); err != nil {
+			return err
+		}
+		return r.resume(ctx, *row)
+	}
+	if err := r.checkFirstLines(ctx); err != nil {
+		return err
+	}
+	if err := r.freeOutput(ctx); err != nil {
+		return err
+	}
+	if err := r.closeStopped(ctx); err != nil {
+		return err
+	}
+	return r.beginNew(ctx, digest)
 }
 
 // lockOutput locks the output file. It refuses a file that cannot be the run's before it reads the inputs.
@@ -93,7 +99,7 @@ func CheckEmpty(paths ...string) error {
 		}
 		if size > 0 {
 			return refuse("%s is not empty: it holds the output of a finished run, or something else. "+
-				"Choose another file or delete it", path)
+				"Choose another file", path)
 		}
 	}
 	return nil
@@ -105,11 +111,11 @@ func (r *run) beginNew(ctx context.Context, digest string) error {
 	if err != nil {
 		return err
 	}
-	return r.begin(ctx, dedupe.Run{Digest: digest, ID: id})
+	return r.begin(ctx, dedupe.Run{Digest: digest, ID: id, OutputID: rand.Text()})
 }
 
-// begin starts a run, or starts it over. It saves the id before the ledger gets any record. Without that, a run after
-// a crash would take its own records for copies.
+// begin starts a run. It saves the id before the ledger gets any record. Without that, a run after a crash would take
+// its own records for copies.
 func (r *run) begin(ctx context.Context, at dedupe.Run) (err error) {
 	if err := r.checkFirstLines(ctx); err != nil {
 		return err
@@ -125,7 +131,7 @@ func (r *run) begin(ctx context.Context, at dedupe.Run) (err error) {
 			return err
 		}
 	}
-	if r.Replaces != "" && !r.again {
+	if r.Replaces != "" {
 		if err := r.undo(ctx); err != nil {
 			return err
 		}
@@ -152,7 +158,8 @@ func (r *run) takeFiles() error {
 
 // identifyAs sets the values that depend on the run's id.
 func (r *run) identifyAs(at dedupe.Run) (err error) {
-	r.done, r.decider.Ledger = at, r.ledger(at.ID)
+	r.done = at
+	r.decider.Ledger = savingLedger{r.ledger(at.ID), r}
 	if r.start, err = startOf(at.ID); err != nil {
 		return err
 	}
@@ -167,8 +174,8 @@ func (r *run) checkNotOfAnotherRun(ctx context.Context) error {
 		if err := r.checkNotReplaced(ctx); err != nil {
 			return err
 		}
-		return refuse("%s belongs to the unfinished run %s, which had other inputs, options, scope or store. "+
-			"Finish that run with its own command, or delete %[1]s to give it up", r.Out, r.lock.owner.Run)
+		return refuse("%s belongs to the unfinished run %s, which had another ledger, scope or output. "+
+			"Finish that run with its own command, or choose another file", r.Out, r.lock.owner.Run)
 	}
 	return err
 }
@@ -179,7 +186,7 @@ func (r *run) claimFiles() error {
 	if err != nil {
 		return err
 	}
-	if err := r.lock.writeRunFile(runFile{Run: r.done.ID, DeadLetters: deadLetters}); err != nil {
+	if err := r.lock.writeRunFile(runFile{Run: r.done.ID, Output: r.done.OutputID, DeadLetters: deadLetters}); err != nil {
 		return err
 	}
 	return r.out.ready()
@@ -199,10 +206,6 @@ func (r *run) resume(ctx context.Context, at dedupe.Run) error {
 	if err != nil {
 		return err
 	}
-	if out < 0 { // the user has deleted the output to start over
-		r.again = true
-		at = dedupe.Run{Digest: at.Digest, ID: at.ID}
-	}
 	deadLetters, err := sizeOf(r.DeadLetters)
 	if err != nil {
 		return err
@@ -214,7 +217,13 @@ func (r *run) resume(ctx context.Context, at dedupe.Run) error {
 		return err
 	}
 	r.resumed = at.Lines
-	return r.cutFiles(ctx, deadLetters >= 0)
+	if !at.Finished {
+		r.done.Rests = false
+		if err := r.save(ctx); err != nil { // fails if the run was closed meanwhile
+			return err
+		}
+	}
+	return r.takeUp(ctx, deadLetters >= 0)
 }
 
 // checkSameDeadLetters refuses a dead-letter file other than the one with which the run began. Otherwise each of the
@@ -226,7 +235,7 @@ func (r *run) checkSameDeadLetters() error {
 	}
 	if deadLetters != r.lock.owner.DeadLetters {
 		return refuse("the unfinished run of %s writes dead letters to %s, not to %s. "+
-			"Name that file, or delete %[1]s to start the run over", r.Out, r.lock.owner.DeadLetters, deadLetters)
+			"Name that file, or choose another output", r.Out, r.lock.owner.DeadLetters, deadLetters)
 	}
 	return nil
 }
@@ -236,10 +245,10 @@ func (r *run) checkSameDeadLetters() error {
 func (r *run) checkSizes(at dedupe.Run, out, deadLetters int64) error {
 	switch {
 	case out >= 0 && out < at.Output:
-		return refuse("%s has %d bytes, but its run has written %d. Delete it to start the run over",
+		return refuse("%s has %d bytes, but its run has written %d. Delete it: then all records of the run are decided again",
 			r.Out, out, at.Output)
 	case deadLetters < at.DeadLetters && at.DeadLetters > 0:
-		return refuse("%s has %d bytes, but its run has written %d. Delete %s to start the run over",
+		return refuse("%s has %d bytes, but its run has written %d. Delete %s: then all records of the run are decided again",
 			r.DeadLetters, max(0, deadLetters), at.DeadLetters, r.Out)
 	case at.Finished && (out > at.Output || deadLetters > at.DeadLetters):
 		return refuse("the run of %s has finished with %d bytes, and %d bytes in %s. "+
@@ -249,8 +258,8 @@ func (r *run) checkSizes(at dedupe.Run, out, deadLetters int64) error {
 	return nil
 }
 
-// cutFiles cuts the files to the sizes that the run last recorded, and skips the lines that are done.
-func (r *run) cutFiles(ctx context.Context, deadLettersExist bool) error {
+// takeUp cuts the files to the sizes that the run last recorded, and skips the lines that are done.
+func (r *run) takeUp(ctx context.Context, deadLettersExist bool) error {
 	r.out.size, r.out.kept, r.deadLetters.size = r.done.Output, r.done.Output, r.done.DeadLetters
 	if err := r.out.ready(); err != nil {
 		return err
@@ -259,9 +268,6 @@ func (r *run) cutFiles(ctx context.Context, deadLettersExist bool) error {
 		if err := r.deadLetters.ready(); err != nil {
 			return err
 		}
-	}
-	if r.again {
-		return r.save(ctx)
 	}
 	return r.lines.skip(ctx, r.done.Input)
 }

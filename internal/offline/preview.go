@@ -7,12 +7,6 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// Readable holds the methods that a Preview needs from the ledger that it reads.
-type Readable interface {
-	dedupe.Finder
-	ReadRun(ctx context.Context, scope, digest string) (*dedupe.Run, error)
-}
-
 // Scratch is the ledger that a Preview writes to. It must be empty, and no other run may use it.
 type Scratch interface {
 	dedupe.Entries
@@ -23,8 +17,9 @@ type Scratch interface {
 // ledger's entries, and enters records in a scratch ledger. An entry of the scratch ledger hides the ledger's entry
 // of the same key.
 type Preview struct {
-	Ledger  Readable
-	Scratch Scratch
+	dedupe.Runs // is nil: a preview reads and saves no run
+	Ledger      dedupe.Finder
+	Scratch     Scratch
 
 	// raised are the purge times to which it would have raised entries of Ledger, as for synthetic duplicates in a
 	// window.
@@ -42,11 +37,6 @@ func (p *Preview) Explain(ctx context.Context, scope string, c dedupe.Candidate)
 		return x.Explain(ctx, scope, c)
 	}
 	return dedupe.Explanation{}, nil
-}
-
-// ReadRun reads a run from the ledger, so that an unfinished run finds its own records.
-func (p *Preview) ReadRun(ctx context.Context, scope, digest string) (*dedupe.Run, error) {
-	return p.Ledger.ReadRun(ctx, scope, digest)
 }
 
 // SaveRun saves nothing.

@@ -206,12 +206,20 @@ func (r *run) publish(ctx context.Context) error {
 			switch {
 			case p.ID == r.done.ID && p.ReplacedBy != "":
 				return fmt.Errorf("%w: run %s, by run %s", sqlitestore.ErrReplaced, p.ID, p.ReplacedBy)
-			case p.Finished && p.ReplacedBy == "" && AboutRun(p.Run).Published == name:
+			case counts(p) && AboutRun(p.Run).Published == name:
+				if err := r.tidyClosed(AboutRun(p.Run).File, p.Run); err != nil {
+					return err
+				}
 				list = append(list, published(p.Run))
 			}
 		}
 		return r.putManifest(ctx, name, runs, list)
 	})
+}
+
+// counts reports whether readers need the output of a run: of a closed one only if it has saved something.
+func counts(p sqlitestore.PastRun) bool {
+	return p.ReplacedBy == "" && (p.Finished || p.Closed && p.Output > 0)
 }
 
 // putManifest replaces the manifest, unless it names a later run than list does. That run has its ledger in memory, too.

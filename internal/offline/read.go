@@ -161,14 +161,15 @@ func (r *run) readFields(ctx context.Context, rec *record) error {
 func OwnerNamed(text string) dedupe.Owner { return dedupe.Owner{Sequence: text, Sub: dedupe.Plain} }
 
 // ownerOf returns the identity of a record: the text at the owner path, or its run and its place in the inputs. The
-// batch is not part of the identity.
+// batch is not part of the identity. With an owner path, too, the entry says which line of which run has put it.
 func (r *run) ownerOf(rec *record) dedupe.Owner {
+	source, line := r.sources[rec.file-1], strconv.FormatInt(rec.number, 10)
 	if rec.fields.Owner != "" {
-		return OwnerNamed(rec.fields.Owner)
+		owner := OwnerNamed(rec.fields.Owner)
+		owner.Place = source + "/" + line
+		return owner
 	}
-	return dedupe.Owner{
-		Source: r.sources[rec.file-1], Sequence: strconv.FormatInt(rec.number, 10), Sub: dedupe.Plain,
-	}
+	return dedupe.Owner{Source: source, Sequence: line, Sub: dedupe.Plain}
 }
 
 // mayReplaceEntry reports whether a record may replace an entry that decides an earlier record of the batch. If so,

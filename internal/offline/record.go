@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
 const (
@@ -41,21 +41,49 @@ func (r *run) record(ctx context.Context) error {
 	}
 	r.done.Output = r.out.kept // a compressed file keeps more now, because its member or frame has ended
 	if r.done.Finished && r.Upload != nil {
-		if err := r.Upload(ctx, r.done.ID); err != nil {
+		if err := r.upload(ctx); err != nil {
 			return err
 		}
 	}
-	r.savingDone = r.done.Finished
+	if r.savingDone = r.done.Finished; r.savingDone {
+		r.beats.stop() // a late beat would save that the run is not finished
+	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()
-	return r.save(ctx)
+	err := r.save(ctx)
+	if r.savingDone && r.Upload != nil && errors.Is(err, dedupe.ErrReplaced) {
+		return r.closedAtEnd(ctx, err)
+	}
+	return err
 }
 
+// closedAtEnd returns no error if the run was closed behind its last line, during its upload: then it is complete.
+func (r *run) closedAtEnd(ctx context.Context, err error) error {
+	row, readErr := r.Store.RunByID(ctx, r.Scope, r.done.ID)
+	if readErr == nil && row != nil && row.Closed && row.Lines == r.done.Lines {
+		return nil
+	}
+	return errors.Join(err, readErr)
+}
+
+// upload uploads the output of all lines. It saves them before: so a run that is closed during its upload is closed
+// behind its last line, and nobody else decides what is in the object.
+func (r *run) upload(ctx context.Context) error {
+	r.done.Finished = false
+	err := r.save(ctx)
+	r.done.Finished = true
+	if err != nil {
+		return err
+	}
+	return r.Upload(ctx, r.done.ID)
+}
+
+// save saves the progress of the run.
 func (r *run) save(ctx context.Context) error {
 	if r.Forgets {
 		return nil
 	}
-	return r.Store.SaveRun(ctx, r.Scope, r.done)
+	return r.beats.save(ctx, r.Store, r.Scope, &r.done)
 }
 
 // stopped returns the error of a run that ended early. It names the progress, and says what the same command does
@@ -68,19 +96,19 @@ func (r *run) stopped(ctx context.Context, err error) error {
 			err = fmt.Errorf("%w; the work of the last second will be done again: %w", err, recordErr)
 		}
 	}
-	return fmt.Errorf("%w after %d lines: %w. %s", ErrStopped, r.done.Lines, err, r.whatNext(err))
+	next := r.whatNext(ctx, err)
+	r.rest(ctx)
+	return fmt.Errorf("%w after %d lines: %w. %s", ErrStopped, r.done.Lines, err, next)
 }
 
 // whatNext says what to do after the run was stopped.
-func (r *run) whatNext(err error) string {
+func (r *run) whatNext(ctx context.Context, err error) string {
 	_, otherList := errors.AsType[*otherListError](err)
 	switch {
 	case otherList:
 		return fmt.Sprintf("The output %s is complete. To publish it, move that list away and run the same command", r.Out)
-	case errors.Is(err, sqlitestore.ErrReplaced) && r.Out != "":
-		return fmt.Sprintf("Its output does not count any more: delete %s", r.Out)
-	case errors.Is(err, sqlitestore.ErrReplaced):
-		return "Its output does not count any more"
+	case errors.Is(err, dedupe.ErrReplaced):
+		return r.afterReplaced(ctx)
 	case r.Forgets && r.Publish == "" && r.Out != "":
 		return fmt.Sprintf("Its ledger was in memory and is lost: delete %s, then run the same command to start over",
 			r.Out)

@@ -61,13 +61,13 @@ func (r *run) firstReplaced(runs []sqlitestore.PastRun) (int64, error) {
 	switch by := find(runs, first.ReplacedBy); {
 	case by != nil && by.Finished:
 		return 0, refuse("run %s was replaced by run %s. To replace that one, name it", first.ID, by.ID)
-	case by == nil && !first.Finished:
+	case by == nil && !isOver(first):
 		return 0, refuse("run %s is not finished. Finish it with its own command, or replace an earlier run", first.ID)
 	}
 	for _, p := range runs[:at] {
 		switch {
 		case p.ReplacedBy != "":
-		case !p.Finished:
+		case !isOver(p):
 			return 0, refuse("run %s began before run %s and is not finished. Finish it with its own command, or replace "+
 				"an earlier run", p.ID, first.ID)
 		case p.Ended >= first.Number && p.About == "":
@@ -86,6 +86,8 @@ func (r *run) firstReplaced(runs []sqlitestore.PastRun) (int64, error) {
 	}
 	return first.Number, r.checkStaysPublished(runs[at:])
 }
+
+func isOver(p sqlitestore.PastRun) bool { return p.Finished || p.Closed }
 
 // find returns the run with an id, or nil.
 func find(runs []sqlitestore.PastRun, id string) *sqlitestore.PastRun {
@@ -132,5 +134,5 @@ func (r *run) ledger(id string) dedupe.Ledger {
 	if r.history == nil {
 		return r.Store
 	}
-	return r.history.ForRun(r.Scope, id)
+	return r.history.ForRun(r.Scope, id, r.done.OutputID)
 }

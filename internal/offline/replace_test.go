@@ -51,7 +51,11 @@ func TestReplaceIsRefused(t *testing.T) {
 	first := p.finish(p.next(false, rec("1", "x")))
 	cut := p.next(false, rec("2", "x")+rec("3", "x"))
 	p.cutAfterABatch(cut)
-	unfinished := p.history()[1].ID
+	unfinished := p.history()[len(p.history())-1].ID
+	atWork, err := lockOutput(cut.Out)
+	if err != nil {
+		t.Fatal(err)
+	}
 	second := p.finish(p.next(false, rec("4", "x")))
 
 	replacing := func(id string) Job {
@@ -72,12 +76,16 @@ func TestReplaceIsRefused(t *testing.T) {
 	j.Forgets = true
 	p.refuses(j, "only a SQLite ledger")
 
+	atWork.release()
 	p.finish(cut)
 	p.refuses(replacing(second.Run), "run "+unfinished+" may have been at work when run "+second.Run+" began")
-	foreign := p.next(false, `{"id":"7","fp":"x","o":"elsewhere"}`+"\n")
-	setFormat(&foreign, func(o *format.Options) { o.OwnerPath = "o" })
+	foreign := p.next(false, rec("8", "x"))
 	foreign.Scope = "other"
 	ofOther := p.finish(foreign)
+	ofFunction := dedupe.Entry{Scope: "other", Key: format.KeyOf("7"), Owner: dedupe.Owner{Sequence: "elsewhere", Sub: dedupe.Plain}}
+	if _, err := p.store.PutIfAbsent(t.Context(), []dedupe.Entry{ofFunction}); err != nil {
+		t.Fatal(err)
+	}
 	j = replacing(ofOther.Run)
 	j.Scope = "other"
 	p.refuses(j, "the entry of elsewhere does not belong to a run")
@@ -106,7 +114,7 @@ func TestReplaceIsRefused(t *testing.T) {
 	p.refuses(j, "the import "+meanwhile.ID+" was at work when run "+beside.Run+" began")
 
 	p.finish(replacing(unfinished))
-	p.refuses(replacing(second.Run), "run "+second.Run+" was replaced by run "+p.history()[3].ID)
+	p.refuses(replacing(second.Run), "run "+second.Run+" was replaced by run "+p.history()[len(p.history())-1].ID)
 }
 
 // TestReplaceAgain abandons an unfinished replacing run for a run with other inputs.
@@ -121,13 +129,13 @@ func TestReplaceAgain(t *testing.T) {
 	again.Replaces = wrong.Run
 	out := again.Out
 	again.Out, again.DeadLetters = j.Out, j.DeadLetters
-	p.refuses(again, "belongs to the unfinished run "+p.history()[1].ID)
+	p.refuses(again, "out2 has the first 1 records of the stopped run "+p.history()[len(p.history())-1].ID)
 	again.Out = out
 	p.finish(again)
 	if want := rec("1", "x"); p.read("out3") != want {
 		t.Errorf("got %s, want %s", p.read("out3"), want)
 	}
-	p.refuses(j, "which run "+p.history()[2].ID+" has replaced. Delete it")
+	p.refuses(j, "out2 is not empty")
 }
 
 // cutAfterABatch kills a job after one of its batches was recorded.
@@ -135,7 +143,11 @@ func (p *past) cutAfterABatch(j Job) {
 	p.Helper()
 	runs := len(p.history())
 	j.BatchSize = 1
-	for n := 1; len(p.history()) == runs || p.history()[runs].Lines == 0; n++ {
+	begun := func() bool {
+		now := p.history()
+		return len(now) > runs && now[len(now)-1].Lines > 0
+	}
+	for n := 1; !begun(); n++ {
 		if !p.die(j, n, after) {
 			p.Fatal("it was never cut after its first batch")
 		}
@@ -151,7 +163,7 @@ func TestReplaceStartsOver(t *testing.T) {
 	j.Replaces = wrong.Run
 	p.cutAfterABatch(j)
 	p.remove("out2", "out2.run")
-	if got := p.finish(j); !got.Again || len(got.Replaced) != 1 {
+	if got := p.finish(j); len(got.Closed) != 1 || got.Replaced[0].ID != wrong.Run {
 		t.Errorf("unexpected %+v", got)
 	}
 	if want := rec("1", "x") + rec("2", "x") + rec("3", "x"); p.read("out2") != want {
@@ -238,8 +250,8 @@ func (s interrupted) HoldRuns(ctx context.Context, scope string, do func([]sqlit
 	return s.storeWithHistory.HoldRuns(ctx, scope, do)
 }
 
-func (s interrupted) ForRun(scope, id string) dedupe.Ledger {
-	return interruptedLedger{s.storeWithHistory.ForRun(scope, id), s.by}
+func (s interrupted) ForRun(scope, id, outputID string) dedupe.Ledger {
+	return interruptedLedger{s.storeWithHistory.ForRun(scope, id, outputID), s.by}
 }
 
 type interruptedLedger struct {
@@ -468,11 +480,11 @@ func (s undoMutant) ReplaceRuns(
 	return s.Store.ReplaceRuns(ctx, scope, by, choose)
 }
 
-func (s undoMutant) ForRun(scope, id string) dedupe.Ledger {
+func (s undoMutant) ForRun(scope, id, outputID string) dedupe.Ledger {
 	if s.mutant == forgetsToStop {
 		return s.Store
 	}
-	return s.Store.ForRun(scope, id)
+	return s.Store.ForRun(scope, id, outputID)
 }
 
 func (s undoMutant) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {

@@ -13,6 +13,36 @@ import (
 // writeBytes is the smallest number of bytes that are written at a time, except at the end of a batch.
 const writeBytes = 256 << 10
 
+// decidePatiently decides a batch. If two runs at work wait for each other, the one that began later gives up and rests.
+// The other one waits until it can close it.
+func (r *run) decidePatiently(ctx context.Context, b *batch) error {
+	for {
+		err := r.decide(ctx, b)
+		other, ok := errors.AsType[*dedupe.RunAtWorkError](err)
+		if !ok || other.Run < r.done.ID || r.clock.OrReal().Pause(ctx, dedupe.BeatEvery) != nil {
+			return err
+		}
+	}
+}
+
+// savingLedger is the ledger of a run. Before the run waits for another one, it saves its own progress: the other one may
+// wait for that.
+type savingLedger struct {
+	dedupe.Ledger
+	run *run
+}
+
+// Enter implements dedupe.Ledger.
+func (l savingLedger) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
+	answers, err := l.Ledger.Enter(ctx, q)
+	for _, a := range answers {
+		if _, waits := errors.AsType[*dedupe.RunAtWorkError](a.Err); waits && l.run.done.Lines > l.run.beats.saved.Lines {
+			return answers, errors.Join(err, l.run.record(ctx))
+		}
+	}
+	return answers, err
+}
+
 // decide asks the ledger about the records of a batch. If a record gets no decision, the batch fails.
 func (r *run) decide(ctx context.Context, b *batch) error {
 	candidates := make([]dedupe.Candidate, 0, len(b.records))
@@ -52,6 +82,7 @@ func (r *run) write(ctx context.Context, b *batch) error {
 	done := r.done
 	for _, rec := range b.records {
 		done.Lines++
+		done.File, done.Line = rec.file, rec.number
 		done.Input += rec.size
 		if err := r.appendResult(ctx, rec, &done.Tally); err != nil {
 			return err

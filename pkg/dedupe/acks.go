@@ -103,7 +103,7 @@ func (r *batchRun) ackOf(records []doneRecord) Ack {
 	}
 	var latest time.Time
 	for _, d := range records {
-		mark := Owner{r.source, d.source.Sequence, d.sub}.Mark()
+		mark := Owner{Source: r.source, Sequence: d.source.Sequence, Sub: d.sub}.Mark()
 		ack.Owners = append(ack.Owners, mark[:]...)
 		if d.source.Arrival.After(latest) {
 			latest = d.source.Arrival

@@ -200,4 +200,6 @@ func (u *userRecord) setErr(err error) {
 	u.err = err
 }
 
-func (r *batchRun) ownerOf(u *userRecord) Owner { return Owner{r.source, u.source.Sequence, u.sub} }
+func (r *batchRun) ownerOf(u *userRecord) Owner {
+	return Owner{Source: r.source, Sequence: u.source.Sequence, Sub: u.sub}
+}

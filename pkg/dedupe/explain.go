@@ -38,6 +38,7 @@ type ExplainedEntry struct {
 	Mine         bool   // this record holds the entry
 	Same         bool   // the entry has the fingerprint of this record
 	Counts       bool   // the entry counts for a record of this arrival
+	Void         bool   // it does not count, because a run over files has put it and not saved its line
 }
 
 // StoredEntry is an entry that an engine with one row for each key reads for ExplainByKey.
@@ -47,6 +48,7 @@ type StoredEntry struct {
 	Version string
 	Arrival time.Time
 	Place   string
+	Void    bool // not Settled
 }
 
 // ExplainByKey implements Explainer.Explain for an engine that stores one row for each key. read returns the entries of
@@ -74,12 +76,14 @@ func ExplainByKey(ctx context.Context, c Candidate, read func(context.Context, [
 		if s == nil {
 			continue
 		}
-		known[keys[i]] = s.Existing
+		if !s.Void {
+			known[keys[i]] = s.Existing
+		}
 		e.Entries = append(e.Entries, ExplainedEntry{
 			ID: ids[i], Owner: s.Owner, Content: hex.EncodeToString(s.Content[:]), Version: s.Version, Arrival: s.Arrival,
 			PurgeAt: s.PurgeAt, Done: s.Done, Place: s.Place,
 			Mine: s.Existing.Owner == c.Owner.Digest(), Same: s.Content == ContentDigest(c.Fingerprint),
-			Counts: !purgedAt(s.PurgeAt, c.Arrival),
+			Void: s.Void, Counts: !s.Void && !purgedAt(s.PurgeAt, c.Arrival),
 		})
 	}
 	if c.Fingerprint != "" {

@@ -64,8 +64,9 @@ type Answer struct {
 // of the family ErrTryAgain. The call may then have taken effect. Both methods are safe to repeat.
 type Entries interface {
 	// PutIfAbsent puts each entry whose key is free in its scope. A key is free if it has no entry, or an entry whose
-	// purge time is before the arrival of the new entry. The owner is not part of the condition: the record that
-	// holds an entry finds it like any other record.
+	// purge time is before the arrival of the new entry, or a void entry of a run over files: see RunWatch. A void
+	// entry is replaced only if it still has the owner that was read. Otherwise the owner is not part of the
+	// condition: the record that holds an entry finds it like any other record.
 	//
 	// The keys of one call differ. The results are in the order of the entries. If a result has an error, the others
 	// are still valid. If the call returns an error, the state of all entries is unknown.
@@ -79,7 +80,8 @@ type Entries interface {
 // Finder is implemented by an engine with one row for each key, for previews. It reads entries and changes nothing.
 type Finder interface {
 	// Find returns the entries of keys in their order, and nil for a key without an entry. It reads consistently. It
-	// may return an entry that is purged but not deleted. An engine that is busy, throttled or out of reach returns
+	// leaves out entries of runs over files whose lines are not saved. It may return an entry that is purged but not
+	// deleted. An engine that is busy, throttled or out of reach returns
 	// an error of the family ErrTryAgain.
 	Find(ctx context.Context, scope string, keys []Key) ([]*Existing, error)
 }
@@ -165,27 +167,4 @@ func (o Owner) Mark() OwnerMark {
 type Consumers interface {
 	// ClaimConsumer makes a function the consumer of a scope and stream, if they have none, and returns their consumer.
 	ClaimConsumer(ctx context.Context, scope string, stream Stream, function string) (consumer string, err error)
-}
-
-// Runs store the progress of offline runs.
-type Runs interface {
-	// ReadRun returns the latest run with a digest, or nil if there is none.
-	ReadRun(ctx context.Context, scope, digest string) (*Run, error)
-	// SaveRun stores a run, or replaces it.
-	SaveRun(ctx context.Context, scope string, r Run) error
-}
-
-// Run is the progress of an offline run. An interrupted run continues from here under the same id, after its files were
-// cut to these sizes.
-type Run struct {
-	Digest      string // of inputs and options
-	ID          string // part of the owners of its records
-	Finished    bool
-	Input       int64 // bytes of the inputs that are processed
-	Lines       int64 // lines of the inputs that are processed
-	Output      int64 // bytes of the output file
-	DeadLetters int64 // bytes of the dead-letter file
-	Tally       Tally
-	// About describes the run, for the history of an engine that keeps one. Other engines do not store it.
-	About string
 }

@@ -17,9 +17,12 @@ type Owner struct {
 	Source   string
 	Sequence string // of the record in its source: a sequence number, a line number or a message id
 	Sub      int    // index in a KPL aggregate, or Plain
+	// Place is where a run over files has read a record whose identity says something else. It is a RunSource and a
+	// line. It is not part of the identity, but engines store it.
+	Place string
 }
 
-// String returns the owner for people: source, sequence and sub-sequence.
+// String returns the owner for people: source, sequence and sub-sequence. ReadRunLine reads it.
 func (o Owner) String() string {
 	text := o.Sequence
 	if o.Source != "" {
@@ -27,6 +30,9 @@ func (o Owner) String() string {
 	}
 	if o.Sub != Plain {
 		text += "#" + strconv.Itoa(o.Sub)
+	}
+	if o.Place != "" {
+		text = o.Place + " " + text
 	}
 	return text
 }

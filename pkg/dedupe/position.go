@@ -33,7 +33,9 @@ type Position struct {
 }
 
 // Owner returns the owner of the record at the position.
-func (p Position) Owner() Owner { return Owner{sourceOf(p.Stream, p.Shard), p.Sequence, p.Sub} }
+func (p Position) Owner() Owner {
+	return Owner{Source: sourceOf(p.Stream, p.Shard), Sequence: p.Sequence, Sub: p.Sub}
+}
 
 func sourceOf(s Stream, shard string) string {
 	if shard == "" { // for example a queue

@@ -12,9 +12,8 @@ var _ dedupe.Explainer = (*Store)(nil)
 // explainedRow is an entry with its attributes for people: see entryRow.
 type explainedRow struct {
 	entryRow
-	OwnerText string `dynamodbav:"r"`
-	Version   string `dynamodbav:"v"`
-	Arrival   int64  `dynamodbav:"a"` // milliseconds
+	Version string `dynamodbav:"v"`
+	Arrival int64  `dynamodbav:"a"` // milliseconds
 }
 
 // Explain implements dedupe.Explainer. If a record is from a stream, its owner has only the number of the shard. It
@@ -24,7 +23,7 @@ func (s *Store) Explain(ctx context.Context, scope string, c dedupe.Candidate) (
 		entries := make([]*dedupe.StoredEntry, len(keys))
 		for i, k := range keys {
 			var err error
-			if entries[i], err = s.explain(ctx, entryKey(scope, k)); err != nil {
+			if entries[i], err = s.explain(ctx, scope, k); err != nil {
 				return nil, err
 			}
 		}
@@ -32,8 +31,9 @@ func (s *Store) Explain(ctx context.Context, scope string, c dedupe.Candidate) (
 	})
 }
 
-func (s *Store) explain(ctx context.Context, k key) (*dedupe.StoredEntry, error) {
+func (s *Store) explain(ctx context.Context, scope string, of dedupe.Key) (*dedupe.StoredEntry, error) {
 	var row explainedRow
+	k := entryKey(scope, of)
 	there, err := s.get(ctx, "read entry", k, &row)
 	if err != nil || !there {
 		return nil, err
@@ -42,8 +42,12 @@ func (s *Store) explain(ctx context.Context, k key) (*dedupe.StoredEntry, error)
 	if err != nil {
 		return nil, err
 	}
+	settled, err := dedupe.Settled(ctx, s, scope, row.OwnerText)
+	if err != nil {
+		return nil, err
+	}
 	return &dedupe.StoredEntry{
-		Existing: *existing, Owner: row.OwnerText, Version: row.Version, Arrival: time.UnixMilli(row.Arrival).UTC(),
+		Void: !settled, Existing: *existing, Owner: row.OwnerText, Version: row.Version, Arrival: time.UnixMilli(row.Arrival).UTC(),
 		Place: k.PK,
 	}, nil
 }

@@ -31,5 +31,8 @@ func (s *Store) find(ctx context.Context, scope string, k dedupe.Key) (*dedupe.E
 	if err != nil || !there {
 		return nil, err
 	}
+	if settled, err := dedupe.Settled(ctx, s, scope, row.OwnerText); err != nil || !settled {
+		return nil, err
+	}
 	return row.existing()
 }

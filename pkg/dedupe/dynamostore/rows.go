@@ -26,7 +26,7 @@ func entryKey(scope string, k dedupe.Key) key {
 	return key{"record#" + scope + "#" + base64.RawURLEncoding.EncodeToString(k[:]), "entry"}
 }
 
-func runKey(scope, digest string) key { return key{"run#" + scope, digest} }
+func runKey(scope, id string) key { return key{"run#" + scope, id} }
 
 func consumerKey(scope string, stream dedupe.Stream) key {
 	return key{"consumer#" + scope, stream.String()}
@@ -48,13 +48,13 @@ func ackKey(k dedupe.AckKey, last string, owners []byte) key {
 // the TTL attribute, in seconds. An entry that is kept for ever has no purge_at: every comparison with it is then
 // false.
 //
-// For people, an entry also has the owner as text (r), the version of its fingerprint (v) and the arrival in
-// milliseconds (a).
+// For people, an entry also has the version of its fingerprint (v) and the arrival in milliseconds (a).
 type entryRow struct {
-	Owner   []byte `dynamodbav:"o"` // digest
-	Content []byte `dynamodbav:"c"` // digest of the fingerprint
-	PurgeAt int64  `dynamodbav:"purge_at,omitempty"`
-	Done    bool   `dynamodbav:"d"` // a transactional sink has done the effect; absent in other rows
+	OwnerText string `dynamodbav:"r"` // says which line of a run over files has put the entry
+	Owner     []byte `dynamodbav:"o"` // digest
+	Content   []byte `dynamodbav:"c"` // digest of the fingerprint
+	PurgeAt   int64  `dynamodbav:"purge_at,omitempty"`
+	Done      bool   `dynamodbav:"d"` // a transactional sink has done the effect; absent in other rows
 }
 
 // entryItem makes the row of an entry without attributevalue, which takes several times as long.
@@ -119,23 +119,35 @@ type consumerRow struct {
 
 type runRow struct {
 	key
-	ID          string       `dynamodbav:"run_id"`
+	Digest      string       `dynamodbav:"digest"`
 	Finished    bool         `dynamodbav:"finished"`
 	Input       int64        `dynamodbav:"input"`
 	Lines       int64        `dynamodbav:"lines"`
+	File        int          `dynamodbav:"file"`
+	Line        int64        `dynamodbav:"line"`
 	Output      int64        `dynamodbav:"output"`
 	DeadLetters int64        `dynamodbav:"dead_letters"` // bytes of the file
 	Tally       dedupe.Tally `dynamodbav:"tally"`
+	About       string       `dynamodbav:"about,omitempty"`
+	OutputID    string       `dynamodbav:"output_id,omitempty"` // absent in imports
+	Beat        int64        `dynamodbav:"beat"`
+	Rests       bool         `dynamodbav:"rests"`
+	Closed      bool         `dynamodbav:"closed"`
 }
 
 func newRunRow(scope string, r dedupe.Run) runRow {
-	return runRow{runKey(scope, r.Digest), r.ID, r.Finished, r.Input, r.Lines, r.Output, r.DeadLetters, r.Tally}
+	return runRow{
+		key: runKey(scope, r.ID), Digest: r.Digest, Finished: r.Finished, Input: r.Input, Lines: r.Lines, File: r.File,
+		Line: r.Line, Output: r.Output, DeadLetters: r.DeadLetters, Tally: r.Tally, About: r.About,
+		OutputID: r.OutputID, Beat: r.Beat, Rests: r.Rests, Closed: r.Closed,
+	}
 }
 
-func (r runRow) run(digest string) *dedupe.Run {
+func (r runRow) run() *dedupe.Run {
 	return &dedupe.Run{
-		Digest: digest, ID: r.ID, Finished: r.Finished, Input: r.Input, Lines: r.Lines,
-		Output: r.Output, DeadLetters: r.DeadLetters, Tally: r.Tally,
+		Digest: r.Digest, ID: r.SK, Finished: r.Finished, Input: r.Input, Lines: r.Lines, File: r.File, Line: r.Line,
+		Output: r.Output, DeadLetters: r.DeadLetters, Tally: r.Tally, About: r.About,
+		OutputID: r.OutputID, Beat: r.Beat, Rests: r.Rests, Closed: r.Closed,
 	}
 }
 
@@ -143,7 +155,10 @@ func text(s string) types.AttributeValue { return &types.AttributeValueMemberS{V
 
 func binary(b []byte) types.AttributeValue { return &types.AttributeValueMemberB{Value: b} }
 
-var yes types.AttributeValue = &types.AttributeValueMemberBOOL{Value: true}
+var (
+	yes types.AttributeValue = &types.AttributeValueMemberBOOL{Value: true}
+	no  types.AttributeValue = &types.AttributeValueMemberBOOL{}
+)
 
 func number(n int64) types.AttributeValue {
 	return &types.AttributeValueMemberN{Value: strconv.FormatInt(n, 10)}

@@ -46,6 +46,7 @@ type Store struct {
 	table       string
 	concurrency int
 	ledger      string
+	watch       dedupe.RunWatch
 }
 
 var _ dedupe.Store = (*Store)(nil)
@@ -65,7 +66,7 @@ func WithLedger(kind string) Option { return func(s *Store) { s.ledger = kind } 
 
 // New makes a Store on an existing table, which may be the table of claims.
 func New(client Client, table string, options ...Option) *Store {
-	s := &Store{client, table, DefaultConcurrency, OwnLedger}
+	s := &Store{client: client, table: table, concurrency: DefaultConcurrency, ledger: OwnLedger}
 	for _, o := range options {
 		o(s)
 	}
@@ -85,7 +86,7 @@ func (s *Store) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, 
 
 // PutIfAbsent puts each entry IF its key is absent OR its purge time is before the entry's arrival. The purge time is
 // part of the condition because DynamoDB deletes rows days after their TTL. The owner is not: otherwise a redelivered
-// record would look like a new one.
+// record would look like a new one. A void entry is replaced by a second put, IF it has the owner that was read.
 func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	results := make([]dedupe.PutResult, len(entries))
 	s.each(len(entries), func(i int, notSent error) error {
@@ -97,30 +98,67 @@ func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedu
 	return results, nil
 }
 
-func (s *Store) put(ctx context.Context, e *dedupe.Entry) dedupe.PutResult {
-	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: &s.table, Item: entryItem(e),
-		ConditionExpression:                 aws.String(ifFree),
-		ExpressionAttributeValues:           map[string]types.AttributeValue{":a": seconds(e.Arrival)},
-		ReturnValuesOnConditionCheckFailure: allOld,
+func (s *Store) put(ctx context.Context, e *dedupe.Entry) (result dedupe.PutResult) {
+	err := s.takeOver(ctx, e, func(is free) (old *entryRow, err error) {
+		result = dedupe.PutResult{}
+		_, err = s.client.PutItem(ctx, &dynamodb.PutItemInput{
+			TableName: &s.table, Item: entryItem(e),
+			ConditionExpression: &is.condition, ExpressionAttributeValues: is.values,
+			ReturnValuesOnConditionCheckFailure: allOld,
+		})
+		item, there := dynamo.ConditionFailure(err)
+		if !there || len(item) == 0 { // without the old row, the record that has the key is unknown
+			return nil, failed("put entry", err)
+		}
+		old, result.Existing, err = existingOf(item)
+		return old, err
 	})
-	old, there := dynamo.ConditionFailure(err)
-	if !there || len(old) == 0 { // without the old row, the record that has the key is unknown
-		return dedupe.PutResult{Err: failed("put entry", err)}
+	if err != nil {
+		return dedupe.PutResult{Err: err}
 	}
-	existing, err := existingOf(old)
-	return dedupe.PutResult{Existing: existing, Err: err}
+	return result
 }
 
 // ifFree is the condition of a put.
 const ifFree = "attribute_not_exists(pk) OR purge_at < :a"
 
-func existingOf(old map[string]types.AttributeValue) (*dedupe.Existing, error) {
-	var row entryRow
-	if err := dynamo.Decode(old, &row); err != nil {
-		return nil, err
+// free is the condition under which a key is free for an entry, and its values.
+type free struct {
+	condition string
+	values    map[string]types.AttributeValue
+}
+
+// mostTakeOvers limits how often a put follows other records that take a void entry before it.
+const mostTakeOvers = 5
+
+// takeOver calls put with the condition that the key of an entry is free, and again if put finds a void entry. put
+// returns the row that it has found, or nil.
+func (s *Store) takeOver(ctx context.Context, e *dedupe.Entry, put func(free) (old *entryRow, err error)) error {
+	is := free{ifFree, map[string]types.AttributeValue{":a": seconds(e.Arrival)}}
+	for range mostTakeOvers {
+		old, err := put(is)
+		if old == nil || err != nil {
+			return err
+		}
+		void, err := s.watch.Void(ctx, s, e.Scope, old.OwnerText, e.Owner)
+		if !void || err != nil {
+			return err
+		}
+		is = free{ifFree + " OR o = :void", map[string]types.AttributeValue{
+			":a": seconds(e.Arrival), ":void": binary(old.Owner),
+		}}
 	}
-	return row.existing()
+	return fmt.Errorf("dynamodb: %w: other records took a void entry over, %d times",
+		dedupe.ErrTryAgain, mostTakeOvers)
+}
+
+func existingOf(item map[string]types.AttributeValue) (*entryRow, *dedupe.Existing, error) {
+	var row entryRow
+	if err := dynamo.Decode(item, &row); err != nil {
+		return nil, nil, err
+	}
+	existing, err := row.existing()
+	return &row, existing, err
 }
 
 // RaisePurge raises the purge time of each entry IF the owner still holds the entry.
@@ -189,22 +227,97 @@ func (s *Store) each(n int, work func(i int, notSent error) error) {
 	workers.Wait() // work stores its errors in the results
 }
 
-// ReadRun reads an offline run consistently.
+// ReadRun reads all runs of the scope, consistently.
 func (s *Store) ReadRun(ctx context.Context, scope, digest string) (*dedupe.Run, error) {
+	runs, err := s.queryRuns(ctx, scope, "digest = :d", map[string]types.AttributeValue{":d": text(digest)})
+	if err != nil || len(runs) == 0 {
+		return nil, err
+	}
+	return &runs[len(runs)-1], nil
+}
+
+// RunByID reads a run consistently, at one read unit.
+func (s *Store) RunByID(ctx context.Context, scope, id string) (*dedupe.Run, error) {
 	var row runRow
-	found, err := s.get(ctx, "read run", runKey(scope, digest), &row)
+	found, err := s.get(ctx, "read run", runKey(scope, id), &row)
 	if err != nil || !found {
 		return nil, err
 	}
-	return row.run(digest), nil
+	return row.run(), nil
 }
 
-// SaveRun puts an offline run, or replaces it.
+// OpenRuns reads all runs of the scope, consistently.
+func (s *Store) OpenRuns(ctx context.Context, scope string) ([]dedupe.Run, error) {
+	return s.queryRuns(ctx, scope, "finished = :no AND closed = :no AND attribute_exists(output_id)",
+		map[string]types.AttributeValue{":no": no})
+}
+
+// queryRuns returns the runs of a scope that fulfil a condition, in the order of their ids. It reads the rows of all.
+func (s *Store) queryRuns(
+	ctx context.Context, scope, condition string, values map[string]types.AttributeValue,
+) (runs []dedupe.Run, err error) {
+	values[":pk"] = text(runKey(scope, "").PK)
+	in := &dynamodb.QueryInput{
+		TableName: aws.String(s.table), ConsistentRead: aws.Bool(true),
+		KeyConditionExpression: aws.String("pk = :pk"), FilterExpression: aws.String(condition),
+		ExpressionAttributeValues: values,
+	}
+	for {
+		out, err := s.client.Query(ctx, in)
+		if err != nil {
+			return nil, failed("read runs", err)
+		}
+		for _, item := range out.Items {
+			var row runRow
+			if err := dynamo.Decode(item, &row); err != nil {
+				return nil, err
+			}
+			runs = append(runs, *row.run())
+		}
+		if in.ExclusiveStartKey = out.LastEvaluatedKey; len(in.ExclusiveStartKey) == 0 {
+			return runs, nil
+		}
+	}
+}
+
+// SaveRun puts a run IF the row is absent OR is open and has the same output.
 func (s *Store) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
-	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
-		TableName: aws.String(s.table), Item: dynamo.Encode(newRunRow(scope, r)),
-	})
+	in := &dynamodb.PutItemInput{TableName: aws.String(s.table), Item: dynamo.Encode(newRunRow(scope, r))}
+	if r.OutputID != "" {
+		in.ConditionExpression = aws.String("attribute_not_exists(pk) OR (closed = :no AND output_id = :output)")
+		in.ExpressionAttributeValues = map[string]types.AttributeValue{":no": no, ":output": text(r.OutputID)}
+		in.ReturnValuesOnConditionCheckFailure = allOld
+	}
+	_, err := s.client.PutItem(ctx, in)
+	if _, over := dynamo.ConditionFailure(err); over {
+		return fmt.Errorf("%w: run %s", dedupe.ErrReplaced, r.ID)
+	}
 	return failed("save run", err)
+}
+
+// CloseRun puts a run as closed IF its row is open and was not saved since r was read. It is an update, so that a
+// function needs no right to put rows of runs.
+func (s *Store) CloseRun(ctx context.Context, scope string, r dedupe.Run) (closed bool, err error) {
+	_, err = s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+		TableName: aws.String(s.table), Key: dynamo.Encode(runKey(scope, r.ID)),
+		UpdateExpression: aws.String("SET closed = :yes, finished = :no, #input = :input, #lines = :lines, " +
+			"#file = :file, #line = :line, #output = :size, dead_letters = :letters, tally = :tally"),
+		ConditionExpression: aws.String("closed = :no AND beat = :beat AND output_id = :output"),
+		ExpressionAttributeNames: map[string]string{
+			"#input": "input", "#lines": "lines", "#file": "file", "#line": "line", "#output": "output",
+		},
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":yes": yes, ":no": no, ":beat": number(r.Beat), ":output": text(r.OutputID),
+			":input": number(r.Input), ":lines": number(r.Lines), ":file": number(int64(r.File)), ":line": number(r.Line),
+			":size": number(r.Output), ":letters": number(r.DeadLetters),
+			":tally": dynamo.Encode(newRunRow(scope, r))["tally"],
+		},
+		ReturnValuesOnConditionCheckFailure: allOld,
+	})
+	if _, changed := dynamo.ConditionFailure(err); changed {
+		return false, nil
+	}
+	return err == nil, failed("close run", err)
 }
 
 func (s *Store) get(ctx context.Context, doing string, k key, row any) (found bool, err error) {

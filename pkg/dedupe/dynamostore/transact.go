@@ -42,33 +42,53 @@ func (s *Store) Transact(
 	if err := s.checkActions(t.Entry, actions); err != nil {
 		return TransactResult{}, err
 	}
-	all := append([]types.TransactWriteItem{s.entryAction(t)}, actions...)
+	if t.Finish {
+		result, _, err := s.transact(ctx, t, s.finishAction(t), actions)
+		return result, err
+	}
+	var result TransactResult
+	err := s.takeOver(ctx, &t.Entry, func(is free) (old *entryRow, err error) {
+		result, old, err = s.transact(ctx, t, s.putAction(t, is), actions)
+		return old, err
+	})
+	if err != nil {
+		return TransactResult{}, err
+	}
+	return result, nil
+}
+
+// transact sends a transaction. If its action on the entry found a row, it returns the row, too.
+func (s *Store) transact(
+	ctx context.Context, t dedupe.Transaction, entry types.TransactWriteItem, actions []types.TransactWriteItem,
+) (TransactResult, *entryRow, error) {
+	all := append([]types.TransactWriteItem{entry}, actions...)
 	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: all})
 	if err == nil {
-		return TransactResult{}, nil
+		return TransactResult{}, nil, nil
 	}
 	if dynamo.IsInvalid(err) {
-		return TransactResult{}, &dedupe.PoisonError{Reason: reasonInvalid}
+		return TransactResult{}, nil, &dedupe.PoisonError{Reason: reasonInvalid}
 	}
 	reasons, cancelled := dynamo.AllCancellations(err, len(all))
 	if !cancelled {
-		return TransactResult{}, failed(transacting, err)
+		return TransactResult{}, nil, failed(transacting, err)
 	}
 	return resultOf(t, reasons, err)
 }
 
 const transacting = "put entry and effect"
 
-// entryAction puts the entry under the condition of PutIfAbsent, or marks it as done. The owner is a condition only for
-// the mark.
-func (s *Store) entryAction(t dedupe.Transaction) types.TransactWriteItem {
-	if !t.Finish {
-		return types.TransactWriteItem{Put: &types.Put{
-			TableName: &s.table, Item: entryItem(&t.Entry), ConditionExpression: aws.String(ifFree),
-			ExpressionAttributeValues:           map[string]types.AttributeValue{":a": seconds(t.Entry.Arrival)},
-			ReturnValuesOnConditionCheckFailure: allOld,
-		}}
-	}
+// putAction puts the entry if its key is free.
+func (s *Store) putAction(t dedupe.Transaction, is free) types.TransactWriteItem {
+	return types.TransactWriteItem{Put: &types.Put{
+		TableName: &s.table, Item: entryItem(&t.Entry),
+		ConditionExpression: &is.condition, ExpressionAttributeValues: is.values,
+		ReturnValuesOnConditionCheckFailure: allOld,
+	}}
+}
+
+// finishAction marks the entry as done, if it is the record's own.
+func (s *Store) finishAction(t dedupe.Transaction) types.TransactWriteItem {
 	owner := t.Entry.Owner.Digest()
 	return types.TransactWriteItem{Update: &types.Update{
 		TableName: &s.table, Key: dynamo.Encode(entryKey(t.Entry.Scope, t.Entry.Key)),
@@ -81,23 +101,25 @@ func (s *Store) entryAction(t dedupe.Transaction) types.TransactWriteItem {
 
 // resultOf reads the reasons of a cancelled transaction, first that of the entry: if the condition on the entry
 // failed, the other reasons do not matter. A repeated insert fails both conditions.
-func resultOf(t dedupe.Transaction, reasons []dynamo.Cancellation, cause error) (result TransactResult, err error) {
+func resultOf(t dedupe.Transaction, reasons []dynamo.Cancellation, cause error) (
+	result TransactResult, old *entryRow, err error,
+) {
 	if entry := reasons[0]; entry.Reason == dynamo.ConditionFailed {
 		switch {
 		case len(entry.Item) > 0:
-			result.Existing, err = existingOf(entry.Item)
+			old, result.Existing, err = existingOf(entry.Item)
 		case t.Finish:
 			result.Existing = &dedupe.Existing{}
 		default: // without the old row, the record that has the key is unknown
 			err = fmt.Errorf("dynamodb: %s: %w", transacting, cause)
 		}
-		return result, err
+		return result, old, err
 	}
 	invalid := false
 	for i, r := range reasons {
 		switch r.Reason {
 		case dynamo.Conflict, dynamo.Throttled:
-			return TransactResult{}, tryAgain(cause)
+			return TransactResult{}, nil, tryAgain(cause)
 		case dynamo.ConditionFailed:
 			result.Failed = append(result.Failed, FailedCondition{i - 1, r.Item})
 		case dynamo.Invalid:
@@ -106,11 +128,11 @@ func resultOf(t dedupe.Transaction, reasons []dynamo.Cancellation, cause error) 
 	}
 	switch {
 	case invalid:
-		return TransactResult{}, &dedupe.PoisonError{Reason: reasonInvalid}
+		return TransactResult{}, nil, &dedupe.PoisonError{Reason: reasonInvalid}
 	case len(result.Failed) == 0: // cancelled without a reason
-		return TransactResult{}, tryAgain(cause)
+		return TransactResult{}, nil, tryAgain(cause)
 	}
-	return result, nil
+	return result, nil, nil
 }
 
 func tryAgain(cause error) error {

@@ -135,7 +135,7 @@ func TestEntriesWithoutDone(t *testing.T) {
 		if _, there := row["d"]; there != done {
 			t.Errorf("done %t: %v", done, row)
 		}
-		if existing, err := existingOf(row); err != nil || existing.Done != done {
+		if existing, _, err := existingOf(row); err != nil || existing.Done != done {
 			t.Errorf("done %t: %+v, %v", done, existing, err)
 		}
 	}

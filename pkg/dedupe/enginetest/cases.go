@@ -30,6 +30,9 @@ var cases = []Case{
 	{"store/consumer", consumer},
 	{"store/consumer-race", consumersRace},
 	{"store/runs", runs},
+	{"store/runs-are-closed-once", closedOnce},
+	{"store/void-entries", voidEntries},
+	{"store/stopped-run-is-closed", stoppedRun},
 }
 
 // epoch is the time of the tests. It is far in the future, so that an engine that deletes by real time deletes nothing.
@@ -401,5 +404,134 @@ func runs(f *fixture) {
 	}
 	if other, err := f.store.ReadRun(f.ctx, newScope(), "digest"); other != nil || err != nil {
 		f.Errorf("a run of another scope: got %+v, %v", other, err)
+	}
+}
+
+// run returns a run at work, whose second line of its first input is saved.
+func (f *fixture) run(id string) dedupe.Run {
+	f.Helper()
+	r := dedupe.Run{
+		Digest: "digest", ID: id, OutputID: "output of " + id, About: "{}", Beat: 1, File: 1, Line: 2, Lines: 2, Output: 100,
+		Tally: dedupe.Tally{In: 2, New: 2, Out: 2},
+	}
+	f.must(f.store.SaveRun(f.ctx, f.scope, r))
+	return r
+}
+
+// lineOf returns the entry of a line of a run.
+func (f *fixture) lineOf(r dedupe.Run, id string, file int, line int64) dedupe.Entry {
+	e := f.entry(id, fmt.Sprint(file, " ", line), epoch)
+	e.Owner.Source, e.Owner.Sequence = dedupe.RunSource(r.ID, file), fmt.Sprint(line)
+	return e
+}
+
+// puts puts one entry as often as the answer is to try again, and returns the existing one.
+func (f *fixture) puts(e dedupe.Entry) *dedupe.Existing {
+	f.Helper()
+	for {
+		results, err := f.store.PutIfAbsent(f.ctx, []dedupe.Entry{e})
+		f.must(err)
+		if !errors.Is(results[0].Err, dedupe.ErrTryAgain) {
+			f.must(results[0].Err)
+			return results[0].Existing
+		}
+	}
+}
+
+func closedOnce(f *fixture) {
+	r, other := f.run("run-1"), f.run("run-2")
+	saved := r
+	saved.Beat, saved.Line = 2, 5
+	f.must(f.store.SaveRun(f.ctx, f.scope, saved))
+	anotherOutput := saved
+	anotherOutput.OutputID = "another output"
+	if err := f.store.SaveRun(f.ctx, f.scope, anotherOutput); !errors.Is(err, dedupe.ErrReplaced) {
+		f.Errorf("saved with another output: %v", err)
+	}
+	for what, c := range map[string]dedupe.Run{"that was saved since": r, "with another output": anotherOutput, "unknown": {ID: "run-9"}} {
+		if closed, err := f.store.CloseRun(f.ctx, f.scope, c); closed || err != nil {
+			f.Errorf("closed a run %s: %v", what, err)
+		}
+	}
+	saved.Line, saved.Output, saved.Tally.Out = 3, 50, 1
+	for i, want := range []bool{true, false} {
+		if closed, err := f.store.CloseRun(f.ctx, f.scope, saved); closed != want || err != nil {
+			f.Errorf("closing %d: %t, %v", i, closed, err)
+		}
+	}
+	saved.Closed = true
+	if got, err := f.store.RunByID(f.ctx, f.scope, r.ID); err != nil || got == nil || *got != saved {
+		f.Errorf("want %+v, got %+v, %v", saved, got, err)
+	}
+	saved.Closed, saved.Beat = false, 3
+	if err := f.store.SaveRun(f.ctx, f.scope, saved); !errors.Is(err, dedupe.ErrReplaced) {
+		f.Errorf("a closed run was saved: %v", err)
+	}
+	done := f.run("run-3")
+	done.Finished = true
+	f.must(f.store.SaveRun(f.ctx, f.scope, done))
+	f.must(f.store.SaveRun(f.ctx, f.scope, dedupe.Run{Digest: "import", ID: "run-4"}))
+	if open, err := f.store.OpenRuns(f.ctx, f.scope); err != nil || len(open) != 1 || open[0] != other {
+		f.Errorf("want only %+v to be open, got %+v, %v", other, open, err)
+	}
+}
+
+func voidEntries(f *fixture) {
+	r := f.run("run-1")
+	placed := f.entry("placed", "named", epoch)
+	placed.Owner.Place = dedupe.RunSource(r.ID, 1) + "/3"
+	saved, unsaved, later := f.lineOf(r, "saved", 1, 2), f.lineOf(r, "unsaved", 1, 3), f.lineOf(r, "later", 2, 1)
+	for _, e := range []dedupe.Entry{saved, unsaved, later, placed} {
+		f.wantPut("an entry of a run", e, nil)
+	}
+	f.wantPut("a saved line", f.entry("saved", "B", epoch), &saved)
+	f.wantPut("the run itself", f.lineOf(r, "unsaved", 1, 4), &unsaved)
+	for _, id := range []string{"unsaved", "later", "placed"} {
+		results, err := f.store.PutIfAbsent(f.ctx, []dedupe.Entry{f.entry(id, "B", epoch)})
+		f.must(err)
+		atWork, ok := errors.AsType[*dedupe.RunAtWorkError](results[0].Err)
+		if !ok || atWork.Run != r.ID || !errors.Is(results[0].Err, dedupe.ErrTryAgain) {
+			f.Errorf("%s, of a run at work: %+v", id, results[0])
+		}
+	}
+	if closed, err := f.store.CloseRun(f.ctx, f.scope, r); !closed || err != nil {
+		f.Fatal(closed, err)
+	}
+	if existing := f.puts(f.entry("saved", "B", epoch)); existing == nil || existing.Owner != saved.Owner.Digest() {
+		f.Errorf("a saved line of a closed run does not count: %+v", existing)
+	}
+	for _, id := range []string{"unsaved", "later", "placed"} {
+		if finder, ok := f.store.(dedupe.Finder); ok {
+			if found, err := finder.Find(f.ctx, f.scope, []dedupe.Key{format.KeyOf(id)}); err != nil || found[0] != nil {
+				f.Errorf("%s: found %+v, %v", id, found[0], err)
+			}
+		}
+		mine := f.entry(id, "B", epoch)
+		if existing := f.puts(mine); existing != nil {
+			f.Errorf("%s is not void: %+v", id, *existing)
+		}
+		if existing := f.puts(f.entry(id, "C", epoch)); existing == nil || *existing != mine.Existing() {
+			f.Errorf("%s is not of the record that took it over: %+v", id, existing)
+		}
+	}
+}
+
+// stoppedRun: a run that rests is closed by the first record that meets one of its unsaved lines, but not by others.
+func stoppedRun(f *fixture) {
+	r := f.run("run-1")
+	r.Rests, r.Beat = true, 2
+	f.must(f.store.SaveRun(f.ctx, f.scope, r))
+	saved, unsaved := f.lineOf(r, "saved", 1, 1), f.lineOf(r, "unsaved", 1, 3)
+	f.wantPut("a line", saved, nil)
+	f.wantPut("a line", unsaved, nil)
+	f.wantPut("a saved line", f.entry("saved", "B", epoch), &saved)
+	if open, err := f.store.OpenRuns(f.ctx, f.scope); err != nil || len(open) != 1 {
+		f.Errorf("closed by a record that needed nothing: %+v, %v", open, err)
+	}
+	f.wantPut("an unsaved line", f.entry("unsaved", "B", epoch), nil)
+	want := r
+	want.Closed = true
+	if got, err := f.store.RunByID(f.ctx, f.scope, r.ID); err != nil || got == nil || *got != want {
+		f.Errorf("want %+v, got %+v, %v", want, got, err)
 	}
 }

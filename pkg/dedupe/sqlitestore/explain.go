@@ -38,6 +38,11 @@ func explain(ctx context.Context, r *sqlite.Statements, scope string, key dedupe
 	if err != nil || !there {
 		return nil, err
 	}
+	settled, err := dedupe.Settled(ctx, runsIn{r}, scope, e.Owner)
+	if err != nil {
+		return nil, err
+	}
+	e.Void = !settled
 	if arrival.Valid {
 		e.Arrival = time.UnixMilli(arrival.Int64).UTC()
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-const findEntry = `SELECT owner, content, coalesce(purge_at, 0) FROM entry WHERE scope = ? AND key = ?`
+const findEntry = `SELECT owner, content, coalesce(purge_at, 0), record FROM entry WHERE scope = ? AND key = ?`
 
 // Find returns the entries of keys in their order, and nil for a key without an entry. It changes nothing. Errors are
 // dedupe.ErrTryAgain, or a fault of the file.
@@ -30,8 +30,12 @@ func (s *Store) Find(ctx context.Context, scope string, keys []dedupe.Key) ([]*d
 func find(ctx context.Context, on *sqlite.Statements, scope string, key dedupe.Key) (*dedupe.Existing, error) {
 	var owner, content []byte
 	var e dedupe.Existing
-	there, err := on.One(ctx, findEntry, sqlite.Args{scope, key[:]}, &owner, &content, &e.PurgeAt)
+	var record string
+	there, err := on.One(ctx, findEntry, sqlite.Args{scope, key[:]}, &owner, &content, &e.PurgeAt, &record)
 	if err != nil || !there {
+		return nil, err
+	}
+	if settled, err := dedupe.Settled(ctx, runsIn{on}, scope, record); err != nil || !settled {
 		return nil, err
 	}
 	e.Owner, e.Content = dedupe.Digest(owner), dedupe.Digest(content) // their lengths are constraints of the table

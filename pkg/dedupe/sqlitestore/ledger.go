@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -21,18 +22,18 @@ func (s *Store) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, 
 }
 
 // PutIfAbsent puts the entries whose keys are free, in one transaction, and returns the existing entries of the others.
-// No single entry fails: if the call fails, nothing was put. Errors are dedupe.ErrTryAgain, or a fault of the file.
+// A single entry fails only with a dedupe.RunAtWorkError. If the call fails, nothing was put. Errors are dedupe.ErrTryAgain, or a fault of the file.
 func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	results := make([]dedupe.PutResult, len(entries))
 	all := inOrder(entries, results)
-	err := s.write(ctx, "put entries", func(ctx context.Context, w *sqlite.Statements) error {
+	err := s.writeEntries(ctx, "put entries", func(ctx context.Context, w *sqlite.Statements) error {
 		clear(results)
 		for begin := 0; begin < len(all); {
 			end := begin + 1
 			for end < len(all) && end < begin+maxRows && all[end].canFollow(all[end-1]) {
 				end++
 			}
-			if err := putAbsent(ctx, w, all[begin:end]); err != nil {
+			if err := s.putAbsent(ctx, w, all[begin:end]); err != nil {
 				return fmt.Errorf("entries %d to %d of %d: %w", begin, end, len(all), err)
 			}
 			begin = end
@@ -49,6 +50,7 @@ func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedu
 type request struct {
 	*dedupe.Entry
 	result *dedupe.PutResult
+	record string // the owner of the existing entry, as text
 }
 
 // inOrder returns the entries in the order of the index, so that entries on the same page of the index follow each
@@ -56,7 +58,7 @@ type request struct {
 func inOrder(entries []dedupe.Entry, results []dedupe.PutResult) []request {
 	all := make([]request, len(entries))
 	for i := range entries {
-		all[i] = request{&entries[i], &results[i]}
+		all[i] = request{Entry: &entries[i], result: &results[i]}
 	}
 	slices.SortStableFunc(all, func(a, b request) int {
 		return cmp.Or(cmp.Compare(a.Scope, b.Scope), bytes.Compare(a.Key[:], b.Key[:]))
@@ -69,15 +71,26 @@ func inOrder(entries []dedupe.Entry, results []dedupe.PutResult) []request {
 func (r request) canFollow(other request) bool { return r.Scope == other.Scope && r.Key != other.Key }
 
 // putAbsent puts the entries whose keys are free. A key is free if it has no entry, or an entry whose purge time is
-// before the arrival of the new one. The owner is not part of the condition: otherwise a redelivered record would
-// look like a new one. Both statements are in one transaction, so no other write comes between them.
-func putAbsent(ctx context.Context, w *sqlite.Statements, requests []request) error {
+// before the arrival of the new one, or a void entry. The owner is not part of the condition: otherwise a redelivered
+// record would look like a new one. All statements are in one transaction, so no other write comes between them.
+func (s *Store) putAbsent(ctx context.Context, w *sqlite.Statements, requests []request) error {
 	if err := findExisting(ctx, w, requests); err != nil {
 		return err
 	}
 	absent := requests[:0:0]
 	for _, r := range requests {
-		if old := r.result.Existing; old == nil || old.PurgeAt != dedupe.Never && old.PurgeAt < roundedUp(r.Arrival) {
+		old := r.result.Existing
+		free := old == nil || old.PurgeAt != dedupe.Never && old.PurgeAt < roundedUp(r.Arrival)
+		if !free {
+			void, err := s.watch.Void(ctx, runsIn{w}, r.Scope, r.record, r.Owner)
+			if _, atWork := errors.AsType[*dedupe.RunAtWorkError](err); atWork {
+				*r.result = dedupe.PutResult{Err: err}
+			} else if err != nil {
+				return err
+			}
+			free = void
+		}
+		if free {
 			r.result.Existing = nil
 			absent = append(absent, r)
 		}
@@ -103,10 +116,12 @@ func findExisting(ctx context.Context, w *sqlite.Statements, requests []request)
 		func(scan func(into ...any) error) error {
 			var at int
 			var old dedupe.Existing
-			if err := scan(&at, sqlite.IntoBytes(old.Owner[:]), sqlite.IntoBytes(old.Content[:]), &old.PurgeAt, &old.Done); err != nil {
+			var record string
+			if err := scan(&at, sqlite.IntoBytes(old.Owner[:]), sqlite.IntoBytes(old.Content[:]), &old.PurgeAt, &old.Done,
+				&record); err != nil {
 				return err
 			}
-			requests[at].result.Existing = &old
+			requests[at].result.Existing, requests[at].record = &old, record
 			return nil
 		})
 }

@@ -45,7 +45,7 @@ var (
 	}()
 
 	// The entries of the keys in ?3, with the indexes of the keys.
-	selectEntries = `SELECT i, owner, content, coalesce(purge_at, 0), coalesce(done, 0)
+	selectEntries = `SELECT i, owner, content, coalesce(purge_at, 0), coalesce(done, 0), record
 		FROM ` + numbers + ` CROSS JOIN entry ON scope = ?2 AND key = substr(?3, 1 + 16 * i, 16)`
 
 	// ?3 has the rows, and ?4 the texts. Without the WHERE, SQLite would parse the ON of the conflict as that of a

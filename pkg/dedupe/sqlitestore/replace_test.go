@@ -78,7 +78,7 @@ func TestReplaceRuns(t *testing.T) {
 	s.finish(t, s.begun(t, "a", "1"))
 	s.finish(t, s.begun(t, "b", "2"))
 	c := s.begun(t, "c", "3")
-	alive := s.ForRun("s", "c")
+	alive := s.ForRun("s", "c", "")
 	check(t, s.ReplaceRuns(ctx, "s", dedupe.Run{Digest: "d", ID: "r"}, from(2)))
 	if got, want := s.history(t), "1 a 1, 2 b 2 r, 3 c 0 r, 4 r 0"; got != want {
 		t.Errorf("%s, want %s", got, want)

@@ -7,7 +7,7 @@ import (
 
 var part = sqlite.Part{
 	Name:     "dedupe",
-	Layout:   4,
+	Layout:   5,
 	Tables:   makeTables,
 	Purpose:  "deduplication",
 	TryAgain: dedupe.ErrTryAgain,
@@ -58,9 +58,10 @@ const makeTables = `
 	) STRICT, WITHOUT ROWID;
 
 	-- Offline runs, numbered by scope in the order in which they began. ended is the
-	-- highest number of the scope when the run finished, 0 before. replaced_by is the
-	-- id of the run by which this one was undone. output and dead_letters are sizes of
-	-- files. tally is JSON: it is read as a whole and may gain members.
+	-- highest number of the scope when the run finished or was closed, 0 before.
+	-- replaced_by is the id of the run by which this one was undone. file and line are
+	-- the last line that is done. output and dead_letters are sizes of files. beat
+	-- grows with each save. tally is JSON: it is read as a whole and may gain members.
 	CREATE TABLE run (
 		scope        TEXT NOT NULL,
 		number       INTEGER NOT NULL,
@@ -71,10 +72,16 @@ const makeTables = `
 		replaced_by  TEXT NOT NULL DEFAULT '',
 		input        INTEGER NOT NULL,
 		lines        INTEGER NOT NULL,
+		file         INTEGER NOT NULL,
+		line         INTEGER NOT NULL,
 		output       INTEGER NOT NULL,
 		dead_letters INTEGER NOT NULL,
 		tally        TEXT NOT NULL,
 		about        TEXT NOT NULL,
+		output_id    TEXT NOT NULL,
+		beat         INTEGER NOT NULL,
+		rests        INTEGER NOT NULL CHECK (rests IN (0, 1)),
+		closed       INTEGER NOT NULL CHECK (closed IN (0, 1)),
 		PRIMARY KEY (scope, number),
 		UNIQUE (scope, id)
 	) STRICT, WITHOUT ROWID;

@@ -27,7 +27,8 @@ var _ dedupe.Store = (*Store)(nil)
 // Store is a ledger, with acks, consumers and runs, in a SQLite file or in memory. It is safe for concurrent use.
 // Several processes may use one file.
 type Store struct {
-	db *sqlite.DB
+	db    *sqlite.DB
+	watch *dedupe.RunWatch
 	// check runs first in a transaction that changes entries; nil: no check. See ForRun.
 	check func(ctx context.Context, w *sqlite.Statements) error
 }
@@ -69,7 +70,7 @@ func opened(db *sqlite.DB, err error) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: db}, nil
+	return &Store{db: db, watch: &dedupe.RunWatch{}}, nil
 }
 
 // Close waits for a write in progress, and closes all files. The Store cannot be used after it. A second Close does

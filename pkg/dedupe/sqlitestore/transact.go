@@ -1,6 +1,7 @@
 package sqlitestore
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 
@@ -26,8 +27,8 @@ type Tx interface {
 func (s *Store) Transact(
 	ctx context.Context, t dedupe.Transaction, effect func(ctx context.Context, tx Tx) error,
 ) (found *dedupe.Existing, err error) {
-	err = s.db.Write(ctx, "put entry and effect", func(ctx context.Context, w *sqlite.Statements) error {
-		if found, err = enter(ctx, w, t); found != nil || err != nil {
+	err = s.writeEntries(ctx, "put entry and effect", func(ctx context.Context, w *sqlite.Statements) error {
+		if found, err = s.enter(ctx, w, t); found != nil || err != nil {
 			return err
 		}
 		return effect(ctx, w.Conn())
@@ -39,12 +40,12 @@ func (s *Store) Transact(
 }
 
 // enter puts or finishes an entry, or returns the existing entry that prevents it.
-func enter(ctx context.Context, w *sqlite.Statements, t dedupe.Transaction) (*dedupe.Existing, error) {
+func (s *Store) enter(ctx context.Context, w *sqlite.Statements, t dedupe.Transaction) (*dedupe.Existing, error) {
 	e, owner := &t.Entry, t.Entry.Owner.Digest()
 	var found dedupe.PutResult
-	one := []request{{e, &found}}
+	one := []request{{Entry: e, result: &found}}
 	if !t.Finish {
-		if err := putAbsent(ctx, w, one); err != nil || found.Existing != nil {
+		if err := cmp.Or(s.putAbsent(ctx, w, one), found.Err); err != nil || found.Existing != nil {
 			return found.Existing, err
 		}
 	}

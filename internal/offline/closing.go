@@ -1,0 +1,263 @@
+package offline
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// ClosedRun is a stopped run that was closed.
+type ClosedRun struct {
+	ID     string `json:"run"`
+	Output string `json:"output,omitempty"` // its file, which is whole up to Lines; empty for a stream
+	Host   string `json:"host,omitempty"`   // that has the file
+	Lines  int64  `json:"lines"`            // of the output
+}
+
+// closeStopped closes the stopped runs of the scope. The saved results of these runs stay. Their later records are
+// decided again by the runs that read them.
+func (r *run) closeStopped(ctx context.Context) error {
+	if r.Preview {
+		return nil
+	}
+	open, err := r.Store.OpenRuns(ctx, r.Scope)
+	if err != nil {
+		return err
+	}
+	for _, p := range open {
+		if p.ID == r.done.ID {
+			continue
+		}
+		if err := r.closeIfStopped(ctx, p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// closeIfStopped closes a run if its process has ended. The files are cut before the run is closed: if this process
+// ends in between, the files are as the run's own continuation would cut them.
+func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
+	about := AboutRun(p)
+	lock, err := r.lockFile(about.File)
+	if errors.Is(err, ErrRefused) { // its process holds the lock
+		r.left = append(r.left, p)
+		return nil
+	}
+	if lock != nil && lock != r.lock {
+		defer lock.release()
+	}
+	here := about.File != "" && about.Host == r.host
+	its := lock != nil && lock.isOf(p)
+	if !p.Rests && (!here || lock == nil) {
+		r.left = append(r.left, p) // a stream, or a file on another host
+		return nil
+	}
+	at := p
+	whole := false
+	if its {
+		if whole, err = r.cutFiles(lock, p); err != nil {
+			return err
+		}
+	}
+	if here && !whole && (lock != nil || errors.Is(err, fs.ErrNotExist)) {
+		at = atBegin(p) // its output was deleted
+	}
+	closed, err := r.Store.CloseRun(ctx, r.Scope, at)
+	if err != nil || !closed {
+		return err
+	}
+	r.noteClosedRun(at)
+	if its {
+		return r.leaveFiles(lock, at)
+	}
+	return nil
+}
+
+// leaveFiles leaves the files of a run that was closed. The dead letters of an output that was deleted are made again.
+func (r *run) leaveFiles(lock *outputLock, p dedupe.Run) error {
+	if p.Lines == 0 {
+		size, err := sizeOf(lock.owner.DeadLetters)
+		if err != nil {
+			return err
+		}
+		if err := r.cut(lock.owner.DeadLetters, size, 0); err != nil {
+			return err
+		}
+	}
+	return lock.removeRunFile()
+}
+
+// lockFile locks the output of another run. If this run has the lock already, it returns that one. It returns nil for a
+// stream.
+func (r *run) lockFile(path string) (*outputLock, error) {
+	switch {
+	case path == "":
+		return nil, nil
+	case r.lock != nil && sameFile(r.lock.output, path):
+		return r.lock, nil
+	}
+	return lockOutput(path)
+}
+
+func sameFile(a, b string) bool {
+	a, errA := filepath.Abs(targetOf(a))
+	b, errB := filepath.Abs(targetOf(b))
+	return errA == nil && errB == nil && a == b
+}
+
+// atBegin returns a run that has done nothing.
+func atBegin(r dedupe.Run) dedupe.Run {
+	r.Input, r.Lines, r.File, r.Line, r.Output, r.DeadLetters, r.Tally = 0, 0, 0, 0, 0, 0, dedupe.Tally{}
+	return r
+}
+
+func (r *run) noteClosedRun(p dedupe.Run) {
+	about := AboutRun(p)
+	c := ClosedRun{ID: p.ID, Output: about.File, Lines: p.Tally.Out}
+	if about.Host != r.host {
+		c.Host = about.Host
+	}
+	r.closed = append(r.closed, c)
+}
+
+// noteClosed notes the runs that were at work when this one began, and that it has closed since.
+func (r *run) noteClosed(ctx context.Context) {
+	for _, p := range r.left {
+		if row, err := r.Store.RunByID(ctx, r.Scope, p.ID); err == nil && row != nil && row.Closed {
+			r.noteClosedRun(*row)
+		}
+	}
+}
+
+// cutFiles cuts the files of a run to the sizes that it has saved. It reports false if they hold less: then it changes
+// nothing.
+func (r *run) cutFiles(lock *outputLock, p dedupe.Run) (whole bool, err error) {
+	out, err := sizeOf(lock.output)
+	if err != nil || out < 0 || out < p.Output {
+		return false, err
+	}
+	deadLetters, err := sizeOf(lock.owner.DeadLetters)
+	if err != nil || max(0, deadLetters) < p.DeadLetters {
+		return false, err
+	}
+	err = errors.Join(
+		r.cut(lock.output, out, p.Output), r.cut(lock.owner.DeadLetters, deadLetters, p.DeadLetters))
+	return err == nil, err
+}
+
+// cut cuts a file, if it is longer.
+func (r *run) cut(path string, is, to int64) error {
+	if is <= to {
+		return nil
+	}
+	f, err := r.open(path, os.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Truncate(to), f.Sync(), f.Close())
+}
+
+// cutClosed cuts the files of a closed run, if they are still its own.
+func (r *run) cutClosed(lock *outputLock, p dedupe.Run) error {
+	if !p.Closed || !lock.isOf(p) {
+		return nil
+	}
+	_, err := r.cutFiles(lock, p)
+	return err
+}
+
+// tidyClosed cuts the files of a run that another host or a function has closed. A run at work does it by itself.
+func (r *run) tidyClosed(path string, p dedupe.Run) error {
+	if _, err := os.Stat(path + runSuffix); !p.Closed || errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	lock, err := r.lockFile(path)
+	if err != nil {
+		return err
+	}
+	if lock != r.lock {
+		defer lock.release()
+	}
+	if err := r.cutClosed(lock, p); err != nil || !lock.isOf(p) {
+		return err
+	}
+	return lock.removeRunFile()
+}
+
+// continued returns the row of the run that this job continues, or nil. It must be a run of the same inputs and options
+// whose files have the id of the output that the row has.
+func (r *run) continued(ctx context.Context, digest string) (row *dedupe.Run, err error) {
+	if r.Preview {
+		return nil, nil
+	}
+	if r.Publish != "" {
+		row, err := r.Store.ReadRun(ctx, r.Scope, digest)
+		if err == nil && row != nil && !row.Closed {
+			err = r.lockUnfinished(row.ID)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if r.lock == nil || r.lock.owner.Run == "" {
+		return nil, nil
+	}
+	row, err = r.Store.RunByID(ctx, r.Scope, r.lock.owner.Run)
+	if err != nil || row == nil || row.Closed || row.Digest != digest || !r.lock.isOf(*row) {
+		return nil, err
+	}
+	if row.Finished && r.Upload != nil { // the file may be removed already
+		return row, nil
+	}
+	size, err := sizeOf(r.Out)
+	if err != nil || size >= 0 {
+		return row, err
+	}
+	if row.Finished { // the user has heard of no end, and has deleted the output to start over
+		begin := atBegin(*row)
+		if _, err := r.Store.CloseRun(ctx, r.Scope, begin); err != nil {
+			return nil, err
+		}
+		return nil, r.leaveFiles(r.lock, begin)
+	}
+	return nil, nil
+}
+
+// freeOutput refuses an output that has results of a run that this job does not continue. It changes nothing but a
+// closed run's file, behind what counts.
+func (r *run) freeOutput(ctx context.Context) error {
+	if r.lock == nil || r.lock.owner.Run == "" {
+		return nil // the files are empty: see lockOutput
+	}
+	row, err := r.Store.RunByID(ctx, r.Scope, r.lock.owner.Run)
+	if err != nil {
+		return err
+	}
+	switch {
+	case row == nil || !r.lock.isOf(*row):
+		return r.checkNotOfAnotherRun(ctx)
+	case row.Finished:
+		return refuse("%s is complete: it is the output of the finished run %s. Choose another file", r.Out, row.ID)
+	case row.Closed:
+		if err := errors.Join(r.cutClosed(r.lock, *row), r.lock.removeRunFile()); err != nil {
+			return err
+		}
+		if err := CheckEmpty(r.Out, r.DeadLetters); err != nil {
+			return refuse("%s has the first %d records of the run %s, which was closed there. Choose another file",
+				r.Out, row.Tally.Out, row.ID)
+		}
+		return nil
+	}
+	size, err := sizeOf(r.Out)
+	if err == nil && size > 0 && (row.Output > 0 || row.DeadLetters > 0) {
+		err = refuse("%s has the first %d records of the stopped run %s, which had other inputs or options. Continue it "+
+			"with its own command, or choose another file: then it is closed there, and its later records are decided again",
+			r.Out, row.Tally.Out, row.ID)
+	}
+	return err
+}

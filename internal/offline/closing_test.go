@@ -1,0 +1,422 @@
+package offline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/dedupefault"
+	"github.com/oncebox/oncebox/internal/memstore"
+	"github.com/oncebox/oncebox/internal/mutanttest"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
+)
+
+// lines returns records with the ids from first to last.
+func lines(first, last int) string {
+	var text strings.Builder
+	for i := first; i <= last; i++ {
+		text.WriteString(rec(fmt.Sprint(i), "x"))
+	}
+	return text.String()
+}
+
+// wantOnce checks that the records 1 to last are in the texts, each once.
+func (b *bench) wantOnce(how string, last int, texts ...string) {
+	b.Helper()
+	all := strings.Join(texts, "")
+	for i := 1; i <= last; i++ {
+		if n := strings.Count(all, fmt.Sprintf(`{"id":"%d"`, i)); n != 1 {
+			b.Errorf("%s: record %d is in the outputs %d times", how, i, n)
+		}
+	}
+}
+
+// TestOtherCommands kills a run at each of its operations. Another command comes next, which reads its input and one
+// record more. Together the outputs have each record once. If the other command is refused and the output is deleted, the
+// second output has all.
+func TestOtherCommands(t *testing.T) {
+	t.Parallel()
+	volatile := func(j *Job) {
+		setFormat(j, func(o *format.Options) { o.FingerprintPath, o.Volatile = "", []string{"v"} })
+	}
+	for name, c := range map[string]struct {
+		sameOut bool
+		inputs  []string
+		change  func(*Job)
+	}{
+		"a grown file":                    {true, []string{lines(1, 8)}, nil},
+		"one more file":                   {true, []string{lines(1, 7), lines(8, 8)}, nil},
+		"one more file, to another file":  {false, []string{lines(1, 7), lines(8, 8)}, nil},
+		"another option, to another file": {false, []string{lines(1, 8)}, volatile},
+		"with an owner path, to other file": {false, []string{lines(1, 8)}, func(j *Job) {
+			setFormat(j, func(o *format.Options) { o.FingerprintPath, o.OwnerPath = "", "fp" })
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, mode := range []deathMode{before, halfway} {
+				for n := 1; ; n++ {
+					b := newBench(t, lines(1, 7))
+					b.job.BatchSize, b.tick = 2, recordEvery
+					if strings.HasPrefix(name, "with an owner path") {
+						c.change(&b.job)
+					}
+					if !b.die(n, mode) {
+						break
+					}
+					b.job.Inputs = texts(c.inputs...)
+					if c.change != nil {
+						c.change(&b.job)
+					}
+					out := "out"
+					if !c.sameOut {
+						out = "out2"
+						b.job.Out, b.job.DeadLetters = b.path(out), b.path("dead2")
+					}
+					_, err := b.job.Run(context.Background())
+					if err != nil && (!c.sameOut || !errors.Is(err, ErrRefused)) {
+						t.Fatalf("killed at %d (%d): %v", n, mode, err)
+					}
+					if err != nil && n%2 == 0 && !strings.Contains(err.Error(), "finished run") {
+						b.remove("out")
+						if _, err := b.job.Run(context.Background()); err != nil {
+							t.Fatalf("killed at %d (%d): %v", n, mode, err)
+						}
+					} else if err != nil {
+						out = "out2"
+						b.job.Out, b.job.DeadLetters = b.path(out), b.path("dead2")
+						if _, err := b.job.Run(context.Background()); err != nil {
+							t.Fatalf("killed at %d (%d): %v", n, mode, err)
+						}
+					}
+					first, second := b.read("out"), b.read(out)
+					if out == "out" {
+						first = ""
+					}
+					if strings.HasPrefix(name, "with an owner path") { // the same owner comes again: a retry
+						for line := range strings.Lines(second) {
+							first = strings.ReplaceAll(first, line, "")
+						}
+					}
+					b.wantOnce(fmt.Sprintf("killed at %d (%d)", n, mode), 8, first, second)
+				}
+			}
+		})
+	}
+}
+
+// TestPublishedOutputsOfStoppedRuns kills a published run at each of its operations. The next run reads one record more.
+func TestPublishedOutputsOfStoppedRuns(t *testing.T) {
+	t.Parallel()
+	for n := 1; ; n++ {
+		p := newPast(t)
+		if !p.die(p.next(true, lines(1, 7)), n, before) {
+			return
+		}
+		p.finish(p.next(true, lines(1, 7), lines(8, 8)))
+		p.wantOnce(fmt.Sprintf("killed at %d", n), 8, p.published())
+	}
+}
+
+// TestTwoOutputsOfOneInput kills a run, then the same job with another output, and starts the first one again. Both
+// outputs can be unpacked, and together they have each record once.
+func TestTwoOutputsOfOneInput(t *testing.T) {
+	t.Parallel()
+	for n := 8; ; n += 7 {
+		b := newBench(t, lines(1, 60))
+		b.job.Compression, b.job.BatchSize, b.tick = Gzip, 5, recordEvery // a member for each batch
+		if !b.die(n, before) {
+			return
+		}
+		first := b.job
+		b.job.Out, b.job.DeadLetters = b.path("out2"), b.path("dead2")
+		b.tick, b.job.BatchSize = recordEvery/4, 4 // other members
+		second := b.job
+		d := &death{at: n - 4, mode: before}
+		b.job.Store, b.job.open = dedupefault.HookStore(b.store, d.hook), d.open
+		_, _ = b.job.Run(context.Background())
+		for _, b.job = range []Job{first, second} { // a refused job has a closed output
+			if _, err := b.job.Run(context.Background()); err != nil && !errors.Is(err, ErrRefused) {
+				t.Fatalf("killed at %d: %v", n, err)
+			}
+		}
+		b.job.Out, b.job.DeadLetters = b.path("out3"), b.path("dead3")
+		if _, err := b.job.Run(context.Background()); err != nil {
+			t.Fatalf("killed at %d: %v", n, err)
+		}
+		var all []string
+		for _, name := range []string{"out", "out2", "out3"} {
+			b.write("out", b.read(name))
+			all = append(all, b.output())
+		}
+		b.wantOnce(fmt.Sprintf("killed at %d", n), 60, all...)
+	}
+}
+
+// TestAnotherOutputsID: a copy of an output comes back after its run has begun again. It is not cut to the size of the
+// other output.
+func TestAnotherOutputsID(t *testing.T) {
+	t.Parallel()
+	anotherOutputsID(t, func(s dedupe.Store) dedupe.Store { return s })
+	t.Run("cut-without-the-outputs-id", func(t *testing.T) {
+		mutanttest.MustFail(t, func(tb testing.TB) {
+			anotherOutputsID(tb, func(s dedupe.Store) dedupe.Store {
+				mine := ""
+				return dedupefault.HookStore(s, func(ctx context.Context, c *dedupefault.Call) error {
+					if c.Method == dedupefault.SaveRun && mine != "" {
+						c.Run.OutputID = mine
+					}
+					err := c.Do(ctx)
+					if c.Method == dedupefault.RunByID && c.Run != nil {
+						mine, c.Run.OutputID = c.Run.OutputID, "the output before"
+					}
+					return err
+				})
+			})
+		})
+	})
+}
+
+func anotherOutputsID(t testing.TB, broken func(dedupe.Store) dedupe.Store) {
+	b := newBench(t, lines(1, 9))
+	b.job.Compression, b.job.BatchSize = Gzip, 4
+	b.interrupt(1)
+	runs := b.store.Runs()
+	row, copied := runs[0], b.read("out")
+	b.write("out.run", strings.Replace(b.read("out.run"), row.OutputID, "the output before", 1))
+	row.Output, row.Beat = int64(len(copied)/2), row.Beat+1
+	b.store.Replace(b.job.Scope, row)
+	b.job.Store = broken(b.store)
+	if _, err := b.job.Run(context.Background()); !errors.Is(err, ErrRefused) || b.read("out") != copied {
+		t.Errorf("the output was cut to the size of another one: %v", err)
+	}
+}
+
+// TestSymbolicLink: a link to the output of a run at work has the lock of its target.
+func TestSymbolicLink(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 3))
+	atWork, err := lockOutput(b.path("out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer atWork.release()
+	if err := errors.Join(os.Symlink("out", b.path("link")), os.Symlink(b.path("link"), b.path("link2"))); err != nil {
+		t.Skip(err)
+	}
+	b.job.Out = b.path("link2")
+	b.refused("another process is writing to " + b.path("link2"))
+}
+
+// TestAtWork: a run whose process holds the lock of its output is not closed. A run that was closed while its process was
+// suspended writes nothing more, and its files are cut to what was saved.
+func TestAtWork(t *testing.T) {
+	t.Parallel()
+	for _, closes := range []bool{false, true} {
+		b := newBench(t, lines(1, 9))
+		b.job.BatchSize, b.tick = 2, recordEvery
+		first, puts := b.job, 0
+		var other Report
+		first.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+			if c.Method == dedupefault.PutIfAbsent {
+				puts++
+			}
+			if c.Method != dedupefault.SaveRun || puts != 3 || other.Run != "" {
+				return c.Do(ctx)
+			}
+			// Its third batch is entered and written, and not saved.
+			second := b.job
+			second.Inputs, second.Out, second.DeadLetters = texts(lines(1, 4)+lines(10, 10)), b.path("out2"), b.path("dead2")
+			if closes {
+				open, err := b.store.OpenRuns(ctx, b.job.Scope)
+				if closed, closeErr := b.store.CloseRun(ctx, b.job.Scope, open[0]); !closed {
+					t.Fatal(err, closeErr)
+				}
+				second.Inputs = texts(lines(1, 9) + lines(10, 10))
+			}
+			var err error
+			if other, err = second.Run(ctx); err != nil {
+				t.Fatal(err)
+			}
+			return c.Do(ctx)
+		})
+		_, err := first.Run(context.Background())
+		if closes {
+			if !errors.Is(err, dedupe.ErrReplaced) || !strings.Contains(err.Error(), "out is whole up to its line 4") {
+				t.Errorf("a closed run: %v", err)
+			}
+		} else if err != nil || len(other.Closed) != 0 {
+			t.Errorf("a run at work: %v; closed %+v", err, other.Closed)
+		}
+		b.wantOnce(fmt.Sprint("closed: ", closes), 10, b.read("out"), b.read("out2"))
+		if b.read("out.run") != "" {
+			t.Error("FILE.run was left behind")
+		}
+	}
+}
+
+// TestWaits: a record that a run at work has entered and not saved is not decided, whether it is a copy or not.
+func TestWaits(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 4))
+	b.job.BatchSize = 2
+	b.store.SetNow(func() time.Time { b.now = b.now.Add(time.Second); return b.now })
+	first := b.job
+	var err error
+	met := false
+	first.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method == dedupefault.PutIfAbsent && !met {
+			met = true
+			if err := c.Do(ctx); err != nil {
+				return err
+			}
+			second := b.job
+			second.Inputs, second.Out, second.DeadLetters = texts(rec("1", "y")), b.path("out2"), b.path("dead2")
+			_, err = second.Run(ctx)
+			return nil
+		}
+		return c.Do(ctx)
+	})
+	report, firstErr := first.Run(context.Background())
+	atWork, ok := errors.AsType[*dedupe.RunAtWorkError](err)
+	if firstErr != nil || !ok || atWork.Run != report.Run || !errors.Is(err, ErrStopped) {
+		t.Fatalf("got %v, and %v", firstErr, err)
+	}
+	b.job.Inputs, b.job.Out, b.job.DeadLetters = texts(rec("1", "y")), b.path("out2"), b.path("dead2")
+	if _, err := b.job.Run(context.Background()); err != nil || b.read("out2") != renamed("1", "y") {
+		t.Errorf("afterwards: %v, %s", err, b.read("out2"))
+	}
+}
+
+// TestSilentRun: a run that says nothing is closed by a record that meets it, after RestAfter.
+func TestSilentRun(t *testing.T) {
+	t.Parallel()
+	for _, elsewhere := range []bool{false, true} {
+		b := newBench(t, lines(1, 9))
+		b.job.BatchSize, b.tick = 2, recordEvery
+		now := time.Now()
+		b.job.host = "its host"
+		if !elsewhere {
+			b.job.Out, b.job.Stream = "", &bytes.Buffer{}
+		}
+		fresh := *b
+		for n := 1; len(b.store.Entries()) < 6; n++ {
+			*b = fresh
+			b.store, b.dir = memstore.NewRecords(), t.TempDir()
+			b.job.Store = b.store
+			if b.job.Out != "" {
+				b.job.Out, b.job.DeadLetters = b.path("out"), b.path("dead")
+			}
+			b.die(n, after)
+		}
+		b.store.SetNow(func() time.Time { return now })
+		b.job.host, b.job.Out, b.job.DeadLetters = "another host", b.path("out2"), b.path("dead2")
+		if _, err := b.job.Run(context.Background()); !errors.Is(err, dedupe.ErrTryAgain) {
+			t.Errorf("elsewhere %t: want to wait, got %v", elsewhere, err)
+		}
+		now = now.Add(dedupe.RestAfter)
+		r, err := b.job.Run(context.Background())
+		if err != nil {
+			t.Errorf("elsewhere %t: %v", elsewhere, err)
+		}
+		kept := ""
+		for _, c := range r.Closed {
+			if kept += b.read("out")[:len(lines(1, int(c.Lines)))]; !elsewhere && (c.Lines != 0 || c.Output != "") {
+				t.Errorf("a stream was closed at %+v", c)
+			}
+		}
+		b.wantOnce(fmt.Sprint("elsewhere ", elsewhere), 9, kept, b.read("out2"))
+	}
+}
+
+// TestBeats: a run that saves nothing for long shows that it is at work. When it stops, it says that it rests.
+func TestBeats(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 9))
+	b.job.beatEvery, b.job.BatchSize = time.Millisecond, 3
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	row := func() dedupe.Run {
+		open, err := b.store.OpenRuns(context.Background(), b.job.Scope)
+		if err != nil || len(open) != 1 {
+			t.Fatal(open, err)
+		}
+		return open[0]
+	}
+	b.job.Progress = func(p Progress) {
+		if p.Doing != passDeciding {
+			return
+		}
+		for begin := row().Beat; row().Beat < begin+3; { // the test ends with the beats
+			continue
+		}
+		cancel()
+	}
+	if _, err := b.job.Run(ctx); !errors.Is(err, context.Canceled) {
+		t.Fatal(err)
+	}
+	if r := row(); !r.Rests || r.Closed || r.Lines != 3 {
+		t.Errorf("the run stopped as %+v", r)
+	}
+}
+
+// TestWaitForEachOther: two runs at work meet a record of the other one. Each saves what it has written before it waits,
+// so that neither has to give up for that.
+func TestWaitForEachOther(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, rec("1", "x")+rec("2", "x")+rec("4", "x"))
+	b.job.BatchSize = 1
+	now := b.now
+	b.store.SetNow(func() time.Time { now = now.Add(time.Second); return now })
+	first, second := b.job, b.job
+	second.Inputs = texts(rec("3", "x") + rec("4", "x") + rec("2", "x"))
+	second.Out, second.DeadLetters = b.path("out2"), b.path("dead2")
+	var err error
+	puts := 0
+	first.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method == dedupefault.PutIfAbsent {
+			if puts++; puts == 3 { // it has written record 2, and has not saved it
+				_, err = second.Run(ctx)
+			}
+		}
+		return c.Do(ctx)
+	})
+	report, firstErr := first.Run(context.Background())
+	if _, waited := errors.AsType[*dedupe.RunAtWorkError](err); firstErr != nil || !waited || report.Natural != 1 {
+		t.Fatalf("got %+v, %v, and %v", report, firstErr, err)
+	}
+	b.wantOnce("both", 4, b.read("out"), b.read("out2"))
+}
+
+// TestClosedDuringUpload: a run is closed while its output is uploaded. The object has all of its records, and nobody else
+// decides them.
+func TestClosedDuringUpload(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 5))
+	b.job.BatchSize = 2
+	uploaded := ""
+	b.job.Upload = func(ctx context.Context, _ string) error {
+		uploaded = b.read("out")
+		open, err := b.store.OpenRuns(ctx, b.job.Scope)
+		if err != nil {
+			return err
+		}
+		_, err = b.store.CloseRun(ctx, b.job.Scope, open[0])
+		return err
+	}
+	if _, err := b.job.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	b.job.Upload, b.job.Inputs = nil, texts(lines(1, 6))
+	b.job.Out, b.job.DeadLetters = b.path("out2"), b.path("dead2")
+	if _, err := b.job.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	b.wantOnce("uploaded", 6, uploaded, b.read("out2"))
+}
