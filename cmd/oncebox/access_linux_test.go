@@ -63,16 +63,19 @@ func TestReadOnlyLedger(t *testing.T) {
 		must(t, os.Chmod(filepath.Join(s.dir, path), mode))
 	}
 	t.Cleanup(func() { _ = os.Chmod(s.dir, 0o755) }) // so that it can be removed
-	for _, test := range []struct{ command, says string }{
-		{"ledger runs", "finished"}, {"ledger explain A", "counts       yes"},
-		{"dedupe in --id-path id --dry-run", "natural 1 "},
-	} {
-		s.want(exitDone, s.asOtherUser(append(strings.Fields(test.command), "--ledger", "seen.db")...)).saying(t, test.says)
+	for _, folder := range []os.FileMode{0o777, 0o555} {
+		must(t, os.Chmod(s.dir, folder))
+		for _, test := range []struct{ command, says string }{
+			{"ledger runs", "finished"}, {"ledger explain A", "counts       yes"},
+			{"dedupe in --id-path id --dry-run", "natural 1 "},
+		} {
+			s.want(exitDone, s.asOtherUser(append(strings.Fields(test.command), "--ledger", "seen.db")...)).saying(t, test.says)
+		}
+		if left, err := os.ReadDir(s.dir); err != nil || strings.Contains(fmt.Sprint(left), "-wal") {
+			t.Errorf("files were left: %v, %v", left, err)
+		}
 	}
 	s.want(exitUsage, s.asOtherUser("dedupe", "in", "--id-path", "id", "--ledger", "seen.db")).saying(t, "read-only")
-	if left, err := os.ReadDir(s.dir); err != nil || strings.Contains(fmt.Sprint(left), "-wal") {
-		t.Errorf("files were left: %v, %v", left, err)
-	}
 }
 
 // TestNoAccess checks that the error about a store, a folder or a file without permission is one sentence, and that

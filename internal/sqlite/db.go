@@ -57,20 +57,18 @@ func Open(ctx context.Context, path string, part Part, options []Option) (*DB, e
 // OpenToRead is Open for a program that only reads. It also opens a file to which this user may not write. Then Write
 // returns ErrNoAccess, and reads return the part's TryAgain if another program has written to the file since.
 func OpenToRead(ctx context.Context, path string, part Part, options []Option) (*DB, error) {
-	db, err := Open(ctx, path, part, options)
-	if !errors.Is(err, ErrNoAccess) {
-		return db, err
-	}
-	located, locateErr := locate(path, false)
-	if locateErr != nil {
+	located, err := locate(path, false)
+	if err != nil {
 		return nil, err
 	}
-	db = &DB{path: located, part: part, busyTimeout: DefaultBusyTimeout}
-	if db.connectReaders(ctx) != nil {
-		_ = db.Close() // nothing was read
-		return nil, err
+	if mayWrite(located) {
+		db, err := Open(ctx, path, part, options)
+		if !errors.Is(err, ErrNoAccess) {
+			return db, err
+		}
 	}
-	return db, nil
+	db := &DB{path: located, part: part, busyTimeout: DefaultBusyTimeout}
+	return db.opened(db.connectReaders(ctx))
 }
 
 // Create makes a store with the part and opens it. It keeps the existing content of the file. So it is safe to
