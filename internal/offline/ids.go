@@ -50,7 +50,7 @@ func (r *run) ask(ctx context.Context, candidates []dedupe.Candidate) (decisions
 func (r *run) decideOwn(ctx context.Context, candidates []dedupe.Candidate) []dedupe.Decision {
 	decisions := r.decider.Decide(ctx, candidates)
 	for i, c := range candidates {
-		if decisions[i].Outcome != dedupe.Retry || c.Owner == OwnerNamed(c.Owner.Sequence) {
+		if decisions[i].Outcome != dedupe.Retry || isNamed(c.Owner) {
 			continue
 		}
 		if c.Derive {
@@ -105,7 +105,7 @@ func askedTogether(candidates []dedupe.Candidate) int {
 			continue
 		}
 		keys := derivedKeys(c.ID, c.Fingerprint)
-		if c.Owner == OwnerNamed(c.Owner.Sequence) && derived[keys[0]] {
+		if isNamed(c.Owner) && derived[keys[0]] {
 			return i
 		}
 		for _, key := range keys {

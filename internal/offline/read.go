@@ -160,6 +160,9 @@ func (r *run) readFields(ctx context.Context, rec *record) error {
 // OwnerNamed returns the owner for a text at the owner path.
 func OwnerNamed(text string) dedupe.Owner { return dedupe.Owner{Sequence: text, Sub: dedupe.Plain} }
 
+// isNamed reports whether the record names its owner. Other owners have the run as their source.
+func isNamed(owner dedupe.Owner) bool { return owner.Source == "" }
+
 // ownerOf returns the identity of a record: the text at the owner path, or its run and its place in the inputs. The
 // batch is not part of the identity. With an owner path, too, the entry says which line of which run has put it.
 func (r *run) ownerOf(rec *record) dedupe.Owner {
