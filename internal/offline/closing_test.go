@@ -394,8 +394,8 @@ func TestWaitForEachOther(t *testing.T) {
 	b.wantOnce("both", 4, b.read("out"), b.read("out2"))
 }
 
-// TestClosedDuringUpload: a run is closed while its output is uploaded. The object has all of its records, and nobody else
-// decides them.
+// TestClosedDuringUpload: a run is closed while its output is uploaded. The object has all of its records, and no other
+// run decides them.
 func TestClosedDuringUpload(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, lines(1, 5))
