@@ -308,7 +308,7 @@ func TestSilentRun(t *testing.T) {
 		fresh := *b
 		for n := 1; len(b.store.Entries()) < 6; n++ {
 			*b = fresh
-			b.store, b.dir = memstore.NewRecords(), t.TempDir()
+			b.store, b.dir = memstore.NewRecords(), folder(t)
 			b.job.Store = b.store
 			if b.job.Out != "" {
 				b.job.Out, b.job.DeadLetters = b.path("out"), b.path("dead")
