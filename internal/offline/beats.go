@@ -33,6 +33,13 @@ func (b *beats) save(ctx context.Context, store dedupe.Runs, scope string, r *de
 	return nil
 }
 
+// lines returns the number of lines that are saved.
+func (b *beats) lines() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.saved.Lines
+}
+
 // again saves the last saved row under the next beat.
 func (b *beats) again(ctx context.Context, store dedupe.Runs, scope string, rests bool) {
 	b.mu.Lock()

@@ -308,7 +308,7 @@ func TestSilentRun(t *testing.T) {
 		fresh := *b
 		for n := 1; len(b.store.Entries()) < 6; n++ {
 			*b = fresh
-			b.store, b.dir = memstore.NewRecords(), t.TempDir()
+			b.store, b.dir = memstore.NewRecords(), folder(t)
 			b.job.Store = b.store
 			if b.job.Out != "" {
 				b.job.Out, b.job.DeadLetters = b.path("out"), b.path("dead")
@@ -394,8 +394,8 @@ func TestWaitForEachOther(t *testing.T) {
 	b.wantOnce("both", 4, b.read("out"), b.read("out2"))
 }
 
-// TestClosedDuringUpload: a run is closed while its output is uploaded. The object has all of its records, and nobody else
-// decides them.
+// TestClosedDuringUpload: a run is closed while its output is uploaded. The object has all of its records, and no other
+// run decides them.
 func TestClosedDuringUpload(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, lines(1, 5))

@@ -178,14 +178,6 @@ func playCommands(t testing.TB, seed uint64, m commandMutant) error {
 	return c.wrong
 }
 
-// fastTemp returns a folder in memory, if there is one: the sequences sync many small files.
-func fastTemp() string {
-	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
-		return "/dev/shm"
-	}
-	return ""
-}
-
 // note keeps the first error.
 func (c *commands) note(err error) {
 	if c.wrong == nil {

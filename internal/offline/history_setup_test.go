@@ -35,7 +35,6 @@ func newPast(t testing.TB) *past {
 	}
 	t.Cleanup(func() { _ = store.Close() })
 	b := newBench(t)
-	b.dir = t.TempDir() // rapid cleans up after each of its checks
 	b.tick, b.job.BatchSize, b.job.PoisonLimit.Off = recordEvery/3, 3, true
 	return &past{bench: b, store: store, as: store}
 }

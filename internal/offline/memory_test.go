@@ -37,6 +37,8 @@ func boundedMemory(t *testing.T, change func(*Job)) {
 	t.Helper()
 	const lines, size, endless = 50_000, 1000, 24 << 20
 	b := newBench(t)
+	b.dir = t.TempDir() // not in memory
+	b.job.Out, b.job.DeadLetters = b.path("out"), b.path("dead")
 	change(&b.job)
 	path := b.path("in")
 	writeLines(t, path, lines, size)

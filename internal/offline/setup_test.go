@@ -30,7 +30,7 @@ type bench struct {
 }
 
 func newBench(t testing.TB, inputs ...string) *bench {
-	b := &bench{TB: t, dir: t.TempDir(), store: memstore.NewRecords(), now: time.Date(2026, 11, 20, 12, 0, 0, 123e6, time.UTC)}
+	b := &bench{TB: t, dir: folder(t), store: memstore.NewRecords(), now: time.Date(2026, 11, 20, 12, 0, 0, 123e6, time.UTC)}
 	b.job = Job{
 		Inputs: texts(inputs...), Format: inJSON(format.Options{IDPath: "id", FingerprintPath: "fp"}),
 		Scope: "s", Retention: dedupe.Retention{ForGood: true}, Store: b.store,
@@ -38,6 +38,25 @@ func newBench(t testing.TB, inputs ...string) *bench {
 		clock: dedupe.Clock{Pause: func(context.Context, time.Duration) error { return errNoPause }},
 	}
 	return b
+}
+
+// folder returns a folder that is removed at the end. If possible it is in memory: the tests sync many small files.
+func folder(t testing.TB) string {
+	t.Helper()
+	dir, err := os.MkdirTemp(fastTemp(), "offline-*") //nolint:usetesting // TempDir is never in memory
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	return dir
+}
+
+// fastTemp returns a folder in memory, or "" if there is none.
+func fastTemp() string {
+	if info, err := os.Stat("/dev/shm"); err == nil && info.IsDir() {
+		return "/dev/shm"
+	}
+	return ""
 }
 
 func inJSON(o format.Options) Format {

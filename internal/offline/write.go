@@ -25,8 +25,8 @@ func (r *run) decidePatiently(ctx context.Context, b *batch) error {
 	}
 }
 
-// savingLedger is the ledger of a run. Before the run waits for another one, it saves its own progress: the other one may
-// wait for that.
+// savingLedger is the ledger of a run. Before the run waits for another one, it saves its own progress: the other one
+// may wait for that.
 type savingLedger struct {
 	dedupe.Ledger
 	run *run
@@ -36,7 +36,7 @@ type savingLedger struct {
 func (l savingLedger) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
 	answers, err := l.Ledger.Enter(ctx, q)
 	for _, a := range answers {
-		if _, waits := errors.AsType[*dedupe.RunAtWorkError](a.Err); waits && l.run.done.Lines > l.run.beats.saved.Lines {
+		if _, waits := errors.AsType[*dedupe.RunAtWorkError](a.Err); waits && l.run.done.Lines > l.run.beats.lines() {
 			return answers, errors.Join(err, l.run.record(ctx))
 		}
 	}

@@ -221,3 +221,35 @@ func BenchmarkReplaceRuns(b *testing.B) {
 	}
 	b.ReportMetric(entries*float64(b.N)/b.Elapsed().Seconds(), "entries/s")
 }
+
+// TestClosedRunPutsNothing: the ledger of a closed run, or of a run with another output, puts no entry.
+func TestClosedRunPutsNothing(t *testing.T) {
+	t.Parallel()
+	s, err := OpenMemory(t.Context())
+	check(t, err)
+	defer func() { check(t, s.Close()) }()
+	run := dedupe.Run{Digest: "d", ID: "a", OutputID: "o", Beat: 1}
+	check(t, s.SaveRun(t.Context(), "s", run))
+	enter := func(outputID string) error {
+		answers, err := s.ForRun("s", "a", outputID).Enter(t.Context(), dedupe.Question{
+			Scope: "s", Retention: dedupe.Retention{ForGood: true}, Records: []dedupe.Candidate{{
+				ID: "1", Fingerprint: "x", Owner: dedupe.Owner{Source: dedupe.RunSource("a", 1), Sequence: "1", Sub: dedupe.Plain},
+			}},
+		})
+		check(t, err)
+		return answers[0].Err
+	}
+	if err := enter("another output"); !errors.Is(err, ErrReplaced) {
+		t.Errorf("another output: %v", err)
+	}
+	if closed, err := s.CloseRun(t.Context(), "s", run); !closed || err != nil {
+		t.Fatal(closed, err)
+	}
+	if err := enter("o"); !errors.Is(err, ErrReplaced) {
+		t.Errorf("closed: %v", err)
+	}
+	found, err := s.Find(t.Context(), "s", []dedupe.Key{format.KeyOf("1")})
+	if check(t, err); found[0] != nil {
+		t.Errorf("it put %+v", found[0])
+	}
+}
