@@ -64,8 +64,9 @@ func (s *Store) makeDue(n int) error {
 			Claimant: fmt.Sprintf("earlier-customer-%d", i), Item: value, ItemHash: hash,
 			ClaimedAt: ended.Add(-s.model.Hold), EndsAt: ended,
 		}
-		if _, err := s.Items.Take(ctx, engine.FreeItem{Shard: shard, Hash: hash, Value: value}, claim); err != nil {
-			return err
+		taken, err := s.Take(ctx, engine.FreeItem{Shard: shard, Hash: hash, Value: value}, claim)
+		if err != nil || !taken.Taken() {
+			return fmt.Errorf("hold %d: %+v, %w", i, taken, err)
 		}
 	}
 	return nil

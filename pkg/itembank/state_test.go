@@ -143,10 +143,10 @@ func stateReads(t *testing.T, read func() error) (before, reads int) {
 }
 
 // TestStatesDoNotStarveClaims: however many callers ask for the state, a claim waits for one of their reads at most, also
-// if reads fail. While items are free, one read answers all callers and the claim.
+// if reads fail. While items are free, one page answers all callers and the claim. A page is one or two requests.
 func TestStatesDoNotStarveClaims(t *testing.T) {
 	t.Parallel()
-	if _, reads := stateReads(t, func() error { return nil }); reads != 1 {
+	if _, reads := stateReads(t, func() error { return nil }); reads > 2 {
 		t.Errorf("the callers and the claim made %d reads", reads)
 	}
 	if before, _ := stateReads(t, func() error { return engine.ErrThrottled }); before > 2 {
