@@ -145,6 +145,22 @@ func TestBodies(t *testing.T) {
 	}
 }
 
+// TestUnknownMembersAreNamed: the answer names the closest member, or all that the body may have.
+func TestUnknownMembersAreNamed(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "body", "SPRING-1")
+	for body, want := range map[string]string{
+		`{"claimant":"ada","Items":["1A"]}`: `did you mean \"items\"?`,
+		`{"claimant":"ada","row":1}`:        "it may have claimant, slot, item, items, challenge",
+	} {
+		a := b.do(t, post(spring, body)).wants(t, http.StatusBadRequest, "invalid-request")
+		if !strings.Contains(a.Body, want) {
+			t.Errorf("%s: want %s in %s", body, want, a.Body)
+		}
+	}
+	b.do(t, get(spring+"/ada")).wants(t, http.StatusNotFound, "no-claim")
+}
+
 func TestBadBase64(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")

@@ -1,10 +1,12 @@
 package itembank_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/itembankfault"
@@ -256,24 +258,42 @@ func publishedOld(f *fixture) {
 // publishedTogether: a request that comes while a part is read waits for it.
 func publishedTogether(f *fixture) {
 	f.stocked(30, itembank.Settings{Publish: true, Shards: 1})
-	answers, reads := make(chan error), 0
 	var b *itembank.Bank
+	var second error
+	reads, answered := 0, make(chan struct{})
 	store := &itembankfault.Store{Store: f.Store, Before: func(method string) error {
-		if method == "FreeItemsEventuallyConsistent" {
-			reads++
-			go func() {
-				page, err := f.published(b)("", 500)
-				if err == nil && len(page.Items) != 30 {
-					err = fmt.Errorf("got %d items", len(page.Items))
-				}
-				answers <- err
-			}()
+		if method != "FreeItemsEventuallyConsistent" {
+			return nil
+		}
+		reads++
+		waits := waiting{f.ctx, make(chan struct{}), new(sync.Once)}
+		go func() {
+			defer close(answered)
+			_, second = b.PublishedItems(waits, f.name, "", 500)
+		}()
+		select {
+		case <-waits.begun:
+		case <-answered:
 		}
 		return nil
 	}}
 	b = itembank.New(store, itembank.WithClock(itembankfault.NewClock()))
-	_, err := f.published(b)("", 7)
-	if err := errors.Join(err, <-answers); err != nil || reads != 1 {
-		f.Errorf("%d reads: %v", reads, err)
+	if _, err := f.published(b)("", 7); err != nil || reads != 1 {
+		f.Fatalf("%d reads: %v", reads, err)
 	}
+	if <-answered; second != nil || reads != 1 {
+		f.Errorf("%d reads: %v", reads, second)
+	}
+}
+
+// waiting is a context that tells when a call begins to wait for its end.
+type waiting struct {
+	context.Context
+	begun chan struct{}
+	once  *sync.Once
+}
+
+func (w waiting) Done() <-chan struct{} {
+	w.once.Do(func() { close(w.begun) })
+	return w.Context.Done()
 }
