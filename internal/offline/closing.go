@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
@@ -189,6 +190,9 @@ func (r *run) tidyClosed(path string, p dedupe.Run) error {
 	return lock.removeRunFile()
 }
 
+// outputKind ends the id of an output. A link may name a file as compressed that is not: its run does not continue.
+func (r *run) outputKind() string { return "." + string(r.Compression) }
+
 // continued returns the row of the run that this job continues, or nil. It must be a run of the same inputs and options
 // whose files have the id of the output that the row has.
 func (r *run) continued(ctx context.Context, digest string) (row *dedupe.Run, err error) {
@@ -208,7 +212,8 @@ func (r *run) continued(ctx context.Context, digest string) (row *dedupe.Run, er
 		return nil, nil
 	}
 	row, err = r.Store.RunByID(ctx, r.Scope, r.lock.owner.Run)
-	if err != nil || row == nil || row.Closed || row.Digest != digest || !r.lock.isOf(*row) {
+	if err != nil || row == nil || row.Closed || row.Digest != digest || !r.lock.isOf(*row) ||
+		!strings.HasSuffix(row.OutputID, r.outputKind()) {
 		return nil, err
 	}
 	if row.Finished && r.Upload != nil { // the file may be removed already

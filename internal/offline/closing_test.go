@@ -174,7 +174,7 @@ func TestAnotherOutputsID(t *testing.T) {
 					}
 					err := c.Do(ctx)
 					if c.Method == dedupefault.RunByID && c.Run != nil {
-						mine, c.Run.OutputID = c.Run.OutputID, "the output before"
+						mine, c.Run.OutputID = c.Run.OutputID, outputBefore
 					}
 					return err
 				})
@@ -183,13 +183,16 @@ func TestAnotherOutputsID(t *testing.T) {
 	})
 }
 
+// outputBefore is the id of the output that comes back.
+const outputBefore = "the output before." + string(Gzip)
+
 func anotherOutputsID(t testing.TB, broken func(dedupe.Store) dedupe.Store) {
 	b := newBench(t, lines(1, 9))
 	b.job.Compression, b.job.BatchSize = Gzip, 4
 	b.interrupt(1)
 	runs := b.store.Runs()
 	row, copied := runs[0], b.read("out")
-	b.write("out.run", strings.Replace(b.read("out.run"), row.OutputID, "the output before", 1))
+	b.write("out.run", strings.Replace(b.read("out.run"), row.OutputID, outputBefore, 1))
 	row.Output, row.Beat = int64(len(copied)/2), row.Beat+1
 	b.store.Replace(b.job.Scope, row)
 	b.job.Store = broken(b.store)

@@ -288,7 +288,7 @@ func (c *commands) dedupe() commandpairs.Command {
 	name := fmt.Sprint("out", c.random.IntN(4+c.names/2))
 	c.names++
 	stream := c.random.IntN(6) == 0
-	compression := []Compression{NotCompressed, NotCompressed, Gzip}[name[len(name)-1]%3] // as names say
+	compression := []Compression{NotCompressed, NotCompressed, Gzip}[c.random.IntN(3)]
 	size := 1 + c.random.IntN(6)
 	fails, patient := -1, c.random.IntN(3) == 0
 	if c.random.IntN(5) == 0 {

@@ -111,7 +111,7 @@ func (r *run) beginNew(ctx context.Context, digest string) error {
 	if err != nil {
 		return err
 	}
-	return r.begin(ctx, dedupe.Run{Digest: digest, ID: id, OutputID: rand.Text()})
+	return r.begin(ctx, dedupe.Run{Digest: digest, ID: id, OutputID: rand.Text() + r.outputKind()})
 }
 
 // begin starts a run. It saves the id before the ledger gets any record. Without that, a run after a crash would take
