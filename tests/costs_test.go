@@ -588,7 +588,7 @@ func TestPrices(t *testing.T) {
 	query := runs * 0.5 * price("a million read units")
 	for name, want := range map[string]float64{
 		"invocations": runs * price("a million invocations of Lambda"),
-		"256 MB for 100 ms each (assumed, not measured)":                             runs * 0.1 * 0.25 * price("a million GB-seconds of Lambda on arm64"),
+		"1,769 MB for 100 ms each (assumed, not measured)":                           runs * 0.1 * 1769 / 1024 * price("a million GB-seconds of Lambda on arm64"),
 		"the list of campaigns: 1 read unit":                                         2 * query,
 		"for each campaign: its rules, 1 read unit":                                  2 * query,
 		"for each campaign with holds or a claim life: its rules again":              2 * query,
