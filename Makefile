@@ -8,8 +8,8 @@ ARCH   ?= arm64
 # The folders with a go.mod. CONTRIBUTING.md says when there is one more.
 MODULES = . bench tests/deploy tests/reference tools
 
-# each runs a command in each of them.
-each = @for module in $(MODULES); do (cd $$module && set -x && $(1)) || exit; done
+# in runs a command in each of the folders.
+in = @for module in $(1); do (cd $$module && set -x && $(2)) || exit; done
 
 VERSION = $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
@@ -49,7 +49,8 @@ RACED  = $(shell go list ./pkg/... ./internal/... | grep -vE '$(SQLITE)')
 
 .PHONY: check
 check: tools lint ## Run lint and all tests, with all engines; the quick ones with the race detector, too
-	$(call each,go test $(TESTFLAGS) -timeout=60m ./...)
+	go test $(TESTFLAGS) -timeout=60m $(PACKAGES)
+	$(call in,$(filter-out .,$(MODULES)),go test $(TESTFLAGS) -timeout=60m ./...)
 	go test -race -short $(TESTFLAGS) -timeout=60m $(RACED)
 
 .PHONY: repeat
@@ -80,13 +81,13 @@ storm: ## Play the dedupe function on the log ledger with faults and kills: STOR
 .PHONY: lint
 lint: ## Check the format and the code, the requirements, and the workflows of CI
 	@scripts/install-tools golangci-lint actionlint
-	$(call each,$(CURDIR)/.tools/bin/golangci-lint run)
-	$(call each,go mod tidy -diff)
+	$(call in,$(MODULES),$(CURDIR)/.tools/bin/golangci-lint run)
+	$(call in,$(MODULES),go mod tidy -diff)
 	.tools/bin/actionlint -shellcheck= -pyflakes=
 
 .PHONY: tidy
 tidy: ## Tidy go.mod and go.sum of all modules
-	$(call each,go mod tidy)
+	$(call in,$(MODULES),go mod tidy)
 
 .PHONY: tools
 tools: ## Install the pinned tools into .tools/
