@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -311,13 +313,13 @@ func (campaignList) list(ctx context.Context, a *app, b *itembank.Bank) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.print(list, describeList(campaigns, list)), skipped)
+	return errors.Join(a.print(list, describeList(list)), skipped)
 }
 
 // statesAtOnce is how many states campaign list reads at the same time.
 const statesAtOnce = 8
 
-// withStates reads the state of each campaign.
+// withStates reads the state of each campaign. It leaves out those that were deleted since they were listed.
 func withStates(ctx context.Context, b *itembank.Bank, campaigns []itembank.Campaign) ([]campaignJSON, error) {
 	list := make([]campaignJSON, len(campaigns))
 	states, ctx := errgroup.WithContext(ctx)
@@ -328,19 +330,29 @@ func withStates(ctx context.Context, b *itembank.Bank, campaigns []itembank.Camp
 			if errors.Is(err, itembank.ErrTryAgain) { // many ended items make the proof of sold_out long
 				state, err = c.StateAt(time.Now()), nil
 			}
+			if errors.Is(err, itembank.ErrNoCampaign) {
+				return nil
+			}
 			list[i] = toCampaignJSON(c, state)
 			return err
 		})
 	}
-	return list, states.Wait()
+	err := states.Wait()
+	return slices.DeleteFunc(list, func(c campaignJSON) bool { return c.Name == "" }), err
 }
 
-func describeList(campaigns []itembank.Campaign, list []campaignJSON) string {
+func describeList(list []campaignJSON) string {
+	at := func(t *time.Time) string {
+		if t == nil {
+			return "-"
+		}
+		return timeOr(*t, "-")
+	}
 	return table(func(row func(...string)) {
 		row("NAME", "STATE", "SCOPE", "OPENS", "CLOSES", "ITEM LIFE", "CLAIM LIFE", "HOLD", "ON END")
-		for i, c := range campaigns {
-			row(c.Name, string(list[i].State), c.Scope, timeOr(c.OpensAt, "-"), timeOr(c.ClosesAt, "-"),
-				lifeOr(c.ItemLife, "-"), lifeOr(c.ClaimLife, "-"), lifeOr(c.Hold, "-"), string(c.OnEnd))
+		for _, c := range list {
+			row(c.Name, string(c.State), c.Scope, at(c.OpensAt), at(c.ClosesAt),
+				cmp.Or(c.ItemLife, "-"), cmp.Or(c.ClaimLife, "-"), cmp.Or(c.Hold, "-"), string(c.OnEnd))
 		}
 	})
 }

@@ -34,8 +34,8 @@ claimant who claims again is in the store again.
 Shows the claims and asks. Without a terminal it needs --yes. Safe to repeat, also after an interruption: if the
 claimant has no claim, the command says so, and the exit code is 0. The exit code is 4 if the rows of a claim contradict
 each other, so that it cannot be released: "oncebox reconcile" shows them. It is also 4 if a campaign cannot be read,
-for example because a later version of oncebox made it: the command names it, and leaves out its scope. The command
-names the copies that it cannot reach, such as backups.
+for example because a later version of oncebox made it: the command names it, and releases nothing in its scope. The
+command names the copies that it cannot reach, such as backups.
 
 In a SQLite store the command then rewrites the file, so that neither the file nor its -wal file has the text of deleted
 rows. That needs up to twice the size of the file on the disk. Meanwhile no other process writes: requests to a server
@@ -115,7 +115,7 @@ func (c forgetCommand) forget(ctx context.Context, a *app, b *itembank.Bank) err
 		}
 		switch {
 		case err != nil && len(reports) == 0:
-			return err
+			return errors.Join(err, skipped)
 		case err != nil:
 			return errors.Join(&cutError{"in the scope " + scope, err}, c.forgotten(a, reports), skipped)
 		}

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
 	"time"
 
@@ -100,6 +101,12 @@ func (c localCommand) options() (o claimapi.Options, err error) {
 	environ, err := c.environ()
 	if err != nil {
 		return o, err
+	}
+	if slices.Contains(environ, "ONCEBOX_CALLER=iam") {
+		return o, &usageError{
+			errors.New("ONCEBOX_CALLER=iam needs API Gateway, which verifies the callers; there is none here"),
+			"Leave it out here, or use --link-keys FILE for personal links.",
+		}
 	}
 	if o, err = handlerOptions(environ); err != nil {
 		return o, err
@@ -284,7 +291,7 @@ func (a *app) withHandler(
 		return err
 	}
 	defer closeStore()
-	bank := itembank.New(store, itembank.WithCampaignCache(o.CampaignCache))
+	bank := newBank(store, itembank.WithCampaignCache(o.CampaignCache))
 	return run(bank, claimapi.New(bank, o.ClaimantFrom, slog.Default(), o.HandlerOptions()...))
 }
 

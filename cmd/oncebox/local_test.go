@@ -289,6 +289,8 @@ func TestLocalSources(t *testing.T) {
 		s.run(exitUsage, "local").plainly(t, "oncebox: ONCEBOX_CLAIMANT_FROM="+source+" needs API Gateway, which verifies the callers; "+
 			"there is none here\nUse ONCEBOX_CLAIMANT_FROM=body here, or --link-keys FILE for personal links.\n")
 	}
+	s.env = []string{"ONCEBOX_CALLER=iam"}
+	s.run(exitUsage, "local").saying(t, "oncebox: ONCEBOX_CALLER=iam needs API Gateway, which verifies the callers; there is none here")
 	s.env = nil
 	const remote = `oncebox: --addr "0.0.0.0:0": other machines can reach this address, and `
 	s.run(exitUsage, "local", "--addr", "0.0.0.0:0").saying(t, remote+"there is no authentication: every caller can claim for any claimant")

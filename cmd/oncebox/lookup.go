@@ -78,6 +78,9 @@ func (c lookupCommand) lookUp(ctx context.Context, a *app, b *itembank.Bank) err
 	var text string
 	for _, name := range names {
 		report, err := b.LookUp(ctx, name, c.Item)
+		if c.Campaign == "" && errors.Is(err, itembank.ErrNoCampaign) {
+			continue // it was deleted since it was listed
+		}
 		if err != nil {
 			return err
 		}

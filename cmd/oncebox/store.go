@@ -77,6 +77,14 @@ func (g globals) open(ctx context.Context) (store engine.Store, closeStore func(
 	return dynamostore.New(client, g.BankTable, g.DedupeTable), func() {}, nil
 }
 
+// newBank makes a Bank over a store.
+func newBank(store engine.Store, options ...itembank.Option) *itembank.Bank {
+	if _, ok := store.(*sqlitestore.Store); ok {
+		options = append(options, itembank.WithSweepLanes(1))
+	}
+	return itembank.New(store, options...)
+}
+
 // withBank runs a command on a Bank over the store. campaign is the command's campaign, or "".
 func (g globals) withBank(
 	ctx context.Context, campaign string, run func(*itembank.Bank) error, options ...itembank.Option,
@@ -86,7 +94,7 @@ func (g globals) withBank(
 		return err
 	}
 	defer closeStore()
-	bank := itembank.New(store, options...)
+	bank := newBank(store, options...)
 	err = run(bank)
 	if errors.Is(err, itembank.ErrNoCampaign) {
 		return noSuchCampaign(ctx, bank, campaign, err)

@@ -66,6 +66,7 @@ func New(store engine.Store, options ...Option) *Bank {
 		random:    rand.Reader,
 		rules:     ruleCache{life: DefaultCampaignCache, copies: map[string]ruleCopy{}},
 		campaigns: map[string]*campaignMemory{},
+		lanes:     lanes{most: maxLanes},
 	}
 	for _, o := range options {
 		o(b)

@@ -198,7 +198,13 @@ const (
 func (s *sweep) dueClaims(ctx context.Context, c Campaign, shard engine.Shard) error {
 	for after := (time.Time{}); ; {
 		now := s.bank.serverNow()
-		page, err := s.bank.store.DueClaims(ctx, shard, after, now.Add(-endGrace), listPage)
+		page, err := untilServed(ctx, s.bank, "the index of due claims", func() (engine.DuePage, bool, error) {
+			page, err := s.bank.store.DueClaims(ctx, shard, after, now.Add(-endGrace), listPage)
+			if errors.Is(err, engine.ErrThrottled) {
+				return page, true, nil
+			}
+			return page, false, err
+		})
 		if err != nil {
 			return err
 		}
@@ -241,23 +247,32 @@ const maxThrottles = 16
 // they are throttled it waits longer than a claim does, and more often.
 func (s *sweep) closeWhenFree(ctx context.Context, c Campaign, claim engine.DueClaim, now time.Time) (closedClaim, error) {
 	b := s.bank
-	for throttles := 0; ; throttles++ {
+	return untilServed(ctx, b, "the rows of a claim", func() (closedClaim, bool, error) {
 		closed, err := whileBusy(ctx, b, rowsBusy, func() (closed closedClaim, busy bool, err error) {
 			closed, busy, err = s.closeInLane(ctx, c, claim, now)
 			return closed, busy && !closed.throttled, err
 		})
-		if err != nil || !closed.throttled {
-			return closed, err
+		return closed, closed.throttled, err
+	})
+}
+
+// untilServed calls try until it is not throttled.
+func untilServed[T any](ctx context.Context, b *Bank, what string, try func() (result T, throttled bool, err error)) (T, error) {
+	var none T
+	for throttles := 0; ; throttles++ {
+		result, throttled, err := try()
+		if err != nil || !throttled {
+			return result, err
 		}
 		if throttles == maxThrottles {
-			return closedClaim{}, fmt.Errorf("%w: %d times the rows of a claim", engine.ErrThrottled, throttles+1)
+			return none, fmt.Errorf("%w: %d times %s", engine.ErrThrottled, throttles+1, what)
 		}
 		wait, err := b.randomDuration(longestWait)
 		if err == nil {
 			err = b.clock.Sleep(ctx, wait)
 		}
 		if err != nil {
-			return closedClaim{}, err
+			return none, err
 		}
 	}
 }
@@ -271,10 +286,10 @@ func (s *sweep) closeInLane(
 		return closedClaim{}, false, err
 	}
 	defer func() { b.lanes.leave(closed.throttled) }()
-	if err := b.notMarked(ctx, c.Name); err != nil { // it may be marked during a long sweep
-		return closedClaim{}, false, err
+	err = b.notMarked(ctx, c.Name) // it may be marked during a long sweep
+	if err == nil {
+		closed, busy, err = b.closeDueClaim(ctx, c, claim, now)
 	}
-	closed, busy, err = b.closeDueClaim(ctx, c, claim, now)
 	if errors.Is(err, engine.ErrThrottled) {
 		return closedClaim{throttled: true}, true, nil
 	}

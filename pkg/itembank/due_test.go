@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -512,6 +513,29 @@ func TestSweepGivesWay(t *testing.T) {
 			t.Errorf("the sweep returned %d seats, %v; while it was throttled it tried %d closes at a time", report.Returned, err, busy.most)
 		}
 	})
+}
+
+// TestSweepAfterThrottledReads: a sweep that is throttled in one of its reads tries again, and closes all claims.
+func TestSweepAfterThrottledReads(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"Campaign", "DueClaims", "HeldClaimEventuallyConsistent", "ItemRow"} {
+		synctest.Test(t, func(t *testing.T) {
+			f := inMemory(t)
+			clock := manyHolds(f, 100, 4)
+			var calls atomic.Int64
+			store := &itembankfault.Store{Store: f.Store, Before: func(called string) error {
+				if called == method && calls.Add(1)%5 == 2 {
+					return engine.ErrThrottled
+				}
+				return nil
+			}}
+			b := itembank.New(store, itembank.WithClock(sweepClock{clock}), itembank.WithCampaignCache(0))
+			report, err := b.SweepDue(f.ctx, f.name, nil)
+			if err != nil || report.Returned != 100 || calls.Load() < 2 {
+				t.Errorf("%s throttled in one of five calls: returned %d of 100, %v", method, report.Returned, err)
+			}
+		})
+	}
 }
 
 // sweepClock has the time of a clock, and sleeps on that of synctest.

@@ -17,10 +17,15 @@ const (
 	closesPerLane = 50
 )
 
-// lanes limits how many claims the sweeps of a Bank close at the same time. Its zero value has maxLanes.
+// WithSweepLanes sets how many claims the sweeps of a Bank close at the same time, at most. The default is 64, for
+// DynamoDB. Use 1 on SQLite, where writers wait for each other: with more, a sweep is not faster, and claims wait longer.
+func WithSweepLanes(n int) Option { return func(b *Bank) { b.lanes.most = n } }
+
+// lanes limits how many claims the sweeps of a Bank close at the same time.
 type lanes struct {
 	mu      sync.Mutex
-	shut    int             // of maxLanes
+	most    int             // at least 1
+	shut    int             // of most
 	closes  int             // that were not throttled, since the last lane was opened
 	used    int             // may be one more than are open, after a throttle
 	waiting []chan struct{} // for a lane, in the order in which they came
@@ -29,7 +34,7 @@ type lanes struct {
 // enter waits for a lane. Call leave afterwards, unless there is an error.
 func (l *lanes) enter(ctx context.Context) error {
 	l.mu.Lock()
-	if l.used < maxLanes-l.shut {
+	if l.used < l.most-l.shut {
 		l.used++
 		l.mu.Unlock()
 		return nil
@@ -60,7 +65,7 @@ func (l *lanes) leave(throttled bool) {
 	l.used--
 	switch {
 	case throttled:
-		l.shut = min(l.shut+1, maxLanes-1)
+		l.shut = min(l.shut+1, l.most-1)
 	case l.shut > 0:
 		if l.closes++; l.closes == closesPerLane {
 			l.closes = 0
@@ -72,7 +77,7 @@ func (l *lanes) leave(throttled bool) {
 
 // admit gives lanes to those who wait.
 func (l *lanes) admit() {
-	for len(l.waiting) > 0 && l.used < maxLanes-l.shut {
+	for len(l.waiting) > 0 && l.used < l.most-l.shut {
 		l.used++
 		close(l.waiting[0])
 		l.waiting = l.waiting[1:]

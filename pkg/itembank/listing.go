@@ -25,6 +25,13 @@ const (
 	// units and what its rows cost: about 30 units at 120 bytes a row. With columns a part has MaxItemPage items, because
 	// the row of each item whose columns are not in memory costs half a read unit.
 	partItems = 2000
+
+	// missedFor is how long places that no part covers come before parts that are to be read again, after a caller was told
+	// to wait. The caller comes again within this time. Without it, many callers of the first page would take all reads.
+	missedFor = 3 * time.Second
+
+	// listTimeout limits a read of a caller without a deadline.
+	listTimeout = 5 * time.Second
 )
 
 // listings has the parts of the free items of campaigns. Its zero value is empty.
@@ -36,6 +43,7 @@ type listings struct {
 type listing struct {
 	parts   []*itemPart   // in the order in which they were read
 	readAt  time.Time     // when the last read ended
+	missed  time.Time     // when a caller was last told to wait
 	reading chan struct{} // closed when the read that runs ends; nil: none runs
 }
 
@@ -53,6 +61,12 @@ type listedItem struct {
 
 // covers reports whether the part has the items behind a place.
 func (p *itemPart) covers(at place) bool { return p.from.compare(at) <= 0 && at.compare(p.next) < 0 }
+
+// isOld reports whether the part is to be read again. missed is when a caller of another place was last told to wait.
+func (p *itemPart) isOld(now, missed time.Time) bool {
+	age := elapsed(p.readAt, now)
+	return age >= listLife/2 || age >= listEvery && (missed.IsZero() || elapsed(missed, now) >= missedFor)
+}
 
 // page returns up to limit items behind a place that the part covers.
 func (p *itemPart) page(c Campaign, at place, limit int, now time.Time) ItemPage {
@@ -119,16 +133,21 @@ func (l *listings) find(campaign string, at place, now time.Time) (part *itemPar
 		}
 	}
 	due := of.reading == nil && (of.readAt.IsZero() || elapsed(of.readAt, now) >= listEvery)
-	if due && (part == nil || elapsed(part.readAt, now) >= listEvery) {
+	if due && (part == nil || part.isOld(now, of.missed)) {
 		of.reading = make(chan struct{})
 		return part, nil, true
+	}
+	if part == nil && of.reading == nil {
+		of.missed = now // the caller is told to wait
 	}
 	return part, of.reading, false
 }
 
-// readPart reads the part that begins at a place.
+// readPart reads the part that begins at a place. Others wait for it, so it goes on if the caller's client disconnects.
 func (b *Bank) readPart(ctx context.Context, c Campaign, from place) (part *itemPart, err error) {
 	defer func() { b.listings.done(c.Name, part, b.clock.Now()) }()
+	ctx, cancel := undisturbed(ctx)
+	defer cancel()
 	limit := partItems
 	if c.Columns {
 		limit = MaxItemPage
@@ -142,6 +161,14 @@ func (b *Bank) readPart(ctx context.Context, c Campaign, from place) (part *item
 		return nil, err
 	}
 	return read, nil
+}
+
+// undisturbed returns a context that keeps the deadline of ctx, and is not cancelled with it.
+func undisturbed(ctx context.Context) (context.Context, context.CancelFunc) {
+	if deadline, ok := ctx.Deadline(); ok {
+		return context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	}
+	return context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
 }
 
 // done ends a read. part is nil if it failed. It drops old parts of all campaigns.

@@ -250,7 +250,8 @@ func sweepOvertaken(f *fixture) {
 			clock.Advance(itembank.DefaultCampaignCache)
 			return nil
 		}, "CloseClaim")
-		if err := sweep(f, itembank.New(store, itembank.WithClock(clock))); !errors.Is(err, itembank.ErrMoved) {
+		b := itembank.New(store, itembank.WithClock(clock), itembank.WithSweepLanes(1)) // one close after the other
+		if err := sweep(f, b); !errors.Is(err, itembank.ErrMoved) {
 			f.Errorf("%s: got %v", name, err)
 		}
 		if ann, bob := f.Held(c, "ann"), f.Held(c, "bob"); (ann == nil) == (bob == nil) {

@@ -65,11 +65,11 @@ func (l *freeList) seenFree(start time.Time) bool {
 	})
 }
 
-// fill replaces the page of a shard.
+// fill replaces the page of a shard, and drops old pages: pop drops them only for claims.
 func (l *freeList) fill(shard int, items []engine.FreeItem, readAt time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.discard(func(p *page) bool { return p.shard == shard })
+	l.discard(func(p *page) bool { return p.shard == shard || elapsed(p.readAt, readAt) >= pageLife })
 	l.pages = append(l.pages, &page{shard: shard, items: items, readAt: readAt})
 }
 
