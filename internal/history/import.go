@@ -235,6 +235,8 @@ func (r *running) enter(ctx context.Context) error {
 			done.Known++
 		case dedupe.Natural:
 			done.Late++
+		case dedupe.TooOld:
+			done.TooOld++
 		case dedupe.NoID:
 			r.batch.Bad = done.Bad
 			r.bad(r.open[n], "all ids that can be derived for it are taken")
