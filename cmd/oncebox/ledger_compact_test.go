@@ -37,6 +37,8 @@ func TestLedgerCompact(t *testing.T) {
 	if strings.Count(letters, "older than the horizon of the ledger") != 2 || strings.Contains(letters, `"entered":true`) {
 		t.Errorf("%s", letters)
 	}
+	s.run(exitDone, "dedupe", "two.out.dead.ndjson", "--records", "dead-letters", "--id-path", "id", "--window", "12h", "--ledger",
+		"seen.db", "--out", "rest.out", "--dry-run").saying(t, "out 2")
 	s.run(exitLook, "ledger", "import", "two", "--id-path", "id", "--time-path", "at", "--window", "12h", "--ledger", "seen.db").
 		saying(t, "late 2 + too_old 0 + bad 2", "two:1: it is older than the horizon")
 	s.file("A", day("A", "1"))

@@ -42,12 +42,12 @@ type Found int
 
 // The values of Found.
 const (
-	NotKnown Found = iota // the engine failed; Answer.Err has the error
-	Put                   // no entry: the record now holds a new one
-	Mine                  // an entry of this record
-	Same                  // an entry of another record with the same fingerprint
-	Other                 // entries with other fingerprints, under its id and all ids that may be derived
-	Forgotten             // no entry; entries that counted for its arrival may have been deleted. None was put.
+	NotKnown  Found = iota // the engine failed; Answer.Err has the error
+	Put                    // no entry: the record now holds a new one
+	Mine                   // an entry of this record
+	Same                   // an entry of another record with the same fingerprint
+	Other                  // entries with other fingerprints, under its id and all ids that may be derived
+	Forgotten              // no entry; entries that counted for its arrival may have been deleted. None was put.
 )
 
 // Answer is the answer of a Ledger for one record.
