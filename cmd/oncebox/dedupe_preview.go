@@ -60,7 +60,7 @@ func copyHorizon(ctx context.Context, from any, to *ledgersqlite.Store, scope st
 	}
 	horizon, err := file.Horizon(ctx, scope)
 	if err == nil && !horizon.IsZero() {
-		_, err = to.Compact(ctx, scope, horizon)
+		err = to.RaiseHorizon(ctx, scope, horizon)
 	}
 	return err
 }

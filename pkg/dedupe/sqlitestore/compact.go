@@ -18,7 +18,8 @@ const (
 	raiseHorizon = `INSERT INTO horizon (scope, before) VALUES (?1, ?2)
 		ON CONFLICT (scope) DO UPDATE SET before = max(before, ?2)`
 
-	countPurged = `SELECT count(*) FROM entry WHERE scope = ?1 AND purge_at < ?2`
+	selectPurged = `SELECT 1 FROM entry WHERE scope = ?1 AND purge_at < ?2 LIMIT 1`
+	countPurged  = `SELECT count(*) FROM entry WHERE scope = ?1 AND purge_at < ?2`
 
 	selectLastRow = `SELECT coalesce(max(rowid), 0) FROM entry`
 
@@ -48,6 +49,15 @@ func readHorizon(ctx context.Context, on *sqlite.Statements, scope string) (time
 	return time.Unix(before, 0).UTC(), nil
 }
 
+// RaiseHorizon moves the horizon of a scope and deletes nothing, for a store that is read together with one that was
+// compacted. The horizon never moves back. The errors are as for ReadRun.
+func (s *Store) RaiseHorizon(ctx context.Context, scope string, to time.Time) error {
+	return s.db.Write(ctx, "move horizon", func(ctx context.Context, w *sqlite.Statements) error {
+		_, err := w.Exec(ctx, raiseHorizon, scope, to.Unix())
+		return err
+	})
+}
+
 // CountPurged returns how many entries Compact would delete. The errors are as for ReadRun.
 func (s *Store) CountPurged(ctx context.Context, scope string, before time.Time) (entries int64, err error) {
 	err = s.db.Read(ctx, "count entries", func(ctx context.Context, r *sqlite.Statements) error {
@@ -64,7 +74,7 @@ func (s *Store) CountPurged(ctx context.Context, scope string, before time.Time)
 //
 // First, one transaction moves the horizon of the scope, which never moves back. Then short transactions delete. So if
 // Compact fails or the process ends, no entry is missing above the horizon; call it again for the rest. It returns the
-// number of entries that it has deleted, also with an error.
+// number of entries that it has deleted, also with an error. If there is nothing to delete, the horizon stays.
 //
 // The errors are as for ReadRun, and ErrOpenRuns: such a run may have entries that are not saved, and would not find
 // them again.
@@ -77,6 +87,11 @@ func (s *Store) Compact(ctx context.Context, scope string, before time.Time) (de
 		}
 		if len(open) > 0 {
 			return fmt.Errorf("%w: %s", ErrOpenRuns, open[0].ID)
+		}
+		var one int
+		found, err := w.One(ctx, selectPurged, sqlite.Args{scope, before.Unix()}, &one)
+		if err != nil || !found {
+			return err
 		}
 		if _, err := w.Exec(ctx, raiseHorizon, scope, before.Unix()); err != nil {
 			return err

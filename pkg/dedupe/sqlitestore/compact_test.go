@@ -125,10 +125,15 @@ func TestCompactMovesTheHorizonFirst(t *testing.T) {
 	if n, err := s.Compact(t.Context(), "s", before); n != 1 || err != nil {
 		t.Errorf("deleted %d, %v", n, err)
 	}
-	_, err := s.Compact(t.Context(), "s", arrival)
-	check(t, err)
+	check(t, s.RaiseHorizon(t.Context(), "s", arrival))
 	if horizon, err := s.Horizon(t.Context(), "s"); err != nil || !horizon.Equal(before.Truncate(time.Second)) {
 		t.Errorf("horizon %s, %v", horizon, err)
+	}
+	if n, err := s.Compact(t.Context(), "other", arrival); n != 0 || err != nil {
+		t.Errorf("deleted %d, %v", n, err)
+	}
+	if horizon, err := s.Horizon(t.Context(), "other"); err != nil || !horizon.IsZero() {
+		t.Errorf("nothing was deleted, and the horizon is %s, %v", horizon, err)
 	}
 	for _, e := range []dedupe.Entry{forever, other} {
 		if existing := s.put(t, e); !holds(existing, e) {
@@ -143,8 +148,7 @@ func TestForgotten(t *testing.T) {
 	s := newStore(t, inTemp(t))
 	ctx := t.Context()
 	horizon := arrival.Add(time.Hour)
-	_, err := s.Compact(ctx, "s", horizon)
-	check(t, err)
+	check(t, s.RaiseHorizon(ctx, "s", horizon))
 	at := func(id string, arrival time.Time, line int) dedupe.Candidate {
 		return dedupe.Candidate{ID: id, Fingerprint: "f", Owner: owner(fmt.Sprint(line)), Arrival: arrival}
 	}
