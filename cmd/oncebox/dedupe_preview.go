@@ -44,7 +44,25 @@ func (c *dedupeCommand) openPreview(ctx context.Context, a *app, job *offline.Jo
 		closeBelow()
 		return nil, nil, err
 	}
+	if err := copyHorizon(ctx, below, scratch, c.Scope); err != nil {
+		removeScratch()
+		closeBelow()
+		return nil, nil, err
+	}
 	return &offline.Preview{Ledger: readable, Scratch: scratch}, func() { removeScratch(); closeBelow() }, nil
+}
+
+// copyHorizon gives an empty ledger the horizon of a SQLite ledger: see ledger compact.
+func copyHorizon(ctx context.Context, from any, to *ledgersqlite.Store, scope string) error {
+	file, ok := from.(*ledgersqlite.Store)
+	if !ok {
+		return nil
+	}
+	horizon, err := file.Horizon(ctx, scope)
+	if err == nil && !horizon.IsZero() {
+		err = to.RaiseHorizon(ctx, scope, horizon)
+	}
+	return err
 }
 
 // openScratch makes a ledger in a temporary folder, so that a dry run needs no more memory than a run.

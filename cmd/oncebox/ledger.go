@@ -26,6 +26,7 @@ const (
 type ledgerCommand struct {
 	Import  ledgerImportCommand  `cmd:"" help:"Enter records that were processed before, so that their copies are duplicates."`
 	Runs    ledgerRuns           `cmd:"" help:"List the runs of dedupe that a SQLite ledger knows."`
+	Compact ledgerCompact        `cmd:"" help:"Delete the entries of a SQLite ledger whose window has ended, and make the file smaller."`
 	Explain ledgerExplainCommand `cmd:"" help:"Show what the ledger knows of a record, and what it would answer."`
 	Stat    ledgerStatCommand    `cmd:"" help:"Count the entries of a log ledger, and the memory that they need."`
 	Verify  ledgerVerifyCommand  `cmd:"" help:"Check the log of a log ledger, row by row."`

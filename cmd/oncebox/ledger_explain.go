@@ -48,6 +48,7 @@ for entries of the ids that would be derived, and says what the ledger would ans
   natural    a copy: it is dropped
   synthetic  another record with the same id: it is delivered under a derived id
   no-id      all derived ids are taken, too: the record is a dead letter
+  too-old    entries of its time were deleted by ledger compact: the record is a dead letter
 
 Examples:
   oncebox ledger explain order-1 --ledger seen.db
@@ -239,6 +240,8 @@ func answerOf(c dedupe.Candidate, a dedupe.Answer) *explainedAnswer {
 		return &explainedAnswer{Outcome: "natural"}
 	case dedupe.Other:
 		return &explainedAnswer{Outcome: "no-id"}
+	case dedupe.Forgotten:
+		return &explainedAnswer{Outcome: "too-old"}
 	}
 	answer := &explainedAnswer{"new", c.ID}
 	for range a.Derived {
@@ -327,6 +330,8 @@ func (a explainedAnswer) text() string {
 		return "natural duplicate: the record is dropped"
 	case "synthetic":
 		return "synthetic duplicate: the record is delivered as " + a.ID
+	case "too-old":
+		return "too old: entries of its time were deleted by ledger compact, so the record is a dead letter"
 	}
 	return "no id is left: the record is a dead letter"
 }

@@ -43,15 +43,9 @@ func (c ledgerRuns) Run(ctx context.Context, a *app) error {
 	if err := checkScope(c.Scope); err != nil {
 		return err
 	}
-	if c.Ledger != "" {
-		a.Store = sqlitePrefix + c.Ledger
-	}
-	path, ok, err := a.sqlitePath()
+	path, err := a.ledgerFile(c.Ledger, "a ledger in DynamoDB has no history of runs")
 	if err != nil {
 		return err
-	}
-	if !ok {
-		return &usageError{errors.New("a ledger in DynamoDB has no history of runs"), "Use --ledger FILE."}
 	}
 	store, err := ledgersqlite.OpenToRead(ctx, path)
 	if err != nil {
@@ -73,6 +67,19 @@ func (c ledgerRuns) Run(ctx context.Context, a *app) error {
 				strconv.FormatInt(r.Out, 10), cmp.Or(r.Output, "-"), cmp.Or(strings.Join(r.Inputs, " "), "-"))
 		}
 	}))
+}
+
+// ledgerFile returns the file of a SQLite ledger. flag is the value of --ledger. other is the error for a ledger in
+// DynamoDB.
+func (a *app) ledgerFile(flag, other string) (path string, err error) {
+	if flag != "" {
+		a.Store = sqlitePrefix + flag
+	}
+	path, ok, err := a.sqlitePath()
+	if err == nil && !ok {
+		err = &usageError{errors.New(other), "Use --ledger FILE."}
+	}
+	return path, err
 }
 
 func runToJSON(r ledgersqlite.PastRun) runJSON {

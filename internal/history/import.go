@@ -205,6 +205,12 @@ func (r *running) bad(record Record, why string) {
 	}
 }
 
+// whyNotEntered has the outcomes of records that have no entry.
+var whyNotEntered = map[dedupe.Outcome]string{
+	dedupe.NoID:   "all ids that can be derived for it are taken",
+	dedupe.TooOld: "it is older than the horizon of the ledger, so it may be a copy whose entry was deleted by ledger compact",
+}
+
 // enter enters the records of the batch.
 func (r *running) enter(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
@@ -235,9 +241,9 @@ func (r *running) enter(ctx context.Context) error {
 			done.Known++
 		case dedupe.Natural:
 			done.Late++
-		case dedupe.NoID:
+		case dedupe.NoID, dedupe.TooOld:
 			r.batch.Bad = done.Bad
-			r.bad(r.open[n], "all ids that can be derived for it are taken")
+			r.bad(r.open[n], whyNotEntered[decision.Outcome])
 			done.Bad = r.batch.Bad
 		default:
 			return decision.Err

@@ -52,7 +52,8 @@
 //
 // DynamoDB deletes rows by the clock. There, Retention.Horizon must say how old a record may be when it is processed.
 // An older record is dead-lettered, because the entry of the record of which it is a copy may be gone. SQLite deletes
-// nothing. There, the horizon can be 0: no record is too old, and the window is exact.
+// nothing by itself. There, the horizon can be 0: no record is too old, and the window is exact. After `oncebox ledger
+// compact` the ledger itself says which records are too old.
 //
 // # First lines
 //

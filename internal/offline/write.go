@@ -6,9 +6,13 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"slices"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
+
+// withoutEntry are the outcomes of records of which the ledger has no entry.
+var withoutEntry = []dedupe.Outcome{dedupe.Undecided, dedupe.NoID, dedupe.TooOld}
 
 // writeBytes is the smallest number of bytes that are written at a time, except at the end of a batch.
 const writeBytes = 256 << 10
@@ -157,7 +161,7 @@ func (r *run) appendResult(ctx context.Context, rec *record, t *dedupe.Tally) (e
 func (r *run) appendDeadLetter(to []byte, rec *record) ([]byte, error) {
 	head, err := json.Marshal(letter{
 		File: r.Inputs[rec.file-1].Name, Line: rec.number, Reason: rec.poison.Reason,
-		Entered: rec.entered || rec.decision.Outcome != dedupe.Undecided && rec.decision.Outcome != dedupe.NoID,
+		Entered: rec.entered || !slices.Contains(withoutEntry, rec.decision.Outcome),
 	})
 	if err != nil {
 		return nil, err

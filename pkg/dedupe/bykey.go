@@ -160,6 +160,10 @@ func (e byKey) round(ctx context.Context, open []*pending) (again []*pending) {
 			failAll(group, err)
 			continue
 		}
+		if results[i].Forgotten {
+			again = append(again, answerForgotten(group)...)
+			continue
+		}
 		rest := group
 		if results[i].Existing == nil {
 			group[0].found(Put)
@@ -181,6 +185,18 @@ func (e byKey) round(ctx context.Context, open []*pending) (again []*pending) {
 	again = append(again, e.deriveAll(ctx, synthetic, holders)...)
 	slices.SortFunc(again, func(a, b *pending) int { return a.index - b.index })
 	return again
+}
+
+// answerForgotten answers the first record of a key that is Forgotten, and those after it with the same arrival. It
+// returns the others: an entry may count for them.
+func answerForgotten(group []*pending) (rest []*pending) {
+	for i, p := range group {
+		if !p.Arrival.Equal(group[0].Arrival) {
+			return group[i:]
+		}
+		p.found(Forgotten)
+	}
+	return nil
 }
 
 // holderOf returns the entry after a put: the existing one, or the new one.

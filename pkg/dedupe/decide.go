@@ -21,6 +21,7 @@ const (
 	Natural                  // a copy of the record that holds the entry
 	Synthetic                // another record with the same key: Decision.ID is its new id
 	NoID                     // synthetic, and all derived ids are taken: store the record as a dead letter
+	TooOld                   // the ledger may have deleted the entry of a copy: store the record as a dead letter
 )
 
 // Candidate is a record to decide.
@@ -139,6 +140,8 @@ func (d *Decider) decisionOf(c Candidate, a Answer) Decision {
 		outcome = Natural
 	case a.Found == Other:
 		outcome = NoID
+	case a.Found == Forgotten:
+		outcome = TooOld
 	}
 	if outcome == Undecided {
 		return Decision{Err: fmt.Errorf("%w: answer %+v", errMisfit, a)}

@@ -78,6 +78,8 @@ func (d *Delivery) Prepare(ctx context.Context, o Output, fields format.Fields, 
 	switch {
 	case decision.Outcome == NoID:
 		return o, false, &PoisonError{reasonNoID}
+	case decision.Outcome == TooOld:
+		return o, false, &PoisonError{reasonTooOld}
 	case decision.Outcome == Natural:
 		return o, d.PassNatural, nil
 	case decision.ID == fields.ID:

@@ -34,6 +34,9 @@ var (
 	// ErrNotABatch says that the sequence numbers of a batch are not ascending numbers.
 	ErrNotABatch = errors.New("dedupe: the records are not a batch of one shard in order")
 
+	// ErrForgotten makes a record poison whose Answer would be Forgotten. It is for engines with transactions.
+	ErrForgotten error = &PoisonError{reasonTooOld}
+
 	// errIncomplete says that a sink or a dead-letter store did not do all of its work, but returned no error.
 	errIncomplete = errors.New("dedupe: the sink or the dead-letter store did only a part and returned no error")
 

@@ -42,11 +42,12 @@ type Found int
 
 // The values of Found.
 const (
-	NotKnown Found = iota // the engine failed; Answer.Err has the error
-	Put                   // no entry: the record now holds a new one
-	Mine                  // an entry of this record
-	Same                  // an entry of another record with the same fingerprint
-	Other                 // entries with other fingerprints, under its id and all ids that may be derived
+	NotKnown  Found = iota // the engine failed; Answer.Err has the error
+	Put                    // no entry: the record now holds a new one
+	Mine                   // an entry of this record
+	Same                   // an entry of another record with the same fingerprint
+	Other                  // entries with other fingerprints, under its id and all ids that may be derived
+	Forgotten              // no entry; entries that counted for its arrival may have been deleted. None was put.
 )
 
 // Answer is the answer of a Ledger for one record.
@@ -68,6 +69,8 @@ type Entries interface {
 	// entry is replaced only if it still has the owner that was read. Otherwise the owner is not part of the
 	// condition: the record that holds an entry finds it like any other record.
 	//
+	// An engine whose entries can be deleted before a time puts no entry of an earlier arrival: see PutResult.Forgotten.
+	//
 	// The keys of one call differ. The results are in the order of the entries. If a result has an error, the others
 	// are still valid. If the call returns an error, the state of all entries is unknown.
 	PutIfAbsent(ctx context.Context, entries []Entry) ([]PutResult, error)
@@ -88,8 +91,11 @@ type Finder interface {
 
 // PutResult is the result of one put.
 type PutResult struct {
-	Existing *Existing // the existing entry of the key; nil if the new entry was put
-	Err      error
+	Existing *Existing // the existing entry of the key; nil if the new entry was put, or is Forgotten
+	// Forgotten says that the key is free, but the new entry was not put: an entry that counted for its arrival may have
+	// been deleted.
+	Forgotten bool
+	Err       error
 }
 
 // RaiseRequest is a request to raise a purge time.

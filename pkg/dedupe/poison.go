@@ -12,6 +12,7 @@ const (
 	reasonAggregate = "a KPL aggregate with a good digest and a broken message"
 	reasonPanic     = "handling the record panicked"
 	reasonNoID      = "its id and all ids derived from it are used by other records"
+	reasonTooOld    = "older than the horizon of the ledger: the record of which it is a copy may be forgotten"
 	reasonNoFields  = "the format returned no id or no fingerprint"
 )
 

@@ -19,8 +19,9 @@
 //
 // # Growth
 //
-// SQLite has no TTL, and only Store.ReplaceRuns deletes entries. An entry past its purge time is replaced when its
-// key comes again; otherwise it stays. So the file grows with every new key, by the bytes of its texts and about 80
-// more. Deleting by the clock would not be safe: the arrivals of the records decide whether an entry counts, and a
-// file that is deduplicated later may have old arrivals.
+// SQLite has no TTL. An entry past its purge time is replaced when its key comes again; otherwise it stays until
+// Store.Compact deletes it. So the file grows with every new key, by the bytes of its texts and about 80 more. Deleting
+// by the clock would not be safe: the arrivals of the records decide whether an entry counts, and a file that is
+// deduplicated later may have old arrivals. After Store.Compact such records are Forgotten, and never new.
+// Store.ReplaceRuns deletes the entries of undone runs.
 package sqlitestore

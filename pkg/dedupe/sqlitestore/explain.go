@@ -16,7 +16,7 @@ const explainEntry = `SELECT owner, content, coalesce(purge_at, 0), coalesce(don
 
 // Explain implements dedupe.Explainer. The errors are as for Find.
 func (s *Store) Explain(ctx context.Context, scope string, c dedupe.Candidate) (dedupe.Explanation, error) {
-	return dedupe.ExplainByKey(ctx, c, func(ctx context.Context, keys []dedupe.Key) ([]*dedupe.StoredEntry, error) {
+	e, err := dedupe.ExplainByKey(ctx, c, func(ctx context.Context, keys []dedupe.Key) ([]*dedupe.StoredEntry, error) {
 		entries := make([]*dedupe.StoredEntry, len(keys))
 		err := s.db.ReadSnapshot(ctx, "explain entries", func(ctx context.Context, r *sqlite.Statements) (err error) {
 			for i, key := range keys {
@@ -28,6 +28,14 @@ func (s *Store) Explain(ctx context.Context, scope string, c dedupe.Candidate) (
 		})
 		return entries, err
 	})
+	if err != nil || e.Answer.Found != dedupe.Put {
+		return e, err
+	}
+	horizon, err := s.Horizon(ctx, scope)
+	if c.Arrival.Before(horizon) {
+		e.Answer = dedupe.Answer{Found: dedupe.Forgotten}
+	}
+	return e, err
 }
 
 func explain(ctx context.Context, r *sqlite.Statements, scope string, key dedupe.Key) (*dedupe.StoredEntry, error) {

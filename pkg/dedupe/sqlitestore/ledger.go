@@ -71,10 +71,15 @@ func inOrder(entries []dedupe.Entry, results []dedupe.PutResult) []request {
 func (r request) canFollow(other request) bool { return r.Scope == other.Scope && r.Key != other.Key }
 
 // putAbsent puts the entries whose keys are free. A key is free if it has no entry, or an entry whose purge time is
-// before the arrival of the new one, or a void entry. The owner is not part of the condition: otherwise a redelivered
+// before the arrival of the new one, or a void entry. An entry that arrived before the horizon is not put: see
+// Store.Compact. The owner is not part of the condition: otherwise a redelivered
 // record would look like a new one. All statements are in one transaction, so no other write comes between them.
 func (s *Store) putAbsent(ctx context.Context, w *sqlite.Statements, requests []request) error {
 	if err := findExisting(ctx, w, requests); err != nil {
+		return err
+	}
+	horizon, err := readHorizon(ctx, w, requests[0].Scope)
+	if err != nil {
 		return err
 	}
 	absent := requests[:0:0]
@@ -91,7 +96,10 @@ func (s *Store) putAbsent(ctx context.Context, w *sqlite.Statements, requests []
 			free = void
 		}
 		if free {
-			r.result.Existing = nil
+			if r.result.Existing = nil; r.Arrival.Before(horizon) {
+				r.result.Forgotten = true
+				continue
+			}
 			absent = append(absent, r)
 		}
 	}
@@ -102,7 +110,7 @@ func (s *Store) putAbsent(ctx context.Context, w *sqlite.Statements, requests []
 	for _, r := range absent {
 		p.add(r.Entry)
 	}
-	_, err := w.Exec(ctx, putEntries, len(absent), absent[0].Scope, p.rows, p.texts)
+	_, err = w.Exec(ctx, putEntries, len(absent), absent[0].Scope, p.rows, p.texts)
 	return err
 }
 

@@ -4,13 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
 // ErrInexact says that a scope has entries that belong neither to its offline runs nor to its imports, or that have a
-// purge time. Then deleting the entries of some runs would not restore the earlier state.
+// purge time, or were deleted by Store.Compact. Then deleting the entries of some runs would not restore the earlier state.
 var ErrInexact = errors.New("the runs of this scope cannot be undone")
 
 const (
@@ -114,6 +115,13 @@ func checkExact(ctx context.Context, w *sqlite.Statements, scope string) error {
 		return fmt.Errorf("%w: the entry of %s ends, because its run had a window", ErrInexact, record)
 	case found:
 		return fmt.Errorf("%w: the entry of %s does not belong to a run in the history of the scope", ErrInexact, record)
+	}
+	horizon, err := readHorizon(ctx, w, scope)
+	if err != nil {
+		return err
+	}
+	if !horizon.IsZero() {
+		return fmt.Errorf("%w: its entries before %s were deleted by ledger compact", ErrInexact, horizon.Format(time.RFC3339))
 	}
 	found, err = w.One(ctx, selectAnyConsumer, sqlite.Args{scope}, &stream)
 	if err == nil && found {

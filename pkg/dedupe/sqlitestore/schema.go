@@ -7,7 +7,7 @@ import (
 
 var part = sqlite.Part{
 	Name:     "dedupe",
-	Layout:   5,
+	Layout:   6,
 	Tables:   makeTables,
 	Purpose:  "deduplication",
 	TryAgain: dedupe.ErrTryAgain,
@@ -55,6 +55,12 @@ const makeTables = `
 		stream   TEXT NOT NULL,
 		function TEXT NOT NULL,
 		PRIMARY KEY (scope, stream)
+	) STRICT, WITHOUT ROWID;
+
+	-- Entries of a scope with a purge_at below before were deleted. It only grows.
+	CREATE TABLE horizon (
+		scope  TEXT NOT NULL PRIMARY KEY,
+		before INTEGER NOT NULL
 	) STRICT, WITHOUT ROWID;
 
 	-- Offline runs, numbered by scope in the order in which they began. ended is the

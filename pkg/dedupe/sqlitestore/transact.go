@@ -48,6 +48,9 @@ func (s *Store) enter(ctx context.Context, w *sqlite.Statements, t dedupe.Transa
 		if err := cmp.Or(s.putAbsent(ctx, w, one), found.Err); err != nil || found.Existing != nil {
 			return found.Existing, err
 		}
+		if found.Forgotten {
+			return nil, dedupe.ErrForgotten
+		}
 	}
 	n, err := w.Exec(ctx, finishEntry, e.Scope, e.Key[:], owner[:])
 	if err != nil || n == 1 {
