@@ -188,7 +188,7 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	case made:
 		a.remark("made the ledger %s", c.Ledger)
 	}
-	if a.Output != outputJSON {
+	if err != nil || a.Output != outputJSON { // the summary as JSON has them
 		a.remarkClosed(report.Closed)
 	}
 	if err != nil {

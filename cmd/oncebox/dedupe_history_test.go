@@ -129,3 +129,39 @@ func TestReplaceRunIsRefused(t *testing.T) {
 	s.run(exitUsage, "ledger", "runs", "--ledger", "none.db").saying(t, "there is no such file")
 	s.run(exitUsage, "ledger", "runs", "--store", "dynamodb:").saying(t, "has no history of runs")
 }
+
+// brokenPipe runs oncebox with a stdout whose reader is gone.
+func (s *shell) brokenPipe(args ...string) {
+	s.Helper()
+	r, w, err := os.Pipe()
+	if err != nil {
+		s.Fatal(err)
+	}
+	_ = r.Close()
+	defer func() { _ = w.Close() }()
+	c := s.command(s.Context(), nil, args...)
+	if c.Stdout = w; c.Run() == nil {
+		s.Fatal("want an error of stdout")
+	}
+}
+
+// TestRefusedAfterClosing: a command closes a stopped run, and is refused after that. It does not say that nothing was
+// changed, and names the closed run, also in JSON.
+func TestRefusedAfterClosing(t *testing.T) {
+	for format, want := range map[string]string{
+		"text": "closed the stopped run ", "json": `{"remark":"closed the stopped run `,
+	} {
+		t.Run(format, func(t *testing.T) {
+			s := newShell(t)
+			s.file("in", `{"id":"A"}`+"\n")
+			s.file("next", `{"id":"B"}`+"\n")
+			args := []string{"dedupe", "--id-path", "id", "--ledger", "seen.db"}
+			s.run(exitDone, append(args, "in", "--publish", "lake")...)
+			s.brokenPipe(append(args, "next")...)
+			runs := s.runs()
+			s.run(exitUsage, append(args, "in", "--out", "out", "--output", format, "--replace-run", runs[0].Run)...).saying(t,
+				want+runs[1].Run+" at line 0 of stdout",
+				"Publish this run under the same name (nothing was changed but the stopped runs, which are closed)")
+		})
+	}
+}

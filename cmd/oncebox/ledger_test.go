@@ -35,6 +35,11 @@ func TestOtherSettings(t *testing.T) {
 	s.run(exitDone, append(deduped, "run-first")...)
 	s.run(exitLook, append(imported, "run-first")...).saying(t, "entered 2 ", says+"run/", "Give the same paths and --volatile")
 
+	// An entry that a stopped run has not saved is void: no record is compared with it.
+	s.brokenPipe("dedupe", "past", "--id-path", "id", "--ledger", "void")
+	s.file("two", `{"id":"A","n":1,"at":2}`+"\n"+`{"id":"A","n":2,"at":2}`+"\n")
+	s.run(exitDone, "dedupe", "two", "--id-path", "id", "--volatile", "at", "--ledger", "void", "--dry-run").saying(t, "synthetic 1 ")
+
 	// With the same settings these are other records.
 	s.run(exitDone, append(imported, "same", "--volatile", "at")...)
 	s.file("others", `{"id":"A","n":2,"at":2}`+"\n")

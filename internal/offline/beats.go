@@ -15,7 +15,7 @@ import (
 // work.
 type beats struct {
 	mu    sync.Mutex
-	saved dedupe.Run // the row as it was saved last
+	saved dedupe.Run // the row of the last save, whether that was heard or not
 	end   context.CancelFunc
 	all   sync.WaitGroup
 }
@@ -25,15 +25,11 @@ func (b *beats) save(ctx context.Context, store dedupe.Runs, scope string, r *de
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	r.Beat = max(r.Beat, b.saved.Beat) + 1
-	b.saved.Beat = r.Beat // whether the save takes effect or not
-	if err := store.SaveRun(ctx, scope, *r); err != nil {
-		return err
-	}
-	b.saved = *r
-	return nil
+	b.saved = *r // a save that is not heard may have taken effect, and others may rely on it: no earlier row may follow
+	return store.SaveRun(ctx, scope, *r)
 }
 
-// lines returns the number of lines that are saved.
+// lines returns the number of lines of the last save.
 func (b *beats) lines() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -51,10 +51,16 @@ func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 	}
 	if lock != nil && lock != r.lock {
 		defer lock.release()
+		// Before it was locked, the run may have gone on and stopped again.
+		now, err := r.Store.RunByID(ctx, r.Scope, p.ID)
+		if err != nil || now == nil || now.Finished || now.Closed {
+			return err
+		}
+		p = *now
 	}
-	here := about.File != "" && about.Host == r.host
+	here := about.File != "" && r.host != "" && about.Host == r.host
 	its := lock != nil && lock.isOf(p)
-	if !p.Rests && (!here || lock == nil) {
+	if !p.Rests && (!here || lock == nil && !errors.Is(err, fs.ErrNotExist)) {
 		r.left = append(r.left, p) // a stream, or a file on another host
 		return nil
 	}

@@ -3,6 +3,7 @@ package offline
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -215,6 +216,194 @@ func TestSymbolicLink(t *testing.T) {
 	}
 	b.job.Out = b.path("link2")
 	b.refused("another process is writing to " + b.path("link2"))
+}
+
+// TestLinkMoved: a link that was an output names another file now. The run is closed with the file that it wrote.
+func TestLinkMoved(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 9))
+	if err := os.Symlink("monday", b.path("today")); err != nil {
+		t.Skip(err)
+	}
+	b.job.Out, b.job.BatchSize = b.path("today"), 4
+	b.interrupt(1)
+	b.remove("today")
+	if err := os.Symlink("tuesday", b.path("today")); err != nil {
+		t.Fatal(err)
+	}
+	b.job.Inputs = texts(lines(1, 10))
+	r, err := b.job.Run(context.Background())
+	if err != nil || len(r.Closed) != 1 || r.Closed[0].Output != b.path("monday") || r.Closed[0].Lines != 4 {
+		t.Errorf("got %+v, %v", r.Closed, err)
+	}
+	b.wantOnce("both files", 10, b.read("monday"), b.read("tuesday"))
+}
+
+// TestDeletedFolder: an output is deleted with its folder. Its killed run is closed at 0.
+func TestDeletedFolder(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 9))
+	b.job.BatchSize, b.tick = 1, recordEvery
+	if err := os.Mkdir(b.path("day"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	b.job.Out, b.job.DeadLetters = b.path("day/out"), b.path("day/dead")
+	b.die(20, before)
+	if runs := b.store.Runs(); runs[0].Lines == 0 || runs[0].Rests {
+		t.Fatalf("want a killed run that has saved lines, got %+v", runs[0])
+	}
+	if err := os.RemoveAll(b.path("day")); err != nil {
+		t.Fatal(err)
+	}
+	b.job.Inputs, b.job.Out, b.job.DeadLetters = texts(lines(1, 2)), b.path("out2"), b.path("dead2")
+	if r, err := b.job.Run(context.Background()); err != nil || len(r.Closed) != 1 || r.Closed[0].Lines != 0 {
+		t.Errorf("got %+v, %v", r.Closed, err)
+	}
+	b.wantOnce("a deleted folder", 2, b.read("out2"))
+}
+
+// TestHostsWithoutNames: a run on a host without a name may be on any host. A host that does not see its file does not
+// take it for deleted.
+func TestHostsWithoutNames(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 9))
+	b.job.BatchSize = 4
+	b.interrupt(1)
+	row := b.store.Runs()[0]
+	text, err := json.Marshal(About{File: b.path("not here/out")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	row.About = string(text)
+	r, err := newRun(b.job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer r.close()
+	r.host = ""
+	if err := r.closeIfStopped(t.Context(), row); err != nil || len(r.closed) != 1 || r.closed[0].Lines != 4 {
+		t.Errorf("got %+v, %v", r.closed, err)
+	}
+}
+
+// goesOn runs a job until it has decided some lines.
+func (b *bench) goesOn(ctx context.Context, j Job, lines int64) {
+	b.Helper()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	j.Progress = func(p Progress) {
+		if p.Doing == passDeciding && p.Lines >= lines {
+			cancel()
+		}
+	}
+	if _, err := j.Run(ctx); !errors.Is(err, context.Canceled) {
+		b.Fatal(err)
+	}
+}
+
+// TestGoesOnBeforeTheLock: a stopped run goes on, and stops again, after another command has read its row and before
+// that command takes the lock of its output. The output is not cut to the earlier row.
+func TestGoesOnBeforeTheLock(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 9))
+	b.job.BatchSize, b.tick = 1, recordEvery
+	b.goesOn(t.Context(), b.job, 3)
+	second := b.job
+	second.Inputs, second.Out, second.DeadLetters = texts(lines(1, 10)), b.path("out2"), b.path("dead2")
+	second.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+		err := c.Do(ctx)
+		if c.Method == dedupefault.OpenRuns {
+			b.goesOn(ctx, b.job, 7)
+		}
+		return err
+	})
+	r, err := second.Run(context.Background())
+	if err != nil || len(r.Closed) != 1 || r.Closed[0].Lines != 7 {
+		t.Errorf("got %+v, %v", r.Closed, err)
+	}
+	if row := b.store.Runs()[0]; int64(len(b.read("out"))) != row.Output {
+		t.Errorf("the output has %d bytes, and its row says %+v", len(b.read("out")), row)
+	}
+	b.wantOnce("both outputs", 10, b.read("out"), b.read("out2"))
+}
+
+// TestGoesOnBeforeItIsClosed: a run on another host goes on, and stops again, after its row was read and before it is
+// closed. It is closed at its last row.
+func TestGoesOnBeforeItIsClosed(t *testing.T) {
+	t.Parallel()
+	goesOnBeforeItIsClosed(t, func(*memstore.Records, *dedupefault.Call) bool { return false })
+	t.Run("closed-whatever-was-saved", func(t *testing.T) {
+		mutanttest.MustFail(t, func(tb testing.TB) {
+			goesOnBeforeItIsClosed(tb, func(s *memstore.Records, c *dedupefault.Call) bool {
+				c.Run.Closed, c.Closed = true, true
+				s.Replace(c.Scope, *c.Run)
+				return true
+			})
+		})
+	})
+}
+
+func goesOnBeforeItIsClosed(t testing.TB, closes func(*memstore.Records, *dedupefault.Call) bool) {
+	b := newBench(t, lines(1, 9))
+	b.job.BatchSize, b.tick = 1, recordEvery
+	see := func(from, to string) {
+		if err := os.Rename(b.path(from), b.path(to)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Mkdir(b.path("there"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	second := b.job
+	b.job.host, b.job.Out, b.job.DeadLetters = "there", b.path("there/out"), b.path("there/dead")
+	b.goesOn(t.Context(), b.job, 3)
+	see("there", "hidden")
+	second.Inputs, second.Out, second.DeadLetters = texts(lines(1, 10)), b.path("out2"), b.path("dead2")
+	second.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method != dedupefault.CloseRun {
+			return c.Do(ctx)
+		}
+		see("hidden", "there")
+		b.goesOn(ctx, b.job, 7)
+		see("there", "hidden")
+		if closes(b.store, c) {
+			return nil
+		}
+		return c.Do(ctx)
+	})
+	if _, err := second.Run(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	b.wantOnce("both outputs", 10, b.read("hidden/out"), b.read("out2"))
+}
+
+// TestUnheardSave: a save takes effect, and its answer is lost. Another run drops copies of what was saved. The first run
+// stops, and is closed at that save and not at the one before.
+func TestUnheardSave(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 9))
+	b.job.BatchSize, b.tick = 1, recordEvery
+	first, second, third := b.job, b.job, b.job
+	second.Inputs, second.Out, second.DeadLetters = texts(lines(4, 6)), b.path("out2"), b.path("dead2")
+	third.Inputs, third.Out, third.DeadLetters = texts(rec("10", "x")), b.path("out3"), b.path("dead3")
+	met := false
+	first.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+		if err := c.Do(ctx); err != nil || c.Method != dedupefault.SaveRun || c.Run.Lines != 6 || met {
+			return err
+		}
+		met = true
+		if r, err := second.Run(ctx); err != nil || r.Natural != 3 {
+			t.Errorf("the second run: %+v, %v", r, err)
+		}
+		return dedupe.ErrTryAgain
+	})
+	if _, err := first.Run(context.Background()); !errors.Is(err, ErrStopped) {
+		t.Fatalf("want a stopped run, got %v", err)
+	}
+	if r, err := third.Run(context.Background()); err != nil || len(r.Closed) != 1 || r.Closed[0].Lines != 6 {
+		t.Errorf("the third run: %+v, %v", r.Closed, err)
+	}
+	b.wantOnce("the first output", 6, b.read("out"))
 }
 
 // TestAtWork: a run whose process holds the lock of its output is not closed. A run that was closed while its process was

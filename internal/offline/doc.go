@@ -13,7 +13,7 @@
 // # Life of a run
 //
 //  1. Check everything, also whether the first lines can be processed (firstlines.go), and lock the output (prepare.go,
-//     outputlock.go). If an error says ErrRefused, nothing was changed.
+//     outputlock.go). If an error says ErrRefused, nothing was changed but stopped runs that Report.Closed lists.
 //  2. Read the inputs once, for their digest (digest.go). Inputs and options identify the run: if FILE.run names a run
 //     of the same inputs and options that did not finish, it continues; otherwise a new run begins. Other stopped runs
 //     of the scope are closed (closing.go).

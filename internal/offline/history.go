@@ -45,7 +45,7 @@ func (r *run) about() (string, error) {
 		}
 	}
 	var err error
-	if a.File, err = absolute(r.Out); err != nil {
+	if a.File, err = absolute(targetOf(r.Out)); err != nil {
 		return "", err
 	}
 	if a.Output = r.Place; r.Upload == nil {

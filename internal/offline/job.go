@@ -119,7 +119,7 @@ func (j *Job) Run(ctx context.Context) (Report, error) {
 	}
 	defer r.close()
 	if err := r.prepare(ctx); err != nil {
-		return Report{Closed: r.closed}, refuseBroken(err)
+		return Report{Closed: r.closed}, r.refusedAfterClosing(refuseBroken(err))
 	}
 	err = r.work(ctx)
 	r.noteClosed(ctx)

@@ -16,8 +16,8 @@ type OtherSettings struct {
 }
 
 // FindOtherSettings looks at the first record whose id another record has, and returns the entry of its id if no
-// candidate has the version of that entry's fingerprint. It returns nil if the store cannot be asked: the result is
-// only for a warning.
+// candidate has the version of that entry's fingerprint. It returns nil if that entry is void, or if the store cannot be
+// asked: the result is only for a warning.
 func FindOtherSettings(
 	ctx context.Context, store any, scope string, candidates []dedupe.Candidate, decisions []dedupe.Decision,
 ) *OtherSettings {
@@ -28,7 +28,7 @@ func FindOtherSettings(
 	}
 	c := dedupe.Candidate{ID: candidates[at].ID, Arrival: candidates[at].Arrival} // without a fingerprint: only the id's entry
 	explained, err := x.Explain(ctx, scope, c)
-	if err != nil || len(explained.Entries) == 0 {
+	if err != nil || len(explained.Entries) == 0 || explained.Entries[0].Void {
 		return nil
 	}
 	e := explained.Entries[0]

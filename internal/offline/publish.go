@@ -129,6 +129,12 @@ func (r *run) checkList(m Manifest, runs []sqlitestore.PastRun) error {
 			return &otherListError{fmt.Sprintf("%s lists the output of run %s of the ledger %s, and the ledger %s does not "+
 				"have that run", list, o.Run, m.Ledger, r.LedgerName)}
 		}
+		// A copy of the ledger may have been made before the run ended. This ledger lists no such run, unless its user has
+		// deleted the output.
+		if _, err := os.Stat(filepath.Join(filepath.Dir(name), o.File)); err == nil && !counts(*p) {
+			return &otherListError{fmt.Sprintf("%s lists the output of run %s of the ledger %s, and in the ledger %s that run "+
+				"has no output that counts", list, o.Run, m.Ledger, r.LedgerName)}
+		}
 		if at := AboutRun(p.Run).Published; at != name {
 			return &otherListError{fmt.Sprintf("%s lists the output of run %s, which was published as %s", list, o.Run, at)}
 		}

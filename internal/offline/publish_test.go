@@ -91,6 +91,37 @@ func TestListOfAnotherLedger(t *testing.T) {
 	p.refuses(j, "which was published as "+p.path("pub"))
 }
 
+// TestListOfACopiedLedger checks a copy of a ledger that was made while a listed run was not finished: it is another
+// ledger.
+func TestListOfACopiedLedger(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	open := func(name string) *sqlitestore.Store {
+		s, err := sqlitestore.Create(t.Context(), p.path(name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = s.Close() })
+		return s
+	}
+	p.store = open("seen.db")
+	p.as = p.store
+	first := p.next(true, lines(1, 9))
+	p.cutAfterABatch(first)
+	if err := p.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p.write("copy.db", p.read("seen.db"))
+	first.Store = open("seen.db")
+	p.finish(first)
+	p.store = open("copy.db")
+	p.as = p.store
+	p.refuses(p.next(true, lines(20, 21)), "in the ledger seen.db that run has no output that counts. Publish under another name")
+	if p.published() != lines(1, 9) {
+		t.Errorf("readers see %s", p.published())
+	}
+}
+
 // TestListBegunMeanwhile checks a list that another ledger begins while the run is at work. The output of the run is
 // published by the same command when the list is gone.
 func TestListBegunMeanwhile(t *testing.T) {
@@ -131,7 +162,7 @@ func (f forgetfulList) add(runs []sqlitestore.PastRun) []sqlitestore.PastRun {
 	about, _ := json.Marshal(About{Published: f.publish})
 	for _, o := range m.Outputs {
 		if err == nil && find(runs, o.Run) == nil {
-			runs = append(runs, sqlitestore.PastRun{Run: dedupe.Run{ID: o.Run, About: string(about)}})
+			runs = append(runs, sqlitestore.PastRun{Run: dedupe.Run{ID: o.Run, About: string(about), Finished: true}})
 		}
 	}
 	return runs

@@ -74,8 +74,8 @@ func (r *run) firstReplaced(runs []sqlitestore.PastRun) (int64, error) {
 			return 0, refuse("the import %s was at work when run %s began. Imports cannot be undone: replace a later run",
 				p.ID, first.ID)
 		case p.Ended >= first.Number:
-			return 0, refuse("run %s may have been at work when run %s began. Replace run %[1]s, with the inputs of both",
-				p.ID, first.ID)
+			return 0, refuse("run %s may have been at work when run %s began. Replace run %[1]s, with its inputs "+
+				"and those of all later runs", p.ID, first.ID)
 		}
 	}
 	for _, p := range runs[at:] {
@@ -83,6 +83,10 @@ func (r *run) firstReplaced(runs []sqlitestore.PastRun) (int64, error) {
 			return 0, refuse("%s is an import: imports cannot be undone, and runs before it neither. Replace a later run",
 				p.ID)
 		}
+	}
+	if by := find(runs, first.ReplacedBy); by != nil && by.ID != runs[len(runs)-1].ID {
+		return 0, refuse("run %s was replaced by run %s, and other runs have begun since. To replace these, too, replace "+
+			"run %[2]s, with its inputs and those of all later runs", first.ID, by.ID)
 	}
 	return first.Number, r.checkStaysPublished(runs[at:])
 }

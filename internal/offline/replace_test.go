@@ -78,7 +78,8 @@ func TestReplaceIsRefused(t *testing.T) {
 
 	atWork.release()
 	p.finish(cut)
-	p.refuses(replacing(second.Run), "run "+unfinished+" may have been at work when run "+second.Run+" began")
+	p.refuses(replacing(second.Run), "run "+unfinished+" may have been at work when run "+second.Run+" began. Replace run "+
+		unfinished+", with its inputs and those of all later runs")
 	foreign := p.next(false, rec("8", "x"))
 	foreign.Scope = "other"
 	ofOther := p.finish(foreign)
@@ -136,6 +137,49 @@ func TestReplaceAgain(t *testing.T) {
 		t.Errorf("got %s, want %s", p.read("out3"), want)
 	}
 	p.refuses(j, "out2 is not empty")
+}
+
+// TestReplaceAgainLate: a replacing run is killed, and another run closes it and finishes. The same command would undo
+// that run, too, so it is refused. Its advice puts it right.
+func TestReplaceAgainLate(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	wrong := p.finish(p.next(true, rec("1", "wrong")))
+	j := p.next(true, lines(1, 3))
+	j.Replaces = wrong.Run
+	p.cutAfterABatch(j)
+	closed := p.history()[1].ID
+	p.finish(p.next(true, rec("4", "x")))
+	want := p.published()
+	p.refuses(j, "run "+wrong.Run+" was replaced by run "+closed+", and other runs have begun since. To replace these, too, "+
+		"replace run "+closed+", with its inputs and those of all later runs")
+	if p.published() != want {
+		t.Errorf("readers see %s, want %s", p.published(), want)
+	}
+	j = p.next(true, lines(1, 3), rec("4", "x"))
+	j.Replaces = closed
+	if p.finish(j); p.published() != lines(1, 4) {
+		t.Errorf("readers see %s", p.published())
+	}
+}
+
+// TestRefusedAfterClosing: a refusal that comes after a stopped run was closed says so.
+func TestRefusedAfterClosing(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	first := p.finish(p.next(false, rec("1", "x")))
+	p.cutAfterABatch(p.next(false, lines(2, 9)))
+	ofFunction := dedupe.Entry{Scope: p.job.Scope, Key: format.KeyOf("7"), Owner: dedupe.Owner{Sequence: "elsewhere", Sub: dedupe.Plain}}
+	if _, err := p.store.PutIfAbsent(t.Context(), []dedupe.Entry{ofFunction}); err != nil {
+		t.Fatal(err)
+	}
+	j := p.next(false, rec("1", "y"))
+	j.Replaces = first.Run
+	r, err := j.Run(context.Background())
+	if !errors.Is(err, ErrRefused) || len(r.Closed) != 1 ||
+		!strings.HasSuffix(err.Error(), "(nothing was changed but the stopped runs, which are closed)") {
+		t.Errorf("got %v, and closed %+v", err, r.Closed)
+	}
 }
 
 // cutAfterABatch kills a job after one of its batches was recorded.

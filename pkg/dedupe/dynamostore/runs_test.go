@@ -30,7 +30,7 @@ func (r *racing) race(condition **string) {
 	r.other = nil
 	other()
 	if r.blind {
-		*condition = aws.String(strings.ReplaceAll(**condition, "o = :void", "attribute_exists(pk) OR o = :void"))
+		*condition = aws.String(strings.ReplaceAll(**condition, "r = :void", "attribute_exists(pk) OR r = :void"))
 	}
 }
 
@@ -54,7 +54,7 @@ func (r *racing) TransactWriteItems(
 func TestTakeOverRace(t *testing.T) {
 	t.Parallel()
 	client := newClient(t, testengine.Dynoxide(t))
-	for _, way := range []string{"put", "transaction"} {
+	for _, way := range []string{"put", "transaction", "the same owner"} {
 		t.Run(way, func(t *testing.T) { takeOverRace(t, client, way, false) })
 		t.Run("take-over-whatever-the-owner/"+way, func(t *testing.T) {
 			mutanttest.MustFail(t, func(tb testing.TB) { takeOverRace(tb, client, way, true) })
@@ -67,13 +67,21 @@ func takeOverRace(t testing.TB, client Client, way string, blind bool) {
 	scope := "race " + t.Name()
 	run := dedupe.Run{ID: "run-1", Digest: "d", OutputID: "o", Beat: 1, Rests: true}
 	plain := New(client, table)
-	if err := plain.SaveRun(t.Context(), scope, run); err != nil {
-		t.Fatal(err)
+	over := dedupe.Run{ID: "run-2", Digest: "d", OutputID: "p", Beat: 1, Finished: true, File: 1, Line: 1}
+	for _, r := range []dedupe.Run{run, over} {
+		if err := plain.SaveRun(t.Context(), scope, r); err != nil {
+			t.Fatal(err)
+		}
 	}
 	for i := range all {
 		all[i].Scope, all[i].Key, all[i].Owner.Sequence = scope, all[0].Key, fmt.Sprint("record ", i)
 	}
 	all[0].Owner = dedupe.Owner{Source: dedupe.RunSource(run.ID, 1), Sequence: "1", Sub: dedupe.Plain}
+	if way == "the same owner" { // two runs read one record
+		for i, r := range []dedupe.Run{run, over} {
+			all[i].Owner = dedupe.Owner{Sequence: "sending", Sub: dedupe.Plain, Place: dedupe.RunSource(r.ID, 1) + "/1"}
+		}
+	}
 	put := func(s *Store, e dedupe.Entry) *dedupe.Existing {
 		results, err := s.PutIfAbsent(t.Context(), []dedupe.Entry{e})
 		if err != nil || results[0].Err != nil {
@@ -86,7 +94,7 @@ func takeOverRace(t testing.TB, client Client, way string, blind bool) {
 	}
 	var answers []*dedupe.Existing
 	s := New(&racing{Client: client, blind: blind, other: func() { answers = append(answers, put(plain, all[1])) }}, table)
-	if way == "put" {
+	if way != "transaction" {
 		answers = append(answers, put(s, all[2]))
 	} else {
 		result, err := s.Transact(t.Context(), dedupe.Transaction{Entry: all[2]}, nil)

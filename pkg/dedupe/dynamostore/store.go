@@ -144,8 +144,8 @@ func (s *Store) takeOver(ctx context.Context, e *dedupe.Entry, put func(free) (o
 		if !void || err != nil {
 			return err
 		}
-		is = free{ifFree + " OR o = :void", map[string]types.AttributeValue{
-			":a": seconds(e.Arrival), ":void": binary(old.Owner),
+		is = free{ifFree + " OR r = :void", map[string]types.AttributeValue{
+			":a": seconds(e.Arrival), ":void": text(old.OwnerText), // o is the same if another run reads the same record
 		}}
 	}
 	return fmt.Errorf("dynamodb: %w: other records took a void entry over, %d times",
