@@ -43,7 +43,7 @@ func TestBothJobs(t *testing.T) {
 		tableFacts("BankTable", true, noWarmth), tableFacts("DedupeTable", true, noWarmth), indexFacts(noWarmth),
 		streamFacts("SourceStream"), streamFacts("DestinationStream"), deadLetterFacts, mappingFacts,
 		functionFacts("claim-function", "arm64", "512 MiB, 10 s", codeFact(t, claim), 30), claimEnvironment("body"),
-		functionFacts("sweep-function", "arm64", "256 MiB, 50 s", codeFact(t, sweep), 30), sweepFacts,
+		functionFacts("sweep-function", "arm64", "1769 MiB, 50 s", codeFact(t, sweep), 30), sweepFacts,
 		functionFacts("dedupe-function", "arm64", "1024 MiB, 60 s", codeFact(t, dedupe), 30), dedupeEnvironment, horizonFilter,
 		apiFacts("AWS_IAM", 30), accessLogFilters, claimAlarms(topic), sweepAlarms(topic), recordAlarms(topic),
 		facts{"dashboard": "20 alarms, 16 graphs"},
@@ -101,7 +101,7 @@ func TestClaimsForATest(t *testing.T) {
 	want := merged(
 		tableFacts("BankTable", false, warm), tableFacts("DedupeTable", false, warm), indexFacts(warm),
 		functionFacts("claim-function", "x86_64", "512 MiB, 10 s", codeFact(t, code), 7), claimEnvironment("jwt:sub"),
-		functionFacts("sweep-function", "x86_64", "256 MiB, 50 s", codeFact(t, sweep), 7), sweepFacts,
+		functionFacts("sweep-function", "x86_64", "1769 MiB, 50 s", codeFact(t, sweep), 7), sweepFacts,
 		apiFacts("JWT of https://login.example.com for [shop] in [$request.header.Authorization]", 7),
 		accessLogFilters, claimAlarms(""), sweepAlarms(""),
 	)

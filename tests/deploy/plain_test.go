@@ -150,7 +150,7 @@ func TestPlainClaims(t *testing.T) {
 	check(t, d.read(t), merged(
 		tableFacts("BankTable", true, noWarmth), tableFacts("DedupeTable", true, noWarmth), indexFacts(noWarmth),
 		functionFacts("claim-function", architecture, "512 MiB, 10 s", codeFact(t, claim), 7), claimEnvironment("body"),
-		functionFacts("sweep-function", architecture, "256 MiB, 50 s", codeFact(t, sweep), 7), sweepFacts,
+		functionFacts("sweep-function", architecture, "1769 MiB, 50 s", codeFact(t, sweep), 7), sweepFacts,
 		logLevels("claim-function", "sweep-function"),
 		apiFacts("AWS_IAM", 7), accessLogFilters, claimAlarms(topic), sweepAlarms(topic),
 	))
