@@ -277,7 +277,7 @@ func (c *ClaimAPI) newAPI(p ClaimAPIProps) {
 			RateLimit: jsii.Number(p.RateLimit), BurstLimit: jsii.Number(p.BurstLimit),
 		},
 	})
-	limitItems(c.API, stage, p)
+	limitItems(c.API, stage)
 	c.accessLogs = newAccessLogGroup(c.Construct, p.Function, p.Disposable)
 	writeAccessLogs(stage, c.accessLogs)
 	c.URL = strings.TrimSuffix(*stage.Url(), "/")
@@ -287,7 +287,7 @@ func (c *ClaimAPI) newAPI(p ClaimAPIProps) {
 // limitItems limits the route of the free items. API Gateway refuses settings of a route that does not exist, so the
 // stage waits for the route ("Unable to find Route by key": terraform-aws-modules/terraform-aws-apigateway-v2 pull
 // request 80).
-func limitItems(api awsapigatewayv2.HttpApi, stage awsapigatewayv2.HttpStage, p ClaimAPIProps) {
+func limitItems(api awsapigatewayv2.HttpApi, stage awsapigatewayv2.HttpStage) {
 	limited := stage.Node().DefaultChild().(awsapigatewayv2.CfnStage)
 	for _, c := range *api.Node().FindAll(constructs.ConstructOrder_PREORDER) {
 		route, ok := c.(awsapigatewayv2.CfnRoute)
@@ -295,9 +295,7 @@ func limitItems(api awsapigatewayv2.HttpApi, stage awsapigatewayv2.HttpStage, p 
 			continue
 		}
 		limited.SetRouteSettings(map[string]any{
-			*route.RouteKey(): map[string]any{
-				"ThrottlingRateLimit": min(itemsRate, p.RateLimit), "ThrottlingBurstLimit": min(itemsRate, p.BurstLimit),
-			},
+			*route.RouteKey(): map[string]any{"ThrottlingRateLimit": itemsRate, "ThrottlingBurstLimit": itemsRate},
 		})
 		limited.AddResourceDependency(route, nil)
 	}

@@ -465,15 +465,7 @@ func wantsCallers(_ template, function resource, context map[string]any) string 
 func limitsItems(tpl template, stage resource, _ map[string]any) string {
 	const key = "GET /campaigns/{campaign}/items"
 	settings, _ := at(stage, "Properties.RouteSettings").(map[string]any)
-	lower := func(name string) any { // than 100, if all routes have a lower limit
-		all, ok := at(stage, "Properties.DefaultRouteSettings."+name).(float64)
-		if !ok {
-			return 100.0 // a parameter of a plain template
-		}
-		return min(all, 100)
-	}
-	want := object("ThrottlingRateLimit", lower("ThrottlingRateLimit"), "ThrottlingBurstLimit", lower("ThrottlingBurstLimit"))
-	if !reflect.DeepEqual(settings[key], any(want)) {
+	if want := object("ThrottlingRateLimit", 100.0, "ThrottlingBurstLimit", 100.0); !reflect.DeepEqual(settings[key], any(want)) {
 		return fmt.Sprintf("limits the items to %v", settings[key])
 	}
 	ofStage := func(route resource) bool {
