@@ -156,7 +156,7 @@ func (c forgetCommand) scopes(ctx context.Context, b *itembank.Bank) (scopes []s
 	return slices.Compact(scopes), skipped, nil
 }
 
-// scopeNamed returns the scope of a name, which is that of a scope or of one of its campaigns. skipped names the campaigns
+// scopeNamed returns the scope of a name: the name of a scope, or of one of its campaigns. skipped names the campaigns
 // that cannot be read.
 func scopeNamed(ctx context.Context, b *itembank.Bank, name string) (scope string, skipped, err error) {
 	campaigns, listError := b.Campaigns(ctx)

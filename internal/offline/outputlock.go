@@ -70,7 +70,7 @@ func targetOf(path string) string {
 	return path
 }
 
-// isOf reports whether the files are those of a run.
+// isOf reports whether the files belong to a run.
 func (l *outputLock) isOf(r dedupe.Run) bool {
 	return l.owner.Run == r.ID && l.owner.Output == r.OutputID
 }

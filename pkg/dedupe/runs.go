@@ -63,7 +63,7 @@ type Run struct {
 	// About describes the run and its files.
 	About string
 
-	// OutputID is the id of the output. The files are those of the run only if they have the same one.
+	// OutputID is the id of the output. The files belong to the run only if they have the same one.
 	OutputID string
 	// Beat grows each time the run is saved. While the run is at work, it is saved at least every BeatEvery.
 	Beat int64

@@ -490,7 +490,7 @@ func (s *throttling) CloseClaim(ctx context.Context, r engine.CloseRequest) (eng
 		s.most = max(s.most, s.atWork)
 	}
 	s.mu.Unlock()
-	time.Sleep(5 * time.Millisecond)
+	time.Sleep(5 * time.Millisecond) // on the clock of synctest
 	s.mu.Lock()
 	s.atWork--
 	s.mu.Unlock()

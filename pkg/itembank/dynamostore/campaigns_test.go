@@ -28,7 +28,7 @@ type listing struct {
 func (l listing) Query(
 	_ context.Context, in *dynamodb.QueryInput, _ ...func(*dynamodb.Options),
 ) (*dynamodb.QueryOutput, error) {
-	time.Sleep(5 * time.Millisecond)
+	time.Sleep(5 * time.Millisecond) // on the clock of synctest
 	page := 0
 	if in.ExclusiveStartKey != nil {
 		_, err := fmt.Sscan(in.ExclusiveStartKey["sk"].(*types.AttributeValueMemberS).Value, &page)
@@ -49,7 +49,7 @@ func (l listing) Query(
 func (l listing) GetItem(
 	_ context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options),
 ) (*dynamodb.GetItemOutput, error) {
-	time.Sleep(5 * time.Millisecond)
+	time.Sleep(5 * time.Millisecond) // on the clock of synctest
 	name := strings.TrimPrefix(in.Key["pk"].(*types.AttributeValueMemberS).Value, "campaign#")
 	item := l.row(name)
 	if item == nil {
