@@ -201,6 +201,16 @@ func (t Text) name(i int) int {
 	return t.Space(i + 1)
 }
 
+// EndsWord reports whether the next value may begin, or a space may stand, right behind a number or a literal. Other
+// bytes make it another word: 1-2 and nullx are no values.
+func EndsWord(next byte) bool {
+	switch next {
+	case ' ', '\t', '\r', '\n', '"', '{', '[':
+		return true
+	}
+	return false
+}
+
 // IsDigit reports whether c is a decimal digit.
 func IsDigit(c byte) bool { return '0' <= c && c <= '9' }
 

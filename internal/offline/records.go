@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/oncebox/oncebox/internal/jsonscan"
 )
 
 // Records says how the records are in an input. Array and Concatenated are the framings of package framing, for files
@@ -159,7 +161,7 @@ func (s *splitter) step(c byte) error {
 	case s.depth > 0:
 		s.inValue(c)
 		return nil
-	case s.plain && !isSpace(c) && c != ',' && c != ']':
+	case s.plain && c != ',' && c != ']' && !jsonscan.EndsWord(c):
 		s.buffer = append(s.buffer, c)
 		return nil
 	case s.plain:

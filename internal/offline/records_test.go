@@ -60,6 +60,7 @@ func TestRecords(t *testing.T) {
 		"more after the array":      {Array, `[{}]{}`, "", "it has '{' after its array"},
 		"line break in a string":    {Array, "[\"a\nb\"]", "", "there is a line break in a string"},
 		"concatenated":              {Concatenated, a + b + "\n" + pretty + " 1 2", a + "\n" + b + "\n" + joined + "\n1\n2\n", ""},
+		"concatenated, no space":    {Concatenated, `1"a"2{}null[3]` + "\n1-2 nullx", "1\n\"a\"\n2\n{}\nnull\n[3]\n1-2\nnullx\n", ""},
 		"concatenated, cut":         {Concatenated, a + `{"id`, "", "after record 1: it ends in the middle"},
 		"concatenated, with commas": {Concatenated, a + "," + b, "", "there is ',' instead of a JSON value"},
 

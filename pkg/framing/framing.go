@@ -170,6 +170,9 @@ func values(payload []byte) (spans []span) {
 	text := jsonscan.Text(payload)
 	for at := text.Space(0); at < len(text); {
 		s := span{at, text.Skip(at, maxLevels)}
+		if s.to > 0 && s.to < len(text) && isWord(text[at]) && !jsonscan.EndsWord(text[s.to]) {
+			s.to = jsonscan.NotJSON
+		}
 		if s.to < 0 && len(spans) == 0 {
 			return nil
 		}
@@ -180,3 +183,6 @@ func values(payload []byte) (spans []span) {
 	}
 	return spans
 }
+
+// isWord reports whether a value that begins with this byte is a number or a literal.
+func isWord(begin byte) bool { return begin != '{' && begin != '[' && begin != '"' }

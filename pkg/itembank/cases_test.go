@@ -36,11 +36,11 @@ var subjects = map[string][]testCase{
 var listing = []string{"blocks", "changes", "claimants", "moved", "replay-store"}
 
 // leftOut are the subjects whose cases make thousands of requests, because they interrupt commands at each of their
-// calls or count many items. What they show of a Bank they show on the other engines. The conditions of the engine on
+// calls, or count or list many items. What they show of a Bank they show on the other engines. The conditions of the engine on
 // which they rest have cases of their own in enginetest.
 var leftOut = map[string][]string{
 	"dynoxide":       {"adding", "modes"},
-	"dynamodb-local": {"adding", "modes", "loads", "dry-runs", "due"},
+	"dynamodb-local": {"adding", "modes", "loads", "dry-runs", "due", "published"},
 }
 
 // TestBank runs the cases on each engine. Under -short it runs them in memory.
