@@ -41,9 +41,8 @@ var (
 	recordNames = []string{
 		"format", "raw-id", "id-path", "fingerprint-path", "volatile", "contexts-path", "ids", "scope", "window", "horizon",
 		"natural", "synthetic", "acks", "poison-limit", "source-records", "source-aggregation", "sink-aggregation",
-		"sink-max-record", "sink-encoding", "sink-delimiter", "sink-key", "sink-version", "sink-delete", "concurrency",
-		"ledger", "ledger-lanes", "ledger-memory", "expected-rate",
-		"ledger-buckets", "ledger-previous", "ledger-since", "ledger-secret-arn",
+		"sink-max-record", "sink-encoding", "sink-delimiter", "sink-key", "sink-version", "sink-delete",
+		"ledger", "expected-rate",
 		"source-stream-arn", "source-retention", "destination-stream-arn", "destination-firehose", "destination-queue-arn",
 		"destination-bucket", "destination-prefix", "sink-object-format", "sink-compression", "sink-object-size",
 		"destination-table", "dead-letter-bucket", "notify-queue-arn",

@@ -9,14 +9,15 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/jsii-runtime-go"
 
+	"github.com/oncebox/oncebox/internal/address"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// logLedger is the value of ONCEBOX_LEDGER that chooses the log ledger.
+// logLedger is the scheme of ONCEBOX_LEDGER that chooses the log ledger.
 const logLedger = "log"
 
-func (p RecordDedupeProps) hasLog() bool { return p.Rules.Ledger == logLedger }
+func (p RecordDedupeProps) hasLog() bool { return address.Scheme(p.Rules.Ledger) == logLedger }
 
 // logFunction is the dedupe function with the log ledger. All entries that count are in its memory: 60 % of 3,008 MiB
 // have room for 59 million. A new AWS account may have a lower quota of memory than Lambda's 10,240 MiB, and 3,008 was
@@ -83,8 +84,8 @@ func (p RecordDedupeProps) checkSizes(wrong *problems, o kinesishandler.Options)
 			wrong.of("MemoryMiB"), p.Function.MemoryMiB, p.moreMemory(wrong, o, needed, memory))
 	}
 	if units := rate * unitsOfRecord / float64(o.Ledger.Lanes); units > partitionUnits {
-		wrong.add("%s is %d: at %d records a second a lane takes %.0f write units a second or more, and DynamoDB takes at "+
-			"most %d; choose at least %.0f, in a scope that has no records yet", wrong.of("LedgerLanes"), o.Ledger.Lanes,
+		wrong.add("%s has %d lanes: at %d records a second a lane takes %.0f write units a second or more, and DynamoDB takes at "+
+			"most %d; choose at least %.0f, as in log?lanes=16, in a scope that has no records yet", wrong.of("Ledger"), o.Ledger.Lanes,
 			p.ExpectedRate, units, partitionUnits, math.Ceil(rate*unitsOfRecord/partitionUnits))
 	}
 }
@@ -101,8 +102,8 @@ func (p RecordDedupeProps) moreMemory(names *problems, o kinesishandler.Options,
 	rate := float64(p.ExpectedRate)
 	if mib := math.Ceil(needed / (1 << 20) * 100 / kinesishandler.UsualLedgerShare); mib <= maxMemoryMiB {
 		unset := ""
-		if p.Rules.LedgerMemory != "" {
-			unset = " and leave out " + names.of("LedgerMemory")
+		if address.Parse(p.Rules.Ledger).Text("memory") != "" {
+			unset = " and leave the memory out of " + names.of("Ledger")
 		}
 		return fmt.Sprintf("choose at least %.0f%s, or a window of at most %s",
 			mib, unset, text(logledger.LongestWindow(rate, has, p.recordsInItem(o))))

@@ -39,12 +39,10 @@ var contextNaming = naming{
 	"Format": "oncebox:format",
 	"IDPath": "oncebox:id-path", "FingerprintPath": "oncebox:fingerprint-path", "Volatile": "oncebox:volatile",
 	"ContextsPath": "oncebox:contexts-path", "IDs": "oncebox:ids", "Scope": "oncebox:scope",
-	"Ledger": "oncebox:ledger", "LedgerLanes": "oncebox:ledger-lanes", "LedgerMemory": "oncebox:ledger-memory",
-	"LedgerBuckets": "oncebox:ledger-buckets", "LedgerPrevious": "oncebox:ledger-previous",
-	"LedgerSince": "oncebox:ledger-since", "LedgerSecret": "oncebox:ledger-secret-arn",
+	"Ledger":  "oncebox:ledger",
 	"Subnets": "oncebox:subnet-ids", "SecurityGroups": "oncebox:security-group-ids",
 	"ExpectedRate": "oncebox:expected-rate", "MemoryMiB": "oncebox:dedupe-memory",
-	"Window": "oncebox:window", "Horizon": "oncebox:horizon", "Concurrency": "oncebox:concurrency",
+	"Window": "oncebox:window", "Horizon": "oncebox:horizon",
 	"PoisonLimit":     "oncebox:poison-limit",
 	"SinkAggregation": "oncebox:sink-aggregation", "SinkMaxRecord": "oncebox:sink-max-record",
 	"SinkEncoding": "oncebox:sink-encoding", "SinkDelimiter": "oncebox:sink-delimiter",
@@ -107,10 +105,7 @@ var variableProps = map[string]string{
 
 // functionError returns an error of a function's parser with the user's names for the variables.
 func (n naming) functionError(err error) error {
-	if err == nil {
-		return nil
-	}
-	text := variable.ReplaceAllStringFunc(strings.TrimPrefix(err.Error(), "settings: "), func(variable string) string {
+	named := func(variable string) string {
 		if own := n[variable]; own != "" {
 			return own
 		}
@@ -122,10 +117,14 @@ func (n naming) functionError(err error) error {
 			}
 		}
 		return n.of(cmp.Or(prop, variable))
-	})
+	}
+	wrong, ok := errors.AsType[*settings.Error](err)
+	if !ok {
+		return err
+	}
 	var all []error
-	for problem := range strings.SplitSeq(text, "; ") {
-		all = append(all, errors.New(problem))
+	for _, problem := range wrong.Problems {
+		all = append(all, errors.New(variable.ReplaceAllStringFunc(problem.String(), named)))
 	}
 	return errors.Join(all...)
 }

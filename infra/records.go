@@ -79,7 +79,7 @@ type RecordDedupeProps struct {
 	FormerKeys []awskms.IKey
 
 	// LedgerSecret has the password of a Valkey ledger: the password alone, or a JSON object with username and
-	// password.
+	// password. It is the option secret-arn of Rules.Ledger, which names a secret that is not of the app.
 	LedgerSecret awssecretsmanager.ISecret
 
 	// ExpectedRate is the largest number of records a second that you expect, of all shards together. It is for the
@@ -125,18 +125,10 @@ type RecordRules struct {
 	SinkObjectFormat    string // ONCEBOX_SINK_OBJECT_FORMAT, of a bucket: ndjson or raw
 	SinkCompression     string // ONCEBOX_SINK_COMPRESSION, of a bucket: gzip, zstd or none
 	SinkObjectSize      string // ONCEBOX_SINK_OBJECT_SIZE, of a bucket, as in 64MiB
-	Concurrency         int    // ONCEBOX_CONCURRENCY
 
-	// Ledger is ONCEBOX_LEDGER: keys, log, or valkey://HOST:PORT,... With log, ExpectedRate is required, and the
-	// function and its mapping have other defaults.
-	Ledger       string
-	LedgerLanes  int    // ONCEBOX_LEDGER_LANES, of the log, fixed with the first record of the scope
-	LedgerMemory string // ONCEBOX_LEDGER_MEMORY, of the log, as in 4GiB
-
-	// These are for a Valkey ledger. Its password is in LedgerSecret.
-	LedgerBuckets  int    // ONCEBOX_LEDGER_BUCKETS, fixed with the first record of the scope
-	LedgerPrevious string // ONCEBOX_LEDGER_PREVIOUS: the servers before a change
-	LedgerSince    string // ONCEBOX_LEDGER_SINCE, as in 2027-03-01T09:00:00Z
+	// Ledger is ONCEBOX_LEDGER: keys, log, or valkey://HOST:PORT,..., with options as in log?lanes=16. With log,
+	// ExpectedRate is required, and the function and its mapping have other defaults.
+	Ledger string
 
 	// These are for a DestinationTable.
 	SinkKey     []string // ONCEBOX_SINK_KEY, required: the key attributes, each as NAME or NAME=PATH
@@ -197,6 +189,7 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 		DestinationBucket: p.DestinationBucket, DestinationTable: p.DestinationTable,
 		DeadLetterBucket: p.DeadLetterBucket, NotifyQueue: p.NotifyQueue, metrics: !p.Function.NoMetrics,
 	}
+	p.LedgerSecret = p.ledgerSecret(r.Construct)
 	if r.DedupeTable == nil {
 		r.DedupeTable = newDedupeTable(r.Construct, "DedupeTable", p.Table)
 	}
@@ -215,7 +208,8 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	}
 	env := p.environment(resourceNames{
 		table: *r.DedupeTable.TableName(), scope: scopeOf(p.Rules.Scope, r.Source), sink: r.sink(p),
-		bucket: *r.DeadLetterBucket.BucketName(), queueURL: *r.NotifyQueue.QueueUrl(), secret: secretARN(p.LedgerSecret),
+		bucket: *r.DeadLetterBucket.BucketName(), queueURL: *r.NotifyQueue.QueueUrl(),
+		ledger: p.ledgerAddress(secretARN(p.LedgerSecret)),
 	})
 	// If the id of this construct changes, the name of the function changes, and a function with another name may not
 	// read the stream in this scope (docs/operations.md).
@@ -271,7 +265,7 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	env := p.environment(resourceNames{
 		table: nameOf(p.DedupeTable, "dedupe"), scope: scopeOf(p.Rules.Scope, p.Source), sink: p.sinkToCheck(),
 		bucket: letters, queueURL: "https://sqs.us-east-1.amazonaws.com/123456789012/queue",
-		secret: secretToCheck(p.LedgerSecret),
+		ledger: p.ledgerAddress(secretToCheck(p.LedgerSecret)),
 	})
 	wrong.join(env.check())
 	env["AWS_LAMBDA_FUNCTION_NAME"], env[memoryVariable] = "dedupe", strconv.Itoa(p.Function.MemoryMiB)
@@ -359,7 +353,7 @@ func retentionOf(source awskinesis.IStream) time.Duration {
 }
 
 // resourceNames are the names of resources in the environment.
-type resourceNames struct{ table, scope, sink, bucket, queueURL, secret string }
+type resourceNames struct{ table, scope, sink, bucket, queueURL, ledger string }
 
 func (p RecordDedupeProps) environment(n resourceNames) environment {
 	return environment{
@@ -391,19 +385,12 @@ func (p RecordDedupeProps) environment(n resourceNames) environment {
 		"ONCEBOX_SINK_KEY":         strings.Join(p.Rules.SinkKey, ","),
 		"ONCEBOX_SINK_VERSION":     p.Rules.SinkVersion,
 		"ONCEBOX_SINK_DELETE":      p.Rules.SinkDelete,
-		"ONCEBOX_LEDGER":           p.Rules.Ledger,
-		"ONCEBOX_LEDGER_LANES":     numberText(p.Rules.LedgerLanes),
-		"ONCEBOX_LEDGER_MEMORY":    p.Rules.LedgerMemory,
-		"ONCEBOX_LEDGER_BUCKETS":   numberText(p.Rules.LedgerBuckets),
-		"ONCEBOX_LEDGER_PREVIOUS":  p.Rules.LedgerPrevious,
-		"ONCEBOX_LEDGER_SINCE":     p.Rules.LedgerSince,
-		"ONCEBOX_CONCURRENCY":      numberText(p.Rules.Concurrency),
+		"ONCEBOX_LEDGER":           n.ledger,
 		"ONCEBOX_METRICS":          p.Function.metricsText(),
 		"ONCEBOX_LOG_LEVEL":        p.Function.LogLevel,
 
 		"ONCEBOX_SINK_OBJECT_FORMAT": p.Rules.SinkObjectFormat,
 		"ONCEBOX_SOURCE_AGGREGATION": switchText(!p.Rules.NoSourceAggregation),
-		"ONCEBOX_LEDGER_SECRET_ARN":  n.secret,
 	}
 }
 

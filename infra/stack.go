@@ -19,6 +19,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
+
+	"github.com/oncebox/oncebox/internal/address"
 )
 
 // defaultStack is the name of the stack if oncebox:stack is not set.
@@ -257,12 +259,8 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 			SinkEncoding:   s.text("sink-encoding"), SinkDelimiter: s.text("sink-delimiter"),
 			RawID: s.text("raw-id"), SourceRecords: s.text("source-records"),
 			SinkKey: s.list("sink-key"), SinkVersion: s.text("sink-version"), SinkDelete: s.text("sink-delete"),
-			Concurrency: s.number("concurrency", 1),
-			Ledger:      s.text("ledger"), LedgerLanes: s.number("ledger-lanes", 1), LedgerMemory: s.text("ledger-memory"),
-			LedgerBuckets: s.number("ledger-buckets", 1), LedgerPrevious: s.text("ledger-previous"),
-			LedgerSince: s.text("ledger-since"),
+			Ledger: s.text("ledger"),
 		},
-		LedgerSecret:    s.existingSecret("LedgerSecret", "ledger-secret-arn"),
 		ExpectedRate:    s.number("expected-rate", 1),
 		Source:          s.existingStream("SourceStream", "source-stream-arn"),
 		SourceRetention: s.duration("source-retention", time.Second),
@@ -292,7 +290,7 @@ func (s *contextStack) recordProps() RecordDedupeProps {
 
 // shortestBatchWindow refuses a 0 that the mapping would read as its default.
 func (s *contextStack) shortestBatchWindow() time.Duration {
-	if s.text("ledger") == logLedger {
+	if address.Scheme(s.text("ledger")) == logLedger {
 		return time.Second
 	}
 	return 0

@@ -1,17 +1,23 @@
 package infra
 
 import (
+	"cmp"
 	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
 
+	"github.com/oncebox/oncebox/internal/address"
+	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-func (p RecordDedupeProps) hasValkey() bool { return strings.HasPrefix(p.Rules.Ledger, "valkey") }
+func (p RecordDedupeProps) hasValkey() bool {
+	return slices.Contains([]string{"valkey", "valkeys"}, address.Scheme(p.Rules.Ledger))
+}
 
 // onlyInVPC matches the names of servers of ElastiCache and MemoryDB, which can be reached only from their VPC. Other
 // servers may be anywhere.
@@ -34,12 +40,46 @@ func (p RecordDedupeProps) checkServers(wrong *problems, o kinesishandler.Option
 	}
 }
 
-// checkSecret refuses a secret whose complete ARN is not known, because a policy with a part of the ARN allows
-// unset.
+// optionSecret is the option of a Valkey ledger that names the secret with its password.
+const optionSecret = "secret-arn"
+
+// namedSecret returns the ARN of the secret that the address of the ledger names, or "".
+func (p RecordDedupeProps) namedSecret() string {
+	return address.Parse(p.Rules.Ledger).Text(optionSecret)
+}
+
+// checkSecret refuses a secret whose complete ARN is not known, because a policy with a part of the ARN allows nothing,
+// and two secrets.
 func (p RecordDedupeProps) checkSecret(wrong *problems) {
 	if p.LedgerSecret != nil && p.LedgerSecret.SecretFullArn() == nil {
 		wrong.add("%s has no complete ARN; import it with its six random characters", wrong.of("LedgerSecret"))
 	}
+	named := p.namedSecret()
+	if named != "" && !arnForm("secretsmanager").MatchString(named) {
+		wrong.add("%s: option %s is not the ARN of a secret; write arn:aws:secretsmanager:REGION:ACCOUNT:%s",
+			wrong.of("Ledger"), optionSecret, arnNames["secretsmanager"].form)
+	}
+	if named != "" && p.LedgerSecret != nil {
+		wrong.add("%s has the option %s, and %s is set; choose one", wrong.of("Ledger"), optionSecret, wrong.of("LedgerSecret"))
+	}
+}
+
+// ledgerSecret returns the secret with the password, or nil. One that the address names is imported.
+func (p RecordDedupeProps) ledgerSecret(scope constructs.Construct) awssecretsmanager.ISecret {
+	arn := p.namedSecret()
+	if arn == "" {
+		return p.LedgerSecret
+	}
+	return awssecretsmanager.Secret_FromSecretAttributes(scope, jsii.String("LedgerSecret"),
+		&awssecretsmanager.SecretAttributes{SecretCompleteArn: &arn, EncryptionKey: p.EncryptionKey})
+}
+
+// ledgerAddress returns the value of ONCEBOX_LEDGER: the address of the ledger, with the ARN of its secret.
+func (p RecordDedupeProps) ledgerAddress(secretARN string) string {
+	if secretARN == "" || p.namedSecret() != "" {
+		return p.Rules.Ledger
+	}
+	return address.With(cmp.Or(p.Rules.Ledger, dynamostore.OwnLedger), optionSecret, secretARN)
 }
 
 // secretARN returns the ARN of a secret as the value of a variable, or "" without a secret.

@@ -303,7 +303,7 @@ func enterAsStoppedRun(t *testing.T, ledger dedupe.Store, scope, id string) {
 // askWithValkey has the entries on a server that asks for the password of a secret.
 func askWithValkey(t *testing.T, aws *cloud) {
 	server := testengine.FreshValkey(t, "--requirepass", valkeyPassword)
-	askAsDedupe(t, aws, "on", newStreamSink, "ONCEBOX_LEDGER=valkey://"+server.Addr, "ONCEBOX_LEDGER_SECRET_ARN="+valkeySecret)
+	askAsDedupe(t, aws, "on", newStreamSink, "ONCEBOX_LEDGER=valkey://"+server.Addr+"?secret-arn="+valkeySecret)
 }
 
 // TestOtherAsksAreRefused checks that the harness notices what the claim function may not do:

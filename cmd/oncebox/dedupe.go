@@ -32,7 +32,7 @@ type dedupeCommand struct {
 	Files []string `arg:"" optional:"" name:"file" help:"NDJSON, one record a line; read in this order. Also gzip or zstd, directories, patterns with **, and s3:// names. Without files, or as -: stdin."`
 
 	Out             string          `help:"Where survivors go: a file, or s3://BUCKET/KEY. A name in .gz or .zst is compressed. - is stdout, the default." placeholder:"FILE"`
-	Ledger          string          `help:"Short for --store sqlite:FILE; a missing file is made. :memory: forgets everything after the run." placeholder:"FILE"`
+	Ledger          string          `type:"ledgerfile" help:"Short for --store sqlite:FILE; a missing file is made. :memory: forgets everything after the run." placeholder:"FILE"`
 	Scope           string          `help:"Name space of the ids. Default: ${default}." default:"default" placeholder:"NAME"`
 	Format          string          `enum:"json,snowplow" default:"json" help:"What a line is: json, or snowplow for enriched events of Snowplow. Default: ${default}." placeholder:"FORMAT"`
 	Records         offline.Records `enum:"lines,array,concatenated,auto,dead-letters" default:"lines" help:"Where the records are: lines, array (a JSON array), concatenated (JSON values with white space or nothing between), auto (the beginning of each file decides), or dead-letters: in the dead-letter file of an earlier run. Default: ${default}." placeholder:"FORM"`

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,12 +10,14 @@ import (
 
 	"golang.org/x/time/rate"
 
+	"github.com/oncebox/oncebox/internal/address"
 	"github.com/oncebox/oncebox/internal/history"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // These are the values of --format that dedupe does not have.
@@ -36,7 +39,7 @@ type ledgerImportCommand struct {
 	Files []string `arg:"" name:"file" help:"Files, directories, patterns or s3:// names, as of dedupe. JSON may be lines, arrays or concatenated values. With snowplow-manifest also dynamodb:TABLE."`
 
 	Format          string         `enum:"json,snowplow,parquet,snowplow-manifest" default:"json" help:"json or snowplow: as of dedupe. parquet: the paths are columns. snowplow-manifest: the events manifest of Snowplow's batch job, as its table or an export of that. Default: ${default}." placeholder:"FORMAT"`
-	Ledger          string         `help:"Short for --store sqlite:FILE; a missing file is made." placeholder:"FILE"`
+	Ledger          string         `help:"Short for --store sqlite:FILE; a missing file is made. With --store dynamodb:, the ONCEBOX_LEDGER of the function if that is log, as in log?lanes=16; it needs --window. Default: one row a key." placeholder:"FILE"`
 	Scope           string         `help:"Name space of the ids: that of the function (the stream's name) or of the runs. Default: ${default}." default:"default" placeholder:"NAME"`
 	IDPath          string         `name:"id-path" help:"Path of the id, as in event.id. Required with json and parquet." placeholder:"P"`
 	FingerprintPath string         `help:"Path of the fingerprint. By default, and where it is absent, the fingerprint is computed; Parquet needs one." placeholder:"P"`
@@ -45,7 +48,6 @@ type ledgerImportCommand struct {
 	TimePath        string         `help:"Path of the record's time. Default: the beginning of the import." placeholder:"P"`
 	Window          *time.Duration `help:"How long after a record a copy of it is a duplicate: the window of the function. Default: forever." placeholder:"D"`
 	IDs             offline.IDs    `name:"ids" enum:"first-keeps,derived" default:"first-keeps" help:"derived: the function gives every record a derived id, so that copies are found under it. Default: ${default}." placeholder:"POLICY"`
-	Lanes           int            `help:"Enter into the log ledger of the function, with this number of lanes: its ONCEBOX_LEDGER_LANES, which is 8 by default. Needs --window. Default: one row a key." placeholder:"N"`
 	Rate            rowRate        `help:"Enter at most N records a second, to leave the capacity of the table to others. Default: no limit." placeholder:"N"`
 }
 
@@ -67,7 +69,7 @@ Each record costs a write unit there, and so does one that the ledger knows.
 late counts records that the ledger has from elsewhere: a function that runs already may have delivered them. A record
 that cannot be read is left out (bad), and the exit code is 4.
 
-With --lanes the records are appended to the log of a log ledger: about 35 of them for a write unit, if they are in the
+With --ledger log the records are appended to the log of a log ledger: about 35 of them for a write unit, if they are in the
 order of their times. The entries of a window have to fit into 2 GiB of memory: 67 million.
 
 With --format snowplow-manifest the files are an export of the events manifest to S3, or dynamodb:TABLE is the table
@@ -77,7 +79,7 @@ Examples:
   oncebox ledger import 's3://lake/orders/2027/**/*.gz' --id-path order.id --ledger seen.db
   oncebox ledger import past.parquet --format parquet --id-path id --fingerprint-path fingerprint --ledger seen.db
   oncebox --store dynamodb: ledger import past.gz --scope orders --id-path id --time-path at --window 48h --rate 500
-  oncebox --store dynamodb: ledger import past.gz --scope orders --id-path id --time-path at --window 48h --lanes 8
+  oncebox --store dynamodb: ledger import past.gz --scope orders --id-path id --time-path at --window 48h --ledger log
   oncebox --store dynamodb: ledger import dynamodb:manifest --format snowplow-manifest --scope enriched --window 48h`
 }
 
@@ -85,19 +87,24 @@ func (c ledgerImportCommand) Run(ctx context.Context, a *app) error {
 	if err := checkScope(c.Scope); err != nil {
 		return err
 	}
-	retention, err := retentionOf(c.Window, c.Ledger == "" && a.Store == dynamodbStore)
+	log, err := c.logLedger()
 	if err != nil {
 		return err
 	}
-	if c.Lanes != 0 && c.Window == nil {
-		return &usageError{errors.New("--lanes needs --window: a log ledger keeps nothing forever"), "Give the window of the function."}
+	retention, err := retentionOf(c.Window, (c.Ledger == "" || log != nil) && a.Store == dynamodbStore)
+	if err != nil {
+		return err
+	}
+	if log != nil && c.Window == nil {
+		err := fmt.Errorf("--ledger %s needs --window: a log ledger keeps nothing forever", c.Ledger)
+		return &usageError{err, "Give the window of the function."}
 	}
 	source, settings, remove, err := c.source(ctx, a, retention)
 	if err != nil {
 		return err
 	}
 	defer remove()
-	ledger, closeLedger, err := c.openLedger(ctx, a)
+	ledger, closeLedger, err := c.openLedger(ctx, a, log)
 	if err != nil {
 		return err
 	}
@@ -107,7 +114,7 @@ func (c ledgerImportCommand) Run(ctx context.Context, a *app) error {
 		Source: source, Settings: settings, Store: ledger, Scope: c.Scope, Retention: retention,
 		Derive: c.IDs == offline.Derived,
 	}
-	if c.Lanes != 0 {
+	if log != nil {
 		past.Batch = offline.DefaultBatchSize // each call appends an item to each lane
 		past.Settings += " into a log"        // an import into another ledger is another import
 	}
@@ -195,19 +202,31 @@ func (c ledgerImportCommand) explain(err error) error {
 	return &hintError{err, paths.otherPath(e)}
 }
 
-func (c ledgerImportCommand) openLedger(ctx context.Context, a *app) (history.Store, func(), error) {
-	switch c.Ledger {
-	case "":
-		if c.Lanes != 0 {
-			return c.openLogLedger(ctx, a)
-		}
-		return a.openRows(ctx, c.Scope)
-	case inMemory:
-		return nil, nil, &usageError{errors.New("--ledger :memory: forgets everything after the import"), "Name a file."}
+// logLedger returns the settings of the log ledger that --ledger names, or nil if it names none.
+func (c ledgerImportCommand) logLedger() (*logledger.Options, error) {
+	if address.Scheme(c.Ledger) != "log" {
+		return nil, nil
 	}
-	if c.Lanes != 0 {
-		err := errors.New("--lanes is for a log ledger, which is in DynamoDB, and --ledger names a file")
-		return nil, nil, &usageError{err, "Use --store " + dynamodbStore}
+	o, err := logledger.Parse(c.Ledger)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--ledger: %w", err), ""}
+	}
+	o.Memory = cmp.Or(o.Memory, memoryOfLog)
+	return &o, nil
+}
+
+// openLedger opens the ledger that gets the entries: a log ledger, if log is not nil.
+func (c ledgerImportCommand) openLedger(ctx context.Context, a *app, log *logledger.Options) (history.Store, func(), error) {
+	switch {
+	case log != nil:
+		return openLogLedger(ctx, a, *log)
+	case c.Ledger == "":
+		return a.openRows(ctx, c.Scope)
+	case c.Ledger == inMemory:
+		return nil, nil, &usageError{errors.New("--ledger :memory: forgets everything after the import"), "Name a file."}
+	case kinesishandler.IsLedger(c.Ledger):
+		err := fmt.Errorf("--ledger %s: the entries of an import are in a file, or in DynamoDB", address.Scheme(c.Ledger))
+		return nil, nil, &usageError{err, "Give --ledger FILE, or --store " + dynamodbStore + " with --ledger log or without --ledger."}
 	}
 	store, err := ledgersqlite.Create(ctx, c.Ledger)
 	if err != nil {
@@ -222,15 +241,14 @@ type logHistory struct {
 	dedupe.Runs
 }
 
-func (c ledgerImportCommand) openLogLedger(ctx context.Context, a *app) (history.Store, func(), error) {
+func openLogLedger(ctx context.Context, a *app, o logledger.Options) (history.Store, func(), error) {
 	client, err := a.logClient(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
-	ledger, err := logledger.New(ledgerdynamo.NewLog(client, a.DedupeTable),
-		logledger.Options{Lanes: c.Lanes, Memory: memoryOfLog})
+	ledger, err := logledger.New(ledgerdynamo.NewLog(client, a.DedupeTable), o)
 	if err != nil {
-		return nil, nil, &usageError{fmt.Errorf("--lanes %d: must be from 1 to %d", c.Lanes, logledger.MostLanes), ""}
+		return nil, nil, err
 	}
 	return logHistory{ledger, ledgerdynamo.New(client, a.DedupeTable)}, func() {}, nil
 }

@@ -11,7 +11,7 @@ import (
 )
 
 type ledgerCompact struct {
-	Ledger string    `help:"Short for --store sqlite:FILE." placeholder:"FILE"`
+	Ledger string    `type:"ledgerfile" help:"Short for --store sqlite:FILE." placeholder:"FILE"`
 	Scope  string    `help:"Name space of the ids. Default: ${default}." default:"default" placeholder:"NAME"`
 	Before time.Time `required:"" help:"Delete the entries whose window ended before this time: 2027-03-01 (midnight UTC) or 2027-03-01T09:00:00Z." placeholder:"TIME"`
 	DryRun bool      `help:"Only count the entries."`

@@ -43,7 +43,7 @@ func (g globals) refuseLog(ctx context.Context, scope string) error {
 	}
 	return &usageError{
 		fmt.Errorf("the scope %s has a log ledger, which does not see one row a key: copies would be delivered", scope),
-		"Choose another scope, or enter into the log: `oncebox ledger import --lanes`, or ONCEBOX_LEDGER=log of `oncebox redrive run`.",
+		"Choose another scope, or enter into the log: `oncebox ledger import --ledger log`, or ONCEBOX_LEDGER=log of `oncebox redrive run`.",
 	}
 }
 
@@ -60,7 +60,7 @@ type ledgerStatCommand struct {
 func (ledgerStatCommand) Help() string {
 	return `Reads the log of a scope from a window before the arrival until now, as a process does at its start, and prints what
 it found: the entries that may count for a record with this arrival, their bytes, the memory that they need in each
-process (ONCEBOX_LEDGER_MEMORY is to be more), and the write units that appending them took. It costs twice the read
+process (the memory of ONCEBOX_LEDGER=log is to be more), and the write units that appending them took. It costs twice the read
 units of a start of the function. The exit code is 3 if the scope has no log. Entries with one row a key are not
 counted: a count would read the whole table.
 

@@ -30,7 +30,7 @@ func newLogShell(t *testing.T) logShell {
 	s := newShell(t)
 	endpoint, tables := testengine.Dynoxide(t), rand.Text()
 	s.env = append(localEngine(endpoint), "ONCEBOX_BANK_TABLE=bank-"+tables, "ONCEBOX_DEDUPE_TABLE=dedupe-"+tables,
-		"ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_LANES=2", "ONCEBOX_ID_PATH=order.id", "ONCEBOX_SCOPE=orders",
+		"ONCEBOX_LEDGER=log?lanes=2", "ONCEBOX_ID_PATH=order.id", "ONCEBOX_SCOPE=orders",
 		"ONCEBOX_SINK=ndjson:out.ndjson", "ONCEBOX_DEAD_LETTERS=dir:failed")
 	s.run(exitDone, "init")
 	log := ledgerdynamo.NewLog(itembankengines.Client(endpoint, nil), "dedupe-"+tables)
@@ -79,21 +79,21 @@ func TestLogLedger(t *testing.T) {
 	s.run(exitFailed, "redrive", "run").saying(t, "the scope orders has a log ledger")
 	s.env = env
 	// Two of the letters are new.
-	s.run(exitDone, "redrive", "run", "--set", "ledger-memory=64MiB").saying(t, "done 12", "delivered 2, dropped 10")
+	s.run(exitDone, "redrive", "run", "--set", "ledger=log?lanes=2&memory=64MiB").saying(t, "done 12", "delivered 2, dropped 10")
 	if ids := s.delivered(); len(ids) != 12 {
 		t.Errorf("delivered: %v", ids)
 	}
 	past := s.file("past", `{"order":{"id":"order-11"}}`+"\n"+`{"order":{"id":"order-12"}}`+"\n")
 	importing := []string{"ledger", "import", past, "--id-path", "order.id", "--scope", "orders"}
-	s.run(exitUsage, importing...).saying(t, "the scope orders has a log ledger", "`oncebox ledger import --lanes`")
+	s.run(exitUsage, importing...).saying(t, "the scope orders has a log ledger", "`oncebox ledger import --ledger log`")
 	deduping := []string{"dedupe", past, "--id-path", "order.id", "--scope", "orders", "--dead-letters", "bad"}
 	s.run(exitUsage, deduping...).saying(t, "the scope orders has a log ledger")
 	s.run(exitUsage, append(deduping, "--dry-run")...).saying(t, "the scope orders has a log ledger")
-	s.run(exitUsage, append(importing, "--lanes", "2")...).saying(t, "--lanes needs --window")
-	s.run(exitUsage, append(importing, "--lanes", "257", "--window", "48h")...).saying(t, "--lanes 257: must be from 1 to 256")
-	s.run(exitUsage, append(importing, "--lanes", "2", "--window", "48h", "--ledger", "x.db")...).saying(t, "--ledger names a file")
-	s.run(exitFailed, append(importing, "--lanes", "3", "--window", "48h")...).saying(t, `the scope "orders" has 2 lanes`)
-	s.run(exitDone, append(importing, "--lanes", "2", "--window", "48h")...).saying(t, "entered 1 + known 0 + late 1")
+	s.run(exitUsage, append(importing, "--ledger", "log?lanes=2")...).saying(t, "--ledger log?lanes=2 needs --window")
+	s.run(exitUsage, append(importing, "--ledger", "log?lanes=257", "--window", "48h")...).saying(t, "option lanes is out of range or not a number (allowed: a whole number from 1 to 256)")
+	s.run(exitUsage, append(importing, "--window", "48h", "--ledger", "valkey://cache:6379")...).saying(t, "--ledger valkey: the entries of an import are in a file")
+	s.run(exitFailed, append(importing, "--ledger", "log?lanes=3", "--window", "48h")...).saying(t, `the scope "orders" has 2 lanes`)
+	s.run(exitDone, append(importing, "--ledger", "log?lanes=2", "--window", "48h")...).saying(t, "entered 1 + known 0 + late 1")
 	s.run(exitDone, "invoke", "dedupe", s.event(300, 11, 13)).saying(t, `"new":1`, `"natural":2`)
 
 	var stat ledgerStat

@@ -12,7 +12,7 @@ import (
 )
 
 type ledgerRuns struct {
-	Ledger string `help:"Short for --store sqlite:FILE." placeholder:"FILE"`
+	Ledger string `type:"ledgerfile" help:"Short for --store sqlite:FILE." placeholder:"FILE"`
 	Scope  string `help:"Name space of the ids. Default: ${default}." default:"default" placeholder:"NAME"`
 }
 

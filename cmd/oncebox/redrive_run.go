@@ -45,7 +45,7 @@ func (redriveRun) Help() string {
 it, done/NAME. The letters stay. Nothing is put into the source stream. The ledger comes from --store; the other
 settings are the variables of the function, of which ONCEBOX_ID_PATH, ONCEBOX_SINK and ONCEBOX_DEAD_LETTERS are
 required. A poison record needs something that has changed: a new program, --set or --jq. With ONCEBOX_LEDGER=log it
-takes up to 2 GiB of memory for entries, or ONCEBOX_LEDGER_MEMORY.
+takes up to 2 GiB of memory for entries, or what its option memory says, as in log?memory=8GiB.
 
 It is safe to interrupt and to repeat. A letter with a marker is not run again. If an interruption comes between the
 sink and the marker, the letter is sent again under the same id; a sink with transactions or objects does nothing

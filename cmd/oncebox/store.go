@@ -192,7 +192,7 @@ func (g globals) openRows(ctx context.Context, scope string) (ledger dedupe.Stor
 	return g.openLedger(ctx)
 }
 
-// memoryOfLog is the memory for entries of a log ledger if ONCEBOX_LEDGER_MEMORY is not set. It has room for 67
+// memoryOfLog is the memory for entries of a log ledger if the address of the ledger does not say. It has room for 67
 // million entries. It is allocated only when it is needed.
 const memoryOfLog = 2 << 30
 

@@ -12,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // valueMappers read the values of flags. Unlike those of kong they take dates and days, and their errors have no Go
@@ -32,8 +33,17 @@ var valueMappers = kong.OptionFunc(func(k *kong.Kong) error {
 			return err
 		}
 	}
-	return nil
+	return kong.NamedMapper("ledgerfile", textMapper(func(text string) (any, error) { return parseLedgerFile(text) })).Apply(k)
 })
+
+// parseLedgerFile refuses the ledgers of the function, which would be made as files.
+func parseLedgerFile(text string) (string, error) {
+	if kinesishandler.IsLedger(text) {
+		return "", fmt.Errorf("%q is a ledger of the function, and this command needs the file of a ledger, or --store %s for "+
+			"one row a key in DynamoDB; a file of this name is ./%s", text, dynamodbStore, text)
+	}
+	return text, nil
+}
 
 // textMapper makes a mapper of a function that parses a text.
 func textMapper(parse func(string) (any, error)) kong.MapperFunc {

@@ -60,7 +60,7 @@ func CheckSettings(f Function, report *Report) bool {
 		_, err = kinesishandler.ParseSettings(environ)
 	}
 	if err != nil {
-		a.Fail(f.title(), strings.ReplaceAll(strings.TrimPrefix(err.Error(), "settings: "), "\n", "; "),
+		a.Fail(f.title(), strings.ReplaceAll(err.Error(), "\n", "; "),
 			"With these a function of this version of oncebox does not start. Deploy the stack again, or use the oncebox "+
 				"of the release that is deployed.")
 		return false

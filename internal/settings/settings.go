@@ -33,7 +33,37 @@ var logLevels = map[string]slog.Level{
 // Parser reads settings and collects the problems in them. An empty value means that the setting is not set.
 type Parser struct {
 	values   map[string]string
-	problems []string
+	problems []Problem
+}
+
+// Problem is one thing that is wrong in settings.
+type Problem struct {
+	Name    string // of the setting; "" for an address, whose reader adds the setting
+	Option  string // of the address in the setting; "": the whole value
+	What    string // what is wrong with it, without the value
+	Allowed string // "": What says it
+}
+
+func (p Problem) String() string {
+	name, allowed := p.Name, ""
+	if p.Option != "" {
+		name = strings.TrimPrefix(p.Name+": option "+p.Option, ": ")
+	}
+	if p.Allowed != "" {
+		allowed = " (allowed: " + p.Allowed + ")"
+	}
+	return name + " " + p.What + allowed
+}
+
+// Error has all problems, in the order in which they were found.
+type Error struct{ Problems []Problem }
+
+func (e *Error) Error() string {
+	texts := make([]string, len(e.Problems))
+	for i, p := range e.Problems {
+		texts[i] = p.String()
+	}
+	return strings.Join(texts, "; ")
 }
 
 // NewParser returns a Parser of the ONCEBOX_ variables of an environment in the form of os.Environ.
@@ -56,21 +86,33 @@ func NewParserOf(values map[string]string) *Parser {
 }
 
 // Wrong records a problem: the setting, what is wrong with it, and the allowed values. The texts must not repeat the
-// value, which may be a secret in the wrong place. They must not contain "; ", which separates problems.
+// value, which may be a secret in the wrong place.
 func (p *Parser) Wrong(name, what, allowed string) {
-	p.note("%s %s (allowed: %s)", name, what, allowed)
+	p.note(Problem{Name: name, What: what, Allowed: allowed})
 }
 
-func (p *Parser) note(format string, args ...any) {
-	p.problems = append(p.problems, fmt.Sprintf(format, args...))
+func (p *Parser) note(problem Problem) { p.problems = append(p.problems, problem) }
+
+// WrongAddress records the problems in the address that a setting has: err is that of the address's reader, or nil.
+func (p *Parser) WrongAddress(name string, err error) {
+	wrong, ok := errors.AsType[*Error](err)
+	if !ok && err != nil {
+		wrong = &Error{[]Problem{{What: err.Error()}}}
+	}
+	if err != nil {
+		for _, problem := range wrong.Problems {
+			problem.Name = name
+			p.note(problem)
+		}
+	}
 }
 
-// Err returns an error that lists all problems in the order in which they were found, or nil.
+// Err returns an *Error with all problems, or nil.
 func (p *Parser) Err() error {
 	if len(p.problems) == 0 {
 		return nil
 	}
-	return errors.New("settings: " + strings.Join(p.problems, "; "))
+	return &Error{p.problems}
 }
 
 // RefuseOthers records a problem for every unknown setting, with the closest known name.
@@ -80,7 +122,7 @@ func (p *Parser) RefuseOthers(known []string) {
 			continue
 		}
 		if closest := suggest.Closest(name, known); closest != "" {
-			p.note("%s is not a known setting, did you mean %s?", name, closest)
+			p.note(Problem{Name: name, What: "is not a known setting, did you mean " + closest + "?"})
 		} else {
 			p.Wrong(name, "is not a known setting", strings.Join(known, ", "))
 		}

@@ -45,9 +45,9 @@ func TestDuration(t *testing.T) {
 		"36h":  {36 * time.Hour, ""},
 		"7d":   {7 * day, ""},
 		"1s":   {time.Second, ""},
-		"0":    {0, "settings: ONCEBOX_X is shorter than 1s (allowed: 1s or more)"},
-		"8d":   {8 * day, "settings: ONCEBOX_X is longer than 7d (allowed: 1s or more)"},
-		"week": {0, "settings: ONCEBOX_X is not a duration (allowed: 1s or more)"},
+		"0":    {0, "ONCEBOX_X is shorter than 1s (allowed: 1s or more)"},
+		"8d":   {8 * day, "ONCEBOX_X is longer than 7d (allowed: 1s or more)"},
+		"week": {0, "ONCEBOX_X is not a duration (allowed: 1s or more)"},
 	} {
 		p := read(value)
 		wantValue(t, p.Duration("ONCEBOX_X", 2*day, time.Second, 7*day, "1s or more"), c.want)
@@ -57,7 +57,7 @@ func TestDuration(t *testing.T) {
 
 func TestNumber(t *testing.T) {
 	t.Parallel()
-	const problem = "settings: ONCEBOX_X is out of range or not a number (allowed: a whole number from 1 to 10)"
+	const problem = "ONCEBOX_X is out of range or not a number (allowed: a whole number from 1 to 10)"
 	for value, c := range map[string]struct {
 		want    int
 		problem string
@@ -80,13 +80,13 @@ func TestSwitchLevelAndList(t *testing.T) {
 	wantValue(t, p.Switch("ONCEBOX_X", true), false)
 	p = read("yes")
 	wantValue(t, p.Switch("ONCEBOX_X", true), true)
-	wantProblem(t, p, "settings: ONCEBOX_X is neither on nor off (allowed: on or off)")
+	wantProblem(t, p, "ONCEBOX_X is neither on nor off (allowed: on or off)")
 	p = read("warn")
 	wantValue(t, p.LogLevel("ONCEBOX_X"), slog.LevelWarn)
 	wantValue(t, p.LogLevel("ONCEBOX_Y"), slog.LevelInfo)
 	p = read("WARN")
 	wantValue(t, p.LogLevel("ONCEBOX_X"), slog.LevelInfo)
-	wantProblem(t, p, "settings: ONCEBOX_X is not a log level (allowed: debug, info, warn or error)")
+	wantProblem(t, p, "ONCEBOX_X is not a log level (allowed: debug, info, warn or error)")
 	if list := read(" a, b ,,c").List("ONCEBOX_X"); !slices.Equal(list, []string{"a", "b", "", "c"}) {
 		t.Errorf("list %q", list)
 	}
@@ -102,8 +102,8 @@ func TestRefuseOthers(t *testing.T) {
 	for name, want := range map[string]string{
 		"PATH":          "", // another program's
 		"ONCEBOX_SCOPE": "",
-		"ONCEBOX_SCPOE": "settings: ONCEBOX_SCPOE is not a known setting, did you mean ONCEBOX_SCOPE?",
-		"ONCEBOX_TABLE": "settings: ONCEBOX_TABLE is not a known setting (allowed: ONCEBOX_DEAD_LETTERS, ONCEBOX_SCOPE)",
+		"ONCEBOX_SCPOE": "ONCEBOX_SCPOE is not a known setting, did you mean ONCEBOX_SCOPE?",
+		"ONCEBOX_TABLE": "ONCEBOX_TABLE is not a known setting (allowed: ONCEBOX_DEAD_LETTERS, ONCEBOX_SCOPE)",
 	} {
 		p := settings.NewParser([]string{name + "=hunter2"})
 		p.RefuseOthers(known)
@@ -114,16 +114,16 @@ func TestRefuseOthers(t *testing.T) {
 	}
 	p := settings.NewParserOf(map[string]string{"oncebox:scop": "x"})
 	p.RefuseOthers([]string{"oncebox:scope", "oncebox:window"})
-	wantProblem(t, p, "settings: oncebox:scop is not a known setting, did you mean oncebox:scope?")
+	wantProblem(t, p, "oncebox:scop is not a known setting, did you mean oncebox:scope?")
 }
 
 func TestTable(t *testing.T) {
 	t.Parallel()
 	const allowed = " (allowed: a DynamoDB table name, 3 to 255 of a-z, A-Z, 0-9, _, . and -)"
 	for value, problem := range map[string]string{
-		"a.b-C_1": "", "": "settings: ONCEBOX_X is missing" + allowed,
-		"ab":    "settings: ONCEBOX_X is not a table name" + allowed,
-		"a b c": "settings: ONCEBOX_X is not a table name" + allowed,
+		"a.b-C_1": "", "": "ONCEBOX_X is missing" + allowed,
+		"ab":    "ONCEBOX_X is not a table name" + allowed,
+		"a b c": "ONCEBOX_X is not a table name" + allowed,
 	} {
 		p := read(value)
 		wantValue(t, p.Table("ONCEBOX_X"), value)

@@ -29,7 +29,7 @@ func TestParseSize(t *testing.T) {
 
 func TestSize(t *testing.T) {
 	t.Parallel()
-	const problem = "settings: ONCEBOX_X is out of range or not a size (allowed: 1MiB to 10MiB)"
+	const problem = "ONCEBOX_X is out of range or not a size (allowed: 1MiB to 10MiB)"
 	for value, c := range map[string]struct {
 		want    int
 		problem string

@@ -1,12 +1,14 @@
 package claimapi_test
 
 import (
+	"errors"
 	"log/slog"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/claimlink"
 )
@@ -136,17 +138,16 @@ func TestSettingsRefused(t *testing.T) {
 // faultyVariables lists the variables that the message names. For each, the message must say what is allowed.
 func faultyVariables(t *testing.T, err error) string {
 	t.Helper()
-	text, ok := strings.CutPrefix(err.Error(), "settings: ")
+	wrong, ok := errors.AsType[*settings.Error](err)
 	if !ok {
-		t.Errorf("the message is %q", err)
+		t.Fatalf("the error is %v", err)
 	}
 	var names []string
-	for complaint := range strings.SplitSeq(text, "; ") {
-		name, rest, _ := strings.Cut(complaint, " ")
-		if !strings.Contains(rest, "(allowed: ") {
-			t.Errorf("%q does not say what is allowed", complaint)
+	for _, p := range wrong.Problems {
+		if p.Allowed == "" {
+			t.Errorf("%q does not say what is allowed", p)
 		}
-		names = append(names, name)
+		names = append(names, p.Name)
 	}
 	return strings.Join(names, " ")
 }

@@ -1,14 +1,14 @@
 package kinesishandler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
-	"math"
-	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/oncebox/oncebox/internal/address"
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
@@ -43,48 +43,17 @@ const (
 	ledgerLog    = "log"
 	ledgerValkey = "valkey"
 
-	valkeyForm    = "valkey://HOST:PORT[,HOST:PORT...], or valkeys:// for TLS, without a user and a password"
-	allowedLedger = ledgerKeys + ", " + ledgerLog + " or " + valkeyForm
+	allowedLedger = ledgerKeys + ", " + ledgerLog + ", valkey://HOST:PORT[,HOST:PORT...], or valkeys:// for TLS"
 )
 
-// kindOfLedger returns the kind of a ledger, or "" if a text names no ledger.
-func kindOfLedger(text string) string {
-	scheme, _, hasScheme := strings.Cut(text, "://")
-	switch {
-	case text == "":
-		return ledgerKeys
-	case text == ledgerKeys, text == ledgerLog:
-		return text
-	case hasScheme && (scheme == "valkey" || scheme == "valkeys"):
-		return ledgerValkey
-	}
-	return ""
+// kindsOfLedgers has the kinds of the schemes of addresses.
+var kindsOfLedgers = map[string]string{
+	ledgerKeys: ledgerKeys, ledgerLog: ledgerLog, "valkey": ledgerValkey, "valkeys": ledgerValkey,
 }
 
-// IsLedger reports whether a text is a value of ONCEBOX_LEDGER. Programs that share the environment with the function
-// use it to distinguish this value from their own.
-func IsLedger(text string) bool { return kindOfLedger(text) != "" }
-
-// ledgerVariables has the variables that are only for some kinds of ledgers.
-var ledgerVariables = []struct{ variable, kind string }{
-	{varLedgerLanes, ledgerLog},
-	{varLedgerMemory, ledgerLog},
-	{varLedgerBuckets, ledgerValkey},
-	{varLedgerPrevious, ledgerValkey},
-	{varLedgerSince, ledgerValkey},
-	{varLedgerPassword, ledgerValkey},
-	{varLedgerSecret, ledgerValkey},
-	{varConcurrency, ledgerKeys},
-}
-
-// refuseOtherLedgers refuses variables that this kind of ledger does not have.
-func (p parser) refuseOtherLedgers(kind string) {
-	for _, v := range ledgerVariables {
-		if p.Text(v.variable) != "" && v.kind != kind {
-			p.Wrong(v.variable, "is not a setting of "+varLedger+"="+kind, "leave it empty")
-		}
-	}
-}
+// IsLedger reports whether a text has the scheme of a value of ONCEBOX_LEDGER. Programs that share the environment with
+// the function use it to distinguish this value from their own.
+func IsLedger(text string) bool { return kindsOfLedgers[address.Scheme(text)] != "" }
 
 // UsualLedgerShare is the default share of the function's memory for entries of a log ledger, in percent. The rest is
 // for the records of a batch, the program, and memory that the garbage collector has not freed yet.
@@ -98,42 +67,47 @@ const (
 	runtimeShare = 90
 )
 
-// smallestMemory has room for some entries in each of 256 lanes.
-const smallestMemory = 16 << 20
-
-// ledger reads which ledger has the entries. memory is the function's memory in bytes; 0: unknown.
-func (p parser) ledger(sink SinkSetting, memory int64) LedgerSetting {
-	kind := kindOfLedger(p.Text(varLedger))
-	if kind == "" {
-		p.Wrong(varLedger, "is not a known ledger", allowedLedger)
-		return LedgerSetting{}
-	}
-	p.refuseOtherLedgers(kind)
-	if kind != ledgerKeys && sink.Table != "" {
+// ledger reads which ledger has the entries, and the number of requests to keys at a time. memory is the function's
+// memory in bytes; 0: unknown.
+func (p parser) ledger(sink SinkSetting, memory int64) (s LedgerSetting, concurrency int) {
+	text := cmp.Or(p.Text(varLedger), ledgerKeys)
+	kind := kindsOfLedgers[address.Scheme(text)]
+	if kind != "" && kind != ledgerKeys && sink.Table != "" {
 		p.Wrong(varLedger, "is not "+ledgerKeys+", but with "+varSink+"=dynamodb: an item is written in one transaction with "+
 			"the row of its key", ledgerKeys)
 	}
+	var err error
 	switch kind {
+	case ledgerKeys:
+		concurrency, err = dynamostore.Parse(text)
 	case ledgerLog:
-		return LedgerSetting{
-			Log:    true,
-			Lanes:  p.Number(varLedgerLanes, logledger.DefaultLanes, 1, logledger.MostLanes),
-			Memory: p.ledgerMemory(memory),
-		}
+		var o logledger.Options
+		o, err = logledger.Parse(text)
+		s = LedgerSetting{Log: true, Lanes: o.Lanes, Memory: p.ledgerMemory(o.Memory, memory)}
 	case ledgerValkey:
-		return LedgerSetting{Valkey: p.valkey(), Secret: p.secret()}
+		var o valkeystore.Options
+		o, s.Secret, err = valkeystore.Parse(text)
+		s.Valkey = &o
+		if s.Secret != "" && regionOfSecret(s.Secret) == "" {
+			p.Wrong(varLedger, "has a secret-arn that is not the ARN of a secret of AWS Secrets Manager", secretForm)
+		}
+	default:
+		p.Wrong(varLedger, "is not a known ledger", allowedLedger)
 	}
-	return LedgerSetting{}
+	p.WrongAddress(varLedger, err)
+	return s, concurrency
 }
 
-func (p parser) ledgerMemory(memory int64) int64 {
-	const allowed = "16MiB or more, as in 1GiB"
-	bytes := int64(p.Size(varLedgerMemory, int(memory/100*UsualLedgerShare), smallestMemory, math.MaxInt, allowed))
-	if memory > 0 && bytes > memory/100*largestShare {
-		p.Wrong(varLedgerMemory, "is above 80% of the memory of the function, which "+varMemorySize+" has in MiB",
+// ledgerMemory returns the memory for the entries of the log ledger. asked is 0 if it was not chosen.
+func (p parser) ledgerMemory(asked, memory int64) int64 {
+	if asked == 0 {
+		return memory / 100 * UsualLedgerShare
+	}
+	if memory > 0 && asked > memory/100*largestShare {
+		p.Wrong(varLedger, "has a memory above 80% of the memory of the function, which "+varMemorySize+" has in MiB",
 			"16MiB to 80% of that")
 	}
-	return bytes
+	return asked
 }
 
 // functionMemory returns the memory of the Lambda function in bytes, or 0 outside of Lambda.
@@ -180,6 +154,21 @@ func NewStore(
 		return Stores{ledger, store, store}, err
 	}
 	return store, nil
+}
+
+// OpenValkey opens the Valkey ledger that the options name. load is as for Open. OpenValkey sends no request.
+func OpenValkey(
+	ctx context.Context, load func(context.Context) (aws.Config, error), o Options,
+) (*valkeystore.Ledger, error) {
+	servers := *o.Ledger.Valkey
+	if arn := o.Ledger.Secret; arn != "" {
+		secret, err := openSecret(ctx, load, arn, o.Clock)
+		if err != nil {
+			return nil, err
+		}
+		servers.Credentials = secret.read
+	}
+	return valkeystore.Open(servers)
 }
 
 // OpenFunction is Open for the function in functions/dedupe, on the Store of its settings.

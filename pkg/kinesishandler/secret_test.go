@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,7 +76,7 @@ func newSecret(t *testing.T, now *time.Time) (s *secrets, ledger dedupe.Ledger, 
 			must(t, admin.Do(t.Context(), admin.B().Arbitrary(strings.Fields(command)...).Build()).Error())
 		}
 	}
-	o, err := kinesishandler.ParseOptions(with("ONCEBOX_LEDGER=valkey://"+server.Addr, "ONCEBOX_LEDGER_SECRET_ARN="+passwordARN))
+	o, err := kinesishandler.ParseOptions(with("ONCEBOX_LEDGER=valkey://" + server.Addr + "?secret-arn=" + passwordARN))
 	must(t, err)
 	o.Ledger.Valkey.Timeout = time.Minute // test machines are slow
 	o.Clock.Now = func() time.Time { return *now }
@@ -161,17 +160,15 @@ func TestSecretARN(t *testing.T) {
 		"arn:aws:secretsmanager:eu-west-1:123456789012:secret:valkey": false, "arn:aws:sqs:eu-west-1:123456789012:secret:x-a1B2c3": false,
 		"arn:aws:secretsmanager::123456789012:secret:x-a1B2c3": false, "arn:aws:secretsmanager:eu-west-1::secret:x-a1B2c3": false,
 	} {
-		_, err := kinesishandler.ParseSettings(with("ONCEBOX_LEDGER=valkey://cache:6379", "ONCEBOX_LEDGER_SECRET_ARN="+arn))
+		_, err := kinesishandler.ParseSettings(with("ONCEBOX_LEDGER=valkey://cache:6379?secret-arn=" + arn))
 		if taken != (err == nil) {
 			t.Errorf("%s: %v", arn, err)
 		}
 	}
-	for _, environ := range [][]string{
-		{"ONCEBOX_LEDGER=log"}, {"ONCEBOX_LEDGER=valkey://cache:6379", "ONCEBOX_LEDGER_PASSWORD_FILE=password"},
-	} {
-		_, err := kinesishandler.ParseSettings(with(slices.Concat(environ, []string{"ONCEBOX_LEDGER_SECRET_ARN=" + passwordARN})...))
-		if err == nil || !strings.Contains(err.Error(), "ONCEBOX_LEDGER_SECRET_ARN is") || strings.Contains(err.Error(), passwordARN) {
-			t.Errorf("%v: %v", environ, err)
+	for _, ledger := range []string{"log?", "valkey://cache:6379?password-file=password&"} {
+		_, err := kinesishandler.ParseSettings(with("ONCEBOX_LEDGER=" + ledger + "secret-arn=" + passwordARN))
+		if err == nil || !strings.Contains(err.Error(), "ONCEBOX_LEDGER: option secret-arn is") || strings.Contains(err.Error(), passwordARN) {
+			t.Errorf("%v: %v", ledger, err)
 		}
 	}
 }

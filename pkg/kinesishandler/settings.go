@@ -17,7 +17,6 @@ import (
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/sink/dynamosink"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
@@ -58,14 +57,6 @@ const (
 	varSinkVersion       = "ONCEBOX_SINK_VERSION"
 	varSinkDelete        = "ONCEBOX_SINK_DELETE"
 	varLedger            = "ONCEBOX_LEDGER"
-	varLedgerLanes       = "ONCEBOX_LEDGER_LANES"
-	varLedgerMemory      = "ONCEBOX_LEDGER_MEMORY"
-	varLedgerBuckets     = "ONCEBOX_LEDGER_BUCKETS"
-	varLedgerPrevious    = "ONCEBOX_LEDGER_PREVIOUS"
-	varLedgerSince       = "ONCEBOX_LEDGER_SINCE"
-	varLedgerPassword    = "ONCEBOX_LEDGER_PASSWORD_FILE"
-	varLedgerSecret      = "ONCEBOX_LEDGER_SECRET_ARN"
-	varConcurrency       = "ONCEBOX_CONCURRENCY"
 	varLogLevel          = "ONCEBOX_LOG_LEVEL"
 
 	// Lambda sets these (Developer Guide, "Defined runtime environment variables").
@@ -78,8 +69,7 @@ var known = []string{
 	varDeadLetters, varNotifyQueueURL, varScope, varWindow, varHorizon, varNatural, varSynthetic, varAcks,
 	varPoisonLimit, varSourceRecords, varSourceAggregation, varSinkAggregation, varSinkMaxRecord, varSinkEncoding,
 	varSinkDelimiter, varSinkObjectFormat, varSinkCompression, varSinkObjectSize, varSinkKey, varSinkVersion,
-	varSinkDelete, varLedger, varLedgerLanes, varLedgerMemory, varLedgerBuckets, varLedgerPrevious,
-	varLedgerSince, varLedgerPassword, varLedgerSecret, varConcurrency, settings.VarMetrics, varLogLevel,
+	varSinkDelete, varLedger, settings.VarMetrics, varLogLevel,
 }
 
 // Variables returns the names of all variables of the function. Programs that share the environment with it can use
@@ -97,9 +87,6 @@ const (
 	// longest is short enough that window plus horizon fit into a time.Duration.
 	longest = 100 * 365 * 24 * time.Hour
 )
-
-// maxConcurrency stays below the 1,024 file descriptors of a Lambda function (Developer Guide, "Lambda quotas").
-const maxConcurrency = 1000
 
 // scopeName is the rule for scopes that are set. The name of a stream need not follow it: tools often name streams with
 // capitals. The length is checked separately: in the pattern it would take 50 KB at every start.
@@ -248,15 +235,8 @@ type Settings struct {
 //	ONCEBOX_SINK_VERSION      the attribute of a table that says which of two items is newer; default: items are inserted
 //	ONCEBOX_SINK_DELETE       PATH=VALUE of records that delete their item
 //	ONCEBOX_LEDGER            keys: one row a key, log: the log ledger, or valkey://HOST:PORT,...: servers of Valkey, with
-//	                          valkeys:// over TLS; default keys
-//	ONCEBOX_LEDGER_LANES      parts of the log, 1 to 256, fixed with the first record of the scope; default 8
-//	ONCEBOX_LEDGER_MEMORY     the memory for entries of the log, 16MiB or more; default 60% of that of the function
-//	ONCEBOX_LEDGER_BUCKETS    hashes for the keys of a slice of time on Valkey, fixed with the scope; default 65536
-//	ONCEBOX_LEDGER_PREVIOUS   servers of Valkey before a change, with ?buckets=N if their number was another one
-//	ONCEBOX_LEDGER_SINCE      the arrival from which on the servers of ONCEBOX_LEDGER are used
-//	ONCEBOX_LEDGER_PASSWORD_FILE  the file with the password of Valkey, or with a JSON object of username and password
-//	ONCEBOX_LEDGER_SECRET_ARN  the secret of AWS Secrets Manager that has what such a file has, instead of a file
-//	ONCEBOX_CONCURRENCY       requests to a ledger with one row a key at the same time, 1 to 1000; default 32
+//	                          valkeys:// over TLS; default keys. The Parse of dynamostore, logledger and valkeystore
+//	                          say which options may stand behind it, as in log?lanes=16
 //	ONCEBOX_METRICS           on or off: whether log lines have metrics for CloudWatch; default off
 //	ONCEBOX_LOG_LEVEL         debug, info, warn or error; default info
 //
@@ -309,7 +289,6 @@ func (p parser) options(environ []string) Options {
 		SinkNoDelimiter: p.noDelimiter(),
 		SinkObjects:     p.objects(),
 		Consumer:        valueOf(environ, varFunctionName),
-		Concurrency:     p.Number(varConcurrency, dynamostore.DefaultConcurrency, 1, maxConcurrency),
 		LogLevel:        p.LogLevel(varLogLevel),
 	}
 	for name, passes := range map[string]bool{varNatural: o.PassNatural, varSynthetic: o.PassSynthetic} {
@@ -324,7 +303,7 @@ func (p parser) options(environ []string) Options {
 		p.refuseOtherSinks(kind)
 	}
 	p.checkObjects(o)
-	o.Ledger = p.ledger(o.Sink, functionMemory(environ))
+	o.Ledger, o.Concurrency = p.ledger(o.Sink, functionMemory(environ))
 	if o.Sink.Table != "" {
 		o.SinkTable = p.table(o)
 	}

@@ -1,6 +1,7 @@
 package kinesishandler_test
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
 	"os"
@@ -9,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/framing"
@@ -67,7 +69,7 @@ func TestSettingsGiven(t *testing.T) {
 		"ONCEBOX_NOTIFY_QUEUE_URL=https://sqs.eu-central-1.amazonaws.com/123456789012/notifier", "ONCEBOX_SCOPE=web-1",
 		"ONCEBOX_WINDOW=1h", "ONCEBOX_HORIZON=7d", "ONCEBOX_FINGERPRINT_PATH=fp", "ONCEBOX_VOLATILE=sent, meta.try",
 		"ONCEBOX_CONTEXTS_PATH=meta.contexts", "ONCEBOX_NATURAL=off", "ONCEBOX_SYNTHETIC=on", "ONCEBOX_ACKS=off",
-		"ONCEBOX_POISON_LIMIT=50% of 400", "ONCEBOX_SOURCE_AGGREGATION=off", "ONCEBOX_CONCURRENCY=100", "ONCEBOX_LOG_LEVEL=debug", "ONCEBOX_IDS=first-keeps"))
+		"ONCEBOX_POISON_LIMIT=50% of 400", "ONCEBOX_SOURCE_AGGREGATION=off", "ONCEBOX_LEDGER=keys?concurrency=100", "ONCEBOX_LOG_LEVEL=debug", "ONCEBOX_IDS=first-keeps"))
 	must(t, err)
 	equal(t, "sink", s.Sink, kinesishandler.SinkSetting{File: "/tmp/a:b.ndjson"})
 	equal(t, "dead-letter store", s.DeadLetterStore, "dir:/tmp/bad")
@@ -209,11 +211,11 @@ func TestSettingsOfTheLog(t *testing.T) {
 			kinesishandler.LedgerSetting{Log: true, Lanes: 8, Memory: 600 * mib}, 900 * mib,
 		},
 		{
-			with("ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_MEMORY=800MiB", inLambda),
+			with("ONCEBOX_LEDGER=log?memory=800MiB", inLambda),
 			kinesishandler.LedgerSetting{Log: true, Lanes: 8, Memory: 800 * mib}, 900 * mib,
 		},
 		{
-			with("ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_LANES=256", "ONCEBOX_LEDGER_MEMORY=2GiB"),
+			with("ONCEBOX_LEDGER=log?lanes=256&memory=2GiB"),
 			kinesishandler.LedgerSetting{Log: true, Lanes: 256, Memory: 2048 * mib}, -1,
 		},
 	} {
@@ -235,8 +237,7 @@ func TestSettingsOfValkey(t *testing.T) {
 
 	file := filepath.Join(t.TempDir(), "password")
 	must(t, os.WriteFile(file, []byte("hunter2\n"), 0o600))
-	s, err = kinesishandler.ParseSettings(with("ONCEBOX_LEDGER=valkeys://a:1,b:2", "ONCEBOX_LEDGER_BUCKETS=9",
-		"ONCEBOX_LEDGER_PREVIOUS=valkeys://c:3", "ONCEBOX_LEDGER_SINCE=2027-03-01T09:00:00Z", "ONCEBOX_LEDGER_PASSWORD_FILE="+file))
+	s, err = kinesishandler.ParseSettings(with("ONCEBOX_LEDGER=valkeys://a:1,b:2?buckets=9&previous=c:3&since=2027-03-01T09:00:00Z&password-file=" + file))
 	must(t, err)
 	o := s.Ledger.Valkey
 	equal(t, "servers", fmt.Sprint(o.Servers, *o.Previous), "{[a:1 b:2] 9} {[c:3] 9}")
@@ -245,8 +246,7 @@ func TestSettingsOfValkey(t *testing.T) {
 	credentials, err := o.Credentials(t.Context())
 	must(t, err)
 	equal(t, "password", credentials.Password, "hunter2")
-	s, err = kinesishandler.ParseSettings(with("ONCEBOX_LEDGER=valkey://a:1", "ONCEBOX_LEDGER_BUCKETS=9",
-		"ONCEBOX_LEDGER_PREVIOUS=valkey://c:3?buckets=4", "ONCEBOX_LEDGER_SINCE=2027-03-01T09:00:00Z"))
+	s, err = kinesishandler.ParseSettings(with("ONCEBOX_LEDGER=valkey://a:1?buckets=9&previous=c:3&previous-buckets=4&since=2027-03-01T09:00:00Z"))
 	must(t, err)
 	equal(t, "previous", fmt.Sprint(*s.Ledger.Valkey.Previous), "{[c:3] 4}")
 }
@@ -362,39 +362,43 @@ func TestSettingsRefused(t *testing.T) {
 		"poison, no share":     {with("ONCEBOX_POISON_LIMIT=0% of 100"), "ONCEBOX_POISON_LIMIT"},
 		"poison, all and more": {with("ONCEBOX_POISON_LIMIT=101% of 100"), "ONCEBOX_POISON_LIMIT"},
 		"poison, of none":      {with("ONCEBOX_POISON_LIMIT=90% of 0"), "ONCEBOX_POISON_LIMIT"},
-		"no concurrency":       {with("ONCEBOX_CONCURRENCY=0"), "ONCEBOX_CONCURRENCY"},
-		"too much concurrency": {with("ONCEBOX_CONCURRENCY=1001"), "ONCEBOX_CONCURRENCY"},
-		"some concurrency":     {with("ONCEBOX_CONCURRENCY=many"), "ONCEBOX_CONCURRENCY"},
+		"no concurrency":       {with("ONCEBOX_LEDGER=keys?concurrency=0"), "ONCEBOX_LEDGER?concurrency"},
+		"too much concurrency": {with("ONCEBOX_LEDGER=keys?concurrency=1001"), "ONCEBOX_LEDGER?concurrency"},
+		"some concurrency":     {with("ONCEBOX_LEDGER=keys?concurrency=many"), "ONCEBOX_LEDGER?concurrency"},
 		"no such ledger":       {with("ONCEBOX_LEDGER=hunter2.db"), "ONCEBOX_LEDGER"},
 		"Valkey, no port":      {with("ONCEBOX_LEDGER=valkeys://hunter2"), "ONCEBOX_LEDGER"},
 		"Valkey, password":     {with("ONCEBOX_LEDGER=valkey://user:hunter2@cache:6379"), "ONCEBOX_LEDGER"},
-		"Valkey of keys":       {with("ONCEBOX_LEDGER_BUCKETS=8", "ONCEBOX_LEDGER_PREVIOUS=valkey://hunter2:1", "ONCEBOX_LEDGER_SINCE=hunter2", "ONCEBOX_LEDGER_PASSWORD_FILE=hunter2"), "ONCEBOX_LEDGER_BUCKETS ONCEBOX_LEDGER_PREVIOUS ONCEBOX_LEDGER_SINCE ONCEBOX_LEDGER_PASSWORD_FILE"},
-		"Valkey of the log":    {with("ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_BUCKETS=8"), "ONCEBOX_LEDGER_BUCKETS"},
-		"log of Valkey":        {with("ONCEBOX_LEDGER=valkey://cache:6379", "ONCEBOX_LEDGER_LANES=8", "ONCEBOX_CONCURRENCY=8"), "ONCEBOX_LEDGER_LANES ONCEBOX_CONCURRENCY"},
+		"Valkey of keys":       {with("ONCEBOX_LEDGER=keys?buckets=8&previous=hunter2:1"), "ONCEBOX_LEDGER?buckets ONCEBOX_LEDGER?previous"},
+		"Valkey of the log":    {with("ONCEBOX_LEDGER=log?buckets=8"), "ONCEBOX_LEDGER?buckets"},
+		"log of Valkey":        {with("ONCEBOX_LEDGER=valkey://cache:6379?lanes=8&concurrency=8"), "ONCEBOX_LEDGER?concurrency ONCEBOX_LEDGER?lanes"},
 		"Valkey of a table":    {with("ONCEBOX_LEDGER=valkey://cache:6379", "ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id"), "ONCEBOX_LEDGER"},
-		"no Valkey bucket":     {with("ONCEBOX_LEDGER=valkey://cache:6379", "ONCEBOX_LEDGER_BUCKETS=0"), "ONCEBOX_LEDGER_BUCKETS"},
-		"change without time":  {with("ONCEBOX_LEDGER=valkey://cache:6379", "ONCEBOX_LEDGER_PREVIOUS=valkey://old:6379"), "ONCEBOX_LEDGER_SINCE"},
-		"change from nothing":  {with("ONCEBOX_LEDGER=valkey://cache:6379", "ONCEBOX_LEDGER_SINCE=2027-03-01T09:00:00Z"), "ONCEBOX_LEDGER_PREVIOUS"},
-		"wrong change":         {with("ONCEBOX_LEDGER=valkey://cache:6379", "ONCEBOX_LEDGER_PREVIOUS=hunter2", "ONCEBOX_LEDGER_SINCE=hunter2"), "ONCEBOX_LEDGER_PREVIOUS ONCEBOX_LEDGER_SINCE"},
-		"change to TLS":        {with("ONCEBOX_LEDGER=valkeys://cache:6379", "ONCEBOX_LEDGER_PREVIOUS=valkey://hunter2:6379", "ONCEBOX_LEDGER_SINCE=2027-03-01T09:00:00Z"), "ONCEBOX_LEDGER_PREVIOUS"},
-		"previous buckets":     {with("ONCEBOX_LEDGER=valkey://cache:6379", "ONCEBOX_LEDGER_PREVIOUS=valkey://old:6379?buckets=hunter2", "ONCEBOX_LEDGER_SINCE=2027-03-01T09:00:00Z"), "ONCEBOX_LEDGER_PREVIOUS"},
-		"lanes of keys":        {with("ONCEBOX_LEDGER=keys", "ONCEBOX_LEDGER_LANES=8", "ONCEBOX_LEDGER_MEMORY=1GiB"), "ONCEBOX_LEDGER_LANES ONCEBOX_LEDGER_MEMORY"},
+		"no Valkey bucket":     {with("ONCEBOX_LEDGER=valkey://cache:6379?buckets=0"), "ONCEBOX_LEDGER?buckets"},
+		"change without time":  {with("ONCEBOX_LEDGER=valkey://cache:6379?previous=old:6379"), "ONCEBOX_LEDGER?since"},
+		"change from nothing":  {with("ONCEBOX_LEDGER=valkey://cache:6379?since=2027-03-01T09:00:00Z"), "ONCEBOX_LEDGER?previous"},
+		"wrong change":         {with("ONCEBOX_LEDGER=valkey://cache:6379?previous=hunter2&since=hunter2"), "ONCEBOX_LEDGER?previous ONCEBOX_LEDGER?since"},
+		"change to TLS":        {with("ONCEBOX_LEDGER=valkeys://cache:6379?previous=valkey://hunter2:6379&since=2027-03-01T09:00:00Z"), "ONCEBOX_LEDGER?previous"},
+		"previous buckets":     {with("ONCEBOX_LEDGER=valkey://cache:6379?previous=old:6379&previous-buckets=hunter2&since=2027-03-01T09:00:00Z"), "ONCEBOX_LEDGER?previous-buckets"},
+		"option twice":         {with("ONCEBOX_LEDGER=log?lanes=8&lanes=8"), "ONCEBOX_LEDGER?lanes"},
+		"option, no value":     {with("ONCEBOX_LEDGER=log?lanes="), "ONCEBOX_LEDGER?lanes"},
+		"password in a URL":    {with("ONCEBOX_LEDGER=valkey://cache:6379?password=hunter2"), "ONCEBOX_LEDGER?password"},
+		"previous password":    {with("ONCEBOX_LEDGER=valkey://cache:6379?previous=hunter2@old:6379&since=2027-03-01T09:00:00Z"), "ONCEBOX_LEDGER?previous"},
+		"lanes of keys":        {with("ONCEBOX_LEDGER=keys?lanes=8&memory=1GiB"), "ONCEBOX_LEDGER?lanes ONCEBOX_LEDGER?memory"},
 		"log of a table":       {with("ONCEBOX_LEDGER=log", "ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id"), "ONCEBOX_LEDGER"},
-		"log, concurrency":     {with("ONCEBOX_LEDGER=log", "ONCEBOX_CONCURRENCY=32"), "ONCEBOX_CONCURRENCY"},
-		"no lane":              {with("ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_LANES=0"), "ONCEBOX_LEDGER_LANES"},
-		"too many lanes":       {with("ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_LANES=257"), "ONCEBOX_LEDGER_LANES"},
-		"memory is no size":    {with("ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_MEMORY=hunter2"), "ONCEBOX_LEDGER_MEMORY"},
-		"too little memory":    {with("ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_MEMORY=15MiB"), "ONCEBOX_LEDGER_MEMORY"},
-		"too much memory":      {with("ONCEBOX_LEDGER=log", "ONCEBOX_LEDGER_MEMORY=820MiB", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE=1024"), "ONCEBOX_LEDGER_MEMORY"},
+		"log, concurrency":     {with("ONCEBOX_LEDGER=log?concurrency=32"), "ONCEBOX_LEDGER?concurrency"},
+		"no lane":              {with("ONCEBOX_LEDGER=log?lanes=0"), "ONCEBOX_LEDGER?lanes"},
+		"too many lanes":       {with("ONCEBOX_LEDGER=log?lanes=257"), "ONCEBOX_LEDGER?lanes"},
+		"memory is no size":    {with("ONCEBOX_LEDGER=log?memory=hunter2"), "ONCEBOX_LEDGER?memory"},
+		"too little memory":    {with("ONCEBOX_LEDGER=log?memory=15MiB"), "ONCEBOX_LEDGER?memory"},
+		"too much memory":      {with("ONCEBOX_LEDGER=log?memory=820MiB", "AWS_LAMBDA_FUNCTION_MEMORY_SIZE=1024"), "ONCEBOX_LEDGER"},
 		"bad level":            {with("ONCEBOX_LOG_LEVEL=INFO"), "ONCEBOX_LOG_LEVEL"},
 		"everything": {
 			[]string{
 				"ONCEBOX_X=hunter2", "ONCEBOX_DEDUPE_TABLE=hunter2!", "ONCEBOX_ID_PATH=hunter2..", "ONCEBOX_SINK=hunter2",
 				"ONCEBOX_DEAD_LETTERS=hunter2",
-				"ONCEBOX_SCOPE=hunter2!", "ONCEBOX_WINDOW=hunter2", "ONCEBOX_HORIZON=hunter2", "ONCEBOX_CONCURRENCY=hunter2",
+				"ONCEBOX_SCOPE=hunter2!", "ONCEBOX_WINDOW=hunter2", "ONCEBOX_HORIZON=hunter2", "ONCEBOX_LEDGER=hunter2",
 				"ONCEBOX_LOG_LEVEL=hunter2",
 			},
-			"ONCEBOX_X ONCEBOX_DEDUPE_TABLE ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_DEAD_LETTERS ONCEBOX_SCOPE ONCEBOX_WINDOW ONCEBOX_HORIZON ONCEBOX_CONCURRENCY ONCEBOX_LOG_LEVEL",
+			"ONCEBOX_X ONCEBOX_DEDUPE_TABLE ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_DEAD_LETTERS ONCEBOX_SCOPE ONCEBOX_WINDOW ONCEBOX_HORIZON ONCEBOX_LOG_LEVEL ONCEBOX_LEDGER",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -411,19 +415,22 @@ func TestSettingsRefused(t *testing.T) {
 	}
 }
 
-// faultyVariables lists the variables that the message names. For each, the message must say what is allowed, in terms
-// of the variables.
+// faultyVariables lists the variables that the error names, each with ?OPTION if a part of an address is wrong. For
+// each, the message must say what is allowed, in terms of the variables.
 func faultyVariables(t *testing.T, err error) string {
 	t.Helper()
-	text, ok := strings.CutPrefix(err.Error(), "settings: ")
+	wrong, ok := errors.AsType[*settings.Error](err)
 	if !ok {
-		t.Errorf("the message is %q", err)
+		t.Fatalf("the error is %v", err)
 	}
 	var names []string
-	for complaint := range strings.SplitSeq(text, "; ") {
-		name, rest, _ := strings.Cut(complaint, " ")
-		if !strings.Contains(rest, "(allowed: ") || strings.Contains(rest, "IDPath") || strings.Contains(rest, "stand-in") {
-			t.Errorf("%q does not say well what is allowed", complaint)
+	for _, p := range wrong.Problems {
+		if text := p.String(); p.Allowed == "" || strings.Contains(text, "IDPath") || strings.Contains(text, "stand-in") {
+			t.Errorf("%q does not say well what is allowed", text)
+		}
+		name := p.Name
+		if p.Option != "" {
+			name += "?" + p.Option
 		}
 		names = append(names, name)
 	}

@@ -77,8 +77,6 @@ var notSettings = map[string]string{
 	"ONCEBOX_NOTIFY_QUEUE_URL": "notify-queue-arn, or the queue that is made",
 
 	"ONCEBOX_CHALLENGE_SECRET_FILE": "challenge-secret-arn: a function on Lambda has only the files of its code",
-
-	"ONCEBOX_LEDGER_PASSWORD_FILE": "ledger-secret-arn: a function on Lambda has only the files of its code",
 }
 
 // TestEveryVariableCanBeSet checks that oncebox:x-y sets ONCEBOX_X_Y, except for the variables above.

@@ -159,7 +159,6 @@ func TestServersMayBeMadeInTheStack(t *testing.T) {
 	var got []string
 	for _, function := range tpl.resources(functionType) {
 		got = append(got, rendered(at(function, variables+".ONCEBOX_LEDGER")),
-			rendered(at(function, variables+".ONCEBOX_LEDGER_SECRET_ARN")),
 			rendered(at(function, "Properties.VpcConfig.SubnetIds.0")), rendered(at(function, "Properties.VpcConfig.SecurityGroupIds.0")))
 	}
 	for _, policy := range tpl.resources(policyType) {
@@ -170,7 +169,7 @@ func TestServersMayBeMadeInTheStack(t *testing.T) {
 		}
 	}
 	if want := []string{
-		"valkeys://${Cache.Endpoint.Address}:6379", "${Password67973E0B}", "${VpcPrivateSubnet1Subnet536B997A}",
+		"valkeys://${Cache.Endpoint.Address}:6379?secret-arn=${Password67973E0B}", "${VpcPrivateSubnet1Subnet536B997A}",
 		"${GroupC77FDACD.GroupId}", "${Password67973E0B}",
 	}; !slices.Equal(got, want) {
 		t.Errorf("got %q\nwant %q", got, want)

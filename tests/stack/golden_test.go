@@ -72,7 +72,7 @@ const (
 
 	// formerKeys is a stack whose key was changed once, to none, with everything that a function can decrypt.
 	formerKeys = "former-key-arns=" + oldKey + "; " + challenge + "; destination-bucket=their-lake; " +
-		"ledger=valkey://cache.example:6379; ledger-secret-arn=" + theirSecret
+		"ledger=valkey://cache.example:6379?secret-arn=" + theirSecret
 
 	theirNetwork = "subnet-ids=subnet-0a1b2c3d,subnet-0a1b2c3d4e5f60718; security-group-ids=sg-0a1b2c3d4e5f60718"
 
@@ -88,12 +88,12 @@ const (
 		"id-path=event.id; fingerprint-path=event.print; volatile=sent_at, trace; contexts-path=event.contexts; " +
 		"ids=first-keeps; scope=orders; window=3d; horizon=365d; natural=off; synthetic=off; acks=off; " +
 		"poison-limit=100% of 1; source-aggregation=off; sink-aggregation=off; sink-max-record=10MiB; " +
-		"source-retention=8760h; batch-size=10000; batch-window=300s; parallelization=10; " +
+		"source-retention=8760h; ledger=keys?concurrency=64; batch-window=300s; parallelization=10; " +
 		"retries=-1; record-age=60s"
 )
 
 // inCDKJSON are values that only cdk.json can have: the command line makes texts of all.
-var inCDKJSON = map[string]any{"jobs": []any{"records", "claims"}, "concurrency": 64.0}
+var inCDKJSON = map[string]any{"jobs": []any{"records", "claims"}, "batch-size": 10000.0}
 
 // goldens starts with the bases, so that -update writes them before the differences to them.
 var goldens = []golden{
@@ -122,11 +122,11 @@ var goldens = []golden{
 		"batch-window=300s; key-arn=" + theirKey)},
 	{name: "table", bases: onRecords, context: values("jobs=records; destination-table=their-items; " +
 		"sink-key=customer=customer.id,n; sink-version=changed_at; sink-delete=change=delete; key-arn=" + theirKey)},
-	{name: "log", bases: onRecords, context: values("jobs=records; ledger=log; ledger-lanes=16; ledger-memory=4GiB; " +
+	{name: "log", bases: onRecords, context: values("jobs=records; ledger=log?lanes=16&memory=4GiB; " +
 		"dedupe-memory=6144; expected-rate=33000; window=1h")},
-	{name: "valkey", bases: onRecords, context: values("jobs=records; ledger=valkeys://" + theirCache + "; " +
-		"ledger-buckets=864000; ledger-previous=valkeys://old." + theirCache + "?buckets=65536; " +
-		"ledger-since=2027-03-01T09:00:00Z; ledger-secret-arn=" + theirSecret + "; " +
+	{name: "valkey", bases: onRecords, context: values("jobs=records; ledger=valkeys://" + theirCache +
+		"?buckets=864000&previous=old." + theirCache + "&previous-buckets=65536&since=2027-03-01T09:00:00Z" +
+		"&secret-arn=" + theirSecret + "; " +
 		"key-arn=" + theirKey + "; " + theirNetwork)},
 }
 

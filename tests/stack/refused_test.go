@@ -90,7 +90,6 @@ var refusals = []struct{ context, says string }{
 	{"rate-limit=0", "oncebox:rate-limit"},
 	{"sweep-every=0", "oncebox:sweep-every"},
 	{"burst-limit=0", "oncebox:burst-limit"},
-	{"concurrency=0", "oncebox:concurrency"},
 	{"batch-size=0", "oncebox:batch-size"},
 	{"parallelization=0", "oncebox:parallelization"},
 	{"log-retention-days=0", "oncebox:log-retention-days"},
@@ -283,26 +282,25 @@ var refusals = []struct{ context, says string }{
 	{"window=876001h", "oncebox:window is longer than"},
 	{"horizon=876001h", "oncebox:horizon is longer than"},
 	{"source-retention=24h; horizon=23h", "oncebox:horizon "},
-	{"concurrency=1001", "oncebox:concurrency ... 1 to 1000"},
+	{"ledger=keys?concurrency=1001", "oncebox:ledger: option concurrency ... 1 to 1000"},
 
 	// The log ledger.
-	{"ledger=row", "oncebox:ledger is not a known ledger (allowed: keys, log or valkey://HOST:PORT"},
-	{"ledger-lanes=8", "oncebox:ledger-lanes is not a setting of oncebox:ledger=keys"},
-	{"ledger=keys; ledger-memory=1GiB", "oncebox:ledger-memory is not a setting of oncebox:ledger=keys"},
+	{"ledger=row", "oncebox:ledger is not a known ledger (allowed: keys, log, valkey://HOST:PORT"},
+	{"ledger=keys?memory=1GiB", "oncebox:ledger: option memory is not a known setting (allowed: concurrency)"},
 	{"expected-rate=1000", "oncebox:expected-rate is set, but only oncebox:ledger=log needs it; leave it out"},
 	{"expected-rate=0", "oncebox:expected-rate ... a whole number from 1"},
 	{"ledger=log; window=1m; scope=A", "oncebox:scope ... oncebox:expected-rate is missing"},
 	{"ledger=log", "oncebox:expected-rate is missing: with oncebox:ledger=log all entries that count are in memory"},
 	{logOf33000 + "; window=0", "oncebox:window is shorter than"}, // for ever
-	{logOf33000 + "; ledger-lanes=257", "oncebox:ledger-lanes ... 1 to 256"},
-	{logOf33000 + "; ledger-lanes=0", "oncebox:ledger-lanes"},
-	{logOf33000 + "; concurrency=8", "oncebox:concurrency is not a setting of oncebox:ledger=log"},
+	{"ledger=log?lanes=257; expected-rate=33000", "oncebox:ledger: option lanes ... 1 to 256"},
+	{"ledger=log?lanes=0; expected-rate=33000", "oncebox:ledger: option lanes"},
+	{"ledger=log?concurrency=8; expected-rate=33000", "oncebox:ledger: option concurrency is not a known setting (allowed: lanes, memory)"},
 	{logOf33000 + "; batch-window=0", "oncebox:batch-window is shorter than 1s"},
-	{logOf33000 + "; ledger-memory=1MiB", "oncebox:ledger-memory ... 16MiB or more"},
+	{"ledger=log?memory=1MiB; expected-rate=33000", "oncebox:ledger: option memory ... 16MiB or more"},
 	{logOf33000 + "; dedupe-memory=10241", "oncebox:dedupe-memory is 10241; choose 128 to 10240"},
 	{
-		logOf33000 + "; ledger-memory=3GiB",
-		"oncebox:ledger-memory is above 80% of the memory of the function, which oncebox:dedupe-memory has in MiB",
+		"ledger=log?memory=3GiB; expected-rate=33000",
+		"oncebox:ledger has a memory above 80% of the memory of the function, which oncebox:dedupe-memory has in MiB",
 	},
 	{
 		logOf33000 + "; destination-table=their-items; sink-key=id",
@@ -314,9 +312,9 @@ var refusals = []struct{ context, says string }{
 			"(oncebox:dedupe-memory is 3008); choose at least 6421, or a window of at most 28m",
 	},
 	{
-		logOf33000 + "; window=1h; dedupe-memory=8192; ledger-memory=2GiB",
-		"there are 2.0 GiB for them (oncebox:dedupe-memory is 8192); choose at least 6421 and leave out " +
-			"oncebox:ledger-memory, or a window of at most 31m",
+		"ledger=log?memory=2GiB; expected-rate=33000; window=1h; dedupe-memory=8192",
+		"there are 2.0 GiB for them (oncebox:dedupe-memory is 8192); choose at least 6421 and leave the memory out of " +
+			"oncebox:ledger, or a window of at most 31m",
 	},
 	{
 		logOf33000, // 2d is the default
@@ -324,40 +322,40 @@ var refusals = []struct{ context, says string }{
 			"fits; choose at most that, or another ledger",
 	},
 	{
-		"ledger=log; expected-rate=60000; window=1m; ledger-lanes=2",
-		"oncebox:ledger-lanes is 2: at 60000 records a second a lane takes 1050 write units a second or more, and DynamoDB " +
-			"takes at most 1000; choose at least 3, in a scope that has no records yet",
+		"ledger=log?lanes=2; expected-rate=60000; window=1m",
+		"oncebox:ledger has 2 lanes: at 60000 records a second a lane takes 1050 write units a second or more, and DynamoDB " +
+			"takes at most 1000; choose at least 3, as in log?lanes=16, in a scope that has no records yet",
 	},
 
 	// The Valkey ledger.
 	{"ledger=valkey://cache", "oncebox:ledger does not name servers of Valkey (allowed: valkey://HOST:PORT"},
 	{"ledger=valkey://them:hunter2@cache:6379", "oncebox:ledger does not name servers of Valkey ... without a user and a password"},
-	{valkey + "; ledger-buckets=0", "oncebox:ledger-buckets"},
-	{valkey + "; ledger-buckets=134217729", "oncebox:ledger-buckets ... 1 to 134217728"},
-	{"ledger-buckets=8", "oncebox:ledger-buckets is not a setting of oncebox:ledger=keys"},
-	{valkey + "; ledger-lanes=8", "oncebox:ledger-lanes is not a setting of oncebox:ledger=valkey"},
-	{valkey + "; concurrency=8", "oncebox:concurrency is not a setting of oncebox:ledger=valkey"},
+	{valkey + "?buckets=0", "oncebox:ledger: option buckets"},
+	{valkey + "?buckets=134217729", "oncebox:ledger: option buckets ... 1 to 134217728"},
+	{"ledger=keys?buckets=8", "oncebox:ledger: option buckets is not a known setting (allowed: concurrency)"},
+	{valkey + "?password=hunter2", "oncebox:ledger: option password is not a known setting (allowed: buckets, previous"},
+	{valkey + "?lanes=8", "oncebox:ledger: option lanes is not a known setting (allowed: buckets, previous"},
 	{valkey + "; expected-rate=8", "oncebox:expected-rate is set, but only oncebox:ledger=log needs it; leave it out"},
-	{valkey + "; ledger-previous=valkey://old:6379", "oncebox:ledger-since is missing"},
-	{valkey + "; ledger-since=2027-03-01T09:00:00Z", "oncebox:ledger-previous is missing"},
+	{valkey + "?previous=old:6379", "oncebox:ledger: option since is missing"},
+	{valkey + "?since=2027-03-01T09:00:00Z", "oncebox:ledger: option previous is missing"},
 	{
-		valkey + "; ledger-previous=valkeys://old:6379; ledger-since=tomorrow",
-		"oncebox:ledger-previous is with TLS and oncebox:ledger without ... oncebox:ledger-since is not a time",
+		valkey + "?previous=valkeys://old:6379&since=tomorrow",
+		"oncebox:ledger: option previous does not name servers of Valkey ... oncebox:ledger: option since is not a time",
 	},
 	{valkey + "; destination-table=their-items; sink-key=id", "oncebox:ledger is not keys, but with oncebox:destination-table=dynamodb"},
-	{"ledger-secret-arn=" + theirSecret, "oncebox:ledger-secret-arn is not a setting of oncebox:ledger=keys"},
+	{"ledger=keys?secret-arn=" + theirSecret, "oncebox:ledger: option secret-arn is not a known setting (allowed: concurrency)"},
 	{
-		valkey + "; ledger-secret-arn=valkey/theirs",
-		`oncebox:ledger-secret-arn is "valkey/theirs"; write an ARN, arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX`,
+		valkey + "?secret-arn=valkey/theirs",
+		"oncebox:ledger: option secret-arn is not the ARN of a secret; write arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX",
 	},
-	{valkey + "; ledger-secret-arn=arn:aws:secretsmanager:eu-west-1:123456789012:secret:theirs", "oncebox:ledger-secret-arn"},
+	{valkey + "?secret-arn=arn:aws:secretsmanager:eu-west-1:123456789012:secret:theirs", "oncebox:ledger: option secret-arn"},
 	{
 		"ledger=valkeys://" + theirCache,
 		"oncebox:subnet-ids is missing: " + theirCache + " is reached from its VPC only; set oncebox:subnet-ids and " +
 			"oncebox:security-group-ids",
 	},
 	{
-		valkey + "; ledger-previous=valkey://theirs.memorydb.eu-west-1.amazonaws.com:6379; ledger-since=2027-03-01T09:00:00Z",
+		valkey + "?previous=theirs.memorydb.eu-west-1.amazonaws.com:6379&since=2027-03-01T09:00:00Z",
 		"oncebox:subnet-ids is missing: theirs.memorydb.eu-west-1.amazonaws.com:6379 is reached from its VPC only",
 	},
 	{"subnet-ids=subnet-0a1b2c3d", "oncebox:subnet-ids and oncebox:security-group-ids belong together"},
@@ -417,9 +415,9 @@ func says(t *testing.T, message, parts string) {
 func TestAdviceForTheLogIsTaken(t *testing.T) {
 	for _, context := range []string{
 		logOf33000 + "; window=1h; dedupe-memory=6421", logOf33000 + "; window=28m",
-		logOf33000 + "; window=31m; dedupe-memory=8192; ledger-memory=2GiB",
+		"ledger=log?memory=2GiB; expected-rate=33000; window=31m; dedupe-memory=8192",
 		logOf33000 + "; window=1h35m; dedupe-memory=10240",
-		"ledger=log; expected-rate=60000; window=1m; ledger-lanes=3",
+		"ledger=log?lanes=3; expected-rate=60000; window=1m",
 	} {
 		if _, err := trySynth(t, values(context)); err != nil {
 			t.Errorf("%s: %v", context, err)
@@ -563,8 +561,12 @@ var (
 			"1024); choose at least 1868": func(_ awscdk.Stack, p *recordProps) {
 			p.Rules.Ledger, p.ExpectedRate, p.Function.MemoryMiB = "log", 200, 1024
 		},
-		"LedgerMemory is above 80% of the memory of the function, which MemoryMiB has": func(_ awscdk.Stack, p *recordProps) {
-			p.Rules.Ledger, p.Rules.LedgerMemory = "log", "3GiB"
+		"Ledger has a memory above 80% of the memory of the function, which MemoryMiB has": func(_ awscdk.Stack, p *recordProps) {
+			p.Rules.Ledger = "log?memory=3GiB"
+		},
+		"Ledger has the option secret-arn, and LedgerSecret is set; choose one": func(stack awscdk.Stack, p *recordProps) {
+			p.Rules.Ledger = "valkey://cache:6379?secret-arn=" + theirSecret
+			p.LedgerSecret = awssecretsmanager.NewSecret(stack, jsii.String("Secret"), nil)
 		},
 		"LedgerSecret has no complete ARN; import it": func(stack awscdk.Stack, p *recordProps) {
 			p.Rules.Ledger = "valkey://cache:6379"

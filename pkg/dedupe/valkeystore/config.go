@@ -85,22 +85,6 @@ func FromFile(path string) func(context.Context) (Credentials, error) {
 	}
 }
 
-// ParseServers reads valkey://HOST:PORT[,HOST:PORT...], or valkeys:// for TLS.
-func ParseServers(text string) (addresses []string, secure bool, err error) {
-	rest, secure := strings.CutPrefix(text, "valkeys://")
-	if !secure {
-		var plain bool
-		if rest, plain = strings.CutPrefix(text, "valkey://"); !plain {
-			return nil, false, fmt.Errorf("valkey: %q is not valkey://HOST:PORT[,HOST:PORT...], or valkeys:// for TLS", text)
-		}
-	}
-	if strings.Contains(rest, "@") { // do not repeat the text, which may contain a password
-		return nil, false, errors.New("valkey: the address has a user or a password: name a file or a secret that holds them")
-	}
-	addresses = strings.Split(strings.TrimSuffix(rest, "/"), ",")
-	return addresses, secure, Servers{Addresses: addresses}.check()
-}
-
 func (s Servers) check() error {
 	if len(s.Addresses) == 0 || len(s.Addresses) > MaxServers {
 		return fmt.Errorf("valkey: %d servers: use 1 to %d", len(s.Addresses), MaxServers)
@@ -110,6 +94,9 @@ func (s Servers) check() error {
 	}
 	seen := map[string]bool{}
 	for _, address := range s.Addresses {
+		if strings.Contains(address, "@") { // do not repeat the text, which may contain a password
+			return errors.New("valkey: an address has a user or a password: name a file or a secret that holds them")
+		}
 		host, port, err := net.SplitHostPort(address)
 		if err != nil || host == "" || port == "" {
 			return fmt.Errorf("valkey: %q is not HOST:PORT", address)

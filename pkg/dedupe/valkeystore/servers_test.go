@@ -304,15 +304,17 @@ func TestCredentials(t *testing.T) {
 }
 
 func TestParse(t *testing.T) {
-	addresses, secure, err := ParseServers("valkeys://a:1,b:2/")
-	if err != nil || !secure || fmt.Sprint(addresses) != "[a:1 b:2]" {
-		t.Errorf("got %v, %t, %v", addresses, secure, err)
+	o, _, err := Parse("valkeys://a:1,b:2/")
+	if err != nil || o.TLS == nil || fmt.Sprint(o.Addresses) != "[a:1 b:2]" {
+		t.Errorf("got %+v, %v", o, err)
 	}
-	if addresses, secure, err = ParseServers("valkey://a:1"); err != nil || secure || fmt.Sprint(addresses) != "[a:1]" {
-		t.Errorf("got %v, %t, %v", addresses, secure, err)
+	if o, _, err = Parse("valkey://a:1"); err != nil || o.TLS != nil || fmt.Sprint(o.Servers) != "{[a:1] 65536}" {
+		t.Errorf("got %+v, %v", o, err)
 	}
-	for _, text := range []string{"", "valkey://", "redis://a:1", "valkey://a", "valkey://a:1,", "valkey://user:secret@a:1", "valkey://a:1,a:1"} {
-		if _, _, err := ParseServers(text); err == nil || strings.Contains(err.Error(), "secret") && !strings.Contains(err.Error(), "file or a secret") {
+	for _, text := range []string{
+		"", "valkey://", "valkey:a:1", "redis://a:1", "valkey://a", "valkey://a:1,", "valkey://secret@a:1", "valkey://a:1,a:1",
+	} {
+		if _, _, err := Parse(text); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: got %v", text, err)
 		}
 	}
