@@ -48,7 +48,7 @@ func handlers() []*handler {
 		}},
 		{name: "dedupe", source: "./functions/dedupe", event: "dedupe/empty-records", reply: `{"batchItemFailures":[]}`, settings: []string{
 			"ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_ID_PATH=event.id", "ONCEBOX_SINK=kinesis:unique",
-			"ONCEBOX_DEAD_LETTERS=s3://failures/records", "ONCEBOX_NOTIFY_QUEUE_URL=https://sqs.us-east-1.amazonaws.com/123456789012/notifier",
+			"ONCEBOX_DEAD_LETTERS=s3://failures/records?notify=https://sqs.us-east-1.amazonaws.com/123456789012/notifier",
 		}},
 	}
 }

@@ -40,12 +40,9 @@ var (
 	}
 	recordNames = []string{
 		"format", "raw-id", "id-path", "fingerprint-path", "volatile", "contexts-path", "ids", "scope", "window", "horizon",
-		"natural", "synthetic", "acks", "poison-limit", "source-records", "source-aggregation", "sink-aggregation",
-		"sink-max-record", "sink-encoding", "sink-delimiter", "sink-key", "sink-version", "sink-delete",
+		"natural", "synthetic", "acks", "poison-limit", "source-records", "source-aggregation", "sink",
 		"ledger", "expected-rate",
-		"source-stream-arn", "source-retention", "destination-stream-arn", "destination-firehose", "destination-queue-arn",
-		"destination-bucket", "destination-prefix", "sink-object-format", "sink-compression", "sink-object-size",
-		"destination-table", "dead-letter-bucket", "notify-queue-arn",
+		"source-stream-arn", "source-retention", "dead-letter-bucket", "notify-queue-arn",
 		"batch-size", "batch-window", "parallelization", "retries", "record-age",
 		"dedupe-code", "dedupe-memory", "dedupe-reserved-concurrency",
 	}

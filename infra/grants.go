@@ -146,7 +146,7 @@ func (p ClaimAPIProps) formerKeyGrants() []grant {
 // that the function only writes needs no former key.
 func (p RecordDedupeProps) formerKeyGrants() []grant {
 	services := []string{"dynamodb", "kinesis"}
-	if p.DestinationBucket != nil {
+	if p.Sink.scheme() == "s3" {
 		services = append(services, "s3")
 	}
 	if p.LedgerSecret != nil {

@@ -43,23 +43,16 @@ var contextNaming = naming{
 	"Subnets": "oncebox:subnet-ids", "SecurityGroups": "oncebox:security-group-ids",
 	"ExpectedRate": "oncebox:expected-rate", "MemoryMiB": "oncebox:dedupe-memory",
 	"Window": "oncebox:window", "Horizon": "oncebox:horizon",
-	"PoisonLimit":     "oncebox:poison-limit",
-	"SinkAggregation": "oncebox:sink-aggregation", "SinkMaxRecord": "oncebox:sink-max-record",
-	"SinkEncoding": "oncebox:sink-encoding", "SinkDelimiter": "oncebox:sink-delimiter",
-	"RawID": "oncebox:raw-id", "SourceRecords": "oncebox:source-records",
-	"SinkKey": "oncebox:sink-key", "SinkVersion": "oncebox:sink-version", "SinkDelete": "oncebox:sink-delete",
+	"PoisonLimit": "oncebox:poison-limit",
+	"RawID":       "oncebox:raw-id", "SourceRecords": "oncebox:source-records",
 	"ONCEBOX_NATURAL": "oncebox:natural", "ONCEBOX_SYNTHETIC": "oncebox:synthetic", // the props say the opposite
 
 	"Source": "oncebox:source-stream-arn", "SourceRetention": "oncebox:source-retention",
-	"SinkObjectFormat": "oncebox:sink-object-format", "SinkCompression": "oncebox:sink-compression",
-	"SinkObjectSize":    "oncebox:sink-object-size",
-	"ONCEBOX_ACKS":      "oncebox:acks", // the prop says the opposite
-	"DestinationBucket": "oncebox:destination-bucket", "DestinationPrefix": "oncebox:destination-prefix",
+	"ONCEBOX_ACKS": "oncebox:acks", // the prop says the opposite
 
-	"Destination":         "oncebox:destination-stream-arn",
-	"DestinationFirehose": "oncebox:destination-firehose", "DestinationQueue": "oncebox:destination-queue-arn",
-	"DestinationTable": "oncebox:destination-table", "DeadLetterBucket": "oncebox:dead-letter-bucket",
-	"NotifyQueue": "oncebox:notify-queue-arn",
+	"Sink":             "oncebox:sink",
+	"DeadLetterBucket": "oncebox:dead-letter-bucket",
+	"NotifyQueue":      "oncebox:notify-queue-arn",
 
 	"BatchSize": "oncebox:batch-size", "BatchWindow": "oncebox:batch-window", "Parallelization": "oncebox:parallelization",
 	"Retries": "oncebox:retries", "RecordAge": "oncebox:record-age",
@@ -70,14 +63,6 @@ func (n naming) withFunction(name string) naming {
 	all := maps.Clone(n)
 	all["Code"] = contextPrefix + name + "-code"
 	all["ReservedConcurrency"] = contextPrefix + name + "-reserved-concurrency"
-	return all
-}
-
-// withSink returns the naming with the prop behind the variable ONCEBOX_SINK.
-func (n naming) withSink(prop string) naming {
-	all := naming{}
-	maps.Copy(all, n)
-	all["ONCEBOX_SINK"] = n.of(prop)
 	return all
 }
 
@@ -99,8 +84,8 @@ var variable = regexp.MustCompile(`\bONCEBOX_[A-Z_]+|` + memoryVariable)
 
 // variableProps are the props of variables whose names differ from the props' names.
 var variableProps = map[string]string{
-	"ONCEBOX_SINK": "Destination", "ONCEBOX_DEAD_LETTERS": "DeadLetterBucket", "ONCEBOX_NOTIFY_QUEUE_URL": "NotifyQueue",
-	memoryVariable: "MemoryMiB",
+	"ONCEBOX_DEAD_LETTERS": "DeadLetterBucket",
+	memoryVariable:         "MemoryMiB",
 }
 
 // functionError returns an error of a function's parser with the user's names for the variables.

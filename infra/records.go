@@ -17,6 +17,7 @@ import (
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
+	"github.com/oncebox/oncebox/internal/address"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
@@ -35,26 +36,8 @@ type RecordDedupeProps struct {
 	// twice.
 	SourceRetention time.Duration
 
-	// Destination is the stream that gets each record once. If Destination and all other destinations are nil, the
-	// construct makes an on-demand stream. It keeps records as long as the source does.
-	Destination awskinesis.IStream
-
-	// DestinationFirehose is the name of a Firehose stream in the stack's account and region. It replaces the stream
-	// as the destination. Its source is Direct PUT.
-	DestinationFirehose string
-
-	// DestinationQueue is a queue that replaces the stream as the destination. In a FIFO queue the message group is
-	// the partition key.
-	DestinationQueue awssqs.IQueue
-
-	// DestinationBucket is a bucket that replaces the stream as the destination: the function writes objects below
-	// DestinationPrefix, which is records by default (docs/object-sink.md). Mapping.BatchWindow and Mapping.BatchSize
-	// set the age and the size of objects.
-	DestinationBucket awss3.IBucket
-	DestinationPrefix string
-	// DestinationTable is a table that replaces the stream as the destination: each record is an item, written in one
-	// transaction with its entry. Rules.SinkKey names the table's key attributes.
-	DestinationTable awsdynamodb.ITableV2
+	// Sink gets each record once. The zero value is an on-demand stream that the construct makes.
+	Sink Sink
 
 	// DedupeTable is the table of entries and acks. If it is nil, [NewTable] makes it with the settings of Table.
 	DedupeTable awsdynamodb.ITableV2
@@ -73,7 +56,7 @@ type RecordDedupeProps struct {
 	// Table has its own key.
 	EncryptionKey awskms.IKey
 
-	// FormerKeys are the keys that encrypted Source, the tables, DestinationBucket or LedgerSecret before their key
+	// FormerKeys are the keys that encrypted Source, the tables, a bucket of Sink or LedgerSecret before their key
 	// was changed or removed. The function may still decrypt with them: a record stays encrypted with the key that
 	// its stream had when the record came (docs/operations.md, "Change the key").
 	FormerKeys []awskms.IKey
@@ -118,39 +101,24 @@ type RecordRules struct {
 	// NoSourceAggregation sets ONCEBOX_SOURCE_AGGREGATION to off: no record is opened as a KPL aggregate. Enhanced
 	// fan-out needs it.
 	NoSourceAggregation bool
-	SinkAggregation     string // ONCEBOX_SINK_AGGREGATION: auto, on or off
-	SinkMaxRecord       string // ONCEBOX_SINK_MAX_RECORD, as in 10MiB
-	SinkEncoding        string // ONCEBOX_SINK_ENCODING, of a queue: text or base64
-	SinkDelimiter       string // ONCEBOX_SINK_DELIMITER, of Firehose: newline or none
-	SinkObjectFormat    string // ONCEBOX_SINK_OBJECT_FORMAT, of a bucket: ndjson or raw
-	SinkCompression     string // ONCEBOX_SINK_COMPRESSION, of a bucket: gzip, zstd or none
-	SinkObjectSize      string // ONCEBOX_SINK_OBJECT_SIZE, of a bucket, as in 64MiB
 
 	// Ledger is ONCEBOX_LEDGER: keys, log, or valkey://HOST:PORT,..., with options as in log?lanes=16. With log,
 	// ExpectedRate is required, and the function and its mapping have other defaults.
 	Ledger string
-
-	// These are for a DestinationTable.
-	SinkKey     []string // ONCEBOX_SINK_KEY, required: the key attributes, each as NAME or NAME=PATH
-	SinkVersion string   // ONCEBOX_SINK_VERSION, as NAME or NAME=PATH
-	SinkDelete  string   // ONCEBOX_SINK_DELETE, as PATH=VALUE
 }
 
 // RecordDedupe is the dedup of a stream: table, streams, bucket, queue, function, event source mapping and alarms. It
 // has one destination. For settings that the props do not have, change its parts.
 type RecordDedupe struct {
-	Construct           constructs.Construct // the scope of the parts that the construct makes
-	DedupeTable         awsdynamodb.ITableV2
-	Source, Destination awskinesis.IStream
-	DestinationFirehose string
-	DestinationQueue    awssqs.IQueue
-	DestinationBucket   awss3.IBucket
-	DestinationTable    awsdynamodb.ITableV2
-	DeadLetterBucket    awss3.IBucket
-	NotifyQueue         awssqs.IQueue
-	Function            awslambda.Function
-	Alias               awslambda.Alias // the alias of the function; the mapping calls it
-	Mapping             awslambda.CfnEventSourceMapping
+	Construct        constructs.Construct // the scope of the parts that the construct makes
+	DedupeTable      awsdynamodb.ITableV2
+	Source           awskinesis.IStream
+	Destination      awskinesis.IStream // nil if the sink is no stream
+	DeadLetterBucket awss3.IBucket
+	NotifyQueue      awssqs.IQueue
+	Function         awslambda.Function
+	Alias            awslambda.Alias // the alias of the function; the mapping calls it
+	Mapping          awslambda.CfnEventSourceMapping
 
 	// Alarms holds the alarms by their sections in docs/operations.md, as in "iterator-age". Constructs that share a
 	// table share its alarm.
@@ -184,9 +152,7 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	}
 	r := &RecordDedupe{
 		Construct:   constructs.NewConstruct(scope, jsii.String(id)),
-		DedupeTable: p.DedupeTable, Source: p.Source, Destination: p.Destination,
-		DestinationFirehose: p.DestinationFirehose, DestinationQueue: p.DestinationQueue,
-		DestinationBucket: p.DestinationBucket, DestinationTable: p.DestinationTable,
+		DedupeTable: p.DedupeTable, Source: p.Source,
 		DeadLetterBucket: p.DeadLetterBucket, NotifyQueue: p.NotifyQueue, metrics: !p.Function.NoMetrics,
 	}
 	p.LedgerSecret = p.ledgerSecret(r.Construct)
@@ -197,9 +163,8 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 		r.Source = p.newStream(r.Construct, "Source")
 	}
 	markConsumer(r, p.Rules.Scope)
-	if r.Destination == nil && !p.otherDestination() {
-		r.Destination = p.newStream(r.Construct, "Destination")
-	}
+	p.Sink = p.Sink.resolved(r.Construct, p)
+	r.Destination = p.Sink.stream
 	if r.DeadLetterBucket == nil {
 		r.DeadLetterBucket = newDeadLetterBucket(r.Construct, p.EncryptionKey, p.Disposable)
 	}
@@ -207,7 +172,7 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 		r.NotifyQueue = newNotifyQueue(r.Construct, p.EncryptionKey)
 	}
 	env := p.environment(resourceNames{
-		table: *r.DedupeTable.TableName(), scope: scopeOf(p.Rules.Scope, r.Source), sink: r.sink(p),
+		table: *r.DedupeTable.TableName(), scope: scopeOf(p.Rules.Scope, r.Source), sink: p.Sink.text(),
 		bucket: *r.DeadLetterBucket.BucketName(), queueURL: *r.NotifyQueue.QueueUrl(),
 		ledger: p.ledgerAddress(secretARN(p.LedgerSecret)),
 	})
@@ -251,26 +216,23 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	if p.NotifyQueue != nil && *p.NotifyQueue.Fifo() {
 		wrong.add("%s is a FIFO queue; choose a standard queue", wrong.of("NotifyQueue"))
 	}
-	p.checkObjects(&wrong)
-	letters, names := "bucket", p.names
+	if p.Sink.scheme() == "s3" && p.Mapping.Parallelization != 1 {
+		wrong.add("%s is %d, and must be 1 with objects in a bucket: an object says which records are done by the first and "+
+			"the last one", wrong.of("Parallelization"), p.Mapping.Parallelization)
+	}
+	letters := "bucket"
 	if p.DeadLetterBucket != nil {
 		letters = *p.DeadLetterBucket.BucketName()
 	}
-	switch {
-	case p.DestinationBucket != nil:
-		names = names.withSink("DestinationBucket")
-	case p.DestinationTable != nil:
-		names = names.withSink("DestinationTable")
-	}
 	env := p.environment(resourceNames{
-		table: nameOf(p.DedupeTable, "dedupe"), scope: scopeOf(p.Rules.Scope, p.Source), sink: p.sinkToCheck(),
+		table: nameOf(p.DedupeTable, "dedupe"), scope: scopeOf(p.Rules.Scope, p.Source), sink: p.Sink.textToCheck(),
 		bucket: letters, queueURL: "https://sqs.us-east-1.amazonaws.com/123456789012/queue",
 		ledger: p.ledgerAddress(secretToCheck(p.LedgerSecret)),
 	})
 	wrong.join(env.check())
 	env["AWS_LAMBDA_FUNCTION_NAME"], env[memoryVariable] = "dedupe", strconv.Itoa(p.Function.MemoryMiB)
 	settings, err := kinesishandler.ParseSettings(env.known())
-	wrong.join(names.functionError(err))
+	wrong.join(p.names.functionError(err))
 	p.checkSecret(&wrong)
 	p.checkServers(&wrong, settings.Options)
 	if p.checkRate(&wrong) && err == nil {
@@ -290,13 +252,10 @@ func (p RecordDedupeProps) checkPlaces(wrong *problems, scope constructs.Constru
 		wrong.add("%s is in %s and the stack in %s; Lambda reads only streams of its own region",
 			source, *s.Env().Region, *region)
 	} else {
-		p.checkDestination(wrong, account, region)
+		p.Sink.check(wrong, account, region, p.Source)
 	}
 	if p.Source != nil && strings.Contains(*p.Source.StreamArn(), consumerPath) {
 		wrong.add("%s is a consumer of a stream; choose the stream: %s", source, enhancedFanOut)
-	}
-	if p.Source != nil && p.Destination != nil && *p.Source.StreamArn() == *p.Destination.StreamArn() {
-		wrong.add("%s and %s are the same stream; every record would come back for ever", source, wrong.of("Destination"))
 	}
 }
 
@@ -363,8 +322,7 @@ func (p RecordDedupeProps) environment(n resourceNames) environment {
 		"ONCEBOX_RAW_ID":           p.Rules.RawID,
 		"ONCEBOX_SOURCE_RECORDS":   p.Rules.SourceRecords,
 		"ONCEBOX_SINK":             n.sink,
-		"ONCEBOX_DEAD_LETTERS":     "s3://" + n.bucket + "/" + poisonPrefix(n.scope),
-		"ONCEBOX_NOTIFY_QUEUE_URL": n.queueURL,
+		"ONCEBOX_DEAD_LETTERS":     address.With("s3://"+n.bucket+"/"+poisonPrefix(n.scope), "notify", n.queueURL),
 		"ONCEBOX_SCOPE":            p.Rules.Scope,
 		"ONCEBOX_WINDOW":           durationText(p.Rules.Window),
 		"ONCEBOX_HORIZON":          durationText(p.Rules.Horizon),
@@ -376,20 +334,10 @@ func (p RecordDedupeProps) environment(n resourceNames) environment {
 		"ONCEBOX_SYNTHETIC":        switchText(!p.Rules.PassSynthetic),
 		"ONCEBOX_ACKS":             switchText(!p.Rules.NoAcks),
 		"ONCEBOX_POISON_LIMIT":     p.Rules.PoisonLimit,
-		"ONCEBOX_SINK_AGGREGATION": p.Rules.SinkAggregation,
-		"ONCEBOX_SINK_MAX_RECORD":  p.Rules.SinkMaxRecord,
-		"ONCEBOX_SINK_ENCODING":    p.Rules.SinkEncoding,
-		"ONCEBOX_SINK_DELIMITER":   p.Rules.SinkDelimiter,
-		"ONCEBOX_SINK_COMPRESSION": p.Rules.SinkCompression,
-		"ONCEBOX_SINK_OBJECT_SIZE": p.Rules.SinkObjectSize,
-		"ONCEBOX_SINK_KEY":         strings.Join(p.Rules.SinkKey, ","),
-		"ONCEBOX_SINK_VERSION":     p.Rules.SinkVersion,
-		"ONCEBOX_SINK_DELETE":      p.Rules.SinkDelete,
 		"ONCEBOX_LEDGER":           n.ledger,
 		"ONCEBOX_METRICS":          p.Function.metricsText(),
 		"ONCEBOX_LOG_LEVEL":        p.Function.LogLevel,
 
-		"ONCEBOX_SINK_OBJECT_FORMAT": p.Rules.SinkObjectFormat,
 		"ONCEBOX_SOURCE_AGGREGATION": switchText(!p.Rules.NoSourceAggregation),
 	}
 }
@@ -410,10 +358,10 @@ func (p RecordDedupeProps) newStream(scope constructs.Construct, id string) awsk
 
 func (r *RecordDedupe) grants(p RecordDedupeProps) (all []grant) {
 	scope := scopeOf(p.Rules.Scope, r.Source)
-	acks := !p.Rules.NoAcks && r.DestinationBucket == nil // objects themselves say which records are done
+	acks := !p.Rules.NoAcks && p.Sink.bucket == nil // objects themselves say which records are done
 	for _, grants := range [][]grant{
 		p.entryGrants(r.DedupeTable, scope), dedupeGrants(r.DedupeTable, scope, acks), readStream(r.Source),
-		r.writeDestination(p), storeDeadLetters(r.DeadLetterBucket, scope), sendMessages(r.NotifyQueue),
+		p.Sink.grants(awscdk.Stack_Of(r.Construct)), storeDeadLetters(r.DeadLetterBucket, scope), sendMessages(r.NotifyQueue),
 		readSecret(p.LedgerSecret), p.formerKeyGrants(),
 	} {
 		all = append(all, grants...)

@@ -93,8 +93,8 @@ func deployRecords(t *testing.T, denied grant, more ...string) *deployedRecords 
 	d.aws.deny(denied)
 	env := []string{
 		"AWS_ENDPOINT_URL=" + d.aws.url, "ONCEBOX_DEDUPE_TABLE=" + own.dedupe, "ONCEBOX_ID_PATH=event.id",
-		"ONCEBOX_SINK=kinesis:" + sink.name, "ONCEBOX_DEAD_LETTERS=s3://" + deadLetterBucket + "/" + d.prefix,
-		"ONCEBOX_NOTIFY_QUEUE_URL=" + notifyQueue,
+		"ONCEBOX_SINK=kinesis:" + sink.name,
+		"ONCEBOX_DEAD_LETTERS=s3://" + deadLetterBucket + "/" + d.prefix + "?notify=" + notifyQueue,
 	}
 	env = append(env, more...)
 	d.function = startDedupe(t, append(env, "ONCEBOX_ACKS=", "AWS_LAMBDA_FUNCTION_NAME=records")...)

@@ -252,7 +252,7 @@ func newTableSink(t *testing.T) (name, word string, settings []string) {
 		KeySchema:            []types.KeySchemaElement{{AttributeName: sdk.String("item"), KeyType: types.KeyTypeHash}},
 	})
 	must(t, err)
-	return name, "destination table", []string{"ONCEBOX_SINK=dynamodb:" + name, "ONCEBOX_SINK_KEY=item=id"}
+	return name, "destination table", []string{"ONCEBOX_SINK=dynamodb:" + name + "?key=item=id"}
 }
 
 // askAsDedupe gives each event twice. The second time the records are retries, or the function
@@ -269,7 +269,7 @@ func askAsDedupe(
 		valkeySecret: "secret",
 	}
 	b := startDedupe(t, append(append(settings, more...), "AWS_ENDPOINT_URL="+aws.url, "ONCEBOX_DEDUPE_TABLE="+own.dedupe, "ONCEBOX_SCOPE=clicks",
-		"ONCEBOX_DEAD_LETTERS=s3://"+deadLetterBucket+"/poison/clicks", "ONCEBOX_NOTIFY_QUEUE_URL="+notifyQueue, "ONCEBOX_ACKS="+acks)...)
+		"ONCEBOX_DEAD_LETTERS=s3://"+deadLetterBucket+"/poison/clicks?notify="+notifyQueue, "ONCEBOX_ACKS="+acks)...)
 	var all dedupe.Tally
 	for name := range dedupeCases {
 		for range 2 {

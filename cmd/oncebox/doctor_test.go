@@ -60,7 +60,7 @@ func TestDoctorOfVariables(t *testing.T) {
 		"ONCEBOX_DEAD_LETTERS is missing": {"ONCEBOX_SINK=kinesis:out", "ONCEBOX_ID_PATH=id"},
 		"ONCEBOX_LINK_KEYS is missing":    {"ONCEBOX_CLAIMANT_FROM=link"},
 		"ONCEBOX_SINK is the table of": {
-			"ONCEBOX_SINK=dynamodb:t", "ONCEBOX_DEDUPE_TABLE=t", "ONCEBOX_ID_PATH=id", "ONCEBOX_SINK_KEY=id",
+			"ONCEBOX_SINK=dynamodb:t?key=id", "ONCEBOX_DEDUPE_TABLE=t", "ONCEBOX_ID_PATH=id",
 			"ONCEBOX_DEAD_LETTERS=dir:d",
 		},
 	} {

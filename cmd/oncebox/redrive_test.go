@@ -240,7 +240,7 @@ func TestRedriveTakesNoConsumer(t *testing.T) {
 func TestRedriveIntoTable(t *testing.T) {
 	endpoint := testengine.Dynoxide(t)
 	s := newShell(t)
-	s.env = append(localEngine(endpoint), "ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id=order.id",
+	s.env = append(localEngine(endpoint), "ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=dynamodb:items?key=id=order.id",
 		"ONCEBOX_DEAD_LETTERS=dir:failed")
 	s.run(exitDone, "init")
 	s.deadLetters("failed", 3, time.Now())

@@ -32,7 +32,7 @@ func main() {
 	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
 	ctx := context.Background()
 	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
-	letters, lettersErr := deadletter.Open(ctx, awsclient.FromEnvironment, os.Getenv("DEAD_LETTERS"), "", nil)
+	letters, lettersErr := deadletter.Open(ctx, awsclient.FromEnvironment, os.Getenv("DEAD_LETTERS"), nil)
 	if err := errors.Join(err, lettersErr); err != nil {
 		log.Fatal(err)
 	}

@@ -69,7 +69,7 @@ func newFunction(
 	ctx context.Context, ledger kinesishandler.Store, deadLetterFolder string, loader *warehouse,
 ) (*kinesishandler.Handler, error) {
 	enriched, err := format.NewSnowplow(format.SnowplowOptions{})
-	letters, lettersErr := deadletter.Open(ctx, awsclient.FromEnvironment, "dir:"+deadLetterFolder, "", nil)
+	letters, lettersErr := deadletter.Open(ctx, awsclient.FromEnvironment, "dir:"+deadLetterFolder, nil)
 	if err := errors.Join(err, lettersErr); err != nil {
 		return nil, err
 	}

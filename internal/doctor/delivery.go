@@ -166,7 +166,7 @@ func (r *recordsRun) findTail(ctx context.Context) error {
 	const before = 10 * time.Second // because the clocks of two streams may differ
 	from := r.begun.Add(-before)
 	r.tail = map[string]string{}
-	in := &kinesis.ListShardsInput{StreamName: &r.options.Sink.Stream}
+	in := &kinesis.ListShardsInput{StreamName: &r.options.Sink.Stream.Stream}
 	for {
 		page, err := r.Kinesis.ListShards(ctx, in)
 		if err != nil {
@@ -174,7 +174,7 @@ func (r *recordsRun) findTail(ctx context.Context) error {
 		}
 		for _, s := range page.Shards {
 			out, err := r.Kinesis.GetShardIterator(ctx, &kinesis.GetShardIteratorInput{
-				StreamName: &r.options.Sink.Stream, ShardId: s.ShardId,
+				StreamName: &r.options.Sink.Stream.Stream, ShardId: s.ShardId,
 				ShardIteratorType: kinesistypes.ShardIteratorTypeAtTimestamp, Timestamp: &from,
 			})
 			if err != nil {
@@ -218,7 +218,7 @@ func (r *recordsRun) readBack(ctx context.Context) (string, error) {
 	late := errors.Is(err, errLate)
 	switch {
 	case late && missing() > 0:
-		what := fmt.Sprintf("%d deliveries are not in %s", missing(), r.options.Sink.Stream)
+		what := fmt.Sprintf("%d deliveries are not in %s", missing(), r.options.Sink.Stream.Stream)
 		return "", &invocationError{what: what}
 	case err != nil && !late:
 		return "", operatorError(err)
@@ -238,7 +238,7 @@ func (r *recordsRun) readBack(ctx context.Context) (string, error) {
 			what: "the records of the aggregate were delivered one by one: the function does not know the shards",
 		}
 	}
-	return fmt.Sprintf("4 records in %s: %s", r.options.Sink.Stream, r.delivered(!late)), nil
+	return fmt.Sprintf("4 records in %s: %s", r.options.Sink.Stream.Stream, r.delivered(!late)), nil
 }
 
 // checkIDs checks the ids under which a record was delivered.
@@ -281,7 +281,8 @@ func (r *recordsRun) delivered(toEnd bool) string {
 // aggregates reports whether the function delivers the records of an aggregate in an aggregate. To do so, it must
 // know the shards of the destination. Otherwise it delivers them one by one.
 func (r *recordsRun) aggregates() bool {
-	return r.options.SinkAggregation != kinesissink.AggregateNever
+	s := r.options.Sink.Stream
+	return s != nil && s.Aggregation != kinesissink.AggregateNever
 }
 
 // readTail reads the next records of all shards. It reports whether it has read all records that the shards had at

@@ -79,7 +79,7 @@ func (r *recordsRun) receive(ctx context.Context, within time.Duration) (others 
 	key := r.key()
 	err = r.await(ctx, within, func() (bool, error) {
 		out, err := r.SQS.ReceiveMessage(ctx, &sqs.ReceiveMessageInput{
-			QueueUrl: &r.options.NotifyQueueURL, MaxNumberOfMessages: 10, VisibilityTimeout: int32(hidden / time.Second),
+			QueueUrl: &r.letters.Notify, MaxNumberOfMessages: 10, VisibilityTimeout: int32(hidden / time.Second),
 		})
 		if err != nil {
 			return false, err
@@ -91,7 +91,7 @@ func (r *recordsRun) receive(ctx context.Context, within time.Duration) (others 
 				continue
 			}
 			_, err := r.SQS.DeleteMessage(ctx, &sqs.DeleteMessageInput{
-				QueueUrl: &r.options.NotifyQueueURL, ReceiptHandle: m.ReceiptHandle,
+				QueueUrl: &r.letters.Notify, ReceiptHandle: m.ReceiptHandle,
 			})
 			return true, err
 		}
@@ -127,7 +127,7 @@ func (r *recordsRun) cleanUp(ctx context.Context) {
 		r.Fail("clean-up", where+" may stay: "+r.Explain(err), do)
 		return
 	}
-	if r.options.NotifyQueueURL != "" && !r.looked {
+	if r.letters.Notify != "" && !r.looked {
 		if _, err := r.receive(ctx, lastLook); err != nil {
 			r.Warn("clean-up", "the message about "+where+" may be in the notifier queue", "Delete this message, and no other.")
 		}

@@ -115,9 +115,9 @@ func (r *recordsRun) cannotPlay() string {
 		return "doctor makes only JSON records, and ONCEBOX_FORMAT is " + env["ONCEBOX_FORMAT"]
 	case !slices.Contains([]string{"", "one"}, env["ONCEBOX_SOURCE_RECORDS"]):
 		return "doctor puts one record in a payload, and ONCEBOX_SOURCE_RECORDS is " + env["ONCEBOX_SOURCE_RECORDS"]
-	case sink.Table != "":
-		return "a scratch record is no item of the destination table " + sink.Table
-	case sink.Bucket != "":
+	case sink.Table != nil:
+		return "a scratch record is no item of the destination table " + sink.Table.Name
+	case sink.Objects != nil:
 		return "a bucket as the destination has no acks; `oncebox objects verify` reads what the function has written"
 	case r.options.NoAcks:
 		return "without acks (ONCEBOX_ACKS is off) nothing says what is done"
@@ -161,11 +161,11 @@ func (r *recordsRun) onScope(prefix, rest string, actions ...string) (all []Perm
 func (r *recordsRun) proofOfDone() []Permission {
 	all := slices.Concat(r.onScope("consumer", "", "PutItem"), r.onScope("ack", "#*", "PutItem"), r.proofOfEntries())
 	switch sink := r.options.Sink; {
-	case sink.Stream != "":
+	case sink.Stream != nil:
 		all = append(all, Permission{string(Dedupe), "kinesis:PutRecords", destination, ""})
-	case sink.Firehose != "":
+	case sink.Firehose != nil:
 		all = append(all, Permission{string(Dedupe), "firehose:PutRecordBatch", "destination Firehose stream", ""})
-	case sink.Queue != "":
+	case sink.Queue != nil:
 		all = append(all, Permission{string(Dedupe), "sqs:SendMessage", "destination queue", ""})
 	}
 	for _, action := range []string{"GetRecords", "GetShardIterator"} {
@@ -176,7 +176,7 @@ func (r *recordsRun) proofOfDone() []Permission {
 
 // proofOfDestination returns the permissions that an aggregate in the destination proves.
 func (r *recordsRun) proofOfDestination() []Permission {
-	if r.options.Sink.Stream == "" || !r.aggregates() {
+	if !r.aggregates() {
 		return nil
 	}
 	return []Permission{{string(Dedupe), "kinesis:ListShards", destination, ""}}
@@ -198,13 +198,13 @@ func (r *recordsRun) proofOfEntries() []Permission {
 
 func (r *recordsRun) steps(cannot string) []step {
 	noStream, noLetters, noQueue := "", "", ""
-	if r.options.Sink.Stream == "" {
+	if r.options.Sink.Stream == nil {
 		noStream = "doctor reads back streams only; look for " + scratch.Prefix + r.suffix + " in " + r.options.Sink.String()
 	}
 	if r.letters.Bucket == "" {
 		noLetters = "the dead letters are not in a bucket"
 	}
-	if r.options.NotifyQueueURL == "" {
+	if r.letters.Notify == "" {
 		noQueue = "there is no notifier queue"
 	}
 	const poison = "objects `poison/SCOPE/*` of the account"

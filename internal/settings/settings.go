@@ -223,6 +223,23 @@ func (p *Parser) Switch(name string, fallback bool) bool {
 	return fallback
 }
 
+// Choice returns one of a few words. The first is the default.
+func Choice[T ~string](p *Parser, name string, all ...T) T {
+	text := T(p.values[name])
+	switch {
+	case text == "":
+		return all[0]
+	case slices.Contains(all, text):
+		return text
+	}
+	words := make([]string, len(all))
+	for i, word := range all {
+		words[i] = string(word)
+	}
+	p.Wrong(name, "is not a known choice", strings.Join(words[:len(words)-1], ", ")+" or "+words[len(words)-1])
+	return all[0]
+}
+
 // List returns values that are separated by commas, without the spaces around them.
 func (p *Parser) List(name string) []string {
 	text := p.values[name]

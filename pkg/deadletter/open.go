@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
+	"github.com/oncebox/oncebox/internal/address"
 	"github.com/oncebox/oncebox/internal/awsconfig"
 	"github.com/oncebox/oncebox/internal/s3store"
 )
@@ -34,23 +35,35 @@ var bucketPattern = regexp.MustCompile(`^[a-z0-9][a-z0-9.-]+[a-z0-9]$`)
 
 const maxBucket = 63
 
-// Setting is the place of a dead-letter store: a bucket with a prefix, or a folder.
+// Setting is the address of a dead-letter store: a bucket with a prefix, or a folder.
 type Setting struct {
 	Bucket string
 	Prefix string // "", or ends in "/"
 	Folder string
+	// Notify is the URL of an SQS queue that gets a message for each new letter. It is no FIFO queue. "": there is none.
+	// A message may be lost or come twice; the letter is not.
+	Notify string
 }
 
-// ParseSetting reads s3://BUCKET/PREFIX or dir:PATH. The prefix may be empty, and may end in a slash.
+// ParseSetting reads s3://BUCKET/PREFIX or dir:PATH, with ?notify=URL behind it for notifications. The prefix may be
+// empty, and may end in a slash.
 func ParseSetting(text string) (Setting, error) {
-	at, err := parseSetting(text)
+	place, _, _ := strings.Cut(text, "?")
+	at, err := parsePlace(place)
 	if err != nil {
-		return Setting{}, fmt.Errorf("dead-letter store %q: %w", text, err)
+		return Setting{}, fmt.Errorf("dead-letter store %q: %w", place, err)
 	}
-	return at, nil
+	a := address.Parse(text)
+	if at.Notify = a.Text("notify"); at.Notify != "" {
+		if _, err := NewQueue(nil, at.Notify); err != nil {
+			a.Wrong("notify", "is not the URL of a standard SQS queue",
+				"https://sqs.REGION.amazonaws.com/ACCOUNT/NAME, and no FIFO queue")
+		}
+	}
+	return at, a.Done("notify")
 }
 
-func parseSetting(text string) (Setting, error) {
+func parsePlace(text string) (Setting, error) {
 	if path, ok := strings.CutPrefix(text, "dir:"); ok {
 		if path == "" {
 			return Setting{}, errors.New("the path is missing; use dir:PATH")
@@ -88,11 +101,11 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// Open opens the store of a setting. If queueURL is set, it sends notifications to that queue, and calls unsent for
+// Open opens the store of a setting. If the setting names a queue, it sends notifications there, and calls unsent for
 // each notification that could not be sent. Open sends no request: a wrong bucket or queue fails with the first
 // record. load loads the AWS settings if the store needs them: awsclient.FromEnvironment, or a loader of the SDK.
 func Open(
-	ctx context.Context, load func(context.Context) (aws.Config, error), setting, queueURL string,
+	ctx context.Context, load func(context.Context) (aws.Config, error), setting string,
 	unsent func(Notification, error),
 ) (*Store, error) {
 	at, err := ParseSetting(setting)
@@ -103,14 +116,14 @@ func Open(
 	if err != nil {
 		return nil, err
 	}
-	if queueURL == "" {
+	if at.Notify == "" {
 		return New(objects), nil
 	}
 	client, err := NewSQSClient(ctx, load)
 	if err != nil {
 		return nil, err
 	}
-	queue, err := NewQueue(client, queueURL)
+	queue, err := NewQueue(client, at.Notify)
 	if err != nil {
 		return nil, err
 	}

@@ -120,7 +120,7 @@ func TestOpen(t *testing.T) {
 	} {
 		sent = nil
 		const url = "https://sqs.eu-west-1.amazonaws.com/123456789012/failures"
-		store, err := deadletter.Open(t.Context(), sdkconfig.Load, test.setting, url,
+		store, err := deadletter.Open(t.Context(), sdkconfig.Load, test.setting+"?notify="+url,
 			func(n deadletter.Notification, err error) { t.Error(n, err) })
 		must(t, err)
 		must(t, put(t, store, f))
@@ -133,15 +133,14 @@ func TestOpen(t *testing.T) {
 		}
 	}
 	var unsent error
-	store, err := deadletter.Open(t.Context(), sdkconfig.Load, "dir:"+folder,
-		"https://sqs.eu-west-1.amazonaws.com/123456789012/none",
+	store, err := deadletter.Open(t.Context(), sdkconfig.Load, "dir:"+folder+"?notify=https://sqs.eu-west-1.amazonaws.com/123456789012/none",
 		func(_ deadletter.Notification, err error) { unsent = err })
 	must(t, err)
 	must(t, put(t, store, newLetter("2")))
 	if unsent == nil || !strings.Contains(unsent.Error(), "the queue does not exist") {
 		t.Errorf("unsent: %v", unsent)
 	}
-	store, err = deadletter.Open(t.Context(), sdkconfig.Load, "dir:"+folder, "", nil)
+	store, err = deadletter.Open(t.Context(), sdkconfig.Load, "dir:"+folder, nil)
 	must(t, err)
 	must(t, put(t, store, newLetter("3")))
 }
@@ -151,23 +150,23 @@ func TestOpenRefusesWrongSettings(t *testing.T) {
 	t.Setenv("AWS_REGION", "")
 	t.Setenv("AWS_DEFAULT_REGION", "")
 	folder := "dir:" + filepath.Join(t.TempDir(), "dead")
-	for _, test := range []struct{ setting, queue, says string }{
-		{"bucket", "", "use s3://BUCKET/PREFIX"},
-		{"dir:/none/of/these", "", "/none/of/these"},
-		{"s3://bucket/p", "", "AWS_REGION"},
-		{folder, "https://sqs.eu-west-1.amazonaws.com/1/q", "AWS_REGION"},
+	for _, test := range []struct{ setting, says string }{
+		{"bucket", "use s3://BUCKET/PREFIX"},
+		{"dir:/none/of/these", "/none/of/these"},
+		{"s3://bucket/p", "AWS_REGION"},
+		{folder + "?notify=https://sqs.eu-west-1.amazonaws.com/1/q", "AWS_REGION"},
 	} {
-		if _, err := deadletter.Open(t.Context(), sdkconfig.Load, test.setting, test.queue, nil); err == nil ||
+		if _, err := deadletter.Open(t.Context(), sdkconfig.Load, test.setting, nil); err == nil ||
 			!strings.Contains(err.Error(), test.says) {
 			t.Errorf("%+v: %v", test, err)
 		}
 	}
 	t.Setenv("AWS_REGION", "eu-west-1")
-	if _, err := deadletter.Open(t.Context(), sdkconfig.Load, folder, "failures", nil); err == nil ||
+	if _, err := deadletter.Open(t.Context(), sdkconfig.Load, folder+"?notify=failures", nil); err == nil ||
 		!strings.Contains(err.Error(), "SQS") {
 		t.Errorf("queue: %v", err)
 	}
-	if _, err := deadletter.Open(t.Context(), sdkconfig.Load, folder, "", nil); err != nil {
+	if _, err := deadletter.Open(t.Context(), sdkconfig.Load, folder, nil); err != nil {
 		t.Errorf("a folder needs no AWS settings: %v", err)
 	}
 }

@@ -23,7 +23,7 @@ import (
 func ExampleNew_lambda() {
 	ctx := context.Background()
 	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
-	letters, lettersErr := deadletter.Open(ctx, awsclient.FromEnvironment, "s3://my-bucket/dead", "", nil)
+	letters, lettersErr := deadletter.Open(ctx, awsclient.FromEnvironment, "s3://my-bucket/dead", nil)
 	clicks, formatErr := format.NewJSON(format.Options{IDPath: "id"})
 	ledger := dynamostore.New(client, "oncebox-dedupe")
 	handler, handlerErr := kinesishandler.New(dedupe.Parts{
@@ -54,7 +54,7 @@ func ExampleNew() {
 	defer func() { _ = os.RemoveAll(dir) }()
 	ctx := context.Background()
 	ledger, err := sqlitestore.OpenMemory(ctx)
-	letters, lettersErr := deadletter.Open(ctx, awsclient.FromEnvironment, "dir:"+dir, "", nil)
+	letters, lettersErr := deadletter.Open(ctx, awsclient.FromEnvironment, "dir:"+dir, nil)
 	clicks, formatErr := format.NewJSON(format.Options{IDPath: "id"})
 	handler, handlerErr := kinesishandler.New(dedupe.Parts{
 		Ledger: ledger, Acks: ledger, Consumers: ledger, Format: clicks, Sink: dedupe.SinkFunc(effect), DeadLetters: letters,

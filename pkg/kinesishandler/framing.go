@@ -6,7 +6,7 @@ import (
 )
 
 // framing reads how many records a payload holds. Only a stream gets the records in their original form.
-func (p parser) framing(sinkKind string) dedupe.Framing {
+func (p parser) framing(sink SinkSetting) dedupe.Framing {
 	text := p.Text(varSourceRecords)
 	if text == "" || text == "one" {
 		return nil
@@ -16,7 +16,7 @@ func (p parser) framing(sinkKind string) dedupe.Framing {
 	case err != nil:
 		p.Wrong(varSourceRecords, "is not a known form", "one, lines, array, concatenated, logs or snowplow")
 		return nil
-	case sinkKind != "kinesis":
+	case sink.Stream == nil:
 		return framing.Single(f)
 	}
 	return f
@@ -24,7 +24,7 @@ func (p parser) framing(sinkKind string) dedupe.Framing {
 
 // framingOfLogs returns the framing of messages that CloudWatch Logs sends to the function directly.
 func (o Options) framingOfLogs() dedupe.Framing {
-	if o.Sink.Stream == "" {
+	if o.Sink.Stream == nil {
 		return framing.Single(framing.Logs{})
 	}
 	return framing.Logs{}

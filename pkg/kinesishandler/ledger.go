@@ -72,7 +72,7 @@ const (
 func (p parser) ledger(sink SinkSetting, memory int64) (s LedgerSetting, concurrency int) {
 	text := cmp.Or(p.Text(varLedger), ledgerKeys)
 	kind := kindsOfLedgers[address.Scheme(text)]
-	if kind != "" && kind != ledgerKeys && sink.Table != "" {
+	if kind != "" && kind != ledgerKeys && sink.Table != nil {
 		p.Wrong(varLedger, "is not "+ledgerKeys+", but with "+varSink+"=dynamodb: an item is written in one transaction with "+
 			"the row of its key", ledgerKeys)
 	}

@@ -24,8 +24,7 @@ func TestOpenBucket(t *testing.T) {
 		}, nil
 	}
 	o, err := kinesishandler.ParseOptions([]string{
-		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=s3://lake/events/", "ONCEBOX_DEAD_LETTERS=s3://bad/x",
-		"ONCEBOX_SINK_COMPRESSION=none",
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=s3://lake/events/?compression=none", "ONCEBOX_DEAD_LETTERS=s3://bad/x",
 	})
 	must(t, err)
 	store, err := sqlitestore.OpenMemory(t.Context())

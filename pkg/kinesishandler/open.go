@@ -1,7 +1,6 @@
 package kinesishandler
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -10,8 +9,6 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
-	"github.com/oncebox/oncebox/pkg/sink/ndjsonsink"
 )
 
 // Store is the part of an engine that the handler uses. NewStore makes the one that the options name; Stores combines
@@ -33,7 +30,7 @@ func Open(
 	if _, several := store.(Stores); !several && o.Ledger != (LedgerSetting{}) {
 		return nil, errOtherLedger
 	}
-	deadLetters, err := deadletter.Open(ctx, load, o.DeadLetterStore, o.NotifyQueueURL, unsent(log))
+	deadLetters, err := deadletter.Open(ctx, load, o.DeadLetterStore, unsent(log))
 	parts := dedupe.Parts{Ledger: ledgerOf(store), DeadLetters: deadLetters, Acks: store, Consumers: store}
 	closeSink, sinkErr := openSink(ctx, load, store, o, log, &parts)
 	if err = errors.Join(err, sinkErr); err != nil {
@@ -45,57 +42,6 @@ func Open(
 	}
 	h.closeSink = closeSink
 	return h, nil
-}
-
-// openSink adds the sink of the options to the parts.
-func openSink(
-	ctx context.Context, load func(context.Context) (aws.Config, error), store Store, o Options, log *slog.Logger,
-	p *dedupe.Parts,
-) (closeSink func() error, err error) {
-	nothing := func() error { return nil }
-	if o.Sink.File != "" {
-		sink, err := ndjsonsink.Open(o.Sink.File)
-		if err != nil {
-			return nothing, err
-		}
-		p.Sink = sink
-		return sink.Close, nil
-	}
-	switch {
-	case o.Sink.Table != "":
-		p.Ledger = nil // the sink has the entries
-		p.Tx, err = openTable(store, o)
-	case o.Sink.Firehose != "":
-		p.Sink, err = openFirehose(ctx, load, o)
-	case o.Sink.Queue != "":
-		p.Sink, err = openQueue(ctx, load, o)
-	case o.Sink.Bucket != "":
-		p.Acks = nil // the objects show which records are done
-		p.Objects, err = openObjects(ctx, load, o)
-	default:
-		p.Sink, err = openStream(ctx, load, o, log)
-	}
-	return nothing, err
-}
-
-func openStream(
-	ctx context.Context, load func(context.Context) (aws.Config, error), o Options, log *slog.Logger,
-) (dedupe.Sink, error) {
-	client, err := kinesissink.NewClient(ctx, load)
-	if err != nil {
-		return nil, err
-	}
-	return kinesissink.New(client, o.Sink.Stream,
-		kinesissink.WithAggregation(cmp.Or(o.SinkAggregation, kinesissink.AggregateAuto)),
-		kinesissink.WithMaxRecord(cmp.Or(o.SinkMaxRecord, kinesissink.DefaultMaxRecord)),
-		kinesissink.WithFallback(unaggregated(log)))
-}
-
-// unaggregated logs that the sink cannot make aggregates.
-func unaggregated(log *slog.Logger) func(error) {
-	return func(err error) {
-		log.Warn("records are sent without aggregation", "error", err.Error())
-	}
 }
 
 // unsent returns a function that logs a dead letter that is stored but has no notification.

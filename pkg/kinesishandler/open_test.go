@@ -117,9 +117,8 @@ func TestOpenOnAWS(t *testing.T) {
 	}
 	dir := t.TempDir()
 	o, err := kinesishandler.ParseOptions([]string{
-		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=dir:" + dir,
-		"ONCEBOX_NOTIFY_QUEUE_URL=" + endpoint + "/123456789012/notifier",
-		"ONCEBOX_SINK_AGGREGATION=on", "ONCEBOX_SINK_MAX_RECORD=2MiB",
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique?aggregation=kpl&max-record=2MiB",
+		"ONCEBOX_DEAD_LETTERS=dir:" + dir + "?notify=" + endpoint + "/123456789012/notifier",
 	})
 	must(t, err)
 	store, err := sqlitestore.OpenMemory(t.Context())
@@ -174,11 +173,9 @@ func TestOpenOfOtherSinks(t *testing.T) {
 	} {
 		t.Setenv(name, value)
 	}
-	for sink, setting := range map[string]string{
-		"firehose:unique": "ONCEBOX_SINK_DELIMITER=none", "sqs:" + server.URL + "/123456789012/unique": "ONCEBOX_SINK_ENCODING=base64",
-	} {
+	for _, sink := range []string{"firehose:unique?delimiter=none", "sqs:" + server.URL + "/123456789012/unique?encoding=base64"} {
 		o, err := kinesishandler.ParseOptions([]string{
-			"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=" + sink, setting, "ONCEBOX_DEAD_LETTERS=dir:" + t.TempDir(),
+			"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=" + sink, "ONCEBOX_DEAD_LETTERS=dir:" + t.TempDir(),
 		})
 		must(t, err)
 		store, err := sqlitestore.OpenMemory(t.Context())

@@ -2,8 +2,6 @@ package kinesishandler
 
 import (
 	"cmp"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"log/slog"
 	"path/filepath"
@@ -18,9 +16,6 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/sink/dynamosink"
-	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
-	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 	"github.com/oncebox/oncebox/pkg/sink/sqssink"
 )
 
@@ -37,7 +32,6 @@ const (
 	varIDs               = "ONCEBOX_IDS"
 	varSink              = "ONCEBOX_SINK"
 	varDeadLetters       = "ONCEBOX_DEAD_LETTERS"
-	varNotifyQueueURL    = "ONCEBOX_NOTIFY_QUEUE_URL"
 	varScope             = "ONCEBOX_SCOPE"
 	varWindow            = "ONCEBOX_WINDOW"
 	varHorizon           = "ONCEBOX_HORIZON"
@@ -46,16 +40,6 @@ const (
 	varAcks              = "ONCEBOX_ACKS"
 	varPoisonLimit       = "ONCEBOX_POISON_LIMIT"
 	varSourceAggregation = "ONCEBOX_SOURCE_AGGREGATION"
-	varSinkAggregation   = "ONCEBOX_SINK_AGGREGATION"
-	varSinkMaxRecord     = "ONCEBOX_SINK_MAX_RECORD"
-	varSinkEncoding      = "ONCEBOX_SINK_ENCODING"
-	varSinkDelimiter     = "ONCEBOX_SINK_DELIMITER"
-	varSinkObjectFormat  = "ONCEBOX_SINK_OBJECT_FORMAT"
-	varSinkCompression   = "ONCEBOX_SINK_COMPRESSION"
-	varSinkObjectSize    = "ONCEBOX_SINK_OBJECT_SIZE"
-	varSinkKey           = "ONCEBOX_SINK_KEY"
-	varSinkVersion       = "ONCEBOX_SINK_VERSION"
-	varSinkDelete        = "ONCEBOX_SINK_DELETE"
 	varLedger            = "ONCEBOX_LEDGER"
 	varLogLevel          = "ONCEBOX_LOG_LEVEL"
 
@@ -66,10 +50,8 @@ const (
 
 var known = []string{
 	varDedupeTable, varFormat, varRawID, varIDPath, varFingerprintPath, varVolatile, varContextsPath, varIDs, varSink,
-	varDeadLetters, varNotifyQueueURL, varScope, varWindow, varHorizon, varNatural, varSynthetic, varAcks,
-	varPoisonLimit, varSourceRecords, varSourceAggregation, varSinkAggregation, varSinkMaxRecord, varSinkEncoding,
-	varSinkDelimiter, varSinkObjectFormat, varSinkCompression, varSinkObjectSize, varSinkKey, varSinkVersion,
-	varSinkDelete, varLedger, settings.VarMetrics, varLogLevel,
+	varDeadLetters, varScope, varWindow, varHorizon, varNatural, varSynthetic, varAcks, varPoisonLimit, varSourceRecords,
+	varSourceAggregation, varLedger, settings.VarMetrics, varLogLevel,
 }
 
 // Variables returns the names of all variables of the function. Programs that share the environment with it can use
@@ -106,45 +88,12 @@ func IsScope(text string) bool {
 // folder would be taken for the markers of other letters.
 const scopeOfMarkers = "done"
 
-// SinkSetting is the destination of unique records. Exactly one field is set, except that Prefix belongs to Bucket.
-type SinkSetting struct {
-	Stream   string // a Kinesis stream in the function's account and region
-	Firehose string // a Firehose stream in the function's account and region
-	Queue    string // the URL of an SQS queue
-	Table    string // a DynamoDB table in the function's account and region
-	File     string // an NDJSON file
-	Bucket   string // an S3 bucket, with Prefix
-	Prefix   string // "" or ending in "/"
-	Own      string // the name of a sink in the parts of New: a record that is done for one name is not done for another
-}
-
-// String names the sink in acks.
-func (s SinkSetting) String() string {
-	switch {
-	case s.Stream != "":
-		return "kinesis:" + s.Stream
-	case s.Firehose != "":
-		return "firehose:" + s.Firehose
-	case s.Queue != "":
-		return "sqs:" + s.Queue
-	case s.Bucket != "":
-		return "s3://" + s.Bucket + "/" + s.Prefix
-	case s.Table != "":
-		return "dynamodb:" + s.Table
-	case s.File != "":
-		sum := sha256.Sum256([]byte(s.File)) // a path may be longer than a key of a table
-		return "ndjson:" + hex.EncodeToString(sum[:16])
-	}
-	return "own:" + s.Own
-}
-
 // Options are the settings of a handler that do not depend on its store.
 type Options struct {
 	Format          dedupe.Format
 	Framing         dedupe.Framing // of payloads that hold several records; nil: a payload is a record
 	Sink            SinkSetting
-	DeadLetterStore string           // a setting of deadletter.Open: s3://BUCKET/PREFIX or dir:PATH
-	NotifyQueueURL  string           // of an SQS queue; "": no notifications
+	DeadLetterStore string           // a setting of deadletter.Open: s3://BUCKET/PREFIX or dir:PATH, with ?notify=URL
 	Scope           string           // "": the name of the source stream
 	Retention       dedupe.Retention // zero: DefaultWindow and DefaultHorizon
 	PassNatural     bool
@@ -164,14 +113,6 @@ type Options struct {
 	// docs/operations.md explains the metrics.
 	Metrics  string
 	LogLevel slog.Level
-
-	// These settings are for some sinks. Empty values mean the defaults of their packages.
-	SinkAggregation kinesissink.Aggregation // of a stream
-	SinkMaxRecord   int                     // bytes; of a stream or a queue
-	SinkEncoding    sqssink.Encoding        // of a queue
-	SinkNoDelimiter bool                    // records go to Firehose unchanged
-	SinkObjects     objectsink.Options      // of a bucket
-	SinkTable       dynamosink.Table        // of a table
 
 	// Chunk is how many user records are decided and sent at a time; 0 means dedupe.DefaultChunk. No variable sets
 	// it: smaller chunks cost the sink more requests, and with larger ones fewer records are done at a deadline.
@@ -206,10 +147,11 @@ type Settings struct {
 //	ONCEBOX_FORMAT            json; snowplow: enriched events of Snowplow; or raw: records of any bytes; default json
 //	ONCEBOX_RAW_ID            the id of a raw record: content or partition-key; default content
 //	ONCEBOX_ID_PATH           required with json: the path of a record's id
-//	ONCEBOX_SINK              required: kinesis:NAME, firehose:NAME, sqs:URL, s3://BUCKET/PREFIX, dynamodb:TABLE or
-//	                          ndjson:PATH
-//	ONCEBOX_DEAD_LETTERS      required: s3://BUCKET/PREFIX or dir:PATH
-//	ONCEBOX_NOTIFY_QUEUE_URL  the SQS queue for a notification of each new dead letter; default none
+//	ONCEBOX_SINK              required: kinesis:NAME, firehose:NAME, sqs:URL, s3://BUCKET/PREFIX, dynamodb:TABLE?key=KEY
+//	                          or ndjson:PATH. The Parse of kinesissink, firehosesink, sqssink, objectsink and dynamosink
+//	                          say which options may stand behind it, as in kinesis:unique?aggregation=kpl
+//	ONCEBOX_DEAD_LETTERS      required: s3://BUCKET/PREFIX or dir:PATH, with ?notify=URL of an SQS queue for a
+//	                          notification of each new dead letter
 //	ONCEBOX_SCOPE             default: the name of the source stream
 //	ONCEBOX_WINDOW            how long a copy is surely a duplicate; default 48h
 //	ONCEBOX_HORIZON           how long after its arrival a record may still be processed; default 14d
@@ -223,17 +165,6 @@ type Settings struct {
 //	ONCEBOX_POISON_LIMIT      the share of poison among the first records that means a wrong setting; default 90% of 100
 //	ONCEBOX_SOURCE_RECORDS    the records of a payload: one, lines, array, concatenated, logs or snowplow; default one
 //	ONCEBOX_SOURCE_AGGREGATION  off opens no KPL aggregates, and allows enhanced fan-out; default on
-//	ONCEBOX_SINK_AGGREGATION  on sends all records in KPL aggregates, off none, auto those that came in one; default auto
-//	ONCEBOX_SINK_MAX_RECORD   the largest record that the sink takes: 1MiB to 10MiB for a stream, 1KiB to 1MiB for a
-//	                          queue; default 1MiB
-//	ONCEBOX_SINK_ENCODING     base64 encodes the messages of a queue; default text
-//	ONCEBOX_SINK_DELIMITER    none sends records to Firehose without a line break between them; default newline
-//	ONCEBOX_SINK_OBJECT_FORMAT  ndjson, or raw: records are lines of text; of a bucket; default ndjson
-//	ONCEBOX_SINK_COMPRESSION  of objects in a bucket: gzip, zstd or none; default gzip
-//	ONCEBOX_SINK_OBJECT_SIZE  of objects in a bucket, uncompressed, 64KiB to 1024MiB; default 64MiB
-//	ONCEBOX_SINK_KEY          required with a table: the attributes of its key, with their paths in a record
-//	ONCEBOX_SINK_VERSION      the attribute of a table that says which of two items is newer; default: items are inserted
-//	ONCEBOX_SINK_DELETE       PATH=VALUE of records that delete their item
 //	ONCEBOX_LEDGER            keys: one row a key, log: the log ledger, or valkey://HOST:PORT,...: servers of Valkey, with
 //	                          valkeys:// over TLS; default keys. The Parse of dynamostore, logledger and valkeystore
 //	                          say which options may stand behind it, as in log?lanes=16
@@ -251,7 +182,7 @@ func ParseSettings(environ []string) (Settings, error) {
 	if memory := functionMemory(environ); s.Ledger.Log && memory > 0 {
 		s.MemoryLimit = memory / 100 * runtimeShare
 	}
-	if s.Sink.Table != "" && s.Sink.Table == s.DedupeTable {
+	if t := s.Sink.Table; t != nil && t.Name == s.DedupeTable {
 		p.Wrong(varSink, "is the table of "+varDedupeTable, "another table")
 	}
 	return s, p.Err()
@@ -268,13 +199,13 @@ func ParseOptions(environ []string) (Options, error) {
 type parser struct{ *settings.Parser }
 
 func (p parser) options(environ []string) Options {
-	kind, _, _ := strings.Cut(p.Text(varSink), ":")
+	format := p.format()
+	sink := p.sink()
 	o := Options{
-		Format:          p.format(),
-		Framing:         p.framing(kind),
-		Sink:            p.sink(),
+		Format:          format,
+		Framing:         p.framing(sink),
+		Sink:            sink,
 		DeadLetterStore: p.deadLetters(),
-		NotifyQueueURL:  p.notifyQueueURL(),
 		Scope:           p.scope(),
 		Retention:       p.retention(),
 		PassNatural:     !p.Switch(varNatural, true),
@@ -283,11 +214,6 @@ func (p parser) options(environ []string) Options {
 		NoAcks:          !p.Switch(varAcks, true),
 		PoisonLimit:     p.poisonLimit(),
 		Unaggregated:    !p.Switch(varSourceAggregation, true),
-		SinkAggregation: p.sinkAggregation(),
-		SinkMaxRecord:   p.sinkMaxRecord(kind),
-		SinkEncoding:    p.sinkEncoding(),
-		SinkNoDelimiter: p.noDelimiter(),
-		SinkObjects:     p.objects(),
 		Consumer:        valueOf(environ, varFunctionName),
 		LogLevel:        p.LogLevel(varLogLevel),
 	}
@@ -296,19 +222,14 @@ func (p parser) options(environ []string) Options {
 			p.Wrong(name, "is off, but with "+varIDs+"=derived no duplicate passes unchanged", "on")
 		}
 	}
-	if o.PassSynthetic && sqssink.IsFIFO(o.Sink.Queue) {
+	if q := o.Sink.Queue; o.PassSynthetic && q != nil && sqssink.IsFIFO(q.URL) {
 		p.Wrong(varSynthetic, "is off, but of two records with one id a FIFO queue drops the second", "on")
 	}
-	if o.Sink != (SinkSetting{}) {
-		p.refuseOtherSinks(kind)
-	}
 	p.checkObjects(o)
+	p.checkItems(o)
 	o.Ledger, o.Concurrency = p.ledger(o.Sink, functionMemory(environ))
-	if o.Sink.Table != "" {
-		o.SinkTable = p.table(o)
-	}
-	folder, ok := strings.CutPrefix(o.DeadLetterStore, "dir:")
-	if ok && o.Sink.File != "" && filepath.Clean(folder) == filepath.Clean(o.Sink.File) {
+	letters, err := deadletter.ParseSetting(o.DeadLetterStore)
+	if err == nil && letters.Folder != "" && o.Sink.File != "" && filepath.Clean(letters.Folder) == filepath.Clean(o.Sink.File) {
 		p.Wrong(varDeadLetters, "is the file of "+varSink, "a folder of its own")
 	}
 	return o
@@ -424,66 +345,17 @@ func (p parser) poisonLimit() dedupe.PoisonLimit {
 	return dedupe.PoisonLimit(limit)
 }
 
-func (p parser) sinkAggregation() kinesissink.Aggregation {
-	switch p.Text(varSinkAggregation) {
-	case "", "auto":
-		return kinesissink.AggregateAuto
-	case "on":
-		return kinesissink.AggregateAlways
-	case "off":
-		return kinesissink.AggregateNever
-	}
-	p.Wrong(varSinkAggregation, "is neither auto nor on nor off", "auto, on or off")
-	return kinesissink.AggregateAuto
-}
-
-func (p parser) sink() SinkSetting {
-	const allowed = "kinesis:NAME, firehose:NAME, sqs:URL, s3://BUCKET/PREFIX, dynamodb:TABLE or ndjson:PATH"
-	text := p.Required(varSink, allowed)
-	kind, name, _ := strings.Cut(text, ":")
-	switch {
-	case text == "":
-	case kind == "kinesis":
-		if _, err := kinesissink.New(nil, name); err != nil {
-			p.Wrong(varSink, "does not name a Kinesis stream", allowed+", where NAME is 1 to 128 of a-z, A-Z, 0-9, _, . and -")
-		}
-		return SinkSetting{Stream: name}
-	case kind == "firehose":
-		return p.firehose(name, allowed)
-	case kind == "sqs":
-		return p.queue(name, allowed)
-	case kind == "ndjson" && name != "":
-		return SinkSetting{File: name}
-	case kind == "s3":
-		return p.bucket(text, allowed)
-	case kind == "dynamodb":
-		return p.tableName(name, allowed)
-	default:
-		p.Wrong(varSink, "is not a known sink", allowed)
-	}
-	return SinkSetting{}
-}
-
 func (p parser) deadLetters() string {
-	const allowed = "s3://BUCKET/PREFIX or dir:PATH"
+	const allowed = "s3://BUCKET/PREFIX or dir:PATH, with ?notify=URL of a queue"
 	text := p.Required(varDeadLetters, allowed)
 	if text == "" {
 		return ""
 	}
-	if _, err := deadletter.ParseSetting(text); err != nil {
+	_, err := deadletter.ParseSetting(text)
+	if _, ok := errors.AsType[*settings.Error](err); ok {
+		p.WrongAddress(varDeadLetters, err)
+	} else if err != nil { // the error repeats the place
 		p.Wrong(varDeadLetters, "is not a bucket or folder", allowed)
-	}
-	return text
-}
-
-func (p parser) notifyQueueURL() string {
-	text := p.Text(varNotifyQueueURL)
-	if text == "" {
-		return ""
-	}
-	if _, err := deadletter.NewQueue(nil, text); err != nil {
-		p.Wrong(varNotifyQueueURL, "is not the URL of a standard SQS queue",
-			"https://sqs.REGION.amazonaws.com/ACCOUNT/NAME, and no FIFO queue")
 	}
 	return text
 }

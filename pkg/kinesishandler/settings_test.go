@@ -11,12 +11,15 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/settings"
+	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/framing"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/sink/dynamosink"
+	"github.com/oncebox/oncebox/pkg/sink/firehosesink"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
+	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 	"github.com/oncebox/oncebox/pkg/sink/sqssink"
 )
 
@@ -45,9 +48,8 @@ func TestSettingsDefaults(t *testing.T) {
 	s, err := kinesishandler.ParseSettings(with("ONCEBOX_LOG_LEVEL=", "ONCEBOX_OTHER="))
 	must(t, err)
 	equal(t, "table", s.DedupeTable, "dedupe")
-	equal(t, "sink", s.Sink, kinesishandler.SinkSetting{Stream: "unique"})
+	equal(t, "sink", *s.Sink.Stream, kinesissink.Config{Stream: "unique", Aggregation: kinesissink.AggregateAuto, MaxRecord: 1 << 20})
 	equal(t, "dead-letter store", s.DeadLetterStore, "s3://bad-records/clicks")
-	equal(t, "queue", s.NotifyQueueURL, "")
 	equal(t, "scope", s.Scope, "")
 	equal(t, "retention", s.Retention, dedupe.Retention{Window: 48 * time.Hour, Horizon: 336 * time.Hour})
 	equal(t, "passing", s.PassNatural || s.PassSynthetic, false)
@@ -55,7 +57,6 @@ func TestSettingsDefaults(t *testing.T) {
 	equal(t, "derived ids", s.Derive, false)
 	equal(t, "poison limit", s.PoisonLimit, dedupe.DefaultPoisonLimit)
 	equal(t, "no aggregates in the source", s.Unaggregated, false)
-	equal(t, "largest record of the sink", s.SinkMaxRecord, 1<<20)
 	equal(t, "concurrency", s.Concurrency, 32)
 	equal(t, "log level", s.LogLevel, slog.LevelInfo)
 	fields, err := s.Format.Read(t.Context(), []byte(`{"event":{"id":"a"}}`))
@@ -65,15 +66,18 @@ func TestSettingsDefaults(t *testing.T) {
 
 func TestSettingsGiven(t *testing.T) {
 	t.Parallel()
-	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=ndjson:/tmp/a:b.ndjson", "ONCEBOX_DEAD_LETTERS=dir:/tmp/bad",
-		"ONCEBOX_NOTIFY_QUEUE_URL=https://sqs.eu-central-1.amazonaws.com/123456789012/notifier", "ONCEBOX_SCOPE=web-1",
+	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=ndjson:/tmp/a:b.ndjson",
+		"ONCEBOX_DEAD_LETTERS=dir:/tmp/bad?notify=https://sqs.eu-central-1.amazonaws.com/123456789012/notifier", "ONCEBOX_SCOPE=web-1",
 		"ONCEBOX_WINDOW=1h", "ONCEBOX_HORIZON=7d", "ONCEBOX_FINGERPRINT_PATH=fp", "ONCEBOX_VOLATILE=sent, meta.try",
 		"ONCEBOX_CONTEXTS_PATH=meta.contexts", "ONCEBOX_NATURAL=off", "ONCEBOX_SYNTHETIC=on", "ONCEBOX_ACKS=off",
 		"ONCEBOX_POISON_LIMIT=50% of 400", "ONCEBOX_SOURCE_AGGREGATION=off", "ONCEBOX_LEDGER=keys?concurrency=100", "ONCEBOX_LOG_LEVEL=debug", "ONCEBOX_IDS=first-keeps"))
 	must(t, err)
 	equal(t, "sink", s.Sink, kinesishandler.SinkSetting{File: "/tmp/a:b.ndjson"})
-	equal(t, "dead-letter store", s.DeadLetterStore, "dir:/tmp/bad")
-	equal(t, "queue", s.NotifyQueueURL, "https://sqs.eu-central-1.amazonaws.com/123456789012/notifier")
+	letters, err := deadletter.ParseSetting(s.DeadLetterStore)
+	must(t, err)
+	equal(t, "dead-letter store", letters, deadletter.Setting{
+		Folder: "/tmp/bad", Notify: "https://sqs.eu-central-1.amazonaws.com/123456789012/notifier",
+	})
 	equal(t, "scope", s.Scope, "web-1")
 	equal(t, "retention", s.Retention, dedupe.Retention{Window: time.Hour, Horizon: 7 * 24 * time.Hour})
 	equal(t, "natural duplicates pass", s.PassNatural, true)
@@ -116,19 +120,18 @@ func TestSettingsOfSnowplow(t *testing.T) {
 // TestSettingsOfASink covers settings that cannot be combined with the file sink or the ids of TestSettingsGiven.
 func TestSettingsOfASink(t *testing.T) {
 	t.Parallel()
-	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK_MAX_RECORD=10MiB", "ONCEBOX_SINK_AGGREGATION=on",
+	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=kinesis:unique?max-record=10MiB&aggregation=kpl",
 		"ONCEBOX_IDS=derived", "ONCEBOX_POISON_LIMIT=off"))
 	must(t, err)
-	equal(t, "aggregation", s.SinkAggregation, kinesissink.AggregateAlways)
-	equal(t, "largest record of the sink", s.SinkMaxRecord, 10<<20)
+	equal(t, "sink", *s.Sink.Stream, kinesissink.Config{Stream: "unique", Aggregation: kinesissink.AggregateAlways, MaxRecord: 10 << 20})
 	equal(t, "derived ids", s.Derive, true)
 	equal(t, "poison limit", s.PoisonLimit, dedupe.PoisonLimit{Off: true})
 	for text, want := range map[string]kinesissink.Aggregation{
-		"": kinesissink.AggregateAuto, "auto": kinesissink.AggregateAuto, "off": kinesissink.AggregateNever,
+		"": kinesissink.AggregateAuto, "?aggregation=auto": kinesissink.AggregateAuto, "?aggregation=none": kinesissink.AggregateNever,
 	} {
-		s, err = kinesishandler.ParseSettings(with("ONCEBOX_SINK_AGGREGATION=" + text))
+		s, err = kinesishandler.ParseSettings(with("ONCEBOX_SINK=kinesis:unique" + text))
 		must(t, err)
-		equal(t, "aggregation "+text, s.SinkAggregation, want)
+		equal(t, "aggregation "+text, s.Sink.Stream.Aggregation, want)
 	}
 }
 
@@ -138,20 +141,16 @@ func TestSettingsOfOtherSinks(t *testing.T) {
 	t.Parallel()
 	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=firehose:unique"))
 	must(t, err)
-	equal(t, "Firehose", s.Sink, kinesishandler.SinkSetting{Firehose: "unique"})
-	equal(t, "no delimiter", s.SinkNoDelimiter, false)
-	s, err = kinesishandler.ParseSettings(with("ONCEBOX_SINK=firehose:unique", "ONCEBOX_SINK_DELIMITER=none"))
+	equal(t, "Firehose", *s.Sink.Firehose, firehosesink.Config{Stream: "unique", Delimited: true})
+	s, err = kinesishandler.ParseSettings(with("ONCEBOX_SINK=firehose:unique?delimiter=none"))
 	must(t, err)
-	equal(t, "no delimiter", s.SinkNoDelimiter, true)
+	equal(t, "Firehose", *s.Sink.Firehose, firehosesink.Config{Stream: "unique"})
 	s, err = kinesishandler.ParseSettings(with("ONCEBOX_SINK=sqs:"+queueURL, "ONCEBOX_SYNTHETIC=off"))
 	must(t, err)
-	equal(t, "queue", s.Sink, kinesishandler.SinkSetting{Queue: queueURL})
-	equal(t, "largest message", s.SinkMaxRecord, 1<<20)
-	s, err = kinesishandler.ParseSettings(
-		with("ONCEBOX_SINK=sqs:"+queueURL+".fifo", "ONCEBOX_SINK_ENCODING=base64", "ONCEBOX_SINK_MAX_RECORD=256KiB"))
+	equal(t, "queue", *s.Sink.Queue, sqssink.Config{URL: queueURL, Encoding: sqssink.EncodingText, MaxRecord: 1 << 20})
+	s, err = kinesishandler.ParseSettings(with("ONCEBOX_SINK=sqs:" + queueURL + ".fifo?encoding=base64&max-record=256KiB"))
 	must(t, err)
-	equal(t, "encoding", s.SinkEncoding, sqssink.EncodingBase64)
-	equal(t, "largest message", s.SinkMaxRecord, 256<<10)
+	equal(t, "queue", *s.Sink.Queue, sqssink.Config{URL: queueURL + ".fifo", Encoding: sqssink.EncodingBase64, MaxRecord: 256 << 10})
 }
 
 func TestSettingsOfRaw(t *testing.T) {
@@ -183,11 +182,10 @@ func TestSettingsOfSourceRecords(t *testing.T) {
 
 func TestSettingsOfATable(t *testing.T) {
 	t.Parallel()
-	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=customer=customer.id,n",
-		"ONCEBOX_SINK_VERSION=changed_at", "ONCEBOX_SINK_DELETE=meta.op=a=b"))
+	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=dynamodb:items?key=customer=customer.id,n&version=changed_at&delete=meta.op=a=b"))
 	must(t, err)
-	equal(t, "sink", s.Sink, kinesishandler.SinkSetting{Table: "items"})
-	table := s.SinkTable
+	table := s.Sink.Table
+	equal(t, "table", table.Name, "items")
 	equal(t, "key", fmt.Sprint(table.Key), "[{customer customer.id} {n n}]")
 	equal(t, "version", table.Version, dynamosink.Attribute{Name: "changed_at", Path: "changed_at"})
 	equal(t, "delete", table.DeletePath+" "+table.DeleteValue, "meta.op a=b")
@@ -257,7 +255,9 @@ func TestSinkNames(t *testing.T) {
 	long := strings.Repeat("x", 4000)
 	names := map[string]bool{}
 	for _, s := range []kinesishandler.SinkSetting{
-		{}, {Own: "a"}, {Stream: "a"}, {Firehose: "a"}, {Queue: "a"}, {File: "a"}, {File: long}, {File: long + "x"},
+		{}, {Own: "a"}, {Stream: &kinesissink.Config{Stream: "a"}}, {Firehose: &firehosesink.Config{Stream: "a"}},
+		{Queue: &sqssink.Config{URL: "a"}}, {Objects: &objectsink.Config{Bucket: "a"}}, {Table: &dynamosink.Table{Name: "a"}},
+		{File: "a"}, {File: long}, {File: long + "x"},
 	} {
 		name := s.String()
 		if names[name] || len(name) > 200 {
@@ -265,7 +265,15 @@ func TestSinkNames(t *testing.T) {
 		}
 		names[name] = true
 	}
-	equal(t, "a stream", kinesishandler.SinkSetting{Stream: "unique"}.String(), "kinesis:unique")
+	for address, want := range map[string]string{
+		"kinesis:unique?aggregation=kpl": "kinesis:unique", "firehose:unique?delimiter=none": "firehose:unique",
+		"sqs:" + queueURL + "?encoding=base64": "sqs:" + queueURL, "s3://lake/events?compression=none": "s3://lake/events/",
+		"dynamodb:items?key=id": "dynamodb:items",
+	} {
+		s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=" + address))
+		must(t, err)
+		equal(t, "name of "+address, s.Sink.String(), want)
+	}
 }
 
 func TestSettingsRefused(t *testing.T) {
@@ -308,38 +316,38 @@ func TestSettingsRefused(t *testing.T) {
 		"sink without bucket":  {with("ONCEBOX_SINK=s3://"), "ONCEBOX_SINK"},
 		"hidden objects":       {with("ONCEBOX_SINK=s3://bucket/a/_hunter2"), "ONCEBOX_SINK"},
 		"objects, no acks":     {with("ONCEBOX_SINK=s3://bucket/a", "ONCEBOX_ACKS=off"), "ONCEBOX_ACKS"},
-		"objects, aggregates":  {with("ONCEBOX_SINK=s3://bucket/a", "ONCEBOX_SINK_AGGREGATION=on"), "ONCEBOX_SINK_AGGREGATION"},
+		"objects, aggregates":  {with("ONCEBOX_SINK=s3://bucket/a?aggregation=kpl"), "ONCEBOX_SINK?aggregation"},
 		"letters in objects":   {with("ONCEBOX_SINK=s3://bad-records"), "ONCEBOX_DEAD_LETTERS"},
 		"objects in letters":   {with("ONCEBOX_SINK=s3://bad-records/clicks/a"), "ONCEBOX_DEAD_LETTERS"},
-		"what objects":         {with("ONCEBOX_SINK=s3://bucket/a", "ONCEBOX_SINK_OBJECT_FORMAT=csv", "ONCEBOX_SINK_COMPRESSION=lz4", "ONCEBOX_SINK_OBJECT_SIZE=1"), "ONCEBOX_SINK_OBJECT_FORMAT ONCEBOX_SINK_COMPRESSION ONCEBOX_SINK_OBJECT_SIZE"},
-		"objects of a stream":  {with("ONCEBOX_SINK_COMPRESSION=zstd"), "ONCEBOX_SINK_COMPRESSION"},
-		"table without a key":  {with("ONCEBOX_SINK=dynamodb:hunter2"), "ONCEBOX_SINK_KEY"},
-		"no table":             {with("ONCEBOX_SINK=dynamodb:a b", "ONCEBOX_SINK_KEY=id"), "ONCEBOX_SINK"},
-		"table of entries":     {with("ONCEBOX_SINK=dynamodb:dedupe", "ONCEBOX_SINK_KEY=id"), "ONCEBOX_SINK"},
-		"key of three":         {with("ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=a,b,c"), "ONCEBOX_SINK_KEY"},
-		"key without a name":   {with("ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=hunter2.id"), "ONCEBOX_SINK_KEY"},
-		"version twice":        {with("ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id", "ONCEBOX_SINK_VERSION=id=at"), "ONCEBOX_SINK_KEY"},
-		"no version":           {with("ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id", "ONCEBOX_SINK_VERSION=hunter2.*"), "ONCEBOX_SINK_VERSION"},
-		"delete, no version":   {with("ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id", "ONCEBOX_SINK_DELETE=op=d"), "ONCEBOX_SINK_DELETE"},
-		"no delete":            {with("ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id", "ONCEBOX_SINK_VERSION=v", "ONCEBOX_SINK_DELETE=hunter2"), "ONCEBOX_SINK_DELETE"},
-		"items that pass":      {with("ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id", "ONCEBOX_NATURAL=off", "ONCEBOX_SYNTHETIC=off"), "ONCEBOX_NATURAL ONCEBOX_SYNTHETIC"},
-		"items, aggregates":    {with("ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id", "ONCEBOX_SINK_AGGREGATION=on"), "ONCEBOX_SINK_AGGREGATION"},
-		"key of a stream":      {with("ONCEBOX_SINK_KEY=id", "ONCEBOX_SINK_VERSION=v", "ONCEBOX_SINK_DELETE=op=d"), "ONCEBOX_SINK_KEY ONCEBOX_SINK_VERSION ONCEBOX_SINK_DELETE"},
+		"what objects":         {with("ONCEBOX_SINK=s3://bucket/a?format=csv&compression=lz4&object-size=1"), "ONCEBOX_SINK?format ONCEBOX_SINK?compression ONCEBOX_SINK?object-size"},
+		"objects of a stream":  {with("ONCEBOX_SINK=kinesis:unique?compression=zstd"), "ONCEBOX_SINK?compression"},
+		"table without a key":  {with("ONCEBOX_SINK=dynamodb:hunter2"), "ONCEBOX_SINK?key"},
+		"no table":             {with("ONCEBOX_SINK=dynamodb:a b?key=id"), "ONCEBOX_SINK"},
+		"table of entries":     {with("ONCEBOX_SINK=dynamodb:dedupe?key=id"), "ONCEBOX_SINK"},
+		"key of three":         {with("ONCEBOX_SINK=dynamodb:items?key=a,b,c"), "ONCEBOX_SINK?key"},
+		"key without a name":   {with("ONCEBOX_SINK=dynamodb:items?key=hunter2.id"), "ONCEBOX_SINK?key"},
+		"version twice":        {with("ONCEBOX_SINK=dynamodb:items?key=id&version=id=at"), "ONCEBOX_SINK?version"},
+		"no version":           {with("ONCEBOX_SINK=dynamodb:items?key=id&version=hunter2.*"), "ONCEBOX_SINK?version"},
+		"delete, no version":   {with("ONCEBOX_SINK=dynamodb:items?key=id&delete=op=d"), "ONCEBOX_SINK?delete"},
+		"no delete":            {with("ONCEBOX_SINK=dynamodb:items?key=id&version=v&delete=hunter2"), "ONCEBOX_SINK?delete"},
+		"items that pass":      {with("ONCEBOX_SINK=dynamodb:items?key=id", "ONCEBOX_NATURAL=off", "ONCEBOX_SYNTHETIC=off"), "ONCEBOX_NATURAL ONCEBOX_SYNTHETIC"},
+		"items, aggregates":    {with("ONCEBOX_SINK=dynamodb:items?key=id&aggregation=kpl"), "ONCEBOX_SINK?aggregation"},
+		"key of a stream":      {with("ONCEBOX_SINK=kinesis:unique?key=id&version=v&delete=op=d"), "ONCEBOX_SINK?delete ONCEBOX_SINK?key ONCEBOX_SINK?version"},
 		"no such sink":         {with("ONCEBOX_SINK=hunter2"), "ONCEBOX_SINK"},
 		"no stream":            {with("ONCEBOX_SINK=kinesis:"), "ONCEBOX_SINK"},
 		"stream by ARN":        {with("ONCEBOX_SINK=kinesis:arn:aws:kinesis:eu-central-1:123456789012:stream/hunter2"), "ONCEBOX_SINK"},
 		"no Firehose stream":   {with("ONCEBOX_SINK=firehose:hunter2/"), "ONCEBOX_SINK"},
 		"no queue as the sink": {with("ONCEBOX_SINK=sqs:hunter2"), "ONCEBOX_SINK"},
-		"Firehose settings":    {with("ONCEBOX_SINK=firehose:a", "ONCEBOX_SINK_AGGREGATION=on", "ONCEBOX_SINK_MAX_RECORD=1MiB", "ONCEBOX_SINK_ENCODING=text", "ONCEBOX_SINK_DELIMITER=hunter2"), "ONCEBOX_SINK_DELIMITER ONCEBOX_SINK_AGGREGATION ONCEBOX_SINK_MAX_RECORD ONCEBOX_SINK_ENCODING"},
-		"SQS settings":         {with("ONCEBOX_SINK=sqs:"+queueURL, "ONCEBOX_SINK_MAX_RECORD=2MiB", "ONCEBOX_SINK_ENCODING=hunter2", "ONCEBOX_SINK_DELIMITER=none"), "ONCEBOX_SINK_MAX_RECORD ONCEBOX_SINK_ENCODING ONCEBOX_SINK_DELIMITER"},
-		"encoded stream":       {with("ONCEBOX_SINK_ENCODING=base64"), "ONCEBOX_SINK_ENCODING"},
+		"Firehose settings":    {with("ONCEBOX_SINK=firehose:a?aggregation=kpl&max-record=1MiB&encoding=text&delimiter=hunter2"), "ONCEBOX_SINK?delimiter ONCEBOX_SINK?aggregation ONCEBOX_SINK?encoding ONCEBOX_SINK?max-record"},
+		"SQS settings":         {with("ONCEBOX_SINK=sqs:" + queueURL + "?max-record=2MiB&encoding=hunter2&delimiter=none"), "ONCEBOX_SINK?encoding ONCEBOX_SINK?max-record ONCEBOX_SINK?delimiter"},
+		"encoded stream":       {with("ONCEBOX_SINK=kinesis:unique?encoding=base64"), "ONCEBOX_SINK?encoding"},
 		"FIFO, same ids":       {with("ONCEBOX_SINK=sqs:"+queueURL+".fifo", "ONCEBOX_SYNTHETIC=off"), "ONCEBOX_SYNTHETIC"},
 		"no file":              {with("ONCEBOX_SINK=ndjson:"), "ONCEBOX_SINK"},
 		"no bucket":            {with("ONCEBOX_DEAD_LETTERS=s3://"), "ONCEBOX_DEAD_LETTERS"},
 		"no such store":        {with("ONCEBOX_DEAD_LETTERS=hunter2"), "ONCEBOX_DEAD_LETTERS"},
 		"sink is the store":    {with("ONCEBOX_SINK=ndjson:hunter2/a", "ONCEBOX_DEAD_LETTERS=dir:hunter2//a/"), "ONCEBOX_DEAD_LETTERS"},
-		"no queue":             {with("ONCEBOX_NOTIFY_QUEUE_URL=hunter2"), "ONCEBOX_NOTIFY_QUEUE_URL"},
-		"FIFO queue":           {with("ONCEBOX_NOTIFY_QUEUE_URL=https://sqs.eu-central-1.amazonaws.com/1/hunter2.fifo"), "ONCEBOX_NOTIFY_QUEUE_URL"},
+		"no queue":             {with("ONCEBOX_DEAD_LETTERS=dir:failed?notify=hunter2"), "ONCEBOX_DEAD_LETTERS?notify"},
+		"FIFO queue":           {with("ONCEBOX_DEAD_LETTERS=dir:failed?notify=https://sqs.eu-central-1.amazonaws.com/1/hunter2.fifo"), "ONCEBOX_DEAD_LETTERS?notify"},
 		"capital scope":        {with("ONCEBOX_SCOPE=Hunter2"), "ONCEBOX_SCOPE"},
 		"long scope":           {with("ONCEBOX_SCOPE=" + strings.Repeat("a", 64)), "ONCEBOX_SCOPE"},
 		"no window":            {with("ONCEBOX_WINDOW=0"), "ONCEBOX_WINDOW"},
@@ -351,12 +359,12 @@ func TestSettingsRefused(t *testing.T) {
 		"endless horizon":      {with("ONCEBOX_HORIZON=2000000h"), "ONCEBOX_HORIZON"},
 		"switches":             {with("ONCEBOX_NATURAL=true", "ONCEBOX_SYNTHETIC=1", "ONCEBOX_ACKS=On"), "ONCEBOX_NATURAL ONCEBOX_SYNTHETIC ONCEBOX_ACKS"},
 		"source aggregation":   {with("ONCEBOX_SOURCE_AGGREGATION=auto"), "ONCEBOX_SOURCE_AGGREGATION"},
-		"sink aggregation":     {with("ONCEBOX_SINK_AGGREGATION=always"), "ONCEBOX_SINK_AGGREGATION"},
-		"aggregates in a file": {with("ONCEBOX_SINK=ndjson:hunter2", "ONCEBOX_SINK_AGGREGATION=on"), "ONCEBOX_SINK_AGGREGATION"},
-		"small largest record": {with("ONCEBOX_SINK_MAX_RECORD=10"), "ONCEBOX_SINK_MAX_RECORD"},
-		"large largest record": {with("ONCEBOX_SINK_MAX_RECORD=11MiB"), "ONCEBOX_SINK_MAX_RECORD"},
-		"record of what unit":  {with("ONCEBOX_SINK_MAX_RECORD=hunter2"), "ONCEBOX_SINK_MAX_RECORD"},
-		"record of a file":     {with("ONCEBOX_SINK=ndjson:hunter2", "ONCEBOX_SINK_MAX_RECORD=2MiB"), "ONCEBOX_SINK_MAX_RECORD"},
+		"sink aggregation":     {with("ONCEBOX_SINK=kinesis:unique?aggregation=always"), "ONCEBOX_SINK?aggregation"},
+		"aggregates in a file": {with("ONCEBOX_SINK=ndjson:hunter2?aggregation=kpl"), "ONCEBOX_SINK?aggregation"},
+		"small largest record": {with("ONCEBOX_SINK=kinesis:unique?max-record=10"), "ONCEBOX_SINK?max-record"},
+		"large largest record": {with("ONCEBOX_SINK=kinesis:unique?max-record=11MiB"), "ONCEBOX_SINK?max-record"},
+		"record of what unit":  {with("ONCEBOX_SINK=kinesis:unique?max-record=hunter2"), "ONCEBOX_SINK?max-record"},
+		"record of a file":     {with("ONCEBOX_SINK=ndjson:hunter2?max-record=2MiB"), "ONCEBOX_SINK?max-record"},
 		"no poison limit":      {with("ONCEBOX_POISON_LIMIT=hunter2"), "ONCEBOX_POISON_LIMIT"},
 		"poison, no count":     {with("ONCEBOX_POISON_LIMIT=90%"), "ONCEBOX_POISON_LIMIT"},
 		"poison, no share":     {with("ONCEBOX_POISON_LIMIT=0% of 100"), "ONCEBOX_POISON_LIMIT"},
@@ -371,7 +379,7 @@ func TestSettingsRefused(t *testing.T) {
 		"Valkey of keys":       {with("ONCEBOX_LEDGER=keys?buckets=8&previous=hunter2:1"), "ONCEBOX_LEDGER?buckets ONCEBOX_LEDGER?previous"},
 		"Valkey of the log":    {with("ONCEBOX_LEDGER=log?buckets=8"), "ONCEBOX_LEDGER?buckets"},
 		"log of Valkey":        {with("ONCEBOX_LEDGER=valkey://cache:6379?lanes=8&concurrency=8"), "ONCEBOX_LEDGER?concurrency ONCEBOX_LEDGER?lanes"},
-		"Valkey of a table":    {with("ONCEBOX_LEDGER=valkey://cache:6379", "ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id"), "ONCEBOX_LEDGER"},
+		"Valkey of a table":    {with("ONCEBOX_LEDGER=valkey://cache:6379", "ONCEBOX_SINK=dynamodb:items?key=id"), "ONCEBOX_LEDGER"},
 		"no Valkey bucket":     {with("ONCEBOX_LEDGER=valkey://cache:6379?buckets=0"), "ONCEBOX_LEDGER?buckets"},
 		"change without time":  {with("ONCEBOX_LEDGER=valkey://cache:6379?previous=old:6379"), "ONCEBOX_LEDGER?since"},
 		"change from nothing":  {with("ONCEBOX_LEDGER=valkey://cache:6379?since=2027-03-01T09:00:00Z"), "ONCEBOX_LEDGER?previous"},
@@ -383,7 +391,7 @@ func TestSettingsRefused(t *testing.T) {
 		"password in a URL":    {with("ONCEBOX_LEDGER=valkey://cache:6379?password=hunter2"), "ONCEBOX_LEDGER?password"},
 		"previous password":    {with("ONCEBOX_LEDGER=valkey://cache:6379?previous=hunter2@old:6379&since=2027-03-01T09:00:00Z"), "ONCEBOX_LEDGER?previous"},
 		"lanes of keys":        {with("ONCEBOX_LEDGER=keys?lanes=8&memory=1GiB"), "ONCEBOX_LEDGER?lanes ONCEBOX_LEDGER?memory"},
-		"log of a table":       {with("ONCEBOX_LEDGER=log", "ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id"), "ONCEBOX_LEDGER"},
+		"log of a table":       {with("ONCEBOX_LEDGER=log", "ONCEBOX_SINK=dynamodb:items?key=id"), "ONCEBOX_LEDGER"},
 		"log, concurrency":     {with("ONCEBOX_LEDGER=log?concurrency=32"), "ONCEBOX_LEDGER?concurrency"},
 		"no lane":              {with("ONCEBOX_LEDGER=log?lanes=0"), "ONCEBOX_LEDGER?lanes"},
 		"too many lanes":       {with("ONCEBOX_LEDGER=log?lanes=257"), "ONCEBOX_LEDGER?lanes"},
@@ -443,7 +451,7 @@ func TestOptions(t *testing.T) {
 	o, err := kinesishandler.ParseOptions(without("ONCEBOX_DEDUPE_TABLE", "ONCEBOX_STORE=sqlite:x.db"))
 	must(t, err)
 	equal(t, "consumer", o.Consumer, "")
-	equal(t, "sink", o.Sink.Stream, "unique")
+	equal(t, "sink", o.Sink.String(), "kinesis:unique")
 	equal(t, "window", o.Retention.Window, kinesishandler.DefaultWindow)
 	_, err = kinesishandler.ParseOptions([]string{"ONCEBOX_SINK=nowhere", "ONCEBOX_LOG_LEVEL=loud"})
 	if err == nil {

@@ -1,113 +1,144 @@
 package kinesishandler
 
 import (
-	"cmp"
 	"context"
-	"slices"
+	"crypto/sha256"
+	"encoding/hex"
+	"log/slog"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
+	"github.com/oncebox/oncebox/internal/address"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/sink/dynamosink"
 	"github.com/oncebox/oncebox/pkg/sink/firehosesink"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
+	"github.com/oncebox/oncebox/pkg/sink/ndjsonsink"
+	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 	"github.com/oncebox/oncebox/pkg/sink/sqssink"
 )
 
-// sinkVariables has the variables that are only for some kinds of sinks.
-var sinkVariables = []struct {
-	variable string
-	kinds    []string
-}{
-	{varSinkAggregation, []string{"kinesis"}},
-	{varSinkMaxRecord, []string{"kinesis", "sqs"}},
-	{varSinkEncoding, []string{"sqs"}},
-	{varSinkDelimiter, []string{"firehose"}},
-	{varSinkObjectFormat, []string{"s3"}},
-	{varSinkCompression, []string{"s3"}},
-	{varSinkObjectSize, []string{"s3"}},
-	{varSinkKey, []string{"dynamodb"}},
-	{varSinkVersion, []string{"dynamodb"}},
-	{varSinkDelete, []string{"dynamodb"}},
+// SinkSetting is the destination of unique records. Exactly one field is set.
+type SinkSetting struct {
+	Stream   *kinesissink.Config
+	Firehose *firehosesink.Config
+	Queue    *sqssink.Config
+	Objects  *objectsink.Config
+	Table    *dynamosink.Table
+	File     string // an NDJSON file
+	Own      string // the name of a sink in the parts of New: a record that is done for one name is not done for another
 }
 
-// refuseOtherSinks refuses variables that this kind of sink does not have.
-func (p parser) refuseOtherSinks(kind string) {
-	for _, v := range sinkVariables {
-		if p.Text(v.variable) != "" && !slices.Contains(v.kinds, kind) {
-			p.Wrong(v.variable, "is not a setting of "+varSink+"="+kind, "leave it empty")
-		}
+// String names the sink in acks: its address without options, so that a record that is done stays done when an option
+// changes.
+func (s SinkSetting) String() string {
+	switch {
+	case s.Stream != nil:
+		return "kinesis:" + s.Stream.Stream
+	case s.Firehose != nil:
+		return "firehose:" + s.Firehose.Stream
+	case s.Queue != nil:
+		return "sqs:" + s.Queue.URL
+	case s.Objects != nil:
+		return "s3://" + s.Objects.Bucket + "/" + s.Objects.Prefix
+	case s.Table != nil:
+		return "dynamodb:" + s.Table.Name
+	case s.File != "":
+		sum := sha256.Sum256([]byte(s.File)) // a path may be longer than a key of a table
+		return "ndjson:" + hex.EncodeToString(sum[:16])
 	}
+	return "own:" + s.Own
+}
+
+// sinks reads addresses, by scheme.
+var sinks = map[string]func(text string) (SinkSetting, error){
+	"kinesis": func(text string) (SinkSetting, error) {
+		c, err := kinesissink.Parse(text)
+		return SinkSetting{Stream: &c}, err
+	},
+	"firehose": func(text string) (SinkSetting, error) {
+		c, err := firehosesink.Parse(text)
+		return SinkSetting{Firehose: &c}, err
+	},
+	"sqs": func(text string) (SinkSetting, error) {
+		c, err := sqssink.Parse(text)
+		return SinkSetting{Queue: &c}, err
+	},
+	"s3": func(text string) (SinkSetting, error) {
+		c, err := objectsink.Parse(text)
+		return SinkSetting{Objects: &c}, err
+	},
+	"dynamodb": func(text string) (SinkSetting, error) {
+		t, err := dynamosink.Parse(text)
+		return SinkSetting{Table: &t}, err
+	},
+	"ndjson": func(text string) (SinkSetting, error) {
+		path, err := ndjsonsink.Parse(text)
+		return SinkSetting{File: path}, err
+	},
+}
+
+func (p parser) sink() SinkSetting {
+	const allowed = "kinesis:NAME, firehose:NAME, sqs:URL, s3://BUCKET/PREFIX, dynamodb:TABLE?key=KEY or ndjson:PATH"
+	text := p.Required(varSink, allowed)
+	parse := sinks[address.Scheme(text)]
+	switch {
+	case text == "":
+		return SinkSetting{}
+	case parse == nil:
+		p.Wrong(varSink, "is not a known sink", allowed)
+		return SinkSetting{}
+	}
+	s, err := parse(text)
+	p.WrongAddress(varSink, err)
+	return s
 }
 
 // isSource reports whether the sink is the source that records come from.
 func (s SinkSetting) isSource(source dedupe.Stream) bool {
 	if table, isTable := strings.CutPrefix(source.Name, "dynamodb:"); isTable {
-		return table == s.Table
+		return s.Table != nil && table == s.Table.Name
 	}
-	queue, isQueue := strings.CutPrefix(source.Name, "sqs:")
-	return !isQueue && source.Name == s.Stream ||
-		isQueue && strings.HasSuffix(s.Queue, "/"+source.Account+"/"+queue) && strings.Contains(s.Queue, source.Region)
+	if queue, isQueue := strings.CutPrefix(source.Name, "sqs:"); isQueue {
+		return s.Queue != nil && strings.HasSuffix(s.Queue.URL, "/"+source.Account+"/"+queue) &&
+			strings.Contains(s.Queue.URL, source.Region)
+	}
+	return s.Stream != nil && source.Name == s.Stream.Stream
 }
 
-func (p parser) firehose(name, allowed string) SinkSetting {
-	if _, err := firehosesink.New(nil, name); err != nil {
-		p.Wrong(varSink, "does not name a Firehose stream", allowed+", where NAME is 1 to 64 of a-z, A-Z, 0-9, _, . and -")
+// openSink adds the sink of the options to the parts.
+func openSink(
+	ctx context.Context, load func(context.Context) (aws.Config, error), store Store, o Options, log *slog.Logger,
+	p *dedupe.Parts,
+) (closeSink func() error, err error) {
+	closeSink = func() error { return nil }
+	switch s := o.Sink; {
+	case s.File != "":
+		sink, err := ndjsonsink.Open(s.File)
+		if err != nil {
+			return closeSink, err
+		}
+		p.Sink, closeSink = sink, sink.Close
+	case s.Table != nil:
+		p.Ledger = nil // the sink has the entries
+		p.Tx, err = openTable(store, *s.Table)
+	case s.Firehose != nil:
+		p.Sink, err = s.Firehose.Open(ctx, load)
+	case s.Queue != nil:
+		p.Sink, err = s.Queue.Open(ctx, load)
+	case s.Objects != nil:
+		p.Acks = nil // the objects show which records are done
+		p.Objects, err = s.Objects.Open(ctx, load)
+	case s.Stream != nil:
+		p.Sink, err = s.Stream.Open(ctx, load, kinesissink.WithFallback(unaggregated(log)))
 	}
-	return SinkSetting{Firehose: name}
+	return closeSink, err
 }
 
-func (p parser) queue(url, allowed string) SinkSetting {
-	if _, err := sqssink.New(nil, url); err != nil {
-		p.Wrong(varSink, "does not have the URL of an SQS queue",
-			allowed+", where URL is https://sqs.REGION.amazonaws.com/ACCOUNT/NAME")
+// unaggregated logs that the sink cannot make aggregates.
+func unaggregated(log *slog.Logger) func(error) {
+	return func(err error) {
+		log.Warn("records are sent without aggregation", "error", err.Error())
 	}
-	return SinkSetting{Queue: url}
-}
-
-func (p parser) sinkMaxRecord(kind string) int {
-	if kind == "sqs" {
-		return p.Size(varSinkMaxRecord, sqssink.LargestRecord, sqssink.SmallestLimit, sqssink.LargestRecord,
-			"1KiB to 1MiB, the MaximumMessageSize of the queue")
-	}
-	return p.Size(varSinkMaxRecord, kinesissink.DefaultMaxRecord, kinesissink.DefaultMaxRecord, kinesissink.LargestRecord,
-		"1MiB to 10MiB, as the stream allows")
-}
-
-func (p parser) sinkEncoding() sqssink.Encoding {
-	text := sqssink.Encoding(cmp.Or(p.Text(varSinkEncoding), string(sqssink.EncodingText)))
-	if text != sqssink.EncodingText && text != sqssink.EncodingBase64 {
-		p.Wrong(varSinkEncoding, "is neither text nor base64", "text or base64")
-	}
-	return text
-}
-
-// noDelimiter reads the delimiter of the records of a Firehose stream.
-func (p parser) noDelimiter() bool {
-	switch p.Text(varSinkDelimiter) {
-	case "", "newline":
-		return false
-	case "none":
-		return true
-	}
-	p.Wrong(varSinkDelimiter, "is neither newline nor none", "newline or none")
-	return false
-}
-
-func openFirehose(ctx context.Context, load func(context.Context) (aws.Config, error), o Options) (dedupe.Sink, error) {
-	client, err := firehosesink.NewClient(ctx, load)
-	if err != nil {
-		return nil, err
-	}
-	return firehosesink.New(client, o.Sink.Firehose, firehosesink.WithDelimiter(!o.SinkNoDelimiter))
-}
-
-func openQueue(ctx context.Context, load func(context.Context) (aws.Config, error), o Options) (dedupe.Sink, error) {
-	client, err := sqssink.NewClient(ctx, load)
-	if err != nil {
-		return nil, err
-	}
-	return sqssink.New(client, o.Sink.Queue,
-		sqssink.WithEncoding(cmp.Or(o.SinkEncoding, sqssink.EncodingText)),
-		sqssink.WithMaxRecord(cmp.Or(o.SinkMaxRecord, sqssink.LargestRecord)))
 }

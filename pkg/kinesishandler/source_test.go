@@ -285,7 +285,7 @@ func TestOneSourceIsRefused(t *testing.T) {
 // TestTableIsItsSink: otherwise each item would be a change that comes as the next record.
 func TestTableIsItsSink(t *testing.T) {
 	t.Parallel()
-	b := newBench(t, "ONCEBOX_SINK=dynamodb:orders", "ONCEBOX_SINK_KEY=id")
+	b := newBench(t, "ONCEBOX_SINK=dynamodb:orders?key=id")
 	if _, err := b.Handle(t.Context(), rawRecords(t, changeOf(1, `{"id":{"S":"a"}}`))); !errors.Is(err, kinesishandler.ErrLoop) {
 		t.Errorf("want %v, got %v", kinesishandler.ErrLoop, err)
 	}

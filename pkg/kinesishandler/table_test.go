@@ -52,7 +52,7 @@ func TestFunctionThatIsSwitchedToATable(t *testing.T) {
 	must(t, err)
 	store := dynamostore.New(client, entries)
 	o, err := kinesishandler.ParseOptions([]string{
-		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=dynamodb:" + itemTable, "ONCEBOX_SINK_KEY=id",
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=dynamodb:" + itemTable + "?key=id",
 		"ONCEBOX_DEAD_LETTERS=dir:" + t.TempDir(),
 	})
 	must(t, err)
@@ -65,7 +65,7 @@ func TestFunctionThatIsSwitchedToATable(t *testing.T) {
 			sent += len(outputs)
 			return errors.New("the stream is gone")
 		}),
-	}, kinesishandler.Options{Format: o.Format, Sink: kinesishandler.SinkSetting{Stream: "unique"}}, slog.New(slog.DiscardHandler))
+	}, kinesishandler.Options{Format: o.Format, Sink: kinesishandler.SinkSetting{Own: "unique"}}, slog.New(slog.DiscardHandler))
 	must(t, err)
 	if _, err := before.Handle(t.Context(), raw); !errors.Is(err, kinesishandler.ErrNoProgress) || sent == 0 {
 		t.Fatalf("%d records were sent: %v", sent, err)
@@ -99,7 +99,7 @@ func TestTableWithAnotherStore(t *testing.T) {
 	must(t, err)
 	t.Cleanup(func() { _ = store.Close() })
 	o, err := kinesishandler.ParseOptions([]string{
-		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=dynamodb:items", "ONCEBOX_SINK_KEY=id",
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=dynamodb:items?key=id",
 		"ONCEBOX_DEAD_LETTERS=dir:" + filepath.Join(t.TempDir(), "dead"),
 	})
 	must(t, err)

@@ -114,16 +114,15 @@ var sweepFacts = facts{
 }
 
 var dedupeEnvironment = facts{
-	"dedupe-function ONCEBOX_DEDUPE_TABLE":     "DedupeTable",
-	"dedupe-function ONCEBOX_ID_PATH":          "event.id",
-	"dedupe-function ONCEBOX_SINK":             "kinesis:DestinationStream",
-	"dedupe-function ONCEBOX_DEAD_LETTERS":     "s3://DeadLetterBucket/poison/SourceStream",
-	"dedupe-function ONCEBOX_NOTIFY_QUEUE_URL": "https://sqs.us-east-1.amazonaws.com/123456789012/NotifyQueueUrl",
-	"dedupe-function ONCEBOX_HORIZON":          "336h0m0s",
-	"dedupe-function ONCEBOX_NATURAL":          "on",
-	"dedupe-function ONCEBOX_SYNTHETIC":        "on",
-	"dedupe-function ONCEBOX_ACKS":             "on",
-	"dedupe-function ONCEBOX_METRICS":          "on",
+	"dedupe-function ONCEBOX_DEDUPE_TABLE": "DedupeTable",
+	"dedupe-function ONCEBOX_ID_PATH":      "event.id",
+	"dedupe-function ONCEBOX_SINK":         "kinesis:DestinationStream",
+	"dedupe-function ONCEBOX_DEAD_LETTERS": "s3://DeadLetterBucket/poison/SourceStream?notify=https://sqs.us-east-1.amazonaws.com/123456789012/NotifyQueueUrl",
+	"dedupe-function ONCEBOX_HORIZON":      "336h0m0s",
+	"dedupe-function ONCEBOX_NATURAL":      "on",
+	"dedupe-function ONCEBOX_SYNTHETIC":    "on",
+	"dedupe-function ONCEBOX_ACKS":         "on",
+	"dedupe-function ONCEBOX_METRICS":      "on",
 
 	"dedupe-function ONCEBOX_SOURCE_AGGREGATION": "on",
 }

@@ -70,11 +70,8 @@ func TestStackName(t *testing.T) {
 
 // notSettings are the variables that no context value sets by their name.
 var notSettings = map[string]string{
-	"ONCEBOX_SINK":         "destination-stream-arn, destination-firehose, destination-queue-arn, destination-bucket, destination-table, or the stream that is made",
-	"ONCEBOX_DEAD_LETTERS": "dead-letter-bucket, or the bucket that is made",
+	"ONCEBOX_DEAD_LETTERS": "dead-letter-bucket and notify-queue-arn, or the bucket and the queue that are made",
 	"ONCEBOX_CALLER":       "auth, so that routes and function agree",
-
-	"ONCEBOX_NOTIFY_QUEUE_URL": "notify-queue-arn, or the queue that is made",
 
 	"ONCEBOX_CHALLENGE_SECRET_FILE": "challenge-secret-arn: a function on Lambda has only the files of its code",
 }

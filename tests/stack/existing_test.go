@@ -61,7 +61,7 @@ func TestEachResourceHasItsKey(t *testing.T) {
 		must(t, err)
 		_, err = infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
 			Rules: infra.RecordRules{IDPath: "id"}, Function: functionProps(t), DedupeTable: dedupe,
-			Source: stream("source"), SourceRetention: 24 * time.Hour, Destination: stream("destination"),
+			Source: stream("source"), SourceRetention: 24 * time.Hour, Sink: infra.ToStream(stream("destination")),
 			DeadLetterBucket: awss3.Bucket_FromBucketAttributes(stack, jsii.String("Bucket"),
 				&awss3.BucketAttributes{BucketName: jsii.String("their-dead-letters"), EncryptionKey: key("bucket")}),
 			NotifyQueue: awssqs.Queue_FromQueueAttributes(stack, jsii.String("Queue"),

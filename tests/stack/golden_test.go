@@ -26,9 +26,8 @@ const (
 	theirKey         = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 	oldKey           = "arn:aws:kms:eu-west-1:123456789012:key/0f0f0f0f-12ab-34cd-56ef-1234567890ab"
 	theirStream      = "arn:aws:kinesis:eu-west-1:123456789012:stream/theirs"
-	otherStream      = "arn:aws:kinesis:eu-west-1:123456789012:stream/others"
 	theirQueue       = "arn:aws:sqs:eu-west-1:123456789012:theirs"
-	fifoQueue        = "arn:aws:sqs:eu-west-1:123456789012:unique.fifo"
+	fifoQueue        = "https://sqs.eu-west-1.amazonaws.com/123456789012/unique.fifo"
 	theirCache       = "clustercfg.theirs.abc123.euw1.cache.amazonaws.com:6379"
 	theirSecret      = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:valkey/theirs-a1B2c3"
 	theirCertificate = "arn:aws:acm:eu-west-1:123456789012:certificate/1234abcd-12ab-34cd-56ef-1234567890ab"
@@ -67,11 +66,11 @@ const (
 	otherLinkKey = "MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
 
 	everythingExists = "bank-table=their-bank; dedupe-table=their-dedupe; " +
-		"source-stream-arn=" + theirStream + "; source-retention=168h; destination-stream-arn=" + otherStream + "; " +
+		"source-stream-arn=" + theirStream + "; source-retention=168h; sink=kinesis:others; " +
 		"dead-letter-bucket=their-dead-letters; notify-queue-arn=" + theirQueue
 
 	// formerKeys is a stack whose key was changed once, to none, with everything that a function can decrypt.
-	formerKeys = "former-key-arns=" + oldKey + "; " + challenge + "; destination-bucket=their-lake; " +
+	formerKeys = "former-key-arns=" + oldKey + "; " + challenge + "; sink=s3://their-lake/records; " +
 		"ledger=valkey://cache.example:6379?secret-arn=" + theirSecret
 
 	theirNetwork = "subnet-ids=subnet-0a1b2c3d,subnet-0a1b2c3d4e5f60718; security-group-ids=sg-0a1b2c3d4e5f60718"
@@ -87,7 +86,7 @@ const (
 		"auth=open; campaign-cache=0; rate-limit=1; burst-limit=2; sweep-every=24h; " +
 		"id-path=event.id; fingerprint-path=event.print; volatile=sent_at, trace; contexts-path=event.contexts; " +
 		"ids=first-keeps; scope=orders; window=3d; horizon=365d; natural=off; synthetic=off; acks=off; " +
-		"poison-limit=100% of 1; source-aggregation=off; sink-aggregation=off; sink-max-record=10MiB; " +
+		"poison-limit=100% of 1; source-aggregation=off; sink=kinesis?aggregation=none&max-record=10MiB; " +
 		"source-retention=8760h; ledger=keys?concurrency=64; batch-window=300s; parallelization=10; " +
 		"retries=-1; record-age=60s"
 )
@@ -114,14 +113,13 @@ var goldens = []golden{
 		"encrypt-logs=on; dashboard=on; canary=15m; " + theirNetwork)},
 	{name: "former-keys", bases: onBoth, context: values(formerKeys)},
 	{name: "every-setting", bases: onBoth, context: with(values(everySetting), inCDKJSON)},
-	{name: "firehose", bases: onRecords, context: values(rawLines + "; destination-firehose=unique; sink-delimiter=none")},
-	{name: "queue", bases: onRecords, context: values("jobs=records; destination-queue-arn=" + fifoQueue + "; " +
-		"sink-encoding=base64; key-arn=" + theirKey)},
-	{name: "objects", bases: onRecords, context: values("jobs=records; destination-bucket=their-lake; " +
-		"destination-prefix=events/; sink-object-format=raw; sink-compression=zstd; sink-object-size=128MiB; " +
+	{name: "firehose", bases: onRecords, context: values(rawLines + "; sink=firehose:unique?delimiter=none")},
+	{name: "queue", bases: onRecords, context: values("jobs=records; sink=sqs:" + fifoQueue + "?encoding=base64; key-arn=" + theirKey)},
+	{name: "objects", bases: onRecords, context: values("jobs=records; " +
+		"sink=s3://their-lake/events/?format=raw&compression=zstd&object-size=128MiB; " +
 		"batch-window=300s; key-arn=" + theirKey)},
-	{name: "table", bases: onRecords, context: values("jobs=records; destination-table=their-items; " +
-		"sink-key=customer=customer.id,n; sink-version=changed_at; sink-delete=change=delete; key-arn=" + theirKey)},
+	{name: "table", bases: onRecords, context: values("jobs=records; " +
+		"sink=dynamodb:their-items?key=customer=customer.id,n&version=changed_at&delete=change=delete; key-arn=" + theirKey)},
 	{name: "log", bases: onRecords, context: values("jobs=records; ledger=log?lanes=16&memory=4GiB; " +
 		"dedupe-memory=6144; expected-rate=33000; window=1h")},
 	{name: "valkey", bases: onRecords, context: values("jobs=records; ledger=valkeys://" + theirCache +

@@ -253,24 +253,25 @@ func describe(tpl template, function resource) (job string, words map[string]str
 		name("bank table", table, textOf(function, "ONCEBOX_BANK_TABLE"))
 		return job, words
 	}
-	switch kind, sink, _ := strings.Cut(textOf(function, "ONCEBOX_SINK"), ":"); kind {
+	address, _, _ := strings.Cut(textOf(function, "ONCEBOX_SINK"), "?")
+	switch kind, sink, _ := strings.Cut(address, ":"); kind {
 	case "dynamodb":
 		name("destination table", "${AWS::Partition}:dynamodb:eu-west-1:123456789012:table/", sink) // the place of the key
 	case "firehose":
 		name("destination Firehose stream", "${AWS::Partition}:firehose:${AWS::Region}:${AWS::AccountId}:deliverystream/", sink)
 	case "sqs":
-		name("destination queue", "aws:sqs:eu-west-1:123456789012:", sink[strings.LastIndex(sink, "/")+1:])
+		name("destination queue", "${AWS::Partition}:sqs:eu-west-1:123456789012:", sink[strings.LastIndex(sink, "/")+1:])
 	case "s3":
 		bucket, prefix, _ := strings.Cut(strings.TrimPrefix(sink, "//"), "/")
 		name("destination bucket", "${AWS::Partition}:s3:::", bucket)
-		words[prefix] = prefixWord
+		words[strings.TrimSuffix(prefix, "/")] = prefixWord
 	default:
-		name("destination stream", "aws:kinesis:eu-west-1:123456789012:stream/", sink)
+		name("destination stream", "${AWS::Partition}:kinesis:${AWS::Region}:${AWS::AccountId}:stream/", sink)
 	}
-	bucket, scope, _ := strings.Cut(strings.TrimPrefix(textOf(function, "ONCEBOX_DEAD_LETTERS"), "s3://"), "/poison/")
+	letters, queue, _ := strings.Cut(strings.TrimPrefix(textOf(function, "ONCEBOX_DEAD_LETTERS"), "s3://"), "?notify=")
+	bucket, scope, _ := strings.Cut(letters, "/poison/")
 	name("dead-letter bucket", "${AWS::Partition}:s3:::", bucket)
 	words[scope] = scopeWord
-	queue := textOf(function, "ONCEBOX_NOTIFY_QUEUE_URL")
 	name("notifier queue", "aws:sqs:eu-west-1:123456789012:", queue[strings.LastIndex(queue, "/")+1:])
 	for _, mapping := range tpl.resources(mappingType) {
 		words[rendered(mapping.properties()["EventSourceArn"])] = "source stream"

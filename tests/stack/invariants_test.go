@@ -360,11 +360,10 @@ var reference = regexp.MustCompile(`\$\{\w+\}`)
 
 // deployedText returns the value of a variable with stand-ins for the names that only the deployment knows.
 func deployedText(name string, value any) string {
-	text := rendered(value)
-	if name == "ONCEBOX_NOTIFY_QUEUE_URL" && strings.HasPrefix(text, "${") {
-		return "https://sqs.eu-west-1.amazonaws.com/123456789012/queue"
+	text := strings.ReplaceAll(rendered(value), "${AWS::URLSuffix}", "amazonaws.com")
+	if name == "ONCEBOX_DEAD_LETTERS" {
+		text = strings.ReplaceAll(text, "?notify=${", "?notify=https://sqs.eu-west-1.amazonaws.com/123456789012/${")
 	}
-	text = strings.ReplaceAll(text, "${AWS::URLSuffix}", "amazonaws.com")
 	return reference.ReplaceAllStringFunc(text, func(id string) string {
 		return "its-" + strings.ToLower(strings.Trim(id, "${}"))
 	})

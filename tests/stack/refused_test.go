@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
@@ -130,20 +131,17 @@ var refusals = []struct{ context, says string }{
 		"oncebox:source-stream-arn ... it is a consumer of a stream; write the ARN of the stream: with enhanced fan-out",
 	},
 	{"source-retention=1d; source-stream-arn=arn:aws:kinesis:eu-west-1:123456789012:stream/", "oncebox:source-stream-arn"},
-	{"destination-stream-arn=arn::kinesis:eu-west-1:123456789012:stream/theirs", "oncebox:destination-stream-arn"},
-	{"destination-stream-arn=arn:aws:kinesis:eu-west-1:123456789012:theirs", "oncebox:destination-stream-arn"},
-	{"destination-table=their-items", "oncebox:sink-key is missing"},
-	{"destination-table=their-items; sink-key=a,b,c", "oncebox:sink-key has more than two attributes"},
-	{"destination-table=their-items; sink-key=id; sink-delete=op=d", "oncebox:sink-delete needs oncebox:sink-version"},
-	{"destination-table=their-items; sink-key=id; natural=off", "oncebox:natural is off"},
-	{"dedupe-table=theirs; destination-table=theirs; sink-key=id", "oncebox:destination-table is the table of oncebox:dedupe-table"},
-	{"sink-key=id", "oncebox:sink-key is not a setting of"},
-	{
-		"destination-table=their-items; sink-key=id; destination-stream-arn=" + theirStream,
-		"oncebox:destination-stream-arn and oncebox:destination-table are set; choose one destination",
-	},
-	{"destination-queue-arn=theirs", "oncebox:destination-queue-arn ... arn:aws:sqs:REGION:ACCOUNT:NAME"},
-	{"destination-firehose=a b", `oncebox:destination-firehose: "a b" is not the name of a Firehose stream`},
+	{"sink=kinesis:arn:aws:kinesis:eu-west-1:123456789012:stream/theirs", "oncebox:sink does not name a Kinesis stream"},
+	{"sink=dynamodb:their-items", "oncebox:sink: option key is missing"},
+	{"sink=dynamodb:their-items?key=a,b,c", "oncebox:sink: option key has more than two attributes"},
+	{"sink=dynamodb:their-items?key=id&delete=op=d", "oncebox:sink: option delete needs version"},
+	{"sink=dynamodb:their-items?key=id; natural=off", "oncebox:natural is off"},
+	{"dedupe-table=theirs; sink=dynamodb:theirs?key=id", "oncebox:sink is the table of oncebox:dedupe-table"},
+	{"sink=kinesis?key=id", "oncebox:sink: option key is not a known setting (allowed: aggregation, max-record)"},
+	{"sink=rabbitmq:theirs", "oncebox:sink is not a known sink (allowed: kinesis:NAME, firehose:NAME, sqs:URL"},
+	{"sink=sqs:theirs", "oncebox:sink does not have the URL of an SQS queue ... https://sqs.REGION.amazonaws.com/ACCOUNT/NAME"},
+	{"sink=sqs:http://localhost:4566/123456789012/theirs", "oncebox:sink: write the queue as sqs:https://sqs.REGION.amazonaws.com/ACCOUNT/NAME"},
+	{"sink=firehose:a b", "oncebox:sink does not name a Firehose stream"},
 	{
 		"notify-queue-arn=https://sqs.eu-west-1.amazonaws.com/123456789012/theirs",
 		"oncebox:notify-queue-arn ... arn:aws:sqs:REGION:ACCOUNT:NAME",
@@ -214,27 +212,14 @@ var refusals = []struct{ context, says string }{
 	{"record-age=7d", "oncebox:record-age is 7d, not shorter than oncebox:source-retention, which is 7d: Kinesis would"},
 	{"record-age=24h; source-retention=24h", "oncebox:record-age is 1d, not shorter than oncebox:source-retention"},
 	{
-		"source-retention=1d; source-stream-arn=" + theirStream + "; destination-stream-arn=" + theirStream,
-		"oncebox:source-stream-arn and oncebox:destination-stream-arn are the same stream",
+		"source-retention=1d; source-stream-arn=" + theirStream + "; sink=kinesis:theirs?aggregation=kpl",
+		"oncebox:source-stream-arn and oncebox:sink are the same stream",
 	},
 	{
-		"source-retention=1d; source-stream-arn=" + theirStream +
-			"; destination-stream-arn=arn:aws:kinesis:us-west-2:123456789012:stream/x",
-		"oncebox:destination-stream-arn is arn:aws:kinesis:us-west-2:123456789012:stream/x, in another account or region",
+		"key-arn=" + theirKey + "; sink=sqs:https://sqs.us-west-2.amazonaws.com/123456789012/x",
+		"oncebox:sink is in another account or region than the stack",
 	},
-	{
-		"key-arn=" + theirKey + "; destination-stream-arn=arn:aws:kinesis:eu-west-1:999999999999:stream/x",
-		"oncebox:destination-stream-arn is arn:aws:kinesis:eu-west-1:999999999999:stream/x, in another account or region",
-	},
-	{
-		"key-arn=" + theirKey + "; destination-queue-arn=arn:aws:sqs:us-west-2:123456789012:x",
-		"oncebox:destination-queue-arn is arn:aws:sqs:us-west-2:123456789012:x, in another account or region",
-	},
-	{"destination-queue-arn=" + fifoQueue + "; synthetic=off", "oncebox:synthetic ... a FIFO queue drops the second"},
-	{
-		"destination-firehose=unique; destination-queue-arn=" + theirQueue,
-		"oncebox:destination-firehose and oncebox:destination-queue-arn are set; choose one destination",
-	},
+	{"sink=sqs:" + fifoQueue + "; synthetic=off", "oncebox:synthetic ... a FIFO queue drops the second"},
 	{
 		"key-arn=" + theirKey + "; source-retention=1d; source-stream-arn=arn:aws:kinesis:us-west-2:123456789012:stream/x",
 		"oncebox:source-stream-arn is in us-west-2 and the stack in eu-west-1",
@@ -255,27 +240,23 @@ var refusals = []struct{ context, says string }{
 	{"ids=rename-all", "oncebox:ids ... first-keeps or derived"},
 	{"ids=derived; synthetic=off", "oncebox:synthetic is off ... oncebox:ids"},
 	{"poison-limit=most", "oncebox:poison-limit ... as in 90% of 100, or off"},
-	{"sink-aggregation=no", "oncebox:sink-aggregation ... auto, on or off"},
-	{"destination-bucket=Upper", "oncebox:destination-bucket"},
-	{"destination-prefix=x", "oncebox:destination-prefix needs oncebox:destination-bucket"},
-	{"destination-bucket=lake; destination-prefix=_x", "oncebox:destination-bucket ... begins with"},
+	{"sink=kinesis?aggregation=no", "oncebox:sink: option aggregation ... auto, kpl or none"},
+	{"sink=s3://Upper/x", "oncebox:sink"},
+	{"sink=s3://a..b/x", "oncebox:sink: the name of a bucket has dots only between letters or digits"},
+	{"sink=s3://lake/_x", "oncebox:sink ... begins with"},
 	{
-		"destination-bucket=lake; parallelization=2",
-		"oncebox:parallelization is 2, and must be 1 with oncebox:destination-bucket: an object says which records are done",
+		"sink=s3://lake/x; parallelization=2",
+		"oncebox:parallelization is 2, and must be 1 with objects in a bucket: an object says which records are done",
 	},
-	{"destination-bucket=lake; acks=off", "oncebox:acks is off, but objects say which records are done"},
-	{"destination-bucket=lake; sink-aggregation=on", "oncebox:sink-aggregation is not a setting of oncebox:destination-bucket=s3"},
-	{"sink-compression=zstd", "oncebox:sink-compression is not a setting of oncebox:destination-stream-arn=kinesis"},
-	{"destination-bucket=lake; sink-compression=lz4", "oncebox:sink-compression"},
+	{"sink=s3://lake/x; acks=off", "oncebox:acks is off, but objects say which records are done"},
+	{"sink=s3://lake/x?aggregation=kpl", "oncebox:sink: option aggregation is not a known setting (allowed: format, compression, object-size)"},
+	{"sink=kinesis?compression=zstd", "oncebox:sink: option compression is not a known setting"},
+	{"sink=s3://lake/x?compression=lz4", "oncebox:sink: option compression ... gzip, zstd or none"},
 	{
-		"destination-bucket=lake; dead-letter-bucket=lake; destination-prefix=poison",
-		"oncebox:dead-letter-bucket is inside of oncebox:destination-bucket",
+		"sink=s3://lake/poison; dead-letter-bucket=lake",
+		"oncebox:dead-letter-bucket is inside of oncebox:sink",
 	},
-	{
-		"destination-bucket=lake; destination-stream-arn=" + otherStream,
-		"oncebox:destination-stream-arn and oncebox:destination-bucket are set; choose one destination",
-	},
-	{"sink-max-record=11MiB", "oncebox:sink-max-record "},
+	{"sink=kinesis?max-record=11MiB", "oncebox:sink: option max-record "},
 	{"scope=Orders", "oncebox:scope ... 1 to 63"},
 	{"scope=" + strings.Repeat("a", 64), "oncebox:scope "},
 	{"window=999ms", "oncebox:window "},
@@ -303,8 +284,8 @@ var refusals = []struct{ context, says string }{
 		"oncebox:ledger has a memory above 80% of the memory of the function, which oncebox:dedupe-memory has in MiB",
 	},
 	{
-		logOf33000 + "; destination-table=their-items; sink-key=id",
-		"oncebox:ledger is not keys, but with oncebox:destination-table=dynamodb: an item is written in one transaction",
+		logOf33000 + "; sink=dynamodb:their-items?key=id",
+		"oncebox:ledger is not keys, but with oncebox:sink=dynamodb: an item is written in one transaction",
 	},
 	{
 		logOf33000 + "; window=1h",
@@ -342,7 +323,7 @@ var refusals = []struct{ context, says string }{
 		valkey + "?previous=valkeys://old:6379&since=tomorrow",
 		"oncebox:ledger: option previous does not name servers of Valkey ... oncebox:ledger: option since is not a time",
 	},
-	{valkey + "; destination-table=their-items; sink-key=id", "oncebox:ledger is not keys, but with oncebox:destination-table=dynamodb"},
+	{valkey + "; sink=dynamodb:their-items?key=id", "oncebox:ledger is not keys, but with oncebox:sink=dynamodb"},
 	{"ledger=keys?secret-arn=" + theirSecret, "oncebox:ledger: option secret-arn is not a known setting (allowed: concurrency)"},
 	{
 		valkey + "?secret-arn=valkey/theirs",
@@ -596,9 +577,12 @@ var (
 		"record dedup Records: NotifyQueue is a FIFO queue": func(stack awscdk.Stack, p *recordProps) {
 			p.NotifyQueue = awssqs.NewQueue(stack, jsii.String("Queue"), &awssqs.QueueProps{Fifo: jsii.Bool(true)})
 		},
-		"Source and Destination are the same stream": func(stack awscdk.Stack, p *recordProps) {
+		"Source and Sink are the same stream": func(stack awscdk.Stack, p *recordProps) {
 			p.Source = newStream(stack, 24)
-			p.Destination = p.Source
+			p.Sink = infra.ToStream(p.Source, "aggregation=kpl")
+		},
+		"Sink: option compression is not a known choice (allowed: gzip, zstd or none)": func(stack awscdk.Stack, p *recordProps) {
+			p.Sink = infra.ToBucket(awss3.NewBucket(stack, jsii.String("Lake"), nil), "events", "compression=lz4")
 		},
 	}
 )
@@ -727,7 +711,7 @@ func TestSecondConsumerIsRefused(t *testing.T) {
 		"with another scope": {func(_ *infra.RecordDedupe, p *recordProps) { p.Rules.Scope = "audit" }, false},
 		"with another table": {func(_ *infra.RecordDedupe, p *recordProps) { p.DedupeTable = nil }, false},
 		"of another stream": {func(first *infra.RecordDedupe, p *recordProps) {
-			p.Source, p.Destination = first.Destination, nil
+			p.Source, p.Sink = first.Destination, infra.Sink{}
 		}, false},
 		"with the scope that is the default": {func(first *infra.RecordDedupe, p *recordProps) {
 			p.Rules.Scope = *first.Source.StreamName()

@@ -104,7 +104,7 @@ func New(client API, stream string, options ...Option) (*Sink, error) {
 	for _, o := range options {
 		o(s)
 	}
-	if len(stream) > maxName || !namePattern.MatchString(stream) {
+	if !isStream(stream) {
 		return nil, fmt.Errorf("%q is not the name of a Firehose stream: use 1 to 64 of a-z, A-Z, 0-9, _, . and -", stream)
 	}
 	s.batches = batchsink.API{
@@ -114,6 +114,8 @@ func New(client API, stream string, options ...Option) (*Sink, error) {
 	}
 	return s, nil
 }
+
+func isStream(name string) bool { return len(name) <= maxName && namePattern.MatchString(name) }
 
 // Check returns a *dedupe.PoisonError for a record that is larger than MaxRecord. Such a record would fail its
 // request each time. Check sends no request and returns no other error.

@@ -90,9 +90,9 @@ type Aggregation string
 
 // In all modes, a record that is alone or does not fit into an aggregate is sent plain, as the KPL does.
 const (
-	AggregateAuto   Aggregation = "auto"   // records that came in an aggregate: Output.Aggregated
-	AggregateAlways Aggregation = "always" // all records; all readers of the stream must open aggregates
-	AggregateNever  Aggregation = "never"  // no record
+	AggregateAuto   Aggregation = "auto" // records that came in an aggregate: Output.Aggregated
+	AggregateAlways Aggregation = "kpl"  // all records; all readers of the stream must open aggregates
+	AggregateNever  Aggregation = "none" // no record
 )
 
 // API is the part of *kinesis.Client that the sink calls.
@@ -144,7 +144,7 @@ func New(client API, stream string, options ...Option) (*Sink, error) {
 	for _, o := range options {
 		o(s)
 	}
-	if len(stream) > maxStreamName || !streamPattern.MatchString(stream) {
+	if !isStream(stream) {
 		return nil, fmt.Errorf("%q is not the name of a Kinesis stream: use 1 to 128 of a-z, A-Z, 0-9, _, . and -", stream)
 	}
 	if s.maxRecord < 1 || s.maxRecord > LargestRecord {
@@ -154,8 +154,10 @@ func New(client API, stream string, options ...Option) (*Sink, error) {
 	case AggregateAuto, AggregateAlways, AggregateNever:
 		return s, nil
 	}
-	return nil, fmt.Errorf("kinesis sink: aggregation is %q; use auto, always or never", s.aggregation)
+	return nil, fmt.Errorf("kinesis sink: aggregation is %q; use auto, kpl or none", s.aggregation)
 }
+
+func isStream(name string) bool { return len(name) <= maxStreamName && streamPattern.MatchString(name) }
 
 // Check returns a *dedupe.PoisonError for a record that the stream can never take. Such a record would fail its
 // request each time. Check sends no request and returns no other error.

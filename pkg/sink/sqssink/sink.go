@@ -139,9 +139,8 @@ func New(client API, queueURL string, options ...Option) (*Sink, error) {
 	for _, o := range options {
 		o(s)
 	}
-	u, err := url.Parse(queueURL)
 	switch {
-	case err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "":
+	case !isURL(queueURL):
 		return nil, fmt.Errorf("%q is not the URL of an SQS queue", queueURL)
 	case s.maxRecord < SmallestLimit || s.maxRecord > LargestRecord:
 		return nil, fmt.Errorf("sqs sink: the largest record is %d bytes; use %d to %d",
@@ -158,6 +157,12 @@ func New(client API, queueURL string, options ...Option) (*Sink, error) {
 		s.batches.Group = groupOf
 	}
 	return s, nil
+}
+
+// isURL reports whether a text may be the URL of a queue.
+func isURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Host != "" && strings.Trim(u.Path, "/") != ""
 }
 
 // Send delivers records by SendMessageBatch, several requests at a time. All records must have passed Check. Records
