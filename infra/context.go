@@ -14,6 +14,7 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 
+	"github.com/oncebox/oncebox/internal/arn"
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 )
@@ -176,15 +177,15 @@ func (c contextReader) arn(name, service string) string {
 func (c contextReader) formerKeys(key string) []string {
 	const name = "former-key-arns"
 	all := c.list(name)
-	for i, arn := range all {
+	for i, former := range all {
 		switch {
-		case !arnForm("kms").MatchString(arn):
+		case !arnForm("kms").MatchString(former):
 			c.refuse(name, "write ARNs, arn:aws:kms:REGION:ACCOUNT:key/NAME, with commas between them")
 			return nil
-		case arn == key || slices.Contains(all[:i], arn):
+		case former == key || slices.Contains(all[:i], former):
 			c.refuse(name, "write each former key once, and not the key of oncebox:key-arn")
 			return nil
-		case regionOf(arn) != regionOf(cmp.Or(key, all[0])):
+		case regionOf(former) != regionOf(cmp.Or(key, all[0])):
 			c.refuse(name, "a key is in another region than the others; nothing of this stack was encrypted with it")
 			return nil
 		}
@@ -192,8 +193,10 @@ func (c contextReader) formerKeys(key string) []string {
 	return all
 }
 
-// regionOf returns the region in an ARN.
-func regionOf(arn string) string { return strings.Split(arn, ":")[3] }
+func regionOf(text string) string {
+	a, _ := arn.Parse(text)
+	return a.Region
+}
 
 // ids reads the ids of resources of EC2, which begin with the name of their kind.
 func (c contextReader) ids(name, kind string) []string {

@@ -55,10 +55,6 @@ func (p RecordDedupeProps) checkSecret(wrong *problems) {
 		wrong.add("%s has no complete ARN; import it with its six random characters", wrong.of("LedgerSecret"))
 	}
 	named := p.namedSecret()
-	if named != "" && !arnForm("secretsmanager").MatchString(named) {
-		wrong.add("%s: option %s is not the ARN of a secret; write arn:aws:secretsmanager:REGION:ACCOUNT:%s",
-			wrong.of("Ledger"), optionSecret, arnNames["secretsmanager"].form)
-	}
 	if named != "" && p.LedgerSecret != nil {
 		wrong.add("%s has the option %s, and %s is set; choose one", wrong.of("Ledger"), optionSecret, wrong.of("LedgerSecret"))
 	}

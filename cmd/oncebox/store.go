@@ -224,7 +224,7 @@ func (g globals) openValkey(ctx context.Context, o kinesishandler.Options) (
 	if err != nil {
 		return nil, nil, err
 	}
-	ledger, err := kinesishandler.OpenValkey(ctx, sdkconfig.Load, o)
+	ledger, err := kinesishandler.OpenValkey(sdkconfig.Load, o)
 	if err != nil {
 		closeRows()
 		return nil, nil, err

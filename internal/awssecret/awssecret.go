@@ -1,4 +1,4 @@
-// Package awssecret reads a secret of AWS Secrets Manager.
+// Package awssecret reads secrets of AWS Secrets Manager.
 package awssecret
 
 import (
@@ -12,53 +12,65 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/secretsmanager"
 
+	"github.com/oncebox/oncebox/internal/arn"
 	"github.com/oncebox/oncebox/internal/awsconfig"
+	"github.com/oncebox/oncebox/internal/awserror"
 )
 
-const (
-	timeout = 2 * time.Second // for an attempt
-	life    = time.Minute     // how long a value is used: short, because a secret can be rotated
-)
+// timeout limits an attempt. Two attempts fit into valkeystore's time for a connection.
+const timeout = 2 * time.Second
 
-// Reader returns a function that reads the text of a secret by its ARN, and uses it for a minute. The first call
-// makes the client. The function is safe for concurrent use.
-func Reader(load func(context.Context) (aws.Config, error), arn string) func(context.Context) (string, error) {
-	var mu sync.Mutex
-	var client *secretsmanager.Client
-	var value string
-	var until time.Time
-	return func(ctx context.Context) (string, error) {
-		mu.Lock()
-		defer mu.Unlock()
-		if time.Now().Before(until) {
-			return value, nil
-		}
-		if client == nil {
-			cfg, err := awsconfig.Load(ctx, load, timeout, nil)
-			if err != nil {
-				return "", err
-			}
-			client = secretsmanager.NewFromConfig(cfg, func(o *secretsmanager.Options) { o.Region = Region(arn) })
-		}
-		out, err := client.GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &arn})
-		if err != nil {
-			return "", fmt.Errorf("read the secret %s: %w", arn, err)
-		}
-		if value = strings.TrimSpace(aws.ToString(out.SecretString)); value == "" {
-			return "", errors.New("the secret " + arn + " has no text")
-		}
-		until = time.Now().Add(life)
-		return value, nil
-	}
+// Secret is a secret that is read again when its value is old. It is safe for concurrent use.
+type Secret[Value any] struct {
+	ARN   string // see arn.Secret
+	Load  func(context.Context) (aws.Config, error)
+	Life  time.Duration // how long a value is used: short, because a secret can be rotated
+	Now   func() time.Time
+	Parse func(text []byte) (Value, error) // an error must not have the text
+
+	mu     sync.Mutex
+	client *secretsmanager.Client
+	value  Value
+	until  time.Time
 }
 
-// Region returns the region in the ARN of a secret, arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX. It
-// returns "" for any other text.
-func Region(arn string) string {
-	const fields, service, region, kind, name = 7, 2, 3, 5, 6
-	part := strings.SplitN(arn, ":", fields)
-	if len(part) < fields || part[0] != "arn" || part[service] != "secretsmanager" || part[kind] != "secret" || part[name] == "" {
-		return ""
+// Text parses a secret that is a text.
+func Text(text []byte) (string, error) {
+	if value := strings.TrimSpace(string(text)); value != "" {
+		return value, nil
 	}
-	return part[region]
+	return "", errors.New("it has no text")
+}
+
+// advice says what to do about errors of Secrets Manager, by code (API reference, GetSecretValue).
+var advice = map[string]string{
+	"AccessDeniedException": "the function may not read it: allow its role secretsmanager:GetSecretValue on this ARN, and " +
+		"kms:Decrypt on the key of the secret if that is one of yours: ",
+	"ResourceNotFoundException": "there is no such secret: name the ARN of one that has a value: ",
+}
+
+// Read returns the value. The first call makes the client. Calls at the same time wait for one request.
+func (s *Secret[Value]) Read(ctx context.Context) (value Value, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.Now().Before(s.until) {
+		return s.value, nil
+	}
+	if s.client == nil {
+		cfg, err := awsconfig.Load(ctx, s.Load, timeout, nil)
+		if err != nil {
+			return value, err
+		}
+		secret, _ := arn.Secret(s.ARN)
+		s.client = secretsmanager.NewFromConfig(cfg, func(o *secretsmanager.Options) { o.Region = secret.Region })
+	}
+	out, err := s.client.GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &s.ARN})
+	if err != nil {
+		return value, fmt.Errorf("read the secret %s: %s%w", s.ARN, advice[awserror.Code(err)], err)
+	}
+	if value, err = s.Parse([]byte(aws.ToString(out.SecretString))); err != nil {
+		return value, fmt.Errorf("read the secret %s: %w", s.ARN, err)
+	}
+	s.value, s.until = value, s.Now().Add(s.Life)
+	return value, nil
 }

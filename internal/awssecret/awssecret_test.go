@@ -7,12 +7,13 @@ import (
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 )
 
-const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:turnstile-a1B2c3"
+const secretARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:turnstile-a1B2c3"
 
 // manager is Secrets Manager with one secret.
 type manager struct {
@@ -25,7 +26,7 @@ type manager struct {
 func (m *manager) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.reads++
 	body, err := io.ReadAll(r.Body)
-	if err != nil || r.Header.Get("X-Amz-Target") != "secretsmanager.GetSecretValue" || string(body) != `{"SecretId":"`+arn+`"}` ||
+	if err != nil || r.Header.Get("X-Amz-Target") != "secretsmanager.GetSecretValue" || string(body) != `{"SecretId":"`+secretARN+`"}` ||
 		!strings.Contains(r.Header.Get("Authorization"), "/eu-west-1/secretsmanager/") { // the region of the ARN
 		m.Errorf("Secrets Manager was asked %v %s", r.Header, body)
 	}
@@ -39,11 +40,14 @@ func TestReader(t *testing.T) {
 	m := &manager{T: t}
 	web := httptest.NewServer(m)
 	t.Cleanup(web.Close)
-	read := Reader(func(context.Context) (aws.Config, error) {
+	now := time.Now()
+	secret := &Secret[string]{ARN: secretARN, Life: time.Minute, Now: func() time.Time { return now }, Parse: Text}
+	secret.Load = func(context.Context) (aws.Config, error) {
 		return aws.Config{
 			Region: "us-east-1", BaseEndpoint: &web.URL, Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 		}, nil
-	}, arn)
+	}
+	read := secret.Read
 	for _, failure := range []struct {
 		status       int
 		answer, says string
@@ -56,7 +60,7 @@ func TestReader(t *testing.T) {
 	} {
 		m.status, m.answer = failure.status, failure.answer
 		value, err := read(t.Context())
-		if value != "" || err == nil || !strings.Contains(err.Error(), failure.says) || !strings.Contains(err.Error(), arn) ||
+		if value != "" || err == nil || !strings.Contains(err.Error(), failure.says) || !strings.Contains(err.Error(), secretARN) ||
 			strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: got %q and %v", failure.answer, value, err)
 		}
@@ -67,19 +71,11 @@ func TestReader(t *testing.T) {
 			t.Errorf("got %q and %v", value, err)
 		}
 	}
-	if m.reads != 1 {
+	if now = now.Add(time.Minute); m.reads != 1 {
 		t.Errorf("the secret was read %d times", m.reads)
 	}
-}
-
-func TestRegion(t *testing.T) {
-	t.Parallel()
-	for text, want := range map[string]string{
-		arn: "eu-west-1", "arn:aws-us-gov:secretsmanager:us-gov-west-1:123456789012:secret:x-a1B2c3": "us-gov-west-1",
-		"turnstile": "", "arn:aws:secretsmanager:eu-west-1:123456789012:secret:": "", "arn:aws:sqs:eu-west-1:123456789012:secret:x": "",
-	} {
-		if got := Region(text); got != want {
-			t.Errorf("%s: %q, want %q", text, got, want)
-		}
+	m.answer = `{"SecretString":"rotated"}`
+	if value, err := read(t.Context()); value != "rotated" || err != nil {
+		t.Errorf("after a minute: got %q and %v", value, err)
 	}
 }

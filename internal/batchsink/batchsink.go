@@ -8,21 +8,17 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/internal/awserror"
-	"github.com/oncebox/oncebox/internal/pause"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
 // If its context has no deadline, Send gives up after MaxAttempts without progress, which take about three seconds.
 // The limits of the services are per second. So after that time the destination is far too small, or broken.
 const (
-	MaxAttempts  = 6
-	firstBackoff = 100 * time.Millisecond
-	maxBackoff   = time.Second
+	MaxAttempts = 6
 )
 
 // API describes a destination to Send.
@@ -236,9 +232,4 @@ func moreSerious(first, second error) error {
 		return second
 	}
 	return first
-}
-
-// BackOff waits for a random time that grows with the attempts.
-func BackOff(ctx context.Context, attempt int) error {
-	return pause.Growing(ctx, attempt, firstBackoff, maxBackoff)
 }

@@ -19,6 +19,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/internal/batchsink"
+	"github.com/oncebox/oncebox/internal/pause"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
@@ -245,7 +246,7 @@ func TestSendUsesItsTime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		d := newDestination(t, false)
-		d.api.Wait = batchsink.BackOff
+		d.api.Wait = pause.BackOff
 		d.record = func(dedupe.Output) fate { return throttled }
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()

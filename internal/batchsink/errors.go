@@ -4,11 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"slices"
-
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
-	"github.com/aws/smithy-go"
 
 	"github.com/oncebox/oncebox/internal/awserror"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -50,27 +45,11 @@ func code(err error) string {
 	return awserror.Code(err)
 }
 
-// Throttled reports whether an error code asks the client to send less.
-func Throttled(code string) bool {
-	_, throttled := retry.DefaultThrottleErrorCodes[code]
-	return throttled || slices.Contains(throttledKeys, code)
-}
-
-// throttledKeys are SQS's error codes for requests that the key service refuses (API reference, SendMessageBatch).
-// The SDK does not know them.
-var throttledKeys = []string{"KmsThrottled", "KMS.ThrottlingException"}
-
 // retryable reports whether a later attempt may succeed. In addition to the transient errors of all services, this is
-// true for a refusal of one record, a fault of the service, throttling by the key service, and an answer that was cut
-// off or does not fit.
+// true for a refusal of one record, and for an answer that does not fit.
 func retryable(err error) bool {
-	var (
-		refused *RefusalError
-		named   smithy.APIError
-	)
-	if errors.As(err, &refused) {
+	if refused, ok := errors.AsType[*RefusalError](err); ok {
 		return refused.Transient
 	}
-	return errors.As(err, &named) && (named.ErrorFault() == smithy.FaultServer || Throttled(named.ErrorCode())) ||
-		errors.Is(err, errMisfit) || errors.Is(err, io.ErrUnexpectedEOF) || awserror.IsTransient(err)
+	return errors.Is(err, errMisfit) || awserror.IsTransient(err)
 }

@@ -26,17 +26,10 @@ func Translate(doing string, err, tryAgain error) error {
 	case errors.As(err, &missing):
 		return fmt.Errorf("dynamodb: %s: table not found; check its name and region, or run oncebox init to make it: %w",
 			doing, err)
-	case retryable(err):
+	case awserror.IsTransient(err):
 		return fmt.Errorf("dynamodb: %s: %w: %w%s", doing, tryAgain, err, throttlingReasons(err))
 	}
 	return fmt.Errorf("dynamodb: %s: %w", doing, err)
-}
-
-// retryable reports whether a later attempt may succeed. In addition to the transient errors of all services, this is
-// true for a conflict with a transaction on the same item.
-func retryable(err error) bool {
-	var conflict *types.TransactionConflictException
-	return errors.As(err, &conflict) || awserror.IsTransient(err)
 }
 
 // IsThrottled reports whether DynamoDB refused a request because a key range or a table got too many.

@@ -19,6 +19,12 @@ func For(ctx context.Context, d time.Duration) error {
 	}
 }
 
+// BackOff waits between attempts at a request of AWS: see Growing. The first pause is at most 100 ms long, and none is
+// longer than a second.
+func BackOff(ctx context.Context, attempt int) error {
+	return Growing(ctx, attempt, 100*time.Millisecond, time.Second)
+}
+
 // Growing is UpTo with a limit that doubles with each attempt. It begins with first and ends with most.
 func Growing(ctx context.Context, attempt int, first, most time.Duration) error {
 	limit := first

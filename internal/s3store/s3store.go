@@ -5,30 +5,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/oncebox/oncebox/internal/awserror"
-	"github.com/oncebox/oncebox/internal/pause"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
 // MaxAttempts is the number of attempts for a request. The pauses between them take at most 1.5 s in all.
-const (
-	MaxAttempts  = 5
-	firstBackoff = 100 * time.Millisecond
-	maxBackoff   = time.Second
-)
+const MaxAttempts = 5
 
 // These are error codes of S3 (API reference, "Error responses"). The answer to a HeadObject has no body, so only its
 // status says that the object does not exist.
 const (
 	codeExists   = "PreconditionFailed"
-	codeConflict = "ConditionalRequestConflict"
+	codeConflict = awserror.CodeConflict
 	codeNoObject = "NoSuchKey"
 	codeNotFound = "NotFound"
 )
@@ -43,16 +36,11 @@ func NewClient(cfg aws.Config) *s3.Client {
 	})
 }
 
-// BackOff waits for a random time that grows with the attempts.
-func BackOff(ctx context.Context, attempt int) error {
-	return pause.Growing(ctx, attempt, firstBackoff, maxBackoff)
-}
-
 // Store has the beginning of a store's errors, and advice for error codes that mean a wrong setting.
 type Store struct {
 	Name   string // the name of the store, with its place
 	Advice map[string]string
-	Wait   func(ctx context.Context, attempt int) error // BackOff, or a function of a test
+	Wait   func(ctx context.Context, attempt int) error // pause.BackOff, or a function of a test
 }
 
 // Put is the result of a conditional put.
@@ -110,17 +98,11 @@ func (s Store) Translate(doing string, err error) error {
 		return fmt.Errorf("%s: %s: %w", s.Name, doing, err)
 	case awserror.Code(err) == codeNoObject, awserror.Code(err) == codeNotFound:
 		return fmt.Errorf("%s: %s: %w: %w", s.Name, doing, fs.ErrNotExist, err)
-	case retryable(err):
+	case awserror.IsTransient(err):
 		return fmt.Errorf("%s: %s: %w: %w", s.Name, doing, dedupe.ErrTryAgain, err)
 	}
 	if text := s.Advice[awserror.Code(err)]; text != "" {
 		return fmt.Errorf("%s: %s: %s: %w", s.Name, doing, text, err)
 	}
 	return fmt.Errorf("%s: %s: %w", s.Name, doing, err)
-}
-
-// retryable reports whether a later attempt may succeed. In addition to the transient errors of all services, this is
-// true for a conflict with another request for the same key, and for a reply that was cut off.
-func retryable(err error) bool {
-	return awserror.Code(err) == codeConflict || errors.Is(err, io.ErrUnexpectedEOF) || awserror.IsTransient(err)
 }

@@ -5,15 +5,21 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
+	"github.com/oncebox/oncebox/internal/arn"
 	"github.com/oncebox/oncebox/internal/awssecret"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 )
 
+// secretLife is how long the provider's secret is used before it is read again.
+const secretLife = time.Minute
+
 // challenge returns the challenge, or nil if none is set. It refuses settings of a challenge without a provider,
 // because the operator then believes that claims are protected.
 func (p parser) challenge() *Challenge {
-	provider, file, arn := p.Text(varChallenge), p.Text(varChallengeFile), p.Text(varChallengeARN)
+	provider, file, secretARN := p.Text(varChallenge), p.Text(varChallengeFile), p.Text(varChallengeARN)
+	_, isSecret := arn.Secret(secretARN)
 	if provider == "" {
 		for _, name := range []string{varChallengeSite, varChallengeFile, varChallengeARN, varChallengeURL, varChallengeHosts} {
 			if p.Text(name) != "" {
@@ -39,14 +45,17 @@ func (p parser) challenge() *Challenge {
 		p.Wrong(varChallengeURL, "is not an address", "an http or https URL")
 	}
 	switch {
-	case file == "" && arn == "":
+	case file == "" && secretARN == "":
 		p.Wrong(varChallengeARN, "is missing, and no file with the secret is set", "a secret of Secrets Manager, or a file")
-	case file != "" && arn != "":
+	case file != "" && secretARN != "":
 		p.Wrong(varChallengeARN, "is set, and a file with the secret is set too", "only one of the two")
-	case arn != "" && awssecret.Region(arn) == "":
-		p.Wrong(varChallengeARN, "is not the ARN of a secret", "arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX")
-	case arn != "":
-		c.Secret = awssecret.Reader(awsclient.FromEnvironment, arn)
+	case secretARN != "" && !isSecret:
+		p.Wrong(varChallengeARN, "is not the ARN of a secret", arn.SecretForm)
+	case secretARN != "":
+		secret := &awssecret.Secret[string]{
+			ARN: secretARN, Load: awsclient.FromEnvironment, Life: secretLife, Now: time.Now, Parse: awssecret.Text,
+		}
+		c.Secret = secret.Read
 	default:
 		c.Secret = func(context.Context) (string, error) {
 			secret, err := os.ReadFile(file)

@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/oncebox/oncebox/internal/pause"
 	"github.com/oncebox/oncebox/internal/s3store"
 )
 
@@ -33,7 +34,7 @@ var _ Listed = (*Bucket)(nil)
 // NewBucket makes a Bucket. It sends no request. The prefix is "" or ends in "/". The client must not retry, like the
 // one of NewS3Client: otherwise an object whose first put lost its answer gets no notification.
 func NewBucket(client S3, bucket, prefix string) *Bucket {
-	return &Bucket{client: client, bucket: bucket, prefix: prefix, wait: s3store.BackOff}
+	return &Bucket{client: client, bucket: bucket, prefix: prefix, wait: pause.BackOff}
 }
 
 // Place returns the bucket and the object's key.

@@ -3,6 +3,8 @@ package dedupe
 import (
 	"fmt"
 	"strings"
+
+	"github.com/oncebox/oncebox/internal/arn"
 )
 
 // Stream names a Kinesis stream. It does not name the consumer, because all consumers of a stream see the same records.
@@ -11,17 +13,14 @@ type Stream struct{ Account, Region, Name string }
 func (s Stream) String() string { return s.Account + "/" + s.Region + "/" + s.Name }
 
 // ParseStreamARN reads arn:PARTITION:kinesis:REGION:ACCOUNT:stream/NAME. It ignores a suffix /consumer/...
-func ParseStreamARN(arn string) (Stream, error) {
-	parts := strings.SplitN(arn, ":", 6)
-	if len(parts) != 6 || parts[0] != "arn" || parts[2] != "kinesis" {
-		return Stream{}, fmt.Errorf("%q is not the ARN of a Kinesis stream", arn)
-	}
-	name, ok := strings.CutPrefix(parts[5], "stream/")
+func ParseStreamARN(text string) (Stream, error) {
+	stream, ok := arn.Of("kinesis", text)
+	name, isStream := strings.CutPrefix(stream.Resource, "stream/")
 	name, _, _ = strings.Cut(name, "/")
-	if !ok || name == "" {
-		return Stream{}, fmt.Errorf("%q is not the ARN of a Kinesis stream", arn)
+	if !ok || !isStream || name == "" {
+		return Stream{}, fmt.Errorf("%q is not the ARN of a Kinesis stream", text)
 	}
-	return Stream{Account: parts[4], Region: parts[3], Name: name}, nil
+	return Stream{Account: stream.Account, Region: stream.Region, Name: name}, nil
 }
 
 // Position is the place of a user record in a stream.

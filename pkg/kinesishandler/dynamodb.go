@@ -8,6 +8,7 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/arn"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
@@ -71,14 +72,13 @@ func decodeChanges(raw json.RawMessage) ([]source, error) {
 
 // streamOfTable reads arn:PARTITION:dynamodb:REGION:ACCOUNT:table/NAME/stream/LABEL. It ignores the label, which
 // changes when the stream is turned off and on.
-func streamOfTable(arn string) (dedupe.Stream, bool) {
-	stream, ok := resourceARN(arn, "dynamodb")
-	parts := strings.Split(stream.Name, "/")
+func streamOfTable(text string) (dedupe.Stream, bool) {
+	stream, ok := arn.Of("dynamodb", text)
+	parts := strings.Split(stream.Resource, "/")
 	if !ok || len(parts) != 4 || parts[0] != "table" || parts[1] == "" || parts[2] != "stream" {
 		return dedupe.Stream{}, false
 	}
-	stream.Name = "dynamodb:" + parts[1]
-	return stream, true
+	return dedupe.Stream{Account: stream.Account, Region: stream.Region, Name: "dynamodb:" + parts[1]}, true
 }
 
 // keyOfItem makes a partition key from the key of an item, which may be longer than a destination accepts.

@@ -5,10 +5,12 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/oncebox/oncebox/internal/address"
+	"github.com/oncebox/oncebox/internal/awssecret"
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
@@ -88,9 +90,6 @@ func (p parser) ledger(sink SinkSetting, memory int64) (s LedgerSetting, concurr
 		var o valkeystore.Options
 		o, s.Secret, err = valkeystore.Parse(text)
 		s.Valkey = &o
-		if s.Secret != "" && regionOfSecret(s.Secret) == "" {
-			p.Wrong(varLedger, "has a secret-arn that is not the ARN of a secret of AWS Secrets Manager", secretForm)
-		}
 	default:
 		p.Wrong(varLedger, "is not a known ledger", allowedLedger)
 	}
@@ -150,23 +149,24 @@ func NewStore(
 		})
 		return Stores{ledger, store, store}, err
 	case o.Ledger.Valkey != nil:
-		ledger, err := OpenValkey(ctx, load, o)
+		ledger, err := OpenValkey(load, o)
 		return Stores{ledger, store, store}, err
 	}
 	return store, nil
 }
 
+// secretLife is how long a password that was read is used for further connections. A process opens many connections at
+// once, and must soon use the new password after a rotation.
+const secretLife = 10 * time.Second
+
 // OpenValkey opens the Valkey ledger that the options name. load is as for Open. OpenValkey sends no request.
-func OpenValkey(
-	ctx context.Context, load func(context.Context) (aws.Config, error), o Options,
-) (*valkeystore.Ledger, error) {
+func OpenValkey(load func(context.Context) (aws.Config, error), o Options) (*valkeystore.Ledger, error) {
 	servers := *o.Ledger.Valkey
-	if arn := o.Ledger.Secret; arn != "" {
-		secret, err := openSecret(ctx, load, arn, o.Clock)
-		if err != nil {
-			return nil, err
+	if o.Ledger.Secret != "" {
+		secret := &awssecret.Secret[valkeystore.Credentials]{
+			ARN: o.Ledger.Secret, Load: load, Life: secretLife, Now: o.Clock.OrReal().Now, Parse: valkeystore.ParseCredentials,
 		}
-		servers.Credentials = secret.read
+		servers.Credentials = secret.Read
 	}
 	return valkeystore.Open(servers)
 }

@@ -68,15 +68,6 @@ func decodeEvent(raw json.RawMessage, allowConsumers bool) ([]source, error) {
 // bad returns an error that refuses an event because of one of its records.
 func bad(record int, why string) error { return fmt.Errorf("%w (record %d)", notKinesis(why), record) }
 
-// resourceARN splits an ARN of a service. name is the part after the account.
-func resourceARN(arn, service string) (stream dedupe.Stream, ok bool) {
-	parts := strings.SplitN(arn, ":", 6)
-	if len(parts) != 6 || parts[0] != "arn" || parts[2] != service || parts[5] == "" {
-		return dedupe.Stream{}, false
-	}
-	return dedupe.Stream{Account: parts[4], Region: parts[3], Name: parts[5]}, true
-}
-
 // endOfTime is later than every arrival, in milliseconds: RFC 3339 cannot write the year 10000.
 const endOfTime = 253_402_300_800_000
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/oncebox/oncebox/internal/arn"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
@@ -62,8 +63,8 @@ func messageOf(m events.SQSMessage) (record dedupe.Record, first dedupe.Stream, 
 	if origin == "" {
 		origin = m.EventSourceARN
 	}
-	first, isQueue := resourceARN(origin, "sqs")
-	first.Name = "sqs:" + first.Name
+	queue, isQueue := arn.Of("sqs", origin)
+	first = dedupe.Stream{Account: queue.Account, Region: queue.Region, Name: "sqs:" + queue.Resource}
 	switch {
 	case m.EventSource != "aws:sqs":
 		why = "eventSource is not aws:sqs"

@@ -327,7 +327,7 @@ var refusals = []struct{ context, says string }{
 	{"ledger=keys?secret-arn=" + theirSecret, "oncebox:ledger: option secret-arn is not a known setting (allowed: concurrency)"},
 	{
 		valkey + "?secret-arn=valkey/theirs",
-		"oncebox:ledger: option secret-arn is not the ARN of a secret; write arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX",
+		"oncebox:ledger: option secret-arn is not the ARN of a secret ... arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX",
 	},
 	{valkey + "?secret-arn=arn:aws:secretsmanager:eu-west-1:123456789012:secret:theirs", "oncebox:ledger: option secret-arn"},
 	{

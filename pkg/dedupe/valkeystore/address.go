@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/address"
+	"github.com/oncebox/oncebox/internal/arn"
 )
 
 // mostBuckets suits 13 billion keys in a slice.
@@ -56,7 +57,11 @@ func Parse(text string) (o Options, secretARN string, err error) {
 		o.Credentials = FromFile(file)
 	}
 	o.Previous, o.Since = readChange(a, o.Buckets)
-	if secretARN = a.Text(optionSecretARN); secretARN != "" && o.Credentials != nil {
+	secretARN = a.Text(optionSecretARN)
+	if _, ok := arn.Secret(secretARN); secretARN != "" && !ok {
+		a.Wrong(optionSecretARN, "is not the ARN of a secret of AWS Secrets Manager", arn.SecretForm)
+	}
+	if secretARN != "" && o.Credentials != nil {
 		a.Wrong(optionSecretARN, "is given, and so is "+optionPasswordFile, "one of them")
 	}
 	return o, secretARN, a.Done(optionBuckets, optionPrevious, optionPreviousBuckets, optionSince, optionPasswordFile, optionSecretARN)

@@ -41,7 +41,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/firehose"
 	"github.com/aws/aws-sdk-go-v2/service/firehose/types"
 
+	"github.com/oncebox/oncebox/internal/awserror"
 	"github.com/oncebox/oncebox/internal/batchsink"
+	"github.com/oncebox/oncebox/internal/pause"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
@@ -110,7 +112,7 @@ func New(client API, stream string, options ...Option) (*Sink, error) {
 	s.batches = batchsink.API{
 		Doing:  fmt.Sprintf("firehose: put records into %q", stream),
 		Advice: advice, MaxRecords: maxRecords, MaxBytes: maxBytes, Parallel: 1,
-		Size: s.size, Put: s.put, Wait: batchsink.BackOff,
+		Size: s.size, Put: s.put, Wait: pause.BackOff,
 	}
 	return s, nil
 }
@@ -197,7 +199,7 @@ func refusal(code, message string) *batchsink.RefusalError {
 	known := code == codeBusy || code == codeInternal || code == ""
 	return &batchsink.RefusalError{
 		Code: code, Message: message,
-		Transient: known || batchsink.Throttled(code),
+		Transient: known || awserror.IsThrottled(code),
 		Certain:   code != codeInternal && code != "",
 	}
 }

@@ -44,14 +44,9 @@ func (s *Sink) translate(err error) error {
 	return fmt.Errorf("kinesis: put records into %q: %w", s.stream, err)
 }
 
-// retryable reports whether a later attempt may succeed: after the transient errors of all services, a refusal of one
-// record, an internal failure, throttling by KMS, and an answer that does not fit.
+// retryable reports whether a later attempt may succeed. In addition to the transient errors of all services, this is
+// true for a refusal of one record, and for an answer that does not fit.
 func retryable(err error) bool {
-	var (
-		refused  *refusal
-		internal *types.InternalFailureException
-		kms      *types.KMSThrottlingException
-	)
-	return errors.As(err, &refused) && refused.transient() || errors.As(err, &internal) || errors.As(err, &kms) ||
-		errors.Is(err, errMisfit) || awserror.IsTransient(err)
+	refused, ok := errors.AsType[*refusal](err)
+	return ok && refused.transient() || errors.Is(err, errMisfit) || awserror.IsTransient(err)
 }

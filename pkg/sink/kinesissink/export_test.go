@@ -1,6 +1,10 @@
 package kinesissink
 
-import "context"
+import (
+	"context"
+
+	"github.com/oncebox/oncebox/internal/pause"
+)
 
 // MaxAttempts is the number of attempts without progress.
 const MaxAttempts = maxAttempts
@@ -12,7 +16,7 @@ const AggregationMaxSize = aggregationMaxSize
 func (s *Sink) SetWait(wait func(ctx context.Context, attempt int) error) { s.wait = wait }
 
 // BackOff is the default pause.
-var BackOff = backOff
+var BackOff = pause.BackOff
 
 // Translate translates an error as a sink of the stream does.
 func Translate(stream string, err error) error { return (&Sink{stream: stream}).translate(err) }

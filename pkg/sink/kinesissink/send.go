@@ -4,23 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
 	"github.com/oncebox/oncebox/internal/awserror"
-	"github.com/oncebox/oncebox/internal/pause"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
 // If its context has no deadline, Send gives up after maxAttempts without progress, after about three seconds. The
 // limits of a shard are per second, so the stream is then far too small, or broken.
 const (
-	maxAttempts  = 6
-	firstBackoff = 100 * time.Millisecond
-	maxBackoff   = time.Second
+	maxAttempts = 6
 )
 
 // Send delivers records by PutRecords. All of them must have passed Check. Records that the stream refuses, or that
@@ -210,9 +206,4 @@ func (d *delivery) countCopies(r *record) {
 		}
 		d.maybe[i] = true
 	}
-}
-
-// backOff waits for a random time that grows with the attempts.
-func backOff(ctx context.Context, attempt int) error {
-	return pause.Growing(ctx, attempt, firstBackoff, maxBackoff)
 }

@@ -52,6 +52,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 
+	"github.com/oncebox/oncebox/internal/pause"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )
@@ -138,7 +139,7 @@ func WithFallback(fallback func(error)) Option { return func(s *Sink) { s.shards
 // like that of NewClient: otherwise its repeats are not counted.
 func New(client API, stream string, options ...Option) (*Sink, error) {
 	s := &Sink{
-		client: client, stream: stream, maxRecord: DefaultMaxRecord, aggregation: AggregateAuto, wait: backOff,
+		client: client, stream: stream, maxRecord: DefaultMaxRecord, aggregation: AggregateAuto, wait: pause.BackOff,
 		shards: shardList{client: client, stream: stream, fallback: func(error) {}},
 	}
 	for _, o := range options {

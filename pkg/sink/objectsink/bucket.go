@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/oncebox/oncebox/internal/awsconfig"
+	"github.com/oncebox/oncebox/internal/pause"
 	"github.com/oncebox/oncebox/internal/s3store"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 )
@@ -47,7 +48,7 @@ var bucketAdvice = map[string]string{
 // NewBucket makes a Bucket. It sends no request. The prefix is "" or ends in "/".
 func NewBucket(client S3, bucket, prefix string) *Bucket {
 	place := "object sink s3://" + bucket + "/" + strings.TrimSuffix(prefix, "/")
-	return &Bucket{client, bucket, prefix, s3store.Store{Name: place, Advice: bucketAdvice, Wait: s3store.BackOff}}
+	return &Bucket{client, bucket, prefix, s3store.Store{Name: place, Advice: bucketAdvice, Wait: pause.BackOff}}
 }
 
 // requestTimeout limits one attempt. At 20 Mbit/s, an object of DefaultObjectSize takes this long.

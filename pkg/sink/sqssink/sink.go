@@ -52,7 +52,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
+	"github.com/oncebox/oncebox/internal/awserror"
 	"github.com/oncebox/oncebox/internal/batchsink"
+	"github.com/oncebox/oncebox/internal/pause"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
@@ -151,7 +153,7 @@ func New(client API, queueURL string, options ...Option) (*Sink, error) {
 	s.batches = batchsink.API{
 		Doing:  "sqs: send messages to " + queueURL,
 		Advice: advice, MaxRecords: maxRecords, MaxBytes: LargestRecord, Parallel: parallel,
-		Size: s.size, Put: s.put, Wait: batchsink.BackOff,
+		Size: s.size, Put: s.put, Wait: pause.BackOff,
 	}
 	if s.fifo {
 		s.batches.Group = groupOf
@@ -214,7 +216,7 @@ func results(n int, out *sqs.SendMessageBatchOutput) []*batchsink.RefusalError {
 		set(r.Id, nil)
 	}
 	for _, r := range out.Failed {
-		throttled := batchsink.Throttled(aws.ToString(r.Code))
+		throttled := awserror.IsThrottled(aws.ToString(r.Code))
 		set(r.Id, &batchsink.RefusalError{
 			Code: aws.ToString(r.Code), Message: aws.ToString(r.Message),
 			Transient: !r.SenderFault || throttled, Certain: r.SenderFault || throttled,
