@@ -62,7 +62,7 @@
 //	records                     records or messages in the event
 //	in, new, retry, natural,    user records by their result:
 //	synthetic, dead_lettered,   in = new + retry + natural + synthetic + dead_lettered + skipped + failed
-//	skipped, failed
+//	skipped, failed             (skipped: done before, or several times in one batch of a queue)
 //	out                         records that were sent
 //	repeated                    records that the sink itself sent again although they may have been delivered
 //	superseded                  records of out that were not written, because the table had a version that is not older

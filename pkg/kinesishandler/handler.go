@@ -177,12 +177,23 @@ func (h *Handler) process(ctx context.Context, s source) (result dedupe.Result, 
 	if s.identifiers != nil {
 		result.Failed = s.identifiers[result.Done]
 	}
-	if s.queue && s.batch.Order == dedupe.AsGiven { // later messages wait for the failed one
-		for _, r := range s.batch.Records[result.Done:] {
-			result.Undone = append(result.Undone, r.Sequence)
-		}
+	if s.queue && s.batch.Order == dedupe.AsGiven {
+		result.Undone = fromFailed(s.batch.Records, result.Done)
 	}
 	return result, faultOf(result, s)
+}
+
+// fromFailed returns the failed message and all behind it, which wait for it. A message that is in the batch several
+// times is named once, and not at all if it is done.
+func fromFailed(messages []dedupe.Record, done int) (undone []string) {
+	seen := map[string]bool{}
+	for i, m := range messages {
+		if i >= done && !seen[m.Sequence] {
+			undone = append(undone, m.Sequence)
+		}
+		seen[m.Sequence] = true
+	}
+	return undone
 }
 
 // faultOf returns why the whole invocation fails. It is nil if the answer can name the records that must come again.

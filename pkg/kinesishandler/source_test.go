@@ -116,6 +116,28 @@ func TestFIFOQueue(t *testing.T) {
 	b.deadLetters.holds(t, "poison")
 }
 
+// TestMessageTwiceInABatch: the second of two equal messages is done with the first. An answer names each message once,
+// and none that is done.
+func TestMessageTwiceInABatch(t *testing.T) {
+	t.Parallel()
+	for queue, fails := range map[string]string{queueARN: "m2", queueARN + ".fifo": "m2 m3"} {
+		b := newBench(t)
+		m := func(id, body string) map[string]any { return message(id, queue, "", body) }
+		one, two, three := m("m1", `{"id":"a"}`), m("m2", `{"id":"b"}`), m("m3", `{"id":"c"}`)
+		b.sink.fails = `{"id":"b"}`
+		equal(t, "failed", b.failed(t, rawRecords(t, one, one, two, one, three, two, three)), fails)
+		b.sink.fails = ""
+		b.lines(t)
+		equal(t, "failed", b.failed(t, rawRecords(t, two, three, two)), "")
+		equal(t, "skipped", b.line(t)["skipped"], any(1.0))
+		for id, n := range map[string]int{"a": 1, "b": 1} {
+			if got := strings.Count(strings.Join(b.sink.data, ""), fmt.Sprintf("{%q:%q}", "id", id)); got != n {
+				t.Errorf("%s: %s was delivered %d times", queue, id, got)
+			}
+		}
+	}
+}
+
 // TestDeadLetterQueue: a message keeps its owner in a dead-letter queue, so it is not a copy of itself. Messages of
 // two queues are independent.
 func TestDeadLetterQueue(t *testing.T) {
