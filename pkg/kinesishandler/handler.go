@@ -90,6 +90,7 @@ type invocation struct {
 	fault   error         // of the invocation as a whole
 	stack   []byte        // of a panic
 	ledger  []slog.Attr   // the counts of a log ledger
+	clamped int64         // messages of CloudWatch Logs whose arrival was changed
 }
 
 // Handle processes one event. The answer lists the records that Lambda must deliver again, if there are any: the
@@ -155,6 +156,7 @@ func (h *Handler) invoke(ctx context.Context, raw json.RawMessage) (i invocation
 	if i.sources, i.fault = decodeEvent(raw, h.options.Unaggregated); i.fault != nil {
 		return i
 	}
+	i.clamped = setArrivals(i.sources, h.options.Clock.OrReal().Now(), h.options.Retention)
 	ctx, cancel := deadline.WithMargin(ctx)
 	defer cancel()
 	for _, s := range i.sources {
@@ -321,7 +323,7 @@ func (h *Handler) report(ctx context.Context, i invocation, begun time.Time) {
 		slog.Int64("synthetic", t.Synthetic), slog.Int64("dead_lettered", t.DeadLettered), slog.Int64("skipped", t.Skipped),
 		slog.Int64("failed", t.Failed), slog.Int64("out", t.Out), slog.Int64("repeated", t.Repeated),
 		slog.Int64("superseded", t.Superseded),
-		slog.Int64("past_horizon", t.PastHorizon),
+		slog.Int64("past_horizon", t.PastHorizon), slog.Int64("clamped", i.clamped),
 		slog.Float64("duration_ms", emf.Milli(time.Since(begun))),
 	}
 	attrs = append(attrs, i.ledger...)
