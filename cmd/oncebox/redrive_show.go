@@ -95,7 +95,10 @@ func show(l deadletter.Letter, status redrive.Status, r dedupe.Retention) (shown
 		s.Payloads = append(s.Payloads, payloadOf(l.Poison.Position.Sequence, l.Poison.Data))
 		return s, nil
 	}
-	s.Function, s.Invocations, s.GivenUpAt = l.Batch.Function, l.Batch.Invocations, &l.Batch.At
+	s.Function, s.Invocations = l.Batch.Function, l.Batch.Invocations
+	if !l.Batch.At.IsZero() { // an event of a dead-letter queue has no time
+		s.GivenUpAt = &l.Batch.At
+	}
 	if l.Batch.Event == nil {
 		return s, nil
 	}

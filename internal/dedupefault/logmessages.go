@@ -72,7 +72,7 @@ func (h logsHistory) play(ctx context.Context, engine dedupe.Store, m *Mutant) e
 		} else if r.arrival.After(r.now) {
 			r.arrival = r.now
 		}
-		err := error(errThrown)
+		var err error = errThrown
 		for attempt := 0; attempt < len(attemptPauses) && err != nil; attempt++ {
 			r.now = r.now.Add(attemptPauses[attempt])
 			r.fails = attempt < message.Fails
@@ -127,7 +127,9 @@ func (r *logsRun) Send(_ context.Context, outputs []dedupe.Output) (dedupe.Sent,
 		return dedupe.Sent{}, errThrown
 	}
 	for _, o := range outputs {
-		var e struct{ Message string }
+		var e struct {
+			Message string `json:"message"`
+		}
 		if err := json.Unmarshal(o.Data, &e); err != nil {
 			return dedupe.Sent{}, err
 		}

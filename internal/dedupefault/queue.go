@@ -164,13 +164,14 @@ func (q *queueRun) Put(_ context.Context, letters []dedupe.DeadLetter) (int, err
 	return len(letters), nil
 }
 
-func numberOf(data []byte) (n int) {
-	var p struct{ N *int }
-	p.N = &n
+func numberOf(data []byte) int {
+	var p struct {
+		N int `json:"n"`
+	}
 	if err := json.Unmarshal(data, &p); err != nil {
 		panic(err) // cannot happen: the payloads are those of event
 	}
-	return n
+	return p.N
 }
 
 // atRest checks each message after the last one was deleted.

@@ -23,7 +23,7 @@ import (
 )
 
 // logsOf makes the event of a message of CloudWatch Logs, with a log event for each id.
-func logsOf(t testing.TB, group string, at time.Time, ids ...string) json.RawMessage {
+func logsOf(t testing.TB, at time.Time, ids ...string) json.RawMessage {
 	t.Helper()
 	var all []map[string]any
 	for _, id := range ids {
@@ -32,7 +32,7 @@ func logsOf(t testing.TB, group string, at time.Time, ids ...string) json.RawMes
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	must(t, json.NewEncoder(w).Encode(map[string]any{
-		"messageType": "DATA_MESSAGE", "owner": "123456789012", "logGroup": group, "logStream": "s", "logEvents": all,
+		"messageType": "DATA_MESSAGE", "owner": "123456789012", "logGroup": "shop", "logStream": "s", "logEvents": all,
 	}))
 	must(t, w.Close())
 	event, err := json.Marshal(map[string]any{"awslogs": map[string]any{"data": packed.Bytes()}})
@@ -41,13 +41,13 @@ func logsOf(t testing.TB, group string, at time.Time, ids ...string) json.RawMes
 }
 
 // asyncRecord makes Lambda's record of an asynchronous invocation.
-func asyncRecord(t testing.TB, of, condition string, at time.Time, event json.RawMessage) []byte {
+func asyncRecord(t testing.TB, condition string, at time.Time, event json.RawMessage) []byte {
 	t.Helper()
 	record, err := json.Marshal(map[string]any{
 		"version": "1.0", "timestamp": at,
 		"requestContext": map[string]any{
 			"requestId": "e4b46cbf-b738-4f4a-8880-a18cdf61200e", "approximateInvokeCount": 3, "condition": condition,
-			"functionArn": "arn:aws:lambda:eu-west-1:123456789012:function:" + of + ":$LATEST",
+			"functionArn": "arn:aws:lambda:eu-west-1:123456789012:function:" + function + ":$LATEST",
 		},
 		"requestPayload":  event,
 		"responseContext": map[string]any{"statusCode": 200, "executedVersion": "$LATEST", "functionError": "Unhandled"},
@@ -123,7 +123,7 @@ func TestInvocations(t *testing.T) {
 	w := newWorld(t, "stream", nil, newMemory())
 	v := newInvocations(t, w)
 	ahead := v.now.Add(90 * time.Minute)
-	event := logsOf(t, "shop", ahead, "a", "b")
+	event := logsOf(t, ahead, "a", "b")
 	v.sink.fail = true
 	for range 3 {
 		if _, err := v.Handle(t.Context(), event); !errors.Is(err, errCrash) {
@@ -133,7 +133,7 @@ func TestInvocations(t *testing.T) {
 	}
 	v.sink.fail = false
 	name := "aws/lambda/async/" + function + "/2026/11/20/2026-11-20T13.03.00-id"
-	_, err := w.dead.Create(t.Context(), name, asyncRecord(t, function, "RetriesExhausted", v.now, event))
+	_, err := w.dead.Create(t.Context(), name, asyncRecord(t, "RetriesExhausted", v.now, event))
 	must(t, err)
 	v.now = v.now.Add(3 * time.Hour)
 	must(t, v.job(w).List(t.Context(), func(r redrive.Report) error {
@@ -160,7 +160,7 @@ func TestInvocations(t *testing.T) {
 			t.Errorf("%+v: %v, %s, delivered %q", run, r.Status, r.Why, v.sink.got())
 		}
 	}
-	if _, err := v.Handle(t.Context(), logsOf(t, "shop", ahead, "a", "c")); err != nil || v.sink.got() != "a b c" {
+	if _, err := v.Handle(t.Context(), logsOf(t, ahead, "a", "c")); err != nil || v.sink.got() != "a b c" {
 		t.Errorf("a copy that comes later: delivered %q, %v", v.sink.got(), err)
 	}
 }
@@ -173,15 +173,15 @@ func TestInvocationsOfFiles(t *testing.T) {
 	v := newInvocations(t, w)
 	message := func(body []byte) map[string]any { return map[string]any{"Body": string(body)} }
 	topic, err := json.Marshal(map[string]any{
-		"Type": "Notification", "Message": string(asyncRecord(t, function, "EventAgeExceeded", v.now, logsOf(t, "shop", v.now, "b"))),
+		"Type": "Notification", "Message": string(asyncRecord(t, "EventAgeExceeded", v.now, logsOf(t, v.now, "b"))),
 	})
 	must(t, err)
 	received, err := json.Marshal(map[string]any{"Messages": []any{
-		message(asyncRecord(t, function, "RetriesExhausted", v.now, logsOf(t, "shop", v.now, "a"))), message(topic),
-		message(logsOf(t, "shop", v.now, "c")), message(logsOf(t, "shop", v.now.Add(2*time.Hour), "d")),
-		message(asyncRecord(t, function, "Success", v.now, logsOf(t, "shop", v.now, "e"))),
-		message(asyncRecord(t, function, "RetriesExhausted", v.now, nil)),
-		message(asyncRecord(t, function, "RetriesExhausted", v.now, json.RawMessage(`{"ORDER_IDS":["1"]}`))),
+		message(asyncRecord(t, "RetriesExhausted", v.now, logsOf(t, v.now, "a"))), message(topic),
+		message(logsOf(t, v.now, "c")), message(logsOf(t, v.now.Add(2*time.Hour), "d")),
+		message(asyncRecord(t, "Success", v.now, logsOf(t, v.now, "e"))),
+		message(asyncRecord(t, "RetriesExhausted", v.now, nil)),
+		message(asyncRecord(t, "RetriesExhausted", v.now, json.RawMessage(`{"ORDER_IDS":["1"]}`))),
 	}})
 	must(t, err)
 	for _, run := range []struct{ function, counts, got string }{

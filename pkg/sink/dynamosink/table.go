@@ -247,12 +247,12 @@ func (t *table) judge(o dedupe.Output, failed []dynamostore.FailedCondition) (su
 		return false, err
 	}
 	old := failed[0].Old
-	order, comparable := compare(old[t.version.name], i[t.version.name])
-	if comparable && order == 0 {
+	order, same := compare(old[t.version.name], i[t.version.name])
+	if same && order == 0 {
 		order = compareKeys(old[KeyAttribute], i[KeyAttribute])
 	}
 	switch {
-	case !comparable:
+	case !same:
 		return false, poison(reasonUnproven)
 	case order < 0: // the condition on the item must have been true
 		return false, fmt.Errorf("%w: the condition on the item failed, and the item is older", dedupe.ErrTryAgain)

@@ -75,8 +75,8 @@ func (t *table) onlyIfOlder(put *types.Put) {
 	put.ConditionExpression = aws.String("attribute_not_exists(#k) OR " + older)
 }
 
-// compare compares two versions: numbers, or texts of one form and length. Others are not comparable.
-func compare(a, b types.AttributeValue) (order int, comparable bool) {
+// compare compares two versions: numbers, or texts of one form and length. same is false for others, which cannot be compared.
+func compare(a, b types.AttributeValue) (order int, same bool) {
 	switch a := a.(type) {
 	case *types.AttributeValueMemberS:
 		b, ok := b.(*types.AttributeValueMemberS)
