@@ -72,7 +72,7 @@ func (h logsHistory) play(ctx context.Context, engine dedupe.Store, m *Mutant) e
 		} else if r.arrival.After(r.now) {
 			r.arrival = r.now
 		}
-		var err error = errThrown
+		err := errThrown
 		for attempt := 0; attempt < len(attemptPauses) && err != nil; attempt++ {
 			r.now = r.now.Add(attemptPauses[attempt])
 			r.fails = attempt < message.Fails
