@@ -60,9 +60,9 @@ These are not run, and the exit code is 4:
 
 If 20 letters fail one after the other, the run stops with exit code 1: a part is down.
 
-Batches that Lambda gave up run only with --function. --jq does not change them: run them first; what is poison in
-them is stored as letters of its own. A message that SQS or SNS got from Lambda has no payload: give it in a file, and
-its records are read from the stream, as long as that has all of them.
+Batches that Lambda gave up, and messages of CloudWatch Logs, run only with --function. --jq does not change them: run
+them first; what is poison in them is stored as letters of its own. A message that SQS or SNS got from Lambda for a
+batch has no payload: give it in a file, and its records are read from the stream, as long as that has all of them.
 
 Examples:
   oncebox --store dynamodb: redrive run --dry-run s3://my-dead-letters --set id-path=order.id

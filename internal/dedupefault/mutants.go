@@ -24,6 +24,8 @@ type Mutant struct {
 	storage  memobjects.Hook                                   // breaks the storage of an object sink
 	letters  func(*World, dedupe.DeadLetter) dedupe.DeadLetter // changes the dead letters that come again
 	log      bool                                              // breaks a log ledger, so that its engine is MemoryLog
+
+	producersTimes bool // messages of CloudWatch Logs arrive at the times that producers have set
 }
 
 // engine is the engine on which the tests find the mutant.
@@ -35,8 +37,9 @@ func (m *Mutant) engine() Engine {
 }
 
 // Catch is a test that must find a mutant. It is a case of package enginetest, a case of the tests of package dedupe,
-// or a scenario of this package, played with its faults. For a scenario, Violates is the beginning of the violation.
-type Catch struct{ Engine, Processor, Scenario, Violates string }
+// a scenario of this package, played with its faults, or the histories of a source ("queues" or "logs"). For the last
+// two, Violates is the beginning of the violation.
+type Catch struct{ Engine, Processor, Scenario, Histories, Violates string }
 
 // Env holds the parts that a mutant can use.
 type Env struct {
@@ -234,6 +237,26 @@ var Mutants = []Mutant{
 		Name: "record-after-the-failed-one-named", scenario: noAcks,
 		around:   answerWith(func(all []string, failed int) []string { return all[failed+1 : min(failed+2, len(all))] }),
 		CaughtBy: []Catch{{Scenario: "copies", Violates: "G6"}},
+	},
+
+	// A message of a queue that is in a batch twice.
+	{
+		Name: "repeat-fails-its-batch", around: onQueue(repeatFails), Rare: true,
+		CaughtBy: []Catch{{Histories: "queues", Violates: "G10"}},
+	},
+	{
+		Name: "repeat-done-whatever-became-of-the-first", around: onQueue(repeatIsDone), Rare: true,
+		CaughtBy: []Catch{{Histories: "queues", Violates: "G6"}},
+	},
+	{
+		Name: "repeat-of-a-done-message-named", around: onQueue(repeatOfDoneNamed), Rare: true,
+		CaughtBy: []Catch{{Histories: "queues", Violates: "answer"}},
+	},
+
+	// A direct message of CloudWatch Logs.
+	{
+		Name: "arrivals-by-the-clocks-of-producers", producersTimes: true, log: true, Rare: true,
+		CaughtBy: []Catch{{Histories: "logs", Violates: "G6"}},
 	},
 }
 

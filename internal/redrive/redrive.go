@@ -203,6 +203,9 @@ func (j *Job) open(ctx context.Context, item Item, readDone bool) (r Report, pro
 	if r.Letter, err = item.Letter(ctx); err != nil {
 		return r, false, err
 	}
+	if err = Identify(&r.Letter, j.Retention, j.Now()); err != nil {
+		return r, false, err
+	}
 	if j.Keep != nil && !j.Keep(r.Letter) {
 		r.Status = skipped
 		return r, false, nil
@@ -275,10 +278,12 @@ func (j *Job) admit(ctx context.Context, l deadletter.Letter) (p Processor, scop
 		return nil, "", err
 	}
 	if b := l.Batch; b != nil {
-		switch j.Function {
-		case b.Function:
+		switch {
+		case j.Function == "" && b.Function == "":
+			return nil, "", refuse("its dead-letter queue does not say whose event it is; --function NAME runs it")
+		case b.Function == j.Function || b.Function == "":
 			return p, scope, nil
-		case "":
+		case j.Function == "":
 			return nil, "", refuse("a batch of the function %s; --function %s runs it", b.Function, b.Function)
 		}
 		return nil, "", refuse("a batch of another function: %s", b.Function)

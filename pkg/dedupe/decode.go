@@ -22,7 +22,7 @@ type userRecord struct {
 	deliver  bool         // output has to be sent
 	poison   *PoisonError // nil unless the record can never be processed
 	err      error        // why the record could not be read now; it comes again
-	acked    bool         // done before, by an ack or an object, or there is nothing to do
+	acked    bool         // done before, by an ack or an object, or with a record before it, or there is nothing to do
 	done     bool         // delivered, dropped, dead-lettered, or acked
 
 	superseded bool // a TxSink did not write it, because it had a newer version
@@ -79,7 +79,7 @@ func (r *batchRun) openRecord(ctx context.Context, c *chunk, record int) {
 	if r.letter != nil {
 		whole.sub, whole.output = r.letter.Position.Sub, r.letter.output()
 	}
-	if whole.acked = r.isDone(&whole); whole.acked {
+	if whole.acked = r.repeats.has(record) || r.isDone(&whole); whole.acked {
 		c.users = append(c.users, whole)
 		return
 	}
