@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -158,8 +157,8 @@ type Settings struct {
 	Chunk int
 	// Transactions is how many transactions run at the same time with a TxSink; 0 means DefaultTransactions.
 	Transactions int
-	// WholeBatch decides all records of a batch before the first one is sent. By default a chunk is decided while the
-	// chunk before is sent.
+	// WholeBatch decides all records of a batch before the first one is sent, up to the limits of an opened record. By
+	// default a chunk is decided while the chunk before is sent.
 	WholeBatch bool
 	Clock      Clock
 }
@@ -380,7 +379,7 @@ func (p *Processor) claim(ctx context.Context, s Stream) error {
 func (r *batchRun) nextChunk(ctx context.Context, first int) *chunk {
 	size := r.size
 	if r.settings.WholeBatch {
-		size = math.MaxInt
+		size = MaxOpenedRecords
 	}
 	c := r.decode(ctx, first, size)
 	begun := r.clock.Now()
