@@ -43,13 +43,14 @@ func decodeLogs(data []byte) source {
 // logTime reads the time of the latest of the log events, and keeps no log event in memory.
 type logTime struct{ latest time.Time }
 
-// UnmarshalJSON implements json.Unmarshaler. It skips log events without a time.
+// UnmarshalJSON implements json.Unmarshaler. It skips log events without a time. The message is a dead letter if it has
+// more log events than a record may open to.
 func (l *logTime) UnmarshalJSON(list []byte) error {
 	d := json.NewDecoder(bytes.NewReader(list))
 	if _, err := d.Token(); err != nil {
 		return err
 	}
-	for d.More() {
+	for n := 0; d.More() && n < dedupe.MaxOpenedRecords; n++ {
 		var event struct {
 			Timestamp float64 `json:"timestamp"` // in milliseconds
 		}
