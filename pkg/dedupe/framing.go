@@ -20,11 +20,8 @@ type Framing interface {
 }
 
 // A record of a stream or a queue that opens to more than this is poison as a whole, with all that it holds. So a
-// payload of a few KB cannot take the memory of the function (docs/operations.md, "Limits of a payload").
-//
-// A Kinesis record has 1 MiB, or 10 MiB if its stream allows that, of which Lambda passes at most 4.5 MB in an event of
-// 6 MB. In 1 MiB, MaxOpenedRecords records have 10 bytes each. MaxOpenedBytes is what 1 MiB holds if it is compressed
-// to a thirty-second. A message of CloudWatch Logs has 1 MiB and 10,000 log events (API reference, PutLogEvents).
+// payload of a few KB cannot take the memory of the function. docs/sources-and-sinks.md, "Limits of a payload", has the
+// sizes of what producers send, with their sources.
 const (
 	MaxOpenedRecords = 100_000
 	MaxOpenedBytes   = 32 << 20
