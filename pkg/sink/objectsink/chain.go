@@ -52,6 +52,9 @@ func (c *chain) Commit(ctx context.Context, records []dedupe.ChainRecord) (dedup
 // append puts an object of some records after the tip, or reads the existing object there. That object becomes the
 // tip.
 func (c *chain) append(ctx context.Context, records []dedupe.ChainRecord, piece []int) (created bool, err error) {
+	if err := c.checkLayout(ctx, c.key, true); err != nil {
+		return false, err
+	}
 	name := c.tip.end
 	if name.step > maxStep {
 		return false, fmt.Errorf("object sink: there are %d late objects behind record %s; put newer records into the stream",

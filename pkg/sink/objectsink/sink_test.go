@@ -213,6 +213,36 @@ func TestLayout(t *testing.T) {
 	must(t, err)
 }
 
+// TestLayoutComesWithTheFirstObject: a batch without a record to write leaves nothing, so that a wrong format can be
+// corrected. Of two sinks with different settings, only the first one to write can write.
+func TestLayoutComesWithTheFirstObject(t *testing.T) {
+	t.Parallel()
+	storage := memobjects.New()
+	wrong, right := newSink(t, storage, objectsink.Options{}), newSink(t, storage, objectsink.Options{
+		Encoding: objectsink.Encoding{Format: objectsink.Raw},
+	})
+	var chains []dedupe.Chain
+	for _, sink := range []*objectsink.Sink{wrong, right} {
+		chain, err := sink.Open(t.Context(), key, "1", "1")
+		must(t, err)
+		chains = append(chains, chain)
+	}
+	_, err := chains[0].Commit(t.Context(), []dedupe.ChainRecord{{Sequence: "1"}}) // a dead letter
+	must(t, err)
+	keys, _, err := storage.List(t.Context(), "", "")
+	must(t, err)
+	equal(t, "objects", len(keys), 0)
+
+	_, err = chains[1].Commit(t.Context(), records(1))
+	must(t, err)
+	if _, err = chains[0].Commit(t.Context(), records(2)); !errors.Is(err, objectsink.ErrLayout) {
+		t.Errorf("two formats in one chain: %v", err)
+	}
+	keys, _, err = storage.List(t.Context(), "", "")
+	must(t, err)
+	equal(t, "objects and the layout", len(keys), 2)
+}
+
 // TestHintWrittenLater: a hint that could not be written is written by the next container. Otherwise containers that
 // write few objects would have to list more and more of them.
 func TestHintWrittenLater(t *testing.T) {
