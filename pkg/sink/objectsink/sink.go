@@ -16,10 +16,10 @@ import (
 
 // Options are the settings of a Sink. The zero value has the defaults.
 type Options struct {
-	Encoding         // default: NDJSON, Gzip
-	ObjectSize int64 // bytes, uncompressed, before the next object is begun; default DefaultObjectSize
-	HintEvery  int   // number of objects of a shard between two hints; default DefaultHintEvery
-	Now        func() time.Time
+	Encoding                // default: NDJSON, Gzip
+	ObjectSize int64        // bytes, uncompressed, before the next object is begun; default DefaultObjectSize
+	HintEvery  int          // number of objects of a shard between two hints; default DefaultHintEvery
+	Clock      dedupe.Clock // real time by default; tests set it
 }
 
 // Sink writes records into objects. It is safe for concurrent use.
@@ -58,9 +58,7 @@ const (
 func New(storage Storage, o Options) (*Sink, error) {
 	o.Format, o.Compression = cmp.Or(o.Format, NDJSON), cmp.Or(o.Compression, Gzip)
 	o.ObjectSize, o.HintEvery = cmp.Or(o.ObjectSize, DefaultObjectSize), cmp.Or(o.HintEvery, DefaultHintEvery)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
+	o.Clock = o.Clock.OrReal()
 	if !o.known() || o.ObjectSize < 0 {
 		return nil, fmt.Errorf("object sink: format %q, compression %q or object size %d is not known",
 			o.Format, o.Compression, o.ObjectSize)
@@ -88,8 +86,12 @@ func (s *Sink) Open(ctx context.Context, key dedupe.ChainKey, first, last string
 		return nil, err
 	}
 	c := &chain{Sink: s, key: key, tip: tip}
-	if dedupe.CompareSequence(first, tip.end.sequence) <= 0 {
-		c.found, err = s.reaching(ctx, key, tip, first, last)
+	if dedupe.CompareSequence(first, tip.end.sequence) > 0 {
+		return c, nil
+	}
+	found, err := s.reaching(ctx, key, tip, first, last)
+	for _, o := range found {
+		c.found.add(o.First, o.Last)
 	}
 	return c, err
 }
