@@ -92,25 +92,26 @@ func (r *batchRun) openRecord(ctx context.Context, c *chunk, record int) {
 		c.users = append(c.users, whole)
 		return
 	}
-	room, begin := NewRoom(), len(c.users)
-	if err := r.openParts(ctx, c, whole, room); err != nil {
+	begin := len(c.users)
+	r.room = *NewRoom()
+	if err := r.openParts(ctx, c, whole); err != nil {
 		clear(c.users[begin:])
 		whole.setErr(err)
 		c.users = append(c.users[:begin], whole)
 	}
-	c.opened += MaxOpenedBytes - room.Bytes()
+	c.opened += MaxOpenedBytes - r.room.Bytes()
 }
 
 // openParts makes the user records of a Kinesis record. After an error the Kinesis record is poison as a whole.
-func (r *batchRun) openParts(ctx context.Context, c *chunk, whole userRecord, room *Room) error {
+func (r *batchRun) openParts(ctx context.Context, c *chunk, whole userRecord) error {
 	parts, aggregated, err := r.disaggregate(whole.output.Data)
 	switch {
 	case err != nil:
 		return err
 	case !aggregated:
-		return r.openFrame(ctx, c, whole, true, room)
+		return r.openFrame(ctx, c, whole, true)
 	}
-	if err := room.Take(len(parts), 0); err != nil {
+	if err := r.room.Take(len(parts), 0); err != nil {
 		return err
 	}
 	c.users = slices.Grow(c.users, len(parts)) // an aggregate may have many parts
@@ -121,7 +122,7 @@ func (r *batchRun) openParts(ctx context.Context, c *chunk, whole userRecord, ro
 			PartitionKey: string(parts[0].PartitionKey), ExplicitHashKey: string(parts[0].ExplicitHashKey),
 			Aggregated: true, Data: parts[0].Data,
 		}
-		if err := r.openFrame(ctx, c, part, false, room); err != nil {
+		if err := r.openFrame(ctx, c, part, false); err != nil {
 			return err
 		}
 	}
@@ -130,8 +131,8 @@ func (r *batchRun) openParts(ctx context.Context, c *chunk, whole userRecord, ro
 
 // openFrame makes the user records of a payload. alone says that the payload is a whole Kinesis record. The error says
 // that the whole Kinesis record has no room for them.
-func (r *batchRun) openFrame(ctx context.Context, c *chunk, u userRecord, alone bool, room *Room) error {
-	records, framed, err := r.unframe(ctx, u.output.Data, room)
+func (r *batchRun) openFrame(ctx context.Context, c *chunk, u userRecord, alone bool) error {
+	records, framed, err := r.unframe(ctx, u.output.Data)
 	switch {
 	case errors.Is(err, errTooMuch):
 		return err
@@ -188,19 +189,23 @@ func (r *batchRun) disaggregate(data []byte) (parts []kpl.UserRecord, aggregated
 		return nil, false, nil
 	}
 	defer poisonOnPanic(&err)
-	if parts, aggregated, err = r.kpl.Decode(data); err != nil {
+	parts, aggregated, err = r.kpl.Decode(data)
+	switch {
+	case errors.Is(err, kpl.ErrTooMany):
+		err = errTooMuch
+	case err != nil:
 		err = &PoisonError{reasonAggregate}
 	}
 	return parts, aggregated, err
 }
 
 // unframe opens a frame. If it is broken, the whole payload is poison.
-func (r *batchRun) unframe(ctx context.Context, data []byte, room *Room) (records [][]byte, framed bool, err error) {
+func (r *batchRun) unframe(ctx context.Context, data []byte) (records [][]byte, framed bool, err error) {
 	if r.parts.Framing == nil {
 		return nil, false, nil
 	}
 	defer poisonOnPanic(&err)
-	if records, framed, err = r.parts.Framing.Open(ctx, data, room); err != nil {
+	if records, framed, err = r.parts.Framing.Open(ctx, data, &r.room); err != nil {
 		err = aboutRecord(err)
 	}
 	return records, framed, err

@@ -282,10 +282,14 @@ type batchRun struct {
 	result  Result
 	spare   []userRecord // memory of an earlier chunk, for the next one
 	kpl     kpl.Decoder
+	room    Room // of the Kinesis record that is being opened
 }
 
 func (p *Processor) batchRun(b Batch) *batchRun {
-	return &batchRun{Processor: p, batch: b, source: sourceOf(b.Stream, b.Shard), size: p.settings.Chunk}
+	return &batchRun{
+		Processor: p, batch: b, source: sourceOf(b.Stream, b.Shard), size: p.settings.Chunk,
+		kpl: kpl.Decoder{Most: MaxOpenedRecords},
+	}
 }
 
 // Process takes one batch through all steps. It is safe to repeat at any time, with the same batch, with a part of
