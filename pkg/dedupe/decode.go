@@ -100,6 +100,26 @@ func (r *batchRun) openRecord(ctx context.Context, c *chunk, record int) {
 		c.users = append(c.users[:begin], whole)
 	}
 	c.opened += MaxOpenedBytes - r.room.Bytes()
+	r.readOpened(ctx, c, begin)
+}
+
+// readOpened reads the user records of a Kinesis record, from index begin on, unless they are done. It stops at the
+// first one that cannot be read now. All of the Kinesis record is opened before: otherwise the first parts of an
+// aggregate might be delivered that turns out to be poison when it comes again.
+func (r *batchRun) readOpened(ctx context.Context, c *chunk, begin int) {
+	for i := begin; i < len(c.users); i++ {
+		u := &c.users[i]
+		if !u.open() {
+			continue
+		}
+		if u.acked = u.sub != Plain && r.isDone(u); !u.acked {
+			r.read(ctx, u)
+		}
+		if u.err != nil {
+			clear(c.users[i+1:])
+			c.users = c.users[:i+1]
+		}
+	}
 }
 
 // openParts makes the user records of a Kinesis record. After an error the Kinesis record is poison as a whole.
@@ -141,7 +161,7 @@ func (r *batchRun) openFrame(ctx context.Context, c *chunk, u userRecord, alone 
 		c.users = append(c.users, u)
 		return nil
 	case !framed:
-		r.add(ctx, c, u)
+		c.users = append(c.users, u)
 		return nil
 	case len(records) == 0: // nothing to deliver
 		u.acked = true
@@ -154,22 +174,11 @@ func (r *batchRun) openFrame(ctx context.Context, c *chunk, u userRecord, alone 
 	u.frame = &frame{u.output.Data}
 	c.users = slices.Grow(c.users, len(records))
 	for _, data := range records {
-		part := u
-		part.output.Data = data
-		if r.add(ctx, c, part); c.failed() {
-			return nil
-		}
+		u.output.Data = data
+		c.users = append(c.users, u)
 		u.sub++
 	}
 	return nil
-}
-
-// add reads a user record, unless it is done, and adds it to the chunk.
-func (r *batchRun) add(ctx context.Context, c *chunk, u userRecord) {
-	if u.acked = u.sub != Plain && r.isDone(&u); !u.acked {
-		r.read(ctx, &u)
-	}
-	c.users = append(c.users, u)
 }
 
 // failed reports whether the last user record cannot be read now.

@@ -208,6 +208,16 @@ func tooMuchInAggregate(f *fixture) {
 	b.wantTooMuch(aggregate(2, one, large(20, two), large(20, payload(3, "c", "x"))))
 	b.wantTally(b.done(rawRec(4, string(one)), rawRec(5, string(large(20, two)))), dedupe.Tally{In: 2, New: 2, Out: 2})
 
+	// Whether a part can be read now does not matter: no part may be delivered before the whole is a dead letter.
+	b = f.framedBench()
+	b.format = readFails{b.format, func(payload string) error {
+		if payload == string(two) {
+			return dedupe.ErrTryAgain
+		}
+		return nil
+	}}
+	b.wantTally(b.done(aggregate(1, one, two, large(33, one))), dedupe.Tally{In: 1, DeadLettered: 1})
+
 	half := bytes.Repeat([]byte("\n"), dedupe.MaxOpenedRecords/2)
 	b = f.framedBench()
 	b.wantTooMuch(aggregate(2, append([]byte(lineMark), half...), append([]byte(lineMark), half...)))
