@@ -204,7 +204,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		{"small copies", aggregates(4, func(int) []byte { return []byte(`{"id":1}`) }), 25, 55},
 		{"small records of one id", aggregates(2, func(n int) []byte { return fmt.Appendf(nil, `{"id":1,"n":%d}`, n) }), 32, 120},
 		{"small poison", aggregates(9, func(int) []byte { return nil }), 18, 80},
-		{"the most records of the most bytes", filled(t, 4, func(int) []byte { return opened }), 30, 115},
+		{"the most records of the most bytes", filled(t, 4, func(int) []byte { return opened }), 38, 120},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j, err := format.NewJSON(format.Options{IDPath: "id"})
