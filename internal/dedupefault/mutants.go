@@ -18,6 +18,7 @@ type Mutant struct {
 
 	hook     func(Env) Hook
 	format   func(dedupe.Format) dedupe.Format
+	framing  func(dedupe.Framing) dedupe.Framing
 	scenario func(*Scenario)
 	objects  func(*World) deadletter.Objects
 	around   func(w *World, f function, product handleFunc) handleFunc
@@ -93,6 +94,16 @@ var Mutants = []Mutant{
 	{
 		Name: "gap-in-a-page-skipped", hook: skipGaps, log: true, scenario: twoInstances,
 		CaughtBy: []Catch{{Scenario: "resharded", Violates: "G7"}},
+	},
+
+	// Open.
+	{
+		Name: "room-for-each-frame", framing: roomForEachFrame, Rare: true,
+		CaughtBy: []Catch{{Processor: "framing/too-much-in-an-aggregate"}},
+	},
+	{
+		Name: "too-much-is-one-frame", framing: tooMuchIsOneFrame, Rare: true,
+		CaughtBy: []Catch{{Processor: "framing/too-much-in-an-aggregate"}},
 	},
 
 	// Decide.
@@ -275,6 +286,14 @@ func (m *Mutant) FormatOf(f dedupe.Format) dedupe.Format {
 		return f
 	}
 	return m.format(f)
+}
+
+// FramingOf returns the framing of one Processor. It is broken if the mutant breaks framings.
+func (m *Mutant) FramingOf(f dedupe.Framing) dedupe.Framing {
+	if m == nil || m.framing == nil {
+		return f
+	}
+	return m.framing(f)
 }
 
 // breakFunction returns the dedupe function of a scenario, broken if the mutant breaks it.

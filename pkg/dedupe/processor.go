@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -151,8 +150,8 @@ type Settings struct {
 	Chunk int
 	// Transactions is how many transactions run at the same time with a TxSink; 0 means DefaultTransactions.
 	Transactions int
-	// WholeBatch decides all records of a batch before the first one is sent. By default a chunk is decided while the
-	// chunk before is sent.
+	// WholeBatch decides all records of a batch before the first one is sent, up to the limits of an opened record. By
+	// default a chunk is decided while the chunk before is sent.
 	WholeBatch bool
 	Clock      Clock
 }
@@ -277,10 +276,14 @@ type batchRun struct {
 	result  Result
 	spare   []userRecord // memory of an earlier chunk, for the next one
 	kpl     kpl.Decoder
+	room    Room // of the Kinesis record that is being opened
 }
 
 func (p *Processor) batchRun(b Batch) *batchRun {
-	return &batchRun{Processor: p, batch: b, source: sourceOf(b.Stream, b.Shard), size: p.settings.Chunk}
+	return &batchRun{
+		Processor: p, batch: b, source: sourceOf(b.Stream, b.Shard), size: p.settings.Chunk,
+		kpl: kpl.Decoder{Most: MaxOpenedRecords},
+	}
 }
 
 // Process takes one batch through all steps. It is safe to repeat at any time, with the same batch, with a part of
@@ -374,7 +377,7 @@ func (p *Processor) claim(ctx context.Context, s Stream) error {
 func (r *batchRun) nextChunk(ctx context.Context, first int) *chunk {
 	size := r.size
 	if r.settings.WholeBatch {
-		size = math.MaxInt
+		size = MaxOpenedRecords
 	}
 	c := r.decode(ctx, first, size)
 	begun := r.clock.Now()

@@ -1,7 +1,9 @@
 package kinesishandler
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 
@@ -9,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
@@ -28,10 +31,20 @@ func (p parser) bucket(text, allowed string) SinkSetting {
 	return SinkSetting{Bucket: bucket, Prefix: prefix}
 }
 
-func (p parser) objects() objectsink.Options {
+// objects reads how records of a format become objects.
+func (p parser) objects(f dedupe.Format) objectsink.Options {
+	formats := []objectsink.Format{objectsink.NDJSON, objectsink.Raw}
+	if objectFormat(f) == objectsink.Raw {
+		slices.Reverse(formats)
+	}
+	chosen := choice(p, varSinkObjectFormat, formats...)
+	if neverNDJSON(f, chosen) {
+		p.Wrong(varSinkObjectFormat, "is ndjson, but with "+varFormat+"=snowplow records are lines of text, and each would be "+
+			"a dead letter", "raw, which is the default then")
+	}
 	return objectsink.Options{
 		Encoding: objectsink.Encoding{
-			Format: choice(p, varSinkObjectFormat, objectsink.NDJSON, objectsink.Raw),
+			Format: chosen,
 			Compression: choice(p, varSinkCompression, objectsink.Gzip, objectsink.Zstd,
 				objectsink.Uncompressed),
 		},
@@ -39,6 +52,24 @@ func (p parser) objects() objectsink.Options {
 			"64KiB to 1024MiB")),
 	}
 }
+
+// objectFormat returns the format of objects if none is set. It follows the format of the records.
+func objectFormat(records dedupe.Format) objectsink.Format {
+	switch records.(type) {
+	case *format.Snowplow, format.Raw:
+		return objectsink.Raw
+	}
+	return objectsink.NDJSON
+}
+
+// neverNDJSON reports whether no record of a format can be in an object of its format.
+func neverNDJSON(records dedupe.Format, objects objectsink.Format) bool {
+	_, snowplow := records.(*format.Snowplow)
+	return snowplow && objects == objectsink.NDJSON
+}
+
+var errNeverNDJSON = errors.New("kinesishandler: SinkObjects.Format is ndjson, but enriched events of Snowplow are lines " +
+	"of text, and each would be a dead letter; leave it empty, or choose raw")
 
 // choice reads one of a few words. The first one is the default.
 func choice[T ~string](p parser, name string, all ...T) T {
@@ -80,5 +111,10 @@ func openObjects(
 	if err != nil {
 		return nil, err
 	}
-	return objectsink.New(objectsink.NewBucket(client, o.Sink.Bucket, o.Sink.Prefix), o.SinkObjects)
+	objects := o.SinkObjects
+	objects.Format = cmp.Or(objects.Format, objectFormat(o.Format))
+	if neverNDJSON(o.Format, objects.Format) {
+		return nil, errNeverNDJSON
+	}
+	return objectsink.New(objectsink.NewBucket(client, o.Sink.Bucket, o.Sink.Prefix), objects)
 }

@@ -241,7 +241,8 @@ type Settings struct {
 //	                          queue; default 1MiB
 //	ONCEBOX_SINK_ENCODING     base64 encodes the messages of a queue; default text
 //	ONCEBOX_SINK_DELIMITER    none sends records to Firehose without a line break between them; default newline
-//	ONCEBOX_SINK_OBJECT_FORMAT  ndjson, or raw: records are lines of text; of a bucket; default ndjson
+//	ONCEBOX_SINK_OBJECT_FORMAT  ndjson, or raw: records are lines of text; of a bucket; default ndjson with json,
+//	                          otherwise raw
 //	ONCEBOX_SINK_COMPRESSION  of objects in a bucket: gzip, zstd or none; default gzip
 //	ONCEBOX_SINK_OBJECT_SIZE  of objects in a bucket, uncompressed, 64KiB to 1024MiB; default 64MiB
 //	ONCEBOX_SINK_KEY          required with a table: the attributes of its key, with their paths in a record
@@ -307,11 +308,11 @@ func (p parser) options(environ []string) Options {
 		SinkMaxRecord:   p.sinkMaxRecord(kind),
 		SinkEncoding:    p.sinkEncoding(),
 		SinkNoDelimiter: p.noDelimiter(),
-		SinkObjects:     p.objects(),
 		Consumer:        valueOf(environ, varFunctionName),
 		Concurrency:     p.Number(varConcurrency, dynamostore.DefaultConcurrency, 1, maxConcurrency),
 		LogLevel:        p.LogLevel(varLogLevel),
 	}
+	o.SinkObjects = p.objects(o.Format)
 	for name, passes := range map[string]bool{varNatural: o.PassNatural, varSynthetic: o.PassSynthetic} {
 		if o.Derive && passes {
 			p.Wrong(name, "is off, but with "+varIDs+"=derived no duplicate passes unchanged", "on")

@@ -15,6 +15,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/sink/dynamosink"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
+	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 	"github.com/oncebox/oncebox/pkg/sink/sqssink"
 )
 
@@ -56,6 +57,12 @@ func TestSettingsDefaults(t *testing.T) {
 	equal(t, "largest record of the sink", s.SinkMaxRecord, 1<<20)
 	equal(t, "concurrency", s.Concurrency, 32)
 	equal(t, "log level", s.LogLevel, slog.LevelInfo)
+	for format, want := range map[string]objectsink.Format{
+		"json": objectsink.NDJSON, "snowplow": objectsink.Raw, "raw": objectsink.Raw,
+	} {
+		o, _ := kinesishandler.ParseOptions([]string{"ONCEBOX_FORMAT=" + format, "ONCEBOX_SINK=s3://lake"})
+		equal(t, "objects of "+format, o.SinkObjects.Format, want)
+	}
 	fields, err := s.Format.Read(t.Context(), []byte(`{"event":{"id":"a"}}`))
 	must(t, err)
 	equal(t, "id", fields.ID, "a")
@@ -313,6 +320,7 @@ func TestSettingsRefused(t *testing.T) {
 		"objects in letters":   {with("ONCEBOX_SINK=s3://bad-records/clicks/a"), "ONCEBOX_DEAD_LETTERS"},
 		"what objects":         {with("ONCEBOX_SINK=s3://bucket/a", "ONCEBOX_SINK_OBJECT_FORMAT=csv", "ONCEBOX_SINK_COMPRESSION=lz4", "ONCEBOX_SINK_OBJECT_SIZE=1"), "ONCEBOX_SINK_OBJECT_FORMAT ONCEBOX_SINK_COMPRESSION ONCEBOX_SINK_OBJECT_SIZE"},
 		"objects of a stream":  {with("ONCEBOX_SINK_COMPRESSION=zstd"), "ONCEBOX_SINK_COMPRESSION"},
+		"events as JSON":       {without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=snowplow", "ONCEBOX_SINK=s3://bucket/a", "ONCEBOX_SINK_OBJECT_FORMAT=ndjson"), "ONCEBOX_SINK_OBJECT_FORMAT"},
 		"table without a key":  {with("ONCEBOX_SINK=dynamodb:hunter2"), "ONCEBOX_SINK_KEY"},
 		"no table":             {with("ONCEBOX_SINK=dynamodb:a b", "ONCEBOX_SINK_KEY=id"), "ONCEBOX_SINK"},
 		"table of entries":     {with("ONCEBOX_SINK=dynamodb:dedupe", "ONCEBOX_SINK_KEY=id"), "ONCEBOX_SINK"},

@@ -259,7 +259,7 @@ func TestLogs(t *testing.T) {
 	second, payload := logsOf(t, "b", "c")
 	equal(t, "failed", b.failed(t, second), "")
 	for i, want := range []string{"<a> <b>", "<c>"} {
-		records, framed, err := framing.Logs{}.Open(t.Context(), []byte(b.sink.data[i]))
+		records, framed, err := framing.Logs{}.Open(t.Context(), []byte(b.sink.data[i]), dedupe.NewRoom())
 		must(t, err)
 		var messages []string
 		for _, r := range records {
