@@ -466,8 +466,11 @@ func (w *world) survives(at int, after bool, mutant func(*world, *redrive.Job)) 
 		}
 		return errCrash
 	}
+	var ended []string
 	for range 3 { // because nothing has run after a failed listing
 		j := w.job()
+		j.Runner.TakesOver = ended
+		ended = append(ended, j.Runner.Run)
 		if mutant != nil {
 			mutant(w, j)
 		}
