@@ -324,6 +324,9 @@ type redriveSummary struct {
 	Dropped      int64                    `json:"dropped"`
 	DoneBefore   int64                    `json:"done_before"`
 	DeadLettered int64                    `json:"dead_lettered"` // parts of letters that became new letters
+	// SameIDs counts, in a dry run, the records with the id of a record before. The payloads of Copies are the same, too.
+	SameIDs int64 `json:"same_ids,omitempty"`
+	Copies  int64 `json:"copies,omitempty"`
 }
 
 // shownLetters is the number of letters that a run names, of those that were not done.
@@ -337,6 +340,14 @@ func (c redriveRun) run(ctx context.Context, a *app, job *redrive.Job) error {
 		s.add(r)
 		if seen++; progress != nil {
 			progress(seen, -1)
+		}
+		for _, same := range r.Same {
+			if s.SameIDs++; s.SameIDs <= shownLetters {
+				a.remark("%s", sameText(r.Name, same))
+			}
+			if same.Copy {
+				s.Copies++
+			}
 		}
 		if isDone(r.Status) {
 			return nil
@@ -360,6 +371,15 @@ func (c redriveRun) run(ctx context.Context, a *app, job *redrive.Job) error {
 		return &hintError{err, "The run can be repeated: what is done has a marker."}
 	}
 	return s.err()
+}
+
+// sameText says that a record of a letter has the id of a record before.
+func sameText(letter string, s redrive.SameID) string {
+	payload := "another payload"
+	if s.Copy {
+		payload = "the same payload"
+	}
+	return fmt.Sprintf("same id %q, with %s: %s and %s", s.ID, payload, letter, s.Letter)
 }
 
 func isDone(s redrive.Status) bool {
@@ -404,6 +424,9 @@ func (s *redriveSummary) text() string {
 		fmt.Fprintf(&b, "records: delivered %d, dropped %d, done before %d", s.Delivered, s.Dropped, s.DoneBefore)
 	}
 	fmt.Fprintf(&b, ", dead-lettered %d", s.DeadLettered)
+	if s.SameIDs > 0 {
+		fmt.Fprintf(&b, "\nsame ids: %d with the same payload, %d with another payload", s.Copies, s.SameIDs-s.Copies)
+	}
 	return b.String()
 }
 

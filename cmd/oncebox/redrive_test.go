@@ -91,6 +91,8 @@ func TestRedriveRunbook(t *testing.T) {
 	if ids := s.delivered(); len(ids) != 0 {
 		t.Errorf("a dry run delivered %v", ids)
 	}
+	s.run(exitDone, "redrive", "run", "--dry-run", "--jq", `.id = "one"`).
+		saying(t, "ready 3", `same id "one", with another payload: `, "same ids: 0 with the same payload, 2 with another payload")
 	s.run(exitDone, "redrive", "run", "--set", "id-path=order.id", "--name", name, "--reason", "a test").
 		saying(t, "letters: done 1\nrecords: delivered 1, dropped 0, done before 0, dead-lettered 0")
 	s.run(exitDone, "redrive", "run", "--jq", ".id = .order.id", "--rate", "1000").saying(t, "done 2, already-done 1")

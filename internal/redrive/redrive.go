@@ -13,6 +13,7 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
@@ -101,6 +102,9 @@ type Report struct {
 	Letter deadletter.Letter
 	Tally  dedupe.Tally
 	Marker deadletter.Marker // with Done
+	Same   []SameID          // in a dry run: the records that have the id of a record before
+	read   []format.Fields   // in a dry run: all records
+	scope  string
 }
 
 // maxFailures is the largest number of letters that may fail in a row. More failures mean that a part is down.
@@ -138,7 +142,7 @@ func (j *Job) all(
 ) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	failures := 0
+	failures, known := 0, ids{}
 	one := func(item Item) Report {
 		r, err := j.caught(ctx, item, do)
 		return r.withError(err)
@@ -150,6 +154,8 @@ func (j *Job) all(
 		if r.Status == skipped {
 			return nil
 		}
+		r.Same = known.add(r.Name, r.scope, r.read)
+		r.read = nil
 		if err := each(r); err != nil {
 			return err
 		}
@@ -273,6 +279,9 @@ func (j *Job) redrive(ctx context.Context, item Item) (Report, error) {
 	if j.DryRun || j.Runner.Run != "" { // what cannot be read is not begun
 		inspected := work.inspect(ctx)
 		if r.Tally, r.Status = inspected.Tally, Ready; inspected.Err != nil || j.DryRun {
+			if j.DryRun {
+				r.scope, r.read = scope, inspected.Read
+			}
 			return r, inspected.Err
 		}
 	}
