@@ -143,7 +143,7 @@ func checkScope(scope string) error {
 	if kinesishandler.IsScope(scope) {
 		return nil
 	}
-	err := fmt.Errorf("--scope %q: must be the scope of a function or of runs: letters, digits and _ - / . # :", scope)
+	err := fmt.Errorf("--scope %q: must be the scope of a function or of runs: letters, digits and : _ - / . #", scope)
 	return &usageError{err, "Without ONCEBOX_SCOPE the scope is the name of the stream, or sqs:QUEUE, dynamodb:TABLE or logs:GROUP."}
 }
 

@@ -187,12 +187,11 @@ func (r *recordsRun) readPoison(ctx context.Context, key string) (found bool, er
 	if err := errors.Join(err, out.Body.Close()); err != nil {
 		return false, err
 	}
-	letter, err := deadletter.Decode(content)
-	if err != nil || !bytes.Equal(letter.Data, r.poisonPayload()) {
-		return false, nil // another letter, a marker, or something else
+	letter, notALetter := deadletter.Decode(content) // it may be a marker
+	if found = notALetter == nil && bytes.Equal(letter.Data, r.poisonPayload()); found {
+		r.poison = letter.Position
 	}
-	r.poison = letter.Position
-	return true, nil
+	return found, nil
 }
 
 // deleteLetter deletes the dead letter. In a bucket with versions it deletes the version.
