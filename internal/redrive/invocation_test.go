@@ -189,7 +189,7 @@ func TestInvocationsOfFiles(t *testing.T) {
 	} {
 		j := v.job(w)
 		j.Function = run.function
-		j.Items = redrive.FromReader(deadletter.NewArchive(w), "f", bytes.NewReader(received))
+		j.Items = redrive.FromReader(deadletter.NewArchive(w), "", "f", bytes.NewReader(received))
 		counts := map[redrive.Status]int{}
 		must(t, j.Run(t.Context(), func(r redrive.Report) error {
 			if counts[r.Status]++; r.Status == redrive.Refused && r.Why == "" {

@@ -256,6 +256,8 @@ type Result struct {
 	Tally  Tally
 	// Reasons counts the dead-lettered records by reason.
 	Reasons map[string]int64
+	// Read has the fields of each record that Inspect or InspectLetter could read.
+	Read []format.Fields
 	// LedgerTime is how long the batch waited for the ledger. SinkTime is how long it waited for the sink and the
 	// dead-letter store. The two may overlap. A TxSink decides and delivers a record in one transaction, so all its
 	// time is SinkTime.

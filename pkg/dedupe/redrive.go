@@ -84,6 +84,8 @@ func (r *batchRun) inspectUsers(users []userRecord) error {
 		case u.poison != nil:
 			t.DeadLettered++
 			r.countReason(u.poison)
+		case !u.acked:
+			r.result.Read = append(r.result.Read, u.fields)
 		}
 	}
 	return nil

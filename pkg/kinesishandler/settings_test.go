@@ -454,12 +454,13 @@ func TestOptions(t *testing.T) {
 		"ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_DEAD_LETTERS ONCEBOX_LOG_LEVEL")
 }
 
-// TestIsScope: a scope that may be set, or the name of a source.
+// TestIsScope: a scope that may be set, or the default of a source.
 func TestIsScope(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
-		"orders": true, "Orders_v1.0": true, "orders.fifo": true, "/aws/lambda/a#b": true, strings.Repeat("a", 512): true,
-		"": false, "A B": false, "orders:1": false, "ö": false, strings.Repeat("a", 513): false,
+		"orders": true, "Orders_v1.0": true, "orders.fifo": true, "/aws/lambda/a#b": true, "sqs:orders": true,
+		"logs:" + strings.Repeat("a", 512): true,
+		"":                                 false, "A B": false, "ö": false, strings.Repeat("a", 518): false,
 	} {
 		equal(t, "IsScope of "+text, kinesishandler.IsScope(text), want)
 	}

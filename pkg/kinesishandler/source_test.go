@@ -194,6 +194,39 @@ func TestChangesOfATable(t *testing.T) {
 	equal(t, "failed", b.failed(t, all), "")
 }
 
+// withoutKind is a mutant of the default scopes: a scope is only the name of its source.
+func withoutKind(scope string) string { return scope[strings.Index(scope, ":")+1:] }
+
+// TestScopesOfUnlikeSources: a stream, a queue, a table and a log group of one name are unrelated. In any order, none
+// of their records is a copy of a record of another one.
+func TestScopesOfUnlikeSources(t *testing.T) {
+	t.Parallel()
+	logs, _ := logsOf(t, "7") // of the log group shop
+	change := changeOf(7, "a")
+	change["eventSourceARN"] = strings.Replace(change["eventSourceARN"].(string), "orders", "shop", 1)
+	stream := event(`{"id":"7"}`)
+	stream.Records[0].EventSourceArn = strings.Replace(clicks, "clicks", "shop", 1)
+	sources := []json.RawMessage{
+		rawOf(t, stream), rawRecords(t, message("m1", strings.Replace(queueARN, "clicks", "shop", 1), "", `{"id":"7"}`)),
+		rawRecords(t, change), logs,
+	}
+	for first := range sources {
+		for name, mutant := range map[string]func(string) string{"": nil, "without the kind": withoutKind} {
+			store, err := sqlitestore.OpenMemory(t.Context())
+			must(t, err)
+			t.Cleanup(func() { _ = store.Close() })
+			b, unknown := newBenchOver(t, &faults{engine: store, scope: mutant}), 0.0
+			for i := range sources {
+				equal(t, "failed", b.failed(t, sources[(first+i)%len(sources)]), "")
+				unknown += b.line(t)["new"].(float64)
+			}
+			if found := unknown < float64(len(sources)); found != (name != "") {
+				t.Errorf("source %d comes first, mutant %q: %v of %d records are new", first, name, unknown, len(sources))
+			}
+		}
+	}
+}
+
 // TestOwnersOfChanges: two changes of a table are two records, even if two shards of its stream gave them one
 // sequence number, because the event does not name the shard.
 func TestOwnersOfChanges(t *testing.T) {
