@@ -252,6 +252,43 @@ func TestDoctorOfRecordsIsInterruptedInAPut(t *testing.T) {
 	}
 }
 
+// lostPut is an HTTP client that loses the reply to the second put, with the poison record.
+type lostPut struct{ puts int }
+
+func (l *lostPut) Do(r *http.Request) (*http.Response, error) {
+	response, err := http.DefaultClient.Do(r)
+	if err != nil || !strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".PutRecords") {
+		return response, err
+	}
+	if l.puts++; l.puts == 2 {
+		_ = response.Body.Close() // nobody reads it
+		return nil, errors.New("the connection was reset")
+	}
+	return response, nil
+}
+
+// TestDoctorOfALostPut loses the reply to the put of the poison record, so that its position is not known. The dead
+// letter must be found and deleted, and no other one.
+func TestDoctorOfALostPut(t *testing.T) {
+	testengine.CheckOnly(t)
+	t.Parallel()
+	d := deployRecords(t, grant{})
+	other := d.prefix + "/zz" // below all names, and no letter
+	_, err := d.bucket.PutObject(t.Context(), &s3.PutObjectInput{
+		Bucket: aws.String(deadLetterBucket), Key: &other, Body: strings.NewReader("{}"),
+	})
+	must(t, err)
+	options, lost := d.play.Kinesis.Options(), &lostPut{}
+	options.HTTPClient = lost
+	d.play.Kinesis = kinesis.New(options)
+	report := d.run(t)
+	equal(t, "scratch records", stepOf(t, report, "scratch records").Status, doctor.Failure)
+	equal(t, "clean-up", stepOf(t, report, "clean-up").Status, doctor.OK)
+	equal(t, "puts", lost.puts, 2)
+	equal(t, "dead letters", strings.Join(d.letters(t), " "), other)
+	equal(t, "messages", len(d.queue.messages), 0)
+}
+
 // TestDoctorCleansUpAfterAFailure checks that a step that fails before the dead letter's step leaves no dead letter.
 // The report names everything that cannot be deleted.
 func TestDoctorCleansUpAfterAFailure(t *testing.T) {

@@ -31,6 +31,7 @@ var sourceCases = map[string]struct {
 	"sqs/standard":               {"", dedupe.Tally{In: 4, New: 2, Natural: 1, DeadLettered: 1}, "sqs-1 sqs-2", nil},
 	"sqs/fifo":                   {"", dedupe.Tally{In: 3, New: 2, Natural: 1}, "fifo-1 fifo-2", nil},
 	"sqs/dead-letter-queue":      {"", dedupe.Tally{In: 3, New: 2, Natural: 1}, "dead-1 dead-2", nil},
+	"sqs/message-twice":          {"", dedupe.Tally{In: 3, New: 2, Skipped: 1}, "a b", nil},
 	"sqs/missing-sent-timestamp": {fault: kinesishandler.ErrNotKinesis},
 	"sqs/missing-message-id":     {fault: kinesishandler.ErrNotKinesis},
 	"sqs/bad-arn":                {fault: kinesishandler.ErrNotKinesis},

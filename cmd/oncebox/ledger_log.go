@@ -49,7 +49,7 @@ func (g globals) refuseLog(ctx context.Context, scope string) error {
 
 // logScope is the flag of the commands for log ledgers.
 type logScope struct {
-	Scope string `help:"Name space of the ids: that of the function (the stream's name). Default: ${default}." default:"default" placeholder:"NAME"`
+	Scope string `help:"Name space of the ids: that of the function (as in orders, or sqs:orders for a queue). Default: ${default}." default:"default" placeholder:"NAME"`
 }
 
 type ledgerStatCommand struct {

@@ -223,8 +223,9 @@ type redriveExport struct {
 }
 
 func (redriveExport) Help() string {
-	return `Writes each letter as a line of JSON: the content of its object, whole. ` + "`oncebox redrive run FILE`" + ` reads such a
-file. The letters stay in the store.
+	return `Writes each letter as a line of JSON: the content of its object, whole, and the place of the object as the member
+exported_from. ` + "`oncebox redrive run FILE`" + ` reads such a file, and marks the letters beside their objects. The letters stay
+in the store.
 
 Examples:
   oncebox redrive export letters.ndjson s3://my-dead-letters --status pending
@@ -264,7 +265,11 @@ func (c redriveExport) Run(ctx context.Context, a *app) (err error) {
 		if written++; progress != nil {
 			progress(written, -1)
 		}
-		return encoder.Encode(json.RawMessage(r.Letter.Content))
+		line, err := redrive.Exported(r.Letter.Content, archive.Place(r.Name))
+		if err != nil {
+			return err
+		}
+		return encoder.Encode(json.RawMessage(line))
 	})
 	finish()
 	if err != nil {

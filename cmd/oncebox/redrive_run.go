@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -32,6 +33,7 @@ type redriveRun struct {
 	Jq          string   `help:"A jq program that changes the payload of each poison record before it is read." placeholder:"PROGRAM"`
 	Scope       string   `help:"The scope of this run." placeholder:"NAME"`
 	Function    string   `help:"Also run the batches that Lambda gave up for this function." placeholder:"NAME"`
+	TakeOver    []string `help:"Also run the letters that the run with this id has begun and not finished. That run must have ended. Repeatable." sep:"none" placeholder:"RUN"`
 	Reason      string   `help:"Why you run it; it is stored with each marker." placeholder:"TEXT"`
 	PastHorizon bool     `help:"Also run letters past the horizon, whose copies may have been forgotten."`
 	DryRun      bool     `help:"Read the letters and say what would happen. Nothing is decided, sent or marked."`
@@ -47,22 +49,25 @@ settings are the variables of the function, of which ONCEBOX_ID_PATH, ONCEBOX_SI
 required. A poison record needs something that has changed: a new program, --set or --jq. With ONCEBOX_LEDGER=log it
 takes up to 2 GiB of memory for entries, or what its option memory says, as in log?memory=8GiB.
 
-It is safe to interrupt and to repeat. A letter with a marker is not run again. If an interruption comes between the
-sink and the marker, the letter is sent again under the same id; a sink with transactions or objects does nothing
-then. Finish an interrupted run with the same --set and --jq.
+It is safe to interrupt and to repeat. A letter with a marker is not run again. Several runs may be at work: one of
+them sends a letter. A run that is killed may have sent the letters that it had begun: up to --parallel of them. No other
+run sends these until --take-over says that the killed run has ended. Then they are sent again, under the same ids. A
+sink with transactions or objects needs no --take-over: a letter that runs again does nothing there. Finish an
+interrupted run with the same --set and --jq.
 
 These are not run, and the exit code is 4:
   still-poison  cannot be read with these settings
   past-horizon  is older than ONCEBOX_HORIZON; --past-horizon runs it
   lost          is a batch without a payload, and the stream no longer has its records
+  begun         another run has begun it and not finished it; --take-over RUN runs it if that run has ended
   refused       is of another scope or function, or --jq has no single result for it, or its records are not as many
                 as it says, or the sink is its source
 
 If 20 letters fail one after the other, the run stops with exit code 1: a part is down.
 
-Batches that Lambda gave up run only with --function. --jq does not change them: run them first; what is poison in
-them is stored as letters of its own. A message that SQS or SNS got from Lambda has no payload: give it in a file, and
-its records are read from the stream, as long as that has all of them.
+Batches that Lambda gave up, and messages of CloudWatch Logs, run only with --function. --jq does not change them: run
+them first; what is poison in them is stored as letters of its own. A message that SQS or SNS got from Lambda for a
+batch has no payload: give it in a file, and its records are read from the stream, as long as that has all of them.
 
 Examples:
   oncebox --store dynamodb: redrive run --dry-run s3://my-dead-letters --set id-path=order.id
@@ -89,17 +94,11 @@ func (c redriveRun) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	archive, err := openArchive(ctx, cmp.Or(from.store, options.DeadLetterStore))
-	if err != nil {
-		return err
-	}
-	job.Mark = archive.MarkDone
-	items, closeItems, err := c.items(ctx, a, archive, from.files)
+	closeItems, err := c.openItems(ctx, a, job, cmp.Or(from.store, options.DeadLetterStore), from.files)
 	if err != nil {
 		return err
 	}
 	defer closeItems()
-	job.Items = items
 	ledger, closeLedger, err := a.openRecords(ctx, options)
 	if err != nil {
 		return err
@@ -209,6 +208,9 @@ func (c redriveRun) job(o kinesishandler.Options) (*redrive.Job, error) {
 		Marker:      deadletter.Marker{Patch: c.Jq, Settings: c.Set, Reason: c.Reason},
 		Concurrency: c.Parallel, Now: time.Now,
 	}
+	if o.Sink.Table == nil && o.Sink.Objects == nil { // other sinks send a letter again that comes again
+		job.Runner = newRunner(c.TakeOver)
+	}
 	if c.Rate > 0 {
 		job.Pace = rate.NewLimiter(rate.Limit(c.Rate), 1).Wait
 	}
@@ -231,16 +233,57 @@ func (c redriveRun) check() error {
 	return c.atOnce.check()
 }
 
-// items opens the letters.
-func (c redriveRun) items(ctx context.Context, a *app, archive *deadletter.Archive, files []string) (
-	items iter.Seq2[redrive.Item, error], closeItems func(), err error,
-) {
+// newRunner names this run, for other runs and for people.
+func newRunner(takesOver []string) deadletter.Runner {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "a host without a name"
+	}
+	const digits = 8
+	return deadletter.Runner{
+		Run: strings.ToLower(rand.Text()[:digits]), By: fmt.Sprintf("process %d on %s", os.Getpid(), host),
+		TakesOver: takesOver,
+	}
+}
+
+// openItems opens the letters, and the store of their markers.
+func (c redriveRun) openItems(
+	ctx context.Context, a *app, job *redrive.Job, store string, files []string,
+) (closeItems func(), err error) {
+	folder := ""
+	if len(files) > 0 {
+		store, folder = markersOfFiles(store)
+	}
+	archive, err := openArchive(ctx, store)
+	if err != nil {
+		return nil, err
+	}
+	job.Markers = archive
 	switch {
 	case len(c.Name) > 0:
-		return redrive.Named(archive, c.Name), func() {}, nil
+		job.Items = redrive.Named(archive, c.Name)
 	case len(files) == 0:
-		return redrive.FromArchive(ctx, archive), func() {}, nil
+		job.Items = redrive.FromArchive(ctx, archive)
+	default:
+		job.Items, closeItems, err = lettersOf(a, archive, folder, files)
+		return closeItems, err
 	}
+	return func() {}, nil
+}
+
+// markersOfFiles returns the store of the markers of letters from files. It is the whole bucket, since a batch that
+// Lambda gave up is beside the prefix of the function. Letters that were not exported have their markers in the folder.
+func markersOfFiles(store string) (whole, folder string) {
+	at, err := deadletter.ParseSetting(store)
+	if err != nil || at.Bucket == "" {
+		return store, ""
+	}
+	return "s3://" + at.Bucket, at.Prefix
+}
+
+func lettersOf(a *app, archive *deadletter.Archive, folder string, files []string) (
+	items iter.Seq2[redrive.Item, error], closeItems func(), err error,
+) {
 	var opened []*os.File
 	closeItems = func() {
 		for _, file := range opened {
@@ -258,7 +301,7 @@ func (c redriveRun) items(ctx context.Context, a *app, archive *deadletter.Archi
 			}
 			opened, text = append(opened, file), file
 		}
-		all = append(all, redrive.FromReader(archive, name, text))
+		all = append(all, redrive.FromReader(archive, folder, name, text))
 	}
 	return func(yield func(redrive.Item, error) bool) {
 		for _, items := range all {
@@ -281,6 +324,9 @@ type redriveSummary struct {
 	Dropped      int64                    `json:"dropped"`
 	DoneBefore   int64                    `json:"done_before"`
 	DeadLettered int64                    `json:"dead_lettered"` // parts of letters that became new letters
+	// SameIDs counts, in a dry run, the records with the id of a record before. The payloads of Copies are the same, too.
+	SameIDs int64 `json:"same_ids,omitempty"`
+	Copies  int64 `json:"copies,omitempty"`
 }
 
 // shownLetters is the number of letters that a run names, of those that were not done.
@@ -294,6 +340,14 @@ func (c redriveRun) run(ctx context.Context, a *app, job *redrive.Job) error {
 		s.add(r)
 		if seen++; progress != nil {
 			progress(seen, -1)
+		}
+		for _, same := range r.Same {
+			if s.SameIDs++; s.SameIDs <= shownLetters {
+				a.remark("%s", sameText(r.Name, same))
+			}
+			if same.Copy {
+				s.Copies++
+			}
 		}
 		if isDone(r.Status) {
 			return nil
@@ -317,6 +371,15 @@ func (c redriveRun) run(ctx context.Context, a *app, job *redrive.Job) error {
 		return &hintError{err, "The run can be repeated: what is done has a marker."}
 	}
 	return s.err()
+}
+
+// sameText says that a record of a letter has the id of a record before.
+func sameText(letter string, s redrive.SameID) string {
+	payload := "another payload"
+	if s.Copy {
+		payload = "the same payload"
+	}
+	return fmt.Sprintf("same id %q, with %s: %s and %s", s.ID, payload, letter, s.Letter)
 }
 
 func isDone(s redrive.Status) bool {
@@ -351,7 +414,7 @@ func (s *redriveSummary) text() string {
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "letters: %s\n", countsText(s.Letters, first, redrive.AlreadyDone, redrive.StillPoison,
-		redrive.PastHorizon, redrive.Lost, redrive.Refused, redrive.Failed))
+		redrive.PastHorizon, redrive.Lost, redrive.Refused, redrive.Begun, redrive.Failed))
 	for _, why := range slices.Sorted(maps.Keys(s.Reasons)) {
 		fmt.Fprintf(&b, "  %d: %s\n", s.Reasons[why], why)
 	}
@@ -361,6 +424,9 @@ func (s *redriveSummary) text() string {
 		fmt.Fprintf(&b, "records: delivered %d, dropped %d, done before %d", s.Delivered, s.Dropped, s.DoneBefore)
 	}
 	fmt.Fprintf(&b, ", dead-lettered %d", s.DeadLettered)
+	if s.SameIDs > 0 {
+		fmt.Fprintf(&b, "\nsame ids: %d with the same payload, %d with another payload", s.Copies, s.SameIDs-s.Copies)
+	}
 	return b.String()
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/redrive"
 	"github.com/oncebox/oncebox/pkg/deadletter"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
@@ -68,6 +69,9 @@ func (c redriveShow) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
+	if err := redrive.Identify(&letter, retention, time.Now()); err != nil {
+		return err
+	}
 	status := redrive.Pending
 	switch {
 	case marker != nil:
@@ -75,7 +79,7 @@ func (c redriveShow) Run(ctx context.Context, a *app) error {
 	case retention.PastHorizon(letter.Arrival(), time.Now()):
 		status = redrive.PastHorizon
 	}
-	shown, err := show(letter, status)
+	shown, err := show(letter, status, retention)
 	if err != nil {
 		return err
 	}
@@ -83,7 +87,7 @@ func (c redriveShow) Run(ctx context.Context, a *app) error {
 	return a.print(shown, shown.text())
 }
 
-func show(l deadletter.Letter, status redrive.Status) (shownLetter, error) {
+func show(l deadletter.Letter, status redrive.Status, r dedupe.Retention) (shownLetter, error) {
 	s := shownLetter{letterJSON: toLetterJSON(redrive.Report{Name: l.Name, Status: status, Letter: l})}
 	s.Payloads = []payloadJSON{}
 	if l.Poison != nil {
@@ -91,11 +95,17 @@ func show(l deadletter.Letter, status redrive.Status) (shownLetter, error) {
 		s.Payloads = append(s.Payloads, payloadOf(l.Poison.Position.Sequence, l.Poison.Data))
 		return s, nil
 	}
-	s.Function, s.Invocations, s.GivenUpAt = l.Batch.Function, l.Batch.Invocations, &l.Batch.At
+	s.Function, s.Invocations = l.Batch.Function, l.Batch.Invocations
+	if !l.Batch.At.IsZero() { // an event of a dead-letter queue has no time
+		s.GivenUpAt = &l.Batch.At
+	}
 	if l.Batch.Event == nil {
 		return s, nil
 	}
 	batch, err := kinesishandler.Decode(l.Batch.Event, true)
+	if l.Batch.Async {
+		batch, err = redrive.Invocation(l.Batch, r, time.Now())
+	}
 	for _, r := range batch.Records {
 		s.Payloads = append(s.Payloads, payloadOf(r.Sequence, r.Data))
 	}

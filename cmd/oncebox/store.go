@@ -143,8 +143,8 @@ func checkScope(scope string) error {
 	if kinesishandler.IsScope(scope) {
 		return nil
 	}
-	err := fmt.Errorf("--scope %q: must be the scope of a function or of runs: letters, digits and _ - / . #", scope)
-	return &usageError{err, "Without ONCEBOX_SCOPE the scope is the name of the stream, queue, table or log group."}
+	err := fmt.Errorf("--scope %q: must be the scope of a function or of runs: letters, digits and : _ - / . #", scope)
+	return &usageError{err, "Without ONCEBOX_SCOPE the scope is the name of the stream, or sqs:QUEUE, dynamodb:TABLE or logs:GROUP."}
 }
 
 // openLedger opens the store of record entries, which must exist. The options are for DynamoDB. Call closeLedger after

@@ -1,6 +1,9 @@
-// Command queue is a Lambda function that calls an API once for each order in an SQS queue, standard or FIFO. It uses a
+// Command queue is a Lambda function that calls an API for each order in an SQS queue, standard or FIFO. It uses a
 // Decider in a pipeline of its own. A function that only delivers orders to a sink needs no pipeline: functions/dedupe
 // reads queues, too.
+//
+// It calls the API once for an order that the producer sent several times. SQS delivers a message at least once: if a
+// message comes again, also after success, it calls the API again with the same id. The API must know this id.
 //
 // It reads DEDUPE_TABLE and API_URL. The event source mapping needs ReportBatchItemFailures. The queue needs
 //
@@ -123,8 +126,8 @@ func (f *function) read(ctx context.Context, m events.SQSMessage) order {
 
 // ownerOf is the identity of a message. It is the same in the dead-letter queue: SQS keeps the message ID, and names
 // the first queue. So to redrive orders, map that queue to this function as well, until it is empty: each order is a
-// retry. Never move messages back with StartMessageMoveTask: they get new message IDs, and would be dropped as
-// duplicates of themselves.
+// retry. Never move messages back with the console ("Start DLQ redrive") or StartMessageMoveTask: they get new message
+// IDs, and are dropped as duplicates of themselves.
 func ownerOf(m events.SQSMessage) dedupe.Owner {
 	queue := cmp.Or(m.Attributes["DeadLetterQueueSourceArn"], m.EventSourceARN)
 	return dedupe.Owner{Source: queue, Sequence: m.MessageId, Sub: dedupe.Plain}

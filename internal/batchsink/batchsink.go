@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 
 	"golang.org/x/sync/errgroup"
@@ -96,52 +95,50 @@ func newDelivery(a *API, outputs []dedupe.Output) *delivery {
 // after a failed request. It returns the reason why an output is not delivered. A reason that no retry can cure comes
 // first.
 func (d *delivery) round(ctx context.Context) error {
-	var rest []int
-	for i, delivered := range d.sent.Delivered {
-		if !delivered {
-			rest = append(rest, i)
-		}
-	}
 	var refused error
-	for len(rest) > 0 {
-		var wave []int
-		wave, rest = d.wave(rest)
+	for wave, next := d.firstWave(); len(wave) > 0; wave = d.nextWave(wave, next) {
 		why, err := d.sendWave(ctx, wave)
 		refused = moreSerious(refused, why)
 		if err != nil || refused != nil && !errors.Is(refused, dedupe.ErrTryAgain) {
 			return moreSerious(err, refused)
 		}
-		rest = d.withoutGroupsOf(wave, rest)
 	}
 	return refused
 }
 
-// wave returns the outputs that may be sent at the same time: the first output of each group.
-func (d *delivery) wave(open []int) (wave, rest []int) {
-	if d.groups == nil {
-		return open, nil
-	}
-	taken := map[string]bool{}
-	for _, i := range open {
-		if group := d.groups[i]; !taken[group] {
-			taken[group] = true
-			wave = append(wave, i)
-		} else {
-			rest = append(rest, i)
+// firstWave returns the outputs that may be sent at the same time: the first output of each group that is not
+// delivered. next has for each output the next one of its group, or 0. It looks at each output once, also if all
+// outputs are of one group.
+func (d *delivery) firstWave() (wave, next []int) {
+	next = make([]int, len(d.outputs))
+	last := map[string]int{} // the last output of each group
+	for i, delivered := range d.sent.Delivered {
+		if delivered {
+			continue
 		}
+		if d.groups == nil {
+			wave = append(wave, i)
+			continue
+		}
+		if before, found := last[d.groups[i]]; found {
+			next[before] = i
+		} else {
+			wave = append(wave, i)
+		}
+		last[d.groups[i]] = i
 	}
-	return wave, rest
+	return wave, next
 }
 
-// withoutGroupsOf leaves out the outputs that must wait for an undelivered output of the wave.
-func (d *delivery) withoutGroupsOf(wave, rest []int) []int {
-	waiting := map[string]bool{}
+// nextWave returns the outputs that follow those of a wave. The outputs of a group wait if the one before is not
+// delivered.
+func (d *delivery) nextWave(wave, next []int) (following []int) {
 	for _, i := range wave {
-		if d.groups != nil && !d.sent.Delivered[i] {
-			waiting[d.groups[i]] = true
+		if d.sent.Delivered[i] && next[i] != 0 {
+			following = append(following, next[i])
 		}
 	}
-	return slices.DeleteFunc(rest, func(i int) bool { return waiting[d.groups[i]] })
+	return following
 }
 
 // sendWave sends outputs in as few requests as the limits allow. It begins no request after a failed one.

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"io"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -217,6 +218,34 @@ func TestRequestsAreFewAndParallel(t *testing.T) {
 			t.Errorf("a request holds one record of each key, but there are %v: %v", d.requests, err)
 		}
 	})
+}
+
+// TestOneGroupIsLinear checks that the memory for a record does not grow with the records of its group, which may be
+// 100,000 in one aggregate. The test is not parallel, since it counts what the process takes.
+func TestOneGroupIsLinear(t *testing.T) {
+	api := batchsink.API{
+		Doing: "test", MaxRecords: 10, MaxBytes: 1 << 20, Parallel: 2, Size: func(dedupe.Output) int { return 1 },
+		Group: func(dedupe.Output) string { return "one" },
+		Put: func(_ context.Context, outputs []dedupe.Output) ([]*batchsink.RefusalError, error) {
+			return make([]*batchsink.RefusalError, len(outputs)), nil
+		},
+	}
+	perRecord := func(n int) uint64 {
+		outputs := make([]dedupe.Output, n)
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err := api.Send(t.Context(), outputs)
+		runtime.ReadMemStats(&after)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return (after.TotalAlloc - before.TotalAlloc) / uint64(n)
+	}
+	few, many := perRecord(1000), perRecord(10_000)
+	t.Logf("%d and %d bytes a record", few, many)
+	if many > 2*few {
+		t.Errorf("a record takes %d bytes among 1,000 records, and %d among 10,000", few, many)
+	}
 }
 
 // TestRefusedGroupHoldsUpNoOther checks that the other groups are delivered in the first round.

@@ -222,6 +222,34 @@ func failedPutIsDuplicate(Env) Hook {
 	})
 }
 
+// roomForEachFrame limits each frame alone, and not all frames of a Kinesis record together.
+func roomForEachFrame(f dedupe.Framing) dedupe.Framing {
+	return openWith{f, func(ctx context.Context, payload []byte, _ *dedupe.Room) ([][]byte, bool, error) {
+		return f.Open(ctx, payload, dedupe.NewRoom())
+	}}
+}
+
+// tooMuchIsOneFrame dead-letters the frame that has no room, and delivers the rest of its aggregate.
+func tooMuchIsOneFrame(f dedupe.Framing) dedupe.Framing {
+	return openWith{f, func(ctx context.Context, payload []byte, room *dedupe.Room) ([][]byte, bool, error) {
+		records, framed, err := f.Open(ctx, payload, room)
+		if err != nil {
+			err = &format.BadRecord{Reason: "too much"}
+		}
+		return records, framed, err
+	}}
+}
+
+// openWith is a Framing with another Open.
+type openWith struct {
+	dedupe.Framing
+	open func(ctx context.Context, payload []byte, room *dedupe.Room) ([][]byte, bool, error)
+}
+
+func (o openWith) Open(ctx context.Context, payload []byte, room *dedupe.Room) ([][]byte, bool, error) {
+	return o.open(ctx, payload, room)
+}
+
 // syntheticInBatch gives a record a new id if its batch has another fingerprint for the id, without asking the
 // ledger.
 func syntheticInBatch(f dedupe.Format) dedupe.Format { return firstOfBatch{f, map[string]string{}} }

@@ -18,12 +18,15 @@ type Mutant struct {
 
 	hook     func(Env) Hook
 	format   func(dedupe.Format) dedupe.Format
+	framing  func(dedupe.Framing) dedupe.Framing
 	scenario func(*Scenario)
 	objects  func(*World) deadletter.Objects
 	around   func(w *World, f function, product handleFunc) handleFunc
 	storage  memobjects.Hook                                   // breaks the storage of an object sink
 	letters  func(*World, dedupe.DeadLetter) dedupe.DeadLetter // changes the dead letters that come again
 	log      bool                                              // breaks a log ledger, so that its engine is MemoryLog
+
+	producersTimes bool // messages of CloudWatch Logs arrive at the times that producers have set
 }
 
 // engine is the engine on which the tests find the mutant.
@@ -35,8 +38,9 @@ func (m *Mutant) engine() Engine {
 }
 
 // Catch is a test that must find a mutant. It is a case of package enginetest, a case of the tests of package dedupe,
-// or a scenario of this package, played with its faults. For a scenario, Violates is the beginning of the violation.
-type Catch struct{ Engine, Processor, Scenario, Violates string }
+// a scenario of this package, played with its faults, or the histories of a source ("queues" or "logs"). For the last
+// two, Violates is the beginning of the violation.
+type Catch struct{ Engine, Processor, Scenario, Histories, Violates string }
 
 // Env holds the parts that a mutant can use.
 type Env struct {
@@ -90,6 +94,16 @@ var Mutants = []Mutant{
 	{
 		Name: "gap-in-a-page-skipped", hook: skipGaps, log: true, scenario: twoInstances,
 		CaughtBy: []Catch{{Scenario: "resharded", Violates: "G7"}},
+	},
+
+	// Open.
+	{
+		Name: "room-for-each-frame", framing: roomForEachFrame, Rare: true,
+		CaughtBy: []Catch{{Processor: "framing/too-much-in-an-aggregate"}},
+	},
+	{
+		Name: "too-much-is-one-frame", framing: tooMuchIsOneFrame, Rare: true,
+		CaughtBy: []Catch{{Processor: "framing/too-much-in-an-aggregate"}},
 	},
 
 	// Decide.
@@ -235,6 +249,26 @@ var Mutants = []Mutant{
 		around:   answerWith(func(all []string, failed int) []string { return all[failed+1 : min(failed+2, len(all))] }),
 		CaughtBy: []Catch{{Scenario: "copies", Violates: "G6"}},
 	},
+
+	// A message of a queue that is in a batch twice.
+	{
+		Name: "repeat-fails-its-batch", around: onQueue(repeatFails), Rare: true,
+		CaughtBy: []Catch{{Histories: "queues", Violates: "G10"}},
+	},
+	{
+		Name: "repeat-done-whatever-became-of-the-first", around: onQueue(repeatIsDone), Rare: true,
+		CaughtBy: []Catch{{Histories: "queues", Violates: "G6"}},
+	},
+	{
+		Name: "repeat-of-a-done-message-named", around: onQueue(repeatOfDoneNamed), Rare: true,
+		CaughtBy: []Catch{{Histories: "queues", Violates: "answer"}},
+	},
+
+	// A direct message of CloudWatch Logs.
+	{
+		Name: "arrivals-by-the-clocks-of-producers", producersTimes: true, log: true, Rare: true,
+		CaughtBy: []Catch{{Histories: "logs", Violates: "G6"}},
+	},
 }
 
 // HookIn returns the hook that breaks calls of a store, a sink or a dead-letter store. For a nil mutant the hook
@@ -252,6 +286,14 @@ func (m *Mutant) FormatOf(f dedupe.Format) dedupe.Format {
 		return f
 	}
 	return m.format(f)
+}
+
+// FramingOf returns the framing of one Processor. It is broken if the mutant breaks framings.
+func (m *Mutant) FramingOf(f dedupe.Framing) dedupe.Framing {
+	if m == nil || m.framing == nil {
+		return f
+	}
+	return m.framing(f)
 }
 
 // breakFunction returns the dedupe function of a scenario, broken if the mutant breaks it.

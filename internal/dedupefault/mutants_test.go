@@ -25,6 +25,8 @@ func TestMutants(t *testing.T) {
 					engineCaseMustFail(t, &m, by.Engine)
 				case by.Scenario != "":
 					scenarioMustFail(t, &m, by)
+				case by.Histories != "":
+					sourceHistoriesMustFail(t, &m, by)
 				case by.Processor == "":
 					t.Error("a catch names no test")
 				}
@@ -92,6 +94,21 @@ func historiesMustFail(t *testing.T, m *Mutant) {
 		}
 	}
 	t.Errorf("%d histories do not find it", mostHistories)
+}
+
+// sourceHistoriesMustFail plays random histories of a source until one violates the guarantee that the mutant breaks.
+func sourceHistoriesMustFail(t *testing.T, m *Mutant, by Catch) {
+	engine := m.engine().Open(t)
+	for seed := range mostHistories {
+		if err := sourceHistories[by.Histories](seed)(t.Context(), engine, m); err != nil {
+			if !strings.HasPrefix(err.Error(), by.Violates+":") {
+				t.Fatalf("history %d finds no violation of %s: %v", seed, by.Violates, err)
+			}
+			t.Logf("found by history %d: %v", seed, err)
+			return
+		}
+	}
+	t.Errorf("%d histories of %s do not find it", mostHistories, by.Histories)
 }
 
 func firstLine(err error) string {

@@ -20,7 +20,7 @@ func (w *World) newObjectSink() dedupe.ObjectSink {
 		storage = memobjects.Hooked(storage, w.mutant.storage)
 	}
 	sink, err := objectsink.New(storage, objectsink.Options{
-		Encoding: objectsink.Encoding{Compression: objectsink.Uncompressed}, HintEvery: 3, Now: w.sim.Now,
+		Encoding: objectsink.Encoding{Compression: objectsink.Uncompressed}, HintEvery: 3, Clock: w.clock(),
 	})
 	if err != nil {
 		panic(err) // cannot happen: the options are fixed

@@ -60,18 +60,27 @@ func (w *World) redriveJob(corrects bool) *redrive.Job {
 			p, scope, err := h.Processor(ctx, s)
 			return changedLetters{p, w}, scope, err
 		},
-		Decode: func(event json.RawMessage) (dedupe.Batch, error) { return kinesishandler.Decode(event, false) },
-		Mark: func(ctx context.Context, name string, _ deadletter.Marker) (bool, error) {
-			b, err := w.begin(ctx, Mark, shortName(name))
-			if err != nil {
-				return false, err
-			}
-			created := !w.marked[name]
-			w.marked[name] = true
-			return created, b.end()
-		},
-		Now: func() time.Time { return w.sim.Now().Add(maxRedriveTime) },
+		Decode:  func(event json.RawMessage) (dedupe.Batch, error) { return kinesishandler.Decode(event, false) },
+		Markers: markers{World: w},
+		Now:     func() time.Time { return w.sim.Now().Add(maxRedriveTime) },
 	}
+}
+
+// markers are the markers of dead letters. Redrives store no attempts: the judge knows that a sink may get a letter
+// again, and package redrive has histories of attempts.
+type markers struct {
+	redrive.Markers
+	*World
+}
+
+func (m markers) MarkDone(ctx context.Context, name string, _ deadletter.Marker) (created bool, err error) {
+	b, err := m.begin(ctx, Mark, shortName(name))
+	if err != nil {
+		return false, err
+	}
+	created = !m.marked[name]
+	m.marked[name] = true
+	return created, b.end()
 }
 
 // changedLetters changes dead letters as the mutant requires.

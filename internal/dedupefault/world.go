@@ -481,8 +481,11 @@ type faultyFormat struct {
 	safe     bool // no record ends the process
 }
 
-func newFormat() dedupe.Format {
-	j, err := format.NewJSON(format.Options{IDPath: "id", FingerprintPath: "fp"})
+func newFormat() dedupe.Format { return newFormatOf("fp") }
+
+// newFormatOf returns a format that finds the fingerprint at a path.
+func newFormatOf(fingerprint string) dedupe.Format {
+	j, err := format.NewJSON(format.Options{IDPath: "id", FingerprintPath: fingerprint})
 	if err != nil {
 		panic(err) // cannot happen: the options are fixed
 	}

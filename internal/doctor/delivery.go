@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	kinesistypes "github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
+	"github.com/oncebox/oncebox/internal/awserror"
 	"github.com/oncebox/oncebox/internal/pause"
 	"github.com/oncebox/oncebox/internal/scratch"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -31,18 +32,21 @@ func (r *recordsRun) putAll(ctx context.Context) (string, error) {
 		return "", operatorError(err)
 	}
 	key := scratch.Prefix + r.suffix
-	if _, err := r.putRecords(ctx, key, all[first], all[firstCopy]); err != nil {
+	if _, err := r.putRecords(ctx, nil, key, all[first], all[firstCopy]); err != nil {
 		return "", operatorError(err)
 	}
 	if err := pause.For(ctx, purgeTimeGap); err != nil {
 		return "", err
 	}
 	// A request that is cancelled may still reach Kinesis, and then the name of its dead letter would not be known.
-	// So it is not cancelled.
-	uncut := context.WithoutCancel(ctx)
-	at, err := r.putRecords(uncut, key, all[second], aggregate(key, all[third], all[fourth]), r.poisonPayload())
+	// So it is not cancelled. It is sent once: if the reply to a first attempt was lost, a second one would put another
+	// poison record, and the reply would name only that one.
+	uncut, once := context.WithoutCancel(ctx), aws.NopRetryer{}
+	at, err := r.putRecords(uncut, once, key, all[second], aggregate(key, all[third], all[fourth]), r.poisonPayload())
 	if len(at) > 0 {
 		r.poison = at[len(at)-1] // even if another record was not put
+	} else if err != nil {
+		r.lost = !awserror.IsRefusal(err)
 	}
 	if err != nil {
 		return "", operatorError(err)
@@ -51,13 +55,20 @@ func (r *recordsRun) putAll(ctx context.Context) (string, error) {
 		r.stream.Name, marker, r.suffix), nil
 }
 
-// putRecords puts records and returns their positions. The position of a record that was not put is the zero value.
-func (r *recordsRun) putRecords(ctx context.Context, key string, payloads ...[]byte) (at []dedupe.Position, err error) {
+// putRecords puts records and returns their positions. The position of a record that was not put is the zero value. If
+// retryer is nil, it is that of the client.
+func (r *recordsRun) putRecords(ctx context.Context, retryer aws.Retryer, key string, payloads ...[]byte) (
+	at []dedupe.Position, err error,
+) {
 	in := &kinesis.PutRecordsInput{StreamARN: &r.arn}
 	for _, p := range payloads {
 		in.Records = append(in.Records, kinesistypes.PutRecordsRequestEntry{Data: p, PartitionKey: &key})
 	}
-	out, err := r.Kinesis.PutRecords(ctx, in)
+	out, err := r.Kinesis.PutRecords(ctx, in, func(o *kinesis.Options) {
+		if retryer != nil {
+			o.Retryer = retryer
+		}
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -134,3 +134,21 @@ func TestMappingOfTheAlias(t *testing.T) {
 		}
 	}
 }
+
+// TestContradictionIsTold: settings with which every record would be a dead letter fail, as at the start of the
+// function.
+func TestContradictionIsTold(t *testing.T) {
+	t.Parallel()
+	env := map[string]string{
+		"ONCEBOX_DEDUPE_TABLE": "dedupe", "ONCEBOX_FORMAT": "snowplow",
+		"ONCEBOX_DEAD_LETTERS": "s3://bad",
+	}
+	for format, valid := range map[string]bool{"": true, "?format=raw": true, "?format=ndjson": false} {
+		env["ONCEBOX_SINK"] = "s3://lake/enriched" + format
+		report := doctor.NewReport(nil)
+		ok := doctor.CheckSettings(doctor.Function{Kind: doctor.Dedupe, Name: "records", Env: env}, report)
+		if ok != valid || !valid && !strings.Contains(report.Checks[0].Detail, "ONCEBOX_SINK has format=ndjson") {
+			t.Errorf("object format %q: %+v", format, report.Checks)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -106,14 +107,26 @@ func (r *recordsRun) receive(ctx context.Context, within time.Duration) (others 
 // cleanUp deletes the dead letter, and its message if no step has looked for it. It does so even after an
 // interruption. It names everything that it cannot delete.
 func (r *recordsRun) cleanUp(ctx context.Context) {
-	if r.letters.Bucket == "" || r.poison.Sequence == "" {
+	if r.letters.Bucket == "" || r.poison.Sequence == "" && !r.lost {
 		return // there is no dead letter
 	}
-	interrupted := ctx.Err() != nil
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTime)
+	interrupted, limit := ctx.Err() != nil, cleanUpTime
+	if r.lost && !interrupted {
+		limit += r.maxWait
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
 	defer cancel()
 	if interrupted {
 		_ = pause.For(ctx, between) // shorter than cleanUpTime
+	}
+	if r.lost {
+		if err := r.await(ctx, limit-cleanUpTime, func() (bool, error) { return r.findLetter(ctx) }); err != nil {
+			r.Warn("clean-up", fmt.Sprintf("the put of the poison record had no reply, and its dead letter may be stored in s3://%s/%s: %v",
+				r.letters.Bucket, r.letters.Prefix, err),
+				fmt.Sprintf("Delete the object whose payload has the member %s=%s and its message in the notifier queue, and no other.",
+					marker, r.suffix))
+			return
+		}
 	}
 	where := fmt.Sprintf("the dead letter s3://%s/%s", r.letters.Bucket, r.key())
 	const do = "Delete this object and its message in the notifier queue, and no other."
@@ -134,6 +147,51 @@ func (r *recordsRun) cleanUp(ctx context.Context) {
 	}
 	r.OK("clean-up", "the dead letter is deleted; the records stay in the streams for their retention, "+
 		"their entries and acks until they are purged")
+}
+
+// clocks is how much the clocks of Kinesis and S3 may differ.
+const clocks = time.Minute
+
+// findLetter looks for the dead letter of a poison record whose position is not known. It is among the letters since
+// the first record of this run, which has the same shard: the names of a shard's letters are in the order of their
+// records. If the name of the stream is so long that their names are cut, more of them are read.
+func (r *recordsRun) findLetter(ctx context.Context) (found bool, err error) {
+	first := r.letters.Prefix + deadletter.Name(r.scope, r.put[0].Owner().String(), nil)
+	pages := s3.NewListObjectsV2Paginator(r.S3, &s3.ListObjectsV2Input{
+		Bucket: &r.letters.Bucket, Prefix: &r.letters.Prefix, StartAfter: aws.String(first[:strings.LastIndex(first, "-")]),
+	})
+	for pages.HasMorePages() {
+		page, err := pages.NextPage(ctx)
+		if err != nil {
+			return false, err
+		}
+		for _, o := range page.Contents {
+			if aws.ToTime(o.LastModified).Before(r.begun.Add(-clocks)) {
+				continue
+			}
+			if found, err := r.readPoison(ctx, *o.Key); found || err != nil {
+				return found, err
+			}
+		}
+	}
+	return false, nil
+}
+
+// readPoison reads an object, and takes the position of the poison record from it if it is the dead letter of this run.
+func (r *recordsRun) readPoison(ctx context.Context, key string) (found bool, err error) {
+	out, err := r.S3.GetObject(ctx, &s3.GetObjectInput{Bucket: &r.letters.Bucket, Key: &key})
+	if err != nil {
+		return false, err
+	}
+	content, err := io.ReadAll(out.Body)
+	if err := errors.Join(err, out.Body.Close()); err != nil {
+		return false, err
+	}
+	letter, notALetter := deadletter.Decode(content) // it may be a marker
+	if found = notALetter == nil && bytes.Equal(letter.Data, r.poisonPayload()); found {
+		r.poison = letter.Position
+	}
+	return found, nil
 }
 
 // deleteLetter deletes the dead letter. In a bucket with versions it deletes the version.

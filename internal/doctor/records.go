@@ -49,7 +49,8 @@ type recordsRun struct {
 	begun   time.Time     // when the first records were put, by Kinesis's clock
 
 	put    []dedupe.Position // the positions of all records
-	poison dedupe.Position   // the position of the poison record, if it was put
+	poison dedupe.Position   // the position of the poison record, if it was put and the reply named it
+	lost   bool              // the put of the poison record had no reply: the record may be in the stream
 	looked bool              // the run has looked for the message about the poison record
 	tail   map[string]string // the places from which to read on, by shard of the destination
 	seen   map[int][]string  // the ids under which each record was delivered

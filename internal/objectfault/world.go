@@ -187,7 +187,7 @@ func (w *world) container() *container {
 	}
 	sink, err := objectsink.New(storage, objectsink.Options{
 		Encoding:   objectsink.Encoding{Compression: objectsink.Uncompressed},
-		ObjectSize: w.objectSize, HintEvery: w.hintEvery, Now: w.sim.Now,
+		ObjectSize: w.objectSize, HintEvery: w.hintEvery, Clock: w.clock(),
 	})
 	if err != nil {
 		panic(err) // cannot happen: the options are fixed
@@ -236,7 +236,7 @@ func (w *world) clock() dedupe.Clock {
 			g()
 		},
 		Each: func(n, _ int, f func(int)) {
-			for i := range n {
+			for _, i := range w.sim.Rand.Perm(n) {
 				f(i)
 			}
 		},

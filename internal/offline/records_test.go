@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/framing"
 )
 
@@ -107,7 +108,7 @@ func TestLikeFramings(t *testing.T) {
 		if err != nil {
 			rt.Fatal(err)
 		}
-		records, framed, err := f.Open(context.Background(), []byte(text))
+		records, framed, err := f.Open(context.Background(), []byte(text), dedupe.NewRoom())
 		got, gotErr := splitted(t, as, text)
 		if !framed || err != nil {
 			return // the function takes the payload as one record, or refuses it

@@ -12,6 +12,9 @@ import (
 // counts, from the first to the last. Otherwise a batch with missing records would count as done. If the payload
 // lacks records, batchOf reads them from the stream.
 func (j *Job) batchOf(ctx context.Context, b *deadletter.GivenUp) (dedupe.Batch, error) {
+	if b.Async {
+		return Invocation(b, j.Retention, j.Now())
+	}
 	batch := dedupe.Batch{Stream: b.Stream, Shard: b.Shard}
 	if b.Event == nil {
 		var err error

@@ -54,7 +54,7 @@ var mutants = map[string]struct {
 			for item, err := range items {
 				read := item.Letter
 				item.Letter = func(ctx context.Context) (deadletter.Letter, error) {
-					if _, err := j.Mark(ctx, item.Name, deadletter.Marker{}); err != nil {
+					if _, err := j.Markers.MarkDone(ctx, item.Name, deadletter.Marker{}); err != nil {
 						return deadletter.Letter{}, err
 					}
 					return read(ctx)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
@@ -22,6 +23,13 @@ type Item struct {
 	// Done reports whether the letter has a marker.
 	Done   func(ctx context.Context) (bool, error)
 	Letter func(ctx context.Context) (deadletter.Letter, error)
+}
+
+// Markers stores the attempts and the markers of letters. *deadletter.Archive implements it.
+type Markers interface {
+	Begin(ctx context.Context, name string, r deadletter.Runner, now time.Time) (deadletter.Begun, error)
+	End(ctx context.Context, of *deadletter.Attempt) error
+	MarkDone(ctx context.Context, name string, m deadletter.Marker) (created bool, err error)
 }
 
 // Processor processes letters. *dedupe.Processor implements it.
@@ -47,8 +55,11 @@ type Job struct {
 	Target func(ctx context.Context, s dedupe.Stream) (p Processor, scope string, err error)
 	// Decode reads the event of a batch. Run needs it.
 	Decode func(event json.RawMessage) (dedupe.Batch, error)
-	// Mark stores the marker of a letter. Run needs it.
-	Mark func(ctx context.Context, name string, m deadletter.Marker) (created bool, err error)
+	// Markers stores which letters are done. Run needs it.
+	Markers Markers
+	// Runner is this run, if the sink sends a letter again that comes again. Then Run stores an attempt before it sends a
+	// letter. Without Runner.Run it stores none: the sink does nothing if a letter comes again.
+	Runner deadletter.Runner
 	// Patch changes the payload of a poison record before it is read. If it is nil, payloads are not changed.
 	Patch func(ctx context.Context, payload []byte) ([]byte, error)
 	// Function is the name of the function whose batches run. If it is "", no batch runs.
@@ -72,6 +83,7 @@ const (
 	AlreadyDone Status = "already-done" // done before, as its marker says
 	Ready       Status = "ready"        // a dry run could read it
 	Pending     Status = "pending"
+	Begun       Status = "begun" // another run has begun it, and not finished it
 	StillPoison Status = "still-poison"
 	PastHorizon Status = "past-horizon"
 	Lost        Status = "lost"    // the stream no longer has its records
@@ -90,6 +102,9 @@ type Report struct {
 	Letter deadletter.Letter
 	Tally  dedupe.Tally
 	Marker deadletter.Marker // with Done
+	Same   []SameID          // in a dry run: the records that have the id of a record before
+	read   []format.Fields   // in a dry run: all records
+	scope  string
 }
 
 // maxFailures is the largest number of letters that may fail in a row. More failures mean that a part is down.
@@ -110,7 +125,9 @@ func refuse(format string, args ...any) error { return &refusal{fmt.Sprintf(form
 
 // Run redrives the letters, and calls each with the result of each letter, in their order. It is safe to repeat and
 // to interrupt at any point: the marker comes after the sink, so a letter without a marker runs again with its
-// original owner. Run returns an error of the listing or of each, ctx.Err() if ctx ends first, or ErrDown.
+// original owner. If the sink would send a letter twice, several runs may be at work: one of them sends the letter. A
+// letter whose attempt was killed is Begun until a run takes over the killed run. Run returns an error of the listing
+// or of each, ctx.Err() if ctx ends first, or ErrDown.
 func (j *Job) Run(ctx context.Context, each func(Report) error) error {
 	return j.all(ctx, j.redrive, each)
 }
@@ -125,7 +142,7 @@ func (j *Job) all(
 ) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	failures := 0
+	failures, known := 0, ids{}
 	one := func(item Item) Report {
 		r, err := j.caught(ctx, item, do)
 		return r.withError(err)
@@ -137,6 +154,8 @@ func (j *Job) all(
 		if r.Status == skipped {
 			return nil
 		}
+		r.Same = known.add(r.Name, r.scope, r.read)
+		r.read = nil
 		if err := each(r); err != nil {
 			return err
 		}
@@ -203,6 +222,9 @@ func (j *Job) open(ctx context.Context, item Item, readDone bool) (r Report, pro
 	if r.Letter, err = item.Letter(ctx); err != nil {
 		return r, false, err
 	}
+	if err = Identify(&r.Letter, j.Retention, j.Now()); err != nil {
+		return r, false, err
+	}
 	if j.Keep != nil && !j.Keep(r.Letter) {
 		r.Status = skipped
 		return r, false, nil
@@ -253,19 +275,69 @@ func (j *Job) redrive(ctx context.Context, item Item) (Report, error) {
 			return r, err
 		}
 	}
-	result, err := j.process(ctx, processor, r.Letter)
-	if r.Tally = result.Tally; err != nil || result.Err != nil {
-		return r, errors.Join(err, result.Err)
+	work, err := j.prepare(ctx, processor, r.Letter)
+	if err != nil {
+		return r, err
 	}
-	if j.DryRun {
-		r.Status = Ready
-		return r, nil
+	if j.DryRun || j.Runner.Run != "" { // what cannot be read is not begun
+		inspected := work.inspect(ctx)
+		if r.Tally, r.Status = inspected.Tally, Ready; inspected.Err != nil || j.DryRun {
+			if j.DryRun {
+				r.scope, r.read = scope, inspected.Read
+			}
+			return r, inspected.Err
+		}
 	}
-	r.Marker = j.marker(scope, result.Tally)
+	return r, j.deliver(ctx, &r, work, scope)
+}
+
+// deliver delivers a letter and marks it. If the sink would send it again, the attempt is stored first, and ended if
+// the sink has not confirmed the letter.
+func (j *Job) deliver(ctx context.Context, r *Report, work work, scope string) (err error) {
+	var mine *deadletter.Attempt
+	if j.Runner.Run != "" {
+		begun, err := j.Markers.Begin(ctx, r.Name, j.Runner, j.Now())
+		if err != nil || begun.Mine == nil {
+			r.othersWork(begun, j.Runner.Run)
+			return err
+		}
+		mine = begun.Mine
+	}
+	confirmed := false
+	defer func() {
+		if mine != nil && !confirmed { // also after a panic
+			err = errors.Join(err, j.Markers.End(context.WithoutCancel(ctx), mine))
+		}
+	}()
+	result := work.process(ctx)
+	if r.Tally = result.Tally; result.Err != nil {
+		return result.Err
+	}
+	confirmed = true
+	r.Status, r.Marker = Done, j.marker(scope, result.Tally)
 	// The marker is written even if the run is interrupted now: without a marker the letter would run again.
-	_, err = j.Mark(context.WithoutCancel(ctx), item.Name, r.Marker)
-	r.Status = Done
-	return r, err
+	created, err := j.Markers.MarkDone(context.WithoutCancel(ctx), r.Name, r.Marker)
+	switch {
+	case err != nil:
+		return fmt.Errorf("it is delivered, but its marker is not stored: %w", err)
+	case !created:
+		r.Status, r.Why = AlreadyDone, "another run was at work on it at the same time, and has marked it"
+	}
+	return nil
+}
+
+// othersWork sets the status of a letter that this run does not send, because another attempt has it.
+func (r *Report) othersWork(b deadletter.Begun, own string) {
+	switch {
+	case b.Done:
+		r.Status = AlreadyDone
+	case b.Other != nil && b.Other.Run == own:
+		r.Status, r.Why = Begun, "the letter is in the input twice, and its other copy is at work or has failed"
+	case b.Other != nil:
+		r.Status = Begun
+		r.Why = fmt.Sprintf("the run %s (%s) has begun it; if that run has ended, --take-over %[1]s sends it",
+			b.Other.Run, b.Other.By)
+	}
 }
 
 // admit refuses letters that do not belong to this run, and returns the Processor of the others.
@@ -275,10 +347,12 @@ func (j *Job) admit(ctx context.Context, l deadletter.Letter) (p Processor, scop
 		return nil, "", err
 	}
 	if b := l.Batch; b != nil {
-		switch j.Function {
-		case b.Function:
+		switch {
+		case j.Function == "" && b.Function == "":
+			return nil, "", refuse("its dead-letter queue does not say whose event it is; --function NAME runs it")
+		case b.Function == j.Function || b.Function == "":
 			return p, scope, nil
-		case "":
+		case j.Function == "":
 			return nil, "", refuse("a batch of the function %s; --function %s runs it", b.Function, b.Function)
 		}
 		return nil, "", refuse("a batch of another function: %s", b.Function)
@@ -289,29 +363,31 @@ func (j *Job) admit(ctx context.Context, l deadletter.Letter) (p Processor, scop
 	return p, scope, nil
 }
 
-func (j *Job) process(ctx context.Context, p Processor, l deadletter.Letter) (dedupe.Result, error) {
+// work is what to do with a letter.
+type work struct {
+	inspect, process func(context.Context) dedupe.Result
+}
+
+func (j *Job) prepare(ctx context.Context, p Processor, l deadletter.Letter) (work, error) {
 	if l.Batch != nil {
 		batch, err := j.batchOf(ctx, l.Batch)
-		switch {
-		case err != nil:
-			return dedupe.Result{}, err
-		case j.DryRun:
-			return p.Inspect(ctx, batch), nil
-		}
-		return p.Process(ctx, batch), nil
+		return work{
+			func(ctx context.Context) dedupe.Result { return p.Inspect(ctx, batch) },
+			func(ctx context.Context) dedupe.Result { return p.Process(ctx, batch) },
+		}, err
 	}
 	letter, name := *l.Poison, l.Base() // the name belongs to the payload before the patch
 	if j.Patch != nil {
 		patched, err := j.Patch(ctx, letter.Data)
 		if err != nil {
-			return dedupe.Result{}, err
+			return work{}, err
 		}
 		letter.Data = patched
 	}
-	if j.DryRun {
-		return p.InspectLetter(ctx, letter), nil
-	}
-	return p.Redrive(ctx, letter, name), nil
+	return work{
+		func(ctx context.Context) dedupe.Result { return p.InspectLetter(ctx, letter) },
+		func(ctx context.Context) dedupe.Result { return p.Redrive(ctx, letter, name) },
+	}, nil
 }
 
 // marker returns the marker of a redriven letter.

@@ -261,6 +261,42 @@ func TestDryRun(t *testing.T) {
 	}
 }
 
+// TestSameIDs checks that a dry run names the records that get the id of another record. A run would drop them as
+// copies, or give them new ids, and a patch may have given them the id by mistake.
+func TestSameIDs(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
+	var names []string
+	for n, fingerprint := range []string{"x", "y", "x", "x"} {
+		l := letter(n+1, "one")
+		if l.Data = payload(n+1, "one", fingerprint, true); n == 3 {
+			l.Data = payload(n+1, "other", fingerprint, true)
+		}
+		w.put(l)
+		names = append(names, "poison/"+scope+"/"+deadletter.Name(l.Scope, l.Owner, l.Data))
+	}
+	for _, concurrency := range []int{1, 4} {
+		j := w.job()
+		j.DryRun, j.Concurrency = true, concurrency
+		reports, err := w.run(j)
+		must(t, err)
+		for n, want := range [][]redrive.SameID{
+			nil, {{ID: "one", Letter: names[0]}}, {{ID: "one", Letter: names[0], Copy: true}}, nil,
+		} {
+			if got := reports[names[n]]; got.Status != redrive.Ready || !slices.Equal(got.Same, want) {
+				t.Errorf("letter %d: %s, %v, want %v", n, got.Status, got.Same, want)
+			}
+		}
+	}
+	reports, err := w.run(w.job())
+	must(t, err)
+	for name, r := range reports {
+		if r.Same != nil {
+			t.Errorf("%s: %v, and it was no dry run", name, r.Same)
+		}
+	}
+}
+
 // TestList checks that List reports all letters in order.
 func TestList(t *testing.T) {
 	t.Parallel()
@@ -466,8 +502,11 @@ func (w *world) survives(at int, after bool, mutant func(*world, *redrive.Job)) 
 		}
 		return errCrash
 	}
+	var ended []string
 	for range 3 { // because nothing has run after a failed listing
 		j := w.job()
+		j.Runner.TakesOver = ended
+		ended = append(ended, j.Runner.Run)
 		if mutant != nil {
 			mutant(w, j)
 		}

@@ -60,6 +60,7 @@ type world struct {
 	delivered map[string][]string // the delivered payloads of each id
 	chain     map[string]bool     // the sequence numbers that objects have handled
 	letters   map[string]bool     // the letters that have an object
+	runs      int                 // the number of jobs so far
 	tooLarge  int                 // payloads of at least this many bytes are poison
 	// step runs at each call of a part. do is the call.
 	step func(what string, do func() error) error
@@ -391,9 +392,18 @@ func (w *world) job() *redrive.Job {
 			}
 			return p, w.scope, nil
 		},
-		Decode: func(event json.RawMessage) (dedupe.Batch, error) { return kinesishandler.Decode(event, false) },
-		Mark:   archive.MarkDone, Now: func() time.Time { return w.now },
+		Decode:  func(event json.RawMessage) (dedupe.Batch, error) { return kinesishandler.Decode(event, false) },
+		Markers: archive, Runner: w.runner(), Now: func() time.Time { return w.now },
 	}
+}
+
+// runner returns the next run. Only a stream sink sends letters again.
+func (w *world) runner() deadletter.Runner {
+	if w.level != "stream" {
+		return deadletter.Runner{}
+	}
+	w.runs++
+	return deadletter.Runner{Run: fmt.Sprint("run-", w.runs), By: "the test"}
 }
 
 // run runs a job and returns its reports by name.

@@ -3,9 +3,11 @@ package redrive
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
@@ -46,14 +48,19 @@ func ReadStream(ctx context.Context, client Kinesis, b *deadletter.GivenUp) (rec
 			return nil, lostIfGone(err)
 		}
 		for _, r := range page.Records {
-			if dedupe.CompareSequence(*r.SequenceNumber, b.Last) > 0 {
+			sequence := aws.ToString(r.SequenceNumber)
+			if !dedupe.IsSequence(sequence) || r.ApproximateArrivalTimestamp == nil {
+				return nil, fmt.Errorf("redrive: %s returned a record of %s without a sequence number or a time of arrival",
+					b.Stream, b.Shard)
+			}
+			if dedupe.CompareSequence(sequence, b.Last) > 0 {
 				return found(records)
 			}
 			records = append(records, dedupe.Record{
-				Sequence: *r.SequenceNumber, PartitionKey: *r.PartitionKey,
+				Sequence: sequence, PartitionKey: aws.ToString(r.PartitionKey), // an emulator may leave it out
 				Arrival: r.ApproximateArrivalTimestamp.UTC(), Data: r.Data,
 			})
-			if len(records) == b.Size && *r.SequenceNumber == b.Last {
+			if len(records) == b.Size && sequence == b.Last {
 				return records, nil
 			}
 		}

@@ -131,6 +131,38 @@ func TestReadStreamPages(t *testing.T) {
 	}
 }
 
+// incomplete is a shard with one record.
+type incomplete struct {
+	pages
+	record types.Record
+}
+
+func (i *incomplete) GetRecords(
+	context.Context, *kinesis.GetRecordsInput, ...func(*kinesis.Options),
+) (*kinesis.GetRecordsOutput, error) {
+	return &kinesis.GetRecordsOutput{Records: []types.Record{i.record}}, nil
+}
+
+// TestIncompleteRecords checks that a record without a partition key is read, and that a record without a position or
+// an arrival is an error and no panic.
+func TestIncompleteRecords(t *testing.T) {
+	t.Parallel()
+	b := &deadletter.GivenUp{First: "3", Last: "3", Size: 1, Shard: shard}
+	whole := types.Record{SequenceNumber: aws.String("3"), ApproximateArrivalTimestamp: &epoch}
+	records, err := redrive.ReadStream(t.Context(), &incomplete{record: whole}, b)
+	if err != nil || len(records) != 1 || records[0].PartitionKey != "" {
+		t.Errorf("%+v, %v", records, err)
+	}
+	for _, r := range []types.Record{
+		{SequenceNumber: aws.String("3")}, {ApproximateArrivalTimestamp: &epoch},
+		{SequenceNumber: aws.String("x"), ApproximateArrivalTimestamp: &epoch},
+	} {
+		if _, err := redrive.ReadStream(t.Context(), &incomplete{record: r}, b); err == nil || errors.Is(err, redrive.ErrLost) {
+			t.Errorf("%+v: %v", r, err)
+		}
+	}
+}
+
 // askedStream records which stream is read. It has no records.
 type askedStream struct{ arn string }
 

@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"iter"
 	"path"
+	"path/filepath"
 	"strings"
 	"time"
 )
@@ -37,8 +38,8 @@ func (a *Archive) All(ctx context.Context) iter.Seq2[Entry, error] {
 		var markers *cursor
 		for name, ok := names.next(); ok; name, ok = names.next() {
 			folder, base := path.Split(name)
-			if base == "" || strings.HasSuffix("/"+folder, "/"+doneFolder) {
-				continue // a placeholder for a folder, or a marker
+			if base == "" || strings.HasSuffix("/"+folder, "/"+doneFolder) || strings.HasSuffix("/"+folder, "/"+begunFolder) {
+				continue // a placeholder for a folder, a marker, or an attempt
 			}
 			marker := folder + doneFolder + base
 			if markers == nil || markers.prefix != folder+doneFolder {
@@ -122,7 +123,23 @@ func (a *Archive) Read(ctx context.Context, name string) (Letter, error) {
 // Place returns the place of the object with a name.
 func (a *Archive) Place(name string) Place { return a.objects.Place(name) }
 
-// MarkerFormat is the version of Marker.
+// NameOf returns the name of the object at a place. ok is false if the place is not in the store.
+func (a *Archive) NameOf(p Place) (name string, ok bool) {
+	root := a.objects.Place("")
+	if p.Bucket != "" {
+		name, ok = strings.CutPrefix(p.Key, root.Key)
+		return name, ok && name != "" && p.Bucket == root.Bucket
+	}
+	from, err := filepath.Abs(root.Path)
+	if err != nil || root.Path == "" || p.Path == "" {
+		return "", false
+	}
+	relative, err := filepath.Rel(from, p.Path)
+	name = filepath.ToSlash(relative)
+	return name, err == nil && fs.ValidPath(name) && name != "."
+}
+
+// MarkerFormat is the version of Marker and Attempt.
 const MarkerFormat = 1
 
 // Marker says that a letter is done, and how. It is stored as JSON beside the letter, which is not deleted.
@@ -170,7 +187,9 @@ func (a *Archive) Done(ctx context.Context, name string) (*Marker, error) {
 	return m, nil
 }
 
-func markerName(name string) string {
-	folder, base := path.Split(name)
-	return folder + doneFolder + base
+func markerName(letter string) string { return besideName(letter, doneFolder) }
+
+func besideName(letter, subfolder string) string {
+	folder, base := path.Split(letter)
+	return folder + subfolder + base
 }

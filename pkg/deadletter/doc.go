@@ -23,7 +23,8 @@
 // # Redrive
 //
 // An [Archive] lists the letters of a store: the records of this package, and the batches that Lambda gave up and
-// stored in the same bucket. It records which letters are done, by markers beside them. `oncebox redrive` uses it.
+// stored in the same bucket. It records which letters are done, by markers beside them, and which a run has begun.
+// `oncebox redrive` uses it.
 //
 // # Rights
 //

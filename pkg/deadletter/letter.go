@@ -23,7 +23,8 @@ type Letter struct {
 	Content []byte
 }
 
-// GivenUp is a batch that Lambda gave up, from the invocation record that Lambda sends to an on-failure destination.
+// GivenUp is a batch that Lambda gave up, or the event of an asynchronous invocation, from the invocation record that
+// Lambda sends to an on-failure destination or, without a record, to the dead-letter queue of a function.
 type GivenUp struct {
 	Function    string // its name
 	Condition   string // the reason: RetryAttemptsExhausted, RecordAgeExceeded ...
@@ -37,6 +38,9 @@ type GivenUp struct {
 	Size        int    // number of Kinesis records
 	Arrival     time.Time
 	LastArrival time.Time
+	// Async says that Event is the event of an asynchronous invocation: a message that CloudWatch Logs sent to the
+	// function. The event says what Stream, First, Last and Arrival are. ParseLetter leaves them empty.
+	Async bool
 	// Event is the event with the records. An invocation record that was sent to SQS or SNS has no event: its records
 	// are only in the stream.
 	Event json.RawMessage
@@ -45,14 +49,17 @@ type GivenUp struct {
 // ParseLetter reads the content of an object. Its error is ErrNotALetter, or an error of Decode.
 //
 // Invocation records come from a Kinesis event source mapping, in the forms for S3, SQS and SNS (Lambda Developer
-// Guide, "Retain discarded batch records for a Kinesis Data Streams event source"). The form for SNS may be in its
-// envelope.
+// Guide, "Retain discarded batch records for a Kinesis Data Streams event source"), or from an asynchronous invocation.
+// The form for SNS may be in its envelope. A message of CloudWatch Logs alone is from the dead-letter queue of a
+// function.
 func ParseLetter(name string, content []byte) (Letter, error) {
 	var kind struct {
 		Format  *int             `json:"format"`
 		Batch   *json.RawMessage `json:"KinesisBatchInfo"`
 		Table   *json.RawMessage `json:"DDBStreamBatchInfo"`
 		Message *string          `json:"Message"` // of SNS
+		Async   *json.RawMessage `json:"requestContext"`
+		Logs    *json.RawMessage `json:"awslogs"`
 	}
 	if err := json.Unmarshal(content, &kind); err != nil {
 		return Letter{}, fmt.Errorf("%w: it is not a JSON object", ErrNotALetter)
@@ -67,10 +74,16 @@ func ParseLetter(name string, content []byte) (Letter, error) {
 	case kind.Message != nil:
 		return ParseLetter(name, []byte(*kind.Message))
 	}
-	if kind.Table != nil {
+	switch {
+	case kind.Table != nil:
 		return Letter{}, fmt.Errorf("%w: batches of DynamoDB streams are not implemented yet", ErrNotALetter)
+	case kind.Async != nil:
+		batch, err := decodeAsync(content)
+		return Letter{Name: name, Batch: batch, Content: content}, err
+	case kind.Logs != nil:
+		return Letter{Name: name, Batch: queuedEvent(content), Content: content}, nil
 	}
-	return Letter{}, fmt.Errorf("%w: it has neither format nor KinesisBatchInfo", ErrNotALetter)
+	return Letter{}, fmt.Errorf("%w: it has neither format nor KinesisBatchInfo nor requestPayload", ErrNotALetter)
 }
 
 // invocationRecord has the parts of Lambda's document that this package reads.
@@ -153,7 +166,9 @@ func (l Letter) Reason() string {
 
 // Owner returns the owner of the letter's record, or the range of the records of a batch.
 func (l Letter) Owner() string {
-	if b := l.Batch; b != nil {
+	if b := l.Batch; b != nil && b.Async {
+		return b.owner()
+	} else if b != nil {
 		return b.Stream.String() + "/" + b.Shard + "/" + b.First + ".." + b.Last
 	}
 	return l.Poison.Owner
@@ -170,7 +185,9 @@ func (l Letter) Records() int {
 // Base returns the name that the letter has in every store. A poison record has the result of Name. The name of a
 // batch is made from the range of its records, its function and its time.
 func (l Letter) Base() string {
-	if b := l.Batch; b != nil {
+	if b := l.Batch; b != nil && b.Async {
+		return b.base()
+	} else if b != nil {
 		return Name("", l.Owner(), []byte(b.Function+"\n"+b.RequestID+"\n"+b.At.UTC().Format(time.RFC3339Nano)))
 	}
 	return Name(l.Poison.Scope, l.Poison.Owner, l.Poison.Data)

@@ -3,6 +3,7 @@ package deadletter_test
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -51,6 +52,25 @@ func TestInvocationRecords(t *testing.T) {
 		if l.Records() != 2 || l.Reason() != "RetryAttemptsExhausted" || !l.Arrival().Equal(b.Arrival) || l.Stream() != b.Stream ||
 			l.Owner() != "123456789012/eu-west-1/orders/shardId-000000000001/100..102" {
 			t.Errorf("%s: %d, %s, %v, %s", name, l.Records(), l.Reason(), l.Arrival(), l.Owner())
+		}
+	}
+}
+
+// TestInvocationsThatAreNone: what is no failure of an asynchronous invocation is refused with the reason.
+func TestInvocationsThatAreNone(t *testing.T) {
+	t.Parallel()
+	const of = `"functionArn":"arn:aws:lambda:eu-west-1:123456789012:function:f:$LATEST","condition"`
+	for content, says := range map[string]string{
+		`{"requestContext":{` + of + `:"Success"},"requestPayload":{}}`:              "succeeded",
+		`{"requestContext":{` + of + `:"RetriesExhausted"},"requestPayload":null}`:   "no requestPayload",
+		`{"requestContext":{` + of + `:"RetriesExhausted"}}`:                         "no requestPayload",
+		`{"requestContext":{"condition":"RetriesExhausted"},"requestPayload":{}}`:    "names no function",
+		`{"requestContext":{` + of + `:"RetriesExhausted"},"timestamp":"x"}`:         "damaged",
+		`{"requestContext":{` + of + `:"RetriesExhausted"},"DDBStreamBatchInfo":{}}`: "DynamoDB",
+		`{"requestPayload":{"awslogs":{"data":"aa=="}}}`:                             "neither",
+	} {
+		if _, err := deadletter.ParseLetter("n", []byte(content)); !errors.Is(err, deadletter.ErrNotALetter) || !strings.Contains(err.Error(), says) {
+			t.Errorf("%s: want %q, got %v", content, says, err)
 		}
 	}
 }

@@ -22,7 +22,7 @@ type userRecord struct {
 	deliver  bool         // output has to be sent
 	poison   *PoisonError // nil unless the record can never be processed
 	err      error        // why the record could not be read now; it comes again
-	acked    bool         // done before, by an ack or an object, or there is nothing to do
+	acked    bool         // done before, by an ack or an object, or with a record before it, or there is nothing to do
 	done     bool         // delivered, dropped, dead-lettered, or acked
 
 	superseded bool // a TxSink did not write it, because it had a newer version
@@ -33,10 +33,11 @@ func (u *userRecord) open() bool { return u.poison == nil && u.err == nil && !u.
 
 // chunk is a part of a batch whose user records are decided together.
 type chunk struct {
-	users []userRecord
-	next  int   // index of the first Kinesis record after it
-	err   error // the batch fails before this chunk
-	ends  bool  // this is the last chunk of the batch, because one of its records has no decision
+	users  []userRecord
+	opened int   // bytes that its frames take beside their payloads
+	next   int   // index of the first Kinesis record after it
+	err    error // the batch fails before this chunk
+	ends   bool  // this is the last chunk of the batch, because one of its records has no decision
 }
 
 // emptyChunk returns a chunk without records. It reuses the memory of an earlier chunk.
@@ -48,11 +49,14 @@ func (r *batchRun) emptyChunk() *chunk {
 }
 
 // decode opens Kinesis records from first onward until their user records fill a chunk. A chunk ends between two
-// Kinesis records, or at a record that cannot be read now. It does not open Kinesis records that are done.
+// Kinesis records, or at a record that cannot be read now. It also ends when its frames have opened to as much as one
+// Kinesis record may, so that the memory of a chunk is bounded by two such records. decode does not open Kinesis
+// records that are done.
 func (r *batchRun) decode(ctx context.Context, first, size int) *chunk {
 	c := r.emptyChunk()
 	c.next = first
-	for c.next < len(r.batch.Records) && len(c.users) < size && (!c.failed() || r.batch.Order == None) {
+	for c.next < len(r.batch.Records) && len(c.users) < size && c.opened < MaxOpenedBytes &&
+		(!c.failed() || r.batch.Order == None) {
 		r.openRecord(ctx, c, c.next)
 		c.next++
 	}
@@ -79,7 +83,7 @@ func (r *batchRun) openRecord(ctx context.Context, c *chunk, record int) {
 	if r.letter != nil {
 		whole.sub, whole.output = r.letter.Position.Sub, r.letter.output()
 	}
-	if whole.acked = r.isDone(&whole); whole.acked {
+	if whole.acked = r.repeats.has(record) || r.isDone(&whole); whole.acked {
 		c.users = append(c.users, whole)
 		return
 	}
@@ -88,63 +92,93 @@ func (r *batchRun) openRecord(ctx context.Context, c *chunk, record int) {
 		c.users = append(c.users, whole)
 		return
 	}
-	parts, aggregated, err := r.disaggregate(source.Data)
-	switch {
-	case err != nil:
+	begin := len(c.users)
+	r.room = *NewRoom()
+	if err := r.openParts(ctx, c, whole); err != nil {
+		clear(c.users[begin:])
 		whole.setErr(err)
-		c.users = append(c.users, whole)
-	case !aggregated:
-		r.openFrame(ctx, c, whole, true)
-	default:
-		c.users = slices.Grow(c.users, len(parts)) // an aggregate may have hundreds of thousands of parts
-		for begin := len(c.users); len(parts) > 0 && !c.failed(); parts = parts[1:] {
-			part := whole
-			part.sub = len(c.users) - begin
-			part.output = Output{
-				PartitionKey: string(parts[0].PartitionKey), ExplicitHashKey: string(parts[0].ExplicitHashKey),
-				Aggregated: true, Data: parts[0].Data,
-			}
-			r.openFrame(ctx, c, part, false)
+		c.users = append(c.users[:begin], whole)
+	}
+	c.opened += MaxOpenedBytes - r.room.Bytes()
+	r.readOpened(ctx, c, begin)
+}
+
+// readOpened reads the user records of a Kinesis record, from index begin on, unless they are done. It stops at the
+// first one that cannot be read now. All of the Kinesis record is opened before: otherwise the first parts of an
+// aggregate might be delivered that turns out to be poison when it comes again.
+func (r *batchRun) readOpened(ctx context.Context, c *chunk, begin int) {
+	for i := begin; i < len(c.users); i++ {
+		u := &c.users[i]
+		if !u.open() {
+			continue
+		}
+		if u.acked = u.sub != Plain && r.isDone(u); !u.acked {
+			r.read(ctx, u)
+		}
+		if u.err != nil {
+			clear(c.users[i+1:])
+			c.users = c.users[:i+1]
 		}
 	}
 }
 
-// openFrame makes the user records of a payload. alone says that the payload is a whole Kinesis record.
-func (r *batchRun) openFrame(ctx context.Context, c *chunk, u userRecord, alone bool) {
+// openParts makes the user records of a Kinesis record. After an error the Kinesis record is poison as a whole.
+func (r *batchRun) openParts(ctx context.Context, c *chunk, whole userRecord) error {
+	parts, aggregated, err := r.disaggregate(whole.output.Data)
+	switch {
+	case err != nil:
+		return err
+	case !aggregated:
+		return r.openFrame(ctx, c, whole, true)
+	}
+	if err := r.room.Take(len(parts), 0); err != nil {
+		return err
+	}
+	c.users = slices.Grow(c.users, len(parts)) // an aggregate may have many parts
+	for begin := len(c.users); len(parts) > 0 && !c.failed(); parts = parts[1:] {
+		part := whole
+		part.sub = len(c.users) - begin
+		part.output = Output{
+			PartitionKey: string(parts[0].PartitionKey), ExplicitHashKey: string(parts[0].ExplicitHashKey),
+			Aggregated: true, Data: parts[0].Data,
+		}
+		if err := r.openFrame(ctx, c, part, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// openFrame makes the user records of a payload. alone says that the payload is a whole Kinesis record. The error says
+// that the whole Kinesis record has no room for them.
+func (r *batchRun) openFrame(ctx context.Context, c *chunk, u userRecord, alone bool) error {
 	records, framed, err := r.unframe(ctx, u.output.Data)
 	switch {
+	case errors.Is(err, errTooMuch):
+		return err
 	case err != nil:
 		u.setErr(err)
 		c.users = append(c.users, u)
-		return
+		return nil
 	case !framed:
-		r.add(ctx, c, u)
-		return
+		c.users = append(c.users, u)
+		return nil
 	case len(records) == 0: // nothing to deliver
 		u.acked = true
 		c.users = append(c.users, u)
-		return
+		return nil
 	}
 	if alone {
 		u.sub = 0
 	}
 	u.frame = &frame{u.output.Data}
+	c.users = slices.Grow(c.users, len(records))
 	for _, data := range records {
-		part := u
-		part.output.Data = data
-		if r.add(ctx, c, part); c.failed() {
-			return
-		}
+		u.output.Data = data
+		c.users = append(c.users, u)
 		u.sub++
 	}
-}
-
-// add reads a user record, unless it is done, and adds it to the chunk.
-func (r *batchRun) add(ctx context.Context, c *chunk, u userRecord) {
-	if u.acked = u.sub != Plain && r.isDone(&u); !u.acked {
-		r.read(ctx, &u)
-	}
-	c.users = append(c.users, u)
+	return nil
 }
 
 // failed reports whether the last user record cannot be read now.
@@ -164,7 +198,11 @@ func (r *batchRun) disaggregate(data []byte) (parts []kpl.UserRecord, aggregated
 		return nil, false, nil
 	}
 	defer poisonOnPanic(&err)
-	if parts, aggregated, err = r.kpl.Decode(data); err != nil {
+	parts, aggregated, err = r.kpl.Decode(data)
+	switch {
+	case errors.Is(err, kpl.ErrTooMany):
+		err = errTooMuch
+	case err != nil:
 		err = &PoisonError{reasonAggregate}
 	}
 	return parts, aggregated, err
@@ -176,7 +214,7 @@ func (r *batchRun) unframe(ctx context.Context, data []byte) (records [][]byte, 
 		return nil, false, nil
 	}
 	defer poisonOnPanic(&err)
-	if records, framed, err = r.parts.Framing.Open(ctx, data); err != nil {
+	if records, framed, err = r.parts.Framing.Open(ctx, data, &r.room); err != nil {
 		err = aboutRecord(err)
 	}
 	return records, framed, err

@@ -27,9 +27,9 @@ var (
 		"check the format and the path of the id")
 
 	// ErrSharedSequence says that two records of a batch have the same sequence number, so that they cannot be
-	// distinguished. Lambda sends such records under enhanced fan-out, because it then opens KPL aggregates itself.
-	ErrSharedSequence = errors.New("dedupe: two records of the batch share a sequence number: Lambda opened their KPL " +
-		"aggregate; read the stream without enhanced fan-out")
+	// distinguished. Lambda sends such records of a stream under enhanced fan-out, because it then opens KPL aggregates
+	// itself. The same message twice in a batch of a queue is no error.
+	ErrSharedSequence = errors.New("dedupe: two records of the batch share a sequence number")
 
 	// ErrNotABatch says that the sequence numbers of a batch are not ascending numbers.
 	ErrNotABatch = errors.New("dedupe: the records are not a batch of one shard in order")

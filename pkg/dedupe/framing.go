@@ -8,13 +8,47 @@ type Framing interface {
 	// Open returns the records of a payload in order. The same payload always gives the same records. framed is false
 	// if the payload is a single record. A frame without records, such as a control message, is done at once. Errors
 	// are treated like those of a Format: unless the error may pass, the whole payload is poison.
-	Open(ctx context.Context, payload []byte) (records [][]byte, framed bool, err error)
+	//
+	// Open takes room for each record, and for each byte that is not a part of the payload, before it takes memory for
+	// it. It returns the error of Room.Take.
+	Open(ctx context.Context, payload []byte, room *Room) (records [][]byte, framed bool, err error)
 
 	// Pack makes one payload from records of one frame, for a Sink. original is the payload that they came in. If
 	// Pack returns neither a payload nor an error, each record is sent alone. A record that fits into the sink only
 	// without a frame is also sent alone. Sinks of other levels always get single records.
 	Pack(original []byte, records [][]byte) (payload []byte, err error)
 }
+
+// A record of a stream or a queue that opens to more than this is poison as a whole, with all that it holds. So a
+// payload of a few KB cannot take the memory of the function. docs/sources-and-sinks.md, "Limits of a payload", has the
+// sizes of what producers send, with their sources.
+const (
+	MaxOpenedRecords = 100_000
+	MaxOpenedBytes   = 32 << 20
+)
+
+// Room is how much a record of a stream or a queue may still hold, while it is opened: all parts of an aggregate and all
+// their frames take from one Room.
+type Room struct{ records, bytes int }
+
+// NewRoom returns the room of a record: MaxOpenedRecords and MaxOpenedBytes.
+func NewRoom() *Room { return &Room{MaxOpenedRecords, MaxOpenedBytes} }
+
+// Bytes returns how many bytes are left.
+func (r *Room) Bytes() int { return r.bytes }
+
+// Take takes room for some records, and for bytes that are not a part of the payload. If there is not enough, it
+// returns the error with which the whole record is poison.
+func (r *Room) Take(records, bytes int) error {
+	if records > r.records || bytes > r.bytes {
+		return errTooMuch
+	}
+	r.records, r.bytes = r.records-records, r.bytes-bytes
+	return nil
+}
+
+// errTooMuch is the error of Room.Take.
+var errTooMuch = &PoisonError{reasonTooMuch}
 
 // frame is a payload that was opened.
 type frame struct{ payload []byte }

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"slices"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/dedupefault"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )
@@ -18,14 +20,26 @@ var framingCases = []testCase{
 	{"framing/packed-too-large", packedTooLarge},
 	{"framing/too-large-only-when-packed", tooLargeOnlyPacked},
 	{"framing/nothing-to-deliver", emptyFrame},
+	{"framing/too-much", tooMuch},
+	{"framing/too-much-in-an-aggregate", tooMuchInAggregate},
+	{"framing/chunks-end-when-much-is-opened", muchInChunks},
 }
 
 // lines is a Framing of lines after a marker.
 type lines struct{}
 
-const lineMark = "lines\n"
+const (
+	lineMark    = "lines\n"
+	paddingMark = "MiB\n" // each byte before it takes room for 1 MiB, as if it were compressed
+)
 
-func (lines) Open(_ context.Context, payload []byte) ([][]byte, bool, error) {
+// large is a frame that opens to some MiB.
+func large(mib int, payloads ...[]byte) []byte {
+	text, _ := bytes.CutPrefix(frame(payloads...), []byte(lineMark))
+	return slices.Concat([]byte(lineMark), bytes.Repeat([]byte("z"), mib), []byte(paddingMark), text)
+}
+
+func (lines) Open(_ context.Context, payload []byte, room *dedupe.Room) ([][]byte, bool, error) {
 	text, ok := strings.CutPrefix(string(payload), lineMark)
 	switch {
 	case !ok:
@@ -34,6 +48,13 @@ func (lines) Open(_ context.Context, payload []byte) ([][]byte, bool, error) {
 		return nil, false, &format.BadRecord{Reason: "broken lines"}
 	case text == "":
 		return nil, true, nil
+	}
+	size := 0
+	if padding, rest, ok := strings.Cut(text, paddingMark); ok {
+		size, text = len(padding)<<20, rest
+	}
+	if err := room.Take(strings.Count(text, "\n")+1, size); err != nil {
+		return nil, false, err
 	}
 	return bytes.Split([]byte(text), []byte("\n")), true, nil
 }
@@ -143,4 +164,78 @@ func tooLargeOnlyPacked(f *fixture) {
 func emptyFrame(f *fixture) {
 	b := f.framedBench()
 	b.wantTally(b.done(rawRec(1, lineMark), rec(2, "a", "x")), dedupe.Tally{In: 2, New: 1, Skipped: 1, Out: 1})
+}
+
+// wantTooMuch processes Kinesis record 2 behind another one. It must be one dead letter with all that it holds, again
+// when it is redriven, and block nothing.
+func (b *bench) wantTooMuch(record dedupe.Record) {
+	b.Helper()
+	b.wantTally(b.done(rec(1, "first", "x"), record, rec(3, "last", "x")),
+		dedupe.Tally{In: 3, New: 2, DeadLettered: 1, Out: 2})
+	b.wantDeadLetters(2)
+	for _, letter := range b.deadLetters.byOwner {
+		if !strings.Contains(letter.Reason, "100,000 records or 32 MiB") || !bytes.Equal(letter.Data, record.Data) {
+			b.Errorf("the dead letter has the reason %q and %d bytes", letter.Reason, len(letter.Data))
+		}
+		if _, poison := errors.AsType[*dedupe.PoisonError](b.redrive(letter).Err); !poison {
+			b.Error("a redrive delivered a record that opens to too much")
+		}
+	}
+}
+
+// tooMuch: a payload that opens to more than the limits is one dead letter, and so is an aggregate.
+func tooMuch(f *fixture) {
+	lines := bytes.Repeat([]byte("\n"), dedupe.MaxOpenedRecords) // this many and one
+	b := f.framedBench()
+	b.wantTooMuch(rawRec(2, lineMark+string(lines)))
+	b = f.framedBench()
+	b.wantTooMuch(rawRec(2, string(large(33, payload(1, "a", "x")))))
+	b = f.framedBench()
+	b.wantTooMuch(aggregate(2, make([][]byte, dedupe.MaxOpenedRecords+1)...))
+
+	b = f.framedBench()
+	b.wantTally(b.done(rawRec(1, string(large(32, payload(1, "a", "x"))))), dedupe.Tally{In: 1, New: 1, Out: 1})
+	if err := dedupe.NewRoom().Take(dedupe.MaxOpenedRecords, dedupe.MaxOpenedBytes); err != nil {
+		b.Errorf("a record at the limits: %v", err)
+	}
+}
+
+// tooMuchInAggregate: the frames of an aggregate share the room. None of its parts takes its id: the producer, or an
+// operator, can put them into the stream again in smaller records.
+func tooMuchInAggregate(f *fixture) {
+	b := f.framedBench()
+	one, two := payload(1, "a", "x"), payload(2, "b", "x")
+	b.wantTooMuch(aggregate(2, one, large(20, two), large(20, payload(3, "c", "x"))))
+	b.wantTally(b.done(rawRec(4, string(one)), rawRec(5, string(large(20, two)))), dedupe.Tally{In: 2, New: 2, Out: 2})
+
+	// Whether a part can be read now does not matter: no part may be delivered before the whole is a dead letter.
+	b = f.framedBench()
+	b.format = readFails{b.format, func(payload string) error {
+		if payload == string(two) {
+			return dedupe.ErrTryAgain
+		}
+		return nil
+	}}
+	b.wantTally(b.done(aggregate(1, one, two, large(33, one))), dedupe.Tally{In: 1, DeadLettered: 1})
+
+	half := bytes.Repeat([]byte("\n"), dedupe.MaxOpenedRecords/2)
+	b = f.framedBench()
+	b.wantTooMuch(aggregate(2, append([]byte(lineMark), half...), append([]byte(lineMark), half...)))
+}
+
+// muchInChunks: a chunk ends when its frames have opened to as much as one record may. Otherwise a batch of small
+// compressed records could take any memory, although each of them keeps to the limits.
+func muchInChunks(f *fixture) {
+	for _, whole := range []bool{false, true} {
+		b := f.framedBench()
+		b.settings.WholeBatch = whole
+		var records []dedupe.Record
+		for n := range 6 {
+			records = append(records, rawRec(n+1, string(large(16, payload(n, string(rune('a'+n)), "x")))))
+		}
+		b.wantTally(b.done(records...), dedupe.Tally{In: 6, New: 6, Out: 6})
+		if puts := b.calls[dedupefault.PutIfAbsent]; puts != 3 {
+			b.Errorf("whole batch %t: want 3 chunks of 32 MiB, got %d", whole, puts)
+		}
+	}
 }

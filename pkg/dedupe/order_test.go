@@ -13,6 +13,8 @@ var orderCases = []testCase{
 	{"order/none-and-a-failing-sink", noOrderFailingSink},
 	{"order/as-given", orderAsGiven},
 	{"order/records-that-cannot-be-told-apart", orderShared},
+	{"order/twice-in-a-batch", orderRepeated},
+	{"order/twice-in-a-batch-that-fails", orderRepeatedFails},
 }
 
 func (b *bench) processOrder(o dedupe.Order, records ...dedupe.Record) dedupe.Result {
@@ -66,7 +68,45 @@ func orderAsGiven(f *fixture) {
 	b.wantDelivered(delivery{"a", 1})
 }
 
-// orderShared: records that share a sequence number, or have none, are refused.
+// orderRepeated: a record that is in a batch several times is done with the first.
+func orderRepeated(f *fixture) {
+	for _, o := range []dedupe.Order{dedupe.AsGiven, dedupe.None} {
+		for _, chunk := range []int{1, 2, 500} {
+			b := f.bench()
+			b.settings.Chunk = chunk
+			one, two, poison := queued("m-1", rec(1, "a", "x")), queued("m-2", rec(2, "b", "x")), queued("m-3", rawRec(3, "poison"))
+			r := b.processOrder(o, one, two, one, poison, poison, one)
+			b.must(r.Err)
+			b.wantTally(r.Tally, dedupe.Tally{In: 6, New: 2, DeadLettered: 1, Skipped: 3, Out: 2})
+			if r.Done != 6 || len(b.deadLetters.byOwner) != 1 {
+				b.Errorf("done %d, %d dead letters", r.Done, len(b.deadLetters.byOwner))
+			}
+			b.wantDelivered(delivery{"a", 1}, delivery{"b", 2})
+		}
+	}
+}
+
+// orderRepeatedFails: a record that is in a batch several times fails with the first, and is named once.
+func orderRepeatedFails(f *fixture) {
+	b := f.bench()
+	one, two, three := queued("m-1", rec(1, "a", "x")), queued("m-2", rec(2, "c", "x")), queued("m-3", rec(3, "b", "x"))
+	works := b.format
+	for _, chunk := range []int{1, 2, 500} {
+		b = f.bench()
+		b.settings.Chunk, b.format = chunk, failingFormat{works, `"id":"c"`, dedupe.ErrTryAgain}
+		r := b.processOrder(dedupe.None, one, two, one, three, two, one)
+		b.wantTally(r.Tally, dedupe.Tally{In: 6, New: 2, Skipped: 2, Failed: 2, Out: 2})
+		if !slices.Equal(r.Undone, []string{"m-2"}) || r.Done != 1 {
+			b.Errorf("undone %v, done %d: %v", r.Undone, r.Done, r.Err)
+		}
+		r = b.processOrder(dedupe.AsGiven, one, two, one, three, two)
+		if r.Failed != "m-2" || r.Done != 1 || r.Tally.Failed != 3 || r.Tally.Skipped != 1 {
+			b.Errorf("failed %s, done %d, tally %+v", r.Failed, r.Done, r.Tally)
+		}
+	}
+}
+
+// orderShared: different records that share a sequence number, or have none, are refused.
 func orderShared(f *fixture) {
 	b := f.bench()
 	for _, o := range []dedupe.Order{dedupe.AsGiven, dedupe.None} {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"sync"
 	"time"
 
@@ -32,11 +31,14 @@ const (
 	// ByPosition is the order of a shard: sequence numbers are ascending numbers. After a record that failed, nothing
 	// is sent.
 	ByPosition Order = iota
-	// AsGiven is the order of the batch itself, for example of a message group. Sequence numbers are texts that differ.
-	// After a record that failed, nothing is sent. There are no acks.
+	// AsGiven is the order of the batch itself, for example of a message group. Sequence numbers are texts. After a
+	// record that failed, nothing is sent. There are no acks.
+	//
+	// Records with the same sequence number are the same message, which a queue has delivered twice: the second is done
+	// with the first, and counts as skipped.
 	AsGiven
-	// None means that the records are independent, for example the messages of a queue. Sequence numbers are texts that
-	// differ. If a record fails, the others are still sent. There are no acks.
+	// None means that the records are independent, for example the messages of a queue. Sequence numbers are texts, which
+	// may repeat as with AsGiven. If a record fails, the others are still sent. There are no acks.
 	None
 )
 
@@ -48,11 +50,15 @@ type Batch struct {
 	Records []Record
 }
 
-// check refuses records that cannot be distinguished, or whose order is not known.
-func (b Batch) check() error {
+// check refuses records that cannot be distinguished, or whose order is not known. It returns those that repeat others.
+func (b Batch) check() (repeats, error) {
 	if b.Order != ByPosition {
-		return b.checkDistinct()
+		return b.repeats()
 	}
+	return repeats{}, b.checkPositions()
+}
+
+func (b Batch) checkPositions() error {
 	for i := range b.Records {
 		sequence := b.Records[i].Sequence
 		if !IsSequence(sequence) {
@@ -64,25 +70,11 @@ func (b Batch) check() error {
 		}
 		switch order := CompareSequence(b.Records[i-1].Sequence, sequence); {
 		case order == 0:
-			return fmt.Errorf("%w (records %d and %d)", ErrSharedSequence, i-1, i)
+			return fmt.Errorf("%w (records %d and %d): Lambda opened their KPL aggregate; read the stream without enhanced fan-out",
+				ErrSharedSequence, i-1, i)
 		case order > 0:
 			return fmt.Errorf("%w: the sequence number of record %d is below that of the record before", ErrNotABatch, i)
 		}
-	}
-	return nil
-}
-
-func (b Batch) checkDistinct() error {
-	seen := make(map[string]bool, len(b.Records))
-	for i := range b.Records {
-		sequence := b.Records[i].Sequence
-		if sequence == "" {
-			return fmt.Errorf("%w: record %d has no sequence number", ErrNotABatch, i)
-		}
-		if seen[sequence] {
-			return fmt.Errorf("%w (record %d)", ErrSharedSequence, i)
-		}
-		seen[sequence] = true
 	}
 	return nil
 }
@@ -158,8 +150,8 @@ type Settings struct {
 	Chunk int
 	// Transactions is how many transactions run at the same time with a TxSink; 0 means DefaultTransactions.
 	Transactions int
-	// WholeBatch decides all records of a batch before the first one is sent. By default a chunk is decided while the
-	// chunk before is sent.
+	// WholeBatch decides all records of a batch before the first one is sent, up to the limits of an opened record. By
+	// default a chunk is decided while the chunk before is sent.
 	WholeBatch bool
 	Clock      Clock
 }
@@ -254,7 +246,7 @@ type Result struct {
 	// delivered again, although some of those may be done. Failed is empty if the whole batch is done. It is also
 	// empty if the record has no sequence number; Err then says why the batch failed.
 	Failed string
-	// Undone has the sequence numbers of all records that are not done. It is set only with the order None.
+	// Undone has the sequence numbers of all records that are not done, each once. It is set only with the order None.
 	Undone []string
 	// Err says why a record failed. It is nil if and only if the whole batch is done.
 	Err error
@@ -264,6 +256,8 @@ type Result struct {
 	Tally  Tally
 	// Reasons counts the dead-lettered records by reason.
 	Reasons map[string]int64
+	// Read has the fields of each record that Inspect or InspectLetter could read.
+	Read []format.Fields
 	// LedgerTime is how long the batch waited for the ledger. SinkTime is how long it waited for the sink and the
 	// dead-letter store. The two may overlap. A TxSink decides and delivers a record in one transaction, so all its
 	// time is SinkTime.
@@ -278,15 +272,20 @@ type batchRun struct {
 	letter  *redriven // set if the batch is a dead letter that comes again
 	chain   Chain     // set with an ObjectSink
 	acked   ackedOwners
+	repeats repeats
 	reserve time.Duration // kept for acks at the end of the time
 	size    int           // number of user records in the next chunk
 	result  Result
 	spare   []userRecord // memory of an earlier chunk, for the next one
 	kpl     kpl.Decoder
+	room    Room // of the Kinesis record that is being opened
 }
 
 func (p *Processor) batchRun(b Batch) *batchRun {
-	return &batchRun{Processor: p, batch: b, source: sourceOf(b.Stream, b.Shard), size: p.settings.Chunk}
+	return &batchRun{
+		Processor: p, batch: b, source: sourceOf(b.Stream, b.Shard), size: p.settings.Chunk,
+		kpl: kpl.Decoder{Most: MaxOpenedRecords},
+	}
 }
 
 // Process takes one batch through all steps. It is safe to repeat at any time, with the same batch, with a part of
@@ -310,8 +309,8 @@ func (r *batchRun) process(ctx context.Context) Result {
 }
 
 // begin checks the batch before any step.
-func (r *batchRun) begin(ctx context.Context) error {
-	if err := r.batch.check(); err != nil {
+func (r *batchRun) begin(ctx context.Context) (err error) {
+	if r.repeats, err = r.batch.check(); err != nil {
 		return err
 	}
 	if err := r.claim(ctx, r.batch.Stream); err != nil {
@@ -380,7 +379,7 @@ func (p *Processor) claim(ctx context.Context, s Stream) error {
 func (r *batchRun) nextChunk(ctx context.Context, first int) *chunk {
 	size := r.size
 	if r.settings.WholeBatch {
-		size = math.MaxInt
+		size = MaxOpenedRecords
 	}
 	c := r.decode(ctx, first, size)
 	begun := r.clock.Now()
@@ -448,20 +447,25 @@ func (r *batchRun) fail(record int, err error) {
 // failRest ends the batch. Each Kinesis record that was not decoded, from index notDecoded on, counts as one user
 // record.
 func (r *batchRun) failRest(notDecoded int) Result {
-	rest := r.batch.Records[notDecoded:]
-	r.result.Tally.In += int64(len(rest))
-	r.result.Tally.Failed += int64(len(rest))
-	for i := range rest {
-		r.undone(&rest[i])
+	for i := notDecoded; i < len(r.batch.Records); i++ {
+		r.result.Tally.In++
+		if r.repeats.isDone(i, notDecoded) {
+			r.result.Tally.Skipped++
+		} else {
+			r.result.Tally.Failed++
+			r.undone(i)
+		}
 	}
 	return r.result
 }
 
-// undone records that a record has to come again, without its neighbours.
-func (r *batchRun) undone(record *Record) {
-	list := r.result.Undone
-	if r.batch.Order == None && (len(list) == 0 || list[len(list)-1] != record.Sequence) {
-		r.result.Undone = append(list, record.Sequence)
+// undone records that a record has to come again, without its neighbours. A record that is in the batch before is named
+// by that one.
+func (r *batchRun) undone(record int) {
+	r.repeats.fail(record)
+	list, sequence := r.result.Undone, r.batch.Records[record].Sequence
+	if r.batch.Order == None && !r.repeats.has(record) && (len(list) == 0 || list[len(list)-1] != sequence) {
+		r.result.Undone = append(list, sequence)
 	}
 }
 
@@ -473,18 +477,18 @@ func (r *batchRun) count(c *chunk) (failed int) {
 	for i := range c.users {
 		u := &c.users[i]
 		switch {
-		case u.acked:
+		case u.acked && (!r.repeats.has(u.record) || r.repeats.isDone(u.record, c.next)):
 			t.In++
 			t.Skipped++
 			continue
-		case u.done:
+		case u.done && !u.acked:
 			t.Count(u.decision.Outcome, u.poison)
 			r.countReason(u.poison)
 		default:
 			t.In++
 			t.Failed++
 			failed = min(failed, u.record)
-			r.undone(u.source)
+			r.undone(u.record)
 		}
 		if r.settings.Retention.PastHorizon(u.source.Arrival, now) {
 			t.PastHorizon++

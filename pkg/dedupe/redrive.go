@@ -52,7 +52,8 @@ func (p *Processor) InspectLetter(ctx context.Context, d DeadLetter) Result {
 func (p *Processor) Inspect(ctx context.Context, b Batch) Result { return p.batchRun(b).inspect(ctx) }
 
 func (r *batchRun) inspect(ctx context.Context) Result {
-	if err := r.batch.check(); err != nil {
+	var err error
+	if r.repeats, err = r.batch.check(); err != nil {
 		r.fail(0, err)
 		return r.failRest(0)
 	}
@@ -83,6 +84,8 @@ func (r *batchRun) inspectUsers(users []userRecord) error {
 		case u.poison != nil:
 			t.DeadLettered++
 			r.countReason(u.poison)
+		case !u.acked:
+			r.result.Read = append(r.result.Read, u.fields)
 		}
 	}
 	return nil

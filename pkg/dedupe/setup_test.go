@@ -139,7 +139,7 @@ func (b *bench) processor() *dedupe.Processor {
 		Sink:        dedupefault.HookSink(dedupefault.HookSink(b.sink, b.called), b.broken),
 		DeadLetters: dedupefault.HookDeadLetters(dedupefault.HookDeadLetters(b.deadLetters, b.called), b.broken),
 	}
-	parts.Framing, parts.Objects = b.framing, b.objects
+	parts.Framing, parts.Objects = b.mutant.FramingOf(b.framing), b.objects
 	if b.tx != nil {
 		parts.Tx = dedupefault.HookTx(b.tx, b.broken)
 	}

@@ -9,7 +9,7 @@ type Tally struct {
 	Natural      int64 `json:"natural"`
 	Synthetic    int64 `json:"synthetic"`
 	DeadLettered int64 `json:"dead_lettered"` // stored in the dead-letter store
-	Skipped      int64 `json:"skipped"`       // done before, by an ack; a whole KPL aggregate counts as one
+	Skipped      int64 `json:"skipped"`       // done before, by an ack, or twice in a batch; a whole KPL aggregate counts as one
 	Failed       int64 `json:"failed"`        // not done; a Kinesis record that was not decoded counts as one
 	Out          int64 `json:"out"`           // delivered to the sink
 

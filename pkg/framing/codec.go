@@ -8,11 +8,9 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )
-
-// maxOpened limits the size of a payload after decompression. A message of CloudWatch Logs has about 1 MiB.
-const maxOpened = 64 << 20
 
 // codec is a compression format.
 type codec struct {
@@ -33,7 +31,7 @@ var (
 	zstdCodec = codec{
 		magic: []byte{0x28, 0xb5, 0x2f, 0xfd},
 		open: func(r io.Reader) (io.Reader, func(), error) {
-			z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxOpened))
+			z, err := zstd.NewReader(r, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(dedupe.MaxOpenedBytes))
 			if err != nil {
 				return nil, nil, err
 			}
@@ -52,19 +50,22 @@ func codecOf(payload []byte) *codec {
 	return nil
 }
 
-// decompress decompresses a payload, up to maxOpened bytes. broken and tooLong are the reasons for a payload that is
-// broken and for one that is too large after decompression.
-func (c *codec) decompress(payload []byte, broken, tooLong string) ([]byte, error) {
+// decompress decompresses a payload into the room. broken is the reason for a payload that is broken.
+func (c *codec) decompress(payload []byte, broken string, room *dedupe.Room) ([]byte, error) {
 	r, closeReader, err := c.open(bytes.NewReader(payload))
 	if err != nil {
 		return nil, &format.BadRecord{Reason: broken}
 	}
 	defer closeReader()
-	text, err := io.ReadAll(io.LimitReader(r, maxOpened+1))
-	switch {
-	case errors.Is(err, zstd.ErrDecoderSizeExceeded), len(text) > maxOpened:
-		return nil, &format.BadRecord{Reason: tooLong}
-	case err != nil:
+	text, err := io.ReadAll(io.LimitReader(r, int64(room.Bytes())+1))
+	size := len(text)
+	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded) {
+		size = room.Bytes() + 1 // the decoder would take more memory than this for its window
+	}
+	if err := room.Take(0, size); err != nil {
+		return nil, err
+	}
+	if err != nil {
 		return nil, &format.BadRecord{Reason: broken}
 	}
 	return text, nil

@@ -5,13 +5,14 @@ import (
 	"fmt"
 	"log"
 
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/framing"
 )
 
 // A payload that Firehose has joined is opened, and its remaining records are joined in the same way.
 func Example() {
 	payload := []byte(`{"id":"a"}{"id":"b"}{"id":"a"}`)
-	records, _, err := framing.Concatenated{}.Open(context.Background(), payload)
+	records, _, err := framing.Concatenated{}.Open(context.Background(), payload, dedupe.NewRoom())
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -9,7 +9,7 @@
 //
 // A payload that does not have the form of its framing is a single record, for example an object where arrays are
 // expected. A payload that begins in the form and then breaks it is poison as a whole, because the rest cannot be
-// read.
+// read. So is a payload that has no room: package dedupe limits the records and the bytes to which it may open.
 //
 // The records of a payload that are not dropped are sent in its form, with its separators. With Single each is sent
 // alone.
@@ -22,16 +22,17 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"iter"
 
 	"github.com/oncebox/oncebox/internal/jsonscan"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
-// The reasons why a payload is poison as a whole.
-const (
-	reasonArray        = "a broken JSON array"
-	reasonConcatenated = "the payload has text after its last JSON value"
+// The errors with which a payload is poison as a whole.
+var (
+	errArray        = &format.BadRecord{Reason: "a broken JSON array"}
+	errConcatenated = &format.BadRecord{Reason: "the payload has text after its last JSON value"}
 )
 
 // Named returns the framing of a name: lines, array, concatenated, logs or snowplow.
@@ -62,14 +63,18 @@ func (single) Pack([]byte, [][]byte) ([]byte, error) { return nil, nil }
 type Lines struct{}
 
 // Open returns the lines that are not blank.
-func (Lines) Open(_ context.Context, payload []byte) (records [][]byte, framed bool, err error) {
+func (Lines) Open(_ context.Context, payload []byte, room *dedupe.Room) (records [][]byte, framed bool, err error) {
 	if !bytes.Contains(payload, lineFeed) || len(bytes.TrimSpace(payload)) == 0 {
 		return nil, false, nil
 	}
 	for line := range bytes.SplitSeq(payload, lineFeed) {
-		if len(bytes.TrimSpace(line)) > 0 {
-			records = append(records, bytes.TrimSuffix(line, []byte("\r")))
+		if len(bytes.TrimSpace(line)) == 0 {
+			continue
 		}
+		if err := room.Take(1, 0); err != nil {
+			return nil, false, err
+		}
+		records = append(records, bytes.TrimSuffix(line, []byte("\r")))
 	}
 	return records, true, nil
 }
@@ -97,38 +102,58 @@ type Array struct{}
 
 // Open returns the elements unchanged. An empty array has no records. The format of the records decides whether an
 // element is a valid record.
-func (Array) Open(_ context.Context, payload []byte) (records [][]byte, framed bool, err error) {
-	text := jsonscan.Text(payload)
-	at := text.Space(0)
-	if text.At(at) != '[' {
+func (Array) Open(_ context.Context, payload []byte, room *dedupe.Room) (records [][]byte, framed bool, err error) {
+	if text := jsonscan.Text(payload); text.At(text.Space(0)) != '[' {
 		return nil, false, nil
 	}
+	err = elements(payload, maxLevels, func(element []byte) error {
+		if err := room.Take(1, 0); err != nil {
+			return err
+		}
+		records = append(records, element)
+		return nil
+	})
+	if err != nil {
+		return nil, false, err
+	}
+	return records, true, nil
+}
+
+// elements calls add with each element of a JSON array, until add returns an error. levels is the deepest nesting of
+// an element.
+func elements(text jsonscan.Text, levels int, add func(element []byte) error) error {
+	at := text.Space(0)
+	if text.At(at) != '[' {
+		return errArray
+	}
 	if at = text.Space(at + 1); text.At(at) == ']' {
-		return endArray(text, at+1, nil)
+		return endArray(text, at+1)
 	}
 	for {
-		to := text.Skip(at, maxLevels)
+		to := text.Skip(at, levels)
 		if to < 0 {
-			return nil, false, &format.BadRecord{Reason: reasonArray}
+			return errArray
 		}
-		records = append(records, payload[at:to])
+		if err := add(text[at:to]); err != nil {
+			return err
+		}
 		switch at = text.Space(to); text.At(at) {
 		case ',':
 			at = text.Space(at + 1)
 		case ']':
-			return endArray(text, at+1, records)
+			return endArray(text, at+1)
 		default:
-			return nil, false, &format.BadRecord{Reason: reasonArray}
+			return errArray
 		}
 	}
 }
 
-// endArray returns the records of an array if only white space follows it.
-func endArray(text jsonscan.Text, at int, all [][]byte) (records [][]byte, framed bool, err error) {
+// endArray checks that only white space follows an array.
+func endArray(text jsonscan.Text, at int) error {
 	if text.Space(at) != len(text) {
-		return nil, false, &format.BadRecord{Reason: reasonArray}
+		return errArray
 	}
-	return all, true, nil
+	return nil
 }
 
 // Pack makes an array.
@@ -140,11 +165,15 @@ func (Array) Pack(_ []byte, records [][]byte) ([]byte, error) {
 type Concatenated struct{}
 
 // Open returns the values. A payload with one value is a single record.
-func (Concatenated) Open(_ context.Context, payload []byte) (records [][]byte, framed bool, err error) {
-	spans := values(payload)
-	for _, s := range spans {
+func (Concatenated) Open(
+	_ context.Context, payload []byte, room *dedupe.Room,
+) (records [][]byte, framed bool, err error) {
+	for s := range values(payload) {
 		if s.to < 0 {
-			return nil, false, &format.BadRecord{Reason: reasonConcatenated}
+			return nil, false, errConcatenated
+		}
+		if err := room.Take(1, 0); err != nil {
+			return nil, false, err
 		}
 		records = append(records, payload[s.from:s.to])
 	}
@@ -157,31 +186,36 @@ func (Concatenated) Open(_ context.Context, payload []byte) (records [][]byte, f
 // Pack joins values by the text between the first two values of the original. It ends with the text after the last
 // one.
 func (Concatenated) Pack(original []byte, records [][]byte) ([]byte, error) {
-	spans := values(original)
-	first, second, last := spans[0], spans[1], spans[len(spans)-1]
-	return append(bytes.Join(records, original[first.to:second.from]), original[last.to:]...), nil
+	var separator, end []byte
+	last := -1
+	for s := range values(original) {
+		if last >= 0 && separator == nil {
+			separator = original[last:s.from:s.from]
+		}
+		last, end = s.to, original[s.to:]
+	}
+	return append(bytes.Join(records, separator), end...), nil
 }
 
 // span is a part of a payload. If there is no value, to is below 0.
 type span struct{ from, to int }
 
-// values returns the spans of the values. It returns none if the payload does not begin with a value.
-func values(payload []byte) (spans []span) {
-	text := jsonscan.Text(payload)
-	for at := text.Space(0); at < len(text); {
-		s := span{at, text.Skip(at, maxLevels)}
-		if s.to > 0 && s.to < len(text) && isWord(text[at]) && !jsonscan.EndsWord(text[s.to]) {
-			s.to = jsonscan.NotJSON
+// values returns the spans of the values. There are none if the payload does not begin with a value.
+func values(payload []byte) iter.Seq[span] {
+	return func(yield func(span) bool) {
+		text := jsonscan.Text(payload)
+		begin := text.Space(0)
+		for at := begin; at < len(text); {
+			s := span{at, text.Skip(at, maxLevels)}
+			if s.to > 0 && s.to < len(text) && isWord(text[at]) && !jsonscan.EndsWord(text[s.to]) {
+				s.to = jsonscan.NotJSON
+			}
+			if s.to < 0 && at == begin || !yield(s) || s.to < 0 {
+				return
+			}
+			at = text.Space(s.to)
 		}
-		if s.to < 0 && len(spans) == 0 {
-			return nil
-		}
-		if spans = append(spans, s); s.to < 0 {
-			return spans
-		}
-		at = text.Space(s.to)
 	}
-	return spans
 }
 
 // isWord reports whether a value that begins with this byte is a number or a literal.

@@ -13,7 +13,6 @@ import (
 const (
 	reasonCompressed = "a broken compressed payload of Snowplow"
 	reasonVersion    = "a compressed payload of Snowplow of an unknown version"
-	reasonTooMuch    = "a compressed payload of Snowplow with more than 64 MiB of content"
 )
 
 // Snowplow opens the compressed payloads of a Snowplow stream. A payload is one gzip member or one zstd frame. Its
@@ -31,12 +30,12 @@ const (
 )
 
 // Open returns the events. A payload that is not compressed is an event by itself.
-func (Snowplow) Open(_ context.Context, payload []byte) (events [][]byte, framed bool, err error) {
+func (Snowplow) Open(_ context.Context, payload []byte, room *dedupe.Room) (events [][]byte, framed bool, err error) {
 	c := codecOf(payload)
 	if c == nil {
 		return nil, false, nil
 	}
-	text, err := c.snowplowText(payload)
+	text, err := c.snowplowText(payload, room)
 	if err != nil {
 		return nil, false, err
 	}
@@ -48,6 +47,9 @@ func (Snowplow) Open(_ context.Context, payload []byte) (events [][]byte, framed
 		if rest = rest[lengthSize:]; length > int64(len(rest)) {
 			return nil, false, &format.BadRecord{Reason: reasonCompressed}
 		}
+		if err := room.Take(1, 0); err != nil {
+			return nil, false, err
+		}
 		events = append(events, rest[:length:length])
 		rest = rest[length:]
 	}
@@ -55,8 +57,8 @@ func (Snowplow) Open(_ context.Context, payload []byte) (events [][]byte, framed
 }
 
 // snowplowText opens a payload and checks its header.
-func (c *codec) snowplowText(payload []byte) ([]byte, error) {
-	text, err := c.decompress(payload, reasonCompressed, reasonTooMuch)
+func (c *codec) snowplowText(payload []byte, room *dedupe.Room) ([]byte, error) {
+	text, err := c.decompress(payload, reasonCompressed, room)
 	switch {
 	case err != nil:
 		return nil, err
@@ -74,7 +76,7 @@ func (Snowplow) Pack(original []byte, events [][]byte) ([]byte, error) {
 	if c == nil {
 		return nil, &format.BadRecord{Reason: reasonCompressed}
 	}
-	text, err := c.snowplowText(original)
+	text, err := c.snowplowText(original, dedupe.NewRoom())
 	if err != nil {
 		return nil, err
 	}

@@ -90,6 +90,7 @@ type invocation struct {
 	fault   error         // of the invocation as a whole
 	stack   []byte        // of a panic
 	ledger  []slog.Attr   // the counts of a log ledger
+	clamped int64         // messages of CloudWatch Logs whose arrival was changed
 }
 
 // Handle processes one event. The answer lists the records that Lambda must deliver again, if there are any: the
@@ -155,6 +156,7 @@ func (h *Handler) invoke(ctx context.Context, raw json.RawMessage) (i invocation
 	if i.sources, i.fault = decodeEvent(raw, h.options.Unaggregated); i.fault != nil {
 		return i
 	}
+	i.clamped = setArrivals(i.sources, h.options.Clock.OrReal().Now(), h.options.Retention)
 	ctx, cancel := deadline.WithMargin(ctx)
 	defer cancel()
 	for _, s := range i.sources {
@@ -177,12 +179,23 @@ func (h *Handler) process(ctx context.Context, s source) (result dedupe.Result, 
 	if s.identifiers != nil {
 		result.Failed = s.identifiers[result.Done]
 	}
-	if s.queue && s.batch.Order == dedupe.AsGiven { // later messages wait for the failed one
-		for _, r := range s.batch.Records[result.Done:] {
-			result.Undone = append(result.Undone, r.Sequence)
-		}
+	if s.queue && s.batch.Order == dedupe.AsGiven {
+		result.Undone = fromFailed(s.batch.Records, result.Done)
 	}
 	return result, faultOf(result, s)
+}
+
+// fromFailed returns the failed message and all behind it, which wait for it. A message that is in the batch several
+// times is named once, and not at all if it is done.
+func fromFailed(messages []dedupe.Record, done int) (undone []string) {
+	seen := map[string]bool{}
+	for i, m := range messages {
+		if i >= done && !seen[m.Sequence] {
+			undone = append(undone, m.Sequence)
+		}
+		seen[m.Sequence] = true
+	}
+	return undone
 }
 
 // faultOf returns why the whole invocation fails. It is nil if the answer can name the records that must come again.
@@ -310,7 +323,7 @@ func (h *Handler) report(ctx context.Context, i invocation, begun time.Time) {
 		slog.Int64("synthetic", t.Synthetic), slog.Int64("dead_lettered", t.DeadLettered), slog.Int64("skipped", t.Skipped),
 		slog.Int64("failed", t.Failed), slog.Int64("out", t.Out), slog.Int64("repeated", t.Repeated),
 		slog.Int64("superseded", t.Superseded),
-		slog.Int64("past_horizon", t.PastHorizon),
+		slog.Int64("past_horizon", t.PastHorizon), slog.Int64("clamped", i.clamped),
 		slog.Float64("duration_ms", emf.Milli(time.Since(begun))),
 	}
 	attrs = append(attrs, i.ledger...)

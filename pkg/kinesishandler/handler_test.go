@@ -222,7 +222,7 @@ func TestOneLogLinePerInvocation(t *testing.T) {
 		"level": "WARN", "msg": "batch", "request_id": "request-1", "stream": "123456789012/eu-central-1/clicks",
 		"shard":   shard0,
 		"records": 6.0, "in": 6.0, "new": 1.0, "retry": 0.0, "natural": 1.0, "synthetic": 1.0, "dead_lettered": 3.0,
-		"skipped": 0.0, "failed": 0.0, "out": 2.0, "repeated": 0.0, "past_horizon": 0.0,
+		"skipped": 0.0, "failed": 0.0, "out": 2.0, "repeated": 0.0, "past_horizon": 0.0, "clamped": 0.0,
 		"failed_sequence": nil, "error": nil, "ack_error": nil, "stack": nil,
 	} {
 		equal(t, name, line[name], want)

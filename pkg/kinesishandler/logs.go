@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"io"
 	"time"
 
@@ -19,21 +20,15 @@ import (
 // A message that cannot be opened becomes a record too, and is dead-lettered. Its arrival is now.
 func decodeLogs(data []byte) source {
 	var message struct {
-		Owner     string `json:"owner"`
-		LogGroup  string `json:"logGroup"`
-		LogEvents []struct {
-			Timestamp float64 `json:"timestamp"` // in milliseconds
-		} `json:"logEvents"`
+		Owner     string  `json:"owner"`
+		LogGroup  string  `json:"logGroup"`
+		LogEvents logTime `json:"logEvents"`
 	}
 	if r, err := gzip.NewReader(bytes.NewReader(data)); err == nil {
-		_ = json.NewDecoder(io.LimitReader(r, maxMessage)).Decode(&message) // the framing reports what is wrong with it
+		// The framing reports what is wrong with the message.
+		_ = json.NewDecoder(io.LimitReader(r, dedupe.MaxOpenedBytes)).Decode(&message)
 	}
-	var arrival time.Time
-	for _, e := range message.LogEvents {
-		if t, ok := timeOf(e.Timestamp); ok && t.After(arrival) {
-			arrival = t
-		}
-	}
+	arrival := message.LogEvents.latest
 	if arrival.IsZero() {
 		arrival = time.Now().UTC()
 	}
@@ -45,5 +40,27 @@ func decodeLogs(data []byte) source {
 	}}
 }
 
-// maxMessage limits the memory for a message. A message of CloudWatch Logs has about 1 MiB after decompression.
-const maxMessage = 64 << 20
+// logTime reads the time of the latest of the log events, and keeps no log event in memory.
+type logTime struct{ latest time.Time }
+
+// UnmarshalJSON implements json.Unmarshaler. It skips log events without a time. The message is a dead letter if it has
+// more log events than a record may open to.
+func (l *logTime) UnmarshalJSON(list []byte) error {
+	d := json.NewDecoder(bytes.NewReader(list))
+	if _, err := d.Token(); err != nil {
+		return err
+	}
+	for n := 0; d.More() && n < dedupe.MaxOpenedRecords; n++ {
+		var event struct {
+			Timestamp float64 `json:"timestamp"` // in milliseconds
+		}
+		err := d.Decode(&event)
+		if _, otherType := errors.AsType[*json.UnmarshalTypeError](err); err != nil && !otherType {
+			return err
+		}
+		if t, ok := timeOf(event.Timestamp); ok && t.After(l.latest) {
+			l.latest = t
+		}
+	}
+	return nil
+}

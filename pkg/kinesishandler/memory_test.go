@@ -1,10 +1,16 @@
 package kinesishandler_test
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"runtime"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
+	"github.com/oncebox/oncebox/pkg/framing"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
@@ -102,32 +109,90 @@ func filled(t testing.TB, most int, data func(n int) []byte) []byte {
 	return raw
 }
 
-// aggregateOf makes a KPL aggregate of small records, up to a size.
+// aggregateOf makes a KPL aggregate of small records, up to a size and to the limit of records.
 func aggregateOf(bytes int, data func(n int) []byte) []byte {
 	var e kpl.Encoder
-	for n := 0; ; n++ {
+	for n := range dedupe.MaxOpenedRecords {
 		r := kpl.UserRecord{PartitionKey: []byte("k"), Data: data(n)}
 		if e.SizeWith(r) > bytes {
-			return e.Bytes()
+			break
 		}
 		e.Add(r)
+	}
+	return e.Bytes()
+}
+
+// eventsOf makes a compressed payload of Snowplow with empty events, up to the limit of records, and one event that is
+// as large as the limit of bytes allows.
+func eventsOf(t testing.TB) []byte {
+	t.Helper()
+	text := append([]byte{1, 1}, make([]byte, 4*(dedupe.MaxOpenedRecords-1))...)
+	last := dedupe.MaxOpenedBytes - len(text) - 4
+	text = binary.BigEndian.AppendUint32(text, uint32(last))
+	return zipped(t, append(text, make([]byte, last)...))
+}
+
+func zipped(t testing.TB, text []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	_, err := w.Write(text)
+	must(t, errors.Join(err, w.Close()))
+	return b.Bytes()
+}
+
+// TestBomb: a payload of a few KB that opens to millions of records is one dead letter, and takes no memory for them.
+// The test is not parallel, since it counts the memory that the process takes.
+func TestBomb(t *testing.T) {
+	empty := zipped(t, append([]byte{1, 1}, make([]byte, 8<<20)...)) // two million empty events
+	values := zipped(t, fmt.Appendf(nil, `{"messageType":"DATA_MESSAGE","logEvents":[{}%s]}`, strings.Repeat(",{}", 4<<20)))
+	inParts := func() string {
+		var e kpl.Encoder
+		part := zipped(t, append([]byte{1, 1}, make([]byte, 4*dedupe.MaxOpenedRecords)...)) // each keeps to the limits
+		for range 100 {
+			e.Add(kpl.UserRecord{PartitionKey: []byte("k"), Data: part})
+		}
+		return string(e.Bytes())
+	}()
+	direct, err := json.Marshal(map[string]any{"awslogs": map[string]any{"data": values}})
+	must(t, err)
+	for name, c := range map[string]struct {
+		framing, payload string
+		raw              []byte
+	}{
+		"snowplow":            {"snowplow", string(empty), rawOf(t, event(string(empty)))},
+		"snowplow, aggregate": {"snowplow", inParts, rawOf(t, event(inParts))},
+		"logs":                {"logs", string(values), rawOf(t, event(string(values)))},
+		"logs, directly":      {"one", string(values), direct},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, "ONCEBOX_SOURCE_RECORDS="+c.framing)
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			equal(t, "failed", b.failed(t, c.raw), "")
+			runtime.ReadMemStats(&after)
+			b.deadLetters.holds(t, c.payload)
+			taken := (after.TotalAlloc - before.TotalAlloc) >> 20
+			t.Logf("a payload of %d KB takes %d MiB", len(c.payload)>>10, taken)
+			if taken > 150 { // of 1,024 MiB that the function has
+				t.Errorf("a payload of %d bytes takes %d MiB", len(c.payload), taken)
+			}
+		})
 	}
 }
 
 // TestMemoryIsBounded: the largest events take a bounded amount of memory, whatever their content. A chunk ends only
-// between Kinesis records, and two chunks are in memory at a time, so aggregates of the smallest records take the
-// most: 310 MB live. The stack gives the function 1,024 MiB (infra). Go's heap grows to up to twice the live memory:
-// with these events a process took up to 490 MiB. The test is not parallel, because it measures the memory of the
-// whole process.
+// between Kinesis records, and two chunks are in memory at a time, so Kinesis records at the limits of package dedupe
+// take the most. The stack gives the function 1,024 MiB (infra). Go's heap grows to up to twice the live memory. The
+// test is not parallel, because it measures the memory of the whole process.
 func TestMemoryIsBounded(t *testing.T) {
 	testengine.CheckOnly(t)
 	small := func(n int) []byte { return fmt.Appendf(nil, `{"id":"%06d"}`, n) }
-	one := func(data func(n int) []byte) []byte {
-		return filled(t, 1, func(int) []byte { return aggregateOf(4_700_000, data) })
+	aggregates := func(most int, data func(n int) []byte) []byte {
+		payload := aggregateOf(2_349_000, data)
+		return filled(t, most, func(int) []byte { return payload })
 	}
-	two := func(data func(n int) []byte) []byte {
-		return filled(t, 2, func(int) []byte { return aggregateOf(2_349_000, data) })
-	}
+	opened := eventsOf(t)
 	for _, c := range []struct {
 		name            string
 		raw             []byte
@@ -135,20 +200,18 @@ func TestMemoryIsBounded(t *testing.T) {
 	}{
 		{"10,000 records", filled(t, 10_000, func(n int) []byte { return fmt.Appendf(nil, `{"id":"%06d","more":"%0100d"}`, n, n) }), 2, 4},
 		{"small records in aggregates of 1 MB", filled(t, 4, func(int) []byte { return aggregateOf(1<<20, small) }), 13, 36},
-		{"small records in one aggregate", one(func(n int) []byte { return fmt.Appendf(nil, `{"id":%d}`, n) }), 45, 60},
-		{"small copies in one aggregate", one(func(int) []byte { return []byte(`{"id":1}`) }), 52, 75},
-		{"small records of one id in one aggregate", one(func(n int) []byte { return fmt.Appendf(nil, `{"id":1,"n":%d}`, n) }), 40, 115},
-		{"small poison in one aggregate", one(func(int) []byte { return nil }), 52, 120},
-		// The second aggregate is decided while the first one is delivered.
-		{"small copies in two aggregates", two(func(int) []byte { return []byte(`{"id":1}`) }), 52, 75},
-		{"small poison in two aggregates", two(func(int) []byte { return nil }), 55, 120},
+		{"small records", aggregates(3, func(n int) []byte { return fmt.Appendf(nil, `{"id":%d}`, n) }), 27, 50},
+		{"small copies", aggregates(4, func(int) []byte { return []byte(`{"id":1}`) }), 25, 55},
+		{"small records of one id", aggregates(2, func(n int) []byte { return fmt.Appendf(nil, `{"id":1,"n":%d}`, n) }), 32, 120},
+		{"small poison", aggregates(9, func(int) []byte { return nil }), 18, 80},
+		{"the most records of the most bytes", filled(t, 4, func(int) []byte { return opened }), 38, 120},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			j, err := format.NewJSON(format.Options{IDPath: "id"})
 			must(t, err)
 			w := &watched{}
 			h, err := kinesishandler.New(dedupe.Parts{Ledger: w, Sink: w, DeadLetters: w, Acks: w}, kinesishandler.Options{
-				Format: j, Scope: "s", Retention: dedupe.Retention{Window: time.Hour, Horizon: 24 * time.Hour},
+				Format: j, Framing: framing.Snowplow{}, Scope: "s", Retention: dedupe.Retention{Window: time.Hour, Horizon: 24 * time.Hour},
 				PoisonLimit: dedupe.PoisonLimit{Off: true},
 			}, slog.New(slog.DiscardHandler))
 			must(t, err)

@@ -3,6 +3,7 @@ package kinesishandler_test
 import (
 	"context"
 	"log/slog"
+	"os"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -13,6 +14,52 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
+
+// TestSnowplowIntoObjects: without further settings, enriched events of Snowplow are in objects of text.
+func TestSnowplowIntoObjects(t *testing.T) {
+	t.Parallel()
+	endpoint := testengine.S3(t, "lake", "bad")
+	load := func(context.Context) (aws.Config, error) {
+		return aws.Config{
+			Region: "eu-central-1", BaseEndpoint: &endpoint, Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""),
+		}, nil
+	}
+	o, err := kinesishandler.ParseOptions([]string{
+		"ONCEBOX_FORMAT=snowplow", "ONCEBOX_SINK=s3://lake/enriched/", "ONCEBOX_DEAD_LETTERS=s3://bad/x",
+	})
+	must(t, err)
+	store, err := sqlitestore.OpenMemory(t.Context())
+	must(t, err)
+	t.Cleanup(func() { _ = store.Close() })
+	raw, err := os.ReadFile("../../events/dedupe/snowplow.json")
+	must(t, err)
+	for _, c := range []struct {
+		format objectsink.Format
+		sent   int64
+	}{{o.Sink.Objects.Format, 3}, {"", 0}} { // a program may leave it empty
+		o.Sink.Objects.Format = c.format
+		h, err := kinesishandler.Open(t.Context(), load, store, o, slog.New(slog.DiscardHandler))
+		must(t, err)
+		result, err := h.Process(t.Context(), raw)
+		must(t, err)
+		equal(t, "records into objects", result.Tally.Out, c.sent)
+		must(t, h.Close())
+	}
+	client, err := objectsink.NewS3Client(t.Context(), load)
+	must(t, err)
+	objects := 0
+	must(t, objectsink.List(t.Context(), objectsink.NewBucket(client, "lake", "enriched/"), objectsink.Filter{},
+		func(_ objectsink.Entry, err error) error {
+			objects++
+			return err
+		}))
+	equal(t, "objects", objects, 1)
+
+	o.Sink.Objects.Format = objectsink.NDJSON
+	if _, err := kinesishandler.Open(t.Context(), load, store, o, slog.New(slog.DiscardHandler)); err == nil {
+		t.Error("a function was opened whose records would all be dead letters")
+	}
+}
 
 // TestOpenBucket: the function writes objects, and finds out from them which records are done.
 func TestOpenBucket(t *testing.T) {

@@ -76,11 +76,12 @@ var scopeName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
 const maxScope = 63
 
-// IsScope reports whether a text may be the scope of a function: a scope that was set, or the name of a source, which
-// is the default. AWS allows 1 to 512 letters, digits and _ - / . # in the names of log groups, and some of these in
-// the names of streams, queues and tables (CloudWatch Logs API Reference, CreateLogGroup).
+// IsScope reports whether a text may be the scope of a function: a scope that was set, or the default of a source,
+// which is the name of a stream, sqs:QUEUE, dynamodb:TABLE or logs:GROUP. AWS allows 1 to 512 letters, digits and
+// _ - / . # in the names of log groups, and some of these in the names of streams, queues and tables (CloudWatch Logs
+// API Reference, CreateLogGroup).
 func IsScope(text string) bool {
-	const longest, allowed = 512, "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-/.#"
+	const longest, allowed = len("logs:") + 512, ":abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-/.#"
 	return text != "" && len(text) <= longest && strings.Trim(text, allowed) == ""
 }
 
@@ -94,7 +95,7 @@ type Options struct {
 	Framing         dedupe.Framing // of payloads that hold several records; nil: a payload is a record
 	Sink            SinkSetting
 	DeadLetterStore string           // a setting of deadletter.Open: s3://BUCKET/PREFIX or dir:PATH, with ?notify=URL
-	Scope           string           // "": the name of the source stream
+	Scope           string           // "": the name of the stream, or sqs:QUEUE, dynamodb:TABLE or logs:GROUP
 	Retention       dedupe.Retention // zero: DefaultWindow and DefaultHorizon
 	PassNatural     bool
 	PassSynthetic   bool
@@ -152,7 +153,7 @@ type Settings struct {
 //	                          say which options may stand behind it, as in kinesis:unique?aggregation=kpl
 //	ONCEBOX_DEAD_LETTERS      required: s3://BUCKET/PREFIX or dir:PATH, with ?notify=URL of an SQS queue for a
 //	                          notification of each new dead letter
-//	ONCEBOX_SCOPE             default: the name of the source stream
+//	ONCEBOX_SCOPE             default: the name of the source stream, or sqs:QUEUE, dynamodb:TABLE or logs:GROUP
 //	ONCEBOX_WINDOW            how long a copy is surely a duplicate; default 48h
 //	ONCEBOX_HORIZON           how long after its arrival a record may still be processed; default 14d
 //	ONCEBOX_FINGERPRINT_PATH  the path of a record's fingerprint; default: computed
@@ -217,6 +218,7 @@ func (p parser) options(environ []string) Options {
 		Consumer:        valueOf(environ, varFunctionName),
 		LogLevel:        p.LogLevel(varLogLevel),
 	}
+	p.objectFormat(o)
 	for name, passes := range map[string]bool{varNatural: o.PassNatural, varSynthetic: o.PassSynthetic} {
 		if o.Derive && passes {
 			p.Wrong(name, "is off, but with "+varIDs+"=derived no duplicate passes unchanged", "on")

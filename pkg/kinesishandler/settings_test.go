@@ -59,6 +59,12 @@ func TestSettingsDefaults(t *testing.T) {
 	equal(t, "no aggregates in the source", s.Unaggregated, false)
 	equal(t, "concurrency", s.Concurrency, 32)
 	equal(t, "log level", s.LogLevel, slog.LevelInfo)
+	for format, want := range map[string]objectsink.Format{
+		"json": objectsink.NDJSON, "snowplow": objectsink.Raw, "raw": objectsink.Raw,
+	} {
+		o, _ := kinesishandler.ParseOptions([]string{"ONCEBOX_FORMAT=" + format, "ONCEBOX_SINK=s3://lake"})
+		equal(t, "objects of "+format, o.Sink.Objects.Format, want)
+	}
 	fields, err := s.Format.Read(t.Context(), []byte(`{"event":{"id":"a"}}`))
 	must(t, err)
 	equal(t, "id", fields.ID, "a")
@@ -321,6 +327,7 @@ func TestSettingsRefused(t *testing.T) {
 		"objects in letters":   {with("ONCEBOX_SINK=s3://bad-records/clicks/a"), "ONCEBOX_DEAD_LETTERS"},
 		"what objects":         {with("ONCEBOX_SINK=s3://bucket/a?format=csv&compression=lz4&object-size=1"), "ONCEBOX_SINK?format ONCEBOX_SINK?compression ONCEBOX_SINK?object-size"},
 		"objects of a stream":  {with("ONCEBOX_SINK=kinesis:unique?compression=zstd"), "ONCEBOX_SINK?compression"},
+		"events as JSON":       {without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=snowplow", "ONCEBOX_SINK=s3://bucket/a?format=ndjson"), "ONCEBOX_SINK"},
 		"table without a key":  {with("ONCEBOX_SINK=dynamodb:hunter2"), "ONCEBOX_SINK?key"},
 		"no table":             {with("ONCEBOX_SINK=dynamodb:a b?key=id"), "ONCEBOX_SINK"},
 		"table of entries":     {with("ONCEBOX_SINK=dynamodb:dedupe?key=id"), "ONCEBOX_SINK"},
@@ -463,12 +470,13 @@ func TestOptions(t *testing.T) {
 		"ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_DEAD_LETTERS ONCEBOX_LOG_LEVEL")
 }
 
-// TestIsScope: a scope that may be set, or the name of a source.
+// TestIsScope: a scope that may be set, or the default of a source.
 func TestIsScope(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]bool{
-		"orders": true, "Orders_v1.0": true, "orders.fifo": true, "/aws/lambda/a#b": true, strings.Repeat("a", 512): true,
-		"": false, "A B": false, "orders:1": false, "ö": false, strings.Repeat("a", 513): false,
+		"orders": true, "Orders_v1.0": true, "orders.fifo": true, "/aws/lambda/a#b": true, "sqs:orders": true,
+		"logs:" + strings.Repeat("a", 512): true,
+		"":                                 false, "A B": false, "ö": false, strings.Repeat("a", 518): false,
 	} {
 		equal(t, "IsScope of "+text, kinesishandler.IsScope(text), want)
 	}

@@ -63,6 +63,7 @@ type engine interface {
 // faults is a store between the handler and the engine. A nil field means no fault.
 type faults struct {
 	engine
+	scope    func(string) string // changes the scope of the entries
 	put      func(ctx context.Context, e dedupe.Entry) error
 	warm     func(ctx context.Context, scope string, r dedupe.Retention) error
 	claim    error
@@ -71,6 +72,9 @@ type faults struct {
 }
 
 func (f *faults) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
+	if f.scope != nil {
+		q.Scope = f.scope(q.Scope)
+	}
 	return dedupe.EnterByKey(ctx, f, q), nil
 }
 

@@ -129,7 +129,7 @@ func openSink(
 		p.Sink, err = s.Queue.Open(ctx, load)
 	case s.Objects != nil:
 		p.Acks = nil // the objects show which records are done
-		p.Objects, err = s.Objects.Open(ctx, load)
+		p.Objects, err = openObjects(ctx, load, o)
 	case s.Stream != nil:
 		p.Sink, err = s.Stream.Open(ctx, load, kinesissink.WithFallback(unaggregated(log)))
 	}

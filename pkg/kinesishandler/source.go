@@ -1,11 +1,9 @@
 package kinesishandler
 
 import (
-	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
-	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -25,12 +23,10 @@ type source struct {
 	logs bool
 }
 
-// scope returns the default scope: the name of the stream, queue, table or log group. A broken message of CloudWatch
-// Logs has no log group.
-func (s source) scope() string {
-	kind, name, _ := strings.Cut(s.batch.Stream.Name, ":") // names of Kinesis streams contain no colon
-	return cmp.Or(name, kind)
-}
+// scope returns the default scope. It is the name of the stream, or sqs:QUEUE, dynamodb:TABLE or logs:GROUP: unlike
+// sources of one name are unrelated, and never share a scope. A name of a Kinesis stream contains no colon. A broken
+// message of CloudWatch Logs has no log group.
+func (s source) scope() string { return s.batch.Stream.Name }
 
 // decodeEvent makes batches from an event. It makes one batch, except for messages of a dead-letter queue, which may
 // have been in several queues before. For an event without records it makes none.

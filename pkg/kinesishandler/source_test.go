@@ -7,12 +7,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/memlog"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/framing"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
@@ -58,6 +61,18 @@ func logsOf(t testing.TB, ids ...string) (event json.RawMessage, payload []byte)
 		at := arrival.Add(-time.Duration(id[0]-'1') * time.Minute) // that of "1" is the latest
 		events = append(events, map[string]any{"id": id, "timestamp": at.UnixMilli(), "message": "<" + id + ">"})
 	}
+	return packedLogs(t, events)
+}
+
+// logsAt makes a message of CloudWatch Logs with a log event at a time.
+func logsAt(t testing.TB, at time.Time, id string) json.RawMessage {
+	t.Helper()
+	event, _ := packedLogs(t, []map[string]any{{"id": id, "timestamp": at.UnixMilli(), "message": "m"}})
+	return event
+}
+
+func packedLogs(t testing.TB, events []map[string]any) (event json.RawMessage, payload []byte) {
+	t.Helper()
 	text, err := json.Marshal(map[string]any{
 		"messageType": "DATA_MESSAGE", "owner": "123456789012", "logGroup": "shop", "logStream": "s", "logEvents": events,
 	})
@@ -116,6 +131,28 @@ func TestFIFOQueue(t *testing.T) {
 	b.deadLetters.holds(t, "poison")
 }
 
+// TestMessageTwiceInABatch: the second of two equal messages is done with the first. An answer names each message once,
+// and none that is done.
+func TestMessageTwiceInABatch(t *testing.T) {
+	t.Parallel()
+	for queue, fails := range map[string]string{queueARN: "m2", queueARN + ".fifo": "m2 m3"} {
+		b := newBench(t)
+		m := func(id, body string) map[string]any { return message(id, queue, "", body) }
+		one, two, three := m("m1", `{"id":"a"}`), m("m2", `{"id":"b"}`), m("m3", `{"id":"c"}`)
+		b.sink.fails = `{"id":"b"}`
+		equal(t, "failed", b.failed(t, rawRecords(t, one, one, two, one, three, two, three)), fails)
+		b.sink.fails = ""
+		b.lines(t)
+		equal(t, "failed", b.failed(t, rawRecords(t, two, three, two)), "")
+		equal(t, "skipped", b.line(t)["skipped"], any(1.0))
+		for id, n := range map[string]int{"a": 1, "b": 1} {
+			if got := strings.Count(strings.Join(b.sink.data, ""), fmt.Sprintf("{%q:%q}", "id", id)); got != n {
+				t.Errorf("%s: %s was delivered %d times", queue, id, got)
+			}
+		}
+	}
+}
+
 // TestDeadLetterQueue: a message keeps its owner in a dead-letter queue, so it is not a copy of itself. Messages of
 // two queues are independent.
 func TestDeadLetterQueue(t *testing.T) {
@@ -155,6 +192,39 @@ func TestChangesOfATable(t *testing.T) {
 	}
 	b.sink.fails = ""
 	equal(t, "failed", b.failed(t, all), "")
+}
+
+// withoutKind is a mutant of the default scopes: a scope is only the name of its source.
+func withoutKind(scope string) string { return scope[strings.Index(scope, ":")+1:] }
+
+// TestScopesOfUnlikeSources: a stream, a queue, a table and a log group of one name are unrelated. In any order, none
+// of their records is a copy of a record of another one.
+func TestScopesOfUnlikeSources(t *testing.T) {
+	t.Parallel()
+	logs, _ := logsOf(t, "7") // of the log group shop
+	change := changeOf(7, "a")
+	change["eventSourceARN"] = strings.Replace(change["eventSourceARN"].(string), "orders", "shop", 1)
+	stream := event(`{"id":"7"}`)
+	stream.Records[0].EventSourceArn = strings.Replace(clicks, "clicks", "shop", 1)
+	sources := []json.RawMessage{
+		rawOf(t, stream), rawRecords(t, message("m1", strings.Replace(queueARN, "clicks", "shop", 1), "", `{"id":"7"}`)),
+		rawRecords(t, change), logs,
+	}
+	for first := range sources {
+		for name, mutant := range map[string]func(string) string{"": nil, "without the kind": withoutKind} {
+			store, err := sqlitestore.OpenMemory(t.Context())
+			must(t, err)
+			t.Cleanup(func() { _ = store.Close() })
+			b, unknown := newBenchOver(t, &faults{engine: store, scope: mutant}), 0.0
+			for i := range sources {
+				equal(t, "failed", b.failed(t, sources[(first+i)%len(sources)]), "")
+				unknown += b.line(t)["new"].(float64)
+			}
+			if found := unknown < float64(len(sources)); found != (name != "") {
+				t.Errorf("source %d comes first, mutant %q: %v of %d records are new", first, name, unknown, len(sources))
+			}
+		}
+	}
 }
 
 // TestOwnersOfChanges: two changes of a table are two records, even if two shards of its stream gave them one
@@ -222,7 +292,7 @@ func TestLogs(t *testing.T) {
 	second, payload := logsOf(t, "b", "c")
 	equal(t, "failed", b.failed(t, second), "")
 	for i, want := range []string{"<a> <b>", "<c>"} {
-		records, framed, err := framing.Logs{}.Open(t.Context(), []byte(b.sink.data[i]))
+		records, framed, err := framing.Logs{}.Open(t.Context(), []byte(b.sink.data[i]), dedupe.NewRoom())
 		must(t, err)
 		var messages []string
 		for _, r := range records {
@@ -257,6 +327,46 @@ func TestArrivals(t *testing.T) {
 		wrong := slices.ContainsFunc(put, func(at time.Time) bool { return at.Sub(arrival).Abs() >= time.Second })
 		if len(put) == 0 || wrong {
 			t.Errorf("arrivals %v, want %v", put, arrival)
+		}
+	}
+}
+
+// TestLogsOfWrongClocks: a message whose log events are after now arrives now, and one from before the horizon arrives
+// at the horizon, so that every ledger takes it and keeps its entry. The log counts both.
+func TestLogsOfWrongClocks(t *testing.T) {
+	t.Parallel()
+	for latest, want := range map[time.Duration]time.Duration{
+		2 * time.Hour: 0, 90 * time.Minute: 0, -time.Hour: -time.Hour, -20 * 24 * time.Hour: -14*24*time.Hour + 15*time.Minute,
+	} {
+		now := time.Now().Truncate(time.Millisecond)
+		event := logsAt(t, now.Add(latest), "a")
+		b := newBench(t)
+		var put time.Time
+		b.store.put = func(_ context.Context, e dedupe.Entry) error {
+			put = e.Arrival
+			return nil
+		}
+		equal(t, "failed", b.failed(t, event), "")
+		if put.Before(now.Add(want)) || put.After(time.Now().Add(want)) {
+			t.Errorf("%v: the arrival is %v, and now is %v", latest, put, now)
+		}
+		line := b.line(t)
+		equal(t, "past horizon", line["past_horizon"], any(0.0))
+		clamped := 1.0
+		if latest == want {
+			clamped = 0
+		}
+		equal(t, fmt.Sprint("clamped, at ", latest), line["clamped"], any(clamped))
+
+		log, err := logledger.New(memlog.New(), logledger.Options{})
+		must(t, err)
+		sink, letters := &memory{}, &memory{}
+		o, err := kinesishandler.ParseOptions([]string{"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=dir:unused"})
+		must(t, err)
+		h, err := kinesishandler.New(dedupe.Parts{Ledger: log, Sink: sink, DeadLetters: letters}, o, slog.New(slog.DiscardHandler))
+		must(t, err)
+		if _, err := h.Handle(t.Context(), event); err != nil || len(sink.data) != 1 || len(letters.data) > 0 {
+			t.Errorf("%v, with a log ledger: %d delivered, %d dead letters, %v", latest, len(sink.data), len(letters.data), err)
 		}
 	}
 }

@@ -11,6 +11,9 @@ import (
 // counted from 0. It never holds content of the record.
 var ErrPoison = errors.New("kpl: poison aggregate")
 
+// ErrTooMany means that an aggregate has more user records or keys than Decoder.Most. No memory was taken for them.
+var ErrTooMany = errors.New("kpl: too many user records or keys in an aggregate")
+
 const (
 	magic    = "\xF3\x89\x9A\xC2"
 	overhead = len(magic) + md5.Size
@@ -34,6 +37,9 @@ type UserRecord struct {
 // Decoder opens aggregates. It keeps its memory for the next call. The zero value is ready to use. A Decoder is not
 // safe for concurrent use.
 type Decoder struct {
+	// Most is the largest number of user records, and of keys, of an aggregate. 0 means that there is no limit.
+	Most int
+
 	keys, hashKeys [][]byte
 	records        []UserRecord
 }
@@ -41,8 +47,8 @@ type Decoder struct {
 // Decode returns the user records of an aggregate, in order. The index of a record is its sub-sequence. The records are
 // parts of data, and are valid until data changes or Decode is called again.
 //
-// A plain record is not an error: aggregated is false, and there are no records. The only error is ErrPoison, with
-// aggregated true and no records.
+// A plain record is not an error: aggregated is false, and there are no records. The errors are ErrPoison and ErrTooMany,
+// with aggregated true and no records.
 func (d *Decoder) Decode(data []byte) (records []UserRecord, aggregated bool, err error) {
 	d.forget()
 	if !isAggregate(data) {
@@ -70,6 +76,9 @@ func (d *Decoder) read(w wire) error {
 	n, err := count(w)
 	if err != nil {
 		return err
+	}
+	if d.Most > 0 && max(n.keys, n.hashKeys, n.records) > d.Most {
+		return ErrTooMany
 	}
 	d.keys = withCapacity(d.keys, n.keys)
 	d.hashKeys = withCapacity(d.hashKeys, n.hashKeys)

@@ -222,6 +222,30 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
+// TestMost: an aggregate beyond the limit of a Decoder takes no memory.
+func TestMost(t *testing.T) {
+	for name, part := range map[string]string{
+		"records": readertest.Record("\x08\x00", "\x1A\x00"), "keys": "\x0A\x00", "hash keys": "\x12\x00",
+	} {
+		const most = 10_000
+		d := kpl.Decoder{Most: most}
+		fits := readertest.Sign(readertest.Message(strings.Repeat(part, most-1))...)
+		if _, aggregated, err := d.Decode(fits); !aggregated || err != nil {
+			t.Errorf("%s at the limit: %v", name, err)
+		}
+		d = kpl.Decoder{Most: most}
+		data := readertest.Sign(readertest.Message(strings.Repeat(part, most+1))...)
+		allocated := allocatedBy(func() {
+			if records, aggregated, err := d.Decode(data); !errors.Is(err, kpl.ErrTooMany) || !aggregated || records != nil {
+				t.Errorf("%s: %d records, %v", name, len(records), err)
+			}
+		})
+		if allocated > 10_000 {
+			t.Errorf("%s: it took %d bytes", name, allocated)
+		}
+	}
+}
+
 func TestExtremeRoomIsGivenBack(t *testing.T) {
 	small := readertest.Encode([]kpl.UserRecord{readertest.User("k", "0")})
 	huge := readertest.Sign([]byte("\x0A\x00\x12\x00" + strings.Repeat("\x0A\x00\x12\x00"+readertest.Record("\x08\x00", "\x1A\x00"), 100_000))...)

@@ -93,5 +93,5 @@
 // A warm Decoder allocates nothing. A cold one allocates memory for exactly the user records and keys of the aggregate:
 // 72 bytes for a user record and 24 for a key. The smallest user record has 6 bytes and the smallest key has 2, so a
 // message can cause at most 12 bytes of memory for each of its own. A Decoder releases the memory for more than 65,536
-// user records or keys at the next Decode.
+// user records or keys at the next Decode. Decoder.Most limits them before memory is taken.
 package kpl

@@ -6,6 +6,8 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"maps"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -139,7 +141,7 @@ var mutants = []struct {
 		sink: func(s *Sink) {
 			s.judge = func(dedupe.Output, []dynamostore.FailedCondition) (bool, error) { return true, nil }
 		},
-		catches: map[string]string{"versions": "versions/another-type", "insert": "refused-effect"},
+		catches: map[string]string{"versions": "versions/not-comparable", "insert": "refused-effect"},
 	},
 	{
 		name: "versions-compared-as-texts",
@@ -154,7 +156,27 @@ var mutants = []struct {
 				return textOf(old["v"]) >= textOf(mine["v"]), nil
 			}
 		},
-		catches: map[string]string{"versions": "versions/another-type"},
+		catches: map[string]string{"versions": "versions/not-comparable"},
+	},
+	{
+		name: "texts-of-every-length-compared",
+		requests: requests{change: changePut(func(put *types.Put) {
+			put.ConditionExpression = aws.String(strings.ReplaceAll(*put.ConditionExpression, "size(#v) =", "size(#v) <>"))
+			if put.ExpressionAttributeValues[":length"] != nil {
+				put.ExpressionAttributeValues[":length"] = &types.AttributeValueMemberN{Value: "0"}
+			}
+		})},
+		catches: map[string]string{"versions": "versions/histories"},
+	},
+	{
+		name: "texts-of-every-form-compared",
+		requests: requests{change: changePut(func(put *types.Put) {
+			put.ConditionExpression = aws.String(onSeparators.ReplaceAllString(*put.ConditionExpression, ""))
+			maps.DeleteFunc(put.ExpressionAttributeValues, func(name string, _ types.AttributeValue) bool {
+				return strings.HasPrefix(name, ":s")
+			})
+		})},
+		catches: map[string]string{"versions": "versions/not-comparable"},
 	},
 	{
 		name: "first-of-equal-versions-stays",
@@ -188,6 +210,8 @@ var mutants = []struct {
 		catches: map[string]string{"insert": "entry-and-effect", "own": "refused-effect"},
 	},
 }
+
+var onSeparators = regexp.MustCompile(` AND (NOT )?contains\(#v, :s\d\)`)
 
 func changePut(change func(*types.Put)) func(*dynamodb.TransactWriteItemsInput) {
 	return func(in *dynamodb.TransactWriteItemsInput) {

@@ -23,7 +23,7 @@ func Example() {
 	}
 	sink, err := dynamosink.New(dynamostore.New(client, "oncebox-dedupe"), dynamosink.Table{
 		Name: "customers", Key: []dynamosink.Attribute{{Name: "customer", Path: "customer.id"}},
-		Version:    dynamosink.Attribute{Name: "changed_at", Path: "changed_at"},
+		Version:    dynamosink.Attribute{Name: "changed_at_ms", Path: "changed_at_ms"},
 		DeletePath: "change", DeleteValue: "delete",
 	})
 	if err != nil {

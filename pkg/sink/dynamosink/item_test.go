@@ -138,6 +138,7 @@ func TestItemOf(t *testing.T) {
 		`{"customer":{"id":"c"},"n":"` + strings.Repeat("c", 1025) + `","at":1}`: reasonNoKey,
 		`{"customer":{"id":"c"},"n":5}`:                                          reasonNoVersion,
 		`{"customer":{"id":"c"},"n":5,"at":null,"op":"d"}`:                       reasonNoVersion,
+		`{"customer":{"id":"c"},"n":5,"at":"2026-11-22T11:00:00+01:00"}`:         reasonText,
 		`{"customer":{"id":"c"},"n":5,"at":1,"pk":2}`:                            reasonTaken,
 		`{"customer":{"id":"c"},"n":5,"at":1,"oncebox_deleted":true}`:            reasonReserved,
 	} {
@@ -183,7 +184,7 @@ func TestTablesThatAreNone(t *testing.T) {
 	}
 }
 
-// TestVersionsThatProveNothing: the existing item has no version of the record's type.
+// TestVersionsThatProveNothing: the existing item has no version that is comparable with the record's.
 func TestVersionsThatProveNothing(t *testing.T) {
 	t.Parallel()
 	d := newDB(t, testengine.Dynoxide(t))
@@ -201,6 +202,18 @@ func TestVersionsThatProveNothing(t *testing.T) {
 		result, err := target.Sink.Transact(t.Context(), transaction(name, versioned(name, name, "x", 5, false)))
 		if reasonOf(err) != reasonUnproven || result.Superseded {
 			t.Errorf("%s: got %+v, %v", name, result, err)
+		}
+	}
+	for _, version := range []string{
+		"2027-03-01 10:00:00Z", "2027-03-01T10:00:00+", "2027-03-01T09:00:00z", "2027-03-01,09:00:00Z", "01JNHZ3Q9D7V8YB2C4F6",
+		"+1234567890123456789",
+	} {
+		text := &types.AttributeValueMemberS{Value: version}
+		d.put(t, item{"key": text, "v": text})
+		record := versioned(version, version, "x", "2027-03-01T09:00:00Z", false)
+		result, err := target.Sink.Transact(t.Context(), transaction(version, record))
+		if reasonOf(err) != reasonUnproven || result.Superseded {
+			t.Errorf("%s: got %+v, %v", version, result, err)
 		}
 	}
 	// An item with an equal version that another program wrote stays.

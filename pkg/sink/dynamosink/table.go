@@ -2,11 +2,9 @@ package dynamosink
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math/big"
 	"regexp"
 	"strings"
 
@@ -36,7 +34,9 @@ const (
 	reasonTaken     = "it has another value under the name of a key attribute or of the version"
 	reasonReserved  = "it has a member oncebox_key or oncebox_deleted, which the sink writes itself"
 	reasonThere     = "the table has an item with its key already"
-	reasonUnproven  = "the item in the table has no version of the type of its version, so it is not known which is newer"
+	reasonText      = "its version is a text, but no time in UTC (2027-03-01T09:00:00.250Z), no date, and not letters and digits"
+	reasonUnproven  = "the item in the table has no version of the type, length and form of its version, so it is not known " +
+		"which is newer"
 )
 
 // Table says how records become items of a table.
@@ -44,8 +44,8 @@ type Table struct {
 	Name string
 	// Key are the key attributes of the table: the partition key, and the sort key if there is one.
 	Key []Attribute
-	// Version is the attribute that decides which of two items is newer: ascending numbers or strings. The zero value
-	// means that there is no version, and items are inserted.
+	// Version is the attribute that decides which of two items is newer: an ascending number, or a string of one form
+	// and length (see the package comment). The zero value means that there is no version, and items are inserted.
 	Version Attribute
 	// DeletePath and DeleteValue select the records that are deletes: those with this string, number or boolean at
 	// the path. They need a Version. "" means that no record is a delete.
@@ -191,8 +191,8 @@ func (t *table) itemOf(o dedupe.Output) (item, error) {
 	}
 	if t.version != nil {
 		v := record.at(t.version.path)
-		if !isScalar(v) {
-			return nil, poison(reasonNoVersion)
+		if err := checkVersion(v); err != nil {
+			return nil, err
 		}
 		if err := out.add(*t.version, v); err != nil {
 			return nil, err
@@ -230,16 +230,14 @@ func (t *table) effect(_ context.Context, o dedupe.Output) ([]types.TransactWrit
 		ExpressionAttributeNames:            map[string]string{"#k": t.key[0].name},
 		ReturnValuesOnConditionCheckFailure: types.ReturnValuesOnConditionCheckFailureAllOld,
 	}
-	if t.version != nil { // a comparison of different types is false
-		put.ConditionExpression = aws.String("attribute_not_exists(#k) OR #v < :v OR (#v = :v AND #r < :r)")
-		put.ExpressionAttributeNames["#v"], put.ExpressionAttributeNames["#r"] = t.version.name, KeyAttribute
-		put.ExpressionAttributeValues = item{":v": i[t.version.name], ":r": i[KeyAttribute]}
+	if t.version != nil {
+		t.onlyIfOlder(put)
 	}
 	return []types.TransactWriteItem{{Put: put}}, nil
 }
 
-// judge compares the version of a record with that of the item in the table. The record is superseded only if the
-// item has a version that is not older.
+// judge compares the version of a record with that of the item in the table, which came back with the failed condition.
+// The record is superseded only if the item has a version that is not older.
 func (t *table) judge(o dedupe.Output, failed []dynamostore.FailedCondition) (superseded bool, err error) {
 	if t.version == nil {
 		return false, poison(reasonThere)
@@ -260,25 +258,6 @@ func (t *table) judge(o dedupe.Output, failed []dynamostore.FailedCondition) (su
 		return false, fmt.Errorf("%w: the condition on the item failed, and the item is older", dedupe.ErrTryAgain)
 	}
 	return true, nil
-}
-
-// compare compares two versions of one type.
-func compare(a, b types.AttributeValue) (order int, same bool) {
-	switch a := a.(type) {
-	case *types.AttributeValueMemberS:
-		if b, ok := b.(*types.AttributeValueMemberS); ok {
-			return cmp.Compare(a.Value, b.Value), true
-		}
-	case *types.AttributeValueMemberN:
-		if b, ok := b.(*types.AttributeValueMemberN); ok {
-			x, okX := new(big.Rat).SetString(a.Value)
-			y, okY := new(big.Rat).SetString(b.Value)
-			if okX && okY {
-				return x.Cmp(y), true
-			}
-		}
-	}
-	return 0, false
 }
 
 // compareKeys compares the ledger keys of two items. An item without a key, which another program wrote, stays.

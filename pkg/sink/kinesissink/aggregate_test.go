@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -296,6 +297,31 @@ func TestListOfShards(t *testing.T) {
 	}
 	if m.lists != 3 {
 		t.Errorf("%d pages were asked for, want 3", m.lists)
+	}
+}
+
+// TestOneKeyIsLinear: the memory for a record does not grow with the records of its key, which may be 100,000 in one
+// aggregate. Between two plain records of the key there is an aggregate, so a request has one record. The test is not
+// parallel, since it counts what the process takes.
+func TestOneKeyIsLinear(t *testing.T) {
+	perRecord := func(n int) uint64 {
+		sink, err := kinesissink.New(newMemory("unique", 1), "unique")
+		must(t, err)
+		outputs := records(n)
+		for i := range outputs {
+			outputs[i].PartitionKey, outputs[i].Aggregated = "one", i%3 > 0
+		}
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		_, err = sink.Send(t.Context(), outputs)
+		runtime.ReadMemStats(&after)
+		must(t, err)
+		return (after.TotalAlloc - before.TotalAlloc) / uint64(n)
+	}
+	few, many := perRecord(600), perRecord(6000)
+	t.Logf("%d and %d bytes a record", few, many)
+	if many > 2*few {
+		t.Errorf("a record takes %d bytes among 600 records, and %d among 6,000", few, many)
 	}
 }
 

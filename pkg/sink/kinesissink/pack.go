@@ -82,6 +82,7 @@ type packer struct {
 type aggregate struct {
 	kpl.Encoder
 	outputs []int
+	keys    keySet // of the outputs
 	shard   *shard
 }
 
@@ -91,14 +92,14 @@ func (p *packer) add(i int, s *shard, aggregated bool) {
 	a := p.open[s]
 	var alone kpl.Encoder
 	if s == nil || !aggregated || alone.SizeWith(user) > p.limit {
-		if a != nil && p.holdsKeyOf(a, i) {
+		if a != nil && a.keys.has(p.keys[i]) {
 			p.flush(a)
 		}
 		p.addPlain(i)
 		return
 	}
 	if a == nil {
-		a = &aggregate{shard: s}
+		a = &aggregate{shard: s, keys: keySet{}}
 		p.open[s], p.order = a, append(p.order, a)
 	}
 	if a.SizeWith(user) > p.limit {
@@ -106,6 +107,7 @@ func (p *packer) add(i int, s *shard, aggregated bool) {
 	}
 	a.Add(user)
 	a.outputs = append(a.outputs, i)
+	a.keys[p.keys[i]] = struct{}{}
 }
 
 func (p *packer) userRecord(i int) kpl.UserRecord {
@@ -115,10 +117,6 @@ func (p *packer) userRecord(i int) kpl.UserRecord {
 		user.ExplicitHashKey = []byte(o.ExplicitHashKey)
 	}
 	return user
-}
-
-func (p *packer) holdsKeyOf(a *aggregate, i int) bool {
-	return slices.ContainsFunc(a.outputs, func(earlier int) bool { return p.keys[earlier] == p.keys[i] })
 }
 
 func (p *packer) addPlain(i int) {
@@ -145,6 +143,7 @@ func (p *packer) flush(a *aggregate) {
 	}
 	a.Reset()
 	a.outputs = nil
+	clear(a.keys)
 }
 
 func (p *packer) close() {
@@ -164,33 +163,11 @@ func (k keySet) add(keys []string, r *record) {
 	}
 }
 
-func (k keySet) hasAny(keys []string, r *record) bool {
-	return slices.ContainsFunc(r.outputs, func(i int) bool { _, found := k[keys[i]]; return found })
+func (k keySet) has(key string) bool {
+	_, found := k[key]
+	return found
 }
 
-// choose takes the next request from the records, and returns the rest. It skips records that have to wait for an
-// earlier record of their key: one that was refused, or one of the same request if either of the two is an aggregate.
-// The request is empty if all records have to wait.
-func (d *delivery) choose(records []record, refused keySet) (request, rest []record) {
-	taken, ahead := keySet{}, keySet{}
-	size := 0
-	for i := range records {
-		r := &records[i]
-		full := len(request) == maxRecords || len(request) > 0 && size+r.size() > maxBytes
-		if full {
-			return request, append(rest, records[i:]...)
-		}
-		isAggregate := r.shard != nil
-		if refused.hasAny(d.keys, r) || ahead.hasAny(d.keys, r) || isAggregate && taken.hasAny(d.keys, r) {
-			ahead.add(d.keys, r)
-			rest = append(rest, *r)
-			continue
-		}
-		request, size = append(request, *r), size+r.size()
-		taken.add(d.keys, r)
-		if isAggregate {
-			ahead.add(d.keys, r)
-		}
-	}
-	return request, rest
+func (k keySet) hasAny(keys []string, r *record) bool {
+	return len(k) > 0 && slices.ContainsFunc(r.outputs, func(i int) bool { return k.has(keys[i]) })
 }

@@ -82,12 +82,11 @@ func newDelivery(s *Sink, outputs []dedupe.Output) *delivery {
 // was refused. Without an error, all outputs are delivered, or some were in strays and have to be sent again at once.
 func (d *delivery) round(ctx context.Context) error {
 	shards := d.shards(ctx)
-	records := d.pack(shards)
+	records := newQueue(d.pack(shards), d.keys)
 	refused := keySet{}
 	var firstRefusal error
 	for {
-		var request []record
-		request, records = d.choose(records, refused)
+		request := records.next(refused)
 		if len(request) == 0 {
 			return firstRefusal
 		}

@@ -26,7 +26,7 @@ const (
 // Parse reads s3://BUCKET/PREFIX. The prefix may be empty, and may end in a slash. These options may stand behind it, as
 // in ?compression=zstd&object-size=128MiB:
 //
-//	format       ndjson, or raw: records are lines of text; default ndjson
+//	format       ndjson, or raw: records are lines of text; default: the caller chooses
 //	compression  gzip, zstd or none; default gzip
 //	object-size  uncompressed bytes after which another object is begun, 64KiB to 1024MiB; default 64MiB
 //
@@ -38,7 +38,9 @@ func Parse(text string) (c Config, err error) {
 		a.WrongPlace("does not name a bucket and a prefix for objects",
 			`s3://BUCKET/PREFIX, where no part of PREFIX begins with "_"`)
 	}
-	c.Format = settings.Choice(a.Parser, "format", NDJSON, Raw)
+	if a.Text("format") != "" {
+		c.Format = settings.Choice(a.Parser, "format", NDJSON, Raw)
+	}
 	c.Compression = settings.Choice(a.Parser, "compression", Gzip, Zstd, Uncompressed)
 	c.ObjectSize = int64(a.Size("object-size", DefaultObjectSize, smallestObject, largestObject, "64KiB to 1024MiB"))
 	return c, a.Done("format", "compression", "object-size")

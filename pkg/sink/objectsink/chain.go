@@ -13,20 +13,21 @@ import (
 type chain struct {
 	*Sink
 	key     dedupe.ChainKey
-	found   []*Object // from Open: objects that overlap the batch
+	found   ranges    // from Open: the records that objects have handled which overlap the batch
 	foreign []*Object // from Commit: objects that other writers have written meanwhile
 	tip     *Object   // the last object
 }
 
 // Done reports whether an object that Open found has handled a record.
-func (c *chain) Done(sequence string) bool {
-	return slices.ContainsFunc(c.found, func(o *Object) bool { return o.handled(sequence) })
-}
+func (c *chain) Done(sequence string) bool { return c.found.has(sequence) }
 
 // Commit implements dedupe.Chain.
 func (c *chain) Commit(ctx context.Context, records []dedupe.ChainRecord) (dedupe.Committed, error) {
 	w := work{records: records, done: make([]bool, len(records)), written: make([]bool, len(records))}
-	for _, o := range slices.Concat(c.found, c.foreign) {
+	for i := range records {
+		w.done[i] = c.found.has(records[i].Sequence)
+	}
+	for _, o := range c.foreign {
 		w.handledBy(o)
 	}
 	for {
@@ -52,6 +53,9 @@ func (c *chain) Commit(ctx context.Context, records []dedupe.ChainRecord) (dedup
 // append puts an object of some records after the tip, or reads the existing object there. That object becomes the
 // tip.
 func (c *chain) append(ctx context.Context, records []dedupe.ChainRecord, piece []int) (created bool, err error) {
+	if err := c.checkLayout(ctx, c.key, true); err != nil {
+		return false, err
+	}
 	name := c.tip.end
 	if name.step > maxStep {
 		return false, fmt.Errorf("object sink: there are %d late objects behind record %s; put newer records into the stream",
@@ -71,7 +75,7 @@ func (c *chain) append(ctx context.Context, records []dedupe.ChainRecord, piece 
 	if err != nil {
 		return false, err
 	}
-	created, err = c.storage.PutIfAbsent(ctx, shardFolder(c.key)+o.Name+c.options.Extension(), content)
+	created, err = c.storage.PutIfAbsent(ctx, c.keyOf(c.key, name), content)
 	if err != nil {
 		return false, err
 	}

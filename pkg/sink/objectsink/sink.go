@@ -16,10 +16,10 @@ import (
 
 // Options are the settings of a Sink. The zero value has the defaults.
 type Options struct {
-	Encoding         // default: NDJSON, Gzip
-	ObjectSize int64 // bytes, uncompressed, before the next object is begun; default DefaultObjectSize
-	HintEvery  int   // number of objects of a shard between two hints; default DefaultHintEvery
-	Now        func() time.Time
+	Encoding                // default: NDJSON, Gzip
+	ObjectSize int64        // bytes, uncompressed, before the next object is begun; default DefaultObjectSize
+	HintEvery  int          // number of objects of a shard between two hints; default DefaultHintEvery
+	Clock      dedupe.Clock // real time by default; tests set it
 }
 
 // Sink writes records into objects. It is safe for concurrent use.
@@ -58,9 +58,7 @@ const (
 func New(storage Storage, o Options) (*Sink, error) {
 	o.Format, o.Compression = cmp.Or(o.Format, NDJSON), cmp.Or(o.Compression, Gzip)
 	o.ObjectSize, o.HintEvery = cmp.Or(o.ObjectSize, DefaultObjectSize), cmp.Or(o.HintEvery, DefaultHintEvery)
-	if o.Now == nil {
-		o.Now = time.Now
-	}
+	o.Clock = o.Clock.OrReal()
 	if !o.known() || o.ObjectSize < 0 {
 		return nil, fmt.Errorf("object sink: format %q, compression %q or object size %d is not known",
 			o.Format, o.Compression, o.ObjectSize)
@@ -80,7 +78,7 @@ func (s *Sink) Check(_ context.Context, o dedupe.Output) error {
 // Open implements dedupe.ObjectSink. If all records are after everything that this Sink remembers of the shard, it
 // sends no request: the first Commit finds objects that other writers have written meanwhile.
 func (s *Sink) Open(ctx context.Context, key dedupe.ChainKey, first, last string) (dedupe.Chain, error) {
-	if err := s.checkLayout(ctx, key); err != nil {
+	if err := s.checkLayout(ctx, key, false); err != nil {
 		return nil, err
 	}
 	tip, err := s.tip(ctx, key)
@@ -88,8 +86,12 @@ func (s *Sink) Open(ctx context.Context, key dedupe.ChainKey, first, last string
 		return nil, err
 	}
 	c := &chain{Sink: s, key: key, tip: tip}
-	if dedupe.CompareSequence(first, tip.end.sequence) <= 0 {
-		c.found, err = s.reaching(ctx, key, tip, first, last)
+	if dedupe.CompareSequence(first, tip.end.sequence) > 0 {
+		return c, nil
+	}
+	found, err := s.reaching(ctx, key, tip, first, last)
+	for _, o := range found {
+		c.found.add(o.First, o.Last)
 	}
 	return c, err
 }
@@ -98,7 +100,7 @@ func (s *Sink) Open(ctx context.Context, key dedupe.ChainKey, first, last string
 func (s *Sink) CommitLetter(
 	ctx context.Context, key dedupe.ChainKey, letter string, outputs []dedupe.Output,
 ) (created bool, err error) {
-	if err := s.checkLayout(ctx, key); err != nil {
+	if err := s.checkLayout(ctx, key, true); err != nil {
 		return false, err
 	}
 	o := &Object{Writer: rand.Text(), Records: len(outputs)}
@@ -137,9 +139,10 @@ const layoutFormat = 1
 // of oncebox.
 var ErrLayout = errors.New("object sink: the objects of this stream have another format or compression")
 
-// checkLayout checks, once, that the objects of a stream have this Sink's encoding. The first Sink of the stream
-// decides it.
-func (s *Sink) checkLayout(ctx context.Context, key dedupe.ChainKey) error {
+// checkLayout checks, once, that the objects of a stream have this Sink's encoding. The first object of the stream
+// decides it: with first set, a layout that does not exist is written. So a wrong setting with which no object could be
+// written can still be corrected.
+func (s *Sink) checkLayout(ctx context.Context, key dedupe.ChainKey, first bool) error {
 	folder := streamFolder(key)
 	s.mu.Lock()
 	checked := s.layouts[folder]
@@ -149,12 +152,11 @@ func (s *Sink) checkLayout(ctx context.Context, key dedupe.ChainKey) error {
 	}
 	mine := layout{layoutFormat, s.options.Extension()}
 	there, err := s.readLayout(ctx, folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		text, _ := json.Marshal(mine) // cannot fail: it has a number and a text
-		if _, err = s.storage.PutIfAbsent(ctx, folder+layoutName, Content{Body: text, Type: "application/json"}); err != nil {
-			return err
-		}
-		there, err = s.readLayout(ctx, folder)
+	switch missing := errors.Is(err, fs.ErrNotExist); {
+	case missing && !first:
+		return nil
+	case missing:
+		there, err = s.putLayout(ctx, folder, mine)
 	}
 	if err != nil {
 		return err
@@ -167,6 +169,16 @@ func (s *Sink) checkLayout(ctx context.Context, key dedupe.ChainKey) error {
 	s.layouts[folder] = true
 	s.mu.Unlock()
 	return nil
+}
+
+// putLayout writes a layout, or reads the one that another Sink has written meanwhile.
+func (s *Sink) putLayout(ctx context.Context, folder string, l layout) (layout, error) {
+	text, _ := json.Marshal(l) // cannot fail: it has a number and a text
+	created, err := s.storage.PutIfAbsent(ctx, folder+layoutName, Content{Body: text, Type: "application/json"})
+	if created || err != nil {
+		return l, err
+	}
+	return s.readLayout(ctx, folder)
 }
 
 func (s *Sink) readLayout(ctx context.Context, folder string) (l layout, err error) {

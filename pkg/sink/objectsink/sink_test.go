@@ -8,7 +8,9 @@ import (
 	"math/big"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"pgregory.net/rapid"
@@ -26,9 +28,12 @@ const folder = "scope=orders/stream=123456789012.eu-central-1.orders/shard=shard
 
 // counting counts the calls of a storage, and passes them to a hook.
 func counting(s objectsink.Storage, hook memobjects.Hook) (objectsink.Storage, map[memobjects.Method]int) {
+	var mu sync.Mutex // for objects that are read at the same time
 	calls := map[memobjects.Method]int{}
 	return memobjects.Hooked(s, func(ctx context.Context, c *memobjects.Call) error {
+		mu.Lock()
 		calls[c.Method]++
+		mu.Unlock()
 		if hook != nil {
 			return hook(ctx, c)
 		}
@@ -117,12 +122,57 @@ func TestRequests(t *testing.T) {
 	}
 }
 
+// TestHeadsAtOnce: the objects that overlap a batch are read 32 at a time, and so are late objects. Each request takes
+// one second of virtual time, so the time is the number of rounds.
+func TestHeadsAtOnce(t *testing.T) {
+	t.Parallel()
+	const objects, atOnce = 320, 32
+	for name, c := range map[string]struct {
+		before int // the record of the first object; the others are late if it is behind theirs
+		first  int
+	}{
+		"small objects": {1, 2},
+		"late objects":  {1000, objects + 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				memory := memobjects.New()
+				writer := newSink(t, memory, objectsink.Options{HintEvery: 1})
+				commit(t, writer, c.before)
+				for n := 2; n < objects+2; n++ {
+					commit(t, writer, n)
+				}
+				storage, calls := counting(memory, func(ctx context.Context, call *memobjects.Call) error {
+					if call.Method == memobjects.Head {
+						time.Sleep(time.Second)
+					}
+					return call.Do(ctx)
+				})
+				begun := time.Now()
+				chain, err := newSink(t, storage, objectsink.Options{}).Open(t.Context(), key, fmt.Sprint(c.first), "999")
+				must(t, err)
+				rounds := int(time.Since(begun) / time.Second)
+				t.Logf("%d HEADs in %d rounds, %d LISTs", calls[memobjects.Head], rounds, calls[memobjects.List])
+				if most := objects/atOnce + 3; rounds > most {
+					t.Errorf("%d rounds for %d objects, want at most %d", rounds, objects, most)
+				}
+				if most := objects + 2; calls[memobjects.Head] > most {
+					t.Errorf("%d HEADs for %d objects, want at most %d", calls[memobjects.Head], objects, most)
+				}
+				for n := c.first; n <= objects+2; n++ {
+					equal(t, fmt.Sprint("done: ", n), chain.Done(fmt.Sprint(n)), n < objects+2)
+				}
+			})
+		})
+	}
+}
+
 // TestMemoryEnds: a sink reads the objects again after a while, because they may have been moved.
 func TestMemoryEnds(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(0, 0)
 	storage, calls := counting(memobjects.New(), nil)
-	sink := newSink(t, storage, objectsink.Options{Now: func() time.Time { return now }})
+	sink := newSink(t, storage, objectsink.Options{Clock: dedupe.Clock{Now: func() time.Time { return now }}})
 	commit(t, sink, 1)
 	clear(calls)
 	now = now.Add(time.Hour)
@@ -211,6 +261,36 @@ func TestLayout(t *testing.T) {
 	another.Scope = "new"
 	_, err = other.Open(t.Context(), another, "2", "2")
 	must(t, err)
+}
+
+// TestLayoutComesWithTheFirstObject: a batch without a record to write leaves nothing, so that a wrong format can be
+// corrected. Of two sinks with different settings, only the first one to write can write.
+func TestLayoutComesWithTheFirstObject(t *testing.T) {
+	t.Parallel()
+	storage := memobjects.New()
+	wrong, right := newSink(t, storage, objectsink.Options{}), newSink(t, storage, objectsink.Options{
+		Encoding: objectsink.Encoding{Format: objectsink.Raw},
+	})
+	var chains []dedupe.Chain
+	for _, sink := range []*objectsink.Sink{wrong, right} {
+		chain, err := sink.Open(t.Context(), key, "1", "1")
+		must(t, err)
+		chains = append(chains, chain)
+	}
+	_, err := chains[0].Commit(t.Context(), []dedupe.ChainRecord{{Sequence: "1"}}) // a dead letter
+	must(t, err)
+	keys, _, err := storage.List(t.Context(), "", "")
+	must(t, err)
+	equal(t, "objects", len(keys), 0)
+
+	_, err = chains[1].Commit(t.Context(), records(1))
+	must(t, err)
+	if _, err = chains[0].Commit(t.Context(), records(2)); !errors.Is(err, objectsink.ErrLayout) {
+		t.Errorf("two formats in one chain: %v", err)
+	}
+	keys, _, err = storage.List(t.Context(), "", "")
+	must(t, err)
+	equal(t, "objects and the layout", len(keys), 2)
 }
 
 // TestHintWrittenLater: a hint that could not be written is written by the next container. Otherwise containers that
@@ -414,4 +494,43 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%+v was taken", bad)
 		}
 	}
+}
+
+// TestDoneIsWhatObjectsHave compares what a chain says is done with the objects that were written, in any order and overlap.
+func TestDoneIsWhatObjectsHave(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) {
+		storage := memobjects.New()
+		done := map[int]bool{}
+		for range rapid.IntRange(1, 8).Draw(t, "batches") {
+			sink, err := objectsink.New(storage, objectsink.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			first := rapid.IntRange(1, 30).Draw(t, "first")
+			last := rapid.IntRange(first, first+6).Draw(t, "last")
+			chain, err := sink.Open(context.Background(), key, fmt.Sprint(first), fmt.Sprint(last))
+			if err != nil {
+				t.Fatal(err)
+			}
+			var rest []int
+			for n := first; n <= last; n++ {
+				if chain.Done(fmt.Sprint(n)) != done[n] {
+					t.Fatalf("record %d: want done %t", n, done[n])
+				}
+				if !done[n] {
+					rest = append(rest, n)
+				}
+			}
+			if len(rest) == 0 {
+				continue
+			}
+			if _, err := chain.Commit(context.Background(), records(rest...)); err != nil {
+				t.Fatal(err)
+			}
+			for n := rest[0]; n <= rest[len(rest)-1]; n++ {
+				done[n] = true
+			}
+		}
+	})
 }

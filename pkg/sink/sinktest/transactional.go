@@ -70,7 +70,10 @@ func TransactionalCases() []TxCase {
 		{"processor/order-of-a-partition-key", processorOrder},
 		{"versions/newer-stays", newerStays},
 		{"versions/equal", equalVersions},
-		{"versions/another-type", anotherType},
+		{"versions/not-comparable", notComparable},
+		{"versions/times-of-one-form", timesOfOneForm},
+		{"versions/times-of-other-forms", timesOfOtherForms},
+		{"versions/histories", versionHistories},
 		{"versions/delete", deleteLeavesVersion},
 	}
 }

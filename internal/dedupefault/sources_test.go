@@ -1,0 +1,75 @@
+package dedupefault
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// sourceHistories are random histories of sources other than Kinesis, by the names that mutants use. A seed gives the
+// same history each time.
+var sourceHistories = map[string]func(seed int) func(context.Context, dedupe.Store, *Mutant) error{
+	"logs": func(seed int) func(context.Context, dedupe.Store, *Mutant) error {
+		return logsHistories.Example(seed).play
+	},
+	"queues": func(seed int) func(context.Context, dedupe.Store, *Mutant) error {
+		return queueHistories.Example(seed).play
+	},
+}
+
+// TestSources plays random histories of other sources. `-seed=N` plays one history.
+func TestSources(t *testing.T) {
+	for name, history := range sourceHistories {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, e := range []Engine{Memory, MemoryLog} {
+				store := e.Open(t)
+				seeds := seedsFor(e, 1)
+				for _, seed := range seeds[:max(len(seeds)/5, 1)] {
+					if err := history(seed)(t.Context(), store, nil); err != nil {
+						t.Fatalf("on %s, seed %d: %v", e.Name, seed, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+var logsHistories = rapid.Custom(func(t *rapid.T) logsHistory {
+	clocks := []time.Duration{-20 * 24 * time.Hour, -25 * time.Hour, -24 * time.Hour, -time.Hour, 0, 30 * time.Minute, 90 * time.Minute, 2 * time.Hour}
+	event := rapid.Custom(func(t *rapid.T) logEvent {
+		u := User{ID: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "id"), FP: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "fp")}
+		return logEvent{u, rapid.SampledFrom(clocks).Draw(t, "clock")}
+	})
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) logsMessage {
+		return logsMessage{
+			After:  rapid.SampledFrom([]time.Duration{0, time.Minute, 9 * time.Minute, 15 * time.Minute, 20 * time.Hour}).Draw(t, "after"),
+			Events: rapid.SliceOfN(event, 1, 4).Draw(t, "events"), Fails: rapid.IntRange(0, 2).Draw(t, "fails"),
+		}
+	}), 1, 8).Draw(t, "messages")
+})
+
+var queueHistories = rapid.Custom(func(t *rapid.T) (h queueHistory) {
+	h.FIFO, h.Chunk = rapid.Bool().Draw(t, "fifo"), rapid.SampledFrom([]int{1, 2, 3, 500}).Draw(t, "chunk")
+	messages := rapid.Custom(func(t *rapid.T) User {
+		u := User{ID: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "id"), FP: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "fp")}
+		u.Kind = rapid.SampledFrom(append(slices.Repeat([]Kind{Good}, 9), Broken)).Draw(t, "kind")
+		return u
+	})
+	h.Messages = rapid.SliceOfN(messages, 1, 8).Draw(t, "messages")
+	index := rapid.IntRange(0, len(h.Messages)-1)
+	h.Batches = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) (b queueBatch) {
+		b.From, b.Size = index.Draw(t, "from"), 1+index.Draw(t, "size")
+		b.Fails = rapid.SliceOfN(index, 0, 3).Draw(t, "fails")
+		for range rapid.IntRange(0, 3).Draw(t, "repeats") {
+			b.Repeats = append(b.Repeats, [2]int{index.Draw(t, "repeated"), index.Draw(t, "behind")})
+		}
+		return b
+	}), 0, 8).Draw(t, "batches")
+	return h
+})
