@@ -138,7 +138,7 @@ func TestEndFailuresAreErrors(t *testing.T) {
 		client   dynamostore.Client
 		tryAgain bool
 	}{
-		{"server error", failing{err: &types.InternalServerError{}}, false},
+		{"server error", failing{err: &types.InternalServerError{}}, true}, // as with its status, 500
 		{"throttled as a whole", failing{err: &types.ThrottlingException{}}, true},
 		{"another engine's conflict", failing{err: &types.TransactionInProgressException{}}, true},
 		{"a fault in the request", cancelled(none, reason("ValidationError")), false},

@@ -85,7 +85,7 @@ func TestFailuresAreErrors(t *testing.T) {
 		client   dynamostore.Client
 		tryAgain bool
 	}{
-		{"server error", failing{err: &types.InternalServerError{}}, false},
+		{"server error", failing{err: &types.InternalServerError{}}, true}, // as with its status, 500
 		{"throttled as a whole", failing{err: &types.ThrottlingException{}}, true},
 		{"another engine's conflict", failing{err: &types.TransactionInProgressException{}}, true},
 		{"a fault in the request", cancelled(reason("None"), reason("ValidationError")), false},
