@@ -143,6 +143,8 @@ func (s Sink) check(wrong *problems, account, region *string, source awskinesis.
 		elsewhere(s.table.Env().Account, s.table.Env().Region)
 	case s.scheme() == "s3" && s.bucket == nil && bucketDots.MatchString(bucketOf(place)):
 		wrong.add("%s: the name of a bucket has dots only between letters or digits", name)
+	case s.scheme() == "ndjson":
+		wrong.add("%s is a file, which does not last on Lambda; choose kinesis:, firehose:, sqs:, s3: or dynamodb:", name)
 	case s.scheme() == "sqs":
 		queue := queueURL.FindStringSubmatch(place)
 		if queue == nil && strings.HasPrefix(place, "http") {

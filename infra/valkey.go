@@ -54,8 +54,11 @@ func (p RecordDedupeProps) checkSecret(wrong *problems) {
 	if p.LedgerSecret != nil && p.LedgerSecret.SecretFullArn() == nil {
 		wrong.add("%s has no complete ARN; import it with its six random characters", wrong.of("LedgerSecret"))
 	}
-	named := p.namedSecret()
-	if named != "" && p.LedgerSecret != nil {
+	if address.Parse(p.Rules.Ledger).Text("password-file") != "" {
+		wrong.add("%s: option password-file: a function on Lambda has only the files of its code; name a secret with %s",
+			wrong.of("Ledger"), optionSecret)
+	}
+	if p.namedSecret() != "" && p.LedgerSecret != nil {
 		wrong.add("%s has the option %s, and %s is set; choose one", wrong.of("Ledger"), optionSecret, wrong.of("LedgerSecret"))
 	}
 }

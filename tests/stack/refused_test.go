@@ -141,6 +141,7 @@ var refusals = []struct{ context, says string }{
 	{"sink=rabbitmq:theirs", "oncebox:sink is not a known sink (allowed: kinesis:NAME, firehose:NAME, sqs:URL"},
 	{"sink=sqs:theirs", "oncebox:sink does not have the URL of an SQS queue ... https://sqs.REGION.amazonaws.com/ACCOUNT/NAME"},
 	{"sink=sqs:http://localhost:4566/123456789012/theirs", "oncebox:sink: write the queue as sqs:https://sqs.REGION.amazonaws.com/ACCOUNT/NAME"},
+	{"sink=ndjson:/tmp/out", "oncebox:sink is a file, which does not last on Lambda; choose kinesis:"},
 	{"sink=firehose:a b", "oncebox:sink does not name a Firehose stream"},
 	{
 		"notify-queue-arn=https://sqs.eu-west-1.amazonaws.com/123456789012/theirs",
@@ -315,6 +316,7 @@ var refusals = []struct{ context, says string }{
 	{valkey + "?buckets=134217729", "oncebox:ledger: option buckets ... 1 to 134217728"},
 	{"ledger=keys?buckets=8", "oncebox:ledger: option buckets is not a known setting (allowed: concurrency)"},
 	{valkey + "?password=hunter2", "oncebox:ledger: option password is not a known setting (allowed: buckets, previous"},
+	{valkey + "?password-file=/etc/password", "oncebox:ledger: option password-file: a function on Lambda has only the files of its code"},
 	{valkey + "?lanes=8", "oncebox:ledger: option lanes is not a known setting (allowed: buckets, previous"},
 	{valkey + "; expected-rate=8", "oncebox:expected-rate is set, but only oncebox:ledger=log needs it; leave it out"},
 	{valkey + "?previous=old:6379", "oncebox:ledger: option since is missing"},
