@@ -243,7 +243,7 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 		return nil, &usageError{
 			fmt.Errorf("--dead-letters %s: this is a dead-letter store of the Lambda function, and the command writes a file",
 				c.DeadLetters),
-			"Name a file with --dead-letters. It overrules the variable ONCEBOX_DEAD_LETTERS.",
+			"Name a file with --dead-letters.",
 		}
 	}
 	if err := checkScope(c.Scope); err != nil {

@@ -39,10 +39,6 @@ func TestDedupeIDs(t *testing.T) {
 			t.Errorf("%s: a context is missing: %s", policy, out)
 		}
 	}
-	s.env = []string{"ONCEBOX_IDS=derived"}
-	if got := s.run(exitDone, "dedupe", "in", "--id-path", "id", "--fingerprint-path", "fp", "--ledger", inMemory); !strings.Contains(got.stdout, derived) {
-		t.Errorf("by variable: unexpected output %s", got.stdout)
-	}
 }
 
 // TestDedupeWrongInput: an input that is not NDJSON, or that has no such path, is refused with what to do. No file is

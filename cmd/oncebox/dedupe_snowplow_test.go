@@ -85,10 +85,6 @@ func TestDedupeSnowplow(t *testing.T) {
 	}
 	s.run(exitLook, "dedupe", "in", "--format", "snowplow", "--ledger", inMemory, "--publish", "lake").
 		saying(t, "published lake.2", ".tsv in lake.json", ".tsv.dead")
-	s.env = []string{"ONCEBOX_FORMAT=snowplow"}
-	if got := s.run(exitLook, "dedupe", "in", "--ledger", inMemory); got.stdout != s.read("first-keeps") {
-		t.Errorf("by variable: %s", got.stdout)
-	}
 }
 
 // TestDedupeSnowplowFlags tests the flags that have a meaning for events.

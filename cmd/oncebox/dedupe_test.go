@@ -126,29 +126,21 @@ func TestDedupeFlags(t *testing.T) {
 	base := dedupeSummary{In: 4, New: 1}
 	for name, test := range map[string]struct {
 		args []string
-		env  string
 		want dedupeSummary
 	}{
-		"computed":        {nil, "", dedupeSummary{Synthetic: 3, Out: 4}},
-		"fingerprint":     {[]string{"--fingerprint-path", "fp"}, "", dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
-		"by variable":     {nil, "ONCEBOX_FINGERPRINT_PATH=fp", dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
-		"volatile":        {[]string{"--volatile", "v", "--volatile", "w", "--volatile", "t", "--volatile", "o"}, "", dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
-		"volatile list":   {nil, "ONCEBOX_VOLATILE=v,w,t,o", dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
-		"owner":           {[]string{"--fingerprint-path", "fp", "--owner-path", "o"}, "", dedupeSummary{Retry: 1, Natural: 1, Synthetic: 1, Out: 3}},
-		"no natural":      {[]string{"--fingerprint-path", "fp", "--no-natural"}, "", dedupeSummary{Natural: 2, Synthetic: 1, Out: 4}},
-		"natural off":     {[]string{"--fingerprint-path", "fp"}, "ONCEBOX_NATURAL=off", dedupeSummary{Natural: 2, Synthetic: 1, Out: 4}},
-		"natural on":      {[]string{"--fingerprint-path", "fp", "--natural"}, "ONCEBOX_NATURAL=off", dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
-		"no synthetic":    {[]string{"--fingerprint-path", "fp", "--no-synthetic"}, "", dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
-		"window":          {[]string{"--fingerprint-path", "fp", "--window", "100s"}, "", dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
-		"window and time": {[]string{"--fingerprint-path", "fp", "--window", "100s", "--time-path", "t"}, "", dedupeSummary{New: 1, Natural: 1, Synthetic: 1, Out: 3}},
-		"contexts":        {[]string{"--fingerprint-path", "fp", "--contexts-path", "meta.c"}, "", dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
-		"contexts in use": {[]string{"--fingerprint-path", "fp", "--contexts-path", "v"}, "", dedupeSummary{Natural: 2, DeadLettered: 1, Out: 1}},
+		"computed":        {nil, dedupeSummary{Synthetic: 3, Out: 4}},
+		"fingerprint":     {[]string{"--fingerprint-path", "fp"}, dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
+		"volatile":        {[]string{"--volatile", "v", "--volatile", "w", "--volatile", "t", "--volatile", "o"}, dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
+		"volatile list":   {[]string{"--volatile", "v,w,t,o"}, dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
+		"owner":           {[]string{"--fingerprint-path", "fp", "--owner-path", "o"}, dedupeSummary{Retry: 1, Natural: 1, Synthetic: 1, Out: 3}},
+		"no natural":      {[]string{"--fingerprint-path", "fp", "--no-natural"}, dedupeSummary{Natural: 2, Synthetic: 1, Out: 4}},
+		"no synthetic":    {[]string{"--fingerprint-path", "fp", "--no-synthetic"}, dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
+		"window":          {[]string{"--fingerprint-path", "fp", "--window", "100s"}, dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
+		"window and time": {[]string{"--fingerprint-path", "fp", "--window", "100s", "--time-path", "t"}, dedupeSummary{New: 1, Natural: 1, Synthetic: 1, Out: 3}},
+		"contexts":        {[]string{"--fingerprint-path", "fp", "--contexts-path", "meta.c"}, dedupeSummary{Natural: 2, Synthetic: 1, Out: 2}},
+		"contexts in use": {[]string{"--fingerprint-path", "fp", "--contexts-path", "v"}, dedupeSummary{Natural: 2, DeadLettered: 1, Out: 1}},
 	} {
 		test.want.In, test.want.New = base.In, test.want.New+base.New
-		s.env = nil
-		if test.env != "" {
-			s.env = []string{test.env}
-		}
 		code := exitDone
 		if test.want.DeadLettered > 0 {
 			code = exitLook
@@ -285,7 +277,7 @@ func TestDedupeBadInput(t *testing.T) {
 		{"window of no form", []string{"in", "--id-path", "id", "--window", "two days"}, []string{`--window: "two days" is not a duration`}},
 		{"batch size", []string{"in", "--id-path", "id", "--batch-size", "0"}, []string{"--batch-size"}},
 		{"natural", []string{"in", "--id-path", "id", "--natural=maybe"}, []string{`--natural: "maybe" is neither on nor off`}},
-		{"the function's dead-letter store", []string{"in", "--id-path", "id", "--dead-letters", "s3://bucket/x"}, []string{"--dead-letters s3://bucket/x: this is a dead-letter store of the Lambda function", "ONCEBOX_DEAD_LETTERS"}},
+		{"the function's dead-letter store", []string{"in", "--id-path", "id", "--dead-letters", "s3://bucket/x"}, []string{"--dead-letters s3://bucket/x: this is a dead-letter store of the Lambda function", "Name a file"}},
 		{"scope", []string{"in", "--id-path", "id", "--scope", "No!"}, []string{`--scope "No!": must be the scope of`}},
 		{"out is in", []string{"in", "empty", "--id-path", "id", "--out", "empty"}, []string{"empty is --out as well as an input"}},
 		{"out is dead letters", []string{"in", "--id-path", "id", "--out", "x", "--dead-letters", "./x"}, []string{"x is --dead-letters as well as --out"}},

@@ -19,29 +19,25 @@ import (
 const variablePrefix = "ONCEBOX_"
 
 // variables are the flags that have a variable, by the names of the variables: --x-y is ONCEBOX_X_Y. They are the
-// global flags and the flags of dedupe, except for the flag that undoes runs. Other flags have no variable, so that
-// an old variable cannot destroy data or decide about a setting that cannot be changed.
+// global flags. Other flags have no variable, so that an old variable cannot destroy data or decide about a setting
+// that cannot be changed.
 type variables map[string]*kong.Flag
 
-// commandWithVariables is the command whose flags are variables.
-const commandWithVariables = "dedupe"
+// neverVariables are global flags without a variable.
+var neverVariables = []string{"help", "version"}
 
-// neverVariables are flags without a variable. They undo something, or belong to other commands, too, which would not
-// read them from the environment. The variable of ledger is another setting, of the dedupe function.
-var neverVariables = []string{"help", "version", "replace-run", "dry-run", "ledger", "records"}
+// sameWork is the command that does the work of the dedupe function over files. Most of its flags are called like the
+// settings of the function, and mean the same; otherNames do not.
+const sameWork = "dedupe"
+
+var otherNames = []string{varLedger, varDeadLetters}
 
 // varLedger is a setting of the dedupe function. It looks like the variable of --ledger.
 const varLedger = "ONCEBOX_LEDGER"
 
 // attach connects the flags with their variables. A variable that is empty is not set, as in the Lambda functions.
 func (v variables) attach(k *kong.Kong) error {
-	flags := k.Model.Flags
-	for _, command := range k.Model.Children {
-		if command.Name == commandWithVariables {
-			flags = slices.Concat(flags, command.Flags)
-		}
-	}
-	for _, flag := range flags {
+	for _, flag := range k.Model.Flags {
 		if flag.Hidden || slices.Contains(neverVariables, flag.Name) {
 			continue
 		}
@@ -76,7 +72,32 @@ func (p *parser) checkEnvironment(environ []string, command *kong.Context) error
 	if slices.Contains(explaining, command.Selected().Name) {
 		return nil
 	}
+	if command.Selected().Name == sameWork {
+		if err := p.checkSettings(environ, command); err != nil {
+			return err
+		}
+	}
 	return p.checkNames(environ, command.Flags())
+}
+
+// checkSettings refuses settings of the dedupe function that a user may take for those of the command.
+func (p *parser) checkSettings(environ []string, command *kong.Context) error {
+	for _, flag := range command.Flags() {
+		name := variableOf(flag)
+		given := slices.ContainsFunc(command.Path, func(part *kong.Path) bool { return part.Flag == flag })
+		if p.variables[name] != nil || given || slices.Contains(otherNames, name) || !slices.Contains(kinesishandler.Variables(), name) {
+			continue
+		}
+		if slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, name+"=") && v != name+"=" }) {
+			return notFromTheEnvironment(name, flag)
+		}
+	}
+	return nil
+}
+
+func notFromTheEnvironment(name string, flag *kong.Flag) error {
+	err := fmt.Errorf("%s is set, and --%s is not taken from the environment", name, flag.Name)
+	return &usageError{err, "Give the flag on the command line, or unset the variable."}
 }
 
 // checkNames is checkEnvironment for a command with these flags.
@@ -95,10 +116,7 @@ func (p *parser) checkNames(environ []string, flags []*kong.Flag) error {
 		}
 		for _, flag := range flags {
 			if variableOf(flag) == name {
-				return &usageError{
-					fmt.Errorf("%s is set, and --%s is not taken from the environment", name, flag.Name),
-					"Unset the variable, and give the flag on the command line.",
-				}
+				return notFromTheEnvironment(name, flag)
 			}
 		}
 		if meant := suggest.Closest(name, known); meant != "" {

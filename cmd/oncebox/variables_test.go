@@ -31,24 +31,19 @@ func commands(p *parser) map[string]*kong.Node {
 	return all
 }
 
-// TestWhichFlagsAreVariables checks that exactly the flags of the store, the output, the log and dedupe have
-// variables.
+// TestWhichFlagsAreVariables checks that exactly the global flags have variables: the store, the output and the log.
 func TestWhichFlagsAreVariables(t *testing.T) {
 	t.Parallel()
 	p := newTestParser(t)
 	want := []string{
-		"ONCEBOX_BANK_TABLE", "ONCEBOX_BATCH_SIZE", "ONCEBOX_CONTEXTS_PATH", "ONCEBOX_DEAD_LETTERS", "ONCEBOX_DEDUPE_TABLE",
-		"ONCEBOX_FINGERPRINT_PATH", "ONCEBOX_FORMAT", "ONCEBOX_IDS", "ONCEBOX_ID_PATH", "ONCEBOX_LOG_LEVEL", "ONCEBOX_NATURAL",
-		"ONCEBOX_OUT", "ONCEBOX_OUTPUT", "ONCEBOX_OWNER_PATH", "ONCEBOX_POISON_LIMIT", "ONCEBOX_PUBLISH", "ONCEBOX_QUIET", "ONCEBOX_REPORT",
-		"ONCEBOX_SCOPE", "ONCEBOX_STORE",
-		"ONCEBOX_SYNTHETIC", "ONCEBOX_TIME_PATH", "ONCEBOX_VOLATILE", "ONCEBOX_WINDOW",
+		"ONCEBOX_BANK_TABLE", "ONCEBOX_DEDUPE_TABLE", "ONCEBOX_LOG_LEVEL", "ONCEBOX_OUTPUT", "ONCEBOX_QUIET", "ONCEBOX_STORE",
 	}
 	if got := slices.Sorted(maps.Keys(p.variables)); !slices.Equal(got, want) {
 		t.Errorf("want the variables\n%q, got\n%q", want, got)
 	}
 	for path, command := range commands(p) {
 		for _, flag := range command.Flags {
-			if path != "dedupe" && len(flag.Tag.Envs) > 0 {
+			if p.variables[variableOf(flag)] != flag && len(flag.Tag.Envs) > 0 {
 				t.Errorf("%s --%s is a variable", path, flag.Name)
 			}
 		}
@@ -69,11 +64,29 @@ func TestVariables(t *testing.T) {
 	s.run(exitDone, "--output", "text", "campaign", "create", "spring").saying(t, "exists already") // a flag replaces a variable
 
 	s.file("in", orders)
-	s.env = []string{"ONCEBOX_STORE=sqlite:named.db", "ONCEBOX_ID_PATH=id", "ONCEBOX_QUIET=true", "ONCEBOX_OUT=out", "ONCEBOX_DEAD_LETTERS=dead"}
-	s.run(exitLook, "dedupe", "in").saying(t, "1 record could not be processed; see the dead letters in dead")
+	s.env = []string{"ONCEBOX_STORE=sqlite:named.db", "ONCEBOX_QUIET=true"}
+	s.run(exitLook, "dedupe", "in", "--id-path", "id", "--out", "out", "--dead-letters", "dead").
+		saying(t, "1 record could not be processed; see the dead letters in dead")
 	if s.read("out") != uniqueOrders {
 		t.Errorf("unexpected output %s", s.read("out"))
 	}
+}
+
+// TestSettingsOfTheFunction checks that `oncebox dedupe` does not take the settings of the function from the environment,
+// and does not pass over them in silence.
+func TestSettingsOfTheFunction(t *testing.T) {
+	s := newShell(t)
+	s.file("in", orders)
+	for setting, flag := range map[string]string{
+		"ONCEBOX_VOLATILE=sent_at": "--volatile", "ONCEBOX_ID_PATH=order.id": "--id-path", "ONCEBOX_NATURAL=off": "--natural",
+		"ONCEBOX_FORMAT=snowplow": "--format", "ONCEBOX_WINDOW=48h": "--window", "ONCEBOX_IDS=derived": "--ids",
+	} {
+		s.env = []string{setting}
+		name, _, _ := strings.Cut(setting, "=")
+		s.run(exitUsage, "dedupe", "in", "--ledger", inMemory).saying(t, name+" is set, and "+flag+" is not taken from the environment")
+	}
+	s.env = []string{"ONCEBOX_ID_PATH=order.id", "ONCEBOX_DEAD_LETTERS=s3://bad", "ONCEBOX_LEDGER=log", "ONCEBOX_SINK=kinesis:x"}
+	s.run(exitLook, "dedupe", "in", "--id-path", "id", "--ledger", inMemory).saying(t, "1 record could not be processed")
 }
 
 // TestDestructiveFlagsAreNoVariables checks that flags that destroy data, and settings that cannot be changed, do not
@@ -167,15 +180,14 @@ func TestWrongVariable(t *testing.T) {
 	s := newShell(t)
 	s.file("in", orders)
 	for variable, says := range map[string]string{
-		"ONCEBOX_WINDOW=soon":     `--window: "soon" is not a duration; use for example 500ms, 30s, 15m, 24h or 7d (from the variable ONCEBOX_WINDOW)`,
-		"ONCEBOX_OUTPUT=xml":      `--output must be one of "text","json" but got "xml" (from the variable ONCEBOX_OUTPUT)`,
-		"ONCEBOX_BATCH_SIZE=many": `--batch-size: "many" is not a whole number (from the variable ONCEBOX_BATCH_SIZE)`,
+		"ONCEBOX_OUTPUT=xml":   `--output must be one of "text","json" but got "xml" (from the variable ONCEBOX_OUTPUT)`,
+		"ONCEBOX_QUIET=silent": `--quiet: bool value must be true, 1, yes, false, 0 or no but got "silent" (from the variable ONCEBOX_QUIET)`,
 	} {
 		s.env = []string{variable}
 		s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--ledger", inMemory).saying(t, "oncebox: "+says+"\n")
 	}
-	s.env = []string{"ONCEBOX_WINDOW=48h"}
-	r := s.run(exitUsage, "dedupe", "in", "--id-path", "id", "--window", "soon")
+	s.env = []string{"ONCEBOX_OUTPUT=json"}
+	r := s.run(exitUsage, "campaign", "list", "--output", "soon")
 	if strings.Contains(r.stderr, "from the variable") {
 		t.Errorf("the variable is not to blame: %s", r.stderr)
 	}
