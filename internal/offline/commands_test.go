@@ -207,6 +207,7 @@ type commands struct {
 	compacted bool
 
 	done     map[string]int
+	earlier  []func(*process) error
 	sequence int // of the function's next record
 	within   int // how many commands run at the moment
 	names    int
@@ -315,7 +316,7 @@ func (c *commands) note(err error) {
 // step runs a command, or two at a time, and checks the outputs.
 func (c *commands) step() {
 	n := c.random.IntN(60)
-	a, b := c.command(), c.command()
+	a, b := c.command(n), c.command(n)
 	switch c.random.IntN(5) {
 	case 0:
 		c.note(a(new(commandpairs.Process)))
@@ -330,8 +331,28 @@ func (c *commands) step() {
 	c.check("after a step")
 }
 
-// command returns a random command. Its process may be killed, and the command run again.
-func (c *commands) command() commandpairs.Command {
+// command returns a random command, or an earlier one again. One of its operations may fail, and the reply of its
+// operation number n or of another one may be lost.
+func (c *commands) command(n int) commandpairs.Command {
+	if len(c.earlier) == 0 || c.random.IntN(3) > 0 {
+		c.earlier = append(c.earlier, c.newCommand())
+	}
+	again := c.earlier[len(c.earlier)-1-c.random.IntN(min(3, len(c.earlier)))]
+	fails, unheard := -1, -1
+	switch c.random.IntN(8) {
+	case 0:
+		fails = c.random.IntN(50)
+	case 1:
+		unheard = c.random.IntN(50)
+	case 2:
+		unheard = n + 1
+	}
+	return func(p *commandpairs.Process) error {
+		return again(&process{Process: p, fails: fails, unheard: unheard})
+	}
+}
+
+func (c *commands) newCommand() func(*process) error {
 	k := c.possible(c.commands[c.random.IntN(len(c.commands))])
 	var do func(*process) error
 	switch k {
@@ -340,21 +361,14 @@ func (c *commands) command() commandpairs.Command {
 	case compacting:
 		do = c.compact
 	case delivering:
-		return c.deliver
+		return func(p *process) error { return c.deliver(p.Process) }
 	default:
 		do = c.dedupe(k)
 	}
-	fails, unheard := -1, -1
-	switch c.random.IntN(8) {
-	case 0:
-		fails = c.random.IntN(50)
-	case 1, 2:
-		unheard = c.random.IntN(50)
-	}
-	return func(p *commandpairs.Process) error {
+	return func(p *process) error {
 		c.within++
 		defer func() { c.within-- }()
-		err := do(&process{Process: p, fails: fails, unheard: unheard})
+		err := do(p)
 		if *sequence >= 0 {
 			c.Logf("%s, killed %v: %v", k, p.Over(), err)
 		}
@@ -497,7 +511,7 @@ func (c *commands) dedupe(k kind) func(*process) error {
 	return func(p *process) error {
 		j, printed := j, &bytes.Buffer{}
 		if stream {
-			j.Out, j.Stream = "", printed
+			j.Out, j.Stream, j.DeadLetters = "", printed, filepath.Join(c.dir, "stream.dead")
 		}
 		j.open, j.rename = steps(p.step).open, steps(p.step).rename
 		begins := func(run string) { c.read[run], c.streams[run] = lines, printed }
@@ -702,12 +716,29 @@ func (c *commands) last() error {
 		return fmt.Errorf("the function cannot decide %+v: %w", c.open, err)
 	}
 	c.check("at the end")
+	c.checkSizes()
 	for _, r := range c.rows() {
 		if c.isListed(r, c.lists()[0]) {
 			c.checkList(c.lists()[0], r.ID)
 		}
 	}
 	return nil
+}
+
+// checkSizes checks that the files of runs that are over have nothing that does not count.
+func (c *commands) checkSizes() {
+	for _, r := range c.rows() {
+		file := AboutRun(r).File
+		if _, err := os.Stat(file + runSuffix); file == "" || r.Output+r.DeadLetters == 0 || err == nil {
+			continue
+		}
+		out, err := sizeOf(file)
+		letters, lettersErr := sizeOf(deadLettersOf(file))
+		if out != r.Output || max(0, letters) != r.DeadLetters {
+			c.note(fmt.Errorf("%s has %d bytes, its dead letters %d, and its run is %+v: %w", file, out, letters, r,
+				errors.Join(err, lettersErr)))
+		}
+	}
 }
 
 // isListed reports whether readers of a list need the output of a run.
