@@ -305,12 +305,34 @@ func (b *bench) goesOn(ctx context.Context, j Job, lines int64) {
 // that command takes the lock of its output. The output is not cut to the earlier row.
 func TestGoesOnBeforeTheLock(t *testing.T) {
 	t.Parallel()
+	goesOnBeforeTheLock(t, func(s dedupe.Store) dedupe.Store { return s })
+	t.Run("row-before-the-lock", func(t *testing.T) {
+		mutanttest.MustFail(t, func(tb testing.TB) { goesOnBeforeTheLock(tb, withRowsAsListed) })
+	})
+}
+
+// withRowsAsListed breaks a rule: a run that was listed as open is not read again.
+func withRowsAsListed(s dedupe.Store) dedupe.Store {
+	listed := map[string]dedupe.Run{}
+	return dedupefault.HookStore(s, func(ctx context.Context, c *dedupefault.Call) error {
+		err := c.Do(ctx)
+		for _, r := range c.Runs {
+			listed[r.ID] = r
+		}
+		if r, ok := listed[c.Digest]; ok && c.Method == dedupefault.RunByID {
+			c.Run = &r
+		}
+		return err
+	})
+}
+
+func goesOnBeforeTheLock(t testing.TB, broken func(dedupe.Store) dedupe.Store) {
 	b := newBench(t, lines(1, 9))
 	b.job.BatchSize, b.tick = 1, recordEvery
 	b.goesOn(t.Context(), b.job, 3)
 	second := b.job
 	second.Inputs, second.Out, second.DeadLetters = texts(lines(1, 10)), b.path("out2"), b.path("dead2")
-	second.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+	second.Store = dedupefault.HookStore(broken(b.store), func(ctx context.Context, c *dedupefault.Call) error {
 		err := c.Do(ctx)
 		if c.Method == dedupefault.OpenRuns {
 			b.goesOn(ctx, b.job, 7)
@@ -381,13 +403,39 @@ func goesOnBeforeItIsClosed(t testing.TB, closes func(*memstore.Records, *dedupe
 // stops, and is closed at that save and not at the one before.
 func TestUnheardSave(t *testing.T) {
 	t.Parallel()
+	unheardSave(t, func(s dedupe.Store) dedupe.Store { return s })
+	t.Run("rests-where-it-has-heard", func(t *testing.T) {
+		mutanttest.MustFail(t, func(tb testing.TB) { unheardSave(tb, withHeardRows) })
+	})
+}
+
+// withHeardRows breaks a rule: a run rests with the last row whose save it has heard of.
+func withHeardRows(s dedupe.Store) dedupe.Store {
+	heard := map[string]dedupe.Run{}
+	return dedupefault.HookStore(s, func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method != dedupefault.SaveRun {
+			return c.Do(ctx)
+		}
+		if row, ok := heard[c.Run.ID]; ok && c.Run.Rests {
+			row.Beat, row.Rests = c.Run.Beat, true
+			c.Run = &row
+		}
+		err := c.Do(ctx)
+		if err == nil {
+			heard[c.Run.ID] = *c.Run
+		}
+		return err
+	})
+}
+
+func unheardSave(t testing.TB, broken func(dedupe.Store) dedupe.Store) {
 	b := newBench(t, lines(1, 9))
 	b.job.BatchSize, b.tick = 1, recordEvery
 	first, second, third := b.job, b.job, b.job
 	second.Inputs, second.Out, second.DeadLetters = texts(lines(4, 6)), b.path("out2"), b.path("dead2")
 	third.Inputs, third.Out, third.DeadLetters = texts(rec("10", "x")), b.path("out3"), b.path("dead3")
 	met := false
-	first.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+	first.Store = broken(dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
 		if err := c.Do(ctx); err != nil || c.Method != dedupefault.SaveRun || c.Run.Lines != 6 || met {
 			return err
 		}
@@ -396,7 +444,7 @@ func TestUnheardSave(t *testing.T) {
 			t.Errorf("the second run: %+v, %v", r, err)
 		}
 		return dedupe.ErrTryAgain
-	})
+	}))
 	if _, err := first.Run(context.Background()); !errors.Is(err, ErrStopped) {
 		t.Fatalf("want a stopped run, got %v", err)
 	}
@@ -410,6 +458,25 @@ func TestUnheardSave(t *testing.T) {
 // suspended writes nothing more, and its files are cut to what was saved.
 func TestAtWork(t *testing.T) {
 	t.Parallel()
+	atWork(t, func(s dedupe.Store) dedupe.Store { return s })
+	t.Run("closes-runs-at-work", func(t *testing.T) {
+		mutanttest.MustFail(t, func(tb testing.TB) { atWork(tb, closesAtWork) })
+	})
+}
+
+// closesAtWork breaks a rule: a command closes the runs whose lock it cannot take.
+func closesAtWork(s dedupe.Store) dedupe.Store {
+	return dedupefault.HookStore(s, func(ctx context.Context, c *dedupefault.Call) error {
+		err := c.Do(ctx)
+		for _, r := range c.Runs {
+			_, closeErr := s.CloseRun(ctx, c.Scope, r)
+			err = errors.Join(err, closeErr)
+		}
+		return err
+	})
+}
+
+func atWork(t testing.TB, broken func(dedupe.Store) dedupe.Store) {
 	for _, closes := range []bool{false, true} {
 		b := newBench(t, lines(1, 9))
 		b.job.BatchSize, b.tick = 2, recordEvery
@@ -424,6 +491,7 @@ func TestAtWork(t *testing.T) {
 			}
 			// Its third batch is entered and written, and not saved.
 			second := b.job
+			second.Store = broken(b.store)
 			second.Inputs, second.Out, second.DeadLetters = texts(lines(1, 4)+lines(10, 10)), b.path("out2"), b.path("dead2")
 			if closes {
 				open, err := b.store.OpenRuns(ctx, b.job.Scope)
