@@ -169,13 +169,16 @@ func (r *run) cut(path string, is, to int64) error {
 	return errors.Join(f.Truncate(to), f.Sync(), f.Close())
 }
 
-// cutClosed cuts the files of a closed run, if they are still its own.
-func (r *run) cutClosed(lock *outputLock, p dedupe.Run) error {
+// leaveClosed cuts the files of a closed run, if they are still its own, and then removes FILE.run. If they cannot be cut,
+// FILE.run stays: the next command that uses the output cuts them.
+func (r *run) leaveClosed(lock *outputLock, p dedupe.Run) error {
 	if !p.Closed || !lock.isOf(p) {
 		return nil
 	}
-	_, err := r.cutFiles(lock, p)
-	return err
+	if _, err := r.cutFiles(lock, p); err != nil {
+		return err
+	}
+	return lock.removeRunFile()
 }
 
 // tidyClosed cuts the files of a run that another host or a function has closed. A run at work does it by itself.
@@ -190,10 +193,7 @@ func (r *run) tidyClosed(path string, p dedupe.Run) error {
 	if lock != r.lock {
 		defer lock.release()
 	}
-	if err := r.cutClosed(lock, p); err != nil || !lock.isOf(p) {
-		return err
-	}
-	return lock.removeRunFile()
+	return r.leaveClosed(lock, p)
 }
 
 // outputKind ends the id of an output. A link may name a file as compressed that is not: its run does not continue.
@@ -255,7 +255,7 @@ func (r *run) freeOutput(ctx context.Context) error {
 	case row.Finished:
 		return refuse("%s is complete: it is the output of the finished run %s. Choose another file", r.Out, row.ID)
 	case row.Closed:
-		if err := errors.Join(r.cutClosed(r.lock, *row), r.lock.removeRunFile()); err != nil {
+		if err := r.leaveClosed(r.lock, *row); err != nil {
 			return err
 		}
 		if err := CheckEmpty(r.Out, r.DeadLetters); err != nil {

@@ -521,6 +521,38 @@ func atWork(t testing.TB, broken func(dedupe.Store) dedupe.Store) {
 	}
 }
 
+// TestCutLater: a run at work is closed, and cannot cut its output. The next command that uses the output cuts it.
+func TestCutLater(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 9))
+	b.job.BatchSize, b.tick = 2, recordEvery
+	first, puts := b.job, 0
+	first.open = func(path string, flag int) (file, error) {
+		if puts == 3 {
+			return nil, errNoPause
+		}
+		return osOpen(path, flag)
+	}
+	first.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method == dedupefault.PutIfAbsent {
+			puts++
+		}
+		if c.Method == dedupefault.SaveRun && puts == 3 && !c.Run.Rests {
+			open, err := b.store.OpenRuns(ctx, b.job.Scope)
+			if closed, closeErr := b.store.CloseRun(ctx, b.job.Scope, open[0]); !closed {
+				t.Fatal(err, closeErr)
+			}
+		}
+		return c.Do(ctx)
+	})
+	if _, err := first.Run(context.Background()); !errors.Is(err, dedupe.ErrReplaced) || b.read("out") != lines(1, 6) {
+		t.Fatalf("got %v, and %s", err, b.read("out"))
+	}
+	if _, err := b.job.Run(context.Background()); !errors.Is(err, ErrRefused) || b.read("out") != lines(1, 4) {
+		t.Errorf("got %v, and %s", err, b.read("out"))
+	}
+}
+
 // TestWaits: a record that a run at work has entered and not saved is not decided, whether it is a copy or not.
 func TestWaits(t *testing.T) {
 	t.Parallel()
