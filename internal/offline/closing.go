@@ -258,7 +258,7 @@ func (r *run) freeOutput(ctx context.Context) error {
 		if err := r.leaveClosed(r.lock, *row); err != nil {
 			return err
 		}
-		if err := CheckEmpty(r.Out, r.DeadLetters); err != nil {
+		if err := checkEmpty(r.Out, r.DeadLetters); err != nil {
 			return refuse("%s has the first %d records of the run %s, which was closed there. Choose another file",
 				r.Out, row.Tally.Out, row.ID)
 		}

@@ -168,14 +168,10 @@ func TestAnotherOutputsID(t *testing.T) {
 	t.Run("cut-without-the-outputs-id", func(t *testing.T) {
 		mutanttest.MustFail(t, func(tb testing.TB) {
 			anotherOutputsID(tb, func(s dedupe.Store) dedupe.Store {
-				mine := ""
 				return dedupefault.HookStore(s, func(ctx context.Context, c *dedupefault.Call) error {
-					if c.Method == dedupefault.SaveRun && mine != "" {
-						c.Run.OutputID = mine
-					}
 					err := c.Do(ctx)
 					if c.Method == dedupefault.RunByID && c.Run != nil {
-						mine, c.Run.OutputID = c.Run.OutputID, outputBefore
+						c.Run.OutputID = outputBefore
 					}
 					return err
 				})

@@ -12,7 +12,7 @@ import (
 // History holds the methods that Job.Replaces and Job.Publish need from an engine in addition to Store. The SQLite
 // engine documents them.
 type History interface {
-	ForRun(scope, id, outputID string) dedupe.Ledger
+	ForRun(scope, id string) dedupe.Ledger
 	Runs(ctx context.Context, scope string) ([]sqlitestore.PastRun, error)
 	HoldRuns(ctx context.Context, scope string, do func([]sqlitestore.PastRun) error) error
 	ReplaceRuns(

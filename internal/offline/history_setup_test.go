@@ -195,8 +195,8 @@ func (s mortalStore) CloseRun(ctx context.Context, scope string, r dedupe.Run) (
 	return closed, errors.Join(dead, err)
 }
 
-func (s mortalStore) ForRun(scope, id, outputID string) dedupe.Ledger {
-	return mortalLedger{s.storeWithHistory.ForRun(scope, id, outputID), s.step}
+func (s mortalStore) ForRun(scope, id string) dedupe.Ledger {
+	return mortalLedger{s.storeWithHistory.ForRun(scope, id), s.step}
 }
 
 type mortalLedger struct {

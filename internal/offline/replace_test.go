@@ -294,8 +294,8 @@ func (s interrupted) HoldRuns(ctx context.Context, scope string, do func([]sqlit
 	return s.storeWithHistory.HoldRuns(ctx, scope, do)
 }
 
-func (s interrupted) ForRun(scope, id, outputID string) dedupe.Ledger {
-	return interruptedLedger{s.storeWithHistory.ForRun(scope, id, outputID), s.by}
+func (s interrupted) ForRun(scope, id string) dedupe.Ledger {
+	return interruptedLedger{s.storeWithHistory.ForRun(scope, id), s.by}
 }
 
 type interruptedLedger struct {
@@ -524,11 +524,11 @@ func (s undoMutant) ReplaceRuns(
 	return s.Store.ReplaceRuns(ctx, scope, by, choose)
 }
 
-func (s undoMutant) ForRun(scope, id, outputID string) dedupe.Ledger {
+func (s undoMutant) ForRun(scope, id string) dedupe.Ledger {
 	if s.mutant == forgetsToStop {
 		return s.Store
 	}
-	return s.Store.ForRun(scope, id, outputID)
+	return s.Store.ForRun(scope, id)
 }
 
 func (s undoMutant) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {

@@ -33,8 +33,7 @@ type Runs interface {
 	RunTable
 	// OpenRuns returns the runs over files that are neither finished nor closed, in the order of their ids.
 	OpenRuns(ctx context.Context, scope string) ([]Run, error)
-	// SaveRun stores a run, or replaces it. It returns ErrReplaced, and changes nothing, if the stored run is closed or
-	// has another OutputID.
+	// SaveRun stores a run, or replaces it. It returns ErrReplaced, and changes nothing, if the stored run is closed.
 	SaveRun(ctx context.Context, scope string, r Run) error
 }
 
@@ -43,7 +42,7 @@ type RunTable interface {
 	// RunByID returns a run, or nil if there is none or another run has replaced it. It reads consistently.
 	RunByID(ctx context.Context, scope, id string) (*Run, error)
 	// CloseRun closes a run at the progress that r has. It reports false, and changes nothing, if the run is closed or
-	// has another Beat or OutputID than r, since it was saved after r was read.
+	// has another Beat than r, since it was saved after r was read.
 	CloseRun(ctx context.Context, scope string, r Run) (closed bool, err error)
 }
 

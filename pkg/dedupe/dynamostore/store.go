@@ -280,12 +280,12 @@ func (s *Store) queryRuns(
 	}
 }
 
-// SaveRun puts a run IF the row is absent OR is open and has the same output.
+// SaveRun puts a run IF the row is absent OR is open.
 func (s *Store) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
 	in := &dynamodb.PutItemInput{TableName: aws.String(s.table), Item: dynamo.Encode(newRunRow(scope, r))}
 	if r.OutputID != "" {
-		in.ConditionExpression = aws.String("attribute_not_exists(pk) OR (closed = :no AND output_id = :output)")
-		in.ExpressionAttributeValues = map[string]types.AttributeValue{":no": no, ":output": text(r.OutputID)}
+		in.ConditionExpression = aws.String("attribute_not_exists(pk) OR closed = :no")
+		in.ExpressionAttributeValues = map[string]types.AttributeValue{":no": no}
 		in.ReturnValuesOnConditionCheckFailure = allOld
 	}
 	_, err := s.client.PutItem(ctx, in)
@@ -302,12 +302,12 @@ func (s *Store) CloseRun(ctx context.Context, scope string, r dedupe.Run) (close
 		TableName: aws.String(s.table), Key: dynamo.Encode(runKey(scope, r.ID)),
 		UpdateExpression: aws.String("SET closed = :yes, finished = :no, #input = :input, #lines = :lines, " +
 			"#file = :file, #line = :line, #output = :size, dead_letters = :letters, tally = :tally"),
-		ConditionExpression: aws.String("closed = :no AND beat = :beat AND output_id = :output"),
+		ConditionExpression: aws.String("closed = :no AND beat = :beat"),
 		ExpressionAttributeNames: map[string]string{
 			"#input": "input", "#lines": "lines", "#file": "file", "#line": "line", "#output": "output",
 		},
 		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":yes": yes, ":no": no, ":beat": number(r.Beat), ":output": text(r.OutputID),
+			":yes": yes, ":no": no, ":beat": number(r.Beat),
 			":input": number(r.Input), ":lines": number(r.Lines), ":file": number(int64(r.File)), ":line": number(r.Line),
 			":size": number(r.Output), ":letters": number(r.DeadLetters),
 			":tally": dynamo.Encode(newRunRow(scope, r))["tally"],
