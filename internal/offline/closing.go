@@ -15,6 +15,7 @@ import (
 type ClosedRun struct {
 	ID     string `json:"run"`
 	Output string `json:"output,omitempty"` // its file, which is whole up to Lines; empty for a stream
+	Place  string `json:"place,omitempty"`  // to which the run uploads its file, and may have done so
 	Host   string `json:"host,omitempty"`   // that has the file
 	Lines  int64  `json:"lines"`            // of the output
 }
@@ -126,6 +127,9 @@ func atBegin(r dedupe.Run) dedupe.Run {
 func (r *run) noteClosedRun(p dedupe.Run) {
 	about := AboutRun(p)
 	c := ClosedRun{ID: p.ID, Output: about.File, Lines: p.Tally.Out}
+	if about.Output != about.File {
+		c.Place = about.Output
+	}
 	if about.Host != r.host {
 		c.Host = about.Host
 	}

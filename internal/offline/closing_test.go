@@ -549,6 +549,20 @@ func TestCutLater(t *testing.T) {
 	}
 }
 
+// TestClosedBeforeItsUpload: who closes a run with an upload learns its place: the run may have made the object.
+func TestClosedBeforeItsUpload(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 9))
+	b.job.BatchSize, b.job.Place = 2, "s3://lake/unique"
+	b.job.Upload = func(context.Context, string) error { return nil }
+	b.interrupt(1)
+	b.job.Upload, b.job.Place, b.job.Out, b.job.DeadLetters = nil, "", b.path("out2"), b.path("dead2")
+	r, err := b.job.Run(context.Background())
+	if want := (ClosedRun{ID: r.Closed[0].ID, Output: b.path("out"), Place: "s3://lake/unique", Lines: 2}); err != nil || r.Closed[0] != want {
+		t.Errorf("got %+v, %v", r.Closed, err)
+	}
+}
+
 // TestWaits: a record that a run at work has entered and not saved is not decided, whether it is a copy or not.
 func TestWaits(t *testing.T) {
 	t.Parallel()
