@@ -265,7 +265,7 @@ func (s *Records) SaveRun(ctx context.Context, scope string, r dedupe.Run) error
 		return err
 	}
 	k := runKey{scope, r.ID}
-	if old, found := s.runs[k]; found && old.Closed {
+	if old, found := s.runs[k]; found && !r.Follows(old) {
 		return fmt.Errorf("%w: run %s", dedupe.ErrReplaced, r.ID)
 	}
 	s.runs[k] = r

@@ -42,7 +42,7 @@ func (r *run) closeStopped(ctx context.Context) error {
 }
 
 // closeIfStopped closes a run if its process has ended. The files are cut before the run is closed: if this process
-// ends in between, the files are as the run's own continuation would cut them.
+// ends in between, the files are as the run's own continuation would cut them. As that does, it saves the run before.
 func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 	about := AboutRun(p)
 	lock, err := r.lockFile(about.File)
@@ -68,6 +68,14 @@ func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 	at := p
 	whole := false
 	if its {
+		p.Beat++ // so that no save of the ended process follows, which may be on its way
+		if err := r.Store.SaveRun(ctx, r.Scope, p); errors.Is(err, dedupe.ErrReplaced) {
+			r.left = append(r.left, p)
+			return nil
+		} else if err != nil {
+			return err
+		}
+		at = p
 		if whole, err = r.cutFiles(lock, p); err != nil {
 			return err
 		}

@@ -345,6 +345,60 @@ func goesOnBeforeTheLock(t testing.TB, broken func(dedupe.Store) dedupe.Store) {
 	b.wantOnce("both outputs", 10, b.read("out"), b.read("out2"))
 }
 
+// TestLateSave: the last save of a killed process arrives while another command closes its run, before or after that has
+// fenced it off. Its lines are in the file, or the save has no effect.
+func TestLateSave(t *testing.T) {
+	t.Parallel()
+	lateSave(t, func(s *memstore.Records, scope string, r dedupe.Run) error { return s.SaveRun(t.Context(), scope, r) })
+	t.Run("saved-whenever-it-arrives", func(t *testing.T) {
+		mutanttest.MustFail(t, func(tb testing.TB) {
+			lateSave(tb, func(s *memstore.Records, scope string, r dedupe.Run) error {
+				s.Replace(scope, r)
+				return nil
+			})
+		})
+	})
+}
+
+func lateSave(t testing.TB, arrives func(*memstore.Records, string, dedupe.Run) error) {
+	for _, when := range []dedupefault.Method{dedupefault.RunByID, dedupefault.SaveRun} {
+		b := newBench(t, lines(1, 9))
+		b.job.BatchSize, b.tick = 1, recordEvery
+		b.goesOn(t.Context(), b.job, 3)
+		before := b.store.Runs()[0]
+		b.goesOn(t.Context(), b.job, 7)
+		late := b.store.Runs()[0]
+		before.Rests, late.Rests, late.Beat = false, false, before.Beat+1
+		b.store.Replace(b.job.Scope, before)
+		check := func() {
+			for _, r := range b.store.Runs() {
+				if r.ID == before.ID && int64(len(b.read("out"))) < r.Output {
+					t.Errorf("after %s: the output has %d bytes, and its row says %+v", when, len(b.read("out")), r)
+				}
+			}
+		}
+		second, once := b.job, false
+		second.Inputs, second.Out, second.DeadLetters = texts(lines(11, 12)), b.path("out2"), b.path("dead2")
+		second.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+			if c.Method == dedupefault.CloseRun {
+				check()
+			}
+			err := c.Do(ctx)
+			if c.Method == when && c.Run.ID == before.ID && !once {
+				once = true
+				if err := arrives(b.store, c.Scope, late); err != nil && !errors.Is(err, dedupe.ErrReplaced) {
+					t.Fatal(err)
+				}
+			}
+			return err
+		})
+		if _, err := second.Run(context.Background()); err != nil || !once {
+			t.Errorf("after %s: %v", when, err)
+		}
+		check()
+	}
+}
+
 // TestGoesOnBeforeItIsClosed: a run on another host goes on, and stops again, after its row was read and before it is
 // closed. It is closed at its last row.
 func TestGoesOnBeforeItIsClosed(t *testing.T) {

@@ -33,7 +33,8 @@ type Runs interface {
 	RunTable
 	// OpenRuns returns the runs over files that are neither finished nor closed, in the order of their ids.
 	OpenRuns(ctx context.Context, scope string) ([]Run, error)
-	// SaveRun stores a run, or replaces it. It returns ErrReplaced, and changes nothing, if the stored run is closed.
+	// SaveRun stores a run, or replaces it. It returns ErrReplaced, and changes nothing, unless r may follow the stored run:
+	// see Run.Follows.
 	SaveRun(ctx context.Context, scope string, r Run) error
 }
 
@@ -64,12 +65,19 @@ type Run struct {
 
 	// OutputID is the id of the output. The files belong to the run only if they have the same one.
 	OutputID string
-	// Beat grows each time the run is saved. While the run is at work, it is saved at least every BeatEvery.
+	// Beat grows each time the run is saved. No save follows one with a later Beat. While the run is at work, it is saved at least every BeatEvery.
 	Beat int64
 	// Rests says that the process of the run has ended by itself.
 	Rests bool
 	// Closed says that another command has closed the run: what it has entered after File and Line is void.
 	Closed bool
+}
+
+// Follows reports whether a save of r may replace the stored run: it is not closed, and a run over files was not saved
+// later. So a save that arrives late, after another process has gone on with the run or has cut its files, fails. A save
+// that is sent again does not.
+func (r Run) Follows(stored Run) bool {
+	return !stored.Closed && (r.OutputID == "" || stored.Beat < r.Beat || stored == r)
 }
 
 // BeatEvery is how often a run at work is saved at least. A run that was not saved for RestAfter counts as stopped.

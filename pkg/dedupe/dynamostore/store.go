@@ -280,19 +280,27 @@ func (s *Store) queryRuns(
 	}
 }
 
-// SaveRun puts a run IF the row is absent OR is open.
+// SaveRun puts a run IF the row is absent OR r follows it: see dedupe.Run.Follows.
 func (s *Store) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
 	in := &dynamodb.PutItemInput{TableName: aws.String(s.table), Item: dynamo.Encode(newRunRow(scope, r))}
 	if r.OutputID != "" {
-		in.ConditionExpression = aws.String("attribute_not_exists(pk) OR closed = :no")
-		in.ExpressionAttributeValues = map[string]types.AttributeValue{":no": no}
+		in.ConditionExpression = aws.String("attribute_not_exists(pk) OR (closed = :no AND beat < :beat)")
+		in.ExpressionAttributeValues = map[string]types.AttributeValue{":no": no, ":beat": number(r.Beat)}
 		in.ReturnValuesOnConditionCheckFailure = allOld
 	}
 	_, err := s.client.PutItem(ctx, in)
-	if _, over := dynamo.ConditionFailure(err); over {
-		return fmt.Errorf("%w: run %s", dedupe.ErrReplaced, r.ID)
+	stored, over := dynamo.ConditionFailure(err)
+	if !over {
+		return failed("save run", err)
 	}
-	return failed("save run", err)
+	var row runRow
+	if err := dynamo.Decode(stored, &row); err != nil {
+		return err
+	}
+	if now := row.run(); r.Follows(*now) { // this save, whose reply was lost
+		return nil
+	}
+	return fmt.Errorf("%w: run %s", dedupe.ErrReplaced, r.ID)
 }
 
 // CloseRun puts a run as closed IF its row is open and was not saved since r was read. It is an update, so that a

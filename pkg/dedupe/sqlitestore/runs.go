@@ -171,6 +171,13 @@ func (s *Store) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
 		if err := checkNotOver(ctx, w, scope, r.ID); err != nil {
 			return err
 		}
+		stored, err := runsIn{w}.RunByID(ctx, scope, r.ID)
+		if err != nil {
+			return err
+		}
+		if stored != nil && !r.Follows(*stored) {
+			return fmt.Errorf("%w: run %s", ErrReplaced, r.ID)
+		}
 		return putRun(ctx, w, scope, r)
 	})
 }
