@@ -59,7 +59,7 @@ func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 		}
 		p = *now
 	}
-	here := about.File != "" && r.host != "" && about.Host == r.host
+	here := about.File != "" && r.host != "" && r.isOnHost(about)
 	its := lock != nil && lock.isOf(p)
 	if !p.Rests && (!here || lock == nil && !errors.Is(err, fs.ErrNotExist)) {
 		r.left = append(r.left, p) // a stream, or a file on another host
@@ -132,13 +132,16 @@ func atBegin(r dedupe.Run) dedupe.Run {
 	return r
 }
 
+// isOnHost reports whether a run had the host of this one. Two machines may have one name.
+func (r *run) isOnHost(a About) bool { return a.Host == r.host && a.Machine == r.machine }
+
 func (r *run) noteClosedRun(p dedupe.Run) {
 	about := AboutRun(p)
 	c := ClosedRun{ID: p.ID, Output: about.File, Lines: p.Tally.Out}
 	if about.Output != about.File {
 		c.Place = about.Output
 	}
-	if about.Host != r.host {
+	if !r.isOnHost(about) {
 		c.Host = about.Host
 	}
 	r.closed = append(r.closed, c)

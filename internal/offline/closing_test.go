@@ -282,6 +282,40 @@ func TestHostsWithoutNames(t *testing.T) {
 	}
 }
 
+// TestHostsOfOneName: a run at work on another machine of the same name is not closed, although its file is not here.
+func TestHostsOfOneName(t *testing.T) {
+	t.Parallel()
+	for _, same := range []bool{false, true} {
+		b := newBench(t, lines(1, 9))
+		b.job.BatchSize, b.job.host, b.job.machine = 4, "web", "1"
+		second := b.job
+		if !same {
+			second.machine = "2"
+		}
+		second.Inputs, second.Out, second.DeadLetters = texts(lines(11, 12)), b.path("out2"), b.path("dead2")
+		if err := os.Mkdir(b.path("there"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		b.job.Out, b.job.DeadLetters = b.path("there/out"), b.path("there/dead")
+		var r Report
+		b.job.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+			if c.Method == dedupefault.PutIfAbsent && r.Run == "" {
+				see := os.Rename(b.path("there"), b.path("hidden"))
+				var err error
+				r, err = second.Run(ctx)
+				if err := errors.Join(see, err, os.Rename(b.path("hidden"), b.path("there"))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return c.Do(ctx)
+		})
+		_, err := b.job.Run(context.Background())
+		if closed := len(r.Closed) > 0; closed != same || closed != errors.Is(err, dedupe.ErrReplaced) {
+			t.Errorf("the same machine %t: closed %+v, and the run at work: %v", same, r.Closed, err)
+		}
+	}
+}
+
 // goesOn runs a job until it has decided some lines.
 func (b *bench) goesOn(ctx context.Context, j Job, lines int64) {
 	b.Helper()
@@ -335,12 +369,13 @@ func goesOnBeforeTheLock(t testing.TB, broken func(dedupe.Store) dedupe.Store) {
 		}
 		return err
 	})
+	first := b.store.Runs()[0].ID
 	r, err := second.Run(context.Background())
 	if err != nil || len(r.Closed) != 1 || r.Closed[0].Lines != 7 {
 		t.Errorf("got %+v, %v", r.Closed, err)
 	}
-	if row := b.store.Runs()[0]; int64(len(b.read("out"))) != row.Output {
-		t.Errorf("the output has %d bytes, and its row says %+v", len(b.read("out")), row)
+	if row, err := b.store.RunByID(t.Context(), b.job.Scope, first); err != nil || int64(len(b.read("out"))) != row.Output {
+		t.Errorf("the output has %d bytes, and its row says %+v, %v", len(b.read("out")), row, err)
 	}
 	b.wantOnce("both outputs", 10, b.read("out"), b.read("out2"))
 }
