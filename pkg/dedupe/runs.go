@@ -132,9 +132,13 @@ func (r *Run) Saved(at RunLine) bool {
 type RunWatch struct {
 	Now func() time.Time // nil means time.Now
 
-	mu   sync.Mutex
-	runs map[runKey]*watchedRun
+	mu       sync.Mutex
+	runs     map[runKey]*watchedRun
+	finished ownersOfRun // of the finished run whose entry was met last: most entries are of few runs
 }
+
+// ownersOfRun are the owners of a run's records: their texts begin with prefix.
+type ownersOfRun struct{ scope, prefix string }
 
 type runKey struct{ scope, run string }
 
@@ -154,13 +158,19 @@ const readAgain = 200 * time.Millisecond
 // entry must be read before this call. If it is unknown yet whether the entry counts, the error is a RunAtWorkError.
 // Void closes a run that has stopped.
 func (w *RunWatch) Void(ctx context.Context, runs RunTable, scope, owner string, asks Owner) (bool, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if f := w.finished; f.prefix != "" && f.scope == scope && strings.HasPrefix(owner, f.prefix) {
+		return false, nil
+	}
 	at, ok := ReadRunLine(owner)
 	if !ok || asks.isOf(at.Run) {
 		return false, nil
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	r := w.runs[runKey{scope, at.Run}]
+	if r != nil && r.Finished {
+		w.finished = ownersOfRun{scope, runSource + at.Run + "/"}
+	}
 	switch {
 	case r != nil && (r.Saved(at) || r.Closed):
 		return !r.Saved(at), nil

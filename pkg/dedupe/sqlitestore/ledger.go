@@ -124,11 +124,13 @@ func findExisting(ctx context.Context, w *sqlite.Statements, requests []request)
 		func(scan func(into ...any) error) error {
 			var at int
 			var old dedupe.Existing
+			var purgeAndDone int64
 			var record string
-			if err := scan(&at, sqlite.IntoBytes(old.Owner[:]), sqlite.IntoBytes(old.Content[:]), &old.PurgeAt, &old.Done,
+			if err := scan(&at, sqlite.IntoBytes(old.Owner[:]), sqlite.IntoBytes(old.Content[:]), &purgeAndDone,
 				&record); err != nil {
 				return err
 			}
+			old.PurgeAt, old.Done = purgeAndDone>>1, purgeAndDone&1 == 1
 			requests[at].result.Existing, requests[at].record = &old, record
 			return nil
 		})
