@@ -158,15 +158,12 @@ const readAgain = 200 * time.Millisecond
 // entry must be read before this call. If it is unknown yet whether the entry counts, the error is a RunAtWorkError.
 // Void closes a run that has stopped.
 func (w *RunWatch) Void(ctx context.Context, runs RunTable, scope, owner string, asks Owner) (bool, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if f := w.finished; f.prefix != "" && f.scope == scope && strings.HasPrefix(owner, f.prefix) {
-		return false, nil
-	}
 	at, ok := ReadRunLine(owner)
 	if !ok || asks.isOf(at.Run) {
 		return false, nil
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	r := w.runs[runKey{scope, at.Run}]
 	if r != nil && r.Finished {
 		w.finished = ownersOfRun{scope, runSource + at.Run + "/"}
@@ -194,6 +191,17 @@ func (w *RunWatch) Void(ctx context.Context, runs RunTable, scope, owner string,
 		err = &RunAtWorkError{at.Run}
 	}
 	return err == nil, err
+}
+
+// Finished returns what the texts of owners begin with whose entries count: those of the finished run that Void has met
+// last. It is "" if there is none. An engine need not read the owners of these entries.
+func (w *RunWatch) Finished(scope string) (prefix string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.finished.scope == scope {
+		prefix = w.finished.prefix
+	}
+	return prefix
 }
 
 // read reads a run, and notes how long it has had its beat.
