@@ -107,7 +107,7 @@ finishes after a later one does not move the list back. A run of another ledger 
 --replace-run RUN puts a wrong run right. Its entries and those of all later runs are deleted from the ledger, their
 published outputs are taken out of the list, and then the files are deduplicated as one new run: give the corrected
 inputs of the run and all later inputs, in order. The command names the outputs that do not count any more. It needs a
-SQLite ledger whose scope is kept forever (no --window) and has no other owners (streams, --owner-path).
+SQLite ledger whose scope is kept forever (no --window), and which no function and no import of named owners uses.
 
 If nearly all of the first 100 lines cannot be processed for one reason (another format, a wrong path ...), nothing is
 changed and the exit code is 2: see --poison-limit. If records share an id and differ only in one or two members, the
@@ -208,7 +208,7 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 		}
 		deadLetters = cmp.Or(c.listing(), "the report of --report DIR")
 	}
-	return a.summarize(report, deadLetters)
+	return c.summarize(a, report, deadLetters)
 }
 
 func (c *dedupeCommand) setDefaults(out output) {
@@ -347,7 +347,7 @@ func (c *dedupeCommand) createLedger(ctx context.Context, job *offline.Job) (*le
 }
 
 // summarize prints the results of a run to stderr, because survivors may be on stdout.
-func (a *app) summarize(r offline.Report, deadLetters string) error {
+func (c *dedupeCommand) summarize(a *app, r offline.Report, deadLetters string) error {
 	if r.Resumed > 0 {
 		a.remark("went on after %s that an earlier run had done", quantity(r.Resumed, "line"))
 	}
@@ -356,7 +356,7 @@ func (a *app) summarize(r offline.Report, deadLetters string) error {
 			return err
 		}
 	} else {
-		a.remarkDifferences(r)
+		c.remarkDifferences(a, r)
 		a.remark("in %d = new %d + retry %d + natural %d + synthetic %d + dead_lettered %d + skipped %d; out %d",
 			r.In, r.New, r.Retry, r.Natural, r.Synthetic, r.DeadLettered, r.Skipped, r.Out)
 	}

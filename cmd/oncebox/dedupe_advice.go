@@ -127,7 +127,7 @@ const (
 )
 
 // remarkDifferences names the members in which records of one id differ, and that may not belong to the records.
-func (a *app) remarkDifferences(r offline.Report) {
+func (c *dedupeCommand) remarkDifferences(a *app, r offline.Report) {
 	shown := slices.DeleteFunc(slices.Clone(r.Differences), func(d offline.Difference) bool {
 		return len(d.Members) > 1 && d.Records < sureOfTwo
 	})
@@ -143,11 +143,23 @@ func (a *app) remarkDifferences(r offline.Report) {
 		for _, path := range d.Members {
 			advice += " --volatile " + shellWord(path)
 		}
+		advice += c.afterThisRun(a, r.Run)
 		a.remark("%s from it only in %s. %s", records, strings.Join(d.Members, " and "), advice)
 	}
 	if len(shown) > 0 && r.ComparedIDs > 0 {
 		a.remark("only the records of the first %s ids were compared", withCommas(int64(r.ComparedIDs)))
 	}
+}
+
+// afterThisRun returns how to give other options to a run whose records the ledger has already.
+func (c *dedupeCommand) afterThisRun(a *app, run string) string {
+	switch {
+	case c.DryRun, c.Ledger == inMemory:
+		return ""
+	case c.Window != nil, c.Ledger == "" && a.Store == dynamodbStore:
+		return ", in another --scope"
+	}
+	return " --replace-run " + run
 }
 
 // shellWord quotes a text for a shell, if it needs that.

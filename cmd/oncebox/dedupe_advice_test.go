@@ -135,4 +135,13 @@ func TestDedupeDifferences(t *testing.T) {
 	if strings.Contains(advised.stderr, "differ") || !strings.Contains(advised.stderr, "natural 10001 ") {
 		t.Errorf("the advice does not work: %s", advised.stderr)
 	}
+	inFile := []string{"dedupe", "two", "--id-path", "id", "--ledger", "seen.db", "--out"}
+	finished := s.run(exitDone, append(inFile, "wrong")...).stderr
+	_, advice, _ := strings.Cut(finished, "leave them out: ")
+	advice, _, _ = strings.Cut(advice, "\n")
+	if again := s.run(exitDone, append(append(inFile, "right"), strings.Fields(advice)...)...); !strings.Contains(again.stderr, "natural 10 ") {
+		t.Errorf("the advice %q does not work: %s", advice, again.stderr)
+	}
+	s.run(exitDone, append(inFile[:4:4], "--ledger", "window.db", "--window", "1h")...).
+		saying(t, "leave them out: --volatile a --volatile b, in another --scope\n")
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"errors"
+	"fmt"
 
 	"github.com/oncebox/oncebox/internal/offline"
 )
@@ -29,9 +30,6 @@ func (c *dedupeCommand) checkHistory(a *app) error {
 		return &usageError{
 			errors.New("--replace-run and --window exclude each other: entries that end may have gone already"), oneOfTwo,
 		}
-	case c.OwnerPath != "":
-		return &usageError{errors.New("--replace-run and --owner-path exclude each other: " +
-			"it must be known of each entry which run has put it"), oneOfTwo}
 	}
 	return nil
 }
@@ -39,11 +37,14 @@ func (c *dedupeCommand) checkHistory(a *app) error {
 // remarkClosed reports the stopped runs that were closed.
 func (a *app) remarkClosed(runs []offline.ClosedRun) {
 	for _, r := range runs {
-		file := cmp.Or(r.Output, "stdout")
+		file, upload := cmp.Or(r.Output, "stdout"), ""
 		if r.Host != "" {
 			file += " on host " + r.Host
 		}
-		a.remark("closed the stopped run %s at line %d of %s; its later records are decided again", r.ID, r.Lines, file)
+		if r.Place != "" {
+			upload = fmt.Sprintf(". If %s exists, it has these lines. Otherwise copy that file to it", r.Place)
+		}
+		a.remark("closed the stopped run %s at line %d of %s; its later records are decided again%s", r.ID, r.Lines, file, upload)
 	}
 }
 

@@ -102,7 +102,6 @@ func TestReplaceRunIsRefused(t *testing.T) {
 	for says, more := range map[string][]string{
 		"needs a SQLite ledger":                      {"--ledger", inMemory},
 		"--replace-run and --window exclude":         {"--ledger", "seen.db", "--window", "1h"},
-		"--replace-run and --owner-path exclude":     {"--ledger", "seen.db", "--owner-path", "o"},
 		"there is no such file":                      {"--ledger", "seen.db"},
 		"only that has a history of runs":            {"--store", "dynamodb:"},
 		"--dry-run changes nothing":                  {"--ledger", "seen.db", "--dry-run"},

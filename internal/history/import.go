@@ -56,6 +56,7 @@ type Import struct {
 	Wait     func(ctx context.Context, records int) error
 	Batch    int // the number of records that are entered at a time; 0 means 1,000
 	Now      func() time.Time
+	Clock    dedupe.Clock        // for tests
 	Progress func(records int64) // may be nil
 }
 
@@ -84,7 +85,9 @@ const (
 // Run runs the import. It is safe to repeat at any time. The report is valid with ErrStopped, too. Any other error
 // comes before the first entry.
 func (i *Import) Run(ctx context.Context) (Report, error) {
-	r := &running{Import: *i, decider: dedupe.Decider{Ledger: i.Store, Scope: i.Scope, Retention: i.Retention}}
+	r := &running{Import: *i, decider: dedupe.Decider{
+		Ledger: i.Store, Scope: i.Scope, Retention: i.Retention, Clock: i.Clock,
+	}}
 	if r.Batch == 0 {
 		r.Batch = defaultBatch
 	}

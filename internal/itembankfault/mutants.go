@@ -129,7 +129,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name:     "block-in-the-first-slot-only",
-		CaughtBy: []string{"blocks/forget-blocks-every-slot", "blocks/forget-that-stops-anywhere", "scenario/forgotten-in-slots"},
+		CaughtBy: []string{"blocks/forget-blocks-every-slot", "pairs/forget-and-claims", "scenario/forgotten-in-slots"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return blockInFirstSlot{e.Store} },
 	},
 	{
@@ -280,7 +280,7 @@ var Mutants = []Mutant{
 		Name: "campaign-replaced-whatever-the-version",
 		CaughtBy: []string{
 			"engine/replace-campaign-conditions", "changes/change-against-a-change",
-			"changes/delete-against-an-opening", "modes/close-against-everything", "pairs/delete-and-load",
+			"changes/delete-against-an-opening", "modes/close-against-everything", "pairs/open-and-close", "pairs/delete-and-load",
 		},
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replaceAtAnyVersion{e.Store, true} },
 	},
@@ -319,19 +319,19 @@ var Mutants = []Mutant{
 	{
 		Name: "opened-whatever-was-closed",
 		CaughtBy: []string{
-			"modes/open-against-a-close", "modes/open-against-a-change", "pairs/open-and-close",
+			"modes/open-against-a-change", "pairs/open-and-close",
 			"pairs/close-and-reconcile",
 		},
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return openedAtAnyVersion{e.Store} },
 	},
 	{
 		Name:     "changes-counted-as-loads",
-		CaughtBy: []string{"engine/modes-are-read-as-they-were-written", "modes/open-against-a-close", "modes/by-times-against-a-close"},
+		CaughtBy: []string{"engine/modes-are-read-as-they-were-written", "modes/by-times-against-a-close", "pairs/open-and-close"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return changesAsLoads{e.Store} },
 	},
 	{
 		Name:     "closed-again-without-a-write",
-		CaughtBy: []string{"engine/modes-are-read-as-they-were-written", "modes/open-against-a-close", "modes/by-times-against-a-close"},
+		CaughtBy: []string{"engine/modes-are-read-as-they-were-written", "modes/by-times-against-a-close", "pairs/open-and-close"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return closedOnce{e.Store} },
 	},
 	{

@@ -265,7 +265,7 @@ func (s *Records) SaveRun(ctx context.Context, scope string, r dedupe.Run) error
 		return err
 	}
 	k := runKey{scope, r.ID}
-	if old, found := s.runs[k]; found && (old.Closed || old.OutputID != r.OutputID) {
+	if old, found := s.runs[k]; found && !r.Follows(old) {
 		return fmt.Errorf("%w: run %s", dedupe.ErrReplaced, r.ID)
 	}
 	s.runs[k] = r
@@ -293,7 +293,7 @@ func (s lockedRuns) RunByID(ctx context.Context, scope, id string) (*dedupe.Run,
 // CloseRun implements dedupe.RunTable.
 func (s lockedRuns) CloseRun(ctx context.Context, scope string, r dedupe.Run) (bool, error) {
 	old, found := s.runs[runKey{scope, r.ID}]
-	if err := ctx.Err(); err != nil || !found || old.Closed || old.Beat != r.Beat || old.OutputID != r.OutputID {
+	if err := ctx.Err(); err != nil || !found || old.Closed || old.Beat != r.Beat {
 		return false, err
 	}
 	r.Closed, r.Finished = true, false

@@ -2,9 +2,7 @@ package offline
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"sync"
 	"time"
 
@@ -106,7 +104,7 @@ func (r *run) afterReplaced(ctx context.Context) string {
 	}
 	r.out.close()
 	r.deadLetters.close()
-	if err := errors.Join(r.cutClosed(r.lock, *row), os.Remove(r.lock.runPath())); err != nil {
+	if err := r.leaveClosed(r.lock, *row); err != nil {
 		return fmt.Sprintf("%s counts only up to its line %d: %v", r.Out, row.Tally.Out, err)
 	}
 	return fmt.Sprintf("%s is whole up to its line %d, where it was closed. Other runs decide the later records again",

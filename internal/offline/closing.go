@@ -15,6 +15,7 @@ import (
 type ClosedRun struct {
 	ID     string `json:"run"`
 	Output string `json:"output,omitempty"` // its file, which is whole up to Lines; empty for a stream
+	Place  string `json:"place,omitempty"`  // to which the run uploads its file, and may have done so
 	Host   string `json:"host,omitempty"`   // that has the file
 	Lines  int64  `json:"lines"`            // of the output
 }
@@ -41,7 +42,7 @@ func (r *run) closeStopped(ctx context.Context) error {
 }
 
 // closeIfStopped closes a run if its process has ended. The files are cut before the run is closed: if this process
-// ends in between, the files are as the run's own continuation would cut them.
+// ends in between, the files are as the run's own continuation would cut them. As that does, it saves the run before.
 func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 	about := AboutRun(p)
 	lock, err := r.lockFile(about.File)
@@ -58,7 +59,7 @@ func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 		}
 		p = *now
 	}
-	here := about.File != "" && r.host != "" && about.Host == r.host
+	here := about.File != "" && r.host != "" && r.isOnHost(about)
 	its := lock != nil && lock.isOf(p)
 	if !p.Rests && (!here || lock == nil && !errors.Is(err, fs.ErrNotExist)) {
 		r.left = append(r.left, p) // a stream, or a file on another host
@@ -67,6 +68,14 @@ func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 	at := p
 	whole := false
 	if its {
+		p.Beat++ // so that no save of the ended process follows, which may be on its way
+		if err := r.Store.SaveRun(ctx, r.Scope, p); errors.Is(err, dedupe.ErrReplaced) {
+			r.left = append(r.left, p)
+			return nil
+		} else if err != nil {
+			return err
+		}
+		at = p
 		if whole, err = r.cutFiles(lock, p); err != nil {
 			return err
 		}
@@ -123,10 +132,16 @@ func atBegin(r dedupe.Run) dedupe.Run {
 	return r
 }
 
+// isOnHost reports whether a run had the host of this one. Two machines may have one name.
+func (r *run) isOnHost(a About) bool { return a.Host == r.host && a.Machine == r.machine }
+
 func (r *run) noteClosedRun(p dedupe.Run) {
 	about := AboutRun(p)
 	c := ClosedRun{ID: p.ID, Output: about.File, Lines: p.Tally.Out}
-	if about.Host != r.host {
+	if about.Output != about.File {
+		c.Place = about.Output
+	}
+	if !r.isOnHost(about) {
 		c.Host = about.Host
 	}
 	r.closed = append(r.closed, c)
@@ -169,13 +184,16 @@ func (r *run) cut(path string, is, to int64) error {
 	return errors.Join(f.Truncate(to), f.Sync(), f.Close())
 }
 
-// cutClosed cuts the files of a closed run, if they are still its own.
-func (r *run) cutClosed(lock *outputLock, p dedupe.Run) error {
+// leaveClosed cuts the files of a closed run, if they are still its own, and then removes FILE.run. If they cannot be cut,
+// FILE.run stays: the next command that uses the output cuts them.
+func (r *run) leaveClosed(lock *outputLock, p dedupe.Run) error {
 	if !p.Closed || !lock.isOf(p) {
 		return nil
 	}
-	_, err := r.cutFiles(lock, p)
-	return err
+	if _, err := r.cutFiles(lock, p); err != nil {
+		return err
+	}
+	return lock.removeRunFile()
 }
 
 // tidyClosed cuts the files of a run that another host or a function has closed. A run at work does it by itself.
@@ -190,10 +208,7 @@ func (r *run) tidyClosed(path string, p dedupe.Run) error {
 	if lock != r.lock {
 		defer lock.release()
 	}
-	if err := r.cutClosed(lock, p); err != nil || !lock.isOf(p) {
-		return err
-	}
-	return lock.removeRunFile()
+	return r.leaveClosed(lock, p)
 }
 
 // outputKind ends the id of an output. A link may name a file as compressed that is not: its run does not continue.
@@ -255,10 +270,10 @@ func (r *run) freeOutput(ctx context.Context) error {
 	case row.Finished:
 		return refuse("%s is complete: it is the output of the finished run %s. Choose another file", r.Out, row.ID)
 	case row.Closed:
-		if err := errors.Join(r.cutClosed(r.lock, *row), r.lock.removeRunFile()); err != nil {
+		if err := r.leaveClosed(r.lock, *row); err != nil {
 			return err
 		}
-		if err := CheckEmpty(r.Out, r.DeadLetters); err != nil {
+		if err := checkEmpty(r.Out, r.DeadLetters); err != nil {
 			return refuse("%s has the first %d records of the run %s, which was closed there. Choose another file",
 				r.Out, row.Tally.Out, row.ID)
 		}

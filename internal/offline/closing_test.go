@@ -168,14 +168,10 @@ func TestAnotherOutputsID(t *testing.T) {
 	t.Run("cut-without-the-outputs-id", func(t *testing.T) {
 		mutanttest.MustFail(t, func(tb testing.TB) {
 			anotherOutputsID(tb, func(s dedupe.Store) dedupe.Store {
-				mine := ""
 				return dedupefault.HookStore(s, func(ctx context.Context, c *dedupefault.Call) error {
-					if c.Method == dedupefault.SaveRun && mine != "" {
-						c.Run.OutputID = mine
-					}
 					err := c.Do(ctx)
 					if c.Method == dedupefault.RunByID && c.Run != nil {
-						mine, c.Run.OutputID = c.Run.OutputID, outputBefore
+						c.Run.OutputID = outputBefore
 					}
 					return err
 				})
@@ -286,6 +282,40 @@ func TestHostsWithoutNames(t *testing.T) {
 	}
 }
 
+// TestHostsOfOneName: a run at work on another machine of the same name is not closed, although its file is not here.
+func TestHostsOfOneName(t *testing.T) {
+	t.Parallel()
+	for _, same := range []bool{false, true} {
+		b := newBench(t, lines(1, 9))
+		b.job.BatchSize, b.job.host, b.job.machine = 4, "web", "1"
+		second := b.job
+		if !same {
+			second.machine = "2"
+		}
+		second.Inputs, second.Out, second.DeadLetters = texts(lines(11, 12)), b.path("out2"), b.path("dead2")
+		if err := os.Mkdir(b.path("there"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		b.job.Out, b.job.DeadLetters = b.path("there/out"), b.path("there/dead")
+		var r Report
+		b.job.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+			if c.Method == dedupefault.PutIfAbsent && r.Run == "" {
+				see := os.Rename(b.path("there"), b.path("hidden"))
+				var err error
+				r, err = second.Run(ctx)
+				if err := errors.Join(see, err, os.Rename(b.path("hidden"), b.path("there"))); err != nil {
+					t.Fatal(err)
+				}
+			}
+			return c.Do(ctx)
+		})
+		_, err := b.job.Run(context.Background())
+		if closed := len(r.Closed) > 0; closed != same || closed != errors.Is(err, dedupe.ErrReplaced) {
+			t.Errorf("the same machine %t: closed %+v, and the run at work: %v", same, r.Closed, err)
+		}
+	}
+}
+
 // goesOn runs a job until it has decided some lines.
 func (b *bench) goesOn(ctx context.Context, j Job, lines int64) {
 	b.Helper()
@@ -305,26 +335,103 @@ func (b *bench) goesOn(ctx context.Context, j Job, lines int64) {
 // that command takes the lock of its output. The output is not cut to the earlier row.
 func TestGoesOnBeforeTheLock(t *testing.T) {
 	t.Parallel()
+	goesOnBeforeTheLock(t, func(s dedupe.Store) dedupe.Store { return s })
+	t.Run("row-before-the-lock", func(t *testing.T) {
+		mutanttest.MustFail(t, func(tb testing.TB) { goesOnBeforeTheLock(tb, withRowsAsListed) })
+	})
+}
+
+// withRowsAsListed breaks a rule: a run that was listed as open is not read again.
+func withRowsAsListed(s dedupe.Store) dedupe.Store {
+	listed := map[string]dedupe.Run{}
+	return dedupefault.HookStore(s, func(ctx context.Context, c *dedupefault.Call) error {
+		err := c.Do(ctx)
+		for _, r := range c.Runs {
+			listed[r.ID] = r
+		}
+		if r, ok := listed[c.Digest]; ok && c.Method == dedupefault.RunByID {
+			c.Run = &r
+		}
+		return err
+	})
+}
+
+func goesOnBeforeTheLock(t testing.TB, broken func(dedupe.Store) dedupe.Store) {
 	b := newBench(t, lines(1, 9))
 	b.job.BatchSize, b.tick = 1, recordEvery
 	b.goesOn(t.Context(), b.job, 3)
 	second := b.job
 	second.Inputs, second.Out, second.DeadLetters = texts(lines(1, 10)), b.path("out2"), b.path("dead2")
-	second.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+	second.Store = dedupefault.HookStore(broken(b.store), func(ctx context.Context, c *dedupefault.Call) error {
 		err := c.Do(ctx)
 		if c.Method == dedupefault.OpenRuns {
 			b.goesOn(ctx, b.job, 7)
 		}
 		return err
 	})
+	first := b.store.Runs()[0].ID
 	r, err := second.Run(context.Background())
 	if err != nil || len(r.Closed) != 1 || r.Closed[0].Lines != 7 {
 		t.Errorf("got %+v, %v", r.Closed, err)
 	}
-	if row := b.store.Runs()[0]; int64(len(b.read("out"))) != row.Output {
-		t.Errorf("the output has %d bytes, and its row says %+v", len(b.read("out")), row)
+	if row, err := b.store.RunByID(t.Context(), b.job.Scope, first); err != nil || int64(len(b.read("out"))) != row.Output {
+		t.Errorf("the output has %d bytes, and its row says %+v, %v", len(b.read("out")), row, err)
 	}
 	b.wantOnce("both outputs", 10, b.read("out"), b.read("out2"))
+}
+
+// TestLateSave: the last save of a killed process arrives while another command closes its run, before or after that has
+// fenced it off. Its lines are in the file, or the save has no effect.
+func TestLateSave(t *testing.T) {
+	t.Parallel()
+	lateSave(t, func(s *memstore.Records, scope string, r dedupe.Run) error { return s.SaveRun(t.Context(), scope, r) })
+	t.Run("saved-whenever-it-arrives", func(t *testing.T) {
+		mutanttest.MustFail(t, func(tb testing.TB) {
+			lateSave(tb, func(s *memstore.Records, scope string, r dedupe.Run) error {
+				s.Replace(scope, r)
+				return nil
+			})
+		})
+	})
+}
+
+func lateSave(t testing.TB, arrives func(*memstore.Records, string, dedupe.Run) error) {
+	for _, when := range []dedupefault.Method{dedupefault.RunByID, dedupefault.SaveRun} {
+		b := newBench(t, lines(1, 9))
+		b.job.BatchSize, b.tick = 1, recordEvery
+		b.goesOn(t.Context(), b.job, 3)
+		before := b.store.Runs()[0]
+		b.goesOn(t.Context(), b.job, 7)
+		late := b.store.Runs()[0]
+		before.Rests, late.Rests, late.Beat = false, false, before.Beat+1
+		b.store.Replace(b.job.Scope, before)
+		check := func() {
+			for _, r := range b.store.Runs() {
+				if r.ID == before.ID && int64(len(b.read("out"))) < r.Output {
+					t.Errorf("after %s: the output has %d bytes, and its row says %+v", when, len(b.read("out")), r)
+				}
+			}
+		}
+		second, once := b.job, false
+		second.Inputs, second.Out, second.DeadLetters = texts(lines(11, 12)), b.path("out2"), b.path("dead2")
+		second.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+			if c.Method == dedupefault.CloseRun {
+				check()
+			}
+			err := c.Do(ctx)
+			if c.Method == when && c.Run.ID == before.ID && !once {
+				once = true
+				if err := arrives(b.store, c.Scope, late); err != nil && !errors.Is(err, dedupe.ErrReplaced) {
+					t.Fatal(err)
+				}
+			}
+			return err
+		})
+		if _, err := second.Run(context.Background()); err != nil || !once {
+			t.Errorf("after %s: %v", when, err)
+		}
+		check()
+	}
 }
 
 // TestGoesOnBeforeItIsClosed: a run on another host goes on, and stops again, after its row was read and before it is
@@ -381,13 +488,39 @@ func goesOnBeforeItIsClosed(t testing.TB, closes func(*memstore.Records, *dedupe
 // stops, and is closed at that save and not at the one before.
 func TestUnheardSave(t *testing.T) {
 	t.Parallel()
+	unheardSave(t, func(s dedupe.Store) dedupe.Store { return s })
+	t.Run("rests-where-it-has-heard", func(t *testing.T) {
+		mutanttest.MustFail(t, func(tb testing.TB) { unheardSave(tb, withHeardRows) })
+	})
+}
+
+// withHeardRows breaks a rule: a run rests with the last row whose save it has heard of.
+func withHeardRows(s dedupe.Store) dedupe.Store {
+	heard := map[string]dedupe.Run{}
+	return dedupefault.HookStore(s, func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method != dedupefault.SaveRun {
+			return c.Do(ctx)
+		}
+		if row, ok := heard[c.Run.ID]; ok && c.Run.Rests {
+			row.Beat, row.Rests = c.Run.Beat, true
+			c.Run = &row
+		}
+		err := c.Do(ctx)
+		if err == nil {
+			heard[c.Run.ID] = *c.Run
+		}
+		return err
+	})
+}
+
+func unheardSave(t testing.TB, broken func(dedupe.Store) dedupe.Store) {
 	b := newBench(t, lines(1, 9))
 	b.job.BatchSize, b.tick = 1, recordEvery
 	first, second, third := b.job, b.job, b.job
 	second.Inputs, second.Out, second.DeadLetters = texts(lines(4, 6)), b.path("out2"), b.path("dead2")
 	third.Inputs, third.Out, third.DeadLetters = texts(rec("10", "x")), b.path("out3"), b.path("dead3")
 	met := false
-	first.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+	first.Store = broken(dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
 		if err := c.Do(ctx); err != nil || c.Method != dedupefault.SaveRun || c.Run.Lines != 6 || met {
 			return err
 		}
@@ -396,7 +529,7 @@ func TestUnheardSave(t *testing.T) {
 			t.Errorf("the second run: %+v, %v", r, err)
 		}
 		return dedupe.ErrTryAgain
-	})
+	}))
 	if _, err := first.Run(context.Background()); !errors.Is(err, ErrStopped) {
 		t.Fatalf("want a stopped run, got %v", err)
 	}
@@ -410,6 +543,25 @@ func TestUnheardSave(t *testing.T) {
 // suspended writes nothing more, and its files are cut to what was saved.
 func TestAtWork(t *testing.T) {
 	t.Parallel()
+	atWork(t, func(s dedupe.Store) dedupe.Store { return s })
+	t.Run("closes-runs-at-work", func(t *testing.T) {
+		mutanttest.MustFail(t, func(tb testing.TB) { atWork(tb, closesAtWork) })
+	})
+}
+
+// closesAtWork breaks a rule: a command closes the runs whose lock it cannot take.
+func closesAtWork(s dedupe.Store) dedupe.Store {
+	return dedupefault.HookStore(s, func(ctx context.Context, c *dedupefault.Call) error {
+		err := c.Do(ctx)
+		for _, r := range c.Runs {
+			_, closeErr := s.CloseRun(ctx, c.Scope, r)
+			err = errors.Join(err, closeErr)
+		}
+		return err
+	})
+}
+
+func atWork(t testing.TB, broken func(dedupe.Store) dedupe.Store) {
 	for _, closes := range []bool{false, true} {
 		b := newBench(t, lines(1, 9))
 		b.job.BatchSize, b.tick = 2, recordEvery
@@ -424,6 +576,7 @@ func TestAtWork(t *testing.T) {
 			}
 			// Its third batch is entered and written, and not saved.
 			second := b.job
+			second.Store = broken(b.store)
 			second.Inputs, second.Out, second.DeadLetters = texts(lines(1, 4)+lines(10, 10)), b.path("out2"), b.path("dead2")
 			if closes {
 				open, err := b.store.OpenRuns(ctx, b.job.Scope)
@@ -450,6 +603,52 @@ func TestAtWork(t *testing.T) {
 		if b.read("out.run") != "" {
 			t.Error("FILE.run was left behind")
 		}
+	}
+}
+
+// TestCutLater: a run at work is closed, and cannot cut its output. The next command that uses the output cuts it.
+func TestCutLater(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 9))
+	b.job.BatchSize, b.tick = 2, recordEvery
+	first, puts := b.job, 0
+	first.open = func(path string, flag int) (file, error) {
+		if puts == 3 {
+			return nil, errNoPause
+		}
+		return osOpen(path, flag)
+	}
+	first.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method == dedupefault.PutIfAbsent {
+			puts++
+		}
+		if c.Method == dedupefault.SaveRun && puts == 3 && !c.Run.Rests {
+			open, err := b.store.OpenRuns(ctx, b.job.Scope)
+			if closed, closeErr := b.store.CloseRun(ctx, b.job.Scope, open[0]); !closed {
+				t.Fatal(err, closeErr)
+			}
+		}
+		return c.Do(ctx)
+	})
+	if _, err := first.Run(context.Background()); !errors.Is(err, dedupe.ErrReplaced) || b.read("out") != lines(1, 6) {
+		t.Fatalf("got %v, and %s", err, b.read("out"))
+	}
+	if _, err := b.job.Run(context.Background()); !errors.Is(err, ErrRefused) || b.read("out") != lines(1, 4) {
+		t.Errorf("got %v, and %s", err, b.read("out"))
+	}
+}
+
+// TestClosedBeforeItsUpload: who closes a run with an upload learns its place: the run may have made the object.
+func TestClosedBeforeItsUpload(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 9))
+	b.job.BatchSize, b.job.Place = 2, "s3://lake/unique"
+	b.job.Upload = func(context.Context, string) error { return nil }
+	b.interrupt(1)
+	b.job.Upload, b.job.Place, b.job.Out, b.job.DeadLetters = nil, "", b.path("out2"), b.path("dead2")
+	r, err := b.job.Run(context.Background())
+	if want := (ClosedRun{ID: r.Closed[0].ID, Output: b.path("out"), Place: "s3://lake/unique", Lines: 2}); err != nil || r.Closed[0] != want {
+		t.Errorf("got %+v, %v", r.Closed, err)
 	}
 }
 

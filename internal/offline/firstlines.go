@@ -76,10 +76,10 @@ func (r *run) checkNewFiles() error {
 	if r.Publish != "" {
 		return r.checkName(nil)
 	}
-	if err := CheckFolders(r.Out, r.DeadLetters); err != nil || r.Out == "" {
+	if err := checkFolders(r.Out, r.DeadLetters); err != nil || r.Out == "" {
 		return err
 	}
-	return CheckEmpty(r.Out, r.DeadLetters)
+	return checkEmpty(r.Out, r.DeadLetters)
 }
 
 // checkFirstLines reads the first lines. If the inputs have fewer lines than that, it checks them if they have ten,

@@ -12,7 +12,7 @@ import (
 // History holds the methods that Job.Replaces and Job.Publish need from an engine in addition to Store. The SQLite
 // engine documents them.
 type History interface {
-	ForRun(scope, id, outputID string) dedupe.Ledger
+	ForRun(scope, id string) dedupe.Ledger
 	Runs(ctx context.Context, scope string) ([]sqlitestore.PastRun, error)
 	HoldRuns(ctx context.Context, scope string, do func([]sqlitestore.PastRun) error) error
 	ReplaceRuns(
@@ -25,9 +25,10 @@ type About struct {
 	Inputs    []string `json:"inputs,omitempty"`    // only in a History
 	Output    string   `json:"output,omitempty"`    // empty for a stream
 	Published string   `json:"published,omitempty"` // Job.Publish
-	// File is the file that the run writes to, and Host the host that has it.
-	File string `json:"file,omitempty"`
-	Host string `json:"host,omitempty"`
+	// File is the file that the run writes to, and Host and Machine the name and the id of the host that has it.
+	File    string `json:"file,omitempty"`
+	Host    string `json:"host,omitempty"`
+	Machine string `json:"machine,omitempty"`
 }
 
 // AboutRun returns the About of a run. It is empty for an import.
@@ -38,7 +39,7 @@ func AboutRun(r dedupe.Run) (a About) {
 
 // about returns the About of this run, as text.
 func (r *run) about() (string, error) {
-	a := About{Host: r.host}
+	a := About{Host: r.host, Machine: r.machine}
 	for _, in := range r.Inputs {
 		if r.history != nil { // other engines pay for each byte, once a second
 			a.Inputs = append(a.Inputs, in.Name)

@@ -102,7 +102,7 @@ func (p *past) history() []sqlitestore.PastRun {
 func (p *past) die(j Job, n int, mode deathMode) (killed bool) {
 	p.Helper()
 	d := &death{at: n, mode: mode}
-	j.Store, j.open, j.rename = mortalStore{p.as, d}, d.open, d.rename
+	j.Store, j.open, j.rename = mortalStore{p.as, d.step}, d.open, steps(d.step).rename
 	_, err := j.Run(context.Background())
 	d.bury(p)
 	if d.killed != errors.Is(err, errKilled) {
@@ -142,27 +142,27 @@ func (p *past) published() string {
 // mortalStore counts each call of a store as an operation that can kill the run.
 type mortalStore struct {
 	storeWithHistory
-	death *death
+	step steps
 }
 
 func (s mortalStore) ReadRun(ctx context.Context, scope, digest string) (run *dedupe.Run, err error) {
-	dead := s.death.step(func() { run, err = s.storeWithHistory.ReadRun(ctx, scope, digest) }, nothing)
+	dead := s.step(func() { run, err = s.storeWithHistory.ReadRun(ctx, scope, digest) }, nothing)
 	return run, errors.Join(dead, err)
 }
 
 func (s mortalStore) SaveRun(ctx context.Context, scope string, r dedupe.Run) (err error) {
-	dead := s.death.step(func() { err = s.storeWithHistory.SaveRun(ctx, scope, r) }, nothing)
+	dead := s.step(func() { err = s.storeWithHistory.SaveRun(ctx, scope, r) }, nothing)
 	return errors.Join(dead, err)
 }
 
 func (s mortalStore) Runs(ctx context.Context, scope string) (runs []sqlitestore.PastRun, err error) {
-	dead := s.death.step(func() { runs, err = s.storeWithHistory.Runs(ctx, scope) }, nothing)
+	dead := s.step(func() { runs, err = s.storeWithHistory.Runs(ctx, scope) }, nothing)
 	return runs, errors.Join(dead, err)
 }
 
 // HoldRuns can end between the work and the commit.
 func (s mortalStore) HoldRuns(ctx context.Context, scope string, do func([]sqlitestore.PastRun) error) (err error) {
-	dead := s.death.step(func() { err = s.storeWithHistory.HoldRuns(ctx, scope, do) }, func() {
+	dead := s.step(func() { err = s.storeWithHistory.HoldRuns(ctx, scope, do) }, func() {
 		_ = s.storeWithHistory.HoldRuns(ctx, scope, func(runs []sqlitestore.PastRun) error { return errors.Join(do(runs), errKilled) })
 	})
 	return errors.Join(dead, err)
@@ -171,7 +171,7 @@ func (s mortalStore) HoldRuns(ctx context.Context, scope string, do func([]sqlit
 func (s mortalStore) ReplaceRuns(
 	ctx context.Context, scope string, by dedupe.Run, choose func([]sqlitestore.PastRun) (int64, error),
 ) (err error) {
-	dead := s.death.step(func() { err = s.storeWithHistory.ReplaceRuns(ctx, scope, by, choose) }, func() {
+	dead := s.step(func() { err = s.storeWithHistory.ReplaceRuns(ctx, scope, by, choose) }, func() {
 		_ = s.storeWithHistory.ReplaceRuns(ctx, scope, by, func(runs []sqlitestore.PastRun) (int64, error) {
 			_, err := choose(runs)
 			return 0, errors.Join(err, errKilled)
@@ -181,39 +181,34 @@ func (s mortalStore) ReplaceRuns(
 }
 
 func (s mortalStore) RunByID(ctx context.Context, scope, id string) (run *dedupe.Run, err error) {
-	dead := s.death.step(func() { run, err = s.storeWithHistory.RunByID(ctx, scope, id) }, nothing)
+	dead := s.step(func() { run, err = s.storeWithHistory.RunByID(ctx, scope, id) }, nothing)
 	return run, errors.Join(dead, err)
 }
 
 func (s mortalStore) OpenRuns(ctx context.Context, scope string) (runs []dedupe.Run, err error) {
-	dead := s.death.step(func() { runs, err = s.storeWithHistory.OpenRuns(ctx, scope) }, nothing)
+	dead := s.step(func() { runs, err = s.storeWithHistory.OpenRuns(ctx, scope) }, nothing)
 	return runs, errors.Join(dead, err)
 }
 
 func (s mortalStore) CloseRun(ctx context.Context, scope string, r dedupe.Run) (closed bool, err error) {
-	dead := s.death.step(func() { closed, err = s.storeWithHistory.CloseRun(ctx, scope, r) }, nothing)
+	dead := s.step(func() { closed, err = s.storeWithHistory.CloseRun(ctx, scope, r) }, nothing)
 	return closed, errors.Join(dead, err)
 }
 
-func (s mortalStore) ForRun(scope, id, outputID string) dedupe.Ledger {
-	return mortalLedger{s.storeWithHistory.ForRun(scope, id, outputID), s.death}
+func (s mortalStore) ForRun(scope, id string) dedupe.Ledger {
+	return mortalLedger{s.storeWithHistory.ForRun(scope, id), s.step}
 }
 
 type mortalLedger struct {
 	dedupe.Ledger
-	death *death
+	step steps
 }
 
 // Enter can end halfway through the records.
 func (l mortalLedger) Enter(ctx context.Context, q dedupe.Question) (answers []dedupe.Answer, err error) {
-	dead := l.death.step(func() { answers, err = l.Ledger.Enter(ctx, q) }, func() {
+	dead := l.step(func() { answers, err = l.Ledger.Enter(ctx, q) }, func() {
 		q.Records = q.Records[:len(q.Records)/2]
 		_, _ = l.Ledger.Enter(ctx, q)
 	})
 	return answers, errors.Join(dead, err)
-}
-
-func (d *death) rename(from, to string) (err error) {
-	dead := d.step(func() { err = os.Rename(from, to) }, nothing)
-	return errors.Join(dead, err)
 }

@@ -77,6 +77,7 @@ type Job struct {
 	maxLine   int
 	clock     dedupe.Clock
 	host      string
+	machine   string
 	beatEvery time.Duration // below 0: never
 }
 
@@ -204,6 +205,9 @@ func newRun(j Job) (*run, error) {
 	}
 	if j.host == "" {
 		j.host, _ = os.Hostname() // without a name no output is known to be on this host
+	}
+	if j.machine == "" {
+		j.machine = machineID()
 	}
 	if j.beatEvery == 0 {
 		j.beatEvery = dedupe.BeatEvery

@@ -60,7 +60,7 @@ func (r *run) prepare(ctx context.Context) error {
 
 // lockOutput locks the output file. It refuses a file that cannot be the run's before it reads the inputs.
 func (r *run) lockOutput() (err error) {
-	if err := CheckFolders(r.Out, r.DeadLetters); err != nil {
+	if err := checkFolders(r.Out, r.DeadLetters); err != nil {
 		return err
 	}
 	if r.Out == "" {
@@ -70,13 +70,13 @@ func (r *run) lockOutput() (err error) {
 		return err
 	}
 	if r.lock.owner.Run == "" {
-		return CheckEmpty(r.Out, r.DeadLetters)
+		return checkEmpty(r.Out, r.DeadLetters)
 	}
 	return nil
 }
 
-// CheckFolders refuses files in folders that do not exist.
-func CheckFolders(paths ...string) error {
+// checkFolders refuses files in folders that do not exist.
+func checkFolders(paths ...string) error {
 	for _, path := range paths {
 		folder := filepath.Dir(path)
 		info, err := os.Stat(folder)
@@ -90,8 +90,8 @@ func CheckFolders(paths ...string) error {
 	return nil
 }
 
-// CheckEmpty refuses files that are not empty. A file need not exist.
-func CheckEmpty(paths ...string) error {
+// checkEmpty refuses files that are not empty. A file need not exist.
+func checkEmpty(paths ...string) error {
 	for _, path := range paths {
 		size, err := sizeOf(path)
 		if err != nil {
@@ -169,7 +169,7 @@ func (r *run) identifyAs(at dedupe.Run) (err error) {
 
 // checkNotOfAnotherRun refuses files that are not empty: they belong to another unfinished run, or to no run.
 func (r *run) checkNotOfAnotherRun(ctx context.Context) error {
-	err := CheckEmpty(r.Out, r.DeadLetters)
+	err := checkEmpty(r.Out, r.DeadLetters)
 	if errors.Is(err, ErrRefused) && r.lock.owner.Run != "" {
 		if err := r.checkNotReplaced(ctx); err != nil {
 			return err

@@ -87,7 +87,7 @@ func (r *run) checkPublish(ctx context.Context) error {
 
 // checkName refuses a name under which a ledger with these runs cannot publish.
 func (r *run) checkName(runs []sqlitestore.PastRun) error {
-	if err := CheckFolders(r.Publish); err != nil {
+	if err := checkFolders(r.Publish); err != nil {
 		return err
 	}
 	m, err := readManifest(r.Publish)

@@ -138,5 +138,5 @@ func (r *run) ledger(id string) dedupe.Ledger {
 	if r.history == nil {
 		return r.Store
 	}
-	return r.history.ForRun(r.Scope, id, r.done.OutputID)
+	return r.history.ForRun(r.Scope, id)
 }

@@ -45,6 +45,24 @@ func TestReplace(t *testing.T) {
 	}
 }
 
+// TestReplaceWithOwners: an entry names its run beside the owner that the record names, so the run can be undone.
+func TestReplaceWithOwners(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	setFormat(&p.job, func(o *format.Options) { o.OwnerPath = "o" })
+	sent := func(id, fp, owner string) string { return fmt.Sprintf(`{"id":%q,"fp":%q,"o":%q}`+"\n", id, fp, owner) }
+	p.finish(p.next(false, sent("1", "x", "o1")))
+	wrong := p.finish(p.next(false, sent("1", "x", "o2")+sent("2", "wrong", "o3")+sent("1", "x", "o1")))
+	p.finish(p.next(false, sent("2", "x", "o4")))
+	right := sent("1", "x", "o2") + sent("2", "x", "o3") + sent("1", "x", "o1") + sent("2", "x", "o4")
+	j := p.next(false, right)
+	j.Replaces = wrong.Run
+	p.finish(j)
+	if want := sent("2", "x", "o3") + sent("1", "x", "o1"); p.read("out4") != want {
+		t.Errorf("got %s, want %s", p.read("out4"), want)
+	}
+}
+
 func TestReplaceIsRefused(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)
@@ -294,8 +312,8 @@ func (s interrupted) HoldRuns(ctx context.Context, scope string, do func([]sqlit
 	return s.storeWithHistory.HoldRuns(ctx, scope, do)
 }
 
-func (s interrupted) ForRun(scope, id, outputID string) dedupe.Ledger {
-	return interruptedLedger{s.storeWithHistory.ForRun(scope, id, outputID), s.by}
+func (s interrupted) ForRun(scope, id string) dedupe.Ledger {
+	return interruptedLedger{s.storeWithHistory.ForRun(scope, id), s.by}
 }
 
 type interruptedLedger struct {
@@ -524,11 +542,11 @@ func (s undoMutant) ReplaceRuns(
 	return s.Store.ReplaceRuns(ctx, scope, by, choose)
 }
 
-func (s undoMutant) ForRun(scope, id, outputID string) dedupe.Ledger {
+func (s undoMutant) ForRun(scope, id string) dedupe.Ledger {
 	if s.mutant == forgetsToStop {
 		return s.Store
 	}
-	return s.Store.ForRun(scope, id, outputID)
+	return s.Store.ForRun(scope, id)
 }
 
 func (s undoMutant) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {

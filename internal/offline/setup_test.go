@@ -283,9 +283,13 @@ func (d *death) step(do, half func()) error {
 
 func nothing() {}
 
-// hook makes each call of the store an operation.
-func (d *death) hook(ctx context.Context, c *dedupefault.Call) (err error) {
-	dead := d.step(func() { err = c.Do(ctx) }, func() {
+// steps runs one operation of a process, or ends the process there. half runs the part of the operation that takes effect
+// if the process ends halfway.
+type steps func(do, half func()) error
+
+// hook makes each call of a store an operation.
+func (step steps) hook(ctx context.Context, c *dedupefault.Call) (err error) {
+	dead := step(func() { err = c.Do(ctx) }, func() {
 		if c.Method == dedupefault.PutIfAbsent {
 			c.Entries = c.Entries[len(c.Entries)/2:] // keep the later half, since some engines put in any order
 			_ = c.Do(ctx)
@@ -305,30 +309,45 @@ func (d *death) bury(t testing.TB) {
 	}
 }
 
-func (d *death) open(path string, flag int) (f file, err error) {
-	dead := d.step(func() {
+func (d *death) hook(ctx context.Context, c *dedupefault.Call) error {
+	return steps(d.step).hook(ctx, c)
+}
+
+func (d *death) open(path string, flag int) (file, error) {
+	f, err := steps(d.step).open(path, flag)
+	if opened, ok := f.(*mortalFile); ok {
+		d.files = append(d.files, opened)
+	}
+	return f, err
+}
+
+func (step steps) open(path string, flag int) (f file, err error) {
+	dead := step(func() {
 		var opened *os.File
 		if opened, err = os.OpenFile(path, flag, 0o600); err != nil {
 			return
 		}
 		info, statErr := opened.Stat()
-		mortal := &mortalFile{File: opened, path: path, death: d, synced: info.Size()}
-		f, err = mortal, statErr
-		d.files = append(d.files, mortal)
+		f, err = &mortalFile{File: opened, path: path, step: step, synced: info.Size()}, statErr
 	}, nothing)
 	return f, errors.Join(dead, err)
+}
+
+func (step steps) rename(from, to string) (err error) {
+	dead := step(func() { err = os.Rename(from, to) }, nothing)
+	return errors.Join(dead, err)
 }
 
 // mortalFile is a file of a process that can end at any operation.
 type mortalFile struct {
 	*os.File
 	path   string
-	death  *death
+	step   steps
 	synced int64
 }
 
 func (f *mortalFile) Write(b []byte) (n int, err error) {
-	dead := f.death.step(
+	dead := f.step(
 		func() { n, err = f.File.Write(b) },
 		func() { n, _ = f.File.Write(b[:len(b)/2]) },
 	)
@@ -336,7 +355,7 @@ func (f *mortalFile) Write(b []byte) (n int, err error) {
 }
 
 func (f *mortalFile) Sync() (err error) {
-	return f.death.step(func() {
+	return f.step(func() {
 		if info, err := f.Stat(); err == nil {
 			f.synced = info.Size()
 		}
@@ -344,7 +363,7 @@ func (f *mortalFile) Sync() (err error) {
 }
 
 func (f *mortalFile) Truncate(size int64) (err error) {
-	dead := f.death.step(func() { err = f.File.Truncate(size); f.synced = min(f.synced, size) }, nothing)
+	dead := f.step(func() { err = f.File.Truncate(size); f.synced = min(f.synced, size) }, nothing)
 	return errors.Join(dead, err)
 }
 

@@ -33,8 +33,8 @@ type Runs interface {
 	RunTable
 	// OpenRuns returns the runs over files that are neither finished nor closed, in the order of their ids.
 	OpenRuns(ctx context.Context, scope string) ([]Run, error)
-	// SaveRun stores a run, or replaces it. It returns ErrReplaced, and changes nothing, if the stored run is closed or
-	// has another OutputID.
+	// SaveRun stores a run, or replaces it. It returns ErrReplaced, and changes nothing, unless r may follow the stored run:
+	// see Run.Follows.
 	SaveRun(ctx context.Context, scope string, r Run) error
 }
 
@@ -43,7 +43,7 @@ type RunTable interface {
 	// RunByID returns a run, or nil if there is none or another run has replaced it. It reads consistently.
 	RunByID(ctx context.Context, scope, id string) (*Run, error)
 	// CloseRun closes a run at the progress that r has. It reports false, and changes nothing, if the run is closed or
-	// has another Beat or OutputID than r, since it was saved after r was read.
+	// has another Beat than r, since it was saved after r was read.
 	CloseRun(ctx context.Context, scope string, r Run) (closed bool, err error)
 }
 
@@ -65,12 +65,19 @@ type Run struct {
 
 	// OutputID is the id of the output. The files belong to the run only if they have the same one.
 	OutputID string
-	// Beat grows each time the run is saved. While the run is at work, it is saved at least every BeatEvery.
+	// Beat grows each time the run is saved. No save follows one with a later Beat. While the run is at work, it is saved at least every BeatEvery.
 	Beat int64
 	// Rests says that the process of the run has ended by itself.
 	Rests bool
 	// Closed says that another command has closed the run: what it has entered after File and Line is void.
 	Closed bool
+}
+
+// Follows reports whether a save of r may replace the stored run: it is not closed, and a run over files was not saved
+// later. So a save that arrives late, after another process has gone on with the run or has cut its files, fails. A save
+// that is sent again does not.
+func (r Run) Follows(stored Run) bool {
+	return !stored.Closed && (r.OutputID == "" || stored.Beat < r.Beat || stored == r)
 }
 
 // BeatEvery is how often a run at work is saved at least. A run that was not saved for RestAfter counts as stopped.
@@ -125,9 +132,13 @@ func (r *Run) Saved(at RunLine) bool {
 type RunWatch struct {
 	Now func() time.Time // nil means time.Now
 
-	mu   sync.Mutex
-	runs map[runKey]*watchedRun
+	mu       sync.Mutex
+	runs     map[runKey]*watchedRun
+	finished ownersOfRun // of the finished run whose entry was met last: most entries are of few runs
 }
+
+// ownersOfRun are the owners of a run's records: their texts begin with prefix.
+type ownersOfRun struct{ scope, prefix string }
 
 type runKey struct{ scope, run string }
 
@@ -154,6 +165,9 @@ func (w *RunWatch) Void(ctx context.Context, runs RunTable, scope, owner string,
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	r := w.runs[runKey{scope, at.Run}]
+	if r != nil && r.Finished {
+		w.finished = ownersOfRun{scope, runSource + at.Run + "/"}
+	}
 	switch {
 	case r != nil && (r.Saved(at) || r.Closed):
 		return !r.Saved(at), nil
@@ -177,6 +191,17 @@ func (w *RunWatch) Void(ctx context.Context, runs RunTable, scope, owner string,
 		err = &RunAtWorkError{at.Run}
 	}
 	return err == nil, err
+}
+
+// Finished returns what the texts of owners begin with whose entries count: those of the finished run that Void has met
+// last. It is "" if there is none. An engine need not read the owners of these entries.
+func (w *RunWatch) Finished(scope string) (prefix string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.finished.scope == scope {
+		prefix = w.finished.prefix
+	}
+	return prefix
 }
 
 // read reads a run, and notes how long it has had its beat.

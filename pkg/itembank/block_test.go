@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -18,9 +17,7 @@ import (
 var blockCases = []testCase{
 	{"blocked-claimant-gets-nothing", blockedGetsNothing},
 	{"forget-blocks-every-slot", forgetBlocksEverySlot},
-	{"forget-that-stops-anywhere", forgetThatStops},
 	{"claim-while-forgotten", claimWhileForgotten},
-	{"claims-race-a-forget", claimsRaceForget},
 	{"block-keeps-the-claim", blockKeepsTheClaim},
 	{"readers-pass-over-blocks", readersPassOverBlocks},
 	{"replay-of-a-blocked-claimant", replayOfBlocked},
@@ -153,49 +150,6 @@ func forgetBlocksEverySlot(f *fixture) {
 	f.inSlot(b, "ann", 1)
 }
 
-// forgetThatStops: a Forget stops at any call, before or after it. It reports no block that does not exist. At no moment
-// can the claimant get another item, and a repeat ends it.
-func forgetThatStops(f *fixture) {
-	for _, after := range []bool{false, true} {
-		for call := 1; ; call++ {
-			at := f.named(fmt.Sprintf("%t-%d", after, call))
-			at.stocked(4, itembank.Settings{PerClaimant: 2})
-			first := at.inSlot(at.bank(), "ann", 1).Claim
-			cut, err := itembank.New(at.cutAt(call, after)).Forget(f.ctx, at.name, "ann", itembank.ForgetOptions{})
-			rows, _ := enginerows.List(f.Rows, at.name, f.Store.ListClaims)
-			if blocks := countBlocks(rows); cut.Blocked > blocks {
-				at.Errorf("stopped %t call %d: there are %d blocks, and the report is %+v", after, call, blocks, cut)
-			}
-			grant, claimErr := at.bank().Claim(f.ctx, at.name, "ann")
-			if claimErr == nil && grant.Claim != first || claimErr != nil && !errors.Is(claimErr, itembank.ErrNotEligible) {
-				at.Errorf("stopped %t call %d: got %+v, %v", after, call, grant, claimErr)
-			}
-			if report := at.forgetAnn(at.bank(), itembank.ForgetOptions{}); report.Blocked != 2 || len(report.Kept) > 0 {
-				at.Errorf("stopped %t call %d: the repeat got %+v", after, call, report)
-			}
-			for slot := 1; slot <= 2; slot++ {
-				if _, err := at.bank().Claim(f.ctx, at.name, "ann", itembank.InSlot(slot)); !errors.Is(err, itembank.ErrNotEligible) {
-					at.Errorf("stopped %t call %d: slot %d is not blocked: %v", after, call, slot, err)
-				}
-			}
-			at.wantCounts(engine.Counts{Loaded: 4, Free: 3, Ended: 1})
-			f.Must(f.raw.DropCampaign(f.ctx, at.name)) // the next list need not read it
-			if err == nil {
-				break
-			}
-		}
-	}
-}
-
-func countBlocks(rows []engine.Claim) (n int) {
-	for _, row := range rows {
-		if row.IsBlock() {
-			n++
-		}
-	}
-	return n
-}
-
 // claimWhileForgotten: the claimant claims at each moment of a Forget. Whatever the claim got, nothing is left of it.
 func claimWhileForgotten(f *fixture) {
 	for call := 1; ; call++ {
@@ -217,32 +171,6 @@ func claimWhileForgotten(f *fixture) {
 			break
 		}
 	}
-}
-
-// claimsRaceForget: a claimant claims again and again while a Forget runs. Each answer is the claim of before, until the
-// first refusal.
-func claimsRaceForget(f *fixture) {
-	f.stocked(5, itembank.Settings{})
-	b := f.bank()
-	first := f.claim(b, "ann").Claim
-	done := make(chan error)
-	go func() {
-		_, err := f.bank().Forget(f.ctx, f.name, "ann", itembank.ForgetOptions{})
-		done <- err
-	}()
-	for {
-		grant, err := b.Claim(f.ctx, f.name, "ann")
-		if errors.Is(err, itembank.ErrNotEligible) {
-			break
-		}
-		if err != nil && !errors.Is(err, itembank.ErrTryAgain) || err == nil && grant.Claim != first {
-			f.Errorf("want %+v or a refusal, got %+v, %v", first, grant, err)
-			break
-		}
-	}
-	f.Must(<-done)
-	f.refused(b, "ann", itembank.ErrNotEligible)
-	f.wantCounts(engine.Counts{Loaded: 5, Free: 4, Ended: 1})
 }
 
 // blockKeepsTheClaim: Block does not end a claim, and says that its slot is not blocked. A slot that is blocked stays so.

@@ -280,19 +280,27 @@ func (s *Store) queryRuns(
 	}
 }
 
-// SaveRun puts a run IF the row is absent OR is open and has the same output.
+// SaveRun puts a run IF the row is absent OR r follows it: see dedupe.Run.Follows.
 func (s *Store) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
 	in := &dynamodb.PutItemInput{TableName: aws.String(s.table), Item: dynamo.Encode(newRunRow(scope, r))}
 	if r.OutputID != "" {
-		in.ConditionExpression = aws.String("attribute_not_exists(pk) OR (closed = :no AND output_id = :output)")
-		in.ExpressionAttributeValues = map[string]types.AttributeValue{":no": no, ":output": text(r.OutputID)}
+		in.ConditionExpression = aws.String("attribute_not_exists(pk) OR (closed = :no AND beat < :beat)")
+		in.ExpressionAttributeValues = map[string]types.AttributeValue{":no": no, ":beat": number(r.Beat)}
 		in.ReturnValuesOnConditionCheckFailure = allOld
 	}
 	_, err := s.client.PutItem(ctx, in)
-	if _, over := dynamo.ConditionFailure(err); over {
-		return fmt.Errorf("%w: run %s", dedupe.ErrReplaced, r.ID)
+	stored, over := dynamo.ConditionFailure(err)
+	if !over {
+		return failed("save run", err)
 	}
-	return failed("save run", err)
+	var row runRow
+	if err := dynamo.Decode(stored, &row); err != nil {
+		return err
+	}
+	if now := row.run(); r.Follows(*now) { // this save, whose reply was lost
+		return nil
+	}
+	return fmt.Errorf("%w: run %s", dedupe.ErrReplaced, r.ID)
 }
 
 // CloseRun puts a run as closed IF its row is open and was not saved since r was read. It is an update, so that a
@@ -302,12 +310,12 @@ func (s *Store) CloseRun(ctx context.Context, scope string, r dedupe.Run) (close
 		TableName: aws.String(s.table), Key: dynamo.Encode(runKey(scope, r.ID)),
 		UpdateExpression: aws.String("SET closed = :yes, finished = :no, #input = :input, #lines = :lines, " +
 			"#file = :file, #line = :line, #output = :size, dead_letters = :letters, tally = :tally"),
-		ConditionExpression: aws.String("closed = :no AND beat = :beat AND output_id = :output"),
+		ConditionExpression: aws.String("closed = :no AND beat = :beat"),
 		ExpressionAttributeNames: map[string]string{
 			"#input": "input", "#lines": "lines", "#file": "file", "#line": "line", "#output": "output",
 		},
 		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":yes": yes, ":no": no, ":beat": number(r.Beat), ":output": text(r.OutputID),
+			":yes": yes, ":no": no, ":beat": number(r.Beat),
 			":input": number(r.Input), ":lines": number(r.Lines), ":file": number(int64(r.File)), ":line": number(r.Line),
 			":size": number(r.Output), ":letters": number(r.DeadLetters),
 			":tally": dynamo.Encode(newRunRow(scope, r))["tally"],

@@ -31,6 +31,7 @@ var cases = []Case{
 	{"store/consumer-race", consumersRace},
 	{"store/runs", runs},
 	{"store/runs-are-closed-once", closedOnce},
+	{"store/late-saves-fail", lateSavesFail},
 	{"store/void-entries", voidEntries},
 	{"store/stopped-run-is-closed", stoppedRun},
 }
@@ -438,17 +439,31 @@ func (f *fixture) puts(e dedupe.Entry) *dedupe.Existing {
 	}
 }
 
+func lateSavesFail(f *fixture) {
+	first := f.run("run-1")
+	late, other, last := first, first, first
+	late.Beat, late.Line = 2, 5
+	other.Beat, other.Line = 3, 9
+	last.Beat, last.Line = 3, 4
+	for range 2 { // a reply may be lost
+		f.must(f.store.SaveRun(f.ctx, f.scope, last))
+	}
+	for _, r := range []dedupe.Run{first, late, other} {
+		if err := f.store.SaveRun(f.ctx, f.scope, r); !errors.Is(err, dedupe.ErrReplaced) {
+			f.Errorf("saved with beat %d after beat %d: %v", r.Beat, last.Beat, err)
+		}
+	}
+	if got, err := f.store.RunByID(f.ctx, f.scope, last.ID); err != nil || got == nil || *got != last {
+		f.Errorf("want %+v, got %+v, %v", last, got, err)
+	}
+}
+
 func closedOnce(f *fixture) {
 	r, other := f.run("run-1"), f.run("run-2")
 	saved := r
 	saved.Beat, saved.Line = 2, 5
 	f.must(f.store.SaveRun(f.ctx, f.scope, saved))
-	anotherOutput := saved
-	anotherOutput.OutputID = "another output"
-	if err := f.store.SaveRun(f.ctx, f.scope, anotherOutput); !errors.Is(err, dedupe.ErrReplaced) {
-		f.Errorf("saved with another output: %v", err)
-	}
-	for what, c := range map[string]dedupe.Run{"that was saved since": r, "with another output": anotherOutput, "unknown": {ID: "run-9"}} {
+	for what, c := range map[string]dedupe.Run{"that was saved since": r, "unknown": {ID: "run-9"}} {
 		if closed, err := f.store.CloseRun(f.ctx, f.scope, c); closed || err != nil {
 			f.Errorf("closed a run %s: %v", what, err)
 		}
@@ -468,7 +483,7 @@ func closedOnce(f *fixture) {
 		f.Errorf("a closed run was saved: %v", err)
 	}
 	done := f.run("run-3")
-	done.Finished = true
+	done.Finished, done.Beat = true, 2
 	f.must(f.store.SaveRun(f.ctx, f.scope, done))
 	f.must(f.store.SaveRun(f.ctx, f.scope, dedupe.Run{Digest: "import", ID: "run-4"}))
 	if open, err := f.store.OpenRuns(f.ctx, f.scope); err != nil || len(open) != 1 || open[0] != other {

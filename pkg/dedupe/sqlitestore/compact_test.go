@@ -193,6 +193,7 @@ func TestCompactAndRuns(t *testing.T) {
 	if horizon, err := s.Horizon(t.Context(), "s"); err != nil || !horizon.IsZero() {
 		t.Errorf("horizon %s, %v", horizon, err)
 	}
+	run.Beat++
 	s.finish(t, run)
 	if n, err := s.Compact(t.Context(), "s", arrival.Add(2*time.Hour)); n != 1 || err != nil {
 		t.Errorf("deleted %d, %v", n, err)

@@ -75,7 +75,7 @@ func (r request) canFollow(other request) bool { return r.Scope == other.Scope &
 // Store.Compact. The owner is not part of the condition: otherwise a redelivered
 // record would look like a new one. All statements are in one transaction, so no other write comes between them.
 func (s *Store) putAbsent(ctx context.Context, w *sqlite.Statements, requests []request) error {
-	if err := findExisting(ctx, w, requests); err != nil {
+	if err := findExisting(ctx, w, requests, s.watch.Finished(requests[0].Scope)); err != nil {
 		return err
 	}
 	horizon, err := readHorizon(ctx, w, requests[0].Scope)
@@ -114,21 +114,29 @@ func (s *Store) putAbsent(ctx context.Context, w *sqlite.Statements, requests []
 	return err
 }
 
-// findExisting sets the results of the keys that have an entry.
-func findExisting(ctx context.Context, w *sqlite.Statements, requests []request) error {
+// findExisting sets the results of the keys that have an entry. It does not read the text of an owner that begins with
+// settled.
+func findExisting(ctx context.Context, w *sqlite.Statements, requests []request, settled string) error {
+	end := ""
+	if settled != "" {
+		end = settled[:len(settled)-1] + "0" // follows the slash at the end
+	}
+
 	keys := make([]byte, 0, len(requests)*len(dedupe.Key{}))
 	for _, r := range requests {
 		keys = append(keys, r.Key[:]...)
 	}
-	return w.Each(ctx, selectEntries, sqlite.Args{len(requests), requests[0].Scope, keys},
+	return w.Each(ctx, selectEntries, sqlite.Args{len(requests), requests[0].Scope, keys, settled, end},
 		func(scan func(into ...any) error) error {
 			var at int
 			var old dedupe.Existing
+			var purgeAndDone int64
 			var record string
-			if err := scan(&at, sqlite.IntoBytes(old.Owner[:]), sqlite.IntoBytes(old.Content[:]), &old.PurgeAt, &old.Done,
+			if err := scan(&at, sqlite.IntoBytes(old.Owner[:]), sqlite.IntoBytes(old.Content[:]), &purgeAndDone,
 				&record); err != nil {
 				return err
 			}
+			old.PurgeAt, old.Done = purgeAndDone>>1, purgeAndDone&1 == 1
 			requests[at].result.Existing, requests[at].record = &old, record
 			return nil
 		})

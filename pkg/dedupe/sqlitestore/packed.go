@@ -44,8 +44,10 @@ var (
 		return "(SELECT column1 AS i FROM (VALUES " + list.String()[2:] + ") LIMIT 0 + ?1) AS numbers"
 	}()
 
-	// The entries of the keys in ?3, with the indexes of the keys.
-	selectEntries = `SELECT i, owner, content, coalesce(purge_at, 0), coalesce(done, 0), record
+	// The entries of the keys in ?3, with the indexes of the keys. Each column costs time: done is the last bit of the
+	// purge time, and owners from ?4 to ?5 are left out.
+	selectEntries = `SELECT i, owner, content, 2 * coalesce(purge_at, 0) + coalesce(done, 0),
+			CASE WHEN record >= ?4 AND record < ?5 THEN '' ELSE record END
 		FROM ` + numbers + ` CROSS JOIN entry ON scope = ?2 AND key = substr(?3, 1 + 16 * i, 16)`
 
 	// ?3 has the rows, and ?4 the texts. Without the WHERE, SQLite would parse the ON of the conflict as that of a

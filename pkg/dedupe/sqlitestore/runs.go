@@ -34,7 +34,7 @@ const (
 		AND closed = 0 AND replaced_by = '' ORDER BY id`
 	selectRuns = `SELECT ` + runColumns + ` FROM run WHERE scope = ? ORDER BY number`
 
-	selectEnd = `SELECT replaced_by, closed, output_id FROM run WHERE scope = ? AND id = ?`
+	selectEnd = `SELECT replaced_by, closed FROM run WHERE scope = ? AND id = ?`
 )
 
 // PastRun is an offline run in the history of its scope.
@@ -87,7 +87,7 @@ func (s *Store) OpenRuns(ctx context.Context, scope string) (open []dedupe.Run, 
 func (s *Store) CloseRun(ctx context.Context, scope string, r dedupe.Run) (closed bool, err error) {
 	err = s.db.Write(ctx, "close run", func(ctx context.Context, w *sqlite.Statements) error {
 		now, err := runsIn{w}.RunByID(ctx, scope, r.ID)
-		closed = err == nil && now != nil && !now.Closed && now.Beat == r.Beat && now.OutputID == r.OutputID
+		closed = err == nil && now != nil && !now.Closed && now.Beat == r.Beat
 		if !closed {
 			return err
 		}
@@ -168,8 +168,15 @@ func readRuns(ctx context.Context, on *sqlite.Statements, query string, args ...
 // SaveRun stores an offline run, or replaces the stored one. The errors are as for ReadRun, and ErrReplaced.
 func (s *Store) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
 	return s.db.Write(ctx, "save run", func(ctx context.Context, w *sqlite.Statements) error {
-		if err := checkNotOver(ctx, w, scope, r.ID, r.OutputID); err != nil {
+		if err := checkNotOver(ctx, w, scope, r.ID); err != nil {
 			return err
+		}
+		stored, err := runsIn{w}.RunByID(ctx, scope, r.ID)
+		if err != nil {
+			return err
+		}
+		if stored != nil && !r.Follows(*stored) {
+			return fmt.Errorf("%w: run %s", ErrReplaced, r.ID)
 		}
 		return putRun(ctx, w, scope, r)
 	})
@@ -186,17 +193,17 @@ func putRun(ctx context.Context, w *sqlite.Statements, scope string, r dedupe.Ru
 	return err
 }
 
-// checkNotOver returns ErrReplaced if a run was replaced or closed, or has begun again with another output.
-func checkNotOver(ctx context.Context, on *sqlite.Statements, scope, id, outputID string) error {
-	var by, current string
+// checkNotOver returns ErrReplaced if a run was replaced or closed.
+func checkNotOver(ctx context.Context, on *sqlite.Statements, scope, id string) error {
+	var by string
 	var closed bool
-	found, err := on.One(ctx, selectEnd, sqlite.Args{scope, id}, &by, &closed, &current)
+	found, err := on.One(ctx, selectEnd, sqlite.Args{scope, id}, &by, &closed)
 	switch {
 	case err != nil || !found:
 		return err
 	case by != "":
 		return fmt.Errorf("%w: run %s, by run %s", ErrReplaced, id, by)
-	case closed, current != outputID:
+	case closed:
 		return fmt.Errorf("%w: run %s", ErrReplaced, id)
 	}
 	return nil

@@ -57,7 +57,7 @@ func (s *Store) enter(ctx context.Context, w *sqlite.Statements, t dedupe.Transa
 		return nil, err
 	}
 	found.Existing = &dedupe.Existing{} // if the entry does not exist
-	err = findExisting(ctx, w, one)
+	err = findExisting(ctx, w, one, "")
 	return found.Existing, err
 }
 
