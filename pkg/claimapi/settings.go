@@ -23,8 +23,8 @@ type Settings struct {
 	// `oncebox invoke` takes `body` by default.
 	ClaimantFrom string `unset:"required"`
 	// the callers that the routes of the API let through, who may name any claimant. `iam`: a request without an IAM
-	// identity that API Gateway has verified is answered 401. `any`: every caller, of `oncebox:auth=open`. The stack sets
-	// it. It is refused without `body`. `oncebox local` needs none: it has no routes of API Gateway.
+	// identity that API Gateway has verified is answered 401. `any`: every caller of an open API. The stack sets it. It
+	// is refused without `body`. `oncebox local` needs none: it has no routes of API Gateway.
 	Caller string `unset:"required with body" oneof:"iam,any" is:"a caller" allowed:"iam (the routes require an IAM identity), or any (the routes require nothing)"`
 	// required with `link`, and refused without it: the public keys of [personal links](links.md), with commas or white
 	// space between them

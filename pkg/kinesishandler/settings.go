@@ -23,7 +23,7 @@ import (
 type Settings struct {
 	// table of entries and acks; it may also be the table of claims
 	DedupeTable string `table:"" required:"" function:""`
-	// or `snowplow`: [enriched events](snowplow.md), whose id, fingerprint and contexts are known columns; or `raw`:
+	// `json`; `snowplow`: [enriched events](snowplow.md), whose id, fingerprint and contexts are known columns; or `raw`:
 	// records of any bytes, which are never changed
 	Format string `default:"json" oneof:"json,snowplow,raw" is:"a known format"`
 	// the id of a raw record. `content`: the SHA-256 of its payload, so that equal payloads are duplicates.
@@ -52,8 +52,8 @@ type Settings struct {
 	// comma list of paths that are left out of a computed fingerprint; with `snowplow` names of columns, besides
 	// [those that always are](snowplow.md#which-events-are-copies)
 	Volatile []string
-	// the first of several records under one id keeps it. `derived`: every record is delivered under a derived id,
-	// whatever the order. `rename-all` is for [`oncebox dedupe`](#oncebox-dedupe) only.
+	// `first-keeps`: the first of several records under one id keeps it. `derived`: every record is delivered under a
+	// derived id, whatever the order. `rename-all` is for [`oncebox dedupe`](#oncebox-dedupe) only.
 	IDs string `default:"first-keeps" allowed:"first-keeps or derived"`
 	// `off`: natural duplicates pass unchanged
 	Natural string `default:"on" oneof:"on,off"`
