@@ -179,11 +179,9 @@ func (f Field) allowed() string {
 	return cmp.Or(f.Tag.Get("allowed"), words)
 }
 
-// index returns the index of a setting, or -1.
-func (r *Reader) index(is func(Field) bool) int { return slices.IndexFunc(r.fields, is) }
-
 func (r *Reader) field(at any) Field {
-	return r.fields[r.index(func(f Field) bool { return f.value.Addr().Interface() == at })]
+	i := slices.IndexFunc(r.fields, func(f Field) bool { return f.value.Addr().Interface() == at })
+	return r.fields[i]
 }
 
 // Variable returns the name of the variable of a field.
@@ -213,7 +211,18 @@ func (r *Reader) Level(field *string) slog.Level { return logLevels[r.Word(field
 
 // Err returns an *Error with all problems in the order of the fields, or nil. Unknown settings come first.
 func (r *Reader) Err() error {
-	place := func(p Problem) int { return r.index(func(f Field) bool { return f.Name == p.Name }) }
-	slices.SortStableFunc(r.problems, func(a, b Problem) int { return cmp.Compare(place(a), place(b)) })
+	rest, known := r.problems, []Problem(nil)
+	for _, f := range r.fields {
+		var others []Problem
+		for _, problem := range rest {
+			if problem.Name == f.Name {
+				known = append(known, problem)
+			} else {
+				others = append(others, problem)
+			}
+		}
+		rest = others
+	}
+	r.problems = append(rest, known...)
 	return r.Parser.Err()
 }
