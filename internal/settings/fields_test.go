@@ -2,6 +2,7 @@ package settings_test
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"reflect"
 	"slices"
@@ -133,29 +134,72 @@ func TestNamespace(t *testing.T) {
 // the values.
 func TestEnvironComesBack(t *testing.T) {
 	t.Parallel()
-	comesBack(t, claimapi.Settings.Environ, claimapi.ParseSettings)
-	comesBack(t, sweephandler.Settings.Environ, sweephandler.ParseSettings)
-	comesBack(t, kinesishandler.Settings.Environ, kinesishandler.ParseSettings)
+	checkComesBack(t, claimapi.Settings.Environ, claimapi.ParseSettings)
+	checkComesBack(t, sweephandler.Settings.Environ, sweephandler.ParseSettings)
+	checkComesBack(t, kinesishandler.Settings.Environ, kinesishandler.ParseSettings)
 }
 
-func comesBack[S, O any](t *testing.T, environ func(S) []string, parse func([]string) (S, O, error)) {
+func checkComesBack[S, O any](t *testing.T, environ func(S) []string, parse func([]string) (S, O, error)) {
 	t.Helper()
 	rapid.Check(t, func(rt *rapid.T) {
-		var s S
+		if err := comesBack(anySettings[S]().Draw(rt, "settings"), environ, parse); err != nil {
+			rt.Fatal(err)
+		}
+	})
+}
+
+// TestEnvironMutants: the property finds an Environ that is broken.
+func TestEnvironMutants(t *testing.T) {
+	t.Parallel()
+	for name, broken := range map[string]func(environ []string) []string{
+		"forgets a setting":    func(environ []string) []string { return environ[:max(0, len(environ)-1)] },
+		"forgets a zero":       func(environ []string) []string { return without(environ, "=0s") },
+		"separates by a space": func(environ []string) []string { return replaced(environ, ",", " ") },
+		"joins two names":      func(environ []string) []string { return replaced(environ, "ONCEBOX_LINK_", "ONCEBOX_LINK") },
+	} {
+		environ := func(s claimapi.Settings) []string { return broken(s.Environ()) }
+		found := false
+		for n := range 1000 {
+			found = found || comesBack(anySettings[claimapi.Settings]().Example(n), environ, claimapi.ParseSettings) != nil
+		}
+		if !found {
+			t.Errorf("%s, and the property holds", name)
+		}
+	}
+}
+
+func without(environ []string, suffix string) []string {
+	return slices.DeleteFunc(environ, func(v string) bool { return strings.HasSuffix(v, suffix) })
+}
+
+func replaced(environ []string, old, with string) (all []string) {
+	for _, v := range environ {
+		all = append(all, strings.ReplaceAll(v, old, with))
+	}
+	return all
+}
+
+func comesBack[S, O any](s S, environ func(S) []string, parse func([]string) (S, O, error)) error {
+	back, _, err := parse(environ(s))
+	if !reflect.DeepEqual(s, back) {
+		return fmt.Errorf("%+v comes back as %+v", s, back)
+	}
+	if wrong, ok := errors.AsType[*settings.Error](err); ok {
+		for _, p := range wrong.Problems {
+			if strings.Contains(p.What, "known setting") {
+				return errors.New(p.String())
+			}
+		}
+	}
+	return nil
+}
+
+func anySettings[S any]() *rapid.Generator[S] {
+	return rapid.Custom(func(rt *rapid.T) (s S) {
 		for field, value := range reflect.ValueOf(&s).Elem().Fields() {
 			draw(rt, field.Name, value)
 		}
-		back, _, err := parse(environ(s))
-		if !reflect.DeepEqual(s, back) {
-			rt.Fatalf("%+v comes back as %+v", s, back)
-		}
-		if wrong, ok := errors.AsType[*settings.Error](err); ok {
-			for _, p := range wrong.Problems {
-				if strings.Contains(p.What, "known setting") {
-					rt.Fatal(p)
-				}
-			}
-		}
+		return s
 	})
 }
 
