@@ -1,9 +1,9 @@
 package infra
 
 import (
-	"strings"
-
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
+
+	"github.com/oncebox/oncebox/pkg/claimapi"
 )
 
 // ChallengeProps are the settings of a challenge before a claim.
@@ -15,13 +15,12 @@ type ChallengeProps struct {
 	Hosts    []string                  // ONCEBOX_CHALLENGE_HOSTS: host names of the pages whose solutions are accepted
 }
 
-func (c *ChallengeProps) set(env environment) {
+func (c *ChallengeProps) set(s *claimapi.Settings) {
 	if c == nil {
 		return
 	}
-	env["ONCEBOX_CHALLENGE"], env["ONCEBOX_CHALLENGE_SITE_KEY"] = c.Provider, c.SiteKey
-	env["ONCEBOX_CHALLENGE_URL"], env["ONCEBOX_CHALLENGE_SECRET_ARN"] = c.URL, secretARN(c.Secret)
-	env["ONCEBOX_CHALLENGE_HOSTS"] = strings.Join(c.Hosts, ",")
+	s.Challenge, s.ChallengeSiteKey, s.ChallengeURL, s.ChallengeHosts = c.Provider, c.SiteKey, c.URL, c.Hosts
+	s.ChallengeSecretARN = secretARN(c.Secret)
 }
 
 func (c *ChallengeProps) grants() []grant {

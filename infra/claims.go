@@ -204,32 +204,25 @@ func (p ClaimAPIProps) check(scope constructs.Construct) error {
 		wrong.add("RateLimit is %d and BurstLimit is %d; both must be positive", p.RateLimit, p.BurstLimit)
 	}
 	env := p.environment(nameOf(p.BankTable, "bank"), nameOf(p.DedupeTable, "dedupe"))
-	_, err := claimapi.ParseSettings(env.known())
+	_, _, err := claimapi.ParseSettings(env.known())
 	wrong.join(p.names.functionError(err), env.check())
 	return wrong.err()
 }
 
 func (p ClaimAPIProps) environment(bank, dedupe string) environment {
-	env := environment{
-		"ONCEBOX_BANK_TABLE":    bank,
-		"ONCEBOX_DEDUPE_TABLE":  dedupe,
-		"ONCEBOX_CLAIMANT_FROM": p.ClaimantFrom,
-		"ONCEBOX_CALLER":        p.Auth.caller(p.ClaimantFrom),
-		"ONCEBOX_LINK_KEYS":     p.Auth.linkKeys,
-		"ONCEBOX_METRICS":       p.Function.metricsText(),
-		"ONCEBOX_LOG_LEVEL":     p.Function.LogLevel,
+	s := claimapi.Settings{
+		BankTable: bank, DedupeTable: dedupe, ClaimantFrom: p.ClaimantFrom, Caller: p.Auth.caller(p.ClaimantFrom),
+		LinkKeys: p.Auth.linkKeys, CampaignCache: p.CampaignCache,
+		Metrics: p.Function.metricsText(), LogLevel: p.Function.LogLevel,
 	}
 	if p.ClaimantsConfirm {
-		env["ONCEBOX_CLAIMANTS_CONFIRM"] = switchText(true)
+		s.ClaimantsConfirm = switchText(true)
 	}
-	p.Challenge.set(env)
 	if p.Page {
-		env["ONCEBOX_PAGE"] = switchText(true)
+		s.Page = switchText(true)
 	}
-	if p.CampaignCache != nil {
-		env["ONCEBOX_CAMPAIGN_CACHE"] = p.CampaignCache.String()
-	}
-	return env
+	p.Challenge.set(&s)
+	return environmentOf(s.Environ())
 }
 
 // longestAPIName is API Gateway's limit (API Reference, "CreateApi").

@@ -3,19 +3,26 @@ package infra
 import (
 	"fmt"
 	"regexp"
-	"strconv"
-	"time"
+	"strings"
 )
 
-// environment holds the variables of a function. Empty ones are left out.
+// environment holds the variables of a function.
 type environment map[string]string
+
+// environmentOf returns variables in the form of os.Environ, as the settings of a function give them.
+func environmentOf(environ []string) environment {
+	e := environment{}
+	for _, v := range environ {
+		name, value, _ := strings.Cut(v, "=")
+		e[name] = value
+	}
+	return e
+}
 
 func (e environment) pointers() *map[string]*string {
 	variables := map[string]*string{}
 	for name, value := range e {
-		if value != "" {
-			variables[name] = &value
-		}
+		variables[name] = &value
 	}
 	return &variables
 }
@@ -47,20 +54,6 @@ func (e environment) check() error {
 			bytes, longestEnvironment)
 	}
 	return nil
-}
-
-func durationText(d time.Duration) string {
-	if d == 0 {
-		return ""
-	}
-	return d.String()
-}
-
-func numberText(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
 }
 
 // metricsText returns the value of ONCEBOX_METRICS. The functions' own default is off, because most programs do not

@@ -231,12 +231,12 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	})
 	wrong.join(env.check())
 	env["AWS_LAMBDA_FUNCTION_NAME"], env[memoryVariable] = "dedupe", strconv.Itoa(p.Function.MemoryMiB)
-	settings, err := kinesishandler.ParseSettings(env.known())
+	_, options, err := kinesishandler.ParseSettings(env.known())
 	wrong.join(p.names.functionError(err))
 	p.checkSecret(&wrong)
-	p.checkServers(&wrong, settings.Options)
+	p.checkServers(&wrong, options)
 	if p.checkRate(&wrong) && err == nil {
-		p.checkSizes(&wrong, settings.Options)
+		p.checkSizes(&wrong, options)
 	}
 	return wrong.err()
 }
@@ -315,31 +315,18 @@ func retentionOf(source awskinesis.IStream) time.Duration {
 type resourceNames struct{ table, scope, sink, bucket, queueURL, ledger string }
 
 func (p RecordDedupeProps) environment(n resourceNames) environment {
-	return environment{
-		"ONCEBOX_DEDUPE_TABLE":     n.table,
-		"ONCEBOX_FORMAT":           p.Rules.Format,
-		"ONCEBOX_ID_PATH":          p.Rules.IDPath,
-		"ONCEBOX_RAW_ID":           p.Rules.RawID,
-		"ONCEBOX_SOURCE_RECORDS":   p.Rules.SourceRecords,
-		"ONCEBOX_SINK":             n.sink,
-		"ONCEBOX_DEAD_LETTERS":     address.With("s3://"+n.bucket+"/"+poisonPrefix(n.scope), "notify", n.queueURL),
-		"ONCEBOX_SCOPE":            p.Rules.Scope,
-		"ONCEBOX_WINDOW":           durationText(p.Rules.Window),
-		"ONCEBOX_HORIZON":          durationText(p.Rules.Horizon),
-		"ONCEBOX_FINGERPRINT_PATH": p.Rules.FingerprintPath,
-		"ONCEBOX_VOLATILE":         strings.Join(p.Rules.Volatile, ","),
-		"ONCEBOX_CONTEXTS_PATH":    p.Rules.ContextsPath,
-		"ONCEBOX_IDS":              p.Rules.IDs,
-		"ONCEBOX_NATURAL":          switchText(!p.Rules.PassNatural),
-		"ONCEBOX_SYNTHETIC":        switchText(!p.Rules.PassSynthetic),
-		"ONCEBOX_ACKS":             switchText(!p.Rules.NoAcks),
-		"ONCEBOX_POISON_LIMIT":     p.Rules.PoisonLimit,
-		"ONCEBOX_LEDGER":           n.ledger,
-		"ONCEBOX_METRICS":          p.Function.metricsText(),
-		"ONCEBOX_LOG_LEVEL":        p.Function.LogLevel,
+	return environmentOf(kinesishandler.Settings{
+		DedupeTable: n.table, Sink: n.sink, Ledger: n.ledger,
+		DeadLetters: address.With("s3://"+n.bucket+"/"+poisonPrefix(n.scope), "notify", n.queueURL),
 
-		"ONCEBOX_SOURCE_AGGREGATION": switchText(!p.Rules.NoSourceAggregation),
-	}
+		Format: p.Rules.Format, IDPath: p.Rules.IDPath, RawID: p.Rules.RawID, SourceRecords: p.Rules.SourceRecords,
+		Scope: p.Rules.Scope, Window: p.Rules.Window, Horizon: p.Rules.Horizon,
+		FingerprintPath: p.Rules.FingerprintPath, Volatile: p.Rules.Volatile, ContextsPath: p.Rules.ContextsPath,
+		IDs: p.Rules.IDs, Natural: switchText(!p.Rules.PassNatural), Synthetic: switchText(!p.Rules.PassSynthetic),
+		Acks: switchText(!p.Rules.NoAcks), PoisonLimit: p.Rules.PoisonLimit,
+		SourceAggregation: switchText(!p.Rules.NoSourceAggregation),
+		Metrics:           p.Function.metricsText(), LogLevel: p.Function.LogLevel,
+	}.Environ())
 }
 
 // newStream makes an encrypted on-demand stream.

@@ -109,12 +109,10 @@ func (p ClaimAPIProps) nearlyEmpty() int {
 // newSweep makes the function and its schedule.
 func (c *ClaimAPI) newSweep(p ClaimAPIProps, alarms alarmSet) {
 	scope := constructs.NewConstruct(c.Construct, jsii.String("Sweep"))
-	env := environment{
-		"ONCEBOX_BANK_TABLE":   *c.BankTable.TableName(),
-		"ONCEBOX_DEDUPE_TABLE": *c.DedupeTable.TableName(),
-		"ONCEBOX_METRICS":      p.Function.metricsText(),
-		"ONCEBOX_LOG_LEVEL":    p.Function.LogLevel,
-	}
+	env := environmentOf(sweephandler.Settings{
+		BankTable: *c.BankTable.TableName(), DedupeTable: *c.DedupeTable.TableName(),
+		Metrics: p.Function.metricsText(), LogLevel: p.Function.LogLevel,
+	}.Environ())
 	grants := append(sweepGrants(c.BankTable, c.DedupeTable, !p.Function.NoMetrics), onFormerKeys(p.FormerKeys, "dynamodb")...)
 	c.Sweep = newFunction(scope, p.sweepFunctionProps(), env, grants, p.Disposable)
 	c.Sweep.Node().DefaultChild().(awslambda.CfnFunction).SetDescription(jsii.String(sweephandler.Description))

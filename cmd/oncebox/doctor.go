@@ -174,11 +174,11 @@ func checkVariables(report *doctor.Report) {
 		area.OK("variables", "none is misspelt")
 	}
 	if os.Getenv("ONCEBOX_CLAIMANT_FROM") != "" {
-		_, err := claimapi.ParseSettings(functionVariables(environ, claimapi.Variables()))
+		_, _, err := claimapi.ParseSettings(functionVariables(environ, claimapi.Variables()))
 		addSettings(area, "claim function", err)
 	}
 	if os.Getenv("ONCEBOX_SINK") != "" {
-		_, err := kinesishandler.ParseSettings(functionVariables(environ, kinesishandler.Variables()))
+		_, _, err := kinesishandler.ParseSettings(functionVariables(environ, kinesishandler.Variables()))
 		addSettings(area, "dedupe function", err)
 	}
 }

@@ -192,7 +192,7 @@ func deployClaims(
 		name, value, _ := strings.Cut(v, "=")
 		env[name] = value
 	}
-	options, err := claimapi.ParseSettings(append(settings, "ONCEBOX_BANK_TABLE="+bank, "ONCEBOX_DEDUPE_TABLE="+dedupe))
+	_, options, err := claimapi.ParseSettings(append(settings, "ONCEBOX_BANK_TABLE="+bank, "ONCEBOX_DEDUPE_TABLE="+dedupe))
 	must(t, err)
 	items, log := itembank.New(dynamostore.New(client, bank, dedupe)), slog.New(slog.NewJSONHandler(io.Discard, nil))
 	claims := claimapi.New(items, options.ClaimantFrom, log, options.HandlerOptions()...)

@@ -22,17 +22,16 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	s, err := claimapi.ParseSettings(os.Environ())
+	s, o, err := claimapi.ParseSettings(os.Environ())
 	if err != nil {
 		return err
 	}
-	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: s.LogLevel})))
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: o.LogLevel})))
 	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
 	if err != nil {
 		return err
 	}
-	bank := itembank.New(dynamostore.New(client, s.BankTable, s.DedupeTable), itembank.WithCampaignCache(s.CampaignCache))
-	lambda.Start(claimapi.New(bank, s.ClaimantFrom, slog.Default(),
-		append(s.HandlerOptions(), claimapi.WithMetrics(s.Metrics))...))
+	bank := itembank.New(dynamostore.New(client, s.BankTable, s.DedupeTable), itembank.WithCampaignCache(o.CampaignCache))
+	lambda.Start(claimapi.New(bank, o.ClaimantFrom, slog.Default(), o.HandlerOptions()...))
 	return nil
 }

@@ -21,17 +21,17 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	s, err := kinesishandler.ParseSettings(os.Environ())
+	s, o, err := kinesishandler.ParseSettings(os.Environ())
 	if err != nil {
 		return err
 	}
-	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: s.LogLevel})))
-	debug.SetMemoryLimit(s.MemoryLimit)
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: o.LogLevel})))
+	debug.SetMemoryLimit(o.MemoryLimit)
 	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
 	if err != nil {
 		return err
 	}
-	h, err := kinesishandler.OpenFunction(ctx, awsclient.FromEnvironment, client, s, slog.Default())
+	h, err := kinesishandler.OpenFunction(ctx, awsclient.FromEnvironment, client, s.DedupeTable, o, slog.Default())
 	if err == nil {
 		lambda.Start(h)
 	}

@@ -23,16 +23,16 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	s, err := sweephandler.ParseSettings(os.Environ())
+	s, o, err := sweephandler.ParseSettings(os.Environ())
 	if err != nil {
 		return err
 	}
-	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: s.LogLevel})))
+	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: o.LogLevel})))
 	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
 	if err != nil {
 		return err
 	}
 	bank := itembank.New(dynamostore.New(client, s.BankTable, s.DedupeTable))
-	lambda.Start(sweephandler.New(bank, slog.Default(), sweephandler.WithMetrics(s.Metrics)).Handle)
+	lambda.Start(sweephandler.New(bank, slog.Default(), sweephandler.WithMetrics(o.Metrics)).Handle)
 	return nil
 }

@@ -89,11 +89,11 @@ func PlayRecords(ctx context.Context, p RecordsPlay, report *Report) error {
 // readSettings reads the settings of the function and finds the stream that it reads. It returns the reason why the
 // run cannot use them, or "".
 func (r *recordsRun) readSettings() (cannot string) {
-	settings, err := kinesishandler.ParseSettings(r.Function.Environ())
+	_, options, err := kinesishandler.ParseSettings(r.Function.Environ())
 	if err != nil {
 		return "the settings of the function are wrong" // CheckSettings reports the error
 	}
-	r.options = settings.Options
+	r.options = options
 	r.letters, _ = deadletter.ParseSetting(r.options.DeadLetterStore) // ParseSettings has checked it
 	mappings := r.Mappings
 	if len(mappings) != 1 {

@@ -53,11 +53,11 @@ func CheckSettings(f Function, report *Report) bool {
 	var err error
 	switch f.Kind {
 	case Claim:
-		_, err = claimapi.ParseSettings(environ)
+		_, _, err = claimapi.ParseSettings(environ)
 	case Sweep:
-		_, err = sweephandler.ParseSettings(environ)
+		_, _, err = sweephandler.ParseSettings(environ)
 	case Dedupe:
-		_, err = kinesishandler.ParseSettings(environ)
+		_, _, err = kinesishandler.ParseSettings(environ)
 	}
 	if err != nil {
 		a.Fail(f.title(), strings.ReplaceAll(err.Error(), "\n", "; "),

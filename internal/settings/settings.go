@@ -24,7 +24,14 @@ const prefix = "ONCEBOX_"
 // the pattern takes 230 KB and half a millisecond of every start.
 var tableName = regexp.MustCompile(`^[a-zA-Z0-9_.-]+$`)
 
-const minTable, maxTable = 3, 255
+const (
+	minTable, maxTable = 3, 255
+	allowedTable       = "a DynamoDB table name, 3 to 255 of a-z, A-Z, 0-9, _, . and -"
+)
+
+func isTable(text string) bool {
+	return len(text) >= minTable && len(text) <= maxTable && tableName.MatchString(text)
+}
 
 var logLevels = map[string]slog.Level{
 	"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn, "error": slog.LevelError,
@@ -139,29 +146,6 @@ func (p *Parser) Required(name, allowed string) string {
 		p.Wrong(name, "is missing", allowed)
 	}
 	return text
-}
-
-// Table returns the name of a DynamoDB table, which must be set.
-func (p *Parser) Table(name string) string {
-	const allowed = "a DynamoDB table name, 3 to 255 of a-z, A-Z, 0-9, _, . and -"
-	table := p.Required(name, allowed)
-	if table != "" && (len(table) < minTable || len(table) > maxTable || !tableName.MatchString(table)) {
-		p.Wrong(name, "is not a table name", allowed)
-	}
-	return table
-}
-
-// LogLevel returns the lowest level that is logged, or info if it is not set.
-func (p *Parser) LogLevel(name string) slog.Level {
-	text := p.values[name]
-	if text == "" {
-		return slog.LevelInfo
-	}
-	level, ok := logLevels[text]
-	if !ok {
-		p.Wrong(name, "is not a log level", "debug, info, warn or error")
-	}
-	return level
 }
 
 // Duration returns a duration from shortest to longest, or fallback if it is not set.

@@ -1,7 +1,6 @@
 package settings_test
 
 import (
-	"log/slog"
 	"math"
 	"slices"
 	"testing"
@@ -16,7 +15,7 @@ func read(value string) *settings.Parser {
 }
 
 // wantProblem checks the error of a parser. If want is "", there must be no error.
-func wantProblem(t *testing.T, p *settings.Parser, want string) {
+func wantProblem(t *testing.T, p interface{ Err() error }, want string) {
 	t.Helper()
 	got := ""
 	if err := p.Err(); err != nil {
@@ -71,7 +70,7 @@ func TestNumber(t *testing.T) {
 	}
 }
 
-func TestSwitchLevelAndList(t *testing.T) {
+func TestSwitchAndList(t *testing.T) {
 	t.Parallel()
 	p := read("on")
 	wantValue(t, p.Switch("ONCEBOX_X", false), true)
@@ -81,12 +80,6 @@ func TestSwitchLevelAndList(t *testing.T) {
 	p = read("yes")
 	wantValue(t, p.Switch("ONCEBOX_X", true), true)
 	wantProblem(t, p, "ONCEBOX_X is neither on nor off (allowed: on or off)")
-	p = read("warn")
-	wantValue(t, p.LogLevel("ONCEBOX_X"), slog.LevelWarn)
-	wantValue(t, p.LogLevel("ONCEBOX_Y"), slog.LevelInfo)
-	p = read("WARN")
-	wantValue(t, p.LogLevel("ONCEBOX_X"), slog.LevelInfo)
-	wantProblem(t, p, "ONCEBOX_X is not a log level (allowed: debug, info, warn or error)")
 	if list := read(" a, b ,,c").List("ONCEBOX_X"); !slices.Equal(list, []string{"a", "b", "", "c"}) {
 		t.Errorf("list %q", list)
 	}
@@ -115,39 +108,4 @@ func TestRefuseOthers(t *testing.T) {
 	p := settings.NewParserOf(map[string]string{"oncebox:scop": "x"})
 	p.RefuseOthers([]string{"oncebox:scope", "oncebox:window"})
 	wantProblem(t, p, "oncebox:scop is not a known setting, did you mean oncebox:scope?")
-}
-
-func TestTable(t *testing.T) {
-	t.Parallel()
-	const allowed = " (allowed: a DynamoDB table name, 3 to 255 of a-z, A-Z, 0-9, _, . and -)"
-	for value, problem := range map[string]string{
-		"a.b-C_1": "", "": "ONCEBOX_X is missing" + allowed,
-		"ab":    "ONCEBOX_X is not a table name" + allowed,
-		"a b c": "ONCEBOX_X is not a table name" + allowed,
-	} {
-		p := read(value)
-		wantValue(t, p.Table("ONCEBOX_X"), value)
-		wantProblem(t, p, problem)
-	}
-}
-
-func TestMetrics(t *testing.T) {
-	t.Parallel()
-	const named = "AWS_LAMBDA_FUNCTION_NAME=oncebox-claims"
-	for _, c := range []struct {
-		environ []string
-		want    string
-		wrong   bool
-	}{
-		{[]string{named}, "", false},
-		{[]string{named, "ONCEBOX_METRICS=off"}, "", false},
-		{[]string{named, "ONCEBOX_METRICS=on"}, "oncebox/oncebox-claims", false},
-		{[]string{"ONCEBOX_METRICS=on"}, "oncebox/function", false},
-		{[]string{named, "ONCEBOX_METRICS=yes"}, "", true},
-	} {
-		p := settings.NewParser(c.environ)
-		if got := p.Metrics(c.environ); got != c.want || (p.Err() != nil) != c.wrong {
-			t.Errorf("%v: got %q, %v", c.environ, got, p.Err())
-		}
-	}
 }

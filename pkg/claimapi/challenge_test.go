@@ -125,11 +125,11 @@ func TestChallengeSettings(t *testing.T) {
 	t.Parallel()
 	const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:turnstile-a1B2c3"
 	on := slices.Clip(with("ONCEBOX_CHALLENGE=hcaptcha", "ONCEBOX_CHALLENGE_SITE_KEY=site"))
-	s, err := claimapi.ParseSettings(append(on, "ONCEBOX_CHALLENGE_SECRET_ARN="+arn))
+	_, s, err := claimapi.ParseSettings(append(on, "ONCEBOX_CHALLENGE_SECRET_ARN="+arn))
 	must(t, err)
 	equal(t, "provider and site", s.Challenge.Provider+" "+s.Challenge.SiteKey, "hcaptcha site")
 	for _, hosts := range []string{"shop.example:443", "https://shop.example", "*.shop.example", "Shop.example", "shop.example/x"} {
-		if _, err := claimapi.ParseSettings(append(on, "ONCEBOX_CHALLENGE_SECRET_ARN="+arn, "ONCEBOX_CHALLENGE_HOSTS="+hosts)); err == nil {
+		if _, _, err := claimapi.ParseSettings(append(on, "ONCEBOX_CHALLENGE_SECRET_ARN="+arn, "ONCEBOX_CHALLENGE_HOSTS="+hosts)); err == nil {
 			t.Errorf("%s is taken for a host name", hosts)
 		}
 	}
@@ -144,7 +144,7 @@ func TestChallengeSettings(t *testing.T) {
 		"ONCEBOX_CHALLENGE_HOSTS has no effect": with("ONCEBOX_CHALLENGE_HOSTS=shop.example"),
 		"ONCEBOX_CHALLENGE_SITE_KEY has no ef":  with("ONCEBOX_CHALLENGE_SITE_KEY=x"),
 	} {
-		if _, err := claimapi.ParseSettings(environ); err == nil || !strings.Contains(err.Error(), want) {
+		if _, _, err := claimapi.ParseSettings(environ); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)
 		}
 	}

@@ -51,12 +51,11 @@ var (
 
 // The kinds of errUnauthenticated. Clients get the same answer for all; the log distinguishes them.
 var (
-	errNoIdentity  = fmt.Errorf("%w: the request has none of the kind in %s", errUnauthenticated, varClaimantFrom)
+	errNoIdentity  = fmt.Errorf("%w: the request has none of the kind in ONCEBOX_CLAIMANT_FROM", errUnauthenticated)
 	errBadIdentity = fmt.Errorf("%w: it is not a valid claimant", errUnauthenticated)
-	errNoCaller    = fmt.Errorf("%w: the caller has no IAM identity, and %s is not %s",
-		errUnauthenticated, varCaller, anyCaller)
-	errRoleSession = fmt.Errorf("%w: the caller is a session of an IAM role; choose %s=iam:session or iam:role if that "+
-		"part of the ARN is the claimant", errUnauthenticated, varClaimantFrom)
+	errNoCaller    = fmt.Errorf("%w: the caller has no IAM identity, and ONCEBOX_CALLER is not any", errUnauthenticated)
+	errRoleSession = fmt.Errorf("%w: the caller is a session of an IAM role; choose ONCEBOX_CLAIMANT_FROM=iam:session or "+
+		"iam:role if that part of the ARN is the claimant", errUnauthenticated)
 )
 
 // ParseClaimantFrom reads `jwt:CLAIM`, `iam`, `iam:session`, `iam:role`, `link` or `body`. The error lists these forms

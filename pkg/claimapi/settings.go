@@ -1,8 +1,8 @@
 package claimapi
 
 import (
+	"cmp"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 
@@ -11,38 +11,64 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// The variables of the claim function.
-const (
-	varBankTable      = "ONCEBOX_BANK_TABLE"
-	varDedupeTable    = "ONCEBOX_DEDUPE_TABLE"
-	varClaimantFrom   = "ONCEBOX_CLAIMANT_FROM"
-	varCaller         = "ONCEBOX_CALLER"
-	varCampaignCache  = "ONCEBOX_CAMPAIGN_CACHE"
-	varLinkKeys       = "ONCEBOX_LINK_KEYS"
-	varConfirm        = "ONCEBOX_CLAIMANTS_CONFIRM"
-	varPage           = "ONCEBOX_PAGE"
-	varChallenge      = "ONCEBOX_CHALLENGE"
-	varChallengeSite  = "ONCEBOX_CHALLENGE_SITE_KEY"
-	varChallengeFile  = "ONCEBOX_CHALLENGE_SECRET_FILE"
-	varChallengeARN   = "ONCEBOX_CHALLENGE_SECRET_ARN"
-	varChallengeURL   = "ONCEBOX_CHALLENGE_URL"
-	varChallengeHosts = "ONCEBOX_CHALLENGE_HOSTS"
-	varLogLevel       = "ONCEBOX_LOG_LEVEL"
-)
+// Settings are the settings of the function in functions/claim, in words. The field XY is the variable ONCEBOX_X_Y; its
+// zero value means that the setting is not set. docs/configuration.md has the defaults.
+type Settings struct {
+	// table of campaigns and items
+	BankTable string `table:"" required:"" function:""`
+	// table of claims
+	DedupeTable string `table:"" required:"" function:""`
+	// `jwt:CLAIM`, `iam`, `iam:session`, `iam:role`, `link` or `body`:
+	// [who is the claimant](http-api.md#who-is-the-claimant). `oncebox local` takes `body`, the default there, or `link`.
+	// `oncebox invoke` takes `body` by default.
+	ClaimantFrom string `unset:"required"`
+	// the callers that the routes of the API let through, who may name any claimant. `iam`: a request without an IAM
+	// identity that API Gateway has verified is answered 401. `any`: every caller of an open API. The stack sets it. It
+	// is refused without `body`. `oncebox local` needs none: it has no routes of API Gateway.
+	Caller string `unset:"required with body" oneof:"iam,any" is:"a caller" allowed:"iam (the routes require an IAM identity), or any (the routes require nothing)"`
+	// required with `link`, and refused without it: the public keys of [personal links](links.md), with commas or white
+	// space between them
+	LinkKeys string
+	// how long a copy of a campaign's rules is used: at most `5s`. `0` reads them for every request: one more request and
+	// one more read unit a claim, and all requests read one row, which a partition serves 3,000 times a second at most
+	CampaignCache *time.Duration `default:"5s" most:"5s" allowed:"a duration of at most 5s, as in 500ms or 0"`
+	// `on`: a caller who is the claimant, or any caller with `ONCEBOX_CALLER=any`, may
+	// [confirm a hold](http-api.md#confirm-a-hold). With `ONCEBOX_CALLER=iam` the callers are back ends, which always may.
+	ClaimantsConfirm string `default:"off" oneof:"on,off"`
+	// `on`: the function serves the [claim page](claim-page.md) at `/c/{campaign}`. `oncebox local` and `oncebox invoke`
+	// have it on by default.
+	Page string `default:"off" oneof:"on,off"`
+	// `turnstile`, `hcaptcha` or `recaptcha`: a claim needs a solution of this provider's
+	// [challenge](claim-page.md#a-challenge-before-a-claim)
+	Challenge string `oneof:"turnstile,hcaptcha,recaptcha" is:"a provider"`
+	// required with a challenge: the site key of the provider, which is public
+	ChallengeSiteKey string `allowed:"the site key that the provider gives out"`
+	// the file with the secret of the provider
+	ChallengeSecretFile string
+	// in the place of a file, the secret of AWS Secrets Manager that has it
+	ChallengeSecretARN string
+	// the address of the siteverify call, if it is not the provider's own
+	ChallengeURL string `allowed:"an http or https URL"`
+	// the host names of the pages whose solutions are taken
+	ChallengeHosts []string `unset:"those of the site key" allowed:"host names with commas between them, as in shop.example"`
+	// `on`: log lines have [metrics](operations.md#metrics), at every log level. The stack sets it. It has no effect on
+	// `oncebox local`.
+	Metrics string `default:"off" oneof:"on,off" function:""`
+	// `debug`, `info`, `warn` or `error`
+	LogLevel string `default:"info" oneof:"debug,info,warn,error" is:"a log level"`
+}
+
+// Environ returns the settings in the form of os.Environ, as ParseSettings reads them.
+func (s Settings) Environ() []string { return settings.Environ(s) }
+
+// Variables returns the names of all variables of the function. Programs that share the environment with it can use
+// them to distinguish its variables from misspelt names.
+func Variables() []string { return settings.Variables(Settings{}) }
 
 // VarCORSOrigins is a variable of ParseOptions only. ParseSettings refuses it: in AWS, API Gateway has the origins.
 const VarCORSOrigins = "ONCEBOX_CORS_ORIGINS"
 
-var known = []string{
-	varBankTable, varDedupeTable, varClaimantFrom, varCaller, varLinkKeys, varCampaignCache, varConfirm, varPage,
-	varChallenge, varChallengeSite, varChallengeFile, varChallengeARN, varChallengeURL, varChallengeHosts, settings.VarMetrics, varLogLevel,
-}
-
-// Variables returns the names of all variables of the function. Programs that share the environment with it can use
-// them to distinguish its variables from misspelt names.
-func Variables() []string { return slices.Clone(known) }
-
-// Options are the settings of a handler that do not depend on its store.
+// Options are what the settings mean for a handler. They do not depend on its store.
 type Options struct {
 	ClaimantFrom     ClaimantFrom
 	AnyCaller        bool // see WithAnyCaller
@@ -52,12 +78,15 @@ type Options struct {
 	Page             bool          // see WithPage
 	Challenge        *Challenge    // see WithChallenge; nil: no challenge
 	CORSOrigins      []string      // for AllowOrigins; set by ParseOptions only
+	Metrics          string        // the namespace of the metrics: see WithMetrics; set by ParseSettings only
 	LogLevel         slog.Level
 }
 
 // HandlerOptions returns the options of New for the settings.
 func (o Options) HandlerOptions() []Option {
-	options := []Option{WithClaimantsConfirm(o.ClaimantsConfirm), WithAnyCaller(o.AnyCaller), WithLinkKeys(o.LinkKeys)}
+	options := []Option{
+		WithClaimantsConfirm(o.ClaimantsConfirm), WithAnyCaller(o.AnyCaller), WithLinkKeys(o.LinkKeys), WithMetrics(o.Metrics),
+	}
 	if o.Page {
 		options = append(options, WithPage(o.CampaignCache))
 	}
@@ -67,53 +96,28 @@ func (o Options) HandlerOptions() []Option {
 	return options
 }
 
-// Settings are the settings of the function in functions/claim.
-type Settings struct {
-	BankTable   string
-	DedupeTable string
-	Metrics     string // the namespace of the metrics: see WithMetrics
-	Options
-}
-
-// ParseSettings reads the settings of the function from an environment in the form of os.Environ:
-//
-//	ONCEBOX_BANK_TABLE         required: the table of campaigns and items
-//	ONCEBOX_DEDUPE_TABLE       required: the table of claims
-//	ONCEBOX_CLAIMANT_FROM      required: jwt:CLAIM, iam, iam:session, iam:role, link or body
-//	ONCEBOX_CALLER             required with body: iam or any, the callers that the routes of the API let through
-//	ONCEBOX_LINK_KEYS          required with link: the public keys of links, with commas or white space between them
-//	ONCEBOX_CAMPAIGN_CACHE     how long a copy of a campaign's rules is used, 0 to 5s; default 5s
-//	ONCEBOX_CLAIMANTS_CONFIRM  on or off: whether claimants, or any caller, may confirm holds; default off
-//	ONCEBOX_PAGE               on or off: whether the claim page is served; default off
-//	ONCEBOX_CHALLENGE          turnstile, hcaptcha or recaptcha: a claim needs a solution of the provider's challenge
-//	ONCEBOX_CHALLENGE_SITE_KEY, ONCEBOX_CHALLENGE_SECRET_FILE or ONCEBOX_CHALLENGE_SECRET_ARN
-//	                           required with a challenge: the site key, and the secret in a file or in Secrets Manager
-//	ONCEBOX_CHALLENGE_URL      the address of the siteverify call; default: the provider's
-//	ONCEBOX_CHALLENGE_HOSTS    host names of the pages whose solutions are taken; default: those of the site key
-//	ONCEBOX_METRICS            on or off: whether log lines have metrics for CloudWatch; default off
-//	ONCEBOX_LOG_LEVEL          debug, info, warn or error; default info
-//
-// An empty variable counts as not set. Any other ONCEBOX_ variable is an error, because it is misspelt or belongs to
-// another function. The error lists everything that is wrong, with the values that are allowed. It does not repeat
-// the values.
-func ParseSettings(environ []string) (Settings, error) {
-	p := parser{settings.NewParser(environ)}
-	p.RefuseOthers(known)
-	s := Settings{
-		BankTable: p.Table(varBankTable), DedupeTable: p.Table(varDedupeTable), Metrics: p.Metrics(environ),
-		Options: p.options(false),
-	}
+// ParseSettings reads the settings of the function from an environment in the form of os.Environ, and returns them and
+// what they mean. An empty variable counts as not set. Any other ONCEBOX_ variable is an error, because it is misspelt or
+// belongs to another function. The error lists everything that is wrong, with the values that are allowed. It does not
+// repeat the values.
+func ParseSettings(environ []string) (s Settings, o Options, err error) {
+	p := parser{settings.Read(environ, &s, true), &s}
 	if s.BankTable != "" && s.BankTable == s.DedupeTable {
-		p.Wrong(varDedupeTable, "is the table of "+varBankTable, "another table")
+		p.Refuse(&s.DedupeTable, "is the table of "+p.Variable(&s.BankTable), "another table")
 	}
-	return s, p.Err()
+	o = p.options(false)
+	if p.On(&s.Metrics) {
+		o.Metrics = settings.Namespace(environ)
+	}
+	return s, o, p.Err()
 }
 
 // ParseOptions reads the settings of a handler that runs outside of Lambda, as in `oncebox local`. The caller chooses
 // the store. The claimant comes from the body by default, and the claim page is on. ONCEBOX_CORS_ORIGINS are the origins
 // for AllowOrigins. Other ONCEBOX_ variables are ignored. The error is like the error of ParseSettings.
 func ParseOptions(environ []string) (Options, error) {
-	p := parser{settings.NewParser(environ)}
+	var s Settings
+	p := parser{settings.Read(environ, &s, false), &s}
 	o := p.options(true)
 	o.CORSOrigins = p.List(VarCORSOrigins)
 	for _, origin := range o.CORSOrigins {
@@ -125,75 +129,70 @@ func ParseOptions(environ []string) (Options, error) {
 	return o, p.Err()
 }
 
-type parser struct{ *settings.Parser }
-
-// options reads the settings of a handler. Outside of Lambda, local, fewer are required, and the page is on.
-func (p parser) options(local bool) Options {
-	from := p.claimantFrom(local)
-	return Options{
-		ClaimantFrom: from, AnyCaller: p.anyCaller(from, local), LinkKeys: p.linkKeys(from), CampaignCache: p.campaignCache(),
-		ClaimantsConfirm: p.Switch(varConfirm, false), Page: p.Switch(varPage, local), Challenge: p.challenge(),
-		LogLevel: p.LogLevel(varLogLevel),
-	}
+// parser finds out what settings mean together.
+type parser struct {
+	*settings.Reader
+	s *Settings
 }
 
-func (p parser) claimantFrom(local bool) ClaimantFrom {
-	text := p.Text(varClaimantFrom)
-	if text == "" && local {
-		text = fromBody
+// options returns what the settings mean for a handler. Outside of Lambda, local, fewer are required, and the page is on.
+func (p parser) options(local bool) Options {
+	if local {
+		p.s.ClaimantFrom, p.s.Page = cmp.Or(p.s.ClaimantFrom, fromBody), cmp.Or(p.s.Page, "on")
 	}
-	from, err := ParseClaimantFrom(text)
+	o := Options{
+		ClaimantFrom: p.claimantFrom(), CampaignCache: itembank.DefaultCampaignCache,
+		ClaimantsConfirm: p.On(&p.s.ClaimantsConfirm), Page: p.On(&p.s.Page), Challenge: p.challenge(),
+		LogLevel: p.Level(&p.s.LogLevel),
+	}
+	o.AnyCaller, o.LinkKeys = p.anyCaller(o.ClaimantFrom, local), p.linkKeys(o.ClaimantFrom)
+	if cache := p.s.CampaignCache; cache != nil {
+		o.CampaignCache = *cache // after it is closed, a campaign hands out items for at most this time
+	}
+	return o
+}
+
+func (p parser) claimantFrom() ClaimantFrom {
+	from, err := ParseClaimantFrom(p.s.ClaimantFrom)
 	switch {
-	case text == "":
-		p.Wrong(varClaimantFrom, "is missing", claimantFromForms)
+	case p.s.ClaimantFrom == "":
+		p.Refuse(&p.s.ClaimantFrom, "is missing", claimantFromForms)
 	case err != nil:
-		p.Wrong(varClaimantFrom, "is not a source of claimants", claimantFromForms)
+		p.Refuse(&p.s.ClaimantFrom, "is not a source of claimants", claimantFromForms)
 	}
 	return from
 }
 
-// The values of varCaller.
-const (
-	iamCaller = "iam"
-	anyCaller = "any"
-)
-
-const callerForms = "iam (the routes require an IAM identity), or any (the routes require nothing)"
+// anyCaller is the word for callers without an identity.
+const anyCaller = "any"
 
 // anyCaller reads who may name any claimant. It has no default in the function: routes and function must agree.
 func (p parser) anyCaller(from ClaimantFrom, local bool) bool {
-	text := p.Text(varCaller)
+	caller := &p.s.Caller
 	switch {
-	case text != "" && from.source != fromBody:
-		p.Wrong(varCaller, "has no effect: "+varClaimantFrom+" is not body", "iam or any with body only")
-	case text == "" && from.source == fromBody && !local:
-		p.Wrong(varCaller, "is missing", callerForms)
-	case text != "" && text != iamCaller && text != anyCaller:
-		p.Wrong(varCaller, "is not a caller", callerForms)
+	case *caller != "" && from.source != fromBody:
+		p.Refuse(caller, "has no effect: "+p.Variable(&p.s.ClaimantFrom)+" is not body", "iam or any with body only")
+	case *caller == "" && from.source == fromBody && !local:
+		p.Refuse(caller, "is missing", "")
 	}
-	return text == anyCaller
+	return *caller == anyCaller
 }
 
 const linkKeyForms = "public keys that `oncebox links keygen` wrote, with commas between them"
 
 // linkKeys refuses keys that the handler would not use, because the operator then believes that links work.
 func (p parser) linkKeys(from ClaimantFrom) (keys claimlink.Keys) {
-	text := p.Text(varLinkKeys)
+	text := &p.s.LinkKeys
 	switch {
-	case text == "" && from.source == fromLink:
-		p.Wrong(varLinkKeys, "is missing", linkKeyForms)
-	case text != "" && from.source != fromLink:
-		p.Wrong(varLinkKeys, "has no effect: "+varClaimantFrom+" is not link", "link keys with link only")
-	case text != "":
+	case *text == "" && from.source == fromLink:
+		p.Refuse(text, "is missing", linkKeyForms)
+	case *text != "" && from.source != fromLink:
+		p.Refuse(text, "has no effect: "+p.Variable(&p.s.ClaimantFrom)+" is not link", "link keys with link only")
+	case *text != "":
 		var err error
-		if keys, err = claimlink.ParseKeys(text); err != nil {
-			p.Wrong(varLinkKeys, "is wrong: "+strings.TrimPrefix(err.Error(), "claimlink: "), linkKeyForms)
+		if keys, err = claimlink.ParseKeys(*text); err != nil {
+			p.Refuse(text, "is wrong: "+strings.TrimPrefix(err.Error(), "claimlink: "), linkKeyForms)
 		}
 	}
 	return keys
-}
-
-func (p parser) campaignCache() time.Duration {
-	const longest = itembank.DefaultCampaignCache // after it is closed, a campaign hands out items for at most this time
-	return p.Duration(varCampaignCache, longest, 0, longest, "a duration of at most 5s, as in 500ms or 0")
 }

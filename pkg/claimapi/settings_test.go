@@ -22,10 +22,10 @@ func with(more ...string) []string {
 
 func TestSettingsDefaults(t *testing.T) {
 	t.Parallel()
-	s, err := claimapi.ParseSettings(with("ONCEBOX_LOG_LEVEL=", "ONCEBOX_OTHER="))
+	words, s, err := claimapi.ParseSettings(with("ONCEBOX_LOG_LEVEL=", "ONCEBOX_OTHER="))
 	must(t, err)
-	equal(t, "bank table", s.BankTable, "bank")
-	equal(t, "dedupe table", s.DedupeTable, "dedupe")
+	equal(t, "bank table", words.BankTable, "bank")
+	equal(t, "dedupe table", words.DedupeTable, "dedupe")
 	equal(t, "claimant from", s.ClaimantFrom.String(), "jwt:sub")
 	equal(t, "campaign cache", s.CampaignCache, 5*time.Second)
 	equal(t, "claimants confirm", s.ClaimantsConfirm, false)
@@ -36,23 +36,23 @@ func TestSettingsDefaults(t *testing.T) {
 func TestSettingsGiven(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]time.Duration{"0": 0, "0s": 0, "1.5s": 1500 * time.Millisecond} {
-		s, err := claimapi.ParseSettings(with("ONCEBOX_CAMPAIGN_CACHE=" + text))
+		_, s, err := claimapi.ParseSettings(with("ONCEBOX_CAMPAIGN_CACHE=" + text))
 		must(t, err)
 		equal(t, "campaign cache", s.CampaignCache, want)
 	}
 	for _, text := range []string{"jwt:sub", "jwt:https://x.org/id", "iam", "iam:session", "iam:role"} {
-		s, err := claimapi.ParseSettings(with("ONCEBOX_CLAIMANT_FROM=" + text))
+		_, s, err := claimapi.ParseSettings(with("ONCEBOX_CLAIMANT_FROM=" + text))
 		must(t, err)
 		equal(t, "claimant from", s.ClaimantFrom.String(), text)
 	}
 	for text, want := range map[string]bool{"iam": false, "any": true} {
-		s, err := claimapi.ParseSettings(with("ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_CALLER="+text))
+		_, s, err := claimapi.ParseSettings(with("ONCEBOX_CLAIMANT_FROM=body", "ONCEBOX_CALLER="+text))
 		must(t, err)
 		equal(t, "claimant from", s.ClaimantFrom.String(), "body")
 		equal(t, "any caller", s.AnyCaller, want)
 	}
 	for _, text := range []string{testLinkKey, testLinkKey + ", " + testLinkKey + "\n"} {
-		s, err := claimapi.ParseSettings(with("ONCEBOX_CLAIMANT_FROM=link", "ONCEBOX_LINK_KEYS="+text))
+		_, s, err := claimapi.ParseSettings(with("ONCEBOX_CLAIMANT_FROM=link", "ONCEBOX_LINK_KEYS="+text))
 		must(t, err)
 		equal(t, "claimant from", s.ClaimantFrom.String(), "link")
 		keys, err := claimlink.ParseKeys(testLinkKey)
@@ -62,16 +62,16 @@ func TestSettingsGiven(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]bool{"on": true, "off": false} {
-		s, err := claimapi.ParseSettings(with("ONCEBOX_CLAIMANTS_CONFIRM=" + text))
+		_, s, err := claimapi.ParseSettings(with("ONCEBOX_CLAIMANTS_CONFIRM=" + text))
 		must(t, err)
 		equal(t, "claimants confirm", s.ClaimantsConfirm, want)
 	}
-	s, err := claimapi.ParseSettings(with("ONCEBOX_METRICS=on", "AWS_LAMBDA_FUNCTION_NAME=claims"))
+	_, s, err := claimapi.ParseSettings(with("ONCEBOX_METRICS=on", "AWS_LAMBDA_FUNCTION_NAME=claims"))
 	must(t, err)
 	equal(t, "metrics", s.Metrics, "oncebox/claims")
 	for text, want := range map[string]slog.Level{"debug": slog.LevelDebug, "info": slog.LevelInfo, "warn": slog.LevelWarn,
 		"error": slog.LevelError} {
-		s, err := claimapi.ParseSettings(with("ONCEBOX_LOG_LEVEL=" + text))
+		_, s, err := claimapi.ParseSettings(with("ONCEBOX_LOG_LEVEL=" + text))
 		must(t, err)
 		equal(t, "log level", s.LogLevel, want)
 	}
@@ -123,7 +123,7 @@ func TestSettingsRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := claimapi.ParseSettings(c.environ)
+			_, _, err := claimapi.ParseSettings(c.environ)
 			if err == nil {
 				t.Fatal("accepted")
 			}

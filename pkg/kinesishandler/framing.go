@@ -7,14 +7,9 @@ import (
 
 // framing reads how many records a payload holds. Only a stream gets the records in their original form.
 func (p parser) framing(sink SinkSetting) dedupe.Framing {
-	text := p.Text(varSourceRecords)
-	if text == "" || text == "one" {
-		return nil
-	}
-	f, err := framing.Named(text)
+	f, err := framing.Named(p.Word(&p.s.SourceRecords))
 	switch {
-	case err != nil:
-		p.Wrong(varSourceRecords, "is not a known form", "one, lines, array, concatenated, logs or snowplow")
+	case err != nil: // it is one, or was refused
 		return nil
 	case sink.Stream == nil:
 		return framing.Single(f)

@@ -1,7 +1,6 @@
 package kinesishandler
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -44,8 +43,6 @@ const (
 	ledgerKeys   = dynamostore.OwnLedger
 	ledgerLog    = "log"
 	ledgerValkey = "valkey"
-
-	allowedLedger = ledgerKeys + ", " + ledgerLog + ", valkey://HOST:PORT[,HOST:PORT...], or valkeys:// for TLS"
 )
 
 // kindsOfLedgers has the kinds of the schemes of addresses.
@@ -72,11 +69,11 @@ const (
 // ledger reads which ledger has the entries, and the number of requests to keys at a time. memory is the function's
 // memory in bytes; 0: unknown.
 func (p parser) ledger(sink SinkSetting, memory int64) (s LedgerSetting, concurrency int) {
-	text := cmp.Or(p.Text(varLedger), ledgerKeys)
+	text := p.Word(&p.s.Ledger)
 	kind := kindsOfLedgers[address.Scheme(text)]
 	if kind != "" && kind != ledgerKeys && sink.Table != nil {
-		p.Wrong(varLedger, "is not "+ledgerKeys+", but with "+varSink+"=dynamodb: an item is written in one transaction with "+
-			"the row of its key", ledgerKeys)
+		p.Refuse(&p.s.Ledger, "is not "+ledgerKeys+", but with "+p.Variable(&p.s.Sink)+"=dynamodb: an item is written in one "+
+			"transaction with the row of its key", ledgerKeys)
 	}
 	var err error
 	switch kind {
@@ -91,9 +88,9 @@ func (p parser) ledger(sink SinkSetting, memory int64) (s LedgerSetting, concurr
 		o, s.Secret, err = valkeystore.Parse(text)
 		s.Valkey = &o
 	default:
-		p.Wrong(varLedger, "is not a known ledger", allowedLedger)
+		p.Refuse(&p.s.Ledger, "is not a known ledger", "")
 	}
-	p.WrongAddress(varLedger, err)
+	p.WrongAddress(p.Variable(&p.s.Ledger), err)
 	return s, concurrency
 }
 
@@ -103,7 +100,7 @@ func (p parser) ledgerMemory(asked, memory int64) int64 {
 		return memory / 100 * UsualLedgerShare
 	}
 	if memory > 0 && asked > memory/100*largestShare {
-		p.Wrong(varLedger, "has a memory above 80% of the memory of the function, which "+varMemorySize+" has in MiB",
+		p.Refuse(&p.s.Ledger, "has a memory above 80% of the memory of the function, which "+varMemorySize+" has in MiB",
 			"16MiB to 80% of that")
 	}
 	return asked
@@ -125,8 +122,8 @@ type Stores struct {
 	dedupe.Consumers
 }
 
-var errOtherLedger = errors.New("kinesishandler: " + varLedger + " names another ledger than the one that the program has " +
-	"opened; leave it empty, or make the Store with NewStore")
+var errOtherLedger = errors.New("kinesishandler: ONCEBOX_LEDGER names another ledger than the one that the program has opened; " +
+	"leave it empty, or make the Store with NewStore")
 
 // ledgerOf returns the engine of the entries. It may be a dedupe.Warmer, and may have the counts of a log ledger.
 func ledgerOf(s Store) dedupe.Ledger {
@@ -171,16 +168,16 @@ func OpenValkey(load func(context.Context) (aws.Config, error), o Options) (*val
 	return valkeystore.Open(servers)
 }
 
-// OpenFunction is Open for the function in functions/dedupe, on the Store of its settings.
+// OpenFunction is Open for the function in functions/dedupe, on the Store of its options.
 func OpenFunction(
-	ctx context.Context, load func(context.Context) (aws.Config, error), client dynamostore.Client, s Settings,
+	ctx context.Context, load func(context.Context) (aws.Config, error), client dynamostore.Client, table string, o Options,
 	log *slog.Logger,
 ) (*Handler, error) {
-	store, err := NewStore(ctx, load, client, s.DedupeTable, s.Options)
+	store, err := NewStore(ctx, load, client, table, o)
 	if err != nil {
 		return nil, err
 	}
-	return Open(ctx, load, store, s.Options, log)
+	return Open(ctx, load, store, o, log)
 }
 
 // counted is implemented by a log ledger.

@@ -95,9 +95,9 @@ func TestNewStore(t *testing.T) {
 	for kind, environ := range map[string][]string{
 		"*dynamostore.Store": nil, "*logledger.Ledger": {"ONCEBOX_LEDGER=log"}, "*valkeystore.Ledger": {"ONCEBOX_LEDGER=valkey://cache:6379"},
 	} {
-		s, err := kinesishandler.ParseSettings(with(environ...))
+		_, o, err := kinesishandler.ParseSettings(with(environ...))
 		must(t, err)
-		store, err := kinesishandler.NewStore(t.Context(), sdkconfig.Load, nil, "entries", s.Options)
+		store, err := kinesishandler.NewStore(t.Context(), sdkconfig.Load, nil, "entries", o)
 		must(t, err)
 		stores, several := store.(kinesishandler.Stores)
 		if !several {
@@ -136,13 +136,13 @@ func TestAnotherLedgerInTheScope(t *testing.T) {
 		{"one", "keys", nil}, {"one", "log", dedupe.ErrOtherLedger}, {"one", "keys", nil},
 		{"two", "log", nil}, {"two", "keys", dedupe.ErrOtherLedger}, {"two", "log", nil},
 	} {
-		s, err := kinesishandler.ParseSettings(with("ONCEBOX_SCOPE="+c.scope, "ONCEBOX_LEDGER="+c.ledger, "ONCEBOX_ID_PATH=id"))
+		_, o, err := kinesishandler.ParseSettings(with("ONCEBOX_SCOPE="+c.scope, "ONCEBOX_LEDGER="+c.ledger, "ONCEBOX_ID_PATH=id"))
 		must(t, err)
-		store, err := kinesishandler.NewStore(t.Context(), sdkconfig.Load, client, table, s.Options)
+		store, err := kinesishandler.NewStore(t.Context(), sdkconfig.Load, client, table, o)
 		must(t, err)
 		sink := &memory{}
 		parts := dedupe.Parts{Ledger: store, Sink: sink, DeadLetters: noLetters{}, Consumers: store}
-		h, err := kinesishandler.New(parts, s.Options, slog.New(slog.DiscardHandler))
+		h, err := kinesishandler.New(parts, o, slog.New(slog.DiscardHandler))
 		must(t, err)
 		_, err = h.Handle(t.Context(), raw)
 		if !errors.Is(err, c.want) || c.want != nil && !strings.Contains(err.Error(), "and is "+c.ledger) {

@@ -100,11 +100,11 @@ func TestMetricsSetting(t *testing.T) {
 		"AWS_LAMBDA_FUNCTION_NAME=records",
 	}
 	for value, want := range map[string]string{"": "", "off": "", "on": "oncebox/records"} {
-		s, err := kinesishandler.ParseSettings(append(required, "ONCEBOX_METRICS="+value))
+		_, s, err := kinesishandler.ParseSettings(append(required, "ONCEBOX_METRICS="+value))
 		must(t, err)
 		equal(t, "namespace with "+value, s.Metrics, want)
 	}
-	if _, err := kinesishandler.ParseSettings(append(required, "ONCEBOX_METRICS=1")); err == nil {
+	if _, _, err := kinesishandler.ParseSettings(append(required, "ONCEBOX_METRICS=1")); err == nil {
 		t.Error("took ONCEBOX_METRICS=1")
 	}
 }

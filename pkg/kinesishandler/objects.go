@@ -22,8 +22,8 @@ func (p parser) objectFormat(o Options) {
 	}
 	at.Format = cmp.Or(at.Format, objectFormat(o.Format))
 	if neverNDJSON(o.Format, at.Format) {
-		p.Wrong(varSink, "has format=ndjson, but with "+varFormat+"=snowplow records are lines of text, and each would be a "+
-			"dead letter", "format=raw, which is the default then")
+		p.Refuse(&p.s.Sink, "has format=ndjson, but with "+p.Variable(&p.s.Format)+"=snowplow records are lines of text, and "+
+			"each would be a dead letter", "format=raw, which is the default then")
 	}
 }
 
@@ -52,12 +52,12 @@ func (p parser) checkObjects(o Options) {
 		return
 	}
 	if o.NoAcks {
-		p.Wrong(varAcks, "is off, but objects say which records are done, which cannot be switched off", "on")
+		p.Refuse(&p.s.Acks, "is off, but objects say which records are done, which cannot be switched off", "on")
 	}
 	letters, err := deadletter.ParseSetting(o.DeadLetterStore)
 	if err == nil && letters.Bucket == at.Bucket &&
 		(strings.HasPrefix(letters.Prefix, at.Prefix) || strings.HasPrefix(at.Prefix, letters.Prefix)) {
-		p.Wrong(varDeadLetters, "is inside of "+varSink+", or the other way round: readers would mix the two",
+		p.Refuse(&p.s.DeadLetters, "is inside of "+p.Variable(&p.s.Sink)+", or the other way round: readers would mix the two",
 			"prefixes of which neither begins with the other")
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -19,55 +18,88 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/sqssink"
 )
 
-// The variables of the dedupe function.
-const (
-	varDedupeTable       = "ONCEBOX_DEDUPE_TABLE"
-	varFormat            = "ONCEBOX_FORMAT"
-	varRawID             = "ONCEBOX_RAW_ID"
-	varSourceRecords     = "ONCEBOX_SOURCE_RECORDS"
-	varIDPath            = "ONCEBOX_ID_PATH"
-	varFingerprintPath   = "ONCEBOX_FINGERPRINT_PATH"
-	varVolatile          = "ONCEBOX_VOLATILE"
-	varContextsPath      = "ONCEBOX_CONTEXTS_PATH"
-	varIDs               = "ONCEBOX_IDS"
-	varSink              = "ONCEBOX_SINK"
-	varDeadLetters       = "ONCEBOX_DEAD_LETTERS"
-	varScope             = "ONCEBOX_SCOPE"
-	varWindow            = "ONCEBOX_WINDOW"
-	varHorizon           = "ONCEBOX_HORIZON"
-	varNatural           = "ONCEBOX_NATURAL"
-	varSynthetic         = "ONCEBOX_SYNTHETIC"
-	varAcks              = "ONCEBOX_ACKS"
-	varPoisonLimit       = "ONCEBOX_POISON_LIMIT"
-	varSourceAggregation = "ONCEBOX_SOURCE_AGGREGATION"
-	varLedger            = "ONCEBOX_LEDGER"
-	varLogLevel          = "ONCEBOX_LOG_LEVEL"
+// Settings are the settings of the function in functions/dedupe, in words. The field XY is the variable ONCEBOX_X_Y; its
+// zero value means that the setting is not set. docs/configuration.md has the defaults.
+type Settings struct {
+	// table of entries and acks; it may also be the table of claims
+	DedupeTable string `table:"" required:"" function:""`
+	// `json`; `snowplow`: [enriched events](snowplow.md), whose id, fingerprint and contexts are known columns; or `raw`:
+	// records of any bytes, which are never changed
+	Format string `default:"json" oneof:"json,snowplow,raw" is:"a known format"`
+	// the id of a raw record. `content`: the SHA-256 of its payload, so that equal payloads are duplicates.
+	// `partition-key`: its partition key; a synthetic duplicate gets its new id as its partition key.
+	RawID string `unset:"with raw, content" oneof:"content,partition-key" is:"a known id"`
+	// path of the id, as in `event.id`; with `snowplow` and `raw` it is left out
+	IDPath string `unset:"required"`
+	// `kinesis:NAME`, `firehose:NAME`, `sqs:URL`, `s3://BUCKET/PREFIX`, `dynamodb:TABLE?key=KEY` or `ndjson:PATH`, with
+	// [options](#addresses-of-sinks) as in `kinesis:NAME?aggregation=kpl`: [sources and sinks](sources-and-sinks.md). A
+	// bucket has each record in one [object](object-sink.md), and a table gets [each record once](transactions.md). On
+	// Lambda a file does not last.
+	Sink string `required:"" allowed:"kinesis:NAME, firehose:NAME, sqs:URL, s3://BUCKET/PREFIX, dynamodb:TABLE?key=KEY or ndjson:PATH"`
+	// `s3://BUCKET/PREFIX` or `dir:PATH`. On Lambda a folder does not last. With `?notify=URL` behind it, a standard SQS
+	// queue gets a message for each new dead letter. A message may be lost or come twice; the dead letter is not.
+	DeadLetters string `required:"" allowed:"s3://BUCKET/PREFIX or dir:PATH, with ?notify=URL of a queue"`
+	// name space of the ids. A new one [replays a stream](operations.md#replay-on-purpose).
+	Scope string `unset:"the stream's name, or that of [another source](sources-and-sinks.md#sources)"`
+	// copies that arrive at most this far apart are dropped: [window and horizon](how-it-works.md#window-and-horizon)
+	Window time.Duration `default:"48h" least:"1s" most:"36500d" allowed:"a duration of at least 1s, as in 48h or 7d"`
+	// the longest time after its arrival at which a record may be processed; at least the retention of the stream
+	Horizon time.Duration `default:"14d" least:"24h" most:"36500d" allowed:"a duration of at least the stream's retention, which is 24h or more, as in 14d"`
+	// path of the [fingerprint](how-it-works.md#fingerprints)
+	FingerprintPath string `unset:"computed"`
+	// path of the array that gets the note of an old id
+	ContextsPath string `default:"contexts"`
+	// comma list of paths that are left out of a computed fingerprint; with `snowplow` names of columns, besides
+	// [those that always are](snowplow.md#which-events-are-copies)
+	Volatile []string
+	// `first-keeps`: the first of several records under one id keeps it. `derived`: every record is delivered under a
+	// derived id, whatever the order. `rename-all` is for [`oncebox dedupe`](#oncebox-dedupe) only.
+	IDs string `default:"first-keeps" allowed:"first-keeps or derived"`
+	// `off`: natural duplicates pass unchanged
+	Natural string `default:"on" oneof:"on,off"`
+	// `off`: synthetic duplicates pass under the id that they have
+	Synthetic string `default:"on" oneof:"on,off"`
+	// [acks](how-it-works.md#acks) name the records that are done, so that a batch that comes again sends them no second
+	// time. `off`: they are sent again. With a bucket as the sink there are none, and `off` is refused: its objects say
+	// what is done.
+	Acks string `default:"on" oneof:"on,off"`
+	// so many of the first records (at most 500) that are poison for one reason are
+	// [a wrong setting](how-it-works.md#a-wrong-setting): the batch fails. `off`: they are dead-lettered.
+	PoisonLimit string `default:"90% of 100"`
+	// the records of a payload: `one`, `lines`, `array`, `concatenated`, `logs` or `snowplow`:
+	// [payloads that hold several records](sources-and-sinks.md#payloads-that-hold-several-records)
+	SourceRecords string `default:"one" oneof:"one,lines,array,concatenated,logs,snowplow" is:"a known form"`
+	// `off`: no record is opened as a KPL aggregate. Set it if no producer makes aggregates.
+	// [Enhanced fan-out](operations.md#enhanced-fan-out) needs it.
+	SourceAggregation string `default:"on" oneof:"on,off"`
+	// where entries are: `keys`, `log`, `valkey://HOST:PORT[,HOST:PORT...]`, or `valkeys://` for TLS, with
+	// [options](#addresses-of-ledgers) as in `log?lanes=16`. [Another
+	// ledger](operations.md#another-ledger-in-the-scope) needs a new scope.
+	Ledger string `default:"keys" allowed:"keys, log, valkey://HOST:PORT[,HOST:PORT...], or valkeys:// for TLS"`
+	// `on`: log lines have [metrics](operations.md#metrics), at every log level. The stack sets it. It has no effect on
+	// `oncebox invoke`.
+	Metrics string `default:"off" oneof:"on,off" function:""`
+	// `debug`, `info`, `warn` or `error`
+	LogLevel string `default:"info" oneof:"debug,info,warn,error" is:"a log level"`
+}
 
-	// Lambda sets these (Developer Guide, "Defined runtime environment variables").
+// Environ returns the settings in the form of os.Environ, as ParseSettings reads them.
+func (s Settings) Environ() []string { return settings.Environ(s) }
+
+// Variables returns the names of all variables of the function. Programs that share the environment with it can use
+// them to distinguish its variables from misspelt names.
+func Variables() []string { return settings.Variables(Settings{}) }
+
+// Lambda sets these (Developer Guide, "Defined runtime environment variables").
+const (
 	varFunctionName = "AWS_LAMBDA_FUNCTION_NAME"
 	varMemorySize   = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE" // in MiB
 )
 
-var known = []string{
-	varDedupeTable, varFormat, varRawID, varIDPath, varFingerprintPath, varVolatile, varContextsPath, varIDs, varSink,
-	varDeadLetters, varScope, varWindow, varHorizon, varNatural, varSynthetic, varAcks, varPoisonLimit, varSourceRecords,
-	varSourceAggregation, varLedger, settings.VarMetrics, varLogLevel,
-}
-
-// Variables returns the names of all variables of the function. Programs that share the environment with it can use
-// them to distinguish its variables from misspelt names.
-func Variables() []string { return slices.Clone(known) }
-
-// The defaults and limits of durations.
+// The defaults of durations.
 const (
 	DefaultWindow  = 48 * time.Hour
 	DefaultHorizon = 14 * 24 * time.Hour
-
-	// shortestHorizon is the shortest retention of a stream. A failed record may come again for this long (Kinesis:
-	// "Changing the data retention period").
-	shortestHorizon = 24 * time.Hour
-	// longest is short enough that window plus horizon fit into a time.Duration.
-	longest = 100 * 365 * 24 * time.Hour
 )
 
 // scopeName is the rule for scopes that are set. The name of a stream need not follow it: tools often name streams with
@@ -89,7 +121,7 @@ func IsScope(text string) bool {
 // folder would be taken for the markers of other letters.
 const scopeOfMarkers = "done"
 
-// Options are the settings of a handler that do not depend on its store.
+// Options are what the settings mean for a handler. They do not depend on its store.
 type Options struct {
 	Format          dedupe.Format
 	Framing         dedupe.Framing // of payloads that hold several records; nil: a payload is a record
@@ -114,6 +146,10 @@ type Options struct {
 	// docs/operations.md explains the metrics.
 	Metrics  string
 	LogLevel slog.Level
+	// MemoryLimit is the argument for debug.SetMemoryLimit in the function, in bytes. It is below 0, which changes
+	// nothing, unless the ledger fills much of the memory: without a limit, the garbage collector would let the heap grow
+	// to twice that. A handler does not use it.
+	MemoryLimit int64
 
 	// Chunk is how many user records are decided and sent at a time; 0 means dedupe.DefaultChunk. No variable sets
 	// it: smaller chunks cost the sink more requests, and with larger ones fewer records are done at a deadline.
@@ -132,109 +168,82 @@ func (o Options) withDefaults() Options {
 	return o
 }
 
-// Settings are the settings of the function in functions/dedupe.
-type Settings struct {
-	DedupeTable string
-	// MemoryLimit is the argument for debug.SetMemoryLimit, in bytes. It is below 0, which changes nothing, unless
-	// the ledger fills much of the memory: without a limit, the garbage collector would let the heap grow to twice
-	// that.
-	MemoryLimit int64
-	Options
-}
-
-// ParseSettings reads the settings of the function from an environment in the form of os.Environ:
-//
-//	ONCEBOX_DEDUPE_TABLE      required: the table of the ledger
-//	ONCEBOX_FORMAT            json; snowplow: enriched events of Snowplow; or raw: records of any bytes; default json
-//	ONCEBOX_RAW_ID            the id of a raw record: content or partition-key; default content
-//	ONCEBOX_ID_PATH           required with json: the path of a record's id
-//	ONCEBOX_SINK              required: kinesis:NAME, firehose:NAME, sqs:URL, s3://BUCKET/PREFIX, dynamodb:TABLE?key=KEY
-//	                          or ndjson:PATH. The Parse of kinesissink, firehosesink, sqssink, objectsink and dynamosink
-//	                          say which options may stand behind it, as in kinesis:unique?aggregation=kpl
-//	ONCEBOX_DEAD_LETTERS      required: s3://BUCKET/PREFIX or dir:PATH, with ?notify=URL of an SQS queue for a
-//	                          notification of each new dead letter
-//	ONCEBOX_SCOPE             default: the name of the source stream, or sqs:QUEUE, dynamodb:TABLE or logs:GROUP
-//	ONCEBOX_WINDOW            how long a copy is surely a duplicate; default 48h
-//	ONCEBOX_HORIZON           how long after its arrival a record may still be processed; default 14d
-//	ONCEBOX_FINGERPRINT_PATH  the path of a record's fingerprint; default: computed
-//	ONCEBOX_VOLATILE          paths that a computed fingerprint leaves out, separated by commas; with snowplow columns
-//	ONCEBOX_CONTEXTS_PATH     the array that gets the duplicate context; default contexts
-//	ONCEBOX_IDS               first-keeps, or derived: every delivered id is the derived one; default first-keeps
-//	ONCEBOX_NATURAL           off passes natural duplicates unchanged; default on
-//	ONCEBOX_SYNTHETIC         off passes synthetic duplicates unchanged; default on
-//	ONCEBOX_ACKS              off keeps no acks, so that a delivered record that comes again is sent again; default on
-//	ONCEBOX_POISON_LIMIT      the share of poison among the first records that means a wrong setting; default 90% of 100
-//	ONCEBOX_SOURCE_RECORDS    the records of a payload: one, lines, array, concatenated, logs or snowplow; default one
-//	ONCEBOX_SOURCE_AGGREGATION  off opens no KPL aggregates, and allows enhanced fan-out; default on
-//	ONCEBOX_LEDGER            keys: one row a key, log: the log ledger, or valkey://HOST:PORT,...: servers of Valkey, with
-//	                          valkeys:// over TLS; default keys. The Parse of dynamostore, logledger and valkeystore
-//	                          say which options may stand behind it, as in log?lanes=16
-//	ONCEBOX_METRICS           on or off: whether log lines have metrics for CloudWatch; default off
-//	ONCEBOX_LOG_LEVEL         debug, info, warn or error; default info
-//
-// An empty variable counts as not set. Any other ONCEBOX_ variable is an error, because it is misspelt or belongs to
-// another function. The error lists everything that is wrong, with the values that are allowed. It does not repeat
-// the values.
-func ParseSettings(environ []string) (Settings, error) {
-	p := parser{settings.NewParser(environ)}
-	p.RefuseOthers(known)
-	s := Settings{DedupeTable: p.Table(varDedupeTable), MemoryLimit: -1, Options: p.options(environ)}
-	s.Metrics = p.Metrics(environ)
-	if memory := functionMemory(environ); s.Ledger.Log && memory > 0 {
-		s.MemoryLimit = memory / 100 * runtimeShare
+// ParseSettings reads the settings of the function from an environment in the form of os.Environ, and returns them and
+// what they mean. An empty variable counts as not set. Any other ONCEBOX_ variable is an error, because it is misspelt or
+// belongs to another function. The error lists everything that is wrong, with the values that are allowed. It does not
+// repeat the values.
+func ParseSettings(environ []string) (s Settings, o Options, err error) {
+	p := parser{settings.Read(environ, &s, true), &s}
+	o = p.options(environ)
+	if p.On(&s.Metrics) {
+		o.Metrics = settings.Namespace(environ)
 	}
-	if t := s.Sink.Table; t != nil && t.Name == s.DedupeTable {
-		p.Wrong(varSink, "is the table of "+varDedupeTable, "another table")
+	if t := o.Sink.Table; t != nil && t.Name == s.DedupeTable {
+		p.Refuse(&s.Sink, "is the table of "+p.Variable(&s.DedupeTable), "another table")
 	}
-	return s, p.Err()
+	return s, o, p.Err()
 }
 
 // ParseOptions reads the settings of a handler that runs outside of Lambda, as in `oncebox invoke dedupe`. The caller
 // chooses the store. Other ONCEBOX_ variables are ignored. The error is like the error of ParseSettings.
 func ParseOptions(environ []string) (Options, error) {
-	p := parser{settings.NewParser(environ)}
+	var s Settings
+	p := parser{settings.Read(environ, &s, false), &s}
 	o := p.options(environ)
 	return o, p.Err()
 }
 
-type parser struct{ *settings.Parser }
+// parser finds out what settings mean together.
+type parser struct {
+	*settings.Reader
+	s *Settings
+}
 
 func (p parser) options(environ []string) Options {
-	format := p.format()
+	s, memory := p.s, functionMemory(environ)
 	sink := p.sink()
 	o := Options{
-		Format:          format,
+		Format:          p.format(),
 		Framing:         p.framing(sink),
 		Sink:            sink,
 		DeadLetterStore: p.deadLetters(),
 		Scope:           p.scope(),
-		Retention:       p.retention(),
-		PassNatural:     !p.Switch(varNatural, true),
-		PassSynthetic:   !p.Switch(varSynthetic, true),
+		Retention:       dedupe.Retention{Window: p.Time(&s.Window), Horizon: p.Time(&s.Horizon)},
+		PassNatural:     !p.On(&s.Natural),
+		PassSynthetic:   !p.On(&s.Synthetic),
 		Derive:          p.derive(),
-		NoAcks:          !p.Switch(varAcks, true),
+		NoAcks:          !p.On(&s.Acks),
 		PoisonLimit:     p.poisonLimit(),
-		Unaggregated:    !p.Switch(varSourceAggregation, true),
+		Unaggregated:    !p.On(&s.SourceAggregation),
 		Consumer:        valueOf(environ, varFunctionName),
-		LogLevel:        p.LogLevel(varLogLevel),
+		LogLevel:        p.Level(&s.LogLevel),
+		MemoryLimit:     -1,
 	}
 	p.objectFormat(o)
-	for name, passes := range map[string]bool{varNatural: o.PassNatural, varSynthetic: o.PassSynthetic} {
+	p.checkPassing(o)
+	p.checkObjects(o)
+	p.checkItems(o)
+	o.Ledger, o.Concurrency = p.ledger(o.Sink, memory)
+	if o.Ledger.Log && memory > 0 {
+		o.MemoryLimit = memory / 100 * runtimeShare
+	}
+	letters, err := deadletter.ParseSetting(o.DeadLetterStore)
+	if err == nil && letters.Folder != "" && o.Sink.File != "" && filepath.Clean(letters.Folder) == filepath.Clean(o.Sink.File) {
+		p.Refuse(&s.DeadLetters, "is the file of "+p.Variable(&s.Sink), "a folder of its own")
+	}
+	return o
+}
+
+// checkPassing refuses duplicates that pass where they cannot.
+func (p parser) checkPassing(o Options) {
+	for field, passes := range map[*string]bool{&p.s.Natural: o.PassNatural, &p.s.Synthetic: o.PassSynthetic} {
 		if o.Derive && passes {
-			p.Wrong(name, "is off, but with "+varIDs+"=derived no duplicate passes unchanged", "on")
+			p.Refuse(field, "is off, but with "+p.Variable(&p.s.IDs)+"=derived no duplicate passes unchanged", "on")
 		}
 	}
 	if q := o.Sink.Queue; o.PassSynthetic && q != nil && sqssink.IsFIFO(q.URL) {
-		p.Wrong(varSynthetic, "is off, but of two records with one id a FIFO queue drops the second", "on")
+		p.Refuse(&p.s.Synthetic, "is off, but of two records with one id a FIFO queue drops the second", "on")
 	}
-	p.checkObjects(o)
-	p.checkItems(o)
-	o.Ledger, o.Concurrency = p.ledger(o.Sink, functionMemory(environ))
-	letters, err := deadletter.ParseSetting(o.DeadLetterStore)
-	if err == nil && letters.Folder != "" && o.Sink.File != "" && filepath.Clean(letters.Folder) == filepath.Clean(o.Sink.File) {
-		p.Wrong(varDeadLetters, "is the file of "+varSink, "a folder of its own")
-	}
-	return o
 }
 
 // valueOf returns a variable that Lambda sets.
@@ -247,38 +256,32 @@ func valueOf(environ []string, name string) string {
 	return ""
 }
 
-// pathVariables maps the fields of format.Options to variables.
-var pathVariables = map[string]string{
-	"IDPath": varIDPath, "FingerprintPath": varFingerprintPath, "ContextsPath": varContextsPath,
-	"Volatile": varVolatile,
-}
-
 // standIn replaces a wrong path. It does not conflict with any other path.
 const standIn = "oncebox-stand-in"
 
 // format reads the format of the records.
 func (p parser) format() dedupe.Format {
-	kind := p.Text(varFormat)
-	if kind != "raw" && p.Text(varRawID) != "" {
-		p.Wrong(varRawID, "is a setting of "+varFormat+"=raw", "leave it empty")
+	kind := p.Word(&p.s.Format)
+	if kind != "raw" && p.s.RawID != "" {
+		p.Refuse(&p.s.RawID, "is a setting of "+p.Variable(&p.s.Format)+"=raw", "leave it empty")
 	}
 	switch kind {
-	case "", "json":
 	case "snowplow":
 		return p.snowplow()
 	case "raw":
 		return p.raw()
-	default:
-		p.Wrong(varFormat, "is not a known format", "json, snowplow or raw")
 	}
 	return p.json()
 }
 
 // json reads the paths. It reports a wrong path and replaces it, so that the other paths are checked too.
 func (p parser) json() dedupe.Format {
+	if p.s.IDPath == "" {
+		p.Refuse(&p.s.IDPath, "is missing", pathForm)
+	}
 	o := format.Options{
-		IDPath: cmp.Or(p.Required(varIDPath, pathForm), standIn), FingerprintPath: p.Text(varFingerprintPath),
-		ContextsPath: p.Text(varContextsPath), Volatile: p.List(varVolatile),
+		IDPath: cmp.Or(p.s.IDPath, standIn), FingerprintPath: p.s.FingerprintPath, ContextsPath: p.Word(&p.s.ContextsPath),
+		Volatile: p.s.Volatile,
 	}
 	for {
 		f, err := format.NewJSON(o)
@@ -300,13 +303,13 @@ func (p parser) json() dedupe.Format {
 	}
 }
 
-// wrongPath reports a wrong path. The text names the variables instead of the fields.
+// wrongPath reports a wrong path. The text names the variables instead of the options, which have the names of fields.
 func (p parser) wrongPath(wrong *format.OptionError) {
 	what := strings.ReplaceAll(wrong.Detail, "; ", ", ")
-	for option, variable := range pathVariables {
-		what = strings.ReplaceAll(what, option, variable)
+	for option := range pathForms {
+		what = strings.ReplaceAll(what, option, settings.Variable(option))
 	}
-	p.Wrong(pathVariables[wrong.Option], what, pathForms[wrong.Option])
+	p.Wrong(settings.Variable(wrong.Option), what, pathForms[wrong.Option])
 }
 
 const (
@@ -321,62 +324,48 @@ var pathForms = map[string]string{
 
 // derive reads the policy of ids.
 func (p parser) derive() bool {
-	const allowed = "first-keeps or derived"
-	switch p.Text(varIDs) {
-	case "", "first-keeps":
+	switch p.Word(&p.s.IDs) {
+	case "first-keeps":
 	case "derived":
 		return true
 	case "rename-all":
-		p.Wrong(varIDs, "has a policy that reads all records twice, which only `oncebox dedupe` can", allowed)
+		p.Refuse(&p.s.IDs, "has a policy that reads all records twice, which only `oncebox dedupe` can", "")
 	default:
-		p.Wrong(varIDs, "is not a known policy", allowed)
+		p.Refuse(&p.s.IDs, "is not a known policy", "")
 	}
 	return false
 }
 
 func (p parser) poisonLimit() dedupe.PoisonLimit {
-	text := p.Text(varPoisonLimit)
-	if text == "" {
-		return dedupe.DefaultPoisonLimit
-	}
-	limit, err := settings.ParsePoisonLimit(text, dedupe.DefaultChunk)
+	limit, err := settings.ParsePoisonLimit(p.Word(&p.s.PoisonLimit), dedupe.DefaultChunk)
 	if err != nil {
-		p.Wrong(varPoisonLimit, "is not a share of a number of records", "as in "+settings.PoisonLimitForms)
+		p.Refuse(&p.s.PoisonLimit, "is not a share of a number of records", "as in "+settings.PoisonLimitForms)
 		return dedupe.DefaultPoisonLimit
 	}
 	return dedupe.PoisonLimit(limit)
 }
 
 func (p parser) deadLetters() string {
-	const allowed = "s3://BUCKET/PREFIX or dir:PATH, with ?notify=URL of a queue"
-	text := p.Required(varDeadLetters, allowed)
+	text := p.s.DeadLetters
 	if text == "" {
 		return ""
 	}
 	_, err := deadletter.ParseSetting(text)
 	if _, ok := errors.AsType[*settings.Error](err); ok {
-		p.WrongAddress(varDeadLetters, err)
+		p.WrongAddress(p.Variable(&p.s.DeadLetters), err)
 	} else if err != nil { // the error repeats the place
-		p.Wrong(varDeadLetters, "is not a bucket or folder", allowed)
+		p.Refuse(&p.s.DeadLetters, "is not a bucket or folder", "")
 	}
 	return text
 }
 
 func (p parser) scope() string {
-	text := p.Text(varScope)
+	text := p.s.Scope
 	if text != "" && (len(text) > maxScope || !scopeName.MatchString(text)) {
-		p.Wrong(varScope, "is not a scope", "1 to 63 of a-z, 0-9 and -, not beginning with -")
+		p.Refuse(&p.s.Scope, "is not a scope", "1 to 63 of a-z, 0-9 and -, not beginning with -")
 	}
 	if text == scopeOfMarkers {
-		p.Wrong(varScope, "is the name of the folder in which done dead letters are marked", "another name")
+		p.Refuse(&p.s.Scope, "is the name of the folder in which done dead letters are marked", "another name")
 	}
 	return text
-}
-
-func (p parser) retention() dedupe.Retention {
-	return dedupe.Retention{
-		Window: p.Duration(varWindow, DefaultWindow, time.Second, longest, "a duration of at least 1s, as in 48h or 7d"),
-		Horizon: p.Duration(varHorizon, DefaultHorizon, shortestHorizon, longest,
-			"a duration of at least the stream's retention, which is 24h or more, as in 14d"),
-	}
 }

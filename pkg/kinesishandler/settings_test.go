@@ -45,9 +45,9 @@ func without(name string, more ...string) []string {
 
 func TestSettingsDefaults(t *testing.T) {
 	t.Parallel()
-	s, err := kinesishandler.ParseSettings(with("ONCEBOX_LOG_LEVEL=", "ONCEBOX_OTHER="))
+	words, s, err := kinesishandler.ParseSettings(with("ONCEBOX_LOG_LEVEL=", "ONCEBOX_OTHER="))
 	must(t, err)
-	equal(t, "table", s.DedupeTable, "dedupe")
+	equal(t, "table", words.DedupeTable, "dedupe")
 	equal(t, "sink", *s.Sink.Stream, kinesissink.Config{Stream: "unique", Aggregation: kinesissink.AggregateAuto, MaxRecord: 1 << 20})
 	equal(t, "dead-letter store", s.DeadLetterStore, "s3://bad-records/clicks")
 	equal(t, "scope", s.Scope, "")
@@ -72,7 +72,7 @@ func TestSettingsDefaults(t *testing.T) {
 
 func TestSettingsGiven(t *testing.T) {
 	t.Parallel()
-	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=ndjson:/tmp/a:b.ndjson",
+	_, s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=ndjson:/tmp/a:b.ndjson",
 		"ONCEBOX_DEAD_LETTERS=dir:/tmp/bad?notify=https://sqs.eu-central-1.amazonaws.com/123456789012/notifier", "ONCEBOX_SCOPE=web-1",
 		"ONCEBOX_WINDOW=1h", "ONCEBOX_HORIZON=7d", "ONCEBOX_FINGERPRINT_PATH=fp", "ONCEBOX_VOLATILE=sent, meta.try",
 		"ONCEBOX_CONTEXTS_PATH=meta.contexts", "ONCEBOX_NATURAL=off", "ONCEBOX_SYNTHETIC=on", "ONCEBOX_ACKS=off",
@@ -109,7 +109,7 @@ func TestSettingsGiven(t *testing.T) {
 // TestSettingsOfSnowplow: the columns of events are known, and further columns can be volatile.
 func TestSettingsOfSnowplow(t *testing.T) {
 	t.Parallel()
-	s, err := kinesishandler.ParseSettings(without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=snowplow", "ONCEBOX_VOLATILE=app_id, br_name"))
+	_, s, err := kinesishandler.ParseSettings(without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=snowplow", "ONCEBOX_VOLATILE=app_id, br_name"))
 	must(t, err)
 	const id = "\tc6ef3124-b53a-4b13-a233-0088f79dcbcb"
 	event := func(app, browser string) []byte {
@@ -126,7 +126,7 @@ func TestSettingsOfSnowplow(t *testing.T) {
 // TestSettingsOfASink covers settings that cannot be combined with the file sink or the ids of TestSettingsGiven.
 func TestSettingsOfASink(t *testing.T) {
 	t.Parallel()
-	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=kinesis:unique?max-record=10MiB&aggregation=kpl",
+	_, s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=kinesis:unique?max-record=10MiB&aggregation=kpl",
 		"ONCEBOX_IDS=derived", "ONCEBOX_POISON_LIMIT=off"))
 	must(t, err)
 	equal(t, "sink", *s.Sink.Stream, kinesissink.Config{Stream: "unique", Aggregation: kinesissink.AggregateAlways, MaxRecord: 10 << 20})
@@ -135,7 +135,7 @@ func TestSettingsOfASink(t *testing.T) {
 	for text, want := range map[string]kinesissink.Aggregation{
 		"": kinesissink.AggregateAuto, "?aggregation=auto": kinesissink.AggregateAuto, "?aggregation=none": kinesissink.AggregateNever,
 	} {
-		s, err = kinesishandler.ParseSettings(with("ONCEBOX_SINK=kinesis:unique" + text))
+		_, s, err = kinesishandler.ParseSettings(with("ONCEBOX_SINK=kinesis:unique" + text))
 		must(t, err)
 		equal(t, "aggregation "+text, s.Sink.Stream.Aggregation, want)
 	}
@@ -145,16 +145,16 @@ const queueURL = "https://sqs.eu-central-1.amazonaws.com/123456789012/unique"
 
 func TestSettingsOfOtherSinks(t *testing.T) {
 	t.Parallel()
-	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=firehose:unique"))
+	_, s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=firehose:unique"))
 	must(t, err)
 	equal(t, "Firehose", *s.Sink.Firehose, firehosesink.Config{Stream: "unique", Delimited: true})
-	s, err = kinesishandler.ParseSettings(with("ONCEBOX_SINK=firehose:unique?delimiter=none"))
+	_, s, err = kinesishandler.ParseSettings(with("ONCEBOX_SINK=firehose:unique?delimiter=none"))
 	must(t, err)
 	equal(t, "Firehose", *s.Sink.Firehose, firehosesink.Config{Stream: "unique"})
-	s, err = kinesishandler.ParseSettings(with("ONCEBOX_SINK=sqs:"+queueURL, "ONCEBOX_SYNTHETIC=off"))
+	_, s, err = kinesishandler.ParseSettings(with("ONCEBOX_SINK=sqs:"+queueURL, "ONCEBOX_SYNTHETIC=off"))
 	must(t, err)
 	equal(t, "queue", *s.Sink.Queue, sqssink.Config{URL: queueURL, Encoding: sqssink.EncodingText, MaxRecord: 1 << 20})
-	s, err = kinesishandler.ParseSettings(with("ONCEBOX_SINK=sqs:" + queueURL + ".fifo?encoding=base64&max-record=256KiB"))
+	_, s, err = kinesishandler.ParseSettings(with("ONCEBOX_SINK=sqs:" + queueURL + ".fifo?encoding=base64&max-record=256KiB"))
 	must(t, err)
 	equal(t, "queue", *s.Sink.Queue, sqssink.Config{URL: queueURL + ".fifo", Encoding: sqssink.EncodingBase64, MaxRecord: 256 << 10})
 }
@@ -164,11 +164,11 @@ func TestSettingsOfRaw(t *testing.T) {
 	for id, want := range map[string]format.Raw{
 		"": {}, "content": {}, "partition-key": {PartitionKey: true},
 	} {
-		s, err := kinesishandler.ParseSettings(without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=raw", "ONCEBOX_RAW_ID="+id))
+		_, s, err := kinesishandler.ParseSettings(without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=raw", "ONCEBOX_RAW_ID="+id))
 		must(t, err)
 		equal(t, "format with "+id, s.Format, dedupe.Format(want))
 	}
-	_, err := kinesishandler.ParseSettings(
+	_, _, err := kinesishandler.ParseSettings(
 		without("ONCEBOX_ID_PATH", "ONCEBOX_FORMAT=raw", "ONCEBOX_RAW_ID=partition-key", "ONCEBOX_IDS=derived"))
 	must(t, err)
 }
@@ -177,18 +177,18 @@ func TestSettingsOfRaw(t *testing.T) {
 func TestSettingsOfSourceRecords(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]dedupe.Framing{"": nil, "one": nil, "array": framing.Array{}, "logs": framing.Logs{}} {
-		s, err := kinesishandler.ParseSettings(with("ONCEBOX_SOURCE_RECORDS=" + text))
+		_, s, err := kinesishandler.ParseSettings(with("ONCEBOX_SOURCE_RECORDS=" + text))
 		must(t, err)
 		equal(t, "framing "+text, s.Framing, want)
 	}
-	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SOURCE_RECORDS=array", "ONCEBOX_SINK=firehose:unique"))
+	_, s, err := kinesishandler.ParseSettings(with("ONCEBOX_SOURCE_RECORDS=array", "ONCEBOX_SINK=firehose:unique"))
 	must(t, err)
 	equal(t, "framing", s.Framing, framing.Single(framing.Array{}))
 }
 
 func TestSettingsOfATable(t *testing.T) {
 	t.Parallel()
-	s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=dynamodb:items?key=customer=customer.id,n&version=changed_at&delete=meta.op=a=b"))
+	_, s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=dynamodb:items?key=customer=customer.id,n&version=changed_at&delete=meta.op=a=b"))
 	must(t, err)
 	table := s.Sink.Table
 	equal(t, "table", table.Name, "items")
@@ -223,7 +223,7 @@ func TestSettingsOfTheLog(t *testing.T) {
 			kinesishandler.LedgerSetting{Log: true, Lanes: 256, Memory: 2048 * mib}, -1,
 		},
 	} {
-		s, err := kinesishandler.ParseSettings(c.environ)
+		_, s, err := kinesishandler.ParseSettings(c.environ)
 		must(t, err)
 		equal(t, fmt.Sprint("ledger of ", c.environ), s.Ledger, c.ledger)
 		equal(t, fmt.Sprint("memory limit of ", c.environ), s.MemoryLimit, c.limit)
@@ -233,7 +233,7 @@ func TestSettingsOfTheLog(t *testing.T) {
 // TestSettingsOfValkey: the present and the former servers, and the source of the password.
 func TestSettingsOfValkey(t *testing.T) {
 	t.Parallel()
-	s, err := kinesishandler.ParseSettings(with("ONCEBOX_LEDGER=valkey://cache:6379"))
+	_, s, err := kinesishandler.ParseSettings(with("ONCEBOX_LEDGER=valkey://cache:6379"))
 	must(t, err)
 	equal(t, "servers", fmt.Sprint(s.Ledger.Valkey.Servers), "{[cache:6379] 65536}")
 	equal(t, "more", s.Ledger.Valkey.TLS != nil || s.Ledger.Valkey.Credentials != nil || s.Ledger.Valkey.Previous != nil, false)
@@ -241,7 +241,7 @@ func TestSettingsOfValkey(t *testing.T) {
 
 	file := filepath.Join(t.TempDir(), "password")
 	must(t, os.WriteFile(file, []byte("hunter2\n"), 0o600))
-	s, err = kinesishandler.ParseSettings(with("ONCEBOX_LEDGER=valkeys://a:1,b:2?buckets=9&previous=c:3&since=2027-03-01T09:00:00Z&password-file=" + file))
+	_, s, err = kinesishandler.ParseSettings(with("ONCEBOX_LEDGER=valkeys://a:1,b:2?buckets=9&previous=c:3&since=2027-03-01T09:00:00Z&password-file=" + file))
 	must(t, err)
 	o := s.Ledger.Valkey
 	equal(t, "servers", fmt.Sprint(o.Servers, *o.Previous), "{[a:1 b:2] 9} {[c:3] 9}")
@@ -250,7 +250,7 @@ func TestSettingsOfValkey(t *testing.T) {
 	credentials, err := o.Credentials(t.Context())
 	must(t, err)
 	equal(t, "password", credentials.Password, "hunter2")
-	s, err = kinesishandler.ParseSettings(with("ONCEBOX_LEDGER=valkey://a:1?buckets=9&previous=c:3&previous-buckets=4&since=2027-03-01T09:00:00Z"))
+	_, s, err = kinesishandler.ParseSettings(with("ONCEBOX_LEDGER=valkey://a:1?buckets=9&previous=c:3&previous-buckets=4&since=2027-03-01T09:00:00Z"))
 	must(t, err)
 	equal(t, "previous", fmt.Sprint(*s.Ledger.Valkey.Previous), "{[c:3] 4}")
 }
@@ -276,7 +276,7 @@ func TestSinkNames(t *testing.T) {
 		"sqs:" + queueURL + "?encoding=base64": "sqs:" + queueURL, "s3://lake/events?compression=none": "s3://lake/events/",
 		"dynamodb:items?key=id": "dynamodb:items",
 	} {
-		s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=" + address))
+		_, s, err := kinesishandler.ParseSettings(with("ONCEBOX_SINK=" + address))
 		must(t, err)
 		equal(t, "name of "+address, s.Sink.String(), want)
 	}
@@ -415,12 +415,12 @@ func TestSettingsRefused(t *testing.T) {
 				"ONCEBOX_SCOPE=hunter2!", "ONCEBOX_WINDOW=hunter2", "ONCEBOX_HORIZON=hunter2", "ONCEBOX_LEDGER=hunter2",
 				"ONCEBOX_LOG_LEVEL=hunter2",
 			},
-			"ONCEBOX_X ONCEBOX_DEDUPE_TABLE ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_DEAD_LETTERS ONCEBOX_SCOPE ONCEBOX_WINDOW ONCEBOX_HORIZON ONCEBOX_LOG_LEVEL ONCEBOX_LEDGER",
+			"ONCEBOX_X ONCEBOX_DEDUPE_TABLE ONCEBOX_ID_PATH ONCEBOX_SINK ONCEBOX_DEAD_LETTERS ONCEBOX_SCOPE ONCEBOX_WINDOW ONCEBOX_HORIZON ONCEBOX_LEDGER ONCEBOX_LOG_LEVEL",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			_, err := kinesishandler.ParseSettings(c.environ)
+			_, _, err := kinesishandler.ParseSettings(c.environ)
 			if err == nil {
 				t.Fatal("accepted")
 			}

@@ -80,18 +80,17 @@ var sinks = map[string]func(text string) (SinkSetting, error){
 }
 
 func (p parser) sink() SinkSetting {
-	const allowed = "kinesis:NAME, firehose:NAME, sqs:URL, s3://BUCKET/PREFIX, dynamodb:TABLE?key=KEY or ndjson:PATH"
-	text := p.Required(varSink, allowed)
+	text := p.s.Sink
 	parse := sinks[address.Scheme(text)]
 	switch {
 	case text == "":
 		return SinkSetting{}
 	case parse == nil:
-		p.Wrong(varSink, "is not a known sink", allowed)
+		p.Refuse(&p.s.Sink, "is not a known sink", "")
 		return SinkSetting{}
 	}
 	s, err := parse(text)
-	p.WrongAddress(varSink, err)
+	p.WrongAddress(p.Variable(&p.s.Sink), err)
 	return s
 }
 

@@ -14,17 +14,17 @@ func (p parser) checkItems(o Options) {
 	}
 	const once = "is off, but an item is written once, with an entry of its own"
 	if o.PassNatural {
-		p.Wrong(varNatural, once, "on")
+		p.Refuse(&p.s.Natural, once, "on")
 	}
 	if o.PassSynthetic {
-		p.Wrong(varSynthetic, once, "on")
+		p.Refuse(&p.s.Synthetic, once, "on")
 	}
-	if kind := p.Text(varFormat); kind != "" && kind != "json" {
-		p.Wrong(varFormat, "is not json, and items are made of JSON objects", "json")
+	if p.Word(&p.s.Format) != "json" {
+		p.Refuse(&p.s.Format, "is not json, and items are made of JSON objects", "json")
 	}
 }
 
-var errOtherStore = errors.New(varSink + " is a DynamoDB table, but the ledger is not in DynamoDB: an item and the entry " +
+var errOtherStore = errors.New("ONCEBOX_SINK is a DynamoDB table, but the ledger is not in DynamoDB: an item and the entry " +
 	"of its record are written in one transaction; choose dynamodb: as the store")
 
 // openTable makes a sink for a table. The entries of its records are in the store.

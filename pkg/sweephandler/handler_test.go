@@ -244,13 +244,14 @@ func TestStopsBeforeItsDeadline(t *testing.T) {
 
 func TestParseSettings(t *testing.T) {
 	t.Parallel()
-	s, err := sweephandler.ParseSettings([]string{
+	s, o, err := sweephandler.ParseSettings([]string{
 		"ONCEBOX_BANK_TABLE=bank", "ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_LOG_LEVEL=warn", "PATH=/bin",
 		"ONCEBOX_METRICS=on", "AWS_LAMBDA_FUNCTION_NAME=sweep",
 	})
 	must(t, err)
-	if want := (sweephandler.Settings{BankTable: "bank", DedupeTable: "dedupe", Metrics: "oncebox/sweep", LogLevel: slog.LevelWarn}); s != want {
-		t.Errorf("got %+v, want %+v", s, want)
+	want := sweephandler.Settings{BankTable: "bank", DedupeTable: "dedupe", Metrics: "on", LogLevel: "warn"}
+	if means := (sweephandler.Options{Metrics: "oncebox/sweep", LogLevel: slog.LevelWarn}); s != want || o != means {
+		t.Errorf("got %+v and %+v, want %+v and %+v", s, o, want, means)
 	}
 	for says, environ := range map[string][]string{
 		"ONCEBOX_BANK_TABLE is missing":        {"ONCEBOX_DEDUPE_TABLE=dedupe"},
@@ -259,7 +260,7 @@ func TestParseSettings(t *testing.T) {
 		"ONCEBOX_LOG_LEVEL":                    {"ONCEBOX_BANK_TABLE=a1b", "ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_LOG_LEVEL=loud"},
 		"ONCEBOX_CLAIMANT_FROM is not a known": {"ONCEBOX_BANK_TABLE=bank", "ONCEBOX_DEDUPE_TABLE=dedupe", "ONCEBOX_CLAIMANT_FROM=iam"},
 	} {
-		if _, err := sweephandler.ParseSettings(environ); err == nil || !strings.Contains(err.Error(), says) {
+		if _, _, err := sweephandler.ParseSettings(environ); err == nil || !strings.Contains(err.Error(), says) {
 			t.Errorf("%v: got %v, want %q", environ, err, says)
 		}
 	}

@@ -2,51 +2,52 @@ package sweephandler
 
 import (
 	"log/slog"
-	"slices"
 
 	"github.com/oncebox/oncebox/internal/settings"
 )
-
-// The variables of the sweep function.
-const (
-	varBankTable   = "ONCEBOX_BANK_TABLE"
-	varDedupeTable = "ONCEBOX_DEDUPE_TABLE"
-	varLogLevel    = "ONCEBOX_LOG_LEVEL"
-)
-
-var known = []string{varBankTable, varDedupeTable, settings.VarMetrics, varLogLevel}
-
-// Variables returns the names of all variables of the function.
-func Variables() []string { return slices.Clone(known) }
 
 // Description begins the description of the function in a stack. `oncebox doctor` finds the sweep function by it, to
 // invoke it, and distinguishes it from other functions with the same variables.
 const Description = "oncebox sweep"
 
-// Settings are the settings of the function in functions/sweep.
+// Settings are the settings of the function in functions/sweep, in words. The field XY is the variable ONCEBOX_X_Y; its
+// zero value means that the setting is not set. docs/configuration.md has the defaults.
 type Settings struct {
-	BankTable   string
-	DedupeTable string
-	Metrics     string // the namespace of the metrics: see WithMetrics
-	LogLevel    slog.Level
+	// table of campaigns and items
+	BankTable string `table:"" required:""`
+	// table of claims
+	DedupeTable string `table:"" required:""`
+	// `on`: free items of open campaigns are counted, as a [metric](operations.md#metrics). The stack sets it.
+	Metrics string `default:"off" oneof:"on,off"`
+	// `debug`, `info`, `warn` or `error`
+	LogLevel string `default:"info" oneof:"debug,info,warn,error" is:"a log level"`
 }
 
-// ParseSettings reads the settings of the function from an environment in the form of os.Environ:
-//
-//	ONCEBOX_BANK_TABLE    required: the table of campaigns and items
-//	ONCEBOX_DEDUPE_TABLE  required: the table of claims
-//	ONCEBOX_METRICS       on or off: whether free items are counted, as metrics for CloudWatch; default off
-//	ONCEBOX_LOG_LEVEL     debug, info, warn or error; default info
-//
-// An empty variable counts as not set. Any other ONCEBOX_ variable is an error, because it is misspelt or belongs to
-// another function. The error lists everything that is wrong, with the values that are allowed. It does not repeat
-// the values.
-func ParseSettings(environ []string) (Settings, error) {
-	p := settings.NewParser(environ)
-	p.RefuseOthers(known)
-	s := Settings{p.Table(varBankTable), p.Table(varDedupeTable), p.Metrics(environ), p.LogLevel(varLogLevel)}
+// Environ returns the settings in the form of os.Environ, as ParseSettings reads them.
+func (s Settings) Environ() []string { return settings.Environ(s) }
+
+// Variables returns the names of all variables of the function.
+func Variables() []string { return settings.Variables(Settings{}) }
+
+// Options are what the settings mean for a handler.
+type Options struct {
+	Metrics  string // the namespace of the metrics: see WithMetrics
+	LogLevel slog.Level
+}
+
+// ParseSettings reads the settings of the function from an environment in the form of os.Environ, and returns them and
+// what they mean. An empty variable counts as not set. Any other ONCEBOX_ variable is an error, because it is misspelt or
+// belongs to another function. The error lists everything that is wrong, with the values that are allowed. It does not
+// repeat the values.
+func ParseSettings(environ []string) (Settings, Options, error) {
+	var s Settings
+	r := settings.Read(environ, &s, true)
 	if s.BankTable != "" && s.BankTable == s.DedupeTable {
-		p.Wrong(varDedupeTable, "is the table of "+varBankTable, "another table")
+		r.Refuse(&s.DedupeTable, "is the table of "+r.Variable(&s.BankTable), "another table")
 	}
-	return s, p.Err()
+	o := Options{LogLevel: r.Level(&s.LogLevel)}
+	if r.On(&s.Metrics) {
+		o.Metrics = settings.Namespace(environ)
+	}
+	return s, o, r.Err()
 }

@@ -372,11 +372,11 @@ func deployedText(name string, value any) string {
 func parseSettings(function resource, environ []string) (err error) {
 	switch nameOf(function) {
 	case "claim":
-		_, err = claimapi.ParseSettings(environ)
+		_, _, err = claimapi.ParseSettings(environ)
 	case "sweep":
-		_, err = sweephandler.ParseSettings(environ)
+		_, _, err = sweephandler.ParseSettings(environ)
 	default:
-		_, err = kinesishandler.ParseSettings(environ)
+		_, _, err = kinesishandler.ParseSettings(environ)
 	}
 	return err
 }
