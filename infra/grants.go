@@ -2,6 +2,7 @@ package infra
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
@@ -187,7 +188,8 @@ func storeDeadLetters(bucket awss3.IBucket, scope string) []grant {
 // putObjects allows new objects below a prefix while the bucket belongs to its account. After a bucket is deleted,
 // another account can make a bucket with the same name.
 func putObjects(bucket awss3.IBucket, prefix string) grant {
-	return grant{[]string{"s3:PutObject"}, *bucket.ArnForObjects(jsii.String(prefix + "/*")), map[string]any{
+	keys := strings.TrimPrefix(prefix+"/*", "/") // without a prefix, all keys
+	return grant{[]string{"s3:PutObject"}, *bucket.ArnForObjects(&keys), map[string]any{
 		"StringEquals": map[string]any{"s3:ResourceAccount": *bucket.Env().Account},
 	}}
 }

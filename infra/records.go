@@ -52,8 +52,8 @@ type RecordDedupeProps struct {
 	// construct makes one.
 	NotifyQueue awssqs.IQueue
 
-	// EncryptionKey encrypts the streams, the bucket and the queue that the construct makes, instead of keys of AWS.
-	// Table has its own key.
+	// EncryptionKey encrypts the streams, the bucket and the queue that the construct makes, instead of keys of AWS. It is
+	// also the key of what the addresses of Sink and Rules.Ledger name. Table has its own key.
 	EncryptionKey awskms.IKey
 
 	// FormerKeys are the keys that encrypted Source, the tables, a bucket of Sink or LedgerSecret before their key
@@ -234,7 +234,9 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	_, options, err := kinesishandler.ParseSettings(env.known())
 	wrong.join(p.names.functionError(err))
 	p.checkSecret(&wrong)
-	p.checkServers(&wrong, options)
+	if err == nil {
+		p.checkServers(&wrong, options)
+	}
 	if p.checkRate(&wrong) && err == nil {
 		p.checkSizes(&wrong, options)
 	}

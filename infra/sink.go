@@ -18,7 +18,7 @@ import (
 
 // A Sink is the destination of a [RecordDedupe]: the variable ONCEBOX_SINK. The zero value is an on-demand stream that
 // the construct makes. It keeps records as long as the source does. Options are those of the address
-// (docs/configuration.md, "Addresses of sinks"), each as in "compression=zstd".
+// (docs/configuration.md, "Addresses of sinks"), each as in "compression=zstd", without escapes.
 type Sink struct {
 	address string // with the options; of a resource of the app, only the scheme and the options
 	stream  awskinesis.IStream
@@ -58,7 +58,8 @@ func ToTable(table awsdynamodb.ITableV2, options ...string) Sink {
 	return Sink{address: withOptions("dynamodb", options), table: table}
 }
 
-// ToAddress is a resource that is not of the app, by the value of ONCEBOX_SINK. EncryptionKey is the key of the resource.
+// ToAddress is a resource that is not of the app, by the value of ONCEBOX_SINK. RecordDedupeProps.EncryptionKey is the key
+// of the resource, if it has one. For another key use the constructor of its kind.
 func ToAddress(text string) Sink { return Sink{address: text} }
 
 func withOptions(scheme string, options []string) string {
@@ -134,6 +135,9 @@ func (s Sink) check(wrong *problems, account, region *string, source awskinesis.
 			wrong.add("%s is in another account or region than the stack; the function would not find it", name)
 		}
 	}
+	if strings.ContainsAny(s.place, "?*") || s.scheme() == "s3" && strings.Contains(s.named(), "*") {
+		wrong.add("%s: the prefix of objects and the name of a Firehose stream have neither ? nor *", name)
+	}
 	switch place := s.named(); {
 	case s.stream != nil:
 		elsewhere(s.stream.Env().Account, s.stream.Env().Region)
@@ -147,7 +151,7 @@ func (s Sink) check(wrong *problems, account, region *string, source awskinesis.
 		wrong.add("%s is a file, which does not last on Lambda; choose kinesis:, firehose:, sqs:, s3: or dynamodb:", name)
 	case s.scheme() == "sqs":
 		queue := queueURL.FindStringSubmatch(place)
-		if queue == nil && strings.HasPrefix(place, "http") {
+		if queue == nil && strings.HasPrefix(strings.ToLower(place), "http") {
 			wrong.add("%s: write the queue as sqs:https://sqs.REGION.amazonaws.com/ACCOUNT/NAME", name)
 		} else if queue != nil {
 			elsewhere(&queue[2], &queue[1])

@@ -276,7 +276,7 @@ func (c *dedupeCommand) ledgerName(a *app) string {
 	return path
 }
 
-// isDeadLetterStore reports whether a path has the form of the function's setting, which has the same variable.
+// isDeadLetterStore reports whether a path has the form of the function's store of dead letters.
 func isDeadLetterStore(path string) bool {
 	return strings.HasPrefix(path, "dir:") || strings.HasPrefix(path, "s3://")
 }

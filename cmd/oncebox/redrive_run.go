@@ -47,7 +47,7 @@ func (redriveRun) Help() string {
 it, done/NAME. The letters stay. Nothing is put into the source stream. The ledger comes from --store; the other
 settings are the variables of the function, of which ONCEBOX_ID_PATH, ONCEBOX_SINK and ONCEBOX_DEAD_LETTERS are
 required. A poison record needs something that has changed: a new program, --set or --jq. With ONCEBOX_LEDGER=log it
-takes up to 2 GiB of memory for entries, or what its option memory says, as in log?memory=8GiB.
+takes up to 2 GiB of memory for entries, or what its option memory says, as in log?lanes=16&memory=8GiB.
 
 It is safe to interrupt and to repeat. A letter with a marker is not run again. Several runs may be at work: one of
 them sends a letter. A run that is killed may have sent the letters that it had begun: up to --parallel of them. No other

@@ -9,6 +9,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/oncebox/oncebox/internal/address"
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -39,8 +40,9 @@ var valueMappers = kong.OptionFunc(func(k *kong.Kong) error {
 // parseLedgerFile refuses the ledgers of the function, which would be made as files.
 func parseLedgerFile(text string) (string, error) {
 	if kinesishandler.IsLedger(text) {
-		return "", fmt.Errorf("%q is a ledger of the function, and this command needs the file of a ledger, or --store %s for "+
-			"one row a key in DynamoDB; a file of this name is ./%s", text, dynamodbStore, text)
+		scheme := address.Scheme(text) // the rest may have a password
+		return "", fmt.Errorf("%s is a ledger of the function, and this command needs the file of a ledger, or --store %s for "+
+			"one row a key in DynamoDB; write ./%s for a file of this name", scheme, dynamodbStore, scheme)
 	}
 	return text, nil
 }

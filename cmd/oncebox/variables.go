@@ -26,11 +26,9 @@ type variables map[string]*kong.Flag
 // neverVariables are global flags without a variable.
 var neverVariables = []string{"help", "version"}
 
-// sameWork is the command that does the work of the dedupe function over files. Most of its flags are called like the
-// settings of the function, and mean the same; otherNames do not.
-const sameWork = "dedupe"
-
-var otherNames = []string{varLedger, varDeadLetters}
+// sameWork are the commands that do the work of the dedupe function over files. Most of their flags are called like the
+// settings of the function, and mean the same. The variable of --ledger does not.
+var sameWork = []string{"dedupe", "ledger import"}
 
 // varLedger is a setting of the dedupe function. It looks like the variable of --ledger.
 const varLedger = "ONCEBOX_LEDGER"
@@ -72,7 +70,7 @@ func (p *parser) checkEnvironment(environ []string, command *kong.Context) error
 	if slices.Contains(explaining, command.Selected().Name) {
 		return nil
 	}
-	if command.Selected().Name == sameWork {
+	if slices.Contains(sameWork, strings.TrimPrefix(command.Selected().FullPath(), "oncebox ")) {
 		if err := p.checkSettings(environ, command); err != nil {
 			return err
 		}
@@ -85,10 +83,14 @@ func (p *parser) checkSettings(environ []string, command *kong.Context) error {
 	for _, flag := range command.Flags() {
 		name := variableOf(flag)
 		given := slices.ContainsFunc(command.Path, func(part *kong.Path) bool { return part.Flag == flag })
-		if p.variables[name] != nil || given || slices.Contains(otherNames, name) || !slices.Contains(kinesishandler.Variables(), name) {
+		if p.variables[name] != nil || given || name == varLedger || !slices.Contains(kinesishandler.Variables(), name) {
 			continue
 		}
-		if slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, name+"=") && v != name+"=" }) {
+		isSet := func(v string) bool {
+			value, ok := strings.CutPrefix(v, name+"=")
+			return ok && value != "" && !isDeadLetterStore(value) // such a store is the function's
+		}
+		if slices.ContainsFunc(environ, isSet) {
 			return notFromTheEnvironment(name, flag)
 		}
 	}

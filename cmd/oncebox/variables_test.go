@@ -79,12 +79,14 @@ func TestSettingsOfTheFunction(t *testing.T) {
 	s.file("in", orders)
 	for setting, flag := range map[string]string{
 		"ONCEBOX_VOLATILE=sent_at": "--volatile", "ONCEBOX_ID_PATH=order.id": "--id-path", "ONCEBOX_NATURAL=off": "--natural",
-		"ONCEBOX_FORMAT=snowplow": "--format", "ONCEBOX_WINDOW=48h": "--window", "ONCEBOX_IDS=derived": "--ids",
+		"ONCEBOX_FORMAT=snowplow": "--format", "ONCEBOX_DEAD_LETTERS=bad.ndjson": "--dead-letters", "ONCEBOX_WINDOW=48h": "--window", "ONCEBOX_IDS=derived": "--ids",
 	} {
 		s.env = []string{setting}
 		name, _, _ := strings.Cut(setting, "=")
 		s.run(exitUsage, "dedupe", "in", "--ledger", inMemory).saying(t, name+" is set, and "+flag+" is not taken from the environment")
 	}
+	s.env = []string{"ONCEBOX_VOLATILE=sent_at"}
+	s.run(exitUsage, "ledger", "import", "in", "--id-path", "id", "--ledger", "x.db").saying(t, "ONCEBOX_VOLATILE is set, and --volatile")
 	s.env = []string{"ONCEBOX_ID_PATH=order.id", "ONCEBOX_DEAD_LETTERS=s3://bad", "ONCEBOX_LEDGER=log", "ONCEBOX_SINK=kinesis:x"}
 	s.run(exitLook, "dedupe", "in", "--id-path", "id", "--ledger", inMemory).saying(t, "1 record could not be processed")
 }

@@ -35,12 +35,12 @@ func Parse(text string) Address {
 	scheme := Scheme(place)
 	values, wrong := map[string]string{}, map[string]string{}
 	for option := range strings.SplitSeq(options, "&") {
-		name, escaped, _ := strings.Cut(option, "=")
+		name, escaped, isOption := strings.Cut(option, "=")
 		value, err := url.PathUnescape(escaped)
 		switch {
 		case !hasOptions:
-		case name == "":
-			wrong[""] = "has an option without a name"
+		case !isOption || !isWord(name): // it may be a part of a secret, and is not repeated
+			wrong[""] = "has an option that is not OPTION=VALUE"
 		case values[name] != "":
 			wrong[name] = "is given twice"
 		case value == "" || err != nil:
@@ -54,6 +54,11 @@ func Parse(text string) Address {
 		a.Wrong(name, wrong[name], "?OPTION=VALUE&OPTION=VALUE")
 	}
 	return a
+}
+
+// isWord reports whether a text may be the name of an option.
+func isWord(name string) bool {
+	return name != "" && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz-") == ""
 }
 
 // WrongPlace records a problem with the scheme or the name.

@@ -30,8 +30,9 @@ func Secret(text string) (ARN, bool) {
 	const random = len("-XXXXXX")
 	a, ok := Of("secretsmanager", text)
 	name, isSecret := strings.CutPrefix(a.Resource, "secret:")
-	complete := len(name) > random && name[len(name)-random] == '-' && only(name, letters+capitals+digits+"/_+=.@-")
-	return a, ok && isSecret && complete && a.Region != "" && only(a.Region, letters+digits+"-") &&
+	complete := len(name) > random && name[len(name)-random] == '-' && only(name[len(name)-random+1:], letters+capitals+digits) &&
+		only(name, letters+capitals+digits+"/_+=.@-")
+	return a, ok && strings.HasPrefix(text, "arn:aws") && isSecret && complete && a.Region != "" && only(a.Region, letters+digits+"-") &&
 		len(a.Account) == len("123456789012") && only(a.Account, digits)
 }
 

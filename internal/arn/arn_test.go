@@ -30,6 +30,8 @@ func TestSecret(t *testing.T) {
 		"arn:aws-us-gov:secretsmanager:us-gov-west-1:123456789012:secret:x-a1B2c3": true,
 		"arn:aws:secretsmanager:eu-west-1:123456789012:secret:a b-a1B2c3":          false,
 		"arn:aws:secretsmanager:eu-west-1:1234:secret:a-a1B2c3":                    false,
+		"arn:aws:secretsmanager:eu-west-1:123456789012:secret:db-pass-1":           false,
+		"arn:foo:secretsmanager:eu-west-1:123456789012:secret:x-a1B2c3":            false,
 		"valkey/orders": false, "arn:aws:secretsmanager:eu-west-1:123456789012:secret:-a1B2c3": false,
 		"arn:aws:secretsmanager:eu-west-1:123456789012:secret:valkey": false, "arn:aws:sqs:eu-west-1:123456789012:secret:x-a1B2c3": false,
 		"arn:aws:secretsmanager::123456789012:secret:x-a1B2c3": false, "arn:aws:secretsmanager:eu-west-1::secret:x-a1B2c3": false,

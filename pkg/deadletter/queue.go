@@ -31,7 +31,7 @@ var _ Notifier = (*Queue)(nil)
 // group for each message.
 func NewQueue(client SQS, queueURL string) (*Queue, error) {
 	u, err := url.Parse(queueURL)
-	if err != nil || u.Host == "" || strings.Trim(u.Path, "/") == "" {
+	if err != nil || u.User != nil || u.Host == "" || strings.Trim(u.Path, "/") == "" {
 		return nil, fmt.Errorf("%q is not the URL of an SQS queue", queueURL)
 	}
 	if strings.HasSuffix(u.Path, ".fifo") {

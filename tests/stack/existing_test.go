@@ -198,3 +198,19 @@ func TestIssuerMayBeMadeInTheStack(t *testing.T) {
 		t.Errorf("there are %d authorizers", len(tpl.resources(authorizerType)))
 	}
 }
+
+// TestObjectsWithoutAPrefix: a bucket sink without a prefix may write all keys of the bucket.
+func TestObjectsWithoutAPrefix(t *testing.T) {
+	tpl := synth(t, values("jobs=records; sink=s3://their-lake"))
+	var got []string
+	for _, policy := range tpl.resources(policyType) {
+		for _, s := range policyStatements(policy) {
+			if resource := rendered(s["Resource"]); strings.Contains(resource, "their-lake/") {
+				got = append(got, resource)
+			}
+		}
+	}
+	if want := []string{"arn:${AWS::Partition}:s3:::their-lake/*"}; !slices.Equal(got, want) {
+		t.Errorf("the function may write %q, want %q", got, want)
+	}
+}

@@ -141,6 +141,8 @@ var refusals = []struct{ context, says string }{
 	{"sink=rabbitmq:theirs", "oncebox:sink is not a known sink (allowed: kinesis:NAME, firehose:NAME, sqs:URL"},
 	{"sink=sqs:theirs", "oncebox:sink does not have the URL of an SQS queue ... https://sqs.REGION.amazonaws.com/ACCOUNT/NAME"},
 	{"sink=sqs:http://localhost:4566/123456789012/theirs", "oncebox:sink: write the queue as sqs:https://sqs.REGION.amazonaws.com/ACCOUNT/NAME"},
+	{"sink=sqs:HTTPS://sqs.eu-west-1.amazonaws.com/123456789012/x", "oncebox:sink: write the queue as"},
+	{"sink=s3://lake/a*b", "oncebox:sink: the prefix of objects ... neither ? nor *"},
 	{"sink=ndjson:/tmp/out", "oncebox:sink is a file, which does not last on Lambda; choose kinesis:"},
 	{"sink=firehose:a b", "oncebox:sink does not name a Firehose stream"},
 	{
@@ -311,7 +313,8 @@ var refusals = []struct{ context, says string }{
 
 	// The Valkey ledger.
 	{"ledger=valkey://cache", "oncebox:ledger does not name servers of Valkey (allowed: valkey://HOST:PORT"},
-	{"ledger=valkey://them:hunter2@cache:6379", "oncebox:ledger does not name servers of Valkey ... without a user and a password"},
+	{"ledger=valkey://them:hunter2@cache:6379", "oncebox:ledger has a user or a password ... without a user and a password"},
+	{"ledger=valkey://them:hunter2@" + theirCache, "oncebox:ledger has a user or a password"},
 	{valkey + "?buckets=0", "oncebox:ledger: option buckets"},
 	{valkey + "?buckets=134217729", "oncebox:ledger: option buckets ... 1 to 134217728"},
 	{"ledger=keys?buckets=8", "oncebox:ledger: option buckets is not a known setting (allowed: concurrency)"},
@@ -582,6 +585,13 @@ var (
 		"Source and Sink are the same stream": func(stack awscdk.Stack, p *recordProps) {
 			p.Source = newStream(stack, 24)
 			p.Sink = infra.ToStream(p.Source, "aggregation=kpl")
+		},
+		"Sink: the prefix of objects and the name of a Firehose stream have neither": func(stack awscdk.Stack, p *recordProps) {
+			p.Sink = infra.ToBucket(awss3.NewBucket(stack, jsii.String("Lake"), nil), "a?compression=zstd")
+		},
+		"Sink is in another account or region than the stack": func(stack awscdk.Stack, p *recordProps) {
+			p.Sink = infra.ToStream(awskinesis.Stream_FromStreamArn(stack, jsii.String("Theirs"),
+				jsii.String("arn:aws:kinesis:us-west-2:123456789012:stream/x")))
 		},
 		"Sink: option compression is not a known choice (allowed: gzip, zstd or none)": func(stack awscdk.Stack, p *recordProps) {
 			p.Sink = infra.ToBucket(awss3.NewBucket(stack, jsii.String("Lake"), nil), "events", "compression=lz4")

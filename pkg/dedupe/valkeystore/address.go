@@ -42,6 +42,11 @@ const (
 // This package reads no secret of AWS. It returns its ARN, and the caller sets Options.Credentials. The error is a list
 // of all problems. It repeats no value.
 func Parse(text string) (o Options, secretARN string, err error) {
+	if hasUser(text) {
+		a := address.Parse("") // a password may have any character, so no part of the text is repeated
+		a.WrongPlace("has a user or a password", addressForm)
+		return o, "", a.Done()
+	}
 	a := address.Parse(text)
 	if a.Scheme == "valkeys" {
 		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
@@ -64,7 +69,18 @@ func Parse(text string) (o Options, secretARN string, err error) {
 	if secretARN != "" && o.Credentials != nil {
 		a.Wrong(optionSecretARN, "is given, and so is "+optionPasswordFile, "one of them")
 	}
-	return o, secretARN, a.Done(optionBuckets, optionPrevious, optionPreviousBuckets, optionSince, optionPasswordFile, optionSecretARN)
+	err = a.Done(optionBuckets, optionPrevious, optionPreviousBuckets, optionSince, optionPasswordFile, optionSecretARN)
+	if err != nil {
+		return Options{}, "", err // what was given for a server may be a password
+	}
+	return o, secretARN, nil
+}
+
+// hasUser reports whether an address has a user or a password, as in valkey://USER:PASSWORD@HOST. The name of a file or a
+// secret may have an @.
+func hasUser(text string) bool {
+	before, _, has := strings.Cut(text, "@")
+	return has && !strings.Contains(before, optionSecretARN+"=") && !strings.Contains(before, optionPasswordFile+"=")
 }
 
 // readChange reads the servers before a change, and its time.

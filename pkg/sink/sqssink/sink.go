@@ -164,7 +164,7 @@ func New(client API, queueURL string, options ...Option) (*Sink, error) {
 // isURL reports whether a text may be the URL of a queue.
 func isURL(text string) bool {
 	u, err := url.Parse(text)
-	return err == nil && u.Host != "" && strings.Trim(u.Path, "/") != ""
+	return err == nil && u.User == nil && u.Host != "" && strings.Trim(u.Path, "/") != ""
 }
 
 // Send delivers records by SendMessageBatch, several requests at a time. All records must have passed Check. Records
