@@ -36,9 +36,9 @@ const (
 	reasonThere     = "the table has an item with its key already"
 	reasonText      = "its version is a text, but no time in UTC (2027-03-01T09:00:00.250Z), no date, and not letters and " +
 		"digits"
-	reasonCases     = "its version has capital and small letters: use a number, or letters of one case"
-	reasonZone      = "its version is a time without the zone Z: use a number, 2027-03-01T09:00:00Z or 20270301T090000Z"
-	reasonUnproven  = "the item in the table has no version of the type, length, form and case of its version, so it is " +
+	reasonCases    = "its version has capital and small letters: use a number, or letters of one case"
+	reasonZone     = "its version is a time without the zone Z: use a number, 2027-03-01T09:00:00Z or 20270301T090000Z"
+	reasonUnproven = "the item in the table has no version of the type, length, form and case of its version, so it is " +
 		"not known which is newer"
 )
 
