@@ -165,8 +165,8 @@ func TestInvocations(t *testing.T) {
 	}
 }
 
-// TestOldInvocations: a message of a dead-letter queue may have been delivered by its first attempt long ago. Before the
-// horizon it is not run, and nothing says that it came later. Lambda's record says until when its entry lives.
+// TestOldInvocations: a message of a dead-letter queue may have been delivered by its first attempt long ago. If it is
+// from before the horizon, it is not run, and no time is made up for it. Lambda's record says until when it may run.
 func TestOldInvocations(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "stream", nil, newMemory())

@@ -7,9 +7,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// allAttempts is the longest time from the first attempt of an asynchronous invocation to the end of the last one: Lambda
-// keeps an event for up to 6 hours (Lambda Developer Guide, "How Lambda handles errors and retries with asynchronous
-// invocation"), and a function takes up to 15 minutes ("Lambda quotas").
+// allAttempts is the longest time from the first attempt of an asynchronous invocation to the end of the last one:
+// Lambda keeps an event for up to 6 hours (Lambda Developer Guide, "How Lambda handles errors and retries with
+// asynchronous invocation"), and a function takes up to 15 minutes ("Lambda quotas").
 const allAttempts = 6*time.Hour + 15*time.Minute
 
 // arrivalAt returns the arrival of a direct message of CloudWatch Logs that is processed now. The clocks of producers
