@@ -49,8 +49,10 @@ type letterFilter struct {
 	Why   string    `help:"Only letters whose reason contains this text." placeholder:"TEXT"`
 }
 
+// keep selects a letter. A letter whose arrival is not known is in every range of times.
 func (f letterFilter) keep(l deadletter.Letter) bool {
-	return !l.Arrival().Before(f.Since) && (f.Until.IsZero() || l.Arrival().Before(f.Until)) &&
+	at := l.Arrival()
+	return (at.IsZero() || !at.Before(f.Since) && (f.Until.IsZero() || at.Before(f.Until))) &&
 		(f.Kind == "" || f.Kind == kindOf(l)) && strings.Contains(l.Reason(), f.Why)
 }
 
@@ -121,8 +123,10 @@ func toLetterJSON(r redrive.Report) letterJSON {
 	if r.Letter.Poison == nil && r.Letter.Batch == nil { // it could not be read
 		return l
 	}
-	arrival := r.Letter.Arrival().UTC()
-	l.Kind, l.Arrival, l.Owner, l.Reason = kindOf(r.Letter), &arrival, r.Letter.Owner(), r.Letter.Reason()
+	if arrival := r.Letter.Arrival().UTC(); !arrival.IsZero() { // the arrival of a foreign event is not known
+		l.Arrival = &arrival
+	}
+	l.Kind, l.Owner, l.Reason = kindOf(r.Letter), r.Letter.Owner(), r.Letter.Reason()
 	l.Records = r.Letter.Records()
 	if r.Letter.Poison != nil {
 		l.Scope = r.Letter.Poison.Scope
@@ -130,18 +134,22 @@ func toLetterJSON(r redrive.Report) letterJSON {
 	return l
 }
 
+// arrivalText returns the arrival in a layout, or "-" if it is not known.
+func (l letterJSON) arrivalText(layout string) string {
+	if l.Arrival == nil {
+		return "-"
+	}
+	return l.Arrival.Format(layout)
+}
+
 // text returns one line, with tabs between its parts.
 func (l letterJSON) text() string {
-	arrival := "-"
-	if l.Arrival != nil {
-		arrival = l.Arrival.Format(time.RFC3339)
-	}
 	why := l.Reason
 	if l.Why != "" && l.Why != why {
 		why = strings.TrimPrefix(l.Reason+": "+l.Why, ": ")
 	}
 	return strings.Join([]string{
-		string(l.Status), cmp.Or(l.Kind, "-"), arrival, cmp.Or(l.Owner, "-"), cmp.Or(why, "-"), l.Name,
+		string(l.Status), cmp.Or(l.Kind, "-"), l.arrivalText(time.RFC3339), cmp.Or(l.Owner, "-"), cmp.Or(why, "-"), l.Name,
 	}, "\t")
 }
 

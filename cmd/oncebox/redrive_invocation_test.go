@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 )
@@ -30,6 +31,22 @@ func TestRedriveInvocation(t *testing.T) {
 	s.run(exitLook, "redrive", "run").saying(t, "refused 1", "--function shop runs it")
 	s.run(exitDone, "redrive", "run", "--function", "shop").saying(t, "done 1", "delivered 2, dropped 1")
 	s.run(exitDone, "redrive", "run", "--function", "shop").saying(t, "already-done 1")
+
+	other := filepath.Join(filepath.Dir(name), "2027-03-01T10.00.00-id")
+	s.file("failed/"+other, strings.Replace(record, string(event), `{"order":"7 <b>"}`, 1))
+	s.run(exitDone, "redrive", "list", "--status", "refused").saying(t, "refused\tbatch\t-\tshop/r\t", "not a message that CloudWatch")
+	if r := s.run(exitDone, "redrive", "list", "--kind", "poison"); strings.Contains(r.stdout+r.stderr, "refused") {
+		t.Errorf("poison records: %s%s", r.stdout, r.stderr)
+	}
+	s.run(exitDone, "redrive", "list", "--since", "2027-03-01").saying(t, "refused 1")
+	shown := s.run(exitDone, "redrive", "show", other)
+	shown.saying(t, "refused", "not a message that CloudWatch", `{"order":"7 <b>"}`)
+	if strings.Contains(shown.stdout, "0001-01-01") {
+		t.Errorf("a time that nobody knows: %s", shown.stdout)
+	}
+	if err := os.Remove(filepath.Join(s.dir, "failed", other)); err != nil {
+		t.Fatal(err)
+	}
 
 	s.file("messages.json", fmt.Sprintf(`{"Messages":[{"Body":%q}]}`, event))
 	s.run(exitLook, "redrive", "run", "messages.json").saying(t, "refused 1", "--function NAME runs it")

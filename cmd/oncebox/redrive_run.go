@@ -265,7 +265,7 @@ func (c redriveRun) openItems(
 	case len(files) == 0:
 		job.Items = redrive.FromArchive(ctx, archive)
 	default:
-		job.Items, closeItems, err = lettersOf(a, archive, folder, files)
+		job.Items, closeItems, err = lettersOf(a, archive, folder, c.Function, files)
 		return closeItems, err
 	}
 	return func() {}, nil
@@ -281,7 +281,7 @@ func markersOfFiles(store string) (whole, folder string) {
 	return "s3://" + at.Bucket, at.Prefix
 }
 
-func lettersOf(a *app, archive *deadletter.Archive, folder string, files []string) (
+func lettersOf(a *app, archive *deadletter.Archive, folder, function string, files []string) (
 	items iter.Seq2[redrive.Item, error], closeItems func(), err error,
 ) {
 	var opened []*os.File
@@ -301,7 +301,7 @@ func lettersOf(a *app, archive *deadletter.Archive, folder string, files []strin
 			}
 			opened, text = append(opened, file), file
 		}
-		all = append(all, redrive.FromReader(archive, folder, name, text))
+		all = append(all, redrive.FromReader(archive, folder, function, name, text))
 	}
 	return func(yield func(redrive.Item, error) bool) {
 		for _, items := range all {

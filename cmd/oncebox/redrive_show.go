@@ -69,13 +69,13 @@ func (c redriveShow) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := redrive.Identify(&letter, retention, time.Now()); err != nil {
-		return err
-	}
+	foreign := redrive.Identify(&letter, retention, time.Now())
 	status := redrive.Pending
 	switch {
 	case marker != nil:
 		status = redrive.Done
+	case foreign != nil:
+		status = redrive.Refused
 	case retention.PastHorizon(letter.Arrival(), time.Now()):
 		status = redrive.PastHorizon
 	}
@@ -83,7 +83,9 @@ func (c redriveShow) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	shown.Place, shown.Marker = archive.Place(c.Name), marker
+	if shown.Place, shown.Marker = archive.Place(c.Name), marker; foreign != nil {
+		shown.Why = foreign.Error()
+	}
 	return a.print(shown, shown.text())
 }
 
@@ -104,7 +106,10 @@ func show(l deadletter.Letter, status redrive.Status, r dedupe.Retention) (shown
 	}
 	batch, err := kinesishandler.Decode(l.Batch.Event, true)
 	if l.Batch.Async {
-		batch, err = redrive.Invocation(l.Batch, r, time.Now())
+		if batch, err = redrive.Invocation(l.Batch, r, time.Now()); err != nil { // a foreign event
+			s.Payloads = append(s.Payloads, payloadOf(l.Batch.RequestID, l.Batch.Event))
+			return s, nil //nolint:nilerr // the status says that it is refused, and why
+		}
 	}
 	for _, r := range batch.Records {
 		s.Payloads = append(s.Payloads, payloadOf(r.Sequence, r.Data))
@@ -141,9 +146,10 @@ func (s shownLetter) text() string {
 	line("name", s.Name)
 	line("place", placeText(s.Place))
 	line("status", s.Status)
+	line("because", s.Why)
 	line("kind", s.Kind)
 	line("reason", s.Reason)
-	line("arrival", s.Arrival.Format(time.RFC3339Nano))
+	line("arrival", s.arrivalText(time.RFC3339Nano))
 	line("owner", s.Owner)
 	line("scope", s.Scope)
 	line("partition key", fmt.Sprintf("%q", s.PartitionKey))

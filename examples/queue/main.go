@@ -81,27 +81,41 @@ type order struct {
 func (f *function) handle(ctx context.Context, event events.SQSEvent) (events.SQSEventResponse, error) {
 	ctx, cancel := leaveTimeToAnswer(ctx)
 	defer cancel()
-	orders := make([]order, len(event.Records))
-	candidates := make([]dedupe.Candidate, len(event.Records))
-	for i, m := range event.Records {
+	messages := once(event.Records)
+	orders := make([]order, len(messages))
+	candidates := make([]dedupe.Candidate, len(messages))
+	for i, m := range messages {
 		orders[i] = f.read(ctx, m)
 		candidates[i] = orders[i].candidate
 	}
 	answer := events.SQSEventResponse{BatchItemFailures: []events.SQSBatchItemFailure{}}
 	for i, decision := range f.decider.Decide(ctx, candidates) {
-		m := event.Records[i]
+		m := messages[i]
 		err := f.process(ctx, orders[i], decision)
 		if err == nil {
 			continue
 		}
 		slog.Error("message not done", "message_id", m.MessageId, "error", err)
 		if strings.HasSuffix(m.EventSourceARN, ".fifo") { // no message may overtake this one
-			answer.BatchItemFailures = append(answer.BatchItemFailures, failures(event.Records[i:])...)
+			answer.BatchItemFailures = append(answer.BatchItemFailures, failures(messages[i:])...)
 			break
 		}
-		answer.BatchItemFailures = append(answer.BatchItemFailures, failures(event.Records[i:i+1])...)
+		answer.BatchItemFailures = append(answer.BatchItemFailures, failures(messages[i:i+1])...)
 	}
 	return answer, nil
+}
+
+// once leaves out messages whose ID was in the batch before: SQS may put a message into a batch twice. The answer names
+// a message by its ID, so both are done or come again.
+func once(batch []events.SQSMessage) (messages []events.SQSMessage) {
+	seen := make(map[string]bool, len(batch))
+	for _, m := range batch {
+		if !seen[m.MessageId] {
+			messages = append(messages, m)
+		}
+		seen[m.MessageId] = true
+	}
+	return messages
 }
 
 // read makes a candidate of a message.

@@ -58,6 +58,32 @@ func TestFIFOQueue(t *testing.T) {
 	f.called(t, "order-1 ", "order-2 ", "order-3 ")
 }
 
+// TestTwiceInABatch: a message that is in a batch twice calls the API once. A message that is done does not come again.
+func TestTwiceInABatch(t *testing.T) {
+	t.Parallel()
+	f := newBench(t)
+	f.down = "order-2"
+	for _, c := range []struct {
+		file   string
+		repeat []int // the numbers of messages that are in the batch again
+		failed []int
+		calls  []string
+	}{
+		{"fifo.json", []int{1, 2}, []int{2, 3}, []string{"order-1 "}},
+		{"standard.json", []int{2, 3, 5}, []int{4}, []string{"order-1 5.00", "derived 9.00", "order-3 7.00"}},
+	} {
+		f.decider.Scope = c.file
+		event := eventIn(t, c.file)
+		for _, n := range c.repeat {
+			event.Records = append(event.Records, event.Records[n-1])
+		}
+		if failed := f.give(t, event); !slices.Equal(failed, c.failed) {
+			t.Errorf("%s: want the messages %d again, got %d", c.file, c.failed, failed)
+		}
+		f.called(t, c.calls...)
+	}
+}
+
 // TestLedgerDown: without decisions there are no effects, and no message is lost.
 func TestLedgerDown(t *testing.T) {
 	t.Parallel()
@@ -115,10 +141,21 @@ func (b *bench) serve(t *testing.T, w http.ResponseWriter, r *http.Request) {
 // counted from 1.
 func (b *bench) handle(t *testing.T, file string) (failed []int) {
 	t.Helper()
+	return b.give(t, eventIn(t, file))
+}
+
+func eventIn(t *testing.T, file string) (event events.SQSEvent) {
+	t.Helper()
 	raw, err := os.ReadFile("testdata/" + file)
 	must(t, err)
-	var event events.SQSEvent
 	must(t, json.Unmarshal(raw, &event))
+	return event
+}
+
+func (b *bench) give(t *testing.T, event events.SQSEvent) (failed []int) {
+	t.Helper()
+	raw, err := json.Marshal(event)
+	must(t, err)
 	answer, err := lambda.NewHandler(b.function.handle).Invoke(t.Context(), raw)
 	must(t, err)
 	var response events.SQSEventResponse

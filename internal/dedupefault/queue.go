@@ -80,7 +80,7 @@ func (q *queueRun) receive(ctx context.Context, b queueBatch) error {
 	q.fails = b.Fails
 	answer, err := q.handle(ctx, q.event(batch))
 	if err != nil {
-		return nil //nolint:nilerr // all of the batch comes again
+		return fmt.Errorf("G10: the function fails for %v, so that all of it comes again: %w", batch, err)
 	}
 	var named []string
 	for _, f := range answer.BatchItemFailures {

@@ -47,7 +47,9 @@ var logsHistories = rapid.Custom(func(t *rapid.T) logsHistory {
 		return logEvent{u, rapid.SampledFrom(clocks).Draw(t, "clock")}
 	})
 	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) logsMessage {
+		pauses := rapid.SampledFrom([][2]time.Duration{{time.Minute, 2 * time.Minute}, {2 * time.Hour, 4 * time.Hour}})
 		return logsMessage{
+			Pauses: pauses.Draw(t, "pauses"),
 			After:  rapid.SampledFrom([]time.Duration{0, time.Minute, 9 * time.Minute, 15 * time.Minute, 20 * time.Hour}).Draw(t, "after"),
 			Events: rapid.SliceOfN(event, 1, 4).Draw(t, "events"), Fails: rapid.IntRange(0, 2).Draw(t, "fails"),
 		}

@@ -26,10 +26,14 @@ func Identify(l *deadletter.Letter, r dedupe.Retention, now time.Time) error {
 }
 
 // Invocation makes the batch of an asynchronous invocation, as the function made it when Lambda gave up. A message of a
-// dead-letter queue does not say when that was: it arrives now.
+// dead-letter queue does not say when that was. Its entry may be purged if it is from before the horizon: it keeps its
+// time, so that it is past the horizon.
 func Invocation(b *deadletter.GivenUp, r dedupe.Retention, now time.Time) (dedupe.Batch, error) {
 	at := b.At
-	if at.IsZero() || at.After(now) {
+	if at.IsZero() {
+		at, r.ForGood = now, true
+	}
+	if at.After(now) {
 		at = now
 	}
 	batch, err := kinesishandler.DecodeInvocation(b.Event, at, r)

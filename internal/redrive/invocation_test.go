@@ -165,6 +165,43 @@ func TestInvocations(t *testing.T) {
 	}
 }
 
+// TestOldInvocations: a message of a dead-letter queue may have been delivered by its first attempt long ago. If it is
+// from before the horizon, it is not run, and no time is made up for it. Lambda's record says until when it may run.
+func TestOldInvocations(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "stream", nil, newMemory())
+	v := newInvocations(t, w)
+	old := logsOf(t, v.now.Add(-20*24*time.Hour), "a")
+	if _, err := v.Handle(t.Context(), old); err != nil || v.sink.got() != "a" {
+		t.Fatalf("delivered %q, %v", v.sink.got(), err)
+	}
+	gaveUp := v.now.Add(6 * time.Hour)
+	for _, run := range []struct {
+		content []byte
+		at      time.Time
+		want    redrive.Status
+		why     string
+	}{
+		{old, v.now.Add(3 * 24 * time.Hour), redrive.PastHorizon, "it arrived before the horizon"},
+		{asyncRecord(t, "RetriesExhausted", gaveUp, old), gaveUp.Add(6 * time.Hour), redrive.Ready, ""},
+		{asyncRecord(t, "RetriesExhausted", gaveUp, old), gaveUp.Add(7 * time.Hour), redrive.PastHorizon, "it arrived before the horizon"},
+	} {
+		v.now = run.at
+		j := v.job(w)
+		j.Function, j.DryRun = function, run.want == redrive.Ready
+		j.Items = redrive.FromReader(deadletter.NewArchive(w), "", function, "f", bytes.NewReader(run.content))
+		must(t, j.Run(t.Context(), func(r redrive.Report) error {
+			if r.Status != run.want || r.Why != run.why {
+				t.Errorf("got %v, %s; want %v, %s", r.Status, r.Why, run.want, run.why)
+			}
+			return nil
+		}))
+	}
+	if v.sink.got() != "a" {
+		t.Errorf("delivered %q", v.sink.got())
+	}
+}
+
 // TestInvocationsOfFiles: the destinations SQS and SNS and the dead-letter queue of a function give files. Each letter
 // is delivered once, and what is not the failure of a message is refused.
 func TestInvocationsOfFiles(t *testing.T) {
@@ -184,12 +221,21 @@ func TestInvocationsOfFiles(t *testing.T) {
 		message(asyncRecord(t, "RetriesExhausted", v.now, json.RawMessage(`{"ORDER_IDS":["1"]}`))),
 	}})
 	must(t, err)
-	for _, run := range []struct{ function, counts, got string }{
-		{"", "refused:7", ""}, {function, "done:4 refused:3", "a b c d"}, {function, "already-done:4 refused:3", "a b c d"},
+	var indented bytes.Buffer
+	must(t, json.Indent(&indented, logsOf(t, v.now, "c"), "", "  "))
+	other, err := json.Marshal(map[string]any{"Messages": []any{message(indented.Bytes())}})
+	must(t, err)
+	for _, run := range []struct {
+		function, counts, got string
+		received              []byte
+	}{
+		{"", "refused:7", "", received}, {function, "done:4 refused:3", "a b c d", received},
+		{function, "already-done:4 refused:3", "a b c d", received}, {function, "already-done:1", "a b c d", other},
+		{"other", "done:1", "a b c c d", other},
 	} {
 		j := v.job(w)
 		j.Function = run.function
-		j.Items = redrive.FromReader(deadletter.NewArchive(w), "", "f", bytes.NewReader(received))
+		j.Items = redrive.FromReader(deadletter.NewArchive(w), "", run.function, "f", bytes.NewReader(run.received))
 		counts := map[redrive.Status]int{}
 		must(t, j.Run(t.Context(), func(r redrive.Report) error {
 			if counts[r.Status]++; r.Status == redrive.Refused && r.Why == "" {

@@ -52,8 +52,8 @@ func doneIn(a *deadletter.Archive, name string) func(context.Context) (bool, err
 // FromReader yields the letters of a text: JSON objects with white space between them. An object is a document, an
 // invocation record, or an answer of `aws sqs receive-message` with these. The marker of a letter that was exported
 // from the store is beside its object. Those of other letters are in the folder of the store, which is "" or ends in
-// a slash.
-func FromReader(a *deadletter.Archive, folder, what string, text io.Reader) iter.Seq2[Item, error] {
+// a slash. function is that of the run, or "": an event of a dead-letter queue is one letter for each function.
+func FromReader(a *deadletter.Archive, folder, function, what string, text io.Reader) iter.Seq2[Item, error] {
 	return func(yield func(Item, error) bool) {
 		decoder := json.NewDecoder(text)
 		for number := 1; ; number++ {
@@ -65,7 +65,7 @@ func FromReader(a *deadletter.Archive, folder, what string, text io.Reader) iter
 				return
 			}
 			for i, body := range bodiesOf(content) {
-				if !yield(fromText(a, folder, fmt.Sprintf("%s#%d.%d", what, number, i+1), body), nil) {
+				if !yield(fromText(a, folder, function, fmt.Sprintf("%s#%d.%d", what, number, i+1), body), nil) {
 					return
 				}
 			}
@@ -89,14 +89,14 @@ func bodiesOf(content json.RawMessage) (bodies []json.RawMessage) {
 	return bodies
 }
 
-func fromText(a *deadletter.Archive, folder, where string, content json.RawMessage) Item {
+func fromText(a *deadletter.Archive, folder, function, where string, content json.RawMessage) Item {
 	letter, err := deadletter.ParseLetter(where, content)
 	item := Item{
 		Name: where, Done: func(context.Context) (bool, error) { return false, nil },
 		Letter: func(context.Context) (deadletter.Letter, error) { return letter, err },
 	}
 	if err == nil {
-		item.Name = nameIn(a, folder, content, letter)
+		item.Name = nameIn(a, folder, content, letter.For(function))
 		item.Done = doneIn(a, item.Name)
 	}
 	return item

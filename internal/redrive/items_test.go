@@ -28,7 +28,7 @@ func TestFromReader(t *testing.T) {
 	for i, want := range []string{"done:2 refused:1", "already-done:2 refused:1"} {
 		text := string(document) + string(received) + "{}\n"
 		j := w.job()
-		j.Items, j.Markers = redrive.FromReader(archive, "", "f", strings.NewReader(text)), archive
+		j.Items, j.Markers = redrive.FromReader(archive, "", "", "f", strings.NewReader(text)), archive
 		j.Concurrency, j.Records = i*2, inStream
 		counts := map[redrive.Status]int{}
 		must(t, j.Run(t.Context(), func(r redrive.Report) error {
@@ -44,7 +44,7 @@ func TestFromReader(t *testing.T) {
 		}
 	}
 	j := w.job()
-	j.Items = redrive.FromReader(archive, "", "f.json", strings.NewReader("{} {"))
+	j.Items = redrive.FromReader(archive, "", "", "f.json", strings.NewReader("{} {"))
 	if _, err := w.run(j); err == nil || !strings.Contains(err.Error(), "f.json: object 2 is not JSON") {
 		t.Errorf("damaged: %v", err)
 	}

@@ -222,14 +222,12 @@ func (j *Job) open(ctx context.Context, item Item, readDone bool) (r Report, pro
 	if r.Letter, err = item.Letter(ctx); err != nil {
 		return r, false, err
 	}
-	if err = Identify(&r.Letter, j.Retention, j.Now()); err != nil {
-		return r, false, err
-	}
+	err = Identify(&r.Letter, j.Retention, j.Now())
 	if j.Keep != nil && !j.Keep(r.Letter) {
 		r.Status = skipped
 		return r, false, nil
 	}
-	return r, !done, nil
+	return r, !done && err == nil, err
 }
 
 // listOne does the work of List for one letter.
@@ -268,6 +266,9 @@ func (j *Job) redrive(ctx context.Context, item Item) (Report, error) {
 	}
 	if !j.PastHorizon && j.pastHorizon(r.Letter) {
 		r.Status, r.Why = PastHorizon, "it arrived at "+r.Letter.Arrival().UTC().Format(time.RFC3339)
+		if b := r.Letter.Batch; b != nil && b.Async { // its arrival may be at the horizon of its last attempt
+			r.Why = "it arrived before the horizon"
+		}
 		return r, nil
 	}
 	if j.Pace != nil {

@@ -1,6 +1,7 @@
 package deadletter
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -64,7 +65,23 @@ func (b *GivenUp) owner() string {
 	return b.Stream.String() + "/" + b.First
 }
 
-// base is Letter.Base for an asynchronous invocation. The same event from a queue has the same name each time.
+// base is Letter.Base for an asynchronous invocation. The same event from a queue has the same name each time, however
+// its JSON is written.
 func (b *GivenUp) base() string {
-	return Name("", b.invocation(), append([]byte(b.At.UTC().Format(time.RFC3339Nano)+"\n"), b.Event...))
+	var data bytes.Buffer
+	data.WriteString(b.Function + "\n" + b.At.UTC().Format(time.RFC3339Nano) + "\n")
+	if json.Compact(&data, b.Event) != nil {
+		data.Write(b.Event)
+	}
+	return Name("", b.invocation(), data.Bytes())
+}
+
+// For returns the letter for a function. An event of a dead-letter queue does not say whose it is.
+func (l Letter) For(function string) Letter {
+	if b := l.Batch; b != nil && b.Async && b.Function == "" {
+		of := *b
+		of.Function = function
+		l.Batch = &of
+	}
+	return l
 }

@@ -77,6 +77,8 @@ func ParseLetter(name string, content []byte) (Letter, error) {
 	switch {
 	case kind.Table != nil:
 		return Letter{}, fmt.Errorf("%w: batches of DynamoDB streams are not implemented yet", ErrNotALetter)
+	case kind.Async != nil && otherBatch(content) != "":
+		return Letter{}, fmt.Errorf("%w: it is a batch of another source: %s", ErrNotALetter, otherBatch(content))
 	case kind.Async != nil:
 		batch, err := decodeAsync(content)
 		return Letter{Name: name, Batch: batch, Content: content}, err
@@ -84,6 +86,18 @@ func ParseLetter(name string, content []byte) (Letter, error) {
 		return Letter{Name: name, Batch: queuedEvent(content), Content: content}, nil
 	}
 	return Letter{}, fmt.Errorf("%w: it has neither format nor KinesisBatchInfo nor requestPayload", ErrNotALetter)
+}
+
+// otherBatch returns the member with which Lambda describes a batch of another source, as KafkaBatchInfo, or "".
+func otherBatch(content []byte) string {
+	var members map[string]json.RawMessage
+	_ = json.Unmarshal(content, &members) // ParseLetter has checked it
+	for name := range members {
+		if strings.HasSuffix(name, "BatchInfo") {
+			return name
+		}
+	}
+	return ""
 }
 
 // invocationRecord has the parts of Lambda's document that this package reads.

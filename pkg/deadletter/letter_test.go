@@ -61,13 +61,14 @@ func TestInvocationsThatAreNone(t *testing.T) {
 	t.Parallel()
 	const of = `"functionArn":"arn:aws:lambda:eu-west-1:123456789012:function:f:$LATEST","condition"`
 	for content, says := range map[string]string{
-		`{"requestContext":{` + of + `:"Success"},"requestPayload":{}}`:              "succeeded",
-		`{"requestContext":{` + of + `:"RetriesExhausted"},"requestPayload":null}`:   "no requestPayload",
-		`{"requestContext":{` + of + `:"RetriesExhausted"}}`:                         "no requestPayload",
-		`{"requestContext":{"condition":"RetriesExhausted"},"requestPayload":{}}`:    "names no function",
-		`{"requestContext":{` + of + `:"RetriesExhausted"},"timestamp":"x"}`:         "damaged",
-		`{"requestContext":{` + of + `:"RetriesExhausted"},"DDBStreamBatchInfo":{}}`: "DynamoDB",
-		`{"requestPayload":{"awslogs":{"data":"aa=="}}}`:                             "neither",
+		`{"requestContext":{` + of + `:"Success"},"requestPayload":{}}`:                "succeeded",
+		`{"requestContext":{` + of + `:"RetriesExhausted"},"requestPayload":null}`:     "no requestPayload",
+		`{"requestContext":{` + of + `:"RetriesExhausted"}}`:                           "no requestPayload",
+		`{"requestContext":{"condition":"RetriesExhausted"},"requestPayload":{}}`:      "names no function",
+		`{"requestContext":{` + of + `:"RetriesExhausted"},"timestamp":"x"}`:           "damaged",
+		`{"requestContext":{` + of + `:"RetriesExhausted"},"DDBStreamBatchInfo":{}}`:   "DynamoDB",
+		`{"requestContext":{` + of + `:"RetryAttemptsExhausted"},"KafkaBatchInfo":{}}`: "of another source: KafkaBatchInfo",
+		`{"requestPayload":{"awslogs":{"data":"aa=="}}}`:                               "neither",
 	} {
 		if _, err := deadletter.ParseLetter("n", []byte(content)); !errors.Is(err, deadletter.ErrNotALetter) || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: want %q, got %v", content, says, err)

@@ -19,7 +19,8 @@ import (
 	"github.com/oncebox/oncebox/internal/s3store"
 )
 
-// The time-outs of one request, and the pause before a message is sent again. The largest document has 14 MB: 10 MiB in base64.
+// The time-outs of one request, and the pause before a message is sent again. The largest document has 14 MB: 10 MiB in
+// base64.
 const (
 	objectTimeout  = 10 * time.Second
 	messageTimeout = 1 * time.Second
@@ -85,7 +86,7 @@ func parsePlace(text string) (Setting, error) {
 	return Setting{Bucket: bucket, Prefix: prefix + "/"}, checkPrefix(prefix)
 }
 
-// checkPrefix refuses prefixes with which some tools lose objects.
+// checkPrefix refuses prefixes with which some tools lose objects, or with which an Archive takes letters for markers.
 func checkPrefix(prefix string) error {
 	if len(prefix) > maxPrefix {
 		return fmt.Errorf("the prefix is longer than %d bytes", maxPrefix)
@@ -93,6 +94,10 @@ func checkPrefix(prefix string) error {
 	for part := range strings.SplitSeq(prefix, "/") {
 		if part == "" || part == "." || part == ".." {
 			return fmt.Errorf("the prefix has a part %q", part)
+		}
+		if part == strings.TrimSuffix(doneFolder, "/") {
+			return fmt.Errorf("the prefix has a part %q, which is the folder of the markers of done letters; choose another prefix",
+				part)
 		}
 	}
 	if strings.ContainsFunc(prefix, func(r rune) bool { return r < ' ' || r == 0x7f || r == 0xfffd }) {

@@ -47,6 +47,8 @@ func TestParseSetting(t *testing.T) {
 		"s3://bucket/a//":                 `a part ""`,
 		"s3://bucket/../a":                `a part ".."`,
 		"s3://bucket/./a":                 `a part "."`,
+		"s3://bucket/a/done/":             `a part "done"`,
+		"s3://bucket/done/begun":          `a part "done"`,
 		"s3://bucket/a\n":                 "control character",
 		"s3://bucket/\xff":                "UTF-8",
 		"s3://bucket/" + strings.Repeat("x", 801): "longer than 800 bytes",

@@ -7,26 +7,28 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// longestInvocation is the longest time-out of a function (Lambda Developer Guide, "Lambda quotas").
-const longestInvocation = 15 * time.Minute
+// allAttempts is the longest time from the first attempt of an asynchronous invocation to the end of the last one:
+// Lambda keeps an event for up to 6 hours (Lambda Developer Guide, "How Lambda handles errors and retries with
+// asynchronous invocation"), and a function takes up to 15 minutes ("Lambda quotas").
+const allAttempts = 6*time.Hour + 15*time.Minute
 
 // arrivalAt returns the arrival of a direct message of CloudWatch Logs that is processed now. The clocks of producers
 // set the times of log events: PutLogEvents takes events from up to 2 hours in the future and 14 days in the past
 // (CloudWatch Logs API Reference, PutLogEvents). A message cannot arrive after now, and some ledgers refuse such an
 // arrival. A message from before the horizon is processed now for the first time, so its entry must last from now. Until
-// the invocation ends, it is not past the horizon.
+// the last attempt ends, it is not past the horizon. A message without a time arrives now.
 func arrivalAt(latest, now time.Time, r dedupe.Retention) time.Time {
-	if latest.After(now) {
+	if latest.IsZero() || latest.After(now) {
 		return now
 	}
-	earliest := now.Add(-max(r.Horizon-longestInvocation, 0))
+	earliest := now.Add(-max(r.Horizon-allAttempts, 0))
 	if !r.ForGood && latest.Before(earliest) {
 		return earliest
 	}
 	return latest
 }
 
-// setArrivals changes the arrivals of direct messages, and returns how many it has changed.
+// setArrivals sets the arrivals of direct messages, and returns how many had another time.
 func setArrivals(sources []source, now time.Time, r dedupe.Retention) (changed int64) {
 	now = now.UTC().Truncate(time.Millisecond)
 	for _, s := range sources {
@@ -36,8 +38,10 @@ func setArrivals(sources []source, now time.Time, r dedupe.Retention) (changed i
 		for i := range s.batch.Records {
 			record := &s.batch.Records[i]
 			if arrival := arrivalAt(record.Arrival, now, r); !arrival.Equal(record.Arrival) {
+				if !record.Arrival.IsZero() {
+					changed++
+				}
 				record.Arrival = arrival
-				changed++
 			}
 		}
 	}

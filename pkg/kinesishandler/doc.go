@@ -67,8 +67,8 @@
 //	repeated                    records that the sink itself sent again although they may have been delivered
 //	superseded                  records of out that were not written, because the table had a version that is not older
 //	past_horizon                records older than the horizon, copies of which may be delivered
-//	clamped                     messages that CloudWatch Logs sent directly and whose time was after now, or before the
-//	                            horizon: their arrival is now, or at the horizon
+//	clamped                     messages that CloudWatch Logs sent directly and whose time was after now, or before or
+//	                            near the horizon: their arrival is now, or 6 h 15 min after the horizon
 //	duration_ms                 time that the handler took
 //	reasons                     number of dead letters by their reason, if there are any
 //	ack_error                   why acks could not be read or written

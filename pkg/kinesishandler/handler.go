@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -30,8 +32,15 @@ var ErrLoop = errors.New(
 // Streams and Lambda").
 var ErrNoProgress = errors.New("kinesishandler: the first record of the batch is not done")
 
-var errScope = errors.New("kinesishandler: the scope is " + scopeOfMarkers + ", the name of the folder in which done " +
-	"dead letters are marked; set ONCEBOX_SCOPE to another name")
+// checkScope refuses a scope that is or has the folder of the markers of dead letters, as logs:/aws/done has: if the
+// letters have their scope as a folder, as in the stack, they would count as markers.
+func checkScope(scope string) error {
+	if !slices.Contains(strings.Split(scope, "/"), scopeOfMarkers) {
+		return nil
+	}
+	return fmt.Errorf("kinesishandler: the scope %q has %q, the name of the folder in which done dead letters are marked; "+
+		"set ONCEBOX_SCOPE to another name", scope, scopeOfMarkers)
+}
 
 var errNoLog = errors.New("kinesishandler: the log is nil")
 
@@ -267,8 +276,8 @@ func (h *Handler) processor(ctx context.Context, from source) (*dedupe.Processor
 		return p, nil
 	}
 	s, parts := h.settings(from.scope()), h.parts
-	if s.Scope == scopeOfMarkers {
-		return nil, errScope
+	if err := checkScope(s.Scope); err != nil {
+		return nil, err
 	}
 	if from.shared {
 		parts.Consumers = nil

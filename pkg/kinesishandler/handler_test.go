@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -489,9 +490,13 @@ func TestScopeOfMarkers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
 	raw := bytes.ReplaceAll(rawOf(t, event(`{"id":"a"}`)), []byte("stream/clicks"), []byte("stream/done"))
-	_, err := b.Handle(t.Context(), raw)
-	if err == nil || !strings.Contains(err.Error(), "ONCEBOX_SCOPE") {
-		t.Errorf("got %v", err)
+	for scope, raw := range map[string]json.RawMessage{
+		"done": raw, "logs:/aws/done": logsOfGroup(t, "/aws/done"), "logs:/done/x": logsOfGroup(t, "/done/x"),
+	} {
+		_, err := b.Handle(t.Context(), raw)
+		if err == nil || !strings.Contains(err.Error(), "ONCEBOX_SCOPE") || !strings.Contains(err.Error(), strconv.Quote(scope)) {
+			t.Errorf("%s: got %v", scope, err)
+		}
 	}
 }
 

@@ -17,7 +17,7 @@ import (
 // position: its owner is the log group and the hash of the message, so that it is the same on every attempt of
 // Lambda. Its arrival is the time of its latest log event.
 //
-// A message that cannot be opened becomes a record too, and is dead-lettered. Its arrival is now.
+// A message that cannot be opened becomes a record too, and is dead-lettered. Its arrival is zero: it has no time.
 func decodeLogs(data []byte) source {
 	var message struct {
 		Owner     string  `json:"owner"`
@@ -28,15 +28,11 @@ func decodeLogs(data []byte) source {
 		// The framing reports what is wrong with the message.
 		_ = json.NewDecoder(io.LimitReader(r, dedupe.MaxOpenedBytes)).Decode(&message)
 	}
-	arrival := message.LogEvents.latest
-	if arrival.IsZero() {
-		arrival = time.Now().UTC()
-	}
 	sum := sha256.Sum256(data)
 	return source{shared: true, logs: true, batch: dedupe.Batch{
 		Stream:  dedupe.Stream{Account: message.Owner, Name: "logs:" + message.LogGroup},
 		Order:   dedupe.None,
-		Records: []dedupe.Record{{Sequence: hex.EncodeToString(sum[:]), Arrival: arrival, Data: data}},
+		Records: []dedupe.Record{{Sequence: hex.EncodeToString(sum[:]), Arrival: message.LogEvents.latest, Data: data}},
 	}}
 }
 

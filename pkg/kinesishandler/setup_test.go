@@ -130,6 +130,8 @@ type memory struct {
 	keys  []string // partition keys of the outputs
 	err   error
 	fails string // the data of the one record that fails
+
+	arrivals []time.Time // of dead letters
 }
 
 func (m *memory) Check(context.Context, dedupe.Output) error { return nil }
@@ -161,6 +163,7 @@ func (m *memory) Put(_ context.Context, letters []dedupe.DeadLetter) (int, error
 		if err := m.add(l.Data); err != nil {
 			return i, err
 		}
+		m.arrivals = append(m.arrivals, l.Arrival)
 	}
 	return len(letters), nil
 }

@@ -73,8 +73,20 @@ func logsAt(t testing.TB, at time.Time, id string) json.RawMessage {
 
 func packedLogs(t testing.TB, events []map[string]any) (event json.RawMessage, payload []byte) {
 	t.Helper()
+	return packedLogsOf(t, "shop", events)
+}
+
+// logsOfGroup makes a direct message of a log group.
+func logsOfGroup(t testing.TB, group string) json.RawMessage {
+	t.Helper()
+	event, _ := packedLogsOf(t, group, []map[string]any{{"id": "a", "timestamp": time.Now().UnixMilli(), "message": "m"}})
+	return event
+}
+
+func packedLogsOf(t testing.TB, group string, events []map[string]any) (event json.RawMessage, payload []byte) {
+	t.Helper()
 	text, err := json.Marshal(map[string]any{
-		"messageType": "DATA_MESSAGE", "owner": "123456789012", "logGroup": "shop", "logStream": "s", "logEvents": events,
+		"messageType": "DATA_MESSAGE", "owner": "123456789012", "logGroup": group, "logStream": "s", "logEvents": events,
 	})
 	must(t, err)
 	var b bytes.Buffer
@@ -332,11 +344,11 @@ func TestArrivals(t *testing.T) {
 }
 
 // TestLogsOfWrongClocks: a message whose log events are after now arrives now, and one from before the horizon arrives
-// at the horizon, so that every ledger takes it and keeps its entry. The log counts both.
+// as early as its last attempt allows, so that every ledger takes it and keeps its entry. The log counts both.
 func TestLogsOfWrongClocks(t *testing.T) {
 	t.Parallel()
 	for latest, want := range map[time.Duration]time.Duration{
-		2 * time.Hour: 0, 90 * time.Minute: 0, -time.Hour: -time.Hour, -20 * 24 * time.Hour: -14*24*time.Hour + 15*time.Minute,
+		2 * time.Hour: 0, 90 * time.Minute: 0, -time.Hour: -time.Hour, -20 * 24 * time.Hour: -14*24*time.Hour + 6*time.Hour + 15*time.Minute,
 	} {
 		now := time.Now().Truncate(time.Millisecond)
 		event := logsAt(t, now.Add(latest), "a")
@@ -369,6 +381,25 @@ func TestLogsOfWrongClocks(t *testing.T) {
 			t.Errorf("%v, with a log ledger: %d delivered, %d dead letters, %v", latest, len(sink.data), len(letters.data), err)
 		}
 	}
+}
+
+// TestUnreadableLogs: a message without a time arrives now, by the clock of the handler. That is no wrong clock.
+func TestUnreadableLogs(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	raw := json.RawMessage(`{"awslogs":{"data":"AAAA"}}`)
+	equal(t, "failed", b.failed(t, raw), "")
+	equal(t, "clamped", b.line(t)["clamped"], any(0.0))
+	now := time.Date(2027, 3, 1, 9, 0, 0, 0, time.UTC)
+	o, err := kinesishandler.ParseOptions([]string{"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=dir:unused"})
+	must(t, err)
+	o.Clock.Now = func() time.Time { return now }
+	letters := &memory{}
+	h, err := kinesishandler.New(dedupe.Parts{Ledger: b.store, Sink: b.sink, DeadLetters: letters}, o, slog.New(slog.DiscardHandler))
+	must(t, err)
+	_, err = h.Handle(t.Context(), raw)
+	must(t, err)
+	equal(t, "arrivals", fmt.Sprint(letters.arrivals), fmt.Sprint([]time.Time{now}))
 }
 
 // TestQueueIsItsSink: otherwise the messages would circulate for ever.

@@ -179,6 +179,16 @@ var mutants = []struct {
 		catches: map[string]string{"versions": "versions/not-comparable"},
 	},
 	{
+		name: "texts-of-both-cases-compared",
+		requests: requests{change: changePut(func(put *types.Put) {
+			put.ConditionExpression = aws.String(onLetters.ReplaceAllString(*put.ConditionExpression, ""))
+			maps.DeleteFunc(put.ExpressionAttributeValues, func(name string, _ types.AttributeValue) bool {
+				return strings.HasPrefix(name, ":c")
+			})
+		})},
+		catches: map[string]string{"versions": "versions/not-comparable"},
+	},
+	{
 		name: "first-of-equal-versions-stays",
 		requests: requests{change: changePut(func(put *types.Put) {
 			put.ConditionExpression = aws.String("attribute_not_exists(#k) OR #v < :v")
@@ -211,7 +221,10 @@ var mutants = []struct {
 	},
 }
 
-var onSeparators = regexp.MustCompile(` AND (NOT )?contains\(#v, :s\d\)`)
+var (
+	onSeparators = regexp.MustCompile(` AND (NOT )?contains\(#v, :s\d+\)`)
+	onLetters    = regexp.MustCompile(` AND NOT contains\(#v, :c\d+\)`)
+)
 
 func changePut(change func(*types.Put)) func(*dynamodb.TransactWriteItemsInput) {
 	return func(in *dynamodb.TransactWriteItemsInput) {

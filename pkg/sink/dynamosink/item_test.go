@@ -139,6 +139,9 @@ func TestItemOf(t *testing.T) {
 		`{"customer":{"id":"c"},"n":5}`:                                          reasonNoVersion,
 		`{"customer":{"id":"c"},"n":5,"at":null,"op":"d"}`:                       reasonNoVersion,
 		`{"customer":{"id":"c"},"n":5,"at":"2026-11-22T11:00:00+01:00"}`:         reasonText,
+		`{"customer":{"id":"c"},"n":5,"at":"0190163D86999d"}`:                    reasonCases,
+		`{"customer":{"id":"c"},"n":5,"at":"20261122T090000"}`:                   reasonZone,
+		`{"customer":{"id":"c"},"n":5,"at":"00000000T1"}`:                        "<nil>",
 		`{"customer":{"id":"c"},"n":5,"at":1,"pk":2}`:                            reasonTaken,
 		`{"customer":{"id":"c"},"n":5,"at":1,"oncebox_deleted":true}`:            reasonReserved,
 	} {
@@ -206,7 +209,8 @@ func TestVersionsThatProveNothing(t *testing.T) {
 	}
 	for _, version := range []string{
 		"2027-03-01 10:00:00Z", "2027-03-01T10:00:00+", "2027-03-01T09:00:00z", "2027-03-01,09:00:00Z", "01JNHZ3Q9D7V8YB2C4F6",
-		"+1234567890123456789",
+		"+1234567890123456789", "2027-03-01t08:00:00z", "1027=03=01#09*00*00@", "1027-03-01T09:00:00~", "1026-03-01T09:00;00Z",
+		"1025-03-01T09:00|00Z",
 	} {
 		text := &types.AttributeValueMemberS{Value: version}
 		d.put(t, item{"key": text, "v": text})

@@ -5,7 +5,8 @@
 // New writes records as items of a table:
 //
 //	ledger := dynamostore.New(client, "oncebox-dedupe")
-//	sink, err := dynamosink.New(ledger, dynamosink.Table{Name: "orders", Key: []dynamosink.Attribute{{"order_id", "order_id"}}})
+//	table := dynamosink.Table{Name: "orders", Key: []dynamosink.Attribute{{"order_id", "order_id"}}}
+//	sink, err := dynamosink.New(ledger, table)
 //	...
 //	processor, err := dedupe.NewProcessor(dedupe.Parts{Tx: sink, Format: format, DeadLetters: store}, settings)
 //
@@ -18,10 +19,11 @@
 //
 // With a version, an item is put if there is none or an older one. If the existing version is not older, the record
 // is superseded: its effect is not needed, and it counts as delivered. The old item, which comes back with the
-// refused transaction, must prove that: its version must be a number as well, or a string of the same length and form.
-// Otherwise the record is a dead letter. Strings are times as 2027-03-01T09:00:00Z or 2027-03-01T09:00:00.250Z, dates, or
-// letters and digits. Numbers are better, for example milliseconds since 1970. Of two records with the same version, the one with the higher ledger key (format.KeyOf of
-// its id) stays, in whichever order they come.
+// refused transaction, must prove that: its version must be a number as well, or a string of the same length, form and
+// case. Otherwise the record is a dead letter. Strings are times as 2027-03-01T09:00:00Z or 2027-03-01T09:00:00.250Z,
+// dates, or digits with letters of one case. Numbers are better, for example milliseconds since 1970. Of two records
+// with the same version, the one with the higher ledger key (format.KeyOf of its id) stays, in whichever order they
+// come.
 //
 // A delete replaces the old item by an item with the key, the version and the attribute oncebox_deleted. If the item
 // were removed, an older version that comes late would bring it back. Readers skip items that have the attribute.

@@ -34,9 +34,12 @@ const (
 	reasonTaken     = "it has another value under the name of a key attribute or of the version"
 	reasonReserved  = "it has a member oncebox_key or oncebox_deleted, which the sink writes itself"
 	reasonThere     = "the table has an item with its key already"
-	reasonText      = "its version is a text, but no time in UTC (2027-03-01T09:00:00.250Z), no date, and not letters and digits"
-	reasonUnproven  = "the item in the table has no version of the type, length and form of its version, so it is not known " +
-		"which is newer"
+	reasonText      = "its version is a text, but no time in UTC (2027-03-01T09:00:00.250Z), no date, and not letters and " +
+		"digits"
+	reasonCases    = "its version has capital and small letters: use a number, or letters of one case"
+	reasonZone     = "its version is a time without the zone Z: use a number, 2027-03-01T09:00:00Z or 20270301T090000Z"
+	reasonUnproven = "the item in the table has no version of the type, length, form and case of its version, so it is " +
+		"not known which is newer"
 )
 
 // Table says how records become items of a table.
@@ -44,8 +47,8 @@ type Table struct {
 	Name string
 	// Key are the key attributes of the table: the partition key, and the sort key if there is one.
 	Key []Attribute
-	// Version is the attribute that decides which of two items is newer: an ascending number, or a string of one form
-	// and length (see the package comment). The zero value means that there is no version, and items are inserted.
+	// Version is the attribute that decides which of two items is newer: an ascending number, or a string of one form,
+	// length and case (see the package comment). The zero value means that there is no version, and items are inserted.
 	Version Attribute
 	// DeletePath and DeleteValue select the records that are deletes: those with this string, number or boolean at
 	// the path. They need a Version. "" means that no record is a delete.

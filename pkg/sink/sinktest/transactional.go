@@ -72,7 +72,7 @@ func TransactionalCases() []TxCase {
 		{"versions/equal", equalVersions},
 		{"versions/not-comparable", notComparable},
 		{"versions/times-of-one-form", timesOfOneForm},
-		{"versions/times-of-other-forms", timesOfOtherForms},
+		{"versions/texts-of-other-forms", textsOfOtherForms},
 		{"versions/histories", versionHistories},
 		{"versions/delete", deleteLeavesVersion},
 	}

@@ -64,6 +64,7 @@ func (c *txCase) needVersions() (item string) {
 func newerStays(c *txCase) {
 	for _, versions := range [][3]any{
 		{9, 10, 11}, {-10, -9, 0}, {"2026-01-09", "2026-01-10", "2026-02-01"}, {"0009", "0010", "00A0"},
+		{"0009", "00a0", "0100"}, {"20261122T090000Z", "20261122T090001Z", "20261123T000000Z"},
 	} {
 		item := c.needVersions()
 		ids := [3]string{newName(), newName(), newName()}
@@ -96,10 +97,13 @@ func equalVersions(c *txCase) {
 	}
 }
 
-// notComparable: a version of another type, length or form cannot be compared. The record is a dead letter: it is not
-// superseded, and does not replace the item, whatever the order of the bytes is. So is a delete.
+// notComparable: a version of another type, length, form or case cannot be compared. The record is a dead letter: it is
+// not superseded, and does not replace the item, whatever the order of the bytes is. So is a delete.
 func notComparable(c *txCase) {
-	pairs := [][2]any{{5, "4"}, {5, "6"}, {"9", "10"}, {"2026110100", "2026-11-01"}, {"2026-11-01", "3026110100"}}
+	pairs := [][2]any{
+		{5, "4"}, {5, "6"}, {"9", "10"}, {"2026110100", "2026-11-01"}, {"2026-11-01", "3026110100"},
+		{"0190163D86999", "0190163d86947"}, {"0a00", "0B00"}, {"20261122T090000Z", "20261123a09000az"},
+	}
 	for _, older := range []string{"2026-11-22T10:00:00Z", "2026-11-22T10:00:00.2Z"} {
 		pairs = append(pairs, [2]any{older, "2026-11-22T10:00:00.250Z"}, [2]any{older, 1795176000123})
 	}
@@ -134,11 +138,13 @@ func timesOfOneForm(c *txCase) {
 	}
 }
 
-// timesOfOtherForms: a text that looks like a time is a version only in UTC, and in one form.
-func timesOfOtherForms(c *txCase) {
+// textsOfOtherForms: a text that looks like a time is a version only in UTC, and in one form. A text with capital and
+// small letters is no version.
+func textsOfOtherForms(c *txCase) {
 	for _, version := range []string{
 		"2026-11-22T11:00:00+01:00", "2026-11-22T10:00:00", "2026-11-22 10:00:00Z", "2026-11-22T10:00:00,250Z",
 		"2026-11-22t10:00:00z", "20261122T100000", "2026-11-22T10:00Z", "-5", "1.5",
+		"20261122t090000Z", "20261122t090000z", "20261122T090000EST", "2NxQ5vYpVHbYhVxvT4JHtVQm6RB", "0190163D86999d",
 	} {
 		item := c.needVersions()
 		for _, deletes := range []bool{false, true} {
@@ -170,7 +176,7 @@ func deleteLeavesVersion(c *txCase) {
 func randomVersion(r *rand.Rand) (version any, kind string, value int) {
 	value = r.IntN(12)
 	at := time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC).Add(time.Duration(value) * 250 * time.Millisecond)
-	switch r.IntN(7) {
+	switch r.IntN(9) {
 	case 0:
 		return value - 6, "numbers", value
 	case 1:
@@ -183,6 +189,10 @@ func randomVersion(r *rand.Rand) (version any, kind string, value int) {
 		return at.Format("2006-01-02T15:04:05.000Z"), "milliseconds", value
 	case 5:
 		return at.Format("2006-01-02T15:04:05.0Z"), "tenths", int(at.UnixMilli() / 100)
+	case 6:
+		return fmt.Sprintf("1%c", 'A'+value), "capital letters", value
+	case 7:
+		return fmt.Sprintf("1%c", 'a'+value), "small letters", value
 	}
 	return at.Format("2006-01-02T15:04:05Z"), "seconds", value / 4
 }
