@@ -154,6 +154,7 @@ func withoutAllowedDifferences(tpl template) {
 	for _, section := range []string{"Parameters", "Rules", "Conditions", "Mappings", "Metadata", "Description"} {
 		delete(tpl, section)
 	}
+	delete(tpl["Outputs"].(map[string]any), "Settings") // it is made from no file
 	resources := tpl["Resources"].(map[string]any)
 	for id, r := range resources {
 		for _, d := range allowedDifferences {
