@@ -174,9 +174,6 @@ func documentedSettings(t *testing.T) (listed []string, defaults map[string]any)
 		names := settingName.FindAllStringSubmatch(cells[1], -1)
 		values := strings.Split(strings.TrimSpace(cells[2]), ", ")
 		for i, name := range names {
-			if slices.Contains([]string{"claims", "records"}, name[1]) {
-				continue
-			}
 			listed = append(listed, part+name[1])
 			if len(values) != 1 && len(values) != len(names) {
 				continue // words

@@ -1,10 +1,15 @@
 package stack
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"go.yaml.in/yaml/v3"
 
 	"github.com/oncebox/oncebox/infra"
 )
@@ -131,4 +136,69 @@ func TestLinkKeysOfAFile(t *testing.T) {
 			t.Errorf("%s: the function does not get the keys", path)
 		}
 	}
+}
+
+// fileInDocument matches a settings file in a document: its indent and its content.
+var fileInDocument = regexp.MustCompile("(?ms)^( *)```yaml (\\S+)\n(.*?)^ *```$")
+
+// TestSettingsOfDocuments makes the stacks of the settings files that the documents show, and of the examples.
+func TestSettingsOfDocuments(t *testing.T) {
+	files := map[string]string{} // by a place
+	for _, pattern := range []string{"/README.md", "/docs/*.md"} {
+		documents, err := filepath.Glob(root + pattern)
+		must(t, err)
+		for _, document := range documents {
+			text, err := os.ReadFile(document)
+			must(t, err)
+			for i, block := range fileInDocument.FindAllStringSubmatch(string(text), -1) {
+				content := regexp.MustCompile(`(?m)^`+block[1]).ReplaceAllString(block[3], "")
+				files[fmt.Sprintf("%s %d", filepath.Base(document), i+1)] = content
+				if example, err := os.ReadFile(filepath.Join(root, block[2])); err == nil && !strings.HasSuffix(string(example), content) {
+					t.Errorf("%s shows another %s", document, block[2])
+				}
+			}
+			if more := strings.Count(string(text), "```yaml"); more != len(fileInDocument.FindAllString(string(text), -1)) {
+				t.Errorf("%s: a yaml block names no file", document)
+			}
+		}
+	}
+	examples, err := filepath.Glob(root + "/examples/settings/*")
+	must(t, err)
+	for _, example := range examples {
+		content, err := os.ReadFile(example)
+		must(t, err)
+		files[filepath.Base(example)] = string(content)
+	}
+	if len(files) < 10 {
+		t.Errorf("the documents have only %d files", len(files))
+	}
+	for name, content := range files {
+		t.Run(name, func(t *testing.T) {
+			context := contextOf(t, nil)
+			path := writeSettings(t, content)
+			must(t, os.WriteFile(filepath.Join(filepath.Dir(path), "link.key.pub"), []byte(linkKey), 0o600))
+			context["oncebox:settings"] = path
+			app := newApp(t, context)
+			stack, err := infra.NewStack(app)
+			must(t, err)
+			made := templateOf(t, app, stack)
+			for _, wrong := range broken(made, settingsIn(t, content)) {
+				t.Error(wrong)
+			}
+		})
+	}
+}
+
+// settingsIn returns the settings of a file, by their keys.
+func settingsIn(t *testing.T, content string) map[string]any {
+	t.Helper()
+	var file map[string]any
+	must(t, yaml.Unmarshal([]byte(content), &file))
+	settings := maps.Clone(file)
+	for _, part := range []string{"claims", "records"} {
+		if keys, ok := file[part].(map[string]any); ok {
+			maps.Copy(settings, keys)
+		}
+	}
+	return settings
 }
