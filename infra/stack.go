@@ -256,13 +256,13 @@ func (s *settingsStack) challenge(r reader) *ChallengeProps {
 
 // auth has no default: a file that lost a line must not change who may call the API.
 func (r reader) auth() Auth {
-	kind := r.text("auth")
-	switch kind {
-	case "iam", "jwt", "link", "open":
-	case "":
+	isSet, kind := r.has("auth"), r.text("auth")
+	switch {
+	case slices.Contains([]string{"iam", "jwt", "link", "open"}, kind):
+	case !isSet:
 		r.problems.add("%s is missing; choose iam (callers have IAM permissions), jwt (tokens of an issuer), link (personal "+
 			"links) or open (everybody may claim under any name)", r.path("auth"))
-	default:
+	case kind != "":
 		r.refuse("auth", "choose iam, jwt, link or open")
 	}
 	if r.has("link-keys") && kind != "link" { // the value may be secret by mistake
