@@ -3,7 +3,6 @@ package infra
 import (
 	"fmt"
 	"regexp"
-	"strconv"
 	"time"
 )
 
@@ -54,13 +53,6 @@ func durationText(d time.Duration) string {
 		return ""
 	}
 	return d.String()
-}
-
-func numberText(n int) string {
-	if n == 0 {
-		return ""
-	}
-	return strconv.Itoa(n)
 }
 
 // metricsText returns the value of ONCEBOX_METRICS. The functions' own default is off, because most programs do not
