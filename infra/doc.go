@@ -34,6 +34,6 @@
 // the props, and then no part of the construct was made. It also reports what the function would refuse at its start,
 // and combinations of settings that would lose records or deliver them twice.
 //
-// [NewStack] makes a stack of both jobs from context values. The app in infra/app uses it, so `cdk deploy` needs no Go
+// [NewStack] makes a stack from a settings file. The app in infra/app uses it, so `cdk deploy` needs no Go
 // code. [NewTemplate] makes the same stack with parameters, for those who deploy without the CDK.
 package infra

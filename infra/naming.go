@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"regexp"
 	"strings"
 	"time"
@@ -12,64 +11,71 @@ import (
 	"github.com/oncebox/oncebox/internal/settings"
 )
 
-// A naming maps props to the names that the user knows. Errors of [NewStack] name context values. Errors of the
-// constructs name props: their naming is nil.
-type naming map[string]string
+// A naming returns the name of a prop that the user knows. Errors of [NewStack] name keys of the settings file. Errors
+// of the constructs name props: their naming is nil.
+type naming func(prop string) string
 
-// contextNaming holds the context values of props, and of the choices of an [Auth].
-var contextNaming = naming{
-	"AuthIAM": "oncebox:auth=iam", "AuthJWT": "oncebox:auth=jwt", "AuthLink": "oncebox:auth=link",
-	"AuthOpen":  "oncebox:auth=open",
-	"an issuer": "oncebox:jwt-issuer", "an audience": "oncebox:jwt-audience", "LinkKeys": "oncebox:link-keys",
-	"ClaimantFrom": "oncebox:claimant-from", "ClaimantsConfirm": "oncebox:claimants-confirm", "CampaignCache": "oncebox:campaign-cache",
-	"Challenge.Provider": "oncebox:challenge", "Challenge.SiteKey": "oncebox:challenge-site-key",
-	"Challenge.Secret": "oncebox:challenge-secret-arn", "Challenge.URL": "oncebox:challenge-url",
-	"Challenge.Hosts": "oncebox:challenge-hosts",
-	"Page":            "oncebox:page", "CORSOrigins": "oncebox:cors-origins",
-	"BankTable": "oncebox:bank-table", "DedupeTable": "oncebox:dedupe-table",
-	"WarmReadUnits": "oncebox:warm-read-units", "WarmWriteUnits": "oncebox:warm-write-units",
-
-	"Sweep.Every": "oncebox:sweep-every", "Sweep.Off": "oncebox:sweep", "Sweep.NearlyEmpty": "oncebox:nearly-empty",
-	"RunbookURL": "oncebox:runbook-base-url", "scopes": "oncebox:jwt-scopes",
-	"Domain.Name": "oncebox:domain-name", "Domain.Certificate": "oncebox:certificate-arn",
-	"DisableExecuteAPIEndpoint": "oncebox:execute-api-endpoint=off", "Canary": "oncebox:canary",
-	"LogLevel": "oncebox:log-level", "SystemLogLevel": "oncebox:system-log-level",
-	"NoMetrics": "oncebox:metrics", "EndpointURL": "oncebox:endpoint-url",
-
-	"Format": "oncebox:format",
-	"IDPath": "oncebox:id-path", "FingerprintPath": "oncebox:fingerprint-path", "Volatile": "oncebox:volatile",
-	"ContextsPath": "oncebox:contexts-path", "IDs": "oncebox:ids", "Scope": "oncebox:scope",
-	"Ledger":  "oncebox:ledger",
-	"Subnets": "oncebox:subnet-ids", "SecurityGroups": "oncebox:security-group-ids",
-	"ExpectedRate": "oncebox:expected-rate", "MemoryMiB": "oncebox:dedupe-memory",
-	"Window": "oncebox:window", "Horizon": "oncebox:horizon",
-	"PoisonLimit": "oncebox:poison-limit",
-	"RawID":       "oncebox:raw-id", "SourceRecords": "oncebox:source-records",
-	"ONCEBOX_NATURAL": "oncebox:natural", "ONCEBOX_SYNTHETIC": "oncebox:synthetic", // the props say the opposite
-
-	"Source": "oncebox:source-stream-arn", "SourceRetention": "oncebox:source-retention",
-	"ONCEBOX_ACKS": "oncebox:acks", // the prop says the opposite
-
-	"Sink":             "oncebox:sink",
-	"DeadLetterBucket": "oncebox:dead-letter-bucket",
-	"NotifyQueue":      "oncebox:notify-queue-arn",
-
-	"BatchSize": "oncebox:batch-size", "BatchWindow": "oncebox:batch-window", "Parallelization": "oncebox:parallelization",
-	"Retries": "oncebox:retries", "RecordAge": "oncebox:record-age",
+func (n naming) of(prop string) string {
+	if n == nil {
+		return prop
+	}
+	return n(prop)
 }
 
-// withFunction returns the naming with the context values that differ for each function.
+// naming returns the names of keys. The prop IDPath is the key id-path of the reader's part, or beside the parts.
+func (r reader) naming(function string) naming {
+	return func(prop string) string {
+		if prop == "Code" {
+			return contextPrefix + function + "-code"
+		}
+		key, value, hasValue := strings.Cut(cmp.Or(otherKeys[prop], keyOf(prop)), "=")
+		if hasValue {
+			value = "=" + value
+		}
+		for _, path := range []string{r.path(key), key} {
+			if r.asked[path] {
+				return path + value
+			}
+		}
+		return prop
+	}
+}
+
+// otherKeys are the keys of props that have another name than the prop, and of the choices of an [Auth].
+var otherKeys = map[string]string{
+	"AuthIAM": "auth=iam", "AuthJWT": "auth=jwt", "AuthLink": "auth=link", "AuthOpen": "auth=open",
+	"an issuer": "jwt-issuer", "an audience": "jwt-audience", "scopes": "jwt-scopes",
+	"Challenge.Provider": "challenge", "Challenge.Secret": "challenge-secret-arn", "Domain.Certificate": "certificate-arn",
+	"DisableExecuteAPIEndpoint": "execute-api-endpoint=off",
+	"Sweep.Off":                 "sweep", "Sweep.NearlyEmpty": "nearly-empty",
+
+	"IDs": "ids", "Source": "source-stream-arn", "NotifyQueue": "notify-queue-arn", "MemoryMiB": "memory",
+	"NoMetrics": "metrics", "RunbookURL": "runbook-base-url",
+	"Subnets": "subnet-ids", "SecurityGroups": "security-group-ids",
+}
+
+var wordEnds = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)
+
+// keyOf returns the key of a prop or of a variable: domain-name of Domain.Name, id-path of IDPath and ONCEBOX_ID_PATH.
+func keyOf(prop string) string {
+	if name, ok := strings.CutPrefix(prop, "ONCEBOX_"); ok {
+		return strings.ReplaceAll(strings.ToLower(name), "_", "-")
+	}
+	words := wordEnds.ReplaceAllString(strings.ReplaceAll(prop, ".", "-"), "$1$3-$2$4")
+	return strings.ToLower(words)
+}
+
+// withFunction returns the naming for another function of the construct.
 func (n naming) withFunction(name string) naming {
-	all := maps.Clone(n)
-	all["Code"] = contextPrefix + name + "-code"
-	all["ReservedConcurrency"] = contextPrefix + name + "-reserved-concurrency"
-	return all
+	return func(prop string) string {
+		if prop == "Code" {
+			return contextPrefix + name + "-code"
+		}
+		return n.of(prop)
+	}
 }
 
-// of returns the name of a prop that the user knows.
-func (n naming) of(prop string) string { return cmp.Or(n[prop], prop) }
-
-// failed returns an error of a construct. Users of context values do not know the constructs.
+// failed returns an error of a construct. Users of the settings file do not know the constructs.
 func (n naming) failed(construct, id string, err error) error {
 	if n != nil {
 		return err
@@ -82,34 +88,47 @@ const memoryVariable = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"
 
 var variable = regexp.MustCompile(`\bONCEBOX_[A-Z_]+|` + memoryVariable)
 
-// variableProps are the props of variables whose names differ from the props' names.
+// variableProps are the props of variables that have another name than the prop. A variable whose prop says the
+// opposite has its own name.
 var variableProps = map[string]string{
 	"ONCEBOX_DEAD_LETTERS": "DeadLetterBucket",
 	memoryVariable:         "MemoryMiB",
+	"ONCEBOX_IDS":          "IDs",
+	"ONCEBOX_ID_PATH":      "IDPath", "ONCEBOX_RAW_ID": "RawID",
+
+	"ONCEBOX_CHALLENGE": "Challenge.Provider", "ONCEBOX_CHALLENGE_SITE_KEY": "Challenge.SiteKey",
+	"ONCEBOX_CHALLENGE_SECRET_ARN": "Challenge.Secret", "ONCEBOX_CHALLENGE_URL": "Challenge.URL",
+	"ONCEBOX_CHALLENGE_HOSTS": "Challenge.Hosts",
+
+	"ONCEBOX_NATURAL": "ONCEBOX_NATURAL", "ONCEBOX_SYNTHETIC": "ONCEBOX_SYNTHETIC", "ONCEBOX_ACKS": "ONCEBOX_ACKS",
+	"ONCEBOX_SOURCE_AGGREGATION": "ONCEBOX_SOURCE_AGGREGATION",
+}
+
+// propOf returns the prop of a variable: FingerprintPath of ONCEBOX_FINGERPRINT_PATH.
+func propOf(variable string) string {
+	if prop, ok := variableProps[variable]; ok {
+		return prop
+	}
+	prop := ""
+	for word := range strings.SplitSeq(keyOf(variable), "-") {
+		prop += strings.ToUpper(word[:1]) + word[1:]
+	}
+	return prop
 }
 
 // functionError returns an error of a function's parser with the user's names for the variables.
 func (n naming) functionError(err error) error {
-	named := func(variable string) string {
-		if own := n[variable]; own != "" {
-			return own
-		}
-		prop := variableProps[variable]
-		context := contextPrefix + strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(variable, "ONCEBOX_")), "_", "-")
-		for p, name := range contextNaming {
-			if name == context {
-				prop = p
-			}
-		}
-		return n.of(cmp.Or(prop, variable))
-	}
 	wrong, ok := errors.AsType[*settings.Error](err)
 	if !ok {
 		return err
 	}
+	named := func(text string) string {
+		return variable.ReplaceAllStringFunc(text, func(v string) string { return n.of(propOf(v)) })
+	}
 	var all []error
 	for _, problem := range wrong.Problems {
-		all = append(all, errors.New(variable.ReplaceAllStringFunc(problem.String(), named)))
+		problem.Name, problem.What, problem.Allowed = named(problem.Name), named(problem.What), named(problem.Allowed)
+		all = append(all, errors.New(problem.String()))
 	}
 	return errors.Join(all...)
 }

@@ -10,11 +10,11 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// A parameter of a plain template has the meaning of a context value: LogLevel is oncebox:log-level. Names and values
-// are the same, with these exceptions: BatchWindowSeconds is oncebox:batch-window in seconds, SystemLogLevel is in
-// capitals, Window has one unit, paths have no escapes, and NearlyEmpty cannot leave the alarm out. Patterns and
-// rules of CloudFormation replace the functions' parsers. They accept nothing that a function would refuse at its
-// start, except for paths that lead into each other.
+// A parameter of a plain template has the meaning of a key of the settings file: LogLevel is log-level. Names and
+// values are the same, with these exceptions: BatchWindowSeconds is batch-window in seconds, DedupeMemory is the key
+// memory of the part records, SystemLogLevel is in capitals, Window has one unit, paths have no escapes, and NearlyEmpty
+// cannot leave the alarm out. Patterns and rules of CloudFormation replace the functions' parsers. They accept nothing
+// that a function would refuse at its start, except for paths that lead into each other.
 type parameter struct {
 	name, group, fallback, description string
 
@@ -257,7 +257,7 @@ func (t *templateStack) addParameters(withClaims, withRecords bool) {
 }
 
 // A rule lets CloudFormation refuse parameters that do not fit together before it makes anything, as infra refuses
-// context values.
+// settings.
 type rule struct {
 	name      string
 	when      awscdk.ICfnRuleConditionExpression

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -23,54 +24,97 @@ import (
 	"github.com/oncebox/oncebox/internal/address"
 )
 
-// defaultStack is the name of the stack if oncebox:stack is not set.
+// defaultStack is the name of the stack if the settings file has none.
 const defaultStack = "oncebox"
 
-// NewStack makes the stack of infra/app. Context values, from cdk.json or `cdk deploy --context NAME=VALUE`, select
-// its jobs and their settings. With both jobs, they share the dedupe table. The stack has no account and region of
-// its own. It is deployed to the account and region of the caller, or of oncebox:key-arn.
+// NewStack makes the stack of infra/app from a settings file, which the context value oncebox:settings names
+// (docs/configuration.md, "The settings file"). With both jobs, they share the dedupe table. The stack has no account
+// and region of its own. It is deployed to the account and region of the caller, or of the key key-arn. A tag and an
+// output of the stack say which file it was made from.
 //
-// Its error lists all problems, by context value. It refuses unknown names with the prefix "oncebox:". It reads the
-// values of a job that the stack does not have, but they have no effect.
+// Its error lists all problems, by the path of the key in the file. It refuses unknown keys, and unknown context values
+// with the prefix "oncebox:".
 func NewStack(app awscdk.App) (awscdk.Stack, error) {
-	all, _ := app.Node().GetAllContext(nil).(map[string]any)
-	return newContextStack(app, newContextReader(all), nil).fill()
+	wrong := &problems{}
+	context := readContext(app, wrong)
+	file, err := context.settingsFile(wrong)
+	if err != nil {
+		return nil, errors.Join(wrong.err(), err)
+	}
+	s := newSettingsStack(app, newReader(file, wrong), nil)
+	s.code = context
+	return s.fill()
 }
 
-// newContextStack makes an empty stack, and reads the settings of both jobs. A nil synthesizer means the default one.
-func newContextStack(app awscdk.App, c contextReader, synthesizer awscdk.IStackSynthesizer) *contextStack {
-	s := &contextStack{contextReader: c, keyARN: c.arn("key-arn", "kms")}
-	s.stack = awscdk.NewStack(app, jsii.String(c.stackName()), &awscdk.StackProps{
-		Description:        jsii.String("oncebox: exactly-once claims and records"),
-		AnalyticsReporting: jsii.Bool(false), // otherwise a resource tells AWS which constructs are used
-		Env:                placeOf(s.keyARN),
-		Synthesizer:        synthesizer,
-	})
+// newSettingsStack makes an empty stack, and reads the settings of both jobs. A nil synthesizer means the default one.
+func newSettingsStack(app awscdk.App, r reader, synthesizer awscdk.IStackSynthesizer) *settingsStack {
+	s := &settingsStack{reader: r, keyARN: r.arn("key-arn", "kms")}
+	props := &awscdk.StackProps{
+		Description:           jsii.String("oncebox: exactly-once claims and records"),
+		AnalyticsReporting:    jsii.Bool(false), // otherwise a resource tells AWS which constructs are used
+		Env:                   placeOf(s.keyARN),
+		Synthesizer:           synthesizer,
+		TerminationProtection: onlyTrue(r.onOff("termination-protection", false)),
+	}
+	if r.file.name != "" {
+		props.Tags = &map[string]*string{settingsContext: &r.file.name}
+	}
+	s.stack = awscdk.NewStack(app, jsii.String(r.stackName()), props)
 	s.readShared()
 	return s
 }
 
 // fill makes the jobs of the stack.
-func (s *contextStack) fill() (awscdk.Stack, error) {
-	withClaims, withRecords := s.jobs()
-	claims, records := s.claimProps(), s.recordProps()
-	err := errors.Join(s.err(), s.table.check(s.stack, contextNaming))
+func (s *settingsStack) fill() (awscdk.Stack, error) {
+	var claims ClaimAPIProps
+	var records RecordDedupeProps
+	s.checkParts()
+	if s.file.with["claims"] {
+		claims = s.claimProps(s.of("claims"))
+	}
+	if s.file.with["records"] {
+		records = s.recordProps(s.of("records"))
+	}
+	dedupeTable := s.text("dedupe-table")
+	s.refuseOthers()
+	err := errors.Join(s.problems.err(), s.table.check(s.stack, s.naming("")))
 	if err != nil {
 		return nil, err
 	}
-	dedupe := s.dedupeTable()
+	dedupe := s.dedupeTable(dedupeTable)
 	claims.DedupeTable, records.DedupeTable = dedupe, dedupe
-	if withClaims {
+	if s.file.with["claims"] {
 		err = errors.Join(err, s.addClaims(claims))
 	}
-	if withRecords {
+	if s.file.with["records"] {
 		err = errors.Join(err, s.addRecords(records))
 	}
 	if err == nil && s.dashboard {
 		_, err = NewDashboard(s.stack, "Dashboard", s.shown)
 	}
 	s.output("DedupeTable", "ONCEBOX_DEDUPE_TABLE of the command line", *dedupe.TableName())
+	if s.file.name != "" {
+		s.output("Settings", "The settings file that the stack was made from", s.file.name)
+	}
 	return s.stack, onceEach(err)
+}
+
+// checkParts refuses a file that does not mention a part: forgetting it would delete what the stack has of it.
+func (s *settingsStack) checkParts() {
+	claims, hasClaims := s.file.with["claims"]
+	records, hasRecords := s.file.with["records"]
+	if !hasClaims {
+		s.problems.add("claims is missing in %s; write the settings of the claim API below claims:, or `claims: none`, which "+
+			"deletes the API and its URL if the stack has one", s.file.name)
+	}
+	if !hasRecords {
+		s.problems.add("records is missing in %s; write the settings of the dedupe function below records: (the two on-demand "+
+			"streams that it makes cost about 58 USD a month without a record), or `records: none`, which deletes the function "+
+			"if the stack has one", s.file.name)
+	}
+	if hasClaims && hasRecords && !claims && !records {
+		s.problems.add("claims and records are both none in %s; a stack has one of them, or both", s.file.name)
+	}
 }
 
 // onceEach removes problems that both jobs report twice.
@@ -87,9 +131,10 @@ func onceEach(err error) error {
 	return errors.New(strings.Join(lines, "\n"))
 }
 
-// contextStack makes props from context values, and constructs from the names of existing resources.
-type contextStack struct {
-	contextReader
+// settingsStack makes props from settings, and constructs from the names of existing resources.
+type settingsStack struct {
+	reader
+	code     contextValues
 	stack    awscdk.Stack
 	keyARN   string
 	key      awskms.IKey // the key of all resources of the stack, made or existing; nil without a key
@@ -113,7 +158,7 @@ func placeOf(keyARN string) *awscdk.Environment {
 }
 
 // readShared reads the settings of both jobs.
-func (s *contextStack) readShared() {
+func (s *settingsStack) readShared() {
 	if s.keyARN != "" {
 		s.key = awskms.Key_FromKeyArn(s.stack, jsii.String("Key"), &s.keyARN)
 	}
@@ -141,28 +186,29 @@ func (s *contextStack) readShared() {
 }
 
 // keyFor returns the key for a resource that is encrypted with it only on request.
-func (s *contextStack) keyFor(name string) awskms.IKey {
+func (s *settingsStack) keyFor(name string) awskms.IKey {
 	if !s.onOff(name, false) {
 		return nil
 	}
 	if s.keyARN == "" {
-		s.refuse(name, "it needs oncebox:key-arn, the key to encrypt with")
+		s.refuse(name, "it needs key-arn, the key to encrypt with")
 	}
 	return s.key
 }
 
 // reservedConcurrency returns the value, or nil if it is not set.
-func (s *contextStack) reservedConcurrency(name string) *int {
-	if s.text(name) == "" {
+func (r reader) reservedConcurrency() *int {
+	const key = "reserved-concurrency"
+	if !r.has(key) {
 		return nil
 	}
-	return new(s.number(name, 1))
+	return new(r.number(key, 1))
 }
 
 // domain returns nil if no value of a domain is set. The construct reports missing values.
-func (s *contextStack) domain() *DomainProps {
-	d := DomainProps{Name: s.text("domain-name")}
-	if arn := s.arn("certificate-arn", "acm"); arn != "" {
+func (s *settingsStack) domain(r reader) *DomainProps {
+	d := DomainProps{Name: r.text("domain-name")}
+	if arn := r.arn("certificate-arn", "acm"); arn != "" {
 		d.Certificate = awscertificatemanager.Certificate_FromCertificateArn(s.stack, jsii.String("Certificate"), &arn)
 	}
 	if d.Name == "" && d.Certificate == nil {
@@ -171,36 +217,36 @@ func (s *contextStack) domain() *DomainProps {
 	return &d
 }
 
-func (s *contextStack) claimProps() ClaimAPIProps {
+func (s *settingsStack) claimProps(r reader) ClaimAPIProps {
 	p := ClaimAPIProps{
-		Auth: s.auth(), ClaimantFrom: s.text("claimant-from"), ClaimantsConfirm: s.onOff("claimants-confirm", false),
-		Challenge: s.challenge(), Domain: s.domain(),
-		DisableExecuteAPIEndpoint: !s.onOff("execute-api-endpoint", true),
-		Page:                      s.onOff("page", false), CORSOrigins: s.list("cors-origins"),
-		BankTable: s.existingTable("BankTable", "bank-table"), Table: s.table, FormerKeys: s.former,
-		RateLimit: s.number("rate-limit", 1), BurstLimit: s.number("burst-limit", 1),
+		Auth: r.auth(), ClaimantFrom: r.text("claimant-from"), ClaimantsConfirm: r.onOff("claimants-confirm", false),
+		Challenge: s.challenge(r), Domain: s.domain(r),
+		DisableExecuteAPIEndpoint: !r.onOff("execute-api-endpoint", true),
+		Page:                      r.onOff("page", false), CORSOrigins: r.list("cors-origins"),
+		BankTable: s.existingTable("BankTable", r.text("bank-table")), Table: s.table, FormerKeys: s.former,
+		RateLimit: r.number("rate-limit", 1), BurstLimit: r.number("burst-limit", 1),
 		Function: s.function, Alarms: s.alarms, Disposable: s.table.Disposable,
 		Sweep: SweepProps{
-			Off: !s.onOff("sweep", true), Every: s.duration("sweep-every", time.Minute), Code: s.text("sweep-code"),
+			Off: !r.onOff("sweep", true), Every: r.duration("sweep-every", time.Minute), Code: s.code.codeOf("sweep"),
 		},
-		names: contextNaming.withFunction("claim"),
+		names: r.naming("claim"),
 	}
-	if s.text("nearly-empty") != "" { // 0 is a value, and not the default
-		p.Sweep.NearlyEmpty = new(s.number("nearly-empty", 0))
+	if r.has("nearly-empty") { // 0 is a value, and not the default
+		p.Sweep.NearlyEmpty = new(r.number("nearly-empty", 0))
 	}
-	p.Function.Code = s.text("claim-code")
-	p.Function.ReservedConcurrency = s.reservedConcurrency("claim-reserved-concurrency")
-	if s.text("campaign-cache") != "" { // 0 is a value, and not the default
-		p.CampaignCache = new(s.duration("campaign-cache", 0))
+	p.Function.Code = s.code.codeOf("claim")
+	p.Function.ReservedConcurrency = r.reservedConcurrency()
+	if r.has("campaign-cache") { // 0 is a value, and not the default
+		p.CampaignCache = new(r.duration("campaign-cache", 0))
 	}
 	return p
 }
 
 // challenge returns nil if no value of a challenge is set. The function reports missing values.
-func (s *contextStack) challenge() *ChallengeProps {
+func (s *settingsStack) challenge(r reader) *ChallengeProps {
 	c := ChallengeProps{
-		Provider: s.text("challenge"), SiteKey: s.text("challenge-site-key"), URL: s.text("challenge-url"),
-		Secret: s.existingSecret("ChallengeSecret", "challenge-secret-arn"), Hosts: s.list("challenge-hosts"),
+		Provider: r.text("challenge"), SiteKey: r.text("challenge-site-key"), URL: r.text("challenge-url"),
+		Secret: s.existingSecret(r, "ChallengeSecret", "challenge-secret-arn"), Hosts: r.list("challenge-hosts"),
 	}
 	if c.Provider == "" && c.SiteKey == "" && c.URL == "" && c.Secret == nil && c.Hosts == nil {
 		return nil
@@ -208,93 +254,104 @@ func (s *contextStack) challenge() *ChallengeProps {
 	return &c
 }
 
-func (s *contextStack) auth() Auth {
-	kind := s.oneOf("auth", "iam", "jwt", "link", "open")
-	if s.text("link-keys") != "" && kind != "link" { // the value may be secret by mistake
-		s.problems.add("oncebox:link-keys needs oncebox:auth=link, and oncebox:auth is %s", kind)
+// auth has no default: a file that lost a line must not change who may call the API.
+func (r reader) auth() Auth {
+	isSet, kind := r.has("auth"), r.text("auth")
+	switch {
+	case slices.Contains([]string{"iam", "jwt", "link", "open"}, kind):
+	case !isSet:
+		r.problems.add("%s is missing; choose iam (callers have IAM permissions), jwt (tokens of an issuer), link (personal "+
+			"links) or open (everybody may claim under any name)", r.path("auth"))
+	case kind != "":
+		r.refuse("auth", "choose iam, jwt, link or open")
 	}
-	if kind == "jwt" {
-		return AuthJWT(s.text("jwt-issuer"), s.list("jwt-audience")...).WithScopes(s.list("jwt-scopes")...)
+	if r.has("link-keys") && kind != "link" { // the value may be secret by mistake
+		r.problems.add("%s needs %s=link, and %[2]s is %s", r.path("link-keys"), r.path("auth"), kind)
 	}
-	for _, name := range []string{"jwt-issuer", "jwt-audience", "jwt-scopes"} {
-		if s.text(name) != "" {
-			s.refuse(name, "it needs oncebox:auth=jwt, and oncebox:auth is "+kind)
+	for _, key := range []string{"jwt-issuer", "jwt-audience", "jwt-scopes"} {
+		if r.has(key) && kind != "jwt" {
+			r.refuse(key, fmt.Sprintf("it needs %s=jwt, and %[1]s is %s", r.path("auth"), kind))
 		}
 	}
 	switch kind {
+	case "jwt":
+		return AuthJWT(r.text("jwt-issuer"), r.list("jwt-audience")...).WithScopes(r.list("jwt-scopes")...)
 	case "link":
-		return AuthLink(s.linkKeys())
+		return AuthLink(r.linkKeys())
 	case "open":
 		return AuthOpen()
 	}
 	return AuthIAM()
 }
 
-// linkKeys returns the public keys of links: the text of a file, or the value itself.
-func (s *contextStack) linkKeys() string {
-	text := s.text("link-keys")
+// linkKeys returns the public keys of links: the text of a file beside the settings file, or the value itself.
+func (r reader) linkKeys() string {
+	text := strings.Join(r.list("link-keys"), ",")
 	path, isFile := strings.CutPrefix(text, "file:")
 	if !isFile {
 		return text
 	}
+	if !filepath.IsAbs(path) {
+		path = filepath.Join(r.file.folder, path)
+	}
 	content, err := os.ReadFile(path)
 	if err != nil {
-		s.refuse("link-keys", "the file cannot be read; write file:PATH of a file that `oncebox links keygen` wrote, or the keys")
+		r.refuse("link-keys", "the file "+path+" cannot be read; write file:PATH of a file that `oncebox links keygen` wrote, "+
+			"or the keys. A relative path begins in the folder of "+r.file.name)
 	}
 	return string(content)
 }
 
-func (s *contextStack) recordProps() RecordDedupeProps {
+func (s *settingsStack) recordProps(r reader) RecordDedupeProps {
 	p := RecordDedupeProps{
 		Rules: RecordRules{
-			Format: s.text("format"), IDPath: s.text("id-path"), FingerprintPath: s.text("fingerprint-path"),
-			Volatile: s.list("volatile"), ContextsPath: s.text("contexts-path"), IDs: s.text("ids"), Scope: s.text("scope"),
-			Window: s.duration("window", time.Second), Horizon: s.duration("horizon", time.Second),
-			PassNatural: !s.onOff("natural", true), PassSynthetic: !s.onOff("synthetic", true),
-			NoAcks: !s.onOff("acks", true), PoisonLimit: s.text("poison-limit"),
-			NoSourceAggregation: !s.onOff("source-aggregation", true),
-			RawID:               s.text("raw-id"), SourceRecords: s.text("source-records"),
-			Ledger: s.text("ledger"),
+			Format: r.text("format"), IDPath: r.text("id-path"), FingerprintPath: r.text("fingerprint-path"),
+			Volatile: r.list("volatile"), ContextsPath: r.text("contexts-path"), IDs: r.text("ids"), Scope: r.text("scope"),
+			Window: r.duration("window", time.Second), Horizon: r.duration("horizon", time.Second),
+			PassNatural: !r.onOff("natural", true), PassSynthetic: !r.onOff("synthetic", true),
+			NoAcks: !r.onOff("acks", true), PoisonLimit: r.text("poison-limit"),
+			NoSourceAggregation: !r.onOff("source-aggregation", true),
+			RawID:               r.text("raw-id"), SourceRecords: r.text("source-records"),
+			Ledger: r.text("ledger"),
 		},
-		ExpectedRate:    s.number("expected-rate", 1),
-		Source:          s.existingStream("SourceStream", "source-stream-arn"),
-		SourceRetention: s.duration("source-retention", time.Second),
-		Sink:            ToAddress(s.text("sink")),
+		ExpectedRate:    r.number("expected-rate", 1),
+		Source:          s.existingStream(r, "SourceStream", "source-stream-arn"),
+		SourceRetention: r.duration("source-retention", time.Second),
+		Sink:            ToAddress(r.text("sink")),
 
-		Table: s.table, DeadLetterBucket: s.existingBucket(), NotifyQueue: s.existingQueue("NotifyQueue", "notify-queue-arn"),
+		Table: s.table, DeadLetterBucket: s.existingBucket(r), NotifyQueue: s.existingQueue(r, "NotifyQueue", "notify-queue-arn"),
 		EncryptionKey: s.key, FormerKeys: s.former,
 		Mapping: MappingProps{
-			BatchSize: s.number("batch-size", 1), BatchWindow: s.duration("batch-window", s.shortestBatchWindow()),
-			Parallelization: s.number("parallelization", 1), RecordAge: s.duration("record-age", time.Second),
+			BatchSize: r.number("batch-size", 1), BatchWindow: r.duration("batch-window", r.shortestBatchWindow()),
+			Parallelization: r.number("parallelization", 1), RecordAge: r.duration("record-age", time.Second),
 		},
 		Function: s.function, Alarms: s.alarms, Disposable: s.table.Disposable,
-		names: contextNaming.withFunction("dedupe"),
+		names: r.naming("dedupe"),
 	}
-	p.Function.Code, p.Function.MemoryMiB = s.text("dedupe-code"), s.number("dedupe-memory", 1)
-	p.Function.ReservedConcurrency = s.reservedConcurrency("dedupe-reserved-concurrency")
-	if s.text("retries") != "" { // 0 is a value, and not the default
-		p.Mapping.Retries = new(s.number("retries", -1))
+	p.Function.Code, p.Function.MemoryMiB = s.code.codeOf("dedupe"), r.number("memory", 1)
+	p.Function.ReservedConcurrency = r.reservedConcurrency()
+	if r.has("retries") { // 0 is a value, and not the default
+		p.Mapping.Retries = new(r.number("retries", -1))
 	}
 	return p
 }
 
 // shortestBatchWindow refuses a 0 that the mapping would read as its default.
-func (s *contextStack) shortestBatchWindow() time.Duration {
-	if address.Scheme(s.text("ledger")) == logLedger {
+func (r reader) shortestBatchWindow() time.Duration {
+	if address.Scheme(r.text("ledger")) == logLedger {
 		return time.Second
 	}
 	return 0
 }
 
-func (s *contextStack) dedupeTable() awsdynamodb.ITableV2 {
-	if table := s.existingTable("DedupeTable", "dedupe-table"); table != nil {
+func (s *settingsStack) dedupeTable(existing string) awsdynamodb.ITableV2 {
+	if table := s.existingTable("DedupeTable", existing); table != nil {
 		return table
 	}
 	return newDedupeTable(s.stack, "DedupeTable", s.table)
 }
 
-func (s *contextStack) existingTable(id, name string) awsdynamodb.ITableV2 {
-	table := s.text(name)
+func (s *settingsStack) existingTable(id, table string) awsdynamodb.ITableV2 {
 	if table == "" {
 		return nil
 	}
@@ -303,8 +360,8 @@ func (s *contextStack) existingTable(id, name string) awsdynamodb.ITableV2 {
 	})
 }
 
-func (s *contextStack) existingStream(id, name string) awskinesis.IStream {
-	arn := s.arn(name, "kinesis")
+func (s *settingsStack) existingStream(r reader, id, name string) awskinesis.IStream {
+	arn := r.arn(name, "kinesis")
 	if arn == "" {
 		return nil
 	}
@@ -313,8 +370,8 @@ func (s *contextStack) existingStream(id, name string) awskinesis.IStream {
 	})
 }
 
-func (s *contextStack) existingBucket() awss3.IBucket {
-	name := s.bucket("dead-letter-bucket")
+func (s *settingsStack) existingBucket(r reader) awss3.IBucket {
+	name := r.bucket("dead-letter-bucket")
 	if name == "" {
 		return nil
 	}
@@ -323,8 +380,8 @@ func (s *contextStack) existingBucket() awss3.IBucket {
 	})
 }
 
-func (s *contextStack) existingQueue(id, name string) awssqs.IQueue {
-	arn := s.arn(name, "sqs")
+func (s *settingsStack) existingQueue(r reader, id, name string) awssqs.IQueue {
+	arn := r.arn(name, "sqs")
 	if arn == "" {
 		return nil
 	}
@@ -335,8 +392,8 @@ func (s *contextStack) existingQueue(id, name string) awssqs.IQueue {
 	return awssqs.Queue_FromQueueAttributes(s.stack, jsii.String(id), attributes)
 }
 
-func (s *contextStack) existingSecret(id, name string) awssecretsmanager.ISecret {
-	arn := s.arn(name, "secretsmanager")
+func (s *settingsStack) existingSecret(r reader, id, name string) awssecretsmanager.ISecret {
+	arn := r.arn(name, "secretsmanager")
 	if arn == "" {
 		return nil
 	}
@@ -344,7 +401,7 @@ func (s *contextStack) existingSecret(id, name string) awssecretsmanager.ISecret
 		&awssecretsmanager.SecretAttributes{SecretCompleteArn: &arn, EncryptionKey: s.key})
 }
 
-func (s *contextStack) subnets() (all []awsec2.ISubnet) {
+func (s *settingsStack) subnets() (all []awsec2.ISubnet) {
 	for _, id := range s.ids("subnet-ids", "subnet") {
 		subnet := awsec2.Subnet_FromSubnetId(s.stack, &id, &id)
 		awscdk.Annotations_Of(subnet).AcknowledgeWarning(jsii.String("@aws-cdk/aws-ec2:noSubnetRouteTableId"),
@@ -354,14 +411,14 @@ func (s *contextStack) subnets() (all []awsec2.ISubnet) {
 	return all
 }
 
-func (s *contextStack) securityGroups() (all []awsec2.ISecurityGroup) {
+func (s *settingsStack) securityGroups() (all []awsec2.ISecurityGroup) {
 	for _, id := range s.ids("security-group-ids", "sg") {
 		all = append(all, awsec2.SecurityGroup_FromSecurityGroupId(s.stack, &id, &id, nil))
 	}
 	return all
 }
 
-func (s *contextStack) addClaims(p ClaimAPIProps) error {
+func (s *settingsStack) addClaims(p ClaimAPIProps) error {
 	claims, err := NewClaimAPI(s.stack, "Claims", p)
 	if err != nil {
 		return err
@@ -375,7 +432,7 @@ func (s *contextStack) addClaims(p ClaimAPIProps) error {
 	return nil
 }
 
-func (s *contextStack) addRecords(p RecordDedupeProps) error {
+func (s *settingsStack) addRecords(p RecordDedupeProps) error {
 	records, err := NewRecordDedupe(s.stack, "Records", p)
 	if err != nil {
 		return err
@@ -391,7 +448,7 @@ func (s *contextStack) addRecords(p RecordDedupeProps) error {
 	return nil
 }
 
-func (s *contextStack) output(name, description, value string) {
+func (s *settingsStack) output(name, description, value string) {
 	// The resource, imported or made, has the plain name as its id.
 	output := awscdk.NewCfnOutput(s.stack, jsii.String(name+"Output"), &awscdk.CfnOutputProps{
 		Description: &description, Value: &value,

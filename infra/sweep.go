@@ -57,8 +57,8 @@ func (p ClaimAPIProps) sweepFunctionProps() FunctionProps {
 	return sweep.withDefaults(sweepFunction)
 }
 
-// sweepNaming maps props of the sweep function to the names that users of props know.
-var sweepNaming = naming{"Code": "Sweep.Code", "MemoryMiB": "Sweep.MemoryMiB", "Timeout": "Sweep.Timeout"}
+// sweepNaming returns the names of the sweep function's own props that users of props know.
+func sweepNaming(prop string) string { return "Sweep." + prop }
 
 // checkSweep returns all problems with the sweep. The claim function has its other settings, too.
 func (p ClaimAPIProps) checkSweep() error {

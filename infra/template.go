@@ -20,22 +20,39 @@ import (
 // TemplateNames lists the plain templates of a release.
 func TemplateNames() []string { return []string{"both", "claims", "records"} }
 
-// jobsOfTemplate returns the value of oncebox:jobs for the stack of a plain template.
-func jobsOfTemplate(name string) string {
+// partsOfTemplate returns the parts of the settings in the stack of a plain template.
+func partsOfTemplate(name string) []string {
 	if name == "both" {
-		return "claims,records"
+		return stageParts
 	}
-	return name
+	return []string{name}
 }
 
-// templateContext holds the context values of plain templates. Parameters replace them later. The values also make
+// templateSettings holds the settings of plain templates, by part. Parameters replace them later. The values also make
 // the parts that only some parameters need: the authorizer and the routes of the page.
-var templateContext = map[string]any{
-	"id-path": "id", "auth": "jwt", "jwt-issuer": "https://issuer.example", "jwt-audience": "audience", "page": "on",
+var templateSettings = map[string]map[string]string{
+	"claims": {
+		"auth": "jwt", "jwt-issuer": "https://issuer.example", "jwt-audience": "audience", "page": "on",
+	},
+	"records": {"id-path": "id"},
+}
+
+// fileOfTemplate returns the settings of a plain template, which are in no file.
+func fileOfTemplate(name string) *stageFile {
+	f := &stageFile{settings: map[string]setting{}, with: map[string]bool{}}
+	for _, part := range stageParts {
+		f.with[part] = slices.Contains(partsOfTemplate(name), part)
+		for key, text := range templateSettings[part] {
+			if f.with[part] {
+				f.settings[pathOf(part, key)] = setting{text: text}
+			}
+		}
+	}
+	return f
 }
 
 // NewTemplate makes a plain template of a release, which CloudFormation accepts without the CDK. It has the resources
-// of [NewStack], with parameters instead of context values. It has no assets: the functions' code is in the zips of
+// of [NewStack], with parameters instead of a settings file. It has no assets: the functions' code is in the zips of
 // the release, in a bucket of the user.
 //
 // The name is one of [TemplateNames]. The release is its number, as in 1.2.3. It becomes a part of the names of the
@@ -45,16 +62,12 @@ func NewTemplate(app awscdk.App, name, release string) (awscdk.Stack, error) {
 	if !slices.Contains(TemplateNames(), name) {
 		return nil, fmt.Errorf("there is no template %q; choose one of %s", name, strings.Join(TemplateNames(), ", "))
 	}
-	all := map[string]any{contextPrefix + "jobs": jobsOfTemplate(name)}
-	for name, value := range templateContext {
-		all[contextPrefix+name] = value
-	}
 	synthesizer := awscdk.NewBootstraplessSynthesizer(&awscdk.BootstraplessSynthesizerProps{})
 	t := &templateStack{
-		contextStack: newContextStack(app, newContextReader(all), synthesizer), release: release,
+		settingsStack: newSettingsStack(app, newReader(fileOfTemplate(name), &problems{}), synthesizer), release: release,
 		parameters: map[string]awscdk.CfnParameter{}, given: map[string]awscdk.CfnCondition{},
 	}
-	withClaims, withRecords := t.jobs()
+	withClaims, withRecords := t.file.with["claims"], t.file.with["records"]
 	t.addParameters(withClaims, withRecords)
 	t.function.zips = t.zips()
 	stack, err := t.fill()
@@ -68,13 +81,13 @@ func NewTemplate(app awscdk.App, name, release string) (awscdk.Stack, error) {
 	if withRecords && err == nil {
 		err = t.setRecords(t.shown.Records[0])
 	}
-	stack.TemplateOptions().SetDescription(jsii.String(fmt.Sprintf("oncebox %s: %s", release, jobsOfTemplate(name))))
+	stack.TemplateOptions().SetDescription(jsii.String(fmt.Sprintf("oncebox %s: %s", release, strings.Join(partsOfTemplate(name), ","))))
 	return stack, err
 }
 
-// templateStack replaces context values by parameters.
+// templateStack replaces settings by parameters.
 type templateStack struct {
-	*contextStack
+	*settingsStack
 	release    string
 	parameters map[string]awscdk.CfnParameter
 	given      map[string]awscdk.CfnCondition // by parameter: the condition that it is set

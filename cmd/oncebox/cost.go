@@ -22,7 +22,7 @@ type costCommand struct {
 	ColdStarts      *float64      `help:"Environments that begin in a day. Default: each one lasts two hours." placeholder:"N"`
 	Ledger          string        `default:"keys" enum:"keys,log,valkey" help:"Ledger of the stack: keys, log or valkey. Default: ${default}." placeholder:"LEDGER"`
 	RecordSize      int           `default:"1024" help:"Bytes of a record in a stream. Default: ${default}." placeholder:"BYTES"`
-	SystemLogLevel  string        `default:"info" enum:"info,warn" help:"oncebox:system-log-level of the stack: info or warn. Default: ${default}." placeholder:"LEVEL"`
+	SystemLogLevel  string        `default:"info" enum:"info,warn" help:"system-log-level of the settings file: info or warn. Default: ${default}." placeholder:"LEVEL"`
 	Rest            time.Duration `default:"200ms" help:"What an invocation takes besides the ledger: sink and acks. Default: ${default}." placeholder:"D"`
 }
 

@@ -34,8 +34,8 @@ func (linksKeygen) Help() string {
 Examples:
   oncebox links keygen link.key
   oncebox local --link-keys link.key.pub
-  npx aws-cdk deploy --context oncebox:jobs=claims --context oncebox:auth=link \
-    --context oncebox:link-keys=file:link.key.pub`
+
+In the settings file of a stack, write "auth: link" and "link-keys: file:link.key.pub" below "claims:".`
 }
 
 // keyJSON is the result of making a key. It never has the private key.

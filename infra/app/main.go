@@ -1,4 +1,4 @@
-// Command app is the CDK app of oncebox. It has one stack, whose settings are context values.
+// Command app is the CDK app of oncebox. It has one stack, whose settings are in a file.
 package main
 
 import (

@@ -11,7 +11,7 @@ type Stack struct {
 	Records        *Load   // nil leaves the records out
 	Ledger         string  // the ledger of the records: Keys, Log or Valkey
 	RecordBytes    int     // the size of a record in a stream
-	SystemLogLevel string  // oncebox:system-log-level: info or warn
+	SystemLogLevel string  // system-log-level: info or warn
 }
 
 // These are the limits of a stack that Check accepts.

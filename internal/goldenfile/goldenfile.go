@@ -6,7 +6,7 @@
 //   - "difference": a JSON merge patch (RFC 7386) to the merged templates of "bases". A member of the patch is new or
 //     has a new value, null removes a member, and a list is replaced as a whole.
 //
-// The member "context" has the context values that the template is made with.
+// The member "settings" has the content of the settings file that the template is made from.
 package goldenfile
 
 import (
@@ -60,9 +60,9 @@ func merged(folder string, bases []string) (map[string]any, error) {
 	return all, nil
 }
 
-// Content returns what the file of a golden has to hold, without context values if context is nil. It reads the bases
+// Content returns what the file of a golden has to hold, without settings if settings is nil. It reads the bases
 // from their files.
-func Content(folder string, bases []string, context, template map[string]any) ([]byte, error) {
+func Content(folder string, bases []string, settings, template map[string]any) ([]byte, error) {
 	base, err := merged(folder, bases)
 	if err != nil {
 		return nil, err
@@ -75,8 +75,8 @@ func Content(folder string, bases []string, context, template map[string]any) ([
 	if len(bases) > 0 {
 		file = map[string]any{"bases": bases, "difference": patch}
 	}
-	if context != nil {
-		file["context"] = context
+	if settings != nil {
+		file["settings"] = settings
 	}
 	return []byte(layout(file, "", lineLength) + "\n"), nil
 }

@@ -64,10 +64,10 @@ func TestContent(t *testing.T) {
 	base := map[string]any{"A": "<a>", "B": map[string]any{"Ref": "A"}, "C": []any{long, []any{}, 1.0}}
 	other := map[string]any{"A": "<a>", "B": map[string]any{"GetAtt": "A"}, "C": []any{}, "D": long[:50]}
 	for _, c := range []struct {
-		name              string
-		bases             []string
-		context, template map[string]any
-		want              string
+		name               string
+		bases              []string
+		settings, template map[string]any
+		want               string
 	}{
 		{"base", nil, nil, base, `{
  "template": {
@@ -83,12 +83,12 @@ func TestContent(t *testing.T) {
 `},
 		{"other", []string{"base"}, map[string]any{"page": "on"}, other, `{
  "bases": ["base"],
- "context": {"page": "on"},
- "difference": {"B": {"GetAtt": "A", "Ref": null}, "C": [], "D": "` + long[:50] + `"}
+ "difference": {"B": {"GetAtt": "A", "Ref": null}, "C": [], "D": "` + long[:50] + `"},
+ "settings": {"page": "on"}
 }
 `},
 	} {
-		content, err := Content(folder, c.bases, c.context, c.template)
+		content, err := Content(folder, c.bases, c.settings, c.template)
 		must(t, err)
 		if string(content) != c.want {
 			t.Errorf("%s: got %s\nwant %s", c.name, content, c.want)

@@ -4,7 +4,6 @@
 package deploy
 
 import (
-	"cmp"
 	"crypto/sha256"
 	"fmt"
 	"io/fs"
@@ -103,24 +102,22 @@ type assembly struct {
 	dir   string
 }
 
-// synth makes the assembly of a stack with these context values, which override cdk.json. By default the stack has
-// both jobs. The names of the values have no "oncebox:".
-func synth(t *testing.T, stack string, context map[string]string) assembly {
+// synth makes the assembly of a stack with these settings. The functions are in the folders of code.
+func synth(t *testing.T, stack, settings string, code map[string]string) assembly {
 	t.Helper()
 	a := assembly{stack: stack, dir: t.TempDir()}
-	args := []string{
-		"synth", "--quiet", "--output", a.dir, "--context", "oncebox:stack=" + stack,
-		"--context", "oncebox:jobs=" + cmp.Or(context["jobs"], "claims,records"),
-	}
-	for name, value := range context {
-		args = append(args, "--context", "oncebox:"+name+"="+value)
+	file := filepath.Join(t.TempDir(), "test.yaml")
+	must(t, os.WriteFile(file, []byte("stack: "+stack+"\n"+settings), 0o600))
+	args := []string{"synth", "--quiet", "--output", a.dir, "--context", "oncebox:settings=" + file}
+	for function, folder := range code {
+		args = append(args, "--context", "oncebox:"+function+"-code="+folder)
 	}
 	_, err := cdk(t, root, args...)
 	must(t, err)
 	return a
 }
 
-// cdk runs a command on the assembly. It runs in the assembly's folder, where no cdk.json changes the context again.
+// cdk runs a command on the assembly. It runs in the assembly's folder, where no cdk.json is.
 func (a assembly) cdk(t *testing.T, command string, args ...string) (output string, err error) {
 	t.Helper()
 	return cdk(t, a.dir, append([]string{command, a.stack, "--app", a.dir}, args...)...)

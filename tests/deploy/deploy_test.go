@@ -27,16 +27,14 @@ func stackName(prefix string) string { return prefix + "-" + strconv.FormatInt(s
 
 const topic = "arn:aws:sns:us-east-1:123456789012:alarms"
 
-// TestBothJobs deploys the stack of cdk.json with all defaults, and a dashboard.
+// TestBothJobs deploys both jobs with all defaults, and a dashboard.
 func TestBothJobs(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	claim, sweep, dedupe := built(t, claimARM), built(t, sweepARM), built(t, dedupeARM)
-	context := map[string]string{
-		"id-path": "event.id", "claim-code": claim, "sweep-code": sweep, "dedupe-code": dedupe, "alarm-topic-arn": topic,
-		"dashboard": "on",
-	}
-	app := synth(t, stackName("both"), context)
+	const settings = "alarm-topic-arn: " + topic + "\ndashboard: on\nclaims: {auth: iam}\nrecords: {id-path: event.id}\n"
+	code := map[string]string{"claim": claim, "sweep": sweep, "dedupe": dedupe}
+	app := synth(t, stackName("both"), settings, code)
 	app.deploy(t)
 	d := describe(t, app.stack)
 	want := merged(
@@ -51,7 +49,7 @@ func TestBothJobs(t *testing.T) {
 	check(t, d.read(t), want)
 
 	t.Run("another synth changes nothing", func(t *testing.T) {
-		again := synth(t, app.stack, context)
+		again := synth(t, app.stack, settings, code)
 		if err := again.diff(t); err != nil {
 			t.Errorf("there are differences: %v", err)
 		}
@@ -90,11 +88,18 @@ func TestClaimsForATest(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	code, sweep := built(t, claimX86), built(t, sweepX86)
-	app := synth(t, stackName("claims"), map[string]string{
-		"jobs": "claims", "claim-code": code, "sweep-code": sweep, "architecture": "x86_64", "disposable": "on", "log-retention-days": "7",
-		"auth": "jwt", "jwt-issuer": "https://login.example.com", "jwt-audience": "shop",
-		"warm-read-units": "20000", "warm-write-units": "10000",
-	})
+	app := synth(t, stackName("claims"), `
+architecture: x86_64
+disposable: on
+log-retention-days: 7
+warm-read-units: 20000
+warm-write-units: 10000
+claims:
+  auth: jwt
+  jwt-issuer: https://login.example.com
+  jwt-audience: [shop]
+records: none
+`, map[string]string{"claim": code, "sweep": sweep})
 	app.deploy(t)
 	d := describe(t, app.stack)
 	const warm = "20000 reads, 10000 writes"
@@ -115,10 +120,16 @@ func TestRecordsWithTheLog(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	code := built(t, dedupeARM)
-	app := synth(t, stackName("log"), map[string]string{
-		"jobs": "records", "id-path": "event.id", "dedupe-code": code, "alarm-topic-arn": topic, "disposable": "on",
-		"ledger": "log", "expected-rate": "10000", "window": "1h",
-	})
+	app := synth(t, stackName("log"), `
+alarm-topic-arn: `+topic+`
+disposable: on
+claims: none
+records:
+  id-path: event.id
+  ledger: log
+  expected-rate: 10000
+  window: 1h
+`, map[string]string{"dedupe": code})
 	app.deploy(t)
 	d := describe(t, app.stack)
 	want := merged(

@@ -24,6 +24,7 @@ import (
 //	text output     what the commands of the block before print
 //	sh skip: WHY    commands that do not run here, for one of the reasons below
 //	go PATH         code that is in that file; js PATH, too
+//	yaml NAME       a settings file: tests/stack makes its stack
 //
 // In an output "..." stands for any text, and a line of nothing else for any lines.
 const (
@@ -45,7 +46,9 @@ var reasons = map[string]bool{
 }
 
 // others are the languages of blocks without commands.
-var others = map[string]bool{"text": true, "json": true, "mermaid": true, "go": true, "js": true, "hcl": true, "sql": true}
+var others = map[string]bool{
+	"text": true, "json": true, "mermaid": true, "go": true, "js": true, "hcl": true, "sql": true, "yaml": true,
+}
 
 // TestBlocks checks that every block has a type, and a reason if it does not run.
 func TestBlocks(t *testing.T) {

@@ -28,7 +28,7 @@ var accepted = []acceptance{
 	},
 	{
 		rule: `AwsSolutions-APIG4`, templates: `every-setting`,
-		reason: "the golden of oncebox:auth=open, which a user has chosen: something in front of the API checks callers",
+		reason: "the golden of claims.auth=open, which a user has chosen: something in front of the API checks callers",
 	},
 	{
 		rule:   `AwsSolutions-IAM5\[Action::kms:(GenerateDataKey|ReEncrypt)\*\]`,

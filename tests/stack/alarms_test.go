@@ -204,7 +204,7 @@ func sectionOf(alarm resource) string {
 	return section
 }
 
-// TestRunbookURL checks that the descriptions lead to the page of the context value.
+// TestRunbookURL checks that the descriptions lead to the page of the setting.
 func TestRunbookURL(t *testing.T) {
 	t.Parallel()
 	for id, a := range readGolden(t, "every-setting").resources(alarmType) {

@@ -19,24 +19,20 @@ import (
 func TestSynthWithAndWithoutTheCLI(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
-	code := standIn(t, elf.EM_AARCH64)
+	settings := contextOf(t, nil)
 	context := map[string]any{ // the CLI adds these to the context by default
 		"aws:cdk:enable-path-metadata": true, "aws:cdk:enable-asset-metadata": true,
 	}
-	maps.Copy(context, cdkJSON(t))
-	context["oncebox:jobs"] = bothJobs
-	for _, name := range codeNames {
-		context["oncebox:"+name] = code
-	}
+	maps.Copy(context, settings)
 	encoded, err := json.Marshal(context)
 	must(t, err)
 	alone := t.TempDir()
 	command(t, root, []string{"CDK_OUTDIR=" + alone, "CDK_CONTEXT_JSON=" + string(encoded)}, "go", "run", "./infra/app")
 
 	withCLI := t.TempDir()
-	arguments := []string{"synth", "--quiet", "--output", withCLI, "--context", "oncebox:jobs=" + bothJobs}
-	for _, name := range codeNames {
-		arguments = append(arguments, "--context", "oncebox:"+name+"="+code)
+	arguments := []string{"synth", "--quiet", "--output", withCLI}
+	for name, value := range settings {
+		arguments = append(arguments, "--context", name+"="+value.(string))
 	}
 	command(t, root, nil, testengine.Tool(t, "cdk"), arguments...)
 
@@ -63,7 +59,8 @@ func TestDefaultFolders(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	app := build(t, "./infra/app")
-	environment := []string{"CDK_OUTDIR=" + t.TempDir(), `CDK_CONTEXT_JSON={"oncebox:jobs":"claims,records","oncebox:id-path":"id"}`}
+	file := writeSettings(t, "claims: {auth: iam}\nrecords: {id-path: id}")
+	environment := []string{"CDK_OUTDIR=" + t.TempDir(), `CDK_CONTEXT_JSON={"oncebox:settings":"` + file + `"}`}
 	command(t, dist(t), environment, app)
 
 	missing := prepare(t, t.TempDir(), environment, app)

@@ -40,10 +40,10 @@ const goldenFolder = "testdata/goldens"
 
 // A golden is a template that the stack is compared with. Its file has the whole template, or the difference to bases.
 type golden struct {
-	name    string
-	bases   []string                  // to which the file has the difference; a golden without bases is one
-	context map[string]any            // of infra.NewStack
-	make    func(*testing.T) template // instead of infra.NewStack
+	name     string
+	bases    []string                  // to which the file has the difference; a golden without bases is one
+	settings map[string]any            // of infra.NewStack
+	make     func(*testing.T) template // instead of infra.NewStack
 }
 
 // The bases of goldens.
@@ -75,54 +75,56 @@ const (
 
 	theirNetwork = "subnet-ids=subnet-0a1b2c3d,subnet-0a1b2c3d4e5f60718; security-group-ids=sg-0a1b2c3d4e5f60718"
 
-	rawLines = "jobs=records; id-path=; format=raw; raw-id=content; source-records=lines"
+	rawLines = "claims=none; id-path=; format=raw; raw-id=content; source-records=lines"
 
 	// everySetting has a value other than the default for everything that the other goldens leave out. Where there are
 	// limits, the value is at one.
-	everySetting = "architecture=x86_64; runbook-base-url=https://wiki.example/oncebox; dashboard=on; tracing=on; " +
-		"claim-reserved-concurrency=200; dedupe-reserved-concurrency=40; " +
+	everySetting = "architecture=x86_64; runbook-base-url=https://wiki.example/oncebox; tracing=on; " +
+		"claims.reserved-concurrency=200; records.reserved-concurrency=40; " +
 		"warm-read-units=12000; warm-write-units=4000; metrics=off; log-level=warn; system-log-level=warn; " +
 		"alarm-topic-arn=" + theirTopic + "; log-retention-days=3653; disposable=on; endpoint-url=http://localhost:8000; " +
 		"auth=open; campaign-cache=0; rate-limit=1; burst-limit=2; sweep-every=24h; " +
-		"id-path=event.id; fingerprint-path=event.print; volatile=sent_at, trace; contexts-path=event.contexts; " +
+		"id-path=event.id; fingerprint-path=event.print; contexts-path=event.contexts; " +
 		"ids=first-keeps; scope=orders; window=3d; horizon=365d; natural=off; synthetic=off; acks=off; " +
 		"poison-limit=100% of 1; source-aggregation=off; sink=kinesis?aggregation=none&max-record=10MiB; " +
 		"source-retention=8760h; ledger=keys?concurrency=64; batch-window=300s; parallelization=10; " +
 		"retries=-1; record-age=60s"
 )
 
-// inCDKJSON are values that only cdk.json can have: the command line makes texts of all.
-var inCDKJSON = map[string]any{"jobs": []any{"records", "claims"}, "batch-size": 10000.0}
+// noTexts are values that are no texts in the file.
+var noTexts = map[string]any{
+	"dashboard": true, "batch-size": 10000, "volatile": []any{"sent_at", "trace"}, "termination-protection": true,
+}
 
 // goldens starts with the bases, so that -update writes them before the differences to them.
 var goldens = []golden{
-	{name: "claims", context: values("jobs=claims")},
-	{name: "records", context: values("jobs=records")},
-	{name: "default", bases: onBoth, context: map[string]any{}},
-	{name: "challenge", bases: onClaims, context: values("jobs=claims; claimant-from=iam; sweep=off; " + challenge)},
-	{name: "derived-ids", bases: onRecords, context: values("jobs=records; source-retention=24h; retries=0; " +
+	{name: "claims", settings: values("records=none")},
+	{name: "records", settings: values("claims=none")},
+	{name: "default", bases: onBoth, settings: map[string]any{}},
+	{name: "challenge", bases: onClaims, settings: values("records=none; claimant-from=iam; sweep=off; " + challenge)},
+	{name: "derived-ids", bases: onRecords, settings: values("claims=none; source-retention=24h; retries=0; " +
 		"acks=off; ids=derived")},
-	{name: "snowplow", bases: onRecords, context: values("jobs=records; canary=30m; format=snowplow; id-path=; " +
+	{name: "snowplow", bases: onRecords, settings: values("claims=none; canary=30m; format=snowplow; id-path=; " +
 		"volatile=page_title, useragent")},
-	{name: "existing", bases: onBoth, context: values(everythingExists)},
-	{name: "jwt", bases: onClaims, context: values(jwt + "; jwt-scopes=claims/own,claims/all; jobs=claims; canary=10m; " +
+	{name: "existing", bases: onBoth, settings: values(everythingExists)},
+	{name: "jwt", bases: onClaims, settings: values(jwt + "; jwt-scopes=claims/own,claims/all; records=none; canary=10m; " +
 		"claimants-confirm=on; sweep-every=1h; nearly-empty=5; domain-name=claims.example.com; " +
 		"certificate-arn=" + theirCertificate + "; execute-api-endpoint=off")},
-	{name: "link", bases: onClaims, context: values(link + "; jobs=claims")},
-	{name: "customer-key", bases: onBoth, context: values("key-arn=" + theirKey + "; encrypt-environment=on; " +
+	{name: "link", bases: onClaims, settings: values(link + "; records=none")},
+	{name: "customer-key", bases: onBoth, settings: values("key-arn=" + theirKey + "; encrypt-environment=on; " +
 		"encrypt-logs=on; dashboard=on; canary=15m; " + theirNetwork)},
-	{name: "former-keys", bases: onBoth, context: values(formerKeys)},
-	{name: "every-setting", bases: onBoth, context: with(values(everySetting), inCDKJSON)},
-	{name: "firehose", bases: onRecords, context: values(rawLines + "; sink=firehose:unique?delimiter=none")},
-	{name: "queue", bases: onRecords, context: values("jobs=records; sink=sqs:" + fifoQueue + "?encoding=base64; key-arn=" + theirKey)},
-	{name: "objects", bases: onRecords, context: values("jobs=records; " +
+	{name: "former-keys", bases: onBoth, settings: values(formerKeys)},
+	{name: "every-setting", bases: onBoth, settings: with(values(everySetting), noTexts)},
+	{name: "firehose", bases: onRecords, settings: values(rawLines + "; sink=firehose:unique?delimiter=none")},
+	{name: "queue", bases: onRecords, settings: values("claims=none; sink=sqs:" + fifoQueue + "?encoding=base64; key-arn=" + theirKey)},
+	{name: "objects", bases: onRecords, settings: values("claims=none; " +
 		"sink=s3://their-lake/events/?format=raw&compression=zstd&object-size=128MiB; " +
 		"batch-window=300s; key-arn=" + theirKey)},
-	{name: "table", bases: onRecords, context: values("jobs=records; " +
+	{name: "table", bases: onRecords, settings: values("claims=none; " +
 		"sink=dynamodb:their-items?key=customer=customer.id,n&version=changed_at&delete=change=delete; key-arn=" + theirKey)},
-	{name: "log", bases: onRecords, context: values("jobs=records; ledger=log?lanes=16&memory=4GiB; " +
-		"dedupe-memory=6144; expected-rate=33000; window=1h")},
-	{name: "valkey", bases: onRecords, context: values("jobs=records; ledger=valkeys://" + theirCache +
+	{name: "log", bases: onRecords, settings: values("claims=none; ledger=log?lanes=16&memory=4GiB; " +
+		"records.memory=6144; expected-rate=33000; window=1h")},
+	{name: "valkey", bases: onRecords, settings: values("claims=none; ledger=valkeys://" + theirCache +
 		"?buckets=864000&previous=old." + theirCache + "&previous-buckets=65536&since=2027-03-01T09:00:00Z" +
 		"&secret-arn=" + theirSecret + "; " +
 		"key-arn=" + theirKey + "; " + theirNetwork)},
@@ -149,12 +151,16 @@ func TestGoldens(t *testing.T) {
 		t.Run(g.name, func(t *testing.T) {
 			var made template
 			if g.make == nil {
-				made = synth(t, g.context)
+				made = synth(t, g.settings)
 			} else {
 				made = g.make(t)
 			}
 			made = normalized(t, made)
-			content, err := goldenfile.Content(goldenFolder, g.bases, g.context, made)
+			var settings map[string]any
+			if g.settings != nil {
+				settings = fileOf(t, g.settings)
+			}
+			content, err := goldenfile.Content(goldenFolder, g.bases, settings, made)
 			must(t, err)
 			if *update {
 				must(t, os.WriteFile(g.file(), content, 0o644))

@@ -143,7 +143,7 @@ var invariants = []invariant{
 func TestInvariants(t *testing.T) {
 	t.Parallel()
 	for _, g := range goldens {
-		for _, wrong := range broken(g.read(t), g.context) {
+		for _, wrong := range broken(g.read(t), g.settings) {
 			t.Errorf("%s: %s", g.name, wrong)
 		}
 	}
@@ -171,7 +171,7 @@ func TestPlantedFaultsAreFound(t *testing.T) {
 					continue
 				}
 				planted++
-				if len(i.check(tpl, g.context)) == 0 {
+				if len(i.check(tpl, g.settings)) == 0 {
 					t.Errorf("%s: no check finds %s: %s", i.name, id, f.what)
 				}
 				set(r, f.path, before)

@@ -38,8 +38,8 @@ func plain(name, release string) func(t *testing.T) template {
 	}
 }
 
-// jobsOf are the jobs of plain templates.
-var jobsOf = map[string]string{"claims": "claims", "records": "records", "both": bothJobs}
+// withoutPart are the settings that make the stack of a plain template.
+var withoutPart = map[string]string{"claims": "records=none", "records": "claims=none", "both": "stack=oncebox"}
 
 // theirCode are the parameters that a user must set.
 const theirCode = "CodeBucket=their-code"
@@ -64,14 +64,14 @@ var plainSettings = []struct{ template, parameters string }{
 }
 
 // TestPlainTemplatesAreTheStack compares plain templates, with values for their parameters, with the stack that the
-// context values of the same names make: the resources, their properties and their policies, and the outputs.
+// settings of the same names make: the resources, their properties and their policies, and the outputs.
 func TestPlainTemplatesAreTheStack(t *testing.T) {
 	testengine.CheckOnly(t)
 	for _, s := range plainSettings {
 		t.Run(s.template+" "+s.parameters, func(t *testing.T) {
 			made, err := readGolden(t, "plain-"+s.template).with(values(s.parameters))
 			must(t, err)
-			want := normalized(t, synth(t, contextOf(s.parameters, jobsOf[s.template])))
+			want := normalized(t, synth(t, settingsOf(s.parameters, withoutPart[s.template])))
 			for _, tpl := range []template{want, made} {
 				withoutAllowedDifferences(tpl)
 			}
@@ -82,34 +82,34 @@ func TestPlainTemplatesAreTheStack(t *testing.T) {
 	}
 }
 
-// contextOf returns the context values of parameters.
-func contextOf(parameters, jobs string) map[string]any {
-	context := map[string]any{"jobs": jobs}
+// settingsOf returns the settings of parameters, with others.
+func settingsOf(parameters, others string) map[string]any {
+	settings := values(others)
 	for name, value := range values(parameters) {
 		switch name {
 		case "CodeBucket", "CodePrefix":
 		case "BatchWindowSeconds":
-			context["batch-window"] = value.(string) + "s"
+			settings["batch-window"] = value.(string) + "s"
+		case "DedupeMemory":
+			settings["records.memory"] = value
+		case "LinkKeys", "Volatile":
+			settings[keyOfParameter(name)] = value
 		default:
-			context[contextOfParameter(name)] = strings.ToLower(value.(string))
-		}
-		if slices.Contains([]string{"LinkKeys", "Volatile"}, name) {
-			context[contextOfParameter(name)] = value
+			settings[keyOfParameter(name)] = strings.ToLower(value.(string))
 		}
 	}
-	// Parameters show the function's defaults.
-	for name, value := range map[string]any{"log-level": "info", "ids": "first-keeps", "window": "48h"} {
-		if context[name] == nil {
-			context[name] = value
-		}
+	// Parameters show the functions' defaults.
+	shown := map[string]any{"log-level": "info", "ids": "first-keeps", "window": "48h"}
+	if settings["records"] == "none" {
+		shown = map[string]any{"log-level": "info"}
 	}
-	return context
+	return with(shown, settings)
 }
 
 var capital = regexp.MustCompile(`[A-Z]`)
 
-// contextOfParameter returns the context value after which a parameter is named.
-func contextOfParameter(parameter string) string {
+// keyOfParameter returns the key of the settings file after which a parameter is named.
+func keyOfParameter(parameter string) string {
 	return strings.ToLower(strings.TrimPrefix(capital.ReplaceAllString(parameter, "-$0"), "-"))
 }
 
@@ -154,6 +154,7 @@ func withoutAllowedDifferences(tpl template) {
 	for _, section := range []string{"Parameters", "Rules", "Conditions", "Mappings", "Metadata", "Description"} {
 		delete(tpl, section)
 	}
+	delete(tpl["Outputs"].(map[string]any), "Settings") // it is made from no file
 	resources := tpl["Resources"].(map[string]any)
 	for id, r := range resources {
 		for _, d := range allowedDifferences {
@@ -364,7 +365,7 @@ func TestPlainTemplatesAccept(t *testing.T) {
 	} {
 		_, err := readGolden(t, "plain-both").with(with(values(theirCode), values(parameters)))
 		must(t, err)
-		synth(t, contextOf(parameters, bothJobs))
+		synth(t, settingsOf(parameters, withoutPart["both"]))
 	}
 }
 

@@ -30,353 +30,357 @@ const logOf33000 = "ledger=log; expected-rate=33000"
 // valkey is a Valkey ledger that may be outside of a VPC.
 const valkey = "ledger=valkey://cache.example:6379"
 
-// refusals are wrong context values, with the text of the error. Dots replace text between parts of the error.
-var refusals = []struct{ context, says string }{
+// refusals are wrong settings (see fileOf), with the text of the error. Dots replace text between parts of the error.
+var refusals = []struct{ settings, says string }{
 	// Unknown names and values.
-	{"id-pth=id", "oncebox:id-pth ... did you mean oncebox:id-path?"},
-	{"ID-PATH=id", "oncebox:ID-PATH ... did you mean oncebox:id-path?"},
-	{"jobs=", "oncebox:jobs is not set; choose claims ... records ... about 58 USD a month ... or claims,records for both"},
-	{"jobs=claim", `oncebox:jobs is "claim"; choose claims, records, or claims,records`},
-	{"architecture=amd64", `oncebox:architecture is "amd64"; choose arm64 or x86_64`},
-	{"auth=none", `oncebox:auth is "none"; choose iam, jwt, link or open`},
-	{"disposable=yes", "oncebox:disposable is neither on nor off"},
-	{"natural=no", "oncebox:natural is neither on nor off"},
-	{"synthetic=no", "oncebox:synthetic is neither on nor off"},
-	{"acks=no", "oncebox:acks is neither on nor off"},
-	{"source-aggregation=no", "oncebox:source-aggregation is neither on nor off"},
-	{"claimants-confirm=yes", "oncebox:claimants-confirm is neither on nor off"},
-	{"sweep=never", "oncebox:sweep is neither on nor off"},
-	{"metrics=yes", "oncebox:metrics is neither on nor off"},
-	{"nearly-empty=few", "oncebox:nearly-empty ... a whole number from 0"},
-	{"nearly-empty=-1", "oncebox:nearly-empty"},
-	{"nearly-empty=10; sweep=off", "oncebox:nearly-empty is 10, but oncebox:sweep leaves the sweep out"},
-	{"nearly-empty=10; metrics=off", "oncebox:nearly-empty is 10, but oncebox:metrics leaves the metrics out"},
-	{"batch-size=many", "oncebox:batch-size ... a whole number from 1"},
-	{"window=2 days", "oncebox:window is not a duration ... 24h or 7d"},
-	{"id-path=${Token[x.1]}", "oncebox:id-path contains ${Token["},
-	{"endpoint-url=localhost:8000", `oncebox:endpoint-url is "localhost:8000"; it must be an http or https URL`},
+	{"records.id-pth=id", "records.id-pth in prod.yaml, line 1: did you mean id-path?"},
+	{"records.ID-PATH=id", "records.ID-PATH in prod.yaml, line 1: did you mean id-path?"},
+	{"records.page=on", "records.page in prod.yaml, line 1: did you mean claims.page?"},
+	{"claims.log-level=info", "claims.log-level in prod.yaml, line 1: did you mean log-level?"},
+	{"claims.memory=512", "claims.memory in prod.yaml, line 1: did you mean records.memory?"},
+	{"no-such=1", "no-such in prod.yaml, line 1: there is no such key (allowed: alarm-topic-arn, ... warm-write-units, claims, records)"},
+	{"claims=", "claims is missing in prod.yaml; write ... or `claims: none`, which deletes the API and its URL"},
+	{"records=", "records is missing in prod.yaml ... about 58 USD a month ... or `records: none`"},
+	{"claims=none; records=none", "claims and records are both none in prod.yaml"},
+	{"claims=on", "claims in prod.yaml, line 1: write the keys of this part below it ... or `claims: none`"},
+	{"auth=", "claims.auth is missing; choose iam ... jwt ... link ... or open (everybody may claim under any name)"},
+	{"architecture=amd64", `architecture is "amd64"; choose arm64 or x86_64`},
+	{"auth=none", `claims.auth is "none"; choose iam, jwt, link or open`},
+	{"disposable=yes", "disposable is neither on nor off"},
+	{"natural=no", "records.natural is neither on nor off"},
+	{"synthetic=no", "records.synthetic is neither on nor off"},
+	{"acks=no", "records.acks is neither on nor off"},
+	{"source-aggregation=no", "records.source-aggregation is neither on nor off"},
+	{"claimants-confirm=yes", "claims.claimants-confirm is neither on nor off"},
+	{"sweep=never", "claims.sweep is neither on nor off"},
+	{"metrics=yes", "metrics is neither on nor off"},
+	{"nearly-empty=few", "claims.nearly-empty ... a whole number from 0"},
+	{"nearly-empty=-1", "claims.nearly-empty"},
+	{"nearly-empty=10; sweep=off", "claims.nearly-empty is 10, but claims.sweep leaves the sweep out"},
+	{"nearly-empty=10; metrics=off", "claims.nearly-empty is 10, but metrics leaves the metrics out"},
+	{"batch-size=many", "records.batch-size ... a whole number from 1"},
+	{"window=2 days", "records.window is not a duration ... 24h or 7d"},
+	{"id-path=${Token[x.1]}", "records.id-path in prod.yaml, line 1: it contains ${Token["},
+	{"endpoint-url=localhost:8000", `endpoint-url is "localhost:8000"; it must be an http or https URL`},
 
-	{"format=tsv", "oncebox:format is not a known format (allowed: json, snowplow or raw)"},
-	{"format=snowplow", "oncebox:id-path is a path in JSON, and oncebox:format is snowplow"}, // cdk.json has an id-path
-	{"format=snowplow; id-path=; volatile=title", "oncebox:volatile name 1 is not a column of enriched events"},
-	{"id-path=", "oncebox:id-path is missing"},
+	{"format=tsv", "records.format is not a known format (allowed: json, snowplow or raw)"},
+	{"format=snowplow", "records.id-path is a path in JSON, and records.format is snowplow"},
+	{"format=snowplow; id-path=; volatile=title", "records.volatile name 1 is not a column of enriched events"},
+	{"id-path=", "records.id-path is missing"},
 
 	// What operators set.
-	{"dashboard=yes", "oncebox:dashboard is neither on nor off"},
-	{"tracing=yes", "oncebox:tracing is neither on nor off"},
-	{"runbook-base-url=http://wiki.example", `oncebox:runbook-base-url is "http://wiki.example"; write the https address of a page`},
-	{"runbook-base-url=https://wiki.example/#alarms", "oncebox:runbook-base-url ... without a #"},
-	{"encrypt-logs=on", `oncebox:encrypt-logs is "on"; it needs oncebox:key-arn`},
-	{"encrypt-environment=on", `oncebox:encrypt-environment is "on"; it needs oncebox:key-arn`},
-	{"claim-reserved-concurrency=0", "oncebox:claim-reserved-concurrency ... a whole number from 1"},
-	{"dedupe-reserved-concurrency=0", "oncebox:dedupe-reserved-concurrency ... a whole number from 1"},
+	{"dashboard=yes", "dashboard is neither on nor off"},
+	{"tracing=yes", "tracing is neither on nor off"},
+	{"runbook-base-url=http://wiki.example", `runbook-base-url is "http://wiki.example"; write the https address of a page`},
+	{"runbook-base-url=https://wiki.example/#alarms", "runbook-base-url ... without a #"},
+	{"encrypt-logs=on", `encrypt-logs is "on"; it needs key-arn`},
+	{"encrypt-environment=on", `encrypt-environment is "on"; it needs key-arn`},
+	{"claims.reserved-concurrency=0", "claims.reserved-concurrency ... a whole number from 1"},
+	{"records.reserved-concurrency=0", "records.reserved-concurrency ... a whole number from 1"},
 	{
 		"domain-name=claims.example.com",
-		`oncebox:domain-name needs oncebox:certificate-arn: a certificate for "claims.example.com" of Certificate Manager`,
+		`claims.domain-name needs claims.certificate-arn: a certificate for "claims.example.com" of Certificate Manager`,
 	},
-	{"certificate-arn=" + theirCertificate, "oncebox:certificate-arn needs oncebox:domain-name: the host name"},
+	{"certificate-arn=" + theirCertificate, "claims.certificate-arn needs claims.domain-name: the host name"},
 	{
 		"domain-name=https://claims.example.com; certificate-arn=" + theirCertificate,
-		`oncebox:domain-name is "https://claims.example.com"; write a host name in lower case, as in claims.example.com`,
+		`claims.domain-name is "https://claims.example.com"; write a host name in lower case, as in claims.example.com`,
 	},
-	{"certificate-arn=theirs", "oncebox:certificate-arn ... arn:aws:acm:REGION:ACCOUNT:certificate/ID"},
+	{"certificate-arn=theirs", "claims.certificate-arn ... arn:aws:acm:REGION:ACCOUNT:certificate/ID"},
 	{
 		"execute-api-endpoint=off",
-		"oncebox:execute-api-endpoint=off needs oncebox:domain-name: without the endpoint and without a domain, no client",
+		"claims.execute-api-endpoint=off needs claims.domain-name: without the endpoint and without a domain, no client",
 	},
-	{"jwt-scopes=claims", `oncebox:jwt-scopes is "claims"; it needs oncebox:auth=jwt, and oncebox:auth is iam`},
-	{jwt + "; jwt-scopes=a b,c", `oncebox:jwt-scopes are ["a b" "c"]; write scopes without white space`},
+	{"jwt-scopes=claims", `claims.jwt-scopes is "claims"; it needs claims.auth=jwt, and claims.auth is iam`},
+	{jwt + "; jwt-scopes=a b,c", `claims.jwt-scopes are ["a b" "c"]; write scopes without white space`},
 
 	// Only an empty value means "not set".
-	{"rate-limit=0", "oncebox:rate-limit"},
-	{"sweep-every=0", "oncebox:sweep-every"},
-	{"burst-limit=0", "oncebox:burst-limit"},
-	{"batch-size=0", "oncebox:batch-size"},
-	{"parallelization=0", "oncebox:parallelization"},
-	{"log-retention-days=0", "oncebox:log-retention-days"},
-	{"window=0", "oncebox:window"},
-	{"horizon=0", "oncebox:horizon"},
-	{"source-retention=0", "oncebox:source-retention"},
-	{"record-age=0", "oncebox:record-age"},
+	{"rate-limit=0", "claims.rate-limit"},
+	{"sweep-every=0", "claims.sweep-every"},
+	{"burst-limit=0", "claims.burst-limit"},
+	{"batch-size=0", "records.batch-size"},
+	{"parallelization=0", "records.parallelization"},
+	{"log-retention-days=0", "log-retention-days"},
+	{"window=0", "records.window"},
+	{"horizon=0", "records.horizon"},
+	{"source-retention=0", "records.source-retention"},
+	{"record-age=0", "records.record-age"},
 
 	// These are names of existing resources. The CDK panics for most of them.
-	{"stack=my stack", `oncebox:stack is "my stack"; the name of a stack has 1 to 128`},
-	{"stack=1st", "oncebox:stack"},
-	{"stack=" + strings.Repeat("x", 129), "oncebox:stack"},
-	{"bank-table=a/b", "oncebox:bank-table is not a table name"},
-	{"bank-table=" + strings.Repeat("x", 256), "oncebox:bank-table is not a table name"},
-	{"jobs=claims; dedupe-table=x", "oncebox:dedupe-table is not a table name"},
-	{"jobs=records; dedupe-table=a b", "oncebox:dedupe-table is not a table name"},
-	{"bank-table=same; dedupe-table=same", "oncebox:dedupe-table is the table of oncebox:bank-table"},
-	{"key-arn=alias/theirs", `oncebox:key-arn is "alias/theirs"; write an ARN, arn:aws:kms:REGION:ACCOUNT:key/NAME`},
-	{"key-arn=arn:aws:kms:eu-west-1:123456789012:theirs", "oncebox:key-arn"},
-	{"key-arn=arn:aws:kms:eu-west-1:123456789012:alias/theirs", "oncebox:key-arn"},
-	{"key-arn=arn:aws:kms:::key/theirs", "oncebox:key-arn"},
-	{"former-key-arns=alias/theirs", `oncebox:former-key-arns is "alias/theirs"; write ARNs`},
-	{"former-key-arns=" + theirKey + "," + theirKey, "oncebox:former-key-arns ... write each former key once"},
-	{"key-arn=" + theirKey + "; former-key-arns=" + theirKey, "oncebox:former-key-arns ... not the key of oncebox:key-arn"},
+	{"stack=my stack", `stack is "my stack"; the name of a stack has 1 to 128`},
+	{"stack=1st", "stack"},
+	{"stack=" + strings.Repeat("x", 129), "stack"},
+	{"bank-table=a/b", "claims.bank-table is not a table name"},
+	{"bank-table=" + strings.Repeat("x", 256), "claims.bank-table is not a table name"},
+	{"records=none; dedupe-table=x", "dedupe-table is not a table name"},
+	{"claims=none; dedupe-table=a b", "dedupe-table is not a table name"},
+	{"bank-table=same; dedupe-table=same", "dedupe-table is the table of claims.bank-table"},
+	{"key-arn=alias/theirs", `key-arn is "alias/theirs"; write an ARN, arn:aws:kms:REGION:ACCOUNT:key/NAME`},
+	{"key-arn=arn:aws:kms:eu-west-1:123456789012:theirs", "key-arn"},
+	{"key-arn=arn:aws:kms:eu-west-1:123456789012:alias/theirs", "key-arn"},
+	{"key-arn=arn:aws:kms:::key/theirs", "key-arn"},
+	{"former-key-arns=alias/theirs", `former-key-arns is "alias/theirs"; write ARNs`},
+	{"former-key-arns=" + theirKey + "," + theirKey, "former-key-arns ... write each former key once"},
+	{"key-arn=" + theirKey + "; former-key-arns=" + theirKey, "former-key-arns ... not the key of key-arn"},
 	{
 		"key-arn=" + theirKey + "; former-key-arns=arn:aws:kms:us-east-1:123456789012:key/theirs",
-		"oncebox:former-key-arns ... a key is in another region",
+		"former-key-arns ... a key is in another region",
 	},
-	{"canary=1m", "oncebox:canary is 1m; choose 10m, 15m or 30m"},
-	{"canary=on", "oncebox:canary is not a duration"},
-	{"alarm-topic-arn=" + theirQueue, "oncebox:alarm-topic-arn ... arn:aws:sns:REGION:ACCOUNT:NAME"},
-	{"alarm-topic-arn=arn::sns:eu-west-1:123456789012:theirs", "oncebox:alarm-topic-arn"},
-	{"alarm-topic-arn=arn:aws:sns:eu-west-1:123456789012:a b", "oncebox:alarm-topic-arn"},
-	{"source-retention=1d; source-stream-arn=theirs", "oncebox:source-stream-arn ... :stream/NAME"},
-	{"source-retention=1d; source-stream-arn=arn:aws:kinesis:eu-west-1:123456789012:theirs", "oncebox:source-stream-arn"},
+	{"canary=1m", "canary is 1m; choose 10m, 15m or 30m"},
+	{"canary=on", "canary is not a duration"},
+	{"alarm-topic-arn=" + theirQueue, "alarm-topic-arn ... arn:aws:sns:REGION:ACCOUNT:NAME"},
+	{"alarm-topic-arn=arn::sns:eu-west-1:123456789012:theirs", "alarm-topic-arn"},
+	{"alarm-topic-arn=arn:aws:sns:eu-west-1:123456789012:a b", "alarm-topic-arn"},
+	{"source-retention=1d; source-stream-arn=theirs", "records.source-stream-arn ... :stream/NAME"},
+	{"source-retention=1d; source-stream-arn=arn:aws:kinesis:eu-west-1:123456789012:theirs", "records.source-stream-arn"},
 	{
 		"source-retention=1d; source-aggregation=off; source-stream-arn=" + theirStream + "/consumer/fast:1",
-		"oncebox:source-stream-arn ... it is a consumer of a stream; write the ARN of the stream: with enhanced fan-out",
+		"records.source-stream-arn ... it is a consumer of a stream; write the ARN of the stream: with enhanced fan-out",
 	},
-	{"source-retention=1d; source-stream-arn=arn:aws:kinesis:eu-west-1:123456789012:stream/", "oncebox:source-stream-arn"},
-	{"sink=kinesis:arn:aws:kinesis:eu-west-1:123456789012:stream/theirs", "oncebox:sink does not name a Kinesis stream"},
-	{"sink=dynamodb:their-items", "oncebox:sink: option key is missing"},
-	{"sink=dynamodb:their-items?key=a,b,c", "oncebox:sink: option key has more than two attributes"},
-	{"sink=dynamodb:their-items?key=id&delete=op=d", "oncebox:sink: option delete needs version"},
-	{"sink=dynamodb:their-items?key=id; natural=off", "oncebox:natural is off"},
-	{"dedupe-table=theirs; sink=dynamodb:theirs?key=id", "oncebox:sink is the table of oncebox:dedupe-table"},
-	{"sink=kinesis?key=id", "oncebox:sink: option key is not a known setting (allowed: aggregation, max-record)"},
-	{"sink=rabbitmq:theirs", "oncebox:sink is not a known sink (allowed: kinesis:NAME, firehose:NAME, sqs:URL"},
-	{"sink=sqs:theirs", "oncebox:sink does not have the URL of an SQS queue ... https://sqs.REGION.amazonaws.com/ACCOUNT/NAME"},
-	{"sink=sqs:http://localhost:4566/123456789012/theirs", "oncebox:sink: write the queue as sqs:https://sqs.REGION.amazonaws.com/ACCOUNT/NAME"},
-	{"sink=sqs:HTTPS://sqs.eu-west-1.amazonaws.com/123456789012/x", "oncebox:sink: write the queue as"},
-	{"sink=s3://lake/a*b", "oncebox:sink: the prefix of objects ... neither ? nor *"},
-	{"sink=ndjson:/tmp/out", "oncebox:sink is a file, which does not last on Lambda; choose kinesis:"},
-	{"sink=firehose:a b", "oncebox:sink does not name a Firehose stream"},
+	{"source-retention=1d; source-stream-arn=arn:aws:kinesis:eu-west-1:123456789012:stream/", "records.source-stream-arn"},
+	{"sink=kinesis:arn:aws:kinesis:eu-west-1:123456789012:stream/theirs", "records.sink does not name a Kinesis stream"},
+	{"sink=dynamodb:their-items", "records.sink: option key is missing"},
+	{"sink=dynamodb:their-items?key=a,b,c", "records.sink: option key has more than two attributes"},
+	{"sink=dynamodb:their-items?key=id&delete=op=d", "records.sink: option delete needs version"},
+	{"sink=dynamodb:their-items?key=id; natural=off", "records.natural is off"},
+	{"dedupe-table=theirs; sink=dynamodb:theirs?key=id", "records.sink is the table of dedupe-table"},
+	{"sink=kinesis?key=id", "records.sink: option key is not a known setting (allowed: aggregation, max-record)"},
+	{"sink=rabbitmq:theirs", "records.sink is not a known sink (allowed: kinesis:NAME, firehose:NAME, sqs:URL"},
+	{"sink=sqs:theirs", "records.sink does not have the URL of an SQS queue ... https://sqs.REGION.amazonaws.com/ACCOUNT/NAME"},
+	{"sink=sqs:http://localhost:4566/123456789012/theirs", "records.sink: write the queue as sqs:https://sqs.REGION.amazonaws.com/ACCOUNT/NAME"},
+	{"sink=sqs:HTTPS://sqs.eu-west-1.amazonaws.com/123456789012/x", "records.sink: write the queue as"},
+	{"sink=s3://lake/a*b", "records.sink: the prefix of objects ... neither ? nor *"},
+	{"sink=ndjson:/tmp/out", "records.sink is a file, which does not last on Lambda; choose kinesis:"},
+	{"sink=firehose:a b", "records.sink does not name a Firehose stream"},
 	{
 		"notify-queue-arn=https://sqs.eu-west-1.amazonaws.com/123456789012/theirs",
-		"oncebox:notify-queue-arn ... arn:aws:sqs:REGION:ACCOUNT:NAME",
+		"records.notify-queue-arn ... arn:aws:sqs:REGION:ACCOUNT:NAME",
 	},
-	{"notify-queue-arn=arn::sqs:eu-west-1:123456789012:theirs", "oncebox:notify-queue-arn"},
-	{"notify-queue-arn=" + theirQueue + ".fifo", "oncebox:notify-queue-arn is a FIFO queue; choose a standard queue"},
-	{"dead-letter-bucket=Upper", `oncebox:dead-letter-bucket is "Upper"; the name of a bucket has 3 to 63`},
-	{"dead-letter-bucket=a..b", `oncebox:dead-letter-bucket is "a..b" ... dots only between letters or digits`},
+	{"notify-queue-arn=arn::sqs:eu-west-1:123456789012:theirs", "records.notify-queue-arn"},
+	{"notify-queue-arn=" + theirQueue + ".fifo", "records.notify-queue-arn is a FIFO queue; choose a standard queue"},
+	{"dead-letter-bucket=Upper", `records.dead-letter-bucket is "Upper"; the name of a bucket has 3 to 63`},
+	{"dead-letter-bucket=a..b", `records.dead-letter-bucket is "a..b" ... dots only between letters or digits`},
 
 	// Limits of AWS.
-	{"log-retention-days=2", `oncebox:log-retention-days is "2"; CloudWatch Logs offers [1 3 5 7 14 30 `},
-	{"warm-read-units=12000", "oncebox:warm-read-units is 12000 and oncebox:warm-write-units is 0"},
+	{"log-retention-days=2", `log-retention-days is "2"; CloudWatch Logs offers [1 3 5 7 14 30 `},
+	{"warm-read-units=12000", "warm-read-units is 12000 and warm-write-units is 0"},
 	{"warm-read-units=11999; warm-write-units=4000", "choose at least 12000 and 4000, or set neither"},
-	{"warm-read-units=12000; warm-write-units=-1", "oncebox:warm-write-units ... a whole number from 0"},
-	{"batch-size=10001", "oncebox:batch-size is 10001; choose 1 to 10000"},
-	{"batch-window=301s", "oncebox:batch-window is 5m1s; choose whole seconds up to 5m"},
-	{"sweep-every=90s", "oncebox:sweep-every is 1m30s; choose whole minutes from 1m to 1d"},
-	{"sweep-every=25h", "oncebox:sweep-every is 25h; choose whole minutes"},
-	{"batch-window=1500ms", "oncebox:batch-window is 1.5s"},
-	{"parallelization=11", "oncebox:parallelization is 11; choose 1 to 10"},
-	{"retries=-2", "oncebox:retries ... a whole number from -1"},
-	{"retries=10001", "oncebox:retries is 10001; choose -1 to 10000"},
-	{"record-age=59s", "oncebox:record-age is 59s; choose whole seconds from 1m to 7d"},
-	{"record-age=61500ms", "oncebox:record-age is 1m1.5s"},
-	{"record-age=169h; source-retention=200h", "oncebox:record-age is 169h"},
-	{"source-retention=23h", "oncebox:source-retention is 23h; choose whole hours from 1d to 365d"},
-	{"source-retention=8761h; horizon=9000h", "oncebox:source-retention is 8761h"},
-	{"source-retention=24h30m", "oncebox:source-retention is 24h30m"},
+	{"warm-read-units=12000; warm-write-units=-1", "warm-write-units ... a whole number from 0"},
+	{"batch-size=10001", "records.batch-size is 10001; choose 1 to 10000"},
+	{"batch-window=301s", "records.batch-window is 5m1s; choose whole seconds up to 5m"},
+	{"sweep-every=90s", "claims.sweep-every is 1m30s; choose whole minutes from 1m to 1d"},
+	{"sweep-every=25h", "claims.sweep-every is 25h; choose whole minutes"},
+	{"batch-window=1500ms", "records.batch-window is 1.5s"},
+	{"parallelization=11", "records.parallelization is 11; choose 1 to 10"},
+	{"retries=-2", "records.retries ... a whole number from -1"},
+	{"retries=10001", "records.retries is 10001; choose -1 to 10000"},
+	{"record-age=59s", "records.record-age is 59s; choose whole seconds from 1m to 7d"},
+	{"record-age=61500ms", "records.record-age is 1m1.5s"},
+	{"record-age=169h; source-retention=200h", "records.record-age is 169h"},
+	{"source-retention=23h", "records.source-retention is 23h; choose whole hours from 1d to 365d"},
+	{"source-retention=8761h; horizon=9000h", "records.source-retention is 8761h"},
+	{"source-retention=24h30m", "records.source-retention is 24h30m"},
 	{
 		"volatile=" + strings.Repeat("a_member_of_some_length,", 200) + "b",
 		"variables of the function have ... Lambda takes at most 4096",
 	},
 
 	// Settings that need others.
-	{"jwt-audience=web", `oncebox:jwt-audience is "web"; it needs oncebox:auth=jwt, and oncebox:auth is iam`},
-	{jwt + "; auth=open", "oncebox:jwt-issuer ... it needs oncebox:auth=jwt, and oncebox:auth is open"},
-	{jwt + "; jwt-issuer=", "oncebox:auth=jwt needs oncebox:jwt-issuer"},
-	{jwt + "; jwt-issuer=http://x.example", `oncebox:jwt-issuer that is an https URL, not "http://x.example"`},
-	{jwt + "; jwt-issuer=https:", `oncebox:auth=jwt needs oncebox:jwt-issuer that is an https URL, not "https:"`},
-	{jwt + "; jwt-audience=", "oncebox:auth=jwt needs oncebox:jwt-audience ... every token of the issuer"},
-	{jwt + "; jwt-audience=web,", "oncebox:auth=jwt needs oncebox:jwt-audience without empty names"},
-	{jwt + "; claimant-from=body", "oncebox:claimant-from=body with oncebox:auth=jwt ... choose oncebox:auth=iam"},
-	{jwt + "; claimant-from=iam", "oncebox:claimant-from=iam needs oncebox:auth=iam: oncebox:auth=jwt verifies no IAM"},
-	{"page=on", "oncebox:page needs oncebox:auth=link, oncebox:auth=jwt or oncebox:auth=open: browsers sign no requests"},
-	{"cors-origins=shop.example", `oncebox:cors-origins: "shop.example" is not an origin`},
-	{"challenge=turnstile", "oncebox:challenge-site-key is missing"},
-	{"challenge-site-key=1x", "oncebox:challenge-site-key has no effect: oncebox:challenge is not set"},
-	{"challenge-hosts=shop.example", "oncebox:challenge-hosts has no effect: oncebox:challenge is not set"},
-	{challenge + "; challenge-hosts=https://shop.example", "oncebox:challenge-hosts has a value that is not a host name"},
-	{"auth=link", "oncebox:link-keys is missing ... oncebox links keygen"},
-	{"auth=link; link-keys=hunter2!", "oncebox:link-keys is wrong: key 1 is not base64"},
-	{"auth=link; link-keys=file:no-such-file", `oncebox:link-keys is "file:no-such-file"; the file cannot be read`},
-	{"auth=link; link-keys=-----BEGIN PRIVATE KEY-----", "oncebox:link-keys is wrong: it is a private key"},
-	{"link-keys=" + linkKey, "oncebox:link-keys needs oncebox:auth=link, and oncebox:auth is iam"},
-	{link + "; claimant-from=body", "oncebox:claimant-from=body with oncebox:auth=link ... choose oncebox:auth=iam"},
-	{link + "; claimant-from=jwt:sub", "oncebox:claimant-from=jwt:sub needs oncebox:auth=jwt"},
-	{"auth=open; claimant-from=link", "oncebox:claimant-from=link needs oncebox:auth=link"},
-	{"claimant-from=jwt:sub", "oncebox:claimant-from=jwt:sub needs oncebox:auth=jwt: oncebox:auth=iam verifies no token"},
-	{"auth=open; claimant-from=jwt:sub", "oncebox:claimant-from=jwt:sub needs oncebox:auth=jwt: oncebox:auth=open"},
-	{"auth=open; claimant-from=iam", "oncebox:claimant-from=iam needs oncebox:auth=iam"},
-	{jwt + "; claimant-from=iam:session", "oncebox:claimant-from=iam:session needs oncebox:auth=iam"},
-	{"auth=open; claimant-from=iam:role", "oncebox:claimant-from=iam:role needs oncebox:auth=iam"},
-	{"source-stream-arn=" + theirStream, "oncebox:source-stream-arn needs oncebox:source-retention"},
+	{"jwt-audience=web", `claims.jwt-audience is "web"; it needs claims.auth=jwt, and claims.auth is iam`},
+	{jwt + "; auth=open", "claims.jwt-issuer ... it needs claims.auth=jwt, and claims.auth is open"},
+	{jwt + "; jwt-issuer=", "claims.auth=jwt needs claims.jwt-issuer"},
+	{jwt + "; jwt-issuer=http://x.example", `claims.jwt-issuer that is an https URL, not "http://x.example"`},
+	{jwt + "; jwt-issuer=https:", `claims.auth=jwt needs claims.jwt-issuer that is an https URL, not "https:"`},
+	{jwt + "; jwt-audience=", "claims.auth=jwt needs claims.jwt-audience ... every token of the issuer"},
+	{jwt + "; jwt-audience=web,", "claims.auth=jwt needs claims.jwt-audience without empty names"},
+	{jwt + "; claimant-from=body", "claims.claimant-from=body with claims.auth=jwt ... choose claims.auth=iam"},
+	{jwt + "; claimant-from=iam", "claims.claimant-from=iam needs claims.auth=iam: claims.auth=jwt verifies no IAM"},
+	{"page=on", "claims.page needs claims.auth=link, claims.auth=jwt or claims.auth=open: browsers sign no requests"},
+	{"cors-origins=shop.example", `claims.cors-origins: "shop.example" is not an origin`},
+	{"challenge=turnstile", "claims.challenge-site-key is missing"},
+	{"challenge-site-key=1x", "claims.challenge-site-key has no effect: claims.challenge is not set"},
+	{"challenge-hosts=shop.example", "claims.challenge-hosts has no effect: claims.challenge is not set"},
+	{challenge + "; challenge-hosts=https://shop.example", "claims.challenge-hosts has a value that is not a host name"},
+	{"auth=link", "claims.link-keys is missing ... oncebox links keygen"},
+	{"auth=link; link-keys=hunter2!", "claims.link-keys is wrong: key 1 is not base64"},
+	{"auth=link; link-keys=file:no-such-file", `claims.link-keys is "file:no-such-file"; the file ... no-such-file cannot be read`},
+	{"auth=link; link-keys=-----BEGIN PRIVATE KEY-----", "claims.link-keys is wrong: it is a private key"},
+	{"link-keys=" + linkKey, "claims.link-keys needs claims.auth=link, and claims.auth is iam"},
+	{link + "; claimant-from=body", "claims.claimant-from=body with claims.auth=link ... choose claims.auth=iam"},
+	{link + "; claimant-from=jwt:sub", "claims.claimant-from=jwt:sub needs claims.auth=jwt"},
+	{"auth=open; claimant-from=link", "claims.claimant-from=link needs claims.auth=link"},
+	{"claimant-from=jwt:sub", "claims.claimant-from=jwt:sub needs claims.auth=jwt: claims.auth=iam verifies no token"},
+	{"auth=open; claimant-from=jwt:sub", "claims.claimant-from=jwt:sub needs claims.auth=jwt: claims.auth=open"},
+	{"auth=open; claimant-from=iam", "claims.claimant-from=iam needs claims.auth=iam"},
+	{jwt + "; claimant-from=iam:session", "claims.claimant-from=iam:session needs claims.auth=iam"},
+	{"auth=open; claimant-from=iam:role", "claims.claimant-from=iam:role needs claims.auth=iam"},
+	{"source-stream-arn=" + theirStream, "records.source-stream-arn needs records.source-retention"},
 
 	// Combinations that break a guarantee.
-	{"horizon=167h", "oncebox:horizon is 167h, shorter than oncebox:source-retention, which is 7d ... delivered twice"},
-	{"source-retention=15d", "oncebox:horizon is 14d, shorter than oncebox:source-retention, which is 15d"},
-	{"record-age=7d", "oncebox:record-age is 7d, not shorter than oncebox:source-retention, which is 7d: Kinesis would"},
-	{"record-age=24h; source-retention=24h", "oncebox:record-age is 1d, not shorter than oncebox:source-retention"},
+	{"horizon=167h", "records.horizon is 167h, shorter than records.source-retention, which is 7d ... delivered twice"},
+	{"source-retention=15d", "records.horizon is 14d, shorter than records.source-retention, which is 15d"},
+	{"record-age=7d", "records.record-age is 7d, not shorter than records.source-retention, which is 7d: Kinesis would"},
+	{"record-age=24h; source-retention=24h", "records.record-age is 1d, not shorter than records.source-retention"},
 	{
 		"source-retention=1d; source-stream-arn=" + theirStream + "; sink=kinesis:theirs?aggregation=kpl",
-		"oncebox:source-stream-arn and oncebox:sink are the same stream",
+		"records.source-stream-arn and records.sink are the same stream",
 	},
 	{
 		"key-arn=" + theirKey + "; sink=sqs:https://sqs.us-west-2.amazonaws.com/123456789012/x",
-		"oncebox:sink is in another account or region than the stack",
+		"records.sink is in another account or region than the stack",
 	},
-	{"sink=sqs:" + fifoQueue + "; synthetic=off", "oncebox:synthetic ... a FIFO queue drops the second"},
+	{"sink=sqs:" + fifoQueue + "; synthetic=off", "records.synthetic ... a FIFO queue drops the second"},
 	{
 		"key-arn=" + theirKey + "; source-retention=1d; source-stream-arn=arn:aws:kinesis:us-west-2:123456789012:stream/x",
-		"oncebox:source-stream-arn is in us-west-2 and the stack in eu-west-1",
+		"records.source-stream-arn is in us-west-2 and the stack in eu-west-1",
 	},
 
 	// What the functions would refuse.
-	{"claimant-from=header", "oncebox:claimant-from ... jwt:CLAIM"},
-	{"claimant-from=iam:user", "oncebox:claimant-from ... iam:session or iam:role"},
-	{"campaign-cache=-1s", "oncebox:campaign-cache "},
-	{"campaign-cache=6s", "oncebox:campaign-cache is longer than 5s"},
-	{"log-level=loud", "oncebox:log-level "},
-	{"system-log-level=error", "oncebox:system-log-level is \"error\"; choose debug, info or warn"},
-	{"id-path=", "oncebox:id-path is missing"},
-	{"id-path=a..b", "oncebox:id-path has an empty part"},
-	{"fingerprint-path=id", "oncebox:fingerprint-path"},
-	{"volatile=a,,b", "oncebox:volatile"},
-	{"contexts-path=a.0", "oncebox:contexts-path"},
-	{"ids=rename-all", "oncebox:ids ... first-keeps or derived"},
-	{"ids=derived; synthetic=off", "oncebox:synthetic is off ... oncebox:ids"},
-	{"poison-limit=most", "oncebox:poison-limit ... as in 90% of 100, or off"},
-	{"sink=kinesis?aggregation=no", "oncebox:sink: option aggregation ... auto, kpl or none"},
-	{"sink=s3://Upper/x", "oncebox:sink"},
-	{"sink=s3://a..b/x", "oncebox:sink: the name of a bucket has dots only between letters or digits"},
-	{"sink=s3://lake/_x", "oncebox:sink ... begins with"},
+	{"claimant-from=header", "claims.claimant-from ... jwt:CLAIM"},
+	{"claimant-from=iam:user", "claims.claimant-from ... iam:session or iam:role"},
+	{"campaign-cache=-1s", "claims.campaign-cache "},
+	{"campaign-cache=6s", "claims.campaign-cache is longer than 5s"},
+	{"log-level=loud", "log-level "},
+	{"system-log-level=error", "system-log-level is \"error\"; choose debug, info or warn"},
+	{"id-path=", "records.id-path is missing"},
+	{"id-path=a..b", "records.id-path has an empty part"},
+	{"fingerprint-path=id", "records.fingerprint-path"},
+	{"volatile=a,,b", "records.volatile"},
+	{"contexts-path=a.0", "records.contexts-path"},
+	{"ids=rename-all", "records.ids ... first-keeps or derived"},
+	{"ids=derived; synthetic=off", "records.synthetic is off ... records.ids"},
+	{"poison-limit=most", "records.poison-limit ... as in 90% of 100, or off"},
+	{"sink=kinesis?aggregation=no", "records.sink: option aggregation ... auto, kpl or none"},
+	{"sink=s3://Upper/x", "records.sink"},
+	{"sink=s3://a..b/x", "records.sink: the name of a bucket has dots only between letters or digits"},
+	{"sink=s3://lake/_x", "records.sink ... begins with"},
 	{
 		"sink=s3://lake/x; parallelization=2",
-		"oncebox:parallelization is 2, and must be 1 with objects in a bucket: an object says which records are done",
+		"records.parallelization is 2, and must be 1 with objects in a bucket: an object says which records are done",
 	},
-	{"sink=s3://lake/x; acks=off", "oncebox:acks is off, but objects say which records are done"},
-	{"sink=s3://lake/x?aggregation=kpl", "oncebox:sink: option aggregation is not a known setting (allowed: format, compression, object-size)"},
-	{"sink=kinesis?compression=zstd", "oncebox:sink: option compression is not a known setting"},
-	{"sink=s3://lake/x?compression=lz4", "oncebox:sink: option compression ... gzip, zstd or none"},
+	{"sink=s3://lake/x; acks=off", "records.acks is off, but objects say which records are done"},
+	{"sink=s3://lake/x?aggregation=kpl", "records.sink: option aggregation is not a known setting (allowed: format, compression, object-size)"},
+	{"sink=kinesis?compression=zstd", "records.sink: option compression is not a known setting"},
+	{"sink=s3://lake/x?compression=lz4", "records.sink: option compression ... gzip, zstd or none"},
 	{
 		"sink=s3://lake/poison; dead-letter-bucket=lake",
-		"oncebox:dead-letter-bucket is inside of oncebox:sink",
+		"records.dead-letter-bucket is inside of records.sink",
 	},
-	{"sink=kinesis?max-record=11MiB", "oncebox:sink: option max-record "},
-	{"scope=Orders", "oncebox:scope ... 1 to 63"},
-	{"scope=" + strings.Repeat("a", 64), "oncebox:scope "},
-	{"window=999ms", "oncebox:window "},
-	{"window=876001h", "oncebox:window is longer than"},
-	{"horizon=876001h", "oncebox:horizon is longer than"},
-	{"source-retention=24h; horizon=23h", "oncebox:horizon "},
-	{"ledger=keys?concurrency=1001", "oncebox:ledger: option concurrency ... 1 to 1000"},
+	{"sink=kinesis?max-record=11MiB", "records.sink: option max-record "},
+	{"scope=Orders", "records.scope ... 1 to 63"},
+	{"scope=" + strings.Repeat("a", 64), "records.scope "},
+	{"window=999ms", "records.window "},
+	{"window=876001h", "records.window is longer than"},
+	{"horizon=876001h", "records.horizon is longer than"},
+	{"source-retention=24h; horizon=23h", "records.horizon "},
+	{"ledger=keys?concurrency=1001", "records.ledger: option concurrency ... 1 to 1000"},
 
 	// The log ledger.
-	{"ledger=row", "oncebox:ledger is not a known ledger (allowed: keys, log, valkey://HOST:PORT"},
-	{"ledger=keys?memory=1GiB", "oncebox:ledger: option memory is not a known setting (allowed: concurrency)"},
-	{"expected-rate=1000", "oncebox:expected-rate is set, but only oncebox:ledger=log needs it; leave it out"},
-	{"expected-rate=0", "oncebox:expected-rate ... a whole number from 1"},
-	{"ledger=log; window=1m; scope=A", "oncebox:scope ... oncebox:expected-rate is missing"},
-	{"ledger=log", "oncebox:expected-rate is missing: with oncebox:ledger=log all entries that count are in memory"},
-	{logOf33000 + "; window=0", "oncebox:window is shorter than"}, // for ever
-	{"ledger=log?lanes=257; expected-rate=33000", "oncebox:ledger: option lanes ... 1 to 256"},
-	{"ledger=log?lanes=0; expected-rate=33000", "oncebox:ledger: option lanes"},
-	{"ledger=log?concurrency=8; expected-rate=33000", "oncebox:ledger: option concurrency is not a known setting (allowed: lanes, memory)"},
-	{logOf33000 + "; batch-window=0", "oncebox:batch-window is shorter than 1s"},
-	{"ledger=log?memory=1MiB; expected-rate=33000", "oncebox:ledger: option memory ... 16MiB or more"},
-	{logOf33000 + "; dedupe-memory=10241", "oncebox:dedupe-memory is 10241; choose 128 to 10240"},
+	{"ledger=row", "records.ledger is not a known ledger (allowed: keys, log, valkey://HOST:PORT"},
+	{"ledger=keys?memory=1GiB", "records.ledger: option memory is not a known setting (allowed: concurrency)"},
+	{"expected-rate=1000", "records.expected-rate is set, but only records.ledger=log needs it; leave it out"},
+	{"expected-rate=0", "records.expected-rate ... a whole number from 1"},
+	{"ledger=log; window=1m; scope=A", "records.scope ... records.expected-rate is missing"},
+	{"ledger=log", "records.expected-rate is missing: with records.ledger=log all entries that count are in memory"},
+	{logOf33000 + "; window=0", "records.window is shorter than"}, // for ever
+	{"ledger=log?lanes=257; expected-rate=33000", "records.ledger: option lanes ... 1 to 256"},
+	{"ledger=log?lanes=0; expected-rate=33000", "records.ledger: option lanes"},
+	{"ledger=log?concurrency=8; expected-rate=33000", "records.ledger: option concurrency is not a known setting (allowed: lanes, memory)"},
+	{logOf33000 + "; batch-window=0", "records.batch-window is shorter than 1s"},
+	{"ledger=log?memory=1MiB; expected-rate=33000", "records.ledger: option memory ... 16MiB or more"},
+	{logOf33000 + "; records.memory=10241", "records.memory is 10241; choose 128 to 10240"},
 	{
 		"ledger=log?memory=3GiB; expected-rate=33000",
-		"oncebox:ledger has a memory above 80% of the memory of the function, which oncebox:dedupe-memory has in MiB",
+		"records.ledger has a memory above 80% of the memory of the function, which records.memory has in MiB",
 	},
 	{
 		logOf33000 + "; sink=dynamodb:their-items?key=id",
-		"oncebox:ledger is not keys, but with oncebox:sink=dynamodb: an item is written in one transaction",
+		"records.ledger is not keys, but with records.sink=dynamodb: an item is written in one transaction",
 	},
 	{
 		logOf33000 + "; window=1h",
-		"oncebox:window is 1h: at 33000 records a second its entries need 3.8 GiB in memory, and there are 1.8 GiB for them " +
-			"(oncebox:dedupe-memory is 3008); choose at least 6421, or a window of at most 28m",
+		"records.window is 1h: at 33000 records a second its entries need 3.8 GiB in memory, and there are 1.8 GiB for them " +
+			"(records.memory is 3008); choose at least 6421, or a window of at most 28m",
 	},
 	{
-		"ledger=log?memory=2GiB; expected-rate=33000; window=1h; dedupe-memory=8192",
-		"there are 2.0 GiB for them (oncebox:dedupe-memory is 8192); choose at least 6421 and leave the memory out of " +
-			"oncebox:ledger, or a window of at most 31m",
+		"ledger=log?memory=2GiB; expected-rate=33000; window=1h; records.memory=8192",
+		"there are 2.0 GiB for them (records.memory is 8192); choose at least 6421 and leave the memory out of " +
+			"records.ledger, or a window of at most 31m",
 	},
 	{
 		logOf33000, // 2d is the default
-		"oncebox:window is 2d ... need 180.6 GiB in memory ... a function has at most 10240 MiB, in which a window of 1h35m " +
+		"records.window is 2d ... need 180.6 GiB in memory ... a function has at most 10240 MiB, in which a window of 1h35m " +
 			"fits; choose at most that, or another ledger",
 	},
 	{
 		"ledger=log?lanes=2; expected-rate=60000; window=1m",
-		"oncebox:ledger has 2 lanes: at 60000 records a second a lane takes 1050 write units a second or more, and DynamoDB " +
+		"records.ledger has 2 lanes: at 60000 records a second a lane takes 1050 write units a second or more, and DynamoDB " +
 			"takes at most 1000; choose at least 3, as in log?lanes=16, in a scope that has no records yet",
 	},
 
 	// The Valkey ledger.
-	{"ledger=valkey://cache", "oncebox:ledger does not name servers of Valkey (allowed: valkey://HOST:PORT"},
-	{"ledger=valkey://them:hunter2@cache:6379", "oncebox:ledger has a user or a password ... without a user and a password"},
-	{"ledger=valkey://them:hunter2@" + theirCache, "oncebox:ledger has a user or a password"},
-	{valkey + "?buckets=0", "oncebox:ledger: option buckets"},
-	{valkey + "?buckets=134217729", "oncebox:ledger: option buckets ... 1 to 134217728"},
-	{"ledger=keys?buckets=8", "oncebox:ledger: option buckets is not a known setting (allowed: concurrency)"},
-	{valkey + "?password=hunter2", "oncebox:ledger: option password is not a known setting (allowed: buckets, previous"},
-	{valkey + "?password-file=/etc/password", "oncebox:ledger: option password-file: a function on Lambda has only the files of its code"},
-	{valkey + "?lanes=8", "oncebox:ledger: option lanes is not a known setting (allowed: buckets, previous"},
-	{valkey + "; expected-rate=8", "oncebox:expected-rate is set, but only oncebox:ledger=log needs it; leave it out"},
-	{valkey + "?previous=old:6379", "oncebox:ledger: option since is missing"},
-	{valkey + "?since=2027-03-01T09:00:00Z", "oncebox:ledger: option previous is missing"},
+	{"ledger=valkey://cache", "records.ledger does not name servers of Valkey (allowed: valkey://HOST:PORT"},
+	{"ledger=valkey://them:hunter2@cache:6379", "records.ledger has a user or a password ... without a user and a password"},
+	{"ledger=valkey://them:hunter2@" + theirCache, "records.ledger has a user or a password"},
+	{valkey + "?buckets=0", "records.ledger: option buckets"},
+	{valkey + "?buckets=134217729", "records.ledger: option buckets ... 1 to 134217728"},
+	{"ledger=keys?buckets=8", "records.ledger: option buckets is not a known setting (allowed: concurrency)"},
+	{valkey + "?password=hunter2", "records.ledger: option password is not a known setting (allowed: buckets, previous"},
+	{valkey + "?password-file=/etc/password", "records.ledger: option password-file: a function on Lambda has only the files of its code"},
+	{valkey + "?lanes=8", "records.ledger: option lanes is not a known setting (allowed: buckets, previous"},
+	{valkey + "; expected-rate=8", "records.expected-rate is set, but only records.ledger=log needs it; leave it out"},
+	{valkey + "?previous=old:6379", "records.ledger: option since is missing"},
+	{valkey + "?since=2027-03-01T09:00:00Z", "records.ledger: option previous is missing"},
 	{
 		valkey + "?previous=valkeys://old:6379&since=tomorrow",
-		"oncebox:ledger: option previous does not name servers of Valkey ... oncebox:ledger: option since is not a time",
+		"records.ledger: option previous does not name servers of Valkey ... records.ledger: option since is not a time",
 	},
-	{valkey + "; sink=dynamodb:their-items?key=id", "oncebox:ledger is not keys, but with oncebox:sink=dynamodb"},
-	{"ledger=keys?secret-arn=" + theirSecret, "oncebox:ledger: option secret-arn is not a known setting (allowed: concurrency)"},
+	{valkey + "; sink=dynamodb:their-items?key=id", "records.ledger is not keys, but with records.sink=dynamodb"},
+	{"ledger=keys?secret-arn=" + theirSecret, "records.ledger: option secret-arn is not a known setting (allowed: concurrency)"},
 	{
 		valkey + "?secret-arn=valkey/theirs",
-		"oncebox:ledger: option secret-arn is not the ARN of a secret ... arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX",
+		"records.ledger: option secret-arn is not the ARN of a secret ... arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX",
 	},
-	{valkey + "?secret-arn=arn:aws:secretsmanager:eu-west-1:123456789012:secret:theirs", "oncebox:ledger: option secret-arn"},
+	{valkey + "?secret-arn=arn:aws:secretsmanager:eu-west-1:123456789012:secret:theirs", "records.ledger: option secret-arn"},
 	{
 		"ledger=valkeys://" + theirCache,
-		"oncebox:subnet-ids is missing: " + theirCache + " is reached from its VPC only; set oncebox:subnet-ids and " +
-			"oncebox:security-group-ids",
+		"subnet-ids is missing: " + theirCache + " is reached from its VPC only; set subnet-ids and " +
+			"security-group-ids",
 	},
 	{
 		valkey + "?previous=theirs.memorydb.eu-west-1.amazonaws.com:6379&since=2027-03-01T09:00:00Z",
-		"oncebox:subnet-ids is missing: theirs.memorydb.eu-west-1.amazonaws.com:6379 is reached from its VPC only",
+		"subnet-ids is missing: theirs.memorydb.eu-west-1.amazonaws.com:6379 is reached from its VPC only",
 	},
-	{"subnet-ids=subnet-0a1b2c3d", "oncebox:subnet-ids and oncebox:security-group-ids belong together"},
-	{"security-group-ids=sg-0a1b2c3d", "oncebox:subnet-ids and oncebox:security-group-ids belong together"},
+	{"subnet-ids=subnet-0a1b2c3d", "subnet-ids and security-group-ids belong together"},
+	{"security-group-ids=sg-0a1b2c3d", "subnet-ids and security-group-ids belong together"},
 	{
 		"subnet-ids=private; security-group-ids=sg-0a1b2c3d",
-		`oncebox:subnet-ids is "private"; write different ids with commas between, as in subnet-0a1b2c3d4e5f60718`,
+		`subnet-ids is "private"; write different ids with commas between, as in subnet-0a1b2c3d4e5f60718`,
 	},
-	{"subnet-ids=subnet-0a1b2c3d; security-group-ids=sg-0a1b2c3d,sg-0a1b2c3d", "oncebox:security-group-ids ... different ids"},
+	{"subnet-ids=subnet-0a1b2c3d; security-group-ids=sg-0a1b2c3d,sg-0a1b2c3d", "security-group-ids ... different ids"},
 
 	// Everything at once.
 	{
 		jwt + "; jwt-issuer=http://x; jwt-audience=; parallelization=11; scope=A; horizon=100h; record-age=200h; " +
 			"retries=10001",
-		"oncebox:jwt-issuer ... oncebox:jwt-audience ... oncebox:horizon is 100h ... oncebox:parallelization is 11 ... " +
-			"oncebox:retries is 10001 ... oncebox:record-age is 200h ... oncebox:scope",
+		"claims.jwt-issuer ... claims.jwt-audience ... records.horizon is 100h ... records.parallelization is 11 ... " +
+			"records.retries is 10001 ... records.record-age is 200h ... records.scope",
 	},
 	{
-		"jobs=claim; no-such=1; architecture=arm; natural=no; key-arn=x; dead-letter-bucket=A; warm-read-units=1",
-		"oncebox:key-arn ... oncebox:architecture ... oncebox:jobs ... oncebox:dead-letter-bucket ... oncebox:no-such ... " +
-			"oncebox:natural ... oncebox:warm-read-units is 1",
+		"auth=; no-such=1; architecture=arm; natural=no; key-arn=x; dead-letter-bucket=A; warm-read-units=1",
+		"key-arn ... architecture ... claims.auth ... records.natural ... records.dead-letter-bucket ... no-such ... " +
+			"warm-read-units is 1",
 	},
 }
 
-// TestContextIsRefused checks that an error names the context value that is wrong, and says what to do.
-func TestContextIsRefused(t *testing.T) {
+// TestSettingsAreRefused checks that an error names the key that is wrong, and says what to do.
+func TestSettingsAreRefused(t *testing.T) {
 	for _, r := range refusals {
-		t.Run(fmt.Sprintf("%.100s", r.context), func(t *testing.T) { says(t, refused(t, values(r.context)), r.says) })
+		t.Run(fmt.Sprintf("%.100s", r.settings), func(t *testing.T) { says(t, refused(t, values(r.settings)), r.says) })
 	}
-	says(t, refused(t, map[string]any{"disposable": true}), "oncebox:disposable is neither on nor off")
-	says(t, refused(t, map[string]any{"scope": map[string]any{"a": "b"}}), "oncebox:scope is an object; write a text")
-	says(t, refused(t, map[string]any{"volatile": []any{"a", []any{map[string]any{}}}}), "oncebox:volatile is an object")
 }
 
-// notForUsers are names of Go and of functions, which users of context values do not know.
+// notForUsers are names of Go and of functions, which users of the settings file do not know.
 var notForUsers = regexp.MustCompile(
 	`ONCEBOX_|Props|Auth(JWT|IAM|Link|Open)|Source|Destination|Retention|Horizon|BatchSize|RecordAge|Retries|Queue|Bucket`)
 
@@ -400,9 +404,9 @@ func says(t *testing.T, message, parts string) {
 // TestAdviceForTheLogIsTaken follows the advice in the refusals of the log ledger.
 func TestAdviceForTheLogIsTaken(t *testing.T) {
 	for _, context := range []string{
-		logOf33000 + "; window=1h; dedupe-memory=6421", logOf33000 + "; window=28m",
-		"ledger=log?memory=2GiB; expected-rate=33000; window=31m; dedupe-memory=8192",
-		logOf33000 + "; window=1h35m; dedupe-memory=10240",
+		logOf33000 + "; window=1h; records.memory=6421", logOf33000 + "; window=28m",
+		"ledger=log?memory=2GiB; expected-rate=33000; window=31m; records.memory=8192",
+		logOf33000 + "; window=1h35m; records.memory=10240",
 		"ledger=log?lanes=3; expected-rate=60000; window=1m",
 	} {
 		if _, err := trySynth(t, values(context)); err != nil {
@@ -413,20 +417,20 @@ func TestAdviceForTheLogIsTaken(t *testing.T) {
 
 // TestOneProblemIsToldOnce checks a problem that both jobs have.
 func TestOneProblemIsToldOnce(t *testing.T) {
-	if message := refused(t, values("log-level=loud")); strings.Count(message, "oncebox:log-level") != 1 {
+	if message := refused(t, values("log-level=loud")); strings.Count(message, "log-level") != 1 {
 		t.Errorf("it says\n%s", message)
 	}
 }
 
-// TestHostileContextValues checks that every value makes a template or an error, and that jsii does not panic.
-func TestHostileContextValues(t *testing.T) {
+// TestHostileSettings checks that every value makes a template or an error, and that jsii does not panic.
+func TestHostileSettings(t *testing.T) {
 	testengine.CheckOnly(t)
-	for _, name := range infra.ContextNames() {
+	for _, name := range append(settingPaths(t), "claims", "records", "no-such") {
 		for _, value := range []string{"\x00", strings.Repeat("x", 300)} {
 			func() {
 				defer func() {
 					if p := recover(); p != nil {
-						t.Errorf("oncebox:%s: %.20q: panic: %v", name, value, p)
+						t.Errorf("%s: %.20q: panic: %v", name, value, p)
 					}
 				}()
 				_, _ = trySynth(t, with(values(jwt), map[string]any{name: value}))
@@ -463,7 +467,7 @@ type (
 	recordProps = infra.RecordDedupeProps
 )
 
-// wrongClaims and wrongRecords are props that context values cannot have, by the text of the error, which names
+// wrongClaims and wrongRecords are props that a settings file cannot have, by the text of the error, which names
 // props.
 var (
 	wrongClaims = map[string]func(awscdk.Stack, *claimProps){

@@ -11,11 +11,14 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -65,8 +68,8 @@ func runInFolder() (code int, err error) {
 	return tests.ProcessState.ExitCode(), err
 }
 
-// synth returns the template of infra.NewStack with these context values, which override cdk.json. The names of the
-// values have no "oncebox:". The functions are stand-ins unless their -code values name others.
+// synth returns the template of infra.NewStack with these settings (see fileOf). The functions are stand-ins unless
+// their -code values name others.
 //
 // jsii handles one call at a time, so a test that calls synth does not run in parallel.
 func synth(t *testing.T, values map[string]any) template {
@@ -88,7 +91,7 @@ func refused(t *testing.T, values map[string]any) string {
 
 func trySynth(t *testing.T, values map[string]any) (template, error) {
 	t.Helper()
-	app := newApp(t, withDefaults(t, values))
+	app := newApp(t, contextOf(t, values))
 	stack, err := infra.NewStack(app)
 	if err != nil {
 		return nil, err
@@ -96,7 +99,7 @@ func trySynth(t *testing.T, values map[string]any) (template, error) {
 	return templateOf(t, app, stack), nil
 }
 
-// values reads context values as in "jobs=claims; auth=open". The last of a name counts.
+// values reads settings as in "claims=none; sink=kinesis:unique". The last of a name counts.
 func values(text string) map[string]any {
 	all := map[string]any{}
 	for pair := range strings.SplitSeq(text, "; ") {
@@ -106,47 +109,99 @@ func values(text string) map[string]any {
 	return all
 }
 
-// with returns a context with more or other values.
-func with(context, more map[string]any) map[string]any {
-	all := maps.Clone(context)
+// with returns settings with more or other values.
+func with(settings, more map[string]any) map[string]any {
+	all := maps.Clone(settings)
 	maps.Copy(all, more)
 	return all
 }
 
-// bothJobs is the value of oncebox:jobs in goldens that do not set it.
-const bothJobs = "claims,records"
-
 // codeNames are the context values with the folders of the functions.
 var codeNames = []string{"claim-code", "sweep-code", "dedupe-code"}
 
-// withDefaults adds the values of cdk.json, both jobs, and stand-ins for the functions.
-func withDefaults(t *testing.T, values map[string]any) map[string]any {
+// fileOf returns the content of a settings file. A name without a part, as in sink, is the key of the part that has it.
+// A key without a value is left out. The file has both parts, auth=iam and id-path=id, unless the settings say
+// otherwise.
+func fileOf(t *testing.T, settings map[string]any) map[string]any {
 	t.Helper()
-	context := cdkJSON(t)
-	context["oncebox:jobs"] = bothJobs
+	claims, records := map[string]any{"auth": "iam"}, map[string]any{"id-path": "id"}
+	file := map[string]any{"claims": claims, "records": records}
+	for name, value := range settings {
+		path := pathOf(t, name)
+		part, key, hasPart := strings.Cut(path, ".")
+		at := map[string]map[string]any{"claims": claims, "records": records}[part]
+		if !hasPart {
+			at, key = file, path
+		}
+		at[key] = value
+		if value == "" {
+			delete(at, key)
+		}
+	}
+	return file
+}
+
+// pathOf returns the path of a setting in the file.
+func pathOf(t *testing.T, name string) string {
+	t.Helper()
+	for _, path := range settingPaths(t) {
+		if _, key, _ := strings.Cut(path, "."); key == name {
+			return path
+		}
+	}
+	return name
+}
+
+// contextOf returns the context with a settings file, and with stand-ins for the functions.
+func contextOf(t *testing.T, settings map[string]any) map[string]any {
+	t.Helper()
+	context, inFile := map[string]any{}, maps.Clone(settings)
 	code := standIn(t, elf.EM_AARCH64)
-	if values["architecture"] == "x86_64" {
+	if settings["architecture"] == "x86_64" {
 		code = standIn(t, elf.EM_X86_64)
 	}
 	for _, name := range codeNames {
 		context["oncebox:"+name] = code
+		if own, ok := settings[name]; ok {
+			context["oncebox:"+name] = own
+			delete(inFile, name)
+		}
 	}
-	for name, value := range values {
-		context["oncebox:"+name] = value
-	}
+	encoded, err := json.Marshal(fileOf(t, inFile)) // JSON is YAML
+	must(t, err)
+	context["oncebox:settings"] = writeSettings(t, string(encoded))
 	return context
 }
 
-// cdkJSON returns the context of cdk.json.
-func cdkJSON(t *testing.T) map[string]any {
+func writeSettings(t *testing.T, content string) (path string) {
 	t.Helper()
-	encoded, err := os.ReadFile(root + "/cdk.json")
-	must(t, err)
-	var file struct {
-		Context map[string]any `json:"context"`
-	}
-	must(t, json.Unmarshal(encoded, &file))
-	return file.Context
+	path = filepath.Join(t.TempDir(), "prod.yaml")
+	must(t, os.WriteFile(path, []byte(content), 0o600))
+	return path
+}
+
+// settingPaths returns the paths of all settings, in their order: those that a refusal of unknown keys lists.
+func settingPaths(t *testing.T) []string {
+	t.Helper()
+	knownPaths.Do(func() {
+		const none = "qqqqqqqqqqqqqqqqqq"
+		code := standIn(t, elf.EM_AARCH64)
+		_, err := infra.NewStack(newApp(t, map[string]any{
+			"oncebox:settings":   writeSettings(t, none+": 1\nclaims: {"+none+": 1}\nrecords: {"+none+": 1}"),
+			"oncebox:claim-code": code,
+		}))
+		for _, list := range regexp.MustCompile(`(?m)^((?:claims\.|records\.)?)q+ in .*allowed: (.*?)(?:, claims, records)?\)$`).FindAllStringSubmatch(fmt.Sprint(err), -1) {
+			for key := range strings.SplitSeq(list[2], ", ") {
+				knownPaths.all = append(knownPaths.all, list[1]+key)
+			}
+		}
+	})
+	return knownPaths.all
+}
+
+var knownPaths struct {
+	sync.Once
+	all []string
 }
 
 func newApp(t *testing.T, context map[string]any) awscdk.App {

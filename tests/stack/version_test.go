@@ -33,7 +33,7 @@ func TestAVersionForEachChange(t *testing.T) {
 		{"a variable of all functions", values("log-level=debug"), all},
 		{"a variable of one", values("campaign-cache=1s"), []string{"claim"}},
 		{"the code of one", map[string]any{"dedupe-code": other}, []string{"dedupe"}},
-		{"the memory of one", values("dedupe-memory=2048"), []string{"dedupe"}},
+		{"the memory of one", values("records.memory=2048"), []string{"dedupe"}},
 	} {
 		var changed []string
 		for function, version := range versions(synth(t, c.values)) {

@@ -12,47 +12,47 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 )
 
-// inNoTemplate are the context values that a normalized template does not show, and the tests of their effect.
-var inNoTemplate = []string{
-	"stack",                                   // TestStackName
-	"claim-code", "sweep-code", "dedupe-code", // TestFunctionsAreChecked
-}
+// inNoTemplate are the settings that a template does not show. TestStack tests their effect.
+var inNoTemplate = []string{"stack", "termination-protection"}
 
-// TestGoldensSetEveryContextValue checks that each context value is set in a golden, which so shows its effect.
-func TestGoldensSetEveryContextValue(t *testing.T) {
-	t.Parallel()
+// TestGoldensSetEverySetting checks that each key of the settings file is set in a golden, which so shows its effect.
+func TestGoldensSetEverySetting(t *testing.T) {
 	set := slices.Clone(inNoTemplate)
 	for _, g := range goldens {
-		set = slices.AppendSeq(set, maps.Keys(g.context))
+		for name := range g.settings {
+			if !slices.Contains([]string{"claims", "records"}, name) {
+				set = append(set, pathOf(t, name))
+			}
+		}
 	}
 	slices.Sort(set)
-	if set, want := slices.Compact(set), slices.Sorted(slices.Values(infra.ContextNames())); !slices.Equal(set, want) {
+	if set, want := slices.Compact(set), slices.Sorted(slices.Values(settingPaths(t))); !slices.Equal(set, want) {
 		t.Errorf("the goldens set %v\nwant %v", set, want)
 	}
 }
 
-// TestEveryContextValueHasAnEffect removes each value from a golden. Then the template must change, or infra must
+// TestEverySettingHasAnEffect removes each value from a golden. Then the template must change, or infra must
 // refuse the rest because another value needs this one. The invariants must hold for the rest.
-func TestEveryContextValueHasAnEffect(t *testing.T) {
+func TestEverySettingHasAnEffect(t *testing.T) {
 	testengine.CheckOnly(t)
 	seen := map[string]bool{}
 	for _, g := range goldens {
-		for name := range g.context {
-			if seen[name] {
+		for name := range g.settings {
+			if seen[name] || slices.Contains(inNoTemplate, name) {
 				continue
 			}
 			seen[name] = true
 			t.Run(g.name+"/"+name, func(t *testing.T) {
-				context := maps.Clone(g.context)
-				delete(context, name)
-				tpl, err := trySynth(t, context)
+				rest := maps.Clone(g.settings)
+				delete(rest, name)
+				tpl, err := trySynth(t, rest)
 				if err != nil {
 					return
 				}
 				if len(differences("", g.read(t), normalized(t, tpl))) == 0 {
-					t.Errorf("%v changes nothing", g.context[name])
+					t.Errorf("%v changes nothing", g.settings[name])
 				}
-				for _, wrong := range broken(tpl, context) {
+				for _, wrong := range broken(tpl, rest) {
 					t.Error(wrong)
 				}
 			})
@@ -60,15 +60,27 @@ func TestEveryContextValueHasAnEffect(t *testing.T) {
 	}
 }
 
-func TestStackName(t *testing.T) {
-	stack, err := infra.NewStack(newApp(t, withDefaults(t, values("stack=another"))))
+// TestStack checks what is not in the template.
+func TestStack(t *testing.T) {
+	stack, err := infra.NewStack(newApp(t, contextOf(t, values("stack=another; termination-protection=on"))))
 	must(t, err)
 	if got := *stack.StackName(); got != "another" {
 		t.Errorf("the stack is called %s", got)
 	}
+	if protected := stack.TerminationProtection(); protected == nil || !*protected {
+		t.Error("anybody can delete it")
+	}
+	if tags := *stack.Tags().TagValues(); len(tags) != 1 || *tags["oncebox:settings"] != "prod.yaml" {
+		t.Errorf("its tags are %v", tags)
+	}
+	stack, err = infra.NewStack(newApp(t, contextOf(t, nil)))
+	must(t, err)
+	if protected := stack.TerminationProtection(); protected != nil && *protected {
+		t.Error("by default nobody can delete it")
+	}
 }
 
-// notSettings are the variables that no context value sets by their name.
+// notSettings are the variables that no key of the settings file sets by its name.
 var notSettings = map[string]string{
 	"ONCEBOX_DEAD_LETTERS": "dead-letter-bucket and notify-queue-arn, or the bucket and the queue that are made",
 	"ONCEBOX_CALLER":       "auth, so that routes and function agree",
@@ -76,7 +88,7 @@ var notSettings = map[string]string{
 	"ONCEBOX_CHALLENGE_SECRET_FILE": "challenge-secret-arn: a function on Lambda has only the files of its code",
 }
 
-// TestEveryVariableCanBeSet checks that oncebox:x-y sets ONCEBOX_X_Y, except for the variables above.
+// TestEveryVariableCanBeSet checks that the key x-y sets ONCEBOX_X_Y, except for the variables above.
 func TestEveryVariableCanBeSet(t *testing.T) {
 	t.Parallel()
 	exceptions := maps.Clone(notSettings)
@@ -87,8 +99,8 @@ func TestEveryVariableCanBeSet(t *testing.T) {
 				continue
 			}
 			name := strings.ReplaceAll(strings.ToLower(strings.TrimPrefix(variable, "ONCEBOX_")), "_", "-")
-			if !slices.Contains(infra.ContextNames(), name) {
-				t.Errorf("%s cannot be set: there is no oncebox:%s", variable, name)
+			if !slices.Contains(settingPaths(t), pathOf(t, name)) {
+				t.Errorf("%s cannot be set: there is no key %s", variable, name)
 			}
 		}
 	}
@@ -114,19 +126,20 @@ func variablesThatItReads(t *testing.T, function resource) []string {
 	return all
 }
 
-// TestDocumentedContextValues checks that the tables of context values have every one of them. Those with a default
-// in a table are set to it, all at once. That changes only the variables of functions, which have the same defaults.
-func TestDocumentedContextValues(t *testing.T) {
-	listed, defaults := documentedContext(t, "/docs/configuration.md", "## Context values")
-	if known := slices.Sorted(slices.Values(infra.ContextNames())); !slices.Equal(listed, known) {
+// TestDocumentedSettings checks that the tables of the settings file have every key. Those with a default in a table are
+// set to it, all at once. That changes only the variables of functions, which have the same defaults.
+func TestDocumentedSettings(t *testing.T) {
+	listed, defaults := documentedSettings(t)
+	if known := slices.Sorted(slices.Values(settingPaths(t))); !slices.Equal(listed, known) {
 		t.Errorf("the tables have %v\nwant %v", listed, known)
 	}
 	if len(defaults) < 10 {
 		t.Errorf("the tables have only the defaults %v", defaults)
 	}
 	documented, without := normalized(t, synth(t, defaults)), readGolden(t, "default")
-	for name := range defaults {
-		variable := variables + ".ONCEBOX_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	for path := range defaults {
+		key := path[strings.Index(path, ".")+1:]
+		variable := variables + ".ONCEBOX_" + strings.ToUpper(strings.ReplaceAll(key, "-", "_"))
 		for _, tpl := range []template{documented, without} {
 			for _, function := range tpl.resources(functionType) {
 				set(function, variable, nil)
@@ -138,32 +151,36 @@ func TestDocumentedContextValues(t *testing.T) {
 	}
 }
 
-var contextName = regexp.MustCompile("`oncebox:([a-z-]+)`")
+var settingName = regexp.MustCompile("`([a-z0-9-]+)`")
 
-// documentedContext reads the tables under a heading: the names of the context values, sorted, and the defaults that
-// the tables show as code. It leaves out the folders of the code, which are empty here.
-func documentedContext(t *testing.T, file, heading string) (listed []string, defaults map[string]any) {
+// documentedSettings reads the tables under "The settings file": the paths of the keys, sorted, and the defaults that the
+// tables show as code.
+func documentedSettings(t *testing.T) (listed []string, defaults map[string]any) {
 	t.Helper()
-	text, err := os.ReadFile(root + file)
+	text, err := os.ReadFile(root + "/docs/configuration.md")
 	must(t, err)
-	_, section, _ := strings.Cut(string(text), "\n"+heading+"\n")
+	_, section, _ := strings.Cut(string(text), "\n## The settings file\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	defaults = map[string]any{}
+	part := ""
 	for line := range strings.Lines(section) {
+		if title, ok := strings.CutPrefix(line, "### Settings of "); ok {
+			part = map[string]string{"claims": "claims.", "records": "records."}[strings.TrimSpace(title)]
+		}
 		cells := strings.Split(line, "|")
 		if len(cells) != 5 {
 			continue
 		}
-		names := contextName.FindAllStringSubmatch(cells[1], -1)
+		names := settingName.FindAllStringSubmatch(cells[1], -1)
 		values := strings.Split(strings.TrimSpace(cells[2]), ", ")
 		for i, name := range names {
-			listed = append(listed, name[1])
-			if len(values) != 1 && len(values) != len(names) || strings.HasSuffix(name[1], "-code") {
+			listed = append(listed, part+name[1])
+			if len(values) != 1 && len(values) != len(names) {
 				continue // words
 			}
 			value := values[min(i, len(values)-1)] // one for all names, or one each
 			if text := strings.Trim(value, "`"); value == "`"+text+"`" {
-				defaults[name[1]] = text
+				defaults[part+name[1]] = text
 			}
 		}
 	}
