@@ -135,15 +135,18 @@ func (r *batchRun) openParts(ctx context.Context, c *chunk, whole userRecord) er
 		return err
 	}
 	c.users = slices.Grow(c.users, len(parts)) // an aggregate may have many parts
-	for begin := len(c.users); len(parts) > 0 && !c.failed(); parts = parts[1:] {
+	begin := len(c.users)
+	for _, p := range parts {
 		part := whole
 		part.sub = len(c.users) - begin
 		part.output = Output{
-			PartitionKey: string(parts[0].PartitionKey), ExplicitHashKey: string(parts[0].ExplicitHashKey),
-			Aggregated: true, Data: parts[0].Data,
+			PartitionKey: string(p.PartitionKey), ExplicitHashKey: string(p.ExplicitHashKey), Aggregated: true, Data: p.Data,
 		}
 		if err := r.openFrame(ctx, c, part, false); err != nil {
 			return err
+		}
+		if c.failed() { // by this part: a record before it may have failed, too
+			return nil
 		}
 	}
 	return nil
