@@ -72,10 +72,16 @@ func (c redriveShow) Run(ctx context.Context, a *app) error {
 	if err := redrive.Identify(&letter, retention, time.Now()); err != nil {
 		return err
 	}
+	begun, err := archive.Look(ctx, c.Name, nil)
+	if err != nil {
+		return err
+	}
 	status := redrive.Pending
 	switch {
 	case marker != nil:
 		status = redrive.Done
+	case begun.Other != nil:
+		status = redrive.Begun
 	case retention.PastHorizon(letter.Arrival(), time.Now()):
 		status = redrive.PastHorizon
 	}
@@ -84,6 +90,9 @@ func (c redriveShow) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	shown.Place, shown.Marker = archive.Place(c.Name), marker
+	if status == redrive.Begun {
+		shown.Why = redrive.BegunBy(begun.Other)
+	}
 	return a.print(shown, shown.text())
 }
 
@@ -141,6 +150,7 @@ func (s shownLetter) text() string {
 	line("name", s.Name)
 	line("place", placeText(s.Place))
 	line("status", s.Status)
+	line("begun", s.Why)
 	line("kind", s.Kind)
 	line("reason", s.Reason)
 	line("arrival", s.Arrival.Format(time.RFC3339Nano))

@@ -51,8 +51,8 @@ func (w within) List(ctx context.Context, prefix, after string) (names []string,
 	return names, err
 }
 
-// player returns a run of the only letter of the world. Every second run is over the prefix of a function, and the
-// others are over the whole store.
+// player returns a run of the only letter of the world. The first run is over the prefix of a function, and the others
+// are over the whole store.
 func (w *world) player() *player {
 	v := newWorld(w, w.level, w.ledger, w.dead)
 	v.delivered, v.chain, v.letters, v.runs = w.delivered, w.chain, w.letters, w.runs
@@ -60,7 +60,7 @@ func (w *world) player() *player {
 	l := letter(1, "a") // named, since a listing would make many more schedules
 	prefix, name := "poison/"+scope+"/", deadletter.Name(l.Scope, l.Owner, l.Data)
 	p := &player{world: v, job: v.job(), calls: make(chan struct{}), turn: make(chan struct{}), objects: v}
-	if w.runs%2 == 0 {
+	if w.runs == 1 {
 		p.objects = within{v, prefix}
 	} else {
 		name = prefix + name
