@@ -144,7 +144,9 @@ func (a *Archive) End(ctx context.Context, name string, of *Attempt) error {
 // an archive with another prefix.
 func begunName(letter string) string { return besideName(letter, begunFolder) }
 
-func attemptName(letter string, number int) string { return fmt.Sprintf("%s.%d", begunName(letter), number) }
+func attemptName(letter string, number int) string {
+	return fmt.Sprintf("%s.%d", begunName(letter), number)
+}
 
 const endMark = "ended-"
 

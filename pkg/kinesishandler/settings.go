@@ -119,6 +119,8 @@ type Options struct {
 	// it: smaller chunks cost the sink more requests, and with larger ones fewer records are done at a deadline.
 	// Tests set it.
 	Chunk int
+	// OpenedBytes is as in dedupe.Settings. In Lambda it is an eighth of the function's memory, at most 128 MiB.
+	OpenedBytes int
 	// Clock uses real time by default. Tests set it.
 	Clock dedupe.Clock
 }
@@ -217,6 +219,7 @@ func (p parser) options(environ []string) Options {
 		Unaggregated:    !p.Switch(varSourceAggregation, true),
 		Consumer:        valueOf(environ, varFunctionName),
 		LogLevel:        p.LogLevel(varLogLevel),
+		OpenedBytes:     openedBytes(functionMemory(environ)),
 	}
 	p.objectFormat(o)
 	for name, passes := range map[string]bool{varNatural: o.PassNatural, varSynthetic: o.PassSynthetic} {
