@@ -334,7 +334,7 @@ func (j *Job) deliver(ctx context.Context, r *Report, work work, scope string) (
 	created, err := j.Markers.MarkDone(context.WithoutCancel(ctx), r.Name, r.Marker)
 	switch {
 	case err != nil:
-		return fmt.Errorf("it is delivered, but its marker is not stored: %w", err)
+		return fmt.Errorf("it is delivered, but its marker is not stored, so do not send it again with --take-over: %w", err)
 	case !created:
 		r.Status, r.Why = AlreadyDone, "another run was at work on it at the same time, and has marked it"
 	}
@@ -347,7 +347,7 @@ func (r *Report) othersWork(b deadletter.Begun, own string) {
 	case b.Done:
 		r.Status = AlreadyDone
 	case b.Other != nil && b.Other.Run == own:
-		r.Status, r.Why = Begun, "the letter is in the input twice, and its other copy is at work or has failed"
+		r.Status, r.Why = Begun, "the letter is in the input twice: this run has begun its other copy"
 	case b.Other != nil:
 		r.Status, r.Why = Begun, BegunBy(b.Other)
 	}
