@@ -105,10 +105,10 @@ func (c *codec) decompress(ctx context.Context, payload []byte, broken string, r
 // checkWindow refuses a zstd frame whose window is larger than all that the record may open to.
 func checkWindow(payload []byte, room *dedupe.Room) error {
 	var h zstd.Header
-	if h.Decode(payload) != nil || h.WindowSize <= uint64(room.Limit()) || h.WindowSize > maxWindow {
-		return nil
+	if err := h.Decode(payload); err == nil && h.WindowSize > uint64(room.Limit()) && h.WindowSize <= maxWindow {
+		return room.Take(0, room.Bytes()+1)
 	}
-	return room.Take(0, room.Bytes()+1)
+	return nil // the decoder says what is wrong with other headers
 }
 
 // compress compresses a text.
