@@ -101,7 +101,7 @@ func newLook(ctx context.Context, archive *deadletter.Archive, f letterFilter, p
 	}
 	return &redrive.Job{
 		Items: redrive.FromArchive(ctx, archive), Retention: retention, Records: streamReader(), Keep: f.keep,
-		Concurrency: p.Parallel, Now: time.Now,
+		Markers: archive, Concurrency: p.Parallel, Now: time.Now,
 	}, nil
 }
 
@@ -155,7 +155,7 @@ func (l letterJSON) text() string {
 
 type redriveList struct {
 	Letters string `arg:"" optional:"" name:"store" help:"s3://BUCKET/PREFIX or dir:PATH. Default: ONCEBOX_DEAD_LETTERS."`
-	Status  string `help:"Only letters with this status: pending, done, past-horizon, lost, refused or failed." enum:"pending,done,past-horizon,lost,refused,failed," default:"" placeholder:"STATUS"`
+	Status  string `help:"Only letters with this status: pending, begun, done, past-horizon, lost, refused or failed." enum:"pending,begun,done,past-horizon,lost,refused,failed," default:"" placeholder:"STATUS"`
 	letterFilter
 	atOnce
 }
@@ -168,13 +168,15 @@ s3://BUCKET finds the poison records of every scope and the batches that Lambda 
 as in s3://BUCKET/poison/orders.
 
   pending       can be redriven
+  begun         a run has begun it and not finished it
   done          has a marker: done/NAME beside it
   past-horizon  is older than ONCEBOX_HORIZON (14 days by default): copies of it may have been forgotten
   lost          is a batch without a payload, and the stream no longer has its records
   refused       is not a dead letter, or its records cannot be told
   failed        could not be read
 
-The list reads each letter, which costs a request each. For a batch without a payload it asks the stream.
+The list reads each letter, and whether a run has begun it, which costs two requests each. For a batch without a payload
+it asks the stream.
 
 Examples:
   oncebox redrive list s3://my-dead-letters
@@ -203,8 +205,8 @@ func (c redriveList) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	a.remark("%s", countsText(counts, redrive.Pending, redrive.Done, redrive.PastHorizon, redrive.Lost, redrive.Refused,
-		redrive.Failed))
+	a.remark("%s", countsText(counts, redrive.Pending, redrive.Begun, redrive.Done, redrive.PastHorizon, redrive.Lost,
+		redrive.Refused, redrive.Failed))
 	if n := counts[redrive.Failed]; n > 0 {
 		return fmt.Errorf("%s could not be read", quantity(n, "letter"))
 	}
@@ -225,7 +227,7 @@ func countsText(counts map[redrive.Status]int64, order ...redrive.Status) string
 type redriveExport struct {
 	File    string `arg:"" help:"The file to write; - is stdout. It must not exist."`
 	Letters string `arg:"" optional:"" name:"store" help:"s3://BUCKET/PREFIX or dir:PATH. Default: ONCEBOX_DEAD_LETTERS."`
-	Status  string `help:"Only letters with this status: pending, done, past-horizon or lost. Default: all." enum:"pending,done,past-horizon,lost," default:"" placeholder:"STATUS"`
+	Status  string `help:"Only letters with this status: pending, begun, done, past-horizon or lost. Default: all." enum:"pending,begun,done,past-horizon,lost," default:"" placeholder:"STATUS"`
 	letterFilter
 	atOnce
 }

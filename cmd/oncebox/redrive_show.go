@@ -70,12 +70,18 @@ func (c redriveShow) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	foreign := redrive.Identify(&letter, retention, time.Now())
+	begun, err := archive.Look(ctx, c.Name, nil)
+	if err != nil {
+		return err
+	}
 	status := redrive.Pending
 	switch {
 	case marker != nil:
 		status = redrive.Done
 	case foreign != nil:
 		status = redrive.Refused
+	case begun.Other != nil:
+		status = redrive.Begun
 	case retention.PastHorizon(letter.Arrival(), time.Now()):
 		status = redrive.PastHorizon
 	}
@@ -83,7 +89,10 @@ func (c redriveShow) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if shown.Place, shown.Marker = archive.Place(c.Name), marker; foreign != nil {
+	switch shown.Place, shown.Marker = archive.Place(c.Name), marker; {
+	case status == redrive.Begun:
+		shown.Why = redrive.BegunBy(begun.Other)
+	case foreign != nil:
 		shown.Why = foreign.Error()
 	}
 	return a.print(shown, shown.text())

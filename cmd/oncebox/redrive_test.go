@@ -118,6 +118,29 @@ func TestRedriveRunbook(t *testing.T) {
 	}
 }
 
+// TestRedriveBegun: a letter that a killed run has begun is not called ready or pending.
+func TestRedriveBegun(t *testing.T) {
+	s := newRedriveShell(t, 2)
+	l := deadLetter(0, time.Time{})
+	name := deadletter.Name(l.Scope, l.Owner, l.Data)
+	folder, err := deadletter.NewFolder(filepath.Join(s.dir, "failed"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	killed := deadletter.Runner{Run: "abc", By: "a test"}
+	if _, err := deadletter.NewArchive(folder).Begin(t.Context(), name, killed, time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	const says = "the run abc (a test) has begun it; if that run has ended, --take-over abc sends it"
+	s.run(exitDone, "redrive", "list").saying(t, "pending 1, begun 1", says)
+	s.run(exitDone, "redrive", "show", name).saying(t, "begun", says)
+	s.env = append(s.env, "ONCEBOX_ID_PATH=order.id")
+	s.run(exitLook, "redrive", "run", "--dry-run").saying(t, "ready 1, begun 1", says)
+	s.run(exitDone, "redrive", "run", "--dry-run", "--take-over", "abc").saying(t, "ready 2")
+	s.run(exitLook, "redrive", "run").saying(t, "done 1, begun 1", says)
+	s.run(exitDone, "redrive", "run", "--take-over", "abc").saying(t, "done 1, already-done 1")
+}
+
 // TestRedriveFilters: letters are chosen by time, kind and reason.
 func TestRedriveFilters(t *testing.T) {
 	s := newRedriveShell(t, 0)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"testing"
 	"time"
 
@@ -22,17 +23,50 @@ type player struct {
 	ended   bool
 	report  redrive.Report
 	failing string // the first call with this name fails, without an effect
+	objects deadletter.Listed
 }
 
-// player returns a run of the only letter of the world.
+// within is a part of a store: the objects whose names begin with a prefix.
+type within struct {
+	deadletter.Listed
+	prefix string
+}
+
+func (w within) Create(ctx context.Context, name string, content []byte) (bool, error) {
+	return w.Listed.Create(ctx, w.prefix+name, content)
+}
+
+func (w within) Read(ctx context.Context, name string) ([]byte, error) {
+	return w.Listed.Read(ctx, w.prefix+name)
+}
+
+func (w within) List(ctx context.Context, prefix, after string) (names []string, err error) {
+	if after != "" {
+		after = w.prefix + after
+	}
+	names, err = w.Listed.List(ctx, w.prefix+prefix, after)
+	for i := range names {
+		names[i] = strings.TrimPrefix(names[i], w.prefix)
+	}
+	return names, err
+}
+
+// player returns a run of the only letter of the world. The first run is over the prefix of a function, and the others
+// are over the whole store.
 func (w *world) player() *player {
 	v := newWorld(w, w.level, w.ledger, w.dead)
 	v.delivered, v.chain, v.letters, v.runs = w.delivered, w.chain, w.letters, w.runs
 	w.runs++
 	l := letter(1, "a") // named, since a listing would make many more schedules
-	name := "poison/" + scope + "/" + deadletter.Name(l.Scope, l.Owner, l.Data)
-	p := &player{world: v, job: v.job(), calls: make(chan struct{}), turn: make(chan struct{})}
-	p.job.Items = redrive.Named(deadletter.NewArchive(v), []string{name})
+	prefix, name := "poison/"+scope+"/", deadletter.Name(l.Scope, l.Owner, l.Data)
+	p := &player{world: v, job: v.job(), calls: make(chan struct{}), turn: make(chan struct{}), objects: v}
+	if w.runs == 1 {
+		p.objects = within{v, prefix}
+	} else {
+		name = prefix + name
+	}
+	archive := deadletter.NewArchive(p.objects)
+	p.job.Markers, p.job.Items = archive, redrive.Named(archive, []string{name})
 	v.step = func(what string, do func() error) error {
 		p.calls <- struct{}{}
 		<-p.turn
@@ -224,6 +258,43 @@ func TestTwoTakeOvers(t *testing.T) {
 	}
 }
 
+// TestTakeOverOfTakeOver kills a run, and then the run that takes it over, after each of its calls. To take over the
+// run that the next one names sends the letter.
+func TestTakeOverOfTakeOver(t *testing.T) {
+	t.Parallel()
+	for calls := range 20 {
+		w, begin := attempted(t, "stream", nil)
+		first := begin()
+		for range 4 { // up to its stored attempt
+			first.next()
+		}
+		first.dead = true
+		first.finish()
+		second := w.player()
+		second.job.Runner.TakesOver = []string{first.job.Runner.Run}
+		second.start()
+		for range calls {
+			if !second.ended {
+				second.next()
+			}
+		}
+		second.dead = true
+		second.finish()
+		next := w.player()
+		next.start()
+		if next.finish() == redrive.Begun {
+			_, named, _ := strings.Cut(next.report.Why, "--take-over ")
+			named, _, _ = strings.Cut(named, " ")
+			if last := w.alone(named); last != redrive.Done {
+				t.Errorf("killed after %d calls: %s; then %s", calls, next.report.Why, last)
+			}
+		}
+		if w.sent() == 0 {
+			t.Errorf("killed after %d calls: the letter is not sent", calls)
+		}
+	}
+}
+
 // believer believes the replies to its puts: if the first reply was lost, the second one does not say who has put the
 // attempt.
 type believer struct{ *deadletter.Archive }
@@ -260,7 +331,7 @@ func (e *ender) Begin(ctx context.Context, name string, r deadletter.Runner, now
 }
 
 func (e *ender) MarkDone(ctx context.Context, name string, m deadletter.Marker) (bool, error) {
-	if err := e.End(ctx, e.mine); err != nil {
+	if err := e.End(ctx, name, e.mine); err != nil {
 		return false, err
 	}
 	return e.Archive.MarkDone(ctx, name, m)
@@ -274,9 +345,9 @@ func TestMutantsOfAttempts(t *testing.T) {
 		"an attempt that is not finished counts as ended": func(p *player) {
 			p.job.Runner.TakesOver = []string{"run-1", "run-2"}
 		},
-		"the reply says who began": func(p *player) { p.job.Markers = believer{deadletter.NewArchive(p)} },
-		"an attempt is a marker":   func(p *player) { p.job.Markers = optimist{deadletter.NewArchive(p)} },
-		"ended before the marker":  func(p *player) { p.job.Markers = &ender{Archive: deadletter.NewArchive(p)} },
+		"the reply says who began": func(p *player) { p.job.Markers = believer{deadletter.NewArchive(p.objects)} },
+		"an attempt is a marker":   func(p *player) { p.job.Markers = optimist{deadletter.NewArchive(p.objects)} },
+		"ended before the marker":  func(p *player) { p.job.Markers = &ender{Archive: deadletter.NewArchive(p.objects)} },
 	} {
 		found := ""
 		for c, more := new(choices), true; more && found == ""; more = c.advance() {

@@ -28,7 +28,8 @@ type Item struct {
 // Markers stores the attempts and the markers of letters. *deadletter.Archive implements it.
 type Markers interface {
 	Begin(ctx context.Context, name string, r deadletter.Runner, now time.Time) (deadletter.Begun, error)
-	End(ctx context.Context, of *deadletter.Attempt) error
+	Look(ctx context.Context, name string, takesOver []string) (deadletter.Begun, error)
+	End(ctx context.Context, name string, of *deadletter.Attempt) error
 	MarkDone(ctx context.Context, name string, m deadletter.Marker) (created bool, err error)
 }
 
@@ -55,7 +56,7 @@ type Job struct {
 	Target func(ctx context.Context, s dedupe.Stream) (p Processor, scope string, err error)
 	// Decode reads the event of a batch. Run needs it.
 	Decode func(event json.RawMessage) (dedupe.Batch, error)
-	// Markers stores which letters are done. Run needs it.
+	// Markers stores which letters are done and begun.
 	Markers Markers
 	// Runner is this run, if the sink sends a letter again that comes again. Then Run stores an attempt before it sends a
 	// letter. Without Runner.Run it stores none: the sink does nothing if a letter comes again.
@@ -76,7 +77,7 @@ type Job struct {
 // Status says what happened to a letter.
 type Status string
 
-// These are the states of letters. List uses Done, PastHorizon, Lost, Refused, Failed and Pending. Run uses the
+// These are the states of letters. List uses Done, PastHorizon, Lost, Refused, Failed, Begun and Pending. Run uses the
 // others, too, and Ready in a dry run.
 const (
 	Done        Status = "done"         // done, and marked now
@@ -245,9 +246,18 @@ func (j *Job) listOne(ctx context.Context, item Item) (Report, error) {
 		return r, nil
 	}
 	if b := r.Letter.Batch; b != nil && b.Event == nil {
-		_, err = j.fromStream(ctx, b)
+		if _, err = j.fromStream(ctx, b); err != nil {
+			return r, err
+		}
 	}
-	return r, err
+	return r, j.look(ctx, &r)
+}
+
+// look finds out whether another run has begun a letter.
+func (j *Job) look(ctx context.Context, r *Report) error {
+	begun, err := j.Markers.Look(ctx, r.Name, j.Runner.TakesOver)
+	r.othersWork(begun, j.Runner.Run)
+	return err
 }
 
 func (j *Job) pastHorizon(l deadletter.Letter) bool {
@@ -282,11 +292,16 @@ func (j *Job) redrive(ctx context.Context, item Item) (Report, error) {
 	}
 	if j.DryRun || j.Runner.Run != "" { // what cannot be read is not begun
 		inspected := work.inspect(ctx)
-		if r.Tally, r.Status = inspected.Tally, Ready; inspected.Err != nil || j.DryRun {
-			if j.DryRun {
-				r.scope, r.read = scope, inspected.Read
-			}
+		r.Tally = inspected.Tally
+		switch {
+		case inspected.Err != nil:
 			return r, inspected.Err
+		case j.DryRun:
+			r.Status, r.scope, r.read = Ready, scope, inspected.Read
+			if j.Runner.Run != "" {
+				err = j.look(ctx, &r)
+			}
+			return r, err
 		}
 	}
 	return r, j.deliver(ctx, &r, work, scope)
@@ -307,7 +322,7 @@ func (j *Job) deliver(ctx context.Context, r *Report, work work, scope string) (
 	confirmed := false
 	defer func() {
 		if mine != nil && !confirmed { // also after a panic
-			err = errors.Join(err, j.Markers.End(context.WithoutCancel(ctx), mine))
+			err = errors.Join(err, j.Markers.End(context.WithoutCancel(ctx), r.Name, mine))
 		}
 	}()
 	result := work.process(ctx)
@@ -320,7 +335,7 @@ func (j *Job) deliver(ctx context.Context, r *Report, work work, scope string) (
 	created, err := j.Markers.MarkDone(context.WithoutCancel(ctx), r.Name, r.Marker)
 	switch {
 	case err != nil:
-		return fmt.Errorf("it is delivered, but its marker is not stored: %w", err)
+		return fmt.Errorf("it is delivered, but its marker is not stored, so do not send it again with --take-over: %w", err)
 	case !created:
 		r.Status, r.Why = AlreadyDone, "another run was at work on it at the same time, and has marked it"
 	}
@@ -333,12 +348,15 @@ func (r *Report) othersWork(b deadletter.Begun, own string) {
 	case b.Done:
 		r.Status = AlreadyDone
 	case b.Other != nil && b.Other.Run == own:
-		r.Status, r.Why = Begun, "the letter is in the input twice, and its other copy is at work or has failed"
+		r.Status, r.Why = Begun, "the letter is in the input twice: this run has begun its other copy"
 	case b.Other != nil:
-		r.Status = Begun
-		r.Why = fmt.Sprintf("the run %s (%s) has begun it; if that run has ended, --take-over %[1]s sends it",
-			b.Other.Run, b.Other.By)
+		r.Status, r.Why = Begun, BegunBy(b.Other)
 	}
+}
+
+// BegunBy says for people who has begun a letter, and what to do.
+func BegunBy(a *deadletter.Attempt) string {
+	return fmt.Sprintf("the run %s (%s) has begun it; if that run has ended, --take-over %[1]s sends it", a.Run, a.By)
 }
 
 // admit refuses letters that do not belong to this run, and returns the Processor of the others.

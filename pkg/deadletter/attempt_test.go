@@ -15,17 +15,28 @@ import (
 func begins(t testing.TB, a *deadletter.Archive, run string, takesOver ...string) (*deadletter.Attempt, string) {
 	t.Helper()
 	begun, err := a.Begin(t.Context(), "dir/x", deadletter.Runner{Run: run, By: "a test", TakesOver: takesOver}, time.Now())
+	return begun.Mine, said(begun, err)
+}
+
+func said(begun deadletter.Begun, err error) string {
 	switch {
 	case err != nil:
-		return nil, "failed"
+		return "failed"
 	case begun.Mine != nil:
-		return begun.Mine, "mine"
+		return "mine"
 	case begun.Other != nil:
-		return nil, "of " + begun.Other.Run
+		return "of " + begun.Other.Run
 	case begun.Done:
-		return nil, "done"
+		return "done"
 	}
-	return nil, "nothing"
+	return "free"
+}
+
+func wantLook(t testing.TB, a *deadletter.Archive, want string, takesOver ...string) {
+	t.Helper()
+	if got := said(a.Look(t.Context(), "dir/x", takesOver)); got != want {
+		t.Fatalf("it looks %s, want %s", got, want)
+	}
 }
 
 func wantBegin(t testing.TB, a *deadletter.Archive, want, run string, takesOver ...string) *deadletter.Attempt {
@@ -48,18 +59,23 @@ func TestAttempts(t *testing.T) {
 			first := wantBegin(t, a, "mine", "1")
 			wantBegin(t, a, "of 1", "2")
 			wantBegin(t, a, "of 1", "1")
-			must(t, a.End(t.Context(), first))
-			must(t, a.End(t.Context(), first))
+			must(t, a.End(t.Context(), "dir/x", first))
+			must(t, a.End(t.Context(), "dir/x", first))
 			wantBegin(t, a, "mine", "2", "1")
 			wantBegin(t, a, "of 2", "3", "1")
 			wantBegin(t, a, "mine", "3", "1", "2")
 			wantBegin(t, a, "of 3", "4", "1", "2")
+			wantLook(t, a, "of 3", "1", "2")
+			wantLook(t, a, "free", "3") // the last one is enough, and a look begins nothing
+			wantBegin(t, a, "mine", "4", "3")
+			wantBegin(t, a, "of 4", "5", "3")
 			if all := entries(t, a); len(all) != 3 || all[0].Done || all[1].Done || all[2].Done {
 				t.Errorf("%+v", all)
 			}
 			_, err := a.MarkDone(t.Context(), "dir/x", deadletter.Marker{})
 			must(t, err)
-			wantBegin(t, a, "done", "4", "3")
+			wantBegin(t, a, "done", "5", "3")
+			wantLook(t, a, "done", "3")
 			if all := entries(t, a); len(all) != 3 || !all[0].Done || all[1].Done || all[2].Done {
 				t.Errorf("%+v", all)
 			}
@@ -67,12 +83,37 @@ func TestAttempts(t *testing.T) {
 	}
 }
 
+// TestAttemptsOfPrefixes: runs over a bucket or folder and over a prefix of it see the same attempts.
+func TestAttemptsOfPrefixes(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, "bucket")
+	in := func(prefix string) *deadletter.Archive {
+		return deadletter.NewArchive(deadletter.NewBucket(client, "bucket", prefix))
+	}
+	whole, part := in("a/"), in("a/dir/")
+	begin := func(a *deadletter.Archive, name, run, want string) *deadletter.Attempt {
+		t.Helper()
+		begun, err := a.Begin(t.Context(), name, deadletter.Runner{Run: run}, time.Now())
+		if got := said(begun, err); got != want {
+			t.Fatalf("run %s: %s, want %s", run, got, want)
+		}
+		return begun.Mine
+	}
+	mine := begin(part, "x", "1", "mine")
+	begin(whole, "dir/x", "2", "of 1")
+	must(t, part.End(t.Context(), "x", mine))
+	mine = begin(whole, "dir/x", "2", "mine")
+	begin(part, "x", "3", "of 2")
+	must(t, whole.End(t.Context(), "dir/x", mine))
+	begin(part, "x", "3", "mine")
+}
+
 // TestAttemptsAtOnce: of many runs that begin a letter at the same time, one gets it.
 func TestAttemptsAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, objects := range listed(t) {
 		a := deadletter.NewArchive(objects)
-		must(t, a.End(t.Context(), wantBegin(t, a, "mine", "0")))
+		must(t, a.End(t.Context(), "dir/x", wantBegin(t, a, "mine", "0")))
 		var all sync.WaitGroup
 		var began atomic.Int32
 		for range 8 {

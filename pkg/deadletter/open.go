@@ -27,8 +27,8 @@ const (
 	messageBackoff = 100 * time.Millisecond
 )
 
-// maxPrefix leaves enough of the 1,024 bytes of a key for a name.
-const maxPrefix = 800
+// maxPrefix leaves enough of the 1,024 bytes of a key for a name, and for the attempts at a letter.
+const maxPrefix = 780
 
 // bucketPattern is S3's naming rule. The length is checked separately: in the pattern it would take 40 KB at every
 // start.

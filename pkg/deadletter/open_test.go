@@ -51,7 +51,7 @@ func TestParseSetting(t *testing.T) {
 		"s3://bucket/done/begun":          `a part "done"`,
 		"s3://bucket/a\n":                 "control character",
 		"s3://bucket/\xff":                "UTF-8",
-		"s3://bucket/" + strings.Repeat("x", 801): "longer than 800 bytes",
+		"s3://bucket/" + strings.Repeat("x", 781): "longer than 780 bytes",
 	} {
 		if _, err := deadletter.ParseSetting(text); err == nil || !strings.Contains(err.Error(), says) ||
 			!strings.Contains(err.Error(), fmt.Sprintf("%q", text)) {

@@ -49,13 +49,13 @@ func (r *batchRun) emptyChunk() *chunk {
 }
 
 // decode opens Kinesis records from first onward until their user records fill a chunk. A chunk ends between two
-// Kinesis records, or at a record that cannot be read now. It also ends when its frames have opened to as much as one
-// Kinesis record may, so that the memory of a chunk is bounded by two such records. decode does not open Kinesis
+// Kinesis records, or at a record that cannot be read now. It also ends when its frames have opened to 32 MiB, so that
+// the memory of a chunk is bounded by this and one Kinesis record. decode does not open Kinesis
 // records that are done.
 func (r *batchRun) decode(ctx context.Context, first, size int) *chunk {
 	c := r.emptyChunk()
 	c.next = first
-	for c.next < len(r.batch.Records) && len(c.users) < size && c.opened < MaxOpenedBytes &&
+	for c.next < len(r.batch.Records) && len(c.users) < size && c.opened < chunkOpened &&
 		(!c.failed() || r.batch.Order == None) {
 		r.openRecord(ctx, c, c.next)
 		c.next++
@@ -93,13 +93,13 @@ func (r *batchRun) openRecord(ctx context.Context, c *chunk, record int) {
 		return
 	}
 	begin := len(c.users)
-	r.room = *NewRoom()
+	r.room = *RoomOf(r.settings.OpenedBytes)
 	if err := r.openParts(ctx, c, whole); err != nil {
 		clear(c.users[begin:])
 		whole.setErr(err)
 		c.users = append(c.users[:begin], whole)
 	}
-	c.opened += MaxOpenedBytes - r.room.Bytes()
+	c.opened += r.room.taken()
 	r.readOpened(ctx, c, begin)
 }
 
@@ -135,15 +135,18 @@ func (r *batchRun) openParts(ctx context.Context, c *chunk, whole userRecord) er
 		return err
 	}
 	c.users = slices.Grow(c.users, len(parts)) // an aggregate may have many parts
-	for begin := len(c.users); len(parts) > 0 && !c.failed(); parts = parts[1:] {
+	begin := len(c.users)
+	for _, p := range parts {
 		part := whole
 		part.sub = len(c.users) - begin
 		part.output = Output{
-			PartitionKey: string(parts[0].PartitionKey), ExplicitHashKey: string(parts[0].ExplicitHashKey),
-			Aggregated: true, Data: parts[0].Data,
+			PartitionKey: string(p.PartitionKey), ExplicitHashKey: string(p.ExplicitHashKey), Aggregated: true, Data: p.Data,
 		}
 		if err := r.openFrame(ctx, c, part, false); err != nil {
 			return err
+		}
+		if c.failed() { // by this part: a record before it may have failed, too
+			return nil
 		}
 	}
 	return nil

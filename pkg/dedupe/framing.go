@@ -21,21 +21,32 @@ type Framing interface {
 
 // A record of a stream or a queue that opens to more than this is poison as a whole, with all that it holds. So a
 // payload of a few KB cannot take the memory of the function. docs/sources-and-sinks.md, "Limits of a payload", has the
-// sizes of what producers send, with their sources.
+// sizes of what producers send, with their sources. Settings.OpenedBytes can lower MaxOpenedBytes.
 const (
 	MaxOpenedRecords = 100_000
-	MaxOpenedBytes   = 32 << 20
+	MaxOpenedBytes   = 256 << 20
 )
+
+// chunkOpened is how many bytes the frames of a chunk open to before the chunk ends.
+const chunkOpened = 32 << 20
 
 // Room is how much a record of a stream or a queue may still hold, while it is opened: all parts of an aggregate and all
 // their frames take from one Room.
-type Room struct{ records, bytes int }
+type Room struct{ records, bytes, limit int }
 
 // NewRoom returns the room of a record: MaxOpenedRecords and MaxOpenedBytes.
-func NewRoom() *Room { return &Room{MaxOpenedRecords, MaxOpenedBytes} }
+func NewRoom() *Room { return RoomOf(MaxOpenedBytes) }
+
+// RoomOf returns the room of a record that may open to this many bytes.
+func RoomOf(bytes int) *Room { return &Room{MaxOpenedRecords, bytes, bytes} }
 
 // Bytes returns how many bytes are left.
 func (r *Room) Bytes() int { return r.bytes }
+
+// Limit returns how many bytes there were at first. A decoder may take this much beside what it returns.
+func (r *Room) Limit() int { return r.limit }
+
+func (r *Room) taken() int { return r.limit - r.bytes }
 
 // Take takes room for some records, and for bytes that are not a part of the payload. If there is not enough, it
 // returns the error with which the whole record is poison.

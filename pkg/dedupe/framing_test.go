@@ -88,7 +88,7 @@ func (b *bench) wantSent(want ...[]byte) {
 
 func (f *fixture) framedBench() *bench {
 	b := f.bench()
-	b.framing, b.sink.raw = lines{}, true
+	b.framing, b.sink.raw, b.settings.OpenedBytes = lines{}, true, 32<<20
 	return b
 }
 
@@ -174,7 +174,7 @@ func (b *bench) wantTooMuch(record dedupe.Record) {
 		dedupe.Tally{In: 3, New: 2, DeadLettered: 1, Out: 2})
 	b.wantDeadLetters(2)
 	for _, letter := range b.deadLetters.byOwner {
-		if !strings.Contains(letter.Reason, "100,000 records or 32 MiB") || !bytes.Equal(letter.Data, record.Data) {
+		if !strings.Contains(letter.Reason, "100,000 records, or to more bytes") || !bytes.Equal(letter.Data, record.Data) {
 			b.Errorf("the dead letter has the reason %q and %d bytes", letter.Reason, len(letter.Data))
 		}
 		if _, poison := errors.AsType[*dedupe.PoisonError](b.redrive(letter).Err); !poison {
@@ -223,7 +223,7 @@ func tooMuchInAggregate(f *fixture) {
 	b.wantTooMuch(aggregate(2, append([]byte(lineMark), half...), append([]byte(lineMark), half...)))
 }
 
-// muchInChunks: a chunk ends when its frames have opened to as much as one record may. Otherwise a batch of small
+// muchInChunks: a chunk ends when its frames have opened to 32 MiB. Otherwise a batch of small
 // compressed records could take any memory, although each of them keeps to the limits.
 func muchInChunks(f *fixture) {
 	for _, whole := range []bool{false, true} {

@@ -10,6 +10,7 @@ import (
 
 var orderCases = []testCase{
 	{"order/none", noOrder},
+	{"order/none-and-an-aggregate-behind-a-failure", noOrderAggregate},
 	{"order/none-and-a-failing-sink", noOrderFailingSink},
 	{"order/as-given", orderAsGiven},
 	{"order/records-that-cannot-be-told-apart", orderShared},
@@ -44,6 +45,19 @@ func noOrder(f *fixture) {
 		b.Error("acks name positions, and these records have none")
 	}
 	b.wantDelivered(delivery{"a", 1}, delivery{"b", 4})
+}
+
+// noOrderAggregate: an aggregate behind a record that fails is opened and sent. If a part of it fails, it comes again.
+func noOrderAggregate(f *fixture) {
+	b := f.bench()
+	b.format = failingFormat{b.format, `"id":"c"`, dedupe.ErrTryAgain}
+	r := b.processOrder(dedupe.None,
+		queued("m-1", rec(1, "c", "x")), queued("m-2", aggregate(2, payload(2, "d", "x"), payload(3, "e", "x"))),
+		queued("m-3", aggregate(4, payload(4, "f", "x"), payload(5, "c", "x"))), queued("m-4", rec(6, "b", "x")))
+	if !slices.Equal(r.Undone, []string{"m-1", "m-3"}) || !errors.Is(r.Err, dedupe.ErrTryAgain) {
+		b.Errorf("undone %v: %v", r.Undone, r.Err)
+	}
+	b.wantDelivered(delivery{"d", 2}, delivery{"e", 3}, delivery{"f", 4}, delivery{"b", 6})
 }
 
 // noOrderFailingSink: only the records that the sink did not take come again.

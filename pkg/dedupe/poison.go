@@ -10,7 +10,7 @@ import (
 // The reasons why this package makes a record poison.
 const (
 	reasonAggregate = "a KPL aggregate with a good digest and a broken message"
-	reasonTooMuch   = "it opens to more than 100,000 records or 32 MiB"
+	reasonTooMuch   = "it opens to more than 100,000 records, or to more bytes than the limit"
 	reasonPanic     = "handling the record panicked"
 	reasonNoID      = "its id and all ids derived from it are used by other records"
 	reasonTooOld    = "older than the horizon of the ledger: the record of which it is a copy may be forgotten"

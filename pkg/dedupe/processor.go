@@ -150,6 +150,9 @@ type Settings struct {
 	Chunk int
 	// Transactions is how many transactions run at the same time with a TxSink; 0 means DefaultTransactions.
 	Transactions int
+	// OpenedBytes is to how many bytes a record may open; 0 means MaxOpenedBytes, which is also the largest. While a
+	// record is opened, a decoder may take as much again.
+	OpenedBytes int
 	// WholeBatch decides all records of a batch before the first one is sent, up to the limits of an opened record. By
 	// default a chunk is decided while the chunk before is sent.
 	WholeBatch bool
@@ -174,6 +177,7 @@ func NewProcessor(p Parts, s Settings) (*Processor, error) {
 		return nil, fmt.Errorf("dedupe: a Processor cannot be made: %w", err)
 	}
 	s.Chunk, s.Transactions = s.chunkFor(p), cmp.Or(s.Transactions, DefaultTransactions)
+	s.OpenedBytes = cmp.Or(s.OpenedBytes, MaxOpenedBytes)
 	return &Processor{
 		parts: p, settings: s, clock: s.Clock.OrReal(),
 		decider: Decider{
@@ -222,6 +226,7 @@ func (s Settings) check(p Parts) error {
 	refuse(!s.Retention.ForGood && (s.Retention.Window <= 0 || s.Retention.Horizon <= 0),
 		"Settings.Retention needs a Window and a Horizon above 0, or ForGood: without them every copy would be delivered")
 	refuse(s.Chunk < 0, "Settings.Chunk is below 0")
+	refuse(s.OpenedBytes < 0 || s.OpenedBytes > MaxOpenedBytes, "Settings.OpenedBytes is not between 0 and MaxOpenedBytes")
 	refuse(s.Transactions < 0, "Settings.Transactions is below 0")
 	refuse(s.PoisonLimit.Share < 0 || s.PoisonLimit.Share > 1, "Settings.PoisonLimit.Share is not between 0 and 1")
 	refuse(s.PoisonLimit.Records < 0 || s.PoisonLimit.Records > DefaultChunk,

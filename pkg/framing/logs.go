@@ -2,7 +2,6 @@ package framing
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -54,11 +53,11 @@ type envelope struct {
 var _ dedupe.Framing = Logs{}
 
 // Open returns the log events. A payload that is not a gzip is a single record.
-func (Logs) Open(_ context.Context, payload []byte, room *dedupe.Room) (records [][]byte, framed bool, err error) {
+func (Logs) Open(ctx context.Context, payload []byte, room *dedupe.Room) (records [][]byte, framed bool, err error) {
 	if !bytes.HasPrefix(payload, gzipCodec.magic) {
 		return nil, false, nil
 	}
-	text, err := gzipCodec.decompress(payload, reasonGzip, room)
+	text, err := gzipCodec.decompress(ctx, payload, reasonGzip, room)
 	if err != nil {
 		return nil, false, err
 	}
@@ -114,7 +113,7 @@ func (e envelope) records(room *dedupe.Room) (records [][]byte, err error) {
 
 // Pack makes a message of CloudWatch Logs, with all members of the original.
 func (Logs) Pack(original []byte, records [][]byte) ([]byte, error) {
-	text, err := gzipCodec.decompress(original, reasonGzip, dedupe.NewRoom())
+	text, err := gzipCodec.decompress(context.Background(), original, reasonGzip, dedupe.NewRoom())
 	if err != nil {
 		return nil, err
 	}
@@ -123,15 +122,7 @@ func (Logs) Pack(original []byte, records [][]byte) ([]byte, error) {
 		return nil, err
 	}
 	members["logEvents"] = slices.Concat([]byte("["), bytes.Join(records, []byte(",")), []byte("]"))
-	var payload bytes.Buffer
-	packed := gzip.NewWriter(&payload)
-	if err := writeObject(packed, members); err != nil {
-		return nil, err
-	}
-	if err := packed.Close(); err != nil {
-		return nil, err
-	}
-	return payload.Bytes(), nil
+	return gzipCodec.compress(func(w io.Writer) error { return writeObject(w, members) })
 }
 
 // writeObject writes an object without changing its values. encoding/json would change white space in them.

@@ -1,9 +1,9 @@
 package framing
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
+	"io"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
@@ -30,12 +30,12 @@ const (
 )
 
 // Open returns the events. A payload that is not compressed is an event by itself.
-func (Snowplow) Open(_ context.Context, payload []byte, room *dedupe.Room) (events [][]byte, framed bool, err error) {
+func (Snowplow) Open(ctx context.Context, payload []byte, room *dedupe.Room) (events [][]byte, framed bool, err error) {
 	c := codecOf(payload)
 	if c == nil {
 		return nil, false, nil
 	}
-	text, err := c.snowplowText(payload, room)
+	text, err := c.snowplowText(ctx, payload, room)
 	if err != nil {
 		return nil, false, err
 	}
@@ -57,8 +57,8 @@ func (Snowplow) Open(_ context.Context, payload []byte, room *dedupe.Room) (even
 }
 
 // snowplowText opens a payload and checks its header.
-func (c *codec) snowplowText(payload []byte, room *dedupe.Room) ([]byte, error) {
-	text, err := c.decompress(payload, reasonCompressed, room)
+func (c *codec) snowplowText(ctx context.Context, payload []byte, room *dedupe.Room) ([]byte, error) {
+	text, err := c.decompress(ctx, payload, reasonCompressed, room)
 	switch {
 	case err != nil:
 		return nil, err
@@ -76,12 +76,7 @@ func (Snowplow) Pack(original []byte, events [][]byte) ([]byte, error) {
 	if c == nil {
 		return nil, &format.BadRecord{Reason: reasonCompressed}
 	}
-	text, err := c.snowplowText(original, dedupe.NewRoom())
-	if err != nil {
-		return nil, err
-	}
-	var payload bytes.Buffer
-	w, err := c.pack(&payload)
+	text, err := c.snowplowText(context.Background(), original, dedupe.NewRoom())
 	if err != nil {
 		return nil, err
 	}
@@ -90,11 +85,8 @@ func (Snowplow) Pack(original []byte, events [][]byte) ([]byte, error) {
 		content = binary.BigEndian.AppendUint32(content, uint32(len(event)))
 		content = append(content, event...)
 	}
-	if _, err := w.Write(content); err != nil {
-		return nil, err
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return payload.Bytes(), nil
+	return c.compress(func(w io.Writer) error {
+		_, err := w.Write(content)
+		return err
+	})
 }

@@ -311,7 +311,7 @@ func (h *Handler) settings(scope string) dedupe.Settings {
 	return dedupe.Settings{
 		Scope: cmp.Or(o.Scope, scope), Retention: o.Retention, PassNatural: o.PassNatural,
 		PassSynthetic: o.PassSynthetic, Derive: o.Derive, Unaggregated: o.Unaggregated, PoisonLimit: o.PoisonLimit,
-		Sink: o.Sink.String(), Consumer: o.Consumer, Chunk: o.Chunk, Clock: o.Clock,
+		Sink: o.Sink.String(), Consumer: o.Consumer, Chunk: o.Chunk, OpenedBytes: o.OpenedBytes, Clock: o.Clock,
 		Transactions: o.Concurrency,
 		WholeBatch:   h.counted != nil, // each call of a log ledger appends an item to each lane
 	}

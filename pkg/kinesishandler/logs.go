@@ -13,6 +13,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
+// maxDirect is the largest message whose arrival is read. CloudWatch Logs makes none of more than a few MiB.
+const maxDirect = 32 << 20
+
 // decodeLogs makes a batch from a message that CloudWatch Logs sends to the function directly. The message has no
 // position: its owner is the log group and the hash of the message, so that it is the same on every attempt of
 // Lambda. Its arrival is the time of its latest log event.
@@ -26,7 +29,7 @@ func decodeLogs(data []byte) source {
 	}
 	if r, err := gzip.NewReader(bytes.NewReader(data)); err == nil {
 		// The framing reports what is wrong with the message.
-		_ = json.NewDecoder(io.LimitReader(r, dedupe.MaxOpenedBytes)).Decode(&message)
+		_ = json.NewDecoder(io.LimitReader(r, maxDirect)).Decode(&message)
 	}
 	sum := sha256.Sum256(data)
 	return source{shared: true, logs: true, batch: dedupe.Batch{

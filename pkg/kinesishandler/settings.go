@@ -155,6 +155,8 @@ type Options struct {
 	// it: smaller chunks cost the sink more requests, and with larger ones fewer records are done at a deadline.
 	// Tests set it.
 	Chunk int
+	// OpenedBytes is as in dedupe.Settings. In Lambda it is an eighth of the function's memory, at most 128 MiB.
+	OpenedBytes int
 	// Clock uses real time by default. Tests set it.
 	Clock dedupe.Clock
 }
@@ -218,6 +220,7 @@ func (p parser) options(environ []string) Options {
 		Consumer:        valueOf(environ, varFunctionName),
 		LogLevel:        p.Level(&s.LogLevel),
 		MemoryLimit:     -1,
+		OpenedBytes:     openedBytes(memory),
 	}
 	p.objectFormat(o)
 	p.checkPassing(o)

@@ -197,6 +197,23 @@ func TestSettingsOfATable(t *testing.T) {
 	equal(t, "delete", table.DeletePath+" "+table.DeleteValue, "meta.op a=b")
 }
 
+// TestOpenedBytes: a record opens to an eighth of the function's memory, at most to 128 MiB, and elsewhere to the most.
+func TestOpenedBytes(t *testing.T) {
+	t.Parallel()
+	for memory, want := range map[string]int{"": 0, "128": 16 << 20, "1024": 128 << 20, "10240": 128 << 20} {
+		o, err := kinesishandler.ParseOptions(with("AWS_LAMBDA_FUNCTION_MEMORY_SIZE=" + memory))
+		must(t, err)
+		equal(t, "opened bytes with the memory "+memory, o.OpenedBytes, want)
+	}
+	for size, reason := range map[int]string{16 << 20: "of an unknown version", 16<<20 + 1: "more bytes than the limit"} {
+		b := newBench(t, "AWS_LAMBDA_FUNCTION_MEMORY_SIZE=128", "ONCEBOX_SOURCE_RECORDS=snowplow")
+		equal(t, "failed", b.failed(t, rawOf(t, event(string(zipped(t, make([]byte, size)))))), "")
+		if !strings.Contains(b.log.String(), reason) {
+			t.Errorf("%d bytes: want the reason %q in %s", size, reason, b.log)
+		}
+	}
+}
+
 // TestSettingsOfTheLog: the memory for entries is a share of the function's memory, and the garbage collector
 // respects it.
 func TestSettingsOfTheLog(t *testing.T) {
