@@ -201,7 +201,7 @@ func TestIssuerMayBeMadeInTheStack(t *testing.T) {
 
 // TestObjectsWithoutAPrefix: a bucket sink without a prefix may write all keys of the bucket.
 func TestObjectsWithoutAPrefix(t *testing.T) {
-	tpl := synth(t, values("jobs=records; sink=s3://their-lake"))
+	tpl := synth(t, values("claims=none; sink=s3://their-lake"))
 	var got []string
 	for _, policy := range tpl.resources(policyType) {
 		for _, s := range policyStatements(policy) {
