@@ -23,7 +23,7 @@ func Of(service, text string) (ARN, bool) {
 
 // SecretForm is the form of the ARN of a secret of AWS Secrets Manager. It ends in six characters that are not part of
 // the name. A policy for an ARN without them allows nothing.
-const SecretForm = "arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX"
+const SecretForm = "arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX" //nolint:gosec // a form, and no secret
 
 // Secret reads the complete ARN of a secret (Secrets Manager API reference, CreateSecret).
 func Secret(text string) (ARN, bool) {
