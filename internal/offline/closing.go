@@ -59,8 +59,8 @@ func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 		}
 		p = *now
 	}
-	here := about.File != "" && r.host != "" && r.isOnHost(about)
 	its := lock != nil && lock.isOf(p)
+	here := its || about.File != "" && r.host != "" && r.isOnHost(about)
 	if !p.Rests && (!here || lock == nil && !errors.Is(err, fs.ErrNotExist)) {
 		r.left = append(r.left, p) // a stream, or a file on another host
 		return nil

@@ -258,6 +258,29 @@ func TestDeletedFolder(t *testing.T) {
 	b.wantOnce("a deleted folder", 2, b.read("out2"))
 }
 
+// TestDeletedOnAnotherHost: two hosts use one folder, and an output is deleted there. The other host closes its run at 0,
+// because FILE.run proves that the output was in that folder.
+func TestDeletedOnAnotherHost(t *testing.T) {
+	t.Parallel()
+	for _, rests := range []bool{false, true} {
+		for _, out := range []string{"out", "out2"} {
+			b := newBench(t, lines(1, 9))
+			b.job.BatchSize, b.tick, b.job.host = 1, recordEvery, "container 1"
+			b.goesOn(t.Context(), b.job, 5)
+			row := b.store.Runs()[0]
+			row.Rests = rests
+			b.store.Replace(b.job.Scope, row)
+			b.remove("out")
+			b.job.host, b.job.Out = "container 2", b.path(out)
+			r, err := b.job.Run(context.Background())
+			if err != nil || len(r.Closed) != 1 || r.Closed[0].Lines != 0 {
+				t.Errorf("rests %t, to %s: closed %+v, %v", rests, out, r.Closed, err)
+			}
+			b.wantOnce(fmt.Sprintf("rests %t, to %s", rests, out), 9, b.read(out))
+		}
+	}
+}
+
 // TestHostsWithoutNames: a run on a host without a name may be on any host. A host that does not see its file does not
 // take it for deleted.
 func TestHostsWithoutNames(t *testing.T) {
@@ -701,10 +724,16 @@ func TestSilentRun(t *testing.T) {
 			*b = fresh
 			b.store, b.dir = memstore.NewRecords(), folder(t)
 			b.job.Store = b.store
+			if err := os.Mkdir(b.path("there"), 0o700); err != nil {
+				t.Fatal(err)
+			}
 			if b.job.Out != "" {
-				b.job.Out, b.job.DeadLetters = b.path("out"), b.path("dead")
+				b.job.Out, b.job.DeadLetters = b.path("there/out"), b.path("there/dead")
 			}
 			b.die(n, after)
+		}
+		if err := os.Rename(b.path("there"), b.path("hidden")); err != nil { // another host does not see the folder
+			t.Fatal(err)
 		}
 		b.store.SetNow(func() time.Time { return now })
 		b.job.host, b.job.Out, b.job.DeadLetters = "another host", b.path("out2"), b.path("dead2")
@@ -718,7 +747,7 @@ func TestSilentRun(t *testing.T) {
 		}
 		kept := ""
 		for _, c := range r.Closed {
-			if kept += b.read("out")[:len(lines(1, int(c.Lines)))]; !elsewhere && (c.Lines != 0 || c.Output != "") {
+			if kept += b.read("hidden/out")[:len(lines(1, int(c.Lines)))]; !elsewhere && (c.Lines != 0 || c.Output != "") {
 				t.Errorf("a stream was closed at %+v", c)
 			}
 		}
