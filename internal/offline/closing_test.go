@@ -281,6 +281,114 @@ func TestDeletedOnAnotherHost(t *testing.T) {
 	}
 }
 
+// TestShortFiles: a file of a stopped run has become shorter. The command that finds this closes the run at 0 before it asks
+// the user to delete the output: a function that comes in between does not close it at its saved line.
+func TestShortFiles(t *testing.T) {
+	t.Parallel()
+	shortFiles(t, func(s dedupe.Store) dedupe.Store { return s })
+	t.Run("closed-at-its-saved-line", func(t *testing.T) {
+		mutanttest.MustFail(t, func(tb testing.TB) { shortFiles(tb, closesAtSavedLine) })
+	})
+}
+
+// closesAtSavedLine breaks a rule: each run is closed at its saved line, also a run whose output was deleted.
+func closesAtSavedLine(s dedupe.Store) dedupe.Store {
+	return dedupefault.HookStore(s, func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method == dedupefault.CloseRun {
+			row, err := s.RunByID(ctx, c.Scope, c.Run.ID)
+			if err != nil || row == nil {
+				return err
+			}
+			c.Run = row
+		}
+		return c.Do(ctx)
+	})
+}
+
+func shortFiles(t testing.TB, broken func(dedupe.Store) dedupe.Store) {
+	for short, says := range map[string]string{
+		"out": "out has 5 bytes, but its run has written 80", "dead": "dead has 5 bytes, but its run has written 66",
+		"dead, which is missing": "dead has 0 bytes, but its run has written 66",
+	} {
+		name, _, missing := strings.Cut(short, ",")
+		for _, host := range []string{"container 1", "container 2"} {
+			b := newBench(t, "poison\n"+lines(1, 9))
+			b.job.BatchSize, b.tick, b.job.host = 1, recordEvery, "container 1"
+			b.goesOn(t.Context(), b.job, 5)
+			b.job.Store = broken(b.store)
+			if b.write(name, "short"); missing {
+				b.remove(name)
+			}
+			b.job.host = host
+			r, err := b.job.Run(context.Background())
+			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), ": then all records of the run are decided again") ||
+				!strings.Contains(err.Error(), "but the stopped runs") || len(r.Closed) != 1 || r.Closed[0].Lines != 0 {
+				t.Errorf("a short %s: closed %+v, %v", short, r.Closed, err)
+			}
+			row := b.store.Runs()[0]
+			if _, err := b.store.CloseRun(t.Context(), b.job.Scope, row); err != nil { // as a function does
+				t.Fatal(err)
+			}
+			b.remove("out")
+			b.run()
+			b.wantOnce("a short "+short, 9, b.read("out"))
+		}
+	}
+}
+
+// TestDeletedAfterClosing: a function closes a stopped run at its saved line, and its output is deleted. The saved records
+// count as written, so the same command is refused and not finished without them.
+func TestDeletedAfterClosing(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, 7} {
+		b := newBench(t, lines(1, 9))
+		b.job.BatchSize, b.tick = 1, recordEvery
+		b.goesOn(t.Context(), b.job, 5)
+		row := b.store.Runs()[0]
+		if closed, err := b.store.CloseRun(t.Context(), b.job.Scope, row); !closed {
+			t.Fatal(err)
+		}
+		whole := b.read("out")
+		if b.remove("out"); size > 0 {
+			b.write("out", whole[:size])
+		}
+		for range 2 {
+			b.refused("out had the first 5 records of the run "+row.ID, "Put the file back", "delete "+b.path("out.run"))
+		}
+		b.write("out", whole)
+		b.refused("out has the first 5 records of the run " + row.ID)
+		b.job.Out, b.job.DeadLetters = b.path("out2"), b.path("dead2")
+		if _, err := b.job.Run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		b.wantOnce("the file was put back", 9, b.read("out"), b.read("out2"))
+	}
+}
+
+// TestCutEachFile: a closed run's output is cut although its dead letters are missing, and the other way round.
+func TestCutEachFile(t *testing.T) {
+	t.Parallel()
+	for _, missing := range []string{"out", "dead"} {
+		b := newBench(t, "poison\n"+lines(1, 9))
+		b.job.BatchSize, b.tick = 1, recordEvery
+		b.goesOn(t.Context(), b.job, 5)
+		row := b.store.Runs()[0]
+		if closed, err := b.store.CloseRun(t.Context(), b.job.Scope, row); !closed {
+			t.Fatal(err)
+		}
+		b.write("out", b.read("out")+lines(5, 6))
+		b.write("dead", b.read("dead")+"{")
+		b.remove(missing)
+		if _, err := b.job.Run(context.Background()); !errors.Is(err, ErrRefused) {
+			t.Errorf("without %s: %v", missing, err)
+		}
+		out, dead := int64(len(b.read("out"))), int64(len(b.read("dead")))
+		if missing != "out" && out != row.Output || missing != "dead" && dead != row.DeadLetters {
+			t.Errorf("without %s: %d and %d bytes, and the row is %+v", missing, out, dead, row)
+		}
+	}
+}
+
 // TestHostsWithoutNames: a run on a host without a name may be on any host. A host that does not see its file does not
 // take it for deleted.
 func TestHostsWithoutNames(t *testing.T) {

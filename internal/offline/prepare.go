@@ -210,8 +210,11 @@ func (r *run) resume(ctx context.Context, at dedupe.Run) error {
 	if err != nil {
 		return err
 	}
-	if err := r.checkSizes(at, out, deadLetters); err != nil {
-		return err
+	if refused := r.checkSizes(at, out, deadLetters); refused != nil {
+		if err := r.closeShort(ctx, at); err != nil {
+			return err
+		}
+		return refused
 	}
 	if err := r.identifyAs(at); err != nil {
 		return err
@@ -238,6 +241,24 @@ func (r *run) checkSameDeadLetters() error {
 			"Name that file, or choose another output", r.Out, r.lock.owner.DeadLetters, deadLetters)
 	}
 	return nil
+}
+
+// closeShort closes an unfinished run whose files are shorter than recorded, at 0. If it left that to the command that
+// comes after the user has deleted the output, a function could close the run at its saved line in between.
+func (r *run) closeShort(ctx context.Context, at dedupe.Run) error {
+	if at.Finished { // nobody else closes it
+		return nil
+	}
+	begin := atBegin(at)
+	closed, err := r.Store.CloseRun(ctx, r.Scope, begin)
+	if err != nil {
+		return err
+	}
+	if !closed {
+		return fmt.Errorf("%w: run %s", dedupe.ErrReplaced, at.ID)
+	}
+	r.noteClosedRun(begin)
+	return r.leaveFiles(r.lock, begin)
 }
 
 // checkSizes refuses files that are shorter than recorded. It also refuses longer files of a finished run, because
