@@ -54,6 +54,15 @@ func (b *beats) stop() {
 	}
 }
 
+// saveAndBeat saves a run that begins or continues, and begins to beat: to skip the lines that are done takes long.
+func (r *run) saveAndBeat(ctx context.Context) error {
+	if err := r.save(ctx); err != nil {
+		return err
+	}
+	r.startBeats(ctx)
+	return nil
+}
+
 // startBeats begins to beat.
 func (r *run) startBeats(ctx context.Context) {
 	if r.Forgets || r.beatEvery < 0 {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -892,6 +893,24 @@ func TestBeats(t *testing.T) {
 	if r := row(); !r.Rests || r.Closed || r.Lines != 3 {
 		t.Errorf("the run stopped as %+v", r)
 	}
+}
+
+// TestBeatsWhileSkipping: a run that continues shows that it is at work also while it skips the lines that are done.
+func TestBeatsWhileSkipping(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 9))
+	b.job.BatchSize, b.tick = 1, recordEvery
+	b.goesOn(t.Context(), b.job, 5)
+	b.job.beatEvery = time.Millisecond
+	open := b.job.Inputs[0].Open
+	b.job.Inputs[0].Open = func() (io.ReadCloser, error) {
+		at := b.store.Runs()[0]
+		for begin := at.Beat; !at.Rests && at.Beat < begin+2; { // the test ends with the beats
+			at = b.store.Runs()[0]
+		}
+		return open()
+	}
+	b.run()
 }
 
 // TestWaitForEachOther: two runs at work meet a record of the other one. Each saves what it has written before it waits,

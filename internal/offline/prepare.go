@@ -139,7 +139,7 @@ func (r *run) begin(ctx context.Context, at dedupe.Run) (err error) {
 	if err := r.takeFiles(); err != nil {
 		return err
 	}
-	return r.save(ctx)
+	return r.saveAndBeat(ctx)
 }
 
 // takeFiles locks a published output, and claims the files. It comes after undo: a published output has a new name
@@ -222,7 +222,7 @@ func (r *run) resume(ctx context.Context, at dedupe.Run) error {
 	r.resumed = at.Lines
 	if !at.Finished {
 		r.done.Rests = false
-		if err := r.save(ctx); err != nil { // fails if the run was closed meanwhile
+		if err := r.saveAndBeat(ctx); err != nil { // fails if the run was closed meanwhile
 			return err
 		}
 	}
