@@ -30,6 +30,7 @@ func (r *run) closeStopped(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.left = nil
 	for _, p := range open {
 		if p.ID == r.done.ID {
 			continue

@@ -282,6 +282,64 @@ func TestDeletedOnAnotherHost(t *testing.T) {
 	}
 }
 
+// TestResumedDuringAnotherSave: a command saves a stopped run, as it does before it cuts its files, or closes it, while its own
+// command continues it. That one reads the row again, and continues or is refused.
+func TestResumedDuringAnotherSave(t *testing.T) {
+	t.Parallel()
+	for _, closes := range []bool{false, true} {
+		b := newBench(t, lines(1, 9))
+		b.job.BatchSize, b.tick = 1, recordEvery
+		b.goesOn(t.Context(), b.job, 5)
+		row, once := b.store.Runs()[0], false
+		b.job.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+			if c.Method == dedupefault.SaveRun && !once {
+				once = true
+				row.Beat++
+				err := b.store.SaveRun(ctx, c.Scope, row)
+				if closes {
+					_, err = b.store.CloseRun(ctx, c.Scope, row)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			return c.Do(ctx)
+		})
+		if closes {
+			b.refused("out has the first 5 records of the run " + row.ID + ", which was closed there. Choose another file")
+			continue
+		}
+		if r := b.run(); r.Resumed != 5 {
+			t.Errorf("unexpected report %+v", r)
+		}
+		b.wantOnce("saved meanwhile", 9, b.read("out"))
+	}
+}
+
+// TestOvertaken: another process has saved the run that this one works on. This one says that its command continues it.
+func TestOvertaken(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 9))
+	b.job.BatchSize, b.tick = 1, recordEvery
+	first := b.job
+	first.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method == dedupefault.SaveRun && c.Run.Lines == 5 && !c.Run.Rests {
+			row := b.store.Runs()[0]
+			row.Beat += 2
+			if err := b.store.SaveRun(ctx, c.Scope, row); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return c.Do(ctx)
+	})
+	_, err := first.Run(context.Background())
+	if !errors.Is(err, dedupe.ErrReplaced) || !strings.Contains(err.Error(), "Another process has gone on with this run. Run the same command again") {
+		t.Errorf("got %v", err)
+	}
+	b.run()
+	b.wantOnce("the same command", 9, b.read("out"))
+}
+
 // TestShortFiles: a file of a stopped run has become shorter. The command that finds this closes the run at 0 before it asks
 // the user to delete the output: a function that comes in between does not close it at its saved line.
 func TestShortFiles(t *testing.T) {

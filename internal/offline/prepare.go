@@ -35,6 +35,19 @@ func (r *run) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	err = r.continueOrBegin(ctx, digest)
+	if errors.Is(err, dedupe.ErrReplaced) { // a command has saved or closed the run since its row was read
+		r.done = dedupe.Run{}
+		if r.Publish != "" { // a new run has another file
+			r.releaseOutput()
+		}
+		return r.continueOrBegin(ctx, digest)
+	}
+	return err
+}
+
+// continueOrBegin continues the run of this job. If there is none, it begins a new run.
+func (r *run) continueOrBegin(ctx context.Context, digest string) error {
 	row, err := r.continued(ctx, digest)
 	if err != nil {
 		return err
@@ -219,13 +232,13 @@ func (r *run) resume(ctx context.Context, at dedupe.Run) error {
 	if err := r.identifyAs(at); err != nil {
 		return err
 	}
-	r.resumed = at.Lines
 	if !at.Finished {
 		r.done.Rests = false
 		if err := r.saveAndBeat(ctx); err != nil { // fails if the run was closed meanwhile
 			return err
 		}
 	}
+	r.resumed = at.Lines
 	return r.takeUp(ctx, deadLetters >= 0)
 }
 
