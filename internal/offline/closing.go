@@ -87,14 +87,34 @@ func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 		at = atBegin(p) // its output was deleted
 	}
 	closed, err := r.Store.CloseRun(ctx, r.Scope, at)
-	if err != nil || !closed {
+	switch {
+	case err != nil:
 		return err
+	case !closed:
+		return r.closedOrSaved(ctx, lock, p)
 	}
 	r.noteClosedRun(at)
 	if its {
 		return r.leaveFiles(lock, at)
 	}
 	return nil
+}
+
+// closedOrSaved takes note of a run that another process has closed or saved in the moment in which this one would close it.
+func (r *run) closedOrSaved(ctx context.Context, lock *outputLock, p dedupe.Run) error {
+	row, err := r.Store.RunByID(ctx, r.Scope, p.ID)
+	switch {
+	case err != nil || row == nil || row.Finished:
+		return err
+	case !row.Closed:
+		r.left = append(r.left, *row)
+		return nil
+	}
+	r.noteClosedRun(*row)
+	if lock == nil {
+		return nil
+	}
+	return r.leaveClosed(lock, *row)
 }
 
 // leaveFiles leaves the files of a run that was closed. The dead letters of an output that was deleted are made again.

@@ -340,6 +340,47 @@ func TestOvertaken(t *testing.T) {
 	b.wantOnce("the same command", 9, b.read("out"))
 }
 
+// TestClosedOrSavedMeanwhile: a function closes a stopped run, or its own command saves it, in the moment in which another
+// command closes it. That one names the run if it was closed, and leaves its files as the other one would.
+func TestClosedOrSavedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, closes := range []bool{false, true} {
+		b := newBench(t, lines(1, 9))
+		b.job.BatchSize, b.tick = 1, recordEvery
+		b.goesOn(t.Context(), b.job, 5)
+		b.write("out", b.read("out")+lines(6, 6))
+		first := b.store.Runs()[0].ID
+		b.job.Inputs, b.job.Out, b.job.DeadLetters = texts(lines(11, 12)), b.path("out2"), b.path("dead2")
+		b.job.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+			switch {
+			case c.Method == dedupefault.CloseRun && closes:
+				if closed, err := b.store.CloseRun(ctx, c.Scope, *c.Run); !closed {
+					t.Fatal(err)
+				}
+			case c.Method == dedupefault.CloseRun:
+				row := *c.Run
+				row.Beat++
+				if err := b.store.SaveRun(ctx, c.Scope, row); err != nil {
+					t.Fatal(err)
+				}
+			case c.Method == dedupefault.PutIfAbsent && !closes: // it is closed later, and named at the end
+				row, err := b.store.RunByID(ctx, b.job.Scope, first)
+				if _, closeErr := b.store.CloseRun(ctx, b.job.Scope, *row); err != nil || closeErr != nil {
+					t.Fatal(err, closeErr)
+				}
+			}
+			return c.Do(ctx)
+		})
+		r, err := b.job.Run(context.Background())
+		if err != nil || len(r.Closed) != 1 || r.Closed[0].Lines != 5 || b.read("out") != lines(1, 5) {
+			t.Errorf("closed %t: got %+v, %v, and %s", closes, r.Closed, err, b.read("out"))
+		}
+		if left := b.read("out.run") != ""; left == closes {
+			t.Errorf("closed %t: FILE.run is left: %t", closes, left)
+		}
+	}
+}
+
 // TestShortFiles: a file of a stopped run has become shorter. The command that finds this closes the run at 0 before it asks
 // the user to delete the output: a function that comes in between does not close it at its saved line.
 func TestShortFiles(t *testing.T) {
