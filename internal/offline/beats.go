@@ -54,6 +54,15 @@ func (b *beats) stop() {
 	}
 }
 
+// saveAndBeat saves a run that begins or continues, and begins to beat: to skip the lines that are done takes long.
+func (r *run) saveAndBeat(ctx context.Context) error {
+	if err := r.save(ctx); err != nil {
+		return err
+	}
+	r.startBeats(ctx)
+	return nil
+}
+
 // startBeats begins to beat.
 func (r *run) startBeats(ctx context.Context) {
 	if r.Forgets || r.beatEvery < 0 {
@@ -86,7 +95,7 @@ func (r *run) rest(ctx context.Context) {
 	r.beats.again(ctx, r.Store, r.Scope, true)
 }
 
-// afterReplaced says what the user of a run has to know that was replaced or closed. A closed run cuts its files to what
+// afterReplaced says what the user of a run has to know that was replaced, closed or continued by another process. A closed run cuts its files to what
 // it has saved: other runs decide the rest of its records.
 func (r *run) afterReplaced(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
@@ -99,6 +108,8 @@ func (r *run) afterReplaced(ctx context.Context) string {
 		return fmt.Sprintf("Its output does not count any more: delete %s", r.Out)
 	case row == nil:
 		return "Its output does not count any more"
+	case !row.Closed:
+		return "Another process has gone on with this run. Run the same command again"
 	case r.lock == nil:
 		return "It was closed, and other runs decide its records again"
 	}

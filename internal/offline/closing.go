@@ -30,6 +30,7 @@ func (r *run) closeStopped(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	r.left = nil
 	for _, p := range open {
 		if p.ID == r.done.ID {
 			continue
@@ -59,8 +60,8 @@ func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 		}
 		p = *now
 	}
-	here := about.File != "" && r.host != "" && r.isOnHost(about)
 	its := lock != nil && lock.isOf(p)
+	here := its || about.File != "" && r.host != "" && r.isOnHost(about)
 	if !p.Rests && (!here || lock == nil && !errors.Is(err, fs.ErrNotExist)) {
 		r.left = append(r.left, p) // a stream, or a file on another host
 		return nil
@@ -76,16 +77,21 @@ func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 			return err
 		}
 		at = p
-		if whole, err = r.cutFiles(lock, p); err != nil {
+		out, deadLetters, err := r.cutFiles(lock, p)
+		if err != nil {
 			return err
 		}
+		whole = out == p.Output && max(0, deadLetters) == p.DeadLetters
 	}
 	if here && !whole && (lock != nil || errors.Is(err, fs.ErrNotExist)) {
 		at = atBegin(p) // its output was deleted
 	}
 	closed, err := r.Store.CloseRun(ctx, r.Scope, at)
-	if err != nil || !closed {
+	switch {
+	case err != nil:
 		return err
+	case !closed:
+		return r.closedOrSaved(ctx, lock, p)
 	}
 	r.noteClosedRun(at)
 	if its {
@@ -94,14 +100,27 @@ func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 	return nil
 }
 
+// closedOrSaved takes note of a run that another process has closed or saved in the moment in which this one would close it.
+func (r *run) closedOrSaved(ctx context.Context, lock *outputLock, p dedupe.Run) error {
+	row, err := r.Store.RunByID(ctx, r.Scope, p.ID)
+	switch {
+	case err != nil || row == nil || row.Finished:
+		return err
+	case !row.Closed:
+		r.left = append(r.left, *row)
+		return nil
+	}
+	r.noteClosedRun(*row)
+	if lock == nil {
+		return nil
+	}
+	return r.leaveClosed(lock, *row)
+}
+
 // leaveFiles leaves the files of a run that was closed. The dead letters of an output that was deleted are made again.
 func (r *run) leaveFiles(lock *outputLock, p dedupe.Run) error {
 	if p.Lines == 0 {
-		size, err := sizeOf(lock.owner.DeadLetters)
-		if err != nil {
-			return err
-		}
-		if err := r.cut(lock.owner.DeadLetters, size, 0); err != nil {
+		if _, err := r.cutTo(lock.owner.DeadLetters, 0); err != nil {
 			return err
 		}
 	}
@@ -156,20 +175,21 @@ func (r *run) noteClosed(ctx context.Context) {
 	}
 }
 
-// cutFiles cuts the files of a run to the sizes that it has saved. It reports false if they hold less: then it changes
-// nothing.
-func (r *run) cutFiles(lock *outputLock, p dedupe.Run) (whole bool, err error) {
-	out, err := sizeOf(lock.output)
-	if err != nil || out < 0 || out < p.Output {
-		return false, err
+// cutFiles cuts the files of a run to the sizes that it has saved, each if it is longer. It returns their sizes, which are
+// below 0 for files that do not exist.
+func (r *run) cutFiles(lock *outputLock, p dedupe.Run) (out, deadLetters int64, err error) {
+	out, errOut := r.cutTo(lock.output, p.Output)
+	deadLetters, err = r.cutTo(lock.owner.DeadLetters, p.DeadLetters)
+	return out, deadLetters, errors.Join(errOut, err)
+}
+
+// cutTo cuts a file that is longer, and returns its size.
+func (r *run) cutTo(path string, to int64) (size int64, err error) {
+	is, err := sizeOf(path)
+	if err != nil {
+		return 0, err
 	}
-	deadLetters, err := sizeOf(lock.owner.DeadLetters)
-	if err != nil || max(0, deadLetters) < p.DeadLetters {
-		return false, err
-	}
-	err = errors.Join(
-		r.cut(lock.output, out, p.Output), r.cut(lock.owner.DeadLetters, deadLetters, p.DeadLetters))
-	return err == nil, err
+	return min(is, to), r.cut(path, is, to)
 }
 
 // cut cuts a file, if it is longer.
@@ -185,12 +205,14 @@ func (r *run) cut(path string, is, to int64) error {
 }
 
 // leaveClosed cuts the files of a closed run, if they are still its own, and then removes FILE.run. If they cannot be cut,
-// FILE.run stays: the next command that uses the output cuts them.
+// FILE.run stays: the next command that uses the output cuts them. FILE.run also stays if the output does not have what
+// was saved: see freeOutput.
 func (r *run) leaveClosed(lock *outputLock, p dedupe.Run) error {
 	if !p.Closed || !lock.isOf(p) {
 		return nil
 	}
-	if _, err := r.cutFiles(lock, p); err != nil {
+	out, _, err := r.cutFiles(lock, p)
+	if err != nil || max(0, out) != p.Output {
 		return err
 	}
 	return lock.removeRunFile()
@@ -273,6 +295,9 @@ func (r *run) freeOutput(ctx context.Context) error {
 		if err := r.leaveClosed(r.lock, *row); err != nil {
 			return err
 		}
+		if r.lock.owner.Run != "" {
+			return r.refuseLost(*row)
+		}
 		if err := checkEmpty(r.Out, r.DeadLetters); err != nil {
 			return refuse("%s has the first %d records of the run %s, which was closed there. Choose another file",
 				r.Out, row.Tally.Out, row.ID)
@@ -286,4 +311,12 @@ func (r *run) freeOutput(ctx context.Context) error {
 			r.Out, row.Tally.Out, row.ID)
 	}
 	return err
+}
+
+// refuseLost refuses an output that lacks what its closed run has saved. These records count as written: no command decides
+// them again, unless it replaces the run.
+func (r *run) refuseLost(p dedupe.Run) error {
+	return refuse("%s had the first %d records of the run %s, which was closed there, and does not have them any more. "+
+		"Put the file back and choose another one. If it is lost, delete %s: then replace the run (with a SQLite ledger), "+
+		"or go on without these records", r.Out, p.Tally.Out, p.ID, r.lock.runPath())
 }

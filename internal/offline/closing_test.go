@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"testing"
@@ -256,6 +257,236 @@ func TestDeletedFolder(t *testing.T) {
 		t.Errorf("got %+v, %v", r.Closed, err)
 	}
 	b.wantOnce("a deleted folder", 2, b.read("out2"))
+}
+
+// TestDeletedOnAnotherHost: two hosts use one folder, and an output is deleted there. The other host closes its run at 0,
+// because FILE.run proves that the output was in that folder.
+func TestDeletedOnAnotherHost(t *testing.T) {
+	t.Parallel()
+	for _, rests := range []bool{false, true} {
+		for _, out := range []string{"out", "out2"} {
+			b := newBench(t, lines(1, 9))
+			b.job.BatchSize, b.tick, b.job.host = 1, recordEvery, "container 1"
+			b.goesOn(t.Context(), b.job, 5)
+			row := b.store.Runs()[0]
+			row.Rests = rests
+			b.store.Replace(b.job.Scope, row)
+			b.remove("out")
+			b.job.host, b.job.Out = "container 2", b.path(out)
+			r, err := b.job.Run(context.Background())
+			if err != nil || len(r.Closed) != 1 || r.Closed[0].Lines != 0 {
+				t.Errorf("rests %t, to %s: closed %+v, %v", rests, out, r.Closed, err)
+			}
+			b.wantOnce(fmt.Sprintf("rests %t, to %s", rests, out), 9, b.read(out))
+		}
+	}
+}
+
+// TestResumedDuringAnotherSave: a command saves a stopped run, as it does before it cuts its files, or closes it, while its own
+// command continues it. That one reads the row again, and continues or is refused.
+func TestResumedDuringAnotherSave(t *testing.T) {
+	t.Parallel()
+	for _, closes := range []bool{false, true} {
+		b := newBench(t, lines(1, 9))
+		b.job.BatchSize, b.tick = 1, recordEvery
+		b.goesOn(t.Context(), b.job, 5)
+		row, once := b.store.Runs()[0], false
+		b.job.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+			if c.Method == dedupefault.SaveRun && !once {
+				once = true
+				row.Beat++
+				err := b.store.SaveRun(ctx, c.Scope, row)
+				if closes {
+					_, err = b.store.CloseRun(ctx, c.Scope, row)
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			return c.Do(ctx)
+		})
+		if closes {
+			b.refused("out has the first 5 records of the run " + row.ID + ", which was closed there. Choose another file")
+			continue
+		}
+		if r := b.run(); r.Resumed != 5 {
+			t.Errorf("unexpected report %+v", r)
+		}
+		b.wantOnce("saved meanwhile", 9, b.read("out"))
+	}
+}
+
+// TestOvertaken: another process has saved the run that this one works on. This one says that its command continues it.
+func TestOvertaken(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 9))
+	b.job.BatchSize, b.tick = 1, recordEvery
+	first := b.job
+	first.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method == dedupefault.SaveRun && c.Run.Lines == 5 && !c.Run.Rests {
+			row := b.store.Runs()[0]
+			row.Beat += 2
+			if err := b.store.SaveRun(ctx, c.Scope, row); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return c.Do(ctx)
+	})
+	_, err := first.Run(context.Background())
+	if !errors.Is(err, dedupe.ErrReplaced) || !strings.Contains(err.Error(), "Another process has gone on with this run. Run the same command again") {
+		t.Errorf("got %v", err)
+	}
+	b.run()
+	b.wantOnce("the same command", 9, b.read("out"))
+}
+
+// TestClosedOrSavedMeanwhile: a function closes a stopped run, or its own command saves it, in the moment in which another
+// command closes it. That one names the run if it was closed, and leaves its files as the other one would.
+func TestClosedOrSavedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for _, closes := range []bool{false, true} {
+		b := newBench(t, lines(1, 9))
+		b.job.BatchSize, b.tick = 1, recordEvery
+		b.goesOn(t.Context(), b.job, 5)
+		b.write("out", b.read("out")+lines(6, 6))
+		first := b.store.Runs()[0].ID
+		b.job.Inputs, b.job.Out, b.job.DeadLetters = texts(lines(11, 12)), b.path("out2"), b.path("dead2")
+		b.job.Store = dedupefault.HookStore(b.store, func(ctx context.Context, c *dedupefault.Call) error {
+			switch {
+			case c.Method == dedupefault.CloseRun && closes:
+				if closed, err := b.store.CloseRun(ctx, c.Scope, *c.Run); !closed {
+					t.Fatal(err)
+				}
+			case c.Method == dedupefault.CloseRun:
+				row := *c.Run
+				row.Beat++
+				if err := b.store.SaveRun(ctx, c.Scope, row); err != nil {
+					t.Fatal(err)
+				}
+			case c.Method == dedupefault.PutIfAbsent && !closes: // it is closed later, and named at the end
+				row, err := b.store.RunByID(ctx, b.job.Scope, first)
+				if _, closeErr := b.store.CloseRun(ctx, b.job.Scope, *row); err != nil || closeErr != nil {
+					t.Fatal(err, closeErr)
+				}
+			}
+			return c.Do(ctx)
+		})
+		r, err := b.job.Run(context.Background())
+		if err != nil || len(r.Closed) != 1 || r.Closed[0].Lines != 5 || b.read("out") != lines(1, 5) {
+			t.Errorf("closed %t: got %+v, %v, and %s", closes, r.Closed, err, b.read("out"))
+		}
+		if left := b.read("out.run") != ""; left == closes {
+			t.Errorf("closed %t: FILE.run is left: %t", closes, left)
+		}
+	}
+}
+
+// TestShortFiles: a file of a stopped run has become shorter. The command that finds this closes the run at 0 before it asks
+// the user to delete the output: a function that comes in between does not close it at its saved line.
+func TestShortFiles(t *testing.T) {
+	t.Parallel()
+	shortFiles(t, func(s dedupe.Store) dedupe.Store { return s })
+	t.Run("closed-at-its-saved-line", func(t *testing.T) {
+		mutanttest.MustFail(t, func(tb testing.TB) { shortFiles(tb, closesAtSavedLine) })
+	})
+}
+
+// closesAtSavedLine breaks a rule: each run is closed at its saved line, also a run whose output was deleted.
+func closesAtSavedLine(s dedupe.Store) dedupe.Store {
+	return dedupefault.HookStore(s, func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method == dedupefault.CloseRun {
+			row, err := s.RunByID(ctx, c.Scope, c.Run.ID)
+			if err != nil || row == nil {
+				return err
+			}
+			c.Run = row
+		}
+		return c.Do(ctx)
+	})
+}
+
+func shortFiles(t testing.TB, broken func(dedupe.Store) dedupe.Store) {
+	for short, says := range map[string]string{
+		"out": "out has 5 bytes, but its run has written 80", "dead": "dead has 5 bytes, but its run has written 66",
+		"dead, which is missing": "dead has 0 bytes, but its run has written 66",
+	} {
+		name, _, missing := strings.Cut(short, ",")
+		for _, host := range []string{"container 1", "container 2"} {
+			b := newBench(t, "poison\n"+lines(1, 9))
+			b.job.BatchSize, b.tick, b.job.host = 1, recordEvery, "container 1"
+			b.goesOn(t.Context(), b.job, 5)
+			b.job.Store = broken(b.store)
+			if b.write(name, "short"); missing {
+				b.remove(name)
+			}
+			b.job.host = host
+			r, err := b.job.Run(context.Background())
+			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), ": then all records of the run are decided again") ||
+				!strings.Contains(err.Error(), "but the stopped runs") || len(r.Closed) != 1 || r.Closed[0].Lines != 0 {
+				t.Errorf("a short %s: closed %+v, %v", short, r.Closed, err)
+			}
+			row := b.store.Runs()[0]
+			if _, err := b.store.CloseRun(t.Context(), b.job.Scope, row); err != nil { // as a function does
+				t.Fatal(err)
+			}
+			b.remove("out")
+			b.run()
+			b.wantOnce("a short "+short, 9, b.read("out"))
+		}
+	}
+}
+
+// TestDeletedAfterClosing: a function closes a stopped run at its saved line, and its output is deleted. The saved records
+// count as written, so the same command is refused and not finished without them.
+func TestDeletedAfterClosing(t *testing.T) {
+	t.Parallel()
+	for _, size := range []int{0, 7} {
+		b := newBench(t, lines(1, 9))
+		b.job.BatchSize, b.tick = 1, recordEvery
+		b.goesOn(t.Context(), b.job, 5)
+		row := b.store.Runs()[0]
+		if closed, err := b.store.CloseRun(t.Context(), b.job.Scope, row); !closed {
+			t.Fatal(err)
+		}
+		whole := b.read("out")
+		if b.remove("out"); size > 0 {
+			b.write("out", whole[:size])
+		}
+		for range 2 {
+			b.refused("out had the first 5 records of the run "+row.ID, "Put the file back", "delete "+b.path("out.run"))
+		}
+		b.write("out", whole)
+		b.refused("out has the first 5 records of the run " + row.ID)
+		b.job.Out, b.job.DeadLetters = b.path("out2"), b.path("dead2")
+		if _, err := b.job.Run(context.Background()); err != nil {
+			t.Fatal(err)
+		}
+		b.wantOnce("the file was put back", 9, b.read("out"), b.read("out2"))
+	}
+}
+
+// TestCutEachFile: a closed run's output is cut although its dead letters are missing, and the other way round.
+func TestCutEachFile(t *testing.T) {
+	t.Parallel()
+	for _, missing := range []string{"out", "dead"} {
+		b := newBench(t, "poison\n"+lines(1, 9))
+		b.job.BatchSize, b.tick = 1, recordEvery
+		b.goesOn(t.Context(), b.job, 5)
+		row := b.store.Runs()[0]
+		if closed, err := b.store.CloseRun(t.Context(), b.job.Scope, row); !closed {
+			t.Fatal(err)
+		}
+		b.write("out", b.read("out")+lines(5, 6))
+		b.write("dead", b.read("dead")+"{")
+		b.remove(missing)
+		if _, err := b.job.Run(context.Background()); !errors.Is(err, ErrRefused) {
+			t.Errorf("without %s: %v", missing, err)
+		}
+		out, dead := int64(len(b.read("out"))), int64(len(b.read("dead")))
+		if missing != "out" && out != row.Output || missing != "dead" && dead != row.DeadLetters {
+			t.Errorf("without %s: %d and %d bytes, and the row is %+v", missing, out, dead, row)
+		}
+	}
 }
 
 // TestHostsWithoutNames: a run on a host without a name may be on any host. A host that does not see its file does not
@@ -701,10 +932,16 @@ func TestSilentRun(t *testing.T) {
 			*b = fresh
 			b.store, b.dir = memstore.NewRecords(), folder(t)
 			b.job.Store = b.store
+			if err := os.Mkdir(b.path("there"), 0o700); err != nil {
+				t.Fatal(err)
+			}
 			if b.job.Out != "" {
-				b.job.Out, b.job.DeadLetters = b.path("out"), b.path("dead")
+				b.job.Out, b.job.DeadLetters = b.path("there/out"), b.path("there/dead")
 			}
 			b.die(n, after)
+		}
+		if err := os.Rename(b.path("there"), b.path("hidden")); err != nil { // another host does not see the folder
+			t.Fatal(err)
 		}
 		b.store.SetNow(func() time.Time { return now })
 		b.job.host, b.job.Out, b.job.DeadLetters = "another host", b.path("out2"), b.path("dead2")
@@ -718,7 +955,7 @@ func TestSilentRun(t *testing.T) {
 		}
 		kept := ""
 		for _, c := range r.Closed {
-			if kept += b.read("out")[:len(lines(1, int(c.Lines)))]; !elsewhere && (c.Lines != 0 || c.Output != "") {
+			if kept += b.read("hidden/out")[:len(lines(1, int(c.Lines)))]; !elsewhere && (c.Lines != 0 || c.Output != "") {
 				t.Errorf("a stream was closed at %+v", c)
 			}
 		}
@@ -755,6 +992,24 @@ func TestBeats(t *testing.T) {
 	if r := row(); !r.Rests || r.Closed || r.Lines != 3 {
 		t.Errorf("the run stopped as %+v", r)
 	}
+}
+
+// TestBeatsWhileSkipping: a run that continues shows that it is at work also while it skips the lines that are done.
+func TestBeatsWhileSkipping(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, lines(1, 9))
+	b.job.BatchSize, b.tick = 1, recordEvery
+	b.goesOn(t.Context(), b.job, 5)
+	b.job.beatEvery = time.Millisecond
+	open := b.job.Inputs[0].Open
+	b.job.Inputs[0].Open = func() (io.ReadCloser, error) {
+		at := b.store.Runs()[0]
+		for begin := at.Beat; !at.Rests && at.Beat < begin+2; { // the test ends with the beats
+			at = b.store.Runs()[0]
+		}
+		return open()
+	}
+	b.run()
 }
 
 // TestWaitForEachOther: two runs at work meet a record of the other one. Each saves what it has written before it waits,

@@ -82,7 +82,7 @@
 //
 // These outputs are refused:
 //   - a file that is not empty and does not belong to the run that continues;
-//   - a file that is shorter than recorded;
+//   - a file that is shorter than recorded, or that lacks what its closed run has saved;
 //   - a file that is longer than recorded, if its run has finished.
 //
 // A stream such as stdout cannot be cut. The next run prints everything again. New dead letters are then appended to

@@ -267,7 +267,6 @@ func isStream(in Input) bool { return in.Size == Unknown }
 
 // work processes the rest of the inputs, batch by batch.
 func (r *run) work(ctx context.Context) (err error) {
-	r.startBeats(ctx)
 	if r.undone, err = r.replaced(ctx); err != nil {
 		return r.stopped(ctx, err)
 	}

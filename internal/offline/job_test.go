@@ -267,25 +267,6 @@ func TestRefusals(t *testing.T) {
 		b.job.Scope = "other"
 		b.refused("out belongs to the unfinished run 2026", "another ledger, scope or output")
 	})
-	t.Run("shortened output", func(t *testing.T) {
-		b := newBench(t, input)
-		b.cutInTheMiddle()
-		b.write("out", "{")
-		b.refused("out has 1 bytes", "written 40", "Delete it: then all records of the run are decided again")
-		b.remove("out")
-		if got := b.run(); len(got.Closed) != 1 || got.Closed[0].Lines != 0 || got.Resumed != 0 {
-			t.Errorf("unexpected report %+v", got)
-		}
-		b.wantOut(rec("1", "x") + rec("2", "x") + rec("3", "x"))
-	})
-	t.Run("shortened dead-letter file", func(t *testing.T) {
-		b := newBench(t, input)
-		b.cutInTheMiddle()
-		b.write("dead", "{")
-		b.refused("dead has 1 bytes", "Delete", "out: then all records of the run are decided again")
-		b.remove("dead")
-		b.refused("dead has 0 bytes")
-	})
 	t.Run("another dead-letter file", func(t *testing.T) {
 		b := newBench(t, input)
 		b.cutInTheMiddle()

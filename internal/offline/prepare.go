@@ -35,6 +35,19 @@ func (r *run) prepare(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	err = r.continueOrBegin(ctx, digest)
+	if errors.Is(err, dedupe.ErrReplaced) { // a command has saved or closed the run since its row was read
+		r.done = dedupe.Run{}
+		if r.Publish != "" { // a new run has another file
+			r.releaseOutput()
+		}
+		return r.continueOrBegin(ctx, digest)
+	}
+	return err
+}
+
+// continueOrBegin continues the run of this job. If there is none, it begins a new run.
+func (r *run) continueOrBegin(ctx context.Context, digest string) error {
 	row, err := r.continued(ctx, digest)
 	if err != nil {
 		return err
@@ -139,7 +152,7 @@ func (r *run) begin(ctx context.Context, at dedupe.Run) (err error) {
 	if err := r.takeFiles(); err != nil {
 		return err
 	}
-	return r.save(ctx)
+	return r.saveAndBeat(ctx)
 }
 
 // takeFiles locks a published output, and claims the files. It comes after undo: a published output has a new name
@@ -210,19 +223,22 @@ func (r *run) resume(ctx context.Context, at dedupe.Run) error {
 	if err != nil {
 		return err
 	}
-	if err := r.checkSizes(at, out, deadLetters); err != nil {
-		return err
+	if refused := r.checkSizes(at, out, deadLetters); refused != nil {
+		if err := r.closeShort(ctx, at); err != nil {
+			return err
+		}
+		return refused
 	}
 	if err := r.identifyAs(at); err != nil {
 		return err
 	}
-	r.resumed = at.Lines
 	if !at.Finished {
 		r.done.Rests = false
-		if err := r.save(ctx); err != nil { // fails if the run was closed meanwhile
+		if err := r.saveAndBeat(ctx); err != nil { // fails if the run was closed meanwhile
 			return err
 		}
 	}
+	r.resumed = at.Lines
 	return r.takeUp(ctx, deadLetters >= 0)
 }
 
@@ -238,6 +254,24 @@ func (r *run) checkSameDeadLetters() error {
 			"Name that file, or choose another output", r.Out, r.lock.owner.DeadLetters, deadLetters)
 	}
 	return nil
+}
+
+// closeShort closes an unfinished run whose files are shorter than recorded, at 0. If it left that to the command that
+// comes after the user has deleted the output, a function could close the run at its saved line in between.
+func (r *run) closeShort(ctx context.Context, at dedupe.Run) error {
+	if at.Finished { // nobody else closes it
+		return nil
+	}
+	begin := atBegin(at)
+	closed, err := r.Store.CloseRun(ctx, r.Scope, begin)
+	if err != nil {
+		return err
+	}
+	if !closed {
+		return fmt.Errorf("%w: run %s", dedupe.ErrReplaced, at.ID)
+	}
+	r.noteClosedRun(begin)
+	return r.leaveFiles(r.lock, begin)
 }
 
 // checkSizes refuses files that are shorter than recorded. It also refuses longer files of a finished run, because

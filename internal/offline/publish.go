@@ -188,13 +188,17 @@ func (r *run) lockUnfinished(id string) error {
 
 // nameOutput names the output after a run.
 func (r *run) nameOutput(id string) {
+	r.releaseOutput()
+	r.Out = OutputOf(r.Publish, id, r.Format.Extension())
+	r.DeadLetters = deadLettersOf(r.Out)
+	r.out.path, r.deadLetters.path = r.Out, r.DeadLetters
+}
+
+func (r *run) releaseOutput() {
 	if r.lock != nil {
 		r.lock.release()
 		r.lock = nil
 	}
-	r.Out = OutputOf(r.Publish, id, r.Format.Extension())
-	r.DeadLetters = deadLettersOf(r.Out)
-	r.out.path, r.deadLetters.path = r.Out, r.DeadLetters
 }
 
 // publish adds the output of the finished run to the manifest. It is safe to repeat.

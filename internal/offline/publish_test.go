@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -306,4 +307,37 @@ func (p *past) lastIsOpen() bool {
 	runs := p.history()
 	_, err := os.Stat(AboutRun(runs[len(runs)-1].Run).Output + runSuffix)
 	return err == nil
+}
+
+// closingStore closes the open runs of a scope before it saves a run for the first time.
+type closingStore struct {
+	storeWithHistory
+	once *sync.Once
+}
+
+func (s closingStore) SaveRun(ctx context.Context, scope string, r dedupe.Run) (err error) {
+	s.once.Do(func() {
+		var open []dedupe.Run
+		if open, err = s.OpenRuns(ctx, scope); err == nil {
+			_, err = s.CloseRun(ctx, scope, open[0])
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return s.storeWithHistory.SaveRun(ctx, scope, r)
+}
+
+// TestPublishedRunClosedWhileItResumes: a function closes a stopped run while its command continues it. The command begins a
+// new run with the rest, in a file of its own.
+func TestPublishedRunClosedWhileItResumes(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	j := p.next(true, lines(1, 9))
+	p.cutAfterABatch(j)
+	j.Store = closingStore{p.as, new(sync.Once)}
+	if r := p.finish(j); r.Resumed != 0 {
+		t.Errorf("unexpected report %+v", r)
+	}
+	p.wantOnce("closed meanwhile", 9, p.published())
 }

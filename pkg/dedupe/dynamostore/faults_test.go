@@ -14,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )
@@ -179,6 +180,33 @@ func TestRowsOfOthers(t *testing.T) {
 		consumer, err := s.ClaimConsumer(t.Context(), "s", dedupe.Stream{}, "me")
 		if consumer != "" || err == nil || errors.Is(err, dedupe.ErrTryAgain) || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: got consumer %q, %v", name, consumer, err)
+		}
+	}
+}
+
+// TestUnheardSave: a save whose condition failed had taken effect only if the stored row equals it.
+func TestUnheardSave(t *testing.T) {
+	t.Parallel()
+	r := dedupe.Run{ID: "run-1", OutputID: "o", Beat: 5, Lines: 7, Tally: dedupe.Tally{In: 7, New: 7}}
+	earlier, later, closed := r, r, r
+	earlier.Beat, later.Beat, closed.Closed = 4, 6, true
+	encoded := func(r dedupe.Run) map[string]types.AttributeValue { return dynamo.Encode(newRunRow("s", r)) }
+	for name, c := range map[string]struct {
+		old      map[string]types.AttributeValue
+		saved    bool
+		replaced bool
+	}{
+		"the same row":  {encoded(r), true, false},
+		"an earlier":    {encoded(earlier), false, true},
+		"a later":       {encoded(later), false, true},
+		"a closed":      {encoded(closed), false, true},
+		"no old row":    {nil, false, false},
+		"an empty row":  {map[string]types.AttributeValue{}, false, false},
+		"other layouts": {map[string]types.AttributeValue{"beat": text("5")}, false, false},
+	} {
+		err := New(failing(&types.ConditionalCheckFailedException{Item: c.old}), table).SaveRun(t.Context(), "s", r)
+		if (err == nil) != c.saved || errors.Is(err, dedupe.ErrReplaced) != c.replaced {
+			t.Errorf("%s: got %v", name, err)
 		}
 	}
 }

@@ -290,14 +290,14 @@ func (s *Store) SaveRun(ctx context.Context, scope string, r dedupe.Run) error {
 	}
 	_, err := s.client.PutItem(ctx, in)
 	stored, over := dynamo.ConditionFailure(err)
-	if !over {
+	if !over || len(stored) == 0 { // without the stored row, it is unknown whether the run was saved
 		return failed("save run", err)
 	}
 	var row runRow
 	if err := dynamo.Decode(stored, &row); err != nil {
 		return err
 	}
-	if now := row.run(); r.Follows(*now) { // this save, whose reply was lost
+	if *row.run() == r { // this save, whose reply was lost
 		return nil
 	}
 	return fmt.Errorf("%w: run %s", dedupe.ErrReplaced, r.ID)
