@@ -66,6 +66,12 @@ func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 		r.left = append(r.left, p) // a stream, or a file on another host
 		return nil
 	}
+	if !its && !p.Rests && r.machine == "" { // it may be at work on another host of this name
+		if stopped, err := r.isSilent(ctx, p); err != nil || !stopped {
+			r.left = append(r.left, p)
+			return err
+		}
+	}
 	at := p
 	whole := false
 	if its {
@@ -98,6 +104,21 @@ func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 		return r.leaveFiles(lock, at)
 	}
 	return nil
+}
+
+// isSilent waits until a run was not saved for RestAfter. It reports false as soon as the run is saved or over.
+func (r *run) isSilent(ctx context.Context, p dedupe.Run) (bool, error) {
+	clock := r.clock.OrReal()
+	for begin := clock.Now(); clock.Now().Sub(begin) < dedupe.RestAfter; {
+		if err := clock.Pause(ctx, dedupe.BeatEvery); err != nil {
+			return false, err
+		}
+		now, err := r.Store.RunByID(ctx, r.Scope, p.ID)
+		if err != nil || now == nil || now.Finished || now.Closed || now.Beat != p.Beat {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // closedOrSaved takes note of a run that another process has closed or saved in the moment in which this one would close it.

@@ -547,6 +547,45 @@ func TestHostsOfOneName(t *testing.T) {
 	}
 }
 
+// TestHostsWithoutMachineIDs: hosts of one name cannot be told apart without a machine id. A run whose output is not found is
+// closed at 0 only if it is not saved for RestAfter.
+func TestHostsWithoutMachineIDs(t *testing.T) {
+	t.Parallel()
+	for _, atWork := range []bool{false, true} {
+		b := newBench(t, lines(1, 9))
+		b.job.BatchSize, b.job.host, b.tick = 1, "web", recordEvery
+		b.goesOn(t.Context(), b.job, 5)
+		row := b.store.Runs()[0]
+		text, err := json.Marshal(About{File: b.path("not here/out"), Host: "web"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		row.About, row.Rests = string(text), false
+		b.store.Replace(b.job.Scope, row)
+		now, waited := time.Now(), time.Duration(0)
+		b.job.clock = dedupe.Clock{Now: func() time.Time { return now.Add(waited) }, Pause: func(_ context.Context, d time.Duration) error {
+			if waited += d; atWork {
+				saved := row
+				saved.Beat++
+				return b.store.SaveRun(t.Context(), b.job.Scope, saved)
+			}
+			return nil
+		}}
+		r, err := newRun(b.job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.close()
+		r.machine = ""
+		if err := r.closeIfStopped(t.Context(), row); err != nil || atWork != (len(r.closed) == 0) || atWork != (len(r.left) == 1) {
+			t.Errorf("at work %t: closed %+v, left %+v, %v", atWork, r.closed, r.left, err)
+		}
+		if !atWork && (r.closed[0].Lines != 0 || waited < dedupe.RestAfter) {
+			t.Errorf("got %+v after %s", r.closed, waited)
+		}
+	}
+}
+
 // goesOn runs a job until it has decided some lines.
 func (b *bench) goesOn(ctx context.Context, j Job, lines int64) {
 	b.Helper()
