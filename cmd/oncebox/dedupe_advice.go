@@ -159,7 +159,7 @@ func (c *dedupeCommand) afterThisRun(a *app, run string) string {
 	case c.Window != nil, c.Ledger == "" && a.Store == dynamodbStore:
 		return ", in another --scope"
 	}
-	return " --replace-run " + run
+	return " --replace-run " + run + ", with the same inputs and the inputs of all later runs"
 }
 
 // shellWord quotes a text for a shell, if it needs that.

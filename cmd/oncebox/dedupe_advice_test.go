@@ -138,7 +138,10 @@ func TestDedupeDifferences(t *testing.T) {
 	inFile := []string{"dedupe", "two", "--id-path", "id", "--ledger", "seen.db", "--out"}
 	finished := s.run(exitDone, append(inFile, "wrong")...).stderr
 	_, advice, _ := strings.Cut(finished, "leave them out: ")
-	advice, _, _ = strings.Cut(advice, "\n")
+	advice, later, _ := strings.Cut(advice, ", with ")
+	if !strings.HasPrefix(later, "the same inputs and the inputs of all later runs\n") {
+		t.Errorf("the advice does not name the inputs: %s", finished)
+	}
 	if again := s.run(exitDone, append(append(inFile, "right"), strings.Fields(advice)...)...); !strings.Contains(again.stderr, "natural 10 ") {
 		t.Errorf("the advice %q does not work: %s", advice, again.stderr)
 	}

@@ -95,8 +95,8 @@ func (r *run) rest(ctx context.Context) {
 	r.beats.again(ctx, r.Store, r.Scope, true)
 }
 
-// afterReplaced says what the user of a run has to know that was replaced, closed or continued by another process. A closed run cuts its files to what
-// it has saved: other runs decide the rest of its records.
+// afterReplaced says what the user of a run has to know that was replaced, closed or continued by another process. A
+// closed run cuts its files to what it has saved: other runs decide the rest of its records.
 func (r *run) afterReplaced(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recordTimeout)
 	defer cancel()

@@ -66,6 +66,12 @@ func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 		r.left = append(r.left, p) // a stream, or a file on another host
 		return nil
 	}
+	if !its && !p.Rests && r.machine == "" { // it may be at work on another host of this name
+		if stopped, err := r.isSilent(ctx, p); err != nil || !stopped {
+			r.left = append(r.left, p)
+			return err
+		}
+	}
 	at := p
 	whole := false
 	if its {
@@ -100,7 +106,23 @@ func (r *run) closeIfStopped(ctx context.Context, p dedupe.Run) error {
 	return nil
 }
 
-// closedOrSaved takes note of a run that another process has closed or saved in the moment in which this one would close it.
+// isSilent waits until a run was not saved for RestAfter. It reports false as soon as the run is saved or over.
+func (r *run) isSilent(ctx context.Context, p dedupe.Run) (bool, error) {
+	clock := r.clock.OrReal()
+	for begin := clock.Now(); clock.Now().Sub(begin) < dedupe.RestAfter; {
+		if err := clock.Pause(ctx, dedupe.BeatEvery); err != nil {
+			return false, err
+		}
+		now, err := r.Store.RunByID(ctx, r.Scope, p.ID)
+		if err != nil || now == nil || now.Finished || now.Closed || now.Beat != p.Beat {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// closedOrSaved takes note of a run that another process has closed or saved in the moment in which this one would
+// close it.
 func (r *run) closedOrSaved(ctx context.Context, lock *outputLock, p dedupe.Run) error {
 	row, err := r.Store.RunByID(ctx, r.Scope, p.ID)
 	switch {
@@ -175,8 +197,8 @@ func (r *run) noteClosed(ctx context.Context) {
 	}
 }
 
-// cutFiles cuts the files of a run to the sizes that it has saved, each if it is longer. It returns their sizes, which are
-// below 0 for files that do not exist.
+// cutFiles cuts the files of a run to the sizes that it has saved, each if it is longer. It returns their sizes, which
+// are below 0 for files that do not exist.
 func (r *run) cutFiles(lock *outputLock, p dedupe.Run) (out, deadLetters int64, err error) {
 	out, errOut := r.cutTo(lock.output, p.Output)
 	deadLetters, err = r.cutTo(lock.owner.DeadLetters, p.DeadLetters)
@@ -204,9 +226,9 @@ func (r *run) cut(path string, is, to int64) error {
 	return errors.Join(f.Truncate(to), f.Sync(), f.Close())
 }
 
-// leaveClosed cuts the files of a closed run, if they are still its own, and then removes FILE.run. If they cannot be cut,
-// FILE.run stays: the next command that uses the output cuts them. FILE.run also stays if the output does not have what
-// was saved: see freeOutput.
+// leaveClosed cuts the files of a closed run, if they are still its own, and then removes FILE.run. If they cannot be
+// cut, FILE.run stays: the next command that uses the output cuts them. FILE.run also stays if the output does not have
+// what was saved: see freeOutput.
 func (r *run) leaveClosed(lock *outputLock, p dedupe.Run) error {
 	if !p.Closed || !lock.isOf(p) {
 		return nil
@@ -313,10 +335,10 @@ func (r *run) freeOutput(ctx context.Context) error {
 	return err
 }
 
-// refuseLost refuses an output that lacks what its closed run has saved. These records count as written: no command decides
-// them again, unless it replaces the run.
+// refuseLost refuses an output that lacks what its closed run has saved. These records count as written: no command
+// decides them again, unless it replaces the run.
 func (r *run) refuseLost(p dedupe.Run) error {
 	return refuse("%s had the first %d records of the run %s, which was closed there, and does not have them any more. "+
-		"Put the file back and choose another one. If it is lost, delete %s: then replace the run (with a SQLite ledger), "+
-		"or go on without these records", r.Out, p.Tally.Out, p.ID, r.lock.runPath())
+		"Put the file back and choose another one. If it is lost, delete %s. Then replace the run (with a SQLite ledger), "+
+		"with its inputs and those of all later runs, or go on without these records", r.Out, p.Tally.Out, p.ID, r.lock.runPath())
 }

@@ -40,8 +40,8 @@ func (b *bench) wantOnce(how string, last int, texts ...string) {
 }
 
 // TestOtherCommands kills a run at each of its operations. Another command comes next, which reads its input and one
-// record more. Together the outputs have each record once. If the other command is refused and the output is deleted, the
-// second output has all.
+// record more. Together the outputs have each record once. If the other command is refused and the output is deleted,
+// the second output has all.
 func TestOtherCommands(t *testing.T) {
 	t.Parallel()
 	volatile := func(j *Job) {
@@ -113,7 +113,8 @@ func TestOtherCommands(t *testing.T) {
 	}
 }
 
-// TestPublishedOutputsOfStoppedRuns kills a published run at each of its operations. The next run reads one record more.
+// TestPublishedOutputsOfStoppedRuns kills a published run at each of its operations. The next run reads one record
+// more.
 func TestPublishedOutputsOfStoppedRuns(t *testing.T) {
 	t.Parallel()
 	for n := 1; ; n++ {
@@ -259,8 +260,8 @@ func TestDeletedFolder(t *testing.T) {
 	b.wantOnce("a deleted folder", 2, b.read("out2"))
 }
 
-// TestDeletedOnAnotherHost: two hosts use one folder, and an output is deleted there. The other host closes its run at 0,
-// because FILE.run proves that the output was in that folder.
+// TestDeletedOnAnotherHost: two hosts use one folder, and an output is deleted there. The other host closes its run at
+// 0, because FILE.run proves that the output was in that folder.
 func TestDeletedOnAnotherHost(t *testing.T) {
 	t.Parallel()
 	for _, rests := range []bool{false, true} {
@@ -282,8 +283,8 @@ func TestDeletedOnAnotherHost(t *testing.T) {
 	}
 }
 
-// TestResumedDuringAnotherSave: a command saves a stopped run, as it does before it cuts its files, or closes it, while its own
-// command continues it. That one reads the row again, and continues or is refused.
+// TestResumedDuringAnotherSave: a command saves a stopped run, as it does before it cuts its files, or closes it, while
+// its own command continues it. That one reads the row again, and continues or is refused.
 func TestResumedDuringAnotherSave(t *testing.T) {
 	t.Parallel()
 	for _, closes := range []bool{false, true} {
@@ -333,15 +334,16 @@ func TestOvertaken(t *testing.T) {
 		return c.Do(ctx)
 	})
 	_, err := first.Run(context.Background())
-	if !errors.Is(err, dedupe.ErrReplaced) || !strings.Contains(err.Error(), "Another process has gone on with this run. Run the same command again") {
+	if !errors.Is(err, dedupe.ErrReplaced) ||
+		!strings.Contains(err.Error(), "Another process has gone on with this run. Run the same command again") {
 		t.Errorf("got %v", err)
 	}
 	b.run()
 	b.wantOnce("the same command", 9, b.read("out"))
 }
 
-// TestClosedOrSavedMeanwhile: a function closes a stopped run, or its own command saves it, in the moment in which another
-// command closes it. That one names the run if it was closed, and leaves its files as the other one would.
+// TestClosedOrSavedMeanwhile: a function closes a stopped run, or its own command saves it, in the moment in which
+// another command closes it. That one names the run if it was closed, and leaves its files as the other one would.
 func TestClosedOrSavedMeanwhile(t *testing.T) {
 	t.Parallel()
 	for _, closes := range []bool{false, true} {
@@ -381,8 +383,8 @@ func TestClosedOrSavedMeanwhile(t *testing.T) {
 	}
 }
 
-// TestShortFiles: a file of a stopped run has become shorter. The command that finds this closes the run at 0 before it asks
-// the user to delete the output: a function that comes in between does not close it at its saved line.
+// TestShortFiles: a file of a stopped run has become shorter. The command that finds this closes the run at 0 before it
+// asks the user to delete the output: a function that comes in between does not close it at its saved line.
 func TestShortFiles(t *testing.T) {
 	t.Parallel()
 	shortFiles(t, func(s dedupe.Store) dedupe.Store { return s })
@@ -421,7 +423,8 @@ func shortFiles(t testing.TB, broken func(dedupe.Store) dedupe.Store) {
 			}
 			b.job.host = host
 			r, err := b.job.Run(context.Background())
-			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), says) || !strings.Contains(err.Error(), ": then all records of the run are decided again") ||
+			if !errors.Is(err, ErrRefused) || !strings.Contains(err.Error(), says) ||
+				!strings.Contains(err.Error(), ": then all records of the run are decided again") ||
 				!strings.Contains(err.Error(), "but the stopped runs") || len(r.Closed) != 1 || r.Closed[0].Lines != 0 {
 				t.Errorf("a short %s: closed %+v, %v", short, r.Closed, err)
 			}
@@ -436,8 +439,8 @@ func shortFiles(t testing.TB, broken func(dedupe.Store) dedupe.Store) {
 	}
 }
 
-// TestDeletedAfterClosing: a function closes a stopped run at its saved line, and its output is deleted. The saved records
-// count as written, so the same command is refused and not finished without them.
+// TestDeletedAfterClosing: a function closes a stopped run at its saved line, and its output is deleted. The saved
+// records count as written, so the same command is refused and not finished without them.
 func TestDeletedAfterClosing(t *testing.T) {
 	t.Parallel()
 	for _, size := range []int{0, 7} {
@@ -547,6 +550,47 @@ func TestHostsOfOneName(t *testing.T) {
 	}
 }
 
+// TestHostsWithoutMachineIDs: hosts of one name cannot be told apart without a machine id. A run whose output is not
+// found is closed at 0 only if it is not saved for RestAfter.
+func TestHostsWithoutMachineIDs(t *testing.T) {
+	t.Parallel()
+	for _, atWork := range []bool{false, true} {
+		b := newBench(t, lines(1, 9))
+		b.job.BatchSize, b.job.host, b.tick = 1, "web", recordEvery
+		b.goesOn(t.Context(), b.job, 5)
+		row := b.store.Runs()[0]
+		text, err := json.Marshal(About{File: b.path("not here/out"), Host: "web"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		row.About, row.Rests = string(text), false
+		b.store.Replace(b.job.Scope, row)
+		now, waited := time.Now(), time.Duration(0)
+		b.job.clock.Now = func() time.Time { return now.Add(waited) }
+		b.job.clock.Pause = func(_ context.Context, d time.Duration) error {
+			if waited += d; !atWork {
+				return nil
+			}
+			saved := row
+			saved.Beat++
+			return b.store.SaveRun(t.Context(), b.job.Scope, saved)
+		}
+		r, err := newRun(b.job)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.close()
+		r.machine = ""
+		err = r.closeIfStopped(t.Context(), row)
+		if err != nil || atWork != (len(r.closed) == 0) || atWork != (len(r.left) == 1) {
+			t.Errorf("at work %t: closed %+v, left %+v, %v", atWork, r.closed, r.left, err)
+		}
+		if !atWork && (r.closed[0].Lines != 0 || waited < dedupe.RestAfter) {
+			t.Errorf("got %+v after %s", r.closed, waited)
+		}
+	}
+}
+
 // goesOn runs a job until it has decided some lines.
 func (b *bench) goesOn(ctx context.Context, j Job, lines int64) {
 	b.Helper()
@@ -611,8 +655,8 @@ func goesOnBeforeTheLock(t testing.TB, broken func(dedupe.Store) dedupe.Store) {
 	b.wantOnce("both outputs", 10, b.read("out"), b.read("out2"))
 }
 
-// TestLateSave: the last save of a killed process arrives while another command closes its run, before or after that has
-// fenced it off. Its lines are in the file, or the save has no effect.
+// TestLateSave: the last save of a killed process arrives while another command closes its run, before or after that
+// has fenced it off. Its lines are in the file, or the save has no effect.
 func TestLateSave(t *testing.T) {
 	t.Parallel()
 	lateSave(t, func(s *memstore.Records, scope string, r dedupe.Run) error { return s.SaveRun(t.Context(), scope, r) })
@@ -715,8 +759,8 @@ func goesOnBeforeItIsClosed(t testing.TB, closes func(*memstore.Records, *dedupe
 	b.wantOnce("both outputs", 10, b.read("hidden/out"), b.read("out2"))
 }
 
-// TestUnheardSave: a save takes effect, and its answer is lost. Another run drops copies of what was saved. The first run
-// stops, and is closed at that save and not at the one before.
+// TestUnheardSave: a save takes effect, and its answer is lost. Another run drops copies of what was saved. The first
+// run stops, and is closed at that save and not at the one before.
 func TestUnheardSave(t *testing.T) {
 	t.Parallel()
 	unheardSave(t, func(s dedupe.Store) dedupe.Store { return s })
@@ -770,8 +814,8 @@ func unheardSave(t testing.TB, broken func(dedupe.Store) dedupe.Store) {
 	b.wantOnce("the first output", 6, b.read("out"))
 }
 
-// TestAtWork: a run whose process holds the lock of its output is not closed. A run that was closed while its process was
-// suspended writes nothing more, and its files are cut to what was saved.
+// TestAtWork: a run whose process holds the lock of its output is not closed. A run that was closed while its process
+// was suspended writes nothing more, and its files are cut to what was saved.
 func TestAtWork(t *testing.T) {
 	t.Parallel()
 	atWork(t, func(s dedupe.Store) dedupe.Store { return s })
@@ -1012,8 +1056,8 @@ func TestBeatsWhileSkipping(t *testing.T) {
 	b.run()
 }
 
-// TestWaitForEachOther: two runs at work meet a record of the other one. Each saves what it has written before it waits,
-// so that neither has to give up for that.
+// TestWaitForEachOther: two runs at work meet a record of the other one. Each saves what it has written before it
+// waits, so that neither has to give up for that.
 func TestWaitForEachOther(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, rec("1", "x")+rec("2", "x")+rec("4", "x"))

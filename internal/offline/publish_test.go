@@ -328,8 +328,8 @@ func (s closingStore) SaveRun(ctx context.Context, scope string, r dedupe.Run) (
 	return s.storeWithHistory.SaveRun(ctx, scope, r)
 }
 
-// TestPublishedRunClosedWhileItResumes: a function closes a stopped run while its command continues it. The command begins a
-// new run with the rest, in a file of its own.
+// TestPublishedRunClosedWhileItResumes: a function closes a stopped run while its command continues it. The command
+// begins a new run with the rest, in a file of its own.
 func TestPublishedRunClosedWhileItResumes(t *testing.T) {
 	t.Parallel()
 	p := newPast(t)

@@ -34,7 +34,7 @@ func newBench(t testing.TB, inputs ...string) *bench {
 	b.job = Job{
 		Inputs: texts(inputs...), Format: inJSON(format.Options{IDPath: "id", FingerprintPath: "fp"}),
 		Scope: "s", Retention: dedupe.Retention{ForGood: true}, Store: b.store,
-		Out: b.path("out"), DeadLetters: b.path("dead"), Now: b.clock, beatEvery: -1,
+		Out: b.path("out"), DeadLetters: b.path("dead"), Now: b.clock, beatEvery: -1, machine: "machine",
 		clock: dedupe.Clock{Pause: func(context.Context, time.Duration) error { return errNoPause }},
 	}
 	return b
