@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -21,13 +22,18 @@ const (
 	plain       // digits, and letters of one case: for example a number with leading zeros or a ULID
 )
 
+// The patterns are compiled for the first text version, and not before the start of a function.
 var (
-	dateOrTime    = regexp.MustCompile(`^\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d{1,9})?Z)?$`)
-	lettersDigits = regexp.MustCompile(`^[0-9A-Za-z]+$`)
+	dateOrTime    = lazily(`^\d{4}-\d\d-\d\d(T\d\d:\d\d:\d\d(\.\d{1,9})?Z)?$`)
+	lettersDigits = lazily(`^[0-9A-Za-z]+$`)
 	// A time without separators, and one in UTC.
-	basicTime = regexp.MustCompile(`^[12]\d{3}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])[Tt]\d+[A-Za-z]*$`)
-	basicUTC  = regexp.MustCompile(`^\d{8}T\d+Z$`)
+	basicTime = lazily(`^[12]\d{3}(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])[Tt]\d+[A-Za-z]*$`)
+	basicUTC  = lazily(`^\d{8}T\d+Z$`)
 )
+
+func lazily(pattern string) func() *regexp.Regexp {
+	return sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(pattern) })
+}
 
 // The letters of both cases. Programs differ in whether "a" is before "B": ULIDs and hexadecimal numbers ignore the
 // case.
@@ -39,13 +45,13 @@ const (
 // formOf returns the form of a text, or noForm and the reason why the text is no version.
 func formOf(text string) (f form, reason string) {
 	switch {
-	case dateOrTime.MatchString(text):
+	case dateOrTime().MatchString(text):
 		return dashed, ""
-	case !lettersDigits.MatchString(text):
+	case !lettersDigits().MatchString(text):
 		return noForm, reasonText
 	case strings.ContainsAny(text, capitals) && strings.ContainsAny(text, smalls):
 		return noForm, reasonCases
-	case basicTime.MatchString(text) && !basicUTC.MatchString(text):
+	case basicTime().MatchString(text) && !basicUTC().MatchString(text):
 		return noForm, reasonZone
 	}
 	return plain, ""
