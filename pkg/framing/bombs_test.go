@@ -79,8 +79,10 @@ func TestBombs(t *testing.T) {
 			}
 			taken := after.TotalAlloc - before.TotalAlloc
 			t.Logf("a payload of %d KB takes %d MiB", len(payload)>>10, taken>>20)
-			if taken > 3*limit { // io.ReadAll takes twice what it returns
-				t.Errorf("it took %d bytes, want at most %d", taken, 3*limit)
+			// io.ReadAll takes twice what it returns. Under the race detector, slices grow in more steps, and pools are emptied.
+			const most = 6 * limit
+			if taken > most {
+				t.Errorf("it took %d bytes, want at most %d", taken, most)
 			}
 		})
 	}
