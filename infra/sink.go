@@ -17,7 +17,7 @@ import (
 )
 
 // A Sink is the destination of a [RecordDedupe]: the variable ONCEBOX_SINK. The zero value is an on-demand stream that
-// the construct makes. It keeps records as long as the source does. Options are those of the address
+// the construct makes. It keeps records as long as the source does. The address has the same options
 // (docs/configuration.md, "Addresses of sinks"), each as in "compression=zstd", without escapes.
 type Sink struct {
 	address string // with the options; of a resource of the app, only the scheme and the options

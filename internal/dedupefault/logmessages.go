@@ -42,7 +42,7 @@ type logsRun struct {
 	letters   int
 }
 
-// arrivals are those of the first and the last attempt of a message.
+// arrivals has the arrival at the first and at the last attempt of a message.
 type arrivals [2]time.Time
 
 // play returns the first violation of a guarantee.

@@ -169,7 +169,7 @@ func numberOf(data []byte) int {
 		N int `json:"n"`
 	}
 	if err := json.Unmarshal(data, &p); err != nil {
-		panic(err) // cannot happen: the payloads are those of event
+		panic(err) // cannot happen: event made the payloads
 	}
 	return p.N
 }

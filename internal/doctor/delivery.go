@@ -56,7 +56,7 @@ func (r *recordsRun) putAll(ctx context.Context) (string, error) {
 }
 
 // putRecords puts records and returns their positions. The position of a record that was not put is the zero value. If
-// retryer is nil, it is that of the client.
+// retryer is nil, the client's own retryer is used.
 func (r *recordsRun) putRecords(ctx context.Context, retryer aws.Retryer, key string, payloads ...[]byte) (
 	at []dedupe.Position, err error,
 ) {

@@ -15,15 +15,20 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
-// TestSnowplowIntoObjects: without further settings, enriched events of Snowplow are in objects of text.
-func TestSnowplowIntoObjects(t *testing.T) {
-	t.Parallel()
+// buckets makes the buckets lake and bad on an S3 server, and returns a loader for it.
+func buckets(t *testing.T) func(context.Context) (aws.Config, error) {
 	endpoint := testengine.S3(t, "lake", "bad")
-	load := func(context.Context) (aws.Config, error) {
+	return func(context.Context) (aws.Config, error) {
 		return aws.Config{
 			Region: "eu-central-1", BaseEndpoint: &endpoint, Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""),
 		}, nil
 	}
+}
+
+// TestSnowplowIntoObjects: without further settings, enriched events of Snowplow are in objects of text.
+func TestSnowplowIntoObjects(t *testing.T) {
+	t.Parallel()
+	load := buckets(t)
 	o, err := kinesishandler.ParseOptions([]string{
 		"ONCEBOX_FORMAT=snowplow", "ONCEBOX_SINK=s3://lake/enriched/", "ONCEBOX_DEAD_LETTERS=s3://bad/x",
 	})
@@ -64,12 +69,7 @@ func TestSnowplowIntoObjects(t *testing.T) {
 // TestOpenBucket: the function writes objects, and finds out from them which records are done.
 func TestOpenBucket(t *testing.T) {
 	t.Parallel()
-	endpoint := testengine.S3(t, "lake", "bad")
-	load := func(context.Context) (aws.Config, error) {
-		return aws.Config{
-			Region: "eu-central-1", BaseEndpoint: &endpoint, Credentials: credentials.NewStaticCredentialsProvider("k", "s", ""),
-		}, nil
-	}
+	load := buckets(t)
 	o, err := kinesishandler.ParseOptions([]string{
 		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=s3://lake/events/?compression=none", "ONCEBOX_DEAD_LETTERS=s3://bad/x",
 	})

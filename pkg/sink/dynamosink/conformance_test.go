@@ -169,24 +169,14 @@ var mutants = []struct {
 		catches: map[string]string{"versions": "versions/histories"},
 	},
 	{
-		name: "texts-of-every-form-compared",
-		requests: requests{change: changePut(func(put *types.Put) {
-			put.ConditionExpression = aws.String(onSeparators.ReplaceAllString(*put.ConditionExpression, ""))
-			maps.DeleteFunc(put.ExpressionAttributeValues, func(name string, _ types.AttributeValue) bool {
-				return strings.HasPrefix(name, ":s")
-			})
-		})},
-		catches: map[string]string{"versions": "versions/not-comparable"},
+		name:     "texts-of-every-form-compared",
+		requests: requests{change: without(onSeparators, ":s")},
+		catches:  map[string]string{"versions": "versions/not-comparable"},
 	},
 	{
-		name: "texts-of-both-cases-compared",
-		requests: requests{change: changePut(func(put *types.Put) {
-			put.ConditionExpression = aws.String(onLetters.ReplaceAllString(*put.ConditionExpression, ""))
-			maps.DeleteFunc(put.ExpressionAttributeValues, func(name string, _ types.AttributeValue) bool {
-				return strings.HasPrefix(name, ":c")
-			})
-		})},
-		catches: map[string]string{"versions": "versions/not-comparable"},
+		name:     "texts-of-both-cases-compared",
+		requests: requests{change: without(onLetters, ":c")},
+		catches:  map[string]string{"versions": "versions/not-comparable"},
 	},
 	{
 		name: "first-of-equal-versions-stays",
@@ -225,6 +215,16 @@ var (
 	onSeparators = regexp.MustCompile(` AND (NOT )?contains\(#v, :s\d+\)`)
 	onLetters    = regexp.MustCompile(` AND NOT contains\(#v, :c\d+\)`)
 )
+
+// without takes parts out of the condition of a put, and the values that they name.
+func without(parts *regexp.Regexp, values string) func(*dynamodb.TransactWriteItemsInput) {
+	return changePut(func(put *types.Put) {
+		put.ConditionExpression = aws.String(parts.ReplaceAllString(*put.ConditionExpression, ""))
+		maps.DeleteFunc(put.ExpressionAttributeValues, func(name string, _ types.AttributeValue) bool {
+			return strings.HasPrefix(name, values)
+		})
+	})
+}
 
 func changePut(change func(*types.Put)) func(*dynamodb.TransactWriteItemsInput) {
 	return func(in *dynamodb.TransactWriteItemsInput) {

@@ -144,7 +144,7 @@ func TestHeadsAtOnce(t *testing.T) {
 				}
 				storage, calls := counting(memory, func(ctx context.Context, call *memobjects.Call) error {
 					if call.Method == memobjects.Head {
-						time.Sleep(time.Second)
+						time.Sleep(time.Second) // on the clock of synctest: each request takes a round
 					}
 					return call.Do(ctx)
 				})
