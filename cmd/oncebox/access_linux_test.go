@@ -97,7 +97,17 @@ func TestNoAccess(t *testing.T) {
 		}
 	}
 	t.Cleanup(func() { _ = os.Chmod(s.dir, 0o755) }) // so that it can be removed
-	s.want(exitUsage, s.asOtherUser("claim", "spring", "ann"), "claim").plainly(t, "oncebox: "+store+": open: the file or its folder is read-only; make it and its folder readable and writable for this user\n")
+	claimIsRefused := func() {
+		t.Helper()
+		s.want(exitUsage, s.asOtherUser("claim", "spring", "ann"), "claim").plainly(t, "oncebox: "+store+": open: the file or its folder is read-only; make it and its folder readable and writable for this user\n")
+	}
+	claimIsRefused()
 	s.want(exitUsage, s.asOtherUser("--store", "sqlite:new.db", "init"), "init").plainly(t, "oncebox: "+s.dir+"/new.db: open: the file cannot be opened; make it and its folder readable and writable for this user\n")
 	s.want(exitUsage, s.asOtherUser("load", "spring", "secret.txt"), "load").plainly(t, "oncebox: secret.txt: permission denied\n")
+	must(t, os.Chmod(store+".lock", 0o666))
+	must(t, os.Chmod(s.dir, 0o777))
+	claimIsRefused() // at the start, also if only the file is read-only: a server would go on, and refuse every claim
+	if _, err := os.Stat(store + "-wal"); err == nil {
+		t.Error("a -wal file was left, to which the owner of the store cannot write")
+	}
 }

@@ -53,7 +53,10 @@ func (e *plainError) Unwrap() []error {
 	return []error{e.kind, e.err}
 }
 
-const makeWritable = "make it and its folder readable and writable for this user"
+const (
+	makeWritable = "make it and its folder readable and writable for this user"
+	readOnly     = "the file or its folder is read-only; " + makeWritable
+)
 
 // faults are the result codes of SQLite that a user can act on.
 var faults = map[int]plainError{
@@ -62,7 +65,7 @@ var faults = map[int]plainError{
 	sqlite3.SQLITE_PROTOCOL: {text: "another program is writing to the file"},
 	sqlite3.SQLITE_NOTADB:   {text: "not a oncebox store: it is not a SQLite database", kind: ErrNotStore},
 	sqlite3.SQLITE_FULL:     {text: "the disk is full; make room and repeat the command", kind: ErrDiskFull},
-	sqlite3.SQLITE_READONLY: {text: "the file or its folder is read-only; " + makeWritable, kind: ErrNoAccess},
+	sqlite3.SQLITE_READONLY: {text: readOnly, kind: ErrNoAccess},
 	sqlite3.SQLITE_CANTOPEN: {text: "the file cannot be opened; " + makeWritable, kind: ErrNoAccess},
 	sqlite3.SQLITE_PERM:     {text: "the file cannot be opened; " + makeWritable, kind: ErrNoAccess},
 	sqlite3.SQLITE_IOERR:    {text: "the disk failed to read or write the file"},

@@ -142,6 +142,9 @@ func (db *DB) connectWriter(ctx context.Context, create bool) (present bool, err
 	if create {
 		mode = "mode=rwc"
 	}
+	if !mayWrite(db.path) { // SQLite would open the file, and fail at the first write
+		return false, &plainError{text: readOnly, err: ErrNoAccess}
+	}
 	waiting, cancel := db.waitLimit(ctx)
 	defer cancel()
 	if err := db.openWriter(waiting, dsn(db.path, mode, 0)); err != nil {
