@@ -67,9 +67,9 @@ const atOnce = 8
 // WithMetrics it also counts free items, if the last count was at least CountEvery ago. A failed count is only
 // logged.
 //
-// A campaign that fails, or whose row cannot be read, does not stop the others. Handle then returns an error at its end, and the report has the
-// results. The next sweep tries the rest again. A campaign that is deleted meanwhile, or that is marked as moved or
-// restored, is not a failure.
+// A campaign that fails, or whose row cannot be read, does not stop the others. Handle then returns an error at its end,
+// and the report has the results. The next sweep tries the rest again. A campaign that is deleted meanwhile, or that is
+// marked as moved or restored, is not a failure.
 func (h *Handler) Handle(ctx context.Context) (Report, error) {
 	begun := time.Now()
 	ctx, cancel := deadline.WithMargin(ctx)
