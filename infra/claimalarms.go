@@ -24,7 +24,7 @@ func (c *ClaimAPI) newAlarms(s alarmSet, p ClaimAPIProps) {
 		},
 		alarm{
 			"RateLimitAlarm", "claim-rate-limit", "API Gateway refuses requests because of the rate limit.",
-			c.shareOfRequests(c.answers("RateLimited", `{ $.status = "429" }`)), limited, lasting, false,
+			c.shareOfRequests(c.answers("RateLimited", rateLimited)), limited, lasting, false,
 		},
 		alarm{
 			"LatencyAlarm", "claim-latency", "One of a hundred requests takes half of the time that the function has, or longer.",
@@ -35,6 +35,10 @@ func (c *ClaimAPI) newAlarms(s alarmSet, p ClaimAPIProps) {
 	s.addTable("throttled-keys-bank", c.BankTable)
 	s.addTable("throttled-keys", c.DedupeTable)
 }
+
+// rateLimited finds requests that API Gateway refused. It leaves out the answers 429 of the function, which belong to a
+// list of free items: with more of them, a higher limit would not help.
+const rateLimited = `{ ($.status = "429") && ($.integrationStatus != "429") }`
 
 // wrongRequests finds requests whose callers send something wrong, or have no permission. It leaves out 404 and 409,
 // which are normal answers during a sale: not found, and sold out. Programs that look for weaknesses get a 404 from

@@ -198,7 +198,7 @@ var accessLogFilters = facts{
 	"ClientErrors-filter reads": `{ ($.status = "4*") && ($.status != "404") && ($.status != "409") && ` +
 		`($.status != "429") } in access-logs`,
 	"ClientErrors-filter makes": "1 as oncebox/claim-function ClientErrors",
-	"RateLimited-filter reads":  `{ $.status = "429" } in access-logs`,
+	"RateLimited-filter reads":  `{ ($.status = "429") && ($.integrationStatus != "429") } in access-logs`,
 	"RateLimited-filter makes":  "1 as oncebox/claim-function RateLimited",
 }
 

@@ -133,6 +133,7 @@ var invariants = []invariant{
 		{"another pattern", "", filterType, "Properties.FilterPattern", "past_horizon"},
 		{"another log", "", filterType, "Properties.LogGroupName", object("Ref", "ClaimsFunctionLogs6D297AAD")},
 		{"no status in the access log", "claims", filterType, "Properties.FilterPattern", `{ $.statuses = "429" }`},
+		{"answers of the function", "claims", filterType, "Properties.FilterPattern", `{ $.status = "429" }`},
 		{"another name than that of the alarm", "", filterType, transformation + ".MetricName", "Other"},
 		{"an alarm of something else", "log", filterType, transformation + ".MetricName", "Other"},
 		{"no batch that fails", "log", filterType, "Properties.FilterPattern", "{ $.error = \"*full*\" }"},
@@ -566,6 +567,9 @@ func readsTheLog(tpl template, filter resource, _ map[string]any) string {
 		if wantedLog = logsOfAPI(tpl); value != "1" {
 			return "counts requests by " + value
 		}
+		if strings.Contains(pattern, `$.status = "429"`) && !strings.Contains(pattern, `$.integrationStatus != "429"`) {
+			return "counts lists of free items that were not read yet"
+		}
 	} else if part := errorPattern.FindStringSubmatch(pattern); part != nil {
 		if full := (&logledger.MemoryError{}).Error(); !strings.Contains(full, part[1]) || value != "1" {
 			return "counts no batch that does not fit into memory: " + part[1]
@@ -591,8 +595,8 @@ func readsTheLog(tpl template, filter resource, _ map[string]any) string {
 	return "makes a metric that no alarm reads"
 }
 
-// statusPattern matches a pattern for the member status of access logs, which is a text.
-var statusPattern = regexp.MustCompile(`^{ (\(?\$\.status !?= "[0-9*]+"\)?( && )?)+ }$`)
+// statusPattern matches a pattern for the members status and integrationStatus of access logs, which are texts.
+var statusPattern = regexp.MustCompile(`^{ (\(?\$\.(status|integrationStatus) !?= "[0-9*]+"\)?( && )?)+ }$`)
 
 // logsOfDedupe returns the logs of the dedupe functions.
 func logsOfDedupe(tpl template) (all []string) {
