@@ -161,6 +161,16 @@ func (o *outputFile) close() {
 	}
 }
 
+// become makes o another file, which is opened when it is needed. Nothing was written to the old one: its run was closed
+// before it began.
+func (o *outputFile) become(path string) {
+	if _, isOpen := o.to.(file); isOpen {
+		o.close()
+		o.to = nil
+	}
+	o.path, o.failed = path, nil
+}
+
 // writerFunc is an io.Writer.
 type writerFunc func([]byte) (int, error)
 

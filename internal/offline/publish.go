@@ -191,7 +191,8 @@ func (r *run) nameOutput(id string) {
 	r.releaseOutput()
 	r.Out = OutputOf(r.Publish, id, r.Format.Extension())
 	r.DeadLetters = deadLettersOf(r.Out)
-	r.out.path, r.deadLetters.path = r.Out, r.DeadLetters
+	r.out.become(r.Out)
+	r.deadLetters.become(r.DeadLetters)
 }
 
 func (r *run) releaseOutput() {

@@ -341,3 +341,19 @@ func TestPublishedRunClosedWhileItResumes(t *testing.T) {
 	}
 	p.wantOnce("closed meanwhile", 9, p.published())
 }
+
+// TestReplacingRunClosedWhileItBegins: another command closes a run that replaces a published one, before it has its
+// file. The command begins another run, and writes to that run's file.
+func TestReplacingRunClosedWhileItBegins(t *testing.T) {
+	t.Parallel()
+	p := newPast(t)
+	wrong := p.finish(p.next(true, lines(1, 9)))
+	j := p.next(true, lines(1, 9))
+	j.Replaces, j.Store = wrong.Run, closingStore{p.as, new(sync.Once)}
+	r := p.finish(j)
+	text, err := os.ReadFile(r.Output)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.wantOnce("closed meanwhile", 9, string(text))
+}
