@@ -66,6 +66,7 @@ func runInFolder() (code int, err error) {
 	tests.Env = append(os.Environ(), inFolder+"="+folder, "TMPDIR="+folder,
 		"CDK_CONTEXT_JSON=", // the developer's own context must not change the templates
 		"JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20", // a list of major versions
+		"CDK_DISABLE_STACK_TRACE=1",
 		fmt.Sprintf("%s=%t", cdkValidation, !testing.Short()))
 	tests.Stdout, tests.Stderr = os.Stdout, os.Stderr
 	err = tests.Run()
@@ -214,7 +215,10 @@ var knownPaths struct {
 func newApp(t *testing.T, context map[string]any) awscdk.App {
 	t.Helper()
 	testengine.Command(t, "node") // jsii runs it
-	return awscdk.NewApp(&awscdk.AppProps{Context: &context, Outdir: jsii.String(t.TempDir())})
+	return awscdk.NewApp(&awscdk.AppProps{
+		Context: &context, Outdir: jsii.String(t.TempDir()),
+		TreeMetadata: jsii.Bool(os.Getenv(cdkValidation) == "true"), // only reports of validations read it
+	})
 }
 
 // synthTheirs returns the template of a stack of another team, which add fills with constructs.
