@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -145,8 +146,13 @@ var pageRoutes = []string{"/c/{campaign}", "/c/{campaign}/{file}"}
 func NewClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) (*ClaimAPI, error) {
 	p = p.withDefaults()
 	if err := p.check(scope); err != nil {
-		return nil, p.names.failed("claim API", id, err)
+		return nil, fmt.Errorf("claim API %s: %w", id, err)
 	}
+	return newClaimAPI(scope, id, p), nil
+}
+
+// newClaimAPI makes a claim API from checked props.
+func newClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) *ClaimAPI {
 	c := &ClaimAPI{
 		Construct: constructs.NewConstruct(scope, jsii.String(id)),
 		BankTable: p.BankTable, DedupeTable: p.DedupeTable, auth: p.Auth.kind, metrics: !p.Function.NoMetrics,
@@ -170,7 +176,7 @@ func NewClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) (*Claim
 	}
 	c.Alarms = alarms.made
 	keepOneRegion(c.Construct, c.BankTable, c.DedupeTable)
-	return c, nil
+	return c
 }
 
 func (p ClaimAPIProps) withDefaults() ClaimAPIProps {

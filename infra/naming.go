@@ -75,14 +75,6 @@ func (n naming) withFunction(name string) naming {
 	}
 }
 
-// failed returns an error of a construct. Users of the settings file do not know the constructs.
-func (n naming) failed(construct, id string, err error) error {
-	if n != nil {
-		return err
-	}
-	return fmt.Errorf("%s %s: %w", construct, id, err)
-}
-
 // memoryVariable holds the memory of a function in MiB. Lambda sets it.
 const memoryVariable = "AWS_LAMBDA_FUNCTION_MEMORY_SIZE"
 

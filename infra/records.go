@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"fmt"
 	"strconv"
 	"strings"
 	"time"
@@ -143,13 +144,14 @@ const (
 // NewRecordDedupe makes the dedup of a stream. Its error lists all problems in the props; then it makes nothing.
 func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps) (*RecordDedupe, error) {
 	p = p.withDefaults()
-	err := p.check(scope)
-	if err == nil {
-		err = refuseSecondConsumer(scope, p)
+	if err := p.check(scope); err != nil {
+		return nil, fmt.Errorf("record dedup %s: %w", id, err)
 	}
-	if err != nil {
-		return nil, p.names.failed("record dedup", id, err)
-	}
+	return newRecordDedupe(scope, id, p), nil
+}
+
+// newRecordDedupe makes the dedup of a stream from checked props.
+func newRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps) *RecordDedupe {
 	r := &RecordDedupe{
 		Construct:   constructs.NewConstruct(scope, jsii.String(id)),
 		DedupeTable: p.DedupeTable, Source: p.Source,
@@ -186,7 +188,7 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	r.Alarms = alarms.made
 	addCanary(r.Construct, p.Function, r.Alias, alarms.made["dedupe-function-errors"])
 	keepOneRegion(r.Construct, r.DedupeTable)
-	return r, nil
+	return r
 }
 
 func (p RecordDedupeProps) withDefaults() RecordDedupeProps {
@@ -239,6 +241,9 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	}
 	if p.checkRate(&wrong) && err == nil {
 		p.checkSizes(&wrong, options)
+	}
+	if wrong.err() == nil {
+		wrong.join(refuseSecondConsumer(scope, p))
 	}
 	return wrong.err()
 }

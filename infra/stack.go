@@ -64,7 +64,7 @@ func newSettingsStack(app awscdk.App, r reader, synthesizer awscdk.IStackSynthes
 	return s
 }
 
-// fill makes the jobs of the stack.
+// fill makes the jobs of the stack, if both have no problem.
 func (s *settingsStack) fill() (awscdk.Stack, error) {
 	var claims ClaimAPIProps
 	var records RecordDedupeProps
@@ -82,21 +82,33 @@ func (s *settingsStack) fill() (awscdk.Stack, error) {
 		return nil, err
 	}
 	dedupe := s.dedupeTable(dedupeTable)
-	claims.DedupeTable, records.DedupeTable = dedupe, dedupe
 	if s.file.with["claims"] {
-		err = errors.Join(err, s.addClaims(claims))
+		claims.DedupeTable = dedupe
+		claims = claims.withDefaults()
+		err = claims.check(s.stack)
 	}
 	if s.file.with["records"] {
-		err = errors.Join(err, s.addRecords(records))
+		records.DedupeTable = dedupe
+		records = records.withDefaults()
+		err = errors.Join(err, records.check(s.stack))
 	}
-	if err == nil && s.dashboard {
+	if err != nil {
+		return nil, onceEach(err)
+	}
+	if s.file.with["claims"] {
+		s.addClaims(claims)
+	}
+	if s.file.with["records"] {
+		s.addRecords(records)
+	}
+	if s.dashboard {
 		_, err = NewDashboard(s.stack, "Dashboard", s.shown)
 	}
 	s.output("DedupeTable", "ONCEBOX_DEDUPE_TABLE of the command line", *dedupe.TableName())
 	if s.file.name != "" {
 		s.output("Settings", "The settings file that the stack was made from", s.file.name)
 	}
-	return s.stack, onceEach(err)
+	return s.stack, err
 }
 
 // checkParts refuses a file that does not mention a part: forgetting it would delete what the stack has of it.
@@ -119,9 +131,6 @@ func (s *settingsStack) checkParts() {
 
 // onceEach removes problems that both jobs report twice.
 func onceEach(err error) error {
-	if err == nil {
-		return nil
-	}
 	var lines []string
 	for line := range strings.SplitSeq(err.Error(), "\n") {
 		if !slices.Contains(lines, line) {
@@ -418,25 +427,18 @@ func (s *settingsStack) securityGroups() (all []awsec2.ISecurityGroup) {
 	return all
 }
 
-func (s *settingsStack) addClaims(p ClaimAPIProps) error {
-	claims, err := NewClaimAPI(s.stack, "Claims", p)
-	if err != nil {
-		return err
-	}
+func (s *settingsStack) addClaims(checked ClaimAPIProps) {
+	claims := newClaimAPI(s.stack, "Claims", checked)
 	s.shown.Claims = append(s.shown.Claims, claims)
 	s.output("BankTable", "ONCEBOX_BANK_TABLE of the command line", *claims.BankTable.TableName())
 	s.output("ApiUrl", "The claim API", claims.URL)
 	if claims.Domain != nil {
 		s.output("DomainTarget", "The name to which the DNS record of the API's domain points", *claims.Domain.RegionalDomainName())
 	}
-	return nil
 }
 
-func (s *settingsStack) addRecords(p RecordDedupeProps) error {
-	records, err := NewRecordDedupe(s.stack, "Records", p)
-	if err != nil {
-		return err
-	}
+func (s *settingsStack) addRecords(checked RecordDedupeProps) {
+	records := newRecordDedupe(s.stack, "Records", checked)
 	s.shown.Records = append(s.shown.Records, records)
 	s.output("SourceStream", "The stream that the function reads", *records.Source.StreamName())
 	if records.Destination != nil {
@@ -445,7 +447,6 @@ func (s *settingsStack) addRecords(p RecordDedupeProps) error {
 	s.output("DeadLetterBucket", "Dead letters: records and batches that were not delivered",
 		*records.DeadLetterBucket.BucketName())
 	s.output("NotifyQueueUrl", "A message for each new dead letter of the function", *records.NotifyQueue.QueueUrl())
-	return nil
 }
 
 func (s *settingsStack) output(name, description, value string) {

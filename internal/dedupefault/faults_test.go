@@ -16,7 +16,7 @@ func TestFaults(t *testing.T) {
 		DynoxideLog.Name: 250, DynamoDBLocalLog.Name: 2000,
 	}
 	if testing.Short() {
-		shares[Memory.Name], shares[MemoryLog.Name] = 8, 12
+		shares[Memory.Name], shares[MemoryLog.Name] = 16, 24 // make check plays all
 	}
 	OnEveryEngine(t, func(t *testing.T, e Engine) {
 		for _, s := range e.scenarios() {

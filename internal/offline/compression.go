@@ -68,7 +68,7 @@ func compressionOfContent(head []byte) Compression {
 // unpack returns the content of an input in any format. The content decides about the format, not the name: a file
 // called .gz may have been unpacked on its way. Several gzip members or Zstandard frames are one content.
 func unpack(raw *reading) (*unpacked, error) {
-	buffered := bufio.NewReaderSize(raw, 64<<10)
+	buffered := bufio.NewReaderSize(raw, raw.buffer())
 	head, err := buffered.Peek(magicBytes)
 	if err != nil && !errors.Is(err, io.EOF) {
 		return nil, err

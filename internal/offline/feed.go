@@ -16,7 +16,8 @@ const (
 	pieceBytes = 256 << 10
 )
 
-// usualLine is the length of the line for which a piece keeps room.
+// usualLine is the length of the line for which a piece keeps room. The first piece has room for nothing else: most
+// files that are made by hand end there.
 const usualLine = 16 << 10
 
 // These limit how much is read ahead. A single line may be longer.
@@ -100,9 +101,12 @@ func (f *feed) next(ctx context.Context) (*piece, error) {
 // proceed lets the feed read on after a line that is too long.
 func (f *feed) proceed() { f.resume <- struct{}{} }
 
+// room returns the size of the buffer of a piece.
+func (f *feed) room() int { return min(pieceBytes, f.size*usualLine) + usualLine }
+
 // reuse takes back a piece whose records are no longer used.
 func (f *feed) reuse(p *piece) {
-	if cap(p.buffer) < pieceBytes || cap(p.buffer) > 4*pieceBytes { // the first piece, or a piece with a long line
+	if cap(p.buffer) < f.room() || cap(p.buffer) > 4*pieceBytes { // the first piece, or a piece with a long line
 		return
 	}
 	select {
@@ -112,8 +116,8 @@ func (f *feed) reuse(p *piece) {
 }
 
 func (f *feed) readAll(ctx context.Context, lines *lineReader, work chan<- *piece) {
-	for {
-		p := f.empty()
+	for room := usualLine; ; room = f.room() {
+		p := f.empty(room)
 		f.fill(ctx, lines, p)
 		p.weight = min(int64(len(p.buffer)), bytesAhead)
 		if f.ahead.Acquire(ctx, p.weight) != nil {
@@ -141,14 +145,14 @@ func (f *feed) readAll(ctx context.Context, lines *lineReader, work chan<- *piec
 }
 
 // empty returns a piece without records. It uses the memory of a piece that was taken back, if there is one.
-func (f *feed) empty() *piece {
+func (f *feed) empty(room int) *piece {
 	p := &piece{decoded: make(chan struct{})}
 	select {
 	case old := <-f.free:
 		clear(old.records)
 		p.records, p.buffer = old.records[:0], old.buffer[:0]
 	default: // make room now, because a growing buffer would be kept for each line
-		p.buffer = make([]byte, 0, pieceBytes+usualLine)
+		p.buffer = make([]byte, 0, room)
 	}
 	return p
 }

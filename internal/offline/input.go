@@ -104,6 +104,15 @@ type reading struct {
 
 func (r *reading) Close() error { return r.file.Close() }
 
+// buffer returns the size of a buffer for the reading.
+func (r *reading) buffer() int {
+	const most = 64 << 10
+	if r.left == Unknown {
+		return most
+	}
+	return int(min(r.left, most))
+}
+
 func (r *reading) Read(b []byte) (n int, err error) {
 	if n, err = r.read(b); err != nil && !errors.Is(err, io.EOF) {
 		r.failed = err

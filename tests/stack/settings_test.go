@@ -62,7 +62,7 @@ func TestEverySettingHasAnEffect(t *testing.T) {
 
 // TestStack checks what is not in the template.
 func TestStack(t *testing.T) {
-	stack, err := infra.NewStack(newApp(t, contextOf(t, values("stack=another; termination-protection=on"))))
+	stack, err := infra.NewStack(newApp(t, contextOf(t, values("stack=another; termination-protection=on; claims=none"))))
 	must(t, err)
 	if got := *stack.StackName(); got != "another" {
 		t.Errorf("the stack is called %s", got)
@@ -73,7 +73,7 @@ func TestStack(t *testing.T) {
 	if tags := *stack.Tags().TagValues(); len(tags) != 1 || *tags["oncebox:settings"] != "prod.yaml" {
 		t.Errorf("its tags are %v", tags)
 	}
-	stack, err = infra.NewStack(newApp(t, contextOf(t, nil)))
+	stack, err = infra.NewStack(newApp(t, contextOf(t, values("claims=none"))))
 	must(t, err)
 	if protected := stack.TerminationProtection(); protected != nil && *protected {
 		t.Error("by default nobody can delete it")

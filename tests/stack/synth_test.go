@@ -11,6 +11,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"flag"
 	"fmt"
 	"maps"
 	"os"
@@ -31,6 +32,10 @@ import (
 // inFolder is the variable with the folder of the child process that runs the tests.
 const inFolder = "STACK_TESTS_FOLDER"
 
+// cdkValidation is the variable that turns off the CDK's own validation of templates, which takes most of the time of a
+// synth. make check has it.
+const cdkValidation = "CDK_VALIDATION"
+
 // TestMain runs the tests in a child process. jsii reads the environment before main, so the environment must be set
 // for a new process. jsii also leaves files behind: jsii.Close would remove them, but it races with itself after a
 // synth. So the parent removes the child's folder.
@@ -38,6 +43,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(inFolder) != "" {
 		os.Exit(m.Run())
 	}
+	flag.Parse()
 	code, err := runInFolder()
 	if err != nil {
 		panic(err)
@@ -59,7 +65,9 @@ func runInFolder() (code int, err error) {
 	tests := exec.Command(self, os.Args[1:]...)
 	tests.Env = append(os.Environ(), inFolder+"="+folder, "TMPDIR="+folder,
 		"CDK_CONTEXT_JSON=", // the developer's own context must not change the templates
-		"JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20") // a list of major versions
+		"JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20", // a list of major versions
+		"CDK_DISABLE_STACK_TRACE=1",
+		fmt.Sprintf("%s=%t", cdkValidation, !testing.Short()))
 	tests.Stdout, tests.Stderr = os.Stdout, os.Stderr
 	err = tests.Run()
 	if _, ok := errors.AsType[*exec.ExitError](err); ok {
@@ -207,7 +215,10 @@ var knownPaths struct {
 func newApp(t *testing.T, context map[string]any) awscdk.App {
 	t.Helper()
 	testengine.Command(t, "node") // jsii runs it
-	return awscdk.NewApp(&awscdk.AppProps{Context: &context, Outdir: jsii.String(t.TempDir())})
+	return awscdk.NewApp(&awscdk.AppProps{
+		Context: &context, Outdir: jsii.String(t.TempDir()),
+		TreeMetadata: jsii.Bool(os.Getenv(cdkValidation) == "true"), // only reports of validations read it
+	})
 }
 
 // synthTheirs returns the template of a stack of another team, which add fills with constructs.
@@ -229,6 +240,15 @@ func theirStack(app awscdk.App) awscdk.Stack {
 func templateOf(t *testing.T, app awscdk.App, stack awscdk.Stack) template {
 	t.Helper()
 	folder := *app.Synth(nil).Directory()
+	if os.Getenv(cdkValidation) == "true" {
+		checkValidation(t, folder)
+	}
+	return readTemplate(t, filepath.Join(folder, *stack.TemplateFile()))
+}
+
+// checkValidation checks that the CDK's own validation finds no faults.
+func checkValidation(t *testing.T, folder string) {
+	t.Helper()
 	var validation struct {
 		PluginReports []struct {
 			Violations []json.RawMessage `json:"violations"` // without the violations that infra acknowledges with a reason
@@ -242,7 +262,6 @@ func templateOf(t *testing.T, app awscdk.App, stack awscdk.Stack) template {
 			t.Errorf("the CDK's own validation finds faults: %s", report)
 		}
 	}
-	return readTemplate(t, filepath.Join(folder, *stack.TemplateFile()))
 }
 
 // standIn returns a code folder whose bootstrap is only the header of an executable. Synth looks at the header, and
