@@ -44,7 +44,7 @@ func idleWorker() (*worker, error) {
 		return w, nil
 	default:
 	}
-	c := exec.Command(os.Args[0]) //nolint:noctx // it serves many tests
+	c := exec.Command(os.Args[0])
 	c.Env, c.Stderr = append(os.Environ(), asOncebox+"="+worksForTests, fewCollections), os.Stderr
 	stdin, errIn := c.StdinPipe()
 	stdout, errOut := c.StdoutPipe()
