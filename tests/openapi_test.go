@@ -213,9 +213,7 @@ func startLocal(t *testing.T) (url string) {
 	t.Helper()
 	path, _ := newSpring(t)
 	program := filepath.Join(t.TempDir(), "oncebox")
-	if out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "../cmd/oncebox").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	must(t, testengine.BuildOncebox(program))
 	local := exec.CommandContext(t.Context(), program, "--store", "sqlite:"+path, "--log-level=error", "local", "--addr=127.0.0.1:0")
 	output, err := local.StderrPipe()
 	must(t, err)

@@ -13,13 +13,14 @@ import (
 // that `oncebox help COMMAND` prints the same.
 func TestHelpOfEveryCommand(t *testing.T) {
 	s := newShell(t)
-	all := commands(newTestParser(t))
+	p := newTestParser(t)
+	all := commands(p)
 	if len(all) < 20 {
 		t.Fatalf("only %d commands were found", len(all))
 	}
 	for path := range all {
 		words := strings.Fields(path)
-		help := s.run(exitDone, append(words, "--help")...).stdout
+		help := p.printed(t, append(words, "--help")...)
 		hasExample := strings.Contains(help, "\n    oncebox "+path) || strings.Contains(help, "| oncebox "+path)
 		if !hasExample {
 			t.Errorf("%s has no example:\n%s", path, help)
@@ -28,7 +29,7 @@ func TestHelpOfEveryCommand(t *testing.T) {
 		if !strings.HasPrefix(help, "Usage: oncebox "+path) || strings.Count(help, globals) != 1 || strings.Contains(help, "--store=URL") {
 			t.Errorf("unexpected help of %s:\n%s", path, help)
 		}
-		if again := s.run(exitDone, append([]string{"help"}, words...)...).stdout; again != help {
+		if again := p.printed(t, append([]string{"help"}, words...)...); again != help {
 			t.Errorf("help %s prints something else:\n%s", path, again)
 		}
 	}
@@ -48,6 +49,29 @@ func TestHelpOfEveryCommand(t *testing.T) {
 			t.Errorf("%s has variables:\n%s", command, help)
 		}
 	}
+}
+
+// printed returns what a command line prints that only explains. The process does not end after --help.
+func (p *parser) printed(t *testing.T, args ...string) string {
+	t.Helper()
+	type ended struct{}
+	var stdout strings.Builder
+	p.Stdout, p.Exit = &stdout, func(int) { panic(ended{}) }
+	func() {
+		defer func() {
+			if cause := recover(); cause != nil && cause != (ended{}) {
+				panic(cause)
+			}
+		}()
+		command, err := p.Parse(args)
+		if err == nil {
+			err = command.Run(&app{})
+		}
+		if err != nil {
+			t.Errorf("%q: %v", args, err)
+		}
+	}()
+	return stdout.String()
 }
 
 var exampleLine = regexp.MustCompile(`(?m)^  (.*oncebox .*)$`)

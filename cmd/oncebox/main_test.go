@@ -17,11 +17,27 @@ import (
 // asOncebox is the variable that makes the test binary run as the command, so that no test has to build the command.
 const asOncebox = "TESTING_AS_ONCEBOX"
 
+// The values of asOncebox.
+const (
+	runsCommand   = "command"
+	worksForTests = "worker"
+)
+
+// fewCollections is for processes that live for milliseconds, which would spend a third of them on garbage collection.
+const fewCollections = "GOGC=1000"
+
 func TestMain(m *testing.M) {
-	if os.Getenv(asOncebox) != "" {
+	switch os.Getenv(asOncebox) {
+	case runsCommand:
 		main()
+	case worksForTests:
+		if err := work(); err != nil {
+			panic(err)
+		}
 	}
-	os.Exit(testengine.Main(m))
+	code := testengine.Main(m)
+	endWorkers()
+	os.Exit(code)
 }
 
 // shell runs oncebox in a folder of its own.
@@ -42,20 +58,38 @@ type result struct {
 	code           int
 }
 
+// command is a process of its own. Tests need one to signal it, to speak with it, or to give it a terminal.
 func (s *shell) command(ctx context.Context, stdin io.Reader, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, os.Args[0], args...)
-	c.Dir, c.Stdin = s.dir, stdin
-	for _, v := range os.Environ() {
-		if !strings.HasPrefix(v, "ONCEBOX_") && !strings.HasPrefix(v, "AWS_") {
-			c.Env = append(c.Env, v)
-		}
-	}
-	// Hundreds of processes start, each for milliseconds. Without GOGC a third of their time is garbage collection.
-	c.Env = append(append(c.Env, asOncebox+"=1", "GOGC=1000"), s.env...)
+	c.Dir, c.Stdin, c.Env = s.dir, stdin, append(s.environ(), asOncebox+"="+runsCommand, fewCollections)
 	return c
 }
 
+// environ is the environment of the commands: that of the tests without the settings of oncebox and AWS, and s.env.
+func (s *shell) environ() (environ []string) {
+	for _, v := range os.Environ() {
+		if !strings.HasPrefix(v, "ONCEBOX_") && !strings.HasPrefix(v, "AWS_") {
+			environ = append(environ, v)
+		}
+	}
+	return append(environ, s.env...)
+}
+
+// runWith runs oncebox in a worker, or in a process of its own if it needs one.
 func (s *shell) runWith(stdin string, args ...string) result {
+	s.Helper()
+	if needsProcess(args) {
+		return s.runAlone(stdin, args...)
+	}
+	a, err := send(request{s.dir, s.environ(), stdin, args})
+	if err != nil {
+		s.Fatalf("oncebox %s: the worker: %v", strings.Join(args, " "), err)
+	}
+	return result{a.Stdout, a.Stderr, a.Code}
+}
+
+// runAlone runs oncebox in a process of its own.
+func (s *shell) runAlone(stdin string, args ...string) result {
 	s.Helper()
 	var stdout, stderr bytes.Buffer
 	c := s.command(s.Context(), strings.NewReader(stdin), args...)

@@ -157,3 +157,35 @@ func TestStoreStaysBusy(t *testing.T) {
 	}
 	s.run(exitDone, "claim", "spring", "ann").saying(t, "A-1")
 }
+
+// TestWorkers checks that a worker prints and answers what a process of its own does: the other tests rely on it. Each
+// command of a worker has its own folder, variables and stdin.
+func TestWorkers(t *testing.T) {
+	s := newShell(t)
+	other := &shell{T: t, dir: t.TempDir(), env: []string{"ONCEBOX_OUTPUT=json"}}
+	for _, at := range []*shell{s, other} {
+		at.run(exitDone, "init")
+		at.file("in", `{"id":"1"}`+"\n")
+	}
+	s.run(exitDone, "campaign", "create", "spring")
+	for _, c := range []struct {
+		at    *shell
+		stdin string
+		code  int
+		args  []string
+	}{
+		{s, "", exitDone, []string{"campaign", "show", "spring"}},
+		{other, "", exitNo, []string{"campaign", "show", "spring"}},
+		{s, "", exitNo, []string{"claim", "spring", "ann"}},
+		{s, "", exitUsage, []string{"laod"}},
+		{s, "", exitUsage, []string{"load", "spring", "none.txt"}},
+		{s, "", exitUsage, []string{"dedupe", "none", "--id-path", "id"}},
+		{s, "\xff\x00\n", exitUsage, []string{"--quiet", "kpl", "decode"}},
+		{s, `{"id":"1"}` + "\n", exitDone, []string{"--quiet", "dedupe", "in", "-", "--id-path", "id", "--ledger", inMemory}},
+	} {
+		worked, alone := c.at.runWith(c.stdin, c.args...), c.at.runAlone(c.stdin, c.args...)
+		if worked != alone || alone.code != c.code {
+			t.Errorf("%q: want exit %d, a worker has %+v, a process %+v", c.args, c.code, worked, alone)
+		}
+	}
+}

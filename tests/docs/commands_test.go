@@ -260,11 +260,7 @@ func TestMatches(t *testing.T) {
 // program builds the command line program once.
 var program = sync.OnceValues(func() (string, error) {
 	path := filepath.Join(scratch, "oncebox")
-	out, err := exec.Command("go", "build", "-o", path, root+"/cmd/oncebox").CombinedOutput()
-	if err != nil {
-		err = fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return path, err
+	return path, testengine.BuildOncebox(path)
 })
 
 // scratch is a folder for the length of the test binary.
