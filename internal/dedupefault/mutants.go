@@ -173,11 +173,15 @@ var Mutants = []Mutant{
 	},
 	{
 		Name: "never-taken-as-not-now", hook: neverIsNotNow,
-		CaughtBy: []Catch{{Processor: "refused/alone"}, {Scenario: "refused", Violates: "G10"}},
+		CaughtBy: []Catch{
+			{Processor: "refused/alone"}, {Scenario: "refused", Violates: "G10"}, {Histories: "queues", Violates: "G10"},
+		},
 	},
 	{
 		Name: "not-now-taken-as-never", hook: notNowIsNever,
-		CaughtBy: []Catch{{Processor: "refused/and-not-now"}, {Scenario: "copies", Violates: "G10"}},
+		CaughtBy: []Catch{
+			{Processor: "refused/and-not-now"}, {Scenario: "copies", Violates: "G10"}, {Histories: "queues", Violates: "G10"},
+		},
 	},
 	{
 		Name: "id-of-a-refused-record-freed", hook: freesRefused, Rare: true,
