@@ -100,7 +100,7 @@ func (w *testWorld) refuses(inv *invocation, of *input) {
 	w.puts(of)
 	o := dedupe.Output{ID: of.ID, PartitionKey: of.partitionKey, Data: of.data}
 	w.passOver(o, w.tick())
-	w.World.refused(in(w.ctx, inv), o)
+	w.refused(in(w.ctx, inv), o)
 }
 
 // storedPoison adds a poison record that is dead-lettered.

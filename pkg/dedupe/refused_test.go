@@ -26,15 +26,15 @@ var refusedCases = []testCase{
 	{"refused/answers-that-make-no-sense", refusedNonsense},
 }
 
-// declined is the error of a sink that refuses a record.
-var declined = fmt.Errorf("the API: %w", &dedupe.PoisonError{Reason: "declined"})
+// errDeclined is the error of a sink that refuses a record.
+var errDeclined = fmt.Errorf("the API: %w", &dedupe.PoisonError{Reason: "declined"})
 
 // refusedAlone: a record that the sink refuses is a dead letter with the sink's reason. It does not hinder the records
 // behind it. It keeps its id: a copy is a duplicate, and another record with that id gets a new one.
 func refusedAlone(f *fixture) {
 	for _, order := range []dedupe.Order{dedupe.ByPosition, dedupe.AsGiven, dedupe.None} {
 		b := f.bench()
-		b.sink.answers = map[int]error{2: declined}
+		b.sink.answers = map[int]error{2: errDeclined}
 		r := b.processor().Process(b.ctx, dedupe.Batch{
 			Stream: stream, Shard: shard, Order: order,
 			Records: []dedupe.Record{rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x"), rec(4, "b", "x")},
@@ -55,7 +55,7 @@ func refusedAlone(f *fixture) {
 func refusedAndNotNow(f *fixture) {
 	for _, order := range []dedupe.Order{dedupe.AsGiven, dedupe.None} {
 		b := f.bench()
-		b.sink.answers = map[int]error{1: declined, 2: errCrash, 4: declined}
+		b.sink.answers = map[int]error{1: errDeclined, 2: errCrash, 4: errDeclined}
 		r := b.processOrder(order, rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x"), rec(4, "d", "x"))
 		b.wantTally(r.Tally, dedupe.Tally{In: 4, New: 1, DeadLettered: 2, Failed: 1, Out: 1})
 		if r.Failed != "2" || !errors.Is(r.Err, errCrash) || order == dedupe.None && !slices.Equal(r.Undone, []string{"2"}) {
@@ -74,7 +74,7 @@ func refusedAndNotNow(f *fixture) {
 // refusedAcked: an ack names a refused record. If the record comes again, the sink is not asked again.
 func refusedAcked(f *fixture) {
 	b := f.withAcks()
-	b.sink.answers = map[int]error{1: declined, 2: errCrash}
+	b.sink.answers = map[int]error{1: errDeclined, 2: errCrash}
 	batch := []dedupe.Record{rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x")}
 	b.fails(2, batch...)
 	b.sink.answers = map[int]error{1: errCrash, 3: errCrash}
@@ -86,13 +86,13 @@ func refusedAcked(f *fixture) {
 // Then the sink is asked again, and its latest answer counts.
 func refusedNotStored(f *fixture) {
 	for answer, want := range map[error]dedupe.Tally{
-		nil:      {In: 1, Retry: 1, Out: 1},
-		declined: {In: 1, DeadLettered: 1},
-		errCrash: {In: 1, Failed: 1},
+		nil:         {In: 1, Retry: 1, Out: 1},
+		errDeclined: {In: 1, DeadLettered: 1},
+		errCrash:    {In: 1, Failed: 1},
 	} {
 		b := f.withAcks()
 		b.settings.Chunk = 2
-		b.sink.answers = map[int]error{1: declined}
+		b.sink.answers = map[int]error{1: errDeclined}
 		b.hook = failBefore(dedupefault.PutDeadLetters, errCrash)
 		r := b.fails(1, rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x"))
 		b.wantTally(r.Tally, dedupe.Tally{In: 3, New: 1, Failed: 2, Out: 1})
@@ -108,12 +108,12 @@ func refusedNotStored(f *fixture) {
 // the sink is asked again. If it now delivers the record, the record is delivered, and the dead letter stays.
 func refusedBeforeCrash(f *fixture) {
 	for answer, want := range map[error]dedupe.Tally{
-		nil:      {In: 1, Retry: 1, Out: 1},
-		declined: {In: 1, DeadLettered: 1},
-		errCrash: {In: 1, Failed: 1},
+		nil:         {In: 1, Retry: 1, Out: 1},
+		errDeclined: {In: 1, DeadLettered: 1},
+		errCrash:    {In: 1, Failed: 1},
 	} {
 		b := f.withAcks()
-		b.sink.answers = map[int]error{1: declined}
+		b.sink.answers = map[int]error{1: errDeclined}
 		b.hook = failBefore(dedupefault.WriteAck, errCrash)
 		b.done(rec(1, "a", "x"))
 		b.hook = nil
@@ -131,7 +131,7 @@ func refusedAfterCopy(f *fixture) {
 	b.sink.answers = map[int]error{1: errCrash}
 	b.fails(1, rec(1, "a", "x"))
 	b.wantTally(b.done(rec(2, "a", "x")), dedupe.Tally{In: 1, Natural: 1})
-	b.sink.answers[1] = declined
+	b.sink.answers[1] = errDeclined
 	b.wantTally(b.done(rec(1, "a", "x")), dedupe.Tally{In: 1, DeadLettered: 1})
 	b.wantTally(b.done(rec(2, "a", "x"), rec(3, "a", "x")), dedupe.Tally{In: 2, Natural: 2})
 	b.wantDelivered()
@@ -143,7 +143,7 @@ func refusedAfterCopy(f *fixture) {
 func refusedRedriven(f *fixture) {
 	b := f.withAcks()
 	b.done(rec(1, "a", "x"))
-	b.sink.answers = map[int]error{2: declined}
+	b.sink.answers = map[int]error{2: errDeclined}
 	b.done(rec(2, "a", "y")) // under a derived id
 	letter := b.letter()
 	if string(letter.Data) != string(payload(2, "a", "y")) {
@@ -169,7 +169,7 @@ func refusedRedriven(f *fixture) {
 // several records, each of them is one.
 func refusedParts(f *fixture) {
 	b := f.bench()
-	b.sink.answers = map[int]error{11: declined}
+	b.sink.answers = map[int]error{11: errDeclined}
 	whole := aggregate(1, payload(10, "a", "x"), payload(11, "b", "x"), payload(12, "c", "x"))
 	b.wantTally(b.done(whole), dedupe.Tally{In: 3, New: 2, DeadLettered: 1, Out: 2})
 	letter := b.letter()
@@ -201,7 +201,7 @@ func refusedParts(f *fixture) {
 func refusedNearlyAll(f *fixture) {
 	b := f.bench()
 	b.settings.PoisonLimit = dedupe.PoisonLimit{Share: 0.75, Records: 4}
-	b.sink.answers = map[int]error{1: errCrash, 2: declined, 3: declined, 4: declined, 5: nil}
+	b.sink.answers = map[int]error{1: errCrash, 2: errDeclined, 3: errDeclined, 4: errDeclined, 5: nil}
 	batch := []dedupe.Record{rec(1, "a", "x"), rec(2, "b", "x"), rec(3, "c", "x"), rec(4, "d", "x"), rec(5, "e", "x")}
 	r := b.fails(1, batch...)
 	b.wantTally(r.Tally, dedupe.Tally{In: 5, New: 1, Failed: 4, Out: 1})
@@ -215,7 +215,7 @@ func refusedNearlyAll(f *fixture) {
 	if r := p.Process(b.ctx, dedupe.Batch{Stream: stream, Shard: shard, Records: batch[1:]}); r.Err != nil || r.Tally.DeadLettered != 2 {
 		b.Errorf("got %+v", r)
 	}
-	b.sink.answers = map[int]error{6: declined, 7: declined, 8: declined, 9: declined}
+	b.sink.answers = map[int]error{6: errDeclined, 7: errDeclined, 8: errDeclined, 9: errDeclined}
 	batch = []dedupe.Record{rec(6, "f", "x"), rec(7, "g", "x"), rec(8, "h", "x"), rec(9, "i", "x")}
 	if r := p.Process(b.ctx, dedupe.Batch{Stream: stream, Shard: shard, Records: batch}); r.Err != nil || r.Tally.DeadLettered != 4 {
 		b.Errorf("got %+v", r)
@@ -254,7 +254,7 @@ func TestSinkFunc(t *testing.T) {
 	t.Parallel()
 	poison := &dedupe.PoisonError{Reason: "declined"}
 	answers := []error{
-		nil, poison, declined, errors.New("503"), nil, fmt.Errorf("%w: %w", dedupe.ErrTryAgain, poison),
+		nil, poison, errDeclined, errors.New("503"), nil, fmt.Errorf("%w: %w", dedupe.ErrTryAgain, poison),
 		fmt.Errorf("%w: %w", context.DeadlineExceeded, poison), errors.Join(poison, context.Canceled),
 		errors.Join(poison, &net.DNSError{}), poison,
 	}

@@ -255,8 +255,8 @@ func TestMutantsAtLeastOnce(t *testing.T) {
 			return dedupe.Sent{}, nil
 		}},
 		{"context-that-has-ended", func(ctx context.Context, inner dedupe.Sink, outputs []dedupe.Output) (dedupe.Sent, error) {
-			if err := ctx.Err(); err != nil { // what is not now is taken for never
-				poison := &dedupe.PoisonError{Reason: err.Error()}
+			if ctx.Err() != nil { // what is not now is taken for never
+				poison := &dedupe.PoisonError{Reason: "the time is over"}
 				return dedupe.Sent{Refused: slices.Repeat([]*dedupe.PoisonError{poison}, len(outputs))}, nil
 			}
 			return inner.Send(ctx, outputs)
