@@ -15,6 +15,7 @@ import (
 
 var refusedCases = []testCase{
 	{"refused/alone", refusedAlone},
+	{"refused/beside-poison", refusedBesidePoison},
 	{"refused/and-not-now", refusedAndNotNow},
 	{"refused/acknowledged", refusedAcked},
 	{"refused/letter-not-stored", refusedNotStored},
@@ -48,6 +49,23 @@ func refusedAlone(f *fixture) {
 		b.wantTally(b.done(rec(5, "b", "x"), rec(6, "b", "y")), dedupe.Tally{In: 2, Natural: 1, Synthetic: 1, Out: 1})
 		b.wantDelivered(delivery{"a", 1}, delivery{"c", 3}, delivery{format.DerivedID("b", "y"), 6})
 		b.wantDeadLetters(2)
+	}
+}
+
+// refusedBesidePoison: a record that cannot be read is stored before the others are sent, and once.
+func refusedBesidePoison(f *fixture) {
+	b := f.bench()
+	b.sink.answers = map[int]error{2: errDeclined}
+	var stored []string
+	b.hook = func(ctx context.Context, c *dedupefault.Call) error {
+		for _, l := range c.Letters {
+			stored = append(stored, l.Reason)
+		}
+		return c.Do(ctx)
+	}
+	b.wantTally(b.done(rawRec(1, "?"), rec(2, "a", "x"), rec(3, "b", "x")), dedupe.Tally{In: 3, DeadLettered: 2, New: 1, Out: 1})
+	if !slices.Equal(stored, []string{"not valid JSON", "declined"}) {
+		b.Errorf("stored for %q", stored)
 	}
 }
 
