@@ -255,11 +255,11 @@ func TestMutantsAtLeastOnce(t *testing.T) {
 			return dedupe.Sent{}, nil
 		}},
 		{"context-that-has-ended", func(ctx context.Context, inner dedupe.Sink, outputs []dedupe.Output) (dedupe.Sent, error) {
-			if ctx.Err() != nil { // what is not now is taken for never
-				poison := &dedupe.PoisonError{Reason: "the time is over"}
-				return dedupe.Sent{Refused: slices.Repeat([]*dedupe.PoisonError{poison}, len(outputs))}, nil
+			if ctx.Err() == nil {
+				return inner.Send(ctx, outputs)
 			}
-			return inner.Send(ctx, outputs)
+			poison := &dedupe.PoisonError{Reason: "the time is over"} // what is not now is taken for never
+			return dedupe.Sent{Refused: slices.Repeat([]*dedupe.PoisonError{poison}, len(outputs))}, nil
 		}},
 		{"refused-alone", func(ctx context.Context, inner dedupe.Sink, outputs []dedupe.Output) (dedupe.Sent, error) {
 			sent, err := inner.Send(ctx, outputs)
