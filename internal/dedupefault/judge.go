@@ -119,7 +119,7 @@ type invocation struct {
 	acked      map[dedupe.OwnerMark]bool // the records that the acks named when it read them
 	sendFailed bool                      // a Send, or the Put of a record that a Send refused
 	refused    map[string]bool           // the owners of the records that the sink refused
-	notStored  bool                      // the Put of such a record failed
+	notStored  bool                      // a Put of dead letters failed: those behind it are not tried
 	sent       map[int]bool
 	confirmed  map[int]bool
 	stored     map[string]bool // the owners of the dead letters that it stored
@@ -401,10 +401,10 @@ func (w *World) inputOfOutput(o dedupe.Output) *input {
 
 // notStored records that dead letters are not stored.
 func (w *World) notStored(ctx context.Context, letters []dedupe.DeadLetter) {
+	inv := invocationOf(ctx)
+	inv.notStored = inv.notStored || len(letters) > 0
 	for _, l := range letters {
-		if inv := invocationOf(ctx); inv.refused[l.Owner] {
-			inv.sendFailed, inv.notStored = true, true
-		}
+		inv.sendFailed = inv.sendFailed || inv.refused[l.Owner]
 	}
 }
 
