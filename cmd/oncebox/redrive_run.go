@@ -56,7 +56,7 @@ sink with transactions or objects needs no --take-over: a letter that runs again
 interrupted run with the same --set and --jq.
 
 These are not run, and the exit code is 4:
-  still-poison  cannot be read with these settings
+  still-poison  cannot be read with these settings, or is refused by the sink again
   past-horizon  is older than ONCEBOX_HORIZON; --past-horizon runs it
   lost          is a batch without a payload, and the stream no longer has its records
   begun         another run has begun it and not finished it; --take-over RUN runs it if that run has ended

@@ -1,5 +1,5 @@
 // Command effect is a Lambda function that calls an API once for each record of a Kinesis stream: copies that producers
-// send again are dropped, and records that cannot be read are stored in the dead-letter bucket.
+// send again are dropped, and records that cannot be read or that the API refuses are stored in the dead-letter bucket.
 //
 // It reads DEDUPE_TABLE, DEAD_LETTERS (s3://BUCKET/PREFIX) and API_URL. The event source mapping needs
 // ReportBatchItemFailures.
@@ -15,10 +15,10 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-lambda-go/lambda"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/deadletter"
@@ -53,7 +53,7 @@ func newHandler(
 		return nil, err
 	}
 	return kinesishandler.New(dedupe.Parts{
-		Ledger: ledger, Acks: ledger, Consumers: ledger, Format: reader, Sink: effect, DeadLetters: letters,
+		Ledger: ledger, Acks: ledger, Consumers: ledger, Format: reader, Sink: effect.AtOnce(atOnce), DeadLetters: letters,
 	}, kinesishandler.Options{}, slog.Default())
 }
 
@@ -65,20 +65,10 @@ type api struct {
 // atOnce keeps the calls of a chunk of 500 records below the function's time-out.
 const atOnce = 16
 
-// call calls the API for each record. After an error, all of these records come again until the event source mapping
-// gives them up. This includes records whose call took effect.
-func (a api) call(ctx context.Context, outputs []dedupe.Output) error {
-	calls, ctx := errgroup.WithContext(ctx)
-	calls.SetLimit(atOnce)
-	for _, o := range outputs {
-		calls.Go(func() error { return a.callOnce(ctx, o) })
-	}
-	return calls.Wait()
-}
-
-// callOnce calls the API for one record. A record that comes again has the same ID, even after a crash between the
-// call and its reply. So the API can recognise a repeated call by its Idempotency-Key.
-func (a api) callOnce(ctx context.Context, o dedupe.Output) error {
+// call calls the API for one record. A record that comes again has the same ID, even after a crash between the call and
+// its reply. So the API can recognise a repeated call by its Idempotency-Key. A *dedupe.PoisonError makes the record a
+// dead letter. After another error the record comes again, until the event source mapping gives it up.
+func (a api) call(ctx context.Context, o dedupe.Output) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url, bytes.NewReader(o.Data))
 	if err != nil {
 		return err
@@ -93,8 +83,21 @@ func (a api) callOnce(ctx context.Context, o dedupe.Output) error {
 	if _, err := io.Copy(io.Discard, response.Body); err != nil { // so that the connection is used again
 		return err
 	}
-	if response.StatusCode/100 != 2 {
-		return fmt.Errorf("the API answered %s", response.Status)
+	return errorOf(response.StatusCode)
+}
+
+// errorOf says what an answer of the API means for the record. The API will never take a record that it answers with one
+// of the four codes below. It may take all others later: 401, 403 and 404 mean that a setting is wrong, 409 that the
+// first call with the key still runs, 408, 429 and 5xx that the API is busy or down.
+func errorOf(status int) error {
+	answer := fmt.Sprintf("the API answered %d %s", status, http.StatusText(status))
+	switch {
+	case status/100 == 2:
+		return nil
+	case slices.Contains([]int{
+		http.StatusBadRequest, http.StatusPaymentRequired, http.StatusRequestEntityTooLarge, http.StatusUnprocessableEntity,
+	}, status):
+		return &dedupe.PoisonError{Reason: answer}
 	}
-	return nil
+	return errors.New(answer)
 }

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/oncebox/oncebox/pkg/deadletter"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
@@ -47,9 +50,47 @@ func TestAPIDown(t *testing.T) {
 	}
 	f.ids, f.status = nil, http.StatusOK
 	f.answers(t, "natural-duplicates.json", `{"batchItemFailures":[]}`)
-	// A call that was cancelled during the outage may arrive late.
-	if got := slices.Compact(f.called()); !slices.Equal(got, []string{"natural-1", "natural-2"}) {
+	if got := f.called(); !slices.Equal(got, []string{"natural-1", "natural-2"}) {
 		t.Errorf("after the outage the API got the ids %q", got)
+	}
+}
+
+// TestDeclined: a record that the API refuses for good is a dead letter with the API's answer, and hinders no other
+// record. The API is not called for it again.
+func TestDeclined(t *testing.T) {
+	t.Parallel()
+	f := newFunction(t)
+	f.declines = "natural-1"
+	for range 2 {
+		f.answers(t, "natural-duplicates.json", `{"batchItemFailures":[]}`)
+	}
+	if got := f.called(); !slices.Equal(got, []string{"natural-1", "natural-2"}) {
+		t.Errorf("the API got the ids %q", got)
+	}
+	letters, err := filepath.Glob(filepath.Join(f.letters, "*.json"))
+	must(t, err)
+	if len(letters) != 1 {
+		t.Fatalf("want one dead letter, got %q", letters)
+	}
+	content, err := os.ReadFile(letters[0])
+	must(t, err)
+	letter, err := deadletter.Decode(content)
+	must(t, err)
+	if letter.Reason != "the API answered 402 Payment Required" || !strings.Contains(string(letter.Data), "natural-1") {
+		t.Errorf("the dead letter is %+v", letter)
+	}
+}
+
+// TestOnlyRefusalsAreNever: the API may take a record later after each other answer.
+func TestOnlyRefusalsAreNever(t *testing.T) {
+	t.Parallel()
+	never := []int{400, 402, 413, 422}
+	for status := 200; status < 600; status++ {
+		err := errorOf(status)
+		_, refused := errors.AsType[*dedupe.PoisonError](err)
+		if refused != slices.Contains(never, status) || (err == nil) != (status < 300) {
+			t.Errorf("%d: %v", status, err)
+		}
 	}
 }
 
@@ -59,22 +100,30 @@ type function struct {
 	mu      sync.Mutex
 	status  int // of the API's answers
 	ids     []string
+	// declines is the ID of a payment that the API declines.
+	declines string
+	letters  string // the folder of dead letters
 }
 
 func newFunction(t *testing.T) *function {
 	t.Helper()
-	f := &function{status: http.StatusOK}
+	f := &function{status: http.StatusOK, letters: t.TempDir()}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.ids = append(f.ids, r.Header.Get("Idempotency-Key"))
+		id := r.Header.Get("Idempotency-Key")
+		f.ids = append(f.ids, id)
+		if id == f.declines {
+			w.WriteHeader(http.StatusPaymentRequired)
+			return
+		}
 		w.WriteHeader(f.status)
 	}))
 	t.Cleanup(server.Close)
 	ledger, err := sqlitestore.OpenMemory(t.Context())
 	must(t, err)
 	t.Cleanup(func() { must(t, ledger.Close()) })
-	folder, err := deadletter.NewFolder(t.TempDir())
+	folder, err := deadletter.NewFolder(f.letters)
 	must(t, err)
 	f.handler, err = newHandler(ledger, deadletter.New(folder), api{server.URL, server.Client()}.call)
 	must(t, err)

@@ -5,9 +5,12 @@
 // It calls the API once for an order that the producer sent several times. SQS delivers a message at least once: if a
 // message comes again, also after success, it calls the API again with the same id. The API must know this id.
 //
-// It reads DEDUPE_TABLE and API_URL. The event source mapping needs ReportBatchItemFailures. The queue needs
+// An order that cannot be read, or that the API refuses for good, is stored as a dead letter, and its message is done.
 //
-//   - a dead-letter queue: it gets the orders that cannot be read, or that the API refuses each time;
+// It reads DEDUPE_TABLE, DEAD_LETTERS (s3://BUCKET/PREFIX) and API_URL. The event source mapping needs
+// ReportBatchItemFailures. The queue needs
+//
+//   - a dead-letter queue: it gets the orders for which the API is down each time;
 //   - a visibility timeout of six times the function's time-out, as AWS recommends: a message that becomes visible
 //     while it is processed is processed twice.
 package main
@@ -15,7 +18,7 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
+	"errors"
 	"log"
 	"log/slog"
 	"net/http"
@@ -26,8 +29,10 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
 
 	"github.com/oncebox/oncebox/pkg/awsclient"
+	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/format"
@@ -35,12 +40,14 @@ import (
 
 func main() {
 	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
-	client, err := awsclient.NewDynamoDB(context.Background(), awsclient.FromEnvironment)
-	if err != nil {
+	ctx := context.Background()
+	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
+	letters, lettersErr := deadletter.Open(ctx, awsclient.FromEnvironment, os.Getenv("DEAD_LETTERS"), nil)
+	if err := errors.Join(err, lettersErr); err != nil {
 		log.Fatal(err)
 	}
 	api := api{os.Getenv("API_URL"), &http.Client{Timeout: 5 * time.Second}}
-	f, err := newFunction(dynamostore.New(client, os.Getenv("DEDUPE_TABLE")), api.call)
+	f, err := newFunction(dynamostore.New(client, os.Getenv("DEDUPE_TABLE")), letters, api.call)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -50,10 +57,13 @@ func main() {
 type function struct {
 	decider  dedupe.Decider
 	delivery dedupe.Delivery
+	letters  dedupe.DeadLetterStore
 	effect   func(ctx context.Context, order dedupe.Output) error
 }
 
-func newFunction(ledger dedupe.Ledger, effect func(context.Context, dedupe.Output) error) (*function, error) {
+func newFunction(
+	ledger dedupe.Ledger, letters dedupe.DeadLetterStore, effect func(context.Context, dedupe.Output) error,
+) (*function, error) {
 	orders, err := format.NewJSON(format.Options{IDPath: "order_id", Volatile: []string{"sent_at"}})
 	if err != nil {
 		return nil, err
@@ -65,12 +75,14 @@ func newFunction(ledger dedupe.Ledger, effect func(context.Context, dedupe.Outpu
 			Retention: dedupe.Retention{Window: 48 * time.Hour, Horizon: 28 * 24 * time.Hour},
 		},
 		delivery: dedupe.Delivery{Format: orders},
+		letters:  letters,
 		effect:   effect,
 	}, nil
 }
 
 // order is a message on its way through the function.
 type order struct {
+	position  dedupe.Position
 	output    dedupe.Output
 	fields    format.Fields
 	candidate dedupe.Candidate
@@ -121,34 +133,48 @@ func once(batch []events.SQSMessage) (messages []events.SQSMessage) {
 // read makes a candidate of a message.
 func (f *function) read(ctx context.Context, m events.SQSMessage) order {
 	o := order{output: dedupe.Output{Data: []byte(m.Body)}}
-	sent, err := strconv.ParseInt(m.Attributes["SentTimestamp"], 10, 64)
-	if err != nil {
-		err = fmt.Errorf("SentTimestamp: %w", err)
-	} else {
+	position, err := positionOf(m)
+	sent, sentErr := strconv.ParseInt(m.Attributes["SentTimestamp"], 10, 64)
+	o.position, o.candidate.Owner, o.candidate.Arrival = position, position.Owner(), time.UnixMilli(sent)
+	if err = cmp.Or(err, sentErr); err == nil {
 		o.fields, err = f.delivery.Read(ctx, o.output)
 	}
 	if err != nil {
 		o.err, o.candidate.Poison = err, true
 		return o
 	}
-	o.candidate = dedupe.Candidate{
-		ID: o.fields.ID, Fingerprint: o.fields.Fingerprint, Version: o.fields.Version,
-		Owner: ownerOf(m), Arrival: time.UnixMilli(sent),
-	}
+	o.candidate.ID, o.candidate.Fingerprint, o.candidate.Version = o.fields.ID, o.fields.Fingerprint, o.fields.Version
 	return o
 }
 
-// ownerOf is the identity of a message. It is the same in the dead-letter queue: SQS keeps the message ID, and names
+// positionOf is the identity of a message. It is the same in the dead-letter queue: SQS keeps the message ID, and names
 // the first queue. So to redrive orders, map that queue to this function as well, until it is empty: each order is a
 // retry. Never move messages back with the console ("Start DLQ redrive") or StartMessageMoveTask: they get new message
 // IDs, and are dropped as duplicates of themselves.
-func ownerOf(m events.SQSMessage) dedupe.Owner {
-	queue := cmp.Or(m.Attributes["DeadLetterQueueSourceArn"], m.EventSourceARN)
-	return dedupe.Owner{Source: queue, Sequence: m.MessageId, Sub: dedupe.Plain}
+func positionOf(m events.SQSMessage) (dedupe.Position, error) {
+	queue, err := arn.Parse(cmp.Or(m.Attributes["DeadLetterQueueSourceArn"], m.EventSourceARN))
+	return dedupe.Position{
+		Stream:   dedupe.Stream{Account: queue.AccountID, Region: queue.Region, Name: "sqs:" + queue.Resource},
+		Sequence: m.MessageId, Sub: dedupe.Plain,
+	}, err
 }
 
 // process follows the decision. If it returns nil, SQS deletes the message.
 func (f *function) process(ctx context.Context, o order, decision dedupe.Decision) error {
+	err := f.deliver(ctx, o, decision)
+	poison, never := errors.AsType[*dedupe.PoisonError](err)
+	if !never {
+		return err
+	}
+	_, err = f.letters.Put(ctx, []dedupe.DeadLetter{{
+		Owner: o.candidate.Owner.String(), Scope: f.decider.Scope, Position: o.position, Reason: poison.Reason,
+		Arrival: o.candidate.Arrival, Data: o.output.Data,
+	}})
+	return err
+}
+
+// deliver returns a *dedupe.PoisonError for an order that can never be delivered.
+func (f *function) deliver(ctx context.Context, o order, decision dedupe.Decision) error {
 	if err := cmp.Or(o.err, decision.Err); err != nil {
 		return err
 	}

@@ -19,14 +19,47 @@ import (
 )
 
 // TestStandardQueue: of five messages, the second is a copy of the first, the third another order under its id, and the
-// fourth is not JSON. Messages that come again have their effect again.
+// fourth is not JSON: it is a dead letter. Messages that come again have their effect again.
 func TestStandardQueue(t *testing.T) {
 	t.Parallel()
 	f := newBench(t)
-	f.leaves(t, "standard.json", 4)
+	f.leaves(t, "standard.json")
 	f.called(t, "order-1 5.00", "derived 9.00", "order-3 7.00")
-	f.leaves(t, "standard.json", 4) // as after a lost answer
+	f.leaves(t, "standard.json") // as after a lost answer
 	f.called(t, "order-1 5.00", "derived 9.00", "order-3 7.00")
+	f.dead(t, "not valid JSON")
+}
+
+// TestDeclined: an order that the API refuses for good is a dead letter, and hinders no other order, in any queue. Until
+// the letter is stored, its message comes again.
+func TestDeclined(t *testing.T) {
+	t.Parallel()
+	f := newBench(t)
+	f.declines = "order-1"
+	f.leaves(t, "standard.json")
+	f.called(t, "derived 9.00", "order-3 7.00")
+	f.dead(t, "not valid JSON", "the API answered 402 Payment Required")
+
+	f = newBench(t)
+	f.declines, f.full = "order-2", true
+	f.leaves(t, "fifo.json", 2, 3)
+	f.full = false
+	f.leaves(t, "fifo.json")
+	f.called(t, "order-1 ", "order-1 ", "order-3 ")
+	f.dead(t, "the API answered 402 Payment Required")
+}
+
+// TestOnlyRefusalsAreNever: the API may take an order later after each other answer.
+func TestOnlyRefusalsAreNever(t *testing.T) {
+	t.Parallel()
+	never := []int{400, 402, 413, 422}
+	for status := 200; status < 600; status++ {
+		err := errorOf(status)
+		_, refused := errors.AsType[*dedupe.PoisonError](err)
+		if refused != slices.Contains(never, status) || (err == nil) != (status < 300) {
+			t.Errorf("%d: %v", status, err)
+		}
+	}
 }
 
 // TestAfterAnOutage: the copy of an order is dropped although the call for the order failed: SQS still has the order's
@@ -36,7 +69,7 @@ func TestAfterAnOutage(t *testing.T) {
 	for _, again := range []string{"standard.json", "dead.json"} {
 		f := newBench(t)
 		f.down = "order-1"
-		f.leaves(t, "standard.json", 1, 4)
+		f.leaves(t, "standard.json", 1)
 		f.called(t, "derived 9.00", "order-3 7.00")
 		f.down = ""
 		f.handle(t, again)
@@ -70,7 +103,7 @@ func TestTwiceInABatch(t *testing.T) {
 		calls  []string
 	}{
 		{"fifo.json", []int{1, 2}, []int{2, 3}, []string{"order-1 "}},
-		{"standard.json", []int{2, 3, 5}, []int{4}, []string{"order-1 5.00", "derived 9.00", "order-3 7.00"}},
+		{"standard.json", []int{2, 3, 5}, nil, []string{"order-1 5.00", "derived 9.00", "order-3 7.00"}},
 	} {
 		f.decider.Scope = c.file
 		event := eventIn(t, c.file)
@@ -89,7 +122,7 @@ func TestLedgerDown(t *testing.T) {
 	t.Parallel()
 	f := newBench(t)
 	f.decider.Ledger = brokenLedger{}
-	f.leaves(t, "standard.json", 1, 2, 3, 4, 5)
+	f.leaves(t, "standard.json", 1, 2, 3, 5) // the fourth cannot be read
 	f.called(t)
 }
 
@@ -104,17 +137,47 @@ type bench struct {
 	*function
 	down  string   // the ID that the API fails for
 	calls []string // of orders that the API has taken
+
+	declines string // the ID that the API refuses for good
+	full     bool   // no dead letter can be stored
+	letters  map[string]dedupe.DeadLetter
+}
+
+func (b *bench) Put(_ context.Context, letters []dedupe.DeadLetter) (stored int, err error) {
+	if b.full {
+		return 0, errors.New("the disk is full")
+	}
+	for _, l := range letters {
+		b.letters[l.Owner] = l
+	}
+	return len(letters), nil
+}
+
+// dead compares the reasons of all dead letters so far.
+func (b *bench) dead(t *testing.T, want ...string) {
+	t.Helper()
+	var reasons []string
+	for owner, l := range b.letters {
+		reasons = append(reasons, l.Reason)
+		if l.Position.Owner().String() != owner || len(l.Data) == 0 || l.Arrival.Unix() <= 0 || l.Scope == "" {
+			t.Errorf("the dead letter %+v is not whole", l)
+		}
+	}
+	slices.Sort(reasons)
+	if !slices.Equal(reasons, want) {
+		t.Errorf("want dead letters for %q, got %q", want, reasons)
+	}
 }
 
 func newBench(t *testing.T) *bench {
 	t.Helper()
-	b := &bench{}
+	b := &bench{letters: map[string]dedupe.DeadLetter{}}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { b.serve(t, w, r) }))
 	t.Cleanup(server.Close)
 	ledger, err := sqlitestore.OpenMemory(t.Context())
 	must(t, err)
 	t.Cleanup(func() { must(t, ledger.Close()) })
-	b.function, err = newFunction(ledger, api{server.URL, server.Client()}.call)
+	b.function, err = newFunction(ledger, b, api{server.URL, server.Client()}.call)
 	must(t, err)
 	return b
 }
@@ -127,8 +190,12 @@ func (b *bench) serve(t *testing.T, w http.ResponseWriter, r *http.Request) {
 	if err := json.NewDecoder(r.Body).Decode(&order); err != nil || r.Header.Get("Idempotency-Key") != order.ID {
 		t.Errorf("the API got the order %q under the key %q, %v", order.ID, r.Header.Get("Idempotency-Key"), err)
 	}
-	if order.ID == b.down {
+	switch order.ID {
+	case b.down:
 		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	case b.declines:
+		w.WriteHeader(http.StatusPaymentRequired)
 		return
 	}
 	if !strings.HasPrefix(order.ID, "order-") {

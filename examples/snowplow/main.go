@@ -73,10 +73,8 @@ func newFunction(
 	if err := errors.Join(err, lettersErr); err != nil {
 		return nil, err
 	}
-	send := func(_ context.Context, outputs []dedupe.Output) error {
-		for _, o := range outputs {
-			loader.load(string(o.Data))
-		}
+	send := func(_ context.Context, o dedupe.Output) error {
+		loader.load(string(o.Data))
 		return nil
 	}
 	return kinesishandler.New(dedupe.Parts{

@@ -387,6 +387,57 @@ func partTakenAsDelivered(Env) Hook {
 	})
 }
 
+// neverIsNotNow takes a refused record for one that the sink does not take now.
+func neverIsNotNow(Env) Hook {
+	return onCall(Send, func(ctx context.Context, c *Call) error {
+		err := c.Do(ctx)
+		if slices.ContainsFunc(c.Sent.Refused, func(r *dedupe.PoisonError) bool { return r != nil }) {
+			c.Sent.Refused, err = nil, errThrown
+		}
+		return err
+	})
+}
+
+// notNowIsNever takes every record of an answered request that is not delivered for a refused one.
+func notNowIsNever(Env) Hook {
+	return onCall(Send, func(ctx context.Context, c *Call) error {
+		n := len(c.Outputs)
+		err := c.Do(ctx)
+		if err == nil || ctx.Err() != nil {
+			return err
+		}
+		sent := dedupe.Sent{Delivered: make([]bool, n), Refused: make([]*dedupe.PoisonError, n)}
+		for i := range n {
+			if sent.Delivered[i] = c.WasDelivered(i, err); !sent.Delivered[i] {
+				sent.Refused[i] = &dedupe.PoisonError{Reason: "not now"}
+			}
+		}
+		c.Sent = sent
+		return nil
+	})
+}
+
+// freesRefused deletes the entries of refused records.
+func freesRefused(env Env) Hook {
+	entries := map[string]dedupe.Entry{} // by the ids under which records are sent
+	return func(ctx context.Context, c *Call) error {
+		outputs := c.Outputs
+		err := c.Do(ctx)
+		for _, e := range c.Entries {
+			entries[string(e.Key[:])] = e
+		}
+		for i, o := range outputs {
+			key := format.KeyOf(o.ID)
+			if e, found := entries[string(key[:])]; found && c.WasRefused(i) != nil {
+				if err := PurgeNow(ctx, env.Engine, e.Scope, key); err != nil {
+					return err
+				}
+			}
+		}
+		return err
+	}
+}
+
 // deadLetterTakenAsStored counts every dead letter of a failed Put as stored.
 func deadLetterTakenAsStored(Env) Hook {
 	return onCall(PutDeadLetters, func(ctx context.Context, c *Call) error {

@@ -31,6 +31,8 @@ const (
 	PartLost     Way = "effect for all, error for every second"
 	Scattered    Way = "effect for every second, and the answer says so"
 	ScatterLost  Way = "effect for every second, and the answer names none"
+	Refuses      Way = "effect for every second, and the others are refused"
+	RefusesSome  Way = "effect for every third, and of the others every second is refused"
 	Stale        Way = "answer without the latest"
 	StaleGaps    Way = "answer without every second"
 )
@@ -46,7 +48,7 @@ func waysOf(method Method) []Way {
 	case PutIfAbsent, RaisePurge:
 		return append(ways, LoseReply, PartBefore, PartLost)
 	case Send:
-		return append(ways, LoseReply, PartBefore, Scattered, ScatterLost)
+		return append(ways, LoseReply, PartBefore, Scattered, ScatterLost, Refuses, RefusesSome)
 	case PutDeadLetters:
 		return append(ways, LoseReply, PartBefore, ScatterLost)
 	}
@@ -152,6 +154,7 @@ func (w *World) faultHook(ctx context.Context, c *Call) error {
 	before := w.tick()
 	b, err := w.begin(ctx, c.Method, about{c})
 	if err != nil {
+		w.notStored(ctx, c.Letters)
 		return err
 	}
 	switch c.Method {
@@ -245,31 +248,53 @@ func (b *brokenCall) withEffect(n int) int {
 	return n
 }
 
-func (b *brokenCall) send(c *Call) error {
-	asked := c.Outputs
-	scattered := b.fault.Way == Scattered || b.fault.Way == ScatterLost
-	c.Outputs = asked[:b.withEffect(len(asked))]
-	if scattered {
-		c.Outputs = everySecond(asked)
+// fateOf returns what happens to output i of n in a Send: whether the sink gets it, and otherwise whether it refuses it.
+func (w Way) fateOf(i, n int) (sent, refused bool) {
+	switch w {
+	case PartBefore:
+		return i < n/2, false
+	case Scattered, ScatterLost:
+		return i%2 == 1, false
+	case Refuses:
+		return i%2 == 1, i%2 == 0
+	case RefusesSome:
+		return i%3 == 2, i%3 == 1
 	}
+	return true, false
+}
+
+func (b *brokenCall) send(c *Call) error {
+	asked, began := c.Outputs, b.tick()
 	inv := invocationOf(b.ctx)
 	if inv.sendFailed && !inv.redrives {
 		b.violate("order: #%d sends after a Send that failed", inv.Number)
 	}
+	answer := dedupe.Sent{Delivered: make([]bool, len(asked)), Refused: make([]*dedupe.PoisonError, len(asked))}
+	var some []int // the outputs that the sink gets
+	c.Outputs = nil
+	for i, o := range asked {
+		sent, refused := b.fault.Way.fateOf(i, len(asked))
+		if refused {
+			b.passOver(o, began)
+			answer.Refused[i] = &dedupe.PoisonError{Reason: "refused"}
+		}
+		if sent {
+			some, c.Outputs = append(some, i), append(c.Outputs, o)
+		}
+	}
 	err := c.Do(b.ctx)
-	if scattered {
+	for j, i := range some {
+		answer.Delivered[i], answer.Refused[i] = c.WasDelivered(j, err), c.WasRefused(j)
+	}
+	if slices.Contains([]Way{Scattered, ScatterLost, RefusesSome}, b.fault.Way) {
 		b.outOfOrder(c.Outputs)
 	}
-	switch {
+	answer.Repeated = c.Sent.Repeated
+	switch c.Sent = answer; {
 	case err != nil:
-	case scattered:
-		c.Sent = dedupe.Sent{Delivered: make([]bool, len(asked))}
-		for i := range asked {
-			c.Sent.Delivered[i] = b.fault.Way == Scattered && i%2 == 1
-		}
-		err = b.lost()
-	case len(c.Outputs) < len(asked):
-		c.Sent = FirstDelivered(len(c.Outputs), len(asked))
+	case b.fault.Way == ScatterLost:
+		c.Sent, err = dedupe.Sent{}, b.lost()
+	case b.fault.Way == PartBefore && len(some) < len(asked), b.fault.Way == Scattered, b.fault.Way == RefusesSome:
 		err = b.lost()
 	default:
 		if err = b.end(); err != nil {
@@ -278,8 +303,11 @@ func (b *brokenCall) send(c *Call) error {
 	}
 	inv.sendFailed = err != nil
 	for i, o := range asked {
-		if c.WasDelivered(i, err) {
+		switch {
+		case c.WasDelivered(i, err):
 			b.confirm(b.ctx, []dedupe.Output{o})
+		case c.WasRefused(i) != nil:
+			b.refused(b.ctx, o)
 		}
 	}
 	return err
@@ -296,6 +324,7 @@ func (b *brokenCall) putDeadLetters(c *Call) error {
 		b.stored(l.Owner)
 	}
 	err = b.endPart(c, len(asked), err)
+	b.notStored(b.ctx, asked[c.Done:])
 	for _, l := range asked[:c.Done] {
 		invocationOf(b.ctx).stored[l.Owner] = true
 	}

@@ -239,9 +239,17 @@ func FirstDelivered(n, of int) dedupe.Sent {
 // WasDelivered reports whether the sink reported output i as delivered.
 func (c *Call) WasDelivered(i int, err error) bool {
 	if c.Sent.Delivered == nil {
-		return err == nil
+		return err == nil && c.WasRefused(i) == nil
 	}
 	return c.Sent.Delivered[i]
+}
+
+// WasRefused returns why the sink refused output i, or nil.
+func (c *Call) WasRefused(i int) *dedupe.PoisonError {
+	if c.Sent.Refused == nil {
+		return nil
+	}
+	return c.Sent.Refused[i]
 }
 
 // HookDeadLetters makes all Puts of a dead-letter store through a hook.

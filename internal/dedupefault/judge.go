@@ -56,6 +56,9 @@ type input struct {
 	deliveries []delivery
 	confirmed  bool // the sink reported the record as delivered
 	storedAt   int  // the moment when it was dead-lettered; 0 means never
+	passedAt   int  // the moment when a sink first refused it; 0 means never
+	refused    bool // the function was told so
+	offered    bool // a stream sink refused it: its entry is in the ledger
 	givenUp    bool // the mapping gave the record up, and stored the whole batch
 }
 
@@ -76,12 +79,15 @@ func (in *input) hasKeys(partitionKey, explicitHashKey string) bool {
 func (in *input) mayArrive(inv *invocation) bool {
 	switch in.Kind {
 	case Refused:
-		return inv == nil || inv.level != Transactional
+		return inv == nil || inv.level == Objects
 	case Correctable:
 		return inv == nil || inv.redrives
 	}
 	return in.Kind == Good
 }
+
+// passedOver reports whether the sink had refused the record before a moment.
+func (in *input) passedOver(moment int) bool { return in.passedAt > 0 && in.passedAt < moment }
 
 func (in *input) delivered() bool { return len(in.deliveries) > 0 }
 
@@ -111,7 +117,9 @@ type invocation struct {
 	cancel     context.CancelFunc
 	began      int
 	acked      map[dedupe.OwnerMark]bool // the records that the acks named when it read them
-	sendFailed bool
+	sendFailed bool                      // a Send, or the Put of a record that a Send refused
+	refused    map[string]bool           // the owners of the records that the sink refused
+	notStored  bool                      // a Put of dead letters failed: those behind it are not tried
 	sent       map[int]bool
 	confirmed  map[int]bool
 	stored     map[string]bool // the owners of the dead letters that it stored
@@ -121,6 +129,7 @@ type invocation struct {
 func (w *World) newInvocation(inv *eventsource.Invocation) *invocation {
 	return &invocation{
 		Invocation: inv, began: w.tick(), sent: map[int]bool{}, confirmed: map[int]bool{}, stored: map[string]bool{},
+		refused: map[string]bool{},
 	}
 }
 
@@ -340,11 +349,7 @@ func (w *World) arrive(inv *invocation, o dedupe.Output) {
 // outOfOrder records that the sink did not deliver the records between these outputs.
 func (w *World) outOfOrder(outputs []dedupe.Output) {
 	for _, o := range outputs {
-		var p sentPayload
-		if json.Unmarshal(o.Data, &p) != nil {
-			continue
-		}
-		if in := w.inputOf(p.N); in != nil && in.delivered() {
+		if in := w.inputOfOutput(o); in != nil && in.delivered() {
 			in.deliveries[len(in.deliveries)-1].outOfOrder = true
 		}
 	}
@@ -361,6 +366,53 @@ func (w *World) confirm(ctx context.Context, outputs []dedupe.Output) {
 		inv.confirmed[p.N] = true
 		if inv.level == w.scenario.Sink {
 			w.inputOf(p.N).confirmed = true
+		}
+	}
+}
+
+// passOver records that the sink refuses an output from a moment on. It may take those behind it.
+func (w *World) passOver(o dedupe.Output, moment int) {
+	if in := w.inputOfOutput(o); in != nil && in.passedAt == 0 {
+		in.passedAt = moment
+	}
+}
+
+// refused records that the function was told that the sink refuses an output.
+func (w *World) refused(ctx context.Context, o dedupe.Output) {
+	inv, in := invocationOf(ctx), w.inputOfOutput(o)
+	if in == nil {
+		return
+	}
+	in.refused, inv.refused[in.position.Owner().String()] = true, true
+	if inv.level == AtLeastOnce { // a transaction leaves no entry
+		in.offered = true
+		w.checkCopies(in)
+	}
+}
+
+// inputOfOutput returns the record of an output, or nil if it is not one.
+func (w *World) inputOfOutput(o dedupe.Output) *input {
+	var p sentPayload
+	if json.Unmarshal(o.Data, &p) != nil {
+		return nil
+	}
+	return w.inputOf(p.N)
+}
+
+// notStored records that dead letters are not stored.
+func (w *World) notStored(ctx context.Context, letters []dedupe.DeadLetter) {
+	inv := invocationOf(ctx)
+	inv.notStored = inv.notStored || len(letters) > 0
+	for _, l := range letters {
+		inv.sendFailed = inv.sendFailed || inv.refused[l.Owner]
+	}
+}
+
+// checkCopies checks G7 for a record that a stream sink has got or refused.
+func (w *World) checkCopies(in *input) {
+	for _, o := range w.inputs {
+		if same(in, o) && o.arrival.Sub(in.arrival).Abs() <= window && (o.offered || in.offered && o.delivered()) {
+			w.violate("G7: %v was refused, and its copy %v came to the sink", o, in)
 		}
 	}
 }
@@ -421,6 +473,7 @@ func (w *World) hasCopy(in *input, pick func(*input) bool) bool {
 
 // checkDelivery checks G7 and G9 when a record arrives in the sink.
 func (w *World) checkDelivery(in *input) {
+	w.checkCopies(in)
 	id := in.deliveries[len(in.deliveries)-1].id
 	if first := in.deliveries[0].id; first != id {
 		w.violate("G9: %v went out as %s and as %s", in, first, id)
@@ -467,6 +520,11 @@ func (w *World) checkAnswer(inv *invocation, answer events.KinesisEventResponse,
 		}
 		if w.allDone(inv, failed) {
 			w.violate("answer: #%d names %s, of which all is done", inv.Number, f.ItemIdentifier)
+		}
+	}
+	for owner := range inv.refused {
+		if !inv.stored[owner] && !inv.notStored {
+			w.violate("G10: #%d did not dead-letter %v, which the sink has refused", inv.Number, w.inputAt(owner))
 		}
 	}
 	for later := failed + 1; later < len(inv.Records); later++ {
@@ -691,7 +749,7 @@ func (w *World) checkDeadLetter(in *input) error {
 		return nil
 	case err != nil:
 		return err
-	case in.Kind == Good:
+	case in.Kind.readable() && !in.refused:
 		w.violate("G10: %v is dead-lettered: %s", in, l.Reason)
 	case string(l.Data) != string(in.data) || !in.hasKeys(l.PartitionKey, l.ExplicitHashKey) ||
 		!l.Arrival.Equal(in.arrival) || l.Position != in.position || l.Reason == "":
@@ -732,7 +790,7 @@ func (w *World) checkOrder(in *input, before []*input) {
 		}
 		doneLater := o.delivered() && o.deliveries[0].moment > first.moment ||
 			o.storedAt > first.moment && w.scenario.Sink != Transactional // it stores dead letters after the effects
-		if !first.outOfOrder && doneLater {
+		if !first.outOfOrder && doneLater && !o.passedOver(first.moment) {
 			w.violate("order: %v was delivered before %v was done", in, o)
 		}
 		other := func(c *input) bool { return c != in && c.handled() }

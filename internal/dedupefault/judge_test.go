@@ -95,6 +95,14 @@ func (w *testWorld) stores(inv *invocation, of *input, change func(*dedupe.DeadL
 	inv.stored[f.Owner] = true
 }
 
+// refuses gives the record its entry, and tells the function that the sink refuses it.
+func (w *testWorld) refuses(inv *invocation, of *input) {
+	w.puts(of)
+	o := dedupe.Output{ID: of.ID, PartitionKey: of.partitionKey, Data: of.data}
+	w.passOver(o, w.tick())
+	w.refused(in(w.ctx, inv), o)
+}
+
 // storedPoison adds a poison record that is dead-lettered.
 func (w *testWorld) storedPoison() *input {
 	a := w.sends(User{Kind: NoID}, 0)
@@ -251,6 +259,37 @@ func TestJudge(t *testing.T) {
 			w.sendsAs(w.invoked(a), a, "", string(a.data))
 		}, "G10: the sink got"},
 		{"a good one dead-lettered", func(w *testWorld) { a := w.good("a/x", 0); w.stores(w.invoked(a), a, nil) }, "G10: record 1"},
+		{"refused, and a copy dropped", func(w *testWorld) {
+			a, b, c := w.good("a/x", 0), w.good("b/x", 0), w.good("a/x", 0)
+			inv := w.invoked(a, b, c)
+			w.refuses(inv, a)
+			w.delivers(inv, b)
+			w.stores(inv, a, nil)
+			w.answers(inv)
+		}, ""},
+		{"refused, and not dead-lettered", func(w *testWorld) {
+			a, b := w.good("a/x", 0), w.good("b/x", 0)
+			inv := w.invoked(a, b)
+			w.delivers(inv, a)
+			w.refuses(inv, b)
+			w.answers(inv, b)
+		}, "G10: #1 did not dead-letter record 2"},
+		{"refused, and its letter cannot be stored", func(w *testWorld) {
+			a, b := w.good("a/x", 0), w.good("b/x", 0)
+			inv := w.invoked(a, b)
+			w.delivers(inv, a)
+			w.refuses(inv, b)
+			w.notStored(in(w.ctx, inv), []dedupe.DeadLetter{{Owner: b.position.Owner().String()}})
+			w.answers(inv, b)
+			again := w.invoked(b)
+			w.delivers(again, b)
+			w.answers(again)
+		}, ""},
+		{"a copy of a refused one sent", func(w *testWorld) {
+			a, b := w.good("a/x", 0), w.good("a/x", 0)
+			w.refuses(w.invoked(a), a)
+			w.delivers(w.invoked(b), b)
+		}, "G7: record"},
 		{"a good one given up", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			w.giveUp(eventsource.Discard{Shard: testShard, Records: w.invoked(a).Records})

@@ -172,6 +172,22 @@ var Mutants = []Mutant{
 		CaughtBy: []Catch{{Scenario: "poison", Violates: "notifier"}},
 	},
 	{
+		Name: "never-taken-as-not-now", hook: neverIsNotNow,
+		CaughtBy: []Catch{
+			{Processor: "refused/alone"}, {Scenario: "refused", Violates: "G10"}, {Histories: "queues", Violates: "G10"},
+		},
+	},
+	{
+		Name: "not-now-taken-as-never", hook: notNowIsNever,
+		CaughtBy: []Catch{
+			{Processor: "refused/and-not-now"}, {Scenario: "copies", Violates: "G10"}, {Histories: "queues", Violates: "G10"},
+		},
+	},
+	{
+		Name: "id-of-a-refused-record-freed", hook: freesRefused, Rare: true,
+		CaughtBy: []Catch{{Processor: "refused/alone"}, {Scenario: "refused", Violates: "G7"}},
+	},
+	{
 		Name: "poison-that-blocks", hook: deadLetterNeverStored, Rare: true,
 		CaughtBy: []Catch{{Processor: "records/poison"}, {Scenario: "poison", Violates: "G10"}},
 	},

@@ -43,7 +43,8 @@ type queueRun struct {
 // play returns the first violation of a guarantee.
 func (h queueHistory) play(ctx context.Context, engine dedupe.Store, m *Mutant) error {
 	q := &queueRun{queueHistory: h}
-	parts := dedupe.Parts{Ledger: engine, Format: newFormat(), Sink: q, DeadLetters: q}
+	parts := dedupe.Parts{Ledger: engine, Format: newFormat(), DeadLetters: q}
+	parts.Sink = HookSink(q, m.HookIn(Env{Engine: engine, Store: engine, Retention: retention}))
 	o := kinesishandler.Options{Scope: freshScope(), Retention: retention, Chunk: h.Chunk}
 	product, err := kinesishandler.New(parts, o, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -116,6 +117,13 @@ func (q *queueRun) batch(b queueBatch) (batch []int) {
 
 func messageID(n int) string { return fmt.Sprint("m-", n) }
 
+func numberOfID(id string) (n int) {
+	if _, err := fmt.Sscanf(id, "m-%d", &n); err != nil {
+		panic(err) // cannot happen: messageID made it
+	}
+	return n
+}
+
 func (q *queueRun) event(batch []int) json.RawMessage {
 	arn := queueARN
 	if q.FIFO {
@@ -144,18 +152,24 @@ func (q *queueRun) event(batch []int) json.RawMessage {
 func (*queueRun) Check(context.Context, dedupe.Output) error { return nil }
 
 // Send takes records up to the first one that fails. From a queue without an order it takes those behind it, too.
-func (q *queueRun) Send(_ context.Context, outputs []dedupe.Output) (sent dedupe.Sent, err error) {
-	sent.Delivered = make([]bool, len(outputs))
-	for i, o := range outputs {
-		n := numberOf(o.Data)
-		if slices.Contains(q.fails, n) {
-			err = errThrown
-		}
-		if sent.Delivered[i] = !slices.Contains(q.fails, n) && (err == nil || !q.FIFO); sent.Delivered[i] {
-			q.delivered = append(q.delivered, n)
-		}
+func (q *queueRun) Send(ctx context.Context, outputs []dedupe.Output) (sent dedupe.Sent, err error) {
+	var sink dedupe.Sink = dedupe.SinkFunc(q.take)
+	if !q.FIFO {
+		sink = dedupe.SinkFunc(q.take).AtOnce(1)
 	}
-	return sent, err
+	return sink.Send(ctx, outputs)
+}
+
+func (q *queueRun) take(_ context.Context, o dedupe.Output) error {
+	n := numberOf(o.Data)
+	switch {
+	case slices.Contains(q.fails, n):
+		return errThrown
+	case q.Messages[n].Kind == Refused:
+		return &dedupe.PoisonError{Reason: "refused"}
+	}
+	q.delivered = append(q.delivered, n)
+	return nil
 }
 
 // Put stores dead letters.
@@ -183,12 +197,13 @@ func (q *queueRun) atRest() error {
 				times++
 			}
 		}
-		copied := slices.ContainsFunc(q.delivered, func(d int) bool { return q.Messages[d] == u })
 		dead := slices.ContainsFunc(q.letters, func(l dedupe.DeadLetter) bool { return l.Position.Sequence == messageID(n) })
 		switch {
 		case times > 1:
 			return fmt.Errorf("G11: message %d was delivered %d times without a crash", n, times)
-		case u.Kind == Good && !copied || u.Kind != Good && !dead:
+		case u.Kind == Good && dead:
+			return fmt.Errorf("G10: message %d is dead-lettered", n)
+		case !dead && (u.Kind == Broken || !q.handledCopy(u)):
 			return fmt.Errorf("G6: message %d is lost", n)
 		}
 	}
@@ -196,6 +211,16 @@ func (q *queueRun) atRest() error {
 		return fmt.Errorf("order: messages %v were delivered in this order", q.delivered)
 	}
 	return nil
+}
+
+// handledCopy reports whether a message with this id and fingerprint, perhaps itself, is delivered or dead-lettered.
+func (q *queueRun) handledCopy(u User) bool {
+	is := func(n int) bool {
+		return q.Messages[n].Kind.readable() && q.Messages[n].ID == u.ID && q.Messages[n].FP == u.FP
+	}
+	return slices.ContainsFunc(q.delivered, is) || slices.ContainsFunc(q.letters, func(l dedupe.DeadLetter) bool {
+		return is(numberOfID(l.Position.Sequence))
+	})
 }
 
 // onQueue changes the answer for a batch of a queue, whose message ids are given.

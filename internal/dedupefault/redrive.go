@@ -151,7 +151,7 @@ func (w *World) redriveAll() error {
 		return err
 	}
 	for _, in := range w.inputs {
-		if in.Kind == Correctable && in.storedAt > 0 && begun.Add(maxRedriveTime).Sub(in.arrival) < horizon &&
+		if (in.Kind == Correctable || in.Kind == Good) && in.storedAt > 0 && begun.Add(maxRedriveTime).Sub(in.arrival) < horizon &&
 			!in.delivered() && !w.hasCopy(in, (*input).handled) {
 			w.violate("G6: %v was not redriven", in)
 		}

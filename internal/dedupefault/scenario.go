@@ -34,7 +34,7 @@ const (
 	// Correctable is a record that the function cannot read, but that a redrive of dead letters can read.
 	Correctable Kind = "correctable"
 
-	// Refused is a readable record whose effect a transactional sink always refuses.
+	// Refused is a readable record that a sink always refuses, unless it is an object sink.
 	Refused Kind = "refused"
 )
 
@@ -102,6 +102,13 @@ func put(key int, users ...string) Step {
 		id, fp, _ := strings.Cut(text, "/")
 		s.Users = append(s.Users, User{ID: id, FP: fp})
 	}
+	return s
+}
+
+// refused returns a step that puts a record "id/fingerprint" that the sink refuses.
+func refused(user string) Step {
+	s := put(0, user)
+	s.Users[0].Kind = Refused
 	return s
 }
 
@@ -301,6 +308,16 @@ var Scenarios = []Scenario{
 		Steps: []Step{
 			put(0, "a/x"), correctable("b/x"), put(0, "a/x"), correctable("c/x"), bad(Broken), correctable("a/y"), wait(5 * time.Second),
 			put(0, "c/x"), wait(5 * time.Second), {Do: Redrive}, put(0, "b/x"), put(0, "a/y"), wait(5 * time.Second), {Do: Redrive},
+		},
+	},
+	{
+		// The sink refuses records, also in an aggregate. Copies of them come, and they are redriven.
+		Name: "refused", BatchSize: 4, Chunk: 3,
+		Steps: []Step{
+			put(0, "a/x"), refused("b/x"), put(0, "c/x"), refused("b/x"), refused("a/y"),
+			{Do: Put, Users: []User{{ID: "d", FP: "x"}, {ID: "e", FP: "x", Kind: Refused}, {ID: "f", FP: "x"}}}, put(0, "e/x"),
+			wait(5 * time.Second), put(0, "b/x"), put(0, "b/y"), wait(5 * time.Second), {Do: Redrive}, put(0, "g/x"),
+			wait(5 * time.Second),
 		},
 	},
 	{

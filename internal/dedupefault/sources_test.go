@@ -60,7 +60,7 @@ var queueHistories = rapid.Custom(func(t *rapid.T) (h queueHistory) {
 	h.FIFO, h.Chunk = rapid.Bool().Draw(t, "fifo"), rapid.SampledFrom([]int{1, 2, 3, 500}).Draw(t, "chunk")
 	messages := rapid.Custom(func(t *rapid.T) User {
 		u := User{ID: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "id"), FP: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "fp")}
-		u.Kind = rapid.SampledFrom(append(slices.Repeat([]Kind{Good}, 9), Broken)).Draw(t, "kind")
+		u.Kind = rapid.SampledFrom(append(slices.Repeat([]Kind{Good}, 9), Broken, Refused)).Draw(t, "kind")
 		return u
 	})
 	h.Messages = rapid.SliceOfN(messages, 1, 8).Draw(t, "messages")

@@ -524,11 +524,21 @@ func (s memoryTx) Check(ctx context.Context, o dedupe.Output) error { return s.s
 
 // effect does the effect of a transactional sink in memory.
 func (w *World) effect(ctx context.Context, o dedupe.Output) (superseded bool, err error) {
+	if err := w.take(ctx, o); err != nil {
+		w.refused(ctx, o)
+		return false, err
+	}
+	return false, nil
+}
+
+// take is what sinks in memory do with a record.
+func (w *World) take(ctx context.Context, o dedupe.Output) error {
 	if strings.Contains(string(o.Data), refusedData) {
-		return false, &dedupe.PoisonError{Reason: "refused"}
+		w.passOver(o, w.tick())
+		return &dedupe.PoisonError{Reason: "refused"}
 	}
 	w.arrive(invocationOf(ctx), o)
-	return false, nil
+	return nil
 }
 
 // MostData is the size of the largest record that a sink accepts, in bytes, including its partition key.
@@ -542,10 +552,7 @@ func (memorySink) Check(_ context.Context, o dedupe.Output) error {
 }
 
 func (s memorySink) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
-	for _, o := range outputs {
-		s.arrive(invocationOf(ctx), o)
-	}
-	return dedupe.Sent{}, nil
+	return dedupe.SinkFunc(s.take).Send(ctx, outputs)
 }
 
 // deadLettersIn returns a store that stores one record at a time, because only one goroutine of an invocation can

@@ -118,6 +118,35 @@ func TestCopyInBetween(t *testing.T) {
 	}
 }
 
+// TestRefusedAgain checks that a letter that the sink refuses again stays, and that its attempt is ended: the next run
+// sends it without taking the first one over. A copy that came in between is a duplicate of the letter.
+func TestRefusedAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
+	w.refuses = true
+	w.live(record(1, "a", "x", false))
+	for _, run := range []struct {
+		refuses bool
+		want    redrive.Status
+	}{{true, redrive.StillPoison}, {true, redrive.StillPoison}, {false, redrive.Done}, {false, redrive.AlreadyDone}} {
+		w.refuses = run.refuses
+		w.live(record(2, "a", "x", false))
+		reports, err := w.run(w.job())
+		must(t, err)
+		for _, r := range reports {
+			if r.Status != run.want || run.refuses && r.Why != "declined" {
+				t.Errorf("want %s, got %s: %s", run.want, r.Status, r.Why)
+			}
+		}
+		if len(reports) != 1 {
+			t.Errorf("%d letters", len(reports))
+		}
+	}
+	if w.ids() != "a:1" {
+		t.Errorf("delivered %s", w.ids())
+	}
+}
+
 // TestNotRedriven checks that letters that do not belong to a run give a reason, and stay.
 func TestNotRedriven(t *testing.T) {
 	t.Parallel()

@@ -62,6 +62,7 @@ type world struct {
 	letters   map[string]bool     // the letters that have an object
 	runs      int                 // the number of jobs so far
 	tooLarge  int                 // payloads of at least this many bytes are poison
+	refuses   bool                // the stream sink refuses all records
 	// step runs at each call of a part. do is the call.
 	step func(what string, do func() error) error
 }
@@ -194,6 +195,9 @@ type streamSink struct{ *world }
 func (s streamSink) Check(_ context.Context, o dedupe.Output) error { return s.check(o) }
 
 func (s streamSink) Send(_ context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
+	if s.refuses {
+		return dedupe.Sent{Refused: slices.Repeat([]*dedupe.PoisonError{{Reason: "declined"}}, len(outputs))}, nil
+	}
 	return dedupe.Sent{}, s.step("send", func() error {
 		s.deliver(outputs...)
 		return nil

@@ -46,7 +46,7 @@ func TestAllocationsPerRecord(t *testing.T) {
 	}
 	nothing := &noWork{make([]dedupe.PutResult, n)}
 	settings := dedupe.Settings{Scope: "s", Sink: "s", Retention: dedupe.Retention{Window: time.Hour, Horizon: time.Hour}}
-	sink := dedupe.SinkFunc(func(context.Context, []dedupe.Output) error { return nil })
+	sink := dedupe.SinkFunc(func(context.Context, dedupe.Output) error { return nil })
 	p, err := dedupe.NewProcessor(
 		dedupe.Parts{Ledger: nothing, Format: j, Sink: sink, DeadLetters: nothing, Acks: nothing}, settings)
 	if err != nil {

@@ -16,7 +16,8 @@ type userRecord struct {
 	sub      int    // index in the aggregate or the frame, or Plain
 	frame    *frame // nil if it is not in a frame
 	source   *Record
-	output   Output // first as it was read; after Delivery.Prepare as it is sent
+	output   Output  // first as it was read; after Delivery.Prepare as it is sent
+	read     *Output // as it was read, if it is sent under a new id
 	fields   format.Fields
 	decision Decision
 	deliver  bool         // output has to be sent
@@ -30,6 +31,12 @@ type userRecord struct {
 
 // open reports whether the record still has to be decided.
 func (u *userRecord) open() bool { return u.poison == nil && u.err == nil && !u.acked }
+
+// isRead reports whether it is known if the record can be read.
+func (u *userRecord) isRead() bool { return !u.acked && u.err == nil }
+
+// answered reports whether the sink has delivered or refused the record.
+func (u *userRecord) answered() bool { return u.deliver && (u.done || u.poison != nil) }
 
 // chunk is a part of a batch whose user records are decided together.
 type chunk struct {
@@ -71,7 +78,7 @@ func (r *batchRun) suspect(users []userRecord) error {
 	if r.letter != nil {
 		return nil
 	}
-	return r.suspicion.check(users, r.ownerOf)
+	return r.suspicion.check(users, (*userRecord).isRead, r.ownerOf)
 }
 
 // openRecord makes the user records of one Kinesis record: one, or several if it is a KPL aggregate or a frame.

@@ -3,7 +3,6 @@ package dedupe
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 
 	"github.com/oncebox/oncebox/pkg/format"
@@ -182,6 +181,10 @@ func (r *batchRun) prepareOne(ctx context.Context, u *userRecord) {
 			u.setErr(err)
 			return
 		}
+		if out.ID != u.fields.ID {
+			read := u.output
+			u.read = &read
+		}
 		u.output, u.deliver, u.done = out, deliver, !deliver
 	}
 }
@@ -192,8 +195,8 @@ func (r *batchRun) prepareOne(ctx context.Context, u *userRecord) {
 func (r *batchRun) putDeadLetters(ctx context.Context, users []userRecord) (stored int, err error) {
 	var poison []*userRecord
 	for i := range users {
-		if users[i].poison != nil {
-			poison = append(poison, &users[i])
+		if u := &users[i]; u.poison != nil && !u.done {
+			poison = append(poison, u)
 		}
 	}
 	if r.letter != nil && len(poison) > 0 && poison[0].sub == r.letter.Position.Sub {
@@ -221,15 +224,17 @@ func (r *batchRun) putDeadLetters(ctx context.Context, users []userRecord) (stor
 
 func (r *batchRun) deadLetter(u *userRecord) DeadLetter {
 	position := Position{Stream: r.batch.Stream, Shard: r.batch.Shard, Sequence: u.source.Sequence, Sub: u.sub}
+	read := cmp.Or(u.read, &u.output)
 	return DeadLetter{
 		Owner: position.Owner().String(), Scope: r.settings.Scope, Position: position, Reason: u.poison.Reason,
-		PartitionKey: u.output.PartitionKey, ExplicitHashKey: u.output.ExplicitHashKey,
-		Arrival: u.source.Arrival, Data: u.output.Data,
-		Unaggregated: u.sub != Plain && !u.output.Aggregated,
+		PartitionKey: read.PartitionKey, ExplicitHashKey: read.ExplicitHashKey,
+		Arrival: u.source.Arrival, Data: read.Data,
+		Unaggregated: u.sub != Plain && !read.Aggregated,
 	}
 }
 
-// send sends the user records that are to be delivered.
+// send sends the user records that are to be delivered, and dead-letters those that the sink refuses. The others are
+// delivered, or come again, whatever becomes of these.
 func (r *batchRun) send(ctx context.Context, users []userRecord) error {
 	ready := make([]*userRecord, 0, len(users))
 	for i := range users {
@@ -242,33 +247,37 @@ func (r *batchRun) send(ctx context.Context, users []userRecord) error {
 		return err
 	}
 	answer, err := r.parts.Sink.Send(ctx, outputs)
-	delivered, err := answer.check(len(outputs), err)
+	answer, err = answer.check(len(outputs), err)
+	refused := false
 	for i, output := 0, 0; i < len(ready); i++ {
 		for i == ends[output] {
 			output++
 		}
-		if ready[i].done = delivered[output]; ready[i].done {
+		u := ready[i]
+		u.done, u.poison = answer.Delivered[output], answer.Refused[output]
+		refused = refused || u.poison != nil
+		if u.done {
 			r.result.Tally.Out++
 		}
 	}
 	r.result.Tally.Repeated += int64(answer.Repeated)
+	if refusedErr := r.answered(ctx, users, refused); refusedErr != nil {
+		return refusedErr
+	}
 	return err
 }
 
-// check returns which of the outputs are delivered. An output that the sink does not report as delivered is not, even
-// if the sink returns no error.
-func (s Sent) check(asked int, err error) (delivered []bool, _ error) {
-	switch {
-	case s.Delivered == nil:
-		delivered = make([]bool, asked)
-		for i := range delivered {
-			delivered[i] = err == nil
+// answered dead-letters the user records that the sink has refused, if there are any. If it refuses nearly all of the
+// first records for one reason, a setting is wrong, such as the address of an API: then they come again.
+func (r *batchRun) answered(ctx context.Context, users []userRecord, refused bool) error {
+	if r.letter == nil {
+		if err := r.refusals.check(users, (*userRecord).answered, r.ownerOf); err != nil {
+			return err
 		}
-		return delivered, err
-	case len(s.Delivered) != asked:
-		return make([]bool, asked), fmt.Errorf("%w: %d results for %d outputs: %w", errMisfit, len(s.Delivered), asked, err)
-	case !slices.Contains(s.Delivered, false):
-		return s.Delivered, nil
 	}
-	return s.Delivered, cmp.Or(err, errIncomplete)
+	if !refused {
+		return nil
+	}
+	_, err := r.putDeadLetters(ctx, users)
+	return err
 }

@@ -38,7 +38,8 @@
 //  2. Decode (decode.go): open KPL aggregates, read the id and the fingerprint of each user record, and check whether
 //     the sink can take it.
 //  3. Decide (decide.go): ask the ledger what each record is.
-//  4. Deliver (deliver.go): store the poison records in the dead-letter store, then send the others to the sink.
+//  4. Deliver (deliver.go): store the poison records in the dead-letter store, then send the others to the sink. Those
+//     that the sink refuses are stored as dead letters, too.
 //  5. Acknowledge (acks.go): store which records are done.
 //
 // With an ObjectSink, step 1 reads which records are in objects, and step 4 writes an object (commit.go); there is no
@@ -78,7 +79,8 @@
 //   - A record is never a duplicate of itself. If the stream delivers it again, it is skipped if an ack names it, and
 //     is a retry otherwise.
 //   - While its entries live, a record has one output id on every attempt.
-//   - A record that can never be processed is dead-lettered alone. It does not block the records after it. If nearly
+//   - A record that can never be processed, or that a Sink refuses, is dead-lettered alone. It does not block the records
+//     after it. A refused record keeps its id: a copy of it is dropped. If nearly
 //     all of the first records are poison for one reason, a setting is wrong: the batch fails with ErrWrongSetting.
 //
 // # Crashes
@@ -89,7 +91,8 @@
 //	between the sink and the ack           the record is a retry, and is sent a second time, with the same id
 //	after the ack, before the answer       the record is skipped
 //	before a dead letter is stored         the record is stored then
-//	after a dead letter is stored          the record is stored again under the same name, which changes nothing
+//	after a dead letter is stored          the record is stored again under the same name, which changes nothing.
+//	                                       If the sink had refused it, the sink is asked again, and may deliver it.
 //
 // # Acks
 //
@@ -120,7 +123,8 @@
 //   - Go through the decisions in order, and stop at the first error. If the source has no order, such as a standard
 //     SQS queue, you may continue: an error says nothing about other messages.
 //   - Do the effect for New, Retry and Synthetic, under the id of the decision. Drop Natural. If Read or Prepare
-//     returns a *PoisonError, store the message as a dead letter. After any other error, the message is not done.
+//     returns a *PoisonError, or the effect is refused for good, store the message as a dead letter. After any other error,
+//     the message is not done.
 //   - Acknowledge a message after its effect. Acknowledge a duplicate, and a dead letter after it is stored.
 //
 // The owner of a message must stay the same when the source delivers the message again, and no other message may have

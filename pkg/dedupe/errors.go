@@ -22,9 +22,9 @@ var (
 		"not see its entries; set ONCEBOX_LEDGER to the former ledger, or choose a new scope")
 
 	// ErrWrongSetting says that nearly all records are poison for one reason. Then a setting is wrong, such as the
-	// path of the id, and not the records. The batch fails, and nothing is dead-lettered.
+	// path of the id or the address of an API, and not the records. The batch fails, and nothing is dead-lettered.
 	ErrWrongSetting = errors.New("dedupe: nearly all records are poison for one reason, so a setting is wrong; " +
-		"check the format and the path of the id")
+		"check the format, the path of the id and the sink")
 
 	// ErrSharedSequence says that two records of a batch have the same sequence number, so that they cannot be
 	// distinguished. Lambda sends such records of a stream under enhanced fan-out, because it then opens KPL aggregates

@@ -36,10 +36,8 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	send := func(_ context.Context, outputs []dedupe.Output) error {
-		for _, o := range outputs {
-			fmt.Printf("%s\n", o.Data)
-		}
+	send := func(_ context.Context, o dedupe.Output) error {
+		fmt.Printf("%s\n", o.Data)
 		return nil
 	}
 	p, err := dedupe.NewProcessor(

@@ -505,7 +505,7 @@ func TestOverlap(t *testing.T) {
 		entering.Add(-1)
 		return []dedupe.Answer{{Found: dedupe.Put}}, nil
 	})
-	sink := dedupe.SinkFunc(func(context.Context, []dedupe.Output) error {
+	sink := dedupe.SinkFunc(func(context.Context, dedupe.Output) error {
 		if n := <-entered; n == 1 { // the first chunk is sent while the second is in the ledger
 			<-entered
 			entered <- 2
@@ -531,7 +531,7 @@ func TestOverlap(t *testing.T) {
 			t.Errorf("the caller got %v", thrown)
 		}
 	}()
-	newProcessor(dedupe.SinkFunc(func(context.Context, []dedupe.Output) error { panic("a bug") })).Process(t.Context(), batch)
+	newProcessor(dedupe.SinkFunc(func(context.Context, dedupe.Output) error { panic("a bug") })).Process(t.Context(), batch)
 }
 
 // readExits is a format that ends the goroutine instead of reading some records.

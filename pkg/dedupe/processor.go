@@ -166,7 +166,8 @@ type Processor struct {
 	clock     Clock
 	decider   Decider
 	delivery  Delivery
-	suspicion *suspicion
+	suspicion *suspicion // of what is read
+	refusals  *suspicion // of what a Sink answers
 
 	claimed sync.Map // the Streams whose consumer is this function
 }
@@ -184,7 +185,7 @@ func NewProcessor(p Parts, s Settings) (*Processor, error) {
 			Ledger: p.Ledger, Scope: s.Scope, Retention: s.Retention, PassSynthetic: s.PassSynthetic, Clock: s.Clock,
 		},
 		delivery:  Delivery{Format: p.Format, PassNatural: s.PassNatural, Check: p.check()},
-		suspicion: newSuspicion(s.PoisonLimit),
+		suspicion: newSuspicion(s.PoisonLimit), refusals: newSuspicion(s.PoisonLimit),
 	}, nil
 }
 

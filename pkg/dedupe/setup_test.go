@@ -256,6 +256,8 @@ type sink struct {
 	outputs []dedupe.Output
 	check   func(dedupe.Output) error
 	raw     bool // only outputs are kept, because their data are not records of the tests
+	// answers says for the numbers of records why the sink does not deliver them. It refuses those with a PoisonError.
+	answers map[int]error
 }
 
 func (s *sink) Check(_ context.Context, o dedupe.Output) error {
@@ -265,9 +267,12 @@ func (s *sink) Check(_ context.Context, o dedupe.Output) error {
 	return s.check(o)
 }
 
-func (s *sink) Send(_ context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
+func (s *sink) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.answers != nil {
+		return dedupe.SinkFunc(s.answer).AtOnce(1).Send(ctx, outputs)
+	}
 	s.outputs = append(s.outputs, outputs...)
 	if s.raw {
 		return dedupe.Sent{}, nil
@@ -276,6 +281,15 @@ func (s *sink) Send(_ context.Context, outputs []dedupe.Output) (dedupe.Sent, er
 		s.got = append(s.got, deliveryOf(o))
 	}
 	return dedupe.Sent{}, nil
+}
+
+func (s *sink) answer(_ context.Context, o dedupe.Output) error {
+	d := deliveryOf(o)
+	err := s.answers[d.n]
+	if err == nil {
+		s.got = append(s.got, d)
+	}
+	return err
 }
 
 func deliveryOf(o dedupe.Output) delivery {

@@ -11,6 +11,8 @@ import (
 // the stream into the dead-letter store. Once enough of the first records were good, a Processor does not check
 // again, so that a producer that breaks later blocks nothing. If a Processor is made while the stream has only
 // poison, it takes this for a wrong setting too, and its shard waits. Off lets the poison through.
+//
+// The records that a Sink delivers or refuses are counted by themselves, by the same limit.
 type PoisonLimit struct {
 	Share   float64 // above 0, up to 1; 0 means the Share of DefaultPoisonLimit
 	Records int     // up to DefaultChunk; 0 means the Records of DefaultPoisonLimit
@@ -20,7 +22,7 @@ type PoisonLimit struct {
 // DefaultPoisonLimit suspects a wrong setting if 90 of the first 100 records are poison for one reason.
 var DefaultPoisonLimit = PoisonLimit{Share: 0.9, Records: 100}
 
-// suspicion checks the first records of a Processor. It is safe for concurrent use.
+// suspicion checks the first records of a Processor that are read, or those that its sink answers. It is safe for concurrent use.
 type suspicion struct {
 	limit PoisonLimit
 
@@ -38,9 +40,9 @@ func newSuspicion(limit PoisonLimit) *suspicion {
 	return &suspicion{limit: limit, cleared: limit.Off, seen: map[OwnerMark]struct{}{}, reasons: map[string]int{}}
 }
 
-// check counts the records of a chunk that have been read. It returns ErrWrongSetting with the reason if the limit is
-// reached and the chunk has poison of that reason. Chunks without such poison are not stopped.
-func (s *suspicion) check(users []userRecord, ownerOf func(*userRecord) Owner) error {
+// check counts the records of a chunk of which it is known whether they are poison. It returns ErrWrongSetting with the
+// reason if the limit is reached and the chunk has poison of that reason. Chunks without such poison are not stopped.
+func (s *suspicion) check(users []userRecord, known func(*userRecord) bool, ownerOf func(*userRecord) Owner) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cleared {
@@ -49,7 +51,7 @@ func (s *suspicion) check(users []userRecord, ownerOf func(*userRecord) Owner) e
 	inChunk := map[string]bool{} // the reasons in the chunk
 	for i := range users {
 		u := &users[i]
-		if u.acked || u.err != nil {
+		if !known(u) {
 			continue
 		}
 		if u.poison != nil {

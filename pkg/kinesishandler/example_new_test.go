@@ -35,12 +35,10 @@ func ExampleNew_lambda() {
 	lambda.Start(handler)
 }
 
-// effect gets each record once. After an error, and after a crash, it gets the same records again, with
-// equal IDs.
-func effect(_ context.Context, outputs []dedupe.Output) error {
-	for _, o := range outputs {
-		fmt.Println("effect of", o.ID)
-	}
+// effect gets each record once. After an error, and after a crash, it may get the same record again, with an equal ID. A
+// *dedupe.PoisonError makes the record a dead letter.
+func effect(_ context.Context, o dedupe.Output) error {
+	fmt.Println("effect of", o.ID)
 	return nil
 }
 

@@ -61,8 +61,8 @@ func TestFunctionThatIsSwitchedToATable(t *testing.T) {
 	sent := 0
 	before, err := kinesishandler.New(dedupe.Parts{
 		Ledger: store, Acks: store, DeadLetters: noLetters{},
-		Sink: dedupe.SinkFunc(func(_ context.Context, outputs []dedupe.Output) error {
-			sent += len(outputs)
+		Sink: dedupe.SinkFunc(func(context.Context, dedupe.Output) error {
+			sent++
 			return errors.New("the stream is gone")
 		}),
 	}, kinesishandler.Options{Format: o.Format, Sink: kinesishandler.SinkSetting{Own: "unique"}}, slog.New(slog.DiscardHandler))

@@ -20,6 +20,8 @@ type Target struct {
 	Payload func(id, fp string) []byte
 	// Poison is a record that the sink can never take; nil: it accepts every record.
 	Poison *dedupe.Output
+	// Refused makes a record that Check accepts, and that Send refuses. nil: Send refuses no record.
+	Refused func(id string) []byte
 }
 
 // AtLeastOnce runs all cases of the level "at least once" as parallel subtests of t. open returns the sink under test.
@@ -48,6 +50,7 @@ func AtLeastOnceCases() []Case {
 		{"context-that-has-ended", endedContext},
 		{"several-sends-at-once", severalSends},
 		{"poison-is-found-by-check", poisonByCheck},
+		{"refused-alone", refusedAlone},
 	}
 }
 
@@ -79,26 +82,44 @@ func (c *sinkCase) outputs(n int) []dedupe.Output {
 	return outputs
 }
 
-// send sends records, and returns which of them are delivered.
+// send sends records, and returns which of them are delivered. The sink must refuse none.
 func (c *sinkCase) send(ctx context.Context, outputs []dedupe.Output) ([]bool, error) {
 	c.Helper()
-	sent, err := c.Sink.Send(ctx, outputs)
-	delivered := sent.Delivered
-	if delivered == nil {
-		delivered = make([]bool, len(outputs))
-		for i := range delivered {
-			delivered[i] = err == nil
-		}
-	}
-	if len(delivered) != len(outputs) {
-		c.Fatalf("%d answers for %d records", len(delivered), len(outputs))
-	}
-	for i, d := range delivered {
-		if !d && err == nil {
-			c.Errorf("record %d is not delivered, and there is no error", i)
+	delivered, refused, err := c.sendSome(ctx, outputs)
+	for i, r := range refused {
+		if r != nil {
+			c.Errorf("record %d is refused: %s", i, r.Reason)
 		}
 	}
 	return delivered, err
+}
+
+// sendSome sends records, and returns which of them are delivered, and which are refused.
+func (c *sinkCase) sendSome(ctx context.Context, outputs []dedupe.Output) ([]bool, []*dedupe.PoisonError, error) {
+	c.Helper()
+	sent, err := c.Sink.Send(ctx, outputs)
+	delivered, refused := sent.Delivered, sent.Refused
+	if refused == nil {
+		refused = make([]*dedupe.PoisonError, len(outputs))
+	}
+	if len(refused) != len(outputs) || delivered != nil && len(delivered) != len(outputs) {
+		c.Fatalf("%d and %d answers for %d records", len(delivered), len(refused), len(outputs))
+	}
+	if delivered == nil {
+		delivered = make([]bool, len(outputs))
+		for i := range delivered {
+			delivered[i] = err == nil && refused[i] == nil
+		}
+	}
+	for i, d := range delivered {
+		switch {
+		case d && refused[i] != nil:
+			c.Errorf("record %d is delivered and refused", i)
+		case !d && refused[i] == nil && err == nil:
+			c.Errorf("record %d is neither delivered nor refused, and there is no error", i)
+		}
+	}
+	return delivered, refused, err
 }
 
 // wantIn checks that each record that was reported as delivered is in the sink, unchanged.
@@ -143,17 +164,12 @@ func sentAgain(c *sinkCase) {
 	}
 }
 
-// endedContext: if its context ends, a Send reports no record as delivered that is not, and its error makes no record
-// poison.
+// endedContext: if its context ends, a Send reports no record as delivered that is not, and refuses none.
 func endedContext(c *sinkCase) {
 	outputs := c.outputs(3)
 	ctx, cancel := context.WithCancel(c.Context())
 	cancel()
-	delivered, err := c.send(ctx, outputs)
-	var poison *dedupe.PoisonError
-	if errors.As(err, &poison) {
-		c.Errorf("the error of an ended context is poison: %v", err)
-	}
+	delivered, _ := c.send(ctx, outputs)
 	c.wantIn(outputs, delivered)
 }
 
@@ -185,5 +201,30 @@ func poisonByCheck(c *sinkCase) {
 	var poison *dedupe.PoisonError
 	if err := c.Sink.Check(c.Context(), *c.Poison); !errors.As(err, &poison) || poison.Reason == "" {
 		c.Errorf("Check says %v, want a *dedupe.PoisonError with a reason", err)
+	}
+}
+
+// refusedAlone: Send refuses a record with a reason, without an error, each time. The records around it are delivered.
+func refusedAlone(c *sinkCase) {
+	if c.Refused == nil {
+		c.Skip("Send refuses no record")
+	}
+	outputs := c.outputs(5)
+	bad := &outputs[2]
+	bad.Data = c.Refused(bad.ID)
+	if err := c.Sink.Check(c.Context(), *bad); err != nil {
+		c.Fatalf("Check has found it already: %v", err)
+	}
+	for range 2 {
+		delivered, refused, err := c.sendSome(c.Context(), outputs)
+		if err != nil {
+			c.Fatal(err)
+		}
+		for i, r := range refused {
+			if (r != nil) != (i == 2) || r != nil && r.Reason == "" {
+				c.Errorf("record %d: delivered %t, refused %v", i, delivered[i], r)
+			}
+		}
+		c.wantIn(outputs, delivered)
 	}
 }

@@ -16,12 +16,10 @@ func ExampleAtLeastOnce() {
 		sinktest.AtLeastOnce(t, func(testing.TB) sinktest.Target {
 			var mu sync.Mutex
 			var lines bytes.Buffer
-			sink := dedupe.SinkFunc(func(_ context.Context, outputs []dedupe.Output) error {
+			sink := dedupe.SinkFunc(func(_ context.Context, o dedupe.Output) error {
 				mu.Lock()
 				defer mu.Unlock()
-				for _, o := range outputs {
-					lines.Write(append(o.Data, '\n'))
-				}
+				lines.Write(append(o.Data, '\n'))
 				return nil
 			})
 			return sinktest.Target{

@@ -165,7 +165,7 @@ func processorSwitched(c *txCase) {
 	for i, id := range all {
 		records = append(records, c.record(i+1, id, "x"))
 	}
-	down := dedupe.SinkFunc(func(context.Context, []dedupe.Output) error { return errLost })
+	down := dedupe.SinkFunc(func(context.Context, dedupe.Output) error { return errLost })
 	before := c.processor(dedupe.Parts{
 		Ledger: ledger{c.Entries}, Sink: down, DeadLetters: &letters{all: map[string]dedupe.DeadLetter{}},
 	})

@@ -194,16 +194,20 @@ func (k *kept) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, 
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for _, o := range outputs {
+	return dedupe.SinkFunc(func(_ context.Context, o dedupe.Output) error {
+		if bytes.Contains(o.Data, []byte("refused")) {
+			return &dedupe.PoisonError{Reason: "refused"}
+		}
 		k.data = append(k.data, o.Data)
-	}
-	return dedupe.Sent{}, nil
+		return nil
+	}).Send(ctx, outputs)
 }
 
 func keeping(testing.TB) Target {
 	k := &kept{}
 	return Target{
 		Sink: k, Poison: &dedupe.Output{ID: "large", Data: make([]byte, 1001)},
+		Refused: func(id string) []byte { return payload(id, "refused") },
 		Read: func(testing.TB) [][]byte {
 			k.mu.Lock()
 			defer k.mu.Unlock()
@@ -232,7 +236,8 @@ func TestMutantsAtLeastOnce(t *testing.T) {
 		send     func(ctx context.Context, inner dedupe.Sink, outputs []dedupe.Output) (dedupe.Sent, error)
 	}{
 		{"delivers-all", func(ctx context.Context, inner dedupe.Sink, outputs []dedupe.Output) (dedupe.Sent, error) {
-			return inner.Send(ctx, outputs[:min(len(outputs), 500)]) // one request
+			_, err := inner.Send(ctx, outputs[:min(len(outputs), 500)]) // one request
+			return dedupe.Sent{}, err
 		}},
 		{"delivers-all", func(ctx context.Context, inner dedupe.Sink, outputs []dedupe.Output) (dedupe.Sent, error) {
 			sent, err := inner.Send(ctx, outputs)
@@ -249,8 +254,30 @@ func TestMutantsAtLeastOnce(t *testing.T) {
 			_, _ = inner.Send(ctx, outputs)
 			return dedupe.Sent{}, nil
 		}},
+		{"context-that-has-ended", func(ctx context.Context, inner dedupe.Sink, outputs []dedupe.Output) (dedupe.Sent, error) {
+			if ctx.Err() == nil {
+				return inner.Send(ctx, outputs)
+			}
+			poison := &dedupe.PoisonError{Reason: "the time is over"} // what is not now is taken for never
+			return dedupe.Sent{Refused: slices.Repeat([]*dedupe.PoisonError{poison}, len(outputs))}, nil
+		}},
+		{"refused-alone", func(ctx context.Context, inner dedupe.Sink, outputs []dedupe.Output) (dedupe.Sent, error) {
+			sent, err := inner.Send(ctx, outputs)
+			if i := slices.IndexFunc(sent.Refused, func(r *dedupe.PoisonError) bool { return r != nil }); i >= 0 {
+				sent.Refused, err = nil, errors.New("refused") // never is taken for not now
+			}
+			return sent, err
+		}},
+		{"refused-alone", func(ctx context.Context, inner dedupe.Sink, outputs []dedupe.Output) (dedupe.Sent, error) {
+			sent, err := inner.Send(ctx, outputs)
+			for i, r := range sent.Refused {
+				sent.Delivered[i] = sent.Delivered[i] || r != nil
+			}
+			return sent, err
+		}},
 		{"several-sends-at-once", func(ctx context.Context, inner dedupe.Sink, outputs []dedupe.Output) (dedupe.Sent, error) {
-			return inner.Send(ctx, outputs[:len(outputs)/2])
+			_, err := inner.Send(ctx, outputs[:len(outputs)/2])
+			return dedupe.Sent{}, err
 		}},
 		{"sent-again", func(ctx context.Context, inner dedupe.Sink, outputs []dedupe.Output) (dedupe.Sent, error) {
 			k := inner.(*kept)
