@@ -81,7 +81,7 @@ func (p RecordDedupeProps) checkSizes(wrong *problems, o kinesishandler.Options)
 	if needed := logledger.NeededMemory(rate, window, p.recordsInItem(o)); needed > float64(memory) {
 		wrong.add("%s is %s: at %d records a second its entries need %.1f GiB in memory, and there are %.1f GiB for them "+
 			"(%s is %d); %s", wrong.of("Window"), text(window), p.ExpectedRate, needed/(1<<30), float64(memory)/(1<<30),
-			wrong.of("MemoryMiB"), p.Function.MemoryMiB, p.moreMemory(wrong, o, needed, memory))
+			wrong.of("Memory"), p.Function.Memory, p.moreMemory(wrong, o, needed, memory))
 	}
 	if units := rate * unitsOfRecord / float64(o.Ledger.Lanes); units > partitionUnits {
 		wrong.add("%s has %d lanes: at %d records a second a lane takes %.0f write units a second or more, and DynamoDB takes at "+

@@ -69,7 +69,7 @@ func (r reader) parse(key string, kinds []settingKind, read func(p *settings.Par
 	}
 	p := settings.NewParserOf(map[string]string{r.path(key): s.text})
 	read(p, r.path(key))
-	r.problems.join(naming(nil).functionError(p.Err()))
+	r.problems.join(naming(nil).functionError(struct{}{}, p.Err()))
 }
 
 var (
@@ -206,12 +206,11 @@ func (r reader) instead(path string) string {
 
 // arnNames describes the text after the account in the ARNs of a service, in the form for users and as a pattern.
 var arnNames = map[string]struct{ form, pattern string }{
-	"acm":            {"certificate/ID", `certificate/[a-zA-Z0-9-]+`},
-	"kinesis":        {"stream/NAME", `stream/[a-zA-Z0-9_.-]+`},
-	"kms":            {"key/NAME", `key/[a-zA-Z0-9_.-]+`},
-	"secretsmanager": {"secret:NAME-XXXXXX", `secret:[a-zA-Z0-9/_+=.@-]+-[a-zA-Z0-9]{6}`},
-	"sns":            {"NAME", `[a-zA-Z0-9_.-]+`},
-	"sqs":            {"NAME", `[a-zA-Z0-9_.-]+`},
+	"acm":     {"certificate/ID", `certificate/[a-zA-Z0-9-]+`},
+	"kinesis": {"stream/NAME", `stream/[a-zA-Z0-9_.-]+`},
+	"kms":     {"key/NAME", `key/[a-zA-Z0-9_.-]+`},
+	"sns":     {"NAME", `[a-zA-Z0-9_.-]+`},
+	"sqs":     {"NAME", `[a-zA-Z0-9_.-]+`},
 }
 
 func arnForm(service string) *regexp.Regexp {
@@ -236,7 +235,7 @@ func (r reader) arn(name, service string) string {
 // formerKeys returns the ARNs of the keys that were used before key. All must be in one region, as all resources of
 // the stack are.
 func (r reader) formerKeys(key string) []string {
-	const name = "former-key-arns"
+	const name = "former-keys"
 	all := r.list(name)
 	for i, former := range all {
 		switch {
@@ -244,7 +243,7 @@ func (r reader) formerKeys(key string) []string {
 			r.refuse(name, "write ARNs, arn:aws:kms:REGION:ACCOUNT:key/NAME, with commas between them")
 			return nil
 		case former == key || slices.Contains(all[:i], former):
-			r.refuse(name, "write each former key once, and not the key of key-arn")
+			r.refuse(name, "write each former key once, and not the key of encryption-key")
 			return nil
 		case regionOf(former) != regionOf(cmp.Or(key, all[0])):
 			r.refuse(name, "a key is in another region than the others; nothing of this stack was encrypted with it")

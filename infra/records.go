@@ -134,7 +134,7 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 		DedupeTable: p.DedupeTable, Source: p.Source,
 		DeadLetterBucket: p.DeadLetterBucket, NotifyQueue: p.NotifyQueue, metrics: p.hasMetrics(),
 	}
-	p.LedgerSecret = p.ledgerSecret(r.Construct)
+	p.LedgerSecret = p.ledgerAddress().secret(r.Construct, "LedgerSecret", p.EncryptionKey)
 	if r.DedupeTable == nil {
 		r.DedupeTable = newDedupeTable(r.Construct, "DedupeTable", p.Table)
 	}
@@ -153,7 +153,7 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	env := p.environment(resourceNames{
 		table: *r.DedupeTable.TableName(), scope: scopeOf(p.Settings.Scope, r.Source), sink: p.Sink.text(),
 		bucket: *r.DeadLetterBucket.BucketName(), queueURL: *r.NotifyQueue.QueueUrl(),
-		ledger: p.ledgerAddress(secretARN(p.LedgerSecret)),
+		ledger: p.ledgerAddress().with(secretARN(p.LedgerSecret)),
 	})
 	// If the id of this construct changes, the name of the function changes, and a function with another name may not
 	// read the stream in this scope (docs/operations.md).
@@ -211,13 +211,13 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	env := p.environment(resourceNames{
 		table: nameOf(p.DedupeTable, "dedupe"), scope: scopeOf(p.Settings.Scope, p.Source), sink: p.Sink.textToCheck(),
 		bucket: letters, queueURL: "https://sqs.us-east-1.amazonaws.com/123456789012/queue",
-		ledger: p.ledgerAddress(secretToCheck(p.LedgerSecret)),
+		ledger: p.ledgerAddress().with(secretToCheck(p.LedgerSecret)),
 	})
 	wrong.join(env.check())
-	env["AWS_LAMBDA_FUNCTION_NAME"], env[memoryVariable] = "dedupe", strconv.Itoa(p.Function.MemoryMiB)
+	env["AWS_LAMBDA_FUNCTION_NAME"], env["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"] = "dedupe", strconv.Itoa(p.Function.Memory)
 	_, options, err := kinesishandler.ParseSettings(env.known())
-	wrong.join(p.names.functionError(err))
-	p.checkSecret(&wrong)
+	wrong.join(p.names.functionError(p.Settings, err))
+	p.ledgerAddress().check(&wrong)
 	if err == nil {
 		p.checkServers(&wrong, options)
 	}

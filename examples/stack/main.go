@@ -65,7 +65,9 @@ func addTickets(app awscdk.App) error {
 	// The customers call the API with the token of their login. The token names the customer, so no customer can
 	// claim a seat in the name of another. A customer may not confirm a hold, for example without paying.
 	seats, err := infra.NewClaimAPI(stack, "Seats", infra.ClaimAPIProps{
-		Auth:        infra.AuthJWT("https://login.tickets.example", "shop"),
+		Auth:        infra.AuthJWT,
+		JWTIssuer:   "https://login.tickets.example",
+		JWTAudience: []string{"shop"},
 		Settings:    claimapi.Settings{ClaimantFrom: "jwt:customer_id"},
 		DedupeTable: dedupe,
 		Table:       tables, // for the bank of seats
@@ -79,10 +81,10 @@ func addTickets(app awscdk.App) error {
 
 	// The payment service calls its own API, by IAM, and confirms the paid holds. One sweep is enough for both.
 	payments, err := infra.NewClaimAPI(stack, "Payments", infra.ClaimAPIProps{
-		Auth:        infra.AuthIAM(),
+		Auth:        infra.AuthIAM,
 		BankTable:   seats.BankTable,
 		DedupeTable: dedupe,
-		Sweep:       infra.SweepProps{Off: true},
+		Sweep:       "off",
 		Alarms:      infra.AlarmProps{Topic: alarms},
 	})
 	if err != nil {

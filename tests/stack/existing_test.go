@@ -27,7 +27,7 @@ import (
 func TestNothingIsMadeOfWhatExists(t *testing.T) {
 	for name, tpl := range map[string]template{
 		"without a key": readGolden(t, "existing"),
-		"with a key":    synth(t, values(everythingExists+"; key-arn="+theirKey)),
+		"with a key":    synth(t, values(everythingExists+"; encryption-key="+theirKey)),
 	} {
 		made := []string{tableType, streamType, bucketType, bucketPolicy, queueType, queuePolicy, "AWS::KMS::Key"}
 		for _, kind := range made {
@@ -56,7 +56,7 @@ func TestEachResourceHasItsKey(t *testing.T) {
 		}
 		dedupe := table("dedupe")
 		_, err := infra.NewClaimAPI(stack, "Claims", infra.ClaimAPIProps{
-			Auth: infra.AuthIAM(), Function: functionProps(t), Sweep: sweepProps(t),
+			Auth: infra.AuthIAM, Function: functionProps(t), SweepFunction: sweepProps(t),
 			BankTable: table("bank"), DedupeTable: dedupe,
 		})
 		must(t, err)
@@ -104,7 +104,7 @@ func TestStacksShareATable(t *testing.T) {
 	must(t, err)
 	claims := awscdk.NewStack(app, jsii.String("claims"), nil)
 	_, err = infra.NewClaimAPI(claims, "Claims", infra.ClaimAPIProps{
-		Auth: infra.AuthIAM(), Function: functionProps(t), Sweep: sweepProps(t), DedupeTable: dedupe,
+		Auth: infra.AuthIAM, Function: functionProps(t), SweepFunction: sweepProps(t), DedupeTable: dedupe,
 	})
 	must(t, err)
 	records := awscdk.NewStack(app, jsii.String("records"), nil)
@@ -183,8 +183,8 @@ func TestIssuerMayBeMadeInTheStack(t *testing.T) {
 		pool := awscognito.NewUserPool(stack, jsii.String("Pool"), nil)
 		client := pool.AddClient(jsii.String("Web"), nil)
 		_, err := infra.NewClaimAPI(stack, "Claims", infra.ClaimAPIProps{
-			Auth:     infra.AuthJWT(*pool.UserPoolProviderUrl(), *client.UserPoolClientId()),
-			Function: functionProps(t), Sweep: sweepProps(t),
+			Auth: infra.AuthJWT, JWTIssuer: *pool.UserPoolProviderUrl(), JWTAudience: []string{*client.UserPoolClientId()},
+			Function: functionProps(t), SweepFunction: sweepProps(t),
 		})
 		must(t, err)
 	})

@@ -42,7 +42,7 @@ func TestOtherPartitions(t *testing.T) {
 		function := functionProps(t)
 		function.LogKey, function.EnvironmentKey, function.Tracing = key, key, true
 		claims, err := infra.NewClaimAPI(stack, "Claims", infra.ClaimAPIProps{
-			Auth: infra.AuthIAM(), Function: function, Sweep: sweepProps(t),
+			Auth: infra.AuthIAM, Function: function, SweepFunction: sweepProps(t),
 		})
 		must(t, err)
 		_, err = claims.GrantInvoke(claims.Sweep)

@@ -71,7 +71,7 @@ func withFeatureFlags(t *testing.T) template {
 		dedupe, err := infra.NewTable(stack, "Entries", table)
 		must(t, err)
 		_, err = infra.NewClaimAPI(stack, "Coupons", infra.ClaimAPIProps{
-			Auth: infra.AuthIAM(), Function: functionProps(t), Sweep: sweepProps(t), Table: table, DedupeTable: dedupe,
+			Auth: infra.AuthIAM, Function: functionProps(t), SweepFunction: sweepProps(t), Table: table, DedupeTable: dedupe,
 		})
 		must(t, err)
 		_, err = infra.NewRecordDedupe(stack, "Orders", infra.RecordDedupeProps{
