@@ -79,18 +79,26 @@ var sinks = map[string]func(text string) (SinkSetting, error){
 	},
 }
 
-func (p parser) sink() SinkSetting {
-	text := p.s.Sink
+// ParseSink reads the address of a sink, a value of ONCEBOX_SINK. Its error is a *settings.Error without the name of the
+// setting.
+func ParseSink(text string) (SinkSetting, error) {
 	parse := sinks[address.Scheme(text)]
-	switch {
-	case text == "":
-		return SinkSetting{}
-	case parse == nil:
-		p.Refuse(&p.s.Sink, "is not a known sink", "")
-		return SinkSetting{}
+	if parse == nil {
+		a := address.Parse("") // an unknown text may be a secret, and is not repeated
+		a.WrongPlace("is not a known sink", sinkForms)
+		return SinkSetting{}, a.Done()
 	}
-	s, err := parse(text)
-	p.WrongAddress(p.Variable(&p.s.Sink), err)
+	return parse(text)
+}
+
+const sinkForms = "kinesis:NAME, firehose:NAME, sqs:URL, s3://BUCKET/PREFIX, dynamodb:TABLE?key=KEY or ndjson:PATH"
+
+func (p parser) sink() (s SinkSetting) {
+	if p.s.Sink != "" {
+		var err error
+		s, err = ParseSink(p.s.Sink)
+		p.WrongAddress(p.Variable(&p.s.Sink), err)
+	}
 	return s
 }
 
