@@ -7,9 +7,11 @@ import (
 	"log/slog"
 	"strings"
 
+	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/oncebox/oncebox/internal/address"
+	"github.com/oncebox/oncebox/internal/arn"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/sink/dynamosink"
 	"github.com/oncebox/oncebox/pkg/sink/firehosesink"
@@ -102,8 +104,15 @@ func (p parser) sink() (s SinkSetting) {
 	return s
 }
 
-// isSource reports whether the sink is the source that records come from.
-func (s SinkSetting) isSource(source dedupe.Stream) bool {
+// isSource reports whether the sink is the source that records come from. Streams and tables are found in the account and
+// region of the function. Outside of Lambda these are not known, and a source of the same name is taken for the sink.
+func (s SinkSetting) isSource(ctx context.Context, source dedupe.Stream) bool {
+	if lambda, ok := lambdacontext.FromContext(ctx); ok && s.Queue == nil {
+		function, known := arn.Of("lambda", lambda.InvokedFunctionArn)
+		if known && (function.Account != source.Account || function.Region != source.Region) {
+			return false
+		}
+	}
 	if table, isTable := strings.CutPrefix(source.Name, "dynamodb:"); isTable {
 		return s.Table != nil && table == s.Table.Name
 	}

@@ -138,6 +138,19 @@ func TestStacksShareATable(t *testing.T) {
 	}
 }
 
+// TestStreamOfAnotherAccountIsNoLoop reads a stream of another account, and writes to a stream of its name.
+func TestStreamOfAnotherAccountIsNoLoop(t *testing.T) {
+	synthTheirs(t, nil, func(stack awscdk.Stack) {
+		_, err := infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
+			Settings: kinesishandler.Settings{IDPath: "id", Sink: "kinesis:theirs"}, Function: functionProps(t),
+			Source: awskinesis.Stream_FromStreamArn(stack, jsii.String("Source"),
+				jsii.String(strings.Replace(theirStream, "123456789012", "210987654321", 1))),
+			SourceRetention: 24 * time.Hour,
+		})
+		must(t, err)
+	})
+}
+
 // TestServersMayBeMadeInTheStack takes VPC, password and address of a Valkey ledger from the stack: only the deployment
 // knows their names.
 func TestServersMayBeMadeInTheStack(t *testing.T) {

@@ -323,6 +323,7 @@ var refusals = []struct{ settings, says string }{
 	},
 
 	// The Valkey ledger.
+	{"ledger=valkey://cache:6379/0", "records.ledger does not name servers of Valkey"},
 	{"ledger=valkey://cache", "records.ledger does not name servers of Valkey (allowed: valkey://HOST:PORT"},
 	{"ledger=valkey://them:hunter2@cache:6379", "records.ledger has a user or a password ... without a user and a password"},
 	{"ledger=valkey://them:hunter2@" + theirCache, "records.ledger has a user or a password"},
@@ -610,6 +611,10 @@ var (
 		"Source and Sink are the same stream": func(stack awscdk.Stack, p *recordProps) {
 			p.Source = newStream(stack, 24)
 			p.Sink = infra.ToStream(p.Source, "aggregation=kpl")
+		},
+		"Source and Sink are the same stream; every": func(stack awscdk.Stack, p *recordProps) { // the name of the ARN
+			p.Source = awskinesis.Stream_FromStreamArn(stack, jsii.String("Theirs"), jsii.String(theirStream))
+			p.SourceRetention, p.Settings.Sink = 24*time.Hour, "kinesis:theirs"
 		},
 		"Sink has a resource that is nil": func(_ awscdk.Stack, p *recordProps) { p.Sink = infra.ToStream(nil) },
 		"LedgerSecret is set, but Ledger names nothing that has a secret; leave it out": func(stack awscdk.Stack, p *recordProps) {
