@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -36,11 +37,12 @@ func (c *dedupeCommand) output() (output, error) {
 	if err := p.Err(); err != nil {
 		return output{}, &usageError{err, ""}
 	}
-	scheme := address.Scheme(c.Sink)
-	if instead, cannotBeCut := insteadOfSinks[scheme]; cannotBeCut {
+	if sink.File == "" {
+		scheme := address.Scheme(c.Sink)
 		return output{}, &usageError{
 			fmt.Errorf("--sink %s: a stopped run is closed at its last saved line, and its later records are decided again. What it "+
-				"has sent after that line cannot be taken back, and would come twice", scheme), instead,
+				"has sent after that line cannot be taken back, and would come twice", scheme),
+			cmp.Or(insteadOfSinks[scheme], "Use --out FILE, and send its lines when the run has finished."),
 		}
 	}
 	if offline.CompressionOf(sink.File) != offline.NotCompressed {
@@ -50,16 +52,11 @@ func (c *dedupeCommand) output() (output, error) {
 	return output{name: sink.File, file: sink.File}, nil
 }
 
-// insteadOfSinks says what to use in the place of the sinks whose output cannot be cut. A file can be cut.
+// insteadOfSinks says what to use in the place of some sinks.
 var insteadOfSinks = map[string]string{
-	"kinesis":  sendLater,
-	"firehose": sendLater,
-	"sqs":      sendLater,
 	"dynamodb": "Use --out FILE, and send its lines to a function with this sink when the run has finished: it writes each once.",
 	"s3":       "Use --out s3://BUCKET/KEY, which is made when the run has finished, or --publish NAME with a file for each run.",
 }
-
-const sendLater = "Use --out FILE, and send its lines when the run has finished."
 
 func outputOf(name string) (output, error) {
 	if name == "" || name == "-" {

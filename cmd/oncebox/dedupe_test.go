@@ -517,7 +517,7 @@ func TestDedupeSink(t *testing.T) {
 		"ndjson:unique.ndjson.gz":          "For a compressed file use --out unique.ndjson.gz",
 		"ndjson:unique.ndjson?format=json": "--sink: option format is not a known setting (allowed: no options)",
 		"kinesis:unique?aggregate=kpl":     "--sink: option aggregate is not a known setting, did you mean aggregation?",
-		"unique.ndjson":                    "--sink is not a known sink (allowed: kinesis:NAME, ",
+		"unique.ndjson":                    "--sink is not a known sink (allowed: dynamodb:, firehose:, ",
 	} {
 		run(exitUsage, "--sink", sink).saying(t, want)
 	}

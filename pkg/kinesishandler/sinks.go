@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-lambda-go/lambdacontext"
@@ -87,18 +89,21 @@ func ParseSink(text string) (SinkSetting, error) {
 	parse := sinks[address.Scheme(text)]
 	if parse == nil {
 		a := address.Parse("") // an unknown text may be a secret, and is not repeated
-		a.WrongPlace("is not a known sink", sinkForms)
+		a.WrongPlace("is not a known sink", strings.Join(slices.Sorted(maps.Keys(sinks)), ":, ")+":")
 		return SinkSetting{}, a.Done()
 	}
 	return parse(text)
 }
 
-const sinkForms = "kinesis:NAME, firehose:NAME, sqs:URL, s3://BUCKET/PREFIX, dynamodb:TABLE?key=KEY or ndjson:PATH"
-
 func (p parser) sink() (s SinkSetting) {
-	if p.s.Sink != "" {
+	text := p.s.Sink
+	switch {
+	case text == "":
+	case sinks[address.Scheme(text)] == nil:
+		p.Refuse(&p.s.Sink, "is not a known sink", "")
+	default:
 		var err error
-		s, err = ParseSink(p.s.Sink)
+		s, err = ParseSink(text)
 		p.WrongAddress(p.Variable(&p.s.Sink), err)
 	}
 	return s
