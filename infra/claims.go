@@ -211,14 +211,17 @@ func (p ClaimAPIProps) check(scope constructs.Construct) error {
 	wrong.join(p.Table.check(scope, p.names), p.Function.check(claimFunction, p.names), p.checkSweep())
 	wrong.join(p.checkPage(), p.Alarms.check(p.names))
 	p.checkDomain(&wrong)
-	p.checkOwn(&wrong)
+	wrong.checkOwn("BankTable", p.Settings.BankTable, "BankTable")
+	wrong.checkOwn("DedupeTable", p.Settings.DedupeTable, "DedupeTable")
+	wrong.checkOwn("Caller", p.Settings.Caller, "Auth, so that routes and function agree")
 	refuseReplicas(&wrong, "BankTable", p.BankTable)
 	refuseReplicas(&wrong, "DedupeTable", p.DedupeTable)
 	if p.RateLimit < 0 || p.BurstLimit < 0 {
 		wrong.add("RateLimit is %d and BurstLimit is %d; both must be positive", p.RateLimit, p.BurstLimit)
 	}
 	p.challenge().check(&wrong)
-	wrong.switches(map[string]string{"ExecuteAPIEndpoint": p.ExecuteAPIEndpoint, "Sweep": p.Sweep})
+	wrong.checkSwitch("ExecuteAPIEndpoint", p.ExecuteAPIEndpoint)
+	wrong.checkSwitch("Sweep", p.Sweep)
 	env := p.environment(nameOf(p.BankTable, "bank"), nameOf(p.DedupeTable, "dedupe"), secretToCheck(p.ChallengeSecret))
 	_, _, err := claimapi.ParseSettings(env.known())
 	wrong.join(p.names.functionError(p.Settings, err), env.check())
@@ -240,18 +243,6 @@ func (p ClaimAPIProps) hasSweep() bool   { return p.Sweep == switchText(true) }
 // challenge returns the address of the challenge, and its secret.
 func (p ClaimAPIProps) challenge() secretAddress {
 	return secretAddress{"Challenge", p.Settings.Challenge, "ChallengeSecret", p.ChallengeSecret, p.Settings.Challenge != ""}
-}
-
-// checkOwn refuses settings that the construct makes from other props.
-func (p ClaimAPIProps) checkOwn(wrong *problems) {
-	for name, value := range map[string]string{"BankTable": p.Settings.BankTable, "DedupeTable": p.Settings.DedupeTable} {
-		if value != "" {
-			wrong.add("Settings.%s is set; set %[1]s", name)
-		}
-	}
-	if p.Settings.Caller != "" {
-		wrong.add("Settings.Caller is set; set Auth, so that routes and function agree")
-	}
 }
 
 // longestAPIName is API Gateway's limit (API Reference, "CreateApi").

@@ -94,12 +94,17 @@ func (p *problems) add(format string, args ...any) {
 	p.all = append(p.all, fmt.Errorf(format, args...))
 }
 
-// switches refuses props that are neither on nor off.
-func (p *problems) switches(props map[string]string) {
-	for prop, word := range props {
-		if word != switchText(true) && word != switchText(false) {
-			p.add("%s is %q; choose on or off", p.of(prop), word)
-		}
+// checkSwitch refuses a prop that is neither on nor off.
+func (p *problems) checkSwitch(prop, word string) {
+	if word != switchText(true) && word != switchText(false) {
+		p.add("%s is %q; choose on or off", p.of(prop), word)
+	}
+}
+
+// checkOwn refuses a setting of a function that the construct makes of other props.
+func (p *problems) checkOwn(field, value, instead string) {
+	if value != "" {
+		p.add("Settings.%s is set; set %s", field, instead)
 	}
 }
 

@@ -193,7 +193,11 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	wrong := problems{naming: p.names}
 	wrong.join(p.Table.check(scope, p.names), p.Function.check(p.functionKind(), p.names), p.Alarms.check(p.names))
 	refuseReplicas(&wrong, "DedupeTable", p.DedupeTable)
-	p.checkOwn(&wrong)
+	wrong.checkOwn("DedupeTable", p.Settings.DedupeTable, "DedupeTable")
+	wrong.checkOwn("DeadLetters", p.Settings.DeadLetters, "DeadLetterBucket and NotifyQueue: the construct chooses the prefix")
+	if p.Settings.Sink != "" {
+		wrong.add("Sink and Settings.Sink are both set; choose one")
+	}
 	p.checkRetention(&wrong)
 	wrong.join(p.Mapping.check(p.SourceRetention, p.names))
 	p.checkPlaces(&wrong, scope)
@@ -225,20 +229,6 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 		p.checkSizes(&wrong, options)
 	}
 	return wrong.err()
-}
-
-// checkOwn refuses settings that the construct makes from other props.
-func (p RecordDedupeProps) checkOwn(wrong *problems) {
-	if p.Settings.DedupeTable != "" {
-		wrong.add("Settings.DedupeTable is set; set DedupeTable")
-	}
-	if p.Settings.DeadLetters != "" {
-		wrong.add("Settings.DeadLetters is set; set DeadLetterBucket and NotifyQueue: the prefix is fixed, so that the function " +
-			"and Lambda store beside each other")
-	}
-	if p.Settings.Sink != "" {
-		wrong.add("Sink and Settings.Sink are both set; choose one")
-	}
 }
 
 // checkPlaces refuses streams that the function cannot reach. Lambda reads a Source in its own region.
