@@ -110,11 +110,8 @@ func (r reader) duration(key string, shortest time.Duration) (d time.Duration) {
 	return d
 }
 
-// onOff reads on, off, true or false.
-func (r reader) onOff(key string, fallback bool) bool {
-	word := r.switchWord(key)
-	return word == switchText(true) || word == "" && fallback
-}
+// onOff reads on, off, true or false. The default is off.
+func (r reader) onOff(key string) bool { return r.switchWord(key) == switchText(true) }
 
 // switchWord reads a switch as onOff does, and returns on, off, or "" if it is not set.
 func (r reader) switchWord(key string) (word string) {

@@ -56,7 +56,7 @@ func newSettingsStack(app awscdk.App, r reader, synthesizer awscdk.IStackSynthes
 		AnalyticsReporting:    jsii.Bool(false), // otherwise a resource tells AWS which constructs are used
 		Env:                   placeOf(s.keyARN),
 		Synthesizer:           synthesizer,
-		TerminationProtection: onlyTrue(r.onOff("termination-protection", false)),
+		TerminationProtection: onlyTrue(r.onOff("termination-protection")),
 	}
 	if r.file.name != "" {
 		props.Tags = &map[string]*string{settingsContext: &r.file.name}
@@ -173,25 +173,25 @@ func (s *settingsStack) readShared() {
 		s.alarms.Topic = awssns.Topic_FromTopicArn(s.stack, jsii.String("AlarmTopic"), &arn)
 	}
 	s.alarms.RunbookURL = s.text("runbook-url")
-	s.dashboard = s.onOff("dashboard", false)
+	s.dashboard = s.onOff("dashboard")
 	s.table = TableProps{
 		EncryptionKey: s.key,
 		WarmReadUnits: s.number("warm-read-units", 0), WarmWriteUnits: s.number("warm-write-units", 0),
-		Disposable: s.onOff("disposable", false),
+		Disposable: s.onOff("disposable"),
 	}
 	s.logLevel, s.metrics = s.text("log-level"), s.switchWord("metrics")
 	s.function = FunctionProps{
 		X86:    s.oneOf("architecture", "arm64", "x86_64") == "x86_64",
 		Canary: s.duration("canary", time.Minute), SystemLogLevel: s.text("system-log-level"),
 		LogRetention: s.logRetention(), EndpointURL: s.text("endpoint-url"),
-		Subnets: s.subnets(), SecurityGroups: s.securityGroups(), Tracing: s.onOff("tracing", false),
+		Subnets: s.subnets(), SecurityGroups: s.securityGroups(), Tracing: s.onOff("tracing"),
 		EnvironmentKey: s.keyFor("encrypt-environment"), LogKey: s.keyFor("encrypt-logs"),
 	}
 }
 
 // keyFor returns the key for a resource that is encrypted with it only on request.
 func (s *settingsStack) keyFor(name string) awskms.IKey {
-	if !s.onOff(name, false) {
+	if !s.onOff(name) {
 		return nil
 	}
 	if s.keyARN == "" {

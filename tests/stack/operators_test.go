@@ -30,7 +30,7 @@ func TestGrantInvoke(t *testing.T) {
 			})
 			must(t, err)
 			_, err = claims.GrantInvoke(role)
-			if refused := strings.Contains(fmt.Sprint(err), "GrantInvoke needs AuthIAM; an API with AuthOpen"); refused != (id == "Open") {
+			if refused := strings.Contains(fmt.Sprint(err), "GrantInvoke needs Auth=iam; an API with Auth=open"); refused != (id == "Open") {
 				t.Errorf("%s: got %v", id, err)
 			}
 		}
