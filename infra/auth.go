@@ -10,111 +10,98 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// Auth says who may call a [ClaimAPI]. The zero value is refused: an API is open only if you choose [AuthOpen].
-type Auth struct {
-	kind         authKind
-	issuer       string
-	audience     []string
-	scopes       []string // the scopes of tokens
-	linkKeys     string   // ONCEBOX_LINK_KEYS
-	claimantFrom string   // the default of ONCEBOX_CLAIMANT_FROM
-}
+// Auth says who may call a [ClaimAPI]. It has no default: an API is open only if you choose [AuthOpen].
+type Auth string
 
-type authKind string
-
+// The kinds of Auth.
 const (
-	authIAM  authKind = "AuthIAM"
-	authJWT  authKind = "AuthJWT"
-	authLink authKind = "AuthLink"
-	authOpen authKind = "AuthOpen"
+	// AuthIAM accepts callers whose IAM policies allow execute-api:Invoke.
+	AuthIAM Auth = "iam"
+
+	// AuthJWT accepts callers with a token of JWTIssuer for one of the audiences in JWTAudience.
+	AuthJWT Auth = "jwt"
+
+	// AuthLink accepts callers with a personal link that one of Settings.LinkKeys has signed. The function verifies the
+	// links, so the routes have no authorizer, and a refused request costs an invocation.
+	AuthLink Auth = "link"
+
+	// AuthOpen accepts every caller, who may claim under any name. An HTTP API is always on the internet, so every program
+	// there can call it. A challenge slows programs down, and does not stop them.
+	AuthOpen Auth = "open"
 )
 
-// AuthIAM accepts callers whose IAM policies allow execute-api:Invoke.
-func AuthIAM() Auth { return Auth{kind: authIAM, claimantFrom: "body"} }
+// auths are the kinds of Auth, with the default of ONCEBOX_CLAIMANT_FROM.
+var auths = map[Auth]string{AuthIAM: "body", AuthJWT: "jwt:sub", AuthLink: "link", AuthOpen: "body"}
 
-// AuthJWT accepts callers with a token of the issuer for one of the audiences. The issuer is an https URL.
-func AuthJWT(issuer string, audience ...string) Auth {
-	return Auth{kind: authJWT, issuer: issuer, audience: audience, claimantFrom: "jwt:sub"}
-}
-
-// WithScopes accepts only tokens that have at least one of the scopes, in their claim scope or scp. It is for
-// [AuthJWT]. API Gateway tests the scopes on all routes, except those of the claim page.
-func (a Auth) WithScopes(scopes ...string) Auth {
-	a.scopes = scopes
-	return a
-}
-
-// routeScopes returns the scopes of a route, or nil without scopes.
-func (a Auth) routeScopes() *[]*string {
-	if len(a.scopes) == 0 {
-		return nil
+// checkAuth refuses callers and tokens that do not fit together, and sources of the claimant: without an authorizer that
+// verifies the identity, the function would find none in a request, and would refuse every request.
+func (p ClaimAPIProps) checkAuth(wrong *problems) {
+	auth := wrong.of("Auth")
+	if p.Auth == "" {
+		wrong.add("%s is missing; choose iam (callers have IAM permissions), jwt (tokens of an issuer), link (personal links) or "+
+			"open (everybody may claim under any name)", auth)
+		return
 	}
-	return jsii.Strings(a.scopes...)
+	if auths[p.Auth] == "" {
+		wrong.add("%s is %q; choose iam, jwt, link or open", auth, p.Auth)
+		return
+	}
+	p.checkTokens(wrong)
+	if p.Settings.LinkKeys != "" && p.Auth != AuthLink { // the value may be secret by mistake
+		wrong.add("%s needs %s=link, and %[2]s is %s", wrong.of("LinkKeys"), auth, p.Auth)
+	}
+	from := wrong.of("ClaimantFrom") + "=" + p.Settings.ClaimantFrom
+	switch source, _, _ := strings.Cut(p.Settings.ClaimantFrom, ":"); {
+	case source == "body" && p.Auth == AuthJWT:
+		wrong.add("%s with %s=jwt would let everybody with a token claim under any name; for a back end choose %[2]s=iam", from, auth)
+	case source == "body" && p.Auth == AuthLink:
+		wrong.add("%s with %s=link would let everybody claim under any name; for a back end choose %[2]s=iam", from, auth)
+	case source == "link" && p.Auth != AuthLink:
+		wrong.add("%s needs %s=link", from, auth)
+	case source == "iam" && p.Auth != AuthIAM:
+		wrong.add("%s needs %s=iam: %[2]s=%s verifies no IAM identity", from, auth, p.Auth)
+	case source == "jwt" && p.Auth != AuthJWT:
+		wrong.add("%s needs %s=jwt: %[2]s=%s verifies no token", from, auth, p.Auth)
+	}
 }
 
-// AuthLink accepts callers with a personal link that one of the keys has signed. The keys are keys of package
-// claimlink, separated by commas or white space. They must be public keys, because every user who may read the
-// stack's template sees them. The function verifies the links, so the routes have no authorizer, and a refused
-// request costs an invocation.
-func AuthLink(publicKeys string) Auth {
-	return Auth{kind: authLink, linkKeys: strings.TrimSpace(publicKeys), claimantFrom: "link"}
-}
-
-// AuthOpen accepts every caller, who may claim under any name. An HTTP API is always on the internet, so every program
-// there can call it. A challenge slows programs down, and does not stop them.
-func AuthOpen() Auth { return Auth{kind: authOpen, claimantFrom: "body"} }
-
-// check returns all problems, including problems with the source of the claimant: without an authorizer that verifies
-// the identity, the function would find none in a request, and would refuse every request.
-func (a Auth) check(names naming, claimantFrom string) error {
-	p := problems{naming: names}
-	from, jwt := p.of("ClaimantFrom")+"="+claimantFrom, p.of(string(authJWT))
-	switch a.kind {
-	case "":
-		p.add("Auth is missing; choose AuthIAM, AuthJWT, AuthLink, or AuthOpen for an API that everybody may call")
-		return p.err()
-	case authJWT:
-		issuer := token.ReplaceAllString(a.issuer, "stand-in")
-		if u, err := url.Parse(issuer); issuer == "" {
-			p.add("%s needs %s: the https URL of the issuer of the tokens", jwt, p.of("an issuer"))
-		} else if issuer != "stand-in" && (err != nil || u.Scheme != "https" || u.Host == "") {
-			p.add("%s needs %s that is an https URL, not %q", jwt, p.of("an issuer"), a.issuer)
+// checkTokens refuses settings of tokens that API Gateway cannot use.
+func (p ClaimAPIProps) checkTokens(wrong *problems) {
+	auth, issuer, audience, scopes := wrong.of("Auth"), wrong.of("JWTIssuer"), wrong.of("JWTAudience"), wrong.of("JWTScopes")
+	if p.Auth != AuthJWT {
+		for _, set := range []struct {
+			name string
+			is   bool
+		}{{issuer, p.JWTIssuer != ""}, {audience, p.JWTAudience != nil}, {scopes, p.JWTScopes != nil}} {
+			if set.is {
+				wrong.add("%s needs %s=jwt, and %[2]s is %s", set.name, auth, p.Auth)
+			}
 		}
-		if len(a.audience) == 0 {
-			p.add("%s needs %s: without one, the API would accept every token of the issuer", jwt, p.of("an audience"))
-		} else if slices.Contains(a.audience, "") {
-			p.add("%s needs %s without empty names", jwt, p.of("an audience"))
-		}
+		return
 	}
-	if len(a.scopes) > 0 && a.kind != authJWT {
-		p.add("%s need %s: %s verifies no token", p.of("scopes"), jwt, p.of(string(a.kind)))
-	} else if slices.ContainsFunc(a.scopes, wrongScope) {
-		p.add("%s are %q; write scopes without white space and without empty ones", p.of("scopes"), a.scopes)
+	text := token.ReplaceAllString(p.JWTIssuer, "stand-in")
+	if u, err := url.Parse(text); text == "" {
+		wrong.add("%s=jwt needs %s: the https URL of the issuer of the tokens", auth, issuer)
+	} else if text != "stand-in" && (err != nil || u.Scheme != "https" || u.Host == "") {
+		wrong.add("%s=jwt needs %s that is an https URL, not %q", auth, issuer, p.JWTIssuer)
 	}
-	switch source, _, _ := strings.Cut(claimantFrom, ":"); {
-	case source == "body" && a.kind == authJWT:
-		p.add("%s with %s would let everybody with a token claim under any name; for a back end choose %s",
-			from, jwt, p.of(string(authIAM)))
-	case source == "body" && a.kind == authLink:
-		p.add("%s with %s would let everybody claim under any name; for a back end choose %s",
-			from, p.of(string(authLink)), p.of(string(authIAM)))
-	case source == "link" && a.kind != authLink:
-		p.add("%s needs %s", from, p.of(string(authLink)))
-	case source == "iam" && a.kind != authIAM:
-		p.add("%s needs %s: %s verifies no IAM identity", from, p.of(string(authIAM)), p.of(string(a.kind)))
-	case source == "jwt" && a.kind != authJWT:
-		p.add("%s needs %s: %s verifies no token", from, jwt, p.of(string(a.kind)))
+	if len(p.JWTAudience) == 0 {
+		wrong.add("%s=jwt needs %s: without one, the API would accept every token of the issuer", auth, audience)
+	} else if slices.Contains(p.JWTAudience, "") {
+		wrong.add("%s=jwt needs %s without empty names", auth, audience)
 	}
-	return p.err()
+	if slices.ContainsFunc(p.JWTScopes, wrongScope) {
+		wrong.add("%s are %q; write scopes without white space and without empty ones", scopes, p.JWTScopes)
+	}
 }
 
 // caller returns ONCEBOX_CALLER: whom the routes let name a claimant. The function compares it with each event, so that
 // while a deployment changes the routes, no caller gets through by the old ones. "" means that callers are claimants.
-func (a Auth) caller(claimantFrom string) string {
+func (p ClaimAPIProps) caller() string {
 	switch {
-	case claimantFrom != "body":
+	case p.Settings.ClaimantFrom != "body":
 		return ""
-	case a.kind == authOpen:
+	case p.Auth == AuthOpen:
 		return "any"
 	}
 	return "iam"
@@ -124,13 +111,21 @@ func (a Auth) caller(claimantFrom string) string {
 func wrongScope(scope string) bool { return scope == "" || strings.ContainsAny(scope, " \t\r\n\"\\") }
 
 // authorizer returns the authorizer of all routes. With AuthLink, the function itself checks the callers.
-func (a Auth) authorizer() awsapigatewayv2.IHttpRouteAuthorizer {
-	switch a.kind {
-	case authIAM:
+func (p ClaimAPIProps) authorizer() awsapigatewayv2.IHttpRouteAuthorizer {
+	switch p.Auth {
+	case AuthIAM:
 		return awsapigatewayv2authorizers.NewHttpIamAuthorizer()
-	case authJWT:
-		return awsapigatewayv2authorizers.NewHttpJwtAuthorizer(jsii.String("Authorizer"), &a.issuer,
-			&awsapigatewayv2authorizers.HttpJwtAuthorizerProps{JwtAudience: jsii.Strings(a.audience...)})
+	case AuthJWT:
+		return awsapigatewayv2authorizers.NewHttpJwtAuthorizer(jsii.String("Authorizer"), &p.JWTIssuer,
+			&awsapigatewayv2authorizers.HttpJwtAuthorizerProps{JwtAudience: jsii.Strings(p.JWTAudience...)})
 	}
 	return awsapigatewayv2.NewHttpNoneAuthorizer()
+}
+
+// routeScopes returns the scopes of a route, or nil without scopes.
+func (p ClaimAPIProps) routeScopes() *[]*string {
+	if len(p.JWTScopes) == 0 {
+		return nil
+	}
+	return jsii.Strings(p.JWTScopes...)
 }

@@ -63,7 +63,7 @@ func (c *ClaimAPI) apiMetric(name, statistic string) awscloudwatch.Metric {
 // newSweepAlarms makes the alarms of the sweep. There is no alarm about missing sweeps if the sweep runs seldom.
 func (c *ClaimAPI) newSweepAlarms(s alarmSet, scope constructs.Construct, p ClaimAPIProps) {
 	errors := twice
-	if p.Sweep.Every > alarmPeriod {
+	if p.SweepEvery > alarmPeriod {
 		errors = atOnce
 	}
 	s.in(scope).addFunction(c.Sweep, "sweep", errors)
@@ -71,7 +71,7 @@ func (c *ClaimAPI) newSweepAlarms(s alarmSet, scope constructs.Construct, p Clai
 		s.in(scope).add(alarm{
 			"NearlyEmptyAlarm", "bank-nearly-empty", "An open campaign has few free items left, or none.",
 			c.Metric(FreeItems, &awscloudwatch.MetricOptions{
-				Statistic: jsii.String("Minimum"), Period: seconds(countPeriod(p.Sweep.Every)),
+				Statistic: jsii.String("Minimum"), Period: seconds(countPeriod(p.SweepEvery)),
 			}), float64(items), atOnce, true,
 		})
 	}

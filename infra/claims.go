@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -8,11 +9,13 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2integrations"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscertificatemanager"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
@@ -24,37 +27,34 @@ type ClaimAPIProps struct {
 	// Auth says who may call the API: [AuthIAM], [AuthJWT], [AuthLink] or [AuthOpen].
 	Auth Auth
 
-	// ClaimantFrom is ONCEBOX_CLAIMANT_FROM: jwt:CLAIM, iam, iam:session, iam:role, link or body. The default is
-	// jwt:sub with AuthJWT, and link with AuthLink. With AuthIAM it is body, because the caller is usually a back end
-	// that names the claimant. With AuthOpen it is body, too.
-	ClaimantFrom string
+	// JWTIssuer and JWTAudience are required with AuthJWT, and refused without it: the https URL of the issuer of the
+	// tokens, and the audiences that are accepted. With JWTScopes a token must have at least one of the scopes, in its
+	// claim scope or scp. API Gateway tests the scopes on all routes, except those of the claim page.
+	JWTIssuer              string
+	JWTAudience, JWTScopes []string
 
-	// CampaignCache is ONCEBOX_CAMPAIGN_CACHE. Nil leaves the function's default.
-	CampaignCache *time.Duration
+	// Settings are the settings of the function (docs/configuration.md, "Variables of the claim function"). LinkKeys are
+	// for AuthLink: every user who may read the stack's template sees them, so they must be public keys. The default of
+	// ClaimantFrom is jwt:sub with AuthJWT, link with AuthLink, and body with AuthOpen. With AuthIAM it is body, too,
+	// because the caller is usually a back end that names the claimant. Page also makes the routes of the claim page,
+	// which every visitor may read; it is refused with AuthIAM, because browsers sign no requests. API Gateway answers
+	// for CORSOrigins. Metrics is on by default, and counts free items, too. The construct sets BankTable and DedupeTable,
+	// by props of its own, and Caller.
+	Settings claimapi.Settings
 
-	// ClaimantsConfirm lets callers who are the claimant confirm their own holds. That is for holds that cost nothing.
-	// With AuthOpen it lets every caller confirm. With AuthIAM and ClaimantFrom body it changes nothing: the callers are
-	// back ends, and may always confirm.
-	ClaimantsConfirm bool
+	// ChallengeSecret has the secret of the provider of Settings.Challenge, as its text. The option secret-arn of
+	// Settings.Challenge names a secret that is not of the app; Table.EncryptionKey is also the key of that secret.
+	ChallengeSecret awssecretsmanager.ISecret
 
-	// Page makes the routes of the claim page, and turns it on in the function. Every visitor may read the page. It is
-	// for AuthLink, AuthJWT and AuthOpen: browsers sign no requests.
-	Page bool
+	// DomainName is a host name of yours for the API, as in claims.example.com. A record of your DNS must point from it to
+	// the domain name of API Gateway, which is in [ClaimAPI.Domain]. Certificate is the certificate of the name, in the
+	// region of the stack. Without both, the API only has the address that API Gateway chooses.
+	DomainName  string
+	Certificate awscertificatemanager.ICertificate
 
-	// Challenge checks before a claim that a visitor is a person. If it is nil, there is no check.
-	Challenge *ChallengeProps
-
-	// CORSOrigins are the origins of sites that embed the claim page's element, or call the API from a browser, as in
-	// https://shop.example. API Gateway answers for the API.
-	CORSOrigins []string
-
-	// Domain is a domain name of yours for the API. If it is nil, the API only has the address that API Gateway
-	// chooses.
-	Domain *DomainProps
-
-	// DisableExecuteAPIEndpoint turns off the address that API Gateway chooses, so that the API has only Domain. Then
-	// callers cannot go around the protections in front of the domain.
-	DisableExecuteAPIEndpoint bool
+	// ExecuteAPIEndpoint is on (the default) or off. Off turns off the address that API Gateway chooses, so that the API
+	// has only DomainName. Then callers cannot go around the protections in front of the domain.
+	ExecuteAPIEndpoint string
 
 	// BankTable and DedupeTable are existing tables. If one is nil, [NewTable] makes it with the settings of Table.
 	BankTable, DedupeTable awsdynamodb.ITableV2
@@ -71,8 +71,22 @@ type ClaimAPIProps struct {
 	RateLimit, BurstLimit int
 
 	Function FunctionProps
-	Sweep    SweepProps
 	Alarms   AlarmProps
+
+	// Sweep is on (the default) or off. The sweep is a function that runs on a schedule and closes holds and claims after
+	// their end, in all campaigns of the tables. It also counts the free items of open campaigns. Without it, only requests
+	// that find an ended claim, and `oncebox sweep`, close ended claims, and free items are not counted.
+	Sweep string
+
+	// SweepEvery is the time from one sweep to the next, in whole minutes. The default is 1 minute, the maximum 24 hours.
+	SweepEvery time.Duration
+
+	// SweepFunction are the settings of the function that differ from Function.
+	SweepFunction SweepFunctionProps
+
+	// NearlyEmpty is the number of free items of an open campaign at which the alarm goes off. Nil is the default,
+	// 100; 0 leaves the alarm out. It needs the sweep and its metrics.
+	NearlyEmpty *int
 
 	// Disposable deletes the logs with the stack. Table has its own setting.
 	Disposable bool
@@ -97,7 +111,7 @@ type ClaimAPI struct {
 	// bank table is "throttled-keys-bank". Constructs that share a table share its alarm.
 	Alarms map[string]awscloudwatch.Alarm
 
-	auth       authKind
+	auth       Auth
 	metrics    bool // the functions write metrics
 	accessLogs awslogs.LogGroup
 }
@@ -155,7 +169,7 @@ func NewClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) (*Claim
 func newClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) *ClaimAPI {
 	c := &ClaimAPI{
 		Construct: constructs.NewConstruct(scope, jsii.String(id)),
-		BankTable: p.BankTable, DedupeTable: p.DedupeTable, auth: p.Auth.kind, metrics: !p.Function.NoMetrics,
+		BankTable: p.BankTable, DedupeTable: p.DedupeTable, auth: p.Auth, metrics: p.hasMetrics(),
 	}
 	if c.BankTable == nil {
 		c.BankTable = newTable(c.Construct, "BankTable", p.Table)
@@ -163,15 +177,16 @@ func newClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) *ClaimA
 	if c.DedupeTable == nil {
 		c.DedupeTable = newDedupeTable(c.Construct, "DedupeTable", p.Table)
 	}
-	env := p.environment(*c.BankTable.TableName(), *c.DedupeTable.TableName())
-	grants := slices.Concat(claimGrants(c.BankTable, c.DedupeTable), p.Challenge.grants(), p.formerKeyGrants())
+	p.ChallengeSecret = p.challenge().secret(c.Construct, "ChallengeSecret", p.Table.EncryptionKey)
+	env := p.environment(*c.BankTable.TableName(), *c.DedupeTable.TableName(), secretARN(p.ChallengeSecret))
+	grants := slices.Concat(claimGrants(c.BankTable, c.DedupeTable), readSecret(p.ChallengeSecret), p.formerKeyGrants())
 	c.Function = newFunction(c.Construct, p.Function, env, grants, p.Disposable)
 	c.Alias = newLive(c.Construct, c.Function)
 	c.newAPI(p)
 	alarms := newAlarmSet(c.Construct, p.Alarms)
 	c.newAlarms(alarms, p)
 	addCanary(c.Construct, p.Function, c.Alias, alarms.made["claim-server-errors"], alarms.made["claim-function-errors"])
-	if !p.Sweep.Off {
+	if p.hasSweep() {
 		c.newSweep(p, alarms)
 	}
 	c.Alarms = alarms.made
@@ -182,12 +197,10 @@ func newClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) *ClaimA
 func (p ClaimAPIProps) withDefaults() ClaimAPIProps {
 	p.Function = p.Function.withDefaults(claimFunction)
 	p.Alarms = p.Alarms.withDefaults()
-	if p.ClaimantFrom == "" {
-		p.ClaimantFrom = p.Auth.claimantFrom
-	}
-	if p.Sweep.Every == 0 {
-		p.Sweep.Every = defaultSweepEvery
-	}
+	p.Settings.ClaimantFrom = cmp.Or(p.Settings.ClaimantFrom, auths[p.Auth], "body")
+	p.Settings.Metrics = cmp.Or(p.Settings.Metrics, switchText(true))
+	p.Sweep, p.SweepEvery = cmp.Or(p.Sweep, switchText(true)), cmp.Or(p.SweepEvery, defaultSweepEvery)
+	p.ExecuteAPIEndpoint = cmp.Or(p.ExecuteAPIEndpoint, switchText(true))
 	if p.RateLimit == 0 {
 		p.RateLimit = defaultClaimRate
 	}
@@ -200,35 +213,42 @@ func (p ClaimAPIProps) withDefaults() ClaimAPIProps {
 // check returns all problems in props that have their defaults.
 func (p ClaimAPIProps) check(scope constructs.Construct) error {
 	wrong := problems{naming: p.names}
-	wrong.join(p.Auth.check(p.names, p.ClaimantFrom), p.Table.check(scope, p.names))
-	wrong.join(p.Function.check(claimFunction, p.names), p.checkSweep())
+	p.checkAuth(&wrong)
+	wrong.join(p.Table.check(scope, p.names), p.Function.check(claimFunction, p.names), p.checkSweep())
 	wrong.join(p.checkPage(), p.Alarms.check(p.names))
 	p.checkDomain(&wrong)
+	wrong.checkOwn("BankTable", p.Settings.BankTable, "BankTable")
+	wrong.checkOwn("DedupeTable", p.Settings.DedupeTable, "DedupeTable")
+	wrong.checkOwn("Caller", p.Settings.Caller, "Auth, so that routes and function agree")
 	refuseReplicas(&wrong, "BankTable", p.BankTable)
 	refuseReplicas(&wrong, "DedupeTable", p.DedupeTable)
 	if p.RateLimit < 0 || p.BurstLimit < 0 {
 		wrong.add("RateLimit is %d and BurstLimit is %d; both must be positive", p.RateLimit, p.BurstLimit)
 	}
-	env := p.environment(nameOf(p.BankTable, "bank"), nameOf(p.DedupeTable, "dedupe"))
+	p.challenge().check(&wrong)
+	wrong.checkSwitch("ExecuteAPIEndpoint", p.ExecuteAPIEndpoint)
+	wrong.checkSwitch("Sweep", p.Sweep)
+	env := p.environment(nameOf(p.BankTable, "bank"), nameOf(p.DedupeTable, "dedupe"), secretToCheck(p.ChallengeSecret))
 	_, _, err := claimapi.ParseSettings(env.known())
-	wrong.join(p.names.functionError(err), env.check())
+	wrong.join(p.names.functionError(p.Settings, err), env.check())
 	return wrong.err()
 }
 
-func (p ClaimAPIProps) environment(bank, dedupe string) environment {
-	s := claimapi.Settings{
-		BankTable: bank, DedupeTable: dedupe, ClaimantFrom: p.ClaimantFrom, Caller: p.Auth.caller(p.ClaimantFrom),
-		LinkKeys: p.Auth.linkKeys, CampaignCache: p.CampaignCache,
-		Metrics: p.Function.metricsText(), LogLevel: p.Function.LogLevel,
-	}
-	if p.ClaimantsConfirm {
-		s.ClaimantsConfirm = switchText(true)
-	}
-	if p.Page {
-		s.Page = switchText(true)
-	}
-	p.Challenge.set(&s)
+func (p ClaimAPIProps) environment(bank, dedupe, secretARN string) environment {
+	s := p.Settings
+	s.BankTable, s.DedupeTable = bank, dedupe
+	s.Caller, s.LinkKeys, s.Challenge = p.caller(), strings.TrimSpace(s.LinkKeys), p.challenge().with(secretARN)
+	s.CORSOrigins = nil // API Gateway has them
 	return environmentOf(s.Environ())
+}
+
+func (p ClaimAPIProps) hasPage() bool    { return p.Settings.Page == switchText(true) }
+func (p ClaimAPIProps) hasMetrics() bool { return p.Settings.Metrics == switchText(true) }
+func (p ClaimAPIProps) hasSweep() bool   { return p.Sweep == switchText(true) }
+
+// challenge returns the address of the challenge, and its secret.
+func (p ClaimAPIProps) challenge() secretAddress {
+	return secretAddress{"Challenge", p.Settings.Challenge, "ChallengeSecret", p.ChallengeSecret, p.Settings.Challenge != ""}
 }
 
 // longestAPIName is API Gateway's limit (API Reference, "CreateApi").
@@ -246,20 +266,20 @@ func (c *ClaimAPI) newAPI(p ClaimAPIProps) {
 		CreateDefaultStage: jsii.Bool(false),
 		CorsPreflight:      p.cors(),
 
-		DisableExecuteApiEndpoint: onlyTrue(p.DisableExecuteAPIEndpoint),
+		DisableExecuteApiEndpoint: onlyTrue(p.ExecuteAPIEndpoint == switchText(false)),
 	})
 	integration := awsapigatewayv2integrations.NewHttpLambdaIntegration(jsii.String("Integration"), c.Alias,
 		&awsapigatewayv2integrations.HttpLambdaIntegrationProps{
 			PayloadFormatVersion: awsapigatewayv2.PayloadFormatVersion_VERSION_2_0(),
 		})
-	authorizer := p.Auth.authorizer()
+	authorizer := p.authorizer()
 	for _, route := range claimRoutes {
 		c.API.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
 			Path: jsii.String(route.path), Methods: &[]awsapigatewayv2.HttpMethod{route.method},
-			Integration: integration, Authorizer: authorizer, AuthorizationScopes: p.Auth.routeScopes(),
+			Integration: integration, Authorizer: authorizer, AuthorizationScopes: p.routeScopes(),
 		})
 	}
-	if p.Page {
+	if p.hasPage() {
 		for _, path := range pageRoutes {
 			c.API.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
 				Path: jsii.String(path), Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod_GET},

@@ -10,11 +10,11 @@
 // of the executables in [FunctionProps].
 //
 //	claims, err := infra.NewClaimAPI(stack, "Claims", infra.ClaimAPIProps{
-//		Auth: infra.AuthIAM(),
+//		Auth: infra.AuthIAM,
 //	})
 //
 //	records, err := infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
-//		Rules: infra.RecordRules{IDPath: "order.id"},
+//		Settings: kinesishandler.Settings{IDPath: "order.id"},
 //	})
 //
 // The constructs make everything that the props leave out, with safe defaults:

@@ -35,9 +35,9 @@ type FunctionProps struct {
 	// X86 is for executables built for x86_64. The default is arm64, which costs a fifth less per GB-second.
 	X86 bool
 
-	// MemoryMiB also sets the share of CPU: 1,769 MiB are one core. The default is 512 for claims, 1,024 for records,
+	// Memory is in MiB. It also sets the share of CPU: 1,769 MiB are one core. The default is 512 for claims, 1,024 for records,
 	// and 3,008 for records with the log ledger.
-	MemoryMiB int
+	Memory int
 
 	// Timeout is in whole seconds. For claims the default is 10 s and the maximum 29 s, because an HTTP API waits for
 	// 30 s. For records the default is 1 minute, 5 minutes with the log ledger, and the maximum 15 minutes.
@@ -48,16 +48,9 @@ type FunctionProps struct {
 	// the new version gets all calls at once. The deployment takes longer by this time. The sweep has no canary.
 	Canary time.Duration
 
-	// LogLevel is ONCEBOX_LOG_LEVEL: debug, info (the default), warn or error.
-	LogLevel string
-
 	// SystemLogLevel is the lowest level of Lambda's own lines about an invocation: debug, info (the default) or
 	// warn. With warn, successful invocations have no such lines, which saves a third of the log (docs/costs.md).
 	SystemLogLevel string
-
-	// NoMetrics sets ONCEBOX_METRICS to off: log lines have no metrics, and no free items are counted. CloudWatch
-	// charges for each metric (docs/costs.md). The other alarms do not need these metrics.
-	NoMetrics bool
 
 	// LogRetention is how long log groups keep their lines. The default is one month.
 	LogRetention awslogs.RetentionDays
@@ -105,8 +98,8 @@ func (p FunctionProps) withDefaults(kind functionKind) FunctionProps {
 	if p.Code == "" {
 		p.Code = kind.code
 	}
-	if p.MemoryMiB == 0 {
-		p.MemoryMiB = kind.memoryMiB
+	if p.Memory == 0 {
+		p.Memory = kind.memoryMiB
 	}
 	if p.Timeout == 0 {
 		p.Timeout = kind.timeout
@@ -151,8 +144,8 @@ var systemLogLevels = map[string]awslambda.SystemLogLevel{
 // checkOwn checks the props that each function has for itself.
 func (p FunctionProps) checkOwn(wrong *problems, kind functionKind) {
 	p.checkCode(wrong)
-	if p.MemoryMiB < minMemoryMiB || p.MemoryMiB > maxMemoryMiB {
-		wrong.add("%s is %d; choose %d to %d", wrong.of("MemoryMiB"), p.MemoryMiB, minMemoryMiB, maxMemoryMiB)
+	if p.Memory < minMemoryMiB || p.Memory > maxMemoryMiB {
+		wrong.add("%s is %d; choose %d to %d", wrong.of("Memory"), p.Memory, minMemoryMiB, maxMemoryMiB)
 	}
 	if p.Timeout < time.Second || p.Timeout > kind.longestTimeout || p.Timeout%time.Second != 0 {
 		wrong.add("%s is %s; choose whole seconds from 1s to %s", wrong.of("Timeout"), text(p.Timeout),
@@ -217,7 +210,7 @@ func newFunction(
 		Architecture: architecture,
 		Handler:      jsii.String(bootstrap),
 		Code:         p.code(),
-		MemorySize:   jsii.Number(p.MemoryMiB),
+		MemorySize:   jsii.Number(p.Memory),
 		Timeout:      seconds(p.Timeout),
 		Environment:  env.pointers(),
 		Role:         role,

@@ -137,7 +137,7 @@ func onFormerKeys(keys []awskms.IKey, services ...string) (all []grant) {
 // formerKeyGrants are the permissions for data that the claim function reads.
 func (p ClaimAPIProps) formerKeyGrants() []grant {
 	services := []string{"dynamodb"}
-	if p.Challenge != nil && p.Challenge.Secret != nil {
+	if p.ChallengeSecret != nil {
 		services = append(services, "secretsmanager")
 	}
 	return onFormerKeys(p.FormerKeys, services...)

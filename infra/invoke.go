@@ -13,8 +13,8 @@ import (
 // account: HTTP APIs have no resource policies (API Gateway Developer Guide, "Control access to HTTP APIs with IAM
 // authorization"). Principals of other accounts must assume a role in that account.
 func (c *ClaimAPI) GrantInvoke(grantee awsiam.IGrantable) (awsiam.Grant, error) {
-	if c.auth != authIAM {
-		return nil, errors.New("GrantInvoke needs AuthIAM; an API with " + string(c.auth) + " does not look at policies")
+	if c.auth != AuthIAM {
+		return nil, errors.New("GrantInvoke needs Auth=iam; an API with Auth=" + string(c.auth) + " does not look at policies")
 	}
 	api := awscdk.Stack_Of(c.Construct).FormatArn(&awscdk.ArnComponents{
 		Service: jsii.String("execute-api"), Resource: c.API.ApiId(), ResourceName: jsii.String("$default/*"),

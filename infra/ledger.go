@@ -17,7 +17,7 @@ import (
 // logLedger is the scheme of ONCEBOX_LEDGER that chooses the log ledger.
 const logLedger = "log"
 
-func (p RecordDedupeProps) hasLog() bool { return address.Scheme(p.Rules.Ledger) == logLedger }
+func (p RecordDedupeProps) hasLog() bool { return address.Scheme(p.Settings.Ledger) == logLedger }
 
 // logFunction is the dedupe function with the log ledger. All entries that count are in its memory: 60 % of 3,008 MiB
 // have room for 59 million. A new AWS account may have a lower quota of memory than Lambda's 10,240 MiB, and 3,008 was
@@ -81,7 +81,7 @@ func (p RecordDedupeProps) checkSizes(wrong *problems, o kinesishandler.Options)
 	if needed := logledger.NeededMemory(rate, window, p.recordsInItem(o)); needed > float64(memory) {
 		wrong.add("%s is %s: at %d records a second its entries need %.1f GiB in memory, and there are %.1f GiB for them "+
 			"(%s is %d); %s", wrong.of("Window"), text(window), p.ExpectedRate, needed/(1<<30), float64(memory)/(1<<30),
-			wrong.of("MemoryMiB"), p.Function.MemoryMiB, p.moreMemory(wrong, o, needed, memory))
+			wrong.of("Memory"), p.Function.Memory, p.moreMemory(wrong, o, needed, memory))
 	}
 	if units := rate * unitsOfRecord / float64(o.Ledger.Lanes); units > partitionUnits {
 		wrong.add("%s has %d lanes: at %d records a second a lane takes %.0f write units a second or more, and DynamoDB takes at "+
@@ -102,7 +102,7 @@ func (p RecordDedupeProps) moreMemory(names *problems, o kinesishandler.Options,
 	rate := float64(p.ExpectedRate)
 	if mib := math.Ceil(needed / (1 << 20) * 100 / kinesishandler.UsualLedgerShare); mib <= maxMemoryMiB {
 		unset := ""
-		if address.Parse(p.Rules.Ledger).Text("memory") != "" {
+		if address.Parse(p.Settings.Ledger).Text("memory") != "" {
 			unset = " and leave the memory out of " + names.of("Ledger")
 		}
 		return fmt.Sprintf("choose at least %.0f%s, or a window of at most %s",

@@ -16,13 +16,12 @@ const corsMaxAge = 2 * time.Hour
 
 func (p ClaimAPIProps) checkPage() error {
 	wrong := problems{naming: p.names}
-	if p.Page && p.Auth.kind == authIAM {
-		wrong.add("%s needs %s, %s or %s: browsers sign no requests", p.names.of("Page"),
-			p.names.of(string(authLink)), p.names.of(string(authJWT)), p.names.of(string(authOpen)))
+	if auth := wrong.of("Auth"); p.hasPage() && p.Auth == AuthIAM {
+		wrong.add("%s needs %s=link, %[2]s=jwt or %[2]s=open: browsers sign no requests", wrong.of("Page"), auth)
 	}
-	for _, origin := range p.CORSOrigins {
+	for _, origin := range p.Settings.CORSOrigins {
 		if err := claimapi.ValidateOrigin(origin); err != nil {
-			wrong.add("%s: %q %w", p.names.of("CORSOrigins"), origin, err)
+			wrong.add("%s: %q %w", wrong.of("CORSOrigins"), origin, err)
 		}
 	}
 	return wrong.err()
@@ -30,14 +29,14 @@ func (p ClaimAPIProps) checkPage() error {
 
 // cors returns nil without origins. In that case API Gateway sends no CORS headers.
 func (p ClaimAPIProps) cors() *awsapigatewayv2.CorsPreflightOptions {
-	if len(p.CORSOrigins) == 0 {
+	if len(p.Settings.CORSOrigins) == 0 {
 		return nil
 	}
 	methods := []awsapigatewayv2.CorsHttpMethod{
 		awsapigatewayv2.CorsHttpMethod_GET, awsapigatewayv2.CorsHttpMethod_POST, awsapigatewayv2.CorsHttpMethod_DELETE,
 	}
 	return &awsapigatewayv2.CorsPreflightOptions{
-		AllowOrigins: jsii.Strings(p.CORSOrigins...), AllowMethods: &methods,
+		AllowOrigins: jsii.Strings(p.Settings.CORSOrigins...), AllowMethods: &methods,
 		AllowHeaders:  jsii.Strings(claimapi.CORSRequestHeaders()...),
 		ExposeHeaders: jsii.Strings(claimapi.CORSResponseHeaders()...),
 		MaxAge:        awscdk.Duration_Seconds(jsii.Number(corsMaxAge.Seconds())),

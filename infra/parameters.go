@@ -165,7 +165,7 @@ var templateParameters = []parameter{
 	},
 
 	{
-		name: "AlarmTopicArn", group: logParameters, description: "SNS topic that gets the alarms",
+		name: "AlarmTopic", group: logParameters, description: "SNS topic that gets the alarms",
 		pattern: `(` + strings.Trim(arnForm("sns").String(), "^$") + `)?`, says: "must be the ARN of an SNS topic",
 	},
 	{
@@ -284,7 +284,7 @@ func (t *templateStack) hasNot(parameter string, values ...string) awscdk.ICfnRu
 	return awscdk.Fn_ConditionNot(t.has(parameter, values...))
 }
 
-// addClaimRules refuses parameters that [Auth.check] and checkPage would refuse.
+// addClaimRules refuses parameters that checkAuth and checkPage would refuse.
 func (t *templateStack) addClaimRules() {
 	t.addRules(
 		rule{"IssuerOfTokens", t.has("Auth", "jwt"), t.hasNot("JwtIssuer", ""), "Auth=jwt needs JwtIssuer"},

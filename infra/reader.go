@@ -69,7 +69,7 @@ func (r reader) parse(key string, kinds []settingKind, read func(p *settings.Par
 	}
 	p := settings.NewParserOf(map[string]string{r.path(key): s.text})
 	read(p, r.path(key))
-	r.problems.join(naming(nil).functionError(p.Err()))
+	r.problems.join(naming(nil).functionError(struct{}{}, p.Err()))
 }
 
 var (
@@ -110,16 +110,47 @@ func (r reader) duration(key string, shortest time.Duration) (d time.Duration) {
 	return d
 }
 
-// onOff reads on, off, true or false.
-func (r reader) onOff(key string, fallback bool) (on bool) {
+// onOff reads on, off, true or false. The default is off.
+func (r reader) onOff(key string) bool { return r.switchWord(key) == switchText(true) }
+
+// switchWord reads a switch as onOff does, and returns on, off, or "" if it is not set.
+func (r reader) switchWord(key string) (word string) {
 	r.parse(key, switches, func(p *settings.Parser, path string) {
-		if s, _ := r.get(key); s.kind == truthKind {
-			on = strings.EqualFold(s.text, "true")
-			return
+		s, _ := r.get(key)
+		switch {
+		case s.kind == truthKind:
+			word = switchText(strings.EqualFold(s.text, "true"))
+		case s.text != "":
+			word = switchText(p.Switch(path, false))
 		}
-		on = p.Switch(path, fallback)
 	})
-	return on
+	return word
+}
+
+// fill reads the settings of a function into its struct, except for the fields that others set. The function's parser
+// checks what the tags of a field say.
+func (r reader) fill(into any, except ...string) {
+	for _, f := range settings.Fields(into) {
+		if slices.Contains(except, f.Go) {
+			continue
+		}
+		switch at := f.At().(type) {
+		case *string:
+			if f.IsSwitch() {
+				*at = r.switchWord(f.Word)
+			} else {
+				*at = r.text(f.Word)
+			}
+		case *[]string:
+			*at = r.list(f.Word)
+		case *time.Duration:
+			*at = r.duration(f.Word, f.Least())
+		case **time.Duration:
+			if r.has(f.Word) { // 0 is a value, and not the default
+				*at = new(r.duration(f.Word, f.Least()))
+			}
+		}
+	}
 }
 
 // oneOf reads one of several words. The first is the default.
@@ -172,12 +203,11 @@ func (r reader) instead(path string) string {
 
 // arnNames describes the text after the account in the ARNs of a service, in the form for users and as a pattern.
 var arnNames = map[string]struct{ form, pattern string }{
-	"acm":            {"certificate/ID", `certificate/[a-zA-Z0-9-]+`},
-	"kinesis":        {"stream/NAME", `stream/[a-zA-Z0-9_.-]+`},
-	"kms":            {"key/NAME", `key/[a-zA-Z0-9_.-]+`},
-	"secretsmanager": {"secret:NAME-XXXXXX", `secret:[a-zA-Z0-9/_+=.@-]+-[a-zA-Z0-9]{6}`},
-	"sns":            {"NAME", `[a-zA-Z0-9_.-]+`},
-	"sqs":            {"NAME", `[a-zA-Z0-9_.-]+`},
+	"acm":     {"certificate/ID", `certificate/[a-zA-Z0-9-]+`},
+	"kinesis": {"stream/NAME", `stream/[a-zA-Z0-9_.-]+`},
+	"kms":     {"key/NAME", `key/[a-zA-Z0-9_.-]+`},
+	"sns":     {"NAME", `[a-zA-Z0-9_.-]+`},
+	"sqs":     {"NAME", `[a-zA-Z0-9_.-]+`},
 }
 
 func arnForm(service string) *regexp.Regexp {
@@ -202,7 +232,7 @@ func (r reader) arn(name, service string) string {
 // formerKeys returns the ARNs of the keys that were used before key. All must be in one region, as all resources of
 // the stack are.
 func (r reader) formerKeys(key string) []string {
-	const name = "former-key-arns"
+	const name = "former-keys"
 	all := r.list(name)
 	for i, former := range all {
 		switch {
@@ -210,7 +240,7 @@ func (r reader) formerKeys(key string) []string {
 			r.refuse(name, "write ARNs, arn:aws:kms:REGION:ACCOUNT:key/NAME, with commas between them")
 			return nil
 		case former == key || slices.Contains(all[:i], former):
-			r.refuse(name, "write each former key once, and not the key of key-arn")
+			r.refuse(name, "write each former key once, and not the key of encryption-key")
 			return nil
 		case regionOf(former) != regionOf(cmp.Or(key, all[0])):
 			r.refuse(name, "a key is in another region than the others; nothing of this stack was encrypted with it")

@@ -16,8 +16,8 @@ import (
 	"github.com/oncebox/oncebox/internal/address"
 )
 
-// A Sink is the destination of a [RecordDedupe]: the variable ONCEBOX_SINK. The zero value is an on-demand stream that
-// the construct makes. It keeps records as long as the source does. The address has the same options
+// A Sink is a resource of the app that is the destination of a [RecordDedupe]. The zero value is an on-demand stream that
+// the construct makes. It keeps records as long as the source does. The options are those of addresses
 // (docs/configuration.md, "Addresses of sinks"), each as in "compression=zstd", without escapes.
 type Sink struct {
 	address string // with the options; of a resource of the app, only the scheme and the options
@@ -26,6 +26,7 @@ type Sink struct {
 	bucket  awss3.IBucket
 	table   awsdynamodb.ITableV2
 	place   string // the name of a Firehose stream, or the prefix of objects
+	missing bool   // the resource is nil
 }
 
 // ToNewStream is the zero Sink with options.
@@ -33,7 +34,7 @@ func ToNewStream(options ...string) Sink { return Sink{address: withOptions("kin
 
 // ToStream is a stream in the stack's account and region.
 func ToStream(stream awskinesis.IStream, options ...string) Sink {
-	return Sink{address: withOptions("kinesis", options), stream: stream}
+	return Sink{address: withOptions("kinesis", options), stream: stream, missing: stream == nil}
 }
 
 // ToFirehose is the Firehose stream with a name in the stack's account and region. Its source is Direct PUT.
@@ -43,24 +44,20 @@ func ToFirehose(name string, options ...string) Sink {
 
 // ToQueue is a queue. In a FIFO queue the message group is the partition key.
 func ToQueue(queue awssqs.IQueue, options ...string) Sink {
-	return Sink{address: withOptions("sqs", options), queue: queue}
+	return Sink{address: withOptions("sqs", options), queue: queue, missing: queue == nil}
 }
 
 // ToBucket is a bucket with objects below a prefix (docs/object-sink.md). Mapping.BatchWindow and Mapping.BatchSize set
 // the age and the size of objects.
 func ToBucket(bucket awss3.IBucket, prefix string, options ...string) Sink {
-	return Sink{address: withOptions("s3", options), bucket: bucket, place: prefix}
+	return Sink{address: withOptions("s3", options), bucket: bucket, place: prefix, missing: bucket == nil}
 }
 
 // ToTable is a table in the stack's account and region. Each record is an item, written in one transaction with its
 // entry. The option key is required.
 func ToTable(table awsdynamodb.ITableV2, options ...string) Sink {
-	return Sink{address: withOptions("dynamodb", options), table: table}
+	return Sink{address: withOptions("dynamodb", options), table: table, missing: table == nil}
 }
-
-// ToAddress is a resource that is not of the app, by the value of ONCEBOX_SINK. RecordDedupeProps.EncryptionKey is the key
-// of the resource, if it has one. For another key use the constructor of its kind.
-func ToAddress(text string) Sink { return Sink{address: text} }
 
 func withOptions(scheme string, options []string) string {
 	for _, option := range options {
@@ -76,7 +73,9 @@ func (s Sink) scheme() string { return cmp.Or(address.Scheme(s.address), "kinesi
 func (s Sink) named() string { return address.Parse(s.address).Name }
 
 // isNew reports whether the construct makes the stream.
-func (s Sink) isNew() bool { return s.scheme() == "kinesis" && s.stream == nil && s.named() == "" }
+func (s Sink) isNew() bool {
+	return s.scheme() == "kinesis" && s.stream == nil && s.named() == "" && !s.missing
+}
 
 // text returns the value of ONCEBOX_SINK. A stream that is not made yet has a stand-in for its name.
 func (s Sink) text() string {
@@ -139,6 +138,8 @@ func (s Sink) check(wrong *problems, account, region *string, source awskinesis.
 		wrong.add("%s: the prefix of objects and the name of a Firehose stream have neither ? nor *", name)
 	}
 	switch place := s.named(); {
+	case s.missing:
+		wrong.add("%s has a resource that is nil; pass the resource, or leave the sink out for a new stream", name)
 	case s.stream != nil:
 		elsewhere(s.stream.Env().Account, s.stream.Env().Region)
 	case s.queue != nil:
@@ -157,7 +158,9 @@ func (s Sink) check(wrong *problems, account, region *string, source awskinesis.
 			elsewhere(&queue[2], &queue[1])
 		}
 	}
-	if source != nil && !s.isNew() && s.scheme() == "kinesis" && s.text() == s.at(*source.StreamName()) {
+	// The sink is in the stack's account and region, where the source may not be.
+	if source != nil && !s.isNew() && s.scheme() == "kinesis" && s.text() == s.at(*source.StreamName()) &&
+		!differ(source.Env().Account, account) && !differ(source.Env().Region, region) {
 		wrong.add("%s and %s are the same stream; every record would come back for ever", wrong.of("Source"), name)
 	}
 }

@@ -16,12 +16,14 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/internal/address"
+	"github.com/oncebox/oncebox/internal/arn"
+	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // defaultStack is the name of the stack if the settings file has none.
@@ -29,7 +31,7 @@ const defaultStack = "oncebox"
 
 // NewStack makes the stack of infra/app from a settings file, which the context value oncebox:settings names
 // (docs/configuration.md, "The settings file"). With both jobs, they share the dedupe table. The stack has no account
-// and region of its own. It is deployed to the account and region of the caller, or of the key key-arn. A tag and an
+// and region of its own. It is deployed to the account and region of the caller, or of the key encryption-key. A tag and an
 // output of the stack say which file it was made from.
 //
 // Its error lists all problems, by the path of the key in the file. It refuses unknown keys, and unknown context values
@@ -48,13 +50,13 @@ func NewStack(app awscdk.App) (awscdk.Stack, error) {
 
 // newSettingsStack makes an empty stack, and reads the settings of both jobs. A nil synthesizer means the default one.
 func newSettingsStack(app awscdk.App, r reader, synthesizer awscdk.IStackSynthesizer) *settingsStack {
-	s := &settingsStack{reader: r, keyARN: r.arn("key-arn", "kms")}
+	s := &settingsStack{reader: r, keyARN: r.arn("encryption-key", "kms")}
 	props := &awscdk.StackProps{
 		Description:           jsii.String("oncebox: exactly-once claims and records"),
 		AnalyticsReporting:    jsii.Bool(false), // otherwise a resource tells AWS which constructs are used
 		Env:                   placeOf(s.keyARN),
 		Synthesizer:           synthesizer,
-		TerminationProtection: onlyTrue(r.onOff("termination-protection", false)),
+		TerminationProtection: onlyTrue(r.onOff("termination-protection")),
 	}
 	if r.file.name != "" {
 		props.Tags = &map[string]*string{settingsContext: &r.file.name}
@@ -151,6 +153,8 @@ type settingsStack struct {
 	table    TableProps
 	function FunctionProps
 	alarms   AlarmProps
+	logLevel string // of all functions
+	metrics  string // "on", "off" or ""
 
 	dashboard bool
 	shown     DashboardProps // the contents of the dashboard
@@ -159,11 +163,11 @@ type settingsStack struct {
 // placeOf returns the account and region of a key, where the stack must be: a TableV2 with a key needs to know its
 // region. Without a key the stack may be anywhere.
 func placeOf(keyARN string) *awscdk.Environment {
-	parts := strings.Split(keyARN, ":")
-	if keyARN == "" {
+	key, ok := arn.Parse(keyARN)
+	if !ok {
 		return nil
 	}
-	return &awscdk.Environment{Region: &parts[3], Account: &parts[4]}
+	return &awscdk.Environment{Region: &key.Region, Account: &key.Account}
 }
 
 // readShared reads the settings of both jobs.
@@ -174,33 +178,33 @@ func (s *settingsStack) readShared() {
 	for i, arn := range s.formerKeys(s.keyARN) {
 		s.former = append(s.former, awskms.Key_FromKeyArn(s.stack, jsii.String(fmt.Sprint("FormerKey", i+1)), &arn))
 	}
-	if arn := s.arn("alarm-topic-arn", "sns"); arn != "" {
+	if arn := s.arn("alarm-topic", "sns"); arn != "" {
 		s.alarms.Topic = awssns.Topic_FromTopicArn(s.stack, jsii.String("AlarmTopic"), &arn)
 	}
-	s.alarms.RunbookURL = s.text("runbook-base-url")
-	s.dashboard = s.onOff("dashboard", false)
+	s.alarms.RunbookURL = s.text("runbook-url")
+	s.dashboard = s.onOff("dashboard")
 	s.table = TableProps{
 		EncryptionKey: s.key,
 		WarmReadUnits: s.number("warm-read-units", 0), WarmWriteUnits: s.number("warm-write-units", 0),
-		Disposable: s.onOff("disposable", false),
+		Disposable: s.onOff("disposable"),
 	}
+	s.logLevel, s.metrics = s.text("log-level"), s.switchWord("metrics")
 	s.function = FunctionProps{
-		X86:       s.oneOf("architecture", "arm64", "x86_64") == "x86_64",
-		NoMetrics: !s.onOff("metrics", true), Canary: s.duration("canary", time.Minute),
-		LogLevel: s.text("log-level"), SystemLogLevel: s.text("system-log-level"),
+		X86:    s.oneOf("architecture", "arm64", "x86_64") == "x86_64",
+		Canary: s.duration("canary", time.Minute), SystemLogLevel: s.text("system-log-level"),
 		LogRetention: s.logRetention(), EndpointURL: s.text("endpoint-url"),
-		Subnets: s.subnets(), SecurityGroups: s.securityGroups(), Tracing: s.onOff("tracing", false),
+		Subnets: s.subnets(), SecurityGroups: s.securityGroups(), Tracing: s.onOff("tracing"),
 		EnvironmentKey: s.keyFor("encrypt-environment"), LogKey: s.keyFor("encrypt-logs"),
 	}
 }
 
 // keyFor returns the key for a resource that is encrypted with it only on request.
 func (s *settingsStack) keyFor(name string) awskms.IKey {
-	if !s.onOff(name, false) {
+	if !s.onOff(name) {
 		return nil
 	}
 	if s.keyARN == "" {
-		s.refuse(name, "it needs key-arn, the key to encrypt with")
+		s.refuse(name, "it needs encryption-key, the key to encrypt with")
 	}
 	return s.key
 }
@@ -214,83 +218,34 @@ func (r reader) reservedConcurrency() *int {
 	return new(r.number(key, 1))
 }
 
-// domain returns nil if no value of a domain is set. The construct reports missing values.
-func (s *settingsStack) domain(r reader) *DomainProps {
-	d := DomainProps{Name: r.text("domain-name")}
-	if arn := r.arn("certificate-arn", "acm"); arn != "" {
-		d.Certificate = awscertificatemanager.Certificate_FromCertificateArn(s.stack, jsii.String("Certificate"), &arn)
-	}
-	if d.Name == "" && d.Certificate == nil {
-		return nil
-	}
-	return &d
-}
-
 func (s *settingsStack) claimProps(r reader) ClaimAPIProps {
+	function := claimapi.Settings{LogLevel: s.logLevel, Metrics: s.metrics, LinkKeys: r.linkKeys()}
+	r.fill(&function, "BankTable", "DedupeTable", "Caller", "LinkKeys", "LogLevel", "Metrics")
 	p := ClaimAPIProps{
-		Auth: r.auth(), ClaimantFrom: r.text("claimant-from"), ClaimantsConfirm: r.onOff("claimants-confirm", false),
-		Challenge: s.challenge(r), Domain: s.domain(r),
-		DisableExecuteAPIEndpoint: !r.onOff("execute-api-endpoint", true),
-		Page:                      r.onOff("page", false), CORSOrigins: r.list("cors-origins"),
+		Auth: Auth(r.text("auth")), JWTIssuer: r.text("jwt-issuer"), JWTAudience: r.list("jwt-audience"),
+		JWTScopes: r.list("jwt-scopes"), Settings: function,
+		DomainName: r.text("domain-name"), Certificate: s.certificate(r), ExecuteAPIEndpoint: r.switchWord("execute-api-endpoint"),
 		BankTable: s.existingTable("BankTable", r.text("bank-table")), Table: s.table, FormerKeys: s.former,
 		RateLimit: r.number("rate-limit", 1), BurstLimit: r.number("burst-limit", 1),
 		Function: s.function, Alarms: s.alarms, Disposable: s.table.Disposable,
-		Sweep: SweepProps{
-			Off: !r.onOff("sweep", true), Every: r.duration("sweep-every", time.Minute), Code: s.code.codeOf("sweep"),
-		},
-		names: r.naming("claim"),
+		Sweep: r.switchWord("sweep"), SweepEvery: r.duration("sweep-every", time.Minute),
+		SweepFunction: SweepFunctionProps{Code: s.code.codeOf("sweep")},
+		names:         r.naming("claim"),
 	}
 	if r.has("nearly-empty") { // 0 is a value, and not the default
-		p.Sweep.NearlyEmpty = new(r.number("nearly-empty", 0))
+		p.NearlyEmpty = new(r.number("nearly-empty", 0))
 	}
 	p.Function.Code = s.code.codeOf("claim")
 	p.Function.ReservedConcurrency = r.reservedConcurrency()
-	if r.has("campaign-cache") { // 0 is a value, and not the default
-		p.CampaignCache = new(r.duration("campaign-cache", 0))
-	}
 	return p
 }
 
-// challenge returns nil if no value of a challenge is set. The function reports missing values.
-func (s *settingsStack) challenge(r reader) *ChallengeProps {
-	c := ChallengeProps{
-		Provider: r.text("challenge"), SiteKey: r.text("challenge-site-key"), URL: r.text("challenge-url"),
-		Secret: s.existingSecret(r, "ChallengeSecret", "challenge-secret-arn"), Hosts: r.list("challenge-hosts"),
-	}
-	if c.Provider == "" && c.SiteKey == "" && c.URL == "" && c.Secret == nil && c.Hosts == nil {
+func (s *settingsStack) certificate(r reader) awscertificatemanager.ICertificate {
+	arn := r.arn("certificate", "acm")
+	if arn == "" {
 		return nil
 	}
-	return &c
-}
-
-// auth has no default: a file that lost a line must not change who may call the API.
-func (r reader) auth() Auth {
-	isSet, kind := r.has("auth"), r.text("auth")
-	switch {
-	case slices.Contains([]string{"iam", "jwt", "link", "open"}, kind):
-	case !isSet:
-		r.problems.add("%s is missing; choose iam (callers have IAM permissions), jwt (tokens of an issuer), link (personal "+
-			"links) or open (everybody may claim under any name)", r.path("auth"))
-	case kind != "":
-		r.refuse("auth", "choose iam, jwt, link or open")
-	}
-	if r.has("link-keys") && kind != "link" { // the value may be secret by mistake
-		r.problems.add("%s needs %s=link, and %[2]s is %s", r.path("link-keys"), r.path("auth"), kind)
-	}
-	for _, key := range []string{"jwt-issuer", "jwt-audience", "jwt-scopes"} {
-		if r.has(key) && kind != "jwt" {
-			r.refuse(key, fmt.Sprintf("it needs %s=jwt, and %[1]s is %s", r.path("auth"), kind))
-		}
-	}
-	switch kind {
-	case "jwt":
-		return AuthJWT(r.text("jwt-issuer"), r.list("jwt-audience")...).WithScopes(r.list("jwt-scopes")...)
-	case "link":
-		return AuthLink(r.linkKeys())
-	case "open":
-		return AuthOpen()
-	}
-	return AuthIAM()
+	return awscertificatemanager.Certificate_FromCertificateArn(s.stack, jsii.String("Certificate"), &arn)
 }
 
 // linkKeys returns the public keys of links: the text of a file beside the settings file, or the value itself.
@@ -312,23 +267,15 @@ func (r reader) linkKeys() string {
 }
 
 func (s *settingsStack) recordProps(r reader) RecordDedupeProps {
+	function := kinesishandler.Settings{LogLevel: s.logLevel, Metrics: s.metrics}
+	r.fill(&function, "DedupeTable", "DeadLetters", "LogLevel", "Metrics")
 	p := RecordDedupeProps{
-		Rules: RecordRules{
-			Format: r.text("format"), IDPath: r.text("id-path"), FingerprintPath: r.text("fingerprint-path"),
-			Volatile: r.list("volatile"), ContextsPath: r.text("contexts-path"), IDs: r.text("ids"), Scope: r.text("scope"),
-			Window: r.duration("window", time.Second), Horizon: r.duration("horizon", time.Second),
-			PassNatural: !r.onOff("natural", true), PassSynthetic: !r.onOff("synthetic", true),
-			NoAcks: !r.onOff("acks", true), PoisonLimit: r.text("poison-limit"),
-			NoSourceAggregation: !r.onOff("source-aggregation", true),
-			RawID:               r.text("raw-id"), SourceRecords: r.text("source-records"),
-			Ledger: r.text("ledger"),
-		},
+		Settings:        function,
 		ExpectedRate:    r.number("expected-rate", 1),
-		Source:          s.existingStream(r, "SourceStream", "source-stream-arn"),
+		Source:          s.existingStream(r, "SourceStream", "source"),
 		SourceRetention: r.duration("source-retention", time.Second),
-		Sink:            ToAddress(r.text("sink")),
 
-		Table: s.table, DeadLetterBucket: s.existingBucket(r), NotifyQueue: s.existingQueue(r, "NotifyQueue", "notify-queue-arn"),
+		Table: s.table, DeadLetterBucket: s.existingBucket(r), NotifyQueue: s.existingQueue(r, "NotifyQueue", "notify-queue"),
 		EncryptionKey: s.key, FormerKeys: s.former,
 		Mapping: MappingProps{
 			BatchSize: r.number("batch-size", 1), BatchWindow: r.duration("batch-window", r.shortestBatchWindow()),
@@ -337,7 +284,7 @@ func (s *settingsStack) recordProps(r reader) RecordDedupeProps {
 		Function: s.function, Alarms: s.alarms, Disposable: s.table.Disposable,
 		names: r.naming("dedupe"),
 	}
-	p.Function.Code, p.Function.MemoryMiB = s.code.codeOf("dedupe"), r.number("memory", 1)
+	p.Function.Code, p.Function.Memory = s.code.codeOf("dedupe"), r.number("memory", 1)
 	p.Function.ReservedConcurrency = r.reservedConcurrency()
 	if r.has("retries") { // 0 is a value, and not the default
 		p.Mapping.Retries = new(r.number("retries", -1))
@@ -401,17 +348,8 @@ func (s *settingsStack) existingQueue(r reader, id, name string) awssqs.IQueue {
 	return awssqs.Queue_FromQueueAttributes(s.stack, jsii.String(id), attributes)
 }
 
-func (s *settingsStack) existingSecret(r reader, id, name string) awssecretsmanager.ISecret {
-	arn := r.arn(name, "secretsmanager")
-	if arn == "" {
-		return nil
-	}
-	return awssecretsmanager.Secret_FromSecretAttributes(s.stack, &id,
-		&awssecretsmanager.SecretAttributes{SecretCompleteArn: &arn, EncryptionKey: s.key})
-}
-
 func (s *settingsStack) subnets() (all []awsec2.ISubnet) {
-	for _, id := range s.ids("subnet-ids", "subnet") {
+	for _, id := range s.ids("subnets", "subnet") {
 		subnet := awsec2.Subnet_FromSubnetId(s.stack, &id, &id)
 		awscdk.Annotations_Of(subnet).AcknowledgeWarning(jsii.String("@aws-cdk/aws-ec2:noSubnetRouteTableId"),
 			jsii.String("nothing reads its route table"))
@@ -421,7 +359,7 @@ func (s *settingsStack) subnets() (all []awsec2.ISubnet) {
 }
 
 func (s *settingsStack) securityGroups() (all []awsec2.ISecurityGroup) {
-	for _, id := range s.ids("security-group-ids", "sg") {
+	for _, id := range s.ids("security-groups", "sg") {
 		all = append(all, awsec2.SecurityGroup_FromSecurityGroupId(s.stack, &id, &id, nil))
 	}
 	return all

@@ -14,7 +14,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// A stageFile has the settings of a stack, by their paths: key-arn, claims.auth, records.sink. Numbers and texts are as
+// A stageFile has the settings of a stack, by their paths: stack, claims.auth, records.sink. Numbers and texts are as
 // they are in the file, so that a value is read as the variable of a function is.
 type stageFile struct {
 	name     string // without its folder; "" for settings that are in no file

@@ -13,27 +13,15 @@ import (
 	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
 
-// SweepProps are the settings of the sweep: a function that runs on a schedule and closes holds and claims after
-// their end, in all campaigns of the tables. It also counts the free items of open campaigns. All settings are
-// optional. The function has the settings of the claim function, except for these and ReservedConcurrency.
-type SweepProps struct {
-	// Off leaves the sweep out. Then only requests that find an ended claim, and `oncebox sweep`, close ended claims.
-	// Free items are not counted.
-	Off bool
-
-	// NearlyEmpty is the number of free items of an open campaign at which the alarm goes off. Nil is the default,
-	// 100; 0 leaves the alarm out. It needs the sweep and its metrics.
-	NearlyEmpty *int
-
-	// Every is the time from one sweep to the next, in whole minutes. The default is 1 minute, the maximum 24 hours.
-	Every time.Duration
-
+// SweepFunctionProps are the settings of the function of the sweep. All are optional. The function has the LogLevel and
+// Metrics of the claim function, and its FunctionProps except for these and ReservedConcurrency.
+type SweepFunctionProps struct {
 	// Code is the folder of the function's executable, which is named bootstrap. The default is dist/sweep.
 	Code string
 
-	// MemoryMiB is the memory of the function. The default is 1,769, which is one core: a sweep that closes 2,000 holds a
+	// Memory is in MiB. The default is 1,769, which is one core: a sweep that closes 2,000 holds a
 	// second needs most of it. A sweep that finds nothing takes a tenth of a second.
-	MemoryMiB int
+	Memory int
 
 	// Timeout is in whole seconds. A sweep that needs longer stops, and the next sweep continues. The default is 50
 	// s, so that sweeps do not overlap; overlapping would be harmless. The maximum is 15 minutes.
@@ -51,59 +39,59 @@ const defaultNearlyEmpty = 100
 // sweepFunctionProps returns the props of the sweep function, with their defaults.
 func (p ClaimAPIProps) sweepFunctionProps() FunctionProps {
 	sweep := p.Function
-	sweep.Code, sweep.MemoryMiB, sweep.Timeout = p.Sweep.Code, p.Sweep.MemoryMiB, p.Sweep.Timeout
+	sweep.Code, sweep.Memory, sweep.Timeout = p.SweepFunction.Code, p.SweepFunction.Memory, p.SweepFunction.Timeout
 	sweep.Canary = 0 // it runs once a minute, so a tenth of its calls would not be a test
 	sweep.ReservedConcurrency = nil
 	return sweep.withDefaults(sweepFunction)
 }
 
 // sweepNaming returns the names of the sweep function's own props that users of props know.
-func sweepNaming(prop string) string { return "Sweep." + prop }
+func sweepNaming(prop string) string { return "SweepFunction." + prop }
 
 // checkSweep returns all problems with the sweep. The claim function has its other settings, too.
 func (p ClaimAPIProps) checkSweep() error {
 	wrong := problems{naming: sweepNaming}
 	p.checkNearlyEmpty(&wrong)
-	if p.Sweep.Off {
+	if !p.hasSweep() {
 		return wrong.err()
 	}
 	if p.names != nil {
 		wrong.naming = p.names.withFunction("sweep")
 	}
 	p.sweepFunctionProps().checkOwn(&wrong, sweepFunction)
-	if e := p.Sweep.Every; e < time.Minute || e > longestSweepEvery || e%time.Minute != 0 {
-		wrong.add("%s is %s; choose whole minutes from 1m to %s", p.names.of("Sweep.Every"), text(e), text(longestSweepEvery))
+	if e := p.SweepEvery; e < time.Minute || e > longestSweepEvery || e%time.Minute != 0 {
+		wrong.add("%s is %s; choose whole minutes from 1m to %s", p.names.of("SweepEvery"), text(e), text(longestSweepEvery))
 	}
 	return wrong.err()
 }
 
 // checkNearlyEmpty refuses an alarm whose metric does not exist.
 func (p ClaimAPIProps) checkNearlyEmpty(wrong *problems) {
-	if p.Sweep.NearlyEmpty == nil || *p.Sweep.NearlyEmpty == 0 {
+	if p.NearlyEmpty == nil || *p.NearlyEmpty == 0 {
 		return
 	}
-	name, items := p.names.of("Sweep.NearlyEmpty"), *p.Sweep.NearlyEmpty
+	name, items := p.names.of("NearlyEmpty"), *p.NearlyEmpty
 	switch {
 	case items < 0:
 		wrong.add("%s is %d; choose a number of items, or 0 for no alarm", name, items)
-	case p.Sweep.Off:
-		wrong.add("%s is %d, but %s leaves the sweep out, which counts them; change one of the two", name, items,
-			p.names.of("Sweep.Off"))
-	case p.Function.NoMetrics:
-		wrong.add("%s is %d, but %s leaves the metrics out, which it needs; change one of the two", name, items,
-			p.names.of("NoMetrics"))
+	case !p.hasSweep():
+		wrong.add("%s is %d, but %s is off, and the sweep counts them; change one of the two", name, items,
+			p.names.of("Sweep"))
+	case !p.hasMetrics():
+		wrong.add("%s is %d, but %s is off, and it needs the metrics; change one of the two", name, items,
+			p.names.of("Metrics"))
 	}
 }
 
 // nearlyEmpty returns the number of free items at which the alarm goes off, or 0 without an alarm.
 func (p ClaimAPIProps) nearlyEmpty() int {
 	switch {
-	case p.Function.NoMetrics:
+	case !p.hasMetrics():
 		return 0
-	case p.Sweep.NearlyEmpty == nil:
+	case p.NearlyEmpty == nil:
 		return defaultNearlyEmpty
 	}
-	return *p.Sweep.NearlyEmpty
+	return *p.NearlyEmpty
 }
 
 // newSweep makes the function and its schedule.
@@ -111,9 +99,9 @@ func (c *ClaimAPI) newSweep(p ClaimAPIProps, alarms alarmSet) {
 	scope := constructs.NewConstruct(c.Construct, jsii.String("Sweep"))
 	env := environmentOf(sweephandler.Settings{
 		BankTable: *c.BankTable.TableName(), DedupeTable: *c.DedupeTable.TableName(),
-		Metrics: p.Function.metricsText(), LogLevel: p.Function.LogLevel,
+		Metrics: p.Settings.Metrics, LogLevel: p.Settings.LogLevel,
 	}.Environ())
-	grants := append(sweepGrants(c.BankTable, c.DedupeTable, !p.Function.NoMetrics), onFormerKeys(p.FormerKeys, "dynamodb")...)
+	grants := append(sweepGrants(c.BankTable, c.DedupeTable, p.hasMetrics()), onFormerKeys(p.FormerKeys, "dynamodb")...)
 	c.Sweep = newFunction(scope, p.sweepFunctionProps(), env, grants, p.Disposable)
 	c.Sweep.Node().DefaultChild().(awslambda.CfnFunction).SetDescription(jsii.String(sweephandler.Description))
 	c.SweepAlias = newLive(scope, c.Sweep)
@@ -124,7 +112,7 @@ func (c *ClaimAPI) newSweep(p ClaimAPIProps, alarms alarmSet) {
 	})
 	awsevents.NewRule(scope, jsii.String("Schedule"), &awsevents.RuleProps{
 		Description: jsii.String("oncebox: closes the holds and claims whose time is over"),
-		Schedule:    awsevents.Schedule_Rate(awscdk.Duration_Minutes(jsii.Number(p.Sweep.Every.Minutes()))),
+		Schedule:    awsevents.Schedule_Rate(awscdk.Duration_Minutes(jsii.Number(p.SweepEvery.Minutes()))),
 		Targets:     &[]awsevents.IRuleTarget{awseventstargets.NewLambdaFunction(c.SweepAlias, nil)},
 	})
 	c.newSweepAlarms(alarms, scope, p)

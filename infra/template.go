@@ -132,7 +132,7 @@ func (t *templateStack) zips() func(function string) awslambda.Code {
 
 // setShared sets the properties that both jobs have.
 func (t *templateStack) setShared() {
-	topic := t.ifGiven("AlarmTopicArn", "", []any{ref("AlarmTopicArn")})
+	topic := t.ifGiven("AlarmTopic", "", []any{ref("AlarmTopic")})
 	for _, c := range *t.stack.Node().FindAll(constructs.ConstructOrder_PREORDER) {
 		switch c := c.(type) {
 		case awscloudwatch.CfnAlarm:
@@ -196,9 +196,9 @@ func (t *templateStack) setVersion(function awslambda.Function, parameters ...st
 // authOfParameter holds, for each value of the parameter Auth, the type of the routes' authorization and the default
 // source of the claimant.
 var authOfParameter = map[string]*map[string]any{
-	"iam":  {"Type": "AWS_IAM", "ClaimantFrom": AuthIAM().claimantFrom},
-	"jwt":  {"Type": "JWT", "ClaimantFrom": AuthJWT("").claimantFrom},
-	"link": {"Type": "NONE", "ClaimantFrom": AuthLink("").claimantFrom},
+	"iam":  {"Type": "AWS_IAM", "ClaimantFrom": auths[AuthIAM]},
+	"jwt":  {"Type": "JWT", "ClaimantFrom": auths[AuthJWT]},
+	"link": {"Type": "NONE", "ClaimantFrom": auths[AuthLink]},
 }
 
 func (t *templateStack) setClaims(c *ClaimAPI) error {
@@ -209,7 +209,7 @@ func (t *templateStack) setClaims(c *ClaimAPI) error {
 		*t.isGiven("ClaimantFrom", "").LogicalId(), ref("ClaimantFrom"), byAuth("ClaimantFrom"),
 	}})
 	setVariable(function, "CALLER", intrinsic{"Fn::If": []any{
-		*t.backEnds().LogicalId(), AuthIAM().caller("body"), ref("AWS::NoValue"),
+		*t.backEnds().LogicalId(), ClaimAPIProps{Settings: claimapi.Settings{ClaimantFrom: "body"}}.caller(), ref("AWS::NoValue"),
 	}})
 	setVariable(function, "LINK_KEYS", t.ifGiven("LinkKeys", "", ref("LinkKeys")))
 	setVariable(function, "PAGE", t.ifGiven("Page", "off", switchText(true)))
@@ -289,7 +289,7 @@ func split(parameter string) intrinsic { return intrinsic{"Fn::Split": []any{","
 
 // corsOfParameter returns the CORS settings of [ClaimAPIProps] for the origins of the parameter.
 func corsOfParameter() intrinsic {
-	cors := ClaimAPIProps{CORSOrigins: []string{""}}.cors()
+	cors := ClaimAPIProps{Settings: claimapi.Settings{CORSOrigins: []string{""}}}.cors()
 	return intrinsic{
 		"AllowOrigins": split("CorsOrigins"), "AllowMethods": *cors.AllowMethods, "MaxAge": corsMaxAge.Seconds(),
 		"AllowHeaders": claimapi.CORSRequestHeaders(), "ExposeHeaders": claimapi.CORSResponseHeaders(),

@@ -103,8 +103,8 @@ func TestChallengeInTheEmulator(t *testing.T) {
 	endpoint, own := testengine.Dynoxide(t), newTables()
 	addCampaign(t, own.create(t, endpoint), "spring", itembank.Settings{}, 1)
 	f := startFunction(t, append(own.settings(endpoint, "body"),
-		"AWS_ENDPOINT_URL_SECRETS_MANAGER="+secrets.URL, "ONCEBOX_CHALLENGE=turnstile", "ONCEBOX_CHALLENGE_SITE_KEY=site",
-		"ONCEBOX_CHALLENGE_SECRET_ARN="+arn, "ONCEBOX_CHALLENGE_URL="+provider.URL, "ONCEBOX_CHALLENGE_HOSTS=shop.example")...)
+		"AWS_ENDPOINT_URL_SECRETS_MANAGER="+secrets.URL,
+		"ONCEBOX_CHALLENGE=turnstile?site-key=site&secret-arn="+arn+"&url="+provider.URL+"&hosts=shop.example")...)
 	claim := func(solution string) []byte {
 		body := fmt.Sprintf(`{\"claimant\":\"ann\",\"challenge\":\"%s\"}`, solution)
 		return bytes.Replace(readEvent(t, "claim-body"), []byte(`{\"claimant\": \"customer-1\"}`), []byte(body), 1)

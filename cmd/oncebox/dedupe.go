@@ -32,6 +32,7 @@ type dedupeCommand struct {
 	Files []string `arg:"" optional:"" name:"file" help:"NDJSON, one record a line; read in this order. Also gzip or zstd, directories, patterns with **, and s3:// names. Without files, or as -: stdin."`
 
 	Out             string          `help:"Where survivors go: a file, or s3://BUCKET/KEY. A name in .gz or .zst is compressed. - is stdout, the default." placeholder:"FILE"`
+	Sink            string          `help:"The same as the function's ONCEBOX_SINK: ndjson:FILE is --out FILE. Other sinks cannot be cut where a stopped run ends, and are refused." placeholder:"ADDRESS"`
 	Ledger          string          `type:"ledgerfile" help:"Short for --store sqlite:FILE; a missing file is made. :memory: forgets everything after the run." placeholder:"FILE"`
 	Scope           string          `help:"Name space of the ids. Default: ${default}." default:"default" placeholder:"NAME"`
 	Format          string          `enum:"json,snowplow" default:"json" help:"What a line is: json, or snowplow for enriched events of Snowplow. Default: ${default}." placeholder:"FORMAT"`
@@ -134,7 +135,7 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	if err := c.checkHistory(a); err != nil {
 		return err
 	}
-	out, err := outputOf(c.Out)
+	out, err := c.output()
 	if err != nil {
 		return err
 	}

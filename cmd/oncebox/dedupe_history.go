@@ -17,6 +17,8 @@ func (c *dedupeCommand) checkHistory(a *app) error {
 		return &usageError{errors.New("--dry-run changes nothing: it excludes --publish and --replace-run"), oneOfTwo}
 	case c.Publish != "" && c.Out != "":
 		return &usageError{errors.New("--publish and --out exclude each other: --publish names the output itself"), oneOfTwo}
+	case c.Sink != "" && (c.Out != "" || c.Publish != ""):
+		return &usageError{errors.New("--sink excludes --out and --publish: each of them names the output"), "Choose one."}
 	case c.Publish != "" && c.DeadLetters != "":
 		return &usageError{
 			errors.New("--publish and --dead-letters exclude each other: --publish names the dead-letter file itself"), oneOfTwo,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -11,8 +12,11 @@ import (
 	"path"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/address"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/internal/s3files"
+	"github.com/oncebox/oncebox/internal/settings"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // output is the destination of survivors.
@@ -20,6 +24,38 @@ type output struct {
 	name   string         // as the user gave it; "" is stdout
 	file   string         // the file that a run writes to; with an object it is in the working folder until the run ends
 	object *s3files.Place // nil unless the output is an object of S3
+}
+
+// output returns the output that --out or --sink names.
+func (c *dedupeCommand) output() (output, error) {
+	if c.Sink == "" {
+		return outputOf(c.Out)
+	}
+	sink, err := kinesishandler.ParseSink(c.Sink)
+	p := settings.NewParserOf(nil)
+	p.WrongAddress("--sink", err)
+	if err := p.Err(); err != nil {
+		return output{}, &usageError{err, ""}
+	}
+	if sink.File == "" {
+		scheme := address.Scheme(c.Sink)
+		return output{}, &usageError{
+			fmt.Errorf("--sink %s: a stopped run is closed at its last saved line, and its later records are decided again. What it "+
+				"has sent after that line cannot be taken back, and would come twice", scheme),
+			cmp.Or(insteadOfSinks[scheme], "Use --out FILE, and send its lines when the run has finished."),
+		}
+	}
+	if offline.CompressionOf(sink.File) != offline.NotCompressed {
+		return output{}, &usageError{fmt.Errorf("--sink %s: the function does not compress such a file", c.Sink),
+			"For a compressed file use --out " + sink.File + "."}
+	}
+	return output{name: sink.File, file: sink.File}, nil
+}
+
+// insteadOfSinks says what to use in the place of some sinks.
+var insteadOfSinks = map[string]string{
+	"dynamodb": "Use --out FILE, and send its lines to a function with this sink when the run has finished: it writes each once.",
+	"s3":       "Use --out s3://BUCKET/KEY, which is made when the run has finished, or --publish NAME with a file for each run.",
 }
 
 func outputOf(name string) (output, error) {

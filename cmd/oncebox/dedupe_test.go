@@ -500,3 +500,34 @@ func TestDedupeLedgerDown(t *testing.T) {
 	s.run(exitFailed, "dedupe", "in", "--id-path", "id", "--out", "out").saying(t, "127.0.0.1:1")
 	s.absent("out", "out.run", "out.lock")
 }
+
+// TestDedupeSink: the address of a file is --out. Each other sink of the function is refused with what to use instead.
+func TestDedupeSink(t *testing.T) {
+	s := newShell(t)
+	s.file("orders.ndjson", orders)
+	run := func(exit int, more ...string) result {
+		return s.run(exit, append([]string{"dedupe", "orders.ndjson", "--id-path", "id", "--ledger", "seen.db"}, more...)...)
+	}
+	for sink, want := range map[string]string{
+		"kinesis:unique":  "Use --out FILE, and send its lines",
+		"firehose:unique": "Use --out FILE, and send its lines",
+		"sqs:https://sqs.eu-west-1.amazonaws.com/123456789012/unique": "cannot be taken back",
+		"dynamodb:items?key=id":            "to a function with this sink",
+		"s3://lake/unique":                 "Use --out s3://BUCKET/KEY",
+		"ndjson:unique.ndjson.gz":          "For a compressed file use --out unique.ndjson.gz",
+		"ndjson:unique.ndjson?format=json": "--sink: option format is not a known setting (allowed: no options)",
+		"kinesis:unique?aggregate=kpl":     "--sink: option aggregate is not a known setting, did you mean aggregation?",
+		"unique.ndjson":                    "--sink is not a known sink (allowed: dynamodb:, firehose:, ",
+	} {
+		run(exitUsage, "--sink", sink).saying(t, want)
+	}
+	run(exitUsage, "--sink", "ndjson:a", "--out", "b").saying(t, "--sink excludes --out")
+	run(exitUsage, "--sink", "ndjson:a", "--publish", "b").saying(t, "--sink excludes --out and --publish")
+	run(exitUsage, "--ledger", "log?lanes=16").saying(t, "log is a ledger of the function, which stores no runs over files")
+	s.absent("seen.db", "unique.ndjson", "unique.ndjson.gz", "a", "b")
+	run(exitLook, "--sink", "ndjson:unique.ndjson").saying(t, "see the dead letters in unique.ndjson.dead.ndjson")
+	if got := s.read("unique.ndjson"); got != uniqueOrders {
+		t.Errorf("got %s", got)
+	}
+	run(exitUsage, "--sink", "ndjson:unique.ndjson", "--scope", "other").saying(t, "unique.ndjson is not empty")
+}

@@ -394,8 +394,8 @@ func TestDoctorOfAStack(t *testing.T) {
 		},
 		"challenge": {
 			[]string{
-				"ONCEBOX_CLAIMANT_FROM=link", "ONCEBOX_LINK_KEYS=" + public, "ONCEBOX_CHALLENGE=turnstile",
-				"ONCEBOX_CHALLENGE_SITE_KEY=site", "ONCEBOX_CHALLENGE_SECRET_FILE=" + filepath.Join(keys.dir, "link.key"),
+				"ONCEBOX_CLAIMANT_FROM=link", "ONCEBOX_LINK_KEYS=" + public,
+				"ONCEBOX_CHALLENGE=turnstile?site-key=site&secret-file=" + filepath.Join(keys.dir, "link.key"),
 			},
 			[]string{"--link-key", filepath.Join(keys.dir, "link.key")},
 			[]string{

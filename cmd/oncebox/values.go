@@ -41,8 +41,8 @@ var valueMappers = kong.OptionFunc(func(k *kong.Kong) error {
 func parseLedgerFile(text string) (string, error) {
 	if kinesishandler.IsLedger(text) {
 		scheme := address.Scheme(text) // the rest may have a password
-		return "", fmt.Errorf("%s is a ledger of the function, and this command needs the file of a ledger, or --store %s for "+
-			"one row a key in DynamoDB; write ./%s for a file of this name", scheme, dynamodbStore, scheme)
+		return "", fmt.Errorf("%s is a ledger of the function, which stores no runs over files; this command needs the file of a "+
+			"ledger, or --store %s for one row a key in DynamoDB; write ./%s for a file of this name", scheme, dynamodbStore, scheme)
 	}
 	return text, nil
 }

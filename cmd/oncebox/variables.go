@@ -104,8 +104,7 @@ func notFromTheEnvironment(name string, flag *kong.Flag) error {
 
 // checkNames is checkEnvironment for a command with these flags.
 func (p *parser) checkNames(environ []string, flags []*kong.Flag) error {
-	known := slices.Concat(slices.Sorted(maps.Keys(p.variables)), claimapi.Variables(), []string{claimapi.VarCORSOrigins},
-		kinesishandler.Variables())
+	known := slices.Concat(slices.Sorted(maps.Keys(p.variables)), claimapi.Variables(), kinesishandler.Variables())
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		if name == varLedger && value != "" && !kinesishandler.IsLedger(value) {

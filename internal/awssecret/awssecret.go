@@ -49,6 +49,14 @@ var advice = map[string]string{
 	"ResourceNotFoundException": "there is no such secret: name the ARN of one that has a value: ",
 }
 
+// load returns the settings for the region of the secret, whatever the region of the process is.
+func (s *Secret[Value]) load(ctx context.Context) (aws.Config, error) {
+	cfg, err := s.Load(ctx)
+	secret, _ := arn.Secret(s.ARN)
+	cfg.Region = secret.Region
+	return cfg, err
+}
+
 // Read returns the value. The first call makes the client. Calls at the same time wait for one request.
 func (s *Secret[Value]) Read(ctx context.Context) (value Value, err error) {
 	s.mu.Lock()
@@ -57,12 +65,11 @@ func (s *Secret[Value]) Read(ctx context.Context) (value Value, err error) {
 		return s.value, nil
 	}
 	if s.client == nil {
-		cfg, err := awsconfig.Load(ctx, s.Load, timeout, nil)
+		cfg, err := awsconfig.Load(ctx, s.load, timeout, nil)
 		if err != nil {
 			return value, err
 		}
-		secret, _ := arn.Secret(s.ARN)
-		s.client = secretsmanager.NewFromConfig(cfg, func(o *secretsmanager.Options) { o.Region = secret.Region })
+		s.client = secretsmanager.NewFromConfig(cfg)
 	}
 	out, err := s.client.GetSecretValue(ctx, &secretsmanager.GetSecretValueInput{SecretId: &s.ARN})
 	if err != nil {

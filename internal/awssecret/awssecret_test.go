@@ -43,8 +43,8 @@ func TestReader(t *testing.T) {
 	now := time.Now()
 	secret := &Secret[string]{ARN: secretARN, Life: time.Minute, Now: func() time.Time { return now }, Parse: Text}
 	secret.Load = func(context.Context) (aws.Config, error) {
-		return aws.Config{
-			Region: "us-east-1", BaseEndpoint: &web.URL, Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+		return aws.Config{ // without a region
+			BaseEndpoint: &web.URL, Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
 		}, nil
 	}
 	read := secret.Read

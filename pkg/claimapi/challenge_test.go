@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
 
@@ -124,25 +123,30 @@ func timedOut(context.Context) (string, error) { return "", context.DeadlineExce
 func TestChallengeSettings(t *testing.T) {
 	t.Parallel()
 	const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:turnstile-a1B2c3"
-	on := slices.Clip(with("ONCEBOX_CHALLENGE=hcaptcha", "ONCEBOX_CHALLENGE_SITE_KEY=site"))
-	_, s, err := claimapi.ParseSettings(append(on, "ONCEBOX_CHALLENGE_SECRET_ARN="+arn))
+	const on = "hcaptcha?site-key=site"
+	_, s, err := claimapi.ParseSettings(with("ONCEBOX_CHALLENGE=" + on + "&secret-arn=" + arn))
 	must(t, err)
 	equal(t, "provider and site", s.Challenge.Provider+" "+s.Challenge.SiteKey, "hcaptcha site")
+	_, s, err = claimapi.ParseSettings(with("ONCEBOX_CHALLENGE=" + on + "&secret-file=x&hosts=a.example,b.example&url=http://x/?y=1%262"))
+	must(t, err)
+	equal(t, "hosts and URL", fmt.Sprint(s.Challenge.Hosts, s.Challenge.URL), "[a.example b.example]http://x/?y=1&2")
 	for _, hosts := range []string{"shop.example:443", "https://shop.example", "*.shop.example", "Shop.example", "shop.example/x"} {
-		if _, _, err := claimapi.ParseSettings(append(on, "ONCEBOX_CHALLENGE_SECRET_ARN="+arn, "ONCEBOX_CHALLENGE_HOSTS="+hosts)); err == nil {
+		if _, _, err := claimapi.ParseSettings(with("ONCEBOX_CHALLENGE=" + on + "&secret-arn=" + arn + "&hosts=" + hosts)); err == nil {
 			t.Errorf("%s is taken for a host name", hosts)
 		}
 	}
 	for want, environ := range map[string][]string{
-		"ONCEBOX_CHALLENGE_SECRET_ARN is missi": on,
-		"ONCEBOX_CHALLENGE_SECRET_ARN is not":   append(on, "ONCEBOX_CHALLENGE_SECRET_ARN=turnstile"),
-		"ONCEBOX_CHALLENGE is not":              with("ONCEBOX_CHALLENGE=captcha"),
-		"ONCEBOX_CHALLENGE_SITE_KEY is":         with("ONCEBOX_CHALLENGE=turnstile"),
-		"ONCEBOX_CHALLENGE_URL is not":          append(on, "ONCEBOX_CHALLENGE_URL=x"),
-		"ONCEBOX_CHALLENGE_URL has no effect":   with("ONCEBOX_CHALLENGE_URL=https://x.example"),
-		"ONCEBOX_CHALLENGE_HOSTS has a value":   append(on, "ONCEBOX_CHALLENGE_SECRET_ARN="+arn, "ONCEBOX_CHALLENGE_HOSTS=shop.example,"),
-		"ONCEBOX_CHALLENGE_HOSTS has no effect": with("ONCEBOX_CHALLENGE_HOSTS=shop.example"),
-		"ONCEBOX_CHALLENGE_SITE_KEY has no ef":  with("ONCEBOX_CHALLENGE_SITE_KEY=x"),
+		"option secret-arn is missing, and so is secret-file":                            with("ONCEBOX_CHALLENGE=" + on),
+		"option secret-arn is given, and so is secret-file":                              with("ONCEBOX_CHALLENGE=" + on + "&secret-file=x&secret-arn=" + arn),
+		"option secret-arn is not":                                                       with("ONCEBOX_CHALLENGE=" + on + "&secret-arn=turnstile"),
+		"ONCEBOX_CHALLENGE is not a provider (allowed: turnstile, hcaptcha or recaptcha": with("ONCEBOX_CHALLENGE=captcha?site-key=x&secret-file=x"),
+		"ONCEBOX_CHALLENGE is not":                                                       with("ONCEBOX_CHALLENGE=hcaptcha:x?site-key=x&secret-file=x"),
+		"option site-key is missing":                                                     with("ONCEBOX_CHALLENGE=turnstile"),
+		"option url is not":                                                              with("ONCEBOX_CHALLENGE=" + on + "&secret-file=x&url=x"),
+		"option hosts has a value":                                                       with("ONCEBOX_CHALLENGE=" + on + "&secret-file=x&hosts=shop.example,"),
+		"option sitekey is not a known setting, did you mean site-key?":                  with("ONCEBOX_CHALLENGE=turnstile?sitekey=x"),
+		"ONCEBOX_CHALLENGE_SITE_KEY is not a known setting":                              with("ONCEBOX_CHALLENGE_SITE_KEY=x"),
+		"ONCEBOX_CORS_ORIGINS is not for the function: API Gateway has the origi":        with("ONCEBOX_CORS_ORIGINS=https://shop.example"),
 	} {
 		if _, _, err := claimapi.ParseSettings(environ); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

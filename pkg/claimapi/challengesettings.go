@@ -4,9 +4,11 @@ import (
 	"context"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/address"
 	"github.com/oncebox/oncebox/internal/arn"
 	"github.com/oncebox/oncebox/internal/awssecret"
 	"github.com/oncebox/oncebox/pkg/awsclient"
@@ -15,56 +17,54 @@ import (
 // secretLife is how long the provider's secret is used before it is read again.
 const secretLife = time.Minute
 
-// challenge returns the challenge, or nil if none is set. It refuses settings of a challenge without a provider,
-// because the operator then believes that claims are protected.
+// challenge reads the address of a challenge, PROVIDER?OPTION=VALUE&... It returns nil if none is set. The options are
+//
+//	site-key     of the provider, which is public; required
+//	secret-arn   the ARN of a secret of AWS Secrets Manager with the secret of the provider
+//	secret-file  a file with it, in the place of secret-arn
+//	hosts        the host names of the pages whose solutions are accepted, with commas between
+//	url          the address of the siteverify call, if it is not that of the provider
 func (p parser) challenge() *Challenge {
-	s := p.s
-	if s.Challenge == "" {
-		for name, set := range map[any]bool{
-			&s.ChallengeSiteKey: s.ChallengeSiteKey != "", &s.ChallengeSecretFile: s.ChallengeSecretFile != "",
-			&s.ChallengeSecretARN: s.ChallengeSecretARN != "", &s.ChallengeURL: s.ChallengeURL != "",
-			&s.ChallengeHosts: s.ChallengeHosts != nil,
-		} {
-			if set {
-				challenge := p.Variable(&s.Challenge)
-				p.Refuse(name, "has no effect: "+challenge+" is not set", "with "+challenge+" only")
-			}
-		}
+	if p.s.Challenge == "" {
 		return nil
 	}
+	a := address.Parse(p.s.Challenge)
 	c := &Challenge{
-		Provider: s.Challenge, SiteKey: s.ChallengeSiteKey, URL: s.ChallengeURL, Hosts: s.ChallengeHosts,
-		Secret: p.challengeSecret(),
+		Provider: a.Scheme, SiteKey: a.Required("site-key", "the site key that the provider gives out"), URL: a.Text("url"),
+		Hosts: a.List("hosts"), Secret: challengeSecret(a),
 	}
-	if c.SiteKey == "" {
-		p.Refuse(&s.ChallengeSiteKey, "is missing", "")
+	if siteverify[c.Provider] == "" || p.s.Challenge != a.Scheme && !strings.HasPrefix(p.s.Challenge, a.Scheme+"?") {
+		a.WrongPlace("is not a provider", "turnstile, hcaptcha or recaptcha, and ? before the options")
 	}
-	for _, host := range c.Hosts {
-		if ValidateOrigin("https://"+host) != nil || strings.Contains(host, ":") { // providers report hosts without a port
-			p.Refuse(&s.ChallengeHosts, "has a value that is not a host name", "")
-			break
-		}
+	if slices.ContainsFunc(c.Hosts, wrongHost) {
+		a.Wrong("hosts", "has a value that is not a host name", "host names with commas between them, as in shop.example")
 	}
 	if u, err := url.Parse(c.URL); c.URL != "" && (err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http") {
-		p.Refuse(&s.ChallengeURL, "is not an address", "")
+		a.Wrong("url", "is not an address", "an http or https URL")
 	}
+	p.WrongAddress(p.Variable(&p.s.Challenge), a.Done("hosts", "secret-arn", "secret-file", "site-key", "url"))
 	return c
 }
 
+// wrongHost reports whether a text is not a host name. Providers report hosts without a port.
+func wrongHost(host string) bool {
+	return ValidateOrigin("https://"+host) != nil || strings.Contains(host, ":")
+}
+
 // challengeSecret returns what reads the provider's secret.
-func (p parser) challengeSecret() func(context.Context) (string, error) {
-	file, secretARN := p.s.ChallengeSecretFile, &p.s.ChallengeSecretARN
-	_, isSecret := arn.Secret(*secretARN)
+func challengeSecret(a address.Address) func(context.Context) (string, error) {
+	file, secretARN := a.Text("secret-file"), a.Text("secret-arn")
+	_, isSecret := arn.Secret(secretARN)
 	switch {
-	case file == "" && *secretARN == "":
-		p.Refuse(secretARN, "is missing, and no file with the secret is set", "a secret of Secrets Manager, or a file")
-	case file != "" && *secretARN != "":
-		p.Refuse(secretARN, "is set, and a file with the secret is set too", "only one of the two")
-	case *secretARN != "" && !isSecret:
-		p.Refuse(secretARN, "is not the ARN of a secret", arn.SecretForm)
-	case *secretARN != "":
+	case file == "" && secretARN == "":
+		a.Wrong("secret-arn", "is missing, and so is secret-file", "a secret of Secrets Manager, or a file")
+	case file != "" && secretARN != "":
+		a.Wrong("secret-arn", "is given, and so is secret-file", "one of them")
+	case secretARN != "" && !isSecret:
+		a.Wrong("secret-arn", "is not the ARN of a secret", arn.SecretForm)
+	case secretARN != "":
 		secret := &awssecret.Secret[string]{
-			ARN: *secretARN, Load: awsclient.FromEnvironment, Life: secretLife, Now: time.Now, Parse: awssecret.Text,
+			ARN: secretARN, Load: awsclient.FromEnvironment, Life: secretLife, Now: time.Now, Parse: awssecret.Text,
 		}
 		return secret.Read
 	}

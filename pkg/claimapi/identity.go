@@ -9,6 +9,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/oncebox/oncebox/internal/arn"
 	"github.com/oncebox/oncebox/pkg/claimlink"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -171,16 +172,12 @@ func (f ClaimantFrom) signer(a *events.APIGatewayV2HTTPRequestContextAuthorizerI
 	return "", errRoleSession
 }
 
-// resourceOf returns the kind of an ARN's resource (service and type, as in iam:user), and its name. The ARN has the
-// form arn:PARTITION:SERVICE:REGION:ACCOUNT:TYPE/NAME (IAM User Guide, "IAM identifiers").
-func resourceOf(arn string) (kind, name string) {
-	const fields = 6
-	field := strings.SplitN(arn, ":", fields)
-	if len(field) < fields {
-		return "", ""
-	}
-	resource, name, _ := strings.Cut(field[fields-1], "/")
-	return field[2] + ":" + resource, name
+// resourceOf returns the kind of an identity's ARN (service and type, as in iam:user), and its name (IAM User Guide, "IAM
+// identifiers"). A text that is no ARN has neither.
+func resourceOf(identity string) (kind, name string) {
+	a, _ := arn.Parse(identity)
+	resource, name, _ := strings.Cut(a.Resource, "/")
+	return a.Service + ":" + resource, name
 }
 
 // challenge returns the header WWW-Authenticate, which belongs to every answer 401 (RFC 9110, section 15.5.2), or "" if

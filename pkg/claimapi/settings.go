@@ -3,6 +3,7 @@ package claimapi
 import (
 	"cmp"
 	"log/slog"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,19 +39,12 @@ type Settings struct {
 	// `on`: the function serves the [claim page](claim-page.md) at `/c/{campaign}`. `oncebox local` and `oncebox invoke`
 	// have it on by default.
 	Page string `default:"off" oneof:"on,off"`
-	// `turnstile`, `hcaptcha` or `recaptcha`: a claim needs a solution of this provider's
-	// [challenge](claim-page.md#a-challenge-before-a-claim)
-	Challenge string `oneof:"turnstile,hcaptcha,recaptcha" is:"a provider"`
-	// required with a challenge: the site key of the provider, which is public
-	ChallengeSiteKey string `allowed:"the site key that the provider gives out"`
-	// the file with the secret of the provider
-	ChallengeSecretFile string
-	// in the place of a file, the secret of AWS Secrets Manager that has it
-	ChallengeSecretARN string
-	// the address of the siteverify call, if it is not the provider's own
-	ChallengeURL string `allowed:"an http or https URL"`
-	// the host names of the pages whose solutions are taken
-	ChallengeHosts []string `unset:"those of the site key" allowed:"host names with commas between them, as in shop.example"`
+	// `turnstile`, `hcaptcha` or `recaptcha`, with [options](#addresses-of-challenges): a claim needs a solution of this
+	// provider's [challenge](claim-page.md#a-challenge-before-a-claim)
+	Challenge string `allowed:"turnstile, hcaptcha or recaptcha, with ?site-key=KEY&secret-arn=ARN"`
+	// the [origins of other sites](http-api.md#from-pages-of-other-origins) whose pages may call the API from a browser,
+	// with commas between them. For `oncebox local` only: in AWS, API Gateway has them.
+	CORSOrigins []string `local:"API Gateway has the origins" allowed:"origins with commas between them, as in https://shop.example"`
 	// `on`: log lines have [metrics](operations.md#metrics), at every log level. The stack sets it. It has no effect on
 	// `oncebox local`.
 	Metrics string `default:"off" oneof:"on,off" function:""`
@@ -64,9 +58,6 @@ func (s Settings) Environ() []string { return settings.Environ(s) }
 // Variables returns the names of all variables of the function. Programs that share the environment with it can use
 // them to distinguish its variables from misspelt names.
 func Variables() []string { return settings.Variables(Settings{}) }
-
-// VarCORSOrigins is a variable of ParseOptions only. ParseSettings refuses it: in AWS, API Gateway has the origins.
-const VarCORSOrigins = "ONCEBOX_CORS_ORIGINS"
 
 // Options are what the settings mean for a handler. They do not depend on its store.
 type Options struct {
@@ -119,12 +110,9 @@ func ParseOptions(environ []string) (Options, error) {
 	var s Settings
 	p := parser{settings.Read(environ, &s, false), &s}
 	o := p.options(true)
-	o.CORSOrigins = p.List(VarCORSOrigins)
-	for _, origin := range o.CORSOrigins {
-		if ValidateOrigin(origin) != nil {
-			p.Wrong(VarCORSOrigins, "has a value that is not an origin", "origins with commas between them, as in https://shop.example")
-			break
-		}
+	o.CORSOrigins = s.CORSOrigins
+	if slices.ContainsFunc(o.CORSOrigins, func(origin string) bool { return ValidateOrigin(origin) != nil }) {
+		p.Refuse(&s.CORSOrigins, "has a value that is not an origin", "")
 	}
 	return o, p.Err()
 }

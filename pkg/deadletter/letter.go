@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/arn"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
@@ -146,12 +147,15 @@ func decodeGivenUp(content []byte) (*GivenUp, error) {
 	}, nil
 }
 
-// functionOf returns NAME of arn:PARTITION:lambda:REGION:ACCOUNT:function:NAME:QUALIFIER.
-func functionOf(arn string) string {
-	if parts := strings.SplitN(arn, ":", 8); len(parts) > 6 {
-		return parts[6]
+// functionOf returns NAME of a function's ARN, whose resource is function:NAME:QUALIFIER.
+func functionOf(text string) string {
+	a, ok := arn.Of("lambda", text)
+	name, isFunction := strings.CutPrefix(a.Resource, "function:")
+	if !ok || !isFunction {
+		return text
 	}
-	return arn
+	name, _, _ = strings.Cut(name, ":")
+	return name
 }
 
 // Stream returns the stream that the records of the letter came from.

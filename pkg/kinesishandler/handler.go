@@ -267,7 +267,7 @@ func panicked(p any) (stack []byte, err error) {
 // name.
 func (h *Handler) processor(ctx context.Context, from source) (*dedupe.Processor, error) {
 	stream := from.batch.Stream
-	if h.options.Sink.isSource(stream) {
+	if h.options.Sink.isSource(ctx, stream) {
 		return nil, ErrLoop
 	}
 	h.mu.Lock()

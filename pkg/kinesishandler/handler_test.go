@@ -483,6 +483,18 @@ func TestTheSinkMayNotBeTheSource(t *testing.T) {
 	}
 	equal(t, "level", b.line(t)["level"], "ERROR")
 	b.sink.holds(t)
+	own := strings.NewReplacer(":kinesis:", ":lambda:", "stream/clicks", "function:dedupe:live").Replace(clicks)
+	in := func(function string) context.Context {
+		return lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{InvokedFunctionArn: function})
+	}
+	if _, err := b.Handle(in(own), rawOf(t, event(`{"id":"a"}`))); !errors.Is(err, kinesishandler.ErrLoop) {
+		t.Errorf("in the account of the stream: want %v, got %v", kinesishandler.ErrLoop, err)
+	}
+	other := strings.Replace(own, ":123456789012:", ":210987654321:", 1)
+	if _, err := b.Handle(in(other), rawOf(t, event(`{"id":"a"}`))); err != nil {
+		t.Errorf("a stream of another account is no loop: %v", err)
+	}
+	b.sink.holds(t, `{"id":"a"}`)
 }
 
 // TestScopeOfMarkers: a scope that has the name of the folder of markers would hide its dead letters.

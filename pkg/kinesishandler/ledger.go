@@ -100,7 +100,7 @@ func (p parser) ledgerMemory(asked, memory int64) int64 {
 		return memory / 100 * UsualLedgerShare
 	}
 	if memory > 0 && asked > memory/100*largestShare {
-		p.Refuse(&p.s.Ledger, "has a memory above 80% of the memory of the function, which "+varMemorySize+" has in MiB",
+		p.Refuse(&p.s.Ledger, "has a memory above 80% of the memory of the function",
 			"16MiB to 80% of that")
 	}
 	return asked

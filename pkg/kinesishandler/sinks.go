@@ -5,11 +5,15 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"log/slog"
+	"maps"
+	"slices"
 	"strings"
 
+	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/aws/aws-sdk-go-v2/aws"
 
 	"github.com/oncebox/oncebox/internal/address"
+	"github.com/oncebox/oncebox/internal/arn"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/sink/dynamosink"
 	"github.com/oncebox/oncebox/pkg/sink/firehosesink"
@@ -79,23 +83,41 @@ var sinks = map[string]func(text string) (SinkSetting, error){
 	},
 }
 
-func (p parser) sink() SinkSetting {
-	text := p.s.Sink
+// ParseSink reads the address of a sink, a value of ONCEBOX_SINK. Its error is a *settings.Error without the name of the
+// setting.
+func ParseSink(text string) (SinkSetting, error) {
 	parse := sinks[address.Scheme(text)]
+	if parse == nil {
+		a := address.Parse("") // an unknown text may be a secret, and is not repeated
+		a.WrongPlace("is not a known sink", strings.Join(slices.Sorted(maps.Keys(sinks)), ":, ")+":")
+		return SinkSetting{}, a.Done()
+	}
+	return parse(text)
+}
+
+func (p parser) sink() (s SinkSetting) {
+	text := p.s.Sink
 	switch {
 	case text == "":
-		return SinkSetting{}
-	case parse == nil:
+	case sinks[address.Scheme(text)] == nil:
 		p.Refuse(&p.s.Sink, "is not a known sink", "")
-		return SinkSetting{}
+	default:
+		var err error
+		s, err = ParseSink(text)
+		p.WrongAddress(p.Variable(&p.s.Sink), err)
 	}
-	s, err := parse(text)
-	p.WrongAddress(p.Variable(&p.s.Sink), err)
 	return s
 }
 
-// isSource reports whether the sink is the source that records come from.
-func (s SinkSetting) isSource(source dedupe.Stream) bool {
+// isSource reports whether the sink is the source that records come from. Streams and tables are found in the account and
+// region of the function. Outside of Lambda these are not known, and a source of the same name is taken for the sink.
+func (s SinkSetting) isSource(ctx context.Context, source dedupe.Stream) bool {
+	if lambda, ok := lambdacontext.FromContext(ctx); ok && s.Queue == nil {
+		function, known := arn.Of("lambda", lambda.InvokedFunctionArn)
+		if known && (function.Account != source.Account || function.Region != source.Region) {
+			return false
+		}
+	}
 	if table, isTable := strings.CutPrefix(source.Name, "dynamodb:"); isTable {
 		return s.Table != nil && table == s.Table.Name
 	}

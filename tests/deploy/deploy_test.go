@@ -32,7 +32,7 @@ func TestBothJobs(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	claim, sweep, dedupe := built(t, claimARM), built(t, sweepARM), built(t, dedupeARM)
-	const settings = "alarm-topic-arn: " + topic + "\ndashboard: on\nclaims: {auth: iam}\nrecords: {id-path: event.id}\n"
+	const settings = "alarm-topic: " + topic + "\ndashboard: on\nclaims: {auth: iam}\nrecords: {id-path: event.id}\n"
 	code := map[string]string{"claim": claim, "sweep": sweep, "dedupe": dedupe}
 	app := synth(t, stackName("both"), settings, code)
 	app.deploy(t)
@@ -121,7 +121,7 @@ func TestRecordsWithTheLog(t *testing.T) {
 	t.Parallel()
 	code := built(t, dedupeARM)
 	app := synth(t, stackName("log"), `
-alarm-topic-arn: `+topic+`
+alarm-topic: `+topic+`
 disposable: on
 claims: none
 records:

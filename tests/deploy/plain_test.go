@@ -144,7 +144,7 @@ func TestPlainClaims(t *testing.T) {
 	t.Parallel()
 	p := newPlain(t, "claims")
 	claim, sweep := p.host(t, "claim"), p.host(t, "sweep")
-	p.parameters["AlarmTopicArn"], p.parameters["LogRetentionDays"] = topic, "7"
+	p.parameters["AlarmTopic"], p.parameters["LogRetentionDays"] = topic, "7"
 	d := p.create(t)
 	architecture := p.parameters["Architecture"]
 	check(t, d.read(t), merged(

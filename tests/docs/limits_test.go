@@ -12,9 +12,9 @@ import (
 // that needs more raises it, and its commit says why.
 const (
 	maxContextValues = 4
-	maxSettings      = 78  // of the settings file
-	maxVariables     = 36  // of the functions
-	maxFlags         = 174 // a flag that several commands have with the same meaning counts once
+	maxSettings      = 74  // of the settings file
+	maxVariables     = 31  // of the functions
+	maxFlags         = 172 // a flag that several commands have with the same meaning counts once
 	maxRequirements  = 38  // of the main go.mod, without the indirect ones
 )
 

@@ -194,10 +194,7 @@ func (s *server) challenged() (base string) {
 	s.Cleanup(provider.Close)
 	secret := filepath.Join(s.TempDir(), "secret")
 	must(s.T, os.WriteFile(secret, []byte("the secret\n"), 0o600))
-	s.Setenv("ONCEBOX_CHALLENGE", "turnstile")
-	s.Setenv("ONCEBOX_CHALLENGE_SITE_KEY", "site")
-	s.Setenv("ONCEBOX_CHALLENGE_SECRET_FILE", secret)
-	s.Setenv("ONCEBOX_CHALLENGE_URL", provider.URL)
+	s.Setenv("ONCEBOX_CHALLENGE", "turnstile?site-key=site&secret-file="+secret+"&url="+provider.URL)
 	return s.serve()
 }
 

@@ -28,7 +28,7 @@ func TestSharedTableHasOneAlarm(t *testing.T) {
 		topic := infra.AlarmProps{Topic: awssns.Topic_FromTopicArn(stack, jsii.String("Topic"), jsii.String(theirTopic))}
 		for i, alarms := range []infra.AlarmProps{{}, topic, topic} {
 			_, err := infra.NewClaimAPI(stack, fmt.Sprint("Claims", i), infra.ClaimAPIProps{
-				Auth: infra.AuthIAM(), DedupeTable: table, Function: functionProps(t), Sweep: sweepProps(t), Alarms: alarms,
+				Auth: infra.AuthIAM, DedupeTable: table, Function: functionProps(t), SweepFunction: sweepProps(t), Alarms: alarms,
 			})
 			must(t, err)
 		}
@@ -220,9 +220,9 @@ func functionProps(t *testing.T) infra.FunctionProps {
 	return infra.FunctionProps{Code: standIn(t, elf.EM_AARCH64)}
 }
 
-func sweepProps(t *testing.T) infra.SweepProps {
+func sweepProps(t *testing.T) infra.SweepFunctionProps {
 	t.Helper()
-	return infra.SweepProps{Code: standIn(t, elf.EM_AARCH64)}
+	return infra.SweepFunctionProps{Code: standIn(t, elf.EM_AARCH64)}
 }
 
 // runbookLink matches the end of a description: the link to the section with advice.

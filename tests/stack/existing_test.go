@@ -19,6 +19,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/infra"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // TestNothingIsMadeOfWhatExists checks that an existing resource is neither made nor changed, for example by a policy
@@ -26,7 +27,7 @@ import (
 func TestNothingIsMadeOfWhatExists(t *testing.T) {
 	for name, tpl := range map[string]template{
 		"without a key": readGolden(t, "existing"),
-		"with a key":    synth(t, values(everythingExists+"; key-arn="+theirKey)),
+		"with a key":    synth(t, values(everythingExists+"; encryption-key="+theirKey)),
 	} {
 		made := []string{tableType, streamType, bucketType, bucketPolicy, queueType, queuePolicy, "AWS::KMS::Key"}
 		for _, kind := range made {
@@ -55,12 +56,12 @@ func TestEachResourceHasItsKey(t *testing.T) {
 		}
 		dedupe := table("dedupe")
 		_, err := infra.NewClaimAPI(stack, "Claims", infra.ClaimAPIProps{
-			Auth: infra.AuthIAM(), Function: functionProps(t), Sweep: sweepProps(t),
+			Auth: infra.AuthIAM, Function: functionProps(t), SweepFunction: sweepProps(t),
 			BankTable: table("bank"), DedupeTable: dedupe,
 		})
 		must(t, err)
 		_, err = infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
-			Rules: infra.RecordRules{IDPath: "id"}, Function: functionProps(t), DedupeTable: dedupe,
+			Settings: kinesishandler.Settings{IDPath: "id"}, Function: functionProps(t), DedupeTable: dedupe,
 			Source: stream("source"), SourceRetention: 24 * time.Hour, Sink: infra.ToStream(stream("destination")),
 			DeadLetterBucket: awss3.Bucket_FromBucketAttributes(stack, jsii.String("Bucket"),
 				&awss3.BucketAttributes{BucketName: jsii.String("their-dead-letters"), EncryptionKey: key("bucket")}),
@@ -103,12 +104,12 @@ func TestStacksShareATable(t *testing.T) {
 	must(t, err)
 	claims := awscdk.NewStack(app, jsii.String("claims"), nil)
 	_, err = infra.NewClaimAPI(claims, "Claims", infra.ClaimAPIProps{
-		Auth: infra.AuthIAM(), Function: functionProps(t), Sweep: sweepProps(t), DedupeTable: dedupe,
+		Auth: infra.AuthIAM, Function: functionProps(t), SweepFunction: sweepProps(t), DedupeTable: dedupe,
 	})
 	must(t, err)
 	records := awscdk.NewStack(app, jsii.String("records"), nil)
 	_, err = infra.NewRecordDedupe(records, "Records", infra.RecordDedupeProps{
-		Rules: infra.RecordRules{IDPath: "id"}, Function: functionProps(t), DedupeTable: dedupe,
+		Settings: kinesishandler.Settings{IDPath: "id"}, Function: functionProps(t), DedupeTable: dedupe,
 	})
 	must(t, err)
 
@@ -137,6 +138,19 @@ func TestStacksShareATable(t *testing.T) {
 	}
 }
 
+// TestStreamOfAnotherAccountIsNoLoop reads a stream of another account, and writes to a stream of its name.
+func TestStreamOfAnotherAccountIsNoLoop(t *testing.T) {
+	synthTheirs(t, nil, func(stack awscdk.Stack) {
+		_, err := infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
+			Settings: kinesishandler.Settings{IDPath: "id", Sink: "kinesis:theirs"}, Function: functionProps(t),
+			Source: awskinesis.Stream_FromStreamArn(stack, jsii.String("Source"),
+				jsii.String(strings.Replace(theirStream, "123456789012", "210987654321", 1))),
+			SourceRetention: 24 * time.Hour,
+		})
+		must(t, err)
+	})
+}
+
 // TestServersMayBeMadeInTheStack takes VPC, password and address of a Valkey ledger from the stack: only the deployment
 // knows their names.
 func TestServersMayBeMadeInTheStack(t *testing.T) {
@@ -151,7 +165,7 @@ func TestServersMayBeMadeInTheStack(t *testing.T) {
 			awsec2.NewSecurityGroup(stack, jsii.String("Group"), &awsec2.SecurityGroupProps{Vpc: vpc}),
 		}
 		_, err := infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
-			Rules:    infra.RecordRules{IDPath: "id", Ledger: "valkeys://" + *cache.AttrEndpointAddress() + ":6379"},
+			Settings: kinesishandler.Settings{IDPath: "id", Ledger: "valkeys://" + *cache.AttrEndpointAddress() + ":6379"},
 			Function: function, LedgerSecret: awssecretsmanager.NewSecret(stack, jsii.String("Password"), nil),
 		})
 		must(t, err)
@@ -182,8 +196,8 @@ func TestIssuerMayBeMadeInTheStack(t *testing.T) {
 		pool := awscognito.NewUserPool(stack, jsii.String("Pool"), nil)
 		client := pool.AddClient(jsii.String("Web"), nil)
 		_, err := infra.NewClaimAPI(stack, "Claims", infra.ClaimAPIProps{
-			Auth:     infra.AuthJWT(*pool.UserPoolProviderUrl(), *client.UserPoolClientId()),
-			Function: functionProps(t), Sweep: sweepProps(t),
+			Auth: infra.AuthJWT, JWTIssuer: *pool.UserPoolProviderUrl(), JWTAudience: []string{*client.UserPoolClientId()},
+			Function: functionProps(t), SweepFunction: sweepProps(t),
 		})
 		must(t, err)
 	})

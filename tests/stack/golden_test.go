@@ -59,30 +59,30 @@ const (
 	// link has two keys, as during a rotation.
 	link = "auth=link; link-keys=" + linkKey + "," + otherLinkKey + "; page=on; cors-origins=https://shop.example,http://localhost:3000"
 
-	challenge = "challenge=turnstile; challenge-site-key=1x00000000000000000000AA; challenge-secret-arn=" + theirSecret +
-		"; challenge-url=https://challenge.example/siteverify; challenge-hosts=shop.example,www.shop.example"
+	challenge = "challenge=turnstile?site-key=1x00000000000000000000AA&secret-arn=" + theirSecret +
+		"&url=https://challenge.example/siteverify&hosts=shop.example,www.shop.example"
 
 	linkKey      = "MCowBQYDK2VwAyEAXNrKN/1BSTrXh2Yh4XDXVZCaPEsyoaN56Dmzlf/hrzg="
 	otherLinkKey = "MCowBQYDK2VwAyEA11qYAYKxCrfVS/7TyWQHOg7hcvPapiMlrwIaaPcHURo="
 
 	everythingExists = "bank-table=their-bank; dedupe-table=their-dedupe; " +
-		"source-stream-arn=" + theirStream + "; source-retention=168h; sink=kinesis:others; " +
-		"dead-letter-bucket=their-dead-letters; notify-queue-arn=" + theirQueue
+		"source=" + theirStream + "; source-retention=168h; sink=kinesis:others; " +
+		"dead-letter-bucket=their-dead-letters; notify-queue=" + theirQueue
 
 	// formerKeys is a stack whose key was changed once, to none, with everything that a function can decrypt.
-	formerKeys = "former-key-arns=" + oldKey + "; " + challenge + "; sink=s3://their-lake/records; " +
+	formerKeys = "former-keys=" + oldKey + "; " + challenge + "; sink=s3://their-lake/records; " +
 		"ledger=valkey://cache.example:6379?secret-arn=" + theirSecret
 
-	theirNetwork = "subnet-ids=subnet-0a1b2c3d,subnet-0a1b2c3d4e5f60718; security-group-ids=sg-0a1b2c3d4e5f60718"
+	theirNetwork = "subnets=subnet-0a1b2c3d,subnet-0a1b2c3d4e5f60718; security-groups=sg-0a1b2c3d4e5f60718"
 
 	rawLines = "claims=none; id-path=; format=raw; raw-id=content; source-records=lines"
 
 	// everySetting has a value other than the default for everything that the other goldens leave out. Where there are
 	// limits, the value is at one.
-	everySetting = "architecture=x86_64; runbook-base-url=https://wiki.example/oncebox; tracing=on; " +
+	everySetting = "architecture=x86_64; runbook-url=https://wiki.example/oncebox; tracing=on; " +
 		"claims.reserved-concurrency=200; records.reserved-concurrency=40; " +
 		"warm-read-units=12000; warm-write-units=4000; metrics=off; log-level=warn; system-log-level=warn; " +
-		"alarm-topic-arn=" + theirTopic + "; log-retention-days=3653; disposable=on; endpoint-url=http://localhost:8000; " +
+		"alarm-topic=" + theirTopic + "; log-retention-days=3653; disposable=on; endpoint-url=http://localhost:8000; " +
 		"auth=open; campaign-cache=0; rate-limit=1; burst-limit=2; sweep-every=24h; " +
 		"id-path=event.id; fingerprint-path=event.print; contexts-path=event.contexts; " +
 		"ids=first-keeps; scope=orders; window=3d; horizon=365d; natural=off; synthetic=off; acks=off; " +
@@ -109,25 +109,25 @@ var goldens = []golden{
 	{name: "existing", bases: onBoth, settings: values(everythingExists)},
 	{name: "jwt", bases: onClaims, settings: values(jwt + "; jwt-scopes=claims/own,claims/all; records=none; canary=10m; " +
 		"claimants-confirm=on; sweep-every=1h; nearly-empty=5; domain-name=claims.example.com; " +
-		"certificate-arn=" + theirCertificate + "; execute-api-endpoint=off")},
+		"certificate=" + theirCertificate + "; execute-api-endpoint=off")},
 	{name: "link", bases: onClaims, settings: values(link + "; records=none")},
-	{name: "customer-key", bases: onBoth, settings: values("key-arn=" + theirKey + "; encrypt-environment=on; " +
+	{name: "customer-key", bases: onBoth, settings: values("encryption-key=" + theirKey + "; encrypt-environment=on; " +
 		"encrypt-logs=on; dashboard=on; canary=15m; " + theirNetwork)},
 	{name: "former-keys", bases: onBoth, settings: values(formerKeys)},
 	{name: "every-setting", bases: onBoth, settings: with(values(everySetting), noTexts)},
 	{name: "firehose", bases: onRecords, settings: values(rawLines + "; sink=firehose:unique?delimiter=none")},
-	{name: "queue", bases: onRecords, settings: values("claims=none; sink=sqs:" + fifoQueue + "?encoding=base64; key-arn=" + theirKey)},
+	{name: "queue", bases: onRecords, settings: values("claims=none; sink=sqs:" + fifoQueue + "?encoding=base64; encryption-key=" + theirKey)},
 	{name: "objects", bases: onRecords, settings: values("claims=none; " +
 		"sink=s3://their-lake/events/?format=raw&compression=zstd&object-size=128MiB; " +
-		"batch-window=300s; key-arn=" + theirKey)},
+		"batch-window=300s; encryption-key=" + theirKey)},
 	{name: "table", bases: onRecords, settings: values("claims=none; " +
-		"sink=dynamodb:their-items?key=customer=customer.id,n&version=changed_at&delete=change=delete; key-arn=" + theirKey)},
+		"sink=dynamodb:their-items?key=customer=customer.id,n&version=changed_at&delete=change=delete; encryption-key=" + theirKey)},
 	{name: "log", bases: onRecords, settings: values("claims=none; ledger=log?lanes=16&memory=4GiB; " +
 		"records.memory=6144; expected-rate=33000; window=1h")},
 	{name: "valkey", bases: onRecords, settings: values("claims=none; ledger=valkeys://" + theirCache +
 		"?buckets=864000&previous=old." + theirCache + "&previous-buckets=65536&since=2027-03-01T09:00:00Z" +
 		"&secret-arn=" + theirSecret + "; " +
-		"key-arn=" + theirKey + "; " + theirNetwork)},
+		"encryption-key=" + theirKey + "; " + theirNetwork)},
 }
 
 func (g golden) file() string { return goldenfile.Path(goldenFolder, g.name) }

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/infra"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // TestGrantInvoke checks the calls that a back end may make, and that no other kind of API has such a grant.
@@ -23,13 +24,13 @@ func TestGrantInvoke(t *testing.T) {
 		role := awsiam.NewRole(stack, jsii.String("BackEnd"), &awsiam.RoleProps{
 			AssumedBy: awsiam.NewServicePrincipal(jsii.String("ecs-tasks.amazonaws.com"), nil),
 		})
-		for id, auth := range map[string]infra.Auth{"Claims": infra.AuthIAM(), "Open": infra.AuthOpen()} {
+		for id, auth := range map[string]infra.Auth{"Claims": infra.AuthIAM, "Open": infra.AuthOpen} {
 			claims, err := infra.NewClaimAPI(stack, id, infra.ClaimAPIProps{
-				Auth: auth, Function: functionProps(t), Sweep: sweepProps(t),
+				Auth: auth, Function: functionProps(t), SweepFunction: sweepProps(t),
 			})
 			must(t, err)
 			_, err = claims.GrantInvoke(role)
-			if refused := strings.Contains(fmt.Sprint(err), "GrantInvoke needs AuthIAM; an API with AuthOpen"); refused != (id == "Open") {
+			if refused := strings.Contains(fmt.Sprint(err), "GrantInvoke needs Auth=iam; an API with Auth=open"); refused != (id == "Open") {
 				t.Errorf("%s: got %v", id, err)
 			}
 		}
@@ -64,7 +65,7 @@ func TestLogsHaveAKey(t *testing.T) {
 			stack = s
 			function := functionProps(t)
 			function.LogKey = key(s)
-			_, err := infra.NewClaimAPI(s, "Claims", infra.ClaimAPIProps{Auth: infra.AuthIAM(), Function: function, Sweep: sweepProps(t)})
+			_, err := infra.NewClaimAPI(s, "Claims", infra.ClaimAPIProps{Auth: infra.AuthIAM, Function: function, SweepFunction: sweepProps(t)})
 			must(t, err)
 		})
 		for id, group := range tpl.resources(logGroupType) {
@@ -104,11 +105,11 @@ func TestLogsHaveAKey(t *testing.T) {
 func TestPartsForOthers(t *testing.T) {
 	tpl := synthTheirs(t, nil, func(stack awscdk.Stack) {
 		claims, err := infra.NewClaimAPI(stack, "Claims", infra.ClaimAPIProps{
-			Auth: infra.AuthIAM(), Function: functionProps(t), Sweep: infra.SweepProps{Off: true},
+			Auth: infra.AuthIAM, Function: functionProps(t), Sweep: "off",
 		})
 		must(t, err)
 		records, err := infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
-			Rules: infra.RecordRules{IDPath: "id"}, Function: functionProps(t),
+			Settings: kinesishandler.Settings{IDPath: "id"}, Function: functionProps(t),
 		})
 		must(t, err)
 		for _, section := range []string{"claim-server-errors", "throttled-keys", "throttled-keys-bank"} {
@@ -149,7 +150,7 @@ func TestAllFunctionsJoinTheVPC(t *testing.T) {
 			awsec2.SecurityGroup_FromSecurityGroupId(stack, jsii.String("Group"), jsii.String("sg-0a1b2c3d"), nil),
 		}
 		function.ReservedConcurrency = new(7)
-		_, err := infra.NewClaimAPI(stack, "Claims", infra.ClaimAPIProps{Auth: infra.AuthIAM(), Function: function, Sweep: sweepProps(t)})
+		_, err := infra.NewClaimAPI(stack, "Claims", infra.ClaimAPIProps{Auth: infra.AuthIAM, Function: function, SweepFunction: sweepProps(t)})
 		must(t, err)
 	})
 	var got []string

@@ -54,13 +54,13 @@ var plainSettings = []struct{ template, parameters string }{
 	{"claims", theirCode + "; CodePrefix=oncebox/; Architecture=x86_64; Auth=jwt; JwtAudience=web,mobile; " +
 		"JwtIssuer=https://issuer.example/pool; ClaimantFrom=jwt:email; ClaimantsConfirm=on; Page=on; " +
 		"CorsOrigins=https://a.example,https://b.example; RateLimit=1; BurstLimit=2; NearlyEmpty=5; LogLevel=warn; " +
-		"SystemLogLevel=WARN; LogRetentionDays=3653; AlarmTopicArn=" + theirTopic},
+		"SystemLogLevel=WARN; LogRetentionDays=3653; AlarmTopic=" + theirTopic},
 	{"claims", theirCode + "; Auth=link; Page=on; LinkKeys=" + linkKey + "," + otherLinkKey},
 	{"claims", theirCode + "; Auth=link; ClaimantFrom=link; LinkKeys=" + linkKey},
 	{"claims", theirCode + "; ClaimantFrom=iam:role"},
 	{"records", theirCode + "; IdPath=event.id; FingerprintPath=event.print; Volatile=sent_at,trace; Ids=derived; " +
 		"Window=36h; DedupeMemory=10240; BatchSize=10000; BatchWindowSeconds=300; Parallelization=10; Retries=-1; " +
-		"SystemLogLevel=DEBUG; AlarmTopicArn=" + theirTopic},
+		"SystemLogLevel=DEBUG; AlarmTopic=" + theirTopic},
 	{"both", theirCode + "; Natural=off; Synthetic=off; LogLevel=debug"},
 }
 
@@ -100,7 +100,7 @@ func settingsOf(parameters, others string) map[string]any {
 		}
 	}
 	// Parameters show the functions' defaults.
-	shown := map[string]any{"log-level": "info", "ids": "first-keeps", "window": "48h"}
+	shown := map[string]any{"log-level": "info", "ids": "first-keeps", "window": "48h", "natural": "on", "synthetic": "on"}
 	if settings["records"] == "none" {
 		shown = map[string]any{"log-level": "info"}
 	}
@@ -213,7 +213,7 @@ func TestPlainVersions(t *testing.T) {
 		"Auth=iam; LinkKeys=", "LinkKeys=" + otherLinkKey, "ClaimantFrom=link", "ClaimantsConfirm=on", "Page=on",
 		"CorsOrigins=https://a.example", "RateLimit=9", "BurstLimit=9", "NearlyEmpty=9", "IdPath=a", "FingerprintPath=a", "Volatile=a", "Ids=derived", "Window=1h", "Natural=off",
 		"Synthetic=off", "DedupeMemory=128", "BatchSize=9", "BatchWindowSeconds=9", "Parallelization=9", "Retries=9",
-		"AlarmTopicArn=" + theirTopic, "LogLevel=debug", "SystemLogLevel=WARN", "LogRetentionDays=1",
+		"AlarmTopic=" + theirTopic, "LogLevel=debug", "SystemLogLevel=WARN", "LogRetentionDays=1",
 	} {
 		for name := range values(other) {
 			changed[name]++
@@ -337,7 +337,7 @@ func TestPlainTemplatesRefuse(t *testing.T) {
 		{"DedupeMemory=64", "DedupeMemory is less than 128"},
 		{"BatchSize=10001", "BatchSize is greater than 10000"},
 		{"Retries=-2", "Retries is less than -1"},
-		{"AlarmTopicArn=alarms", "AlarmTopicArn must be the ARN of an SNS topic"},
+		{"AlarmTopic=alarms", "AlarmTopic must be the ARN of an SNS topic"},
 		{"LogLevel=all", "LogLevel is not one of"},
 		{"SystemLogLevel=info", "SystemLogLevel is not one of"},
 		{"LogRetentionDays=2", "LogRetentionDays is not one of"},

@@ -22,6 +22,7 @@ import (
 
 	"github.com/oncebox/oncebox/infra"
 	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // logOf33000 is a log ledger for two million records a minute.
@@ -38,7 +39,7 @@ var refusals = []struct{ settings, says string }{
 	{"records.page=on", "records.page in prod.yaml, line 1: did you mean claims.page?"},
 	{"claims.log-level=info", "claims.log-level in prod.yaml, line 1: did you mean log-level?"},
 	{"claims.memory=512", "claims.memory in prod.yaml, line 1: did you mean records.memory?"},
-	{"no-such=1", "no-such in prod.yaml, line 1: there is no such key (allowed: alarm-topic-arn, ... warm-write-units, claims, records)"},
+	{"no-such=1", "no-such in prod.yaml, line 1: there is no such key (allowed: alarm-topic, ... warm-write-units, claims, records)"},
 	{"claims=", "claims is missing in prod.yaml; write ... or `claims: none`, which deletes the API and its URL"},
 	{"records=", "records is missing in prod.yaml ... about 58 USD a month ... or `records: none`"},
 	{"claims=none; records=none", "claims and records are both none in prod.yaml"},
@@ -56,8 +57,8 @@ var refusals = []struct{ settings, says string }{
 	{"metrics=yes", "metrics is neither on nor off"},
 	{"nearly-empty=few", "claims.nearly-empty ... a whole number from 0"},
 	{"nearly-empty=-1", "claims.nearly-empty"},
-	{"nearly-empty=10; sweep=off", "claims.nearly-empty is 10, but claims.sweep leaves the sweep out"},
-	{"nearly-empty=10; metrics=off", "claims.nearly-empty is 10, but metrics leaves the metrics out"},
+	{"nearly-empty=10; sweep=off", "claims.nearly-empty is 10, but claims.sweep is off, and the sweep counts them"},
+	{"nearly-empty=10; metrics=off", "claims.nearly-empty is 10, but metrics is off, and it needs the metrics"},
 	{"batch-size=many", "records.batch-size ... a whole number from 1"},
 	{"window=2 days", "records.window is not a duration ... 24h or 7d"},
 	{"id-path=${Token[x.1]}", "records.id-path in prod.yaml, line 1: it contains ${Token["},
@@ -71,27 +72,27 @@ var refusals = []struct{ settings, says string }{
 	// What operators set.
 	{"dashboard=yes", "dashboard is neither on nor off"},
 	{"tracing=yes", "tracing is neither on nor off"},
-	{"runbook-base-url=http://wiki.example", `runbook-base-url is "http://wiki.example"; write the https address of a page`},
-	{"runbook-base-url=https://wiki.example/#alarms", "runbook-base-url ... without a #"},
-	{"encrypt-logs=on", `encrypt-logs is "on"; it needs key-arn`},
-	{"encrypt-environment=on", `encrypt-environment is "on"; it needs key-arn`},
+	{"runbook-url=http://wiki.example", `runbook-url is "http://wiki.example"; write the https address of a page`},
+	{"runbook-url=https://wiki.example/#alarms", "runbook-url ... without a #"},
+	{"encrypt-logs=on", `encrypt-logs is "on"; it needs encryption-key`},
+	{"encrypt-environment=on", `encrypt-environment is "on"; it needs encryption-key`},
 	{"claims.reserved-concurrency=0", "claims.reserved-concurrency ... a whole number from 1"},
 	{"records.reserved-concurrency=0", "records.reserved-concurrency ... a whole number from 1"},
 	{
 		"domain-name=claims.example.com",
-		`claims.domain-name needs claims.certificate-arn: a certificate for "claims.example.com" of Certificate Manager`,
+		`claims.domain-name needs claims.certificate: a certificate for "claims.example.com" of Certificate Manager`,
 	},
-	{"certificate-arn=" + theirCertificate, "claims.certificate-arn needs claims.domain-name: the host name"},
+	{"certificate=" + theirCertificate, "claims.certificate needs claims.domain-name: the host name"},
 	{
-		"domain-name=https://claims.example.com; certificate-arn=" + theirCertificate,
+		"domain-name=https://claims.example.com; certificate=" + theirCertificate,
 		`claims.domain-name is "https://claims.example.com"; write a host name in lower case, as in claims.example.com`,
 	},
-	{"certificate-arn=theirs", "claims.certificate-arn ... arn:aws:acm:REGION:ACCOUNT:certificate/ID"},
+	{"certificate=theirs", "claims.certificate ... arn:aws:acm:REGION:ACCOUNT:certificate/ID"},
 	{
 		"execute-api-endpoint=off",
 		"claims.execute-api-endpoint=off needs claims.domain-name: without the endpoint and without a domain, no client",
 	},
-	{"jwt-scopes=claims", `claims.jwt-scopes is "claims"; it needs claims.auth=jwt, and claims.auth is iam`},
+	{"jwt-scopes=claims", `claims.jwt-scopes needs claims.auth=jwt, and claims.auth is iam`},
 	{jwt + "; jwt-scopes=a b,c", `claims.jwt-scopes are ["a b" "c"]; write scopes without white space`},
 
 	// Only an empty value means "not set".
@@ -115,29 +116,29 @@ var refusals = []struct{ settings, says string }{
 	{"records=none; dedupe-table=x", "dedupe-table is not a table name"},
 	{"claims=none; dedupe-table=a b", "dedupe-table is not a table name"},
 	{"bank-table=same; dedupe-table=same", "dedupe-table is the table of claims.bank-table"},
-	{"key-arn=alias/theirs", `key-arn is "alias/theirs"; write an ARN, arn:aws:kms:REGION:ACCOUNT:key/NAME`},
-	{"key-arn=arn:aws:kms:eu-west-1:123456789012:theirs", "key-arn"},
-	{"key-arn=arn:aws:kms:eu-west-1:123456789012:alias/theirs", "key-arn"},
-	{"key-arn=arn:aws:kms:::key/theirs", "key-arn"},
-	{"former-key-arns=alias/theirs", `former-key-arns is "alias/theirs"; write ARNs`},
-	{"former-key-arns=" + theirKey + "," + theirKey, "former-key-arns ... write each former key once"},
-	{"key-arn=" + theirKey + "; former-key-arns=" + theirKey, "former-key-arns ... not the key of key-arn"},
+	{"encryption-key=alias/theirs", `encryption-key is "alias/theirs"; write an ARN, arn:aws:kms:REGION:ACCOUNT:key/NAME`},
+	{"encryption-key=arn:aws:kms:eu-west-1:123456789012:theirs", "encryption-key"},
+	{"encryption-key=arn:aws:kms:eu-west-1:123456789012:alias/theirs", "encryption-key"},
+	{"encryption-key=arn:aws:kms:::key/theirs", "encryption-key"},
+	{"former-keys=alias/theirs", `former-keys is "alias/theirs"; write ARNs`},
+	{"former-keys=" + theirKey + "," + theirKey, "former-keys ... write each former key once"},
+	{"encryption-key=" + theirKey + "; former-keys=" + theirKey, "former-keys ... not the key of encryption-key"},
 	{
-		"key-arn=" + theirKey + "; former-key-arns=arn:aws:kms:us-east-1:123456789012:key/theirs",
-		"former-key-arns ... a key is in another region",
+		"encryption-key=" + theirKey + "; former-keys=arn:aws:kms:us-east-1:123456789012:key/theirs",
+		"former-keys ... a key is in another region",
 	},
 	{"canary=1m", "canary is 1m; choose 10m, 15m or 30m"},
 	{"canary=on", "canary is not a duration"},
-	{"alarm-topic-arn=" + theirQueue, "alarm-topic-arn ... arn:aws:sns:REGION:ACCOUNT:NAME"},
-	{"alarm-topic-arn=arn::sns:eu-west-1:123456789012:theirs", "alarm-topic-arn"},
-	{"alarm-topic-arn=arn:aws:sns:eu-west-1:123456789012:a b", "alarm-topic-arn"},
-	{"source-retention=1d; source-stream-arn=theirs", "records.source-stream-arn ... :stream/NAME"},
-	{"source-retention=1d; source-stream-arn=arn:aws:kinesis:eu-west-1:123456789012:theirs", "records.source-stream-arn"},
+	{"alarm-topic=" + theirQueue, "alarm-topic ... arn:aws:sns:REGION:ACCOUNT:NAME"},
+	{"alarm-topic=arn::sns:eu-west-1:123456789012:theirs", "alarm-topic"},
+	{"alarm-topic=arn:aws:sns:eu-west-1:123456789012:a b", "alarm-topic"},
+	{"source-retention=1d; source=theirs", "records.source ... :stream/NAME"},
+	{"source-retention=1d; source=arn:aws:kinesis:eu-west-1:123456789012:theirs", "records.source"},
 	{
-		"source-retention=1d; source-aggregation=off; source-stream-arn=" + theirStream + "/consumer/fast:1",
-		"records.source-stream-arn ... it is a consumer of a stream; write the ARN of the stream: with enhanced fan-out",
+		"source-retention=1d; source-aggregation=off; source=" + theirStream + "/consumer/fast:1",
+		"records.source ... it is a consumer of a stream; write the ARN of the stream: with enhanced fan-out",
 	},
-	{"source-retention=1d; source-stream-arn=arn:aws:kinesis:eu-west-1:123456789012:stream/", "records.source-stream-arn"},
+	{"source-retention=1d; source=arn:aws:kinesis:eu-west-1:123456789012:stream/", "records.source"},
 	{"sink=kinesis:arn:aws:kinesis:eu-west-1:123456789012:stream/theirs", "records.sink does not name a Kinesis stream"},
 	{"sink=dynamodb:their-items", "records.sink: option key is missing"},
 	{"sink=dynamodb:their-items?key=a,b,c", "records.sink: option key has more than two attributes"},
@@ -153,11 +154,11 @@ var refusals = []struct{ settings, says string }{
 	{"sink=ndjson:/tmp/out", "records.sink is a file, which does not last on Lambda; choose kinesis:"},
 	{"sink=firehose:a b", "records.sink does not name a Firehose stream"},
 	{
-		"notify-queue-arn=https://sqs.eu-west-1.amazonaws.com/123456789012/theirs",
-		"records.notify-queue-arn ... arn:aws:sqs:REGION:ACCOUNT:NAME",
+		"notify-queue=https://sqs.eu-west-1.amazonaws.com/123456789012/theirs",
+		"records.notify-queue ... arn:aws:sqs:REGION:ACCOUNT:NAME",
 	},
-	{"notify-queue-arn=arn::sqs:eu-west-1:123456789012:theirs", "records.notify-queue-arn"},
-	{"notify-queue-arn=" + theirQueue + ".fifo", "records.notify-queue-arn is a FIFO queue; choose a standard queue"},
+	{"notify-queue=arn::sqs:eu-west-1:123456789012:theirs", "records.notify-queue"},
+	{"notify-queue=" + theirQueue + ".fifo", "records.notify-queue is a FIFO queue; choose a standard queue"},
 	{"dead-letter-bucket=Upper", `records.dead-letter-bucket is "Upper"; the name of a bucket has 3 to 63`},
 	{"dead-letter-bucket=a..b", `records.dead-letter-bucket is "a..b" ... dots only between letters or digits`},
 
@@ -186,8 +187,8 @@ var refusals = []struct{ settings, says string }{
 	},
 
 	// Settings that need others.
-	{"jwt-audience=web", `claims.jwt-audience is "web"; it needs claims.auth=jwt, and claims.auth is iam`},
-	{jwt + "; auth=open", "claims.jwt-issuer ... it needs claims.auth=jwt, and claims.auth is open"},
+	{"jwt-audience=web", `claims.jwt-audience needs claims.auth=jwt, and claims.auth is iam`},
+	{jwt + "; auth=open", "claims.jwt-issuer needs claims.auth=jwt, and claims.auth is open"},
 	{jwt + "; jwt-issuer=", "claims.auth=jwt needs claims.jwt-issuer"},
 	{jwt + "; jwt-issuer=http://x.example", `claims.jwt-issuer that is an https URL, not "http://x.example"`},
 	{jwt + "; jwt-issuer=https:", `claims.auth=jwt needs claims.jwt-issuer that is an https URL, not "https:"`},
@@ -197,10 +198,13 @@ var refusals = []struct{ settings, says string }{
 	{jwt + "; claimant-from=iam", "claims.claimant-from=iam needs claims.auth=iam: claims.auth=jwt verifies no IAM"},
 	{"page=on", "claims.page needs claims.auth=link, claims.auth=jwt or claims.auth=open: browsers sign no requests"},
 	{"cors-origins=shop.example", `claims.cors-origins: "shop.example" is not an origin`},
-	{"challenge=turnstile", "claims.challenge-site-key is missing"},
-	{"challenge-site-key=1x", "claims.challenge-site-key has no effect: claims.challenge is not set"},
-	{"challenge-hosts=shop.example", "claims.challenge-hosts has no effect: claims.challenge is not set"},
-	{challenge + "; challenge-hosts=https://shop.example", "claims.challenge-hosts has a value that is not a host name"},
+	{"challenge=turnstile", "claims.challenge: option site-key is missing ... claims.challenge: option secret-arn is missing"},
+	{"challenge=captcha", "claims.challenge is not a provider (allowed: turnstile, hcaptcha or recaptcha"},
+	{"claims.challenge-hosts=shop.example", "claims.challenge-hosts in prod.yaml, line 1: there is no such key"},
+	{challenge + "&host=shop.example", "claims.challenge: option host is not a known setting, did you mean hosts?"},
+	{challenge + ",https://shop.example", "claims.challenge: option hosts has a value that is not a host name"},
+	{"challenge=turnstile?site-key=1x&secret-file=x", "claims.challenge: option secret-file: a function on Lambda has only the files"},
+	{"challenge=turnstile?site-key=1x&secret-arn=theirs", "claims.challenge: option secret-arn is not the ARN of a secret"},
 	{"auth=link", "claims.link-keys is missing ... oncebox links keygen"},
 	{"auth=link; link-keys=hunter2!", "claims.link-keys is wrong: key 1 is not base64"},
 	{"auth=link; link-keys=file:no-such-file", `claims.link-keys is "file:no-such-file"; the file ... no-such-file cannot be read`},
@@ -214,7 +218,7 @@ var refusals = []struct{ settings, says string }{
 	{"auth=open; claimant-from=iam", "claims.claimant-from=iam needs claims.auth=iam"},
 	{jwt + "; claimant-from=iam:session", "claims.claimant-from=iam:session needs claims.auth=iam"},
 	{"auth=open; claimant-from=iam:role", "claims.claimant-from=iam:role needs claims.auth=iam"},
-	{"source-stream-arn=" + theirStream, "records.source-stream-arn needs records.source-retention"},
+	{"source=" + theirStream, "records.source needs records.source-retention"},
 
 	// Combinations that break a guarantee.
 	{"horizon=167h", "records.horizon is 167h, shorter than records.source-retention, which is 7d ... delivered twice"},
@@ -222,17 +226,17 @@ var refusals = []struct{ settings, says string }{
 	{"record-age=7d", "records.record-age is 7d, not shorter than records.source-retention, which is 7d: Kinesis would"},
 	{"record-age=24h; source-retention=24h", "records.record-age is 1d, not shorter than records.source-retention"},
 	{
-		"source-retention=1d; source-stream-arn=" + theirStream + "; sink=kinesis:theirs?aggregation=kpl",
-		"records.source-stream-arn and records.sink are the same stream",
+		"source-retention=1d; source=" + theirStream + "; sink=kinesis:theirs?aggregation=kpl",
+		"records.source and records.sink are the same stream",
 	},
 	{
-		"key-arn=" + theirKey + "; sink=sqs:https://sqs.us-west-2.amazonaws.com/123456789012/x",
+		"encryption-key=" + theirKey + "; sink=sqs:https://sqs.us-west-2.amazonaws.com/123456789012/x",
 		"records.sink is in another account or region than the stack",
 	},
 	{"sink=sqs:" + fifoQueue + "; synthetic=off", "records.synthetic ... a FIFO queue drops the second"},
 	{
-		"key-arn=" + theirKey + "; source-retention=1d; source-stream-arn=arn:aws:kinesis:us-west-2:123456789012:stream/x",
-		"records.source-stream-arn is in us-west-2 and the stack in eu-west-1",
+		"encryption-key=" + theirKey + "; source-retention=1d; source=arn:aws:kinesis:us-west-2:123456789012:stream/x",
+		"records.source is in us-west-2 and the stack in eu-west-1",
 	},
 
 	// What the functions would refuse.
@@ -291,7 +295,7 @@ var refusals = []struct{ settings, says string }{
 	{logOf33000 + "; records.memory=10241", "records.memory is 10241; choose 128 to 10240"},
 	{
 		"ledger=log?memory=3GiB; expected-rate=33000",
-		"records.ledger has a memory above 80% of the memory of the function, which records.memory has in MiB",
+		"records.ledger has a memory above 80% of the memory of the function",
 	},
 	{
 		logOf33000 + "; sink=dynamodb:their-items?key=id",
@@ -319,6 +323,7 @@ var refusals = []struct{ settings, says string }{
 	},
 
 	// The Valkey ledger.
+	{"ledger=valkey://cache:6379/0", "records.ledger does not name servers of Valkey"},
 	{"ledger=valkey://cache", "records.ledger does not name servers of Valkey (allowed: valkey://HOST:PORT"},
 	{"ledger=valkey://them:hunter2@cache:6379", "records.ledger has a user or a password ... without a user and a password"},
 	{"ledger=valkey://them:hunter2@" + theirCache, "records.ledger has a user or a password"},
@@ -344,20 +349,20 @@ var refusals = []struct{ settings, says string }{
 	{valkey + "?secret-arn=arn:aws:secretsmanager:eu-west-1:123456789012:secret:theirs", "records.ledger: option secret-arn"},
 	{
 		"ledger=valkeys://" + theirCache,
-		"subnet-ids is missing: " + theirCache + " is reached from its VPC only; set subnet-ids and " +
-			"security-group-ids",
+		"subnets is missing: " + theirCache + " is reached from its VPC only; set subnets and " +
+			"security-groups",
 	},
 	{
 		valkey + "?previous=theirs.memorydb.eu-west-1.amazonaws.com:6379&since=2027-03-01T09:00:00Z",
-		"subnet-ids is missing: theirs.memorydb.eu-west-1.amazonaws.com:6379 is reached from its VPC only",
+		"subnets is missing: theirs.memorydb.eu-west-1.amazonaws.com:6379 is reached from its VPC only",
 	},
-	{"subnet-ids=subnet-0a1b2c3d", "subnet-ids and security-group-ids belong together"},
-	{"security-group-ids=sg-0a1b2c3d", "subnet-ids and security-group-ids belong together"},
+	{"subnets=subnet-0a1b2c3d", "subnets and security-groups belong together"},
+	{"security-groups=sg-0a1b2c3d", "subnets and security-groups belong together"},
 	{
-		"subnet-ids=private; security-group-ids=sg-0a1b2c3d",
-		`subnet-ids is "private"; write different ids with commas between, as in subnet-0a1b2c3d4e5f60718`,
+		"subnets=private; security-groups=sg-0a1b2c3d",
+		`subnets is "private"; write different ids with commas between, as in subnet-0a1b2c3d4e5f60718`,
 	},
-	{"subnet-ids=subnet-0a1b2c3d; security-group-ids=sg-0a1b2c3d,sg-0a1b2c3d", "security-group-ids ... different ids"},
+	{"subnets=subnet-0a1b2c3d; security-groups=sg-0a1b2c3d,sg-0a1b2c3d", "security-groups ... different ids"},
 
 	// Everything at once.
 	{
@@ -367,8 +372,8 @@ var refusals = []struct{ settings, says string }{
 			"records.retries is 10001 ... records.record-age is 200h ... records.scope",
 	},
 	{
-		"auth=; no-such=1; architecture=arm; natural=no; key-arn=x; dead-letter-bucket=A; warm-read-units=1",
-		"key-arn ... architecture ... claims.auth ... records.natural ... records.dead-letter-bucket ... no-such ... " +
+		"no-such=1; architecture=arm; natural=no; encryption-key=x; dead-letter-bucket=A; warm-read-units=1",
+		"encryption-key ... architecture ... records.natural ... records.dead-letter-bucket ... no-such ... " +
 			"warm-read-units is 1",
 	},
 }
@@ -382,7 +387,7 @@ func TestSettingsAreRefused(t *testing.T) {
 
 // notForUsers are names of Go and of functions, which users of the settings file do not know.
 var notForUsers = regexp.MustCompile(
-	`ONCEBOX_|Props|Auth(JWT|IAM|Link|Open)|Source|Destination|Retention|Horizon|BatchSize|RecordAge|Retries|Queue|Bucket`)
+	`ONCEBOX_|Props|Auth(JWT|IAM|Link|Open)|JWT(I|A|S)|DomainName|NearlyEmpty|Source|Destination|Retention|Horizon|BatchSize|RecordAge|Retries|Queue|Bucket`)
 
 // says checks that an error contains the parts in this order.
 func says(t *testing.T, message, parts string) {
@@ -471,20 +476,29 @@ type (
 // props.
 var (
 	wrongClaims = map[string]func(awscdk.Stack, *claimProps){
-		"Auth is missing; choose AuthIAM, AuthJWT, AuthLink, or AuthOpen": func(_ awscdk.Stack, p *claimProps) {
-			p.Auth = infra.Auth{}
+		"Auth is missing; choose iam (callers have IAM permissions), jwt": func(_ awscdk.Stack, p *claimProps) {
+			p.Auth = ""
 		},
-		"AuthJWT needs an audience without empty names": func(_ awscdk.Stack, p *claimProps) {
-			p.Auth = infra.AuthJWT("https://issuer.example", "")
+		"Auth=jwt needs JWTAudience without empty names": func(_ awscdk.Stack, p *claimProps) {
+			p.Auth, p.JWTIssuer, p.JWTAudience = infra.AuthJWT, "https://issuer.example", []string{""}
 		},
 		"LinkKeys is wrong: key 2 is not base64": func(_ awscdk.Stack, p *claimProps) {
-			p.Auth = infra.AuthLink(linkKey + "\nx\n")
+			p.Auth, p.Settings.LinkKeys = infra.AuthLink, linkKey+"\nx\n"
 		},
-		"ClaimantFrom=jwt:sub needs AuthJWT: AuthIAM verifies no token": func(_ awscdk.Stack, p *claimProps) {
-			p.ClaimantFrom = "jwt:sub"
+		"ClaimantFrom=jwt:sub needs Auth=jwt: Auth=iam verifies no token": func(_ awscdk.Stack, p *claimProps) {
+			p.Settings.ClaimantFrom = "jwt:sub"
 		},
-		"scopes need AuthJWT: AuthIAM verifies no token": func(_ awscdk.Stack, p *claimProps) {
-			p.Auth = infra.AuthIAM().WithScopes("claims")
+		"JWTScopes needs Auth=jwt, and Auth is iam": func(_ awscdk.Stack, p *claimProps) {
+			p.JWTScopes = []string{"claims"}
+		},
+		"Settings.BankTable is set; set BankTable": func(_ awscdk.Stack, p *claimProps) { p.Settings.BankTable = "theirs" },
+		"Settings.Caller is set; set Auth":         func(_ awscdk.Stack, p *claimProps) { p.Settings.Caller = "any" },
+		"ChallengeSecret is set, but Challenge names nothing that has a secret; leave it out": func(stack awscdk.Stack, p *claimProps) {
+			p.ChallengeSecret = awssecretsmanager.NewSecret(stack, jsii.String("Secret"), nil)
+		},
+		"Challenge has the option secret-arn, and ChallengeSecret is set; choose one": func(stack awscdk.Stack, p *claimProps) {
+			p.Settings.Challenge = "turnstile?site-key=1x&secret-arn=" + theirSecret
+			p.ChallengeSecret = awssecretsmanager.NewSecret(stack, jsii.String("Secret"), nil)
 		},
 		"ReservedConcurrency is 0, which stops the function; choose at least 1, or leave it out": func(_ awscdk.Stack, p *claimProps) {
 			p.Function.ReservedConcurrency = new(0)
@@ -495,29 +509,30 @@ var (
 		`RunbookURL is "wiki"; write the https address of a page`: func(_ awscdk.Stack, p *claimProps) {
 			p.Alarms.RunbookURL = "wiki"
 		},
-		"DisableExecuteAPIEndpoint needs Domain.Name": func(_ awscdk.Stack, p *claimProps) { p.DisableExecuteAPIEndpoint = true },
-		"Domain.Name needs Domain.Certificate": func(_ awscdk.Stack, p *claimProps) {
-			p.Domain = &infra.DomainProps{Name: "claims.example.com"}
+		"ExecuteAPIEndpoint=off needs DomainName":      func(_ awscdk.Stack, p *claimProps) { p.ExecuteAPIEndpoint = "off" },
+		`ExecuteAPIEndpoint is "no"; choose on or off`: func(_ awscdk.Stack, p *claimProps) { p.ExecuteAPIEndpoint = "no" },
+		"DomainName needs Certificate": func(_ awscdk.Stack, p *claimProps) {
+			p.DomainName = "claims.example.com"
 		},
 		"BankTable has replicas in other regions. A condition of a write is tested in one region": func(stack awscdk.Stack, p *claimProps) {
 			p.BankTable = globalTable(stack)
 		},
 		"DedupeTable has replicas":               func(stack awscdk.Stack, p *claimProps) { p.DedupeTable = globalTable(stack) },
 		"RateLimit is -1 and BurstLimit is 1000": func(_ awscdk.Stack, p *claimProps) { p.RateLimit = -1 },
-		"CampaignCache ":                         func(_ awscdk.Stack, p *claimProps) { p.CampaignCache = new(-time.Second) },
-		"MemoryMiB is 127; choose 128 to 10240":  func(_ awscdk.Stack, p *claimProps) { p.Function.MemoryMiB = 127 },
+		"CampaignCache ":                         func(_ awscdk.Stack, p *claimProps) { p.Settings.CampaignCache = new(-time.Second) },
+		"Memory is 127; choose 128 to 10240":     func(_ awscdk.Stack, p *claimProps) { p.Function.Memory = 127 },
 		"Timeout is 30s; choose whole seconds from 1s to 29s": func(_ awscdk.Stack, p *claimProps) {
 			p.Function.Timeout = 30 * time.Second
 		},
-		"Sweep.Every is 1s; choose whole minutes from 1m to 1d": func(_ awscdk.Stack, p *claimProps) {
-			p.Sweep.Every = time.Second
+		"SweepEvery is 1s; choose whole minutes from 1m to 1d": func(_ awscdk.Stack, p *claimProps) {
+			p.SweepEvery = time.Second
 		},
-		"Sweep.MemoryMiB is 127": func(_ awscdk.Stack, p *claimProps) { p.Sweep.MemoryMiB = 127 },
-		"Sweep.Timeout is 15m1s; choose whole seconds from 1s to 15m": func(_ awscdk.Stack, p *claimProps) {
-			p.Sweep.Timeout = 901 * time.Second
+		"SweepFunction.Memory is 127": func(_ awscdk.Stack, p *claimProps) { p.SweepFunction.Memory = 127 },
+		"SweepFunction.Timeout is 15m1s; choose whole seconds from 1s to 15m": func(_ awscdk.Stack, p *claimProps) {
+			p.SweepFunction.Timeout = 901 * time.Second
 		},
-		"none/bootstrap; build it with `make zip`, or set Sweep.Code": func(_ awscdk.Stack, p *claimProps) {
-			p.Sweep.Code = "none"
+		"none/bootstrap; build it with `make zip`, or set SweepFunction.Code": func(_ awscdk.Stack, p *claimProps) {
+			p.SweepFunction.Code = "none"
 		},
 		`LogRetention is "A_WHILE"`: func(_ awscdk.Stack, p *claimProps) { p.Function.LogRetention = "A_WHILE" },
 		"DedupeTable is the table of BankTable": func(stack awscdk.Stack, p *claimProps) {
@@ -533,10 +548,17 @@ var (
 		},
 	}
 	wrongRecords = map[string]func(awscdk.Stack, *recordProps){
-		"IDPath is missing":         func(_ awscdk.Stack, p *recordProps) { p.Rules.IDPath = "" },
+		"Settings.DedupeTable is set; set DedupeTable": func(_ awscdk.Stack, p *recordProps) { p.Settings.DedupeTable = "theirs" },
+		"Settings.DeadLetters is set; set DeadLetterBucket": func(_ awscdk.Stack, p *recordProps) {
+			p.Settings.DeadLetters = "s3://theirs/poison"
+		},
+		"Sink and Settings.Sink are both set; choose one": func(_ awscdk.Stack, p *recordProps) {
+			p.Sink, p.Settings.Sink = infra.ToFirehose("theirs"), "firehose:others"
+		},
+		"IDPath is missing":         func(_ awscdk.Stack, p *recordProps) { p.Settings.IDPath = "" },
 		"DedupeTable has replicas":  func(stack awscdk.Stack, p *recordProps) { p.DedupeTable = globalTable(stack) },
 		"ReservedConcurrency is -1": func(_ awscdk.Stack, p *recordProps) { p.Function.ReservedConcurrency = new(-1) },
-		"MemoryMiB is 10241":        func(_ awscdk.Stack, p *recordProps) { p.Function.MemoryMiB = 10241 },
+		"Memory is 10241":           func(_ awscdk.Stack, p *recordProps) { p.Function.Memory = 10241 },
 		"Timeout is 15m1s; choose whole seconds from 1s to 15m": func(_ awscdk.Stack, p *recordProps) {
 			p.Function.Timeout = 901 * time.Second
 		},
@@ -545,34 +567,34 @@ var (
 			p.Function.Code = "none"
 		},
 		"ExpectedRate is missing: with Ledger=log": func(_ awscdk.Stack, p *recordProps) {
-			p.Rules.Ledger, p.ExpectedRate = "log", -1
+			p.Settings.Ledger, p.ExpectedRate = "log", -1
 		},
-		"Window is 2d: at 200 records a second its entries need 1.1 GiB in memory, and there are 0.6 GiB for them (MemoryMiB is " +
+		"Window is 2d: at 200 records a second its entries need 1.1 GiB in memory, and there are 0.6 GiB for them (Memory is " +
 			"1024); choose at least 1868": func(_ awscdk.Stack, p *recordProps) {
-			p.Rules.Ledger, p.ExpectedRate, p.Function.MemoryMiB = "log", 200, 1024
+			p.Settings.Ledger, p.ExpectedRate, p.Function.Memory = "log", 200, 1024
 		},
-		"Ledger has a memory above 80% of the memory of the function, which MemoryMiB has": func(_ awscdk.Stack, p *recordProps) {
-			p.Rules.Ledger = "log?memory=3GiB"
+		"Ledger has a memory above 80% of the memory of the function (allowed": func(_ awscdk.Stack, p *recordProps) {
+			p.Settings.Ledger = "log?memory=3GiB"
 		},
 		"Ledger has the option secret-arn, and LedgerSecret is set; choose one": func(stack awscdk.Stack, p *recordProps) {
-			p.Rules.Ledger = "valkey://cache:6379?secret-arn=" + theirSecret
+			p.Settings.Ledger = "valkey://cache:6379?secret-arn=" + theirSecret
 			p.LedgerSecret = awssecretsmanager.NewSecret(stack, jsii.String("Secret"), nil)
 		},
 		"LedgerSecret has no complete ARN; import it": func(stack awscdk.Stack, p *recordProps) {
-			p.Rules.Ledger = "valkey://cache:6379"
+			p.Settings.Ledger = "valkey://cache:6379"
 			p.LedgerSecret = awssecretsmanager.Secret_FromSecretNameV2(stack, jsii.String("Secret"), jsii.String("theirs"))
 		},
 		"Subnets is missing: c.memorydb.eu-west-1.amazonaws.com:1 is": func(_ awscdk.Stack, p *recordProps) {
-			p.Rules.Ledger = "valkey://c.memorydb.eu-west-1.amazonaws.com:1"
+			p.Settings.Ledger = "valkey://c.memorydb.eu-west-1.amazonaws.com:1"
 		},
 		"WarmReadUnits is 0 and WarmWriteUnits is 4000": func(_ awscdk.Stack, p *recordProps) {
 			p.Table.WarmWriteUnits = 4000
 		},
 		"Parallelization is 11; choose 1 to 10": func(_ awscdk.Stack, p *recordProps) { p.Mapping.Parallelization = 11 },
-		"ONCEBOX_SYNTHETIC is off, ": func(_ awscdk.Stack, p *recordProps) {
-			p.Rules.IDs, p.Rules.PassSynthetic = "derived", true
+		"Synthetic is off, but with IDs=derived": func(_ awscdk.Stack, p *recordProps) {
+			p.Settings.IDs, p.Settings.Synthetic = "derived", "off"
 		},
-		"PoisonLimit is not a share": func(_ awscdk.Stack, p *recordProps) { p.Rules.PoisonLimit = "most" },
+		"PoisonLimit is not a share": func(_ awscdk.Stack, p *recordProps) { p.Settings.PoisonLimit = "most" },
 		"Source is a consumer of a stream; choose the stream: with enhanced fan-out": func(stack awscdk.Stack, p *recordProps) {
 			p.SourceRetention = 24 * time.Hour
 			p.Source = awskinesis.Stream_FromStreamArn(stack, jsii.String("Theirs"), jsii.String(theirStream+"/consumer/fast:1"))
@@ -589,6 +611,14 @@ var (
 		"Source and Sink are the same stream": func(stack awscdk.Stack, p *recordProps) {
 			p.Source = newStream(stack, 24)
 			p.Sink = infra.ToStream(p.Source, "aggregation=kpl")
+		},
+		"Source and Sink are the same stream; every": func(stack awscdk.Stack, p *recordProps) { // the name of the ARN
+			p.Source = awskinesis.Stream_FromStreamArn(stack, jsii.String("Theirs"), jsii.String(theirStream))
+			p.SourceRetention, p.Settings.Sink = 24*time.Hour, "kinesis:theirs"
+		},
+		"Sink has a resource that is nil": func(_ awscdk.Stack, p *recordProps) { p.Sink = infra.ToStream(nil) },
+		"LedgerSecret is set, but Ledger names nothing that has a secret; leave it out": func(stack awscdk.Stack, p *recordProps) {
+			p.LedgerSecret = awssecretsmanager.NewSecret(stack, jsii.String("Secret"), nil)
 		},
 		"Sink: the prefix of objects and the name of a Firehose stream have neither": func(stack awscdk.Stack, p *recordProps) {
 			p.Sink = infra.ToBucket(awss3.NewBucket(stack, jsii.String("Lake"), nil), "a?compression=zstd")
@@ -618,7 +648,7 @@ func TestLaterReplicasAreRefused(t *testing.T) {
 	table, err := infra.NewTable(stack, "Entries", infra.TableProps{})
 	must(t, err)
 	_, err = infra.NewRecordDedupe(stack, "Records", recordProps{
-		Rules: infra.RecordRules{IDPath: "id"}, Function: functionProps(t), DedupeTable: table,
+		Settings: kinesishandler.Settings{IDPath: "id"}, Function: functionProps(t), DedupeTable: table,
 	})
 	must(t, err)
 	table.AddReplica(&awsdynamodb.ReplicaTableProps{Region: jsii.String("eu-central-1")})
@@ -641,18 +671,19 @@ func synthProblem(app awscdk.App) (problem string) {
 
 // TestConsumerOfAStreamIsRefused changes the mapping to enhanced fan-out.
 func TestConsumerOfAStreamIsRefused(t *testing.T) {
-	for _, unaggregated := range []bool{false, true} {
+	for _, aggregation := range []string{"", "on", "off"} {
+		unaggregated := aggregation == "off"
 		app := newApp(t, nil)
 		stack := awscdk.NewStack(app, jsii.String("theirs"), nil)
 		records, err := infra.NewRecordDedupe(stack, "Records", recordProps{
-			Rules: infra.RecordRules{IDPath: "id", NoSourceAggregation: unaggregated}, Function: functionProps(t),
+			Settings: kinesishandler.Settings{IDPath: "id", SourceAggregation: aggregation}, Function: functionProps(t),
 		})
 		must(t, err)
 		records.Mapping.SetEventSourceArn(jsii.String(theirStream + "/consumer/fast:1"))
 		problem := synthProblem(app)
 		const says = "EventSourceArn is not the stream of Source; with enhanced fan-out"
 		if unaggregated != (problem == "") || !unaggregated && !strings.Contains(problem, says) {
-			t.Errorf("no aggregates %t: got %q", unaggregated, problem)
+			t.Errorf("source aggregation %q: got %q", aggregation, problem)
 		}
 	}
 }
@@ -678,7 +709,7 @@ func TestPropsAreRefused(t *testing.T) {
 	}
 	for want, change := range wrongClaims {
 		check(want, func(stack awscdk.Stack) error {
-			p := claimProps{Auth: infra.AuthIAM(), Function: functionProps(t), Sweep: sweepProps(t)}
+			p := claimProps{Auth: infra.AuthIAM, Function: functionProps(t), SweepFunction: sweepProps(t)}
 			change(stack, &p)
 			_, err := infra.NewClaimAPI(stack, "Claims", p)
 			return err
@@ -686,7 +717,7 @@ func TestPropsAreRefused(t *testing.T) {
 	}
 	for want, change := range wrongRecords {
 		check(want, func(stack awscdk.Stack) error {
-			p := recordProps{Rules: infra.RecordRules{IDPath: "id"}, Function: functionProps(t)}
+			p := recordProps{Settings: kinesishandler.Settings{IDPath: "id"}, Function: functionProps(t)}
 			change(stack, &p)
 			_, err := infra.NewRecordDedupe(stack, "Records", p)
 			return err
@@ -724,18 +755,18 @@ func TestSecondConsumerIsRefused(t *testing.T) {
 		refused bool
 	}{
 		"of the same":        {func(*infra.RecordDedupe, *recordProps) {}, true},
-		"with another scope": {func(_ *infra.RecordDedupe, p *recordProps) { p.Rules.Scope = "audit" }, false},
+		"with another scope": {func(_ *infra.RecordDedupe, p *recordProps) { p.Settings.Scope = "audit" }, false},
 		"with another table": {func(_ *infra.RecordDedupe, p *recordProps) { p.DedupeTable = nil }, false},
 		"of another stream": {func(first *infra.RecordDedupe, p *recordProps) {
 			p.Source, p.Sink = first.Destination, infra.Sink{}
 		}, false},
 		"with the scope that is the default": {func(first *infra.RecordDedupe, p *recordProps) {
-			p.Rules.Scope = *first.Source.StreamName()
+			p.Settings.Scope = *first.Source.StreamName()
 		}, true},
 	}
 	for where, source := range sources {
 		stack := awscdk.NewStack(newApp(t, nil), jsii.String("theirs"), nil)
-		common := recordProps{Rules: infra.RecordRules{IDPath: "id"}, Function: functionProps(t), SourceRetention: 24 * time.Hour}
+		common := recordProps{Settings: kinesishandler.Settings{IDPath: "id"}, Function: functionProps(t), SourceRetention: 24 * time.Hour}
 		source(stack, &common)
 		first, err := infra.NewRecordDedupe(stack, "First", common)
 		must(t, err)

@@ -82,10 +82,8 @@ func TestStack(t *testing.T) {
 
 // notSettings are the variables that no key of the settings file sets by its name.
 var notSettings = map[string]string{
-	"ONCEBOX_DEAD_LETTERS": "dead-letter-bucket and notify-queue-arn, or the bucket and the queue that are made",
+	"ONCEBOX_DEAD_LETTERS": "dead-letter-bucket and notify-queue, or the bucket and the queue that are made",
 	"ONCEBOX_CALLER":       "auth, so that routes and function agree",
-
-	"ONCEBOX_CHALLENGE_SECRET_FILE": "challenge-secret-arn: a function on Lambda has only the files of its code",
 }
 
 // TestEveryVariableCanBeSet checks that the key x-y sets ONCEBOX_X_Y, except for the variables above.

@@ -28,7 +28,7 @@ var refusedFiles = []struct{ name, content, says string }{
 		"records.id-path in prod.yaml, line 5: the key is in line 3, too; remove one",
 	},
 	{"a part twice", "claims: none\nrecords: {id-path: id}\nclaims: {auth: open}\n", "claims in prod.yaml, line 3: the key is in line 1"},
-	{"a path as a key", "claims.auth: iam\nclaims: {}\nrecords: none\n", "claims.auth in prod.yaml, line 1: a key has no dots; write claims: ... claims.auth is missing"},
+	{"a path as a key", "claims.auth: iam\nclaims: {}\nrecords: none\n", "claims.auth in prod.yaml, line 1: a key has no dots; write claims:"},
 	{"an anchor", "claims: &c {auth: iam}\nrecords: none\n", "claims in prod.yaml, line 1: anchors"},
 	{"an alias", "stack: &s shop\nclaims: {auth: iam, bank-table: *s}\nrecords: none\n", "stack in prod.yaml, line 1: anchors ... claims.bank-table in prod.yaml, line 2: anchors"},
 	{"a merge key", "claims: {auth: iam, <<: {page: on}}\nrecords: none\n", "claims.<< in prod.yaml, line 1: a key is a word"},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/oncebox/oncebox/infra"
 	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // theirStacks are stacks of other teams that use the constructs. They have no golden, because the goldens
@@ -70,11 +71,11 @@ func withFeatureFlags(t *testing.T) template {
 		dedupe, err := infra.NewTable(stack, "Entries", table)
 		must(t, err)
 		_, err = infra.NewClaimAPI(stack, "Coupons", infra.ClaimAPIProps{
-			Auth: infra.AuthIAM(), Function: functionProps(t), Sweep: sweepProps(t), Table: table, DedupeTable: dedupe,
+			Auth: infra.AuthIAM, Function: functionProps(t), SweepFunction: sweepProps(t), Table: table, DedupeTable: dedupe,
 		})
 		must(t, err)
 		_, err = infra.NewRecordDedupe(stack, "Orders", infra.RecordDedupeProps{
-			Rules: infra.RecordRules{IDPath: "id"}, Function: functionProps(t),
+			Settings: kinesishandler.Settings{IDPath: "id"}, Function: functionProps(t),
 			Table: table, EncryptionKey: key, DedupeTable: dedupe,
 		})
 		must(t, err)

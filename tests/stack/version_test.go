@@ -28,8 +28,8 @@ func TestAVersionForEachChange(t *testing.T) {
 		others []string
 	}{
 		{"nothing", nil, nil},
-		{"an alarm", values("alarm-topic-arn=" + theirTopic), nil},
-		{"a permission", values("former-key-arns=" + oldKey), nil},
+		{"an alarm", values("alarm-topic=" + theirTopic), nil},
+		{"a permission", values("former-keys=" + oldKey), nil},
 		{"a variable of all functions", values("log-level=debug"), all},
 		{"a variable of one", values("campaign-cache=1s"), []string{"claim"}},
 		{"the code of one", map[string]any{"dedupe-code": other}, []string{"dedupe"}},

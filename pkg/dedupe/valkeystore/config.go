@@ -98,7 +98,7 @@ func (s Servers) check() error {
 			return errors.New("valkey: an address has a user or a password: name a file or a secret that holds them")
 		}
 		host, port, err := net.SplitHostPort(address)
-		if err != nil || host == "" || port == "" {
+		if err != nil || host == "" || port == "" || strings.Contains(address, "/") {
 			return fmt.Errorf("valkey: %q is not HOST:PORT", address)
 		}
 		if seen[address] {

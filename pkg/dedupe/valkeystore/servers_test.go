@@ -312,7 +312,7 @@ func TestParse(t *testing.T) {
 		t.Errorf("got %+v, %v", o, err)
 	}
 	for _, text := range []string{
-		"", "valkey://", "valkey:a:1", "redis://a:1", "valkey://a", "valkey://a:1,", "valkey://secret@a:1", "valkey://a:1,a:1",
+		"", "valkey://", "valkey:a:1", "redis://a:1", "valkey://a", "valkey://a:1/0", "valkey://[::1]:6379/0", "valkey://a:1,", "valkey://secret@a:1", "valkey://a:1,a:1",
 	} {
 		if _, _, err := Parse(text); err == nil || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%q: got %v", text, err)
