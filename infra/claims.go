@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,22 +25,13 @@ type ClaimAPIProps struct {
 	// Auth says who may call the API: [AuthIAM], [AuthJWT], [AuthLink] or [AuthOpen].
 	Auth Auth
 
-	// ClaimantFrom is ONCEBOX_CLAIMANT_FROM: jwt:CLAIM, iam, iam:session, iam:role, link or body. The default is
-	// jwt:sub with AuthJWT, and link with AuthLink. With AuthIAM it is body, because the caller is usually a back end
-	// that names the claimant. With AuthOpen it is body, too.
-	ClaimantFrom string
-
-	// CampaignCache is ONCEBOX_CAMPAIGN_CACHE. Nil leaves the function's default.
-	CampaignCache *time.Duration
-
-	// ClaimantsConfirm lets callers who are the claimant confirm their own holds. That is for holds that cost nothing.
-	// With AuthOpen it lets every caller confirm. With AuthIAM and ClaimantFrom body it changes nothing: the callers are
-	// back ends, and may always confirm.
-	ClaimantsConfirm bool
-
-	// Page makes the routes of the claim page, and turns it on in the function. Every visitor may read the page. It is
-	// for AuthLink, AuthJWT and AuthOpen: browsers sign no requests.
-	Page bool
+	// Settings are the settings of the function (docs/configuration.md, "Variables of the claim function"). The default
+	// of ClaimantFrom is jwt:sub with AuthJWT, and link with AuthLink. With AuthIAM it is body, because the caller is
+	// usually a back end that names the claimant. With AuthOpen it is body, too. Page also makes the routes of the claim
+	// page, which every visitor may read; it is for AuthLink, AuthJWT and AuthOpen, because browsers sign no requests.
+	// Metrics is on by default, and counts free items, too. The construct sets BankTable, DedupeTable, Caller and
+	// LinkKeys, by props of its own.
+	Settings claimapi.Settings
 
 	// Challenge checks before a claim that a visitor is a person. If it is nil, there is no check.
 	Challenge *ChallengeProps
@@ -155,7 +147,7 @@ func NewClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) (*Claim
 func newClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) *ClaimAPI {
 	c := &ClaimAPI{
 		Construct: constructs.NewConstruct(scope, jsii.String(id)),
-		BankTable: p.BankTable, DedupeTable: p.DedupeTable, auth: p.Auth.kind, metrics: !p.Function.NoMetrics,
+		BankTable: p.BankTable, DedupeTable: p.DedupeTable, auth: p.Auth.kind, metrics: p.hasMetrics(),
 	}
 	if c.BankTable == nil {
 		c.BankTable = newTable(c.Construct, "BankTable", p.Table)
@@ -182,9 +174,8 @@ func newClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) *ClaimA
 func (p ClaimAPIProps) withDefaults() ClaimAPIProps {
 	p.Function = p.Function.withDefaults(claimFunction)
 	p.Alarms = p.Alarms.withDefaults()
-	if p.ClaimantFrom == "" {
-		p.ClaimantFrom = p.Auth.claimantFrom
-	}
+	p.Settings.ClaimantFrom = cmp.Or(p.Settings.ClaimantFrom, p.Auth.claimantFrom)
+	p.Settings.Metrics = cmp.Or(p.Settings.Metrics, switchText(true))
 	if p.Sweep.Every == 0 {
 		p.Sweep.Every = defaultSweepEvery
 	}
@@ -200,10 +191,11 @@ func (p ClaimAPIProps) withDefaults() ClaimAPIProps {
 // check returns all problems in props that have their defaults.
 func (p ClaimAPIProps) check(scope constructs.Construct) error {
 	wrong := problems{naming: p.names}
-	wrong.join(p.Auth.check(p.names, p.ClaimantFrom), p.Table.check(scope, p.names))
+	wrong.join(p.Auth.check(p.names, p.Settings.ClaimantFrom), p.Table.check(scope, p.names))
 	wrong.join(p.Function.check(claimFunction, p.names), p.checkSweep())
 	wrong.join(p.checkPage(), p.Alarms.check(p.names))
 	p.checkDomain(&wrong)
+	p.checkOwn(&wrong)
 	refuseReplicas(&wrong, "BankTable", p.BankTable)
 	refuseReplicas(&wrong, "DedupeTable", p.DedupeTable)
 	if p.RateLimit < 0 || p.BurstLimit < 0 {
@@ -216,19 +208,26 @@ func (p ClaimAPIProps) check(scope constructs.Construct) error {
 }
 
 func (p ClaimAPIProps) environment(bank, dedupe string) environment {
-	s := claimapi.Settings{
-		BankTable: bank, DedupeTable: dedupe, ClaimantFrom: p.ClaimantFrom, Caller: p.Auth.caller(p.ClaimantFrom),
-		LinkKeys: p.Auth.linkKeys, CampaignCache: p.CampaignCache,
-		Metrics: p.Function.metricsText(), LogLevel: p.Function.LogLevel,
-	}
-	if p.ClaimantsConfirm {
-		s.ClaimantsConfirm = switchText(true)
-	}
-	if p.Page {
-		s.Page = switchText(true)
-	}
+	s := p.Settings
+	s.BankTable, s.DedupeTable = bank, dedupe
+	s.Caller, s.LinkKeys = p.Auth.caller(s.ClaimantFrom), p.Auth.linkKeys
 	p.Challenge.set(&s)
 	return environmentOf(s.Environ())
+}
+
+func (p ClaimAPIProps) hasPage() bool    { return p.Settings.Page == switchText(true) }
+func (p ClaimAPIProps) hasMetrics() bool { return p.Settings.Metrics == switchText(true) }
+
+// checkOwn refuses settings that the construct makes from other props.
+func (p ClaimAPIProps) checkOwn(wrong *problems) {
+	for _, own := range []struct{ field, value, prop string }{
+		{"BankTable", p.Settings.BankTable, "BankTable"}, {"DedupeTable", p.Settings.DedupeTable, "DedupeTable"},
+		{"Caller", p.Settings.Caller, "Auth"}, {"LinkKeys", p.Settings.LinkKeys, "Auth"},
+	} {
+		if own.value != "" {
+			wrong.add("Settings.%s is set; set %s", own.field, own.prop)
+		}
+	}
 }
 
 // longestAPIName is API Gateway's limit (API Reference, "CreateApi").
@@ -259,7 +258,7 @@ func (c *ClaimAPI) newAPI(p ClaimAPIProps) {
 			Integration: integration, Authorizer: authorizer, AuthorizationScopes: p.Auth.routeScopes(),
 		})
 	}
-	if p.Page {
+	if p.hasPage() {
 		for _, path := range pageRoutes {
 			c.API.AddRoutes(&awsapigatewayv2.AddRoutesOptions{
 				Path: jsii.String(path), Methods: &[]awsapigatewayv2.HttpMethod{awsapigatewayv2.HttpMethod_GET},

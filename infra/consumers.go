@@ -23,7 +23,7 @@ func refuseSecondConsumer(scope constructs.Construct, p RecordDedupeProps) error
 	if p.DedupeTable == nil || p.Source == nil {
 		return nil // the construct makes its own source
 	}
-	consumer := consumerOf(p.DedupeTable, p.Rules.Scope, p.Source)
+	consumer := consumerOf(p.DedupeTable, p.Settings.Scope, p.Source)
 	for _, c := range *scope.Node().Root().Node().FindAll(constructs.ConstructOrder_PREORDER) {
 		for _, m := range *c.Node().Metadata() {
 			if *m.Type == consumerMetadata && m.Data == consumer {

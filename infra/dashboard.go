@@ -22,7 +22,7 @@ type DashboardProps struct {
 
 // NewDashboard makes a CloudWatch dashboard. It shows the states of all alarms, and for each job its work, its times,
 // its failures and its tables. CloudWatch charges for a dashboard, except for the first three of an account with at
-// most 50 metrics each (docs/costs.md). With [FunctionProps.NoMetrics] it has no graphs of the functions' own
+// most 50 metrics each (docs/costs.md). With the setting Metrics off it has no graphs of the functions' own
 // metrics. It returns an error if there is nothing to show.
 func NewDashboard(scope constructs.Construct, id string, p DashboardProps) (awscloudwatch.Dashboard, error) {
 	if len(p.Claims)+len(p.Records) == 0 {

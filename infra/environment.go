@@ -56,15 +56,7 @@ func (e environment) check() error {
 	return nil
 }
 
-// metricsText returns the value of ONCEBOX_METRICS. The functions' own default is off, because most programs do not
-// log to CloudWatch.
-func (p FunctionProps) metricsText() string {
-	if p.NoMetrics {
-		return ""
-	}
-	return switchText(true)
-}
-
+// switchText returns the word of a switch in settings.
 func switchText(on bool) string {
 	if on {
 		return "on"

@@ -48,16 +48,9 @@ type FunctionProps struct {
 	// the new version gets all calls at once. The deployment takes longer by this time. The sweep has no canary.
 	Canary time.Duration
 
-	// LogLevel is ONCEBOX_LOG_LEVEL: debug, info (the default), warn or error.
-	LogLevel string
-
 	// SystemLogLevel is the lowest level of Lambda's own lines about an invocation: debug, info (the default) or
 	// warn. With warn, successful invocations have no such lines, which saves a third of the log (docs/costs.md).
 	SystemLogLevel string
-
-	// NoMetrics sets ONCEBOX_METRICS to off: log lines have no metrics, and no free items are counted. CloudWatch
-	// charges for each metric (docs/costs.md). The other alarms do not need these metrics.
-	NoMetrics bool
 
 	// LogRetention is how long log groups keep their lines. The default is one month.
 	LogRetention awslogs.RetentionDays

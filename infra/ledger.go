@@ -17,7 +17,7 @@ import (
 // logLedger is the scheme of ONCEBOX_LEDGER that chooses the log ledger.
 const logLedger = "log"
 
-func (p RecordDedupeProps) hasLog() bool { return address.Scheme(p.Rules.Ledger) == logLedger }
+func (p RecordDedupeProps) hasLog() bool { return address.Scheme(p.Settings.Ledger) == logLedger }
 
 // logFunction is the dedupe function with the log ledger. All entries that count are in its memory: 60 % of 3,008 MiB
 // have room for 59 million. A new AWS account may have a lower quota of memory than Lambda's 10,240 MiB, and 3,008 was
@@ -102,7 +102,7 @@ func (p RecordDedupeProps) moreMemory(names *problems, o kinesishandler.Options,
 	rate := float64(p.ExpectedRate)
 	if mib := math.Ceil(needed / (1 << 20) * 100 / kinesishandler.UsualLedgerShare); mib <= maxMemoryMiB {
 		unset := ""
-		if address.Parse(p.Rules.Ledger).Text("memory") != "" {
+		if address.Parse(p.Settings.Ledger).Text("memory") != "" {
 			unset = " and leave the memory out of " + names.of("Ledger")
 		}
 		return fmt.Sprintf("choose at least %.0f%s, or a window of at most %s",

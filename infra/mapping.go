@@ -141,7 +141,7 @@ func (v *readsStream) Validate() *[]*string {
 	if v.unaggregated || *v.mapping.EventSourceArn() == v.stream {
 		return jsii.Strings()
 	}
-	return jsii.Strings("EventSourceArn is not the stream of Source; " + enhancedFanOut + "; choose NoSourceAggregation if " +
+	return jsii.Strings("EventSourceArn is not the stream of Source; " + enhancedFanOut + "; choose SourceAggregation off if " +
 		"no producer makes aggregates")
 }
 

@@ -22,7 +22,7 @@ const (
 )
 
 // Metric returns a metric of the functions, for your own alarms and graphs. By default it is the sum over five
-// minutes. It has no values with [FunctionProps.NoMetrics]. FreeItems without a dimension covers all campaigns: its
+// minutes. It has no values with the setting Metrics off. FreeItems without a dimension covers all campaigns: its
 // Minimum is the smallest number of any campaign. Without a sweep Metric returns nil for FreeItems.
 func (c *ClaimAPI) Metric(name ClaimMetric, o *awscloudwatch.MetricOptions) awscloudwatch.Metric {
 	function := c.Function
@@ -52,7 +52,7 @@ const (
 )
 
 // Metric returns a metric of the function, for your own alarms and graphs. By default it is the sum over five
-// minutes. It has no values with [FunctionProps.NoMetrics].
+// minutes. It has no values with the setting Metrics off.
 func (r *RecordDedupe) Metric(name RecordMetric, o *awscloudwatch.MetricOptions) awscloudwatch.Metric {
 	return ownMetric(r.Function, string(name), o)
 }

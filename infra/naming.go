@@ -50,8 +50,8 @@ var otherKeys = map[string]string{
 	"Sweep.Off":                 "sweep", "Sweep.NearlyEmpty": "nearly-empty",
 
 	"IDs": "ids", "Source": "source-stream-arn", "NotifyQueue": "notify-queue-arn", "MemoryMiB": "memory",
-	"NoMetrics": "metrics", "RunbookURL": "runbook-base-url",
-	"Subnets": "subnet-ids", "SecurityGroups": "security-group-ids",
+	"RunbookURL": "runbook-base-url",
+	"Subnets":    "subnet-ids", "SecurityGroups": "security-group-ids",
 }
 
 var wordEnds = regexp.MustCompile(`([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])`)

@@ -16,7 +16,7 @@ const corsMaxAge = 2 * time.Hour
 
 func (p ClaimAPIProps) checkPage() error {
 	wrong := problems{naming: p.names}
-	if p.Page && p.Auth.kind == authIAM {
+	if p.hasPage() && p.Auth.kind == authIAM {
 		wrong.add("%s needs %s, %s or %s: browsers sign no requests", p.names.of("Page"),
 			p.names.of(string(authLink)), p.names.of(string(authJWT)), p.names.of(string(authOpen)))
 	}

@@ -111,15 +111,49 @@ func (r reader) duration(key string, shortest time.Duration) (d time.Duration) {
 }
 
 // onOff reads on, off, true or false.
-func (r reader) onOff(key string, fallback bool) (on bool) {
+func (r reader) onOff(key string, fallback bool) bool {
+	word := r.switchWord(key)
+	return word == switchText(true) || word == "" && fallback
+}
+
+// switchWord reads a switch as onOff does, and returns on, off, or "" if it is not set.
+func (r reader) switchWord(key string) (word string) {
 	r.parse(key, switches, func(p *settings.Parser, path string) {
-		if s, _ := r.get(key); s.kind == truthKind {
-			on = strings.EqualFold(s.text, "true")
-			return
+		s, _ := r.get(key)
+		switch {
+		case s.kind == truthKind:
+			word = switchText(strings.EqualFold(s.text, "true"))
+		case s.text != "":
+			word = switchText(p.Switch(path, false))
 		}
-		on = p.Switch(path, fallback)
 	})
-	return on
+	return word
+}
+
+// fill reads the settings of a function into its struct, except for the fields that others set. The function's parser
+// checks what the tags of a field say.
+func (r reader) fill(into any, except ...string) {
+	for _, f := range settings.Fields(into) {
+		if slices.Contains(except, f.Go) {
+			continue
+		}
+		switch at := f.At().(type) {
+		case *string:
+			if f.IsSwitch() {
+				*at = r.switchWord(f.Word)
+			} else {
+				*at = r.text(f.Word)
+			}
+		case *[]string:
+			*at = r.list(f.Word)
+		case *time.Duration:
+			*at = r.duration(f.Word, f.Least())
+		case **time.Duration:
+			if r.has(f.Word) { // 0 is a value, and not the default
+				*at = new(r.duration(f.Word, f.Least()))
+			}
+		}
+	}
 }
 
 // oneOf reads one of several words. The first is the default.

@@ -73,7 +73,7 @@ func (r *RecordDedupe) unread() awscloudwatch.IMetric {
 // PutRequests counts requests that stored nothing, and costs several metrics for each filter.
 func (r *RecordDedupe) deadLetters(p RecordDedupeProps) awscloudwatch.IMetric {
 	var stored awscloudwatch.IMetric = r.Metric(DeadLetters, over("Sum"))
-	if p.Function.NoMetrics {
+	if !p.hasMetrics() {
 		stored = r.counted("DeadLetters", string(DeadLetters), "$.dead_lettered")
 	}
 	return calculated("FILL(stored, 0) + FILL(waiting, 0)", metrics{

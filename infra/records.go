@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -22,11 +23,14 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// RecordDedupeProps are the settings of a [RecordDedupe]. Only Rules.IDPath is required, and only with the
-// Rules.Format json.
+// RecordDedupeProps are the settings of a [RecordDedupe]. Only Settings.IDPath is required, and only with the
+// Settings.Format json.
 type RecordDedupeProps struct {
-	// Rules say which records are the same, and what to do with duplicates.
-	Rules RecordRules
+	// Settings are the settings of the function (docs/configuration.md, "Variables of the dedupe function"). Sink and
+	// Ledger are addresses of resources that are not of the app. Metrics is on by default. The construct sets DedupeTable
+	// and DeadLetters, by props of its own. Horizon must be at least SourceRetention. With the log ledger, ExpectedRate is
+	// required, and the function and its mapping have other defaults.
+	Settings kinesishandler.Settings
 
 	// Source is the stream to read. If it is nil, the construct makes an on-demand stream.
 	Source awskinesis.IStream
@@ -37,7 +41,8 @@ type RecordDedupeProps struct {
 	// twice.
 	SourceRetention time.Duration
 
-	// Sink gets each record once. The zero value is an on-demand stream that the construct makes.
+	// Sink gets each record once, if it is a resource of the app. Another resource is named by Settings.Sink. Without
+	// both, the construct makes an on-demand stream.
 	Sink Sink
 
 	// DedupeTable is the table of entries and acks. If it is nil, [NewTable] makes it with the settings of Table.
@@ -54,7 +59,7 @@ type RecordDedupeProps struct {
 	NotifyQueue awssqs.IQueue
 
 	// EncryptionKey encrypts the streams, the bucket and the queue that the construct makes, instead of keys of AWS. It is
-	// also the key of what the addresses of Sink and Rules.Ledger name. Table has its own key.
+	// also the key of what the addresses in Settings name. Table has its own key.
 	EncryptionKey awskms.IKey
 
 	// FormerKeys are the keys that encrypted Source, the tables, a bucket of Sink or LedgerSecret before their key
@@ -63,7 +68,7 @@ type RecordDedupeProps struct {
 	FormerKeys []awskms.IKey
 
 	// LedgerSecret has the password of a Valkey ledger: the password alone, or a JSON object with username and
-	// password. It is the option secret-arn of Rules.Ledger, which names a secret that is not of the app.
+	// password. The option secret-arn of Settings.Ledger names a secret that is not of the app.
 	LedgerSecret awssecretsmanager.ISecret
 
 	// ExpectedRate is the largest number of records a second that you expect, of all shards together. It is for the
@@ -80,32 +85,6 @@ type RecordDedupeProps struct {
 	Disposable bool
 
 	names naming
-}
-
-// RecordRules are variables of the dedupe function. An empty field leaves the function's default.
-type RecordRules struct {
-	Format          string        // ONCEBOX_FORMAT: json, snowplow or raw
-	RawID           string        // ONCEBOX_RAW_ID: content or partition-key
-	IDPath          string        // ONCEBOX_ID_PATH, required with json
-	FingerprintPath string        // ONCEBOX_FINGERPRINT_PATH
-	Volatile        []string      // ONCEBOX_VOLATILE
-	ContextsPath    string        // ONCEBOX_CONTEXTS_PATH
-	IDs             string        // ONCEBOX_IDS: first-keeps or derived
-	Scope           string        // ONCEBOX_SCOPE
-	Window          time.Duration // ONCEBOX_WINDOW
-	Horizon         time.Duration // ONCEBOX_HORIZON, at least SourceRetention
-	PassNatural     bool          // sets ONCEBOX_NATURAL to off
-	PassSynthetic   bool          // sets ONCEBOX_SYNTHETIC to off
-	NoAcks          bool          // sets ONCEBOX_ACKS to off
-	PoisonLimit     string        // ONCEBOX_POISON_LIMIT, as in 90% of 100, or off
-	SourceRecords   string        // ONCEBOX_SOURCE_RECORDS: one, lines, array, concatenated, logs or snowplow
-	// NoSourceAggregation sets ONCEBOX_SOURCE_AGGREGATION to off: no record is opened as a KPL aggregate. Enhanced
-	// fan-out needs it.
-	NoSourceAggregation bool
-
-	// Ledger is ONCEBOX_LEDGER: keys, log, or valkey://HOST:PORT,..., with options as in log?lanes=16. With log,
-	// ExpectedRate is required, and the function and its mapping have other defaults.
-	Ledger string
 }
 
 // RecordDedupe is the dedup of a stream: table, streams, bucket, queue, function, event source mapping and alarms. It
@@ -155,7 +134,7 @@ func newRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	r := &RecordDedupe{
 		Construct:   constructs.NewConstruct(scope, jsii.String(id)),
 		DedupeTable: p.DedupeTable, Source: p.Source,
-		DeadLetterBucket: p.DeadLetterBucket, NotifyQueue: p.NotifyQueue, metrics: !p.Function.NoMetrics,
+		DeadLetterBucket: p.DeadLetterBucket, NotifyQueue: p.NotifyQueue, metrics: p.hasMetrics(),
 	}
 	p.LedgerSecret = p.ledgerSecret(r.Construct)
 	if r.DedupeTable == nil {
@@ -164,7 +143,7 @@ func newRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	if r.Source == nil {
 		r.Source = p.newStream(r.Construct, "Source")
 	}
-	markConsumer(r, p.Rules.Scope)
+	markConsumer(r, p.Settings.Scope)
 	p.Sink = p.Sink.resolved(r.Construct, p)
 	r.Destination = p.Sink.stream
 	if r.DeadLetterBucket == nil {
@@ -174,7 +153,7 @@ func newRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 		r.NotifyQueue = newNotifyQueue(r.Construct, p.EncryptionKey)
 	}
 	env := p.environment(resourceNames{
-		table: *r.DedupeTable.TableName(), scope: scopeOf(p.Rules.Scope, r.Source), sink: p.Sink.text(),
+		table: *r.DedupeTable.TableName(), scope: scopeOf(p.Settings.Scope, r.Source), sink: p.Sink.text(),
 		bucket: *r.DeadLetterBucket.BucketName(), queueURL: *r.NotifyQueue.QueueUrl(),
 		ledger: p.ledgerAddress(secretARN(p.LedgerSecret)),
 	})
@@ -182,7 +161,7 @@ func newRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	// read the stream in this scope (docs/operations.md).
 	r.Function = newFunction(r.Construct, p.Function, env, r.grants(p), p.Disposable)
 	r.Alias = newLive(r.Construct, r.Function)
-	r.Mapping = newMapping(r, p.Mapping, p.Rules.NoSourceAggregation)
+	r.Mapping = newMapping(r, p.Mapping, p.Settings.SourceAggregation == switchText(false))
 	alarms := newAlarmSet(r.Construct, p.Alarms)
 	r.newAlarms(alarms, p)
 	r.Alarms = alarms.made
@@ -197,8 +176,12 @@ func (p RecordDedupeProps) withDefaults() RecordDedupeProps {
 	if p.SourceRetention == 0 {
 		p.SourceRetention = retentionOf(p.Source)
 	}
-	if p.Rules.Horizon == 0 {
-		p.Rules.Horizon = kinesishandler.DefaultHorizon
+	if p.Settings.Horizon == 0 {
+		p.Settings.Horizon = kinesishandler.DefaultHorizon
+	}
+	p.Settings.Metrics = cmp.Or(p.Settings.Metrics, switchText(true))
+	if p.Sink == (Sink{}) {
+		p.Sink, p.Settings.Sink = Sink{address: p.Settings.Sink}, ""
 	}
 	if p.hasLog() {
 		p.Mapping = p.Mapping.withLogDefaults()
@@ -212,6 +195,7 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	wrong := problems{naming: p.names}
 	wrong.join(p.Table.check(scope, p.names), p.Function.check(p.functionKind(), p.names), p.Alarms.check(p.names))
 	refuseReplicas(&wrong, "DedupeTable", p.DedupeTable)
+	p.checkOwn(&wrong)
 	p.checkRetention(&wrong)
 	wrong.join(p.Mapping.check(p.SourceRetention, p.names))
 	p.checkPlaces(&wrong, scope)
@@ -227,7 +211,7 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 		letters = *p.DeadLetterBucket.BucketName()
 	}
 	env := p.environment(resourceNames{
-		table: nameOf(p.DedupeTable, "dedupe"), scope: scopeOf(p.Rules.Scope, p.Source), sink: p.Sink.textToCheck(),
+		table: nameOf(p.DedupeTable, "dedupe"), scope: scopeOf(p.Settings.Scope, p.Source), sink: p.Sink.textToCheck(),
 		bucket: letters, queueURL: "https://sqs.us-east-1.amazonaws.com/123456789012/queue",
 		ledger: p.ledgerAddress(secretToCheck(p.LedgerSecret)),
 	})
@@ -246,6 +230,20 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 		wrong.join(refuseSecondConsumer(scope, p))
 	}
 	return wrong.err()
+}
+
+// checkOwn refuses settings that the construct makes from other props.
+func (p RecordDedupeProps) checkOwn(wrong *problems) {
+	if p.Settings.DedupeTable != "" {
+		wrong.add("Settings.DedupeTable is set; set DedupeTable")
+	}
+	if p.Settings.DeadLetters != "" {
+		wrong.add("Settings.DeadLetters is set; set DeadLetterBucket and NotifyQueue: the prefix is fixed, so that the function " +
+			"and Lambda store beside each other")
+	}
+	if p.Settings.Sink != "" {
+		wrong.add("Sink and Settings.Sink are both set; choose one")
+	}
 }
 
 // checkPlaces refuses streams that the function cannot reach. Lambda reads a Source in its own region.
@@ -285,9 +283,9 @@ func (p RecordDedupeProps) checkRetention(wrong *problems) {
 	case p.SourceRetention < shortestRetention || p.SourceRetention > longestRetention || p.SourceRetention%time.Hour != 0:
 		wrong.add("%s is %s; choose whole hours from %s to %s",
 			retention, text(p.SourceRetention), text(shortestRetention), text(longestRetention))
-	case p.Rules.Horizon < p.SourceRetention:
+	case p.Settings.Horizon < p.SourceRetention:
 		wrong.add("%s is %s, shorter than %s, which is %s: a record that is processed late could find its entry deleted, "+
-			"and would be delivered twice", wrong.of("Horizon"), text(p.Rules.Horizon), retention, text(p.SourceRetention))
+			"and would be delivered twice", wrong.of("Horizon"), text(p.Settings.Horizon), retention, text(p.SourceRetention))
 	}
 }
 
@@ -322,19 +320,13 @@ func retentionOf(source awskinesis.IStream) time.Duration {
 type resourceNames struct{ table, scope, sink, bucket, queueURL, ledger string }
 
 func (p RecordDedupeProps) environment(n resourceNames) environment {
-	return environmentOf(kinesishandler.Settings{
-		DedupeTable: n.table, Sink: n.sink, Ledger: n.ledger,
-		DeadLetters: address.With("s3://"+n.bucket+"/"+poisonPrefix(n.scope), "notify", n.queueURL),
-
-		Format: p.Rules.Format, IDPath: p.Rules.IDPath, RawID: p.Rules.RawID, SourceRecords: p.Rules.SourceRecords,
-		Scope: p.Rules.Scope, Window: p.Rules.Window, Horizon: p.Rules.Horizon,
-		FingerprintPath: p.Rules.FingerprintPath, Volatile: p.Rules.Volatile, ContextsPath: p.Rules.ContextsPath,
-		IDs: p.Rules.IDs, Natural: switchText(!p.Rules.PassNatural), Synthetic: switchText(!p.Rules.PassSynthetic),
-		Acks: switchText(!p.Rules.NoAcks), PoisonLimit: p.Rules.PoisonLimit,
-		SourceAggregation: switchText(!p.Rules.NoSourceAggregation),
-		Metrics:           p.Function.metricsText(), LogLevel: p.Function.LogLevel,
-	}.Environ())
+	s := p.Settings
+	s.DedupeTable, s.Sink, s.Ledger = n.table, n.sink, n.ledger
+	s.DeadLetters = address.With("s3://"+n.bucket+"/"+poisonPrefix(n.scope), "notify", n.queueURL)
+	return environmentOf(s.Environ())
 }
+
+func (p RecordDedupeProps) hasMetrics() bool { return p.Settings.Metrics == switchText(true) }
 
 // newStream makes an encrypted on-demand stream.
 func (p RecordDedupeProps) newStream(scope constructs.Construct, id string) awskinesis.Stream {
@@ -351,8 +343,8 @@ func (p RecordDedupeProps) newStream(scope constructs.Construct, id string) awsk
 }
 
 func (r *RecordDedupe) grants(p RecordDedupeProps) (all []grant) {
-	scope := scopeOf(p.Rules.Scope, r.Source)
-	acks := !p.Rules.NoAcks && p.Sink.bucket == nil // objects themselves say which records are done
+	scope := scopeOf(p.Settings.Scope, r.Source)
+	acks := p.Settings.Acks != switchText(false) && p.Sink.bucket == nil // objects themselves say which records are done
 	for _, grants := range [][]grant{
 		p.entryGrants(r.DedupeTable, scope), dedupeGrants(r.DedupeTable, scope, acks), readStream(r.Source),
 		p.Sink.grants(awscdk.Stack_Of(r.Construct)), storeDeadLetters(r.DeadLetterBucket, scope), sendMessages(r.NotifyQueue),

@@ -16,8 +16,8 @@ import (
 	"github.com/oncebox/oncebox/internal/address"
 )
 
-// A Sink is the destination of a [RecordDedupe]: the variable ONCEBOX_SINK. The zero value is an on-demand stream that
-// the construct makes. It keeps records as long as the source does. The address has the same options
+// A Sink is a resource of the app that is the destination of a [RecordDedupe]. The zero value is an on-demand stream that
+// the construct makes. It keeps records as long as the source does. The options are those of addresses
 // (docs/configuration.md, "Addresses of sinks"), each as in "compression=zstd", without escapes.
 type Sink struct {
 	address string // with the options; of a resource of the app, only the scheme and the options
@@ -57,10 +57,6 @@ func ToBucket(bucket awss3.IBucket, prefix string, options ...string) Sink {
 func ToTable(table awsdynamodb.ITableV2, options ...string) Sink {
 	return Sink{address: withOptions("dynamodb", options), table: table}
 }
-
-// ToAddress is a resource that is not of the app, by the value of ONCEBOX_SINK. RecordDedupeProps.EncryptionKey is the key
-// of the resource, if it has one. For another key use the constructor of its kind.
-func ToAddress(text string) Sink { return Sink{address: text} }
 
 func withOptions(scheme string, options []string) string {
 	for _, option := range options {

@@ -22,6 +22,8 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/internal/address"
+	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // defaultStack is the name of the stack if the settings file has none.
@@ -151,6 +153,8 @@ type settingsStack struct {
 	table    TableProps
 	function FunctionProps
 	alarms   AlarmProps
+	logLevel string // of all functions
+	metrics  string // "on", "off" or ""
 
 	dashboard bool
 	shown     DashboardProps // the contents of the dashboard
@@ -184,10 +188,10 @@ func (s *settingsStack) readShared() {
 		WarmReadUnits: s.number("warm-read-units", 0), WarmWriteUnits: s.number("warm-write-units", 0),
 		Disposable: s.onOff("disposable", false),
 	}
+	s.logLevel, s.metrics = s.text("log-level"), s.switchWord("metrics")
 	s.function = FunctionProps{
-		X86:       s.oneOf("architecture", "arm64", "x86_64") == "x86_64",
-		NoMetrics: !s.onOff("metrics", true), Canary: s.duration("canary", time.Minute),
-		LogLevel: s.text("log-level"), SystemLogLevel: s.text("system-log-level"),
+		X86:    s.oneOf("architecture", "arm64", "x86_64") == "x86_64",
+		Canary: s.duration("canary", time.Minute), SystemLogLevel: s.text("system-log-level"),
 		LogRetention: s.logRetention(), EndpointURL: s.text("endpoint-url"),
 		Subnets: s.subnets(), SecurityGroups: s.securityGroups(), Tracing: s.onOff("tracing", false),
 		EnvironmentKey: s.keyFor("encrypt-environment"), LogKey: s.keyFor("encrypt-logs"),
@@ -227,12 +231,15 @@ func (s *settingsStack) domain(r reader) *DomainProps {
 }
 
 func (s *settingsStack) claimProps(r reader) ClaimAPIProps {
+	auth, function := r.auth(), claimapi.Settings{LogLevel: s.logLevel, Metrics: s.metrics}
+	r.fill(&function, "BankTable", "DedupeTable", "Caller", "LinkKeys", "LogLevel", "Metrics",
+		"Challenge", "ChallengeSiteKey", "ChallengeSecretFile", "ChallengeSecretARN", "ChallengeURL", "ChallengeHosts")
 	p := ClaimAPIProps{
-		Auth: r.auth(), ClaimantFrom: r.text("claimant-from"), ClaimantsConfirm: r.onOff("claimants-confirm", false),
+		Auth: auth, Settings: function,
 		Challenge: s.challenge(r), Domain: s.domain(r),
 		DisableExecuteAPIEndpoint: !r.onOff("execute-api-endpoint", true),
-		Page:                      r.onOff("page", false), CORSOrigins: r.list("cors-origins"),
-		BankTable: s.existingTable("BankTable", r.text("bank-table")), Table: s.table, FormerKeys: s.former,
+		CORSOrigins:               r.list("cors-origins"),
+		BankTable:                 s.existingTable("BankTable", r.text("bank-table")), Table: s.table, FormerKeys: s.former,
 		RateLimit: r.number("rate-limit", 1), BurstLimit: r.number("burst-limit", 1),
 		Function: s.function, Alarms: s.alarms, Disposable: s.table.Disposable,
 		Sweep: SweepProps{
@@ -245,9 +252,6 @@ func (s *settingsStack) claimProps(r reader) ClaimAPIProps {
 	}
 	p.Function.Code = s.code.codeOf("claim")
 	p.Function.ReservedConcurrency = r.reservedConcurrency()
-	if r.has("campaign-cache") { // 0 is a value, and not the default
-		p.CampaignCache = new(r.duration("campaign-cache", 0))
-	}
 	return p
 }
 
@@ -312,21 +316,13 @@ func (r reader) linkKeys() string {
 }
 
 func (s *settingsStack) recordProps(r reader) RecordDedupeProps {
+	function := kinesishandler.Settings{LogLevel: s.logLevel, Metrics: s.metrics}
+	r.fill(&function, "DedupeTable", "DeadLetters", "LogLevel", "Metrics")
 	p := RecordDedupeProps{
-		Rules: RecordRules{
-			Format: r.text("format"), IDPath: r.text("id-path"), FingerprintPath: r.text("fingerprint-path"),
-			Volatile: r.list("volatile"), ContextsPath: r.text("contexts-path"), IDs: r.text("ids"), Scope: r.text("scope"),
-			Window: r.duration("window", time.Second), Horizon: r.duration("horizon", time.Second),
-			PassNatural: !r.onOff("natural", true), PassSynthetic: !r.onOff("synthetic", true),
-			NoAcks: !r.onOff("acks", true), PoisonLimit: r.text("poison-limit"),
-			NoSourceAggregation: !r.onOff("source-aggregation", true),
-			RawID:               r.text("raw-id"), SourceRecords: r.text("source-records"),
-			Ledger: r.text("ledger"),
-		},
+		Settings:        function,
 		ExpectedRate:    r.number("expected-rate", 1),
 		Source:          s.existingStream(r, "SourceStream", "source-stream-arn"),
 		SourceRetention: r.duration("source-retention", time.Second),
-		Sink:            ToAddress(r.text("sink")),
 
 		Table: s.table, DeadLetterBucket: s.existingBucket(r), NotifyQueue: s.existingQueue(r, "NotifyQueue", "notify-queue-arn"),
 		EncryptionKey: s.key, FormerKeys: s.former,

@@ -15,7 +15,8 @@ import (
 
 // SweepProps are the settings of the sweep: a function that runs on a schedule and closes holds and claims after
 // their end, in all campaigns of the tables. It also counts the free items of open campaigns. All settings are
-// optional. The function has the settings of the claim function, except for these and ReservedConcurrency.
+// optional. The function has the LogLevel and Metrics of the claim function, and its
+// FunctionProps except for these and ReservedConcurrency.
 type SweepProps struct {
 	// Off leaves the sweep out. Then only requests that find an ended claim, and `oncebox sweep`, close ended claims.
 	// Free items are not counted.
@@ -89,16 +90,16 @@ func (p ClaimAPIProps) checkNearlyEmpty(wrong *problems) {
 	case p.Sweep.Off:
 		wrong.add("%s is %d, but %s leaves the sweep out, which counts them; change one of the two", name, items,
 			p.names.of("Sweep.Off"))
-	case p.Function.NoMetrics:
+	case !p.hasMetrics():
 		wrong.add("%s is %d, but %s leaves the metrics out, which it needs; change one of the two", name, items,
-			p.names.of("NoMetrics"))
+			p.names.of("Metrics"))
 	}
 }
 
 // nearlyEmpty returns the number of free items at which the alarm goes off, or 0 without an alarm.
 func (p ClaimAPIProps) nearlyEmpty() int {
 	switch {
-	case p.Function.NoMetrics:
+	case !p.hasMetrics():
 		return 0
 	case p.Sweep.NearlyEmpty == nil:
 		return defaultNearlyEmpty
@@ -111,9 +112,9 @@ func (c *ClaimAPI) newSweep(p ClaimAPIProps, alarms alarmSet) {
 	scope := constructs.NewConstruct(c.Construct, jsii.String("Sweep"))
 	env := environmentOf(sweephandler.Settings{
 		BankTable: *c.BankTable.TableName(), DedupeTable: *c.DedupeTable.TableName(),
-		Metrics: p.Function.metricsText(), LogLevel: p.Function.LogLevel,
+		Metrics: p.Settings.Metrics, LogLevel: p.Settings.LogLevel,
 	}.Environ())
-	grants := append(sweepGrants(c.BankTable, c.DedupeTable, !p.Function.NoMetrics), onFormerKeys(p.FormerKeys, "dynamodb")...)
+	grants := append(sweepGrants(c.BankTable, c.DedupeTable, p.hasMetrics()), onFormerKeys(p.FormerKeys, "dynamodb")...)
 	c.Sweep = newFunction(scope, p.sweepFunctionProps(), env, grants, p.Disposable)
 	c.Sweep.Node().DefaultChild().(awslambda.CfnFunction).SetDescription(jsii.String(sweephandler.Description))
 	c.SweepAlias = newLive(scope, c.Sweep)

@@ -16,7 +16,7 @@ import (
 )
 
 func (p RecordDedupeProps) hasValkey() bool {
-	return slices.Contains([]string{"valkey", "valkeys"}, address.Scheme(p.Rules.Ledger))
+	return slices.Contains([]string{"valkey", "valkeys"}, address.Scheme(p.Settings.Ledger))
 }
 
 // onlyInVPC matches the names of servers of ElastiCache and MemoryDB, which can be reached only from their VPC. Other
@@ -45,7 +45,7 @@ const optionSecret = "secret-arn"
 
 // namedSecret returns the ARN of the secret that the address of the ledger names, or "".
 func (p RecordDedupeProps) namedSecret() string {
-	return address.Parse(p.Rules.Ledger).Text(optionSecret)
+	return address.Parse(p.Settings.Ledger).Text(optionSecret)
 }
 
 // checkSecret refuses a secret whose complete ARN is not known, because a policy with a part of the ARN allows nothing,
@@ -54,7 +54,7 @@ func (p RecordDedupeProps) checkSecret(wrong *problems) {
 	if p.LedgerSecret != nil && p.LedgerSecret.SecretFullArn() == nil {
 		wrong.add("%s has no complete ARN; import it with its six random characters", wrong.of("LedgerSecret"))
 	}
-	if address.Parse(p.Rules.Ledger).Text("password-file") != "" {
+	if address.Parse(p.Settings.Ledger).Text("password-file") != "" {
 		wrong.add("%s: option password-file: a function on Lambda has only the files of its code; name a secret with %s",
 			wrong.of("Ledger"), optionSecret)
 	}
@@ -76,9 +76,9 @@ func (p RecordDedupeProps) ledgerSecret(scope constructs.Construct) awssecretsma
 // ledgerAddress returns the value of ONCEBOX_LEDGER: the address of the ledger, with the ARN of its secret.
 func (p RecordDedupeProps) ledgerAddress(secretARN string) string {
 	if secretARN == "" || p.namedSecret() != "" {
-		return p.Rules.Ledger
+		return p.Settings.Ledger
 	}
-	return address.With(cmp.Or(p.Rules.Ledger, dynamostore.OwnLedger), optionSecret, secretARN)
+	return address.With(cmp.Or(p.Settings.Ledger, dynamostore.OwnLedger), optionSecret, secretARN)
 }
 
 // secretARN returns the ARN of a secret as the value of a variable, or "" without a secret.

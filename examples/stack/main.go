@@ -18,6 +18,8 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/infra"
+	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 func main() {
@@ -63,13 +65,13 @@ func addTickets(app awscdk.App) error {
 	// The customers call the API with the token of their login. The token names the customer, so no customer can
 	// claim a seat in the name of another. A customer may not confirm a hold, for example without paying.
 	seats, err := infra.NewClaimAPI(stack, "Seats", infra.ClaimAPIProps{
-		Auth:         infra.AuthJWT("https://login.tickets.example", "shop"),
-		ClaimantFrom: "jwt:customer_id",
-		DedupeTable:  dedupe,
-		Table:        tables, // for the bank of seats
-		RateLimit:    5_000,
-		BurstLimit:   5_000,
-		Alarms:       infra.AlarmProps{Topic: alarms},
+		Auth:        infra.AuthJWT("https://login.tickets.example", "shop"),
+		Settings:    claimapi.Settings{ClaimantFrom: "jwt:customer_id"},
+		DedupeTable: dedupe,
+		Table:       tables, // for the bank of seats
+		RateLimit:   5_000,
+		BurstLimit:  5_000,
+		Alarms:      infra.AlarmProps{Topic: alarms},
 	})
 	if err != nil {
 		return err
@@ -89,7 +91,7 @@ func addTickets(app awscdk.App) error {
 
 	// Without an answer, the shop sends an order again. The second copy has a new sent_at, but it is the same order.
 	unique, err := infra.NewRecordDedupe(stack, "Orders", infra.RecordDedupeProps{
-		Rules: infra.RecordRules{
+		Settings: kinesishandler.Settings{
 			IDPath:   "order.id",
 			Volatile: []string{"sent_at"},
 			Window:   retention,

@@ -18,6 +18,7 @@ import (
 //	unset        what the reference says about a setting that is not set and has no default
 //	required     the setting must be set
 //	function     only the function reads the setting, and no other program with the same handler
+//	local        the function refuses the setting, for this reason: only another program with the same handler reads it
 //	oneof        the only allowed words, with commas between them
 //	table        the value is the name of a DynamoDB table
 //	least, most  limits of a duration
@@ -37,11 +38,14 @@ func Fields(of any) (fields []Field) {
 	v := reflect.Indirect(reflect.ValueOf(of))
 	for i := range v.NumField() {
 		f := v.Type().Field(i)
-		name := Variable(f.Name)
-		word := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, prefix), "_", "-"))
-		fields = append(fields, Field{name, word, f.Name, f.Tag, v.Field(i)})
+		fields = append(fields, Field{Variable(f.Name), Word(f.Name), f.Name, f.Tag, v.Field(i)})
 	}
 	return fields
+}
+
+// Word returns the word of a field, as x-y for XY.
+func Word(field string) string {
+	return strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(Variable(field), prefix), "_", "-"))
 }
 
 // Variable returns the variable of a field, as ONCEBOX_X_Y for XY. Words begin with capitals: IDPath is ID_PATH, and
@@ -96,6 +100,22 @@ func (f Field) text() string {
 	return ""
 }
 
+// At returns a pointer to the setting, if Fields got a pointer.
+func (f Field) At() any { return f.value.Addr().Interface() }
+
+// IsSwitch reports whether the setting is on or off.
+func (f Field) IsSwitch() bool { return f.Tag.Get("oneof") == "on,off" }
+
+// Least returns the shortest duration that is allowed.
+func (f Field) Least() time.Duration { return f.limit("least", 0) }
+
+func (f Field) limit(tag string, without time.Duration) time.Duration {
+	if d, err := ParseDuration(f.Tag.Get(tag)); err == nil {
+		return d
+	}
+	return without
+}
+
 func (f Field) has(tag string) bool {
 	_, ok := f.Tag.Lookup(tag)
 	return ok
@@ -116,6 +136,9 @@ func Read(environ []string, into any, function bool) *Reader {
 		if function || !f.has("function") {
 			r.read(f)
 		}
+		if function && f.has("local") && r.Text(f.Name) != "" {
+			r.refuse(f, "is not for the function: "+f.Tag.Get("local"), "leave it empty")
+		}
 	}
 	if function {
 		r.RefuseOthers(Variables(into))
@@ -131,7 +154,7 @@ func (r *Reader) read(f Field) {
 		}
 		return
 	}
-	switch into := f.value.Addr().Interface().(type) {
+	switch into := f.At().(type) {
 	case *string:
 		*into = text
 		r.check(f, text)
@@ -145,13 +168,7 @@ func (r *Reader) read(f Field) {
 }
 
 func (r *Reader) duration(f Field) time.Duration {
-	limit := func(tag string, without time.Duration) time.Duration {
-		if d, err := ParseDuration(f.Tag.Get(tag)); err == nil {
-			return d
-		}
-		return without
-	}
-	return r.Duration(f.Name, 0, limit("least", 0), limit("most", math.MaxInt64), f.allowed())
+	return r.Duration(f.Name, 0, f.Least(), f.limit("most", math.MaxInt64), f.allowed())
 }
 
 func (r *Reader) check(f Field, text string) {
@@ -180,7 +197,7 @@ func (f Field) allowed() string {
 }
 
 func (r *Reader) field(at any) Field {
-	i := slices.IndexFunc(r.fields, func(f Field) bool { return f.value.Addr().Interface() == at })
+	i := slices.IndexFunc(r.fields, func(f Field) bool { return f.At() == at })
 	return r.fields[i]
 }
 

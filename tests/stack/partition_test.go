@@ -12,6 +12,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/infra"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 func readText(t *testing.T, file string) string {
@@ -47,7 +48,7 @@ func TestOtherPartitions(t *testing.T) {
 		_, err = claims.GrantInvoke(claims.Sweep)
 		must(t, err)
 		records, err := infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
-			Rules: infra.RecordRules{IDPath: "id"}, Function: function, EncryptionKey: key,
+			Settings: kinesishandler.Settings{IDPath: "id"}, Function: function, EncryptionKey: key,
 		})
 		must(t, err)
 		_, err = infra.NewDashboard(stack, "Board", infra.DashboardProps{

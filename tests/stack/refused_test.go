@@ -22,6 +22,7 @@ import (
 
 	"github.com/oncebox/oncebox/infra"
 	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
 // logOf33000 is a log ledger for two million records a minute.
@@ -481,11 +482,13 @@ var (
 			p.Auth = infra.AuthLink(linkKey + "\nx\n")
 		},
 		"ClaimantFrom=jwt:sub needs AuthJWT: AuthIAM verifies no token": func(_ awscdk.Stack, p *claimProps) {
-			p.ClaimantFrom = "jwt:sub"
+			p.Settings.ClaimantFrom = "jwt:sub"
 		},
 		"scopes need AuthJWT: AuthIAM verifies no token": func(_ awscdk.Stack, p *claimProps) {
 			p.Auth = infra.AuthIAM().WithScopes("claims")
 		},
+		"Settings.BankTable is set; set BankTable": func(_ awscdk.Stack, p *claimProps) { p.Settings.BankTable = "theirs" },
+		"Settings.Caller is set; set Auth":         func(_ awscdk.Stack, p *claimProps) { p.Settings.Caller = "any" },
 		"ReservedConcurrency is 0, which stops the function; choose at least 1, or leave it out": func(_ awscdk.Stack, p *claimProps) {
 			p.Function.ReservedConcurrency = new(0)
 		},
@@ -504,7 +507,7 @@ var (
 		},
 		"DedupeTable has replicas":               func(stack awscdk.Stack, p *claimProps) { p.DedupeTable = globalTable(stack) },
 		"RateLimit is -1 and BurstLimit is 1000": func(_ awscdk.Stack, p *claimProps) { p.RateLimit = -1 },
-		"CampaignCache ":                         func(_ awscdk.Stack, p *claimProps) { p.CampaignCache = new(-time.Second) },
+		"CampaignCache ":                         func(_ awscdk.Stack, p *claimProps) { p.Settings.CampaignCache = new(-time.Second) },
 		"MemoryMiB is 127; choose 128 to 10240":  func(_ awscdk.Stack, p *claimProps) { p.Function.MemoryMiB = 127 },
 		"Timeout is 30s; choose whole seconds from 1s to 29s": func(_ awscdk.Stack, p *claimProps) {
 			p.Function.Timeout = 30 * time.Second
@@ -533,7 +536,14 @@ var (
 		},
 	}
 	wrongRecords = map[string]func(awscdk.Stack, *recordProps){
-		"IDPath is missing":         func(_ awscdk.Stack, p *recordProps) { p.Rules.IDPath = "" },
+		"Settings.DedupeTable is set; set DedupeTable": func(_ awscdk.Stack, p *recordProps) { p.Settings.DedupeTable = "theirs" },
+		"Settings.DeadLetters is set; set DeadLetterBucket": func(_ awscdk.Stack, p *recordProps) {
+			p.Settings.DeadLetters = "s3://theirs/poison"
+		},
+		"Sink and Settings.Sink are both set; choose one": func(_ awscdk.Stack, p *recordProps) {
+			p.Sink, p.Settings.Sink = infra.ToFirehose("theirs"), "firehose:others"
+		},
+		"IDPath is missing":         func(_ awscdk.Stack, p *recordProps) { p.Settings.IDPath = "" },
 		"DedupeTable has replicas":  func(stack awscdk.Stack, p *recordProps) { p.DedupeTable = globalTable(stack) },
 		"ReservedConcurrency is -1": func(_ awscdk.Stack, p *recordProps) { p.Function.ReservedConcurrency = new(-1) },
 		"MemoryMiB is 10241":        func(_ awscdk.Stack, p *recordProps) { p.Function.MemoryMiB = 10241 },
@@ -545,34 +555,34 @@ var (
 			p.Function.Code = "none"
 		},
 		"ExpectedRate is missing: with Ledger=log": func(_ awscdk.Stack, p *recordProps) {
-			p.Rules.Ledger, p.ExpectedRate = "log", -1
+			p.Settings.Ledger, p.ExpectedRate = "log", -1
 		},
 		"Window is 2d: at 200 records a second its entries need 1.1 GiB in memory, and there are 0.6 GiB for them (MemoryMiB is " +
 			"1024); choose at least 1868": func(_ awscdk.Stack, p *recordProps) {
-			p.Rules.Ledger, p.ExpectedRate, p.Function.MemoryMiB = "log", 200, 1024
+			p.Settings.Ledger, p.ExpectedRate, p.Function.MemoryMiB = "log", 200, 1024
 		},
 		"Ledger has a memory above 80% of the memory of the function, which MemoryMiB has": func(_ awscdk.Stack, p *recordProps) {
-			p.Rules.Ledger = "log?memory=3GiB"
+			p.Settings.Ledger = "log?memory=3GiB"
 		},
 		"Ledger has the option secret-arn, and LedgerSecret is set; choose one": func(stack awscdk.Stack, p *recordProps) {
-			p.Rules.Ledger = "valkey://cache:6379?secret-arn=" + theirSecret
+			p.Settings.Ledger = "valkey://cache:6379?secret-arn=" + theirSecret
 			p.LedgerSecret = awssecretsmanager.NewSecret(stack, jsii.String("Secret"), nil)
 		},
 		"LedgerSecret has no complete ARN; import it": func(stack awscdk.Stack, p *recordProps) {
-			p.Rules.Ledger = "valkey://cache:6379"
+			p.Settings.Ledger = "valkey://cache:6379"
 			p.LedgerSecret = awssecretsmanager.Secret_FromSecretNameV2(stack, jsii.String("Secret"), jsii.String("theirs"))
 		},
 		"Subnets is missing: c.memorydb.eu-west-1.amazonaws.com:1 is": func(_ awscdk.Stack, p *recordProps) {
-			p.Rules.Ledger = "valkey://c.memorydb.eu-west-1.amazonaws.com:1"
+			p.Settings.Ledger = "valkey://c.memorydb.eu-west-1.amazonaws.com:1"
 		},
 		"WarmReadUnits is 0 and WarmWriteUnits is 4000": func(_ awscdk.Stack, p *recordProps) {
 			p.Table.WarmWriteUnits = 4000
 		},
 		"Parallelization is 11; choose 1 to 10": func(_ awscdk.Stack, p *recordProps) { p.Mapping.Parallelization = 11 },
 		"ONCEBOX_SYNTHETIC is off, ": func(_ awscdk.Stack, p *recordProps) {
-			p.Rules.IDs, p.Rules.PassSynthetic = "derived", true
+			p.Settings.IDs, p.Settings.Synthetic = "derived", "off"
 		},
-		"PoisonLimit is not a share": func(_ awscdk.Stack, p *recordProps) { p.Rules.PoisonLimit = "most" },
+		"PoisonLimit is not a share": func(_ awscdk.Stack, p *recordProps) { p.Settings.PoisonLimit = "most" },
 		"Source is a consumer of a stream; choose the stream: with enhanced fan-out": func(stack awscdk.Stack, p *recordProps) {
 			p.SourceRetention = 24 * time.Hour
 			p.Source = awskinesis.Stream_FromStreamArn(stack, jsii.String("Theirs"), jsii.String(theirStream+"/consumer/fast:1"))
@@ -618,7 +628,7 @@ func TestLaterReplicasAreRefused(t *testing.T) {
 	table, err := infra.NewTable(stack, "Entries", infra.TableProps{})
 	must(t, err)
 	_, err = infra.NewRecordDedupe(stack, "Records", recordProps{
-		Rules: infra.RecordRules{IDPath: "id"}, Function: functionProps(t), DedupeTable: table,
+		Settings: kinesishandler.Settings{IDPath: "id"}, Function: functionProps(t), DedupeTable: table,
 	})
 	must(t, err)
 	table.AddReplica(&awsdynamodb.ReplicaTableProps{Region: jsii.String("eu-central-1")})
@@ -641,18 +651,19 @@ func synthProblem(app awscdk.App) (problem string) {
 
 // TestConsumerOfAStreamIsRefused changes the mapping to enhanced fan-out.
 func TestConsumerOfAStreamIsRefused(t *testing.T) {
-	for _, unaggregated := range []bool{false, true} {
+	for _, aggregation := range []string{"", "on", "off"} {
+		unaggregated := aggregation == "off"
 		app := newApp(t, nil)
 		stack := awscdk.NewStack(app, jsii.String("theirs"), nil)
 		records, err := infra.NewRecordDedupe(stack, "Records", recordProps{
-			Rules: infra.RecordRules{IDPath: "id", NoSourceAggregation: unaggregated}, Function: functionProps(t),
+			Settings: kinesishandler.Settings{IDPath: "id", SourceAggregation: aggregation}, Function: functionProps(t),
 		})
 		must(t, err)
 		records.Mapping.SetEventSourceArn(jsii.String(theirStream + "/consumer/fast:1"))
 		problem := synthProblem(app)
 		const says = "EventSourceArn is not the stream of Source; with enhanced fan-out"
 		if unaggregated != (problem == "") || !unaggregated && !strings.Contains(problem, says) {
-			t.Errorf("no aggregates %t: got %q", unaggregated, problem)
+			t.Errorf("source aggregation %q: got %q", aggregation, problem)
 		}
 	}
 }
@@ -686,7 +697,7 @@ func TestPropsAreRefused(t *testing.T) {
 	}
 	for want, change := range wrongRecords {
 		check(want, func(stack awscdk.Stack) error {
-			p := recordProps{Rules: infra.RecordRules{IDPath: "id"}, Function: functionProps(t)}
+			p := recordProps{Settings: kinesishandler.Settings{IDPath: "id"}, Function: functionProps(t)}
 			change(stack, &p)
 			_, err := infra.NewRecordDedupe(stack, "Records", p)
 			return err
@@ -724,18 +735,18 @@ func TestSecondConsumerIsRefused(t *testing.T) {
 		refused bool
 	}{
 		"of the same":        {func(*infra.RecordDedupe, *recordProps) {}, true},
-		"with another scope": {func(_ *infra.RecordDedupe, p *recordProps) { p.Rules.Scope = "audit" }, false},
+		"with another scope": {func(_ *infra.RecordDedupe, p *recordProps) { p.Settings.Scope = "audit" }, false},
 		"with another table": {func(_ *infra.RecordDedupe, p *recordProps) { p.DedupeTable = nil }, false},
 		"of another stream": {func(first *infra.RecordDedupe, p *recordProps) {
 			p.Source, p.Sink = first.Destination, infra.Sink{}
 		}, false},
 		"with the scope that is the default": {func(first *infra.RecordDedupe, p *recordProps) {
-			p.Rules.Scope = *first.Source.StreamName()
+			p.Settings.Scope = *first.Source.StreamName()
 		}, true},
 	}
 	for where, source := range sources {
 		stack := awscdk.NewStack(newApp(t, nil), jsii.String("theirs"), nil)
-		common := recordProps{Rules: infra.RecordRules{IDPath: "id"}, Function: functionProps(t), SourceRetention: 24 * time.Hour}
+		common := recordProps{Settings: kinesishandler.Settings{IDPath: "id"}, Function: functionProps(t), SourceRetention: 24 * time.Hour}
 		source(stack, &common)
 		first, err := infra.NewRecordDedupe(stack, "First", common)
 		must(t, err)
