@@ -274,13 +274,19 @@ func (r reader) ids(name, kind string) []string {
 // stackName is CloudFormation's rule for names of stacks. The CDK panics for other names.
 var stackName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
 
+// stackName returns the name of the stack. It has no default: the file of another stack, copied without its name, would
+// change that stack. Plain templates get their name from the user of the template.
 func (r reader) stackName() string {
-	name := cmp.Or(r.text("stack"), defaultStack)
-	if !stackName.MatchString(name) {
+	name := r.text("stack")
+	switch {
+	case stackName.MatchString(name):
+		return name
+	case r.has("stack"):
 		r.refuse("stack", "the name of a stack has 1 to 128 of a-z, A-Z, 0-9 and -, and begins with a letter")
-		return defaultStack
+	case r.file.name != "":
+		r.problems.add("stack is missing in %s; write the name of the stack", r.file.name)
 	}
-	return name
+	return unnamedStack
 }
 
 // bucketDots matches dots that S3 does not allow in names. The CDK panics for such names.

@@ -26,8 +26,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// defaultStack is the name of the stack if the settings file has none.
-const defaultStack = "oncebox"
+// unnamedStack is the name of a stack that is refused, and of the stack of a plain template.
+const unnamedStack = "oncebox"
 
 // NewStack makes the stack of infra/app from a settings file, which the context value oncebox:settings names
 // (docs/configuration.md, "The settings file"). With both jobs, they share the dedupe table. The stack has no account

@@ -40,6 +40,7 @@ var refusals = []struct{ settings, says string }{
 	{"claims.log-level=info", "claims.log-level in prod.yaml, line 1: did you mean log-level?"},
 	{"claims.memory=512", "claims.memory in prod.yaml, line 1: did you mean records.memory?"},
 	{"no-such=1", "no-such in prod.yaml, line 1: there is no such key (allowed: alarm-topic-arn, ... warm-write-units, claims, records)"},
+	{"stack=", "stack is missing in prod.yaml; write the name of the stack"},
 	{"claims=", "claims is missing in prod.yaml; write ... or `claims: none`, which deletes the API and its URL"},
 	{"records=", "records is missing in prod.yaml ... about 58 USD a month ... or `records: none`"},
 	{"claims=none; records=none", "claims and records are both none in prod.yaml"},
