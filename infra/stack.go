@@ -52,11 +52,10 @@ func NewStack(app awscdk.App) (awscdk.Stack, error) {
 func newSettingsStack(app awscdk.App, r reader, synthesizer awscdk.IStackSynthesizer) *settingsStack {
 	s := &settingsStack{reader: r, keyARN: r.arn("key-arn", "kms")}
 	props := &awscdk.StackProps{
-		Description:           jsii.String("oncebox: exactly-once claims and records"),
-		AnalyticsReporting:    jsii.Bool(false), // otherwise a resource tells AWS which constructs are used
-		Env:                   placeOf(s.keyARN),
-		Synthesizer:           synthesizer,
-		TerminationProtection: onlyTrue(r.onOff("termination-protection", false)),
+		Description:        jsii.String("oncebox: exactly-once claims and records"),
+		AnalyticsReporting: jsii.Bool(false), // otherwise a resource tells AWS which constructs are used
+		Env:                placeOf(s.keyARN),
+		Synthesizer:        synthesizer,
 	}
 	if r.file.name != "" {
 		props.Tags = &map[string]*string{settingsContext: &r.file.name}
@@ -188,6 +187,7 @@ func (s *settingsStack) readShared() {
 		WarmReadUnits: s.number("warm-read-units", 0), WarmWriteUnits: s.number("warm-write-units", 0),
 		Disposable: s.onOff("disposable", false),
 	}
+	s.stack.SetTerminationProtection(jsii.Bool(s.terminationProtection()))
 	s.logLevel, s.metrics = s.text("log-level"), s.switchWord("metrics")
 	s.function = FunctionProps{
 		X86:    s.oneOf("architecture", "arm64", "x86_64") == "x86_64",
@@ -196,6 +196,17 @@ func (s *settingsStack) readShared() {
 		Subnets: s.subnets(), SecurityGroups: s.securityGroups(), Tracing: s.onOff("tracing", false),
 		EnvironmentKey: s.keyFor("encrypt-environment"), LogKey: s.keyFor("encrypt-logs"),
 	}
+}
+
+// terminationProtection is on without a word in the file, because `cdk diff` does not show that it goes off: a line that
+// was lost would turn it off unseen. A disposable stack is made to be deleted.
+func (s *settingsStack) terminationProtection() bool {
+	const key = "termination-protection"
+	on := s.onOff(key, !s.table.Disposable)
+	if on && s.table.Disposable {
+		s.refuse(key, "the stack cannot be deleted, and disposable is on; leave one of them out")
+	}
+	return on
 }
 
 // keyFor returns the key for a resource that is encrypted with it only on request.

@@ -93,7 +93,7 @@ const (
 
 // noTexts are values that are no texts in the file.
 var noTexts = map[string]any{
-	"dashboard": true, "batch-size": 10000, "volatile": []any{"sent_at", "trace"}, "termination-protection": true,
+	"dashboard": true, "batch-size": 10000, "volatile": []any{"sent_at", "trace"}, "termination-protection": false,
 }
 
 // goldens starts with the bases, so that -update writes them before the differences to them.

@@ -48,6 +48,7 @@ var refusals = []struct{ settings, says string }{
 	{"auth=", "claims.auth is missing; choose iam ... jwt ... link ... or open (everybody may claim under any name)"},
 	{"architecture=amd64", `architecture is "amd64"; choose arm64 or x86_64`},
 	{"auth=none", `claims.auth is "none"; choose iam, jwt, link or open`},
+	{"disposable=on; termination-protection=on", `termination-protection is "on"; the stack cannot be deleted, and disposable is on`},
 	{"disposable=yes", "disposable is neither on nor off"},
 	{"natural=no", "records.natural is neither on nor off"},
 	{"synthetic=no", "records.synthetic is neither on nor off"},
