@@ -1,7 +1,6 @@
 package stack
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -138,12 +137,58 @@ func TestLinkKeysOfAFile(t *testing.T) {
 	}
 }
 
-// fileInDocument matches a settings file in a document: its indent and its content.
-var fileInDocument = regexp.MustCompile("(?ms)^( *)```yaml (\\S+)\n(.*?)^ *```$")
+// fileInDocument matches a settings file in a document, or lines of one: its indent, whether it is a part, its name and its
+// content.
+var fileInDocument = regexp.MustCompile("(?ms)^( *)```yaml (part of )?(\\S+)\n(.*?)^ *```$")
+
+// filesInDocument adds the settings files of a document to files. A file that is pasted over another one resets what the
+// other has set. So each has a name and a stack of its own, and a part of a file says that there are other lines.
+func filesInDocument(t *testing.T, document, text string, files map[string]string) {
+	t.Helper()
+	blocks := fileInDocument.FindAllStringSubmatch(text, -1)
+	for _, block := range blocks {
+		name := block[3]
+		content := regexp.MustCompile(`(?m)^`+block[1]).ReplaceAllString(block[4], "")
+		_, isTaken := files[name]
+		switch example, err := os.ReadFile(filepath.Join(root, name)); {
+		case block[2] != "":
+			if !strings.Contains(content, "# ... your other lines") {
+				t.Errorf("%s: the part of %s does not say that the file has other lines", document, name)
+			}
+			name, content = "part of "+name+" in "+document, wholeFile(t, content)
+		case err == nil && !strings.HasSuffix(string(example), content):
+			t.Errorf("%s shows another %s", document, name)
+		case err != nil && (isTaken || !strings.HasPrefix(content, "stack: "+strings.TrimSuffix(name, ".yaml")+"\n")):
+			t.Errorf("%s: %s has no stack of its own, of the same name as the file", document, name)
+		}
+		files[name] = content
+	}
+	if strings.Count(text, "```yaml") != len(blocks) {
+		t.Errorf("%s: a yaml block names no file", document)
+	}
+}
+
+// wholeFile returns a settings file that has these lines.
+func wholeFile(t *testing.T, lines string) string {
+	t.Helper()
+	var part map[string]any
+	must(t, yaml.Unmarshal([]byte(lines), &part))
+	whole := fileOf(t, nil)
+	for key, value := range part {
+		if keys, ok := value.(map[string]any); ok {
+			maps.Copy(whole[key].(map[string]any), keys)
+		} else {
+			whole[key] = value
+		}
+	}
+	content, err := yaml.Marshal(whole)
+	must(t, err)
+	return string(content)
+}
 
 // TestSettingsOfDocuments makes the stacks of the settings files that the documents show, and of the examples.
 func TestSettingsOfDocuments(t *testing.T) {
-	files := map[string]string{} // by a place
+	files := map[string]string{} // by their names
 	patterns, fewest := []string{"/README.md", "/docs/*.md"}, 10
 	if testing.Short() { // make check has all
 		patterns, fewest = patterns[:1], 2
@@ -154,16 +199,7 @@ func TestSettingsOfDocuments(t *testing.T) {
 		for _, document := range documents {
 			text, err := os.ReadFile(document)
 			must(t, err)
-			for i, block := range fileInDocument.FindAllStringSubmatch(string(text), -1) {
-				content := regexp.MustCompile(`(?m)^`+block[1]).ReplaceAllString(block[3], "")
-				files[fmt.Sprintf("%s %d", filepath.Base(document), i+1)] = content
-				if example, err := os.ReadFile(filepath.Join(root, block[2])); err == nil && !strings.HasSuffix(string(example), content) {
-					t.Errorf("%s shows another %s", document, block[2])
-				}
-			}
-			if more := strings.Count(string(text), "```yaml"); more != len(fileInDocument.FindAllString(string(text), -1)) {
-				t.Errorf("%s: a yaml block names no file", document)
-			}
+			filesInDocument(t, filepath.Base(document), string(text), files)
 		}
 	}
 	examples, err := filepath.Glob(root + "/examples/settings/*")
@@ -171,7 +207,7 @@ func TestSettingsOfDocuments(t *testing.T) {
 	for _, example := range examples {
 		content, err := os.ReadFile(example)
 		must(t, err)
-		files[filepath.Base(example)] = string(content)
+		files[strings.TrimPrefix(example, root+"/")] = string(content)
 	}
 	if len(files) < fewest {
 		t.Errorf("the documents have only %d files", len(files))
