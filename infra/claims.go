@@ -17,6 +17,7 @@ import (
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
+	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 )
 
@@ -203,7 +204,7 @@ func (p ClaimAPIProps) check(scope constructs.Construct) error {
 	}
 	env := p.environment(nameOf(p.BankTable, "bank"), nameOf(p.DedupeTable, "dedupe"))
 	_, _, err := claimapi.ParseSettings(env.known())
-	wrong.join(p.names.functionError(err), env.check())
+	wrong.join(p.names.functionError(settings.CheckLists(p.Settings)), p.names.functionError(err), env.check())
 	return wrong.err()
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/internal/address"
+	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
@@ -218,7 +219,7 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	wrong.join(env.check())
 	env["AWS_LAMBDA_FUNCTION_NAME"], env[memoryVariable] = "dedupe", strconv.Itoa(p.Function.MemoryMiB)
 	_, options, err := kinesishandler.ParseSettings(env.known())
-	wrong.join(p.names.functionError(err))
+	wrong.join(p.names.functionError(settings.CheckLists(p.Settings)), p.names.functionError(err))
 	p.checkSecret(&wrong)
 	if err == nil {
 		p.checkServers(&wrong, options)

@@ -139,6 +139,19 @@ func TestEnvironComesBack(t *testing.T) {
 	checkComesBack(t, kinesishandler.Settings.Environ, kinesishandler.ParseSettings)
 }
 
+// TestCheckLists: the lists that it accepts come back, and it refuses no other list that comes back.
+func TestCheckLists(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(rt *rapid.T) {
+		list := rapid.SliceOfN(rapid.StringMatching(`[ ,ab]{0,3}`), 1, 3).Draw(rt, "list")
+		var back some
+		settings.Read(settings.Environ(some{Hosts: list}), &back, false)
+		if err := settings.CheckLists(some{Hosts: list}); (err == nil) != slices.Equal(list, back.Hosts) {
+			rt.Fatalf("%q comes back as %q, and the error is %v", list, back.Hosts, err)
+		}
+	})
+}
+
 func checkComesBack[S, O any](t *testing.T, environ func(S) []string, parse func([]string) (S, O, error)) {
 	t.Helper()
 	rapid.Check(t, func(rt *rapid.T) {

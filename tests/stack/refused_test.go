@@ -538,6 +538,9 @@ var (
 		},
 	}
 	wrongRecords = map[string]func(awscdk.Stack, *recordProps){
+		"Volatile has an empty value, or a value with a comma": func(_ awscdk.Stack, p *recordProps) {
+			p.Settings.Volatile = []string{"meta,data"}
+		},
 		"Settings.DedupeTable is set; set DedupeTable": func(_ awscdk.Stack, p *recordProps) { p.Settings.DedupeTable = "theirs" },
 		"Settings.DeadLetters is set; set DeadLetterBucket": func(_ awscdk.Stack, p *recordProps) {
 			p.Settings.DeadLetters = "s3://theirs/poison"

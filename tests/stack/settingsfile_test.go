@@ -45,6 +45,8 @@ var refusedFiles = []struct{ name, content, says string }{
 	{"an empty value of a list", "claims: none\nrecords: {id-path: id, volatile: [a, '']}\n", "records.volatile in prod.yaml, line 2: it has no value"},
 	{"null in a list", "claims: none\nrecords: {id-path: id, volatile: [a, null]}\n", "records.volatile in prod.yaml, line 2: it has no value"},
 	{"a list in a list", "claims: none\nrecords: {id-path: id, volatile: [[a]]}\n", "records.volatile in prod.yaml, line 2: a list has texts and numbers only"},
+	{"white space in a list", "claims: none\nrecords: {id-path: id, volatile: [' a', 'b ']}\n", "records.volatile in prod.yaml, line 2: it has white space at an end"},
+	{"white space behind a text", "claims: {auth: iam, claimant-from: 'iam '}\nrecords: none\n", "claims.claimant-from in prod.yaml, line 1: it has white space at an end"},
 	{"a comma in a list", "claims: none\nrecords: {id-path: id, volatile: ['a,b']}\n", "records.volatile in prod.yaml, line 2: a value of a list has no comma"},
 	{"keys in a value", "claims: none\nrecords:\n  id-path: id\n  scope: {a: b}\n", "records.scope in prod.yaml, line 4: it has keys of its own"},
 	{"a list for a text", "claims: none\nrecords: {id-path: [id]}\n", "records.id-path is a list; write one value"},
