@@ -229,7 +229,12 @@ func (r reader) arn(name, service string) string {
 		r.refuse(name, "it is a consumer of a stream; write the ARN of the stream: "+enhancedFanOut)
 		return ""
 	}
-	r.refuse(name, "write an ARN, arn:aws:"+service+":REGION:ACCOUNT:"+arnNames[service].form)
+	form := "arn:aws:" + service + ":REGION:ACCOUNT:" + arnNames[service].form
+	if service == "secretsmanager" { // the value may be the secret itself
+		r.problems.add("%s is not the ARN of a secret; write %s", r.path(name), form)
+	} else {
+		r.refuse(name, "write an ARN, "+form)
+	}
 	return ""
 }
 

@@ -64,7 +64,14 @@ var refusals = []struct{ settings, says string }{
 	{"batch-size=many", "records.batch-size ... a whole number from 1"},
 	{"window=2 days", "records.window is not a duration ... 24h or 7d"},
 	{"id-path=${Token[x.1]}", "records.id-path in prod.yaml, line 1: it contains ${Token["},
-	{"endpoint-url=localhost:8000", `endpoint-url is "localhost:8000"; it must be an http or https URL`},
+	{"endpoint-url=localhost:8000", "endpoint-url must be an http or https URL"},
+
+	// Secrets in the wrong place, which are not repeated (see says).
+	{"endpoint-url=ftp://user:hunter2@x", "endpoint-url must be an http or https URL"},
+	{
+		"challenge=turnstile; challenge-secret-arn=0x4AAAA-hunter2",
+		"claims.challenge-secret-arn is not the ARN of a secret; write arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX",
+	},
 
 	{"format=tsv", "records.format is not a known format (allowed: json, snowplow or raw)"},
 	{"format=snowplow", "records.id-path is a path in JSON, and records.format is snowplow"},
@@ -398,6 +405,9 @@ func says(t *testing.T, message, parts string) {
 			return
 		}
 		rest = after
+	}
+	if strings.Contains(message, "hunter2") {
+		t.Errorf("it repeats a secret:\n%s", message)
 	}
 	if name := notForUsers.FindString(message); name != "" {
 		t.Errorf("it names %s, which the user does not know:\n%s", name, message)
