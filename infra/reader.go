@@ -58,18 +58,24 @@ func (r reader) has(key string) bool {
 func (r reader) parse(key string, kinds []settingKind, read func(p *settings.Parser, path string)) {
 	s, ok := r.get(key)
 	if ok && !slices.Contains(kinds, s.kind) {
-		if s.kind == listKind {
-			r.problems.add("%s is a list; write one value", r.path(key))
-		} else {
-			r.problems.add("%s is %s, which stands for on or off; write another value, or put it in quotes if it is a text",
-				r.path(key), s.text)
-		}
+		r.problems.add("%s: %s", r.file.place(r.path(key), s.line), s.otherKind())
 		delete(r.file.settings, r.path(key)) // the problem is known
 		s.text = ""
 	}
 	p := settings.NewParserOf(map[string]string{r.path(key): s.text})
 	read(p, r.path(key))
 	r.problems.join(naming(nil).functionError(p.Err()))
+}
+
+// otherKind says what to write in the place of a value of the wrong kind.
+func (s setting) otherKind() string {
+	switch s.kind {
+	case listKind:
+		return "it is a list; write one value"
+	case keysKind:
+		return "it has keys of its own; write one value, or a list"
+	}
+	return "it is " + s.text + ", which is for switches only; write another value, or put it in quotes if it is a text"
 }
 
 var (
@@ -192,14 +198,14 @@ func (r reader) instead(path string) string {
 	}
 	slices.Sort(beside)
 	slices.Sort(elsewhere)
+	if part == "" {
+		beside = append(beside, stageParts...)
+	}
 	if len(elsewhere) > 0 {
 		return "did you mean " + strings.Join(elsewhere, " or ") + "?"
 	}
 	if closest := suggest.Closest(key, beside); closest != "" {
 		return "did you mean " + closest + "?"
-	}
-	if part == "" {
-		beside = append(beside, stageParts...)
 	}
 	return "there is no such key (allowed: " + strings.Join(beside, ", ") + ")"
 }
