@@ -77,6 +77,7 @@ func (s *settingsStack) fill() (awscdk.Stack, error) {
 		records = s.recordProps(s.of("records"))
 	}
 	dedupeTable := s.text("dedupe-table")
+	s.checkTogether(claims, records, dedupeTable)
 	s.refuseOthers()
 	err := errors.Join(s.problems.err(), s.table.check(s.stack, s.naming("")))
 	if err != nil {
@@ -127,6 +128,24 @@ func (s *settingsStack) checkParts() {
 	}
 	if hasClaims && hasRecords && !claims && !records {
 		s.problems.add("claims and records are both none in %s; a stack has one of them, or both", s.file.name)
+	}
+}
+
+// checkTogether refuses settings that other settings make useless, and a bank as the destination of records.
+func (s *settingsStack) checkTogether(claims ClaimAPIProps, records RecordDedupeProps, dedupeTable string) {
+	inClaims, hasClaims := s.of("claims"), s.file.with["claims"]
+	if claims.Sweep.Off && claims.Sweep.Every != 0 {
+		s.problems.add("%s is %s, but %s leaves the sweep out; change one of the two",
+			inClaims.path("sweep-every"), text(claims.Sweep.Every), inClaims.path("sweep"))
+	}
+	makesTables := dedupeTable == "" || hasClaims && claims.BankTable == nil
+	if !makesTables && (s.table.WarmReadUnits != 0 || s.table.WarmWriteUnits != 0) {
+		s.problems.add("warm-read-units and warm-write-units are for tables that the stack makes, and it makes none; leave " +
+			"them out")
+	}
+	sink := Sink{address: records.Settings.Sink}
+	if claims.BankTable != nil && sink.scheme() == "dynamodb" && sink.named() == *claims.BankTable.TableName() {
+		s.problems.add("%s is the table of %s; write another table", s.of("records").path("sink"), inClaims.path("bank-table"))
 	}
 }
 
