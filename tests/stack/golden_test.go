@@ -110,7 +110,7 @@ var goldens = []golden{
 	{name: "jwt", bases: onClaims, settings: values(jwt + "; jwt-scopes=claims/own,claims/all; records=none; canary=10m; " +
 		"claimants-confirm=on; sweep-every=1h; nearly-empty=5; domain-name=claims.example.com; " +
 		"certificate-arn=" + theirCertificate + "; execute-api-endpoint=off")},
-	{name: "link", bases: onClaims, settings: values(link + "; records=none")},
+	{name: "link", bases: onClaims, settings: values(link + "; records=none; nearly-empty=0")},
 	{name: "customer-key", bases: onBoth, settings: values("key-arn=" + theirKey + "; encrypt-environment=on; " +
 		"encrypt-logs=on; dashboard=on; canary=15m; " + theirNetwork)},
 	{name: "former-keys", bases: onBoth, settings: values(formerKeys)},

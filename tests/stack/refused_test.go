@@ -435,10 +435,12 @@ func TestAdviceForTheLogIsTaken(t *testing.T) {
 	}
 }
 
-// TestOneProblemIsToldOnce checks a problem that both jobs have.
+// TestOneProblemIsToldOnce checks a problem that both jobs have, and one in a value that is read twice.
 func TestOneProblemIsToldOnce(t *testing.T) {
-	if message := refused(t, values("log-level=loud")); strings.Count(message, "log-level") != 1 {
-		t.Errorf("it says\n%s", message)
+	for key, value := range map[string]any{"log-level": "loud", "ledger": []any{"log"}} {
+		if message := refused(t, map[string]any{key: value}); strings.Count(message, key) != 1 {
+			t.Errorf("it says\n%s", message)
+		}
 	}
 }
 
