@@ -111,7 +111,8 @@ func (r reader) number(key string, smallest int) (n int) {
 // duration returns 0 if the value is not set, as number does.
 func (r reader) duration(key string, shortest time.Duration) (d time.Duration) {
 	r.parse(key, oneValue, func(p *settings.Parser, path string) {
-		d = p.Duration(path, 0, shortest, math.MaxInt64, "a duration, as in "+settings.DurationForms)
+		allowed := "a duration of at least " + settings.FormatDuration(shortest) + ", as in 30s, 15m, 24h or 7d"
+		d = p.Duration(path, 0, shortest, math.MaxInt64, allowed)
 	})
 	return d
 }
@@ -127,7 +128,7 @@ func (r reader) switchWord(key string) (word string) {
 	r.parse(key, switches, func(p *settings.Parser, path string) {
 		s, _ := r.get(key)
 		switch {
-		case s.kind == truthKind:
+		case s.kind == truthKind || s.text == "true" || s.text == "false":
 			word = switchText(strings.EqualFold(s.text, "true"))
 		case s.text != "":
 			word = switchText(p.Switch(path, false))
@@ -187,6 +188,9 @@ func (r reader) refuseOthers() {
 // instead says what to write in the place of an unknown key.
 func (r reader) instead(path string) string {
 	part, key := partOf(path)
+	if variable, ok := strings.CutPrefix(key, "ONCEBOX_"); ok {
+		key = strings.ReplaceAll(strings.ToLower(variable), "_", "-")
+	}
 	var beside, elsewhere []string
 	for known := range r.asked {
 		switch itsPart, itsKey := partOf(known); {

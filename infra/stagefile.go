@@ -184,8 +184,8 @@ func wrongValue(n *yaml.Node) string {
 		return "it has no value; write one, or leave the key out"
 	case strings.TrimSpace(n.Value) != n.Value:
 		return "it has white space at an end; remove it. A text of several lines begins with |- or >-"
-	case strings.Contains(n.Value, "${Token["):
-		return "it contains ${Token[, which the CDK reserves"
+	case strings.Contains(n.Value, "{Token["):
+		return "it contains {Token[, which the CDK reserves"
 	}
 	return ""
 }

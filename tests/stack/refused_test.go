@@ -64,7 +64,7 @@ var refusals = []struct{ settings, says string }{
 	{"nearly-empty=10; metrics=off", "claims.nearly-empty is 10, but metrics leaves the metrics out"},
 	{"batch-size=many", "records.batch-size ... a whole number from 1"},
 	{"window=2 days", "records.window is not a duration ... 24h or 7d"},
-	{"id-path=${Token[x.1]}", "records.id-path in prod.yaml, line 1: it contains ${Token["},
+	{"id-path=${Token[x.1]}", "records.id-path in prod.yaml, line 1: it contains {Token["},
 	{"endpoint-url=localhost:8000", "endpoint-url must be an http or https URL"},
 
 	// Secrets in the wrong place, which are not repeated (see says).

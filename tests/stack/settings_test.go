@@ -75,7 +75,7 @@ func TestStack(t *testing.T) {
 // TestTerminationProtection checks that a line that is lost does not turn the protection off.
 func TestTerminationProtection(t *testing.T) {
 	for settings, want := range map[string]bool{
-		"": true, "termination-protection=on": true, "termination-protection=off": false, "disposable=off": true,
+		"": true, "termination-protection=on": true, "termination-protection=true": true, "termination-protection=false": false, "termination-protection=off": false, "disposable=off": true,
 		"disposable=on": false, "disposable=on; termination-protection=off": false,
 	} {
 		stack, err := infra.NewStack(newApp(t, contextOf(t, values("records=none; "+settings))))

@@ -59,6 +59,9 @@ var refusedFiles = []struct{ name, content, says string }{
 	{"a truth for a number", "claims: {auth: iam, rate-limit: true}\nrecords: none\n", "claims.rate-limit in prod.yaml, line 1: it is true, which is for switches only"},
 	{"a truth for a text", "claims: none\nrecords: {id-path: id, scope: false}\n", "records.scope in prod.yaml, line 2: it is false, which is for switches only; write another value, or put it in quotes"},
 	{"a switch of YAML 1.1", "claims: {auth: iam, page: yes}\nrecords: none\n", "claims.page is neither on nor off"},
+	{"a token of the CDK", "claims: {auth: iam, cors-origins: ['#{Token[TOKEN.1]}']}\nrecords: none\n", "claims.cors-origins in prod.yaml, line 1: it contains {Token["},
+	{"a duration that is too short", "claims: none\nrecords: {id-path: id, window: 500ms}\n", "records.window is shorter than 1s (allowed: a duration of at least 1s, as in 30s, 15m, 24h or 7d)"},
+	{"a power of ten", "claims: none\nrecords: {id-path: id, memory: 1e3}\n", "records.memory is out of range or not a number (allowed: a whole number from 1)"},
 	{"a number with a point", "claims: {auth: iam, rate-limit: 10.0}\nrecords: none\n", "claims.rate-limit ... a whole number from 1"},
 }
 
@@ -74,6 +77,19 @@ func TestSettingsFilesAreRefused(t *testing.T) {
 			}
 			says(t, err.Error(), r.says)
 		})
+	}
+}
+
+// TestVariableAsAKey checks that the name of a variable leads to its key, in whatever part it is written.
+func TestVariableAsAKey(t *testing.T) {
+	message := refused(t, map[string]any{"claims.ONCEBOX_CLAIMANT_FROM": "iam", "ONCEBOX_PAGE": "on"})
+	for _, want := range []string{
+		"claims.ONCEBOX_CLAIMANT_FROM in prod.yaml, line 1: did you mean claimant-from?",
+		"\nONCEBOX_PAGE in prod.yaml, line 1: did you mean claims.page?",
+	} {
+		if !strings.Contains("\n"+message, want) {
+			t.Errorf("it says\n%s\nand not %q", message, want)
+		}
 	}
 }
 
