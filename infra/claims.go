@@ -19,6 +19,7 @@ import (
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
+	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 )
 
@@ -230,7 +231,7 @@ func (p ClaimAPIProps) check(scope constructs.Construct) error {
 	wrong.checkSwitch("Sweep", p.Sweep)
 	env := p.environment(nameOf(p.BankTable, "bank"), nameOf(p.DedupeTable, "dedupe"), secretToCheck(p.ChallengeSecret))
 	_, _, err := claimapi.ParseSettings(env.known())
-	wrong.join(p.names.functionError(p.Settings, err), env.check())
+	wrong.join(p.names.functionError(p.Settings, settings.CheckLists(p.Settings)), p.names.functionError(p.Settings, err), env.check())
 	return wrong.err()
 }
 

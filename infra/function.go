@@ -131,7 +131,7 @@ func (p FunctionProps) check(kind functionKind, names naming) error {
 	}
 	u, err := url.Parse(p.EndpointURL)
 	if p.EndpointURL != "" && (err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https") {
-		wrong.add("%s is %q; it must be an http or https URL", wrong.of("EndpointURL"), p.EndpointURL)
+		wrong.add("%s must be an http or https URL", wrong.of("EndpointURL")) // which may have a password
 	}
 	return wrong.err()
 }

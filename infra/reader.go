@@ -58,18 +58,24 @@ func (r reader) has(key string) bool {
 func (r reader) parse(key string, kinds []settingKind, read func(p *settings.Parser, path string)) {
 	s, ok := r.get(key)
 	if ok && !slices.Contains(kinds, s.kind) {
-		if s.kind == listKind {
-			r.problems.add("%s is a list; write one value", r.path(key))
-		} else {
-			r.problems.add("%s is %s, which stands for on or off; write another value, or put it in quotes if it is a text",
-				r.path(key), s.text)
-		}
+		r.problems.add("%s: %s", r.file.place(r.path(key), s.line), s.otherKind())
 		delete(r.file.settings, r.path(key)) // the problem is known
 		s.text = ""
 	}
 	p := settings.NewParserOf(map[string]string{r.path(key): s.text})
 	read(p, r.path(key))
 	r.problems.join(naming(nil).functionError(struct{}{}, p.Err()))
+}
+
+// otherKind says what to write in the place of a value of the wrong kind.
+func (s setting) otherKind() string {
+	switch s.kind {
+	case listKind:
+		return "it is a list; write one value"
+	case keysKind:
+		return "it has keys of its own; write one value, or a list"
+	}
+	return "it is " + s.text + ", which is for switches only; write another value, or put it in quotes if it is a text"
 }
 
 var (
@@ -105,7 +111,8 @@ func (r reader) number(key string, smallest int) (n int) {
 // duration returns 0 if the value is not set, as number does.
 func (r reader) duration(key string, shortest time.Duration) (d time.Duration) {
 	r.parse(key, oneValue, func(p *settings.Parser, path string) {
-		d = p.Duration(path, 0, shortest, math.MaxInt64, "a duration, as in "+settings.DurationForms)
+		allowed := "a duration of at least " + settings.FormatDuration(shortest) + ", as in 30s, 15m, 24h or 7d"
+		d = p.Duration(path, 0, shortest, math.MaxInt64, allowed)
 	})
 	return d
 }
@@ -118,7 +125,7 @@ func (r reader) switchWord(key string) (word string) {
 	r.parse(key, switches, func(p *settings.Parser, path string) {
 		s, _ := r.get(key)
 		switch {
-		case s.kind == truthKind:
+		case s.kind == truthKind || s.text == "true" || s.text == "false":
 			word = switchText(strings.EqualFold(s.text, "true"))
 		case s.text != "":
 			word = switchText(p.Switch(path, false))
@@ -178,6 +185,9 @@ func (r reader) refuseOthers() {
 // instead says what to write in the place of an unknown key.
 func (r reader) instead(path string) string {
 	part, key := partOf(path)
+	if variable, ok := strings.CutPrefix(key, "ONCEBOX_"); ok {
+		key = strings.ReplaceAll(strings.ToLower(variable), "_", "-")
+	}
 	var beside, elsewhere []string
 	for known := range r.asked {
 		switch itsPart, itsKey := partOf(known); {
@@ -189,14 +199,14 @@ func (r reader) instead(path string) string {
 	}
 	slices.Sort(beside)
 	slices.Sort(elsewhere)
+	if part == "" {
+		beside = append(beside, stageParts...)
+	}
 	if len(elsewhere) > 0 {
 		return "did you mean " + strings.Join(elsewhere, " or ") + "?"
 	}
 	if closest := suggest.Closest(key, beside); closest != "" {
 		return "did you mean " + closest + "?"
-	}
-	if part == "" {
-		beside = append(beside, stageParts...)
 	}
 	return "there is no such key (allowed: " + strings.Join(beside, ", ") + ")"
 }
@@ -270,13 +280,19 @@ func (r reader) ids(name, kind string) []string {
 // stackName is CloudFormation's rule for names of stacks. The CDK panics for other names.
 var stackName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9-]{0,127}$`)
 
+// stackName returns the name of the stack. It has no default: the file of another stack, copied without its name, would
+// change that stack. Plain templates get their name from the user of the template.
 func (r reader) stackName() string {
-	name := cmp.Or(r.text("stack"), defaultStack)
-	if !stackName.MatchString(name) {
+	name := r.text("stack")
+	switch {
+	case stackName.MatchString(name):
+		return name
+	case r.has("stack"):
 		r.refuse("stack", "the name of a stack has 1 to 128 of a-z, A-Z, 0-9 and -, and begins with a letter")
-		return defaultStack
+	case r.file.name != "":
+		r.problems.add("stack is missing in %s; write the name of the stack", r.file.name)
 	}
-	return name
+	return unnamedStack
 }
 
 // bucketDots matches dots that S3 does not allow in names. The CDK panics for such names.

@@ -20,6 +20,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/internal/address"
+	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
@@ -222,7 +223,7 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	wrong.join(env.check())
 	env["AWS_LAMBDA_FUNCTION_NAME"], env["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"] = "dedupe", strconv.Itoa(p.Function.Memory)
 	_, options, err := kinesishandler.ParseSettings(env.known())
-	wrong.join(p.names.functionError(p.Settings, err))
+	wrong.join(p.names.functionError(p.Settings, settings.CheckLists(p.Settings)), p.names.functionError(p.Settings, err))
 	p.ledgerAddress().check(&wrong)
 	if err == nil {
 		p.checkServers(&wrong, options)

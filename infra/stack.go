@@ -26,8 +26,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// defaultStack is the name of the stack if the settings file has none.
-const defaultStack = "oncebox"
+// unnamedStack is the name of a stack that is refused, and of the stack of a plain template.
+const unnamedStack = "oncebox"
 
 // NewStack makes the stack of infra/app from a settings file, which the context value oncebox:settings names
 // (docs/configuration.md, "The settings file"). With both jobs, they share the dedupe table. The stack has no account
@@ -52,11 +52,10 @@ func NewStack(app awscdk.App) (awscdk.Stack, error) {
 func newSettingsStack(app awscdk.App, r reader, synthesizer awscdk.IStackSynthesizer) *settingsStack {
 	s := &settingsStack{reader: r, keyARN: r.arn("encryption-key", "kms")}
 	props := &awscdk.StackProps{
-		Description:           jsii.String("oncebox: exactly-once claims and records"),
-		AnalyticsReporting:    jsii.Bool(false), // otherwise a resource tells AWS which constructs are used
-		Env:                   placeOf(s.keyARN),
-		Synthesizer:           synthesizer,
-		TerminationProtection: onlyTrue(r.onOff("termination-protection")),
+		Description:        jsii.String("oncebox: exactly-once claims and records"),
+		AnalyticsReporting: jsii.Bool(false), // otherwise a resource tells AWS which constructs are used
+		Env:                placeOf(s.keyARN),
+		Synthesizer:        synthesizer,
 	}
 	if r.file.name != "" {
 		props.Tags = &map[string]*string{settingsContext: &r.file.name}
@@ -78,6 +77,7 @@ func (s *settingsStack) fill() (awscdk.Stack, error) {
 		records = s.recordProps(s.of("records"))
 	}
 	dedupeTable := s.text("dedupe-table")
+	s.checkTogether(claims, records, dedupeTable)
 	s.refuseOthers()
 	err := errors.Join(s.problems.err(), s.table.check(s.stack, s.naming("")))
 	if err != nil {
@@ -128,6 +128,24 @@ func (s *settingsStack) checkParts() {
 	}
 	if hasClaims && hasRecords && !claims && !records {
 		s.problems.add("claims and records are both none in %s; a stack has one of them, or both", s.file.name)
+	}
+}
+
+// checkTogether refuses settings that other settings make useless, and a bank as the destination of records.
+func (s *settingsStack) checkTogether(claims ClaimAPIProps, records RecordDedupeProps, dedupeTable string) {
+	inClaims, hasClaims := s.of("claims"), s.file.with["claims"]
+	if claims.Sweep == switchText(false) && claims.SweepEvery != 0 {
+		s.problems.add("%s is %s, but %s leaves the sweep out; change one of the two",
+			inClaims.path("sweep-every"), text(claims.SweepEvery), inClaims.path("sweep"))
+	}
+	makesTables := dedupeTable == "" || hasClaims && claims.BankTable == nil
+	if !makesTables && (s.table.WarmReadUnits != 0 || s.table.WarmWriteUnits != 0) {
+		s.problems.add("warm-read-units and warm-write-units are for tables that the stack makes, and it makes none; leave " +
+			"them out")
+	}
+	sink := Sink{address: records.Settings.Sink}
+	if claims.BankTable != nil && sink.scheme() == "dynamodb" && sink.named() == *claims.BankTable.TableName() {
+		s.problems.add("%s is the table of %s; write another table", s.of("records").path("sink"), inClaims.path("bank-table"))
 	}
 }
 
@@ -188,6 +206,7 @@ func (s *settingsStack) readShared() {
 		WarmReadUnits: s.number("warm-read-units", 0), WarmWriteUnits: s.number("warm-write-units", 0),
 		Disposable: s.onOff("disposable"),
 	}
+	s.stack.SetTerminationProtection(jsii.Bool(s.terminationProtection()))
 	s.logLevel, s.metrics = s.text("log-level"), s.switchWord("metrics")
 	s.function = FunctionProps{
 		X86:    s.oneOf("architecture", "arm64", "x86_64") == "x86_64",
@@ -196,6 +215,17 @@ func (s *settingsStack) readShared() {
 		Subnets: s.subnets(), SecurityGroups: s.securityGroups(), Tracing: s.onOff("tracing"),
 		EnvironmentKey: s.keyFor("encrypt-environment"), LogKey: s.keyFor("encrypt-logs"),
 	}
+}
+
+// terminationProtection is on without a word in the file, because `cdk diff` does not show that it goes off: a line that
+// was lost would turn it off unseen. A disposable stack is made to be deleted.
+func (s *settingsStack) terminationProtection() bool {
+	const key = "termination-protection"
+	on := s.onOff(key) || !s.has(key) && !s.table.Disposable
+	if on && s.table.Disposable {
+		s.refuse(key, "the stack cannot be deleted, and disposable is on; leave one of them out")
+	}
+	return on
 }
 
 // keyFor returns the key for a resource that is encrypted with it only on request.

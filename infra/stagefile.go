@@ -26,7 +26,7 @@ type stageFile struct {
 type setting struct {
 	text string // of a list, with commas between
 	kind settingKind
-	line int
+	line int // of the key
 }
 
 type settingKind int
@@ -35,6 +35,7 @@ const (
 	textKind  settingKind = iota // a text or a number
 	truthKind                    // true or false
 	listKind
+	keysKind // keys and values, which no setting has
 )
 
 // stageParts are the parts of the file. A stack without a part must say so.
@@ -113,7 +114,7 @@ func (f *stageFile) readPart(part string, keys *yaml.Node, wrong *problems) {
 		case part == "" && isPart(key.Value):
 			f.readPartOrNone(key.Value, place, value, wrong)
 		default:
-			f.readSetting(path, place, value, wrong)
+			f.readSetting(path, key.Line, value, wrong)
 		}
 		lines[key.Value] = key.Line
 	}
@@ -133,12 +134,13 @@ func (f *stageFile) readPartOrNone(part, place string, value *yaml.Node, wrong *
 	}
 }
 
-func (f *stageFile) readSetting(path, place string, value *yaml.Node, wrong *problems) {
-	s := setting{text: value.Value, line: value.Line}
+func (f *stageFile) readSetting(path string, line int, value *yaml.Node, wrong *problems) {
+	s, place := setting{text: value.Value, line: line}, f.place(path, line)
 	elements := []*yaml.Node{value}
 	switch {
-	case value.Kind == yaml.MappingNode:
-		wrong.add("%s: it has keys of its own; write one value, or a list", place)
+	case value.Kind == yaml.MappingNode: // of a part with a misspelt name, if no setting has this path
+		s.kind = keysKind
+		f.settings[path] = s
 		return
 	case value.Kind == yaml.SequenceNode && !hides(value):
 		s.kind, elements = listKind, value.Content
@@ -180,8 +182,10 @@ func wrongValue(n *yaml.Node) string {
 		return "a list has texts and numbers only"
 	case n.Value == "" || n.ShortTag() == "!!null":
 		return "it has no value; write one, or leave the key out"
-	case strings.Contains(n.Value, "${Token["):
-		return "it contains ${Token[, which the CDK reserves"
+	case strings.TrimSpace(n.Value) != n.Value:
+		return "it has white space at an end; remove it. A text of several lines begins with |- or >-"
+	case strings.Contains(n.Value, "{Token["):
+		return "it contains {Token[, which the CDK reserves"
 	}
 	return ""
 }

@@ -240,7 +240,7 @@ func (t *templateStack) setAPI(c *ClaimAPI, authorization any) {
 	isJWT := t.equals("IsJwt", "Auth", "jwt")
 	var integration awsapigatewayv2.CfnIntegration
 	var pages []awsapigatewayv2.CfnRoute
-	name := *awscdk.Aws_STACK_NAME() + strings.TrimPrefix(apiName(c.Construct), defaultStack)
+	name := *awscdk.Aws_STACK_NAME() + strings.TrimPrefix(apiName(c.Construct), unnamedStack)
 	c.accessLogs.Node().DefaultChild().(awslogs.CfnLogGroup).SetLogGroupName(accessLogGroupName(t.stack, name))
 	for _, part := range *c.Construct.Node().FindAll(constructs.ConstructOrder_PREORDER) {
 		switch part := part.(type) {

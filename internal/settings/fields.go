@@ -100,6 +100,18 @@ func (f Field) text() string {
 	return ""
 }
 
+// CheckLists returns an *Error with the lists in a struct that Read would not bring back from Environ, or nil.
+func CheckLists(of any) error {
+	p := NewParser(Environ(of))
+	for _, f := range Fields(of) {
+		if list, ok := f.value.Interface().([]string); ok && !slices.Equal(list, p.List(f.Name)) {
+			p.Wrong(f.Name, "has an empty value, or a value with a comma or with white space at an end: the variable is a text "+
+				"with commas between the values", "values without them")
+		}
+	}
+	return p.Err()
+}
+
 // At returns a pointer to the setting, if Fields got a pointer.
 func (f Field) At() any { return f.value.Addr().Interface() }
 

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -100,7 +101,8 @@ func (p *Parser) Wrong(name, what, allowed string) {
 
 func (p *Parser) note(problem Problem) { p.problems = append(p.problems, problem) }
 
-// WrongAddress records the problems in the address that a setting has: err is that of the address's reader, or nil.
+// WrongAddress records the problems in the address that a setting has. The reader of the address returned err, which may
+// be nil.
 func (p *Parser) WrongAddress(name string, err error) {
 	wrong, ok := errors.AsType[*Error](err)
 	if !ok && err != nil {
@@ -166,7 +168,8 @@ func (p *Parser) Duration(name string, fallback, shortest, longest time.Duration
 	return d
 }
 
-// Number returns a whole number from smallest to largest, or fallback if it is not set.
+// Number returns a whole number from smallest to largest, or fallback if it is not set. The error does not name
+// math.MaxInt32, which is for numbers whose limit others check.
 func (p *Parser) Number(name string, fallback, smallest, largest int) int {
 	text := p.values[name]
 	if text == "" {
@@ -174,7 +177,11 @@ func (p *Parser) Number(name string, fallback, smallest, largest int) int {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < smallest || n > largest {
-		p.Wrong(name, "is out of range or not a number", fmt.Sprintf("a whole number from %d to %d", smallest, largest))
+		allowed := fmt.Sprintf("a whole number from %d", smallest)
+		if largest != math.MaxInt32 {
+			allowed += fmt.Sprintf(" to %d", largest)
+		}
+		p.Wrong(name, "is out of range or not a number", allowed)
 	}
 	return n
 }

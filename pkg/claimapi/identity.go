@@ -62,7 +62,7 @@ var (
 // ParseClaimantFrom reads `jwt:CLAIM`, `iam`, `iam:session`, `iam:role`, `link` or `body`. The error lists these forms
 // and does not repeat the text.
 func ParseClaimantFrom(text string) (ClaimantFrom, error) {
-	if source, claim, _ := strings.Cut(text, ":"); source == fromJWT && claim != "" {
+	if source, claim, _ := strings.Cut(text, ":"); source == fromJWT && claim != "" && strings.TrimSpace(claim) == claim {
 		return ClaimantFrom{source, claim}, nil
 	}
 	switch text {

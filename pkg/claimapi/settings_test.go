@@ -95,6 +95,7 @@ func TestSettingsRefused(t *testing.T) {
 		"long table":         {with("ONCEBOX_DEDUPE_TABLE=" + strings.Repeat("a", 256)), "ONCEBOX_DEDUPE_TABLE"},
 		"one table":          {with("ONCEBOX_DEDUPE_TABLE=bank"), "ONCEBOX_DEDUPE_TABLE"},
 		"jwt without claim":  {with("ONCEBOX_CLAIMANT_FROM=jwt:"), "ONCEBOX_CLAIMANT_FROM"},
+		"jwt with a space":   {with("ONCEBOX_CLAIMANT_FROM=jwt:sub "), "ONCEBOX_CLAIMANT_FROM"},
 		"jwt alone":          {with("ONCEBOX_CLAIMANT_FROM=jwt"), "ONCEBOX_CLAIMANT_FROM"},
 		"iam with more":      {with("ONCEBOX_CLAIMANT_FROM=iam:hunter2"), "ONCEBOX_CLAIMANT_FROM"},
 		"iam with nothing":   {with("ONCEBOX_CLAIMANT_FROM=iam:"), "ONCEBOX_CLAIMANT_FROM"},

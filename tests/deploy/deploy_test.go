@@ -32,7 +32,8 @@ func TestBothJobs(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	claim, sweep, dedupe := built(t, claimARM), built(t, sweepARM), built(t, dedupeARM)
-	const settings = "alarm-topic: " + topic + "\ndashboard: on\nclaims: {auth: iam}\nrecords: {id-path: event.id}\n"
+	// The emulator has no termination protection.
+	const settings = "termination-protection: off\nalarm-topic: " + topic + "\ndashboard: on\nclaims: {auth: iam}\nrecords: {id-path: event.id}\n"
 	code := map[string]string{"claim": claim, "sweep": sweep, "dedupe": dedupe}
 	app := synth(t, stackName("both"), settings, code)
 	app.deploy(t)

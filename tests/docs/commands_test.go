@@ -25,6 +25,7 @@ import (
 //	sh skip: WHY    commands that do not run here, for one of the reasons below
 //	go PATH         code that is in that file; js PATH, too
 //	yaml NAME       a settings file: tests/stack makes its stack
+//	yaml part of NAME  lines of a settings file: tests/stack puts them into a file
 //
 // In an output "..." stands for any text, and a line of nothing else for any lines.
 const (

@@ -93,7 +93,7 @@ const (
 
 // noTexts are values that are no texts in the file.
 var noTexts = map[string]any{
-	"dashboard": true, "batch-size": 10000, "volatile": []any{"sent_at", "trace"}, "termination-protection": true,
+	"dashboard": true, "batch-size": 10000, "volatile": []any{"sent_at", "trace"}, "termination-protection": false,
 }
 
 // goldens starts with the bases, so that -update writes them before the differences to them.
@@ -110,7 +110,7 @@ var goldens = []golden{
 	{name: "jwt", bases: onClaims, settings: values(jwt + "; jwt-scopes=claims/own,claims/all; records=none; canary=10m; " +
 		"claimants-confirm=on; sweep-every=1h; nearly-empty=5; domain-name=claims.example.com; " +
 		"certificate=" + theirCertificate + "; execute-api-endpoint=off")},
-	{name: "link", bases: onClaims, settings: values(link + "; records=none")},
+	{name: "link", bases: onClaims, settings: values(link + "; records=none; nearly-empty=0")},
 	{name: "customer-key", bases: onBoth, settings: values("encryption-key=" + theirKey + "; encrypt-environment=on; " +
 		"encrypt-logs=on; dashboard=on; canary=15m; " + theirNetwork)},
 	{name: "former-keys", bases: onBoth, settings: values(formerKeys)},

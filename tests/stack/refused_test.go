@@ -40,6 +40,7 @@ var refusals = []struct{ settings, says string }{
 	{"claims.log-level=info", "claims.log-level in prod.yaml, line 1: did you mean log-level?"},
 	{"claims.memory=512", "claims.memory in prod.yaml, line 1: did you mean records.memory?"},
 	{"no-such=1", "no-such in prod.yaml, line 1: there is no such key (allowed: alarm-topic, ... warm-write-units, claims, records)"},
+	{"stack=", "stack is missing in prod.yaml; write the name of the stack"},
 	{"claims=", "claims is missing in prod.yaml; write ... or `claims: none`, which deletes the API and its URL"},
 	{"records=", "records is missing in prod.yaml ... about 58 USD a month ... or `records: none`"},
 	{"claims=none; records=none", "claims and records are both none in prod.yaml"},
@@ -47,6 +48,7 @@ var refusals = []struct{ settings, says string }{
 	{"auth=", "claims.auth is missing; choose iam ... jwt ... link ... or open (everybody may claim under any name)"},
 	{"architecture=amd64", `architecture is "amd64"; choose arm64 or x86_64`},
 	{"auth=none", `claims.auth is "none"; choose iam, jwt, link or open`},
+	{"disposable=on; termination-protection=on", `termination-protection is "on"; the stack cannot be deleted, and disposable is on`},
 	{"disposable=yes", "disposable is neither on nor off"},
 	{"natural=no", "records.natural is neither on nor off"},
 	{"synthetic=no", "records.synthetic is neither on nor off"},
@@ -58,11 +60,19 @@ var refusals = []struct{ settings, says string }{
 	{"nearly-empty=few", "claims.nearly-empty ... a whole number from 0"},
 	{"nearly-empty=-1", "claims.nearly-empty"},
 	{"nearly-empty=10; sweep=off", "claims.nearly-empty is 10, but claims.sweep is off, and the sweep counts them"},
+	{"sweep-every=5m; sweep=off", "claims.sweep-every is 5m, but claims.sweep leaves the sweep out; change one of the two"},
 	{"nearly-empty=10; metrics=off", "claims.nearly-empty is 10, but metrics is off, and it needs the metrics"},
 	{"batch-size=many", "records.batch-size ... a whole number from 1"},
 	{"window=2 days", "records.window is not a duration ... 24h or 7d"},
-	{"id-path=${Token[x.1]}", "records.id-path in prod.yaml, line 1: it contains ${Token["},
-	{"endpoint-url=localhost:8000", `endpoint-url is "localhost:8000"; it must be an http or https URL`},
+	{"id-path=${Token[x.1]}", "records.id-path in prod.yaml, line 1: it contains {Token["},
+	{"endpoint-url=localhost:8000", "endpoint-url must be an http or https URL"},
+
+	// Secrets in the wrong place, which are not repeated (see says).
+	{"endpoint-url=ftp://user:hunter2@x", "endpoint-url must be an http or https URL"},
+	{
+		"challenge=turnstile?site-key=1x&secret-arn=0x4AAAA-hunter2",
+		"claims.challenge: option secret-arn is not the ARN of a secret",
+	},
 
 	{"format=tsv", "records.format is not a known format (allowed: json, snowplow or raw)"},
 	{"format=snowplow", "records.id-path is a path in JSON, and records.format is snowplow"},
@@ -145,6 +155,7 @@ var refusals = []struct{ settings, says string }{
 	{"sink=dynamodb:their-items?key=id&delete=op=d", "records.sink: option delete needs version"},
 	{"sink=dynamodb:their-items?key=id; natural=off", "records.natural is off"},
 	{"dedupe-table=theirs; sink=dynamodb:theirs?key=id", "records.sink is the table of dedupe-table"},
+	{"bank-table=theirs; sink=dynamodb:theirs?key=id", "records.sink is the table of claims.bank-table; write another table"},
 	{"sink=kinesis?key=id", "records.sink: option key is not a known setting (allowed: aggregation, max-record)"},
 	{"sink=rabbitmq:theirs", "records.sink is not a known sink (allowed: kinesis:NAME, firehose:NAME, sqs:URL"},
 	{"sink=sqs:theirs", "records.sink does not have the URL of an SQS queue ... https://sqs.REGION.amazonaws.com/ACCOUNT/NAME"},
@@ -166,6 +177,11 @@ var refusals = []struct{ settings, says string }{
 	{"log-retention-days=2", `log-retention-days is "2"; CloudWatch Logs offers [1 3 5 7 14 30 `},
 	{"warm-read-units=12000", "warm-read-units is 12000 and warm-write-units is 0"},
 	{"warm-read-units=11999; warm-write-units=4000", "choose at least 12000 and 4000, or set neither"},
+	{
+		"warm-read-units=12000; warm-write-units=4000; dedupe-table=a.b; bank-table=c.d",
+		"warm-read-units and warm-write-units are for tables that the stack makes, and it makes none; leave them out",
+	},
+	{"warm-read-units=12000; warm-write-units=4000; claims=none; dedupe-table=a.b", "warm-write-units are for tables"},
 	{"warm-read-units=12000; warm-write-units=-1", "warm-write-units ... a whole number from 0"},
 	{"batch-size=10001", "records.batch-size is 10001; choose 1 to 10000"},
 	{"batch-window=301s", "records.batch-window is 5m1s; choose whole seconds up to 5m"},
@@ -401,6 +417,9 @@ func says(t *testing.T, message, parts string) {
 		}
 		rest = after
 	}
+	if strings.Contains(message, "hunter2") {
+		t.Errorf("it repeats a secret:\n%s", message)
+	}
 	if name := notForUsers.FindString(message); name != "" {
 		t.Errorf("it names %s, which the user does not know:\n%s", name, message)
 	}
@@ -420,10 +439,12 @@ func TestAdviceForTheLogIsTaken(t *testing.T) {
 	}
 }
 
-// TestOneProblemIsToldOnce checks a problem that both jobs have.
+// TestOneProblemIsToldOnce checks a problem that both jobs have, and one in a value that is read twice.
 func TestOneProblemIsToldOnce(t *testing.T) {
-	if message := refused(t, values("log-level=loud")); strings.Count(message, "log-level") != 1 {
-		t.Errorf("it says\n%s", message)
+	for key, value := range map[string]any{"log-level": "loud", "ledger": []any{"log"}} {
+		if message := refused(t, map[string]any{key: value}); strings.Count(message, key) != 1 {
+			t.Errorf("it says\n%s", message)
+		}
 	}
 }
 
@@ -548,6 +569,9 @@ var (
 		},
 	}
 	wrongRecords = map[string]func(awscdk.Stack, *recordProps){
+		"Volatile has an empty value, or a value with a comma": func(_ awscdk.Stack, p *recordProps) {
+			p.Settings.Volatile = []string{"meta,data"}
+		},
 		"Settings.DedupeTable is set; set DedupeTable": func(_ awscdk.Stack, p *recordProps) { p.Settings.DedupeTable = "theirs" },
 		"Settings.DeadLetters is set; set DeadLetterBucket": func(_ awscdk.Stack, p *recordProps) {
 			p.Settings.DeadLetters = "s3://theirs/poison"

@@ -12,7 +12,7 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 )
 
-// inNoTemplate are the settings that a template does not show. TestStack tests their effect.
+// inNoTemplate are the settings that a template does not show. TestStack and TestTerminationProtection test their effect.
 var inNoTemplate = []string{"stack", "termination-protection"}
 
 // TestGoldensSetEverySetting checks that each key of the settings file is set in a golden, which so shows its effect.
@@ -62,21 +62,27 @@ func TestEverySettingHasAnEffect(t *testing.T) {
 
 // TestStack checks what is not in the template.
 func TestStack(t *testing.T) {
-	stack, err := infra.NewStack(newApp(t, contextOf(t, values("stack=another; termination-protection=on; claims=none"))))
+	stack, err := infra.NewStack(newApp(t, contextOf(t, values("stack=another; claims=none"))))
 	must(t, err)
 	if got := *stack.StackName(); got != "another" {
 		t.Errorf("the stack is called %s", got)
 	}
-	if protected := stack.TerminationProtection(); protected == nil || !*protected {
-		t.Error("anybody can delete it")
-	}
 	if tags := *stack.Tags().TagValues(); len(tags) != 1 || *tags["oncebox:settings"] != "prod.yaml" {
 		t.Errorf("its tags are %v", tags)
 	}
-	stack, err = infra.NewStack(newApp(t, contextOf(t, values("claims=none"))))
-	must(t, err)
-	if protected := stack.TerminationProtection(); protected != nil && *protected {
-		t.Error("by default nobody can delete it")
+}
+
+// TestTerminationProtection checks that a line that is lost does not turn the protection off.
+func TestTerminationProtection(t *testing.T) {
+	for settings, want := range map[string]bool{
+		"": true, "termination-protection=on": true, "termination-protection=true": true, "termination-protection=false": false, "termination-protection=off": false, "disposable=off": true,
+		"disposable=on": false, "disposable=on; termination-protection=off": false,
+	} {
+		stack, err := infra.NewStack(newApp(t, contextOf(t, values("records=none; "+settings))))
+		must(t, err)
+		if got := stack.TerminationProtection(); *got != want {
+			t.Errorf("%q: got %v", settings, *got)
+		}
 	}
 }
 

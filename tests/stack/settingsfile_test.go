@@ -1,7 +1,6 @@
 package stack
 
 import (
-	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -37,6 +36,11 @@ var refusedFiles = []struct{ name, content, says string }{
 	{"a list as a key", "? [claims]\n: none\nrecords: none\n", "line 1: a key is a word"},
 	{"a number as a key", "1: 2\nclaims: {auth: iam}\nrecords: none\n", "1 in prod.yaml, line 1: there is no such key"},
 	{"a part without keys", "claims:\nrecords: none\n", "claims in prod.yaml, line 1: write the keys of this part below it"},
+	{"a misspelt part", "clams: none\nrecords: {id-path: id}\n", "clams in prod.yaml, line 1: did you mean claims?"},
+	{"a misspelt part with keys", "claims: none\nrecord: {id-path: id}\n", "record in prod.yaml, line 2: did you mean records?"},
+	{"a name of a part in capitals", "Claims: {auth: iam}\nrecords: none\n", "Claims in prod.yaml, line 1: did you mean claims?"},
+	{"keys of an unknown key", "claims: none\nrecords: {id-path: id}\nfunction: {memory: 1}\n", "function in prod.yaml, line 3: there is no such key (allowed: "},
+	{"an unknown key above its value", "claims: none\nrecords:\n  id-path: id\n  scop:\n    orders\n", "records.scop in prod.yaml, line 4: did you mean scope?"},
 	{"a part in capitals", "claims: None\nrecords: {id-path: id}\n", "claims in prod.yaml, line 1: write the keys of this part"},
 	{"a part as a list", "claims: [auth]\nrecords: none\n", "claims in prod.yaml, line 1: write the keys of this part"},
 	{"no value", "claims:\n  auth:\nrecords: none\n", "claims.auth in prod.yaml, line 2: it has no value; write one, or leave the key out"},
@@ -46,13 +50,18 @@ var refusedFiles = []struct{ name, content, says string }{
 	{"an empty value of a list", "claims: none\nrecords: {id-path: id, volatile: [a, '']}\n", "records.volatile in prod.yaml, line 2: it has no value"},
 	{"null in a list", "claims: none\nrecords: {id-path: id, volatile: [a, null]}\n", "records.volatile in prod.yaml, line 2: it has no value"},
 	{"a list in a list", "claims: none\nrecords: {id-path: id, volatile: [[a]]}\n", "records.volatile in prod.yaml, line 2: a list has texts and numbers only"},
+	{"white space in a list", "claims: none\nrecords: {id-path: id, volatile: [' a', 'b ']}\n", "records.volatile in prod.yaml, line 2: it has white space at an end"},
+	{"white space behind a text", "claims: {auth: iam, claimant-from: 'iam '}\nrecords: none\n", "claims.claimant-from in prod.yaml, line 1: it has white space at an end"},
 	{"a comma in a list", "claims: none\nrecords: {id-path: id, volatile: ['a,b']}\n", "records.volatile in prod.yaml, line 2: a value of a list has no comma"},
 	{"keys in a value", "claims: none\nrecords:\n  id-path: id\n  scope: {a: b}\n", "records.scope in prod.yaml, line 4: it has keys of its own"},
-	{"a list for a text", "claims: none\nrecords: {id-path: [id]}\n", "records.id-path is a list; write one value"},
-	{"a list for a switch", "claims: {auth: iam, page: [on]}\nrecords: none\n", "claims.page is a list; write one value"},
-	{"a truth for a number", "claims: {auth: iam, rate-limit: true}\nrecords: none\n", "claims.rate-limit is true, which stands for on or off"},
-	{"a truth for a text", "claims: none\nrecords: {id-path: id, scope: false}\n", "records.scope is false, which stands for on or off; write another value, or put it in quotes"},
+	{"a list for a text", "claims: none\nrecords: {id-path: [id]}\n", "records.id-path in prod.yaml, line 2: it is a list; write one value"},
+	{"a list for a switch", "claims: {auth: iam, page: [on]}\nrecords: none\n", "claims.page in prod.yaml, line 1: it is a list; write one value"},
+	{"a truth for a number", "claims: {auth: iam, rate-limit: true}\nrecords: none\n", "claims.rate-limit in prod.yaml, line 1: it is true, which is for switches only"},
+	{"a truth for a text", "claims: none\nrecords: {id-path: id, scope: false}\n", "records.scope in prod.yaml, line 2: it is false, which is for switches only; write another value, or put it in quotes"},
 	{"a switch of YAML 1.1", "claims: {auth: iam, page: yes}\nrecords: none\n", "claims.page is neither on nor off"},
+	{"a token of the CDK", "claims: {auth: iam, cors-origins: ['#{Token[TOKEN.1]}']}\nrecords: none\n", "claims.cors-origins in prod.yaml, line 1: it contains {Token["},
+	{"a duration that is too short", "claims: none\nrecords: {id-path: id, window: 500ms}\n", "records.window is shorter than 1s (allowed: a duration of at least 1s, as in 30s, 15m, 24h or 7d)"},
+	{"a power of ten", "claims: none\nrecords: {id-path: id, memory: 1e3}\n", "records.memory is out of range or not a number (allowed: a whole number from 1)"},
 	{"a number with a point", "claims: {auth: iam, rate-limit: 10.0}\nrecords: none\n", "claims.rate-limit ... a whole number from 1"},
 }
 
@@ -68,6 +77,19 @@ func TestSettingsFilesAreRefused(t *testing.T) {
 			}
 			says(t, err.Error(), r.says)
 		})
+	}
+}
+
+// TestVariableAsAKey checks that the name of a variable leads to its key, in whatever part it is written.
+func TestVariableAsAKey(t *testing.T) {
+	message := refused(t, map[string]any{"claims.ONCEBOX_CLAIMANT_FROM": "iam", "ONCEBOX_PAGE": "on"})
+	for _, want := range []string{
+		"claims.ONCEBOX_CLAIMANT_FROM in prod.yaml, line 1: did you mean claimant-from?",
+		"\nONCEBOX_PAGE in prod.yaml, line 1: did you mean claims.page?",
+	} {
+		if !strings.Contains("\n"+message, want) {
+			t.Errorf("it says\n%s\nand not %q", message, want)
+		}
 	}
 }
 
@@ -138,12 +160,58 @@ func TestLinkKeysOfAFile(t *testing.T) {
 	}
 }
 
-// fileInDocument matches a settings file in a document: its indent and its content.
-var fileInDocument = regexp.MustCompile("(?ms)^( *)```yaml (\\S+)\n(.*?)^ *```$")
+// fileInDocument matches a settings file in a document, or lines of one: its indent, whether it is a part, its name and its
+// content.
+var fileInDocument = regexp.MustCompile("(?ms)^( *)```yaml (part of )?(\\S+)\n(.*?)^ *```$")
+
+// filesInDocument adds the settings files of a document to files. A file that is pasted over another one resets what the
+// other has set. So each has a name and a stack of its own, and a part of a file says that there are other lines.
+func filesInDocument(t *testing.T, document, text string, files map[string]string) {
+	t.Helper()
+	blocks := fileInDocument.FindAllStringSubmatch(text, -1)
+	for _, block := range blocks {
+		name := block[3]
+		content := regexp.MustCompile(`(?m)^`+block[1]).ReplaceAllString(block[4], "")
+		_, isTaken := files[name]
+		switch example, err := os.ReadFile(filepath.Join(root, name)); {
+		case block[2] != "":
+			if !strings.Contains(content, "# ... your other lines") {
+				t.Errorf("%s: the part of %s does not say that the file has other lines", document, name)
+			}
+			name, content = "part of "+name+" in "+document, wholeFile(t, content)
+		case err == nil && !strings.HasSuffix(string(example), content):
+			t.Errorf("%s shows another %s", document, name)
+		case err != nil && (isTaken || !strings.HasPrefix(content, "stack: "+strings.TrimSuffix(name, ".yaml")+"\n")):
+			t.Errorf("%s: %s has no stack of its own, of the same name as the file", document, name)
+		}
+		files[name] = content
+	}
+	if strings.Count(text, "```yaml") != len(blocks) {
+		t.Errorf("%s: a yaml block names no file", document)
+	}
+}
+
+// wholeFile returns a settings file that has these lines.
+func wholeFile(t *testing.T, lines string) string {
+	t.Helper()
+	var part map[string]any
+	must(t, yaml.Unmarshal([]byte(lines), &part))
+	whole := fileOf(t, nil)
+	for key, value := range part {
+		if keys, ok := value.(map[string]any); ok {
+			maps.Copy(whole[key].(map[string]any), keys)
+		} else {
+			whole[key] = value
+		}
+	}
+	content, err := yaml.Marshal(whole)
+	must(t, err)
+	return string(content)
+}
 
 // TestSettingsOfDocuments makes the stacks of the settings files that the documents show, and of the examples.
 func TestSettingsOfDocuments(t *testing.T) {
-	files := map[string]string{} // by a place
+	files := map[string]string{} // by their names
 	patterns, fewest := []string{"/README.md", "/docs/*.md"}, 10
 	if testing.Short() { // make check has all
 		patterns, fewest = patterns[:1], 2
@@ -154,16 +222,7 @@ func TestSettingsOfDocuments(t *testing.T) {
 		for _, document := range documents {
 			text, err := os.ReadFile(document)
 			must(t, err)
-			for i, block := range fileInDocument.FindAllStringSubmatch(string(text), -1) {
-				content := regexp.MustCompile(`(?m)^`+block[1]).ReplaceAllString(block[3], "")
-				files[fmt.Sprintf("%s %d", filepath.Base(document), i+1)] = content
-				if example, err := os.ReadFile(filepath.Join(root, block[2])); err == nil && !strings.HasSuffix(string(example), content) {
-					t.Errorf("%s shows another %s", document, block[2])
-				}
-			}
-			if more := strings.Count(string(text), "```yaml"); more != len(fileInDocument.FindAllString(string(text), -1)) {
-				t.Errorf("%s: a yaml block names no file", document)
-			}
+			filesInDocument(t, filepath.Base(document), string(text), files)
 		}
 	}
 	examples, err := filepath.Glob(root + "/examples/settings/*")
@@ -171,7 +230,7 @@ func TestSettingsOfDocuments(t *testing.T) {
 	for _, example := range examples {
 		content, err := os.ReadFile(example)
 		must(t, err)
-		files[filepath.Base(example)] = string(content)
+		files[strings.TrimPrefix(example, root+"/")] = string(content)
 	}
 	if len(files) < fewest {
 		t.Errorf("the documents have only %d files", len(files))

@@ -128,12 +128,12 @@ func with(settings, more map[string]any) map[string]any {
 var codeNames = []string{"claim-code", "sweep-code", "dedupe-code"}
 
 // fileOf returns the content of a settings file. A name without a part, as in sink, is the key of the part that has it.
-// A key without a value is left out. The file has both parts, auth=iam and id-path=id, unless the settings say
-// otherwise.
+// A key without a value is left out. The file has stack=oncebox, both parts, auth=iam and id-path=id, unless the settings
+// say otherwise.
 func fileOf(t *testing.T, settings map[string]any) map[string]any {
 	t.Helper()
 	claims, records := map[string]any{"auth": "iam"}, map[string]any{"id-path": "id"}
-	file := map[string]any{"claims": claims, "records": records}
+	file := map[string]any{"stack": "oncebox", "claims": claims, "records": records}
 	for name, value := range settings {
 		path := pathOf(t, name)
 		part, key, hasPart := strings.Cut(path, ".")
