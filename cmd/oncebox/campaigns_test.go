@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/internal/testengine"
@@ -201,7 +202,7 @@ func (w *fixture) state() string {
 	if err != nil || len(r.Inconsistencies) > 0 {
 		w.Fatalf("reconcile: %+v, %v", r.Inconsistencies, err)
 	}
-	row, err := w.store.ItemRow(w.Context(), w.name, engine.HashItem(theItem))
+	row, err := enginerows.ItemRow(w.Context(), w.store, w.name, engine.HashItem(theItem))
 	switch {
 	case err != nil:
 		w.Fatal(err)

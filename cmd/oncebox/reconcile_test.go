@@ -74,7 +74,7 @@ func (p planter) take(claimant string) {
 		ID: "of-" + claimant, Campaign: p.name, Scope: p.campaign.Scope, Claimant: claimant, Slot: 1,
 		Item: theItem, ItemHash: engine.HashItem(theItem), ClaimedAt: p.clock.Now(),
 	}
-	found, err := p.store.Take(p.Context(), p.free(theItem), claim)
+	found, err := p.store.Take(p.Context(), []engine.FreeItem{p.free(theItem)}, claim)
 	p.must(found.Taken(), err)
 }
 

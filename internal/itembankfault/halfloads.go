@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
@@ -74,7 +75,7 @@ func (r *cutRun) container() *itembank.Bank {
 func (r *cutRun) visible() {
 	<-r.killed
 	r.state.Freed = r.clock.Now()
-	row, err := r.engine.Store.ItemRow(r.ctx, r.name, engine.HashItem("new"))
+	row, err := enginerows.ItemRow(r.ctx, r.engine.Store, r.name, engine.HashItem("new"))
 	if r.must(err); row != nil {
 		note(r.state.Loaded, r.name, "new")
 	}

@@ -27,7 +27,7 @@ func CopyCampaign(ctx context.Context, from engine.Store, to enginetest.Engine, 
 		return fmt.Errorf("campaign %s: %+v: %w", campaign, created, err)
 	}
 	for n := range c.Shards {
-		page, err := from.FreeItems(ctx, engine.Shard{Campaign: campaign, Number: n}, engine.Range{}, 1000)
+		page, err := from.FreeItems(ctx, engine.Shard{Campaign: campaign, Number: n}, engine.Range{}, 1000, engine.Strong)
 		if err != nil {
 			return err
 		}
@@ -162,7 +162,7 @@ func (r *restored) block(rt *rapid.T) {
 func (r *restored) confirmInNew(rt *rapid.T) {
 	for _, holder := range r.holders() {
 		key := keyOf(r.c, holder)
-		held, _, err := r.copy.Store.HeldClaim(r.ctx, key)
+		held, _, err := r.copy.Store.HeldClaim(r.ctx, key, engine.Strong)
 		r.must(err)
 		pays := rapid.IntRange(0, 3).Draw(rt, "pays") == 0
 		if !pays || r.c.Hold == 0 || held == nil || held.IsBlock() || held.EndsAt.IsZero() ||
@@ -264,9 +264,9 @@ func (r *restored) conflict() bool {
 
 // bothHeld returns the rows of a holder's slot in the old store and in the new one.
 func (r *restored) bothHeld(holder string) (was, is *engine.Claim) {
-	was, _, err := r.engine.Store.HeldClaim(r.ctx, keyOf(r.c, holder))
+	was, _, err := r.engine.Store.HeldClaim(r.ctx, keyOf(r.c, holder), engine.Strong)
 	r.must(err)
-	is, _, err = r.copy.Store.HeldClaim(r.ctx, keyOf(r.c, holder))
+	is, _, err = r.copy.Store.HeldClaim(r.ctx, keyOf(r.c, holder), engine.Strong)
 	r.must(err)
 	return was, is
 }

@@ -643,7 +643,7 @@ func afterLife(act func(*World)) func(*World) {
 func (w *World) cutLoad(suffix string, items []string) {
 	n := 0
 	cut := &Store{Store: w.engine.Store, Plan: func(_ int, method string) Fault {
-		if method == "AdvanceLoad" {
+		if method == "UpdateLoad" {
 			if n++; n == 2 {
 				return FailedBefore
 			}
@@ -674,7 +674,7 @@ func plantedInconsistencies(w *World) {
 	bob := w.state.Told[key(c.Scope, "bob")].Claim                    // held and not loaded
 	w.must(raw.DropItemRow(w.ctx, c.Name, engine.HashItem(bob.Item))) //
 	for _, item := range items {
-		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, engine.HashItem(item))
+		row, err := enginerows.ItemRow(w.ctx, w.engine.Store, c.Name, engine.HashItem(item))
 		w.must(err)
 		if row != nil && row.State != "" { // free and ended
 			w.must(raw.PutBankRow(w.ctx, enginerows.FreeItem(c, item)))

@@ -19,7 +19,7 @@ import (
 // endless is a store in memory whose items are never used up.
 type endless struct{ *memstore.Items }
 
-func (endless) Take(context.Context, engine.FreeItem, engine.Claim) (engine.TakeResult, error) {
+func (endless) Take(context.Context, []engine.FreeItem, engine.Claim) (engine.TakeResult, error) {
 	return engine.TakeResult{}, nil
 }
 

@@ -104,8 +104,8 @@ func TestRetryAfterIsSpread(t *testing.T) {
 func TestRepeatAfterLostReply(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1", "SPRING-2")
-	b.store.take = func(ctx context.Context, i engine.FreeItem, c engine.Claim) error {
-		_, err := b.store.Store.Take(ctx, i, c)
+	b.store.take = func(ctx context.Context, items []engine.FreeItem, c engine.Claim) error {
+		_, err := b.store.Store.Take(ctx, items, c)
 		return errors.Join(itembank.ErrTryAgain, err)
 	}
 	b.do(t, post(spring, `{"claimant":"ada"}`)).wants(t, http.StatusCreated, "")

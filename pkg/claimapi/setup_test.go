@@ -59,16 +59,16 @@ func (b *bench) campaign(t testing.TB, name string, s itembank.Settings, items .
 // faults is a store between the handler and the engine. A nil field means no fault.
 type faults struct {
 	engine.Store
-	take func(context.Context, engine.FreeItem, engine.Claim) error
+	take func(context.Context, []engine.FreeItem, engine.Claim) error
 }
 
-func (f *faults) Take(ctx context.Context, item engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+func (f *faults) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	if f.take != nil {
-		if err := f.take(ctx, item, c); err != nil {
+		if err := f.take(ctx, items, c); err != nil {
 			return engine.TakeResult{}, err
 		}
 	}
-	return f.Store.Take(ctx, item, c)
+	return f.Store.Take(ctx, items, c)
 }
 
 type request = events.APIGatewayV2HTTPRequest

@@ -97,11 +97,12 @@ func (b *Bank) drain(ctx context.Context, campaign, command string) error {
 		if commandOf(l) != command {
 			continue
 		}
-		done, err := b.store.GiveUpLoad(ctx, l)
+		l.GivenUp = true
+		over, err := b.store.UpdateLoad(ctx, l)
 		if err != nil {
 			return err
 		}
-		if done {
+		if !over {
 			marked = append(marked, l)
 		}
 	}

@@ -277,7 +277,7 @@ func addsNothing(f *fixture, a addition) {
 	counted := f.counted()
 	f.Must(a.run(f, counted, itembankfault.NewClock(), true))
 	for _, call := range counted.Calls() {
-		if slices.Contains([]string{"StartLoad", "StartFirstLoad", "NextVersion", "AdvanceLoad", "GiveUpLoad"}, call) {
+		if slices.Contains([]string{"StartLoad", "StartFirstLoad", "NextVersion", "UpdateLoad", "GiveUpLoad"}, call) {
 			f.Errorf("it called %s", call)
 		}
 	}

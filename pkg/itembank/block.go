@@ -162,7 +162,7 @@ func (b *Bank) putBlock(ctx context.Context, key engine.ClaimKey) (done bool, er
 // putBlockRow puts a block. done is false if its slot is not free.
 func (b *Bank) putBlockRow(ctx context.Context, block engine.Claim) (done bool, err error) {
 	return whileBusy(ctx, b, claimBusy, func() (done, busy bool, err error) {
-		taken, err := b.store.TakeItems(ctx, nil, block)
+		taken, err := b.store.Take(ctx, nil, block)
 		return err == nil && taken.Taken(), !taken.Taken() && taken.Held == nil, err
 	})
 }

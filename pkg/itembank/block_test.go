@@ -95,7 +95,7 @@ func blockedGetsNothing(f *fixture) {
 // blockAgainstClaim: the claimant claims while the block is made. Block names the claim that stays.
 func blockAgainstClaim(f *fixture) {
 	f.stocked(1, itembank.Settings{})
-	s := f.interruptedAt(1, false, func() error { f.claim(f.bank(), "ann"); return nil }, "TakeItems")
+	s := f.interruptedAt(1, false, func() error { f.claim(f.bank(), "ann"); return nil }, "Take")
 	report, err := f.bankOn(s).Block(f.ctx, f.name, "ann")
 	if err != nil || report.Changed != 0 || len(report.Held) != 1 {
 		f.Errorf("want the claim, got %+v, %v", report, err)
@@ -323,11 +323,11 @@ func TestBlockIsSettledAfterLostReplies(t *testing.T) {
 	f := newFixture(t, itembankengines.Memory(t))
 	f.stocked(1, itembank.Settings{})
 	for method, change := range map[string]func(*itembank.Bank) (itembank.BlockReport, error){
-		"TakeItems":  func(b *itembank.Bank) (itembank.BlockReport, error) { return b.Block(f.ctx, f.name, "ann") },
+		"Take":       func(b *itembank.Bank) (itembank.BlockReport, error) { return b.Block(f.ctx, f.name, "ann") },
 		"CloseClaim": func(b *itembank.Bank) (itembank.BlockReport, error) { return b.Unblock(f.ctx, f.name, "ann") },
 	} {
 		_, _ = f.bank().Block(f.ctx, f.name, "ann")
-		if method == "TakeItems" {
+		if method == "Take" {
 			_, _ = f.bank().Unblock(f.ctx, f.name, "ann")
 		}
 		lost := f.interruptedAt(1, true, func() error { return errLost }, method)

@@ -460,20 +460,20 @@ type Counts struct {
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
 func (b *Bank) Counts(ctx context.Context, name string) (Counts, error) {
-	return b.counts(ctx, name, false)
+	return b.counts(ctx, name, engine.Eventual)
 }
 
 // ConsistentCounts is Counts with strongly consistent reads. If nothing changes the campaign meanwhile, the numbers
 // are exact.
 func (b *Bank) ConsistentCounts(ctx context.Context, name string) (Counts, error) {
-	return b.counts(ctx, name, true)
+	return b.counts(ctx, name, engine.Strong)
 }
 
-func (b *Bank) counts(ctx context.Context, name string, consistent bool) (Counts, error) {
+func (b *Bank) counts(ctx context.Context, name string, how engine.Consistency) (Counts, error) {
 	c, err := b.Campaign(ctx, name)
 	if err != nil {
 		return Counts{}, err
 	}
-	counts, err := b.store.Counts(ctx, c.row(), consistent)
+	counts, err := b.store.Counts(ctx, c.row(), how)
 	return Counts(counts), err
 }

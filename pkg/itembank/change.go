@@ -164,7 +164,7 @@ func (b *Bank) neverLoaded(ctx context.Context, c engine.Campaign) error {
 	case some:
 		return ErrLoaded
 	}
-	counts, err := b.store.Counts(ctx, c, true)
+	counts, err := b.store.Counts(ctx, c, engine.Strong)
 	if err == nil && counts != (engine.Counts{}) {
 		err = ErrLoaded
 	}

@@ -143,7 +143,7 @@ func chooseSeveral(f *fixture) {
 		twenty = append(twenty, fmt.Sprintf("seat-%d", i))
 	}
 	claim := f.choose(b, "ann", twenty...)
-	f.wantCalls("twenty items", counted, "Campaign", "TakeItems")
+	f.wantCalls("twenty items", counted, "Campaign", "Take")
 	held, err := b.HeldClaim(f.ctx, f.name, "ann")
 	if err != nil || held != claim {
 		f.Errorf("want %+v, got %+v, %v", claim, held, err)

@@ -469,11 +469,11 @@ func invalidClaims(f *fixture) {
 // protect the second request.
 type sentTwice struct{ engine.Store }
 
-func (s sentTwice) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
-	if result, err := s.Store.Take(ctx, i, c); err != nil {
+func (s sentTwice) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	if result, err := s.Store.Take(ctx, items, c); err != nil {
 		return result, err
 	}
-	return s.Store.Take(ctx, i, c)
+	return s.Store.Take(ctx, items, c)
 }
 
 // takeSentTwice: a claim that an earlier attempt of the same request made is new, not a replay.
@@ -587,13 +587,13 @@ type endlessProof struct {
 }
 
 func (e *endlessProof) FreeItems(
-	ctx context.Context, s engine.Shard, r engine.Range, limit int,
+	ctx context.Context, s engine.Shard, r engine.Range, limit int, how engine.Consistency,
 ) (engine.FreePage, error) {
 	if e.reads.Add(1) > 2 {
 		<-ctx.Done()
 		return engine.FreePage{}, ctx.Err()
 	}
-	return e.Store.FreeItems(ctx, s, r, limit)
+	return e.Store.FreeItems(ctx, s, r, limit, how)
 }
 
 // throttledShard: a claim whose item is in a throttled shard, or whose page cannot be read, takes an item of another
@@ -631,18 +631,20 @@ type hotShard struct {
 	refused atomic.Int32
 }
 
-func (h *hotShard) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
-	if h.method == "Take" && i.Shard.Number == h.shard {
+func (h *hotShard) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	if h.method == "Take" && items[0].Shard.Number == h.shard {
 		h.refused.Add(1)
 		return engine.TakeResult{ItemThrottled: true}, nil
 	}
-	return h.Store.Take(ctx, i, c)
+	return h.Store.Take(ctx, items, c)
 }
 
-func (h *hotShard) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
+func (h *hotShard) FreeItems(
+	ctx context.Context, s engine.Shard, r engine.Range, limit int, how engine.Consistency,
+) (engine.FreePage, error) {
 	if h.method == "FreeItems" && s.Number == h.shard {
 		h.refused.Add(1)
 		return engine.FreePage{}, engine.ErrThrottled
 	}
-	return h.Store.FreeItems(ctx, s, r, limit)
+	return h.Store.FreeItems(ctx, s, r, limit, how)
 }

@@ -164,7 +164,7 @@ func (b *Bank) columnsOf(ctx context.Context, c Campaign, items []string) ([]Col
 		places[h] = append(places[h], i)
 	}
 	for some := range slices.Chunk(hashes, engine.MaxItemRows) {
-		rows, err := b.store.ItemRows(ctx, c.Name, some)
+		rows, err := b.store.ItemRows(ctx, c.Name, some, engine.Strong)
 		if err != nil {
 			return nil, err
 		}
@@ -185,7 +185,13 @@ func (b *Bank) columnsOf(ctx context.Context, c Campaign, items []string) ([]Col
 // halfVisibleRow reads again an item row that was not found: while a load runs, the bank row may be visible before
 // the item row. An item that was never loaded is an inconsistency, and has no columns.
 func (b *Bank) halfVisibleRow(ctx context.Context, c Campaign, h engine.Hash) (*engine.ItemRow, error) {
-	row, err := whileBusy(ctx, b, rowsBusy, func() (*engine.ItemRow, bool, error) { return b.loadedRow(ctx, c, h) })
+	row, err := whileBusy(ctx, b, rowsBusy, func() (*engine.ItemRow, bool, error) {
+		rows, busy, err := b.loadedRows(ctx, c, []engine.Hash{h})
+		if err != nil {
+			return nil, false, err
+		}
+		return rows[0], busy, nil
+	})
 	if err != nil || row == nil {
 		return &engine.ItemRow{}, err
 	}

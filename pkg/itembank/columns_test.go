@@ -170,7 +170,7 @@ func columnsCostOneRequest(f *fixture) {
 		test.wantCalls("a claim that is read", counted, append([]string{"HeldClaim"}, test.more...)...)
 		_, err = b.Release(f.ctx, test.name, "ann", claim.ID)
 		f.Must(err)
-		test.wantCalls("a release", counted, "HeldClaim", "ItemRow", "CloseClaim")
+		test.wantCalls("a release", counted, "HeldClaim", "ItemRows", "CloseClaim")
 	}
 }
 
@@ -180,11 +180,13 @@ type columnsUnread struct {
 	fails int
 }
 
-func (s *columnsUnread) ItemRows(ctx context.Context, campaign string, hashes []engine.Hash) ([]*engine.ItemRow, error) {
+func (s *columnsUnread) ItemRows(
+	ctx context.Context, campaign string, hashes []engine.Hash, how engine.Consistency,
+) ([]*engine.ItemRow, error) {
 	if s.fails--; s.fails >= 0 {
 		return nil, engine.ErrThrottled
 	}
-	return s.Store.ItemRows(ctx, campaign, hashes)
+	return s.Store.ItemRows(ctx, campaign, hashes, how)
 }
 
 // columnsNotRead: if the columns cannot be read, there is no answer. The claim was made, and is the next answer.

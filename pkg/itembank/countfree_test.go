@@ -70,9 +70,9 @@ type countedRows struct {
 }
 
 func (s *countedRows) FreeItems(
-	ctx context.Context, shard engine.Shard, r engine.Range, limit int,
+	ctx context.Context, shard engine.Shard, r engine.Range, limit int, how engine.Consistency,
 ) (engine.FreePage, error) {
-	page, err := s.Store.FreeItems(ctx, shard, r, limit)
+	page, err := s.Store.FreeItems(ctx, shard, r, limit, how)
 	s.rows.Add(int64(len(page.Items)))
 	return page, err
 }

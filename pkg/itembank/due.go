@@ -143,7 +143,7 @@ func randomMoment(random *rand.Rand, from, to time.Time) time.Time {
 func (b *Bank) closeDueClaim(
 	ctx context.Context, c Campaign, due engine.DueClaim, now time.Time,
 ) (done closedClaim, busy bool, err error) {
-	held, err := b.store.HeldClaimEventuallyConsistent(ctx, due.ClaimKey)
+	held, err := b.latestClaim(ctx, due.ClaimKey)
 	if err != nil {
 		return closedClaim{}, false, err
 	}

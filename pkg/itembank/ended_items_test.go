@@ -230,8 +230,10 @@ func (f *fixture) withEndedItems(c engine.Campaign, n int) *withEndedItems {
 
 func byHash(x, y engine.FreeItem) int { return slices.Compare(x.Hash[:], y.Hash[:]) }
 
-func (s *withEndedItems) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
-	page, err := s.Store.FreeItems(ctx, shard, r, limit)
+func (s *withEndedItems) FreeItems(
+	ctx context.Context, shard engine.Shard, r engine.Range, limit int, how engine.Consistency,
+) (engine.FreePage, error) {
+	page, err := s.Store.FreeItems(ctx, shard, r, limit, how)
 	if err != nil {
 		return page, err
 	}

@@ -91,7 +91,7 @@ func (b *Bank) GiveUpLoad(ctx context.Context, campaign, load string) (GivenUp, 
 	if l.Finished {
 		return given, nil
 	}
-	if done, err := b.store.GiveUpLoad(ctx, l); err != nil || !done {
+	if over, err := b.store.UpdateLoad(ctx, l); err != nil || over {
 		return given, err
 	}
 	given.Already = false
@@ -111,7 +111,7 @@ func (b *Bank) endLoads(ctx context.Context, campaign string, loads ...engine.Lo
 	}
 	for _, l := range loads {
 		l.Finished = true
-		if _, err := b.store.GiveUpLoad(ctx, l); err != nil {
+		if _, err := b.store.UpdateLoad(ctx, l); err != nil {
 			return err
 		}
 	}
@@ -159,7 +159,7 @@ type loadRow struct {
 // the version: this process may have been suspended for so long that it added items after the load was over.
 func (l *loadRow) advance(ctx context.Context) error {
 	now := l.bank.clock.Now()
-	givenUp, err := l.bank.store.AdvanceLoad(ctx, l.load)
+	givenUp, err := l.bank.store.UpdateLoad(ctx, l.load)
 	switch {
 	case err != nil:
 		return err

@@ -70,6 +70,15 @@ func (b *Bank) eachFreePage(ctx context.Context, c Campaign, do func([]engine.Fr
 	return nil
 }
 
+// itemRow reads the row of one item; nil: it is absent.
+func (b *Bank) itemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
+	rows, err := b.store.ItemRows(ctx, campaign, []engine.Hash{h}, engine.Strong)
+	if err != nil {
+		return nil, err
+	}
+	return rows[0], nil
+}
+
 // itemRowsOf reads the item rows of at most MaxItemRows items. The result has no row for an item that was never
 // loaded.
 func (b *Bank) itemRowsOf(
@@ -78,7 +87,7 @@ func (b *Bank) itemRowsOf(
 	if err := b.pace(ctx, len(items)); err != nil {
 		return nil, err
 	}
-	rows, err := b.store.ItemRows(ctx, campaign, items)
+	rows, err := b.store.ItemRows(ctx, campaign, items, engine.Strong)
 	if err != nil {
 		return nil, err
 	}

@@ -171,11 +171,9 @@ func (b *Bank) startLoad(ctx context.Context, l engine.Load) (started bool, err 
 	switch {
 	case err != nil:
 		return false, err
-	case some:
-		return b.store.StartLoad(ctx, l)
 	}
 	return whileBusy(ctx, b, campaignBusy, func() (started, busy bool, err error) {
-		return b.store.StartFirstLoad(ctx, l)
+		return b.store.StartLoad(ctx, l, !some)
 	})
 }
 

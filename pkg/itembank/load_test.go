@@ -590,7 +590,7 @@ func TestLoadCountsSeldom(t *testing.T) {
 				if left == 0 {
 					return errCut
 				}
-			case "AdvanceLoad":
+			case "UpdateLoad":
 				counts++
 			}
 			return nil

@@ -2,7 +2,9 @@ package itembank
 
 import (
 	"context"
+
 	"fmt"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // MaxPage is the largest document of a campaign's page, in bytes. Reading it costs up to 16 read units on DynamoDB.
@@ -30,7 +32,7 @@ func (b *Bank) SetPage(ctx context.Context, campaign string, document []byte) er
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
 func (b *Bank) Page(ctx context.Context, campaign string) ([]byte, error) {
-	return b.pageOf(ctx, campaign, false)
+	return b.pageOf(ctx, campaign, engine.Eventual)
 }
 
 // CurrentPage is Page for a caller that changes the document. It returns the document of the last SetPage, at twice
@@ -38,15 +40,15 @@ func (b *Bank) Page(ctx context.Context, campaign string) ([]byte, error) {
 //
 // The errors are as for Page.
 func (b *Bank) CurrentPage(ctx context.Context, campaign string) ([]byte, error) {
-	return b.pageOf(ctx, campaign, true)
+	return b.pageOf(ctx, campaign, engine.Strong)
 }
 
-func (b *Bank) pageOf(ctx context.Context, campaign string, consistent bool) ([]byte, error) {
+func (b *Bank) pageOf(ctx context.Context, campaign string, c engine.Consistency) ([]byte, error) {
 	if err := ValidateName("campaign", campaign); err != nil {
 		return nil, err
 	}
 	if _, err := b.fixedRules(ctx, campaign); err != nil {
 		return nil, err
 	}
-	return b.store.Page(ctx, campaign, consistent)
+	return b.store.Page(ctx, campaign, c)
 }

@@ -29,7 +29,9 @@ func (s *evenBank) Campaign(context.Context, string) (*engine.Campaign, error) {
 	return &s.campaign, nil
 }
 
-func (s *evenBank) FreeItems(_ context.Context, shard engine.Shard, r engine.Range, limit int) (page engine.FreePage, err error) {
+func (s *evenBank) FreeItems(
+	_ context.Context, shard engine.Shard, r engine.Range, limit int, _ engine.Consistency,
+) (page engine.FreePage, err error) {
 	s.asked, s.whole = append(s.asked, limit), append(s.whole, r == engine.Range{})
 	apart := uint64(1<<63) / uint64(s.items/s.campaign.Shards) * 2
 	from := uint64(0)
@@ -48,12 +50,12 @@ func (s *evenBank) FreeItems(_ context.Context, shard engine.Shard, r engine.Ran
 	return page, nil
 }
 
-func (s *evenBank) Take(context.Context, engine.FreeItem, engine.Claim) (engine.TakeResult, error) {
+func (s *evenBank) Take(context.Context, []engine.FreeItem, engine.Claim) (engine.TakeResult, error) {
 	return engine.TakeResult{}, nil
 }
 
-func (s *evenBank) HeldClaimEventuallyConsistent(context.Context, engine.ClaimKey) (*engine.Claim, error) {
-	return nil, nil
+func (s *evenBank) HeldClaim(context.Context, engine.ClaimKey, engine.Consistency) (*engine.Claim, bool, error) {
+	return nil, false, nil
 }
 
 // TestPageSizeByBankSize: the first page has the campaign's page size, and shows how large the bank is. The next

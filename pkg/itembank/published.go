@@ -58,7 +58,7 @@ func (b *Bank) FreeItems(ctx context.Context, campaign, cursor string, limit int
 	if err != nil {
 		return page, err
 	}
-	free, next, err := b.freeItems(ctx, c, from, limit, b.store.FreeItems)
+	free, next, err := b.freeItems(ctx, c, from, limit, engine.Strong)
 	if err != nil {
 		return page, err
 	}
@@ -176,13 +176,12 @@ func (c Campaign) pageBegin(cursor string, limit int) (place, error) {
 
 // freeItems reads up to limit free items from a place on, with a method of the store, and returns the place behind them.
 func (b *Bank) freeItems(
-	ctx context.Context, c Campaign, from place, limit int,
-	read func(context.Context, engine.Shard, engine.Range, int) (engine.FreePage, error),
+	ctx context.Context, c Campaign, from place, limit int, consistency engine.Consistency,
 ) (items []engine.FreeItem, next place, err error) {
 	next = from
 	for range maxPageReads {
 		shard := engine.Shard{Campaign: c.Name, Number: next.shard}
-		page, err := read(ctx, shard, engine.Range{After: next.after}, limit-len(items))
+		page, err := b.store.FreeItems(ctx, shard, engine.Range{After: next.after}, limit-len(items), consistency)
 		if err != nil {
 			return nil, next, err
 		}

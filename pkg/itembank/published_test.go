@@ -309,13 +309,13 @@ func publishedDisconnected(f *fixture) {
 // canceled is an engine whose reads of free items end with their context, as requests to DynamoDB do.
 type canceled struct{ engine.Store }
 
-func (c canceled) FreeItemsEventuallyConsistent(
-	ctx context.Context, s engine.Shard, r engine.Range, limit int,
+func (c canceled) FreeItems(
+	ctx context.Context, s engine.Shard, r engine.Range, limit int, how engine.Consistency,
 ) (engine.FreePage, error) {
 	if err := ctx.Err(); err != nil {
 		return engine.FreePage{}, err
 	}
-	return c.Store.FreeItemsEventuallyConsistent(ctx, s, r, limit)
+	return c.Store.FreeItems(ctx, s, r, limit, how)
 }
 
 // waiting is a context that tells when a call begins to wait for its end.

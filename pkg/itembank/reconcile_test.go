@@ -436,7 +436,9 @@ type withoutBank struct {
 	reads int
 }
 
-func (*withoutBank) FreeItems(context.Context, engine.Shard, engine.Range, int) (engine.FreePage, error) {
+func (*withoutBank) FreeItems(
+	context.Context, engine.Shard, engine.Range, int, engine.Consistency,
+) (engine.FreePage, error) {
 	return engine.FreePage{}, nil
 }
 

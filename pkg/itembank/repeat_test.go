@@ -75,11 +75,16 @@ type staleReads struct {
 	claims map[string]engine.Claim
 }
 
-func (s *staleReads) HeldClaimEventuallyConsistent(_ context.Context, key engine.ClaimKey) (*engine.Claim, error) {
-	if claim, ok := s.claims[key.Claimant]; ok {
-		return &claim, nil
+func (s *staleReads) HeldClaim(
+	ctx context.Context, key engine.ClaimKey, how engine.Consistency,
+) (*engine.Claim, bool, error) {
+	if how == engine.Strong {
+		return s.Store.HeldClaim(ctx, key, how)
 	}
-	return nil, nil
+	if claim, ok := s.claims[key.Claimant]; ok {
+		return &claim, false, nil
+	}
+	return nil, false, nil
 }
 
 // staleRead: an old answer never has an item that another claimant can have. If items are burned, it may have a claim

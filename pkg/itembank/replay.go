@@ -383,7 +383,7 @@ func (r *replay) place(
 	}
 	row := rows.item
 	if !wrong {
-		if row, err = r.bank.store.ItemRow(ctx, claim.Campaign, item); err != nil {
+		if row, err = r.bank.itemRow(ctx, claim.Campaign, item); err != nil {
 			return nil, ReplayedLine{}, err
 		}
 	}
@@ -417,12 +417,7 @@ func (r *replay) make(
 		return r.bank.store.Repair(ctx, putBack(claim, items, lost))
 	}
 	return whileBusy(ctx, r.bank, rowsBusy, func() (done, busy bool, err error) {
-		var taken engine.TakeResult
-		if len(items) == 1 {
-			taken, err = r.bank.store.Take(ctx, items[0], claim)
-		} else {
-			taken, err = r.bank.store.TakeItems(ctx, items, claim)
-		}
+		taken, err := r.bank.store.Take(ctx, items, claim)
 		done = err == nil && taken.Taken()
 		return done, !done && taken.Held == nil && !taken.ItemGone, err
 	})

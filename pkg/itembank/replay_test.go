@@ -118,7 +118,7 @@ func replayConfirms(f *fixture) {
 	hold := func(claimant, item string) itembank.Claim {
 		claim := enginerows.NewClaim(c, claimant, item)
 		claim.EndsAt = claim.ClaimedAt.Add(c.Hold)
-		result, err := f.Store.Take(f.ctx, enginerows.FreeItem(c, item), claim)
+		result, err := f.Store.Take(f.ctx, []engine.FreeItem{enginerows.FreeItem(c, item)}, claim)
 		f.Must(err)
 		if !result.Taken() {
 			f.Fatalf("not taken: %+v", result)

@@ -163,7 +163,9 @@ type loadDuringProof struct {
 	load func()
 }
 
-func (l *loadDuringProof) FreeItems(context.Context, engine.Shard, engine.Range, int) (engine.FreePage, error) {
+func (l *loadDuringProof) FreeItems(
+	context.Context, engine.Shard, engine.Range, int, engine.Consistency,
+) (engine.FreePage, error) {
 	l.once.Do(l.load)
 	return engine.FreePage{}, nil
 }
@@ -244,8 +246,10 @@ type halfAdded struct {
 	hidden atomic.Bool
 }
 
-func (h *halfAdded) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
-	page, err := h.Store.FreeItems(ctx, s, r, limit)
+func (h *halfAdded) FreeItems(
+	ctx context.Context, s engine.Shard, r engine.Range, limit int, how engine.Consistency,
+) (engine.FreePage, error) {
+	page, err := h.Store.FreeItems(ctx, s, r, limit, how)
 	if h.hidden.Load() {
 		page.Items = slices.DeleteFunc(page.Items, func(i engine.FreeItem) bool { return i.Value == h.item })
 	}

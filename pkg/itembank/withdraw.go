@@ -171,7 +171,7 @@ func (b *Bank) markWithdrawn(ctx context.Context, item engine.FreeItem) (done bo
 
 // inconsistentItem returns the error for an item in the bank that cannot end.
 func (b *Bank) inconsistentItem(ctx context.Context, c Campaign, item engine.FreeItem) error {
-	row, err := b.store.ItemRow(ctx, c.Name, item.Hash)
+	row, err := b.itemRow(ctx, c.Name, item.Hash)
 	if err != nil {
 		return err
 	}

@@ -114,7 +114,7 @@ func TestPageReads(t *testing.T) {
 		itembankengines.DynamoDB(t, endpoint)
 		counted := &wire{}
 		store := dynamostore.New(itembankengines.Client(endpoint, counted), bankTable, dedupeTable)
-		for stale, consistent := range []bool{true, false} {
+		for stale, consistent := range []engine.Consistency{engine.Strong, engine.Eventual} {
 			counted.stale = 0
 			if _, err := store.Page(t.Context(), "requests", consistent); err != nil || counted.stale != stale {
 				t.Errorf("consistent %t: want %d stale reads, got %d, %v", consistent, stale, counted.stale, err)
@@ -251,11 +251,11 @@ func testRequestsOfHolds(t *testing.T, store *dynamostore.Store, counted *wire) 
 
 	over := time.Now().UTC().Truncate(time.Millisecond).Add(-time.Hour)
 	shard := engine.Shard{Campaign: name}
-	page, err := store.FreeItems(ctx, shard, engine.Range{}, 1)
+	page, err := store.FreeItems(ctx, shard, engine.Range{}, 1, engine.Strong)
 	if err != nil || len(page.Items) == 0 {
 		t.Fatalf("no free item: %+v, %v", page, err)
 	}
-	taken, err := store.Take(ctx, page.Items[0], engine.Claim{
+	taken, err := store.Take(ctx, page.Items[:1], engine.Claim{
 		ID: rand.Text(), Campaign: name, Scope: name, Claimant: "cid", Slot: 1, Item: page.Items[0].Value, ItemHash: page.Items[0].Hash,
 		ClaimedAt: over, EndsAt: over,
 	})

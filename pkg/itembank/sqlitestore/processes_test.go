@@ -74,7 +74,7 @@ func TestProcessesClaimEachItemOnce(t *testing.T) {
 
 func checkHeld(t *testing.T, s *Store, claimant, item string) {
 	t.Helper()
-	held, _, err := s.HeldClaim(t.Context(), engine.ClaimKey{Scope: "c", Claimant: claimant, Slot: 1})
+	held, _, err := s.HeldClaim(t.Context(), engine.ClaimKey{Scope: "c", Claimant: claimant, Slot: 1}, engine.Strong)
 	if err != nil || held == nil || held.Item != item {
 		t.Errorf("%q was told %s, the store says %+v (%v)", claimant, item, held, err)
 	}
