@@ -72,7 +72,7 @@ func (s *Store) finishLoad(ctx context.Context) error {
 	if _, err := s.NextVersion(ctx, s.campaign.Name); err != nil {
 		return err
 	}
-	_, err := s.StartLoad(ctx, engine.Load{Campaign: s.campaign.Name, Digest: "load", Number: 1, Finished: true})
+	_, _, err := s.StartLoad(ctx, engine.Load{Campaign: s.campaign.Name, Digest: "load", Number: 1, Finished: true}, false)
 	return err
 }
 
@@ -104,9 +104,9 @@ func (s *Store) forgetCost() {
 }
 
 // Bank returns the Bank of a container, with the clock of production.
-func (s *Store) Bank(number int) *itembank.Bank {
+func (s *Store) Bank(number int) *itembank.Operator {
 	c := &container{Store: s, number: number, sent: map[string]int{}}
-	return itembank.New(c, itembank.WithRandom(&source{rng: draw(s.model.Seed, fmt.Sprintf("container %d", number))}))
+	return itembank.NewOperator(c, itembank.WithRandom(&source{rng: draw(s.model.Seed, fmt.Sprintf("container %d", number))}))
 }
 
 // container is the engine as the Bank of one container uses it.

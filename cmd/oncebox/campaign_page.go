@@ -40,11 +40,11 @@ Examples:
 }
 
 func (c campaignPage) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error { return c.page(ctx, a, b) })
+	return a.withBank(ctx, c.Name, func(b *itembank.Operator) error { return c.page(ctx, a, b) })
 }
 
 // page shows the page or changes it. It reads consistently, so it finds the changes of the command before.
-func (c campaignPage) page(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c campaignPage) page(ctx context.Context, a *app, b *itembank.Operator) error {
 	document, err := b.CurrentPage(ctx, c.Name)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ func main() {
 	ctx := context.Background()
 	store, err := sqlitestore.Create(ctx, "shop.db")
 	check(err)
-	bank := itembank.New(store)
+	bank := itembank.NewOperator(store)
 	_, _, err = bank.CreateCampaign(ctx, "spring", itembank.Settings{})
 	check(err)
 	_, err = bank.Load(ctx, "spring", itembank.Items("SAVE-10"), nil)

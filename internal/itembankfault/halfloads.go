@@ -67,8 +67,8 @@ func (r *cutRun) pause(longest time.Duration) {
 }
 
 // container returns a new Bank on the engine that shows transactions in part.
-func (r *cutRun) container() *itembank.Bank {
-	return itembank.New(r.store, itembank.WithClock(r.clock))
+func (r *cutRun) container() *itembank.Operator {
+	return itembank.NewOperator(r.store, itembank.WithClock(r.clock))
 }
 
 // visible waits until all transactions are visible, and the item is loaded.

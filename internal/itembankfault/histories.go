@@ -195,7 +195,7 @@ func RunHistories(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
 type history struct {
 	*World
 	program program
-	banks   []*itembank.Bank
+	banks   []*itembank.Operator
 	moment  atomic.Int64
 	mu      sync.Mutex // guards the rest
 	told    map[string]op
@@ -262,7 +262,7 @@ func playProgram(ctx context.Context, e enginetest.Engine, p program, m *Mutant)
 }
 
 // brokenBank returns a Bank on a store whose calls fail as the faults of the program say.
-func (h *history) brokenBank(i int, store engine.Store, m *Mutant) *itembank.Bank {
+func (h *history) brokenBank(i int, store engine.Store, m *Mutant) *itembank.Operator {
 	broken := &Store{
 		Store: store, MaxCalls: maxCalls, Server: h.clock, indexBehind: true,
 		Plan: func(call int, method string) Fault {
@@ -286,7 +286,7 @@ func (h *history) brokenBank(i int, store engine.Store, m *Mutant) *itembank.Ban
 	} else if m != nil {
 		broken.Store = m.Wrap(enginetest.Engine{Store: store, Raw: h.engine.Raw}, h.clock)
 	}
-	return itembank.New(through, itembank.WithClock(ahead{h.clock, h.program.ahead[i]}), itembank.WithRandom(h.random))
+	return itembank.NewOperator(through, itembank.WithClock(ahead{h.clock, h.program.ahead[i]}), itembank.WithRandom(h.random))
 }
 
 // pause waits for a moment before a write, so that other requests come between a request's reads and its write.
@@ -298,7 +298,7 @@ func pause(method string) error {
 }
 
 // do makes a request once, and records the result.
-func (h *history) do(bank *itembank.Bank, o op) {
+func (h *history) do(bank *itembank.Operator, o op) {
 	name := h.campaignOf(o).Name
 	ctx, cancel := cancellable(h.ctx)
 	defer cancel()

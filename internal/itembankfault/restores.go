@@ -95,7 +95,7 @@ func RunRestores(t *testing.T, e, other enginetest.Engine) {
 				r.actOnOld(rt)
 			}
 			r.block(rt)
-			r.must(itembank.New(e.Store, itembank.WithClock(r.clock)).CloseMoved(r.ctx, r.c.Name))
+			r.must(itembank.NewOperator(e.Store, itembank.WithClock(r.clock)).CloseMoved(r.ctx, r.c.Name))
 			for range rapid.IntRange(0, 2).Draw(rt, "kills") {
 				r.confirmInNew(rt)
 				r.kill(rt)
@@ -122,8 +122,8 @@ func (r *restored) act(rt *rapid.T) {
 }
 
 // newStore returns a Bank for the copy.
-func (r *restored) newStore() *itembank.Bank {
-	return itembank.New(r.copy.Store, itembank.WithClock(r.clock))
+func (r *restored) newStore() *itembank.Operator {
+	return itembank.NewOperator(r.copy.Store, itembank.WithClock(r.clock))
 }
 
 // forget releases all claims of a claimant, who may claim again.
@@ -192,8 +192,8 @@ func (r *restored) kill(rt *rapid.T) {
 		}
 		return &Store{Store: s, Before: count}
 	}
-	bank := itembank.New(through(r.copy.Store), itembank.WithClock(r.clock))
-	old := itembank.New(through(r.engine.Store), itembank.WithClock(r.clock))
+	bank := itembank.NewOperator(through(r.copy.Store), itembank.WithClock(r.clock))
+	old := itembank.NewOperator(through(r.engine.Store), itembank.WithClock(r.clock))
 	if _, err := bank.ReplayStore(r.ctx, r.c.Name, old, r.options); err != nil && !errors.Is(err, errKilled) {
 		r.fail("replay that is killed: %w", err)
 	}
@@ -238,7 +238,7 @@ func (r *restored) replay() {
 
 // replayOnce replays, and compares the report with that of a dry run.
 func (r *restored) replayOnce() itembank.ReplayReport {
-	old := itembank.New(r.engine.Store, itembank.WithClock(r.clock))
+	old := itembank.NewOperator(r.engine.Store, itembank.WithClock(r.clock))
 	dry := r.options
 	dry.DryRun = true
 	would, err := r.newStore().ReplayStore(r.ctx, r.c.Name, old, dry)

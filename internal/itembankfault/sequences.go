@@ -139,7 +139,7 @@ func (s *sequence) actions() map[string]func(*rapid.T) {
 		"release an older claim": func(t *rapid.T) {
 			who := claimant.Draw(t, "claimant")
 			if id := s.older[who]; id != "" {
-				r, err := itembank.New(s.engine.Store).Release(s.ctx, s.c.Name, keyOf(s.c, who).Claimant, id, itembank.InSlot(keyOf(s.c, who).Slot))
+				r, err := itembank.NewOperator(s.engine.Store).Release(s.ctx, s.c.Name, keyOf(s.c, who).Claimant, id, itembank.InSlot(keyOf(s.c, who).Slot))
 				if err != nil || !r.Already {
 					s.fail("release of an older claim of %s: %+v, %w", who, r, err)
 				}

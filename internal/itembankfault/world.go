@@ -34,7 +34,7 @@ type World struct {
 	keep      func(State)   // called with the state before and after every call
 	ahead     time.Duration // how far the Banks' clock is ahead of clock, which is the server's
 	fresh     bool          // replace a Bank after it has failed, as Lambda replaces containers
-	bank      *itembank.Bank
+	bank      *itembank.Operator
 	campaigns map[string]engine.Campaign
 	trace     []string
 	lost      []itembank.Claim // claims that are missing in a restored table
@@ -94,7 +94,7 @@ func (w *World) mutate(m *Mutant, broken *Store) engine.Store {
 }
 
 func (w *World) newBank() {
-	w.bank = itembank.New(w.through, itembank.WithClock(ahead{w.clock, w.ahead}), itembank.WithRandom(w.random))
+	w.bank = itembank.NewOperator(w.through, itembank.WithClock(ahead{w.clock, w.ahead}), itembank.WithRandom(w.random))
 }
 
 // Ahead replaces the Bank by one whose clock is ahead of the server's.
@@ -770,7 +770,7 @@ func (w *World) claimOf(c engine.Claim) itembank.Claim {
 
 // reconcile checks with the Bank's own Reconcile that every loaded item is in one place.
 func (w *World) reconcile(c engine.Campaign) {
-	report, err := itembank.New(w.engine.Store, itembank.WithClock(w.clock)).Reconcile(w.ctx, c.Name)
+	report, err := itembank.NewOperator(w.engine.Store, itembank.WithClock(w.clock)).Reconcile(w.ctx, c.Name)
 	w.must(err)
 	n, loaded := report.Counts, int64(len(w.state.Loaded[c.Name]))
 	if len(report.Inconsistencies) > 0 || n.Loaded != n.Free+n.Claimed+n.Ended || n.Loaded != loaded {

@@ -77,7 +77,7 @@ func TestPageSizeByBankSize(t *testing.T) {
 			Name: "spring", Mode: engine.OpenByHand, Scope: "spring", Shards: 4, PageSize: test.pageSize,
 		}}
 		place := bytes.NewReader(bytes.Repeat([]byte{0x10}, 1<<20)) // near the beginning of a shard
-		bank := itembank.New(store, itembank.WithRandom(place))
+		bank := itembank.NewOperator(store, itembank.WithRandom(place))
 		for i := range test.pageSize + 1 {
 			if _, err := bank.Claim(t.Context(), "spring", fmt.Sprint(i)); err != nil {
 				t.Fatal(err)
@@ -96,7 +96,7 @@ func TestSmallShardsAreReadWhole(t *testing.T) {
 	store := &evenBank{items: 50, campaign: engine.Campaign{
 		Name: "spring", Mode: engine.OpenByHand, Scope: "spring", Shards: 1, PageSize: 30,
 	}}
-	bank := itembank.New(store, itembank.WithRandom(bytes.NewReader(bytes.Repeat([]byte{0x10}, 1<<20))))
+	bank := itembank.NewOperator(store, itembank.WithRandom(bytes.NewReader(bytes.Repeat([]byte{0x10}, 1<<20))))
 	claim := func(n int) {
 		t.Helper()
 		for i := range n {

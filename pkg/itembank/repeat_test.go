@@ -23,7 +23,7 @@ var repeatCases = []testCase{
 func claimReadFirst(f *fixture) {
 	f.stocked(100, itembank.Settings{Shards: 1, PageSize: 100})
 	counted := f.counted()
-	b := itembank.New(counted, itembank.WithClock(itembankfault.NewClock()))
+	b := itembank.NewOperator(counted, itembank.WithClock(itembankfault.NewClock()))
 	f.claim(b, "ann")
 	for i := range 20 {
 		f.claim(b, fmt.Sprintf("new-%d", i))
@@ -47,9 +47,9 @@ func claimReadFirst(f *fixture) {
 }
 
 // readsFirst makes a Bank that has had so many repeated claims that it reads the claim first.
-func (f *fixture) readsFirst(s engine.Store, options ...itembank.Option) *itembank.Bank {
+func (f *fixture) readsFirst(s engine.Store, options ...itembank.Option) *itembank.Operator {
 	f.Helper()
-	b := itembank.New(s, options...)
+	b := itembank.NewOperator(s, options...)
 	for range 5 {
 		f.claim(b, "regular")
 	}

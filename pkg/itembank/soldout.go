@@ -3,8 +3,6 @@ package itembank
 import (
 	"context"
 	"time"
-
-	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // The proof that a bank is empty takes a read of each shard, and is valid for a second. So in a sold-out campaign of
@@ -67,26 +65,4 @@ func (l *freeList) markSoldOut(ctx context.Context, now Campaign) {
 		row.emptyVersion = row.version
 		l.bank.rules.put(now, row.readAt)
 	}
-}
-
-// announceItems raises the version of a campaign before items are added to its bank. If containers may believe that
-// the bank is empty, it waits until none does.
-func (b *Bank) announceItems(ctx context.Context, campaign string) error {
-	row, err := b.nextVersion(ctx, campaign)
-	if err != nil || row.EmptyVersion == 0 {
-		return err
-	}
-	return b.clock.Sleep(ctx, soldOutGap)
-}
-
-func (b *Bank) nextVersion(ctx context.Context, campaign string) (engine.Campaign, error) {
-	row, err := b.store.NextVersion(ctx, campaign)
-	b.rules.forget(campaign)
-	switch {
-	case err != nil:
-		return engine.Campaign{}, err
-	case row == nil:
-		return engine.Campaign{}, ErrNoCampaign
-	}
-	return *row, nil
 }

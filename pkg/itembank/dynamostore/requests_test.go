@@ -104,7 +104,7 @@ func TestRequestsPerClaim(t *testing.T) {
 		itembankengines.DynamoDB(t, endpoint) // makes the tables
 		counted := &wire{}
 		store := dynamostore.New(itembankengines.Client(endpoint, counted), bankTable, dedupeTable)
-		testRequests(t, itembank.New(store, itembank.WithClock(itembankfault.NewClock())), counted)
+		testRequests(t, itembank.NewOperator(store, itembank.WithClock(itembankfault.NewClock())), counted)
 	})
 }
 
@@ -123,7 +123,7 @@ func TestPageReads(t *testing.T) {
 	})
 }
 
-func testRequests(t *testing.T, bank *itembank.Bank, counted *wire) {
+func testRequests(t *testing.T, bank *itembank.Operator, counted *wire) {
 	ctx, name := t.Context(), "requests-"+strings.ToLower(rand.Text())
 	_, _, err := bank.CreateCampaign(ctx, name, itembank.Settings{Shards: 1})
 	if err != nil {
@@ -210,7 +210,7 @@ func TestRequestsOfHolds(t *testing.T) {
 }
 
 func testRequestsOfHolds(t *testing.T, store *dynamostore.Store, counted *wire) {
-	ctx, bank := t.Context(), itembank.New(store)
+	ctx, bank := t.Context(), itembank.NewOperator(store)
 	expect := func(what string, err error, units, indexed int, requests ...string) {
 		t.Helper()
 		got, gotUnits := counted.since()

@@ -31,7 +31,7 @@ func newStore(t *testing.T, path string, n int, options ...Option) (*Store, engi
 	s, err := Create(ctx, path, options...)
 	check(t, err)
 	t.Cleanup(func() { check(t, s.Close()) })
-	bank := itembank.New(s)
+	bank := itembank.NewOperator(s)
 	_, _, err = bank.CreateCampaign(ctx, "c", itembank.Settings{Shards: 1})
 	check(t, err)
 	items := make([]string, n)

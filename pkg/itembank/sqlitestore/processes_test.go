@@ -20,7 +20,7 @@ func claimEverything(ctx context.Context, path, name string) (any, error) {
 		return nil, err
 	}
 	defer func() { _ = s.Close() }()
-	bank := itembank.New(s)
+	bank := itembank.NewOperator(s)
 	claims := map[string]string{} // claimant to item
 	sqlitetest.Ready()
 	for i := 0; ; i++ {
