@@ -45,7 +45,7 @@ func (c campaignPage) Run(ctx context.Context, a *app) error {
 
 // page shows the page or changes it. It reads consistently, so it finds the changes of the command before.
 func (c campaignPage) page(ctx context.Context, a *app, b *itembank.Operator) error {
-	document, err := b.CurrentPage(ctx, c.Name)
+	document, err := b.CurrentPageDocument(ctx, c.Name)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (c campaignPage) page(ctx context.Context, a *app, b *itembank.Operator) er
 	}
 	document, err = page.Encode()
 	if err == nil {
-		err = b.SetPage(ctx, c.Name, document)
+		err = b.SetPageDocument(ctx, c.Name, document)
 	}
 	if err != nil {
 		return err

@@ -138,7 +138,7 @@ var inconsistencies = map[string]func(planter){
 // must do what the table in docs/campaigns.md says.
 func TestInconsistencies(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("../../pkg/itembank/reconcile.go")
+	source, err := os.ReadFile("../../pkg/itembank/operator_reconcile.go")
 	if err != nil {
 		t.Fatal(err)
 	}

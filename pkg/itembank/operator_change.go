@@ -20,7 +20,7 @@ import (
 //   - The first load row of a campaign is put in one transaction with the next version of the campaign. A deletion
 //     reads the version and then the loads. So if both run at once, one of them fails.
 //   - The row of a deleted campaign is never removed. A new campaign of that name continues with its version, and is
-//     created with the row of its scope in one transaction, like every campaign (scope.go). For DrainTime after the
+//     created with the row of its scope in one transaction, like every campaign (operator_scope.go). For DrainTime after the
 //     deletion a Bank may still use a copy of the old rules: it would look for claims in the old scope, and return
 //     items to the old shards. So the name is free again only after DrainTime.
 
@@ -198,7 +198,7 @@ func (b *Operator) presentCampaign(ctx context.Context, name string) (*engine.Ca
 	return row, err
 }
 
-// modeChange opens or closes a campaign, or marks it (moved.go). Marks that it does not name stay.
+// modeChange opens or closes a campaign, or marks it (operator_moved.go). Marks that it does not name stay.
 type modeChange struct {
 	mode            engine.Mode
 	moved, restored bool // set this mark

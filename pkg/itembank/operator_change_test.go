@@ -245,7 +245,7 @@ func deleteNeverLoaded(f *fixture) {
 		"close": func() error { return b.CloseCampaign(f.ctx, f.name) },
 		"claim": func() error { _, err := b.Claim(f.ctx, f.name, "ann"); return err },
 		"load":  func() error { _, err := b.Load(f.ctx, f.name, itembank.Items("a"), nil); return err },
-		"page":  func() error { return b.SetPage(f.ctx, f.name, []byte("{}")) },
+		"page":  func() error { return b.SetPageDocument(f.ctx, f.name, []byte("{}")) },
 		"change": func() error {
 			_, err := b.ChangeCampaign(f.ctx, f.name, itembank.CampaignChange{})
 			return err

@@ -101,7 +101,7 @@ func (b *Operator) sampleFree(ctx context.Context, c Campaign, spans int, share 
 }
 
 // sampleBegin returns the offset of the first span, as a share of the distance between spans. It is random, and the
-// same for all samples of a Bank, so that the difference of two estimates is more exact than each of them.
+// same for all samples of an Operator, so that the difference of two estimates is more exact than each of them.
 func (b *Operator) sampleBegin() (float64, error) {
 	b.sampling.Lock()
 	defer b.sampling.Unlock()

@@ -7,7 +7,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// The parts of a ReplayStore that are about a whole scope: its blocks, and the marks of its campaigns (moved.go).
+// The parts of a ReplayStore that are about a whole scope: its blocks, and the marks of its campaigns (operator_moved.go).
 
 // MarkOutcome says what a ReplayStore did with the mark Restored of the new store's campaign.
 type MarkOutcome string

@@ -6,10 +6,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Page reads the document of a campaign's page, or nil if none was stored. On DynamoDB it may be a second old.
+// PageDocument reads the document of a campaign's page, or nil if none was stored. On DynamoDB it may be a second old.
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
-func (b *Bank) Page(ctx context.Context, campaign string) ([]byte, error) {
+func (b *Bank) PageDocument(ctx context.Context, campaign string) ([]byte, error) {
 	return b.pageOf(ctx, campaign, engine.Eventual)
 }
 

@@ -11,7 +11,7 @@ import (
 //
 // If items are burned, only loads add items to the bank of an open campaign. Repairs and replays do too, if the
 // campaign is opened while they run, or while the last transaction of one that was killed becomes visible. They count
-// as loads here, and have load rows (adding.go). So the first container that proves the bank empty writes this into
+// as loads here, and have load rows (operator_adding.go). So the first container that proves the bank empty writes this into
 // the campaign row, and the others believe the row. Each load raises the version of the row before its first item and
 // at its end. The note that the bank is empty names a version, and is not valid for later versions. These rules keep
 // G5:
