@@ -20,7 +20,7 @@ func main() {
 	_, err = bank.Load(ctx, "spring", itembank.Items("SAVE-10"), nil)
 	check(err)
 
-	for range 2 { // the second call returns the same claim
+	for range 2 { // both return the same claim
 		grant, err := bank.Claim(ctx, "spring", "ann")
 		check(err)
 		fmt.Println(grant.Claim.Item, grant.Replayed)
