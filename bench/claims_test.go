@@ -161,7 +161,7 @@ func (s *shop) stock(items int) (campaign string) {
 	for i := range codes {
 		codes[i] = fmt.Sprintf("SAVE-%06d-ABCD", i)
 	}
-	bank := itembank.New(s.store)
+	bank := itembank.NewOperator(s.store)
 	_, _, err := bank.CreateCampaign(s.Context(), campaign, itembank.Settings{})
 	s.must(err)
 	_, err = bank.Load(s.Context(), campaign, itembank.Items(codes...), nil)

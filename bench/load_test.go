@@ -76,7 +76,7 @@ func rowsOf(n int) []string {
 }
 
 // emptyFile is a SQLite store with a campaign.
-func emptyFile(b *testing.B) (path string, bank *itembank.Bank, remove func()) {
+func emptyFile(b *testing.B) (path string, bank *itembank.Operator, remove func()) {
 	b.Helper()
 	dir := b.TempDir()
 	path = filepath.Join(dir, "bank.db")
@@ -84,7 +84,7 @@ func emptyFile(b *testing.B) (path string, bank *itembank.Bank, remove func()) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	bank = itembank.New(store)
+	bank = itembank.NewOperator(store)
 	if _, _, err := bank.CreateCampaign(b.Context(), "spring", itembank.Settings{}); err != nil {
 		b.Fatal(err)
 	}
@@ -169,7 +169,7 @@ func freshShop(b *testing.B) (s *shop, stop func()) {
 	b.Helper()
 	endpoint, stop := testengine.FreshDynoxide(b)
 	s = newShop(b, endpoint)
-	if _, _, err := itembank.New(s.store).CreateCampaign(b.Context(), "spring", itembank.Settings{}); err != nil {
+	if _, _, err := itembank.NewOperator(s.store).CreateCampaign(b.Context(), "spring", itembank.Settings{}); err != nil {
 		stop()
 		b.Fatal(err)
 	}
@@ -189,7 +189,7 @@ func onTable(b *testing.B, load func(s *shop, items []string)) time.Duration {
 
 func (s *shop) load(items []string) {
 	s.Helper()
-	_, err := itembank.New(s.store).Load(s.Context(), "spring", itembank.Items(items...), nil)
+	_, err := itembank.NewOperator(s.store).Load(s.Context(), "spring", itembank.Items(items...), nil)
 	s.must(err)
 }
 

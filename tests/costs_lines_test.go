@@ -76,7 +76,7 @@ func TestLogBytes(t *testing.T) {
 
 // claimLine is the line of a new claim.
 func claimLine(t *testing.T) string {
-	bank := itembank.New(memstore.NewItems())
+	bank := itembank.NewOperator(memstore.NewItems())
 	_, _, err := bank.CreateCampaign(t.Context(), "spring", itembank.Settings{})
 	must(t, err)
 	_, err = bank.Load(t.Context(), "spring", itembank.Items("SAVE-1", "SAVE-2"), nil)
@@ -84,7 +84,7 @@ func claimLine(t *testing.T) string {
 	from, err := claimapi.ParseClaimantFrom("body")
 	must(t, err)
 	var log bytes.Buffer
-	h := claimapi.New(bank, from, slog.New(slog.NewJSONHandler(&log, nil)),
+	h := claimapi.New(bank.Bank, from, slog.New(slog.NewJSONHandler(&log, nil)),
 		claimapi.WithMetrics(settings.MetricsNamespace+functionName))
 	var request events.APIGatewayV2HTTPRequest
 	must(t, json.Unmarshal(readEvent(t, "claim-body"), &request))

@@ -202,11 +202,11 @@ func newClaimants(t *testing.T) (*claimants, *dynamodb.Client, tables) {
 func (c *claimants) container() *claimapi.Handler {
 	from, err := claimapi.ParseClaimantFrom("body")
 	must(c, err)
-	return claimapi.New(c.bank(), from, slog.New(slog.DiscardHandler))
+	return claimapi.New(c.bank().Bank, from, slog.New(slog.DiscardHandler))
 }
 
-func (c *claimants) bank() *itembank.Bank {
-	return itembank.New(c.store, itembank.WithClock(c.clock), itembank.WithRandom(c.random))
+func (c *claimants) bank() *itembank.Operator {
+	return itembank.NewOperator(c.store, itembank.WithClock(c.clock), itembank.WithRandom(c.random))
 }
 
 // campaign makes a campaign of voucher codes and returns the cost of the load.

@@ -46,7 +46,7 @@ func (f *function) served(t *testing.T, env []string) *lambdatest.Function {
 type deployed struct {
 	own          tables
 	store        *dynamostore.Store
-	bank         *itembank.Bank
+	bank         *itembank.Operator
 	lambda       doctor.Lambda
 	claim, sweep *cloud
 	found        []doctor.Function

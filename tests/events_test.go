@@ -127,7 +127,7 @@ var eventCases = map[string]eventCase{
 }
 
 // loadCampaigns makes the campaigns that the events name.
-func loadCampaigns(t testing.TB, bank *itembank.Bank) {
+func loadCampaigns(t testing.TB, bank *itembank.Operator) {
 	t.Helper()
 	workshops := itembank.Settings{Scope: "workshops"}
 	addCampaign(t, bank, "spring", itembank.Settings{}, 20)
@@ -153,7 +153,7 @@ func loadCampaigns(t testing.TB, bank *itembank.Bank) {
 
 // addCampaign makes a campaign with two shards and n items. The items of "spring" are
 // SPRING-A, SPRING-B and so on.
-func addCampaign(t testing.TB, bank *itembank.Bank, name string, s itembank.Settings, n int) {
+func addCampaign(t testing.TB, bank *itembank.Operator, name string, s itembank.Settings, n int) {
 	t.Helper()
 	s.Shards = 2
 	_, _, err := bank.CreateCampaign(t.Context(), name, s)
@@ -193,7 +193,7 @@ func TestClaimEvents(t *testing.T) {
 	store, err := sqlitestore.Create(t.Context(), filepath.Join(t.TempDir(), "bank.db"))
 	must(t, err)
 	t.Cleanup(func() { _ = store.Close() })
-	bank := itembank.New(store)
+	bank := itembank.NewOperator(store)
 	loadCampaigns(t, bank)
 	for name, want := range eventCases {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +203,7 @@ func TestClaimEvents(t *testing.T) {
 			keys, err := claimlink.ParseKeys(eventLinkKeys(t))
 			must(t, err)
 			var log bytes.Buffer
-			handler := claimapi.New(bank, from, slog.New(slog.NewJSONHandler(&log, nil)), claimapi.WithLinkKeys(keys))
+			handler := claimapi.New(bank.Bank, from, slog.New(slog.NewJSONHandler(&log, nil)), claimapi.WithLinkKeys(keys))
 			response, err := invokeHandler(t, handler, readEvent(t, name))
 			if want.status == notHTTP {
 				if !errors.Is(err, claimapi.ErrNotHTTP) {

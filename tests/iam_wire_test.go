@@ -321,7 +321,7 @@ func TestOtherAsksAreRefused(t *testing.T) {
 	}
 	client, err := awsclient.NewDynamoDB(t.Context(), sdkconfig.Load)
 	must(t, err)
-	bank := itembank.New(dynamostore.New(client, own.bank, own.dedupe))
+	bank := itembank.NewOperator(dynamostore.New(client, own.bank, own.dedupe))
 	addCampaign(t, bank, "spring", itembank.Settings{}, 1)
 	_, _, err = bank.State(t.Context(), "spring")
 	must(t, err)

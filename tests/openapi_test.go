@@ -173,13 +173,13 @@ func fetch(t *testing.T, url string) []byte {
 
 // newSpring makes a store with the campaign in the examples of the document's parameters. All requests of the
 // document's other examples work with it, too: it has holds, slots, and items that are chosen and listed.
-func newSpring(t *testing.T) (path string, bank *itembank.Bank) {
+func newSpring(t *testing.T) (path string, bank *itembank.Operator) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "bank.db")
 	store, err := sqlitestore.Create(t.Context(), path)
 	must(t, err)
 	t.Cleanup(func() { _ = store.Close() })
-	bank = itembank.New(store)
+	bank = itembank.NewOperator(store)
 	addCampaign(t, bank, "spring", itembank.Settings{
 		Hold: time.Hour, OnEnd: itembank.Return, PerClaimant: 100, Choice: true, MaxItems: 20, Publish: true,
 	}, 20)
@@ -203,7 +203,7 @@ func handlerWithLinks(t *testing.T) http.Handler {
 	challenge := claimapi.Challenge{
 		Provider: "turnstile", URL: provider.URL, Secret: func(context.Context) (string, error) { return "secret", nil },
 	}
-	return claimapi.New(bank, from, slog.New(slog.DiscardHandler), claimapi.WithLinkKeys(keys),
+	return claimapi.New(bank.Bank, from, slog.New(slog.DiscardHandler), claimapi.WithLinkKeys(keys),
 		claimapi.WithClaimantsConfirm(true), claimapi.WithChallenge(challenge))
 }
 

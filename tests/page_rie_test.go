@@ -37,7 +37,7 @@ func TestPageInTheEmulator(t *testing.T) {
 		Languages: map[string]claimpage.Texts{"en": {"title": "Spring <sale>"}}, Theme: "h1 { color: red }", Logo: []byte(logo),
 	}.Encode()
 	must(t, err)
-	must(t, bank.SetPage(t.Context(), "spring", document))
+	must(t, bank.SetPageDocument(t.Context(), "spring", document))
 	settings := append(own.settings(endpoint, "link"), linkSettings(t, "link")...)
 	on := startFunction(t, append(settings, "ONCEBOX_PAGE=on", "ONCEBOX_CAMPAIGN_CACHE=4s")...)
 	const alone, page = "default-src 'none'; frame-ancestors 'none'", "default-src 'none'; script-src 'self'; style-src 'self'; " +

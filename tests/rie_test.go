@@ -184,12 +184,12 @@ func linkSettings(t *testing.T, from string) []string {
 }
 
 // create makes the tables and returns a bank over them, which uses the caller's clock.
-func (s tables) create(t *testing.T, endpoint string, options ...itembank.Option) *itembank.Bank {
+func (s tables) create(t *testing.T, endpoint string, options ...itembank.Option) *itembank.Operator {
 	t.Helper()
 	client := itembankengines.Client(endpoint, nil)
 	must(t, dynamostore.CreateTables(t.Context(), client, s.bank, s.dedupe))
 	store := dynamostore.New(client, s.bank, s.dedupe)
-	return itembank.New(itembankengines.CallersClock{Store: store}, options...)
+	return itembank.NewOperator(itembankengines.CallersClock{Store: store}, options...)
 }
 
 // TestClaimEventsInTheEmulator gives every event to the built function on dynoxide.

@@ -105,7 +105,7 @@ type fleet struct {
 	serving sync.WaitGroup
 
 	mu      sync.Mutex // guards the rest
-	free    []*itembank.Bank
+	free    []*itembank.Operator
 	waiting []visit // for a container
 	report  Report
 	failed  error
@@ -148,7 +148,7 @@ func (f *fleet) arrive(customer string) {
 }
 
 // next returns the customer who has waited longest. If no customer waits, the container is free.
-func (f *fleet) next(bank *itembank.Bank) (v visit, ok bool) {
+func (f *fleet) next(bank *itembank.Operator) (v visit, ok bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.waiting) == 0 {
@@ -159,7 +159,7 @@ func (f *fleet) next(bank *itembank.Bank) (v visit, ok bool) {
 	return v, true
 }
 
-func (f *fleet) serve(bank *itembank.Bank, v visit) {
+func (f *fleet) serve(bank *itembank.Operator, v visit) {
 	_, err := bank.Claim(context.Background(), f.store.Name(), v.customer)
 	took := time.Since(v.came)
 	f.mu.Lock()

@@ -71,7 +71,7 @@ func (o SoldOut) Run() (report SoldOutReport, err error) {
 }
 
 // ask asks for one customer.
-func (o SoldOut) ask(s *Store, bank *itembank.Bank, customer int, report *SoldOutReport) error {
+func (o SoldOut) ask(s *Store, bank *itembank.Operator, customer int, report *SoldOutReport) error {
 	ctx, cancel := context.WithTimeout(context.Background(), o.Timeout)
 	defer cancel()
 	came := time.Now()

@@ -72,7 +72,7 @@ func (s *Store) finishLoad(ctx context.Context) error {
 	if _, err := s.NextVersion(ctx, s.campaign.Name); err != nil {
 		return err
 	}
-	_, err := s.StartLoad(ctx, engine.Load{Campaign: s.campaign.Name, Digest: "load", Number: 1, Finished: true})
+	_, _, err := s.StartLoad(ctx, engine.Load{Campaign: s.campaign.Name, Digest: "load", Number: 1, Finished: true}, false)
 	return err
 }
 
@@ -104,9 +104,9 @@ func (s *Store) forgetCost() {
 }
 
 // Bank returns the Bank of a container, with the clock of production.
-func (s *Store) Bank(number int) *itembank.Bank {
+func (s *Store) Bank(number int) *itembank.Operator {
 	c := &container{Store: s, number: number, sent: map[string]int{}}
-	return itembank.New(c, itembank.WithRandom(&source{rng: draw(s.model.Seed, fmt.Sprintf("container %d", number))}))
+	return itembank.NewOperator(c, itembank.WithRandom(&source{rng: draw(s.model.Seed, fmt.Sprintf("container %d", number))}))
 }
 
 // container is the engine as the Bank of one container uses it.
@@ -282,11 +282,11 @@ func (c *container) MarkEmpty(ctx context.Context, campaign string, version int6
 // FreeItems implements engine.Store. As on DynamoDB, a full page says that there is more,
 // whether or not there is.
 func (c *container) FreeItems(
-	ctx context.Context, shard engine.Shard, within engine.Range, limit int,
+	ctx context.Context, shard engine.Shard, within engine.Range, limit int, how engine.Consistency,
 ) (page engine.FreePage, err error) {
 	key := shardKey(shard.Number)
 	err = c.read(ctx, reading{c.bank, key, key, consistent, c.attempts()}, func() (int, error) {
-		page, err = c.Items.FreeItems(ctx, shard, within, limit)
+		page, err = c.Items.FreeItems(ctx, shard, within, limit, how)
 		page.More = len(page.Items) == limit
 		return len(page.Items), err
 	})
@@ -294,52 +294,45 @@ func (c *container) FreeItems(
 }
 
 // Take implements engine.Store.
-func (c *container) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
+func (c *container) Take(ctx context.Context, items []engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
 	if err := c.send(ctx, "take"); err != nil {
 		return engine.TakeResult{}, err
 	}
-	if throttled := c.spendTake(item, claim); !throttled.Taken() {
+	if throttled := c.spendTake(items[0], claim); !throttled.Taken() {
 		return throttled, nil
 	}
-	result, err := c.Items.Take(ctx, item, claim)
+	result, err := c.Items.Take(ctx, items, claim)
 	if result.ItemGone {
 		c.count(func(n *Cost) { n.Lost++ })
 	}
 	return result, err
 }
 
-// HeldClaim implements engine.Store. It is a transaction, which the SDK does not send again.
+// HeldClaim implements engine.Store. A strong read is a transaction, which the SDK does not send again.
 func (c *container) HeldClaim(
-	ctx context.Context, key engine.ClaimKey,
+	ctx context.Context, key engine.ClaimKey, how engine.Consistency,
 ) (held *engine.Claim, conflict bool, err error) {
 	r := reading{c.claims, c.claimKey(key.Claimant), "claim", isolated, 1}
+	if how == engine.Eventual {
+		r = reading{c.claims, c.claimKey(key.Claimant), "claim", eventual, c.attempts()}
+	}
 	err = c.read(ctx, r, func() (int, error) {
-		held, conflict, err = c.Items.HeldClaim(ctx, key)
+		held, conflict, err = c.Items.HeldClaim(ctx, key, how)
 		return 1, err
 	})
 	return held, conflict, err
 }
 
-// HeldClaimEventuallyConsistent implements engine.Store.
-func (c *container) HeldClaimEventuallyConsistent(
-	ctx context.Context, key engine.ClaimKey,
-) (held *engine.Claim, err error) {
-	r := reading{c.claims, c.claimKey(key.Claimant), "claim", eventual, c.attempts()}
-	err = c.read(ctx, r, func() (int, error) {
-		held, err = c.Items.HeldClaimEventuallyConsistent(ctx, key)
+// ItemRows implements engine.Store. The simulated claims have one item each.
+func (c *container) ItemRows(
+	ctx context.Context, campaign string, hashes []engine.Hash, how engine.Consistency,
+) (rows []*engine.ItemRow, err error) {
+	h := hashes[0]
+	err = c.read(ctx, reading{c.bank, itemKey(h), "item " + h.String(), consistent, c.attempts()}, func() (int, error) {
+		rows, err = c.Items.ItemRows(ctx, campaign, hashes, how)
 		return 1, err
 	})
-	return held, err
-}
-
-// ItemRow implements engine.Store.
-func (c *container) ItemRow(ctx context.Context, campaign string, h engine.Hash) (row *engine.ItemRow, err error) {
-	key := itemKey(h)
-	err = c.read(ctx, reading{c.bank, key, "item " + h.String(), consistent, c.attempts()}, func() (int, error) {
-		row, err = c.Items.ItemRow(ctx, campaign, h)
-		return 1, err
-	})
-	return row, err
+	return rows, err
 }
 
 // CloseClaim implements engine.Store.

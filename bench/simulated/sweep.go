@@ -64,7 +64,7 @@ func (s *Store) makeDue(n int) error {
 			Claimant: fmt.Sprintf("earlier-customer-%d", i), Item: value, ItemHash: hash,
 			ClaimedAt: ended.Add(-s.model.Hold), EndsAt: ended,
 		}
-		taken, err := s.Take(ctx, engine.FreeItem{Shard: shard, Hash: hash, Value: value}, claim)
+		taken, err := s.Take(ctx, []engine.FreeItem{engine.FreeItem{Shard: shard, Hash: hash, Value: value}}, claim)
 		if err != nil || !taken.Taken() {
 			return fmt.Errorf("hold %d: %+v, %w", i, taken, err)
 		}

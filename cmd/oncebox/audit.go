@@ -39,9 +39,9 @@ func (c auditCommand) Run(ctx context.Context, a *app) error {
 		if err := checkItem(*c.Item); err != nil {
 			return err
 		}
-		return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.item(ctx, a, b) }, c.option())
+		return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.item(ctx, a, b) }, c.option())
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.claimant(ctx, a, b) }, c.option())
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.claimant(ctx, a, b) }, c.option())
 }
 
 // auditJSON is the result of audit.
@@ -69,7 +69,7 @@ var seeAlso = []string{
 }
 
 // claimant audits a claimant: all claims of the scope, whatever their campaigns and slots.
-func (c auditCommand) claimant(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c auditCommand) claimant(ctx context.Context, a *app, b *itembank.Operator) error {
 	result := auditJSON{
 		Campaign: c.Campaign, Claimant: *c.Claimant, Claims: []claimapi.ClaimBody{}, Items: []itemJSON{}, SeeAlso: seeAlso,
 		NotKnown: []string{
@@ -77,7 +77,7 @@ func (c auditCommand) claimant(ctx context.Context, a *app, b *itembank.Bank) er
 			"Requests that were refused, and who asked for a claim again.",
 		},
 	}
-	claims, err := b.ClaimsInScope(ctx, c.Campaign, *c.Claimant)
+	claims, err := b.ClaimsOf(ctx, c.Campaign, *c.Claimant)
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func anItem(n int) string {
 	return quantity(int64(n), "item")
 }
 
-func (c auditCommand) item(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c auditCommand) item(ctx context.Context, a *app, b *itembank.Operator) error {
 	report, err := b.LookUp(ctx, c.Campaign, *c.Item)
 	if err != nil {
 		return err

@@ -68,7 +68,7 @@ func toBlockJSON(r itembank.BlockReport) blockJSON {
 }
 
 func (c claimBlock) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error {
+	return a.withBank(ctx, c.Name, func(b *itembank.Operator) error {
 		scope, _, err := scopeNamed(ctx, b, c.Name)
 		if err != nil {
 			return err
@@ -97,7 +97,7 @@ func (c claimBlock) Run(ctx context.Context, a *app) error {
 }
 
 func (c claimUnblock) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error {
+	return a.withBank(ctx, c.Name, func(b *itembank.Operator) error {
 		scope, _, err := scopeNamed(ctx, b, c.Name)
 		if err != nil {
 			return err

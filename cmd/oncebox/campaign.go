@@ -68,10 +68,10 @@ func (c campaignCreate) Run(ctx context.Context, a *app) error {
 		// The library reads 0 as "not set".
 		return &usageError{errors.New("--shards, --page-size, --per-claimant and --max-items must be at least 1"), ""}
 	}
-	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error { return c.create(ctx, a, b) })
+	return a.withBank(ctx, c.Name, func(b *itembank.Operator) error { return c.create(ctx, a, b) })
 }
 
-func (c campaignCreate) create(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c campaignCreate) create(ctx context.Context, a *app, b *itembank.Operator) error {
 	campaign, created, err := b.CreateCampaign(ctx, c.Name, itembank.Settings{
 		OpensAt: c.Opens, ClosesAt: c.Closes, Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
 		ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, Hold: c.Hold, OnEnd: valueOf(c.OnEnd),
@@ -134,7 +134,7 @@ Example:
 }
 
 func (c campaignShow) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error {
+	return a.withBank(ctx, c.Name, func(b *itembank.Operator) error {
 		campaign, state, err := b.State(ctx, c.Name)
 		if err != nil {
 			return err
@@ -189,11 +189,11 @@ Examples:
 }
 
 func (c campaignOpen) Run(ctx context.Context, a *app) error {
-	do := (*itembank.Bank).OpenCampaign
+	do := (*itembank.Operator).OpenCampaign
 	if c.NewerClaimsAreLost {
-		do = a.givingUp((*itembank.Bank).OpenWithoutReplay)
+		do = a.givingUp((*itembank.Operator).OpenWithoutReplay)
 	}
-	return a.switchCampaign(ctx, c.Name, "open", func(b *itembank.Bank, ctx context.Context, name string) error {
+	return a.switchCampaign(ctx, c.Name, "open", func(b *itembank.Operator, ctx context.Context, name string) error {
 		err := do(b, ctx, name)
 		if errors.Is(err, itembank.ErrNotReconciled) {
 			hint := fmt.Sprintf("`oncebox reconcile %s` shows them. `oncebox campaign close %s` closes it without that condition.", name, name)
@@ -219,7 +219,7 @@ func markHint(err error) error {
 
 // givingUp prints what a change gives up, and then makes it.
 func (a *app) givingUp(change switchFunc) switchFunc {
-	return func(b *itembank.Bank, ctx context.Context, name string) error {
+	return func(b *itembank.Operator, ctx context.Context, name string) error {
 		given, err := b.Unreplayed(ctx, name)
 		if err != nil {
 			return err
@@ -262,25 +262,25 @@ Examples:
 }
 
 func (c campaignClose) Run(ctx context.Context, a *app) error {
-	do := (*itembank.Bank).CloseCampaign
+	do := (*itembank.Operator).CloseCampaign
 	switch {
 	case c.UntilReconciled:
-		do = (*itembank.Bank).CloseUntilReconciled
+		do = (*itembank.Operator).CloseUntilReconciled
 	case c.Moved:
-		do = (*itembank.Bank).CloseMoved
+		do = (*itembank.Operator).CloseMoved
 	case c.Restored:
-		do = (*itembank.Bank).CloseRestored
+		do = (*itembank.Operator).CloseRestored
 	case c.NewerClaimsAreLost:
-		do = a.givingUp((*itembank.Bank).CloseWithoutReplay)
+		do = a.givingUp((*itembank.Operator).CloseWithoutReplay)
 	}
 	return a.switchCampaign(ctx, c.Name, "closed", do)
 }
 
 // switchFunc opens or closes a campaign.
-type switchFunc func(*itembank.Bank, context.Context, string) error
+type switchFunc func(*itembank.Operator, context.Context, string) error
 
 func (a *app) switchCampaign(ctx context.Context, name, state string, do switchFunc) error {
-	return a.withBank(ctx, name, func(b *itembank.Bank) error {
+	return a.withBank(ctx, name, func(b *itembank.Operator) error {
 		if err := do(b, ctx, name); err != nil {
 			return err
 		}
@@ -300,10 +300,10 @@ Example:
 }
 
 func (c campaignList) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, "", func(b *itembank.Bank) error { return c.list(ctx, a, b) })
+	return a.withBank(ctx, "", func(b *itembank.Operator) error { return c.list(ctx, a, b) })
 }
 
-func (campaignList) list(ctx context.Context, a *app, b *itembank.Bank) error {
+func (campaignList) list(ctx context.Context, a *app, b *itembank.Operator) error {
 	campaigns, err := b.Campaigns(ctx)
 	skipped, err := skipUnreadable(err)
 	if err != nil {
@@ -320,7 +320,7 @@ func (campaignList) list(ctx context.Context, a *app, b *itembank.Bank) error {
 const statesAtOnce = 8
 
 // withStates reads the state of each campaign. It leaves out those that were deleted since they were listed.
-func withStates(ctx context.Context, b *itembank.Bank, campaigns []itembank.Campaign) ([]campaignJSON, error) {
+func withStates(ctx context.Context, b *itembank.Operator, campaigns []itembank.Campaign) ([]campaignJSON, error) {
 	list := make([]campaignJSON, len(campaigns))
 	states, ctx := errgroup.WithContext(ctx)
 	states.SetLimit(statesAtOnce)

@@ -144,7 +144,7 @@ func (c campaignSet) Run(ctx context.Context, a *app) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error { return c.set(ctx, a, b) })
+	return a.withBank(ctx, c.Name, func(b *itembank.Operator) error { return c.set(ctx, a, b) })
 }
 
 // check refuses settings that cannot be changed, and a command that changes nothing.
@@ -163,7 +163,7 @@ func (c campaignSet) check() error {
 	return nil
 }
 
-func (c campaignSet) set(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c campaignSet) set(ctx context.Context, a *app, b *itembank.Operator) error {
 	campaign, err := b.ChangeCampaign(ctx, c.Name, itembank.CampaignChange{
 		OpensAt: (*time.Time)(c.Opens), ClosesAt: (*time.Time)(c.Closes), PageSize: c.PageSize, ByTimes: c.ByTimes,
 	})
@@ -212,7 +212,7 @@ Examples:
 }
 
 func (c campaignDelete) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error {
+	return a.withBank(ctx, c.Name, func(b *itembank.Operator) error {
 		err := b.DeleteCampaign(ctx, c.Name)
 		if errors.Is(err, itembank.ErrLoaded) {
 			hint := fmt.Sprintf("Retire it: `oncebox campaign close %s`, let its claims end or keep them, then `oncebox withdraw %s --all --yes`.", c.Name, c.Name)

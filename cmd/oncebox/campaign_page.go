@@ -40,12 +40,12 @@ Examples:
 }
 
 func (c campaignPage) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Name, func(b *itembank.Bank) error { return c.page(ctx, a, b) })
+	return a.withBank(ctx, c.Name, func(b *itembank.Operator) error { return c.page(ctx, a, b) })
 }
 
 // page shows the page or changes it. It reads consistently, so it finds the changes of the command before.
-func (c campaignPage) page(ctx context.Context, a *app, b *itembank.Bank) error {
-	document, err := b.CurrentPage(ctx, c.Name)
+func (c campaignPage) page(ctx context.Context, a *app, b *itembank.Operator) error {
+	document, err := b.CurrentPageDocument(ctx, c.Name)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (c campaignPage) page(ctx context.Context, a *app, b *itembank.Bank) error 
 	}
 	document, err = page.Encode()
 	if err == nil {
-		err = b.SetPage(ctx, c.Name, document)
+		err = b.SetPageDocument(ctx, c.Name, document)
 	}
 	if err != nil {
 		return err

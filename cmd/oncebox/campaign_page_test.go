@@ -9,6 +9,7 @@ import (
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/claimpage"
 	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 func TestCampaignPage(t *testing.T) {
@@ -64,11 +65,11 @@ func TestCampaignPage(t *testing.T) {
 // stalePages returns pages that are a second old, unless they are read consistently.
 type stalePages struct{ *memstore.Items }
 
-func (s stalePages) Page(ctx context.Context, campaign string, consistent bool) ([]byte, error) {
-	if !consistent {
+func (s stalePages) Page(ctx context.Context, campaign string, how engine.Consistency) ([]byte, error) {
+	if how == engine.Eventual {
 		return nil, nil
 	}
-	return s.Items.Page(ctx, campaign, true)
+	return s.Items.Page(ctx, campaign, how)
 }
 
 // TestPageCommandsInARow checks that the second command keeps the changes of the first.

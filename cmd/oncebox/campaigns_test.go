@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/internal/testengine"
@@ -87,7 +88,7 @@ func TestDrawnStates(t *testing.T) {
 	for _, a := range transitions(t) {
 		fromTable = append(fromTable, fmt.Sprintf("%s --> %s: %s", a.from, a.to, a.label))
 		for _, f := range a.functions {
-			if _, ok := reflect.TypeFor[*itembank.Bank]().MethodByName(f); !ok {
+			if _, ok := reflect.TypeFor[*itembank.Operator]().MethodByName(f); !ok {
 				t.Errorf("there is no Bank.%s", f)
 			}
 		}
@@ -108,7 +109,7 @@ type fixture struct {
 	*testing.T
 	store *itembankfault.Store
 	clock *itembankfault.Clock
-	bank  *itembank.Bank
+	bank  *itembank.Operator
 	name  string
 	out   bytes.Buffer
 }
@@ -118,7 +119,7 @@ const theItem = "A-1"
 func newFixture(t *testing.T, store engine.Store, s itembank.Settings) *fixture {
 	t.Helper()
 	w := &fixture{T: t, store: &itembankfault.Store{Store: store}, clock: itembankfault.NewClock(), name: strings.ToLower(rand.Text())}
-	w.bank = itembank.New(w.store, itembank.WithClock(w.clock))
+	w.bank = itembank.NewOperator(w.store, itembank.WithClock(w.clock))
 	w.create(w.name, s)
 	return w
 }
@@ -138,7 +139,7 @@ func (w *fixture) app() *app {
 }
 
 // do runs a command. A refusal is a valid answer.
-func (w *fixture) do(command func(context.Context, *app, *itembank.Bank) error) {
+func (w *fixture) do(command func(context.Context, *app, *itembank.Operator) error) {
 	w.Helper()
 	if err := command(w.Context(), w.app(), w.bank); err != nil && !errors.Is(err, itembank.ErrRefused) && !errors.Is(err, errLook) {
 		w.Fatal(err)
@@ -150,7 +151,7 @@ func (w *fixture) do(command func(context.Context, *app, *itembank.Bank) error) 
 func (w *fixture) load() {
 	w.Helper()
 	source := itembank.Items(theItem)
-	w.do(func(ctx context.Context, a *app, b *itembank.Bank) error {
+	w.do(func(ctx context.Context, a *app, b *itembank.Operator) error {
 		return loadCommand{Campaign: w.name}.load(ctx, a, b, &items{Source: source})
 	})
 }
@@ -184,7 +185,7 @@ func (w *fixture) sweep() {
 
 func (w *fixture) withdraw(item string) {
 	w.Helper()
-	w.do(func(ctx context.Context, a *app, b *itembank.Bank) error {
+	w.do(func(ctx context.Context, a *app, b *itembank.Operator) error {
 		return withdrawCommand{Campaign: w.name}.file(ctx, a, b, itembank.Items(item))
 	})
 }
@@ -201,7 +202,7 @@ func (w *fixture) state() string {
 	if err != nil || len(r.Inconsistencies) > 0 {
 		w.Fatalf("reconcile: %+v, %v", r.Inconsistencies, err)
 	}
-	row, err := w.store.ItemRow(w.Context(), w.name, engine.HashItem(theItem))
+	row, err := enginerows.ItemRow(w.Context(), w.store, w.name, engine.HashItem(theItem))
 	switch {
 	case err != nil:
 		w.Fatal(err)

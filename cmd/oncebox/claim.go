@@ -52,10 +52,10 @@ Examples:
 }
 
 func (c claimMake) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.claim(ctx, a, b) })
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.claim(ctx, a, b) })
 }
 
-func (c claimMake) claim(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c claimMake) claim(ctx context.Context, a *app, b *itembank.Operator) error {
 	grant, err := b.Claim(ctx, c.Campaign, c.Claimant, c.option(), itembank.Choosing(c.Item...))
 	switch {
 	case errors.Is(err, itembank.ErrSoldOut):
@@ -95,8 +95,8 @@ Examples:
 }
 
 func (c claimShow) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error {
-		claim, err := b.ClaimInScope(ctx, c.Campaign, c.Claimant, c.option())
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error {
+		claim, err := b.FindClaim(ctx, c.Campaign, c.Claimant, c.option())
 		if err != nil {
 			return c.noClaim(err)
 		}
@@ -124,7 +124,7 @@ func (c claimShow) noClaim(err error) error {
 var errEmpty = errors.New("the campaign is empty: no items were loaded")
 
 // soldOutOrEmpty returns the reason why there is no item.
-func soldOutOrEmpty(ctx context.Context, b *itembank.Bank, campaign string, soldOut error) error {
+func soldOutOrEmpty(ctx context.Context, b *itembank.Operator, campaign string, soldOut error) error {
 	_, state, err := b.State(ctx, campaign)
 	if err == nil && state == itembank.Empty {
 		hint := fmt.Sprintf("`oncebox load %s FILE` loads items.", campaign)

@@ -39,7 +39,7 @@ func (c claimsList) Run(ctx context.Context, a *app) error {
 	if c.Limit < 1 {
 		return &usageError{fmt.Errorf("--limit %d: must be at least 1", c.Limit), ""}
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.list(ctx, a, b) }, c.option())
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.list(ctx, a, b) }, c.option())
 }
 
 // claimJSON is a claim in lists and exports. replay reads the same members.
@@ -82,7 +82,7 @@ type claimListJSON struct {
 	More   bool        `json:"more"`
 }
 
-func (c claimsList) list(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c claimsList) list(ctx context.Context, a *app, b *itembank.Operator) error {
 	var claims []itembank.Claim
 	for from, first := "", true; (first || from != "") && len(claims) <= c.Limit; first = false {
 		page, err := b.ListClaims(ctx, c.Campaign, from)

@@ -62,10 +62,10 @@ func (c claimsExport) Run(ctx context.Context, a *app) error {
 			c.Format = formatNDJSON
 		}
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.export(ctx, a, b) }, c.option())
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.export(ctx, a, b) }, c.option())
 }
 
-func (c claimsExport) export(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c claimsExport) export(ctx context.Context, a *app, b *itembank.Operator) error {
 	campaign, err := b.Campaign(ctx, c.Campaign)
 	if err != nil {
 		return err
@@ -136,7 +136,7 @@ func (p exportPosition) sameExport(o exportPosition) bool {
 
 // write writes the claims from the position on, and saves the position after each page.
 func (c claimsExport) write(
-	ctx context.Context, a *app, b *itembank.Bank, out io.Writer, at *exportPosition, save func() error,
+	ctx context.Context, a *app, b *itembank.Operator, out io.Writer, at *exportPosition, save func() error,
 ) error {
 	progress, finish := a.counting("exporting "+c.Campaign, "claims")
 	defer finish()

@@ -35,10 +35,10 @@ func (c confirmCommand) Run(ctx context.Context, a *app) error {
 	if c.ClaimID != nil && *c.ClaimID == "" {
 		return &usageError{errors.New("--claim-id is empty; nothing was changed"), ""}
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.confirm(ctx, a, b) })
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.confirm(ctx, a, b) })
 }
 
-func (c confirmCommand) confirm(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c confirmCommand) confirm(ctx context.Context, a *app, b *itembank.Operator) error {
 	campaign, err := b.Campaign(ctx, c.Campaign)
 	switch {
 	case err != nil:
@@ -66,7 +66,7 @@ func (c confirmCommand) confirm(ctx context.Context, a *app, b *itembank.Bank) e
 }
 
 // idOfClaim returns --claim-id, or the id of the claimant's claim.
-func (c confirmCommand) idOfClaim(ctx context.Context, b *itembank.Bank) (string, error) {
+func (c confirmCommand) idOfClaim(ctx context.Context, b *itembank.Operator) (string, error) {
 	if c.ClaimID != nil {
 		return *c.ClaimID, nil
 	}

@@ -40,7 +40,7 @@ func (demoCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer closeStore()
-	d := &demo{app: a, bank: itembank.New(store), campaign: demoName(), dir: dir}
+	d := &demo{app: a, bank: itembank.NewOperator(store), campaign: demoName(), dir: dir}
 	defer d.close()
 	from, err := claimapi.ParseClaimantFrom("body")
 	if err != nil {
@@ -56,7 +56,7 @@ func (demoCommand) Run(ctx context.Context, a *app) error {
 // demo is one run of the demo.
 type demo struct {
 	app        *app
-	bank       *itembank.Bank
+	bank       *itembank.Operator
 	containers []*claimapi.Handler
 	campaign   string // also the scope of the records, and the prefix of the streams
 	dir        string

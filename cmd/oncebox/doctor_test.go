@@ -194,8 +194,8 @@ func deployClaims(
 	}
 	_, options, err := claimapi.ParseSettings(append(settings, "ONCEBOX_BANK_TABLE="+bank, "ONCEBOX_DEDUPE_TABLE="+dedupe))
 	must(t, err)
-	items, log := itembank.New(dynamostore.New(client, bank, dedupe)), slog.New(slog.NewJSONHandler(io.Discard, nil))
-	claims := claimapi.New(items, options.ClaimantFrom, log, options.HandlerOptions()...)
+	items, log := itembank.NewOperator(dynamostore.New(client, bank, dedupe)), slog.New(slog.NewJSONHandler(io.Discard, nil))
+	claims := claimapi.New(items.Bank, options.ClaimantFrom, log, options.HandlerOptions()...)
 	sweep := sweephandler.New(items, log)
 	functions := map[string]*lambdatest.Function{
 		"shop-claims": {Env: env, Alias: "live", Invoke: func(event []byte) (reply, log []byte) {

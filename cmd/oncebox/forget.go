@@ -61,7 +61,7 @@ func (c forgetCommand) Run(ctx context.Context, a *app) error {
 	if !c.Yes && !a.canAsk() {
 		return &usageError{errors.New("there is no terminal to ask on; nothing was changed"), "Say --yes to forget the claimant."}
 	}
-	err := a.withBank(ctx, c.Name, func(b *itembank.Bank) error { return c.forget(ctx, a, b) })
+	err := a.withBank(ctx, c.Name, func(b *itembank.Operator) error { return c.forget(ctx, a, b) })
 	if err != nil && !errors.Is(err, errLook) {
 		return err
 	}
@@ -85,7 +85,7 @@ func (a *app) eraseDeleted(ctx context.Context, hint string) error {
 	return nil
 }
 
-func (c forgetCommand) forget(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c forgetCommand) forget(ctx context.Context, a *app, b *itembank.Operator) error {
 	scopes, skipped, err := c.scopes(ctx, b)
 	if err != nil {
 		return err
@@ -93,7 +93,7 @@ func (c forgetCommand) forget(ctx context.Context, a *app, b *itembank.Bank) err
 	var shown []string
 	claims := 0
 	for _, scope := range scopes {
-		held, err := b.ScopeClaims(ctx, scope, c.Claimant)
+		held, err := b.ClaimsToForget(ctx, scope, c.Claimant)
 		if err != nil {
 			return err
 		}
@@ -137,7 +137,7 @@ func (c forgetCommand) question(claims int) string {
 
 // scopes returns the scopes that the arguments name. skipped names the campaigns that cannot be read. With --all-scopes
 // the scopes of these are left out, because Forget refuses them.
-func (c forgetCommand) scopes(ctx context.Context, b *itembank.Bank) (scopes []string, skipped, err error) {
+func (c forgetCommand) scopes(ctx context.Context, b *itembank.Operator) (scopes []string, skipped, err error) {
 	if !c.AllScopes {
 		scope, skipped, err := scopeNamed(ctx, b, c.Name)
 		return []string{scope}, skipped, err
@@ -158,7 +158,7 @@ func (c forgetCommand) scopes(ctx context.Context, b *itembank.Bank) (scopes []s
 
 // scopeNamed returns the scope of a name: the name of a scope, or of one of its campaigns. skipped names the campaigns
 // that cannot be read.
-func scopeNamed(ctx context.Context, b *itembank.Bank, name string) (scope string, skipped, err error) {
+func scopeNamed(ctx context.Context, b *itembank.Operator, name string) (scope string, skipped, err error) {
 	campaigns, listError := b.Campaigns(ctx)
 	if skipped, err = skipUnreadable(listError); err != nil {
 		return "", nil, err

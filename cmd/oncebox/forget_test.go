@@ -97,7 +97,7 @@ func TestACampaignThatCannotBeRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := func(what string, exit int, says string, command func(context.Context, *app, *itembank.Bank) error) {
+	run := func(what string, exit int, says string, command func(context.Context, *app, *itembank.Operator) error) {
 		t.Helper()
 		err := command(t.Context(), w.app(), w.bank)
 		if err == nil || exitCode(t.Context(), err) != exit || !strings.Contains(err.Error(), "later: the tables have another layout") {
@@ -107,8 +107,8 @@ func TestACampaignThatCannotBeRead(t *testing.T) {
 			t.Errorf("%s: the output is %s", what, w.out.String())
 		}
 	}
-	forget := func(name, claimant string, all bool) func(context.Context, *app, *itembank.Bank) error {
-		return func(_ context.Context, a *app, b *itembank.Bank) error {
+	forget := func(name, claimant string, all bool) func(context.Context, *app, *itembank.Operator) error {
+		return func(_ context.Context, a *app, b *itembank.Operator) error {
 			return forgetCommand{Name: name, Claimant: claimant, AllScopes: all, Yes: true}.forget(t.Context(), a, b)
 		}
 	}

@@ -73,7 +73,7 @@ func TestLocalSweeps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	past := itembank.New(store, itembank.WithClock(anHourAgo{}))
+	past := itembank.NewOperator(store, itembank.WithClock(anHourAgo{}))
 	_, _, err = past.CreateCampaign(t.Context(), "seats", itembank.Settings{Hold: time.Minute, Shards: 1})
 	_, errLoad := past.Load(t.Context(), "seats", itembank.Items("A-1"), nil)
 	_, errClaim := past.Claim(t.Context(), "seats", "ann")

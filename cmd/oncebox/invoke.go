@@ -61,7 +61,7 @@ func (c invokeClaim) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.withHandler(ctx, options, func(_ *itembank.Bank, h *claimapi.Handler) error {
+	return a.withHandler(ctx, options, func(_ *itembank.Operator, h *claimapi.Handler) error {
 		reply, err := h.Handle(ctx, event)
 		if err != nil {
 			return err

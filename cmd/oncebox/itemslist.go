@@ -35,10 +35,10 @@ func (c itemsList) Run(ctx context.Context, a *app) error {
 	if !c.Free {
 		return &usageError{errors.New("there is nothing to list"), "Say --free for the free items."}
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.list(ctx, a, b) }, c.option())
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.list(ctx, a, b) }, c.option())
 }
 
-func (c itemsList) list(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c itemsList) list(ctx context.Context, a *app, b *itembank.Operator) error {
 	for cursor, more := "", true; more; more = cursor != "" {
 		page, err := b.FreeItems(ctx, c.Campaign, cursor, itembank.MaxItemPage)
 		if err != nil {

@@ -66,7 +66,7 @@ func (c loadCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer in.remove()
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error {
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error {
 		if err := c.checkCampaign(ctx, b); err != nil {
 			return err
 		}
@@ -93,7 +93,7 @@ func (c loadCommand) checkWith() error {
 }
 
 // checkCampaign refuses columns for a campaign that has none.
-func (c loadCommand) checkCampaign(ctx context.Context, b *itembank.Bank) error {
+func (c loadCommand) checkCampaign(ctx context.Context, b *itembank.Operator) error {
 	if len(c.With) == 0 {
 		return nil
 	}
@@ -113,7 +113,7 @@ type loadJSON struct {
 	Blank int64 `json:"blank"` // lines that were skipped; not among the rows
 }
 
-func (c loadCommand) load(ctx context.Context, a *app, b *itembank.Bank, in *items) error {
+func (c loadCommand) load(ctx context.Context, a *app, b *itembank.Operator, in *items) error {
 	report, err := b.Load(ctx, c.Campaign, in.Source, left(a.progress("loading "+c.Campaign)))
 	switch {
 	case err != nil && report.LoadID == "" && errors.Is(err, itembank.ErrInvalid):
@@ -155,11 +155,11 @@ func (c loadCommand) giveUp(ctx context.Context, a *app) error {
 	if c.DryRun || len(c.With) > 0 || c.isSet() || c.Rate > 0 {
 		return &usageError{errors.New("--give-up cannot be used with other flags of load"), ""}
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.end(ctx, a, b) })
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.end(ctx, a, b) })
 }
 
 // end gives the load up, and waits until it is over.
-func (c loadCommand) end(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c loadCommand) end(ctx context.Context, a *app, b *itembank.Operator) error {
 	loads, err := b.UnfinishedLoads(ctx, c.Campaign)
 	if err != nil {
 		return err
@@ -199,7 +199,7 @@ type dryRunJSON struct {
 }
 
 // dryRun prints what load would print.
-func (c loadCommand) dryRun(ctx context.Context, a *app, b *itembank.Bank, in *items) error {
+func (c loadCommand) dryRun(ctx context.Context, a *app, b *itembank.Operator, in *items) error {
 	report, err := b.DryRun(ctx, c.Campaign, in.Source)
 	switch {
 	case errors.Is(err, itembank.ErrInvalid):

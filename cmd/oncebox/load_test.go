@@ -115,7 +115,7 @@ func (s *shell) store() engine.Store {
 // createWith makes a campaign in which some items are known.
 func (s *shell) createWith(store engine.Store, campaign string, known []string) {
 	s.Helper()
-	bank := itembank.New(store)
+	bank := itembank.NewOperator(store)
 	_, _, err := bank.CreateCampaign(s.Context(), campaign, itembank.Settings{Shards: 2})
 	if err == nil {
 		_, err = bank.Load(s.Context(), campaign, itembank.Items(known...), nil)
@@ -129,7 +129,7 @@ func (s *shell) createWith(store engine.Store, campaign string, known []string) 
 func (s *shell) onceEach(store engine.Store, campaign string, files ...[]string) {
 	s.Helper()
 	n := int64(len(distinct(files...)))
-	r, err := itembank.New(store).Reconcile(s.Context(), campaign)
+	r, err := itembank.NewOperator(store).Reconcile(s.Context(), campaign)
 	if want := (itembank.Counts{Loaded: n, Free: n}); err != nil || r.Counts != want || len(r.Inconsistencies) > 0 {
 		s.Errorf("want %+v, got %+v, %v", want, r, err)
 	}
@@ -149,7 +149,7 @@ func distinct(files ...[]string) map[string]bool {
 func (s *shell) owned(store engine.Store, campaign, loadID string, items []string) (t itembank.Tally) {
 	s.Helper()
 	for i, item := range items {
-		row, err := store.ItemRow(s.Context(), campaign, engine.HashItem(item))
+		row, err := enginerows.ItemRow(s.Context(), store, campaign, engine.HashItem(item))
 		if err != nil || row == nil {
 			s.Fatalf("item row of %s: %v, %v", item, row, err)
 		}
@@ -432,7 +432,7 @@ func TestLoadAgain(t *testing.T) {
 func TestLoadIsGivenUp(t *testing.T) {
 	w := newFixture(t, itembankengines.Memory(t).Store, itembank.Settings{})
 	var stderr bytes.Buffer
-	run := func(do func(context.Context, *app, *itembank.Bank) error, want ...string) error {
+	run := func(do func(context.Context, *app, *itembank.Operator) error, want ...string) error {
 		t.Helper()
 		a := w.app()
 		stderr.Reset()
@@ -451,7 +451,7 @@ func TestLoadIsGivenUp(t *testing.T) {
 		}
 		return nil
 	}
-	err := run(func(ctx context.Context, a *app, b *itembank.Bank) error {
+	err := run(func(ctx context.Context, a *app, b *itembank.Operator) error {
 		return loadCommand{Campaign: w.name}.load(ctx, a, b, &items{Source: itembank.Items("B-1")})
 	})
 	w.store.Before = nil
@@ -505,14 +505,14 @@ func TestUnfinishedRepair(t *testing.T) {
 	must(e.Raw.DropBankRow(t.Context(), enginerows.FreeItem(*campaign, theItem)))
 	must(w.bank.CloseCampaign(t.Context(), w.name))
 	var stderr bytes.Buffer
-	run := func(do func(context.Context, *app, *itembank.Bank) error) (printed string, err error) {
+	run := func(do func(context.Context, *app, *itembank.Operator) error) (printed string, err error) {
 		a := w.app()
 		stderr.Reset()
 		a.stderr = &stderr
 		err = do(t.Context(), a, w.bank)
 		return w.out.String() + stderr.String(), err
 	}
-	repair := func(ctx context.Context, a *app, b *itembank.Bank) error {
+	repair := func(ctx context.Context, a *app, b *itembank.Operator) error {
 		return reconcileCommand{Campaign: w.name, Repair: true}.repair(ctx, a, b, itembank.Items(theItem))
 	}
 	w.store.Before = func(method string) error {

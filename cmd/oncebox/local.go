@@ -47,7 +47,7 @@ func (c localCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.withHandler(ctx, o, func(bank *itembank.Bank, h *claimapi.Handler) error {
+	return a.withHandler(ctx, o, func(bank *itembank.Operator, h *claimapi.Handler) error {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Addr)
 		if err != nil {
 			return listenError(c.Addr, err)
@@ -74,7 +74,7 @@ const sweepEvery = time.Second
 
 // sweepWhile closes holds and claims after their end, until the returned function is called. That function returns
 // when no request uses the bank any more.
-func sweepWhile(ctx context.Context, bank *itembank.Bank) (stop func()) {
+func sweepWhile(ctx context.Context, bank *itembank.Operator) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -186,7 +186,7 @@ func listenError(addr string, err error) error {
 
 // remarkExample prints an example for a campaign of the store. If the campaigns cannot be read, it says so: the server
 // works as soon as they can.
-func (a *app) remarkExample(ctx context.Context, bank *itembank.Bank, base string, o claimapi.Options) {
+func (a *app) remarkExample(ctx context.Context, bank *itembank.Operator, base string, o claimapi.Options) {
 	campaigns, err := bank.Campaigns(ctx)
 	if err != nil && len(campaigns) == 0 {
 		a.remark("no example, because the campaigns could not be read: %v", err)
@@ -284,7 +284,7 @@ func handlerOptions(environ []string) (claimapi.Options, error) {
 
 // withHandler runs a command with the Lambda handler over the store.
 func (a *app) withHandler(
-	ctx context.Context, o claimapi.Options, run func(*itembank.Bank, *claimapi.Handler) error,
+	ctx context.Context, o claimapi.Options, run func(*itembank.Operator, *claimapi.Handler) error,
 ) error {
 	store, closeStore, err := a.open(ctx)
 	if err != nil {
@@ -292,7 +292,7 @@ func (a *app) withHandler(
 	}
 	defer closeStore()
 	bank := newBank(store, itembank.WithCampaignCache(o.CampaignCache))
-	return run(bank, claimapi.New(bank, o.ClaimantFrom, slog.Default(), o.HandlerOptions()...))
+	return run(bank, claimapi.New(bank.Bank, o.ClaimantFrom, slog.Default(), o.HandlerOptions()...))
 }
 
 // server is the claim API, and a page for the person at this machine: / describes the server.

@@ -223,7 +223,7 @@ func TestLocalWithoutCampaigns(t *testing.T) {
 func TestLocalHosts(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, memstore.NewItems(), itembank.Settings{})
-	bank := itembank.New(w.store)
+	bank := itembank.NewOperator(w.store)
 	_, err := bank.Load(t.Context(), w.name, itembank.Items("CODE-1"), nil)
 	if err == nil {
 		_, err = bank.Claim(t.Context(), w.name, "ann")
@@ -248,7 +248,7 @@ func TestLocalHosts(t *testing.T) {
 			t.Fatal(err)
 		}
 		log := slog.New(slog.DiscardHandler)
-		h := c.command.handler(claimapi.New(bank, o.ClaimantFrom, log, o.HandlerOptions()...), "dynamodb:", o)
+		h := c.command.handler(claimapi.New(bank.Bank, o.ClaimantFrom, log, o.HandlerOptions()...), "dynamodb:", o)
 		for status, hosts := range map[int][]string{http.StatusMisdirectedRequest: c.refused, http.StatusOK: c.served} {
 			for _, host := range hosts {
 				for path, says := range map[string]string{"/campaigns/" + w.name + "/claims/ann": "CODE-1", "/": "dynamodb:"} {
@@ -272,7 +272,7 @@ func TestLocalWithoutExample(t *testing.T) {
 	w.store.Before = func(string) error { return itembank.ErrTryAgain }
 	var said strings.Builder
 	a := &app{stderr: &said}
-	a.remarkExample(t.Context(), itembank.New(w.store), "http://127.0.0.1:8080", claimapi.Options{})
+	a.remarkExample(t.Context(), itembank.NewOperator(w.store), "http://127.0.0.1:8080", claimapi.Options{})
 	if want := "no example, because the campaigns could not be read: itembank: try again\n"; said.String() != want {
 		t.Errorf("want %q, got %q", want, said.String())
 	}

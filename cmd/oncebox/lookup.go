@@ -49,7 +49,7 @@ func (c lookupCommand) Run(ctx context.Context, a *app) error {
 	if err := checkItem(c.Item); err != nil {
 		return err
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.lookUp(ctx, a, b) }, c.option())
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.lookUp(ctx, a, b) }, c.option())
 }
 
 // checkItem checks an item of the command line.
@@ -61,7 +61,7 @@ func checkItem(item string) error {
 	return &usageError{fmt.Errorf("--item %q: %s", item, invalid.Detail), ""}
 }
 
-func (c lookupCommand) lookUp(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c lookupCommand) lookUp(ctx context.Context, a *app, b *itembank.Operator) error {
 	names := []string{c.Campaign}
 	var skipped error
 	if c.Campaign == "" {

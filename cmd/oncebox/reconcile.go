@@ -72,10 +72,10 @@ func (c reconcileCommand) Run(ctx context.Context, a *app) error {
 		defer in.remove()
 		source = in.Source
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.reconcile(ctx, a, b, source) }, c.option())
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.reconcile(ctx, a, b, source) }, c.option())
 }
 
-func (c reconcileCommand) reconcile(ctx context.Context, a *app, b *itembank.Bank, items itembank.Source) error {
+func (c reconcileCommand) reconcile(ctx context.Context, a *app, b *itembank.Operator, items itembank.Source) error {
 	if c.Repair {
 		return c.repair(ctx, a, b, items)
 	}
@@ -83,7 +83,7 @@ func (c reconcileCommand) reconcile(ctx context.Context, a *app, b *itembank.Ban
 	return a.reconciled(report, err)
 }
 
-func (c reconcileCommand) repair(ctx context.Context, a *app, b *itembank.Bank, items itembank.Source) error {
+func (c reconcileCommand) repair(ctx context.Context, a *app, b *itembank.Operator, items itembank.Source) error {
 	if err := needClosed(ctx, b, c.Campaign); err != nil {
 		return err
 	}
@@ -93,7 +93,7 @@ func (c reconcileCommand) repair(ctx context.Context, a *app, b *itembank.Bank, 
 }
 
 // needClosed refuses a campaign that is not closed, and says how to close it.
-func needClosed(ctx context.Context, b *itembank.Bank, name string) error {
+func needClosed(ctx context.Context, b *itembank.Operator, name string) error {
 	campaign, err := b.Campaign(ctx, name)
 	if err != nil {
 		return err

@@ -74,7 +74,7 @@ func (p planter) take(claimant string) {
 		ID: "of-" + claimant, Campaign: p.name, Scope: p.campaign.Scope, Claimant: claimant, Slot: 1,
 		Item: theItem, ItemHash: engine.HashItem(theItem), ClaimedAt: p.clock.Now(),
 	}
-	found, err := p.store.Take(p.Context(), p.free(theItem), claim)
+	found, err := p.store.Take(p.Context(), []engine.FreeItem{p.free(theItem)}, claim)
 	p.must(found.Taken(), err)
 }
 
@@ -138,7 +138,7 @@ var inconsistencies = map[string]func(planter){
 // must do what the table in docs/campaigns.md says.
 func TestInconsistencies(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("../../pkg/itembank/reconcile.go")
+	source, err := os.ReadFile("../../pkg/itembank/operator_reconcile.go")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,10 +50,10 @@ func (c releaseCommand) Run(ctx context.Context, a *app) error {
 			"Say --claim-id ID to release only that claim, or --yes to release the claim that there is.",
 		}
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.release(ctx, a, b) })
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.release(ctx, a, b) })
 }
 
-func (c releaseCommand) release(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c releaseCommand) release(ctx context.Context, a *app, b *itembank.Operator) error {
 	campaign, err := b.Campaign(ctx, c.Campaign)
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (r releaseJSON) text() string {
 }
 
 // end releases exactly this claim.
-func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Bank, claim itembank.Claim) error {
+func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Operator, claim itembank.Claim) error {
 	done, err := b.Release(ctx, c.Campaign, c.Claimant, claim.ID, c.option())
 	if err != nil && (errors.Is(err, itembank.ErrTryAgain) || ctx.Err() != nil) {
 		hint := "The claim may have been released. To repeat this for the same claim only, say --claim-id " + claim.ID + "."

@@ -91,14 +91,14 @@ func (c replayCommand) Run(ctx context.Context, a *app) error {
 	case c.From == "" && len(c.Take) > 0:
 		return &usageError{errors.New("--take is for --from: a file has only claims"), ""}
 	case c.From != "":
-		return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.replayStore(ctx, a, b) })
+		return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.replayStore(ctx, a, b) })
 	}
 	open, remove, err := openItemFile(ctx, c.File, a.stdin)
 	if err != nil {
 		return err
 	}
 	defer remove()
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.replayFile(ctx, a, b, claimsOf(open)) })
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.replayFile(ctx, a, b, claimsOf(open)) })
 }
 
 // oldStore returns the settings of the store of --from, and the flags that name it.
@@ -121,7 +121,7 @@ func (c replayCommand) oldStore(a *app) (old globals, flags string, err error) {
 }
 
 // replayStore replays another store.
-func (c replayCommand) replayStore(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c replayCommand) replayStore(ctx context.Context, a *app, b *itembank.Operator) error {
 	old, flags, err := c.oldStore(a)
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (c replayCommand) replayStore(ctx context.Context, a *app, b *itembank.Bank
 		return err
 	}
 	defer closeStore()
-	oldBank := itembank.New(store)
+	oldBank := itembank.NewOperator(store)
 	campaign, err := oldBank.Campaign(ctx, c.Campaign)
 	switch {
 	case errors.Is(err, itembank.ErrNoCampaign):
@@ -161,7 +161,7 @@ func (c replayCommand) replayStore(ctx context.Context, a *app, b *itembank.Bank
 }
 
 // needRestored returns an error unless a campaign is marked as restored.
-func needRestored(ctx context.Context, b *itembank.Bank, name string) error {
+func needRestored(ctx context.Context, b *itembank.Operator, name string) error {
 	campaign, err := b.Campaign(ctx, name)
 	if err != nil || campaign.Restored {
 		return err
@@ -173,7 +173,7 @@ func needRestored(ctx context.Context, b *itembank.Bank, name string) error {
 }
 
 // replayFile replays the claims of a file.
-func (c replayCommand) replayFile(ctx context.Context, a *app, b *itembank.Bank, claims itembank.ClaimSource) error {
+func (c replayCommand) replayFile(ctx context.Context, a *app, b *itembank.Operator, claims itembank.ClaimSource) error {
 	if err := needClosed(ctx, b, c.Campaign); err != nil {
 		return err
 	}

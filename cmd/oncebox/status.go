@@ -48,9 +48,9 @@ func (c statusCommand) Run(ctx context.Context, a *app) error {
 		if err := c.checkWatch(); err != nil {
 			return err
 		}
-		return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.watch(ctx, a, b) })
+		return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.watch(ctx, a, b) })
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.status(ctx, a, b) })
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.status(ctx, a, b) })
 }
 
 // stateByCounts returns the state of a campaign whose items were counted.
@@ -73,7 +73,7 @@ type statusJSON struct {
 	UnfinishedLoads []itembank.UnfinishedLoad `json:"unfinished_loads,omitempty"`
 }
 
-func (c statusCommand) status(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c statusCommand) status(ctx context.Context, a *app, b *itembank.Operator) error {
 	campaign, err := b.Campaign(ctx, c.Campaign)
 	if err != nil {
 		return err

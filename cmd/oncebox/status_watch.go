@@ -59,7 +59,7 @@ func (l watchLine) String() string {
 
 // watcher makes the lines of status --watch.
 type watcher struct {
-	bank     *itembank.Bank
+	bank     *itembank.Operator
 	campaign string
 	counts   itembank.Counts // the latest counts
 	seen     []seenCount     // the last lines, the oldest first
@@ -72,7 +72,7 @@ type seenCount struct {
 	estimated bool
 }
 
-func (c statusCommand) watch(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c statusCommand) watch(ctx context.Context, a *app, b *itembank.Operator) error {
 	w := &watcher{bank: b, campaign: c.Campaign}
 	onTerminal := a.Output != outputJSON && isTerminal(a.stdout)
 	for first := true; ; first = false {

@@ -78,16 +78,16 @@ func (g globals) open(ctx context.Context) (store engine.Store, closeStore func(
 }
 
 // newBank makes a Bank over a store.
-func newBank(store engine.Store, options ...itembank.Option) *itembank.Bank {
+func newBank(store engine.Store, options ...itembank.Option) *itembank.Operator {
 	if _, ok := store.(*sqlitestore.Store); ok {
 		options = append(options, itembank.WithSweepLanes(1))
 	}
-	return itembank.New(store, options...)
+	return itembank.NewOperator(store, options...)
 }
 
 // withBank runs a command on a Bank over the store. campaign is the command's campaign, or "".
 func (g globals) withBank(
-	ctx context.Context, campaign string, run func(*itembank.Bank) error, options ...itembank.Option,
+	ctx context.Context, campaign string, run func(*itembank.Operator) error, options ...itembank.Option,
 ) error {
 	store, closeStore, err := g.open(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func (g globals) withBank(
 }
 
 // noSuchCampaign returns an error that lists the existing campaigns.
-func noSuchCampaign(ctx context.Context, bank *itembank.Bank, campaign string, err error) error {
+func noSuchCampaign(ctx context.Context, bank *itembank.Operator, campaign string, err error) error {
 	campaigns, listError := bank.Campaigns(ctx)
 	if _, listError = skipUnreadable(listError); listError != nil {
 		return errors.Join(err, listError)

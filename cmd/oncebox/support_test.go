@@ -234,7 +234,7 @@ func TestExportGoesOn(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		elsewhere := itembank.New(memstore.NewItems()) // as in another region
+		elsewhere := itembank.NewOperator(memstore.NewItems()) // as in another region
 		if _, _, err := elsewhere.CreateCampaign(t.Context(), w.name, itembank.Settings{}); err != nil {
 			t.Fatal(err)
 		}
@@ -473,7 +473,7 @@ func TestWatchOfLargeCampaign(t *testing.T) {
 		w := newFixture(t, memstore.NewItems(), itembank.Settings{ItemLife: time.Hour})
 		clock := itembankfault.NewClock()
 		clock.Advance(-age)
-		past := itembank.New(w.store, itembank.WithClock(clock))
+		past := itembank.NewOperator(w.store, itembank.WithClock(clock))
 		if _, err := past.Load(t.Context(), w.name, itembank.Items(codes...), nil); err != nil {
 			t.Fatal(err)
 		}

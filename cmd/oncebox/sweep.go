@@ -35,10 +35,10 @@ Examples:
 }
 
 func (c sweepCommand) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.sweep(ctx, a, b) }, c.option())
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.sweep(ctx, a, b) }, c.option())
 }
 
-func (c sweepCommand) sweep(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c sweepCommand) sweep(ctx context.Context, a *app, b *itembank.Operator) error {
 	campaign, err := b.Campaign(ctx, c.Campaign)
 	if err != nil {
 		return err

@@ -40,14 +40,14 @@ func (c withdrawCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if c.All {
-		return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.all(ctx, a, b) }, c.option())
+		return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.all(ctx, a, b) }, c.option())
 	}
 	in, err := a.openItems(ctx, c.File, c.itemFlags)
 	if err != nil {
 		return err
 	}
 	defer in.remove()
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Bank) error { return c.file(ctx, a, b, in.Source) }, c.option())
+	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.file(ctx, a, b, in.Source) }, c.option())
 }
 
 func (c withdrawCommand) check() error {
@@ -62,14 +62,14 @@ func (c withdrawCommand) check() error {
 	return nil
 }
 
-func (c withdrawCommand) all(ctx context.Context, a *app, b *itembank.Bank) error {
+func (c withdrawCommand) all(ctx context.Context, a *app, b *itembank.Operator) error {
 	progress, finish := a.counting("withdrawing from "+c.Campaign, "items")
 	report, err := b.WithdrawAll(ctx, c.Campaign, progress)
 	finish()
 	return a.withdrawn(report, err)
 }
 
-func (c withdrawCommand) file(ctx context.Context, a *app, b *itembank.Bank, source itembank.Source) error {
+func (c withdrawCommand) file(ctx context.Context, a *app, b *itembank.Operator, source itembank.Source) error {
 	report, err := b.Withdraw(ctx, c.Campaign, watched(source, a.progress("withdrawing from "+c.Campaign)))
 	if errors.Is(err, itembank.ErrInvalid) && report == (itembank.WithdrawReport{}) {
 		return badItems(c.File, c.itemFlags, err)

@@ -17,7 +17,7 @@ import (
 // refused.
 func TestClaim(t *testing.T) {
 	t.Parallel()
-	handler, err := newHandler(newBank(t, "SPRING-1", "SPRING-2"))
+	handler, err := newHandler(newBank(t, "SPRING-1", "SPRING-2").Bank)
 	must(t, err)
 	var items []string
 	for _, c := range []struct {
@@ -46,12 +46,12 @@ func TestClaim(t *testing.T) {
 	}
 }
 
-func newBank(t *testing.T, items ...string) *itembank.Bank {
+func newBank(t *testing.T, items ...string) *itembank.Operator {
 	t.Helper()
 	store, err := sqlitestore.Create(t.Context(), filepath.Join(t.TempDir(), "shop.db"))
 	must(t, err)
 	t.Cleanup(func() { must(t, store.Close()) })
-	bank := itembank.New(store)
+	bank := itembank.NewOperator(store)
 	_, _, err = bank.CreateCampaign(t.Context(), "spring", itembank.Settings{})
 	must(t, err)
 	_, err = bank.Load(t.Context(), "spring", itembank.Items(items...), nil)

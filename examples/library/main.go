@@ -14,13 +14,13 @@ func main() {
 	ctx := context.Background()
 	store, err := sqlitestore.Create(ctx, "shop.db")
 	check(err)
-	bank := itembank.New(store)
+	bank := itembank.NewOperator(store)
 	_, _, err = bank.CreateCampaign(ctx, "spring", itembank.Settings{})
 	check(err)
 	_, err = bank.Load(ctx, "spring", itembank.Items("SAVE-10"), nil)
 	check(err)
 
-	for range 2 { // the second call returns the same claim
+	for range 2 { // both return the same claim
 		grant, err := bank.Claim(ctx, "spring", "ann")
 		check(err)
 		fmt.Println(grant.Claim.Item, grant.Replayed)

@@ -34,7 +34,7 @@ func run(ctx context.Context, out io.Writer) error {
 	}
 	defer func() { _ = store.Close() }()
 
-	s := studio{itembank.New(store), out}
+	s := studio{itembank.NewOperator(store), out}
 	for _, class := range []string{"monday", "tuesday", "friday"} {
 		if err := s.open(ctx, class); err != nil {
 			return err
@@ -44,7 +44,7 @@ func run(ctx context.Context, out io.Writer) error {
 }
 
 type studio struct {
-	bank *itembank.Bank
+	bank *itembank.Operator
 	out  io.Writer
 }
 

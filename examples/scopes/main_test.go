@@ -31,7 +31,7 @@ func TestCancelIsOfOneBooking(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	s := studio{itembank.New(store), io.Discard}
+	s := studio{itembank.NewOperator(store), io.Discard}
 	if err := s.open(t.Context(), "monday"); err != nil {
 		t.Fatal(err)
 	}

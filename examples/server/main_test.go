@@ -17,12 +17,12 @@ func TestRoutes(t *testing.T) {
 	store, err := sqlitestore.Create(t.Context(), filepath.Join(t.TempDir(), "shop.db"))
 	must(t, err)
 	t.Cleanup(func() { must(t, store.Close()) })
-	bank := itembank.New(store)
+	bank := itembank.NewOperator(store)
 	_, _, err = bank.CreateCampaign(t.Context(), "spring", itembank.Settings{})
 	must(t, err)
 	_, err = bank.Load(t.Context(), "spring", itembank.Items("SAVE-10"), nil)
 	must(t, err)
-	server := httptest.NewServer(routes(bank))
+	server := httptest.NewServer(routes(bank.Bank))
 	t.Cleanup(server.Close)
 
 	for _, c := range []struct {

@@ -32,7 +32,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	bank := itembank.New(dynamostore.New(client, s.BankTable, s.DedupeTable))
+	bank := itembank.NewOperator(dynamostore.New(client, s.BankTable, s.DedupeTable))
 	lambda.Start(sweephandler.New(bank, slog.Default(), sweephandler.WithMetrics(o.Metrics)).Handle)
 	return nil
 }

@@ -63,13 +63,13 @@ func (withoutClock) ServerTime() time.Time { return time.Time{} }
 // banks reads and writes the campaigns in the functions' tables, with the operator's credentials.
 type banks struct {
 	store *dynamostore.Store
-	now   *itembank.Bank
-	past  *itembank.Bank // makes claims and items that have ended
+	now   *itembank.Operator
+	past  *itembank.Operator // makes claims and items that have ended
 }
 
 func newBanks(store *dynamostore.Store) banks {
-	of := func(s engine.Store, c clock) *itembank.Bank {
-		return itembank.New(s, itembank.WithClock(c), itembank.WithCampaignCache(0))
+	of := func(s engine.Store, c clock) *itembank.Operator {
+		return itembank.NewOperator(s, itembank.WithClock(c), itembank.WithCampaignCache(0))
 	}
 	return banks{store, of(store, clock{store: store}), of(withoutClock{store}, clock{store, endedBy})}
 }

@@ -87,15 +87,24 @@ func FirstSlot(c engine.Campaign, claimant string) engine.ClaimKey {
 // Held reads the first claim of a claimant in the scope of a campaign.
 func (r Rows) Held(c engine.Campaign, claimant string) *engine.Claim {
 	r.Helper()
-	claim, _, err := r.Store.HeldClaim(r.Context(), FirstSlot(c, claimant))
+	claim, _, err := r.Store.HeldClaim(r.Context(), FirstSlot(c, claimant), engine.Strong)
 	r.Must(err)
 	return claim
+}
+
+// ItemRow reads the row of one item.
+func ItemRow(ctx context.Context, store engine.Store, campaign string, h engine.Hash) (*engine.ItemRow, error) {
+	rows, err := store.ItemRows(ctx, campaign, []engine.Hash{h}, engine.Strong)
+	if err != nil {
+		return nil, err
+	}
+	return rows[0], nil
 }
 
 // ItemRow reads the row of an item.
 func (r Rows) ItemRow(c engine.Campaign, item string) *engine.ItemRow {
 	r.Helper()
-	row, err := r.Store.ItemRow(r.Context(), c.Name, engine.HashItem(item))
+	row, err := ItemRow(r.Context(), r.Store, c.Name, engine.HashItem(item))
 	r.Must(err)
 	return row
 }
@@ -109,7 +118,7 @@ func (r Rows) BankRow(key engine.FreeItem) *engine.FreeItem {
 			break
 		}
 	}
-	page, err := r.Store.FreeItems(r.Context(), key.Shard, engine.Range{After: &before, Through: &key.Hash}, 1)
+	page, err := r.Store.FreeItems(r.Context(), key.Shard, engine.Range{After: &before, Through: &key.Hash}, 1, engine.Strong)
 	r.Must(err)
 	if len(page.Items) == 0 {
 		return nil
@@ -122,7 +131,7 @@ func (r Rows) CountFree(c engine.Campaign) (free int) {
 	r.Helper()
 	for n := range c.Shards {
 		shard := engine.Shard{Campaign: c.Name, Number: n}
-		page, err := r.Store.FreeItems(r.Context(), shard, engine.Range{}, 1000)
+		page, err := r.Store.FreeItems(r.Context(), shard, engine.Range{}, 1000, engine.Strong)
 		r.Must(err)
 		free += len(page.Items)
 	}
@@ -161,7 +170,7 @@ func (r Rows) WantWhere(want string, c engine.Campaign, item string, claimants .
 // WantCounts compares the counts of a campaign.
 func (r Rows) WantCounts(c engine.Campaign, want engine.Counts) {
 	r.Helper()
-	got, err := r.Store.Counts(r.Context(), c, true)
+	got, err := r.Store.Counts(r.Context(), c, engine.Strong)
 	r.Must(err)
 	if got != want {
 		r.Errorf("counts: want %+v, got %+v", want, got)
@@ -230,7 +239,7 @@ func (r Rows) TakeUntil(c engine.Campaign, claimant, item string, end time.Time)
 	r.Helper()
 	claim := NewClaim(c, claimant, item)
 	claim.EndsAt = end
-	if result, err := r.Store.Take(r.Context(), FreeItem(c, item), claim); err != nil || !result.Taken() {
+	if result, err := r.Store.Take(r.Context(), []engine.FreeItem{FreeItem(c, item)}, claim); err != nil || !result.Taken() {
 		r.Fatalf("%s does not get %s: %+v, %v", claimant, item, result, err)
 	}
 	return claim

@@ -14,7 +14,7 @@ import (
 // killRepair begins a Repair that puts two missing items back, and kills it.
 func killRepair(r *cutRun) {
 	r.losesItems()
-	r.killAdding(func(ctx context.Context, bank *itembank.Bank) error { return r.repair(ctx, bank, lostItems...) })
+	r.killAdding(func(ctx context.Context, bank *itembank.Operator) error { return r.repair(ctx, bank, lostItems...) })
 }
 
 // killRepairBesideAnother does so while another Repair runs, which is not killed. That one puts only one item back.
@@ -26,7 +26,7 @@ func killRepairBesideAnother(r *cutRun) {
 		time.Sleep(time.Duration(first))
 		over <- r.repair(r.ctx, r.container(), other)
 	}()
-	r.killAdding(func(ctx context.Context, bank *itembank.Bank) error {
+	r.killAdding(func(ctx context.Context, bank *itembank.Operator) error {
 		time.Sleep(time.Duration(second))
 		return r.repair(ctx, bank, lostItems...)
 	})
@@ -39,13 +39,13 @@ func killRepairBesideAnother(r *cutRun) {
 func killReplay(r *cutRun) {
 	s := memstore.NewItems()
 	r.must(CopyCampaign(r.ctx, r.engine.Store, enginetest.Engine{Store: s, Raw: s}, r.name))
-	old := itembank.New(s, itembank.WithClock(r.clock))
+	old := itembank.NewOperator(s, itembank.WithClock(r.clock))
 	_, err := old.Load(r.ctx, r.name, itembank.Items("new"), nil)
 	r.must(err)
 	r.must(old.CloseCampaign(r.ctx, r.name))
 	r.must(r.bank.CloseRestored(r.ctx, r.name))
 	note(r.state.Loading, r.name, "new")
-	r.killAdding(func(ctx context.Context, bank *itembank.Bank) error {
+	r.killAdding(func(ctx context.Context, bank *itembank.Operator) error {
 		_, err := bank.ReplayStore(ctx, r.name, old, itembank.ReplayOptions{Loads: true})
 		return err
 	})
@@ -64,14 +64,14 @@ func (r *cutRun) losesItems() {
 }
 
 // repair puts missing items back.
-func (r *cutRun) repair(ctx context.Context, bank *itembank.Bank, items ...string) error {
+func (r *cutRun) repair(ctx context.Context, bank *itembank.Operator, items ...string) error {
 	_, err := bank.Repair(ctx, r.name, itembank.RepairOptions{Items: itembank.Items(items...), ReturnSeenItems: true})
 	return err
 }
 
 // killAdding runs a command that adds items. It kills the command at one of its calls from its load row on, most often
 // when it has sent a transaction.
-func (r *cutRun) killAdding(command func(context.Context, *itembank.Bank) error) {
+func (r *cutRun) killAdding(command func(context.Context, *itembank.Operator) error) {
 	const startLoad, nextVersion, firstPut, secondPut, end = 3, 4, 5, 6, 7
 	calls := []int{startLoad, nextVersion, firstPut, firstPut, firstPut, secondPut, secondPut, secondPut, end, end + 1}
 	last, left := calls[r.random.IntN(len(calls))], time.Duration(r.random.Int64N(int64(3*halfWay)))
@@ -94,7 +94,7 @@ func (r *cutRun) killAdding(command func(context.Context, *itembank.Bank) error)
 	go func() {
 		defer close(r.killed)
 		defer kill()
-		_ = command(ctx, itembank.New(store, itembank.WithClock(r.clock)))
+		_ = command(ctx, itembank.NewOperator(store, itembank.WithClock(r.clock)))
 	}()
 	select {
 	case <-dead:

@@ -23,8 +23,8 @@ func forgetWhileClaiming(ctx context.Context, e enginetest.Engine, seed uint64, 
 	if m != nil {
 		operators = m.Wrap(enginetest.Engine{Store: store, Raw: e.Raw}, w.clock)
 	}
-	newBank := func(n uint64) *itembank.Bank {
-		return itembank.New(store, itembank.WithClock(w.clock), itembank.WithRandom(seededBy(run.seed+n)))
+	newBank := func(n uint64) *itembank.Operator {
+		return itembank.NewOperator(store, itembank.WithClock(w.clock), itembank.WithRandom(seededBy(run.seed+n)))
 	}
 	return w.violated(func() {
 		w.Create("", itembank.Settings{Shards: 1, OnEnd: itembank.Return})
@@ -66,7 +66,7 @@ func forgetWhileClaiming(ctx context.Context, e enginetest.Engine, seed uint64, 
 				}
 			}
 		})
-		operator := itembank.New(operators, itembank.WithClock(w.clock), itembank.WithRandom(seededBy(^run.seed)))
+		operator := itembank.NewOperator(operators, itembank.WithClock(w.clock), itembank.WithRandom(seededBy(^run.seed)))
 		run.begin(2)
 		_, err := operator.Forget(ctx, w.name, "ann", itembank.ForgetOptions{})
 		for tries := 0; errors.Is(err, itembank.ErrTryAgain) && tries < mostTries; tries++ {

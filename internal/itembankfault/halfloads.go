@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
@@ -66,15 +67,15 @@ func (r *cutRun) pause(longest time.Duration) {
 }
 
 // container returns a new Bank on the engine that shows transactions in part.
-func (r *cutRun) container() *itembank.Bank {
-	return itembank.New(r.store, itembank.WithClock(r.clock))
+func (r *cutRun) container() *itembank.Operator {
+	return itembank.NewOperator(r.store, itembank.WithClock(r.clock))
 }
 
 // visible waits until all transactions are visible, and the item is loaded.
 func (r *cutRun) visible() {
 	<-r.killed
 	r.state.Freed = r.clock.Now()
-	row, err := r.engine.Store.ItemRow(r.ctx, r.name, engine.HashItem("new"))
+	row, err := enginerows.ItemRow(r.ctx, r.engine.Store, r.name, engine.HashItem("new"))
 	if r.must(err); row != nil {
 		note(r.state.Loaded, r.name, "new")
 	}

@@ -42,13 +42,13 @@ func reconcileInAStorm(ctx context.Context, e enginetest.Engine, seed uint64, m 
 			clients.Go(func() {
 				run.begin(i)
 				random := rand.New(rand.NewPCG(^run.seed, uint64(i)))
-				bank := itembank.New(store, itembank.WithClock(w.clock), itembank.WithRandom(seededBy(run.seed+uint64(i))))
+				bank := itembank.NewOperator(store, itembank.WithClock(w.clock), itembank.WithRandom(seededBy(run.seed+uint64(i))))
 				for !over.Load() {
 					w.comeAndGo(bank, random, claimant)
 				}
 			})
 		}
-		found := w.operate(itembank.New(operators, itembank.WithClock(w.clock), itembank.WithRandom(seededBy(^run.seed))))
+		found := w.operate(itembank.NewOperator(operators, itembank.WithClock(w.clock), itembank.WithRandom(seededBy(^run.seed))))
 		over.Store(true)
 		clients.Wait()
 		w.must(found)
@@ -58,7 +58,7 @@ func reconcileInAStorm(ctx context.Context, e enginetest.Engine, seed uint64, m 
 }
 
 // comeAndGo claims, waits, and then releases the claim or abandons it. Other tests, the histories, check the answers.
-func (w *World) comeAndGo(bank *itembank.Bank, random *rand.Rand, claimant string) {
+func (w *World) comeAndGo(bank *itembank.Operator, random *rand.Rand, claimant string) {
 	wait := func(longest time.Duration) { time.Sleep(time.Duration(random.Int64N(int64(longest)))) }
 	grant, err := bank.Claim(w.ctx, w.name, claimant)
 	wait([]time.Duration{shortHold, longHold}[random.IntN(2)])
@@ -72,7 +72,7 @@ func (w *World) comeAndGo(bank *itembank.Bank, random *rand.Rand, claimant strin
 }
 
 // operate reconciles three times, and then closes and repairs the campaign.
-func (w *World) operate(bank *itembank.Bank) error {
+func (w *World) operate(bank *itembank.Operator) error {
 	for range 3 {
 		report, err := bank.Reconcile(w.ctx, w.name)
 		if err := nothingWrong("reconcile", report, err); err != nil {

@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
@@ -200,11 +201,11 @@ func (h *halfVisible) committed(k rowKey) (r row) {
 	ctx := context.Background()
 	switch k.kind {
 	case claimRow:
-		r.claim, _, err = h.Store.HeldClaim(ctx, k.claim())
+		r.claim, _, err = h.Store.HeldClaim(ctx, k.claim(), engine.Strong)
 	case itemRow:
 		var hash engine.Hash
 		if hash, err = engine.ParseHash(k.id); err == nil {
-			r.item, err = h.Store.ItemRow(ctx, k.space, hash)
+			r.item, err = enginerows.ItemRow(ctx, h.Store, k.space, hash)
 		}
 	case bankRow:
 		free := h.allFree(engine.Shard{Campaign: k.space, Number: k.shard})
@@ -236,7 +237,7 @@ func (h *halfVisible) allFree(s engine.Shard) (all []engine.FreeItem) {
 	const limit = 1000
 	r := engine.Range{}
 	for {
-		page, err := h.Store.FreeItems(context.Background(), s, r, limit)
+		page, err := h.Store.FreeItems(context.Background(), s, r, limit, engine.Strong)
 		neverFails(err)
 		all = append(all, page.Items...)
 		if !page.More {
@@ -289,7 +290,12 @@ func (h *halfVisible) ReplaceCampaign(ctx context.Context, old, now engine.Campa
 }
 
 // FreeItems implements engine.Store.
-func (h *halfVisible) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
+func (h *halfVisible) FreeItems(
+	ctx context.Context, s engine.Shard, r engine.Range, limit int, how engine.Consistency,
+) (engine.FreePage, error) {
+	if how == engine.Eventual {
+		return h.Store.FreeItems(ctx, s, r, limit, how)
+	}
 	return oneStep(ctx, h, h.random("FreeItems", s.Number), func() (page engine.FreePage, err error) {
 		for _, i := range h.visibleFree(s) {
 			id := i.Hash.String()
@@ -315,19 +321,24 @@ func (h *halfVisible) visibleFree(s engine.Shard) []engine.FreeItem {
 }
 
 // HeldClaim implements engine.Store.
-func (h *halfVisible) HeldClaim(ctx context.Context, key engine.ClaimKey) (held *engine.Claim, conflict bool, err error) {
+func (h *halfVisible) HeldClaim(
+	ctx context.Context, key engine.ClaimKey, how engine.Consistency,
+) (held *engine.Claim, conflict bool, err error) {
+	if how == engine.Eventual {
+		held, err = h.staleClaim(ctx, key)
+		return held, false, err
+	}
 	held, err = oneStep(ctx, h, h.random("HeldClaim", key.Claimant), func() (*engine.Claim, error) {
 		if _, conflict = h.rows[claimKey(key)]; conflict {
 			return nil, nil
 		}
-		held, _, err := h.Store.HeldClaim(ctx, key)
+		held, _, err := h.Store.HeldClaim(ctx, key, how)
 		return held, err
 	})
 	return held, conflict, err
 }
 
-// HeldClaimEventuallyConsistent implements engine.Store.
-func (h *halfVisible) HeldClaimEventuallyConsistent(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
+func (h *halfVisible) staleClaim(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
 	random, k := h.random("HeldClaimEventuallyConsistent", key.Claimant), claimKey(key)
 	return oneStep(ctx, h, random, func() (*engine.Claim, error) {
 		if old, found := h.older[k]; found && time.Since(old.until) < staleFor && random.IntN(2) == 0 {
@@ -337,17 +348,21 @@ func (h *halfVisible) HeldClaimEventuallyConsistent(ctx context.Context, key eng
 	})
 }
 
-// ItemRow implements engine.Store.
-func (h *halfVisible) ItemRow(ctx context.Context, campaign string, hash engine.Hash) (*engine.ItemRow, error) {
+func (h *halfVisible) itemRow(ctx context.Context, campaign string, hash engine.Hash) (*engine.ItemRow, error) {
 	return oneStep(ctx, h, h.random("ItemRow", hash), func() (*engine.ItemRow, error) {
 		return h.visible(itemKey(campaign, hash)).item, nil
 	})
 }
 
 // ItemRows implements engine.Store. It reads the rows one by one.
-func (h *halfVisible) ItemRows(ctx context.Context, campaign string, hashes []engine.Hash) (rows []*engine.ItemRow, err error) {
+func (h *halfVisible) ItemRows(
+	ctx context.Context, campaign string, hashes []engine.Hash, how engine.Consistency,
+) (rows []*engine.ItemRow, err error) {
+	if how == engine.Eventual {
+		return h.Store.ItemRows(ctx, campaign, hashes, how)
+	}
 	for _, hash := range hashes {
-		row, err := h.ItemRow(ctx, campaign, hash)
+		row, err := h.itemRow(ctx, campaign, hash)
 		if err != nil {
 			return nil, err
 		}
@@ -428,12 +443,7 @@ func (h *halfVisible) ListItemRows(
 }
 
 // Take implements engine.Store.
-func (h *halfVisible) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
-	return h.TakeItems(ctx, []engine.FreeItem{item}, claim)
-}
-
-// TakeItems implements engine.Store.
-func (h *halfVisible) TakeItems(
+func (h *halfVisible) Take(
 	ctx context.Context, items []engine.FreeItem, claim engine.Claim,
 ) (result engine.TakeResult, err error) {
 	claimed := claimKey(claim.Key())
@@ -455,7 +465,7 @@ func (h *halfVisible) TakeItems(
 		return result, err
 	}
 	err = t.run(func() (bool, error) {
-		result, err = h.Store.TakeItems(context.WithoutCancel(ctx), items, claim)
+		result, err = h.Store.Take(context.WithoutCancel(ctx), items, claim)
 		return result.Taken(), err
 	})
 	return result, err

@@ -15,6 +15,7 @@ import (
 	"github.com/anishathalye/porcupine"
 	"pgregory.net/rapid"
 
+	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
@@ -194,7 +195,7 @@ func RunHistories(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
 type history struct {
 	*World
 	program program
-	banks   []*itembank.Bank
+	banks   []*itembank.Operator
 	moment  atomic.Int64
 	mu      sync.Mutex // guards the rest
 	told    map[string]op
@@ -261,7 +262,7 @@ func playProgram(ctx context.Context, e enginetest.Engine, p program, m *Mutant)
 }
 
 // brokenBank returns a Bank on a store whose calls fail as the faults of the program say.
-func (h *history) brokenBank(i int, store engine.Store, m *Mutant) *itembank.Bank {
+func (h *history) brokenBank(i int, store engine.Store, m *Mutant) *itembank.Operator {
 	broken := &Store{
 		Store: store, MaxCalls: maxCalls, Server: h.clock, indexBehind: true,
 		Plan: func(call int, method string) Fault {
@@ -285,7 +286,7 @@ func (h *history) brokenBank(i int, store engine.Store, m *Mutant) *itembank.Ban
 	} else if m != nil {
 		broken.Store = m.Wrap(enginetest.Engine{Store: store, Raw: h.engine.Raw}, h.clock)
 	}
-	return itembank.New(through, itembank.WithClock(ahead{h.clock, h.program.ahead[i]}), itembank.WithRandom(h.random))
+	return itembank.NewOperator(through, itembank.WithClock(ahead{h.clock, h.program.ahead[i]}), itembank.WithRandom(h.random))
 }
 
 // pause waits for a moment before a write, so that other requests come between a request's reads and its write.
@@ -297,7 +298,7 @@ func pause(method string) error {
 }
 
 // do makes a request once, and records the result.
-func (h *history) do(bank *itembank.Bank, o op) {
+func (h *history) do(bank *itembank.Operator, o op) {
 	name := h.campaignOf(o).Name
 	ctx, cancel := cancellable(h.ctx)
 	defer cancel()
@@ -476,7 +477,7 @@ func (h *history) checkRest() {
 		c := h.campaigns[suffix]
 		for i := range 6 {
 			item := fmt.Sprintf("item-%d", i)
-			row, err := h.engine.Store.ItemRow(h.ctx, c.Name, engine.HashItem(item))
+			row, err := enginerows.ItemRow(h.ctx, h.engine.Store, c.Name, engine.HashItem(item))
 			h.must(err)
 			loaded := slices.ContainsFunc(h.ops, func(o op) bool {
 				return o.kind == loadOp && o.result == ok && h.campaignOf(o).Name == c.Name && slices.Contains(o.items, item)

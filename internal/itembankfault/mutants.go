@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
@@ -595,13 +596,15 @@ type noExistenceCondition struct {
 	mu  sync.Mutex // makes putting and taking one step
 }
 
-func (m *noExistenceCondition) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+func (m *noExistenceCondition) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.raw.PutBankRow(ctx, i); err != nil {
-		return engine.TakeResult{}, err
+	for _, i := range items {
+		if err := m.raw.PutBankRow(ctx, i); err != nil {
+			return engine.TakeResult{}, err
+		}
 	}
-	return m.Store.Take(ctx, i, c)
+	return m.Store.Take(ctx, items, c)
 }
 
 // unconditionalPut overwrites the claimant's existing claim.
@@ -611,13 +614,13 @@ type unconditionalPut struct {
 	mu  sync.Mutex // makes deleting and putting one step
 }
 
-func (m *unconditionalPut) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+func (m *unconditionalPut) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := m.raw.DropClaim(ctx, c.Key()); err != nil {
 		return engine.TakeResult{}, err
 	}
-	return m.Store.Take(ctx, i, c)
+	return m.Store.Take(ctx, items, c)
 }
 
 // checkThenPut reads the claim first and then puts it without a condition. It makes two callers both read before
@@ -628,8 +631,8 @@ type checkThenPut struct {
 	second  chan struct{} // closed when the second caller has read
 }
 
-func (m *checkThenPut) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
-	held, _, err := m.HeldClaim(ctx, c.Key())
+func (m *checkThenPut) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	held, _, err := m.HeldClaim(ctx, c.Key(), engine.Strong)
 	if held != nil || err != nil {
 		return engine.TakeResult{Held: held}, err
 	}
@@ -640,7 +643,7 @@ func (m *checkThenPut) Take(ctx context.Context, i engine.FreeItem, c engine.Cla
 	case <-m.second:
 	case <-time.After(10 * time.Second): // there is no second caller
 	}
-	return m.unconditionalPut.Take(ctx, i, c)
+	return m.unconditionalPut.Take(ctx, items, c)
 }
 
 // ownerInCondition puts a claim on the condition that no claim exists OR that it belongs to the claimant.
@@ -650,17 +653,17 @@ type ownerInCondition struct {
 	mu  sync.Mutex
 }
 
-func (m *ownerInCondition) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+func (m *ownerInCondition) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	held, _, err := m.HeldClaim(ctx, c.Key())
+	held, _, err := m.HeldClaim(ctx, c.Key(), engine.Strong)
 	if err != nil || held == nil {
-		return m.Store.Take(ctx, i, c)
+		return m.Store.Take(ctx, items, c)
 	}
 	if err := m.raw.DropClaim(ctx, c.Key()); err != nil {
 		return engine.TakeResult{}, err
 	}
-	result, err := m.Store.Take(ctx, i, c)
+	result, err := m.Store.Take(ctx, items, c)
 	if err != nil || !result.Taken() {
 		return result, m.raw.PutClaim(context.WithoutCancel(ctx), *held)
 	}
@@ -670,8 +673,8 @@ func (m *ownerInCondition) Take(ctx context.Context, i engine.FreeItem, c engine
 // itemGoneFirst gives "item gone" as the only reason of a failed take.
 type itemGoneFirst struct{ engine.Store }
 
-func (m itemGoneFirst) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
-	result, err := m.Store.Take(ctx, i, c)
+func (m itemGoneFirst) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	result, err := m.Store.Take(ctx, items, c)
 	if result.ItemGone {
 		result.Held = nil
 	}
@@ -686,14 +689,17 @@ type recurringToken struct {
 	done map[string]bool
 }
 
-func (m *recurringToken) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+func (m *recurringToken) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	token := c.Campaign + c.Claimant + i.Hash.String()
+	token := c.Campaign + c.Claimant
+	for _, i := range items {
+		token += i.Hash.String()
+	}
 	if m.done[token] {
 		return engine.TakeResult{}, nil
 	}
-	result, err := m.Store.Take(ctx, i, c)
+	result, err := m.Store.Take(ctx, items, c)
 	m.done[token] = err == nil && result.Taken()
 	return result, err
 }
@@ -720,26 +726,28 @@ func (m shardsOfCampaign) partition(ctx context.Context, scope, claimant, campai
 	return fmt.Sprintf("%s-p%d", scope, engine.HashItem(claimant).ShardOf(c.Shards)), nil
 }
 
-func (m shardsOfCampaign) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+func (m shardsOfCampaign) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	scope := c.Scope
 	var err error
 	if c.Scope, err = m.partition(ctx, scope, c.Claimant, c.Campaign); err != nil {
 		return engine.TakeResult{}, err
 	}
-	result, err := m.Store.Take(ctx, i, c)
+	result, err := m.Store.Take(ctx, items, c)
 	if result.Held != nil {
 		result.Held.Scope = scope
 	}
 	return result, err
 }
 
-func (m shardsOfCampaign) HeldClaim(ctx context.Context, key engine.ClaimKey) (held *engine.Claim, conflict bool, err error) {
+func (m shardsOfCampaign) HeldClaim(
+	ctx context.Context, key engine.ClaimKey, how engine.Consistency,
+) (held *engine.Claim, conflict bool, err error) {
 	scope := key.Scope
 	if campaign, ok := ctx.Value(campaignKey{}).(string); ok {
 		if key.Scope, err = m.partition(ctx, scope, key.Claimant, campaign); err != nil {
 			return nil, false, err
 		}
-		held, conflict, err := m.Store.HeldClaim(ctx, key)
+		held, conflict, err := m.Store.HeldClaim(ctx, key, how)
 		if held != nil {
 			held.Scope = scope
 		}
@@ -747,7 +755,7 @@ func (m shardsOfCampaign) HeldClaim(ctx context.Context, key engine.ClaimKey) (h
 	}
 	for n := range mostPartitions { // a test's check has no campaign: read all partitions
 		key.Scope = fmt.Sprintf("%s-p%d", scope, n)
-		held, conflict, err := m.Store.HeldClaim(ctx, key)
+		held, conflict, err := m.Store.HeldClaim(ctx, key, how)
 		if held != nil || conflict {
 			if held != nil {
 				held.Scope = scope
@@ -756,11 +764,6 @@ func (m shardsOfCampaign) HeldClaim(ctx context.Context, key engine.ClaimKey) (h
 		}
 	}
 	return nil, false, nil
-}
-
-func (m shardsOfCampaign) HeldClaimEventuallyConsistent(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
-	held, _, err := m.HeldClaim(ctx, key)
-	return held, err
 }
 
 func (m shardsOfCampaign) CloseClaim(ctx context.Context, r engine.CloseRequest) (result engine.CloseResult, err error) {
@@ -803,22 +806,24 @@ func (m scopeOfExisting) CreateCampaign(ctx context.Context, c engine.Campaign) 
 // slotsAreOne treats all slots of a claimant as one slot.
 type slotsAreOne struct{ engine.Store }
 
-func (m slotsAreOne) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+func (m slotsAreOne) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	c.Slot = 1
-	return m.Store.Take(ctx, i, c)
+	return m.Store.Take(ctx, items, c)
 }
 
-func (m slotsAreOne) HeldClaim(ctx context.Context, key engine.ClaimKey) (*engine.Claim, bool, error) {
+func (m slotsAreOne) HeldClaim(
+	ctx context.Context, key engine.ClaimKey, how engine.Consistency,
+) (*engine.Claim, bool, error) {
 	key.Slot = 1
-	return m.Store.HeldClaim(ctx, key)
+	return m.Store.HeldClaim(ctx, key, how)
 }
 
 // nextFreeSlot puts a claim into the next free slot if its own slot has a claim.
 type nextFreeSlot struct{ engine.Store }
 
-func (m nextFreeSlot) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
-	result, err := m.Store.Take(ctx, i, c)
-	for ; err == nil && result.Held != nil && c.Slot < 3; result, err = m.Store.Take(ctx, i, c) {
+func (m nextFreeSlot) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	result, err := m.Store.Take(ctx, items, c)
+	for ; err == nil && result.Held != nil && c.Slot < 3; result, err = m.Store.Take(ctx, items, c) {
 		c.Slot++
 	}
 	return result, err
@@ -838,22 +843,27 @@ type blockOverwritten struct {
 	raw enginetest.Raw
 }
 
-func (m blockOverwritten) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
-	result, err := m.Store.Take(ctx, i, c)
+func (m blockOverwritten) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	result, err := m.Store.Take(ctx, items, c)
 	if err != nil || result.Held == nil || !result.Held.IsBlock() {
 		return result, err
 	}
 	if err := m.raw.DropClaim(ctx, c.Key()); err != nil {
 		return result, err
 	}
-	return m.Store.Take(ctx, i, c)
+	return m.Store.Take(ctx, items, c)
 }
 
 // blockNotRead reads a block as if its key were absent.
 type blockNotRead struct{ engine.Store }
 
-func (m blockNotRead) HeldClaim(ctx context.Context, key engine.ClaimKey) (*engine.Claim, bool, error) {
-	held, conflict, err := m.Store.HeldClaim(ctx, key)
+func (m blockNotRead) HeldClaim(
+	ctx context.Context, key engine.ClaimKey, how engine.Consistency,
+) (*engine.Claim, bool, error) {
+	if how == engine.Eventual {
+		return m.Store.HeldClaim(ctx, key, how)
+	}
+	held, conflict, err := m.Store.HeldClaim(ctx, key, how)
 	if held != nil && held.IsBlock() {
 		held = nil
 	}
@@ -863,11 +873,11 @@ func (m blockNotRead) HeldClaim(ctx context.Context, key engine.ClaimKey) (*engi
 // blockInFirstSlot blocks only the first slot of a claimant.
 type blockInFirstSlot struct{ engine.Store }
 
-func (m blockInFirstSlot) TakeItems(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+func (m blockInFirstSlot) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	if c.IsBlock() && c.Slot > 1 {
 		return engine.TakeResult{}, nil
 	}
-	return m.Store.TakeItems(ctx, items, c)
+	return m.Store.Take(ctx, items, c)
 }
 
 func (m blockInFirstSlot) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
@@ -888,15 +898,15 @@ func (m blockInSecondStep) CloseClaim(ctx context.Context, r engine.CloseRequest
 		return result, err
 	}
 	time.Sleep(20 * time.Millisecond)
-	_, err = m.TakeItems(ctx, nil, *block)
+	_, err = m.Take(ctx, nil, *block)
 	return result, err
 }
 
 // blocksCounted counts blocks as claims of the campaign.
 type blocksCounted struct{ engine.Store }
 
-func (m blocksCounted) Counts(ctx context.Context, c engine.Campaign, consistent bool) (engine.Counts, error) {
-	counts, err := m.Store.Counts(ctx, c, consistent)
+func (m blocksCounted) Counts(ctx context.Context, c engine.Campaign, how engine.Consistency) (engine.Counts, error) {
+	counts, err := m.Store.Counts(ctx, c, how)
 	for cursor, more := "", true; err == nil && more; more = cursor != "" {
 		var claims []engine.Claim
 		claims, cursor, err = m.ListClaims(ctx, c.Scope, cursor)
@@ -912,11 +922,14 @@ func (m blocksCounted) Counts(ctx context.Context, c engine.Campaign, consistent
 // chosenInPart claims only those of the chosen items that are free.
 type chosenInPart struct{ engine.Store }
 
-func (m chosenInPart) TakeItems(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+func (m chosenInPart) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	if len(items) < 2 {
+		return m.Store.Take(ctx, items, c)
+	}
 	var left []engine.FreeItem
 	c.More = ""
 	for _, i := range items {
-		page, err := m.FreeItems(ctx, i.Shard, engine.Range{}, 1000)
+		page, err := m.FreeItems(ctx, i.Shard, engine.Range{}, 1000, engine.Strong)
 		if err != nil {
 			return engine.TakeResult{}, err
 		}
@@ -932,7 +945,7 @@ func (m chosenInPart) TakeItems(ctx context.Context, items []engine.FreeItem, c 
 	if len(left) == 0 {
 		return engine.TakeResult{ItemGone: true}, nil
 	}
-	return m.Store.TakeItems(ctx, left, c)
+	return m.Store.Take(ctx, left, c)
 }
 
 // chosenOneByOne takes the chosen items one after the other, and stops at the first item that is gone.
@@ -941,17 +954,20 @@ type chosenOneByOne struct {
 	raw enginetest.Raw
 }
 
-func (m chosenOneByOne) TakeItems(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+func (m chosenOneByOne) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	if len(items) < 2 {
+		return m.Store.Take(ctx, items, c)
+	}
 	first := c
 	first.More = ""
-	result, err := m.Take(ctx, items[0], first)
+	result, err := m.Store.Take(ctx, items[:1], first)
 	for _, i := range items[1:] {
 		if err != nil || !result.Taken() {
 			return result, err
 		}
 		part := c
 		part.Claimant, part.Item, part.ItemHash, part.More = c.Claimant+" "+i.Value, i.Value, i.Hash, ""
-		if result, err = m.Take(ctx, i, part); err == nil && result.Taken() {
+		if result, err = m.Store.Take(ctx, []engine.FreeItem{i}, part); err == nil && result.Taken() {
 			err = m.raw.DropClaim(ctx, part.Key())
 		}
 	}
@@ -1038,7 +1054,7 @@ func (m columnsLost) Repair(ctx context.Context, r engine.RepairRequest) (bool, 
 
 // putColumns writes the columns of an item.
 func putColumns(ctx context.Context, s engine.Store, raw enginetest.Raw, campaign string, h engine.Hash, c engine.Columns) error {
-	row, err := s.ItemRow(ctx, campaign, h)
+	row, err := enginerows.ItemRow(ctx, s, campaign, h)
 	if err != nil || row == nil {
 		return err
 	}
@@ -1071,20 +1087,25 @@ type longMemory struct {
 	empty map[engine.Shard]bool
 }
 
-func (m *longMemory) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
+func (m *longMemory) FreeItems(
+	ctx context.Context, s engine.Shard, r engine.Range, limit int, how engine.Consistency,
+) (engine.FreePage, error) {
+	if how == engine.Eventual {
+		return m.Store.FreeItems(ctx, s, r, limit, how)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.empty[s] {
 		return engine.FreePage{}, nil
 	}
-	first, err := m.Store.FreeItems(ctx, s, engine.Range{}, 1)
+	first, err := m.Store.FreeItems(ctx, s, engine.Range{}, 1, engine.Strong)
 	if err != nil {
 		return first, err
 	}
 	if len(first.Items) == 0 {
 		m.empty[s] = true
 	}
-	return m.Store.FreeItems(ctx, s, r, limit)
+	return m.Store.FreeItems(ctx, s, r, limit, how)
 }
 
 // lateMemory answers "empty" for a second after the end of a read that found the shard empty. The second must start
@@ -1096,14 +1117,19 @@ type lateMemory struct {
 	empty map[engine.Shard]time.Time // the end of that read
 }
 
-func (m *lateMemory) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
+func (m *lateMemory) FreeItems(
+	ctx context.Context, s engine.Shard, r engine.Range, limit int, how engine.Consistency,
+) (engine.FreePage, error) {
+	if how == engine.Eventual {
+		return m.Store.FreeItems(ctx, s, r, limit, how)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if ended, ok := m.empty[s]; ok && m.clock.Now().Sub(ended) < emptyMemory {
 		return engine.FreePage{}, nil
 	}
 	delete(m.empty, s)
-	page, err := m.Store.FreeItems(ctx, s, r, limit)
+	page, err := m.Store.FreeItems(ctx, s, r, limit, how)
 	if err == nil && len(page.Items) == 0 && r.Through != nil {
 		m.empty[s] = m.clock.Now()
 	}
@@ -1114,7 +1140,7 @@ func (m *lateMemory) FreeItems(ctx context.Context, s engine.Shard, r engine.Ran
 type closeWithoutID struct{ engine.Store }
 
 func (m closeWithoutID) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
-	held, _, err := m.HeldClaim(ctx, r.Claim.Key())
+	held, _, err := m.HeldClaim(ctx, r.Claim.Key(), engine.Strong)
 	if err == nil && held != nil {
 		r.Claim.ID = held.ID
 	}
@@ -1153,7 +1179,7 @@ func (m ownRowTrusted) AddItems(ctx context.Context, requests []engine.AddReques
 		if result.Outcome != engine.AddUnsettled {
 			continue
 		}
-		row, err := m.ItemRow(ctx, requests[i].Item.Shard.Campaign, requests[i].Item.Hash)
+		row, err := enginerows.ItemRow(ctx, m, requests[i].Item.Shard.Campaign, requests[i].Item.Hash)
 		if err != nil {
 			return nil, err
 		}
@@ -1173,21 +1199,24 @@ type givenUpInAnotherOrder struct {
 	marked       *engine.Load
 }
 
-func (m *givenUpInAnotherOrder) GiveUpLoad(ctx context.Context, l engine.Load) (bool, error) {
+func (m *givenUpInAnotherOrder) UpdateLoad(ctx context.Context, l engine.Load) (bool, error) {
+	if !l.GivenUp {
+		return m.Store.UpdateLoad(ctx, l)
+	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if l.Finished && !m.versionFirst {
 		_, err := m.Store.NextVersion(ctx, l.Campaign)
-		return err == nil, err
+		return false, err
 	}
-	done, err := m.Store.GiveUpLoad(ctx, l)
-	if err == nil && done && !l.Finished {
+	over, err := m.Store.UpdateLoad(ctx, l)
+	if err == nil && !over && !l.Finished {
 		m.marked = &l
 		if m.versionFirst {
 			_, err = m.Store.NextVersion(ctx, l.Campaign)
 		}
 	}
-	return done, err
+	return over, err
 }
 
 func (m *givenUpInAnotherOrder) NextVersion(ctx context.Context, campaign string) (*engine.Campaign, error) {
@@ -1199,7 +1228,7 @@ func (m *givenUpInAnotherOrder) NextVersion(ctx context.Context, campaign string
 	end := *m.marked
 	if m.marked = nil; !m.versionFirst {
 		end.Finished = true
-		if _, err := m.Store.GiveUpLoad(ctx, end); err != nil {
+		if _, err := m.Store.UpdateLoad(ctx, end); err != nil {
 			return nil, err
 		}
 	}
@@ -1209,17 +1238,17 @@ func (m *givenUpInAnotherOrder) NextVersion(ctx context.Context, campaign string
 // givenUpAtOnce ends a load as soon as it is given up.
 type givenUpAtOnce struct{ engine.Store }
 
-func (m givenUpAtOnce) GiveUpLoad(ctx context.Context, l engine.Load) (bool, error) {
-	l.Finished = true
-	return m.Store.GiveUpLoad(ctx, l)
+func (m givenUpAtOnce) UpdateLoad(ctx context.Context, l engine.Load) (bool, error) {
+	l.Finished = l.Finished || l.GivenUp
+	return m.Store.UpdateLoad(ctx, l)
 }
 
 // givenUpIgnored does not tell a run of a load that the load was given up.
 type givenUpIgnored struct{ engine.Store }
 
-func (m givenUpIgnored) AdvanceLoad(ctx context.Context, l engine.Load) (bool, error) {
-	_, err := m.Store.AdvanceLoad(ctx, l)
-	return false, err
+func (m givenUpIgnored) UpdateLoad(ctx context.Context, l engine.Load) (bool, error) {
+	refused, err := m.Store.UpdateLoad(ctx, l)
+	return refused && l.GivenUp, err
 }
 
 // addsOutsideLoads reports whether a repair or a replay began a load row.
@@ -1230,18 +1259,18 @@ func addsOutsideLoads(l engine.Load) bool {
 // addedWithoutRow puts no load row for repairs and replays.
 type addedWithoutRow struct{ engine.Store }
 
-func (m addedWithoutRow) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
+func (m addedWithoutRow) StartLoad(ctx context.Context, l engine.Load, first bool) (started, conflict bool, err error) {
 	if addsOutsideLoads(l) {
-		return true, nil
+		return true, false, nil
 	}
-	return m.Store.StartLoad(ctx, l)
+	return m.Store.StartLoad(ctx, l, first)
 }
 
-func (m addedWithoutRow) AdvanceLoad(ctx context.Context, l engine.Load) (bool, error) {
-	if addsOutsideLoads(l) {
+func (m addedWithoutRow) UpdateLoad(ctx context.Context, l engine.Load) (bool, error) {
+	if addsOutsideLoads(l) && !l.GivenUp {
 		return false, nil
 	}
-	return m.Store.AdvanceLoad(ctx, l)
+	return m.Store.UpdateLoad(ctx, l)
 }
 
 // addedInAnotherOrder finishes the load row of a repair or a replay where it should count up the version for the second
@@ -1253,13 +1282,13 @@ type addedInAnotherOrder struct {
 	counted bool // for the first time
 }
 
-func (m *addedInAnotherOrder) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
+func (m *addedInAnotherOrder) StartLoad(ctx context.Context, l engine.Load, first bool) (started, conflict bool, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if addsOutsideLoads(l) {
 		m.row, m.counted = &l, false
 	}
-	return m.Store.StartLoad(ctx, l)
+	return m.Store.StartLoad(ctx, l, first)
 }
 
 func (m *addedInAnotherOrder) NextVersion(ctx context.Context, campaign string) (*engine.Campaign, error) {
@@ -1271,15 +1300,15 @@ func (m *addedInAnotherOrder) NextVersion(ctx context.Context, campaign string) 
 	}
 	end := *m.row
 	end.Finished = true
-	if _, err := m.Store.AdvanceLoad(ctx, end); err != nil {
+	if _, err := m.Store.UpdateLoad(ctx, end); err != nil {
 		return nil, err
 	}
 	return m.Campaign(ctx, campaign)
 }
 
-func (m *addedInAnotherOrder) AdvanceLoad(ctx context.Context, l engine.Load) (bool, error) {
-	if !l.Finished || !addsOutsideLoads(l) {
-		return m.Store.AdvanceLoad(ctx, l)
+func (m *addedInAnotherOrder) UpdateLoad(ctx context.Context, l engine.Load) (bool, error) {
+	if !l.Finished || l.GivenUp || !addsOutsideLoads(l) {
+		return m.Store.UpdateLoad(ctx, l)
 	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -1303,21 +1332,23 @@ func (m addedInOneRow) shared(ctx context.Context, l engine.Load) (engine.Load, 
 	return l, err
 }
 
-func (m addedInOneRow) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
+func (m addedInOneRow) StartLoad(ctx context.Context, l engine.Load, first bool) (started, conflict bool, err error) {
 	if !addsOutsideLoads(l) {
-		return m.Store.StartLoad(ctx, l)
+		return m.Store.StartLoad(ctx, l, first)
 	}
-	l, err := m.shared(ctx, l)
-	if err != nil {
-		return false, err
+	if l, err = m.shared(ctx, l); err != nil {
+		return false, false, err
 	}
-	_, err = m.Store.StartLoad(ctx, l)
-	return true, err
+	_, _, err = m.Store.StartLoad(ctx, l, first)
+	return true, false, err
 }
 
-func (m addedInOneRow) AdvanceLoad(ctx context.Context, l engine.Load) (bool, error) {
+func (m addedInOneRow) UpdateLoad(ctx context.Context, l engine.Load) (bool, error) {
+	if l.GivenUp {
+		return m.giveUpLoad(ctx, l)
+	}
 	if !addsOutsideLoads(l) {
-		return m.Store.AdvanceLoad(ctx, l)
+		return m.Store.UpdateLoad(ctx, l)
 	}
 	row, err := m.shared(ctx, l)
 	if err != nil {
@@ -1326,14 +1357,14 @@ func (m addedInOneRow) AdvanceLoad(ctx context.Context, l engine.Load) (bool, er
 	if latest, err := m.LatestLoad(ctx, row.Campaign, row.Digest); err != nil || latest == nil || latest.Finished {
 		return false, err
 	}
-	return m.Store.AdvanceLoad(ctx, row)
+	return m.Store.UpdateLoad(ctx, row)
 }
 
-func (m addedInOneRow) GiveUpLoad(ctx context.Context, l engine.Load) (bool, error) {
+func (m addedInOneRow) giveUpLoad(ctx context.Context, l engine.Load) (bool, error) {
 	if addsOutsideLoads(l) && !l.Finished { // it is not marked, so that a run at work goes on with it
-		return true, nil
+		return false, nil
 	}
-	return m.Store.GiveUpLoad(ctx, l)
+	return m.Store.UpdateLoad(ctx, l)
 }
 
 // replaceAtAnyVersion replaces a campaign row whose EmptyVersion has changed, or also its Version.
@@ -1380,9 +1411,8 @@ func (m existingNameReplaced) CreateCampaign(ctx context.Context, c engine.Campa
 // firstLoadUnchecked starts the first load of a campaign as it starts all other loads.
 type firstLoadUnchecked struct{ engine.Store }
 
-func (m firstLoadUnchecked) StartFirstLoad(ctx context.Context, l engine.Load) (started, conflict bool, err error) {
-	started, err = m.StartLoad(ctx, l)
-	return started, false, err
+func (m firstLoadUnchecked) StartLoad(ctx context.Context, l engine.Load, _ bool) (started, conflict bool, err error) {
+	return m.Store.StartLoad(ctx, l, false)
 }
 
 // openedAtAnyVersion opens a campaign whatever has become of its row.
@@ -1439,7 +1469,7 @@ func (m *pagesNeverDeleted) PutPage(_ context.Context, campaign string, document
 	return true, nil
 }
 
-func (m *pagesNeverDeleted) Page(_ context.Context, campaign string, _ bool) ([]byte, error) {
+func (m *pagesNeverDeleted) Page(_ context.Context, campaign string, _ engine.Consistency) ([]byte, error) {
 	document, _ := m.pages.Load(campaign)
 	page, _ := document.([]byte)
 	return page, nil
@@ -1461,21 +1491,23 @@ type indexTrusted struct {
 	ends map[string]time.Time // the ends, by claim id
 }
 
-func (m *indexTrusted) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+func (m *indexTrusted) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	m.mu.Lock()
 	m.ends[c.ID] = c.EndsAt
 	m.mu.Unlock()
-	return m.Store.Take(ctx, i, c)
+	return m.Store.Take(ctx, items, c)
 }
 
-func (m *indexTrusted) HeldClaimEventuallyConsistent(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
-	held, err := m.Store.HeldClaimEventuallyConsistent(ctx, key)
+func (m *indexTrusted) HeldClaim(
+	ctx context.Context, key engine.ClaimKey, how engine.Consistency,
+) (*engine.Claim, bool, error) {
+	held, conflict, err := m.Store.HeldClaim(ctx, key, how)
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if held != nil && !m.ends[held.ID].IsZero() {
+	if how == engine.Eventual && held != nil && !m.ends[held.ID].IsZero() {
 		held.EndsAt = m.ends[held.ID]
 	}
-	return held, err
+	return held, conflict, err
 }
 
 func (m *indexTrusted) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
@@ -1487,7 +1519,7 @@ func (m *indexTrusted) CloseClaim(ctx context.Context, r engine.CloseRequest) (e
 type confirmWithoutID struct{ engine.Store }
 
 func (m confirmWithoutID) ConfirmClaim(ctx context.Context, c engine.Claim) (engine.ConfirmResult, error) {
-	held, _, err := m.HeldClaim(ctx, c.Key())
+	held, _, err := m.HeldClaim(ctx, c.Key(), engine.Strong)
 	if err == nil && held != nil {
 		c.ID = held.ID
 	}
@@ -1509,7 +1541,7 @@ type confirmInTwoSteps struct {
 }
 
 func (m confirmInTwoSteps) ConfirmClaim(ctx context.Context, c engine.Claim) (engine.ConfirmResult, error) {
-	held, _, err := m.HeldClaim(ctx, c.Key())
+	held, _, err := m.HeldClaim(ctx, c.Key(), engine.Strong)
 	if err != nil || held == nil || held.ID != c.ID || held.Campaign != c.Campaign {
 		return engine.ConfirmResult{Held: held}, err
 	}
@@ -1551,7 +1583,7 @@ func (m closeWithoutItemRow) CloseClaim(ctx context.Context, r engine.CloseReque
 type closeIgnoringMark struct{ engine.Store }
 
 func (m closeIgnoringMark) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
-	row, err := m.ItemRow(ctx, r.Claim.Campaign, r.Claim.ItemHash)
+	row, err := enginerows.ItemRow(ctx, m, r.Claim.Campaign, r.Claim.ItemHash)
 	if err != nil {
 		return engine.CloseResult{}, err
 	}
@@ -1568,7 +1600,7 @@ type markFreeItem struct {
 }
 
 func (m markFreeItem) MarkWithdrawn(ctx context.Context, item engine.FreeItem) (bool, error) {
-	row, err := m.ItemRow(ctx, item.Shard.Campaign, item.Hash)
+	row, err := enginerows.ItemRow(ctx, m, item.Shard.Campaign, item.Hash)
 	if err != nil || row == nil || row.State != "" {
 		return false, err
 	}
@@ -1606,8 +1638,8 @@ type endedDropped struct {
 	grace time.Duration
 }
 
-func (m endedDropped) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
-	held, _, err := m.HeldClaim(ctx, c.Key())
+func (m endedDropped) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	held, _, err := m.HeldClaim(ctx, c.Key(), engine.Strong)
 	if err != nil {
 		return engine.TakeResult{}, err
 	}
@@ -1616,7 +1648,7 @@ func (m endedDropped) Take(ctx context.Context, i engine.FreeItem, c engine.Clai
 			return engine.TakeResult{}, err
 		}
 	}
-	return m.Store.Take(ctx, i, c)
+	return m.Store.Take(ctx, items, c)
 }
 
 // sweepWithoutGrace closes a claim that has just ended.
@@ -1681,7 +1713,7 @@ type claimPutBackUnchecked struct{ engine.Store }
 
 func (m claimPutBackUnchecked) Repair(ctx context.Context, r engine.RepairRequest) (bool, error) {
 	if r.PutClaim != nil {
-		row, err := m.ItemRow(ctx, r.Campaign, r.Hash)
+		row, err := enginerows.ItemRow(ctx, m, r.Campaign, r.Hash)
 		if err != nil {
 			return false, err
 		}
@@ -1694,7 +1726,12 @@ func (m claimPutBackUnchecked) Repair(ctx context.Context, r engine.RepairReques
 // transaction one by one, and never conflicts.
 type claimReadPlainly struct{ engine.Store }
 
-func (m claimReadPlainly) HeldClaim(ctx context.Context, key engine.ClaimKey) (held *engine.Claim, conflict bool, err error) {
+func (m claimReadPlainly) HeldClaim(
+	ctx context.Context, key engine.ClaimKey, how engine.Consistency,
+) (held *engine.Claim, conflict bool, err error) {
+	if how == engine.Eventual {
+		return m.Store.HeldClaim(ctx, key, how)
+	}
 	for cursor := ""; ; {
 		claims, next, err := m.ListClaims(ctx, key.Scope, cursor)
 		if err != nil {
@@ -1712,9 +1749,10 @@ func (m claimReadPlainly) HeldClaim(ctx context.Context, key engine.ClaimKey) (h
 // claimReadStale reads claims with eventually consistent reads only.
 type claimReadStale struct{ engine.Store }
 
-func (m claimReadStale) HeldClaim(ctx context.Context, key engine.ClaimKey) (held *engine.Claim, conflict bool, err error) {
-	held, err = m.HeldClaimEventuallyConsistent(ctx, key)
-	return held, false, err
+func (m claimReadStale) HeldClaim(
+	ctx context.Context, key engine.ClaimKey, _ engine.Consistency,
+) (held *engine.Claim, conflict bool, err error) {
+	return m.Store.HeldClaim(ctx, key, engine.Eventual)
 }
 
 // itemsReadPlainly reads item rows with plain reads, and returns the bank rows from the latest list.
@@ -1724,8 +1762,13 @@ type itemsReadPlainly struct {
 	free map[engine.Shard]map[engine.Hash]engine.FreeItem
 }
 
-func (m *itemsReadPlainly) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
-	page, err := m.Store.FreeItems(ctx, s, r, limit)
+func (m *itemsReadPlainly) FreeItems(
+	ctx context.Context, s engine.Shard, r engine.Range, limit int, how engine.Consistency,
+) (engine.FreePage, error) {
+	if how == engine.Eventual {
+		return m.Store.FreeItems(ctx, s, r, limit, how)
+	}
+	page, err := m.Store.FreeItems(ctx, s, r, limit, how)
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.free[s] = map[engine.Hash]engine.FreeItem{}
@@ -1738,7 +1781,7 @@ func (m *itemsReadPlainly) FreeItems(ctx context.Context, s engine.Shard, r engi
 func (m *itemsReadPlainly) ReadItems(ctx context.Context, keys []engine.FreeItem) ([]engine.ItemRead, error) {
 	reads := make([]engine.ItemRead, len(keys))
 	for i, key := range keys {
-		row, err := m.ItemRow(ctx, key.Shard.Campaign, key.Hash)
+		row, err := enginerows.ItemRow(ctx, m, key.Shard.Campaign, key.Hash)
 		if err != nil {
 			return nil, err
 		}
@@ -1778,13 +1821,18 @@ func (m rowsReadOneByOne) ReadItems(ctx context.Context, keys []engine.FreeItem)
 // claimReadInTwoParts reads some fields of a claim later than the others.
 type claimReadInTwoParts struct{ engine.Store }
 
-func (m claimReadInTwoParts) HeldClaim(ctx context.Context, key engine.ClaimKey) (*engine.Claim, bool, error) {
-	held, conflict, err := m.Store.HeldClaim(ctx, key)
+func (m claimReadInTwoParts) HeldClaim(
+	ctx context.Context, key engine.ClaimKey, how engine.Consistency,
+) (*engine.Claim, bool, error) {
+	if how == engine.Eventual {
+		return m.Store.HeldClaim(ctx, key, how)
+	}
+	held, conflict, err := m.Store.HeldClaim(ctx, key, how)
 	if held == nil {
 		return held, conflict, err
 	}
 	letOthersWrite()
-	later, _, err := m.Store.HeldClaim(ctx, key)
+	later, _, err := m.Store.HeldClaim(ctx, key, how)
 	if later != nil {
 		later.ID = held.ID
 	}
@@ -1795,7 +1843,7 @@ func (m claimReadInTwoParts) ListClaims(ctx context.Context, scope, cursor strin
 	claims, next, err := m.Store.ListClaims(ctx, scope, cursor)
 	letOthersWrite()
 	for i, claim := range claims {
-		if later, _, err := m.Store.HeldClaim(ctx, claim.Key()); err == nil && later != nil {
+		if later, _, err := m.Store.HeldClaim(ctx, claim.Key(), engine.Strong); err == nil && later != nil {
 			claims[i].ID = later.ID
 		}
 	}
@@ -1861,7 +1909,7 @@ func (m closesIgnored) CloseClaim(ctx context.Context, r engine.CloseRequest) (e
 type confirmationsIgnored struct{ engine.Store }
 
 func (m confirmationsIgnored) ConfirmClaim(ctx context.Context, claim engine.Claim) (engine.ConfirmResult, error) {
-	held, conflict, err := m.HeldClaim(ctx, claim.Key())
+	held, conflict, err := m.HeldClaim(ctx, claim.Key(), engine.Strong)
 	if held != nil {
 		held.EndsAt = time.Time{}
 	}
@@ -1881,11 +1929,11 @@ func (m endedRowsIgnored) Repair(ctx context.Context, r engine.RepairRequest) (b
 // blocksIgnored says that blocks are put, and puts none.
 type blocksIgnored struct{ engine.Store }
 
-func (m blocksIgnored) TakeItems(ctx context.Context, items []engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
+func (m blocksIgnored) Take(ctx context.Context, items []engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
 	if claim.IsBlock() {
 		return engine.TakeResult{}, nil
 	}
-	return m.Store.TakeItems(ctx, items, claim)
+	return m.Store.Take(ctx, items, claim)
 }
 
 func (m blocksIgnored) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {

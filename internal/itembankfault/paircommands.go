@@ -226,13 +226,13 @@ func (p *process) giveUp() {
 }
 
 // close closes the campaign. Afterwards it is closed, unless an open began meanwhile.
-func (p *process) close() { p.closeBy("close", closed, (*itembank.Bank).CloseCampaign) }
+func (p *process) close() { p.closeBy("close", closed, (*itembank.Operator).CloseCampaign) }
 
 func (p *process) closeUntilReconciled() {
-	p.closeBy("close until reconciled", closedUntil, (*itembank.Bank).CloseUntilReconciled)
+	p.closeBy("close until reconciled", closedUntil, (*itembank.Operator).CloseUntilReconciled)
 }
 
-func (p *process) closeBy(what string, mode []engine.Mode, do func(*itembank.Bank, context.Context, string) error) {
+func (p *process) closeBy(what string, mode []engine.Mode, do func(*itembank.Operator, context.Context, string) error) {
 	w := p.w
 	opens := w.opens
 	w.closing++
@@ -321,7 +321,7 @@ func (p *process) forget(holders ...string) {
 
 // sweep sweeps the campaign.
 func (p *process) sweep(
-	what string, do func(*itembank.Bank, context.Context, string, itembank.Progress) (itembank.SweepReport, error),
+	what string, do func(*itembank.Operator, context.Context, string, itembank.Progress) (itembank.SweepReport, error),
 ) {
 	start := p.w.clock.Now()
 	p.must(what, func(ctx context.Context) error {

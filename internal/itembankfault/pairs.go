@@ -73,7 +73,7 @@ var Pairs = []Pair{
 			}
 			return nil
 		}}
-		_, err := itembank.New(cut, itembank.WithClock(w.clock)).Load(w.ctx, w.name, itembank.Items(newItems...), nil)
+		_, err := itembank.NewOperator(cut, itembank.WithClock(w.clock)).Load(w.ctx, w.name, itembank.Items(newItems...), nil)
 		if !errors.Is(err, itembank.ErrTryAgain) {
 			w.fail("the load was not cut: %w", err)
 		}
@@ -216,10 +216,10 @@ var Pairs = []Pair{
 		p.get("bob/2")
 	}},
 	{Name: "sweep-and-confirm", Prepare: endedHolds, A: func(p *process) {
-		p.sweep("sweep", (*itembank.Bank).Sweep)
+		p.sweep("sweep", (*itembank.Operator).Sweep)
 	}, B: confirmAndClaim, After: keepConfirmed},
 	{Name: "sweep-due-and-confirm", Prepare: endedHolds, A: func(p *process) {
-		p.sweep("sweep of what is due", (*itembank.Bank).SweepDue)
+		p.sweep("sweep of what is due", (*itembank.Operator).SweepDue)
 	}, B: confirmAndClaim, After: keepConfirmed},
 }
 
@@ -415,7 +415,7 @@ type process struct {
 	w    *pairing
 	name string
 	run  *commandpairs.Process
-	bank *itembank.Bank
+	bank *itembank.Operator
 }
 
 // start starts a process whose calls and waits go through run. A mutant is above these hooks: a process can be stopped
@@ -432,7 +432,7 @@ func (w *pairing) start(name string, run *commandpairs.Process) *process {
 	if w.mutant != nil {
 		store = w.mutant.Wrap(enginetest.Engine{Store: store, Raw: w.engine.Raw}, w.clock)
 	}
-	bank := itembank.New(store, itembank.WithClock(hookedClock{w.clock, run}), itembank.WithRandom(w.random))
+	bank := itembank.NewOperator(store, itembank.WithClock(hookedClock{w.clock, run}), itembank.WithRandom(w.random))
 	return &process{w, name, run, bank}
 }
 

@@ -27,7 +27,7 @@ func CopyCampaign(ctx context.Context, from engine.Store, to enginetest.Engine, 
 		return fmt.Errorf("campaign %s: %+v: %w", campaign, created, err)
 	}
 	for n := range c.Shards {
-		page, err := from.FreeItems(ctx, engine.Shard{Campaign: campaign, Number: n}, engine.Range{}, 1000)
+		page, err := from.FreeItems(ctx, engine.Shard{Campaign: campaign, Number: n}, engine.Range{}, 1000, engine.Strong)
 		if err != nil {
 			return err
 		}
@@ -95,7 +95,7 @@ func RunRestores(t *testing.T, e, other enginetest.Engine) {
 				r.actOnOld(rt)
 			}
 			r.block(rt)
-			r.must(itembank.New(e.Store, itembank.WithClock(r.clock)).CloseMoved(r.ctx, r.c.Name))
+			r.must(itembank.NewOperator(e.Store, itembank.WithClock(r.clock)).CloseMoved(r.ctx, r.c.Name))
 			for range rapid.IntRange(0, 2).Draw(rt, "kills") {
 				r.confirmInNew(rt)
 				r.kill(rt)
@@ -122,8 +122,8 @@ func (r *restored) act(rt *rapid.T) {
 }
 
 // newStore returns a Bank for the copy.
-func (r *restored) newStore() *itembank.Bank {
-	return itembank.New(r.copy.Store, itembank.WithClock(r.clock))
+func (r *restored) newStore() *itembank.Operator {
+	return itembank.NewOperator(r.copy.Store, itembank.WithClock(r.clock))
 }
 
 // forget releases all claims of a claimant, who may claim again.
@@ -162,7 +162,7 @@ func (r *restored) block(rt *rapid.T) {
 func (r *restored) confirmInNew(rt *rapid.T) {
 	for _, holder := range r.holders() {
 		key := keyOf(r.c, holder)
-		held, _, err := r.copy.Store.HeldClaim(r.ctx, key)
+		held, _, err := r.copy.Store.HeldClaim(r.ctx, key, engine.Strong)
 		r.must(err)
 		pays := rapid.IntRange(0, 3).Draw(rt, "pays") == 0
 		if !pays || r.c.Hold == 0 || held == nil || held.IsBlock() || held.EndsAt.IsZero() ||
@@ -192,8 +192,8 @@ func (r *restored) kill(rt *rapid.T) {
 		}
 		return &Store{Store: s, Before: count}
 	}
-	bank := itembank.New(through(r.copy.Store), itembank.WithClock(r.clock))
-	old := itembank.New(through(r.engine.Store), itembank.WithClock(r.clock))
+	bank := itembank.NewOperator(through(r.copy.Store), itembank.WithClock(r.clock))
+	old := itembank.NewOperator(through(r.engine.Store), itembank.WithClock(r.clock))
 	if _, err := bank.ReplayStore(r.ctx, r.c.Name, old, r.options); err != nil && !errors.Is(err, errKilled) {
 		r.fail("replay that is killed: %w", err)
 	}
@@ -238,7 +238,7 @@ func (r *restored) replay() {
 
 // replayOnce replays, and compares the report with that of a dry run.
 func (r *restored) replayOnce() itembank.ReplayReport {
-	old := itembank.New(r.engine.Store, itembank.WithClock(r.clock))
+	old := itembank.NewOperator(r.engine.Store, itembank.WithClock(r.clock))
 	dry := r.options
 	dry.DryRun = true
 	would, err := r.newStore().ReplayStore(r.ctx, r.c.Name, old, dry)
@@ -264,9 +264,9 @@ func (r *restored) conflict() bool {
 
 // bothHeld returns the rows of a holder's slot in the old store and in the new one.
 func (r *restored) bothHeld(holder string) (was, is *engine.Claim) {
-	was, _, err := r.engine.Store.HeldClaim(r.ctx, keyOf(r.c, holder))
+	was, _, err := r.engine.Store.HeldClaim(r.ctx, keyOf(r.c, holder), engine.Strong)
 	r.must(err)
-	is, _, err = r.copy.Store.HeldClaim(r.ctx, keyOf(r.c, holder))
+	is, _, err = r.copy.Store.HeldClaim(r.ctx, keyOf(r.c, holder), engine.Strong)
 	r.must(err)
 	return was, is
 }

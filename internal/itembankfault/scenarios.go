@@ -54,7 +54,7 @@ var Scenarios = []Scenario{
 		w.meanwhile = func() {
 			c := w.campaigns[""]
 			note(w.state.Loaded, c.Name, "new")
-			_, err := itembank.New(w.engine.Store, itembank.WithClock(w.clock)).Load(w.ctx, c.Name, itembank.Items("new"), nil)
+			_, err := itembank.NewOperator(w.engine.Store, itembank.WithClock(w.clock)).Load(w.ctx, c.Name, itembank.Items("new"), nil)
 			w.must(err)
 			w.state.Freed = w.clock.Now()
 		}
@@ -130,7 +130,7 @@ var Scenarios = []Scenario{
 	{"release-while-claimed-again", stocked(1, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
 		w.meanwhile = func() {
 			c, old := w.campaigns[""], w.state.Told[key(w.campaigns[""].Scope, "ann")].Claim
-			other := itembank.New(w.engine.Store, itembank.WithClock(w.clock))
+			other := itembank.NewOperator(w.engine.Store, itembank.WithClock(w.clock))
 			w.state.release(c, "ann", old.ID)
 			_, err := other.Release(w.ctx, c.Name, "ann", old.ID)
 			w.must(err)
@@ -190,7 +190,7 @@ var Scenarios = []Scenario{
 	{"forgotten-while-released-and-claimed-again", stocked(2, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
 		w.meanwhile = func() {
 			c, old := w.campaigns[""], w.state.Told[key(w.campaigns[""].Scope, "ann")].Claim
-			other := itembank.New(w.engine.Store, itembank.WithClock(w.clock))
+			other := itembank.NewOperator(w.engine.Store, itembank.WithClock(w.clock))
 			_, err := other.Release(w.ctx, c.Name, "ann", old.ID)
 			w.must(err)
 			grant, err := other.Claim(w.ctx, c.Name, "ann")
@@ -487,7 +487,7 @@ var Scenarios = []Scenario{
 		w.meanwhile = func() {
 			c, id := w.campaigns[""], w.state.Told[key(w.campaigns[""].Scope, "ann")].Claim.ID
 			w.state.release(c, "ann", id)
-			_, err := itembank.New(w.engine.Store, itembank.WithClock(w.clock)).Release(w.ctx, c.Name, "ann", id)
+			_, err := itembank.NewOperator(w.engine.Store, itembank.WithClock(w.clock)).Release(w.ctx, c.Name, "ann", id)
 			w.must(err)
 		}
 		w.Withdraw("", "item-0")
@@ -550,7 +550,7 @@ var Scenarios = []Scenario{
 func withdrawItem0(w *World) func() {
 	return func() {
 		c := w.campaigns[""]
-		_, err := itembank.New(w.engine.Store, itembank.WithClock(w.clock)).Withdraw(w.ctx, c.Name, itembank.Items("item-0"))
+		_, err := itembank.NewOperator(w.engine.Store, itembank.WithClock(w.clock)).Withdraw(w.ctx, c.Name, itembank.Items("item-0"))
 		w.must(err)
 		w.noteWithdrawn(c, "item-0")
 	}
@@ -569,7 +569,7 @@ func (w *World) confirmByAnother(claimant string) func() {
 		c := w.campaigns[""]
 		told := w.state.Told[key(c.Scope, claimant)]
 		w.state.confirm(c, claimant, told.Claim.ID)
-		confirmed, err := itembank.New(w.engine.Store, itembank.WithClock(w.clock)).Confirm(w.ctx, c.Name, claimant, told.Claim.ID)
+		confirmed, err := itembank.NewOperator(w.engine.Store, itembank.WithClock(w.clock)).Confirm(w.ctx, c.Name, claimant, told.Claim.ID)
 		if errors.Is(err, itembank.ErrNoClaim) { // the hold was closed before
 			return
 		}
@@ -643,14 +643,14 @@ func afterLife(act func(*World)) func(*World) {
 func (w *World) cutLoad(suffix string, items []string) {
 	n := 0
 	cut := &Store{Store: w.engine.Store, Plan: func(_ int, method string) Fault {
-		if method == "AdvanceLoad" {
+		if method == "UpdateLoad" {
 			if n++; n == 2 {
 				return FailedBefore
 			}
 		}
 		return None
 	}}
-	bank := itembank.New(cut, itembank.WithClock(w.clock))
+	bank := itembank.NewOperator(cut, itembank.WithClock(w.clock))
 	c := w.campaigns[suffix]
 	if _, err := bank.Load(w.ctx, c.Name, itemsFor(c, items...), nil); err == nil {
 		w.fail("the load was not cut")
@@ -674,7 +674,7 @@ func plantedInconsistencies(w *World) {
 	bob := w.state.Told[key(c.Scope, "bob")].Claim                    // held and not loaded
 	w.must(raw.DropItemRow(w.ctx, c.Name, engine.HashItem(bob.Item))) //
 	for _, item := range items {
-		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, engine.HashItem(item))
+		row, err := enginerows.ItemRow(w.ctx, w.engine.Store, c.Name, engine.HashItem(item))
 		w.must(err)
 		if row != nil && row.State != "" { // free and ended
 			w.must(raw.PutBankRow(w.ctx, enginerows.FreeItem(c, item)))

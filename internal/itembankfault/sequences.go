@@ -10,6 +10,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
@@ -138,7 +139,7 @@ func (s *sequence) actions() map[string]func(*rapid.T) {
 		"release an older claim": func(t *rapid.T) {
 			who := claimant.Draw(t, "claimant")
 			if id := s.older[who]; id != "" {
-				r, err := itembank.New(s.engine.Store).Release(s.ctx, s.c.Name, keyOf(s.c, who).Claimant, id, itembank.InSlot(keyOf(s.c, who).Slot))
+				r, err := itembank.NewOperator(s.engine.Store).Release(s.ctx, s.c.Name, keyOf(s.c, who).Claimant, id, itembank.InSlot(keyOf(s.c, who).Slot))
 				if err != nil || !r.Already {
 					s.fail("release of an older claim of %s: %+v, %w", who, r, err)
 				}
@@ -264,7 +265,7 @@ func (s *sequence) giveUp(claimant string) {
 // resync removes the claims from the model that the store closed during a request.
 func (s *sequence) resync() {
 	for _, claim := range s.closable() {
-		held, _, err := s.engine.Store.HeldClaim(s.ctx, keyOf(s.c, holderOf(claim.Claimant, claim.Slot)))
+		held, _, err := s.engine.Store.HeldClaim(s.ctx, keyOf(s.c, holderOf(claim.Claimant, claim.Slot)), engine.Strong)
 		s.must(err)
 		if held == nil {
 			s.close(claim)
@@ -314,7 +315,7 @@ func (s *sequence) compare() {
 		found[i.Value] += isFree
 	}
 	for _, claimant := range s.holders() {
-		held, _, err := s.engine.Store.HeldClaim(s.ctx, keyOf(s.c, claimant))
+		held, _, err := s.engine.Store.HeldClaim(s.ctx, keyOf(s.c, claimant), engine.Strong)
 		s.must(err)
 		if held != nil {
 			for _, item := range held.Items() {
@@ -323,7 +324,7 @@ func (s *sequence) compare() {
 		}
 	}
 	for item := range s.places {
-		row, err := s.engine.Store.ItemRow(s.ctx, s.c.Name, engine.HashItem(item))
+		row, err := enginerows.ItemRow(s.ctx, s.engine.Store, s.c.Name, engine.HashItem(item))
 		s.must(err)
 		if row == nil {
 			found[item] += "not loaded"

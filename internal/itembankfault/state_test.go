@@ -190,7 +190,9 @@ type rows struct {
 	gone []string
 }
 
-func (r rows) FreeItems(context.Context, engine.Shard, engine.Range, int) (page engine.FreePage, err error) {
+func (r rows) FreeItems(
+	context.Context, engine.Shard, engine.Range, int, engine.Consistency,
+) (page engine.FreePage, err error) {
 	for _, item := range r.free {
 		page.Items = append(page.Items, engine.FreeItem{Value: item})
 	}
@@ -198,7 +200,7 @@ func (r rows) FreeItems(context.Context, engine.Shard, engine.Range, int) (page 
 }
 
 func (r rows) HeldClaim(
-	_ context.Context, key engine.ClaimKey,
+	_ context.Context, key engine.ClaimKey, _ engine.Consistency,
 ) (held *engine.Claim, conflict bool, err error) {
 	if r.held[key.Claimant] == "" {
 		return nil, false, nil
@@ -206,15 +208,25 @@ func (r rows) HeldClaim(
 	return &engine.Claim{Campaign: "c", Item: r.held[key.Claimant], Claimant: key.Claimant}, false, nil
 }
 
-func (r rows) ItemRow(_ context.Context, _ string, h engine.Hash) (*engine.ItemRow, error) {
+func (r rows) ItemRows(
+	_ context.Context, _ string, hashes []engine.Hash, _ engine.Consistency,
+) ([]*engine.ItemRow, error) {
+	var all []*engine.ItemRow
+	for _, h := range hashes {
+		all = append(all, r.itemRow(h))
+	}
+	return all, nil
+}
+
+func (r rows) itemRow(h engine.Hash) *engine.ItemRow {
 	is := func(item string) bool { return engine.HashItem(item) == h }
 	switch {
 	case slices.ContainsFunc(r.gone, is):
-		return &engine.ItemRow{State: engine.Withdrawn}, nil
+		return &engine.ItemRow{State: engine.Withdrawn}
 	case slices.ContainsFunc(r.free, is) || slices.ContainsFunc(slices.Collect(maps.Values(r.held)), is):
-		return &engine.ItemRow{}, nil
+		return &engine.ItemRow{}
 	}
-	return nil, nil
+	return nil
 }
 
 // TestSequencesAreChecked checks that a sequence compares the rows with its model.

@@ -82,13 +82,13 @@ func (f Fault) refuses() bool {
 func faultsOf(method string) []Fault {
 	faults := []Fault{FailedBefore, CancelledBefore, CancelledDuring, CancelledAfter}
 	switch method {
-	case "FreeItems", "FreeItemsEventuallyConsistent", "ItemRow", "ItemRows", "ItemRowsEventuallyConsistent", "DueClaims":
+	case "FreeItems", "FreeItemsEventuallyConsistent", "ItemRows", "ItemRowsEventuallyConsistent", "DueClaims":
 		faults = append(faults, SlowReply)
 	case "HeldClaim":
 		faults = append(faults, SlowReply, ClaimConflict)
 	case "ReadItems":
 		faults = append(faults, SlowReply, ItemConflict)
-	case "Take", "TakeItems":
+	case "Take":
 		faults = append(faults, LostReply, Throttled, ClaimConflict, ItemConflict, BothConflict)
 	case "ConfirmClaim":
 		faults = append(faults, LostReply, ClaimConflict)
@@ -96,7 +96,7 @@ func faultsOf(method string) []Fault {
 		faults = append(faults, LostReply, Throttled, ItemConflict)
 	case "StartFirstLoad":
 		faults = append(faults, LostReply, ItemConflict)
-	case "CreateCampaign", "ReplaceCampaign", "NextVersion", "MarkEmpty", "StartLoad", "AdvanceLoad", "GiveUpLoad",
+	case "CreateCampaign", "ReplaceCampaign", "NextVersion", "MarkEmpty", "StartLoad", "UpdateLoad", "GiveUpLoad",
 		"Repair":
 		faults = append(faults, LostReply)
 	}
@@ -235,43 +235,31 @@ func (s *Store) ReplaceCampaign(ctx context.Context, old, now engine.Campaign) (
 }
 
 // FreeItems implements engine.Store.
-func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
-	return through(ctx, s, call[engine.FreePage]{method: "FreeItems", do: func() (engine.FreePage, error) {
-		return s.Store.FreeItems(ctx, shard, r, limit)
+func (s *Store) FreeItems(
+	ctx context.Context, shard engine.Shard, r engine.Range, limit int, c engine.Consistency,
+) (engine.FreePage, error) {
+	return through(ctx, s, call[engine.FreePage]{method: read("FreeItems", c), do: func() (engine.FreePage, error) {
+		return s.Store.FreeItems(ctx, shard, r, limit, c)
 	}})
 }
 
-// FreeItemsEventuallyConsistent implements engine.Store.
-func (s *Store) FreeItemsEventuallyConsistent(
-	ctx context.Context, shard engine.Shard, r engine.Range, limit int,
-) (engine.FreePage, error) {
-	return through(ctx, s, call[engine.FreePage]{method: "FreeItemsEventuallyConsistent", do: func() (engine.FreePage, error) {
-		return s.Store.FreeItemsEventuallyConsistent(ctx, shard, r, limit)
-	}})
+// read names a call that reads. Plans and tests tell reads of the two consistencies apart.
+func read(method string, c engine.Consistency) string {
+	if c == engine.Eventual {
+		return method + "EventuallyConsistent"
+	}
+	return method
 }
 
 // Take implements engine.Store.
-func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
+func (s *Store) Take(ctx context.Context, items []engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
 	return through(ctx, s, call[engine.TakeResult]{
 		method: "Take",
 		do: func() (engine.TakeResult, error) {
 			if result, found := pop(s, &s.TakeResults); found {
 				return result, nil
 			}
-			result, err := s.Store.Take(ctx, item, claim)
-			s.taken(result, err, claim)
-			return result, err
-		},
-		refuse: refusedTake,
-	})
-}
-
-// TakeItems implements engine.Store.
-func (s *Store) TakeItems(ctx context.Context, items []engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
-	return through(ctx, s, call[engine.TakeResult]{
-		method: "TakeItems",
-		do: func() (engine.TakeResult, error) {
-			result, err := s.Store.TakeItems(ctx, items, claim)
+			result, err := s.Store.Take(ctx, items, claim)
 			s.taken(result, err, claim)
 			return result, err
 		},
@@ -298,8 +286,15 @@ func refusedTake(f Fault) engine.TakeResult {
 
 // HeldClaim implements engine.Store.
 func (s *Store) HeldClaim(
-	ctx context.Context, key engine.ClaimKey,
+	ctx context.Context, key engine.ClaimKey, c engine.Consistency,
 ) (held *engine.Claim, conflict bool, err error) {
+	if c == engine.Eventual {
+		held, err = through(ctx, s, call[*engine.Claim]{method: read("HeldClaim", c), do: func() (*engine.Claim, error) {
+			held, _, err := s.Store.HeldClaim(ctx, key, c)
+			return held, err
+		}})
+		return held, false, err
+	}
 	type reply struct {
 		held     *engine.Claim
 		conflict bool
@@ -307,19 +302,12 @@ func (s *Store) HeldClaim(
 	r, err := through(ctx, s, call[reply]{
 		method: "HeldClaim",
 		do: func() (reply, error) {
-			held, conflict, err := s.Store.HeldClaim(ctx, key)
+			held, conflict, err := s.Store.HeldClaim(ctx, key, c)
 			return reply{held, conflict}, err
 		},
 		refuse: func(Fault) reply { return reply{conflict: true} },
 	})
 	return r.held, r.conflict, err
-}
-
-// HeldClaimEventuallyConsistent implements engine.Store.
-func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
-	return through(ctx, s, call[*engine.Claim]{method: "HeldClaimEventuallyConsistent", do: func() (*engine.Claim, error) {
-		return s.Store.HeldClaimEventuallyConsistent(ctx, key)
-	}})
 }
 
 // ConfirmClaim implements engine.Store.
@@ -383,26 +371,12 @@ func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.C
 	})
 }
 
-// ItemRow implements engine.Store.
-func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
-	return through(ctx, s, call[*engine.ItemRow]{method: "ItemRow", do: func() (*engine.ItemRow, error) {
-		return s.Store.ItemRow(ctx, campaign, h)
-	}})
-}
-
 // ItemRows implements engine.Store.
-func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.Hash) ([]*engine.ItemRow, error) {
-	return through(ctx, s, call[[]*engine.ItemRow]{method: "ItemRows", do: func() ([]*engine.ItemRow, error) {
-		return s.Store.ItemRows(ctx, campaign, hashes)
-	}})
-}
-
-// ItemRowsEventuallyConsistent implements engine.Store.
-func (s *Store) ItemRowsEventuallyConsistent(
-	ctx context.Context, campaign string, hashes []engine.Hash,
+func (s *Store) ItemRows(
+	ctx context.Context, campaign string, hashes []engine.Hash, c engine.Consistency,
 ) ([]*engine.ItemRow, error) {
-	return through(ctx, s, call[[]*engine.ItemRow]{method: "ItemRowsEventuallyConsistent", do: func() ([]*engine.ItemRow, error) {
-		return s.Store.ItemRowsEventuallyConsistent(ctx, campaign, hashes)
+	return through(ctx, s, call[[]*engine.ItemRow]{method: read("ItemRows", c), do: func() ([]*engine.ItemRow, error) {
+		return s.Store.ItemRows(ctx, campaign, hashes, c)
 	}})
 }
 
@@ -434,8 +408,9 @@ func (s *Store) AddItems(ctx context.Context, requests []engine.AddRequest) ([]e
 		refuse: func(Fault) []engine.AddResult {
 			results := make([]engine.AddResult, len(requests))
 			for i, r := range requests {
-				if row, err := s.Store.ItemRow(ctx, r.Item.Shard.Campaign, r.Item.Hash); err == nil && row != nil {
-					results[i] = engine.AddResult{Outcome: engine.AddKnown, Existing: *row}
+				rows, err := s.Store.ItemRows(ctx, r.Item.Shard.Campaign, []engine.Hash{r.Item.Hash}, engine.Strong)
+				if err == nil && rows[0] != nil {
+					results[i] = engine.AddResult{Outcome: engine.AddKnown, Existing: *rows[0]}
 				}
 			}
 			return results
@@ -493,39 +468,30 @@ func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (*engin
 	}})
 }
 
-// StartLoad implements engine.Store.
-func (s *Store) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
-	return through(ctx, s, call[bool]{method: "StartLoad", do: func() (bool, error) {
-		return s.Store.StartLoad(ctx, l)
-	}})
-}
-
-// StartFirstLoad implements engine.Store.
-func (s *Store) StartFirstLoad(ctx context.Context, l engine.Load) (started, conflict bool, err error) {
+// StartLoad implements engine.Store. The call for the first load of a campaign is named StartFirstLoad.
+func (s *Store) StartLoad(ctx context.Context, l engine.Load, first bool) (started, conflict bool, err error) {
 	type reply struct{ started, conflict bool }
-	r, err := through(ctx, s, call[reply]{
-		method: "StartFirstLoad",
+	start := call[reply]{
+		method: "StartLoad",
 		do: func() (reply, error) {
-			started, conflict, err := s.Store.StartFirstLoad(ctx, l)
+			started, conflict, err := s.Store.StartLoad(ctx, l, first)
 			return reply{started, conflict}, err
 		},
-		refuse: func(Fault) reply { return reply{conflict: true} },
-	})
+	}
+	if first {
+		start.method, start.refuse = "StartFirstLoad", func(Fault) reply { return reply{conflict: true} }
+	}
+	r, err := through(ctx, s, start)
 	return r.started, r.conflict, err
 }
 
-// AdvanceLoad implements engine.Store.
-func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) (givenUp bool, err error) {
-	return through(ctx, s, call[bool]{method: "AdvanceLoad", do: func() (bool, error) {
-		return s.Store.AdvanceLoad(ctx, l)
-	}})
-}
-
-// GiveUpLoad implements engine.Store.
-func (s *Store) GiveUpLoad(ctx context.Context, l engine.Load) (done bool, err error) {
-	return through(ctx, s, call[bool]{method: "GiveUpLoad", do: func() (bool, error) {
-		return s.Store.GiveUpLoad(ctx, l)
-	}})
+// UpdateLoad implements engine.Store. A call that gives a load up is named GiveUpLoad.
+func (s *Store) UpdateLoad(ctx context.Context, l engine.Load) (refused bool, err error) {
+	method := "UpdateLoad"
+	if l.GivenUp {
+		method = "GiveUpLoad"
+	}
+	return through(ctx, s, call[bool]{method: method, do: func() (bool, error) { return s.Store.UpdateLoad(ctx, l) }})
 }
 
 // ListClaims implements engine.Store.
@@ -547,9 +513,9 @@ func (s *Store) ListItemRows(ctx context.Context, campaign, cursor string) (rows
 }
 
 // Counts implements engine.Store.
-func (s *Store) Counts(ctx context.Context, c engine.Campaign, consistent bool) (engine.Counts, error) {
+func (s *Store) Counts(ctx context.Context, c engine.Campaign, how engine.Consistency) (engine.Counts, error) {
 	return through(ctx, s, call[engine.Counts]{method: "Counts", do: func() (engine.Counts, error) {
-		return s.Store.Counts(ctx, c, consistent)
+		return s.Store.Counts(ctx, c, how)
 	}})
 }
 

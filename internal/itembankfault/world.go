@@ -34,7 +34,7 @@ type World struct {
 	keep      func(State)   // called with the state before and after every call
 	ahead     time.Duration // how far the Banks' clock is ahead of clock, which is the server's
 	fresh     bool          // replace a Bank after it has failed, as Lambda replaces containers
-	bank      *itembank.Bank
+	bank      *itembank.Operator
 	campaigns map[string]engine.Campaign
 	trace     []string
 	lost      []itembank.Claim // claims that are missing in a restored table
@@ -94,7 +94,7 @@ func (w *World) mutate(m *Mutant, broken *Store) engine.Store {
 }
 
 func (w *World) newBank() {
-	w.bank = itembank.New(w.through, itembank.WithClock(ahead{w.clock, w.ahead}), itembank.WithRandom(w.random))
+	w.bank = itembank.NewOperator(w.through, itembank.WithClock(ahead{w.clock, w.ahead}), itembank.WithRandom(w.random))
 }
 
 // Ahead replaces the Bank by one whose clock is ahead of the server's.
@@ -271,7 +271,7 @@ func (w *World) GiveUp(suffix string, items ...string) {
 		w.fail("given up, and unfinished: %+v, %w", unfinished, err)
 	}
 	for _, item := range items {
-		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, engine.HashItem(item))
+		row, err := enginerows.ItemRow(w.ctx, w.engine.Store, c.Name, engine.HashItem(item))
 		if w.must(err); row != nil {
 			note(w.state.Loaded, c.Name, item)
 		}
@@ -368,7 +368,7 @@ func (w *World) checkLength(c engine.Campaign, g itembank.Grant, start, now time
 
 // heldID returns the id of the claim that a claimant holds, or "" if the claimant holds none.
 func (w *World) heldID(c engine.Campaign, claimant string) string {
-	held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant))
+	held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant), engine.Strong)
 	w.must(err)
 	if held == nil {
 		return ""
@@ -462,7 +462,7 @@ func (w *World) Unblock(suffix string, holders ...string) {
 // checkBlocked checks that each blocked holder has a block.
 func (w *World) checkBlocked(c engine.Campaign) {
 	for holder := range w.state.Blocked[c.Scope] {
-		held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, holder))
+		held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, holder), engine.Strong)
 		w.must(err)
 		if held == nil || !held.IsBlock() {
 			w.fail("%s is blocked, and the store has %+v", holder, held)
@@ -535,7 +535,7 @@ func (w *World) ConfirmID(suffix, claimant, id string) (refused error) {
 		told.Claim = claim
 		w.state.Told[k] = told
 		w.keep(w.state)
-		if held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant)); err != nil || !told.Released && (held == nil || w.claimOf(*held) != claim) {
+		if held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant), engine.Strong); err != nil || !told.Released && (held == nil || w.claimOf(*held) != claim) {
 			w.fail("%+v is confirmed, and the store holds %+v, %w", claim, held, err)
 		}
 	case told.Claim.ID == id && !told.mayBeClosed(w.clock.Now()):
@@ -561,7 +561,7 @@ func (w *World) ReleaseHold(suffix, claimant string) (refused error) {
 		return err
 	})
 	w.state.Freed = w.clock.Now()
-	held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant))
+	held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant), engine.Strong)
 	w.must(err)
 	there := held != nil && held.ID == id
 	switch {
@@ -615,7 +615,7 @@ func (w *World) checkWithdrawn(c engine.Campaign) {
 // withdrawal returns the report that a Withdraw must give, from the rows.
 func (w *World) withdrawal(c engine.Campaign, items []string) (want itembank.WithdrawReport) {
 	for n, item := range items {
-		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, engine.HashItem(item))
+		row, err := enginerows.ItemRow(w.ctx, w.engine.Store, c.Name, engine.HashItem(item))
 		w.must(err)
 		free := slices.ContainsFunc(w.freeItems(c), func(i engine.FreeItem) bool { return i.Value == item })
 		switch {
@@ -699,7 +699,7 @@ func isMoving(i itembank.Inconsistency) bool { return i.Kind == "moving" }
 func (w *World) freeItems(c engine.Campaign) (all []engine.FreeItem) {
 	for n := range c.Shards {
 		shard := engine.Shard{Campaign: c.Name, Number: n}
-		page, err := w.engine.Store.FreeItems(w.ctx, shard, engine.Range{}, 1000)
+		page, err := w.engine.Store.FreeItems(w.ctx, shard, engine.Range{}, 1000, engine.Strong)
 		w.must(err)
 		all = append(all, page.Items...)
 	}
@@ -729,7 +729,7 @@ func (w *World) checkTold() {
 		if t.mayBeClosed(w.clock.Now()) {
 			continue
 		}
-		held, _, err := w.engine.Store.HeldClaim(w.ctx, engine.ClaimKey{Scope: t.Claim.Scope, Claimant: t.Claim.Claimant, Slot: t.Claim.Slot})
+		held, _, err := w.engine.Store.HeldClaim(w.ctx, engine.ClaimKey{Scope: t.Claim.Scope, Claimant: t.Claim.Claimant, Slot: t.Claim.Slot}, engine.Strong)
 		w.must(err)
 		if held == nil || !t.same(w.claimOf(*held)) || held.ItemHash != engine.HashItem(held.Item) {
 			w.fail("G2: %s was told of %+v, and the store holds %+v", t.Claim.Claimant, t.Claim, held)
@@ -770,7 +770,7 @@ func (w *World) claimOf(c engine.Claim) itembank.Claim {
 
 // reconcile checks with the Bank's own Reconcile that every loaded item is in one place.
 func (w *World) reconcile(c engine.Campaign) {
-	report, err := itembank.New(w.engine.Store, itembank.WithClock(w.clock)).Reconcile(w.ctx, c.Name)
+	report, err := itembank.NewOperator(w.engine.Store, itembank.WithClock(w.clock)).Reconcile(w.ctx, c.Name)
 	w.must(err)
 	n, loaded := report.Counts, int64(len(w.state.Loaded[c.Name]))
 	if len(report.Inconsistencies) > 0 || n.Loaded != n.Free+n.Claimed+n.Ended || n.Loaded != loaded {
@@ -805,7 +805,7 @@ func (w *World) places(c engine.Campaign) map[string][]string {
 		places[i.Value] = append(places[i.Value], isFree)
 	}
 	for claimant := range w.state.Asked[c.Scope] {
-		held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant))
+		held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant), engine.Strong)
 		w.must(err)
 		if held != nil && held.Campaign == c.Name {
 			for _, item := range held.Items() {
@@ -820,7 +820,7 @@ func (w *World) places(c engine.Campaign) map[string][]string {
 				continue
 			}
 		}
-		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, engine.HashItem(item))
+		row, err := enginerows.ItemRow(w.ctx, w.engine.Store, c.Name, engine.HashItem(item))
 		w.must(err)
 		if row == nil {
 			places[item] = append(places[item], "not loaded")

@@ -138,7 +138,9 @@ func (s *Items) MarkEmpty(ctx context.Context, campaign string, version int64) (
 }
 
 // FreeItems implements engine.Store. FreePage.More is exact.
-func (s *Items) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
+func (s *Items) FreeItems(
+	ctx context.Context, shard engine.Shard, r engine.Range, limit int, _ engine.Consistency,
+) (engine.FreePage, error) {
 	if err := s.begin(ctx); err != nil {
 		return engine.FreePage{}, err
 	}
@@ -150,33 +152,8 @@ func (s *Items) FreeItems(ctx context.Context, shard engine.Shard, r engine.Rang
 	return b.page(r, limit), nil
 }
 
-// FreeItemsEventuallyConsistent implements engine.Store. All reads are consistent here.
-func (s *Items) FreeItemsEventuallyConsistent(
-	ctx context.Context, shard engine.Shard, r engine.Range, limit int,
-) (engine.FreePage, error) {
-	return s.FreeItems(ctx, shard, r, limit)
-}
-
 // Take implements engine.Store.
-func (s *Items) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
-	if err := s.begin(ctx); err != nil {
-		return engine.TakeResult{}, err
-	}
-	defer s.mu.Unlock()
-	free := s.freeItem(item)
-	result := engine.TakeResult{
-		Held:     s.held(claim.Key()),
-		ItemGone: free == nil || endedBy(*free, claim.ClaimedAt),
-	}
-	if result.Taken() {
-		s.banks[item.Shard].remove(item.Hash)
-		s.putClaim(claimRow{claim, item.Shard.Number})
-	}
-	return result, nil
-}
-
-// TakeItems implements engine.Store.
-func (s *Items) TakeItems(ctx context.Context, items []engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
+func (s *Items) Take(ctx context.Context, items []engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
 	if err := s.begin(ctx); err != nil {
 		return engine.TakeResult{}, err
 	}
@@ -207,18 +184,14 @@ func shardOfFirst(items []engine.FreeItem) int {
 func (s *Items) ServerTime() time.Time { return time.Time{} }
 
 // HeldClaim implements engine.Store. Transactions never overlap, so there is no conflict.
-func (s *Items) HeldClaim(ctx context.Context, key engine.ClaimKey) (held *engine.Claim, conflict bool, err error) {
+func (s *Items) HeldClaim(
+	ctx context.Context, key engine.ClaimKey, _ engine.Consistency,
+) (held *engine.Claim, conflict bool, err error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, false, err
 	}
 	defer s.mu.Unlock()
 	return s.held(key), false, nil
-}
-
-// HeldClaimEventuallyConsistent implements engine.Store. All reads are consistent here.
-func (s *Items) HeldClaimEventuallyConsistent(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
-	held, _, err := s.HeldClaim(ctx, key)
-	return held, err
 }
 
 // CloseClaim implements engine.Store. The result names all conditions that failed.
@@ -257,17 +230,10 @@ func (s *Items) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.C
 	return result, nil
 }
 
-// ItemRow implements engine.Store.
-func (s *Items) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
-	if err := s.begin(ctx); err != nil {
-		return nil, err
-	}
-	defer s.mu.Unlock()
-	return lookUp(s.rows[campaign], h), nil
-}
-
 // ItemRows implements engine.Store. It reads all rows at one moment.
-func (s *Items) ItemRows(ctx context.Context, campaign string, hashes []engine.Hash) ([]*engine.ItemRow, error) {
+func (s *Items) ItemRows(
+	ctx context.Context, campaign string, hashes []engine.Hash, _ engine.Consistency,
+) ([]*engine.ItemRow, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}
@@ -277,13 +243,6 @@ func (s *Items) ItemRows(ctx context.Context, campaign string, hashes []engine.H
 		rows[i] = lookUp(s.rows[campaign], h)
 	}
 	return rows, nil
-}
-
-// ItemRowsEventuallyConsistent implements engine.Store. All reads are consistent here.
-func (s *Items) ItemRowsEventuallyConsistent(
-	ctx context.Context, campaign string, hashes []engine.Hash,
-) ([]*engine.ItemRow, error) {
-	return s.ItemRows(ctx, campaign, hashes)
 }
 
 // ReadItems implements engine.Store. Transactions never overlap, so there is no conflict.
@@ -402,13 +361,22 @@ func (s *Items) LatestLoad(ctx context.Context, campaign, digest string) (*engin
 	return &latest, nil
 }
 
-// StartLoad implements engine.Store.
-func (s *Items) StartLoad(ctx context.Context, l engine.Load) (started bool, err error) {
+// StartLoad implements engine.Store. There is never a conflict.
+func (s *Items) StartLoad(ctx context.Context, l engine.Load, first bool) (started, conflict bool, err error) {
 	if err := s.begin(ctx); err != nil {
-		return false, err
+		return false, false, err
 	}
 	defer s.mu.Unlock()
-	return s.startLoad(l), nil
+	if !first {
+		return s.startLoad(l), false, nil
+	}
+	c, found := s.campaigns[l.Campaign]
+	if !found || c.Mode == engine.Deleted || !s.startLoad(l) {
+		return false, false, nil
+	}
+	c.Version++
+	s.campaigns[l.Campaign] = c
+	return true, false, nil
 }
 
 func (s *Items) startLoad(l engine.Load) (started bool) {
@@ -421,30 +389,22 @@ func (s *Items) startLoad(l engine.Load) (started bool) {
 	return true
 }
 
-// StartFirstLoad implements engine.Store. There is never a conflict.
-func (s *Items) StartFirstLoad(ctx context.Context, l engine.Load) (started, conflict bool, err error) {
-	if err := s.begin(ctx); err != nil {
-		return false, false, err
-	}
-	defer s.mu.Unlock()
-	c, found := s.campaigns[l.Campaign]
-	if !found || c.Mode == engine.Deleted || !s.startLoad(l) {
-		return false, false, nil
-	}
-	c.Version++
-	s.campaigns[l.Campaign] = c
-	return true, false, nil
-}
-
-// AdvanceLoad implements engine.Store. For a load that was never started it returns an error of the family
+// UpdateLoad implements engine.Store. For progress of a load that was never started it returns an error of the family
 // engine.ErrInconsistent.
-func (s *Items) AdvanceLoad(ctx context.Context, l engine.Load) (givenUp bool, err error) {
+func (s *Items) UpdateLoad(ctx context.Context, l engine.Load) (refused bool, err error) {
 	if err := s.begin(ctx); err != nil {
 		return false, err
 	}
 	defer s.mu.Unlock()
 	loads := s.loads[l.Campaign][l.Digest]
 	place, started := findLoad(loads, l.Number)
+	if l.GivenUp {
+		if !started || loads[place].Finished {
+			return true, nil
+		}
+		loads[place].GivenUp, loads[place].Finished = true, l.Finished
+		return false, nil
+	}
 	if !started {
 		return false, fmt.Errorf("%w: load %s was never started", engine.ErrInconsistent, l.ID())
 	}
@@ -454,21 +414,6 @@ func (s *Items) AdvanceLoad(ctx context.Context, l engine.Load) (givenUp bool, e
 		row.Finished = row.Finished || l.Finished
 	}
 	return row.GivenUp, nil
-}
-
-// GiveUpLoad implements engine.Store.
-func (s *Items) GiveUpLoad(ctx context.Context, l engine.Load) (done bool, err error) {
-	if err := s.begin(ctx); err != nil {
-		return false, err
-	}
-	defer s.mu.Unlock()
-	loads := s.loads[l.Campaign][l.Digest]
-	place, started := findLoad(loads, l.Number)
-	if !started || loads[place].Finished {
-		return false, nil
-	}
-	loads[place].GivenUp, loads[place].Finished = true, l.Finished
-	return true, nil
 }
 
 func findLoad(loads []engine.Load, number int) (place int, found bool) {
@@ -527,7 +472,7 @@ func pageAfter(keys []string, cursor string) (page []string, more bool) {
 }
 
 // Counts implements engine.Store.
-func (s *Items) Counts(ctx context.Context, c engine.Campaign, _ bool) (counts engine.Counts, err error) {
+func (s *Items) Counts(ctx context.Context, c engine.Campaign, _ engine.Consistency) (counts engine.Counts, err error) {
 	if err := s.begin(ctx); err != nil {
 		return counts, err
 	}

@@ -21,7 +21,7 @@ func (s *Items) PutPage(ctx context.Context, campaign string, document []byte) (
 }
 
 // Page implements engine.Store.
-func (s *Items) Page(ctx context.Context, campaign string, _ bool) ([]byte, error) {
+func (s *Items) Page(ctx context.Context, campaign string, _ engine.Consistency) ([]byte, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}

@@ -19,7 +19,7 @@ import (
 // endless is a store in memory whose items are never used up.
 type endless struct{ *memstore.Items }
 
-func (endless) Take(context.Context, engine.FreeItem, engine.Claim) (engine.TakeResult, error) {
+func (endless) Take(context.Context, []engine.FreeItem, engine.Claim) (engine.TakeResult, error) {
 	return engine.TakeResult{}, nil
 }
 
@@ -30,11 +30,11 @@ func BenchmarkClaim(b *testing.B) {
 	must(b, err)
 	var request request
 	must(b, json.Unmarshal(event, &request))
-	bank := itembank.New(endless{memstore.NewItems()})
+	bank := itembank.NewOperator(endless{memstore.NewItems()})
 	(&bench{bank: bank}).campaign(b, "spring", itembank.Settings{}, "SPRING-1", "SPRING-2", "SPRING-3", "SPRING-4")
 	from, err := claimapi.ParseClaimantFrom("body")
 	must(b, err)
-	h := claimapi.New(bank, from, slog.New(slog.NewJSONHandler(nowhere{}, nil)))
+	h := claimapi.New(bank.Bank, from, slog.New(slog.NewJSONHandler(nowhere{}, nil)))
 
 	b.Run("bank", func(b *testing.B) {
 		b.ReportAllocs()
@@ -51,7 +51,7 @@ func BenchmarkClaim(b *testing.B) {
 			equal(b, "status", response.StatusCode, http.StatusCreated)
 		}
 	})
-	measured := claimapi.New(bank, from, slog.New(slog.NewJSONHandler(nowhere{}, nil)), claimapi.WithMetrics("oncebox/claims"))
+	measured := claimapi.New(bank.Bank, from, slog.New(slog.NewJSONHandler(nowhere{}, nil)), claimapi.WithMetrics("oncebox/claims"))
 	b.Run("handle with metrics", func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {

@@ -33,7 +33,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	bank := itembank.New(store)
+	bank := itembank.NewOperator(store)
 	if _, _, err := bank.CreateCampaign(ctx, "spring", itembank.Settings{}); err != nil {
 		log.Fatal(err)
 	}
@@ -41,7 +41,7 @@ func Example() {
 		log.Fatal(err)
 	}
 
-	api := claimapi.New(bank, claimapi.FromContext(), slog.New(slog.DiscardHandler))
+	api := claimapi.New(bank.Bank, claimapi.FromContext(), slog.New(slog.DiscardHandler))
 	server := httptest.NewServer(authenticate(api)) // in production: http.ListenAndServe
 	defer server.Close()
 
@@ -79,6 +79,6 @@ func ExampleHandler_Invoke() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	bank := itembank.New(dynamostore.New(client, "oncebox-bank", "oncebox-dedupe"))
-	lambda.Start(claimapi.New(bank, from, slog.Default()))
+	bank := itembank.NewOperator(dynamostore.New(client, "oncebox-bank", "oncebox-dedupe"))
+	lambda.Start(claimapi.New(bank.Bank, from, slog.Default()))
 }

@@ -21,7 +21,7 @@ import (
 
 // failing makes every Take of the store fail.
 func (b *bench) failing(err error) {
-	b.store.take = func(context.Context, engine.FreeItem, engine.Claim) error { return err }
+	b.store.take = func(context.Context, []engine.FreeItem, engine.Claim) error { return err }
 }
 
 func TestStoreErrors(t *testing.T) {
@@ -62,7 +62,7 @@ func TestStoreErrors(t *testing.T) {
 func TestInconsistentClaim(t *testing.T) {
 	t.Parallel()
 	store, log := memstore.NewItems(), &bytes.Buffer{}
-	b := &bench{signed: true, bank: itembank.New(store), log: log}
+	b := &bench{signed: true, bank: itembank.NewOperator(store), log: log}
 	b.campaign(t, "spring", itembank.Settings{ClaimLife: time.Hour}, "SPRING-1")
 	must(t, store.PutClaim(t.Context(), engine.Claim{
 		ID: "claim-17", Campaign: "spring", Scope: "spring", Claimant: "ada", Slot: 1, Item: "SPRING-9",
@@ -70,7 +70,7 @@ func TestInconsistentClaim(t *testing.T) {
 	}))
 	from, err := claimapi.ParseClaimantFrom("body")
 	must(t, err)
-	b.Handler = claimapi.New(b.bank, from, slog.New(slog.NewJSONHandler(log, nil)))
+	b.Handler = claimapi.New(b.bank.Bank, from, slog.New(slog.NewJSONHandler(log, nil)))
 
 	a := b.do(t, post(spring, `{"claimant":"ada"}`)).wants(t, http.StatusInternalServerError, "inconsistent-claim")
 	b.do(t, post(spring, `{"claimant":"bob"}`)).wants(t, http.StatusCreated, "")
@@ -104,8 +104,8 @@ func TestRetryAfterIsSpread(t *testing.T) {
 func TestRepeatAfterLostReply(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1", "SPRING-2")
-	b.store.take = func(ctx context.Context, i engine.FreeItem, c engine.Claim) error {
-		_, err := b.store.Store.Take(ctx, i, c)
+	b.store.take = func(ctx context.Context, items []engine.FreeItem, c engine.Claim) error {
+		_, err := b.store.Store.Take(ctx, items, c)
 		return errors.Join(itembank.ErrTryAgain, err)
 	}
 	b.do(t, post(spring, `{"claimant":"ada"}`)).wants(t, http.StatusCreated, "")
@@ -136,7 +136,7 @@ func TestNormalClaimantsAreTakenOutOfErrors(t *testing.T) {
 	must(t, err)
 	_, err = b.bank.Load(t.Context(), "club", itembank.Items("CLUB-1"), nil)
 	must(t, err)
-	b.store.take = func(_ context.Context, _ engine.FreeItem, c engine.Claim) error { panic("oops for " + c.Claimant) }
+	b.store.take = func(_ context.Context, _ []engine.FreeItem, c engine.Claim) error { panic("oops for " + c.Claimant) }
 	b.do(t, post("/campaigns/club/claims", `{"claimant":" Ada@Example.org"}`)).wants(t, http.StatusInternalServerError, "internal")
 	equal(t, "error", b.lines(t)[0]["error"], any("panic: oops for [claimant]"))
 }
@@ -165,7 +165,7 @@ func TestClaimantsLeaveOtherWordsAlone(t *testing.T) {
 func TestPanicIsAnsweredAndLogged(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")
-	b.store.take = func(context.Context, engine.FreeItem, engine.Claim) error { panic("oops for ada") }
+	b.store.take = func(context.Context, []engine.FreeItem, engine.Claim) error { panic("oops for ada") }
 	a := b.do(t, post(spring, `{"claimant":"ada"}`)).wants(t, http.StatusInternalServerError, "internal")
 	if strings.Contains(a.Body, "oops") {
 		t.Errorf("the panic is in the answer: %s", a.Body)
@@ -185,7 +185,7 @@ func TestTryAgainBeforeTheDeadline(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")
 	end := time.Now().Add(time.Hour)
-	b.store.take = func(ctx context.Context, _ engine.FreeItem, _ engine.Claim) error {
+	b.store.take = func(ctx context.Context, _ []engine.FreeItem, _ engine.Claim) error {
 		until, _ := ctx.Deadline()
 		equal(t, "time that is left for the answer", end.Sub(until), 500*time.Millisecond)
 		return context.DeadlineExceeded

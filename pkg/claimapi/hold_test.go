@@ -161,7 +161,7 @@ func TestWhoMayConfirm(t *testing.T) {
 
 		from, err := claimapi.ParseClaimantFrom(c.from)
 		must(t, err)
-		b.Handler = claimapi.New(b.bank, from, discard(), claimapi.WithClaimantsConfirm(true))
+		b.Handler = claimapi.New(b.bank.Bank, from, discard(), claimapi.WithClaimantsConfirm(true))
 		id = b.hold(t, c.by(post(seatClaims, "")))
 		b.do(t, c.by(confirm("bob", id))).wants(t, http.StatusForbidden, "not-your-claim")
 		b.do(t, c.by(confirm("me", id))).wants(t, http.StatusOK, "")
@@ -175,11 +175,11 @@ func TestAnyCallerMayNotConfirm(t *testing.T) {
 	id := b.hold(t, post(seatClaims, named("ann")))
 	from, err := claimapi.ParseClaimantFrom("body")
 	must(t, err)
-	b.Handler = claimapi.New(b.bank, from, discard(), claimapi.WithAnyCaller(true))
+	b.Handler = claimapi.New(b.bank.Bank, from, discard(), claimapi.WithAnyCaller(true))
 	body := strings.NewReader(`{"claim_id":"` + id + `"}`)
 	serve(t, b, http.MethodPost, seatClaims+"/ann/confirmation", body).wants(t, http.StatusForbidden, "may-not-confirm")
 	b.do(t, confirm("ann", id)).wants(t, http.StatusForbidden, "may-not-confirm") // also with an IAM identity
-	b.Handler = claimapi.New(b.bank, from, discard(), claimapi.WithAnyCaller(true), claimapi.WithClaimantsConfirm(true))
+	b.Handler = claimapi.New(b.bank.Bank, from, discard(), claimapi.WithAnyCaller(true), claimapi.WithClaimantsConfirm(true))
 	b.do(t, confirm("ann", id)).wants(t, http.StatusOK, "")
 }
 

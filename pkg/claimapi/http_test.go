@@ -84,7 +84,7 @@ func TestServeHTTPBodies(t *testing.T) {
 func TestFromContext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")
-	h := claimapi.New(b.bank, claimapi.FromContext(), discard())
+	h := claimapi.New(b.bank.Bank, claimapi.FromContext(), discard())
 	as := func(caller string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h.ServeHTTP(w, r.WithContext(claimapi.WithCaller(r.Context(), caller)))

@@ -263,7 +263,7 @@ func TestNoTokenInTheLog(t *testing.T) {
 	for _, r := range requests {
 		b.do(t, withToken(r, token))
 	}
-	b.store.take = func(context.Context, engine.FreeItem, engine.Claim) error { return errors.New("the disk is full") }
+	b.store.take = func(context.Context, []engine.FreeItem, engine.Claim) error { return errors.New("the disk is full") }
 	b.campaign(t, "summer", itembank.Settings{}, "SUMMER-1")
 	summer := b.sign(t, claimlink.Claims{Claimant: "ann", Campaign: "summer"})
 	b.do(t, withToken(post("/campaigns/summer/claims", ""), summer)).wants(t, http.StatusInternalServerError, "internal")

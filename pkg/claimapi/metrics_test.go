@@ -20,14 +20,14 @@ import (
 func newMetrics(t *testing.T, level slog.Level, results ...engine.TakeResult) *bench {
 	t.Helper()
 	store := &itembankfault.Store{Store: memstore.NewItems()}
-	b := &bench{signed: true, bank: itembank.New(store.Store), log: &bytes.Buffer{}}
+	b := &bench{signed: true, bank: itembank.NewOperator(store.Store), log: &bytes.Buffer{}}
 	b.campaign(t, "spring", itembank.Settings{}, "SPRING-1", "SPRING-2")
 	store.TakeResults = results
 	from, err := claimapi.ParseClaimantFrom("body")
 	must(t, err)
 	log := slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: level}))
-	b.bank = itembank.New(store, itembank.WithClock(itembankfault.NewClock()))
-	b.Handler = claimapi.New(b.bank, from, log, claimapi.WithMetrics("oncebox/claims"))
+	b.bank = itembank.NewOperator(store, itembank.WithClock(itembankfault.NewClock()))
+	b.Handler = claimapi.New(b.bank.Bank, from, log, claimapi.WithMetrics("oncebox/claims"))
 	return b
 }
 

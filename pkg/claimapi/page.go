@@ -81,7 +81,7 @@ func (h *Handler) pageOf(ctx context.Context, campaign string) (claimpage.Page, 
 	if page, ok := h.pages.get(campaign, now); ok {
 		return page, nil
 	}
-	document, err := h.bank.Page(ctx, campaign)
+	document, err := h.bank.PageDocument(ctx, campaign)
 	if err != nil {
 		return claimpage.Page{}, err
 	}

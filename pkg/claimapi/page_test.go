@@ -27,7 +27,7 @@ func (b *bench) setPage(t *testing.T, p claimpage.Page) {
 	t.Helper()
 	document, err := p.Encode()
 	must(t, err)
-	must(t, b.bank.SetPage(t.Context(), "spring", document))
+	must(t, b.bank.SetPageDocument(t.Context(), "spring", document))
 }
 
 func TestPage(t *testing.T) {

@@ -357,7 +357,7 @@ func TestCallers(t *testing.T) {
 
 	from, err := claimapi.ParseClaimantFrom("body")
 	must(t, err)
-	b.Handler = claimapi.New(b.bank, from, discard(), claimapi.WithAnyCaller(true))
+	b.Handler = claimapi.New(b.bank.Bank, from, discard(), claimapi.WithAnyCaller(true))
 	b.do(t, requests[0]).wants(t, http.StatusOK, "")
 	b.do(t, requests[1]).wants(t, http.StatusOK, "")
 	b.released(t, requests[3])
@@ -400,7 +400,7 @@ func TestMeIsAnOrdinaryClaimantWithoutIdentity(t *testing.T) {
 func TestTheZeroClaimantFromTrustsNothing(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")
-	b.Handler = claimapi.New(b.bank, claimapi.ClaimantFrom{}, discard())
+	b.Handler = claimapi.New(b.bank.Bank, claimapi.ClaimantFrom{}, discard())
 	b.do(t, post(spring, `{"claimant":"ada"}`)).wants(t, http.StatusUnauthorized, "unauthenticated")
 	b.do(t, withSub(post(spring, ""), "ada")).wants(t, http.StatusUnauthorized, "unauthenticated")
 }

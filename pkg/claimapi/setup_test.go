@@ -23,8 +23,8 @@ import (
 // bench is a handler with a real engine, and the faults that a test sets.
 type bench struct {
 	*claimapi.Handler
-	signed bool           // requests without an identity are of a back end, as behind an IAM authorizer
-	bank   *itembank.Bank // without the faults
+	signed bool               // requests without an identity are of a back end, as behind an IAM authorizer
+	bank   *itembank.Operator // without the faults
 	store  *faults
 	log    *bytes.Buffer
 }
@@ -35,7 +35,7 @@ func newBench(t testing.TB, from string, items ...string) *bench {
 	store, err := sqlitestore.Create(t.Context(), filepath.Join(t.TempDir(), "bank.db"))
 	must(t, err)
 	t.Cleanup(func() { _ = store.Close() })
-	b := &bench{signed: from == "body", bank: itembank.New(store), store: &faults{Store: store}, log: &bytes.Buffer{}}
+	b := &bench{signed: from == "body", bank: itembank.NewOperator(store), store: &faults{Store: store}, log: &bytes.Buffer{}}
 	b.campaign(t, "spring", itembank.Settings{}, items...)
 	f, err := claimapi.ParseClaimantFrom(from)
 	must(t, err)
@@ -59,16 +59,16 @@ func (b *bench) campaign(t testing.TB, name string, s itembank.Settings, items .
 // faults is a store between the handler and the engine. A nil field means no fault.
 type faults struct {
 	engine.Store
-	take func(context.Context, engine.FreeItem, engine.Claim) error
+	take func(context.Context, []engine.FreeItem, engine.Claim) error
 }
 
-func (f *faults) Take(ctx context.Context, item engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+func (f *faults) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
 	if f.take != nil {
-		if err := f.take(ctx, item, c); err != nil {
+		if err := f.take(ctx, items, c); err != nil {
 			return engine.TakeResult{}, err
 		}
 	}
-	return f.Store.Take(ctx, item, c)
+	return f.Store.Take(ctx, items, c)
 }
 
 type request = events.APIGatewayV2HTTPRequest

@@ -12,7 +12,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// Bank hands out the items of campaigns. It is safe for concurrent use.
+// Bank hands out the items of campaigns: it serves the requests of claimants. An Operator manages the campaigns. A Bank
+// is safe for concurrent use.
 //
 // A Bank keeps copies of rules, pages of free items, and a note of each shard that a read showed empty. These only
 // save requests, so any number of Banks in any number of processes can work on one store. Make one Bank per process
@@ -26,11 +27,9 @@ type Bank struct {
 
 	contention contention
 	listings   listings
-	lanes      lanes // of sweeps
 
-	mu        sync.Mutex // guards campaigns and samples
+	mu        sync.Mutex // guards campaigns
 	campaigns map[string]*campaignMemory
-	samples   float64 // the random offset of CountFree's samples, 0 to 1; 0: not chosen yet
 }
 
 // campaignMemory is a Bank's memory of a campaign.
@@ -39,8 +38,25 @@ type campaignMemory struct {
 	repeats repeats
 }
 
-// Option changes a default of a Bank.
-type Option func(*Bank)
+// Option changes a default of a Bank or an Operator.
+type Option func(*options)
+
+// options are the defaults of New and NewOperator.
+type options struct {
+	cache  time.Duration
+	clock  Clock
+	random io.Reader
+	rate   *rate.Limiter
+	lanes  int
+}
+
+func newOptions(changes []Option) options {
+	o := options{cache: DefaultCampaignCache, clock: systemClock{}, random: rand.Reader, lanes: maxLanes}
+	for _, change := range changes {
+		change(&o)
+	}
+	return o
+}
 
 // WithCampaignCache sets how long the Bank uses a copy of a campaign's rules. The default is
 // DefaultCampaignCache.
@@ -48,30 +64,28 @@ type Option func(*Bank)
 // With 0 it reads the rules for every call. On DynamoDB each claim then costs one more request and one more read
 // unit. All claims of a campaign read the same row, and a partition serves 3,000 read units a second. So a campaign
 // then takes at most 3,000 claims a second.
-func WithCampaignCache(d time.Duration) Option { return func(b *Bank) { b.rules.life = d } }
+func WithCampaignCache(d time.Duration) Option { return func(o *options) { o.cache = d } }
 
 // WithClock sets the clock. The default is the system's.
-func WithClock(c Clock) Option { return func(b *Bank) { b.clock = c } }
+func WithClock(c Clock) Option { return func(o *options) { o.clock = c } }
 
 // WithRandom sets the source of claim ids, random places and waiting times. It must
 // be safe for concurrent use and, outside tests, unpredictable. The default is
 // crypto/rand.Reader.
-func WithRandom(r io.Reader) Option { return func(b *Bank) { b.random = r } }
+func WithRandom(r io.Reader) Option { return func(o *options) { o.random = r } }
 
 // New makes a Bank over a store. Packages sqlitestore and dynamostore have stores.
-func New(store engine.Store, options ...Option) *Bank {
-	b := &Bank{
+func New(store engine.Store, options ...Option) *Bank { return newBank(store, newOptions(options)) }
+
+func newBank(store engine.Store, o options) *Bank {
+	return &Bank{
 		store:     store,
-		clock:     systemClock{},
-		random:    rand.Reader,
-		rules:     ruleCache{life: DefaultCampaignCache, copies: map[string]ruleCopy{}},
+		clock:     o.clock,
+		random:    o.random,
+		rate:      o.rate,
+		rules:     ruleCache{life: o.cache, copies: map[string]ruleCopy{}},
 		campaigns: map[string]*campaignMemory{},
-		lanes:     lanes{most: maxLanes},
 	}
-	for _, o := range options {
-		o(b)
-	}
-	return b
 }
 
 // memoryOf returns the Bank's memory of a campaign.

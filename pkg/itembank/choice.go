@@ -78,7 +78,8 @@ func (r *request) takeChosen(ctx context.Context) (stepResult, error) {
 	for _, item := range r.chosen[1:] {
 		r.claim.More += engine.NewItemList(item.Value)
 	}
-	taken, err := r.takeItems(ctx)
+	r.begins()
+	taken, err := r.bank.store.Take(ctx, r.chosen, r.claim)
 	switch {
 	case err != nil:
 		return stepResult{}, err
@@ -96,14 +97,6 @@ func (r *request) takeChosen(ctx context.Context) (stepResult, error) {
 		return stepResult{outcome: tryAgain}, nil
 	}
 	return r.refuse(ctx, ErrItemTaken)
-}
-
-func (r *request) takeItems(ctx context.Context) (engine.TakeResult, error) {
-	r.begins()
-	if len(r.chosen) == 1 {
-		return r.bank.store.Take(ctx, r.chosen[0], r.claim)
-	}
-	return r.bank.store.TakeItems(ctx, r.chosen, r.claim)
 }
 
 // closeDueChosen closes claims that are due in the shards of the chosen items, once a request. It may miss the claim

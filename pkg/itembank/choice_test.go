@@ -27,7 +27,7 @@ var choiceCases = []testCase{
 }
 
 // choose claims the items and fails the test if the claimant does not get them.
-func (f *fixture) choose(b *itembank.Bank, claimant string, items ...string) itembank.Claim {
+func (f *fixture) choose(b *itembank.Operator, claimant string, items ...string) itembank.Claim {
 	f.Helper()
 	grant, err := b.Claim(f.ctx, f.name, claimant, itembank.Choosing(items...))
 	if err != nil || !slices.Equal(grant.Claim.Items(), items) {
@@ -85,7 +85,7 @@ func mostItems(f *fixture) {
 }
 
 // notChosen claims items of which one is not free, and expects the refusal.
-func (f *fixture) notChosen(b *itembank.Bank, claimant string, items ...string) {
+func (f *fixture) notChosen(b *itembank.Operator, claimant string, items ...string) {
 	f.Helper()
 	if grant, err := b.Claim(f.ctx, f.name, claimant, itembank.Choosing(items...)); !errors.Is(err, itembank.ErrItemTaken) {
 		f.Errorf("%s chose %v: want %v, got %+v, %v", claimant, items, itembank.ErrItemTaken, grant, err)
@@ -112,7 +112,7 @@ func (f *fixture) seats(n int, s itembank.Settings) engine.Campaign {
 func chooseOne(f *fixture) {
 	f.seats(4, itembank.Settings{OnEnd: itembank.Return})
 	counted := f.counted()
-	b := itembank.New(counted)
+	b := itembank.NewOperator(counted)
 	claim := f.choose(b, "ann", "seat-2")
 	f.wantCalls("a chosen item", counted, "Campaign", "Take")
 	if again := f.choose(b, "ann", "seat-2"); again != claim {
@@ -137,13 +137,13 @@ func chooseOne(f *fixture) {
 func chooseSeveral(f *fixture) {
 	f.seats(25, itembank.Settings{OnEnd: itembank.Return})
 	counted := f.counted()
-	b := itembank.New(counted)
+	b := itembank.NewOperator(counted)
 	var twenty []string
 	for i := range engine.MaxClaimItems {
 		twenty = append(twenty, fmt.Sprintf("seat-%d", i))
 	}
 	claim := f.choose(b, "ann", twenty...)
-	f.wantCalls("twenty items", counted, "Campaign", "TakeItems")
+	f.wantCalls("twenty items", counted, "Campaign", "Take")
 	held, err := b.HeldClaim(f.ctx, f.name, "ann")
 	if err != nil || held != claim {
 		f.Errorf("want %+v, got %+v, %v", claim, held, err)
@@ -234,7 +234,7 @@ func chosenReadAtOnce(f *fixture) {
 		seats = append(seats, fmt.Sprintf("seat-%d", i))
 	}
 	counted := f.counted()
-	b := itembank.New(counted, itembank.WithClock(clock))
+	b := itembank.NewOperator(counted, itembank.WithClock(clock))
 	claim := f.choose(b, "ann", seats...)
 	counted.Calls()
 	_, err := b.Release(f.ctx, f.name, "ann", claim.ID)

@@ -251,7 +251,7 @@ func (r *request) find(ctx context.Context, first bool) (found lookup, held *eng
 // the transaction finds all other claims. If items are burned, an eventually consistent read is enough: it can return
 // a claim that has just ended, but never an item that another claimant holds.
 func (b *Bank) peek(ctx context.Context, c Campaign, key engine.ClaimKey) *engine.Claim {
-	read := b.store.HeldClaimEventuallyConsistent
+	read := b.latestClaim
 	if c.OnEnd == Return {
 		read = b.heldClaim
 	}
@@ -260,6 +260,12 @@ func (b *Bank) peek(ctx context.Context, c Campaign, key engine.ClaimKey) *engin
 		return nil
 	}
 	return held
+}
+
+// latestClaim reads a claim row with the store's cheapest read.
+func (b *Bank) latestClaim(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
+	held, _, err := b.store.HeldClaim(ctx, key, engine.Eventual)
+	return held, err
 }
 
 // replay returns an existing claim of the campaign. If the claim has this request's own id, an earlier attempt made
@@ -273,7 +279,7 @@ func (r *request) take(ctx context.Context, item candidate) (stepResult, error) 
 	r.claim.Item, r.claim.ItemHash = item.free.Value, item.free.Hash
 	for {
 		r.begins()
-		taken, err := r.bank.store.Take(ctx, item.free, r.claim)
+		taken, err := r.bank.store.Take(ctx, []engine.FreeItem{item.free}, r.claim)
 		if err != nil {
 			return stepResult{}, err
 		}
@@ -386,7 +392,7 @@ func (b *Bank) HeldClaim(ctx context.Context, campaign, claimant string, options
 // times.
 func (b *Bank) heldClaim(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
 	held, err := whileBusy(ctx, b, claimBusy, func() (held *engine.Claim, conflict bool, err error) {
-		return b.store.HeldClaim(ctx, key)
+		return b.store.HeldClaim(ctx, key, engine.Strong)
 	})
 	if held != nil {
 		b.rules.sawClaim(held.Campaign, b.clock.Now())

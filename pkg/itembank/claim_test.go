@@ -45,7 +45,7 @@ var claimCases = []testCase{
 // oneItemForEachClaimant: 20 customers claim 5 times each, at once.
 func oneItemForEachClaimant(f *fixture) {
 	f.stocked(100, itembank.Settings{})
-	banks := []*itembank.Bank{f.bank(), f.bank(), f.bank(), f.bank()}
+	banks := []*itembank.Operator{f.bank(), f.bank(), f.bank(), f.bank()}
 	claimants := codes("customer", 20)
 	items := f.oneItemEach(f.crowd(banks, claimants, 5))
 	if len(items) != 20 {
@@ -63,7 +63,7 @@ func oneItemForEachClaimant(f *fixture) {
 func moreClaimantsThanItems(f *fixture) {
 	const n = 60
 	f.stocked(n, itembank.Settings{Shards: 4, PageSize: 5})
-	banks := []*itembank.Bank{f.bank(), f.bank(), f.bank()}
+	banks := []*itembank.Operator{f.bank(), f.bank(), f.bank()}
 	items := f.oneItemEach(f.crowd(banks, codes("customer", n+10), 1))
 	if len(items) != n {
 		f.Errorf("want %d claimants with an item, got %d", n, len(items))
@@ -75,7 +75,7 @@ func moreClaimantsThanItems(f *fixture) {
 // "sold out".
 func lastItemSeveralTimes(f *fixture) {
 	f.stocked(1, itembank.Settings{Shards: 2})
-	answers := f.crowd([]*itembank.Bank{f.bank(), f.bank(), f.bank()}, []string{"ann"}, 6)
+	answers := f.crowd([]*itembank.Operator{f.bank(), f.bank(), f.bank()}, []string{"ann"}, 6)
 	for _, a := range answers["ann"] {
 		f.Must(a.err)
 	}
@@ -90,7 +90,7 @@ func sameItemWhenEmpty(f *fixture) {
 	f.claim(b, "bob")
 	f.claim(b, "cid")
 	f.refused(b, "dan", itembank.ErrSoldOut)
-	for _, bank := range []*itembank.Bank{b, f.bank()} {
+	for _, bank := range []*itembank.Operator{b, f.bank()} {
 		if again := f.claim(bank, "ann"); again.Claim != first.Claim || !again.Replayed {
 			f.Errorf("want %+v again, got %+v", first.Claim, again)
 		}
@@ -133,7 +133,7 @@ func soldOutRememberedFromTheRead(f *fixture) {
 	f.create(itembank.Settings{Shards: 1})
 	clock := itembankfault.NewClock()
 	slow := f.slow(clock, 450*time.Millisecond)
-	b := itembank.New(slow, itembank.WithClock(clock))
+	b := itembank.NewOperator(slow, itembank.WithClock(clock))
 	f.refused(b, "ann", itembank.ErrSoldOut) // two reads: the first began 900 ms ago
 	f.load("late")
 	clock.Advance(100 * time.Millisecond)
@@ -156,7 +156,7 @@ func soldOutOnSlowEngine(f *fixture) {
 	f.create(itembank.Settings{Shards: 16})
 	clock := itembankfault.NewClock()
 	slow := f.slow(clock, 70*time.Millisecond)
-	b := itembank.New(slow, itembank.WithClock(clock))
+	b := itembank.NewOperator(slow, itembank.WithClock(clock))
 	f.refused(b, "ann", itembank.ErrSoldOut)
 	if calls := slow.Calls(); len(calls) != 1+2+1+15+2 {
 		f.Errorf("want both halves of one shard, the claim, and then the other shards read once, got %d calls", len(calls))
@@ -184,7 +184,7 @@ func soldOutProvenAgain(f *fixture) {
 func answerWhileAnotherReads(f *fixture) {
 	f.stocked(2, itembank.Settings{Shards: 1})
 	reading, goOn, bob := make(chan struct{}), make(chan struct{}), make(chan itembank.Grant, 1)
-	var b *itembank.Bank
+	var b *itembank.Operator
 	var armed, asked atomic.Bool
 	hooked := f.counted()
 	hooked.Before = func(method string) error {
@@ -199,7 +199,7 @@ func answerWhileAnotherReads(f *fixture) {
 		}
 		return nil
 	}
-	b = itembank.New(hooked, itembank.WithClock(itembankfault.NewClock()))
+	b = itembank.NewOperator(hooked, itembank.WithClock(itembankfault.NewClock()))
 	first := f.claim(b, "ann")
 	armed.Store(true)
 	again := f.claimSoon(b, "ann")
@@ -213,7 +213,7 @@ func answerWhileAnotherReads(f *fixture) {
 }
 
 // claimSoon claims, and fails the case after a minute, which is far more than a claim takes.
-func (f *fixture) claimSoon(b *itembank.Bank, claimant string) itembank.Grant {
+func (f *fixture) claimSoon(b *itembank.Operator, claimant string) itembank.Grant {
 	got := make(chan itembank.Grant, 1)
 	go func() { got <- f.claimOrZero(b, claimant) }()
 	select {
@@ -226,7 +226,7 @@ func (f *fixture) claimSoon(b *itembank.Bank, claimant string) itembank.Grant {
 }
 
 // claimOrZero claims in a goroutine, which must not end the test.
-func (f *fixture) claimOrZero(b *itembank.Bank, claimant string) itembank.Grant {
+func (f *fixture) claimOrZero(b *itembank.Operator, claimant string) itembank.Grant {
 	grant, err := b.Claim(f.ctx, f.name, claimant)
 	if err != nil {
 		f.Errorf("claim for %s: %v", claimant, err)
@@ -247,7 +247,7 @@ func claimReadAfterBank(f *fixture) {
 		}
 		return nil
 	}
-	again := f.claim(itembank.New(interrupted), "ann")
+	again := f.claim(itembank.NewOperator(interrupted), "ann")
 	if again.Claim != first.Claim || !again.Replayed {
 		f.Errorf("want %+v, got %+v", first.Claim, again)
 	}
@@ -284,7 +284,7 @@ func stalePage(f *fixture) {
 func repeatWithLostCandidate(f *fixture) {
 	f.stocked(3, itembank.Settings{Shards: 1})
 	counted := f.counted()
-	stale := itembank.New(counted, itembank.WithClock(itembankfault.NewClock()))
+	stale := itembank.NewOperator(counted, itembank.WithClock(itembankfault.NewClock()))
 	first := f.claim(stale, "ann") // two candidates are left on its page
 	other := f.bank()
 	f.claim(other, "bob")
@@ -300,7 +300,7 @@ func repeatWithLostCandidate(f *fixture) {
 func pageAges(f *fixture) {
 	f.stocked(30, itembank.Settings{Shards: 1, PageSize: 10})
 	clock, counted := itembankfault.NewClock(), f.counted()
-	b := itembank.New(counted, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
+	b := itembank.NewOperator(counted, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
 	f.claim(b, "warm-up")
 	counted.Calls()
 	clock.Advance(10 * time.Second)
@@ -317,7 +317,7 @@ func pageAges(f *fixture) {
 func pageDroppedAfterLostRace(f *fixture) {
 	f.stocked(6, itembank.Settings{Shards: 1})
 	counted := f.counted()
-	stale := itembank.New(counted, itembank.WithClock(itembankfault.NewClock()))
+	stale := itembank.NewOperator(counted, itembank.WithClock(itembankfault.NewClock()))
 	f.claim(stale, "ann") // its page holds the other five
 	other := f.bank()
 	for i := range 5 {
@@ -331,7 +331,7 @@ func pageDroppedAfterLostRace(f *fixture) {
 func callsOfClaim(f *fixture) {
 	f.stocked(8, itembank.Settings{Shards: 1})
 	counted := f.counted()
-	b := itembank.New(counted, itembank.WithClock(itembankfault.NewClock()))
+	b := itembank.NewOperator(counted, itembank.WithClock(itembankfault.NewClock()))
 	f.claim(b, "warm-up")
 	counted.Calls()
 	f.claim(b, "ann")
@@ -469,17 +469,17 @@ func invalidClaims(f *fixture) {
 // protect the second request.
 type sentTwice struct{ engine.Store }
 
-func (s sentTwice) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
-	if result, err := s.Store.Take(ctx, i, c); err != nil {
+func (s sentTwice) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	if result, err := s.Store.Take(ctx, items, c); err != nil {
 		return result, err
 	}
-	return s.Store.Take(ctx, i, c)
+	return s.Store.Take(ctx, items, c)
 }
 
 // takeSentTwice: a claim that an earlier attempt of the same request made is new, not a replay.
 func takeSentTwice(f *fixture) {
 	f.stocked(5, itembank.Settings{})
-	b := itembank.New(sentTwice{f.Store})
+	b := itembank.NewOperator(sentTwice{f.Store})
 	first := f.claim(b, "ann")
 	again := f.claim(b, "ann")
 	if first.Replayed || !again.Replayed || first.Claim != again.Claim {
@@ -497,7 +497,7 @@ func busyEngine(f *fixture) {
 	}
 	for i, once := range []engine.TakeResult{{ItemConflict: true}, {ItemThrottled: true}} {
 		counted := busy(once, once)
-		b := itembank.New(counted, itembank.WithClock(itembankfault.NewClock()))
+		b := itembank.NewOperator(counted, itembank.WithClock(itembankfault.NewClock()))
 		if grant := f.claim(b, fmt.Sprintf("claimant-%d", i)); grant.Replayed {
 			f.Errorf("%+v: want a new claim, got %+v", once, grant)
 		}
@@ -513,7 +513,7 @@ func busyEngine(f *fixture) {
 		}
 		return nil
 	}
-	if again := f.claim(itembank.New(other), "ann"); again.Claim != first.Claim || !again.Replayed {
+	if again := f.claim(itembank.NewOperator(other), "ann"); again.Claim != first.Claim || !again.Replayed {
 		f.Errorf("want the claim of the other request, %+v, got %+v", first.Claim, again)
 	}
 	f.wantCalls("a conflict on the claim", other, "Campaign", "FreeItems", "FreeItems", "Take", "HeldClaim")
@@ -524,7 +524,7 @@ func busyEngine(f *fixture) {
 	} {
 		result.Held = &held // the claim exists, so it is the answer, whatever else failed
 		counted := busy(result)
-		if again := f.claim(itembank.New(counted), "ann"); again.Claim != first.Claim {
+		if again := f.claim(itembank.NewOperator(counted), "ann"); again.Claim != first.Claim {
 			f.Errorf("%+v: want %+v, got %+v", result, first.Claim, again.Claim)
 		}
 		f.wantCalls("a claim that exists", counted, "Campaign", "FreeItems", "FreeItems", "Take")
@@ -533,7 +533,7 @@ func busyEngine(f *fixture) {
 	always := busy(slices.Repeat([]engine.TakeResult{{ItemThrottled: true}}, 100)...)
 	clock := itembankfault.NewClock()
 	begin := clock.Now()
-	f.refused(itembank.New(always, itembank.WithClock(clock)), "bob", itembank.ErrTryAgain)
+	f.refused(itembank.NewOperator(always, itembank.WithClock(clock)), "bob", itembank.ErrTryAgain)
 	if waited := clock.Now().Sub(begin); waited == 0 || waited > 3*time.Second {
 		f.Errorf("waited %s for an engine that stayed busy", waited)
 	}
@@ -549,7 +549,7 @@ func holderAnswered(f *fixture) {
 		for _, failure := range []error{engine.ErrThrottled, engine.ErrTryAgain, failed} {
 			clock := itembankfault.NewClock()
 			broken := f.counted()
-			b := itembank.New(broken, itembank.WithClock(clock))
+			b := itembank.NewOperator(broken, itembank.WithClock(clock))
 			f.claim(b, method+failure.Error()) // so that the Bank knows the rules
 			clock.Advance(time.Minute)
 			broken.Before = func(called string) error {
@@ -574,7 +574,7 @@ func holderDoesNotWait(f *fixture) {
 		one := f.named(string(onEnd))
 		one.stocked(1, itembank.Settings{Shards: 64, OnEnd: onEnd})
 		held := one.claim(one.bank(), "ann")
-		if grant := one.claimSoon(itembank.New(&endlessProof{Store: f.Store}), "ann"); grant.Claim != held.Claim {
+		if grant := one.claimSoon(itembank.NewOperator(&endlessProof{Store: f.Store}), "ann"); grant.Claim != held.Claim {
 			f.Errorf("%s: want %+v, got %+v", onEnd, held.Claim, grant.Claim)
 		}
 	}
@@ -587,13 +587,13 @@ type endlessProof struct {
 }
 
 func (e *endlessProof) FreeItems(
-	ctx context.Context, s engine.Shard, r engine.Range, limit int,
+	ctx context.Context, s engine.Shard, r engine.Range, limit int, how engine.Consistency,
 ) (engine.FreePage, error) {
 	if e.reads.Add(1) > 2 {
 		<-ctx.Done()
 		return engine.FreePage{}, ctx.Err()
 	}
-	return e.Store.FreeItems(ctx, s, r, limit)
+	return e.Store.FreeItems(ctx, s, r, limit, how)
 }
 
 // throttledShard: a claim whose item is in a throttled shard, or whose page cannot be read, takes an item of another
@@ -606,7 +606,7 @@ func throttledShard(f *fixture) {
 		clock := itembankfault.NewClock()
 		begin := clock.Now()
 		for n := range banks {
-			b := itembank.New(hot, itembank.WithClock(clock))
+			b := itembank.NewOperator(hot, itembank.WithClock(clock))
 			for i := range claims {
 				grant := f.claim(b, fmt.Sprintf("%s-%d-%d", method, n, i))
 				if shard := engine.HashItem(grant.Claim.Item).ShardOf(c.Shards); shard == hot.shard {
@@ -631,18 +631,20 @@ type hotShard struct {
 	refused atomic.Int32
 }
 
-func (h *hotShard) Take(ctx context.Context, i engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
-	if h.method == "Take" && i.Shard.Number == h.shard {
+func (h *hotShard) Take(ctx context.Context, items []engine.FreeItem, c engine.Claim) (engine.TakeResult, error) {
+	if h.method == "Take" && items[0].Shard.Number == h.shard {
 		h.refused.Add(1)
 		return engine.TakeResult{ItemThrottled: true}, nil
 	}
-	return h.Store.Take(ctx, i, c)
+	return h.Store.Take(ctx, items, c)
 }
 
-func (h *hotShard) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
+func (h *hotShard) FreeItems(
+	ctx context.Context, s engine.Shard, r engine.Range, limit int, how engine.Consistency,
+) (engine.FreePage, error) {
 	if h.method == "FreeItems" && s.Number == h.shard {
 		h.refused.Add(1)
 		return engine.FreePage{}, engine.ErrThrottled
 	}
-	return h.Store.FreeItems(ctx, s, r, limit)
+	return h.Store.FreeItems(ctx, s, r, limit, how)
 }

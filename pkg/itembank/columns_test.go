@@ -119,13 +119,13 @@ func columnsComeBack(f *fixture) {
 }
 
 // wantAnswers compares all other answers with the claim of a claimant.
-func (f *fixture) wantAnswers(b *itembank.Bank, claimant string, lines ...itembank.Line) {
+func (f *fixture) wantAnswers(b *itembank.Operator, claimant string, lines ...itembank.Line) {
 	f.Helper()
 	held, err := f.bank().HeldClaim(f.ctx, f.name, claimant)
 	f.wantColumns("GET", held, err, lines...)
-	shown, err := b.ClaimInScope(f.ctx, f.name, claimant)
+	shown, err := b.FindClaim(f.ctx, f.name, claimant)
 	f.wantColumns("show", shown, err, lines...)
-	all, err := b.ClaimsInScope(f.ctx, f.name, claimant)
+	all, err := b.ClaimsOf(f.ctx, f.name, claimant)
 	f.wantColumns("audit", all[0], err, lines...)
 	f.wantColumns("list", f.listed(b)[0], nil, lines...)
 	reports, err := b.ItemsOfClaim(f.ctx, held)
@@ -159,7 +159,7 @@ func columnsCostOneRequest(f *fixture) {
 		more []string
 	}{{f, []string{"ItemRows"}}, {plain, nil}} {
 		counted := test.counted()
-		b := itembank.New(counted)
+		b := itembank.NewOperator(counted)
 		test.claim(b, "ann")
 		calls := counted.Calls()
 		if last := calls[len(calls)-1-len(test.more):]; !slices.Equal(last, append([]string{"Take"}, test.more...)) {
@@ -170,7 +170,7 @@ func columnsCostOneRequest(f *fixture) {
 		test.wantCalls("a claim that is read", counted, append([]string{"HeldClaim"}, test.more...)...)
 		_, err = b.Release(f.ctx, test.name, "ann", claim.ID)
 		f.Must(err)
-		test.wantCalls("a release", counted, "HeldClaim", "ItemRow", "CloseClaim")
+		test.wantCalls("a release", counted, "HeldClaim", "ItemRows", "CloseClaim")
 	}
 }
 
@@ -180,17 +180,19 @@ type columnsUnread struct {
 	fails int
 }
 
-func (s *columnsUnread) ItemRows(ctx context.Context, campaign string, hashes []engine.Hash) ([]*engine.ItemRow, error) {
+func (s *columnsUnread) ItemRows(
+	ctx context.Context, campaign string, hashes []engine.Hash, how engine.Consistency,
+) ([]*engine.ItemRow, error) {
 	if s.fails--; s.fails >= 0 {
 		return nil, engine.ErrThrottled
 	}
-	return s.Store.ItemRows(ctx, campaign, hashes)
+	return s.Store.ItemRows(ctx, campaign, hashes, how)
 }
 
 // columnsNotRead: if the columns cannot be read, there is no answer. The claim was made, and is the next answer.
 func columnsNotRead(f *fixture) {
 	f.hall(itembank.Settings{})
-	b := itembank.New(&columnsUnread{f.Store, 2})
+	b := itembank.NewOperator(&columnsUnread{f.Store, 2})
 	for range 2 {
 		if grant, err := b.Claim(f.ctx, f.name, "ann"); !errors.Is(err, itembank.ErrTryAgain) || grant != (itembank.Grant{}) {
 			f.Errorf("want %v, got %+v, %v", itembank.ErrTryAgain, grant, err)
@@ -252,7 +254,7 @@ func columnsOfInterruptedLoad(f *fixture) {
 		others = append(others, line(fmt.Sprintf("seat-%d", i), fmt.Sprintf("n=%d", i+1)))
 	}
 	cut := f.cutAt(2, true, "AddItems")
-	if _, err := itembank.New(cut).Load(f.ctx, f.name, sourceOf(lines...), nil); err == nil {
+	if _, err := itembank.NewOperator(cut).Load(f.ctx, f.name, sourceOf(lines...), nil); err == nil {
 		f.Fatal("the load was not cut")
 	}
 	report := f.loadOf(lines...)

@@ -16,7 +16,7 @@ func TestContention(t *testing.T) {
 	f.stocked(10, itembank.Settings{Shards: 1})
 	held := rowOf(f.claim(f.bank(), "ann").Claim)
 	store := &itembankfault.Store{Store: f.Store}
-	b := itembank.New(store, itembank.WithClock(itembankfault.NewClock()))
+	b := itembank.NewOperator(store, itembank.WithClock(itembankfault.NewClock()))
 	total := itembank.Contention{}
 	for i, c := range []struct {
 		claimant string
@@ -52,7 +52,7 @@ func TestContentionOfChosenItems(t *testing.T) {
 	f := inMemory(t)
 	f.seats(3, itembank.Settings{OnEnd: itembank.Return})
 	store := &itembankfault.Store{Store: f.Store, TakeResults: []engine.TakeResult{{ItemConflict: true}, {ItemThrottled: true}}}
-	b := itembank.New(store, itembank.WithClock(itembankfault.NewClock()))
+	b := itembank.NewOperator(store, itembank.WithClock(itembankfault.NewClock()))
 	f.choose(b, "ann", "seat-1")
 	f.notChosen(b, "bob", "seat-1")
 	if got, want := b.Contention(), (itembank.Contention{Conflicts: 1, Throttles: 1}); got != want {

@@ -11,7 +11,7 @@
 //	...
 //	defer store.Close()
 //
-//	bank := itembank.New(store)
+//	bank := itembank.NewOperator(store)
 //	_, _, err = bank.CreateCampaign(ctx, "spring", itembank.Settings{})
 //	_, err = bank.Load(ctx, "spring", itembank.Items("SAVE-10", "SAVE-11"), nil)
 //	grant, err := bank.Claim(ctx, "spring", "customer-17")
@@ -20,6 +20,10 @@
 // Package sqlitestore keeps campaigns in a file, for one machine. Package dynamostore
 // keeps them in DynamoDB, for AWS Lambda and fleets. Package claimapi serves a Bank over
 // HTTP.
+//
+// A [Bank] serves claimants: it claims, confirms, releases holds and looks claims up. An [Operator] manages campaigns:
+// it creates, loads, sweeps, reconciles and repairs them. An Operator has a Bank, so that one value does both. A server
+// that only answers claimants makes a Bank with [New].
 //
 // Calls return errors of four families: [ErrInvalid] (correct the input), [ErrRefused] (the
 // answer is no), [ErrTryAgain] (repeat the call) and [ErrInconsistent] (run Reconcile).
@@ -30,7 +34,7 @@
 //   - A claimant gets the same item on every call until the claim is released or ends, also
 //     when no item is left or the campaign is closed.
 //   - At rest, every item that was loaded is in exactly one place: in the bank, in a claim,
-//     or ended (burned, expired or withdrawn; after a repair also lost). [Bank.Reconcile] checks it
+//     or ended (burned, expired or withdrawn; after a repair also lost). [Operator.Reconcile] checks it
 //     item by item, also on a live campaign.
 //   - Loading a file again, resuming an interrupted load, and several loads at once add each
 //     item once.
@@ -44,27 +48,27 @@
 // A claim is one transaction of the store: delete the item from the bank if it is there,
 // and put the claim if the claimant has none. Nothing else decides who gets an item. A
 // crash, a lost reply or a second process leaves both writes or neither. So every method
-// of a Bank is safe to repeat after any error, and then finds what the first call did.
+// of a Bank and of an Operator is safe to repeat after any error, and then finds what the first call did.
 //
 // Pages of free items, copies of rules and the memory of empty shards only save requests.
 // Any number of Banks in any number of processes can work on one store.
 //
 // A Claim whose claimant holds an item of the campaign returns it, whatever fails, as long as the
-// claim can be read. Where a store has lost claims, as after a restore, [Bank.Replay] puts them
-// back, and a campaign that [Bank.CloseUntilReconciled] closed opens only when nothing is wrong.
+// claim can be read. Where a store has lost claims, as after a restore, [Operator.Replay] puts them
+// back, and a campaign that [Operator.CloseUntilReconciled] closed opens only when nothing is wrong.
 //
 // # The life of an item
 //
-// [Bank.Load] puts an item into the bank. [Bank.Claim] moves it into a claim.
-// [Bank.Release] and the end of a claim move it back, or end it: the campaign's [OnEnd]
-// decides. An item whose own life (Settings.ItemLife) is over expires. [Bank.Withdraw] ends
+// [Operator.Load] puts an item into the bank. [Bank.Claim] moves it into a claim.
+// [Operator.Release] and the end of a claim move it back, or end it: the campaign's [OnEnd]
+// decides. An item whose own life (Settings.ItemLife) is over expires. [Operator.Withdraw] ends
 // free items, and held ones when their claims end. An item that ended is neither handed out nor
 // loaded again.
 //
 // A claim that has a life (Settings.ClaimLife) belongs to its claimant until it is closed, at
 // least 10 seconds after its end. A request closes the ended claim of its own claimant. Where items
 // return, a request that finds the bank empty closes a few claims that are due.
-// [Bank.SweepDue] closes all claims that are due; it finds them through an index. [Bank.Sweep]
+// [Operator.SweepDue] closes all claims that are due; it finds them through an index. [Operator.Sweep]
 // reads all claims and the whole bank.
 //
 // # Holds
@@ -83,7 +87,7 @@
 // other call name the claim by its id, so that a late call never touches a later claim of the same claimant.
 //
 // [Bank.ReleaseHold] is for holders: it ends a hold before its end, and refuses a confirmed claim.
-// [Bank.Release] is for operators: it ends any claim.
+// [Operator.Release] is for operators: it ends any claim.
 //
 // # Limits
 //
@@ -94,9 +98,9 @@
 //     caller names ([InSlot]).
 //   - Items of a claim: one, or up to 20 that the caller names where the campaign allows it ([Choosing]).
 //   - Shards of a bank: 1 to 256. On DynamoDB a shard takes about 500 claims a second.
-//   - [Bank.OpenCampaign] and [Bank.CloseCampaign] reach other Banks within
+//   - [Operator.OpenCampaign] and [Operator.CloseCampaign] reach other Banks within
 //     [DefaultCampaignCache].
-//   - A [Bank.Load] that adds items to a campaign that burns them and was ever sold out waits six
+//   - A [Operator.Load] that adds items to a campaign that burns them and was ever sold out waits six
 //     seconds before the first, until no Bank believes that the bank is empty.
 //   - Where items return, each Bank that is asked reads every shard once a second while the campaign
 //     is sold out.
@@ -114,6 +118,12 @@
 //   - That two claimant names are two people, or that a person has one.
 //   - On DynamoDB, where items are burned: that a call within about a second of a release sees it.
 //     It can return the released claim and its burned item, which no other claimant has.
+//
+// # Files
+//
+// The files whose names begin with operator_ belong to Operator. To follow a claim, read claim.go and the files that it
+// leads to: freelist.go and shardscan.go (find a free item), search.go, soldout.go and emptyshards.go (none is free),
+// choice.go (the claimant chooses), confirm.go, release.go and due.go (a claim ends). None of them calls an Operator.
 //
 // # Engines
 //

@@ -48,7 +48,7 @@ func sweepOfDue(f *fixture) {
 		one := f.named(string(onEnd))
 		c, clock := one.sweepable(onEnd)
 		counted := f.counted()
-		b := itembank.New(counted, itembank.WithClock(clock))
+		b := itembank.NewOperator(counted, itembank.WithClock(clock))
 		reported := f.progress(func(p itembank.Progress) {
 			if got, err := b.SweepDue(f.ctx, one.name, p); err != nil || got != test.report {
 				f.Errorf("%s: want %+v, got %+v, %v", onEnd, test.report, got, err)
@@ -83,7 +83,7 @@ func indexBehind(f *fixture) {
 	next := f.claim(b, "bob").Claim
 	clock.Advance(endGrace + time.Second)
 	behind := &itembankfault.Store{Store: f.Store, Due: entries}
-	f.sweptDue(itembank.New(behind, itembank.WithClock(clock)), itembank.SweepReport{})
+	f.sweptDue(itembank.NewOperator(behind, itembank.WithClock(clock)), itembank.SweepReport{})
 	f.WantWhere("held by ann", c, ann.Item, "ann", "bob")
 	f.WantWhere("held by bob", c, next.Item, "ann", "bob")
 }
@@ -118,9 +118,11 @@ type goingStore struct {
 	delete func()
 }
 
-func (s *goingStore) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
+func (s *goingStore) ItemRows(
+	ctx context.Context, campaign string, hashes []engine.Hash, how engine.Consistency,
+) ([]*engine.ItemRow, error) {
 	s.delete()
-	return s.Store.ItemRow(ctx, campaign, h)
+	return s.Store.ItemRows(ctx, campaign, hashes, how)
 }
 
 // goneWithItsItem: a scratch campaign is deleted while it is swept. That is no inconsistency, because the claim is gone
@@ -134,7 +136,7 @@ func goneWithItsItem(f *fixture) {
 		f.Must(f.raw.DropClaim(f.ctx, rowOf(hold).Key()))
 		f.dropItemRow(c, hold.Item)
 	}}
-	f.sweptDue(itembank.New(going, itembank.WithClock(clock)), itembank.SweepReport{})
+	f.sweptDue(itembank.NewOperator(going, itembank.WithClock(clock)), itembank.SweepReport{})
 }
 
 // TestPagesOfDueClaims: a sweep closes more claims than a page has, some of them with the same end, and looks at each
@@ -164,7 +166,7 @@ func TestPagesOfDueClaims(t *testing.T) {
 func nothingEnds(f *fixture) {
 	f.stocked(1, itembank.Settings{OnEnd: itembank.Return})
 	counted := f.counted()
-	f.sweptDue(itembank.New(counted), itembank.SweepReport{})
+	f.sweptDue(itembank.NewOperator(counted), itembank.SweepReport{})
 	f.wantCalls("a sweep of claims without an end", counted, "Campaign")
 	for name, want := range map[string]error{"No-Such": itembank.ErrInvalid, f.name + "-none": itembank.ErrNoCampaign} {
 		if _, err := f.bank().SweepDue(f.ctx, name, nil); !errors.Is(err, want) {
@@ -186,7 +188,7 @@ func dueSweepCut(f *fixture) {
 	}
 	clock.Advance(time.Minute)
 	for range 200 {
-		if _, err := itembank.New(f.cutAt(2, false, "DueClaims"), itembank.WithClock(clock)).SweepDue(f.ctx, f.name, nil); !errors.Is(err, errCut) {
+		if _, err := itembank.NewOperator(f.cutAt(2, false, "DueClaims"), itembank.WithClock(clock)).SweepDue(f.ctx, f.name, nil); !errors.Is(err, errCut) {
 			f.Fatalf("want it cut, got %v", err)
 		}
 	}
@@ -235,10 +237,10 @@ func (f *fixture) heldUntilNow(n int) (c engine.Campaign, items []string, clock 
 // closeDue closes a few due claims.
 func (f *fixture) closeDue(store engine.Store, clock *itembankfault.Clock) (closed int, err error) {
 	f.Helper()
-	b := itembank.New(store, itembank.WithClock(clock))
+	b := itembank.NewOperator(store, itembank.WithClock(clock))
 	c, err := b.Campaign(f.ctx, f.name)
 	f.Must(err)
-	return itembank.CloseDue(b, f.ctx, c, clock.Now())
+	return itembank.CloseDue(b.Bank, f.ctx, c, clock.Now())
 }
 
 // fewDue: if many claims are due, closeDue closes eight of them, with at most two reads of the index. Another Bank
@@ -334,7 +336,7 @@ func fewBusy(f *fixture) {
 		f.Errorf("want 1 closed of 4 at once, got %d after %s, %v", closed, clock.Now().Sub(before), err)
 	}
 	f.wantCounts(engine.Counts{Loaded: 4, Free: 1, Claimed: 3})
-	for _, method := range []string{"DueClaims", "HeldClaimEventuallyConsistent", "ItemRow", "CloseClaim"} {
+	for _, method := range []string{"DueClaims", "HeldClaimEventuallyConsistent", "ItemRows", "CloseClaim"} {
 		if _, err := f.closeDue(f.cutAt(1, false, method), clock); !errors.Is(err, errCut) {
 			f.Errorf("%s failed: want %v, got %v", method, errCut, err)
 		}
@@ -359,7 +361,7 @@ func fewOnSlowEngine(f *fixture) {
 func soldOutGetsDue(f *fixture) {
 	_, items := f.stocked(1, itembank.Settings{Shards: 16, Hold: time.Minute})
 	clock, counted := itembankfault.NewClock(), f.counted()
-	b := itembank.New(counted, itembank.WithClock(clock))
+	b := itembank.NewOperator(counted, itembank.WithClock(clock))
 	first := f.claim(b, "ann")
 	f.refused(b, "bob", itembank.ErrSoldOut)
 	sought := func() (n int) {
@@ -403,7 +405,7 @@ func oneBadIndexShard(f *fixture) {
 	}
 	clock.Advance(5 * time.Minute)
 	bad := badIndexShard{f.Store, engine.HashItem("code-00000").ShardOf(16)}
-	b := itembank.New(bad, itembank.WithClock(clock))
+	b := itembank.NewOperator(bad, itembank.WithClock(clock))
 	f.claim(b, "late")
 	report, err := b.SweepDue(f.ctx, f.name, nil)
 	if !errors.Is(err, engine.ErrThrottled) {
@@ -465,7 +467,7 @@ func TestSweepKeepsUp(t *testing.T) {
 				return nil
 			}}
 			begun := time.Now()
-			report, err := itembank.New(slow, itembank.WithClock(clock)).SweepDue(f.ctx, f.name, nil)
+			report, err := itembank.NewOperator(slow, itembank.WithClock(clock)).SweepDue(f.ctx, f.name, nil)
 			f.Must(err)
 			if rate := 1700 / time.Since(begun).Seconds(); report.Returned != 1700 || rate < atLeast {
 				t.Errorf("with %d shards the sweep returned %d seats, %.0f a second", shards, report.Returned, rate)
@@ -508,7 +510,7 @@ func TestSweepGivesWay(t *testing.T) {
 		f := inMemory(t)
 		clock := manyHolds(f, 1700, 80)
 		busy := &throttling{Store: f.Store, from: time.Now(), until: time.Now().Add(2 * time.Second)}
-		report, err := itembank.New(busy, itembank.WithClock(sweepClock{clock})).SweepDue(f.ctx, f.name, nil)
+		report, err := itembank.NewOperator(busy, itembank.WithClock(sweepClock{clock})).SweepDue(f.ctx, f.name, nil)
 		if err != nil || report.Returned != 1700 || busy.most != 1 {
 			t.Errorf("the sweep returned %d seats, %v; while it was throttled it tried %d closes at a time", report.Returned, err, busy.most)
 		}
@@ -518,7 +520,7 @@ func TestSweepGivesWay(t *testing.T) {
 // TestSweepAfterThrottledReads: a sweep that is throttled in one of its reads tries again, and closes all claims.
 func TestSweepAfterThrottledReads(t *testing.T) {
 	t.Parallel()
-	for _, method := range []string{"Campaign", "DueClaims", "HeldClaimEventuallyConsistent", "ItemRow"} {
+	for _, method := range []string{"Campaign", "DueClaims", "HeldClaimEventuallyConsistent", "ItemRows"} {
 		synctest.Test(t, func(t *testing.T) {
 			f := inMemory(t)
 			clock := manyHolds(f, 100, 4)
@@ -529,7 +531,7 @@ func TestSweepAfterThrottledReads(t *testing.T) {
 				}
 				return nil
 			}}
-			b := itembank.New(store, itembank.WithClock(sweepClock{clock}), itembank.WithCampaignCache(0))
+			b := itembank.NewOperator(store, itembank.WithClock(sweepClock{clock}), itembank.WithCampaignCache(0))
 			report, err := b.SweepDue(f.ctx, f.name, nil)
 			if err != nil || report.Returned != 100 || calls.Load() < 2 {
 				t.Errorf("%s throttled in one of five calls: returned %d of 100, %v", method, report.Returned, err)

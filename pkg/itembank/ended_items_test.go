@@ -131,7 +131,7 @@ func itemsEndOnThePage(f *fixture) {
 	clock, counted := itembankfault.NewClock(), f.counted()
 	f.loadAt(clock, codes("code", 5)...)
 	clock.Advance(time.Hour - 5*time.Second)
-	b := itembank.New(counted, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
+	b := itembank.NewOperator(counted, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
 	f.claim(b, "ann")
 	clock.Advance(5 * time.Second)
 	counted.Calls()
@@ -148,9 +148,9 @@ func soldOutOfEndedItems(f *fixture) {
 	f.loadAt(clock, codes("code", 20)...)
 	f.dropItemRow(c, "code-00000")
 	clock.Advance(time.Hour)
-	for _, ask := range []func(*itembank.Bank){
-		func(b *itembank.Bank) { f.wantState(b, itembank.SoldOut) },
-		func(b *itembank.Bank) { f.refused(b, "ann", itembank.ErrSoldOut) },
+	for _, ask := range []func(*itembank.Operator){
+		func(b *itembank.Operator) { f.wantState(b, itembank.SoldOut) },
+		func(b *itembank.Operator) { f.refused(b, "ann", itembank.ErrSoldOut) },
 	} {
 		ask(f.bank(itembank.WithClock(clock)))
 	}
@@ -185,7 +185,7 @@ func manyEndedItems(f *fixture) {
 	f.loadAt(clock, "new")
 	clock.Advance(time.Hour - time.Minute)
 	counted := f.counted()
-	b := itembank.New(counted, itembank.WithClock(clock))
+	b := itembank.NewOperator(counted, itembank.WithClock(clock))
 	f.wantState(b, itembank.Open)
 	f.wantBounded("state", counted)
 	if grant := f.claim(b, "ann"); grant.Claim.Item != "new" {
@@ -230,8 +230,10 @@ func (f *fixture) withEndedItems(c engine.Campaign, n int) *withEndedItems {
 
 func byHash(x, y engine.FreeItem) int { return slices.Compare(x.Hash[:], y.Hash[:]) }
 
-func (s *withEndedItems) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
-	page, err := s.Store.FreeItems(ctx, shard, r, limit)
+func (s *withEndedItems) FreeItems(
+	ctx context.Context, shard engine.Shard, r engine.Range, limit int, how engine.Consistency,
+) (engine.FreePage, error) {
+	page, err := s.Store.FreeItems(ctx, shard, r, limit, how)
 	if err != nil {
 		return page, err
 	}
@@ -275,7 +277,7 @@ func boundedWorkForEndedItems(f *fixture) {
 		c, items := one.stocked(1, itembank.Settings{Shards: shards})
 		s := one.withEndedItems(c, 10_000)
 		counted := &itembankfault.Store{Store: s}
-		b := itembank.New(counted, itembank.WithClock(itembankfault.NewClock()))
+		b := itembank.NewOperator(counted, itembank.WithClock(itembankfault.NewClock()))
 		request := func(what string, ask func()) {
 			f.Helper()
 			counted.Calls()
@@ -317,7 +319,7 @@ func tooManyEndedItems(f *fixture) {
 	}
 	f.load(item)
 	s := f.withEndedItems(c, 30_000)
-	ask := func(what string, ask func(*itembank.Bank) (bool, error)) {
+	ask := func(what string, ask func(*itembank.Operator) (bool, error)) {
 		f.Helper()
 		for tries := 1; ; tries++ {
 			ended := s.ended
@@ -333,11 +335,11 @@ func tooManyEndedItems(f *fixture) {
 			}
 		}
 	}
-	ask("state", func(b *itembank.Bank) (bool, error) {
+	ask("state", func(b *itembank.Operator) (bool, error) {
 		_, state, err := b.State(f.ctx, f.name)
 		return state == itembank.Open, err
 	})
-	ask("claim", func(b *itembank.Bank) (bool, error) {
+	ask("claim", func(b *itembank.Operator) (bool, error) {
 		grant, err := b.Claim(f.ctx, f.name, "ann")
 		return grant.Claim.Item == item, err
 	})
@@ -356,8 +358,8 @@ func tooManyEndedItems(f *fixture) {
 }
 
 // bankOn makes a Bank on an engine, with a clock that stands still.
-func (f *fixture) bankOn(s engine.Store) *itembank.Bank {
-	return itembank.New(s, itembank.WithClock(itembankfault.NewClock()))
+func (f *fixture) bankOn(s engine.Store) *itembank.Operator {
+	return itembank.NewOperator(s, itembank.WithClock(itembankfault.NewClock()))
 }
 
 // endedItemsAndLostRaces: a request loses the race for the one item that has not ended again and again, and reads
@@ -400,7 +402,7 @@ func endingDoesNotWait(f *fixture) {
 	f.loadAt(clock, "busy", "other")
 	clock.Advance(time.Hour)
 	s := &busyEnds{Store: f.Store, busy: engine.HashItem("busy")}
-	b := itembank.New(s, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
+	b := itembank.NewOperator(s, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
 	begun := clock.Now()
 	f.refused(b, "ann", itembank.ErrSoldOut)
 	if waited := clock.Now().Sub(begun); waited > 0 {

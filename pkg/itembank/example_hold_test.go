@@ -28,7 +28,7 @@ func ExampleBank_Confirm() {
 	}
 	defer func() { _ = store.Close() }()
 
-	bank := itembank.New(store)
+	bank := itembank.NewOperator(store)
 	if _, _, err := bank.CreateCampaign(ctx, "concert", itembank.Settings{Hold: 15 * time.Minute}); err != nil {
 		log.Fatal(err)
 	}

@@ -26,7 +26,7 @@ func Example() {
 	}
 	defer func() { _ = store.Close() }()
 
-	bank := itembank.New(store)
+	bank := itembank.NewOperator(store)
 	if _, _, err := bank.CreateCampaign(ctx, "spring", itembank.Settings{}); err != nil {
 		log.Fatal(err)
 	}
@@ -53,7 +53,7 @@ func Example() {
 	// bob: sold out - refused: true
 }
 
-func ExampleBank_DryRun() {
+func ExampleOperator_DryRun() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "itembank")
 	if err != nil {
@@ -66,7 +66,7 @@ func ExampleBank_DryRun() {
 	}
 	defer func() { _ = store.Close() }()
 
-	bank := itembank.New(store)
+	bank := itembank.NewOperator(store)
 	if _, _, err := bank.CreateCampaign(ctx, "spring", itembank.Settings{}); err != nil {
 		log.Fatal(err)
 	}

@@ -136,7 +136,7 @@ func endedClaimClosedWhenMet(f *fixture) {
 		c, _ := one.stocked(9, itembank.Settings{Shards: 1, OnEnd: onEnd, ClaimLife: time.Minute})
 		clock := itembankfault.NewClock()
 		counted := f.counted()
-		b := itembank.New(counted, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
+		b := itembank.NewOperator(counted, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
 		first := one.claim(b, "ann").Claim
 		clock.SetTo(first.EndsAt.Add(endGrace - time.Millisecond))
 		if again := one.claim(b, "ann"); again.Claim != first { // and the Bank has a new page
@@ -148,7 +148,7 @@ func endedClaimClosedWhenMet(f *fixture) {
 		if second.Replayed || second.Claim.ID == first.ID || second.Claim.Item == first.Item || !second.Claim.EndsAt.After(first.EndsAt) {
 			f.Errorf("%s: want a new claim after %+v, got %+v", onEnd, first, second)
 		}
-		f.wantCalls("an ended claim that is met", counted, "Take", "ItemRow", "CloseClaim", "Take")
+		f.wantCalls("an ended claim that is met", counted, "Take", "ItemRows", "CloseClaim", "Take")
 		one.WantWhere(test.where, c, first.Item, "ann")
 		one.wantCounts(engine.Counts(test.after))
 
@@ -174,7 +174,7 @@ func laterEnd(f *fixture) {
 		}
 		return nil
 	}}
-	if again := f.claim(itembank.New(lengthened, itembank.WithClock(clock)), "ann"); again.Claim != longer || !again.Replayed {
+	if again := f.claim(itembank.NewOperator(lengthened, itembank.WithClock(clock)), "ann"); again.Claim != longer || !again.Replayed {
 		f.Errorf("want %+v, got %+v", longer, again)
 	}
 	f.WantWhere("held by ann", c, first.Item, "ann")
@@ -185,7 +185,7 @@ func laterEnd(f *fixture) {
 func lastItemOfEndedClaim(f *fixture) {
 	f.stocked(1, itembank.Settings{Shards: 1, OnEnd: itembank.Return, ClaimLife: time.Minute})
 	clock, counted := itembankfault.NewClock(), f.counted()
-	b := itembank.New(counted, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
+	b := itembank.NewOperator(counted, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
 	first := f.claim(b, "ann").Claim
 	clock.SetTo(first.EndsAt.Add(endGrace + time.Millisecond))
 	counted.Calls()
@@ -194,7 +194,7 @@ func lastItemOfEndedClaim(f *fixture) {
 		f.Errorf("want the item with a new claim after %+v, got %+v", first, second)
 	}
 	calls := counted.Calls() // the second read of the bank and the read of the claim run at the same time
-	want := []string{"CloseClaim", "DueClaims", "FreeItems", "FreeItems", "HeldClaim", "HeldClaimEventuallyConsistent", "ItemRow", "Take"}
+	want := []string{"CloseClaim", "DueClaims", "FreeItems", "FreeItems", "HeldClaim", "HeldClaimEventuallyConsistent", "ItemRows", "Take"}
 	if slices.Sort(calls); !slices.Equal(calls, want) {
 		f.Errorf("the last item, of an ended claim: want calls %v, got %v", want, calls)
 	}
@@ -209,7 +209,7 @@ func getsItemThatComesBack(f *fixture) {
 			one.stocked(1, itembank.Settings{Shards: 3, OnEnd: onEnd, ClaimLife: time.Minute})
 			clock := itembankfault.NewClock()
 			interrupted := f.counted()
-			b := itembank.New(interrupted, itembank.WithClock(clock))
+			b := itembank.NewOperator(interrupted, itembank.WithClock(clock))
 			first := one.claim(b, "ann").Claim
 			clock.SetTo(first.EndsAt.Add(endGrace + time.Millisecond))
 			one.wantState(b, itembank.SoldOut) // so that the Bank has seen the bank empty
@@ -236,7 +236,7 @@ func bankKnowsWhatComesBack(f *fixture) {
 		one := f.named(string(onEnd))
 		one.stocked(3, itembank.Settings{Shards: 4, OnEnd: onEnd, ClaimLife: time.Minute})
 		clock, counted := itembankfault.NewClock(), f.counted()
-		b := itembank.New(counted, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
+		b := itembank.NewOperator(counted, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
 		ann, bob := one.claim(b, "ann").Claim, one.claim(b, "bob").Claim
 		clock.SetTo(ann.EndsAt.Add(endGrace + time.Millisecond))
 		one.claim(b, "cid")
@@ -278,7 +278,7 @@ func bankKnowsWhatComesBack(f *fixture) {
 func comesBackWhileRead(f *fixture) {
 	f.stocked(1, itembank.Settings{Shards: 1, OnEnd: itembank.Return})
 	interrupted := f.counted()
-	b := itembank.New(interrupted, itembank.WithClock(itembankfault.NewClock()))
+	b := itembank.NewOperator(interrupted, itembank.WithClock(itembankfault.NewClock()))
 	claim := f.claim(b, "ann").Claim
 	for _, ask := range []func(){
 		func() { f.wantState(b, itembank.Open) },
@@ -348,7 +348,7 @@ func clocksThatDiffer(f *fixture) {
 		ahead.SetTo(behind.Now().Add(apart))
 		f.swept(fast, itembank.SweepReport{})
 		f.refused(fast, "bob", itembank.ErrSoldOut)
-		for _, b := range []*itembank.Bank{fast, slow} {
+		for _, b := range []*itembank.Operator{fast, slow} {
 			if again := f.claim(b, "ann"); again.Claim != first {
 				f.Errorf("%s before its end by the clock behind: want %+v, got %+v", left, first, again)
 			}

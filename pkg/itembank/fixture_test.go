@@ -45,8 +45,8 @@ func (f *fixture) named(suffix string) *fixture {
 }
 
 // bank makes a new Bank, as each container does.
-func (f *fixture) bank(options ...itembank.Option) *itembank.Bank {
-	return itembank.New(f.Store, options...)
+func (f *fixture) bank(options ...itembank.Option) *itembank.Operator {
+	return itembank.NewOperator(f.Store, options...)
 }
 
 // create creates the fixture's campaign.
@@ -109,7 +109,7 @@ func (f *fixture) stocked(n int, s itembank.Settings) (engine.Campaign, []string
 func codes(prefix string, n int) []string { return enginerows.Texts(prefix, n) }
 
 // claim claims, and fails the test if the claimant gets no item.
-func (f *fixture) claim(b *itembank.Bank, claimant string) itembank.Grant {
+func (f *fixture) claim(b *itembank.Operator, claimant string) itembank.Grant {
 	f.Helper()
 	grant, err := b.Claim(f.ctx, f.name, claimant)
 	if err != nil {
@@ -119,7 +119,7 @@ func (f *fixture) claim(b *itembank.Bank, claimant string) itembank.Grant {
 }
 
 // refused claims, and fails the test unless the claimant gets the refusal.
-func (f *fixture) refused(b *itembank.Bank, claimant string, want error) {
+func (f *fixture) refused(b *itembank.Operator, claimant string, want error) {
 	f.Helper()
 	grant, err := b.Claim(f.ctx, f.name, claimant)
 	if !errors.Is(err, want) {
@@ -128,7 +128,7 @@ func (f *fixture) refused(b *itembank.Bank, claimant string, want error) {
 }
 
 // released releases a claim, and compares the result.
-func (f *fixture) released(b *itembank.Bank, claim engine.Claim, want itembank.Released) {
+func (f *fixture) released(b *itembank.Operator, claim engine.Claim, want itembank.Released) {
 	f.Helper()
 	got, err := b.Release(f.ctx, claim.Campaign, claim.Claimant, claim.ID)
 	if err != nil || got != want {
@@ -137,7 +137,7 @@ func (f *fixture) released(b *itembank.Bank, claim engine.Claim, want itembank.R
 }
 
 // wantState compares the state of the fixture's campaign.
-func (f *fixture) wantState(b *itembank.Bank, want itembank.State) {
+func (f *fixture) wantState(b *itembank.Operator, want itembank.State) {
 	f.Helper()
 	if _, got, err := b.State(f.ctx, f.name); got != want || err != nil {
 		f.Errorf("want state %s, got %s, %v", want, got, err)
@@ -232,7 +232,7 @@ func (f *fixture) interruptedAt(call int, after bool, do func() error, methods .
 }
 
 // crowd lets every claimant claim several times at once through several Banks. It returns all answers by claimant.
-func (f *fixture) crowd(banks []*itembank.Bank, claimants []string, times int) map[string][]answer {
+func (f *fixture) crowd(banks []*itembank.Operator, claimants []string, times int) map[string][]answer {
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	answers := map[string][]answer{}

@@ -70,7 +70,7 @@ func holdSettings(f *fixture) {
 }
 
 // confirmed confirms a claim, which must succeed, and returns the confirmed claim.
-func (f *fixture) confirmed(b *itembank.Bank, hold itembank.Claim) itembank.Claim {
+func (f *fixture) confirmed(b *itembank.Operator, hold itembank.Claim) itembank.Claim {
 	f.Helper()
 	want := hold
 	want.EndsAt = time.Time{}
@@ -81,7 +81,7 @@ func (f *fixture) confirmed(b *itembank.Bank, hold itembank.Claim) itembank.Clai
 }
 
 // notConfirmed tries to confirm a claim of ann's, and expects the refusal.
-func (f *fixture) notConfirmed(b *itembank.Bank, id string, want error) {
+func (f *fixture) notConfirmed(b *itembank.Operator, id string, want error) {
 	f.Helper()
 	if claim, err := b.Confirm(f.ctx, f.name, "ann", id); !errors.Is(err, want) || !errors.Is(err, itembank.ErrRefused) {
 		f.Errorf("confirm for ann: want %v, got %+v, %v", want, claim, err)
@@ -89,7 +89,7 @@ func (f *fixture) notConfirmed(b *itembank.Bank, id string, want error) {
 }
 
 // sweptDue runs SweepDue, and compares the report.
-func (f *fixture) sweptDue(b *itembank.Bank, want itembank.SweepReport) {
+func (f *fixture) sweptDue(b *itembank.Operator, want itembank.SweepReport) {
 	f.Helper()
 	if got, err := b.SweepDue(f.ctx, f.name, nil); err != nil || got != want {
 		f.Errorf("sweep of what is due: want %+v, got %+v, %v", want, got, err)
@@ -190,7 +190,7 @@ func confirmMeetsOthers(f *fixture) {
 			left--
 			return itembankfault.ClaimConflict
 		}}
-		b := itembank.New(busy, itembank.WithClock(itembankfault.NewClock()))
+		b := itembank.NewOperator(busy, itembank.WithClock(itembankfault.NewClock()))
 		hold := f.claim(b, "ann").Claim
 		if _, err := b.Confirm(f.ctx, f.name, "ann", hold.ID); !errors.Is(err, test.want) || left > 0 {
 			f.Errorf("%d conflicts: want %v, got %v, and %d are left", test.conflicts, test.want, err, left)
@@ -199,7 +199,7 @@ func confirmMeetsOthers(f *fixture) {
 }
 
 // releasedHold releases a hold for its holder, and compares the result.
-func (f *fixture) releasedHold(b *itembank.Bank, hold itembank.Claim, want itembank.Released, wantErr error) {
+func (f *fixture) releasedHold(b *itembank.Operator, hold itembank.Claim, want itembank.Released, wantErr error) {
 	f.Helper()
 	got, err := b.ReleaseHold(f.ctx, hold.Campaign, hold.Claimant, hold.ID)
 	if !errors.Is(err, wantErr) || got != want {
@@ -239,13 +239,13 @@ func releaseByHolderAfterEnd(f *fixture) {
 func releaseWhileConfirmed(f *fixture) {
 	for _, test := range []struct {
 		name      string
-		meanwhile func(b *itembank.Bank, hold itembank.Claim)
+		meanwhile func(b *itembank.Operator, hold itembank.Claim)
 		want      itembank.Released
 		err       error
 		where     string
 	}{
-		{"confirmed", func(b *itembank.Bank, hold itembank.Claim) { f.confirmed(b, hold) }, itembank.Released{}, itembank.ErrConfirmed, "held by ann"},
-		{"released", func(b *itembank.Bank, hold itembank.Claim) {
+		{"confirmed", func(b *itembank.Operator, hold itembank.Claim) { f.confirmed(b, hold) }, itembank.Released{}, itembank.ErrConfirmed, "held by ann"},
+		{"released", func(b *itembank.Operator, hold itembank.Claim) {
 			f.releasedHold(b, hold, itembank.Released{Returned: true}, nil)
 		}, itembank.Released{Already: true}, nil, "free"},
 	} {
@@ -253,7 +253,7 @@ func releaseWhileConfirmed(f *fixture) {
 		c, _ := one.stocked(1, holds)
 		hold := one.claim(f.bank(), "ann").Claim
 		interrupted := one.interruptedAt(1, false, func() error { test.meanwhile(f.bank(), hold); return nil }, "CloseClaim")
-		one.releasedHold(itembank.New(interrupted), hold, test.want, test.err)
+		one.releasedHold(itembank.NewOperator(interrupted), hold, test.want, test.err)
 		one.WantWhere(test.where, c, hold.Item, "ann")
 	}
 }
@@ -307,8 +307,8 @@ func closerAhead(f *fixture) {
 	server := itembankfault.NewClock()
 	f.loadAt(server, "a", "b")
 	store := &itembankfault.Store{Store: f.Store, Server: server}
-	hold := f.claim(itembank.New(store, itembank.WithClock(server)), "ann").Claim
-	ahead := itembank.New(store, itembank.WithClock(skewed{server, time.Hour}))
+	hold := f.claim(itembank.NewOperator(store, itembank.WithClock(server)), "ann").Claim
+	ahead := itembank.NewOperator(store, itembank.WithClock(skewed{server, time.Hour}))
 	for _, moment := range []time.Time{server.Now(), hold.EndsAt, hold.EndsAt.Add(endGrace)} {
 		server.SetTo(moment)
 		f.swept(ahead, itembank.SweepReport{})
@@ -328,8 +328,8 @@ func closerSlow(f *fixture) {
 	server := itembankfault.NewClock()
 	f.loadAt(server, "a", "b")
 	store := &itembankfault.Store{Store: f.Store, Server: server}
-	hold := f.claim(itembank.New(store, itembank.WithClock(server)), "ann").Claim
-	slow := itembank.New(store, itembank.WithClock(skewed{server, -time.Hour}))
+	hold := f.claim(itembank.NewOperator(store, itembank.WithClock(server)), "ann").Claim
+	slow := itembank.NewOperator(store, itembank.WithClock(skewed{server, -time.Hour}))
 	server.SetTo(hold.EndsAt.Add(endGrace + time.Millisecond))
 	f.sweptDue(slow, itembank.SweepReport{Returned: 1})
 	f.WantWhere("free", c, hold.Item, "ann")
@@ -342,7 +342,7 @@ func makerSlow(f *fixture) {
 	f.stocked(1, holds)
 	server := itembankfault.NewClock()
 	store := &itembankfault.Store{Store: f.Store, Server: server}
-	slow := itembank.New(store, itembank.WithClock(skewed{server, -20 * time.Minute}))
+	slow := itembank.NewOperator(store, itembank.WithClock(skewed{server, -20 * time.Minute}))
 	hold := f.claim(slow, "ann").Claim
 	if want := server.Now().UTC().Truncate(time.Millisecond).Add(time.Minute); !hold.EndsAt.Equal(want) {
 		f.Errorf("want a hold that ends at %s, got %+v", want, hold)
@@ -354,7 +354,7 @@ func makerSlow(f *fixture) {
 func holderNeedsNoFreshRules(f *fixture) {
 	f.stocked(2, itembank.Settings{Hold: time.Hour})
 	clock, broken := itembankfault.NewClock(), f.counted()
-	b := itembank.New(broken, itembank.WithClock(clock))
+	b := itembank.NewOperator(broken, itembank.WithClock(clock))
 	ann, bob := f.claim(b, "ann").Claim, f.claim(b, "bob").Claim
 	clock.Advance(time.Minute)
 	broken.Before = func(method string) error {

@@ -111,14 +111,14 @@ func TestLives(t *testing.T) {
 		for _, life := range []time.Duration{
 			-1, time.Millisecond, test.least - time.Millisecond, test.least + time.Microsecond, 100*365*24*time.Hour + time.Millisecond,
 		} {
-			_, _, err := itembank.New(nil).CreateCampaign(t.Context(), "spring", test.of(life))
+			_, _, err := itembank.NewOperator(nil).CreateCampaign(t.Context(), "spring", test.of(life))
 			var invalid *itembank.InvalidError
 			if !errors.As(err, &invalid) || invalid.Field != test.field {
 				t.Errorf("%s %s: want it invalid, got %v", test.field, life, err)
 			}
 		}
 	}
-	_, _, err := itembank.New(nil).CreateCampaign(t.Context(), "spring", itembank.Settings{OnEnd: "keep"})
+	_, _, err := itembank.NewOperator(nil).CreateCampaign(t.Context(), "spring", itembank.Settings{OnEnd: "keep"})
 	var invalid *itembank.InvalidError
 	if !errors.As(err, &invalid) || invalid.Field != "on-end" {
 		t.Errorf("want on-end invalid, got %v", err)

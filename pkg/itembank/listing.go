@@ -152,7 +152,7 @@ func (b *Bank) readPart(ctx context.Context, c Campaign, from place) (part *item
 	if c.Columns {
 		limit = MaxItemPage
 	}
-	free, next, err := b.freeItems(ctx, c, from, limit, b.store.FreeItemsEventuallyConsistent)
+	free, next, err := b.freeItems(ctx, c, from, limit, engine.Eventual)
 	if err != nil {
 		return nil, err
 	}
@@ -203,7 +203,7 @@ func (b *Bank) withListedColumns(ctx context.Context, c Campaign, free []engine.
 		}
 	}
 	for some := range slices.Chunk(unknown, engine.MaxItemRows) {
-		rows, err := b.store.ItemRowsEventuallyConsistent(ctx, c.Name, some)
+		rows, err := b.store.ItemRows(ctx, c.Name, some, engine.Eventual)
 		if err != nil {
 			return nil, err
 		}

@@ -26,17 +26,17 @@ var modeCases = []testCase{
 // A modeSwitch gives a campaign a mode.
 type modeSwitch struct {
 	mode engine.Mode
-	do   func(f *fixture, b *itembank.Bank) error
+	do   func(f *fixture, b *itembank.Operator) error
 }
 
 var (
-	openIt  = modeSwitch{engine.OpenByHand, func(f *fixture, b *itembank.Bank) error { return b.OpenCampaign(f.ctx, f.name) }}
-	closeIt = modeSwitch{engine.ClosedByHand, func(f *fixture, b *itembank.Bank) error { return b.CloseCampaign(f.ctx, f.name) }}
+	openIt  = modeSwitch{engine.OpenByHand, func(f *fixture, b *itembank.Operator) error { return b.OpenCampaign(f.ctx, f.name) }}
+	closeIt = modeSwitch{engine.ClosedByHand, func(f *fixture, b *itembank.Operator) error { return b.CloseCampaign(f.ctx, f.name) }}
 
-	closeUntilReconciled = modeSwitch{engine.ClosedUntilReconciled, func(f *fixture, b *itembank.Bank) error {
+	closeUntilReconciled = modeSwitch{engine.ClosedUntilReconciled, func(f *fixture, b *itembank.Operator) error {
 		return b.CloseUntilReconciled(f.ctx, f.name)
 	}}
-	decideByTimes = modeSwitch{engine.ByTimes, func(f *fixture, b *itembank.Bank) error {
+	decideByTimes = modeSwitch{engine.ByTimes, func(f *fixture, b *itembank.Operator) error {
 		_, err := b.ChangeCampaign(f.ctx, f.name, itembank.CampaignChange{ByTimes: true})
 		return err
 	}}
@@ -82,7 +82,7 @@ func (f *fixture) openedAgainst(other func(f *fixture), want error, left func(fi
 	f.Helper()
 	for n, first := range []modeSwitch{decideByTimes, closeIt, closeUntilReconciled} {
 		changed := false
-		f.named(fmt.Sprint(n)).atCallsFrom(secondCall, func(f *fixture, b *itembank.Bank) {
+		f.named(fmt.Sprint(n)).atCallsFrom(secondCall, func(f *fixture, b *itembank.Operator) {
 			f.stockedIn(first)
 			changed = false
 			err := b.OpenCampaign(f.ctx, f.name)
@@ -128,7 +128,7 @@ func openReconciledOnce(f *fixture) {
 		f.load("new")
 		return nil
 	}, "ReplaceCampaign")
-	f.Must(itembank.New(store, itembank.WithClock(itembankfault.NewClock())).OpenCampaign(f.ctx, f.name))
+	f.Must(itembank.NewOperator(store, itembank.WithClock(itembankfault.NewClock())).OpenCampaign(f.ctx, f.name))
 	f.wantMode(engine.OpenByHand)
 	calls := store.Calls()
 	end := slices.Index(calls, "ReplaceCampaign")
@@ -164,7 +164,7 @@ func closeAgainstEverything(f *fixture) {
 					}
 					return nil
 				})
-				if err := do.do(one, itembank.New(store, itembank.WithClock(itembankfault.NewClock()))); err != nil {
+				if err := do.do(one, itembank.NewOperator(store, itembank.WithClock(itembankfault.NewClock()))); err != nil {
 					f.Errorf("%s, then %s against %s: %v", first.mode, do.mode, name, err)
 				}
 				one.wantMode(want)
@@ -177,7 +177,7 @@ func closeAgainstEverything(f *fixture) {
 func byTimesAgainstClose(f *fixture) {
 	f.stockedIn(closeIt)
 	store := f.interruptedAt(secondCall, false, func() error { return closeIt.do(f, f.bank()) })
-	if err := decideByTimes.do(f, itembank.New(store)); !errors.Is(err, itembank.ErrChanged) {
+	if err := decideByTimes.do(f, itembank.NewOperator(store)); !errors.Is(err, itembank.ErrChanged) {
 		f.Errorf("want %v, got %v", itembank.ErrChanged, err)
 	}
 	f.wantMode(engine.ClosedByHand)
@@ -189,7 +189,7 @@ func modesSentTwice(f *fixture) {
 	defer cancel()
 	f.ctx = ctx
 	f.stocked(1, itembank.Settings{Shards: 1})
-	b := itembank.New(changesTwice{f.Store}, itembank.WithClock(itembankfault.NewClock()))
+	b := itembank.NewOperator(changesTwice{f.Store}, itembank.WithClock(itembankfault.NewClock()))
 	for _, s := range []modeSwitch{openIt, closeIt, closeIt, closeUntilReconciled, closeUntilReconciled, openIt, openIt} {
 		f.Must(s.do(f, b))
 		f.wantMode(s.mode)

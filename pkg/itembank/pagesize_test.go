@@ -29,7 +29,9 @@ func (s *evenBank) Campaign(context.Context, string) (*engine.Campaign, error) {
 	return &s.campaign, nil
 }
 
-func (s *evenBank) FreeItems(_ context.Context, shard engine.Shard, r engine.Range, limit int) (page engine.FreePage, err error) {
+func (s *evenBank) FreeItems(
+	_ context.Context, shard engine.Shard, r engine.Range, limit int, _ engine.Consistency,
+) (page engine.FreePage, err error) {
 	s.asked, s.whole = append(s.asked, limit), append(s.whole, r == engine.Range{})
 	apart := uint64(1<<63) / uint64(s.items/s.campaign.Shards) * 2
 	from := uint64(0)
@@ -48,12 +50,12 @@ func (s *evenBank) FreeItems(_ context.Context, shard engine.Shard, r engine.Ran
 	return page, nil
 }
 
-func (s *evenBank) Take(context.Context, engine.FreeItem, engine.Claim) (engine.TakeResult, error) {
+func (s *evenBank) Take(context.Context, []engine.FreeItem, engine.Claim) (engine.TakeResult, error) {
 	return engine.TakeResult{}, nil
 }
 
-func (s *evenBank) HeldClaimEventuallyConsistent(context.Context, engine.ClaimKey) (*engine.Claim, error) {
-	return nil, nil
+func (s *evenBank) HeldClaim(context.Context, engine.ClaimKey, engine.Consistency) (*engine.Claim, bool, error) {
+	return nil, false, nil
 }
 
 // TestPageSizeByBankSize: the first page has the campaign's page size, and shows how large the bank is. The next
@@ -75,7 +77,7 @@ func TestPageSizeByBankSize(t *testing.T) {
 			Name: "spring", Mode: engine.OpenByHand, Scope: "spring", Shards: 4, PageSize: test.pageSize,
 		}}
 		place := bytes.NewReader(bytes.Repeat([]byte{0x10}, 1<<20)) // near the beginning of a shard
-		bank := itembank.New(store, itembank.WithRandom(place))
+		bank := itembank.NewOperator(store, itembank.WithRandom(place))
 		for i := range test.pageSize + 1 {
 			if _, err := bank.Claim(t.Context(), "spring", fmt.Sprint(i)); err != nil {
 				t.Fatal(err)
@@ -94,7 +96,7 @@ func TestSmallShardsAreReadWhole(t *testing.T) {
 	store := &evenBank{items: 50, campaign: engine.Campaign{
 		Name: "spring", Mode: engine.OpenByHand, Scope: "spring", Shards: 1, PageSize: 30,
 	}}
-	bank := itembank.New(store, itembank.WithRandom(bytes.NewReader(bytes.Repeat([]byte{0x10}, 1<<20))))
+	bank := itembank.NewOperator(store, itembank.WithRandom(bytes.NewReader(bytes.Repeat([]byte{0x10}, 1<<20))))
 	claim := func(n int) {
 		t.Helper()
 		for i := range n {

@@ -37,51 +37,6 @@ type PageItem struct {
 	Columns Columns
 }
 
-// FreeItems lists up to limit free items, 1 to MaxItemPage, in an order that the Bank chooses. cursor is "" for the
-// first page, and then Next of the page before. A page may be empty without being the last. A page costs one read for
-// each shard that it reads, at most 32. In a campaign with columns it also costs one read unit for each item, in
-// requests of 100 items.
-//
-// The pages of a live campaign belong to different moments, and an item may be taken as soon as it is listed. An item
-// that stays free all the time is in exactly one page.
-//
-// Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
-func (b *Bank) FreeItems(ctx context.Context, campaign, cursor string, limit int) (page ItemPage, err error) {
-	if err := ValidateName("campaign", campaign); err != nil {
-		return page, err
-	}
-	c, err := b.campaignRules(ctx, campaign)
-	if err != nil {
-		return page, err
-	}
-	from, err := c.pageBegin(cursor, limit)
-	if err != nil {
-		return page, err
-	}
-	free, next, err := b.freeItems(ctx, c, from, limit, b.store.FreeItems)
-	if err != nil {
-		return page, err
-	}
-	if c.Columns {
-		if err := b.pace(ctx, len(free)); err != nil {
-			return page, err
-		}
-	}
-	items := make([]string, len(free))
-	for i, item := range free {
-		items[i] = item.Value
-	}
-	columns, err := b.columnsOf(ctx, c, items)
-	if err != nil {
-		return page, err
-	}
-	for i, item := range items {
-		page.Items = append(page.Items, PageItem{item, columns[i]})
-	}
-	page.Next = c.cursor(next)
-	return page, nil
-}
-
 // PublishedItems is FreeItems for any caller. It works only in campaigns with Settings.Publish. Whatever callers ask
 // for, a Bank reads a part of the campaign's free items at most once a second, with eventually consistent reads
 // (listing.go). A page may be ten seconds old, and usually is one second old at most. It may lack items that were loaded
@@ -176,13 +131,12 @@ func (c Campaign) pageBegin(cursor string, limit int) (place, error) {
 
 // freeItems reads up to limit free items from a place on, with a method of the store, and returns the place behind them.
 func (b *Bank) freeItems(
-	ctx context.Context, c Campaign, from place, limit int,
-	read func(context.Context, engine.Shard, engine.Range, int) (engine.FreePage, error),
+	ctx context.Context, c Campaign, from place, limit int, consistency engine.Consistency,
 ) (items []engine.FreeItem, next place, err error) {
 	next = from
 	for range maxPageReads {
 		shard := engine.Shard{Campaign: c.Name, Number: next.shard}
-		page, err := read(ctx, shard, engine.Range{After: next.after}, limit-len(items))
+		page, err := b.store.FreeItems(ctx, shard, engine.Range{After: next.after}, limit-len(items), consistency)
 		if err != nil {
 			return nil, next, err
 		}

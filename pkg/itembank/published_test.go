@@ -54,7 +54,7 @@ func (f *fixture) pages(
 }
 
 // published returns PublishedItems of the fixture's campaign.
-func (f *fixture) published(b *itembank.Bank) func(cursor string, limit int) (itembank.ItemPage, error) {
+func (f *fixture) published(b *itembank.Operator) func(cursor string, limit int) (itembank.ItemPage, error) {
 	return func(cursor string, limit int) (itembank.ItemPage, error) {
 		return b.PublishedItems(f.ctx, f.name, cursor, limit)
 	}
@@ -118,7 +118,7 @@ func publishedOnly(f *fixture) {
 func publishedBounded(f *fixture) {
 	f.create(itembank.Settings{Publish: true, Shards: 100})
 	counted, clock := f.counted(), itembankfault.NewClock()
-	b := itembank.New(counted, itembank.WithClock(clock))
+	b := itembank.NewOperator(counted, itembank.WithClock(clock))
 	page, err := b.PublishedItems(f.ctx, f.name, "", 10)
 	if calls := counted.Calls(); err != nil || page.Next == "" || len(calls) != 33 {
 		f.Errorf("got %+v, %v after %d calls", page, err, len(calls))
@@ -137,7 +137,7 @@ func publishedParts(f *fixture) {
 	other := f.named("other")
 	other.stocked(3, itembank.Settings{Publish: true, Shards: 1})
 	counted, clock := f.counted(), itembankfault.NewClock()
-	b := itembank.New(counted, itembank.WithClock(clock), itembank.WithCampaignCache(0))
+	b := itembank.NewOperator(counted, itembank.WithClock(clock), itembank.WithCampaignCache(0))
 	first, err := b.PublishedItems(f.ctx, f.name, "", 500)
 	f.Must(err)
 	f.wantCalls("the first page", counted, "Campaign", "FreeItemsEventuallyConsistent")
@@ -178,7 +178,7 @@ func publishedColumns(f *fixture) {
 	}
 	f.loadOf(lines...)
 	counted, clock := f.counted(), itembankfault.NewClock()
-	b := itembank.New(counted, itembank.WithClock(clock))
+	b := itembank.NewOperator(counted, itembank.WithClock(clock))
 	rows := func() (requests int) {
 		for _, call := range counted.Calls() {
 			switch call {
@@ -236,7 +236,7 @@ func publishedOld(f *fixture) {
 		}
 		return nil
 	}}
-	b := itembank.New(store, itembank.WithClock(clock))
+	b := itembank.NewOperator(store, itembank.WithClock(clock))
 	_, err := f.published(b)("", 500)
 	f.Must(err)
 	fails = true
@@ -261,7 +261,7 @@ func publishedOld(f *fixture) {
 // publishedTogether: a request that comes while a part is read waits for it.
 func publishedTogether(f *fixture) {
 	f.stocked(30, itembank.Settings{Publish: true, Shards: 1})
-	var b *itembank.Bank
+	var b *itembank.Operator
 	var second error
 	reads, answered := 0, make(chan struct{})
 	store := &itembankfault.Store{Store: f.Store, Before: func(method string) error {
@@ -280,7 +280,7 @@ func publishedTogether(f *fixture) {
 		}
 		return nil
 	}}
-	b = itembank.New(store, itembank.WithClock(itembankfault.NewClock()))
+	b = itembank.NewOperator(store, itembank.WithClock(itembankfault.NewClock()))
 	if _, err := f.published(b)("", 7); err != nil || reads != 1 {
 		f.Fatalf("%d reads: %v", reads, err)
 	}
@@ -299,7 +299,7 @@ func publishedDisconnected(f *fixture) {
 		}
 		return nil
 	}}
-	b := itembank.New(store, itembank.WithClock(itembankfault.NewClock()))
+	b := itembank.NewOperator(store, itembank.WithClock(itembankfault.NewClock()))
 	_, _ = b.PublishedItems(ctx, f.name, "", 500) // nobody gets this answer
 	if page, err := f.published(b)("", 500); err != nil || len(page.Items) != 3 {
 		f.Errorf("the next caller got %+v, %v", page, err)
@@ -309,13 +309,13 @@ func publishedDisconnected(f *fixture) {
 // canceled is an engine whose reads of free items end with their context, as requests to DynamoDB do.
 type canceled struct{ engine.Store }
 
-func (c canceled) FreeItemsEventuallyConsistent(
-	ctx context.Context, s engine.Shard, r engine.Range, limit int,
+func (c canceled) FreeItems(
+	ctx context.Context, s engine.Shard, r engine.Range, limit int, how engine.Consistency,
 ) (engine.FreePage, error) {
 	if err := ctx.Err(); err != nil {
 		return engine.FreePage{}, err
 	}
-	return c.Store.FreeItemsEventuallyConsistent(ctx, s, r, limit)
+	return c.Store.FreeItems(ctx, s, r, limit, how)
 }
 
 // waiting is a context that tells when a call begins to wait for its end.

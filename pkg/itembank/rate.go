@@ -14,10 +14,10 @@ import (
 // load or a replay; it counts each time it is read or written. Claims and Counts are not limited. The default is 0:
 // no limit.
 func WithRate(rowsPerSecond int) Option {
-	return func(b *Bank) {
-		b.rate = nil
+	return func(o *options) {
+		o.rate = nil
 		if rowsPerSecond > 0 {
-			b.rate = rate.NewLimiter(rate.Limit(rowsPerSecond), engine.MaxAddItems)
+			o.rate = rate.NewLimiter(rate.Limit(rowsPerSecond), engine.MaxAddItems)
 		}
 	}
 }

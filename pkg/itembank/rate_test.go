@@ -18,8 +18,8 @@ func TestRate(t *testing.T) {
 	f := inMemory(t)
 	f.create(itembank.Settings{Shards: 2, OnEnd: itembank.Return, ClaimLife: time.Hour / 2})
 	clock := itembankfault.NewClock()
-	free := itembank.New(f.Store, itembank.WithClock(clock), itembank.WithRate(rate), itembank.WithRate(0))
-	b := itembank.New(f.Store, itembank.WithClock(clock), itembank.WithRate(rate))
+	free := itembank.NewOperator(f.Store, itembank.WithClock(clock), itembank.WithRate(rate), itembank.WithRate(0))
+	b := itembank.NewOperator(f.Store, itembank.WithClock(clock), itembank.WithRate(rate))
 	items := codes("code", 1000)
 	claims := func() error {
 		for _, claimant := range codes("claimant", 300) {
@@ -29,7 +29,7 @@ func TestRate(t *testing.T) {
 		}
 		return nil
 	}
-	load := func(b *itembank.Bank) func() error {
+	load := func(b *itembank.Operator) func() error {
 		return func() error { _, err := b.Load(f.ctx, f.name, itembank.Items(items...), nil); return err }
 	}
 	replay := func() error {

@@ -62,36 +62,6 @@ type closedClaim struct {
 
 func alreadyClosed() closedClaim { return closedClaim{Released: Released{Already: true}} }
 
-// Release ends a claim, for an operator. The campaign's OnEnd decides whether its item goes back to the bank or is
-// burned. claimID is the id of the claim that the caller saw, so Release never ends a later claim. Release is safe to
-// repeat: it then reports Already.
-//
-// If the item's row says that the item ended, the item stays as it is. Such a release settles an inconsistency of the
-// kind "held-and-ended".
-//
-// Release works in a campaign that is Restored, for claims that ReplayStore refuses. If the old store has the claim, the
-// replay makes it again.
-//
-// Errors: *InvalidError; ErrNoCampaign; *ClaimedElsewhereError if the claim belongs to
-// another campaign of the scope; ErrMoved; ErrTryAgain; the family ErrInconsistent.
-func (b *Bank) Release(
-	ctx context.Context, campaign, claimant, claimID string, options ...ClaimOption,
-) (Released, error) {
-	c, key, err := b.keyOf(ctx, campaign, claimant, options)
-	if err != nil {
-		return Released{}, err
-	}
-	if err := b.notMarked(ctx, campaign); err != nil && !errors.Is(err, ErrRestored) {
-		return Released{}, err
-	}
-	held, err := b.heldForRelease(ctx, c, key, claimID)
-	if err != nil || held == nil {
-		return Released{Already: err == nil}, err
-	}
-	closed, err := b.closeClaim(ctx, c, *held, closeTerms{state: engine.Burned})
-	return closed.Released, err
-}
-
 // ReleaseHold ends a hold for its holder: its item goes back to the bank. A confirmed hold stays. ReleaseHold is safe
 // to repeat: it then reports Already.
 //
@@ -279,31 +249,18 @@ func closedResult(r engine.CloseRequest) (done closedClaim) {
 	return done
 }
 
-// loadedRows reads the item rows of a claim, each as loadedRow does. One request reads several rows, but not at one
-// moment. So the close tests that each row has not changed since.
+// loadedRows reads the item rows of a claim. While a load runs, a bank row may be visible before its item row, so that
+// an item can be claimed whose item row is not visible yet. So only an isolated read proves that there is no item row.
+// busy: a transaction is working on the rows. One request reads several rows, but not at one moment. So the close tests
+// that each row has not changed since.
 func (b *Bank) loadedRows(ctx context.Context, c Campaign, hashes []engine.Hash) (rows []*engine.ItemRow, busy bool, err error) {
-	if len(hashes) == 1 {
-		row, busy, err := b.loadedRow(ctx, c, hashes[0])
-		return []*engine.ItemRow{row}, busy, err
-	}
-	rows, err = b.store.ItemRows(ctx, c.Name, hashes)
+	rows, err = b.store.ItemRows(ctx, c.Name, hashes, engine.Strong)
 	for i := 0; i < len(rows) && err == nil && !busy; i++ {
 		if rows[i] == nil {
 			rows[i], busy, err = b.isolatedRow(ctx, c, hashes[i])
 		}
 	}
 	return rows, busy, err
-}
-
-// loadedRow reads the item row of a claimed item. While a load runs, a bank row may be visible before its item row,
-// so that an item can be claimed whose item row is not visible yet. So only an isolated read proves that there is no
-// item row. busy: a transaction is working on the rows.
-func (b *Bank) loadedRow(ctx context.Context, c Campaign, h engine.Hash) (row *engine.ItemRow, busy bool, err error) {
-	row, err = b.store.ItemRow(ctx, c.Name, h)
-	if err != nil || row != nil {
-		return row, false, err
-	}
-	return b.isolatedRow(ctx, c, h)
 }
 
 func (b *Bank) isolatedRow(ctx context.Context, c Campaign, h engine.Hash) (row *engine.ItemRow, busy bool, err error) {

@@ -142,7 +142,7 @@ func releaseMeetsOthers(f *fixture) {
 		{Conflict: true}, {Throttled: true}, {Conflict: true, ItemFree: true}, {Conflict: true, ItemChanged: true}, {ItemChanged: true},
 	} {
 		claim := f.claim(f.bank(), fmt.Sprintf("claimant-%d", i)).Claim
-		f.released(itembank.New(busy(once, once), itembank.WithClock(clock)), rowOf(claim), itembank.Released{Returned: true})
+		f.released(itembank.NewOperator(busy(once, once), itembank.WithClock(clock)), rowOf(claim), itembank.Released{Returned: true})
 		f.WantWhere("free", c, claim.Item, claim.Claimant)
 	}
 
@@ -154,12 +154,12 @@ func releaseMeetsOthers(f *fixture) {
 		}
 		return nil
 	}
-	f.released(itembank.New(other, itembank.WithClock(clock)), rowOf(claim), itembank.Released{Already: true})
+	f.released(itembank.NewOperator(other, itembank.WithClock(clock)), rowOf(claim), itembank.Released{Already: true})
 
 	claim = f.claim(f.bank(), "bob").Claim
 	always := busy(slices.Repeat([]engine.CloseResult{{Throttled: true}}, 100)...)
 	begin := clock.Now()
-	_, err := itembank.New(always, itembank.WithClock(clock)).Release(f.ctx, f.name, "bob", claim.ID)
+	_, err := itembank.NewOperator(always, itembank.WithClock(clock)).Release(f.ctx, f.name, "bob", claim.ID)
 	if !errors.Is(err, itembank.ErrTryAgain) {
 		f.Errorf("an engine that stays busy: want %v, got %v", itembank.ErrTryAgain, err)
 	}

@@ -23,7 +23,7 @@ var repeatCases = []testCase{
 func claimReadFirst(f *fixture) {
 	f.stocked(100, itembank.Settings{Shards: 1, PageSize: 100})
 	counted := f.counted()
-	b := itembank.New(counted, itembank.WithClock(itembankfault.NewClock()))
+	b := itembank.NewOperator(counted, itembank.WithClock(itembankfault.NewClock()))
 	f.claim(b, "ann")
 	for i := range 20 {
 		f.claim(b, fmt.Sprintf("new-%d", i))
@@ -47,9 +47,9 @@ func claimReadFirst(f *fixture) {
 }
 
 // readsFirst makes a Bank that has had so many repeated claims that it reads the claim first.
-func (f *fixture) readsFirst(s engine.Store, options ...itembank.Option) *itembank.Bank {
+func (f *fixture) readsFirst(s engine.Store, options ...itembank.Option) *itembank.Operator {
 	f.Helper()
-	b := itembank.New(s, options...)
+	b := itembank.NewOperator(s, options...)
 	for range 5 {
 		f.claim(b, "regular")
 	}
@@ -75,11 +75,16 @@ type staleReads struct {
 	claims map[string]engine.Claim
 }
 
-func (s *staleReads) HeldClaimEventuallyConsistent(_ context.Context, key engine.ClaimKey) (*engine.Claim, error) {
-	if claim, ok := s.claims[key.Claimant]; ok {
-		return &claim, nil
+func (s *staleReads) HeldClaim(
+	ctx context.Context, key engine.ClaimKey, how engine.Consistency,
+) (*engine.Claim, bool, error) {
+	if how == engine.Strong {
+		return s.Store.HeldClaim(ctx, key, how)
 	}
-	return nil, nil
+	if claim, ok := s.claims[key.Claimant]; ok {
+		return &claim, false, nil
+	}
+	return nil, false, nil
 }
 
 // staleRead: an old answer never has an item that another claimant can have. If items are burned, it may have a claim

@@ -29,7 +29,7 @@ func (s *shardScan) done() bool { return len(s.left) == 0 }
 
 // next reads up to limit items from the current range of the scan.
 func (s *shardScan) next(ctx context.Context, store engine.Store, limit int) ([]engine.FreeItem, error) {
-	page, err := store.FreeItems(ctx, s.shard, s.left[0], limit)
+	page, err := store.FreeItems(ctx, s.shard, s.left[0], limit, engine.Strong)
 	if err != nil {
 		return nil, err
 	}

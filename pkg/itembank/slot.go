@@ -46,30 +46,6 @@ func (c Campaign) claimKey(claimant string, slot int) (engine.ClaimKey, error) {
 	return engine.ClaimKey{Scope: c.Scope, Claimant: normal, Slot: slot}, err
 }
 
-// slotsOf returns the keys of all slots of a claimant.
-func (c Campaign) slotsOf(claimant string) ([]engine.ClaimKey, error) {
-	keys := make([]engine.ClaimKey, c.PerClaimant)
-	for i := range keys {
-		var err error
-		if keys[i], err = c.claimKey(claimant, i+1); err != nil {
-			return nil, err
-		}
-	}
-	return keys, nil
-}
-
-// slotKeys returns the keys of all slots of a claimant in the scope of a campaign.
-func (b *Bank) slotKeys(ctx context.Context, campaign, claimant string) ([]engine.ClaimKey, error) {
-	if err := validateRequest(campaign, claimant); err != nil {
-		return nil, err
-	}
-	c, err := b.fixedRules(ctx, campaign)
-	if err != nil {
-		return nil, err
-	}
-	return c.slotsOf(claimant)
-}
-
 // keyOf returns the key of a claim, and the campaign, of which only the fixed settings are current.
 func (b *Bank) keyOf(
 	ctx context.Context, campaign, claimant string, options []ClaimOption,

@@ -19,7 +19,7 @@ var slotCases = []testCase{
 }
 
 // inSlot claims in a slot, and fails the test if the claimant gets no item.
-func (f *fixture) inSlot(b *itembank.Bank, claimant string, slot int) itembank.Grant {
+func (f *fixture) inSlot(b *itembank.Operator, claimant string, slot int) itembank.Grant {
 	f.Helper()
 	grant, err := b.Claim(f.ctx, f.name, claimant, itembank.InSlot(slot))
 	if err != nil || grant.Claim.Slot != slot {

@@ -3,8 +3,6 @@ package itembank
 import (
 	"context"
 	"time"
-
-	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // The proof that a bank is empty takes a read of each shard, and is valid for a second. So in a sold-out campaign of
@@ -13,7 +11,7 @@ import (
 //
 // If items are burned, only loads add items to the bank of an open campaign. Repairs and replays do too, if the
 // campaign is opened while they run, or while the last transaction of one that was killed becomes visible. They count
-// as loads here, and have load rows (adding.go). So the first container that proves the bank empty writes this into
+// as loads here, and have load rows (operator_adding.go). So the first container that proves the bank empty writes this into
 // the campaign row, and the others believe the row. Each load raises the version of the row before its first item and
 // at its end. The note that the bank is empty names a version, and is not valid for later versions. These rules keep
 // G5:
@@ -67,26 +65,4 @@ func (l *freeList) markSoldOut(ctx context.Context, now Campaign) {
 		row.emptyVersion = row.version
 		l.bank.rules.put(now, row.readAt)
 	}
-}
-
-// announceItems raises the version of a campaign before items are added to its bank. If containers may believe that
-// the bank is empty, it waits until none does.
-func (b *Bank) announceItems(ctx context.Context, campaign string) error {
-	row, err := b.nextVersion(ctx, campaign)
-	if err != nil || row.EmptyVersion == 0 {
-		return err
-	}
-	return b.clock.Sleep(ctx, soldOutGap)
-}
-
-func (b *Bank) nextVersion(ctx context.Context, campaign string) (engine.Campaign, error) {
-	row, err := b.store.NextVersion(ctx, campaign)
-	b.rules.forget(campaign)
-	switch {
-	case err != nil:
-		return engine.Campaign{}, err
-	case row == nil:
-		return engine.Campaign{}, ErrNoCampaign
-	}
-	return *row, nil
 }

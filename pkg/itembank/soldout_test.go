@@ -42,7 +42,7 @@ func rowSaysSoldOut(f *fixture) {
 	f.claim(f.bank(itembank.WithClock(clock)), "ann")
 	f.refused(f.bank(itembank.WithClock(clock)), "bob", itembank.ErrSoldOut)
 	other := f.counted()
-	b := itembank.New(other, itembank.WithClock(clock))
+	b := itembank.NewOperator(other, itembank.WithClock(clock))
 	f.refused(b, "cid", itembank.ErrSoldOut)
 	f.wantCalls("the first sold out of another Bank", other, "Campaign", "HeldClaim")
 	f.refused(b, "dan", itembank.ErrSoldOut)
@@ -96,7 +96,7 @@ func loadWaits(f *fixture) {
 				return nil
 			},
 		}
-		_, err := itembank.New(store, itembank.WithClock(clock)).Load(f.ctx, f.name, itembank.Items(item), nil)
+		_, err := itembank.NewOperator(store, itembank.WithClock(clock)).Load(f.ctx, f.name, itembank.Items(item), nil)
 		f.Must(err)
 		return added.Sub(announced)
 	}
@@ -121,7 +121,7 @@ func loadWaits(f *fixture) {
 // notMarkedDuringLoad: a load stopped after it had announced its items, and may be resumed at any time.
 func notMarkedDuringLoad(f *fixture) {
 	f.create(itembank.Settings{})
-	_, err := itembank.New(f.cutAt(1, false, "AddItems")).Load(f.ctx, f.name, itembank.Items("new"), nil)
+	_, err := itembank.NewOperator(f.cutAt(1, false, "AddItems")).Load(f.ctx, f.name, itembank.Items("new"), nil)
 	if !errors.Is(err, errCut) {
 		f.Fatal(err)
 	}
@@ -149,7 +149,7 @@ func notMarkedAfterLoad(f *fixture) {
 		}
 		all.Wait()
 	}}
-	_, _ = itembank.New(loading).Claim(f.ctx, f.name, "bob") // any answer is right
+	_, _ = itembank.NewOperator(loading).Claim(f.ctx, f.name, "bob") // any answer is right
 	if f.marked() {
 		f.Error("the row says that the bank is empty, and it is not")
 	}
@@ -163,7 +163,9 @@ type loadDuringProof struct {
 	load func()
 }
 
-func (l *loadDuringProof) FreeItems(context.Context, engine.Shard, engine.Range, int) (engine.FreePage, error) {
+func (l *loadDuringProof) FreeItems(
+	context.Context, engine.Shard, engine.Range, int, engine.Consistency,
+) (engine.FreePage, error) {
 	l.once.Do(l.load)
 	return engine.FreePage{}, nil
 }
@@ -182,7 +184,7 @@ func notMarkedAfterProof(f *fixture) {
 			}
 			return nil
 		}
-		one.refused(itembank.New(hooked), "bob", itembank.ErrSoldOut)
+		one.refused(itembank.NewOperator(hooked), "bob", itembank.ErrSoldOut)
 		if one.marked() {
 			f.Errorf("%s: the row says that the bank is empty, and it is not", before)
 		}
@@ -218,13 +220,13 @@ func notMarkedBesideHalfLoad(f *fixture) {
 	f.claim(f.bank(), "ann")
 	half := &halfAdded{Store: f.Store, item: "new"}
 	load := func(store engine.Store) error {
-		_, err := itembank.New(store, itembank.WithClock(itembankfault.NewClock())).Load(f.ctx, f.name, itembank.Items("new"), nil)
+		_, err := itembank.NewOperator(store, itembank.WithClock(itembankfault.NewClock())).Load(f.ctx, f.name, itembank.Items("new"), nil)
 		return err
 	}
 	killed := f.interruptedAt(1, true, func() error {
 		half.hidden.Store(true)
 		f.Must(load(half))
-		_, _ = itembank.New(half).Claim(f.ctx, f.name, "bob") // any answer is right
+		_, _ = itembank.NewOperator(half).Claim(f.ctx, f.name, "bob") // any answer is right
 		half.hidden.Store(false)
 		return errCut
 	}, "AddItems")
@@ -244,8 +246,10 @@ type halfAdded struct {
 	hidden atomic.Bool
 }
 
-func (h *halfAdded) FreeItems(ctx context.Context, s engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
-	page, err := h.Store.FreeItems(ctx, s, r, limit)
+func (h *halfAdded) FreeItems(
+	ctx context.Context, s engine.Shard, r engine.Range, limit int, how engine.Consistency,
+) (engine.FreePage, error) {
+	page, err := h.Store.FreeItems(ctx, s, r, limit, how)
 	if h.hidden.Load() {
 		page.Items = slices.DeleteFunc(page.Items, func(i engine.FreeItem) bool { return i.Value == h.item })
 	}

@@ -23,7 +23,7 @@ func eachState(f *fixture) {
 	f.create(itembank.Settings{Shards: 4, OpensAt: time.Now().Add(time.Hour)})
 	clock := itembankfault.NewClock()
 	counted := f.counted()
-	b := itembank.New(counted, itembank.WithClock(clock))
+	b := itembank.NewOperator(counted, itembank.WithClock(clock))
 	f.wantState(b, itembank.Scheduled)
 	f.Must(b.OpenCampaign(f.ctx, f.name))
 	f.wantState(b, itembank.Empty)
@@ -59,7 +59,7 @@ func eachState(f *fixture) {
 func stateRememberedFromTheRead(f *fixture) {
 	f.create(itembank.Settings{Shards: 1})
 	clock := itembankfault.NewClock()
-	b := itembank.New(f.slow(clock, 900*time.Millisecond), itembank.WithClock(clock))
+	b := itembank.NewOperator(f.slow(clock, 900*time.Millisecond), itembank.WithClock(clock))
 	f.wantState(b, itembank.Empty)
 	f.load("late")
 	clock.Advance(100 * time.Millisecond)
@@ -81,7 +81,7 @@ func freeItemRemembered(f *fixture) {
 	f.stocked(2, itembank.Settings{Shards: 1})
 	clock := itembankfault.NewClock()
 	counted := f.counted()
-	b := itembank.New(counted, itembank.WithClock(clock))
+	b := itembank.NewOperator(counted, itembank.WithClock(clock))
 	f.wantState(b, itembank.Open)
 	counted.Calls()
 	f.claim(b, "ann")
@@ -115,7 +115,7 @@ func stateReads(t *testing.T, read func() error) (before, reads int) {
 			time.Sleep(5 * time.Millisecond) // on the clock of synctest
 			return read()
 		}}
-		b := itembank.New(slow)
+		b := itembank.NewOperator(slow)
 		var mu sync.Mutex
 		var all sync.WaitGroup
 		answered := 0

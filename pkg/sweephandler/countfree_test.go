@@ -30,7 +30,7 @@ func (b *bench) measured(h *sweephandler.Handler) []emftest.Point {
 	return emftest.Points(b, b.log.Bytes())
 }
 
-func (b *bench) handler(bank sweephandler.Bank, level slog.Level) *sweephandler.Handler {
+func (b *bench) handler(bank sweephandler.Operator, level slog.Level) *sweephandler.Handler {
 	log := slog.New(slog.NewJSONHandler(&b.log, &slog.HandlerOptions{Level: level}))
 	return sweephandler.New(bank, log, sweephandler.WithMetrics("oncebox/sweep"))
 }
@@ -81,16 +81,16 @@ func TestNothingIsCountedByDefault(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]itembank.Settings{"open": {}})
 	log := slog.New(slog.NewJSONHandler(&b.log, nil))
-	if points := b.measured(sweephandler.New(uncountable{b.Bank}, log)); len(points) > 0 {
+	if points := b.measured(sweephandler.New(uncountable{b.Operator}, log)); len(points) > 0 {
 		t.Errorf("the metrics are %v", points)
 	}
-	if points := b.measured(b.handler(itembank.New(memstore.NewItems()), slog.LevelInfo)); len(points) > 0 {
+	if points := b.measured(b.handler(itembank.NewOperator(memstore.NewItems()), slog.LevelInfo)); len(points) > 0 {
 		t.Errorf("without campaigns the metrics are %v", points)
 	}
 }
 
-// uncountable is a Bank whose free items cannot be counted.
-type uncountable struct{ *itembank.Bank }
+// uncountable is an Operator whose free items cannot be counted.
+type uncountable struct{ *itembank.Operator }
 
 func (uncountable) CountFree(context.Context, string) (itembank.FreeCount, error) {
 	return itembank.FreeCount{}, errors.New("out of reach")
@@ -100,7 +100,7 @@ func (uncountable) CountFree(context.Context, string) (itembank.FreeCount, error
 func TestACountThatFails(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]itembank.Settings{"open": {}, "held": {Hold: time.Minute}})
-	if points := b.measured(b.handler(uncountable{b.Bank}, slog.LevelInfo)); len(points) > 0 {
+	if points := b.measured(b.handler(uncountable{b.Operator}, slog.LevelInfo)); len(points) > 0 {
 		t.Errorf("the metrics are %v", points)
 	}
 	if n := bytes.Count(b.log.Bytes(), []byte("out of reach")); n != 2 || b.holds("held") {

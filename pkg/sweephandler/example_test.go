@@ -24,7 +24,7 @@ func ExampleNew() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	bank := itembank.New(dynamostore.New(client, "oncebox-bank", "oncebox-dedupe"))
+	bank := itembank.NewOperator(dynamostore.New(client, "oncebox-bank", "oncebox-dedupe"))
 	lambda.Start(sweephandler.New(bank, slog.Default()).Handle)
 }
 
@@ -41,7 +41,7 @@ func ExampleHandler_Handle() {
 		log.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	bank := itembank.New(store)
+	bank := itembank.NewOperator(store)
 	for name, settings := range map[string]itembank.Settings{
 		"concert":  {Hold: 15 * time.Minute}, // its claims end
 		"vouchers": {},

@@ -2,7 +2,7 @@
 // items. The function in functions/sweep uses it, on a schedule.
 //
 // Requests also close the ended claims that they find. The sweep is for campaigns without requests. It does not delete
-// blocks (itembank.Bank.PurgeBlocks), because it would have to read all claims of a scope each time.
+// blocks (itembank.Operator.PurgeBlocks), because it would have to read all claims of a scope each time.
 package sweephandler
 
 import (
@@ -22,8 +22,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// Bank is the part of *itembank.Bank that a Handler calls.
-type Bank interface {
+// Operator is the part of *itembank.Operator that a Handler calls.
+type Operator interface {
 	Campaigns(ctx context.Context) ([]itembank.Campaign, error)
 	SweepDue(ctx context.Context, campaign string, progress itembank.Progress) (itembank.SweepReport, error)
 	CountFree(ctx context.Context, campaign string) (itembank.FreeCount, error)
@@ -31,7 +31,7 @@ type Bank interface {
 
 // Handler sweeps a bank. It is safe for concurrent use, and several sweeps at once do no harm.
 type Handler struct {
-	bank   Bank
+	bank   Operator
 	log    *slog.Logger
 	counts counts
 }
@@ -39,10 +39,10 @@ type Handler struct {
 // Option changes a default of a Handler.
 type Option func(*Handler)
 
-// New makes a Handler for a bank. The log gets a line for each sweep, and a line for each campaign that was not swept
+// New makes a Handler for a store. The log gets a line for each sweep, and a line for each campaign that was not swept
 // to its end. The lines contain no claimants and no items. If a sweep found nothing to do, its line has the level
 // debug.
-func New(bank Bank, log *slog.Logger, options ...Option) *Handler {
+func New(bank Operator, log *slog.Logger, options ...Option) *Handler {
 	h := &Handler{bank: bank, log: log}
 	for _, o := range options {
 		o(h)

@@ -30,14 +30,14 @@ func (anHourAgo) Sleep(context.Context, time.Duration) error { return nil }
 // bench is a store with campaigns, each with three items, of which secret-ann claimed one an hour ago.
 type bench struct {
 	*testing.T
-	*itembank.Bank
+	*itembank.Operator
 	log bytes.Buffer
 }
 
 func newBench(t *testing.T, campaigns map[string]itembank.Settings) *bench {
 	t.Helper()
 	store := memstore.NewItems()
-	past := itembank.New(store, itembank.WithClock(anHourAgo{}))
+	past := itembank.NewOperator(store, itembank.WithClock(anHourAgo{}))
 	for name, settings := range campaigns {
 		settings.Shards = 2
 		_, _, err := past.CreateCampaign(t.Context(), name, settings)
@@ -47,12 +47,12 @@ func newBench(t *testing.T, campaigns map[string]itembank.Settings) *bench {
 		_, err = past.Claim(t.Context(), name, "secret-ann")
 		must(t, err)
 	}
-	return &bench{T: t, Bank: itembank.New(store)}
+	return &bench{T: t, Operator: itembank.NewOperator(store)}
 }
 
 // sweep runs the handler and returns its log lines.
 func (b *bench) sweep(
-	ctx context.Context, bank sweephandler.Bank,
+	ctx context.Context, bank sweephandler.Operator,
 ) (report sweephandler.Report, lines []map[string]any, err error) {
 	b.Helper()
 	b.log.Reset()
@@ -108,9 +108,9 @@ func TestSweepsCampaignsWhoseClaimsEnd(t *testing.T) {
 	}
 }
 
-// failing is a Bank that cannot sweep some campaigns.
+// failing is an Operator that cannot sweep some campaigns.
 type failing struct {
-	*itembank.Bank
+	*itembank.Operator
 	campaigns map[string]error
 }
 
@@ -118,7 +118,7 @@ func (f failing) SweepDue(ctx context.Context, name string, p itembank.Progress)
 	if err := f.campaigns[name]; err != nil {
 		return itembank.SweepReport{Returned: 10}, err
 	}
-	return f.Bank.SweepDue(ctx, name, p)
+	return f.Operator.SweepDue(ctx, name, p)
 }
 
 func TestAFailureStopsNoOtherCampaign(t *testing.T) {
@@ -128,7 +128,7 @@ func TestAFailureStopsNoOtherCampaign(t *testing.T) {
 		settings[fmt.Sprint("held-", i)] = itembank.Settings{Hold: time.Minute}
 	}
 	b := newBench(t, settings)
-	busy := failing{b.Bank, map[string]error{"held-3": itembank.ErrTryAgain, "held-11": errors.New("two rows contradict")}}
+	busy := failing{b.Operator, map[string]error{"held-3": itembank.ErrTryAgain, "held-11": errors.New("two rows contradict")}}
 	report, lines, err := b.sweep(t.Context(), busy)
 	if want := (sweephandler.Report{Campaigns: 20, Failed: 2, Returned: 18 + 2*10}); report != want {
 		t.Errorf("got %+v, want %+v", report, want)
@@ -152,14 +152,14 @@ func TestAFailureStopsNoOtherCampaign(t *testing.T) {
 	}
 }
 
-// listing is a Bank that lists a campaign that was deleted meanwhile.
+// listing is an Operator that lists a campaign that was deleted meanwhile.
 type listing struct {
-	*itembank.Bank
+	*itembank.Operator
 	deleted itembank.Campaign
 }
 
 func (l listing) Campaigns(ctx context.Context) ([]itembank.Campaign, error) {
-	all, err := l.Bank.Campaigns(ctx)
+	all, err := l.Operator.Campaigns(ctx)
 	return append(all, l.deleted), err
 }
 
@@ -167,20 +167,20 @@ func (l listing) Campaigns(ctx context.Context) ([]itembank.Campaign, error) {
 func TestACampaignThatIsDeletedMeanwhile(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]itembank.Settings{"held": {Hold: time.Minute}})
-	report, lines, err := b.sweep(t.Context(), listing{b.Bank, itembank.Campaign{Name: "deleted", Hold: time.Minute}})
+	report, lines, err := b.sweep(t.Context(), listing{b.Operator, itembank.Campaign{Name: "deleted", Hold: time.Minute}})
 	must(t, err)
 	if want := (sweephandler.Report{Campaigns: 2, Returned: 1}); report != want || len(lines) != 1 {
 		t.Errorf("got %+v, want %+v; the log has %v", report, want, lines)
 	}
 }
 
-// partlyRead is a Bank with a campaign that cannot be read.
-type partlyRead struct{ *itembank.Bank }
+// partlyRead is an Operator with a campaign that cannot be read.
+type partlyRead struct{ *itembank.Operator }
 
 var errLater = errors.New("made by a later version")
 
 func (p partlyRead) Campaigns(ctx context.Context) ([]itembank.Campaign, error) {
-	all, err := p.Bank.Campaigns(ctx)
+	all, err := p.Operator.Campaigns(ctx)
 	unreadable := &itembank.UnreadableError{Campaigns: []engine.Unreadable{{Name: "later", Scope: "later", Err: errLater}}}
 	return all, errors.Join(err, unreadable)
 }
@@ -189,7 +189,7 @@ func (p partlyRead) Campaigns(ctx context.Context) ([]itembank.Campaign, error) 
 func TestACampaignThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]itembank.Settings{"held": {Hold: time.Minute}, "forever": {}})
-	report, lines, err := b.sweep(t.Context(), partlyRead{b.Bank})
+	report, lines, err := b.sweep(t.Context(), partlyRead{b.Operator})
 	if want := (sweephandler.Report{Campaigns: 2, Failed: 1, Returned: 1}); report != want || b.holds("held") {
 		t.Errorf("got %+v, want %+v", report, want)
 	}
@@ -199,8 +199,8 @@ func TestACampaignThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// unlisted is a Bank whose campaigns cannot be read.
-type unlisted struct{ *itembank.Bank }
+// unlisted is an Operator whose campaigns cannot be read.
+type unlisted struct{ *itembank.Operator }
 
 func (unlisted) Campaigns(context.Context) ([]itembank.Campaign, error) {
 	return nil, itembank.ErrTryAgain
@@ -210,7 +210,7 @@ func TestCampaignsThatCannotBeRead(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, nil)
 	ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: "request-1"})
-	_, lines, err := b.sweep(ctx, unlisted{b.Bank})
+	_, lines, err := b.sweep(ctx, unlisted{b.Operator})
 	if !errors.Is(err, itembank.ErrTryAgain) {
 		t.Fatalf("got the error %v", err)
 	}
@@ -220,8 +220,8 @@ func TestCampaignsThatCannotBeRead(t *testing.T) {
 	}
 }
 
-// waiting is a Bank that sweeps until its context ends.
-type waiting struct{ *itembank.Bank }
+// waiting is an Operator that sweeps until its context ends.
+type waiting struct{ *itembank.Operator }
 
 func (waiting) SweepDue(ctx context.Context, _ string, _ itembank.Progress) (itembank.SweepReport, error) {
 	<-ctx.Done()
@@ -235,7 +235,7 @@ func TestStopsBeforeItsDeadline(t *testing.T) {
 		b := newBench(t, map[string]itembank.Settings{"held": {Hold: time.Minute}})
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Second)
 		defer cancel()
-		report, _, err := b.sweep(ctx, waiting{b.Bank})
+		report, _, err := b.sweep(ctx, waiting{b.Operator})
 		if report != (sweephandler.Report{Campaigns: 1, Failed: 1, Returned: 1}) || err == nil || ctx.Err() != nil {
 			t.Errorf("got %+v, %v; the context: %v", report, err, ctx.Err())
 		}

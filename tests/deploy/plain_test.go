@@ -155,7 +155,7 @@ func TestPlainClaims(t *testing.T) {
 		apiFacts("AWS_IAM", 7), accessLogFilters, claimAlarms(topic), sweepAlarms(topic),
 	))
 
-	bank := itembank.New(dynamostore.New(d.dynamodb, d.outputs["BankTable"], d.outputs["DedupeTable"]))
+	bank := itembank.NewOperator(dynamostore.New(d.dynamodb, d.outputs["BankTable"], d.outputs["DedupeTable"]))
 	_, _, err := bank.CreateCampaign(t.Context(), "spring", itembank.Settings{})
 	must(t, err)
 	_, err = bank.Load(t.Context(), "spring", itembank.Items("SPRING-1"), nil)

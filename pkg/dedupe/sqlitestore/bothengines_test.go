@@ -26,7 +26,7 @@ func TestBothEnginesOnOneFile(t *testing.T) {
 		t.Errorf("without the tables: %v", err)
 	}
 	entries := newStore(t, path, WithBusyTimeout(time.Minute))
-	bank := itembank.New(claims)
+	bank := itembank.NewOperator(claims)
 	_, _, err = bank.CreateCampaign(ctx, "c", itembank.Settings{Shards: 1})
 	check(t, err)
 

@@ -291,9 +291,9 @@ func (s *Store) updateCampaign(
 }
 
 // countMore counts the further items of claims. A query that only counts cannot add them up, so this one returns rows.
-func (s *Store) countMore(ctx context.Context, c engine.Campaign, shard int, consistent bool, claimed *counter) error {
+func (s *Store) countMore(ctx context.Context, c engine.Campaign, shard int, how engine.Consistency, claimed *counter) error {
 	q := s.partition(s.dedupeTable, claimPartition(c.Scope, shard))
-	q.ConsistentRead = aws.Bool(consistent)
+	q.ConsistentRead = aws.Bool(bool(how))
 	q.FilterExpression = aws.String("campaign = :campaign AND attribute_exists(more)")
 	q.ExpressionAttributeValues[":campaign"] = text(c.Name)
 	q.ProjectionExpression = aws.String("more")
@@ -314,12 +314,12 @@ const countReaders = 8
 
 // Counts counts the item rows, the bank rows, and the claims of the scope that name the campaign. Eventually consistent
 // reads cost half as much.
-func (s *Store) Counts(ctx context.Context, c engine.Campaign, consistent bool) (engine.Counts, error) {
+func (s *Store) Counts(ctx context.Context, c engine.Campaign, how engine.Consistency) (engine.Counts, error) {
 	var loaded, ended, free, claimed counter
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(countReaders)
 	count := func(q *dynamodb.QueryInput, matched, scanned *counter) {
-		q.Select, q.ConsistentRead = types.SelectCount, aws.Bool(consistent)
+		q.Select, q.ConsistentRead = types.SelectCount, aws.Bool(bool(how))
 		g.Go(func() error {
 			return s.query(ctx, "count rows", q, func(page *dynamodb.QueryOutput) error {
 				matched.add(page.Count)
@@ -340,7 +340,7 @@ func (s *Store) Counts(ctx context.Context, c engine.Campaign, consistent bool) 
 		claims.ExpressionAttributeValues[":campaign"] = text(c.Name)
 		count(claims, &claimed, &ignored)
 		if c.Choice {
-			g.Go(func() error { return s.countMore(ctx, c, shard, consistent, &claimed) })
+			g.Go(func() error { return s.countMore(ctx, c, shard, how, &claimed) })
 		}
 	}
 	for shard := range c.Shards {

@@ -139,7 +139,7 @@ func TestDeletedNamesCostNothing(t *testing.T) {
 	client, _, table := newTables(t)
 	counted := &reads{Client: client}
 	store := dynamostore.New(counted, table, table+"-dedupe")
-	bank := itembank.New(store)
+	bank := itembank.NewOperator(store)
 	for i := range 3 {
 		name := fmt.Sprintf("campaign-%d", i)
 		_, _, err := bank.CreateCampaign(t.Context(), name, itembank.Settings{Shards: 1})

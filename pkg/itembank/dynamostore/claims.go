@@ -13,23 +13,12 @@ import (
 )
 
 // FreeItems reads part of a bank partition. Later pages begin with a condition on the sort key, because an
-// ExclusiveStartKey is documented only for keys that DynamoDB returned.
-func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
-	return s.freeItems(ctx, s.partition(s.bankTable, bankPartition(shard)), shard, r, limit)
-}
-
-// FreeItemsEventuallyConsistent reads at half the price of FreeItems.
-func (s *Store) FreeItemsEventuallyConsistent(
-	ctx context.Context, shard engine.Shard, r engine.Range, limit int,
+// ExclusiveStartKey is documented only for keys that DynamoDB returned. An Eventual read has half the price.
+func (s *Store) FreeItems(
+	ctx context.Context, shard engine.Shard, r engine.Range, limit int, c engine.Consistency,
 ) (engine.FreePage, error) {
 	q := s.partition(s.bankTable, bankPartition(shard))
-	q.ConsistentRead = aws.Bool(false)
-	return s.freeItems(ctx, q, shard, r, limit)
-}
-
-func (s *Store) freeItems(
-	ctx context.Context, q *dynamodb.QueryInput, shard engine.Shard, r engine.Range, limit int,
-) (engine.FreePage, error) {
+	q.ConsistentRead = aws.Bool(bool(c))
 	setRange(q, r)
 	q.Limit = aws.Int32(int32(limit))
 	out, err := s.client.Query(ctx, q)
@@ -73,14 +62,9 @@ func setRange(q *dynamodb.QueryInput, r engine.Range) {
 	q.KeyConditionExpression = aws.String(condition)
 }
 
-// Take is one transaction: {delete bank row IF it exists and has not ended, put claim row IF absent}. The SDK's random
-// token makes its own retries of this call safe. Correctness does not depend on it.
-func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
-	return s.TakeItems(ctx, []engine.FreeItem{item}, claim)
-}
-
-// TakeItems is Take with a delete for each item.
-func (s *Store) TakeItems(
+// Take is one transaction: {delete each bank row IF it exists and has not ended, put claim row IF absent}. The SDK's
+// random token makes its own retries of this call safe. Correctness does not depend on it.
+func (s *Store) Take(
 	ctx context.Context, items []engine.FreeItem, claim engine.Claim,
 ) (result engine.TakeResult, err error) {
 	var actions []types.TransactWriteItem
@@ -124,9 +108,18 @@ func (s *Store) TakeItems(
 	return result, nil
 }
 
-// HeldClaimEventuallyConsistent reads a claim row with an eventually consistent GetItem, which
-// costs half a read unit.
-func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
+// HeldClaim reads a claim row: isolated, or with an eventually consistent GetItem, which costs half a read unit.
+func (s *Store) HeldClaim(
+	ctx context.Context, key engine.ClaimKey, c engine.Consistency,
+) (held *engine.Claim, conflict bool, err error) {
+	if c == engine.Strong {
+		return s.isolatedClaim(ctx, key)
+	}
+	held, err = s.eventualClaim(ctx, key)
+	return held, false, err
+}
+
+func (s *Store) eventualClaim(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
 	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(s.claimKey(key)),
 	})

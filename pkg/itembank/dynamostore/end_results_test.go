@@ -176,29 +176,30 @@ func TestHeldClaimOfARunningTransaction(t *testing.T) {
 		{"None", false, engine.ErrTryAgain},
 	} {
 		client := reading{err: &types.TransactionCanceledException{CancellationReasons: []types.CancellationReason{reason(test.code)}}}
-		held, conflict, err := dynamostore.New(client, bankTable, dedupeTable).HeldClaim(t.Context(), engine.ClaimKey{Scope: "spring", Claimant: "ann", Slot: 1})
+		store, key := dynamostore.New(client, bankTable, dedupeTable), engine.ClaimKey{Scope: "spring", Claimant: "ann", Slot: 1}
+		held, conflict, err := store.HeldClaim(t.Context(), key, engine.Strong)
 		if held != nil || conflict != test.conflict || !errors.Is(err, test.want) {
 			t.Errorf("%s: want conflict %t and %v; got %+v, %t, %v", test.code, test.conflict, test.want, held, conflict, err)
 		}
 	}
 }
 
-// TestReadsThatAreEventuallyConsistent: those whose names say it are, at half the price. All other reads are strongly
-// consistent.
+// TestReadsThatAreEventuallyConsistent: Eventual reads are, at half the price. All other reads are strongly consistent.
 func TestReadsThatAreEventuallyConsistent(t *testing.T) {
 	t.Parallel()
 	reads := &readsSeen{}
 	store := dynamostore.New(reads, bankTable, dedupeTable)
-	_, eventually := store.HeldClaimEventuallyConsistent(t.Context(), engine.ClaimKey{Scope: "spring", Claimant: "ann", Slot: 1})
-	_, _, held := store.HeldClaim(t.Context(), engine.ClaimKey{Scope: "spring", Claimant: "ann", Slot: 1})
-	_, row := store.ItemRow(t.Context(), "spring", engine.Hash{})
+	key := engine.ClaimKey{Scope: "spring", Claimant: "ann", Slot: 1}
+	_, _, eventually := store.HeldClaim(t.Context(), key, engine.Eventual)
+	_, _, held := store.HeldClaim(t.Context(), key, engine.Strong)
+	_, row := store.ItemRows(t.Context(), "spring", make([]engine.Hash, 1), engine.Strong)
 	_, _, claims := store.ListClaims(t.Context(), "spring", "")
 	_, _, rows := store.ListItemRows(t.Context(), "spring", "")
 	shard := engine.Shard{Campaign: "spring"}
-	_, free := store.FreeItems(t.Context(), shard, engine.Range{}, 1)
-	_, freeEventually := store.FreeItemsEventuallyConsistent(t.Context(), shard, engine.Range{}, 1)
-	_, items := store.ItemRows(t.Context(), "spring", make([]engine.Hash, 1))
-	_, itemsEventually := store.ItemRowsEventuallyConsistent(t.Context(), "spring", make([]engine.Hash, 1))
+	_, free := store.FreeItems(t.Context(), shard, engine.Range{}, 1, engine.Strong)
+	_, freeEventually := store.FreeItems(t.Context(), shard, engine.Range{}, 1, engine.Eventual)
+	_, items := store.ItemRows(t.Context(), "spring", make([]engine.Hash, 2), engine.Strong)
+	_, itemsEventually := store.ItemRows(t.Context(), "spring", make([]engine.Hash, 1), engine.Eventual)
 	if err := errors.Join(eventually, held, row, claims, rows, free, freeEventually, items, itemsEventually); err != nil {
 		t.Fatal(err)
 	}

@@ -17,7 +17,7 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	bank := itembank.New(dynamostore.New(client, "oncebox-bank", "oncebox-dedupe"))
+	bank := itembank.NewOperator(dynamostore.New(client, "oncebox-bank", "oncebox-dedupe"))
 	grant, err := bank.Claim(ctx, "spring", "ann")
 	if err != nil {
 		log.Fatal(err)

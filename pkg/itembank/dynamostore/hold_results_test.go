@@ -36,7 +36,7 @@ func TestIndexAttributes(t *testing.T) {
 	onLocalEngines(t, func(t *testing.T, endpoint string) {
 		itembankengines.DynamoDB(t, endpoint) // makes the tables
 		client := itembankengines.Client(endpoint, nil)
-		ctx, bank := t.Context(), itembank.New(itembankengines.Shared.Store(client))
+		ctx, bank := t.Context(), itembank.NewOperator(itembankengines.Shared.Store(client))
 		for _, hold := range []time.Duration{time.Minute, 0} {
 			name := "index-" + strings.ToLower(rand.Text())
 			_, _, create := bank.CreateCampaign(ctx, name, itembank.Settings{Hold: hold, Shards: 12})

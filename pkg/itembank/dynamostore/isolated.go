@@ -62,8 +62,7 @@ func getOf(table string, k key) types.TransactGetItem {
 	return types.TransactGetItem{Get: &types.Get{TableName: aws.String(table), Key: dynamo.Encode(k)}}
 }
 
-// HeldClaim reads a claim row, isolated.
-func (s *Store) HeldClaim(
+func (s *Store) isolatedClaim(
 	ctx context.Context, key engine.ClaimKey,
 ) (held *engine.Claim, conflict bool, err error) {
 	rows, conflicts, err := s.getIsolated(ctx, "read claim", getOf(s.dedupeTable, s.claimKey(key)))

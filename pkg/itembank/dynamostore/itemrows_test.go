@@ -64,7 +64,7 @@ func TestItemRowsReadsUnprocessedKeysAgain(t *testing.T) {
 	}
 	client := e.Raw.(itembankengines.DynamoDBRaw).Client
 	store := itembankengines.Shared.Store(partial{client, 2})
-	rows, err := store.ItemRows(ctx, campaign, hashes)
+	rows, err := store.ItemRows(ctx, campaign, hashes, engine.Strong)
 	var loads []string
 	for _, row := range rows {
 		if row == nil {
@@ -76,7 +76,7 @@ func TestItemRowsReadsUnprocessedKeysAgain(t *testing.T) {
 		t.Errorf("want %q, got %q, %v", want, loads, err)
 	}
 	stuck := itembankengines.Shared.Store(partial{client, 0})
-	if rows, err := stuck.ItemRows(ctx, campaign, hashes); !errors.Is(err, engine.ErrThrottled) || !errors.Is(err, itembank.ErrTryAgain) {
+	if rows, err := stuck.ItemRows(ctx, campaign, hashes, engine.Strong); !errors.Is(err, engine.ErrThrottled) || !errors.Is(err, itembank.ErrTryAgain) {
 		t.Errorf("nothing was read: want %v, got %v, %v", engine.ErrThrottled, rows, err)
 	}
 }

@@ -40,7 +40,7 @@ func TestAnotherLayoutIsRefused(t *testing.T) {
 		put(t, client, table, "campaign#spring", "meta", map[string]types.AttributeValue{
 			"name": itembankengines.Text("spring"), "layout": itembankengines.Number(layout),
 		})
-		bank := itembank.New(store)
+		bank := itembank.NewOperator(store)
 		_, read := bank.Campaign(t.Context(), "spring")
 		_, listed := bank.Campaigns(t.Context())
 		_, _, again := bank.CreateCampaign(t.Context(), "spring", itembank.Settings{})
@@ -75,7 +75,7 @@ func TestScopeOfAnotherLayout(t *testing.T) {
 func TestRowsOfLayout2(t *testing.T) {
 	t.Parallel()
 	client, store, table := newTables(t)
-	bank := itembank.New(store)
+	bank := itembank.NewOperator(store)
 	create := func(name string) {
 		t.Helper()
 		if _, _, err := bank.CreateCampaign(t.Context(), name, itembank.Settings{Scope: "year"}); err != nil {

@@ -38,7 +38,7 @@ func TestReconcileRefusesRowsWithOtherKeys(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			ctx, campaign := t.Context(), "places-"+strings.ToLower(rand.Text())
-			bank := itembank.New(engine.Store)
+			bank := itembank.NewOperator(engine.Store)
 			_, _, err := bank.CreateCampaign(ctx, campaign, itembank.Settings{Shards: 1})
 			if err == nil {
 				_, err = bank.Load(ctx, campaign, itembank.Items(placedItem), nil)

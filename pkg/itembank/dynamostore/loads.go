@@ -48,8 +48,16 @@ func (s *Store) LatestLoad(ctx context.Context, campaign, digest string) (*engin
 	return row.load(campaign), nil
 }
 
-// StartLoad puts the load row IF absent.
-func (s *Store) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
+// StartLoad puts the load row IF absent. The first load of a campaign is a transaction.
+func (s *Store) StartLoad(ctx context.Context, l engine.Load, first bool) (started, conflict bool, err error) {
+	if first {
+		return s.startFirstLoad(ctx, l)
+	}
+	started, err = s.startLaterLoad(ctx, l)
+	return started, false, err
+}
+
+func (s *Store) startLaterLoad(ctx context.Context, l engine.Load) (bool, error) {
 	_, err := s.client.PutItem(ctx, &dynamodb.PutItemInput{
 		TableName: aws.String(s.bankTable), Item: dynamo.Encode(newLoadRow(l)), ConditionExpression: aws.String(ifAbsent),
 	})
@@ -59,9 +67,9 @@ func (s *Store) StartLoad(ctx context.Context, l engine.Load) (bool, error) {
 	return err == nil, failed("start load", err)
 }
 
-// StartFirstLoad is one transaction: {put load row IF absent, raise the version of the campaign IF it exists and is not
+// startFirstLoad is one transaction: {put load row IF absent, raise the version of the campaign IF it exists and is not
 // deleted}.
-func (s *Store) StartFirstLoad(ctx context.Context, l engine.Load) (started, conflict bool, err error) {
+func (s *Store) startFirstLoad(ctx context.Context, l engine.Load) (started, conflict bool, err error) {
 	const doing = "start first load"
 	count := types.TransactWriteItem{Update: &types.Update{
 		TableName: aws.String(s.bankTable), Key: dynamo.Encode(campaignKey(l.Campaign)),
@@ -86,9 +94,17 @@ func (s *Store) StartFirstLoad(ctx context.Context, l engine.Load) (started, con
 	return false, false, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
 }
 
-// AdvanceLoad replaces the load row IF it is not given up, and has fewer rows, or the same rows while the load is now
+// UpdateLoad writes progress, or gives the load up.
+func (s *Store) UpdateLoad(ctx context.Context, l engine.Load) (refused bool, err error) {
+	if l.GivenUp {
+		return s.giveUpLoad(ctx, l)
+	}
+	return s.advanceLoad(ctx, l)
+}
+
+// advanceLoad replaces the load row IF it is not given up, and has fewer rows, or the same rows while the load is now
 // finished.
-func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) (givenUp bool, err error) {
+func (s *Store) advanceLoad(ctx context.Context, l engine.Load) (givenUp bool, err error) {
 	const doing = "write load progress"
 	behind := "attribute_not_exists(given_up) AND rows_done < :rows"
 	if l.Finished {
@@ -111,23 +127,23 @@ func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) (givenUp bool, e
 	return row.GivenUp, err
 }
 
-// GiveUpLoad updates the load row IF it is not finished.
-func (s *Store) GiveUpLoad(ctx context.Context, l engine.Load) (bool, error) {
+// giveUpLoad updates the load row IF it is not finished.
+func (s *Store) giveUpLoad(ctx context.Context, l engine.Load) (over bool, err error) {
 	update := "SET given_up = :true"
 	if l.Finished {
 		update += ", finished = :true"
 	}
-	_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
+	_, err = s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName: aws.String(s.bankTable), Key: dynamo.Encode(newLoadRow(l).key),
 		UpdateExpression: &update, ConditionExpression: aws.String("finished = :false"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{
 			":true": &types.AttributeValueMemberBOOL{Value: true}, ":false": &types.AttributeValueMemberBOOL{},
 		},
 	})
-	if _, unmet := dynamo.ConditionFailure(err); unmet {
-		return false, nil
+	if _, over = dynamo.ConditionFailure(err); over {
+		return true, nil
 	}
-	return err == nil, failed("give up load", err)
+	return false, failed("give up load", err)
 }
 
 // AddItems is one transaction of {put item row IF absent, put bank row IF absent} for each item. If the transaction is

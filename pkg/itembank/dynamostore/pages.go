@@ -55,10 +55,10 @@ func (s *Store) ifFirst(ctx context.Context, doing string, actions ...types.Tran
 }
 
 // Page reads the page row. The row is large, and an eventually consistent read costs half as much.
-func (s *Store) Page(ctx context.Context, campaign string, consistent bool) ([]byte, error) {
+func (s *Store) Page(ctx context.Context, campaign string, c engine.Consistency) ([]byte, error) {
 	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName: aws.String(s.bankTable), Key: dynamo.Encode(pageKey(campaign)),
-		ConsistentRead: aws.Bool(consistent),
+		ConsistentRead: aws.Bool(bool(c)),
 	})
 	if err != nil || out.Item == nil {
 		return nil, failed("read page", err)

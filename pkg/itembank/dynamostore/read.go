@@ -36,10 +36,10 @@ func (s *Store) attributes(ctx context.Context, doing, table string, k key) (map
 // batchGet reads rows of one table, and calls each for every row that exists. A reply may leave
 // out keys that were throttled. These are sent again as long as each reply has at least one row.
 func (s *Store) batchGet(
-	ctx context.Context, doing, table string, keys []key, consistent bool,
+	ctx context.Context, doing, table string, keys []key, c engine.Consistency,
 	each func(attributes map[string]types.AttributeValue) error,
 ) error {
-	rest := types.KeysAndAttributes{ConsistentRead: aws.Bool(consistent)}
+	rest := types.KeysAndAttributes{ConsistentRead: aws.Bool(bool(c))}
 	for _, k := range keys {
 		rest.Keys = append(rest.Keys, dynamo.Encode(k))
 	}

@@ -104,7 +104,7 @@ func TestRequestsPerClaim(t *testing.T) {
 		itembankengines.DynamoDB(t, endpoint) // makes the tables
 		counted := &wire{}
 		store := dynamostore.New(itembankengines.Client(endpoint, counted), bankTable, dedupeTable)
-		testRequests(t, itembank.New(store, itembank.WithClock(itembankfault.NewClock())), counted)
+		testRequests(t, itembank.NewOperator(store, itembank.WithClock(itembankfault.NewClock())), counted)
 	})
 }
 
@@ -114,7 +114,7 @@ func TestPageReads(t *testing.T) {
 		itembankengines.DynamoDB(t, endpoint)
 		counted := &wire{}
 		store := dynamostore.New(itembankengines.Client(endpoint, counted), bankTable, dedupeTable)
-		for stale, consistent := range []bool{true, false} {
+		for stale, consistent := range []engine.Consistency{engine.Strong, engine.Eventual} {
 			counted.stale = 0
 			if _, err := store.Page(t.Context(), "requests", consistent); err != nil || counted.stale != stale {
 				t.Errorf("consistent %t: want %d stale reads, got %d, %v", consistent, stale, counted.stale, err)
@@ -123,7 +123,7 @@ func TestPageReads(t *testing.T) {
 	})
 }
 
-func testRequests(t *testing.T, bank *itembank.Bank, counted *wire) {
+func testRequests(t *testing.T, bank *itembank.Operator, counted *wire) {
 	ctx, name := t.Context(), "requests-"+strings.ToLower(rand.Text())
 	_, _, err := bank.CreateCampaign(ctx, name, itembank.Settings{Shards: 1})
 	if err != nil {
@@ -210,7 +210,7 @@ func TestRequestsOfHolds(t *testing.T) {
 }
 
 func testRequestsOfHolds(t *testing.T, store *dynamostore.Store, counted *wire) {
-	ctx, bank := t.Context(), itembank.New(store)
+	ctx, bank := t.Context(), itembank.NewOperator(store)
 	expect := func(what string, err error, units, indexed int, requests ...string) {
 		t.Helper()
 		got, gotUnits := counted.since()
@@ -251,11 +251,11 @@ func testRequestsOfHolds(t *testing.T, store *dynamostore.Store, counted *wire) 
 
 	over := time.Now().UTC().Truncate(time.Millisecond).Add(-time.Hour)
 	shard := engine.Shard{Campaign: name}
-	page, err := store.FreeItems(ctx, shard, engine.Range{}, 1)
+	page, err := store.FreeItems(ctx, shard, engine.Range{}, 1, engine.Strong)
 	if err != nil || len(page.Items) == 0 {
 		t.Fatalf("no free item: %+v, %v", page, err)
 	}
-	taken, err := store.Take(ctx, page.Items[0], engine.Claim{
+	taken, err := store.Take(ctx, page.Items[:1], engine.Claim{
 		ID: rand.Text(), Campaign: name, Scope: name, Claimant: "cid", Slot: 1, Item: page.Items[0].Value, ItemHash: page.Items[0].Hash,
 		ClaimedAt: over, EndsAt: over,
 	})

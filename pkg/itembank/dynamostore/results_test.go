@@ -63,7 +63,7 @@ func TestTakeReadsConflictsAndThrottles(t *testing.T) {
 		{"claim exists, conflict on the item", reason("TransactionConflict"), held, engine.TakeResult{ItemConflict: true}, true},
 	} {
 		store := dynamostore.New(cancelled(test.bank, test.claim), bankTable, dedupeTable)
-		got, err := store.Take(t.Context(), engine.FreeItem{}, engine.Claim{Claimant: "ann"})
+		got, err := store.Take(t.Context(), make([]engine.FreeItem, 1), engine.Claim{Claimant: "ann"})
 		if err != nil {
 			t.Errorf("%s: %v", test.name, err)
 			continue
@@ -92,13 +92,13 @@ func TestFailuresAreErrors(t *testing.T) {
 		{"no reason at all", cancelled(), false},
 	} {
 		store := dynamostore.New(test.client, bankTable, dedupeTable)
-		if _, err := store.Take(t.Context(), engine.FreeItem{}, engine.Claim{}); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
+		if _, err := store.Take(t.Context(), make([]engine.FreeItem, 1), engine.Claim{}); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
 			t.Errorf("take, %s: want an error, try again %t; got %v", test.name, test.tryAgain, err)
 		}
 		if _, err := store.AddItems(t.Context(), make([]engine.AddRequest, 1)); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
 			t.Errorf("add, %s: want an error, try again %t; got %v", test.name, test.tryAgain, err)
 		}
-		if _, _, err := store.StartFirstLoad(t.Context(), engine.Load{}); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
+		if _, _, err := store.StartLoad(t.Context(), engine.Load{}, true); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
 			t.Errorf("first load, %s: want an error, try again %t; got %v", test.name, test.tryAgain, err)
 		}
 		if _, err := store.CreateCampaign(t.Context(), engine.Campaign{Name: "x"}); err == nil || errors.Is(err, itembank.ErrTryAgain) != test.tryAgain {
@@ -112,7 +112,7 @@ func TestCancelledIsNeverClaimed(t *testing.T) {
 	t.Parallel()
 	for _, code := range []string{"None", ""} {
 		store := dynamostore.New(cancelled(reason(code), reason(code)), bankTable, dedupeTable)
-		if found, err := store.Take(t.Context(), engine.FreeItem{}, engine.Claim{}); !errors.Is(err, itembank.ErrTryAgain) {
+		if found, err := store.Take(t.Context(), make([]engine.FreeItem, 1), engine.Claim{}); !errors.Is(err, itembank.ErrTryAgain) {
 			t.Errorf("code %q: want %v, got %+v, %v", code, itembank.ErrTryAgain, found, err)
 		}
 	}
@@ -131,7 +131,7 @@ func TestFirstLoadReadsConflicts(t *testing.T) {
 		{reason("TransactionConflict"), reason("ConditionalCheckFailed"), false},
 	} {
 		store := dynamostore.New(cancelled(test.load, test.campaign), bankTable, dedupeTable)
-		if started, conflict, err := store.StartFirstLoad(t.Context(), engine.Load{}); started || conflict != test.conflict || err != nil {
+		if started, conflict, err := store.StartLoad(t.Context(), engine.Load{}, true); started || conflict != test.conflict || err != nil {
 			t.Errorf("want conflict %t, got started %t, conflict %t, %v", test.conflict, started, conflict, err)
 		}
 	}

@@ -43,7 +43,10 @@ func TestServerTime(t *testing.T) {
 	claim, shard := engine.Claim{Scope: "spring", Claimant: "ann", Slot: 1}, engine.Shard{Campaign: "spring"}
 	read := func() error { _, err := store.Campaign(t.Context(), "spring"); return err }
 	confirm := func() error { _, err := store.ConfirmClaim(t.Context(), claim); return err }
-	query := func() error { _, err := store.FreeItems(t.Context(), shard, engine.Range{}, 1); return err }
+	query := func() error {
+		_, err := store.FreeItems(t.Context(), shard, engine.Range{}, 1, engine.Strong)
+		return err
+	}
 	today := time.Now().Truncate(time.Second)
 	for _, reply := range []struct {
 		date    time.Time

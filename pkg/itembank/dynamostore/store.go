@@ -4,7 +4,7 @@
 // [CreateTables] makes them for tests and first steps. docs/adr/0002-data-model.md describes the rows.
 //
 //	store := dynamostore.New(client, "oncebox-bank", "oncebox-dedupe") // a *dynamodb.Client
-//	bank := itembank.New(store)
+//	bank := itembank.NewOperator(store)
 //
 // A claim is one TransactWriteItems request and costs 4 write units: two for each of its two rows, if a row has at most
 // 1 KB. If the claimant already holds a claim, the reply has that claim.

@@ -24,10 +24,21 @@ const (
 	MaxClaimant = 256
 )
 
+// Consistency says what a read shows.
+type Consistency bool
+
+const (
+	// Eventual reads may be the engine's cheapest. They may miss the writes of the last seconds, and show rows that were
+	// just deleted.
+	Eventual Consistency = false
+	// Strong reads show every write that has ended.
+	Strong Consistency = true
+)
+
 // Store is the part of an engine that a Bank uses. These rules hold for all methods:
 //
-//   - Reads are strongly consistent unless the method says otherwise. They may show only some of the writes of a
-//     running transaction.
+//   - Reads are strongly consistent unless they take a Consistency, or the method says otherwise. They may show only
+//     some of the writes of a running transaction.
 //   - A write is one transaction: all of it becomes visible or nothing.
 //   - A nil result or found = false says that the row is absent. That is never an error.
 //   - A busy, throttled or unreachable engine returns an error of the family ErrTryAgain. The call may have taken
@@ -64,9 +75,8 @@ type Store interface {
 	// PutPage puts the page row of a campaign, or replaces it, if the campaign row exists and is not Deleted, in one
 	// transaction.
 	PutPage(ctx context.Context, campaign string, document []byte) (put bool, err error)
-	// Page reads the page row of a campaign; nil: it is absent. consistent = false: the engine may use its cheapest
-	// read, which may miss the writes of the last seconds.
-	Page(ctx context.Context, campaign string, consistent bool) (document []byte, err error)
+	// Page reads the page row of a campaign; nil: it is absent.
+	Page(ctx context.Context, campaign string, c Consistency) (document []byte, err error)
 
 	// NextVersion raises the version of a campaign row by 1, and returns the new row.
 	NextVersion(ctx context.Context, campaign string) (*Campaign, error)
@@ -78,26 +88,17 @@ type Store interface {
 
 	// FreeItems returns up to limit bank rows of the shard in the order of their hashes. The limit is 1 to 4,000. If
 	// More is set, a page may have fewer rows than limit, or none. More is false only if the range has no other rows.
-	FreeItems(ctx context.Context, s Shard, r Range, limit int) (FreePage, error)
-	// FreeItemsEventuallyConsistent is FreeItems with the engine's cheapest read. It may return rows that were just
-	// deleted, and miss rows that were just put.
-	FreeItemsEventuallyConsistent(ctx context.Context, s Shard, r Range, limit int) (FreePage, error)
-	// Take makes a claim in one transaction. It deletes the bank row if the row exists and does not end by
-	// claim.ClaimedAt, and puts the claim row if its key is absent. It does both or neither. The result names every
-	// condition that failed.
-	Take(ctx context.Context, item FreeItem, claim Claim) (TakeResult, error)
-	// TakeItems makes a claim of several items in one transaction: it deletes all bank rows and puts the claim row, or
-	// does nothing. ItemGone, ItemConflict and ItemThrottled are true if they hold for any of the items. items are the
-	// items of the claim, in order: at most MaxClaimItems, with different hashes, all of the claim's campaign. For a
-	// block there are no items: TakeItems puts the row if its key is absent.
-	TakeItems(ctx context.Context, items []FreeItem, claim Claim) (TakeResult, error)
-	// HeldClaim reads a claim row. The read is isolated: it shows the row before or after a transaction, never between
-	// the moments at which the writes of one transaction become visible. conflict = true: a transaction is working on
-	// the row, and its state is unknown.
-	HeldClaim(ctx context.Context, key ClaimKey) (held *Claim, conflict bool, err error)
-	// HeldClaimEventuallyConsistent reads the same row with the engine's cheapest read. It may return a row that was
-	// just deleted, and miss a row that was just put.
-	HeldClaimEventuallyConsistent(ctx context.Context, key ClaimKey) (*Claim, error)
+	FreeItems(ctx context.Context, s Shard, r Range, limit int, c Consistency) (FreePage, error)
+	// Take makes a claim in one transaction. It deletes the bank row of each item if the row exists and does not end by
+	// claim.ClaimedAt, and puts the claim row if its key is absent. It does all of it or nothing. The result names every
+	// condition that failed. ItemGone, ItemConflict and ItemThrottled are true if they hold for any of the items. items
+	// are the items of the claim, in order: at most MaxClaimItems, with different hashes, all of the claim's campaign. A
+	// block has no items: Take puts the row if its key is absent.
+	Take(ctx context.Context, items []FreeItem, claim Claim) (TakeResult, error)
+	// HeldClaim reads a claim row. A Strong read is isolated: it shows the row before or after a transaction, never
+	// between the moments at which the writes of one transaction become visible. conflict = true: a transaction is
+	// working on the row, and its state is unknown. An Eventual read never conflicts.
+	HeldClaim(ctx context.Context, key ClaimKey, c Consistency) (held *Claim, conflict bool, err error)
 	// ConfirmClaim removes the end of a claim row, if the row has an end, and the id and the campaign of the claim. The
 	// result has the row after the call. If the call did not change the row, it is read consistently.
 	ConfirmClaim(ctx context.Context, claim Claim) (ConfirmResult, error)
@@ -113,14 +114,10 @@ type Store interface {
 
 	// Items.
 
-	// ItemRow reads an item row.
-	ItemRow(ctx context.Context, campaign string, h Hash) (*ItemRow, error)
-	// ItemRows reads the item rows of at most MaxItemRows different hashes, each as ItemRow does, not all at one
-	// moment. The rows are in the order of the hashes; nil: the row is absent.
-	ItemRows(ctx context.Context, campaign string, hashes []Hash) ([]*ItemRow, error)
-	// ItemRowsEventuallyConsistent is ItemRows with the engine's cheapest reads. It may miss rows that were just put.
-	ItemRowsEventuallyConsistent(ctx context.Context, campaign string, hashes []Hash) ([]*ItemRow, error)
-	// ReadItems reads the item row and the bank row of each item. The read of one item is isolated like HeldClaim: it
+	// ItemRows reads the item rows of at most MaxItemRows different hashes, not all at one moment. The rows are in the
+	// order of the hashes; nil: the row is absent.
+	ItemRows(ctx context.Context, campaign string, hashes []Hash, c Consistency) ([]*ItemRow, error)
+	// ReadItems reads the item row and the bank row of each item. The read of one item is isolated, as HeldClaim is: it
 	// shows both rows before or after a transaction. A key is Shard and Hash. There are at most MaxAddItems keys, with
 	// different hashes and of one campaign. The results are in the order of the keys.
 	ReadItems(ctx context.Context, keys []FreeItem) ([]ItemRead, error)
@@ -143,19 +140,18 @@ type Store interface {
 	Loads(ctx context.Context, campaign string) (some bool, unfinished []Load, err error)
 	// LatestLoad returns the load row of this digest with the highest number.
 	LatestLoad(ctx context.Context, campaign, digest string) (*Load, error)
-	// StartLoad puts a load row if it is absent. started = false: the row existed.
-	StartLoad(ctx context.Context, l Load) (started bool, err error)
-	// StartFirstLoad puts a load row if it is absent, and the campaign row exists and is not Deleted. The same
-	// transaction raises the version of the campaign. started = false: the load row existed, or the campaign does not.
-	// conflict = true: another transaction was working on a row, and nothing was changed.
-	StartFirstLoad(ctx context.Context, l Load) (started, conflict bool, err error)
-	// AdvanceLoad writes the tally and Finished into a load row. It changes nothing if the row has more Rows, or the
-	// same Rows and Finished, or is GivenUp. givenUp reports whether the row is GivenUp. If the row is absent, the error
-	// is of the family ErrInconsistent.
-	AdvanceLoad(ctx context.Context, l Load) (givenUp bool, err error)
-	// GiveUpLoad sets GivenUp in the load row, and Finished if l is Finished, if the row exists and is not Finished. It
-	// leaves the tally as it is. done = false: the row is absent or Finished, and nothing was changed.
-	GiveUpLoad(ctx context.Context, l Load) (done bool, err error)
+	// StartLoad puts a load row if it is absent. With first, it does so only if the campaign row exists and is not
+	// Deleted, and the same transaction raises the version of the campaign. started = false: the load row existed, or
+	// the campaign does not. conflict = true: another transaction was working on a row, and nothing was changed.
+	StartLoad(ctx context.Context, l Load, first bool) (started, conflict bool, err error)
+	// UpdateLoad writes progress into a load row, or gives the load up.
+	//
+	//   - If l is not GivenUp, it writes the tally and Finished. It changes nothing if the row has more Rows, or the same
+	//     Rows and Finished, or is GivenUp. refused = true: the row is GivenUp. If the row is absent, the error is of the
+	//     family ErrInconsistent.
+	//   - If l is GivenUp, it sets GivenUp, and Finished if l is Finished. It leaves the tally as it is. refused = true:
+	//     the row is absent or Finished, and nothing was changed.
+	UpdateLoad(ctx context.Context, l Load) (refused bool, err error)
 
 	// Lists return pages, in an order that the engine chooses. They return every row once that exists during the whole
 	// list. A page may be empty without being the last. The cursor of the first page is ""; next is "" after the last
@@ -165,9 +161,8 @@ type Store interface {
 	ListClaims(ctx context.Context, scope, cursor string) (claims []Claim, next string, err error)
 	// ListItemRows lists the item rows of a campaign.
 	ListItemRows(ctx context.Context, campaign, cursor string) (rows []ListedItem, next string, err error)
-	// Counts counts the rows of a campaign. consistent = false: the engine may use its cheapest reads, which may miss
-	// the writes of the last seconds.
-	Counts(ctx context.Context, c Campaign, consistent bool) (Counts, error)
+	// Counts counts the rows of a campaign.
+	Counts(ctx context.Context, c Campaign, how Consistency) (Counts, error)
 
 	// Repair makes one change in one transaction, if its condition holds. done = false: the condition does not hold, or
 	// the change was made already. Then nothing was changed.

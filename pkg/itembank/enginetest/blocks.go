@@ -25,12 +25,12 @@ func newBlock(key engine.ClaimKey) engine.Claim {
 func blockKeepsOut(f *fixture) {
 	c, items := f.stocked(3, 2)
 	block := newBlock(enginerows.FirstSlot(c, "ann"))
-	if r, err := f.Store.TakeItems(f.Context(), nil, block); err != nil || !r.Taken() {
+	if r, err := f.Store.Take(f.Context(), nil, block); err != nil || !r.Taken() {
 		f.Fatalf("the block was not put: %+v, %v", r, err)
 	}
 	f.wantSlot(block.Key(), block)
 	f.wantTake(c, enginerows.NewClaim(c, "ann", items[0]), engine.TakeResult{Held: &block})
-	if r, err := f.Store.TakeItems(f.Context(), nil, newBlock(block.Key())); err != nil || r.Held == nil || *r.Held != block {
+	if r, err := f.Store.Take(f.Context(), nil, newBlock(block.Key())); err != nil || r.Held == nil || *r.Held != block {
 		f.Errorf("want the block that was there, got %+v, %v", r, err)
 	}
 	second := f.takeSlot(c, "ann", 2, items[1])

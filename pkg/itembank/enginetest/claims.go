@@ -52,7 +52,7 @@ func freeItemsInRanges(f *fixture) {
 		{"between", engine.Range{After: &hashes[3], Through: &hashes[6]}, 30, hashes[4:7], false},
 		{"after the last", engine.Range{After: &hashes[19]}, 30, nil, false},
 	} {
-		page, err := f.Store.FreeItems(f.Context(), shard, test.r, test.limit)
+		page, err := f.Store.FreeItems(f.Context(), shard, test.r, test.limit, engine.Strong)
 		f.Must(err)
 		var got []engine.Hash
 		for _, item := range page.Items {
@@ -65,7 +65,7 @@ func freeItemsInRanges(f *fixture) {
 			f.Errorf("%s: want %d items, more %t; got %d, more %t", test.name, len(test.want), test.more, len(got), page.More)
 		}
 	}
-	page, err := f.Store.FreeItems(f.Context(), engine.Shard{Campaign: c.Name, Number: c.Shards}, engine.Range{}, 1)
+	page, err := f.Store.FreeItems(f.Context(), engine.Shard{Campaign: c.Name, Number: c.Shards}, engine.Range{}, 1, engine.Strong)
 	if len(page.Items) != 0 || page.More || err != nil {
 		f.Errorf("an empty shard: want nothing, got %+v, %v", page, err)
 	}
@@ -74,7 +74,7 @@ func freeItemsInRanges(f *fixture) {
 func takeMovesTheItem(f *fixture) {
 	c, items := f.stocked(3, 2)
 	want := enginerows.NewClaim(c, "ann", items[0])
-	result, err := f.Store.Take(f.Context(), enginerows.FreeItem(c, items[0]), want)
+	result, err := f.Store.Take(f.Context(), []engine.FreeItem{enginerows.FreeItem(c, items[0])}, want)
 	f.Must(err)
 	if !result.Taken() {
 		f.Fatalf("not taken: %+v", result)
@@ -97,7 +97,7 @@ func takeNamesAllFailedConditions(f *fixture) {
 		{"both", "ann", items[0], true, true},
 		{"an item that was never loaded", "bob", "not-loaded", false, true},
 	} {
-		result, err := f.Store.Take(f.Context(), enginerows.FreeItem(c, test.item), enginerows.NewClaim(c, test.claimant, test.item))
+		result, err := f.Store.Take(f.Context(), []engine.FreeItem{enginerows.FreeItem(c, test.item)}, enginerows.NewClaim(c, test.claimant, test.item))
 		f.Must(err)
 		if result.ItemGone != test.gone || (result.Held != nil) != test.held {
 			f.Errorf("%s: want held %t, gone %t; got %+v", test.name, test.held, test.gone, result)
@@ -130,7 +130,7 @@ func takeOfEndedItem(f *fixture) {
 		f.Add([]engine.AddRequest{{Item: free, LoadID: "l", Row: int64(i)}}, engine.AddDone)
 		claim := enginerows.NewClaim(c, test.name, test.name)
 		claim.ClaimedAt = test.at
-		result, err := f.Store.Take(f.Context(), free, claim)
+		result, err := f.Store.Take(f.Context(), []engine.FreeItem{free}, claim)
 		f.Must(err)
 		if result.Taken() != test.taken || result.ItemGone == test.taken {
 			f.Errorf("%s: want taken %t, got %+v", test.name, test.taken, result)
@@ -195,7 +195,7 @@ func race(n int, run func(n int)) {
 func (f *fixture) takeSettled(c engine.Campaign, claimant, item string) engine.TakeResult {
 	claim := enginerows.NewClaim(c, claimant, item)
 	for {
-		result, err := f.Store.Take(f.Context(), enginerows.FreeItem(c, item), claim)
+		result, err := f.Store.Take(f.Context(), []engine.FreeItem{enginerows.FreeItem(c, item)}, claim)
 		if err != nil {
 			f.Error(err)
 			return result
@@ -217,7 +217,7 @@ func claimRoundTrip(f *fixture) {
 		f.load(c, test.item)
 		want := enginerows.NewClaim(c, test.claimant, test.item)
 		want.EndsAt = end
-		result, err := f.Store.Take(f.Context(), enginerows.FreeItem(c, test.item), want)
+		result, err := f.Store.Take(f.Context(), []engine.FreeItem{enginerows.FreeItem(c, test.item)}, want)
 		f.Must(err)
 		if !result.Taken() {
 			f.Errorf("claimant %q: not taken: %+v", test.claimant, result)
@@ -242,7 +242,7 @@ func eventuallyConsistentRead(f *fixture) {
 		var got *engine.Claim
 		for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
 			var err error
-			got, err = f.Store.HeldClaimEventuallyConsistent(f.Context(), engine.ClaimKey{Scope: c.Scope, Claimant: "ann", Slot: 1})
+			got, _, err = f.Store.HeldClaim(f.Context(), enginerows.FirstSlot(c, "ann"), engine.Eventual)
 			f.Must(err)
 			if got == want || got != nil && want != nil && *got == *want {
 				return
@@ -267,17 +267,17 @@ func eventuallyConsistentItems(f *fixture) {
 	}
 	same := func() bool {
 		for _, limit := range []int{2, 5, 30} {
-			want, err := f.Store.FreeItems(f.Context(), shard, engine.Range{After: &hashes[0]}, limit)
+			want, err := f.Store.FreeItems(f.Context(), shard, engine.Range{After: &hashes[0]}, limit, engine.Strong)
 			f.Must(err)
-			got, err := f.Store.FreeItemsEventuallyConsistent(f.Context(), shard, engine.Range{After: &hashes[0]}, limit)
+			got, err := f.Store.FreeItems(f.Context(), shard, engine.Range{After: &hashes[0]}, limit, engine.Eventual)
 			f.Must(err)
 			if !reflect.DeepEqual(got, want) {
 				return false
 			}
 		}
-		want, err := f.Store.ItemRows(f.Context(), c.Name, hashes)
+		want, err := f.Store.ItemRows(f.Context(), c.Name, hashes, engine.Strong)
 		f.Must(err)
-		got, err := f.Store.ItemRowsEventuallyConsistent(f.Context(), c.Name, hashes)
+		got, err := f.Store.ItemRows(f.Context(), c.Name, hashes, engine.Eventual)
 		f.Must(err)
 		return reflect.DeepEqual(got, want)
 	}

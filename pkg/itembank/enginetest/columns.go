@@ -33,7 +33,7 @@ func columnsOfEach(f *fixture) {
 		hashes, keys = append(hashes, free.Hash), append(keys, free)
 	}
 	f.Add(requests, engine.AddDone, engine.AddDone, engine.AddDone, engine.AddDone)
-	rows, err := f.Store.ItemRows(f.Context(), c.Name, hashes)
+	rows, err := f.Store.ItemRows(f.Context(), c.Name, hashes, engine.Strong)
 	f.Must(err)
 	reads, err := f.Store.ReadItems(f.Context(), keys)
 	f.Must(err)
@@ -46,7 +46,7 @@ func columnsOfEach(f *fixture) {
 		requests[i].Columns = "other\tx\n"
 		known := f.Add(requests[i:i+1], engine.AddKnown)[0].Existing
 		for what, got := range map[string]engine.Columns{
-			"ItemRow": f.ItemRow(c, item).Columns, "ItemRows": rows[i].Columns, "ReadItems": reads[i].Row.Columns,
+			"ItemRows of one": f.ItemRow(c, item).Columns, "ItemRows": rows[i].Columns, "ReadItems": reads[i].Row.Columns,
 			"ListItemRows": found[hashes[i]], "AddItems": known.Columns,
 		} {
 			if got != want[i] {

@@ -111,7 +111,7 @@ func (f *fixture) passOn(c engine.Campaign, claimant string, items ...string) (c
 				})
 			}
 			f.untilDone("take", func() (bool, error) {
-				result, err := f.Store.Take(f.Context(), enginerows.FreeItem(c, item), hold)
+				result, err := f.Store.Take(f.Context(), []engine.FreeItem{enginerows.FreeItem(c, item)}, hold)
 				return result.Taken(), err
 			})
 		}, func() {
@@ -147,9 +147,9 @@ func heldClaimWhileItChanges(f *fixture) {
 	claims, changes := f.passOn(c, "ann", items[0])
 	item := []engine.FreeItem{enginerows.FreeItem(c, items[0])}
 	whileReading(func() {
-		first, _, err1 := f.Store.HeldClaim(f.Context(), enginerows.FirstSlot(c, "ann"))
+		first, _, err1 := f.Store.HeldClaim(f.Context(), enginerows.FirstSlot(c, "ann"), engine.Strong)
 		before, err2 := f.Store.ReadItems(f.Context(), item)
-		held, conflict, err3 := f.Store.HeldClaim(f.Context(), enginerows.FirstSlot(c, "ann"))
+		held, conflict, err3 := f.Store.HeldClaim(f.Context(), enginerows.FirstSlot(c, "ann"), engine.Strong)
 		after, err4 := f.Store.ReadItems(f.Context(), item)
 		if err := errors.Join(err1, err2, err3, err4); err != nil {
 			f.Error(err)

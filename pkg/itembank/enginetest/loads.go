@@ -58,7 +58,7 @@ func itemRows(f *fixture) {
 		hashes[i] = engine.HashItem(item)
 	}
 	for _, n := range []int{len(hashes), 1} {
-		rows, err := f.Store.ItemRows(f.Context(), c.Name, hashes[:n])
+		rows, err := f.Store.ItemRows(f.Context(), c.Name, hashes[:n], engine.Strong)
 		f.Must(err)
 		if len(rows) != n {
 			f.Fatalf("want %d rows, got %d", n, len(rows))
@@ -114,9 +114,9 @@ func loadRows(f *fixture) {
 	f.wantLoads(f.name, false, false)
 	for n := 1; n <= 11; n++ { // beyond 9, because texts and numbers sort differently from there
 		l := engine.Load{Campaign: f.name, Digest: "digest", Number: n}
-		started, err := f.Store.StartLoad(f.Context(), l)
+		started, _, err := f.Store.StartLoad(f.Context(), l, false)
 		f.Must(err)
-		again, err := f.Store.StartLoad(f.Context(), l)
+		again, _, err := f.Store.StartLoad(f.Context(), l, false)
 		f.Must(err)
 		if !started || again {
 			f.Errorf("load %d: want started once, got %t and %t", n, started, again)
@@ -128,7 +128,7 @@ func loadRows(f *fixture) {
 		}
 		f.wantLoads(f.name, true, true)
 	}
-	_, err = f.Store.StartLoad(f.Context(), engine.Load{Campaign: f.name, Digest: "digest2", Number: 40})
+	_, _, err = f.Store.StartLoad(f.Context(), engine.Load{Campaign: f.name, Digest: "digest2", Number: 40}, false)
 	f.Must(err)
 	got, err := f.Store.LatestLoad(f.Context(), f.name, "digest")
 	f.Must(err)
@@ -143,7 +143,7 @@ func firstLoadNeedsCampaign(f *fixture) {
 	l := engine.Load{Campaign: f.name, Digest: "digest", Number: 1}
 	start := func(want bool) {
 		f.Helper()
-		started, conflict, err := f.Store.StartFirstLoad(f.Context(), l)
+		started, conflict, err := f.Store.StartLoad(f.Context(), l, true)
 		if started != want || conflict || err != nil {
 			f.Errorf("want started %t, got %t, conflict %t, %v", want, started, conflict, err)
 		}
@@ -179,7 +179,7 @@ func firstLoadAgainstChange(f *fixture) {
 	var started, replaced bool
 	var startErr, replaceErr error
 	enginerows.AtOnce(func() {
-		started, _, startErr = f.Store.StartFirstLoad(f.Context(), engine.Load{Campaign: f.name, Digest: "digest", Number: 1})
+		started, _, startErr = f.Store.StartLoad(f.Context(), engine.Load{Campaign: f.name, Digest: "digest", Number: 1}, true)
 	}, func() { replaced, replaceErr = f.Store.ReplaceCampaign(f.Context(), old, deleted) })
 	if startErr != nil || replaceErr != nil && !errors.Is(replaceErr, engine.ErrTryAgain) { // a conflict is allowed
 		f.Fatal(startErr, replaceErr)
@@ -201,7 +201,7 @@ func (f *fixture) wantLoads(campaign string, want, wantUnfinished bool) {
 
 func loadRowsMoveForwardOnly(f *fixture) {
 	l := engine.Load{Campaign: f.name, Digest: "digest", Number: 1}
-	_, err := f.Store.StartLoad(f.Context(), l)
+	_, _, err := f.Store.StartLoad(f.Context(), l, false)
 	f.Must(err)
 	at := func(rows int64, finished bool) engine.Load {
 		next := l
@@ -218,7 +218,7 @@ func loadRowsMoveForwardOnly(f *fixture) {
 		{at(100, false), at(150, true)},
 		{at(150, true), at(150, true)},
 	} {
-		if givenUp, err := f.Store.AdvanceLoad(f.Context(), step.write); givenUp || err != nil {
+		if givenUp, err := f.Store.UpdateLoad(f.Context(), step.write); givenUp || err != nil {
 			f.Errorf("progress %+v: given up %t, %v", step.write, givenUp, err)
 		}
 		got, err := f.Store.LatestLoad(f.Context(), f.name, "digest")
@@ -228,7 +228,7 @@ func loadRowsMoveForwardOnly(f *fixture) {
 		}
 	}
 	l.Number = 2
-	if _, err := f.Store.AdvanceLoad(f.Context(), l); err == nil {
+	if _, err := f.Store.UpdateLoad(f.Context(), l); err == nil {
 		f.Error("progress of a load that was never started was accepted")
 	}
 }
@@ -242,15 +242,15 @@ func loadGivenUp(f *fixture) {
 	}
 	giveUp := func(l engine.Load, finished, want bool) {
 		f.Helper()
-		l.Finished = finished
-		if done, err := f.Store.GiveUpLoad(f.Context(), l); done != want || err != nil {
-			f.Errorf("want given up %t, got %t, %v", want, done, err)
+		l.GivenUp, l.Finished = true, finished
+		if over, err := f.Store.UpdateLoad(f.Context(), l); over == want || err != nil {
+			f.Errorf("want given up %t, got %t, %v", want, !over, err)
 		}
 	}
 	advance := func(l engine.Load, finished, want bool) {
 		f.Helper()
 		l.Finished = finished
-		if givenUp, err := f.Store.AdvanceLoad(f.Context(), l); givenUp != want || err != nil {
+		if givenUp, err := f.Store.UpdateLoad(f.Context(), l); givenUp != want || err != nil {
 			f.Errorf("progress %+v: want given up %t, got %t, %v", l, want, givenUp, err)
 		}
 	}
@@ -267,7 +267,7 @@ func loadGivenUp(f *fixture) {
 	}
 	giveUp(at(0), false, false)
 	f.wantLoads(f.name, false, false)
-	_, err := f.Store.StartLoad(f.Context(), at(0))
+	_, _, err := f.Store.StartLoad(f.Context(), at(0), false)
 	f.Must(err)
 	advance(at(100), false, false)
 	giveUp(at(50), false, true) // it does not change the tally
@@ -291,7 +291,7 @@ func loadGivenUp(f *fixture) {
 
 	other := at(0)
 	other.Number = 2
-	_, err = f.Store.StartLoad(f.Context(), other)
+	_, _, err = f.Store.StartLoad(f.Context(), other, false)
 	f.Must(err)
 	advance(other, true, false)
 	giveUp(other, false, false)

@@ -40,7 +40,7 @@ func claimOfSeveral(c engine.Campaign, claimant string, items ...string) (engine
 func (f *fixture) takeAll(c engine.Campaign, claimant string, items ...string) engine.Claim {
 	f.Helper()
 	claim, free := claimOfSeveral(c, claimant, items...)
-	if result, err := f.Store.TakeItems(f.Context(), free, claim); err != nil || !result.Taken() {
+	if result, err := f.Store.Take(f.Context(), free, claim); err != nil || !result.Taken() {
 		f.Fatalf("%s does not get %v: %+v, %v", claimant, items, result, err)
 	}
 	return claim
@@ -56,21 +56,21 @@ func takeItems(f *fixture) {
 	for _, gone := range []string{items[0], items[19], "never loaded"} {
 		for at := range 3 {
 			claim, rows := claimOfSeveral(c, "bob", slices.Insert(slices.Clone(free[:2]), at, gone)...)
-			result, err := f.Store.TakeItems(f.Context(), rows, claim)
+			result, err := f.Store.Take(f.Context(), rows, claim)
 			if err != nil || result != (engine.TakeResult{ItemGone: true}) {
 				f.Errorf("%s at %d is gone: got %+v, %v", gone, at, result, err)
 			}
 		}
 	}
 	claim, rows := claimOfSeveral(c, "ann", free[0], items[1])
-	if result, err := f.Store.TakeItems(f.Context(), rows, claim); err != nil || result.Held == nil || *result.Held != all || !result.ItemGone {
+	if result, err := f.Store.Take(f.Context(), rows, claim); err != nil || result.Held == nil || *result.Held != all || !result.ItemGone {
 		f.Errorf("want the claim that was there, got %+v, %v", result, err)
 	}
 	ended := enginerows.FreeItem(c, free[4])
 	ended.EndsAt = time.Now().Add(-time.Second)
 	f.Must(f.raw.PutBankRow(f.Context(), ended))
 	claim, rows = claimOfSeveral(c, "bob", free[0], free[4])
-	if result, err := f.Store.TakeItems(f.Context(), rows, claim); err != nil || !result.ItemGone {
+	if result, err := f.Store.Take(f.Context(), rows, claim); err != nil || !result.ItemGone {
 		f.Errorf("an item that ended was taken: %+v, %v", result, err)
 	}
 	f.WantCounts(c, engine.Counts{Loaded: 25, Free: 5, Claimed: 20})
@@ -90,7 +90,7 @@ func takeItemsRace(f *fixture) {
 			claim, rows := claimOfSeveral(c, claimant, items[n], items[(n+1)%3])
 			tries = append(tries, func() {
 				for range mostTries {
-					result, err := f.Store.TakeItems(f.Context(), rows, claim)
+					result, err := f.Store.Take(f.Context(), rows, claim)
 					if err == nil && (result.Taken() || result.ItemGone) {
 						return
 					}

@@ -24,7 +24,7 @@ func (f *fixture) takeSlot(c engine.Campaign, claimant string, slot int, item st
 
 func (f *fixture) wantTake(c engine.Campaign, claim engine.Claim, want engine.TakeResult) {
 	f.Helper()
-	got, err := f.Store.Take(f.Context(), enginerows.FreeItem(c, claim.Item), claim)
+	got, err := f.Store.Take(f.Context(), []engine.FreeItem{enginerows.FreeItem(c, claim.Item)}, claim)
 	f.Must(err)
 	same := got.Held == nil && want.Held == nil || got.Held != nil && want.Held != nil && *got.Held == *want.Held
 	got.Held, want.Held = nil, nil
@@ -36,7 +36,7 @@ func (f *fixture) wantTake(c engine.Campaign, claim engine.Claim, want engine.Ta
 // wantSlot compares the claim in a slot; the zero claim means that the slot is free.
 func (f *fixture) wantSlot(key engine.ClaimKey, want engine.Claim) {
 	f.Helper()
-	held, conflict, err := f.Store.HeldClaim(f.Context(), key)
+	held, conflict, err := f.Store.HeldClaim(f.Context(), key, engine.Strong)
 	f.Must(err)
 	if held == nil {
 		held = &engine.Claim{}
@@ -56,7 +56,7 @@ func slotsOfTheirOwn(f *fixture) {
 		again := enginerows.NewClaim(c, claim.Claimant, items[4])
 		again.Slot = claim.Slot
 		f.wantTake(c, again, engine.TakeResult{Held: &claim})
-		eventually, err := f.Store.HeldClaimEventuallyConsistent(f.Context(), claim.Key())
+		eventually, _, err := f.Store.HeldClaim(f.Context(), claim.Key(), engine.Eventual)
 		f.Must(err)
 		if eventually != nil && *eventually != claim {
 			f.Errorf("%+v: want %+v, got %+v", claim.Key(), claim, eventually)

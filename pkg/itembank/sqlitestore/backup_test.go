@@ -21,7 +21,7 @@ func TestBackupBesideClaims(t *testing.T) {
 	const copies, items = 5, 2000
 	path := inTemp(t)
 	s, _ := newStore(t, path, items)
-	bank := itembank.New(s)
+	bank := itembank.NewOperator(s)
 	other := sqlitetest.Start(t, "claim everything", path, "other")
 	other.Proceed(t)
 	var mu sync.Mutex
@@ -71,7 +71,7 @@ func checkCopy(t *testing.T, path string, claims map[string]string) {
 	s, err := Open(t.Context(), path)
 	check(t, err)
 	defer func() { check(t, s.Close()); check(t, os.Remove(path)) }()
-	bank := itembank.New(s)
+	bank := itembank.NewOperator(s)
 	if r, err := bank.Reconcile(t.Context(), "c"); err != nil || len(r.Inconsistencies) != 0 {
 		t.Errorf("the copy is not consistent: %+v, %v", r, err)
 	}

@@ -173,7 +173,7 @@ func (s *Store) MarkEmpty(ctx context.Context, campaign string, version int64) (
 
 // Counts counts the rows of a campaign at one moment, whatever consistent is. It reads all of them, and blocks no
 // writer.
-func (s *Store) Counts(ctx context.Context, c engine.Campaign, _ bool) (n engine.Counts, err error) {
+func (s *Store) Counts(ctx context.Context, c engine.Campaign, _ engine.Consistency) (n engine.Counts, err error) {
 	err = s.db.Read(ctx, "count", func(ctx context.Context, r *sqlite.Statements) error {
 		_, err := r.One(ctx, selectCounts, sqlite.Args{c.Name}, &n.Loaded, &n.Free, &n.Claimed, &n.Ended)
 		return err

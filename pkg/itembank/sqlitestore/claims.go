@@ -31,7 +31,9 @@ const (
 
 // FreeItems returns up to limit bank rows of the shard in the order of their hashes. More is exact: it says whether the
 // range has other rows.
-func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Range, limit int) (engine.FreePage, error) {
+func (s *Store) FreeItems(
+	ctx context.Context, shard engine.Shard, r engine.Range, limit int, _ engine.Consistency,
+) (engine.FreePage, error) {
 	var page engine.FreePage
 	a := sqlite.Args{shard.Campaign, shard.Number, blob(r.After), blob(r.Through), limit + 1}
 	err := s.db.Read(ctx, "read the bank", func(ctx context.Context, on *sqlite.Statements) error {
@@ -51,21 +53,9 @@ func (s *Store) FreeItems(ctx context.Context, shard engine.Shard, r engine.Rang
 	return page, nil
 }
 
-// FreeItemsEventuallyConsistent is FreeItems: SQLite has no cheaper read.
-func (s *Store) FreeItemsEventuallyConsistent(
-	ctx context.Context, shard engine.Shard, r engine.Range, limit int,
-) (engine.FreePage, error) {
-	return s.FreeItems(ctx, shard, r, limit)
-}
-
-// Take deletes the bank row and puts the claim row if the item is free and the claimant has no claim in the slot.
+// Take deletes the bank rows and puts the claim row if the items are free and the claimant has no claim in the slot.
 // Otherwise it changes nothing and reports both conditions.
-func (s *Store) Take(ctx context.Context, item engine.FreeItem, claim engine.Claim) (engine.TakeResult, error) {
-	return s.TakeItems(ctx, []engine.FreeItem{item}, claim)
-}
-
-// TakeItems is Take for several items.
-func (s *Store) TakeItems(
+func (s *Store) Take(
 	ctx context.Context, items []engine.FreeItem, claim engine.Claim,
 ) (result engine.TakeResult, err error) {
 	err = s.db.Write(ctx, "take", func(ctx context.Context, w *sqlite.Statements) error {
@@ -113,18 +103,14 @@ func putClaim(ctx context.Context, w *sqlite.Statements, claim engine.Claim, sha
 
 // HeldClaim reads the claim row of a claimant in a scope. A transaction of SQLite becomes visible as
 // a whole, so there is never a conflict.
-func (s *Store) HeldClaim(ctx context.Context, key engine.ClaimKey) (held *engine.Claim, conflict bool, err error) {
+func (s *Store) HeldClaim(
+	ctx context.Context, key engine.ClaimKey, _ engine.Consistency,
+) (held *engine.Claim, conflict bool, err error) {
 	err = s.db.Read(ctx, "read claim", func(ctx context.Context, r *sqlite.Statements) error {
 		held, err = readClaim(ctx, r, key)
 		return err
 	})
 	return held, false, err
-}
-
-// HeldClaimEventuallyConsistent is HeldClaim: SQLite has no cheaper read.
-func (s *Store) HeldClaimEventuallyConsistent(ctx context.Context, key engine.ClaimKey) (*engine.Claim, error) {
-	held, _, err := s.HeldClaim(ctx, key)
-	return held, err
 }
 
 func readClaim(ctx context.Context, on *sqlite.Statements, key engine.ClaimKey) (*engine.Claim, error) {

@@ -5,7 +5,7 @@
 //	store, err := sqlitestore.Create(ctx, "codes.db") // or Open, if the file must exist
 //	...
 //	defer store.Close()
-//	bank := itembank.New(store)
+//	bank := itembank.NewOperator(store)
 //
 // The file can also have the tables of package dedupe/sqlitestore.
 //

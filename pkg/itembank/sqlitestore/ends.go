@@ -28,17 +28,10 @@ const (
 	updateReturns = `UPDATE item SET returns = returns + 1 WHERE campaign = ? AND hash = ?`
 )
 
-// ItemRow reads an item row.
-func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (row *engine.ItemRow, err error) {
-	err = s.db.Read(ctx, "read item", func(ctx context.Context, r *sqlite.Statements) error {
-		row, err = readItemRow(ctx, r, campaign, h[:])
-		return err
-	})
-	return row, err
-}
-
 // ItemRows reads item rows, all at one moment.
-func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.Hash) ([]*engine.ItemRow, error) {
+func (s *Store) ItemRows(
+	ctx context.Context, campaign string, hashes []engine.Hash, _ engine.Consistency,
+) ([]*engine.ItemRow, error) {
 	rows := make([]*engine.ItemRow, len(hashes))
 	err := s.db.ReadSnapshot(ctx, "read items", func(ctx context.Context, r *sqlite.Statements) (err error) {
 		for i, h := range hashes {
@@ -52,13 +45,6 @@ func (s *Store) ItemRows(ctx context.Context, campaign string, hashes []engine.H
 		return nil, err
 	}
 	return rows, nil
-}
-
-// ItemRowsEventuallyConsistent is ItemRows: SQLite has no cheaper read.
-func (s *Store) ItemRowsEventuallyConsistent(
-	ctx context.Context, campaign string, hashes []engine.Hash,
-) ([]*engine.ItemRow, error) {
-	return s.ItemRows(ctx, campaign, hashes)
 }
 
 // ReadItems reads the rows of all items at one moment. It never conflicts.

@@ -26,7 +26,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer func() { _ = store.Close() }()
-	bank := itembank.New(store)
+	bank := itembank.NewOperator(store)
 	if _, _, err := bank.CreateCampaign(ctx, "spring", itembank.Settings{}); err != nil {
 		log.Fatal(err)
 	}
@@ -39,7 +39,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer func() { _ = other.Close() }()
-	for _, b := range []*itembank.Bank{bank, itembank.New(other)} {
+	for _, b := range []*itembank.Operator{bank, itembank.NewOperator(other)} {
 		grant, err := b.Claim(ctx, "spring", "ann")
 		if err != nil {
 			log.Fatal(err)

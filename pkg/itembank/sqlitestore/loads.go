@@ -88,13 +88,18 @@ func intoLoad(l *engine.Load) []any {
 	}
 }
 
-// StartLoad puts a load row if it is absent.
-func (s *Store) StartLoad(ctx context.Context, l engine.Load) (started bool, err error) {
+// StartLoad puts a load row if it is absent. With first, the campaign must exist, and its version is raised. There is
+// never a conflict.
+func (s *Store) StartLoad(ctx context.Context, l engine.Load, first bool) (started, conflict bool, err error) {
+	start := startLoad
+	if first {
+		start = startFirstLoad
+	}
 	err = s.db.Write(ctx, "start load", func(ctx context.Context, w *sqlite.Statements) error {
-		started, err = startLoad(ctx, w, l)
+		started, err = start(ctx, w, l)
 		return err
 	})
-	return started, err
+	return started, false, err
 }
 
 func startLoad(ctx context.Context, w *sqlite.Statements, l engine.Load) (started bool, err error) {
@@ -104,26 +109,29 @@ func startLoad(ctx context.Context, w *sqlite.Statements, l engine.Load) (starte
 	return n == 1, err
 }
 
-// StartFirstLoad puts a load row if it is absent and the campaign exists, and raises the version of the campaign. There
-// is never a conflict.
-func (s *Store) StartFirstLoad(ctx context.Context, l engine.Load) (started, conflict bool, err error) {
-	err = s.db.Write(ctx, "start first load", func(ctx context.Context, w *sqlite.Statements) error {
-		c, err := readCampaign(ctx, w, l.Campaign)
-		if started = false; err != nil || c == nil || c.Mode == engine.Deleted {
-			return err
-		}
-		if started, err = startLoad(ctx, w, l); err != nil || !started {
-			return err
-		}
-		_, err = w.Exec(ctx, countUpVersion, l.Campaign)
-		return err
-	})
-	return started, false, err
+func startFirstLoad(ctx context.Context, w *sqlite.Statements, l engine.Load) (started bool, err error) {
+	c, err := readCampaign(ctx, w, l.Campaign)
+	if err != nil || c == nil || c.Mode == engine.Deleted {
+		return false, err
+	}
+	if started, err = startLoad(ctx, w, l); err != nil || !started {
+		return false, err
+	}
+	_, err = w.Exec(ctx, countUpVersion, l.Campaign)
+	return err == nil, err
 }
 
-// AdvanceLoad writes progress. It changes nothing if the row has more rows, or the same rows and is finished, or is given
-// up. If the row does not exist, the error is engine.ErrInconsistent.
-func (s *Store) AdvanceLoad(ctx context.Context, l engine.Load) (givenUp bool, err error) {
+// UpdateLoad writes progress, or gives the load up.
+func (s *Store) UpdateLoad(ctx context.Context, l engine.Load) (refused bool, err error) {
+	if l.GivenUp {
+		return s.giveUpLoad(ctx, l)
+	}
+	return s.advanceLoad(ctx, l)
+}
+
+// advanceLoad changes nothing if the row has more rows, or the same rows and is finished, or is given up. If the row
+// does not exist, the error is engine.ErrInconsistent.
+func (s *Store) advanceLoad(ctx context.Context, l engine.Load) (givenUp bool, err error) {
 	err = s.db.Write(ctx, "advance load", func(ctx context.Context, w *sqlite.Statements) error {
 		t := l.Tally
 		n, err := w.Exec(ctx, updateLoad,
@@ -146,14 +154,14 @@ func isGivenUp(ctx context.Context, w *sqlite.Statements, l engine.Load) (givenU
 	return givenUp, err
 }
 
-// GiveUpLoad marks a load row that is not finished as given up, and ends it if l is finished.
-func (s *Store) GiveUpLoad(ctx context.Context, l engine.Load) (done bool, err error) {
+// giveUpLoad marks a load row that is not finished as given up, and ends it if l is finished.
+func (s *Store) giveUpLoad(ctx context.Context, l engine.Load) (over bool, err error) {
 	err = s.db.Write(ctx, "give up load", func(ctx context.Context, w *sqlite.Statements) error {
 		n, err := w.Exec(ctx, updateGivenUp, l.Campaign, l.Digest, l.Number, l.Finished)
-		done = n == 1
+		over = n == 0
 		return err
 	})
-	return done, err
+	return over && err == nil, err
 }
 
 // AddItems adds items in one transaction. It settles every request.

@@ -31,7 +31,7 @@ func newStore(t *testing.T, path string, n int, options ...Option) (*Store, engi
 	s, err := Create(ctx, path, options...)
 	check(t, err)
 	t.Cleanup(func() { check(t, s.Close()) })
-	bank := itembank.New(s)
+	bank := itembank.NewOperator(s)
 	_, _, err = bank.CreateCampaign(ctx, "c", itembank.Settings{Shards: 1})
 	check(t, err)
 	items := make([]string, n)
@@ -50,7 +50,7 @@ func newStore(t *testing.T, path string, n int, options ...Option) (*Store, engi
 // free returns up to limit free items of the store that newStore made.
 func free(t *testing.T, s *Store, limit int) []engine.FreeItem {
 	t.Helper()
-	page, err := s.FreeItems(t.Context(), engine.Shard{Campaign: "c"}, engine.Range{}, limit)
+	page, err := s.FreeItems(t.Context(), engine.Shard{Campaign: "c"}, engine.Range{}, limit, engine.Strong)
 	check(t, err)
 	return page.Items
 }

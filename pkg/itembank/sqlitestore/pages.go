@@ -25,7 +25,7 @@ func deletePage(ctx context.Context, w *sqlite.Statements, campaign string) erro
 }
 
 // Page reads the page row. All reads are consistent.
-func (s *Store) Page(ctx context.Context, campaign string, _ bool) (document []byte, err error) {
+func (s *Store) Page(ctx context.Context, campaign string, _ engine.Consistency) (document []byte, err error) {
 	err = s.db.Read(ctx, "read page", func(ctx context.Context, r *sqlite.Statements) error {
 		_, err := r.One(ctx, `SELECT document FROM page WHERE campaign = ?`, sqlite.Args{campaign}, &document)
 		return err

@@ -20,7 +20,7 @@ func claimEverything(ctx context.Context, path, name string) (any, error) {
 		return nil, err
 	}
 	defer func() { _ = s.Close() }()
-	bank := itembank.New(s)
+	bank := itembank.NewOperator(s)
 	claims := map[string]string{} // claimant to item
 	sqlitetest.Ready()
 	for i := 0; ; i++ {
@@ -74,7 +74,7 @@ func TestProcessesClaimEachItemOnce(t *testing.T) {
 
 func checkHeld(t *testing.T, s *Store, claimant, item string) {
 	t.Helper()
-	held, _, err := s.HeldClaim(t.Context(), engine.ClaimKey{Scope: "c", Claimant: claimant, Slot: 1})
+	held, _, err := s.HeldClaim(t.Context(), engine.ClaimKey{Scope: "c", Claimant: claimant, Slot: 1}, engine.Strong)
 	if err != nil || held == nil || held.Item != item {
 		t.Errorf("%q was told %s, the store says %+v (%v)", claimant, item, held, err)
 	}

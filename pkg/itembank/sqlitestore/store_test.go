@@ -28,14 +28,14 @@ func checkUntouched(t *testing.T, s *Store, c engine.Campaign) {
 	if err != nil || len(all) != 1 || all[0] != c {
 		t.Errorf("campaigns are %+v (%v), want %+v alone", all, err, c)
 	}
-	if held, _, err := s.HeldClaim(t.Context(), engine.ClaimKey{Scope: "c", Claimant: "ann", Slot: 1}); held != nil || err != nil {
+	if held, _, err := s.HeldClaim(t.Context(), engine.ClaimKey{Scope: "c", Claimant: "ann", Slot: 1}, engine.Strong); held != nil || err != nil {
 		t.Errorf("claim: %+v, %v", held, err)
 	}
 }
 
 func checkTakes(t *testing.T, s *Store, item engine.FreeItem) {
 	t.Helper()
-	found, err := s.Take(t.Context(), item, annsClaim(item))
+	found, err := s.Take(t.Context(), []engine.FreeItem{item}, annsClaim(item))
 	if err != nil || !found.Taken() {
 		t.Errorf("once the store is free: %+v, %v", found, err)
 	}
@@ -49,11 +49,12 @@ func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
 	sqlitetest.Run(t, other, `BEGIN IMMEDIATE`)
 	ctx := t.Context()
 	l := engine.Load{Campaign: "c", Digest: "d", Number: 1}
-	_, take := s.Take(ctx, item, annsClaim(item))
+	_, take := s.Take(ctx, []engine.FreeItem{item}, annsClaim(item))
 	_, replace := s.ReplaceCampaign(ctx, c, c)
-	_, startLoad := s.StartLoad(ctx, l)
-	_, advanceLoad := s.AdvanceLoad(ctx, l)
-	_, giveUpLoad := s.GiveUpLoad(ctx, l)
+	_, _, startLoad := s.StartLoad(ctx, l, false)
+	_, advanceLoad := s.UpdateLoad(ctx, l)
+	l.GivenUp = true
+	_, giveUpLoad := s.UpdateLoad(ctx, l)
 	_, addItems := s.AddItems(ctx, []engine.AddRequest{{Item: engine.FreeItem{Shard: item.Shard, Value: "new"}, LoadID: "l", Row: 1}})
 	_, create := s.CreateCampaign(ctx, engine.Campaign{Name: "other"})
 	_, closeClaim := s.CloseClaim(ctx, engine.CloseRequest{Claim: annsClaim(item), State: engine.Burned})
@@ -62,7 +63,7 @@ func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
 	_, repair := s.Repair(ctx, engine.RepairRequest{Campaign: "c", Hash: item.Hash, DropFree: &item, IfRow: &engine.ItemRow{}})
 	for name, err := range map[string]error{
 		"Take": take, "ReplaceCampaign": replace, "StartLoad": startLoad, "AddItems": addItems,
-		"CreateCampaign": create, "AdvanceLoad": advanceLoad, "GiveUpLoad": giveUpLoad,
+		"CreateCampaign": create, "UpdateLoad": advanceLoad, "UpdateLoad, given up": giveUpLoad,
 		"CloseClaim": closeClaim, "ConfirmClaim": confirm, "EndItems": endItems, "Repair": repair,
 	} {
 		if !errors.Is(err, itembank.ErrTryAgain) || errors.Is(err, context.DeadlineExceeded) {
@@ -81,18 +82,17 @@ func TestContextEndsReads(t *testing.T) {
 	_, campaign := s.Campaign(ctx, "c")
 	_, campaigns := s.Campaigns(ctx)
 	_, counts := s.Counts(ctx, c, true)
-	_, _, held := s.HeldClaim(ctx, engine.ClaimKey{Scope: "c", Claimant: "ann", Slot: 1})
-	_, items := s.FreeItems(ctx, engine.Shard{Campaign: "c"}, engine.Range{}, 1)
+	_, _, held := s.HeldClaim(ctx, engine.ClaimKey{Scope: "c", Claimant: "ann", Slot: 1}, engine.Strong)
+	_, items := s.FreeItems(ctx, engine.Shard{Campaign: "c"}, engine.Range{}, 1, engine.Strong)
 	_, load := s.LatestLoad(ctx, "c", "d")
-	_, heldEventually := s.HeldClaimEventuallyConsistent(ctx, engine.ClaimKey{Scope: "c", Claimant: "ann", Slot: 1})
-	_, row := s.ItemRow(ctx, "c", engine.Hash{})
+	_, row := s.ItemRows(ctx, "c", make([]engine.Hash, 1), engine.Strong)
 	_, _, claims := s.ListClaims(ctx, "c", "")
 	_, _, rows := s.ListItemRows(ctx, "c", "")
 	_, due := s.DueClaims(ctx, engine.Shard{Campaign: "c"}, time.Time{}, time.Now(), 1)
 	for name, err := range map[string]error{
 		"Campaign": campaign, "Campaigns": campaigns, "Counts": counts,
 		"HeldClaim": held, "FreeItems": items, "LatestLoad": load,
-		"HeldClaimEventuallyConsistent": heldEventually, "ItemRow": row, "ListClaims": claims, "ListItemRows": rows, "DueClaims": due,
+		"ItemRows": row, "ListClaims": claims, "ListItemRows": rows, "DueClaims": due,
 	} {
 		if !errors.Is(err, context.Canceled) || errors.Is(err, itembank.ErrTryAgain) {
 			t.Errorf("%s: %v, want Canceled and not ErrTryAgain", name, err)
@@ -175,8 +175,8 @@ func TestCloseEndsTheStore(t *testing.T) {
 	item := free(t, s, 1)[0]
 	check(t, s.Close())
 	check(t, s.Close())
-	_, _, read := s.HeldClaim(t.Context(), engine.ClaimKey{Scope: "c", Claimant: "ann", Slot: 1})
-	_, write := s.Take(t.Context(), item, annsClaim(item))
+	_, _, read := s.HeldClaim(t.Context(), engine.ClaimKey{Scope: "c", Claimant: "ann", Slot: 1}, engine.Strong)
+	_, write := s.Take(t.Context(), []engine.FreeItem{item}, annsClaim(item))
 	for _, err := range []error{read, write} {
 		if err == nil || errors.Is(err, itembank.ErrTryAgain) {
 			t.Errorf("after Close: %v, want a fault", err)

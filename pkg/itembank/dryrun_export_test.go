@@ -1,4 +1,0 @@
-package itembank
-
-// DryRunInPasses is DryRun with a given number of rows in each pass.
-var DryRunInPasses = (*Bank).dryRun
