@@ -110,9 +110,9 @@ var goldens = []golden{
 	{name: "jwt", bases: onClaims, settings: values(jwt + "; jwt-scopes=claims/own,claims/all; records=none; canary=10m; " +
 		"claimants-confirm=on; sweep-every=1h; nearly-empty=5; domain-name=claims.example.com; " +
 		"certificate=" + theirCertificate + "; execute-api-endpoint=off")},
-	{name: "link", bases: onClaims, settings: values(link + "; records=none; nearly-empty=0")},
+	{name: "link", bases: onClaims, settings: values(link + "; records=none")},
 	{name: "customer-key", bases: onBoth, settings: values("encryption-key=" + theirKey + "; encrypt-environment=on; " +
-		"encrypt-logs=on; dashboard=on; canary=15m; " + theirNetwork)},
+		"nearly-empty=0; encrypt-logs=on; dashboard=on; canary=15m; " + theirNetwork)},
 	{name: "former-keys", bases: onBoth, settings: values(formerKeys)},
 	{name: "every-setting", bases: onBoth, settings: with(values(everySetting), noTexts)},
 	{name: "firehose", bases: onRecords, settings: values(rawLines + "; sink=firehose:unique?delimiter=none")},
