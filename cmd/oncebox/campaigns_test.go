@@ -40,7 +40,7 @@ var (
 	tableRow  = regexp.MustCompile(`(?m)^\| (.*) \|$`)
 	drawn     = regexp.MustCompile(`(?m)^ {4}(\S+) --> (\S+): (.+)$`)
 	commandIn = regexp.MustCompile("`oncebox ([^`]+)`")
-	methodIn  = regexp.MustCompile("`Bank\\.([A-Za-z]+)`")
+	methodIn  = regexp.MustCompile("`(?:Bank|Operator)\\.([A-Za-z]+)`")
 )
 
 // pageTable returns the cells of the rows of the table that has so many columns.
@@ -89,7 +89,7 @@ func TestDrawnStates(t *testing.T) {
 		fromTable = append(fromTable, fmt.Sprintf("%s --> %s: %s", a.from, a.to, a.label))
 		for _, f := range a.functions {
 			if _, ok := reflect.TypeFor[*itembank.Operator]().MethodByName(f); !ok {
-				t.Errorf("there is no Bank.%s", f)
+				t.Errorf("an Operator has no %s", f)
 			}
 		}
 		if len(a.functions) == 0 || len(a.commands) == 0 {

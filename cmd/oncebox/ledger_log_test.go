@@ -87,8 +87,11 @@ func TestLogLedger(t *testing.T) {
 	importing := []string{"ledger", "import", past, "--id-path", "order.id", "--scope", "orders"}
 	s.run(exitUsage, importing...).saying(t, "the scope orders has a log ledger", "`oncebox ledger import --ledger log`")
 	deduping := []string{"dedupe", past, "--id-path", "order.id", "--scope", "orders", "--dead-letters", "bad"}
+	env = s.env
+	s.env = slices.DeleteFunc(slices.Clone(env), func(v string) bool { return strings.HasPrefix(v, "ONCEBOX_SINK") })
 	s.run(exitUsage, deduping...).saying(t, "the scope orders has a log ledger")
 	s.run(exitUsage, append(deduping, "--dry-run")...).saying(t, "the scope orders has a log ledger")
+	s.env = env
 	s.run(exitUsage, append(importing, "--ledger", "log?lanes=2")...).saying(t, "--ledger log?lanes=2 needs --window")
 	s.run(exitUsage, append(importing, "--ledger", "log?lanes=257", "--window", "48h")...).saying(t, "option lanes is out of range or not a number (allowed: a whole number from 1 to 256)")
 	s.run(exitUsage, append(importing, "--window", "48h", "--ledger", "valkey://cache:6379")...).saying(t, "--ledger valkey: the entries of an import are in a file")

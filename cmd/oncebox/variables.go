@@ -88,13 +88,20 @@ func (p *parser) checkSettings(environ []string, command *kong.Context) error {
 		}
 		isSet := func(v string) bool {
 			value, ok := strings.CutPrefix(v, name+"=")
-			return ok && value != "" && !isDeadLetterStore(value) // such a store is the function's
+			return ok && value != "" && !isOfTheFunction(value)
 		}
 		if slices.ContainsFunc(environ, isSet) {
 			return notFromTheEnvironment(name, flag)
 		}
 	}
 	return nil
+}
+
+// isOfTheFunction reports whether a value is the address of a store or a sink that only the function has, so that nobody
+// takes it for the command's.
+func isOfTheFunction(value string) bool {
+	sink, err := kinesishandler.ParseSink(value)
+	return isDeadLetterStore(value) || err == nil && sink.File == ""
 }
 
 func notFromTheEnvironment(name string, flag *kong.Flag) error {

@@ -80,6 +80,7 @@ func TestSettingsOfTheFunction(t *testing.T) {
 	for setting, flag := range map[string]string{
 		"ONCEBOX_VOLATILE=sent_at": "--volatile", "ONCEBOX_ID_PATH=order.id": "--id-path", "ONCEBOX_NATURAL=off": "--natural",
 		"ONCEBOX_FORMAT=snowplow": "--format", "ONCEBOX_DEAD_LETTERS=bad.ndjson": "--dead-letters", "ONCEBOX_WINDOW=48h": "--window", "ONCEBOX_IDS=derived": "--ids",
+		"ONCEBOX_SINK=ndjson:unique": "--sink",
 	} {
 		s.env = []string{setting}
 		name, _, _ := strings.Cut(setting, "=")
