@@ -323,16 +323,13 @@ func (c *container) HeldClaim(
 	return held, conflict, err
 }
 
-// ItemRows implements engine.Store. The simulated claims have one item each.
-func (c *container) ItemRows(
-	ctx context.Context, campaign string, hashes []engine.Hash, how engine.Consistency,
-) (rows []*engine.ItemRow, err error) {
-	h := hashes[0]
+// ItemRow implements engine.Store. The simulated claims have one item each.
+func (c *container) ItemRow(ctx context.Context, campaign string, h engine.Hash) (row *engine.ItemRow, err error) {
 	err = c.read(ctx, reading{c.bank, itemKey(h), "item " + h.String(), consistent, c.attempts()}, func() (int, error) {
-		rows, err = c.Items.ItemRows(ctx, campaign, hashes, how)
+		row, err = c.Items.ItemRow(ctx, campaign, h)
 		return 1, err
 	})
-	return rows, err
+	return row, err
 }
 
 // CloseClaim implements engine.Store.

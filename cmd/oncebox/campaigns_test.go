@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/internal/testengine"
@@ -202,7 +201,7 @@ func (w *fixture) state() string {
 	if err != nil || len(r.Inconsistencies) > 0 {
 		w.Fatalf("reconcile: %+v, %v", r.Inconsistencies, err)
 	}
-	row, err := enginerows.ItemRow(w.Context(), w.store, w.name, engine.HashItem(theItem))
+	row, err := w.store.ItemRow(w.Context(), w.name, engine.HashItem(theItem))
 	switch {
 	case err != nil:
 		w.Fatal(err)

@@ -149,7 +149,7 @@ func distinct(files ...[]string) map[string]bool {
 func (s *shell) owned(store engine.Store, campaign, loadID string, items []string) (t itembank.Tally) {
 	s.Helper()
 	for i, item := range items {
-		row, err := enginerows.ItemRow(s.Context(), store, campaign, engine.HashItem(item))
+		row, err := store.ItemRow(s.Context(), campaign, engine.HashItem(item))
 		if err != nil || row == nil {
 			s.Fatalf("item row of %s: %v, %v", item, row, err)
 		}

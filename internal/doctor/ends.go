@@ -200,11 +200,11 @@ func (r *claimsRun) itemEndSteps() []step {
 					return "", err
 				}
 				for _, item := range itemsOf(r.ended) {
-					rows, err := r.store.ItemRows(ctx, r.ended, []engine.Hash{engine.HashItem(item)}, engine.Strong)
+					row, err := r.store.ItemRow(ctx, r.ended, engine.HashItem(item))
 					switch {
 					case err != nil:
 						return "", operatorError(err)
-					case rows[0] == nil || rows[0].State != engine.Expired:
+					case row == nil || row.State != engine.Expired:
 						return "", fmt.Errorf("%w: the item was not taken out of the bank", errNotExpected)
 					}
 				}

@@ -92,19 +92,10 @@ func (r Rows) Held(c engine.Campaign, claimant string) *engine.Claim {
 	return claim
 }
 
-// ItemRow reads the row of one item.
-func ItemRow(ctx context.Context, store engine.Store, campaign string, h engine.Hash) (*engine.ItemRow, error) {
-	rows, err := store.ItemRows(ctx, campaign, []engine.Hash{h}, engine.Strong)
-	if err != nil {
-		return nil, err
-	}
-	return rows[0], nil
-}
-
 // ItemRow reads the row of an item.
 func (r Rows) ItemRow(c engine.Campaign, item string) *engine.ItemRow {
 	r.Helper()
-	row, err := ItemRow(r.Context(), r.Store, c.Name, engine.HashItem(item))
+	row, err := r.Store.ItemRow(r.Context(), c.Name, engine.HashItem(item))
 	r.Must(err)
 	return row
 }

@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
@@ -75,7 +74,7 @@ func (r *cutRun) container() *itembank.Operator {
 func (r *cutRun) visible() {
 	<-r.killed
 	r.state.Freed = r.clock.Now()
-	row, err := enginerows.ItemRow(r.ctx, r.engine.Store, r.name, engine.HashItem("new"))
+	row, err := r.engine.Store.ItemRow(r.ctx, r.name, engine.HashItem("new"))
 	if r.must(err); row != nil {
 		note(r.state.Loaded, r.name, "new")
 	}

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
@@ -205,7 +204,7 @@ func (h *halfVisible) committed(k rowKey) (r row) {
 	case itemRow:
 		var hash engine.Hash
 		if hash, err = engine.ParseHash(k.id); err == nil {
-			r.item, err = enginerows.ItemRow(ctx, h.Store, k.space, hash)
+			r.item, err = h.Store.ItemRow(ctx, k.space, hash)
 		}
 	case bankRow:
 		free := h.allFree(engine.Shard{Campaign: k.space, Number: k.shard})
@@ -348,7 +347,8 @@ func (h *halfVisible) staleClaim(ctx context.Context, key engine.ClaimKey) (*eng
 	})
 }
 
-func (h *halfVisible) itemRow(ctx context.Context, campaign string, hash engine.Hash) (*engine.ItemRow, error) {
+// ItemRow implements engine.Store.
+func (h *halfVisible) ItemRow(ctx context.Context, campaign string, hash engine.Hash) (*engine.ItemRow, error) {
 	return oneStep(ctx, h, h.random("ItemRow", hash), func() (*engine.ItemRow, error) {
 		return h.visible(itemKey(campaign, hash)).item, nil
 	})
@@ -362,7 +362,7 @@ func (h *halfVisible) ItemRows(
 		return h.Store.ItemRows(ctx, campaign, hashes, how)
 	}
 	for _, hash := range hashes {
-		row, err := h.itemRow(ctx, campaign, hash)
+		row, err := h.ItemRow(ctx, campaign, hash)
 		if err != nil {
 			return nil, err
 		}

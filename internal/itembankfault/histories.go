@@ -15,7 +15,6 @@ import (
 	"github.com/anishathalye/porcupine"
 	"pgregory.net/rapid"
 
-	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
@@ -477,7 +476,7 @@ func (h *history) checkRest() {
 		c := h.campaigns[suffix]
 		for i := range 6 {
 			item := fmt.Sprintf("item-%d", i)
-			row, err := enginerows.ItemRow(h.ctx, h.engine.Store, c.Name, engine.HashItem(item))
+			row, err := h.engine.Store.ItemRow(h.ctx, c.Name, engine.HashItem(item))
 			h.must(err)
 			loaded := slices.ContainsFunc(h.ops, func(o op) bool {
 				return o.kind == loadOp && o.result == ok && h.campaignOf(o).Name == c.Name && slices.Contains(o.items, item)

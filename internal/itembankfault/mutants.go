@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
@@ -1054,7 +1053,7 @@ func (m columnsLost) Repair(ctx context.Context, r engine.RepairRequest) (bool, 
 
 // putColumns writes the columns of an item.
 func putColumns(ctx context.Context, s engine.Store, raw enginetest.Raw, campaign string, h engine.Hash, c engine.Columns) error {
-	row, err := enginerows.ItemRow(ctx, s, campaign, h)
+	row, err := s.ItemRow(ctx, campaign, h)
 	if err != nil || row == nil {
 		return err
 	}
@@ -1179,7 +1178,7 @@ func (m ownRowTrusted) AddItems(ctx context.Context, requests []engine.AddReques
 		if result.Outcome != engine.AddUnsettled {
 			continue
 		}
-		row, err := enginerows.ItemRow(ctx, m, requests[i].Item.Shard.Campaign, requests[i].Item.Hash)
+		row, err := m.ItemRow(ctx, requests[i].Item.Shard.Campaign, requests[i].Item.Hash)
 		if err != nil {
 			return nil, err
 		}
@@ -1583,7 +1582,7 @@ func (m closeWithoutItemRow) CloseClaim(ctx context.Context, r engine.CloseReque
 type closeIgnoringMark struct{ engine.Store }
 
 func (m closeIgnoringMark) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
-	row, err := enginerows.ItemRow(ctx, m, r.Claim.Campaign, r.Claim.ItemHash)
+	row, err := m.ItemRow(ctx, r.Claim.Campaign, r.Claim.ItemHash)
 	if err != nil {
 		return engine.CloseResult{}, err
 	}
@@ -1600,7 +1599,7 @@ type markFreeItem struct {
 }
 
 func (m markFreeItem) MarkWithdrawn(ctx context.Context, item engine.FreeItem) (bool, error) {
-	row, err := enginerows.ItemRow(ctx, m, item.Shard.Campaign, item.Hash)
+	row, err := m.ItemRow(ctx, item.Shard.Campaign, item.Hash)
 	if err != nil || row == nil || row.State != "" {
 		return false, err
 	}
@@ -1713,7 +1712,7 @@ type claimPutBackUnchecked struct{ engine.Store }
 
 func (m claimPutBackUnchecked) Repair(ctx context.Context, r engine.RepairRequest) (bool, error) {
 	if r.PutClaim != nil {
-		row, err := enginerows.ItemRow(ctx, m, r.Campaign, r.Hash)
+		row, err := m.ItemRow(ctx, r.Campaign, r.Hash)
 		if err != nil {
 			return false, err
 		}
@@ -1781,7 +1780,7 @@ func (m *itemsReadPlainly) FreeItems(
 func (m *itemsReadPlainly) ReadItems(ctx context.Context, keys []engine.FreeItem) ([]engine.ItemRead, error) {
 	reads := make([]engine.ItemRead, len(keys))
 	for i, key := range keys {
-		row, err := enginerows.ItemRow(ctx, m, key.Shard.Campaign, key.Hash)
+		row, err := m.ItemRow(ctx, key.Shard.Campaign, key.Hash)
 		if err != nil {
 			return nil, err
 		}

@@ -674,7 +674,7 @@ func plantedInconsistencies(w *World) {
 	bob := w.state.Told[key(c.Scope, "bob")].Claim                    // held and not loaded
 	w.must(raw.DropItemRow(w.ctx, c.Name, engine.HashItem(bob.Item))) //
 	for _, item := range items {
-		row, err := enginerows.ItemRow(w.ctx, w.engine.Store, c.Name, engine.HashItem(item))
+		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, engine.HashItem(item))
 		w.must(err)
 		if row != nil && row.State != "" { // free and ended
 			w.must(raw.PutBankRow(w.ctx, enginerows.FreeItem(c, item)))

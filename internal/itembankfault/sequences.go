@@ -10,7 +10,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
@@ -324,7 +323,7 @@ func (s *sequence) compare() {
 		}
 	}
 	for item := range s.places {
-		row, err := enginerows.ItemRow(s.ctx, s.engine.Store, s.c.Name, engine.HashItem(item))
+		row, err := s.engine.Store.ItemRow(s.ctx, s.c.Name, engine.HashItem(item))
 		s.must(err)
 		if row == nil {
 			found[item] += "not loaded"

@@ -208,25 +208,15 @@ func (r rows) HeldClaim(
 	return &engine.Claim{Campaign: "c", Item: r.held[key.Claimant], Claimant: key.Claimant}, false, nil
 }
 
-func (r rows) ItemRows(
-	_ context.Context, _ string, hashes []engine.Hash, _ engine.Consistency,
-) ([]*engine.ItemRow, error) {
-	var all []*engine.ItemRow
-	for _, h := range hashes {
-		all = append(all, r.itemRow(h))
-	}
-	return all, nil
-}
-
-func (r rows) itemRow(h engine.Hash) *engine.ItemRow {
+func (r rows) ItemRow(_ context.Context, _ string, h engine.Hash) (*engine.ItemRow, error) {
 	is := func(item string) bool { return engine.HashItem(item) == h }
 	switch {
 	case slices.ContainsFunc(r.gone, is):
-		return &engine.ItemRow{State: engine.Withdrawn}
+		return &engine.ItemRow{State: engine.Withdrawn}, nil
 	case slices.ContainsFunc(r.free, is) || slices.ContainsFunc(slices.Collect(maps.Values(r.held)), is):
-		return &engine.ItemRow{}
+		return &engine.ItemRow{}, nil
 	}
-	return nil
+	return nil, nil
 }
 
 // TestSequencesAreChecked checks that a sequence compares the rows with its model.

@@ -82,7 +82,7 @@ func (f Fault) refuses() bool {
 func faultsOf(method string) []Fault {
 	faults := []Fault{FailedBefore, CancelledBefore, CancelledDuring, CancelledAfter}
 	switch method {
-	case "FreeItems", "FreeItemsEventuallyConsistent", "ItemRows", "ItemRowsEventuallyConsistent", "DueClaims":
+	case "FreeItems", "FreeItemsEventuallyConsistent", "ItemRow", "ItemRows", "ItemRowsEventuallyConsistent", "DueClaims":
 		faults = append(faults, SlowReply)
 	case "HeldClaim":
 		faults = append(faults, SlowReply, ClaimConflict)
@@ -371,6 +371,13 @@ func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.C
 	})
 }
 
+// ItemRow implements engine.Store.
+func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
+	return through(ctx, s, call[*engine.ItemRow]{method: "ItemRow", do: func() (*engine.ItemRow, error) {
+		return s.Store.ItemRow(ctx, campaign, h)
+	}})
+}
+
 // ItemRows implements engine.Store.
 func (s *Store) ItemRows(
 	ctx context.Context, campaign string, hashes []engine.Hash, c engine.Consistency,
@@ -408,9 +415,8 @@ func (s *Store) AddItems(ctx context.Context, requests []engine.AddRequest) ([]e
 		refuse: func(Fault) []engine.AddResult {
 			results := make([]engine.AddResult, len(requests))
 			for i, r := range requests {
-				rows, err := s.Store.ItemRows(ctx, r.Item.Shard.Campaign, []engine.Hash{r.Item.Hash}, engine.Strong)
-				if err == nil && rows[0] != nil {
-					results[i] = engine.AddResult{Outcome: engine.AddKnown, Existing: *rows[0]}
+				if row, err := s.Store.ItemRow(ctx, r.Item.Shard.Campaign, r.Item.Hash); err == nil && row != nil {
+					results[i] = engine.AddResult{Outcome: engine.AddKnown, Existing: *row}
 				}
 			}
 			return results

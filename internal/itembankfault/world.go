@@ -271,7 +271,7 @@ func (w *World) GiveUp(suffix string, items ...string) {
 		w.fail("given up, and unfinished: %+v, %w", unfinished, err)
 	}
 	for _, item := range items {
-		row, err := enginerows.ItemRow(w.ctx, w.engine.Store, c.Name, engine.HashItem(item))
+		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, engine.HashItem(item))
 		if w.must(err); row != nil {
 			note(w.state.Loaded, c.Name, item)
 		}
@@ -615,7 +615,7 @@ func (w *World) checkWithdrawn(c engine.Campaign) {
 // withdrawal returns the report that a Withdraw must give, from the rows.
 func (w *World) withdrawal(c engine.Campaign, items []string) (want itembank.WithdrawReport) {
 	for n, item := range items {
-		row, err := enginerows.ItemRow(w.ctx, w.engine.Store, c.Name, engine.HashItem(item))
+		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, engine.HashItem(item))
 		w.must(err)
 		free := slices.ContainsFunc(w.freeItems(c), func(i engine.FreeItem) bool { return i.Value == item })
 		switch {
@@ -820,7 +820,7 @@ func (w *World) places(c engine.Campaign) map[string][]string {
 				continue
 			}
 		}
-		row, err := enginerows.ItemRow(w.ctx, w.engine.Store, c.Name, engine.HashItem(item))
+		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, engine.HashItem(item))
 		w.must(err)
 		if row == nil {
 			places[item] = append(places[item], "not loaded")

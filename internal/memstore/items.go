@@ -230,6 +230,15 @@ func (s *Items) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.C
 	return result, nil
 }
 
+// ItemRow implements engine.Store.
+func (s *Items) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
+	if err := s.begin(ctx); err != nil {
+		return nil, err
+	}
+	defer s.mu.Unlock()
+	return lookUp(s.rows[campaign], h), nil
+}
+
 // ItemRows implements engine.Store. It reads all rows at one moment.
 func (s *Items) ItemRows(
 	ctx context.Context, campaign string, hashes []engine.Hash, _ engine.Consistency,

@@ -33,7 +33,7 @@ func TestItemsObeyContexts(t *testing.T) {
 	_, take := s.Take(ctx, make([]engine.FreeItem, 1), engine.Claim{})
 	_, _, held := s.HeldClaim(ctx, engine.ClaimKey{Scope: "c", Claimant: "ann", Slot: 1}, engine.Strong)
 	_, closeClaim := s.CloseClaim(ctx, engine.CloseRequest{})
-	_, row := s.ItemRows(ctx, "c", make([]engine.Hash, 1), engine.Strong)
+	_, row := s.ItemRow(ctx, "c", engine.Hash{})
 	_, add := s.AddItems(ctx, make([]engine.AddRequest, 1))
 	_, end := s.EndItems(ctx, make([]engine.EndRequest, 1))
 	_, _, loads := s.Loads(ctx, "c")
@@ -50,7 +50,7 @@ func TestItemsObeyContexts(t *testing.T) {
 	for method, err := range map[string]error{
 		"CreateCampaign": create, "Campaign": campaign, "Campaigns": campaigns, "ReplaceCampaign": replace, "FreeItems": free,
 		"Take": take, "HeldClaim": held, "CloseClaim": closeClaim,
-		"ItemRows": row, "AddItems": add, "EndItems": end, "Loads": loads, "NextVersion": nextVersion, "MarkEmpty": markEmpty, "LatestLoad": latest, "StartLoad": start,
+		"ItemRow": row, "AddItems": add, "EndItems": end, "Loads": loads, "NextVersion": nextVersion, "MarkEmpty": markEmpty, "LatestLoad": latest, "StartLoad": start,
 		"UpdateLoad": advance, "UpdateLoad, given up": giveUp, "ListClaims": claims, "ListItemRows": rows, "Counts": counts, "Repair": repair,
 		"PutBankRow": s.PutBankRow(ctx, engine.FreeItem{}),
 	} {

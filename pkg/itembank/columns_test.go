@@ -170,7 +170,7 @@ func columnsCostOneRequest(f *fixture) {
 		test.wantCalls("a claim that is read", counted, append([]string{"HeldClaim"}, test.more...)...)
 		_, err = b.Release(f.ctx, test.name, "ann", claim.ID)
 		f.Must(err)
-		test.wantCalls("a release", counted, "HeldClaim", "ItemRows", "CloseClaim")
+		test.wantCalls("a release", counted, "HeldClaim", "ItemRow", "CloseClaim")
 	}
 }
 

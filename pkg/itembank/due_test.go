@@ -118,11 +118,9 @@ type goingStore struct {
 	delete func()
 }
 
-func (s *goingStore) ItemRows(
-	ctx context.Context, campaign string, hashes []engine.Hash, how engine.Consistency,
-) ([]*engine.ItemRow, error) {
+func (s *goingStore) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
 	s.delete()
-	return s.Store.ItemRows(ctx, campaign, hashes, how)
+	return s.Store.ItemRow(ctx, campaign, h)
 }
 
 // goneWithItsItem: a scratch campaign is deleted while it is swept. That is no inconsistency, because the claim is gone
@@ -336,7 +334,7 @@ func fewBusy(f *fixture) {
 		f.Errorf("want 1 closed of 4 at once, got %d after %s, %v", closed, clock.Now().Sub(before), err)
 	}
 	f.wantCounts(engine.Counts{Loaded: 4, Free: 1, Claimed: 3})
-	for _, method := range []string{"DueClaims", "HeldClaimEventuallyConsistent", "ItemRows", "CloseClaim"} {
+	for _, method := range []string{"DueClaims", "HeldClaimEventuallyConsistent", "ItemRow", "CloseClaim"} {
 		if _, err := f.closeDue(f.cutAt(1, false, method), clock); !errors.Is(err, errCut) {
 			f.Errorf("%s failed: want %v, got %v", method, errCut, err)
 		}
@@ -520,7 +518,7 @@ func TestSweepGivesWay(t *testing.T) {
 // TestSweepAfterThrottledReads: a sweep that is throttled in one of its reads tries again, and closes all claims.
 func TestSweepAfterThrottledReads(t *testing.T) {
 	t.Parallel()
-	for _, method := range []string{"Campaign", "DueClaims", "HeldClaimEventuallyConsistent", "ItemRows"} {
+	for _, method := range []string{"Campaign", "DueClaims", "HeldClaimEventuallyConsistent", "ItemRow"} {
 		synctest.Test(t, func(t *testing.T) {
 			f := inMemory(t)
 			clock := manyHolds(f, 100, 4)

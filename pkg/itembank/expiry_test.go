@@ -148,7 +148,7 @@ func endedClaimClosedWhenMet(f *fixture) {
 		if second.Replayed || second.Claim.ID == first.ID || second.Claim.Item == first.Item || !second.Claim.EndsAt.After(first.EndsAt) {
 			f.Errorf("%s: want a new claim after %+v, got %+v", onEnd, first, second)
 		}
-		f.wantCalls("an ended claim that is met", counted, "Take", "ItemRows", "CloseClaim", "Take")
+		f.wantCalls("an ended claim that is met", counted, "Take", "ItemRow", "CloseClaim", "Take")
 		one.WantWhere(test.where, c, first.Item, "ann")
 		one.wantCounts(engine.Counts(test.after))
 
@@ -194,7 +194,7 @@ func lastItemOfEndedClaim(f *fixture) {
 		f.Errorf("want the item with a new claim after %+v, got %+v", first, second)
 	}
 	calls := counted.Calls() // the second read of the bank and the read of the claim run at the same time
-	want := []string{"CloseClaim", "DueClaims", "FreeItems", "FreeItems", "HeldClaim", "HeldClaimEventuallyConsistent", "ItemRows", "Take"}
+	want := []string{"CloseClaim", "DueClaims", "FreeItems", "FreeItems", "HeldClaim", "HeldClaimEventuallyConsistent", "ItemRow", "Take"}
 	if slices.Sort(calls); !slices.Equal(calls, want) {
 		f.Errorf("the last item, of an ended claim: want calls %v, got %v", want, calls)
 	}

@@ -70,15 +70,6 @@ func (b *Operator) eachFreePage(ctx context.Context, c Campaign, do func([]engin
 	return nil
 }
 
-// itemRow reads the row of one item; nil: it is absent.
-func (b *Operator) itemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
-	rows, err := b.store.ItemRows(ctx, campaign, []engine.Hash{h}, engine.Strong)
-	if err != nil {
-		return nil, err
-	}
-	return rows[0], nil
-}
-
 // itemRowsOf reads the item rows of at most MaxItemRows items. The result has no row for an item that was never
 // loaded.
 func (b *Operator) itemRowsOf(

@@ -133,7 +133,7 @@ func repairTextsOfOthers(f *fixture) {
 			f.Errorf("want the row %+v, got %+v", row, got)
 		}
 	}
-	row, err := enginerows.ItemRow(f.ctx, f.Store, c.Name, engine.HashItem("not loaded"))
+	row, err := f.Store.ItemRow(f.ctx, c.Name, engine.HashItem("not loaded"))
 	f.Must(err)
 	if row != nil {
 		f.Errorf("an item that was never loaded got the row %+v", row)

@@ -383,7 +383,7 @@ func (r *replay) place(
 	}
 	row := rows.item
 	if !wrong {
-		if row, err = r.bank.itemRow(ctx, claim.Campaign, item); err != nil {
+		if row, err = r.bank.store.ItemRow(ctx, claim.Campaign, item); err != nil {
 			return nil, ReplayedLine{}, err
 		}
 	}

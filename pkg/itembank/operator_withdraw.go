@@ -171,7 +171,7 @@ func (b *Operator) markWithdrawn(ctx context.Context, item engine.FreeItem) (don
 
 // inconsistentItem returns the error for an item in the bank that cannot end.
 func (b *Operator) inconsistentItem(ctx context.Context, c Campaign, item engine.FreeItem) error {
-	row, err := b.itemRow(ctx, c.Name, item.Hash)
+	row, err := b.store.ItemRow(ctx, c.Name, item.Hash)
 	if err != nil {
 		return err
 	}

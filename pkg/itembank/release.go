@@ -249,11 +249,13 @@ func closedResult(r engine.CloseRequest) (done closedClaim) {
 	return done
 }
 
-// loadedRows reads the item rows of a claim. While a load runs, a bank row may be visible before its item row, so that
-// an item can be claimed whose item row is not visible yet. So only an isolated read proves that there is no item row.
-// busy: a transaction is working on the rows. One request reads several rows, but not at one moment. So the close tests
-// that each row has not changed since.
+// loadedRows reads the item rows of a claim, each as loadedRow does. One request reads several rows, but not at one
+// moment. So the close tests that each row has not changed since.
 func (b *Bank) loadedRows(ctx context.Context, c Campaign, hashes []engine.Hash) (rows []*engine.ItemRow, busy bool, err error) {
+	if len(hashes) == 1 {
+		row, busy, err := b.loadedRow(ctx, c, hashes[0])
+		return []*engine.ItemRow{row}, busy, err
+	}
 	rows, err = b.store.ItemRows(ctx, c.Name, hashes, engine.Strong)
 	for i := 0; i < len(rows) && err == nil && !busy; i++ {
 		if rows[i] == nil {
@@ -261,6 +263,17 @@ func (b *Bank) loadedRows(ctx context.Context, c Campaign, hashes []engine.Hash)
 		}
 	}
 	return rows, busy, err
+}
+
+// loadedRow reads the item row of a claimed item. While a load runs, a bank row may be visible before its item row,
+// so that an item can be claimed whose item row is not visible yet. So only an isolated read proves that there is no
+// item row. busy: a transaction is working on the rows.
+func (b *Bank) loadedRow(ctx context.Context, c Campaign, h engine.Hash) (row *engine.ItemRow, busy bool, err error) {
+	row, err = b.store.ItemRow(ctx, c.Name, h)
+	if err != nil || row != nil {
+		return row, false, err
+	}
+	return b.isolatedRow(ctx, c, h)
 }
 
 func (b *Bank) isolatedRow(ctx context.Context, c Campaign, h engine.Hash) (row *engine.ItemRow, busy bool, err error) {

@@ -192,13 +192,13 @@ func TestReadsThatAreEventuallyConsistent(t *testing.T) {
 	key := engine.ClaimKey{Scope: "spring", Claimant: "ann", Slot: 1}
 	_, _, eventually := store.HeldClaim(t.Context(), key, engine.Eventual)
 	_, _, held := store.HeldClaim(t.Context(), key, engine.Strong)
-	_, row := store.ItemRows(t.Context(), "spring", make([]engine.Hash, 1), engine.Strong)
+	_, row := store.ItemRow(t.Context(), "spring", engine.Hash{})
 	_, _, claims := store.ListClaims(t.Context(), "spring", "")
 	_, _, rows := store.ListItemRows(t.Context(), "spring", "")
 	shard := engine.Shard{Campaign: "spring"}
 	_, free := store.FreeItems(t.Context(), shard, engine.Range{}, 1, engine.Strong)
 	_, freeEventually := store.FreeItems(t.Context(), shard, engine.Range{}, 1, engine.Eventual)
-	_, items := store.ItemRows(t.Context(), "spring", make([]engine.Hash, 2), engine.Strong)
+	_, items := store.ItemRows(t.Context(), "spring", make([]engine.Hash, 1), engine.Strong)
 	_, itemsEventually := store.ItemRows(t.Context(), "spring", make([]engine.Hash, 1), engine.Eventual)
 	if err := errors.Join(eventually, held, row, claims, rows, free, freeEventually, items, itemsEventually); err != nil {
 		t.Fatal(err)

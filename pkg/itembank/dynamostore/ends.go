@@ -12,14 +12,21 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// ItemRows reads item rows with one request. Eventual reads have half the price.
+// ItemRow reads an item row with GetItem: a BatchGetItem costs the same, and is one more action that a role must allow.
+func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
+	var row itemRow
+	found, err := s.get(ctx, "read item", s.bankTable, s.itemKey(campaign, h), &row)
+	if err != nil || !found {
+		return nil, err
+	}
+	item := row.itemRow()
+	return &item, nil
+}
+
+// ItemRows reads item rows with one BatchGetItem. Eventual reads have half the price.
 func (s *Store) ItemRows(
 	ctx context.Context, campaign string, hashes []engine.Hash, c engine.Consistency,
 ) ([]*engine.ItemRow, error) {
-	if len(hashes) == 1 && c == engine.Strong {
-		row, err := s.readItemRow(ctx, campaign, hashes[0])
-		return []*engine.ItemRow{row}, err
-	}
 	keys, places := make([]key, len(hashes)), make(map[key]int, len(hashes))
 	for i, h := range hashes {
 		keys[i] = s.itemKey(campaign, h)
@@ -39,17 +46,6 @@ func (s *Store) ItemRows(
 		return nil, err
 	}
 	return rows, nil
-}
-
-// readItemRow reads one row with GetItem: a BatchGetItem costs the same, and is one more action that a role must allow.
-func (s *Store) readItemRow(ctx context.Context, campaign string, h engine.Hash) (*engine.ItemRow, error) {
-	var row itemRow
-	found, err := s.get(ctx, "read item", s.bankTable, s.itemKey(campaign, h), &row)
-	if err != nil || !found {
-		return nil, err
-	}
-	item := row.itemRow()
-	return &item, nil
 }
 
 // CloseClaim is one transaction: {delete claim row IF claim_id = :id AND ended}, and for each item either {put bank row

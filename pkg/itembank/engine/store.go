@@ -114,6 +114,8 @@ type Store interface {
 
 	// Items.
 
+	// ItemRow reads an item row. The read is strong.
+	ItemRow(ctx context.Context, campaign string, h Hash) (*ItemRow, error)
 	// ItemRows reads the item rows of at most MaxItemRows different hashes, not all at one moment. The rows are in the
 	// order of the hashes; nil: the row is absent.
 	ItemRows(ctx context.Context, campaign string, hashes []Hash, c Consistency) ([]*ItemRow, error)

@@ -46,7 +46,7 @@ func columnsOfEach(f *fixture) {
 		requests[i].Columns = "other\tx\n"
 		known := f.Add(requests[i:i+1], engine.AddKnown)[0].Existing
 		for what, got := range map[string]engine.Columns{
-			"ItemRows of one": f.ItemRow(c, item).Columns, "ItemRows": rows[i].Columns, "ReadItems": reads[i].Row.Columns,
+			"ItemRow": f.ItemRow(c, item).Columns, "ItemRows": rows[i].Columns, "ReadItems": reads[i].Row.Columns,
 			"ListItemRows": found[hashes[i]], "AddItems": known.Columns,
 		} {
 			if got != want[i] {

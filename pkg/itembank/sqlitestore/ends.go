@@ -28,6 +28,15 @@ const (
 	updateReturns = `UPDATE item SET returns = returns + 1 WHERE campaign = ? AND hash = ?`
 )
 
+// ItemRow reads an item row.
+func (s *Store) ItemRow(ctx context.Context, campaign string, h engine.Hash) (row *engine.ItemRow, err error) {
+	err = s.db.Read(ctx, "read item", func(ctx context.Context, r *sqlite.Statements) error {
+		row, err = readItemRow(ctx, r, campaign, h[:])
+		return err
+	})
+	return row, err
+}
+
 // ItemRows reads item rows, all at one moment.
 func (s *Store) ItemRows(
 	ctx context.Context, campaign string, hashes []engine.Hash, _ engine.Consistency,

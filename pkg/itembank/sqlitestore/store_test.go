@@ -85,14 +85,14 @@ func TestContextEndsReads(t *testing.T) {
 	_, _, held := s.HeldClaim(ctx, engine.ClaimKey{Scope: "c", Claimant: "ann", Slot: 1}, engine.Strong)
 	_, items := s.FreeItems(ctx, engine.Shard{Campaign: "c"}, engine.Range{}, 1, engine.Strong)
 	_, load := s.LatestLoad(ctx, "c", "d")
-	_, row := s.ItemRows(ctx, "c", make([]engine.Hash, 1), engine.Strong)
+	_, row := s.ItemRow(ctx, "c", engine.Hash{})
 	_, _, claims := s.ListClaims(ctx, "c", "")
 	_, _, rows := s.ListItemRows(ctx, "c", "")
 	_, due := s.DueClaims(ctx, engine.Shard{Campaign: "c"}, time.Time{}, time.Now(), 1)
 	for name, err := range map[string]error{
 		"Campaign": campaign, "Campaigns": campaigns, "Counts": counts,
 		"HeldClaim": held, "FreeItems": items, "LatestLoad": load,
-		"ItemRows": row, "ListClaims": claims, "ListItemRows": rows, "DueClaims": due,
+		"ItemRow": row, "ListClaims": claims, "ListItemRows": rows, "DueClaims": due,
 	} {
 		if !errors.Is(err, context.Canceled) || errors.Is(err, itembank.ErrTryAgain) {
 			t.Errorf("%s: %v, want Canceled and not ErrTryAgain", name, err)
