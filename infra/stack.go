@@ -31,11 +31,12 @@ const unnamedStack = "oncebox"
 
 // NewStack makes the stack of infra/app from a settings file, which the context value oncebox:settings names
 // (docs/configuration.md, "The settings file"). With both jobs, they share the dedupe table. The stack has no account
-// and region of its own. It is deployed to the account and region of the caller, or of the key encryption-key. A tag and an
-// output of the stack say which file it was made from.
+// and region of its own. It is deployed to the account and region of the caller, or of the key encryption-key. A tag and
+// an output of the stack say which file it was made from.
 //
 // Its error lists all problems, by the path of the key in the file. It refuses unknown keys, and unknown context values
-// with the prefix "oncebox:".
+// with the prefix "oncebox:". What the constructs refuse, as limits and a missing auth, follows when the file itself has
+// no problem.
 func NewStack(app awscdk.App) (awscdk.Stack, error) {
 	wrong := &problems{}
 	context := readContext(app, wrong)

@@ -149,10 +149,10 @@ func (b *Bank) closeDueClaim(
 	return b.closeOnce(ctx, c, *held, endedTerms(now))
 }
 
-// SweepDue sweeps up to sweptAtOnce shards at a time, and closes up to closedAtOnce claims of each. The lanes of the Bank
-// limit all of them together. Many shards with few closes each spread the writes over the partitions of the table. If a
-// close takes 30 ms, closedAtOnce takes half of the 500 transactions a second of one partition key, and leaves the other
-// half to claims.
+// SweepDue sweeps up to sweptAtOnce shards at a time, and closes up to closedAtOnce claims of each. The lanes of the
+// Operator limit all of them together. Many shards with few closes each spread the writes over the partitions of the
+// table. If a close takes 30 ms, closedAtOnce takes half of the 500 transactions a second of one partition key, and
+// leaves the other half to claims.
 const (
 	sweptAtOnce  = maxLanes
 	closedAtOnce = 8

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// The sweeps of an Operator close up to maxLanes claims at the same time. A close takes three requests. If each takes 5 ms and
-// an exponential 5 ms more, 64 lanes close 2,100 claims a second (docs/benchmarks.md).
+// The sweeps of an Operator close up to maxLanes claims at the same time. A close takes three requests. If each takes
+// 5 ms and an exponential 5 ms more, 64 lanes close 2,100 claims a second (docs/benchmarks.md).
 //
 // If DynamoDB throttles a close, its sweep gives way to claims: one lane fewer is open. A lane opens again after
 // closesPerLane closes that were not throttled. So the lanes settle where one in about closesPerLane closes is throttled.
@@ -19,6 +19,7 @@ const (
 
 // WithSweepLanes sets how many claims the sweeps of an Operator close at the same time, at most. The default is 64, for
 // DynamoDB. Use 1 on SQLite, where writers wait for each other: with more, a sweep is not faster, and claims wait longer.
+// A Bank does not sweep, so it has no effect there.
 func WithSweepLanes(n int) Option { return func(o *options) { o.lanes = n } }
 
 // lanes limits how many claims the sweeps of an Operator close at the same time.
