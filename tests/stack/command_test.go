@@ -59,7 +59,7 @@ func TestDefaultFolders(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	app := build(t, "./infra/app")
-	file := writeSettings(t, "claims: {auth: iam}\nrecords: {id-path: id}")
+	file := writeSettings(t, "stack: oncebox\nclaims: {auth: iam}\nrecords: {id-path: id}")
 	environment := []string{"CDK_OUTDIR=" + t.TempDir(), `CDK_CONTEXT_JSON={"oncebox:settings":"` + file + `"}`}
 	command(t, dist(t), environment, app)
 
