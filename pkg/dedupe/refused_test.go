@@ -307,3 +307,25 @@ func TestSinkFunc(t *testing.T) {
 		}
 	}
 }
+
+// TestSinkFuncWhoseTimeIsOver: once the context has ended, the function is not called any more.
+func TestSinkFuncWhoseTimeIsOver(t *testing.T) {
+	t.Parallel()
+	for name, sinkOf := range map[string]func(dedupe.SinkFunc) dedupe.Sink{
+		"in order":    func(f dedupe.SinkFunc) dedupe.Sink { return f },
+		"one at once": func(f dedupe.SinkFunc) dedupe.Sink { return f.AtOnce(1) },
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		calls := 0
+		effect := dedupe.SinkFunc(func(context.Context, dedupe.Output) error {
+			if calls++; calls == 2 {
+				cancel()
+			}
+			return nil
+		})
+		sent, err := sinkOf(effect).Send(ctx, make([]dedupe.Output, 3))
+		if calls != 2 || !slices.Equal(sent.Delivered, []bool{true, true, false}) || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %d calls, delivered %v, %v", name, calls, sent.Delivered, err)
+		}
+	}
+}

@@ -93,11 +93,19 @@ func (SinkFunc) Check(context.Context, Output) error { return nil }
 func (f SinkFunc) Send(ctx context.Context, outputs []Output) (Sent, error) {
 	a := newSinkAnswers(len(outputs))
 	for i, o := range outputs {
-		if a[i] = f(ctx, o); a[i] != nil && refusalOf(a[i]) == nil {
+		if a[i] = f.call(ctx, o); a[i] != nil && refusalOf(a[i]) == nil {
 			break
 		}
 	}
 	return a.sent()
+}
+
+// call calls the function, unless the time is over. The record then comes again.
+func (f SinkFunc) call(ctx context.Context, o Output) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return f(ctx, o)
 }
 
 // AtOnce returns a Sink that calls the function for up to n records at the same time, in any order. It calls the function
@@ -112,7 +120,7 @@ type atOnce struct {
 // Send calls the function.
 func (s atOnce) Send(ctx context.Context, outputs []Output) (Sent, error) {
 	a := newSinkAnswers(len(outputs))
-	each(len(outputs), s.n, func(i int) { a[i] = s.SinkFunc(ctx, outputs[i]) })
+	each(len(outputs), s.n, func(i int) { a[i] = s.call(ctx, outputs[i]) })
 	return a.sent()
 }
 
