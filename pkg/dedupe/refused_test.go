@@ -177,6 +177,10 @@ func refusedRedriven(f *fixture) {
 	if r := b.redrive(letter); !errors.Is(r.Err, errCrash) || errors.As(r.Err, &poison) {
 		b.Errorf("not now: %v", r.Err)
 	}
+	b.sink.answers[2] = fmt.Errorf("%w: %w", context.DeadlineExceeded, errDeclined)
+	if r := b.redrive(letter); r.Err == nil || errors.As(r.Err, &poison) {
+		b.Errorf("not now, although the error wraps a PoisonError: %v", r.Err)
+	}
 	b.sink.answers[2] = nil
 	b.wantTally(b.redrive(letter).Tally, dedupe.Tally{In: 1, Retry: 1, Out: 1})
 	b.wantDelivered(delivery{"a", 1}, delivery{format.DerivedID("a", "y"), 2})

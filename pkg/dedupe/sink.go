@@ -72,7 +72,16 @@ func (s Sent) check(asked int, err error) (Sent, error) {
 	if done {
 		return s, nil
 	}
-	return s, cmp.Or(err, errIncomplete)
+	return s, notNow(cmp.Or(err, errIncomplete))
+}
+
+// notNow returns an error of a Send, with which no record is refused. If it wraps a *PoisonError, it could be taken for
+// a refusal, for example by a redrive, so only its text is kept.
+func notNow(err error) error {
+	if _, ok := errors.AsType[*PoisonError](err); ok {
+		return fmt.Errorf("%w: %v", ErrTryAgain, err) //nolint:errorlint // hidden on purpose
+	}
+	return err
 }
 
 // SinkFunc is a Sink that calls a function for each record. The result of the function says what becomes of the record:
@@ -144,7 +153,7 @@ func (a sinkAnswers) sent() (sent Sent, err error) {
 			err = cmp.Or(err, answer)
 		}
 	}
-	return sent, err
+	return sent, notNow(err)
 }
 
 // refusalOf returns the PoisonError by which a sink refuses a record, or nil if the error is no refusal. An error that
