@@ -131,14 +131,15 @@
 // it:
 //
 //	                    Owner.Source                  Owner.Sequence    Candidate.Arrival
-//	SQS                 the ARN of the queue          message id        SentTimestamp
+//	SQS                 ACCOUNT/REGION/sqs:QUEUE      message id        SentTimestamp
 //	Kafka               cluster, topic, partition     offset            timestamp of the message
 //	Kinesis, by KCL     as Position.Owner makes it    sequence number   approximate arrival timestamp
 //	a file              a name of the import          line number       time of the import
 //
-// The dedupe function names an SQS queue ACCOUNT/REGION/sqs:QUEUE. If a queue passes from your program to the
-// function or back, in the same scope, use the same source. Otherwise messages that come again are dropped as copies
-// of themselves.
+// Position.Owner makes such owners. If you store dead letters, Candidate.Owner and DeadLetter.Owner must be those of
+// DeadLetter.Position: a redrive finds the entry by the position, and would take a letter with another owner for a copy
+// of itself. The dedupe function has the same owners. So a queue may pass from your program to the function or back, in
+// the same scope.
 //
 // A message that comes again under another owner is taken for a copy of itself and dropped, although its effect may
 // not be done. For example, StartMessageMoveTask gives messages new ids when it moves them out of a dead-letter queue
