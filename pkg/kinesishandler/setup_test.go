@@ -131,7 +131,7 @@ type memory struct {
 	err   error
 	fails string // the data of the one record that fails
 
-	refuses string // the sink refuses records that have this text; "": none
+	refuses  string      // the sink refuses records that have this text; "": none
 	arrivals []time.Time // of dead letters
 }
 
