@@ -24,6 +24,7 @@ var refusedCases = []testCase{
 	{"refused/redriven", refusedRedriven},
 	{"refused/parts", refusedParts},
 	{"refused/nearly-all", refusedNearlyAll},
+	{"refused/not-by-what-may-pass", refusedNotByWhatMayPass},
 	{"refused/answers-that-make-no-sense", refusedNonsense},
 }
 
@@ -244,6 +245,18 @@ func refusedNearlyAll(f *fixture) {
 	}
 	b.settings.PoisonLimit = dedupe.PoisonLimit{Off: true}
 	b.wantTally(b.done(batch...), dedupe.Tally{In: 4, DeadLettered: 4})
+}
+
+// refusedNotByWhatMayPass: an error that may pass refuses no record, also if it wraps a PoisonError.
+func refusedNotByWhatMayPass(f *fixture) {
+	notNow := func(dedupe.Output) error { return fmt.Errorf("%w: %w", context.DeadlineExceeded, errDeclined) }
+	b := f.bench()
+	b.sink.check = notNow
+	for _, b := range []*bench{b, f.bench().withTx(notNow)} {
+		r := b.fails(1, rec(1, "a", "x"))
+		b.wantTally(r.Tally, dedupe.Tally{In: 1, Failed: 1})
+		b.wantDeadLetters()
+	}
 }
 
 // refusedNonsense: an answer that makes no sense neither delivers a record nor refuses it.
