@@ -38,9 +38,10 @@ type Sent struct {
 	// no error, and none if there is an error.
 	Delivered []bool
 	// Refused has the reason for each record that the sink will never take, for example a payment that is declined. The
-	// reason is a fixed text, without data of the record. It is nil for all others, and a nil slice refuses none. A refused record becomes a dead letter, and keeps its id. A
-	// time-out, a throttle or an outage is no reason: the sink may take the record later. If an output holds several
-	// records of a payload, each of them becomes a dead letter.
+	// reason is a fixed text, without data of the record. An element is nil for all others, and a nil slice refuses
+	// none. A refused record becomes a dead letter, and keeps its id. A time-out, a throttle or an outage is no reason:
+	// the sink may take the record later. If an output holds several records of a payload, each of them becomes a dead
+	// letter.
 	Refused []*PoisonError
 	// Repeated is how many records the sink itself sent again although an earlier request may have delivered them.
 	Repeated int

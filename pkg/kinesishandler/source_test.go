@@ -143,8 +143,8 @@ func TestFIFOQueue(t *testing.T) {
 	b.deadLetters.holds(t, "poison")
 }
 
-// TestQueueOfRefusedMessages: if the sink refuses nearly all of the first messages for one reason, the answer lists these,
-// and the log has the error. Messages that the sink has taken do not come again.
+// TestQueueOfRefusedMessages: if the sink refuses nearly all of the first messages for one reason, the answer lists
+// these, and the log has the error. Messages that the sink has taken do not come again.
 func TestQueueOfRefusedMessages(t *testing.T) {
 	t.Parallel()
 	for _, queue := range []string{queueARN, queueARN + ".fifo"} {
