@@ -6,6 +6,9 @@
 // message comes again, also after success, it calls the API again with the same id. The API must know this id.
 //
 // An order that cannot be read, or that the API refuses for good, is stored as a dead letter, and its message is done.
+// Nothing here recognises a wrong setting: if no order has an order_id, or the API answers 400 to each, the whole queue
+// becomes dead letters. Watch their number. An answer that may pass or that a setting causes, such as 401, 403, 404, 409
+// and 429, refuses no order.
 //
 // It reads DEDUPE_TABLE, DEAD_LETTERS (s3://BUCKET/PREFIX) and API_URL. The event source mapping needs
 // ReportBatchItemFailures. The queue needs

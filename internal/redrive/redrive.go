@@ -379,6 +379,10 @@ func (j *Job) admit(ctx context.Context, l deadletter.Letter) (p Processor, scop
 	if of := l.Poison.Scope; of != scope {
 		return nil, "", refuse("it is of the scope %s, and this run has %s", of, scope)
 	}
+	if of := l.Poison.Position.Owner().String(); l.Poison.Owner != of { // its entry may have either owner
+		return nil, "", refuse("its owner %s is not that of its position, %s: it could be taken for a copy of itself",
+			l.Poison.Owner, of)
+	}
 	return p, scope, nil
 }
 

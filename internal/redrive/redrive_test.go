@@ -171,6 +171,11 @@ func TestNotRedriven(t *testing.T) {
 			l.Position.Stream.Name = "sink"
 			w.put(l)
 		}, nil, redrive.Refused, "the sink is the stream that it comes from"},
+		"an owner that is not of its position": {func(w *world) {
+			l := letter(1, "a")
+			l.Owner = "arn:aws:sqs:eu-central-1:123456789012:orders/1"
+			w.put(l)
+		}, nil, redrive.Refused, "not that of its position"},
 		"not a letter": {func(w *world) {
 			_, err := w.dead.Create(w.Context(), "x", []byte("?"))
 			must(w, err)

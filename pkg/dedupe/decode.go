@@ -241,11 +241,9 @@ func (r *batchRun) read(ctx context.Context, u *userRecord) {
 
 // setErr marks the record as poison, or records why it comes again.
 func (u *userRecord) setErr(err error) {
-	if poison, ok := errors.AsType[*PoisonError](err); ok {
-		u.poison = poison
-		return
+	if u.poison = refusalOf(err); u.poison == nil {
+		u.err = err
 	}
-	u.err = err
 }
 
 func (r *batchRun) ownerOf(u *userRecord) Owner {

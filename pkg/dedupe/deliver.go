@@ -246,7 +246,9 @@ func (r *batchRun) send(ctx context.Context, users []userRecord) error {
 	if err != nil || len(outputs) == 0 {
 		return err
 	}
-	answer, err := r.parts.Sink.Send(ctx, outputs)
+	sending, cancel := r.earlier(ctx) // a record that is refused must not come again for lack of time to store its letter
+	defer cancel()
+	answer, err := r.parts.Sink.Send(sending, outputs)
 	answer, err = answer.check(len(outputs), err)
 	refused := false
 	for i, output := 0, 0; i < len(ready); i++ {

@@ -79,9 +79,9 @@
 //   - A record is never a duplicate of itself. If the stream delivers it again, it is skipped if an ack names it, and
 //     is a retry otherwise.
 //   - While its entries live, a record has one output id on every attempt.
-//   - A record that can never be processed, or that a Sink refuses, is dead-lettered alone. It does not block the records
-//     after it. A refused record keeps its id: a copy of it is dropped. If nearly
-//     all of the first records are poison for one reason, a setting is wrong: the batch fails with ErrWrongSetting.
+//   - A record that can never be processed, or that a Sink refuses, is dead-lettered alone. It does not block the
+//     records after it. A refused record keeps its id: a copy of it is dropped. If nearly all of the first records are
+//     poison for one reason, a setting is wrong: the batch fails with ErrWrongSetting.
 //
 // # Crashes
 //
@@ -103,10 +103,12 @@
 //
 // # Limits
 //
-//   - Delivery to a Sink is at least once. The sink may get a record again, always with the same id, in three cases:
+//   - Delivery to a Sink is at least once. The sink may get a record again, always with the same id, in these cases:
 //     after a crash or a lost reply between the sink and the ack, which concerns at most one chunk; after a time-out
 //     while the first attempt still runs; and when the sink itself repeats a request. Without acks, the first case
-//     concerns the whole batch. Repeats are counted as retries, or in Tally.Repeated. With a TxSink the effect happens
+//     concerns the whole batch, and there are two more in an ordered batch such as that of a FIFO queue: a SinkFunc
+//     AtOnce delivers a record behind one that comes again; and a record is delivered behind a refused one whose dead
+//     letter cannot be stored. Repeats are counted as retries, or in Tally.Repeated. With a TxSink the effect happens
 //     once, and with an ObjectSink a record is in one object.
 //   - Copies whose arrivals are further apart than the window may be dropped or delivered.
 //   - A producer that gives each retry a new id makes different records.
@@ -122,23 +124,25 @@
 //
 //   - Go through the decisions in order, and stop at the first error. If the source has no order, such as a standard
 //     SQS queue, you may continue: an error says nothing about other messages.
-//   - Do the effect for New, Retry and Synthetic, under the id of the decision. Drop Natural. If Read or Prepare
-//     returns a *PoisonError, or the effect is refused for good, store the message as a dead letter. After any other error,
-//     the message is not done.
+//   - Do the effect for New, Retry and Synthetic, under the id of the decision. Drop Natural. If Read or Prepare returns
+//     a *PoisonError, or the effect is refused for good, store the message as a dead letter. After any other error, the
+//     message is not done. Nothing here looks for a wrong setting, as PoisonLimit does for a Processor: with a wrong
+//     path of the id, or with an API that refuses all, each message becomes a dead letter. Watch their number.
 //   - Acknowledge a message after its effect. Acknowledge a duplicate, and a dead letter after it is stored.
 //
 // The owner of a message must stay the same when the source delivers the message again, and no other message may have
 // it:
 //
 //	                    Owner.Source                  Owner.Sequence    Candidate.Arrival
-//	SQS                 the ARN of the queue          message id        SentTimestamp
+//	SQS                 ACCOUNT/REGION/sqs:QUEUE      message id        SentTimestamp
 //	Kafka               cluster, topic, partition     offset            timestamp of the message
 //	Kinesis, by KCL     as Position.Owner makes it    sequence number   approximate arrival timestamp
 //	a file              a name of the import          line number       time of the import
 //
-// The dedupe function names an SQS queue ACCOUNT/REGION/sqs:QUEUE. If a queue passes from your program to the
-// function or back, in the same scope, use the same source. Otherwise messages that come again are dropped as copies
-// of themselves.
+// Position.Owner makes such owners. If you store dead letters, Candidate.Owner and DeadLetter.Owner must be those of
+// DeadLetter.Position: a redrive finds the entry by the position, and would take a letter with another owner for a copy
+// of itself. The dedupe function has the same owners. So a queue may pass from your program to the function or back, in
+// the same scope.
 //
 // A message that comes again under another owner is taken for a copy of itself and dropped, although its effect may
 // not be done. For example, StartMessageMoveTask gives messages new ids when it moves them out of a dead-letter queue

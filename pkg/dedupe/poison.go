@@ -26,14 +26,14 @@ func (e *PoisonError) Error() string { return "poison record: " + e.Reason }
 // aboutRecord classifies an error about one record. It returns an error that may pass unchanged, and makes any other
 // error a PoisonError. The text of an unknown error may contain data of the record, so only its type is reported.
 func aboutRecord(err error) error {
+	if mayPass(err) {
+		return err
+	}
 	if bad, ok := errors.AsType[*format.BadRecord](err); ok {
 		return &PoisonError{bad.Reason}
 	}
 	if poison, ok := errors.AsType[*PoisonError](err); ok {
 		return poison
-	}
-	if mayPass(err) {
-		return err
 	}
 	return &PoisonError{fmt.Sprintf("it cannot be handled (%T)", err)}
 }

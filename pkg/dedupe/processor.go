@@ -279,7 +279,7 @@ type batchRun struct {
 	chain   Chain     // set with an ObjectSink
 	acked   ackedOwners
 	repeats repeats
-	reserve time.Duration // kept for acks at the end of the time
+	reserve time.Duration // kept at the end of the time: once for the acks, and once for what the sink refuses
 	size    int           // number of user records in the next chunk
 	result  Result
 	spare   []userRecord // memory of an earlier chunk, for the next one
@@ -423,12 +423,12 @@ func (r *batchRun) grow(ctx context.Context, took time.Duration) {
 	}
 }
 
-// longestReserve is the most time that is kept for an ack after the sink.
+// longestReserve is the most time that is kept for the dead letters of a Send, and for an ack after that.
 const longestReserve = 500 * time.Millisecond
 
 func (r *batchRun) reserveOf(ctx context.Context) time.Duration {
 	deadline, ok := ctx.Deadline()
-	if !ok || r.parts.Acks == nil {
+	if !ok {
 		return 0
 	}
 	return min(longestReserve, deadline.Sub(r.clock.Now())/8)
@@ -436,6 +436,14 @@ func (r *batchRun) reserveOf(ctx context.Context) time.Duration {
 
 // workTime returns the context of the sink and of the dead-letter store. It ends early enough for an ack.
 func (r *batchRun) workTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	if r.parts.Acks == nil {
+		return ctx, func() {}
+	}
+	return r.earlier(ctx)
+}
+
+// earlier returns a context that ends before ctx by the reserve.
+func (r *batchRun) earlier(ctx context.Context) (context.Context, context.CancelFunc) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		return ctx, func() {}

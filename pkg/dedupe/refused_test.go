@@ -24,6 +24,7 @@ var refusedCases = []testCase{
 	{"refused/redriven", refusedRedriven},
 	{"refused/parts", refusedParts},
 	{"refused/nearly-all", refusedNearlyAll},
+	{"refused/not-by-what-may-pass", refusedNotByWhatMayPass},
 	{"refused/answers-that-make-no-sense", refusedNonsense},
 }
 
@@ -177,6 +178,10 @@ func refusedRedriven(f *fixture) {
 	if r := b.redrive(letter); !errors.Is(r.Err, errCrash) || errors.As(r.Err, &poison) {
 		b.Errorf("not now: %v", r.Err)
 	}
+	b.sink.answers[2] = fmt.Errorf("%w: %w", context.DeadlineExceeded, errDeclined)
+	if r := b.redrive(letter); r.Err == nil || errors.As(r.Err, &poison) {
+		b.Errorf("not now, although the error wraps a PoisonError: %v", r.Err)
+	}
 	b.sink.answers[2] = nil
 	b.wantTally(b.redrive(letter).Tally, dedupe.Tally{In: 1, Retry: 1, Out: 1})
 	b.wantDelivered(delivery{"a", 1}, delivery{format.DerivedID("a", "y"), 2})
@@ -242,6 +247,18 @@ func refusedNearlyAll(f *fixture) {
 	b.wantTally(b.done(batch...), dedupe.Tally{In: 4, DeadLettered: 4})
 }
 
+// refusedNotByWhatMayPass: an error that may pass refuses no record, also if it wraps a PoisonError.
+func refusedNotByWhatMayPass(f *fixture) {
+	notNow := func(dedupe.Output) error { return fmt.Errorf("%w: %w", context.DeadlineExceeded, errDeclined) }
+	b := f.bench()
+	b.sink.check = notNow
+	for _, b := range []*bench{b, f.bench().withTx(notNow)} {
+		r := b.fails(1, rec(1, "a", "x"))
+		b.wantTally(r.Tally, dedupe.Tally{In: 1, Failed: 1})
+		b.wantDeadLetters()
+	}
+}
+
 // refusedNonsense: an answer that makes no sense neither delivers a record nor refuses it.
 func refusedNonsense(f *fixture) {
 	poison := &dedupe.PoisonError{Reason: "declined"}
@@ -304,6 +321,28 @@ func TestSinkFunc(t *testing.T) {
 		}
 		if sent, err := test.sink.Send(t.Context(), outputs[:3]); err != nil || !sent.Delivered[0] || sent.Refused[2] == nil {
 			t.Errorf("%s: nothing comes again: %+v, %v", name, sent, err)
+		}
+	}
+}
+
+// TestSinkFuncWhoseTimeIsOver: once the context has ended, the function is not called any more.
+func TestSinkFuncWhoseTimeIsOver(t *testing.T) {
+	t.Parallel()
+	for name, sinkOf := range map[string]func(dedupe.SinkFunc) dedupe.Sink{
+		"in order":    func(f dedupe.SinkFunc) dedupe.Sink { return f },
+		"one at once": func(f dedupe.SinkFunc) dedupe.Sink { return f.AtOnce(1) },
+	} {
+		ctx, cancel := context.WithCancel(t.Context())
+		calls := 0
+		effect := dedupe.SinkFunc(func(context.Context, dedupe.Output) error {
+			if calls++; calls == 2 {
+				cancel()
+			}
+			return nil
+		})
+		sent, err := sinkOf(effect).Send(ctx, make([]dedupe.Output, 3))
+		if calls != 2 || !slices.Equal(sent.Delivered, []bool{true, true, false}) || !errors.Is(err, context.Canceled) {
+			t.Errorf("%s: %d calls, delivered %v, %v", name, calls, sent.Delivered, err)
 		}
 	}
 }

@@ -27,7 +27,8 @@ type Sink interface {
 	// process.
 	//
 	// If what the sink says about a record may depend on an earlier one, Send must stop at the first record that is
-	// neither. Otherwise it could refuse a change of something that is not there yet.
+	// neither. Otherwise it could refuse a change of something that is not there yet. Records behind a refused one are
+	// delivered, also if so many are refused that the batch fails with ErrWrongSetting.
 	Send(ctx context.Context, outputs []Output) (Sent, error)
 }
 
@@ -36,10 +37,11 @@ type Sent struct {
 	// Delivered says for each record whether it is certainly delivered. nil means all that are not refused if there is
 	// no error, and none if there is an error.
 	Delivered []bool
-	// Refused has the reason for each record that the sink will never take, for example a payment that is declined. It
-	// is nil for all others, and a nil slice refuses none. A refused record becomes a dead letter, and keeps its id. A
-	// time-out, a throttle or an outage is no reason: the sink may take the record later. If an output holds several
-	// records of a payload, each of them becomes a dead letter.
+	// Refused has the reason for each record that the sink will never take, for example a payment that is declined. The
+	// reason is a fixed text, without data of the record. An element is nil for all others, and a nil slice refuses
+	// none. A refused record becomes a dead letter, and keeps its id. A time-out, a throttle or an outage is no reason:
+	// the sink may take the record later. If an output holds several records of a payload, each of them becomes a dead
+	// letter.
 	Refused []*PoisonError
 	// Repeated is how many records the sink itself sent again although an earlier request may have delivered them.
 	Repeated int
@@ -56,23 +58,41 @@ func (s Sent) check(asked int, err error) (Sent, error) {
 	if s.Delivered == nil {
 		s.Delivered = make([]bool, asked)
 	}
-	none := Sent{Delivered: make([]bool, asked), Refused: make([]*PoisonError, asked), Repeated: s.Repeated}
 	if len(s.Delivered) != asked || len(s.Refused) != asked {
-		return none, fmt.Errorf("%w: %d and %d results for %d outputs: %w",
-			errMisfit, len(s.Delivered), len(s.Refused), asked, err)
+		return s.misfit(asked, err, fmt.Sprintf("%d and %d results for %d outputs", len(s.Delivered), len(s.Refused), asked))
 	}
 	done := true
 	for i, refusal := range s.Refused {
 		if s.Delivered[i] && refusal != nil {
-			return none, fmt.Errorf("%w: output %d is delivered and refused: %w", errMisfit, i, err)
+			return s.misfit(asked, err, fmt.Sprintf("output %d is delivered and refused", i))
 		}
-		s.Delivered[i] = s.Delivered[i] || all && refusal == nil
+		if all && refusal == nil {
+			s.Delivered[i] = true
+		}
 		done = done && (s.Delivered[i] || refusal != nil)
 	}
 	if done {
 		return s, nil
 	}
-	return s, cmp.Or(err, errIncomplete)
+	return s, notNow(cmp.Or(err, errIncomplete))
+}
+
+// misfit returns the answer for an answer that makes no sense.
+func (s Sent) misfit(asked int, err error, what string) (Sent, error) {
+	misfit := fmt.Errorf("%w: %s", errMisfit, what)
+	if err != nil {
+		misfit = fmt.Errorf("%w: %w", misfit, err)
+	}
+	return Sent{Delivered: make([]bool, asked), Refused: make([]*PoisonError, asked), Repeated: s.Repeated}, notNow(misfit)
+}
+
+// notNow returns an error of a Send, with which no record is refused. If it wraps a *PoisonError, it could be taken for
+// a refusal, for example by a redrive, so only its text is kept.
+func notNow(err error) error {
+	if _, ok := errors.AsType[*PoisonError](err); ok {
+		return fmt.Errorf("%w: %v", ErrTryAgain, err) //nolint:errorlint // hidden on purpose
+	}
+	return err
 }
 
 // SinkFunc is a Sink that calls a function for each record. The result of the function says what becomes of the record:
@@ -83,7 +103,12 @@ func (s Sent) check(asked int, err error) (Sent, error) {
 //	context or of the network
 //	another error                                     it comes again
 //
-// A SinkFunc calls the function for one record after the other, in order, and stops at the first record that comes again.
+// The reason is a fixed text, without data of the record. A panic of the function fails the whole batch, which comes
+// again.
+//
+// A SinkFunc calls the function for one record after the other, in order, and stops at the first record that comes
+// again, and when the context ends. If the Framing packs, it gets one Output for several records
+// of a payload.
 type SinkFunc func(ctx context.Context, o Output) error
 
 // Check accepts every record.
@@ -93,15 +118,25 @@ func (SinkFunc) Check(context.Context, Output) error { return nil }
 func (f SinkFunc) Send(ctx context.Context, outputs []Output) (Sent, error) {
 	a := newSinkAnswers(len(outputs))
 	for i, o := range outputs {
-		if a[i] = f(ctx, o); a[i] != nil && refusalOf(a[i]) == nil {
+		if a[i] = f.call(ctx, o); a[i] != nil && refusalOf(a[i]) == nil {
 			break
 		}
 	}
 	return a.sent()
 }
 
-// AtOnce returns a Sink that calls the function for up to n records at the same time, in any order. It calls the function
-// for all records, also if some of them come again. Use it if the order of the effects does not matter.
+// call calls the function, unless the time is over. The record then comes again.
+func (f SinkFunc) call(ctx context.Context, o Output) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	return f(ctx, o)
+}
+
+// AtOnce returns a Sink that calls the function for up to n records at the same time, in any order. It calls the
+// function for all records, also if some of them come again, until the context ends. Use it if the order of the effects
+// does not matter, and not for a FIFO queue: from the first message that comes again, all come again, also those behind
+// it that are delivered.
 func (f SinkFunc) AtOnce(n int) Sink { return atOnce{f, max(n, 1)} }
 
 type atOnce struct {
@@ -112,7 +147,7 @@ type atOnce struct {
 // Send calls the function.
 func (s atOnce) Send(ctx context.Context, outputs []Output) (Sent, error) {
 	a := newSinkAnswers(len(outputs))
-	each(len(outputs), s.n, func(i int) { a[i] = s.SinkFunc(ctx, outputs[i]) })
+	each(len(outputs), s.n, func(i int) { a[i] = s.call(ctx, outputs[i]) })
 	return a.sent()
 }
 
@@ -136,7 +171,7 @@ func (a sinkAnswers) sent() (sent Sent, err error) {
 			err = cmp.Or(err, answer)
 		}
 	}
-	return sent, err
+	return sent, notNow(err)
 }
 
 // refusalOf returns the PoisonError by which a sink refuses a record, or nil if the error is no refusal. An error that

@@ -22,7 +22,8 @@ type PoisonLimit struct {
 // DefaultPoisonLimit suspects a wrong setting if 90 of the first 100 records are poison for one reason.
 var DefaultPoisonLimit = PoisonLimit{Share: 0.9, Records: 100}
 
-// suspicion checks the first records of a Processor that are read, or those that its sink answers. It is safe for concurrent use.
+// suspicion checks the first records of a Processor that are read, or those that its sink answers. It is safe for
+// concurrent use.
 type suspicion struct {
 	limit PoisonLimit
 

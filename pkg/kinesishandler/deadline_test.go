@@ -31,6 +31,7 @@ type slow struct {
 	rows                    map[dedupe.Key]dedupe.Existing
 	sent                    map[string]int
 	deadLetters             map[string]int
+	refuses                 bool // the sink refuses some records, and then takes all the time
 }
 
 func (s *slow) take(ctx context.Context, d time.Duration) error {
@@ -69,6 +70,9 @@ func (s *slow) RaisePurge(context.Context, []dedupe.RaiseRequest) ([]dedupe.Rais
 func (s *slow) Check(context.Context, dedupe.Output) error { return nil }
 
 func (s *slow) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
+	if s.refuses {
+		return s.refuse(ctx, outputs)
+	}
 	if err := s.take(ctx, s.perSend); err != nil {
 		return dedupe.Sent{}, err
 	}
@@ -76,6 +80,13 @@ func (s *slow) Send(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, 
 		s.sent[o.ID]++
 	}
 	return dedupe.Sent{}, nil
+}
+
+// refuse refuses the first record, and takes all the time for the others.
+func (s *slow) refuse(ctx context.Context, outputs []dedupe.Output) (dedupe.Sent, error) {
+	sent := dedupe.Sent{Refused: make([]*dedupe.PoisonError, len(outputs))}
+	sent.Refused[0] = &dedupe.PoisonError{Reason: "declined"}
+	return sent, s.take(ctx, time.Hour)
 }
 
 func (s *slow) Put(ctx context.Context, letters []dedupe.DeadLetter) (int, error) {
@@ -170,6 +181,27 @@ func TestDeadline(t *testing.T) {
 				})
 			})
 		}
+	}
+}
+
+// TestRefusedBeforeTheDeadline: the sink refuses a record, and then takes all the time that it gets. The dead letter of
+// the record is stored before the deadline, with acks and without. All time is synthetic.
+func TestRefusedBeforeTheDeadline(t *testing.T) {
+	t.Parallel()
+	two := []events.KinesisEventRecord{record(1, `{"id":"a"}`), record(2, `{"id":"b"}`)}
+	shard := rawOf(t, events.KinesisEvent{Records: two})
+	queue := rawRecords(t, message("1", queueARN, "", `{"id":"a"}`), message("2", queueARN, "", `{"id":"b"}`))
+	for name, raw := range map[string]json.RawMessage{"shard": shard, "queue": queue} {
+		synctest.Test(t, func(t *testing.T) {
+			s := &slow{perPut: 50 * time.Millisecond, refuses: true}
+			h := s.over(t, s)
+			ctx, cancel := context.WithTimeout(t.Context(), 15*time.Second)
+			defer cancel()
+			answer, err := h.Handle(ctx, raw)
+			must(t, err)
+			equal(t, name+": dead letters", len(s.deadLetters), 1)
+			equal(t, name+": failures", fmt.Sprint(answer.BatchItemFailures), "[{2}]")
+		})
 	}
 }
 

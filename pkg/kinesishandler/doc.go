@@ -45,7 +45,8 @@
 //
 //   - if the first of several records is not done (ErrNoProgress), so that Lambda bisects the batch;
 //   - if nearly all of the first records are poison for one reason, before they are dead-lettered
-//     (dedupe.ErrWrongSetting);
+//     (dedupe.ErrWrongSetting); for a queue the log has this error, and the answer lists the messages that are not
+//     done;
 //   - if another function reads the stream in the same scope (dedupe.ErrOtherConsumer), the stream was read with another
 //     ledger there (dedupe.ErrOtherLedger), or the sink is the source (ErrLoop);
 //   - for an event that is not a batch of one source (ErrNotKinesis, ErrManyShards, ErrConsumer, dedupe.ErrNotABatch,

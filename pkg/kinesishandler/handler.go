@@ -110,7 +110,8 @@ type invocation struct {
 // mapping says so. The errors are
 //   - ErrNoProgress and panics: smaller batches may get through;
 //   - ErrConsumer, ErrLoop, dedupe.ErrOtherConsumer, dedupe.ErrOtherLedger and dedupe.ErrWrongSetting: a setting is
-//     wrong, and each batch fails until it is corrected;
+//     wrong, and each batch fails until it is corrected. For a queue, dedupe.ErrWrongSetting is only in the log: the
+//     answer lists the messages that are not done, and those that the sink has taken do not come again;
 //   - ErrNotKinesis, ErrManyShards, dedupe.ErrNotABatch and dedupe.ErrSharedSequence: this is not a batch of a source;
 //   - every error, for a message of CloudWatch Logs: no answer can name its log events.
 func (h *Handler) Handle(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
@@ -210,7 +211,7 @@ func fromFailed(messages []dedupe.Record, done int) (undone []string) {
 // faultOf returns why the whole invocation fails. It is nil if the answer can name the records that must come again.
 func faultOf(r dedupe.Result, s source) error {
 	for _, stays := range []error{
-		dedupe.ErrSharedSequence, dedupe.ErrNotABatch, dedupe.ErrOtherConsumer, dedupe.ErrOtherLedger, dedupe.ErrWrongSetting,
+		dedupe.ErrSharedSequence, dedupe.ErrNotABatch, dedupe.ErrOtherConsumer, dedupe.ErrOtherLedger,
 	} {
 		if errors.Is(r.Err, stays) {
 			return r.Err
@@ -219,7 +220,7 @@ func faultOf(r dedupe.Result, s source) error {
 	switch {
 	case s.queue:
 		return nil
-	case s.logs:
+	case s.logs, errors.Is(r.Err, dedupe.ErrWrongSetting):
 		return r.Err
 	case r.Done == 0 && len(s.batch.Records) > 1:
 		return fmt.Errorf("%w: %w", ErrNoProgress, r.Err)

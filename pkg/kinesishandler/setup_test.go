@@ -131,16 +131,22 @@ type memory struct {
 	err   error
 	fails string // the data of the one record that fails
 
+	refuses  string      // the sink refuses records that have this text; "": none
 	arrivals []time.Time // of dead letters
 }
 
 func (m *memory) Check(context.Context, dedupe.Output) error { return nil }
 
-// Send delivers all records except those that fail.
+// Send delivers all records except those that fail, or that it refuses.
 func (m *memory) Send(_ context.Context, outputs []dedupe.Output) (sent dedupe.Sent, err error) {
 	sent.Delivered = make([]bool, len(outputs))
+	sent.Refused = make([]*dedupe.PoisonError, len(outputs))
 	for i, o := range outputs {
 		m.addKey(o.PartitionKey)
+		if m.refuses != "" && strings.Contains(string(o.Data), m.refuses) {
+			sent.Refused[i] = &dedupe.PoisonError{Reason: "refused"}
+			continue
+		}
 		failed := m.add(o.Data)
 		sent.Delivered[i] = failed == nil
 		err = cmp.Or(err, failed)

@@ -143,6 +143,27 @@ func TestFIFOQueue(t *testing.T) {
 	b.deadLetters.holds(t, "poison")
 }
 
+// TestQueueOfRefusedMessages: if the sink refuses nearly all of the first messages for one reason, the answer lists
+// these, and the log has the error. Messages that the sink has taken do not come again.
+func TestQueueOfRefusedMessages(t *testing.T) {
+	t.Parallel()
+	for _, queue := range []string{queueARN, queueARN + ".fifo"} {
+		b := newBench(t, "ONCEBOX_POISON_LIMIT=50% of 2")
+		b.sink.refuses = "no"
+		m := func(id, body string) map[string]any { return message(id, queue, "", body) }
+		one, two, three := m("m1", `{"id":"a"}`), m("m2", `{"id":"no b"}`), m("m3", `{"id":"no c"}`)
+		equal(t, "failed", b.failed(t, rawRecords(t, one, two, three)), "m2 m3")
+		line := b.line(t)
+		equal(t, "level", line["level"], "ERROR")
+		if text := fmt.Sprint(line["error"]); !strings.HasPrefix(text, dedupe.ErrWrongSetting.Error()) {
+			t.Errorf("%s: the log has the error %s", queue, text)
+		}
+		equal(t, "failed", b.failed(t, rawRecords(t, two, three)), "m2 m3")
+		b.sink.holds(t, `{"id":"a"}`)
+		b.deadLetters.holds(t)
+	}
+}
+
 // TestMessageTwiceInABatch: the second of two equal messages is done with the first. An answer names each message once,
 // and none that is done.
 func TestMessageTwiceInABatch(t *testing.T) {

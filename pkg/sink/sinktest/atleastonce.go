@@ -169,8 +169,11 @@ func endedContext(c *sinkCase) {
 	outputs := c.outputs(3)
 	ctx, cancel := context.WithCancel(c.Context())
 	cancel()
-	delivered, _ := c.send(ctx, outputs)
+	delivered, err := c.send(ctx, outputs)
 	c.wantIn(outputs, delivered)
+	if poison, ok := errors.AsType[*dedupe.PoisonError](err); ok {
+		c.Errorf("the error wraps a *dedupe.PoisonError, as if it refused a record: %s", poison.Reason)
+	}
 }
 
 func severalSends(c *sinkCase) {

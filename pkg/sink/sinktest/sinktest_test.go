@@ -261,6 +261,10 @@ func TestMutantsAtLeastOnce(t *testing.T) {
 			poison := &dedupe.PoisonError{Reason: "the time is over"} // what is not now is taken for never
 			return dedupe.Sent{Refused: slices.Repeat([]*dedupe.PoisonError{poison}, len(outputs))}, nil
 		}},
+		{"context-that-has-ended", func(ctx context.Context, inner dedupe.Sink, outputs []dedupe.Output) (dedupe.Sent, error) {
+			sent, err := inner.Send(ctx, outputs)
+			return sent, errors.Join(err, ctx.Err(), &dedupe.PoisonError{Reason: "the time is over"})
+		}},
 		{"refused-alone", func(ctx context.Context, inner dedupe.Sink, outputs []dedupe.Output) (dedupe.Sent, error) {
 			sent, err := inner.Send(ctx, outputs)
 			if i := slices.IndexFunc(sent.Refused, func(r *dedupe.PoisonError) bool { return r != nil }); i >= 0 {
