@@ -181,7 +181,10 @@ func TestPlainRecords(t *testing.T) {
 		streamFacts("DestinationStream"), deadLetterFacts, mappingFacts,
 		functionFacts("dedupe-function", p.parameters["Architecture"], "1024 MiB, 60 s", codeFact(t, dedupe), 30),
 		dedupeEnvironment,
-		facts{"dedupe-function ONCEBOX_WINDOW": "48h", "dedupe-function ONCEBOX_IDS": "first-keeps"},
+		facts{
+			"dedupe-function ONCEBOX_WINDOW": "48h", "dedupe-function ONCEBOX_IDS": "first-keeps",
+			"dedupe-function ONCEBOX_NATURAL": "on", "dedupe-function ONCEBOX_SYNTHETIC": "on",
+		},
 		logLevels("dedupe-function"), horizonFilter,
 		recordAlarms(""), facts{"alarm throttled-keys DedupeTable": throttledKeys("DedupeTable", "")},
 	))

@@ -119,12 +119,7 @@ var dedupeEnvironment = facts{
 	"dedupe-function ONCEBOX_SINK":         "kinesis:DestinationStream",
 	"dedupe-function ONCEBOX_DEAD_LETTERS": "s3://DeadLetterBucket/poison/SourceStream?notify=https://sqs.us-east-1.amazonaws.com/123456789012/NotifyQueueUrl",
 	"dedupe-function ONCEBOX_HORIZON":      "336h0m0s",
-	"dedupe-function ONCEBOX_NATURAL":      "on",
-	"dedupe-function ONCEBOX_SYNTHETIC":    "on",
-	"dedupe-function ONCEBOX_ACKS":         "on",
 	"dedupe-function ONCEBOX_METRICS":      "on",
-
-	"dedupe-function ONCEBOX_SOURCE_AGGREGATION": "on",
 }
 
 func apiFacts(authorization string, logDays int) facts {
