@@ -30,7 +30,7 @@ type ClaimAPIProps struct {
 
 	// JWTIssuer and JWTAudience are required with AuthJWT, and refused without it: the https URL of the issuer of the
 	// tokens, and the audiences that are accepted. With JWTScopes a token must have at least one of the scopes, in its
-	// claim scope or scp. API Gateway tests the scopes on all routes, except those of the claim page.
+	// claim scope or scp. API Gateway tests the scopes on all routes but the claim page.
 	JWTIssuer              string
 	JWTAudience, JWTScopes []string
 

@@ -17,7 +17,7 @@ import (
 )
 
 // A Sink is a resource of the app that is the destination of a [RecordDedupe]. The zero value is an on-demand stream that
-// the construct makes. It keeps records as long as the source does. The options are those of addresses
+// the construct makes. It keeps records as long as the source does. The options are the ones of an address
 // (docs/configuration.md, "Addresses of sinks"), each as in "compression=zstd", without escapes.
 type Sink struct {
 	address string // with the options; of a resource of the app, only the scheme and the options

@@ -65,7 +65,7 @@ func (s *shell) command(ctx context.Context, stdin io.Reader, args ...string) *e
 	return c
 }
 
-// environ is the environment of the commands: that of the tests without the settings of oncebox and AWS, and s.env.
+// environ returns the environment of the commands: the one of the tests without settings of oncebox and AWS, and s.env.
 func (s *shell) environ() (environ []string) {
 	for _, v := range os.Environ() {
 		if !strings.HasPrefix(v, "ONCEBOX_") && !strings.HasPrefix(v, "AWS_") {

@@ -23,7 +23,7 @@ const secretLife = time.Minute
 //	secret-arn   the ARN of a secret of AWS Secrets Manager with the secret of the provider
 //	secret-file  a file with it, in the place of secret-arn
 //	hosts        the host names of the pages whose solutions are accepted, with commas between
-//	url          the address of the siteverify call, if it is not that of the provider
+//	url          the address of the siteverify call, if it is not the default of the provider
 func (p parser) challenge() *Challenge {
 	if p.s.Challenge == "" {
 		return nil
