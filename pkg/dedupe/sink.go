@@ -27,7 +27,7 @@ type Sink interface {
 	// process.
 	//
 	// If what the sink says about a record may depend on an earlier one, Send must stop at the first record that is
-	// neither. Otherwise it could refuse a change of something that is not there yet. Records behind a refused one are
+	// neither. Otherwise it could refuse a change of an item that does not exist yet. Records behind a refused one are
 	// delivered, also if so many are refused that the batch fails with ErrWrongSetting.
 	Send(ctx context.Context, outputs []Output) (Sent, error)
 }
