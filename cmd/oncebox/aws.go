@@ -65,7 +65,7 @@ func checkCredentials(ctx context.Context, credentials aws.CredentialsProvider, 
 	if local {
 		hint = "A local engine takes any: AWS_ACCESS_KEY_ID=local AWS_SECRET_ACCESS_KEY=local."
 	}
-	return &hintError{&plainError{"there are no AWS credentials, or they cannot be read", errNoCredentials, err}, hint}
+	return WithHint(Plain("there are no AWS credentials, or they cannot be read", errNoCredentials, err), hint)
 }
 
 // explainAWS puts an error of the SDK into plain words. It returns other errors unchanged.
@@ -78,23 +78,23 @@ func (g globals) explainAWS(ctx context.Context, err error) error {
 		return err
 	case errors.As(err, &profile):
 		text := fmt.Sprintf("AWS_PROFILE: there is no profile %q", profile.Profile)
-		return &hintError{&plainError{text, awsconfig.ErrSettings, err}, "`aws configure list-profiles` lists them."}
+		return WithHint(Plain(text, awsconfig.ErrSettings, err), "`aws configure list-profiles` lists them.")
 	case !errors.As(err, &operation):
 		return err
 	}
 	why := g.explainOperation(ctx, operation)
 	var cut *cutError
-	plain := error(&plainError{why.text, why.kind, err})
+	plain := error(Plain(why.text, why.kind, err))
 	switch {
 	case errors.As(err, &cut):
-		plain = &cutError{cut.done, plain}
+		plain = Stopped(cut.done, plain)
 	case errors.Is(err, offline.ErrStopped), operation.Service() == s3.ServiceID: // its text says more
-		plain = &plainError{strings.Replace(err.Error(), operation.Error(), why.text, 1), why.kind, err}
+		plain = Plain(strings.Replace(err.Error(), operation.Error(), why.text, 1), why.kind, err)
 	}
 	if why.hint == "" {
 		return plain
 	}
-	return &hintError{plain, why.hint}
+	return WithHint(plain, why.hint)
 }
 
 // explanation is the reason why a request failed.

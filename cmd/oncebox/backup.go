@@ -47,10 +47,10 @@ func (c backupCommand) Run(ctx context.Context, a *app) error {
 	case err != nil:
 		return err
 	case !ok:
-		return &usageError{
+		return BadUsage(
 			fmt.Errorf("backup copies SQLite files, and --store is %s", a.Store),
 			"Use point-in-time recovery, which restores both tables to one moment.",
-		}
+		)
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		return a.missingStore(err)
@@ -58,9 +58,9 @@ func (c backupCommand) Run(ctx context.Context, a *app) error {
 	size, err := sqlite.Backup(ctx, path, c.File, engine.ErrTryAgain)
 	switch {
 	case errors.Is(err, sqlite.ErrExists):
-		return &usageError{err, "Choose another file."}
+		return BadUsage(err, "Choose another file.")
 	case errors.Is(err, sqlite.ErrBackupRuns):
-		return &usageError{err, "Wait until it has ended, or choose another file."}
+		return BadUsage(err, "Wait until it has ended, or choose another file.")
 	case err != nil:
 		return err
 	}

@@ -133,5 +133,5 @@ func unblockHint(err error, campaign, claimant string) error {
 	if !errors.Is(err, itembank.ErrNotEligible) {
 		return err
 	}
-	return &hintError{err, fmt.Sprintf("`oncebox claim unblock %s %q` lets the claimant claim again.", campaign, claimant)}
+	return WithHint(err, fmt.Sprintf("`oncebox claim unblock %s %q` lets the claimant claim again.", campaign, claimant))
 }

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"text/tabwriter"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -66,7 +64,7 @@ Examples:
 func (c campaignCreate) Run(ctx context.Context, a *app) error {
 	if c.Shards == 0 || c.PageSize == 0 || c.PerClaimant == 0 || c.MaxItems != nil && *c.MaxItems == 0 {
 		// The library reads 0 as "not set".
-		return &usageError{errors.New("--shards, --page-size, --per-claimant and --max-items must be at least 1"), ""}
+		return BadUsage(errors.New("--shards, --page-size, --per-claimant and --max-items must be at least 1"), "")
 	}
 	return a.withBank(ctx, c.Name, func(b *itembank.Operator) error { return c.create(ctx, a, b) })
 }
@@ -119,7 +117,7 @@ func (c campaignCreate) flagError(err error) error {
 	default:
 		name = invalid.Field
 	}
-	return &usageError{fmt.Errorf("%s: %s", name, invalid.Detail), ""}
+	return BadUsage(fmt.Errorf("%s: %s", name, invalid.Detail), "")
 }
 
 type campaignShow struct {
@@ -197,7 +195,7 @@ func (c campaignOpen) Run(ctx context.Context, a *app) error {
 		err := do(b, ctx, name)
 		if errors.Is(err, itembank.ErrNotReconciled) {
 			hint := fmt.Sprintf("`oncebox reconcile %s` shows them. `oncebox campaign close %s` closes it without that condition.", name, name)
-			err = &hintError{fmt.Errorf("%s: %w", name, err), hint}
+			err = WithHint(fmt.Errorf("%s: %w", name, err), hint)
 		}
 		return changedHint(name, markHint(err))
 	})
@@ -214,7 +212,7 @@ func markHint(err error) error {
 	if errors.Is(err, itembank.ErrMoved) {
 		hint = "Use the new store. If no other store has the campaign: `oncebox campaign close %[1]s --newer-claims-are-lost`."
 	}
-	return &hintError{err, fmt.Sprintf(hint, marked.Campaign)}
+	return WithHint(err, fmt.Sprintf(hint, marked.Campaign))
 }
 
 // givingUp prints what a change gives up, and then makes it.
@@ -357,15 +355,6 @@ func describeList(list []campaignJSON) string {
 	})
 }
 
-// table lines up columns.
-func table(fill func(row func(...string))) string {
-	var text strings.Builder
-	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fill(func(cells ...string) { fmt.Fprintln(w, strings.Join(cells, "\t")) })
-	_ = w.Flush() // a strings.Builder never fails
-	return strings.TrimSuffix(text.String(), "\n")
-}
-
 func yesOr(yes bool, no string) string {
 	if yes {
 		return "yes"
@@ -373,24 +362,60 @@ func yesOr(yes bool, no string) string {
 	return no
 }
 
-func timeOr(t time.Time, zero string) string {
-	if t.IsZero() {
-		return zero
-	}
-	return t.Format(time.RFC3339)
+// campaignJSON is a campaign in results. Times are RFC 3339, lives are Go durations. An absent opens_at means at
+// once, an absent closes_at or life means forever.
+type campaignJSON struct {
+	Name     string         `json:"name"`
+	State    itembank.State `json:"state,omitempty"`
+	Mode     string         `json:"mode"`           // by-times, open or closed: what decides the state
+	Mark     string         `json:"mark,omitempty"` // moved, restored, or both; absent: none
+	OpensAt  *time.Time     `json:"opens_at,omitempty"`
+	ClosesAt *time.Time     `json:"closes_at,omitempty"`
+	Scope    string         `json:"scope"`
+
+	ClaimantAs  itembank.ClaimantAs `json:"claimant_as"`
+	PerClaimant int                 `json:"per_claimant"`
+	Choice      bool                `json:"choice"`
+	MaxItems    int                 `json:"max_items"`
+	Publish     bool                `json:"publish_items"`
+	Columns     bool                `json:"columns"`
+
+	Shards    int            `json:"shards"`
+	PageSize  int            `json:"page_size"`
+	ItemLife  string         `json:"item_life,omitempty"`
+	ClaimLife string         `json:"claim_life,omitempty"`
+	Hold      string         `json:"hold,omitempty"` // absent: claims are not confirmed
+	OnEnd     itembank.OnEnd `json:"on_end"`
+	CreatedAt time.Time      `json:"created_at"`
 }
 
-// lifeOr writes a life without units that are zero: 24h, not 24h0m0s. For 0 it returns zero.
-func lifeOr(d time.Duration, zero string) string {
-	if d == 0 {
-		return zero
+func toCampaignJSON(c itembank.Campaign, state itembank.State) campaignJSON {
+	return campaignJSON{
+		Name: c.Name, State: state, Mode: modeOf(c), Mark: markOf(c), OpensAt: optional(c.OpensAt), ClosesAt: optional(c.ClosesAt),
+		Scope: c.Scope, ClaimantAs: c.ClaimantAs, PerClaimant: c.PerClaimant, Choice: c.Choice, MaxItems: c.MaxItems,
+		Publish: c.Publish, Columns: c.Columns, Shards: c.Shards, PageSize: c.PageSize,
+		ItemLife: lifeOr(c.ItemLife, ""), ClaimLife: lifeOr(c.ClaimLife, ""), Hold: lifeOr(c.Hold, ""), OnEnd: c.OnEnd,
+		CreatedAt: c.CreatedAt,
 	}
-	text := d.String()
-	if cut, ok := strings.CutSuffix(text, "m0s"); ok {
-		text = cut + "m"
+}
+
+// modeOf returns what decides whether a campaign is open: its times, or an operator.
+func modeOf(c itembank.Campaign) string {
+	if c.UntilReconciled {
+		return "closed-until-reconciled"
 	}
-	if cut, ok := strings.CutSuffix(text, "h0m"); ok {
-		text = cut + "h"
+	return cmp.Or(string(c.Override), "by-times")
+}
+
+// markOf returns the marks of a campaign; "": it has none.
+func markOf(c itembank.Campaign) string {
+	switch {
+	case c.Moved && c.Restored:
+		return "moved, restored"
+	case c.Moved:
+		return "moved"
+	case c.Restored:
+		return "restored"
 	}
-	return text
+	return ""
 }

@@ -113,22 +113,6 @@ func describeFixed() string {
 	})
 }
 
-// openTime is the value of --opens: a time, or now, which is the zero time.
-type openTime time.Time
-
-func parseOpenTime(text string) (openTime, error) {
-	t, err := timeOrWord(text, "now")
-	return openTime(t), err
-}
-
-// endTime is the value of --closes: a time, or never, which is the zero time.
-type endTime time.Time
-
-func parseEndTime(text string) (endTime, error) {
-	t, err := timeOrWord(text, "never")
-	return endTime(t), err
-}
-
 func timeOrWord(text, word string) (time.Time, error) {
 	if text == word {
 		return time.Time{}, nil
@@ -151,14 +135,14 @@ func (c campaignSet) Run(ctx context.Context, a *app) error {
 func (c campaignSet) check() error {
 	for _, fixed := range fixedSettings {
 		if fixed.given(c) {
-			return &usageError{
+			return BadUsage(
 				fmt.Errorf("%s is fixed when a campaign is created: %s; nothing was changed", fixed.flag, fixed.why),
 				fmt.Sprintf("If nothing was loaded yet: `oncebox campaign delete %s`, and create it again. Else create another campaign.", c.Name),
-			}
+			)
 		}
 	}
 	if c.Opens == nil && c.Closes == nil && c.PageSize == nil && !c.ByTimes {
-		return &usageError{errors.New("there is nothing to change"), "Name a setting: --opens, --closes, --page-size or --by-times."}
+		return BadUsage(errors.New("there is nothing to change"), "Name a setting: --opens, --closes, --page-size or --by-times.")
 	}
 	return nil
 }
@@ -170,7 +154,7 @@ func (c campaignSet) set(ctx context.Context, a *app, b *itembank.Operator) erro
 	invalid, ok := errors.AsType[*itembank.InvalidError](err)
 	switch {
 	case ok && invalid.Field != "campaign":
-		return &usageError{fmt.Errorf("--%s: %s", invalid.Field, invalid.Detail), "Nothing was changed."}
+		return BadUsage(fmt.Errorf("--%s: %s", invalid.Field, invalid.Detail), "Nothing was changed.")
 	case err != nil:
 		return changedHint(c.Name, err)
 	}
@@ -189,7 +173,7 @@ func changedHint(name string, err error) error {
 	}
 	hint := fmt.Sprintf("They may have closed it or changed its settings. `oncebox campaign show %s` shows both. "+
 		"If your command is still right, repeat it.", name)
-	return &hintError{fmt.Errorf("%s: %w", name, err), hint}
+	return WithHint(fmt.Errorf("%s: %w", name, err), hint)
 }
 
 type campaignDelete struct {
@@ -216,7 +200,7 @@ func (c campaignDelete) Run(ctx context.Context, a *app) error {
 		err := b.DeleteCampaign(ctx, c.Name)
 		if errors.Is(err, itembank.ErrLoaded) {
 			hint := fmt.Sprintf("Retire it: `oncebox campaign close %s`, let its claims end or keep them, then `oncebox withdraw %s --all --yes`.", c.Name, c.Name)
-			return &hintError{fmt.Errorf("%s: %w; nothing was changed", c.Name, err), hint}
+			return WithHint(fmt.Errorf("%s: %w; nothing was changed", c.Name, err), hint)
 		}
 		if err != nil {
 			return changedHint(c.Name, err)

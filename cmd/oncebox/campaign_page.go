@@ -99,7 +99,7 @@ func (c campaignPage) change(p claimpage.Page) (claimpage.Page, error) {
 	}
 	p.Languages = withTexts(p.Languages, c.Language, texts)
 	if err := p.Validate(); err != nil {
-		return p, &usageError{fmt.Errorf("--%w; nothing was changed", err), ""}
+		return p, BadUsage(fmt.Errorf("--%w; nothing was changed", err), "")
 	}
 	return p, nil
 }
@@ -147,10 +147,10 @@ func readTexts(path string) (texts claimpage.Texts, err error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(content, &texts); err != nil || texts == nil {
-		return nil, &usageError{
+		return nil, BadUsage(
 			fmt.Errorf("%s: is not a JSON object of texts", path),
 			fmt.Sprintf(`Write {"button": "Get it"}. The names are %s.`, strings.Join(claimpage.TextNames(), ", ")),
-		}
+		)
 	}
 	return texts, nil
 }
@@ -162,7 +162,7 @@ func readIfNamed(path string, limit int) ([]byte, error) {
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, &usageError{fileError(path, err), ""}
+		return nil, BadUsage(fileError(path, err), "")
 	}
 	defer func() { _ = file.Close() }()
 	content, err := io.ReadAll(io.LimitReader(file, int64(limit)+1))
@@ -170,7 +170,7 @@ func readIfNamed(path string, limit int) ([]byte, error) {
 	case err != nil:
 		return nil, fileError(path, err)
 	case len(content) > limit:
-		return nil, &usageError{errors.New(path + ": is too large"), fmt.Sprintf("At most %d bytes are allowed.", limit)}
+		return nil, BadUsage(errors.New(path+": is too large"), fmt.Sprintf("At most %d bytes are allowed.", limit))
 	}
 	return content, nil
 }

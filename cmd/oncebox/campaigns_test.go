@@ -137,7 +137,7 @@ func (w *fixture) create(name string, s itembank.Settings) {
 // app runs commands without a terminal.
 func (w *fixture) app() *app {
 	w.out.Reset()
-	return &app{globals: globals{Output: "text"}, stdin: strings.NewReader(""), stdout: &w.out, stderr: io.Discard}
+	return &app{globals: globals{Output: "text"}, Process: Process{Stdin: strings.NewReader(""), Stdout: &w.out, Stderr: io.Discard}}
 }
 
 // do runs a command. A refusal is a valid answer.

@@ -62,7 +62,7 @@ func (c claimMake) claim(ctx context.Context, a *app, b *itembank.Operator) erro
 		return soldOutOrEmpty(ctx, b, c.Campaign, err)
 	case errors.Is(err, itembank.ErrNotOpen), errors.Is(err, itembank.ErrClosed):
 		hint := fmt.Sprintf("`oncebox campaign show %s` shows its times.", c.Campaign)
-		return &hintError{fmt.Errorf("%s: %w", c.Campaign, err), hint}
+		return WithHint(fmt.Errorf("%s: %w", c.Campaign, err), hint)
 	case err != nil:
 		return unblockHint(err, c.Campaign, c.Claimant)
 	}
@@ -115,20 +115,17 @@ func (c claimShow) noClaim(err error) error {
 	case errors.As(err, &elsewhere):
 		hint := fmt.Sprintf("`oncebox claim show %s %q` shows that claim.", elsewhere.Campaign, c.Claimant)
 		text := fmt.Sprintf("%s holds no item of %s, but one of %s, which shares the scope", c.Claimant, c.Campaign, elsewhere.Campaign)
-		return &hintError{&plainError{text: text, err: err}, hint}
+		return WithHint(Plain(text, nil, err), hint)
 	}
 	return unblockHint(err, c.Campaign, c.Claimant)
 }
-
-// errEmpty says that no items were ever loaded into the campaign.
-var errEmpty = errors.New("the campaign is empty: no items were loaded")
 
 // soldOutOrEmpty returns the reason why there is no item.
 func soldOutOrEmpty(ctx context.Context, b *itembank.Operator, campaign string, soldOut error) error {
 	_, state, err := b.State(ctx, campaign)
 	if err == nil && state == itembank.Empty {
 		hint := fmt.Sprintf("`oncebox load %s FILE` loads items.", campaign)
-		return &hintError{fmt.Errorf("%s: %w", campaign, errEmpty), hint}
+		return WithHint(fmt.Errorf("%s: %w", campaign, errEmpty), hint)
 	}
 	return fmt.Errorf("%s: %w", campaign, soldOut)
 }

@@ -37,7 +37,7 @@ Examples:
 
 func (c claimsList) Run(ctx context.Context, a *app) error {
 	if c.Limit < 1 {
-		return &usageError{fmt.Errorf("--limit %d: must be at least 1", c.Limit), ""}
+		return BadUsage(fmt.Errorf("--limit %d: must be at least 1", c.Limit), "")
 	}
 	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.list(ctx, a, b) }, c.option())
 }

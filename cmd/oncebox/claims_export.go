@@ -75,7 +75,7 @@ func (c claimsExport) export(ctx context.Context, a *app, b *itembank.Operator) 
 		Store: a.storeName(), Format: c.Format,
 	}
 	if c.Out == "" {
-		out := bufio.NewWriter(a.stdout)
+		out := bufio.NewWriter(a.Stdout)
 		return c.write(ctx, a, b, out, &begin, out.Flush)
 	}
 	file, err := openExport(c.Out, begin)
@@ -89,7 +89,7 @@ func (c claimsExport) export(ctx context.Context, a *app, b *itembank.Operator) 
 	}
 	if err := c.write(ctx, a, b, file, &file.position, file.save); err != nil {
 		if file.position.Next != "" {
-			return &cutError{"after " + quantity(file.position.Claims, "claim"), err}
+			return Stopped("after "+quantity(file.position.Claims, "claim"), err)
 		}
 		return err
 	}
@@ -222,13 +222,13 @@ func openExport(path string, export exportPosition) (*exportFile, error) {
 	lock, err := filelock.Take(path)
 	switch {
 	case errors.Is(err, filelock.ErrLocked):
-		return nil, &usageError{
+		return nil, BadUsage(
 			fmt.Errorf("--out %s: another process is writing to it", path), "Wait until it has ended, or choose another file.",
-		}
+		)
 	case errors.Is(err, filelock.ErrNotALock):
 		return nil, otherFile(filelock.Name(path))
 	case err != nil:
-		return nil, &usageError{fileError(filelock.Name(path), err), ""}
+		return nil, BadUsage(fileError(filelock.Name(path), err), "")
 	}
 	f := &exportFile{path: path, lock: lock, position: export}
 	if err := f.open(); err != nil {
@@ -242,16 +242,16 @@ func openExport(path string, export exportPosition) (*exportFile, error) {
 func (f *exportFile) open() error {
 	if _, err := os.Stat(f.path); !errors.Is(err, fs.ErrNotExist) {
 		if err != nil {
-			return &usageError{fileError(f.path, err), ""}
+			return BadUsage(fileError(f.path, err), "")
 		}
-		return &usageError{fmt.Errorf("--out %s: the file exists", f.path), "Choose another file or delete it."}
+		return BadUsage(fmt.Errorf("--out %s: the file exists", f.path), "Choose another file or delete it.")
 	}
 	saved, err := os.ReadFile(resumeOf(f.path))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		err = f.begin()
 	case err != nil:
-		err = &usageError{fileError(resumeOf(f.path), err), ""}
+		err = BadUsage(fileError(resumeOf(f.path), err), "")
 	default:
 		err = f.resume(saved, f.position)
 	}
@@ -259,7 +259,7 @@ func (f *exportFile) open() error {
 		return err
 	}
 	if f.part, err = os.OpenFile(partOf(f.path), os.O_WRONLY|os.O_CREATE, 0o600); err != nil {
-		return &usageError{fileError(partOf(f.path), err), ""}
+		return BadUsage(fileError(partOf(f.path), err), "")
 	}
 	f.written = f.position.Bytes
 	if err := f.part.Truncate(f.written); err != nil {
@@ -276,35 +276,35 @@ func (f *exportFile) begin() error {
 	case err == nil:
 		return otherFile(partOf(f.path))
 	case !errors.Is(err, fs.ErrNotExist):
-		return &usageError{fileError(partOf(f.path), err), ""}
+		return BadUsage(fileError(partOf(f.path), err), "")
 	}
 	if err := f.savePosition(); err != nil {
-		return &usageError{fileError(resumeOf(f.path), err), ""}
+		return BadUsage(fileError(resumeOf(f.path), err), "")
 	}
 	return nil
 }
 
 // otherFile returns the error for a file whose name the export needs.
 func otherFile(path string) error {
-	return &usageError{
+	return BadUsage(
 		fmt.Errorf("the export needs %s for itself, but that file is not of an export that can go on", path),
 		"Choose another file for --out, or delete that one.",
-	}
+	)
 }
 
 // resume reads a saved position, which must be of the same export.
 func (f *exportFile) resume(saved []byte, export exportPosition) error {
 	again := fmt.Sprintf("Delete %s and %s to begin anew.", resumeOf(f.path), partOf(f.path))
 	if err := json.Unmarshal(saved, &f.position); err != nil {
-		return &usageError{fmt.Errorf("%s is damaged", resumeOf(f.path)), again}
+		return BadUsage(fmt.Errorf("%s is damaged", resumeOf(f.path)), again)
 	}
 	if p := f.position; !p.sameExport(export) {
 		const form = "%s is of another export: of %s, created %s, of %s, as %s"
-		return &usageError{fmt.Errorf(form, resumeOf(f.path), p.Campaign, p.CreatedAt, p.Store, p.Format), again}
+		return BadUsage(fmt.Errorf(form, resumeOf(f.path), p.Campaign, p.CreatedAt, p.Store, p.Format), again)
 	}
 	info, err := os.Stat(partOf(f.path))
 	if begun := f.position.Bytes > 0; begun && (err != nil || info.Size() < f.position.Bytes) {
-		return &usageError{fmt.Errorf("%s is gone or shorter than %s says", partOf(f.path), resumeOf(f.path)), again}
+		return BadUsage(fmt.Errorf("%s is gone or shorter than %s says", partOf(f.path), resumeOf(f.path)), again)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"embed"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,23 +45,23 @@ var completedShells = []completedShell{
 func (c completionCommand) Run(a *app, kctx *kong.Context) error {
 	name := c.Shell
 	if name == "" {
-		name = filepath.Base(os.Getenv("SHELL"))
+		name = filepath.Base(a.Getenv("SHELL"))
 	}
 	i := slices.IndexFunc(completedShells, func(s completedShell) bool { return s.name == name })
 	if i < 0 {
-		err := fmt.Errorf("the variable SHELL is %q, which is not bash, zsh or fish", os.Getenv("SHELL"))
-		return &usageError{err, "Name a shell, as in: oncebox completion bash."}
+		err := fmt.Errorf("the variable SHELL is %q, which is not bash, zsh or fish", a.Getenv("SHELL"))
+		return BadUsage(err, "Name a shell, as in: oncebox completion bash.")
 	}
 	shell := completedShells[i]
 	if c.Code {
 		script := template.Must(template.New(shell.template).
 			Funcs(template.FuncMap{"join": strings.Join, "fish": inFish}).ParseFS(completionFiles, shell.template))
-		return script.Execute(a.stdout, map[string]any{
+		return script.Execute(a.Stdout, map[string]any{
 			"Shell": name, "Program": completed{kctx.Model.Node}, "Commands": allCompleted(kctx.Model.Node),
 		})
 	}
 	const text = "This command turns on completion in %s:\n\n    %s\n\nTo keep it, add the command to %s.\n"
-	_, err := fmt.Fprintf(a.stdout, text, name, shell.command, shell.file)
+	_, err := fmt.Fprintf(a.Stdout, text, name, shell.command, shell.file)
 	return err
 }
 

@@ -119,7 +119,7 @@ func TestCompletedLines(t *testing.T) {
 // TestCompletedGrammar: bash completes every command, flag and value of the grammar.
 func TestCompletedGrammar(t *testing.T) {
 	c := newCompleter(t, "bash")
-	for path, command := range commands(newTestParser(t)) {
+	for path, command := range commands(newTestProgram(t)) {
 		var want []string
 		for _, flags := range command.AllFlags(true) {
 			for _, flag := range flags {

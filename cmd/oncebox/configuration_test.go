@@ -46,15 +46,15 @@ func TestConfigurationPage(t *testing.T) {
 // commandReference is a section for the global flags and one for each command.
 func commandReference(t *testing.T) string {
 	t.Helper()
-	p := newTestParser(t)
+	p := newTestProgram(t)
 	var out strings.Builder
 	out.WriteString("\n### Global flags\n\n")
-	p.writeTable(&out, nil, p.Model.Flags)
+	writeTable(p, &out, nil, p.Model.Flags)
 	for _, command := range p.Model.Leaves(true) {
 		fmt.Fprintf(&out, "\n### oncebox %s\n\n%s\n\n```text\n%s\n```\n", command.Path(), command.Help, usage(command))
 		if len(command.Positional)+len(command.Flags) > 0 {
 			out.WriteString("\n")
-			p.writeTable(&out, command.Positional, command.Flags)
+			writeTable(p, &out, command.Positional, command.Flags)
 		}
 	}
 	return out.String()
@@ -69,7 +69,7 @@ func usage(command *kong.Node) string {
 	return text
 }
 
-func (p *parser) writeTable(out *strings.Builder, arguments []*kong.Positional, flags []*kong.Flag) {
+func writeTable(p *program, out *strings.Builder, arguments []*kong.Positional, flags []*kong.Flag) {
 	out.WriteString("| | variable | default | |\n|---|---|---|---|\n")
 	for _, a := range arguments {
 		fmt.Fprintf(out, "| `%s` | | | %s |\n", a.Summary(), escapeCell(a.Help))
@@ -78,15 +78,15 @@ func (p *parser) writeTable(out *strings.Builder, arguments []*kong.Positional, 
 		if f.Hidden {
 			continue
 		}
-		name, variable := "`--"+f.Name, ""
+		name, variable := "`--"+f.Name, p.Variable(f)
 		if f.Negated || f.Tag.Negatable != "" {
 			name = "`--[no-]" + f.Name
 		}
 		if !f.IsBool() {
 			name += " " + f.FormatPlaceHolder()
 		}
-		if p.variables[variableOf(f)] == f {
-			variable = "`" + variableOf(f) + "`"
+		if variable != "" {
+			variable = "`" + variable + "`"
 		}
 		help := strings.TrimSuffix(strings.TrimSpace(f.Help), " Default: "+f.Default+".")
 		fmt.Fprintln(out, strings.Join(strings.Fields(fmt.Sprintf("| %s` | %s | %s | %s |", escapeCell(name), variable, defaultOf(f), escapeCell(help))), " "))

@@ -33,7 +33,7 @@ Examples:
 
 func (c confirmCommand) Run(ctx context.Context, a *app) error {
 	if c.ClaimID != nil && *c.ClaimID == "" {
-		return &usageError{errors.New("--claim-id is empty; nothing was changed"), ""}
+		return BadUsage(errors.New("--claim-id is empty; nothing was changed"), "")
 	}
 	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.confirm(ctx, a, b) })
 }
@@ -44,10 +44,10 @@ func (c confirmCommand) confirm(ctx context.Context, a *app, b *itembank.Operato
 	case err != nil:
 		return err
 	case campaign.Hold == 0:
-		return &usageError{
+		return BadUsage(
 			fmt.Errorf("campaign %q has no holds, so there is nothing to confirm", c.Campaign),
 			"Holds need a campaign that was created with --hold.",
-		}
+		)
 	}
 	id, err := c.idOfClaim(ctx, b)
 	var claim itembank.Claim

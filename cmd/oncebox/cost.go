@@ -56,7 +56,7 @@ func (c costCommand) Run(a *app) error {
 		stack.Records = c.load()
 	}
 	if err := stack.Check(); err != nil {
-		return &usageError{err, ""}
+		return BadUsage(err, "")
 	}
 	out := costs{Stack: stack.Month()}
 	text := billTable(out.Stack)

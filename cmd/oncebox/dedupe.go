@@ -157,7 +157,7 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	} else if err := out.addTo(ctx, job, files); err != nil {
 		return err
 	}
-	inputs, remove, err := files.inputs(ctx, from, a.stdin, job.Forgets && c.IDs != offline.RenameAll)
+	inputs, remove, err := files.inputs(ctx, from, a.Stdin, job.Forgets && c.IDs != offline.RenameAll)
 	defer remove()
 	if err != nil {
 		return err
@@ -196,7 +196,7 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 		undo()
 		return c.explainFirstLines(err)
 	}
-	if err := c.writeReport(report); err != nil {
+	if err := c.writeReport(report, a.currentVersion()); err != nil {
 		return err
 	}
 	if a.Output != outputJSON {
@@ -222,10 +222,10 @@ func (c *dedupeCommand) setDefaults(out output) {
 }
 
 func (c *dedupeCommand) excludesIDs(flag string) error {
-	return &usageError{
+	return BadUsage(
 		fmt.Errorf("--ids %s and %s exclude each other: one gives new ids, the other keeps the old ones", c.IDs, flag),
 		"Leave out one of the two.",
-	}
+	)
 }
 
 // job checks the options and makes a job from them, without inputs and ledger.
@@ -237,15 +237,15 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	case c.IDs != offline.FirstKeeps && !bool(c.Natural):
 		return nil, c.excludesIDs("--no-natural")
 	case c.BatchSize < 1 || c.BatchSize > mostLines:
-		return nil, &usageError{fmt.Errorf("--batch-size %d: must be from 1 to %d", c.BatchSize, mostLines), ""}
+		return nil, BadUsage(fmt.Errorf("--batch-size %d: must be from 1 to %d", c.BatchSize, mostLines), "")
 	case offline.CompressionOf(c.DeadLetters) != offline.NotCompressed:
-		return nil, &usageError{fmt.Errorf("--dead-letters %s: the file is not compressed", c.DeadLetters), "Choose another name."}
+		return nil, BadUsage(fmt.Errorf("--dead-letters %s: the file is not compressed", c.DeadLetters), "Choose another name.")
 	case isDeadLetterStore(c.DeadLetters):
-		return nil, &usageError{
+		return nil, BadUsage(
 			fmt.Errorf("--dead-letters %s: this is a dead-letter store of the Lambda function, and the command writes a file",
 				c.DeadLetters),
 			"Name a file with --dead-letters.",
-		}
+		)
 	}
 	if err := checkScope(c.Scope); err != nil {
 		return nil, err
@@ -260,7 +260,7 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	}
 	return &offline.Job{
 		Format: lines, Scope: c.Scope, Retention: retention, PassNatural: !bool(c.Natural), PassSynthetic: !bool(c.Synthetic),
-		IDs: c.IDs, PoisonLimit: dedupe.PoisonLimit(c.PoisonLimit), Forgets: c.Ledger == inMemory, Listing: c.listing(), Stream: a.stdout, DeadLetters: c.DeadLetters, BatchSize: c.BatchSize,
+		IDs: c.IDs, PoisonLimit: dedupe.PoisonLimit(c.PoisonLimit), Forgets: c.Ledger == inMemory, Listing: c.listing(), Stream: a.Stdout, DeadLetters: c.DeadLetters, BatchSize: c.BatchSize,
 		Publish: c.Publish, Replaces: c.ReplaceRun, LedgerName: c.ledgerName(a),
 	}, nil
 }
@@ -277,11 +277,6 @@ func (c *dedupeCommand) ledgerName(a *app) string {
 	return path
 }
 
-// isDeadLetterStore reports whether a path has the form of the function's store of dead letters.
-func isDeadLetterStore(path string) bool {
-	return strings.HasPrefix(path, "dir:") || strings.HasPrefix(path, "s3://")
-}
-
 // retentionOf returns the retention: forever, or a window. A SQLite ledger deletes nothing by itself, so the window
 // is exact for records of any age. DynamoDB deletes by the clock and needs a horizon, as in the Lambda function.
 func retentionOf(window *time.Duration, deletesByClock bool) (dedupe.Retention, error) {
@@ -290,8 +285,8 @@ func retentionOf(window *time.Duration, deletesByClock bool) (dedupe.Retention, 
 		return dedupe.Retention{ForGood: true}, nil
 	}
 	if *window < time.Second || *window > longest {
-		return dedupe.Retention{}, &usageError{fmt.Errorf("--window %v: must be from 1s to %s; without the flag it is forever",
-			*window, settings.FormatDuration(longest)), ""}
+		return dedupe.Retention{}, BadUsage(fmt.Errorf("--window %v: must be from 1s to %s; without the flag it is forever",
+			*window, settings.FormatDuration(longest)), "")
 	}
 	r := dedupe.Retention{Window: *window}
 	if deletesByClock {
@@ -353,7 +348,7 @@ func (c *dedupeCommand) summarize(a *app, r offline.Report, deadLetters string) 
 		a.remark("went on after %s that an earlier run had done", quantity(r.Resumed, "line"))
 	}
 	if a.Output == outputJSON {
-		if err := json.NewEncoder(a.stderr).Encode(summaryOf(r)); err != nil {
+		if err := json.NewEncoder(a.Stderr).Encode(summaryOf(r)); err != nil {
 			return err
 		}
 	} else {
@@ -362,21 +357,6 @@ func (c *dedupeCommand) summarize(a *app, r offline.Report, deadLetters string) 
 			r.In, r.New, r.Retry, r.Natural, r.Synthetic, r.DeadLettered, r.Skipped, r.Out)
 	}
 	return cmp.Or(deadLettered(r.DeadLettered, deadLetters), otherSettings(r.OtherSettings))
-}
-
-// deadLettersError says that records were stored as dead letters.
-type deadLettersError struct{ text string }
-
-func (e *deadLettersError) Error() string { return e.text }
-func (e *deadLettersError) Unwrap() error { return errDeadLetters }
-
-// deadLettered returns an error if there are dead letters.
-func deadLettered(n int64, place string) error {
-	if n == 0 {
-		return nil
-	}
-	text := fmt.Sprintf("%s could not be processed; see the dead letters in %s", quantity(n, "record"), place)
-	return &deadLettersError{text}
 }
 
 // dedupeSummary is the summary as JSON.

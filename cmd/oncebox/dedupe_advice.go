@@ -20,7 +20,7 @@ func (c *dedupeCommand) explainFirstLines(err error) error {
 		return err
 	}
 	hint := cmp.Or(c.otherFormat(e), convert(e), c.otherPath(e), otherLedger(e))
-	return &hintError{err, strings.TrimLeft(hint+" To process the lines as they are, say --poison-limit off.", " ")}
+	return WithHint(err, strings.TrimLeft(hint+" To process the lines as they are, say --poison-limit off.", " "))
 }
 
 // otherFormat returns the --format that the input has. It does not advise to convert an input for --format snowplow

@@ -68,7 +68,7 @@ func files(name string) ([]source, error) {
 	case errors.Is(err, fs.ErrNotExist) && isPattern(name):
 		return filesLike(name)
 	case err != nil:
-		return nil, &usageError{fileError(name, err), ""}
+		return nil, BadUsage(fileError(name, err), "")
 	}
 	return []source{{name: name}}, nil
 }
@@ -99,7 +99,7 @@ func filesBelow(directory string) ([]source, error) {
 		return err
 	})
 	if err != nil {
-		return nil, &usageError{err, ""}
+		return nil, BadUsage(err, "")
 	}
 	return inOrder(directory, names)
 }
@@ -124,7 +124,7 @@ func filesLike(pattern string) ([]source, error) {
 		}
 		regular, err := isRegularFile(path) // false for a link to a directory
 		if err != nil {
-			return nil, &usageError{fileError(path, err), ""}
+			return nil, BadUsage(fileError(path, err), "")
 		}
 		if regular {
 			names = append(names, path)
@@ -137,7 +137,7 @@ func badPattern(pattern string, err error) error {
 	if errors.Is(err, doublestar.ErrBadPattern) {
 		err = fmt.Errorf("%s: there is no such file, and it is not a pattern either: a bracket or brace does not end", pattern)
 	}
-	return &usageError{err, ""}
+	return BadUsage(err, "")
 }
 
 // inOrder sorts names by their bytes, with slashes.
@@ -154,17 +154,17 @@ func inOrder(of string, names []string) ([]source, error) {
 }
 
 func nothingFound(of string) error {
-	return &usageError{
+	return BadUsage(
 		fmt.Errorf("%s: there are no files to read", of),
 		"Hidden and temporary files are left out: see `oncebox help dedupe`. Name such a file itself to read it.",
-	}
+	)
 }
 
 // objects returns the object of a name, the objects below a prefix, or those that match a pattern.
 func (s *sources) objects(ctx context.Context, name string) ([]source, error) {
 	at, err := s3files.ParsePlace(name)
 	if err != nil {
-		return nil, &usageError{err, ""}
+		return nil, BadUsage(err, "")
 	}
 	store, err := s.store(ctx)
 	if err != nil {
@@ -185,7 +185,7 @@ func (s *sources) objects(ctx context.Context, name string) ([]source, error) {
 	}
 	object, err := store.Find(ctx, at)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &usageError{err, fmt.Sprintf("For all objects below it, say %s/.", name)}
+		return nil, BadUsage(err, fmt.Sprintf("For all objects below it, say %s/.", name))
 	}
 	return []source{{name: name, object: &object}}, err
 }

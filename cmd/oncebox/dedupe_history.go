@@ -14,24 +14,24 @@ func (c *dedupeCommand) checkHistory(a *app) error {
 	onDynamoDB := c.Ledger == "" && a.Store == dynamodbStore
 	switch {
 	case c.DryRun && (c.Publish != "" || c.ReplaceRun != ""):
-		return &usageError{errors.New("--dry-run changes nothing: it excludes --publish and --replace-run"), oneOfTwo}
+		return BadUsage(errors.New("--dry-run changes nothing: it excludes --publish and --replace-run"), oneOfTwo)
 	case c.Publish != "" && c.Out != "":
-		return &usageError{errors.New("--publish and --out exclude each other: --publish names the output itself"), oneOfTwo}
+		return BadUsage(errors.New("--publish and --out exclude each other: --publish names the output itself"), oneOfTwo)
 	case c.Sink != "" && (c.Out != "" || c.Publish != ""):
-		return &usageError{errors.New("--sink excludes --out and --publish: each of them names the output"), "Choose one."}
+		return BadUsage(errors.New("--sink excludes --out and --publish: each of them names the output"), "Choose one.")
 	case c.Publish != "" && c.DeadLetters != "":
-		return &usageError{
+		return BadUsage(
 			errors.New("--publish and --dead-letters exclude each other: --publish names the dead-letter file itself"), oneOfTwo,
-		}
+		)
 	case c.Publish != "" && onDynamoDB:
-		return &usageError{errors.New("--publish does not work with a ledger in DynamoDB"), "Use --ledger FILE, or --ledger :memory:."}
+		return BadUsage(errors.New("--publish does not work with a ledger in DynamoDB"), "Use --ledger FILE, or --ledger :memory:.")
 	case c.ReplaceRun == "":
 	case onDynamoDB, c.Ledger == inMemory:
-		return &usageError{errors.New("--replace-run needs a SQLite ledger: only that has a history of runs"), "Use --ledger FILE."}
+		return BadUsage(errors.New("--replace-run needs a SQLite ledger: only that has a history of runs"), "Use --ledger FILE.")
 	case c.Window != nil:
-		return &usageError{
+		return BadUsage(
 			errors.New("--replace-run and --window exclude each other: entries that end may have gone already"), oneOfTwo,
-		}
+		)
 	}
 	return nil
 }

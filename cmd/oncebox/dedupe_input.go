@@ -48,9 +48,9 @@ func (s *sources) inputs(ctx context.Context, all []source, stdin io.Reader, onc
 // setRecords says where the records are in the inputs.
 func setRecords(inputs []offline.Input, records offline.Records, format string) error {
 	if records != offline.OneALine && records != offline.DeadLetters && format != "json" {
-		return &usageError{
+		return BadUsage(
 			fmt.Errorf("--records %s is for JSON, and --format is %s", records, format), "Leave out --records.",
-		}
+		)
 	}
 	for i := range inputs {
 		inputs[i].Records = records
@@ -71,14 +71,14 @@ func openInput(name string, stdin io.Reader) (in offline.Input, stream io.Reader
 	}
 	file, err := os.Open(name)
 	if err != nil {
-		return in, nil, &usageError{fileError(name, err), ""}
+		return in, nil, BadUsage(fileError(name, err), "")
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		return in, file, nil
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
-		return in, nil, &usageError{err, ""}
+		return in, nil, BadUsage(err, "")
 	}
 	in, err = fileInput(name, name)
 	return in, nil, err
@@ -106,15 +106,4 @@ func streamInput(ctx context.Context, name string, stream io.Reader) offline.Inp
 	return offline.Input{Name: name, Size: offline.Unknown, Open: func() (io.ReadCloser, error) {
 		return interruptible(ctx, stream), nil
 	}}
-}
-
-// interruptible reads until the context ends. A waiting read of stdin cannot be interrupted: it ends with the process.
-func interruptible(ctx context.Context, stream io.Reader) io.ReadCloser {
-	r, w := io.Pipe()
-	go func() {
-		_, err := io.Copy(w, stream)
-		_ = w.CloseWithError(err) // it never fails; nil is the end
-	}()
-	context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })
-	return r
 }

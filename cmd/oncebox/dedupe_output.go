@@ -35,19 +35,19 @@ func (c *dedupeCommand) output() (output, error) {
 	p := settings.NewParserOf(nil)
 	p.WrongAddress("--sink", err)
 	if err := p.Err(); err != nil {
-		return output{}, &usageError{err, ""}
+		return output{}, BadUsage(err, "")
 	}
 	if sink.File == "" {
 		scheme := address.Scheme(c.Sink)
-		return output{}, &usageError{
+		return output{}, BadUsage(
 			fmt.Errorf("--sink %s: a stopped run is closed at its last saved line, and its later records are decided again. What it "+
 				"has sent after that line cannot be taken back, and would come twice", scheme),
 			cmp.Or(insteadOfSinks[scheme], "Use --out FILE, and send its lines when the run has finished."),
-		}
+		)
 	}
 	if offline.CompressionOf(sink.File) != offline.NotCompressed {
-		return output{}, &usageError{fmt.Errorf("--sink %s: the function does not compress such a file", c.Sink),
-			"For a compressed file use --out " + sink.File + "."}
+		return output{}, BadUsage(fmt.Errorf("--sink %s: the function does not compress such a file", c.Sink),
+			"For a compressed file use --out "+sink.File+".")
 	}
 	return output{name: sink.File, file: sink.File}, nil
 }
@@ -70,7 +70,7 @@ func outputOf(name string) (output, error) {
 		err = fmt.Errorf("--out %s: name one object, as in %s", name, s3files.Place{Bucket: at.Bucket, Key: at.Key + "unique.ndjson.gz"})
 	}
 	if err != nil {
-		return output{}, &usageError{err, ""}
+		return output{}, BadUsage(err, "")
 	}
 	return output{name: name, file: uploadFile(at), object: &at}, nil
 }
@@ -122,10 +122,10 @@ func (o output) addTo(ctx context.Context, job *offline.Job, s *sources) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err == nil && unfinished != nil:
-		return &usageError{
+		return BadUsage(
 			fmt.Errorf("%s exists: it is the output of a finished run, or something else", o.name),
 			"Choose another key, or delete the object.",
-		}
+		)
 	}
 	return err
 }

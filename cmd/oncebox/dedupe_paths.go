@@ -61,11 +61,11 @@ func (c *dedupeCommand) checkPaths(a *app, out output, from []source) error {
 	for i, written := range writes {
 		for _, other := range uses[i+1:] {
 			if samePath(written.path, other.path) {
-				return &usageError{fmt.Errorf("%s is %s as well as %s", written.path, written.what, other.what), ""}
+				return BadUsage(fmt.Errorf("%s is %s as well as %s", written.path, written.what, other.what), "")
 			}
 		}
 	}
-	return checkStreams(from, out, a.stdout)
+	return checkStreams(from, out, a.Stdout)
 }
 
 // checkNotIncluded refuses to write to a file that a directory, prefix or pattern among the inputs would include in a
@@ -74,11 +74,11 @@ func checkNotIncluded(inputs []string, writes []fileUse) error {
 	for _, name := range inputs {
 		for _, written := range writes {
 			if includes(name, written.path) {
-				return &usageError{
+				return BadUsage(
 					fmt.Errorf("%s is %s, and a later run would find it among the inputs %s",
 						written.path, written.what, name),
 					"Choose a place outside of the inputs.",
-				}
+				)
 			}
 		}
 	}
@@ -89,10 +89,10 @@ func checkNotIncluded(inputs []string, writes []fileUse) error {
 func checkStreams(from []source, out output, stdout io.Writer) error {
 	for i, in := range from {
 		if in.name == "-" && slices.Contains(from[:i], in) {
-			return &usageError{errors.New("- is named twice, and stdin can be read only once"), ""}
+			return BadUsage(errors.New("- is named twice, and stdin can be read only once"), "")
 		}
 		if out.file == "" && in.isFile() && isStdout(stdout, in.name) {
-			return &usageError{fmt.Errorf("%s is stdout as well as an input", in.name), ""}
+			return BadUsage(fmt.Errorf("%s is stdout as well as an input", in.name), "")
 		}
 	}
 	return nil

@@ -37,7 +37,7 @@ func (c *dedupeCommand) openPreview(ctx context.Context, a *app, job *offline.Jo
 	readable, ok := below.(dedupe.Finder)
 	if !ok {
 		closeBelow()
-		return nil, nil, &usageError{errors.New("--dry-run: this ledger cannot be read without a change"), ""}
+		return nil, nil, BadUsage(errors.New("--dry-run: this ledger cannot be read without a change"), "")
 	}
 	scratch, removeScratch, err := openScratch(ctx)
 	if err != nil {

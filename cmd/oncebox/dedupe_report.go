@@ -48,14 +48,14 @@ func (c *dedupeCommand) makeReportFolder() (undo func(), err error) {
 	case err == nil:
 		return func() { _ = os.Remove(c.Report) }, nil
 	case !errors.Is(err, fs.ErrExist):
-		return nil, &usageError{fileError(c.Report, err), ""}
+		return nil, BadUsage(fileError(c.Report, err), "")
 	}
 	_, listed := os.Stat(c.listing())
 	_, page := os.Stat(filepath.Join(c.Report, reportPage))
 	if page == nil && listed != nil {
-		return nil, &usageError{
+		return nil, BadUsage(
 			fmt.Errorf("--report %s: the folder has a %s that is not of a report", c.Report, reportPage), "Choose another folder.",
-		}
+		)
 	}
 	return func() {}, nil
 }
@@ -81,14 +81,14 @@ type reportData struct {
 }
 
 // writeReport writes the page of the report, with the numbers of the summary.
-func (c *dedupeCommand) writeReport(r offline.Report) error {
+func (c *dedupeCommand) writeReport(r offline.Report, version string) error {
 	if c.Report == "" {
 		return nil
 	}
 	data := reportData{
 		Title: strings.Join(c.Files, ", "), Run: r.Run, In: withCommas(r.In), Out: withCommas(r.Out),
 		DryRun: c.DryRun, Outcomes: outcomeShares(r), Differences: differenceShares(r.Differences),
-		Listing: reportListing, Settings: c.reportSettings(), Version: "oncebox " + currentVersion(),
+		Listing: reportListing, Settings: c.reportSettings(), Version: "oncebox " + version,
 	}
 	if r.ComparedIDs > 0 {
 		data.ComparedIDs = withCommas(int64(r.ComparedIDs))

@@ -98,7 +98,7 @@ const demoPassed = "Every check passed: no code was given to two customers; no r
 // text prints a line for a person.
 func (d *demo) text(format string, args ...any) {
 	if d.app.Output == "text" {
-		_, _ = fmt.Fprintf(d.app.stdout, format+"\n", args...)
+		_, _ = fmt.Fprintf(d.app.Stdout, format+"\n", args...)
 	}
 }
 

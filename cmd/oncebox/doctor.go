@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"os"
 	"runtime"
 	"slices"
 	"strings"
@@ -65,12 +63,12 @@ func (c doctorCommand) Run(ctx context.Context, a *app) error {
 	}
 	report := doctor.NewReport(a.printCheck)
 	area := report.Area("versions")
-	area.Info("oncebox", fmt.Sprintf("%s (%s, %s/%s)", currentVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH))
+	area.Info("oncebox", fmt.Sprintf("%s (%s, %s/%s)", a.currentVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH))
 	var err error
 	if c.Deployed {
 		err = c.checkDeployed(ctx, a, report)
 	} else {
-		checkVariables(report)
+		a.reportVariables(report)
 		err = a.checkStore(ctx, report)
 	}
 	if err != nil {
@@ -93,7 +91,7 @@ func (c doctorCommand) check() error {
 	} {
 		if flag.set {
 			const hint = "Without --deployed only the store and the variables are checked."
-			return &usageError{fmt.Errorf("%s needs --deployed", flag.name), hint}
+			return BadUsage(fmt.Errorf("%s needs --deployed", flag.name), hint)
 		}
 	}
 	return nil
@@ -157,28 +155,24 @@ func (a *app) checkFile(ctx context.Context, path string, area doctor.Area) erro
 	return nil
 }
 
-// checkVariables reads the variables of this environment as the functions would.
-func checkVariables(report *doctor.Report) {
-	area, environ := report.Area("settings"), os.Environ()
-	p, err := newParser(&cli{})
-	if err == nil {
-		err = p.checkNames(environ, nil)
-	}
-	var wrong *usageError
-	switch {
-	case errors.As(err, &wrong):
-		area.Fail("variables", wrong.Error(), wrong.hint)
-	case os.Getenv("ONCEBOX_CLAIMANT_FROM") == "" && os.Getenv("ONCEBOX_SINK") == "":
+// reportVariables reads the variables of this environment as the functions would.
+func (a *app) reportVariables(report *doctor.Report) {
+	area := report.Area("settings")
+	switch wrong := a.checkVariables(); {
+	case wrong != nil:
+		text, hint := describeError(wrong, exitUsage)
+		area.Fail("variables", text, hint)
+	case a.Getenv("ONCEBOX_CLAIMANT_FROM") == "" && a.Getenv("ONCEBOX_SINK") == "":
 		area.OK("variables", "none is misspelt; there are no settings of functions")
 	default:
 		area.OK("variables", "none is misspelt")
 	}
-	if os.Getenv("ONCEBOX_CLAIMANT_FROM") != "" {
-		_, _, err := claimapi.ParseSettings(functionVariables(environ, claimapi.Variables()))
+	if a.Getenv("ONCEBOX_CLAIMANT_FROM") != "" {
+		_, _, err := claimapi.ParseSettings(functionVariables(a.Environ, claimapi.Variables()))
 		addSettings(area, "claim function", err)
 	}
-	if os.Getenv("ONCEBOX_SINK") != "" {
-		_, _, err := kinesishandler.ParseSettings(functionVariables(environ, kinesishandler.Variables()))
+	if a.Getenv("ONCEBOX_SINK") != "" {
+		_, _, err := kinesishandler.ParseSettings(functionVariables(a.Environ, kinesishandler.Variables()))
 		addSettings(area, "dedupe function", err)
 	}
 }
@@ -211,16 +205,16 @@ func (a *app) printCheck(c doctor.Check) {
 	if a.Output == outputJSON {
 		return
 	}
-	fmt.Fprintf(a.stdout, "%-10s  %-8s  %s: %s\n", c.Status, c.Area, c.Name, c.Detail)
+	fmt.Fprintf(a.Stdout, "%-10s  %-8s  %s: %s\n", c.Status, c.Area, c.Name, c.Detail)
 	const indent = "                      "
 	if c.Do != "" {
-		fmt.Fprintf(a.stdout, "%sdo: %s\n", indent, c.Do)
+		fmt.Fprintf(a.Stdout, "%sdo: %s\n", indent, c.Do)
 	}
 	if c.Status != doctor.OK {
 		return
 	}
 	for _, p := range c.Proves {
-		fmt.Fprintf(a.stdout, "%sproves %s\n", indent, p)
+		fmt.Fprintf(a.Stdout, "%sproves %s\n", indent, p)
 	}
 }
 

@@ -61,7 +61,7 @@ func (c doctorCommand) checkDeployed(ctx context.Context, a *app, report *doctor
 		return err
 	}
 	if c.Records && len(d.of(doctor.Dedupe)) == 0 {
-		return &usageError{errors.New("--records: there is no dedupe function"), "Leave out --records, or name the function."}
+		return BadUsage(errors.New("--records: there is no dedupe function"), "Leave out --records, or name the function.")
 	}
 	d.functions = slices.DeleteFunc(d.functions, func(f doctor.Function) bool {
 		doctor.CheckAlias(f, report)
@@ -102,16 +102,16 @@ func (c doctorCommand) find(ctx context.Context, a *app, report *doctor.Report) 
 		err = c.findInStack(ctx, d)
 	}
 	if hidden, ok := errors.AsType[*doctor.VariablesError](err); ok {
-		return nil, &hintError{hidden, "With a key of yours for the variables you need kms:Decrypt on it. " +
-			"If the function is not of oncebox, name those that are with --function."}
+		return nil, WithHint(hidden, "With a key of yours for the variables you need kms:Decrypt on it. "+
+			"If the function is not of oncebox, name those that are with --function.")
 	}
 	if err != nil {
 		return nil, err
 	}
 	if len(d.functions) == 0 {
-		return nil, &usageError{
+		return nil, BadUsage(
 			fmt.Errorf("%s has no function of oncebox", where), "Use another --stack, or name the functions with --function.",
-		}
+		)
 	}
 	return d, nil
 }
@@ -135,10 +135,10 @@ func (c doctorCommand) noStack(err error, region string) error {
 		return err
 	}
 	text := fmt.Sprintf("--stack %s: there is no such stack in the region %s", c.Stack, region)
-	return &usageError{
-		&plainError{text, nil, err},
+	return BadUsage(
+		Plain(text, nil, err),
 		"`aws cloudformation list-stacks` lists them. --function names functions without a stack.",
-	}
+	)
 }
 
 // of returns the functions of a kind.

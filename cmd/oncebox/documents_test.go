@@ -35,7 +35,7 @@ func TestDocumentsNameCommands(t *testing.T) {
 					continue
 				}
 				parsed[command] = true
-				if _, err := newTestParser(t).Parse(arguments); err != nil {
+				if _, err := newTestProgram(t).Parse(arguments); err != nil {
 					t.Errorf("%s: oncebox %s: %v", page, command, err)
 				}
 			}

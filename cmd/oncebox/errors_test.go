@@ -138,7 +138,7 @@ func TestStoreErrors(t *testing.T) {
 		if got := exitCode(t.Context(), fmt.Errorf("codes.db: %w", err)); got != want {
 			t.Errorf("%v: want exit %d, got %d", err, want, got)
 		}
-		if got := exitCode(t.Context(), &cutError{"after 2 lines", err}); got != exitFailed {
+		if got := exitCode(t.Context(), Stopped("after 2 lines", err)); got != exitFailed {
 			t.Errorf("%v after a change: want exit %d, got %d", err, exitFailed, got)
 		}
 	}

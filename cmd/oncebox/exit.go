@@ -36,6 +36,10 @@ type usageError struct {
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
+// BadUsage returns an error about bad usage or bad input, found before anything was changed. hint says what to do, as a
+// sentence; it may be empty.
+func BadUsage(err error, hint string) error { return &usageError{err, hint} }
+
 // hintError adds advice to an error.
 type hintError struct {
 	err  error
@@ -45,6 +49,9 @@ type hintError struct {
 func (e *hintError) Error() string { return e.err.Error() }
 func (e *hintError) Unwrap() error { return e.err }
 
+// WithHint adds advice to an error, as a sentence.
+func WithHint(err error, hint string) error { return &hintError{err, hint} }
+
 // cutError says that a command stopped after it had changed something.
 type cutError struct {
 	done string // the finished work, as in "after 50 lines"
@@ -53,6 +60,9 @@ type cutError struct {
 
 func (e *cutError) Error() string { return fmt.Sprintf("stopped %s: %v", e.done, e.err) }
 func (e *cutError) Unwrap() error { return e.err }
+
+// Stopped says that a command stopped after it had changed something. done is the finished work, as in "after 50 lines".
+func Stopped(done string, err error) error { return &cutError{done, err} }
 
 // plainError is an error in plain words. The original error, whose text is for programmers, stays in the chain for
 // errors.Is. The log has it at level debug.
@@ -71,12 +81,43 @@ func (e *plainError) Unwrap() []error {
 	return []error{e.kind, e.err}
 }
 
+// Plain puts an error into plain words. kind is the error of the table of outcomes that it is; nil is the kind of err.
+func Plain(text string, kind, err error) error { return &plainError{text, kind, err} }
+
 var (
 	// errLook says that everything is done, but that something needs attention.
 	errLook = errors.New("done, with something to look at")
 	// errDeadLetters says that records were stored as dead letters.
 	errDeadLetters = errors.New("dead letters")
+	// errEmpty says that no items were ever loaded into the campaign.
+	errEmpty = errors.New("the campaign is empty: no items were loaded")
+	// errUnknownItem says that an item was never loaded.
+	errUnknownItem = errors.New("no such item")
+	// errUnconfirmed says that the answer was not yes.
+	errUnconfirmed = errors.New("not released: the answer was not yes; nothing was changed")
+	// errNoEntry says that the ledger does not know a record.
+	errNoEntry = errors.New("the ledger has no entry of this id")
+	// errNoLog says that a scope has no log ledger.
+	errNoLog = errors.New("there is no log ledger")
 )
+
+// deadLettersError says that records were stored as dead letters.
+type deadLettersError struct{ text string }
+
+func (e *deadLettersError) Error() string { return e.text }
+func (e *deadLettersError) Unwrap() error { return errDeadLetters }
+
+// DeadLetters returns an error which says that records were stored as dead letters.
+func DeadLetters(text string) error { return &deadLettersError{text} }
+
+// deadLettered returns an error if there are dead letters.
+func deadLettered(n int64, place string) error {
+	if n == 0 {
+		return nil
+	}
+	text := fmt.Sprintf("%s could not be processed; see the dead letters in %s", quantity(n, "record"), place)
+	return DeadLetters(text)
+}
 
 // outcomes is the only table from an error to its exit code and its code in JSON. The first match counts.
 var outcomes = []struct {

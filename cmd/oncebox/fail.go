@@ -28,12 +28,12 @@ func (a *app) fail(ctx context.Context, err error) int {
 	exit, code := outcome(ctx, err)
 	message, hint := describeError(err, exit)
 	if a.Output == outputJSON {
-		printJSON(a.stderr, map[string]errorJSON{"error": {code, message, hint, exit}})
+		printJSON(a.Stderr, map[string]errorJSON{"error": {code, message, hint, exit}})
 		return exit
 	}
-	fmt.Fprintln(a.stderr, "oncebox:", message)
+	fmt.Fprintln(a.Stderr, "oncebox:", message)
 	if hint != "" {
-		fmt.Fprintln(a.stderr, hint)
+		fmt.Fprintln(a.Stderr, hint)
 	}
 	return exit
 }
@@ -87,8 +87,8 @@ func (a *app) remark(format string, args ...any) {
 	switch text := fmt.Sprintf(format, args...); {
 	case a.Quiet:
 	case a.Output == outputJSON:
-		printJSON(a.stderr, map[string]string{"remark": text})
+		printJSON(a.Stderr, map[string]string{"remark": text})
 	default:
-		fmt.Fprintln(a.stderr, text)
+		fmt.Fprintln(a.Stderr, text)
 	}
 }

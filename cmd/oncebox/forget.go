@@ -52,14 +52,14 @@ Examples:
 func (c forgetCommand) Run(ctx context.Context, a *app) error {
 	switch {
 	case c.AllScopes && c.Claimant != "":
-		return &usageError{errors.New("--all-scopes takes only the claimant; nothing was changed"), ""}
+		return BadUsage(errors.New("--all-scopes takes only the claimant; nothing was changed"), "")
 	case c.AllScopes:
 		c.Name, c.Claimant = "", c.Name
 	case c.Claimant == "":
-		return &usageError{errors.New("there is no claimant; nothing was changed"), "Name a scope and then the claimant, or say --all-scopes."}
+		return BadUsage(errors.New("there is no claimant; nothing was changed"), "Name a scope and then the claimant, or say --all-scopes.")
 	}
 	if !c.Yes && !a.canAsk() {
-		return &usageError{errors.New("there is no terminal to ask on; nothing was changed"), "Say --yes to forget the claimant."}
+		return BadUsage(errors.New("there is no terminal to ask on; nothing was changed"), "Say --yes to forget the claimant.")
 	}
 	err := a.withBank(ctx, c.Name, func(b *itembank.Operator) error { return c.forget(ctx, a, b) })
 	if err != nil && !errors.Is(err, errLook) {
@@ -80,7 +80,7 @@ func (a *app) eraseDeleted(ctx context.Context, hint string) error {
 		return err
 	}
 	if err := errors.Join(store.Erase(ctx), store.Close()); err != nil {
-		return &hintError{err, hint}
+		return WithHint(err, hint)
 	}
 	return nil
 }
@@ -117,7 +117,7 @@ func (c forgetCommand) forget(ctx context.Context, a *app, b *itembank.Operator)
 		case err != nil && len(reports) == 0:
 			return errors.Join(err, skipped)
 		case err != nil:
-			return errors.Join(&cutError{"in the scope " + scope, err}, c.forgotten(a, reports), skipped)
+			return errors.Join(Stopped("in the scope "+scope, err), c.forgotten(a, reports), skipped)
 		}
 	}
 	return errors.Join(c.forgotten(a, reports), skipped)
@@ -167,10 +167,10 @@ func scopeNamed(ctx context.Context, b *itembank.Operator, name string) (scope s
 		switch {
 		case campaign.Name != name && campaign.Scope != name:
 		case scope != "" && scope != campaign.Scope:
-			return "", nil, &usageError{
+			return "", nil, BadUsage(
 				fmt.Errorf("%q is a campaign of one scope, and the name of another scope", name),
 				"Name another campaign of the scope that you mean, or its scope. `oncebox campaign list` shows them.",
-			}
+			)
 		default:
 			scope = campaign.Scope
 		}

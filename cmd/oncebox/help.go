@@ -26,7 +26,7 @@ func (c helpCommand) Run(kctx *kong.Context) error {
 		err = asked.Error
 	}
 	if err != nil {
-		return &usageError{fmt.Errorf("help: %w", err), "`oncebox help` lists the commands."}
+		return BadUsage(fmt.Errorf("help: %w", err), "`oncebox help` lists the commands.")
 	}
 	return asked.PrintUsage(false)
 }

@@ -13,14 +13,14 @@ import (
 // that `oncebox help COMMAND` prints the same.
 func TestHelpOfEveryCommand(t *testing.T) {
 	s := newShell(t)
-	p := newTestParser(t)
+	p := newTestProgram(t)
 	all := commands(p)
 	if len(all) < 20 {
 		t.Fatalf("only %d commands were found", len(all))
 	}
 	for path := range all {
 		words := strings.Fields(path)
-		help := p.printed(t, append(words, "--help")...)
+		help := printed(t, p, append(words, "--help")...)
 		hasExample := strings.Contains(help, "\n    oncebox "+path) || strings.Contains(help, "| oncebox "+path)
 		if !hasExample {
 			t.Errorf("%s has no example:\n%s", path, help)
@@ -29,7 +29,7 @@ func TestHelpOfEveryCommand(t *testing.T) {
 		if !strings.HasPrefix(help, "Usage: oncebox "+path) || strings.Count(help, globals) != 1 || strings.Contains(help, "--store=URL") {
 			t.Errorf("unexpected help of %s:\n%s", path, help)
 		}
-		if again := p.printed(t, append([]string{"help"}, words...)...); again != help {
+		if again := printed(t, p, append([]string{"help"}, words...)...); again != help {
 			t.Errorf("help %s prints something else:\n%s", path, again)
 		}
 	}
@@ -52,7 +52,7 @@ func TestHelpOfEveryCommand(t *testing.T) {
 }
 
 // printed returns what a command line prints that only explains. The process does not end after --help.
-func (p *parser) printed(t *testing.T, args ...string) string {
+func printed(t *testing.T, p *program, args ...string) string {
 	t.Helper()
 	type ended struct{}
 	var stdout strings.Builder
@@ -79,7 +79,7 @@ var exampleLine = regexp.MustCompile(`(?m)^  (.*oncebox .*)$`)
 // TestExamples checks that the program accepts the examples of the help texts.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	p := newTestParser(t)
+	p := newTestProgram(t)
 	examples := 0
 	for path, command := range commands(p) {
 		for _, line := range exampleLine.FindAllStringSubmatch(command.Detail, -1) {

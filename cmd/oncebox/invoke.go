@@ -42,7 +42,7 @@ Examples:
 }
 
 func (c invokeClaim) Run(ctx context.Context, a *app) error {
-	raw, err := readEvent(ctx, a.stdin, c.Event)
+	raw, err := readEvent(ctx, a.Stdin, c.Event)
 	if err != nil {
 		return err
 	}
@@ -55,9 +55,9 @@ func (c invokeClaim) Run(ctx context.Context, a *app) error {
 	}
 	var event events.APIGatewayV2HTTPRequest
 	if err := json.Unmarshal(raw, &event); err != nil {
-		return &usageError{fmt.Errorf("%s is not an API Gateway HTTP API event: %w", c.Event, err), ""}
+		return BadUsage(fmt.Errorf("%s is not an API Gateway HTTP API event: %w", c.Event, err), "")
 	}
-	options, err := handlerOptions(os.Environ())
+	options, err := handlerOptions(a.Environ)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ Example:
 }
 
 func (c invokeDedupe) Run(ctx context.Context, a *app) error {
-	raw, err := readEvent(ctx, a.stdin, c.Event)
+	raw, err := readEvent(ctx, a.Stdin, c.Event)
 	if err != nil {
 		return err
 	}
@@ -103,9 +103,9 @@ func (c invokeDedupe) Run(ctx context.Context, a *app) error {
 		}
 		return a.printAnswerOfURL(ctx, reply)
 	}
-	options, err := kinesishandler.ParseOptions(os.Environ())
+	options, err := kinesishandler.ParseOptions(a.Environ)
 	if err != nil {
-		return &usageError{err, ""}
+		return BadUsage(err, "")
 	}
 	return a.withRecords(ctx, options, func(h *kinesishandler.Handler) error {
 		result, err := h.Process(ctx, raw)
@@ -113,7 +113,7 @@ func (c invokeDedupe) Run(ctx context.Context, a *app) error {
 		case err != nil && ctx.Err() != nil:
 			return ctx.Err() // interrupted
 		case errors.Is(err, kinesishandler.ErrNoProgress):
-			return &hintError{fmt.Errorf("no record of the event is done: %w", result.Err), sendAgain}
+			return WithHint(fmt.Errorf("no record of the event is done: %w", result.Err), sendAgain)
 		case err != nil:
 			return err
 		}
@@ -134,9 +134,9 @@ func (a *app) printAnswerOfURL(ctx context.Context, reply json.RawMessage) error
 	if err == nil {
 		err = errors.New("it has no batchItemFailures")
 	}
-	return errors.Join(a.printReply(reply), &hintError{
+	return errors.Join(a.printReply(reply), WithHint(
 		fmt.Errorf("this is not an answer of the dedupe function: %w", err), "Does --url belong to another function?",
-	})
+	))
 }
 
 // printAnswer prints the answer of the record handler. Failed records are an error, because no program sends them
@@ -149,10 +149,10 @@ func (a *app) printAnswer(ctx context.Context, answer events.KinesisEventRespons
 	case ctx.Err() != nil:
 		return ctx.Err() // interrupted
 	}
-	return &hintError{
+	return WithHint(
 		fmt.Errorf("the records from sequence number %s on failed", answer.BatchItemFailures[0].ItemIdentifier),
-		"The log says why. " + sendAgain,
-	}
+		"The log says why. "+sendAgain,
+	)
 }
 
 const sendAgain = "It is safe to send the event again."
@@ -186,12 +186,12 @@ func readEvent(ctx context.Context, stdin io.Reader, name string) ([]byte, error
 		raw, err = os.ReadFile(name)
 	}
 	if err != nil {
-		return nil, &usageError{fileError(name, err), ""}
+		return nil, BadUsage(fileError(name, err), "")
 	}
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(raw, new(json.RawMessage)); errors.As(err, &syntax) {
 		line := 1 + bytes.Count(raw[:syntax.Offset], []byte("\n"))
-		return nil, &usageError{fmt.Errorf("%s is not JSON: line %d: %w", name, line, err), ""}
+		return nil, BadUsage(fmt.Errorf("%s is not JSON: line %d: %w", name, line, err), "")
 	}
 	return raw, nil
 }
@@ -207,7 +207,7 @@ const invokeTimeout = 15 * time.Minute
 func post(ctx context.Context, target string, event []byte) (json.RawMessage, error) {
 	u, err := url.Parse(target)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, &usageError{fmt.Errorf("--url %q: must be like http://127.0.0.1:9000", target), ""}
+		return nil, BadUsage(fmt.Errorf("--url %q: must be like http://127.0.0.1:9000", target), "")
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = invocationPath
@@ -243,7 +243,7 @@ func post(ctx context.Context, target string, event []byte) (json.RawMessage, er
 
 // printReply prints a reply. It is JSON for every --output.
 func (a *app) printReply(reply any) error {
-	encoder := newEncoder(a.stdout)
+	encoder := newEncoder(a.Stdout)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(reply)
 }

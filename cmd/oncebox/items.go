@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"iter"
-	"os"
 
 	"github.com/oncebox/oncebox/internal/itemfile"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -29,7 +27,7 @@ func (f itemFlags) options() (o itemfile.Options, err error) {
 		return o, nil
 	}
 	if o.Column = *f.Column; o.Column == "" {
-		err = &usageError{errors.New("--column is empty"), "Name a column, or leave the flag out if every line is one item."}
+		err = BadUsage(errors.New("--column is empty"), "Name a column, or leave the flag out if every line is one item.")
 	}
 	return o, err
 }
@@ -49,7 +47,7 @@ func (a *app) openItems(ctx context.Context, file string, flags itemFlags, with 
 		return nil, err
 	}
 	options.With = with
-	open, remove, err := openItemFile(ctx, file, a.stdin)
+	open, remove, err := openItemFile(ctx, file, a.Stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -60,7 +58,7 @@ func (a *app) openItems(ctx context.Context, file string, flags itemFlags, with 
 	}
 	if report.First == nil {
 		remove()
-		return nil, &usageError{fmt.Errorf("%s: holds no items", file), ""}
+		return nil, BadUsage(fmt.Errorf("%s: holds no items", file), "")
 	}
 	if c := report.CaseOnly; c.Groups > 0 {
 		a.remark("warning: %s has %d groups of items that differ only in upper and lower case, such as lines %d and %d; "+
@@ -81,74 +79,7 @@ func badItems(file string, flags itemFlags, err error) error {
 	if !errors.Is(err, itembank.ErrInvalid) {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	return &usageError{fmt.Errorf("%s: %w", file, err), hint}
-}
-
-func openItemFile(ctx context.Context, file string, stdin io.Reader) (open itemfile.Open, remove func(), err error) {
-	path, remove := file, func() {}
-	if path == "-" {
-		if path, err = spool(ctx, stdin); err != nil {
-			return nil, nil, fmt.Errorf("copy stdin to a temporary file: %w", err)
-		}
-		remove = func() { _ = os.Remove(path) }
-	}
-	info, err := os.Stat(path)
-	switch {
-	case err != nil:
-		return nil, nil, &usageError{fileError(file, err), ""}
-	case info.IsDir():
-		return nil, nil, &usageError{fmt.Errorf("%s is a directory, not a file", path), ""}
-	case path == file && !info.Mode().IsRegular():
-		hint := fmt.Sprintf("Use - and a pipe: cat %s | oncebox ... -", path)
-		return nil, nil, &usageError{fmt.Errorf("%s is not a regular file", path), hint}
-	}
-	return func() (io.ReadCloser, error) {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, withoutPath(err)
-		}
-		return file, nil
-	}, remove, nil
-}
-
-// fileError returns the error about a file, without the name of the system call.
-func fileError(path string, err error) error { return fmt.Errorf("%s: %w", path, withoutPath(err)) }
-
-// withoutPath returns the reason of an error of package os.
-func withoutPath(err error) error {
-	if path, ok := errors.AsType[*os.PathError](err); ok {
-		return path.Err
-	}
-	return err
-}
-
-// spool copies a reader to a temporary file.
-func spool(ctx context.Context, r io.Reader) (path string, err error) {
-	file, err := os.CreateTemp("", "oncebox-load-*")
-	if err != nil {
-		return "", err
-	}
-	err = copyUntil(ctx, file, r)
-	if err = errors.Join(err, file.Close()); err != nil {
-		return "", errors.Join(err, os.Remove(file.Name()))
-	}
-	return file.Name(), nil
-}
-
-// copyUntil copies to the end of r, or until the context ends. A waiting read of stdin cannot be interrupted: it ends
-// with the process.
-func copyUntil(ctx context.Context, w io.Writer, r io.Reader) error {
-	done := make(chan error, 1)
-	go func() {
-		_, err := io.Copy(w, r)
-		done <- err
-	}()
-	select {
-	case err := <-done:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return BadUsage(fmt.Errorf("%s: %w", file, err), hint)
 }
 
 // watched reports the progress of the second reading of a source. The first reading is a check, which finds the

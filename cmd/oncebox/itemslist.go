@@ -33,7 +33,7 @@ Examples:
 
 func (c itemsList) Run(ctx context.Context, a *app) error {
 	if !c.Free {
-		return &usageError{errors.New("there is nothing to list"), "Say --free for the free items."}
+		return BadUsage(errors.New("there is nothing to list"), "Say --free for the free items.")
 	}
 	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.list(ctx, a, b) }, c.option())
 }
@@ -56,8 +56,8 @@ func (c itemsList) list(ctx context.Context, a *app, b *itembank.Operator) error
 
 func (c itemsList) print(a *app, item itembank.PageItem) error {
 	if a.Output != outputJSON {
-		_, err := fmt.Fprintln(a.stdout, itemLine(item.Item, item.Columns))
+		_, err := fmt.Fprintln(a.Stdout, itemLine(item.Item, item.Columns))
 		return err
 	}
-	return newEncoder(a.stdout).Encode(claimapi.ItemBody(item))
+	return newEncoder(a.Stdout).Encode(claimapi.ItemBody(item))
 }

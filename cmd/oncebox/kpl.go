@@ -42,7 +42,7 @@ func (c kplDecode) Run(ctx context.Context, a *app) error {
 	var d kplDecoder
 	err := a.filterKPL(ctx, c.File, &d)
 	if err == nil && d.poison > 0 {
-		err = &deadLettersError{quantity(int64(d.poison), "aggregate") + " cannot be decoded; see the lines with an error"}
+		err = DeadLetters(quantity(int64(d.poison), "aggregate") + " cannot be decoded; see the lines with an error")
 	}
 	return err
 }
@@ -172,7 +172,7 @@ func (e *kplEncoder) line(_ int, r kplRecord, emit printer) error {
 	}
 	if e.encoder.SizeWith(user) > largestAggregate {
 		err := fmt.Errorf("with this record the aggregate is larger than %d bytes, the limit of a Kinesis record", largestAggregate)
-		return &usageError{err, ""}
+		return BadUsage(err, "")
 	}
 	if e.encoder.Len() == 0 {
 		e.first, e.last = r, -1
@@ -217,12 +217,12 @@ type kplFilter interface {
 
 // filterKPL filters a file. An error about a line names the line. The lines before it are printed.
 func (a *app) filterKPL(ctx context.Context, name string, f kplFilter) error {
-	in, err := openStream(ctx, name, a.stdin)
+	in, err := openStream(ctx, name, a.Stdin)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
-	out := bufio.NewWriterSize(a.stdout, 64<<10)
+	out := bufio.NewWriterSize(a.Stdout, 64<<10)
 	encoder := newEncoder(out)
 	number, err := eachLine(in, func(number int, text []byte) error {
 		r, err := readKPLRecord(text)
@@ -235,7 +235,7 @@ func (a *app) filterKPL(ctx context.Context, name string, f kplFilter) error {
 		err = f.flush(encoder.Encode)
 	}
 	if bad, ok := errors.AsType[*usageError](err); ok {
-		err = &usageError{fmt.Errorf("%s: line %d: %w", name, number, bad.err), bad.hint}
+		err = BadUsage(fmt.Errorf("%s: line %d: %w", name, number, bad.err), bad.hint)
 	}
 	return errors.Join(err, out.Flush())
 }
@@ -258,7 +258,7 @@ func eachLine(in io.Reader, do func(number int, text []byte) error) (number int,
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return number + 1, &usageError{fmt.Errorf("is longer than %d bytes", longestLine), ""}
+		return number + 1, BadUsage(fmt.Errorf("is longer than %d bytes", longestLine), "")
 	}
 	return number, lines.Err()
 }
@@ -267,13 +267,13 @@ func eachLine(in io.Reader, do func(number int, text []byte) error) (number int,
 // UTF-8, which package json would replace.
 func readKPLRecord(text []byte) (r kplRecord, err error) {
 	if !utf8.Valid(text) {
-		return r, &usageError{errors.New("is not UTF-8"), ""}
+		return r, BadUsage(errors.New("is not UTF-8"), "")
 	}
 	if err := json.Unmarshal(text, &r); err != nil {
-		return r, &usageError{jsonError(err), ""}
+		return r, BadUsage(jsonError(err), "")
 	}
 	if r.Data == nil {
-		return r, &usageError{errors.New(`has no "data"`), ""}
+		return r, BadUsage(errors.New(`has no "data"`), "")
 	}
 	return r, nil
 }
@@ -299,10 +299,10 @@ func openStream(ctx context.Context, name string, stdin io.Reader) (io.ReadClose
 	}
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, &usageError{fileError(name, err), ""}
+		return nil, BadUsage(fileError(name, err), "")
 	}
 	if info, err := file.Stat(); err == nil && info.IsDir() {
-		return nil, &usageError{errors.Join(fmt.Errorf("%s is a directory, not a file of records", name), file.Close()), ""}
+		return nil, BadUsage(errors.Join(fmt.Errorf("%s is a directory, not a file of records", name), file.Close()), "")
 	}
 	return file, nil
 }

@@ -178,7 +178,7 @@ func TestKPLRoundTrip(t *testing.T) {
 
 func filtered(t rapid.TB, f kplFilter, text string) string {
 	var out bytes.Buffer
-	a := &app{stdin: strings.NewReader(text), stdout: &out}
+	a := &app{Process: Process{Stdin: strings.NewReader(text), Stdout: &out}}
 	if err := a.filterKPL(context.Background(), "-", f); err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func (c ledgerImportCommand) Run(ctx context.Context, a *app) error {
 	}
 	if log != nil && c.Window == nil {
 		err := fmt.Errorf("--ledger %s needs --window: a log ledger keeps nothing forever", c.Ledger)
-		return &usageError{err, "Give the window of the function."}
+		return BadUsage(err, "Give the window of the function.")
 	}
 	source, settings, remove, err := c.source(ctx, a, retention)
 	if err != nil {
@@ -147,7 +147,7 @@ func (c ledgerImportCommand) source(ctx context.Context, a *app, keep dedupe.Ret
 		return nil, "", nil, err
 	}
 	const readTwice = false
-	inputs, remove, err := files.inputs(ctx, from, a.stdin, readTwice)
+	inputs, remove, err := files.inputs(ctx, from, a.Stdin, readTwice)
 	if err == nil && c.Format == "json" {
 		err = setRecords(inputs, offline.Auto, c.Format)
 	}
@@ -169,10 +169,10 @@ func (c ledgerImportCommand) sourceOf(ctx context.Context, inputs []offline.Inpu
 		return manifestExport(inputs, keep), "", nil
 	case parquetFormat:
 		if c.FingerprintPath == "" || c.IDPath == "" {
-			return nil, "", &usageError{
+			return nil, "", BadUsage(
 				errors.New("--format parquet needs --id-path and --fingerprint-path: a fingerprint cannot be computed of columns"),
 				"Name the columns, or import the records as JSON.",
-			}
+			)
 		}
 		columns := history.Columns{ID: c.IDPath, Fingerprint: c.FingerprintPath, Time: c.TimePath}
 		return history.Parquet(inputs, columns), fmt.Sprintf("parquet %+q", columns), nil
@@ -199,7 +199,7 @@ func (c ledgerImportCommand) explain(err error) error {
 		return err
 	}
 	paths := dedupeCommand{IDPath: c.IDPath, TimePath: c.TimePath, FingerprintPath: c.FingerprintPath}
-	return &hintError{err, paths.otherPath(e)}
+	return WithHint(err, paths.otherPath(e))
 }
 
 // logLedger returns the settings of the log ledger that --ledger names, or nil if it names none.
@@ -209,7 +209,7 @@ func (c ledgerImportCommand) logLedger() (*logledger.Options, error) {
 	}
 	o, err := logledger.Parse(c.Ledger)
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("--ledger: %w", err), ""}
+		return nil, BadUsage(fmt.Errorf("--ledger: %w", err), "")
 	}
 	o.Memory = cmp.Or(o.Memory, memoryOfLog)
 	return &o, nil
@@ -223,10 +223,10 @@ func (c ledgerImportCommand) openLedger(ctx context.Context, a *app, log *logled
 	case c.Ledger == "":
 		return a.openRows(ctx, c.Scope)
 	case c.Ledger == inMemory:
-		return nil, nil, &usageError{errors.New("--ledger :memory: forgets everything after the import"), "Name a file."}
+		return nil, nil, BadUsage(errors.New("--ledger :memory: forgets everything after the import"), "Name a file.")
 	case kinesishandler.IsLedger(c.Ledger):
 		err := fmt.Errorf("--ledger %s: the entries of an import are in a file, or in DynamoDB", address.Scheme(c.Ledger))
-		return nil, nil, &usageError{err, "Give --ledger FILE, or --store " + dynamodbStore + " with --ledger log or without --ledger."}
+		return nil, nil, BadUsage(err, "Give --ledger FILE, or --store "+dynamodbStore+" with --ledger log or without --ledger.")
 	}
 	store, err := ledgersqlite.Create(ctx, c.Ledger)
 	if err != nil {
@@ -301,9 +301,9 @@ func otherSettings(other *offline.OtherSettings) error {
 	if other == nil {
 		return nil
 	}
-	return &hintError{
+	return WithHint(
 		fmt.Errorf("%w: the ledger has the id %s from %s, whose fingerprint was made with other settings. "+
 			"Copies of such records are not found: they pass under a new id", errLook, other.ID, other.Owner),
 		"Give the same paths and --volatile to all runs and imports of a scope, or use another scope.",
-	}
+	)
 }

@@ -50,10 +50,10 @@ func (c ledgerCompact) Run(ctx context.Context, a *app) error {
 	}
 	c.Before = c.Before.UTC().Truncate(time.Second) // as a ledger stores the ends of entries
 	if c.Before.After(time.Now()) {
-		return &usageError{
+		return BadUsage(
 			fmt.Errorf("--before %s is in the future: records of today would be dead letters", c.Before.Format(time.RFC3339)),
 			"Name a time before which you have processed all records.",
-		}
+		)
 	}
 	path, err := a.ledgerFile(c.Ledger, "a ledger in DynamoDB deletes its entries itself")
 	if err != nil {
@@ -91,14 +91,14 @@ func (c ledgerCompact) compact(ctx context.Context, store *ledgersqlite.Store) (
 	entries, err := store.Compact(ctx, c.Scope, c.Before)
 	switch {
 	case errors.Is(err, ledgersqlite.ErrOpenRuns):
-		return 0, &usageError{fmt.Errorf("%w; nothing was deleted", err),
-			"Let the run finish, or start its command again. If it has stopped, any other dedupe command of the scope closes it."}
+		return 0, BadUsage(fmt.Errorf("%w; nothing was deleted", err),
+			"Let the run finish, or start its command again. If it has stopped, any other dedupe command of the scope closes it.")
 	case err != nil:
-		return entries, &hintError{fmt.Errorf("%s were deleted: %w", entriesText(entries), err), "Repeat the command for the rest."}
+		return entries, WithHint(fmt.Errorf("%s were deleted: %w", entriesText(entries), err), "Repeat the command for the rest.")
 	}
 	if err := store.Erase(ctx); err != nil {
-		return entries, &hintError{fmt.Errorf("%s were deleted, and the file is as large as before: %w", entriesText(entries), err),
-			"Repeat the command to make the file smaller."}
+		return entries, WithHint(fmt.Errorf("%s were deleted, and the file is as large as before: %w", entriesText(entries), err),
+			"Repeat the command to make the file smaller.")
 	}
 	return entries, nil
 }

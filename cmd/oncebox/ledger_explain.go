@@ -56,9 +56,6 @@ Examples:
   oncebox ledger explain --record order.json --id-path order.id --ledger seen.db --output json`
 }
 
-// errNoEntry says that the ledger does not know a record.
-var errNoEntry = errors.New("the ledger has no entry of this id")
-
 func (c ledgerExplainCommand) Run(ctx context.Context, a *app) error {
 	if err := checkScope(c.Scope); err != nil {
 		return err
@@ -101,7 +98,7 @@ func (g globals) openExplainer(ctx context.Context, scope string) (x dedupe.Expl
 	x, ok := ledger.(dedupe.Explainer)
 	if !ok {
 		closeLedger()
-		return nil, nil, &usageError{errors.New("this ledger cannot be read without a change"), ""}
+		return nil, nil, BadUsage(errors.New("this ledger cannot be read without a change"), "")
 	}
 	return x, closeLedger, nil
 }
@@ -111,9 +108,9 @@ func (c ledgerExplainCommand) candidate(ctx context.Context, a *app) (dedupe.Can
 	record := dedupe.Candidate{ID: c.ID, Fingerprint: c.Fingerprint, Arrival: c.Arrival}
 	switch {
 	case (c.ID == "") == (c.Record == ""):
-		return record, &usageError{errors.New("give an id, or a record with --record FILE"), ""}
+		return record, BadUsage(errors.New("give an id, or a record with --record FILE"), "")
 	case c.Record != "" && c.Fingerprint != "":
-		return record, &usageError{errors.New("--record and --fingerprint exclude each other"), "The record has a fingerprint."}
+		return record, BadUsage(errors.New("--record and --fingerprint exclude each other"), "The record has a fingerprint.")
 	case c.Record != "":
 		fields, err := c.read(ctx, a)
 		if err != nil {
@@ -133,7 +130,7 @@ func (c ledgerExplainCommand) candidate(ctx context.Context, a *app) (dedupe.Can
 	record.Arrival = record.Arrival.UTC().Truncate(time.Millisecond) // as a ledger compares it
 	if c.IDs == offline.Derived {
 		if record.Fingerprint == "" {
-			return record, &usageError{errors.New("--ids derived needs --fingerprint or --record: the id is derived from both"), ""}
+			return record, BadUsage(errors.New("--ids derived needs --fingerprint or --record: the id is derived from both"), "")
 		}
 		record.ID = format.DerivedID(record.ID, record.Fingerprint)
 	}
@@ -156,7 +153,7 @@ func (c ledgerExplainCommand) read(ctx context.Context, a *app) (format.Fields, 
 		return format.Fields{}, err
 	}
 	const readTwice = false
-	inputs, remove, err := files.inputs(ctx, from, a.stdin, readTwice)
+	inputs, remove, err := files.inputs(ctx, from, a.Stdin, readTwice)
 	defer remove()
 	if err != nil {
 		return format.Fields{}, err
@@ -167,11 +164,11 @@ func (c ledgerExplainCommand) read(ctx context.Context, a *app) (format.Fields, 
 		}
 		fields, err := lines.Read(ctx, line.Text)
 		if err != nil {
-			return format.Fields{}, &usageError{fmt.Errorf("--record %s: %w", c.Record, err), ""}
+			return format.Fields{}, BadUsage(fmt.Errorf("--record %s: %w", c.Record, err), "")
 		}
 		return fields, nil
 	}
-	return format.Fields{}, &usageError{fmt.Errorf("--record %s: the file has no record", c.Record), ""}
+	return format.Fields{}, BadUsage(fmt.Errorf("--record %s: the file has no record", c.Record), "")
 }
 
 // explainedJSON holds the ledger's data about a record, in results.

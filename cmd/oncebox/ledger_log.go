@@ -2,50 +2,13 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
-	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
-
-// errNoLog says that a scope has no log ledger.
-var errNoLog = errors.New("there is no log ledger")
-
-// openLog opens the log of a scope. It returns errNoLog if the scope has no log.
-func (g globals) openLog(ctx context.Context, scope string) (logledger.Storage, error) {
-	client, err := g.logClient(ctx)
-	if err != nil {
-		return nil, err
-	}
-	log := ledgerdynamo.NewLog(client, g.DedupeTable)
-	first, err := log.Epochs(ctx, logledger.LaneID{Scope: scope}, 1, 1)
-	if err == nil && len(first) == 0 {
-		err = fmt.Errorf("%w in the scope %s", errNoLog, scope)
-	}
-	return log, err
-}
-
-// refuseLog refuses a scope with a log ledger, because a log does not see entries with one row a key.
-func (g globals) refuseLog(ctx context.Context, scope string) error {
-	if g.Store != dynamodbStore {
-		return nil
-	}
-	_, err := g.openLog(ctx, scope)
-	switch {
-	case errors.Is(err, errNoLog):
-		return nil
-	case err != nil:
-		return err
-	}
-	return &usageError{
-		fmt.Errorf("the scope %s has a log ledger, which does not see one row a key: copies would be delivered", scope),
-		"Choose another scope, or enter into the log: `oncebox ledger import --ledger log`, or ONCEBOX_LEDGER=log of `oncebox redrive run`.",
-	}
-}
 
 // logScope is the flag of the commands for log ledgers.
 type logScope struct {

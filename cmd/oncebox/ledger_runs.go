@@ -77,7 +77,7 @@ func (a *app) ledgerFile(flag, other string) (path string, err error) {
 	}
 	path, ok, err := a.sqlitePath()
 	if err == nil && !ok {
-		err = &usageError{errors.New(other), "Use --ledger FILE."}
+		err = BadUsage(errors.New(other), "Use --ledger FILE.")
 	}
 	return path, err
 }

@@ -61,7 +61,7 @@ func TestImportThatEntersNothing(t *testing.T) {
 		t.Errorf("the wrong column has begun an import: %+v", runs)
 	}
 
-	a := &app{stdout: io.Discard, stderr: io.Discard}
+	a := &app{Process: Process{Stdout: io.Discard, Stderr: io.Discard}}
 	if err := a.reportImport(history.Report{Read: 2, TooOld: 2}); exitCode(t.Context(), err) != exitLook {
 		t.Errorf("all rows are too old: %v", err)
 	}

@@ -74,10 +74,10 @@ func (c linksKeygen) Run(a *app) error {
 func createKeyFile(path string, content []byte, mode os.FileMode) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, os.ErrExist) {
-		return &usageError{fmt.Errorf("%s exists, and is not written over", path), "Choose another name for the key."}
+		return BadUsage(fmt.Errorf("%s exists, and is not written over", path), "Choose another name for the key.")
 	}
 	if err != nil {
-		return &usageError{fileError(path, err), ""}
+		return BadUsage(fileError(path, err), "")
 	}
 	_, err = file.Write(content)
 	if err = errors.Join(err, file.Close()); err != nil {
@@ -90,7 +90,7 @@ func createKeyFile(path string, content []byte, mode os.FileMode) error {
 func readPrivateKey(path string) (*claimlink.PrivateKey, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, &usageError{fileError(path, err), "`oncebox links keygen FILE` makes a key."}
+		return nil, BadUsage(fileError(path, err), "`oncebox links keygen FILE` makes a key.")
 	}
 	key, err := claimlink.ParsePrivateKey(text)
 	if err != nil {
@@ -101,8 +101,8 @@ func readPrivateKey(path string) (*claimlink.PrivateKey, error) {
 
 // badKeys returns an error that names the file without a usable key.
 func badKeys(path string, err error) error {
-	return &usageError{
+	return BadUsage(
 		fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "claimlink: ")),
 		"`oncebox links keygen FILE` writes FILE, the private key that makes links, and FILE.pub, the public key.",
-	}
+	)
 }

@@ -57,7 +57,7 @@ func (c linksMake) inspect(ctx context.Context, open itemfile.Open) (found custo
 		return found, err
 	}
 	if found.rows == 0 {
-		return found, &usageError{fmt.Errorf("%s: has no customers", c.Customers), ""}
+		return found, BadUsage(fmt.Errorf("%s: has no customers", c.Customers), "")
 	}
 	return found, nil
 }
@@ -65,7 +65,7 @@ func (c linksMake) inspect(ctx context.Context, open itemfile.Open) (found custo
 // columnOf finds the column of the claimants in the first row. It reports whether this row names the columns.
 func (c linksMake) columnOf(first []string) (column int, named bool, err error) {
 	refuse := func(hint, format string, args ...any) (int, bool, error) {
-		return 0, false, &usageError{fmt.Errorf("%s: "+format, append([]any{c.Customers}, args...)...), hint}
+		return 0, false, BadUsage(fmt.Errorf("%s: "+format, append([]any{c.Customers}, args...)...), hint)
 	}
 	if at := strings.IndexAny(first[0], ";\t"); len(first) == 1 && at >= 0 {
 		return refuse("Convert it to CSV with commas.", "has %q between its columns, and not commas", first[0][at])
@@ -126,7 +126,7 @@ func (b *badRows) err(file string) error {
 	if more := b.total - int64(len(b.first)); more > 0 {
 		text += fmt.Sprintf("\n  and %d more", more)
 	}
-	return &usageError{errors.New(text), "No link was made."}
+	return BadUsage(errors.New(text), "No link was made.")
 }
 
 // detailOf returns the text of an error of package itembank, without the name of the field.
@@ -173,8 +173,16 @@ func (r *repeatedRows) err(file string) error {
 	if more := r.total - int64(len(r.first)); more > 0 {
 		text += fmt.Sprintf("\n  and %d more", more)
 	}
-	return &hintError{
+	return WithHint(
 		fmt.Errorf("%w: rows of %s repeat a claimant:\n  %s", errLook, file, text),
 		"All links were made. The rows of one claimant have the same link and get one item together.",
+	)
+}
+
+func quotedList(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i, text := range texts {
+		quoted[i] = fmt.Sprintf("%q", text)
 	}
+	return strings.Join(quoted, ", ")
 }

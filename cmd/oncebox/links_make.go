@@ -58,7 +58,7 @@ func (c linksMake) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	open, remove, err := openItemFile(ctx, c.Customers, a.stdin)
+	open, remove, err := openItemFile(ctx, c.Customers, a.Stdin)
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (c linksMake) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	out := bufio.NewWriter(a.stdout)
+	out := bufio.NewWriter(a.Stdout)
 	w := linkWriter{page: c.Page, key: key, claims: claims, column: found.column, named: found.named, csv: csv.NewWriter(out)}
 	if a.Output == outputJSON {
 		w.json = newEncoder(out)
@@ -90,20 +90,20 @@ func (c linksMake) check() error {
 		kind = "scope"
 	}
 	if err := itembank.ValidateName(kind, c.Campaign); err != nil {
-		return &usageError{err, ""}
+		return BadUsage(err, "")
 	}
 	page, err := url.Parse(c.Page)
 	switch {
 	case err != nil || page.Host == "" || page.User != nil || page.Scheme != "https" && !isLocal(page):
-		return &usageError{
+		return BadUsage(
 			fmt.Errorf("--page %q: must be an https URL", c.Page), "On this machine it may be http, as in http://localhost:8080/.",
-		}
+		)
 	case strings.Contains(c.Page, "#"):
-		return &usageError{fmt.Errorf("--page %q: must have no #, behind which the token stands", c.Page), ""}
+		return BadUsage(fmt.Errorf("--page %q: must have no #, behind which the token stands", c.Page), "")
 	case !c.Expires.After(time.Now()):
-		return &usageError{
+		return BadUsage(
 			fmt.Errorf("--expires %s: is over", c.Expires.UTC().Format(time.RFC3339)), "Choose a time after the end of the campaign.",
-		}
+		)
 	}
 	return nil
 }

@@ -83,11 +83,11 @@ func (c loadCommand) checkWith() error {
 	case len(c.With) == 0:
 		return nil
 	case c.Lines:
-		return &usageError{errors.New("--with and --lines cannot be used together: only CSV has columns"), ""}
+		return BadUsage(errors.New("--with and --lines cannot be used together: only CSV has columns"), "")
 	case c.Column == nil:
-		return &usageError{errors.New("--with needs --column NAME, the column of the items"), ""}
+		return BadUsage(errors.New("--with needs --column NAME, the column of the items"), "")
 	case len(c.With) > engine.MaxColumns:
-		return &usageError{fmt.Errorf("--with names %d columns, at most %d are allowed", len(c.With), engine.MaxColumns), ""}
+		return BadUsage(fmt.Errorf("--with names %d columns, at most %d are allowed", len(c.With), engine.MaxColumns), "")
 	}
 	return nil
 }
@@ -99,10 +99,10 @@ func (c loadCommand) checkCampaign(ctx context.Context, b *itembank.Operator) er
 	}
 	campaign, err := b.Campaign(ctx, c.Campaign)
 	if err == nil && !campaign.Columns {
-		return &usageError{
+		return BadUsage(
 			fmt.Errorf("--with: %s was created without --columns, which is fixed; nothing was changed", c.Campaign),
 			"Create another campaign with --columns, or load without --with.",
-		}
+		)
 	}
 	return err
 }
@@ -142,7 +142,7 @@ func (c loadCommand) cut(report itembank.LoadReport, err error) error {
 	default:
 		hint = continues + " " + hint
 	}
-	return &hintError{&cutError{"after " + quantity(report.Rows, "line"), err}, hint}
+	return WithHint(Stopped("after "+quantity(report.Rows, "line"), err), hint)
 }
 
 // giveUpCommand is the command that ends a load.
@@ -153,7 +153,7 @@ func giveUpCommand(campaign, load string) string {
 // giveUp ends a load.
 func (c loadCommand) giveUp(ctx context.Context, a *app) error {
 	if c.DryRun || len(c.With) > 0 || c.isSet() || c.Rate > 0 {
-		return &usageError{errors.New("--give-up cannot be used with other flags of load"), ""}
+		return BadUsage(errors.New("--give-up cannot be used with other flags of load"), "")
 	}
 	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.end(ctx, a, b) })
 }
@@ -171,9 +171,9 @@ func (c loadCommand) end(ctx context.Context, a *app, b *itembank.Operator) erro
 	switch {
 	case errors.Is(err, itembank.ErrInvalid):
 		const hint = "`oncebox status %s` prints the ids of unfinished loads."
-		return &usageError{fmt.Errorf("%s has no load %q", c.Campaign, c.File), fmt.Sprintf(hint, c.Campaign)}
+		return BadUsage(fmt.Errorf("%s has no load %q", c.Campaign, c.File), fmt.Sprintf(hint, c.Campaign))
 	case err != nil && given.LoadID != "":
-		return &cutError{"before the load was over", err}
+		return Stopped("before the load was over", err)
 	case err != nil:
 		return err
 	case given.Already:
@@ -228,26 +228,10 @@ func (in items) firstTexts() (texts []string) {
 	return texts
 }
 
-func quotedList(texts []string) string {
-	quoted := make([]string, len(texts))
-	for i, text := range texts {
-		quoted[i] = fmt.Sprintf("%q", text)
-	}
-	return strings.Join(quoted, ", ")
-}
-
 // skipped is the end of a summary.
 func skipped(blank int64) string {
 	if blank == 0 {
 		return ""
 	}
 	return ", skipped " + quantity(blank, "blank line")
-}
-
-// quantity writes a number of things: 1 line, 2 lines.
-func quantity(n int64, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }

@@ -436,7 +436,7 @@ func TestLoadIsGivenUp(t *testing.T) {
 		t.Helper()
 		a := w.app()
 		stderr.Reset()
-		a.stderr = &stderr
+		a.Stderr = &stderr
 		err := do(t.Context(), a, w.bank)
 		for _, text := range want {
 			if !strings.Contains(w.out.String()+stderr.String(), text) {
@@ -508,7 +508,7 @@ func TestUnfinishedRepair(t *testing.T) {
 	run := func(do func(context.Context, *app, *itembank.Operator) error) (printed string, err error) {
 		a := w.app()
 		stderr.Reset()
-		a.stderr = &stderr
+		a.Stderr = &stderr
 		err = do(t.Context(), a, w.bank)
 		return w.out.String() + stderr.String(), err
 	}

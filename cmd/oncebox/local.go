@@ -43,7 +43,7 @@ Examples:
 }
 
 func (c localCommand) Run(ctx context.Context, a *app) error {
-	o, err := c.options()
+	o, err := c.options(a.Environ)
 	if err != nil {
 		return err
 	}
@@ -56,13 +56,13 @@ func (c localCommand) Run(ctx context.Context, a *app) error {
 		a.remark("serving the claim API of %s on %s", a.Store, base)
 		a.remarkExample(ctx, bank, base, o)
 		defer sweepWhile(ctx, bank)()
-		return serve(ctx, listener, c.handler(h, a.Store, o))
+		return serve(ctx, listener, c.handler(a, h, o))
 	})
 }
 
 // handler returns the handler of the server.
-func (c localCommand) handler(h *claimapi.Handler, store string, o claimapi.Options) http.Handler {
-	all := claimapi.AllowOrigins(o.CORSOrigins, server{h, store, o.ClaimantFrom})
+func (c localCommand) handler(a *app, h *claimapi.Handler, o claimapi.Options) http.Handler {
+	all := claimapi.AllowOrigins(o.CORSOrigins, server{h, a.Store, a.currentVersion(), o.ClaimantFrom})
 	if c.AllowRemote && len(c.AllowHost) == 0 { // others know this machine by names that the operator need not know
 		return all
 	}
@@ -97,16 +97,16 @@ func sweepWhile(ctx context.Context, bank *itembank.Operator) (stop func()) {
 }
 
 // options returns the settings of the handler, and checks them with the flags.
-func (c localCommand) options() (o claimapi.Options, err error) {
-	environ, err := c.environ()
+func (c localCommand) options(variables []string) (o claimapi.Options, err error) {
+	environ, err := c.environ(variables)
 	if err != nil {
 		return o, err
 	}
 	if slices.Contains(environ, "ONCEBOX_CALLER=iam") {
-		return o, &usageError{
+		return o, BadUsage(
 			errors.New("ONCEBOX_CALLER=iam needs API Gateway, which verifies the callers; there is none here"),
 			"Leave it out here, or use --link-keys FILE for personal links.",
-		}
+		)
 	}
 	if o, err = handlerOptions(environ); err != nil {
 		return o, err
@@ -115,27 +115,27 @@ func (c localCommand) options() (o claimapi.Options, err error) {
 }
 
 // environ returns the settings of the claim function: the variables, and the flags, which replace variables.
-func (c localCommand) environ() ([]string, error) {
+func (c localCommand) environ(variables []string) ([]string, error) {
 	if c.LinkKeys == "" {
-		return os.Environ(), nil
+		return variables, nil
 	}
 	keys, err := os.ReadFile(c.LinkKeys)
 	if err != nil {
-		return nil, &usageError{fileError(c.LinkKeys, err), ""}
+		return nil, BadUsage(fileError(c.LinkKeys, err), "")
 	}
 	if _, err := claimlink.ParseKeys(string(keys)); err != nil {
 		return nil, badKeys(c.LinkKeys, err)
 	}
-	return append(os.Environ(), "ONCEBOX_CLAIMANT_FROM="+fromLink, "ONCEBOX_LINK_KEYS="+string(keys)), nil
+	return append(slices.Clip(variables), "ONCEBOX_CLAIMANT_FROM="+fromLink, "ONCEBOX_LINK_KEYS="+string(keys)), nil
 }
 
 // checkSource refuses sources of claimants that need API Gateway: the server would refuse every claim.
 func (c localCommand) checkSource(from claimapi.ClaimantFrom) error {
 	if text := from.String(); text != fromBody && text != fromLink {
-		return &usageError{
+		return BadUsage(
 			fmt.Errorf("ONCEBOX_CLAIMANT_FROM=%s needs API Gateway, which verifies the callers; there is none here", text),
 			"Use ONCEBOX_CLAIMANT_FROM=body here, or --link-keys FILE for personal links.",
-		}
+		)
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (c localCommand) checkAddr(from claimapi.ClaimantFrom) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return &usageError{fmt.Errorf("--addr %q: must be HOST:PORT, with a port from 0 to 65535", c.Addr), ""}
+		return BadUsage(fmt.Errorf("--addr %q: must be HOST:PORT, with a port from 0 to 65535", c.Addr), "")
 	}
 	ip := net.ParseIP(host)
 	if c.AllowRemote || host == "localhost" || ip != nil && ip.IsLoopback() {
@@ -157,19 +157,19 @@ func (c localCommand) checkAddr(from claimapi.ClaimantFrom) error {
 	if from.String() == fromLink {
 		who = "everybody with a personal link can claim; the connection is not encrypted"
 	}
-	return &usageError{
+	return BadUsage(
 		fmt.Errorf("--addr %q: other machines can reach this address, and %s", c.Addr, who),
 		"Say --allow-remote to let them claim.",
-	}
+	)
 }
 
 // checkHosts refuses texts of --allow-host that no request has as its host.
 func (c localCommand) checkHosts() error {
 	for _, host := range c.AllowHost {
 		if u, err := url.Parse("http://" + host); err != nil || u.Host != host || u.Hostname() != host {
-			return &usageError{
+			return BadUsage(
 				fmt.Errorf("--allow-host %q: must be a host name without a scheme, a port and a path, as in claims.example", host), "",
-			}
+			)
 		}
 	}
 	return nil
@@ -181,7 +181,7 @@ func listenError(addr string, err error) error {
 	if errors.As(err, &system) {
 		err = system.Err
 	}
-	return &usageError{fmt.Errorf("--addr %s: %w", addr, err), "Choose another port, for example --addr 127.0.0.1:8081."}
+	return BadUsage(fmt.Errorf("--addr %s: %w", addr, err), "Choose another port, for example --addr 127.0.0.1:8081.")
 }
 
 // remarkExample prints an example for a campaign of the store. If the campaigns cannot be read, it says so: the server
@@ -277,7 +277,7 @@ func serve(ctx context.Context, listener net.Listener, h http.Handler) error {
 func handlerOptions(environ []string) (claimapi.Options, error) {
 	o, err := claimapi.ParseOptions(environ)
 	if err != nil {
-		err = &usageError{err, ""}
+		err = BadUsage(err, "")
 	}
 	return o, err
 }
@@ -297,9 +297,9 @@ func (a *app) withHandler(
 
 // server is the claim API, and a page for the person at this machine: / describes the server.
 type server struct {
-	api   http.Handler
-	store string
-	from  claimapi.ClaimantFrom
+	api            http.Handler
+	store, version string
+	from           claimapi.ClaimantFrom
 }
 
 func (s server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -320,5 +320,5 @@ type rootJSON struct {
 
 func (s server) describe(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	printJSON(w, rootJSON{"oncebox claim API", currentVersion(), s.store, curlClaim("http://"+r.Host, "CAMPAIGN", s.from)})
+	printJSON(w, rootJSON{"oncebox claim API", s.version, s.store, curlClaim("http://"+r.Host, "CAMPAIGN", s.from)})
 }

@@ -42,9 +42,6 @@ Examples:
   oncebox lookup spring --item SAVE-0001 --rate 5000   # beside a sale`
 }
 
-// errUnknownItem says that an item was never loaded.
-var errUnknownItem = errors.New("no such item")
-
 func (c lookupCommand) Run(ctx context.Context, a *app) error {
 	if err := checkItem(c.Item); err != nil {
 		return err
@@ -58,7 +55,7 @@ func checkItem(item string) error {
 	if !ok {
 		return nil
 	}
-	return &usageError{fmt.Errorf("--item %q: %s", item, invalid.Detail), ""}
+	return BadUsage(fmt.Errorf("--item %q: %s", item, invalid.Detail), "")
 }
 
 func (c lookupCommand) lookUp(ctx context.Context, a *app, b *itembank.Operator) error {
@@ -99,10 +96,10 @@ func unknownItem(item, campaign string) error {
 	if campaign != "" {
 		where = campaign
 	}
-	return &hintError{
+	return WithHint(
 		fmt.Errorf("%w: %q was never loaded into %s", errUnknownItem, item, where),
 		"Upper and lower case, white space and invisible characters count.",
-	}
+	)
 }
 
 // itemJSON is the store's data about an item.

@@ -30,7 +30,7 @@ func (o objectsArgs) filter() objectsink.Filter {
 func (o objectsArgs) open(ctx context.Context) (objectsink.Storage, error) {
 	bucket, prefix, err := objectsink.ParseSetting(o.Place)
 	if err != nil {
-		return nil, &usageError{err, "It is the value of ONCEBOX_SINK."}
+		return nil, BadUsage(err, "It is the value of ONCEBOX_SINK.")
 	}
 	client, err := objectsink.NewS3Client(ctx, sdkconfig.Load)
 	if err != nil {

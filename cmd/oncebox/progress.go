@@ -9,12 +9,12 @@ import (
 )
 
 // showsProgress reports whether stderr is a terminal and progress is wanted.
-func (a *app) showsProgress() bool { return !a.Quiet && isTerminal(a.stderr) }
+func (a *app) showsProgress() bool { return !a.Quiet && isTerminal(a.Stderr) }
 
 // bar is a progress bar that disappears when it is full.
 func (a *app) bar(total int64, doing string, options ...progressbar.Option) *progressbar.ProgressBar {
 	return progressbar.NewOptions64(total, append([]progressbar.Option{
-		progressbar.OptionSetWriter(a.stderr), progressbar.OptionSetDescription(doing),
+		progressbar.OptionSetWriter(a.Stderr), progressbar.OptionSetDescription(doing),
 		progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionClearOnFinish(),
 	}, options...)...)
 }

@@ -54,14 +54,14 @@ Examples:
 func (c reconcileCommand) Run(ctx context.Context, a *app) error {
 	switch {
 	case !c.Repair && (c.Items != "" || c.isSet()):
-		return &usageError{errors.New("--items and its flags are for --repair"), ""}
+		return BadUsage(errors.New("--items and its flags are for --repair"), "")
 	case c.Items == "" && c.ReturnSeenItems:
-		return &usageError{
+		return BadUsage(
 			errors.New("--return-seen-items needs --items"),
 			"No row of the store has the text of a missing item. Name the file that was loaded.",
-		}
+		)
 	case c.Items == "" && c.isSet():
-		return &usageError{errors.New("--column, --lines, --trim and --raw are for --items"), ""}
+		return BadUsage(errors.New("--column, --lines, --trim and --raw are for --items"), "")
 	}
 	var source itembank.Source
 	if c.Items != "" {
@@ -99,10 +99,10 @@ func needClosed(ctx context.Context, b *itembank.Operator, name string) error {
 		return err
 	}
 	if state := campaign.StateAt(time.Now()); state != itembank.Closed {
-		return &usageError{
+		return BadUsage(
 			fmt.Errorf("%s is %s, and only a closed campaign can be repaired; nothing was changed", name, state),
 			fmt.Sprintf("`oncebox campaign close %s` closes it.", name),
-		}
+		)
 	}
 	return nil
 }

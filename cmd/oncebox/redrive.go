@@ -36,7 +36,7 @@ type atOnce struct {
 func (p atOnce) check() error {
 	const most = 1000
 	if p.Parallel < 1 || p.Parallel > most {
-		return &usageError{fmt.Errorf("--parallel %d: must be from 1 to %d", p.Parallel, most), ""}
+		return BadUsage(fmt.Errorf("--parallel %d: must be from 1 to %d", p.Parallel, most), "")
 	}
 	return nil
 }
@@ -64,16 +64,16 @@ func kindOf(l deadletter.Letter) string {
 }
 
 // openArchive opens the store of an argument, or the function's store.
-func openArchive(ctx context.Context, argument string) (*deadletter.Archive, error) {
-	setting := cmp.Or(argument, os.Getenv(varDeadLetters))
+func openArchive(ctx context.Context, a *app, argument string) (*deadletter.Archive, error) {
+	setting := cmp.Or(argument, a.Getenv(varDeadLetters))
 	if setting == "" {
-		return nil, &usageError{
-			errors.New("no dead-letter store was named"), "Name s3://BUCKET or dir:PATH, or set " + varDeadLetters + ".",
-		}
+		return nil, BadUsage(
+			errors.New("no dead-letter store was named"), "Name s3://BUCKET or dir:PATH, or set "+varDeadLetters+".",
+		)
 	}
 	archive, err := deadletter.OpenArchive(ctx, sdkconfig.Load, setting)
 	if err != nil {
-		return nil, &usageError{err, ""}
+		return nil, BadUsage(err, "")
 	}
 	return archive, nil
 }
@@ -85,17 +85,19 @@ func functionRetention(environ []string) (dedupe.Retention, error) {
 	p := settings.NewParser(environ)
 	horizon := p.Duration(name, kinesishandler.DefaultHorizon, time.Second, longest, "a duration, as in 14d")
 	if err := p.Err(); err != nil {
-		return dedupe.Retention{}, &usageError{err, ""}
+		return dedupe.Retention{}, BadUsage(err, "")
 	}
 	return dedupe.Retention{Horizon: horizon}, nil
 }
 
 // newLook returns a job that lists letters.
-func newLook(ctx context.Context, archive *deadletter.Archive, f letterFilter, p atOnce) (*redrive.Job, error) {
+func newLook(
+	ctx context.Context, a *app, archive *deadletter.Archive, f letterFilter, p atOnce,
+) (*redrive.Job, error) {
 	if err := p.check(); err != nil {
 		return nil, err
 	}
-	retention, err := functionRetention(os.Environ())
+	retention, err := functionRetention(a.Environ)
 	if err != nil {
 		return nil, err
 	}
@@ -185,11 +187,11 @@ Examples:
 }
 
 func (c redriveList) Run(ctx context.Context, a *app) error {
-	archive, err := openArchive(ctx, c.Letters)
+	archive, err := openArchive(ctx, a, c.Letters)
 	if err != nil {
 		return err
 	}
-	job, err := newLook(ctx, archive, c.letterFilter, c.atOnce)
+	job, err := newLook(ctx, a, archive, c.letterFilter, c.atOnce)
 	if err != nil {
 		return err
 	}
@@ -243,19 +245,19 @@ Examples:
 }
 
 func (c redriveExport) Run(ctx context.Context, a *app) (err error) {
-	archive, err := openArchive(ctx, c.Letters)
+	archive, err := openArchive(ctx, a, c.Letters)
 	if err != nil {
 		return err
 	}
-	job, err := newLook(ctx, archive, c.letterFilter, c.atOnce)
+	job, err := newLook(ctx, a, archive, c.letterFilter, c.atOnce)
 	if err != nil {
 		return err
 	}
-	out := a.stdout
+	out := a.Stdout
 	if c.File != "-" {
 		file, err := os.OpenFile(c.File, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
-			return &usageError{fileError(c.File, err), "Name a file that does not exist."}
+			return BadUsage(fileError(c.File, err), "Name a file that does not exist.")
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
 		out = file

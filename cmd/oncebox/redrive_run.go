@@ -81,13 +81,13 @@ func (c redriveRun) Run(ctx context.Context, a *app) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	environ, from, err := c.inputs()
+	environ, from, err := c.inputs(a)
 	if err != nil {
 		return err
 	}
 	options, err := kinesishandler.ParseOptions(environ)
 	if err != nil {
-		return &usageError{err, ""}
+		return BadUsage(err, "")
 	}
 	options.Scope = cmp.Or(c.Scope, options.Scope)
 	job, err := c.job(options)
@@ -138,25 +138,25 @@ type letterSources struct {
 }
 
 // inputs returns the settings of this run, and the places of the letters.
-func (c redriveRun) inputs() (environ []string, from letterSources, err error) {
-	environ = os.Environ()
+func (c redriveRun) inputs(a *app) (environ []string, from letterSources, err error) {
+	environ = slices.Clip(a.Environ)
 	for _, argument := range c.From {
 		switch {
 		case !isDeadLetterStore(argument):
 			from.files = append(from.files, argument)
 		case from.store != "":
-			return nil, from, &usageError{errors.New("more than one dead-letter store was named"), "Run one after the other."}
+			return nil, from, BadUsage(errors.New("more than one dead-letter store was named"), "Run one after the other.")
 		default:
 			from.store = argument
 		}
 	}
 	switch {
 	case from.store != "" && len(from.files) > 0:
-		return nil, from, &usageError{errors.New("a dead-letter store and files were named"), "Run one after the other."}
+		return nil, from, BadUsage(errors.New("a dead-letter store and files were named"), "Run one after the other.")
 	case len(c.Name) > 0 && len(from.files) > 0:
-		return nil, from, &usageError{errors.New("--name is for letters of a store, and files were named"), ""}
+		return nil, from, BadUsage(errors.New("--name is for letters of a store, and files were named"), "")
 	}
-	if os.Getenv(varDeadLetters) == "" && from.store != "" {
+	if a.Getenv(varDeadLetters) == "" && from.store != "" {
 		environ = append(environ, varDeadLetters+"="+from.store) // new letters come from parts of an old letter
 	}
 	for _, setting := range c.Set {
@@ -179,11 +179,11 @@ var notSettable = map[string]string{
 func variableOfSetting(setting string) (string, error) {
 	name, value, ok := strings.Cut(setting, "=")
 	if !ok {
-		return "", &usageError{fmt.Errorf("--set %s: must be NAME=VALUE, as in id-path=order.id", setting), ""}
+		return "", BadUsage(fmt.Errorf("--set %s: must be NAME=VALUE, as in id-path=order.id", setting), "")
 	}
 	variable := variablePrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 	if instead := notSettable[variable]; instead != "" {
-		return "", &usageError{fmt.Errorf("--set %s: use %s for it", setting, instead), ""}
+		return "", BadUsage(fmt.Errorf("--set %s: use %s for it", setting, instead), "")
 	}
 	if !slices.Contains(kinesishandler.Variables(), variable) {
 		var names []string
@@ -194,7 +194,7 @@ func variableOfSetting(setting string) (string, error) {
 		if meant := suggest.Closest(name, names); meant != "" {
 			hint = "Did you mean " + meant + "?"
 		}
-		return "", &usageError{fmt.Errorf("--set %s: %s is not a setting of the function", setting, name), hint}
+		return "", BadUsage(fmt.Errorf("--set %s: %s is not a setting of the function", setting, name), hint)
 	}
 	return variable + "=" + value, nil
 }
@@ -217,7 +217,7 @@ func (c redriveRun) job(o kinesishandler.Options) (*redrive.Job, error) {
 	if c.Jq != "" {
 		patch, err := redrive.NewPatch(c.Jq)
 		if err != nil {
-			return nil, &usageError{fmt.Errorf("--jq: %w", err), ""}
+			return nil, BadUsage(fmt.Errorf("--jq: %w", err), "")
 		}
 		job.Patch = patch
 	}
@@ -254,7 +254,7 @@ func (c redriveRun) openItems(
 	if len(files) > 0 {
 		store, folder = markersOfFiles(store)
 	}
-	archive, err := openArchive(ctx, store)
+	archive, err := openArchive(ctx, a, store)
 	if err != nil {
 		return nil, err
 	}
@@ -292,12 +292,12 @@ func lettersOf(a *app, archive *deadletter.Archive, folder, function string, fil
 	}
 	var all []iter.Seq2[redrive.Item, error]
 	for _, name := range files {
-		text := a.stdin
+		text := a.Stdin
 		if name != "-" {
 			file, err := os.Open(name)
 			if err != nil {
 				closeItems()
-				return nil, nil, &usageError{fileError(name, err), ""}
+				return nil, nil, BadUsage(fileError(name, err), "")
 			}
 			opened, text = append(opened, file), file
 		}
@@ -368,7 +368,7 @@ func (c redriveRun) run(ctx context.Context, a *app, job *redrive.Job) error {
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return &hintError{err, "The run can be repeated: what is done has a marker."}
+		return WithHint(err, "The run can be repeated: what is done has a marker.")
 	}
 	return s.err()
 }
@@ -433,7 +433,7 @@ func (s *redriveSummary) text() string {
 // err returns errLook if letters were not done.
 func (s *redriveSummary) err() error {
 	if n := s.Letters[redrive.Failed]; n > 0 {
-		return &hintError{fmt.Errorf("%s failed", quantity(n, "letter")), "It is safe to run them again."}
+		return WithHint(fmt.Errorf("%s failed", quantity(n, "letter")), "It is safe to run them again.")
 	}
 	left := int64(0)
 	for status, n := range s.Letters {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 	"unicode"
@@ -53,7 +52,7 @@ type payloadJSON struct {
 }
 
 func (c redriveShow) Run(ctx context.Context, a *app) error {
-	archive, err := openArchive(ctx, c.Letters)
+	archive, err := openArchive(ctx, a, c.Letters)
 	if err != nil {
 		return err
 	}
@@ -65,7 +64,7 @@ func (c redriveShow) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	retention, err := functionRetention(os.Environ())
+	retention, err := functionRetention(a.Environ)
 	if err != nil {
 		return err
 	}

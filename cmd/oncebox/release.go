@@ -37,18 +37,15 @@ Examples:
   oncebox release spring customer-17 --claim-id "$ID"`
 }
 
-// errUnconfirmed says that the answer was not yes.
-var errUnconfirmed = errors.New("not released: the answer was not yes; nothing was changed")
-
 func (c releaseCommand) Run(ctx context.Context, a *app) error {
 	switch {
 	case c.ClaimID != nil && *c.ClaimID == "":
-		return &usageError{errors.New("--claim-id is empty; nothing was changed"), ""}
+		return BadUsage(errors.New("--claim-id is empty; nothing was changed"), "")
 	case c.ClaimID == nil && !c.Yes && !a.canAsk():
-		return &usageError{
+		return BadUsage(
 			errors.New("there is no terminal to ask on; nothing was changed"),
 			"Say --claim-id ID to release only that claim, or --yes to release the claim that there is.",
-		}
+		)
 	}
 	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.release(ctx, a, b) })
 }
@@ -164,7 +161,7 @@ func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Operator, c
 	done, err := b.Release(ctx, c.Campaign, c.Claimant, claim.ID, c.option())
 	if err != nil && (errors.Is(err, itembank.ErrTryAgain) || ctx.Err() != nil) {
 		hint := "The claim may have been released. To repeat this for the same claim only, say --claim-id " + claim.ID + "."
-		return &hintError{err, hint}
+		return WithHint(err, hint)
 	}
 	if err != nil {
 		return err
@@ -179,15 +176,15 @@ func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Operator, c
 
 // canAsk reports whether a person can answer: stdin must be a terminal, and so must stderr, which shows the
 // questions.
-func (a *app) canAsk() bool { return isTerminal(a.stdin) && isTerminal(a.stderr) }
+func (a *app) canAsk() bool { return isTerminal(a.Stdin) && isTerminal(a.Stderr) }
 
 // ask asks a question. Only a line of y or yes is a yes.
 func (a *app) ask(ctx context.Context, question string) (yes bool, err error) {
-	fmt.Fprintf(a.stderr, "%s [y/N] ", question)
-	line, err := bufio.NewReader(interruptible(ctx, a.stdin)).ReadString('\n')
+	fmt.Fprintf(a.Stderr, "%s [y/N] ", question)
+	line, err := bufio.NewReader(interruptible(ctx, a.Stdin)).ReadString('\n')
 	switch {
 	case errors.Is(err, io.EOF):
-		fmt.Fprintln(a.stderr)
+		fmt.Fprintln(a.Stderr)
 		return false, nil
 	case err != nil:
 		return false, err

@@ -87,13 +87,13 @@ Examples:
 func (c replayCommand) Run(ctx context.Context, a *app) error {
 	switch {
 	case (c.File == "") == (c.From == ""):
-		return &usageError{errors.New("name a file of claims, or a store with --from"), ""}
+		return BadUsage(errors.New("name a file of claims, or a store with --from"), "")
 	case c.From == "" && len(c.Take) > 0:
-		return &usageError{errors.New("--take is for --from: a file has only claims"), ""}
+		return BadUsage(errors.New("--take is for --from: a file has only claims"), "")
 	case c.From != "":
 		return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.replayStore(ctx, a, b) })
 	}
-	open, remove, err := openItemFile(ctx, c.File, a.stdin)
+	open, remove, err := openItemFile(ctx, c.File, a.Stdin)
 	if err != nil {
 		return err
 	}
@@ -109,13 +109,13 @@ func (c replayCommand) oldStore(a *app) (old globals, flags string, err error) {
 		bank, dedupe, two := strings.Cut(tables, ",")
 		if !two || bank == "" || dedupe == "" || strings.Contains(dedupe, ",") {
 			err := fmt.Errorf("--from %q: must name both tables", c.From)
-			return old, "", &usageError{err, "Use --from dynamodb:BANK,DEDUPE, with the table of items and the table of claims."}
+			return old, "", BadUsage(err, "Use --from dynamodb:BANK,DEDUPE, with the table of items and the table of claims.")
 		}
 		old.Store, old.BankTable, old.DedupeTable = dynamodbStore, bank, dedupe
 		return old, fmt.Sprintf("--store %s --bank-table %s --dedupe-table %s", old.Store, bank, dedupe), nil
 	}
 	if _, _, err := old.sqlitePath(); err != nil {
-		return old, "", &usageError{fmt.Errorf("--from %q: must be sqlite:PATH or dynamodb:BANK,DEDUPE", c.From), ""}
+		return old, "", BadUsage(fmt.Errorf("--from %q: must be sqlite:PATH or dynamodb:BANK,DEDUPE", c.From), "")
 	}
 	return old, "--store " + old.Store, nil
 }
@@ -132,7 +132,7 @@ func (c replayCommand) replayStore(ctx context.Context, a *app, b *itembank.Oper
 	store, closeStore, err := old.open(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return &usageError{fmt.Errorf("--from %s: there is no such file", c.From), ""}
+		return BadUsage(fmt.Errorf("--from %s: there is no such file", c.From), "")
 	case err != nil:
 		return err
 	}
@@ -141,16 +141,16 @@ func (c replayCommand) replayStore(ctx context.Context, a *app, b *itembank.Oper
 	campaign, err := oldBank.Campaign(ctx, c.Campaign)
 	switch {
 	case errors.Is(err, itembank.ErrNoCampaign):
-		return &usageError{fmt.Errorf("--from %s: it has no campaign %s", c.From, c.Campaign), "Nothing was changed."}
+		return BadUsage(fmt.Errorf("--from %s: it has no campaign %s", c.From, c.Campaign), "Nothing was changed.")
 	case err != nil:
 		return err
 	case campaign.Restored:
 		err := fmt.Errorf("--from %s: %s is marked as restored there; nothing was changed", c.From, c.Campaign)
-		return &usageError{err, "Name the store that was in use before, and not the copy."}
+		return BadUsage(err, "Name the store that was in use before, and not the copy.")
 	}
 	if state := campaign.StateAt(time.Now()); state != itembank.Closed {
 		err := fmt.Errorf("--from %s: %s is %s there, and not closed; nothing was changed", c.From, c.Campaign, state)
-		return &usageError{err, fmt.Sprintf("`oncebox %s campaign close %s --moved` closes it.", flags, c.Campaign)}
+		return BadUsage(err, fmt.Sprintf("`oncebox %s campaign close %s --moved` closes it.", flags, c.Campaign))
 	}
 	return c.replay(a, func() (itembank.ReplayReport, error) {
 		return b.ReplayStore(ctx, c.Campaign, oldBank, itembank.ReplayOptions{
@@ -166,10 +166,10 @@ func needRestored(ctx context.Context, b *itembank.Operator, name string) error 
 	if err != nil || campaign.Restored {
 		return err
 	}
-	return &usageError{
+	return BadUsage(
 		fmt.Errorf("%s is not marked as restored: this store may know newer claims, and the replay would close them", name),
 		fmt.Sprintf("If this store is a copy, and --from was in use since: `oncebox campaign close %s --restored`.", name),
-	}
+	)
 }
 
 // replayFile replays the claims of a file.
@@ -192,13 +192,13 @@ func (c replayCommand) replay(a *app, do func() (itembank.ReplayReport, error)) 
 	report, err := do()
 	switch {
 	case errors.Is(err, itembank.ErrInvalid) && len(report.Lines) == 0:
-		return &usageError{fmt.Errorf("%s: %w", cmp.Or(c.File, c.From), err), "Nothing was changed."}
+		return BadUsage(fmt.Errorf("%s: %w", cmp.Or(c.File, c.From), err), "Nothing was changed.")
 	case err != nil && c.From != "":
 		return fmt.Errorf("%w; it is safe to repeat the command", err)
 	case err != nil && len(report.Lines) == 0:
 		return err
 	case err != nil:
-		return &cutError{"after " + quantity(int64(len(report.Lines)), "line"), err}
+		return Stopped("after "+quantity(int64(len(report.Lines)), "line"), err)
 	case report.Refused > 0:
 		err = fmt.Errorf("%w: %s refused", errLook, quantity(report.Refused, "line"))
 	case report.Store != nil && report.Store.Mark != itembank.MarkCleared:

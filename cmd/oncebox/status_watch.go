@@ -23,9 +23,9 @@ const (
 func (c statusCommand) checkWatch() error {
 	switch {
 	case c.Consistent:
-		return &usageError{errors.New("--consistent cannot be used with --watch"), ""}
+		return BadUsage(errors.New("--consistent cannot be used with --watch"), "")
 	case c.Every < shortestEvery:
-		return &usageError{fmt.Errorf("--every %s: must be at least %s", c.Every, shortestEvery), ""}
+		return BadUsage(fmt.Errorf("--every %s: must be at least %s", c.Every, shortestEvery), "")
 	}
 	return nil
 }
@@ -74,17 +74,17 @@ type seenCount struct {
 
 func (c statusCommand) watch(ctx context.Context, a *app, b *itembank.Operator) error {
 	w := &watcher{bank: b, campaign: c.Campaign}
-	onTerminal := a.Output != outputJSON && isTerminal(a.stdout)
+	onTerminal := a.Output != outputJSON && isTerminal(a.Stdout)
 	for first := true; ; first = false {
 		line, err := w.line(ctx, first, time.Now())
 		switch {
 		case err == nil && onTerminal:
-			_, err = fmt.Fprintf(a.stdout, "\r\x1b[K%s", line)
+			_, err = fmt.Fprintf(a.Stdout, "\r\x1b[K%s", line)
 		case err == nil:
 			err = a.print(line, line.String())
 		case !first && errors.Is(err, itembank.ErrTryAgain) && ctx.Err() == nil:
 			if onTerminal {
-				fmt.Fprintln(a.stdout)
+				fmt.Fprintln(a.Stdout)
 			}
 			why, _ := describeError(err, exitFailed)
 			a.remark("not counted: %s", why) // the next line may succeed
@@ -97,7 +97,7 @@ func (c statusCommand) watch(ctx context.Context, a *app, b *itembank.Operator) 
 			continue
 		}
 		if onTerminal && !first {
-			fmt.Fprintln(a.stdout)
+			fmt.Fprintln(a.Stdout)
 		}
 		return err
 	}

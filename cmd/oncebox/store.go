@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/internal/suggest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
@@ -43,7 +44,7 @@ func (g globals) sqlitePath() (path string, ok bool, err error) {
 	case g.Store != "" && !strings.Contains(g.Store, ":"):
 		hint = "Did you mean " + sqlitePrefix + g.Store + "?"
 	}
-	return "", false, &usageError{fmt.Errorf("--store %q: must be %sPATH or %s", g.Store, sqlitePrefix, dynamodbStore), hint}
+	return "", false, BadUsage(fmt.Errorf("--store %q: must be %sPATH or %s", g.Store, sqlitePrefix, dynamodbStore), hint)
 }
 
 // missingStore returns the error for a SQLite store that does not exist, with advice how to make one.
@@ -51,10 +52,10 @@ func (g globals) missingStore(err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return &usageError{
-		&plainError{fmt.Sprintf("--store %s: there is no such file", g.Store), sqlite.ErrNotStore, err},
+	return BadUsage(
+		Plain(fmt.Sprintf("--store %s: there is no such file", g.Store), sqlite.ErrNotStore, err),
 		fmt.Sprintf("`oncebox --store %s init` makes the store.", g.Store),
-	}
+	)
 }
 
 // open opens the store, which must exist. Call closeStore after use.
@@ -111,7 +112,7 @@ func noSuchCampaign(ctx context.Context, bank *itembank.Operator, campaign strin
 	err = fmt.Errorf("%w: %q", err, campaign)
 	if len(campaigns) == 0 {
 		hint := fmt.Sprintf("The store has no campaigns. `oncebox campaign create %s` makes this one.", campaign)
-		return &hintError{err, hint}
+		return WithHint(err, hint)
 	}
 	const shown = 10
 	names := make([]string, len(campaigns))
@@ -126,14 +127,14 @@ func noSuchCampaign(ctx context.Context, bank *itembank.Operator, campaign strin
 	if meant != "" {
 		hint = fmt.Sprintf("Did you mean %s? %s", meant, hint)
 	}
-	return &hintError{err, hint}
+	return WithHint(err, hint)
 }
 
 // skipUnreadable separates campaigns that cannot be read from other failures, for a command that goes on without them. The
 // command returns skipped at its end.
 func skipUnreadable(err error) (skipped, failed error) {
 	if unreadable, ok := errors.AsType[*itembank.UnreadableError](err); ok {
-		return &plainError{unreadable.Error(), errLook, unreadable}, nil
+		return Plain(unreadable.Error(), errLook, unreadable), nil
 	}
 	return nil, err
 }
@@ -144,7 +145,7 @@ func checkScope(scope string) error {
 		return nil
 	}
 	err := fmt.Errorf("--scope %q: must be the scope of a function or of runs: letters, digits and : _ - / . #", scope)
-	return &usageError{err, "Without ONCEBOX_SCOPE the scope is the name of the stream, or sqs:QUEUE, dynamodb:TABLE or logs:GROUP."}
+	return BadUsage(err, "Without ONCEBOX_SCOPE the scope is the name of the stream, or sqs:QUEUE, dynamodb:TABLE or logs:GROUP.")
 }
 
 // openLedger opens the store of record entries, which must exist. The options are for DynamoDB. Call closeLedger after
@@ -243,29 +244,9 @@ func (g globals) logClient(ctx context.Context) (*dynamodb.Client, error) {
 	}
 	if ok {
 		err := fmt.Errorf("the log ledger is in DynamoDB, and --store is %s", g.Store)
-		return nil, &usageError{err, "Use --store " + dynamodbStore}
+		return nil, BadUsage(err, "Use --store "+dynamodbStore)
 	}
 	return dynamoClient(ctx)
-}
-
-type initCommand struct {
-	Yes bool `help:"Make the tables in an AWS account, where they cost money. Not needed for a local endpoint."`
-}
-
-func (initCommand) Help() string {
-	return `Safe to repeat: a store that exists stays as it is.
-
-Examples:
-  oncebox init                                   # makes ./oncebox.db
-  oncebox --store sqlite:/var/lib/codes.db init
-  AWS_ENDPOINT_URL_DYNAMODB=http://localhost:8000 oncebox --store dynamodb: init`
-}
-
-func (c initCommand) Run(ctx context.Context, a *app) error {
-	if err := a.create(ctx, c.Yes); err != nil {
-		return err
-	}
-	return a.print(map[string]string{"store": a.Store}, "store ready: "+a.Store)
 }
 
 // create makes the store. In an AWS account it does so only with --yes.
@@ -282,11 +263,11 @@ func (g globals) create(ctx context.Context, yes bool) error {
 		return err
 	}
 	if !dynamo.Local(client) && !yes {
-		return &usageError{
+		return BadUsage(
 			fmt.Errorf("init would make the tables %s and %s in an AWS account, where they cost money",
 				g.BankTable, g.DedupeTable),
 			"Say --yes to do that, or set AWS_ENDPOINT_URL_DYNAMODB to use a local engine.",
-		}
+		)
 	}
 	if err := checkDynamoCredentials(ctx, client); err != nil {
 		return err
@@ -305,4 +286,36 @@ func createFile(ctx context.Context, path string) error {
 		err = ledger.Close()
 	}
 	return errors.Join(err, bank.Close())
+}
+
+// openLog opens the log of a scope. It returns errNoLog if the scope has no log.
+func (g globals) openLog(ctx context.Context, scope string) (logledger.Storage, error) {
+	client, err := g.logClient(ctx)
+	if err != nil {
+		return nil, err
+	}
+	log := ledgerdynamo.NewLog(client, g.DedupeTable)
+	first, err := log.Epochs(ctx, logledger.LaneID{Scope: scope}, 1, 1)
+	if err == nil && len(first) == 0 {
+		err = fmt.Errorf("%w in the scope %s", errNoLog, scope)
+	}
+	return log, err
+}
+
+// refuseLog refuses a scope with a log ledger, because a log does not see entries with one row a key.
+func (g globals) refuseLog(ctx context.Context, scope string) error {
+	if g.Store != dynamodbStore {
+		return nil
+	}
+	_, err := g.openLog(ctx, scope)
+	switch {
+	case errors.Is(err, errNoLog):
+		return nil
+	case err != nil:
+		return err
+	}
+	return BadUsage(
+		fmt.Errorf("the scope %s has a log ledger, which does not see one row a key: copies would be delivered", scope),
+		"Choose another scope, or enter into the log: `oncebox ledger import --ledger log`, or ONCEBOX_LEDGER=log of `oncebox redrive run`.",
+	)
 }

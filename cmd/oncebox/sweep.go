@@ -56,7 +56,7 @@ func (c sweepCommand) sweep(ctx context.Context, a *app, b *itembank.Operator) e
 	case err != nil && report == (itembank.SweepReport{}):
 		return err
 	case err != nil:
-		return &cutError{"(" + text + ")", err}
+		return Stopped("("+text+")", err)
 	}
 	blocks, purgeErr := b.PurgeBlocks(ctx, campaign.Scope)
 	if blocks > 0 {

@@ -148,3 +148,19 @@ func (o *onOff) Decode(ctx *kong.DecodeContext) error {
 	}
 	return nil
 }
+
+// openTime is the value of --opens: a time, or now, which is the zero time.
+type openTime time.Time
+
+func parseOpenTime(text string) (openTime, error) {
+	t, err := timeOrWord(text, "now")
+	return openTime(t), err
+}
+
+// endTime is the value of --closes: a time, or never, which is the zero time.
+type endTime time.Time
+
+func parseEndTime(text string) (endTime, error) {
+	t, err := timeOrWord(text, "never")
+	return endTime(t), err
+}

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
@@ -34,14 +33,14 @@ var sameWork = []string{"dedupe", "ledger import"}
 const varLedger = "ONCEBOX_LEDGER"
 
 // attach connects the flags with their variables. A variable that is empty is not set, as in the Lambda functions.
-func (v variables) attach(k *kong.Kong) error {
+func (p *program) attach(k *kong.Kong) error {
 	for _, flag := range k.Model.Flags {
 		if flag.Hidden || slices.Contains(neverVariables, flag.Name) {
 			continue
 		}
 		name := variableOf(flag)
-		v[name] = flag
-		if os.Getenv(name) != "" {
+		p.variables[name] = flag
+		if p.process.Getenv(name) != "" {
 			flag.Tag.Envs = []string{name}
 		}
 	}
@@ -52,12 +51,20 @@ func variableOf(flag *kong.Flag) string {
 	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
 }
 
+// Variable returns the name of a flag's variable; "": the flag has none.
+func (p *program) Variable(flag *kong.Flag) string {
+	if name := variableOf(flag); p.variables[name] == flag {
+		return name
+	}
+	return ""
+}
+
 // describe returns the help of a flag with its variable.
-func (v variables) describe(value *kong.Value) string {
-	if value.Flag == nil || v[variableOf(value.Flag)] != value.Flag {
+func (p *program) describe(value *kong.Value) string {
+	if value.Flag == nil || p.Variable(value.Flag) == "" {
 		return value.Help
 	}
-	return strings.TrimSuffix(value.Help, ".") + " (" + variableOf(value.Flag) + ")."
+	return strings.TrimSuffix(value.Help, ".") + " (" + p.Variable(value.Flag) + ")."
 }
 
 // explaining are the commands that work in any environment. The doctor reports the problems in it.
@@ -66,20 +73,20 @@ var explaining = []string{"help", "version", "completion", "doctor"}
 // checkEnvironment refuses variables that look like settings and have no effect: names that are close to a setting's, and
 // flags of the command without a variable. It ignores settings of the Lambda functions, because they may share the
 // environment. It also ignores other names, which may belong to another program.
-func (p *parser) checkEnvironment(environ []string, command *kong.Context) error {
+func (p *program) checkEnvironment(command *kong.Context) error {
 	if slices.Contains(explaining, command.Selected().Name) {
 		return nil
 	}
 	if slices.Contains(sameWork, strings.TrimPrefix(command.Selected().FullPath(), "oncebox ")) {
-		if err := p.checkSettings(environ, command); err != nil {
+		if err := p.checkSettings(command); err != nil {
 			return err
 		}
 	}
-	return p.checkNames(environ, command.Flags())
+	return p.variables.check(p.process.Environ, command.Flags())
 }
 
 // checkSettings refuses settings of the dedupe function that a user may take for those of the command.
-func (p *parser) checkSettings(environ []string, command *kong.Context) error {
+func (p *program) checkSettings(command *kong.Context) error {
 	for _, flag := range command.Flags() {
 		name := variableOf(flag)
 		given := slices.ContainsFunc(command.Path, func(part *kong.Path) bool { return part.Flag == flag })
@@ -90,7 +97,7 @@ func (p *parser) checkSettings(environ []string, command *kong.Context) error {
 			value, ok := strings.CutPrefix(v, name+"=")
 			return ok && value != "" && !isOfTheFunction(value)
 		}
-		if slices.ContainsFunc(environ, isSet) {
+		if slices.ContainsFunc(p.process.Environ, isSet) {
 			return notFromTheEnvironment(name, flag)
 		}
 	}
@@ -106,18 +113,18 @@ func isOfTheFunction(value string) bool {
 
 func notFromTheEnvironment(name string, flag *kong.Flag) error {
 	err := fmt.Errorf("%s is set, and --%s is not taken from the environment", name, flag.Name)
-	return &usageError{err, "Give the flag on the command line, or unset the variable."}
+	return BadUsage(err, "Give the flag on the command line, or unset the variable.")
 }
 
-// checkNames is checkEnvironment for a command with these flags.
-func (p *parser) checkNames(environ []string, flags []*kong.Flag) error {
-	known := slices.Concat(slices.Sorted(maps.Keys(p.variables)), claimapi.Variables(), kinesishandler.Variables())
+// check is checkEnvironment for a command with these flags.
+func (v variables) check(environ []string, flags []*kong.Flag) error {
+	known := slices.Concat(slices.Sorted(maps.Keys(v)), claimapi.Variables(), kinesishandler.Variables())
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
 		if name == varLedger && value != "" && !kinesishandler.IsLedger(value) {
 			err := errors.New(varLedger + " selects the ledger of the dedupe function. It must be keys, log or " +
 				"valkey://HOST:PORT")
-			return &usageError{err, "Give the file of a ledger as --ledger FILE, or as ONCEBOX_STORE=sqlite:FILE."}
+			return BadUsage(err, "Give the file of a ledger as --ledger FILE, or as ONCEBOX_STORE=sqlite:FILE.")
 		}
 		if !strings.HasPrefix(name, variablePrefix) || value == "" || slices.Contains(known, name) {
 			continue
@@ -129,27 +136,32 @@ func (p *parser) checkNames(environ []string, flags []*kong.Flag) error {
 		}
 		if meant := suggest.Closest(name, known); meant != "" {
 			err := fmt.Errorf("%s is not a setting; did you mean %s?", name, meant)
-			return &usageError{err, "Unset the variable if it is not for oncebox."}
+			return BadUsage(err, "Unset the variable if it is not for oncebox.")
 		}
 	}
 	return nil
 }
 
 // explain puts an error of the parser into the user's words: if a value comes from a variable, it names the variable.
-func (p *parser) explain(err error, args []string) error {
+func (p *program) explain(err error, args []string) error {
 	const hint = "`oncebox --help` lists the commands, `oncebox help COMMAND` explains one."
 	if errors.As(err, new(*usageError)) { // made by checkEnvironment
 		return err
 	}
 	if len(args) == 0 {
-		return &usageError{errors.New("no command was given"), hint}
+		return BadUsage(errors.New("no command was given"), hint)
 	}
 	for name, flag := range p.variables {
 		typed := slices.ContainsFunc(args, func(arg string) bool { return strings.HasPrefix(arg, "--"+flag.Name) })
-		if !typed && os.Getenv(name) != "" && strings.HasPrefix(err.Error(), "--"+flag.Name) {
+		if !typed && p.process.Getenv(name) != "" && strings.HasPrefix(err.Error(), "--"+flag.Name) {
 			text, _, _ := strings.Cut(err.Error(), " (from envar ")
-			return &usageError{fmt.Errorf("%s (from the variable %s)", text, name), hint}
+			return BadUsage(fmt.Errorf("%s (from the variable %s)", text, name), hint)
 		}
 	}
-	return &usageError{err, hint}
+	return BadUsage(err, hint)
+}
+
+// isDeadLetterStore reports whether a path has the form of the function's store of dead letters.
+func isDeadLetterStore(path string) bool {
+	return strings.HasPrefix(path, "dir:") || strings.HasPrefix(path, "s3://")
 }

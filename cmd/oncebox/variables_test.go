@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -12,10 +11,11 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// newTestParser is the parser of the command line, which tests look at in process.
-func newTestParser(t *testing.T) *parser {
+// newTestProgram is the program, whose command line tests look at in process.
+func newTestProgram(t *testing.T) *program {
 	t.Helper()
-	p, err := newParser(&cli{})
+	c := &grammar{}
+	p, err := newProgram(Process{}, c, &c.globals)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +23,7 @@ func newTestParser(t *testing.T) *parser {
 }
 
 // commands are all commands that can be run, by their paths without the name of the program.
-func commands(p *parser) map[string]*kong.Node {
+func commands(p *program) map[string]*kong.Node {
 	all := map[string]*kong.Node{}
 	for _, leaf := range p.Model.Leaves(false) {
 		all[strings.TrimPrefix(leaf.FullPath(), "oncebox ")] = leaf
@@ -34,16 +34,22 @@ func commands(p *parser) map[string]*kong.Node {
 // TestWhichFlagsAreVariables checks that exactly the global flags have variables: the store, the output and the log.
 func TestWhichFlagsAreVariables(t *testing.T) {
 	t.Parallel()
-	p := newTestParser(t)
+	p := newTestProgram(t)
 	want := []string{
 		"ONCEBOX_BANK_TABLE", "ONCEBOX_DEDUPE_TABLE", "ONCEBOX_LOG_LEVEL", "ONCEBOX_OUTPUT", "ONCEBOX_QUIET", "ONCEBOX_STORE",
 	}
-	if got := slices.Sorted(maps.Keys(p.variables)); !slices.Equal(got, want) {
+	var got []string
+	for _, flag := range p.Model.Flags {
+		if name := p.Variable(flag); name != "" {
+			got = append(got, name)
+		}
+	}
+	if slices.Sort(got); !slices.Equal(got, want) {
 		t.Errorf("want the variables\n%q, got\n%q", want, got)
 	}
 	for path, command := range commands(p) {
 		for _, flag := range command.Flags {
-			if p.variables[variableOf(flag)] != flag && len(flag.Tag.Envs) > 0 {
+			if p.Variable(flag) != "" || len(flag.Tag.Envs) > 0 {
 				t.Errorf("%s --%s is a variable", path, flag.Name)
 			}
 		}

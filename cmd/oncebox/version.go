@@ -2,9 +2,6 @@ package main
 
 import "runtime/debug"
 
-// version is set by the linker in releases.
-var version string
-
 type versionCommand struct{}
 
 func (versionCommand) Help() string {
@@ -13,13 +10,14 @@ func (versionCommand) Help() string {
 }
 
 func (versionCommand) Run(a *app) error {
-	v := currentVersion()
+	v := a.currentVersion()
 	return a.print(map[string]string{"version": v}, "oncebox "+v)
 }
 
-func currentVersion() string {
-	if version != "" {
-		return version
+// currentVersion returns the version of this program.
+func (p Process) currentVersion() string {
+	if p.Version != "" {
+		return p.Version
 	}
 	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
 		return info.Main.Version

@@ -53,11 +53,11 @@ func (c withdrawCommand) Run(ctx context.Context, a *app) error {
 func (c withdrawCommand) check() error {
 	switch {
 	case c.All && (c.File != "" || c.isSet()):
-		return &usageError{errors.New("name a file or say --all, not both"), ""}
+		return BadUsage(errors.New("name a file or say --all, not both"), "")
 	case c.All && !c.Yes:
-		return &usageError{errors.New("--all takes every free item out of the bank for good"), "Say --all --yes to do that."}
+		return BadUsage(errors.New("--all takes every free item out of the bank for good"), "Say --all --yes to do that.")
 	case !c.All && c.File == "":
-		return &usageError{errors.New("there is nothing to withdraw"), "Name a file of items, or say --all --yes."}
+		return BadUsage(errors.New("there is nothing to withdraw"), "Name a file of items, or say --all --yes.")
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (a *app) withdrawn(r itembank.WithdrawReport, err error) error {
 	case err != nil && r == (itembank.WithdrawReport{}):
 		return err
 	case err != nil:
-		return &cutError{"(" + text + ")", err}
+		return Stopped("("+text+")", err)
 	case r.Held+r.Unknown > 0:
 		err = fmt.Errorf("%w: %s held by claimants until their claims end, %s never loaded",
 			errLook, quantity(r.Held, "item"), quantity(r.Unknown, "item"))

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"encoding/gob"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"sync"
 )
 
 // request is a command for a worker.
@@ -110,48 +112,41 @@ func work() error {
 	return nil
 }
 
-// run runs a command in this process.
+// run runs a command in this process. The parser and the SDK read the variables of the process, and paths are relative
+// to its folder.
 func (r request) run() (a reply, err error) {
 	os.Clearenv()
 	for _, variable := range r.Env {
 		name, value, _ := strings.Cut(variable, "=")
 		err = errors.Join(err, os.Setenv(name, value))
 	}
-	err = errors.Join(err, os.Chdir(r.Dir))
-	stdinOfCommand, stdin, errIn := os.Pipe()
-	stdout, errOut := collect(&os.Stdout)
-	stderr, errErr := collect(&os.Stderr)
-	if err := errors.Join(err, errIn, errOut, errErr); err != nil {
+	if err = errors.Join(err, os.Chdir(r.Dir)); err != nil {
 		return a, err
 	}
-	os.Stdin = stdinOfCommand
-	go func() {
-		_, _ = io.WriteString(stdin, r.Stdin) // not every command reads all of it
-		_ = stdin.Close()
-	}()
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	a.Code = run(ctx, r.Args)
-	_ = stdinOfCommand.Close()
-	a.Stdout, a.Stderr = stdout(), stderr()
+	var stdout, stderr stream
+	a.Code = run(ctx, Process{
+		Stdin: strings.NewReader(r.Stdin), Stdout: &stdout, Stderr: &stderr, Environ: os.Environ(),
+	}, r.Args)
+	a.Stdout, a.Stderr = stdout.text(), stderr.text()
 	return a, nil
 }
 
-// collect replaces a stream. The function that it returns closes the new stream and returns all that was written to it.
-func collect(stream **os.File) (all func() string, err error) {
-	from, to, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	*stream = to
-	text := make(chan string)
-	go func() {
-		read, _ := io.ReadAll(from)
-		_ = from.Close()
-		text <- string(read)
-	}()
-	return func() string {
-		_ = to.Close()
-		return <-text
-	}, nil
+// stream collects what a command writes, from several goroutines.
+type stream struct {
+	mu      sync.Mutex // guards written
+	written bytes.Buffer
+}
+
+func (s *stream) Write(text []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written.Write(text)
+}
+
+func (s *stream) text() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.written.String()
 }

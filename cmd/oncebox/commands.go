@@ -1,13 +1,7 @@
 package main
 
-import (
-	"io"
-
-	"github.com/alecthomas/kong"
-)
-
-// cli is the command line.
-type cli struct {
+// grammar is the grammar of the command line.
+type grammar struct {
 	globals
 
 	Init      initCommand      `cmd:"" help:"Make the store: a SQLite file, or the two DynamoDB tables."`
@@ -42,52 +36,4 @@ type cli struct {
 	Help      helpCommand      `cmd:"" help:"Explain a command."`
 
 	Completion completionCommand `cmd:"" help:"Print how to turn on completion in bash, zsh or fish."`
-}
-
-// globals are the flags of every command. They are variables too: see variables.go.
-type globals struct {
-	Store       string `help:"Where campaigns, claims and record entries are stored: sqlite:PATH, or dynamodb: for the two tables below. Default: ${default}." default:"sqlite:oncebox.db" placeholder:"URL"`
-	BankTable   string `help:"DynamoDB table of campaigns and items. Default: ${default}." default:"oncebox-bank" placeholder:"NAME"`
-	DedupeTable string `help:"DynamoDB table of claims and record entries. Default: ${default}." default:"oncebox-dedupe" placeholder:"NAME"`
-	Output      string `help:"Format of results on stdout, and of errors on stderr: text or json. Default: ${default}." enum:"text,json" default:"text" placeholder:"text|json"`
-	Quiet       bool   `short:"q" help:"Print no progress and no remarks on stderr. Errors are still printed."`
-	LogLevel    string `help:"Lowest level of log lines on stderr: debug, info, warn or error. Default: ${default}." enum:"debug,info,warn,error" default:"info" placeholder:"LEVEL"`
-
-	PrintVersion kong.VersionFlag `name:"version" help:"Print the version and exit."`
-}
-
-// The values of --output.
-const (
-	outputText = "text"
-	outputJSON = "json"
-)
-
-// app is what commands work with besides their own flags.
-type app struct {
-	globals
-	stdin          io.Reader
-	stdout, stderr io.Writer
-}
-
-// parser is the parser of the command line.
-type parser struct {
-	*kong.Kong
-	variables variables
-}
-
-func newParser(c *cli) (*parser, error) {
-	p := &parser{variables: variables{}}
-	var err error
-	p.Kong, err = kong.New(c,
-		kong.Name("oncebox"),
-		kong.Description("Hands out the items of a campaign (voucher codes, seats, places) so that no two claimants hold one item, "+
-			"and gives every claimant the same item however often they ask. Removes duplicates from streams of records."),
-		kong.Vars{"version": "oncebox " + currentVersion()},
-		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
-		kong.Help(printHelp),
-		kong.ValueFormatter(p.variables.describe),
-		kong.PostBuild(p.variables.attach),
-		valueMappers,
-	)
-	return p, err
 }

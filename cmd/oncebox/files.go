@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/oncebox/oncebox/internal/itemfile"
+)
+
+// interruptible reads until the context ends. A waiting read of stdin cannot be interrupted: it ends with the process.
+func interruptible(ctx context.Context, stream io.Reader) io.ReadCloser {
+	r, w := io.Pipe()
+	go func() {
+		_, err := io.Copy(w, stream)
+		_ = w.CloseWithError(err) // it never fails; nil is the end
+	}()
+	context.AfterFunc(ctx, func() { _ = w.CloseWithError(ctx.Err()) })
+	return r
+}
+
+func openItemFile(ctx context.Context, file string, stdin io.Reader) (open itemfile.Open, remove func(), err error) {
+	path, remove := file, func() {}
+	if path == "-" {
+		if path, err = spool(ctx, stdin); err != nil {
+			return nil, nil, fmt.Errorf("copy stdin to a temporary file: %w", err)
+		}
+		remove = func() { _ = os.Remove(path) }
+	}
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		return nil, nil, BadUsage(fileError(file, err), "")
+	case info.IsDir():
+		return nil, nil, BadUsage(fmt.Errorf("%s is a directory, not a file", path), "")
+	case path == file && !info.Mode().IsRegular():
+		hint := fmt.Sprintf("Use - and a pipe: cat %s | oncebox ... -", path)
+		return nil, nil, BadUsage(fmt.Errorf("%s is not a regular file", path), hint)
+	}
+	return func() (io.ReadCloser, error) {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, withoutPath(err)
+		}
+		return file, nil
+	}, remove, nil
+}
+
+// fileError returns the error about a file, without the name of the system call.
+func fileError(path string, err error) error { return fmt.Errorf("%s: %w", path, withoutPath(err)) }
+
+// withoutPath returns the reason of an error of package os.
+func withoutPath(err error) error {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
+		return path.Err
+	}
+	return err
+}
+
+// spool copies a reader to a temporary file.
+func spool(ctx context.Context, r io.Reader) (path string, err error) {
+	file, err := os.CreateTemp("", "oncebox-load-*")
+	if err != nil {
+		return "", err
+	}
+	err = copyUntil(ctx, file, r)
+	if err = errors.Join(err, file.Close()); err != nil {
+		return "", errors.Join(err, os.Remove(file.Name()))
+	}
+	return file.Name(), nil
+}
+
+// copyUntil copies to the end of r, or until the context ends. A waiting read of stdin cannot be interrupted: it ends
+// with the process.
+func copyUntil(ctx context.Context, w io.Writer, r io.Reader) error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := io.Copy(w, r)
+		done <- err
+	}()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
