@@ -111,7 +111,7 @@ func (c claimUnblock) Run(ctx context.Context, a *app) error {
 			text = fmt.Sprintf("nothing to do: %s is not blocked in the scope %s", r.Claimant, r.Scope)
 		}
 		const hint = "Repeat the command to remove the text of the block from the file on the disk."
-		return errors.Join(a.print(toBlockJSON(r), text), a.eraseDeleted(ctx, hint))
+		return errors.Join(a.print(toBlockJSON(r), text), eraseDeleted(ctx, a, hint))
 	})
 }
 

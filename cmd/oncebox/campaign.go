@@ -189,9 +189,9 @@ Examples:
 func (c campaignOpen) Run(ctx context.Context, a *app) error {
 	do := (*itembank.Operator).OpenCampaign
 	if c.NewerClaimsAreLost {
-		do = a.givingUp((*itembank.Operator).OpenWithoutReplay)
+		do = givingUp(a, (*itembank.Operator).OpenWithoutReplay)
 	}
-	return a.switchCampaign(ctx, c.Name, "open", func(b *itembank.Operator, ctx context.Context, name string) error {
+	return switchCampaign(ctx, a, c.Name, "open", func(b *itembank.Operator, ctx context.Context, name string) error {
 		err := do(b, ctx, name)
 		if errors.Is(err, itembank.ErrNotReconciled) {
 			hint := fmt.Sprintf("`oncebox reconcile %s` shows them. `oncebox campaign close %s` closes it without that condition.", name, name)
@@ -216,7 +216,7 @@ func markHint(err error) error {
 }
 
 // givingUp prints what a change gives up, and then makes it.
-func (a *app) givingUp(change switchFunc) switchFunc {
+func givingUp(a *app, change switchFunc) switchFunc {
 	return func(b *itembank.Operator, ctx context.Context, name string) error {
 		given, err := b.Unreplayed(ctx, name)
 		if err != nil {
@@ -269,15 +269,15 @@ func (c campaignClose) Run(ctx context.Context, a *app) error {
 	case c.Restored:
 		do = (*itembank.Operator).CloseRestored
 	case c.NewerClaimsAreLost:
-		do = a.givingUp((*itembank.Operator).CloseWithoutReplay)
+		do = givingUp(a, (*itembank.Operator).CloseWithoutReplay)
 	}
-	return a.switchCampaign(ctx, c.Name, "closed", do)
+	return switchCampaign(ctx, a, c.Name, "closed", do)
 }
 
 // switchFunc opens or closes a campaign.
 type switchFunc func(*itembank.Operator, context.Context, string) error
 
-func (a *app) switchCampaign(ctx context.Context, name, state string, do switchFunc) error {
+func switchCampaign(ctx context.Context, a *app, name, state string, do switchFunc) error {
 	return a.withBank(ctx, name, func(b *itembank.Operator) error {
 		if err := do(b, ctx, name); err != nil {
 			return err

@@ -72,7 +72,7 @@ func (c claimsExport) export(ctx context.Context, a *app, b *itembank.Operator) 
 	}
 	begin := exportPosition{
 		Campaign: campaign.Name, CreatedAt: exactTime(campaign.CreatedAt), Scope: campaign.Scope,
-		Store: a.storeName(), Format: c.Format,
+		Store: storeName(a.globals), Format: c.Format,
 	}
 	if c.Out == "" {
 		out := bufio.NewWriter(a.Stdout)
@@ -101,7 +101,7 @@ func (c claimsExport) export(ctx context.Context, a *app, b *itembank.Operator) 
 }
 
 // storeName names the store. For a store with several tables it also names the table of claims.
-func (g globals) storeName() string {
+func storeName(g globals) string {
 	if g.Store == dynamodbStore {
 		return g.Store + g.DedupeTable
 	}

@@ -179,7 +179,7 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	if out.file == "" && c.Publish == "" {
 		signal.Ignore(syscall.SIGPIPE) // a closed stdout is an error like others
 	}
-	progress, finish := a.runProgress(time.Now)
+	progress, finish := runProgress(a, time.Now)
 	job.Store, job.Progress = ledger, progress
 	report, err := job.Run(ctx)
 	finish()
@@ -190,7 +190,7 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 		a.remark("made the ledger %s", c.Ledger)
 	}
 	if err != nil || a.Output != outputJSON { // the summary as JSON has them
-		a.remarkClosed(report.Closed)
+		remarkClosed(a, report.Closed)
 	}
 	if err != nil {
 		undo()

@@ -37,7 +37,7 @@ func (c *dedupeCommand) checkHistory(a *app) error {
 }
 
 // remarkClosed reports the stopped runs that were closed.
-func (a *app) remarkClosed(runs []offline.ClosedRun) {
+func remarkClosed(a *app, runs []offline.ClosedRun) {
 	for _, r := range runs {
 		file, upload := cmp.Or(r.Output, "stdout"), ""
 		if r.Host != "" {

@@ -11,7 +11,7 @@ import (
 
 // runProgress draws a bar for each pass over the inputs on a terminal, with the bytes and the lines a second, and the
 // remaining time. If stderr is not a terminal, it draws nothing. Call finish at the end, even after an error.
-func (a *app) runProgress(now func() time.Time) (progress func(offline.Progress), finish func()) {
+func runProgress(a *app, now func() time.Time) (progress func(offline.Progress), finish func()) {
 	if !a.showsProgress() {
 		return nil, func() {}
 	}

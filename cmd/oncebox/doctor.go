@@ -61,20 +61,20 @@ func (c doctorCommand) Run(ctx context.Context, a *app) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	report := doctor.NewReport(a.printCheck)
+	report := doctor.NewReport(func(c doctor.Check) { printCheck(a, c) })
 	area := report.Area("versions")
 	area.Info("oncebox", fmt.Sprintf("%s (%s, %s/%s)", a.currentVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH))
 	var err error
 	if c.Deployed {
 		err = c.checkDeployed(ctx, a, report)
 	} else {
-		a.reportVariables(report)
-		err = a.checkStore(ctx, report)
+		reportVariables(a, report)
+		err = checkStore(ctx, a, report)
 	}
 	if err != nil {
 		return err
 	}
-	return a.conclude(report)
+	return conclude(a, report)
 }
 
 // check refuses flags that have no effect.
@@ -97,8 +97,8 @@ func (c doctorCommand) check() error {
 	return nil
 }
 
-// explain returns the text for an error of a check.
-func (a *app) explain(ctx context.Context) func(error) string {
+// explainer returns the text for an error of a check.
+func explainer(ctx context.Context, a *app) func(error) string {
 	return func(err error) string {
 		text, hint := describeError(a.explainAWS(ctx, err), exitFailed)
 		if hint != "" {
@@ -109,44 +109,44 @@ func (a *app) explain(ctx context.Context) func(error) string {
 }
 
 // checkStore checks the store of --store.
-func (a *app) checkStore(ctx context.Context, report *doctor.Report) error {
+func checkStore(ctx context.Context, a *app, report *doctor.Report) error {
 	path, ok, err := a.sqlitePath()
 	if err != nil {
 		return err
 	}
 	if ok {
-		return a.checkFile(ctx, path, report.Area("store"))
+		return checkFile(ctx, a, path, report.Area("store"))
 	}
 	client, err := newDynamoClient(ctx)
 	if err == nil {
 		err = checkDynamoCredentials(ctx, client)
 	}
 	if err != nil {
-		report.Area("store").Fail("AWS", a.explain(ctx)(err), "")
+		report.Area("store").Fail("AWS", explainer(ctx, a)(err), "")
 		return ctx.Err()
 	}
 	doctor.Tables{
-		Client: client, Bank: a.BankTable, Dedupe: a.DedupeTable, Local: dynamo.Local(client), Explain: a.explain(ctx),
+		Client: client, Bank: a.BankTable, Dedupe: a.DedupeTable, Local: dynamo.Local(client), Explain: explainer(ctx, a),
 	}.Check(ctx, report)
 	return ctx.Err()
 }
 
 // checkFile opens a SQLite store as both jobs do.
-func (a *app) checkFile(ctx context.Context, path string, area doctor.Area) error {
+func checkFile(ctx context.Context, a *app, path string, area doctor.Area) error {
 	bank, err := sqlitestore.Open(ctx, path)
 	if err != nil {
-		area.Fail(path, a.explain(ctx)(a.missingStore(err)), "")
+		area.Fail(path, explainer(ctx, a)(a.missingStore(err)), "")
 		return ctx.Err()
 	}
 	defer func() { _ = bank.Close() }() // the file was only read
 	campaigns, err := bank.Campaigns(ctx)
 	if err != nil {
-		area.Fail(path, a.explain(ctx)(err), "")
+		area.Fail(path, explainer(ctx, a)(err), "")
 		return ctx.Err()
 	}
 	ledger, err := ledgersqlite.Open(ctx, path)
 	if err != nil {
-		area.Fail(path, a.explain(ctx)(err), "")
+		area.Fail(path, explainer(ctx, a)(err), "")
 		return ctx.Err()
 	}
 	defer func() { _ = ledger.Close() }() // the file was only read
@@ -156,7 +156,7 @@ func (a *app) checkFile(ctx context.Context, path string, area doctor.Area) erro
 }
 
 // reportVariables reads the variables of this environment as the functions would.
-func (a *app) reportVariables(report *doctor.Report) {
+func reportVariables(a *app, report *doctor.Report) {
 	area := report.Area("settings")
 	switch wrong := a.checkVariables(); {
 	case wrong != nil:
@@ -201,7 +201,7 @@ func functionVariables(environ, names []string) (variables []string) {
 }
 
 // printCheck prints each check when it is made. With --output json, all checks are printed at the end.
-func (a *app) printCheck(c doctor.Check) {
+func printCheck(a *app, c doctor.Check) {
 	if a.Output == outputJSON {
 		return
 	}
@@ -227,7 +227,7 @@ type doctorJSON struct {
 }
 
 // conclude prints the counts. The error is errLook if a check failed.
-func (a *app) conclude(r *doctor.Report) error {
+func conclude(a *app, r *doctor.Report) error {
 	j := doctorJSON{r.Checks, r.Count(doctor.Failure), r.Count(doctor.Warning), r.Count(doctor.NotPlayed)}
 	text := fmt.Sprintf("%s, %s, %s", quantity(int64(len(j.Checks)), "check"), quantity(int64(j.Failures), "failure"),
 		quantity(int64(j.Warnings), "warning"))

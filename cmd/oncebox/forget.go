@@ -58,7 +58,7 @@ func (c forgetCommand) Run(ctx context.Context, a *app) error {
 	case c.Claimant == "":
 		return BadUsage(errors.New("there is no claimant; nothing was changed"), "Name a scope and then the claimant, or say --all-scopes.")
 	}
-	if !c.Yes && !a.canAsk() {
+	if !c.Yes && !canAsk(a) {
 		return BadUsage(errors.New("there is no terminal to ask on; nothing was changed"), "Say --yes to forget the claimant.")
 	}
 	err := a.withBank(ctx, c.Name, func(b *itembank.Operator) error { return c.forget(ctx, a, b) })
@@ -66,11 +66,11 @@ func (c forgetCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	const hint = "The claims are released. Repeat the command to remove their text from the file on the disk."
-	return errors.Join(err, a.eraseDeleted(ctx, hint))
+	return errors.Join(err, eraseDeleted(ctx, a, hint))
 }
 
 // eraseDeleted removes the content of deleted rows from the file of a SQLite store. The hint is for an error.
-func (a *app) eraseDeleted(ctx context.Context, hint string) error {
+func eraseDeleted(ctx context.Context, a *app, hint string) error {
 	path, ok, err := a.sqlitePath()
 	if err != nil || !ok {
 		return err
@@ -102,7 +102,7 @@ func (c forgetCommand) forget(ctx context.Context, a *app, b *itembank.Operator)
 	}
 	if text := strings.Join(shown, "\n"); c.Yes {
 		a.remark("%s", text)
-	} else if yes, err := a.ask(ctx, text+"\n"+c.question(claims)); err != nil {
+	} else if yes, err := ask(ctx, a, text+"\n"+c.question(claims)); err != nil {
 		return err
 	} else if !yes {
 		return errUnconfirmed
@@ -219,7 +219,7 @@ type keptJSON struct {
 func (c forgetCommand) forgotten(a *app, reports []itembank.ForgetReport) error {
 	all := forgetAllJSON{Scopes: []forgetJSON{}}
 	var text []string
-	kept, copies := 0, a.copies()
+	kept, copies := 0, listCopies(a)
 	for _, r := range reports {
 		if c.AllScopes {
 			text = append(text, "in the scope "+r.Scope+":")
@@ -278,8 +278,8 @@ func describeForgotten(r itembank.ForgetReport) []string {
 	return text
 }
 
-// copies lists the places outside the rows of the store that may hold claimants.
-func (a *app) copies() []string {
+// listCopies lists the places outside the rows of the store that may hold claimants.
+func listCopies(a *app) []string {
 	copies := []string{
 		"files with claims that were exported or kept for `oncebox replay`",
 		"files of personal links, which have claimants in them",

@@ -51,7 +51,7 @@ func (c invokeClaim) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		return a.printReply(reply)
+		return printReply(a, reply)
 	}
 	var event events.APIGatewayV2HTTPRequest
 	if err := json.Unmarshal(raw, &event); err != nil {
@@ -61,12 +61,12 @@ func (c invokeClaim) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.withHandler(ctx, options, func(_ *itembank.Operator, h *claimapi.Handler) error {
+	return withHandler(ctx, a, options, func(_ *itembank.Operator, h *claimapi.Handler) error {
 		reply, err := h.Handle(ctx, event)
 		if err != nil {
 			return err
 		}
-		return a.printReply(reply)
+		return printReply(a, reply)
 	})
 }
 
@@ -101,13 +101,13 @@ func (c invokeDedupe) Run(ctx context.Context, a *app) error {
 		if err != nil {
 			return err
 		}
-		return a.printAnswerOfURL(ctx, reply)
+		return printAnswerOfURL(ctx, a, reply)
 	}
 	options, err := kinesishandler.ParseOptions(a.Environ)
 	if err != nil {
 		return BadUsage(err, "")
 	}
-	return a.withRecords(ctx, options, func(h *kinesishandler.Handler) error {
+	return withRecords(ctx, a, options, func(h *kinesishandler.Handler) error {
 		result, err := h.Process(ctx, raw)
 		switch {
 		case err != nil && ctx.Err() != nil:
@@ -117,7 +117,7 @@ func (c invokeDedupe) Run(ctx context.Context, a *app) error {
 		case err != nil:
 			return err
 		}
-		if err := a.printAnswer(ctx, kinesishandler.Answer(result)); err != nil {
+		if err := printAnswer(ctx, a, kinesishandler.Answer(result)); err != nil {
 			return err
 		}
 		return deadLettered(result.Tally.DeadLettered, options.DeadLetterStore)
@@ -125,24 +125,24 @@ func (c invokeDedupe) Run(ctx context.Context, a *app) error {
 }
 
 // printAnswerOfURL prints the answer of the function at --url, which by mistake may be another function.
-func (a *app) printAnswerOfURL(ctx context.Context, reply json.RawMessage) error {
+func printAnswerOfURL(ctx context.Context, a *app, reply json.RawMessage) error {
 	var answer events.KinesisEventResponse
 	err := json.Unmarshal(reply, &answer)
 	if err == nil && answer.BatchItemFailures != nil { // the answer of the record handler always has a list
-		return a.printAnswer(ctx, answer)
+		return printAnswer(ctx, a, answer)
 	}
 	if err == nil {
 		err = errors.New("it has no batchItemFailures")
 	}
-	return errors.Join(a.printReply(reply), WithHint(
+	return errors.Join(printReply(a, reply), WithHint(
 		fmt.Errorf("this is not an answer of the dedupe function: %w", err), "Does --url belong to another function?",
 	))
 }
 
 // printAnswer prints the answer of the record handler. Failed records are an error, because no program sends them
 // again, as Lambda would.
-func (a *app) printAnswer(ctx context.Context, answer events.KinesisEventResponse) error {
-	err := a.printReply(answer)
+func printAnswer(ctx context.Context, a *app, answer events.KinesisEventResponse) error {
+	err := printReply(a, answer)
 	switch {
 	case err != nil || len(answer.BatchItemFailures) == 0:
 		return err
@@ -158,7 +158,7 @@ func (a *app) printAnswer(ctx context.Context, answer events.KinesisEventRespons
 const sendAgain = "It is safe to send the event again."
 
 // withRecords runs a command with the record handler over the store.
-func (a *app) withRecords(ctx context.Context, options kinesishandler.Options, run func(*kinesishandler.Handler) error) error {
+func withRecords(ctx context.Context, a *app, options kinesishandler.Options, run func(*kinesishandler.Handler) error) error {
 	ledger, closeLedger, err := a.openRecords(ctx, options)
 	if err != nil {
 		return err
@@ -242,7 +242,7 @@ func post(ctx context.Context, target string, event []byte) (json.RawMessage, er
 }
 
 // printReply prints a reply. It is JSON for every --output.
-func (a *app) printReply(reply any) error {
+func printReply(a *app, reply any) error {
 	encoder := newEncoder(a.Stdout)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(reply)

@@ -41,7 +41,7 @@ type items struct {
 
 // openItems reads and checks a file of items, or stdin if the name is -. The items come with the columns in with.
 // They are read several times, so stdin is first copied to a temporary file. Call remove after use.
-func (a *app) openItems(ctx context.Context, file string, flags itemFlags, with ...string) (*items, error) {
+func openItems(ctx context.Context, a *app, file string, flags itemFlags, with ...string) (*items, error) {
 	options, err := flags.options()
 	if err != nil {
 		return nil, err

@@ -40,7 +40,7 @@ Example:
 
 func (c kplDecode) Run(ctx context.Context, a *app) error {
 	var d kplDecoder
-	err := a.filterKPL(ctx, c.File, &d)
+	err := filterKPL(ctx, a, c.File, &d)
 	if err == nil && d.poison > 0 {
 		err = DeadLetters(quantity(int64(d.poison), "aggregate") + " cannot be decoded; see the lines with an error")
 	}
@@ -61,7 +61,7 @@ Example:
 }
 
 func (c kplEncode) Run(ctx context.Context, a *app) error {
-	return a.filterKPL(ctx, c.File, &kplEncoder{})
+	return filterKPL(ctx, a, c.File, &kplEncoder{})
 }
 
 // kplRecord is a line of input of both commands.
@@ -216,7 +216,7 @@ type kplFilter interface {
 }
 
 // filterKPL filters a file. An error about a line names the line. The lines before it are printed.
-func (a *app) filterKPL(ctx context.Context, name string, f kplFilter) error {
+func filterKPL(ctx context.Context, a *app, name string, f kplFilter) error {
 	in, err := openStream(ctx, name, a.Stdin)
 	if err != nil {
 		return err

@@ -179,7 +179,7 @@ func TestKPLRoundTrip(t *testing.T) {
 func filtered(t rapid.TB, f kplFilter, text string) string {
 	var out bytes.Buffer
 	a := &app{Process: Process{Stdin: strings.NewReader(text), Stdout: &out}}
-	if err := a.filterKPL(context.Background(), "-", f); err != nil {
+	if err := filterKPL(context.Background(), a, "-", f); err != nil {
 		t.Fatal(err)
 	}
 	return out.String()

@@ -130,7 +130,7 @@ func (c ledgerImportCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.reportImport(report)
+	return reportImport(a, report)
 }
 
 // source returns the records of the past, and the options that change these records. Call remove after use.
@@ -268,7 +268,7 @@ type importSummary struct {
 }
 
 // reportImport prints the results of an import.
-func (a *app) reportImport(r history.Report) error {
+func reportImport(a *app, r history.Report) error {
 	switch {
 	case r.Finished:
 		a.remark("this import has finished before: nothing was done")

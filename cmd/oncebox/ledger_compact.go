@@ -55,7 +55,7 @@ func (c ledgerCompact) Run(ctx context.Context, a *app) error {
 			"Name a time before which you have processed all records.",
 		)
 	}
-	path, err := a.ledgerFile(c.Ledger, "a ledger in DynamoDB deletes its entries itself")
+	path, err := ledgerFile(a, c.Ledger, "a ledger in DynamoDB deletes its entries itself")
 	if err != nil {
 		return err
 	}

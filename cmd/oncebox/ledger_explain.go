@@ -67,7 +67,7 @@ func (c ledgerExplainCommand) Run(ctx context.Context, a *app) error {
 	if c.Ledger != "" {
 		a.Store = sqlitePrefix + c.Ledger
 	}
-	explainer, closeLedger, err := a.openExplainer(ctx, c.Scope)
+	explainer, closeLedger, err := openExplainer(ctx, a.globals, c.Scope)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (c ledgerExplainCommand) Run(ctx context.Context, a *app) error {
 }
 
 // openExplainer opens the ledger of a scope: the log ledger if the scope has a log. Call closeLedger after use.
-func (g globals) openExplainer(ctx context.Context, scope string) (x dedupe.Explainer, closeLedger func(), err error) {
+func openExplainer(ctx context.Context, g globals, scope string) (x dedupe.Explainer, closeLedger func(), err error) {
 	if g.Store == dynamodbStore {
 		log, err := g.openLog(ctx, scope)
 		if !errors.Is(err, errNoLog) {

@@ -43,7 +43,7 @@ func (c ledgerRuns) Run(ctx context.Context, a *app) error {
 	if err := checkScope(c.Scope); err != nil {
 		return err
 	}
-	path, err := a.ledgerFile(c.Ledger, "a ledger in DynamoDB has no history of runs")
+	path, err := ledgerFile(a, c.Ledger, "a ledger in DynamoDB has no history of runs")
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (c ledgerRuns) Run(ctx context.Context, a *app) error {
 
 // ledgerFile returns the file of a SQLite ledger. flag is the value of --ledger. other is the error for a ledger in
 // DynamoDB.
-func (a *app) ledgerFile(flag, other string) (path string, err error) {
+func ledgerFile(a *app, flag, other string) (path string, err error) {
 	if flag != "" {
 		a.Store = sqlitePrefix + flag
 	}

@@ -62,10 +62,10 @@ func TestImportThatEntersNothing(t *testing.T) {
 	}
 
 	a := &app{Process: Process{Stdout: io.Discard, Stderr: io.Discard}}
-	if err := a.reportImport(history.Report{Read: 2, TooOld: 2}); exitCode(t.Context(), err) != exitLook {
+	if err := reportImport(a, history.Report{Read: 2, TooOld: 2}); exitCode(t.Context(), err) != exitLook {
 		t.Errorf("all rows are too old: %v", err)
 	}
-	if err := a.reportImport(history.Report{Read: 3, TooOld: 2, Entered: 1}); err != nil {
+	if err := reportImport(a, history.Report{Read: 3, TooOld: 2, Entered: 1}); err != nil {
 		t.Errorf("some rows are too old: %v", err)
 	}
 }

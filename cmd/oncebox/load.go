@@ -61,7 +61,7 @@ func (c loadCommand) Run(ctx context.Context, a *app) error {
 	if err := c.checkWith(); err != nil {
 		return err
 	}
-	in, err := a.openItems(ctx, c.File, c.itemFlags, c.With...)
+	in, err := openItems(ctx, a, c.File, c.itemFlags, c.With...)
 	if err != nil {
 		return err
 	}

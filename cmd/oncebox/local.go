@@ -47,14 +47,14 @@ func (c localCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	return a.withHandler(ctx, o, func(bank *itembank.Operator, h *claimapi.Handler) error {
+	return withHandler(ctx, a, o, func(bank *itembank.Operator, h *claimapi.Handler) error {
 		listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", c.Addr)
 		if err != nil {
 			return listenError(c.Addr, err)
 		}
 		base := "http://" + listener.Addr().String()
 		a.remark("serving the claim API of %s on %s", a.Store, base)
-		a.remarkExample(ctx, bank, base, o)
+		remarkExample(ctx, a, bank, base, o)
 		defer sweepWhile(ctx, bank)()
 		return serve(ctx, listener, c.handler(a, h, o))
 	})
@@ -186,7 +186,7 @@ func listenError(addr string, err error) error {
 
 // remarkExample prints an example for a campaign of the store. If the campaigns cannot be read, it says so: the server
 // works as soon as they can.
-func (a *app) remarkExample(ctx context.Context, bank *itembank.Operator, base string, o claimapi.Options) {
+func remarkExample(ctx context.Context, a *app, bank *itembank.Operator, base string, o claimapi.Options) {
 	campaigns, err := bank.Campaigns(ctx)
 	if err != nil && len(campaigns) == 0 {
 		a.remark("no example, because the campaigns could not be read: %v", err)
@@ -283,8 +283,8 @@ func handlerOptions(environ []string) (claimapi.Options, error) {
 }
 
 // withHandler runs a command with the Lambda handler over the store.
-func (a *app) withHandler(
-	ctx context.Context, o claimapi.Options, run func(*itembank.Operator, *claimapi.Handler) error,
+func withHandler(
+	ctx context.Context, a *app, o claimapi.Options, run func(*itembank.Operator, *claimapi.Handler) error,
 ) error {
 	store, closeStore, err := a.open(ctx)
 	if err != nil {

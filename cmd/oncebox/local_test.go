@@ -272,7 +272,7 @@ func TestLocalWithoutExample(t *testing.T) {
 	w.store.Before = func(string) error { return itembank.ErrTryAgain }
 	var said strings.Builder
 	a := &app{Process: Process{Stderr: &said}}
-	a.remarkExample(t.Context(), itembank.NewOperator(w.store), "http://127.0.0.1:8080", claimapi.Options{})
+	remarkExample(t.Context(), a, itembank.NewOperator(w.store), "http://127.0.0.1:8080", claimapi.Options{})
 	if want := "no example, because the campaigns could not be read: itembank: try again\n"; said.String() != want {
 		t.Errorf("want %q, got %q", want, said.String())
 	}

@@ -65,7 +65,7 @@ func (c reconcileCommand) Run(ctx context.Context, a *app) error {
 	}
 	var source itembank.Source
 	if c.Items != "" {
-		in, err := a.openItems(ctx, c.Items, c.itemFlags)
+		in, err := openItems(ctx, a, c.Items, c.itemFlags)
 		if err != nil {
 			return err
 		}
@@ -80,16 +80,16 @@ func (c reconcileCommand) reconcile(ctx context.Context, a *app, b *itembank.Ope
 		return c.repair(ctx, a, b, items)
 	}
 	report, err := b.Reconcile(ctx, c.Campaign)
-	return a.reconciled(report, err)
+	return reconciled(a, report, err)
 }
 
 func (c reconcileCommand) repair(ctx context.Context, a *app, b *itembank.Operator, items itembank.Source) error {
 	if err := needClosed(ctx, b, c.Campaign); err != nil {
 		return err
 	}
-	a.remarkWait(c.Campaign)
+	remarkWait(a, c.Campaign)
 	report, err := b.Repair(ctx, c.Campaign, itembank.RepairOptions{Items: items, ReturnSeenItems: c.ReturnSeenItems})
-	return a.reconciled(report, err)
+	return reconciled(a, report, err)
 }
 
 // needClosed refuses a campaign that is not closed, and says how to close it.
@@ -107,12 +107,12 @@ func needClosed(ctx context.Context, b *itembank.Operator, name string) error {
 	return nil
 }
 
-func (a *app) remarkWait(campaign string) {
+func remarkWait(a *app, campaign string) {
 	a.remark("waiting %.0f s for requests that began before %s was closed", itembank.DrainTime.Seconds(), campaign)
 }
 
 // reconciled prints a report, also if the command stopped after it had repaired something.
-func (a *app) reconciled(r itembank.ReconcileReport, err error) error {
+func reconciled(a *app, r itembank.ReconcileReport, err error) error {
 	if err != nil && len(r.Inconsistencies) == 0 {
 		return err
 	}

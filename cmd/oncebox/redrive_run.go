@@ -108,13 +108,13 @@ func (c redriveRun) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	job.Target = a.targets(h, options)
+	job.Target = targets(a.globals, h, options)
 	return errors.Join(c.run(ctx, a, job), h.Close())
 }
 
 // targets returns a function that returns the Processor for the letters of a stream. With one row a key, it refuses a
 // scope with a log ledger.
-func (g globals) targets(h *kinesishandler.Handler, o kinesishandler.Options) func(context.Context, dedupe.Stream) (
+func targets(g globals, h *kinesishandler.Handler, o kinesishandler.Options) func(context.Context, dedupe.Stream) (
 	redrive.Processor, string, error,
 ) {
 	var withoutLog sync.Map // scopes

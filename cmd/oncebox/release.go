@@ -41,7 +41,7 @@ func (c releaseCommand) Run(ctx context.Context, a *app) error {
 	switch {
 	case c.ClaimID != nil && *c.ClaimID == "":
 		return BadUsage(errors.New("--claim-id is empty; nothing was changed"), "")
-	case c.ClaimID == nil && !c.Yes && !a.canAsk():
+	case c.ClaimID == nil && !c.Yes && !canAsk(a):
 		return BadUsage(
 			errors.New("there is no terminal to ask on; nothing was changed"),
 			"Say --claim-id ID to release only that claim, or --yes to release the claim that there is.",
@@ -74,7 +74,7 @@ func (c releaseCommand) release(ctx context.Context, a *app, b *itembank.Operato
 	if campaign.OnEnd == itembank.Return {
 		what = "return the item to the bank"
 	}
-	yes, err := a.ask(ctx, fmt.Sprintf("%s\nRelease the claim and %s?", shown, what))
+	yes, err := ask(ctx, a, fmt.Sprintf("%s\nRelease the claim and %s?", shown, what))
 	if err != nil {
 		return err
 	}
@@ -176,10 +176,10 @@ func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Operator, c
 
 // canAsk reports whether a person can answer: stdin must be a terminal, and so must stderr, which shows the
 // questions.
-func (a *app) canAsk() bool { return isTerminal(a.Stdin) && isTerminal(a.Stderr) }
+func canAsk(a *app) bool { return isTerminal(a.Stdin) && isTerminal(a.Stderr) }
 
 // ask asks a question. Only a line of y or yes is a yes.
-func (a *app) ask(ctx context.Context, question string) (yes bool, err error) {
+func ask(ctx context.Context, a *app, question string) (yes bool, err error) {
 	fmt.Fprintf(a.Stderr, "%s [y/N] ", question)
 	line, err := bufio.NewReader(interruptible(ctx, a.Stdin)).ReadString('\n')
 	switch {

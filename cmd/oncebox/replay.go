@@ -187,7 +187,7 @@ func (c replayCommand) replayFile(ctx context.Context, a *app, b *itembank.Opera
 // replay runs a replay and prints its report.
 func (c replayCommand) replay(a *app, do func() (itembank.ReplayReport, error)) error {
 	if !c.DryRun {
-		a.remarkWait(c.Campaign)
+		remarkWait(a, c.Campaign)
 	}
 	report, err := do()
 	switch {

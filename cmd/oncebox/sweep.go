@@ -63,7 +63,7 @@ func (c sweepCommand) sweep(ctx context.Context, a *app, b *itembank.Operator) e
 		text += fmt.Sprintf(", blocks deleted %d", blocks)
 		const hint = "The blocks are deleted. Their text stays in the file until `oncebox claim unblock` or `oncebox forget` " +
 			"rewrites it, also for a claimant without a block."
-		purgeErr = errors.Join(purgeErr, a.eraseDeleted(ctx, hint))
+		purgeErr = errors.Join(purgeErr, eraseDeleted(ctx, a, hint))
 	}
 	return errors.Join(err, purgeErr, a.print(sweepJSON{report, blocks}, text))
 }

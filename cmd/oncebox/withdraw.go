@@ -42,7 +42,7 @@ func (c withdrawCommand) Run(ctx context.Context, a *app) error {
 	if c.All {
 		return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.all(ctx, a, b) }, c.option())
 	}
-	in, err := a.openItems(ctx, c.File, c.itemFlags)
+	in, err := openItems(ctx, a, c.File, c.itemFlags)
 	if err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ func (c withdrawCommand) all(ctx context.Context, a *app, b *itembank.Operator) 
 	progress, finish := a.counting("withdrawing from "+c.Campaign, "items")
 	report, err := b.WithdrawAll(ctx, c.Campaign, progress)
 	finish()
-	return a.withdrawn(report, err)
+	return withdrawn(a, report, err)
 }
 
 func (c withdrawCommand) file(ctx context.Context, a *app, b *itembank.Operator, source itembank.Source) error {
@@ -74,10 +74,10 @@ func (c withdrawCommand) file(ctx context.Context, a *app, b *itembank.Operator,
 	if errors.Is(err, itembank.ErrInvalid) && report == (itembank.WithdrawReport{}) {
 		return badItems(c.File, c.itemFlags, err)
 	}
-	return a.withdrawn(report, err)
+	return withdrawn(a, report, err)
 }
 
-func (a *app) withdrawn(r itembank.WithdrawReport, err error) error {
+func withdrawn(a *app, r itembank.WithdrawReport, err error) error {
 	text := fmt.Sprintf("withdrawn %d, already %d, held %d, unknown %d", r.Withdrawn, r.Already, r.Held, r.Unknown)
 	switch {
 	case err != nil && r == (itembank.WithdrawReport{}):
