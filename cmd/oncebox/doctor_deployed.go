@@ -177,7 +177,7 @@ func (d *deployment) checkTables(ctx context.Context) error {
 func (d *deployment) explainFor(ctx context.Context, f doctor.Function) func(error) string {
 	named := *d.app
 	named.BankTable, named.DedupeTable = f.Env["ONCEBOX_BANK_TABLE"], f.Env["ONCEBOX_DEDUPE_TABLE"]
-	return explainer(ctx, named)
+	return explainer(ctx, &named)
 }
 
 // playClaims runs doctor.PlayClaims for each claim function.

@@ -1,0 +1,8 @@
+package main
+
+// programCommands are about the program itself.
+type programCommands struct {
+	Version    versionCommand    `cmd:"" help:"Print the version."`
+	Help       helpCommand       `cmd:"" help:"Explain a command."`
+	Completion completionCommand `cmd:"" help:"Print how to turn on completion in bash, zsh or fish."`
+}

@@ -1,0 +1,13 @@
+package main
+
+// recordCommands work on records in files, and on the entries of records.
+type recordCommands struct {
+	Dedupe dedupeCommand `cmd:"" help:"Remove duplicates from NDJSON files."`
+	Ledger ledgerCommand `cmd:"" help:"Work on the entries of records."`
+	Cost   costCommand   `cmd:"" help:"Compare what the ledgers of records cost for a stream."`
+}
+
+// kplCommands decode and encode records of the Kinesis Producer Library.
+type kplCommands struct {
+	Kpl kplCommand `cmd:"" help:"Decode and encode aggregated records of the Kinesis Producer Library."`
+}
