@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -14,7 +15,7 @@ type auditCommand struct {
 	Campaign string  `arg:"" help:"The campaign."`
 	Claimant *string `help:"What the store knows of this claimant." xor:"about" required:"" placeholder:"C"`
 	Item     *string `help:"What the store knows of this item." xor:"about" required:"" placeholder:"I"`
-	rateFlag
+	cli.RateFlag
 }
 
 func (auditCommand) Help() string {
@@ -34,14 +35,14 @@ Examples:
   oncebox audit spring --item SAVE-0001`
 }
 
-func (c auditCommand) Run(ctx context.Context, a *app) error {
+func (c auditCommand) Run(ctx context.Context, a *cli.App) error {
 	if c.Item != nil {
 		if err := checkItem(*c.Item); err != nil {
 			return err
 		}
-		return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.item(ctx, a, b) }, c.option())
+		return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.item(ctx, a, b) }, c.Option())
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.claimant(ctx, a, b) }, c.option())
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.claimant(ctx, a, b) }, c.Option())
 }
 
 // auditJSON is the result of audit.
@@ -69,7 +70,7 @@ var seeAlso = []string{
 }
 
 // claimant audits a claimant: all claims of the scope, whatever their campaigns and slots.
-func (c auditCommand) claimant(ctx context.Context, a *app, b *itembank.Operator) error {
+func (c auditCommand) claimant(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	result := auditJSON{
 		Campaign: c.Campaign, Claimant: *c.Claimant, Claims: []claimapi.ClaimBody{}, Items: []itemJSON{}, SeeAlso: seeAlso,
 		NotKnown: []string{
@@ -89,7 +90,7 @@ func (c auditCommand) claimant(ctx context.Context, a *app, b *itembank.Operator
 		if result.Blocked {
 			text += ", and is blocked in its scope"
 		}
-		return errors.Join(a.print(result, result.describe(text)), fmt.Errorf(
+		return errors.Join(a.Print(result, result.describe(text)), fmt.Errorf(
 			"%w: %s holds no item of %s, nor of another campaign of its scope", itembank.ErrNoClaim, *c.Claimant, c.Campaign))
 	}
 	var known []string
@@ -111,17 +112,17 @@ func (c auditCommand) claimant(ctx context.Context, a *app, b *itembank.Operator
 	if result.Blocked {
 		known = append(known, *c.Claimant+" is blocked in the other slots of the scope")
 	}
-	return a.print(result, result.describe(strings.Join(known, "\n")))
+	return a.Print(result, result.describe(strings.Join(known, "\n")))
 }
 
 func anItem(n int) string {
 	if n == 1 {
 		return "an item"
 	}
-	return quantity(int64(n), "item")
+	return cli.Quantity(int64(n), "item")
 }
 
-func (c auditCommand) item(ctx context.Context, a *app, b *itembank.Operator) error {
+func (c auditCommand) item(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	report, err := b.LookUp(ctx, c.Campaign, *c.Item)
 	if err != nil {
 		return err
@@ -144,7 +145,7 @@ func (c auditCommand) item(ctx context.Context, a *app, b *itembank.Operator) er
 	case itembank.PlaceBurned, itembank.PlaceExpired, itembank.PlaceWithdrawn, itembank.PlaceLost:
 		result.NotKnown = append(result.NotKnown, fmt.Sprintf("When the item ended as %s, who had it then, and who did it.", report.Place))
 	}
-	return a.print(result, result.describe(describeItem(report)+"\n"+describePast(report)))
+	return a.Print(result, result.describe(describeItem(report)+"\n"+describePast(report)))
 }
 
 // describe returns the text of an audit: the known facts, and the unknown ones.
@@ -154,10 +155,10 @@ func (r auditJSON) describe(known string) string {
 
 // describePast describes the past and the end of an item, from its row.
 func describePast(r itembank.ItemReport) string {
-	return table(func(row func(...string)) {
+	return cli.Table(func(row func(...string)) {
 		row("  loaded as", fmt.Sprintf("row %d of load %s", r.Row, r.LoadID))
 		row("  came back", times(r.Returns))
-		row("  item ends", timeOr(r.EndsAt, "never"))
+		row("  item ends", cli.TimeOr(r.EndsAt, "never"))
 		if r.Withdraw {
 			row("  withdrawn", "yes, with the end of the claim")
 		}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
@@ -41,28 +42,28 @@ type backupJSON struct {
 	Bytes int64  `json:"bytes"`
 }
 
-func (c backupCommand) Run(ctx context.Context, a *app) error {
-	path, ok, err := a.sqlitePath()
+func (c backupCommand) Run(ctx context.Context, a *cli.App) error {
+	path, ok, err := a.SQLitePath()
 	switch {
 	case err != nil:
 		return err
 	case !ok:
-		return BadUsage(
+		return cli.BadUsage(
 			fmt.Errorf("backup copies SQLite files, and --store is %s", a.Store),
 			"Use point-in-time recovery, which restores both tables to one moment.",
 		)
 	}
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
-		return a.missingStore(err)
+		return a.MissingStore(err)
 	}
 	size, err := sqlite.Backup(ctx, path, c.File, engine.ErrTryAgain)
 	switch {
 	case errors.Is(err, sqlite.ErrExists):
-		return BadUsage(err, "Choose another file.")
+		return cli.BadUsage(err, "Choose another file.")
 	case errors.Is(err, sqlite.ErrBackupRuns):
-		return BadUsage(err, "Wait until it has ended, or choose another file.")
+		return cli.BadUsage(err, "Wait until it has ended, or choose another file.")
 	case err != nil:
 		return err
 	}
-	return a.print(backupJSON{a.Store, c.File, size}, fmt.Sprintf("copied %s to %s: %s bytes", a.Store, c.File, withCommas(size)))
+	return a.Print(backupJSON{a.Store, c.File, size}, fmt.Sprintf("copied %s to %s: %s bytes", a.Store, c.File, cli.WithCommas(size)))
 }

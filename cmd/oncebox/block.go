@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -67,8 +68,8 @@ func toBlockJSON(r itembank.BlockReport) blockJSON {
 	return result
 }
 
-func (c claimBlock) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Name, func(b *itembank.Operator) error {
+func (c claimBlock) Run(ctx context.Context, a *cli.App) error {
+	return a.WithBank(ctx, c.Name, func(b *itembank.Operator) error {
 		scope, _, err := scopeNamed(ctx, b, c.Name)
 		if err != nil {
 			return err
@@ -78,7 +79,7 @@ func (c claimBlock) Run(ctx context.Context, a *app) error {
 			return err
 		}
 		result := toBlockJSON(r)
-		result.BlocksStayUntil = optional(r.PurgedAfter)
+		result.BlocksStayUntil = cli.Optional(r.PurgedAfter)
 		var text []string
 		if len(r.Held) < r.Slots {
 			text = describeBlock(r.Scope, r.Claimant, r.PurgedAfter)
@@ -87,17 +88,17 @@ func (c claimBlock) Run(ctx context.Context, a *app) error {
 			const form = "slot %d is NOT blocked: it has claim %s of %s, which stays"
 			text = append(text, fmt.Sprintf(form, claim.Slot, claim.ID, claim.Campaign))
 		}
-		err = a.print(result, strings.Join(text, "\n"))
+		err = a.Print(result, strings.Join(text, "\n"))
 		if len(r.Held) > 0 {
 			const form = "%w: %s not blocked; release the claims and repeat the command, or run `oncebox forget`"
-			err = errors.Join(err, fmt.Errorf(form, errLook, quantity(int64(len(r.Held)), "slot")))
+			err = errors.Join(err, fmt.Errorf(form, cli.ErrLook, cli.Quantity(int64(len(r.Held)), "slot")))
 		}
 		return err
 	})
 }
 
-func (c claimUnblock) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Name, func(b *itembank.Operator) error {
+func (c claimUnblock) Run(ctx context.Context, a *cli.App) error {
+	return a.WithBank(ctx, c.Name, func(b *itembank.Operator) error {
 		scope, _, err := scopeNamed(ctx, b, c.Name)
 		if err != nil {
 			return err
@@ -111,7 +112,7 @@ func (c claimUnblock) Run(ctx context.Context, a *app) error {
 			text = fmt.Sprintf("nothing to do: %s is not blocked in the scope %s", r.Claimant, r.Scope)
 		}
 		const hint = "Repeat the command to remove the text of the block from the file on the disk."
-		return errors.Join(a.print(toBlockJSON(r), text), eraseDeleted(ctx, a, hint))
+		return errors.Join(a.Print(toBlockJSON(r), text), eraseDeleted(ctx, a, hint))
 	})
 }
 
@@ -119,7 +120,7 @@ func (c claimUnblock) Run(ctx context.Context, a *app) error {
 func describeBlock(scope, claimant string, stayUntil time.Time) []string {
 	stay := "it stays, because a campaign of the scope does not close by its times"
 	if !stayUntil.IsZero() {
-		stay = "`oncebox sweep` deletes it after " + timeOr(stayUntil, "")
+		stay = "`oncebox sweep` deletes it after " + cli.TimeOr(stayUntil, "")
 	}
 	return []string{
 		fmt.Sprintf("blocked: %s cannot claim in the scope %s", claimant, scope),
@@ -133,5 +134,5 @@ func unblockHint(err error, campaign, claimant string) error {
 	if !errors.Is(err, itembank.ErrNotEligible) {
 		return err
 	}
-	return WithHint(err, fmt.Sprintf("`oncebox claim unblock %s %q` lets the claimant claim again.", campaign, claimant))
+	return cli.WithHint(err, fmt.Sprintf("`oncebox claim unblock %s %q` lets the claimant claim again.", campaign, claimant))
 }

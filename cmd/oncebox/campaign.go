@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -61,15 +62,15 @@ Examples:
   oncebox campaign create lockers --claim-life 7d --on-end return           # a locker for a week`
 }
 
-func (c campaignCreate) Run(ctx context.Context, a *app) error {
+func (c campaignCreate) Run(ctx context.Context, a *cli.App) error {
 	if c.Shards == 0 || c.PageSize == 0 || c.PerClaimant == 0 || c.MaxItems != nil && *c.MaxItems == 0 {
 		// The library reads 0 as "not set".
-		return BadUsage(errors.New("--shards, --page-size, --per-claimant and --max-items must be at least 1"), "")
+		return cli.BadUsage(errors.New("--shards, --page-size, --per-claimant and --max-items must be at least 1"), "")
 	}
-	return a.withBank(ctx, c.Name, func(b *itembank.Operator) error { return c.create(ctx, a, b) })
+	return a.WithBank(ctx, c.Name, func(b *itembank.Operator) error { return c.create(ctx, a, b) })
 }
 
-func (c campaignCreate) create(ctx context.Context, a *app, b *itembank.Operator) error {
+func (c campaignCreate) create(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	campaign, created, err := b.CreateCampaign(ctx, c.Name, itembank.Settings{
 		OpensAt: c.Opens, ClosesAt: c.Closes, Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
 		ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, Hold: c.Hold, OnEnd: valueOf(c.OnEnd),
@@ -84,7 +85,7 @@ func (c campaignCreate) create(ctx context.Context, a *app, b *itembank.Operator
 	if !created {
 		verb = "exists already, with the same settings:"
 	}
-	return a.print(toCampaignJSON(campaign, state), fmt.Sprintf("%s %s (%s)", verb, campaign.Name, state))
+	return a.Print(toCampaignJSON(campaign, state), fmt.Sprintf("%s %s (%s)", verb, campaign.Name, state))
 }
 
 // valueOf returns the value of a flag, or the zero value without it. The library has the defaults that depend on others.
@@ -117,7 +118,7 @@ func (c campaignCreate) flagError(err error) error {
 	default:
 		name = invalid.Field
 	}
-	return BadUsage(fmt.Errorf("%s: %s", name, invalid.Detail), "")
+	return cli.BadUsage(fmt.Errorf("%s: %s", name, invalid.Detail), "")
 }
 
 type campaignShow struct {
@@ -131,26 +132,26 @@ Example:
   oncebox campaign show spring`
 }
 
-func (c campaignShow) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Name, func(b *itembank.Operator) error {
+func (c campaignShow) Run(ctx context.Context, a *cli.App) error {
+	return a.WithBank(ctx, c.Name, func(b *itembank.Operator) error {
 		campaign, state, err := b.State(ctx, c.Name)
 		if err != nil {
 			return err
 		}
-		return a.print(toCampaignJSON(campaign, state), describe(campaign, state))
+		return a.Print(toCampaignJSON(campaign, state), describe(campaign, state))
 	})
 }
 
 func describe(c itembank.Campaign, state itembank.State) string {
-	return table(func(row func(...string)) {
+	return cli.Table(func(row func(...string)) {
 		row("name", c.Name)
 		row("state", string(state))
 		row("mode", modeOf(c))
 		if mark := markOf(c); mark != "" {
 			row("mark", mark)
 		}
-		row("opens", timeOr(c.OpensAt, "at once"))
-		row("closes", timeOr(c.ClosesAt, "never"))
+		row("opens", cli.TimeOr(c.OpensAt, "at once"))
+		row("closes", cli.TimeOr(c.ClosesAt, "never"))
 		row("scope", c.Scope)
 		row("claimants", string(c.ClaimantAs))
 		row("slots", fmt.Sprint(c.PerClaimant))
@@ -160,11 +161,11 @@ func describe(c itembank.Campaign, state itembank.State) string {
 		row("columns", yesOr(c.Columns, "no"))
 		row("shards", fmt.Sprint(c.Shards))
 		row("page size", fmt.Sprint(c.PageSize))
-		row("item life", lifeOr(c.ItemLife, "forever"))
-		row("claim life", lifeOr(c.ClaimLife, "forever"))
-		row("hold", lifeOr(c.Hold, "none"))
+		row("item life", cli.LifeOr(c.ItemLife, "forever"))
+		row("claim life", cli.LifeOr(c.ClaimLife, "forever"))
+		row("hold", cli.LifeOr(c.Hold, "none"))
 		row("on end", string(c.OnEnd))
-		row("created", timeOr(c.CreatedAt, "unknown"))
+		row("created", cli.TimeOr(c.CreatedAt, "unknown"))
 	})
 }
 
@@ -186,7 +187,7 @@ Examples:
   oncebox campaign open spring --newer-claims-are-lost   # the old store is gone`
 }
 
-func (c campaignOpen) Run(ctx context.Context, a *app) error {
+func (c campaignOpen) Run(ctx context.Context, a *cli.App) error {
 	do := (*itembank.Operator).OpenCampaign
 	if c.NewerClaimsAreLost {
 		do = givingUp(a, (*itembank.Operator).OpenWithoutReplay)
@@ -195,7 +196,7 @@ func (c campaignOpen) Run(ctx context.Context, a *app) error {
 		err := do(b, ctx, name)
 		if errors.Is(err, itembank.ErrNotReconciled) {
 			hint := fmt.Sprintf("`oncebox reconcile %s` shows them. `oncebox campaign close %s` closes it without that condition.", name, name)
-			err = WithHint(fmt.Errorf("%s: %w", name, err), hint)
+			err = cli.WithHint(fmt.Errorf("%s: %w", name, err), hint)
 		}
 		return changedHint(name, markHint(err))
 	})
@@ -212,18 +213,18 @@ func markHint(err error) error {
 	if errors.Is(err, itembank.ErrMoved) {
 		hint = "Use the new store. If no other store has the campaign: `oncebox campaign close %[1]s --newer-claims-are-lost`."
 	}
-	return WithHint(err, fmt.Sprintf(hint, marked.Campaign))
+	return cli.WithHint(err, fmt.Sprintf(hint, marked.Campaign))
 }
 
 // givingUp prints what a change gives up, and then makes it.
-func givingUp(a *app, change switchFunc) switchFunc {
+func givingUp(a *cli.App, change switchFunc) switchFunc {
 	return func(b *itembank.Operator, ctx context.Context, name string) error {
 		given, err := b.Unreplayed(ctx, name)
 		if err != nil {
 			return err
 		}
 		if given.Moved || given.Restored {
-			a.remark("%s", describeUnreplayed(given))
+			a.Remark("%s", describeUnreplayed(given))
 		}
 		return change(b, ctx, name)
 	}
@@ -259,7 +260,7 @@ Examples:
   oncebox --store sqlite:new.db campaign close spring --restored`
 }
 
-func (c campaignClose) Run(ctx context.Context, a *app) error {
+func (c campaignClose) Run(ctx context.Context, a *cli.App) error {
 	do := (*itembank.Operator).CloseCampaign
 	switch {
 	case c.UntilReconciled:
@@ -277,12 +278,12 @@ func (c campaignClose) Run(ctx context.Context, a *app) error {
 // switchFunc opens or closes a campaign.
 type switchFunc func(*itembank.Operator, context.Context, string) error
 
-func switchCampaign(ctx context.Context, a *app, name, state string, do switchFunc) error {
-	return a.withBank(ctx, name, func(b *itembank.Operator) error {
+func switchCampaign(ctx context.Context, a *cli.App, name, state string, do switchFunc) error {
+	return a.WithBank(ctx, name, func(b *itembank.Operator) error {
 		if err := do(b, ctx, name); err != nil {
 			return err
 		}
-		return a.print(map[string]string{"name": name, "state": state},
+		return a.Print(map[string]string{"name": name, "state": state},
 			fmt.Sprintf("%s is %s; running functions follow within %s", name, state, itembank.DefaultCampaignCache))
 	})
 }
@@ -297,13 +298,13 @@ Example:
   oncebox campaign list`
 }
 
-func (c campaignList) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, "", func(b *itembank.Operator) error { return c.list(ctx, a, b) })
+func (c campaignList) Run(ctx context.Context, a *cli.App) error {
+	return a.WithBank(ctx, "", func(b *itembank.Operator) error { return c.list(ctx, a, b) })
 }
 
-func (campaignList) list(ctx context.Context, a *app, b *itembank.Operator) error {
+func (campaignList) list(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	campaigns, err := b.Campaigns(ctx)
-	skipped, err := skipUnreadable(err)
+	skipped, err := cli.SkipUnreadable(err)
 	if err != nil {
 		return err
 	}
@@ -311,7 +312,7 @@ func (campaignList) list(ctx context.Context, a *app, b *itembank.Operator) erro
 	if err != nil {
 		return err
 	}
-	return errors.Join(a.print(list, describeList(list)), skipped)
+	return errors.Join(a.Print(list, describeList(list)), skipped)
 }
 
 // statesAtOnce is how many states campaign list reads at the same time.
@@ -344,9 +345,9 @@ func describeList(list []campaignJSON) string {
 		if t == nil {
 			return "-"
 		}
-		return timeOr(*t, "-")
+		return cli.TimeOr(*t, "-")
 	}
-	return table(func(row func(...string)) {
+	return cli.Table(func(row func(...string)) {
 		row("NAME", "STATE", "SCOPE", "OPENS", "CLOSES", "ITEM LIFE", "CLAIM LIFE", "HOLD", "ON END")
 		for _, c := range list {
 			row(c.Name, string(c.State), c.Scope, at(c.OpensAt), at(c.ClosesAt),
@@ -391,10 +392,10 @@ type campaignJSON struct {
 
 func toCampaignJSON(c itembank.Campaign, state itembank.State) campaignJSON {
 	return campaignJSON{
-		Name: c.Name, State: state, Mode: modeOf(c), Mark: markOf(c), OpensAt: optional(c.OpensAt), ClosesAt: optional(c.ClosesAt),
+		Name: c.Name, State: state, Mode: modeOf(c), Mark: markOf(c), OpensAt: cli.Optional(c.OpensAt), ClosesAt: cli.Optional(c.ClosesAt),
 		Scope: c.Scope, ClaimantAs: c.ClaimantAs, PerClaimant: c.PerClaimant, Choice: c.Choice, MaxItems: c.MaxItems,
 		Publish: c.Publish, Columns: c.Columns, Shards: c.Shards, PageSize: c.PageSize,
-		ItemLife: lifeOr(c.ItemLife, ""), ClaimLife: lifeOr(c.ClaimLife, ""), Hold: lifeOr(c.Hold, ""), OnEnd: c.OnEnd,
+		ItemLife: cli.LifeOr(c.ItemLife, ""), ClaimLife: cli.LifeOr(c.ClaimLife, ""), Hold: cli.LifeOr(c.Hold, ""), OnEnd: c.OnEnd,
 		CreatedAt: c.CreatedAt,
 	}
 }

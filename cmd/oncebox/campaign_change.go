@@ -6,15 +6,16 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
 type campaignSet struct {
-	Name     string    `arg:"" help:"The campaign."`
-	Opens    *openTime `help:"When claims begin: a time, or now." placeholder:"T|now"`
-	Closes   *endTime  `help:"When claims end: a time, or never." placeholder:"T|never"`
-	PageSize *int      `help:"Free items read at a time, at least: 1 to 1000." placeholder:"N"`
-	ByTimes  bool      `help:"Let --opens and --closes decide again, after campaign open or campaign close."`
+	Name     string        `arg:"" help:"The campaign."`
+	Opens    *cli.OpenTime `help:"When claims begin: a time, or now." placeholder:"T|now"`
+	Closes   *cli.EndTime  `help:"When claims end: a time, or never." placeholder:"T|never"`
+	PageSize *int          `help:"Free items read at a time, at least: 1 to 1000." placeholder:"N"`
+	ByTimes  bool          `help:"Let --opens and --closes decide again, after campaign open or campaign close."`
 
 	Scope     *string `hidden:""`
 	Shards    *string `hidden:""`
@@ -106,63 +107,52 @@ var fixedSettings = []struct {
 }
 
 func describeFixed() string {
-	return table(func(row func(...string)) {
+	return cli.Table(func(row func(...string)) {
 		for _, fixed := range fixedSettings {
 			row("  "+fixed.flag, fixed.why)
 		}
 	})
 }
 
-func timeOrWord(text, word string) (time.Time, error) {
-	if text == word {
-		return time.Time{}, nil
-	}
-	t, err := parseTime(text)
-	if err != nil {
-		err = fmt.Errorf("%w, or %s", err, word)
-	}
-	return t, err
-}
-
-func (c campaignSet) Run(ctx context.Context, a *app) error {
+func (c campaignSet) Run(ctx context.Context, a *cli.App) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	return a.withBank(ctx, c.Name, func(b *itembank.Operator) error { return c.set(ctx, a, b) })
+	return a.WithBank(ctx, c.Name, func(b *itembank.Operator) error { return c.set(ctx, a, b) })
 }
 
 // check refuses settings that cannot be changed, and a command that changes nothing.
 func (c campaignSet) check() error {
 	for _, fixed := range fixedSettings {
 		if fixed.given(c) {
-			return BadUsage(
+			return cli.BadUsage(
 				fmt.Errorf("%s is fixed when a campaign is created: %s; nothing was changed", fixed.flag, fixed.why),
 				fmt.Sprintf("If nothing was loaded yet: `oncebox campaign delete %s`, and create it again. Else create another campaign.", c.Name),
 			)
 		}
 	}
 	if c.Opens == nil && c.Closes == nil && c.PageSize == nil && !c.ByTimes {
-		return BadUsage(errors.New("there is nothing to change"), "Name a setting: --opens, --closes, --page-size or --by-times.")
+		return cli.BadUsage(errors.New("there is nothing to change"), "Name a setting: --opens, --closes, --page-size or --by-times.")
 	}
 	return nil
 }
 
-func (c campaignSet) set(ctx context.Context, a *app, b *itembank.Operator) error {
+func (c campaignSet) set(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	campaign, err := b.ChangeCampaign(ctx, c.Name, itembank.CampaignChange{
 		OpensAt: (*time.Time)(c.Opens), ClosesAt: (*time.Time)(c.Closes), PageSize: c.PageSize, ByTimes: c.ByTimes,
 	})
 	invalid, ok := errors.AsType[*itembank.InvalidError](err)
 	switch {
 	case ok && invalid.Field != "campaign":
-		return BadUsage(fmt.Errorf("--%s: %s", invalid.Field, invalid.Detail), "Nothing was changed.")
+		return cli.BadUsage(fmt.Errorf("--%s: %s", invalid.Field, invalid.Detail), "Nothing was changed.")
 	case err != nil:
 		return changedHint(c.Name, err)
 	}
 	if campaign.Override != "" && (c.Opens != nil || c.Closes != nil) {
-		a.remark("the times decide nothing now: %s was set to %s by hand; --by-times takes that back", c.Name, campaign.Override)
+		a.Remark("the times decide nothing now: %s was set to %s by hand; --by-times takes that back", c.Name, campaign.Override)
 	}
 	state := campaign.StateAt(time.Now())
-	return a.print(toCampaignJSON(campaign, state),
+	return a.Print(toCampaignJSON(campaign, state),
 		describe(campaign, state)+fmt.Sprintf("\nrunning functions follow within %s", itembank.DefaultCampaignCache))
 }
 
@@ -173,7 +163,7 @@ func changedHint(name string, err error) error {
 	}
 	hint := fmt.Sprintf("They may have closed it or changed its settings. `oncebox campaign show %s` shows both. "+
 		"If your command is still right, repeat it.", name)
-	return WithHint(fmt.Errorf("%s: %w", name, err), hint)
+	return cli.WithHint(fmt.Errorf("%s: %w", name, err), hint)
 }
 
 type campaignDelete struct {
@@ -195,17 +185,17 @@ Examples:
   oncebox campaign close spring && oncebox withdraw spring --all --yes   # instead, once it was loaded`, itembank.DrainTime.Seconds())
 }
 
-func (c campaignDelete) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Name, func(b *itembank.Operator) error {
+func (c campaignDelete) Run(ctx context.Context, a *cli.App) error {
+	return a.WithBank(ctx, c.Name, func(b *itembank.Operator) error {
 		err := b.DeleteCampaign(ctx, c.Name)
 		if errors.Is(err, itembank.ErrLoaded) {
 			hint := fmt.Sprintf("Retire it: `oncebox campaign close %s`, let its claims end or keep them, then `oncebox withdraw %s --all --yes`.", c.Name, c.Name)
-			return WithHint(fmt.Errorf("%s: %w; nothing was changed", c.Name, err), hint)
+			return cli.WithHint(fmt.Errorf("%s: %w; nothing was changed", c.Name, err), hint)
 		}
 		if err != nil {
 			return changedHint(c.Name, err)
 		}
-		return a.print(map[string]string{"name": c.Name, "state": "deleted"},
+		return a.Print(map[string]string{"name": c.Name, "state": "deleted"},
 			fmt.Sprintf("%s is deleted; its name can be used again in %.0f seconds", c.Name, itembank.DrainTime.Seconds()))
 	})
 }

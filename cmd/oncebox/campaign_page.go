@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/claimpage"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -39,12 +40,12 @@ Examples:
   oncebox campaign page spring`
 }
 
-func (c campaignPage) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Name, func(b *itembank.Operator) error { return c.page(ctx, a, b) })
+func (c campaignPage) Run(ctx context.Context, a *cli.App) error {
+	return a.WithBank(ctx, c.Name, func(b *itembank.Operator) error { return c.page(ctx, a, b) })
 }
 
 // page shows the page or changes it. It reads consistently, so it finds the changes of the command before.
-func (c campaignPage) page(ctx context.Context, a *app, b *itembank.Operator) error {
+func (c campaignPage) page(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	document, err := b.CurrentPageDocument(ctx, c.Name)
 	if err != nil {
 		return err
@@ -54,7 +55,7 @@ func (c campaignPage) page(ctx context.Context, a *app, b *itembank.Operator) er
 		return err
 	}
 	if c.shows() {
-		return a.print(toPageJSON(page), describePage(page))
+		return a.Print(toPageJSON(page), describePage(page))
 	}
 	if page, err = c.change(page); err != nil {
 		return err
@@ -66,7 +67,7 @@ func (c campaignPage) page(ctx context.Context, a *app, b *itembank.Operator) er
 	if err != nil {
 		return err
 	}
-	return a.print(toPageJSON(page), fmt.Sprintf("the page of %s is changed; running functions follow within %s",
+	return a.Print(toPageJSON(page), fmt.Sprintf("the page of %s is changed; running functions follow within %s",
 		c.Name, itembank.DefaultCampaignCache))
 }
 
@@ -99,7 +100,7 @@ func (c campaignPage) change(p claimpage.Page) (claimpage.Page, error) {
 	}
 	p.Languages = withTexts(p.Languages, c.Language, texts)
 	if err := p.Validate(); err != nil {
-		return p, BadUsage(fmt.Errorf("--%w; nothing was changed", err), "")
+		return p, cli.BadUsage(fmt.Errorf("--%w; nothing was changed", err), "")
 	}
 	return p, nil
 }
@@ -147,7 +148,7 @@ func readTexts(path string) (texts claimpage.Texts, err error) {
 		return nil, err
 	}
 	if err := json.Unmarshal(content, &texts); err != nil || texts == nil {
-		return nil, BadUsage(
+		return nil, cli.BadUsage(
 			fmt.Errorf("%s: is not a JSON object of texts", path),
 			fmt.Sprintf(`Write {"button": "Get it"}. The names are %s.`, strings.Join(claimpage.TextNames(), ", ")),
 		)
@@ -162,15 +163,15 @@ func readIfNamed(path string, limit int) ([]byte, error) {
 	}
 	file, err := os.Open(path)
 	if err != nil {
-		return nil, BadUsage(fileError(path, err), "")
+		return nil, cli.BadUsage(cli.FileError(path, err), "")
 	}
 	defer func() { _ = file.Close() }()
 	content, err := io.ReadAll(io.LimitReader(file, int64(limit)+1))
 	switch {
 	case err != nil:
-		return nil, fileError(path, err)
+		return nil, cli.FileError(path, err)
 	case len(content) > limit:
-		return nil, BadUsage(errors.New(path+": is too large"), fmt.Sprintf("At most %d bytes are allowed.", limit))
+		return nil, cli.BadUsage(errors.New(path+": is too large"), fmt.Sprintf("At most %d bytes are allowed.", limit))
 	}
 	return content, nil
 }
@@ -187,7 +188,7 @@ func toPageJSON(p claimpage.Page) pageJSON {
 }
 
 func describePage(p claimpage.Page) string {
-	return table(func(row func(...string)) {
+	return cli.Table(func(row func(...string)) {
 		row("theme", fmt.Sprintf("%d bytes", len(p.Theme)))
 		row("logo", fmt.Sprintf("%d bytes", len(p.Logo)))
 		if len(p.Languages) == 0 {

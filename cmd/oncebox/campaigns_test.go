@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/itembankengines"
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/internal/testengine"
@@ -135,15 +136,15 @@ func (w *fixture) create(name string, s itembank.Settings) {
 }
 
 // app runs commands without a terminal.
-func (w *fixture) app() *app {
+func (w *fixture) app() *cli.App {
 	w.out.Reset()
-	return &app{globals: globals{Output: "text"}, Process: Process{Stdin: strings.NewReader(""), Stdout: &w.out, Stderr: io.Discard}}
+	return &cli.App{Globals: cli.Globals{Output: "text"}, Process: cli.Process{Stdin: strings.NewReader(""), Stdout: &w.out, Stderr: io.Discard}}
 }
 
 // do runs a command. A refusal is a valid answer.
-func (w *fixture) do(command func(context.Context, *app, *itembank.Operator) error) {
+func (w *fixture) do(command func(context.Context, *cli.App, *itembank.Operator) error) {
 	w.Helper()
-	if err := command(w.Context(), w.app(), w.bank); err != nil && !errors.Is(err, itembank.ErrRefused) && !errors.Is(err, errLook) {
+	if err := command(w.Context(), w.app(), w.bank); err != nil && !errors.Is(err, itembank.ErrRefused) && !errors.Is(err, cli.ErrLook) {
 		w.Fatal(err)
 	}
 }
@@ -153,7 +154,7 @@ func (w *fixture) do(command func(context.Context, *app, *itembank.Operator) err
 func (w *fixture) load() {
 	w.Helper()
 	source := itembank.Items(theItem)
-	w.do(func(ctx context.Context, a *app, b *itembank.Operator) error {
+	w.do(func(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 		return loadCommand{Campaign: w.name}.load(ctx, a, b, &items{Source: source})
 	})
 }
@@ -187,7 +188,7 @@ func (w *fixture) sweep() {
 
 func (w *fixture) withdraw(item string) {
 	w.Helper()
-	w.do(func(ctx context.Context, a *app, b *itembank.Operator) error {
+	w.do(func(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 		return withdrawCommand{Campaign: w.name}.file(ctx, a, b, itembank.Items(item))
 	})
 }

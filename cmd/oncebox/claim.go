@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -51,22 +52,22 @@ Examples:
   oncebox claim make show customer-17`
 }
 
-func (c claimMake) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.claim(ctx, a, b) })
+func (c claimMake) Run(ctx context.Context, a *cli.App) error {
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.claim(ctx, a, b) })
 }
 
-func (c claimMake) claim(ctx context.Context, a *app, b *itembank.Operator) error {
+func (c claimMake) claim(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	grant, err := b.Claim(ctx, c.Campaign, c.Claimant, c.option(), itembank.Choosing(c.Item...))
 	switch {
 	case errors.Is(err, itembank.ErrSoldOut):
 		return soldOutOrEmpty(ctx, b, c.Campaign, err)
 	case errors.Is(err, itembank.ErrNotOpen), errors.Is(err, itembank.ErrClosed):
 		hint := fmt.Sprintf("`oncebox campaign show %s` shows its times.", c.Campaign)
-		return WithHint(fmt.Errorf("%s: %w", c.Campaign, err), hint)
+		return cli.WithHint(fmt.Errorf("%s: %w", c.Campaign, err), hint)
 	case err != nil:
 		return unblockHint(err, c.Campaign, c.Claimant)
 	}
-	return a.print(claimapi.NewClaimBody(grant), strings.Join(itemsOf(grant.Claim, itemLine), "\n"))
+	return a.Print(claimapi.NewClaimBody(grant), strings.Join(itemsOf(grant.Claim, itemLine), "\n"))
 }
 
 // slotFlag is the flag of the commands for one claim.
@@ -94,13 +95,13 @@ Examples:
   oncebox --output json claim show spring customer-17`
 }
 
-func (c claimShow) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error {
+func (c claimShow) Run(ctx context.Context, a *cli.App) error {
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error {
 		claim, err := b.FindClaim(ctx, c.Campaign, c.Claimant, c.option())
 		if err != nil {
 			return c.noClaim(err)
 		}
-		return a.print(claimapi.NewClaimBody(itembank.Grant{Claim: claim, Replayed: true}), describeClaim(claim))
+		return a.Print(claimapi.NewClaimBody(itembank.Grant{Claim: claim, Replayed: true}), describeClaim(claim))
 	})
 }
 
@@ -115,7 +116,7 @@ func (c claimShow) noClaim(err error) error {
 	case errors.As(err, &elsewhere):
 		hint := fmt.Sprintf("`oncebox claim show %s %q` shows that claim.", elsewhere.Campaign, c.Claimant)
 		text := fmt.Sprintf("%s holds no item of %s, but one of %s, which shares the scope", c.Claimant, c.Campaign, elsewhere.Campaign)
-		return WithHint(Plain(text, nil, err), hint)
+		return cli.WithHint(cli.Plain(text, nil, err), hint)
 	}
 	return unblockHint(err, c.Campaign, c.Claimant)
 }
@@ -125,7 +126,7 @@ func soldOutOrEmpty(ctx context.Context, b *itembank.Operator, campaign string, 
 	_, state, err := b.State(ctx, campaign)
 	if err == nil && state == itembank.Empty {
 		hint := fmt.Sprintf("`oncebox load %s FILE` loads items.", campaign)
-		return WithHint(fmt.Errorf("%s: %w", campaign, errEmpty), hint)
+		return cli.WithHint(fmt.Errorf("%s: %w", campaign, cli.ErrEmpty), hint)
 	}
 	return fmt.Errorf("%s: %w", campaign, soldOut)
 }

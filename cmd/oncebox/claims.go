@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -19,7 +20,7 @@ type claimsCommand struct {
 type claimsList struct {
 	Campaign string `arg:"" help:"The campaign."`
 	Limit    int    `help:"List so many claims at most. Default: ${default}." default:"100" placeholder:"N"`
-	rateFlag
+	cli.RateFlag
 }
 
 func (claimsList) Help() string {
@@ -35,11 +36,11 @@ Examples:
   oncebox --output json claims list spring`
 }
 
-func (c claimsList) Run(ctx context.Context, a *app) error {
+func (c claimsList) Run(ctx context.Context, a *cli.App) error {
 	if c.Limit < 1 {
-		return BadUsage(fmt.Errorf("--limit %d: must be at least 1", c.Limit), "")
+		return cli.BadUsage(fmt.Errorf("--limit %d: must be at least 1", c.Limit), "")
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.list(ctx, a, b) }, c.option())
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.list(ctx, a, b) }, c.Option())
 }
 
 // claimJSON is a claim in lists and exports. replay reads the same members.
@@ -82,7 +83,7 @@ type claimListJSON struct {
 	More   bool        `json:"more"`
 }
 
-func (c claimsList) list(ctx context.Context, a *app, b *itembank.Operator) error {
+func (c claimsList) list(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	var claims []itembank.Claim
 	for from, first := "", true; (first || from != "") && len(claims) <= c.Limit; first = false {
 		page, err := b.ListClaims(ctx, c.Campaign, from)
@@ -98,20 +99,20 @@ func (c claimsList) list(ctx context.Context, a *app, b *itembank.Operator) erro
 	for _, claim := range claims {
 		list.Claims = append(list.Claims, toClaimJSON(claim))
 	}
-	if err := a.print(list, describeClaims(claims)); err != nil {
+	if err := a.Print(list, describeClaims(claims)); err != nil {
 		return err
 	}
 	if list.More {
-		a.remark("there are more; --limit N lists more, and `oncebox claims export %s` writes all", c.Campaign)
+		a.Remark("there are more; --limit N lists more, and `oncebox claims export %s` writes all", c.Campaign)
 	}
 	return nil
 }
 
 func describeClaims(claims []itembank.Claim) string {
-	return table(func(row func(...string)) {
+	return cli.Table(func(row func(...string)) {
 		row("CLAIMANT", "SLOT", "ITEM", "SINCE", "ENDS", "CLAIM ID")
 		for _, c := range claims {
-			row(c.Claimant, strconv.Itoa(c.Slot), strings.Join(itemsOf(c, itemText), " | "), timeOr(c.ClaimedAt, "-"), timeOr(c.EndsAt, "-"), c.ID)
+			row(c.Claimant, strconv.Itoa(c.Slot), strings.Join(itemsOf(c, itemText), " | "), cli.TimeOr(c.ClaimedAt, "-"), cli.TimeOr(c.EndsAt, "-"), c.ID)
 		}
 	})
 }

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/filelock"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -21,7 +22,7 @@ type claimsExport struct {
 	Campaign string `arg:"" help:"The campaign."`
 	Format   string `help:"csv, with the names of the columns in the first line, or ndjson. Default: csv, or ndjson with --output json." enum:"csv,ndjson," default:"" placeholder:"csv|ndjson"`
 	Out      string `help:"Write into this file, which must not exist. A stopped export goes on with the same command. Default: stdout." placeholder:"FILE"`
-	rateFlag
+	cli.RateFlag
 }
 
 func (claimsExport) Help() string {
@@ -56,23 +57,23 @@ const (
 	formatNDJSON = "ndjson"
 )
 
-func (c claimsExport) Run(ctx context.Context, a *app) error {
+func (c claimsExport) Run(ctx context.Context, a *cli.App) error {
 	if c.Format == "" {
-		if c.Format = formatCSV; a.Output == outputJSON {
+		if c.Format = formatCSV; a.Output == cli.OutputJSON {
 			c.Format = formatNDJSON
 		}
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.export(ctx, a, b) }, c.option())
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.export(ctx, a, b) }, c.Option())
 }
 
-func (c claimsExport) export(ctx context.Context, a *app, b *itembank.Operator) error {
+func (c claimsExport) export(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	campaign, err := b.Campaign(ctx, c.Campaign)
 	if err != nil {
 		return err
 	}
 	begin := exportPosition{
 		Campaign: campaign.Name, CreatedAt: exactTime(campaign.CreatedAt), Scope: campaign.Scope,
-		Store: storeName(a.globals), Format: c.Format,
+		Store: storeName(a.Globals), Format: c.Format,
 	}
 	if c.Out == "" {
 		out := bufio.NewWriter(a.Stdout)
@@ -85,24 +86,24 @@ func (c claimsExport) export(ctx context.Context, a *app, b *itembank.Operator) 
 	defer file.Close()
 	before := file.position.Claims
 	if file.position.Next != "" {
-		a.remark("went on after %s", quantity(before, "claim"))
+		a.Remark("went on after %s", cli.Quantity(before, "claim"))
 	}
 	if err := c.write(ctx, a, b, file, &file.position, file.save); err != nil {
 		if file.position.Next != "" {
-			return Stopped("after "+quantity(file.position.Claims, "claim"), err)
+			return cli.Stopped("after "+cli.Quantity(file.position.Claims, "claim"), err)
 		}
 		return err
 	}
 	if err := file.finish(); err != nil {
 		return err
 	}
-	return a.print(exportJSON{c.Campaign, c.Out, c.Format, file.position.Claims},
-		fmt.Sprintf("exported %s of %s to %s", quantity(file.position.Claims, "claim"), c.Campaign, c.Out))
+	return a.Print(exportJSON{c.Campaign, c.Out, c.Format, file.position.Claims},
+		fmt.Sprintf("exported %s of %s to %s", cli.Quantity(file.position.Claims, "claim"), c.Campaign, c.Out))
 }
 
 // storeName names the store. For a store with several tables it also names the table of claims.
-func storeName(g globals) string {
-	if g.Store == dynamodbStore {
+func storeName(g cli.Globals) string {
+	if g.Store == cli.DynamoDBStore {
 		return g.Store + g.DedupeTable
 	}
 	return g.Store
@@ -136,9 +137,9 @@ func (p exportPosition) sameExport(o exportPosition) bool {
 
 // write writes the claims from the position on, and saves the position after each page.
 func (c claimsExport) write(
-	ctx context.Context, a *app, b *itembank.Operator, out io.Writer, at *exportPosition, save func() error,
+	ctx context.Context, a *cli.App, b *itembank.Operator, out io.Writer, at *exportPosition, save func() error,
 ) error {
-	progress, finish := a.counting("exporting "+c.Campaign, "claims")
+	progress, finish := a.Counting("exporting "+c.Campaign, "claims")
 	defer finish()
 	for first := at.Next == ""; first || at.Next != ""; first = false {
 		page, err := b.ListClaims(ctx, c.Campaign, at.Next)
@@ -179,14 +180,14 @@ func (j claimJSON) inCSV() []string {
 
 func jsonCell(value any) string {
 	var cell strings.Builder
-	_ = newEncoder(&cell).Encode(value) // cannot fail for texts
+	_ = cli.NewEncoder(&cell).Encode(value) // cannot fail for texts
 	return strings.TrimSuffix(cell.String(), "\n")
 }
 
 // writeClaims writes a page. With the first one CSV has the names of the columns.
 func writeClaims(to io.Writer, format string, first bool, claims []itembank.Claim) error {
 	if format == formatNDJSON {
-		encoder := newEncoder(to)
+		encoder := cli.NewEncoder(to)
 		for _, c := range claims {
 			if err := encoder.Encode(toClaimJSON(c)); err != nil {
 				return err
@@ -222,13 +223,13 @@ func openExport(path string, export exportPosition) (*exportFile, error) {
 	lock, err := filelock.Take(path)
 	switch {
 	case errors.Is(err, filelock.ErrLocked):
-		return nil, BadUsage(
+		return nil, cli.BadUsage(
 			fmt.Errorf("--out %s: another process is writing to it", path), "Wait until it has ended, or choose another file.",
 		)
 	case errors.Is(err, filelock.ErrNotALock):
 		return nil, otherFile(filelock.Name(path))
 	case err != nil:
-		return nil, BadUsage(fileError(filelock.Name(path), err), "")
+		return nil, cli.BadUsage(cli.FileError(filelock.Name(path), err), "")
 	}
 	f := &exportFile{path: path, lock: lock, position: export}
 	if err := f.open(); err != nil {
@@ -242,16 +243,16 @@ func openExport(path string, export exportPosition) (*exportFile, error) {
 func (f *exportFile) open() error {
 	if _, err := os.Stat(f.path); !errors.Is(err, fs.ErrNotExist) {
 		if err != nil {
-			return BadUsage(fileError(f.path, err), "")
+			return cli.BadUsage(cli.FileError(f.path, err), "")
 		}
-		return BadUsage(fmt.Errorf("--out %s: the file exists", f.path), "Choose another file or delete it.")
+		return cli.BadUsage(fmt.Errorf("--out %s: the file exists", f.path), "Choose another file or delete it.")
 	}
 	saved, err := os.ReadFile(resumeOf(f.path))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		err = f.begin()
 	case err != nil:
-		err = BadUsage(fileError(resumeOf(f.path), err), "")
+		err = cli.BadUsage(cli.FileError(resumeOf(f.path), err), "")
 	default:
 		err = f.resume(saved, f.position)
 	}
@@ -259,7 +260,7 @@ func (f *exportFile) open() error {
 		return err
 	}
 	if f.part, err = os.OpenFile(partOf(f.path), os.O_WRONLY|os.O_CREATE, 0o600); err != nil {
-		return BadUsage(fileError(partOf(f.path), err), "")
+		return cli.BadUsage(cli.FileError(partOf(f.path), err), "")
 	}
 	f.written = f.position.Bytes
 	if err := f.part.Truncate(f.written); err != nil {
@@ -276,17 +277,17 @@ func (f *exportFile) begin() error {
 	case err == nil:
 		return otherFile(partOf(f.path))
 	case !errors.Is(err, fs.ErrNotExist):
-		return BadUsage(fileError(partOf(f.path), err), "")
+		return cli.BadUsage(cli.FileError(partOf(f.path), err), "")
 	}
 	if err := f.savePosition(); err != nil {
-		return BadUsage(fileError(resumeOf(f.path), err), "")
+		return cli.BadUsage(cli.FileError(resumeOf(f.path), err), "")
 	}
 	return nil
 }
 
 // otherFile returns the error for a file whose name the export needs.
 func otherFile(path string) error {
-	return BadUsage(
+	return cli.BadUsage(
 		fmt.Errorf("the export needs %s for itself, but that file is not of an export that can go on", path),
 		"Choose another file for --out, or delete that one.",
 	)
@@ -296,15 +297,15 @@ func otherFile(path string) error {
 func (f *exportFile) resume(saved []byte, export exportPosition) error {
 	again := fmt.Sprintf("Delete %s and %s to begin anew.", resumeOf(f.path), partOf(f.path))
 	if err := json.Unmarshal(saved, &f.position); err != nil {
-		return BadUsage(fmt.Errorf("%s is damaged", resumeOf(f.path)), again)
+		return cli.BadUsage(fmt.Errorf("%s is damaged", resumeOf(f.path)), again)
 	}
 	if p := f.position; !p.sameExport(export) {
 		const form = "%s is of another export: of %s, created %s, of %s, as %s"
-		return BadUsage(fmt.Errorf(form, resumeOf(f.path), p.Campaign, p.CreatedAt, p.Store, p.Format), again)
+		return cli.BadUsage(fmt.Errorf(form, resumeOf(f.path), p.Campaign, p.CreatedAt, p.Store, p.Format), again)
 	}
 	info, err := os.Stat(partOf(f.path))
 	if begun := f.position.Bytes > 0; begun && (err != nil || info.Size() < f.position.Bytes) {
-		return BadUsage(fmt.Errorf("%s is gone or shorter than %s says", partOf(f.path), resumeOf(f.path)), again)
+		return cli.BadUsage(fmt.Errorf("%s is gone or shorter than %s says", partOf(f.path), resumeOf(f.path)), again)
 	}
 	return nil
 }

@@ -1,17 +1,19 @@
 package main
 
+import "github.com/oncebox/oncebox/internal/cli"
+
 // grammar is the grammar of the command line. The order of the commands is that of the help.
 type grammar struct {
-	globals
+	cli.Globals
 
-	Setup     setupCommands    `embed:""` // init, backup, local
-	Campaigns campaignCommands `embed:""` // campaign, load, claim, claims, confirm, release, items, forget, withdraw, sweep
-	Links     linkCommands     `embed:""` // links
-	Support   supportCommands  `embed:""` // status, lookup, audit, reconcile, replay
-	Records   recordCommands   `embed:""` // dedupe, ledger, cost
-	Delivery  deliveryCommands `embed:""` // redrive, objects
-	KPL       kplCommands      `embed:""` // kpl
-	Checks    checkCommands    `embed:""` // invoke, doctor
-	Demo      demoCommands     `embed:""` // demo
-	Program   programCommands  `embed:""` // version, help, completion
+	Setup     setupCommands       `embed:""` // init, backup, local
+	Campaigns campaignCommands    `embed:""` // campaign, load, claim, claims, confirm, release, items, forget, withdraw, sweep
+	Links     linkCommands        `embed:""` // links
+	Support   supportCommands     `embed:""` // status, lookup, audit, reconcile, replay
+	Records   recordCommands      `embed:""` // dedupe, ledger, cost
+	Delivery  deliveryCommands    `embed:""` // redrive, objects
+	KPL       kplCommands         `embed:""` // kpl
+	Checks    checkCommands       `embed:""` // invoke, doctor
+	Demo      demoCommands        `embed:""` // demo
+	Program   cli.ProgramCommands `embed:""` // version, help, completion
 }

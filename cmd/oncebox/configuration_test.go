@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/oncebox/oncebox/internal/cli"
 )
 
 var update = flag.Bool("update", false, "write the command line's part of docs/configuration.md")
@@ -69,7 +71,7 @@ func usage(command *kong.Node) string {
 	return text
 }
 
-func writeTable(p *program, out *strings.Builder, arguments []*kong.Positional, flags []*kong.Flag) {
+func writeTable(p *cli.Program, out *strings.Builder, arguments []*kong.Positional, flags []*kong.Flag) {
 	out.WriteString("| | variable | default | |\n|---|---|---|---|\n")
 	for _, a := range arguments {
 		fmt.Fprintf(out, "| `%s` | | | %s |\n", a.Summary(), escapeCell(a.Help))

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -31,20 +32,20 @@ Examples:
   oncebox confirm seats customer-17 --claim-id "$ID"`
 }
 
-func (c confirmCommand) Run(ctx context.Context, a *app) error {
+func (c confirmCommand) Run(ctx context.Context, a *cli.App) error {
 	if c.ClaimID != nil && *c.ClaimID == "" {
-		return BadUsage(errors.New("--claim-id is empty; nothing was changed"), "")
+		return cli.BadUsage(errors.New("--claim-id is empty; nothing was changed"), "")
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.confirm(ctx, a, b) })
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.confirm(ctx, a, b) })
 }
 
-func (c confirmCommand) confirm(ctx context.Context, a *app, b *itembank.Operator) error {
+func (c confirmCommand) confirm(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	campaign, err := b.Campaign(ctx, c.Campaign)
 	switch {
 	case err != nil:
 		return err
 	case campaign.Hold == 0:
-		return BadUsage(
+		return cli.BadUsage(
 			fmt.Errorf("campaign %q has no holds, so there is nothing to confirm", c.Campaign),
 			"Holds need a campaign that was created with --hold.",
 		)
@@ -62,7 +63,7 @@ func (c confirmCommand) confirm(ctx context.Context, a *app, b *itembank.Operato
 	case err != nil:
 		return err
 	}
-	return a.print(claimapi.NewClaimBody(itembank.Grant{Claim: claim, Replayed: true}), strings.Join(claim.Items(), "\n"))
+	return a.Print(claimapi.NewClaimBody(itembank.Grant{Claim: claim, Replayed: true}), strings.Join(claim.Items(), "\n"))
 }
 
 // idOfClaim returns --claim-id, or the id of the claimant's claim.

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/cost"
 )
 
@@ -48,7 +49,7 @@ type costs struct {
 	Stack cost.Bill `json:"stack"`
 }
 
-func (c costCommand) Run(a *app) error {
+func (c costCommand) Run(a *cli.App) error {
 	stack := cost.Stack{
 		ClaimsPerDay: c.ClaimsPerDay, Ledger: c.Ledger, RecordBytes: c.RecordSize, SystemLogLevel: c.SystemLogLevel,
 	}
@@ -56,7 +57,7 @@ func (c costCommand) Run(a *app) error {
 		stack.Records = c.load()
 	}
 	if err := stack.Check(); err != nil {
-		return BadUsage(err, "")
+		return cli.BadUsage(err, "")
 	}
 	out := costs{Stack: stack.Month()}
 	text := billTable(out.Stack)
@@ -65,7 +66,7 @@ func (c costCommand) Run(a *app) error {
 		out.Comparison = &comparison
 		text = costTable(comparison) + "\n\n" + text
 	}
-	return a.print(out, text)
+	return a.Print(out, text)
 }
 
 // load returns the load of the records on a ledger.

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/memledger"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/internal/settings"
@@ -42,15 +43,15 @@ type dedupeCommand struct {
 	OwnerPath       string          `help:"Path of a text that identifies the sending of the record. The same text again is a retry. Default: the run and the line." placeholder:"P"`
 	ContextsPath    string          `help:"Path of the array that gets the duplicate context. Default: ${default}." default:"contexts" placeholder:"P"`
 	Volatile        []string        `help:"Path that does not count for a computed fingerprint. Repeatable, or with commas in between." placeholder:"P"`
-	Natural         onOff           `negatable:"" default:"on" help:"Drop natural duplicates. off: they pass unchanged. Default: ${default}."`
-	Synthetic       onOff           `negatable:"" default:"on" help:"Give synthetic duplicates a new id. off: they pass unchanged. Default: ${default}."`
+	Natural         cli.OnOff       `negatable:"" default:"on" help:"Drop natural duplicates. off: they pass unchanged. Default: ${default}."`
+	Synthetic       cli.OnOff       `negatable:"" default:"on" help:"Give synthetic duplicates a new id. off: they pass unchanged. Default: ${default}."`
 	IDs             offline.IDs     `name:"ids" enum:"first-keeps,derived,rename-all" default:"first-keeps" help:"Which records get a new id: first-keeps, derived or rename-all. Default: ${default}." placeholder:"POLICY"`
 	Window          *time.Duration  `help:"How long after a record a copy of it is a duplicate, as in 48h or 7d. Default: forever." placeholder:"D"`
 	TimePath        string          `help:"Path of the record's time (RFC 3339, or seconds or milliseconds since 1970). Default: the beginning of the run." placeholder:"P"`
 	DeadLetters     string          `help:"File for records that cannot be processed. Default: OUT.dead.ndjson, with stdout oncebox.dead.ndjson." placeholder:"FILE"`
 	Report          string          `help:"Folder for a report: records.csv lists what is dropped, renamed or dead-lettered, report.html has the numbers." placeholder:"DIR"`
 	DryRun          bool            `help:"Write neither outputs nor ledger. With --report, the report says what a run would do."`
-	PoisonLimit     poisonLimit     `help:"Refuse the input if this share of the first lines cannot be processed for one reason; off: do not look. Default: ${default}." default:"90% of 100" placeholder:"P% of N"`
+	PoisonLimit     cli.PoisonLimit `help:"Refuse the input if this share of the first lines cannot be processed for one reason; off: do not look. Default: ${default}." default:"90% of 100" placeholder:"P% of N"`
 	BatchSize       int             `help:"Lines decided at a time, at most. It does not change the result. Default: ${default}." default:"20000" placeholder:"N"`
 	Publish         string          `help:"Publish the output: write it to NAME.RUN.ndjson (.tsv with --format snowplow), and add it to the list NAME.json when the run is finished. With NAME.jsonl the output is NAME.RUN.jsonl." placeholder:"NAME"`
 	ReplaceRun      string          `help:"Undo this finished run and all later ones of the ledger and scope. The files are its corrected inputs and all later ones. See: oncebox ledger runs." placeholder:"RUN"`
@@ -131,7 +132,7 @@ Examples:
   oncebox dedupe corrected.ndjson later.ndjson --id-path id --ledger seen.db --out right.ndjson --replace-run RUN`
 }
 
-func (c dedupeCommand) Run(ctx context.Context, a *app) error {
+func (c dedupeCommand) Run(ctx context.Context, a *cli.App) error {
 	if err := c.checkHistory(a); err != nil {
 		return err
 	}
@@ -185,27 +186,27 @@ func (c dedupeCommand) Run(ctx context.Context, a *app) error {
 	finish()
 	switch {
 	case made && errors.Is(err, offline.ErrRefused): // that error says that nothing was changed
-		a.remark("the ledger %s is new and empty", c.Ledger)
+		a.Remark("the ledger %s is new and empty", c.Ledger)
 	case made:
-		a.remark("made the ledger %s", c.Ledger)
+		a.Remark("made the ledger %s", c.Ledger)
 	}
-	if err != nil || a.Output != outputJSON { // the summary as JSON has them
+	if err != nil || a.Output != cli.OutputJSON { // the summary as JSON has them
 		remarkClosed(a, report.Closed)
 	}
 	if err != nil {
 		undo()
 		return c.explainFirstLines(err)
 	}
-	if err := c.writeReport(report, a.currentVersion()); err != nil {
+	if err := c.writeReport(report, a.CurrentVersion()); err != nil {
 		return err
 	}
-	if a.Output != outputJSON {
+	if a.Output != cli.OutputJSON {
 		c.remarkHistory(a, report)
 	}
 	deadLetters := report.DeadLetters
 	if c.DryRun {
-		if a.Output == outputText {
-			a.remark("dry run: neither outputs nor the ledger are written")
+		if a.Output == cli.OutputText {
+			a.Remark("dry run: neither outputs nor the ledger are written")
 		}
 		deadLetters = cmp.Or(c.listing(), "the report of --report DIR")
 	}
@@ -222,14 +223,14 @@ func (c *dedupeCommand) setDefaults(out output) {
 }
 
 func (c *dedupeCommand) excludesIDs(flag string) error {
-	return BadUsage(
+	return cli.BadUsage(
 		fmt.Errorf("--ids %s and %s exclude each other: one gives new ids, the other keeps the old ones", c.IDs, flag),
 		"Leave out one of the two.",
 	)
 }
 
 // job checks the options and makes a job from them, without inputs and ledger.
-func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
+func (c *dedupeCommand) job(a *cli.App) (*offline.Job, error) {
 	const mostLines = 1_000_000
 	switch {
 	case c.IDs != offline.FirstKeeps && !bool(c.Synthetic):
@@ -237,20 +238,20 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 	case c.IDs != offline.FirstKeeps && !bool(c.Natural):
 		return nil, c.excludesIDs("--no-natural")
 	case c.BatchSize < 1 || c.BatchSize > mostLines:
-		return nil, BadUsage(fmt.Errorf("--batch-size %d: must be from 1 to %d", c.BatchSize, mostLines), "")
+		return nil, cli.BadUsage(fmt.Errorf("--batch-size %d: must be from 1 to %d", c.BatchSize, mostLines), "")
 	case offline.CompressionOf(c.DeadLetters) != offline.NotCompressed:
-		return nil, BadUsage(fmt.Errorf("--dead-letters %s: the file is not compressed", c.DeadLetters), "Choose another name.")
-	case isDeadLetterStore(c.DeadLetters):
-		return nil, BadUsage(
+		return nil, cli.BadUsage(fmt.Errorf("--dead-letters %s: the file is not compressed", c.DeadLetters), "Choose another name.")
+	case cli.IsDeadLetterStore(c.DeadLetters):
+		return nil, cli.BadUsage(
 			fmt.Errorf("--dead-letters %s: this is a dead-letter store of the Lambda function, and the command writes a file",
 				c.DeadLetters),
 			"Name a file with --dead-letters.",
 		)
 	}
-	if err := checkScope(c.Scope); err != nil {
+	if err := cli.CheckScope(c.Scope); err != nil {
 		return nil, err
 	}
-	retention, err := retentionOf(c.Window, c.Ledger == "" && a.Store == dynamodbStore)
+	retention, err := retentionOf(c.Window, c.Ledger == "" && a.Store == cli.DynamoDBStore)
 	if err != nil {
 		return nil, err
 	}
@@ -266,10 +267,10 @@ func (c *dedupeCommand) job(a *app) (*offline.Job, error) {
 }
 
 // ledgerName returns the name of the ledger for people.
-func (c *dedupeCommand) ledgerName(a *app) string {
+func (c *dedupeCommand) ledgerName(a *cli.App) string {
 	path := c.Ledger
 	if path == "" {
-		path = strings.TrimPrefix(a.Store, sqlitePrefix)
+		path = strings.TrimPrefix(a.Store, cli.SQLitePrefix)
 	}
 	if absolute, err := filepath.Abs(path); err == nil {
 		return absolute
@@ -285,7 +286,7 @@ func retentionOf(window *time.Duration, deletesByClock bool) (dedupe.Retention, 
 		return dedupe.Retention{ForGood: true}, nil
 	}
 	if *window < time.Second || *window > longest {
-		return dedupe.Retention{}, BadUsage(fmt.Errorf("--window %v: must be from 1s to %s; without the flag it is forever",
+		return dedupe.Retention{}, cli.BadUsage(fmt.Errorf("--window %v: must be from 1s to %s; without the flag it is forever",
 			*window, settings.FormatDuration(longest)), "")
 	}
 	r := dedupe.Retention{Window: *window}
@@ -296,7 +297,7 @@ func retentionOf(window *time.Duration, deletesByClock bool) (dedupe.Retention, 
 }
 
 // openLedger opens the ledger. It makes a missing file of --ledger.
-func (c *dedupeCommand) openLedger(ctx context.Context, a *app, job *offline.Job) (
+func (c *dedupeCommand) openLedger(ctx context.Context, a *cli.App, job *offline.Job) (
 	ledger offline.Store, closeLedger func(), err error,
 ) {
 	if c.DryRun {
@@ -304,7 +305,7 @@ func (c *dedupeCommand) openLedger(ctx context.Context, a *app, job *offline.Job
 	}
 	switch c.Ledger {
 	case "":
-		return a.openRows(ctx, c.Scope)
+		return a.OpenRows(ctx, c.Scope)
 	case inMemory:
 		return forgetting{Ledger: memledger.New()}, func() {}, nil
 	}
@@ -343,20 +344,20 @@ func (c *dedupeCommand) createLedger(ctx context.Context, job *offline.Job) (*le
 }
 
 // summarize prints the results of a run to stderr, because survivors may be on stdout.
-func (c *dedupeCommand) summarize(a *app, r offline.Report, deadLetters string) error {
+func (c *dedupeCommand) summarize(a *cli.App, r offline.Report, deadLetters string) error {
 	if r.Resumed > 0 {
-		a.remark("went on after %s that an earlier run had done", quantity(r.Resumed, "line"))
+		a.Remark("went on after %s that an earlier run had done", cli.Quantity(r.Resumed, "line"))
 	}
-	if a.Output == outputJSON {
+	if a.Output == cli.OutputJSON {
 		if err := json.NewEncoder(a.Stderr).Encode(summaryOf(r)); err != nil {
 			return err
 		}
 	} else {
 		c.remarkDifferences(a, r)
-		a.remark("in %d = new %d + retry %d + natural %d + synthetic %d + dead_lettered %d + skipped %d; out %d",
+		a.Remark("in %d = new %d + retry %d + natural %d + synthetic %d + dead_lettered %d + skipped %d; out %d",
 			r.In, r.New, r.Retry, r.Natural, r.Synthetic, r.DeadLettered, r.Skipped, r.Out)
 	}
-	return cmp.Or(deadLettered(r.DeadLettered, deadLetters), otherSettings(r.OtherSettings))
+	return cmp.Or(cli.DeadLettered(r.DeadLettered, deadLetters), otherSettings(r.OtherSettings))
 }
 
 // dedupeSummary is the summary as JSON.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/internal/suggest"
 	"github.com/oncebox/oncebox/pkg/format"
@@ -20,7 +21,7 @@ func (c *dedupeCommand) explainFirstLines(err error) error {
 		return err
 	}
 	hint := cmp.Or(c.otherFormat(e), convert(e), c.otherPath(e), otherLedger(e))
-	return WithHint(err, strings.TrimLeft(hint+" To process the lines as they are, say --poison-limit off.", " "))
+	return cli.WithHint(err, strings.TrimLeft(hint+" To process the lines as they are, say --poison-limit off.", " "))
 }
 
 // otherFormat returns the --format that the input has. It does not advise to convert an input for --format snowplow
@@ -127,12 +128,12 @@ const (
 )
 
 // remarkDifferences names the members in which records of one id differ, and that may not belong to the records.
-func (c *dedupeCommand) remarkDifferences(a *app, r offline.Report) {
+func (c *dedupeCommand) remarkDifferences(a *cli.App, r offline.Report) {
 	shown := slices.DeleteFunc(slices.Clone(r.Differences), func(d offline.Difference) bool {
 		return len(d.Members) > 1 && d.Records < sureOfTwo
 	})
 	for _, d := range shown[:min(len(shown), shownDifferences)] {
-		records := withCommas(d.Records) + " records share an id with another and differ"
+		records := cli.WithCommas(d.Records) + " records share an id with another and differ"
 		advice := "If these are not part of the record, leave them out:"
 		if d.Records == 1 {
 			records = "1 record shares an id with another and differs"
@@ -144,19 +145,19 @@ func (c *dedupeCommand) remarkDifferences(a *app, r offline.Report) {
 			advice += " --volatile " + shellWord(path)
 		}
 		advice += c.afterThisRun(a, r.Run)
-		a.remark("%s from it only in %s. %s", records, strings.Join(d.Members, " and "), advice)
+		a.Remark("%s from it only in %s. %s", records, strings.Join(d.Members, " and "), advice)
 	}
 	if len(shown) > 0 && r.ComparedIDs > 0 {
-		a.remark("only the records of the first %s ids were compared", withCommas(int64(r.ComparedIDs)))
+		a.Remark("only the records of the first %s ids were compared", cli.WithCommas(int64(r.ComparedIDs)))
 	}
 }
 
 // afterThisRun returns how to give other options to a run whose records the ledger has already.
-func (c *dedupeCommand) afterThisRun(a *app, run string) string {
+func (c *dedupeCommand) afterThisRun(a *cli.App, run string) string {
 	switch {
 	case c.DryRun, c.Ledger == inMemory:
 		return ""
-	case c.Window != nil, c.Ledger == "" && a.Store == dynamodbStore:
+	case c.Window != nil, c.Ledger == "" && a.Store == cli.DynamoDBStore:
 		return ", in another --scope"
 	}
 	return " --replace-run " + run + ", with the same inputs and the inputs of all later runs"

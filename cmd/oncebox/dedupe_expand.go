@@ -12,6 +12,7 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/s3files"
 )
 
@@ -32,7 +33,7 @@ type sources struct {
 // store is the client of S3, which is made once.
 func (s *sources) store(ctx context.Context) (_ *s3files.Store, err error) {
 	if s.s3 == nil {
-		s.s3, err = s3Store(ctx)
+		s.s3, err = cli.S3Store(ctx)
 	}
 	return s.s3, err
 }
@@ -68,7 +69,7 @@ func files(name string) ([]source, error) {
 	case errors.Is(err, fs.ErrNotExist) && isPattern(name):
 		return filesLike(name)
 	case err != nil:
-		return nil, BadUsage(fileError(name, err), "")
+		return nil, cli.BadUsage(cli.FileError(name, err), "")
 	}
 	return []source{{name: name}}, nil
 }
@@ -83,7 +84,7 @@ func filesBelow(directory string) ([]source, error) {
 	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return fileError(path, err)
+			return cli.FileError(path, err)
 		case path == root:
 			return nil
 		case isLeftOut(entry.Name()):
@@ -99,7 +100,7 @@ func filesBelow(directory string) ([]source, error) {
 		return err
 	})
 	if err != nil {
-		return nil, BadUsage(err, "")
+		return nil, cli.BadUsage(err, "")
 	}
 	return inOrder(directory, names)
 }
@@ -124,7 +125,7 @@ func filesLike(pattern string) ([]source, error) {
 		}
 		regular, err := isRegularFile(path) // false for a link to a directory
 		if err != nil {
-			return nil, BadUsage(fileError(path, err), "")
+			return nil, cli.BadUsage(cli.FileError(path, err), "")
 		}
 		if regular {
 			names = append(names, path)
@@ -137,7 +138,7 @@ func badPattern(pattern string, err error) error {
 	if errors.Is(err, doublestar.ErrBadPattern) {
 		err = fmt.Errorf("%s: there is no such file, and it is not a pattern either: a bracket or brace does not end", pattern)
 	}
-	return BadUsage(err, "")
+	return cli.BadUsage(err, "")
 }
 
 // inOrder sorts names by their bytes, with slashes.
@@ -154,7 +155,7 @@ func inOrder(of string, names []string) ([]source, error) {
 }
 
 func nothingFound(of string) error {
-	return BadUsage(
+	return cli.BadUsage(
 		fmt.Errorf("%s: there are no files to read", of),
 		"Hidden and temporary files are left out: see `oncebox help dedupe`. Name such a file itself to read it.",
 	)
@@ -164,7 +165,7 @@ func nothingFound(of string) error {
 func (s *sources) objects(ctx context.Context, name string) ([]source, error) {
 	at, err := s3files.ParsePlace(name)
 	if err != nil {
-		return nil, BadUsage(err, "")
+		return nil, cli.BadUsage(err, "")
 	}
 	store, err := s.store(ctx)
 	if err != nil {
@@ -185,7 +186,7 @@ func (s *sources) objects(ctx context.Context, name string) ([]source, error) {
 	}
 	object, err := store.Find(ctx, at)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, BadUsage(err, fmt.Sprintf("For all objects below it, say %s/.", name))
+		return nil, cli.BadUsage(err, fmt.Sprintf("For all objects below it, say %s/.", name))
 	}
 	return []source{{name: name, object: &object}}, err
 }

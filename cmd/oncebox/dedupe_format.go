@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/pkg/format"
 )
@@ -18,14 +19,14 @@ func (c *dedupeCommand) lines() (offline.Format, error) {
 		return c.events()
 	}
 	if c.IDPath == "" {
-		return nil, BadUsage(errors.New("--id-path is missing: the path of the id, as in event.id"), "")
+		return nil, cli.BadUsage(errors.New("--id-path is missing: the path of the id, as in event.id"), "")
 	}
 	lines, err := offline.JSON(format.Options{
 		IDPath: c.IDPath, FingerprintPath: c.FingerprintPath, OwnerPath: c.OwnerPath,
 		ContextsPath: c.ContextsPath, TimePath: c.TimePath, Volatile: c.Volatile,
 	})
 	if err != nil {
-		return nil, BadUsage(errors.New(flagOf.Replace(err.Error())), "")
+		return nil, cli.BadUsage(errors.New(flagOf.Replace(err.Error())), "")
 	}
 	return lines, nil
 }
@@ -46,14 +47,14 @@ func (c *dedupeCommand) events() (offline.Format, error) {
 		{"--contexts-path", c.ContextsPath != format.DefaultContextsPath},
 	} {
 		if of.set {
-			return nil, BadUsage(
+			return nil, cli.BadUsage(
 				fmt.Errorf("%s is a path in JSON, and --format is snowplow, whose columns are known", of.flag), "Leave it out.",
 			)
 		}
 	}
 	lines, err := offline.Snowplow(format.SnowplowOptions{Volatile: c.Volatile, TimeColumn: c.TimePath})
 	if err != nil {
-		return nil, BadUsage(errors.New(flagOf.Replace(err.Error())), "")
+		return nil, cli.BadUsage(errors.New(flagOf.Replace(err.Error())), "")
 	}
 	return lines, nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/internal/s3files"
 )
@@ -48,7 +49,7 @@ func (s *sources) inputs(ctx context.Context, all []source, stdin io.Reader, onc
 // setRecords says where the records are in the inputs.
 func setRecords(inputs []offline.Input, records offline.Records, format string) error {
 	if records != offline.OneALine && records != offline.DeadLetters && format != "json" {
-		return BadUsage(
+		return cli.BadUsage(
 			fmt.Errorf("--records %s is for JSON, and --format is %s", records, format), "Leave out --records.",
 		)
 	}
@@ -71,14 +72,14 @@ func openInput(name string, stdin io.Reader) (in offline.Input, stream io.Reader
 	}
 	file, err := os.Open(name)
 	if err != nil {
-		return in, nil, BadUsage(fileError(name, err), "")
+		return in, nil, cli.BadUsage(cli.FileError(name, err), "")
 	}
 	info, err := file.Stat()
 	if err == nil && !info.Mode().IsRegular() {
 		return in, file, nil
 	}
 	if err = errors.Join(err, file.Close()); err != nil {
-		return in, nil, BadUsage(err, "")
+		return in, nil, cli.BadUsage(err, "")
 	}
 	in, err = fileInput(name, name)
 	return in, nil, err
@@ -94,7 +95,7 @@ func fileInput(name, path string) (offline.Input, error) {
 
 // spoolInput copies a stream to a temporary file.
 func spoolInput(ctx context.Context, name string, stream io.Reader) (in offline.Input, path string, err error) {
-	if path, err = spool(ctx, stream); err != nil {
+	if path, err = cli.Spool(ctx, stream); err != nil {
 		return in, path, fmt.Errorf("copy %s to a temporary file: %w", name, err)
 	}
 	in, err = fileInput(name, path)
@@ -104,6 +105,6 @@ func spoolInput(ctx context.Context, name string, stream io.Reader) (in offline.
 // streamInput reads a stream, once.
 func streamInput(ctx context.Context, name string, stream io.Reader) offline.Input {
 	return offline.Input{Name: name, Size: offline.Unknown, Open: func() (io.ReadCloser, error) {
-		return interruptible(ctx, stream), nil
+		return cli.Interruptible(ctx, stream), nil
 	}}
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/address"
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/internal/s3files"
 	"github.com/oncebox/oncebox/internal/settings"
@@ -35,18 +36,18 @@ func (c *dedupeCommand) output() (output, error) {
 	p := settings.NewParserOf(nil)
 	p.WrongAddress("--sink", err)
 	if err := p.Err(); err != nil {
-		return output{}, BadUsage(err, "")
+		return output{}, cli.BadUsage(err, "")
 	}
 	if sink.File == "" {
 		scheme := address.Scheme(c.Sink)
-		return output{}, BadUsage(
+		return output{}, cli.BadUsage(
 			fmt.Errorf("--sink %s: a stopped run is closed at its last saved line, and its later records are decided again. What it "+
 				"has sent after that line cannot be taken back, and would come twice", scheme),
 			cmp.Or(insteadOfSinks[scheme], "Use --out FILE, and send its lines when the run has finished."),
 		)
 	}
 	if offline.CompressionOf(sink.File) != offline.NotCompressed {
-		return output{}, BadUsage(fmt.Errorf("--sink %s: the function does not compress such a file", c.Sink),
+		return output{}, cli.BadUsage(fmt.Errorf("--sink %s: the function does not compress such a file", c.Sink),
 			"For a compressed file use --out "+sink.File+".")
 	}
 	return output{name: sink.File, file: sink.File}, nil
@@ -70,7 +71,7 @@ func outputOf(name string) (output, error) {
 		err = fmt.Errorf("--out %s: name one object, as in %s", name, s3files.Place{Bucket: at.Bucket, Key: at.Key + "unique.ndjson.gz"})
 	}
 	if err != nil {
-		return output{}, BadUsage(err, "")
+		return output{}, cli.BadUsage(err, "")
 	}
 	return output{name: name, file: uploadFile(at), object: &at}, nil
 }
@@ -122,7 +123,7 @@ func (o output) addTo(ctx context.Context, job *offline.Job, s *sources) error {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil
 	case err == nil && unfinished != nil:
-		return BadUsage(
+		return cli.BadUsage(
 			fmt.Errorf("%s exists: it is the output of a finished run, or something else", o.name),
 			"Choose another key, or delete the object.",
 		)

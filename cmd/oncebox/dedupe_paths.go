@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/offline"
 )
 
@@ -16,7 +17,7 @@ import (
 type fileUse struct{ what, path string }
 
 // writes returns the files that a run writes to.
-func (c *dedupeCommand) writes(a *app, out output) []fileUse {
+func (c *dedupeCommand) writes(a *cli.App, out output) []fileUse {
 	var uses []fileUse
 	if c.Report != "" {
 		uses = append(uses, fileUse{"the listing of --report", c.listing()}, fileUse{"the page of --report", filepath.Join(c.Report, reportPage)})
@@ -30,7 +31,7 @@ func (c *dedupeCommand) writes(a *app, out output) []fileUse {
 		uses = append(uses, fileUse{"--dead-letters", c.DeadLetters})
 	}
 	ledger := c.Ledger
-	if path, ok := strings.CutPrefix(a.Store, sqlitePrefix); ledger == "" && ok {
+	if path, ok := strings.CutPrefix(a.Store, cli.SQLitePrefix); ledger == "" && ok {
 		ledger = path
 	}
 	if ledger != "" && ledger != inMemory {
@@ -47,7 +48,7 @@ func (c *dedupeCommand) writes(a *app, out output) []fileUse {
 }
 
 // checkPaths refuses to write to a file that is also read, or written for another purpose.
-func (c *dedupeCommand) checkPaths(a *app, out output, from []source) error {
+func (c *dedupeCommand) checkPaths(a *cli.App, out output, from []source) error {
 	writes := c.writes(a, out)
 	if err := checkNotIncluded(c.Files, writes); err != nil {
 		return err
@@ -61,7 +62,7 @@ func (c *dedupeCommand) checkPaths(a *app, out output, from []source) error {
 	for i, written := range writes {
 		for _, other := range uses[i+1:] {
 			if samePath(written.path, other.path) {
-				return BadUsage(fmt.Errorf("%s is %s as well as %s", written.path, written.what, other.what), "")
+				return cli.BadUsage(fmt.Errorf("%s is %s as well as %s", written.path, written.what, other.what), "")
 			}
 		}
 	}
@@ -74,7 +75,7 @@ func checkNotIncluded(inputs []string, writes []fileUse) error {
 	for _, name := range inputs {
 		for _, written := range writes {
 			if includes(name, written.path) {
-				return BadUsage(
+				return cli.BadUsage(
 					fmt.Errorf("%s is %s, and a later run would find it among the inputs %s",
 						written.path, written.what, name),
 					"Choose a place outside of the inputs.",
@@ -89,10 +90,10 @@ func checkNotIncluded(inputs []string, writes []fileUse) error {
 func checkStreams(from []source, out output, stdout io.Writer) error {
 	for i, in := range from {
 		if in.name == "-" && slices.Contains(from[:i], in) {
-			return BadUsage(errors.New("- is named twice, and stdin can be read only once"), "")
+			return cli.BadUsage(errors.New("- is named twice, and stdin can be read only once"), "")
 		}
 		if out.file == "" && in.isFile() && isStdout(stdout, in.name) {
-			return BadUsage(fmt.Errorf("%s is stdout as well as an input", in.name), "")
+			return cli.BadUsage(fmt.Errorf("%s is stdout as well as an input", in.name), "")
 		}
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/memledger"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -15,29 +16,29 @@ import (
 
 // openPreview opens a ledger for a dry run: it reads the ledger, and enters records in a temporary file. A ledger
 // that does not exist yet is empty, so the job needs only a ledger in memory.
-func (c *dedupeCommand) openPreview(ctx context.Context, a *app, job *offline.Job) (
+func (c *dedupeCommand) openPreview(ctx context.Context, a *cli.App, job *offline.Job) (
 	ledger offline.Store, closeLedger func(), err error,
 ) {
 	if c.Ledger != "" && c.Ledger != inMemory {
 		_, err := os.Stat(c.Ledger)
 		if job.Forgets = errors.Is(err, fs.ErrNotExist); !job.Forgets {
-			a.Store = sqlitePrefix + c.Ledger
+			a.Store = cli.SQLitePrefix + c.Ledger
 		}
 	}
 	if job.Forgets {
 		return forgetting{Ledger: memledger.New()}, func() {}, nil
 	}
-	if err := a.refuseLog(ctx, c.Scope); err != nil {
+	if err := a.RefuseLog(ctx, c.Scope); err != nil {
 		return nil, nil, err
 	}
-	below, closeBelow, err := a.openLedgerToRead(ctx)
+	below, closeBelow, err := a.OpenLedgerToRead(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	readable, ok := below.(dedupe.Finder)
 	if !ok {
 		closeBelow()
-		return nil, nil, BadUsage(errors.New("--dry-run: this ledger cannot be read without a change"), "")
+		return nil, nil, cli.BadUsage(errors.New("--dry-run: this ledger cannot be read without a change"), "")
 	}
 	scratch, removeScratch, err := openScratch(ctx)
 	if err != nil {

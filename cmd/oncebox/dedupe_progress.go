@@ -6,13 +6,14 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/offline"
 )
 
 // runProgress draws a bar for each pass over the inputs on a terminal, with the bytes and the lines a second, and the
 // remaining time. If stderr is not a terminal, it draws nothing. Call finish at the end, even after an error.
-func runProgress(a *app, now func() time.Time) (progress func(offline.Progress), finish func()) {
-	if !a.showsProgress() {
+func runProgress(a *cli.App, now func() time.Time) (progress func(offline.Progress), finish func()) {
+	if !a.ShowsProgress() {
 		return nil, func() {}
 	}
 	var bar *progressbar.ProgressBar
@@ -31,10 +32,10 @@ func runProgress(a *app, now func() time.Time) (progress func(offline.Progress),
 			if total != offline.Unknown {
 				total -= p.Bytes
 			}
-			bar = a.bar(total, p.Doing, progressbar.OptionShowBytes(true))
+			bar = a.Bar(total, p.Doing, progressbar.OptionShowBytes(true))
 		}
 		if perSecond := linesPerSecond(p.Lines-first.Lines, now().Sub(begun)); perSecond > 0 {
-			bar.Describe(fmt.Sprintf("%s, %s lines/s", p.Doing, withCommas(perSecond)))
+			bar.Describe(fmt.Sprintf("%s, %s lines/s", p.Doing, cli.WithCommas(perSecond)))
 		}
 		_ = bar.Set64(p.Bytes - first.Bytes) // the work goes on if the bar cannot be drawn
 	}, finish

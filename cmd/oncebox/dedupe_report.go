@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	_ "embed"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -14,8 +13,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/internal/settings"
+
+	_ "embed"
 )
 
 // These are the files of a report.
@@ -48,12 +50,12 @@ func (c *dedupeCommand) makeReportFolder() (undo func(), err error) {
 	case err == nil:
 		return func() { _ = os.Remove(c.Report) }, nil
 	case !errors.Is(err, fs.ErrExist):
-		return nil, BadUsage(fileError(c.Report, err), "")
+		return nil, cli.BadUsage(cli.FileError(c.Report, err), "")
 	}
 	_, listed := os.Stat(c.listing())
 	_, page := os.Stat(filepath.Join(c.Report, reportPage))
 	if page == nil && listed != nil {
-		return nil, BadUsage(
+		return nil, cli.BadUsage(
 			fmt.Errorf("--report %s: the folder has a %s that is not of a report", c.Report, reportPage), "Choose another folder.",
 		)
 	}
@@ -86,12 +88,12 @@ func (c *dedupeCommand) writeReport(r offline.Report, version string) error {
 		return nil
 	}
 	data := reportData{
-		Title: strings.Join(c.Files, ", "), Run: r.Run, In: withCommas(r.In), Out: withCommas(r.Out),
+		Title: strings.Join(c.Files, ", "), Run: r.Run, In: cli.WithCommas(r.In), Out: cli.WithCommas(r.Out),
 		DryRun: c.DryRun, Outcomes: outcomeShares(r), Differences: differenceShares(r.Differences),
 		Listing: reportListing, Settings: c.reportSettings(), Version: "oncebox " + version,
 	}
 	if r.ComparedIDs > 0 {
-		data.ComparedIDs = withCommas(int64(r.ComparedIDs))
+		data.ComparedIDs = cli.WithCommas(int64(r.ComparedIDs))
 	}
 	var err error
 	if data.Columns, data.Rows, data.More, err = firstRows(c.listing()); err != nil {
@@ -123,7 +125,7 @@ func outcomeShares(r offline.Report) (shares []share) {
 	} {
 		width := percent(s.records, r.In)
 		shares = append(shares, share{
-			Name: s.name, Class: s.name, Means: s.means, Records: withCommas(s.records), Begin: begin, Width: width,
+			Name: s.name, Class: s.name, Means: s.means, Records: cli.WithCommas(s.records), Begin: begin, Width: width,
 		})
 		begin += width
 	}
@@ -133,7 +135,7 @@ func outcomeShares(r offline.Report) (shares []share) {
 func differenceShares(differences []offline.Difference) (shares []share) {
 	for _, d := range differences {
 		shares = append(shares, share{
-			Name: strings.Join(d.Members, ", "), Records: withCommas(d.Records),
+			Name: strings.Join(d.Members, ", "), Records: cli.WithCommas(d.Records),
 			Width: percent(d.Records, differences[0].Records), // the most frequent one is the first
 		})
 	}

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -23,19 +24,19 @@ Example:
   oncebox demo`
 }
 
-func (demoCommand) Run(ctx context.Context, a *app) error {
+func (demoCommand) Run(ctx context.Context, a *cli.App) error {
 	dir, err := os.MkdirTemp("", "oncebox-demo-*")
 	if err != nil {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	if a.Store != dynamodbStore {
-		a.Store = sqlitePrefix + filepath.Join(dir, "demo.db")
+	if a.Store != cli.DynamoDBStore {
+		a.Store = cli.SQLitePrefix + filepath.Join(dir, "demo.db")
 	}
-	if err := a.create(ctx, false); err != nil {
+	if err := a.Create(ctx, false); err != nil {
 		return err
 	}
-	store, closeStore, err := a.open(ctx)
+	store, closeStore, err := a.Open(ctx)
 	if err != nil {
 		return err
 	}
@@ -55,7 +56,7 @@ func (demoCommand) Run(ctx context.Context, a *app) error {
 
 // demo is one run of the demo.
 type demo struct {
-	app        *app
+	app        *cli.App
 	bank       *itembank.Operator
 	containers []*claimapi.Handler
 	campaign   string // also the scope of the records, and the prefix of the streams
@@ -90,7 +91,7 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.records(ctx); err != nil {
 		return err
 	}
-	return d.app.print(d.result, "\n"+demoPassed)
+	return d.app.Print(d.result, "\n"+demoPassed)
 }
 
 const demoPassed = "Every check passed: no code was given to two customers; no record was lost or delivered twice."

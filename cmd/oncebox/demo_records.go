@@ -18,6 +18,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
@@ -187,7 +188,7 @@ func (d *demo) openStream(ctx context.Context) (demoStream, error) {
 	if err := os.Mkdir(d.deadLetters(), 0o700); err != nil {
 		return nil, err
 	}
-	if d.app.Store == dynamodbStore {
+	if d.app.Store == cli.DynamoDBStore {
 		if s, err := d.openKinesis(ctx); s != nil || err != nil {
 			return s, err
 		}
@@ -209,7 +210,7 @@ func (d *demo) openStream(ctx context.Context) (demoStream, error) {
 }
 
 func (d *demo) openRecords(ctx context.Context, options kinesishandler.Options) (dedupe.Store, error) {
-	ledger, closeLedger, err := d.app.openLedger(ctx, ledgerdynamo.WithConcurrency(options.Concurrency))
+	ledger, closeLedger, err := d.app.OpenLedger(ctx, ledgerdynamo.WithConcurrency(options.Concurrency))
 	if err == nil {
 		d.closers = append(d.closers, func() error { closeLedger(); return nil })
 	}

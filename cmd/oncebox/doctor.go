@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/doctor"
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/claimapi"
@@ -57,13 +58,13 @@ Examples:
   oncebox doctor --deployed --function claims:live --function sweep:live`
 }
 
-func (c doctorCommand) Run(ctx context.Context, a *app) error {
+func (c doctorCommand) Run(ctx context.Context, a *cli.App) error {
 	if err := c.check(); err != nil {
 		return err
 	}
 	report := doctor.NewReport(func(c doctor.Check) { printCheck(a, c) })
 	area := report.Area("versions")
-	area.Info("oncebox", fmt.Sprintf("%s (%s, %s/%s)", a.currentVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH))
+	area.Info("oncebox", fmt.Sprintf("%s (%s, %s/%s)", a.CurrentVersion(), runtime.Version(), runtime.GOOS, runtime.GOARCH))
 	var err error
 	if c.Deployed {
 		err = c.checkDeployed(ctx, a, report)
@@ -91,16 +92,16 @@ func (c doctorCommand) check() error {
 	} {
 		if flag.set {
 			const hint = "Without --deployed only the store and the variables are checked."
-			return BadUsage(fmt.Errorf("%s needs --deployed", flag.name), hint)
+			return cli.BadUsage(fmt.Errorf("%s needs --deployed", flag.name), hint)
 		}
 	}
 	return nil
 }
 
 // explainer returns the text for an error of a check.
-func explainer(ctx context.Context, a *app) func(error) string {
+func explainer(ctx context.Context, a *cli.App) func(error) string {
 	return func(err error) string {
-		text, hint := describeError(a.explainAWS(ctx, err), exitFailed)
+		text, hint := cli.DescribeError(a.ExplainAWS(ctx, err), cli.ExitFailed)
 		if hint != "" {
 			text += ". " + hint
 		}
@@ -109,17 +110,17 @@ func explainer(ctx context.Context, a *app) func(error) string {
 }
 
 // checkStore checks the store of --store.
-func checkStore(ctx context.Context, a *app, report *doctor.Report) error {
-	path, ok, err := a.sqlitePath()
+func checkStore(ctx context.Context, a *cli.App, report *doctor.Report) error {
+	path, ok, err := a.SQLitePath()
 	if err != nil {
 		return err
 	}
 	if ok {
 		return checkFile(ctx, a, path, report.Area("store"))
 	}
-	client, err := newDynamoClient(ctx)
+	client, err := cli.NewDynamoClient(ctx)
 	if err == nil {
-		err = checkDynamoCredentials(ctx, client)
+		err = cli.CheckDynamoCredentials(ctx, client)
 	}
 	if err != nil {
 		report.Area("store").Fail("AWS", explainer(ctx, a)(err), "")
@@ -132,10 +133,10 @@ func checkStore(ctx context.Context, a *app, report *doctor.Report) error {
 }
 
 // checkFile opens a SQLite store as both jobs do.
-func checkFile(ctx context.Context, a *app, path string, area doctor.Area) error {
+func checkFile(ctx context.Context, a *cli.App, path string, area doctor.Area) error {
 	bank, err := sqlitestore.Open(ctx, path)
 	if err != nil {
-		area.Fail(path, explainer(ctx, a)(a.missingStore(err)), "")
+		area.Fail(path, explainer(ctx, a)(a.MissingStore(err)), "")
 		return ctx.Err()
 	}
 	defer func() { _ = bank.Close() }() // the file was only read
@@ -150,17 +151,17 @@ func checkFile(ctx context.Context, a *app, path string, area doctor.Area) error
 		return ctx.Err()
 	}
 	defer func() { _ = ledger.Close() }() // the file was only read
-	area.OK(path, fmt.Sprintf("a store of this version, with %s", quantity(int64(len(campaigns)), "campaign")))
+	area.OK(path, fmt.Sprintf("a store of this version, with %s", cli.Quantity(int64(len(campaigns)), "campaign")))
 	area.Info("clock", "a SQLite file has the clock of this machine, and there is nothing to compare it with")
 	return nil
 }
 
 // reportVariables reads the variables of this environment as the functions would.
-func reportVariables(a *app, report *doctor.Report) {
+func reportVariables(a *cli.App, report *doctor.Report) {
 	area := report.Area("settings")
-	switch wrong := a.checkVariables(); {
+	switch wrong := a.CheckVariables(); {
 	case wrong != nil:
-		text, hint := describeError(wrong, exitUsage)
+		text, hint := cli.DescribeError(wrong, cli.ExitUsage)
 		area.Fail("variables", text, hint)
 	case a.Getenv("ONCEBOX_CLAIMANT_FROM") == "" && a.Getenv("ONCEBOX_SINK") == "":
 		area.OK("variables", "none is misspelt; there are no settings of functions")
@@ -201,8 +202,8 @@ func functionVariables(environ, names []string) (variables []string) {
 }
 
 // printCheck prints each check when it is made. With --output json, all checks are printed at the end.
-func printCheck(a *app, c doctor.Check) {
-	if a.Output == outputJSON {
+func printCheck(a *cli.App, c doctor.Check) {
+	if a.Output == cli.OutputJSON {
 		return
 	}
 	fmt.Fprintf(a.Stdout, "%-10s  %-8s  %s: %s\n", c.Status, c.Area, c.Name, c.Detail)
@@ -227,15 +228,15 @@ type doctorJSON struct {
 }
 
 // conclude prints the counts. The error is errLook if a check failed.
-func conclude(a *app, r *doctor.Report) error {
+func conclude(a *cli.App, r *doctor.Report) error {
 	j := doctorJSON{r.Checks, r.Count(doctor.Failure), r.Count(doctor.Warning), r.Count(doctor.NotPlayed)}
-	text := fmt.Sprintf("%s, %s, %s", quantity(int64(len(j.Checks)), "check"), quantity(int64(j.Failures), "failure"),
-		quantity(int64(j.Warnings), "warning"))
+	text := fmt.Sprintf("%s, %s, %s", cli.Quantity(int64(len(j.Checks)), "check"), cli.Quantity(int64(j.Failures), "failure"),
+		cli.Quantity(int64(j.Warnings), "warning"))
 	if j.NotPlayed > 0 {
-		text += fmt.Sprintf(", %s not played", quantity(int64(j.NotPlayed), "step"))
+		text += fmt.Sprintf(", %s not played", cli.Quantity(int64(j.NotPlayed), "step"))
 	}
-	if err := a.print(j, text); err != nil || j.Failures == 0 {
+	if err := a.Print(j, text); err != nil || j.Failures == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: %s", errLook, quantity(int64(j.Failures), "failure"))
+	return fmt.Errorf("%w: %s", cli.ErrLook, cli.Quantity(int64(j.Failures), "failure"))
 }

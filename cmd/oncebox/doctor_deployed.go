@@ -19,6 +19,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/awsconfig"
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/doctor"
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/claimlink"
@@ -40,7 +41,7 @@ const invocationTimeout = 2 * time.Minute
 
 // deployment holds the parts that the doctor uses.
 type deployment struct {
-	*app
+	*cli.App
 	config    aws.Config
 	lambda    *lambda.Client
 	dynamo    *dynamodb.Client
@@ -48,7 +49,7 @@ type deployment struct {
 	report    *doctor.Report
 }
 
-func (c doctorCommand) checkDeployed(ctx context.Context, a *app, report *doctor.Report) error {
+func (c doctorCommand) checkDeployed(ctx context.Context, a *cli.App, report *doctor.Report) error {
 	var key *claimlink.PrivateKey
 	if c.LinkKey != "" {
 		var err error
@@ -61,7 +62,7 @@ func (c doctorCommand) checkDeployed(ctx context.Context, a *app, report *doctor
 		return err
 	}
 	if c.Records && len(d.of(doctor.Dedupe)) == 0 {
-		return BadUsage(errors.New("--records: there is no dedupe function"), "Leave out --records, or name the function.")
+		return cli.BadUsage(errors.New("--records: there is no dedupe function"), "Leave out --records, or name the function.")
 	}
 	d.functions = slices.DeleteFunc(d.functions, func(f doctor.Function) bool {
 		doctor.CheckAlias(f, report)
@@ -82,16 +83,16 @@ func (c doctorCommand) checkDeployed(ctx context.Context, a *app, report *doctor
 }
 
 // find finds the functions.
-func (c doctorCommand) find(ctx context.Context, a *app, report *doctor.Report) (*deployment, error) {
+func (c doctorCommand) find(ctx context.Context, a *cli.App, report *doctor.Report) (*deployment, error) {
 	cfg, err := awsconfig.Load(ctx, sdkconfig.Load, invocationTimeout, nil)
 	if err != nil {
 		return nil, err
 	}
-	d := &deployment{app: a, config: cfg, lambda: lambda.NewFromConfig(cfg), report: report}
-	if err := checkCredentials(ctx, cfg.Credentials, d.lambda.Options().BaseEndpoint != nil); err != nil {
+	d := &deployment{App: a, config: cfg, lambda: lambda.NewFromConfig(cfg), report: report}
+	if err := cli.CheckCredentials(ctx, cfg.Credentials, d.lambda.Options().BaseEndpoint != nil); err != nil {
 		return nil, err
 	}
-	if d.dynamo, err = newDynamoClient(ctx); err != nil {
+	if d.dynamo, err = cli.NewDynamoClient(ctx); err != nil {
 		return nil, err
 	}
 	where := "--function"
@@ -102,14 +103,14 @@ func (c doctorCommand) find(ctx context.Context, a *app, report *doctor.Report) 
 		err = c.findInStack(ctx, d)
 	}
 	if hidden, ok := errors.AsType[*doctor.VariablesError](err); ok {
-		return nil, WithHint(hidden, "With a key of yours for the variables you need kms:Decrypt on it. "+
+		return nil, cli.WithHint(hidden, "With a key of yours for the variables you need kms:Decrypt on it. "+
 			"If the function is not of oncebox, name those that are with --function.")
 	}
 	if err != nil {
 		return nil, err
 	}
 	if len(d.functions) == 0 {
-		return nil, BadUsage(
+		return nil, cli.BadUsage(
 			fmt.Errorf("%s has no function of oncebox", where), "Use another --stack, or name the functions with --function.",
 		)
 	}
@@ -135,8 +136,8 @@ func (c doctorCommand) noStack(err error, region string) error {
 		return err
 	}
 	text := fmt.Sprintf("--stack %s: there is no such stack in the region %s", c.Stack, region)
-	return BadUsage(
-		Plain(text, nil, err),
+	return cli.BadUsage(
+		cli.Plain(text, nil, err),
 		"`aws cloudformation list-stacks` lists them. --function names functions without a stack.",
 	)
 }
@@ -175,7 +176,7 @@ func (d *deployment) checkTables(ctx context.Context) error {
 
 // explainFor explains errors with the tables of a function, instead of the tables of --bank-table and --dedupe-table.
 func (d *deployment) explainFor(ctx context.Context, f doctor.Function) func(error) string {
-	named := *d.app
+	named := *d.App
 	named.BankTable, named.DedupeTable = f.Env["ONCEBOX_BANK_TABLE"], f.Env["ONCEBOX_DEDUPE_TABLE"]
 	return explainer(ctx, &named)
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/internal/testengine"
 )
@@ -135,10 +136,10 @@ func TestStoreErrors(t *testing.T) {
 	for err, want := range map[error]int{
 		sqlite.ErrDiskFull: exitFailed, sqlite.ErrNoAccess: exitUsage, sqlite.ErrDamaged: exitUsage, sqlite.ErrNotStore: exitUsage, sqlite.ErrLayout: exitUsage,
 	} {
-		if got := exitCode(t.Context(), fmt.Errorf("codes.db: %w", err)); got != want {
+		if got := cli.ExitCode(t.Context(), fmt.Errorf("codes.db: %w", err)); got != want {
 			t.Errorf("%v: want exit %d, got %d", err, want, got)
 		}
-		if got := exitCode(t.Context(), Stopped("after 2 lines", err)); got != exitFailed {
+		if got := cli.ExitCode(t.Context(), cli.Stopped("after 2 lines", err)); got != exitFailed {
 			t.Errorf("%v after a change: want exit %d, got %d", err, exitFailed, got)
 		}
 	}
@@ -268,7 +269,7 @@ func TestDatesAndDays(t *testing.T) {
 	s.run(exitDone, "campaign", "create", "spring", "--opens", "2027-03-01", "--closes", "2027-03-08T12:00:00+01:00", "--item-life", "30d", "--claim-life", "1d12h")
 	var c campaignJSON
 	s.json(&c, "campaign", "show", "spring")
-	if got := []string{timeOr(*c.OpensAt, ""), timeOr(*c.ClosesAt, ""), c.ItemLife, c.ClaimLife}; strings.Join(got, " ") != "2027-03-01T00:00:00Z 2027-03-08T11:00:00Z 720h 36h" {
+	if got := []string{cli.TimeOr(*c.OpensAt, ""), cli.TimeOr(*c.ClosesAt, ""), c.ItemLife, c.ClaimLife}; strings.Join(got, " ") != "2027-03-01T00:00:00Z 2027-03-08T11:00:00Z 720h 36h" {
 		t.Errorf("unexpected %q", got)
 	}
 	s.file("in", `{"id":"A","n":1,"t":86400}`+"\n"+`{"id":"A","n":1,"t":864000}`+"\n"+`{"id":"A","n":1,"t":3000000}`+"\n")
@@ -282,7 +283,7 @@ func TestInterruptedSays(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
 	s.run(exitDone, "campaign", "create", "spring")
-	for _, output := range []string{outputText, outputJSON} {
+	for _, output := range []string{cli.OutputText, cli.OutputJSON} {
 		stdin, feed := io.Pipe()
 		c := s.command(context.Background(), stdin, "--output", output, "load", "spring", "-")
 		var stderr bytes.Buffer
@@ -302,7 +303,7 @@ func TestInterruptedSays(t *testing.T) {
 			t.Errorf("want exit %d, got %d", exitInterrupted, code)
 		}
 		want := "oncebox: interrupted\n"
-		if output == outputJSON {
+		if output == cli.OutputJSON {
 			want = `{"error":{"code":"interrupted","message":"interrupted","exit":130}}` + "\n"
 		}
 		if stderr.String() != want {

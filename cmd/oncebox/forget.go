@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
@@ -49,20 +50,20 @@ Examples:
   oncebox forget ann@example.com --all-scopes`
 }
 
-func (c forgetCommand) Run(ctx context.Context, a *app) error {
+func (c forgetCommand) Run(ctx context.Context, a *cli.App) error {
 	switch {
 	case c.AllScopes && c.Claimant != "":
-		return BadUsage(errors.New("--all-scopes takes only the claimant; nothing was changed"), "")
+		return cli.BadUsage(errors.New("--all-scopes takes only the claimant; nothing was changed"), "")
 	case c.AllScopes:
 		c.Name, c.Claimant = "", c.Name
 	case c.Claimant == "":
-		return BadUsage(errors.New("there is no claimant; nothing was changed"), "Name a scope and then the claimant, or say --all-scopes.")
+		return cli.BadUsage(errors.New("there is no claimant; nothing was changed"), "Name a scope and then the claimant, or say --all-scopes.")
 	}
 	if !c.Yes && !canAsk(a) {
-		return BadUsage(errors.New("there is no terminal to ask on; nothing was changed"), "Say --yes to forget the claimant.")
+		return cli.BadUsage(errors.New("there is no terminal to ask on; nothing was changed"), "Say --yes to forget the claimant.")
 	}
-	err := a.withBank(ctx, c.Name, func(b *itembank.Operator) error { return c.forget(ctx, a, b) })
-	if err != nil && !errors.Is(err, errLook) {
+	err := a.WithBank(ctx, c.Name, func(b *itembank.Operator) error { return c.forget(ctx, a, b) })
+	if err != nil && !errors.Is(err, cli.ErrLook) {
 		return err
 	}
 	const hint = "The claims are released. Repeat the command to remove their text from the file on the disk."
@@ -70,8 +71,8 @@ func (c forgetCommand) Run(ctx context.Context, a *app) error {
 }
 
 // eraseDeleted removes the content of deleted rows from the file of a SQLite store. The hint is for an error.
-func eraseDeleted(ctx context.Context, a *app, hint string) error {
-	path, ok, err := a.sqlitePath()
+func eraseDeleted(ctx context.Context, a *cli.App, hint string) error {
+	path, ok, err := a.SQLitePath()
 	if err != nil || !ok {
 		return err
 	}
@@ -80,12 +81,12 @@ func eraseDeleted(ctx context.Context, a *app, hint string) error {
 		return err
 	}
 	if err := errors.Join(store.Erase(ctx), store.Close()); err != nil {
-		return WithHint(err, hint)
+		return cli.WithHint(err, hint)
 	}
 	return nil
 }
 
-func (c forgetCommand) forget(ctx context.Context, a *app, b *itembank.Operator) error {
+func (c forgetCommand) forget(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	scopes, skipped, err := c.scopes(ctx, b)
 	if err != nil {
 		return err
@@ -101,11 +102,11 @@ func (c forgetCommand) forget(ctx context.Context, a *app, b *itembank.Operator)
 		shown = append(shown, c.describe(scope, held))
 	}
 	if text := strings.Join(shown, "\n"); c.Yes {
-		a.remark("%s", text)
+		a.Remark("%s", text)
 	} else if yes, err := ask(ctx, a, text+"\n"+c.question(claims)); err != nil {
 		return err
 	} else if !yes {
-		return errUnconfirmed
+		return cli.ErrUnconfirmed
 	}
 	var reports []itembank.ForgetReport
 	for _, scope := range scopes {
@@ -117,7 +118,7 @@ func (c forgetCommand) forget(ctx context.Context, a *app, b *itembank.Operator)
 		case err != nil && len(reports) == 0:
 			return errors.Join(err, skipped)
 		case err != nil:
-			return errors.Join(Stopped("in the scope "+scope, err), c.forgotten(a, reports), skipped)
+			return errors.Join(cli.Stopped("in the scope "+scope, err), c.forgotten(a, reports), skipped)
 		}
 	}
 	return errors.Join(c.forgotten(a, reports), skipped)
@@ -144,7 +145,7 @@ func (c forgetCommand) scopes(ctx context.Context, b *itembank.Operator) (scopes
 	}
 	campaigns, err := b.Campaigns(ctx)
 	unreadable, _ := errors.AsType[*itembank.UnreadableError](err)
-	if skipped, err = skipUnreadable(err); err != nil {
+	if skipped, err = cli.SkipUnreadable(err); err != nil {
 		return nil, nil, err
 	}
 	for _, campaign := range campaigns {
@@ -160,14 +161,14 @@ func (c forgetCommand) scopes(ctx context.Context, b *itembank.Operator) (scopes
 // that cannot be read.
 func scopeNamed(ctx context.Context, b *itembank.Operator, name string) (scope string, skipped, err error) {
 	campaigns, listError := b.Campaigns(ctx)
-	if skipped, err = skipUnreadable(listError); err != nil {
+	if skipped, err = cli.SkipUnreadable(listError); err != nil {
 		return "", nil, err
 	}
 	for _, campaign := range campaigns {
 		switch {
 		case campaign.Name != name && campaign.Scope != name:
 		case scope != "" && scope != campaign.Scope:
-			return "", nil, BadUsage(
+			return "", nil, cli.BadUsage(
 				fmt.Errorf("%q is a campaign of one scope, and the name of another scope", name),
 				"Name another campaign of the scope that you mean, or its scope. `oncebox campaign list` shows them.",
 			)
@@ -216,7 +217,7 @@ type keptJSON struct {
 	Reason   string `json:"reason"`
 }
 
-func (c forgetCommand) forgotten(a *app, reports []itembank.ForgetReport) error {
+func (c forgetCommand) forgotten(a *cli.App, reports []itembank.ForgetReport) error {
 	all := forgetAllJSON{Scopes: []forgetJSON{}}
 	var text []string
 	kept, copies := 0, listCopies(a)
@@ -236,10 +237,10 @@ func (c forgetCommand) forgotten(a *app, reports []itembank.ForgetReport) error 
 	if !c.AllScopes {
 		result = all.Scopes[0]
 	}
-	err := a.print(result, strings.Join(text, "\n"))
+	err := a.Print(result, strings.Join(text, "\n"))
 	if kept > 0 {
 		err = errors.Join(err, fmt.Errorf("%w: %s cannot be released, since the rows contradict each other; `oncebox reconcile` shows them",
-			errLook, quantity(int64(kept), "claim")))
+			cli.ErrLook, cli.Quantity(int64(kept), "claim")))
 	}
 	return err
 }
@@ -247,7 +248,7 @@ func (c forgetCommand) forgotten(a *app, reports []itembank.ForgetReport) error 
 func toForgetJSON(r itembank.ForgetReport, copies []string) forgetJSON {
 	result := forgetJSON{
 		Scope: r.Scope, Claimant: r.Claimant, Released: []releaseJSON{}, Kept: []keptJSON{}, Copies: copies,
-		BlockedSlots: r.Blocked, BlocksStayUntil: optional(r.PurgedAfter),
+		BlockedSlots: r.Blocked, BlocksStayUntil: cli.Optional(r.PurgedAfter),
 	}
 	for _, f := range r.Released {
 		result.Released = append(result.Released, toReleaseJSON(f.Claim.Campaign, f.Claim.Claimant, f.Claim, f.Released))
@@ -260,7 +261,7 @@ func toForgetJSON(r itembank.ForgetReport, copies []string) forgetJSON {
 
 // describeForgotten returns the lines about a scope.
 func describeForgotten(r itembank.ForgetReport) []string {
-	text := []string{fmt.Sprintf("released %s", quantity(int64(len(r.Released)), "claim"))}
+	text := []string{fmt.Sprintf("released %s", cli.Quantity(int64(len(r.Released)), "claim"))}
 	for _, released := range toForgetJSON(r, nil).Released {
 		if len(released.Items) == 0 {
 			text = append(text, fmt.Sprintf("  %s: the item is %s", released.Campaign, released.Outcome))
@@ -279,15 +280,15 @@ func describeForgotten(r itembank.ForgetReport) []string {
 }
 
 // listCopies lists the places outside the rows of the store that may hold claimants.
-func listCopies(a *app) []string {
+func listCopies(a *cli.App) []string {
 	copies := []string{
 		"files with claims that were exported or kept for `oncebox replay`",
 		"files of personal links, which have claimants in them",
 		"your own systems, and what you sent to the claimant",
 	}
-	if _, ok, _ := a.sqlitePath(); ok {
+	if _, ok, _ := a.SQLitePath(); ok {
 		return append([]string{
-			"backups and other copies of the file " + strings.TrimPrefix(a.Store, sqlitePrefix),
+			"backups and other copies of the file " + strings.TrimPrefix(a.Store, cli.SQLitePrefix),
 			"blocks of the disk that the file no longer uses",
 		}, copies...)
 	}

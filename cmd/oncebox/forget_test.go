@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -97,18 +98,18 @@ func TestACampaignThatCannotBeRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := func(what string, exit int, says string, command func(context.Context, *app, *itembank.Operator) error) {
+	run := func(what string, exit int, says string, command func(context.Context, *cli.App, *itembank.Operator) error) {
 		t.Helper()
 		err := command(t.Context(), w.app(), w.bank)
-		if err == nil || exitCode(t.Context(), err) != exit || !strings.Contains(err.Error(), "later: the tables have another layout") {
-			t.Errorf("%s: got exit %d, %v", what, exitCode(t.Context(), err), err)
+		if err == nil || cli.ExitCode(t.Context(), err) != exit || !strings.Contains(err.Error(), "later: the tables have another layout") {
+			t.Errorf("%s: got exit %d, %v", what, cli.ExitCode(t.Context(), err), err)
 		}
 		if !strings.Contains(w.out.String(), says) {
 			t.Errorf("%s: the output is %s", what, w.out.String())
 		}
 	}
-	forget := func(name, claimant string, all bool) func(context.Context, *app, *itembank.Operator) error {
-		return func(_ context.Context, a *app, b *itembank.Operator) error {
+	forget := func(name, claimant string, all bool) func(context.Context, *cli.App, *itembank.Operator) error {
+		return func(_ context.Context, a *cli.App, b *itembank.Operator) error {
 			return forgetCommand{Name: name, Claimant: claimant, AllScopes: all, Yes: true}.forget(t.Context(), a, b)
 		}
 	}

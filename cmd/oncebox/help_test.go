@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/oncebox/oncebox/internal/cli"
 )
 
 // TestHelpOfEveryCommand checks that the help of every command has an example and the global flags in one line, and
@@ -52,7 +54,7 @@ func TestHelpOfEveryCommand(t *testing.T) {
 }
 
 // printed returns what a command line prints that only explains. The process does not end after --help.
-func printed(t *testing.T, p *program, args ...string) string {
+func printed(t *testing.T, p *cli.Program, args ...string) string {
 	t.Helper()
 	type ended struct{}
 	var stdout strings.Builder
@@ -65,7 +67,7 @@ func printed(t *testing.T, p *program, args ...string) string {
 		}()
 		command, err := p.Parse(args)
 		if err == nil {
-			err = command.Run(&app{})
+			err = command.Run(&cli.App{})
 		}
 		if err != nil {
 			t.Errorf("%q: %v", args, err)

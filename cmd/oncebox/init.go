@@ -1,6 +1,10 @@
 package main
 
-import "context"
+import (
+	"context"
+
+	"github.com/oncebox/oncebox/internal/cli"
+)
 
 type initCommand struct {
 	Yes bool `help:"Make the tables in an AWS account, where they cost money. Not needed for a local endpoint."`
@@ -15,9 +19,9 @@ Examples:
   AWS_ENDPOINT_URL_DYNAMODB=http://localhost:8000 oncebox --store dynamodb: init`
 }
 
-func (c initCommand) Run(ctx context.Context, a *app) error {
-	if err := a.create(ctx, c.Yes); err != nil {
+func (c initCommand) Run(ctx context.Context, a *cli.App) error {
+	if err := a.Create(ctx, c.Yes); err != nil {
 		return err
 	}
-	return a.print(map[string]string{"store": a.Store}, "store ready: "+a.Store)
+	return a.Print(map[string]string{"store": a.Store}, "store ready: "+a.Store)
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
@@ -41,7 +42,7 @@ Examples:
   oncebox invoke claim events/claim/claim-body.json --url http://127.0.0.1:9000`
 }
 
-func (c invokeClaim) Run(ctx context.Context, a *app) error {
+func (c invokeClaim) Run(ctx context.Context, a *cli.App) error {
 	raw, err := readEvent(ctx, a.Stdin, c.Event)
 	if err != nil {
 		return err
@@ -55,7 +56,7 @@ func (c invokeClaim) Run(ctx context.Context, a *app) error {
 	}
 	var event events.APIGatewayV2HTTPRequest
 	if err := json.Unmarshal(raw, &event); err != nil {
-		return BadUsage(fmt.Errorf("%s is not an API Gateway HTTP API event: %w", c.Event, err), "")
+		return cli.BadUsage(fmt.Errorf("%s is not an API Gateway HTTP API event: %w", c.Event, err), "")
 	}
 	options, err := handlerOptions(a.Environ)
 	if err != nil {
@@ -91,7 +92,7 @@ Example:
   oncebox invoke dedupe events/dedupe/several.json`
 }
 
-func (c invokeDedupe) Run(ctx context.Context, a *app) error {
+func (c invokeDedupe) Run(ctx context.Context, a *cli.App) error {
 	raw, err := readEvent(ctx, a.Stdin, c.Event)
 	if err != nil {
 		return err
@@ -105,7 +106,7 @@ func (c invokeDedupe) Run(ctx context.Context, a *app) error {
 	}
 	options, err := kinesishandler.ParseOptions(a.Environ)
 	if err != nil {
-		return BadUsage(err, "")
+		return cli.BadUsage(err, "")
 	}
 	return withRecords(ctx, a, options, func(h *kinesishandler.Handler) error {
 		result, err := h.Process(ctx, raw)
@@ -113,19 +114,19 @@ func (c invokeDedupe) Run(ctx context.Context, a *app) error {
 		case err != nil && ctx.Err() != nil:
 			return ctx.Err() // interrupted
 		case errors.Is(err, kinesishandler.ErrNoProgress):
-			return WithHint(fmt.Errorf("no record of the event is done: %w", result.Err), sendAgain)
+			return cli.WithHint(fmt.Errorf("no record of the event is done: %w", result.Err), sendAgain)
 		case err != nil:
 			return err
 		}
 		if err := printAnswer(ctx, a, kinesishandler.Answer(result)); err != nil {
 			return err
 		}
-		return deadLettered(result.Tally.DeadLettered, options.DeadLetterStore)
+		return cli.DeadLettered(result.Tally.DeadLettered, options.DeadLetterStore)
 	})
 }
 
 // printAnswerOfURL prints the answer of the function at --url, which by mistake may be another function.
-func printAnswerOfURL(ctx context.Context, a *app, reply json.RawMessage) error {
+func printAnswerOfURL(ctx context.Context, a *cli.App, reply json.RawMessage) error {
 	var answer events.KinesisEventResponse
 	err := json.Unmarshal(reply, &answer)
 	if err == nil && answer.BatchItemFailures != nil { // the answer of the record handler always has a list
@@ -134,14 +135,14 @@ func printAnswerOfURL(ctx context.Context, a *app, reply json.RawMessage) error 
 	if err == nil {
 		err = errors.New("it has no batchItemFailures")
 	}
-	return errors.Join(printReply(a, reply), WithHint(
+	return errors.Join(printReply(a, reply), cli.WithHint(
 		fmt.Errorf("this is not an answer of the dedupe function: %w", err), "Does --url belong to another function?",
 	))
 }
 
 // printAnswer prints the answer of the record handler. Failed records are an error, because no program sends them
 // again, as Lambda would.
-func printAnswer(ctx context.Context, a *app, answer events.KinesisEventResponse) error {
+func printAnswer(ctx context.Context, a *cli.App, answer events.KinesisEventResponse) error {
 	err := printReply(a, answer)
 	switch {
 	case err != nil || len(answer.BatchItemFailures) == 0:
@@ -149,7 +150,7 @@ func printAnswer(ctx context.Context, a *app, answer events.KinesisEventResponse
 	case ctx.Err() != nil:
 		return ctx.Err() // interrupted
 	}
-	return WithHint(
+	return cli.WithHint(
 		fmt.Errorf("the records from sequence number %s on failed", answer.BatchItemFailures[0].ItemIdentifier),
 		"The log says why. "+sendAgain,
 	)
@@ -158,8 +159,8 @@ func printAnswer(ctx context.Context, a *app, answer events.KinesisEventResponse
 const sendAgain = "It is safe to send the event again."
 
 // withRecords runs a command with the record handler over the store.
-func withRecords(ctx context.Context, a *app, options kinesishandler.Options, run func(*kinesishandler.Handler) error) error {
-	ledger, closeLedger, err := a.openRecords(ctx, options)
+func withRecords(ctx context.Context, a *cli.App, options kinesishandler.Options, run func(*kinesishandler.Handler) error) error {
+	ledger, closeLedger, err := a.OpenRecords(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -177,7 +178,7 @@ func readEvent(ctx context.Context, stdin io.Reader, name string) ([]byte, error
 	var err error
 	if name == "-" {
 		var text bytes.Buffer
-		err = copyUntil(ctx, &text, stdin)
+		err = cli.CopyUntil(ctx, &text, stdin)
 		if ctx.Err() != nil {
 			return nil, ctx.Err() // the copy may still write to the buffer
 		}
@@ -186,12 +187,12 @@ func readEvent(ctx context.Context, stdin io.Reader, name string) ([]byte, error
 		raw, err = os.ReadFile(name)
 	}
 	if err != nil {
-		return nil, BadUsage(fileError(name, err), "")
+		return nil, cli.BadUsage(cli.FileError(name, err), "")
 	}
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(raw, new(json.RawMessage)); errors.As(err, &syntax) {
 		line := 1 + bytes.Count(raw[:syntax.Offset], []byte("\n"))
-		return nil, BadUsage(fmt.Errorf("%s is not JSON: line %d: %w", name, line, err), "")
+		return nil, cli.BadUsage(fmt.Errorf("%s is not JSON: line %d: %w", name, line, err), "")
 	}
 	return raw, nil
 }
@@ -207,7 +208,7 @@ const invokeTimeout = 15 * time.Minute
 func post(ctx context.Context, target string, event []byte) (json.RawMessage, error) {
 	u, err := url.Parse(target)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, BadUsage(fmt.Errorf("--url %q: must be like http://127.0.0.1:9000", target), "")
+		return nil, cli.BadUsage(fmt.Errorf("--url %q: must be like http://127.0.0.1:9000", target), "")
 	}
 	if u.Path == "" || u.Path == "/" {
 		u.Path = invocationPath
@@ -218,7 +219,7 @@ func post(ctx context.Context, target string, event []byte) (json.RawMessage, er
 	}
 	response, err := (&http.Client{Timeout: invokeTimeout}).Do(request)
 	if call, ok := errors.AsType[*url.Error](err); ok && ctx.Err() == nil {
-		return nil, fmt.Errorf("--url %s cannot be reached: %s", target, reasonOf(call))
+		return nil, fmt.Errorf("--url %s cannot be reached: %s", target, cli.ReasonOf(call))
 	}
 	if err != nil {
 		return nil, err
@@ -242,8 +243,8 @@ func post(ctx context.Context, target string, event []byte) (json.RawMessage, er
 }
 
 // printReply prints a reply. It is JSON for every --output.
-func printReply(a *app, reply any) error {
-	encoder := newEncoder(a.Stdout)
+func printReply(a *cli.App, reply any) error {
+	encoder := cli.NewEncoder(a.Stdout)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(reply)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/itemfile"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -27,7 +28,7 @@ func (f itemFlags) options() (o itemfile.Options, err error) {
 		return o, nil
 	}
 	if o.Column = *f.Column; o.Column == "" {
-		err = BadUsage(errors.New("--column is empty"), "Name a column, or leave the flag out if every line is one item.")
+		err = cli.BadUsage(errors.New("--column is empty"), "Name a column, or leave the flag out if every line is one item.")
 	}
 	return o, err
 }
@@ -41,13 +42,13 @@ type items struct {
 
 // openItems reads and checks a file of items, or stdin if the name is -. The items come with the columns in with.
 // They are read several times, so stdin is first copied to a temporary file. Call remove after use.
-func openItems(ctx context.Context, a *app, file string, flags itemFlags, with ...string) (*items, error) {
+func openItems(ctx context.Context, a *cli.App, file string, flags itemFlags, with ...string) (*items, error) {
 	options, err := flags.options()
 	if err != nil {
 		return nil, err
 	}
 	options.With = with
-	open, remove, err := openItemFile(ctx, file, a.Stdin)
+	open, remove, err := cli.OpenItemFile(ctx, file, a.Stdin)
 	if err != nil {
 		return nil, err
 	}
@@ -58,10 +59,10 @@ func openItems(ctx context.Context, a *app, file string, flags itemFlags, with .
 	}
 	if report.First == nil {
 		remove()
-		return nil, BadUsage(fmt.Errorf("%s: holds no items", file), "")
+		return nil, cli.BadUsage(fmt.Errorf("%s: holds no items", file), "")
 	}
 	if c := report.CaseOnly; c.Groups > 0 {
-		a.remark("warning: %s has %d groups of items that differ only in upper and lower case, such as lines %d and %d; "+
+		a.Remark("warning: %s has %d groups of items that differ only in upper and lower case, such as lines %d and %d; "+
 			"they are different items", file, c.Groups, c.First, c.Second)
 	}
 	return &items{itemfile.Source(open, options), report, remove}, nil
@@ -79,7 +80,7 @@ func badItems(file string, flags itemFlags, err error) error {
 	if !errors.Is(err, itembank.ErrInvalid) {
 		return fmt.Errorf("%s: %w", file, err)
 	}
-	return BadUsage(fmt.Errorf("%s: %w", file, err), hint)
+	return cli.BadUsage(fmt.Errorf("%s: %w", file, err), hint)
 }
 
 // watched reports the progress of the second reading of a source. The first reading is a check, which finds the

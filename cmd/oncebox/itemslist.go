@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -16,7 +17,7 @@ type itemsCommand struct {
 type itemsList struct {
 	Campaign string `arg:"" help:"The campaign."`
 	Free     bool   `help:"List the free items. Required: items that are held or have ended are not listed."`
-	rateFlag
+	cli.RateFlag
 }
 
 func (itemsList) Help() string {
@@ -31,14 +32,14 @@ Examples:
   oncebox items list hall --free --rate 5000   # beside a sale`
 }
 
-func (c itemsList) Run(ctx context.Context, a *app) error {
+func (c itemsList) Run(ctx context.Context, a *cli.App) error {
 	if !c.Free {
-		return BadUsage(errors.New("there is nothing to list"), "Say --free for the free items.")
+		return cli.BadUsage(errors.New("there is nothing to list"), "Say --free for the free items.")
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.list(ctx, a, b) }, c.option())
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.list(ctx, a, b) }, c.Option())
 }
 
-func (c itemsList) list(ctx context.Context, a *app, b *itembank.Operator) error {
+func (c itemsList) list(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	for cursor, more := "", true; more; more = cursor != "" {
 		page, err := b.FreeItems(ctx, c.Campaign, cursor, itembank.MaxItemPage)
 		if err != nil {
@@ -54,10 +55,10 @@ func (c itemsList) list(ctx context.Context, a *app, b *itembank.Operator) error
 	return nil
 }
 
-func (c itemsList) print(a *app, item itembank.PageItem) error {
-	if a.Output != outputJSON {
+func (c itemsList) print(a *cli.App, item itembank.PageItem) error {
+	if a.Output != cli.OutputJSON {
 		_, err := fmt.Fprintln(a.Stdout, itemLine(item.Item, item.Columns))
 		return err
 	}
-	return newEncoder(a.Stdout).Encode(claimapi.ItemBody(item))
+	return cli.NewEncoder(a.Stdout).Encode(claimapi.ItemBody(item))
 }

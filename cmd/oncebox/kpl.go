@@ -12,6 +12,7 @@ import (
 	"os"
 	"unicode/utf8"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
@@ -38,11 +39,11 @@ Example:
   aws kinesis get-records --shard-iterator "$it" | jq -c '.Records[]' | oncebox kpl decode`
 }
 
-func (c kplDecode) Run(ctx context.Context, a *app) error {
+func (c kplDecode) Run(ctx context.Context, a *cli.App) error {
 	var d kplDecoder
 	err := filterKPL(ctx, a, c.File, &d)
 	if err == nil && d.poison > 0 {
-		err = DeadLetters(quantity(int64(d.poison), "aggregate") + " cannot be decoded; see the lines with an error")
+		err = cli.DeadLetters(cli.Quantity(int64(d.poison), "aggregate") + " cannot be decoded; see the lines with an error")
 	}
 	return err
 }
@@ -60,7 +61,7 @@ Example:
   echo '{"data":"YQ==","partitionKey":"pk0","aggregated":true}' | oncebox kpl encode`
 }
 
-func (c kplEncode) Run(ctx context.Context, a *app) error {
+func (c kplEncode) Run(ctx context.Context, a *cli.App) error {
 	return filterKPL(ctx, a, c.File, &kplEncoder{})
 }
 
@@ -172,7 +173,7 @@ func (e *kplEncoder) line(_ int, r kplRecord, emit printer) error {
 	}
 	if e.encoder.SizeWith(user) > largestAggregate {
 		err := fmt.Errorf("with this record the aggregate is larger than %d bytes, the limit of a Kinesis record", largestAggregate)
-		return BadUsage(err, "")
+		return cli.BadUsage(err, "")
 	}
 	if e.encoder.Len() == 0 {
 		e.first, e.last = r, -1
@@ -216,14 +217,14 @@ type kplFilter interface {
 }
 
 // filterKPL filters a file. An error about a line names the line. The lines before it are printed.
-func filterKPL(ctx context.Context, a *app, name string, f kplFilter) error {
+func filterKPL(ctx context.Context, a *cli.App, name string, f kplFilter) error {
 	in, err := openStream(ctx, name, a.Stdin)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
 	out := bufio.NewWriterSize(a.Stdout, 64<<10)
-	encoder := newEncoder(out)
+	encoder := cli.NewEncoder(out)
 	number, err := eachLine(in, func(number int, text []byte) error {
 		r, err := readKPLRecord(text)
 		if err != nil {
@@ -234,8 +235,8 @@ func filterKPL(ctx context.Context, a *app, name string, f kplFilter) error {
 	if err == nil {
 		err = f.flush(encoder.Encode)
 	}
-	if bad, ok := errors.AsType[*usageError](err); ok {
-		err = BadUsage(fmt.Errorf("%s: line %d: %w", name, number, bad.err), bad.hint)
+	if bad, ok := errors.AsType[*cli.UsageError](err); ok {
+		err = cli.BadUsage(fmt.Errorf("%s: line %d: %w", name, number, bad.Err), bad.Hint)
 	}
 	return errors.Join(err, out.Flush())
 }
@@ -258,7 +259,7 @@ func eachLine(in io.Reader, do func(number int, text []byte) error) (number int,
 		}
 	}
 	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		return number + 1, BadUsage(fmt.Errorf("is longer than %d bytes", longestLine), "")
+		return number + 1, cli.BadUsage(fmt.Errorf("is longer than %d bytes", longestLine), "")
 	}
 	return number, lines.Err()
 }
@@ -267,13 +268,13 @@ func eachLine(in io.Reader, do func(number int, text []byte) error) (number int,
 // UTF-8, which package json would replace.
 func readKPLRecord(text []byte) (r kplRecord, err error) {
 	if !utf8.Valid(text) {
-		return r, BadUsage(errors.New("is not UTF-8"), "")
+		return r, cli.BadUsage(errors.New("is not UTF-8"), "")
 	}
 	if err := json.Unmarshal(text, &r); err != nil {
-		return r, BadUsage(jsonError(err), "")
+		return r, cli.BadUsage(jsonError(err), "")
 	}
 	if r.Data == nil {
-		return r, BadUsage(errors.New(`has no "data"`), "")
+		return r, cli.BadUsage(errors.New(`has no "data"`), "")
 	}
 	return r, nil
 }
@@ -295,14 +296,14 @@ func jsonError(err error) error {
 // openStream opens a file, or stdin for -.
 func openStream(ctx context.Context, name string, stdin io.Reader) (io.ReadCloser, error) {
 	if name == "-" {
-		return interruptible(ctx, stdin), nil
+		return cli.Interruptible(ctx, stdin), nil
 	}
 	file, err := os.Open(name)
 	if err != nil {
-		return nil, BadUsage(fileError(name, err), "")
+		return nil, cli.BadUsage(cli.FileError(name, err), "")
 	}
 	if info, err := file.Stat(); err == nil && info.IsDir() {
-		return nil, BadUsage(errors.Join(fmt.Errorf("%s is a directory, not a file of records", name), file.Close()), "")
+		return nil, cli.BadUsage(errors.Join(fmt.Errorf("%s is a directory, not a file of records", name), file.Close()), "")
 	}
 	return file, nil
 }

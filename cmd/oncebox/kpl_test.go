@@ -12,6 +12,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 
@@ -178,7 +179,7 @@ func TestKPLRoundTrip(t *testing.T) {
 
 func filtered(t rapid.TB, f kplFilter, text string) string {
 	var out bytes.Buffer
-	a := &app{Process: Process{Stdin: strings.NewReader(text), Stdout: &out}}
+	a := &cli.App{Process: cli.Process{Stdin: strings.NewReader(text), Stdout: &out}}
 	if err := filterKPL(context.Background(), a, "-", f); err != nil {
 		t.Fatal(err)
 	}

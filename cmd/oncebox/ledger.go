@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/oncebox/oncebox/internal/address"
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/history"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -48,7 +49,7 @@ type ledgerImportCommand struct {
 	TimePath        string         `help:"Path of the record's time. Default: the beginning of the import." placeholder:"P"`
 	Window          *time.Duration `help:"How long after a record a copy of it is a duplicate: the window of the function. Default: forever." placeholder:"D"`
 	IDs             offline.IDs    `name:"ids" enum:"first-keeps,derived" default:"first-keeps" help:"derived: the function gives every record a derived id, so that copies are found under it. Default: ${default}." placeholder:"POLICY"`
-	Rate            rowRate        `help:"Enter at most N records a second, to leave the capacity of the table to others. Default: no limit." placeholder:"N"`
+	Rate            cli.RowRate    `help:"Enter at most N records a second, to leave the capacity of the table to others. Default: no limit." placeholder:"N"`
 }
 
 func (ledgerImportCommand) Help() string {
@@ -83,21 +84,21 @@ Examples:
   oncebox --store dynamodb: ledger import dynamodb:manifest --format snowplow-manifest --scope enriched --window 48h`
 }
 
-func (c ledgerImportCommand) Run(ctx context.Context, a *app) error {
-	if err := checkScope(c.Scope); err != nil {
+func (c ledgerImportCommand) Run(ctx context.Context, a *cli.App) error {
+	if err := cli.CheckScope(c.Scope); err != nil {
 		return err
 	}
 	log, err := c.logLedger()
 	if err != nil {
 		return err
 	}
-	retention, err := retentionOf(c.Window, (c.Ledger == "" || log != nil) && a.Store == dynamodbStore)
+	retention, err := retentionOf(c.Window, (c.Ledger == "" || log != nil) && a.Store == cli.DynamoDBStore)
 	if err != nil {
 		return err
 	}
 	if log != nil && c.Window == nil {
 		err := fmt.Errorf("--ledger %s needs --window: a log ledger keeps nothing forever", c.Ledger)
-		return BadUsage(err, "Give the window of the function.")
+		return cli.BadUsage(err, "Give the window of the function.")
 	}
 	source, settings, remove, err := c.source(ctx, a, retention)
 	if err != nil {
@@ -109,7 +110,7 @@ func (c ledgerImportCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer closeLedger()
-	progress, finish := a.counting("entering", "records")
+	progress, finish := a.Counting("entering", "records")
 	past := history.Import{
 		Source: source, Settings: settings, Store: ledger, Scope: c.Scope, Retention: retention,
 		Derive: c.IDs == offline.Derived,
@@ -134,10 +135,10 @@ func (c ledgerImportCommand) Run(ctx context.Context, a *app) error {
 }
 
 // source returns the records of the past, and the options that change these records. Call remove after use.
-func (c ledgerImportCommand) source(ctx context.Context, a *app, keep dedupe.Retention) (
+func (c ledgerImportCommand) source(ctx context.Context, a *cli.App, keep dedupe.Retention) (
 	source history.Source, settings string, remove func(), err error,
 ) {
-	if table, ok := strings.CutPrefix(c.Files[0], dynamodbStore); ok && c.Format == snowplowManifest && len(c.Files) == 1 {
+	if table, ok := strings.CutPrefix(c.Files[0], cli.DynamoDBStore); ok && c.Format == snowplowManifest && len(c.Files) == 1 {
 		source, err := manifestTable(ctx, table, keep)
 		return source, "", func() {}, err
 	}
@@ -169,7 +170,7 @@ func (c ledgerImportCommand) sourceOf(ctx context.Context, inputs []offline.Inpu
 		return manifestExport(inputs, keep), "", nil
 	case parquetFormat:
 		if c.FingerprintPath == "" || c.IDPath == "" {
-			return nil, "", BadUsage(
+			return nil, "", cli.BadUsage(
 				errors.New("--format parquet needs --id-path and --fingerprint-path: a fingerprint cannot be computed of columns"),
 				"Name the columns, or import the records as JSON.",
 			)
@@ -199,7 +200,7 @@ func (c ledgerImportCommand) explain(err error) error {
 		return err
 	}
 	paths := dedupeCommand{IDPath: c.IDPath, TimePath: c.TimePath, FingerprintPath: c.FingerprintPath}
-	return WithHint(err, paths.otherPath(e))
+	return cli.WithHint(err, paths.otherPath(e))
 }
 
 // logLedger returns the settings of the log ledger that --ledger names, or nil if it names none.
@@ -209,24 +210,24 @@ func (c ledgerImportCommand) logLedger() (*logledger.Options, error) {
 	}
 	o, err := logledger.Parse(c.Ledger)
 	if err != nil {
-		return nil, BadUsage(fmt.Errorf("--ledger: %w", err), "")
+		return nil, cli.BadUsage(fmt.Errorf("--ledger: %w", err), "")
 	}
-	o.Memory = cmp.Or(o.Memory, memoryOfLog)
+	o.Memory = cmp.Or(o.Memory, cli.MemoryOfLog)
 	return &o, nil
 }
 
 // openLedger opens the ledger that gets the entries: a log ledger, if log is not nil.
-func (c ledgerImportCommand) openLedger(ctx context.Context, a *app, log *logledger.Options) (history.Store, func(), error) {
+func (c ledgerImportCommand) openLedger(ctx context.Context, a *cli.App, log *logledger.Options) (history.Store, func(), error) {
 	switch {
 	case log != nil:
 		return openLogLedger(ctx, a, *log)
 	case c.Ledger == "":
-		return a.openRows(ctx, c.Scope)
+		return a.OpenRows(ctx, c.Scope)
 	case c.Ledger == inMemory:
-		return nil, nil, BadUsage(errors.New("--ledger :memory: forgets everything after the import"), "Name a file.")
+		return nil, nil, cli.BadUsage(errors.New("--ledger :memory: forgets everything after the import"), "Name a file.")
 	case kinesishandler.IsLedger(c.Ledger):
 		err := fmt.Errorf("--ledger %s: the entries of an import are in a file, or in DynamoDB", address.Scheme(c.Ledger))
-		return nil, nil, BadUsage(err, "Give --ledger FILE, or --store "+dynamodbStore+" with --ledger log or without --ledger.")
+		return nil, nil, cli.BadUsage(err, "Give --ledger FILE, or --store "+cli.DynamoDBStore+" with --ledger log or without --ledger.")
 	}
 	store, err := ledgersqlite.Create(ctx, c.Ledger)
 	if err != nil {
@@ -241,8 +242,8 @@ type logHistory struct {
 	dedupe.Runs
 }
 
-func openLogLedger(ctx context.Context, a *app, o logledger.Options) (history.Store, func(), error) {
-	client, err := a.logClient(ctx)
+func openLogLedger(ctx context.Context, a *cli.App, o logledger.Options) (history.Store, func(), error) {
+	client, err := a.LogClient(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -268,16 +269,16 @@ type importSummary struct {
 }
 
 // reportImport prints the results of an import.
-func reportImport(a *app, r history.Report) error {
+func reportImport(a *cli.App, r history.Report) error {
 	switch {
 	case r.Finished:
-		a.remark("this import has finished before: nothing was done")
+		a.Remark("this import has finished before: nothing was done")
 	case r.Resumed > 0:
-		a.remark("went on after %s that were done before", quantity(r.Resumed, "record"))
+		a.Remark("went on after %s that were done before", cli.Quantity(r.Resumed, "record"))
 	}
 	text := fmt.Sprintf("read %d = entered %d + known %d + late %d + too_old %d + bad %d",
 		r.Read, r.Entered, r.Known, r.Late, r.TooOld, r.Bad)
-	err := a.print(importSummary{
+	err := a.Print(importSummary{
 		r.Read, r.Entered, r.Known, r.Late, r.TooOld, r.Bad, r.Resumed, r.Finished, r.OtherSettings,
 	}, text)
 	switch {
@@ -288,10 +289,10 @@ func reportImport(a *app, r history.Report) error {
 		if r.FirstBad != "" {
 			first = "; the first one is at " + r.FirstBad
 		}
-		return fmt.Errorf("%w: %s could not be entered%s", errLook, quantity(r.Bad, "record"), first)
+		return fmt.Errorf("%w: %s could not be entered%s", cli.ErrLook, cli.Quantity(r.Bad, "record"), first)
 	case r.TooOld > 0 && r.TooOld == r.Read:
 		return fmt.Errorf("%w: all %s are too old, and nothing was entered. An entry is deleted --window + 14 days after "+
-			"its record's time", errLook, quantity(r.TooOld, "record"))
+			"its record's time", cli.ErrLook, cli.Quantity(r.TooOld, "record"))
 	}
 	return otherSettings(r.OtherSettings)
 }
@@ -301,9 +302,9 @@ func otherSettings(other *offline.OtherSettings) error {
 	if other == nil {
 		return nil
 	}
-	return WithHint(
+	return cli.WithHint(
 		fmt.Errorf("%w: the ledger has the id %s from %s, whose fingerprint was made with other settings. "+
-			"Copies of such records are not found: they pass under a new id", errLook, other.ID, other.Owner),
+			"Copies of such records are not found: they pass under a new id", cli.ErrLook, other.ID, other.Owner),
 		"Give the same paths and --volatile to all runs and imports of a scope, or use another scope.",
 	)
 }

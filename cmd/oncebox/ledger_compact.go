@@ -7,6 +7,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )
 
@@ -44,13 +45,13 @@ type compactedJSON struct {
 	Bytes   int64     `json:"bytes"` // of the file, afterwards
 }
 
-func (c ledgerCompact) Run(ctx context.Context, a *app) error {
-	if err := checkScope(c.Scope); err != nil {
+func (c ledgerCompact) Run(ctx context.Context, a *cli.App) error {
+	if err := cli.CheckScope(c.Scope); err != nil {
 		return err
 	}
 	c.Before = c.Before.UTC().Truncate(time.Second) // as a ledger stores the ends of entries
 	if c.Before.After(time.Now()) {
-		return BadUsage(
+		return cli.BadUsage(
 			fmt.Errorf("--before %s is in the future: records of today would be dead letters", c.Before.Format(time.RFC3339)),
 			"Name a time before which you have processed all records.",
 		)
@@ -65,7 +66,7 @@ func (c ledgerCompact) Run(ctx context.Context, a *app) error {
 	}
 	store, err := open(ctx, path)
 	if err != nil {
-		return a.missingStore(err)
+		return a.MissingStore(err)
 	}
 	entries, err := act(ctx, store)
 	if err := errors.Join(err, store.Close()); err != nil {
@@ -80,7 +81,7 @@ func (c ledgerCompact) Run(ctx context.Context, a *app) error {
 	if c.DryRun {
 		text = fmt.Sprintf("would delete %s that ended before %s", entriesText(entries), before)
 	}
-	return a.print(compactedJSON{c.Scope, c.Before, entries, c.DryRun, file.Size()}, text)
+	return a.Print(compactedJSON{c.Scope, c.Before, entries, c.DryRun, file.Size()}, text)
 }
 
 func (c ledgerCompact) count(ctx context.Context, store *ledgersqlite.Store) (int64, error) {
@@ -91,13 +92,13 @@ func (c ledgerCompact) compact(ctx context.Context, store *ledgersqlite.Store) (
 	entries, err := store.Compact(ctx, c.Scope, c.Before)
 	switch {
 	case errors.Is(err, ledgersqlite.ErrOpenRuns):
-		return 0, BadUsage(fmt.Errorf("%w; nothing was deleted", err),
+		return 0, cli.BadUsage(fmt.Errorf("%w; nothing was deleted", err),
 			"Let the run finish, or start its command again. If it has stopped, any other dedupe command of the scope closes it.")
 	case err != nil:
-		return entries, WithHint(fmt.Errorf("%s were deleted: %w", entriesText(entries), err), "Repeat the command for the rest.")
+		return entries, cli.WithHint(fmt.Errorf("%s were deleted: %w", entriesText(entries), err), "Repeat the command for the rest.")
 	}
 	if err := store.Erase(ctx); err != nil {
-		return entries, WithHint(fmt.Errorf("%s were deleted, and the file is as large as before: %w", entriesText(entries), err),
+		return entries, cli.WithHint(fmt.Errorf("%s were deleted, and the file is as large as before: %w", entriesText(entries), err),
 			"Repeat the command to make the file smaller.")
 	}
 	return entries, nil

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
@@ -56,8 +57,8 @@ Examples:
   oncebox ledger explain --record order.json --id-path order.id --ledger seen.db --output json`
 }
 
-func (c ledgerExplainCommand) Run(ctx context.Context, a *app) error {
-	if err := checkScope(c.Scope); err != nil {
+func (c ledgerExplainCommand) Run(ctx context.Context, a *cli.App) error {
+	if err := cli.CheckScope(c.Scope); err != nil {
 		return err
 	}
 	record, err := c.candidate(ctx, a)
@@ -65,9 +66,9 @@ func (c ledgerExplainCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	if c.Ledger != "" {
-		a.Store = sqlitePrefix + c.Ledger
+		a.Store = cli.SQLitePrefix + c.Ledger
 	}
-	explainer, closeLedger, err := openExplainer(ctx, a.globals, c.Scope)
+	explainer, closeLedger, err := openExplainer(ctx, a.Globals, c.Scope)
 	if err != nil {
 		return err
 	}
@@ -77,40 +78,40 @@ func (c ledgerExplainCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	explained := toExplainedJSON(c.Scope, record, explanation)
-	if err := a.print(explained, explained.text()); err != nil || len(explained.Entries) > 0 {
+	if err := a.Print(explained, explained.text()); err != nil || len(explained.Entries) > 0 {
 		return err
 	}
-	return fmt.Errorf("%w in the scope %s", errNoEntry, c.Scope)
+	return fmt.Errorf("%w in the scope %s", cli.ErrNoEntry, c.Scope)
 }
 
 // openExplainer opens the ledger of a scope: the log ledger if the scope has a log. Call closeLedger after use.
-func openExplainer(ctx context.Context, g globals, scope string) (x dedupe.Explainer, closeLedger func(), err error) {
-	if g.Store == dynamodbStore {
-		log, err := g.openLog(ctx, scope)
-		if !errors.Is(err, errNoLog) {
+func openExplainer(ctx context.Context, g cli.Globals, scope string) (x dedupe.Explainer, closeLedger func(), err error) {
+	if g.Store == cli.DynamoDBStore {
+		log, err := g.OpenLog(ctx, scope)
+		if !errors.Is(err, cli.ErrNoLog) {
 			return logledger.Explainer{Storage: log, Now: time.Now}, func() {}, err
 		}
 	}
-	ledger, closeLedger, err := g.openLedgerToRead(ctx)
+	ledger, closeLedger, err := g.OpenLedgerToRead(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	x, ok := ledger.(dedupe.Explainer)
 	if !ok {
 		closeLedger()
-		return nil, nil, BadUsage(errors.New("this ledger cannot be read without a change"), "")
+		return nil, nil, cli.BadUsage(errors.New("this ledger cannot be read without a change"), "")
 	}
 	return x, closeLedger, nil
 }
 
 // candidate returns the record to explain. It has no fingerprint if the user gave none.
-func (c ledgerExplainCommand) candidate(ctx context.Context, a *app) (dedupe.Candidate, error) {
+func (c ledgerExplainCommand) candidate(ctx context.Context, a *cli.App) (dedupe.Candidate, error) {
 	record := dedupe.Candidate{ID: c.ID, Fingerprint: c.Fingerprint, Arrival: c.Arrival}
 	switch {
 	case (c.ID == "") == (c.Record == ""):
-		return record, BadUsage(errors.New("give an id, or a record with --record FILE"), "")
+		return record, cli.BadUsage(errors.New("give an id, or a record with --record FILE"), "")
 	case c.Record != "" && c.Fingerprint != "":
-		return record, BadUsage(errors.New("--record and --fingerprint exclude each other"), "The record has a fingerprint.")
+		return record, cli.BadUsage(errors.New("--record and --fingerprint exclude each other"), "The record has a fingerprint.")
 	case c.Record != "":
 		fields, err := c.read(ctx, a)
 		if err != nil {
@@ -130,7 +131,7 @@ func (c ledgerExplainCommand) candidate(ctx context.Context, a *app) (dedupe.Can
 	record.Arrival = record.Arrival.UTC().Truncate(time.Millisecond) // as a ledger compares it
 	if c.IDs == offline.Derived {
 		if record.Fingerprint == "" {
-			return record, BadUsage(errors.New("--ids derived needs --fingerprint or --record: the id is derived from both"), "")
+			return record, cli.BadUsage(errors.New("--ids derived needs --fingerprint or --record: the id is derived from both"), "")
 		}
 		record.ID = format.DerivedID(record.ID, record.Fingerprint)
 	}
@@ -138,7 +139,7 @@ func (c ledgerExplainCommand) candidate(ctx context.Context, a *app) (dedupe.Can
 }
 
 // read reads the record of --record.
-func (c ledgerExplainCommand) read(ctx context.Context, a *app) (format.Fields, error) {
+func (c ledgerExplainCommand) read(ctx context.Context, a *cli.App) (format.Fields, error) {
 	as := dedupeCommand{
 		Format: c.Format, IDPath: c.IDPath, FingerprintPath: c.FingerprintPath, OwnerPath: c.OwnerPath,
 		ContextsPath: c.ContextsPath, TimePath: c.TimePath, Volatile: c.Volatile,
@@ -164,11 +165,11 @@ func (c ledgerExplainCommand) read(ctx context.Context, a *app) (format.Fields, 
 		}
 		fields, err := lines.Read(ctx, line.Text)
 		if err != nil {
-			return format.Fields{}, BadUsage(fmt.Errorf("--record %s: %w", c.Record, err), "")
+			return format.Fields{}, cli.BadUsage(fmt.Errorf("--record %s: %w", c.Record, err), "")
 		}
 		return fields, nil
 	}
-	return format.Fields{}, BadUsage(fmt.Errorf("--record %s: the file has no record", c.Record), "")
+	return format.Fields{}, cli.BadUsage(fmt.Errorf("--record %s: the file has no record", c.Record), "")
 }
 
 // explainedJSON holds the ledger's data about a record, in results.
@@ -212,8 +213,8 @@ func toExplainedJSON(scope string, c dedupe.Candidate, e dedupe.Explanation) exp
 	for _, entry := range e.Entries {
 		entryJSON := explainedEntryJSON{
 			ID: entry.ID, Owner: entry.Owner, OwnRecord: entry.Mine, Content: entry.Content, Version: entry.Version,
-			Arrival: optional(entry.Arrival), Counts: entry.Counts, Void: entry.Void, Done: entry.Done, Place: entry.Place,
-			CountsSince: optional(entry.Since), CountsUntil: optional(entry.Until),
+			Arrival: cli.Optional(entry.Arrival), Counts: entry.Counts, Void: entry.Void, Done: entry.Done, Place: entry.Place,
+			CountsSince: cli.Optional(entry.Since), CountsUntil: cli.Optional(entry.Until),
 		}
 		if entry.PurgeAt != dedupe.Never {
 			at := time.Unix(entry.PurgeAt, 0).UTC()

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
@@ -48,11 +49,11 @@ type ledgerStat struct {
 	Lanes   []logledger.Surveyed `json:"lanes"`
 }
 
-func (c ledgerStatCommand) Run(ctx context.Context, a *app) error {
-	if err := checkScope(c.Scope); err != nil {
+func (c ledgerStatCommand) Run(ctx context.Context, a *cli.App) error {
+	if err := cli.CheckScope(c.Scope); err != nil {
 		return err
 	}
-	log, err := a.openLog(ctx, c.Scope)
+	log, err := a.OpenLog(ctx, c.Scope)
 	if err != nil {
 		return err
 	}
@@ -73,8 +74,8 @@ func (c ledgerStatCommand) Run(ctx context.Context, a *app) error {
 		stat.Units += l.Units
 		stat.Memory += l.Memory
 	}
-	stat.Window = lifeOr(time.Duration(window)*time.Millisecond, "")
-	return a.print(stat, stat.text())
+	stat.Window = cli.LifeOr(time.Duration(window)*time.Millisecond, "")
+	return a.Print(stat, stat.text())
 }
 
 func (s ledgerStat) text() string {
@@ -82,11 +83,11 @@ func (s ledgerStat) text() string {
 	return fmt.Sprintf("scope %s, window %s: %d entries may count for a record that arrives at %s\n"+
 		"log: %.1f MiB, %d write units\nmemory that a process needs: %.1f MiB\n\n",
 		s.Scope, s.Window, s.Entries, s.Arrival.Format(time.RFC3339), float64(s.Bytes)/mib, s.Units, float64(s.Memory)/mib) +
-		table(func(row func(...string)) {
+		cli.Table(func(row func(...string)) {
 			row("LANE", "EPOCHS", "ITEMS", "ENTRIES", "BYTES", "UNITS", "LATEST")
 			for _, l := range s.Lanes {
 				row(strconv.Itoa(l.Lane), strconv.Itoa(l.Epochs), strconv.Itoa(l.Items), strconv.FormatInt(l.Entries, 10),
-					strconv.FormatInt(l.Bytes, 10), strconv.FormatInt(l.Units, 10), timeOr(l.Latest, "-"))
+					strconv.FormatInt(l.Bytes, 10), strconv.FormatInt(l.Units, 10), cli.TimeOr(l.Latest, "-"))
 			}
 		})
 }
@@ -121,11 +122,11 @@ type logProblem struct {
 	What  string `json:"what"`
 }
 
-func (c ledgerVerifyCommand) Run(ctx context.Context, a *app) error {
-	if err := checkScope(c.Scope); err != nil {
+func (c ledgerVerifyCommand) Run(ctx context.Context, a *cli.App) error {
+	if err := cli.CheckScope(c.Scope); err != nil {
 		return err
 	}
-	log, err := a.openLog(ctx, c.Scope)
+	log, err := a.OpenLog(ctx, c.Scope)
 	if err != nil {
 		return err
 	}
@@ -136,10 +137,10 @@ func (c ledgerVerifyCommand) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	if err := a.print(v, v.text()); err != nil || v.Problems == 0 {
+	if err := a.Print(v, v.text()); err != nil || v.Problems == 0 {
 		return err
 	}
-	return fmt.Errorf("%w: the log of the scope %s has %s", errLook, c.Scope, quantity(int64(v.Problems), "problem"))
+	return fmt.Errorf("%w: the log of the scope %s has %s", cli.ErrLook, c.Scope, cli.Quantity(int64(v.Problems), "problem"))
 }
 
 func (v ledgerVerified) text() string {
@@ -151,7 +152,7 @@ func (v ledgerVerified) text() string {
 		b.WriteString("no violation: ")
 	}
 	fmt.Fprintf(&b, "%s, %s (%d purged), %s, %s (%d derived, %d of them from what is purged)",
-		quantity(int64(v.Lanes), "lane"), quantity(int64(v.Epochs), "epoch"), v.Purged, quantity(int64(v.Items), "item"),
-		quantity(v.Rows, "row"), v.Derived, v.Unknown)
+		cli.Quantity(int64(v.Lanes), "lane"), cli.Quantity(int64(v.Epochs), "epoch"), v.Purged, cli.Quantity(int64(v.Items), "item"),
+		cli.Quantity(v.Rows, "row"), v.Derived, v.Unknown)
 	return b.String()
 }

@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/history"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/internal/snowplowmanifest"
@@ -14,7 +15,7 @@ import (
 
 // manifestTable reads the table itself.
 func manifestTable(ctx context.Context, table string, keep dedupe.Retention) (history.Source, error) {
-	client, err := dynamoClient(ctx)
+	client, err := cli.DynamoClient(ctx)
 	if err != nil {
 		return nil, err
 	}

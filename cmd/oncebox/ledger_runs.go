@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/offline"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )
@@ -39,8 +40,8 @@ type runJSON struct {
 	DeadLettered int64    `json:"dead_lettered"`
 }
 
-func (c ledgerRuns) Run(ctx context.Context, a *app) error {
-	if err := checkScope(c.Scope); err != nil {
+func (c ledgerRuns) Run(ctx context.Context, a *cli.App) error {
+	if err := cli.CheckScope(c.Scope); err != nil {
 		return err
 	}
 	path, err := ledgerFile(a, c.Ledger, "a ledger in DynamoDB has no history of runs")
@@ -49,7 +50,7 @@ func (c ledgerRuns) Run(ctx context.Context, a *app) error {
 	}
 	store, err := ledgersqlite.OpenToRead(ctx, path)
 	if err != nil {
-		return a.missingStore(err)
+		return a.MissingStore(err)
 	}
 	defer func() { _ = store.Close() }() // the file was only read
 	runs, err := store.Runs(ctx, c.Scope)
@@ -60,7 +61,7 @@ func (c ledgerRuns) Run(ctx context.Context, a *app) error {
 	for _, r := range runs {
 		list = append(list, runToJSON(r))
 	}
-	return a.print(list, table(func(row func(...string)) {
+	return a.Print(list, cli.Table(func(row func(...string)) {
 		row("NUMBER", "RUN", "STATE", "IN", "OUT", "OUTPUT", "INPUTS")
 		for _, r := range list {
 			row(strconv.FormatInt(r.Number, 10), r.Run, r.State, strconv.FormatInt(r.In, 10),
@@ -71,13 +72,13 @@ func (c ledgerRuns) Run(ctx context.Context, a *app) error {
 
 // ledgerFile returns the file of a SQLite ledger. flag is the value of --ledger. other is the error for a ledger in
 // DynamoDB.
-func ledgerFile(a *app, flag, other string) (path string, err error) {
+func ledgerFile(a *cli.App, flag, other string) (path string, err error) {
 	if flag != "" {
-		a.Store = sqlitePrefix + flag
+		a.Store = cli.SQLitePrefix + flag
 	}
-	path, ok, err := a.sqlitePath()
+	path, ok, err := a.SQLitePath()
 	if err == nil && !ok {
-		err = BadUsage(errors.New(other), "Use --ledger FILE.")
+		err = cli.BadUsage(errors.New(other), "Use --ledger FILE.")
 	}
 	return path, err
 }

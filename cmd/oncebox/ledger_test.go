@@ -9,6 +9,7 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/history"
 )
 
@@ -61,8 +62,8 @@ func TestImportThatEntersNothing(t *testing.T) {
 		t.Errorf("the wrong column has begun an import: %+v", runs)
 	}
 
-	a := &app{Process: Process{Stdout: io.Discard, Stderr: io.Discard}}
-	if err := reportImport(a, history.Report{Read: 2, TooOld: 2}); exitCode(t.Context(), err) != exitLook {
+	a := &cli.App{Process: cli.Process{Stdout: io.Discard, Stderr: io.Discard}}
+	if err := reportImport(a, history.Report{Read: 2, TooOld: 2}); cli.ExitCode(t.Context(), err) != exitLook {
 		t.Errorf("all rows are too old: %v", err)
 	}
 	if err := reportImport(a, history.Report{Read: 3, TooOld: 2, Entered: 1}); err != nil {

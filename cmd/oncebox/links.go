@@ -6,6 +6,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/claimlink"
 )
 
@@ -46,7 +47,7 @@ type keyJSON struct {
 	KeyID          string `json:"key_id"`
 }
 
-func (c linksKeygen) Run(a *app) error {
+func (c linksKeygen) Run(a *cli.App) error {
 	key, err := claimlink.NewKey()
 	if err != nil {
 		return err
@@ -66,7 +67,7 @@ func (c linksKeygen) Run(a *app) error {
 	if err := createKeyFile(publicFile, []byte(public+"\n"), 0o644); err != nil {
 		return errors.Join(err, os.Remove(c.File)) // this key was not shown yet
 	}
-	return a.print(keyJSON{c.File, publicFile, public, key.ID()},
+	return a.Print(keyJSON{c.File, publicFile, public, key.ID()},
 		fmt.Sprintf("made %s, which is secret, and %s for the claim function (key id %s)", c.File, publicFile, key.ID()))
 }
 
@@ -74,14 +75,14 @@ func (c linksKeygen) Run(a *app) error {
 func createKeyFile(path string, content []byte, mode os.FileMode) error {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if errors.Is(err, os.ErrExist) {
-		return BadUsage(fmt.Errorf("%s exists, and is not written over", path), "Choose another name for the key.")
+		return cli.BadUsage(fmt.Errorf("%s exists, and is not written over", path), "Choose another name for the key.")
 	}
 	if err != nil {
-		return BadUsage(fileError(path, err), "")
+		return cli.BadUsage(cli.FileError(path, err), "")
 	}
 	_, err = file.Write(content)
 	if err = errors.Join(err, file.Close()); err != nil {
-		return errors.Join(fileError(path, err), os.Remove(path))
+		return errors.Join(cli.FileError(path, err), os.Remove(path))
 	}
 	return nil
 }
@@ -90,7 +91,7 @@ func createKeyFile(path string, content []byte, mode os.FileMode) error {
 func readPrivateKey(path string) (*claimlink.PrivateKey, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
-		return nil, BadUsage(fileError(path, err), "`oncebox links keygen FILE` makes a key.")
+		return nil, cli.BadUsage(cli.FileError(path, err), "`oncebox links keygen FILE` makes a key.")
 	}
 	key, err := claimlink.ParsePrivateKey(text)
 	if err != nil {
@@ -101,7 +102,7 @@ func readPrivateKey(path string) (*claimlink.PrivateKey, error) {
 
 // badKeys returns an error that names the file without a usable key.
 func badKeys(path string, err error) error {
-	return BadUsage(
+	return cli.BadUsage(
 		fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "claimlink: ")),
 		"`oncebox links keygen FILE` writes FILE, the private key that makes links, and FILE.pub, the public key.",
 	)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/itemfile"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -57,7 +58,7 @@ func (c linksMake) inspect(ctx context.Context, open itemfile.Open) (found custo
 		return found, err
 	}
 	if found.rows == 0 {
-		return found, BadUsage(fmt.Errorf("%s: has no customers", c.Customers), "")
+		return found, cli.BadUsage(fmt.Errorf("%s: has no customers", c.Customers), "")
 	}
 	return found, nil
 }
@@ -65,14 +66,14 @@ func (c linksMake) inspect(ctx context.Context, open itemfile.Open) (found custo
 // columnOf finds the column of the claimants in the first row. It reports whether this row names the columns.
 func (c linksMake) columnOf(first []string) (column int, named bool, err error) {
 	refuse := func(hint, format string, args ...any) (int, bool, error) {
-		return 0, false, BadUsage(fmt.Errorf("%s: "+format, append([]any{c.Customers}, args...)...), hint)
+		return 0, false, cli.BadUsage(fmt.Errorf("%s: "+format, append([]any{c.Customers}, args...)...), hint)
 	}
 	if at := strings.IndexAny(first[0], ";\t"); len(first) == 1 && at >= 0 {
 		return refuse("Convert it to CSV with commas.", "has %q between its columns, and not commas", first[0][at])
 	}
 	if n, err := strconv.Atoi(c.Column); err == nil {
 		if n < 1 || n > len(first) {
-			return refuse("", "--column %d: the first row has %s", n, quantity(int64(len(first)), "column"))
+			return refuse("", "--column %d: the first row has %s", n, cli.Quantity(int64(len(first)), "column"))
 		}
 		return n - 1, false, nil
 	}
@@ -103,7 +104,7 @@ func (b *badRows) add(line int64, detail string) {
 // wants.
 func (b *badRows) check(row itemfile.Row, width, column int) {
 	if len(row.Cells) != width {
-		b.add(row.Line, fmt.Sprintf("has %s, and the first row has %d", quantity(int64(len(row.Cells)), "column"), width))
+		b.add(row.Line, fmt.Sprintf("has %s, and the first row has %d", cli.Quantity(int64(len(row.Cells)), "column"), width))
 		return
 	}
 	claimant := row.Cells[column]
@@ -122,11 +123,11 @@ func (b *badRows) err(file string) error {
 	if b.total == 1 {
 		verb = "is"
 	}
-	text := fmt.Sprintf("%s: %s %s wrong:\n  %s", file, quantity(b.total, "line"), verb, strings.Join(b.first, "\n  "))
+	text := fmt.Sprintf("%s: %s %s wrong:\n  %s", file, cli.Quantity(b.total, "line"), verb, strings.Join(b.first, "\n  "))
 	if more := b.total - int64(len(b.first)); more > 0 {
 		text += fmt.Sprintf("\n  and %d more", more)
 	}
-	return BadUsage(errors.New(text), "No link was made.")
+	return cli.BadUsage(errors.New(text), "No link was made.")
 }
 
 // detailOf returns the text of an error of package itembank, without the name of the field.
@@ -173,8 +174,8 @@ func (r *repeatedRows) err(file string) error {
 	if more := r.total - int64(len(r.first)); more > 0 {
 		text += fmt.Sprintf("\n  and %d more", more)
 	}
-	return WithHint(
-		fmt.Errorf("%w: rows of %s repeat a claimant:\n  %s", errLook, file, text),
+	return cli.WithHint(
+		fmt.Errorf("%w: rows of %s repeat a claimant:\n  %s", cli.ErrLook, file, text),
 		"All links were made. The rows of one claimant have the same link and get one item together.",
 	)
 }

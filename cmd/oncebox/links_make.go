@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/itemfile"
 	"github.com/oncebox/oncebox/pkg/claimlink"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -46,7 +47,7 @@ Examples:
 // linkColumn is the name of the added column.
 const linkColumn = "link"
 
-func (c linksMake) Run(ctx context.Context, a *app) error {
+func (c linksMake) Run(ctx context.Context, a *cli.App) error {
 	claims := claimlink.Claims{Campaign: c.Campaign, Expires: c.Expires}
 	if c.Scope {
 		claims.Campaign, claims.Scope = "", c.Campaign
@@ -58,7 +59,7 @@ func (c linksMake) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	open, remove, err := openItemFile(ctx, c.Customers, a.Stdin)
+	open, remove, err := cli.OpenItemFile(ctx, c.Customers, a.Stdin)
 	if err != nil {
 		return err
 	}
@@ -69,17 +70,17 @@ func (c linksMake) Run(ctx context.Context, a *app) error {
 	}
 	out := bufio.NewWriter(a.Stdout)
 	w := linkWriter{page: c.Page, key: key, claims: claims, column: found.column, named: found.named, csv: csv.NewWriter(out)}
-	if a.Output == outputJSON {
-		w.json = newEncoder(out)
+	if a.Output == cli.OutputJSON {
+		w.json = cli.NewEncoder(out)
 	}
-	if err := w.writeAll(ctx, open, found.rows, a.progress("making links")); err != nil {
+	if err := w.writeAll(ctx, open, found.rows, a.Progress("making links")); err != nil {
 		return err
 	}
 	if err := out.Flush(); err != nil {
 		return err
 	}
-	a.remark("made %s with the key %s; they expire at %s",
-		quantity(found.rows, "link"), key.ID(), c.Expires.UTC().Format(time.RFC3339))
+	a.Remark("made %s with the key %s; they expire at %s",
+		cli.Quantity(found.rows, "link"), key.ID(), c.Expires.UTC().Format(time.RFC3339))
 	return found.repeated.err(c.Customers)
 }
 
@@ -90,18 +91,18 @@ func (c linksMake) check() error {
 		kind = "scope"
 	}
 	if err := itembank.ValidateName(kind, c.Campaign); err != nil {
-		return BadUsage(err, "")
+		return cli.BadUsage(err, "")
 	}
 	page, err := url.Parse(c.Page)
 	switch {
 	case err != nil || page.Host == "" || page.User != nil || page.Scheme != "https" && !isLocal(page):
-		return BadUsage(
+		return cli.BadUsage(
 			fmt.Errorf("--page %q: must be an https URL", c.Page), "On this machine it may be http, as in http://localhost:8080/.",
 		)
 	case strings.Contains(c.Page, "#"):
-		return BadUsage(fmt.Errorf("--page %q: must have no #, behind which the token stands", c.Page), "")
+		return cli.BadUsage(fmt.Errorf("--page %q: must have no #, behind which the token stands", c.Page), "")
 	case !c.Expires.After(time.Now()):
-		return BadUsage(
+		return cli.BadUsage(
 			fmt.Errorf("--expires %s: is over", c.Expires.UTC().Format(time.RFC3339)), "Choose a time after the end of the campaign.",
 		)
 	}

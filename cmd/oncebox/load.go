@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
@@ -17,7 +18,7 @@ type loadCommand struct {
 	File     string `arg:"" help:"One item a line, or CSV with --column; - is stdin. With --give-up: the id of a load."`
 	itemFlags
 	With []string `help:"Load these columns of the CSV with the items, by their names in the first row. They come back with the item, to every claimant who gets it. Needs --column NAME, and a campaign with --columns." placeholder:"NAME,..."`
-	rateFlag
+	cli.RateFlag
 	DryRun bool `help:"Check the file, show its first items, print what a load would do, and change nothing."`
 	GiveUp bool `help:"End an unfinished load whose file will not be loaded again. Its id stands in place of FILE."`
 }
@@ -54,7 +55,7 @@ Examples:
   oncebox load --give-up spring b71d7a9ec5b1f1d11eea7a5ebbc9bb3c#000001`, itembank.DrainTime.Seconds())
 }
 
-func (c loadCommand) Run(ctx context.Context, a *app) error {
+func (c loadCommand) Run(ctx context.Context, a *cli.App) error {
 	if c.GiveUp {
 		return c.giveUp(ctx, a)
 	}
@@ -66,7 +67,7 @@ func (c loadCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer in.remove()
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error {
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error {
 		if err := c.checkCampaign(ctx, b); err != nil {
 			return err
 		}
@@ -74,7 +75,7 @@ func (c loadCommand) Run(ctx context.Context, a *app) error {
 			return c.dryRun(ctx, a, b, in)
 		}
 		return c.load(ctx, a, b, in)
-	}, c.option())
+	}, c.Option())
 }
 
 // checkWith checks the flags of columns.
@@ -83,11 +84,11 @@ func (c loadCommand) checkWith() error {
 	case len(c.With) == 0:
 		return nil
 	case c.Lines:
-		return BadUsage(errors.New("--with and --lines cannot be used together: only CSV has columns"), "")
+		return cli.BadUsage(errors.New("--with and --lines cannot be used together: only CSV has columns"), "")
 	case c.Column == nil:
-		return BadUsage(errors.New("--with needs --column NAME, the column of the items"), "")
+		return cli.BadUsage(errors.New("--with needs --column NAME, the column of the items"), "")
 	case len(c.With) > engine.MaxColumns:
-		return BadUsage(fmt.Errorf("--with names %d columns, at most %d are allowed", len(c.With), engine.MaxColumns), "")
+		return cli.BadUsage(fmt.Errorf("--with names %d columns, at most %d are allowed", len(c.With), engine.MaxColumns), "")
 	}
 	return nil
 }
@@ -99,7 +100,7 @@ func (c loadCommand) checkCampaign(ctx context.Context, b *itembank.Operator) er
 	}
 	campaign, err := b.Campaign(ctx, c.Campaign)
 	if err == nil && !campaign.Columns {
-		return BadUsage(
+		return cli.BadUsage(
 			fmt.Errorf("--with: %s was created without --columns, which is fixed; nothing was changed", c.Campaign),
 			"Create another campaign with --columns, or load without --with.",
 		)
@@ -113,8 +114,8 @@ type loadJSON struct {
 	Blank int64 `json:"blank"` // lines that were skipped; not among the rows
 }
 
-func (c loadCommand) load(ctx context.Context, a *app, b *itembank.Operator, in *items) error {
-	report, err := b.Load(ctx, c.Campaign, in.Source, left(a.progress("loading "+c.Campaign)))
+func (c loadCommand) load(ctx context.Context, a *cli.App, b *itembank.Operator, in *items) error {
+	report, err := b.Load(ctx, c.Campaign, in.Source, cli.Left(a.Progress("loading "+c.Campaign)))
 	switch {
 	case err != nil && report.LoadID == "" && errors.Is(err, itembank.ErrInvalid):
 		return badItems(c.File, c.itemFlags, err)
@@ -124,11 +125,11 @@ func (c loadCommand) load(ctx context.Context, a *app, b *itembank.Operator, in 
 		return c.cut(report, err)
 	}
 	if report.Resumed > 0 {
-		a.remark("went on after %s that an earlier run had loaded", quantity(report.Resumed, "line"))
+		a.Remark("went on after %s that an earlier run had loaded", cli.Quantity(report.Resumed, "line"))
 	}
 	c.remarkColumns(a, report)
-	return a.print(loadJSON{report, in.Blank}, fmt.Sprintf("added %d, known %d, repeated %d of %s%s",
-		report.Added, report.Known, report.Repeated, quantity(report.Rows, "line"), skipped(in.Blank)))
+	return a.Print(loadJSON{report, in.Blank}, fmt.Sprintf("added %d, known %d, repeated %d of %s%s",
+		report.Added, report.Known, report.Repeated, cli.Quantity(report.Rows, "line"), skipped(in.Blank)))
 }
 
 // cut returns the error of a load that stopped after it had begun, with advice.
@@ -140,9 +141,9 @@ func (c loadCommand) cut(report itembank.LoadReport, err error) error {
 	case errors.Is(err, itembank.ErrInputChanged):
 		hint = "The first file goes on from there. " + hint
 	default:
-		hint = continues + " " + hint
+		hint = cli.Continues + " " + hint
 	}
-	return WithHint(Stopped("after "+quantity(report.Rows, "line"), err), hint)
+	return cli.WithHint(cli.Stopped("after "+cli.Quantity(report.Rows, "line"), err), hint)
 }
 
 // giveUpCommand is the command that ends a load.
@@ -151,42 +152,42 @@ func giveUpCommand(campaign, load string) string {
 }
 
 // giveUp ends a load.
-func (c loadCommand) giveUp(ctx context.Context, a *app) error {
+func (c loadCommand) giveUp(ctx context.Context, a *cli.App) error {
 	if c.DryRun || len(c.With) > 0 || c.isSet() || c.Rate > 0 {
-		return BadUsage(errors.New("--give-up cannot be used with other flags of load"), "")
+		return cli.BadUsage(errors.New("--give-up cannot be used with other flags of load"), "")
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.end(ctx, a, b) })
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.end(ctx, a, b) })
 }
 
 // end gives the load up, and waits until it is over.
-func (c loadCommand) end(ctx context.Context, a *app, b *itembank.Operator) error {
+func (c loadCommand) end(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	loads, err := b.UnfinishedLoads(ctx, c.Campaign)
 	if err != nil {
 		return err
 	}
 	if slices.ContainsFunc(loads, func(l itembank.UnfinishedLoad) bool { return l.LoadID == c.File }) {
-		a.remark("waiting %.0f s for requests of the load that are still under way", itembank.DrainTime.Seconds())
+		a.Remark("waiting %.0f s for requests of the load that are still under way", itembank.DrainTime.Seconds())
 	}
 	given, err := b.GiveUpLoad(ctx, c.Campaign, c.File)
 	switch {
 	case errors.Is(err, itembank.ErrInvalid):
 		const hint = "`oncebox status %s` prints the ids of unfinished loads."
-		return BadUsage(fmt.Errorf("%s has no load %q", c.Campaign, c.File), fmt.Sprintf(hint, c.Campaign))
+		return cli.BadUsage(fmt.Errorf("%s has no load %q", c.Campaign, c.File), fmt.Sprintf(hint, c.Campaign))
 	case err != nil && given.LoadID != "":
-		return Stopped("before the load was over", err)
+		return cli.Stopped("before the load was over", err)
 	case err != nil:
 		return err
 	case given.Already:
-		return a.print(given, fmt.Sprintf("load %s was over already; nothing was changed", given.LoadID))
+		return a.Print(given, fmt.Sprintf("load %s was over already; nothing was changed", given.LoadID))
 	}
-	return a.print(given, fmt.Sprintf("gave up load %s; the items that it added stay", given.LoadID))
+	return a.Print(given, fmt.Sprintf("gave up load %s; the items that it added stay", given.LoadID))
 }
 
 // remarkColumns says that known items keep their columns.
-func (c loadCommand) remarkColumns(a *app, report itembank.LoadReport) {
+func (c loadCommand) remarkColumns(a *cli.App, report itembank.LoadReport) {
 	if n := report.OtherColumns; n > 0 {
-		a.remark("warning: the items of %s are known with other columns than %s has; items keep the columns of their first load",
-			quantity(n, "line"), c.File)
+		a.Remark("warning: the items of %s are known with other columns than %s has; items keep the columns of their first load",
+			cli.Quantity(n, "line"), c.File)
 	}
 }
 
@@ -199,7 +200,7 @@ type dryRunJSON struct {
 }
 
 // dryRun prints what load would print.
-func (c loadCommand) dryRun(ctx context.Context, a *app, b *itembank.Operator, in *items) error {
+func (c loadCommand) dryRun(ctx context.Context, a *cli.App, b *itembank.Operator, in *items) error {
 	report, err := b.DryRun(ctx, c.Campaign, in.Source)
 	switch {
 	case errors.Is(err, itembank.ErrInvalid):
@@ -208,12 +209,12 @@ func (c loadCommand) dryRun(ctx context.Context, a *app, b *itembank.Operator, i
 		return err
 	}
 	if report.Resumed > 0 {
-		a.remark("it would go on after %s of an earlier run, which are counted here", quantity(report.Resumed, "line"))
+		a.Remark("it would go on after %s of an earlier run, which are counted here", cli.Quantity(report.Resumed, "line"))
 	}
 	c.remarkColumns(a, report)
-	return a.print(dryRunJSON{true, loadJSON{report, in.Blank}, in.First, in.Columns}, fmt.Sprintf(
+	return a.Print(dryRunJSON{true, loadJSON{report, in.Blank}, in.First, in.Columns}, fmt.Sprintf(
 		"first items: %s\nwould add %d, known %d, repeated %d of %s%s; nothing was changed",
-		strings.Join(in.firstTexts(), ", "), report.Added, report.Known, report.Repeated, quantity(report.Rows, "line"), skipped(in.Blank)))
+		strings.Join(in.firstTexts(), ", "), report.Added, report.Known, report.Repeated, cli.Quantity(report.Rows, "line"), skipped(in.Blank)))
 }
 
 // firstTexts writes the first items, with their columns.
@@ -233,5 +234,5 @@ func skipped(blank int64) string {
 	if blank == 0 {
 		return ""
 	}
-	return ", skipped " + quantity(blank, "blank line")
+	return ", skipped " + cli.Quantity(blank, "blank line")
 }

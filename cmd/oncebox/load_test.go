@@ -21,6 +21,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/enginerows"
 	"github.com/oncebox/oncebox/internal/faultproxy"
 	"github.com/oncebox/oncebox/internal/itembankengines"
@@ -432,7 +433,7 @@ func TestLoadAgain(t *testing.T) {
 func TestLoadIsGivenUp(t *testing.T) {
 	w := newFixture(t, itembankengines.Memory(t).Store, itembank.Settings{})
 	var stderr bytes.Buffer
-	run := func(do func(context.Context, *app, *itembank.Operator) error, want ...string) error {
+	run := func(do func(context.Context, *cli.App, *itembank.Operator) error, want ...string) error {
 		t.Helper()
 		a := w.app()
 		stderr.Reset()
@@ -451,7 +452,7 @@ func TestLoadIsGivenUp(t *testing.T) {
 		}
 		return nil
 	}
-	err := run(func(ctx context.Context, a *app, b *itembank.Operator) error {
+	err := run(func(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 		return loadCommand{Campaign: w.name}.load(ctx, a, b, &items{Source: itembank.Items("B-1")})
 	})
 	w.store.Before = nil
@@ -461,7 +462,7 @@ func TestLoadIsGivenUp(t *testing.T) {
 	}
 	id := loads[0].LoadID
 	advice := "`oncebox load --give-up " + w.name + " " + id + "`"
-	if message, hint := describeError(err, exitFailed); !strings.Contains(hint, advice) || exitCode(t.Context(), err) != exitFailed {
+	if message, hint := cli.DescribeError(err, exitFailed); !strings.Contains(hint, advice) || cli.ExitCode(t.Context(), err) != exitFailed {
 		t.Errorf("unexpected error: %s\n%s", message, hint)
 	}
 	if err := run(statusCommand{Campaign: w.name}.status, advice, id+", 0 lines done, started 20"); err != nil {
@@ -478,11 +479,11 @@ func TestLoadIsGivenUp(t *testing.T) {
 		t.Error(err, w.out.String(), stderr.String())
 	}
 	giveUp.File = "codes.txt"
-	if err := run(giveUp.end); exitCode(t.Context(), err) != exitUsage || !strings.Contains(err.Error(), `has no load "codes.txt"`) {
+	if err := run(giveUp.end); cli.ExitCode(t.Context(), err) != exitUsage || !strings.Contains(err.Error(), `has no load "codes.txt"`) {
 		t.Errorf("unexpected error: %v", err)
 	}
 	giveUp.DryRun = true
-	if err := giveUp.Run(t.Context(), w.app()); exitCode(t.Context(), err) != exitUsage {
+	if err := giveUp.Run(t.Context(), w.app()); cli.ExitCode(t.Context(), err) != exitUsage {
 		t.Errorf("want bad usage, got %v", err)
 	}
 }
@@ -505,14 +506,14 @@ func TestUnfinishedRepair(t *testing.T) {
 	must(e.Raw.DropBankRow(t.Context(), enginerows.FreeItem(*campaign, theItem)))
 	must(w.bank.CloseCampaign(t.Context(), w.name))
 	var stderr bytes.Buffer
-	run := func(do func(context.Context, *app, *itembank.Operator) error) (printed string, err error) {
+	run := func(do func(context.Context, *cli.App, *itembank.Operator) error) (printed string, err error) {
 		a := w.app()
 		stderr.Reset()
 		a.Stderr = &stderr
 		err = do(t.Context(), a, w.bank)
 		return w.out.String() + stderr.String(), err
 	}
-	repair := func(ctx context.Context, a *app, b *itembank.Operator) error {
+	repair := func(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 		return reconcileCommand{Campaign: w.name, Repair: true}.repair(ctx, a, b, itembank.Items(theItem))
 	}
 	w.store.Before = func(method string) error {

@@ -14,6 +14,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/claimlink"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -42,7 +43,7 @@ Examples:
   oncebox local --link-keys link.key.pub`
 }
 
-func (c localCommand) Run(ctx context.Context, a *app) error {
+func (c localCommand) Run(ctx context.Context, a *cli.App) error {
 	o, err := c.options(a.Environ)
 	if err != nil {
 		return err
@@ -53,7 +54,7 @@ func (c localCommand) Run(ctx context.Context, a *app) error {
 			return listenError(c.Addr, err)
 		}
 		base := "http://" + listener.Addr().String()
-		a.remark("serving the claim API of %s on %s", a.Store, base)
+		a.Remark("serving the claim API of %s on %s", a.Store, base)
 		remarkExample(ctx, a, bank, base, o)
 		defer sweepWhile(ctx, bank)()
 		return serve(ctx, listener, c.handler(a, h, o))
@@ -61,8 +62,8 @@ func (c localCommand) Run(ctx context.Context, a *app) error {
 }
 
 // handler returns the handler of the server.
-func (c localCommand) handler(a *app, h *claimapi.Handler, o claimapi.Options) http.Handler {
-	all := claimapi.AllowOrigins(o.CORSOrigins, server{h, a.Store, a.currentVersion(), o.ClaimantFrom})
+func (c localCommand) handler(a *cli.App, h *claimapi.Handler, o claimapi.Options) http.Handler {
+	all := claimapi.AllowOrigins(o.CORSOrigins, server{h, a.Store, a.CurrentVersion(), o.ClaimantFrom})
 	if c.AllowRemote && len(c.AllowHost) == 0 { // others know this machine by names that the operator need not know
 		return all
 	}
@@ -103,7 +104,7 @@ func (c localCommand) options(variables []string) (o claimapi.Options, err error
 		return o, err
 	}
 	if slices.Contains(environ, "ONCEBOX_CALLER=iam") {
-		return o, BadUsage(
+		return o, cli.BadUsage(
 			errors.New("ONCEBOX_CALLER=iam needs API Gateway, which verifies the callers; there is none here"),
 			"Leave it out here, or use --link-keys FILE for personal links.",
 		)
@@ -121,7 +122,7 @@ func (c localCommand) environ(variables []string) ([]string, error) {
 	}
 	keys, err := os.ReadFile(c.LinkKeys)
 	if err != nil {
-		return nil, BadUsage(fileError(c.LinkKeys, err), "")
+		return nil, cli.BadUsage(cli.FileError(c.LinkKeys, err), "")
 	}
 	if _, err := claimlink.ParseKeys(string(keys)); err != nil {
 		return nil, badKeys(c.LinkKeys, err)
@@ -132,7 +133,7 @@ func (c localCommand) environ(variables []string) ([]string, error) {
 // checkSource refuses sources of claimants that need API Gateway: the server would refuse every claim.
 func (c localCommand) checkSource(from claimapi.ClaimantFrom) error {
 	if text := from.String(); text != fromBody && text != fromLink {
-		return BadUsage(
+		return cli.BadUsage(
 			fmt.Errorf("ONCEBOX_CLAIMANT_FROM=%s needs API Gateway, which verifies the callers; there is none here", text),
 			"Use ONCEBOX_CLAIMANT_FROM=body here, or --link-keys FILE for personal links.",
 		)
@@ -147,7 +148,7 @@ func (c localCommand) checkAddr(from claimapi.ClaimantFrom) error {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
 	if err != nil {
-		return BadUsage(fmt.Errorf("--addr %q: must be HOST:PORT, with a port from 0 to 65535", c.Addr), "")
+		return cli.BadUsage(fmt.Errorf("--addr %q: must be HOST:PORT, with a port from 0 to 65535", c.Addr), "")
 	}
 	ip := net.ParseIP(host)
 	if c.AllowRemote || host == "localhost" || ip != nil && ip.IsLoopback() {
@@ -157,7 +158,7 @@ func (c localCommand) checkAddr(from claimapi.ClaimantFrom) error {
 	if from.String() == fromLink {
 		who = "everybody with a personal link can claim; the connection is not encrypted"
 	}
-	return BadUsage(
+	return cli.BadUsage(
 		fmt.Errorf("--addr %q: other machines can reach this address, and %s", c.Addr, who),
 		"Say --allow-remote to let them claim.",
 	)
@@ -167,7 +168,7 @@ func (c localCommand) checkAddr(from claimapi.ClaimantFrom) error {
 func (c localCommand) checkHosts() error {
 	for _, host := range c.AllowHost {
 		if u, err := url.Parse("http://" + host); err != nil || u.Host != host || u.Hostname() != host {
-			return BadUsage(
+			return cli.BadUsage(
 				fmt.Errorf("--allow-host %q: must be a host name without a scheme, a port and a path, as in claims.example", host), "",
 			)
 		}
@@ -181,21 +182,21 @@ func listenError(addr string, err error) error {
 	if errors.As(err, &system) {
 		err = system.Err
 	}
-	return BadUsage(fmt.Errorf("--addr %s: %w", addr, err), "Choose another port, for example --addr 127.0.0.1:8081.")
+	return cli.BadUsage(fmt.Errorf("--addr %s: %w", addr, err), "Choose another port, for example --addr 127.0.0.1:8081.")
 }
 
 // remarkExample prints an example for a campaign of the store. If the campaigns cannot be read, it says so: the server
 // works as soon as they can.
-func remarkExample(ctx context.Context, a *app, bank *itembank.Operator, base string, o claimapi.Options) {
+func remarkExample(ctx context.Context, a *cli.App, bank *itembank.Operator, base string, o claimapi.Options) {
 	campaigns, err := bank.Campaigns(ctx)
 	if err != nil && len(campaigns) == 0 {
-		a.remark("no example, because the campaigns could not be read: %v", err)
+		a.Remark("no example, because the campaigns could not be read: %v", err)
 		return
 	}
 	campaign := exampleCampaign(campaigns)
-	a.remark("%s", exampleClaim(base, campaign, o.ClaimantFrom))
+	a.Remark("%s", exampleClaim(base, campaign, o.ClaimantFrom))
 	if o.Page && campaign != "" {
-		a.remark("claim page: %s", pageAddress(base, campaign, o.ClaimantFrom))
+		a.Remark("claim page: %s", pageAddress(base, campaign, o.ClaimantFrom))
 	}
 }
 
@@ -277,21 +278,21 @@ func serve(ctx context.Context, listener net.Listener, h http.Handler) error {
 func handlerOptions(environ []string) (claimapi.Options, error) {
 	o, err := claimapi.ParseOptions(environ)
 	if err != nil {
-		err = BadUsage(err, "")
+		err = cli.BadUsage(err, "")
 	}
 	return o, err
 }
 
 // withHandler runs a command with the Lambda handler over the store.
 func withHandler(
-	ctx context.Context, a *app, o claimapi.Options, run func(*itembank.Operator, *claimapi.Handler) error,
+	ctx context.Context, a *cli.App, o claimapi.Options, run func(*itembank.Operator, *claimapi.Handler) error,
 ) error {
-	store, closeStore, err := a.open(ctx)
+	store, closeStore, err := a.Open(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeStore()
-	bank := newBank(store, itembank.WithCampaignCache(o.CampaignCache))
+	bank := cli.NewBank(store, itembank.WithCampaignCache(o.CampaignCache))
 	return run(bank, claimapi.New(bank.Bank, o.ClaimantFrom, slog.Default(), o.HandlerOptions()...))
 }
 
@@ -320,5 +321,5 @@ type rootJSON struct {
 
 func (s server) describe(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	printJSON(w, rootJSON{"oncebox claim API", s.version, s.store, curlClaim("http://"+r.Host, "CAMPAIGN", s.from)})
+	cli.PrintJSON(w, rootJSON{"oncebox claim API", s.version, s.store, curlClaim("http://"+r.Host, "CAMPAIGN", s.from)})
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -248,7 +249,7 @@ func TestLocalHosts(t *testing.T) {
 			t.Fatal(err)
 		}
 		log := slog.New(slog.DiscardHandler)
-		h := c.command.handler(&app{globals: globals{Store: "dynamodb:"}}, claimapi.New(bank.Bank, o.ClaimantFrom, log, o.HandlerOptions()...), o)
+		h := c.command.handler(&cli.App{Globals: cli.Globals{Store: "dynamodb:"}}, claimapi.New(bank.Bank, o.ClaimantFrom, log, o.HandlerOptions()...), o)
 		for status, hosts := range map[int][]string{http.StatusMisdirectedRequest: c.refused, http.StatusOK: c.served} {
 			for _, host := range hosts {
 				for path, says := range map[string]string{"/campaigns/" + w.name + "/claims/ann": "CODE-1", "/": "dynamodb:"} {
@@ -271,7 +272,7 @@ func TestLocalWithoutExample(t *testing.T) {
 	w := newFixture(t, memstore.NewItems(), itembank.Settings{})
 	w.store.Before = func(string) error { return itembank.ErrTryAgain }
 	var said strings.Builder
-	a := &app{Process: Process{Stderr: &said}}
+	a := &cli.App{Process: cli.Process{Stderr: &said}}
 	remarkExample(t.Context(), a, itembank.NewOperator(w.store), "http://127.0.0.1:8080", claimapi.Options{})
 	if want := "no example, because the campaigns could not be read: itembank: try again\n"; said.String() != want {
 		t.Errorf("want %q, got %q", want, said.String())

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -14,7 +15,7 @@ import (
 type lookupCommand struct {
 	Campaign string `arg:"" optional:"" help:"The campaign. Default: all campaigns that know the item."`
 	Item     string `required:"" help:"The item, exactly as it was loaded." placeholder:"CODE"`
-	rateFlag
+	cli.RateFlag
 }
 
 func (lookupCommand) Help() string {
@@ -42,11 +43,11 @@ Examples:
   oncebox lookup spring --item SAVE-0001 --rate 5000   # beside a sale`
 }
 
-func (c lookupCommand) Run(ctx context.Context, a *app) error {
+func (c lookupCommand) Run(ctx context.Context, a *cli.App) error {
 	if err := checkItem(c.Item); err != nil {
 		return err
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.lookUp(ctx, a, b) }, c.option())
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.lookUp(ctx, a, b) }, c.Option())
 }
 
 // checkItem checks an item of the command line.
@@ -55,15 +56,15 @@ func checkItem(item string) error {
 	if !ok {
 		return nil
 	}
-	return BadUsage(fmt.Errorf("--item %q: %s", item, invalid.Detail), "")
+	return cli.BadUsage(fmt.Errorf("--item %q: %s", item, invalid.Detail), "")
 }
 
-func (c lookupCommand) lookUp(ctx context.Context, a *app, b *itembank.Operator) error {
+func (c lookupCommand) lookUp(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	names := []string{c.Campaign}
 	var skipped error
 	if c.Campaign == "" {
 		campaigns, err := b.Campaigns(ctx)
-		if skipped, err = skipUnreadable(err); err != nil {
+		if skipped, err = cli.SkipUnreadable(err); err != nil {
 			return err
 		}
 		names = nil
@@ -88,7 +89,7 @@ func (c lookupCommand) lookUp(ctx context.Context, a *app, b *itembank.Operator)
 	if len(found) == 0 || found[0].Place == itembank.PlaceUnknown {
 		return cmp.Or(skipped, unknownItem(c.Item, c.Campaign))
 	}
-	return errors.Join(a.print(found, text[1:]), skipped)
+	return errors.Join(a.Print(found, text[1:]), skipped)
 }
 
 func unknownItem(item, campaign string) error {
@@ -96,8 +97,8 @@ func unknownItem(item, campaign string) error {
 	if campaign != "" {
 		where = campaign
 	}
-	return WithHint(
-		fmt.Errorf("%w: %q was never loaded into %s", errUnknownItem, item, where),
+	return cli.WithHint(
+		fmt.Errorf("%w: %q was never loaded into %s", cli.ErrUnknownItem, item, where),
 		"Upper and lower case, white space and invisible characters count.",
 	)
 }
@@ -117,7 +118,7 @@ type itemJSON struct {
 
 func toItemJSON(r itembank.ItemReport) itemJSON {
 	j := itemJSON{
-		Campaign: r.Campaign, ItemBody: claimapi.ItemBody{Item: r.Item, Columns: r.Columns}, Place: r.Place, EndsAt: optional(r.EndsAt), LoadID: r.LoadID, Row: r.Row,
+		Campaign: r.Campaign, ItemBody: claimapi.ItemBody{Item: r.Item, Columns: r.Columns}, Place: r.Place, EndsAt: cli.Optional(r.EndsAt), LoadID: r.LoadID, Row: r.Row,
 		Returns: r.Returns, Withdraw: r.Withdraw,
 	}
 	if r.Claim != nil {
@@ -134,9 +135,9 @@ func describeItem(r itembank.ItemReport) string {
 		if c.Slot > 1 {
 			text += fmt.Sprintf(" in slot %d", c.Slot)
 		}
-		text += " since " + timeOr(c.ClaimedAt, "an unknown time")
+		text += " since " + cli.TimeOr(c.ClaimedAt, "an unknown time")
 		if !c.EndsAt.IsZero() {
-			text += ", until " + timeOr(c.EndsAt, "")
+			text += ", until " + cli.TimeOr(c.EndsAt, "")
 		}
 		text += fmt.Sprintf(" (claim %s", c.ID)
 		if items := c.Items(); len(items) > 1 {

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"github.com/oncebox/oncebox/internal/cli"
 )
 
 // version is set by the linker in releases.
@@ -15,16 +17,16 @@ var version string
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	process := Process{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Version: version}
+	process := cli.Process{Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Environ: os.Environ(), Version: version}
 	os.Exit(run(ctx, process, os.Args[1:]))
 }
 
 // run runs a command line and returns the exit code.
-func run(ctx context.Context, process Process, args []string) int {
+func run(ctx context.Context, process cli.Process, args []string) int {
 	c := &grammar{}
-	p, err := newProgram(process, c, &c.globals)
+	p, err := cli.New(process, c, &c.Globals)
 	if err != nil {
 		panic(err) // cannot happen: the grammar is constant, and the tests parse all of it
 	}
-	return p.run(ctx, args)
+	return p.Run(ctx, args)
 }

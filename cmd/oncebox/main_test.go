@@ -23,6 +23,16 @@ const (
 	worksForTests = "worker"
 )
 
+// These are the exit codes, as scripts know them.
+const (
+	exitDone        = 0
+	exitFailed      = 1
+	exitUsage       = 2
+	exitNo          = 3
+	exitLook        = 4
+	exitInterrupted = 130
+)
+
 // fewCollections is for processes that live for milliseconds, which would spend a third of them on garbage collection.
 const fewCollections = "GOGC=1000"
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
@@ -30,7 +31,7 @@ func (o objectsArgs) filter() objectsink.Filter {
 func (o objectsArgs) open(ctx context.Context) (objectsink.Storage, error) {
 	bucket, prefix, err := objectsink.ParseSetting(o.Place)
 	if err != nil {
-		return nil, BadUsage(err, "It is the value of ONCEBOX_SINK.")
+		return nil, cli.BadUsage(err, "It is the value of ONCEBOX_SINK.")
 	}
 	client, err := objectsink.NewS3Client(ctx, sdkconfig.Load)
 	if err != nil {
@@ -53,7 +54,7 @@ Examples:
   oncebox objects list s3://lake/events --stream orders --shard shardId-000000000000`
 }
 
-func (c objectsListCommand) Run(ctx context.Context, a *app) error {
+func (c objectsListCommand) Run(ctx context.Context, a *cli.App) error {
 	storage, err := c.open(ctx)
 	if err != nil {
 		return err
@@ -68,10 +69,10 @@ func (c objectsListCommand) Run(ctx context.Context, a *app) error {
 			line.Problem = err.Error()
 			text += "\t" + line.Problem
 		}
-		return a.print(line, text)
+		return a.Print(line, text)
 	})
 	if err == nil && wrong > 0 {
-		err = fmt.Errorf("%w: objects that are not of a sink: %d", errLook, wrong)
+		err = fmt.Errorf("%w: objects that are not of a sink: %d", cli.ErrLook, wrong)
 	}
 	return err
 }
@@ -99,7 +100,7 @@ Examples:
   oncebox objects verify s3://lake/events --scope orders`
 }
 
-func (c objectsVerifyCommand) Run(ctx context.Context, a *app) error {
+func (c objectsVerifyCommand) Run(ctx context.Context, a *cli.App) error {
 	storage, err := c.open(ctx)
 	if err != nil {
 		return err
@@ -110,11 +111,11 @@ func (c objectsVerifyCommand) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	report := objectsReport{v, problems}
-	if err := a.print(report, report.String()); err != nil {
+	if err := a.Print(report, report.String()); err != nil {
 		return err
 	}
 	if len(problems) > 0 {
-		return fmt.Errorf("%w: problems: %d", errLook, len(problems))
+		return fmt.Errorf("%w: problems: %d", cli.ErrLook, len(problems))
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -235,7 +236,7 @@ func TestSweepPastInconsistencies(t *testing.T) {
 		w.clock.Advance(aLife + 11*time.Second)
 		for _, want := range []string{"returned 2, expired 0, withdrawn 0\n", "returned 0, expired 0, withdrawn 0\n"} {
 			err = sweepCommand{Campaign: w.name}.sweep(t.Context(), w.app(), w.bank)
-			if exitCode(t.Context(), err) != exitLook || !strings.Contains(err.Error(), grant.Claim.ID) || w.out.String() != want {
+			if cli.ExitCode(t.Context(), err) != exitLook || !strings.Contains(err.Error(), grant.Claim.ID) || w.out.String() != want {
 				t.Errorf("want %q and exit %d, got %q, %v", want, exitLook, w.out.String(), err)
 			}
 		}

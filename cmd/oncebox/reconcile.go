@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -17,7 +18,7 @@ type reconcileCommand struct {
 	Items           string `help:"With --repair: the file that was loaded, to bring missing items back; - is stdin." placeholder:"FILE"`
 	ReturnSeenItems bool   `help:"With --items: bring missing items back also where items are burned. A customer may have seen such an item; then two customers have it."`
 	itemFlags
-	rateFlag
+	cli.RateFlag
 }
 
 func (reconcileCommand) Help() string {
@@ -51,17 +52,17 @@ Examples:
   oncebox campaign close seats && oncebox reconcile seats --repair --items seats.txt`, itembank.DrainTime.Seconds())
 }
 
-func (c reconcileCommand) Run(ctx context.Context, a *app) error {
+func (c reconcileCommand) Run(ctx context.Context, a *cli.App) error {
 	switch {
 	case !c.Repair && (c.Items != "" || c.isSet()):
-		return BadUsage(errors.New("--items and its flags are for --repair"), "")
+		return cli.BadUsage(errors.New("--items and its flags are for --repair"), "")
 	case c.Items == "" && c.ReturnSeenItems:
-		return BadUsage(
+		return cli.BadUsage(
 			errors.New("--return-seen-items needs --items"),
 			"No row of the store has the text of a missing item. Name the file that was loaded.",
 		)
 	case c.Items == "" && c.isSet():
-		return BadUsage(errors.New("--column, --lines, --trim and --raw are for --items"), "")
+		return cli.BadUsage(errors.New("--column, --lines, --trim and --raw are for --items"), "")
 	}
 	var source itembank.Source
 	if c.Items != "" {
@@ -72,10 +73,10 @@ func (c reconcileCommand) Run(ctx context.Context, a *app) error {
 		defer in.remove()
 		source = in.Source
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.reconcile(ctx, a, b, source) }, c.option())
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.reconcile(ctx, a, b, source) }, c.Option())
 }
 
-func (c reconcileCommand) reconcile(ctx context.Context, a *app, b *itembank.Operator, items itembank.Source) error {
+func (c reconcileCommand) reconcile(ctx context.Context, a *cli.App, b *itembank.Operator, items itembank.Source) error {
 	if c.Repair {
 		return c.repair(ctx, a, b, items)
 	}
@@ -83,7 +84,7 @@ func (c reconcileCommand) reconcile(ctx context.Context, a *app, b *itembank.Ope
 	return reconciled(a, report, err)
 }
 
-func (c reconcileCommand) repair(ctx context.Context, a *app, b *itembank.Operator, items itembank.Source) error {
+func (c reconcileCommand) repair(ctx context.Context, a *cli.App, b *itembank.Operator, items itembank.Source) error {
 	if err := needClosed(ctx, b, c.Campaign); err != nil {
 		return err
 	}
@@ -99,7 +100,7 @@ func needClosed(ctx context.Context, b *itembank.Operator, name string) error {
 		return err
 	}
 	if state := campaign.StateAt(time.Now()); state != itembank.Closed {
-		return BadUsage(
+		return cli.BadUsage(
 			fmt.Errorf("%s is %s, and only a closed campaign can be repaired; nothing was changed", name, state),
 			fmt.Sprintf("`oncebox campaign close %s` closes it.", name),
 		)
@@ -107,12 +108,12 @@ func needClosed(ctx context.Context, b *itembank.Operator, name string) error {
 	return nil
 }
 
-func remarkWait(a *app, campaign string) {
-	a.remark("waiting %.0f s for requests that began before %s was closed", itembank.DrainTime.Seconds(), campaign)
+func remarkWait(a *cli.App, campaign string) {
+	a.Remark("waiting %.0f s for requests that began before %s was closed", itembank.DrainTime.Seconds(), campaign)
 }
 
 // reconciled prints a report, also if the command stopped after it had repaired something.
-func reconciled(a *app, r itembank.ReconcileReport, err error) error {
+func reconciled(a *cli.App, r itembank.ReconcileReport, err error) error {
 	if err != nil && len(r.Inconsistencies) == 0 {
 		return err
 	}
@@ -120,9 +121,9 @@ func reconciled(a *app, r itembank.ReconcileReport, err error) error {
 		r.Inconsistencies = []itembank.Inconsistency{} // JSON shows [], not null
 	}
 	if n := unrepaired(r); n > 0 && err == nil {
-		err = fmt.Errorf("%w: %d of the inconsistencies are not repaired", errLook, n)
+		err = fmt.Errorf("%w: %d of the inconsistencies are not repaired", cli.ErrLook, n)
 	}
-	return errors.Join(a.print(r, describeReport(r)), err)
+	return errors.Join(a.Print(r, describeReport(r)), err)
 }
 
 func unrepaired(r itembank.ReconcileReport) (n int) {
@@ -142,7 +143,7 @@ func describeReport(r itembank.ReconcileReport) string {
 		return text + "no inconsistencies"
 	}
 	text += fmt.Sprintf("inconsistencies %d, repaired %d\n", len(r.Inconsistencies), len(r.Inconsistencies)-unrepaired(r))
-	return text + table(func(row func(...string)) {
+	return text + cli.Table(func(row func(...string)) {
 		row("KIND", "REPAIRED", "ITEM", "LOAD", "ROW", "CLAIMS")
 		for _, d := range r.Inconsistencies {
 			row(d.Kind, yesNo(d.Repaired), cmp.Or(d.Item, "hash:"+d.Hash), cmp.Or(d.LoadID, "-"),

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
@@ -220,7 +221,7 @@ func (w *fixture) reconcile(c reconcileCommand, code int) (r itembank.ReconcileR
 		a := w.app()
 		a.Output = output
 		err := c.reconcile(w.Context(), a, w.bank, itembank.Items("there", theItem))
-		if got := exitCode(w.Context(), err); got != code {
+		if got := cli.ExitCode(w.Context(), err); got != code {
 			w.Fatalf("want exit %d, got %d: %v", code, got, err)
 		}
 		return w.out.String()
@@ -278,7 +279,7 @@ func TestMissingItems(t *testing.T) {
 			}
 			c := reconcileCommand{Campaign: w.name, Repair: true, ReturnSeenItems: test.returnSeen}
 			err := c.reconcile(t.Context(), w.app(), w.bank, test.items)
-			if exitCode(t.Context(), err) != test.code {
+			if cli.ExitCode(t.Context(), err) != test.code {
 				t.Errorf("%+v: %v\n%s", test, err, w.out.String())
 			}
 			if test.where != "" && w.state() != test.where {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/redrive"
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/deadletter"
@@ -36,7 +37,7 @@ type atOnce struct {
 func (p atOnce) check() error {
 	const most = 1000
 	if p.Parallel < 1 || p.Parallel > most {
-		return BadUsage(fmt.Errorf("--parallel %d: must be from 1 to %d", p.Parallel, most), "")
+		return cli.BadUsage(fmt.Errorf("--parallel %d: must be from 1 to %d", p.Parallel, most), "")
 	}
 	return nil
 }
@@ -64,16 +65,16 @@ func kindOf(l deadletter.Letter) string {
 }
 
 // openArchive opens the store of an argument, or the function's store.
-func openArchive(ctx context.Context, a *app, argument string) (*deadletter.Archive, error) {
+func openArchive(ctx context.Context, a *cli.App, argument string) (*deadletter.Archive, error) {
 	setting := cmp.Or(argument, a.Getenv(varDeadLetters))
 	if setting == "" {
-		return nil, BadUsage(
+		return nil, cli.BadUsage(
 			errors.New("no dead-letter store was named"), "Name s3://BUCKET or dir:PATH, or set "+varDeadLetters+".",
 		)
 	}
 	archive, err := deadletter.OpenArchive(ctx, sdkconfig.Load, setting)
 	if err != nil {
-		return nil, BadUsage(err, "")
+		return nil, cli.BadUsage(err, "")
 	}
 	return archive, nil
 }
@@ -85,14 +86,14 @@ func functionRetention(environ []string) (dedupe.Retention, error) {
 	p := settings.NewParser(environ)
 	horizon := p.Duration(name, kinesishandler.DefaultHorizon, time.Second, longest, "a duration, as in 14d")
 	if err := p.Err(); err != nil {
-		return dedupe.Retention{}, BadUsage(err, "")
+		return dedupe.Retention{}, cli.BadUsage(err, "")
 	}
 	return dedupe.Retention{Horizon: horizon}, nil
 }
 
 // newLook returns a job that lists letters.
 func newLook(
-	ctx context.Context, a *app, archive *deadletter.Archive, f letterFilter, p atOnce,
+	ctx context.Context, a *cli.App, archive *deadletter.Archive, f letterFilter, p atOnce,
 ) (*redrive.Job, error) {
 	if err := p.check(); err != nil {
 		return nil, err
@@ -186,7 +187,7 @@ Examples:
   oncebox --output json redrive list s3://my-dead-letters/poison/orders --why "the id is missing"`
 }
 
-func (c redriveList) Run(ctx context.Context, a *app) error {
+func (c redriveList) Run(ctx context.Context, a *cli.App) error {
 	archive, err := openArchive(ctx, a, c.Letters)
 	if err != nil {
 		return err
@@ -202,15 +203,15 @@ func (c redriveList) Run(ctx context.Context, a *app) error {
 			return nil
 		}
 		l := toLetterJSON(r)
-		return a.print(l, l.text())
+		return a.Print(l, l.text())
 	})
 	if err != nil {
 		return err
 	}
-	a.remark("%s", countsText(counts, redrive.Pending, redrive.Begun, redrive.Done, redrive.PastHorizon, redrive.Lost,
+	a.Remark("%s", countsText(counts, redrive.Pending, redrive.Begun, redrive.Done, redrive.PastHorizon, redrive.Lost,
 		redrive.Refused, redrive.Failed))
 	if n := counts[redrive.Failed]; n > 0 {
-		return fmt.Errorf("%s could not be read", quantity(n, "letter"))
+		return fmt.Errorf("%s could not be read", cli.Quantity(n, "letter"))
 	}
 	return nil
 }
@@ -244,7 +245,7 @@ Examples:
   oncebox redrive export - dir:failed | jq -r .data | head -1 | base64 -d`
 }
 
-func (c redriveExport) Run(ctx context.Context, a *app) (err error) {
+func (c redriveExport) Run(ctx context.Context, a *cli.App) (err error) {
 	archive, err := openArchive(ctx, a, c.Letters)
 	if err != nil {
 		return err
@@ -257,18 +258,18 @@ func (c redriveExport) Run(ctx context.Context, a *app) (err error) {
 	if c.File != "-" {
 		file, err := os.OpenFile(c.File, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
-			return BadUsage(fileError(c.File, err), "Name a file that does not exist.")
+			return cli.BadUsage(cli.FileError(c.File, err), "Name a file that does not exist.")
 		}
 		defer func() { err = errors.Join(err, file.Close()) }()
 		out = file
 	}
 	written, unread := int64(0), int64(0)
-	progress, finish := a.counting("exporting", "letters")
-	encoder := newEncoder(out)
+	progress, finish := a.Counting("exporting", "letters")
+	encoder := cli.NewEncoder(out)
 	err = job.List(ctx, func(r redrive.Report) error {
 		if r.Letter.Content == nil {
 			unread++
-			a.remark("%s: %s", r.Name, r.Why)
+			a.Remark("%s: %s", r.Name, r.Why)
 			return nil
 		}
 		if c.Status != "" && c.Status != string(r.Status) {
@@ -287,9 +288,9 @@ func (c redriveExport) Run(ctx context.Context, a *app) (err error) {
 	if err != nil {
 		return err
 	}
-	a.remark("exported %s", quantity(written, "letter"))
+	a.Remark("exported %s", cli.Quantity(written, "letter"))
 	if unread > 0 {
-		return fmt.Errorf("%w: %s of the store could not be exported", errLook, quantity(unread, "object"))
+		return fmt.Errorf("%w: %s of the store could not be exported", cli.ErrLook, cli.Quantity(unread, "object"))
 	}
 	return nil
 }

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/redrive"
 	"github.com/oncebox/oncebox/internal/suggest"
 	"github.com/oncebox/oncebox/pkg/deadletter"
@@ -27,17 +28,17 @@ import (
 )
 
 type redriveRun struct {
-	From        []string `arg:"" optional:"" help:"s3://BUCKET/PREFIX, dir:PATH, or files with letters: those of redrive export, and messages that SQS got. Default: ONCEBOX_DEAD_LETTERS."`
-	Name        []string `help:"Only the letter with this name. Repeatable." sep:"none" placeholder:"NAME"`
-	Set         []string `help:"A setting of the function for this run, without ONCEBOX_ and as a flag is written. Repeatable." sep:"none" placeholder:"NAME=VALUE"`
-	Jq          string   `help:"A jq program that changes the payload of each poison record before it is read." placeholder:"PROGRAM"`
-	Scope       string   `help:"The scope of this run." placeholder:"NAME"`
-	Function    string   `help:"Also run the batches that Lambda gave up for this function." placeholder:"NAME"`
-	TakeOver    []string `help:"Also run the letters that the run with this id has begun and not finished. That run must have ended. Repeatable." sep:"none" placeholder:"RUN"`
-	Reason      string   `help:"Why you run it; it is stored with each marker." placeholder:"TEXT"`
-	PastHorizon bool     `help:"Also run letters past the horizon, whose copies may have been forgotten."`
-	DryRun      bool     `help:"Read the letters and say what would happen. Nothing is decided, sent or marked."`
-	Rate        rowRate  `help:"Run at most N letters a second. Default: no limit." placeholder:"N"`
+	From        []string    `arg:"" optional:"" help:"s3://BUCKET/PREFIX, dir:PATH, or files with letters: those of redrive export, and messages that SQS got. Default: ONCEBOX_DEAD_LETTERS."`
+	Name        []string    `help:"Only the letter with this name. Repeatable." sep:"none" placeholder:"NAME"`
+	Set         []string    `help:"A setting of the function for this run, without ONCEBOX_ and as a flag is written. Repeatable." sep:"none" placeholder:"NAME=VALUE"`
+	Jq          string      `help:"A jq program that changes the payload of each poison record before it is read." placeholder:"PROGRAM"`
+	Scope       string      `help:"The scope of this run." placeholder:"NAME"`
+	Function    string      `help:"Also run the batches that Lambda gave up for this function." placeholder:"NAME"`
+	TakeOver    []string    `help:"Also run the letters that the run with this id has begun and not finished. That run must have ended. Repeatable." sep:"none" placeholder:"RUN"`
+	Reason      string      `help:"Why you run it; it is stored with each marker." placeholder:"TEXT"`
+	PastHorizon bool        `help:"Also run letters past the horizon, whose copies may have been forgotten."`
+	DryRun      bool        `help:"Read the letters and say what would happen. Nothing is decided, sent or marked."`
+	Rate        cli.RowRate `help:"Run at most N letters a second. Default: no limit." placeholder:"N"`
 	letterFilter
 	atOnce
 }
@@ -77,7 +78,7 @@ Examples:
   oncebox redrive run messages.json --function orders-dedupe`
 }
 
-func (c redriveRun) Run(ctx context.Context, a *app) error {
+func (c redriveRun) Run(ctx context.Context, a *cli.App) error {
 	if err := c.check(); err != nil {
 		return err
 	}
@@ -87,7 +88,7 @@ func (c redriveRun) Run(ctx context.Context, a *app) error {
 	}
 	options, err := kinesishandler.ParseOptions(environ)
 	if err != nil {
-		return BadUsage(err, "")
+		return cli.BadUsage(err, "")
 	}
 	options.Scope = cmp.Or(c.Scope, options.Scope)
 	job, err := c.job(options)
@@ -99,7 +100,7 @@ func (c redriveRun) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer closeItems()
-	ledger, closeLedger, err := a.openRecords(ctx, options)
+	ledger, closeLedger, err := a.OpenRecords(ctx, options)
 	if err != nil {
 		return err
 	}
@@ -108,13 +109,13 @@ func (c redriveRun) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	job.Target = targets(a.globals, h, options)
+	job.Target = targets(a.Globals, h, options)
 	return errors.Join(c.run(ctx, a, job), h.Close())
 }
 
 // targets returns a function that returns the Processor for the letters of a stream. With one row a key, it refuses a
 // scope with a log ledger.
-func targets(g globals, h *kinesishandler.Handler, o kinesishandler.Options) func(context.Context, dedupe.Stream) (
+func targets(g cli.Globals, h *kinesishandler.Handler, o kinesishandler.Options) func(context.Context, dedupe.Stream) (
 	redrive.Processor, string, error,
 ) {
 	var withoutLog sync.Map // scopes
@@ -123,7 +124,7 @@ func targets(g globals, h *kinesishandler.Handler, o kinesishandler.Options) fun
 		if _, known := withoutLog.Load(scope); err != nil || known || o.Ledger != (kinesishandler.LedgerSetting{}) {
 			return p, scope, err
 		}
-		if err := g.refuseLog(ctx, scope); err != nil {
+		if err := g.RefuseLog(ctx, scope); err != nil {
 			return nil, "", err
 		}
 		withoutLog.Store(scope, true)
@@ -138,23 +139,23 @@ type letterSources struct {
 }
 
 // inputs returns the settings of this run, and the places of the letters.
-func (c redriveRun) inputs(a *app) (environ []string, from letterSources, err error) {
+func (c redriveRun) inputs(a *cli.App) (environ []string, from letterSources, err error) {
 	environ = slices.Clip(a.Environ)
 	for _, argument := range c.From {
 		switch {
-		case !isDeadLetterStore(argument):
+		case !cli.IsDeadLetterStore(argument):
 			from.files = append(from.files, argument)
 		case from.store != "":
-			return nil, from, BadUsage(errors.New("more than one dead-letter store was named"), "Run one after the other.")
+			return nil, from, cli.BadUsage(errors.New("more than one dead-letter store was named"), "Run one after the other.")
 		default:
 			from.store = argument
 		}
 	}
 	switch {
 	case from.store != "" && len(from.files) > 0:
-		return nil, from, BadUsage(errors.New("a dead-letter store and files were named"), "Run one after the other.")
+		return nil, from, cli.BadUsage(errors.New("a dead-letter store and files were named"), "Run one after the other.")
 	case len(c.Name) > 0 && len(from.files) > 0:
-		return nil, from, BadUsage(errors.New("--name is for letters of a store, and files were named"), "")
+		return nil, from, cli.BadUsage(errors.New("--name is for letters of a store, and files were named"), "")
 	}
 	if a.Getenv(varDeadLetters) == "" && from.store != "" {
 		environ = append(environ, varDeadLetters+"="+from.store) // new letters come from parts of an old letter
@@ -179,22 +180,22 @@ var notSettable = map[string]string{
 func variableOfSetting(setting string) (string, error) {
 	name, value, ok := strings.Cut(setting, "=")
 	if !ok {
-		return "", BadUsage(fmt.Errorf("--set %s: must be NAME=VALUE, as in id-path=order.id", setting), "")
+		return "", cli.BadUsage(fmt.Errorf("--set %s: must be NAME=VALUE, as in id-path=order.id", setting), "")
 	}
-	variable := variablePrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+	variable := cli.VariablePrefix + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 	if instead := notSettable[variable]; instead != "" {
-		return "", BadUsage(fmt.Errorf("--set %s: use %s for it", setting, instead), "")
+		return "", cli.BadUsage(fmt.Errorf("--set %s: use %s for it", setting, instead), "")
 	}
 	if !slices.Contains(kinesishandler.Variables(), variable) {
 		var names []string
 		for _, v := range kinesishandler.Variables() {
-			names = append(names, strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(v, variablePrefix), "_", "-")))
+			names = append(names, strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(v, cli.VariablePrefix), "_", "-")))
 		}
 		hint := ""
 		if meant := suggest.Closest(name, names); meant != "" {
 			hint = "Did you mean " + meant + "?"
 		}
-		return "", BadUsage(fmt.Errorf("--set %s: %s is not a setting of the function", setting, name), hint)
+		return "", cli.BadUsage(fmt.Errorf("--set %s: %s is not a setting of the function", setting, name), hint)
 	}
 	return variable + "=" + value, nil
 }
@@ -217,7 +218,7 @@ func (c redriveRun) job(o kinesishandler.Options) (*redrive.Job, error) {
 	if c.Jq != "" {
 		patch, err := redrive.NewPatch(c.Jq)
 		if err != nil {
-			return nil, BadUsage(fmt.Errorf("--jq: %w", err), "")
+			return nil, cli.BadUsage(fmt.Errorf("--jq: %w", err), "")
 		}
 		job.Patch = patch
 	}
@@ -226,7 +227,7 @@ func (c redriveRun) job(o kinesishandler.Options) (*redrive.Job, error) {
 
 func (c redriveRun) check() error {
 	if c.Scope != "" {
-		if err := checkScope(c.Scope); err != nil {
+		if err := cli.CheckScope(c.Scope); err != nil {
 			return err
 		}
 	}
@@ -248,7 +249,7 @@ func newRunner(takesOver []string) deadletter.Runner {
 
 // openItems opens the letters, and the store of their markers.
 func (c redriveRun) openItems(
-	ctx context.Context, a *app, job *redrive.Job, store string, files []string,
+	ctx context.Context, a *cli.App, job *redrive.Job, store string, files []string,
 ) (closeItems func(), err error) {
 	folder := ""
 	if len(files) > 0 {
@@ -281,7 +282,7 @@ func markersOfFiles(store string) (whole, folder string) {
 	return "s3://" + at.Bucket, at.Prefix
 }
 
-func lettersOf(a *app, archive *deadletter.Archive, folder, function string, files []string) (
+func lettersOf(a *cli.App, archive *deadletter.Archive, folder, function string, files []string) (
 	items iter.Seq2[redrive.Item, error], closeItems func(), err error,
 ) {
 	var opened []*os.File
@@ -297,7 +298,7 @@ func lettersOf(a *app, archive *deadletter.Archive, folder, function string, fil
 			file, err := os.Open(name)
 			if err != nil {
 				closeItems()
-				return nil, nil, BadUsage(fileError(name, err), "")
+				return nil, nil, cli.BadUsage(cli.FileError(name, err), "")
 			}
 			opened, text = append(opened, file), file
 		}
@@ -332,9 +333,9 @@ type redriveSummary struct {
 // shownLetters is the number of letters that a run names, of those that were not done.
 const shownLetters = 20
 
-func (c redriveRun) run(ctx context.Context, a *app, job *redrive.Job) error {
+func (c redriveRun) run(ctx context.Context, a *cli.App, job *redrive.Job) error {
 	s := redriveSummary{DryRun: c.DryRun, Letters: map[redrive.Status]int64{}, Reasons: map[string]int64{}}
-	progress, finish := a.counting("redriving", "letters")
+	progress, finish := a.Counting("redriving", "letters")
 	seen, look := int64(0), 0
 	err := job.Run(ctx, func(r redrive.Report) error {
 		s.add(r)
@@ -343,7 +344,7 @@ func (c redriveRun) run(ctx context.Context, a *app, job *redrive.Job) error {
 		}
 		for _, same := range r.Same {
 			if s.SameIDs++; s.SameIDs <= shownLetters {
-				a.remark("%s", sameText(r.Name, same))
+				a.Remark("%s", sameText(r.Name, same))
 			}
 			if same.Copy {
 				s.Copies++
@@ -353,22 +354,22 @@ func (c redriveRun) run(ctx context.Context, a *app, job *redrive.Job) error {
 			return nil
 		}
 		if look++; look <= shownLetters {
-			a.remark("%s", toLetterJSON(r).text())
+			a.Remark("%s", toLetterJSON(r).text())
 		}
 		return nil
 	})
 	finish()
 	if look > shownLetters {
-		a.remark("and %d more; `oncebox redrive list` lists them", look-shownLetters)
+		a.Remark("and %d more; `oncebox redrive list` lists them", look-shownLetters)
 	}
-	if printErr := a.print(s, s.text()); printErr != nil {
+	if printErr := a.Print(s, s.text()); printErr != nil {
 		err = errors.Join(err, printErr)
 	}
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return ctx.Err()
 	case err != nil:
-		return WithHint(err, "The run can be repeated: what is done has a marker.")
+		return cli.WithHint(err, "The run can be repeated: what is done has a marker.")
 	}
 	return s.err()
 }
@@ -433,7 +434,7 @@ func (s *redriveSummary) text() string {
 // err returns errLook if letters were not done.
 func (s *redriveSummary) err() error {
 	if n := s.Letters[redrive.Failed]; n > 0 {
-		return WithHint(fmt.Errorf("%s failed", quantity(n, "letter")), "It is safe to run them again.")
+		return cli.WithHint(fmt.Errorf("%s failed", cli.Quantity(n, "letter")), "It is safe to run them again.")
 	}
 	left := int64(0)
 	for status, n := range s.Letters {
@@ -443,9 +444,9 @@ func (s *redriveSummary) err() error {
 	}
 	switch {
 	case left > 0:
-		return fmt.Errorf("%w: %s not redriven", errLook, quantity(left, "letter"))
+		return fmt.Errorf("%w: %s not redriven", cli.ErrLook, cli.Quantity(left, "letter"))
 	case s.DeadLettered > 0:
-		return fmt.Errorf("%w: %s of the letters dead-lettered", errLook, quantity(s.DeadLettered, "record"))
+		return fmt.Errorf("%w: %s of the letters dead-lettered", cli.ErrLook, cli.Quantity(s.DeadLettered, "record"))
 	}
 	return nil
 }

@@ -10,6 +10,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/redrive"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -51,7 +52,7 @@ type payloadJSON struct {
 	LooksLike string  `json:"looks_like"`
 }
 
-func (c redriveShow) Run(ctx context.Context, a *app) error {
+func (c redriveShow) Run(ctx context.Context, a *cli.App) error {
 	archive, err := openArchive(ctx, a, c.Letters)
 	if err != nil {
 		return err
@@ -94,7 +95,7 @@ func (c redriveShow) Run(ctx context.Context, a *app) error {
 	case foreign != nil:
 		shown.Why = foreign.Error()
 	}
-	return a.print(shown, shown.text())
+	return a.Print(shown, shown.text())
 }
 
 func show(l deadletter.Letter, status redrive.Status, r dedupe.Retention) (shownLetter, error) {

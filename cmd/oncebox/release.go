@@ -8,6 +8,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -37,20 +38,20 @@ Examples:
   oncebox release spring customer-17 --claim-id "$ID"`
 }
 
-func (c releaseCommand) Run(ctx context.Context, a *app) error {
+func (c releaseCommand) Run(ctx context.Context, a *cli.App) error {
 	switch {
 	case c.ClaimID != nil && *c.ClaimID == "":
-		return BadUsage(errors.New("--claim-id is empty; nothing was changed"), "")
+		return cli.BadUsage(errors.New("--claim-id is empty; nothing was changed"), "")
 	case c.ClaimID == nil && !c.Yes && !canAsk(a):
-		return BadUsage(
+		return cli.BadUsage(
 			errors.New("there is no terminal to ask on; nothing was changed"),
 			"Say --claim-id ID to release only that claim, or --yes to release the claim that there is.",
 		)
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.release(ctx, a, b) })
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.release(ctx, a, b) })
 }
 
-func (c releaseCommand) release(ctx context.Context, a *app, b *itembank.Operator) error {
+func (c releaseCommand) release(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	campaign, err := b.Campaign(ctx, c.Campaign)
 	if err != nil {
 		return err
@@ -67,7 +68,7 @@ func (c releaseCommand) release(ctx context.Context, a *app, b *itembank.Operato
 	}
 	shown := fmt.Sprintf("%s holds in %s:\n%s", c.Claimant, c.Campaign, describeClaim(claim))
 	if c.Yes {
-		a.remark("%s", shown)
+		a.Remark("%s", shown)
 		return c.end(ctx, a, b, claim)
 	}
 	what := "burn the item"
@@ -79,21 +80,21 @@ func (c releaseCommand) release(ctx context.Context, a *app, b *itembank.Operato
 		return err
 	}
 	if !yes {
-		return errUnconfirmed
+		return cli.ErrUnconfirmed
 	}
 	return c.end(ctx, a, b, claim)
 }
 
 func describeClaim(c itembank.Claim) string {
-	return table(func(row func(...string)) {
+	return cli.Table(func(row func(...string)) {
 		for _, item := range itemsOf(c, itemText) {
 			row("  item", item)
 		}
 		if c.Slot > 1 {
 			row("  slot", fmt.Sprint(c.Slot))
 		}
-		row("  since", timeOr(c.ClaimedAt, "unknown"))
-		row("  ends", timeOr(c.EndsAt, "never"))
+		row("  since", cli.TimeOr(c.ClaimedAt, "unknown"))
+		row("  ends", cli.TimeOr(c.EndsAt, "never"))
 		row("  claim id", c.ID)
 	})
 }
@@ -157,11 +158,11 @@ func (r releaseJSON) text() string {
 }
 
 // end releases exactly this claim.
-func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Operator, claim itembank.Claim) error {
+func (c releaseCommand) end(ctx context.Context, a *cli.App, b *itembank.Operator, claim itembank.Claim) error {
 	done, err := b.Release(ctx, c.Campaign, c.Claimant, claim.ID, c.option())
 	if err != nil && (errors.Is(err, itembank.ErrTryAgain) || ctx.Err() != nil) {
 		hint := "The claim may have been released. To repeat this for the same claim only, say --claim-id " + claim.ID + "."
-		return WithHint(err, hint)
+		return cli.WithHint(err, hint)
 	}
 	if err != nil {
 		return err
@@ -169,19 +170,19 @@ func (c releaseCommand) end(ctx context.Context, a *app, b *itembank.Operator, c
 	result := toReleaseJSON(c.Campaign, c.Claimant, claim, done)
 	if done.Already {
 		const form = "nothing to release: %s has no claim %s in %s; it may have been released before"
-		return a.print(result, fmt.Sprintf(form, c.Claimant, claim.ID, c.Campaign))
+		return a.Print(result, fmt.Sprintf(form, c.Claimant, claim.ID, c.Campaign))
 	}
-	return a.print(result, result.text())
+	return a.Print(result, result.text())
 }
 
 // canAsk reports whether a person can answer: stdin must be a terminal, and so must stderr, which shows the
 // questions.
-func canAsk(a *app) bool { return isTerminal(a.Stdin) && isTerminal(a.Stderr) }
+func canAsk(a *cli.App) bool { return cli.IsTerminal(a.Stdin) && cli.IsTerminal(a.Stderr) }
 
 // ask asks a question. Only a line of y or yes is a yes.
-func ask(ctx context.Context, a *app, question string) (yes bool, err error) {
+func ask(ctx context.Context, a *cli.App, question string) (yes bool, err error) {
 	fmt.Fprintf(a.Stderr, "%s [y/N] ", question)
-	line, err := bufio.NewReader(interruptible(ctx, a.Stdin)).ReadString('\n')
+	line, err := bufio.NewReader(cli.Interruptible(ctx, a.Stdin)).ReadString('\n')
 	switch {
 	case errors.Is(err, io.EOF):
 		fmt.Fprintln(a.Stderr)

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/itemfile"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -84,44 +85,44 @@ Examples:
   oncebox replay spring --from dynamodb:old-bank,old-dedupe --take withdrawals,loads`, itembank.DrainTime.Seconds())
 }
 
-func (c replayCommand) Run(ctx context.Context, a *app) error {
+func (c replayCommand) Run(ctx context.Context, a *cli.App) error {
 	switch {
 	case (c.File == "") == (c.From == ""):
-		return BadUsage(errors.New("name a file of claims, or a store with --from"), "")
+		return cli.BadUsage(errors.New("name a file of claims, or a store with --from"), "")
 	case c.From == "" && len(c.Take) > 0:
-		return BadUsage(errors.New("--take is for --from: a file has only claims"), "")
+		return cli.BadUsage(errors.New("--take is for --from: a file has only claims"), "")
 	case c.From != "":
-		return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.replayStore(ctx, a, b) })
+		return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.replayStore(ctx, a, b) })
 	}
-	open, remove, err := openItemFile(ctx, c.File, a.Stdin)
+	open, remove, err := cli.OpenItemFile(ctx, c.File, a.Stdin)
 	if err != nil {
 		return err
 	}
 	defer remove()
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.replayFile(ctx, a, b, claimsOf(open)) })
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.replayFile(ctx, a, b, claimsOf(open)) })
 }
 
 // oldStore returns the settings of the store of --from, and the flags that name it.
-func (c replayCommand) oldStore(a *app) (old globals, flags string, err error) {
-	old = a.globals
+func (c replayCommand) oldStore(a *cli.App) (old cli.Globals, flags string, err error) {
+	old = a.Globals
 	old.Store = c.From
-	if tables, ok := strings.CutPrefix(c.From, dynamodbStore); ok {
+	if tables, ok := strings.CutPrefix(c.From, cli.DynamoDBStore); ok {
 		bank, dedupe, two := strings.Cut(tables, ",")
 		if !two || bank == "" || dedupe == "" || strings.Contains(dedupe, ",") {
 			err := fmt.Errorf("--from %q: must name both tables", c.From)
-			return old, "", BadUsage(err, "Use --from dynamodb:BANK,DEDUPE, with the table of items and the table of claims.")
+			return old, "", cli.BadUsage(err, "Use --from dynamodb:BANK,DEDUPE, with the table of items and the table of claims.")
 		}
-		old.Store, old.BankTable, old.DedupeTable = dynamodbStore, bank, dedupe
+		old.Store, old.BankTable, old.DedupeTable = cli.DynamoDBStore, bank, dedupe
 		return old, fmt.Sprintf("--store %s --bank-table %s --dedupe-table %s", old.Store, bank, dedupe), nil
 	}
-	if _, _, err := old.sqlitePath(); err != nil {
-		return old, "", BadUsage(fmt.Errorf("--from %q: must be sqlite:PATH or dynamodb:BANK,DEDUPE", c.From), "")
+	if _, _, err := old.SQLitePath(); err != nil {
+		return old, "", cli.BadUsage(fmt.Errorf("--from %q: must be sqlite:PATH or dynamodb:BANK,DEDUPE", c.From), "")
 	}
 	return old, "--store " + old.Store, nil
 }
 
 // replayStore replays another store.
-func (c replayCommand) replayStore(ctx context.Context, a *app, b *itembank.Operator) error {
+func (c replayCommand) replayStore(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	old, flags, err := c.oldStore(a)
 	if err != nil {
 		return err
@@ -129,10 +130,10 @@ func (c replayCommand) replayStore(ctx context.Context, a *app, b *itembank.Oper
 	if err := needRestored(ctx, b, c.Campaign); err != nil {
 		return err
 	}
-	store, closeStore, err := old.open(ctx)
+	store, closeStore, err := old.Open(ctx)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return BadUsage(fmt.Errorf("--from %s: there is no such file", c.From), "")
+		return cli.BadUsage(fmt.Errorf("--from %s: there is no such file", c.From), "")
 	case err != nil:
 		return err
 	}
@@ -141,16 +142,16 @@ func (c replayCommand) replayStore(ctx context.Context, a *app, b *itembank.Oper
 	campaign, err := oldBank.Campaign(ctx, c.Campaign)
 	switch {
 	case errors.Is(err, itembank.ErrNoCampaign):
-		return BadUsage(fmt.Errorf("--from %s: it has no campaign %s", c.From, c.Campaign), "Nothing was changed.")
+		return cli.BadUsage(fmt.Errorf("--from %s: it has no campaign %s", c.From, c.Campaign), "Nothing was changed.")
 	case err != nil:
 		return err
 	case campaign.Restored:
 		err := fmt.Errorf("--from %s: %s is marked as restored there; nothing was changed", c.From, c.Campaign)
-		return BadUsage(err, "Name the store that was in use before, and not the copy.")
+		return cli.BadUsage(err, "Name the store that was in use before, and not the copy.")
 	}
 	if state := campaign.StateAt(time.Now()); state != itembank.Closed {
 		err := fmt.Errorf("--from %s: %s is %s there, and not closed; nothing was changed", c.From, c.Campaign, state)
-		return BadUsage(err, fmt.Sprintf("`oncebox %s campaign close %s --moved` closes it.", flags, c.Campaign))
+		return cli.BadUsage(err, fmt.Sprintf("`oncebox %s campaign close %s --moved` closes it.", flags, c.Campaign))
 	}
 	return c.replay(a, func() (itembank.ReplayReport, error) {
 		return b.ReplayStore(ctx, c.Campaign, oldBank, itembank.ReplayOptions{
@@ -166,14 +167,14 @@ func needRestored(ctx context.Context, b *itembank.Operator, name string) error 
 	if err != nil || campaign.Restored {
 		return err
 	}
-	return BadUsage(
+	return cli.BadUsage(
 		fmt.Errorf("%s is not marked as restored: this store may know newer claims, and the replay would close them", name),
 		fmt.Sprintf("If this store is a copy, and --from was in use since: `oncebox campaign close %s --restored`.", name),
 	)
 }
 
 // replayFile replays the claims of a file.
-func (c replayCommand) replayFile(ctx context.Context, a *app, b *itembank.Operator, claims itembank.ClaimSource) error {
+func (c replayCommand) replayFile(ctx context.Context, a *cli.App, b *itembank.Operator, claims itembank.ClaimSource) error {
 	if err := needClosed(ctx, b, c.Campaign); err != nil {
 		return err
 	}
@@ -185,31 +186,31 @@ func (c replayCommand) replayFile(ctx context.Context, a *app, b *itembank.Opera
 }
 
 // replay runs a replay and prints its report.
-func (c replayCommand) replay(a *app, do func() (itembank.ReplayReport, error)) error {
+func (c replayCommand) replay(a *cli.App, do func() (itembank.ReplayReport, error)) error {
 	if !c.DryRun {
 		remarkWait(a, c.Campaign)
 	}
 	report, err := do()
 	switch {
 	case errors.Is(err, itembank.ErrInvalid) && len(report.Lines) == 0:
-		return BadUsage(fmt.Errorf("%s: %w", cmp.Or(c.File, c.From), err), "Nothing was changed.")
+		return cli.BadUsage(fmt.Errorf("%s: %w", cmp.Or(c.File, c.From), err), "Nothing was changed.")
 	case err != nil && c.From != "":
 		return fmt.Errorf("%w; it is safe to repeat the command", err)
 	case err != nil && len(report.Lines) == 0:
 		return err
 	case err != nil:
-		return Stopped("after "+quantity(int64(len(report.Lines)), "line"), err)
+		return cli.Stopped("after "+cli.Quantity(int64(len(report.Lines)), "line"), err)
 	case report.Refused > 0:
-		err = fmt.Errorf("%w: %s refused", errLook, quantity(report.Refused, "line"))
+		err = fmt.Errorf("%w: %s refused", cli.ErrLook, cli.Quantity(report.Refused, "line"))
 	case report.Store != nil && report.Store.Mark != itembank.MarkCleared:
-		err = fmt.Errorf("%w: the mark restored stays", errLook)
+		err = fmt.Errorf("%w: the mark restored stays", cli.ErrLook)
 	}
-	return errors.Join(a.print(report, describeReplay(report)), err)
+	return errors.Join(a.Print(report, describeReplay(report)), err)
 }
 
 func describeReplay(r itembank.ReplayReport) string {
 	text := fmt.Sprintf("replayed %d, already %d, of other campaigns %d, refused %d of %s",
-		r.Replayed, r.Already, r.OtherCampaign, r.Refused, quantity(int64(len(r.Lines)), "line"))
+		r.Replayed, r.Already, r.OtherCampaign, r.Refused, cli.Quantity(int64(len(r.Lines)), "line"))
 	if r.DryRun {
 		text = "would have " + text + "; nothing was changed"
 	}
@@ -217,7 +218,7 @@ func describeReplay(r itembank.ReplayReport) string {
 	if r.Refused == 0 {
 		return text
 	}
-	return text + "\n" + table(func(row func(...string)) {
+	return text + "\n" + cli.Table(func(row func(...string)) {
 		row("LINE", "CLAIMANT", "WHY", "SEE")
 		for _, l := range r.Lines {
 			switch l.Outcome {
@@ -235,9 +236,9 @@ func describeStoreReplay(s *itembank.StoreReplay, dryRun bool) string {
 		return ""
 	}
 	text := fmt.Sprintf("\nclosed %s that the other store no longer has, ended %s",
-		quantity(s.Closed, "claim"), quantity(s.Ended, "item"))
+		cli.Quantity(s.Closed, "claim"), cli.Quantity(s.Ended, "item"))
 	if s.Kept > 0 {
-		text += fmt.Sprintf("\nkept %s whose items are marked as lost in the other store", quantity(s.Kept, "claim"))
+		text += fmt.Sprintf("\nkept %s whose items are marked as lost in the other store", cli.Quantity(s.Kept, "claim"))
 	}
 	for _, changed := range []struct {
 		what string
@@ -245,11 +246,11 @@ func describeStoreReplay(s *itembank.StoreReplay, dryRun bool) string {
 	}{{"withdrawal", s.Withdrawals}, {"load", s.Loads}} {
 		if changed.Found > 0 {
 			text += fmt.Sprintf("\noperators: %s of items in the other store only, %d taken over",
-				quantity(changed.Found, changed.what), changed.Taken)
+				cli.Quantity(changed.Found, changed.what), changed.Taken)
 		}
 	}
 	if s.Blocked+s.Unblocked > 0 {
-		text += fmt.Sprintf("\nblocked %s, unblocked %d", quantity(s.Blocked, "slot"), s.Unblocked)
+		text += fmt.Sprintf("\nblocked %s, unblocked %d", cli.Quantity(s.Blocked, "slot"), s.Unblocked)
 	}
 	if len(s.Settings) > 0 {
 		text += "\noperators: other settings in the other store, not taken over: " + strings.Join(s.Settings, ", ")

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -23,7 +24,7 @@ func (w *fixture) replay(c replayCommand, output string, code int, lines ...stri
 	c.Campaign, c.File = w.name, "claims.ndjson"
 	open := func() (io.ReadCloser, error) { return io.NopCloser(strings.NewReader(strings.Join(lines, "\n"))), nil }
 	err := c.replayFile(w.Context(), a, w.bank, claimsOf(open))
-	if got := exitCode(w.Context(), err); got != code {
+	if got := cli.ExitCode(w.Context(), err); got != code {
 		w.Fatalf("want exit %d, got %d: %v", code, got, err)
 	}
 	if err != nil && code == exitUsage {
@@ -52,8 +53,8 @@ func TestReplay(t *testing.T) {
 			others := `{"campaign":"another","claimant":"cid","item":"C-1"}`
 			lines := []string{anns, "", bobs, planters, others, `{"claimant":"dan","item":"nobody's"}`}
 
-			would := w.replay(replayCommand{DryRun: true}, outputText, exitLook, lines...)
-			did := w.replay(replayCommand{}, outputText, exitLook, lines...)
+			would := w.replay(replayCommand{DryRun: true}, cli.OutputText, exitLook, lines...)
+			did := w.replay(replayCommand{}, cli.OutputText, exitLook, lines...)
 			if want := "would have " + strings.Replace(did, " of 5 lines", " of 5 lines; nothing was changed", 1); would != want {
 				t.Errorf("the dry run said\n%s, the replay did\n%s", would, did)
 			}
@@ -74,7 +75,7 @@ func TestReplay(t *testing.T) {
 				t.Errorf("unexpected claim %+v, %v", held, err)
 			}
 			var report itembank.ReplayReport
-			if err := json.Unmarshal([]byte(w.replay(replayCommand{}, outputJSON, exitDone, anns)), &report); err != nil || report.Already != 1 || len(report.Lines) != 1 {
+			if err := json.Unmarshal([]byte(w.replay(replayCommand{}, cli.OutputJSON, exitDone, anns)), &report); err != nil || report.Already != 1 || len(report.Lines) != 1 {
 				t.Errorf("unexpected report %+v, %v", report, err)
 			}
 			w.reconcile(reconcileCommand{Campaign: w.name}, exitDone)
@@ -236,7 +237,7 @@ func TestReplayBadLines(t *testing.T) {
 			`{"claimant":"bob","item":"B","ends_at":"never"}`:       `line 2: ends_at: "never" is not a time`,
 			strings.Repeat(" ", maxClaimLine) + good:                "line 2: claim: is longer than 262144 bytes",
 		} {
-			if got := w.replay(replayCommand{}, outputText, exitUsage, good, bad); !strings.HasPrefix(got, "claims.ndjson: "+says) {
+			if got := w.replay(replayCommand{}, cli.OutputText, exitUsage, good, bad); !strings.HasPrefix(got, "claims.ndjson: "+says) {
 				t.Errorf("want %q, got %q", says, got)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -43,14 +44,14 @@ Examples:
   oncebox --output json status spring --watch > spring.ndjson`
 }
 
-func (c statusCommand) Run(ctx context.Context, a *app) error {
+func (c statusCommand) Run(ctx context.Context, a *cli.App) error {
 	if c.Watch {
 		if err := c.checkWatch(); err != nil {
 			return err
 		}
-		return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.watch(ctx, a, b) })
+		return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.watch(ctx, a, b) })
 	}
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.status(ctx, a, b) })
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.status(ctx, a, b) })
 }
 
 // stateByCounts returns the state of a campaign whose items were counted.
@@ -73,7 +74,7 @@ type statusJSON struct {
 	UnfinishedLoads []itembank.UnfinishedLoad `json:"unfinished_loads,omitempty"`
 }
 
-func (c statusCommand) status(ctx context.Context, a *app, b *itembank.Operator) error {
+func (c statusCommand) status(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	campaign, err := b.Campaign(ctx, c.Campaign)
 	if err != nil {
 		return err
@@ -92,9 +93,9 @@ func (c statusCommand) status(ctx context.Context, a *app, b *itembank.Operator)
 		return err
 	}
 	for _, l := range loads {
-		a.remark("%s", adviceAbout(c.Campaign, l))
+		a.Remark("%s", adviceAbout(c.Campaign, l))
 	}
-	return a.print(statusJSON{c.Campaign, state, markOf(campaign), counts, loads}, table(func(row func(...string)) {
+	return a.Print(statusJSON{c.Campaign, state, markOf(campaign), counts, loads}, cli.Table(func(row func(...string)) {
 		row("state", string(state))
 		if mark := markOf(campaign); mark != "" {
 			row("mark", mark)
@@ -129,9 +130,9 @@ func adviceAbout(campaign string, l itembank.UnfinishedLoad) string {
 func describeUnfinished(l itembank.UnfinishedLoad) string {
 	text := l.LoadID
 	if l.By == "load" {
-		text += fmt.Sprintf(", %s done", quantity(l.Rows, "line"))
+		text += fmt.Sprintf(", %s done", cli.Quantity(l.Rows, "line"))
 	}
-	text += ", started " + timeOr(l.StartedAt, "at an unknown time")
+	text += ", started " + cli.TimeOr(l.StartedAt, "at an unknown time")
 	if l.GivenUp {
 		text += ", to be given up"
 	}

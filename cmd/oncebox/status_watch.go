@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/pause"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
@@ -23,9 +24,9 @@ const (
 func (c statusCommand) checkWatch() error {
 	switch {
 	case c.Consistent:
-		return BadUsage(errors.New("--consistent cannot be used with --watch"), "")
+		return cli.BadUsage(errors.New("--consistent cannot be used with --watch"), "")
 	case c.Every < shortestEvery:
-		return BadUsage(fmt.Errorf("--every %s: must be at least %s", c.Every, shortestEvery), "")
+		return cli.BadUsage(fmt.Errorf("--every %s: must be at least %s", c.Every, shortestEvery), "")
 	}
 	return nil
 }
@@ -72,22 +73,22 @@ type seenCount struct {
 	estimated bool
 }
 
-func (c statusCommand) watch(ctx context.Context, a *app, b *itembank.Operator) error {
+func (c statusCommand) watch(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	w := &watcher{bank: b, campaign: c.Campaign}
-	onTerminal := a.Output != outputJSON && isTerminal(a.Stdout)
+	onTerminal := a.Output != cli.OutputJSON && cli.IsTerminal(a.Stdout)
 	for first := true; ; first = false {
 		line, err := w.line(ctx, first, time.Now())
 		switch {
 		case err == nil && onTerminal:
 			_, err = fmt.Fprintf(a.Stdout, "\r\x1b[K%s", line)
 		case err == nil:
-			err = a.print(line, line.String())
+			err = a.Print(line, line.String())
 		case !first && errors.Is(err, itembank.ErrTryAgain) && ctx.Err() == nil:
 			if onTerminal {
 				fmt.Fprintln(a.Stdout)
 			}
-			why, _ := describeError(err, exitFailed)
-			a.remark("not counted: %s", why) // the next line may succeed
+			why, _ := cli.DescribeError(err, cli.ExitFailed)
+			a.Remark("not counted: %s", why) // the next line may succeed
 			err = nil
 		}
 		if err == nil {

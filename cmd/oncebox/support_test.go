@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/itembankfault"
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -262,7 +263,7 @@ func TestExportGoesOn(t *testing.T) {
 			if !errors.Is(err, cut) {
 				t.Fatal(err)
 			}
-			if exit := exitCode(t.Context(), err); exit != exitFailed {
+			if exit := cli.ExitCode(t.Context(), err); exit != exitFailed {
 				t.Errorf("want exit %d, got %d", exitFailed, exit)
 			}
 			torn, err := os.OpenFile(partOf(out), os.O_WRONLY|os.O_APPEND, 0)
@@ -276,7 +277,7 @@ func TestExportGoesOn(t *testing.T) {
 			if other.Format = formatCSV; format == formatCSV {
 				other.Format = formatNDJSON
 			}
-			var usage *usageError
+			var usage *cli.UsageError
 			if err := other.export(t.Context(), w.app(), w.bank); !errors.As(err, &usage) || !strings.Contains(err.Error(), "another export") {
 				t.Errorf("another format: got %v", err)
 			}
@@ -307,7 +308,7 @@ func TestExportKeepsOtherFiles(t *testing.T) {
 	export := claimsExport{Campaign: w.name, Format: formatNDJSON, Out: out}
 	refused := func(want string) {
 		t.Helper()
-		var usage *usageError
+		var usage *cli.UsageError
 		if err := export.export(t.Context(), w.app(), w.bank); !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
 			t.Errorf("want %q, got %v", want, err)
 		}
@@ -391,11 +392,11 @@ func TestCampaignSet(t *testing.T) {
 // stay as they are.
 func TestCampaignChangedMeanwhile(t *testing.T) {
 	err := changedHint("spring", itembank.ErrChanged)
-	hint, ok := errors.AsType[*hintError](err)
-	if !ok || !errors.Is(err, itembank.ErrChanged) || !strings.Contains(hint.hint, "oncebox campaign show spring") {
+	_, hint := cli.DescribeError(err, exitNo)
+	if !errors.Is(err, itembank.ErrChanged) || !strings.Contains(hint, "oncebox campaign show spring") {
 		t.Errorf("got %v", err)
 	}
-	if _, hinted := errors.AsType[*hintError](changedHint("spring", itembank.ErrLoaded)); hinted {
+	if _, hint := cli.DescribeError(changedHint("spring", itembank.ErrLoaded), exitNo); hint != "" {
 		t.Error("another error has the hint")
 	}
 }
@@ -496,7 +497,7 @@ func TestWatchOfLargeCampaign(t *testing.T) {
 
 // TestWatch: a line each on a pipe, until it is interrupted; then the exit code is 130.
 func TestWatch(t *testing.T) {
-	for _, output := range []string{outputText, outputJSON} {
+	for _, output := range []string{cli.OutputText, cli.OutputJSON} {
 		t.Run(output, func(t *testing.T) {
 			s := newShell(t)
 			s.run(exitDone, "init")
@@ -534,7 +535,7 @@ func TestWatch(t *testing.T) {
 			}
 			for line := range strings.Lines(seen.String()) {
 				var l watchLine
-				if output == outputJSON && (json.Unmarshal([]byte(line), &l) != nil || l.Free != 3) || output == outputText && !strings.Contains(line, "free 3  claimed 0") {
+				if output == cli.OutputJSON && (json.Unmarshal([]byte(line), &l) != nil || l.Free != 3) || output == cli.OutputText && !strings.Contains(line, "free 3  claimed 0") {
 					t.Errorf("unexpected line %q", line)
 				}
 			}

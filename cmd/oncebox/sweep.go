@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
 type sweepCommand struct {
 	Campaign string `arg:"" help:"The campaign."`
-	rateFlag
+	cli.RateFlag
 }
 
 func (sweepCommand) Help() string {
@@ -34,11 +35,11 @@ Examples:
   oncebox sweep spring --rate 500   # beside a sale`
 }
 
-func (c sweepCommand) Run(ctx context.Context, a *app) error {
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.sweep(ctx, a, b) }, c.option())
+func (c sweepCommand) Run(ctx context.Context, a *cli.App) error {
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.sweep(ctx, a, b) }, c.Option())
 }
 
-func (c sweepCommand) sweep(ctx context.Context, a *app, b *itembank.Operator) error {
+func (c sweepCommand) sweep(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	campaign, err := b.Campaign(ctx, c.Campaign)
 	if err != nil {
 		return err
@@ -47,7 +48,7 @@ func (c sweepCommand) sweep(ctx context.Context, a *app, b *itembank.Operator) e
 	if campaign.ItemLife > 0 {
 		sweep = b.Sweep
 	}
-	progress, finish := a.counting("sweeping "+c.Campaign, "rows")
+	progress, finish := a.Counting("sweeping "+c.Campaign, "rows")
 	report, err := sweep(ctx, c.Campaign, progress)
 	finish()
 	text := fmt.Sprintf("returned %d, expired %d, withdrawn %d", report.Returned, report.Expired, report.Withdrawn)
@@ -56,7 +57,7 @@ func (c sweepCommand) sweep(ctx context.Context, a *app, b *itembank.Operator) e
 	case err != nil && report == (itembank.SweepReport{}):
 		return err
 	case err != nil:
-		return Stopped("("+text+")", err)
+		return cli.Stopped("("+text+")", err)
 	}
 	blocks, purgeErr := b.PurgeBlocks(ctx, campaign.Scope)
 	if blocks > 0 {
@@ -65,7 +66,7 @@ func (c sweepCommand) sweep(ctx context.Context, a *app, b *itembank.Operator) e
 			"rewrites it, also for a claimant without a block."
 		purgeErr = errors.Join(purgeErr, eraseDeleted(ctx, a, hint))
 	}
-	return errors.Join(err, purgeErr, a.print(sweepJSON{report, blocks}, text))
+	return errors.Join(err, purgeErr, a.Print(sweepJSON{report, blocks}, text))
 }
 
 // sweepJSON is the result of sweep.

@@ -9,13 +9,15 @@ import (
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/oncebox/oncebox/internal/cli"
 )
 
 // newTestProgram is the program, whose command line tests look at in process.
-func newTestProgram(t *testing.T) *program {
+func newTestProgram(t *testing.T) *cli.Program {
 	t.Helper()
 	c := &grammar{}
-	p, err := newProgram(Process{}, c, &c.globals)
+	p, err := cli.New(cli.Process{}, c, &c.Globals)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +25,7 @@ func newTestProgram(t *testing.T) *program {
 }
 
 // commands are all commands that can be run, by their paths without the name of the program.
-func commands(p *program) map[string]*kong.Node {
+func commands(p *cli.Program) map[string]*kong.Node {
 	all := map[string]*kong.Node{}
 	for _, leaf := range p.Model.Leaves(false) {
 		all[strings.TrimPrefix(leaf.FullPath(), "oncebox ")] = leaf

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -12,7 +13,7 @@ type withdrawCommand struct {
 	Campaign string `arg:"" help:"The campaign."`
 	File     string `arg:"" optional:"" help:"The items, one a line, or CSV with --column; - is stdin."`
 	itemFlags
-	rateFlag
+	cli.RateFlag
 	All bool `help:"Withdraw all free items of the campaign. Needs --yes."`
 	Yes bool `help:"Confirm --all."`
 }
@@ -35,58 +36,58 @@ Examples:
   oncebox withdraw spring --all --yes`
 }
 
-func (c withdrawCommand) Run(ctx context.Context, a *app) error {
+func (c withdrawCommand) Run(ctx context.Context, a *cli.App) error {
 	if err := c.check(); err != nil {
 		return err
 	}
 	if c.All {
-		return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.all(ctx, a, b) }, c.option())
+		return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.all(ctx, a, b) }, c.Option())
 	}
 	in, err := openItems(ctx, a, c.File, c.itemFlags)
 	if err != nil {
 		return err
 	}
 	defer in.remove()
-	return a.withBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.file(ctx, a, b, in.Source) }, c.option())
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.file(ctx, a, b, in.Source) }, c.Option())
 }
 
 func (c withdrawCommand) check() error {
 	switch {
 	case c.All && (c.File != "" || c.isSet()):
-		return BadUsage(errors.New("name a file or say --all, not both"), "")
+		return cli.BadUsage(errors.New("name a file or say --all, not both"), "")
 	case c.All && !c.Yes:
-		return BadUsage(errors.New("--all takes every free item out of the bank for good"), "Say --all --yes to do that.")
+		return cli.BadUsage(errors.New("--all takes every free item out of the bank for good"), "Say --all --yes to do that.")
 	case !c.All && c.File == "":
-		return BadUsage(errors.New("there is nothing to withdraw"), "Name a file of items, or say --all --yes.")
+		return cli.BadUsage(errors.New("there is nothing to withdraw"), "Name a file of items, or say --all --yes.")
 	}
 	return nil
 }
 
-func (c withdrawCommand) all(ctx context.Context, a *app, b *itembank.Operator) error {
-	progress, finish := a.counting("withdrawing from "+c.Campaign, "items")
+func (c withdrawCommand) all(ctx context.Context, a *cli.App, b *itembank.Operator) error {
+	progress, finish := a.Counting("withdrawing from "+c.Campaign, "items")
 	report, err := b.WithdrawAll(ctx, c.Campaign, progress)
 	finish()
 	return withdrawn(a, report, err)
 }
 
-func (c withdrawCommand) file(ctx context.Context, a *app, b *itembank.Operator, source itembank.Source) error {
-	report, err := b.Withdraw(ctx, c.Campaign, watched(source, a.progress("withdrawing from "+c.Campaign)))
+func (c withdrawCommand) file(ctx context.Context, a *cli.App, b *itembank.Operator, source itembank.Source) error {
+	report, err := b.Withdraw(ctx, c.Campaign, watched(source, a.Progress("withdrawing from "+c.Campaign)))
 	if errors.Is(err, itembank.ErrInvalid) && report == (itembank.WithdrawReport{}) {
 		return badItems(c.File, c.itemFlags, err)
 	}
 	return withdrawn(a, report, err)
 }
 
-func withdrawn(a *app, r itembank.WithdrawReport, err error) error {
+func withdrawn(a *cli.App, r itembank.WithdrawReport, err error) error {
 	text := fmt.Sprintf("withdrawn %d, already %d, held %d, unknown %d", r.Withdrawn, r.Already, r.Held, r.Unknown)
 	switch {
 	case err != nil && r == (itembank.WithdrawReport{}):
 		return err
 	case err != nil:
-		return Stopped("("+text+")", err)
+		return cli.Stopped("("+text+")", err)
 	case r.Held+r.Unknown > 0:
 		err = fmt.Errorf("%w: %s held by claimants until their claims end, %s never loaded",
-			errLook, quantity(r.Held, "item"), quantity(r.Unknown, "item"))
+			cli.ErrLook, cli.Quantity(r.Held, "item"), cli.Quantity(r.Unknown, "item"))
 	}
-	return errors.Join(a.print(r, text), err)
+	return errors.Join(a.Print(r, text), err)
 }

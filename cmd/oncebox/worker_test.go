@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/oncebox/oncebox/internal/cli"
 )
 
 // request is a command for a worker.
@@ -126,7 +128,7 @@ func (r request) run() (a reply, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	var stdout, stderr stream
-	a.Code = run(ctx, Process{
+	a.Code = run(ctx, cli.Process{
 		Stdin: strings.NewReader(r.Stdin), Stdout: &stdout, Stderr: &stderr, Environ: os.Environ(),
 	}, r.Args)
 	a.Stdout, a.Stderr = stdout.text(), stderr.text()

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"embed"
@@ -42,7 +42,7 @@ var completedShells = []completedShell{
 	{"fish", "completion.fish", "oncebox completion -c fish | source", "~/.config/fish/config.fish"},
 }
 
-func (c completionCommand) Run(a *app, kctx *kong.Context) error {
+func (c completionCommand) Run(a *App, kctx *kong.Context) error {
 	name := c.Shell
 	if name == "" {
 		name = filepath.Base(a.Getenv("SHELL"))

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -22,13 +22,13 @@ type errorJSON struct {
 }
 
 // fail prints an error and returns the exit code.
-func (a *app) fail(ctx context.Context, err error) int {
+func (a *App) fail(ctx context.Context, err error) int {
 	slog.Debug("the command failed", "error", err)
-	err = a.explainAWS(ctx, err)
+	err = a.ExplainAWS(ctx, err)
 	exit, code := outcome(ctx, err)
-	message, hint := describeError(err, exit)
-	if a.Output == outputJSON {
-		printJSON(a.Stderr, map[string]errorJSON{"error": {code, message, hint, exit}})
+	message, hint := DescribeError(err, exit)
+	if a.Output == OutputJSON {
+		PrintJSON(a.Stderr, map[string]errorJSON{"error": {code, message, hint, exit}})
 		return exit
 	}
 	fmt.Fprintln(a.Stderr, "oncebox:", message)
@@ -38,10 +38,11 @@ func (a *app) fail(ctx context.Context, err error) int {
 	return exit
 }
 
-const continues = "The same command goes on from there."
+// Continues is the advice about a stopped command that goes on when it is repeated.
+const Continues = "The same command goes on from there."
 
-// describeError returns the text of an error, and advice.
-func describeError(err error, exit int) (message, hint string) {
+// DescribeError returns the text of an error, and advice.
+func DescribeError(err error, exit int) (message, hint string) {
 	message = err.Error()
 	for _, family := range []error{itembank.ErrTryAgain, dedupe.ErrTryAgain} { // names of packages
 		message = strings.ReplaceAll(message, family.Error()+": ", "")
@@ -49,20 +50,20 @@ func describeError(err error, exit int) (message, hint string) {
 	for _, name := range []string{"claimapi: ", "kinesishandler: ", "dedupe: "} {
 		message = strings.TrimPrefix(message, name)
 	}
-	var usage *usageError
+	var usage *UsageError
 	var hinted *hintError
 	var cut *cutError
 	switch {
 	case errors.As(err, &usage):
-		hint = usage.hint
+		hint = usage.Hint
 	case errors.As(err, &hinted):
 		hint = hinted.hint
 	case errors.As(err, &cut) && !errors.Is(err, itembank.ErrInconsistent):
-		hint = continues
-	case exit == exitFailed && isTemporary(err) && !errors.Is(err, offline.ErrStopped):
+		hint = Continues
+	case exit == ExitFailed && isTemporary(err) && !errors.Is(err, offline.ErrStopped):
 		hint = "Try again: it is safe to repeat the command."
 	}
-	if exit != exitInterrupted {
+	if exit != ExitInterrupted {
 		return message, hint
 	}
 	switch {
@@ -79,15 +80,15 @@ func isTemporary(err error) bool {
 	return errors.Is(err, itembank.ErrTryAgain) || errors.Is(err, dedupe.ErrTryAgain)
 }
 
-// printJSON prints a value as one line. It ignores an error, because there is no other place to report it.
-func printJSON(to io.Writer, value any) { _ = newEncoder(to).Encode(value) }
+// PrintJSON prints a value as one line. It ignores an error, because there is no other place to report it.
+func PrintJSON(to io.Writer, value any) { _ = NewEncoder(to).Encode(value) }
 
-// remark prints a remark about the work, which is not part of the result.
-func (a *app) remark(format string, args ...any) {
+// Remark prints a remark about the work, which is not part of the result.
+func (a *App) Remark(format string, args ...any) {
 	switch text := fmt.Sprintf(format, args...); {
 	case a.Quiet:
-	case a.Output == outputJSON:
-		printJSON(a.Stderr, map[string]string{"remark": text})
+	case a.Output == OutputJSON:
+		PrintJSON(a.Stderr, map[string]string{"remark": text})
 	default:
 		fmt.Fprintln(a.Stderr, text)
 	}

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"errors"
@@ -14,8 +14,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
-// variablePrefix is the beginning of the names of all variables of oncebox.
-const variablePrefix = "ONCEBOX_"
+// VariablePrefix is the beginning of the names of all variables of oncebox.
+const VariablePrefix = "ONCEBOX_"
 
 // variables are the flags that have a variable, by the names of the variables: --x-y is ONCEBOX_X_Y. They are the
 // global flags. Other flags have no variable, so that an old variable cannot destroy data or decide about a setting
@@ -33,7 +33,7 @@ var sameWork = []string{"dedupe", "ledger import"}
 const varLedger = "ONCEBOX_LEDGER"
 
 // attach connects the flags with their variables. A variable that is empty is not set, as in the Lambda functions.
-func (p *program) attach(k *kong.Kong) error {
+func (p *Program) attach(k *kong.Kong) error {
 	for _, flag := range k.Model.Flags {
 		if flag.Hidden || slices.Contains(neverVariables, flag.Name) {
 			continue
@@ -48,11 +48,11 @@ func (p *program) attach(k *kong.Kong) error {
 }
 
 func variableOf(flag *kong.Flag) string {
-	return variablePrefix + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
+	return VariablePrefix + strings.ToUpper(strings.ReplaceAll(flag.Name, "-", "_"))
 }
 
 // Variable returns the name of a flag's variable; "": the flag has none.
-func (p *program) Variable(flag *kong.Flag) string {
+func (p *Program) Variable(flag *kong.Flag) string {
 	if name := variableOf(flag); p.variables[name] == flag {
 		return name
 	}
@@ -60,7 +60,7 @@ func (p *program) Variable(flag *kong.Flag) string {
 }
 
 // describe returns the help of a flag with its variable.
-func (p *program) describe(value *kong.Value) string {
+func (p *Program) describe(value *kong.Value) string {
 	if value.Flag == nil || p.Variable(value.Flag) == "" {
 		return value.Help
 	}
@@ -73,7 +73,7 @@ var explaining = []string{"help", "version", "completion", "doctor"}
 // checkEnvironment refuses variables that look like settings and have no effect: names that are close to a setting's, and
 // flags of the command without a variable. It ignores settings of the Lambda functions, because they may share the
 // environment. It also ignores other names, which may belong to another program.
-func (p *program) checkEnvironment(command *kong.Context) error {
+func (p *Program) checkEnvironment(command *kong.Context) error {
 	if slices.Contains(explaining, command.Selected().Name) {
 		return nil
 	}
@@ -86,7 +86,7 @@ func (p *program) checkEnvironment(command *kong.Context) error {
 }
 
 // checkSettings refuses settings of the dedupe function that a user may take for those of the command.
-func (p *program) checkSettings(command *kong.Context) error {
+func (p *Program) checkSettings(command *kong.Context) error {
 	for _, flag := range command.Flags() {
 		name := variableOf(flag)
 		given := slices.ContainsFunc(command.Path, func(part *kong.Path) bool { return part.Flag == flag })
@@ -108,7 +108,7 @@ func (p *program) checkSettings(command *kong.Context) error {
 // takes it for the command's.
 func isOfTheFunction(value string) bool {
 	sink, err := kinesishandler.ParseSink(value)
-	return isDeadLetterStore(value) || err == nil && sink.File == ""
+	return IsDeadLetterStore(value) || err == nil && sink.File == ""
 }
 
 func notFromTheEnvironment(name string, flag *kong.Flag) error {
@@ -126,7 +126,7 @@ func (v variables) check(environ []string, flags []*kong.Flag) error {
 				"valkey://HOST:PORT")
 			return BadUsage(err, "Give the file of a ledger as --ledger FILE, or as ONCEBOX_STORE=sqlite:FILE.")
 		}
-		if !strings.HasPrefix(name, variablePrefix) || value == "" || slices.Contains(known, name) {
+		if !strings.HasPrefix(name, VariablePrefix) || value == "" || slices.Contains(known, name) {
 			continue
 		}
 		for _, flag := range flags {
@@ -143,9 +143,9 @@ func (v variables) check(environ []string, flags []*kong.Flag) error {
 }
 
 // explain puts an error of the parser into the user's words: if a value comes from a variable, it names the variable.
-func (p *program) explain(err error, args []string) error {
+func (p *Program) explain(err error, args []string) error {
 	const hint = "`oncebox --help` lists the commands, `oncebox help COMMAND` explains one."
-	if errors.As(err, new(*usageError)) { // made by checkEnvironment
+	if errors.As(err, new(*UsageError)) { // made by checkEnvironment
 		return err
 	}
 	if len(args) == 0 {
@@ -161,7 +161,7 @@ func (p *program) explain(err error, args []string) error {
 	return BadUsage(err, hint)
 }
 
-// isDeadLetterStore reports whether a path has the form of the function's store of dead letters.
-func isDeadLetterStore(path string) bool {
+// IsDeadLetterStore reports whether a path has the form of the function's store of dead letters.
+func IsDeadLetterStore(path string) bool {
 	return strings.HasPrefix(path, "dir:") || strings.HasPrefix(path, "s3://")
 }

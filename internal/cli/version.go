@@ -1,4 +1,4 @@
-package main
+package cli
 
 import "runtime/debug"
 
@@ -9,13 +9,13 @@ func (versionCommand) Help() string {
   oncebox version`
 }
 
-func (versionCommand) Run(a *app) error {
-	v := a.currentVersion()
-	return a.print(map[string]string{"version": v}, "oncebox "+v)
+func (versionCommand) Run(a *App) error {
+	v := a.CurrentVersion()
+	return a.Print(map[string]string{"version": v}, "oncebox "+v)
 }
 
-// currentVersion returns the version of this program.
-func (p Process) currentVersion() string {
+// CurrentVersion returns the version of this program.
+func (p Process) CurrentVersion() string {
 	if p.Version != "" {
 		return p.Version
 	}

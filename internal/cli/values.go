@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"fmt"
@@ -21,13 +21,13 @@ import (
 var valueMappers = kong.OptionFunc(func(k *kong.Kong) error {
 	for of, parse := range map[reflect.Type]func(string) (any, error){
 		reflect.TypeFor[time.Time]():     func(text string) (any, error) { return parseTime(text) },
-		reflect.TypeFor[openTime]():      func(text string) (any, error) { return parseOpenTime(text) },
-		reflect.TypeFor[endTime]():       func(text string) (any, error) { return parseEndTime(text) },
+		reflect.TypeFor[OpenTime]():      func(text string) (any, error) { return parseOpenTime(text) },
+		reflect.TypeFor[EndTime]():       func(text string) (any, error) { return parseEndTime(text) },
 		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return parseDuration(text) },
 		reflect.TypeFor[int]():           func(text string) (any, error) { return parseInt(text) },
 		reflect.TypeFor[float64]():       func(text string) (any, error) { return parseNumber(text) },
-		reflect.TypeFor[rowRate]():       func(text string) (any, error) { return parseRate(text) },
-		reflect.TypeFor[poisonLimit]():   func(text string) (any, error) { return parsePoisonLimit(text) },
+		reflect.TypeFor[RowRate]():       func(text string) (any, error) { return parseRate(text) },
+		reflect.TypeFor[PoisonLimit]():   func(text string) (any, error) { return parsePoisonLimit(text) },
 	} {
 		err := kong.TypeMapper(of, textMapper(parse)).Apply(k)
 		if err != nil {
@@ -42,7 +42,7 @@ func parseLedgerFile(text string) (string, error) {
 	if kinesishandler.IsLedger(text) {
 		scheme := address.Scheme(text) // the rest may have a password
 		return "", fmt.Errorf("%s is a ledger of the function, which stores no runs over files; this command needs the file of a "+
-			"ledger, or --store %s for one row a key in DynamoDB; write ./%s for a file of this name", scheme, dynamodbStore, scheme)
+			"ledger, or --store %s for one row a key in DynamoDB; write ./%s for a file of this name", scheme, DynamoDBStore, scheme)
 	}
 	return text, nil
 }
@@ -97,44 +97,45 @@ func parseNumber(text string) (float64, error) {
 	return n, nil
 }
 
-// rowRate is a number of rows a second. 0 is no limit, and cannot be given.
-type rowRate int
+// RowRate is a number of rows a second. 0 is no limit, and cannot be given.
+type RowRate int
 
-func parseRate(text string) (rowRate, error) {
+func parseRate(text string) (RowRate, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
 		return 0, fmt.Errorf("%q is not a number of rows a second; use a whole number from 1", text)
 	}
-	return rowRate(n), nil
+	return RowRate(n), nil
 }
 
-// rateFlag is the flag of the commands that read or write many rows.
-type rateFlag struct {
-	Rate rowRate `help:"Read and write at most N rows a second, to leave the capacity of the tables to a sale. Default: no limit." placeholder:"N"`
+// RateFlag is the flag of the commands that read or write many rows.
+type RateFlag struct {
+	Rate RowRate `help:"Read and write at most N rows a second, to leave the capacity of the tables to a sale. Default: no limit." placeholder:"N"`
 }
 
-func (r rateFlag) option() itembank.Option { return itembank.WithRate(int(r.Rate)) }
+// Option is the option of a bank that keeps to the rate.
+func (r RateFlag) Option() itembank.Option { return itembank.WithRate(int(r.Rate)) }
 
-// poisonLimit is a share of a number of records, or off.
-type poisonLimit settings.PoisonLimit
+// PoisonLimit is a share of a number of records, or off.
+type PoisonLimit settings.PoisonLimit
 
-func parsePoisonLimit(text string) (poisonLimit, error) {
+func parsePoisonLimit(text string) (PoisonLimit, error) {
 	limit, err := settings.ParsePoisonLimit(text, dedupe.DefaultChunk)
 	if err != nil {
-		return poisonLimit{}, fmt.Errorf("%q is not a share of a number of records; use for example %s",
+		return PoisonLimit{}, fmt.Errorf("%q is not a share of a number of records; use for example %s",
 			text, settings.PoisonLimitForms)
 	}
-	return poisonLimit(limit), nil
+	return PoisonLimit(limit), nil
 }
 
-// onOff is a switch: on or off, as the Lambda functions read it, or true or false.
-type onOff bool
+// OnOff is a switch: on or off, as the Lambda functions read it, or true or false.
+type OnOff bool
 
 // IsBool makes a flag of it that needs no value.
-func (*onOff) IsBool() bool { return true }
+func (*OnOff) IsBool() bool { return true }
 
 // Decode reads the value that follows, if there is one.
-func (o *onOff) Decode(ctx *kong.DecodeContext) error {
+func (o *OnOff) Decode(ctx *kong.DecodeContext) error {
 	*o = true
 	if ctx.Scan.Peek().Type != kong.FlagValueToken {
 		return nil
@@ -149,18 +150,29 @@ func (o *onOff) Decode(ctx *kong.DecodeContext) error {
 	return nil
 }
 
-// openTime is the value of --opens: a time, or now, which is the zero time.
-type openTime time.Time
+// OpenTime is the value of --opens: a time, or now, which is the zero time.
+type OpenTime time.Time
 
-func parseOpenTime(text string) (openTime, error) {
+func parseOpenTime(text string) (OpenTime, error) {
 	t, err := timeOrWord(text, "now")
-	return openTime(t), err
+	return OpenTime(t), err
 }
 
-// endTime is the value of --closes: a time, or never, which is the zero time.
-type endTime time.Time
+// EndTime is the value of --closes: a time, or never, which is the zero time.
+type EndTime time.Time
 
-func parseEndTime(text string) (endTime, error) {
+func parseEndTime(text string) (EndTime, error) {
 	t, err := timeOrWord(text, "never")
-	return endTime(t), err
+	return EndTime(t), err
+}
+
+func timeOrWord(text, word string) (time.Time, error) {
+	if text == word {
+		return time.Time{}, nil
+	}
+	t, err := parseTime(text)
+	if err != nil {
+		err = fmt.Errorf("%w, or %s", err, word)
+	}
+	return t, err
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -9,23 +9,23 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// program parses and runs command lines.
-type program struct {
+// Program parses and runs command lines.
+type Program struct {
 	*kong.Kong
 	process   Process
-	globals   *globals // of the grammar
+	globals   *Globals // of the grammar
 	variables variables
 }
 
-// newProgram makes a program. grammar is a pointer to a struct of commands, which embeds the global flags.
-func newProgram(process Process, grammar any, global *globals) (*program, error) {
-	p := &program{process: process, globals: global, variables: variables{}}
+// New makes a program. grammar is a pointer to a struct of commands, which embeds the global flags.
+func New(process Process, grammar any, global *Globals) (*Program, error) {
+	p := &Program{process: process, globals: global, variables: variables{}}
 	var err error
 	p.Kong, err = kong.New(grammar,
 		kong.Name("oncebox"),
 		kong.Description("Hands out the items of a campaign (voucher codes, seats, places) so that no two claimants hold one item, "+
 			"and gives every claimant the same item however often they ask. Removes duplicates from streams of records."),
-		kong.Vars{"version": "oncebox " + process.currentVersion()},
+		kong.Vars{"version": "oncebox " + process.CurrentVersion()},
 		kong.Writers(process.Stdout, process.Stderr),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
 		kong.Help(printHelp),
@@ -36,9 +36,9 @@ func newProgram(process Process, grammar any, global *globals) (*program, error)
 	return p, err
 }
 
-// run parses a command line, runs its command and returns the exit code.
-func (p *program) run(ctx context.Context, args []string) int {
-	a := &app{Process: p.process, variables: p.variables}
+// Run parses a command line, runs its command and returns the exit code.
+func (p *Program) Run(ctx context.Context, args []string) int {
+	a := &App{Process: p.process, variables: p.variables}
 	a.Output = requestedOutput(args, a.Getenv("ONCEBOX_OUTPUT"))
 	command, err := p.Parse(args)
 	if err == nil {
@@ -47,13 +47,13 @@ func (p *program) run(ctx context.Context, args []string) int {
 	if err != nil {
 		return a.fail(ctx, p.explain(err, args))
 	}
-	a.globals = *p.globals
+	a.Globals = *p.globals
 	setLogger(a.Stderr, a.LogLevel)
 	command.BindTo(ctx, (*context.Context)(nil))
 	if err := command.Run(a); err != nil {
 		return a.fail(ctx, err)
 	}
-	return exitDone
+	return ExitDone
 }
 
 // setLogger makes the logger of this program and of the AWS SDK. It must be called before an AWS client is made.
@@ -69,11 +69,11 @@ func requestedOutput(args []string, variable string) string {
 	output := variable
 	for i, arg := range args {
 		if arg == "--output=json" || arg == "json" && i > 0 && args[i-1] == "--output" {
-			output = outputJSON
+			output = OutputJSON
 		}
 	}
-	if !slices.Contains([]string{outputText, outputJSON}, output) {
-		return outputText
+	if !slices.Contains([]string{OutputText, OutputJSON}, output) {
+		return OutputText
 	}
 	return output
 }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -27,28 +27,28 @@ import (
 
 // These are the forms of --store.
 const (
-	sqlitePrefix  = "sqlite:"
-	dynamodbStore = "dynamodb:"
+	SQLitePrefix  = "sqlite:"
+	DynamoDBStore = "dynamodb:"
 )
 
-// sqlitePath returns the file of --store; ok is false for DynamoDB.
-func (g globals) sqlitePath() (path string, ok bool, err error) {
-	path, ok = strings.CutPrefix(g.Store, sqlitePrefix)
-	if ok && path != "" || g.Store == dynamodbStore {
+// SQLitePath returns the file of --store; ok is false for DynamoDB.
+func (g Globals) SQLitePath() (path string, ok bool, err error) {
+	path, ok = strings.CutPrefix(g.Store, SQLitePrefix)
+	if ok && path != "" || g.Store == DynamoDBStore {
 		return path, ok, nil
 	}
 	var hint string
 	switch {
-	case strings.TrimSuffix(g.Store, ":") == strings.TrimSuffix(dynamodbStore, ":"):
-		hint = "Did you mean " + dynamodbStore + "?"
+	case strings.TrimSuffix(g.Store, ":") == strings.TrimSuffix(DynamoDBStore, ":"):
+		hint = "Did you mean " + DynamoDBStore + "?"
 	case g.Store != "" && !strings.Contains(g.Store, ":"):
-		hint = "Did you mean " + sqlitePrefix + g.Store + "?"
+		hint = "Did you mean " + SQLitePrefix + g.Store + "?"
 	}
-	return "", false, BadUsage(fmt.Errorf("--store %q: must be %sPATH or %s", g.Store, sqlitePrefix, dynamodbStore), hint)
+	return "", false, BadUsage(fmt.Errorf("--store %q: must be %sPATH or %s", g.Store, SQLitePrefix, DynamoDBStore), hint)
 }
 
-// missingStore returns the error for a SQLite store that does not exist, with advice how to make one.
-func (g globals) missingStore(err error) error {
+// MissingStore returns the error for a SQLite store that does not exist, with advice how to make one.
+func (g Globals) MissingStore(err error) error {
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -58,44 +58,44 @@ func (g globals) missingStore(err error) error {
 	)
 }
 
-// open opens the store, which must exist. Call closeStore after use.
-func (g globals) open(ctx context.Context) (store engine.Store, closeStore func(), err error) {
-	path, ok, err := g.sqlitePath()
+// Open opens the store, which must exist. Call closeStore after use.
+func (g Globals) Open(ctx context.Context) (store engine.Store, closeStore func(), err error) {
+	path, ok, err := g.SQLitePath()
 	if err != nil {
 		return nil, nil, err
 	}
 	if ok {
 		store, err := sqlitestore.Open(ctx, path)
 		if err != nil {
-			return nil, nil, g.missingStore(err)
+			return nil, nil, g.MissingStore(err)
 		}
 		return store, func() { _ = store.Close() }, nil // every write is on the disk already
 	}
-	client, err := dynamoClient(ctx)
+	client, err := DynamoClient(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	return dynamostore.New(client, g.BankTable, g.DedupeTable), func() {}, nil
 }
 
-// newBank makes a Bank over a store.
-func newBank(store engine.Store, options ...itembank.Option) *itembank.Operator {
+// NewBank makes a Bank over a store.
+func NewBank(store engine.Store, options ...itembank.Option) *itembank.Operator {
 	if _, ok := store.(*sqlitestore.Store); ok {
 		options = append(options, itembank.WithSweepLanes(1))
 	}
 	return itembank.NewOperator(store, options...)
 }
 
-// withBank runs a command on a Bank over the store. campaign is the command's campaign, or "".
-func (g globals) withBank(
+// WithBank runs a command on a Bank over the store. campaign is the command's campaign, or "".
+func (g Globals) WithBank(
 	ctx context.Context, campaign string, run func(*itembank.Operator) error, options ...itembank.Option,
 ) error {
-	store, closeStore, err := g.open(ctx)
+	store, closeStore, err := g.Open(ctx)
 	if err != nil {
 		return err
 	}
 	defer closeStore()
-	bank := newBank(store, options...)
+	bank := NewBank(store, options...)
 	err = run(bank)
 	if errors.Is(err, itembank.ErrNoCampaign) {
 		return noSuchCampaign(ctx, bank, campaign, err)
@@ -106,7 +106,7 @@ func (g globals) withBank(
 // noSuchCampaign returns an error that lists the existing campaigns.
 func noSuchCampaign(ctx context.Context, bank *itembank.Operator, campaign string, err error) error {
 	campaigns, listError := bank.Campaigns(ctx)
-	if _, listError = skipUnreadable(listError); listError != nil {
+	if _, listError = SkipUnreadable(listError); listError != nil {
 		return errors.Join(err, listError)
 	}
 	err = fmt.Errorf("%w: %q", err, campaign)
@@ -130,17 +130,17 @@ func noSuchCampaign(ctx context.Context, bank *itembank.Operator, campaign strin
 	return WithHint(err, hint)
 }
 
-// skipUnreadable separates campaigns that cannot be read from other failures, for a command that goes on without them. The
+// SkipUnreadable separates campaigns that cannot be read from other failures, for a command that goes on without them. The
 // command returns skipped at its end.
-func skipUnreadable(err error) (skipped, failed error) {
+func SkipUnreadable(err error) (skipped, failed error) {
 	if unreadable, ok := errors.AsType[*itembank.UnreadableError](err); ok {
-		return Plain(unreadable.Error(), errLook, unreadable), nil
+		return Plain(unreadable.Error(), ErrLook, unreadable), nil
 	}
 	return nil, err
 }
 
-// checkScope checks a scope of records, for commands that use the scopes of functions.
-func checkScope(scope string) error {
+// CheckScope checks a scope of records, for commands that use the scopes of functions.
+func CheckScope(scope string) error {
 	if kinesishandler.IsScope(scope) {
 		return nil
 	}
@@ -148,80 +148,80 @@ func checkScope(scope string) error {
 	return BadUsage(err, "Without ONCEBOX_SCOPE the scope is the name of the stream, or sqs:QUEUE, dynamodb:TABLE or logs:GROUP.")
 }
 
-// openLedger opens the store of record entries, which must exist. The options are for DynamoDB. Call closeLedger after
+// OpenLedger opens the store of record entries, which must exist. The options are for DynamoDB. Call closeLedger after
 // fileUse.
-func (g globals) openLedger(ctx context.Context, options ...ledgerdynamo.Option) (
+func (g Globals) OpenLedger(ctx context.Context, options ...ledgerdynamo.Option) (
 	ledger dedupe.Store, closeLedger func(), err error,
 ) {
 	return g.openLedgerBy(ctx, ledgersqlite.Open, options...)
 }
 
-// openLedgerToRead is openLedger for a command that only reads.
-func (g globals) openLedgerToRead(ctx context.Context) (ledger dedupe.Store, closeLedger func(), err error) {
+// OpenLedgerToRead is openLedger for a command that only reads.
+func (g Globals) OpenLedgerToRead(ctx context.Context) (ledger dedupe.Store, closeLedger func(), err error) {
 	return g.openLedgerBy(ctx, ledgersqlite.OpenToRead)
 }
 
-func (g globals) openLedgerBy(
+func (g Globals) openLedgerBy(
 	ctx context.Context, open func(context.Context, string, ...ledgersqlite.Option) (*ledgersqlite.Store, error),
 	options ...ledgerdynamo.Option,
 ) (
 	ledger dedupe.Store, closeLedger func(), err error,
 ) {
-	path, ok, err := g.sqlitePath()
+	path, ok, err := g.SQLitePath()
 	if err != nil {
 		return nil, nil, err
 	}
 	if ok {
 		store, err := open(ctx, path)
 		if err != nil {
-			return nil, nil, g.missingStore(err)
+			return nil, nil, g.MissingStore(err)
 		}
 		return store, func() { _ = store.Close() }, nil // every write is on the disk already
 	}
-	client, err := dynamoClient(ctx)
+	client, err := DynamoClient(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	return ledgerdynamo.New(client, g.DedupeTable, options...), func() {}, nil
 }
 
-// openRows opens the ledger with one row a key, to enter records of a scope. It refuses a scope with a log ledger.
-func (g globals) openRows(ctx context.Context, scope string) (ledger dedupe.Store, closeLedger func(), err error) {
-	if err := g.refuseLog(ctx, scope); err != nil {
+// OpenRows opens the ledger with one row a key, to enter records of a scope. It refuses a scope with a log ledger.
+func (g Globals) OpenRows(ctx context.Context, scope string) (ledger dedupe.Store, closeLedger func(), err error) {
+	if err := g.RefuseLog(ctx, scope); err != nil {
 		return nil, nil, err
 	}
-	return g.openLedger(ctx)
+	return g.OpenLedger(ctx)
 }
 
-// memoryOfLog is the memory for entries of a log ledger if the address of the ledger does not say. It has room for 67
+// MemoryOfLog is the memory for entries of a log ledger if the address of the ledger does not say. It has room for 67
 // million entries. It is allocated only when it is needed.
-const memoryOfLog = 2 << 30
+const MemoryOfLog = 2 << 30
 
-// openRecords opens the parts of the store that the record handler needs: the ledger of the options, with acks and
+// OpenRecords opens the parts of the store that the record handler needs: the ledger of the options, with acks and
 // consumers. Call closeLedger after use.
-func (g globals) openRecords(ctx context.Context, o kinesishandler.Options) (
+func (g Globals) OpenRecords(ctx context.Context, o kinesishandler.Options) (
 	store kinesishandler.Store, closeLedger func(), err error,
 ) {
 	switch {
 	case o.Ledger.Log:
-		client, err := g.logClient(ctx)
+		client, err := g.LogClient(ctx)
 		if err != nil {
 			return nil, nil, err
 		}
-		o.Ledger.Memory = cmp.Or(o.Ledger.Memory, memoryOfLog)
+		o.Ledger.Memory = cmp.Or(o.Ledger.Memory, MemoryOfLog)
 		store, err = kinesishandler.NewStore(ctx, sdkconfig.Load, client, g.DedupeTable, o)
 		return store, func() {}, err
 	case o.Ledger.Valkey != nil:
 		return g.openValkey(ctx, o)
 	}
-	return g.openLedger(ctx, ledgerdynamo.WithConcurrency(o.Concurrency))
+	return g.OpenLedger(ctx, ledgerdynamo.WithConcurrency(o.Concurrency))
 }
 
 // openValkey opens a Valkey ledger, with acks and consumers in the store.
-func (g globals) openValkey(ctx context.Context, o kinesishandler.Options) (
+func (g Globals) openValkey(ctx context.Context, o kinesishandler.Options) (
 	store kinesishandler.Store, closeLedger func(), err error,
 ) {
-	rows, closeRows, err := g.openLedger(ctx, ledgerdynamo.WithLedger(o.Ledger.Kind()))
+	rows, closeRows, err := g.OpenLedger(ctx, ledgerdynamo.WithLedger(o.Ledger.Kind()))
 	if err != nil {
 		return nil, nil, err
 	}
@@ -236,29 +236,29 @@ func (g globals) openValkey(ctx context.Context, o kinesishandler.Options) (
 	}, nil
 }
 
-// logClient returns the client of a log ledger, which is in DynamoDB.
-func (g globals) logClient(ctx context.Context) (*dynamodb.Client, error) {
-	_, ok, err := g.sqlitePath()
+// LogClient returns the client of a log ledger, which is in DynamoDB.
+func (g Globals) LogClient(ctx context.Context) (*dynamodb.Client, error) {
+	_, ok, err := g.SQLitePath()
 	if err != nil {
 		return nil, err
 	}
 	if ok {
 		err := fmt.Errorf("the log ledger is in DynamoDB, and --store is %s", g.Store)
-		return nil, BadUsage(err, "Use --store "+dynamodbStore)
+		return nil, BadUsage(err, "Use --store "+DynamoDBStore)
 	}
-	return dynamoClient(ctx)
+	return DynamoClient(ctx)
 }
 
-// create makes the store. In an AWS account it does so only with --yes.
-func (g globals) create(ctx context.Context, yes bool) error {
-	path, ok, err := g.sqlitePath()
+// Create makes the store. In an AWS account it does so only with --yes.
+func (g Globals) Create(ctx context.Context, yes bool) error {
+	path, ok, err := g.SQLitePath()
 	if err != nil {
 		return err
 	}
 	if ok {
 		return createFile(ctx, path)
 	}
-	client, err := newDynamoClient(ctx)
+	client, err := NewDynamoClient(ctx)
 	if err != nil {
 		return err
 	}
@@ -269,7 +269,7 @@ func (g globals) create(ctx context.Context, yes bool) error {
 			"Say --yes to do that, or set AWS_ENDPOINT_URL_DYNAMODB to use a local engine.",
 		)
 	}
-	if err := checkDynamoCredentials(ctx, client); err != nil {
+	if err := CheckDynamoCredentials(ctx, client); err != nil {
 		return err
 	}
 	return dynamostore.CreateTables(ctx, client, g.BankTable, g.DedupeTable)
@@ -288,28 +288,28 @@ func createFile(ctx context.Context, path string) error {
 	return errors.Join(err, bank.Close())
 }
 
-// openLog opens the log of a scope. It returns errNoLog if the scope has no log.
-func (g globals) openLog(ctx context.Context, scope string) (logledger.Storage, error) {
-	client, err := g.logClient(ctx)
+// OpenLog opens the log of a scope. It returns errNoLog if the scope has no log.
+func (g Globals) OpenLog(ctx context.Context, scope string) (logledger.Storage, error) {
+	client, err := g.LogClient(ctx)
 	if err != nil {
 		return nil, err
 	}
 	log := ledgerdynamo.NewLog(client, g.DedupeTable)
 	first, err := log.Epochs(ctx, logledger.LaneID{Scope: scope}, 1, 1)
 	if err == nil && len(first) == 0 {
-		err = fmt.Errorf("%w in the scope %s", errNoLog, scope)
+		err = fmt.Errorf("%w in the scope %s", ErrNoLog, scope)
 	}
 	return log, err
 }
 
-// refuseLog refuses a scope with a log ledger, because a log does not see entries with one row a key.
-func (g globals) refuseLog(ctx context.Context, scope string) error {
-	if g.Store != dynamodbStore {
+// RefuseLog refuses a scope with a log ledger, because a log does not see entries with one row a key.
+func (g Globals) RefuseLog(ctx context.Context, scope string) error {
+	if g.Store != DynamoDBStore {
 		return nil
 	}
-	_, err := g.openLog(ctx, scope)
+	_, err := g.OpenLog(ctx, scope)
 	switch {
-	case errors.Is(err, errNoLog):
+	case errors.Is(err, ErrNoLog):
 		return nil
 	case err != nil:
 		return err

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"time"
@@ -8,38 +8,38 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// showsProgress reports whether stderr is a terminal and progress is wanted.
-func (a *app) showsProgress() bool { return !a.Quiet && isTerminal(a.Stderr) }
+// ShowsProgress reports whether stderr is a terminal and progress is wanted.
+func (a *App) ShowsProgress() bool { return !a.Quiet && IsTerminal(a.Stderr) }
 
-// bar is a progress bar that disappears when it is full.
-func (a *app) bar(total int64, doing string, options ...progressbar.Option) *progressbar.ProgressBar {
+// Bar is a progress bar that disappears when it is full.
+func (a *App) Bar(total int64, doing string, options ...progressbar.Option) *progressbar.ProgressBar {
 	return progressbar.NewOptions64(total, append([]progressbar.Option{
 		progressbar.OptionSetWriter(a.Stderr), progressbar.OptionSetDescription(doing),
 		progressbar.OptionThrottle(100 * time.Millisecond), progressbar.OptionClearOnFinish(),
 	}, options...)...)
 }
 
-// counting shows on a terminal how much is done and how fast, for a total that is not known. Call finish at the end.
+// Counting shows on a terminal how much is done and how fast, for a total that is not known. Call finish at the end.
 // If stderr is not a terminal, it shows nothing.
-func (a *app) counting(doing, what string) (progress itembank.Progress, finish func()) {
-	if !a.showsProgress() {
+func (a *App) Counting(doing, what string) (progress itembank.Progress, finish func()) {
+	if !a.ShowsProgress() {
 		return nil, func() {}
 	}
-	bar := a.bar(-1, doing, progressbar.OptionShowCount(), progressbar.OptionShowTotalBytes(false),
+	bar := a.Bar(-1, doing, progressbar.OptionShowCount(), progressbar.OptionShowTotalBytes(false),
 		progressbar.OptionShowIts(), progressbar.OptionSetItsString(what), progressbar.OptionSetSpinnerChangeInterval(0))
 	// The work goes on if the bar cannot be drawn.
 	return func(done, _ int64) { _ = bar.Set64(done) }, func() { _ = bar.Finish() }
 }
 
-// progress draws a bar of lines on a terminal. If stderr is not a terminal, it draws nothing.
-func (a *app) progress(what string) itembank.Progress {
-	if !a.showsProgress() {
+// Progress draws a bar of lines on a terminal. If stderr is not a terminal, it draws nothing.
+func (a *App) Progress(what string) itembank.Progress {
+	if !a.ShowsProgress() {
 		return nil
 	}
 	var bar *progressbar.ProgressBar
 	return func(done, total int64) {
 		if bar == nil {
-			bar = a.bar(total, what, progressbar.OptionShowCount(), progressbar.OptionShowIts(),
+			bar = a.Bar(total, what, progressbar.OptionShowCount(), progressbar.OptionShowIts(),
 				progressbar.OptionSetItsString("lines"))
 			bar.StartWithoutRender()
 		}
@@ -49,8 +49,8 @@ func (a *app) progress(what string) itembank.Progress {
 	}
 }
 
-// left reports the progress of the remaining lines. The lines of an earlier run would make the rate too high.
-func left(progress itembank.Progress) itembank.Progress {
+// Left reports the progress of the remaining lines. The lines of an earlier run would make the rate too high.
+func Left(progress itembank.Progress) itembank.Progress {
 	if progress == nil {
 		return nil
 	}

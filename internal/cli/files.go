@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -10,8 +10,8 @@ import (
 	"github.com/oncebox/oncebox/internal/itemfile"
 )
 
-// interruptible reads until the context ends. A waiting read of stdin cannot be interrupted: it ends with the process.
-func interruptible(ctx context.Context, stream io.Reader) io.ReadCloser {
+// Interruptible reads until the context ends. A waiting read of stdin cannot be interrupted: it ends with the process.
+func Interruptible(ctx context.Context, stream io.Reader) io.ReadCloser {
 	r, w := io.Pipe()
 	go func() {
 		_, err := io.Copy(w, stream)
@@ -21,10 +21,12 @@ func interruptible(ctx context.Context, stream io.Reader) io.ReadCloser {
 	return r
 }
 
-func openItemFile(ctx context.Context, file string, stdin io.Reader) (open itemfile.Open, remove func(), err error) {
+// OpenItemFile opens a regular file, which can then be read several times. The name - is stdin, which it first copies to
+// a temporary file. Call remove after use.
+func OpenItemFile(ctx context.Context, file string, stdin io.Reader) (open itemfile.Open, remove func(), err error) {
 	path, remove := file, func() {}
 	if path == "-" {
-		if path, err = spool(ctx, stdin); err != nil {
+		if path, err = Spool(ctx, stdin); err != nil {
 			return nil, nil, fmt.Errorf("copy stdin to a temporary file: %w", err)
 		}
 		remove = func() { _ = os.Remove(path) }
@@ -32,7 +34,7 @@ func openItemFile(ctx context.Context, file string, stdin io.Reader) (open itemf
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		return nil, nil, BadUsage(fileError(file, err), "")
+		return nil, nil, BadUsage(FileError(file, err), "")
 	case info.IsDir():
 		return nil, nil, BadUsage(fmt.Errorf("%s is a directory, not a file", path), "")
 	case path == file && !info.Mode().IsRegular():
@@ -48,8 +50,8 @@ func openItemFile(ctx context.Context, file string, stdin io.Reader) (open itemf
 	}, remove, nil
 }
 
-// fileError returns the error about a file, without the name of the system call.
-func fileError(path string, err error) error { return fmt.Errorf("%s: %w", path, withoutPath(err)) }
+// FileError returns the error about a file, without the name of the system call.
+func FileError(path string, err error) error { return fmt.Errorf("%s: %w", path, withoutPath(err)) }
 
 // withoutPath returns the reason of an error of package os.
 func withoutPath(err error) error {
@@ -59,22 +61,22 @@ func withoutPath(err error) error {
 	return err
 }
 
-// spool copies a reader to a temporary file.
-func spool(ctx context.Context, r io.Reader) (path string, err error) {
+// Spool copies a reader to a temporary file.
+func Spool(ctx context.Context, r io.Reader) (path string, err error) {
 	file, err := os.CreateTemp("", "oncebox-load-*")
 	if err != nil {
 		return "", err
 	}
-	err = copyUntil(ctx, file, r)
+	err = CopyUntil(ctx, file, r)
 	if err = errors.Join(err, file.Close()); err != nil {
 		return "", errors.Join(err, os.Remove(file.Name()))
 	}
 	return file.Name(), nil
 }
 
-// copyUntil copies to the end of r, or until the context ends. A waiting read of stdin cannot be interrupted: it ends
+// CopyUntil copies to the end of r, or until the context ends. A waiting read of stdin cannot be interrupted: it ends
 // with the process.
-func copyUntil(ctx context.Context, w io.Writer, r io.Reader) error {
+func CopyUntil(ctx context.Context, w io.Writer, r io.Reader) error {
 	done := make(chan error, 1)
 	go func() {
 		_, err := io.Copy(w, r)

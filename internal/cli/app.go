@@ -1,4 +1,7 @@
-package main
+// Package cli is what the commands of oncebox share: the program and its process, how values and variables are read,
+// output, errors and their exit codes, progress, stores and clients of AWS. The packages below it hold the commands, a
+// package for each family.
+package cli
 
 import (
 	"io"
@@ -7,8 +10,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// globals are the flags of every command. They are variables too: see variables.go.
-type globals struct {
+// Globals are the flags of every command. They are variables too: see variables.go.
+type Globals struct {
 	Store       string `help:"Where campaigns, claims and record entries are stored: sqlite:PATH, or dynamodb: for the two tables below. Default: ${default}." default:"sqlite:oncebox.db" placeholder:"URL"`
 	BankTable   string `help:"DynamoDB table of campaigns and items. Default: ${default}." default:"oncebox-bank" placeholder:"NAME"`
 	DedupeTable string `help:"DynamoDB table of claims and record entries. Default: ${default}." default:"oncebox-dedupe" placeholder:"NAME"`
@@ -21,8 +24,8 @@ type globals struct {
 
 // The values of --output.
 const (
-	outputText = "text"
-	outputJSON = "json"
+	OutputText = "text"
+	OutputJSON = "json"
 )
 
 // Process is what commands use of their process. kong and the SDK of AWS also read the variables of the process itself,
@@ -44,12 +47,12 @@ func (p Process) Getenv(name string) string {
 	return ""
 }
 
-// app is what commands work with besides their own flags.
-type app struct {
-	globals
+// App is what commands work with besides their own flags.
+type App struct {
+	Globals
 	Process
 	variables variables
 }
 
-// checkVariables refuses variables with names that are close to a setting's.
-func (a *app) checkVariables() error { return a.variables.check(a.Environ, nil) }
+// CheckVariables refuses variables with names that are close to a setting's.
+func (a *App) CheckVariables() error { return a.variables.check(a.Environ, nil) }

@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"context"
@@ -30,33 +30,36 @@ var (
 	errNoTable       = errors.New("no such table")
 )
 
-// dynamoClient makes the DynamoDB client. Without credentials every request would fail, so it looks for them first.
-func dynamoClient(ctx context.Context) (*dynamodb.Client, error) {
-	client, err := newDynamoClient(ctx)
+// DynamoClient makes the DynamoDB client. Without credentials every request would fail, so it looks for them first.
+func DynamoClient(ctx context.Context) (*dynamodb.Client, error) {
+	client, err := NewDynamoClient(ctx)
 	if err != nil {
 		return nil, err
 	}
-	return client, checkDynamoCredentials(ctx, client)
+	return client, CheckDynamoCredentials(ctx, client)
 }
 
-func newDynamoClient(ctx context.Context) (*dynamodb.Client, error) {
+// NewDynamoClient makes the DynamoDB client without a look at the credentials.
+func NewDynamoClient(ctx context.Context) (*dynamodb.Client, error) {
 	return awsclient.NewDynamoDB(ctx, sdkconfig.Load)
 }
 
-func checkDynamoCredentials(ctx context.Context, client *dynamodb.Client) error {
-	return checkCredentials(ctx, client.Options().Credentials, dynamo.Local(client))
+// CheckDynamoCredentials is CheckCredentials for a client of DynamoDB.
+func CheckDynamoCredentials(ctx context.Context, client *dynamodb.Client) error {
+	return CheckCredentials(ctx, client.Options().Credentials, dynamo.Local(client))
 }
 
-// s3Store makes the client of S3, and looks for credentials as dynamoClient does.
-func s3Store(ctx context.Context) (*s3files.Store, error) {
+// S3Store makes the client of S3, and looks for credentials as dynamoClient does.
+func S3Store(ctx context.Context) (*s3files.Store, error) {
 	store, err := s3files.Open(ctx, sdkconfig.Load)
 	if err != nil {
 		return nil, err
 	}
-	return store, checkCredentials(ctx, store.Credentials(), store.Local())
+	return store, CheckCredentials(ctx, store.Credentials(), store.Local())
 }
 
-func checkCredentials(ctx context.Context, credentials aws.CredentialsProvider, local bool) error {
+// CheckCredentials looks for credentials and says how to give them. local is a client of an engine on this machine.
+func CheckCredentials(ctx context.Context, credentials aws.CredentialsProvider, local bool) error {
 	_, err := credentials.Retrieve(ctx)
 	if err == nil || ctx.Err() != nil {
 		return ctx.Err()
@@ -68,8 +71,8 @@ func checkCredentials(ctx context.Context, credentials aws.CredentialsProvider, 
 	return WithHint(Plain("there are no AWS credentials, or they cannot be read", errNoCredentials, err), hint)
 }
 
-// explainAWS puts an error of the SDK into plain words. It returns other errors unchanged.
-func (g globals) explainAWS(ctx context.Context, err error) error {
+// ExplainAWS puts an error of the SDK into plain words. It returns other errors unchanged.
+func (g Globals) ExplainAWS(ctx context.Context, err error) error {
 	var operation *smithy.OperationError
 	var profile config.SharedConfigProfileNotExistError
 	var explained *plainError
@@ -105,7 +108,7 @@ type explanation struct {
 }
 
 // explainOperation returns the reason why a request failed.
-func (g globals) explainOperation(ctx context.Context, operation *smithy.OperationError) explanation {
+func (g Globals) explainOperation(ctx context.Context, operation *smithy.OperationError) explanation {
 	request := operation.Service() + " " + operation.Operation()
 	var missing *types.ResourceNotFoundException
 	var api smithy.APIError
@@ -126,7 +129,7 @@ func (g globals) explainOperation(ctx context.Context, operation *smithy.Operati
 		return explanation{fmt.Sprintf("%s: %s: %s", request, api.ErrorCode(), api.ErrorMessage()), nil, ""}
 	case errors.As(operation, &call):
 		endpoint := strings.TrimSuffix(call.URL, "/")
-		return explanation{fmt.Sprintf("%s at %s cannot be reached: %s", operation.Service(), endpoint, reasonOf(call)), nil, ""}
+		return explanation{fmt.Sprintf("%s at %s cannot be reached: %s", operation.Service(), endpoint, ReasonOf(call)), nil, ""}
 	case errors.As(operation, &network) && network.Timeout(), errors.Is(operation, context.DeadlineExceeded):
 		return explanation{request + ": no answer in time", nil, ""}
 	}
@@ -145,8 +148,8 @@ var (
 	denied = []string{"AccessDeniedException", "AccessDenied", "OptInRequired", "SubscriptionRequiredException"}
 )
 
-// reasonOf returns the last error of a failed connection, such as "connection refused".
-func reasonOf(call *url.Error) string {
+// ReasonOf returns the last error of a failed connection, such as "connection refused".
+func ReasonOf(call *url.Error) string {
 	if call.Timeout() {
 		return "no answer in time"
 	}
@@ -161,10 +164,10 @@ func reasonOf(call *url.Error) string {
 }
 
 // explainMissingTable finds out which of the tables is missing.
-func (g globals) explainMissingTable(ctx context.Context) explanation {
+func (g Globals) explainMissingTable(ctx context.Context) explanation {
 	const checkRegion = "Check --bank-table, --dedupe-table and AWS_REGION, or make the tables: " +
 		"oncebox --store dynamodb: init."
-	client, err := dynamoClient(ctx)
+	client, err := DynamoClient(ctx)
 	if err != nil {
 		return explanation{"a DynamoDB table does not exist", errNoTable, checkRegion}
 	}
