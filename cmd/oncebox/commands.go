@@ -1,6 +1,9 @@
 package main
 
-import "github.com/oncebox/oncebox/internal/cli"
+import (
+	"github.com/oncebox/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/internal/cli/links"
+)
 
 // grammar is the grammar of the command line. The order of the commands is that of the help.
 type grammar struct {
@@ -8,7 +11,7 @@ type grammar struct {
 
 	Setup     setupCommands       `embed:""` // init, backup, local
 	Campaigns campaignCommands    `embed:""` // campaign, load, claim, claims, confirm, release, items, forget, withdraw, sweep
-	Links     linkCommands        `embed:""` // links
+	Links     links.Commands      `embed:""` // links
 	Support   supportCommands     `embed:""` // status, lookup, audit, reconcile, replay
 	Records   recordCommands      `embed:""` // dedupe, ledger, cost
 	Delivery  deliveryCommands    `embed:""` // redrive, objects

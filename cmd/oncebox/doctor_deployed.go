@@ -20,6 +20,7 @@ import (
 	"github.com/oncebox/oncebox/internal/awsconfig"
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/internal/cli/links"
 	"github.com/oncebox/oncebox/internal/doctor"
 	"github.com/oncebox/oncebox/internal/dynamo"
 	"github.com/oncebox/oncebox/pkg/claimlink"
@@ -53,7 +54,7 @@ func (c doctorCommand) checkDeployed(ctx context.Context, a *cli.App, report *do
 	var key *claimlink.PrivateKey
 	if c.LinkKey != "" {
 		var err error
-		if key, err = readPrivateKey(c.LinkKey); err != nil {
+		if key, err = links.ReadPrivateKey(c.LinkKey); err != nil {
 			return err
 		}
 	}

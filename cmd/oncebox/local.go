@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/internal/cli/links"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/claimlink"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -125,14 +126,14 @@ func (c localCommand) environ(variables []string) ([]string, error) {
 		return nil, cli.BadUsage(cli.FileError(c.LinkKeys, err), "")
 	}
 	if _, err := claimlink.ParseKeys(string(keys)); err != nil {
-		return nil, badKeys(c.LinkKeys, err)
+		return nil, links.BadKeys(c.LinkKeys, err)
 	}
-	return append(slices.Clip(variables), "ONCEBOX_CLAIMANT_FROM="+fromLink, "ONCEBOX_LINK_KEYS="+string(keys)), nil
+	return append(slices.Clip(variables), "ONCEBOX_CLAIMANT_FROM="+links.FromLink, "ONCEBOX_LINK_KEYS="+string(keys)), nil
 }
 
 // checkSource refuses sources of claimants that need API Gateway: the server would refuse every claim.
 func (c localCommand) checkSource(from claimapi.ClaimantFrom) error {
-	if text := from.String(); text != fromBody && text != fromLink {
+	if text := from.String(); text != links.FromBody && text != links.FromLink {
 		return cli.BadUsage(
 			fmt.Errorf("ONCEBOX_CLAIMANT_FROM=%s needs API Gateway, which verifies the callers; there is none here", text),
 			"Use ONCEBOX_CLAIMANT_FROM=body here, or --link-keys FILE for personal links.",
@@ -155,7 +156,7 @@ func (c localCommand) checkAddr(from claimapi.ClaimantFrom) error {
 		return nil
 	}
 	who := "there is no authentication: every caller can claim for any claimant"
-	if from.String() == fromLink {
+	if from.String() == links.FromLink {
 		who = "everybody with a personal link can claim; the connection is not encrypted"
 	}
 	return cli.BadUsage(
@@ -224,7 +225,7 @@ func exampleClaim(base, campaign string, from claimapi.ClaimantFrom) string {
 // pageAddress returns the address of a campaign's claim page.
 func pageAddress(base, campaign string, from claimapi.ClaimantFrom) string {
 	address := base + "/c/" + campaign
-	if from.String() == fromLink {
+	if from.String() == links.FromLink {
 		return address + "#t=TOKEN  # as a link has it"
 	}
 	return address
@@ -232,7 +233,7 @@ func pageAddress(base, campaign string, from claimapi.ClaimantFrom) string {
 
 func curlClaim(base, campaign string, from claimapi.ClaimantFrom) string {
 	request := fmt.Sprintf("curl -X POST %s/campaigns/%s/claims", base, campaign)
-	if from.String() == fromLink {
+	if from.String() == links.FromLink {
 		return request + ` -H 'Authorization: Bearer TOKEN'  # what a link has behind #t=`
 	}
 	return request + ` -H 'Content-Type: application/json' -d '{"claimant":"customer-17"}'`

@@ -1,4 +1,4 @@
-package main
+package links
 
 import (
 	"bufio"
@@ -55,7 +55,7 @@ func (c linksMake) Run(ctx context.Context, a *cli.App) error {
 	if err := c.check(); err != nil {
 		return err
 	}
-	key, err := readPrivateKey(c.Key)
+	key, err := ReadPrivateKey(c.Key)
 	if err != nil {
 		return err
 	}

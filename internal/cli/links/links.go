@@ -1,4 +1,4 @@
-package main
+package links
 
 import (
 	"errors"
@@ -15,10 +15,10 @@ type linksCommand struct {
 	Make   linksMake   `cmd:"" help:"Make a personal link for each customer of a CSV file."`
 }
 
-// These values of ONCEBOX_CLAIMANT_FROM need no API Gateway. With fromLink the function accepts links.
+// These values of ONCEBOX_CLAIMANT_FROM need no API Gateway. With FromLink the function accepts links.
 const (
-	fromBody = "body"
-	fromLink = "link"
+	FromBody = "body"
+	FromLink = "link"
 )
 
 type linksKeygen struct {
@@ -87,21 +87,21 @@ func createKeyFile(path string, content []byte, mode os.FileMode) error {
 	return nil
 }
 
-// readPrivateKey reads the file that keygen wrote.
-func readPrivateKey(path string) (*claimlink.PrivateKey, error) {
+// ReadPrivateKey reads the file that keygen wrote.
+func ReadPrivateKey(path string) (*claimlink.PrivateKey, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, cli.BadUsage(cli.FileError(path, err), "`oncebox links keygen FILE` makes a key.")
 	}
 	key, err := claimlink.ParsePrivateKey(text)
 	if err != nil {
-		return nil, badKeys(path, err)
+		return nil, BadKeys(path, err)
 	}
 	return key, nil
 }
 
-// badKeys returns an error that names the file without a usable key.
-func badKeys(path string, err error) error {
+// BadKeys returns an error that names the file without a usable key.
+func BadKeys(path string, err error) error {
 	return cli.BadUsage(
 		fmt.Errorf("%s: %s", path, strings.TrimPrefix(err.Error(), "claimlink: ")),
 		"`oncebox links keygen FILE` writes FILE, the private key that makes links, and FILE.pub, the public key.",
