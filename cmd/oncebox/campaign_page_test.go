@@ -1,15 +1,10 @@
 package main
 
 import (
-	"context"
 	"reflect"
-	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/claimpage"
-	"github.com/oncebox/oncebox/pkg/itembank"
-	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 func TestCampaignPage(t *testing.T) {
@@ -60,31 +55,6 @@ func TestCampaignPage(t *testing.T) {
 		page(pageJSON{}, "--reset")
 		s.run(exitNo, "campaign", "page", "sprnig", "--title", "x").saying(s.T, "Did you mean spring?")
 	})
-}
-
-// stalePages returns pages that are a second old, unless they are read consistently.
-type stalePages struct{ *memstore.Items }
-
-func (s stalePages) Page(ctx context.Context, campaign string, how engine.Consistency) ([]byte, error) {
-	if how == engine.Eventual {
-		return nil, nil
-	}
-	return s.Items.Page(ctx, campaign, how)
-}
-
-// TestPageCommandsInARow checks that the second command keeps the changes of the first.
-func TestPageCommandsInARow(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t, stalePages{memstore.NewItems()}, itembank.Settings{})
-	title, text := "Spring", "Until March."
-	w.do(campaignPage{Name: w.name, Language: "en", Title: &title}.page)
-	w.do(campaignPage{Name: w.name, Language: "en", Text: &text}.page)
-	w.do(campaignPage{Name: w.name}.page)
-	for _, want := range []string{title, text} {
-		if !strings.Contains(w.out.String(), want) {
-			t.Errorf("want %q, got\n%s", want, w.out.String())
-		}
-	}
 }
 
 // TestPageOfDeletedCampaign checks that the page is deleted with its campaign.

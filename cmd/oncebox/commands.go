@@ -2,6 +2,7 @@ package main
 
 import (
 	"github.com/oncebox/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/internal/cli/claims"
 	"github.com/oncebox/oncebox/internal/cli/links"
 )
 
@@ -9,14 +10,14 @@ import (
 type grammar struct {
 	cli.Globals
 
-	Setup     setupCommands       `embed:""` // init, backup, local
-	Campaigns campaignCommands    `embed:""` // campaign, load, claim, claims, confirm, release, items, forget, withdraw, sweep
-	Links     links.Commands      `embed:""` // links
-	Support   supportCommands     `embed:""` // status, lookup, audit, reconcile, replay
-	Records   recordCommands      `embed:""` // dedupe, ledger, cost
-	Delivery  deliveryCommands    `embed:""` // redrive, objects
-	KPL       kplCommands         `embed:""` // kpl
-	Checks    checkCommands       `embed:""` // invoke, doctor
-	Demo      demoCommands        `embed:""` // demo
-	Program   cli.ProgramCommands `embed:""` // version, help, completion
+	Setup     setupCommands           `embed:""` // init, backup, local
+	Campaigns claims.CampaignCommands `embed:""` // campaign, load, claim, claims, confirm, release, items, forget, withdraw, sweep
+	Links     links.Commands          `embed:""` // links
+	Support   claims.SupportCommands  `embed:""` // status, lookup, audit, reconcile, replay
+	Records   recordCommands          `embed:""` // dedupe, ledger, cost
+	Delivery  deliveryCommands        `embed:""` // redrive, objects
+	KPL       kplCommands             `embed:""` // kpl
+	Checks    checkCommands           `embed:""` // invoke, doctor
+	Demo      demoCommands            `embed:""` // demo
+	Program   cli.ProgramCommands     `embed:""` // version, help, completion
 }

@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -180,105 +179,6 @@ func TestSweep(t *testing.T) {
 		}
 		s.run(exitDone, "sweep", "spring").saying(s.T, "returned 0, expired 0, withdrawn 0\n")
 		s.counts(itembank.Counts{Loaded: 60, Ended: 60})
-	})
-}
-
-// TestSweepOfClaims checks that the counts of a sweep match the item rows.
-func TestSweepOfClaims(t *testing.T) {
-	t.Parallel()
-	onEngines(t, func(t *testing.T, store engine.Store) {
-		for _, test := range []struct {
-			settings itembank.Settings
-			output   string
-			want     string
-		}{
-			{lending, "text", "returned 1, expired 0, withdrawn 0\n"},
-			{lending, "json", `{"returned":1,"expired":0,"withdrawn":0}` + "\n"},
-			{shortly, "text", "returned 0, expired 1, withdrawn 0\n"},
-			{bothEnd, "json", `{"returned":0,"expired":1,"withdrawn":0}` + "\n"},
-		} {
-			w := newFixture(t, store, test.settings)
-			w.load()
-			claimByAnn(w)
-			w.clock.Advance(aLife + 11*time.Second)
-			a := w.app()
-			a.Output = test.output
-			if err := (sweepCommand{Campaign: w.name}).sweep(t.Context(), a, w.bank); err != nil || w.out.String() != test.want {
-				t.Errorf("%+v: want %q, got %q, %v", test.settings, test.want, w.out.String(), err)
-			}
-		}
-	})
-}
-
-// TestSweepPastInconsistencies checks that claims whose rows contradict each other are named, and that all others are
-// swept.
-func TestSweepPastInconsistencies(t *testing.T) {
-	t.Parallel()
-	onEngines(t, func(t *testing.T, store engine.Store) {
-		w := newFixture(t, store, lending)
-		campaign, err := w.bank.Campaign(t.Context(), w.name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.bank.Load(t.Context(), w.name, itembank.Items("A-1", "B-1", "B-2"), nil); err != nil {
-			t.Fatal(err)
-		}
-		grant, err := w.bank.Claim(t.Context(), w.name, "ann")
-		if err != nil {
-			t.Fatal(err)
-		}
-		claimByBob(w)
-		w.claimFor("cid")
-		i := planter{fixture: w, campaign: campaign}.free(grant.Claim.Item)
-		if done, err := store.Repair(t.Context(), engine.RepairRequest{Campaign: w.name, Hash: i.Hash, PutFree: &i, IfClaim: &engine.Claim{ID: grant.Claim.ID, Scope: grant.Claim.Scope, Claimant: grant.Claim.Claimant, Slot: 1}}); err != nil || !done {
-			t.Fatalf("planting: %t, %v", done, err)
-		}
-		w.clock.Advance(aLife + 11*time.Second)
-		for _, want := range []string{"returned 2, expired 0, withdrawn 0\n", "returned 0, expired 0, withdrawn 0\n"} {
-			err = sweepCommand{Campaign: w.name}.sweep(t.Context(), w.app(), w.bank)
-			if cli.ExitCode(t.Context(), err) != exitLook || !strings.Contains(err.Error(), grant.Claim.ID) || w.out.String() != want {
-				t.Errorf("want %q and exit %d, got %q, %v", want, exitLook, w.out.String(), err)
-			}
-		}
-	})
-}
-
-// TestReleaseOfEndedItem: an item whose life has ended expires, whatever --on-end says.
-func TestReleaseOfEndedItem(t *testing.T) {
-	t.Parallel()
-	onEngines(t, func(t *testing.T, store engine.Store) {
-		for _, onEnd := range []itembank.OnEnd{itembank.Burn, itembank.Return} {
-			for output, want := range map[string]string{"text": "released; the item has expired", "json": `"outcome":"expired"`} {
-				w := newFixture(t, store, itembank.Settings{ItemLife: aLife, OnEnd: onEnd})
-				w.load()
-				claimByAnn(w)
-				w.clock.Advance(aLife)
-				a := w.app()
-				a.Output = output
-				err := releaseCommand{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}, Yes: true}.release(t.Context(), a, w.bank)
-				if err != nil || !strings.Contains(w.out.String(), want) || w.state() != string(engine.Expired) {
-					t.Errorf("%s: want %q, got %q, %v; the item is %s", onEnd, want, w.out.String(), err, w.state())
-				}
-			}
-		}
-	})
-}
-
-// TestReleaseSettlesHeldAndEnded: after the release there is no inconsistency.
-func TestReleaseSettlesHeldAndEnded(t *testing.T) {
-	t.Parallel()
-	onEngines(t, func(t *testing.T, store engine.Store) {
-		w := newFixture(t, store, itembank.Settings{})
-		inconsistencies["held-and-ended"](w.plants())
-		w.reconcile(reconcileCommand{Campaign: w.name}, exitLook)
-		w.out.Reset()
-		err := releaseCommand{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}, Yes: true}.release(t.Context(), w.app(), w.bank)
-		if want := "released; the item was withdrawn before, no claimant gets it again\n"; err != nil || w.out.String() != want {
-			t.Errorf("want %q, got %q, %v", want, w.out.String(), err)
-		}
-		if r := w.reconcile(reconcileCommand{Campaign: w.name}, exitDone); len(r.Inconsistencies) != 0 {
-			t.Errorf("after the release: %+v", r.Inconsistencies)
-		}
 	})
 }
 

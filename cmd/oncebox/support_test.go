@@ -5,21 +5,16 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/itembankfault"
-	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -127,7 +122,7 @@ func TestSupportOfSeveral(t *testing.T) {
 		s.run(exitDone, "claims", "list", "hall").saying(s.T, `1B | 1C "x"`, "SLOT")
 		ndjson := s.run(exitDone, "claims", "export", "hall", "--format", "ndjson").stdout
 		fromCSV := claimsOfCSV(s.T, s.run(exitDone, "claims", "export", "hall").stdout)
-		if fromNDJSON := exported(s.T, formatNDJSON, []byte(ndjson)); len(fromCSV) != 2 || !reflect.DeepEqual(fromCSV, fromNDJSON) {
+		if fromNDJSON := claimsOfNDJSON(s.T, ndjson); len(fromCSV) != 2 || !reflect.DeepEqual(fromCSV, fromNDJSON) {
 			s.Errorf("CSV has %+v and NDJSON %+v", fromCSV, fromNDJSON)
 		}
 		s.run(exitDone, "forget", "hall", "ANN@x.org", "--no-block", "--yes").saying(s.T, "released 2 claims")
@@ -216,152 +211,20 @@ func (s *shell) sameClaims(claims []claimJSON, claimants []string) {
 	}
 }
 
-// TestExportGoesOn stops an export at each call of the store in turn. A page may be written and not yet counted then.
-// The same command continues, and each claim is in the file once.
-func TestExportGoesOn(t *testing.T) {
-	t.Parallel()
-	const claims = 2500 // three pages of the store
-	for _, format := range []string{formatCSV, formatNDJSON} {
-		w := newFixture(t, memstore.NewItems(), itembank.Settings{})
-		codes := make([]string, claims)
-		for i := range codes {
-			codes[i] = fmt.Sprint("code-", i)
-		}
-		if _, err := w.bank.Load(t.Context(), w.name, itembank.Items(codes...), nil); err != nil {
-			t.Fatal(err)
-		}
-		for i := range claims {
-			if _, err := w.bank.Claim(t.Context(), w.name, fmt.Sprint("claimant-", i)); err != nil {
-				t.Fatal(err)
-			}
-		}
-		elsewhere := itembank.NewOperator(memstore.NewItems()) // as in another region
-		if _, _, err := elsewhere.CreateCampaign(t.Context(), w.name, itembank.Settings{}); err != nil {
-			t.Fatal(err)
-		}
-		out := filepath.Join(t.TempDir(), "out")
-		export := claimsExport{Campaign: w.name, Format: format, Out: out}
-		cut := errors.New("cut")
-		for pages := 1; ; pages++ {
-			lists := 0
-			w.store.Before = func(method string) error {
-				if method == "ListClaims" {
-					if lists++; lists == 2 {
-						return cut
-					}
-				}
-				return nil
-			}
-			err := export.export(t.Context(), w.app(), w.bank)
-			w.store.Before = nil
-			if err == nil {
-				if pages != 3 {
-					t.Errorf("%s: want 3 runs, got %d", format, pages)
-				}
-				break
-			}
-			if !errors.Is(err, cut) {
-				t.Fatal(err)
-			}
-			if exit := cli.ExitCode(t.Context(), err); exit != exitFailed {
-				t.Errorf("want exit %d, got %d", exitFailed, exit)
-			}
-			torn, err := os.OpenFile(partOf(out), os.O_WRONLY|os.O_APPEND, 0)
-			if err == nil {
-				_, err = torn.WriteString("a page that nobody coun")
-			}
-			if err = errors.Join(err, torn.Close()); err != nil {
-				t.Fatal(err)
-			}
-			other := export
-			if other.Format = formatCSV; format == formatCSV {
-				other.Format = formatNDJSON
-			}
-			var usage *cli.UsageError
-			if err := other.export(t.Context(), w.app(), w.bank); !errors.As(err, &usage) || !strings.Contains(err.Error(), "another export") {
-				t.Errorf("another format: got %v", err)
-			}
-			if err := export.export(t.Context(), w.app(), elsewhere); !errors.As(err, &usage) || !strings.Contains(err.Error(), "another export") {
-				t.Errorf("another campaign of that name: got %v", err)
-			}
-		}
-		text, err := os.ReadFile(out)
-		if err != nil {
-			t.Fatal(err)
-		}
-		seen := map[string]bool{}
-		for _, c := range exported(t, format, text) {
-			seen[c.Claimant] = true
-		}
-		if got := exported(t, format, text); len(got) != claims || len(seen) != claims {
-			t.Errorf("%s: want %d claims, got %d of %d claimants", format, claims, len(got), len(seen))
-		}
-	}
-}
-
-// TestExportKeepsOtherFiles starts two exports into one file at the same time: one is refused. A file that does not
-// belong to an export is not changed.
-func TestExportKeepsOtherFiles(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t, memstore.NewItems(), itembank.Settings{})
-	out := filepath.Join(t.TempDir(), "out")
-	export := claimsExport{Campaign: w.name, Format: formatNDJSON, Out: out}
-	refused := func(want string) {
-		t.Helper()
-		var usage *cli.UsageError
-		if err := export.export(t.Context(), w.app(), w.bank); !errors.As(err, &usage) || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q, got %v", want, err)
-		}
-	}
-	const mine = "a file of somebody else"
-	for _, path := range []string{partOf(out), out + ".lock"} {
-		if err := os.WriteFile(path, []byte(mine), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		refused("needs " + path + " for itself")
-		text, err := os.ReadFile(path)
-		if err = errors.Join(err, os.Remove(path)); err != nil || string(text) != mine {
-			t.Errorf("%s: got %q, %v", path, text, err)
-		}
-	}
-	lists := 0
-	w.store.Before = func(method string) error {
-		if method != "ListClaims" {
-			return nil
-		}
-		if lists++; lists == 1 {
-			refused("another process is writing to it")
-			return errors.New("cut")
-		}
-		return nil
-	}
-	if err := export.export(t.Context(), w.app(), w.bank); err == nil || err.Error() != "cut" {
-		t.Errorf("got %v", err)
-	}
-	if err := export.export(t.Context(), w.app(), w.bank); err != nil { // continues although there is no claim yet
-		t.Error(err)
-	}
-	if left, _ := filepath.Glob(out + ".*"); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
-	}
-}
-
-func exported(t *testing.T, format string, text []byte) (claims []claimJSON) {
+func claimsOfNDJSON(t *testing.T, text string) (claims []claimJSON) {
 	t.Helper()
-	if format == formatCSV {
-		return claimsOfCSV(t, string(text))
-	}
-	for lines := json.NewDecoder(bytes.NewReader(text)); ; {
+	for lines := json.NewDecoder(strings.NewReader(text)); lines.More(); {
 		var c claimJSON
-		switch err := lines.Decode(&c); {
-		case errors.Is(err, io.EOF):
-			return claims
-		case err != nil:
+		if err := lines.Decode(&c); err != nil {
 			t.Fatal(err)
 		}
 		claims = append(claims, c)
 	}
+	return claims
 }
+
+// fixedSetting is a flag in the help of campaign set that cannot be changed, and why.
+var fixedSetting = regexp.MustCompile(`(?m)^ {4}(--[a-z-]+) {2,}(.+)$`)
 
 func TestCampaignSet(t *testing.T) {
 	onStores(t, func(s *shell) {
@@ -373,8 +236,13 @@ func TestCampaignSet(t *testing.T) {
 		s.run(exitUsage, "campaign", "set", "spring", "--page-size", "0").saying(s.T, "--page-size: must be 1 to 1000")
 		s.run(exitUsage, "campaign", "set", "spring", "--opens", "tomorrow").saying(s.T, "or now")
 		s.run(exitUsage, "campaign", "set", "spring").saying(s.T, "nothing to change")
-		for _, fixed := range fixedSettings {
-			s.run(exitUsage, "campaign", "set", "spring", fixed.flag+"=1").saying(s.T, fixed.flag+" is fixed", fixed.why, "oncebox campaign delete spring")
+		fixed := fixedSetting.FindAllStringSubmatch(s.run(exitDone, "help", "campaign", "set").stdout, -1)
+		if len(fixed) < 12 {
+			s.Errorf("the help has %d fixed settings", len(fixed))
+		}
+		for _, setting := range fixed {
+			flag, why := setting[1], setting[2]
+			s.run(exitUsage, "campaign", "set", "spring", flag+"=1").saying(s.T, flag+" is fixed", why, "oncebox campaign delete spring")
 		}
 		var c campaignJSON
 		s.json(&c, "campaign", "set", "spring", "--opens", "now", "--closes", "never")
@@ -386,19 +254,6 @@ func TestCampaignSet(t *testing.T) {
 		s.run(exitDone, "campaign", "set", "spring", "--by-times").saying(s.T, "mode        by-times\n", "state       open\n")
 		s.run(exitNo, "campaign", "set", "sprnig", "--opens", "now").saying(s.T, "Did you mean spring?")
 	})
-}
-
-// TestCampaignChangedMeanwhile: an operator whose command another operator has overtaken hears what to do. Other errors
-// stay as they are.
-func TestCampaignChangedMeanwhile(t *testing.T) {
-	err := changedHint("spring", itembank.ErrChanged)
-	_, hint := cli.DescribeError(err, exitNo)
-	if !errors.Is(err, itembank.ErrChanged) || !strings.Contains(hint, "oncebox campaign show spring") {
-		t.Errorf("got %v", err)
-	}
-	if _, hint := cli.DescribeError(changedHint("spring", itembank.ErrLoaded), exitNo); hint != "" {
-		t.Error("another error has the hint")
-	}
 }
 
 func TestCampaignDelete(t *testing.T) {
@@ -416,83 +271,6 @@ func TestCampaignDelete(t *testing.T) {
 			s.Errorf("unexpected list\n%s", list)
 		}
 	})
-}
-
-// TestWatchLines: a line has the rate of the lines before, and when the campaign is sold out.
-func TestWatchLines(t *testing.T) {
-	t.Parallel()
-	w := newFixture(t, memstore.NewItems(), itembank.Settings{})
-	codes := make([]string, 100)
-	for i := range codes {
-		codes[i] = fmt.Sprint("code-", i)
-	}
-	if _, err := w.bank.Load(t.Context(), w.name, itembank.Items(codes...), nil); err != nil {
-		t.Fatal(err)
-	}
-	watch := &watcher{bank: w.bank, campaign: w.name}
-	now := time.Date(2031, 3, 1, 9, 0, 0, 0, time.UTC)
-	line := func(first bool, text string) {
-		t.Helper()
-		if l, err := watch.line(t.Context(), first, now); err != nil || l.String() != text {
-			t.Errorf("want %q, got %q, %v", text, l, err)
-		}
-	}
-	line(true, "09:00:00  open  free 100  claimed 0")
-	claim := func(from, to int) {
-		for i := from; i < to; i++ {
-			if _, err := w.bank.Claim(t.Context(), w.name, fmt.Sprint(i)); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	claim(0, 20)
-	now = now.Add(10 * time.Second)
-	line(false, "09:00:10  open  free 80  claimed 20  claims/s 2.0  sold out at 2031-03-01T09:00:50Z")
-	now = now.Add(10 * time.Second)
-	line(false, "09:00:20  open  free 80  claimed 20  claims/s 1.0  sold out at 2031-03-01T09:01:40Z")
-	claim(20, 100)
-	now = now.Add(10 * time.Second)
-	line(false, "09:00:30  sold_out  free 0  claimed 100  claims/s 3.3")
-	for range rateLines { // so that the claims are no longer in the window
-		now = now.Add(10 * time.Second)
-		if _, err := watch.line(t.Context(), false, now); err != nil {
-			t.Fatal(err)
-		}
-	}
-	line(false, "09:02:10  sold_out  free 0  claimed 100  claims/s 0.0")
-}
-
-// TestWatchOfLargeCampaign checks that only the first line counts all rows. The others read samples. Items that an
-// estimate misses do not count as claims, and neither do items after their end.
-func TestWatchOfLargeCampaign(t *testing.T) {
-	t.Parallel()
-	codes := make([]string, mostCounted+1)
-	for i := range codes {
-		codes[i] = fmt.Sprint("code-", i)
-	}
-	for _, age := range []time.Duration{0, 2 * time.Hour} {
-		w := newFixture(t, memstore.NewItems(), itembank.Settings{ItemLife: time.Hour})
-		clock := itembankfault.NewClock()
-		clock.Advance(-age)
-		past := itembank.NewOperator(w.store, itembank.WithClock(clock))
-		if _, err := past.Load(t.Context(), w.name, itembank.Items(codes...), nil); err != nil {
-			t.Fatal(err)
-		}
-		watch, now := &watcher{bank: w.bank, campaign: w.name}, time.Now()
-		for n := range 3 {
-			w.store.Calls()
-			l, err := watch.line(t.Context(), n == 0, now.Add(time.Duration(n)*time.Second))
-			if err != nil || l.Estimated != (n > 0) || l.Free < mostCounted*9/10 || l.Free+l.Claimed < mostCounted {
-				t.Errorf("line %d: got %+v, %v", n, l, err)
-			}
-			if rate := l.ClaimsPerSecond; (rate != nil) != (n == 2) || rate != nil && *rate > 0 {
-				t.Errorf("line %d: want no claims, got %s", n, l)
-			}
-			if calls := w.store.Calls(); slices.Contains(calls, "Counts") != (n == 0) || len(calls) > 110 {
-				t.Errorf("line %d: calls %v", n, calls)
-			}
-		}
-	}
 }
 
 // TestWatch: a line each on a pipe, until it is interrupted; then the exit code is 130.

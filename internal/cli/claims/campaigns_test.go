@@ -1,4 +1,4 @@
-package main
+package claims
 
 import (
 	"bytes"
@@ -26,7 +26,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
-const campaignsPage = "../../docs/campaigns.md"
+const campaignsPage = "../../../docs/campaigns.md"
 
 // transition is a row of the table in docs/campaigns.md: how an item gets from one state to another.
 type transition struct {

@@ -1,7 +1,8 @@
-package main
+// Package claims holds the commands of campaigns, their items and their claims.
+package claims
 
-// campaignCommands work on campaigns, their items and their claims.
-type campaignCommands struct {
+// CampaignCommands work on campaigns, their items and their claims.
+type CampaignCommands struct {
 	Campaign campaignCommand `cmd:"" help:"Create, show, open, close, change, delete and list campaigns."`
 	Load     loadCommand     `cmd:"" help:"Load items from a file into a campaign, each once."`
 	Claim    claimCommand    `cmd:"" help:"Claim an item for a claimant and print it. A repeated claim prints the same item."`
@@ -14,8 +15,8 @@ type campaignCommands struct {
 	Sweep    sweepCommand    `cmd:"" help:"Close holds and claims that have ended, and take out items that have expired."`
 }
 
-// supportCommands say what the store holds, check it, and repair it.
-type supportCommands struct {
+// SupportCommands say what the store holds, check it, and repair it.
+type SupportCommands struct {
 	Status    statusCommand    `cmd:"" help:"Count the items of a campaign: loaded, free, claimed, ended."`
 	Lookup    lookupCommand    `cmd:"" help:"Say where an item is: free, held by whom and since when, or ended."`
 	Audit     auditCommand     `cmd:"" help:"Say what the store knows of a claimant or an item, and what it does not know."`

@@ -1,4 +1,4 @@
-package main
+package claims
 
 import (
 	"encoding/json"
@@ -139,7 +139,7 @@ var inconsistencies = map[string]func(planter){
 // must do what the table in docs/campaigns.md says.
 func TestInconsistencies(t *testing.T) {
 	t.Parallel()
-	source, err := os.ReadFile("../../pkg/itembank/operator_reconcile.go")
+	source, err := os.ReadFile("../../../pkg/itembank/operator_reconcile.go")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -171,22 +171,22 @@ func TestInconsistencies(t *testing.T) {
 func (w *fixture) inconsistency(kind string, repairable bool) {
 	planted := w.plants()
 	look := reconcileCommand{Campaign: w.name}
-	if r := w.reconcile(look, exitDone); len(r.Inconsistencies) != 0 {
+	if r := w.reconcile(look, cli.ExitDone); len(r.Inconsistencies) != 0 {
 		w.Fatalf("before: %+v", r.Inconsistencies)
 	}
 	inconsistencies[kind](planted)
-	r := w.reconcile(look, exitLook)
+	r := w.reconcile(look, cli.ExitLook)
 	if len(r.Inconsistencies) != 1 || r.Inconsistencies[0].Kind != kind || r.Inconsistencies[0].Repaired || r.Inconsistencies[0].Hash != engine.HashItem(theItem).String() {
 		w.Fatalf("want one item %s, got %+v", kind, r.Inconsistencies)
 	}
 	repair := reconcileCommand{Campaign: w.name, Repair: true, Items: "codes.txt"}
-	w.reconcile(repair, exitUsage) // it is open
+	w.reconcile(repair, cli.ExitUsage) // it is open
 	if err := w.bank.CloseCampaign(w.Context(), w.name); err != nil {
 		w.Fatal(err)
 	}
-	begun, code, after := w.clock.Now(), exitLook, 1
+	begun, code, after := w.clock.Now(), cli.ExitLook, 1
 	if repairable {
-		code, after = exitDone, 0
+		code, after = cli.ExitDone, 0
 	}
 	r = w.reconcile(repair, code)
 	if len(r.Inconsistencies) != 1 || r.Inconsistencies[0].Repaired != repairable {
@@ -196,7 +196,7 @@ func (w *fixture) inconsistency(kind string, repairable bool) {
 		w.Errorf("it waited %v", waited)
 	}
 	if after == 0 {
-		code = exitDone
+		code = cli.ExitDone
 	}
 	if r = w.reconcile(look, code); len(r.Inconsistencies) != after {
 		w.Errorf("after: %+v", r.Inconsistencies)
@@ -227,7 +227,7 @@ func (w *fixture) reconcile(c reconcileCommand, code int) (r itembank.ReconcileR
 		return w.out.String()
 	}
 	raw := run("json")
-	if code == exitUsage {
+	if code == cli.ExitUsage {
 		return r
 	}
 	if err := json.Unmarshal([]byte(raw), &r); err != nil || !strings.Contains(raw, `"inconsistencies":[`) || r.From.IsZero() || !r.From.Before(r.To) && !r.From.Equal(r.To) {
@@ -266,11 +266,11 @@ func TestMissingItems(t *testing.T) {
 			code       int
 			where      string
 		}{
-			{itembank.Burn, false, nil, exitDone, "lost"},
-			{itembank.Burn, false, itembank.Items(theItem), exitDone, "lost"},
-			{itembank.Burn, true, itembank.Items(theItem), exitDone, "free"},
-			{itembank.Return, false, nil, exitLook, ""},
-			{itembank.Return, false, itembank.Items(theItem), exitDone, "free"},
+			{itembank.Burn, false, nil, cli.ExitDone, "lost"},
+			{itembank.Burn, false, itembank.Items(theItem), cli.ExitDone, "lost"},
+			{itembank.Burn, true, itembank.Items(theItem), cli.ExitDone, "free"},
+			{itembank.Return, false, nil, cli.ExitLook, ""},
+			{itembank.Return, false, itembank.Items(theItem), cli.ExitDone, "free"},
 		} {
 			w := newFixture(t, store, itembank.Settings{OnEnd: test.onEnd})
 			inconsistencies["missing"](w.plants())
