@@ -4,6 +4,7 @@ import (
 	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/cli/claims"
 	"github.com/oncebox/oncebox/internal/cli/links"
+	"github.com/oncebox/oncebox/internal/cli/records"
 )
 
 // grammar is the grammar of the command line. The order of the commands is that of the help.
@@ -14,9 +15,9 @@ type grammar struct {
 	Campaigns claims.CampaignCommands `embed:""` // campaign, load, claim, claims, confirm, release, items, forget, withdraw, sweep
 	Links     links.Commands          `embed:""` // links
 	Support   claims.SupportCommands  `embed:""` // status, lookup, audit, reconcile, replay
-	Records   recordCommands          `embed:""` // dedupe, ledger, cost
+	Records   records.RecordCommands  `embed:""` // dedupe, ledger, cost
 	Delivery  deliveryCommands        `embed:""` // redrive, objects
-	KPL       kplCommands             `embed:""` // kpl
+	KPL       records.KPLCommands     `embed:""` // kpl
 	Checks    checkCommands           `embed:""` // invoke, doctor
 	Demo      demoCommands            `embed:""` // demo
 	Program   cli.ProgramCommands     `embed:""` // version, help, completion

@@ -205,7 +205,7 @@ func TestDedupeS3Resumed(t *testing.T) {
 	s := newShell(t)
 	store := s.inS3()
 	const n = 20_000
-	s.put(store, "in.gz", gzipped(t, records(n)))
+	s.put(store, "in.gz", gzipped(t, manyRecords(n)))
 	whole := s.run(exitDone, "dedupe", "s3://lake/in.gz", "--id-path", "id", "--fingerprint-path", "fp", "--ledger", inMemory)
 	args := []string{
 		"dedupe", "s3://lake/in.gz", "--id-path", "id", "--fingerprint-path", "fp", "--ledger", "l.db",

@@ -22,6 +22,12 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
+// These are names that users type and find.
+const (
+	inMemory            = ":memory:"
+	deadLettersOfStdout = "oncebox.dead.ndjson"
+)
+
 // orders is a file with a natural duplicate, a synthetic duplicate, an empty line, and a broken record at the end.
 const orders = `{"id":"A","n":1}
 {"n":1.0,"id":"A"}
@@ -195,7 +201,7 @@ func TestDedupeInputs(t *testing.T) {
 // reading of the whole input finds that it is cut off.
 func TestDedupeNewLedger(t *testing.T) {
 	s := newShell(t)
-	whole := gzipped(t, records(2000))
+	whole := gzipped(t, manyRecords(2000))
 	s.file("in.gz", whole[:len(whole)-20])
 	args := []string{"dedupe", "in.gz", "--id-path", "id", "--ledger", "seen.db", "--out", "out"}
 	r := s.run(exitUsage, args...)
@@ -212,7 +218,7 @@ func TestDedupeNewLedger(t *testing.T) {
 // TestDedupeBatchSize: the batch size changes nothing.
 func TestDedupeBatchSize(t *testing.T) {
 	s := newShell(t)
-	s.file("in", records(700))
+	s.file("in", manyRecords(700))
 	var want string
 	for _, size := range []string{"1", "7", "1000", "1000000"} {
 		r := s.run(exitDone, "dedupe", "in", "--id-path", "id", "--fingerprint-path", "fp", "--ledger", inMemory, "--batch-size", size)
@@ -225,8 +231,8 @@ func TestDedupeBatchSize(t *testing.T) {
 	}
 }
 
-// records makes n records. Of ten records three are copies and two are synthetic duplicates.
-func records(n int) string {
+// manyRecords makes n records. Of ten records three are copies and two are synthetic duplicates.
+func manyRecords(n int) string {
 	var text strings.Builder
 	for i := range n {
 		id, fp := i, "x"
@@ -351,7 +357,7 @@ func TestDedupeResumed(t *testing.T) {
 	testengine.CheckOnly(t)
 	s := newShell(t)
 	const n = 20_000
-	s.file("in", records(n)+"broken\n")
+	s.file("in", manyRecords(n)+"broken\n")
 	whole := s.run(exitLook, "dedupe", "in", "--id-path", "id", "--fingerprint-path", "fp", "--ledger", inMemory, "--dead-letters", "p")
 	args := []string{"--output", "json", "dedupe", "in", "--id-path", "id", "--fingerprint-path", "fp", "--ledger", "l.db", "--out", "out", "--batch-size", "20"}
 	for i, signal := range []os.Signal{os.Interrupt, os.Kill, os.Interrupt} {
@@ -404,7 +410,7 @@ func TestDedupeResumed(t *testing.T) {
 func TestDedupeClosesStoppedRun(t *testing.T) {
 	testengine.CheckOnly(t)
 	s := newShell(t)
-	s.file("1.in", records(20_000))
+	s.file("1.in", manyRecords(20_000))
 	args := []string{"dedupe", "*.in", "--id-path", "id", "--fingerprint-path", "fp", "--ledger", "l.db", "--batch-size", "20"}
 	c := s.command(context.Background(), nil, append(args, "--out", "monday")...)
 	if err := c.Start(); err != nil {
@@ -434,7 +440,7 @@ func TestDedupeClosesStoppedRun(t *testing.T) {
 // TestDedupeStdoutFails: a full disk or a closed pipe is an error, and the next run prints everything.
 func TestDedupeStdoutFails(t *testing.T) {
 	s := newShell(t)
-	s.file("in", records(5000))
+	s.file("in", manyRecords(5000))
 	args := []string{"dedupe", "in", "--id-path", "id", "--fingerprint-path", "fp", "--ledger", "l.db"}
 	r, w, err := os.Pipe()
 	if err != nil {

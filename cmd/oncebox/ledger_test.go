@@ -2,15 +2,11 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/parquet-go/parquet-go"
-
-	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/history"
 )
 
 // TestLedgerImport: records of the past are duplicates after an import, on each store.
@@ -47,7 +43,7 @@ func TestOtherSettings(t *testing.T) {
 	s.run(exitDone, "dedupe", "others", "--id-path", "id", "--volatile", "at", "--ledger", "same").saying(t, "synthetic 1 ")
 }
 
-// TestImportThatEntersNothing: a wrong column and rows that are all too old are not a success.
+// TestImportThatEntersNothing: a wrong column is not a success.
 func TestImportThatEntersNothing(t *testing.T) {
 	s := newShell(t)
 	type row struct {
@@ -60,14 +56,6 @@ func TestImportThatEntersNothing(t *testing.T) {
 	s.run(exitDone, append(args, "--id-path", "id")...).saying(t, "entered 1 ")
 	if runs := s.runs(); len(runs) != 1 {
 		t.Errorf("the wrong column has begun an import: %+v", runs)
-	}
-
-	a := &cli.App{Process: cli.Process{Stdout: io.Discard, Stderr: io.Discard}}
-	if err := reportImport(a, history.Report{Read: 2, TooOld: 2}); cli.ExitCode(t.Context(), err) != exitLook {
-		t.Errorf("all rows are too old: %v", err)
-	}
-	if err := reportImport(a, history.Report{Read: 3, TooOld: 2, Entered: 1}); err != nil {
-		t.Errorf("some rows are too old: %v", err)
 	}
 }
 

@@ -49,13 +49,13 @@ func TestCounting(t *testing.T) {
 // total is not known.
 func TestBytesProgress(t *testing.T) {
 	s := newShell(t)
-	s.file("in", records(20_000))
+	s.file("in", manyRecords(20_000))
 	if err := syscall.Mkfifo(s.dir+"/pipe", 0o600); err != nil {
 		t.Fatal(err)
 	}
 	for i, input := range []string{"in", "pipe"} {
 		if input == "pipe" {
-			go func() { _ = os.WriteFile(s.dir+"/pipe", []byte(records(20_000)), 0o600) }()
+			go func() { _ = os.WriteFile(s.dir+"/pipe", []byte(manyRecords(20_000)), 0o600) }()
 		}
 		screen := s.at("dedupe", input, "--id-path", "id", "--fingerprint-path", "fp", "--ledger", inMemory, "--out", fmt.Sprint("out", i)).ends(exitDone)
 		if !regexp.MustCompile(`deduplicating, [0-9,]+ lines/s`).MatchString(screen) || !regexp.MustCompile(`\rin 20000 = .*\r\n$`).MatchString(screen) {

@@ -3,8 +3,10 @@ package main
 import (
 	"time"
 
+	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/claimpage"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -189,4 +191,136 @@ type heldJSON struct {
 	Campaign string `json:"campaign"`
 	Slot     int    `json:"slot"`
 	ClaimID  string `json:"claim_id"`
+}
+
+// runJSON is a run in results.
+type runJSON struct {
+	Number       int64    `json:"number"`
+	Run          string   `json:"run"`
+	State        string   `json:"state"` // finished, unfinished, closed or replaced
+	ReplacedBy   string   `json:"replaced_by,omitempty"`
+	Inputs       []string `json:"inputs"`
+	Output       string   `json:"output,omitempty"`    // absent: stdout
+	Published    string   `json:"published,omitempty"` // --publish
+	In           int64    `json:"in"`
+	Out          int64    `json:"out"`
+	DeadLettered int64    `json:"dead_lettered"`
+}
+
+// ledgerStat holds the parts of a log that count now.
+type ledgerStat struct {
+	Scope   string               `json:"scope"`
+	Arrival time.Time            `json:"arrival"`
+	Window  string               `json:"window"` // the window of the newest epoch
+	Entries int64                `json:"entries"`
+	Bytes   int64                `json:"bytes"`
+	Units   int64                `json:"write_units"`
+	Memory  int64                `json:"memory_bytes"`
+	Lanes   []logledger.Surveyed `json:"lanes"`
+}
+
+// explainedJSON holds the ledger's data about a record, in results.
+type explainedJSON struct {
+	ID      string               `json:"id"`
+	Key     string               `json:"key"` // hexadecimal
+	Scope   string               `json:"scope"`
+	Arrival time.Time            `json:"arrival"`
+	Entries []explainedEntryJSON `json:"entries"`
+	Answer  *explainedAnswer     `json:"answer,omitempty"` // absent without a fingerprint
+}
+
+// explainedAnswer is the answer that the ledger would give.
+type explainedAnswer struct {
+	Outcome string `json:"outcome"`
+	ID      string `json:"id,omitempty"` // the id under which the record would be delivered
+}
+
+// importSummary is the JSON output of an import.
+type importSummary struct {
+	Read     int64 `json:"read"`
+	Entered  int64 `json:"entered"`
+	Known    int64 `json:"known"`
+	Late     int64 `json:"late"`
+	TooOld   int64 `json:"too_old"`
+	Bad      int64 `json:"bad"`
+	Resumed  int64 `json:"resumed"`
+	Finished bool  `json:"finished_before"`
+
+	OtherSettings *offline.OtherSettings `json:"other_settings,omitempty"` // the entry of a record with one of the ids
+}
+
+// kplPoison is a line that decode prints for an aggregate that cannot be decoded.
+type kplPoison struct {
+	Error          string  `json:"error"`
+	Line           int     `json:"line"`
+	SequenceNumber *string `json:"sequenceNumber,omitempty"`
+	Data           []byte  `json:"data"`
+}
+
+// compactedJSON is the result of ledger compact.
+type compactedJSON struct {
+	Scope   string    `json:"scope"`
+	Before  time.Time `json:"before"`
+	Entries int64     `json:"entries"` // deleted, or with --dry-run to delete
+	DryRun  bool      `json:"dry_run"`
+	Bytes   int64     `json:"bytes"` // of the file, afterwards
+}
+
+// ledgerVerified is the result of a check.
+type ledgerVerified struct {
+	Scope string `json:"scope"`
+	logledger.Verified
+	Found []logProblem `json:"found"`
+}
+
+// dedupeSummary is the summary as JSON.
+type dedupeSummary struct {
+	Run          string `json:"run"`
+	Resumed      int64  `json:"resumed"`
+	In           int64  `json:"in"`
+	New          int64  `json:"new"`
+	Retry        int64  `json:"retry"`
+	Natural      int64  `json:"natural"`
+	Synthetic    int64  `json:"synthetic"`
+	DeadLettered int64  `json:"dead_lettered"`
+	Skipped      int64  `json:"skipped"`
+	Out          int64  `json:"out"`
+
+	// DifferOnlyIn is the number of records that share an id with another record and differ from it only in one or
+	// two members.
+	DifferOnlyIn []offline.Difference `json:"differ_only_in,omitempty"`
+	// ComparedIDs is the number of ids whose records were compared. It is absent if all were compared.
+	ComparedIDs int `json:"compared_ids,omitempty"`
+
+	// OtherSettings is an entry of the ledger whose fingerprint was made with other settings.
+	OtherSettings *offline.OtherSettings `json:"other_settings,omitempty"`
+
+	Closed   []offline.ClosedRun   `json:"closed,omitempty"`    // stopped runs whose later records are decided again
+	Replaced []offline.ReplacedRun `json:"replaced,omitempty"`  // the runs that --replace-run has undone
+	NewerRun string                `json:"newer_run,omitempty"` // the output was not published: the list names this run
+}
+
+type explainedEntryJSON struct {
+	ID              string     `json:"id,omitempty"` // the record's id, or a derived id; absent if it is not known
+	Owner           string     `json:"owner"`
+	OwnRecord       bool       `json:"own_record"`       // the entry belongs to the explained record
+	Content         string     `json:"content"`          // digest of the fingerprint, hexadecimal
+	SameFingerprint *bool      `json:"same_fingerprint"` // null without a fingerprint
+	Version         string     `json:"version"`
+	Arrival         *time.Time `json:"arrival,omitempty"`
+	PurgeAt         *time.Time `json:"purge_at"` // null: never
+	Counts          bool       `json:"counts"`
+	Void            bool       `json:"void,omitempty"`         // a run over files has put it, and not saved its line
+	CountsSince     *time.Time `json:"counts_since,omitempty"` // the arrivals for which it counts, in a log ledger
+	CountsUntil     *time.Time `json:"counts_until,omitempty"`
+	Done            bool       `json:"done"`
+	Place           string     `json:"place,omitempty"`
+}
+
+// logProblem is a problem in a log.
+type logProblem struct {
+	Lane  int    `json:"lane"`
+	Epoch int    `json:"epoch"`
+	Item  int    `json:"item"`
+	What  string `json:"what"`
 }
