@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/cli/claims"
+	"github.com/oncebox/oncebox/internal/cli/delivery"
 	"github.com/oncebox/oncebox/internal/cli/links"
 	"github.com/oncebox/oncebox/internal/cli/records"
 )
@@ -11,14 +12,14 @@ import (
 type grammar struct {
 	cli.Globals
 
-	Setup     setupCommands           `embed:""` // init, backup, local
-	Campaigns claims.CampaignCommands `embed:""` // campaign, load, claim, claims, confirm, release, items, forget, withdraw, sweep
-	Links     links.Commands          `embed:""` // links
-	Support   claims.SupportCommands  `embed:""` // status, lookup, audit, reconcile, replay
-	Records   records.RecordCommands  `embed:""` // dedupe, ledger, cost
-	Delivery  deliveryCommands        `embed:""` // redrive, objects
-	KPL       records.KPLCommands     `embed:""` // kpl
-	Checks    checkCommands           `embed:""` // invoke, doctor
-	Demo      demoCommands            `embed:""` // demo
-	Program   cli.ProgramCommands     `embed:""` // version, help, completion
+	Setup     setupCommands             `embed:""` // init, backup, local
+	Campaigns claims.CampaignCommands   `embed:""` // campaign, load, claim, claims, confirm, release, items, forget, withdraw, sweep
+	Links     links.Commands            `embed:""` // links
+	Support   claims.SupportCommands    `embed:""` // status, lookup, audit, reconcile, replay
+	Records   records.RecordCommands    `embed:""` // dedupe, ledger, cost
+	Delivery  delivery.DeliveryCommands `embed:""` // redrive, objects
+	KPL       records.KPLCommands       `embed:""` // kpl
+	Checks    checkCommands             `embed:""` // invoke, doctor
+	Demo      demoCommands              `embed:""` // demo
+	Program   cli.ProgramCommands       `embed:""` // version, help, completion
 }

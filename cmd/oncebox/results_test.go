@@ -324,3 +324,9 @@ type logProblem struct {
 	Item  int    `json:"item"`
 	What  string `json:"what"`
 }
+
+// redriveSummary is the result of redrive run.
+type redriveSummary struct {
+	Letters   map[string]int64 `json:"letters"`
+	Delivered int64            `json:"delivered"`
+}
