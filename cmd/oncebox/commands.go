@@ -5,6 +5,7 @@ import (
 	"github.com/oncebox/oncebox/internal/cli/claims"
 	"github.com/oncebox/oncebox/internal/cli/delivery"
 	"github.com/oncebox/oncebox/internal/cli/links"
+	"github.com/oncebox/oncebox/internal/cli/operate"
 	"github.com/oncebox/oncebox/internal/cli/records"
 )
 
@@ -12,14 +13,14 @@ import (
 type grammar struct {
 	cli.Globals
 
-	Setup     setupCommands             `embed:""` // init, backup, local
+	Setup     operate.SetupCommands     `embed:""` // init, backup, local
 	Campaigns claims.CampaignCommands   `embed:""` // campaign, load, claim, claims, confirm, release, items, forget, withdraw, sweep
 	Links     links.Commands            `embed:""` // links
 	Support   claims.SupportCommands    `embed:""` // status, lookup, audit, reconcile, replay
 	Records   records.RecordCommands    `embed:""` // dedupe, ledger, cost
 	Delivery  delivery.DeliveryCommands `embed:""` // redrive, objects
 	KPL       records.KPLCommands       `embed:""` // kpl
-	Checks    checkCommands             `embed:""` // invoke, doctor
+	Checks    operate.CheckCommands     `embed:""` // invoke, doctor
 	Demo      demoCommands              `embed:""` // demo
 	Program   cli.ProgramCommands       `embed:""` // version, help, completion
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"time"
 
+	"github.com/oncebox/oncebox/internal/doctor"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/claimpage"
@@ -329,4 +330,19 @@ type logProblem struct {
 type redriveSummary struct {
 	Letters   map[string]int64 `json:"letters"`
 	Delivered int64            `json:"delivered"`
+}
+
+// backupJSON is the result of a backup.
+type backupJSON struct {
+	Store string `json:"store"`
+	File  string `json:"file"`
+	Bytes int64  `json:"bytes"`
+}
+
+// doctorJSON is a report with --output json.
+type doctorJSON struct {
+	Checks    []doctor.Check `json:"checks"`
+	Failures  int            `json:"failures"`
+	Warnings  int            `json:"warnings"`
+	NotPlayed int            `json:"not_played"`
 }
