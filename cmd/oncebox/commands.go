@@ -4,6 +4,7 @@ import (
 	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/cli/claims"
 	"github.com/oncebox/oncebox/internal/cli/delivery"
+	"github.com/oncebox/oncebox/internal/cli/demo"
 	"github.com/oncebox/oncebox/internal/cli/links"
 	"github.com/oncebox/oncebox/internal/cli/operate"
 	"github.com/oncebox/oncebox/internal/cli/records"
@@ -21,6 +22,6 @@ type grammar struct {
 	Delivery  delivery.DeliveryCommands `embed:""` // redrive, objects
 	KPL       records.KPLCommands       `embed:""` // kpl
 	Checks    operate.CheckCommands     `embed:""` // invoke, doctor
-	Demo      demoCommands              `embed:""` // demo
+	Demo      demo.Commands             `embed:""` // demo
 	Program   cli.ProgramCommands       `embed:""` // version, help, completion
 }

@@ -346,3 +346,20 @@ type doctorJSON struct {
 	Warnings  int            `json:"warnings"`
 	NotPlayed int            `json:"not_played"`
 }
+
+type demoResult struct {
+	Store      string            `json:"store"`
+	Loaded     itembank.Tally    `json:"loaded"`
+	AfterStorm itembank.Counts   `json:"after_100_requests_of_20_customers"`
+	AfterAll   itembank.Counts   `json:"after_the_bank_was_emptied"`
+	Reloaded   itembank.Tally    `json:"loaded_again"`
+	Records    demoRecordsResult `json:"records"`
+}
+
+type demoRecordsResult struct {
+	Sent        int `json:"sent"`
+	Delivered   int `json:"delivered"`
+	Distinct    int `json:"distinct_ids"`
+	DeadLetters int `json:"dead_letters"`
+	Again       int `json:"delivered_after_everything_was_sent_again"`
+}

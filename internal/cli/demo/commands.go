@@ -1,0 +1,7 @@
+// Package demo holds the demo of both jobs.
+package demo
+
+// Commands has the demo.
+type Commands struct {
+	Demo demoCommand `cmd:"" help:"Show what oncebox does, on a store of its own, and check it."`
+}
