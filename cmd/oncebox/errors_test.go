@@ -16,7 +16,6 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/sqlite"
 	"github.com/oncebox/oncebox/internal/testengine"
 )
 
@@ -128,21 +127,6 @@ func TestNoCredentials(t *testing.T) {
 	s.run(exitUsage, "campaign", "list").plainly(t, "oncebox: AWS_PROFILE: there is no profile \"nobody\"\n`aws configure list-profiles` lists them.\n")
 	s.env = []string{"ONCEBOX_STORE=dynamodb:", "AWS_CONFIG_FILE=" + s.dir + "/none", "AWS_EC2_METADATA_DISABLED=true"}
 	s.run(exitUsage, "campaign", "list").saying(t, "AWS_REGION")
-}
-
-// TestStoreErrors checks that the exit codes of a store's errors say whether repeating helps.
-func TestStoreErrors(t *testing.T) {
-	t.Parallel()
-	for err, want := range map[error]int{
-		sqlite.ErrDiskFull: exitFailed, sqlite.ErrNoAccess: exitUsage, sqlite.ErrDamaged: exitUsage, sqlite.ErrNotStore: exitUsage, sqlite.ErrLayout: exitUsage,
-	} {
-		if got := cli.ExitCode(t.Context(), fmt.Errorf("codes.db: %w", err)); got != want {
-			t.Errorf("%v: want exit %d, got %d", err, want, got)
-		}
-		if got := cli.ExitCode(t.Context(), cli.Stopped("after 2 lines", err)); got != exitFailed {
-			t.Errorf("%v after a change: want exit %d, got %d", err, exitFailed, got)
-		}
-	}
 }
 
 // TestDamagedStore uses a file that begins as a store and continues with other data.
