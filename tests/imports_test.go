@@ -14,7 +14,7 @@ func TestImports(t *testing.T) {
 	t.Parallel()
 	const valkey = "github.com/valkey-io"
 	noEngine := append([]string{"github.com/aws", "modernc.org/sqlite", valkey, "net/http", "os/exec"}, neverShipped...)
-	programs := []string{module + "/functions", module + "/cmd"}
+	programs, commands := []string{module + "/functions", module + "/cmd"}, module+"/internal/cli"
 	claims, records := module+"/pkg/itembank", module+"/pkg/dedupe"
 	for _, rule := range []struct {
 		packages  string
@@ -23,14 +23,14 @@ func TestImports(t *testing.T) {
 		{"../pkg/...", neverShipped},
 		{"../functions/...", neverShipped},
 		{"../cmd/...", neverShipped},
-		{"../pkg/...", programs},
+		{"../pkg/...", append([]string{commands}, programs...)},
 		{"../internal/...", programs},
 		{"../cmd/...", []string{module + "/functions"}},
-		{"../functions/...", []string{"modernc.org/sqlite", module + "/cmd"}},
+		{"../functions/...", []string{"modernc.org/sqlite", module + "/cmd", commands}},
 		// This package would delay every start of a function (docs/adr/0006-settings-of-functions.md).
 		{"../functions/...", []string{"github.com/aws/aws-sdk-go-v2/config"}},
 		{"../pkg/...", []string{"github.com/aws/aws-sdk-go-v2/config"}},
-		{"../infra/...", append([]string{"modernc.org/sqlite", module + "/cmd", module + "/examples"}, testPackages...)},
+		{"../infra/...", append([]string{"modernc.org/sqlite", module + "/cmd", commands, module + "/examples"}, testPackages...)},
 		{"../pkg/itembank", noEngine},
 		{"../pkg/itembank/engine", noEngine},
 		{"../pkg/itembank/dynamostore", []string{"modernc.org/sqlite", claims + "/sqlitestore"}},
