@@ -87,7 +87,7 @@ func (g Globals) ExplainAWS(ctx context.Context, err error) error {
 	}
 	why := g.explainOperation(ctx, operation)
 	var cut *cutError
-	plain := error(Plain(why.text, why.kind, err))
+	plain := Plain(why.text, why.kind, err)
 	switch {
 	case errors.As(err, &cut):
 		plain = Stopped(cut.done, plain)

@@ -61,7 +61,8 @@ type cutError struct {
 func (e *cutError) Error() string { return fmt.Sprintf("stopped %s: %v", e.done, e.err) }
 func (e *cutError) Unwrap() error { return e.err }
 
-// Stopped says that a command stopped after it had changed something. done is the finished work, as in "after 50 lines".
+// Stopped says that a command stopped after it had changed something. done is the finished work, as in
+// "after 50 lines".
 func Stopped(done string, err error) error { return &cutError{done, err} }
 
 // plainError is an error in plain words. The original error, whose text is for programmers, stays in the chain for
@@ -85,19 +86,19 @@ func (e *plainError) Unwrap() []error {
 func Plain(text string, kind, err error) error { return &plainError{text, kind, err} }
 
 var (
-	// errLook says that everything is done, but that something needs attention.
+	// ErrLook says that everything is done, but that something needs attention.
 	ErrLook = errors.New("done, with something to look at")
 	// errDeadLetters says that records were stored as dead letters.
 	errDeadLetters = errors.New("dead letters")
-	// errEmpty says that no items were ever loaded into the campaign.
+	// ErrEmpty says that no items were ever loaded into the campaign.
 	ErrEmpty = errors.New("the campaign is empty: no items were loaded")
-	// errUnknownItem says that an item was never loaded.
+	// ErrUnknownItem says that an item was never loaded.
 	ErrUnknownItem = errors.New("no such item")
-	// errUnconfirmed says that the answer was not yes.
+	// ErrUnconfirmed says that the answer was not yes.
 	ErrUnconfirmed = errors.New("not released: the answer was not yes; nothing was changed")
-	// errNoEntry says that the ledger does not know a record.
+	// ErrNoEntry says that the ledger does not know a record.
 	ErrNoEntry = errors.New("the ledger has no entry of this id")
-	// errNoLog says that a scope has no log ledger.
+	// ErrNoLog says that a scope has no log ledger.
 	ErrNoLog = errors.New("there is no log ledger")
 )
 

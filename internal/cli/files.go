@@ -21,8 +21,8 @@ func Interruptible(ctx context.Context, stream io.Reader) io.ReadCloser {
 	return r
 }
 
-// OpenItemFile opens a regular file, which can then be read several times. The name - is stdin, which it first copies to
-// a temporary file. Call remove after use.
+// OpenItemFile opens a regular file, which can then be read several times. The name - is stdin, which it first copies
+// to a temporary file. Call remove after use.
 func OpenItemFile(ctx context.Context, file string, stdin io.Reader) (open itemfile.Open, remove func(), err error) {
 	path, remove := file, func() {}
 	if path == "-" {

@@ -130,8 +130,8 @@ func noSuchCampaign(ctx context.Context, bank *itembank.Operator, campaign strin
 	return WithHint(err, hint)
 }
 
-// SkipUnreadable separates campaigns that cannot be read from other failures, for a command that goes on without them. The
-// command returns skipped at its end.
+// SkipUnreadable separates campaigns that cannot be read from other failures, for a command that goes on without them.
+// The command returns skipped at its end.
 func SkipUnreadable(err error) (skipped, failed error) {
 	if unreadable, ok := errors.AsType[*itembank.UnreadableError](err); ok {
 		return Plain(unreadable.Error(), ErrLook, unreadable), nil

@@ -1,0 +1,10 @@
+package claims
+
+import (
+	"os"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/testengine"
+)
+
+func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
