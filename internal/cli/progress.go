@@ -48,19 +48,3 @@ func (a *App) Progress(what string) itembank.Progress {
 		}
 	}
 }
-
-// Left reports the progress of the remaining lines. The lines of an earlier run would make the rate too high.
-func Left(progress itembank.Progress) itembank.Progress {
-	if progress == nil {
-		return nil
-	}
-	begun := int64(-1)
-	return func(done, total int64) {
-		if begun < 0 {
-			begun = done
-		}
-		if total > begun {
-			progress(done-begun, total-begun)
-		}
-	}
-}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/alecthomas/kong"
@@ -12,7 +11,6 @@ import (
 	"github.com/oncebox/oncebox/internal/address"
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 )
 
@@ -108,14 +106,6 @@ func parseRate(text string) (RowRate, error) {
 	return RowRate(n), nil
 }
 
-// RateFlag is the flag of the commands that read or write many rows.
-type RateFlag struct {
-	Rate RowRate `help:"Read and write at most N rows a second, to leave the capacity of the tables to a sale. Default: no limit." placeholder:"N"`
-}
-
-// Option is the option of a bank that keeps to the rate.
-func (r RateFlag) Option() itembank.Option { return itembank.WithRate(int(r.Rate)) }
-
 // PoisonLimit is a share of a number of records, or off.
 type PoisonLimit settings.PoisonLimit
 
@@ -126,28 +116,6 @@ func parsePoisonLimit(text string) (PoisonLimit, error) {
 			text, settings.PoisonLimitForms)
 	}
 	return PoisonLimit(limit), nil
-}
-
-// OnOff is a switch: on or off, as the Lambda functions read it, or true or false.
-type OnOff bool
-
-// IsBool makes a flag of it that needs no value.
-func (*OnOff) IsBool() bool { return true }
-
-// Decode reads the value that follows, if there is one.
-func (o *OnOff) Decode(ctx *kong.DecodeContext) error {
-	*o = true
-	if ctx.Scan.Peek().Type != kong.FlagValueToken {
-		return nil
-	}
-	switch value := fmt.Sprint(ctx.Scan.Pop().Value); strings.ToLower(value) {
-	case "on", "true", "yes", "1":
-	case "off", "false", "no", "0":
-		*o = false
-	default:
-		return fmt.Errorf("%q is neither on nor off", value)
-	}
-	return nil
 }
 
 // OpenTime is the value of --opens: a time, or now, which is the zero time.

@@ -15,7 +15,7 @@ type auditCommand struct {
 	Campaign string  `arg:"" help:"The campaign."`
 	Claimant *string `help:"What the store knows of this claimant." xor:"about" required:"" placeholder:"C"`
 	Item     *string `help:"What the store knows of this item." xor:"about" required:"" placeholder:"I"`
-	cli.RateFlag
+	rateFlag
 }
 
 func (auditCommand) Help() string {
@@ -40,9 +40,9 @@ func (c auditCommand) Run(ctx context.Context, a *cli.App) error {
 		if err := checkItem(*c.Item); err != nil {
 			return err
 		}
-		return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.item(ctx, a, b) }, c.Option())
+		return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.item(ctx, a, b) }, c.option())
 	}
-	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.claimant(ctx, a, b) }, c.Option())
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.claimant(ctx, a, b) }, c.option())
 }
 
 // auditJSON is the result of audit.

@@ -20,7 +20,7 @@ type claimsCommand struct {
 type claimsList struct {
 	Campaign string `arg:"" help:"The campaign."`
 	Limit    int    `help:"List so many claims at most. Default: ${default}." default:"100" placeholder:"N"`
-	cli.RateFlag
+	rateFlag
 }
 
 func (claimsList) Help() string {
@@ -40,7 +40,7 @@ func (c claimsList) Run(ctx context.Context, a *cli.App) error {
 	if c.Limit < 1 {
 		return cli.BadUsage(fmt.Errorf("--limit %d: must be at least 1", c.Limit), "")
 	}
-	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.list(ctx, a, b) }, c.Option())
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.list(ctx, a, b) }, c.option())
 }
 
 // claimJSON is a claim in lists and exports. replay reads the same members.

@@ -22,7 +22,7 @@ type claimsExport struct {
 	Campaign string `arg:"" help:"The campaign."`
 	Format   string `help:"csv, with the names of the columns in the first line, or ndjson. Default: csv, or ndjson with --output json." enum:"csv,ndjson," default:"" placeholder:"csv|ndjson"`
 	Out      string `help:"Write into this file, which must not exist. A stopped export goes on with the same command. Default: stdout." placeholder:"FILE"`
-	cli.RateFlag
+	rateFlag
 }
 
 func (claimsExport) Help() string {
@@ -63,7 +63,7 @@ func (c claimsExport) Run(ctx context.Context, a *cli.App) error {
 			c.Format = formatNDJSON
 		}
 	}
-	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.export(ctx, a, b) }, c.Option())
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.export(ctx, a, b) }, c.option())
 }
 
 func (c claimsExport) export(ctx context.Context, a *cli.App, b *itembank.Operator) error {

@@ -17,7 +17,7 @@ type itemsCommand struct {
 type itemsList struct {
 	Campaign string `arg:"" help:"The campaign."`
 	Free     bool   `help:"List the free items. Required: items that are held or have ended are not listed."`
-	cli.RateFlag
+	rateFlag
 }
 
 func (itemsList) Help() string {
@@ -36,7 +36,7 @@ func (c itemsList) Run(ctx context.Context, a *cli.App) error {
 	if !c.Free {
 		return cli.BadUsage(errors.New("there is nothing to list"), "Say --free for the free items.")
 	}
-	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.list(ctx, a, b) }, c.Option())
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.list(ctx, a, b) }, c.option())
 }
 
 func (c itemsList) list(ctx context.Context, a *cli.App, b *itembank.Operator) error {

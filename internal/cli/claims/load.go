@@ -18,7 +18,7 @@ type loadCommand struct {
 	File     string `arg:"" help:"One item a line, or CSV with --column; - is stdin. With --give-up: the id of a load."`
 	itemFlags
 	With []string `help:"Load these columns of the CSV with the items, by their names in the first row. They come back with the item, to every claimant who gets it. Needs --column NAME, and a campaign with --columns." placeholder:"NAME,..."`
-	cli.RateFlag
+	rateFlag
 	DryRun bool `help:"Check the file, show its first items, print what a load would do, and change nothing."`
 	GiveUp bool `help:"End an unfinished load whose file will not be loaded again. Its id stands in place of FILE."`
 }
@@ -75,7 +75,7 @@ func (c loadCommand) Run(ctx context.Context, a *cli.App) error {
 			return c.dryRun(ctx, a, b, in)
 		}
 		return c.load(ctx, a, b, in)
-	}, c.Option())
+	}, c.option())
 }
 
 // checkWith checks the flags of columns.
@@ -115,7 +115,7 @@ type loadJSON struct {
 }
 
 func (c loadCommand) load(ctx context.Context, a *cli.App, b *itembank.Operator, in *items) error {
-	report, err := b.Load(ctx, c.Campaign, in.Source, cli.Left(a.Progress("loading "+c.Campaign)))
+	report, err := b.Load(ctx, c.Campaign, in.Source, left(a.Progress("loading "+c.Campaign)))
 	switch {
 	case err != nil && report.LoadID == "" && errors.Is(err, itembank.ErrInvalid):
 		return badItems(c.File, c.itemFlags, err)
@@ -235,4 +235,20 @@ func skipped(blank int64) string {
 		return ""
 	}
 	return ", skipped " + cli.Quantity(blank, "blank line")
+}
+
+// left reports the progress of the remaining lines. The lines of an earlier run would make the rate too high.
+func left(progress itembank.Progress) itembank.Progress {
+	if progress == nil {
+		return nil
+	}
+	begun := int64(-1)
+	return func(done, total int64) {
+		if begun < 0 {
+			begun = done
+		}
+		if total > begun {
+			progress(done-begun, total-begun)
+		}
+	}
 }

@@ -15,7 +15,7 @@ import (
 type lookupCommand struct {
 	Campaign string `arg:"" optional:"" help:"The campaign. Default: all campaigns that know the item."`
 	Item     string `required:"" help:"The item, exactly as it was loaded." placeholder:"CODE"`
-	cli.RateFlag
+	rateFlag
 }
 
 func (lookupCommand) Help() string {
@@ -47,7 +47,7 @@ func (c lookupCommand) Run(ctx context.Context, a *cli.App) error {
 	if err := checkItem(c.Item); err != nil {
 		return err
 	}
-	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.lookUp(ctx, a, b) }, c.Option())
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.lookUp(ctx, a, b) }, c.option())
 }
 
 // checkItem checks an item of the command line.

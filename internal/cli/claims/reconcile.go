@@ -18,7 +18,7 @@ type reconcileCommand struct {
 	Items           string `help:"With --repair: the file that was loaded, to bring missing items back; - is stdin." placeholder:"FILE"`
 	ReturnSeenItems bool   `help:"With --items: bring missing items back also where items are burned. A customer may have seen such an item; then two customers have it."`
 	itemFlags
-	cli.RateFlag
+	rateFlag
 }
 
 func (reconcileCommand) Help() string {
@@ -73,7 +73,7 @@ func (c reconcileCommand) Run(ctx context.Context, a *cli.App) error {
 		defer in.remove()
 		source = in.Source
 	}
-	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.reconcile(ctx, a, b, source) }, c.Option())
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.reconcile(ctx, a, b, source) }, c.option())
 }
 
 func (c reconcileCommand) reconcile(ctx context.Context, a *cli.App, b *itembank.Operator, items itembank.Source) error {

@@ -11,7 +11,7 @@ import (
 
 type sweepCommand struct {
 	Campaign string `arg:"" help:"The campaign."`
-	cli.RateFlag
+	rateFlag
 }
 
 func (sweepCommand) Help() string {
@@ -36,7 +36,7 @@ Examples:
 }
 
 func (c sweepCommand) Run(ctx context.Context, a *cli.App) error {
-	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.sweep(ctx, a, b) }, c.Option())
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.sweep(ctx, a, b) }, c.option())
 }
 
 func (c sweepCommand) sweep(ctx context.Context, a *cli.App, b *itembank.Operator) error {

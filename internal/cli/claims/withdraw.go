@@ -13,7 +13,7 @@ type withdrawCommand struct {
 	Campaign string `arg:"" help:"The campaign."`
 	File     string `arg:"" optional:"" help:"The items, one a line, or CSV with --column; - is stdin."`
 	itemFlags
-	cli.RateFlag
+	rateFlag
 	All bool `help:"Withdraw all free items of the campaign. Needs --yes."`
 	Yes bool `help:"Confirm --all."`
 }
@@ -41,14 +41,14 @@ func (c withdrawCommand) Run(ctx context.Context, a *cli.App) error {
 		return err
 	}
 	if c.All {
-		return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.all(ctx, a, b) }, c.Option())
+		return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.all(ctx, a, b) }, c.option())
 	}
 	in, err := openItems(ctx, a, c.File, c.itemFlags)
 	if err != nil {
 		return err
 	}
 	defer in.remove()
-	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.file(ctx, a, b, in.Source) }, c.Option())
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.file(ctx, a, b, in.Source) }, c.option())
 }
 
 func (c withdrawCommand) check() error {

@@ -43,8 +43,8 @@ type dedupeCommand struct {
 	OwnerPath       string          `help:"Path of a text that identifies the sending of the record. The same text again is a retry. Default: the run and the line." placeholder:"P"`
 	ContextsPath    string          `help:"Path of the array that gets the duplicate context. Default: ${default}." default:"contexts" placeholder:"P"`
 	Volatile        []string        `help:"Path that does not count for a computed fingerprint. Repeatable, or with commas in between." placeholder:"P"`
-	Natural         cli.OnOff       `negatable:"" default:"on" help:"Drop natural duplicates. off: they pass unchanged. Default: ${default}."`
-	Synthetic       cli.OnOff       `negatable:"" default:"on" help:"Give synthetic duplicates a new id. off: they pass unchanged. Default: ${default}."`
+	Natural         onOff           `negatable:"" default:"on" help:"Drop natural duplicates. off: they pass unchanged. Default: ${default}."`
+	Synthetic       onOff           `negatable:"" default:"on" help:"Give synthetic duplicates a new id. off: they pass unchanged. Default: ${default}."`
 	IDs             offline.IDs     `name:"ids" enum:"first-keeps,derived,rename-all" default:"first-keeps" help:"Which records get a new id: first-keeps, derived or rename-all. Default: ${default}." placeholder:"POLICY"`
 	Window          *time.Duration  `help:"How long after a record a copy of it is a duplicate, as in 48h or 7d. Default: forever." placeholder:"D"`
 	TimePath        string          `help:"Path of the record's time (RFC 3339, or seconds or milliseconds since 1970). Default: the beginning of the run." placeholder:"P"`

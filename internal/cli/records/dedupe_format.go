@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/pkg/format"
@@ -57,4 +59,26 @@ func (c *dedupeCommand) events() (offline.Format, error) {
 		return nil, cli.BadUsage(errors.New(flagOf.Replace(err.Error())), "")
 	}
 	return lines, nil
+}
+
+// onOff is a switch: on or off, as the Lambda functions read it, or true or false.
+type onOff bool
+
+// IsBool makes a flag of it that needs no value.
+func (*onOff) IsBool() bool { return true }
+
+// Decode reads the value that follows, if there is one.
+func (o *onOff) Decode(ctx *kong.DecodeContext) error {
+	*o = true
+	if ctx.Scan.Peek().Type != kong.FlagValueToken {
+		return nil
+	}
+	switch value := fmt.Sprint(ctx.Scan.Pop().Value); strings.ToLower(value) {
+	case "on", "true", "yes", "1":
+	case "off", "false", "no", "0":
+		*o = false
+	default:
+		return fmt.Errorf("%q is neither on nor off", value)
+	}
+	return nil
 }
