@@ -49,7 +49,7 @@ func CheckDynamoCredentials(ctx context.Context, client *dynamodb.Client) error 
 	return CheckCredentials(ctx, client.Options().Credentials, dynamo.Local(client))
 }
 
-// S3Store makes the client of S3, and looks for credentials as dynamoClient does.
+// S3Store makes the client of S3, and looks for credentials as DynamoClient does.
 func S3Store(ctx context.Context) (*s3files.Store, error) {
 	store, err := s3files.Open(ctx, sdkconfig.Load)
 	if err != nil {

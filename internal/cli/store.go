@@ -156,7 +156,7 @@ func (g Globals) OpenLedger(ctx context.Context, options ...ledgerdynamo.Option)
 	return g.openLedgerBy(ctx, ledgersqlite.Open, options...)
 }
 
-// OpenLedgerToRead is openLedger for a command that only reads.
+// OpenLedgerToRead is OpenLedger for a command that only reads.
 func (g Globals) OpenLedgerToRead(ctx context.Context) (ledger dedupe.Store, closeLedger func(), err error) {
 	return g.openLedgerBy(ctx, ledgersqlite.OpenToRead)
 }
@@ -288,7 +288,7 @@ func createFile(ctx context.Context, path string) error {
 	return errors.Join(err, bank.Close())
 }
 
-// OpenLog opens the log of a scope. It returns errNoLog if the scope has no log.
+// OpenLog opens the log of a scope. It returns ErrNoLog if the scope has no log.
 func (g Globals) OpenLog(ctx context.Context, scope string) (logledger.Storage, error) {
 	client, err := g.LogClient(ctx)
 	if err != nil {

@@ -431,7 +431,7 @@ func (s *redriveSummary) text() string {
 	return b.String()
 }
 
-// err returns errLook if letters were not done.
+// err returns cli.ErrLook if letters were not done.
 func (s *redriveSummary) err() error {
 	if n := s.Letters[redrive.Failed]; n > 0 {
 		return cli.WithHint(fmt.Errorf("%s failed", cli.Quantity(n, "letter")), "It is safe to run them again.")

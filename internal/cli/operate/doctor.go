@@ -227,7 +227,7 @@ type doctorJSON struct {
 	NotPlayed int            `json:"not_played"`
 }
 
-// conclude prints the counts. The error is errLook if a check failed.
+// conclude prints the counts. The error is cli.ErrLook if a check failed.
 func conclude(a *cli.App, r *doctor.Report) error {
 	j := doctorJSON{r.Checks, r.Count(doctor.Failure), r.Count(doctor.Warning), r.Count(doctor.NotPlayed)}
 	text := fmt.Sprintf("%s, %s, %s", cli.Quantity(int64(len(j.Checks)), "check"), cli.Quantity(int64(j.Failures), "failure"),
