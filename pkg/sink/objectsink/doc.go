@@ -9,7 +9,7 @@
 //	PREFIX/scope=SCOPE/stream=ACCOUNT.REGION.STREAM/shard=SHARD/POSITION.ndjson.gz
 //
 // A [Sink] is a dedupe.ObjectSink over a [Storage], such as a [Bucket]. The event source mapping must process one batch
-// of a shard at a time. [List] and [Verify] read the objects of a sink; docs/object-sink.md is for readers and operators.
+// of a shard at a time. [List] and [Verify] read the objects of a sink; docs/sinks.md is for readers and operators.
 //
 // # Rights
 //
