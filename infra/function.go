@@ -56,7 +56,7 @@ type FunctionProps struct {
 	LogRetention awslogs.RetentionDays
 
 	// Subnets and SecurityGroups put the function into a VPC, for example for a Valkey ledger. Set both. From there
-	// the function needs a route to the services of AWS (docs/valkey-ledger.md).
+	// the function needs a route to the services of AWS (docs/ledgers.md).
 	Subnets        []awsec2.ISubnet
 	SecurityGroups []awsec2.ISecurityGroup
 

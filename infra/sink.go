@@ -47,7 +47,7 @@ func ToQueue(queue awssqs.IQueue, options ...string) Sink {
 	return Sink{address: withOptions("sqs", options), queue: queue, missing: queue == nil}
 }
 
-// ToBucket is a bucket with objects below a prefix (docs/object-sink.md). Mapping.BatchWindow and Mapping.BatchSize set
+// ToBucket is a bucket with objects below a prefix (docs/sinks.md). Mapping.BatchWindow and Mapping.BatchSize set
 // the age and the size of objects.
 func ToBucket(bucket awss3.IBucket, prefix string, options ...string) Sink {
 	return Sink{address: withOptions("s3", options), bucket: bucket, place: prefix, missing: bucket == nil}

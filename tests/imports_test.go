@@ -27,7 +27,7 @@ func TestImports(t *testing.T) {
 		{"../internal/...", programs},
 		{"../cmd/...", []string{module + "/functions"}},
 		{"../functions/...", []string{"modernc.org/sqlite", module + "/cmd", commands}},
-		// This package would delay every start of a function (docs/adr/0006-settings-of-functions.md).
+		// This package would delay every start of a function (docs/adr/0046-settings.md).
 		{"../functions/...", []string{"github.com/aws/aws-sdk-go-v2/config"}},
 		{"../pkg/...", []string{"github.com/aws/aws-sdk-go-v2/config"}},
 		{"../infra/...", append([]string{"modernc.org/sqlite", module + "/cmd", commands, module + "/examples"}, testPackages...)},

@@ -49,7 +49,7 @@ var releaseTemplates = map[string][]string{
 	"oncebox-both_1.2.3-test.template.json":    {"claim", "sweep", "dedupe"},
 }
 
-var everyPlatform = flag.Bool("every-platform", false, "TestRelease builds for all platforms, and not only for Linux on this processor")
+var everyPlatform = flag.Bool("every-platform", false, "build for all platforms, and not only for Linux on this processor; and build each function twice")
 
 // TestRelease makes a release, and another one from a copy of the source outside of git. Both
 // must have the same digests.

@@ -63,7 +63,7 @@ func TestDedupeWrongInput(t *testing.T) {
 		{[]string{"a.bz2"}, []string{"the first line cannot be processed: not valid JSON. a.bz2 looks like bzip2 (nothing was changed)", "`bzip2 -dc a.bz2 | oncebox dedupe ...`"}},
 		{[]string{"array.json"}, []string{"array.json looks like the beginning of a JSON array", "Say --records array."}},
 		{[]string{"a.xz"}, []string{"a.xz looks like xz", "`xz -dc a.xz | oncebox dedupe ...`"}},
-		{[]string{"a.parquet"}, []string{"a.parquet looks like a Parquet file", "docs/offline.md#parquet", "ledger import --format parquet"}},
+		{[]string{"a.parquet"}, []string{"a.parquet looks like a Parquet file", "docs/files.md#parquet", "ledger import --format parquet"}},
 		{[]string{"my table"}, []string{"looks like CSV", "`mlr --infer-none --icsv --ojsonl cat 'my table' | oncebox dedupe ...`"}},
 		{[]string{"a.csv.gz"}, []string{"looks like CSV", "`gzip -dc a.csv.gz | mlr --infer-none --icsv --ojsonl cat | oncebox dedupe ...`"}},
 		{[]string{"my table", "--records", "array"}, []string{"my table cannot be read after record 0: it begins with 'i'", "Say --records auto"}},

@@ -14,15 +14,15 @@ import (
 	"github.com/oncebox/oncebox/internal/settings"
 )
 
-var update = flag.Bool("update", false, "write the tables of docs/costs.md and docs/log-ledger.md")
+var update = flag.Bool("update", false, "write the tables of docs/costs.md and docs/ledgers.md")
 
-// TestPage checks that the tables of docs/costs.md and docs/log-ledger.md hold the results of `oncebox cost`, and its
+// TestPage checks that the tables of docs/costs.md and docs/ledgers.md hold the results of `oncebox cost`, and its
 // inputs.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	for page, tables := range map[string]map[string]string{
-		"../../docs/log-ledger.md": {"choice": choices(), "sizes": sizes()},
-		"../../docs/costs.md":      {"counts": counts(), "lines": lines(), "bills": bills(), "prices": prices()},
+		"../../docs/ledgers.md": {"choice": choices(), "sizes": sizes()},
+		"../../docs/costs.md":   {"counts": counts(), "lines": lines(), "bills": bills(), "prices": prices()},
 	} {
 		checkPage(t, page, tables)
 	}

@@ -1,5 +1,5 @@
 // Package snowplowmanifest reads the events manifest of Snowplow's batch deduplication, for package history to enter it
-// in a ledger: a copy of an event that the batch job has seen is then a duplicate (docs/adr/0022-snowplow-manifest.md).
+// in a ledger: a copy of an event that the batch job has seen is then a duplicate (docs/adr/0004-records.md).
 //
 //	since := snowplowmanifest.Since(time.Now(), retention)
 //	past := snowplowmanifest.Past(func(ctx context.Context) iter.Seq2[snowplowmanifest.Row, error] {

@@ -19,28 +19,29 @@ type Settings struct {
 	BankTable string `table:"" required:"" function:""`
 	// table of claims
 	DedupeTable string `table:"" required:"" function:""`
-	// `jwt:CLAIM`, `iam`, `iam:session`, `iam:role`, `link` or `body`:
-	// [who is the claimant](http-api.md#who-is-the-claimant). `oncebox local` takes `body`, the default there, or `link`.
-	// `oncebox invoke` takes `body` by default.
+	// `jwt:CLAIM`, `iam`, `iam:session`, `iam:role`, `link` or `body`: [who is the
+	// claimant](http-api.md#who-is-the-claimant). `oncebox local` takes `body`, the default there, or `link`. `oncebox
+	// invoke` takes `body` by default.
 	ClaimantFrom string `unset:"required"`
 	// the callers that the routes of the API let through, who may name any claimant. `iam`: a request without an IAM
 	// identity that API Gateway has verified is answered 401. `any`: every caller of an open API. The stack sets it. It
 	// is refused without `body`. `oncebox local` needs none: it has no routes of API Gateway.
 	Caller string `unset:"required with body" oneof:"iam,any" is:"a caller" allowed:"iam (the routes require an IAM identity), or any (the routes require nothing)"`
-	// required with `link`, and refused without it: the public keys of [personal links](links.md), with commas or white
-	// space between them
+	// required with `link`, and refused without it: the public keys of [personal
+	// links](page-and-links.md#personal-links), with commas or white space between them
 	LinkKeys string
-	// how long a copy of a campaign's rules is used: at most `5s`. `0` reads them for every request: one more request and
-	// one more read unit a claim, and all requests read one row, which a partition serves 3,000 times a second at most
+	// how long a copy of a campaign's rules is used: at most `5s`. `0` reads them for every request: one more request
+	// and one more read unit a claim, and all requests read one row, which a partition serves 3,000 times a second at
+	// most
 	CampaignCache *time.Duration `default:"5s" most:"5s" allowed:"a duration of at most 5s, as in 500ms or 0"`
-	// `on`: a caller who is the claimant, or any caller with `ONCEBOX_CALLER=any`, may
-	// [confirm a hold](http-api.md#confirm-a-hold). With `ONCEBOX_CALLER=iam` the callers are back ends, which always may.
+	// `on`: a caller who is the claimant, or any caller with `ONCEBOX_CALLER=any`, may [confirm a
+	// hold](http-api.md#confirm-a-hold). With `ONCEBOX_CALLER=iam` the callers are back ends, which always may.
 	ClaimantsConfirm string `default:"off" oneof:"on,off"`
-	// `on`: the function serves the [claim page](claim-page.md) at `/c/{campaign}`. `oncebox local` and `oncebox invoke`
-	// have it on by default.
+	// `on`: the function serves the [claim page](page-and-links.md#the-claim-page) at `/c/{campaign}`. `oncebox local`
+	// and `oncebox invoke` have it on by default.
 	Page string `default:"off" oneof:"on,off"`
 	// `turnstile`, `hcaptcha` or `recaptcha`, with [options](#addresses-of-challenges): a claim needs a solution of this
-	// provider's [challenge](claim-page.md#a-challenge-before-a-claim)
+	// provider's [challenge](page-and-links.md#a-challenge-before-a-claim)
 	Challenge string `allowed:"turnstile, hcaptcha or recaptcha, with ?site-key=KEY&secret-arn=ARN"`
 	// the [origins of other sites](http-api.md#from-pages-of-other-origins) whose pages may call the API from a browser,
 	// with commas between them. For `oncebox local` only: in AWS, API Gateway has them.

@@ -20,7 +20,7 @@ type Framing interface {
 }
 
 // A record of a stream or a queue that opens to more than this is poison as a whole, with all that it holds. So a
-// payload of a few KB cannot take the memory of the function. docs/sources-and-sinks.md, "Limits of a payload", has the
+// payload of a few KB cannot take the memory of the function. docs/records.md, "Limits of a payload", has the
 // sizes of what producers send, with their sources. Settings.OpenedBytes can lower MaxOpenedBytes.
 const (
 	MaxOpenedRecords = 100_000

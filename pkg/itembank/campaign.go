@@ -137,7 +137,7 @@ const (
 	defaultShards = 16
 	maxShards     = 256
 
-	// 20 to 60 items a page are near the best for small banks (docs/benchmarks.md).
+	// 20 to 60 items a page are near the best for small banks, as a simulation said.
 	defaultPageSize = 30
 	maxPageSize     = 1000
 

@@ -10,7 +10,7 @@ import (
 
 // The columns of an item are stored once: in its item row, which the load puts and nothing changes. Bank rows and
 // claims have no copy. So columns cannot get lost or mixed up when an item moves. An answer that names items reads
-// their item rows (docs/adr/0034-columns.md).
+// their item rows (docs/adr/0002-data-model.md).
 
 // Column is a name and a value that a load gives to an item.
 type Column = engine.Column

@@ -245,7 +245,7 @@ var errBlock = errors.New("a block")
 // noBlocksLeft returns ErrBlocksLeft if a campaign is the last of its scope and claimants are blocked there. Without a
 // campaign no command could find these blocks. A later campaign of the same name could have more slots than are
 // blocked. A block that is put between this check and the deletion is not found, nor is a deletion of the other campaign
-// of the scope at the same time (docs/adr/0041-blocks.md).
+// of the scope at the same time (docs/adr/0042-marks-of-a-restore.md).
 func (b *Operator) noBlocksLeft(ctx context.Context, c engine.Campaign) error {
 	campaigns, err := b.campaignsIn(ctx, c.Scope)
 	if err != nil {

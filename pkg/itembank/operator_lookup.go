@@ -41,7 +41,7 @@ type ItemReport struct {
 
 // lookUps is how often all claims are read for an item before it is called missing. The item row counts each return
 // of the item. So if the row is unchanged, either one claim held the item all the time or none did. If one did, the
-// second read, passPause later, must show it (docs/adr/0008-returns-are-counted.md).
+// second read, passPause later, must show it (docs/adr/0031-campaigns-change-under-a-condition.md).
 const lookUps = 2
 
 // LookUp says where an item of a campaign is, and who holds it.

@@ -335,8 +335,8 @@ func textIn(c engine.Claim, h engine.Hash) string {
 }
 
 // equal reports whether two passes read the same rows while no transaction was working on them. Then the rows were
-// wrong at one moment (docs/adr/0008-returns-are-counted.md). The only exception is a transaction that was visible in
-// part at both passes, for at least passPause.
+// wrong at one moment (docs/adr/0031-campaigns-change-under-a-condition.md). The only exception is a transaction that
+// was visible in part at both passes, for at least passPause.
 func (r itemRows) equal(o itemRows) bool {
 	if r.moving || o.moving {
 		return false

@@ -28,7 +28,7 @@
 //
 // # Other sources
 //
-// The handler finds the source of a batch in the event. docs/sources-and-sinks.md says for each source what a record
+// The handler finds the source of a batch in the event. docs/records.md says for each source what a record
 // is, and what its owner is. The answer names
 //
 //   - for a DynamoDB stream, the first record that failed, as for a Kinesis stream;

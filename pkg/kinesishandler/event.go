@@ -13,7 +13,7 @@ import (
 )
 
 // This file reads the JSON of a Kinesis event. With encoding/json this would take longer than all other work on the
-// records (docs/adr/0007-event-decoder.md). Strings with escapes or with invalid UTF-8 are rare. encoding/json reads
+// records (docs/adr/0003-dependencies.md). Strings with escapes or with invalid UTF-8 are rare. encoding/json reads
 // them, so that they get the same meaning.
 //
 // The result is the same as that of encoding/json for events.KinesisEvent, with three exceptions. Lambda does not

@@ -23,8 +23,8 @@ import (
 type Settings struct {
 	// table of entries and acks; it may also be the table of claims
 	DedupeTable string `table:"" required:"" function:""`
-	// `json`; `snowplow`: [enriched events](snowplow.md), whose id, fingerprint and contexts are known columns; or `raw`:
-	// records of any bytes, which are never changed
+	// `json`; `snowplow`: [enriched events](records.md#snowplow), whose id, fingerprint and contexts are known columns;
+	// or `raw`: records of any bytes, which are never changed
 	Format string `default:"json" oneof:"json,snowplow,raw" is:"a known format"`
 	// the id of a raw record. `content`: the SHA-256 of its payload, so that equal payloads are duplicates.
 	// `partition-key`: its partition key; a synthetic duplicate gets its new id as its partition key.
@@ -32,15 +32,15 @@ type Settings struct {
 	// path of the id, as in `event.id`; with `snowplow` and `raw` it is left out
 	IDPath string `unset:"required"`
 	// `kinesis:NAME`, `firehose:NAME`, `sqs:URL`, `s3://BUCKET/PREFIX`, `dynamodb:TABLE?key=KEY` or `ndjson:PATH`, with
-	// [options](#addresses-of-sinks) as in `kinesis:NAME?aggregation=kpl`: [sources and sinks](sources-and-sinks.md). A
-	// bucket has each record in one [object](object-sink.md), and a table gets [each record once](transactions.md). On
+	// [options](#addresses-of-sinks) as in `kinesis:NAME?aggregation=kpl`: [sinks](sinks.md). A bucket has each record
+	// in one [object](sinks.md#objects-in-s3), and a table gets [each record once](sinks.md#effects-exactly-once). On
 	// Lambda a file does not last.
 	Sink string `required:"" allowed:"kinesis:NAME, firehose:NAME, sqs:URL, s3://BUCKET/PREFIX, dynamodb:TABLE?key=KEY or ndjson:PATH"`
 	// `s3://BUCKET/PREFIX` or `dir:PATH`. On Lambda a folder does not last. With `?notify=URL` behind it, a standard SQS
 	// queue gets a message for each new dead letter. A message may be lost or come twice; the dead letter is not.
 	DeadLetters string `required:"" allowed:"s3://BUCKET/PREFIX or dir:PATH, with ?notify=URL of a queue"`
 	// name space of the ids. A new one [replays a stream](operations.md#replay-on-purpose).
-	Scope string `unset:"the stream's name, or that of [another source](sources-and-sinks.md#sources)"`
+	Scope string `unset:"the stream's name, or that of [another source](records.md#sources)"`
 	// copies that arrive at most this far apart are dropped: [window and horizon](how-it-works.md#window-and-horizon)
 	Window time.Duration `default:"48h" least:"1s" most:"36500d" allowed:"a duration of at least 1s, as in 48h or 7d"`
 	// the longest time after its arrival at which a record may be processed; at least the retention of the stream
@@ -50,7 +50,7 @@ type Settings struct {
 	// path of the array that gets the note of an old id
 	ContextsPath string `default:"contexts"`
 	// comma list of paths that are left out of a computed fingerprint; with `snowplow` names of columns, besides
-	// [those that always are](snowplow.md#which-events-are-copies)
+	// [those that always are](records.md#which-events-are-copies)
 	Volatile []string
 	// `first-keeps`: the first of several records under one id keeps it. `derived`: every record is delivered under a
 	// derived id, whatever the order. `rename-all` is for [`oncebox dedupe`](#oncebox-dedupe) only.
@@ -67,7 +67,7 @@ type Settings struct {
 	// [a wrong setting](how-it-works.md#a-wrong-setting): the batch fails. `off`: they are dead-lettered.
 	PoisonLimit string `default:"90% of 100"`
 	// the records of a payload: `one`, `lines`, `array`, `concatenated`, `logs` or `snowplow`:
-	// [payloads that hold several records](sources-and-sinks.md#payloads-that-hold-several-records)
+	// [payloads that hold several records](records.md#payloads-that-hold-several-records)
 	SourceRecords string `default:"one" oneof:"one,lines,array,concatenated,logs,snowplow" is:"a known form"`
 	// `off`: no record is opened as a KPL aggregate. Set it if no producer makes aggregates.
 	// [Enhanced fan-out](operations.md#enhanced-fan-out) needs it.
@@ -141,14 +141,14 @@ type Options struct {
 	Consumer    string
 	Ledger      LedgerSetting
 	Concurrency int // number of requests at the same time, for a ledger with one row for each key
-	// Metrics is the namespace of metrics in the log lines, in CloudWatch's embedded metric format. "": no metrics. The log
-	// must write JSON objects, and CloudWatch Logs must get them unchanged, as from a Lambda function.
+	// Metrics is the namespace of metrics in the log lines, in CloudWatch's embedded metric format. "": no metrics. The
+	// log must write JSON objects, and CloudWatch Logs must get them unchanged, as from a Lambda function.
 	// docs/operations.md explains the metrics.
 	Metrics  string
 	LogLevel slog.Level
 	// MemoryLimit is the argument for debug.SetMemoryLimit in the function, in bytes. It is below 0, which changes
-	// nothing, unless the ledger fills much of the memory: without a limit, the garbage collector would let the heap grow
-	// to twice that. A handler does not use it.
+	// nothing, unless the ledger fills much of the memory: without a limit, the garbage collector would let the heap
+	// grow to twice that. A handler does not use it.
 	MemoryLimit int64
 
 	// Chunk is how many user records are decided and sent at a time; 0 means dedupe.DefaultChunk. No variable sets

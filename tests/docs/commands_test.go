@@ -77,11 +77,35 @@ func TestBlocks(t *testing.T) {
 func (b block) isCommands() bool { return b.language == shell || b.language == console }
 func (b block) runs() bool       { return b.isCommands() && b.note == "" }
 
+// newFolder is a line of a document behind which its commands begin in a new folder.
+const newFolder = "<!-- new folder -->"
+
+// parts returns a document for each folder in which its commands run, with the blocks of that folder.
+func (d document) parts() []document {
+	all := []document{{path: d.path, text: d.text}}
+	lines, next := strings.Split(d.text, "\n"), 0
+	for _, b := range d.blocks {
+		for ; next < b.line; next++ {
+			if lines[next] == newFolder {
+				all = append(all, document{path: d.path, text: d.text})
+			}
+		}
+		last := &all[len(all)-1]
+		last.blocks = append(last.blocks, b)
+	}
+	return all
+}
+
 // TestCommands runs the commands of each document in a new folder, with the program on the PATH and the files of
-// examples/data, examples/javascript and events. It compares their output. The commands of a document share a shell.
+// examples/data, examples/javascript and events. It compares their output. The commands of a document share a shell, up
+// to a line that begins a new folder.
 func TestCommands(t *testing.T) {
 	t.Parallel()
+	var all []document
 	for _, d := range documents(t) {
+		all = append(all, d.parts()...)
+	}
+	for _, d := range all {
 		var ran, left int
 		for _, b := range d.blocks {
 			switch {

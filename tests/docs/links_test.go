@@ -10,6 +10,7 @@ import (
 )
 
 var (
+	pageInCode = regexp.MustCompile(`\b(docs/(?:adr/)?[a-z0-9-]+\.md)(?:#([a-z0-9-]+))?`)
 	link       = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	makeTarget = regexp.MustCompile("(?m)^make ([a-z-]+)|`make ([a-z-]+)")
 )
@@ -39,6 +40,23 @@ func TestLinks(t *testing.T) {
 				t.Errorf("%s links to %s, which has no such heading", d.path, l[1])
 			}
 		}
+	}
+}
+
+// TestLinksInCode: a page that code names exists, and has the heading that is named with it: in comments, help, errors and
+// URLs.
+func TestLinksInCode(t *testing.T) {
+	t.Parallel()
+	found := pageInCode.FindAllStringSubmatch(goSource(t), -1)
+	for _, l := range found {
+		if _, err := os.Stat(filepath.Join(root, l[1])); err != nil {
+			t.Errorf("code names %s, which does not exist", l[1])
+		} else if l[2] != "" && !slices.Contains(readDocument(t, l[1]).anchors(), l[2]) {
+			t.Errorf("code links to %s#%s, which has no such heading", l[1], l[2])
+		}
+	}
+	if len(found) < 50 {
+		t.Errorf("code names %d pages", len(found))
 	}
 }
 

@@ -25,7 +25,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/claimlink"
 )
 
-var screenshots = flag.Bool("screenshots", false, "write the screenshots of docs/claim-page.md")
+var screenshots = flag.Bool("screenshots", false, "write the screenshots of docs/page-and-links.md")
 
 // TestPage drives the claim page of `oncebox local` in Chromium through all its states; drive.js has the steps. In
 // each state axe-core finds nothing, in light and dark, narrow and wide. No token is in a request's address or

@@ -26,9 +26,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
-const campaignsPage = "../../../docs/campaigns.md"
+const campaignsPage = "../../../docs/claims.md"
 
-// transition is a row of the table in docs/campaigns.md: how an item gets from one state to another.
+// transition is a row of the table in docs/claims.md: how an item gets from one state to another.
 type transition struct {
 	from, to, label string
 	commands        []string
@@ -80,7 +80,7 @@ func transitions(t *testing.T) (all []transition) {
 	return all
 }
 
-// TestDrawnStates checks that the drawing and the table of docs/campaigns.md have the same transitions, and that the
+// TestDrawnStates checks that the drawing and the table of docs/claims.md have the same transitions, and that the
 // functions in the table exist.
 func TestDrawnStates(t *testing.T) {
 	t.Parallel()
@@ -353,7 +353,7 @@ func opened(then func(*fixture)) func(*fixture) {
 	}
 }
 
-// TestTransitions makes every transition of docs/campaigns.md with each of its commands. The first attempt comes
+// TestTransitions makes every transition of docs/claims.md with each of its commands. The first attempt comes
 // while a condition is not met, and changes nothing. The second makes the transition. The third changes nothing.
 func TestTransitions(t *testing.T) {
 	t.Parallel()

@@ -136,7 +136,7 @@ var inconsistencies = map[string]func(planter){
 }
 
 // TestInconsistencies makes an inconsistency of every kind. The report and the exit codes must name it, and --repair
-// must do what the table in docs/campaigns.md says.
+// must do what the table in docs/claims.md says.
 func TestInconsistencies(t *testing.T) {
 	t.Parallel()
 	source, err := os.ReadFile("../../../pkg/itembank/operator_reconcile.go")
@@ -203,7 +203,7 @@ func (w *fixture) inconsistency(kind string, repairable bool) {
 	}
 }
 
-// TestDrainTime: --repair waits as long as the help and docs/campaigns.md say.
+// TestDrainTime: --repair waits as long as the help and docs/claims.md say.
 func TestDrainTime(t *testing.T) {
 	t.Parallel()
 	want := fmt.Sprintf("waits %.0f seconds", itembank.DrainTime.Seconds())

@@ -34,7 +34,7 @@ records it also compares the three ledgers of the dedupe function: one row a key
 
 Units and sizes are calculated from counted ones, which tests compare with what the functions send. Prices are those of
 us-east-1, on demand, without free tiers and discounts. docs/costs.md has both, and what is not counted.
-docs/log-ledger.md says what each ledger asks for besides money.
+docs/ledgers.md says what each ledger asks for besides money.
 
 Examples:
   oncebox cost --claims-per-day 100000

@@ -85,7 +85,7 @@ func convert(e *offline.NotRecordsError) string {
 }
 
 // parquetAdvice names no command: whether a column keeps its values depends on its type.
-const parquetAdvice = "Parquet files have no lines. docs/offline.md#parquet says how DuckDB writes them as lines, and reads " +
+const parquetAdvice = "Parquet files have no lines. docs/files.md#parquet says how DuckDB writes them as lines, and reads " +
 	"the output. `oncebox ledger import --format parquet` reads records of the past."
 
 // otherPath returns the members of the records, if a path leads to no value in them.

@@ -4,7 +4,7 @@
 //
 // A conditional put for each record costs one write unit for each record. This ledger appends the new entries of a
 // batch to a log, about 35 entries for each write unit. Each process has the entries that count in memory.
-// docs/log-ledger.md says for which rates this is cheaper.
+// docs/ledgers.md says for which rates this is cheaper.
 //
 // # The log
 //

@@ -7,7 +7,7 @@
 // those of the last second. If a copy or a retry of their records comes, it is delivered again. No record is lost,
 // because a missing entry never makes a record a duplicate. This holds as long as only one primary answers at a time,
 // and servers that are being changed do not lose entries one after the other. Eviction, a flush, or a restart without
-// persistence lose all entries in the same way. A server that evicts is refused. docs/valkey-ledger.md says how to
+// persistence lose all entries in the same way. A server that evicts is refused. docs/ledgers.md says how to
 // lose fewer entries.
 //
 // # Rows
