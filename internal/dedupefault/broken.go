@@ -51,7 +51,7 @@ func plainPut(env Env) Hook {
 			return err
 		}
 		log := env.Engine.(LogStore).Log.(*memlog.Log)
-		log.Purge(math.MaxInt64, func(at logledger.Place) bool { return at == c.Log.Place })
+		log.Purge(c.Log.Place.Scope, math.MaxInt64, func(at logledger.Place) bool { return at == c.Log.Place })
 		return c.Do(ctx)
 	})
 }
