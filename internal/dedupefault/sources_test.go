@@ -2,18 +2,24 @@ package dedupefault
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
-// sourceHistories are random histories of sources other than Kinesis, by the names that mutants use. A seed gives the
-// same history each time.
+// sourceHistories are random histories of object sinks, and of sources other than Kinesis, by the names that mutants
+// use. A seed gives the same history each time.
 var sourceHistories = map[string]func(seed int) func(context.Context, dedupe.Store, *Mutant) error{
+	"objects": func(seed int) func(context.Context, dedupe.Store, *Mutant) error {
+		return objectHistories.Example(seed).playKeepable
+	},
 	"logs": func(seed int) func(context.Context, dedupe.Store, *Mutant) error {
 		return logsHistories.Example(seed).play
 	},
@@ -22,15 +28,18 @@ var sourceHistories = map[string]func(seed int) func(context.Context, dedupe.Sto
 	},
 }
 
-// TestSources plays random histories of other sources. `-seed=N` plays one history.
+// TestSources plays random histories of object sinks and of other sources. `-seed=N` plays one history.
 func TestSources(t *testing.T) {
 	for name, history := range sourceHistories {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, e := range []Engine{Memory, MemoryLog} {
 				store := e.Open(t)
-				seeds := seedsFor(e, 1)
-				for _, seed := range seeds[:max(len(seeds)/5, 1)] {
+				all := seedsFor(e, 1)
+				if *seeds == 0 && (name != "objects" || testing.Short()) {
+					all = all[:max(len(all)/5, 1)]
+				}
+				for _, seed := range all {
 					if err := history(seed)(t.Context(), store, nil); err != nil {
 						t.Fatalf("on %s, seed %d: %v", e.Name, seed, err)
 					}
@@ -75,3 +84,23 @@ var queueHistories = rapid.Custom(func(t *rapid.T) (h queueHistory) {
 	}), 0, 8).Draw(t, "batches")
 	return h
 })
+
+// TestObjectsOnS3 plays some of the histories of object sinks on an S3 server.
+func TestObjectsOnS3(t *testing.T) {
+	t.Parallel()
+	plays := 100
+	if testing.Short() {
+		plays = 10
+	}
+	client, err := objectsink.NewS3Client(t.Context(), config(testengine.S3(t, bucket)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range plays {
+		play := objectHistories.Example(seed).playOn(Memory.Open(t), nil)
+		play.Storage = objectsink.NewBucket(client, bucket, fmt.Sprint("seed-", seed, "/"))
+		if _, err := play.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
