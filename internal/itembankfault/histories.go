@@ -609,56 +609,76 @@ func playClaimant(s register, o op) []register {
 	return after
 }
 
+// nextOfClaimant returns the claims that the claimant may have after a request. There are none if the request cannot
+// have its result.
 func nextOfClaimant(s register, o op) []register {
-	if o.kind == confirmOp {
+	switch o.kind {
+	case claimOp:
+		return stepGranted(s, o)
+	case confirmOp:
 		return stepConfirmed(s, o)
 	}
-	none := register{}
+	return stepReleased(s, o)
+}
+
+// free reports whether a request may find the claimant without a claim.
+func (s register) free(o op) bool { return !s.held || mayBeClosed(s.endsAt, o) }
+
+// mayBe reports whether the claimant may hold a claim that is repeated.
+func (s register) mayBe(granted register) bool {
+	lost := s.held && s.id == "" && s.campaign == granted.campaign
+	s.over, s.older = false, ""
+	return lost || s == granted
+}
+
+// stepGranted plays a claim.
+func stepGranted(s register, o op) []register {
 	granted := register{held: true, id: o.id, campaign: o.campaign, item: o.item, endsAt: o.endsAt}
-	free := !s.held || mayBeClosed(s.endsAt, o)
-	switch {
-	case o.kind == claimOp && o.result == ok && o.replayed:
-		same := s
-		same.over, same.older = false, ""
-		if same == granted || s.held && s.id == "" && s.campaign == o.campaign {
+	switch o.result {
+	case ok:
+		if o.replayed && s.mayBe(granted) || !o.replayed && s.free(o) {
 			return []register{granted}
 		}
-	case o.kind == claimOp && o.result == ok:
-		if free {
-			return []register{granted}
+	case soldOut, notFree:
+		if s.free(o) {
+			return []register{{}}
 		}
-	case o.kind == claimOp && (o.result == soldOut || o.result == notFree):
-		if free {
-			return []register{none}
-		}
-	case o.kind == claimOp && o.result == elsewhere:
+	case elsewhere:
 		if s.held && s.campaign == o.elsewhere && s.campaign != o.campaign {
 			return []register{s}
 		}
-	case o.kind == claimOp: // unknown
-		if free {
+	default: // unknown
+		if s.free(o) {
 			lost := register{held: true, campaign: o.campaign, endsAt: o.clockCall + historyClaimLife.Milliseconds()}
-			return []register{s, none, lost}
+			return []register{s, {}, lost}
 		}
 		return []register{s}
-	case o.result == isPermanent:
-		if s.held && s.id == o.id && s.endsAt == 0 {
+	}
+	return nil
+}
+
+// stepReleased plays a release.
+func stepReleased(s register, o op) []register {
+	mine := s.id == o.id
+	switch o.result {
+	case isPermanent:
+		if s.held && mine && s.endsAt == 0 {
 			return []register{s}
 		}
-	case o.result == ok: // released
-		if s.held && s.id == o.id && mayRelease(o, s.endsAt) {
-			return []register{none}
+	case ok:
+		if s.held && mine && mayRelease(o, s.endsAt) {
+			return []register{{}}
 		}
-	case o.result == alreadyReleased:
-		if s.id != o.id {
+	case alreadyReleased:
+		if !mine {
 			return []register{s}
 		}
-		if free {
-			return []register{none}
+		if s.free(o) {
+			return []register{{}}
 		}
-	default: // a release whose reply was lost
-		if s.id == o.id && mayRelease(o, s.endsAt) {
-			return []register{s, none}
+	default: // the reply was lost
+		if mine && mayRelease(o, s.endsAt) {
+			return []register{s, {}}
 		}
 		return []register{s}
 	}
@@ -667,13 +687,13 @@ func nextOfClaimant(s register, o op) []register {
 
 // stepConfirmed plays a confirmation of a claimant.
 func stepConfirmed(s register, o op) []register {
-	mine, free := s.held && s.id == o.id, !s.held || mayBeClosed(s.endsAt, o)
+	mine := s.held && s.id == o.id
 	confirmed := s
 	confirmed.endsAt = 0
 	switch {
 	case o.result == ok && mine:
 		return []register{confirmed}
-	case o.result == noClaim && free:
+	case o.result == noClaim && s.free(o):
 		return []register{{}}
 	case o.result == otherID && s.held && !mine && s.campaign == o.campaign,
 		o.result == elsewhere && s.held && !mine && s.campaign == o.elsewhere:
