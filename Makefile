@@ -71,7 +71,7 @@ histories: tools ## Search for errors for hours: HISTORIES=20000 random historie
 SEEDS ?= 100000
 .PHONY: seeds
 seeds: ## Play record histories and commands over files: SEEDS=100000, ten times as many of the log ledger; a seed decides all
-	go test -count=1 -timeout=6h -run 'TestSeeds/memory$$|TestSources/objects$$' ./internal/dedupefault -seeds=$(SEEDS)
+	go test -count=1 -timeout=6h -run 'TestSeeds/memory$$|TestObjects$$' ./internal/dedupefault -seeds=$(SEEDS)
 	go test -count=1 -timeout=6h -run 'TestHistories$$|TestVariants$$' ./internal/logfault -seeds=$(SEEDS)0
 	go test -count=1 -timeout=6h -run 'TestCommands$$' ./internal/offline -sequences=$(SEEDS)
 

@@ -202,12 +202,3 @@ func (h history) play(ctx context.Context, engine dedupe.Store, m *Mutant) error
 func (h history) playOn(engine dedupe.Store, m *Mutant) Play {
 	return Play{Scenario: h.Scenario, Engine: engine, Plan: h.plan, Fates: h.fate, Mutant: m}
 }
-
-// playKeepable plays the history. If it breaks a guarantee of the product, the error has a smaller history to keep.
-func (h history) playKeepable(ctx context.Context, engine dedupe.Store, m *Mutant) error {
-	err := h.play(ctx, engine, m)
-	if err != nil && m == nil {
-		return fmt.Errorf("%w\n%s", err, h.keepable(func(h history) bool { return h.play(ctx, engine, nil) != nil }))
-	}
-	return err
-}
