@@ -51,7 +51,7 @@ test: ## Run the quick tests, in a few minutes: in memory, on SQLite and on dyno
 
 # The race detector makes SQLite in Go 30 times slower, and finds nothing in simulations, where one goroutine runs at a
 # time. So it checks the quick tests of the other libraries, which run in memory or over HTTP.
-NOTRACED = /(sqlite|sqlitestore|sqlitetest|offline|dedupefault|logfault|objectfault|cli|cli/[a-z]+)$$
+NOTRACED = /(sqlite|sqlitestore|sqlitetest|offline|dedupefault|logfault|cli|cli/[a-z]+)$$
 RACED    = $(shell go list ./pkg/... ./internal/... | grep -vE '$(NOTRACED)')
 
 .PHONY: check
@@ -74,8 +74,7 @@ histories: tools ## Search for errors for hours: HISTORIES=20000 random historie
 SEEDS ?= 100000
 .PHONY: seeds
 seeds: ## Play record histories and commands over files: SEEDS=100000, ten times as many of the log ledger; a seed decides all
-	go test -count=1 -timeout=6h -run 'TestSeeds/memory$$' ./internal/dedupefault -seeds=$(SEEDS)
-	go test -count=1 -timeout=6h -run 'TestHistories$$' ./internal/objectfault -seeds=$(SEEDS)
+	go test -count=1 -timeout=6h -run 'TestSeeds/memory$$|TestObjects$$' ./internal/dedupefault -seeds=$(SEEDS)
 	go test -count=1 -timeout=6h -run 'TestHistories$$|TestVariants$$' ./internal/logfault -seeds=$(SEEDS)0
 	go test -count=1 -timeout=6h -run 'TestCommands$$' ./internal/offline -sequences=$(SEEDS)
 

@@ -1,13 +1,13 @@
 package simulated
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/memlog"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
@@ -52,27 +52,19 @@ func (c *LogCost) add(o LogCost) {
 // Attempts is the number of requests until an item is appended.
 func (c LogCost) Attempts() float64 { return float64(c.Appends) / float64(c.Appends-c.Conflicts) }
 
-// Log is the storage of a log ledger in memory, behind a network. It keeps all items.
+// Log is a log in memory, behind a network. It keeps all items.
 type Log struct {
 	times LogTimes
+	rows  *memlog.Log
 
-	mu    sync.Mutex
-	chain map[logledger.LaneID][]logledger.Epoch
-	items map[logledger.Place][]logItem // by the place of index 0
-	cost  map[int]*LogCost              // by lane
-}
-
-type logItem struct {
-	data []byte
-	late time.Time // when the last replica has it
+	mu   sync.Mutex
+	late map[logledger.Place][]time.Time // when the last replica has each item, by the place of index 0
+	cost map[int]*LogCost                // by lane
 }
 
 // NewLog makes an empty log.
 func NewLog(times LogTimes) *Log {
-	return &Log{
-		times: times, chain: map[logledger.LaneID][]logledger.Epoch{}, items: map[logledger.Place][]logItem{},
-		cost: map[int]*LogCost{},
-	}
+	return &Log{times: times, rows: memlog.New(), late: map[logledger.Place][]time.Time{}, cost: map[int]*LogCost{}}
 }
 
 // Cost returns the counted costs so far: for all lanes, and for the lane with the most write units.
@@ -147,15 +139,12 @@ func (c *logClient) Epochs(ctx context.Context, lane logledger.LaneID, below, li
 	page []logledger.Epoch, err error,
 ) {
 	c.request(lane.Lane, 0, func(_ *rand.Rand, cost *LogCost) (int, int) {
-		chain := c.chain[lane]
-		for n := min(below, len(chain)) - 1; n >= 0 && len(page) < limit; n-- {
-			page = append(page, chain[n])
-		}
+		page, err = c.rows.Epochs(ctx, lane, below, limit)
 		cost.Epochs++
 		cost.ReadUnits += started(4096, len(page)*chainRow)
 		return len(page) * chainRow, 0
 	})
-	return page, ctx.Err()
+	return page, err
 }
 
 // PutEpoch implements logledger.Storage.
@@ -165,40 +154,38 @@ func (c *logClient) PutEpoch(ctx context.Context, lane logledger.LaneID, e logle
 	c.request(lane.Lane, chainRow, func(_ *rand.Rand, cost *LogCost) (int, int) {
 		cost.Epochs++
 		cost.WriteUnits++
-		if chain := c.chain[lane]; e.Number < len(chain) {
-			existing = &chain[e.Number]
+		if existing, err = c.rows.PutEpoch(ctx, lane, e); existing != nil {
 			return chainRow, 0
 		}
-		c.chain[lane] = append(c.chain[lane], e)
 		return 0, 0
 	})
-	return existing, ctx.Err()
+	return existing, err
 }
 
 // Append implements logledger.Storage. A conditional put that fails takes the units of the larger item
 // (https://docs.aws.amazon.com/amazondynamodb/latest/developerguide/read-write-operations.html).
-func (c *logClient) Append(ctx context.Context, at logledger.Place, data []byte, _ int64) (existing []byte, err error) {
-	index := at.Index
-	at.Index = 0
+func (c *logClient) Append(
+	ctx context.Context, at logledger.Place, data []byte, purgeAt int64,
+) (existing []byte, err error) {
+	first := at
+	first.Index = 0
 	c.request(at.Lane, len(data), func(random *rand.Rand, cost *LogCost) (int, int) {
 		cost.Appends++
-		items := c.items[at]
-		if index < len(items) {
-			existing = items[index].data
+		if existing, err = c.rows.Append(ctx, at, data, purgeAt); existing != nil {
 			cost.Conflicts++
 			cost.WriteUnits += started(1024, logledger.BesidesData+max(len(data), len(existing)))
 			return len(existing), rowsOf(existing)
 		}
-		if index > len(items) {
-			panic(fmt.Sprintf("simulated: an append at %d behind %d items", index, len(items)))
+		if before := len(c.late[first]); at.Index > before {
+			panic(fmt.Sprintf("simulated: an append at %d behind %d items", at.Index, before))
 		}
 		lag := time.Duration(random.ExpFloat64() * float64(c.times.Lag))
-		c.items[at] = append(items, logItem{data, time.Now().Add(lag)})
+		c.late[first] = append(c.late[first], time.Now().Add(lag))
 		cost.Rows += rowsOf(data)
 		cost.WriteUnits += started(1024, logledger.BesidesData+len(data))
 		return 0, 0
 	})
-	return existing, ctx.Err()
+	return existing, err
 }
 
 func rowsOf(data []byte) int { return (len(data) - logledger.HeaderSize) / logledger.RowSize }
@@ -208,22 +195,24 @@ func (c *logClient) Read(ctx context.Context, from logledger.Place, limit int, c
 	read []logledger.Item, more bool, err error,
 ) {
 	const page = 1 << 20
-	index := from.Index
-	from.Index = 0
+	first := from
+	first.Index = 0
 	c.request(from.Lane, 0, func(random *rand.Rand, cost *LogCost) (bytes, rows int) {
-		items := c.items[from]
+		var items []logledger.Item
+		items, more, err = c.rows.Read(ctx, from, limit, true)
 		stale := !consistent && random.IntN(3) == 0
-		for n := index; n < len(items); n++ {
-			if stale && items[n].late.After(time.Now()) {
+		for _, i := range items {
+			if stale && c.late[first][i.Index].After(time.Now()) {
+				more = false
 				break
 			}
-			if bytes > page || limit > 0 && len(read) == limit {
+			if bytes > page {
 				more = true
 				break
 			}
-			read = append(read, logledger.Item{Index: n, Data: items[n].data})
-			bytes += logledger.BesidesData + len(items[n].data)
-			rows += rowsOf(items[n].data)
+			read = append(read, i)
+			bytes += logledger.BesidesData + len(i.Data)
+			rows += rowsOf(i.Data)
 		}
 		cost.Reads++
 		if len(read) == 0 {
@@ -236,5 +225,5 @@ func (c *logClient) Read(ctx context.Context, from logledger.Place, limit int, c
 		cost.ReadUnits += share * started(4096, bytes)
 		return bytes, rows
 	})
-	return read, more, cmp.Or(ctx.Err())
+	return read, more, err
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/oncebox/oncebox/internal/memlog"
-	"github.com/oncebox/oncebox/internal/memobjects"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
@@ -51,7 +50,7 @@ func plainPut(env Env) Hook {
 			return err
 		}
 		log := env.Engine.(LogStore).Log.(*memlog.Log)
-		log.Purge(math.MaxInt64, func(at logledger.Place) bool { return at == c.Log.Place })
+		log.Purge(c.Log.Place.Scope, math.MaxInt64, func(at logledger.Place) bool { return at == c.Log.Place })
 		return c.Do(ctx)
 	})
 }
@@ -674,12 +673,6 @@ func uniqueKeys(_ *World, _ function, product handleFunc) handleFunc {
 }
 
 func intoObjects(s *Scenario) { s.Sink, s.Parallel = Objects, 1 }
-
-// noFence lets a PUT replace an existing object.
-func noFence(ctx context.Context, c *memobjects.Call) error {
-	c.Replace = c.Method == memobjects.PutIfAbsent
-	return c.Do(ctx)
-}
 
 // anotherOwner gives a dead letter another owner each time it comes again.
 func anotherOwner(w *World, d dedupe.DeadLetter) dedupe.DeadLetter {

@@ -35,6 +35,7 @@ const (
 	RefusesSome  Way = "effect for every third, and of the others every second is refused"
 	Stale        Way = "answer without the latest"
 	StaleGaps    Way = "answer without every second"
+	EffectLater  Way = "error, and the effect comes later" // the request was on its way
 )
 
 // waysOf returns the ways in which a call of the method can fail.
@@ -45,6 +46,8 @@ func waysOf(method Method) []Way {
 		return ways
 	case ReadLog:
 		return append(ways, Stale, StaleGaps)
+	case PutObject, PutHint:
+		return append(ways, LoseReply, EffectLater)
 	case PutIfAbsent, RaisePurge:
 		return append(ways, LoseReply, PartBefore, PartLost)
 	case Send:

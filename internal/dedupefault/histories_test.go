@@ -2,6 +2,7 @@ package dedupefault
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -24,15 +25,15 @@ type history struct {
 // noWait keeps other invocations from running before or after a call.
 const noWait = time.Duration(-1)
 
-// After this many calls and invocations, no more fail.
+// After this many calls, no more fail. An object sink makes many calls for a record.
 const (
 	mostCalls       = 100
-	mostInvocations = 40
+	mostObjectCalls = 400
 )
 
 // plan gives calls their faults in turn, each in a way that its method can fail.
 func (h history) plan(n int, method Method) (f Fault) {
-	if n >= mostCalls {
+	if n >= mostCalls && (h.Objects == ObjectOptions{} || n >= mostObjectCalls) {
 		return Fault{}
 	}
 	if way := h.Ways[n%len(h.Ways)]; slices.Contains(waysOf(method), way) {
@@ -79,6 +80,69 @@ var histories = rapid.Custom(func(t *rapid.T) (h history) {
 	h.Waits = rapid.SliceOfN(rapid.SampledFrom([]time.Duration{noWait, noWait, noWait, 0, time.Second, 20 * time.Second, timeout}), 1, 13).Draw(t, "waits")
 	h.Fates = rapid.SliceOfN(rapid.IntRange(0, len(fates)-1), 1, 11).Draw(t, "fates")
 	return h
+})
+
+// objectHistories are histories of object sinks only. An object holds many records, and writers collide only in the
+// chain of one shard. So these histories have more records and redrives, and fewer shards, copies, waits and faults.
+var objectHistories = rapid.Custom(func(t *rapid.T) (h history) {
+	oneOf := func(name string, values ...int) int { return rapid.SampledFrom(values).Draw(t, name) }
+	h.Scenario = Scenario{
+		Sink: Objects, Shards: oneOf("shards", 1, 1, 1, 2), BatchSize: oneOf("batch size", 2, 3, 5, 8, 20),
+		Chunk: oneOf("chunk", 1, 2, 3, 500), GiveUp: oneOf("give up", -1, 1, 3, 10), Instances: oneOf("instances", 3, 2, 5, 1),
+		Seed: rapid.Uint64().Draw(t, "seed"), Loses: true,
+		Reading: rapid.SampledFrom([]eventsource.Reading{eventsource.RetryBatch, eventsource.BisectBatch}).Draw(t, "reading"),
+		Objects: ObjectOptions{
+			Size: int64(oneOf("object size", 1, 80, 200, 0)), HintEvery: oneOf("hint every", 1, 2, 5, 50),
+			ListPage: oneOf("page", 1, 3, 0),
+		},
+	}
+	h.Steps = append(rapid.SliceOfN(objectSteps, 14, 40).Draw(t, "steps"), Step{Do: Redrive})
+	seldom := oneOf("seldom", 3, 3, 8, 40)
+	ways := []Way{
+		FailBefore, Throttle, LoseReply, EffectLater, CancelBefore, CancelAfter, CrashBefore, CrashAfter, LateBefore, LateAfter,
+	}
+	ways = append(slices.Repeat([]Way{None}, seldom*len(ways)), ways...)
+	h.Ways = rapid.SliceOfN(rapid.SampledFrom(ways), 7, 61).Draw(t, "ways")
+	waits := []time.Duration{noWait, noWait, noWait, 0, 0, time.Second}
+	h.Waits = rapid.SliceOfN(rapid.SampledFrom(waits), 3, 23).Draw(t, "waits")
+	fate := rapid.Custom(func(t *rapid.T) int {
+		if rapid.IntRange(0, seldom).Draw(t, "usual") > 0 {
+			return 0
+		}
+		return rapid.IntRange(0, len(fates)-1).Draw(t, "fate")
+	})
+	h.Fates = rapid.SliceOfN(fate, 3, 23).Draw(t, "fates")
+	return h
+})
+
+var objectSteps = rapid.Custom(func(t *rapid.T) Step {
+	switch n := rapid.IntRange(0, 19).Draw(t, "do"); {
+	case n < 12:
+		s := Step{Do: Put, Key: rapid.IntRange(0, 3).Draw(t, "key")}
+		s.Users = rapid.SliceOfN(objectUsers, 1, rapid.SampledFrom([]int{1, 1, 1, 3}).Draw(t, "users")).Draw(t, "users")
+		return s
+	case n < 15:
+		waits := []time.Duration{time.Second, time.Second, 3 * time.Second, 3 * time.Second, 0, 0, timeout + time.Second, recordAge}
+		return wait(rapid.SampledFrom(waits).Draw(t, "for"))
+	case n < 17:
+		return Step{Do: rapid.SampledFrom([]string{Again, Again, Redrive}).Draw(t, "redrive")}
+	case n == 17:
+		return Step{Do: rapid.SampledFrom([]string{Split, Merge}).Draw(t, "reshard"), Key: rapid.IntRange(0, 3).Draw(t, "shard")}
+	case n == 18:
+		return Step{Do: Restart}
+	}
+	return Step{Do: rapid.SampledFrom([]string{Second, Replay}).Draw(t, "another mapping")}
+})
+
+var objectUsers = rapid.Custom(func(t *rapid.T) User {
+	kinds := append(slices.Repeat([]Kind{Good}, 16), Correctable, Correctable, Correctable)
+	u := User{Kind: rapid.SampledFrom(kinds).Draw(t, "kind")}
+	u.ID = rapid.SampledFrom([]string{"a", "b", "c", "own", "own"}).Draw(t, "id")
+	if u.ID == "own" {
+		u.ID = fmt.Sprint("own-", rapid.IntRange(0, 999).Draw(t, "own"))
+	}
+	u.FP = rapid.SampledFrom([]string{"x", "y"}).Draw(t, "fp")
+	return u
 })
 
 var ids4 = []string{"a", "a", "b", "c", format.DerivedID("a", "y"), strings.ToUpper(format.DerivedID("a", "y"))}

@@ -663,6 +663,9 @@ func (w *World) atRest() error {
 			w.counted, distinct)
 	}
 	w.checkRepeats()
+	if err := w.checkObjects(); err != nil {
+		return err
+	}
 	if err := w.checkLog(); err != nil {
 		return err
 	}

@@ -11,10 +11,12 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
 	"github.com/oncebox/oncebox/internal/eventsource"
+	"github.com/oncebox/oncebox/internal/memobjects"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
 // testWorld is a World in which nothing runs. A test reports the events to its judge.
@@ -79,6 +81,18 @@ func (w *testWorld) sendsAs(inv *invocation, of *input, id, data string) {
 	ctx, o := in(w.ctx, inv), dedupe.Output{ID: id, PartitionKey: of.partitionKey, Data: []byte(data)}
 	_, _ = memorySink{w.World}.Send(ctx, []dedupe.Output{o})
 	w.confirm(ctx, []dedupe.Output{o})
+}
+
+// commits delivers the record to an object sink whose storage has it in these objects.
+func (w *testWorld) commits(of *input, objects ...string) {
+	w.scenario.Sink, w.storage = Objects, memobjects.New()
+	inv := w.invoked(of)
+	inv.level = Objects
+	w.delivers(inv, of)
+	w.answers(inv)
+	for _, key := range objects {
+		_ = w.storage.Put(w.ctx, key, objectsink.Content{Body: append(of.data, '\n')})
+	}
 }
 
 // stores puts the record into the dead-letter store.
@@ -462,6 +476,9 @@ func TestJudge(t *testing.T) {
 			inv.tally = &dedupe.Tally{In: 1, Natural: 1}
 			w.answers(inv)
 		}, "tally: #1 counts"},
+		{"in an object", func(w *testWorld) { w.commits(w.good("a/x", 0), "one") }, ""},
+		{"in two objects", func(w *testWorld) { w.commits(w.good("a/x", 0), "one", "two") }, "G11: record 1"},
+		{"in no object", func(w *testWorld) { w.commits(w.good("a/x", 0), "_head") }, "G6: record 1"},
 		{"a repeat that is counted as new", func(w *testWorld) {
 			a := w.good("a/x", 0)
 			for range 2 {

@@ -193,6 +193,6 @@ func (w *World) checkLog() error {
 // purgeLog deletes the items past their purge time, as TTL deletion does. Only the log in memory can do so.
 func (w *World) purgeLog(log logledger.Storage) {
 	if memory, ok := log.(*memlog.Log); ok {
-		memory.Purge(w.sim.Now().Unix(), func(at logledger.Place) bool { return at.Scope == w.scope })
+		memory.Purge(w.scope, w.sim.Now().Unix(), func(logledger.Place) bool { return true })
 	}
 }

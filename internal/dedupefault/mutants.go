@@ -6,6 +6,7 @@ import (
 	"github.com/oncebox/oncebox/internal/memobjects"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
 // Mutant is one broken rule for records, with the tests that must find it. The product's code runs unchanged in every
@@ -13,7 +14,7 @@ import (
 type Mutant struct {
 	Name     string
 	CaughtBy []Catch
-	// Rare says that random histories may miss the mutant.
+	// Rare says that the random histories of all levels of sinks may miss the mutant.
 	Rare bool
 
 	hook     func(Env) Hook
@@ -22,9 +23,10 @@ type Mutant struct {
 	scenario func(*Scenario)
 	objects  func(*World) deadletter.Objects
 	around   func(w *World, f function, product handleFunc) handleFunc
-	storage  memobjects.Hook                                   // breaks the storage of an object sink
-	letters  func(*World, dedupe.DeadLetter) dedupe.DeadLetter // changes the dead letters that come again
-	log      bool                                              // breaks a log ledger, so that its engine is MemoryLog
+	storage  memobjects.Hook                                               // breaks the storage of an object sink
+	sink     func(dedupe.ObjectSink, objectsink.Storage) dedupe.ObjectSink // breaks an object sink
+	letters  func(*World, dedupe.DeadLetter) dedupe.DeadLetter             // changes the dead letters that come again
+	log      bool                                                          // breaks a log ledger, so that its engine is MemoryLog
 
 	producersTimes bool // messages of CloudWatch Logs arrive at the times that producers have set
 }
@@ -38,9 +40,10 @@ func (m *Mutant) engine() Engine {
 }
 
 // Catch is a test that must find a mutant. It is a case of package enginetest, a case of the tests of package dedupe,
-// a scenario of this package, played with its faults, or the histories of a source ("queues" or "logs"). For the last
-// two, Violates is the beginning of the violation.
-type Catch struct{ Engine, Processor, Scenario, Histories, Violates string }
+// a case of the level "objects" of package sinktest, a scenario of this package, played with its faults, or the
+// histories of "queues", "logs" or "objects". For the last two, Violates is the beginning of the violation. If it is
+// empty, any violation will do.
+type Catch struct{ Engine, Processor, Sink, Scenario, Histories, Violates string }
 
 // Env holds the parts that a mutant can use.
 type Env struct {
@@ -219,10 +222,42 @@ var Mutants = []Mutant{
 		CaughtBy: []Catch{{Scenario: "bisected", Violates: "order"}},
 	},
 
-	// Object sinks, of which internal/objectfault has more, and redrive.
+	// Object sinks and redrive.
 	{
 		Name: "objects-without-a-fence", storage: noFence, scenario: intoObjects,
-		CaughtBy: []Catch{{Scenario: "late", Violates: "G11"}},
+		CaughtBy: []Catch{{Sink: "another-writer"}, {Scenario: "late", Violates: "G11"}, {Histories: "objects"}},
+	},
+	{
+		Name: "skips-from-the-name", storage: skipsFromTheName, Rare: true,
+		CaughtBy: []Catch{{Sink: "given-up-in-between"}, {Histories: "objects"}},
+	},
+	{
+		Name: "no-late-links", storage: noLateLinks, Rare: true,
+		CaughtBy: []Catch{{Sink: "many-late"}, {Histories: "objects"}},
+	},
+	{
+		Name: "hint-before-the-object", storage: hintBeforeTheObject, Rare: true,
+		CaughtBy: []Catch{{Histories: "objects"}},
+	},
+	{
+		Name: "objects-named-by-first-record", sink: namedByFirstRecord, Rare: true,
+		CaughtBy: []Catch{{Histories: "objects"}},
+	},
+	{
+		Name: "aggregates-in-parts", sink: aggregatesInParts, Rare: true,
+		CaughtBy: []Catch{{Histories: "objects"}},
+	},
+	{
+		Name: "letters-judged-by-ranges", sink: lettersJudgedByRanges, Rare: true,
+		CaughtBy: []Catch{{Histories: "objects"}},
+	},
+	{
+		Name: "only-the-head-counts", sink: onlyTheHeadCounts, Rare: true,
+		CaughtBy: []Catch{{Sink: "once"}, {Histories: "objects"}},
+	},
+	{
+		Name: "forgets-what-it-met", sink: forgetsFoundObjects, Rare: true,
+		CaughtBy: []Catch{{Sink: "another-writer-of-later-records"}, {Histories: "objects"}},
 	},
 	{
 		Name: "redriven-under-another-owner", letters: anotherOwner,
@@ -310,6 +345,14 @@ func (m *Mutant) FramingOf(f dedupe.Framing) dedupe.Framing {
 		return f
 	}
 	return m.framing(f)
+}
+
+// objectSink returns the object sink of one instance. It is broken if the mutant breaks object sinks.
+func (m *Mutant) objectSink(s dedupe.ObjectSink, storage objectsink.Storage) dedupe.ObjectSink {
+	if m == nil || m.sink == nil {
+		return s
+	}
+	return m.sink(s, storage)
 }
 
 // breakFunction returns the dedupe function of a scenario, broken if the mutant breaks it.

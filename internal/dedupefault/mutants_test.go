@@ -6,8 +6,12 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/oncebox/oncebox/internal/memobjects"
 	"github.com/oncebox/oncebox/internal/mutanttest"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
+	"github.com/oncebox/oncebox/pkg/sink/objectsink"
+	"github.com/oncebox/oncebox/pkg/sink/sinktest"
 )
 
 // TestMutants checks that every engine case and every scenario that a mutant names finds it. TestMutants of package
@@ -23,6 +27,8 @@ func TestMutants(t *testing.T) {
 				switch {
 				case by.Engine != "":
 					engineCaseMustFail(t, &m, by.Engine)
+				case by.Sink != "":
+					sinkCaseMustFail(t, &m, by.Sink)
 				case by.Scenario != "":
 					scenarioMustFail(t, &m, by)
 				case by.Histories != "":
@@ -47,6 +53,35 @@ func engineCaseMustFail(t *testing.T, m *Mutant, name string) {
 	engine := m.engine().Open(t)
 	broken := HookStore(engine, m.HookIn(Env{Engine: engine, Store: engine}))
 	mutanttest.MustFail(t, func(tb testing.TB) { cases[i].Run(tb, broken) })
+}
+
+func sinkCaseMustFail(t *testing.T, m *Mutant, name string) {
+	cases := sinktest.ObjectCases()
+	i := slices.IndexFunc(cases, func(c sinktest.ObjectCase) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no case %q of object sinks", name)
+	}
+	memory := memobjects.New()
+	var storage objectsink.Storage = memory
+	if m.storage != nil {
+		storage = memobjects.Hooked(memory, m.storage)
+	}
+	open := func() dedupe.ObjectSink {
+		sink, err := objectsink.New(storage, objectsink.Options{
+			Encoding: objectsink.Encoding{Compression: objectsink.Uncompressed},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.objectSink(sink, storage)
+	}
+	read := func() (lines []string) {
+		if err := eachLine(t.Context(), memory, func(_, line string) { lines = append(lines, line) }); err != nil {
+			t.Fatal(err)
+		}
+		return lines
+	}
+	mutanttest.MustFail(t, func(tb testing.TB) { cases[i].Run(tb, sinktest.ObjectStore{Open: open, Read: read}) })
 }
 
 // scenarioMustFail plays a scenario without a fault, and then with each fault, until one play violates a guarantee.
@@ -101,10 +136,10 @@ func sourceHistoriesMustFail(t *testing.T, m *Mutant, by Catch) {
 	engine := m.engine().Open(t)
 	for seed := range mostHistories {
 		if err := sourceHistories[by.Histories](seed)(t.Context(), engine, m); err != nil {
-			if !strings.HasPrefix(err.Error(), by.Violates+":") {
-				t.Fatalf("history %d finds no violation of %s: %v", seed, by.Violates, err)
+			if !strings.HasPrefix(err.Error(), by.Violates) {
+				t.Fatalf("history %d finds no violation of %s: %v", seed+1, by.Violates, err)
 			}
-			t.Logf("found by history %d: %v", seed, err)
+			t.Logf("found by history %d of %s: %s", seed+1, by.Histories, firstLine(err))
 			return
 		}
 	}

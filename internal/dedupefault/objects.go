@@ -6,7 +6,9 @@ import (
 	"encoding/json"
 	"path"
 	"strings"
+	"time"
 
+	"github.com/oncebox/oncebox/internal/eventsource"
 	"github.com/oncebox/oncebox/internal/memobjects"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
@@ -20,12 +22,13 @@ func (w *World) newObjectSink() dedupe.ObjectSink {
 		storage = memobjects.Hooked(storage, w.mutant.storage)
 	}
 	sink, err := objectsink.New(storage, objectsink.Options{
-		Encoding: objectsink.Encoding{Compression: objectsink.Uncompressed}, HintEvery: 3, Clock: w.clock(),
+		Encoding:   objectsink.Encoding{Compression: objectsink.Uncompressed},
+		ObjectSize: w.scenario.Objects.Size, HintEvery: w.scenario.Objects.HintEvery, Clock: w.clock(),
 	})
 	if err != nil {
-		panic(err) // cannot happen: the options are fixed
+		panic(err) // cannot happen: the options are valid
 	}
-	return observedObjects{sink, w}
+	return observedObjects{w.mutant.objectSink(sink, storage), w}
 }
 
 // These are the calls of an object sink's storage, and of a Processor to the sink.
@@ -47,14 +50,96 @@ func (w *World) storageHook(ctx context.Context, c *memobjects.Call) error {
 	if err != nil {
 		return err
 	}
+	inv := invocationOf(ctx)
+	if b.fault.Way == EffectLater {
+		w.later(inv, func() { _ = w.putObject(context.Background(), inv, c) })
+		return b.lost()
+	}
+	if err := w.putObject(ctx, inv, c); err != nil {
+		return err
+	}
+	return b.end()
+}
+
+// putObject makes a call of the storage. If it puts an object, the judge gets its records.
+func (w *World) putObject(ctx context.Context, inv *invocation, c *memobjects.Call) error {
 	if err := c.Do(ctx); err != nil {
 		return err
 	}
 	put := c.Method == memobjects.PutIfAbsent && c.Created || c.Method == memobjects.Put
-	if put && !strings.HasPrefix(path.Base(c.Key), "_") {
-		w.readObject(invocationOf(ctx), c.Content.Body)
+	if put && !isHint(c.Key) {
+		w.readObject(inv, c.Content.Body)
 	}
-	return b.end()
+	return nil
+}
+
+// isHint reports whether an object has no records.
+func isHint(key string) bool { return strings.HasPrefix(path.Base(key), "_") }
+
+// later lets an effect come later than its call, but not later than the process may run.
+func (w *World) later(inv *invocation, effect func()) {
+	waits := []time.Duration{0, 0, time.Second, 5 * time.Second, 20 * time.Second}
+	wait := min(waits[w.sim.Rand.IntN(len(waits))], inv.Deadline.Add(mostLate).Sub(w.sim.Now()))
+	w.sim.Go(func(ctx context.Context, _ *eventsource.Invocation) {
+		eventsource.Wait(ctx, max(wait, 0))
+		w.note("#%d: the effect comes", inv.Number)
+		effect()
+	})
+}
+
+// eachLine reads all objects, as a reader does who does not know chains.
+func eachLine(ctx context.Context, storage objectsink.Storage, read func(key, line string)) error {
+	for after, more := "", true; more; {
+		keys, further, err := storage.List(ctx, "", after)
+		if err != nil {
+			return err
+		}
+		for _, key := range keys {
+			after = key
+			if isHint(key) {
+				continue
+			}
+			o, err := storage.Get(ctx, key)
+			if err != nil {
+				return err
+			}
+			for line := range strings.Lines(string(o.Body)) {
+				read(key, strings.TrimSuffix(line, "\n"))
+			}
+		}
+		more = further
+	}
+	return nil
+}
+
+// checkObjects checks that each record that came to the sink is in exactly one object, and that the chains have no
+// problem.
+func (w *World) checkObjects() error {
+	if w.scenario.Sink != Objects {
+		return nil
+	}
+	objects := map[*input]string{}
+	err := eachLine(w.ctx, w.storage, func(key, line string) {
+		in := w.inputOfOutput(dedupe.Output{Data: []byte(line)})
+		if in == nil {
+			w.violate("G10: %s has %q", key, line)
+		} else if other, twice := objects[in]; twice {
+			w.violate("G11: %v is in %s and in %s", in, other, key)
+		}
+		objects[in] = key
+	})
+	if err != nil {
+		return err
+	}
+	for _, in := range w.inputs {
+		if _, found := objects[in]; in.delivered() && !found {
+			w.violate("G6: %v is in no object, and was in one", in)
+		}
+	}
+	_, err = objectsink.Verify(w.ctx, w.storage, objectsink.Filter{}, func(p objectsink.Problem) {
+		w.violate("chain: %s: %s", p.Key, p.What)
+	})
+	return err
 }
 
 // readObject reads the lines of a committed object. The lines do not contain the records' keys.

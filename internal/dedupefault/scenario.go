@@ -70,6 +70,7 @@ const (
 	Second  = "second"  // starts another mapping at the checkpoint of the first
 	Switch  = "switch"  // gives the function a transactional sink
 	Redrive = "redrive" // redrives the dead letters
+	Again   = "again"   // redrives all dead letters, also those that are marked as done
 	Sweep   = "sweep"   // purges entries whose purge time has passed, as TTL deletion does
 )
 
@@ -142,15 +143,23 @@ type Scenario struct {
 	Chunk     int // the chunk size of the function; 0 means 2
 	Parallel  int // batches of a shard at a time; 0 means 1
 	Instances int // the number of instances of the function; 0 means 1
-	GiveUp    int // the number of retries after which the mapping gives up; 0 means that it gives up only by age
+	GiveUp    int // the retries after which the mapping gives up; 0 means that it gives up only by age, -1 no retries
 	NoBisect  bool
 	NoAcks    bool
 	Loses     bool // the mapping may give up good records
 	Repeats   bool // records may reach the sink twice even without faults, because of a crash between sink and ack
 	Reading   eventsource.Reading
 	Seed      uint64
+	Objects   ObjectOptions
 	Steps     []Step
 	Fates     map[int]eventsource.Fate // the fates of invocations, by number, from 1
+}
+
+// ObjectOptions are the options of an object sink and of its storage.
+type ObjectOptions struct {
+	Size      int64 // of an object; 0 means the sink's default
+	HintEvery int   // 0 means 3
+	ListPage  int   // the number of keys in a page of a listing; 0 means the default
 }
 
 // lastingCalls is the number of further calls of a method that a lasting fault hits.
@@ -337,12 +346,13 @@ func (s Scenario) orDefaults() Scenario {
 	set(&s.Chunk, 2)
 	set(&s.Parallel, 1)
 	set(&s.Instances, 1)
+	set(&s.Objects.HintEvery, 3)
 	return s
 }
 
 // redrives reports whether the scenario redrives dead letters.
 func (s Scenario) redrives() bool {
-	return slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Do == Redrive })
+	return slices.ContainsFunc(s.Steps, func(step Step) bool { return step.Do == Redrive || step.Do == Again })
 }
 
 // needsTx reports whether the scenario needs a transactional sink at any time.

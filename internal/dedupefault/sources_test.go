@@ -2,18 +2,24 @@ package dedupefault
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
 	"time"
 
 	"pgregory.net/rapid"
 
+	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
-// sourceHistories are random histories of sources other than Kinesis, by the names that mutants use. A seed gives the
-// same history each time.
+// sourceHistories are random histories of object sinks, and of sources other than Kinesis, by the names that mutants
+// use. A seed gives the same history each time.
 var sourceHistories = map[string]func(seed int) func(context.Context, dedupe.Store, *Mutant) error{
+	"objects": func(seed int) func(context.Context, dedupe.Store, *Mutant) error {
+		return objectHistories.Example(seed).play
+	},
 	"logs": func(seed int) func(context.Context, dedupe.Store, *Mutant) error {
 		return logsHistories.Example(seed).play
 	},
@@ -25,6 +31,9 @@ var sourceHistories = map[string]func(seed int) func(context.Context, dedupe.Sto
 // TestSources plays random histories of other sources. `-seed=N` plays one history.
 func TestSources(t *testing.T) {
 	for name, history := range sourceHistories {
+		if name == "objects" {
+			continue // TestObjects plays them
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, e := range []Engine{Memory, MemoryLog} {
@@ -75,3 +84,39 @@ var queueHistories = rapid.Custom(func(t *rapid.T) (h queueHistory) {
 	}), 0, 8).Draw(t, "batches")
 	return h
 })
+
+// TestObjects plays random histories of object sinks. `-seed=N` plays one history.
+func TestObjects(t *testing.T) {
+	t.Parallel()
+	store, all := Memory.Open(t), seedsFor(Memory, 1)
+	if *seeds == 0 && testing.Short() {
+		all = all[:max(len(all)/5, 1)]
+	}
+	for _, seed := range all {
+		h := objectHistories.Example(seed)
+		if err := h.play(t.Context(), store, nil); err != nil {
+			smaller := h.keepable(func(h history) bool { return h.play(t.Context(), store, nil) != nil })
+			t.Fatalf("seed %d: %v\n%s", seed, err, smaller)
+		}
+	}
+}
+
+// TestObjectsOnS3 plays some of the histories of object sinks on an S3 server.
+func TestObjectsOnS3(t *testing.T) {
+	t.Parallel()
+	plays := 100
+	if testing.Short() {
+		plays = 10
+	}
+	client, err := objectsink.NewS3Client(t.Context(), config(testengine.S3(t, bucket)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range plays {
+		play := objectHistories.Example(seed).playOn(Memory.Open(t), nil)
+		play.Storage = objectsink.NewBucket(client, bucket, fmt.Sprint("seed-", seed, "/"))
+		if _, err := play.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

@@ -25,6 +25,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
+	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
 // epoch is the time at which scenarios begin. It is far in the future, so that an engine that deletes by the real
@@ -69,7 +70,7 @@ type World struct {
 	scope    string
 	parts    Parts
 	mutant   *Mutant
-	storage  *memobjects.Storage // the storage of an object sink
+	storage  objectsink.Storage // the storage of an object sink
 	discards []eventsource.Discard
 	marked   map[string]bool // the dead letters that are marked as done
 	// instances are the processes of the function. The seed decides which instance an invocation gets.
@@ -100,6 +101,7 @@ type Play struct {
 	Plan     Plan                                           // nil means that no call fails
 	Fates    func(*eventsource.Invocation) eventsource.Fate // for invocations without a fate in the scenario
 	Mutant   *Mutant                                        // the broken rule; nil means that no rule is broken
+	Storage  objectsink.Storage                             // of an object sink; nil means a storage in memory
 }
 
 // Run plays the scenario. It returns the calls that the function made, and the first violation of a guarantee as an
@@ -111,12 +113,17 @@ func (p Play) Run(ctx context.Context) (calls []Method, err error) {
 
 func (p Play) run(ctx context.Context) (w *World, err error) {
 	w = &World{
-		ctx: ctx, scenario: p.Scenario.orDefaults(), storage: memobjects.New(),
+		ctx: ctx, scenario: p.Scenario.orDefaults(), storage: p.Storage,
 		marked: map[string]bool{}, engine: p.Engine, scope: freshScope(),
 		sim: eventsource.NewSim(epoch, p.Scenario.Seed), checkpoint: new(eventsource.Checkpoint),
 		plan: p.Plan, fates: p.Fates, mutant: p.Mutant, judge: newJudge(), faultless: p.Plan == nil && p.Fates == nil && p.Parts == nil,
 	}
 	defer w.sim.Close()
+	if w.storage == nil {
+		inMemory := memobjects.New()
+		inMemory.Page = w.scenario.Objects.ListPage
+		w.storage = inMemory
+	}
 	w.stream = eventsource.NewStream(w.scenario.Shards, w.sim.Now)
 	w.sim.Fate = w.fate
 	w.parts = Parts{
@@ -319,7 +326,9 @@ func (w *World) step(s Step) error {
 	case Sweep:
 		return w.sweep()
 	case Redrive:
-		w.redrive()
+		w.redrive(false)
+	case Again:
+		w.redrive(true)
 	case Switch:
 		if w.scenario.Sink == Objects {
 			return nil
@@ -343,8 +352,8 @@ func (w *World) mapping() eventsource.Mapping {
 		Reading: w.scenario.Reading, RecordAge: recordAge, Timeout: timeout, Checkpoint: w.checkpoint, PollPause: 2 * time.Second,
 		OnFailure: func(_ context.Context, d eventsource.Discard) error { w.giveUp(d); return nil },
 	}
-	if w.scenario.GiveUp > 0 {
-		m.Retries = &w.scenario.GiveUp
+	if w.scenario.GiveUp != 0 {
+		m.Retries = new(max(w.scenario.GiveUp, 0))
 	}
 	return m
 }

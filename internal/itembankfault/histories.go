@@ -1,6 +1,7 @@
 package itembankfault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -298,100 +299,140 @@ func pause(method string) error {
 
 // do makes a request once, and records the result.
 func (h *history) do(bank *itembank.Operator, o op) {
-	name := h.campaignOf(o).Name
 	ctx, cancel := cancellable(h.ctx)
 	defer cancel()
-	var err error
-	h.mu.Lock()
-	if told, ok := h.told[o.claimant]; ok && o.kind != claimOp {
-		o.id, o.item, o.more, o.campaign, o.endsAt = told.id, told.item, told.more, told.campaign, told.endsAt
-		name = h.campaignOf(o).Name
-	}
-	h.mu.Unlock()
-	if o.claimant != "" && o.kind != claimOp && o.id == "" {
+	if !h.address(&o) {
 		return // nothing to release or confirm
 	}
-	who, slot := h.spelling(h.campaignOf(o), o.claimant)
 	o.clockCall, o.call = h.clock.Now().UnixMilli(), h.moment.Add(1)
+	err := h.request(ctx, bank, &o)
+	o.done, o.clockDone = h.moment.Add(1), h.clock.Now().UnixMilli()
+	h.judge(ctx, &o, err)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ops = append(h.ops, o)
+	if o.kind == claimOp && o.result == ok {
+		h.told[o.claimant] = o
+	}
+}
+
+// address gives a release or a confirmation the claim that its claimant was told of. It reports whether there is one.
+func (h *history) address(o *op) bool {
+	if o.claimant == "" || o.kind == claimOp {
+		return true
+	}
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if told, ok := h.told[o.claimant]; ok {
+		o.id, o.item, o.more, o.campaign, o.endsAt = told.id, told.item, told.more, told.campaign, told.endsAt
+	}
+	return o.id != ""
+}
+
+// request sends a request, and notes in it what its answer says.
+func (h *history) request(ctx context.Context, bank *itembank.Operator, o *op) (err error) {
+	c := h.campaignOf(*o)
+	who, slot := h.spelling(c, o.claimant)
 	switch o.kind {
 	case claimOp:
-		var g itembank.Grant
-		if g, err = bank.Claim(withCampaign(ctx, name), name, who, slot, itembank.Choosing(o.chosen...)); err == nil {
-			o.more = g.Claim.More.Items()
-			o.id, o.item, o.replayed, o.endsAt = g.Claim.ID, g.Claim.Item, g.Replayed, 0
-			if !g.Claim.EndsAt.IsZero() {
-				o.endsAt = g.Claim.EndsAt.UnixMilli()
-			}
-			err = h.checkColumns(o, g.Claim)
-		}
+		g, err := bank.Claim(withCampaign(ctx, c.Name), c.Name, who, slot, itembank.Choosing(o.chosen...))
+		return h.granted(o, g, err)
 	case releaseOp:
-		var r itembank.Released
-		r, err = bank.Release(ctx, name, who, o.id, slot)
-		if o.returned = r.Returned; r.Already {
-			o.result = alreadyReleased
-		}
+		r, err := bank.Release(ctx, c.Name, who, o.id, slot)
+		return o.released(r, err)
 	case giveUpOp:
-		var r itembank.Released
-		r, err = bank.ReleaseHold(ctx, name, who, o.id, slot)
-		if o.returned = r.Returned; r.Already {
-			o.result = alreadyReleased
-		}
+		r, err := bank.ReleaseHold(ctx, c.Name, who, o.id, slot)
+		return o.released(r, err)
 	case confirmOp:
-		var claim itembank.Claim
-		if claim, err = bank.Confirm(ctx, name, who, o.id, slot); err == nil && (claim.ID != o.id || claim.Item != o.item || !slices.Equal(claim.More.Items(), o.more) || !claim.EndsAt.IsZero()) {
-			err = fmt.Errorf("confirmed %+v", claim)
-		} else if err == nil {
-			err = h.checkColumns(o, claim)
-		}
+		claim, err := bank.Confirm(ctx, c.Name, who, o.id, slot)
+		return h.confirmed(o, claim, err)
 	case loadOp:
-		_, err = bank.Load(ctx, name, itemsFor(h.campaignOf(o), o.items...), nil)
+		_, err = bank.Load(ctx, c.Name, itemsFor(c, o.items...), nil)
 	case withdrawOp:
 		var r itembank.WithdrawReport
-		if r, err = bank.Withdraw(ctx, name, itembank.Items(o.items...)); r.Withdrawn == 0 && err == nil {
+		if r, err = bank.Withdraw(ctx, c.Name, itembank.Items(o.items...)); r.Withdrawn == 0 && err == nil {
 			o.result = alreadyReleased
 		}
 	case sweepOp:
-		_, err = bank.Sweep(ctx, name, nil)
+		_, err = bank.Sweep(ctx, c.Name, nil)
 	case sweepDueOp:
-		_, err = bank.SweepDue(ctx, name, nil)
+		_, err = bank.SweepDue(ctx, c.Name, nil)
 	case advanceOp:
 		h.clock.Advance(o.forward)
 	}
-	o.done, o.clockDone = h.moment.Add(1), h.clock.Now().UnixMilli()
-	var other *itembank.ClaimedElsewhereError
+	return err
+}
+
+// granted notes the claim of an answer. It returns an error if the claim has wrong columns.
+func (h *history) granted(o *op, g itembank.Grant, err error) error {
+	if err != nil {
+		return err
+	}
+	o.more = g.Claim.More.Items()
+	o.id, o.item, o.replayed, o.endsAt = g.Claim.ID, g.Claim.Item, g.Replayed, 0
+	if !g.Claim.EndsAt.IsZero() {
+		o.endsAt = g.Claim.EndsAt.UnixMilli()
+	}
+	return h.checkColumns(*o, g.Claim)
+}
+
+// released notes the answer to a release.
+func (o *op) released(r itembank.Released, err error) error {
+	if o.returned = r.Returned; r.Already {
+		o.result = alreadyReleased
+	}
+	return err
+}
+
+// confirmed returns an error if a confirmation answers with a claim that is not the request's, or that has an end.
+func (h *history) confirmed(o *op, claim itembank.Claim, err error) error {
 	switch {
-	case errors.As(err, &other):
+	case err != nil:
+		return err
+	case claim.ID != o.id || claim.Item != o.item || !slices.Equal(claim.More.Items(), o.more) || !claim.EndsAt.IsZero():
+		return fmt.Errorf("confirmed %+v", claim)
+	}
+	return h.checkColumns(*o, claim)
+}
+
+// results are the results of errors. The first error that matches counts.
+var results = []struct {
+	err    error
+	result result
+}{
+	{itembank.ErrItemTaken, notFree},
+	{itembank.ErrSoldOut, soldOut},
+	{itembank.ErrNoClaim, noClaim},
+	{itembank.ErrClaimEnded, otherID},
+	{itembank.ErrConfirmed, isPermanent},
+	{itembank.ErrRefused, refused},
+}
+
+// judge sets the result of a request that has ended with err.
+func (h *history) judge(ctx context.Context, o *op, err error) {
+	if err == nil {
+		o.result = cmp.Or(o.result, ok)
+		return
+	}
+	cancelled := ctx.Err() != nil && errors.Is(err, context.Canceled) // the request's own context ended
+	if !errors.Is(err, itembank.ErrTryAgain) && !errors.Is(err, itembank.ErrRefused) && !cancelled {
+		o.item, o.result = err.Error(), unexpected
+		return
+	}
+	var other *itembank.ClaimedElsewhereError
+	if errors.As(err, &other) {
 		o.result = elsewhere
 		if other.Campaign == h.campaigns["-1"].Name {
 			o.elsewhere = 1
 		}
-	case errors.Is(err, itembank.ErrItemTaken):
-		o.result = notFree
-	case errors.Is(err, itembank.ErrSoldOut):
-		o.result = soldOut
-	case errors.Is(err, itembank.ErrNoClaim):
-		o.result = noClaim
-	case errors.Is(err, itembank.ErrClaimEnded):
-		o.result = otherID
-	case errors.Is(err, itembank.ErrConfirmed):
-		o.result = isPermanent
-	case errors.Is(err, itembank.ErrRefused):
-		o.result = refused
-	case err != nil:
-		o.result = unknown
-	case o.result == "":
-		o.result = ok
+		return
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	cancelled := ctx.Err() != nil && errors.Is(err, context.Canceled) // the request's own context ended
-	if err != nil && !errors.Is(err, itembank.ErrTryAgain) && !errors.Is(err, itembank.ErrRefused) && !cancelled {
-		o.item = err.Error()
-		o.result = unexpected
-	}
-	h.ops = append(h.ops, o)
-	if o.kind == claimOp && o.result == ok {
-		h.told[o.claimant] = o
+	o.result = unknown
+	for _, r := range results {
+		if errors.Is(err, r.err) {
+			o.result = r.result
+			return
+		}
 	}
 }
 
@@ -433,13 +474,14 @@ func (h *history) checkResults() {
 		step := func(r register, o op) []register { return stepClaimant(r, o, stale) }
 		explain(h, "G2: claimant "+claimant, of, register{}, step)
 	}
+	rules := itemRules{onEnd: h.program.onEnd, stale: h.program.half != nil}
 	for campaign := range 2 {
 		for i := range 6 {
 			item := fmt.Sprintf("item-%d", i)
 			of := slices.DeleteFunc(slices.Clone(h.ops), func(o op) bool {
 				return o.campaign != campaign || !o.isAbout(item)
 			})
-			step := func(p place, o op) []place { return stepItem(p, o, h.program.onEnd, h.program.half != nil) }
+			step := func(p place, o op) []place { return stepItem(p, o, rules) }
 			explain(h, fmt.Sprintf("G1: item %s of campaign %d", item, campaign), of, place{}, step)
 		}
 	}
@@ -567,56 +609,76 @@ func playClaimant(s register, o op) []register {
 	return after
 }
 
+// nextOfClaimant returns the claims that the claimant may have after a request. There are none if the request cannot
+// have its result.
 func nextOfClaimant(s register, o op) []register {
-	if o.kind == confirmOp {
+	switch o.kind {
+	case claimOp:
+		return stepGranted(s, o)
+	case confirmOp:
 		return stepConfirmed(s, o)
 	}
-	none := register{}
+	return stepReleased(s, o)
+}
+
+// free reports whether a request may find the claimant without a claim.
+func (s register) free(o op) bool { return !s.held || mayBeClosed(s.endsAt, o) }
+
+// mayBe reports whether the claimant may hold a claim that is repeated.
+func (s register) mayBe(granted register) bool {
+	lost := s.held && s.id == "" && s.campaign == granted.campaign
+	s.over, s.older = false, ""
+	return lost || s == granted
+}
+
+// stepGranted plays a claim.
+func stepGranted(s register, o op) []register {
 	granted := register{held: true, id: o.id, campaign: o.campaign, item: o.item, endsAt: o.endsAt}
-	free := !s.held || mayBeClosed(s.endsAt, o)
-	switch {
-	case o.kind == claimOp && o.result == ok && o.replayed:
-		same := s
-		same.over, same.older = false, ""
-		if same == granted || s.held && s.id == "" && s.campaign == o.campaign {
+	switch o.result {
+	case ok:
+		if o.replayed && s.mayBe(granted) || !o.replayed && s.free(o) {
 			return []register{granted}
 		}
-	case o.kind == claimOp && o.result == ok:
-		if free {
-			return []register{granted}
+	case soldOut, notFree:
+		if s.free(o) {
+			return []register{{}}
 		}
-	case o.kind == claimOp && (o.result == soldOut || o.result == notFree):
-		if free {
-			return []register{none}
-		}
-	case o.kind == claimOp && o.result == elsewhere:
+	case elsewhere:
 		if s.held && s.campaign == o.elsewhere && s.campaign != o.campaign {
 			return []register{s}
 		}
-	case o.kind == claimOp: // unknown
-		if free {
+	default: // unknown
+		if s.free(o) {
 			lost := register{held: true, campaign: o.campaign, endsAt: o.clockCall + historyClaimLife.Milliseconds()}
-			return []register{s, none, lost}
+			return []register{s, {}, lost}
 		}
 		return []register{s}
-	case o.result == isPermanent:
-		if s.held && s.id == o.id && s.endsAt == 0 {
+	}
+	return nil
+}
+
+// stepReleased plays a release.
+func stepReleased(s register, o op) []register {
+	mine := s.id == o.id
+	switch o.result {
+	case isPermanent:
+		if s.held && mine && s.endsAt == 0 {
 			return []register{s}
 		}
-	case o.result == ok: // released
-		if s.held && s.id == o.id && mayRelease(o, s.endsAt) {
-			return []register{none}
+	case ok:
+		if s.held && mine && mayRelease(o, s.endsAt) {
+			return []register{{}}
 		}
-	case o.result == alreadyReleased:
-		if s.id != o.id {
+	case alreadyReleased:
+		if !mine {
 			return []register{s}
 		}
-		if free {
-			return []register{none}
+		if s.free(o) {
+			return []register{{}}
 		}
-	default: // a release whose reply was lost
-		if s.id == o.id && mayRelease(o, s.endsAt) {
-			return []register{s, none}
+	default: // the reply was lost
+		if mine && mayRelease(o, s.endsAt) {
+			return []register{s, {}}
 		}
 		return []register{s}
 	}
@@ -625,13 +687,13 @@ func nextOfClaimant(s register, o op) []register {
 
 // stepConfirmed plays a confirmation of a claimant.
 func stepConfirmed(s register, o op) []register {
-	mine, free := s.held && s.id == o.id, !s.held || mayBeClosed(s.endsAt, o)
+	mine := s.held && s.id == o.id
 	confirmed := s
 	confirmed.endsAt = 0
 	switch {
 	case o.result == ok && mine:
 		return []register{confirmed}
-	case o.result == noClaim && free:
+	case o.result == noClaim && s.free(o):
 		return []register{{}}
 	case o.result == otherID && s.held && !mine && s.campaign == o.campaign,
 		o.result == elsewhere && s.held && !mine && s.campaign == o.elsewhere:
@@ -662,78 +724,133 @@ const (
 	ended
 )
 
-// stepItem plays one request for an item. With stale, a holder may still get a burned item as an answer, for about a
-// second.
-func stepItem(s place, o op, onEnd itembank.OnEnd, stale bool) []place {
-	free, over := place{where: inBank}, place{where: ended}
-	after := free // the item's place after its claim ends
-	if onEnd == itembank.Burn || s.marked {
-		after = over
-	}
-	closable := s.where == held && mayBeClosed(s.endsAt, o)
-	available := (s.where == inBank || closable && onEnd == itembank.Return) && !s.marked
+// itemRules are the rules of a campaign's items. With stale, a holder may still get a burned item as an answer, for
+// about a second.
+type itemRules struct {
+	onEnd itembank.OnEnd
+	stale bool
+}
+
+// stepItem plays one request for an item. It returns the places where the item may be then. There are none if the
+// request cannot have its result.
+func stepItem(s place, o op, rules itemRules) []place {
 	switch {
-	case o.kind == loadOp && s.where == notLoaded && o.result == ok:
-		return []place{free}
-	case o.kind == loadOp && s.where == notLoaded:
-		return []place{s, free}
 	case o.kind == loadOp:
-		return []place{s}
+		return stepLoadedItem(s, o)
 	case o.kind == claimOp:
-		lost := s.where == inBank && o.replayed // the claim was made, and its reply was lost
-		if available || lost || s.where == held && s.id == o.id && s.endsAt == o.endsAt {
-			return []place{{held, o.id, o.endsAt, s.marked}}
-		}
-		if stale && s.where == ended && onEnd == itembank.Burn && o.replayed {
-			return []place{s}
-		}
+		return stepClaimedItem(s, o, rules)
 	case o.kind == confirmOp:
-		return stepConfirmedItem(s, o, closable, after)
-	case o.releases() && o.result == isPermanent:
-		if s.where == held && s.id == o.id && s.endsAt == 0 {
-			return []place{s}
-		}
-	case o.releases() && o.result == ok:
-		if s.where == held && s.id == o.id && mayRelease(o, s.endsAt) && (len(o.more) > 0 || o.returned == (after == free)) {
-			return []place{after}
-		}
-	case o.releases() && o.result == alreadyReleased:
-		if s.where != held || s.id != o.id {
-			return []place{s}
-		}
-		if closable {
-			return []place{after}
-		}
+		return stepConfirmedItem(s, o, rules)
 	case o.releases():
-		if s.where == held && s.id == o.id && mayRelease(o, s.endsAt) {
-			return []place{s, after}
-		}
-		return []place{s}
-	case o.kind == withdrawOp && o.result == ok:
-		if available {
-			return []place{over}
-		}
-	case o.kind == withdrawOp && (s.where == inBank || s.where == held):
-		// A claim holds the item, or held it until it ended. The reply with that claim may have been lost.
-		marked := s
-		marked.marked = true
-		next := []place{marked}
-		if o.result == unknown {
-			next = append(next, s)
-		}
-		if s.where == inBank || closable {
-			next = append(next, over)
-		}
-		return next
+		return stepReleasedItem(s, o, rules)
 	case o.kind == withdrawOp:
+		return stepWithdrawnItem(s, o, rules)
+	}
+	return nil
+}
+
+var (
+	freeItem = place{where: inBank}
+	overItem = place{where: ended}
+)
+
+// after returns the item's place after its claim has ended.
+func (s place) after(rules itemRules) place {
+	if rules.onEnd == itembank.Burn || s.marked {
+		return overItem
+	}
+	return freeItem
+}
+
+// closable reports whether a request may find the item's claim ended, and close it.
+func (s place) closable(o op) bool { return s.where == held && mayBeClosed(s.endsAt, o) }
+
+// available reports whether a request may find the item free.
+func (s place) available(o op, rules itemRules) bool {
+	return (s.where == inBank || s.closable(o) && rules.onEnd == itembank.Return) && !s.marked
+}
+
+// heldFor reports whether the item is in the claim that a request names.
+func (s place) heldFor(o op) bool { return s.where == held && s.id == o.id }
+
+// stepLoadedItem plays a load.
+func stepLoadedItem(s place, o op) []place {
+	switch {
+	case s.where != notLoaded:
+		return []place{s}
+	case o.result == ok:
+		return []place{freeItem}
+	}
+	return []place{s, freeItem}
+}
+
+// stepClaimedItem plays a claim that holds the item.
+func stepClaimedItem(s place, o op, rules itemRules) []place {
+	lost := s.where == inBank && o.replayed // the claim was made, and its reply was lost
+	switch same := s.heldFor(o) && s.endsAt == o.endsAt; {
+	case s.available(o, rules) || lost || same:
+		return []place{{held, o.id, o.endsAt, s.marked}}
+	case rules.stale && s.where == ended && rules.onEnd == itembank.Burn && o.replayed:
 		return []place{s}
 	}
 	return nil
 }
 
-// stepConfirmedItem plays a confirmation of a claim on the item. after is the item's place after its claim is closed.
-func stepConfirmedItem(s place, o op, closable bool, after place) []place {
-	mine := s.where == held && s.id == o.id
+// stepReleasedItem plays a release of a claim on the item.
+func stepReleasedItem(s place, o op, rules itemRules) []place {
+	mine, after := s.heldFor(o), s.after(rules)
+	released := mine && mayRelease(o, s.endsAt)
+	switch o.result {
+	case isPermanent:
+		if mine && s.endsAt == 0 {
+			return []place{s}
+		}
+	case ok:
+		if released && (len(o.more) > 0 || o.returned == (after == freeItem)) {
+			return []place{after}
+		}
+	case alreadyReleased:
+		if !mine {
+			return []place{s}
+		}
+		if s.closable(o) {
+			return []place{after}
+		}
+	default: // the reply was lost
+		if released {
+			return []place{s, after}
+		}
+		return []place{s}
+	}
+	return nil
+}
+
+// stepWithdrawnItem plays a withdrawal of the item.
+func stepWithdrawnItem(s place, o op, rules itemRules) []place {
+	switch {
+	case o.result == ok && s.available(o, rules):
+		return []place{overItem}
+	case o.result == ok:
+		return nil
+	case s.where != inBank && s.where != held:
+		return []place{s}
+	}
+	// A claim holds the item, or held it until it ended. The reply with that claim may have been lost.
+	marked := s
+	marked.marked = true
+	next := []place{marked}
+	if o.result == unknown {
+		next = append(next, s)
+	}
+	if s.where == inBank || s.closable(o) {
+		next = append(next, overItem)
+	}
+	return next
+}
+
+// stepConfirmedItem plays a confirmation of a claim on the item.
+func stepConfirmedItem(s place, o op, rules itemRules) []place {
+	mine := s.heldFor(o)
 	switch confirmed := (place{held, o.id, 0, s.marked}); {
 	case o.result == ok && mine:
 		return []place{confirmed}
@@ -741,8 +858,8 @@ func stepConfirmedItem(s place, o op, closable bool, after place) []place {
 		return nil
 	case o.result == unknown && mine:
 		return []place{s, confirmed}
-	case o.result != unknown && mine && closable:
-		return []place{after}
+	case o.result != unknown && mine && s.closable(o):
+		return []place{s.after(rules)}
 	case o.result != unknown && mine:
 		return nil
 	}

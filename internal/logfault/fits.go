@@ -4,6 +4,9 @@ import (
 	"cmp"
 	"math"
 	"time"
+
+	"github.com/oncebox/oncebox/internal/memlog"
+	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 
 // The memory of a lane consists of pages of entries and pages of items: see table.go and held.go of package
@@ -32,27 +35,30 @@ func (w *world) fits(c *call) bool {
 			more[laneOf(ids[r.Key], cmp.Or(w.lanesOfScope(), w.Lanes))]++
 		}
 	}
-	for n := range w.lanes {
-		needed += w.lanes[n].needed(begin.Add(least).UnixMilli(), more[n])
+	for n := range more {
+		needed += w.needed(n, begin.Add(least).UnixMilli(), more[n])
 	}
 	return int64(needed) <= c.process.Memory
 }
 
+// rowsOf returns the number of rows of an item.
+func rowsOf(data []byte) int { return (len(data) - logledger.HeaderSize) / logledger.RowSize }
+
 // needed returns the largest number of bytes that a lane needs for the entries that count for an arrival, and for
 // more new ones. An epoch counts as a whole.
-func (l *laneStore) needed(arrival int64, more int) int {
+func (w *world) needed(lane int, arrival int64, more int) int {
 	rows, items, ever := more, 1+more, more // index 0 holds no item
-	for n, e := range l.chain {
-		if !e.exists || n >= len(l.epochs) {
-			continue
-		}
-		for _, c := range l.epochs[n] {
-			if !c.exists || isSeal(c.data) {
+	of := logledger.LaneID{Scope: scope, Lane: lane}
+	chain, _ := w.log.Ever().Epochs(whole, of, math.MaxInt, math.MaxInt)
+	for n, e := range chain { // the latest first
+		appended, _, _ := w.log.Ever().Read(whole, logledger.Place{LaneID: of, Epoch: e.Number}, math.MaxInt, true)
+		for _, i := range appended {
+			if memlog.IsSeal(i.Data) {
 				continue
 			}
-			ever += rowsOf(c.data)
-			if e.Until > arrival || n == len(l.chain)-1 {
-				rows += rowsOf(c.data)
+			ever += rowsOf(i.Data)
+			if e.Until > arrival || n == 0 {
+				rows += rowsOf(i.Data)
 				items++
 			}
 		}

@@ -154,14 +154,14 @@ func (w *world) checkNoLoss() error {
 
 // entries returns all entries that were ever appended under a key.
 func (w *world) entries(key int) ([]logledger.Entry, error) {
-	return logledger.Explain(context.Background(), view{&w.store, true}, scope, format.KeyOf(ids[key]), time.Time{})
+	return logledger.Explain(context.Background(), w.log.Ever(), scope, format.KeyOf(ids[key]), time.Time{})
 }
 
 // justifies reports whether an entry makes the record of a verdict a duplicate: it existed, it counts for that
 // record, and its own record has the content that makes the other a duplicate.
 func (w *world) justifies(e logledger.Entry, v verdict) bool {
 	r := w.Records[v.record]
-	if w.cell(e.Place).order > v.appends || !w.counts(e, r) {
+	if w.log.Order(e.Place) > v.appends || !w.counts(e, r) {
 		return false
 	}
 	for n, other := range w.Records {
@@ -196,9 +196,9 @@ func (w *world) onlyDuplicate(n int) bool {
 // checkLog checks that Verify finds nothing, neither in all items that were ever appended nor in those that are left.
 func (w *world) checkLog() error {
 	now := func() time.Time { return begin.Add(w.now) }
-	for _, deleted := range []bool{true, false} {
+	for _, log := range []logledger.Storage{w.log.Ever(), w.log} {
 		var found []string
-		_, err := logledger.Verify(context.Background(), view{&w.store, deleted}, scope, now,
+		_, err := logledger.Verify(context.Background(), log, scope, now,
 			func(p logledger.Problem) { found = append(found, fmt.Sprintf("%s: %s", placeOf(p.Place), p.What)) })
 		if err != nil {
 			return err

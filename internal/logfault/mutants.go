@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/memlog"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	"github.com/oncebox/oncebox/pkg/format"
@@ -14,7 +15,7 @@ type mutant struct {
 	name string
 	rare bool // finding it takes long, and the answers that callers got are enough to find it
 	// append replaces the effect of an Append.
-	append func(s *store, at logledger.Place, data []byte, purgeAt int64) (existing []byte)
+	append func(log *memlog.Log, at logledger.Place, data []byte, purgeAt int64) (existing []byte)
 	// lostIsDone counts each failed append as done.
 	lostIsDone bool
 	// read changes an answer of a read.
@@ -22,7 +23,7 @@ type mutant struct {
 	// answer changes the answer that a caller gets.
 	answer func(w *world, v *verdict)
 	// after runs after items were deleted.
-	after func(s *store, now time.Time, deleted func() bool)
+	after func(log *memlog.Log, now time.Time, deleted func() bool)
 }
 
 // mutants lists the broken rules of the storage. The broken rules inside the ledger are in mutants_test.go, as
@@ -40,14 +41,14 @@ var mutants = []mutant{
 }
 
 // plainPut puts an item even if its place is taken.
-func plainPut(s *store, at logledger.Place, data []byte, purgeAt int64) []byte {
-	s.put(s.cell(at), data, purgeAt)
+func plainPut(log *memlog.Log, at logledger.Place, data []byte, purgeAt int64) []byte {
+	log.Put(at, data, purgeAt)
 	return nil
 }
 
 // putAgain puts a decision at the next free place, although other items were put before it.
-func putAgain(s *store, at logledger.Place, data []byte, purgeAt int64) []byte {
-	for s.append(at, data, purgeAt) != nil {
+func putAgain(log *memlog.Log, at logledger.Place, data []byte, purgeAt int64) []byte {
+	for appendTo(log, at, data, purgeAt) != nil {
 		at.Index++
 	}
 	return nil
@@ -62,30 +63,24 @@ func skipGaps(from logledger.Place, items []logledger.Item) []logledger.Item {
 }
 
 // appendAfterSeal appends to a sealed epoch, at a place that no process reads after it has read the seal.
-func appendAfterSeal(s *store, at logledger.Place, data []byte, purgeAt int64) []byte {
-	existing := s.append(at, data, purgeAt)
-	if existing != nil && isSeal(existing) {
+func appendAfterSeal(log *memlog.Log, at logledger.Place, data []byte, purgeAt int64) []byte {
+	existing := appendTo(log, at, data, purgeAt)
+	if memlog.IsSeal(existing) {
 		return nil
 	}
 	return existing
 }
 
 // deleteChain deletes the chain rows of epochs that are past their purge time.
-func deleteChain(s *store, now time.Time, deleted func() bool) {
-	for n := range s.lanes {
-		for i := range s.lanes[n].chain {
-			if row := &s.lanes[n].chain[i]; row.exists && row.PurgeAt() < now.Unix() && deleted() {
-				row.deleted = true
-			}
-		}
-	}
+func deleteChain(log *memlog.Log, now time.Time, deleted func() bool) {
+	log.PurgeEpochs(scope, now.Unix(), deleted)
 }
 
 // purgedEarlier puts items with an earlier purge time.
-func purgedEarlier(by func(logledger.Epoch) time.Duration) func(*store, logledger.Place, []byte, int64) []byte {
-	return func(s *store, at logledger.Place, data []byte, purgeAt int64) []byte {
-		e := s.lanes[at.Lane].chain[at.Epoch].Epoch
-		return s.append(at, data, purgeAt-int64(by(e)/time.Second))
+func purgedEarlier(by func(logledger.Epoch) time.Duration) func(*memlog.Log, logledger.Place, []byte, int64) []byte {
+	return func(log *memlog.Log, at logledger.Place, data []byte, purgeAt int64) []byte {
+		row, _ := log.Ever().Epochs(whole, at.LaneID, at.Epoch+1, 1)
+		return appendTo(log, at, data, purgeAt-int64(by(row[0])/time.Second))
 	}
 }
 

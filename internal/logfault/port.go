@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/oncebox/oncebox/internal/memlog"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
@@ -17,6 +18,13 @@ type port struct {
 }
 
 var _ logledger.Storage = (*port)(nil)
+
+// whole is the context of effects. They come as a whole even if the context of their call ends, and the log in memory
+// never fails.
+var whole = context.Background()
+
+// mostLanes is the largest number of lanes of a process.
+const mostLanes = 3
 
 var errKilled = errors.New("the process was killed")
 
@@ -92,14 +100,14 @@ func (p *port) fails(how string) error {
 }
 
 // Epochs implements logledger.Storage.
-func (p *port) Epochs(ctx context.Context, lane logledger.LaneID, below, limit int) ([]logledger.Epoch, error) {
+func (p *port) Epochs(_ context.Context, lane logledger.LaneID, below, limit int) ([]logledger.Epoch, error) {
 	how, err := p.enter()
 	if err == nil && how != none {
 		err = p.fails("no reply")
 	}
 	var page []logledger.Epoch
 	if err == nil {
-		page, err = view{store: &p.store}.Epochs(ctx, lane, below, limit)
+		page, err = p.log.Epochs(whole, lane, below, limit)
 	}
 	if p.tracing {
 		p.note("epochs of lane %d below %d: %d %v", lane.Lane, below, numbers(page), err)
@@ -118,7 +126,7 @@ func numbers(page []logledger.Epoch) (all []int) {
 func (p *port) PutEpoch(
 	_ context.Context, lane logledger.LaneID, e logledger.Epoch,
 ) (existing *logledger.Epoch, err error) {
-	err = p.write(func() { existing = p.putEpoch(lane.Lane, e) })
+	err = p.write(func() { existing, _ = p.log.PutEpoch(whole, lane, e) })
 	if p.tracing {
 		p.note("epoch %d of lane %d, %s to %s, behind seal %d: put %t, %v", e.Number, lane.Lane, since(e.Start),
 			since(e.Ends), e.Sealed, existing == nil && err == nil, err)
@@ -126,15 +134,19 @@ func (p *port) PutEpoch(
 	return existing, err
 }
 
+// appendTo appends an item to the log.
+func appendTo(log *memlog.Log, at logledger.Place, data []byte, purgeAt int64) (existing []byte) {
+	existing, _ = log.Append(whole, at, data, purgeAt)
+	return existing
+}
+
 // Append implements logledger.Storage.
 func (p *port) Append(_ context.Context, at logledger.Place, data []byte, purgeAt int64) (existing []byte, err error) {
-	err = p.write(func() {
-		if p.mutant != nil && p.mutant.append != nil {
-			existing = p.mutant.append(&p.store, at, data, purgeAt)
-		} else {
-			existing = p.append(at, data, purgeAt)
-		}
-	})
+	put := appendTo
+	if p.mutant != nil && p.mutant.append != nil {
+		put = p.mutant.append
+	}
+	err = p.write(func() { existing = put(p.log, at, data, purgeAt) })
 	if p.tracing {
 		p.note("append %s: put %t, %v", placeOf(at), existing == nil && err == nil, err)
 	}
@@ -168,7 +180,7 @@ func (p *port) write(effect func()) error {
 
 // Read implements logledger.Storage.
 func (p *port) Read(
-	ctx context.Context, from logledger.Place, limit int, consistent bool,
+	_ context.Context, from logledger.Place, limit int, consistent bool,
 ) (items []logledger.Item, more bool, err error) {
 	how, err := p.enter()
 	if err == nil && how != none {
@@ -178,10 +190,7 @@ func (p *port) Read(
 		p.note("read %s: %v", placeOf(from), err)
 		return nil, false, err
 	}
-	if limit == 0 {
-		limit = p.Page
-	}
-	items, more, err = view{store: &p.store}.Read(ctx, from, limit, true)
+	items, more, err = p.log.Read(whole, from, limit, true)
 	if p.current != nil && !consistent && p.chance(p.Stale) {
 		items, more = p.stale(items, more)
 	}

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/memlog"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
@@ -18,7 +19,7 @@ import (
 // world is a storage and some processes, while they play a history.
 type world struct {
 	history
-	store
+	log       *memlog.Log
 	mutant    *mutant
 	judges    judges
 	random    *rand.Rand
@@ -91,7 +92,8 @@ func traced(h history, m *mutant, j judges) (string, error) {
 }
 
 func newWorld(h history, m *mutant, j judges) *world {
-	w := &world{history: h, mutant: m, judges: j, random: rand.New(rand.NewPCG(h.Seed, 2))}
+	w := &world{history: h, mutant: m, judges: j, log: memlog.New(), random: rand.New(rand.NewPCG(h.Seed, 2))}
+	w.log.Page = h.Page
 	for n, s := range h.Settings {
 		w.processes = append(w.processes, &process{setting: s, name: fmt.Sprint("process ", n)})
 	}
@@ -197,8 +199,8 @@ func (w *world) resume(c *call) error {
 
 // checkNoRefill returns an error if an item was appended at the place of a deleted item.
 func (w *world) checkNoRefill() error {
-	if w.refill != nil && w.judges == all {
-		return fmt.Errorf("fence: an item is appended at %s, where another one was deleted", placeOf(*w.refill))
+	if at := w.log.Refilled(); at != nil && w.judges == all {
+		return fmt.Errorf("fence: an item is appended at %s, where another one was deleted", placeOf(*at))
 	}
 	return nil
 }
@@ -220,9 +222,9 @@ func (w *world) advance(now time.Duration) {
 	}
 	w.delayed = slices.DeleteFunc(w.delayed, func(d delayed) bool { return d.deadline < now })
 	deleted := func() bool { return w.chance(w.Purge) }
-	w.purge(begin.Add(now), deleted)
+	w.log.Purge(scope, begin.Add(now).Unix(), func(logledger.Place) bool { return deleted() })
 	if w.mutant != nil && w.mutant.after != nil {
-		w.mutant.after(&w.store, begin.Add(now), deleted)
+		w.mutant.after(w.log, begin.Add(now), deleted)
 	}
 }
 
@@ -309,6 +311,15 @@ func (w *world) start(p *process, b batch) {
 	w.running = append(w.running, c)
 }
 
+// lanesOfScope returns the number of lanes in the first chain row, or 0 without such a row.
+func (w *world) lanesOfScope() int {
+	first, _ := w.log.Ever().Epochs(whole, logledger.LaneID{Scope: scope}, 1, 1)
+	if len(first) == 0 {
+		return 0
+	}
+	return first[0].Lanes
+}
+
 func (w *world) open(p *port, s setting) *logledger.Ledger {
 	l, err := logledger.New(p, logledger.Options{Lanes: cmp.Or(s.Lanes, w.Lanes), Memory: s.Memory, Clock: w.clock(p)})
 	if err != nil {
@@ -368,7 +379,7 @@ func (w *world) answer(c *call, answers []dedupe.Answer) {
 			continue
 		}
 		v := verdict{
-			Answer: answers[i], record: n, changed: c.Changed, appends: w.appends, begun: c.begun, window: c.process.Window,
+			Answer: answers[i], record: n, changed: c.Changed, appends: w.log.Appends(), begun: c.begun, window: c.process.Window,
 			cut: c.Cut > 0, fits: fits,
 		}
 		if w.mutant != nil && w.mutant.answer != nil {

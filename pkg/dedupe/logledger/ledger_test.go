@@ -383,7 +383,7 @@ func TestShorterWindow(t *testing.T) {
 	for n := range 10 { // these begin epochs with the shorter window
 		ask(question(time.Hour, candidate("b", fmt.Sprint("b", n), fmt.Sprint(n), time.Duration(4+n)*time.Hour)))
 	}
-	log.Purge(now.Add(20*time.Hour+24*time.Hour).Unix(), func(logledger.Place) bool { return true })
+	log.Purge("orders", now.Add(20*time.Hour+24*time.Hour).Unix(), func(logledger.Place) bool { return true })
 	if got := ask(question(time.Hour, candidate("a", "2", "x", 20*time.Hour))); got.Found != dedupe.Same {
 		t.Errorf("got %+v", got)
 	}

@@ -67,7 +67,7 @@ func TestVerify(t *testing.T) {
 		}
 	}
 	purge := func(log *memlog.Log, gone logledger.Place) {
-		log.Purge(math.MaxInt64, func(p logledger.Place) bool { return p == gone })
+		log.Purge(gone.Scope, math.MaxInt64, func(p logledger.Place) bool { return p == gone })
 	}
 	for name, test := range map[string]struct {
 		breaks func(*memlog.Log)

@@ -1,8 +1,9 @@
-package objectfault
+package dedupefault
 
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"regexp"
 	"strings"
 
@@ -11,43 +12,15 @@ import (
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
-// Mutant breaks a rule of the object sink from outside the sink's code.
-type Mutant struct {
-	Name string
-	// Hook changes the calls of the storage.
-	Hook memobjects.Hook
-	// Case is the case of package sinktest that must fail, or "" if no case finds the mutant.
-	Case string
-	// Sink changes the sink.
-	Sink func(s dedupe.ObjectSink, storage objectsink.Storage) dedupe.ObjectSink
-}
-
-// Mutants lists the broken rules. The search of TestMutants finds each of them.
-var Mutants = []Mutant{
-	{Name: "no-fence", Case: "another-writer", Hook: noFence},
-	{Name: "skips-from-the-name", Case: "given-up-in-between", Hook: skipsFromTheName},
-	{Name: "no-late-links", Case: "many-late", Hook: noLateLinks},
-	{Name: "hint-before-the-object", Hook: hintBeforeTheObject},
-	{Name: "objects-named-by-first-record", Sink: namedByFirstRecord},
-	{Name: "aggregates-in-parts", Sink: aggregatesInParts},
-	{Name: "letters-judged-by-ranges", Sink: lettersJudgedByRanges},
-	{Name: "only-the-head-counts", Case: "once", Sink: onlyTheHeadCounts},
-	{Name: "forgets-what-it-met", Case: "another-writer-of-later-records", Sink: forgetsFoundObjects},
-}
+// This file holds the broken rules of object sinks. They break a sink from outside its code.
 
 // namePattern matches the name of an object in a chain.
 var namePattern = regexp.MustCompile(`/(\d{3}-(\d+)-\d+)\.`)
 
-// noFence replaces existing objects.
+// noFence lets a PUT replace an existing object.
 func noFence(ctx context.Context, c *memobjects.Call) error {
-	if c.Method != memobjects.PutIfAbsent || !namePattern.MatchString(c.Key) {
-		return c.Do(ctx)
-	}
-	put := *c
-	put.Replace = true
-	err := put.Do(ctx)
-	c.Created = true
-	return err
+	c.Replace = c.Method == memobjects.PutIfAbsent
+	return c.Do(ctx)
 }
 
 // skipsFromTheName counts every record between an object's name and its last record as handled.
@@ -95,9 +68,7 @@ func hintBeforeTheObject(ctx context.Context, c *memobjects.Call) error {
 
 func with(m map[string]string, member, value string) map[string]string {
 	changed := map[string]string{}
-	for k, v := range m {
-		changed[k] = v
-	}
+	maps.Copy(changed, m)
 	changed[member] = value
 	return changed
 }
