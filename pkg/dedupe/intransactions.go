@@ -14,17 +14,35 @@ import (
 // DefaultTransactions is how many transactions of a Processor run at the same time, each on its own connection.
 const DefaultTransactions = 32
 
-// transact decides and delivers user records in transactions, and then dead-letters the poison among them. Records that
+// inTransactions is the level of a TxSink: the effect of each record happens once. It decides a record when it delivers
+// it, so it needs no ledger.
+type inTransactions struct{ TxSink }
+
+func (inTransactions) chunk() int { return DefaultChunk }
+
+func (s inTransactions) forLetter(string) level { return s }
+
+func (inTransactions) open(ctx context.Context, r *batchRun) error {
+	r.readAcks(ctx)
+	return nil
+}
+
+// suspect checks nothing: more poison is found when the records are delivered.
+func (inTransactions) suspect(*batchRun, []userRecord) error { return nil }
+
+func (inTransactions) decide(context.Context, *batchRun, []userRecord) time.Duration { return 0 }
+
+// deliver decides and delivers user records in transactions, and then dead-letters the poison among them. Records that
 // depend on each other are processed one by one, in order. These are records with the same partition key, so that
 // effects come in the order of the stream, and records with the same key, so that the first one gets the entry.
-func (r *batchRun) transact(ctx context.Context, users []userRecord) error {
+func (s inTransactions) deliver(ctx context.Context, r *batchRun, users []userRecord) error {
 	lanes := r.lanes(users)
 	until := r.clock.patience(ctx)
 	var failed atomic.Bool
 	r.clock.Each(len(lanes), r.settings.Transactions, func(i int) {
-		lane := txLane{batchRun: r, until: until, holders: map[Key]Existing{}}
+		lane := txLane{batchRun: r, sink: s.TxSink, until: until, holders: map[Key]Existing{}}
 		for _, u := range lanes[i] {
-			if failed.Load() && r.batch.Order != None {
+			if failed.Load() && r.ordered() {
 				return // from the failed record on, the batch comes again
 			}
 			if u.err == nil {
@@ -166,6 +184,7 @@ func join[K comparable](g groups, last map[K]int, key K, i int) {
 // txLane processes records that depend on each other.
 type txLane struct {
 	*batchRun
+	sink    TxSink
 	until   time.Time        // until when busy stores are asked again
 	holders map[Key]Existing // the entries that this lane has put or found
 }
@@ -270,7 +289,7 @@ func (l *txLane) apply(ctx context.Context, u *userRecord, t Transaction, id str
 	t.Output = out
 	var result TxResult
 	err = l.patiently(ctx, func() (err error) {
-		result, err = l.parts.Tx.Transact(ctx, t)
+		result, err = l.sink.Transact(ctx, t)
 		return err
 	})
 	if err != nil || result.Existing != nil {
@@ -296,7 +315,7 @@ func (l *txLane) raise(ctx context.Context, u *userRecord, key Key, holder Exist
 		Scope: l.settings.Scope, Key: key, Owner: holder.Owner, PurgeAt: l.settings.Retention.PurgeAt(u.source.Arrival),
 	}}
 	err = l.patiently(ctx, func() error {
-		results, err := l.parts.Tx.RaisePurge(ctx, raises)
+		results, err := l.sink.RaisePurge(ctx, raises)
 		if err = checkNumber(len(results), 1, err); err != nil {
 			return err
 		}

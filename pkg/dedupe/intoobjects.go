@@ -1,7 +1,6 @@
 package dedupe
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 )
@@ -10,49 +9,64 @@ import (
 // largest batch of an event source mapping (Lambda Developer Guide, "Lambda quotas").
 const objectChunk = 10_000
 
-// openChain reads which records of the batch are in objects. Without this knowledge the batch fails, unlike without
-// acks.
-func (r *batchRun) openChain(ctx context.Context) (err error) {
-	switch {
-	case r.parts.Objects == nil, r.letter != nil:
-		return nil
-	case r.batch.Order != ByPosition:
+// intoObjects is the level of an ObjectSink: each record is in one object.
+type intoObjects struct {
+	ObjectSink
+	byLedger
+}
+
+func (intoObjects) chunk() int { return objectChunk }
+
+func (s intoObjects) forLetter(name string) level { return intoLetterObject{s, name} }
+
+// open reads which records of the batch are in objects. Without this knowledge the batch fails, unlike without acks.
+func (s intoObjects) open(ctx context.Context, r *batchRun) error {
+	if r.batch.Order != ByPosition {
 		return fmt.Errorf("%w: an object sink takes records of shards only", ErrNotABatch)
 	}
 	records := r.batch.Records
-	r.chain, err = r.parts.Objects.Open(ctx, r.chainKey(), records[0].Sequence, records[len(records)-1].Sequence)
+	chain, err := s.Open(ctx, r.chainKey(), records[0].Sequence, records[len(records)-1].Sequence)
+	r.chain, r.before = chain, inChain{chain}
 	return err
 }
+
+// inChain are the records that objects have handled.
+type inChain struct{ Chain }
+
+func (c inChain) has(o Owner) bool { return c.Done(o.Sequence) }
 
 func (r *batchRun) chainKey() ChainKey {
 	return ChainKey{Scope: r.settings.Scope, Stream: r.batch.Stream, Shard: r.batch.Shard}
 }
 
-// commit prepares user records, dead-letters the poison records among them, and then writes the others into an object.
-// The object has whole Kinesis records only: it ends before the first Kinesis record that is not completely ready.
-func (r *batchRun) commit(ctx context.Context, users []userRecord) error {
-	ready, err := r.prepare(ctx, users)
-	if stored, putErr := r.putDeadLetters(ctx, users[:ready]); putErr != nil {
-		ready, err = stored, putErr
-	}
-	if r.letter != nil {
-		if err != nil {
-			return err // the object of a letter is written once, so all of the letter must be ready
-		}
-		return r.commitLetter(ctx, users)
-	}
+// deliver dead-letters the poison among user records, and then writes the others into an object. The object has whole
+// Kinesis records only: it ends before the first Kinesis record that is not completely ready.
+func (s intoObjects) deliver(ctx context.Context, r *batchRun, users []userRecord) error {
+	ready, err := r.makeReady(ctx, users)
 	for ready > 0 && ready < len(users) && users[ready].record == users[ready-1].record {
 		ready--
 	}
-	if commitErr := r.commitReady(ctx, users[:ready]); commitErr != nil {
+	if commitErr := r.commit(ctx, users[:ready]); commitErr != nil {
 		return commitErr
 	}
 	return err
 }
 
-// commitLetter writes the records of a dead letter that are to be delivered. It ignores which positions other objects
+// intoLetterObject is the level of an ObjectSink for a dead letter that comes again. It ignores which positions objects
 // cover: the record counted as handled there when it was dead-lettered.
-func (r *batchRun) commitLetter(ctx context.Context, users []userRecord) error {
+type intoLetterObject struct {
+	intoObjects
+	name string
+}
+
+func (intoLetterObject) open(context.Context, *batchRun) error { return nil }
+
+// deliver writes the records of the letter that are to be delivered. The object of a letter is written once, so all of
+// the letter must be ready.
+func (s intoLetterObject) deliver(ctx context.Context, r *batchRun, users []userRecord) error {
+	if _, err := r.makeReady(ctx, users); err != nil {
+		return err
+	}
 	var outputs []Output
 	for i := range users {
 		if users[i].deliver {
@@ -62,7 +76,7 @@ func (r *batchRun) commitLetter(ctx context.Context, users []userRecord) error {
 	if len(outputs) == 0 { // duplicates need no object: they will be dropped again
 		return nil
 	}
-	created, err := r.parts.Objects.CommitLetter(ctx, r.chainKey(), r.letter.name, outputs)
+	created, err := s.CommitLetter(ctx, r.chainKey(), s.name, outputs)
 	if err != nil {
 		return err
 	}
@@ -77,7 +91,8 @@ func (r *batchRun) commitLetter(ctx context.Context, users []userRecord) error {
 	return nil
 }
 
-func (r *batchRun) commitReady(ctx context.Context, users []userRecord) error {
+// commit writes user records into an object.
+func (r *batchRun) commit(ctx context.Context, users []userRecord) error {
 	records, begins := chainRecords(users)
 	if len(records) == 0 {
 		return nil
@@ -127,11 +142,4 @@ func chainRecords(users []userRecord) (records []ChainRecord, begins []int) {
 		return nil, nil
 	}
 	return records, begins
-}
-
-func (s Settings) chunkFor(p Parts) int {
-	if p.Objects != nil {
-		return cmp.Or(s.Chunk, objectChunk)
-	}
-	return cmp.Or(s.Chunk, DefaultChunk)
 }
