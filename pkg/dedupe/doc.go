@@ -66,7 +66,7 @@
 // derived ids are taken, the record is dead-lettered. With Settings.Derive every record gets its derived id, whatever
 // entries exist. Then the result does not depend on the order of the records.
 //
-// The result is the same as deciding the records one by one, in order. EnterByKey has the rule for engines that store
+// The result is the same as deciding the records one by one, in order. ByKey has the rule for engines that store
 // one row for each key. An engine of another kind implements Ledger itself.
 //
 // # Guarantees

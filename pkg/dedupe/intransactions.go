@@ -197,7 +197,7 @@ func (l *txLane) do(ctx context.Context, u *userRecord) {
 	}
 }
 
-// decide applies the rule of EnterByKey to one record, with a transaction instead of a put.
+// decide applies the rule of ByKey to one record, with a transaction instead of a put.
 func (l *txLane) decide(ctx context.Context, u *userRecord) (err error) {
 	defer poisonOnPanic(&err)
 	id, derived := l.firstID(u), 0

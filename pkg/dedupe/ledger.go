@@ -59,7 +59,7 @@ type Answer struct {
 	Err     error // if NotKnown
 }
 
-// Entries is implemented by an engine that stores one row for each key. EnterByKey makes a Ledger of it.
+// Entries is implemented by an engine that stores one row for each key. ByKey makes a Ledger of it.
 //
 // For both methods: reads are strongly consistent. An engine that is busy, throttled or out of reach returns an error
 // of the family ErrTryAgain. The call may then have taken effect. Both methods are safe to repeat.

@@ -43,10 +43,6 @@ func (s *slow) take(ctx context.Context, d time.Duration) error {
 	}
 }
 
-func (s *slow) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
-	return dedupe.EnterByKey(ctx, s, q), nil
-}
-
 // PutIfAbsent may put some of the entries and then fail. The state of these entries is then unknown.
 func (s *slow) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	results := make([]dedupe.PutResult, len(entries))
@@ -106,7 +102,7 @@ func (s *slow) over(t *testing.T, deadLetters dedupe.DeadLetterStore) *kinesisha
 	s.rows, s.sent, s.deadLetters = map[dedupe.Key]dedupe.Existing{}, map[string]int{}, map[string]int{}
 	j, err := format.NewJSON(format.Options{IDPath: "id"})
 	must(t, err)
-	h, err := kinesishandler.New(dedupe.Parts{Ledger: s, Sink: s, DeadLetters: deadLetters, Acks: s},
+	h, err := kinesishandler.New(dedupe.Parts{Ledger: dedupe.ByKey(s), Sink: s, DeadLetters: deadLetters, Acks: s},
 		kinesishandler.Options{
 			Format: j, Scope: "s", Retention: dedupe.Retention{Window: time.Hour, Horizon: 24 * time.Hour},
 			PoisonLimit: dedupe.PoisonLimit{Off: true},

@@ -34,10 +34,6 @@ type watched struct {
 	deadLetters int
 }
 
-func (w *watched) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
-	return dedupe.EnterByKey(ctx, w, q), nil
-}
-
 func (w *watched) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	w.look()
 	return make([]dedupe.PutResult, len(entries)), nil
@@ -214,7 +210,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			j, err := format.NewJSON(format.Options{IDPath: "id"})
 			must(t, err)
 			w := &watched{}
-			h, err := kinesishandler.New(dedupe.Parts{Ledger: w, Sink: w, DeadLetters: w, Acks: w}, kinesishandler.Options{
+			h, err := kinesishandler.New(dedupe.Parts{Ledger: dedupe.ByKey(w), Sink: w, DeadLetters: w, Acks: w}, kinesishandler.Options{
 				Format: j, Framing: framing.Snowplow{}, Scope: "s", Retention: dedupe.Retention{Window: time.Hour, Horizon: 24 * time.Hour},
 				PoisonLimit: dedupe.PoisonLimit{Off: true}, OpenedBytes: opened,
 			}, slog.New(slog.DiscardHandler))

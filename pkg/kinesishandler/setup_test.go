@@ -75,7 +75,7 @@ func (f *faults) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer,
 	if f.scope != nil {
 		q.Scope = f.scope(q.Scope)
 	}
-	return dedupe.EnterByKey(ctx, f, q), nil
+	return dedupe.ByKey(f).Enter(ctx, q)
 }
 
 func (f *faults) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
