@@ -21,8 +21,8 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // Goals of records.
@@ -207,16 +207,16 @@ func ourHandler(b *testing.B, m *memory) lambda.Handler {
 }
 
 // newHandler returns the function with the given parts, and a dead-letter store that must get nothing.
-func newHandler(b *testing.B, p dedupe.Parts, settings ...string) *kinesishandler.Handler {
+func newHandler(b *testing.B, p dedupe.Parts, settings ...string) *recordhandler.Handler {
 	b.Helper()
-	o, err := kinesishandler.ParseOptions(append(settings,
+	o, err := recordhandler.ParseOptions(append(settings,
 		"ONCEBOX_ID_PATH=event_id", "ONCEBOX_FINGERPRINT_PATH=event_fingerprint", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=dir:unused",
 	))
 	if err != nil {
 		b.Fatal(err)
 	}
 	p.DeadLetters = costless{}
-	h, err := kinesishandler.New(p, o, slog.New(slog.NewJSONHandler(nowhere{}, nil)))
+	h, err := recordhandler.New(p, o, slog.New(slog.NewJSONHandler(nowhere{}, nil)))
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/internal/redrive"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // Mark is the call that stores the marker of a redriven dead letter.
@@ -60,7 +60,7 @@ func (w *World) redriveJob(corrects bool) *redrive.Job {
 			p, scope, err := h.Processor(ctx, s)
 			return changedLetters{p, w}, scope, err
 		},
-		Decode:  func(event json.RawMessage) (dedupe.Batch, error) { return kinesishandler.Decode(event, false) },
+		Decode:  func(event json.RawMessage) (dedupe.Batch, error) { return recordhandler.Decode(event, false) },
 		Markers: markers{World: w},
 		Now:     func() time.Time { return w.sim.Now().Add(maxRedriveTime) },
 	}

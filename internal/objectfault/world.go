@@ -16,8 +16,8 @@ import (
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
@@ -59,7 +59,7 @@ type world struct {
 
 // container is a process of the function. It remembers the state of its sink.
 type container struct {
-	handler   *kinesishandler.Handler
+	handler   *recordhandler.Handler
 	processor *dedupe.Processor
 }
 
@@ -201,8 +201,8 @@ func (w *world) container() *container {
 		panic(err)
 	}
 	parts := dedupe.Parts{Ledger: w.ledger, Format: reader, Objects: objects, DeadLetters: letterStore{w}}
-	handler, err := kinesishandler.New(parts, kinesishandler.Options{
-		Scope: scope, Retention: retention, Chunk: w.chunk, Sink: kinesishandler.SinkSetting{Own: "memory"}, NoAcks: true,
+	handler, err := recordhandler.New(parts, recordhandler.Options{
+		Scope: scope, Retention: retention, Chunk: w.chunk, Sink: recordhandler.SinkSetting{Own: "memory"}, NoAcks: true,
 		Clock: w.clock(),
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -19,7 +19,7 @@
 //	}
 //
 // The sub-packages sqlitestore and dynamostore are ledgers. They also store acks, consumers and offline runs. Package
-// kinesishandler runs a Processor in a Lambda function. Package deadletter is a dead-letter store. Package framing
+// recordhandler runs a Processor in a Lambda function. Package deadletter is a dead-letter store. Package framing
 // opens payloads that hold several records.
 //
 // # Sinks

@@ -113,7 +113,7 @@ type RaiseResult struct {
 }
 
 // Warmer is a Ledger that can prepare for a scope before its first batch: it loads its entries into memory, or opens
-// connections. Package kinesishandler calls it. The code that opened the ledger must close it.
+// connections. Package recordhandler calls it. The code that opened the ledger must close it.
 type Warmer interface {
 	// Warm prepares the ledger. Without this call, or if it fails, the first batch takes longer.
 	Warm(ctx context.Context, scope string, r Retention) error
