@@ -104,7 +104,7 @@ func (s *shop) invokePart(h *recordhandler.Handler, records []json.RawMessage) (
 	s.must(err)
 	ctx, cancel := context.WithTimeout(s.Context(), timeout)
 	defer cancel()
-	result, err := h.Process(ctx, event)
+	result, err := h.Deliver(ctx, event)
 	return result.Done, err
 }
 

@@ -108,7 +108,7 @@ func (c invokeDedupe) Run(ctx context.Context, a *app) error {
 		return &usageError{err, ""}
 	}
 	return a.withRecords(ctx, options, func(h *recordhandler.Handler) error {
-		result, err := h.Process(ctx, raw)
+		result, err := h.Deliver(ctx, raw)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return ctx.Err() // interrupted

@@ -119,7 +119,7 @@ func (g globals) targets(h *recordhandler.Handler, o recordhandler.Options) func
 ) {
 	var withoutLog sync.Map // scopes
 	return func(ctx context.Context, s dedupe.Stream) (redrive.Processor, string, error) {
-		p, scope, err := h.Processor(ctx, s)
+		p, scope, err := h.LetterProcessor(ctx, s)
 		if _, known := withoutLog.Load(scope); err != nil || known || o.Ledger != (recordhandler.LedgerSetting{}) {
 			return p, scope, err
 		}

@@ -57,7 +57,7 @@ func (w *World) redriveJob(corrects bool) *redrive.Job {
 	return &redrive.Job{
 		Items: items(), Retention: retention, Function: functionName,
 		Target: func(ctx context.Context, s dedupe.Stream) (redrive.Processor, string, error) {
-			p, scope, err := h.Processor(ctx, s)
+			p, scope, err := h.LetterProcessor(ctx, s)
 			return changedLetters{p, w}, scope, err
 		},
 		Decode:  func(event json.RawMessage) (dedupe.Batch, error) { return recordhandler.Decode(event, false) },

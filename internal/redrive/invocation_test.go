@@ -111,7 +111,7 @@ func (v *invocations) job(w *world) *redrive.Job {
 	j := w.job()
 	j.Now = func() time.Time { return v.now }
 	j.Target = func(ctx context.Context, s dedupe.Stream) (redrive.Processor, string, error) {
-		return v.Processor(ctx, s)
+		return v.LetterProcessor(ctx, s)
 	}
 	return j
 }

@@ -38,7 +38,7 @@ func Example() {
 }
 
 // The handler on a developer's machine: the ledger is in memory, the sink a file, and dead letters go to a folder.
-func ExampleHandler_Process() {
+func ExampleHandler_Deliver() {
 	ctx := context.Background()
 	dir, err := os.MkdirTemp("", "oncebox")
 	if err != nil {
@@ -66,7 +66,7 @@ func ExampleHandler_Process() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	result, err := handler.Process(ctx, event)
+	result, err := handler.Deliver(ctx, event)
 	if err != nil {
 		log.Fatal(err)
 	}

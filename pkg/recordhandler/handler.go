@@ -5,11 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
-	"runtime/debug"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -32,19 +28,9 @@ var ErrLoop = errors.New(
 // Streams and Lambda").
 var ErrNoProgress = errors.New("recordhandler: the first record of the batch is not done")
 
-// checkScope refuses a scope that is or has the folder of the markers of dead letters, as logs:/aws/done has: if the
-// letters have their scope as a folder, as in the stack, they would count as markers.
-func checkScope(scope string) error {
-	if !slices.Contains(strings.Split(scope, "/"), scopeOfMarkers) {
-		return nil
-	}
-	return fmt.Errorf("recordhandler: the scope %q has %q, the name of the folder in which done dead letters are marked; "+
-		"set ONCEBOX_SCOPE to another name", scope, scopeOfMarkers)
-}
-
 var errNoLog = errors.New("recordhandler: the log is nil")
 
-// Handler passes batches of Kinesis records to a sink. It is safe for concurrent use.
+// Handler passes batches of records to a sink. It is safe for concurrent use.
 type Handler struct {
 	parts   dedupe.Parts
 	options Options
@@ -92,17 +78,17 @@ func New(p dedupe.Parts, o Options, log *slog.Logger) (*Handler, error) {
 	return h, nil
 }
 
-// invocation is one event while it is handled.
-type invocation struct {
-	sources []source
-	result  dedupe.Result // of all batches
-	fault   error         // of the invocation as a whole
-	stack   []byte        // of a panic
-	ledger  []slog.Attr   // the counts of a log ledger
-	clamped int64         // messages of CloudWatch Logs whose arrival was changed
+// Invoke implements lambda.Handler. For a handler of another type, the Lambda runtime first decodes the event with
+// encoding/json, which takes longer than this package's decode.
+func (h *Handler) Invoke(ctx context.Context, event []byte) (answer []byte, err error) {
+	response, err := h.Handle(ctx, event)
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(response)
 }
 
-// Handle processes one event. The answer lists the records that Lambda must deliver again, if there are any: the
+// Handle delivers the records of one event. The answer lists the records that Lambda must deliver again, if there are any: the
 // sequence number of the first record of a stream that failed, or the ids of all messages of a queue that are not
 // done. It is safe to handle an event again at any time.
 //
@@ -115,49 +101,24 @@ type invocation struct {
 //   - ErrNotKinesis, ErrManyShards, dedupe.ErrNotABatch and dedupe.ErrSharedSequence: this is not a batch of a source;
 //   - every error, for a message of CloudWatch Logs: no answer can name its log events.
 func (h *Handler) Handle(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {
-	result, err := h.Process(ctx, raw)
+	result, err := h.Deliver(ctx, raw)
 	if err != nil {
 		return events.KinesisEventResponse{}, err
 	}
 	return Answer(result), nil
 }
 
-// Process is Handle for callers that need the result.
-func (h *Handler) Process(ctx context.Context, raw json.RawMessage) (dedupe.Result, error) {
+// Deliver is Handle for callers that need the result. It writes the log line of the invocation.
+func (h *Handler) Deliver(ctx context.Context, raw json.RawMessage) (dedupe.Result, error) {
 	begun, done := time.Now(), h.countLedger()
-	i := h.invoke(ctx, raw)
+	i := h.deliverEvent(ctx, raw)
 	i.ledger = done()
 	h.report(ctx, i, begun)
 	return i.result, i.fault
 }
 
-// Answer makes the answer for Lambda: all messages of a queue that are not done, the first record of a stream that
-// failed, or an empty list. If that record has no sequence number, its identifier is empty, which means for Lambda
-// that the whole batch failed (Lambda Developer Guide, "Configuring partial batch response with Kinesis Data Streams
-// and Lambda"). The answers of all event source mappings have this form.
-func Answer(result dedupe.Result) events.KinesisEventResponse {
-	answer := events.KinesisEventResponse{BatchItemFailures: []events.KinesisBatchItemFailure{}}
-	undone := result.Undone
-	if result.Err != nil && len(undone) == 0 {
-		undone = []string{result.Failed}
-	}
-	for _, id := range undone {
-		answer.BatchItemFailures = append(answer.BatchItemFailures, events.KinesisBatchItemFailure{ItemIdentifier: id})
-	}
-	return answer
-}
-
-// Invoke implements lambda.Handler. For a handler of another type, the Lambda runtime first decodes the event with
-// encoding/json, which takes longer than this package's decode.
-func (h *Handler) Invoke(ctx context.Context, event []byte) (answer []byte, err error) {
-	response, err := h.Handle(ctx, event)
-	if err != nil {
-		return nil, err
-	}
-	return json.Marshal(response)
-}
-
-func (h *Handler) invoke(ctx context.Context, raw json.RawMessage) (i invocation) {
+// deliverEvent decodes an event, and delivers its batches one after the other.
+func (h *Handler) deliverEvent(ctx context.Context, raw json.RawMessage) (i invocation) {
 	defer func() {
 		if p := recover(); p != nil {
 			i.stack, i.fault = panicked(p)
@@ -170,15 +131,15 @@ func (h *Handler) invoke(ctx context.Context, raw json.RawMessage) (i invocation
 	ctx, cancel := deadline.WithMargin(ctx)
 	defer cancel()
 	for _, s := range i.sources {
-		result, fault := h.process(ctx, s)
+		result, fault := h.deliverBatch(ctx, s)
 		i.result, i.fault = merge(i.result, result), cmp.Or(i.fault, fault)
 	}
 	return i
 }
 
-// process takes a batch through its Processor.
-func (h *Handler) process(ctx context.Context, s source) (result dedupe.Result, fault error) {
-	p, err := h.processor(ctx, s)
+// deliverBatch takes a batch through its Processor, and says what the answer names, or why the invocation fails.
+func (h *Handler) deliverBatch(ctx context.Context, s source) (result dedupe.Result, fault error) {
+	p, err := h.processorOf(ctx, s)
 	if err != nil {
 		return dedupe.Result{}, err
 	}
@@ -195,78 +156,9 @@ func (h *Handler) process(ctx context.Context, s source) (result dedupe.Result, 
 	return result, faultOf(result, s)
 }
 
-// fromFailed returns the failed message and all behind it, which wait for it. A message that is in the batch several
-// times is named once, and not at all if it is done.
-func fromFailed(messages []dedupe.Record, done int) (undone []string) {
-	seen := map[string]bool{}
-	for i, m := range messages {
-		if i >= done && !seen[m.Sequence] {
-			undone = append(undone, m.Sequence)
-		}
-		seen[m.Sequence] = true
-	}
-	return undone
-}
-
-// faultOf returns why the whole invocation fails. It is nil if the answer can name the records that must come again.
-func faultOf(r dedupe.Result, s source) error {
-	for _, stays := range []error{
-		dedupe.ErrSharedSequence, dedupe.ErrNotABatch, dedupe.ErrOtherConsumer, dedupe.ErrOtherLedger,
-	} {
-		if errors.Is(r.Err, stays) {
-			return r.Err
-		}
-	}
-	switch {
-	case s.queue:
-		return nil
-	case s.logs, errors.Is(r.Err, dedupe.ErrWrongSetting):
-		return r.Err
-	case r.Done == 0 && len(s.batch.Records) > 1:
-		return fmt.Errorf("%w: %w", ErrNoProgress, r.Err)
-	}
-	return nil
-}
-
-// merge merges the results of two batches of an event.
-func merge(a, b dedupe.Result) dedupe.Result {
-	if a.Err == nil {
-		a.Err, a.Failed = b.Err, b.Failed
-	}
-	a.Done += b.Done
-	a.Undone = append(a.Undone, b.Undone...)
-	a.AckErr = cmp.Or(a.AckErr, b.AckErr)
-	a.Tally.Add(b.Tally)
-	a.LedgerTime += b.LedgerTime
-	a.SinkTime += b.SinkTime
-	for reason, n := range b.Reasons {
-		if a.Reasons == nil {
-			a.Reasons = map[string]int64{}
-		}
-		a.Reasons[reason] += n
-	}
-	return a
-}
-
-// panicked makes an error from a panic, and returns the stack of the panic. The error repeats only the text of a
-// runtime error, because other texts may contain data.
-func panicked(p any) (stack []byte, err error) {
-	stack = debug.Stack()
-	if there, ok := p.(*dedupe.Panic); ok { // it was in another goroutine
-		p, stack = there.Value, there.Stack
-	}
-	if err, ok := p.(interface {
-		error
-		RuntimeError()
-	}); ok {
-		return stack, fmt.Errorf("recordhandler: panic: %w", err)
-	}
-	return stack, fmt.Errorf("recordhandler: panic with a %T", p)
-}
-
-// processor returns the Processor of a source. Each source has its own, because the default scope is the source's
+// processorOf returns the Processor of a source. Each source has its own, because the default scope is the source's
 // name.
-func (h *Handler) processor(ctx context.Context, from source) (*dedupe.Processor, error) {
+func (h *Handler) processorOf(ctx context.Context, from source) (*dedupe.Processor, error) {
 	stream := from.batch.Stream
 	if h.options.Sink.isSource(ctx, stream) {
 		return nil, ErrLoop
@@ -295,18 +187,6 @@ func (h *Handler) processor(ctx context.Context, from source) (*dedupe.Processor
 	return p, nil
 }
 
-// warm prepares the ledger for the first batch of a stream. If that fails, the batch goes on.
-func (h *Handler) warm(ctx context.Context, stream dedupe.Stream, s dedupe.Settings) {
-	w, ok := h.parts.Ledger.(dedupe.Warmer)
-	if !ok {
-		return
-	}
-	if err := w.Warm(ctx, s.Scope, s.Retention); err != nil {
-		h.log.LogAttrs(ctx, slog.LevelWarn, "the ledger was not warmed", slog.String(requestid.Key, requestid.Of(ctx)),
-			slog.String("stream", stream.String()), slog.String("error", err.Error()))
-	}
-}
-
 func (h *Handler) settings(scope string) dedupe.Settings {
 	o := h.options
 	return dedupe.Settings{
@@ -318,59 +198,14 @@ func (h *Handler) settings(scope string) dedupe.Settings {
 	}
 }
 
-// report writes the log line of an invocation. Its level is error if something failed, and warning if there are dead
-// letters, records past the horizon, or acks that could not be read or written.
-func (h *Handler) report(ctx context.Context, i invocation, begun time.Time) {
-	r, t := i.result, i.result.Tally
-	level := slog.LevelInfo
-	if t.DeadLettered > 0 || t.PastHorizon > 0 || r.AckErr != nil {
-		level = slog.LevelWarn
+// warm prepares the ledger for the first batch of a stream. If that fails, the batch goes on.
+func (h *Handler) warm(ctx context.Context, stream dedupe.Stream, s dedupe.Settings) {
+	w, ok := h.parts.Ledger.(dedupe.Warmer)
+	if !ok {
+		return
 	}
-	attrs := []slog.Attr{
-		slog.String(requestid.Key, requestid.Of(ctx)),
-		slog.String("stream", i.stream()), slog.String("shard", i.shard()), slog.Int("records", i.records()),
-		slog.Int64("in", t.In), slog.Int64("new", t.New), slog.Int64("retry", t.Retry), slog.Int64("natural", t.Natural),
-		slog.Int64("synthetic", t.Synthetic), slog.Int64("dead_lettered", t.DeadLettered), slog.Int64("skipped", t.Skipped),
-		slog.Int64("failed", t.Failed), slog.Int64("out", t.Out), slog.Int64("repeated", t.Repeated),
-		slog.Int64("superseded", t.Superseded),
-		slog.Int64("past_horizon", t.PastHorizon), slog.Int64("clamped", i.clamped),
-		slog.Float64("duration_ms", emf.Milli(time.Since(begun))),
+	if err := w.Warm(ctx, s.Scope, s.Retention); err != nil {
+		h.log.LogAttrs(ctx, slog.LevelWarn, "the ledger was not warmed", slog.String(requestid.Key, requestid.Of(ctx)),
+			slog.String("stream", stream.String()), slog.String("error", err.Error()))
 	}
-	attrs = append(attrs, i.ledger...)
-	if len(r.Reasons) > 0 {
-		attrs = append(attrs, slog.Any("reasons", r.Reasons))
-	}
-	if r.AckErr != nil {
-		attrs = append(attrs, slog.String("ack_error", r.AckErr.Error()))
-	}
-	if err := cmp.Or(i.fault, r.Err); err != nil {
-		level = slog.LevelError
-		attrs = append(attrs, slog.String("failed_sequence", r.Failed), slog.String("error", err.Error()))
-	}
-	if i.stack != nil {
-		attrs = append(attrs, slog.String("stack", string(i.stack)))
-	}
-	h.metrics.Log(ctx, h.log, level, "batch", attrs, h.numbers(i, begun))
-}
-
-// stream returns the first source of the event, or "".
-func (i invocation) stream() string {
-	if len(i.sources) == 0 {
-		return ""
-	}
-	return i.sources[0].batch.Stream.String()
-}
-
-func (i invocation) shard() string {
-	if len(i.sources) == 0 {
-		return ""
-	}
-	return i.sources[0].batch.Shard
-}
-
-func (i invocation) records() (n int) {
-	for _, s := range i.sources {
-		n += len(s.batch.Records)
-	}
-	return n
 }

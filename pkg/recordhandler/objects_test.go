@@ -45,7 +45,7 @@ func TestSnowplowIntoObjects(t *testing.T) {
 		o.Sink.Objects.Format = c.format
 		h, err := recordhandler.Open(t.Context(), load, store, o, slog.New(slog.DiscardHandler))
 		must(t, err)
-		result, err := h.Process(t.Context(), raw)
+		result, err := h.Deliver(t.Context(), raw)
 		must(t, err)
 		equal(t, "records into objects", result.Tally.Out, c.sent)
 		must(t, h.Close())
@@ -80,7 +80,7 @@ func TestOpenBucket(t *testing.T) {
 	for _, skipped := range []int64{0, 4} { // the second time in a new container
 		h, err := recordhandler.Open(t.Context(), load, store, o, slog.New(slog.DiscardHandler))
 		must(t, err)
-		result, err := h.Process(t.Context(), rawOf(t, event(`{"id":"a"}`, `{"id":"a"}`, `poison`, `{"id":"b"}`)))
+		result, err := h.Deliver(t.Context(), rawOf(t, event(`{"id":"a"}`, `{"id":"a"}`, `poison`, `{"id":"b"}`)))
 		must(t, err)
 		equal(t, "skipped", result.Tally.Skipped, skipped)
 		must(t, h.Close())

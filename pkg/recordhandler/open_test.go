@@ -182,7 +182,7 @@ func TestOpenOfOtherSinks(t *testing.T) {
 		must(t, err)
 		h, err := recordhandler.Open(t.Context(), sdkconfig.Load, store, o, slog.New(slog.DiscardHandler))
 		must(t, err)
-		result, err := h.Process(t.Context(), rawOf(t, event(record)))
+		result, err := h.Deliver(t.Context(), rawOf(t, event(record)))
 		if err != nil || result.Tally.Out != 1 || !bytes.Contains(got, []byte(`"`+encoded+`"`)) {
 			t.Errorf("%s: %+v, %v, sent %s", sink, result, err, got)
 		}
@@ -212,7 +212,7 @@ func TestOpenOfTwoFunctions(t *testing.T) {
 		must(t, err)
 		h, err := recordhandler.Open(t.Context(), sdkconfig.Load, store, o, slog.New(slog.DiscardHandler))
 		must(t, err)
-		if _, err = h.Process(t.Context(), rawOf(t, event(`{"id":"a"}`))); !errors.Is(err, c.want) {
+		if _, err = h.Deliver(t.Context(), rawOf(t, event(`{"id":"a"}`))); !errors.Is(err, c.want) {
 			t.Errorf("%s, acks %s: want %v, got %v", c.function, c.acks, c.want, err)
 		}
 		must(t, h.Close())

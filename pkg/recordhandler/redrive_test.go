@@ -14,15 +14,15 @@ func TestProcessorOfAStream(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"clicks", "sqs:clicks", "dynamodb:clicks", "logs:/aws/f"} {
 		b := newBench(t)
-		p, got, err := b.Processor(t.Context(), dedupe.Stream{Account: "1", Region: "r", Name: name})
+		p, got, err := b.LetterProcessor(t.Context(), dedupe.Stream{Account: "1", Region: "r", Name: name})
 		if p == nil || got != name || err != nil {
 			t.Errorf("scope of %s: %q, %v", name, got, err)
 		}
 		own := newBench(t, "ONCEBOX_SCOPE=own")
-		if _, got, err := own.Processor(t.Context(), dedupe.Stream{Name: name}); got != "own" || err != nil {
+		if _, got, err := own.LetterProcessor(t.Context(), dedupe.Stream{Name: name}); got != "own" || err != nil {
 			t.Errorf("a scope that is set: %q, %v", got, err)
 		}
-		if _, _, err := b.Processor(t.Context(), dedupe.Stream{Name: "unique"}); !errors.Is(err, recordhandler.ErrLoop) {
+		if _, _, err := b.LetterProcessor(t.Context(), dedupe.Stream{Name: "unique"}); !errors.Is(err, recordhandler.ErrLoop) {
 			t.Errorf("the sink: %v", err)
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -27,6 +29,16 @@ type source struct {
 // sources of one name are unrelated, and never share a scope. A name of a Kinesis stream contains no colon. A broken
 // message of CloudWatch Logs has no log group.
 func (s source) scope() string { return s.batch.Stream.Name }
+
+// checkScope refuses a scope that is or has the folder of the markers of dead letters, as logs:/aws/done has: if the
+// letters have their scope as a folder, as in the stack, they would count as markers.
+func checkScope(scope string) error {
+	if !slices.Contains(strings.Split(scope, "/"), scopeOfMarkers) {
+		return nil
+	}
+	return fmt.Errorf("recordhandler: the scope %q has %q, the name of the folder in which done dead letters are marked; "+
+		"set ONCEBOX_SCOPE to another name", scope, scopeOfMarkers)
+}
 
 // decodeEvent makes batches from an event. It makes one batch, except for messages of a dead-letter queue, which may
 // have been in several queues before. For an event without records it makes none.

@@ -77,7 +77,7 @@ func TestFunctionThatIsSwitchedToATable(t *testing.T) {
 		{In: 5, Retry: 4, Natural: 1, Out: 4},
 		{In: 5, Skipped: 5},
 	} {
-		r, err := h.Process(t.Context(), raw)
+		r, err := h.Deliver(t.Context(), raw)
 		must(t, err)
 		equal(t, "tally", r.Tally, want)
 	}
