@@ -6,6 +6,7 @@ import (
 )
 
 // Store has all interfaces that this module's engines with one row for each key implement. No caller needs all of them.
+// Their Ledger is that of ByKey.
 type Store interface {
 	Ledger
 	Entries
