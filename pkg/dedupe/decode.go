@@ -63,7 +63,7 @@ func (r *batchRun) decode(ctx context.Context, first, size int) *chunk {
 	c := r.emptyChunk()
 	c.next = first
 	for c.next < len(r.batch.Records) && len(c.users) < size && c.opened < chunkOpened &&
-		!r.endsAt(c.failure()) {
+		(!c.failed() || !r.ordered()) {
 		r.openRecord(ctx, c, c.next)
 		c.next++
 	}
@@ -147,7 +147,7 @@ func (r *batchRun) openParts(ctx context.Context, c *chunk, whole userRecord) er
 		if err := r.openFrame(ctx, c, part, false); err != nil {
 			return err
 		}
-		if c.failure() != nil { // by this part: a record before it may have failed, too
+		if c.failed() { // by this part: a record before it may have failed, too
 			return nil
 		}
 	}
@@ -186,13 +186,8 @@ func (r *batchRun) openFrame(ctx context.Context, c *chunk, u userRecord, alone 
 	return nil
 }
 
-// failure returns why the last user record cannot be read now, or nil.
-func (c *chunk) failure() error {
-	if len(c.users) == 0 {
-		return nil
-	}
-	return c.users[len(c.users)-1].err
-}
+// failed reports whether the last user record cannot be read now.
+func (c *chunk) failed() bool { return len(c.users) > 0 && c.users[len(c.users)-1].err != nil }
 
 // isDone reports whether a record is done, by an ack or an object.
 func (r *batchRun) isDone(u *userRecord) bool { return r.before.has(r.ownerOf(u)) }
