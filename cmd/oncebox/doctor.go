@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 type doctorCommand struct {
@@ -178,7 +178,7 @@ func checkVariables(report *doctor.Report) {
 		addSettings(area, "claim function", err)
 	}
 	if os.Getenv("ONCEBOX_SINK") != "" {
-		_, _, err := kinesishandler.ParseSettings(functionVariables(environ, kinesishandler.Variables()))
+		_, _, err := recordhandler.ParseSettings(functionVariables(environ, recordhandler.Variables()))
 		addSettings(area, "dedupe function", err)
 	}
 }

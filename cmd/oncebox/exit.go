@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // These are the exit codes. Scripts rely on them.
@@ -127,10 +127,10 @@ var outcomes = []struct {
 	{dynamostore.ErrLayout, exitUsage, "other-layout"},
 	{awsconfig.ErrSettings, exitUsage, "aws-settings"},
 	{claimapi.ErrNotHTTP, exitUsage, "usage"},
-	{kinesishandler.ErrNotKinesis, exitUsage, "usage"},
-	{kinesishandler.ErrManyShards, exitUsage, "usage"},
-	{kinesishandler.ErrLoop, exitUsage, "usage"},
-	{kinesishandler.ErrConsumer, exitUsage, "usage"},
+	{recordhandler.ErrNotKinesis, exitUsage, "usage"},
+	{recordhandler.ErrManyShards, exitUsage, "usage"},
+	{recordhandler.ErrLoop, exitUsage, "usage"},
+	{recordhandler.ErrConsumer, exitUsage, "usage"},
 	{dedupe.ErrSharedSequence, exitUsage, "usage"},
 	{dedupe.ErrNotABatch, exitUsage, "usage"},
 	{dedupe.ErrOtherConsumer, exitUsage, "other-consumer"},

@@ -18,7 +18,7 @@ import (
 	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 type invokeCommand struct {
@@ -103,21 +103,21 @@ func (c invokeDedupe) Run(ctx context.Context, a *app) error {
 		}
 		return a.printAnswerOfURL(ctx, reply)
 	}
-	options, err := kinesishandler.ParseOptions(os.Environ())
+	options, err := recordhandler.ParseOptions(os.Environ())
 	if err != nil {
 		return &usageError{err, ""}
 	}
-	return a.withRecords(ctx, options, func(h *kinesishandler.Handler) error {
-		result, err := h.Process(ctx, raw)
+	return a.withRecords(ctx, options, func(h *recordhandler.Handler) error {
+		result, err := h.Deliver(ctx, raw)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return ctx.Err() // interrupted
-		case errors.Is(err, kinesishandler.ErrNoProgress):
+		case errors.Is(err, recordhandler.ErrNoProgress):
 			return &hintError{fmt.Errorf("no record of the event is done: %w", result.Err), sendAgain}
 		case err != nil:
 			return err
 		}
-		if err := a.printAnswer(ctx, kinesishandler.Answer(result)); err != nil {
+		if err := a.printAnswer(ctx, recordhandler.Answer(result)); err != nil {
 			return err
 		}
 		return deadLettered(result.Tally.DeadLettered, options.DeadLetterStore)
@@ -158,13 +158,13 @@ func (a *app) printAnswer(ctx context.Context, answer events.KinesisEventRespons
 const sendAgain = "It is safe to send the event again."
 
 // withRecords runs a command with the record handler over the store.
-func (a *app) withRecords(ctx context.Context, options kinesishandler.Options, run func(*kinesishandler.Handler) error) error {
+func (a *app) withRecords(ctx context.Context, options recordhandler.Options, run func(*recordhandler.Handler) error) error {
 	ledger, closeLedger, err := a.openRecords(ctx, options)
 	if err != nil {
 		return err
 	}
 	defer closeLedger()
-	h, err := kinesishandler.Open(ctx, sdkconfig.Load, ledger, options, slog.Default())
+	h, err := recordhandler.Open(ctx, sdkconfig.Load, ledger, options, slog.Default())
 	if err != nil {
 		return err
 	}

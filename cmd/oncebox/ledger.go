@@ -17,7 +17,7 @@ import (
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // These are the values of --format that dedupe does not have.
@@ -224,7 +224,7 @@ func (c ledgerImportCommand) openLedger(ctx context.Context, a *app, log *logled
 		return a.openRows(ctx, c.Scope)
 	case c.Ledger == inMemory:
 		return nil, nil, &usageError{errors.New("--ledger :memory: forgets everything after the import"), "Name a file."}
-	case kinesishandler.IsLedger(c.Ledger):
+	case recordhandler.IsLedger(c.Ledger):
 		err := fmt.Errorf("--ledger %s: the entries of an import are in a file, or in DynamoDB", address.Scheme(c.Ledger))
 		return nil, nil, &usageError{err, "Give --ledger FILE, or --store " + dynamodbStore + " with --ledger log or without --ledger."}
 	}

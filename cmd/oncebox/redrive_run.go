@@ -23,7 +23,7 @@ import (
 	"github.com/oncebox/oncebox/internal/suggest"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 type redriveRun struct {
@@ -85,7 +85,7 @@ func (c redriveRun) Run(ctx context.Context, a *app) error {
 	if err != nil {
 		return err
 	}
-	options, err := kinesishandler.ParseOptions(environ)
+	options, err := recordhandler.ParseOptions(environ)
 	if err != nil {
 		return &usageError{err, ""}
 	}
@@ -104,7 +104,7 @@ func (c redriveRun) Run(ctx context.Context, a *app) error {
 		return err
 	}
 	defer closeLedger()
-	h, err := kinesishandler.Open(ctx, sdkconfig.Load, ledger, options, slog.Default())
+	h, err := recordhandler.Open(ctx, sdkconfig.Load, ledger, options, slog.Default())
 	if err != nil {
 		return err
 	}
@@ -114,13 +114,13 @@ func (c redriveRun) Run(ctx context.Context, a *app) error {
 
 // targets returns a function that returns the Processor for the letters of a stream. With one row a key, it refuses a
 // scope with a log ledger.
-func (g globals) targets(h *kinesishandler.Handler, o kinesishandler.Options) func(context.Context, dedupe.Stream) (
+func (g globals) targets(h *recordhandler.Handler, o recordhandler.Options) func(context.Context, dedupe.Stream) (
 	redrive.Processor, string, error,
 ) {
 	var withoutLog sync.Map // scopes
 	return func(ctx context.Context, s dedupe.Stream) (redrive.Processor, string, error) {
-		p, scope, err := h.Processor(ctx, s)
-		if _, known := withoutLog.Load(scope); err != nil || known || o.Ledger != (kinesishandler.LedgerSetting{}) {
+		p, scope, err := h.LetterProcessor(ctx, s)
+		if _, known := withoutLog.Load(scope); err != nil || known || o.Ledger != (recordhandler.LedgerSetting{}) {
 			return p, scope, err
 		}
 		if err := g.refuseLog(ctx, scope); err != nil {
@@ -185,9 +185,9 @@ func variableOfSetting(setting string) (string, error) {
 	if instead := notSettable[variable]; instead != "" {
 		return "", &usageError{fmt.Errorf("--set %s: use %s for it", setting, instead), ""}
 	}
-	if !slices.Contains(kinesishandler.Variables(), variable) {
+	if !slices.Contains(recordhandler.Variables(), variable) {
 		var names []string
-		for _, v := range kinesishandler.Variables() {
+		for _, v := range recordhandler.Variables() {
 			names = append(names, strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(v, variablePrefix), "_", "-")))
 		}
 		hint := ""
@@ -200,10 +200,10 @@ func variableOfSetting(setting string) (string, error) {
 }
 
 // job makes a job from the flags, without letters and parts.
-func (c redriveRun) job(o kinesishandler.Options) (*redrive.Job, error) {
+func (c redriveRun) job(o recordhandler.Options) (*redrive.Job, error) {
 	job := &redrive.Job{
 		Retention: o.Retention, PastHorizon: c.PastHorizon, Records: streamReader(), Keep: c.keep,
-		Decode:   func(event json.RawMessage) (dedupe.Batch, error) { return kinesishandler.Decode(event, o.Unaggregated) },
+		Decode:   func(event json.RawMessage) (dedupe.Batch, error) { return recordhandler.Decode(event, o.Unaggregated) },
 		Function: c.Function, DryRun: c.DryRun,
 		Marker:      deadletter.Marker{Patch: c.Jq, Settings: c.Set, Reason: c.Reason},
 		Concurrency: c.Parallel, Now: time.Now,

@@ -12,7 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/suggest"
 	"github.com/oncebox/oncebox/pkg/claimapi"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // variablePrefix is the beginning of the names of all variables of oncebox.
@@ -83,7 +83,7 @@ func (p *parser) checkSettings(environ []string, command *kong.Context) error {
 	for _, flag := range command.Flags() {
 		name := variableOf(flag)
 		given := slices.ContainsFunc(command.Path, func(part *kong.Path) bool { return part.Flag == flag })
-		if p.variables[name] != nil || given || name == varLedger || !slices.Contains(kinesishandler.Variables(), name) {
+		if p.variables[name] != nil || given || name == varLedger || !slices.Contains(recordhandler.Variables(), name) {
 			continue
 		}
 		isSet := func(v string) bool {
@@ -100,7 +100,7 @@ func (p *parser) checkSettings(environ []string, command *kong.Context) error {
 // isOfTheFunction reports whether a value is the address of a store or a sink that only the function has, so that nobody
 // takes it for the command's.
 func isOfTheFunction(value string) bool {
-	sink, err := kinesishandler.ParseSink(value)
+	sink, err := recordhandler.ParseSink(value)
 	return isDeadLetterStore(value) || err == nil && sink.File == ""
 }
 
@@ -111,10 +111,10 @@ func notFromTheEnvironment(name string, flag *kong.Flag) error {
 
 // checkNames is checkEnvironment for a command with these flags.
 func (p *parser) checkNames(environ []string, flags []*kong.Flag) error {
-	known := slices.Concat(slices.Sorted(maps.Keys(p.variables)), claimapi.Variables(), kinesishandler.Variables())
+	known := slices.Concat(slices.Sorted(maps.Keys(p.variables)), claimapi.Variables(), recordhandler.Variables())
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if name == varLedger && value != "" && !kinesishandler.IsLedger(value) {
+		if name == varLedger && value != "" && !recordhandler.IsLedger(value) {
 			err := errors.New(varLedger + " selects the ledger of the dedupe function. It must be keys, log or " +
 				"valkey://HOST:PORT")
 			return &usageError{err, "Give the file of a ledger as --ledger FILE, or as ONCEBOX_STORE=sqlite:FILE."}
