@@ -20,7 +20,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 const (
@@ -276,7 +276,7 @@ func BenchmarkRecordsLatency(b *testing.B) {
 }
 
 // invoke sends an event to a function, with its default time-out.
-func invoke(b *testing.B, h *kinesishandler.Handler, event []byte) {
+func invoke(b *testing.B, h *recordhandler.Handler, event []byte) {
 	b.Helper()
 	ctx, cancel := context.WithTimeout(b.Context(), timeout)
 	defer cancel()

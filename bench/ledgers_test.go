@@ -21,7 +21,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // These are the goals of ledgers. simulated.LogGoals has the goals for write units.
@@ -286,7 +286,7 @@ func (s *shop) invoked(ledger dedupe.Ledger, records int) time.Duration {
 	return took / time.Duration(batchesEach*records)
 }
 
-func (s *shop) function(p dedupe.Parts) *kinesishandler.Handler {
+func (s *shop) function(p dedupe.Parts) *recordhandler.Handler {
 	s.Helper()
 	return newHandler(s.B, p, "ONCEBOX_SCOPE="+strings.ToLower(rand.Text()))
 }

@@ -21,8 +21,8 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // Goals of records.
@@ -63,7 +63,7 @@ func newPipeline(b *testing.B, o format.Options) *dedupe.Processor {
 	if err != nil {
 		b.Fatal(err)
 	}
-	return newProcessor(b, costless{}, f)
+	return newProcessor(b, dedupe.ByKey(costless{}), f)
 }
 
 // newProcessor is a Processor with a sink that costs nothing.
@@ -203,20 +203,20 @@ func handled(b *testing.B, start func(b *testing.B, m *memory) lambda.Handler, e
 }
 
 func ourHandler(b *testing.B, m *memory) lambda.Handler {
-	return newHandler(b, dedupe.Parts{Ledger: m, Sink: m})
+	return newHandler(b, dedupe.Parts{Ledger: dedupe.ByKey(m), Sink: m})
 }
 
 // newHandler returns the function with the given parts, and a dead-letter store that must get nothing.
-func newHandler(b *testing.B, p dedupe.Parts, settings ...string) *kinesishandler.Handler {
+func newHandler(b *testing.B, p dedupe.Parts, settings ...string) *recordhandler.Handler {
 	b.Helper()
-	o, err := kinesishandler.ParseOptions(append(settings,
+	o, err := recordhandler.ParseOptions(append(settings,
 		"ONCEBOX_ID_PATH=event_id", "ONCEBOX_FINGERPRINT_PATH=event_fingerprint", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=dir:unused",
 	))
 	if err != nil {
 		b.Fatal(err)
 	}
 	p.DeadLetters = costless{}
-	h, err := kinesishandler.New(p, o, slog.New(slog.NewJSONHandler(nowhere{}, nil)))
+	h, err := recordhandler.New(p, o, slog.New(slog.NewJSONHandler(nowhere{}, nil)))
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -354,10 +354,6 @@ func eventFrom(first int, records [][]byte) []byte {
 // costless is a ledger without entries, a sink, and a dead-letter store, which cost no time.
 type costless struct{}
 
-func (costless) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
-	return dedupe.EnterByKey(ctx, costless{}, q), nil
-}
-
 func (costless) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	return make([]dedupe.PutResult, len(entries)), nil
 }
@@ -381,10 +377,6 @@ type memory struct {
 	costless
 	entries map[dedupe.Key]dedupe.Entry
 	sent    int
-}
-
-func (m *memory) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
-	return dedupe.EnterByKey(ctx, m, q), nil
 }
 
 func (m *memory) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {

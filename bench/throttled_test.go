@@ -22,7 +22,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 const (
@@ -88,7 +88,7 @@ func (s *shop) drain(delay time.Duration, percent uint32) (invocations int) {
 				open = open[done:]
 				break
 			}
-			if !errors.Is(err, kinesishandler.ErrNoProgress) {
+			if !errors.Is(err, recordhandler.ErrNoProgress) {
 				s.Fatal(err)
 			}
 			part = part[:(len(part)+1)/2]
@@ -98,13 +98,13 @@ func (s *shop) drain(delay time.Duration, percent uint32) (invocations int) {
 }
 
 // invokePart invokes the function with some records, and returns the number of records that are done.
-func (s *shop) invokePart(h *kinesishandler.Handler, records []json.RawMessage) (done int, err error) {
+func (s *shop) invokePart(h *recordhandler.Handler, records []json.RawMessage) (done int, err error) {
 	s.Helper()
 	event, err := json.Marshal(map[string]any{"Records": records})
 	s.must(err)
 	ctx, cancel := context.WithTimeout(s.Context(), timeout)
 	defer cancel()
-	result, err := h.Process(ctx, event)
+	result, err := h.Deliver(ctx, event)
 	return result.Done, err
 }
 

@@ -14,7 +14,7 @@
 //	})
 //
 //	records, err := infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
-//		Settings: kinesishandler.Settings{IDPath: "order.id"},
+//		Settings: recordhandler.Settings{IDPath: "order.id"},
 //	})
 //
 // The constructs make everything that the props leave out, with safe defaults:

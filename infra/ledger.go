@@ -11,7 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/address"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // logLedger is the scheme of ONCEBOX_LEDGER that chooses the log ledger.
@@ -76,7 +76,7 @@ func (p RecordDedupeProps) checkRate(wrong *problems) bool {
 }
 
 // checkSizes refuses a log ledger that cannot handle the rate. o holds the settings as the function reads them.
-func (p RecordDedupeProps) checkSizes(wrong *problems, o kinesishandler.Options) {
+func (p RecordDedupeProps) checkSizes(wrong *problems, o recordhandler.Options) {
 	rate, window, memory := float64(p.ExpectedRate), o.Retention.Window, o.Ledger.Memory
 	if needed := logledger.NeededMemory(rate, window, p.recordsInItem(o)); needed > float64(memory) {
 		wrong.add("%s is %s: at %d records a second its entries need %.1f GiB in memory, and there are %.1f GiB for them "+
@@ -92,15 +92,15 @@ func (p RecordDedupeProps) checkSizes(wrong *problems, o kinesishandler.Options)
 
 // recordsInItem returns the number of records of a batch in each lane, if all of them are new. A shard accepts 1,000
 // records a second.
-func (p RecordDedupeProps) recordsInItem(o kinesishandler.Options) float64 {
+func (p RecordDedupeProps) recordsInItem(o recordhandler.Options) float64 {
 	batch := min(float64(p.Mapping.BatchSize), max(1, p.Mapping.BatchWindow.Seconds()*min(1000, float64(p.ExpectedRate))))
 	return batch / float64(o.Ledger.Lanes)
 }
 
 // moreMemory returns advice for the case that entries need more memory than the function has.
-func (p RecordDedupeProps) moreMemory(names *problems, o kinesishandler.Options, needed float64, has int64) string {
+func (p RecordDedupeProps) moreMemory(names *problems, o recordhandler.Options, needed float64, has int64) string {
 	rate := float64(p.ExpectedRate)
-	if mib := math.Ceil(needed / (1 << 20) * 100 / kinesishandler.UsualLedgerShare); mib <= maxMemoryMiB {
+	if mib := math.Ceil(needed / (1 << 20) * 100 / recordhandler.UsualLedgerShare); mib <= maxMemoryMiB {
 		unset := ""
 		if address.Parse(p.Settings.Ledger).Text("memory") != "" {
 			unset = " and leave the memory out of " + names.of("Ledger")
@@ -108,7 +108,7 @@ func (p RecordDedupeProps) moreMemory(names *problems, o kinesishandler.Options,
 		return fmt.Sprintf("choose at least %.0f%s, or a window of at most %s",
 			mib, unset, text(logledger.LongestWindow(rate, has, p.recordsInItem(o))))
 	}
-	const most = maxMemoryMiB << 20 / 100 * kinesishandler.UsualLedgerShare
+	const most = maxMemoryMiB << 20 / 100 * recordhandler.UsualLedgerShare
 	return fmt.Sprintf("a function has at most %d MiB, in which a window of %s fits; choose at most that, or another "+
 		"ledger", maxMemoryMiB, text(logledger.LongestWindow(rate, most, p.recordsInItem(o))))
 }

@@ -21,7 +21,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/address"
 	"github.com/oncebox/oncebox/internal/settings"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // RecordDedupeProps are the settings of a [RecordDedupe]. Only Settings.IDPath is required, and only with the
@@ -31,7 +31,7 @@ type RecordDedupeProps struct {
 	// Ledger are addresses of resources that are not of the app. Metrics is on by default. The construct sets DedupeTable
 	// and DeadLetters, by props of its own. Horizon must be at least SourceRetention. With the log ledger, ExpectedRate is
 	// required, and the function and its mapping have other defaults.
-	Settings kinesishandler.Settings
+	Settings recordhandler.Settings
 
 	// Source is the stream to read. If it is nil, the construct makes an on-demand stream.
 	Source awskinesis.IStream
@@ -178,7 +178,7 @@ func (p RecordDedupeProps) withDefaults() RecordDedupeProps {
 		p.SourceRetention = retentionOf(p.Source)
 	}
 	if p.Settings.Horizon == 0 {
-		p.Settings.Horizon = kinesishandler.DefaultHorizon
+		p.Settings.Horizon = recordhandler.DefaultHorizon
 	}
 	p.Settings.Metrics = cmp.Or(p.Settings.Metrics, switchText(true))
 	if p.Sink == (Sink{}) {
@@ -222,7 +222,7 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	})
 	wrong.join(env.check())
 	env["AWS_LAMBDA_FUNCTION_NAME"], env["AWS_LAMBDA_FUNCTION_MEMORY_SIZE"] = "dedupe", strconv.Itoa(p.Function.Memory)
-	_, options, err := kinesishandler.ParseSettings(env.known())
+	_, options, err := recordhandler.ParseSettings(env.known())
 	wrong.join(p.names.functionError(p.Settings, settings.CheckLists(p.Settings)), p.names.functionError(p.Settings, err))
 	p.ledgerAddress().check(&wrong)
 	if err == nil {

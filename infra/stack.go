@@ -23,7 +23,7 @@ import (
 	"github.com/oncebox/oncebox/internal/address"
 	"github.com/oncebox/oncebox/internal/arn"
 	"github.com/oncebox/oncebox/pkg/claimapi"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // unnamedStack is the name of a stack that is refused, and of the stack of a plain template.
@@ -298,7 +298,7 @@ func (r reader) linkKeys() string {
 }
 
 func (s *settingsStack) recordProps(r reader) RecordDedupeProps {
-	function := kinesishandler.Settings{LogLevel: s.logLevel, Metrics: s.metrics}
+	function := recordhandler.Settings{LogLevel: s.logLevel, Metrics: s.metrics}
 	r.fill(&function, "DedupeTable", "DeadLetters", "LogLevel", "Metrics")
 	p := RecordDedupeProps{
 		Settings:        function,

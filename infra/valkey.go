@@ -5,7 +5,7 @@ import (
 	"slices"
 
 	"github.com/oncebox/oncebox/internal/address"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 func (p RecordDedupeProps) hasValkey() bool {
@@ -18,7 +18,7 @@ var onlyInVPC = regexp.MustCompile(`\.(cache|memorydb\.[a-z0-9-]+)\.amazonaws\.c
 
 // checkServers refuses servers that the function could not reach without a VPC. o holds the settings as the function
 // reads them.
-func (p RecordDedupeProps) checkServers(wrong *problems, o kinesishandler.Options) {
+func (p RecordDedupeProps) checkServers(wrong *problems, o recordhandler.Options) {
 	subnets, groups := wrong.of("Subnets"), wrong.of("SecurityGroups")
 	valkey := o.Ledger.Valkey
 	if valkey == nil || len(p.Function.Subnets) > 0 {

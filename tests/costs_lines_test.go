@@ -20,7 +20,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/itembank"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // These are the values in log lines in AWS, with names as long as the stack's.
@@ -99,7 +99,7 @@ func claimLine(t *testing.T) string {
 
 // batchLine is the line of a full batch of new records.
 func batchLine(t *testing.T) string {
-	options, err := kinesishandler.ParseOptions([]string{
+	options, err := recordhandler.ParseOptions([]string{
 		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=s3://failures",
 		"AWS_LAMBDA_FUNCTION_NAME=" + functionName,
 	})
@@ -107,7 +107,7 @@ func batchLine(t *testing.T) string {
 	options.Metrics = settings.MetricsNamespace + functionName
 	var log bytes.Buffer
 	store, sent := memstore.NewRecords(), &counter{}
-	h, err := kinesishandler.New(dedupe.Parts{
+	h, err := recordhandler.New(dedupe.Parts{
 		Ledger: store, Acks: store, Consumers: store, Sink: dedupe.SinkFunc(sent.send), DeadLetters: noDeadLetters{},
 	}, options, slog.New(slog.NewJSONHandler(&log, nil)))
 	must(t, err)

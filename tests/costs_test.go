@@ -33,7 +33,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // cost is the number of requests to DynamoDB, and of their units.
@@ -380,21 +380,21 @@ func (noDeadLetters) Put(context.Context, []dedupe.DeadLetter) (stored int, err 
 }
 
 // container returns a new container of the function, with the acks and the consumers of the parts.
-func (r *records) container(p dedupe.Parts) *kinesishandler.Handler {
-	options, err := kinesishandler.ParseOptions([]string{
+func (r *records) container(p dedupe.Parts) *recordhandler.Handler {
+	options, err := recordhandler.ParseOptions([]string{
 		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=s3://failures",
 		"AWS_LAMBDA_FUNCTION_NAME=dedupe",
 	})
 	must(r, err)
 	p.Ledger, p.Sink, p.DeadLetters = r.store, dedupe.SinkFunc(r.sent.send), noDeadLetters{}
-	h, err := kinesishandler.New(p, options, slog.New(slog.DiscardHandler))
+	h, err := recordhandler.New(p, options, slog.New(slog.DiscardHandler))
 	must(r, err)
 	return h
 }
 
 // batch returns the cost of a batch of records, the first with the sequence number. The
 // function must deliver as many of them as sent says.
-func (r *records) batch(h *kinesishandler.Handler, sequence int, payloads []string, sent int) cost {
+func (r *records) batch(h *recordhandler.Handler, sequence int, payloads []string, sent int) cost {
 	r.Helper()
 	raw, err := json.Marshal(kinesisEvent(sequence, payloads))
 	must(r, err)

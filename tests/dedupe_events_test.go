@@ -18,8 +18,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 const dedupeEvents = "../events/dedupe"
@@ -71,23 +71,23 @@ var dedupeCases = map[string]dedupeCase{
 
 	"snowplow": {tally: dedupe.Tally{In: 7, DeadLettered: 7}}, // for the format of JSON; see TestSnowplowEvents
 
-	"http":              {fault: kinesishandler.ErrNotKinesis},
-	"no-records":        {fault: kinesishandler.ErrNotKinesis},
-	"null-records":      {fault: kinesishandler.ErrNotKinesis},
-	"missing-arn":       {fault: kinesishandler.ErrNotKinesis},
-	"missing-sequence":  {fault: kinesishandler.ErrNotKinesis},
-	"missing-event-id":  {fault: kinesishandler.ErrNotKinesis},
-	"missing-arrival":   {fault: kinesishandler.ErrNotKinesis},
-	"bad-base64":        {fault: kinesishandler.ErrNotKinesis},
-	"data-not-a-string": {fault: kinesishandler.ErrNotKinesis},
+	"http":              {fault: recordhandler.ErrNotKinesis},
+	"no-records":        {fault: recordhandler.ErrNotKinesis},
+	"null-records":      {fault: recordhandler.ErrNotKinesis},
+	"missing-arn":       {fault: recordhandler.ErrNotKinesis},
+	"missing-sequence":  {fault: recordhandler.ErrNotKinesis},
+	"missing-event-id":  {fault: recordhandler.ErrNotKinesis},
+	"missing-arrival":   {fault: recordhandler.ErrNotKinesis},
+	"bad-base64":        {fault: recordhandler.ErrNotKinesis},
+	"data-not-a-string": {fault: recordhandler.ErrNotKinesis},
 	"descending":        {fault: dedupe.ErrNotABatch},
 	"shared-sequence":   {fault: dedupe.ErrSharedSequence},
-	"two-shards":        {fault: kinesishandler.ErrManyShards},
-	"two-streams":       {fault: kinesishandler.ErrManyShards},
+	"two-shards":        {fault: recordhandler.ErrManyShards},
+	"two-streams":       {fault: recordhandler.ErrManyShards},
 
 	// Events of a consumer with enhanced fan-out; see unaggregatedCases.
-	"consumer-arn":       {fault: kinesishandler.ErrConsumer},
-	"consumer-aggregate": {fault: kinesishandler.ErrConsumer},
+	"consumer-arn":       {fault: recordhandler.ErrConsumer},
+	"consumer-aggregate": {fault: recordhandler.ErrConsumer},
 }
 
 // unaggregatedCases are events whose result differs if ONCEBOX_SOURCE_AGGREGATION is off. Lambda has opened the
@@ -229,10 +229,10 @@ func (b *dedupeBench) open(t *testing.T, settings []string) {
 	t.Helper()
 	store, err := sqlitestore.Create(t.Context(), filepath.Join(b.dir, "ledger.db"))
 	must(t, err)
-	options, err := kinesishandler.ParseOptions(settings)
+	options, err := recordhandler.ParseOptions(settings)
 	must(t, err)
 	var log bytes.Buffer
-	handler, err := kinesishandler.Open(t.Context(), sdkconfig.Load, store, options, slog.New(slog.NewJSONHandler(&log, nil)))
+	handler, err := recordhandler.Open(t.Context(), sdkconfig.Load, store, options, slog.New(slog.NewJSONHandler(&log, nil)))
 	must(t, err)
 	t.Cleanup(func() { must(t, errors.Join(handler.Close(), store.Close())) })
 	b.log = func(*testing.T) string { return log.String() }

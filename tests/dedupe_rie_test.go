@@ -27,8 +27,8 @@ import (
 	"github.com/oncebox/oncebox/internal/testengine"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // hostDedupe is the dedupe function for this machine.
@@ -62,8 +62,8 @@ func answerOf(t *testing.T, reply []byte) (events.KinesisEventResponse, error) {
 		t.Fatalf("the function failed: %s", reply)
 	}
 	for _, fault := range []error{
-		kinesishandler.ErrNotKinesis, kinesishandler.ErrManyShards, kinesishandler.ErrConsumer, kinesishandler.ErrLoop,
-		kinesishandler.ErrNoProgress, dedupe.ErrNotABatch, dedupe.ErrSharedSequence,
+		recordhandler.ErrNotKinesis, recordhandler.ErrManyShards, recordhandler.ErrConsumer, recordhandler.ErrLoop,
+		recordhandler.ErrNoProgress, dedupe.ErrNotABatch, dedupe.ErrSharedSequence,
 	} {
 		if strings.HasPrefix(r.ErrorMessage, fault.Error()) {
 			return r.KinesisEventResponse, fault
@@ -91,7 +91,7 @@ func (b *dedupeBench) fails(t *testing.T, event []byte, record int) string {
 	var e events.KinesisEvent
 	must(t, json.Unmarshal(event, &e))
 	if record == 0 && len(e.Records) > 1 {
-		equal(t, "error", err, kinesishandler.ErrNoProgress)
+		equal(t, "error", err, recordhandler.ErrNoProgress)
 	} else {
 		must(t, err)
 		if len(answer.BatchItemFailures) != 1 {
@@ -221,8 +221,8 @@ func TestDedupeFaults(t *testing.T) {
 		b := startDedupe(t, append(onDynoxide(t), "ONCEBOX_SINK=kinesis:clicks")...)
 		const home = "us-east-1:012345678912:" // of the function in the emulator
 		event := bytes.ReplaceAll(readDedupeEvent(t, "single"), []byte("eu-central-1:123456789012:"), []byte(home))
-		if _, err := b.invoke(t, event); !errors.Is(err, kinesishandler.ErrLoop) {
-			t.Errorf("want %v, got %v", kinesishandler.ErrLoop, err)
+		if _, err := b.invoke(t, event); !errors.Is(err, recordhandler.ErrLoop) {
+			t.Errorf("want %v, got %v", recordhandler.ErrLoop, err)
 		}
 	})
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // The ids of records that are long.
@@ -32,29 +32,29 @@ var sourceCases = map[string]struct {
 	"sqs/fifo":                   {"", dedupe.Tally{In: 3, New: 2, Natural: 1}, "fifo-1 fifo-2", nil},
 	"sqs/dead-letter-queue":      {"", dedupe.Tally{In: 3, New: 2, Natural: 1}, "dead-1 dead-2", nil},
 	"sqs/message-twice":          {"", dedupe.Tally{In: 3, New: 2, Skipped: 1}, "a b", nil},
-	"sqs/missing-sent-timestamp": {fault: kinesishandler.ErrNotKinesis},
-	"sqs/missing-message-id":     {fault: kinesishandler.ErrNotKinesis},
-	"sqs/bad-arn":                {fault: kinesishandler.ErrNotKinesis},
-	"sqs/bad-origin":             {fault: kinesishandler.ErrNotKinesis},
-	"sqs/body-not-a-string":      {fault: kinesishandler.ErrNotKinesis},
-	"sqs/two-services":           {fault: kinesishandler.ErrNotKinesis},
-	"sqs/two-queues":             {fault: kinesishandler.ErrManyShards},
+	"sqs/missing-sent-timestamp": {fault: recordhandler.ErrNotKinesis},
+	"sqs/missing-message-id":     {fault: recordhandler.ErrNotKinesis},
+	"sqs/bad-arn":                {fault: recordhandler.ErrNotKinesis},
+	"sqs/bad-origin":             {fault: recordhandler.ErrNotKinesis},
+	"sqs/body-not-a-string":      {fault: recordhandler.ErrNotKinesis},
+	"sqs/two-services":           {fault: recordhandler.ErrNotKinesis},
+	"sqs/two-queues":             {fault: recordhandler.ErrManyShards},
 	"sqs/shared-message-id":      {fault: dedupe.ErrSharedSequence},
 
 	"dynamodb/changes":          {"ONCEBOX_ID_PATH=eventID", dedupe.Tally{In: 3, New: 3}, change1 + " " + change2 + " " + change3, nil},
-	"dynamodb/missing-arrival":  {fault: kinesishandler.ErrNotKinesis},
-	"dynamodb/missing-event-id": {fault: kinesishandler.ErrNotKinesis},
-	"dynamodb/missing-sequence": {fault: kinesishandler.ErrNotKinesis},
-	"dynamodb/bad-arn":          {fault: kinesishandler.ErrNotKinesis},
-	"dynamodb/not-an-object":    {fault: kinesishandler.ErrNotKinesis},
-	"dynamodb/two-tables":       {fault: kinesishandler.ErrManyShards},
+	"dynamodb/missing-arrival":  {fault: recordhandler.ErrNotKinesis},
+	"dynamodb/missing-event-id": {fault: recordhandler.ErrNotKinesis},
+	"dynamodb/missing-sequence": {fault: recordhandler.ErrNotKinesis},
+	"dynamodb/bad-arn":          {fault: recordhandler.ErrNotKinesis},
+	"dynamodb/not-an-object":    {fault: recordhandler.ErrNotKinesis},
+	"dynamodb/two-tables":       {fault: recordhandler.ErrManyShards},
 
 	"logs/data-message":    {"", dedupe.Tally{In: 3, New: 2, Natural: 1}, logs + "001 " + logs + "002", nil},
 	"logs/control-message": {"", dedupe.Tally{In: 1, Skipped: 1}, "", nil},
 	"logs/broken-gzip":     {"", dedupe.Tally{In: 1, DeadLettered: 1}, "", nil},
 	"logs/not-a-message":   {"", dedupe.Tally{In: 1, DeadLettered: 1}, "", nil},
-	"logs/not-base64":      {fault: kinesishandler.ErrNotKinesis},
-	"logs/empty":           {fault: kinesishandler.ErrNotKinesis},
+	"logs/not-base64":      {fault: recordhandler.ErrNotKinesis},
+	"logs/empty":           {fault: recordhandler.ErrNotKinesis},
 	"logs/through-kinesis": {
 		"ONCEBOX_SOURCE_RECORDS=logs", dedupe.Tally{In: 5, New: 3, Natural: 1, Skipped: 1},
 		logs + "011 " + logs + "012 " + logs + "013", nil,

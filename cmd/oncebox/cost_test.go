@@ -6,7 +6,7 @@ import (
 	"github.com/oncebox/oncebox/internal/cost"
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // TestCost checks that the command compares the ledgers, recommends one, and refuses an impossible load.
@@ -21,8 +21,8 @@ func TestCost(t *testing.T) {
 	}
 	var usual cost.Comparison // has the defaults of the function
 	s.json(&usual, "cost", "--records-per-second", "1")
-	if usual.Window != settings.FormatDuration(kinesishandler.DefaultWindow) || usual.Load.Lanes != logledger.DefaultLanes ||
-		usual.Horizon != settings.FormatDuration(kinesishandler.DefaultHorizon) {
+	if usual.Window != settings.FormatDuration(recordhandler.DefaultWindow) || usual.Load.Lanes != logledger.DefaultLanes ||
+		usual.Horizon != settings.FormatDuration(recordhandler.DefaultHorizon) {
 		t.Errorf("%+v", usual)
 	}
 	s.run(exitDone, "cost", "--records-per-second", "33000", "--shards", "40").saying(t, "log cannot be used: 6058.8 million entries", "Use keys: ")

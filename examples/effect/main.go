@@ -25,7 +25,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 func main() {
@@ -46,15 +46,15 @@ func main() {
 
 // newHandler makes the function from its parts. The tests use other parts.
 func newHandler(
-	ledger kinesishandler.Store, letters dedupe.DeadLetterStore, effect dedupe.SinkFunc,
-) (*kinesishandler.Handler, error) {
+	ledger recordhandler.Store, letters dedupe.DeadLetterStore, effect dedupe.SinkFunc,
+) (*recordhandler.Handler, error) {
 	reader, err := format.NewJSON(format.Options{IDPath: "id", Volatile: []string{"sent_at"}})
 	if err != nil {
 		return nil, err
 	}
-	return kinesishandler.New(dedupe.Parts{
+	return recordhandler.New(dedupe.Parts{
 		Ledger: ledger, Acks: ledger, Consumers: ledger, Format: reader, Sink: effect.AtOnce(atOnce), DeadLetters: letters,
-	}, kinesishandler.Options{}, slog.Default())
+	}, recordhandler.Options{}, slog.Default())
 }
 
 type api struct {

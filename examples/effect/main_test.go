@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // TestEachRecordOnce sends an event with two records, one of which has copies, another record under a used id, and a
@@ -96,7 +96,7 @@ func TestOnlyRefusalsAreNever(t *testing.T) {
 
 // function is the function with a ledger in memory, and with the API that it calls.
 type function struct {
-	handler *kinesishandler.Handler
+	handler *recordhandler.Handler
 	mu      sync.Mutex
 	status  int // of the API's answers
 	ids     []string

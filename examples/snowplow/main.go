@@ -22,7 +22,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 func main() {
@@ -66,8 +66,8 @@ func run(ctx context.Context, out io.Writer, ledgerFile, deadLetterFolder string
 // newFunction makes the function in front of the loader. The stack deploys the same function with
 // ONCEBOX_FORMAT=snowplow, a ledger in DynamoDB, and a stream from which the loader reads.
 func newFunction(
-	ctx context.Context, ledger kinesishandler.Store, deadLetterFolder string, loader *warehouse,
-) (*kinesishandler.Handler, error) {
+	ctx context.Context, ledger recordhandler.Store, deadLetterFolder string, loader *warehouse,
+) (*recordhandler.Handler, error) {
 	enriched, err := format.NewSnowplow(format.SnowplowOptions{})
 	letters, lettersErr := deadletter.Open(ctx, awsclient.FromEnvironment, "dir:"+deadLetterFolder, nil)
 	if err := errors.Join(err, lettersErr); err != nil {
@@ -77,9 +77,9 @@ func newFunction(
 		loader.load(string(o.Data))
 		return nil
 	}
-	return kinesishandler.New(dedupe.Parts{
+	return recordhandler.New(dedupe.Parts{
 		Ledger: ledger, Acks: ledger, Consumers: ledger, Format: enriched, Sink: dedupe.SinkFunc(send), DeadLetters: letters,
-	}, kinesishandler.Options{}, slog.New(slog.DiscardHandler))
+	}, recordhandler.Options{}, slog.New(slog.DiscardHandler))
 }
 
 // batchSize is how many records Lambda gives to the function.

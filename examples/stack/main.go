@@ -19,7 +19,7 @@ import (
 
 	"github.com/oncebox/oncebox/infra"
 	"github.com/oncebox/oncebox/pkg/claimapi"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 func main() {
@@ -93,7 +93,7 @@ func addTickets(app awscdk.App) error {
 
 	// Without an answer, the shop sends an order again. The second copy has a new sent_at, but it is the same order.
 	unique, err := infra.NewRecordDedupe(stack, "Orders", infra.RecordDedupeProps{
-		Settings: kinesishandler.Settings{
+		Settings: recordhandler.Settings{
 			IDPath:   "order.id",
 			Volatile: []string{"sent_at"},
 			Window:   retention,

@@ -24,7 +24,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 	"github.com/oncebox/oncebox/pkg/sink/dynamosink"
 )
 
@@ -52,14 +52,14 @@ type ledger interface {
 }
 
 // newHandler makes the function from its parts. The tests use other parts.
-func newHandler(store ledger, letters dedupe.DeadLetterStore, b books) (*kinesishandler.Handler, error) {
+func newHandler(store ledger, letters dedupe.DeadLetterStore, b books) (*recordhandler.Handler, error) {
 	reader, err := format.NewJSON(format.Options{IDPath: "id", Volatile: []string{"sent_at"}})
 	if err != nil {
 		return nil, err
 	}
-	return kinesishandler.New(dedupe.Parts{
+	return recordhandler.New(dedupe.Parts{
 		Tx: dynamosink.NewEffect(store, b.book, nil), Acks: store, Consumers: store, Format: reader, DeadLetters: letters,
-	}, kinesishandler.Options{Sink: kinesishandler.SinkSetting{Own: "books"}}, slog.Default())
+	}, recordhandler.Options{Sink: recordhandler.SinkSetting{Own: "books"}}, slog.Default())
 }
 
 // books are the tables that payments change.

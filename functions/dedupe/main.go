@@ -1,4 +1,4 @@
-// Command dedupe is the Lambda function that deduplicates Kinesis records. It connects settings, clients and handler.
+// Command dedupe is the Lambda function that deduplicates records. It connects settings, clients and handler.
 package main
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/oncebox/oncebox/pkg/awsclient"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 func main() {
@@ -21,7 +21,7 @@ func main() {
 }
 
 func run(ctx context.Context) error {
-	s, o, err := kinesishandler.ParseSettings(os.Environ())
+	s, o, err := recordhandler.ParseSettings(os.Environ())
 	if err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	h, err := kinesishandler.OpenFunction(ctx, awsclient.FromEnvironment, client, s.DedupeTable, o, slog.Default())
+	h, err := recordhandler.OpenFunction(ctx, awsclient.FromEnvironment, client, s.DedupeTable, o, slog.Default())
 	if err == nil {
 		lambda.Start(h)
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // These are the exit codes. Scripts rely on them.
@@ -169,10 +169,10 @@ var outcomes = []struct {
 	{dynamostore.ErrLayout, ExitUsage, "other-layout"},
 	{awsconfig.ErrSettings, ExitUsage, "aws-settings"},
 	{claimapi.ErrNotHTTP, ExitUsage, "usage"},
-	{kinesishandler.ErrNotKinesis, ExitUsage, "usage"},
-	{kinesishandler.ErrManyShards, ExitUsage, "usage"},
-	{kinesishandler.ErrLoop, ExitUsage, "usage"},
-	{kinesishandler.ErrConsumer, ExitUsage, "usage"},
+	{recordhandler.ErrNotKinesis, ExitUsage, "usage"},
+	{recordhandler.ErrManyShards, ExitUsage, "usage"},
+	{recordhandler.ErrLoop, ExitUsage, "usage"},
+	{recordhandler.ErrConsumer, ExitUsage, "usage"},
 	{dedupe.ErrSharedSequence, ExitUsage, "usage"},
 	{dedupe.ErrNotABatch, ExitUsage, "usage"},
 	{dedupe.ErrOtherConsumer, ExitUsage, "other-consumer"},

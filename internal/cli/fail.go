@@ -47,7 +47,7 @@ func DescribeError(err error, exit int) (message, hint string) {
 	for _, family := range []error{itembank.ErrTryAgain, dedupe.ErrTryAgain} { // names of packages
 		message = strings.ReplaceAll(message, family.Error()+": ", "")
 	}
-	for _, name := range []string{"claimapi: ", "kinesishandler: ", "dedupe: "} {
+	for _, name := range []string{"claimapi: ", "recordhandler: ", "dedupe: "} {
 		message = strings.TrimPrefix(message, name)
 	}
 	var usage *UsageError

@@ -22,7 +22,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // These are the forms of --store.
@@ -141,7 +141,7 @@ func SkipUnreadable(err error) (skipped, failed error) {
 
 // CheckScope checks a scope of records, for commands that use the scopes of functions.
 func CheckScope(scope string) error {
-	if kinesishandler.IsScope(scope) {
+	if recordhandler.IsScope(scope) {
 		return nil
 	}
 	err := fmt.Errorf("--scope %q: must be the scope of a function or of runs: letters, digits and : _ - / . #", scope)
@@ -199,8 +199,8 @@ const MemoryOfLog = 2 << 30
 
 // OpenRecords opens the parts of the store that the record handler needs: the ledger of the options, with acks and
 // consumers. Call closeLedger after use.
-func (g Globals) OpenRecords(ctx context.Context, o kinesishandler.Options) (
-	store kinesishandler.Store, closeLedger func(), err error,
+func (g Globals) OpenRecords(ctx context.Context, o recordhandler.Options) (
+	store recordhandler.Store, closeLedger func(), err error,
 ) {
 	switch {
 	case o.Ledger.Log:
@@ -209,7 +209,7 @@ func (g Globals) OpenRecords(ctx context.Context, o kinesishandler.Options) (
 			return nil, nil, err
 		}
 		o.Ledger.Memory = cmp.Or(o.Ledger.Memory, MemoryOfLog)
-		store, err = kinesishandler.NewStore(ctx, sdkconfig.Load, client, g.DedupeTable, o)
+		store, err = recordhandler.NewStore(ctx, sdkconfig.Load, client, g.DedupeTable, o)
 		return store, func() {}, err
 	case o.Ledger.Valkey != nil:
 		return g.openValkey(ctx, o)
@@ -218,19 +218,19 @@ func (g Globals) OpenRecords(ctx context.Context, o kinesishandler.Options) (
 }
 
 // openValkey opens a Valkey ledger, with acks and consumers in the store.
-func (g Globals) openValkey(ctx context.Context, o kinesishandler.Options) (
-	store kinesishandler.Store, closeLedger func(), err error,
+func (g Globals) openValkey(ctx context.Context, o recordhandler.Options) (
+	store recordhandler.Store, closeLedger func(), err error,
 ) {
 	rows, closeRows, err := g.OpenLedger(ctx, ledgerdynamo.WithLedger(o.Ledger.Kind()))
 	if err != nil {
 		return nil, nil, err
 	}
-	ledger, err := kinesishandler.OpenValkey(sdkconfig.Load, o)
+	ledger, err := recordhandler.OpenValkey(sdkconfig.Load, o)
 	if err != nil {
 		closeRows()
 		return nil, nil, err
 	}
-	return kinesishandler.Stores{Ledger: ledger, Acks: rows, Consumers: rows}, func() {
+	return recordhandler.Stores{Ledger: ledger, Acks: rows, Consumers: rows}, func() {
 		_ = ledger.Close() // every call has been answered
 		closeRows()
 	}, nil

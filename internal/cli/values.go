@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/internal/address"
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // valueMappers read the values of flags. Unlike those of kong they take dates and days, and their errors have no Go
@@ -37,7 +37,7 @@ var valueMappers = kong.OptionFunc(func(k *kong.Kong) error {
 
 // parseLedgerFile refuses the ledgers of the function, which would be made as files.
 func parseLedgerFile(text string) (string, error) {
-	if kinesishandler.IsLedger(text) {
+	if recordhandler.IsLedger(text) {
 		scheme := address.Scheme(text) // the rest may have a password
 		return "", fmt.Errorf("%s is a ledger of the function, which stores no runs over files; this command needs the file of a "+
 			"ledger, or --store %s for one row a key in DynamoDB; write ./%s for a file of this name", scheme, DynamoDBStore, scheme)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/suggest"
 	"github.com/oncebox/oncebox/pkg/claimapi"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // VariablePrefix is the beginning of the names of all variables of oncebox.
@@ -90,7 +90,7 @@ func (p *Program) checkSettings(command *kong.Context) error {
 	for _, flag := range command.Flags() {
 		name := variableOf(flag)
 		given := slices.ContainsFunc(command.Path, func(part *kong.Path) bool { return part.Flag == flag })
-		if p.variables[name] != nil || given || name == varLedger || !slices.Contains(kinesishandler.Variables(), name) {
+		if p.variables[name] != nil || given || name == varLedger || !slices.Contains(recordhandler.Variables(), name) {
 			continue
 		}
 		isSet := func(v string) bool {
@@ -107,7 +107,7 @@ func (p *Program) checkSettings(command *kong.Context) error {
 // isOfTheFunction reports whether a value is the address of a store or a sink that only the function has, so that nobody
 // takes it for the command's.
 func isOfTheFunction(value string) bool {
-	sink, err := kinesishandler.ParseSink(value)
+	sink, err := recordhandler.ParseSink(value)
 	return IsDeadLetterStore(value) || err == nil && sink.File == ""
 }
 
@@ -118,10 +118,10 @@ func notFromTheEnvironment(name string, flag *kong.Flag) error {
 
 // check is checkEnvironment for a command with these flags.
 func (v variables) check(environ []string, flags []*kong.Flag) error {
-	known := slices.Concat(slices.Sorted(maps.Keys(v)), claimapi.Variables(), kinesishandler.Variables())
+	known := slices.Concat(slices.Sorted(maps.Keys(v)), claimapi.Variables(), recordhandler.Variables())
 	for _, entry := range environ {
 		name, value, _ := strings.Cut(entry, "=")
-		if name == varLedger && value != "" && !kinesishandler.IsLedger(value) {
+		if name == varLedger && value != "" && !recordhandler.IsLedger(value) {
 			err := errors.New(varLedger + " selects the ledger of the dedupe function. It must be keys, log or " +
 				"valkey://HOST:PORT")
 			return BadUsage(err, "Give the file of a ledger as --ledger FILE, or as ONCEBOX_STORE=sqlite:FILE.")

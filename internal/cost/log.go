@@ -7,7 +7,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // These are sizes in the log, in bytes.
@@ -189,10 +189,10 @@ func (l Load) memory() (megabytes int, g Sizes) {
 	g.Entries = logledger.NeededEntries(l.added(), l.Window)
 	g.EntryBytes = logledger.NeededMemory(l.added(), l.Window, perItem)
 	if megabytes = l.FunctionMemory; megabytes == 0 {
-		needed := math.Ceil(g.EntryBytes / (1 << 20) * 100 / kinesishandler.UsualLedgerShare)
+		needed := math.Ceil(g.EntryBytes / (1 << 20) * 100 / recordhandler.UsualLedgerShare)
 		megabytes = int(min(MostMemory, max(plainMemory, needed)))
 	}
-	forEntries := int64(l.memoryLimit()) << 20 / 100 * kinesishandler.UsualLedgerShare
+	forEntries := int64(l.memoryLimit()) << 20 / 100 * recordhandler.UsualLedgerShare
 	g.longest = logledger.LongestWindow(l.added(), forEntries, perItem)
 	g.LongestWindow = settings.FormatDuration(g.longest)
 	return megabytes, g
@@ -203,7 +203,7 @@ func (l Load) problem(g Sizes, known bool) string {
 	switch {
 	case l.Window > g.longest:
 		return fmt.Sprintf("%.1f million entries need %.1f GiB of each environment's memory, and %d%% of %d MB are for entries: "+
-			"the longest window that fits is %s", g.Entries/1e6, g.EntryBytes/(1<<30), kinesishandler.UsualLedgerShare,
+			"the longest window that fits is %s", g.Entries/1e6, g.EntryBytes/(1<<30), recordhandler.UsualLedgerShare,
 			l.memoryLimit(), g.LongestWindow)
 	case g.DeploySeconds > longestRun:
 		return fmt.Sprintf("after a deployment %d environments read %.1f GB each, which takes %.0f minutes with a table's default "+

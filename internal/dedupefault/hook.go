@@ -72,9 +72,13 @@ func (c *Call) Do(ctx context.Context) error { return c.do(ctx, c) }
 type Hook func(ctx context.Context, c *Call) error
 
 // HookStore makes all calls of a store through a hook.
-func HookStore(s dedupe.Store, h Hook) dedupe.Store { return hookedStore{s, h} }
+func HookStore(s dedupe.Store, h Hook) dedupe.Store {
+	entries := hookedStore{inner: s, hook: h}
+	return hookedStore{dedupe.ByKey(entries), s, h}
+}
 
 type hookedStore struct {
+	dedupe.Ledger
 	inner dedupe.Store
 	hook  Hook
 }
@@ -106,11 +110,6 @@ func hookRaise(
 		return nil, err
 	}
 	return c.Raised, nil
-}
-
-// Enter implements dedupe.Ledger. It makes the calls of a ledger with one row a key, through the hook.
-func (s hookedStore) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
-	return dedupe.EnterByKey(ctx, s, q), nil
 }
 
 func (s hookedStore) ReadAcks(ctx context.Context, key dedupe.AckKey, first, last string) ([]dedupe.Ack, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // judge knows all records that producers sent, and what happened to them. It finds violations of guarantees. The text
@@ -496,7 +496,7 @@ func (w *World) checkDelivery(in *input) {
 func (w *World) checkAnswer(inv *invocation, answer events.KinesisEventResponse, err error) {
 	failed := len(inv.Records)
 	switch {
-	case errors.Is(err, kinesishandler.ErrNoProgress) && failed > 1:
+	case errors.Is(err, recordhandler.ErrNoProgress) && failed > 1:
 		failed = 0
 		if w.allDone(inv, 0) {
 			w.violate("answer: #%d fails, and all of its first record is done", inv.Number)

@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
@@ -446,19 +446,19 @@ func TestJudge(t *testing.T) {
 		}, "G11: record 1 (a/x, 000000000000/101, 0s) came to the sink 2 times"},
 		{"no progress", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("b/x", 0)
-			w.checkAnswer(w.invoked(a, b), events.KinesisEventResponse{}, kinesishandler.ErrNoProgress)
+			w.checkAnswer(w.invoked(a, b), events.KinesisEventResponse{}, recordhandler.ErrNoProgress)
 			w.delivers(w.invoked(a), a)
 			w.delivers(w.invoked(b), b)
 		}, ""},
 		{"no progress with one record", func(w *testWorld) {
 			a := w.good("a/x", 0)
-			w.checkAnswer(w.invoked(a), events.KinesisEventResponse{}, kinesishandler.ErrNoProgress)
+			w.checkAnswer(w.invoked(a), events.KinesisEventResponse{}, recordhandler.ErrNoProgress)
 		}, "handler: "},
 		{"no progress, and the first is done", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("b/x", 0)
 			inv := w.invoked(a, b)
 			w.delivers(inv, a)
-			w.checkAnswer(inv, events.KinesisEventResponse{}, kinesishandler.ErrNoProgress)
+			w.checkAnswer(inv, events.KinesisEventResponse{}, recordhandler.ErrNoProgress)
 		}, "answer: #1 fails"},
 		{"the first of several named", func(w *testWorld) {
 			a, b := w.good("a/x", 0), w.good("b/x", 0)

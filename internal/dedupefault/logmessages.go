@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // The times of histories of CloudWatch Logs. The horizon is longer than the longest invocation.
@@ -57,8 +57,8 @@ func (h logsHistory) play(ctx context.Context, engine dedupe.Store, m *Mutant) e
 		parts.Ledger = producersTimes{parts.Ledger, r}
 	}
 	parts.Format = newFormatOf("message")
-	handler, err := kinesishandler.New(parts, kinesishandler.Options{
-		Scope: freshScope(), Retention: logsRetention, Clock: clock, Sink: kinesishandler.SinkSetting{Own: "memory"},
+	handler, err := recordhandler.New(parts, recordhandler.Options{
+		Scope: freshScope(), Retention: logsRetention, Clock: clock, Sink: recordhandler.SinkSetting{Own: "memory"},
 	}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err

@@ -17,8 +17,8 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // lane holds the records of one shard, and the invocations that get them. Some records come again, alone or in other
@@ -50,7 +50,7 @@ func TestOneByOne(t *testing.T) {
 }
 
 func oneByOne(t *rapid.T, store dedupe.Store) {
-	o := kinesishandler.Options{
+	o := recordhandler.Options{
 		Chunk:  rapid.SampledFrom([]int{1, 2, 3, 5, 8, 500}).Draw(t, "chunk"),
 		Derive: rapid.IntRange(0, 3).Draw(t, "derive") == 0,
 	}
@@ -230,7 +230,7 @@ func (r *results) deadLettered(l dedupe.DeadLetter) {
 }
 
 // compare compares the results of all invocations with the results of deciding the same records one by one.
-func (l lane) compare(ctx context.Context, ledgers []dedupe.Ledger, scopes [2]string, o kinesishandler.Options) error {
+func (l lane) compare(ctx context.Context, ledgers []dedupe.Ledger, scopes [2]string, o recordhandler.Options) error {
 	for n, b := range l.Batches {
 		ledger := ledgers[n%len(ledgers)]
 		got, err := l.inBatches(ctx, ledger, scopes[0], o, b[0], b[1])
@@ -251,7 +251,7 @@ func (l lane) compare(ctx context.Context, ledgers []dedupe.Ledger, scopes [2]st
 
 // inBatches gives the records to the function in one invocation.
 func (l lane) inBatches(
-	ctx context.Context, ledger dedupe.Ledger, scope string, o kinesishandler.Options, from, to int,
+	ctx context.Context, ledger dedupe.Ledger, scope string, o recordhandler.Options, from, to int,
 ) (r results, err error) {
 	raw, err := l.event(from, to)
 	if err != nil {
@@ -260,7 +260,7 @@ func (l lane) inBatches(
 	var log bytes.Buffer
 	o.Format, o.Scope, o.Retention = newFormat(), scope, retention
 	o.Clock.Now = func() time.Time { return epoch }
-	h, err := kinesishandler.New(
+	h, err := recordhandler.New(
 		dedupe.Parts{Ledger: ledger, Sink: &r, DeadLetters: &r}, o, slog.New(slog.NewJSONHandler(&log, nil)))
 	if err != nil {
 		return r, err

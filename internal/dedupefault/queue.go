@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 const queueARN = "arn:aws:sqs:eu-central-1:123456789012:orders"
@@ -45,8 +45,8 @@ func (h queueHistory) play(ctx context.Context, engine dedupe.Store, m *Mutant) 
 	q := &queueRun{queueHistory: h}
 	parts := dedupe.Parts{Ledger: engine, Format: newFormat(), DeadLetters: q}
 	parts.Sink = HookSink(q, m.HookIn(Env{Engine: engine, Store: engine, Retention: retention}))
-	o := kinesishandler.Options{Scope: freshScope(), Retention: retention, Chunk: h.Chunk}
-	product, err := kinesishandler.New(parts, o, slog.New(slog.DiscardHandler))
+	o := recordhandler.Options{Scope: freshScope(), Retention: retention, Chunk: h.Chunk}
+	product, err := recordhandler.New(parts, o, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

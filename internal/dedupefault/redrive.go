@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/internal/redrive"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // Mark is the call that stores the marker of a redriven dead letter.
@@ -58,10 +58,10 @@ func (w *World) redriveJob(corrects, again bool) *redrive.Job {
 	return &redrive.Job{
 		Items: items, Retention: retention, Function: functionName,
 		Target: func(ctx context.Context, s dedupe.Stream) (redrive.Processor, string, error) {
-			p, scope, err := h.Processor(ctx, s)
+			p, scope, err := h.LetterProcessor(ctx, s)
 			return changedLetters{p, w}, scope, err
 		},
-		Decode:  func(event json.RawMessage) (dedupe.Batch, error) { return kinesishandler.Decode(event, false) },
+		Decode:  func(event json.RawMessage) (dedupe.Batch, error) { return recordhandler.Decode(event, false) },
 		Markers: markers{World: w},
 		Now:     func() time.Time { return w.sim.Now().Add(maxRedriveTime) },
 	}

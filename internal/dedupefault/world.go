@@ -23,8 +23,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )
 
@@ -191,9 +191,9 @@ func (w *World) newFunction() function {
 	f := function{
 		store: HookStore(w.parts.Store, w.faultHook), log: w.hookedLog(), sink: HookSink(w.parts.Sink, w.faultHook),
 		deadLetters: HookDeadLetters(w.parts.DeadLetters, w.faultHook), format: newFormat(),
-		options: kinesishandler.Options{
+		options: recordhandler.Options{
 			Scope: w.scope, Retention: retention, Chunk: w.scenario.Chunk,
-			Sink: kinesishandler.SinkSetting{Own: "memory" + string(w.scenario.Sink)}, NoAcks: w.scenario.NoAcks, Consumer: consumer, Clock: w.clock(),
+			Sink: recordhandler.SinkSetting{Own: "memory" + string(w.scenario.Sink)}, NoAcks: w.scenario.NoAcks, Consumer: consumer, Clock: w.clock(),
 		},
 	}
 	switch w.scenario.Sink {
@@ -246,13 +246,13 @@ type function struct {
 	objectSink  dedupe.ObjectSink // replaces the sink
 	deadLetters dedupe.DeadLetterStore
 	format      dedupe.Format
-	options     kinesishandler.Options
+	options     recordhandler.Options
 }
 
 type handleFunc func(context.Context, json.RawMessage) (events.KinesisEventResponse, error)
 
 // handler returns the handler of the Lambda function. Without a Consumer in its options it claims no stream.
-func (f function) handler(w *World) *kinesishandler.Handler {
+func (f function) handler(w *World) *recordhandler.Handler {
 	parts := dedupe.Parts{
 		Ledger: f.store, Format: f.format, Sink: f.sink, DeadLetters: f.deadLetters, Consumers: f.store,
 	}
@@ -265,7 +265,7 @@ func (f function) handler(w *World) *kinesishandler.Handler {
 	if !f.options.NoAcks {
 		parts.Acks = f.store
 	}
-	h, err := kinesishandler.New(parts, f.options, slog.New(tallies{World: w}))
+	h, err := recordhandler.New(parts, f.options, slog.New(tallies{World: w}))
 	if err != nil {
 		panic(err) // cannot happen: the options are fixed
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/oncebox/oncebox/internal/scratch"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // RecordsPlay holds the parts that [PlayRecords] uses, with the operator's credentials.
@@ -38,7 +38,7 @@ type RecordsPlay struct {
 type recordsRun struct {
 	RecordsPlay
 	*script
-	options kinesishandler.Options
+	options recordhandler.Options
 	stream  dedupe.Stream // the source
 	arn     string
 	scope   string
@@ -89,7 +89,7 @@ func PlayRecords(ctx context.Context, p RecordsPlay, report *Report) error {
 // readSettings reads the settings of the function and finds the stream that it reads. It returns the reason why the
 // run cannot use them, or "".
 func (r *recordsRun) readSettings() (cannot string) {
-	_, options, err := kinesishandler.ParseSettings(r.Function.Environ())
+	_, options, err := recordhandler.ParseSettings(r.Function.Environ())
 	if err != nil {
 		return "the settings of the function are wrong" // CheckSettings reports the error
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
 
@@ -57,7 +57,7 @@ func CheckSettings(f Function, report *Report) bool {
 	case Sweep:
 		_, _, err = sweephandler.ParseSettings(environ)
 	case Dedupe:
-		_, _, err = kinesishandler.ParseSettings(environ)
+		_, _, err = recordhandler.ParseSettings(environ)
 	}
 	if err != nil {
 		a.Fail(f.title(), strings.ReplaceAll(err.Error(), "\n", "; "),

@@ -15,6 +15,8 @@ import (
 // Records is a ledger in memory, with acks, consumers and runs. It is safe for concurrent use. If a call's context
 // has ended, the call has no effect and returns ctx.Err().
 type Records struct {
+	dedupe.Ledger // of the entries, by dedupe.ByKey
+
 	mu        sync.Mutex
 	entries   map[entryKey]dedupe.Entry
 	acks      map[dedupe.AckKey][]dedupe.Ack
@@ -45,17 +47,14 @@ type runKey struct{ scope, id string }
 
 // NewRecords returns an empty store.
 func NewRecords() *Records {
-	return &Records{
+	s := &Records{
 		entries:   map[entryKey]dedupe.Entry{},
 		acks:      map[dedupe.AckKey][]dedupe.Ack{},
 		consumers: map[consumerKey]string{},
 		runs:      map[runKey]dedupe.Run{},
 	}
-}
-
-// Enter implements dedupe.Ledger.
-func (s *Records) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
-	return dedupe.EnterByKey(ctx, s, q), nil
+	s.Ledger = dedupe.ByKey(s)
+	return s
 }
 
 // PutIfAbsent implements dedupe.Entries. No single entry fails.

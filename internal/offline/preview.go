@@ -17,23 +17,26 @@ type Scratch interface {
 // ledger's entries, and enters records in a scratch ledger. An entry of the scratch ledger hides the ledger's entry
 // of the same key.
 type Preview struct {
-	dedupe.Runs // is nil: a preview reads and saves no run
-	Ledger      dedupe.Finder
-	Scratch     Scratch
+	dedupe.Ledger // of both
+	dedupe.Runs   // is nil: a preview reads and saves no run
+	ledger        dedupe.Finder
+	scratch       Scratch
 
 	// raised are the purge times to which it would have raised entries of Ledger, as for synthetic duplicates in a
 	// window.
 	raised map[dedupe.Key]int64
 }
 
-// Enter answers as the ledger would.
-func (p *Preview) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
-	return dedupe.EnterByKey(ctx, p, q), nil
+// NewPreview returns the store of a job that changes nothing in a ledger.
+func NewPreview(ledger dedupe.Finder, scratch Scratch) *Preview {
+	p := &Preview{ledger: ledger, scratch: scratch}
+	p.Ledger = dedupe.ByKey(p)
+	return p
 }
 
 // Explain shows entries of the ledger, if it can show them.
 func (p *Preview) Explain(ctx context.Context, scope string, c dedupe.Candidate) (dedupe.Explanation, error) {
-	if x, ok := p.Ledger.(dedupe.Explainer); ok {
+	if x, ok := p.ledger.(dedupe.Explainer); ok {
 		return x.Explain(ctx, scope, c)
 	}
 	return dedupe.Explanation{}, nil
@@ -65,7 +68,7 @@ func (p *Preview) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]de
 		}
 		put, at = append(put, e), append(at, i)
 	}
-	puts, err := p.Scratch.PutIfAbsent(ctx, put)
+	puts, err := p.scratch.PutIfAbsent(ctx, put)
 	if err != nil {
 		return nil, err
 	}
@@ -77,11 +80,11 @@ func (p *Preview) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]de
 
 // below returns the entries of the ledger that the scratch ledger does not hide.
 func (p *Preview) below(ctx context.Context, scope string, keys []dedupe.Key) ([]*dedupe.Existing, error) {
-	above, err := p.Scratch.Find(ctx, scope, keys)
+	above, err := p.scratch.Find(ctx, scope, keys)
 	if err != nil {
 		return nil, err
 	}
-	below, err := p.Ledger.Find(ctx, scope, keys)
+	below, err := p.ledger.Find(ctx, scope, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +100,7 @@ func (p *Preview) below(ctx context.Context, scope string, keys []dedupe.Key) ([
 
 // RaisePurge raises purge times in the scratch ledger. It remembers the purge times of the ledger's own entries.
 func (p *Preview) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
-	results, err := p.Scratch.RaisePurge(ctx, raises)
+	results, err := p.scratch.RaisePurge(ctx, raises)
 	if err != nil || len(raises) == 0 {
 		return results, err
 	}

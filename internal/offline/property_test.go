@@ -307,7 +307,7 @@ func TestPreview(t *testing.T) {
 		b.job.BatchSize, b.tick = rapid.IntRange(1, 9).Draw(rt, "batch size"), 0
 		entries, runs := b.store.Entries(), b.store.Runs()
 		job := b.job
-		b.job.Store, b.job.Preview = &Preview{Ledger: b.store, Scratch: memstore.NewRecords()}, true
+		b.job.Store, b.job.Preview = NewPreview(b.store, memstore.NewRecords()), true
 		previewed, err := b.job.Run(t.Context())
 		if err != nil {
 			rt.Fatal(err)
@@ -336,7 +336,7 @@ func TestPreviewRaises(t *testing.T) {
 	b.job.Retention = dedupe.Retention{Window: 10 * time.Second}
 	setFormat(&b.job, func(o *format.Options) { o.TimePath = "t" })
 	b.run()
-	b.job.Store, b.job.Preview, b.job.Out = &Preview{Ledger: b.store, Scratch: memstore.NewRecords()}, true, ""
+	b.job.Store, b.job.Preview, b.job.Out = NewPreview(b.store, memstore.NewRecords()), true, ""
 	b.job.Inputs = texts(line("y", 8) + line("x", 15))
 	b.wantTally(b.run().Tally, dedupe.Tally{In: 2, Synthetic: 1, Natural: 1, Out: 1})
 }

@@ -5,7 +5,7 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // Identify sets what only the event of an asynchronous invocation says: its source, record and arrival. It changes no
@@ -36,7 +36,7 @@ func Invocation(b *deadletter.GivenUp, r dedupe.Retention, now time.Time) (dedup
 	if at.After(now) {
 		at = now
 	}
-	batch, err := kinesishandler.DecodeInvocation(b.Event, at, r)
+	batch, err := recordhandler.DecodeInvocation(b.Event, at, r)
 	if err != nil {
 		return batch, refuse("its event is not a message that CloudWatch Logs sent to the function")
 	}

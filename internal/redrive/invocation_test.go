@@ -19,7 +19,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // logsOf makes the event of a message of CloudWatch Logs, with a log event for each id.
@@ -85,7 +85,7 @@ func (s *logSink) got() string {
 
 // invocations is a function with a log ledger that CloudWatch Logs invokes, and a job that redrives its failures.
 type invocations struct {
-	*kinesishandler.Handler
+	*recordhandler.Handler
 	sink *logSink
 	now  time.Time
 }
@@ -98,11 +98,11 @@ func newInvocations(t testing.TB, w *world) *invocations {
 	}
 	ledger, err := logledger.New(memlog.New(), logledger.Options{Clock: clock})
 	must(t, err)
-	o, err := kinesishandler.ParseOptions([]string{"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:out", "ONCEBOX_DEAD_LETTERS=dir:unused"})
+	o, err := recordhandler.ParseOptions([]string{"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=ndjson:out", "ONCEBOX_DEAD_LETTERS=dir:unused"})
 	must(t, err)
 	o.Clock = clock
 	parts := dedupe.Parts{Ledger: ledger, Sink: v.sink, DeadLetters: deadletter.New(poisonPrefix{w})}
-	v.Handler, err = kinesishandler.New(parts, o, slog.New(slog.DiscardHandler))
+	v.Handler, err = recordhandler.New(parts, o, slog.New(slog.DiscardHandler))
 	must(t, err)
 	return v
 }
@@ -111,7 +111,7 @@ func (v *invocations) job(w *world) *redrive.Job {
 	j := w.job()
 	j.Now = func() time.Time { return v.now }
 	j.Target = func(ctx context.Context, s dedupe.Stream) (redrive.Processor, string, error) {
-		return v.Processor(ctx, s)
+		return v.LetterProcessor(ctx, s)
 	}
 	return j
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // Item is a dead letter that has not been read yet.
@@ -195,7 +195,7 @@ func (r Report) withError(err error) Report {
 		r.Status, r.Why = Refused, refused.why
 	case errors.Is(err, deadletter.ErrNotALetter):
 		r.Status, r.Why = Refused, strings.TrimPrefix(err.Error(), "dead-letter store: ")
-	case errors.Is(err, kinesishandler.ErrLoop):
+	case errors.Is(err, recordhandler.ErrLoop):
 		r.Status, r.Why = Refused, "the sink is the stream that it comes from"
 	case errors.Is(err, ErrLost):
 		r.Status, r.Why = Lost, "the stream no longer has its records"

@@ -28,8 +28,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
@@ -392,11 +392,11 @@ func (w *world) job() *redrive.Job {
 		Records: func(context.Context, *deadletter.GivenUp) ([]dedupe.Record, error) { return nil, redrive.ErrLost },
 		Target: func(_ context.Context, s dedupe.Stream) (redrive.Processor, string, error) {
 			if s != stream {
-				return nil, "", kinesishandler.ErrLoop
+				return nil, "", recordhandler.ErrLoop
 			}
 			return p, w.scope, nil
 		},
-		Decode:  func(event json.RawMessage) (dedupe.Batch, error) { return kinesishandler.Decode(event, false) },
+		Decode:  func(event json.RawMessage) (dedupe.Batch, error) { return recordhandler.Decode(event, false) },
 		Markers: archive, Runner: w.runner(), Now: func() time.Time { return w.now },
 	}
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/claimapi"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
 
@@ -137,7 +137,7 @@ func TestEnvironComesBack(t *testing.T) {
 	t.Parallel()
 	checkComesBack(t, claimapi.Settings.Environ, claimapi.ParseSettings)
 	checkComesBack(t, sweephandler.Settings.Environ, sweephandler.ParseSettings)
-	checkComesBack(t, kinesishandler.Settings.Environ, kinesishandler.ParseSettings)
+	checkComesBack(t, recordhandler.Settings.Environ, recordhandler.ParseSettings)
 }
 
 // TestCheckLists: the lists that it accepts come back, and it refuses no other list that comes back.

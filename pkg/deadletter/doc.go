@@ -6,7 +6,7 @@
 //	}
 //	store, err := deadletter.Open(ctx, awsclient.FromEnvironment, "s3://my-bucket/dead", queueURL, unsent)
 //	...
-//	handler, err := kinesishandler.New(dedupe.Parts{DeadLetters: store, ...}, options, log)
+//	handler, err := recordhandler.New(dedupe.Parts{DeadLetters: store, ...}, options, log)
 //
 // # Once
 //

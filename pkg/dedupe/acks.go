@@ -6,6 +6,9 @@ import (
 	"time"
 )
 
+// doneBefore says which records of a batch are done.
+type doneBefore interface{ has(o Owner) bool }
+
 // ackedOwners has the marks of the records that acks name.
 type ackedOwners map[OwnerMark]struct{}
 
@@ -29,21 +32,21 @@ func (r *batchRun) readAcks(ctx context.Context) {
 		r.result.AckErr = err
 		return
 	}
-	if len(acks) > 0 {
-		r.acked = ackedOwners{}
+	if len(acks) == 0 {
+		return
 	}
+	acked := ackedOwners{}
 	for _, ack := range acks {
 		for mark := range ack.Marks() {
-			r.acked[mark] = struct{}{}
+			acked[mark] = struct{}{}
 		}
 	}
+	r.before = acked
 }
 
-// keepsAcks reports whether acks can name the records of the batch. A dead letter that comes again needs no ack: an ack
-// may already name its record, as dead-lettered.
-func (r *batchRun) keepsAcks() bool {
-	return r.parts.Acks != nil && r.batch.Order == ByPosition && r.letter == nil
-}
+// keepsAcks reports whether acks can name the records of the batch. A dead letter that comes again is a batch without
+// positions, and needs no ack: an ack may already name its record, as dead-lettered.
+func (r *batchRun) keepsAcks() bool { return r.parts.Acks != nil && r.batch.Order == ByPosition }
 
 func (r *batchRun) ackKey() AckKey {
 	return AckKey{Scope: r.settings.Scope, Stream: r.batch.Stream, Shard: r.batch.Shard, Sink: r.settings.Sink}

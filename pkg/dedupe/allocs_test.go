@@ -14,10 +14,6 @@ import (
 // count.
 type noWork struct{ results []dedupe.PutResult }
 
-func (w *noWork) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
-	return dedupe.EnterByKey(ctx, w, q), nil
-}
-
 func (w *noWork) PutIfAbsent(_ context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	return w.results[:len(entries)], nil
 }
@@ -48,7 +44,7 @@ func TestAllocationsPerRecord(t *testing.T) {
 	settings := dedupe.Settings{Scope: "s", Sink: "s", Retention: dedupe.Retention{Window: time.Hour, Horizon: time.Hour}}
 	sink := dedupe.SinkFunc(func(context.Context, dedupe.Output) error { return nil })
 	p, err := dedupe.NewProcessor(
-		dedupe.Parts{Ledger: nothing, Format: j, Sink: sink, DeadLetters: nothing, Acks: nothing}, settings)
+		dedupe.Parts{Ledger: dedupe.ByKey(nothing), Format: j, Sink: sink, DeadLetters: nothing, Acks: nothing}, settings)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,10 +29,15 @@ func PossibleKeys(id, fingerprint string) (keys [1 + MaxDerivations]Key) {
 // derived id, and one more each time another record takes an entry between two calls.
 const maxStuck = 10 + MaxDerivations
 
-// EnterByKey implements Ledger.Enter for an engine that stores one row for each key. It puts an entry for the first
-// record of each key. With the resulting entry, new or old, it decides the other records of the key in memory. So most
-// records cost one put, and a copy in the same call costs nothing.
-func EnterByKey(ctx context.Context, store Entries, q Question) []Answer {
+// ByKey returns the ledger of an engine that stores one row for each key. It puts an entry for the first record of each
+// key. With the resulting entry, new or old, it decides the other records of the key in memory. So most records cost one
+// put, and a copy in the same call costs nothing.
+func ByKey(entries Entries) Ledger { return byKey{entries} }
+
+type byKey struct{ entries Entries }
+
+// Enter implements Ledger.
+func (l byKey) Enter(ctx context.Context, q Question) ([]Answer, error) {
 	answers := make([]Answer, len(q.Records))
 	all := make([]pending, len(q.Records))
 	open := make([]*pending, 0, len(q.Records))
@@ -44,7 +49,7 @@ func EnterByKey(ctx context.Context, store Entries, q Question) []Answer {
 		all[i] = pending{Candidate: c, index: i, id: c.ID, key: format.KeyOf(c.ID), answer: &answers[i]}
 		open = append(open, &all[i])
 	}
-	e := byKey{store, q}
+	e := entering{l.entries, q}
 	parts := splitAtDerivedIDs(open)
 	for i, part := range parts {
 		e.enter(ctx, part)
@@ -54,12 +59,12 @@ func EnterByKey(ctx context.Context, store Entries, q Question) []Answer {
 			break
 		}
 	}
-	return answers
+	return answers, nil
 }
 
-// byKey enters the records of one question.
-type byKey struct {
-	store Entries
+// entering enters the records of one question.
+type entering struct {
+	entries Entries
 	Question
 }
 
@@ -128,7 +133,7 @@ func isUUIDv5(id string) bool {
 	return err == nil && len(id) == 36 && u.Version() == 5
 }
 
-func (e byKey) enter(ctx context.Context, open []*pending) {
+func (e entering) enter(ctx context.Context, open []*pending) {
 	for stuck := 0; len(open) > 0; {
 		again := e.round(ctx, open)
 		if stuck++; len(again) < len(open) {
@@ -142,13 +147,13 @@ func (e byKey) enter(ctx context.Context, open []*pending) {
 }
 
 // round puts an entry for the first record of each key. It returns the records that need another round, in order.
-func (e byKey) round(ctx context.Context, open []*pending) (again []*pending) {
+func (e entering) round(ctx context.Context, open []*pending) (again []*pending) {
 	groups := groupByKey(open)
 	entries := make([]Entry, len(groups))
 	for i, group := range groups {
 		entries[i] = e.entryOf(group[0])
 	}
-	results, err := e.store.PutIfAbsent(ctx, entries)
+	results, err := e.entries.PutIfAbsent(ctx, entries)
 	if err := checkNumber(len(results), len(entries), err); err != nil {
 		failAll(open, err)
 		return nil
@@ -209,7 +214,7 @@ func holderOf(put Entry, existing *Existing) Existing {
 
 // compare compares a record with the entry that holds its key, and answers it if possible. It reports whether the
 // record needs another id.
-func (e byKey) compare(holder Existing, p *pending) (needsID bool) {
+func (e entering) compare(holder Existing, p *pending) (needsID bool) {
 	found := Seen{
 		Mine: holder.Owner == p.Owner.Digest(), Same: holder.Content == ContentDigest(p.Fingerprint), Other: true,
 	}.Found()
@@ -224,7 +229,7 @@ func (e byKey) compare(holder Existing, p *pending) (needsID bool) {
 // entries that hold their present keys, so that these entries outlive the derived ones. Otherwise a present key could
 // be purged first. A copy of the synthetic record would then take that key and be delivered a second time. If an
 // entry has another owner by now, the record is entered again under its present key.
-func (e byKey) deriveAll(ctx context.Context, synthetic []*pending, holders []Existing) (again []*pending) {
+func (e entering) deriveAll(ctx context.Context, synthetic []*pending, holders []Existing) (again []*pending) {
 	if len(synthetic) == 0 {
 		return nil
 	}
@@ -240,7 +245,7 @@ func (e byKey) deriveAll(ctx context.Context, synthetic []*pending, holders []Ex
 		}
 		raises[at].PurgeAt = max(raises[at].PurgeAt, purge) // either both are Never or neither is
 	}
-	results, err := e.store.RaisePurge(ctx, raises)
+	results, err := e.entries.RaisePurge(ctx, raises)
 	if err := checkNumber(len(results), len(raises), err); err != nil {
 		failAll(synthetic, err)
 		return nil
@@ -259,7 +264,7 @@ func (e byKey) deriveAll(ctx context.Context, synthetic []*pending, holders []Ex
 	return again
 }
 
-func (e byKey) entryOf(p *pending) Entry {
+func (e entering) entryOf(p *pending) Entry {
 	return Entry{
 		Scope: e.Scope, Key: p.key, Owner: p.Owner, Fingerprint: p.Fingerprint, Version: p.Version,
 		Arrival: p.Arrival, PurgeAt: e.Retention.PurgeAt(p.Arrival),

@@ -1,10 +1,10 @@
 package dedupe
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/format"
@@ -153,16 +153,12 @@ func (d *Decider) decisionOf(c Candidate, a Answer) Decision {
 	return Decision{Outcome: outcome, ID: id}
 }
 
-// decide asks the ledger about the records of a chunk. With a TxSink it does nothing: the sink decides records when it
-// delivers them.
-func (r *batchRun) decide(ctx context.Context, c *chunk) {
-	if r.parts.Tx != nil {
-		return
-	}
-	candidates := make([]Candidate, len(c.users))
+// decide asks the ledger about the records of a chunk. A record that it cannot decide comes again.
+func (r *batchRun) decide(ctx context.Context, users []userRecord) {
+	candidates := make([]Candidate, len(users))
 	asked := false
-	for i := range c.users {
-		u := &c.users[i]
+	for i := range users {
+		u := &users[i]
 		candidates[i] = Candidate{Owner: r.ownerOf(u), Poison: true}
 		if u.open() {
 			asked = true
@@ -176,15 +172,12 @@ func (r *batchRun) decide(ctx context.Context, c *chunk) {
 		return
 	}
 	for i, decision := range r.decider.Decide(ctx, candidates) {
-		if c.users[i].open() {
-			c.users[i].decision = decision
+		u := &users[i]
+		if !u.open() {
+			continue
+		}
+		if u.decision = decision; decision.Outcome == Undecided {
+			u.err = cmp.Or(decision.Err, errIncomplete)
 		}
 	}
-}
-
-// blocks reports whether nothing may be sent after the chunk, because one of its records has no decision.
-func (r *batchRun) blocks(c *chunk) bool {
-	return r.batch.Order != None && slices.ContainsFunc(c.users, func(u userRecord) bool {
-		return u.err != nil || r.parts.Tx == nil && u.open() && u.decision.Outcome == Undecided
-	})
 }

@@ -63,21 +63,16 @@ func (r *batchRun) decode(ctx context.Context, first, size int) *chunk {
 	c := r.emptyChunk()
 	c.next = first
 	for c.next < len(r.batch.Records) && len(c.users) < size && c.opened < chunkOpened &&
-		(!c.failed() || r.batch.Order == None) {
+		(!c.failed() || !r.ordered()) {
 		r.openRecord(ctx, c, c.next)
 		c.next++
 	}
-	if r.parts.Tx == nil { // with a TxSink, more poison is found later
-		c.err = r.suspect(c.users)
-	}
+	c.err = r.level.suspect(r, c.users)
 	return c
 }
 
-// suspect checks for a wrong setting. It ignores a dead letter that comes again, which says nothing about the settings.
+// suspect checks for a wrong setting.
 func (r *batchRun) suspect(users []userRecord) error {
-	if r.letter != nil {
-		return nil
-	}
 	return r.suspicion.check(users, (*userRecord).isRead, r.ownerOf)
 }
 
@@ -195,12 +190,7 @@ func (r *batchRun) openFrame(ctx context.Context, c *chunk, u userRecord, alone 
 func (c *chunk) failed() bool { return len(c.users) > 0 && c.users[len(c.users)-1].err != nil }
 
 // isDone reports whether a record is done, by an ack or an object.
-func (r *batchRun) isDone(u *userRecord) bool {
-	if r.chain != nil {
-		return r.chain.Done(u.source.Sequence)
-	}
-	return r.acked.has(r.ownerOf(u))
-}
+func (r *batchRun) isDone(u *userRecord) bool { return r.before.has(r.ownerOf(u)) }
 
 // disaggregate opens a KPL aggregate. If it is broken, the whole Kinesis record is poison.
 func (r *batchRun) disaggregate(data []byte) (parts []kpl.UserRecord, aggregated bool, err error) {

@@ -100,7 +100,7 @@ func (r *batchRun) deliver(ctx context.Context, c *chunk) (err error) {
 	if c.err != nil {
 		return c.err
 	}
-	for begin := 0; begin < len(c.users) && (err == nil || r.batch.Order == None); {
+	for begin := 0; begin < len(c.users) && !r.endsAt(err); {
 		end := r.endOfPiece(c.users, begin)
 		err = cmp.Or(err, r.deliverPiece(ctx, c.users[begin:end]))
 		begin = end
@@ -118,37 +118,29 @@ func (r *batchRun) endOfPiece(users []userRecord, begin int) int {
 	return end
 }
 
-// deliverPiece delivers user records as the level of the sink requires.
-func (r *batchRun) deliverPiece(ctx context.Context, users []userRecord) (err error) {
+// deliverPiece delivers user records, and stores which of them are done.
+func (r *batchRun) deliverPiece(ctx context.Context, users []userRecord) error {
 	work, cancel := r.workTime(ctx)
 	defer cancel()
 	begun := r.clock.Now()
-	switch {
-	case r.parts.Tx != nil:
-		err = r.transact(work, users)
-	case r.parts.Objects != nil:
-		err = r.commit(work, users)
-	default:
-		err = r.sendReady(work, users)
-	}
+	err := r.level.deliver(work, r, users)
 	r.result.SinkTime += r.clock.Now().Sub(begun)
 	r.acknowledge(ctx, users)
 	return err
 }
 
-// sendReady dead-letters the poison among user records, and sends the others, up to the first one that is not ready.
-func (r *batchRun) sendReady(ctx context.Context, users []userRecord) error {
-	ready, err := r.prepare(ctx, users)
-	if stored, putErr := r.putDeadLetters(ctx, users[:ready]); putErr != nil {
-		err = putErr
-		if r.batch.Order != None {
-			ready = stored
-		}
+// makeReady prepares user records and dead-letters the poison among them, up to the first record that is not ready. It
+// returns how many are ready, and an error if others are not.
+func (r *batchRun) makeReady(ctx context.Context, users []userRecord) (ready int, err error) {
+	ready, err = r.prepare(ctx, users)
+	stored, putErr := r.putDeadLetters(ctx, users[:ready])
+	switch {
+	case putErr == nil:
+		return ready, err
+	case r.ordered():
+		return stored, putErr
 	}
-	if sendErr := r.send(ctx, users[:ready]); sendErr != nil {
-		err = sendErr
-	}
-	return err
+	return ready, putErr
 }
 
 // prepare prepares the user records up to the first one that has no decision, and returns how many it prepared. If the
@@ -157,10 +149,7 @@ func (r *batchRun) prepare(ctx context.Context, users []userRecord) (ready int, 
 	for i := range users {
 		u := &users[i]
 		r.prepareOne(ctx, u)
-		if u.err == nil {
-			continue
-		}
-		if r.batch.Order != None {
+		if r.endsAt(u.err) {
 			return i, u.err
 		}
 		err = cmp.Or(err, u.err)
@@ -173,8 +162,6 @@ func (r *batchRun) prepareOne(ctx context.Context, u *userRecord) {
 	case u.acked:
 		u.done = true
 	case u.err != nil, u.poison != nil:
-	case u.decision.Outcome == Undecided:
-		u.err = cmp.Or(u.decision.Err, errIncomplete)
 	default:
 		out, deliver, err := r.delivery.Prepare(ctx, u.output, u.fields, u.decision)
 		if err != nil {
@@ -231,55 +218,4 @@ func (r *batchRun) deadLetter(u *userRecord) DeadLetter {
 		Arrival: u.source.Arrival, Data: read.Data,
 		Unaggregated: u.sub != Plain && !read.Aggregated,
 	}
-}
-
-// send sends the user records that are to be delivered, and dead-letters those that the sink refuses. The others are
-// delivered, or come again, whatever becomes of these.
-func (r *batchRun) send(ctx context.Context, users []userRecord) error {
-	ready := make([]*userRecord, 0, len(users))
-	for i := range users {
-		if u := &users[i]; u.deliver {
-			ready = append(ready, u)
-		}
-	}
-	outputs, ends, err := r.pack(ctx, ready)
-	if err != nil || len(outputs) == 0 {
-		return err
-	}
-	sending, cancel := r.earlier(ctx) // a record that is refused must not come again for lack of time to store its letter
-	defer cancel()
-	answer, err := r.parts.Sink.Send(sending, outputs)
-	answer, err = answer.check(len(outputs), err)
-	refused := false
-	for i, output := 0, 0; i < len(ready); i++ {
-		for i == ends[output] {
-			output++
-		}
-		u := ready[i]
-		u.done, u.poison = answer.Delivered[output], answer.Refused[output]
-		refused = refused || u.poison != nil
-		if u.done {
-			r.result.Tally.Out++
-		}
-	}
-	r.result.Tally.Repeated += int64(answer.Repeated)
-	if refusedErr := r.answered(ctx, users, refused); refusedErr != nil {
-		return refusedErr
-	}
-	return err
-}
-
-// answered dead-letters the user records that the sink has refused, if there are any. If it refuses nearly all of the
-// first records for one reason, a setting is wrong, such as the address of an API: then they come again.
-func (r *batchRun) answered(ctx context.Context, users []userRecord, refused bool) error {
-	if r.letter == nil {
-		if err := r.refusals.check(users, (*userRecord).answered, r.ownerOf); err != nil {
-			return err
-		}
-	}
-	if !refused {
-		return nil
-	}
-	_, err := r.putDeadLetters(ctx, users)
-	return err
 }

@@ -19,7 +19,7 @@
 //	}
 //
 // The sub-packages sqlitestore and dynamostore are ledgers. They also store acks, consumers and offline runs. Package
-// kinesishandler runs a Processor in a Lambda function. Package deadletter is a dead-letter store. Package framing
+// recordhandler runs a Processor in a Lambda function. Package deadletter is a dead-letter store. Package framing
 // opens payloads that hold several records.
 //
 // # Sinks
@@ -38,13 +38,14 @@
 //  2. Decode (decode.go): open KPL aggregates, read the id and the fingerprint of each user record, and check whether
 //     the sink can take it.
 //  3. Decide (decide.go): ask the ledger what each record is.
-//  4. Deliver (deliver.go): store the poison records in the dead-letter store, then send the others to the sink. Those
-//     that the sink refuses are stored as dead letters, too.
+//  4. Deliver (deliver.go, tostream.go): store the poison records in the dead-letter store, then send the others to the
+//     sink. Those that the sink refuses are stored as dead letters, too.
 //  5. Acknowledge (acks.go): store which records are done.
 //
-// With an ObjectSink, step 1 reads which records are in objects, and step 4 writes an object (commit.go); there is no
-// step 5. With a TxSink, steps 3 and 4 are one transaction for each record (transact.go). Step 2 also opens payloads
-// that hold several records (framing.go).
+// What the sinks of other levels do instead is behind one interface (level.go). With an ObjectSink, step 1 reads which
+// records are in objects, and step 4 writes an object (intoobjects.go); there is no step 5. With a TxSink, steps 3 and 4
+// are one transaction for each record (intransactions.go). Step 2 also opens payloads that hold several records
+// (framing.go).
 //
 // Steps 2 to 5 process one chunk of records at a time. The ledger step of a chunk begins when the ledger step of the
 // chunk before has ended, and runs while the sink takes that chunk. After the first failure the batch ends, and
@@ -66,7 +67,7 @@
 // derived ids are taken, the record is dead-lettered. With Settings.Derive every record gets its derived id, whatever
 // entries exist. Then the result does not depend on the order of the records.
 //
-// The result is the same as deciding the records one by one, in order. EnterByKey has the rule for engines that store
+// The result is the same as deciding the records one by one, in order. ByKey has the rule for engines that store
 // one row for each key. An engine of another kind implements Ledger itself.
 //
 // # Guarantees

@@ -66,15 +66,16 @@ type frame struct{ payload []byte }
 
 // packing makes outputs from user records.
 type packing struct {
-	*batchRun
+	sink    Sink
+	framing Framing
 	outputs []Output
 	ends    []int // by output: the number of user records in it and in the outputs before it
 }
 
 // pack packs the records of each frame among the user records to send. If the sink cannot take a payload, it is split
 // into two. A payload of a single record that the sink cannot take is replaced by the record without a frame.
-func (r *batchRun) pack(ctx context.Context, users []*userRecord) (outputs []Output, ends []int, err error) {
-	p := packing{r, make([]Output, 0, len(users)), make([]int, 0, len(users))}
+func (s toStream) pack(ctx context.Context, f Framing, users []*userRecord) (outputs []Output, ends []int, err error) {
+	p := packing{s.Sink, f, make([]Output, 0, len(users)), make([]int, 0, len(users))}
 	for begin := 0; begin < len(users); {
 		end := begin + 1
 		for users[begin].frame != nil && end < len(users) && users[end].frame == users[begin].frame {
@@ -99,7 +100,7 @@ func (p *packing) add(ctx context.Context, users []*userRecord) error {
 	for i, u := range users {
 		records[i] = u.output.Data
 	}
-	payload, err := p.parts.Framing.Pack(f.payload, records)
+	payload, err := p.framing.Pack(f.payload, records)
 	if err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func (p *packing) add(ctx context.Context, users []*userRecord) error {
 	}
 	o := users[0].output
 	o.Data = payload
-	switch fits := p.parts.Sink.Check(ctx, o) == nil; {
+	switch fits := p.sink.Check(ctx, o) == nil; {
 	case !fits && len(users) == 1: // send the record without a frame: Delivery.Read has checked that it fits
 		o = users[0].output
 	case !fits:

@@ -11,10 +11,10 @@ type Table interface {
 }
 
 // EnterInOrder implements Ledger.Enter for a ledger in memory. It enters one record after the other, by the rule of
-// EnterByKey.
+// ByKey.
 func EnterInOrder(t Table, q Question) []Answer {
 	answers := make([]Answer, len(q.Records))
-	e := byKey{Question: q}
+	e := entering{Question: q}
 	for i := range q.Records {
 		c := &q.Records[i]
 		if c.Poison {
@@ -28,7 +28,7 @@ func EnterInOrder(t Table, q Question) []Answer {
 
 // enterInto answers a record, under its own id or a derived one. It raises the purge times of the entries under the
 // earlier ids, for the reason in the comment of deriveAll.
-func (e byKey) enterInto(t Table, p *pending) {
+func (e entering) enterInto(t Table, p *pending) {
 	for {
 		holder, found := t.Find(p.key)
 		switch {

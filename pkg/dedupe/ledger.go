@@ -6,6 +6,7 @@ import (
 )
 
 // Store has all interfaces that this module's engines with one row for each key implement. No caller needs all of them.
+// Their Ledger is that of ByKey.
 type Store interface {
 	Ledger
 	Entries
@@ -59,7 +60,7 @@ type Answer struct {
 	Err     error // if NotKnown
 }
 
-// Entries is implemented by an engine that stores one row for each key. EnterByKey makes a Ledger of it.
+// Entries is implemented by an engine that stores one row for each key. ByKey makes a Ledger of it.
 //
 // For both methods: reads are strongly consistent. An engine that is busy, throttled or out of reach returns an error
 // of the family ErrTryAgain. The call may then have taken effect. Both methods are safe to repeat.
@@ -113,7 +114,7 @@ type RaiseResult struct {
 }
 
 // Warmer is a Ledger that can prepare for a scope before its first batch: it loads its entries into memory, or opens
-// connections. Package kinesishandler calls it. The code that opened the ledger must close it.
+// connections. Package recordhandler calls it. The code that opened the ledger must close it.
 type Warmer interface {
 	// Warm prepares the ledger. Without this call, or if it fails, the first batch takes longer.
 	Warm(ctx context.Context, scope string, r Retention) error

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -164,6 +165,7 @@ type Processor struct {
 	parts     Parts
 	settings  Settings
 	clock     Clock
+	level     level
 	decider   Decider
 	delivery  Delivery
 	suspicion *suspicion // of what is read
@@ -177,14 +179,15 @@ func NewProcessor(p Parts, s Settings) (*Processor, error) {
 	if err := errors.Join(p.missing(), s.check(p)); err != nil {
 		return nil, fmt.Errorf("dedupe: a Processor cannot be made: %w", err)
 	}
-	s.Chunk, s.Transactions = s.chunkFor(p), cmp.Or(s.Transactions, DefaultTransactions)
+	l := p.level()
+	s.Chunk, s.Transactions = cmp.Or(s.Chunk, l.chunk()), cmp.Or(s.Transactions, DefaultTransactions)
 	s.OpenedBytes = cmp.Or(s.OpenedBytes, MaxOpenedBytes)
 	return &Processor{
-		parts: p, settings: s, clock: s.Clock.OrReal(),
+		parts: p, settings: s, clock: s.Clock.OrReal(), level: l,
 		decider: Decider{
 			Ledger: p.Ledger, Scope: s.Scope, Retention: s.Retention, PassSynthetic: s.PassSynthetic, Clock: s.Clock,
 		},
-		delivery:  Delivery{Format: p.Format, PassNatural: s.PassNatural, Check: p.check()},
+		delivery:  Delivery{Format: p.Format, PassNatural: s.PassNatural, Check: l.Check},
 		suspicion: newSuspicion(s.PoisonLimit), refusals: newSuspicion(s.PoisonLimit),
 	}, nil
 }
@@ -203,17 +206,6 @@ func (p Parts) missing() error {
 		}
 	}
 	return errors.Join(missing...)
-}
-
-// check returns the Check of the sink.
-func (p Parts) check() func(context.Context, Output) error {
-	switch {
-	case p.Tx != nil:
-		return p.Tx.Check
-	case p.Objects != nil:
-		return p.Objects.Check
-	}
-	return p.Sink.Check
 }
 
 func (s Settings) check(p Parts) error {
@@ -273,11 +265,12 @@ type Result struct {
 // batchRun processes one batch.
 type batchRun struct {
 	*Processor
+	level   level // of the Processor, or for a dead letter
 	batch   Batch
 	source  string    // Owner.Source of the records
 	letter  *redriven // set if the batch is a dead letter that comes again
-	chain   Chain     // set with an ObjectSink
-	acked   ackedOwners
+	before  doneBefore
+	chain   Chain // set with an ObjectSink
 	repeats repeats
 	reserve time.Duration // kept at the end of the time: once for the acks, and once for what the sink refuses
 	size    int           // number of user records in the next chunk
@@ -285,12 +278,14 @@ type batchRun struct {
 	spare   []userRecord // memory of an earlier chunk, for the next one
 	kpl     kpl.Decoder
 	room    Room // of the Kinesis record that is being opened
+
+	suspicion, refusals *suspicion // of the Processor; nil for a dead letter, which says nothing about the settings
 }
 
 func (p *Processor) batchRun(b Batch) *batchRun {
 	return &batchRun{
-		Processor: p, batch: b, source: sourceOf(b.Stream, b.Shard), size: p.settings.Chunk,
-		kpl: kpl.Decoder{Most: MaxOpenedRecords},
+		Processor: p, level: p.level, batch: b, source: sourceOf(b.Stream, b.Shard), before: ackedOwners(nil),
+		size: p.settings.Chunk, kpl: kpl.Decoder{Most: MaxOpenedRecords}, suspicion: p.suspicion, refusals: p.refusals,
 	}
 }
 
@@ -309,12 +304,10 @@ func (r *batchRun) process(ctx context.Context) Result {
 		r.fail(0, err)
 		return r.failRest(0)
 	}
-	r.reserve = r.reserveOf(ctx)
-	r.readAcks(ctx)
 	return r.run(ctx)
 }
 
-// begin checks the batch before any step.
+// begin checks the batch before any step, and finds out which of its records are done.
 func (r *batchRun) begin(ctx context.Context) (err error) {
 	if r.repeats, err = r.batch.check(); err != nil {
 		return err
@@ -322,8 +315,15 @@ func (r *batchRun) begin(ctx context.Context) (err error) {
 	if err := r.claim(ctx, r.batch.Stream); err != nil {
 		return err
 	}
-	return r.openChain(ctx)
+	r.reserve = r.reserveOf(ctx)
+	return r.level.open(ctx, r)
 }
+
+// ordered reports whether nothing may be sent after a record that failed.
+func (r *batchRun) ordered() bool { return r.batch.Order != None }
+
+// endsAt reports whether the batch ends at a record with this error, which may be nil.
+func (r *batchRun) endsAt(err error) bool { return err != nil && r.ordered() }
 
 // run takes the batch through its steps, chunk by chunk.
 func (r *batchRun) run(ctx context.Context) Result {
@@ -335,7 +335,7 @@ func (r *batchRun) run(ctx context.Context) Result {
 		ahead, stop := context.WithCancel(ctx)
 		r.clock.Both(
 			func() {
-				if err = r.deliver(ctx, c); err != nil && r.batch.Order != None {
+				if err = r.deliver(ctx, c); r.endsAt(err) {
 					stop() // this is the last chunk of the batch
 				}
 			},
@@ -344,7 +344,7 @@ func (r *batchRun) run(ctx context.Context) Result {
 		stop()
 		if failed := r.count(c); failed < c.next {
 			r.fail(failed, cmp.Or(err, errIncomplete))
-			if r.batch.Order != None || c.err != nil {
+			if r.ordered() || c.err != nil {
 				return r.failRest(c.next)
 			}
 		}
@@ -388,16 +388,12 @@ func (r *batchRun) nextChunk(ctx context.Context, first int) *chunk {
 		size = MaxOpenedRecords
 	}
 	c := r.decode(ctx, first, size)
-	begun := r.clock.Now()
 	if c.err == nil {
-		r.decide(ctx, c)
-	}
-	c.ends = c.err != nil || r.blocks(c)
-	took := r.clock.Now().Sub(begun)
-	if r.parts.Tx == nil {
+		took := r.level.decide(ctx, r, c.users)
 		r.result.LedgerTime += took
+		r.grow(ctx, took)
 	}
-	r.grow(ctx, took)
+	c.ends = c.err != nil || slices.ContainsFunc(c.users, func(u userRecord) bool { return r.endsAt(u.err) })
 	return c
 }
 
@@ -478,7 +474,7 @@ func (r *batchRun) failRest(notDecoded int) Result {
 func (r *batchRun) undone(record int) {
 	r.repeats.fail(record)
 	list, sequence := r.result.Undone, r.batch.Records[record].Sequence
-	if r.batch.Order == None && !r.repeats.has(record) && (len(list) == 0 || list[len(list)-1] != sequence) {
+	if !r.ordered() && !r.repeats.has(record) && (len(list) == 0 || list[len(list)-1] != sequence) {
 		r.result.Undone = append(list, sequence)
 	}
 }

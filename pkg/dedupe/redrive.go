@@ -6,10 +6,7 @@ import (
 )
 
 // redriven is a dead letter that comes again.
-type redriven struct {
-	DeadLetter
-	name string // of its object
-}
+type redriven struct{ DeadLetter }
 
 // output returns the record as it was read.
 func (d *redriven) output() Output {
@@ -37,7 +34,7 @@ func (p *Processor) letterRun(d DeadLetter, name string) *batchRun {
 			Sequence: d.Position.Sequence, PartitionKey: d.PartitionKey, Arrival: d.Arrival, Data: d.Data,
 		}},
 	})
-	r.letter = &redriven{d, name}
+	r.letter, r.level, r.suspicion, r.refusals = &redriven{d}, p.level.forLetter(name), nil, nil
 	return r
 }
 

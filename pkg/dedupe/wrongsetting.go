@@ -23,7 +23,7 @@ type PoisonLimit struct {
 var DefaultPoisonLimit = PoisonLimit{Share: 0.9, Records: 100}
 
 // suspicion checks the first records of a Processor that are read, or those that its sink answers. It is safe for
-// concurrent use.
+// concurrent use. nil checks nothing.
 type suspicion struct {
 	limit PoisonLimit
 
@@ -44,6 +44,9 @@ func newSuspicion(limit PoisonLimit) *suspicion {
 // check counts the records of a chunk of which it is known whether they are poison. It returns ErrWrongSetting with the
 // reason if the limit is reached and the chunk has poison of that reason. Chunks without such poison are not stopped.
 func (s *suspicion) check(users []userRecord, known func(*userRecord) bool, ownerOf func(*userRecord) Owner) error {
+	if s == nil {
+		return nil
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.cleared {

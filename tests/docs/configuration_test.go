@@ -15,7 +15,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/claimapi"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
 
@@ -42,8 +42,8 @@ var functions = []function{
 		[]string{"ONCEBOX_BANK_TABLE=bank", "ONCEBOX_DEDUPE_TABLE=claims"},
 	},
 	{
-		"Variables of the dedupe function", "pkg/kinesishandler/settings.go", kinesishandler.Settings{},
-		func(environ []string) (any, error) { _, o, err := kinesishandler.ParseSettings(environ); return o, err },
+		"Variables of the dedupe function", "pkg/recordhandler/settings.go", recordhandler.Settings{},
+		func(environ []string) (any, error) { _, o, err := recordhandler.ParseSettings(environ); return o, err },
 		[]string{
 			"ONCEBOX_DEDUPE_TABLE=entries", "ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=dir:dead",
 		},

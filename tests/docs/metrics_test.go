@@ -23,7 +23,7 @@ func TestMetrics(t *testing.T) {
 	tables := readDocument(t, "docs/operations.md").tables(t, "Metrics")
 	for i, c := range []struct{ source, row string }{
 		{"pkg/claimapi/metrics.go", "the claim function"},
-		{"pkg/kinesishandler/metrics.go", "the dedupe function"},
+		{"pkg/recordhandler/metrics.go", "the dedupe function"},
 		{"pkg/sweephandler/countfree.go", "the sweep function, free items of all campaigns"},
 	} {
 		source, err := os.ReadFile(root + "/" + c.source)

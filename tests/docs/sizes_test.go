@@ -8,7 +8,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // TestSizesOfTheLog checks the table of docs/deploy.md about the memory of the log ledger.
@@ -19,7 +19,7 @@ func TestSizesOfTheLog(t *testing.T) {
 	for _, row := range rows {
 		mib, err := strconv.Atoi(strings.ReplaceAll(number.FindString(row[0]), ",", ""))
 		must(t, err)
-		memory := int64(mib) << 20 / 100 * kinesishandler.UsualLedgerShare
+		memory := int64(mib) << 20 / 100 * recordhandler.UsualLedgerShare
 		if got, want := row[1], strconv.FormatInt(memory/32/1e6, 10)+" million"; got != want {
 			t.Errorf("%d MiB: %s entries, want %s", mib, got, want)
 		}

@@ -19,7 +19,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/infra"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // TestNothingIsMadeOfWhatExists checks that an existing resource is neither made nor changed, for example by a policy
@@ -61,7 +61,7 @@ func TestEachResourceHasItsKey(t *testing.T) {
 		})
 		must(t, err)
 		_, err = infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
-			Settings: kinesishandler.Settings{IDPath: "id"}, Function: functionProps(t), DedupeTable: dedupe,
+			Settings: recordhandler.Settings{IDPath: "id"}, Function: functionProps(t), DedupeTable: dedupe,
 			Source: stream("source"), SourceRetention: 24 * time.Hour, Sink: infra.ToStream(stream("destination")),
 			DeadLetterBucket: awss3.Bucket_FromBucketAttributes(stack, jsii.String("Bucket"),
 				&awss3.BucketAttributes{BucketName: jsii.String("their-dead-letters"), EncryptionKey: key("bucket")}),
@@ -109,7 +109,7 @@ func TestStacksShareATable(t *testing.T) {
 	must(t, err)
 	records := awscdk.NewStack(app, jsii.String("records"), nil)
 	_, err = infra.NewRecordDedupe(records, "Records", infra.RecordDedupeProps{
-		Settings: kinesishandler.Settings{IDPath: "id"}, Function: functionProps(t), DedupeTable: dedupe,
+		Settings: recordhandler.Settings{IDPath: "id"}, Function: functionProps(t), DedupeTable: dedupe,
 	})
 	must(t, err)
 
@@ -142,7 +142,7 @@ func TestStacksShareATable(t *testing.T) {
 func TestStreamOfAnotherAccountIsNoLoop(t *testing.T) {
 	synthTheirs(t, nil, func(stack awscdk.Stack) {
 		_, err := infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
-			Settings: kinesishandler.Settings{IDPath: "id", Sink: "kinesis:theirs"}, Function: functionProps(t),
+			Settings: recordhandler.Settings{IDPath: "id", Sink: "kinesis:theirs"}, Function: functionProps(t),
 			Source: awskinesis.Stream_FromStreamArn(stack, jsii.String("Source"),
 				jsii.String(strings.Replace(theirStream, "123456789012", "210987654321", 1))),
 			SourceRetention: 24 * time.Hour,
@@ -165,7 +165,7 @@ func TestServersMayBeMadeInTheStack(t *testing.T) {
 			awsec2.NewSecurityGroup(stack, jsii.String("Group"), &awsec2.SecurityGroupProps{Vpc: vpc}),
 		}
 		_, err := infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
-			Settings: kinesishandler.Settings{IDPath: "id", Ledger: "valkeys://" + *cache.AttrEndpointAddress() + ":6379"},
+			Settings: recordhandler.Settings{IDPath: "id", Ledger: "valkeys://" + *cache.AttrEndpointAddress() + ":6379"},
 			Function: function, LedgerSecret: awssecretsmanager.NewSecret(stack, jsii.String("Password"), nil),
 		})
 		must(t, err)

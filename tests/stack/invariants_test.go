@@ -12,7 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
 
@@ -377,7 +377,7 @@ func parseSettings(function resource, environ []string) (err error) {
 	case "sweep":
 		_, _, err = sweephandler.ParseSettings(environ)
 	default:
-		_, _, err = kinesishandler.ParseSettings(environ)
+		_, _, err = recordhandler.ParseSettings(environ)
 	}
 	return err
 }
@@ -550,7 +550,7 @@ func opensAggregates(tpl template, mapping resource, _ map[string]any) string {
 const transformation = "Properties.MetricTransformations.0"
 
 // logMembers are the numbers of the log line that alarms are about: TestOneLogLinePerInvocation and TestLogLedger of
-// package kinesishandler.
+// package recordhandler.
 var logMembers = []string{
 	"$.past_horizon", "$.dead_lettered", "$.ledger_memory_share", "$.ledger_appends", "$.ledger_conflicts", "$.ledger_lane_units",
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/infra"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // TestGrantInvoke checks the calls that a back end may make, and that no other kind of API has such a grant.
@@ -109,7 +109,7 @@ func TestPartsForOthers(t *testing.T) {
 		})
 		must(t, err)
 		records, err := infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
-			Settings: kinesishandler.Settings{IDPath: "id"}, Function: functionProps(t),
+			Settings: recordhandler.Settings{IDPath: "id"}, Function: functionProps(t),
 		})
 		must(t, err)
 		for _, section := range []string{"claim-server-errors", "throttled-keys", "throttled-keys-bank"} {

@@ -12,7 +12,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/infra"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 func readText(t *testing.T, file string) string {
@@ -48,7 +48,7 @@ func TestOtherPartitions(t *testing.T) {
 		_, err = claims.GrantInvoke(claims.Sweep)
 		must(t, err)
 		records, err := infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
-			Settings: kinesishandler.Settings{IDPath: "id"}, Function: function, EncryptionKey: key,
+			Settings: recordhandler.Settings{IDPath: "id"}, Function: function, EncryptionKey: key,
 		})
 		must(t, err)
 		_, err = infra.NewDashboard(stack, "Board", infra.DashboardProps{

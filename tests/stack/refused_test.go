@@ -22,7 +22,7 @@ import (
 
 	"github.com/oncebox/oncebox/infra"
 	"github.com/oncebox/oncebox/internal/testengine"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // logOf33000 is a log ledger for two million records a minute.
@@ -672,7 +672,7 @@ func TestLaterReplicasAreRefused(t *testing.T) {
 	table, err := infra.NewTable(stack, "Entries", infra.TableProps{})
 	must(t, err)
 	_, err = infra.NewRecordDedupe(stack, "Records", recordProps{
-		Settings: kinesishandler.Settings{IDPath: "id"}, Function: functionProps(t), DedupeTable: table,
+		Settings: recordhandler.Settings{IDPath: "id"}, Function: functionProps(t), DedupeTable: table,
 	})
 	must(t, err)
 	table.AddReplica(&awsdynamodb.ReplicaTableProps{Region: jsii.String("eu-central-1")})
@@ -700,7 +700,7 @@ func TestConsumerOfAStreamIsRefused(t *testing.T) {
 		app := newApp(t, nil)
 		stack := awscdk.NewStack(app, jsii.String("theirs"), nil)
 		records, err := infra.NewRecordDedupe(stack, "Records", recordProps{
-			Settings: kinesishandler.Settings{IDPath: "id", SourceAggregation: aggregation}, Function: functionProps(t),
+			Settings: recordhandler.Settings{IDPath: "id", SourceAggregation: aggregation}, Function: functionProps(t),
 		})
 		must(t, err)
 		records.Mapping.SetEventSourceArn(jsii.String(theirStream + "/consumer/fast:1"))
@@ -741,7 +741,7 @@ func TestPropsAreRefused(t *testing.T) {
 	}
 	for want, change := range wrongRecords {
 		check(want, func(stack awscdk.Stack) error {
-			p := recordProps{Settings: kinesishandler.Settings{IDPath: "id"}, Function: functionProps(t)}
+			p := recordProps{Settings: recordhandler.Settings{IDPath: "id"}, Function: functionProps(t)}
 			change(stack, &p)
 			_, err := infra.NewRecordDedupe(stack, "Records", p)
 			return err
@@ -790,7 +790,7 @@ func TestSecondConsumerIsRefused(t *testing.T) {
 	}
 	for where, source := range sources {
 		stack := awscdk.NewStack(newApp(t, nil), jsii.String("theirs"), nil)
-		common := recordProps{Settings: kinesishandler.Settings{IDPath: "id"}, Function: functionProps(t), SourceRetention: 24 * time.Hour}
+		common := recordProps{Settings: recordhandler.Settings{IDPath: "id"}, Function: functionProps(t), SourceRetention: 24 * time.Hour}
 		source(stack, &common)
 		first, err := infra.NewRecordDedupe(stack, "First", common)
 		must(t, err)

@@ -13,7 +13,7 @@ import (
 
 	"github.com/oncebox/oncebox/infra"
 	"github.com/oncebox/oncebox/internal/testengine"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // theirStacks are stacks of other teams that use the constructs. They have no golden, because the goldens
@@ -75,7 +75,7 @@ func withFeatureFlags(t *testing.T) template {
 		})
 		must(t, err)
 		_, err = infra.NewRecordDedupe(stack, "Orders", infra.RecordDedupeProps{
-			Settings: kinesishandler.Settings{IDPath: "id"}, Function: functionProps(t),
+			Settings: recordhandler.Settings{IDPath: "id"}, Function: functionProps(t),
 			Table: table, EncryptionKey: key, DedupeTable: dedupe,
 		})
 		must(t, err)

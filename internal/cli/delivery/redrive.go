@@ -16,7 +16,7 @@ import (
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 type redriveCommand struct {
@@ -84,7 +84,7 @@ func functionRetention(environ []string) (dedupe.Retention, error) {
 	const name = "ONCEBOX_HORIZON"
 	const longest = 100 * 365 * 24 * time.Hour
 	p := settings.NewParser(environ)
-	horizon := p.Duration(name, kinesishandler.DefaultHorizon, time.Second, longest, "a duration, as in 14d")
+	horizon := p.Duration(name, recordhandler.DefaultHorizon, time.Second, longest, "a duration, as in 14d")
 	if err := p.Err(); err != nil {
 		return dedupe.Retention{}, cli.BadUsage(err, "")
 	}

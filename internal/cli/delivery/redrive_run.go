@@ -24,7 +24,7 @@ import (
 	"github.com/oncebox/oncebox/internal/suggest"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 type redriveRun struct {
@@ -86,7 +86,7 @@ func (c redriveRun) Run(ctx context.Context, a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	options, err := kinesishandler.ParseOptions(environ)
+	options, err := recordhandler.ParseOptions(environ)
 	if err != nil {
 		return cli.BadUsage(err, "")
 	}
@@ -105,7 +105,7 @@ func (c redriveRun) Run(ctx context.Context, a *cli.App) error {
 		return err
 	}
 	defer closeLedger()
-	h, err := kinesishandler.Open(ctx, sdkconfig.Load, ledger, options, slog.Default())
+	h, err := recordhandler.Open(ctx, sdkconfig.Load, ledger, options, slog.Default())
 	if err != nil {
 		return err
 	}
@@ -115,13 +115,13 @@ func (c redriveRun) Run(ctx context.Context, a *cli.App) error {
 
 // targets returns a function that returns the Processor for the letters of a stream. With one row a key, it refuses a
 // scope with a log ledger.
-func targets(g cli.Globals, h *kinesishandler.Handler, o kinesishandler.Options) func(context.Context, dedupe.Stream) (
+func targets(g cli.Globals, h *recordhandler.Handler, o recordhandler.Options) func(context.Context, dedupe.Stream) (
 	redrive.Processor, string, error,
 ) {
 	var withoutLog sync.Map // scopes
 	return func(ctx context.Context, s dedupe.Stream) (redrive.Processor, string, error) {
-		p, scope, err := h.Processor(ctx, s)
-		if _, known := withoutLog.Load(scope); err != nil || known || o.Ledger != (kinesishandler.LedgerSetting{}) {
+		p, scope, err := h.LetterProcessor(ctx, s)
+		if _, known := withoutLog.Load(scope); err != nil || known || o.Ledger != (recordhandler.LedgerSetting{}) {
 			return p, scope, err
 		}
 		if err := g.RefuseLog(ctx, scope); err != nil {
@@ -186,9 +186,9 @@ func variableOfSetting(setting string) (string, error) {
 	if instead := notSettable[variable]; instead != "" {
 		return "", cli.BadUsage(fmt.Errorf("--set %s: use %s for it", setting, instead), "")
 	}
-	if !slices.Contains(kinesishandler.Variables(), variable) {
+	if !slices.Contains(recordhandler.Variables(), variable) {
 		var names []string
-		for _, v := range kinesishandler.Variables() {
+		for _, v := range recordhandler.Variables() {
 			names = append(names, strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(v, cli.VariablePrefix), "_", "-")))
 		}
 		hint := ""
@@ -201,10 +201,10 @@ func variableOfSetting(setting string) (string, error) {
 }
 
 // job makes a job from the flags, without letters and parts.
-func (c redriveRun) job(o kinesishandler.Options) (*redrive.Job, error) {
+func (c redriveRun) job(o recordhandler.Options) (*redrive.Job, error) {
 	job := &redrive.Job{
 		Retention: o.Retention, PastHorizon: c.PastHorizon, Records: streamReader(), Keep: c.keep,
-		Decode:   func(event json.RawMessage) (dedupe.Batch, error) { return kinesishandler.Decode(event, o.Unaggregated) },
+		Decode:   func(event json.RawMessage) (dedupe.Batch, error) { return recordhandler.Decode(event, o.Unaggregated) },
 		Function: c.Function, DryRun: c.DryRun,
 		Marker:      deadletter.Marker{Patch: c.Jq, Settings: c.Set, Reason: c.Reason},
 		Concurrency: c.Parallel, Now: time.Now,

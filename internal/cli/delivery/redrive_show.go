@@ -15,7 +15,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 type redriveShow struct {
@@ -113,7 +113,7 @@ func show(l deadletter.Letter, status redrive.Status, r dedupe.Retention) (shown
 	if l.Batch.Event == nil {
 		return s, nil
 	}
-	batch, err := kinesishandler.Decode(l.Batch.Event, true)
+	batch, err := recordhandler.Decode(l.Batch.Event, true)
 	if l.Batch.Async {
 		if batch, err = redrive.Invocation(l.Batch, r, time.Now()); err != nil { // a foreign event
 			s.Payloads = append(s.Payloads, payloadOf(l.Batch.RequestID, l.Batch.Event))

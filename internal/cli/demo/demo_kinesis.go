@@ -21,8 +21,8 @@ import (
 	"github.com/oncebox/oncebox/internal/eventsource"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 	"github.com/oncebox/oncebox/pkg/sink/kinesissink"
 )
 
@@ -33,7 +33,7 @@ const demoPatience = 10 * time.Minute
 // streams are two streams of a local Kinesis. The handler reads one and writes to the other.
 type streams struct {
 	client   *kinesis.Client
-	handler  *kinesishandler.Handler
+	handler  *recordhandler.Handler
 	source   string // name
 	in, out  string // ARNs
 	progress *eventsource.Checkpoint
@@ -61,10 +61,10 @@ func (d *demo) openKinesis(ctx context.Context) (demoStream, error) {
 	return s, err
 }
 
-// openHandler makes the handler as kinesishandler.Open does, but with the patient client.
+// openHandler makes the handler as recordhandler.Open does, but with the patient client.
 func (d *demo) openHandler(
 	ctx context.Context, client *kinesis.Client, stream string,
-) (*kinesishandler.Handler, error) {
+) (*recordhandler.Handler, error) {
 	options, err := d.recordSettings("kinesis:" + stream)
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (d *demo) openHandler(
 	parts := dedupe.Parts{
 		Ledger: ledger, Sink: sink, DeadLetters: deadletter.New(folder), Acks: ledger, Consumers: ledger,
 	}
-	return kinesishandler.New(parts, options, slog.New(slog.DiscardHandler))
+	return recordhandler.New(parts, options, slog.New(slog.DiscardHandler))
 }
 
 func (s *streams) create(ctx context.Context, name string, shards int32) (arn string, err error) {

@@ -21,8 +21,8 @@ import (
 	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
 	"github.com/oncebox/oncebox/pkg/kpl"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // demoLoad holds the numbers of records of the second job, by what happens to them.
@@ -169,8 +169,8 @@ func brokenAggregate() []byte {
 }
 
 // recordSettings are the variables of the Lambda function.
-func (d *demo) recordSettings(sink string) (kinesishandler.Options, error) {
-	return kinesishandler.ParseOptions([]string{
+func (d *demo) recordSettings(sink string) (recordhandler.Options, error) {
+	return recordhandler.ParseOptions([]string{
 		"ONCEBOX_ID_PATH=id", "ONCEBOX_VOLATILE=sent_at", "ONCEBOX_SINK=" + sink,
 		"ONCEBOX_DEAD_LETTERS=dir:" + d.deadLetters(), "ONCEBOX_SCOPE=" + d.campaign,
 	})
@@ -202,14 +202,14 @@ func (d *demo) openStream(ctx context.Context) (demoStream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s.handler, err = kinesishandler.Open(ctx, sdkconfig.Load, ledger, options, slog.New(slog.DiscardHandler))
+	s.handler, err = recordhandler.Open(ctx, sdkconfig.Load, ledger, options, slog.New(slog.DiscardHandler))
 	if err == nil {
 		d.closers = append(d.closers, s.handler.Close)
 	}
 	return s, err
 }
 
-func (d *demo) openRecords(ctx context.Context, options kinesishandler.Options) (dedupe.Store, error) {
+func (d *demo) openRecords(ctx context.Context, options recordhandler.Options) (dedupe.Store, error) {
 	ledger, closeLedger, err := d.app.OpenLedger(ctx, ledgerdynamo.WithConcurrency(options.Concurrency))
 	if err == nil {
 		d.closers = append(d.closers, func() error { closeLedger(); return nil })
@@ -220,7 +220,7 @@ func (d *demo) openRecords(ctx context.Context, options kinesishandler.Options) 
 // inProcess hands events to the handler as Lambda does, and reads the file of its sink.
 type inProcess struct {
 	demo    *demo
-	handler *kinesishandler.Handler
+	handler *recordhandler.Handler
 	out     string
 	last    int // sequence number
 }

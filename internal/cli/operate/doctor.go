@@ -13,7 +13,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 type doctorCommand struct {
@@ -173,7 +173,7 @@ func reportVariables(a *cli.App, report *doctor.Report) {
 		addSettings(area, "claim function", err)
 	}
 	if a.Getenv("ONCEBOX_SINK") != "" {
-		_, _, err := kinesishandler.ParseSettings(functionVariables(a.Environ, kinesishandler.Variables()))
+		_, _, err := recordhandler.ParseSettings(functionVariables(a.Environ, recordhandler.Variables()))
 		addSettings(area, "dedupe function", err)
 	}
 }

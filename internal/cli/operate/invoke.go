@@ -19,7 +19,7 @@ import (
 	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 type invokeCommand struct {
@@ -104,21 +104,21 @@ func (c invokeDedupe) Run(ctx context.Context, a *cli.App) error {
 		}
 		return printAnswerOfURL(ctx, a, reply)
 	}
-	options, err := kinesishandler.ParseOptions(a.Environ)
+	options, err := recordhandler.ParseOptions(a.Environ)
 	if err != nil {
 		return cli.BadUsage(err, "")
 	}
-	return withRecords(ctx, a, options, func(h *kinesishandler.Handler) error {
-		result, err := h.Process(ctx, raw)
+	return withRecords(ctx, a, options, func(h *recordhandler.Handler) error {
+		result, err := h.Deliver(ctx, raw)
 		switch {
 		case err != nil && ctx.Err() != nil:
 			return ctx.Err() // interrupted
-		case errors.Is(err, kinesishandler.ErrNoProgress):
+		case errors.Is(err, recordhandler.ErrNoProgress):
 			return cli.WithHint(fmt.Errorf("no record of the event is done: %w", result.Err), sendAgain)
 		case err != nil:
 			return err
 		}
-		if err := printAnswer(ctx, a, kinesishandler.Answer(result)); err != nil {
+		if err := printAnswer(ctx, a, recordhandler.Answer(result)); err != nil {
 			return err
 		}
 		return cli.DeadLettered(result.Tally.DeadLettered, options.DeadLetterStore)
@@ -159,13 +159,13 @@ func printAnswer(ctx context.Context, a *cli.App, answer events.KinesisEventResp
 const sendAgain = "It is safe to send the event again."
 
 // withRecords runs a command with the record handler over the store.
-func withRecords(ctx context.Context, a *cli.App, options kinesishandler.Options, run func(*kinesishandler.Handler) error) error {
+func withRecords(ctx context.Context, a *cli.App, options recordhandler.Options, run func(*recordhandler.Handler) error) error {
 	ledger, closeLedger, err := a.OpenRecords(ctx, options)
 	if err != nil {
 		return err
 	}
 	defer closeLedger()
-	h, err := kinesishandler.Open(ctx, sdkconfig.Load, ledger, options, slog.Default())
+	h, err := recordhandler.Open(ctx, sdkconfig.Load, ledger, options, slog.Default())
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ import (
 	"github.com/oncebox/oncebox/internal/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // inMemory is the --ledger that ends with the run.
@@ -291,7 +291,7 @@ func retentionOf(window *time.Duration, deletesByClock bool) (dedupe.Retention, 
 	}
 	r := dedupe.Retention{Window: *window}
 	if deletesByClock {
-		r.Horizon = kinesishandler.DefaultHorizon
+		r.Horizon = recordhandler.DefaultHorizon
 	}
 	return r, nil
 }

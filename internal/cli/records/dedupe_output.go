@@ -17,7 +17,7 @@ import (
 	"github.com/oncebox/oncebox/internal/offline"
 	"github.com/oncebox/oncebox/internal/s3files"
 	"github.com/oncebox/oncebox/internal/settings"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // output is the destination of survivors.
@@ -32,7 +32,7 @@ func (c *dedupeCommand) output() (output, error) {
 	if c.Sink == "" {
 		return outputOf(c.Out)
 	}
-	sink, err := kinesishandler.ParseSink(c.Sink)
+	sink, err := recordhandler.ParseSink(c.Sink)
 	p := settings.NewParserOf(nil)
 	p.WrongAddress("--sink", err)
 	if err := p.Err(); err != nil {

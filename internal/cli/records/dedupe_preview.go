@@ -50,7 +50,7 @@ func (c *dedupeCommand) openPreview(ctx context.Context, a *cli.App, job *offlin
 		closeBelow()
 		return nil, nil, err
 	}
-	return &offline.Preview{Ledger: readable, Scratch: scratch}, func() { removeScratch(); closeBelow() }, nil
+	return offline.NewPreview(readable, scratch), func() { removeScratch(); closeBelow() }, nil
 }
 
 // copyHorizon gives an empty ledger the horizon of a SQLite ledger: see ledger compact.

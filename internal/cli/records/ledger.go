@@ -18,7 +18,7 @@ import (
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
-	"github.com/oncebox/oncebox/pkg/kinesishandler"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // These are the values of --format that dedupe does not have.
@@ -225,7 +225,7 @@ func (c ledgerImportCommand) openLedger(ctx context.Context, a *cli.App, log *lo
 		return a.OpenRows(ctx, c.Scope)
 	case c.Ledger == inMemory:
 		return nil, nil, cli.BadUsage(errors.New("--ledger :memory: forgets everything after the import"), "Name a file.")
-	case kinesishandler.IsLedger(c.Ledger):
+	case recordhandler.IsLedger(c.Ledger):
 		err := fmt.Errorf("--ledger %s: the entries of an import are in a file, or in DynamoDB", address.Scheme(c.Ledger))
 		return nil, nil, cli.BadUsage(err, "Give --ledger FILE, or --store "+cli.DynamoDBStore+" with --ledger log or without --ledger.")
 	}

@@ -42,6 +42,8 @@ type Client interface {
 
 // Store is a ledger, with acks, consumers and runs, on DynamoDB. It is safe for concurrent use.
 type Store struct {
+	dedupe.Ledger // of the entries in the table, by dedupe.ByKey
+
 	client      Client
 	table       string
 	concurrency int
@@ -70,6 +72,7 @@ func New(client Client, table string, options ...Option) *Store {
 	for _, o := range options {
 		o(s)
 	}
+	s.Ledger = dedupe.ByKey(s)
 	return s
 }
 
@@ -77,11 +80,6 @@ const allOld = types.ReturnValuesOnConditionCheckFailureAllOld
 
 func failed(doing string, err error) error {
 	return dynamo.Translate(doing, err, dedupe.ErrTryAgain)
-}
-
-// Enter enters records with one row for each key: see dedupe.EnterByKey.
-func (s *Store) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
-	return dedupe.EnterByKey(ctx, s, q), nil
 }
 
 // PutIfAbsent puts each entry IF its key is absent OR its purge time is before the entry's arrival. The purge time is

@@ -16,11 +16,6 @@ import (
 // raisePurge raises a purge time. NULL means never: max returns NULL if one of its arguments is NULL.
 const raisePurge = `UPDATE entry SET purge_at = max(purge_at, ?4) WHERE scope = ?1 AND key = ?2 AND owner = ?3`
 
-// Enter enters records with one row for each key: see dedupe.EnterByKey.
-func (s *Store) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
-	return dedupe.EnterByKey(ctx, s, q), nil
-}
-
 // PutIfAbsent puts the entries whose keys are free, in one transaction, and returns the existing entries of the others.
 // A single entry fails only with a dedupe.RunAtWorkError. If the call fails, nothing was put. Errors are dedupe.ErrTryAgain, or a fault of the file.
 func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {

@@ -89,15 +89,14 @@ func TestReplaceRuns(t *testing.T) {
 	if err := s.SaveRun(ctx, "s", c); !errors.Is(err, ErrReplaced) || !strings.Contains(err.Error(), "run c, by run r") {
 		t.Errorf("a replaced run was saved: %v", err)
 	}
-	if _, err := alive.(*Store).PutIfAbsent(ctx, []dedupe.Entry{ofRun("4", "c")}); !errors.Is(err, ErrReplaced) {
-		t.Errorf("a replaced run put an entry: %v", err)
-	}
-	answers, err := alive.Enter(ctx, dedupe.Question{
-		Scope: "s", Retention: dedupe.Retention{ForGood: true},
-		Records: []dedupe.Candidate{{ID: "1", Fingerprint: "other", Owner: owner("x"), Arrival: arrival}},
-	})
-	if err != nil || !errors.Is(answers[0].Err, ErrReplaced) {
-		t.Errorf("a replaced run was answered %+v, %v", answers, err)
+	for id, what := range map[string]string{"4": "an entry to put", "1": "a purge time to raise"} {
+		answers, err := alive.Enter(ctx, dedupe.Question{
+			Scope: "s", Retention: dedupe.Retention{ForGood: true},
+			Records: []dedupe.Candidate{{ID: id, Fingerprint: "other", Owner: owner("x"), Arrival: arrival}},
+		})
+		if err != nil || !errors.Is(answers[0].Err, ErrReplaced) {
+			t.Errorf("a replaced run with %s was answered %+v, %v", what, answers, err)
+		}
 	}
 	for id, there := range map[string]bool{"1": true, "2": false, "3": false, "4": false} {
 		if existing := s.put(t, ofRun(id, "r")); (existing != nil) != there {

@@ -27,6 +27,8 @@ var _ dedupe.Store = (*Store)(nil)
 // Store is a ledger, with acks, consumers and runs, in a SQLite file or in memory. It is safe for concurrent use.
 // Several processes may use one file.
 type Store struct {
+	dedupe.Ledger // of the entries in the file, by dedupe.ByKey
+
 	db    *sqlite.DB
 	watch *dedupe.RunWatch
 	// check runs first in a transaction that changes entries; nil: no check. See ForRun.
@@ -70,7 +72,9 @@ func opened(db *sqlite.DB, err error) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Store{db: db, watch: &dedupe.RunWatch{}}, nil
+	s := &Store{db: db, watch: &dedupe.RunWatch{}}
+	s.Ledger = dedupe.ByKey(s)
+	return s, nil
 }
 
 // Close waits for a write in progress, and closes all files. The Store cannot be used after it. A second Close does

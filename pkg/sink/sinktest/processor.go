@@ -167,7 +167,7 @@ func processorSwitched(c *txCase) {
 	}
 	down := dedupe.SinkFunc(func(context.Context, dedupe.Output) error { return errLost })
 	before := c.processor(dedupe.Parts{
-		Ledger: ledger{c.Entries}, Sink: down, DeadLetters: &letters{all: map[string]dedupe.DeadLetter{}},
+		Ledger: dedupe.ByKey(c.Entries), Sink: down, DeadLetters: &letters{all: map[string]dedupe.DeadLetter{}},
 	})
 	if r := before.Process(c.Context(), batchOf(records...)); r.Done != 0 || !errors.Is(r.Err, errLost) {
 		c.Fatalf("got %+v", r)
@@ -185,12 +185,6 @@ func processorSwitched(c *txCase) {
 	for _, id := range all {
 		c.wantEffects(id, 1)
 	}
-}
-
-type ledger struct{ dedupe.Entries }
-
-func (l ledger) Enter(ctx context.Context, q dedupe.Question) ([]dedupe.Answer, error) {
-	return dedupe.EnterByKey(ctx, l.Entries, q), nil
 }
 
 // processorRefused: if its effect is refused, only this record becomes a dead letter. Each record is its own

@@ -1,0 +1,49 @@
+package dedupe
+
+import (
+	"context"
+	"time"
+)
+
+// level is how a Processor delivers records: to a stream, into objects, or in transactions. NewProcessor chooses it
+// once, by the sink among the parts.
+type level interface {
+	// Check is as in Sink.
+	Check(ctx context.Context, o Output) error
+	// chunk is the Settings.Chunk if none is set.
+	chunk() int
+	// forLetter is the level for a dead letter that comes again alone. name is the name of its object.
+	forLetter(name string) level
+
+	// open finds out which records of a batch are done. If it returns an error, the batch fails.
+	open(ctx context.Context, r *batchRun) error
+	// suspect checks for a wrong setting, when the records of a chunk are read.
+	suspect(r *batchRun, users []userRecord) error
+	// decide asks the ledger about the records of a chunk, and returns how long that took.
+	decide(ctx context.Context, r *batchRun, users []userRecord) (took time.Duration)
+	// deliver delivers user records, and dead-letters the poison among them. It returns the error of the first one that
+	// is not done.
+	deliver(ctx context.Context, r *batchRun, users []userRecord) error
+}
+
+// level returns the level of the sink among the parts.
+func (p Parts) level() level {
+	switch {
+	case p.Tx != nil:
+		return inTransactions{p.Tx}
+	case p.Objects != nil:
+		return intoObjects{ObjectSink: p.Objects}
+	}
+	return toStream{Sink: p.Sink}
+}
+
+// byLedger is a part of a level whose records the ledger decides before they are delivered.
+type byLedger struct{}
+
+func (byLedger) suspect(r *batchRun, users []userRecord) error { return r.suspect(users) }
+
+func (byLedger) decide(ctx context.Context, r *batchRun, users []userRecord) time.Duration {
+	begun := r.clock.Now()
+	r.decide(ctx, users)
+	return r.clock.Now().Sub(begun)
+}
