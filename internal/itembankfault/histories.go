@@ -317,8 +317,8 @@ func (h *history) do(bank *itembank.Operator, o op) {
 	case claimOp:
 		var g itembank.Grant
 		if g, err = bank.Claim(withCampaign(ctx, name), name, who, slot, itembank.Choosing(o.chosen...)); err == nil {
-			o.more = g.Claim.More.Items()
-			o.id, o.item, o.replayed, o.endsAt = g.Claim.ID, g.Claim.Item, g.Replayed, 0
+			o.more = g.Claim.Items[1:]
+			o.id, o.item, o.replayed, o.endsAt = g.Claim.ID, g.Claim.Items[0], g.Replayed, 0
 			if !g.Claim.EndsAt.IsZero() {
 				o.endsAt = g.Claim.EndsAt.UnixMilli()
 			}
@@ -338,7 +338,7 @@ func (h *history) do(bank *itembank.Operator, o op) {
 		}
 	case confirmOp:
 		var claim itembank.Claim
-		if claim, err = bank.Confirm(ctx, name, who, o.id, slot); err == nil && (claim.ID != o.id || claim.Item != o.item || !slices.Equal(claim.More.Items(), o.more) || !claim.EndsAt.IsZero()) {
+		if claim, err = bank.Confirm(ctx, name, who, o.id, slot); err == nil && (claim.ID != o.id || claim.Items[0] != o.item || !slices.Equal(claim.Items[1:], o.more) || !claim.EndsAt.IsZero()) {
 			err = fmt.Errorf("confirmed %+v", claim)
 		} else if err == nil {
 			err = h.checkColumns(o, claim)
@@ -397,8 +397,8 @@ func (h *history) do(bank *itembank.Operator, o op) {
 
 // checkColumns checks the columns of a claim in an answer.
 func (h *history) checkColumns(o op, claim itembank.Claim) error {
-	if want := wantColumns(h.campaignOf(o), claim); claim.Columns != want {
-		return fmt.Errorf("%v have the columns %q, and were loaded with %q", claim.Items(), claim.Columns, want)
+	if want := wantColumns(h.campaignOf(o), claim); !slices.Equal(claim.Columns, want) {
+		return fmt.Errorf("%v have the columns %q, and were loaded with %q", claim.Items, claim.Columns, want)
 	}
 	return nil
 }

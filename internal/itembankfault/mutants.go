@@ -1052,12 +1052,12 @@ func (m columnsLost) Repair(ctx context.Context, r engine.RepairRequest) (bool, 
 }
 
 // putColumns writes the columns of an item.
-func putColumns(ctx context.Context, s engine.Store, raw enginetest.Raw, campaign string, h engine.Hash, c engine.Columns) error {
+func putColumns(ctx context.Context, s engine.Store, raw enginetest.Raw, campaign string, h engine.Hash, columns string) error {
 	row, err := s.ItemRow(ctx, campaign, h)
 	if err != nil || row == nil {
 		return err
 	}
-	row.Columns = c
+	row.Columns = columns
 	return raw.PutItemRow(ctx, campaign, engine.ListedItem{Hash: h, ItemRow: *row})
 }
 

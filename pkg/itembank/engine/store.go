@@ -22,7 +22,12 @@ const MaxClaimItems = 20
 const (
 	MaxItem     = 512
 	MaxClaimant = 256
+	// MaxColumnBytes is the size of the names and values of an item's columns together.
+	MaxColumnBytes = 1024
 )
+
+// MaxColumns is the largest number of columns of an item. The Bank checks it.
+const MaxColumns = 10
 
 // Consistency says what a read shows.
 type Consistency bool
@@ -235,7 +240,7 @@ type AddRequest struct {
 	Item    FreeItem
 	LoadID  string
 	Row     int64
-	Columns Columns // to store in the item row
+	Columns string // to store in the item row
 }
 
 // AddResult is the result of an AddRequest.
