@@ -1463,12 +1463,12 @@ type pagesNeverDeleted struct {
 	pages sync.Map // the documents, by campaign
 }
 
-func (m *pagesNeverDeleted) PutPage(_ context.Context, campaign string, document []byte) (bool, error) {
+func (m *pagesNeverDeleted) PutPageDocument(_ context.Context, campaign string, document []byte) (bool, error) {
 	m.pages.Store(campaign, document)
 	return true, nil
 }
 
-func (m *pagesNeverDeleted) Page(_ context.Context, campaign string, _ engine.Consistency) ([]byte, error) {
+func (m *pagesNeverDeleted) PageDocument(_ context.Context, campaign string, _ engine.Consistency) ([]byte, error) {
 	document, _ := m.pages.Load(campaign)
 	page, _ := document.([]byte)
 	return page, nil

@@ -246,14 +246,26 @@ func (p *typedPackage) used(e ast.Expr) types.Object {
 	return nil
 }
 
-// implements reports whether a method implements a method of an interface.
+// implements reports whether a method implements a method of an interface, for its own type or for one that embeds it.
 func implements(method, of *types.Func) bool {
-	receiver, promised := method.Signature().Recv(), of.Signature().Recv()
-	if method.Name() != of.Name() || receiver == nil || promised == nil {
+	promised := of.Signature().Recv()
+	if method.Name() != of.Name() || promised == nil {
 		return false
 	}
 	face, ok := promised.Type().Underlying().(*types.Interface)
-	return ok && types.Implements(receiver.Type(), face)
+	if !ok {
+		return false
+	}
+	scope := method.Pkg().Scope()
+	return slices.ContainsFunc(scope.Names(), func(name string) bool {
+		named, ok := scope.Lookup(name).(*types.TypeName)
+		if !ok || types.IsInterface(named.Type()) {
+			return false
+		}
+		pointer := types.NewPointer(named.Type())
+		found, _, _ := types.LookupFieldOrMethod(pointer, true, method.Pkg(), method.Name())
+		return found == method && types.Implements(pointer, face)
+	})
 }
 
 // isIn reports whether a value in the package has the function in a field.

@@ -77,11 +77,11 @@ type Store interface {
 	// row, and takes the campaign out of the list.
 	ReplaceCampaign(ctx context.Context, old, now Campaign) (replaced bool, err error)
 
-	// PutPage puts the page row of a campaign, or replaces it, if the campaign row exists and is not Deleted, in one
-	// transaction.
-	PutPage(ctx context.Context, campaign string, document []byte) (put bool, err error)
-	// Page reads the page row of a campaign; nil: it is absent.
-	Page(ctx context.Context, campaign string, c Consistency) (document []byte, err error)
+	// PutPageDocument puts the row of a campaign's claim page, or replaces it, if the campaign row exists and is not
+	// Deleted, in one transaction.
+	PutPageDocument(ctx context.Context, campaign string, document []byte) (put bool, err error)
+	// PageDocument reads the document in that row; nil: the row is absent.
+	PageDocument(ctx context.Context, campaign string, c Consistency) (document []byte, err error)
 
 	// NextVersion raises the version of a campaign row by 1, and returns the new row.
 	NextVersion(ctx context.Context, campaign string) (*Campaign, error)
