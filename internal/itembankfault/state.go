@@ -116,7 +116,7 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 	case same && !mine.same(claim):
 		return fmt.Errorf("G2: claim %s of %s changed from %+v to %+v", claim.ID, claimant, mine.Claim, claim)
 	case asked && !same && !mine.mayBeClosed(now):
-		return fmt.Errorf("G2: %s was told of claim %s to %s, and then of %s to %s", claimant, mine.Claim.ID, mine.Claim.Items[0], claim.ID, claim.Items[0])
+		return fmt.Errorf("G2: %s was told of claim %s to %v, and then of %s to %v", claimant, mine.Claim.ID, mine.Claim.Items, claim.ID, claim.Items)
 	case same && !g.Replayed:
 		return fmt.Errorf("claim %s of %s is told as new twice", claim.ID, claimant)
 	}
@@ -164,7 +164,7 @@ func (s State) checkRefusal(c engine.Campaign, claimant string, err error, now t
 	if errors.As(err, &elsewhere) && mine.Claim.Campaign != c.Name && elsewhere.Campaign == mine.Claim.Campaign {
 		return nil
 	}
-	return fmt.Errorf("G2: %s holds %s of %s and was refused: %w", claimant, mine.Claim.Items[0], mine.Claim.Campaign, err)
+	return fmt.Errorf("G2: %s holds %v of %s and was refused: %w", claimant, mine.Claim.Items, mine.Claim.Campaign, err)
 }
 
 // confirm records that a client asks to confirm a claim.

@@ -341,7 +341,7 @@ func tooManyEndedItems(f *fixture) {
 	})
 	ask("claim", func(b *itembank.Operator) (bool, error) {
 		grant, err := b.Claim(f.ctx, f.name, "ann")
-		return grant.Claim.Items[0] == item, err
+		return slices.Contains(grant.Claim.Items, item), err
 	})
 	if _, err := f.bankOn(s).Claim(f.ctx, f.name, "bob"); !errors.Is(err, itembank.ErrTryAgain) {
 		f.Errorf("not all items were read: want %v, got %v", itembank.ErrTryAgain, err)

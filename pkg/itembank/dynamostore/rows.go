@@ -238,7 +238,7 @@ func (r bankRow) freeItem(s engine.Shard) (engine.FreeItem, error) {
 func (s *Store) newItemRow(r engine.AddRequest) itemRow {
 	return itemRow{
 		key: s.itemKey(r.Item.Shard.Campaign, r.Item.Hash), LoadID: r.LoadID, Row: r.Row,
-		EndsAt: millis(r.Item.EndsAt), Columns: string(r.Columns),
+		EndsAt: millis(r.Item.EndsAt), Columns: r.Columns,
 	}
 }
 
