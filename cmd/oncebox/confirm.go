@@ -62,7 +62,7 @@ func (c confirmCommand) confirm(ctx context.Context, a *app, b *itembank.Operato
 	case err != nil:
 		return err
 	}
-	return a.print(claimapi.NewClaimBody(itembank.Grant{Claim: claim, Replayed: true}), strings.Join(claim.Items(), "\n"))
+	return a.print(claimapi.NewClaimBody(itembank.Grant{Claim: claim, Replayed: true}), strings.Join(claim.Items, "\n"))
 }
 
 // idOfClaim returns --claim-id, or the id of the claimant's claim.
