@@ -1,7 +1,11 @@
 package tests
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -66,6 +70,42 @@ var (
 		module + "/infra", module + "/examples",
 	}, testPackages...)
 )
+
+// TestNoUnstableTypes checks that the only exported functions of package itembank that name the unstable package engine
+// are those that take a store, and that no exported type does.
+func TestNoUnstableTypes(t *testing.T) {
+	t.Parallel()
+	paths, err := filepath.Glob("../pkg/itembank/*.go")
+	must(t, err)
+	takeStores := 0
+	for _, path := range paths {
+		if strings.HasSuffix(path, "_test.go") {
+			continue
+		}
+		file, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.SkipObjectResolution)
+		must(t, err)
+		ast.FileExports(file) // which leaves out what is not exported, fields too
+		ast.Inspect(file, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.FuncDecl:
+				if n.Body = nil; n.Name.Name == "New" || n.Name.Name == "NewOperator" {
+					takeStores++
+					return false
+				}
+			case *ast.ValueSpec: // the values of errors are those of engine
+				return n.Type != nil
+			case *ast.SelectorExpr:
+				if of, ok := n.X.(*ast.Ident); ok && of.Name == "engine" {
+					t.Errorf("%s: the API has engine.%s", path, n.Sel.Name)
+				}
+			}
+			return true
+		})
+	}
+	if takeStores != 2 {
+		t.Errorf("%d functions take a store", takeStores)
+	}
+}
 
 // TestExamplesUseWhatUsersCan checks that the examples import no internal package, which a
 // user's module cannot import.

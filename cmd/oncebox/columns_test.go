@@ -54,7 +54,7 @@ func TestColumns(t *testing.T) {
 			s.Errorf("got %q", r.stdout)
 		}
 		fromCSV := claimsOfCSV(s.T, s.run(exitDone, "claims", "export", "hall").stdout)
-		if want := engine.NewColumns(itembank.Column{Name: "price", Value: "35, reduced"}, itembank.Column{Name: "row", Value: "1"}); len(fromCSV) != 1 ||
+		if want := itembank.NewColumns(itembank.Column{Name: "price", Value: "35, reduced"}, itembank.Column{Name: "row", Value: "1"}); len(fromCSV) != 1 ||
 			fromCSV[0].Columns != want || len(fromCSV[0].Items) != 2 || fromCSV[0].Items[0].Columns != want {
 			s.Errorf("got %+v", fromCSV)
 		}

@@ -23,7 +23,7 @@ func main() {
 	for range 2 { // both return the same claim
 		grant, err := bank.Claim(ctx, "spring", "ann")
 		check(err)
-		fmt.Println(grant.Claim.Item, grant.Replayed)
+		fmt.Println(grant.Claim.Items[0], grant.Replayed)
 	}
 }
 

@@ -97,7 +97,7 @@ func (s studio) book(ctx context.Context, class, student string) (itembank.Claim
 	case err != nil:
 		return itembank.Claim{}, err
 	default:
-		fmt.Fprintf(s.out, "%s, %s: %s\n", student, class, grant.Claim.Item)
+		fmt.Fprintf(s.out, "%s, %s: %s\n", student, class, grant.Claim.Items[0])
 	}
 	return grant.Claim, nil
 }

@@ -47,7 +47,7 @@ func checkout(bank *itembank.Bank) http.Handler {
 		grant, err := bank.Claim(r.Context(), "spring", r.Header.Get("X-Customer"))
 		switch {
 		case err == nil:
-			_, _ = fmt.Fprintln(w, "your code is", grant.Claim.Item)
+			_, _ = fmt.Fprintln(w, "your code is", grant.Claim.Items[0])
 		case errors.Is(err, itembank.ErrSoldOut):
 			_, _ = fmt.Fprintln(w, "all codes are gone")
 		case errors.Is(err, itembank.ErrRefused): // not open, closed, claimed elsewhere

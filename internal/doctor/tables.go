@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 )
 
@@ -164,7 +165,7 @@ const largestSkew = 10 * time.Second
 // checkRows reads the campaigns, whose rows have the number of the layout, and compares the clocks.
 func (t Tables) checkRows(ctx context.Context, a Area) {
 	store := dynamostore.New(t.Client, t.Bank, t.Dedupe)
-	campaigns, err := store.Campaigns(ctx)
+	campaigns, err := itembank.NewOperator(store).Campaigns(ctx)
 	switch {
 	case errors.Is(err, dynamostore.ErrLayout):
 		a.Fail("layout", t.Explain(err), "Use the version of oncebox that wrote these rows, or load the items into new tables.")

@@ -38,13 +38,12 @@ func itemsFor(c engine.Campaign, items ...string) itembank.Source {
 }
 
 // wantColumns returns the columns that an answer with this claim must have.
-func wantColumns(c engine.Campaign, claim itembank.Claim) itembank.ColumnsList {
+func wantColumns(c engine.Campaign, claim itembank.Claim) (all []itembank.Columns) {
 	if !c.Columns {
-		return ""
+		return nil
 	}
-	var all []itembank.Columns
-	for _, item := range claim.Items() {
-		all = append(all, engine.NewColumns(columnsOf(item)...))
+	for _, item := range claim.Items {
+		all = append(all, itembank.NewColumns(columnsOf(item)...))
 	}
-	return itembank.NewColumnsList(all...)
+	return all
 }

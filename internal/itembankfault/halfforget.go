@@ -58,7 +58,7 @@ func forgetWhileClaiming(ctx context.Context, e enginetest.Engine, seed uint64, 
 			run.begin(1)
 			for bank := newBank(2); !over.Load(); time.Sleep(time.Millisecond) {
 				grant, err := bank.Claim(ctx, w.name, "bob")
-				if err == nil && grant.Claim.Item == first.Item {
+				if err == nil && grant.Claim.Items[0] == first.Items[0] {
 					passedOn.Store(true)
 				}
 				if err == nil {

@@ -368,8 +368,8 @@ func (h *history) granted(o *op, g itembank.Grant, err error) error {
 	if err != nil {
 		return err
 	}
-	o.more = g.Claim.More.Items()
-	o.id, o.item, o.replayed, o.endsAt = g.Claim.ID, g.Claim.Item, g.Replayed, 0
+	o.more = g.Claim.Items[1:]
+	o.id, o.item, o.replayed, o.endsAt = g.Claim.ID, g.Claim.Items[0], g.Replayed, 0
 	if !g.Claim.EndsAt.IsZero() {
 		o.endsAt = g.Claim.EndsAt.UnixMilli()
 	}
@@ -389,7 +389,7 @@ func (h *history) confirmed(o *op, claim itembank.Claim, err error) error {
 	switch {
 	case err != nil:
 		return err
-	case claim.ID != o.id || claim.Item != o.item || !slices.Equal(claim.More.Items(), o.more) || !claim.EndsAt.IsZero():
+	case claim.ID != o.id || claim.Items[0] != o.item || !slices.Equal(claim.Items[1:], o.more) || !claim.EndsAt.IsZero():
 		return fmt.Errorf("confirmed %+v", claim)
 	}
 	return h.checkColumns(*o, claim)
@@ -438,8 +438,8 @@ func (h *history) judge(ctx context.Context, o *op, err error) {
 
 // checkColumns checks the columns of a claim in an answer.
 func (h *history) checkColumns(o op, claim itembank.Claim) error {
-	if want := wantColumns(h.campaignOf(o), claim); claim.Columns != want {
-		return fmt.Errorf("%v have the columns %q, and were loaded with %q", claim.Items(), claim.Columns, want)
+	if want := wantColumns(h.campaignOf(o), claim); !slices.Equal(claim.Columns, want) {
+		return fmt.Errorf("%v have the columns %q, and were loaded with %q", claim.Items, claim.Columns, want)
 	}
 	return nil
 }

@@ -1052,12 +1052,12 @@ func (m columnsLost) Repair(ctx context.Context, r engine.RepairRequest) (bool, 
 }
 
 // putColumns writes the columns of an item.
-func putColumns(ctx context.Context, s engine.Store, raw enginetest.Raw, campaign string, h engine.Hash, c engine.Columns) error {
+func putColumns(ctx context.Context, s engine.Store, raw enginetest.Raw, campaign string, h engine.Hash, columns string) error {
 	row, err := s.ItemRow(ctx, campaign, h)
 	if err != nil || row == nil {
 		return err
 	}
-	row.Columns = c
+	row.Columns = columns
 	return raw.PutItemRow(ctx, campaign, engine.ListedItem{Hash: h, ItemRow: *row})
 }
 
@@ -1463,12 +1463,12 @@ type pagesNeverDeleted struct {
 	pages sync.Map // the documents, by campaign
 }
 
-func (m *pagesNeverDeleted) PutPage(_ context.Context, campaign string, document []byte) (bool, error) {
+func (m *pagesNeverDeleted) PutPageDocument(_ context.Context, campaign string, document []byte) (bool, error) {
 	m.pages.Store(campaign, document)
 	return true, nil
 }
 
-func (m *pagesNeverDeleted) Page(_ context.Context, campaign string, _ engine.Consistency) ([]byte, error) {
+func (m *pagesNeverDeleted) PageDocument(_ context.Context, campaign string, _ engine.Consistency) ([]byte, error) {
 	document, _ := m.pages.Load(campaign)
 	page, _ := document.([]byte)
 	return page, nil

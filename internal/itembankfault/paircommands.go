@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -95,7 +96,7 @@ func (p *process) claim(holder string) (refused error) {
 // told checks and records a grant. before is the state when the request began.
 func (w *pairing) told(before State, holder string, g itembank.Grant) {
 	c, now := w.c(), w.clock.Now()
-	w.trace[len(w.trace)-1] += fmt.Sprintf(", %v in claim %s", g.Claim.Items(), g.Claim.ID)
+	w.trace[len(w.trace)-1] += fmt.Sprintf(", %v in claim %s", g.Claim.Items, g.Claim.ID)
 	k := key(c.Scope, holder)
 	late := w.state.clone().checkGrant(c, holder, g, now)
 	if late == nil {
@@ -105,7 +106,7 @@ func (w *pairing) told(before State, holder string, g itembank.Grant) {
 	}
 	if late != nil && w.state.Told[k].Claim.ID != g.Claim.ID {
 		w.state.Told[k] = Told{Claim: g.Claim}
-		for _, item := range g.Claim.Items() {
+		for _, item := range g.Claim.Items {
 			w.state.Given[key(c.Name, item)] = g.Claim.ID
 		}
 	}
@@ -148,7 +149,7 @@ func (p *process) confirm(holder string) {
 	})
 	told, now := w.state.Told[at], w.clock.Now()
 	switch {
-	case refused == nil && claim != permanent(hold):
+	case refused == nil && !reflect.DeepEqual(claim, permanent(hold)):
 		w.fail("%s confirmed %+v, and got %+v", holder, hold, claim)
 	case refused == nil:
 		told.Claim = claim

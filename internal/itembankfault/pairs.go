@@ -125,7 +125,7 @@ var Pairs = []Pair{
 	{Name: "withdraw-and-load", Prepare: func(w *pairing) {
 		stocked(4, itembank.Settings{OnEnd: itembank.Return}, "ann")(w.World)
 	}, A: func(p *process) {
-		held := p.w.state.Told[key(p.w.name, "ann")].Claim.Item
+		held := p.w.state.Told[key(p.w.name, "ann")].Claim.Items[0]
 		p.withdraw(held, "item-0", "item-1", "new-0")
 	}, B: func(p *process) {
 		p.load("item-0", "item-1", "new-0", "new-1")
@@ -268,7 +268,7 @@ func lostClaims(w *pairing) {
 		w.state.release(c, holder, claim.ID)
 		w.must(w.engine.Raw.DropClaim(w.ctx, keyOf(c, holder)))
 		if n < 2 {
-			w.must(w.engine.Raw.PutBankRow(w.ctx, enginerows.FreeItem(c, claim.Item)))
+			w.must(w.engine.Raw.PutBankRow(w.ctx, enginerows.FreeItem(c, claim.Items[0])))
 		}
 	}
 	w.lost = append(w.lost, w.state.Told[key(c.Scope, "eve")].Claim)

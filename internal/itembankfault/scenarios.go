@@ -668,11 +668,11 @@ func plantedInconsistencies(w *World) {
 	w.Withdraw("", w.freeItems(c)[0].Value)
 	free := w.freeItems(c)
 	raw := w.engine.Raw
-	w.must(raw.DropBankRow(w.ctx, free[0]))                           // missing
-	ann := w.state.Told[key(c.Scope, "ann")].Claim                    // held and free
-	w.must(raw.PutBankRow(w.ctx, enginerows.FreeItem(c, ann.Item)))   //
-	bob := w.state.Told[key(c.Scope, "bob")].Claim                    // held and not loaded
-	w.must(raw.DropItemRow(w.ctx, c.Name, engine.HashItem(bob.Item))) //
+	w.must(raw.DropBankRow(w.ctx, free[0]))                               // missing
+	ann := w.state.Told[key(c.Scope, "ann")].Claim                        // held and free
+	w.must(raw.PutBankRow(w.ctx, enginerows.FreeItem(c, ann.Items[0])))   //
+	bob := w.state.Told[key(c.Scope, "bob")].Claim                        // held and not loaded
+	w.must(raw.DropItemRow(w.ctx, c.Name, engine.HashItem(bob.Items[0]))) //
 	for _, item := range items {
 		row, err := w.engine.Store.ItemRow(w.ctx, c.Name, engine.HashItem(item))
 		w.must(err)
@@ -696,7 +696,7 @@ func restoredClaims(free int) func(*World) {
 			w.lost = append(w.lost, claim)
 			w.must(w.engine.Raw.DropClaim(w.ctx, keyOf(c, claimant)))
 			if n < free {
-				w.must(w.engine.Raw.PutBankRow(w.ctx, enginerows.FreeItem(c, claim.Item)))
+				w.must(w.engine.Raw.PutBankRow(w.ctx, enginerows.FreeItem(c, claim.Items[0])))
 			}
 		}
 		w.SetOpen("", false)

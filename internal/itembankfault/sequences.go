@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -216,7 +217,7 @@ func (s *sequence) close(claim itembank.Claim) {
 	holder := holderOf(claim.Claimant, claim.Slot)
 	delete(s.claims, holder)
 	s.older[holder] = claim.ID
-	for _, item := range claim.Items() {
+	for _, item := range claim.Items {
 		if s.places[item] = isGone; s.c.OnEnd == engine.Return && !s.marked[item] {
 			s.places[item] = isFree
 		}
@@ -285,13 +286,13 @@ func (s *sequence) claim(claimant string, chosen ...string) {
 	}
 	switch {
 	case holds && !ended:
-		if refused != nil || grant.Claim != had {
+		if refused != nil || !reflect.DeepEqual(grant.Claim, had) {
 			s.fail("%s holds %+v, and got %+v, %w", claimant, had, grant, refused)
 		}
 	case !s.open && !errors.Is(refused, itembank.ErrClosed):
 		s.fail("the campaign is closed, and %s got %+v, %w", claimant, grant, refused)
 	case refused == nil:
-		for _, item := range grant.Claim.Items() {
+		for _, item := range grant.Claim.Items {
 			if at := s.places[item]; at != isFree {
 				s.fail("%s got %s, which is %s", claimant, item, at)
 			}

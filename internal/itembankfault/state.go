@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"reflect"
 	"slices"
 	"time"
 
@@ -50,7 +51,7 @@ func (t Told) same(claim itembank.Claim) bool {
 	if t.Confirmed && claim.EndsAt.IsZero() {
 		t.Claim.EndsAt = time.Time{}
 	}
-	return claim == t.Claim
+	return reflect.DeepEqual(claim, t.Claim)
 }
 
 func newState() State {
@@ -99,15 +100,15 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 		return fmt.Errorf("the grant for %s is of another: %+v", claimant, claim)
 	}
 	if s.Blocked[c.Scope][claimant] {
-		return fmt.Errorf("%s is blocked, and was given %v", claimant, claim.Items())
+		return fmt.Errorf("%s is blocked, and was given %v", claimant, claim.Items)
 	}
-	for _, item := range claim.Items() {
+	for _, item := range claim.Items {
 		if !s.loads(c.Name, item) {
 			return fmt.Errorf("%s was given %q, which was not loaded", claimant, item)
 		}
 	}
-	if want := wantColumns(c, claim); claim.Columns != want {
-		return fmt.Errorf("%s was given %v with the columns %q, and they were loaded with %q", claimant, claim.Items(), claim.Columns, want)
+	if want := wantColumns(c, claim); !slices.Equal(claim.Columns, want) {
+		return fmt.Errorf("%s was given %v with the columns %q, and they were loaded with %q", claimant, claim.Items, claim.Columns, want)
 	}
 	mine, asked := s.Told[key(c.Scope, claimant)]
 	same := asked && mine.Claim.ID == claim.ID
@@ -115,11 +116,11 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 	case same && !mine.same(claim):
 		return fmt.Errorf("G2: claim %s of %s changed from %+v to %+v", claim.ID, claimant, mine.Claim, claim)
 	case asked && !same && !mine.mayBeClosed(now):
-		return fmt.Errorf("G2: %s was told of claim %s to %s, and then of %s to %s", claimant, mine.Claim.ID, mine.Claim.Item, claim.ID, claim.Item)
+		return fmt.Errorf("G2: %s was told of claim %s to %v, and then of %s to %v", claimant, mine.Claim.ID, mine.Claim.Items, claim.ID, claim.Items)
 	case same && !g.Replayed:
 		return fmt.Errorf("claim %s of %s is told as new twice", claim.ID, claimant)
 	}
-	for _, item := range claim.Items() {
+	for _, item := range claim.Items {
 		if err := s.checkItem(c, claimant, g, item, now); err != nil {
 			return err
 		}
@@ -129,7 +130,7 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 		told.Released, told.Confirmed = mine.Released, mine.Confirmed
 	}
 	s.Told[key(c.Scope, claimant)] = told
-	for _, item := range claim.Items() {
+	for _, item := range claim.Items {
 		s.Given[key(c.Name, item)] = claim.ID
 	}
 	return nil
@@ -139,7 +140,7 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 func (s State) checkItem(c engine.Campaign, claimant string, g itembank.Grant, item string, now time.Time) error {
 	for _, k := range slices.Sorted(maps.Keys(s.Told)) {
 		other := s.Told[k]
-		if other.Claim.ID != g.Claim.ID && other.Claim.Campaign == c.Name && slices.Contains(other.Claim.Items(), item) && !other.mayBeClosed(now) {
+		if other.Claim.ID != g.Claim.ID && other.Claim.Campaign == c.Name && slices.Contains(other.Claim.Items, item) && !other.mayBeClosed(now) {
 			return fmt.Errorf("G1: %s was given to %s, and lives in a claim of %s", item, claimant, other.Claim.Claimant)
 		}
 	}
@@ -163,7 +164,7 @@ func (s State) checkRefusal(c engine.Campaign, claimant string, err error, now t
 	if errors.As(err, &elsewhere) && mine.Claim.Campaign != c.Name && elsewhere.Campaign == mine.Claim.Campaign {
 		return nil
 	}
-	return fmt.Errorf("G2: %s holds %s of %s and was refused: %w", claimant, mine.Claim.Item, mine.Claim.Campaign, err)
+	return fmt.Errorf("G2: %s holds %v of %s and was refused: %w", claimant, mine.Claim.Items, mine.Claim.Campaign, err)
 }
 
 // confirm records that a client asks to confirm a claim.

@@ -112,7 +112,7 @@ func TestAnswersAreChecked(t *testing.T) {
 	c := engine.Campaign{Name: "c", Scope: "s", OnEnd: engine.Return}
 	grant := func(claimant, id, item string) itembank.Grant {
 		return itembank.Grant{Claim: itembank.Claim{
-			ID: id, Campaign: c.Name, Scope: c.Scope, Claimant: claimant, Slot: 1, Item: item, EndsAt: now.Add(life),
+			ID: id, Campaign: c.Name, Scope: c.Scope, Claimant: claimant, Slot: 1, Items: []string{item}, EndsAt: now.Add(life),
 		}}
 	}
 	replay := grant("ann", "1", "item-0")

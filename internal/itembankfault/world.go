@@ -8,6 +8,7 @@ import (
 	"io"
 	"iter"
 	"maps"
+	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -305,9 +306,9 @@ func (w *World) Choose(suffix, claimant string, items ...string) (grant itembank
 	}
 	if refused == nil {
 		id := grant.Claim.ID
-		w.trace[len(w.trace)-1] += fmt.Sprintf(", %v in claim %s", grant.Claim.Items(), id)
-		if len(items) > 0 && !grant.Replayed && !slices.Equal(grant.Claim.Items(), items) {
-			w.fail("%s chose %v, and was given %v", claimant, items, grant.Claim.Items())
+		w.trace[len(w.trace)-1] += fmt.Sprintf(", %v in claim %s", grant.Claim.Items, id)
+		if len(items) > 0 && !grant.Replayed && !slices.Equal(grant.Claim.Items, items) {
+			w.fail("%s chose %v, and was given %v", claimant, items, grant.Claim.Items)
 		}
 		w.must(w.state.checkGrant(c, claimant, grant, now))
 		// A call that failed may still run, and make the claim during this one.
@@ -529,13 +530,13 @@ func (w *World) ConfirmID(suffix, claimant, id string) (refused error) {
 	})
 	told := w.state.Told[k]
 	switch {
-	case refused == nil && (told.Claim.ID != id || claim != permanent(told.Claim)):
+	case refused == nil && (told.Claim.ID != id || !reflect.DeepEqual(claim, permanent(told.Claim))):
 		w.fail("%s was told of %+v, and confirmed %+v", claimant, told.Claim, claim)
 	case refused == nil:
 		told.Claim = claim
 		w.state.Told[k] = told
 		w.keep(w.state)
-		if held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant), engine.Strong); err != nil || !told.Released && (held == nil || w.claimOf(*held) != claim) {
+		if held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant), engine.Strong); err != nil || !told.Released && (held == nil || !reflect.DeepEqual(w.claimOf(*held), claim)) {
 			w.fail("%+v is confirmed, and the store holds %+v, %w", claim, held, err)
 		}
 	case told.Claim.ID == id && !told.mayBeClosed(w.clock.Now()):
@@ -761,7 +762,7 @@ func permanent(c itembank.Claim) itembank.Claim {
 // claimOf returns the claim of a row, with the columns that its items must have.
 func (w *World) claimOf(c engine.Claim) itembank.Claim {
 	claim := itembank.Claim{
-		ID: c.ID, Campaign: c.Campaign, Scope: c.Scope, Claimant: c.Claimant, Slot: c.Slot, Item: c.Item, More: c.More,
+		ID: c.ID, Campaign: c.Campaign, Scope: c.Scope, Claimant: c.Claimant, Slot: c.Slot, Items: c.Items(),
 		ClaimedAt: c.ClaimedAt, EndsAt: c.EndsAt,
 	}
 	claim.Columns = wantColumns(w.campaigns[strings.TrimPrefix(c.Campaign, w.name)], claim)

@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
-	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 // Options say how to read a file. With the zero value each line is one item, without white space around it.
@@ -94,7 +93,7 @@ func Check(ctx context.Context, open Open, o Options) (Report, error) {
 			if len(report.First) < FirstItems {
 				report.First = append(report.First, strings.Clone(line.Item))
 				if len(o.With) > 0 {
-					report.Columns = append(report.Columns, engine.NewColumns(line.Columns...))
+					report.Columns = append(report.Columns, itembank.NewColumns(line.Columns...))
 				}
 			}
 			cases.add(line)

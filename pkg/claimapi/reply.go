@@ -50,8 +50,8 @@ type ItemBody struct {
 
 // ItemsOf returns the ItemBody of each item of a claim.
 func ItemsOf(c itembank.Claim) (bodies []ItemBody) {
-	for i, item := range c.Items() {
-		bodies = append(bodies, ItemBody{item, c.Columns.Of(i)})
+	for i, item := range c.Items {
+		bodies = append(bodies, ItemBody{item, c.ColumnsOf(i)})
 	}
 	return bodies
 }

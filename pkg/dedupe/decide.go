@@ -1,7 +1,6 @@
 package dedupe
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -151,33 +150,4 @@ func (d *Decider) decisionOf(c Candidate, a Answer) Decision {
 		id = format.DerivedID(id, c.Fingerprint)
 	}
 	return Decision{Outcome: outcome, ID: id}
-}
-
-// decide asks the ledger about the records of a chunk. A record that it cannot decide comes again.
-func (r *batchRun) decide(ctx context.Context, users []userRecord) {
-	candidates := make([]Candidate, len(users))
-	asked := false
-	for i := range users {
-		u := &users[i]
-		candidates[i] = Candidate{Owner: r.ownerOf(u), Poison: true}
-		if u.open() {
-			asked = true
-			candidates[i] = Candidate{
-				ID: u.fields.ID, Owner: r.ownerOf(u), Fingerprint: u.fields.Fingerprint, Version: u.fields.Version,
-				Arrival: u.source.Arrival, Derive: r.settings.Derive,
-			}
-		}
-	}
-	if !asked {
-		return
-	}
-	for i, decision := range r.decider.Decide(ctx, candidates) {
-		u := &users[i]
-		if !u.open() {
-			continue
-		}
-		if u.decision = decision; decision.Outcome == Undecided {
-			u.err = cmp.Or(decision.Err, errIncomplete)
-		}
-	}
 }

@@ -57,6 +57,9 @@ func (c Campaign) mayChoose() error {
 
 // validateItems checks the items of a claim.
 func validateItems(items []string) error {
+	if len(items) == 0 {
+		return &InvalidError{"items", "are missing"}
+	}
 	if len(items) > engine.MaxClaimItems {
 		return &InvalidError{"items", fmt.Sprintf("must be at most %d, are %d", engine.MaxClaimItems, len(items))}
 	}

@@ -3,6 +3,7 @@ package itembank_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -30,7 +31,7 @@ var choiceCases = []testCase{
 func (f *fixture) choose(b *itembank.Operator, claimant string, items ...string) itembank.Claim {
 	f.Helper()
 	grant, err := b.Claim(f.ctx, f.name, claimant, itembank.Choosing(items...))
-	if err != nil || !slices.Equal(grant.Claim.Items(), items) {
+	if err != nil || !slices.Equal(grant.Claim.Items, items) {
 		f.Fatalf("%s chose %v: got %+v, %v", claimant, items, grant, err)
 	}
 	return grant.Claim
@@ -115,7 +116,7 @@ func chooseOne(f *fixture) {
 	b := itembank.NewOperator(counted)
 	claim := f.choose(b, "ann", "seat-2")
 	f.wantCalls("a chosen item", counted, "Campaign", "Take")
-	if again := f.choose(b, "ann", "seat-2"); again != claim {
+	if again := f.choose(b, "ann", "seat-2"); !reflect.DeepEqual(again, claim) {
 		f.Errorf("want %+v, got %+v", claim, again)
 	}
 	counted.Calls()
@@ -129,7 +130,7 @@ func chooseOne(f *fixture) {
 	if _, err := b.Claim(f.ctx, f.name, "dan", itembank.Choosing("seat-0")); !errors.Is(err, itembank.ErrClosed) {
 		f.Errorf("want %v, got %v", itembank.ErrClosed, err)
 	}
-	if again := f.choose(b, "ann", "seat-2"); again != claim {
+	if again := f.choose(b, "ann", "seat-2"); !reflect.DeepEqual(again, claim) {
 		f.Errorf("want %+v, got %+v", claim, again)
 	}
 }
@@ -145,7 +146,7 @@ func chooseSeveral(f *fixture) {
 	claim := f.choose(b, "ann", twenty...)
 	f.wantCalls("twenty items", counted, "Campaign", "Take")
 	held, err := b.HeldClaim(f.ctx, f.name, "ann")
-	if err != nil || held != claim {
+	if err != nil || !reflect.DeepEqual(held, claim) {
 		f.Errorf("want %+v, got %+v, %v", claim, held, err)
 	}
 	f.notChosen(b, "bob", "seat-20", "seat-19", "seat-21")
@@ -162,7 +163,7 @@ func chooseAnother(f *fixture) {
 	claim := f.choose(b, "ann", "seat-0", "seat-1")
 	for _, other := range [][]string{{"seat-2"}, {"seat-0"}, {"seat-1", "seat-0"}, {"seat-2", "seat-3"}, nil} {
 		grant, err := b.Claim(f.ctx, f.name, "ann", itembank.Choosing(other...))
-		if err != nil || grant.Claim != claim || !grant.Replayed {
+		if err != nil || !reflect.DeepEqual(grant.Claim, claim) || !grant.Replayed {
 			f.Errorf("%v: want %+v, got %+v, %v", other, claim, grant, err)
 		}
 	}
@@ -206,7 +207,7 @@ func chosenReleased(f *fixture) {
 	f.wantCounts(engine.Counts{Loaded: 6, Free: 4, Ended: 2})
 
 	confirmed := f.choose(b, "bob", "seat-0", "seat-3")
-	if now, err := b.Confirm(f.ctx, f.name, "bob", confirmed.ID); err != nil || !slices.Equal(now.Items(), confirmed.Items()) {
+	if now, err := b.Confirm(f.ctx, f.name, "bob", confirmed.ID); err != nil || !slices.Equal(now.Items, confirmed.Items) {
 		f.Errorf("got %+v, %v", now, err)
 	}
 	f.choose(b, "cid", "seat-2", "seat-4")
@@ -289,7 +290,7 @@ func chosenReconciled(f *fixture) {
 	if report, err := b.Reconcile(f.ctx, f.name); err != nil || len(report.Inconsistencies) > 0 {
 		f.Errorf("after the repair: %+v, %v", report, err)
 	}
-	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); held != claim || err != nil {
+	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); !reflect.DeepEqual(held, claim) || err != nil {
 		f.Errorf("want %+v, got %+v, %v", claim, held, err)
 	}
 }
@@ -312,7 +313,7 @@ func chosenReplayed(f *fixture) {
 		f.Errorf("got %+v", report)
 	}
 	for _, claim := range []itembank.Claim{free, mixed} {
-		if held, err := b.HeldClaim(f.ctx, f.name, claim.Claimant); held != claim || err != nil {
+		if held, err := b.HeldClaim(f.ctx, f.name, claim.Claimant); !reflect.DeepEqual(held, claim) || err != nil {
 			f.Errorf("want %+v, got %+v, %v", claim, held, err)
 		}
 	}

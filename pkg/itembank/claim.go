@@ -23,16 +23,20 @@ type Claim struct {
 	Campaign  string
 	Scope     string // the name space in which the claimant holds at most one claim, or one in each slot
 	Claimant  string
-	Slot      int             // which of the claimant's claims this is, from 1
-	Item      string          // the first of Items
-	More      engine.ItemList // the further items, if the claimant chose several
-	Columns   ColumnsList     // of Items; "": they have none
-	ClaimedAt time.Time       // UTC, whole milliseconds
-	EndsAt    time.Time       // zero: never
+	Slot      int       // which of the claimant's claims this is, from 1
+	Items     []string  // one, or those that were chosen with Choosing
+	Columns   []Columns // of each of Items; nil: the campaign has no columns
+	ClaimedAt time.Time // UTC, whole milliseconds
+	EndsAt    time.Time // zero: never
 }
 
-// Items returns all items of the claim: one, or those that were chosen with Choosing.
-func (c Claim) Items() []string { return append([]string{c.Item}, c.More.Items()...) }
+// ColumnsOf returns the columns of the item at place i of Items, from 0.
+func (c Claim) ColumnsOf(i int) Columns {
+	if c.Columns == nil {
+		return ""
+	}
+	return c.Columns[i]
+}
 
 // Grant is the answer to a claimant.
 type Grant struct {
@@ -404,6 +408,6 @@ func (b *Bank) heldClaim(ctx context.Context, key engine.ClaimKey) (*engine.Clai
 func claimOf(row engine.Claim) Claim {
 	return Claim{
 		ID: row.ID, Campaign: row.Campaign, Scope: row.Scope, Claimant: row.Claimant, Slot: row.Slot,
-		Item: row.Item, More: row.More, ClaimedAt: row.ClaimedAt, EndsAt: row.EndsAt,
+		Items: row.Items(), ClaimedAt: row.ClaimedAt, EndsAt: row.EndsAt,
 	}
 }

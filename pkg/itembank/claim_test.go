@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -53,7 +54,7 @@ func oneItemForEachClaimant(f *fixture) {
 	}
 	f.wantCounts(engine.Counts{Loaded: 100, Free: 80, Claimed: 20})
 	for claimant, item := range items {
-		if grant := f.claim(f.bank(), claimant); grant.Claim.Item != item || !grant.Replayed {
+		if grant := f.claim(f.bank(), claimant); grant.Claim.Items[0] != item || !grant.Replayed {
 			f.Errorf("claimant %s: want item %s again, got %+v", claimant, item, grant)
 		}
 	}
@@ -91,7 +92,7 @@ func sameItemWhenEmpty(f *fixture) {
 	f.claim(b, "cid")
 	f.refused(b, "dan", itembank.ErrSoldOut)
 	for _, bank := range []*itembank.Operator{b, f.bank()} {
-		if again := f.claim(bank, "ann"); again.Claim != first.Claim || !again.Replayed {
+		if again := f.claim(bank, "ann"); !reflect.DeepEqual(again.Claim, first.Claim) || !again.Replayed {
 			f.Errorf("want %+v again, got %+v", first.Claim, again)
 		}
 	}
@@ -103,12 +104,12 @@ func sameItemWhenClosed(f *fixture) {
 	first := f.claim(b, "ann")
 	f.Must(b.CloseCampaign(f.ctx, f.name))
 	f.refused(b, "bob", itembank.ErrClosed)
-	if again := f.claim(b, "ann"); again.Claim != first.Claim || !again.Replayed {
+	if again := f.claim(b, "ann"); !reflect.DeepEqual(again.Claim, first.Claim) || !again.Replayed {
 		f.Errorf("want %+v again, got %+v", first.Claim, again)
 	}
 	held, err := b.HeldClaim(f.ctx, f.name, "ann")
 	f.Must(err)
-	if held != first.Claim {
+	if !reflect.DeepEqual(held, first.Claim) {
 		f.Errorf("want %+v, got %+v", first.Claim, held)
 	}
 }
@@ -122,7 +123,7 @@ func soldOutEnds(f *fixture) {
 	f.refused(b, "bob", itembank.ErrSoldOut)
 	f.loadAt(clock, "late")
 	clock.Advance(time.Second)
-	if grant := f.claim(b, "bob"); grant.Claim.Item != "late" {
+	if grant := f.claim(b, "bob"); grant.Claim.Items[0] != "late" {
 		f.Errorf("want the late item, got %+v", grant)
 	}
 }
@@ -204,10 +205,10 @@ func answerWhileAnotherReads(f *fixture) {
 	armed.Store(true)
 	again := f.claimSoon(b, "ann")
 	close(goOn)
-	if last := <-bob; last.Claim.Item == "" || last.Claim.Item == first.Claim.Item {
+	if last := <-bob; len(last.Claim.Items) == 0 || last.Claim.Items[0] == first.Claim.Items[0] {
 		f.Errorf("want the other item for bob, got %+v", last)
 	}
-	if again.Claim != first.Claim {
+	if !reflect.DeepEqual(again.Claim, first.Claim) {
 		f.Errorf("want %+v again, got %+v", first.Claim, again.Claim)
 	}
 }
@@ -248,7 +249,7 @@ func claimReadAfterBank(f *fixture) {
 		return nil
 	}
 	again := f.claim(itembank.NewOperator(interrupted), "ann")
-	if again.Claim != first.Claim || !again.Replayed {
+	if !reflect.DeepEqual(again.Claim, first.Claim) || !again.Replayed {
 		f.Errorf("want %+v, got %+v", first.Claim, again)
 	}
 }
@@ -273,8 +274,8 @@ func stalePage(f *fixture) {
 		f.claim(other, fmt.Sprintf("other-%d", i))
 	}
 	last := f.claim(stale, "bob")
-	if last.Claim.Item == first.Claim.Item {
-		f.Errorf("item %s was given twice", last.Claim.Item)
+	if last.Claim.Items[0] == first.Claim.Items[0] {
+		f.Errorf("item %s was given twice", last.Claim.Items[0])
 	}
 	f.refused(stale, "cid", itembank.ErrSoldOut)
 	f.wantCounts(engine.Counts{Loaded: 6, Claimed: 6})
@@ -290,7 +291,7 @@ func repeatWithLostCandidate(f *fixture) {
 	f.claim(other, "bob")
 	f.claim(other, "cid")
 	counted.Calls()
-	if again := f.claim(stale, "ann"); again.Claim != first.Claim || !again.Replayed {
+	if again := f.claim(stale, "ann"); !reflect.DeepEqual(again.Claim, first.Claim) || !again.Replayed {
 		f.Errorf("want %+v again, got %+v", first.Claim, again)
 	}
 	f.wantCalls("a repeated claim whose candidate is gone", counted, "Take")
@@ -405,7 +406,7 @@ func claimedElsewhere(f *fixture) {
 	}
 	again, err := b.Claim(f.ctx, f.name+"-class-1", "ann")
 	f.Must(err)
-	if again.Claim != first.Claim {
+	if !reflect.DeepEqual(again.Claim, first.Claim) {
 		f.Errorf("want %+v, got %+v", first.Claim, again.Claim)
 	}
 }
@@ -482,7 +483,7 @@ func takeSentTwice(f *fixture) {
 	b := itembank.NewOperator(sentTwice{f.Store})
 	first := f.claim(b, "ann")
 	again := f.claim(b, "ann")
-	if first.Replayed || !again.Replayed || first.Claim != again.Claim {
+	if first.Replayed || !again.Replayed || !reflect.DeepEqual(first.Claim, again.Claim) {
 		f.Errorf("want a new claim and then its replay, got %+v and %+v", first, again)
 	}
 	f.wantCounts(engine.Counts{Loaded: 5, Free: 4, Claimed: 1})
@@ -513,7 +514,7 @@ func busyEngine(f *fixture) {
 		}
 		return nil
 	}
-	if again := f.claim(itembank.NewOperator(other), "ann"); again.Claim != first.Claim || !again.Replayed {
+	if again := f.claim(itembank.NewOperator(other), "ann"); !reflect.DeepEqual(again.Claim, first.Claim) || !again.Replayed {
 		f.Errorf("want the claim of the other request, %+v, got %+v", first.Claim, again)
 	}
 	f.wantCalls("a conflict on the claim", other, "Campaign", "FreeItems", "FreeItems", "Take", "HeldClaim")
@@ -524,7 +525,7 @@ func busyEngine(f *fixture) {
 	} {
 		result.Held = &held // the claim exists, so it is the answer, whatever else failed
 		counted := busy(result)
-		if again := f.claim(itembank.NewOperator(counted), "ann"); again.Claim != first.Claim {
+		if again := f.claim(itembank.NewOperator(counted), "ann"); !reflect.DeepEqual(again.Claim, first.Claim) {
 			f.Errorf("%+v: want %+v, got %+v", result, first.Claim, again.Claim)
 		}
 		f.wantCalls("a claim that exists", counted, "Campaign", "FreeItems", "FreeItems", "Take")
@@ -558,7 +559,7 @@ func holderAnswered(f *fixture) {
 				}
 				return nil
 			}
-			if grant, err := b.Claim(f.ctx, f.name, "ann"); err != nil || grant.Claim != held.Claim {
+			if grant, err := b.Claim(f.ctx, f.name, "ann"); err != nil || !reflect.DeepEqual(grant.Claim, held.Claim) {
 				f.Errorf("%s fails with %v: want ann's claim, got %+v, %v", method, failure, grant, err)
 			}
 			if grant, err := b.Claim(f.ctx, f.name, "bob"); !errors.Is(err, failure) {
@@ -574,7 +575,7 @@ func holderDoesNotWait(f *fixture) {
 		one := f.named(string(onEnd))
 		one.stocked(1, itembank.Settings{Shards: 64, OnEnd: onEnd})
 		held := one.claim(one.bank(), "ann")
-		if grant := one.claimSoon(itembank.NewOperator(&endlessProof{Store: f.Store}), "ann"); grant.Claim != held.Claim {
+		if grant := one.claimSoon(itembank.NewOperator(&endlessProof{Store: f.Store}), "ann"); !reflect.DeepEqual(grant.Claim, held.Claim) {
 			f.Errorf("%s: want %+v, got %+v", onEnd, held.Claim, grant.Claim)
 		}
 	}
@@ -609,7 +610,7 @@ func throttledShard(f *fixture) {
 			b := itembank.NewOperator(hot, itembank.WithClock(clock))
 			for i := range claims {
 				grant := f.claim(b, fmt.Sprintf("%s-%d-%d", method, n, i))
-				if shard := engine.HashItem(grant.Claim.Item).ShardOf(c.Shards); shard == hot.shard {
+				if shard := engine.HashItem(grant.Claim.Items[0]).ShardOf(c.Shards); shard == hot.shard {
 					f.Fatalf("%s: got an item of the throttled shard", method)
 				}
 			}

@@ -2,6 +2,7 @@ package itembank_test
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -35,10 +36,10 @@ func everySpelling(f *fixture) {
 		f.Errorf("want the claim of %q, got %+v", want, first.Claim)
 	}
 	for _, spelling := range []string{want, "Zo\u00cb@EXAMPLE.com", "\u00a0zoe\u0308@example.com"} {
-		if again := f.claim(b, spelling); again.Claim != first.Claim || !again.Replayed {
+		if again := f.claim(b, spelling); !reflect.DeepEqual(again.Claim, first.Claim) || !again.Replayed {
 			f.Errorf("%q: want %+v, got %+v", spelling, first, again)
 		}
-		if held, err := b.HeldClaim(f.ctx, f.name, spelling); held != first.Claim || err != nil {
+		if held, err := b.HeldClaim(f.ctx, f.name, spelling); !reflect.DeepEqual(held, first.Claim) || err != nil {
 			f.Errorf("%q: want %+v, got %+v, %v", spelling, first.Claim, held, err)
 		}
 	}
@@ -48,11 +49,11 @@ func everySpelling(f *fixture) {
 	if _, err := b.ReleaseHold(f.ctx, f.name, " "+want, first.Claim.ID); !errors.Is(err, itembank.ErrConfirmed) {
 		f.Errorf("want %v, got %v", itembank.ErrConfirmed, err)
 	}
-	f.released(b, engine.Claim{Campaign: f.name, Claimant: strings.ToUpper(want), ID: first.Claim.ID, Item: first.Claim.Item}, itembank.Released{Returned: true})
+	f.released(b, engine.Claim{Campaign: f.name, Claimant: strings.ToUpper(want), ID: first.Claim.ID, Item: first.Claim.Items[0]}, itembank.Released{Returned: true})
 
 	f.Must(b.CloseCampaign(f.ctx, f.name))
-	line := itembank.Claim{Claimant: "ANN", Item: "a"}
-	report := f.replay(line, itembank.Claim{Claimant: " ann", Item: "b"})
+	line := itembank.Claim{Claimant: "ANN", Items: []string{"a"}}
+	report := f.replay(line, itembank.Claim{Claimant: " ann", Items: []string{"b"}})
 	if held := f.Held(c, "ann"); held == nil || held.Item != "a" || report.Replayed != 1 || report.Refused != 1 {
 		f.Errorf("replayed %+v, ann holds %+v", report, held)
 	}
@@ -78,7 +79,7 @@ func exactClaimants(f *fixture) {
 	items := map[string]bool{}
 	for _, claimant := range []string{"ann", "Ann", " ann", "ann "} {
 		grant := f.claim(b, claimant)
-		items[grant.Claim.Item] = true
+		items[grant.Claim.Items[0]] = true
 		if grant.Claim.Claimant != claimant {
 			f.Errorf("want the claim of %q, got %+v", claimant, grant.Claim)
 		}
@@ -134,7 +135,7 @@ func forgetReleasesAll(f *fixture) {
 		if n == 1 {
 			want.Released = itembank.Released{Returned: true}
 		}
-		if report.Claimant != "ann" || len(report.Kept) > 0 || len(report.Released) != 1 || report.Released[0] != want {
+		if report.Claimant != "ann" || len(report.Kept) > 0 || len(report.Released) != 1 || !reflect.DeepEqual(report.Released[0], want) {
 			f.Errorf("want %+v, got %+v", want, report)
 		}
 		one.refused(b, "Ann", itembank.ErrNotEligible)
@@ -157,10 +158,10 @@ func forgetReleasesAll(f *fixture) {
 func forgetKeeps(f *fixture) {
 	c, _ := f.stocked(1, itembank.Settings{})
 	held := f.claim(f.bank(), "ann").Claim
-	f.dropItemRow(c, held.Item)
+	f.dropItemRow(c, held.Items[0])
 	report, err := f.bank().Forget(f.ctx, f.name, "ann", itembank.ForgetOptions{})
 	f.Must(err)
-	if len(report.Released) > 0 || len(report.Kept) != 1 || report.Kept[0].Claim != held || !errors.Is(report.Kept[0].Err, itembank.ErrInconsistent) {
+	if len(report.Released) > 0 || len(report.Kept) != 1 || !reflect.DeepEqual(report.Kept[0].Claim, held) || !errors.Is(report.Kept[0].Err, itembank.ErrInconsistent) {
 		f.Errorf("want the claim kept, got %+v", report)
 	}
 }

@@ -3,7 +3,6 @@ package itembank
 import (
 	"context"
 	"slices"
-	"strings"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
@@ -11,42 +10,6 @@ import (
 // The columns of an item are stored once: in its item row, which the load puts and nothing changes. Bank rows and
 // claims have no copy. So columns cannot get lost or mixed up when an item moves. An answer that names items reads
 // their item rows (docs/adr/0002-data-model.md).
-
-// Column is a name and a value that a load gives to an item.
-type Column = engine.Column
-
-// Columns are the columns of an item, in the order of its load, as one comparable value. Its method All lists them.
-// In JSON they are an object.
-type Columns = engine.Columns
-
-// ColumnsList has the Columns of several items, as one comparable value. It is empty if no item has columns.
-type ColumnsList string
-
-// NewColumnsList makes a list.
-func NewColumnsList(all ...Columns) ColumnsList {
-	var list strings.Builder
-	for _, columns := range all {
-		list.WriteString(string(columns) + "\n") // a line without a name
-	}
-	if list.Len() == len(all) {
-		return ""
-	}
-	return ColumnsList(list.String())
-}
-
-// Of returns the columns of the item at place i of the list, from 0.
-func (l ColumnsList) Of(i int) Columns {
-	var columns strings.Builder
-	for line := range strings.Lines(string(l)) {
-		switch {
-		case line == "\n":
-			i--
-		case i == 0:
-			columns.WriteString(line)
-		}
-	}
-	return Columns(columns.String())
-}
 
 // withColumns returns a claim of the campaign with the columns of its items.
 func (b *Bank) withColumns(ctx context.Context, c Campaign, claim Claim) (Claim, error) {
@@ -64,15 +27,15 @@ func (b *Bank) addColumns(ctx context.Context, c Campaign, claims []Claim) error
 	}
 	var items []string
 	for _, claim := range claims {
-		items = append(items, claim.Items()...)
+		items = append(items, claim.Items...)
 	}
 	columns, err := b.columnsOf(ctx, c, items)
 	if err != nil {
 		return err
 	}
 	for i := range claims {
-		n := len(claims[i].Items())
-		claims[i].Columns, columns = NewColumnsList(columns[:n]...), columns[n:]
+		n := len(claims[i].Items)
+		claims[i].Columns, columns = columns[:n:n], columns[n:]
 	}
 	return nil
 }
@@ -104,7 +67,7 @@ func (b *Bank) columnsOf(ctx context.Context, c Campaign, items []string) ([]Col
 				}
 			}
 			for _, i := range places[h] {
-				columns[i] = rows[n].Columns
+				columns[i] = Columns(rows[n].Columns)
 			}
 		}
 	}

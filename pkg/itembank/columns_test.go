@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"reflect"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/itembankfault"
@@ -47,7 +47,7 @@ func sourceOf(lines ...itembank.Line) itembank.Source {
 	}
 }
 
-func columnsOf(l itembank.Line) itembank.Columns { return engine.NewColumns(l.Columns...) }
+func columnsOf(l itembank.Line) itembank.Columns { return itembank.NewColumns(l.Columns...) }
 
 // hall creates a campaign with three seats. The last one has no columns.
 func (f *fixture) hall(s itembank.Settings) (seats []itembank.Line) {
@@ -66,11 +66,11 @@ func (f *fixture) hall(s itembank.Settings) (seats []itembank.Line) {
 func (f *fixture) wantColumns(what string, claim itembank.Claim, err error, lines ...itembank.Line) {
 	f.Helper()
 	f.Must(err)
-	if len(claim.Items()) != len(lines) {
+	if len(claim.Items) != len(lines) {
 		f.Fatalf("%s: want %v, got %+v", what, lines, claim)
 	}
-	for i, item := range claim.Items() {
-		if got := claim.Columns.Of(i); item != lines[i].Item || got != columnsOf(lines[i]) {
+	for i, item := range claim.Items {
+		if got := claim.ColumnsOf(i); item != lines[i].Item || got != columnsOf(lines[i]) {
 			f.Errorf("%s: want %+v, got %s with %q", what, lines[i], item, got)
 		}
 	}
@@ -138,7 +138,7 @@ func (f *fixture) wantAnswers(b *itembank.Operator, claimant string, lines ...it
 		}
 	}
 	lost := held
-	lost.Columns = "" // Replay ignores them
+	lost.Columns = nil // Replay ignores them
 	f.Must(b.CloseCampaign(f.ctx, f.name))
 	f.Must(f.raw.DropClaim(f.ctx, rowOf(held).Key()))
 	if report := f.replay(lost); report.Replayed != 1 {
@@ -194,12 +194,12 @@ func columnsNotRead(f *fixture) {
 	f.hall(itembank.Settings{})
 	b := itembank.NewOperator(&columnsUnread{f.Store, 2})
 	for range 2 {
-		if grant, err := b.Claim(f.ctx, f.name, "ann"); !errors.Is(err, itembank.ErrTryAgain) || grant != (itembank.Grant{}) {
+		if grant, err := b.Claim(f.ctx, f.name, "ann"); !errors.Is(err, itembank.ErrTryAgain) || !reflect.DeepEqual(grant, (itembank.Grant{})) {
 			f.Errorf("want %v, got %+v, %v", itembank.ErrTryAgain, grant, err)
 		}
 	}
 	grant := f.claim(b, "ann")
-	if !grant.Replayed || grant.Claim != f.listed(b)[0] {
+	if !grant.Replayed || !reflect.DeepEqual(grant.Claim, f.listed(b)[0]) {
 		f.Errorf("got %+v", grant)
 	}
 	f.wantCounts(engine.Counts{Loaded: 3, Free: 2, Claimed: 1})
@@ -265,7 +265,7 @@ func columnsOfInterruptedLoad(f *fixture) {
 		f.Errorf("got %+v", report)
 	}
 	for _, l := range lines {
-		if got := f.ItemRow(f.row(), l.Item).Columns; got != columnsOf(l) {
+		if got := f.ItemRow(f.row(), l.Item).Columns; got != string(columnsOf(l)) {
 			f.Errorf("want %+v, got %q", l, got)
 		}
 	}
@@ -313,22 +313,4 @@ func badColumns(f *fixture) {
 		}
 	}
 	f.loadOf(good, line("b", "price="+strings.Repeat("x", 1019)), good)
-}
-
-// TestColumnsList: the list has the columns of each item, also of items without columns.
-func TestColumnsList(t *testing.T) {
-	t.Parallel()
-	a, b := columnsOf(line("", "x=1", "y=")), columnsOf(line("", "z=3"))
-	for _, all := range [][]itembank.Columns{{a}, {a, b}, {"", a, "", b, ""}, {"", "", a}, {"", ""}, nil} {
-		list := itembank.NewColumnsList(all...)
-		for i, want := range all {
-			if got := list.Of(i); got != want {
-				t.Errorf("%q: want %q at %d, got %q", all, want, i, got)
-			}
-		}
-		some := slices.ContainsFunc(all, func(c itembank.Columns) bool { return c != "" })
-		if some != (list != "") || list.Of(len(all)) != "" {
-			t.Errorf("%q: got %q", all, list)
-		}
-	}
 }

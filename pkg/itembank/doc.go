@@ -15,7 +15,7 @@
 //	_, _, err = bank.CreateCampaign(ctx, "spring", itembank.Settings{})
 //	_, err = bank.Load(ctx, "spring", itembank.Items("SAVE-10", "SAVE-11"), nil)
 //	grant, err := bank.Claim(ctx, "spring", "customer-17")
-//	// grant.Claim.Item is the customer's code, on every call.
+//	// grant.Claim.Items[0] is the customer's code, on every call.
 //
 // Package sqlitestore keeps campaigns in a file, for one machine. Package dynamostore
 // keeps them in DynamoDB, for AWS Lambda and fleets. Package claimapi serves a Bank over

@@ -84,8 +84,8 @@ func indexBehind(f *fixture) {
 	clock.Advance(endGrace + time.Second)
 	behind := &itembankfault.Store{Store: f.Store, Due: entries}
 	f.sweptDue(itembank.NewOperator(behind, itembank.WithClock(clock)), itembank.SweepReport{})
-	f.WantWhere("held by ann", c, ann.Item, "ann", "bob")
-	f.WantWhere("held by bob", c, next.Item, "ann", "bob")
+	f.WantWhere("held by ann", c, ann.Items[0], "ann", "bob")
+	f.WantWhere("held by bob", c, next.Items[0], "ann", "bob")
 }
 
 // notInIndex: Sweep reads the claims themselves, and closes those that the index lacks.
@@ -97,7 +97,7 @@ func notInIndex(f *fixture) {
 	f.putClaim(rowOf(hold)) // without an entry
 	clock.SetTo(hold.EndsAt.Add(endGrace + time.Millisecond))
 	f.sweptDue(b, itembank.SweepReport{})
-	f.WantWhere("held by ann", c, hold.Item, "ann")
+	f.WantWhere("held by ann", c, hold.Items[0], "ann")
 	f.swept(b, itembank.SweepReport{Returned: 1})
 }
 
@@ -132,7 +132,7 @@ func goneWithItsItem(f *fixture) {
 	clock.SetTo(hold.EndsAt.Add(endGrace + time.Millisecond))
 	going := &goingStore{f.Store, func() {
 		f.Must(f.raw.DropClaim(f.ctx, rowOf(hold).Key()))
-		f.dropItemRow(c, hold.Item)
+		f.dropItemRow(c, hold.Items[0])
 	}}
 	f.sweptDue(itembank.NewOperator(going, itembank.WithClock(clock)), itembank.SweepReport{})
 }
@@ -389,7 +389,7 @@ func soldOutGetsDue(f *fixture) {
 	f.refused(b, "bob", itembank.ErrSoldOut) // the index cannot be read, but bob still gets an answer
 	counted.Before = nil
 	clock.Advance(time.Second)
-	if grant := f.claim(b, "bob"); grant.Claim.Item != items[0] {
+	if grant := f.claim(b, "bob"); grant.Claim.Items[0] != items[0] {
 		f.Errorf("want ann's item, got %+v", grant)
 	}
 }

@@ -30,10 +30,10 @@ func itemsEnd(f *fixture) {
 
 	clock.SetTo(end)
 	b := f.bank(itembank.WithClock(clock))
-	if grant := f.claim(b, "ann"); grant.Claim.Item != "held" { // the item ends, and its claim does not
+	if grant := f.claim(b, "ann"); grant.Claim.Items[0] != "held" { // the item ends, and its claim does not
 		f.Errorf("want the item that was held, got %+v", grant)
 	}
-	if grant := f.claim(b, "bob"); grant.Claim.Item != "new" {
+	if grant := f.claim(b, "bob"); grant.Claim.Items[0] != "new" {
 		f.Errorf("want the item that lives, got %+v", grant)
 	}
 	f.refused(b, "cid", itembank.ErrSoldOut)
@@ -78,7 +78,7 @@ func pagesOfEndedItems(f *fixture) {
 	f.loadAt(clock, "new")
 	clock.Advance(time.Hour - time.Minute)
 	b := f.bank(itembank.WithClock(clock))
-	if grant := f.claim(b, "ann"); grant.Claim.Item != "new" {
+	if grant := f.claim(b, "ann"); grant.Claim.Items[0] != "new" {
 		f.Errorf("want the item that lives, got %+v", grant)
 	}
 	f.refused(b, "bob", itembank.ErrSoldOut)
@@ -120,7 +120,7 @@ func pageOfEndedItemsInOneHalf(f *fixture) {
 	f.loadAt(clock, below)
 	clock.Advance(time.Hour - time.Minute)
 	b := f.bank(itembank.WithClock(clock), itembank.WithRandom(sameBytes(place)))
-	if grant := f.claim(b, "ann"); grant.Claim.Item != below {
+	if grant := f.claim(b, "ann"); grant.Claim.Items[0] != below {
 		f.Errorf("want %s, got %+v", below, grant)
 	}
 }
@@ -155,7 +155,7 @@ func soldOutOfEndedItems(f *fixture) {
 		ask(f.bank(itembank.WithClock(clock)))
 	}
 	f.loadAt(clock, "new")
-	if grant := f.claim(f.bank(itembank.WithClock(clock)), "ann"); grant.Claim.Item != "new" {
+	if grant := f.claim(f.bank(itembank.WithClock(clock)), "ann"); grant.Claim.Items[0] != "new" {
 		f.Errorf("want the new item, got %+v", grant)
 	}
 }
@@ -188,7 +188,7 @@ func manyEndedItems(f *fixture) {
 	b := itembank.NewOperator(counted, itembank.WithClock(clock))
 	f.wantState(b, itembank.Open)
 	f.wantBounded("state", counted)
-	if grant := f.claim(b, "ann"); grant.Claim.Item != "new" {
+	if grant := f.claim(b, "ann"); grant.Claim.Items[0] != "new" {
 		f.Errorf("want the item that lives, got %+v", grant)
 	}
 	f.wantBounded("claim", counted)
@@ -297,7 +297,7 @@ func boundedWorkForEndedItems(f *fixture) {
 			one.wantState(b, itembank.Open)
 		})
 		request("claim", func() {
-			if grant := one.claim(b, "ann"); grant.Claim.Item != items[0] {
+			if grant := one.claim(b, "ann"); grant.Claim.Items[0] != items[0] {
 				f.Errorf("%d shards: want the item that has not ended, got %+v", shards, grant)
 			}
 		})
@@ -341,14 +341,14 @@ func tooManyEndedItems(f *fixture) {
 	})
 	ask("claim", func(b *itembank.Operator) (bool, error) {
 		grant, err := b.Claim(f.ctx, f.name, "ann")
-		return grant.Claim.Item == item, err
+		return slices.Contains(grant.Claim.Items, item), err
 	})
 	if _, err := f.bankOn(s).Claim(f.ctx, f.name, "bob"); !errors.Is(err, itembank.ErrTryAgain) {
 		f.Errorf("not all items were read: want %v, got %v", itembank.ErrTryAgain, err)
 	}
 	for range 20 { // a holder still gets an answer, after two reads
 		counted := &itembankfault.Store{Store: s}
-		if grant := f.claim(f.bankOn(counted), "ann"); grant.Claim.Item != item || !grant.Replayed {
+		if grant := f.claim(f.bankOn(counted), "ann"); grant.Claim.Items[0] != item || !grant.Replayed {
 			f.Errorf("want ann's item, got %+v", grant)
 		}
 		if calls := counted.Calls(); len(calls) > 30 {

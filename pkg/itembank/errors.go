@@ -3,6 +3,8 @@ package itembank
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
@@ -29,7 +31,42 @@ var (
 )
 
 // UnreadableError names campaigns whose rows this version of oncebox cannot read. Campaigns returns the others with it.
-type UnreadableError = engine.UnreadableError
+type UnreadableError struct{ Campaigns []Unreadable }
+
+// Unreadable is a campaign whose row this version of oncebox cannot read.
+type Unreadable struct {
+	Name  string
+	Scope string // "": this version cannot read it either
+	Err   error
+}
+
+// In reports whether one of the campaigns is in a scope, or may be: a row that does not name its scope counts for each.
+func (e *UnreadableError) In(scope string) bool {
+	return slices.ContainsFunc(e.Campaigns, func(c Unreadable) bool { return c.Scope == scope || c.Scope == "" })
+}
+
+// maxNamed is how many of the campaigns or claims an error names.
+const maxNamed = 5
+
+func (e *UnreadableError) Error() string {
+	var text strings.Builder
+	fmt.Fprintf(&text, "campaigns that cannot be read: %d", len(e.Campaigns))
+	for _, c := range e.Campaigns[:min(len(e.Campaigns), maxNamed)] {
+		fmt.Fprintf(&text, "\n%s: %v", c.Name, c.Err)
+	}
+	if more := len(e.Campaigns) - maxNamed; more > 0 {
+		fmt.Fprintf(&text, "\nand %d more", more)
+	}
+	return text.String()
+}
+
+// Unwrap returns the reasons.
+func (e *UnreadableError) Unwrap() (reasons []error) {
+	for _, c := range e.Campaigns {
+		reasons = append(reasons, c.Err)
+	}
+	return reasons
+}
 
 // The members of ErrRefused.
 var (

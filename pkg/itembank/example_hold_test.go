@@ -40,7 +40,7 @@ func ExampleBank_Confirm() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println("ann holds", hold.Claim.Item, "for", hold.Claim.EndsAt.Sub(hold.Claim.ClaimedAt))
+	fmt.Println("ann holds", hold.Claim.Items[0], "for", hold.Claim.EndsAt.Sub(hold.Claim.ClaimedAt))
 
 	// ... ann pays ...
 
@@ -48,7 +48,7 @@ func ExampleBank_Confirm() {
 	if err != nil {
 		log.Fatal(err) // ErrNoClaim, ErrClaimEnded: too late
 	}
-	fmt.Println("ann has", claim.Item, "- ends:", !claim.EndsAt.IsZero())
+	fmt.Println("ann has", claim.Items[0], "- ends:", !claim.EndsAt.IsZero())
 
 	_, err = bank.ReleaseHold(ctx, "concert", "ann", claim.ID)
 	fmt.Println("ann wants to give it back:", err, "-", errors.Is(err, itembank.ErrConfirmed))

@@ -44,8 +44,8 @@ func Example() {
 	}
 	_, err = bank.Claim(ctx, "spring", "bob")
 
-	fmt.Println("ann has", first.Claim.Item, "- replayed:", first.Replayed)
-	fmt.Println("ann has", again.Claim.Item, "- replayed:", again.Replayed)
+	fmt.Println("ann has", first.Claim.Items[0], "- replayed:", first.Replayed)
+	fmt.Println("ann has", again.Claim.Items[0], "- replayed:", again.Replayed)
 	fmt.Println("bob:", err, "- refused:", errors.Is(err, itembank.ErrRefused))
 	// Output:
 	// ann has SAVE-10 - replayed: false

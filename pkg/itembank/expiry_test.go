@@ -3,6 +3,7 @@ package itembank_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -107,7 +108,7 @@ func claimLivesUntilClosed(f *fixture) {
 	}
 	for _, after := range []time.Duration{-time.Millisecond, 0, time.Second, endGrace} {
 		clock.SetTo(first.EndsAt.Add(after))
-		if again := f.claim(b, "ann"); again.Claim != first || !again.Replayed {
+		if again := f.claim(b, "ann"); !reflect.DeepEqual(again.Claim, first) || !again.Replayed {
 			f.Errorf("%s after the end: want %+v again, got %+v", after, first, again)
 		}
 		f.swept(b, itembank.SweepReport{})
@@ -116,10 +117,10 @@ func claimLivesUntilClosed(f *fixture) {
 	f.claim(b, "bob")
 	f.claim(b, "cid")
 	f.wantState(b, itembank.SoldOut) // a read closes nothing
-	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); err != nil || held != first {
+	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); err != nil || !reflect.DeepEqual(held, first) {
 		f.Errorf("a claim that was not closed: want %+v, got %+v, %v", first, held, err)
 	}
-	f.WantWhere("held by ann", c, first.Item, "ann", "bob")
+	f.WantWhere("held by ann", c, first.Items[0], "ann", "bob")
 	f.wantCounts(engine.Counts{Loaded: 3, Claimed: 3})
 }
 
@@ -139,23 +140,23 @@ func endedClaimClosedWhenMet(f *fixture) {
 		b := itembank.NewOperator(counted, itembank.WithClock(clock), itembank.WithCampaignCache(time.Hour))
 		first := one.claim(b, "ann").Claim
 		clock.SetTo(first.EndsAt.Add(endGrace - time.Millisecond))
-		if again := one.claim(b, "ann"); again.Claim != first { // and the Bank has a new page
+		if again := one.claim(b, "ann"); !reflect.DeepEqual(again.Claim, first) { // and the Bank has a new page
 			f.Errorf("%s: within the grace: want %+v again, got %+v", onEnd, first, again)
 		}
 		clock.Advance(2 * time.Millisecond)
 		counted.Calls()
 		second := one.claim(b, "ann")
-		if second.Replayed || second.Claim.ID == first.ID || second.Claim.Item == first.Item || !second.Claim.EndsAt.After(first.EndsAt) {
+		if second.Replayed || second.Claim.ID == first.ID || second.Claim.Items[0] == first.Items[0] || !second.Claim.EndsAt.After(first.EndsAt) {
 			f.Errorf("%s: want a new claim after %+v, got %+v", onEnd, first, second)
 		}
 		f.wantCalls("an ended claim that is met", counted, "Take", "ItemRow", "CloseClaim", "Take")
-		one.WantWhere(test.where, c, first.Item, "ann")
+		one.WantWhere(test.where, c, first.Items[0], "ann")
 		one.wantCounts(engine.Counts(test.after))
 
 		one.Must(b.CloseCampaign(f.ctx, one.name)) // a request of a closed campaign also closes an ended claim
 		clock.SetTo(second.Claim.EndsAt.Add(endGrace + time.Millisecond))
 		one.refused(b, "ann", itembank.ErrClosed)
-		one.WantWhere(test.where, c, second.Claim.Item, "ann")
+		one.WantWhere(test.where, c, second.Claim.Items[0], "ann")
 	}
 }
 
@@ -174,10 +175,10 @@ func laterEnd(f *fixture) {
 		}
 		return nil
 	}}
-	if again := f.claim(itembank.NewOperator(lengthened, itembank.WithClock(clock)), "ann"); again.Claim != longer || !again.Replayed {
+	if again := f.claim(itembank.NewOperator(lengthened, itembank.WithClock(clock)), "ann"); !reflect.DeepEqual(again.Claim, longer) || !again.Replayed {
 		f.Errorf("want %+v, got %+v", longer, again)
 	}
-	f.WantWhere("held by ann", c, first.Item, "ann")
+	f.WantWhere("held by ann", c, first.Items[0], "ann")
 }
 
 // lastItemOfEndedClaim: a request sees the bank empty, closes the ended claim of its claimant, and gets the item that
@@ -190,7 +191,7 @@ func lastItemOfEndedClaim(f *fixture) {
 	clock.SetTo(first.EndsAt.Add(endGrace + time.Millisecond))
 	counted.Calls()
 	second := f.claim(b, "ann")
-	if second.Replayed || second.Claim.ID == first.ID || second.Claim.Item != first.Item {
+	if second.Replayed || second.Claim.ID == first.ID || second.Claim.Items[0] != first.Items[0] {
 		f.Errorf("want the item with a new claim after %+v, got %+v", first, second)
 	}
 	calls := counted.Calls() // the second read of the bank and the read of the claim run at the same time
@@ -222,7 +223,7 @@ func getsItemThatComesBack(f *fixture) {
 			}
 			if onEnd == itembank.Burn {
 				one.refused(b, "ann", itembank.ErrSoldOut)
-			} else if again := one.claim(b, "ann"); again.Replayed || again.Claim.Item != first.Item || again.Claim.ID == first.ID {
+			} else if again := one.claim(b, "ann"); again.Replayed || again.Claim.Items[0] != first.Items[0] || again.Claim.ID == first.ID {
 				f.Errorf("closed by another Bank: %t: want the item again, got %+v", other, again)
 			}
 		}
@@ -256,8 +257,8 @@ func bankKnowsWhatComesBack(f *fixture) {
 			f.Errorf("nothing came back: want no calls, got %v", calls)
 		}
 		if onEnd == itembank.Return {
-			if grant := one.claim(b, "dan"); grant.Claim.Item != ann.Item {
-				f.Errorf("want %s, got %+v", ann.Item, grant)
+			if grant := one.claim(b, "dan"); grant.Claim.Items[0] != ann.Items[0] {
+				f.Errorf("want %s, got %+v", ann.Items[0], grant)
 			}
 		}
 		expect("after the next claim", itembank.SoldOut)
@@ -266,8 +267,8 @@ func bankKnowsWhatComesBack(f *fixture) {
 		}
 		expect("after the sweep", after)
 		if onEnd == itembank.Return {
-			if grant := one.claim(b, "eve"); grant.Claim.Item != bob.Item {
-				f.Errorf("want %s, got %+v", bob.Item, grant)
+			if grant := one.claim(b, "eve"); grant.Claim.Items[0] != bob.Items[0] {
+				f.Errorf("want %s, got %+v", bob.Items[0], grant)
 			}
 		}
 	}
@@ -283,8 +284,8 @@ func comesBackWhileRead(f *fixture) {
 	for _, ask := range []func(){
 		func() { f.wantState(b, itembank.Open) },
 		func() {
-			if grant := f.claim(b, "bob"); grant.Claim.Item != claim.Item {
-				f.Errorf("want %s, got %+v", claim.Item, grant)
+			if grant := f.claim(b, "bob"); grant.Claim.Items[0] != claim.Items[0] {
+				f.Errorf("want %s, got %+v", claim.Items[0], grant)
 			}
 		},
 	} {
@@ -325,13 +326,13 @@ func claimEndsByItsOwnCampaign(f *fixture) {
 	if err != nil || second.Replayed {
 		f.Fatalf("want a claim of the other campaign, got %+v, %v", second, err)
 	}
-	f.WantWhere("free", returns, first.Item, "ann")
+	f.WantWhere("free", returns, first.Items[0], "ann")
 	f.wantState(b, itembank.Open) // the bank of the claim's campaign has the item again
 	clock.SetTo(second.Claim.EndsAt.Add(endGrace + time.Millisecond))
-	if grant := f.claim(b, "ann"); grant.Claim.Item != first.Item {
+	if grant := f.claim(b, "ann"); grant.Claim.Items[0] != first.Items[0] {
 		f.Errorf("want the item that came back, got %+v", grant)
 	}
-	f.WantWhere("expired", burns, second.Claim.Item, "ann")
+	f.WantWhere("expired", burns, second.Claim.Items[0], "ann")
 }
 
 // clocksThatDiffer: a Bank whose clock is ahead closes a claim only when it has also ended by the other clock. Until
@@ -349,7 +350,7 @@ func clocksThatDiffer(f *fixture) {
 		f.swept(fast, itembank.SweepReport{})
 		f.refused(fast, "bob", itembank.ErrSoldOut)
 		for _, b := range []*itembank.Operator{fast, slow} {
-			if again := f.claim(b, "ann"); again.Claim != first {
+			if again := f.claim(b, "ann"); !reflect.DeepEqual(again.Claim, first) {
 				f.Errorf("%s before its end by the clock behind: want %+v, got %+v", left, first, again)
 			}
 		}

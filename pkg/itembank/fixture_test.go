@@ -70,8 +70,8 @@ func (f *fixture) createNamed(name string, s itembank.Settings) engine.Campaign 
 // rowOf returns the row of a claim.
 func rowOf(c itembank.Claim) engine.Claim {
 	return engine.Claim{
-		ID: c.ID, Campaign: c.Campaign, Scope: c.Scope, Claimant: c.Claimant, Slot: c.Slot, Item: c.Item,
-		ItemHash: engine.HashItem(c.Item), More: c.More, ClaimedAt: c.ClaimedAt, EndsAt: c.EndsAt,
+		ID: c.ID, Campaign: c.Campaign, Scope: c.Scope, Claimant: c.Claimant, Slot: c.Slot, Item: c.Items[0],
+		ItemHash: engine.HashItem(c.Items[0]), More: engine.NewItemList(c.Items[1:]...), ClaimedAt: c.ClaimedAt, EndsAt: c.EndsAt,
 	}
 }
 
@@ -269,7 +269,7 @@ func (f *fixture) oneItemEach(answers map[string][]answer) map[string]string {
 				continue
 			}
 			f.Must(a.err)
-			item := a.grant.Claim.Item
+			item := a.grant.Claim.Items[0]
 			if had, ok := items[claimant]; ok && had != item {
 				f.Fatalf("claimant %s holds two items: %s and %s", claimant, had, item)
 			}

@@ -38,7 +38,7 @@ type freeList struct {
 	dueSought time.Time // only the reader: when it last looked for claims that are due
 
 	mu        sync.Mutex // guards the rest
-	pages     []*page
+	pages     []*freePage
 	empty     emptyShards
 	throttled throttledShards
 

@@ -3,6 +3,7 @@ package itembank_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -74,7 +75,7 @@ func (f *fixture) confirmed(b *itembank.Operator, hold itembank.Claim) itembank.
 	f.Helper()
 	want := hold
 	want.EndsAt = time.Time{}
-	if got, err := b.Confirm(f.ctx, hold.Campaign, hold.Claimant, hold.ID); err != nil || got != want {
+	if got, err := b.Confirm(f.ctx, hold.Campaign, hold.Claimant, hold.ID); err != nil || !reflect.DeepEqual(got, want) {
 		f.Fatalf("confirm for %s: want %+v, got %+v, %v", hold.Claimant, want, got, err)
 	}
 	return want
@@ -107,14 +108,14 @@ func confirm(f *fixture) {
 	}
 	permanent := f.confirmed(b, ann)
 	f.confirmed(b, ann) // again
-	if again := f.claim(b, "ann"); again.Claim != permanent || !again.Replayed {
+	if again := f.claim(b, "ann"); !reflect.DeepEqual(again.Claim, permanent) || !again.Replayed {
 		f.Errorf("want %+v, got %+v", permanent, again)
 	}
 	clock.SetTo(bob.EndsAt.Add(endGrace + time.Millisecond))
 	f.sweptDue(b, itembank.SweepReport{Returned: 1})
 	f.swept(b, itembank.SweepReport{})
-	f.WantWhere("free", c, bob.Item, "ann", "bob")
-	f.WantWhere("held by ann", c, ann.Item, "ann", "bob")
+	f.WantWhere("free", c, bob.Items[0], "ann", "bob")
+	f.WantWhere("held by ann", c, ann.Items[0], "ann", "bob")
 	f.confirmed(b, ann)
 	f.released(b, rowOf(permanent), itembank.Released{Returned: true}) // by an operator
 	f.notConfirmed(b, ann.ID, itembank.ErrNoClaim)
@@ -135,7 +136,7 @@ func confirmInSharedScope(f *fixture) {
 	if _, err := b.ReleaseHold(f.ctx, other.Name, "ann", hold.ID); !errors.As(err, &elsewhere) || elsewhere.Campaign != f.name {
 		f.Errorf("want it said that the claim is of %s, got %v", f.name, err)
 	}
-	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); err != nil || held != hold {
+	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); err != nil || !reflect.DeepEqual(held, hold) {
 		f.Errorf("want %+v, got %+v, %v", hold, held, err)
 	}
 }
@@ -149,7 +150,7 @@ func confirmUntilClosed(f *fixture) {
 	clock.SetTo(hold.EndsAt.Add(time.Hour))
 	f.confirmed(b, hold)
 	f.sweptDue(b, itembank.SweepReport{})
-	f.WantWhere("held by ann", c, hold.Item, "ann")
+	f.WantWhere("held by ann", c, hold.Items[0], "ann")
 }
 
 // confirmOfHoldThatIsOver: it does not confirm a later hold.
@@ -167,12 +168,12 @@ func confirmOfHoldThatIsOver(f *fixture) {
 	for _, other := range []string{first.ID, "", "no-such-id"} {
 		f.notConfirmed(b, other, itembank.ErrClaimEnded)
 	}
-	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); err != nil || held != second {
+	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); err != nil || !reflect.DeepEqual(held, second) {
 		f.Errorf("want the hold %+v as it was, got %+v, %v", second, held, err)
 	}
 	clock.SetTo(second.EndsAt.Add(endGrace + time.Millisecond))
 	f.sweptDue(b, itembank.SweepReport{Returned: 1})
-	f.WantWhere("free", c, second.Item, "ann")
+	f.WantWhere("free", c, second.Items[0], "ann")
 }
 
 // confirmMeetsOthers: a confirmation waits a limited number of times while another transaction works on the claim.
@@ -203,7 +204,7 @@ func (f *fixture) releasedHold(b *itembank.Operator, hold itembank.Claim, want i
 	f.Helper()
 	got, err := b.ReleaseHold(f.ctx, hold.Campaign, hold.Claimant, hold.ID)
 	if !errors.Is(err, wantErr) || got != want {
-		f.Errorf("release of %s by %s: want %+v, %v; got %+v, %v", hold.Item, hold.Claimant, want, wantErr, got, err)
+		f.Errorf("release of %s by %s: want %+v, %v; got %+v, %v", hold.Items[0], hold.Claimant, want, wantErr, got, err)
 	}
 }
 
@@ -213,13 +214,13 @@ func releaseByHolder(f *fixture) {
 	b := f.bank()
 	first := f.claim(b, "ann").Claim
 	f.releasedHold(b, first, itembank.Released{Returned: true}, nil)
-	f.WantWhere("free", c, first.Item, "ann")
+	f.WantWhere("free", c, first.Items[0], "ann")
 	f.releasedHold(b, first, itembank.Released{Already: true}, nil)
 	second := f.claim(b, "ann").Claim
 	f.releasedHold(b, first, itembank.Released{Already: true}, nil) // the new claim stays
 	f.confirmed(b, second)
 	f.releasedHold(b, second, itembank.Released{}, itembank.ErrConfirmed)
-	f.WantWhere("held by ann", c, second.Item, "ann")
+	f.WantWhere("held by ann", c, second.Items[0], "ann")
 	if !errors.Is(itembank.ErrConfirmed, itembank.ErrRefused) {
 		f.Errorf("%v is not of the family %v", itembank.ErrConfirmed, itembank.ErrRefused)
 	}
@@ -232,7 +233,7 @@ func releaseByHolderAfterEnd(f *fixture) {
 	hold := f.claim(b, "ann").Claim
 	clock.SetTo(hold.EndsAt.Add(time.Hour))
 	f.releasedHold(b, hold, itembank.Released{Returned: true}, nil)
-	f.WantWhere("free", c, hold.Item, "ann")
+	f.WantWhere("free", c, hold.Items[0], "ann")
 }
 
 // releaseWhileConfirmed: the hold is confirmed or closed between the read and the write of the release.
@@ -254,7 +255,7 @@ func releaseWhileConfirmed(f *fixture) {
 		hold := one.claim(f.bank(), "ann").Claim
 		interrupted := one.interruptedAt(1, false, func() error { test.meanwhile(f.bank(), hold); return nil }, "CloseClaim")
 		one.releasedHold(itembank.NewOperator(interrupted), hold, test.want, test.err)
-		one.WantWhere(test.where, c, hold.Item, "ann")
+		one.WantWhere(test.where, c, hold.Items[0], "ann")
 	}
 }
 
@@ -272,10 +273,10 @@ func onlyHolds(f *fixture) {
 		if _, err := b.ReleaseHold(f.ctx, one.name, "ann", claim.ID); !errors.As(err, &invalid) || !strings.Contains(invalid.Detail, "hold") {
 			f.Errorf("%+v: want the release refused, got %v", s, err)
 		}
-		if held, err := b.HeldClaim(f.ctx, one.name, "ann"); err != nil || held != claim {
+		if held, err := b.HeldClaim(f.ctx, one.name, "ann"); err != nil || !reflect.DeepEqual(held, claim) {
 			f.Errorf("want %+v, got %+v, %v", claim, held, err)
 		}
-		one.WantWhere("held by ann", c, claim.Item, "ann")
+		one.WantWhere("held by ann", c, claim.Items[0], "ann")
 	}
 	for _, test := range []struct {
 		campaign, claimant string
@@ -313,11 +314,11 @@ func closerAhead(f *fixture) {
 		server.SetTo(moment)
 		f.swept(ahead, itembank.SweepReport{})
 		f.sweptDue(ahead, itembank.SweepReport{})
-		f.WantWhere("held by ann", c, hold.Item, "ann")
+		f.WantWhere("held by ann", c, hold.Items[0], "ann")
 	}
 	server.SetTo(hold.EndsAt.Add(endGrace + time.Millisecond))
 	f.sweptDue(ahead, itembank.SweepReport{Returned: 1})
-	f.WantWhere("free", c, hold.Item, "ann")
+	f.WantWhere("free", c, hold.Items[0], "ann")
 }
 
 // closerSlow: a Bank whose clock is an hour slow closes claims and ends items as soon as any other.
@@ -332,7 +333,7 @@ func closerSlow(f *fixture) {
 	slow := itembank.NewOperator(store, itembank.WithClock(skewed{server, -time.Hour}))
 	server.SetTo(hold.EndsAt.Add(endGrace + time.Millisecond))
 	f.sweptDue(slow, itembank.SweepReport{Returned: 1})
-	f.WantWhere("free", c, hold.Item, "ann")
+	f.WantWhere("free", c, hold.Items[0], "ann")
 	server.Advance(s.ItemLife)
 	f.swept(slow, itembank.SweepReport{Expired: 2})
 }
@@ -363,7 +364,7 @@ func holderNeedsNoFreshRules(f *fixture) {
 		}
 		return nil
 	}
-	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); err != nil || held != ann {
+	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); err != nil || !reflect.DeepEqual(held, ann) {
 		f.Errorf("want %+v, got %+v, %v", ann, held, err)
 	}
 	if _, err := b.Confirm(f.ctx, f.name, "ann", ann.ID); !errors.Is(err, itembank.ErrTryAgain) {

@@ -209,7 +209,7 @@ func (b *Bank) withListedColumns(ctx context.Context, c Campaign, free []engine.
 		}
 		for i, row := range rows {
 			if row != nil {
-				known[some[i]] = row.Columns
+				known[some[i]] = Columns(row.Columns)
 			}
 		}
 	}

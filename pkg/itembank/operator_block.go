@@ -143,7 +143,7 @@ func (b *Operator) slotsIn(
 // campaignsIn returns the campaigns of a scope. No row of the scope names them, so it reads the list of all campaigns. It
 // returns an error if a campaign of the scope cannot be read: it may be moved or restored, or have more slots.
 func (b *Operator) campaignsIn(ctx context.Context, scope string) ([]engine.Campaign, error) {
-	all, err := b.store.Campaigns(ctx)
+	all, err := b.campaignRows(ctx)
 	if unreadable, ok := errors.AsType[*UnreadableError](err); ok && !unreadable.In(scope) {
 		err = nil
 	}

@@ -3,7 +3,7 @@ package itembank_test
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -180,18 +180,18 @@ func blockKeepsTheClaim(f *fixture) {
 	claim := f.inSlot(b, "ann", 2).Claim
 	for _, changed := range []int{1, 0} {
 		report, err := b.Block(f.ctx, f.name, "ann")
-		if err != nil || report.Changed != changed || !slices.Equal(report.Held, []itembank.Claim{claim}) {
+		if err != nil || report.Changed != changed || !reflect.DeepEqual(report.Held, []itembank.Claim{claim}) {
 			f.Errorf("want %d changes, got %+v, %v", changed, report, err)
 		}
 	}
 	f.refused(b, "ann", itembank.ErrNotEligible)
-	if again := f.inSlot(b, "ann", 2); again.Claim != claim {
+	if again := f.inSlot(b, "ann", 2); !reflect.DeepEqual(again.Claim, claim) {
 		f.Errorf("want %+v, got %+v", claim, again)
 	}
 	if report, err := b.Unblock(f.ctx, f.name, "ann"); err != nil || report.Changed != 1 {
 		f.Errorf("got %+v, %v", report, err)
 	}
-	if again := f.inSlot(b, "ann", 2); again.Claim != claim {
+	if again := f.inSlot(b, "ann", 2); !reflect.DeepEqual(again.Claim, claim) {
 		f.Errorf("want %+v, got %+v", claim, again)
 	}
 }
@@ -204,7 +204,7 @@ func readersPassOverBlocks(f *fixture) {
 	held := f.claim(b, "bob").Claim
 	_, err := b.Block(f.ctx, f.name, "ann")
 	f.Must(err)
-	if page, err := b.ListClaims(f.ctx, f.name, ""); err != nil || page.Next == "" && !slices.Equal(page.Claims, []itembank.Claim{held}) {
+	if page, err := b.ListClaims(f.ctx, f.name, ""); err != nil || page.Next == "" && !reflect.DeepEqual(page.Claims, []itembank.Claim{held}) {
 		f.Errorf("list: got %+v, %v", page, err)
 	}
 	for _, claims := range []func() ([]itembank.Claim, error){
@@ -215,7 +215,7 @@ func readersPassOverBlocks(f *fixture) {
 			f.Errorf("claims of ann: got %+v, %v", claims, err)
 		}
 	}
-	if report, err := b.LookUp(f.ctx, f.name, held.Item); err != nil || report.Claim == nil || *report.Claim != held {
+	if report, err := b.LookUp(f.ctx, f.name, held.Items[0]); err != nil || report.Claim == nil || !reflect.DeepEqual(*report.Claim, held) {
 		f.Errorf("look-up: got %+v, %v", report, err)
 	}
 	clock.Advance(2 * time.Hour)
@@ -236,7 +236,7 @@ func replayOfBlocked(f *fixture) {
 	claim := f.claim(b, "ann").Claim
 	f.forgetAnn(b, itembank.ForgetOptions{})
 	free := claim
-	free.Item = otherOf(claim.Item, codes("code", 2))
+	free.Items[0] = otherOf(claim.Items[0], codes("code", 2))
 	f.Must(b.CloseCampaign(f.ctx, f.name))
 	report := f.replay(claim, free)
 	if report.Replayed != 0 || report.Refused != 2 || report.Lines[0].Outcome != "blocked" || report.Lines[1].Outcome != "blocked" {

@@ -3,6 +3,7 @@ package itembank
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -267,12 +268,26 @@ func (b *Operator) namedCampaign(ctx context.Context, name string) (*engine.Camp
 // Campaigns lists all campaigns in the order of their names. Errors: ErrTryAgain; *UnreadableError, with the campaigns
 // that can be read.
 func (b *Operator) Campaigns(ctx context.Context) ([]Campaign, error) {
-	rows, err := b.store.Campaigns(ctx)
+	rows, err := b.campaignRows(ctx)
 	campaigns := make([]Campaign, 0, len(rows))
 	for _, row := range rows {
 		campaigns = append(campaigns, campaignOf(row))
 	}
 	return campaigns, err
+}
+
+// campaignRows reads the rows of all campaigns. Its errors are those of Campaigns.
+func (b *Operator) campaignRows(ctx context.Context) ([]engine.Campaign, error) {
+	rows, err := b.store.Campaigns(ctx)
+	unreadable, some := errors.AsType[*engine.UnreadableError](err)
+	if !some {
+		return rows, err
+	}
+	var named UnreadableError
+	for _, c := range unreadable.Campaigns {
+		named.Campaigns = append(named.Campaigns, Unreadable(c))
+	}
+	return rows, &named
 }
 
 // Campaign reads a campaign from the store, not from the Bank's copy.

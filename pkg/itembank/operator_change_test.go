@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -417,7 +418,7 @@ func deletedCopy(f *fixture) {
 	f.Must(err)
 	f.load(codes("code", 5)...)
 	claim := f.claim(now, "ann").Claim
-	if held, err := old.HeldClaim(f.ctx, f.name, "ann"); err != nil || held != claim {
+	if held, err := old.HeldClaim(f.ctx, f.name, "ann"); err != nil || !reflect.DeepEqual(held, claim) {
 		f.Errorf("want %+v, got %+v, %v", claim, held, err)
 	}
 	f.released(old, rowOf(claim), itembank.Released{Returned: true})

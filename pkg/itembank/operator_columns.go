@@ -65,7 +65,7 @@ func (k lineCheck) line(l Line) error {
 	if err := ValidateColumns(l.Columns); err != nil {
 		return err
 	}
-	item, columns := engine.HashItem(l.Item), hashColumns(engine.NewColumns(l.Columns...))
+	item, columns := engine.HashItem(l.Item), hashColumns(NewColumns(l.Columns...))
 	switch first, known := k.first[item]; {
 	case !known:
 		k.first[item] = firstLine{l.Number, columns}

@@ -82,7 +82,7 @@ func countItems(ctx context.Context, source Source, in input, pass, passes int) 
 		}
 		sum.add(line)
 		if h := engine.HashItem(line.Item); h.ShardOf(passes) == pass {
-			items[h] = sourceItem{items[h].rows + 1, hashColumns(engine.NewColumns(line.Columns...))}
+			items[h] = sourceItem{items[h].rows + 1, hashColumns(NewColumns(line.Columns...))}
 		}
 	}
 	if sum.String() != in.digest {
@@ -106,7 +106,7 @@ func (b *Operator) removeKnown(
 				continue
 			}
 			report.Known += items[h].rows
-			if hashColumns(row.Columns) != items[h].columns {
+			if hashColumns(Columns(row.Columns)) != items[h].columns {
 				report.OtherColumns += items[h].rows
 			}
 			delete(items, h)

@@ -244,7 +244,7 @@ func (w *loading) add(line Line, row int64) {
 	h := engine.HashItem(line.Item)
 	shard, end := w.campaign.shardOf(h), endOf(w.bank.serverNow(), w.campaign.ItemLife)
 	free := engine.FreeItem{Shard: shard, Hash: h, Value: line.Item, EndsAt: end}
-	columns := engine.NewColumns(line.Columns...)
+	columns := string(NewColumns(line.Columns...))
 	w.chunk = append(w.chunk, engine.AddRequest{Item: free, LoadID: w.load.ID(), Row: row, Columns: columns})
 }
 
@@ -415,7 +415,7 @@ func newDigest() digest { return digest{sha256.New()} }
 func (d digest) add(line Line) {
 	d.addText(line.Item, 0)
 	if len(line.Columns) > 0 {
-		d.addText(string(engine.NewColumns(line.Columns...)), isColumns)
+		d.addText(string(NewColumns(line.Columns...)), isColumns)
 	}
 }
 

@@ -96,7 +96,7 @@ func (b *Operator) ItemsOfClaim(ctx context.Context, claim Claim) ([]ItemReport,
 		return nil, err
 	}
 	var reports []ItemReport
-	for _, item := range claim.Items() {
+	for _, item := range claim.Items {
 		report, _, err := b.readPlace(ctx, c, item)
 		if err != nil {
 			return nil, err
@@ -138,7 +138,7 @@ func (b *Operator) readPlace(ctx context.Context, c Campaign, item string) (Item
 		return report, nil, &InconsistentError{freeAndEnded, fmt.Sprintf("%q", item)}
 	}
 	report.EndsAt, report.LoadID, report.Row = read.Row.EndsAt, read.Row.LoadID, read.Row.Row
-	report.Returns, report.Withdraw, report.Columns = read.Row.Returns, read.Row.Withdraw, read.Row.Columns
+	report.Returns, report.Withdraw, report.Columns = read.Row.Returns, read.Row.Withdraw, Columns(read.Row.Columns)
 	switch {
 	case read.Row.State != "":
 		report.Place = ItemPlace(read.Row.State)

@@ -49,7 +49,7 @@ func (f *fixture) standsStill(b *itembank.Operator, c engine.Campaign, ann, bob 
 	check("sweep", err)
 	_, err = b.SweepDue(f.ctx, f.name, nil)
 	check("sweep of due claims", err)
-	_, err = b.Withdraw(f.ctx, f.name, itembank.Items(bob.Item))
+	_, err = b.Withdraw(f.ctx, f.name, itembank.Items(bob.Items[0]))
 	check("withdraw", err)
 	_, err = b.WithdrawAll(f.ctx, f.name, nil)
 	check("withdraw all", err)
@@ -60,8 +60,8 @@ func (f *fixture) standsStill(b *itembank.Operator, c engine.Campaign, ann, bob 
 	_, err = b.Unblock(f.ctx, c.Scope, "cid")
 	check("unblock", err)
 	f.wantState(b, itembank.Closed)
-	f.WantWhere("held by ann", c, ann.Item, "ann")
-	f.WantWhere("held by bob", c, bob.Item, "bob")
+	f.WantWhere("held by ann", c, ann.Items[0], "ann")
+	f.WantWhere("held by bob", c, bob.Items[0], "bob")
 }
 
 // movedStandsStill: in a campaign that is moved no claim is made, confirmed, released or swept.
@@ -188,7 +188,7 @@ func marksSeenInTime(f *fixture) {
 			f.Errorf("%s: got %v", name, err)
 		}
 	}
-	f.WantWhere("held by bob", c, bob.Item, "bob")
+	f.WantWhere("held by bob", c, bob.Items[0], "bob")
 }
 
 // scopeOfRestored: no campaign of the scope is opened, in whatever way. A claimant whose claim in the restored campaign is
@@ -228,7 +228,7 @@ func endedClaimOfMoved(f *fixture) {
 	f.Must(f.bank().CloseMoved(f.ctx, f.name))
 	b := f.bank(itembank.WithClock(clock))
 	other.refused(b, "ann", itembank.ErrMoved)
-	f.WantWhere("held by ann", c, ann.Item, "ann")
+	f.WantWhere("held by ann", c, ann.Items[0], "ann")
 }
 
 // sweepOvertaken: a campaign is moved while it is swept. The sweep stops within the time for which it may use its copy
@@ -273,7 +273,7 @@ func openedWithoutReplay(f *fixture) {
 	f.Must(f.bank().CloseRestored(f.ctx, f.name))
 	f.Must(f.bank().CloseMoved(f.ctx, f.name))
 	free := items[0]
-	if free == newest.Item {
+	if free == newest.Items[0] {
 		free = items[1]
 	}
 	f.putState(c, free, engine.Burned)

@@ -21,7 +21,7 @@ func (b *Operator) SetPageDocument(ctx context.Context, campaign string, documen
 	if err := ValidateName("campaign", campaign); err != nil {
 		return err
 	}
-	put, err := b.store.PutPage(ctx, campaign, document)
+	put, err := b.store.PutPageDocument(ctx, campaign, document)
 	if err == nil && !put {
 		err = ErrNoCampaign
 	}
@@ -33,5 +33,5 @@ func (b *Operator) SetPageDocument(ctx context.Context, campaign string, documen
 //
 // The errors are as for PageDocument.
 func (b *Operator) CurrentPageDocument(ctx context.Context, campaign string) ([]byte, error) {
-	return b.pageOf(ctx, campaign, engine.Strong)
+	return b.pageDocument(ctx, campaign, engine.Strong)
 }

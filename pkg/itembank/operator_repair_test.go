@@ -201,10 +201,10 @@ func repairEachInconsistency(f *fixture) {
 			break
 		}
 		f.Must(err)
-		if other := holders[grant.Claim.Item]; other != "" {
-			f.Errorf("item %q is held by %s and was given to %s", grant.Claim.Item, other, claimant)
+		if other := holders[grant.Claim.Items[0]]; other != "" {
+			f.Errorf("item %q is held by %s and was given to %s", grant.Claim.Items[0], other, claimant)
 		}
-		holders[grant.Claim.Item] = claimant
+		holders[grant.Claim.Items[0]] = claimant
 	}
 	if holders[missingItem] == "" {
 		f.Errorf("the item that was put back was given to no claimant: %v", holders)
@@ -261,7 +261,7 @@ func repairMissingSeen(f *fixture) {
 
 	f.Must(f.bank().OpenCampaign(f.ctx, f.name))
 	f.load("CODE-1", "CODE-2")
-	if grant := f.claim(f.bank(), "bob"); grant.Claim.Item == lost.Item {
+	if grant := f.claim(f.bank(), "bob"); grant.Claim.Items[0] == lost.Item {
 		f.Errorf("bob got %s, which ann has seen", lost.Item)
 	}
 	f.refused(f.bank(), "cid", itembank.ErrSoldOut)
@@ -301,7 +301,7 @@ func repairMissingWithdrawn(f *fixture) {
 	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
 	row := f.ItemRow(c, "a")
 
-	f.replayed([]itembank.Claim{{ID: lost.ID, Claimant: "ann", Item: "a", ClaimedAt: lost.ClaimedAt}}, itembank.ReplayedLine{Outcome: "replayed"})
+	f.replayed([]itembank.Claim{{ID: lost.ID, Claimant: "ann", Items: []string{"a"}, ClaimedAt: lost.ClaimedAt}}, itembank.ReplayedLine{Outcome: "replayed"})
 	if now := f.ItemRow(c, "a"); !now.Withdraw || now.State != "" || now.Returns != row.Returns+1 {
 		f.Errorf("want the mark to stay, got %+v", now)
 	}

@@ -188,7 +188,7 @@ func (r *replay) check(line ClaimLine) (key engine.ClaimKey, err error) {
 	if err := line.validate(); err != nil || r.namesOther(c) {
 		return key, err
 	}
-	if key, err = r.campaign.claimKey(c.Claimant, cmp.Or(c.Slot, 1)); err == nil && c.More != "" {
+	if key, err = r.campaign.claimKey(c.Claimant, cmp.Or(c.Slot, 1)); err == nil && len(c.Items) > 1 {
 		err = r.campaign.mayChoose()
 	}
 	if err != nil {
@@ -204,7 +204,7 @@ func (l ClaimLine) validate() error {
 	c := l.Claim
 	err := ValidateClaimant(c.Claimant)
 	if err == nil {
-		err = validateItems(c.Items())
+		err = validateItems(c.Items)
 	}
 	if err == nil && c.ID != "" {
 		err = validateText("claim_id", c.ID, engine.MaxClaimant)
@@ -313,7 +313,7 @@ func (r *replay) row(line ClaimLine) (engine.Claim, error) {
 	}
 	claim := engine.Claim{
 		ID: c.ID, Campaign: r.campaign.Name, Scope: key.Scope, Claimant: key.Claimant, Slot: key.Slot,
-		Item: c.Item, ItemHash: engine.HashItem(c.Item), More: c.More,
+		Item: c.Items[0], ItemHash: engine.HashItem(c.Items[0]), More: engine.NewItemList(c.Items[1:]...),
 		ClaimedAt: wholeMillis(c.ClaimedAt), EndsAt: wholeMillis(c.EndsAt),
 	}
 	if claim.ClaimedAt.IsZero() {

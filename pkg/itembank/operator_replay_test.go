@@ -69,7 +69,7 @@ func (f *fixture) replayed(claims []itembank.Claim, want ...itembank.ReplayedLin
 // claimOf returns a lost claim, with the fields that its customer knows.
 func claimOf(claimant, item string) itembank.Claim {
 	at := time.Now().UTC().Truncate(time.Millisecond).Add(-time.Hour)
-	return itembank.Claim{ID: enginerows.NewName(), Claimant: claimant, Slot: 1, Item: item, ClaimedAt: at, EndsAt: at.Add(24 * time.Hour)}
+	return itembank.Claim{ID: enginerows.NewName(), Claimant: claimant, Slot: 1, Items: []string{item}, ClaimedAt: at, EndsAt: at.Add(24 * time.Hour)}
 }
 
 // replayClaims: each claimant gets exactly the claim of the line, whether a restore left its item free or missing,
@@ -90,7 +90,7 @@ func replayClaims(f *fixture) {
 	}
 	f.replayed(claims, done...)
 	for _, claim := range claims {
-		f.WantWhere("held by "+claim.Claimant, c, claim.Item, claim.Claimant)
+		f.WantWhere("held by "+claim.Claimant, c, claim.Items[0], claim.Claimant)
 		claim.Campaign, claim.Scope = c.Name, c.Scope
 		if held := f.Held(c, claim.Claimant); *held != rowOf(claim) {
 			f.Errorf("want %+v, got %+v", rowOf(claim), held)
@@ -102,7 +102,7 @@ func replayClaims(f *fixture) {
 
 	// Only the claimant and the item of a claim are required.
 	report, err := f.bank(itembank.WithClock(itembankfault.NewClock())).Replay(f.ctx, f.name,
-		replayOf(itembank.Claim{Claimant: "dan", Item: "other"}))
+		replayOf(itembank.Claim{Claimant: "dan", Items: []string{"other"}}))
 	f.Must(err)
 	held := f.Held(c, "dan")
 	if held == nil || held.ID == "" || held.ID != report.Lines[0].ClaimID || held.ClaimedAt.IsZero() || !held.EndsAt.IsZero() {
@@ -123,7 +123,7 @@ func replayConfirms(f *fixture) {
 		if !result.Taken() {
 			f.Fatalf("not taken: %+v", result)
 		}
-		return itembank.Claim{ID: claim.ID, Claimant: claimant, Item: item, ClaimedAt: claim.ClaimedAt, EndsAt: claim.EndsAt}
+		return itembank.Claim{ID: claim.ID, Claimant: claimant, Items: []string{item}, ClaimedAt: claim.ClaimedAt, EndsAt: claim.EndsAt}
 	}
 	anns, bobs, cids := hold("ann", "a"), hold("bob", "b"), hold("cid", "c")
 	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
@@ -273,10 +273,10 @@ func replayInvalidLines(f *fixture) {
 	endless.EndsAt = time.Unix(0, 0)
 	for _, bad := range []itembank.Claim{
 		claimOf("", "b"), claimOf("bob", ""), claimOf("b\tb", "b"), early, endless,
-		{Claimant: "bob", Item: "b", ID: "\n"},
-		{Claimant: "bob", Item: "b", Slot: 2}, // a claimant has one claim in the campaign
-		{Claimant: "bob", Item: "b", Slot: -1},
-		{Claimant: "bob", Item: "b", More: engine.NewItemList("c")}, // items of the campaign cannot be chosen
+		{Claimant: "bob", Items: []string{"b"}, ID: "\n"},
+		{Claimant: "bob", Items: []string{"b"}, Slot: 2}, // a claimant has one claim in the campaign
+		{Claimant: "bob", Items: []string{"b"}, Slot: -1},
+		{Claimant: "bob", Items: []string{"b", "c"}}, // items of the campaign cannot be chosen
 	} {
 		report, err := b.Replay(f.ctx, f.name, replayOf(claimOf("ann", "a"), bad))
 		var line *itembank.LineError

@@ -364,7 +364,7 @@ func replaysOperators(f *fixture) {
 // replaysLoads: of the items that were loaded since the copy, those that customers saw are taken over: the held item
 // with its claim, and the burned item so that no later load brings it back. The free item is loaded by choice.
 func replaysLoads(f *fixture) {
-	columns := []engine.Column{{Name: "row", Value: "12"}}
+	columns := []itembank.Column{{Name: "row", Value: "12"}}
 	r := f.restored(itembank.Settings{Shards: 1, Choice: true, Columns: true}, loads("old"), func(r *restore, b *itembank.Operator) {
 		_, err := b.Load(r.ctx, r.name, linesWith(columns, "held", "burned", "free"), nil)
 		r.Must(err)
@@ -384,7 +384,7 @@ func replaysLoads(f *fixture) {
 	r.want(r.replayed(itembank.ReplayOptions{Loads: true}), 0, 1, itembank.StoreReplay{Loads: itembank.OperatorChanges{Found: 1, Taken: 1}})
 	f.WantWhere("free", r.c, "free")
 	for _, item := range []string{"held", "free"} {
-		if row := f.ItemRow(r.c, item); row.Columns != engine.NewColumns(columns...) {
+		if row := f.ItemRow(r.c, item); itembank.Columns(row.Columns) != itembank.NewColumns(columns...) {
 			f.Errorf("%s has the columns %q", item, row.Columns)
 		}
 	}
@@ -393,7 +393,7 @@ func replaysLoads(f *fixture) {
 }
 
 // linesWith returns a source of items with the same columns.
-func linesWith(columns []engine.Column, items ...string) itembank.Source {
+func linesWith(columns []itembank.Column, items ...string) itembank.Source {
 	return func() iter.Seq2[itembank.Line, error] {
 		return func(yield func(itembank.Line, error) bool) {
 			for i, item := range items {
@@ -628,7 +628,7 @@ func (c *hookedClock) Sleep(ctx context.Context, d time.Duration) error {
 func fileClearsNoMark(f *fixture) {
 	r := f.restored(itembank.Settings{Shards: 1}, loads("a"), func(r *restore, b *itembank.Operator) { r.claim(b, "ann") })
 	held := r.Held(r.c, "ann")
-	report, err := r.newBank().Replay(f.ctx, f.name, replayOf(itembank.Claim{ID: held.ID, Claimant: "ann", Item: "a"}))
+	report, err := r.newBank().Replay(f.ctx, f.name, replayOf(itembank.Claim{ID: held.ID, Claimant: "ann", Items: []string{"a"}}))
 	f.Must(err)
 	if report.Replayed != 1 {
 		f.Errorf("got %+v", report)

@@ -123,9 +123,6 @@ type skippedClaims struct {
 	first []error
 }
 
-// maxNamed is how many of the claims an error names.
-const maxNamed = 5
-
 func (s *skippedClaims) add(err error) {
 	if s.count++; len(s.first) < maxNamed {
 		s.first = append(s.first, err)

@@ -3,6 +3,7 @@ package itembank_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -165,7 +166,7 @@ func withdrawHeld(f *fixture) {
 		for range 2 {
 			one.withdrawn(itembank.WithdrawReport{Held: 1}, items...)
 		}
-		if again := one.claim(b, "ann"); again.Claim != claim || !again.Replayed {
+		if again := one.claim(b, "ann"); !reflect.DeepEqual(again.Claim, claim) || !again.Replayed {
 			f.Errorf("%+v: ann held %+v, and got %+v", test.settings, claim, again)
 		}
 		if report, err := b.Reconcile(f.ctx, one.name); err != nil || len(report.Inconsistencies) > 0 {
@@ -238,7 +239,7 @@ func withdrawBesideClaims(f *fixture) {
 					f.Error(err)
 					return
 				}
-				claims[j] = grant.Claim.Item
+				claims[j] = grant.Claim.Items[0]
 			}
 		})
 	}

@@ -10,15 +10,15 @@ import (
 //
 // Errors: *InvalidError, ErrNoCampaign, ErrTryAgain.
 func (b *Bank) PageDocument(ctx context.Context, campaign string) ([]byte, error) {
-	return b.pageOf(ctx, campaign, engine.Eventual)
+	return b.pageDocument(ctx, campaign, engine.Eventual)
 }
 
-func (b *Bank) pageOf(ctx context.Context, campaign string, c engine.Consistency) ([]byte, error) {
+func (b *Bank) pageDocument(ctx context.Context, campaign string, c engine.Consistency) ([]byte, error) {
 	if err := ValidateName("campaign", campaign); err != nil {
 		return nil, err
 	}
 	if _, err := b.fixedRules(ctx, campaign); err != nil {
 		return nil, err
 	}
-	return b.store.Page(ctx, campaign, c)
+	return b.store.PageDocument(ctx, campaign, c)
 }

@@ -69,7 +69,7 @@ func publishedOnce(f *fixture) {
 	f.loadAt(clock, append([]string{"taken"}, want...)...)
 	b := f.bank(itembank.WithClock(clock))
 	grant := f.claim(b, "ann")
-	want = slices.DeleteFunc(append(want, "taken"), func(item string) bool { return item == grant.Claim.Item })
+	want = slices.DeleteFunc(append(want, "taken"), func(item string) bool { return item == grant.Claim.Items[0] })
 	all := func(cursor string, limit int) (itembank.ItemPage, error) {
 		return b.FreeItems(f.ctx, f.name, cursor, limit)
 	}

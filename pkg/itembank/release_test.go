@@ -3,6 +3,7 @@ package itembank_test
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -45,17 +46,17 @@ func (f *fixture) release(onEnd itembank.OnEnd, want itembank.Released, where st
 	b := f.bank()
 	first := f.claim(b, "ann").Claim
 	f.released(b, rowOf(first), want)
-	f.WantWhere(where, c, first.Item, "ann")
+	f.WantWhere(where, c, first.Items[0], "ann")
 	f.released(b, rowOf(first), itembank.Released{Already: true})
 	if _, err := b.HeldClaim(f.ctx, f.name, "ann"); !errors.Is(err, itembank.ErrNoClaim) {
 		f.Errorf("after its release: want %v, got %v", itembank.ErrNoClaim, err)
 	}
 	second := f.claim(b, "ann")
-	if second.Replayed || second.Claim.ID == first.ID || onEnd != itembank.Return && second.Claim.Item == first.Item {
+	if second.Replayed || second.Claim.ID == first.ID || onEnd != itembank.Return && second.Claim.Items[0] == first.Items[0] {
 		f.Errorf("want a new claim after %+v, got %+v", first, second)
 	}
 	f.released(b, rowOf(first), itembank.Released{Already: true}) // the new claim stays
-	if again := f.claim(b, "ann"); again.Claim != second.Claim {
+	if again := f.claim(b, "ann"); !reflect.DeepEqual(again.Claim, second.Claim) {
 		f.Errorf("want %+v, got %+v", second.Claim, again.Claim)
 	}
 	f.wantCounts(engine.Counts(counts))
@@ -74,11 +75,11 @@ func releaseOfOlderClaim(f *fixture) {
 		claim.ID = other
 		f.released(b, rowOf(claim), itembank.Released{Already: true})
 	}
-	f.WantWhere("held by ann", c, second.Item, "ann")
+	f.WantWhere("held by ann", c, second.Items[0], "ann")
 	claim := second
 	claim.Claimant = "bob"
 	f.released(b, rowOf(claim), itembank.Released{Already: true})
-	f.WantWhere("held by ann", c, second.Item, "ann")
+	f.WantWhere("held by ann", c, second.Items[0], "ann")
 }
 
 // releaseOfEndedItem: an item whose own life is over expires. It neither returns nor is burned.
@@ -91,7 +92,7 @@ func releaseOfEndedItem(f *fixture) {
 		claim := one.claim(b, "ann").Claim
 		clock.Advance(time.Hour)
 		one.released(b, rowOf(claim), itembank.Released{Ended: "expired"})
-		one.WantWhere("expired", c, claim.Item, "ann")
+		one.WantWhere("expired", c, claim.Items[0], "ann")
 		one.wantCounts(engine.Counts{Loaded: 1, Ended: 1})
 	}
 }
@@ -107,16 +108,16 @@ func releaseInSharedScope(f *fixture) {
 	if _, err := b.Release(f.ctx, tuesday.Name, "ann", claim.ID); !errors.As(err, &elsewhere) || elsewhere.Campaign != monday.Name {
 		f.Errorf("released through another campaign: want it said that the claim is of %s, got %v", monday.Name, err)
 	}
-	f.WantWhere("held by ann", monday, claim.Item, "ann")
+	f.WantWhere("held by ann", monday, claim.Items[0], "ann")
 	if _, err := b.Claim(f.ctx, tuesday.Name, "ann"); !errors.Is(err, itembank.ErrClaimedElsewhere) {
 		f.Errorf("want %v, got %v", itembank.ErrClaimedElsewhere, err)
 	}
 	f.released(b, rowOf(claim), itembank.Released{Returned: true})
 	grant, err := b.Claim(f.ctx, tuesday.Name, "ann")
-	if err != nil || grant.Claim.Item != "seat" || grant.Replayed {
+	if err != nil || grant.Claim.Items[0] != "seat" || grant.Replayed {
 		f.Errorf("want the seat of the other day, got %+v, %v", grant, err)
 	}
-	f.WantWhere("free", monday, claim.Item, "ann")
+	f.WantWhere("free", monday, claim.Items[0], "ann")
 }
 
 func releaseWhenClosed(f *fixture) {
@@ -125,7 +126,7 @@ func releaseWhenClosed(f *fixture) {
 	claim := f.claim(b, "ann").Claim
 	f.Must(b.CloseCampaign(f.ctx, f.name))
 	f.released(b, rowOf(claim), itembank.Released{Returned: true})
-	f.WantWhere("free", c, claim.Item, "ann")
+	f.WantWhere("free", c, claim.Items[0], "ann")
 	f.refused(b, "ann", itembank.ErrClosed)
 	f.wantCounts(engine.Counts{Loaded: 2, Free: 2})
 }
@@ -143,7 +144,7 @@ func releaseMeetsOthers(f *fixture) {
 	} {
 		claim := f.claim(f.bank(), fmt.Sprintf("claimant-%d", i)).Claim
 		f.released(itembank.NewOperator(busy(once, once), itembank.WithClock(clock)), rowOf(claim), itembank.Released{Returned: true})
-		f.WantWhere("free", c, claim.Item, claim.Claimant)
+		f.WantWhere("free", c, claim.Items[0], claim.Claimant)
 	}
 
 	claim := f.claim(f.bank(), "ann").Claim
@@ -166,7 +167,7 @@ func releaseMeetsOthers(f *fixture) {
 	if waited := clock.Now().Sub(begin); waited == 0 || waited > 3*time.Second {
 		f.Errorf("waited %s for an engine that stayed busy", waited)
 	}
-	f.WantWhere("held by bob", c, claim.Item, "bob")
+	f.WantWhere("held by bob", c, claim.Items[0], "bob")
 }
 
 // releaseFindsInconsistency: rows that contradict each other stay as they are.

@@ -2,6 +2,7 @@ package itembank_test
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"time"
 
@@ -37,8 +38,8 @@ func claimsInSlots(f *fixture) {
 	items := map[string]bool{}
 	for slot := 1; slot <= 3; slot++ {
 		grant := f.inSlot(b, "ann", slot)
-		grants, items[grant.Claim.Item] = append(grants, grant), true
-		if again := f.inSlot(f.bank(), "ann", slot); again.Claim != grant.Claim {
+		grants, items[grant.Claim.Items[0]] = append(grants, grant), true
+		if again := f.inSlot(f.bank(), "ann", slot); !reflect.DeepEqual(again.Claim, grant.Claim) {
 			f.Errorf("slot %d: want %+v, got %+v", slot, grant.Claim, again.Claim)
 		}
 	}
@@ -47,14 +48,14 @@ func claimsInSlots(f *fixture) {
 	}
 	for slot := 3; slot >= 1; slot-- {
 		want := grants[slot-1].Claim
-		if again := f.inSlot(b, "ann", slot); again.Claim != want || !again.Replayed {
+		if again := f.inSlot(b, "ann", slot); !reflect.DeepEqual(again.Claim, want) || !again.Replayed {
 			f.Errorf("want %+v, got %+v", want, again)
 		}
-		if held, err := b.HeldClaim(f.ctx, f.name, "ann", itembank.InSlot(slot)); held != want || err != nil {
+		if held, err := b.HeldClaim(f.ctx, f.name, "ann", itembank.InSlot(slot)); !reflect.DeepEqual(held, want) || err != nil {
 			f.Errorf("want %+v, got %+v, %v", want, held, err)
 		}
 	}
-	if first := f.claim(b, "ann"); first.Claim != grants[0].Claim {
+	if first := f.claim(b, "ann"); !reflect.DeepEqual(first.Claim, grants[0].Claim) {
 		f.Errorf("without a slot: want %+v, got %+v", grants[0], first)
 	}
 	f.inSlot(b, "bob", 2)
@@ -152,7 +153,7 @@ func slotsReplayedAndForgotten(f *fixture) {
 		f.Errorf("want both claims, got %+v", report)
 	}
 	for _, claim := range []itembank.Claim{first, third} {
-		if held, err := b.HeldClaim(f.ctx, f.name, "ann", itembank.InSlot(claim.Slot)); held != claim || err != nil {
+		if held, err := b.HeldClaim(f.ctx, f.name, "ann", itembank.InSlot(claim.Slot)); !reflect.DeepEqual(held, claim) || err != nil {
 			f.Errorf("want %+v, got %+v, %v", claim, held, err)
 		}
 	}

@@ -70,7 +70,7 @@ func rowIsBelieved(f *fixture) {
 	f.Must(err)
 	f.refused(b, "cid", itembank.ErrSoldOut) // time does not pass on this clock
 	clock.Advance(5 * time.Second)
-	if grant := f.claim(b, "dan"); grant.Claim.Item != "new" {
+	if grant := f.claim(b, "dan"); grant.Claim.Items[0] != "new" {
 		f.Errorf("want the new item, got %+v", grant)
 	}
 }
@@ -188,7 +188,7 @@ func notMarkedAfterProof(f *fixture) {
 		if one.marked() {
 			f.Errorf("%s: the row says that the bank is empty, and it is not", before)
 		}
-		if grant := one.claim(one.bank(), "cid"); grant.Claim.Item != "new" {
+		if grant := one.claim(one.bank(), "cid"); grant.Claim.Items[0] != "new" {
 			f.Errorf("%s: want the new item, got %+v", before, grant)
 		}
 	}

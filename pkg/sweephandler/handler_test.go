@@ -16,7 +16,6 @@ import (
 
 	"github.com/oncebox/oncebox/internal/memstore"
 	"github.com/oncebox/oncebox/pkg/itembank"
-	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
 
@@ -181,7 +180,7 @@ var errLater = errors.New("made by a later version")
 
 func (p partlyRead) Campaigns(ctx context.Context) ([]itembank.Campaign, error) {
 	all, err := p.Operator.Campaigns(ctx)
-	unreadable := &itembank.UnreadableError{Campaigns: []engine.Unreadable{{Name: "later", Scope: "later", Err: errLater}}}
+	unreadable := &itembank.UnreadableError{Campaigns: []itembank.Unreadable{{Name: "later", Scope: "later", Err: errLater}}}
 	return all, errors.Join(err, unreadable)
 }
 

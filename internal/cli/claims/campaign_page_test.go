@@ -13,11 +13,11 @@ import (
 // stalePages returns pages that are a second old, unless they are read consistently.
 type stalePages struct{ *memstore.Items }
 
-func (s stalePages) Page(ctx context.Context, campaign string, how engine.Consistency) ([]byte, error) {
+func (s stalePages) PageDocument(ctx context.Context, campaign string, how engine.Consistency) ([]byte, error) {
 	if how == engine.Eventual {
 		return nil, nil
 	}
-	return s.Items.Page(ctx, campaign, how)
+	return s.Items.PageDocument(ctx, campaign, how)
 }
 
 // TestPageCommandsInARow checks that the second command keeps the changes of the first.

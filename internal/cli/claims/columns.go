@@ -28,8 +28,8 @@ func columnTexts(columns itembank.Columns) (texts []string) {
 
 // itemsOf returns the text of each item of a claim.
 func itemsOf(c itembank.Claim, write func(string, itembank.Columns) string) (texts []string) {
-	for i, item := range c.Items() {
-		texts = append(texts, write(item, c.Columns.Of(i)))
+	for i, item := range c.Items {
+		texts = append(texts, write(item, c.ColumnsOf(i)))
 	}
 	return texts
 }

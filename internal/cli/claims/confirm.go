@@ -63,7 +63,7 @@ func (c confirmCommand) confirm(ctx context.Context, a *cli.App, b *itembank.Ope
 	case err != nil:
 		return err
 	}
-	return a.Print(claimapi.NewClaimBody(itembank.Grant{Claim: claim, Replayed: true}), strings.Join(claim.Items(), "\n"))
+	return a.Print(claimapi.NewClaimBody(itembank.Grant{Claim: claim, Replayed: true}), strings.Join(claim.Items, "\n"))
 }
 
 // idOfClaim returns --claim-id, or the id of the claimant's claim.

@@ -140,7 +140,7 @@ func describeItem(r itembank.ItemReport) string {
 			text += ", until " + cli.TimeOr(c.EndsAt, "")
 		}
 		text += fmt.Sprintf(" (claim %s", c.ID)
-		if items := c.Items(); len(items) > 1 {
+		if items := c.Items; len(items) > 1 {
 			text += fmt.Sprintf(", of %d items", len(items))
 		}
 		text += ")"

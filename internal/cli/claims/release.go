@@ -116,7 +116,10 @@ type releasedItemJSON struct {
 }
 
 func toReleaseJSON(campaign, claimant string, claim itembank.Claim, done itembank.Released) releaseJSON {
-	result := releaseJSON{Campaign: campaign, Claimant: claimant, ClaimID: claim.ID, Item: claim.Item, Outcome: outcomeOf(done.Ended)}
+	result := releaseJSON{Campaign: campaign, Claimant: claimant, ClaimID: claim.ID, Outcome: outcomeOf(done.Ended)}
+	if len(claim.Items) > 0 {
+		result.Item = claim.Items[0]
+	}
 	if done.Already {
 		result.Outcome = "already"
 	}

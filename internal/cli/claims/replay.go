@@ -18,7 +18,6 @@ import (
 	"github.com/oncebox/oncebox/internal/itemfile"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
-	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
 type replayCommand struct {
@@ -343,11 +342,11 @@ func parseClaim(line []byte) (c itembank.Claim, err error) {
 	if err := json.Unmarshal(line, &body); err != nil {
 		return c, &itembank.InvalidError{Field: "claim", Detail: `is not a JSON object such as {"claimant":"ann","item":"A-1"}`}
 	}
-	c = itembank.Claim{ID: body.ClaimID, Campaign: body.Campaign, Claimant: body.Claimant, Slot: body.Slot, Item: body.Item}
+	c = itembank.Claim{ID: body.ClaimID, Campaign: body.Campaign, Claimant: body.Claimant, Slot: body.Slot, Items: []string{body.Item}}
 	if len(body.Items) > 1 {
-		c.Item = body.Items[0].Item
-		for _, other := range body.Items[1:] {
-			c.More += engine.NewItemList(other.Item)
+		c.Items = nil
+		for _, i := range body.Items {
+			c.Items = append(c.Items, i.Item)
 		}
 	}
 	if c.ClaimedAt, err = timeOf("claimed_at", body.ClaimedAt); err != nil {

@@ -68,7 +68,7 @@ func TestReplay(t *testing.T) {
 			}
 			at := time.Date(2026, 3, 1, 9, 0, 0, 123e6, time.UTC)
 			held, err := w.bank.HeldClaim(t.Context(), w.name, "ann")
-			if err != nil || held.ID != "id-of-ann" || held.Item != theItem || !held.ClaimedAt.Equal(at) || !held.EndsAt.IsZero() {
+			if err != nil || held.ID != "id-of-ann" || held.Items[0] != theItem || !held.ClaimedAt.Equal(at) || !held.EndsAt.IsZero() {
 				t.Errorf("unexpected claim %+v, %v", held, err)
 			}
 			var report itembank.ReplayReport

@@ -56,7 +56,7 @@ func TestSweepPastInconsistencies(t *testing.T) {
 		}
 		claimByBob(w)
 		w.claimFor("cid")
-		i := planter{fixture: w, campaign: campaign}.free(grant.Claim.Item)
+		i := planter{fixture: w, campaign: campaign}.free(grant.Claim.Items[0])
 		if done, err := store.Repair(t.Context(), engine.RepairRequest{Campaign: w.name, Hash: i.Hash, PutFree: &i, IfClaim: &engine.Claim{ID: grant.Claim.ID, Scope: grant.Claim.Scope, Claimant: grant.Claim.Claimant, Slot: 1}}); err != nil || !done {
 			t.Fatalf("planting: %t, %v", done, err)
 		}

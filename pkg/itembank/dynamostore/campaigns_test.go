@@ -94,13 +94,19 @@ func TestUnreadableCampaigns(t *testing.T) {
 		}
 		return r
 	}}
-	all, err := dynamostore.New(client, bankTable, dedupeTable).Campaigns(t.Context())
+	store := dynamostore.New(client, bankTable, dedupeTable)
+	all, err := store.Campaigns(t.Context())
 	if len(all) != 2 || all[0].Name != "c-00000" || all[1].Name != "c-00003" {
 		t.Errorf("got the campaigns %+v", all)
 	}
 	unreadable, ok := errors.AsType[*engine.UnreadableError](err)
 	if !ok || !errors.Is(err, dynamostore.ErrLayout) || len(unreadable.Campaigns) != 2 {
 		t.Fatalf("got the error %v", err)
+	}
+	named, err := itembank.NewOperator(store).Campaigns(t.Context())
+	if told, ok := errors.AsType[*itembank.UnreadableError](err); len(named) != 2 || !ok || len(told.Campaigns) != 2 ||
+		!errors.Is(err, dynamostore.ErrLayout) {
+		t.Fatalf("the operator got %+v, %v", named, err)
 	}
 	for i, want := range []engine.Unreadable{{Name: "c-00001", Scope: "s-c-00001"}, {Name: "c-00002"}} {
 		got := unreadable.Campaigns[i]

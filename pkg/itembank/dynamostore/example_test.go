@@ -22,5 +22,5 @@ func Example() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	fmt.Println(grant.Claim.Item)
+	fmt.Println(grant.Claim.Items[0])
 }

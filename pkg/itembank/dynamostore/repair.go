@@ -55,7 +55,7 @@ func (s *Store) change(r engine.RepairRequest) []types.TransactWriteItem {
 	case r.PutRow != nil:
 		return []types.TransactWriteItem{putIfAbsent(s.bankTable, itemRow{
 			key: s.itemKey(r.Campaign, r.Hash), LoadID: r.PutRow.LoadID, Row: r.PutRow.Row,
-			EndsAt: millis(r.PutRow.EndsAt), State: string(r.PutRow.State), Columns: string(r.PutRow.Columns),
+			EndsAt: millis(r.PutRow.EndsAt), State: string(r.PutRow.State), Columns: r.PutRow.Columns,
 		})}
 	}
 	return nil

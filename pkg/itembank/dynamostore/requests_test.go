@@ -116,7 +116,7 @@ func TestPageReads(t *testing.T) {
 		store := dynamostore.New(itembankengines.Client(endpoint, counted), bankTable, dedupeTable)
 		for stale, consistent := range []engine.Consistency{engine.Strong, engine.Eventual} {
 			counted.stale = 0
-			if _, err := store.Page(t.Context(), "requests", consistent); err != nil || counted.stale != stale {
+			if _, err := store.PageDocument(t.Context(), "requests", consistent); err != nil || counted.stale != stale {
 				t.Errorf("consistent %t: want %d stale reads, got %d, %v", consistent, stale, counted.stale, err)
 			}
 		}

@@ -143,7 +143,7 @@ type itemRow struct {
 
 	// Withdraw is true or absent.
 	Withdraw bool   `dynamodbav:"withdraw,omitempty"`
-	Columns  string `dynamodbav:"columns,omitempty"` // engine.Columns
+	Columns  string `dynamodbav:"columns,omitempty"` // engine.ItemRow.Columns
 }
 
 type claimRow struct {
@@ -238,7 +238,7 @@ func (r bankRow) freeItem(s engine.Shard) (engine.FreeItem, error) {
 func (s *Store) newItemRow(r engine.AddRequest) itemRow {
 	return itemRow{
 		key: s.itemKey(r.Item.Shard.Campaign, r.Item.Hash), LoadID: r.LoadID, Row: r.Row,
-		EndsAt: millis(r.Item.EndsAt), Columns: string(r.Columns),
+		EndsAt: millis(r.Item.EndsAt), Columns: r.Columns,
 	}
 }
 
@@ -246,7 +246,7 @@ func (r itemRow) itemRow() engine.ItemRow {
 	return engine.ItemRow{
 		LoadID: r.LoadID, Row: r.Row, EndsAt: fromMillis(r.EndsAt),
 		State: engine.ItemState(r.State), Returns: r.Returns, Withdraw: r.Withdraw,
-		Columns: engine.Columns(r.Columns),
+		Columns: r.Columns,
 	}
 }
 

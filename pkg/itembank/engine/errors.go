@@ -3,8 +3,6 @@ package engine
 import (
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 )
 
 // The families of errors that engines return. Package itembank exports the same values under the same names.
@@ -23,7 +21,7 @@ var (
 )
 
 // UnreadableError names campaigns whose rows the engine cannot read, for example because a later version of oncebox made
-// them. It comes with the campaigns that the engine can read.
+// them. It comes with the campaigns that the engine can read. It has at least one campaign.
 type UnreadableError struct{ Campaigns []Unreadable }
 
 // Unreadable is a campaign whose row the engine cannot read.
@@ -33,24 +31,9 @@ type Unreadable struct {
 	Err   error
 }
 
-// In reports whether one of the campaigns is in a scope, or may be: a row that does not name its scope counts for each.
-func (e *UnreadableError) In(scope string) bool {
-	return slices.ContainsFunc(e.Campaigns, func(c Unreadable) bool { return c.Scope == scope || c.Scope == "" })
-}
-
-// maxNamed is how many of the campaigns an error names.
-const maxNamed = 5
-
 func (e *UnreadableError) Error() string {
-	var text strings.Builder
-	fmt.Fprintf(&text, "campaigns that cannot be read: %d", len(e.Campaigns))
-	for _, c := range e.Campaigns[:min(len(e.Campaigns), maxNamed)] {
-		fmt.Fprintf(&text, "\n%s: %v", c.Name, c.Err)
-	}
-	if more := len(e.Campaigns) - maxNamed; more > 0 {
-		fmt.Fprintf(&text, "\nand %d more", more)
-	}
-	return text.String()
+	first := e.Campaigns[0]
+	return fmt.Sprintf("campaigns that cannot be read: %d, the first is %s: %v", len(e.Campaigns), first.Name, first.Err)
 }
 
 // Unwrap returns the reasons.

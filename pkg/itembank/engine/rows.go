@@ -108,7 +108,7 @@ type ItemRow struct {
 	Returns int // how often the item came back from a claim or by a repair
 	// Withdraw says that the item was withdrawn while a claim held it. It ends with the claim.
 	Withdraw bool
-	Columns  Columns // from the load; no other row has them, and they never change
+	Columns  string // from the load; no other row has them, and they never change. The Bank defines the text
 }
 
 // ItemState is how an item ended. It is empty while the item is in the bank or held.

@@ -22,7 +22,12 @@ const MaxClaimItems = 20
 const (
 	MaxItem     = 512
 	MaxClaimant = 256
+	// MaxColumnBytes is the size of the names and values of an item's columns together.
+	MaxColumnBytes = 1024
 )
+
+// MaxColumns is the largest number of columns of an item. The Bank checks it.
+const MaxColumns = 10
 
 // Consistency says what a read shows.
 type Consistency bool
@@ -72,11 +77,11 @@ type Store interface {
 	// row, and takes the campaign out of the list.
 	ReplaceCampaign(ctx context.Context, old, now Campaign) (replaced bool, err error)
 
-	// PutPage puts the page row of a campaign, or replaces it, if the campaign row exists and is not Deleted, in one
-	// transaction.
-	PutPage(ctx context.Context, campaign string, document []byte) (put bool, err error)
-	// Page reads the page row of a campaign; nil: it is absent.
-	Page(ctx context.Context, campaign string, c Consistency) (document []byte, err error)
+	// PutPageDocument puts the row of a campaign's claim page, or replaces it, if the campaign row exists and is not
+	// Deleted, in one transaction.
+	PutPageDocument(ctx context.Context, campaign string, document []byte) (put bool, err error)
+	// PageDocument reads the document in that row; nil: the row is absent.
+	PageDocument(ctx context.Context, campaign string, c Consistency) (document []byte, err error)
 
 	// NextVersion raises the version of a campaign row by 1, and returns the new row.
 	NextVersion(ctx context.Context, campaign string) (*Campaign, error)
@@ -235,7 +240,7 @@ type AddRequest struct {
 	Item    FreeItem
 	LoadID  string
 	Row     int64
-	Columns Columns // to store in the item row
+	Columns string // to store in the item row
 }
 
 // AddResult is the result of an AddRequest.

@@ -17,11 +17,11 @@ func columnsOfEach(f *fixture) {
 	c := f.campaign(4)
 	c.Columns = true
 	f.create(c)
-	want := []engine.Columns{
-		engine.NewColumns(engine.Column{Name: "price", Value: "12.50"}, engine.Column{Name: "row", Value: ""}),
+	want := []string{
+		"price\t12.50\nrow\t\n",
 		"",
-		engine.NewColumns(engine.Column{Name: "größe", Value: strings.Repeat("ü", (engine.MaxColumnBytes-7)/2)}),
-		engine.NewColumns(engine.Column{Name: "row", Value: `<"A", {B}> \ 'C'`}, engine.Column{Name: "price", Value: "=1+1"}),
+		"größe\t" + strings.Repeat("ü", (engine.MaxColumnBytes-7)/2) + "\n",
+		"row\t" + `<"A", {B}> \ 'C'` + "\nprice\t=1+1\n",
 	}
 	items := enginerows.Texts("seat", len(want))
 	var requests []engine.AddRequest
@@ -38,14 +38,14 @@ func columnsOfEach(f *fixture) {
 	reads, err := f.Store.ReadItems(f.Context(), keys)
 	f.Must(err)
 	listed, _ := enginerows.List(f.Rows, c.Name, f.Store.ListItemRows)
-	found := map[engine.Hash]engine.Columns{}
+	found := map[engine.Hash]string{}
 	for _, row := range listed {
 		found[row.Hash] = row.Columns
 	}
 	for i, item := range items {
 		requests[i].Columns = "other\tx\n"
 		known := f.Add(requests[i:i+1], engine.AddKnown)[0].Existing
-		for what, got := range map[string]engine.Columns{
+		for what, got := range map[string]string{
 			"ItemRow": f.ItemRow(c, item).Columns, "ItemRows": rows[i].Columns, "ReadItems": reads[i].Row.Columns,
 			"ListItemRows": found[hashes[i]], "AddItems": known.Columns,
 		} {
@@ -61,7 +61,7 @@ func columnsStay(f *fixture) {
 	c := f.campaign(2)
 	c.Columns, c.OnEnd = true, engine.Return
 	f.create(c)
-	columns := func(item string) engine.Columns { return engine.NewColumns(engine.Column{Name: "of", Value: item}) }
+	columns := func(item string) string { return "of\t" + item + "\n" }
 	items := enginerows.Texts("seat", 6)
 	var requests []engine.AddRequest
 	for i, item := range items {

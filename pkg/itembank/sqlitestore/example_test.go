@@ -44,7 +44,7 @@ func Example() {
 		if err != nil {
 			log.Fatal(err)
 		}
-		fmt.Println(grant.Claim.Item, grant.Replayed)
+		fmt.Println(grant.Claim.Items[0], grant.Replayed)
 	}
 	// Output:
 	// SAVE-10 false

@@ -184,7 +184,7 @@ func (s *Store) AddItems(ctx context.Context, requests []engine.AddRequest) ([]e
 // add puts the item row and the bank row, or reports which of them existed.
 func add(ctx context.Context, w *sqlite.Statements, r engine.AddRequest) (engine.AddResult, error) {
 	shard, hash, ends := r.Item.Shard, r.Item.Hash[:], sqlite.Millis(r.Item.EndsAt)
-	n, err := w.Exec(ctx, insertItem, shard.Campaign, hash, r.LoadID, r.Row, ends, shard.Number, string(r.Columns))
+	n, err := w.Exec(ctx, insertItem, shard.Campaign, hash, r.LoadID, r.Row, ends, shard.Number, r.Columns)
 	if err != nil {
 		return engine.AddResult{}, err
 	}

@@ -32,7 +32,7 @@ func claimEverything(ctx context.Context, path, name string) (any, error) {
 		if err != nil {
 			return nil, err
 		}
-		claims[claimant] = grant.Claim.Item
+		claims[claimant] = grant.Claim.Items[0]
 	}
 }
 

@@ -68,7 +68,7 @@ func change(ctx context.Context, w *sqlite.Statements, request engine.RepairRequ
 	case request.PutRow != nil:
 		row := request.PutRow
 		n, err := w.Exec(ctx, insertRow, request.Campaign, request.Hash[:],
-			row.LoadID, row.Row, sqlite.Millis(row.EndsAt), string(row.State), string(row.Columns))
+			row.LoadID, row.Row, sqlite.Millis(row.EndsAt), string(row.State), row.Columns)
 		return n == 1, err
 	default:
 		n, err := w.Exec(ctx, updateEnd, request.End, request.Campaign, request.Hash[:])

@@ -7,8 +7,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// PutPage implements engine.Store.
-func (s *Items) PutPage(ctx context.Context, campaign string, document []byte) (put bool, err error) {
+// PutPageDocument implements engine.Store.
+func (s *Items) PutPageDocument(ctx context.Context, campaign string, document []byte) (put bool, err error) {
 	if err := s.begin(ctx); err != nil {
 		return false, err
 	}
@@ -20,8 +20,8 @@ func (s *Items) PutPage(ctx context.Context, campaign string, document []byte) (
 	return true, nil
 }
 
-// Page implements engine.Store.
-func (s *Items) Page(ctx context.Context, campaign string, _ engine.Consistency) ([]byte, error) {
+// PageDocument implements engine.Store.
+func (s *Items) PageDocument(ctx context.Context, campaign string, _ engine.Consistency) ([]byte, error) {
 	if err := s.begin(ctx); err != nil {
 		return nil, err
 	}

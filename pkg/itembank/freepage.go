@@ -14,8 +14,8 @@ const pageLife = 10 * time.Second
 // Banks may have taken it.
 const seenFor = time.Second
 
-// page holds free items of one shard, in random order.
-type page struct {
+// freePage holds free items of one shard, in random order.
+type freePage struct {
 	shard     int
 	items     []engine.FreeItem
 	readAt    time.Time
@@ -25,7 +25,7 @@ type page struct {
 // candidate is a free item from a page.
 type candidate struct {
 	free engine.FreeItem
-	page *page
+	page *freePage
 }
 
 // pop takes an item from a page that is young enough. Unless throttled is set, it skips pages of throttled shards. A
@@ -37,7 +37,7 @@ func (l *freeList) pop(s *search, throttled bool) (candidate, bool) {
 	now, served := l.bank.clock.Now(), l.bank.serverNow()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pages = slices.DeleteFunc(l.pages, func(p *page) bool { return elapsed(p.readAt, now) > pageLife })
+	l.pages = slices.DeleteFunc(l.pages, func(p *freePage) bool { return elapsed(p.readAt, now) > pageLife })
 	for i := len(l.pages) - 1; i >= 0; i-- {
 		p := l.pages[i]
 		if !throttled && l.throttled.has(p.shard, now) {
@@ -59,7 +59,7 @@ func (l *freeList) seenFree(start time.Time) bool {
 	served := l.bank.serverNow()
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.ContainsFunc(l.pages, func(p *page) bool {
+	return slices.ContainsFunc(l.pages, func(p *freePage) bool {
 		free := func(item engine.FreeItem) bool { return !hasEnded(item, served) }
 		return elapsed(p.readAt, start) < seenFor && slices.ContainsFunc(p.items, free)
 	})
@@ -69,8 +69,8 @@ func (l *freeList) seenFree(start time.Time) bool {
 func (l *freeList) fill(shard int, items []engine.FreeItem, readAt time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.discard(func(p *page) bool { return p.shard == shard || elapsed(p.readAt, readAt) >= pageLife })
-	l.pages = append(l.pages, &page{shard: shard, items: items, readAt: readAt})
+	l.discard(func(p *freePage) bool { return p.shard == shard || elapsed(p.readAt, readAt) >= pageLife })
+	l.pages = append(l.pages, &freePage{shard: shard, items: items, readAt: readAt})
 }
 
 // putBack puts a candidate that was not taken back on its page.
@@ -87,12 +87,12 @@ func (l *freeList) putBack(item candidate) {
 func (l *freeList) discardPage(item candidate) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.discard(func(p *page) bool { return p == item.page })
+	l.discard(func(p *freePage) bool { return p == item.page })
 }
 
 // discard discards the pages that match. Their candidates cannot be put back.
-func (l *freeList) discard(match func(*page) bool) {
-	l.pages = slices.DeleteFunc(l.pages, func(p *page) bool {
+func (l *freeList) discard(match func(*freePage) bool) {
+	l.pages = slices.DeleteFunc(l.pages, func(p *freePage) bool {
 		p.discarded = p.discarded || match(p)
 		return p.discarded
 	})

@@ -7,8 +7,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// PutPage puts the page row of a campaign that exists and is not deleted.
-func (s *Store) PutPage(ctx context.Context, campaign string, document []byte) (put bool, err error) {
+// PutPageDocument puts the page row of a campaign that exists and is not deleted.
+func (s *Store) PutPageDocument(ctx context.Context, campaign string, document []byte) (put bool, err error) {
 	err = s.db.Write(ctx, "write page", func(ctx context.Context, w *sqlite.Statements) error {
 		n, err := w.Exec(ctx, `INSERT OR REPLACE INTO page (campaign, document)
 			SELECT name, ? FROM campaign WHERE name = ? AND mode <> ?`, document, campaign, engine.Deleted)
@@ -24,8 +24,8 @@ func deletePage(ctx context.Context, w *sqlite.Statements, campaign string) erro
 	return err
 }
 
-// Page reads the page row. All reads are consistent.
-func (s *Store) Page(ctx context.Context, campaign string, _ engine.Consistency) (document []byte, err error) {
+// PageDocument reads the page row. All reads are consistent.
+func (s *Store) PageDocument(ctx context.Context, campaign string, _ engine.Consistency) (document []byte, err error) {
 	err = s.db.Read(ctx, "read page", func(ctx context.Context, r *sqlite.Statements) error {
 		_, err := r.One(ctx, `SELECT document FROM page WHERE campaign = ?`, sqlite.Args{campaign}, &document)
 		return err

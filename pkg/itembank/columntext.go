@@ -1,4 +1,4 @@
-package engine
+package itembank
 
 import (
 	"bytes"
@@ -8,17 +8,11 @@ import (
 	"strings"
 )
 
-// Limits of the columns of an item. The Bank checks them.
-const (
-	MaxColumns     = 10
-	MaxColumnBytes = 1024 // of the names and values of an item together, in UTF-8
-)
-
-// Column is a name and a value.
+// Column is a name and a value that a load gives to an item.
 type Column struct{ Name, Value string }
 
-// Columns are the columns of an item, in order, as one comparable value. Each column is its name, a tab, its value
-// and a line feed. Names and values have no control characters.
+// Columns are the columns of an item, in the order of its load, as one comparable value. Each column is its name, a
+// tab, its value and a line feed. Names and values have no control characters.
 //
 // In JSON they are an object.
 type Columns string

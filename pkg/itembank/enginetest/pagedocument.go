@@ -17,7 +17,7 @@ var pageCases = []testCase{
 
 func (f *fixture) putPage(campaign, document string) (put bool) {
 	f.Helper()
-	put, err := f.Store.PutPage(f.Context(), campaign, []byte(document))
+	put, err := f.Store.PutPageDocument(f.Context(), campaign, []byte(document))
 	f.Must(err)
 	return put
 }
@@ -25,7 +25,7 @@ func (f *fixture) putPage(campaign, document string) (put bool) {
 // wantPage compares the page of a campaign; "": the campaign has no page.
 func (f *fixture) wantPage(campaign, want string) {
 	f.Helper()
-	got, err := f.Store.Page(f.Context(), campaign, true)
+	got, err := f.Store.PageDocument(f.Context(), campaign, true)
 	f.Must(err)
 	if string(got) != want || (got == nil) != (want == "") {
 		f.Errorf("the page of %s: want %q, got %q", campaign, want, got)
@@ -93,7 +93,7 @@ func pageAgainstDeletion(f *fixture) {
 	gone.Mode, gone.Version = engine.Deleted, 1
 	var deleted atomic.Bool
 	enginerows.AtOnce(func() {
-		f.persist(func(ctx context.Context) (bool, error) { return f.Store.PutPage(ctx, old.Name, []byte("late")) })
+		f.persist(func(ctx context.Context) (bool, error) { return f.Store.PutPageDocument(ctx, old.Name, []byte("late")) })
 	}, func() {
 		deleted.Store(f.persist(func(ctx context.Context) (bool, error) { return f.Store.ReplaceCampaign(ctx, old, gone) }))
 	})

@@ -24,8 +24,8 @@ func pageKey(campaign string) key {
 	return k
 }
 
-// PutPage is one transaction: {check that the campaign row exists and is not deleted, put the page row}.
-func (s *Store) PutPage(ctx context.Context, campaign string, document []byte) (bool, error) {
+// PutPageDocument is one transaction: {check that the campaign row exists and is not deleted, put the page row}.
+func (s *Store) PutPageDocument(ctx context.Context, campaign string, document []byte) (bool, error) {
 	return s.ifFirst(ctx, "write page", check(s.bankTable, campaignKey(campaign), types.ConditionCheck{
 		ConditionExpression:       aws.String(ifNotDeleted),
 		ExpressionAttributeNames:  map[string]string{"#state": "state"},
@@ -54,8 +54,8 @@ func (s *Store) ifFirst(ctx context.Context, doing string, actions ...types.Tran
 	return false, fmt.Errorf("dynamodb: %s: %w: %w", doing, engine.ErrTryAgain, err)
 }
 
-// Page reads the page row. The row is large, and an eventually consistent read costs half as much.
-func (s *Store) Page(ctx context.Context, campaign string, c engine.Consistency) ([]byte, error) {
+// PageDocument reads the page row. The row is large, and an eventually consistent read costs half as much.
+func (s *Store) PageDocument(ctx context.Context, campaign string, c engine.Consistency) ([]byte, error) {
 	out, err := s.client.GetItem(ctx, &dynamodb.GetItemInput{
 		TableName: aws.String(s.bankTable), Key: dynamo.Encode(pageKey(campaign)),
 		ConsistentRead: aws.Bool(bool(c)),
