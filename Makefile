@@ -51,7 +51,7 @@ test: ## Run the quick tests, in a few minutes: in memory, on SQLite and on dyno
 
 # The race detector makes SQLite in Go 30 times slower, and finds nothing in simulations, where one goroutine runs at a
 # time. So it checks the quick tests of the other libraries, which run in memory or over HTTP.
-NOTRACED = /(sqlite|sqlitestore|sqlitetest|offline|dedupefault|logfault|cli|cli/[a-z]+)$$
+NOTRACED = /(sqlite|sqlitestore|sqlitetest|offline|dedupefault|logfault|cli|cli/(claims|delivery|demo|links|operate|records))$$
 RACED    = $(shell go list ./pkg/... ./internal/... | grep -vE '$(NOTRACED)')
 
 .PHONY: check
@@ -69,14 +69,14 @@ HISTORIES ?= 20000
 .PHONY: histories
 histories: tools ## Search for errors for hours: HISTORIES=20000 random histories a test, and all faults
 	ONCEBOX_HISTORIES=$(HISTORIES) ITEMBANKFAULT_ALL=1 DEDUPEFAULT_ALL=1 \
-	  go test -p=1 -count=1 -timeout=24h ./pkg/itembank/... ./pkg/dedupe/... ./internal/itembankfault/... ./internal/dedupefault/...
+	  go test -p=1 -count=1 -timeout=24h ./pkg/itembank/... ./pkg/dedupe/... ./internal/testkit/itembankfault/... ./internal/testkit/dedupefault/...
 
 SEEDS ?= 100000
 .PHONY: seeds
 seeds: ## Play record histories and commands over files: SEEDS=100000, ten times as many of the log ledger; a seed decides all
-	go test -count=1 -timeout=6h -run 'TestSeeds/memory$$|TestObjects$$' ./internal/dedupefault -seeds=$(SEEDS)
-	go test -count=1 -timeout=6h -run 'TestHistories$$|TestVariants$$' ./internal/logfault -seeds=$(SEEDS)0
-	go test -count=1 -timeout=6h -run 'TestCommands$$' ./internal/offline -sequences=$(SEEDS)
+	go test -count=1 -timeout=6h -run 'TestSeeds/memory$$|TestObjects$$' ./internal/testkit/dedupefault -seeds=$(SEEDS)
+	go test -count=1 -timeout=6h -run 'TestHistories$$|TestVariants$$' ./internal/testkit/logfault -seeds=$(SEEDS)0
+	go test -count=1 -timeout=6h -run 'TestCommands$$' ./internal/records/offline -sequences=$(SEEDS)
 
 STORM ?= 200000
 .PHONY: storm

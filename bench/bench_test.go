@@ -17,7 +17,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 // figure is a result, as a multiple of its floor.

@@ -1,7 +1,7 @@
 package bench
 
 import (
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe/valkeystore"
 )
 

@@ -120,7 +120,7 @@ func notePeaks(b *testing.B, input string, inMemory, inSQLite []string) {
 	one, four = peaks(inMemory)
 	ids := float64(3 * offlineRecords * (offlineEach - 1) / offlineEach)
 	note("offline, :memory:: bytes of the peak for one more id", (four-one)*1e6/ids, 0,
-		fmt.Sprintf("%.0f MB against %.0f MB; TestMemory of internal/memledger measures the ledger alone", four, one))
+		fmt.Sprintf("%.0f MB against %.0f MB; TestMemory of internal/records/memledger measures the ledger alone", four, one))
 }
 
 // duckDBPython is the Python that has DuckDB, or "".

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 // maxInit is the goal for a function's init time, as a multiple of an empty Go

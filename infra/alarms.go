@@ -15,7 +15,7 @@ import (
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/oncebox/oncebox/internal/settings"
+	"github.com/oncebox/oncebox/internal/shared/settings"
 )
 
 // AlarmProps are the settings of alarms. All are optional.

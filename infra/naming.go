@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/settings"
+	"github.com/oncebox/oncebox/internal/shared/settings"
 )
 
 // A naming returns the name of a prop that the user knows. Errors of the constructs name props: their naming is nil.

@@ -12,9 +12,9 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 
-	"github.com/oncebox/oncebox/internal/arn"
-	"github.com/oncebox/oncebox/internal/settings"
-	"github.com/oncebox/oncebox/internal/suggest"
+	"github.com/oncebox/oncebox/internal/aws/arn"
+	"github.com/oncebox/oncebox/internal/shared/settings"
+	"github.com/oncebox/oncebox/internal/shared/suggest"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 )
 

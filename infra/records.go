@@ -19,8 +19,8 @@ import (
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/oncebox/oncebox/internal/address"
-	"github.com/oncebox/oncebox/internal/settings"
+	"github.com/oncebox/oncebox/internal/shared/address"
+	"github.com/oncebox/oncebox/internal/shared/settings"
 	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 

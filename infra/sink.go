@@ -13,7 +13,7 @@ import (
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/oncebox/oncebox/internal/address"
+	"github.com/oncebox/oncebox/internal/shared/address"
 )
 
 // A Sink is a resource of the app that is the destination of a [RecordDedupe]. The zero value is an on-demand stream that

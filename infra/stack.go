@@ -20,8 +20,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/jsii-runtime-go"
 
-	"github.com/oncebox/oncebox/internal/address"
-	"github.com/oncebox/oncebox/internal/arn"
+	"github.com/oncebox/oncebox/internal/aws/arn"
+	"github.com/oncebox/oncebox/internal/shared/address"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/recordhandler"
 )

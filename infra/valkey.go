@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"slices"
 
-	"github.com/oncebox/oncebox/internal/address"
+	"github.com/oncebox/oncebox/internal/shared/address"
 	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 

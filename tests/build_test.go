@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 // TestBuildsAreReproducible builds and packs a function here and from a copy of the source. The copy is in another

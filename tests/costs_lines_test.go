@@ -13,10 +13,10 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
-	ledgercost "github.com/oncebox/oncebox/internal/cost"
-	"github.com/oncebox/oncebox/internal/goldenfile"
-	"github.com/oncebox/oncebox/internal/memstore"
-	"github.com/oncebox/oncebox/internal/settings"
+	ledgercost "github.com/oncebox/oncebox/internal/records/cost"
+	"github.com/oncebox/oncebox/internal/shared/settings"
+	"github.com/oncebox/oncebox/internal/testkit/goldenfile"
+	"github.com/oncebox/oncebox/internal/testkit/memstore"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -69,7 +69,7 @@ func TestLogBytes(t *testing.T) {
 		got := len(lines[l.Name])
 		t.Logf("%s: %d bytes: %s", l.Name, got, lines[l.Name])
 		if math.Abs(float64(got-l.Bytes)) > 0.03*float64(l.Bytes) {
-			t.Errorf("%s: internal/cost has %d bytes, want %d", l.Name, l.Bytes, got)
+			t.Errorf("%s: internal/records/cost has %d bytes, want %d", l.Name, l.Bytes, got)
 		}
 	}
 }

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	ledgercost "github.com/oncebox/oncebox/internal/cost"
-	"github.com/oncebox/oncebox/internal/testengine"
+	ledgercost "github.com/oncebox/oncebox/internal/records/cost"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	dedupestore "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"

@@ -23,10 +23,10 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	ledgercost "github.com/oncebox/oncebox/internal/cost"
-	"github.com/oncebox/oncebox/internal/itembankengines"
-	"github.com/oncebox/oncebox/internal/itembankfault"
-	"github.com/oncebox/oncebox/internal/testengine"
+	ledgercost "github.com/oncebox/oncebox/internal/records/cost"
+	"github.com/oncebox/oncebox/internal/testkit/itembankengines"
+	"github.com/oncebox/oncebox/internal/testkit/itembankfault"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	dedupestore "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
@@ -512,8 +512,8 @@ func agrees(t *testing.T, what, cell string, counted float64) {
 	}
 }
 
-// TestCosts compares the counts of internal/cost, which docs/costs.md and `oncebox cost` have, with the requests and
-// units that the test counts.
+// TestCosts compares the counts of internal/records/cost, which docs/costs.md and `oncebox cost` have, with the requests
+// and units that the test counts.
 func TestCosts(t *testing.T) {
 	testengine.CheckOnly(t)
 	t.Parallel()
@@ -525,7 +525,7 @@ func TestCosts(t *testing.T) {
 		got, ok := all[want.Name]
 		t.Logf("%s: %+v", want.Name, got)
 		if !ok || !want.Requests.Agrees(got.requests) || !want.Write.Agrees(got.writeUnits) || !want.Read.Agrees(got.readUnits) {
-			t.Errorf("internal/cost has %+v, counted: %t, %+v", want, ok, got)
+			t.Errorf("internal/records/cost has %+v, counted: %t, %+v", want, ok, got)
 		}
 	}
 }
@@ -557,7 +557,7 @@ func TestBytesOfAClaim(t *testing.T) {
 	got := float64(bytes) / claims
 	t.Logf("%.0f bytes a claim", got)
 	if math.Abs(got-ledgercost.BytesOfAClaim) > 0.05*ledgercost.BytesOfAClaim {
-		t.Errorf("internal/cost has %d bytes, want %.0f", ledgercost.BytesOfAClaim, got)
+		t.Errorf("internal/records/cost has %d bytes, want %.0f", ledgercost.BytesOfAClaim, got)
 	}
 }
 

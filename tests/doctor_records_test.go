@@ -25,11 +25,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/smithy-go/middleware"
 
-	"github.com/oncebox/oncebox/internal/doctor"
-	"github.com/oncebox/oncebox/internal/eventsource"
-	"github.com/oncebox/oncebox/internal/itembankengines"
-	"github.com/oncebox/oncebox/internal/lambdatest"
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/cli/doctor"
+	"github.com/oncebox/oncebox/internal/records/eventsource"
+	"github.com/oncebox/oncebox/internal/testkit/itembankengines"
+	"github.com/oncebox/oncebox/internal/testkit/lambdatest"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	ledger "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 )
 

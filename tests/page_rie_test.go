@@ -12,7 +12,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/claimpage"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )

@@ -14,7 +14,7 @@ import (
 	"gonum.org/v1/plot/vg"
 
 	"github.com/oncebox/oncebox/bench/simulated"
-	"github.com/oncebox/oncebox/internal/cost"
+	"github.com/oncebox/oncebox/internal/records/cost"
 )
 
 var dayTarget = flag.String("day", "", "draw a day of a log ledger into this file, with .svg and .csv")

@@ -7,8 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/cost"
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/records/cost"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 // play plays a load that begins some time after midnight, when an epoch begins.

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/memlog"
+	"github.com/oncebox/oncebox/internal/testkit/memlog"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"testing/synctest"
 
-	"github.com/oncebox/oncebox/internal/enginerows"
+	"github.com/oncebox/oncebox/internal/testkit/enginerows"
 )
 
 // TestPlay: every item goes to one customer, and the same seed makes the same requests, since each container makes them

@@ -9,8 +9,8 @@ import (
 	"sync"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/memstore"
-	"github.com/oncebox/oncebox/internal/pause"
+	"github.com/oncebox/oncebox/internal/shared/pause"
+	"github.com/oncebox/oncebox/internal/testkit/memstore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )

@@ -3,8 +3,8 @@ package main
 import (
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/cost"
-	"github.com/oncebox/oncebox/internal/settings"
+	"github.com/oncebox/oncebox/internal/records/cost"
+	"github.com/oncebox/oncebox/internal/shared/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	"github.com/oncebox/oncebox/pkg/recordhandler"
 )

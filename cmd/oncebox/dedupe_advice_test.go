@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/internal/records/offline"
 )
 
 // TestDedupeIDs: each policy renames what its help says, also from stdin with a ledger in memory.

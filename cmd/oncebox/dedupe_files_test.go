@@ -16,8 +16,8 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/oncebox/oncebox/internal/s3files"
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/aws/s3files"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 const lake = "lake"

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/internal/records/offline"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 

@@ -17,8 +17,8 @@ import (
 
 	"github.com/gofrs/flock"
 
-	"github.com/oncebox/oncebox/internal/offline"
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/records/offline"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 

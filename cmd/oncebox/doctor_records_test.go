@@ -3,7 +3,7 @@ package main
 import (
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/lambdatest"
+	"github.com/oncebox/oncebox/internal/testkit/lambdatest"
 )
 
 // TestDoctorOfASharedSource: two dedupe functions read one stream, so no record is put.

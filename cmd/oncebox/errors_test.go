@@ -16,7 +16,7 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 // programmerTexts lists texts that are meant for programmers. No error may contain one.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 // asOncebox is the variable that makes the test binary run as the command, so that no test has to build the command.

@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 
 	_ "modernc.org/sqlite" // holds a write lock in the file of another process
 )

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 // TestReplayFromStore: the store is an older copy of another one. Since the copy ann's code was burned, bob and cid

@@ -3,8 +3,8 @@ package main
 import (
 	"time"
 
-	"github.com/oncebox/oncebox/internal/doctor"
-	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/internal/cli/doctor"
+	"github.com/oncebox/oncebox/internal/records/offline"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/claimpage"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"

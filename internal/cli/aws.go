@@ -16,11 +16,11 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go"
 
-	"github.com/oncebox/oncebox/internal/awsconfig"
-	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
-	"github.com/oncebox/oncebox/internal/dynamo"
-	"github.com/oncebox/oncebox/internal/offline"
-	"github.com/oncebox/oncebox/internal/s3files"
+	"github.com/oncebox/oncebox/internal/aws/awsconfig"
+	"github.com/oncebox/oncebox/internal/aws/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/aws/dynamo"
+	"github.com/oncebox/oncebox/internal/aws/s3files"
+	"github.com/oncebox/oncebox/internal/records/offline"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 )
 

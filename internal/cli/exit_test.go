@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/internal/shared/sqlite"
 )
 
 // TestStoreErrors checks that the exit codes of a store's errors say whether repeating helps.

@@ -7,7 +7,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/oncebox/oncebox/internal/itemfile"
+	"github.com/oncebox/oncebox/internal/claims/itemfile"
 )
 
 // Interruptible reads until the context ends. A waiting read of stdin cannot be interrupted: it ends with the process.

@@ -10,10 +10,10 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
-	"github.com/oncebox/oncebox/internal/dynamo"
-	"github.com/oncebox/oncebox/internal/sqlite"
-	"github.com/oncebox/oncebox/internal/suggest"
+	"github.com/oncebox/oncebox/internal/aws/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/aws/dynamo"
+	"github.com/oncebox/oncebox/internal/shared/sqlite"
+	"github.com/oncebox/oncebox/internal/shared/suggest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"

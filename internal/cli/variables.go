@@ -9,7 +9,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/oncebox/oncebox/internal/suggest"
+	"github.com/oncebox/oncebox/internal/shared/suggest"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/recordhandler"
 )

@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 
-	"github.com/oncebox/oncebox/internal/awsconfig"
+	"github.com/oncebox/oncebox/internal/aws/awsconfig"
 )
 
 // The time-outs of a request to DynamoDB.

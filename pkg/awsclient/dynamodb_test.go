@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
-	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/internal/aws/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/aws/dynamo"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 )
 

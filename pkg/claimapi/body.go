@@ -12,8 +12,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/oncebox/oncebox/internal/jsonscan"
-	"github.com/oncebox/oncebox/internal/suggest"
+	"github.com/oncebox/oncebox/internal/shared/jsonscan"
+	"github.com/oncebox/oncebox/internal/shared/suggest"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 

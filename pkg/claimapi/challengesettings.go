@@ -8,9 +8,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/address"
-	"github.com/oncebox/oncebox/internal/arn"
-	"github.com/oncebox/oncebox/internal/awssecret"
+	"github.com/oncebox/oncebox/internal/aws/arn"
+	"github.com/oncebox/oncebox/internal/aws/awssecret"
+	"github.com/oncebox/oncebox/internal/shared/address"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 )
 

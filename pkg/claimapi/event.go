@@ -6,7 +6,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/oncebox/oncebox/internal/requestid"
+	"github.com/oncebox/oncebox/internal/aws/requestid"
 )
 
 // payloadVersion is the payload format of the events.

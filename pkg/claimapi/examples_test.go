@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/openapitest"
+	"github.com/oncebox/oncebox/internal/testkit/openapitest"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 

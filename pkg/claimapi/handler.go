@@ -12,8 +12,8 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/oncebox/oncebox/internal/deadline"
-	"github.com/oncebox/oncebox/internal/emf"
+	"github.com/oncebox/oncebox/internal/aws/deadline"
+	"github.com/oncebox/oncebox/internal/aws/emf"
 	"github.com/oncebox/oncebox/pkg/claimlink"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )

@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/oncebox/oncebox/internal/requestid"
+	"github.com/oncebox/oncebox/internal/aws/requestid"
 )
 
 var errOtherHost = errors.New("claimapi: the request is for another host")

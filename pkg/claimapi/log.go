@@ -10,8 +10,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/oncebox/oncebox/internal/emf"
-	"github.com/oncebox/oncebox/internal/requestid"
+	"github.com/oncebox/oncebox/internal/aws/emf"
+	"github.com/oncebox/oncebox/internal/aws/requestid"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/emf"
+	"github.com/oncebox/oncebox/internal/aws/emf"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 

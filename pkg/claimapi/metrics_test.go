@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/emf/emftest"
-	"github.com/oncebox/oncebox/internal/itembankfault"
-	"github.com/oncebox/oncebox/internal/memstore"
+	"github.com/oncebox/oncebox/internal/testkit/emftest"
+	"github.com/oncebox/oncebox/internal/testkit/itembankfault"
+	"github.com/oncebox/oncebox/internal/testkit/memstore"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/openapitest"
+	"github.com/oncebox/oncebox/internal/testkit/openapitest"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 

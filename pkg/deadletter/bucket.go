@@ -9,8 +9,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/oncebox/oncebox/internal/pause"
-	"github.com/oncebox/oncebox/internal/s3store"
+	"github.com/oncebox/oncebox/internal/records/s3store"
+	"github.com/oncebox/oncebox/internal/shared/pause"
 )
 
 // S3 is the part of *s3.Client that a Bucket calls.

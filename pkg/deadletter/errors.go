@@ -1,6 +1,6 @@
 package deadletter
 
-import "github.com/oncebox/oncebox/internal/s3store"
+import "github.com/oncebox/oncebox/internal/records/s3store"
 
 // advice says what to do about wrong settings.
 var advice = map[string]string{

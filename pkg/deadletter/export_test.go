@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/s3store"
+	"github.com/oncebox/oncebox/internal/records/s3store"
 )
 
 // MaxAttempts is the number of attempts of a put.

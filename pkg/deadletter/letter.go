@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/arn"
+	"github.com/oncebox/oncebox/internal/aws/arn"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 

@@ -14,9 +14,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
-	"github.com/oncebox/oncebox/internal/address"
-	"github.com/oncebox/oncebox/internal/awsconfig"
-	"github.com/oncebox/oncebox/internal/s3store"
+	"github.com/oncebox/oncebox/internal/aws/awsconfig"
+	"github.com/oncebox/oncebox/internal/records/s3store"
+	"github.com/oncebox/oncebox/internal/shared/address"
 )
 
 // The time-outs of one request, and the pause before a message is sent again. The largest document has 14 MB: 10 MiB in

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/dedupefault"
+	"github.com/oncebox/oncebox/internal/testkit/dedupefault"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/pause"
+	"github.com/oncebox/oncebox/internal/shared/pause"
 )
 
 // Clock replaces time and goroutines of a Decider and a Processor in tests. The zero value uses real time. No decision

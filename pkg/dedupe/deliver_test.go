@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/oncebox/oncebox/internal/dedupefault"
+	"github.com/oncebox/oncebox/internal/testkit/dedupefault"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/oncebox/oncebox/internal/dedupefault"
+	"github.com/oncebox/oncebox/internal/testkit/dedupefault"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )

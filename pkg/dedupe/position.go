@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/oncebox/oncebox/internal/arn"
+	"github.com/oncebox/oncebox/internal/aws/arn"
 )
 
 // Stream names a Kinesis stream. It does not name the consumer, because all consumers of a stream see the same records.

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/dedupefault"
-	"github.com/oncebox/oncebox/internal/mutanttest"
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/dedupefault"
+	"github.com/oncebox/oncebox/internal/testkit/mutanttest"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/readertest"
+	"github.com/oncebox/oncebox/internal/testkit/readertest"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/jsonscan"
+	"github.com/oncebox/oncebox/internal/shared/jsonscan"
 )
 
 // MaxText is the length of the longest fingerprint or owner, in bytes. Stores keep both. A longer one would fail the

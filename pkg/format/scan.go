@@ -6,7 +6,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"github.com/oncebox/oncebox/internal/jsonscan"
+	"github.com/oncebox/oncebox/internal/shared/jsonscan"
 )
 
 // MaxDepth is the deepest nesting of a record; the record itself is level 1. Without a limit, a few megabytes of

@@ -24,7 +24,7 @@ import (
 	"fmt"
 	"iter"
 
-	"github.com/oncebox/oncebox/internal/jsonscan"
+	"github.com/oncebox/oncebox/internal/shared/jsonscan"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )

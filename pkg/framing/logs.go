@@ -10,7 +10,7 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/oncebox/oncebox/internal/jsonscan"
+	"github.com/oncebox/oncebox/internal/shared/jsonscan"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/pause"
+	"github.com/oncebox/oncebox/internal/shared/pause"
 )
 
 type systemClock struct{}

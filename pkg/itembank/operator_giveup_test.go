@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/itembankfault"
+	"github.com/oncebox/oncebox/internal/testkit/itembankfault"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )

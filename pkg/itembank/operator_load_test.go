@@ -10,8 +10,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/enginerows"
-	"github.com/oncebox/oncebox/internal/itembankfault"
+	"github.com/oncebox/oncebox/internal/testkit/enginerows"
+	"github.com/oncebox/oncebox/internal/testkit/itembankfault"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )

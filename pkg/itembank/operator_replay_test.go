@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/enginerows"
-	"github.com/oncebox/oncebox/internal/itembankfault"
+	"github.com/oncebox/oncebox/internal/testkit/enginerows"
+	"github.com/oncebox/oncebox/internal/testkit/itembankfault"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )

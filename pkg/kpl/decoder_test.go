@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/readertest"
+	"github.com/oncebox/oncebox/internal/testkit/readertest"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 

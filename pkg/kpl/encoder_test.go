@@ -8,7 +8,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/oncebox/oncebox/internal/readertest"
+	"github.com/oncebox/oncebox/internal/testkit/readertest"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
 

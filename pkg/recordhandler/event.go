@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/oncebox/oncebox/internal/jsonscan"
+	"github.com/oncebox/oncebox/internal/shared/jsonscan"
 )
 
 // This file reads the JSON of a Kinesis event. With encoding/json this would take longer than all other work on the

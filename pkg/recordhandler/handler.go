@@ -11,9 +11,9 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/oncebox/oncebox/internal/deadline"
-	"github.com/oncebox/oncebox/internal/emf"
-	"github.com/oncebox/oncebox/internal/requestid"
+	"github.com/oncebox/oncebox/internal/aws/deadline"
+	"github.com/oncebox/oncebox/internal/aws/emf"
+	"github.com/oncebox/oncebox/internal/aws/requestid"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 

@@ -8,9 +8,9 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/oncebox/oncebox/internal/address"
-	"github.com/oncebox/oncebox/internal/awssecret"
-	"github.com/oncebox/oncebox/internal/settings"
+	"github.com/oncebox/oncebox/internal/aws/awssecret"
+	"github.com/oncebox/oncebox/internal/shared/address"
+	"github.com/oncebox/oncebox/internal/shared/settings"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"

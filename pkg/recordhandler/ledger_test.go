@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
-	"github.com/oncebox/oncebox/internal/memlog"
+	"github.com/oncebox/oncebox/internal/aws/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/testkit/memlog"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"

@@ -3,7 +3,7 @@ package recordhandler
 import (
 	"time"
 
-	"github.com/oncebox/oncebox/internal/emf"
+	"github.com/oncebox/oncebox/internal/aws/emf"
 )
 
 // metrics are the metrics of a batch, in the order of numbers. The counts of a log ledger and the records past the

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/emf/emftest"
+	"github.com/oncebox/oncebox/internal/testkit/emftest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/recordhandler"

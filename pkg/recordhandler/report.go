@@ -6,8 +6,8 @@ import (
 	"log/slog"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/emf"
-	"github.com/oncebox/oncebox/internal/requestid"
+	"github.com/oncebox/oncebox/internal/aws/emf"
+	"github.com/oncebox/oncebox/internal/aws/requestid"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 

@@ -12,8 +12,8 @@ import (
 	"github.com/aws/aws-lambda-go/lambdacontext"
 	"github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/oncebox/oncebox/internal/address"
-	"github.com/oncebox/oncebox/internal/arn"
+	"github.com/oncebox/oncebox/internal/aws/arn"
+	"github.com/oncebox/oncebox/internal/shared/address"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/sink/dynamosink"
 	"github.com/oncebox/oncebox/pkg/sink/firehosesink"

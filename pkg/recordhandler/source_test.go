@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/memlog"
+	"github.com/oncebox/oncebox/internal/testkit/memlog"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"

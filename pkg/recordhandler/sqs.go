@@ -8,7 +8,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
-	"github.com/oncebox/oncebox/internal/arn"
+	"github.com/oncebox/oncebox/internal/aws/arn"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 

@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"github.com/oncebox/oncebox/internal/emf"
-	"github.com/oncebox/oncebox/internal/requestid"
-	"github.com/oncebox/oncebox/internal/scratch"
+	"github.com/oncebox/oncebox/internal/aws/emf"
+	"github.com/oncebox/oncebox/internal/aws/requestid"
+	"github.com/oncebox/oncebox/internal/claims/scratch"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 

@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/emf/emftest"
-	"github.com/oncebox/oncebox/internal/memstore"
-	"github.com/oncebox/oncebox/internal/scratch"
+	"github.com/oncebox/oncebox/internal/claims/scratch"
+	"github.com/oncebox/oncebox/internal/testkit/emftest"
+	"github.com/oncebox/oncebox/internal/testkit/memstore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/sweephandler"
 )

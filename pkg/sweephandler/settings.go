@@ -3,7 +3,7 @@ package sweephandler
 import (
 	"log/slog"
 
-	"github.com/oncebox/oncebox/internal/settings"
+	"github.com/oncebox/oncebox/internal/shared/settings"
 )
 
 // Description begins the description of the function in a stack. `oncebox doctor` finds the sweep function by it, to

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 // root is the project's folder, where cdk.json is.

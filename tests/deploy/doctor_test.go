@@ -7,7 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	lambdatypes "github.com/aws/aws-sdk-go-v2/service/lambda/types"
 
-	"github.com/oncebox/oncebox/internal/doctor"
+	"github.com/oncebox/oncebox/internal/cli/doctor"
 )
 
 // doctorFinds checks which functions `oncebox doctor --deployed` would invoke in a stack: the alias of each function

@@ -26,8 +26,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/oncebox/oncebox/internal/goldenfile"
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/goldenfile"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 // TestUpgrade updates a stack, and looks after each call of the update at what a request, a batch and a run of the

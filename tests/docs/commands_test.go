@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 // How the tests take a block is said in the line of its opening fence:

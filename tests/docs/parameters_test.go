@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/goldenfile"
+	"github.com/oncebox/oncebox/internal/testkit/goldenfile"
 )
 
 // TestParameters checks that docs/deploy.md lists the parameters of the plain templates, with their defaults.

@@ -13,7 +13,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 // TestLanding checks that the command of examples/landing prints links, and serves the page and the codes for them.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/tidwall/gjson"
 
-	"github.com/oncebox/oncebox/internal/readertest"
+	"github.com/oncebox/oncebox/internal/testkit/readertest"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 

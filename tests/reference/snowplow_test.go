@@ -9,7 +9,7 @@ import (
 
 	"github.com/snowplow/snowplow-golang-analytics-sdk/analytics"
 
-	"github.com/oncebox/oncebox/internal/readertest"
+	"github.com/oncebox/oncebox/internal/testkit/readertest"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 

@@ -16,7 +16,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/infra"
-	"github.com/oncebox/oncebox/internal/cost"
+	"github.com/oncebox/oncebox/internal/records/cost"
 )
 
 // TestSharedTableHasOneAlarm checks that two constructs with one table add one alarm. The topic gets its messages
@@ -316,7 +316,7 @@ func TestCostsOfAlarms(t *testing.T) {
 			looked += len(metricsOf(a))
 		}
 		if looked != job.billed {
-			t.Errorf("%s: alarms have %d metrics, and internal/cost has %d", job.name, looked, job.billed)
+			t.Errorf("%s: alarms have %d metrics, and internal/records/cost has %d", job.name, looked, job.billed)
 		}
 		row := fmt.Sprintf("\n| %s | %d | %d | %.2f |\n", job.name, len(all), looked, cost.AlarmMetricMonth*float64(looked))
 		if !strings.Contains(string(text), row) {

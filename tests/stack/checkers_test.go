@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 // A finding is a checker's message about a resource of a template.

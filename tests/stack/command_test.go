@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 // TestSynthWithAndWithoutTheCLI checks that the app makes the default golden, whether `cdk synth` runs it as cdk.json

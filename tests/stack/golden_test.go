@@ -15,7 +15,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/goldenfile"
+	"github.com/oncebox/oncebox/internal/testkit/goldenfile"
 )
 
 var update = flag.Bool("update", false, "write the golden templates anew")

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/infra"
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 )
 

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/infra"
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 // inNoTemplate are the settings that a template does not show. TestStack and TestTerminationProtection test their effect.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 // TestAVersionForEachChange checks that a function gets another version whenever its code or its configuration changes,

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 var update = flag.Bool("update", false, "write docs/licences.md")

@@ -18,9 +18,9 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/itembankengines"
-	"github.com/oncebox/oncebox/internal/itembankfault"
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/itembankengines"
+	"github.com/oncebox/oncebox/internal/testkit/itembankfault"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"

@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/filelock"
+	"github.com/oncebox/oncebox/internal/shared/filelock"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 

@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/memstore"
+	"github.com/oncebox/oncebox/internal/testkit/memstore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"iter"
 
+	"github.com/oncebox/oncebox/internal/claims/itemfile"
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/itemfile"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 

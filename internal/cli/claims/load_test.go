@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/enginerows"
-	"github.com/oncebox/oncebox/internal/itembankengines"
+	"github.com/oncebox/oncebox/internal/testkit/enginerows"
+	"github.com/oncebox/oncebox/internal/testkit/itembankengines"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 

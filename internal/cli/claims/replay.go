@@ -14,8 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/claims/itemfile"
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/itemfile"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )

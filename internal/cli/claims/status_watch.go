@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/pause"
+	"github.com/oncebox/oncebox/internal/shared/pause"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 

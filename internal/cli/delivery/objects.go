@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/aws/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )

@@ -18,10 +18,10 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/aws/awsconfig/sdkconfig"
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/redrive"
-	"github.com/oncebox/oncebox/internal/suggest"
+	"github.com/oncebox/oncebox/internal/records/redrive"
+	"github.com/oncebox/oncebox/internal/shared/suggest"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/recordhandler"

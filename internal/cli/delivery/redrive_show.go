@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/redrive"
+	"github.com/oncebox/oncebox/internal/records/redrive"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"

@@ -7,9 +7,9 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 
-	"github.com/oncebox/oncebox/internal/awsconfig"
-	"github.com/oncebox/oncebox/internal/awsconfig/sdkconfig"
-	"github.com/oncebox/oncebox/internal/redrive"
+	"github.com/oncebox/oncebox/internal/aws/awsconfig"
+	"github.com/oncebox/oncebox/internal/aws/awsconfig/sdkconfig"
+	"github.com/oncebox/oncebox/internal/records/redrive"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )

@@ -9,8 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/claims/itemfile"
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/itemfile"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )

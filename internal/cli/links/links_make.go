@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/claims/itemfile"
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/itemfile"
 	"github.com/oncebox/oncebox/pkg/claimlink"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )

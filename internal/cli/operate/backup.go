@@ -8,7 +8,7 @@ import (
 	"os"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/internal/shared/sqlite"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/aws/dynamo"
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/doctor"
-	"github.com/oncebox/oncebox/internal/dynamo"
+	"github.com/oncebox/oncebox/internal/cli/doctor"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/cost"
+	"github.com/oncebox/oncebox/internal/records/cost"
 )
 
 type costCommand struct {

@@ -9,8 +9,8 @@ import (
 	"unicode"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/offline"
-	"github.com/oncebox/oncebox/internal/suggest"
+	"github.com/oncebox/oncebox/internal/records/offline"
+	"github.com/oncebox/oncebox/internal/shared/suggest"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/bmatcuk/doublestar/v4"
 
+	"github.com/oncebox/oncebox/internal/aws/s3files"
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/s3files"
 )
 
 // source is one input: a file, an object of S3, or stdin.

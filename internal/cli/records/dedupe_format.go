@@ -8,7 +8,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/internal/records/offline"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 

@@ -6,7 +6,7 @@ import (
 	"fmt"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/internal/records/offline"
 )
 
 // checkHistory refuses flags that cannot be combined with --publish and --replace-run.

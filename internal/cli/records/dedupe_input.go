@@ -7,9 +7,9 @@ import (
 	"io"
 	"os"
 
+	"github.com/oncebox/oncebox/internal/aws/s3files"
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/offline"
-	"github.com/oncebox/oncebox/internal/s3files"
+	"github.com/oncebox/oncebox/internal/records/offline"
 )
 
 // inputs opens the inputs. A run reads them twice, and again when it continues. So stdin and pipes are copied to

@@ -12,11 +12,11 @@ import (
 	"path"
 	"strings"
 
-	"github.com/oncebox/oncebox/internal/address"
+	"github.com/oncebox/oncebox/internal/aws/s3files"
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/offline"
-	"github.com/oncebox/oncebox/internal/s3files"
-	"github.com/oncebox/oncebox/internal/settings"
+	"github.com/oncebox/oncebox/internal/records/offline"
+	"github.com/oncebox/oncebox/internal/shared/address"
+	"github.com/oncebox/oncebox/internal/shared/settings"
 	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 

@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/internal/records/offline"
 )
 
 // fileUse is a file and its purpose in a run.

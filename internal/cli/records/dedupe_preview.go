@@ -8,8 +8,8 @@ import (
 	"path/filepath"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/memledger"
-	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/internal/records/memledger"
+	"github.com/oncebox/oncebox/internal/records/offline"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )

@@ -7,7 +7,7 @@ import (
 	"github.com/schollz/progressbar/v3"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/offline"
+	"github.com/oncebox/oncebox/internal/records/offline"
 )
 
 // runProgress draws a bar for each pass over the inputs on a terminal, with the bytes and the lines a second, and the

@@ -7,9 +7,9 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/history"
-	"github.com/oncebox/oncebox/internal/offline"
-	"github.com/oncebox/oncebox/internal/snowplowmanifest"
+	"github.com/oncebox/oncebox/internal/records/history"
+	"github.com/oncebox/oncebox/internal/records/offline"
+	"github.com/oncebox/oncebox/internal/records/snowplowmanifest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 

@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/internal/cli"
-	"github.com/oncebox/oncebox/internal/history"
+	"github.com/oncebox/oncebox/internal/records/history"
 )
 
 // TestReportOfOldRows: an import whose rows are all too old is not a success.

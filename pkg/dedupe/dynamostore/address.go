@@ -1,6 +1,6 @@
 package dynamostore
 
-import "github.com/oncebox/oncebox/internal/address"
+import "github.com/oncebox/oncebox/internal/shared/address"
 
 // maxConcurrency stays below the 1,024 file descriptors of a Lambda function (Developer Guide, "Lambda quotas").
 const maxConcurrency = 1000

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/memledger"
-	"github.com/oncebox/oncebox/internal/mutanttest"
+	"github.com/oncebox/oncebox/internal/records/memledger"
+	"github.com/oncebox/oncebox/internal/testkit/mutanttest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
 )

@@ -3,7 +3,7 @@ package logledger
 import (
 	"math"
 
-	"github.com/oncebox/oncebox/internal/address"
+	"github.com/oncebox/oncebox/internal/shared/address"
 )
 
 // smallestMemory has room for some entries in each of 256 lanes.

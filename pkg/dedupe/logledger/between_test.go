@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/memlog"
+	"github.com/oncebox/oncebox/internal/testkit/memlog"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )

@@ -6,8 +6,8 @@ import (
 	"os"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/dedupefault"
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/dedupefault"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/mutanttest"
+	"github.com/oncebox/oncebox/internal/testkit/mutanttest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/internal/shared/sqlite"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 

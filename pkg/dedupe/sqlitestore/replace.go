@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/internal/shared/sqlite"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 

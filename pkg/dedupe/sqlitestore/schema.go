@@ -1,7 +1,7 @@
 package sqlitestore
 
 import (
-	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/internal/shared/sqlite"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/sqlite"
-	"github.com/oncebox/oncebox/internal/sqlite/sqlitetest"
+	"github.com/oncebox/oncebox/internal/shared/sqlite"
+	"github.com/oncebox/oncebox/internal/testkit/sqlitetest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 

@@ -5,7 +5,7 @@ import (
 	"context"
 	"database/sql"
 
-	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/internal/shared/sqlite"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 

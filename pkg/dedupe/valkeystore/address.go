@@ -5,8 +5,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/address"
-	"github.com/oncebox/oncebox/internal/arn"
+	"github.com/oncebox/oncebox/internal/aws/arn"
+	"github.com/oncebox/oncebox/internal/shared/address"
 )
 
 // mostBuckets suits 13 billion keys in a slice.

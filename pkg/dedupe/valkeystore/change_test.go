@@ -4,8 +4,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/mutanttest"
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/mutanttest"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 

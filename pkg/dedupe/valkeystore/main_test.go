@@ -12,7 +12,7 @@ import (
 
 	"github.com/valkey-io/valkey-go"
 
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 

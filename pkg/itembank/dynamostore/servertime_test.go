@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/itembankengines"
+	"github.com/oncebox/oncebox/internal/testkit/itembankengines"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )

@@ -19,8 +19,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/oncebox/oncebox/internal/dynamo"
-	"github.com/oncebox/oncebox/internal/serverclock"
+	"github.com/oncebox/oncebox/internal/aws/dynamo"
+	"github.com/oncebox/oncebox/internal/aws/serverclock"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 

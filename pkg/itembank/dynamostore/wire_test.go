@@ -13,15 +13,15 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
-	"github.com/oncebox/oncebox/internal/faultproxy"
-	"github.com/oncebox/oncebox/internal/itembankengines"
-	"github.com/oncebox/oncebox/internal/itembankfault"
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/faultproxy"
+	"github.com/oncebox/oncebox/internal/testkit/itembankengines"
+	"github.com/oncebox/oncebox/internal/testkit/itembankfault"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// everyAttempt is the number of attempts that the client of internal/dynamo makes for a request. It must equal
+// everyAttempt is the number of attempts that the client of internal/aws/dynamo makes for a request. It must equal
 // maxAttempts there.
 const everyAttempt = 3
 

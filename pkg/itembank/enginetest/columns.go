@@ -3,7 +3,7 @@ package enginetest
 import (
 	"strings"
 
-	"github.com/oncebox/oncebox/internal/enginerows"
+	"github.com/oncebox/oncebox/internal/testkit/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 

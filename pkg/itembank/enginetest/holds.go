@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/enginerows"
+	"github.com/oncebox/oncebox/internal/testkit/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 

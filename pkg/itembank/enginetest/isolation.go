@@ -7,7 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/enginerows"
+	"github.com/oncebox/oncebox/internal/testkit/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 

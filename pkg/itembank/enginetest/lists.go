@@ -6,7 +6,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/oncebox/oncebox/internal/enginerows"
+	"github.com/oncebox/oncebox/internal/testkit/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/oncebox/oncebox/internal/enginerows"
+	"github.com/oncebox/oncebox/internal/testkit/enginerows"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 

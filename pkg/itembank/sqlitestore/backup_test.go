@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/sqlite"
-	"github.com/oncebox/oncebox/internal/sqlite/sqlitetest"
+	"github.com/oncebox/oncebox/internal/shared/sqlite"
+	"github.com/oncebox/oncebox/internal/testkit/sqlitetest"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )

@@ -3,7 +3,7 @@ package sqlitestore
 import (
 	"context"
 
-	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/internal/shared/sqlite"
 )
 
 // OpenMemory opens a store without a file.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/sqlite/sqlitetest"
+	"github.com/oncebox/oncebox/internal/testkit/sqlitetest"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/oncebox/oncebox/internal/sqlite"
+	"github.com/oncebox/oncebox/internal/shared/sqlite"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 

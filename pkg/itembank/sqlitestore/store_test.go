@@ -11,8 +11,8 @@ import (
 
 	sqlite3 "modernc.org/sqlite/lib"
 
-	"github.com/oncebox/oncebox/internal/sqlite"
-	"github.com/oncebox/oncebox/internal/sqlite/sqlitetest"
+	"github.com/oncebox/oncebox/internal/shared/sqlite"
+	"github.com/oncebox/oncebox/internal/testkit/sqlitetest"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )

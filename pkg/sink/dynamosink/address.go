@@ -3,7 +3,7 @@ package dynamosink
 import (
 	"strings"
 
-	"github.com/oncebox/oncebox/internal/address"
+	"github.com/oncebox/oncebox/internal/shared/address"
 )
 
 const (

@@ -5,8 +5,8 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 
-	"github.com/oncebox/oncebox/internal/address"
-	"github.com/oncebox/oncebox/internal/settings"
+	"github.com/oncebox/oncebox/internal/shared/address"
+	"github.com/oncebox/oncebox/internal/shared/settings"
 )
 
 // Config is the address of a Firehose stream, in the account and region of the function.

@@ -7,7 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/firehose"
 
-	"github.com/oncebox/oncebox/internal/awsconfig"
+	"github.com/oncebox/oncebox/internal/aws/awsconfig"
 )
 
 // attemptTimeout limits one request: 4 MiB take 1 s at 50 Mbit/s. It is long, as the API reference advises, because a

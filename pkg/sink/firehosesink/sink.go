@@ -41,9 +41,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/firehose"
 	"github.com/aws/aws-sdk-go-v2/service/firehose/types"
 
-	"github.com/oncebox/oncebox/internal/awserror"
-	"github.com/oncebox/oncebox/internal/batchsink"
-	"github.com/oncebox/oncebox/internal/pause"
+	"github.com/oncebox/oncebox/internal/aws/awserror"
+	"github.com/oncebox/oncebox/internal/records/batchsink"
+	"github.com/oncebox/oncebox/internal/shared/pause"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 

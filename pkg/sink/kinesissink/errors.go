@@ -7,7 +7,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 
-	"github.com/oncebox/oncebox/internal/awserror"
+	"github.com/oncebox/oncebox/internal/aws/awserror"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 

@@ -3,7 +3,7 @@ package kinesissink
 import (
 	"context"
 
-	"github.com/oncebox/oncebox/internal/pause"
+	"github.com/oncebox/oncebox/internal/shared/pause"
 )
 
 // MaxAttempts is the number of attempts without progress.

@@ -52,7 +52,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 
-	"github.com/oncebox/oncebox/internal/pause"
+	"github.com/oncebox/oncebox/internal/shared/pause"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )

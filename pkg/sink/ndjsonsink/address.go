@@ -1,6 +1,6 @@
 package ndjsonsink
 
-import "github.com/oncebox/oncebox/internal/address"
+import "github.com/oncebox/oncebox/internal/shared/address"
 
 // Parse reads ndjson:PATH, the address of a file without a ? in its path.
 func Parse(text string) (path string, err error) {

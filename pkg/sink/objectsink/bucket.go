@@ -12,9 +12,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 
-	"github.com/oncebox/oncebox/internal/awsconfig"
-	"github.com/oncebox/oncebox/internal/pause"
-	"github.com/oncebox/oncebox/internal/s3store"
+	"github.com/oncebox/oncebox/internal/aws/awsconfig"
+	"github.com/oncebox/oncebox/internal/records/s3store"
+	"github.com/oncebox/oncebox/internal/shared/pause"
 	"github.com/oncebox/oncebox/pkg/deadletter"
 )
 

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/faultproxy"
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/faultproxy"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )

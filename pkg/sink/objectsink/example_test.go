@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"log"
 
-	"github.com/oncebox/oncebox/internal/memobjects"
+	"github.com/oncebox/oncebox/internal/testkit/memobjects"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
 )

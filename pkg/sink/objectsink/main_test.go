@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/oncebox/oncebox/internal/memstore"
-	"github.com/oncebox/oncebox/internal/mutanttest"
+	"github.com/oncebox/oncebox/internal/testkit/memstore"
+	"github.com/oncebox/oncebox/internal/testkit/mutanttest"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 

@@ -7,7 +7,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
-	"github.com/oncebox/oncebox/internal/awsconfig"
+	"github.com/oncebox/oncebox/internal/aws/awsconfig"
 )
 
 // attemptTimeout limits one request: 1 MiB takes 0.2 s at 50 Mbit/s.

@@ -52,9 +52,9 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
-	"github.com/oncebox/oncebox/internal/awserror"
-	"github.com/oncebox/oncebox/internal/batchsink"
-	"github.com/oncebox/oncebox/internal/pause"
+	"github.com/oncebox/oncebox/internal/aws/awserror"
+	"github.com/oncebox/oncebox/internal/records/batchsink"
+	"github.com/oncebox/oncebox/internal/shared/pause"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 

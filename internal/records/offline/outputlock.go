@@ -1,0 +1,135 @@
+package offline
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/oncebox/oncebox/internal/shared/filelock"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+)
+
+// outputLock locks an output file for one run. While a run holds it, no other run writes to the file. FILE.lock is
+// the lock. FILE.run says which unfinished run the output belongs to.
+type outputLock struct {
+	output string // the file, even if the user has named a symbolic link to it
+	file   *filelock.Lock
+	owner  runFile // the content of FILE.run; zero without a FILE.run
+}
+
+// runFile is the content of FILE.run, which exists until the run is finished. It protects other files: without it, a
+// run could cut any file that the user names by mistake to the recorded size.
+type runFile struct {
+	Run         string `json:"run"`
+	Output      string `json:"output"`       // Run.OutputID of package dedupe
+	DeadLetters string `json:"dead_letters"` // absolute path of the dead-letter file
+}
+
+// runSuffix is the suffix of FILE.run.
+const runSuffix = ".run"
+
+func (l *outputLock) runPath() string { return l.output + runSuffix }
+
+// lockOutput locks an output file, which need not exist.
+func lockOutput(output string) (*outputLock, error) {
+	l := &outputLock{output: targetOf(output)}
+	var err error
+	switch l.file, err = filelock.Take(l.output); {
+	case errors.Is(err, filelock.ErrLocked):
+		return nil, refuse("another process is writing to %s. Wait until it has ended, or choose another file", output)
+	case errors.Is(err, filelock.ErrNotALock):
+		return nil, l.nameTaken(filelock.Name(l.output))
+	case err != nil:
+		return nil, err
+	}
+	if err := l.readRunFile(); err != nil {
+		l.release()
+		return nil, err
+	}
+	return l, nil
+}
+
+// targetOf follows symbolic links, also one to a file that does not exist. Two names of one file have one lock.
+func targetOf(path string) string {
+	const most = 40 // as systems allow
+	for range most {
+		to, err := os.Readlink(path)
+		if err != nil {
+			break
+		}
+		if !filepath.IsAbs(to) {
+			to = filepath.Join(filepath.Dir(path), to)
+		}
+		path = to
+	}
+	return path
+}
+
+// isOf reports whether the files belong to a run.
+func (l *outputLock) isOf(r dedupe.Run) bool {
+	return l.owner.Run == r.ID && l.owner.Output == r.OutputID
+}
+
+func (l *outputLock) release() { l.file.Release() }
+
+// nameTaken refuses an output because the run would overwrite a file that does not belong to it.
+func (l *outputLock) nameTaken(path string) error {
+	return refuse("the run needs %s for itself, but that file holds something else. Choose another file than %s",
+		path, l.output)
+}
+
+// readRunFile reads FILE.run, if it exists. A crash may have left only a part of it. Then its run has written nothing
+// yet, and the part is ignored.
+func (l *outputLock) readRunFile() error {
+	text, err := os.ReadFile(l.runPath())
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if json.Unmarshal(text, &l.owner) != nil || l.owner.Run == "" {
+		l.owner = runFile{}
+		if !isPartOfRunFile(text) {
+			return l.nameTaken(l.runPath())
+		}
+	}
+	return nil
+}
+
+// isPartOfRunFile reports whether a crash may have left this text of a FILE.run. It may have left the beginning of
+// the text, zeros, or nothing.
+func isPartOfRunFile(text []byte) bool {
+	const begin = `{"run":"`
+	text = bytes.TrimRight(text, "\x00")
+	return strings.HasPrefix(begin, string(text[:min(len(text), len(begin))]))
+}
+
+// writeRunFile records in FILE.run that the output belongs to a run.
+func (l *outputLock) writeRunFile(owner runFile) error {
+	text, err := json.Marshal(owner)
+	if err != nil {
+		return err
+	}
+	file, err := os.Create(l.runPath())
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(append(text, '\n'))
+	if err = errors.Join(err, file.Sync(), file.Close(), syncFolder(filepath.Dir(l.output))); err != nil {
+		return fmt.Errorf("%s: %w", l.runPath(), err)
+	}
+	l.owner = owner
+	return nil
+}
+
+// removeRunFile removes FILE.run, which means that the output is complete, up to where its run has ended or was closed.
+func (l *outputLock) removeRunFile() error {
+	l.owner = runFile{}
+	return os.Remove(l.runPath())
+}

@@ -1,0 +1,152 @@
+package dedupefault
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/oncebox/oncebox/internal/testkit/memobjects"
+	"github.com/oncebox/oncebox/internal/testkit/mutanttest"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
+	"github.com/oncebox/oncebox/pkg/sink/objectsink"
+	"github.com/oncebox/oncebox/pkg/sink/sinktest"
+)
+
+// TestMutants checks that every engine case and every scenario that a mutant names finds it. TestMutants of package
+// dedupe runs the cases of that package.
+func TestMutants(t *testing.T) {
+	for _, m := range Mutants {
+		t.Run(m.Name, func(t *testing.T) {
+			t.Parallel()
+			if len(m.CaughtBy) == 0 {
+				t.Error("no test finds it")
+			}
+			for _, by := range m.CaughtBy {
+				switch {
+				case by.Engine != "":
+					engineCaseMustFail(t, &m, by.Engine)
+				case by.Sink != "":
+					sinkCaseMustFail(t, &m, by.Sink)
+				case by.Scenario != "":
+					scenarioMustFail(t, &m, by)
+				case by.Histories != "":
+					sourceHistoriesMustFail(t, &m, by)
+				case by.Processor == "":
+					t.Error("a catch names no test")
+				}
+			}
+			if playAll() && !m.Rare {
+				historiesMustFail(t, &m)
+			}
+		})
+	}
+}
+
+func engineCaseMustFail(t *testing.T, m *Mutant, name string) {
+	cases := enginetest.Cases()
+	i := slices.IndexFunc(cases, func(c enginetest.Case) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no engine case %q", name)
+	}
+	engine := m.engine().Open(t)
+	broken := HookStore(engine, m.HookIn(Env{Engine: engine, Store: engine}))
+	mutanttest.MustFail(t, func(tb testing.TB) { cases[i].Run(tb, broken) })
+}
+
+func sinkCaseMustFail(t *testing.T, m *Mutant, name string) {
+	cases := sinktest.ObjectCases()
+	i := slices.IndexFunc(cases, func(c sinktest.ObjectCase) bool { return c.Name == name })
+	if i < 0 {
+		t.Fatalf("there is no case %q of object sinks", name)
+	}
+	memory := memobjects.New()
+	var storage objectsink.Storage = memory
+	if m.storage != nil {
+		storage = memobjects.Hooked(memory, m.storage)
+	}
+	open := func() dedupe.ObjectSink {
+		sink, err := objectsink.New(storage, objectsink.Options{
+			Encoding: objectsink.Encoding{Compression: objectsink.Uncompressed},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m.objectSink(sink, storage)
+	}
+	read := func() (lines []string) {
+		if err := eachLine(t.Context(), memory, func(_, line string) { lines = append(lines, line) }); err != nil {
+			t.Fatal(err)
+		}
+		return lines
+	}
+	mutanttest.MustFail(t, func(tb testing.TB) { cases[i].Run(tb, sinktest.ObjectStore{Open: open, Read: read}) })
+}
+
+// scenarioMustFail plays a scenario without a fault, and then with each fault, until one play violates a guarantee.
+// It must be the guarantee that the mutant breaks.
+func scenarioMustFail(t *testing.T, m *Mutant, by Catch) {
+	i := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == by.Scenario })
+	if i < 0 {
+		t.Fatalf("there is no scenario %q", by.Scenario)
+	}
+	play := Play{Scenario: m.in(Scenarios[i]), Engine: m.engine().Open(t), Mutant: m}
+	calls, err := play.Run(t.Context())
+	found := "without a fault"
+	for _, f := range faultsOf(calls) {
+		if err != nil {
+			break
+		}
+		play.Plan = f.plan()
+		_, err = play.Run(t.Context())
+		found = fmt.Sprintf("by %s (%s)", f, calls[f.at])
+	}
+	if err == nil {
+		t.Fatalf("scenario %s does not find it, with any fault", by.Scenario)
+	}
+	violation := firstLine(err)
+	if !strings.HasPrefix(violation, by.Violates+":") {
+		t.Fatalf("found %s, but not as a violation of %s: %v", found, by.Violates, err)
+	}
+	t.Logf("found %s: %s", found, violation)
+}
+
+// mostHistories is the number of random histories after which a mutant counts as not found.
+const mostHistories = 10_000
+
+func historiesMustFail(t *testing.T, m *Mutant) {
+	engine := m.engine().Open(t)
+	for seed := range mostHistories {
+		h := historyOf(seed)
+		fails := func(h history) bool {
+			h.Scenario = m.in(h.Scenario)
+			return h.play(t.Context(), engine, m) != nil
+		}
+		if fails(h) {
+			t.Logf("found by history %d\n%s", seed+1, h.keepable(fails))
+			return
+		}
+	}
+	t.Errorf("%d histories do not find it", mostHistories)
+}
+
+// sourceHistoriesMustFail plays random histories of a source until one violates the guarantee that the mutant breaks.
+func sourceHistoriesMustFail(t *testing.T, m *Mutant, by Catch) {
+	engine := m.engine().Open(t)
+	for seed := range mostHistories {
+		if err := sourceHistories[by.Histories](seed)(t.Context(), engine, m); err != nil {
+			if !strings.HasPrefix(err.Error(), by.Violates) {
+				t.Fatalf("history %d finds no violation of %s: %v", seed+1, by.Violates, err)
+			}
+			t.Logf("found by history %d of %s: %s", seed+1, by.Histories, firstLine(err))
+			return
+		}
+	}
+	t.Errorf("%d histories of %s do not find it", mostHistories, by.Histories)
+}
+
+func firstLine(err error) string {
+	line, _, _ := strings.Cut(err.Error(), "\n")
+	return line
+}

@@ -1,0 +1,122 @@
+package dedupefault
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
+	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/sink/objectsink"
+)
+
+// sourceHistories are random histories of object sinks, and of sources other than Kinesis, by the names that mutants
+// use. A seed gives the same history each time.
+var sourceHistories = map[string]func(seed int) func(context.Context, dedupe.Store, *Mutant) error{
+	"objects": func(seed int) func(context.Context, dedupe.Store, *Mutant) error {
+		return objectHistories.Example(seed).play
+	},
+	"logs": func(seed int) func(context.Context, dedupe.Store, *Mutant) error {
+		return logsHistories.Example(seed).play
+	},
+	"queues": func(seed int) func(context.Context, dedupe.Store, *Mutant) error {
+		return queueHistories.Example(seed).play
+	},
+}
+
+// TestSources plays random histories of other sources. `-seed=N` plays one history.
+func TestSources(t *testing.T) {
+	for name, history := range sourceHistories {
+		if name == "objects" {
+			continue // TestObjects plays them
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, e := range []Engine{Memory, MemoryLog} {
+				store := e.Open(t)
+				seeds := seedsFor(e, 1)
+				for _, seed := range seeds[:max(len(seeds)/5, 1)] {
+					if err := history(seed)(t.Context(), store, nil); err != nil {
+						t.Fatalf("on %s, seed %d: %v", e.Name, seed, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+var logsHistories = rapid.Custom(func(t *rapid.T) logsHistory {
+	clocks := []time.Duration{-20 * 24 * time.Hour, -25 * time.Hour, -24 * time.Hour, -time.Hour, 0, 30 * time.Minute, 90 * time.Minute, 2 * time.Hour}
+	event := rapid.Custom(func(t *rapid.T) logEvent {
+		u := User{ID: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "id"), FP: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "fp")}
+		return logEvent{u, rapid.SampledFrom(clocks).Draw(t, "clock")}
+	})
+	return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) logsMessage {
+		pauses := rapid.SampledFrom([][2]time.Duration{{time.Minute, 2 * time.Minute}, {2 * time.Hour, 4 * time.Hour}})
+		return logsMessage{
+			Pauses: pauses.Draw(t, "pauses"),
+			After:  rapid.SampledFrom([]time.Duration{0, time.Minute, 9 * time.Minute, 15 * time.Minute, 20 * time.Hour}).Draw(t, "after"),
+			Events: rapid.SliceOfN(event, 1, 4).Draw(t, "events"), Fails: rapid.IntRange(0, 2).Draw(t, "fails"),
+		}
+	}), 1, 8).Draw(t, "messages")
+})
+
+var queueHistories = rapid.Custom(func(t *rapid.T) (h queueHistory) {
+	h.FIFO, h.Chunk = rapid.Bool().Draw(t, "fifo"), rapid.SampledFrom([]int{1, 2, 3, 500}).Draw(t, "chunk")
+	messages := rapid.Custom(func(t *rapid.T) User {
+		u := User{ID: rapid.SampledFrom([]string{"a", "b", "c"}).Draw(t, "id"), FP: rapid.SampledFrom([]string{"x", "y"}).Draw(t, "fp")}
+		u.Kind = rapid.SampledFrom(append(slices.Repeat([]Kind{Good}, 9), Broken, Refused)).Draw(t, "kind")
+		return u
+	})
+	h.Messages = rapid.SliceOfN(messages, 1, 8).Draw(t, "messages")
+	index := rapid.IntRange(0, len(h.Messages)-1)
+	h.Batches = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) (b queueBatch) {
+		b.From, b.Size = index.Draw(t, "from"), 1+index.Draw(t, "size")
+		b.Fails = rapid.SliceOfN(index, 0, 3).Draw(t, "fails")
+		for range rapid.IntRange(0, 3).Draw(t, "repeats") {
+			b.Repeats = append(b.Repeats, [2]int{index.Draw(t, "repeated"), index.Draw(t, "behind")})
+		}
+		return b
+	}), 0, 8).Draw(t, "batches")
+	return h
+})
+
+// TestObjects plays random histories of object sinks. `-seed=N` plays one history.
+func TestObjects(t *testing.T) {
+	t.Parallel()
+	store, all := Memory.Open(t), seedsFor(Memory, 1)
+	if *seeds == 0 && testing.Short() {
+		all = all[:max(len(all)/5, 1)]
+	}
+	for _, seed := range all {
+		h := objectHistories.Example(seed)
+		if err := h.play(t.Context(), store, nil); err != nil {
+			smaller := h.keepable(func(h history) bool { return h.play(t.Context(), store, nil) != nil })
+			t.Fatalf("seed %d: %v\n%s", seed, err, smaller)
+		}
+	}
+}
+
+// TestObjectsOnS3 plays some of the histories of object sinks on an S3 server.
+func TestObjectsOnS3(t *testing.T) {
+	t.Parallel()
+	plays := 100
+	if testing.Short() {
+		plays = 10
+	}
+	client, err := objectsink.NewS3Client(t.Context(), config(testengine.S3(t, bucket)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for seed := range plays {
+		play := objectHistories.Example(seed).playOn(Memory.Open(t), nil)
+		play.Storage = objectsink.NewBucket(client, bucket, fmt.Sprint("seed-", seed, "/"))
+		if _, err := play.Run(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
