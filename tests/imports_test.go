@@ -125,7 +125,7 @@ func TestExamplesUseWhatUsersCan(t *testing.T) {
 }
 
 // dependencies lists the direct and indirect imports of packages, without the imports of their tests. It leaves out
-// packages for tests: the conformance suites, whose names end in "test", and the harnesses under internal/.
+// packages for tests: the conformance suites, whose names end in "test", and the harnesses below internal/testkit.
 func dependencies(t *testing.T, pattern string) []string {
 	t.Helper()
 	packages := golist(t, pattern)

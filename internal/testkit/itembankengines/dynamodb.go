@@ -142,7 +142,7 @@ func (r DynamoDBRaw) PutItemRow(ctx context.Context, campaign string, i engine.L
 		attributes["withdraw"] = &types.AttributeValueMemberBOOL{Value: true}
 	}
 	if i.Columns != "" {
-		attributes["columns"] = Text(string(i.Columns))
+		attributes["columns"] = Text(i.Columns)
 	}
 	return r.Put(ctx, r.Tables.Bank, ItemKey(campaign, i.Hash), attributes)
 }

@@ -48,7 +48,7 @@ func (r SQLRaw) DropBankRow(ctx context.Context, i engine.FreeItem) error {
 func (r SQLRaw) PutItemRow(ctx context.Context, campaign string, i engine.ListedItem) error {
 	return r(ctx, `INSERT OR REPLACE INTO item (campaign, hash, load_id, row, ends_at, state, returns, withdraw, columns)
 		VALUES (?, ?, ?, ?, ?, nullif(?, ''), ?, ?, ?)`,
-		campaign, i.Hash[:], i.LoadID, i.Row, sqlite.Millis(i.EndsAt), string(i.State), i.Returns, i.Withdraw, string(i.Columns))
+		campaign, i.Hash[:], i.LoadID, i.Row, sqlite.Millis(i.EndsAt), string(i.State), i.Returns, i.Withdraw, i.Columns)
 }
 
 // DropItemRow deletes an item row, if it exists.
