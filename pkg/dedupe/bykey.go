@@ -30,8 +30,8 @@ func PossibleKeys(id, fingerprint string) (keys [1 + MaxDerivations]Key) {
 const maxStuck = 10 + MaxDerivations
 
 // ByKey returns the ledger of an engine that stores one row for each key. It puts an entry for the first record of each
-// key. With the resulting entry, new or old, it decides the other records of the key in memory. So most records cost one
-// put, and a copy in the same call costs nothing.
+// key. With the resulting entry, new or old, it decides the other records of the key in memory. So most records cost
+// one put, and a copy in the same call costs nothing.
 func ByKey(entries Entries) Ledger { return byKey{entries} }
 
 type byKey struct{ entries Entries }

@@ -22,7 +22,7 @@ type userRecord struct {
 	decision Decision
 	deliver  bool         // output has to be sent
 	poison   *PoisonError // nil unless the record can never be processed
-	err      error        // why the record could not be read now; it comes again
+	err      error        // why the record could not be read or decided now; it comes again
 	acked    bool         // done before, by an ack or an object, or with a record before it, or there is nothing to do
 	done     bool         // delivered, dropped, dead-lettered, or acked
 

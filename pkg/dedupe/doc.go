@@ -43,8 +43,8 @@
 //  5. Acknowledge (acks.go): store which records are done.
 //
 // What the sinks of other levels do instead is behind one interface (level.go). With an ObjectSink, step 1 reads which
-// records are in objects, and step 4 writes an object (intoobjects.go); there is no step 5. With a TxSink, steps 3 and 4
-// are one transaction for each record (intransactions.go). Step 2 also opens payloads that hold several records
+// records are in objects, and step 4 writes an object (intoobjects.go); there is no step 5. With a TxSink, steps 3 and
+// 4 are one transaction for each record (intransactions.go). Step 2 also opens payloads that hold several records
 // (framing.go).
 //
 // Steps 2 to 5 process one chunk of records at a time. The ledger step of a chunk begins when the ledger step of the

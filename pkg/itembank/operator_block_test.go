@@ -236,7 +236,7 @@ func replayOfBlocked(f *fixture) {
 	claim := f.claim(b, "ann").Claim
 	f.forgetAnn(b, itembank.ForgetOptions{})
 	free := claim
-	free.Items[0] = otherOf(claim.Items[0], codes("code", 2))
+	free.Items = []string{otherOf(claim.Items[0], codes("code", 2))}
 	f.Must(b.CloseCampaign(f.ctx, f.name))
 	report := f.replay(claim, free)
 	if report.Replayed != 0 || report.Refused != 2 || report.Lines[0].Outcome != "blocked" || report.Lines[1].Outcome != "blocked" {

@@ -273,6 +273,7 @@ func replayInvalidLines(f *fixture) {
 	endless.EndsAt = time.Unix(0, 0)
 	for _, bad := range []itembank.Claim{
 		claimOf("", "b"), claimOf("bob", ""), claimOf("b\tb", "b"), early, endless,
+		{Claimant: "bob"},
 		{Claimant: "bob", Items: []string{"b"}, ID: "\n"},
 		{Claimant: "bob", Items: []string{"b"}, Slot: 2}, // a claimant has one claim in the campaign
 		{Claimant: "bob", Items: []string{"b"}, Slot: -1},

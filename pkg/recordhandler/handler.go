@@ -88,9 +88,9 @@ func (h *Handler) Invoke(ctx context.Context, event []byte) (answer []byte, err 
 	return json.Marshal(response)
 }
 
-// Handle delivers the records of one event. The answer lists the records that Lambda must deliver again, if there are any: the
-// sequence number of the first record of a stream that failed, or the ids of all messages of a queue that are not
-// done. It is safe to handle an event again at any time.
+// Handle delivers the records of one event. The answer lists the records that Lambda must deliver again, if there are
+// any: the sequence number of the first record of a stream that failed, or the ids of all messages of a queue that are
+// not done. It is safe to handle an event again at any time.
 //
 // An error fails the invocation: Lambda delivers all of its records again, and bisects the batch if the event source
 // mapping says so. The errors are

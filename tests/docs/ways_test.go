@@ -43,6 +43,7 @@ func TestWrongWays(t *testing.T) {
 		{bank + "`Bank.Claim` → `request.run` → `request.attempt` → `request.take`" + store + "`Store.Take`", ""},
 		{handler + "`Handler.answer` → `Handler.claim` → " + bank + "`Bank.Claim`", ""},
 		{bank + "`Bank.Claim` → `request.ran`", "has no function request.ran"},
+		{bank + "`Bank.Claim`\n  → `request.ran`", "has no function request.ran"},
 		{bank + "`Bank.claim` → `request.run`", "has no function Bank.claim"},
 		{"[](../pkg/itembank/gone.go) `Bank.Claim` → `request.run`", "gone.go"},
 		{"`Bank.Claim` → `request.run`", "names no file"},
@@ -76,16 +77,20 @@ type way struct {
 type step struct{ file, function string } // function is Function or Type.Method
 
 var (
-	wayLine = regexp.MustCompile(`(?m)^- \*\*([^*]+)\*\*:((?:.*→.*\n)(?:  .*\n)*)`)
+	wayItem = regexp.MustCompile(`(?m)^- \*\*([^*]+)\*\*:(.*\n(?:  .*\n)*)`)
 	wayStep = regexp.MustCompile("^(?:\\[[^]]*\\]\\(\\.\\./([^)]+\\.go)\\) )?`([A-Za-z.]+)`")
 )
 
 // waysOf reads the ways of a document. A way is an item of a list: a name, and the functions with arrows between them.
 // A function without a file is in the file of the function before.
 func waysOf(document string) (ways []way) {
-	for _, line := range wayLine.FindAllStringSubmatch(document, -1) {
-		w, file := way{name: line[1]}, ""
-		for _, text := range strings.Split(strings.Join(strings.Fields(line[2]), " "), " → ") {
+	for _, item := range wayItem.FindAllStringSubmatch(document, -1) {
+		w, file := way{name: item[1]}, ""
+		steps := strings.Split(strings.Join(strings.Fields(item[2]), " "), " → ")
+		if len(steps) == 1 {
+			continue // an item of another list
+		}
+		for _, text := range steps {
 			found := wayStep.FindStringSubmatch(text)
 			if found == nil {
 				found = []string{"", "", text} // which is no function

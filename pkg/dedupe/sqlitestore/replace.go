@@ -33,8 +33,8 @@ const (
 		(SELECT id FROM run WHERE scope = ?1 AND number >= ?2)`
 )
 
-// ForRun returns the ledger for an offline run. It is that of the store, with one difference: as soon as another run has
-// replaced or closed this one, it puts no entry and returns ErrReplaced. It ends with the Store.
+// ForRun returns the ledger for an offline run. It is that of the store, with one difference: as soon as another run
+// has replaced or closed this one, it puts no entry and returns ErrReplaced. It ends with the Store.
 func (s *Store) ForRun(scope, id string) dedupe.Ledger {
 	return dedupe.ByKey(&Store{db: s.db, watch: s.watch, check: func(ctx context.Context, w *sqlite.Statements) error {
 		return checkNotOver(ctx, w, scope, id)

@@ -181,8 +181,11 @@ func NewItemList(items ...string) ItemList {
 	return ItemList(list.String())
 }
 
-// Items returns the items of the list.
+// Items returns the items of the list. An empty list, which nearly every claim has, takes no memory.
 func (l ItemList) Items() []string {
+	if l == "" {
+		return nil
+	}
 	items := strings.Split(string(l), "\n")
 	return items[:len(items)-1]
 }
