@@ -61,11 +61,14 @@ func NewClaimBody(g itembank.Grant) ClaimBody {
 	c := g.Claim
 	items := ItemsOf(c)
 	body := ClaimBody{
-		Campaign: c.Campaign, Claimant: c.Claimant, ClaimID: c.ID, ItemBody: items[0],
+		Campaign: c.Campaign, Claimant: c.Claimant, ClaimID: c.ID,
 		ClaimedAt: timestamp(c.ClaimedAt), EndsAt: timestamp(c.EndsAt), Replayed: g.Replayed,
 	}
 	if c.Slot > 1 {
 		body.Slot = c.Slot
+	}
+	if len(items) > 0 {
+		body.ItemBody = items[0]
 	}
 	if len(items) > 1 {
 		body.Items = items

@@ -71,8 +71,8 @@ func (r *batchRun) decode(ctx context.Context, first, size int) *chunk {
 	return c
 }
 
-// suspect checks for a wrong setting.
-func (r *batchRun) suspect(users []userRecord) error {
+// suspectSetting checks for a wrong setting.
+func (r *batchRun) suspectSetting(users []userRecord) error {
 	return r.suspicion.check(users, (*userRecord).isRead, r.ownerOf)
 }
 

@@ -57,7 +57,7 @@ func (s inTransactions) deliver(ctx context.Context, r *batchRun, users []userRe
 	failure := failRestOf(users)
 	r.countTransactions(users)
 	// Effects that the sink refuses count as poison too. If nearly all have the same reason, a setting is wrong.
-	if err := r.suspect(users); err != nil {
+	if err := r.suspectSetting(users); err != nil {
 		return err
 	}
 	_, err := r.putDeadLetters(ctx, users)

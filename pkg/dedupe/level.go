@@ -20,7 +20,7 @@ type level interface {
 	open(ctx context.Context, r *batchRun) error
 	// suspect checks for a wrong setting, when the records of a chunk are read.
 	suspect(r *batchRun, users []userRecord) error
-	// decide asks the ledger about the records of a chunk, and returns how long that took.
+	// askLedger asks the ledger about the records of a chunk, and returns how long that took.
 	decide(ctx context.Context, r *batchRun, users []userRecord) (took time.Duration)
 	// deliver delivers user records, and dead-letters the poison among them. It returns the error of the first one that
 	// is not done.
@@ -41,16 +41,16 @@ func (p Parts) level() level {
 // byLedger is a part of a level whose records the ledger decides before they are delivered.
 type byLedger struct{}
 
-func (byLedger) suspect(r *batchRun, users []userRecord) error { return r.suspect(users) }
+func (byLedger) suspect(r *batchRun, users []userRecord) error { return r.suspectSetting(users) }
 
 func (byLedger) decide(ctx context.Context, r *batchRun, users []userRecord) time.Duration {
 	begun := r.clock.Now()
-	r.decide(ctx, users)
+	r.askLedger(ctx, users)
 	return r.clock.Now().Sub(begun)
 }
 
-// decide asks the ledger about the records of a chunk. A record that it cannot decide comes again.
-func (r *batchRun) decide(ctx context.Context, users []userRecord) {
+// askLedger asks the ledger about the records of a chunk. A record that it cannot decide comes again.
+func (r *batchRun) askLedger(ctx context.Context, users []userRecord) {
 	candidates := make([]Candidate, len(users))
 	asked := false
 	for i := range users {

@@ -24,7 +24,7 @@ type Claim struct {
 	Scope     string // the name space in which the claimant holds at most one claim, or one in each slot
 	Claimant  string
 	Slot      int       // which of the claimant's claims this is, from 1
-	Items     []string  // one, or those that were chosen with Choosing
+	Items     []string  // one, or those that were chosen with Choosing; copies of a Claim share it
 	Columns   []Columns // of each of Items; nil: the campaign has no columns
 	ClaimedAt time.Time // UTC, whole milliseconds
 	EndsAt    time.Time // zero: never
