@@ -1,0 +1,203 @@
+package idempotency
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/idempotency/engine"
+)
+
+// call is one call of Do. Its key, payload hash and token are fixed before the first request, whatever the function does
+// to its input.
+type call struct {
+	r       *Runner
+	key     engine.Key
+	payload string // hash
+	token   string // the same in all tries of the call, so that a try whose reply was lost is recognised
+	// deadline is when the process ends the call, by its own wall clock; zero: the setting Lease counts.
+	deadline time.Time
+	lease    time.Duration // of the last put
+}
+
+func (r *Runner) newCall(ctx context.Context, key string, payload []byte) (*call, error) {
+	c := &call{r: r, key: engine.Key{Namespace: r.namespace, Name: key}, payload: hash(payload)}
+	if r.settings.LeaseUntilDeadline {
+		var ok bool
+		if c.deadline, ok = ctx.Deadline(); !ok {
+			return nil, &InvalidError{"context", "it has no deadline, and LeaseUntilDeadline needs one"}
+		}
+	}
+	var err error
+	c.token, err = r.newToken()
+	return c, err
+}
+
+// newLease returns how long a lease lasts that begins now. The own clock only measures what is left to a deadline that
+// rests on the own clock.
+func (c *call) newLease() time.Duration {
+	if c.deadline.IsZero() {
+		return c.r.settings.Lease
+	}
+	return max(0, c.deadline.Sub(c.r.machine.Moment().Wall))
+}
+
+// run returns the completed record of the key, and what the function returned if the record is of this call.
+func (c *call) run(ctx context.Context, fn function) (*engine.Record, *returned, error) {
+	row, err := c.begin(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if row.Status == engine.Completed {
+		return row, nil, nil
+	}
+	return newHold(c, *row).execute(ctx, fn)
+}
+
+// maxTries is how often a call tries again at a store that fails or is too slow.
+const maxTries = 10
+
+// begin returns the row of the key: a completed record to replay, or the row of this execution, with at least half of
+// its lease left.
+func (c *call) begin(ctx context.Context) (*engine.Record, error) {
+	if row, err := c.readFirst(ctx); row != nil || err != nil {
+		return row, err
+	}
+	var failure error
+	next, waits := c.show, 0
+	for tries := 0; tries < maxTries; {
+		a, err := next(ctx)
+		next = c.show
+		if errors.Is(err, ErrTryAgain) {
+			failure = err
+			tries++
+			err = c.r.backOff(ctx, tries)
+		} else if err == nil && a.Row != nil {
+			row := *a.Row
+			switch decide(row, c.token, c.payload, a.at.Early()) {
+			case mine:
+				if row.LeaseEnd.Sub(a.at.Late()) >= c.lease/2 {
+					return &row, nil
+				}
+				tries++
+				next = c.replace(row)
+			case otherPayload:
+				return nil, ErrOtherPayload
+			case replay:
+				return &row, nil
+			case twin:
+				waits++
+				err = c.wait(ctx, a, waits)
+				next = c.read
+			case free:
+				next = c.replace(row)
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	if failure == nil {
+		failure = fmt.Errorf("%w: no reply of the store came within half of the lease", ErrTryAgain)
+	}
+	return nil, failure
+}
+
+// decision is what a row means for a call.
+type decision int
+
+const (
+	mine         decision = iota // the row of this execution
+	otherPayload                 // the key belongs to another payload
+	replay                       // the record has the result
+	twin                         // another call holds the key
+	free                         // the row does not count any more
+)
+
+// decide says what a row means for a call. early is the early clock of the reply that showed the row.
+func decide(row engine.Record, token, payload string, early time.Time) decision {
+	switch {
+	case row.Status == engine.InProgress && row.Token == token:
+		return mine
+	case !counts(row, early):
+		return free
+	case row.Payload != payload:
+		return otherPayload
+	case row.Status == engine.Completed:
+		return replay
+	}
+	return twin
+}
+
+// counts reports whether a row still counts: its window or its lease is not over.
+func counts(row engine.Record, now time.Time) bool {
+	if row.Status == engine.Completed {
+		return now.Before(row.Expiry)
+	}
+	return now.Before(row.LeaseEnd)
+}
+
+// readFirst looks for a completed record with a cheap read, where replays are frequent. Such a read may be late. What it
+// shows of a completed record is true, because that never changes within its window; so the late clock must say that
+// the window is not over. Anything else that it shows is not used, and neither is its error.
+func (c *call) readFirst(ctx context.Context) (*engine.Record, error) {
+	if !c.r.replays.frequent() {
+		return nil, nil
+	}
+	a, err := c.r.ask(func() (engine.Answer, error) { return c.r.store.Read(ctx, c.key, engine.Eventual) })
+	if err != nil || a.Row == nil || a.Row.Status != engine.Completed || !a.at.Late().Before(a.Row.Expiry) {
+		return nil, nil
+	}
+	if a.Row.Payload != c.payload {
+		return nil, ErrOtherPayload
+	}
+	return a.Row, nil
+}
+
+// show asks for the row of the key, and puts one if there is none. A process that has seen no Date cannot put: it would
+// have no time for the lease.
+func (c *call) show(ctx context.Context) (answer, error) {
+	if c.r.server.Early().IsZero() {
+		return c.read(ctx)
+	}
+	return c.put(nil, func(record engine.Record) (engine.Answer, error) {
+		return c.r.store.Put(ctx, c.key, record)
+	})
+}
+
+// replace returns the request that puts a row of this execution over an old one.
+func (c *call) replace(old engine.Record) func(context.Context) (answer, error) {
+	return func(ctx context.Context) (answer, error) {
+		return c.put(&old, func(record engine.Record) (engine.Answer, error) {
+			return c.r.store.Replace(ctx, c.key, old.Version(), record)
+		})
+	}
+}
+
+// put sends a new row of this execution. If it is put, the answer has it.
+func (c *call) put(old *engine.Record, send func(engine.Record) (engine.Answer, error)) (answer, error) {
+	c.lease = c.newLease()
+	ends := c.r.ends(c.lease)
+	record := engine.Record{
+		Status: engine.InProgress, Token: c.token, Number: c.r.nextNumber(old), Payload: c.payload,
+		LeaseEnd: ends.LeaseEnd, Expiry: ends.Expiry, PurgeAt: ends.PurgeAt,
+	}
+	a, err := c.r.ask(func() (engine.Answer, error) { return send(record) })
+	if err == nil && a.Done {
+		a.Row = &record
+	}
+	return a, err
+}
+
+func (c *call) read(ctx context.Context) (answer, error) {
+	return c.r.ask(func() (engine.Answer, error) { return c.r.store.Read(ctx, c.key, engine.Strong) })
+}
+
+// wait waits for another call that holds the key, or says that it does.
+func (c *call) wait(ctx context.Context, a answer, waits int) error {
+	if c.r.settings.DoNotWait {
+		return &InProgressError{a.Row.LeaseEnd.Sub(a.at.Early())}
+	}
+	return c.r.backOff(ctx, waits)
+}

@@ -1,0 +1,156 @@
+package idempotency
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/oncebox/oncebox/pkg/idempotency/engine"
+)
+
+// Outcome is what a call returns without an error. All calls of a key return the same value within the window.
+type Outcome[Out any] struct {
+	Value Out
+	// Replayed says that this call did not run the function to its result: the value comes from the record.
+	Replayed bool
+	// Number is the number of the execution that made the value.
+	Number int64
+	// NotStored says that the value could not be stored. Later calls get ErrResultNotStored.
+	NotStored bool
+}
+
+// function is a function of the untyped form.
+type function = func(ctx context.Context, e Execution) (Result, error)
+
+// Result is a result as bytes.
+type Result struct {
+	ContentType string
+	Body        []byte
+}
+
+const jsonType = "application/json"
+
+// Do runs fn once for the key, and returns its result to every call of the key. The input is the payload: its JSON must
+// be the same in each call of the key. The result is stored as JSON, and the value that Do returns is always decoded
+// from it, so that the call that ran fn gets the same value as all others.
+//
+// fn must end soon after its context. It may change in.
+func Do[In, Out any](
+	ctx context.Context, r *Runner, key string, in In, fn func(ctx context.Context, e Execution, in In) (Out, error),
+) (Outcome[Out], error) {
+	payload, err := json.Marshal(in)
+	if err != nil {
+		return Outcome[Out]{}, &InvalidError{"input", "it has no JSON: " + err.Error()}
+	}
+	var returned Out
+	outcome, err := r.Do(ctx, key, payload, func(ctx context.Context, e Execution) (Result, error) {
+		value, err := fn(ctx, e, in)
+		if err != nil {
+			return Result{}, err
+		}
+		returned = value
+		body, err := json.Marshal(value)
+		if err != nil {
+			return Result{}, &unstorable{err}
+		}
+		return Result{jsonType, body}, nil
+	})
+	typed := Outcome[Out]{Replayed: outcome.Replayed, Number: outcome.Number, NotStored: outcome.NotStored}
+	switch {
+	case err != nil:
+		return typed, err
+	case outcome.NotStored:
+		typed.Value = returned
+	default:
+		if err := json.Unmarshal(outcome.Value.Body, &typed.Value); err != nil {
+			return typed, fmt.Errorf("%w: %w", ErrResultUnreadable, err)
+		}
+	}
+	return typed, nil
+}
+
+// Do is the untyped form of the function Do: it keeps the bytes that fn returns. The payload is hashed, and not stored.
+//
+// A panic of fn frees the key and goes on.
+func (r *Runner) Do(
+	ctx context.Context, key string, payload []byte, fn func(ctx context.Context, e Execution) (Result, error),
+) (Outcome[Result], error) {
+	if err := checkName("key", key); err != nil {
+		return Outcome[Result]{}, err
+	}
+	c, err := r.newCall(ctx, key, payload)
+	if err != nil {
+		return Outcome[Result]{}, err
+	}
+	if r.settings.DoNotWait {
+		record, ran, err := c.run(ctx, fn)
+		return c.outcome(record, ran, err)
+	}
+	line, done, err := r.turns.take(ctx, turnKey{c.key, c.payload})
+	if err != nil {
+		return Outcome[Result]{}, err
+	}
+	defer done()
+	if last := line.last; last != nil && r.server.Late().Before(last.Expiry) {
+		return c.outcome(last, nil, nil)
+	}
+	record, ran, err := c.run(ctx, fn)
+	line.last = record
+	return c.outcome(record, ran, err)
+}
+
+// outcome returns what the caller gets. ran is what the function returned in this call, if the record is its own.
+func (c *call) outcome(record *engine.Record, ran *returned, err error) (Outcome[Result], error) {
+	if err != nil {
+		return Outcome[Result]{}, err
+	}
+	c.r.replays.count(ran == nil)
+	outcome := Outcome[Result]{Replayed: ran == nil, Number: record.Number}
+	switch {
+	case record.Result.Kind == engine.Failure:
+		failed := &FailedError{Text: string(record.Result.Body)}
+		if ran != nil {
+			failed.Cause = ran.err
+		}
+		return outcome, failed
+	case record.Result.Kind == engine.Value:
+		outcome.Value = Result{record.Result.ContentType, bytes.Clone(record.Result.Body)}
+	case ran == nil:
+		return outcome, fmt.Errorf("%w: %s", ErrResultNotStored, record.Result.Body)
+	default:
+		outcome.Value, outcome.NotStored = ran.result, true
+	}
+	return outcome, nil
+}
+
+// returned is what the function returned.
+type returned struct {
+	result Result
+	err    error
+}
+
+// stored returns what the record keeps of it, or false: the function failed, and the key becomes free.
+func (f *returned) stored(limit int) (engine.Result, bool) {
+	missing := func(why string) (engine.Result, bool) {
+		return engine.Result{Kind: engine.Missing, Body: []byte(why)}, true
+	}
+	final, isFinal := errors.AsType[*finalError](f.err)
+	broken, isBroken := errors.AsType[*unstorable](f.err)
+	switch {
+	case isBroken:
+		return missing("it cannot be encoded: " + broken.Error())
+	case isFinal:
+		text := final.Error()
+		return engine.Result{Kind: engine.Failure, Body: []byte(text[:min(len(text), maxFailure)])}, true
+	case f.err != nil:
+		return engine.Result{}, false
+	case len(f.result.Body) > limit:
+		return missing(fmt.Sprintf("it has %d bytes, and the store keeps up to %d", len(f.result.Body), limit))
+	}
+	return engine.Result{Kind: engine.Value, ContentType: f.result.ContentType, Body: bytes.Clone(f.result.Body)}, true
+}
+
+// maxFailure is how many bytes of the text of a final failure are stored.
+const maxFailure = 4096

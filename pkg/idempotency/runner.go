@@ -1,0 +1,180 @@
+package idempotency
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"math/big"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/aws/serverclock"
+	"github.com/oncebox/oncebox/internal/shared/pause"
+	"github.com/oncebox/oncebox/pkg/idempotency/engine"
+)
+
+// Settings are the choices of a Runner. The zero value of each has its default.
+type Settings struct {
+	// Window is how long a completed record counts, from its completion. The default is 24 hours, the least is a
+	// second. After it the function runs again for the key.
+	Window time.Duration
+	// Lease is how long an execution holds the key without a heartbeat. The default is 30 seconds, the least is 5
+	// seconds. A heartbeat prolongs the lease every third of it. After a crash the key is blocked for up to this time.
+	Lease time.Duration
+	// LeaseUntilDeadline makes the lease last until the deadline of the call's context, and sends no heartbeat. Use it
+	// where a process cannot run longer than that, as in AWS Lambda. A call whose context has no deadline is refused.
+	LeaseUntilDeadline bool
+	// DoNotWait makes a call return an *InProgressError at once while another call holds the key. By default it waits
+	// until that call ends or its own context ends.
+	DoNotWait bool
+}
+
+const (
+	defaultWindow = 24 * time.Hour
+	leastWindow   = time.Second
+	defaultLease  = 30 * time.Second
+	leastLease    = 5 * time.Second
+	maxName       = 1024 // bytes of a key or a namespace
+)
+
+func (s Settings) withDefaults() (Settings, error) {
+	if s.Window == 0 {
+		s.Window = defaultWindow
+	}
+	if s.Lease == 0 {
+		s.Lease = defaultLease
+	}
+	switch {
+	case s.Window < leastWindow:
+		return s, &InvalidError{"Window", fmt.Sprintf("%s is too short: use %s or longer", s.Window, leastWindow)}
+	case s.Lease < leastLease:
+		return s, &InvalidError{"Lease", fmt.Sprintf("%s is too short: use %s or longer", s.Lease, leastLease)}
+	}
+	return s, nil
+}
+
+// Runner runs functions once for each key of a namespace. It is safe for concurrent use. Make one for each namespace in
+// a process: calls with one key in one Runner wait for each other without requests.
+type Runner struct {
+	store     engine.Store
+	namespace string
+	settings  Settings
+	machine   Machine
+	server    *serverclock.Clock // of the last reply of the store
+	random    io.Reader
+	turns     turns
+	replays   share
+}
+
+// Moment is a moment by the two clocks of a machine.
+type Moment = serverclock.Moment
+
+// Machine measures and waits. A Runner never asks it what time it is: times of records come from the store.
+type Machine interface {
+	Moment() Moment
+	// Sleep waits, or returns ctx.Err() if ctx ends first.
+	Sleep(ctx context.Context, d time.Duration) error
+}
+
+// Option changes a default of a Runner.
+type Option func(*Runner)
+
+// WithMachine sets the clocks. The default are those of this machine.
+func WithMachine(m Machine) Option { return func(r *Runner) { r.machine = m } }
+
+// WithRandom sets the source of tokens and of the spread of waits. The default is crypto/rand.
+func WithRandom(random io.Reader) Option { return func(r *Runner) { r.random = random } }
+
+// New returns a Runner. The namespace separates keys that could be the same by accident: those of two functions, or of
+// two tenants. It has 1 to 1,024 bytes. An error belongs to ErrInvalid.
+func New(store engine.Store, namespace string, settings Settings, options ...Option) (*Runner, error) {
+	if err := checkName("namespace", namespace); err != nil {
+		return nil, err
+	}
+	settings, err := settings.withDefaults()
+	if err != nil {
+		return nil, err
+	}
+	r := &Runner{store: store, namespace: namespace, settings: settings, machine: newMachine(), random: rand.Reader}
+	for _, change := range options {
+		change(r)
+	}
+	r.server = serverclock.On(r.machine.Moment)
+	return r, nil
+}
+
+func checkName(field, name string) error {
+	if name == "" || len(name) > maxName {
+		return &InvalidError{field, fmt.Sprintf("it has %d bytes: use 1 to %d", len(name), maxName)}
+	}
+	return nil
+}
+
+// machine is this machine.
+type machine struct{ clock *serverclock.Clock }
+
+func newMachine() machine { return machine{serverclock.New()} }
+
+func (m machine) Moment() Moment { return m.clock.Moment() }
+
+func (machine) Sleep(ctx context.Context, d time.Duration) error { return pause.For(ctx, d) }
+
+// newToken returns 32 random hexadecimal digits.
+func (r *Runner) newToken() (string, error) {
+	var token [16]byte
+	if _, err := io.ReadFull(r.random, token[:]); err != nil {
+		return "", fmt.Errorf("random source: %w", err)
+	}
+	return hex.EncodeToString(token[:]), nil
+}
+
+// hash returns the hash of a payload.
+func hash(payload []byte) string {
+	sum := sha256.Sum256(payload)
+	return hex.EncodeToString(sum[:])
+}
+
+const (
+	firstWait   = 20 * time.Millisecond
+	longestWait = time.Second
+)
+
+// backOff waits before a repeat: between half of a limit and the limit, which doubles with each try.
+func (r *Runner) backOff(ctx context.Context, tries int) error {
+	limit := min(firstWait<<min(tries, 10), longestWait)
+	spread, err := rand.Int(r.random, big.NewInt(int64(limit/2)))
+	if err != nil {
+		return fmt.Errorf("random source: %w", err)
+	}
+	return r.machine.Sleep(ctx, limit/2+time.Duration(spread.Int64()))
+}
+
+// share measures the share of calls that were replays. Where replays are frequent, a cheap read goes first: it costs
+// half a read unit, and a put that is refused costs a write unit.
+type share struct {
+	mu    sync.Mutex
+	value float64
+}
+
+const (
+	readFirstFrom = 0.1
+	lastWeight    = 1.0 / 16 // of the latest call
+)
+
+func (s *share) count(replayed bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.value *= 1 - lastWeight
+	if replayed {
+		s.value += lastWeight
+	}
+}
+
+func (s *share) frequent() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.value >= readFirstFrom
+}
