@@ -1,0 +1,288 @@
+package idempotencyfault
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/idempotency"
+	"github.com/oncebox/oncebox/pkg/idempotency/engine"
+)
+
+// judge checks the guarantees with what no process knows: the time, and all that happens in the store.
+type judge struct {
+	*world
+	mu          sync.Mutex // of returned: calls that waited for one call can return at the same time
+	violation   error
+	holders     map[string]*execution // by token
+	numbers     map[string]int64      // the largest number of an execution that began, by key
+	completions map[string][]completion
+	counted     map[string]map[string]time.Time // until when rows counted, by key and hash of the payload
+}
+
+// completion is a completion that took effect.
+type completion struct {
+	at     time.Time
+	by     *execution
+	record engine.Record
+}
+
+func newJudge(w *world) *judge {
+	return &judge{
+		world: w, holders: map[string]*execution{}, numbers: map[string]int64{},
+		completions: map[string][]completion{}, counted: map[string]map[string]time.Time{},
+	}
+}
+
+// violated notes the first violation.
+func (j *judge) violated(format string, args ...any) {
+	if j.violation == nil {
+		j.violation = fmt.Errorf(format, args...)
+		j.log("VIOLATION: %v", j.violation)
+	}
+}
+
+// sent sees a request that a process sends.
+func (j *judge) sent(r *request) {
+	switch r.name {
+	case "complete":
+		r.x.completes++
+	case "release":
+		r.x.releases++
+		if r.x.running {
+			j.violated("I2: call %d releases the key while its function runs", r.x.id)
+		}
+		if r.x.completes > 0 {
+			j.violated("I3: call %d releases the key after it sent a completion", r.x.id)
+		}
+	}
+}
+
+// replied sees a reply that a process gets.
+func (j *judge) replied(r *request, re reply) {
+	if r.name == "release" && re.err == nil {
+		r.x.released++
+	}
+}
+
+// wrote sees what a request did to the row of its key.
+func (j *judge) wrote(r *request, before, after *engine.Record) {
+	if reflect.DeepEqual(before, after) {
+		return
+	}
+	if after == nil {
+		j.violated("I2: %s deleted the row, which holds the number", r.name)
+		return
+	}
+	if before != nil {
+		j.changed(r, before, after)
+	} else if r.name != "put" && r.name != "replace" {
+		j.violated("I3: %s made a row", r.name)
+	}
+	switch r.name {
+	case "put", "replace":
+		j.holders[after.Token] = r.x
+	case "complete":
+		r.x.completed = true
+		j.completions[r.key.Name] = append(j.completions[r.key.Name], completion{j.now, r.x, *after})
+		if after.Expiry.Before(r.sent.Add(j.settings.Window)) {
+			j.violated("I1: the window of the record is too short")
+		}
+	}
+	j.ends(r, after)
+	j.count(r.key.Name, before, after)
+}
+
+// changed checks a change of a row.
+func (j *judge) changed(r *request, before, after *engine.Record) {
+	holder := j.holders[before.Token]
+	switch {
+	case before.Status == engine.Completed && j.now.Before(before.Expiry):
+		j.violated("I3: %s of call %d changes a completed record within its window", r.name, r.x.id)
+	case r.name == "replace" || r.name == "put":
+		j.taken(r, holder, before, after)
+	case holder != r.x:
+		j.violated("I3: %s of call %d changes the row of another execution", r.name, r.x.id)
+	case after.Number != before.Number:
+		j.violated("I2: %s changes the number", r.name)
+	case r.name == "prolong" && !after.LeaseEnd.After(before.LeaseEnd):
+		j.violated("I2: a heartbeat shortens the lease")
+	}
+}
+
+// taken checks a row that is put over another.
+func (j *judge) taken(r *request, holder *execution, before, after *engine.Record) {
+	if after.Number <= before.Number {
+		j.violated("I2: the number does not grow: %d after %d", after.Number, before.Number)
+	}
+	if before.Status == engine.Completed || before.Token == after.Token {
+		return
+	}
+	if holder == r.x {
+		j.violated("I4: call %d takes the key over from itself", r.x.id)
+	}
+	if j.now.Before(before.LeaseEnd) {
+		j.violated("I2: call %d takes the key over within the lease of another execution", r.x.id)
+	}
+	if holder == nil || !holder.running {
+		return
+	}
+	// The holder looks at its lease each second, unless its process is frozen.
+	if p := holder.process; !p.crashed() && !p.frozen && p.thawed.Before(j.now.Add(-2*time.Second)) && holder.ctx.Err() == nil {
+		j.violated("I2: call %d takes the key over, and the context of call %d has not ended", r.x.id, holder.id)
+	}
+}
+
+// ends checks the times of a new row.
+func (j *judge) ends(r *request, row *engine.Record) {
+	if row.PurgeAt.Before(row.Expiry.Add(15*time.Minute)) && r.name != "release" {
+		j.violated("I3: %s: the row may be purged while late requests can come", r.name)
+	}
+	if row.Status == engine.InProgress && row.Expiry.Before(row.LeaseEnd) {
+		j.violated("I2: %s: the record expires before its lease ends", r.name)
+	}
+	if (r.name == "put" || r.name == "replace") && !row.LeaseEnd.After(r.sent.Add(-time.Hour*2)) {
+		j.violated("I2: %s: the row has no lease", r.name)
+	}
+}
+
+// count notes until when rows of a payload count.
+func (j *judge) count(key string, before, after *engine.Record) {
+	until := j.counted[key]
+	if until == nil {
+		until = map[string]time.Time{}
+		j.counted[key] = until
+	}
+	if before != nil && until[before.Payload].After(j.now) {
+		until[before.Payload] = j.now
+	}
+	until[after.Payload] = after.LeaseEnd
+	if after.Status == engine.Completed {
+		until[after.Payload] = after.Expiry
+	}
+	if until[after.Payload].Before(j.now) {
+		until[after.Payload] = j.now
+	}
+}
+
+// purged sees a row that the store deletes.
+func (j *judge) purged(row *engine.Record) {
+	switch {
+	case row.Status == engine.Completed && j.now.Before(row.Expiry):
+		j.violated("I3: a completed record is purged within its window")
+	case row.Status == engine.InProgress && j.now.Before(row.LeaseEnd):
+		j.violated("I2: a record in progress is purged within its lease")
+	}
+}
+
+// started sees the begin of the function.
+func (j *judge) started(x *execution, ctx context.Context, e idempotency.Execution) {
+	x.ctx, x.running = ctx, true
+	row := j.store.Row(engine.Key{Namespace: "test", Name: x.key})
+	switch {
+	case row == nil || row.Status != engine.InProgress || j.holders[row.Token] != x:
+		j.violated("I2: the function of call %d begins, and the key is not its own: %s", x.id, show(row))
+	case row.Number != e.Number:
+		j.violated("I2: execution %d of call %d has a row with number %d", e.Number, x.id, row.Number)
+	case row.LeaseEnd.Sub(j.now) < j.settings.Lease/2:
+		j.violated("I2: the function of call %d begins with %s left of its lease", x.id, row.LeaseEnd.Sub(j.now))
+	case e.Number <= j.numbers[x.key]:
+		j.violated("I2: execution %d begins after execution %d", e.Number, j.numbers[x.key])
+	}
+	j.numbers[x.key] = max(j.numbers[x.key], e.Number)
+}
+
+// slack is how much longer a row counts for a process, whose early clock is late.
+const slack = 3 * time.Second
+
+// returned sees what a caller gets.
+func (j *judge) returned(x *execution, outcome idempotency.Outcome[idempotency.Result], err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	failed, isFailed := errors.AsType[*idempotency.FailedError](err)
+	switch {
+	case err == nil && outcome.NotStored:
+		j.own(x, engine.Missing)
+	case err == nil:
+		j.result(x, engine.Value, outcome.Value.Body)
+	case isFailed:
+		j.result(x, engine.Failure, []byte(failed.Text))
+	case errors.Is(err, idempotency.ErrResultNotStored):
+		j.result(x, engine.Missing, nil)
+	case errors.Is(err, idempotency.ErrOtherPayload):
+		j.refused(x)
+	case errors.Is(err, idempotency.ErrLeaseLost):
+		if x.completed {
+			j.violated("I4: call %d has completed, and is told that its lease was lost", x.id)
+		}
+	case errors.Is(err, idempotency.ErrInProgress):
+		if row := j.store.Row(engine.Key{Namespace: "test", Name: x.key}); row != nil && j.holders[row.Token] == x {
+			j.violated("I4: call %d is told that another call holds the key, which it holds", x.id)
+		}
+	case errors.Is(err, errFunction) || errors.Is(err, errPanicked):
+		j.freed(x)
+	case errors.Is(err, idempotency.ErrTryAgain):
+		if j.lossy == 0 {
+			j.violated("I4: no request has a fault, and call %d gets %v", x.id, err)
+		}
+	default:
+		j.violated("call %d gets an unknown error: %v", x.id, err)
+	}
+}
+
+// own checks that the call itself has completed the record.
+func (j *judge) own(x *execution, kind engine.Kind) {
+	for _, c := range j.completions[x.key] {
+		if c.by == x && c.record.Result.Kind == kind {
+			return
+		}
+	}
+	j.violated("I1: call %d gets a result that no record has", x.id)
+}
+
+// result checks that a result is that of a record that counts.
+func (j *judge) result(x *execution, kind engine.Kind, body []byte) {
+	all := j.completions[x.key]
+	for n, c := range all {
+		if c.record.Result.Kind != kind || body != nil && !bytes.Equal(c.record.Result.Body, body) {
+			continue
+		}
+		if c.by.payload != x.payload {
+			j.violated("I6: call %d gets the result of another payload", x.id)
+		}
+		if later := all[n+1:]; len(later) > 0 && later[0].at.Before(x.begun) {
+			continue // a Missing result has no body: it may be that of a later record
+		}
+		return
+	}
+	j.violated("I1: call %d gets a result that no record has, or an older one than the record of its key", x.id)
+}
+
+// refused checks that another payload had the key during the call.
+func (j *judge) refused(x *execution) {
+	for _, other := range j.calls {
+		if other.payload != x.payload && other.key == x.key && j.counted[x.key][hash(other.payload)].After(x.begun.Add(-slack)) {
+			return
+		}
+	}
+	j.violated("I6: call %d is refused, and no record of another payload counted", x.id)
+}
+
+// freed checks that a failure has given the key back.
+func (j *judge) freed(x *execution) {
+	row := j.store.Row(engine.Key{Namespace: "test", Name: x.key})
+	switch {
+	case x.releases == 0:
+		j.violated("I8: call %d failed and did not release the key", x.id)
+	case x.released > 0 && row != nil && j.holders[row.Token] == x:
+		j.violated("I8: call %d failed, and still holds the key", x.id)
+	}
+}
+
+// hash returns the hash that a record has of a payload.
+func hash(payload string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(payload))) }

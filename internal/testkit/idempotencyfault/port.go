@@ -1,0 +1,204 @@
+package idempotencyfault
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/idempotency"
+	"github.com/oncebox/oncebox/pkg/idempotency/engine"
+)
+
+// port is the store as a process sees it.
+type port struct{ *process }
+
+// request is a request on its way.
+type request struct {
+	x    *execution
+	name string
+	key  engine.Key
+	sent time.Time
+	do   func(context.Context) (engine.Answer, error)
+}
+
+// MaxResult implements engine.Store.
+func (p *port) MaxResult() int { return p.store.MaxResult() }
+
+// Put implements engine.Store.
+func (p *port) Put(ctx context.Context, key engine.Key, r engine.Record) (engine.Answer, error) {
+	return p.send(ctx, "put", key, func(ctx context.Context) (engine.Answer, error) { return p.store.Put(ctx, key, r) })
+}
+
+// Replace implements engine.Store.
+func (p *port) Replace(ctx context.Context, key engine.Key, old engine.Version, r engine.Record) (engine.Answer, error) {
+	return p.send(ctx, "replace", key, func(ctx context.Context) (engine.Answer, error) {
+		return p.store.Replace(ctx, key, old, r)
+	})
+}
+
+// Prolong implements engine.Store.
+func (p *port) Prolong(ctx context.Context, key engine.Key, token string, e engine.Ends) (engine.Answer, error) {
+	return p.send(ctx, "prolong", key, func(ctx context.Context) (engine.Answer, error) {
+		return p.store.Prolong(ctx, key, token, e)
+	})
+}
+
+// Complete implements engine.Store.
+func (p *port) Complete(ctx context.Context, key engine.Key, token string, c engine.Completion) (engine.Answer, error) {
+	return p.send(ctx, "complete", key, func(ctx context.Context) (engine.Answer, error) {
+		return p.store.Complete(ctx, key, token, c)
+	})
+}
+
+// Release implements engine.Store.
+func (p *port) Release(ctx context.Context, key engine.Key, token, next string) (engine.Answer, error) {
+	return p.send(ctx, "release", key, func(ctx context.Context) (engine.Answer, error) {
+		return p.store.Release(ctx, key, token, next)
+	})
+}
+
+// Read implements engine.Store.
+func (p *port) Read(ctx context.Context, key engine.Key, c engine.Consistency) (engine.Answer, error) {
+	if c == engine.Strong {
+		return p.send(ctx, "read", key, func(ctx context.Context) (engine.Answer, error) { return p.store.Read(ctx, key, c) })
+	}
+	return p.send(ctx, "cheap read", key, func(ctx context.Context) (engine.Answer, error) {
+		answer, err := p.store.Read(ctx, key, c)
+		answer.Row = p.rowAt(key, p.now.Add(-upTo(p.random, stale)))
+		return answer, err
+	})
+}
+
+// reply is what a process gets.
+type reply struct {
+	answer engine.Answer
+	err    error
+}
+
+const (
+	timeout = 4 * time.Second
+	// latest is how late a request can take effect: less than the grace of the purge.
+	latest = 15*time.Minute - 10*time.Second
+	// stale is how old the row of a cheap read can be.
+	stale = 10 * time.Second
+)
+
+// send sends a request. Its context ends the wait for the reply, and does not stop the request.
+func (p *port) send(
+	ctx context.Context, name string, key engine.Key, do func(context.Context) (engine.Answer, error),
+) (engine.Answer, error) {
+	if p.crashed() {
+		return engine.Answer{}, errCrashed
+	}
+	r := &request{ctx.Value(callKey{}).(*execution), name, key, p.now, do}
+	p.judge.sent(r)
+	replied := make(chan reply, 2)
+	p.travel(r, func(re reply) { p.awake(func() { replied <- re }) })
+	select {
+	case re := <-replied:
+		p.judge.replied(r, re)
+		return re.answer, re.err
+	case <-p.dead:
+		return engine.Answer{}, errCrashed
+	case <-ctx.Done():
+		return engine.Answer{}, ctx.Err()
+	}
+}
+
+// travel plans what happens to a request.
+func (p *port) travel(r *request, answer func(reply)) {
+	there, back := p.delay(), p.delay()
+	lost := func() {
+		p.after(timeout, func() { answer(reply{err: fmt.Errorf("%w: time-out", idempotency.ErrTryAgain)}) })
+	}
+	arrives := func(d time.Duration, then func(reply)) { p.after(d, func() { then(p.effect(r)) }) }
+	if p.random.Float64() >= p.lossy {
+		arrives(there, func(re reply) { p.after(back, func() { answer(re) }) })
+		return
+	}
+	switch p.random.IntN(4) {
+	case 0: // the request is lost
+		lost()
+	case 1: // the reply is lost
+		arrives(there, func(reply) {})
+		lost()
+	case 2: // the request is late, or both: the network has sent it twice
+		if p.random.IntN(2) == 0 {
+			arrives(there, func(reply) {})
+		}
+		arrives(upTo(p.random, []time.Duration{20 * time.Second, latest}[p.random.IntN(2)]), func(reply) {})
+		lost()
+	case 3: // the client sends it again, and gets the second reply
+		arrives(there, func(reply) {})
+		arrives(there+p.delay(), func(re reply) { p.after(back, func() { answer(re) }) })
+	}
+}
+
+// delay returns how long a message takes.
+func (p *port) delay() time.Duration {
+	if p.slow && p.random.IntN(5) == 0 {
+		return upTo(p.random, p.settings.Lease/2)
+	}
+	return upTo(p.random, 60*time.Millisecond)
+}
+
+// version is a row that the store had from a time on.
+type version struct {
+	from time.Time
+	row  *engine.Record
+}
+
+// effect lets a request take effect in the store. Rows that may be deleted are deleted before, or not.
+func (p *port) effect(r *request) reply {
+	if p.random.IntN(2) == 0 {
+		p.purge()
+	}
+	before := p.store.Row(r.key)
+	answer, err := r.do(context.Background())
+	after := p.store.Row(r.key)
+	p.log("call %d: %s takes effect: %t, %s", r.x.id, r.name, answer.Done, show(after))
+	p.judge.wrote(r, before, after)
+	p.remember(r.key, after)
+	return reply{answer, err}
+}
+
+// purge deletes the rows that may be deleted.
+func (w *world) purge() {
+	before := map[engine.Key]*engine.Record{}
+	for _, call := range w.calls {
+		key := engine.Key{Namespace: "test", Name: call.key}
+		before[key] = w.store.Row(key)
+	}
+	w.store.Purge()
+	for key, row := range before {
+		if row != nil && w.store.Row(key) == nil {
+			w.log("key %s: purged", key.Name)
+			w.judge.purged(row)
+			w.remember(key, nil)
+		}
+	}
+}
+
+func (w *world) remember(key engine.Key, row *engine.Record) {
+	w.past[key.Name] = append(w.past[key.Name], version{w.now, row})
+}
+
+// rowAt returns the row that a key had at a time.
+func (w *world) rowAt(key engine.Key, at time.Time) (row *engine.Record) {
+	for _, v := range w.past[key.Name] {
+		if v.from.After(at) {
+			break
+		}
+		row = v.row
+	}
+	return row
+}
+
+func show(row *engine.Record) string {
+	if row == nil {
+		return "no row"
+	}
+	return fmt.Sprintf("%s %.4s number %d lease %.3f expiry %.3f purge %.3f by %.4s: %.20s", row.Status, row.Token, row.Number,
+		row.LeaseEnd.Sub(noon).Seconds(), row.Expiry.Sub(noon).Seconds(), row.PurgeAt.Sub(noon).Seconds(),
+		row.CompletedBy, row.Result.Body)
+}

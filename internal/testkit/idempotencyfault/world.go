@@ -1,0 +1,312 @@
+package idempotencyfault
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing/synctest"
+	"time"
+
+	"github.com/oncebox/oncebox/internal/testkit/memstore"
+	"github.com/oncebox/oncebox/pkg/idempotency"
+)
+
+// noon is the store's time at the begin of a history.
+var noon = time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
+
+// world plays a history. Only one goroutine runs at a time: an event wakes one, and the next event comes when all wait.
+type world struct {
+	history
+	random    *rand.Rand
+	now       time.Time // of the store
+	store     *memstore.Calls
+	processes []*process
+	judge     *judge
+	past      map[string][]version // of each row, for stale reads
+	running   int                  // calls that have not returned
+	trace     *strings.Builder     // nil: none
+
+	mu     sync.Mutex
+	events events
+	seq    int
+}
+
+// event happens at a time of the store. Events of the same time happen in the order in which they were made.
+type event struct {
+	at  time.Time
+	seq int
+	do  func()
+}
+
+type events []event
+
+func (e events) Len() int { return len(e) }
+func (e events) Less(i, j int) bool {
+	return e[i].at.Before(e[j].at) || e[i].at.Equal(e[j].at) && e[i].seq < e[j].seq
+}
+func (e events) Swap(i, j int) { e[i], e[j] = e[j], e[i] }
+func (e *events) Push(x any)   { *e = append(*e, x.(event)) }
+func (e *events) Pop() any {
+	last := (*e)[len(*e)-1]
+	*e = (*e)[:len(*e)-1]
+	return last
+}
+
+// after lets something happen later.
+func (w *world) after(d time.Duration, do func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.seq++
+	heap.Push(&w.events, event{w.now.Add(d), w.seq, do})
+}
+
+// mostEvents ends a history that does not end by itself.
+const mostEvents = 100_000
+
+// play plays a history in a bubble of package synctest, and returns the first violation.
+func play(h history, trace *strings.Builder) error {
+	w := &world{history: h, random: rand.New(rand.NewPCG(h.seed, 2)), now: noon.Add(400 * time.Millisecond), trace: trace}
+	w.store = memstore.NewCalls(func() time.Time { return w.now })
+	w.judge, w.past = newJudge(w), map[string][]version{}
+	for range h.processes {
+		w.processes = append(w.processes, w.start())
+	}
+	for n, p := range h.calls {
+		w.after(p.at, func() { w.call(n+1, p) })
+	}
+	for _, f := range h.faults {
+		w.after(f.at, func() { w.strike(f) })
+	}
+	for n := 0; len(w.events) > 0 && w.judge.violation == nil; n++ {
+		e := heap.Pop(&w.events).(event)
+		if n > mostEvents {
+			w.judge.violated("stuck: a call does not end")
+			break
+		}
+		w.now = e.at
+		e.do()
+		synctest.Wait()
+	}
+	if w.running > 0 && w.judge.violation == nil {
+		w.judge.violated("stuck: a call waits for nothing")
+	}
+	for _, p := range w.processes {
+		p.crash()
+	}
+	synctest.Wait()
+	return w.judge.violation
+}
+
+// log writes a line of the trace.
+func (w *world) log(format string, args ...any) {
+	if w.trace != nil {
+		fmt.Fprintf(w.trace, "%9.3f %s\n", w.now.Sub(noon).Seconds(), fmt.Sprintf(format, args...))
+	}
+}
+
+// process is a process with one Runner.
+type process struct {
+	*world
+	runner  *idempotency.Runner
+	wall    time.Duration // the error of its wall clock
+	lost    time.Duration // the time for which its monotonic clock stood still
+	frozen  bool
+	since   time.Time // the last freeze
+	thawed  time.Time
+	backlog []func() // what happens when it thaws
+	dead    chan struct{}
+}
+
+var errCrashed = errors.New("the process has crashed")
+
+func (w *world) start() *process {
+	p := &process{world: w, wall: upTo(w.random, 40*time.Minute) - 20*time.Minute, dead: make(chan struct{})}
+	runner, err := idempotency.New(&port{p}, "test", w.settings,
+		idempotency.WithMachine(p), idempotency.WithRandom(source{w.random}))
+	if err != nil {
+		panic(err)
+	}
+	p.runner = runner
+	return p
+}
+
+// source is a source of random bytes.
+type source struct{ random *rand.Rand }
+
+func (s source) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = byte(s.random.Uint32())
+	}
+	return len(b), nil
+}
+
+// strike lets a fault happen. A process that has crashed is started again.
+func (w *world) strike(f fault) {
+	p := w.processes[f.process]
+	w.log("process %d: %+v", f.process, f)
+	switch {
+	case f.crash:
+		p.crash()
+		w.processes[f.process] = w.start()
+	case f.freeze > 0 && !p.frozen:
+		p.frozen, p.since = true, w.now
+		w.after(f.freeze, func() { p.thaw() })
+	case f.wall != 0:
+		p.wall += f.wall
+	}
+}
+
+func (p *process) crash() {
+	if !p.crashed() {
+		close(p.dead)
+	}
+}
+
+func (p *process) crashed() bool {
+	select {
+	case <-p.dead:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p *process) thaw() {
+	p.frozen, p.thawed, p.lost = false, p.now, p.lost+p.now.Sub(p.since)
+	backlog := p.backlog
+	p.backlog = nil
+	for _, do := range backlog {
+		p.after(0, func() { p.awake(do) })
+	}
+}
+
+// awake does something in the process, when it is not frozen.
+func (p *process) awake(do func()) {
+	if p.frozen {
+		p.backlog = append(p.backlog, do)
+		return
+	}
+	do()
+}
+
+// Moment implements idempotency.Machine.
+func (p *process) Moment() idempotency.Moment {
+	return idempotency.Moment{Wall: p.now.Add(p.wall), Monotonic: p.monotonic()}
+}
+
+func (p *process) monotonic() time.Duration { return p.now.Sub(noon) - p.lost + time.Hour }
+
+// Sleep implements idempotency.Machine. Timers follow the monotonic clock.
+func (p *process) Sleep(ctx context.Context, d time.Duration) error {
+	over := make(chan struct{})
+	p.timer(p.monotonic()+d, func() { close(over) })
+	select {
+	case <-over:
+		return nil
+	case <-p.dead:
+		return errCrashed
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// timer does something at a time of the monotonic clock.
+func (p *process) timer(due time.Duration, do func()) {
+	p.after(max(0, due-p.monotonic()), func() {
+		p.awake(func() {
+			if p.monotonic() < due {
+				p.timer(due, do)
+				return
+			}
+			do()
+		})
+	})
+}
+
+// execution is a call with what the judge knows about it.
+type execution struct {
+	plan
+	id      int
+	process *process
+	begun   time.Time
+	// The function.
+	ctx     context.Context // of the function; nil: it has not begun
+	running bool
+	// Requests.
+	completes, releases, released int  // sent, sent, confirmed
+	completed                     bool // its completion has taken effect
+}
+
+type callKey struct{}
+
+// call begins a call. A frozen process begins it when it thaws.
+func (w *world) call(id int, p plan) {
+	on := w.processes[p.process]
+	on.awake(func() {
+		if on.crashed() {
+			return
+		}
+		x := &execution{plan: p, id: id, process: on, begun: w.now}
+		w.running++
+		w.log("call %d: begins, %+v", id, p)
+		ctx := context.WithValue(context.Background(), callKey{}, x)
+		go func() {
+			outcome, err := x.do(ctx)
+			w.running--
+			if !on.crashed() {
+				w.log("call %d: returns %s of %d, replayed %t, %v", id, outcome.Value.Body, outcome.Number, outcome.Replayed, err)
+				w.judge.returned(x, outcome, err)
+			}
+		}()
+	})
+}
+
+var (
+	errFunction = errors.New("the function failed")
+	errPanicked = errors.New("the function panicked")
+)
+
+func (x *execution) do(ctx context.Context) (outcome idempotency.Outcome[idempotency.Result], err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			if reason != errPanicked {
+				panic(reason)
+			}
+			err = errPanicked
+		}
+	}()
+	return x.process.runner.Do(ctx, x.key, []byte(x.payload), x.function)
+}
+
+// function is the function that the call runs. Its result is different in each execution.
+func (x *execution) function(ctx context.Context, e idempotency.Execution) (idempotency.Result, error) {
+	w := x.process.world
+	if !x.process.crashed() {
+		w.log("call %d: execution %d begins", x.id, e.Number)
+		w.judge.started(x, ctx, e)
+		defer func() { w.log("call %d: the function ends", x.id); x.running = false }()
+	}
+	obeyed := context.Background()
+	if x.obeys {
+		obeyed = ctx
+	}
+	if err := x.process.Sleep(obeyed, x.takes); err != nil {
+		return idempotency.Result{}, fmt.Errorf("%w: %w", errFunction, err)
+	}
+	result := idempotency.Result{Body: fmt.Appendf(nil, "result of call %d", x.id)}
+	switch x.ends {
+	case fails:
+		return result, errFunction
+	case failsFinally:
+		return result, idempotency.Final(fmt.Errorf("failure of call %d", x.id))
+	case panics:
+		panic(errPanicked)
+	case tooLarge:
+		result.Body = append(result.Body, make([]byte, x.process.store.MaxResult())...)
+	}
+	return result, nil
+}
