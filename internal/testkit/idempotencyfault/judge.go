@@ -88,7 +88,7 @@ func (j *judge) wrote(r *request, before, after *engine.Record) {
 	case "put", "replace":
 		j.holders[after.Token] = r.x
 	case "complete":
-		r.x.completed = true
+		r.x.expiry = after.Expiry
 		j.completions[r.key.Name] = append(j.completions[r.key.Name], completion{j.now, r.x, *after})
 		if after.Expiry.Before(r.sent.Add(j.settings.Window)) {
 			j.violated("I1: the window of the record is too short")
@@ -217,7 +217,7 @@ func (j *judge) returned(x *execution, outcome idempotency.Outcome[idempotency.R
 	case errors.Is(err, idempotency.ErrOtherPayload):
 		j.refused(x)
 	case errors.Is(err, idempotency.ErrLeaseLost):
-		if x.completed {
+		if j.now.Before(x.expiry) {
 			j.violated("I4: call %d has completed, and is told that its lease was lost", x.id)
 		}
 	case errors.Is(err, idempotency.ErrInProgress):
@@ -245,22 +245,20 @@ func (j *judge) own(x *execution, kind engine.Kind) {
 	j.violated("I1: call %d gets a result that no record has", x.id)
 }
 
-// result checks that a result is that of a record that counts.
+// result checks that a result is that of a record that counts. A Missing result has no body. It can be that of any record.
 func (j *judge) result(x *execution, kind engine.Kind, body []byte) {
 	all := j.completions[x.key]
 	for n, c := range all {
-		if c.record.Result.Kind != kind || body != nil && !bytes.Equal(c.record.Result.Body, body) {
-			continue
-		}
-		if c.by.payload != x.payload {
+		switch {
+		case c.record.Result.Kind != kind || body != nil && !bytes.Equal(c.record.Result.Body, body):
+		case n+1 < len(all) && all[n+1].at.Before(x.begun): // a later record had replaced it
+		case c.by.payload == x.payload:
+			return
+		case body != nil:
 			j.violated("I6: call %d gets the result of another payload", x.id)
 		}
-		if later := all[n+1:]; len(later) > 0 && later[0].at.Before(x.begun) {
-			continue // a Missing result has no body: it may be that of a later record
-		}
-		return
 	}
-	j.violated("I1: call %d gets a result that no record has, or an older one than the record of its key", x.id)
+	j.violated("I1: call %d gets a result that no record has, or had when the call began", x.id)
 }
 
 // refused checks that another payload had the key during the call.

@@ -237,8 +237,8 @@ type execution struct {
 	ctx     context.Context // of the function; nil: it has not begun
 	running bool
 	// Requests.
-	completes, releases, released int  // sent, sent, confirmed
-	completed                     bool // its completion has taken effect
+	completes, releases, released int       // sent, sent, confirmed
+	expiry                        time.Time // of its record, if its completion has taken effect
 }
 
 type callKey struct{}
