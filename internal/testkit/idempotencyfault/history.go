@@ -58,7 +58,7 @@ func newHistory(seed uint64) history {
 	h.settings.Lease = []time.Duration{5, 10, 30}[random.IntN(3)] * time.Second
 	h.settings.Window = []time.Duration{2 * time.Second, 20 * time.Second, 5 * time.Minute, time.Hour}[random.IntN(4)]
 	h.settings.DoNotWait = random.IntN(3) == 0
-	horizon := []time.Duration{5 * time.Second, time.Minute, 40 * time.Minute}[random.IntN(3)]
+	horizon := []time.Duration{time.Second, 5 * time.Second, time.Minute, 40 * time.Minute}[random.IntN(4)]
 	keys, payloads := 1+random.IntN(2), 1
 	if random.IntN(3) == 0 {
 		payloads = 2
