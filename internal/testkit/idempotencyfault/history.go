@@ -16,7 +16,8 @@ type history struct {
 	calls     []plan
 	faults    []fault
 	lossy     float64 // the share of requests that have a fault
-	slow      bool    // the slowest requests take more than half of a lease
+	slow      bool    // some messages take up to half of a lease
+	coarse    bool    // all times are multiples of half a second, so that many times are equal
 }
 
 // plan is a call of a client.
@@ -50,54 +51,61 @@ type fault struct {
 	wall    time.Duration // the wall clock is set forward or back by this
 }
 
-// newHistory makes the history of a seed.
+// newHistory makes the history of a seed. Some are of a kind in which rare things happen.
 func newHistory(seed uint64) history {
 	random := rand.New(rand.NewPCG(seed, 1))
-	h := history{seed: seed, processes: 1 + random.IntN(3), freezes: random.IntN(2) == 0, slow: random.IntN(3) == 0}
-	h.lossy = []float64{0, 0.1, 0.3, 0.6}[random.IntN(4)]
-	h.settings.Lease = []time.Duration{5, 10, 30}[random.IntN(3)] * time.Second
-	h.settings.Window = []time.Duration{2 * time.Second, 20 * time.Second, 5 * time.Minute, time.Hour}[random.IntN(4)]
-	h.settings.DoNotWait = random.IntN(3) == 0
-	horizon := []time.Duration{time.Second, 5 * time.Second, time.Minute, 40 * time.Minute}[random.IntN(4)]
-	keys, payloads := 1+random.IntN(2), 1
-	if random.IntN(3) == 0 {
-		payloads = 2
+	h := history{
+		seed: seed, processes: 1 + random.IntN(3), freezes: random.IntN(2) == 0, slow: random.IntN(3) == 0,
+		coarse: random.IntN(2) == 0, lossy: one(random, 0, 0.1, 0.3, 0.6),
 	}
-	for range 2 + random.IntN(7) {
+	h.settings.Lease = one(random, 5*time.Second, 10*time.Second, 30*time.Second)
+	h.settings.Window = one(random, 2*time.Second, 20*time.Second, 5*time.Minute, time.Hour)
+	h.settings.DoNotWait = random.IntN(3) == 0
+	horizon := one(random, time.Second, 5*time.Second, time.Minute, 40*time.Minute)
+	keys, payloads, calls := 1+random.IntN(2), one(random, 1, 1, 2), 2+random.IntN(7)
+	switch random.IntN(6) {
+	case 0: // records expire while calls wait for them
+		h.settings.Window, h.settings.DoNotWait, h.slow = 2*time.Second, false, true
+		horizon, keys, calls = 2*h.settings.Lease, 1, 8+random.IntN(5)
+	case 1: // records are purged while calls come
+		h.settings.Window, h.freezes = 2*time.Second, false
+		horizon, keys, calls = 40*time.Minute, 1, 8+random.IntN(5)
+	}
+	for range calls {
 		h.calls = append(h.calls, plan{
-			at: upTo(random, horizon), process: random.IntN(h.processes),
+			at: h.upTo(random, horizon), process: random.IntN(h.processes),
 			key: string(rune('a' + random.IntN(keys))), payload: string(rune('x' + random.IntN(payloads))),
-			takes: h.duration(random), ends: randomEnding(random), obeys: random.IntN(2) == 0,
+			takes: h.upTo(random, one(random, 1, h.settings.Lease, 3*h.settings.Lease)),
+			ends:  one(random, succeeds, succeeds, succeeds, fails, fails, failsFinally, panics, tooLarge),
+			obeys: random.IntN(2) == 0,
 		})
 	}
 	for range random.IntN(5) {
-		f := fault{at: upTo(random, horizon+h.settings.Lease), process: random.IntN(h.processes)}
+		f := fault{at: h.upTo(random, horizon+h.settings.Lease), process: random.IntN(h.processes)}
 		switch {
 		case random.IntN(4) == 0:
 			f.crash = true
 		case h.freezes:
-			f.freeze = upTo(random, []time.Duration{h.settings.Lease / 2, 3 * h.settings.Lease, time.Hour}[random.IntN(3)])
+			f.freeze = h.upTo(random, one(random, h.settings.Lease/2, 3*h.settings.Lease, time.Hour))
 		default:
-			f.wall = upTo(random, 40*time.Minute) - 20*time.Minute
+			f.wall = h.upTo(random, 40*time.Minute) - 20*time.Minute
 		}
 		h.faults = append(h.faults, f)
 	}
 	return h
 }
 
-// duration returns how long a function takes: nothing, a part of the lease, or several leases.
-func (h history) duration(random *rand.Rand) time.Duration {
-	return upTo(random, []time.Duration{1, h.settings.Lease, 3 * h.settings.Lease}[random.IntN(3)])
-}
+// calm reports whether nothing goes wrong, and replies come soon.
+func (h history) calm() bool { return h.lossy == 0 && !h.slow && !h.coarse && len(h.faults) == 0 }
 
-func randomEnding(random *rand.Rand) ending {
-	if random.IntN(2) == 0 {
-		return succeeds
-	}
-	return ending(random.IntN(int(tooLarge) + 1))
-}
+// one returns one of several values.
+func one[T any](random *rand.Rand, values ...T) T { return values[random.IntN(len(values))] }
 
 // upTo returns a random duration below a limit.
-func upTo(random *rand.Rand, limit time.Duration) time.Duration {
-	return time.Duration(random.Int64N(int64(limit)))
+func (h history) upTo(random *rand.Rand, limit time.Duration) time.Duration {
+	d := time.Duration(random.Int64N(int64(limit)))
+	if h.coarse {
+		return d.Truncate(time.Second / 2)
+	}
+	return d
 }

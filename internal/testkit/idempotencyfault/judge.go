@@ -57,6 +57,9 @@ func (j *judge) sent(r *request) {
 		if r.x.running {
 			j.violated("I2: call %d releases the key while its function runs", r.x.id)
 		}
+		if r.x.decided {
+			j.violated("I5: call %d releases the key after its function has returned a result", r.x.id)
+		}
 		if r.x.completes > 0 {
 			j.violated("I3: call %d releases the key after it sent a completion", r.x.id)
 		}
@@ -207,7 +210,9 @@ func (j *judge) returned(x *execution, outcome idempotency.Outcome[idempotency.R
 	failed, isFailed := errors.AsType[*idempotency.FailedError](err)
 	switch {
 	case err == nil && outcome.NotStored:
-		j.own(x, engine.Missing)
+		j.own(x, engine.Missing, nil)
+	case err == nil && !outcome.Replayed:
+		j.own(x, engine.Value, outcome.Value.Body)
 	case err == nil:
 		j.result(x, engine.Value, outcome.Value.Body)
 	case isFailed:
@@ -217,6 +222,9 @@ func (j *judge) returned(x *execution, outcome idempotency.Outcome[idempotency.R
 	case errors.Is(err, idempotency.ErrOtherPayload):
 		j.refused(x)
 	case errors.Is(err, idempotency.ErrLeaseLost):
+		if j.calm() {
+			j.violated("I4: call %d loses its lease, and nothing went wrong", x.id)
+		}
 		if j.now.Before(x.expiry) {
 			j.violated("I4: call %d has completed, and is told that its lease was lost", x.id)
 		}
@@ -236,9 +244,9 @@ func (j *judge) returned(x *execution, outcome idempotency.Outcome[idempotency.R
 }
 
 // own checks that the call itself has completed the record.
-func (j *judge) own(x *execution, kind engine.Kind) {
+func (j *judge) own(x *execution, kind engine.Kind, body []byte) {
 	for _, c := range j.completions[x.key] {
-		if c.by == x && c.record.Result.Kind == kind {
+		if c.by == x && c.record.Result.Kind == kind && (body == nil || bytes.Equal(body, c.record.Result.Body)) {
 			return
 		}
 	}
@@ -252,6 +260,8 @@ func (j *judge) result(x *execution, kind engine.Kind, body []byte) {
 		switch {
 		case c.record.Result.Kind != kind || body != nil && !bytes.Equal(c.record.Result.Body, body):
 		case n+1 < len(all) && all[n+1].at.Before(x.begun): // a later record had replaced it
+		case c.by.payload == x.payload && c.by == x && kind != engine.Failure:
+			j.violated("I4: call %d has completed, and is told that another call has", x.id)
 		case c.by.payload == x.payload:
 			return
 		case body != nil:

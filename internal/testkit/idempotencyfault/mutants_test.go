@@ -32,14 +32,14 @@ const (
 	clock = "internal/aws/serverclock/clock.go"
 )
 
-// one breaks a rule in one place.
-func one(name string, plays int, file, from, to string) mutant {
+// in breaks a rule in one place.
+func in(name string, plays int, file, from, to string) mutant {
 	return mutant{name, plays, []mutanttest.Change{{File: file, Old: from, New: to}}}
 }
 
 // inStore changes the condition of a write of the store. The text before it tells the write.
 func inStore(name string, plays int, write, from, to string) mutant {
-	return one(name, plays, store, write+from, write+to)
+	return in(name, plays, store, write+from, write+to)
 }
 
 const (
@@ -54,67 +54,65 @@ const (
 // mutants has a mutant for each rule, in the order of the protocol.
 var mutants = []mutant{
 	// Rule 2: begin.
-	one("new-token-on-a-retry", 20_000, call, "\tc.lease = c.newLease()\n", "\tc.lease = c.newLease()\n\tc.token, _ = c.r.newToken()\n"),
-	one("number-and-lease-of-the-refused-try", 20_000, call, "if err == nil && a.Done {",
+	in("new-token-on-a-retry", 20_000, call, "\tc.lease = c.newLease()\n", "\tc.lease = c.newLease()\n\tc.token, _ = c.r.newToken()\n"),
+	in("number-and-lease-of-the-refused-try", 20_000, call, "if err == nil && a.Done {",
 		"if err == nil && (a.Done || a.Row != nil && a.Row.Token == c.token && a.Row.Status == engine.InProgress) {"),
-	one("payload-not-compared", 20_000, call, "case row.Payload != payload:", "case false:"),
-	one("dead-execution-blocks-other-payloads", 20_000, call, "case !counts(row, early):", "case !counts(row, early) && row.Payload == payload:"),
-	one("twin-taken-over", 20_000, call, "\treturn twin\n", "\treturn free\n"),
-	one("takeover-without-status", 20_000, store, "old.Status == version.Status && ", ""),
-	one("takeover-without-token", 20_000, store, "old.Token == version.Token &&", ""),
-	one("takeover-without-lease-end", 20_000, store, "old.LeaseEnd.Equal(version.LeaseEnd) && ", ""),
-	one("takeover-without-expiry", 20_000, store, " && old.Expiry.Equal(version.Expiry)", ""),
-	one("number-may-fall", 20_000, times, "max(number, old.Number+1)", "number"),
-	one("number-without-the-time", 20_000, times, "number := r.server.Early().UnixMilli()", "number := int64(1)"),
-	one("number-of-the-late-clock", 20_000, times, "number := r.server.Early().UnixMilli()", "number := r.server.Late().UnixMilli()"),
-	one("begins-with-little-lease", 20_000, call, ">= c.lease/2", "> -1<<62"),
+	in("payload-not-compared", 20_000, call, "case row.Payload != payload:", "case false:"),
+	in("dead-execution-blocks-other-payloads", 20_000, call, "case !counts(row, early):", "case !counts(row, early) && row.Payload == payload:"),
+	in("twin-taken-over", 20_000, call, "\treturn twin\n", "\treturn free\n"),
+	in("takeover-without-status", 20_000, store, "old.Status == version.Status && ", ""),
+	in("takeover-without-token", 20_000, store, "old.Token == version.Token &&", ""),
+	in("takeover-without-lease-end", 20_000, store, "old.LeaseEnd.Equal(version.LeaseEnd) && ", ""),
+	in("takeover-without-expiry", 20_000, store, " && old.Expiry.Equal(version.Expiry)", ""),
+	in("number-may-fall", 20_000, times, "max(number, old.Number+1)", "number"),
+	in("number-without-the-time", 20_000, times, "number := r.server.Early().UnixMilli()", "number := int64(1)"),
+	in("number-of-the-late-clock", 20_000, times, "number := r.server.Early().UnixMilli()", "number := r.server.Late().UnixMilli()"),
+	in("begins-with-little-lease", 20_000, call, ">= c.lease/2", "> -1<<62"),
 	// Rule 3: copies.
-	one("cheap-read-by-the-early-clock", 20_000, call, "!a.at.Late().Before(a.Row.Expiry)", "!a.at.Early().Before(a.Row.Expiry)"),
-	one("cheap-read-without-expiry", 20_000, call, " || !a.at.Late().Before(a.Row.Expiry)", ""),
-	one("copy-without-expiry", 20_000, do, "last != nil && r.server.Late().Before(last.Expiry)", "last != nil"),
-	one("copy-by-the-early-clock", 20_000, do, "r.server.Late().Before(last.Expiry)", "r.server.Early().Before(last.Expiry)"),
+	in("cheap-read-by-the-early-clock", 20_000, call, "!a.at.Late().Before(a.Row.Expiry)", "!a.at.Early().Before(a.Row.Expiry)"),
+	in("cheap-read-without-expiry", 20_000, call, " || !a.at.Late().Before(a.Row.Expiry)", ""),
+	in("copy-without-expiry", 20_000, do, "last != nil && r.server.Late().Before(last.Expiry)", "last != nil"),
+	in("copy-by-the-early-clock", 20_000, do, "r.server.Late().Before(last.Expiry)", "r.server.Early().Before(last.Expiry)"),
 	// Rule 4: clocks and lease.
-	one("own-clock", 20_000, times, "\tr.server.Observe(a.Date, sent)\n", "\ta.Date = sent.Wall\n\tr.server.Observe(a.Date, sent)\n"),
-	one("no-date-before-the-first-put", 20_000, call, "if c.r.server.Early().IsZero() {", "if false {"),
-	one("no-lease", 20_000, times, "end := r.server.Early().Add(lease + boundsApart)", "end := time.Unix(0, 0).UTC()"),
-	one("others-by-the-late-clock", 20_000, call, "decide(row, c.token, c.payload, a.at.Early())", "decide(row, c.token, c.payload, a.at.Late())"),
-	one("own-lease-by-the-early-clock", 20_000, hold, "h.leaseEnd.Sub(h.r.server.Late())", "h.leaseEnd.Sub(h.r.server.Early())"),
-	one("first-look-by-the-early-clock", 20_000, call, "row.LeaseEnd.Sub(a.at.Late())", "row.LeaseEnd.Sub(a.at.Early())"),
-	one("expiry-by-the-early-clock", 20_000, times, "roundUp(r.server.Late()", "roundUp(r.server.Early()"),
-	one("no-round-trip-in-the-late-clock", 20_000, clock, "afterDate + roundTrip + passed", "afterDate + passed + 0*roundTrip"),
-	one("no-wall-time-in-the-late-clock", 20_000, clock, "_, passed := c.machine()", "passed, _ := c.machine()"),
-	one("no-heartbeat", 20_000, hold, "\tif h.r.settings.LeaseUntilDeadline {", "\tif true {"),
+	in("own-clock", 20_000, times, "\tr.server.Observe(a.Date, sent)\n", "\ta.Date = sent.Wall\n\tr.server.Observe(a.Date, sent)\n"),
+	in("no-date-before-the-first-put", 20_000, call, "if c.r.server.Early().IsZero() {", "if false {"),
+	in("no-lease", 20_000, times, "end := r.server.Early().Add(lease + boundsApart)", "end := time.Unix(0, 0).UTC()"),
+	in("others-by-the-late-clock", 20_000, call, "decide(row, c.token, c.payload, a.at.Early())", "decide(row, c.token, c.payload, a.at.Late())"),
+	in("own-lease-by-the-early-clock", 20_000, hold, "h.leaseEnd.Sub(h.r.server.Late())", "h.leaseEnd.Sub(h.r.server.Early())"),
+	in("first-look-by-the-early-clock", 20_000, call, "row.LeaseEnd.Sub(a.at.Late())", "row.LeaseEnd.Sub(a.at.Early())"),
+	in("expiry-by-the-early-clock", 20_000, times, "roundUp(r.server.Late()", "roundUp(r.server.Early()"),
+	in("no-round-trip-in-the-late-clock", 20_000, clock, "afterDate + roundTrip + passed", "afterDate + passed + 0*roundTrip"),
+	in("no-wall-time-in-the-late-clock", 20_000, clock, "_, passed := c.machine()", "passed, _ := c.machine()"),
+	in("no-heartbeat", 20_000, hold, "\tif h.r.settings.LeaseUntilDeadline {", "\tif true {"),
 	inStore("heartbeat-without-token", 20_000, prolongs, mineOnly, ""),
 	inStore("heartbeat-without-status", 20_000, prolongs, mineOnly+current, mineOnly+"false"),
-	one("heartbeat-with-an-earlier-end", 20_000, store, " || !old.LeaseEnd.Before(ends.LeaseEnd)", ""),
-	one("heartbeat-without-expiry", 20_000, store, "record.LeaseEnd, record.Expiry, record.PurgeAt = ends.LeaseEnd, ends.Expiry, ends.PurgeAt", "record.LeaseEnd = ends.LeaseEnd"),
-	one("heartbeat-counts-unconfirmed", 20_000, hold, "\tcase err != nil:\n\t\treturn false, err\n", "\tcase err != nil:\n\t\th.confirmed(ends.LeaseEnd)\n"),
-	one("refused-heartbeat-ignored", 20_000, hold, "\t\treturn false, nil\n", "\t\treturn true, nil\n"),
-	one("no-end-of-the-context", 20_000, times, "\t\tend(ErrLeaseLost)\n", ""),
+	in("heartbeat-with-an-earlier-end", 20_000, store, " || !old.LeaseEnd.Before(ends.LeaseEnd)", ""),
+	in("heartbeat-without-expiry", 20_000, store, "record.LeaseEnd, record.Expiry, record.PurgeAt = ends.LeaseEnd, ends.Expiry, ends.PurgeAt", "record.LeaseEnd = ends.LeaseEnd"),
+	in("heartbeat-counts-unconfirmed", 20_000, hold, "\tcase err != nil:\n\t\treturn false, err\n", "\tcase err != nil:\n\t\th.confirmed(ends.LeaseEnd)\n"),
+	in("no-end-of-the-context", 20_000, times, "\t\tend(ErrLeaseLost)\n", ""),
 	// Rule 5: complete.
 	inStore("completion-without-token", 20_000, finishes, mineOnly, ""),
 	inStore("completion-without-status", 20_000, finishes, mineOnly+current, mineOnly+"false"),
-	one("completion-of-an-absent-row", 20_000, store, finishes+mineOnly+current+" {\n\t\t\treturn nil\n\t\t}\n",
+	in("completion-of-an-absent-row", 20_000, store, finishes+mineOnly+current+" {\n\t\t\treturn nil\n\t\t}\n",
 		"token string, c engine.Completion,\n) (engine.Answer, error) {\n\treturn s.write(ctx, key, func(old *engine.Record) *engine.Record {\n\t\tif old != nil && ("+mineOnly+current+") {\n\t\t\treturn nil\n\t\t}\n\t\tif old == nil {\n\t\t\told = &engine.Record{Token: token}\n\t\t}\n"),
-	one("completed-by-ignored", 20_000, hold, "row.CompletedBy == h.token", "false"),
-	one("own-result-when-superseded", 20_000, hold, "\t\t\trecord, err := h.superseded(ctx, a)\n\t\t\treturn record, nil, err\n",
+	in("completed-by-ignored", 20_000, hold, "row.CompletedBy == h.token", "false"),
+	in("own-result-when-superseded", 20_000, hold, "\t\t\trecord, err := h.superseded(ctx, a)\n\t\t\treturn record, nil, err\n",
 		"\t\t\treturn &engine.Record{Number: h.number, Expiry: completion.Expiry, Result: result}, f, nil\n"),
-	one("result-of-another-payload-when-superseded", 20_000, hold, "decide(*a.Row, h.token, h.payload, a.at.Early())", "decide(*a.Row, h.token, a.Row.Payload, a.at.Early())"),
+	in("result-of-another-payload-when-superseded", 20_000, hold, "decide(*a.Row, h.token, h.payload, a.at.Early())", "decide(*a.Row, h.token, a.Row.Payload, a.at.Early())"),
 	// Rule 6: release.
 	inStore("release-without-token", 20_000, releases, mineOnly, ""),
-	inStore("release-without-status", 20_000, releases, mineOnly+current, mineOnly+"false"),
-	one("release-keeps-the-token", 20_000, store, "record.LeaseEnd, record.Token = time.UnixMilli(0).UTC(), next", "record.LeaseEnd = time.UnixMilli(0).UTC()"),
-	one("release-forgets-the-number", 20_000, store, "record.LeaseEnd, record.Token = time.UnixMilli(0).UTC(), next", "record.LeaseEnd, record.Token, record.Number = time.UnixMilli(0).UTC(), next, 0"),
-	one("release-while-running", 20_000, hold, "\tcase err != nil:\n\t\treturn false, err\n", "\tcase err != nil:\n\t\th.release(ctx)\n\t\treturn false, err\n"),
-	one("release-while-unknown", 20_000, hold, "\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n", "\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n\t\t\th.release(ctx)\n"),
-	one("panic-keeps-the-key", 20_000, hold, "\t\tif f == nil {\n", "\t\tif false {\n"),
-	one("no-release", 20_000, hold, "\tif !ok {\n\t\th.release(ctx)\n", "\tif !ok {\n"),
-	one("large-result-frees-the-key", 20_000, do, "return missing(fmt.Sprintf(\"it has %d bytes, and the store keeps up to %d\", len(f.result.Body), limit))", "return engine.Result{}, false"),
+	in("release-keeps-the-token", 20_000, store, "record.LeaseEnd, record.Token = time.UnixMilli(0).UTC(), next", "record.LeaseEnd = time.UnixMilli(0).UTC()"),
+	in("release-forgets-the-number", 20_000, store, "record.LeaseEnd, record.Token = time.UnixMilli(0).UTC(), next", "record.LeaseEnd, record.Token, record.Number = time.UnixMilli(0).UTC(), next, 0"),
+	in("release-while-running", 20_000, hold, "\tcase err != nil:\n\t\treturn false, err\n", "\tcase err != nil:\n\t\th.release(ctx)\n\t\treturn false, err\n"),
+	in("release-while-unknown", 20_000, hold, "\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n", "\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n\t\t\th.release(ctx)\n"),
+	in("panic-keeps-the-key", 20_000, hold, "\t\tif f == nil {\n", "\t\tif false {\n"),
+	in("no-release", 20_000, hold, "\tif !ok {\n\t\th.release(ctx)\n", "\tif !ok {\n"),
+	in("large-result-frees-the-key", 20_000, do, "return missing(fmt.Sprintf(\"it has %d bytes, and the store keeps up to %d\", len(f.result.Body), limit))", "f.err = ErrTryAgain\n\t\treturn engine.Result{}, false"),
 	// Rule 8: twins in one process.
-	one("twins-of-any-payload", 20_000, do, "turnKey{c.key, c.payload}", "turnKey{c.key, \"\"}"),
+	in("twins-of-any-payload", 20_000, do, "turnKey{c.key, c.payload}", "turnKey{c.key, \"\"}"),
 	// Rule 10: purge.
-	one("purge-without-grace", 20_000, times, "roundUp(expiry.Add(purgeGrace), time.Second)", "roundUp(expiry, time.Second)"),
-	one("purge-rounded-down", 20_000, times, "roundUp(expiry.Add(purgeGrace), time.Second)", "expiry.Add(purgeGrace).Truncate(time.Second)"),
+	in("purge-without-grace", 20_000, times, "roundUp(expiry.Add(purgeGrace), time.Second)", "roundUp(expiry, time.Second)"),
+	in("purge-rounded-down", 20_000, times, "roundUp(expiry.Add(purgeGrace), time.Second)", "expiry.Add(purgeGrace).Truncate(time.Second)"),
 }
 
 // TestMutants checks that the histories find each broken rule.

@@ -64,7 +64,7 @@ func (p *port) Read(ctx context.Context, key engine.Key, c engine.Consistency) (
 	}
 	return p.send(ctx, "cheap read", key, func(ctx context.Context) (engine.Answer, error) {
 		answer, err := p.store.Read(ctx, key, c)
-		answer.Row = p.rowAt(key, p.now.Add(-upTo(p.random, stale)))
+		answer.Row = p.rowAt(key, p.now.Add(-p.upTo(p.random, stale)))
 		return answer, err
 	})
 }
@@ -126,7 +126,7 @@ func (p *port) travel(r *request, answer func(reply)) {
 		if p.random.IntN(2) == 0 {
 			arrives(there, func(reply) {})
 		}
-		arrives(upTo(p.random, []time.Duration{20 * time.Second, latest}[p.random.IntN(2)]), func(reply) {})
+		arrives(p.upTo(p.random, one(p.random, 20*time.Second, latest)), func(reply) {})
 		lost()
 	case 3: // the client sends it again, and gets the second reply
 		arrives(there, func(reply) {})
@@ -137,9 +137,12 @@ func (p *port) travel(r *request, answer func(reply)) {
 // delay returns how long a message takes.
 func (p *port) delay() time.Duration {
 	if p.slow && p.random.IntN(5) == 0 {
-		return upTo(p.random, p.settings.Lease/2)
+		return p.upTo(p.random, p.settings.Lease/2)
 	}
-	return upTo(p.random, 60*time.Millisecond)
+	if p.coarse {
+		return p.upTo(p.random, time.Second)
+	}
+	return p.upTo(p.random, 60*time.Millisecond)
 }
 
 // version is a row that the store had from a time on.

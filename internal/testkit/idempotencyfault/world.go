@@ -69,7 +69,7 @@ const mostEvents = 100_000
 
 // play plays a history in a bubble of package synctest, and returns the first violation.
 func play(h history, trace *strings.Builder) error {
-	w := &world{history: h, random: rand.New(rand.NewPCG(h.seed, 2)), now: noon.Add(400 * time.Millisecond), trace: trace}
+	w := &world{history: h, random: rand.New(rand.NewPCG(h.seed, 2)), now: noon, trace: trace}
 	w.store = memstore.NewCalls(func() time.Time { return w.now })
 	w.judge, w.past = newJudge(w), map[string][]version{}
 	for range h.processes {
@@ -124,7 +124,7 @@ type process struct {
 var errCrashed = errors.New("the process has crashed")
 
 func (w *world) start() *process {
-	p := &process{world: w, wall: upTo(w.random, 40*time.Minute) - 20*time.Minute, dead: make(chan struct{})}
+	p := &process{world: w, wall: w.upTo(w.random, 40*time.Minute) - 20*time.Minute, dead: make(chan struct{})}
 	runner, err := idempotency.New(&port{p}, "test", w.settings,
 		idempotency.WithMachine(p), idempotency.WithRandom(source{w.random}))
 	if err != nil {
@@ -236,6 +236,7 @@ type execution struct {
 	// The function.
 	ctx     context.Context // of the function; nil: it has not begun
 	running bool
+	decided bool // it has returned a result
 	// Requests.
 	completes, releases, released int       // sent, sent, confirmed
 	expiry                        time.Time // of its record, if its completion has taken effect
@@ -298,6 +299,7 @@ func (x *execution) function(ctx context.Context, e idempotency.Execution) (idem
 		return idempotency.Result{}, fmt.Errorf("%w: %w", errFunction, err)
 	}
 	result := idempotency.Result{Body: fmt.Appendf(nil, "result of call %d", x.id)}
+	x.decided = x.ends != fails && x.ends != panics
 	switch x.ends {
 	case fails:
 		return result, errFunction
