@@ -17,6 +17,7 @@ type history struct {
 	faults    []fault
 	lossy     float64 // the share of requests that have a fault
 	slow      bool    // some messages take up to half of a lease
+	deaf      bool    // no heartbeat arrives
 	coarse    bool    // all times are multiples of half a second, so that many times are equal
 }
 
@@ -63,19 +64,24 @@ func newHistory(seed uint64) history {
 	h.settings.DoNotWait = random.IntN(3) == 0
 	horizon := one(random, time.Second, 5*time.Second, time.Minute, 40*time.Minute)
 	keys, payloads, calls := 1+random.IntN(2), one(random, 1, 1, 2), 2+random.IntN(7)
-	switch random.IntN(6) {
+	takes := func() time.Duration { return h.upTo(random, one(random, 1, h.settings.Lease, 3*h.settings.Lease)) }
+	switch random.IntN(7) {
 	case 0: // records expire while calls wait for them
 		h.settings.Window, h.settings.DoNotWait, h.slow = 2*time.Second, false, true
 		horizon, keys, calls = 2*h.settings.Lease, 1, 8+random.IntN(5)
 	case 1: // records are purged while calls come
 		h.settings.Window, h.freezes = 2*time.Second, false
-		horizon, keys, calls = 40*time.Minute, 1, 8+random.IntN(5)
+		horizon, keys, calls = 40*time.Minute, 1, 2+random.IntN(4)
+	case 2: // a completion meets the end of its lease, and calls wait for that
+		h.settings.DoNotWait, h.deaf, h.coarse = false, true, true
+		horizon, keys, calls = time.Second, 1, 2+random.IntN(3)
+		takes = func() time.Duration { return h.settings.Lease - 3*time.Second + h.upTo(random, 4*time.Second) }
 	}
 	for range calls {
 		h.calls = append(h.calls, plan{
 			at: h.upTo(random, horizon), process: random.IntN(h.processes),
 			key: string(rune('a' + random.IntN(keys))), payload: string(rune('x' + random.IntN(payloads))),
-			takes: h.upTo(random, one(random, 1, h.settings.Lease, 3*h.settings.Lease)),
+			takes: takes(),
 			ends:  one(random, succeeds, succeeds, succeeds, fails, fails, failsFinally, panics, tooLarge),
 			obeys: random.IntN(2) == 0,
 		})
@@ -96,7 +102,9 @@ func newHistory(seed uint64) history {
 }
 
 // calm reports whether nothing goes wrong, and replies come soon.
-func (h history) calm() bool { return h.lossy == 0 && !h.slow && !h.coarse && len(h.faults) == 0 }
+func (h history) calm() bool {
+	return h.lossy == 0 && !h.slow && !h.coarse && !h.deaf && len(h.faults) == 0
+}
 
 // one returns one of several values.
 func one[T any](random *rand.Rand, values ...T) T { return values[random.IntN(len(values))] }

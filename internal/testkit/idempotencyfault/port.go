@@ -112,6 +112,10 @@ func (p *port) travel(r *request, answer func(reply)) {
 		p.after(timeout, func() { answer(reply{err: fmt.Errorf("%w: time-out", idempotency.ErrTryAgain)}) })
 	}
 	arrives := func(d time.Duration, then func(reply)) { p.after(d, func() { then(p.effect(r)) }) }
+	if r.name == "prolong" && p.deaf {
+		lost()
+		return
+	}
 	if p.random.Float64() >= p.lossy {
 		arrives(there, func(re reply) { p.after(back, func() { answer(re) }) })
 		return
