@@ -1,0 +1,143 @@
+package idempotency_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/pkg/idempotency"
+	"github.com/oncebox/oncebox/pkg/idempotency/engine"
+)
+
+// until runs a function that takes until its context ends, and returns how long that was and why it ended.
+func until(t *testing.T, ctx context.Context, r *idempotency.Runner, first func()) (took time.Duration, cause, err error) {
+	t.Helper()
+	_, err = idempotency.Do(ctx, r, "k", order{}, func(ctx context.Context, _ idempotency.Execution, _ order) (int, error) {
+		if first != nil {
+			first()
+		}
+		begun := time.Now()
+		<-ctx.Done()
+		took, cause = time.Since(begun), context.Cause(ctx)
+		return 0, ctx.Err()
+	})
+	return took, cause, err
+}
+
+// TestRefusedHeartbeat: it ends the context at once.
+func TestRefusedHeartbeat(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		took, cause, err := until(t, t.Context(), f.runner(idempotency.Settings{Lease: 30 * time.Second}), func() {
+			row := f.row("k")
+			other := *row
+			other.Token = "another"
+			if a, err := f.Calls.Replace(t.Context(), engine.Key{Namespace: "shop", Name: "k"}, row.Version(), other); !a.Done {
+				t.Error(err)
+			}
+		})
+		if took != 10*time.Second || cause != idempotency.ErrLeaseLost || !errors.Is(err, idempotency.ErrLeaseLost) {
+			t.Error(took, cause, err)
+		}
+	})
+}
+
+// TestFailedHeartbeats: only those that are confirmed count. The context ends before the lease, and the release comes
+// within it.
+func TestFailedHeartbeats(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		f.around = func(name string, do func() (engine.Answer, error)) (engine.Answer, error) {
+			if name == "prolong" && time.Now().Second() >= 15 {
+				return engine.Answer{}, idempotency.ErrTryAgain
+			}
+			return do()
+		}
+		took, cause, err := until(t, t.Context(), f.runner(idempotency.Settings{Lease: 30 * time.Second}), nil)
+		// The heartbeat after 10 seconds is confirmed. The reserve is 3 seconds.
+		if took < 35*time.Second || took > 37*time.Second || cause != idempotency.ErrLeaseLost ||
+			!errors.Is(err, idempotency.ErrLeaseLost) || f.row("k").LeaseEnd.Unix() != 0 {
+			t.Error(took, cause, err, f.row("k"))
+		}
+	})
+}
+
+func TestLeaseUntilDeadline(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
+		defer cancel()
+		begun, leaseEnd := time.Now(), time.Time{}
+		took, _, _ := until(t, ctx, f.runner(idempotency.Settings{LeaseUntilDeadline: true}), func() { leaseEnd = f.row("k").LeaseEnd })
+		if lease := leaseEnd.Sub(begun); lease < 10*time.Minute || lease > 10*time.Minute+2*time.Second {
+			t.Error("the lease is", lease)
+		}
+		if took < 8*time.Minute || took > 9*time.Minute+2*time.Second {
+			t.Error("the context ended after", took)
+		}
+		if got := f.told(); got != "[read put release]" {
+			t.Error(got)
+		}
+	})
+}
+
+// TestLateReply: a lease of which less than half is left is put again before the function runs. The early clock knows
+// only the Date of the late reply, so the second lease is too short, too. Its own reply sets the clock right.
+func TestLateReply(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		f.around = func(name string, do func() (engine.Answer, error)) (engine.Answer, error) {
+			a, err := do()
+			if name == "put" {
+				time.Sleep(20 * time.Second)
+			}
+			return a, err
+		}
+		if out, err := idempotency.Do(t.Context(), f.runner(idempotency.Settings{}), "k", order{}, charge); err != nil || out.Replayed {
+			t.Error(out, err)
+		}
+		if got := f.told(); got != "[read put replace replace complete]" {
+			t.Error(got)
+		}
+	})
+}
+
+// TestCopiesAndTheLateClock: near its expiry a record is taken neither from a cheap read nor from a call of the same
+// process. Only the store says whether it counts.
+func TestCopiesAndTheLateClock(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		r := f.runner(idempotency.Settings{Window: time.Minute})
+		for range 3 {
+			if _, err := idempotency.Do(t.Context(), r, "k", order{}, charge); err != nil {
+				t.Fatal(err)
+			}
+		}
+		time.Sleep(f.row("k").Expiry.Add(-time.Second).Sub(time.Now()))
+		f.told()
+		if out, err := idempotency.Do(t.Context(), r, "k", order{}, charge); err != nil || !out.Replayed || f.told() != "[cheap-read put]" {
+			t.Error("the cheap read is not used", out, err)
+		}
+	})
+	in(t, func(t *testing.T, f *fixture) {
+		r := f.runner(idempotency.Settings{Window: time.Minute})
+		f.around = func(name string, do func() (engine.Answer, error)) (engine.Answer, error) {
+			a, err := do()
+			if name == "complete" {
+				time.Sleep(f.row("k").Expiry.Add(-time.Second).Sub(time.Now())) // the reply is slow
+			}
+			return a, err
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = idempotency.Do(t.Context(), r, "k", order{}, charge)
+		}()
+		time.Sleep(time.Second)
+		out, err := idempotency.Do(t.Context(), r, "k", order{}, charge)
+		if <-ended; err != nil || !out.Replayed || f.told() != "[read put complete put]" {
+			t.Error("the result of the other call is not used", out, err)
+		}
+	})
+}
