@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
 )
@@ -143,7 +144,7 @@ func (f *returned) stored(limit int) (engine.Result, bool) {
 		return missing("it cannot be encoded: " + broken.Error())
 	case isFinal:
 		text := final.Error()
-		return engine.Result{Kind: engine.Failure, Body: []byte(text[:min(len(text), maxFailure)])}, true
+		return engine.Result{Kind: engine.Failure, Body: []byte(strings.ToValidUTF8(text[:min(len(text), maxFailure)], ""))}, true
 	case f.err != nil:
 		return engine.Result{}, false
 	case len(f.result.Body) > limit:

@@ -50,13 +50,16 @@ func (h *hold) execute(ctx context.Context, fn function) (*engine.Record, *retur
 	return h.complete(ctx, f, result)
 }
 
-// reservePart is the part of a lease that is left for the completion when the context of the function ends.
-const reservePart = 10
+// The reserve is what is left of a lease for the completion when the context of the function ends.
+const (
+	reservePart = 10 // a tenth of the lease
+	mostReserve = 5 * time.Second
+)
 
 // runFunction calls the function within the lease, and reports whether its context ended because of the lease. It gives the
 // key back if the function panics or ends its goroutine.
 func (h *hold) runFunction(ctx context.Context, fn function) (f *returned, lost bool) {
-	within, end := h.until(ctx, h.lease/reservePart)
+	within, end := h.until(ctx, min(h.lease/reservePart, mostReserve))
 	stopped := h.keepAlive(within, end)
 	stop := func() {
 		end(context.Canceled)

@@ -1,0 +1,111 @@
+// Package idempotency runs a function once for a key, and gives its result to every later call with the key.
+//
+// The key names one operation. The caller chooses it: an order number, the id of a message, the Idempotency-Key of an
+// HTTP request. The function can be any Go function: a handler of AWS Lambda, of HTTP, or of a queue.
+//
+// # What a crash can still do
+//
+// An effect outside of the store can happen twice. If the process dies after the function has charged a card, and
+// before its result is stored, nobody knows of the charge. The next call runs the function again. The same happens if
+// the process is frozen for longer than its lease. So give what the function calls one of these:
+//
+//   - an idempotency key: [Execution.KeyFor] is the same in every execution of the key;
+//   - a fence: [Execution.Number] grows with every execution. What keeps the largest number that it has seen, and
+//     refuses smaller ones, is safe from a process that wakes late.
+//
+// After a crash the key is blocked until the lease is over (30 seconds by default). Then the next call runs the
+// function.
+//
+// # Use
+//
+//	runner, err := idempotency.New(store, "payments", idempotency.Settings{Window: 24 * time.Hour})
+//	...
+//	out, err := idempotency.Do(ctx, runner, request.Key, request.Order, pay)
+//	// out.Value is the receipt, in every call with the key.
+//
+//	func pay(ctx context.Context, e idempotency.Execution, order Order) (Receipt, error) {
+//		return bank.Charge(ctx, order.Card, order.Amount, e.KeyFor("charge"))
+//	}
+//
+// [Do] stores results as JSON. [Runner.Do] stores bytes. A Runner needs an engine; package engine has the contract.
+//
+// A function must not call Do with its own key: it would wait for itself.
+//
+// # Words
+//
+//   - A key is a name within a namespace. The payload is the input of the call; only its hash is stored.
+//   - An execution is one run of the function under a key. It has a random token, and a number.
+//   - A lease is the time in which an execution holds the key. A heartbeat prolongs it.
+//   - A record is the row of a key. It is in progress or completed.
+//   - The window is how long a completed record counts, from its completion.
+//   - A twin is another call with the key while an execution holds it.
+//   - A replay is the answer from a completed record.
+//   - A take-over is an execution that begins after the lease of another has ended.
+//
+// # Guarantees
+//
+//   - I1, one result. Within the window all calls of a key that get a result get the same one, byte for byte.
+//   - I2, one at a time. A second execution begins only after the first has failed and said so, or after its lease.
+//   - I3, what is completed stays. No late, failing or superseded execution overwrites or removes a completed record
+//     within its window, or runs the function again.
+//   - I4, a lost reply is no twin. An execution whose put took effect goes on, and one whose completion took effect has
+//     completed, also if the reply was lost.
+//   - I5, a result is never a reason to run again. A result that cannot be stored completes the record without it.
+//     Later calls get [ErrResultNotStored].
+//   - I6, another payload is refused while the record of a key counts: completed and within its window, or in progress
+//     and within its lease.
+//   - I8, failures free the key. An error of the function makes the next call run it again, unless the function says
+//     that the failure is its result ([Final]). A panic frees the key and goes on.
+//
+// I7, effects in the same transaction, is not implemented yet.
+//
+// # Errors, and what is safe to repeat
+//
+// Every call is safe to repeat with the same key and payload.
+//
+//	error                  the function has run  a repeat
+//	ErrInvalid             no                    fails until the input is corrected
+//	ErrOtherPayload        no                    is refused while the record counts
+//	ErrResultNotStored     yes, before           is refused within the window
+//	ErrResultUnreadable    yes                   is refused within the window
+//	FailedError            yes                   gets the same error within the window
+//	ErrInProgress          another call runs it  gets its result when that call has completed
+//	ErrLeaseLost           yes                   gets the result of another execution, or runs the function
+//	ErrOutcomeUnknown      yes                   gets the result if it was stored, or runs the function
+//	other ErrTryAgain      no                    does what the first call would have done
+//	error of the function  yes                   runs the function
+//	error of the context   no                    does what the first call would have done
+//
+// The last three can leave the key blocked until its lease is over, if a write took effect and its reply was lost.
+//
+// # Time
+//
+// All times of records come from the store: from the Date of its replies. The clock of the process only measures how
+// much time has passed since a reply. It may be wrong, and may be set at any moment. Two bounds of the store's time are
+// used. The early one decides whether the lease or the window of another is over. The late one decides how much is left
+// of the own lease, and when a result expires. They are about two seconds apart, so everything that waits for an end
+// waits up to two seconds longer.
+//
+// The context of the function ends when a tenth of the lease is left, at most 5 seconds. Its cause is [ErrLeaseLost].
+// A function that goes on can still complete, as long as no other execution has the key.
+//
+// Do not use a lease that is shorter than ten times the slowest usual reply of the store. Heartbeats would come too late.
+//
+// # Limits
+//
+//   - A namespace or a key: 1 to 1,024 bytes.
+//   - A result: the engine's MaxResult. A larger one is not stored (I5).
+//   - The text of a final failure: its first 4,096 bytes are stored.
+//   - The window: at least a second. The lease: at least 5 seconds.
+//
+// # Not promised
+//
+//   - That the function runs at most once. See "What a crash can still do".
+//   - An order of calls.
+//   - Anything about programs that write the rows without these rules.
+//
+// # Files
+//
+// To follow a call, read do.go, then call.go (begin: whose row is it?), hold.go (run, heartbeat, complete, release),
+// turns.go (calls in one process) and times.go (leases, expiries and numbers from the store's time).
+package idempotency
