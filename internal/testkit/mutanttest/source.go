@@ -12,9 +12,9 @@ import (
 // Change replaces a text that occurs once in a file of the module.
 type Change struct{ File, Old, New string }
 
-// Build builds the tests of the package in the working directory with changes of the source. root is the path of the
-// module. It returns the path of the test binary.
-func Build(t testing.TB, root string, changes ...Change) (bin string) {
+// Build builds the tests of a package with changes of the source. root is the path of the module, and the path of the
+// package begins there. It returns the path of the test binary.
+func Build(t testing.TB, root, pkg string, changes ...Change) (bin string) {
 	t.Helper()
 	root, err := filepath.Abs(root)
 	if err != nil {
@@ -47,7 +47,9 @@ func Build(t testing.TB, root string, changes ...Change) (bin string) {
 	file := filepath.Join(dir, "overlay.json")
 	write(t, file, overlay)
 	bin = filepath.Join(dir, "mutant.test")
-	compile := exec.CommandContext(t.Context(), "go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", file, "-o", bin, ".")
+	compile := exec.CommandContext(t.Context(),
+		"go", "test", "-c", "-vet=off", "-ldflags=-s -w", "-overlay", file, "-o", bin, "./"+pkg)
+	compile.Dir = root
 	if output, err := compile.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, output)
 	}
