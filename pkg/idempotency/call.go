@@ -9,8 +9,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
 )
 
-// call is one call of Do. Its key, payload hash and token are fixed before the first request, whatever the function does
-// to its input.
+// call is one call of Do. Its key, payload hash and token are fixed before the first request, whatever the function
+// does to its input.
 type call struct {
 	r       *Runner
 	key     engine.Key
@@ -138,9 +138,9 @@ func counts(row engine.Record, now time.Time) bool {
 	return now.Before(row.LeaseEnd)
 }
 
-// readFirst looks for a completed record with a cheap read, where replays are frequent. Such a read may be late. What it
-// shows of a completed record is true, because that never changes within its window; so the late clock must say that
-// the window is not over. Anything else that it shows is not used, and neither is its error.
+// readFirst looks for a completed record with a cheap read, where replays are frequent. Such a read may show an old row.
+// A completed record never changes within its window, so it is used if the window is not over by the late clock.
+// Nothing else that the read shows is used, and its error is not.
 func (c *call) readFirst(ctx context.Context) (*engine.Record, error) {
 	if !c.r.replays.frequent() {
 		return nil, nil

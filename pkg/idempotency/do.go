@@ -132,7 +132,7 @@ type returned struct {
 	err    error
 }
 
-// stored returns what the record keeps of it, or false: the function failed, and the key becomes free.
+// stored returns what the record keeps. It returns false if the function has failed and the key becomes free.
 func (f *returned) stored(limit int) (engine.Result, bool) {
 	missing := func(why string) (engine.Result, bool) {
 		return engine.Result{Kind: engine.Missing, Body: []byte(why)}, true
@@ -144,7 +144,8 @@ func (f *returned) stored(limit int) (engine.Result, bool) {
 		return missing("it cannot be encoded: " + broken.Error())
 	case isFinal:
 		text := final.Error()
-		return engine.Result{Kind: engine.Failure, Body: []byte(strings.ToValidUTF8(text[:min(len(text), maxFailure)], ""))}, true
+		text = strings.ToValidUTF8(text[:min(len(text), maxFailure)], "")
+		return engine.Result{Kind: engine.Failure, Body: []byte(text)}, true
 	case f.err != nil:
 		return engine.Result{}, false
 	case len(f.result.Body) > limit:

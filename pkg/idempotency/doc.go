@@ -89,7 +89,8 @@
 // The context of the function ends when a tenth of the lease is left, at most 5 seconds. Its cause is [ErrLeaseLost].
 // A function that goes on can still complete, as long as no other execution has the key.
 //
-// Do not use a lease that is shorter than ten times the slowest usual reply of the store. Heartbeats would come too late.
+// Choose a lease of at least ten times the slowest usual reply of the store. With a shorter lease, heartbeats come too
+// late.
 //
 // # Limits
 //

@@ -56,8 +56,8 @@ const (
 	mostReserve = 5 * time.Second
 )
 
-// runFunction calls the function within the lease, and reports whether its context ended because of the lease. It gives the
-// key back if the function panics or ends its goroutine.
+// runFunction calls the function within the lease, and reports whether its context ended because of the lease. It gives
+// the key back if the function panics or ends its goroutine.
 func (h *hold) runFunction(ctx context.Context, fn function) (f *returned, lost bool) {
 	within, end := h.until(ctx, min(h.lease/reservePart, mostReserve))
 	stopped := h.keepAlive(within, end)

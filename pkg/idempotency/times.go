@@ -71,8 +71,8 @@ func (r *Runner) nextNumber(old *engine.Record) int64 {
 	return number
 }
 
-// until returns a context that ends reserve before the lease, by the late clock. It compares each second, because a timer
-// stops in a frozen machine. The caller must end it.
+// until returns a context that ends when reserve is left of the lease, by the late clock. It compares each second,
+// because a timer stops in a frozen machine. The caller must end it.
 func (h *hold) until(ctx context.Context, reserve time.Duration) (context.Context, context.CancelCauseFunc) {
 	ctx, end := context.WithCancelCause(ctx)
 	go func() {

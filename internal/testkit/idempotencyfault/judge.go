@@ -136,7 +136,9 @@ func (j *judge) taken(r *request, holder *execution, before, after *engine.Recor
 		return
 	}
 	// The holder looks at its lease each second, unless its process is frozen.
-	if p := holder.process; !p.crashed() && !p.frozen && p.thawed.Before(j.now.Add(-2*time.Second)) && holder.ctx.Err() == nil {
+	p := holder.process
+	awake := !p.crashed() && !p.frozen && p.thawed.Before(j.now.Add(-2*time.Second))
+	if awake && holder.ctx.Err() == nil {
 		j.violated("I2: call %d takes the key over, and the context of call %d has not ended", r.x.id, holder.id)
 	}
 }
@@ -253,7 +255,8 @@ func (j *judge) own(x *execution, kind engine.Kind, body []byte) {
 	j.violated("I1: call %d gets a result that no record has", x.id)
 }
 
-// result checks that a result is that of a record that counts. A Missing result has no body. It can be that of any record.
+// result checks that a record of the payload had the result, and that no later record existed when the call began. A
+// Missing result has no body, so any such record can have it.
 func (j *judge) result(x *execution, kind engine.Kind, body []byte) {
 	all := j.completions[x.key]
 	for n, c := range all {
@@ -274,7 +277,8 @@ func (j *judge) result(x *execution, kind engine.Kind, body []byte) {
 // refused checks that another payload had the key during the call.
 func (j *judge) refused(x *execution) {
 	for _, other := range j.calls {
-		if other.payload != x.payload && other.key == x.key && j.counted[x.key][hash(other.payload)].After(x.begun.Add(-slack)) {
+		counted := j.counted[x.key][hash(other.payload)].After(x.begun.Add(-slack))
+		if other.payload != x.payload && other.key == x.key && counted {
 			return
 		}
 	}

@@ -30,7 +30,9 @@ func (p *port) Put(ctx context.Context, key engine.Key, r engine.Record) (engine
 }
 
 // Replace implements engine.Store.
-func (p *port) Replace(ctx context.Context, key engine.Key, old engine.Version, r engine.Record) (engine.Answer, error) {
+func (p *port) Replace(
+	ctx context.Context, key engine.Key, old engine.Version, r engine.Record,
+) (engine.Answer, error) {
 	return p.send(ctx, "replace", key, func(ctx context.Context) (engine.Answer, error) {
 		return p.store.Replace(ctx, key, old, r)
 	})
@@ -205,7 +207,7 @@ func show(row *engine.Record) string {
 	if row == nil {
 		return "no row"
 	}
-	return fmt.Sprintf("%s %.4s number %d lease %.3f expiry %.3f purge %.3f by %.4s: %.20s", row.Status, row.Token, row.Number,
-		row.LeaseEnd.Sub(noon).Seconds(), row.Expiry.Sub(noon).Seconds(), row.PurgeAt.Sub(noon).Seconds(),
-		row.CompletedBy, row.Result.Body)
+	return fmt.Sprintf("%s %.4s number %d lease %.3f expiry %.3f purge %.3f by %.4s: %.20s",
+		row.Status, row.Token, row.Number, row.LeaseEnd.Sub(noon).Seconds(), row.Expiry.Sub(noon).Seconds(),
+		row.PurgeAt.Sub(noon).Seconds(), row.CompletedBy, row.Result.Body)
 }
