@@ -73,7 +73,7 @@ histories: tools ## Search for errors for hours: HISTORIES=20000 random historie
 
 SEEDS ?= 100000
 .PHONY: seeds
-seeds: ## Play record histories and commands over files: SEEDS=100000, ten times as many of the log ledger; a seed decides all
+seeds: ## Play record histories and commands over files: SEEDS=100000, ten times as many of the log ledger and of idempotent calls; a seed decides all
 	go test -count=1 -timeout=6h -run 'TestSeeds/memory$$|TestObjects$$' ./internal/testkit/dedupefault -seeds=$(SEEDS)
 	go test -count=1 -timeout=6h -run 'TestHistories$$|TestVariants$$' ./internal/testkit/logfault -seeds=$(SEEDS)0
 	go test -count=1 -timeout=6h -run 'TestHistories$$' ./internal/testkit/idempotencyfault -seeds=$(SEEDS)0

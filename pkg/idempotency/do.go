@@ -37,7 +37,10 @@ const jsonType = "application/json"
 // be the same in each call of the key. The result is stored as JSON, and the value that Do returns is always decoded
 // from it, so that the call that ran fn gets the same value as all others.
 //
-// fn must end soon after its context. It may change in.
+// fn must end soon after its context. It may change in. After fn, Do stores the result, also if ctx has ended. If the
+// store fails, that can take until the end of the lease.
+//
+// The package documentation has the errors, and what is safe to repeat.
 func Do[In, Out any](
 	ctx context.Context, r *Runner, key string, in In, fn func(ctx context.Context, e Execution, in In) (Out, error),
 ) (Outcome[Out], error) {
@@ -72,9 +75,8 @@ func Do[In, Out any](
 	return typed, nil
 }
 
-// Do is the untyped form of the function Do: it keeps the bytes that fn returns. The payload is hashed, and not stored.
-//
-// A panic of fn frees the key and goes on.
+// Do is the untyped form of the function Do. It stores the bytes that fn returns, and the hash of the payload. A panic of
+// fn frees the key and goes on.
 func (r *Runner) Do(
 	ctx context.Context, key string, payload []byte, fn func(ctx context.Context, e Execution) (Result, error),
 ) (Outcome[Result], error) {

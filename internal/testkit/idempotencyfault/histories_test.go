@@ -13,6 +13,21 @@ var (
 	seeds     = flag.Int("seeds", 0, "how many histories TestHistories plays, from any seed on")
 )
 
+// TestSeedDecidesAll: the seed of a violation is enough to see it again.
+func TestSeedDecidesAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for seed := range uint64(200) {
+			var first, second strings.Builder
+			if _ = play(newHistory(seed), &first); first.Len() == 0 {
+				t.Errorf("seed %d: nothing happens", seed)
+			}
+			if _ = play(newHistory(seed), &second); first.String() != second.String() {
+				t.Errorf("seed %d: two plays differ:\n%s\n%s", seed, &first, &second)
+			}
+		}
+	})
+}
+
 // TestHistories plays random histories. A seed always plays the same history. Without flags it plays the first 20,000
 // seeds, or 500 with -short.
 func TestHistories(t *testing.T) {

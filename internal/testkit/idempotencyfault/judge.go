@@ -188,7 +188,7 @@ func (j *judge) purged(row *engine.Record) {
 // started sees the begin of the function.
 func (j *judge) started(x *execution, ctx context.Context, e idempotency.Execution) {
 	x.ctx, x.running = ctx, true
-	row := j.store.Row(engine.Key{Namespace: "test", Name: x.key})
+	row := j.store.Row(engine.Key{Namespace: namespace, Name: x.key})
 	switch {
 	case row == nil || row.Status != engine.InProgress || j.holders[row.Token] != x:
 		j.violated("I2: the function of call %d begins, and the key is not its own: %s", x.id, show(row))
@@ -231,7 +231,7 @@ func (j *judge) returned(x *execution, outcome idempotency.Outcome[idempotency.R
 			j.violated("I4: call %d has completed, and is told that its lease was lost", x.id)
 		}
 	case errors.Is(err, idempotency.ErrInProgress):
-		if row := j.store.Row(engine.Key{Namespace: "test", Name: x.key}); row != nil && j.holders[row.Token] == x {
+		if row := j.store.Row(engine.Key{Namespace: namespace, Name: x.key}); row != nil && j.holders[row.Token] == x {
 			j.violated("I4: call %d is told that another call holds the key, which it holds", x.id)
 		}
 	case errors.Is(err, errFunction) || errors.Is(err, errPanicked):
@@ -287,7 +287,7 @@ func (j *judge) refused(x *execution) {
 
 // freed checks that a failure has given the key back.
 func (j *judge) freed(x *execution) {
-	row := j.store.Row(engine.Key{Namespace: "test", Name: x.key})
+	row := j.store.Row(engine.Key{Namespace: namespace, Name: x.key})
 	switch {
 	case x.releases == 0:
 		j.violated("I8: call %d failed and did not release the key", x.id)

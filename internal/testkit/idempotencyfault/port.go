@@ -78,7 +78,8 @@ type reply struct {
 }
 
 const (
-	timeout = 4 * time.Second
+	namespace = "test" // of all keys
+	timeout   = 4 * time.Second
 	// latest is how late a request can take effect: less than the grace of the purge.
 	latest = 15*time.Minute - 10*time.Second
 	// stale is how old the row of a cheap read can be.
@@ -173,19 +174,23 @@ func (p *port) effect(r *request) reply {
 
 // purge deletes the rows that may be deleted.
 func (w *world) purge() {
-	before := map[engine.Key]*engine.Record{}
-	for _, call := range w.calls {
-		key := engine.Key{Namespace: "test", Name: call.key}
-		before[key] = w.store.Row(key)
+	var before [2]*engine.Record // of the keys a and b
+	for n := range before {
+		before[n] = w.store.Row(w.key(n))
 	}
 	w.store.Purge()
-	for key, row := range before {
-		if row != nil && w.store.Row(key) == nil {
-			w.log("key %s: purged", key.Name)
+	for n, row := range before {
+		if row != nil && w.store.Row(w.key(n)) == nil {
+			w.log("key %s: purged", w.key(n).Name)
 			w.judge.purged(row)
-			w.remember(key, nil)
+			w.remember(w.key(n), nil)
 		}
 	}
+}
+
+// key returns one of the keys of a history.
+func (*world) key(n int) engine.Key {
+	return engine.Key{Namespace: namespace, Name: string(rune('a' + n))}
 }
 
 func (w *world) remember(key engine.Key, row *engine.Record) {

@@ -125,7 +125,7 @@ var errCrashed = errors.New("the process has crashed")
 
 func (w *world) start() *process {
 	p := &process{world: w, wall: w.upTo(w.random, 40*time.Minute) - 20*time.Minute, dead: make(chan struct{})}
-	runner, err := idempotency.New(&port{p}, "test", w.settings,
+	runner, err := idempotency.New(&port{p}, namespace, w.settings,
 		idempotency.WithMachine(p), idempotency.WithRandom(source{w.random}))
 	if err != nil {
 		panic(err)
@@ -259,7 +259,7 @@ func (w *world) call(id int, p plan) {
 			outcome, err := x.do(ctx)
 			w.running--
 			if !on.crashed() {
-				w.log("call %d: returns %s of %d, replayed %t, %v", id, outcome.Value.Body, outcome.Number, outcome.Replayed, err)
+				w.log("call %d: returns %.20s of %d, replayed %t, %v", id, outcome.Value.Body, outcome.Number, outcome.Replayed, err)
 				w.judge.returned(x, outcome, err)
 			}
 		}()
