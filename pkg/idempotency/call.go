@@ -138,8 +138,8 @@ func counts(row engine.Record, now time.Time) bool {
 	return now.Before(row.LeaseEnd)
 }
 
-// readFirst looks for a completed record with a cheap read, where replays are frequent. Such a read may show an old row.
-// A completed record never changes within its window, so it is used if the window is not over by the late clock.
+// readFirst looks for a completed record with a cheap read, where replays are frequent. Such a read may show an old
+// row. A completed record never changes within its window, so it is used if its window is not over by the late clock.
 // Nothing else that the read shows is used, and its error is not.
 func (c *call) readFirst(ctx context.Context) (*engine.Record, error) {
 	if !c.r.replays.frequent() {

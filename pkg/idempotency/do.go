@@ -75,8 +75,8 @@ func Do[In, Out any](
 	return typed, nil
 }
 
-// Do is the untyped form of the function Do. It stores the bytes that fn returns, and the hash of the payload. A panic of
-// fn frees the key and goes on.
+// Do is the untyped form of the function Do. It stores the bytes that fn returns, and the hash of the payload. A panic
+// of fn frees the key and goes on.
 func (r *Runner) Do(
 	ctx context.Context, key string, payload []byte, fn func(ctx context.Context, e Execution) (Result, error),
 ) (Outcome[Result], error) {

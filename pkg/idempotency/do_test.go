@@ -31,16 +31,17 @@ func TestRunsOnce(t *testing.T) {
 		if got := f.told(); got != "[put]" {
 			t.Error(got)
 		}
-		if _, err := idempotency.Do(t.Context(), r, "k", order{Amount: 6}, charge); !errors.Is(err, idempotency.ErrOtherPayload) ||
-			!errors.Is(err, idempotency.ErrRefused) {
+		_, err = idempotency.Do(t.Context(), r, "k", order{Amount: 6}, charge)
+		if !errors.Is(err, idempotency.ErrOtherPayload) || !errors.Is(err, idempotency.ErrRefused) {
 			t.Error(err)
 		}
 		if _, err := idempotency.Do(t.Context(), r, "k", order{Amount: 5}, charge); err != nil {
 			t.Error(err)
 		}
 		f.told()
-		if _, err := idempotency.Do(t.Context(), r, "new", order{}, charge); err != nil || f.told() != "[cheap-read put complete]" {
-			t.Error("replays are frequent, so a cheap read goes first", err)
+		_, err = idempotency.Do(t.Context(), r, "new", order{}, charge)
+		if got := f.told(); err != nil || got != "[cheap-read put complete]" {
+			t.Error("replays are frequent, so a cheap read goes first", got, err)
 		}
 	})
 }
@@ -52,7 +53,7 @@ func TestInputChangedByTheFunction(t *testing.T) {
 		r := f.runner(idempotency.Settings{})
 		for replayed := range 2 {
 			input := &order{Lines: []string{"tea"}}
-			out, err := idempotency.Do(t.Context(), r, "k", input, func(_ context.Context, _ idempotency.Execution, in *order) (int, error) {
+			out, err := idempotency.Do(t.Context(), r, "k", input, func(_ context.Context, _ execution, in *order) (int, error) {
 				in.Amount, in.Lines[0] = 9, "coffee"
 				return 1, nil
 			})
@@ -70,7 +71,7 @@ func TestKeysForCalls(t *testing.T) {
 		var keys []string
 		var numbers []int64
 		for _, err := range []error{errors.New("no"), nil} {
-			_, _ = idempotency.Do(t.Context(), r, "k", 0, func(_ context.Context, e idempotency.Execution, _ int) (int, error) {
+			_, _ = idempotency.Do(t.Context(), r, "k", 0, func(_ context.Context, e execution, _ int) (int, error) {
 				keys, numbers = append(keys, e.KeyFor("charge"), e.KeyFor("mail")), append(numbers, e.Number)
 				return 0, err
 			})
@@ -116,7 +117,7 @@ func TestFailures(t *testing.T) {
 							err = errors.New("panic: " + reason.(error).Error())
 						}
 					}()
-					_, err = idempotency.Do(t.Context(), r, "k", 0, func(context.Context, idempotency.Execution, int) (int, error) {
+					_, err = idempotency.Do(t.Context(), r, "k", 0, func(context.Context, execution, int) (int, error) {
 						runs++
 						return 0, test.fail()
 					})
@@ -137,7 +138,7 @@ func TestGoexitFreesTheKey(t *testing.T) {
 		ended := make(chan struct{})
 		go func() {
 			defer close(ended)
-			_, _ = idempotency.Do(t.Context(), r, "k", 0, func(context.Context, idempotency.Execution, int) (int, error) {
+			_, _ = idempotency.Do(t.Context(), r, "k", 0, func(context.Context, execution, int) (int, error) {
 				runtime.Goexit()
 				return 0, nil
 			})
@@ -160,7 +161,7 @@ func TestResultsThatCannotBeStored(t *testing.T) {
 			t.Parallel()
 			in(t, func(t *testing.T, f *fixture) {
 				r := f.runner(idempotency.Settings{})
-				give := func(context.Context, idempotency.Execution, int) (any, error) { return value, nil }
+				give := func(context.Context, execution, int) (any, error) { return value, nil }
 				first, err := idempotency.Do(t.Context(), r, "k", 0, give)
 				if err != nil || !first.NotStored || first.Value == nil {
 					t.Error(first, err)
@@ -183,7 +184,7 @@ func TestResultOfAnotherType(t *testing.T) {
 		if _, err := idempotency.Do(t.Context(), r, "k", order{}, charge); err != nil {
 			t.Fatal(err)
 		}
-		_, err := idempotency.Do(t.Context(), r, "k", order{}, func(context.Context, idempotency.Execution, order) (int, error) {
+		_, err := idempotency.Do(t.Context(), r, "k", order{}, func(context.Context, execution, order) (int, error) {
 			t.Error("the function runs again")
 			return 0, nil
 		})
@@ -198,10 +199,12 @@ func TestInvalid(t *testing.T) {
 	in(t, func(t *testing.T, f *fixture) {
 		r, deadline := f.runner(idempotency.Settings{}), f.runner(idempotency.Settings{LeaseUntilDeadline: true})
 		try := func(r *idempotency.Runner, key string, input any) error {
-			_, err := idempotency.Do(t.Context(), r, key, input, func(context.Context, idempotency.Execution, any) (int, error) { return 0, nil })
+			nothing := func(context.Context, execution, any) (int, error) { return 0, nil }
+			_, err := idempotency.Do(t.Context(), r, key, input, nothing)
 			return err
 		}
-		settings := func(namespace string, s idempotency.Settings) error {
+		type limits = idempotency.Settings
+		settings := func(namespace string, s limits) error {
 			_, err := idempotency.New(f, namespace, s)
 			return err
 		}
@@ -210,9 +213,9 @@ func TestInvalid(t *testing.T) {
 			"key: it has 1025 bytes: use 1 to 1024":                         try(r, strings.Repeat("k", 1025), 0),
 			"input: it has no JSON: json: unsupported type: chan int":       try(r, "k", make(chan int)),
 			"context: it has no deadline, and LeaseUntilDeadline needs one": try(deadline, "k", 0),
-			"namespace: it has 0 bytes: use 1 to 1024":                      settings("", idempotency.Settings{}),
-			"Window: 1ms is too short: use 1s or longer":                    settings("n", idempotency.Settings{Window: time.Millisecond}),
-			"Lease: 4s is too short: use 5s or longer":                      settings("n", idempotency.Settings{Lease: 4 * time.Second}),
+			"namespace: it has 0 bytes: use 1 to 1024":                      settings("", limits{}),
+			"Window: 1ms is too short: use 1s or longer":                    settings("n", limits{Window: time.Millisecond}),
+			"Lease: 4s is too short: use 5s or longer":                      settings("n", limits{Lease: 4 * time.Second}),
 		} {
 			if err == nil || err.Error() != want || !errors.Is(err, idempotency.ErrInvalid) {
 				t.Errorf("want %q, got %v", want, err)
@@ -232,10 +235,7 @@ func TestTwinsInOneProcess(t *testing.T) {
 		var all sync.WaitGroup
 		for range 20 {
 			all.Go(func() {
-				out, err := idempotency.Do(t.Context(), r, "k", order{}, func(ctx context.Context, e idempotency.Execution, in order) (receipt, error) {
-					time.Sleep(time.Second)
-					return charge(ctx, e, in)
-				})
+				out, err := idempotency.Do(t.Context(), r, "k", order{}, slowly(time.Second))
 				if err != nil || out.Value.Charge == "" {
 					t.Error(out, err)
 				}
@@ -255,10 +255,7 @@ func TestTwinInAnotherProcess(t *testing.T) {
 		r, patient := f.runner(idempotency.Settings{}), f.runner(idempotency.Settings{})
 		hasty := f.runner(idempotency.Settings{DoNotWait: true})
 		go func() {
-			_, _ = idempotency.Do(t.Context(), r, "k", order{}, func(ctx context.Context, e idempotency.Execution, in order) (receipt, error) {
-				time.Sleep(2 * time.Minute)
-				return charge(ctx, e, in)
-			})
+			_, _ = idempotency.Do(t.Context(), r, "k", order{}, slowly(2*time.Minute))
 		}()
 		time.Sleep(time.Minute)
 		_, err := idempotency.Do(t.Context(), hasty, "k", order{}, charge)

@@ -69,7 +69,9 @@ func (f *fixture) Prolong(ctx context.Context, k engine.Key, token string, e eng
 	return f.do("prolong", func() (engine.Answer, error) { return f.Calls.Prolong(ctx, k, token, e) })
 }
 
-func (f *fixture) Complete(ctx context.Context, k engine.Key, token string, c engine.Completion) (engine.Answer, error) {
+func (f *fixture) Complete(
+	ctx context.Context, k engine.Key, token string, c engine.Completion,
+) (engine.Answer, error) {
 	return f.do("complete", func() (engine.Answer, error) { return f.Calls.Complete(ctx, k, token, c) })
 }
 
@@ -82,6 +84,8 @@ func (f *fixture) Read(ctx context.Context, k engine.Key, c engine.Consistency) 
 	return f.do(name, func() (engine.Answer, error) { return f.Calls.Read(ctx, k, c) })
 }
 
+type execution = idempotency.Execution
+
 // order is the input of the tests, and receipt the result.
 type order struct {
 	Amount int
@@ -91,6 +95,14 @@ type order struct {
 type receipt struct{ Charge string }
 
 // charge is a function that succeeds.
-func charge(_ context.Context, e idempotency.Execution, in order) (receipt, error) {
+func charge(_ context.Context, e execution, in order) (receipt, error) {
 	return receipt{fmt.Sprint(in.Amount, " by ", e.Number)}, nil
+}
+
+// slowly returns a function that succeeds after some time.
+func slowly(d time.Duration) func(context.Context, execution, order) (receipt, error) {
+	return func(ctx context.Context, e execution, in order) (receipt, error) {
+		time.Sleep(d)
+		return charge(ctx, e, in)
+	}
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
-	"sync"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/idempotency"
@@ -17,7 +16,6 @@ import (
 // judge checks the guarantees with what no process knows: the time, and all that happens in the store.
 type judge struct {
 	*world
-	mu          sync.Mutex // of returned: calls that waited for one call can return at the same time
 	violation   error
 	holders     map[string]*execution // by token
 	numbers     map[string]int64      // the largest number of an execution that began, by key
@@ -207,8 +205,6 @@ const slack = 3 * time.Second
 
 // returned sees what a caller gets.
 func (j *judge) returned(x *execution, outcome idempotency.Outcome[idempotency.Result], err error) {
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	failed, isFailed := errors.AsType[*idempotency.FailedError](err)
 	switch {
 	case err == nil && outcome.NotStored:

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing/synctest"
@@ -30,9 +31,10 @@ type world struct {
 	running   int                  // calls that have not returned
 	trace     *strings.Builder     // nil: none
 
-	mu     sync.Mutex
-	events events
-	seq    int
+	mu       sync.Mutex // guards the following, which several goroutines can change in one event
+	events   events
+	seq      int
+	returned []got
 }
 
 // event happens at a time of the store. Events of the same time happen in the order in which they were made.
@@ -90,6 +92,7 @@ func play(h history, trace *strings.Builder) error {
 		w.now = e.at
 		e.do()
 		synctest.Wait()
+		w.hear()
 	}
 	if w.running > 0 && w.judge.violation == nil {
 		w.judge.violated("stuck: a call waits for nothing")
@@ -257,13 +260,40 @@ func (w *world) call(id int, p plan) {
 		ctx := context.WithValue(context.Background(), callKey{}, x)
 		go func() {
 			outcome, err := x.do(ctx)
-			w.running--
-			if !on.crashed() {
-				w.log("call %d: returns %.20s of %d, replayed %t, %v", id, outcome.Value.Body, outcome.Number, outcome.Replayed, err)
-				w.judge.returned(x, outcome, err)
-			}
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.returned = append(w.returned, got{x, outcome, err})
 		}()
 	})
+}
+
+// got is what a caller gets.
+type got struct {
+	x       *execution
+	outcome idempotency.Outcome[idempotency.Result]
+	err     error
+}
+
+// hear lets the judge see what callers got in an event. Several calls of a process can return at once.
+func (w *world) hear() {
+	slices.SortFunc(w.returned, func(a, b got) int { return a.x.id - b.x.id })
+	for _, g := range w.returned {
+		w.running--
+		if !g.x.process.crashed() {
+			w.log("call %d: returns %.20s of %d, replayed %t, %v",
+				g.x.id, g.outcome.Value.Body, g.outcome.Number, g.outcome.Replayed, g.err)
+			w.judge.returned(g.x, g.outcome, g.err)
+		}
+	}
+	w.returned = nil
+}
+
+// ended notes that the function has ended. In a crash several end at once.
+func (x *execution) ended() {
+	if !x.process.crashed() {
+		x.process.log("call %d: the function ends", x.id)
+		x.running = false
+	}
 }
 
 var (
@@ -289,7 +319,7 @@ func (x *execution) function(ctx context.Context, e idempotency.Execution) (idem
 	if !x.process.crashed() {
 		w.log("call %d: execution %d begins", x.id, e.Number)
 		w.judge.started(x, ctx, e)
-		defer func() { w.log("call %d: the function ends", x.id); x.running = false }()
+		defer x.ended()
 	}
 	obeyed := context.Background()
 	if x.obeys {

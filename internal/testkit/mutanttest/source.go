@@ -2,6 +2,7 @@ package mutanttest
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -37,7 +38,7 @@ func Build(t testing.TB, root, pkg string, changes ...Change) (bin string) {
 	}
 	replaced := map[string]string{}
 	for path, text := range texts {
-		replaced[path] = filepath.Join(dir, strings.ReplaceAll(strings.TrimPrefix(path, root), string(filepath.Separator), "_"))
+		replaced[path] = filepath.Join(dir, fmt.Sprintf("%d.go", len(replaced)))
 		write(t, replaced[path], []byte(text))
 	}
 	overlay, err := json.Marshal(map[string]any{"Replace": replaced})

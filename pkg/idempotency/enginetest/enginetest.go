@@ -90,7 +90,8 @@ func (r *run) replace(old engine.Version, row engine.Record) engine.Answer {
 func (r *run) prolong(token string, leaseEnd time.Time) engine.Answer {
 	r.Helper()
 	end := leaseEnd.Add(time.Hour)
-	return r.ask(r.store.Prolong(r.Context(), r.key, token, engine.Ends{LeaseEnd: leaseEnd, Expiry: end, PurgeAt: purgeAt(end)}))
+	ends := engine.Ends{LeaseEnd: leaseEnd, Expiry: end, PurgeAt: purgeAt(end)}
+	return r.ask(r.store.Prolong(r.Context(), r.key, token, ends))
 }
 
 func (r *run) complete(token string) engine.Answer {
@@ -241,9 +242,10 @@ var cases = []struct {
 		r.done(r.ask(r.store.Complete(r.Context(), r.key, "mine", c)), want)
 	}},
 	{"keys", func(r *run) { // keys and namespaces that must not be confused
+		space, name := r.key.Namespace, r.key.Name
 		keys := []engine.Key{
-			r.key, {Namespace: r.key.Namespace + "#", Name: r.key.Name}, {Namespace: r.key.Namespace, Name: "#" + r.key.Name},
-			{Namespace: r.key.Namespace, Name: r.key.Name + strings.Repeat("é", 200)}, {Namespace: r.key.Namespace, Name: r.key.Name + "\x00"},
+			{Namespace: space, Name: name}, {Namespace: space + "#", Name: name}, {Namespace: space, Name: "#" + name},
+			{Namespace: space, Name: name + strings.Repeat("é", 200)}, {Namespace: space, Name: name + "\x00"},
 		}
 		for n, key := range keys {
 			one := &run{r.TB, r.store, key}
