@@ -46,6 +46,28 @@ func TestRunsOnce(t *testing.T) {
 	})
 }
 
+// TestSuperseded: an execution that lost its key gets the result of the other execution, never its own. The function has
+// changed the bytes of the payload meanwhile (rule 1).
+func TestSuperseded(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		payload := []byte("order 1")
+		function := func(ctx context.Context, e execution) (idempotency.Result, error) {
+			payload[0] = 'X'
+			mine := f.row("k")
+			other := *mine
+			other.Status, other.Token, other.CompletedBy, other.Number = engine.Completed, "other", "other", mine.Number+1
+			other.Result = engine.Result{Kind: engine.Value, Body: []byte("other")}
+			_, err := f.Calls.Replace(ctx, engine.Key{Namespace: "shop", Name: "k"}, mine.Version(), other)
+			return idempotency.Result{Body: []byte("mine")}, err
+		}
+		out, err := f.runner(idempotency.Settings{}).Do(t.Context(), "k", payload, function)
+		if err != nil || string(out.Value.Body) != "other" || !out.Replayed || out.Number != f.row("k").Number {
+			t.Error(out, err)
+		}
+	})
+}
+
 // TestInputChangedByTheFunction: rule 1.
 func TestInputChangedByTheFunction(t *testing.T) {
 	t.Parallel()

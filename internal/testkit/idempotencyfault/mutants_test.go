@@ -119,7 +119,10 @@ var mutants = []mutant{
 
 // byTest is a mutant that a test of a package finds. Histories find it very rarely, or only with programs of others that
 // write the same rows.
-type byTest struct{ name, pkg, test, file, from, to string }
+type byTest struct {
+	name, pkg, test, file, from, to string
+	more                            []mutanttest.Change
+}
 
 const (
 	domain = "pkg/idempotency"
@@ -127,29 +130,74 @@ const (
 )
 
 var mutantsByTest = []byTest{
-	{"takeover-without-status", memory, "TestCalls", store, "old.Status == version.Status && ", ""},
-	{"takeover-without-token", memory, "TestCalls", store, "old.Token == version.Token &&", ""},
-	{"takeover-without-lease-end", memory, "TestCalls", store, "old.LeaseEnd.Equal(version.LeaseEnd) && ", ""},
-	{"takeover-without-expiry", memory, "TestCalls", store, " && old.Expiry.Equal(version.Expiry)", ""},
-	{"heartbeat-without-token", memory, "TestCalls", store, prolongs + mineOnly, prolongs},
-	{"heartbeat-without-status", memory, "TestCalls", store, prolongs + mineOnly + current, prolongs + mineOnly + "false"},
-	{"heartbeat-with-an-earlier-end", memory, "TestCalls", store, " || !old.LeaseEnd.Before(ends.LeaseEnd)", ""},
-	{"completion-without-token", memory, "TestCalls", store, finishes + mineOnly, finishes},
-	{"completion-without-status", memory, "TestCalls", store, finishes + mineOnly + current, finishes + mineOnly + "false"},
-	{"release-without-token", memory, "TestCalls", store, releases + mineOnly, releases},
-	{"release-without-status", memory, "TestCalls", store, releases + mineOnly + current, releases + mineOnly + "false"},
-	{"release-keeps-the-token", memory, "TestCalls", store, "time.UnixMilli(0).UTC(), next", "time.UnixMilli(0).UTC(), token"},
+	{name: "hash-of-the-payload-after-the-function", pkg: domain, test: "TestSuperseded", file: hold,
+		from: "decide(*a.Row, h.token, h.payload, a.at.Early())",
+		to:   "decide(*a.Row, h.token, hash(h.raw), a.at.Early())",
+		more: []mutanttest.Change{
+			{File: call, Old: "\tpayload string // hash\n", New: "\tpayload string // hash\n\traw []byte\n"},
+			{File: call, Old: "payload: hash(payload)}", New: "payload: hash(payload), raw: payload}"},
+		}},
+	{name: "takeover-without-status", pkg: memory, test: "TestCalls", file: store,
+		from: "old.Status == version.Status && ",
+		to:   ""},
+	{name: "takeover-without-token", pkg: memory, test: "TestCalls", file: store,
+		from: "old.Token == version.Token &&",
+		to:   ""},
+	{name: "takeover-without-lease-end", pkg: memory, test: "TestCalls", file: store,
+		from: "old.LeaseEnd.Equal(version.LeaseEnd) && ",
+		to:   ""},
+	{name: "takeover-without-expiry", pkg: memory, test: "TestCalls", file: store,
+		from: " && old.Expiry.Equal(version.Expiry)",
+		to:   ""},
+	{name: "heartbeat-without-token", pkg: memory, test: "TestCalls", file: store,
+		from: prolongs + mineOnly,
+		to:   prolongs},
+	{name: "heartbeat-without-status", pkg: memory, test: "TestCalls", file: store,
+		from: prolongs + mineOnly + current,
+		to:   prolongs + mineOnly + "false"},
+	{name: "heartbeat-with-an-earlier-end", pkg: memory, test: "TestCalls", file: store,
+		from: " || !old.LeaseEnd.Before(ends.LeaseEnd)",
+		to:   ""},
+	{name: "completion-without-token", pkg: memory, test: "TestCalls", file: store,
+		from: finishes + mineOnly,
+		to:   finishes},
+	{name: "completion-without-status", pkg: memory, test: "TestCalls", file: store,
+		from: finishes + mineOnly + current,
+		to:   finishes + mineOnly + "false"},
+	{name: "release-without-token", pkg: memory, test: "TestCalls", file: store,
+		from: releases + mineOnly,
+		to:   releases},
+	{name: "release-without-status", pkg: memory, test: "TestCalls", file: store,
+		from: releases + mineOnly + current,
+		to:   releases + mineOnly + "false"},
+	{name: "release-keeps-the-token", pkg: memory, test: "TestCalls", file: store,
+		from: "time.UnixMilli(0).UTC(), next",
+		to:   "time.UnixMilli(0).UTC(), token"},
 
-	{"refused-heartbeat-ignored", domain, "TestRefusedHeartbeat", hold, "\t\treturn false, nil\n", "\t\treturn true, nil\n"},
-	{"cheap-read-by-the-early-clock", domain, "TestCopiesAndTheLateClock", call,
-		"!a.at.Late().Before(a.Row.Expiry)", "!a.at.Early().Before(a.Row.Expiry)"},
-	{"copy-by-the-early-clock", domain, "TestCopiesAndTheLateClock", do,
-		"r.server.Late().Before(last.Expiry)", "r.server.Early().Before(last.Expiry)"},
-	{"result-without-json-frees-the-key", domain, "TestResultsThatCannotBeStored", do, "case isBroken:", "case false && isBroken:"},
-	{"final-failure-frees-the-key", domain, "TestFailures", do, "case isFinal:", "case false && isFinal:"},
-	{"no-lease-until-the-deadline", domain, "TestLeaseUntilDeadline", call, "if c.deadline.IsZero() {", "if true {"},
-	{"twins-send-requests", domain, "TestTwinsInOneProcess", do, "if last := line.last; last != nil &&", "if last := line.last; false &&"},
-	{"goexit-keeps-the-key", domain, "TestGoexitFreesTheKey", hold, "\t\tif f == nil {\n", "\t\tif f == nil && recover() != nil {\n"},
+	{name: "refused-heartbeat-ignored", pkg: domain, test: "TestRefusedHeartbeat", file: hold,
+		from: "\t\treturn false, nil\n",
+		to:   "\t\treturn true, nil\n"},
+	{name: "cheap-read-by-the-early-clock", pkg: domain, test: "TestCopiesAndTheLateClock", file: call,
+		from: "!a.at.Late().Before(a.Row.Expiry)",
+		to:   "!a.at.Early().Before(a.Row.Expiry)"},
+	{name: "copy-by-the-early-clock", pkg: domain, test: "TestCopiesAndTheLateClock", file: do,
+		from: "r.server.Late().Before(last.Expiry)",
+		to:   "r.server.Early().Before(last.Expiry)"},
+	{name: "result-without-json-frees-the-key", pkg: domain, test: "TestResultsThatCannotBeStored", file: do,
+		from: "case isBroken:",
+		to:   "case false && isBroken:"},
+	{name: "final-failure-frees-the-key", pkg: domain, test: "TestFailures", file: do,
+		from: "case isFinal:",
+		to:   "case false && isFinal:"},
+	{name: "no-lease-until-the-deadline", pkg: domain, test: "TestLeaseUntilDeadline", file: call,
+		from: "if c.deadline.IsZero() {",
+		to:   "if true {"},
+	{name: "twins-send-requests", pkg: domain, test: "TestTwinsInOneProcess", file: do,
+		from: "if last := line.last; last != nil &&",
+		to:   "if last := line.last; false &&"},
+	{name: "goexit-keeps-the-key", pkg: domain, test: "TestGoexitFreesTheKey", file: hold,
+		from: "\t\tif f == nil {\n",
+		to:   "\t\tif f == nil && recover() != nil {\n"},
 }
 
 // TestMutantsByTest checks that the named tests find each broken rule.
@@ -158,7 +206,8 @@ func TestMutantsByTest(t *testing.T) {
 	for _, m := range mutantsByTest {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			bin := mutanttest.Build(t, root, m.pkg, mutanttest.Change{File: m.file, Old: m.from, New: m.to})
+			changes := append(m.more, mutanttest.Change{File: m.file, Old: m.from, New: m.to})
+			bin := mutanttest.Build(t, root, m.pkg, changes...)
 			output, err := exec.CommandContext(t.Context(), bin, "-test.run=^"+m.test+"$").CombinedOutput()
 			if err == nil || !strings.Contains(string(output), "--- FAIL: "+m.test) {
 				t.Errorf("%s does not find it: %v\n%s", m.test, err, output)
