@@ -14,7 +14,7 @@ import (
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
-var mutantPlays = flag.Int("plays", 0, "how many histories TestMutants plays at most, if not as many as the mutant says")
+var mutantPlays = flag.Int("plays", 0, "how many histories TestMutants plays; 0: as many as the mutant says")
 
 // mutant breaks a rule in the source of the package or of the store.
 type mutant struct {
@@ -57,68 +57,114 @@ const (
 // mutants has a mutant for each rule, in the order of the protocol.
 var mutants = []mutant{
 	// Rule 2: begin.
-	in("new-token-on-a-retry", 100, call, "\tc.lease = c.newLease()\n", "\tc.lease = c.newLease()\n\tc.token, _ = c.r.newToken()\n"),
-	in("number-and-lease-of-the-refused-try", 500, call, "if err == nil && a.Done {",
+	in("new-token-on-a-retry", 100, call,
+		"\tc.lease = c.newLease()\n",
+		"\tc.lease = c.newLease()\n\tc.token, _ = c.r.newToken()\n"),
+	in("number-and-lease-of-the-refused-try", 500, call,
+		"if err == nil && a.Done {",
 		"if err == nil && (a.Done || a.Row != nil && a.Row.Token == c.token && a.Row.Status == engine.InProgress) {"),
 	in("payload-not-compared", 500, call, "case row.Payload != payload:", "case false:"),
-	in("dead-execution-blocks-other-payloads", 100, call, "case !counts(row, early):", "case !counts(row, early) && row.Payload == payload:"),
+	in("dead-execution-blocks-other-payloads", 100, call,
+		"case !counts(row, early):",
+		"case !counts(row, early) && row.Payload == payload:"),
 	in("twin-taken-over", 100, call, "\treturn twin\n", "\treturn free\n"),
 	in("takeover-without-token", 50_000, store, "old.Token == version.Token &&", ""),
-	in("takeover-without-status-and-expiry", 10_000, store, "if old != nil && !(old.Status == version.Status && old.Token == version.Token &&\n\t\t\told.LeaseEnd.Equal(version.LeaseEnd) && old.Expiry.Equal(version.Expiry)) {",
+	in("takeover-without-status-and-expiry", 10_000, store,
+		"if old != nil && !(old.Status == version.Status && old.Token == version.Token &&\n"+
+			"\t\t\told.LeaseEnd.Equal(version.LeaseEnd) && old.Expiry.Equal(version.Expiry)) {",
 		"if old != nil && !(old.Token == version.Token && old.LeaseEnd.Equal(version.LeaseEnd)) {"),
-	in("takeover-without-lease-end-and-expiry", 10_000, store, "\n\t\t\told.LeaseEnd.Equal(version.LeaseEnd) && old.Expiry.Equal(version.Expiry)) {", " true) {"),
+	in("takeover-without-lease-end-and-expiry", 10_000, store,
+		"\n\t\t\told.LeaseEnd.Equal(version.LeaseEnd) && old.Expiry.Equal(version.Expiry)) {",
+		" true) {"),
 	in("number-may-fall", 500, times, "max(number, old.Number+1)", "number"),
 	in("number-without-the-time", 100, times, "number := r.server.Early().UnixMilli()", "number := int64(1)"),
-	in("number-of-the-late-clock", 400_000, times, "number := r.server.Early().UnixMilli()", "number := r.server.Late().UnixMilli()"),
+	in("number-of-the-late-clock", 400_000, times,
+		"number := r.server.Early().UnixMilli()",
+		"number := r.server.Late().UnixMilli()"),
 	in("begins-with-little-lease", 100, call, ">= c.lease/2", "> -1<<62"),
 	// Rule 3: copies.
 	in("cheap-read-without-expiry", 10_000, call, " || !a.at.Late().Before(a.Row.Expiry)", ""),
 	in("copy-without-expiry", 150_000, do, "last != nil && r.server.Late().Before(last.Expiry)", "last != nil"),
-	in("copy-by-the-early-clock", 150_000, do, "r.server.Late().Before(last.Expiry)", "r.server.Early().Before(last.Expiry)"),
+	in("copy-by-the-early-clock", 150_000, do,
+		"r.server.Late().Before(last.Expiry)",
+		"r.server.Early().Before(last.Expiry)"),
 	// Rule 4: clocks and lease.
-	in("own-clock", 100, times, "\tr.server.Observe(a.Date, sent)\n", "\ta.Date = sent.Wall\n\tr.server.Observe(a.Date, sent)\n"),
+	in("own-clock", 100, times,
+		"\tr.server.Observe(a.Date, sent)\n",
+		"\ta.Date = sent.Wall\n\tr.server.Observe(a.Date, sent)\n"),
 	in("no-date-before-the-first-put", 100, call, "if c.r.server.Early().IsZero() {", "if false {"),
 	in("no-lease", 100, times, "end := r.server.Early().Add(lease + boundsApart)", "end := time.Unix(0, 0).UTC()"),
-	in("others-by-the-late-clock", 2_000, call, "decide(row, c.token, c.payload, a.at.Early())", "decide(row, c.token, c.payload, a.at.Late())"),
-	in("own-lease-by-the-early-clock", 10_000, hold, "h.leaseEnd.Sub(h.r.server.Late())", "h.leaseEnd.Sub(h.r.server.Early())"),
+	in("others-by-the-late-clock", 2_000, call,
+		"decide(row, c.token, c.payload, a.at.Early())",
+		"decide(row, c.token, c.payload, a.at.Late())"),
+	in("own-lease-by-the-early-clock", 10_000, hold,
+		"h.leaseEnd.Sub(h.r.server.Late())",
+		"h.leaseEnd.Sub(h.r.server.Early())"),
 	in("first-look-by-the-early-clock", 100, call, "row.LeaseEnd.Sub(a.at.Late())", "row.LeaseEnd.Sub(a.at.Early())"),
 	in("expiry-by-the-early-clock", 100, times, "roundUp(r.server.Late()", "roundUp(r.server.Early()"),
-	in("no-round-trip-in-the-late-clock", 100, clock, "afterDate + roundTrip + passed", "afterDate + passed + 0*roundTrip"),
+	in("no-round-trip-in-the-late-clock", 100, clock,
+		"afterDate + roundTrip + passed",
+		"afterDate + passed + 0*roundTrip"),
 	in("no-wall-time-in-the-late-clock", 10_000, clock, "_, passed := c.machine()", "passed, _ := c.machine()"),
 	in("no-heartbeat", 2_000, hold, "\tif h.r.settings.LeaseUntilDeadline {", "\tif true {"),
 	inStore("heartbeat-without-token", 100, prolongs, mineOnly, ""),
 	inStore("heartbeat-without-status", 2_000, prolongs, mineOnly+current, mineOnly+"false"),
 	in("heartbeat-with-an-earlier-end", 500, store, " || !old.LeaseEnd.Before(ends.LeaseEnd)", ""),
-	in("heartbeat-without-expiry", 100, store, "record.LeaseEnd, record.Expiry, record.PurgeAt = ends.LeaseEnd, ends.Expiry, ends.PurgeAt", "record.LeaseEnd = ends.LeaseEnd"),
-	in("heartbeat-counts-unconfirmed", 10_000, hold, "\tcase err != nil:\n\t\treturn false, err\n", "\tcase err != nil:\n\t\th.confirmed(ends.LeaseEnd)\n"),
+	in("heartbeat-without-expiry", 100, store,
+		"record.LeaseEnd, record.Expiry, record.PurgeAt = ends.LeaseEnd, ends.Expiry, ends.PurgeAt",
+		"record.LeaseEnd = ends.LeaseEnd"),
+	in("heartbeat-counts-unconfirmed", 10_000, hold,
+		"\tcase err != nil:\n\t\treturn false, err\n",
+		"\tcase err != nil:\n\t\th.confirmed(ends.LeaseEnd)\n"),
 	in("no-end-of-the-context", 10_000, times, "\t\tend(ErrLeaseLost)\n", ""),
 	// Rule 5: complete.
 	inStore("completion-without-token", 2_000, finishes, mineOnly, ""),
 	inStore("completion-without-status", 500, finishes, mineOnly+current, mineOnly+"false"),
-	in("completion-of-an-absent-row", 2_000, store, finishes+mineOnly+current+" {\n\t\t\treturn nil\n\t\t}\n",
-		"token string, c engine.Completion,\n) (engine.Answer, error) {\n\treturn s.write(ctx, key, func(old *engine.Record) *engine.Record {\n\t\tif old != nil && ("+mineOnly+current+") {\n\t\t\treturn nil\n\t\t}\n\t\tif old == nil {\n\t\t\told = &engine.Record{Token: token}\n\t\t}\n"),
+	in("completion-of-an-absent-row", 2_000, store,
+		finishes+mineOnly+current+" {\n\t\t\treturn nil\n\t\t}\n",
+		"token string, c engine.Completion,\n) (engine.Answer, error) {\n"+
+			"\treturn s.write(ctx, key, func(old *engine.Record) *engine.Record {\n"+
+			"\t\tif old != nil && ("+mineOnly+current+") {\n\t\t\treturn nil\n\t\t}\n\t\tif old == nil {\n"+
+			"\t\t\told = &engine.Record{Token: token}\n\t\t}\n"),
 	in("completed-by-ignored", 100, hold, "row.CompletedBy == h.token", "false"),
-	in("own-result-when-superseded", 2_000, hold, "\t\t\trecord, err := h.superseded(ctx, a)\n\t\t\treturn record, nil, err\n",
+	in("own-result-when-superseded", 2_000, hold,
+		"\t\t\trecord, err := h.superseded(ctx, a)\n\t\t\treturn record, nil, err\n",
 		"\t\t\treturn &engine.Record{Number: h.number, Expiry: completion.Expiry, Result: result}, f, nil\n"),
-	in("result-of-another-payload-when-superseded", 50_000, hold, "decide(*a.Row, h.token, h.payload, a.at.Early())", "decide(*a.Row, h.token, a.Row.Payload, a.at.Early())"),
+	in("result-of-another-payload-when-superseded", 50_000, hold,
+		"decide(*a.Row, h.token, h.payload, a.at.Early())",
+		"decide(*a.Row, h.token, a.Row.Payload, a.at.Early())"),
 	// Rule 6: release.
 	inStore("release-without-token", 500, releases, mineOnly, ""),
-	in("release-keeps-the-token", 100, store, "record.LeaseEnd, record.Token = time.UnixMilli(0).UTC(), next", "record.LeaseEnd = time.UnixMilli(0).UTC()"),
-	in("release-forgets-the-number", 100, store, "record.LeaseEnd, record.Token = time.UnixMilli(0).UTC(), next", "record.LeaseEnd, record.Token, record.Number = time.UnixMilli(0).UTC(), next, 0"),
-	in("release-while-running", 100, hold, "\tcase err != nil:\n\t\treturn false, err\n", "\tcase err != nil:\n\t\th.release(ctx)\n\t\treturn false, err\n"),
-	in("release-while-unknown", 100, hold, "\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n", "\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n\t\t\th.release(ctx)\n"),
+	in("release-keeps-the-token", 100, store,
+		"record.LeaseEnd, record.Token = time.UnixMilli(0).UTC(), next",
+		"record.LeaseEnd = time.UnixMilli(0).UTC()"),
+	in("release-forgets-the-number", 100, store,
+		"record.LeaseEnd, record.Token = time.UnixMilli(0).UTC(), next",
+		"record.LeaseEnd, record.Token, record.Number = time.UnixMilli(0).UTC(), next, 0"),
+	in("release-while-running", 100, hold,
+		"\tcase err != nil:\n\t\treturn false, err\n",
+		"\tcase err != nil:\n\t\th.release(ctx)\n\t\treturn false, err\n"),
+	in("release-while-unknown", 100, hold,
+		"\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n",
+		"\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n\t\t\th.release(ctx)\n"),
 	in("panic-keeps-the-key", 100, hold, "\t\tif f == nil {\n", "\t\tif false {\n"),
 	in("no-release", 100, hold, "\tif !ok {\n\t\th.release(ctx)\n", "\tif !ok {\n"),
-	in("large-result-frees-the-key", 100, do, "return missing(fmt.Sprintf(\"it has %d bytes, and the store keeps up to %d\", len(f.result.Body), limit))", "f.err = ErrTryAgain\n\t\treturn engine.Result{}, false"),
+	in("large-result-frees-the-key", 100, do,
+		"return missing(fmt.Sprintf(\"it has %d bytes, and the store keeps up to %d\", len(f.result.Body), limit))",
+		"f.err = ErrTryAgain\n\t\treturn engine.Result{}, false"),
 	// Rule 8: twins in one process.
 	in("twins-of-any-payload", 500, do, "turnKey{c.key, c.payload}", "turnKey{c.key, \"\"}"),
 	// Rule 10: purge.
-	in("purge-without-grace", 100, times, "roundUp(expiry.Add(purgeGrace), time.Second)", "roundUp(expiry, time.Second)"),
-	in("purge-rounded-down", 100, times, "roundUp(expiry.Add(purgeGrace), time.Second)", "expiry.Add(purgeGrace).Truncate(time.Second)"),
+	in("purge-without-grace", 100, times,
+		"roundUp(expiry.Add(purgeGrace), time.Second)",
+		"roundUp(expiry, time.Second)"),
+	in("purge-rounded-down", 100, times,
+		"roundUp(expiry.Add(purgeGrace), time.Second)",
+		"expiry.Add(purgeGrace).Truncate(time.Second)"),
 }
 
-// byTest is a mutant that a test of a package finds. Histories find it very rarely, or only with programs of others that
-// write the same rows.
+// byTest is a mutant that a test of a package finds. Histories find it very rarely, or only with programs of others
+// that write the same rows.
 type byTest struct {
 	name, pkg, test, file, from, to string
 	more                            []mutanttest.Change
@@ -223,11 +269,12 @@ func TestMutants(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
 			bin := mutanttest.Build(t, root, "internal/testkit/idempotencyfault", m.changes...)
-			play := exec.CommandContext(t.Context(), bin, "-test.run=^TestHistories$", "-seed=0", fmt.Sprint("-seeds=", cmp.Or(*mutantPlays, m.plays)))
+			plays := cmp.Or(*mutantPlays, m.plays)
+			play := exec.CommandContext(t.Context(), bin, "-test.run=^TestHistories$", "-seed=0", fmt.Sprint("-seeds=", plays))
 			output, err := play.CombinedOutput()
 			found := regexp.MustCompile(`seed (\d+): (.*)`).FindSubmatch(output)
 			if err == nil || found == nil {
-				t.Fatalf("%d histories do not find it: %s", m.plays, output)
+				t.Fatalf("%d histories do not find it: %s", plays, output)
 			}
 			seed, err := strconv.Atoi(string(found[1]))
 			if err != nil {
