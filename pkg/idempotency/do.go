@@ -115,7 +115,7 @@ func (c *call) outcome(record *engine.Record, ran *returned, err error) (Outcome
 	case record.Result.Kind == engine.Failure:
 		failed := &FailedError{Text: string(record.Result.Body)}
 		if ran != nil {
-			failed.Cause = ran.err
+			failed.Cause = causeOf(ran.err)
 		}
 		return outcome, failed
 	case record.Result.Kind == engine.Value:
@@ -139,13 +139,13 @@ func (f *returned) stored(limit int) (engine.Result, bool) {
 	missing := func(why string) (engine.Result, bool) {
 		return engine.Result{Kind: engine.Missing, Body: []byte(why)}, true
 	}
-	final, isFinal := errors.AsType[*finalError](f.err)
+	_, isFinal := errors.AsType[*finalError](f.err)
 	broken, isBroken := errors.AsType[*unstorable](f.err)
 	switch {
 	case isBroken:
 		return missing("it cannot be encoded: " + broken.Error())
 	case isFinal:
-		text := final.Error()
+		text := f.err.Error()
 		text = strings.ToValidUTF8(text[:min(len(text), maxFailure)], "")
 		return engine.Result{Kind: engine.Failure, Body: []byte(text)}, true
 	case f.err != nil:
@@ -154,6 +154,15 @@ func (f *returned) stored(limit int) (engine.Result, bool) {
 		return missing(fmt.Sprintf("it has %d bytes, and the store keeps up to %d", len(f.result.Body), limit))
 	}
 	return engine.Result{Kind: engine.Value, ContentType: f.result.ContentType, Body: bytes.Clone(f.result.Body)}, true
+}
+
+// causeOf returns what Final marked. Without the mark, a caller that is a function under another key can return the
+// error, and its own failure is not final by that.
+func causeOf(err error) error {
+	if final, ok := errors.AsType[*finalError](err); ok {
+		return final.error
+	}
+	return err
 }
 
 // maxFailure is how many bytes of the text of a final failure are stored.

@@ -3,6 +3,7 @@ package idempotency_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"runtime"
 	"strings"
 	"sync"
@@ -151,6 +152,30 @@ func TestFailures(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestFinalOfAnotherKey: a failure that is final for one key does not become final for the key of its caller.
+func TestFinalOfAnotherKey(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		r, runs := f.runner(idempotency.Settings{}), 0
+		refused := func(context.Context, execution, int) (int, error) {
+			return 0, fmt.Errorf("charge: %w", idempotency.Final(errors.New("card refused")))
+		}
+		for range 2 {
+			_, err := idempotency.Do(t.Context(), r, "order", 0, func(ctx context.Context, _ execution, _ int) (int, error) {
+				runs++
+				_, err := idempotency.Do(ctx, r, "charge", 0, refused)
+				return 0, err
+			})
+			if !errors.Is(err, idempotency.ErrFailed) || err.Error() != "charge: card refused" {
+				t.Error(err)
+			}
+		}
+		if runs != 2 || f.row("order").Status != engine.InProgress || f.row("charge").Status != engine.Completed {
+			t.Error(runs, f.row("order"), f.row("charge"))
+		}
+	})
 }
 
 func TestGoexitFreesTheKey(t *testing.T) {

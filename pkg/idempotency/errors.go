@@ -14,8 +14,8 @@ var (
 	// ErrInvalid says that the input is wrong. The function did not run. The error is an *InvalidError.
 	ErrInvalid = errors.New("idempotency: invalid input")
 
-	// ErrRefused says that the record of the key refuses the call, until its window is over. The function did not run
-	// in this call. A repeat is refused, too.
+	// ErrRefused says that the record of the key has no result for the call. While the record counts, a repeat gets the
+	// same error and does not run the function.
 	ErrRefused = errors.New("idempotency: refused")
 
 	// ErrTryAgain says that the store was busy, throttled or out of reach, or that another call holds the key. Repeat
@@ -86,7 +86,8 @@ func (e *FailedError) Is(target error) bool { return target == ErrFailed || targ
 func (e *FailedError) Unwrap() error { return e.Cause }
 
 // Final marks an error of the function as its result: the record completes with its text, and all later calls get a
-// *FailedError with that text. Without it a failure frees the key, and the next call runs the function again.
+// *FailedError with that text. Without Final a failure frees the key, and the next call runs the function again. The
+// error can be wrapped.
 func Final(err error) error { return &finalError{err} }
 
 type finalError struct{ error }
