@@ -68,34 +68,40 @@ func (c *call) begin(ctx context.Context) (*engine.Record, error) {
 	next, waits := c.show, 0
 	for tries := 0; tries < maxTries; {
 		a, err := next(ctx)
-		next = c.show
-		if errors.Is(err, ErrTryAgain) {
-			failure = err
+		switch {
+		case errors.Is(err, ErrTryAgain):
+			failure, next = err, c.show
 			tries++
-			err = c.r.backOff(ctx, tries)
-		} else if err == nil && a.Row != nil {
-			row := *a.Row
-			switch decide(row, c.token, c.payload, a.at.Early()) {
-			case mine:
-				if row.LeaseEnd.Sub(a.at.Late()) >= c.lease/2 {
-					return &row, nil
-				}
-				tries++
-				next = c.replace(row)
-			case otherPayload:
-				return nil, ErrOtherPayload
-			case replay:
-				return &row, nil
-			case twin:
-				waits++
-				err = c.wait(ctx, a, waits)
-				next = c.read
-			case free:
-				next = c.replace(row)
+			if err := c.r.backOff(ctx, tries); err != nil {
+				return nil, err
 			}
-		}
-		if err != nil {
+			continue
+		case err != nil:
 			return nil, err
+		case a.Row == nil: // a read has found none
+			next = c.show
+			continue
+		}
+		row := *a.Row
+		switch decide(row, c.token, c.payload, a.at.Early()) {
+		case mine:
+			if row.LeaseEnd.Sub(a.at.Late()) >= c.lease/2 {
+				return &row, nil
+			}
+			next = c.replace(row)
+			tries++
+		case otherPayload:
+			return nil, ErrOtherPayload
+		case replay:
+			return &row, nil
+		case twin:
+			waits++
+			if err := c.wait(ctx, a, waits); err != nil {
+				return nil, err
+			}
+			next = c.read
+		case free:
+			next = c.replace(row)
 		}
 	}
 	if failure == nil {
