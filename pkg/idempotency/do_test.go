@@ -114,7 +114,7 @@ func TestFailures(t *testing.T) {
 		runs  int
 	}{
 		"frees the key": {
-			func() error { return broke }, func(first, second error) bool { return first == broke && second == broke }, 2,
+			func() error { return broke }, func(first, second error) bool { return errors.Is(first, broke) && errors.Is(second, broke) }, 2,
 		},
 		"final": {
 			func() error { return idempotency.Final(broke) },

@@ -304,10 +304,9 @@ var (
 func (x *execution) do(ctx context.Context) (outcome idempotency.Outcome[idempotency.Result], err error) {
 	defer func() {
 		if reason := recover(); reason != nil {
-			if reason != errPanicked {
+			if err, _ = reason.(error); !errors.Is(err, errPanicked) {
 				panic(reason)
 			}
-			err = errPanicked
 		}
 	}()
 	return x.process.runner.Do(ctx, x.key, []byte(x.payload), x.function)
