@@ -212,11 +212,11 @@ func (j *judge) returned(x *execution, outcome idempotency.Outcome[idempotency.R
 	case err == nil && !outcome.Replayed:
 		j.own(x, engine.Value, outcome.Value.Body)
 	case err == nil:
-		j.result(x, engine.Value, outcome.Value.Body)
+		j.result(x, outcome.Number, engine.Value, outcome.Value.Body)
 	case isFailed:
-		j.result(x, engine.Failure, []byte(failed.Text))
+		j.result(x, outcome.Number, engine.Failure, []byte(failed.Text))
 	case errors.Is(err, idempotency.ErrResultNotStored):
-		j.result(x, engine.Missing, nil)
+		j.result(x, outcome.Number, engine.Missing, nil)
 	case errors.Is(err, idempotency.ErrOtherPayload):
 		j.refused(x)
 	case errors.Is(err, idempotency.ErrLeaseLost):
@@ -251,19 +251,20 @@ func (j *judge) own(x *execution, kind engine.Kind, body []byte) {
 	j.violated("I1: call %d gets a result that no record has", x.id)
 }
 
-// result checks that a record of the payload had the result, and that no later record existed when the call began. A
-// Missing result has no body, so any such record can have it.
-func (j *judge) result(x *execution, kind engine.Kind, body []byte) {
+// result checks that the record of an execution for the payload had the result, and that no later record existed when
+// the call began. A Missing result has no body.
+func (j *judge) result(x *execution, number int64, kind engine.Kind, body []byte) {
 	all := j.completions[x.key]
 	for n, c := range all {
 		switch {
-		case c.record.Result.Kind != kind || body != nil && !bytes.Equal(c.record.Result.Body, body):
+		case c.record.Number != number || c.record.Result.Kind != kind:
+		case body != nil && !bytes.Equal(c.record.Result.Body, body):
 		case n+1 < len(all) && all[n+1].at.Before(x.begun): // a later record had replaced it
 		case c.by.payload == x.payload && c.by == x && kind != engine.Failure:
 			j.violated("I4: call %d has completed, and is told that another call has", x.id)
 		case c.by.payload == x.payload:
 			return
-		case body != nil:
+		default:
 			j.violated("I6: call %d gets the result of another payload", x.id)
 		}
 	}
