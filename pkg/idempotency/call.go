@@ -192,6 +192,14 @@ func (c *call) put(old *engine.Record, send func(engine.Record) (engine.Answer, 
 		Status: engine.InProgress, Token: c.token, Number: c.r.nextNumber(old), Payload: c.payload,
 		LeaseEnd: ends.LeaseEnd, Expiry: ends.Expiry, PurgeAt: ends.PurgeAt,
 	}
+	if old != nil && old.Token == c.token {
+		// Its own row. This put may be late, and take effect when the function runs with what the old row says. So it
+		// changes no number, and shortens no lease.
+		record.Number = old.Number
+		if record.LeaseEnd.Before(old.LeaseEnd) {
+			record.LeaseEnd, record.Expiry, record.PurgeAt = old.LeaseEnd, old.Expiry, old.PurgeAt
+		}
+	}
 	a, err := c.r.ask(func() (engine.Answer, error) { return send(record) })
 	if err == nil && a.Done {
 		a.Row = &record
