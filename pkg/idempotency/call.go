@@ -66,6 +66,9 @@ func (c *call) begin(ctx context.Context) (*engine.Record, error) {
 	}
 	var failure error
 	next, waits := c.show, 0
+	// tooShort is the number of the own row over which a new row was last put. That put may still be on its way, so the
+	// function does not run with the old number and the old lease.
+	var tooShort int64
 	for tries := 0; tries < maxTries; {
 		a, err := next(ctx)
 		switch {
@@ -85,10 +88,10 @@ func (c *call) begin(ctx context.Context) (*engine.Record, error) {
 		row := *a.Row
 		switch decide(row, c.token, c.payload, a.at.Early()) {
 		case mine:
-			if row.LeaseEnd.Sub(a.at.Late()) >= c.lease/2 {
+			if row.Number != tooShort && row.LeaseEnd.Sub(a.at.Late()) >= c.lease/2 {
 				return &row, nil
 			}
-			next = c.replace(row)
+			next, tooShort = c.replace(row), row.Number
 			tries++
 		case otherPayload:
 			return nil, ErrOtherPayload
@@ -191,14 +194,6 @@ func (c *call) put(old *engine.Record, send func(engine.Record) (engine.Answer, 
 	record := engine.Record{
 		Status: engine.InProgress, Token: c.token, Number: c.r.nextNumber(old), Payload: c.payload,
 		LeaseEnd: ends.LeaseEnd, Expiry: ends.Expiry, PurgeAt: ends.PurgeAt,
-	}
-	if old != nil && old.Token == c.token {
-		// Its own row. This put may be late, and take effect when the function runs with what the old row says. So it
-		// changes no number, and shortens no lease.
-		record.Number = old.Number
-		if record.LeaseEnd.Before(old.LeaseEnd) {
-			record.LeaseEnd, record.Expiry, record.PurgeAt = old.LeaseEnd, old.Expiry, old.PurgeAt
-		}
 	}
 	a, err := c.r.ask(func() (engine.Answer, error) { return send(record) })
 	if err == nil && a.Done {
