@@ -107,6 +107,30 @@ func TestLateReply(t *testing.T) {
 	})
 }
 
+// TestLatePutOverTheOwnRow: the function does not begin while a put over the own row may be on its way. It would run
+// with a number and a lease that the row has no longer.
+func TestLatePutOverTheOwnRow(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		puts, replaces := 0, 0
+		f.around = func(name string, do func() (engine.Answer, error)) (engine.Answer, error) {
+			switch {
+			case name == "put" && puts == 0: // so slow that the lease seems too short
+				puts++
+				time.Sleep(9500 * time.Millisecond)
+			case name == "replace" && replaces == 0:
+				replaces++
+				return engine.Answer{}, idempotency.ErrTryAgain
+			}
+			return do()
+		}
+		out, err := idempotency.Do(t.Context(), f.runner(idempotency.Settings{}), "k", order{}, charge)
+		if got := f.told(); err != nil || got != "[read put replace put replace complete]" || out.Number != f.row("k").Number {
+			t.Error(got, out, err)
+		}
+	})
+}
+
 // TestCopiesAndTheLateClock: near its expiry a record is taken neither from a cheap read nor from a call of the same
 // process. Only the store says whether it counts.
 func TestCopiesAndTheLateClock(t *testing.T) {
