@@ -243,7 +243,7 @@ var mutantsByTest = []byTest{
 		to:   "if last := line.last; false &&"},
 	{name: "begins-while-a-put-is-on-its-way", pkg: domain, test: "TestLatePutOverTheOwnRow", file: call,
 		from: "if row.Number != tooShort && ",
-		to:   "if "},
+		to:   "if tooShort >= 0 && "},
 	{name: "final-failure-of-another-key", pkg: domain, test: "TestFinalOfAnotherKey", file: do,
 		from: "failed.Cause = causeOf(ran.err)",
 		to:   "failed.Cause = ran.err"},
