@@ -70,12 +70,12 @@ var mutants = []mutant{
 	in("twin-taken-over", 100, call, "\treturn twin\n", "\treturn free\n"),
 	in("takeover-without-token", 50_000, store, "old.Token == version.Token &&", ""),
 	in("takeover-without-status-and-expiry", 10_000, store,
-		"if old != nil && !(old.Status == version.Status && old.Token == version.Token &&\n"+
-			"\t\t\told.LeaseEnd.Equal(version.LeaseEnd) && old.Expiry.Equal(version.Expiry)) {",
-		"if old != nil && !(old.Token == version.Token && old.LeaseEnd.Equal(version.LeaseEnd)) {"),
+		"return old.Status == version.Status && old.Token == version.Token &&\n"+
+			"\t\told.LeaseEnd.Equal(version.LeaseEnd) && old.Expiry.Equal(version.Expiry)",
+		"return old.Token == version.Token && old.LeaseEnd.Equal(version.LeaseEnd)"),
 	in("takeover-without-lease-end-and-expiry", 10_000, store,
-		"\n\t\t\told.LeaseEnd.Equal(version.LeaseEnd) && old.Expiry.Equal(version.Expiry)) {",
-		" true) {"),
+		"\n\t\told.LeaseEnd.Equal(version.LeaseEnd) && old.Expiry.Equal(version.Expiry)",
+		" true"),
 	in("number-may-fall", 500, times, "max(number, old.Number+1)", "number"),
 	in("number-without-the-time", 100, times, "number := r.server.Early().UnixMilli()", "number := int64(1)"),
 	in("number-of-the-late-clock", 400_000, times,

@@ -41,12 +41,16 @@ func (s *Calls) Replace(
 	ctx context.Context, key engine.Key, version engine.Version, record engine.Record,
 ) (engine.Answer, error) {
 	return s.write(ctx, key, func(old *engine.Record) *engine.Record {
-		if old != nil && !(old.Status == version.Status && old.Token == version.Token &&
-			old.LeaseEnd.Equal(version.LeaseEnd) && old.Expiry.Equal(version.Expiry)) {
+		if old != nil && !hasVersion(old, version) {
 			return nil
 		}
 		return &record
 	})
+}
+
+func hasVersion(old *engine.Record, version engine.Version) bool {
+	return old.Status == version.Status && old.Token == version.Token &&
+		old.LeaseEnd.Equal(version.LeaseEnd) && old.Expiry.Equal(version.Expiry)
 }
 
 // Prolong implements engine.Store.
