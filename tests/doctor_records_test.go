@@ -377,6 +377,10 @@ func TestDoctorSaysWhatWasDelivered(t *testing.T) {
 		t.Run(setting, func(t *testing.T) {
 			t.Parallel()
 			c := stepOf(t, deployRecords(t, grant{}, setting).run(t), "destination")
+			for tries := 1; tries < 3 && strings.Contains(c.Detail, "does not know the shards"); tries++ {
+				// The function waits 2 seconds for the list of shards. On a busy machine the emulator may take longer.
+				c = stepOf(t, deployRecords(t, grant{}, setting).run(t), "destination")
+			}
 			equal(t, "status", c.Status, doctor.OK)
 			if !strings.HasSuffix(c.Detail, ": "+want) {
 				t.Errorf("want %q, got %q", want, c.Detail)

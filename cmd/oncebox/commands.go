@@ -10,7 +10,7 @@ import (
 	"github.com/oncebox/oncebox/internal/cli/records"
 )
 
-// grammar is the grammar of the command line. The order of the commands is that of the help.
+// grammar is the grammar of the command line. The help lists the commands in this order.
 type grammar struct {
 	cli.Globals
 

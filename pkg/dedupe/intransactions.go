@@ -16,16 +16,12 @@ const DefaultTransactions = 32
 
 // inTransactions is the level of a TxSink: the effect of each record happens once. It decides a record when it delivers
 // it, so it needs no ledger.
-type inTransactions struct{ TxSink }
-
-func (inTransactions) chunk() int { return DefaultChunk }
+type inTransactions struct {
+	TxSink
+	byAcks
+}
 
 func (s inTransactions) forLetter(string) level { return s }
-
-func (inTransactions) open(ctx context.Context, r *batchRun) error {
-	r.readAcks(ctx)
-	return nil
-}
 
 // suspect checks nothing: more poison is found when the records are delivered.
 func (inTransactions) suspect(*batchRun, []userRecord) error { return nil }

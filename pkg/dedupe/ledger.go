@@ -6,7 +6,7 @@ import (
 )
 
 // Store has all interfaces that this module's engines with one row for each key implement. No caller needs all of them.
-// Their Ledger is that of ByKey.
+// ByKey makes a Ledger of them.
 type Store interface {
 	Ledger
 	Entries

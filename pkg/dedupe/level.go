@@ -31,11 +31,21 @@ type level interface {
 func (p Parts) level() level {
 	switch {
 	case p.Tx != nil:
-		return inTransactions{p.Tx}
+		return inTransactions{TxSink: p.Tx}
 	case p.Objects != nil:
 		return intoObjects{ObjectSink: p.Objects}
 	}
 	return toStream{Sink: p.Sink}
+}
+
+// byAcks is a part of a level whose records count as done by acks.
+type byAcks struct{}
+
+func (byAcks) chunk() int { return DefaultChunk }
+
+func (byAcks) open(ctx context.Context, r *batchRun) error { //nolint:unparam // a level of objects may fail here
+	r.readAcks(ctx)
+	return nil
 }
 
 // byLedger is a part of a level whose records the ledger decides before they are delivered.

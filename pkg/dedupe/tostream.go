@@ -6,16 +6,10 @@ import "context"
 type toStream struct {
 	Sink
 	byLedger
+	byAcks
 }
-
-func (toStream) chunk() int { return DefaultChunk }
 
 func (s toStream) forLetter(string) level { return s }
-
-func (toStream) open(ctx context.Context, r *batchRun) error {
-	r.readAcks(ctx)
-	return nil
-}
 
 // deliver dead-letters the poison among user records, and sends the others, up to the first one that is not ready.
 func (s toStream) deliver(ctx context.Context, r *batchRun, users []userRecord) error {

@@ -276,7 +276,7 @@ func (b *Operator) Campaigns(ctx context.Context) ([]Campaign, error) {
 	return campaigns, err
 }
 
-// campaignRows reads the rows of all campaigns. Its errors are those of Campaigns.
+// campaignRows reads the rows of all campaigns. It returns the errors of Campaigns.
 func (b *Operator) campaignRows(ctx context.Context) ([]engine.Campaign, error) {
 	rows, err := b.store.Campaigns(ctx)
 	unreadable, some := errors.AsType[*engine.UnreadableError](err)

@@ -1,6 +1,7 @@
 package docs
 
 import (
+	"maps"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -15,6 +16,7 @@ const (
 	maxSettings      = 74  // of the settings file
 	maxVariables     = 31  // of the functions
 	maxFlags         = 172 // a flag that several commands have with the same meaning counts once
+	maxWords         = 183 // of all of these: a word that is a variable, a key and a flag counts once
 	maxRequirements  = 38  // of the main go.mod, without the indirect ones
 )
 
@@ -27,19 +29,29 @@ func TestLimits(t *testing.T) {
 		variable     = regexp.MustCompile(`ONCEBOX_[A-Z0-9_]+`)
 		flag         = regexp.MustCompile("^`--.+")
 	)
-	for _, limit := range []struct {
+	type limited struct {
 		of    string
 		max   int
 		found []string
-	}{
+	}
+	settings := []limited{
 		{"context values", maxContextValues, settingsOf(t, contextValue, "Context values")},
 		{"settings of a file", maxSettings, slices.Concat(settingsOf(t, setting, "Settings of the stack"),
 			settingsOf(t, setting, "Settings of claims"), settingsOf(t, setting, "Settings of records"))},
 		{"variables", maxVariables, settingsOf(t, variable,
 			"Variables of the claim function", "Variables of the sweep function", "Variables of the dedupe function")},
 		{"flags", maxFlags, settingsOf(t, flag, "Command line")},
-		{"direct requirements", maxRequirements, requirements(t)},
-	} {
+	}
+	words := map[string]bool{}
+	for _, kind := range settings {
+		for _, setting := range kind.found {
+			words[wordOf(setting)] = true
+		}
+	}
+	for _, limit := range append(settings,
+		limited{"words", maxWords, slices.Collect(maps.Keys(words))},
+		limited{"direct requirements", maxRequirements, requirements(t)},
+	) {
 		t.Logf("%s: %d of at most %d", limit.of, len(limit.found), limit.max)
 		if len(limit.found) == 0 {
 			t.Errorf("%s: the test finds none", limit.of)
@@ -48,6 +60,17 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s: there are %d, and at most %d are allowed", limit.of, len(limit.found), limit.max)
 		}
 	}
+}
+
+var behindWord = regexp.MustCompile(`[^a-z0-9-].*$`)
+
+// wordOf returns the word of a setting: x-y for --x-y=VALUE, ONCEBOX_X_Y and oncebox:x-y.
+func wordOf(setting string) string {
+	setting = strings.Trim(setting, "`")
+	if name, ok := strings.CutPrefix(setting, "ONCEBOX_"); ok {
+		setting = strings.ReplaceAll(strings.ToLower(name), "_", "-")
+	}
+	return behindWord.ReplaceAllString(strings.TrimPrefix(strings.TrimPrefix(setting, "--"), "oncebox:"), "")
 }
 
 // settingsOf returns the settings in the tables of sections, each once. A row of a flag is a setting; other rows have the

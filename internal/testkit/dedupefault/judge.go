@@ -54,12 +54,13 @@ type input struct {
 	keys         []dedupe.Key // the keys under which the ledger may have it: of its id, and of ids derived from it
 
 	deliveries []delivery
-	confirmed  bool // the sink reported the record as delivered
-	storedAt   int  // the moment when it was dead-lettered; 0 means never
-	passedAt   int  // the moment when a sink first refused it; 0 means never
-	refused    bool // the function was told so
-	offered    bool // a stream sink refused it: its entry is in the ledger
-	givenUp    bool // the mapping gave the record up, and stored the whole batch
+	confirmed  bool      // the sink reported the record as delivered
+	storedAt   int       // the moment when it was dead-lettered; 0 means never
+	passedAt   int       // the moment when a sink first refused it; 0 means never
+	refused    bool      // the function was told so
+	offered    bool      // a stream sink refused it: its entry is in the ledger
+	givenUp    bool      // the mapping gave the record up, and stored the whole batch
+	oldest     time.Time // if givenUp: the first arrival in that batch, whose age decides about a redrive of the batch
 }
 
 func (in *input) String() string {
@@ -420,9 +421,15 @@ func (w *World) checkCopies(in *input) {
 func (w *World) giveUp(d eventsource.Discard) {
 	w.note("given up: %s %s, %s", d.Shard, sequences(d.Records), d.Condition)
 	w.discards = append(w.discards, d)
+	var oldest time.Time
 	for _, r := range d.Records {
 		for _, in := range w.byRecord[recordKey(d.Shard, *r.SequenceNumber)] {
-			in.givenUp = true
+			if oldest.IsZero() { // records are in the order of their arrival
+				oldest = in.arrival
+			}
+			if in.givenUp = true; in.oldest.Before(oldest) {
+				in.oldest = oldest
+			}
 			if in.Kind != Kills && !w.scenario.Loses {
 				w.violate("G10: %v was given up", in)
 			}

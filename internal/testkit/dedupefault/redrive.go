@@ -152,8 +152,12 @@ func (w *World) redriveAll() error {
 		return err
 	}
 	left := func(in *input) bool {
+		arrived := in.arrival
+		if in.storedAt == 0 {
+			arrived = in.oldest // the batch is redriven as a whole
+		}
 		return (in.Kind == Correctable || in.Kind == Good) && (in.storedAt > 0 || in.givenUp) &&
-			begun.Add(maxRedriveTime).Sub(in.arrival) < horizon && !in.delivered() && !in.confirmed
+			begun.Add(maxRedriveTime).Sub(arrived) < horizon && !in.delivered() && !in.confirmed
 	}
 	for _, in := range w.inputs {
 		if left(in) && !w.hasCopy(in, func(c *input) bool { return c.handled() && !left(c) }) {
