@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
 )
@@ -55,7 +56,7 @@ func Do[In, Out any](
 			return Result{}, err
 		}
 		returned = value
-		body, err := json.Marshal(value)
+		body, err := encode(value)
 		if err != nil {
 			return Result{}, &unstorable{err}
 		}
@@ -73,6 +74,17 @@ func Do[In, Out any](
 		}
 	}
 	return typed, nil
+}
+
+// encode returns the JSON of a result. A panic of a MarshalJSON is an error: the function has run, so the key must not
+// become free.
+func encode(value any) (body []byte, err error) {
+	defer func() {
+		if reason := recover(); reason != nil {
+			err = fmt.Errorf("panic: %v", reason)
+		}
+	}()
+	return json.Marshal(value)
 }
 
 // Do is the untyped form of the function Do. It stores the bytes that fn returns, and the hash of the payload. A panic
@@ -109,7 +121,6 @@ func (c *call) outcome(record *engine.Record, ran *returned, err error) (Outcome
 	if err != nil {
 		return Outcome[Result]{}, err
 	}
-	c.r.replays.count(ran == nil)
 	outcome := Outcome[Result]{Replayed: ran == nil, Number: record.Number}
 	switch {
 	case record.Result.Kind == engine.Failure:
@@ -137,7 +148,7 @@ type returned struct {
 // stored returns what the record keeps. It returns false if the function has failed and the key becomes free.
 func (f *returned) stored(limit int) (engine.Result, bool) {
 	missing := func(why string) (engine.Result, bool) {
-		return engine.Result{Kind: engine.Missing, Body: []byte(why)}, true
+		return engine.Result{Kind: engine.Missing, Body: shorten(why, limit)}, true
 	}
 	_, isFinal := errors.AsType[*finalError](f.err)
 	broken, isBroken := errors.AsType[*unstorable](f.err)
@@ -145,13 +156,13 @@ func (f *returned) stored(limit int) (engine.Result, bool) {
 	case isBroken:
 		return missing("it cannot be encoded: " + broken.Error())
 	case isFinal:
-		text := f.err.Error()
-		text = strings.ToValidUTF8(text[:min(len(text), maxFailure)], "")
-		return engine.Result{Kind: engine.Failure, Body: []byte(text)}, true
+		return engine.Result{Kind: engine.Failure, Body: shorten(f.err.Error(), limit)}, true
 	case f.err != nil:
 		return engine.Result{}, false
 	case len(f.result.Body) > limit:
 		return missing(fmt.Sprintf("it has %d bytes, and the store keeps up to %d", len(f.result.Body), limit))
+	case !utf8.ValidString(f.result.ContentType):
+		return missing("its content type is not valid UTF-8")
 	}
 	return engine.Result{Kind: engine.Value, ContentType: f.result.ContentType, Body: bytes.Clone(f.result.Body)}, true
 }
@@ -165,5 +176,10 @@ func causeOf(err error) error {
 	return err
 }
 
-// maxFailure is how many bytes of the text of a final failure are stored.
-const maxFailure = 4096
+// maxText is how many bytes of a text for people are stored.
+const maxText = 4096
+
+// shorten returns the begin of a text for people. A text is never a reason why a record does not complete.
+func shorten(text string, limit int) []byte {
+	return []byte(strings.ToValidUTF8(text[:min(len(text), maxText, limit)], ""))
+}

@@ -197,12 +197,26 @@ func TestGoexitFreesTheKey(t *testing.T) {
 	})
 }
 
+// failsToEncode is a value whose JSON fails with a long text, and panicsToEncode one whose JSON panics.
+type (
+	failsToEncode  struct{}
+	panicsToEncode struct{}
+)
+
+func (failsToEncode) MarshalJSON() ([]byte, error) {
+	return nil, errors.New(strings.Repeat("no ", 1000))
+}
+
+func (panicsToEncode) MarshalJSON() ([]byte, error) { panic("no") }
+
 // TestResultsThatCannotBeStored: I5.
 func TestResultsThatCannotBeStored(t *testing.T) {
 	t.Parallel()
 	for name, value := range map[string]any{
-		"not encodable": func() {},
-		"too large":     strings.Repeat("x", 2000),
+		"not encodable":                  func() {},
+		"too large":                      strings.Repeat("x", 2000),
+		"not encodable, for a long text": failsToEncode{},
+		"a panic while it is encoded":    panicsToEncode{},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -222,6 +236,57 @@ func TestResultsThatCannotBeStored(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestContentTypes: a database keeps only valid texts. A result with another content type would come back changed.
+func TestContentTypes(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		r := f.runner(idempotency.Settings{})
+		give := func(context.Context, execution) (idempotency.Result, error) {
+			return idempotency.Result{ContentType: "text/\xff", Body: []byte("x")}, nil
+		}
+		if out, err := r.Do(t.Context(), "k", nil, give); err != nil || !out.NotStored {
+			t.Error(out, err)
+		}
+		if _, err := r.Do(t.Context(), "k", nil, give); !errors.Is(err, idempotency.ErrResultNotStored) {
+			t.Error(err)
+		}
+	})
+}
+
+// TestFinalTextFits: the text of a final failure never makes the completion fail.
+func TestFinalTextFits(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		r, runs := f.runner(idempotency.Settings{}), 0
+		var texts []string
+		for range 2 {
+			_, err := idempotency.Do(t.Context(), r, "k", 0, func(context.Context, execution, int) (int, error) {
+				runs++
+				return 0, idempotency.Final(errors.New("x" + strings.Repeat("é", 5000)))
+			})
+			if !errors.Is(err, idempotency.ErrFailed) {
+				t.Fatal(err)
+			}
+			texts = append(texts, err.Error())
+		}
+		if want := "x" + strings.Repeat("é", 499); runs != 1 || texts[0] != want || texts[1] != want {
+			t.Error(runs, texts)
+		}
+	})
+}
+
+// TestFinalOfNoError: Final marks an error. Without one the function has not failed.
+func TestFinalOfNoError(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		out, err := idempotency.Do(t.Context(), f.runner(idempotency.Settings{}), "k", 0,
+			func(context.Context, execution, int) (int, error) { return 7, idempotency.Final(nil) })
+		if err != nil || out.Value != 7 || f.row("k").Status != engine.Completed {
+			t.Error(out, err, f.row("k"))
+		}
+	})
 }
 
 func TestResultOfAnotherType(t *testing.T) {
@@ -292,6 +357,10 @@ func TestTwinsInOneProcess(t *testing.T) {
 		if got := f.told(); got != "[read put complete]" {
 			t.Error(got)
 		}
+		_, err := idempotency.Do(t.Context(), r, "new", order{}, charge)
+		if got := f.told(); err != nil || got != "[put complete]" {
+			t.Error("replays are frequent, but not in the store:", got, err)
+		}
 	})
 }
 
@@ -317,6 +386,34 @@ func TestTwinInAnotherProcess(t *testing.T) {
 		}
 		if out, err := idempotency.Do(t.Context(), patient, "k", order{}, charge); err != nil || !out.Replayed {
 			t.Error(out, err)
+		}
+	})
+}
+
+// TestTwinOfALongCall: requests that fail now and then do not end the wait.
+func TestTwinOfALongCall(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		r, twin := f.runner(idempotency.Settings{}), f.runner(idempotency.Settings{})
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = idempotency.Do(t.Context(), r, "k", order{}, slowly(5*time.Minute))
+		}()
+		time.Sleep(time.Second)
+		reads := 0
+		f.around = func(name string, do func() (engine.Answer, error)) (engine.Answer, error) {
+			if name == "read" {
+				reads++
+			}
+			if name == "read" && reads%10 == 0 {
+				return engine.Answer{}, idempotency.ErrTryAgain
+			}
+			return do()
+		}
+		out, err := idempotency.Do(t.Context(), twin, "k", order{}, charge)
+		if <-ended; err != nil || !out.Replayed || reads < 200 {
+			t.Error(out, err, reads)
 		}
 	})
 }

@@ -96,7 +96,8 @@
 //
 //   - A namespace or a key: 1 to 1,024 bytes.
 //   - A result: the engine's MaxResult. A larger one is not stored (I5).
-//   - The text of a final failure: its first 4,096 bytes are stored.
+//   - The content type of a result: valid UTF-8. A result with another one is not stored (I5).
+//   - The text of a final failure: its first 4,096 bytes are stored, or as many as MaxResult.
 //   - The window: at least a second. The lease: at least 5 seconds.
 //
 // # Not promised

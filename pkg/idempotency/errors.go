@@ -87,8 +87,13 @@ func (e *FailedError) Unwrap() error { return e.Cause }
 
 // Final marks an error of the function as its result: the record completes with its text, and all later calls get a
 // *FailedError with that text. Without Final a failure frees the key, and the next call runs the function again. The
-// error can be wrapped.
-func Final(err error) error { return &finalError{err} }
+// error can be wrapped. Final(nil) is nil.
+func Final(err error) error {
+	if err == nil {
+		return nil
+	}
+	return &finalError{err}
+}
 
 type finalError struct{ error }
 

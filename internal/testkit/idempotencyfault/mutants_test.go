@@ -48,7 +48,7 @@ func inStore(name string, plays int, write, from, to string) mutant {
 const (
 	prolongs = "token string, ends engine.Ends) (engine.Answer, error) {\n" + changes
 	changes  = "\treturn s.write(ctx, key, func(old *engine.Record) *engine.Record {\n\t\tif old == nil || "
-	finishes = "token string, c engine.Completion,\n) (engine.Answer, error) {\n" + changes
+	finishes = "errTooLarge\n\t}\n" + changes
 	releases = "token, next string) (engine.Answer, error) {\n" + changes
 	mineOnly = "old.Token != token || "
 	current  = "old.Status != engine.InProgress"
@@ -122,7 +122,7 @@ var mutants = []mutant{
 	inStore("completion-without-status", 500, finishes, mineOnly+current, mineOnly+"false"),
 	in("completion-of-an-absent-row", 2_000, store,
 		finishes+mineOnly+current+" {\n\t\t\treturn nil\n\t\t}\n",
-		"token string, c engine.Completion,\n) (engine.Answer, error) {\n"+
+		"errTooLarge\n\t}\n"+
 			"\treturn s.write(ctx, key, func(old *engine.Record) *engine.Record {\n"+
 			"\t\tif old != nil && ("+mineOnly+current+") {\n\t\t\treturn nil\n\t\t}\n\t\tif old == nil {\n"+
 			"\t\t\told = &engine.Record{Token: token}\n\t\t}\n"),

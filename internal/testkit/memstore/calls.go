@@ -3,6 +3,7 @@ package memstore
 import (
 	"bytes"
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -65,10 +66,16 @@ func (s *Calls) Prolong(ctx context.Context, key engine.Key, token string, ends 
 	})
 }
 
+// errTooLarge is what a database says of a row that is too large: a fault of its caller.
+var errTooLarge = errors.New("memstore: the result is larger than MaxResult")
+
 // Complete implements engine.Store.
 func (s *Calls) Complete(
 	ctx context.Context, key engine.Key, token string, c engine.Completion,
 ) (engine.Answer, error) {
+	if len(c.Result.Body) > s.MaxResult() {
+		return engine.Answer{}, errTooLarge
+	}
 	return s.write(ctx, key, func(old *engine.Record) *engine.Record {
 		if old == nil || old.Token != token || old.Status != engine.InProgress {
 			return nil
