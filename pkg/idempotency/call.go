@@ -49,7 +49,9 @@ func (c *call) run(ctx context.Context, fn function) (*engine.Record, *returned,
 	if err != nil {
 		return nil, nil, err
 	}
-	if row.Status == engine.Completed {
+	replayed := row.Status == engine.Completed
+	c.r.replays.count(replayed)
+	if replayed {
 		return row, nil, nil
 	}
 	return newHold(c, *row).execute(ctx, fn)
@@ -98,7 +100,7 @@ func (c *call) begin(ctx context.Context) (*engine.Record, error) {
 		case replay:
 			return &row, nil
 		case twin:
-			waits++
+			tries, waits = 0, waits+1 // the store answers
 			if err := c.wait(ctx, a, waits); err != nil {
 				return nil, err
 			}
