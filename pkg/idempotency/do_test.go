@@ -69,6 +69,146 @@ func TestSuperseded(t *testing.T) {
 	})
 }
 
+// TestCompletedByAProgramOfOthers: it keeps the token of our execution. The caller gets its result, as a replay.
+func TestCompletedByAProgramOfOthers(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		function := func(ctx context.Context, e execution) (idempotency.Result, error) {
+			mine := f.row("k")
+			other := *mine
+			other.Status, other.Result = engine.Completed, engine.Result{Kind: engine.Value, Body: []byte("other")}
+			_, err := f.Calls.Replace(ctx, engine.Key{Namespace: "shop", Name: "k"}, mine.Version(), other)
+			return idempotency.Result{Body: []byte("mine")}, err
+		}
+		out, err := f.runner(idempotency.Settings{}).Do(t.Context(), "k", nil, function)
+		if err != nil || string(out.Value.Body) != "other" || !out.Replayed {
+			t.Error(out, err)
+		}
+	})
+}
+
+// TestCallerGoesAway: what has happened is stored, also if the context of the caller has ended.
+func TestCallerGoesAway(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		r := f.runner(idempotency.Settings{})
+		leaves := func(failure error) error {
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := idempotency.Do(ctx, r, "k", 0, func(context.Context, execution, int) (int, error) {
+				cancel()
+				return 5, failure
+			})
+			return err
+		}
+		broke := errors.New("no")
+		if err := leaves(broke); !errors.Is(err, broke) || f.row("k").LeaseEnd.Unix() != 0 {
+			t.Error("the key is not free", err, f.row("k"))
+		}
+		if err := leaves(nil); err != nil || f.row("k").Status != engine.Completed {
+			t.Error("the result is not stored", err, f.row("k"))
+		}
+	})
+}
+
+// TestTwinGivesUp: a call that waits in its process ends with its context, and sends nothing.
+func TestTwinGivesUp(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		r := f.runner(idempotency.Settings{})
+		ended := make(chan error)
+		go func() {
+			_, err := idempotency.Do(t.Context(), r, "k", order{}, slowly(5*time.Second))
+			ended <- err
+		}()
+		time.Sleep(time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		begun := time.Now()
+		_, err := idempotency.Do(ctx, r, "k", order{}, charge)
+		if !errors.Is(err, context.DeadlineExceeded) || time.Since(begun) != time.Second {
+			t.Error(err, time.Since(begun))
+		}
+		if lines := r.Lines(); lines != 1 {
+			t.Error("lines of calls:", lines)
+		}
+		if err := <-ended; err != nil || f.told() != "[read put complete]" {
+			t.Error(err)
+		}
+		if lines := r.Lines(); lines != 0 {
+			t.Error("lines of calls after the last:", lines)
+		}
+	})
+}
+
+// TestCompletionsThatFail: rule 7.
+func TestCompletionsThatFail(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		fails, lands int // from 1 on: the last completion that fails, and the one that takes effect nevertheless
+		check        func(out idempotency.Outcome[receipt], took time.Duration, requests string, err error) bool
+	}{
+		"some": {3, 0, func(out idempotency.Outcome[receipt], _ time.Duration, requests string, err error) bool {
+			return err == nil && !out.Replayed && requests == "[read put complete complete complete complete]"
+		}},
+		"lost reply": {1, 1, func(out idempotency.Outcome[receipt], _ time.Duration, requests string, err error) bool {
+			return err == nil && !out.Replayed && out.Value.Charge != "" && requests == "[read put complete complete]"
+		}},
+		"all": {1 << 30, 0, func(_ idempotency.Outcome[receipt], took time.Duration, _ string, err error) bool {
+			return errors.Is(err, idempotency.ErrOutcomeUnknown) && errors.Is(err, idempotency.ErrTryAgain) &&
+				took > 28*time.Second && took < 33*time.Second
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in(t, func(t *testing.T, f *fixture) {
+				completions := 0
+				f.around = func(name string, do func() (engine.Answer, error)) (engine.Answer, error) {
+					if name != "complete" {
+						return do()
+					}
+					if completions++; completions > test.fails {
+						return do()
+					}
+					if completions == test.lands {
+						_, _ = do()
+					}
+					return engine.Answer{}, idempotency.ErrTryAgain
+				}
+				begun := time.Now()
+				out, err := idempotency.Do(t.Context(), f.runner(idempotency.Settings{}), "k", order{}, charge)
+				if took, requests := time.Since(begun), f.told(); !test.check(out, took, requests, err) {
+					t.Error(out, took, requests, err)
+				}
+			})
+		})
+	}
+}
+
+// TestTimesOfRows: an engine stores whole milliseconds. An expiry between two would come back changed.
+func TestTimesOfRows(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		r := f.runner(idempotency.Settings{Window: time.Hour/7 + 1})
+		check := func() {
+			t.Helper()
+			for _, at := range []time.Time{f.row("k").LeaseEnd, f.row("k").Expiry} {
+				if at.Location() != time.UTC || !at.Equal(at.Truncate(time.Millisecond)) {
+					t.Error(at)
+				}
+			}
+		}
+		_, err := idempotency.Do(t.Context(), r, "k", 0, func(context.Context, execution, int) (int, error) {
+			check()
+			time.Sleep(time.Minute)
+			check()
+			return 0, nil
+		})
+		if check(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // TestInputChangedByTheFunction: rule 1.
 func TestInputChangedByTheFunction(t *testing.T) {
 	t.Parallel()
@@ -394,13 +534,6 @@ func TestTwinInAnotherProcess(t *testing.T) {
 func TestTwinOfALongCall(t *testing.T) {
 	t.Parallel()
 	in(t, func(t *testing.T, f *fixture) {
-		r, twin := f.runner(idempotency.Settings{}), f.runner(idempotency.Settings{})
-		ended := make(chan struct{})
-		go func() {
-			defer close(ended)
-			_, _ = idempotency.Do(t.Context(), r, "k", order{}, slowly(5*time.Minute))
-		}()
-		time.Sleep(time.Second)
 		reads := 0
 		f.around = func(name string, do func() (engine.Answer, error)) (engine.Answer, error) {
 			if name == "read" {
@@ -411,6 +544,13 @@ func TestTwinOfALongCall(t *testing.T) {
 			}
 			return do()
 		}
+		r, twin := f.runner(idempotency.Settings{}), f.runner(idempotency.Settings{})
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			_, _ = idempotency.Do(t.Context(), r, "k", order{}, slowly(5*time.Minute))
+		}()
+		time.Sleep(time.Second)
 		out, err := idempotency.Do(t.Context(), twin, "k", order{}, charge)
 		if <-ended; err != nil || !out.Replayed || reads < 200 {
 			t.Error(out, err, reads)

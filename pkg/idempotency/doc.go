@@ -75,8 +75,9 @@
 //	other ErrTryAgain      no                    does what the first call would have done
 //	error of the function  yes                   runs the function
 //	error of the context   no                    does what the first call would have done
+//	error of the store     no                    fails until its cause is removed
 //
-// The last three can leave the key blocked until its lease is over, if a write took effect and its reply was lost.
+// The last four can leave the key blocked until its lease is over, if a write took effect and its reply was lost.
 //
 // # Time
 //

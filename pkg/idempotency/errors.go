@@ -8,8 +8,9 @@ import (
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
 )
 
-// The families of errors. Every error of a Runner belongs to one of them, except two: an error of the function comes
-// back as it is, and ctx.Err() when the context ends before the function began.
+// The families of errors. Every error that a caller can act on belongs to one of them, except two: an error of the
+// function comes back as it is, and ctx.Err() when the context ends before the function began. Any other error is a
+// fault of the store or of its settings, such as a missing permission. Then the function has not run.
 var (
 	// ErrInvalid says that the input is wrong. The function did not run. The error is an *InvalidError.
 	ErrInvalid = errors.New("idempotency: invalid input")

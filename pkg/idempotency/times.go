@@ -43,7 +43,7 @@ func (r *Runner) ask(send func() (engine.Answer, error)) (answer, error) {
 // by its holder, and a lease that ends too late blocks others.
 func (r *Runner) ends(lease time.Duration) engine.Ends {
 	end := r.server.Early().Add(lease + boundsApart).Truncate(time.Millisecond)
-	expiry := end.Add(r.settings.Window)
+	expiry := roundUp(end.Add(r.settings.Window), time.Millisecond)
 	return engine.Ends{LeaseEnd: end, Expiry: expiry, PurgeAt: purgeAt(expiry)}
 }
 
