@@ -88,6 +88,7 @@ func (j *judge) wrote(r *request, before, after *engine.Record) {
 	switch r.name {
 	case "put", "replace":
 		j.holders[after.Token] = r.x
+		j.number(r, before, after)
 	case "complete":
 		r.x.expiry = after.Expiry
 		j.completions[r.key.Name] = append(j.completions[r.key.Name], completion{j.now, r.x, *after})
@@ -107,12 +108,16 @@ func (j *judge) changed(r *request, before, after *engine.Record) {
 		j.violated("I3: %s of call %d changes a completed record within its window", r.name, r.x.id)
 	case r.name == "replace" || r.name == "put":
 		j.taken(r, holder, before, after)
+	case before.Status == engine.Completed:
+		j.violated("I3: %s of call %d changes a completed record", r.name, r.x.id)
 	case holder != r.x:
 		j.violated("I3: %s of call %d changes the row of another execution", r.name, r.x.id)
 	case after.Number != before.Number:
 		j.violated("I2: %s changes the number", r.name)
 	case r.name == "prolong" && !after.LeaseEnd.After(before.LeaseEnd):
 		j.violated("I2: a heartbeat shortens the lease")
+	case r.name == "release" && after.LeaseEnd.After(j.now):
+		j.violated("I8: a release leaves the key blocked")
 	}
 }
 
@@ -120,6 +125,9 @@ func (j *judge) changed(r *request, before, after *engine.Record) {
 func (j *judge) taken(r *request, holder *execution, before, after *engine.Record) {
 	if after.Number <= before.Number {
 		j.violated("I2: the number does not grow: %d after %d", after.Number, before.Number)
+	}
+	if before.Token == after.Token && r.x.ctx != nil {
+		j.violated("I2: call %d puts a row over its own after its function has begun", r.x.id)
 	}
 	if before.Status == engine.Completed || before.Token == after.Token {
 		return
@@ -141,6 +149,17 @@ func (j *judge) taken(r *request, holder *execution, before, after *engine.Recor
 	}
 }
 
+// number checks that a new number is not ahead of the time. If the row is purged, the next number begins with the time.
+func (j *judge) number(r *request, before, after *engine.Record) {
+	most := r.sent.UnixMilli()
+	if before != nil {
+		most = max(most, before.Number+1)
+	}
+	if after.Number > most {
+		j.violated("I2: number %d is ahead of the time, or of the number before", after.Number)
+	}
+}
+
 // ends checks the times of a new row.
 func (j *judge) ends(r *request, row *engine.Record) {
 	if row.PurgeAt.Before(row.Expiry.Add(15*time.Minute)) && r.name != "release" {
@@ -151,6 +170,9 @@ func (j *judge) ends(r *request, row *engine.Record) {
 	}
 	if (r.name == "put" || r.name == "replace") && !row.LeaseEnd.After(r.sent.Add(-time.Hour*2)) {
 		j.violated("I2: %s: the row has no lease", r.name)
+	}
+	if row.Status == engine.InProgress && row.LeaseEnd.After(r.sent.Add(j.settings.Lease+2*time.Second)) {
+		j.violated("I2: %s: the lease is too long: a crash blocks the key", r.name)
 	}
 }
 
@@ -200,17 +222,21 @@ func (j *judge) started(x *execution, ctx context.Context, e idempotency.Executi
 	j.numbers[x.key] = max(j.numbers[x.key], e.Number)
 }
 
-// slack is how much longer a row counts for a process, whose early clock is late.
-const slack = 3 * time.Second
+// slack is how much longer a row counts for a process, whose early clock is late: half a second, and the part of a
+// second that a Date has not.
+const slack = 1500 * time.Millisecond
 
 // returned sees what a caller gets.
 func (j *judge) returned(x *execution, outcome idempotency.Outcome[idempotency.Result], err error) {
+	if x.decided && x.completes == 0 {
+		j.violated("I5: the function of call %d has returned a result, and the call sent no completion", x.id)
+	}
 	failed, isFailed := errors.AsType[*idempotency.FailedError](err)
 	switch {
 	case err == nil && outcome.NotStored:
-		j.own(x, engine.Missing, nil)
+		j.own(x, outcome.Number, engine.Missing, nil)
 	case err == nil && !outcome.Replayed:
-		j.own(x, engine.Value, outcome.Value.Body)
+		j.own(x, outcome.Number, engine.Value, outcome.Value.Body)
 	case err == nil:
 		j.result(x, outcome.Number, engine.Value, outcome.Value.Body)
 	case isFailed:
@@ -220,39 +246,67 @@ func (j *judge) returned(x *execution, outcome idempotency.Outcome[idempotency.R
 	case errors.Is(err, idempotency.ErrOtherPayload):
 		j.refused(x)
 	case errors.Is(err, idempotency.ErrLeaseLost):
-		if j.calm() {
-			j.violated("I4: call %d loses its lease, and nothing went wrong", x.id)
-		}
-		if j.now.Before(x.expiry) {
-			j.violated("I4: call %d has completed, and is told that its lease was lost", x.id)
-		}
-	case errors.Is(err, idempotency.ErrInProgress):
-		if row := j.store.Row(engine.Key{Namespace: namespace, Name: x.key}); row != nil && j.holders[row.Token] == x {
-			j.violated("I4: call %d is told that another call holds the key, which it holds", x.id)
-		}
+		j.lost(x, err)
 	case errors.Is(err, errFunction) || errors.Is(err, errPanicked):
 		j.freed(x)
 	case errors.Is(err, idempotency.ErrTryAgain):
-		if j.lossy == 0 {
-			j.violated("I4: no request has a fault, and call %d gets %v", x.id, err)
-		}
+		j.tryAgain(x, err)
 	default:
 		j.violated("call %d gets an unknown error: %v", x.id, err)
 	}
 }
 
+// lost checks that a call that is told so has lost its lease.
+func (j *judge) lost(x *execution, err error) {
+	switch {
+	case j.calm():
+		j.violated("I4: call %d loses its lease, and nothing went wrong", x.id)
+	case x.ctx == nil:
+		j.violated("I4: call %d loses its lease, and its function has not run", x.id)
+	case j.now.Before(x.expiry):
+		j.violated("I4: call %d has completed, and is told that its lease was lost", x.id)
+	case j.holds(x) && !errors.Is(context.Cause(x.ctx), idempotency.ErrLeaseLost):
+		j.violated("I4: call %d holds the key, and is told that its lease was lost", x.id)
+	case errors.Is(err, errFunction):
+		j.freed(x)
+	}
+}
+
+// tryAgain checks that a call that shall be repeated is told the truth about its function.
+func (j *judge) tryAgain(x *execution, err error) {
+	switch waits, unknown := errors.Is(err, idempotency.ErrInProgress), errors.Is(err, idempotency.ErrOutcomeUnknown); {
+	case unknown && x.completes == 0:
+		j.violated("I4: call %d does not know its outcome, and sent no completion", x.id)
+	case !unknown && x.ctx != nil:
+		j.violated("I4: the function of call %d has run, and the call gets %v", x.id, err)
+	case waits && j.holds(x):
+		j.violated("I4: call %d is told that another call holds the key, which it holds", x.id)
+	case waits && !j.settings.DoNotWait:
+		j.violated("call %d does not wait", x.id)
+	case !waits && j.lossy == 0:
+		j.violated("I4: no request has a fault, and call %d gets %v", x.id, err)
+	}
+}
+
+// holds reports whether the row of the key belongs to a call.
+func (j *judge) holds(x *execution) bool {
+	row := j.store.Row(engine.Key{Namespace: namespace, Name: x.key})
+	return row != nil && row.Status == engine.InProgress && j.holders[row.Token] == x
+}
+
 // own checks that the call itself has completed the record.
-func (j *judge) own(x *execution, kind engine.Kind, body []byte) {
+func (j *judge) own(x *execution, number int64, kind engine.Kind, body []byte) {
 	for _, c := range j.completions[x.key] {
-		if c.by == x && c.record.Result.Kind == kind && (body == nil || bytes.Equal(body, c.record.Result.Body)) {
+		same := c.record.Number == number && c.record.Result.Kind == kind
+		if c.by == x && same && (body == nil || bytes.Equal(body, c.record.Result.Body)) {
 			return
 		}
 	}
 	j.violated("I1: call %d gets a result that no record has", x.id)
 }
 
-// result checks that the record of an execution for the payload had the result, and that no later record existed when
-// the call began. A Missing result has no body.
+// result checks that the record of an execution for the payload had the result, and that it counted when the call
+// began: its window was not over, and no later record existed. A Missing result has no body.
 func (j *judge) result(x *execution, number int64, kind engine.Kind, body []byte) {
 	all := j.completions[x.key]
 	for n, c := range all {
@@ -260,6 +314,7 @@ func (j *judge) result(x *execution, number int64, kind engine.Kind, body []byte
 		case c.record.Number != number || c.record.Result.Kind != kind:
 		case body != nil && !bytes.Equal(c.record.Result.Body, body):
 		case n+1 < len(all) && all[n+1].at.Before(x.begun): // a later record had replaced it
+		case c.record.Expiry.Before(x.begun.Add(-slack)):
 		case c.by.payload == x.payload && c.by == x && kind != engine.Failure:
 			j.violated("I4: call %d has completed, and is told that another call has", x.id)
 		case c.by.payload == x.payload:
@@ -273,6 +328,9 @@ func (j *judge) result(x *execution, number int64, kind engine.Kind, body []byte
 
 // refused checks that another payload had the key during the call.
 func (j *judge) refused(x *execution) {
+	if x.ctx != nil {
+		j.violated("I6: the function of call %d has run, and the call is refused", x.id)
+	}
 	for _, other := range j.calls {
 		counted := j.counted[x.key][hash(other.payload)].After(x.begun.Add(-slack))
 		if other.payload != x.payload && other.key == x.key && counted {
@@ -284,11 +342,10 @@ func (j *judge) refused(x *execution) {
 
 // freed checks that a failure has given the key back.
 func (j *judge) freed(x *execution) {
-	row := j.store.Row(engine.Key{Namespace: namespace, Name: x.key})
 	switch {
 	case x.releases == 0:
 		j.violated("I8: call %d failed and did not release the key", x.id)
-	case x.released > 0 && row != nil && j.holders[row.Token] == x:
+	case x.released > 0 && j.holds(x):
 		j.violated("I8: call %d failed, and still holds the key", x.id)
 	}
 }

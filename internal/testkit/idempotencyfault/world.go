@@ -129,7 +129,7 @@ var errCrashed = errors.New("the process has crashed")
 func (w *world) start() *process {
 	p := &process{world: w, wall: w.upTo(w.random, 40*time.Minute) - 20*time.Minute, dead: make(chan struct{})}
 	runner, err := idempotency.New(&port{p}, namespace, w.settings,
-		idempotency.WithMachine(p), idempotency.WithRandom(source{w.random}))
+		idempotency.WithMachine(p), idempotency.WithRandom(source{p}))
 	if err != nil {
 		panic(err)
 	}
@@ -137,12 +137,14 @@ func (w *world) start() *process {
 	return p
 }
 
-// source is a source of random bytes.
-type source struct{ random *rand.Rand }
+// source is the source of random bytes of a process. A crash wakes several goroutines at once, so they get zeros.
+type source struct{ *process }
 
 func (s source) Read(b []byte) (int, error) {
 	for i := range b {
-		b[i] = byte(s.random.Uint32())
+		if b[i] = 0; !s.crashed() {
+			b[i] = byte(s.random.Uint32())
+		}
 	}
 	return len(b), nil
 }
