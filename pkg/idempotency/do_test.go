@@ -361,6 +361,11 @@ func TestResultsThatCannotBeStored(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in(t, func(t *testing.T, f *fixture) {
+				defer func() {
+					if reason := recover(); reason != nil {
+						t.Error("panic:", reason)
+					}
+				}()
 				r := f.runner(idempotency.Settings{})
 				give := func(context.Context, execution, int) (any, error) { return value, nil }
 				first, err := idempotency.Do(t.Context(), r, "k", 0, give)

@@ -18,6 +18,7 @@ type history struct {
 	lossy     float64 // the share of requests that have a fault
 	slow      bool    // some messages take up to half of a lease
 	deaf      bool    // no heartbeat arrives
+	rounds    bool    // the store rounds its Dates to the nearest second; otherwise it cuts them off
 	coarse    bool    // all times are multiples of half a second, so that many times are equal
 }
 
@@ -56,7 +57,7 @@ type fault struct {
 func newHistory(seed uint64) history {
 	random := rand.New(rand.NewPCG(seed, 1))
 	h := history{
-		seed: seed, processes: 1 + random.IntN(3), freezes: random.IntN(2) == 0, slow: random.IntN(3) == 0,
+		seed: seed, rounds: seed%2 == 1, processes: 1 + random.IntN(3), freezes: random.IntN(2) == 0, slow: random.IntN(3) == 0,
 		coarse: random.IntN(2) == 0, lossy: one(random, 0, 0.1, 0.3, 0.6),
 	}
 	h.settings.Lease = one(random, 5*time.Second, 10*time.Second, 30*time.Second)

@@ -165,6 +165,9 @@ func (p *port) effect(r *request) reply {
 	}
 	before := p.store.Row(r.key)
 	answer, err := r.do(context.Background())
+	if p.rounds {
+		answer.Date = p.now.Round(time.Second)
+	}
 	after := p.store.Row(r.key)
 	p.log("call %d: %s takes effect: %t, %s", r.x.id, r.name, answer.Done, show(after))
 	p.judge.wrote(r, before, after)
