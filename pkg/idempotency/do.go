@@ -31,6 +31,8 @@ type Result struct {
 	Body        []byte
 }
 
+func (r Result) size() int { return len(r.ContentType) + len(r.Body) }
+
 const jsonType = "application/json"
 
 // Do runs fn once for the key, and returns its result to every call of the key. The input is the payload: its JSON must
@@ -150,8 +152,8 @@ func (f *returned) stored(limit int) (engine.Result, bool) {
 		return engine.Result{Kind: engine.Failure, Body: []byte(text)}, true
 	case f.err != nil:
 		return engine.Result{}, false
-	case len(f.result.Body) > limit:
-		return missing(fmt.Sprintf("it has %d bytes, and the store keeps up to %d", len(f.result.Body), limit))
+	case f.result.size() > limit:
+		return missing(fmt.Sprintf("it has %d bytes, and the store keeps up to %d", f.result.size(), limit))
 	}
 	return engine.Result{Kind: engine.Value, ContentType: f.result.ContentType, Body: bytes.Clone(f.result.Body)}, true
 }

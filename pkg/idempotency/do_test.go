@@ -203,6 +203,8 @@ func TestResultsThatCannotBeStored(t *testing.T) {
 	for name, value := range map[string]any{
 		"not encodable": func() {},
 		"too large":     strings.Repeat("x", 2000),
+		// The store keeps 1,000 bytes, and the content type is one of them.
+		"too large with its content type": strings.Repeat("x", 990),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

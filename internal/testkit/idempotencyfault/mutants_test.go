@@ -150,7 +150,7 @@ var mutants = []mutant{
 	in("panic-keeps-the-key", 100, hold, "\t\tif f == nil {\n", "\t\tif false {\n"),
 	in("no-release", 100, hold, "\tif !ok {\n\t\th.release(ctx)\n", "\tif !ok {\n"),
 	in("large-result-frees-the-key", 100, do,
-		"return missing(fmt.Sprintf(\"it has %d bytes, and the store keeps up to %d\", len(f.result.Body), limit))",
+		"return missing(fmt.Sprintf(\"it has %d bytes, and the store keeps up to %d\", f.result.size(), limit))",
 		"f.err = ErrTryAgain\n\t\treturn engine.Result{}, false"),
 	// Rule 8: twins in one process.
 	in("twins-of-any-payload", 500, do, "turnKey{c.key, c.payload}", "turnKey{c.key, \"\"}"),

@@ -148,6 +148,6 @@ type Store interface {
 	// Read reads the row of the key.
 	Read(ctx context.Context, key Key, c Consistency) (Answer, error)
 
-	// MaxResult returns the largest body of a Result in bytes.
+	// MaxResult returns the largest Result in bytes: its content type and its body together.
 	MaxResult() int
 }
