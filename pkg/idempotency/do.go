@@ -32,6 +32,8 @@ type Result struct {
 	Body        []byte
 }
 
+func (r Result) size() int { return len(r.ContentType) + len(r.Body) }
+
 const jsonType = "application/json"
 
 // Do runs fn once for the key, and returns its result to every call of the key. The input is the payload: its JSON must
@@ -141,8 +143,9 @@ func (c *call) outcome(record *engine.Record, ran *returned, err error) (Outcome
 
 // returned is what the function returned.
 type returned struct {
-	result Result
-	err    error
+	result  Result
+	err     error
+	effects Effects
 }
 
 // stored returns what the record keeps. It returns false if the function has failed and the key becomes free.
@@ -159,8 +162,8 @@ func (f *returned) stored(limit int) (engine.Result, bool) {
 		return engine.Result{Kind: engine.Failure, Body: shorten(f.err.Error(), limit)}, true
 	case f.err != nil:
 		return engine.Result{}, false
-	case len(f.result.Body) > limit:
-		return missing(fmt.Sprintf("it has %d bytes, and the store keeps up to %d", len(f.result.Body), limit))
+	case f.result.size() > limit:
+		return missing(fmt.Sprintf("it has %d bytes, and the store keeps up to %d", f.result.size(), limit))
 	case !utf8.ValidString(f.result.ContentType):
 		return missing("its content type is not valid UTF-8")
 	}

@@ -357,6 +357,8 @@ func TestResultsThatCannotBeStored(t *testing.T) {
 		"too large":                      strings.Repeat("x", 2000),
 		"not encodable, for a long text": failsToEncode{},
 		"a panic while it is encoded":    panicsToEncode{},
+		// The store keeps 1,000 bytes, and the content type is one of them.
+		"too large with its content type": strings.Repeat("x", 990),
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -1,20 +1,31 @@
 // Package enginetest is the conformance suite of an engine of package idempotency. It is for authors of engines.
 //
 // Each condition of each write has a case in which only that condition fails. An engine that leaves one out fails the
-// suite.
+// suite. One case runs functions by package idempotency, in several processes at once.
 package enginetest
 
 import (
 	"bytes"
+	"context"
+	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/pkg/idempotency"
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
 )
 
 // Run checks an engine. open returns a store for one case. Two cases may get the same store: they use different keys.
 func Run(t *testing.T, open func(testing.TB) engine.Store) {
+	t.Helper()
+	runCases(t, cases, open)
+}
+
+func runCases(t *testing.T, cases []testCase, open func(testing.TB) engine.Store) {
+	t.Helper()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -142,10 +153,12 @@ func (r *run) refused(a engine.Answer, row *engine.Record) {
 	r.is(row)
 }
 
-var cases = []struct {
+type testCase struct {
 	name string
 	run  func(*run)
-}{
+}
+
+var cases = []testCase{
 	{"absent", func(r *run) {
 		r.is(nil)
 		r.refused(r.prolong("mine", later), nil)
@@ -230,7 +243,8 @@ var cases = []struct {
 	{"largest-result", func(r *run) {
 		r.put(progress())
 		c, want := completion(), completed()
-		c.Result.Body = bytes.Repeat([]byte{0xff}, r.store.MaxResult())
+		c.Result.ContentType = strings.Repeat("t", 1000)
+		c.Result.Body = bytes.Repeat([]byte{0xff}, r.store.MaxResult()-1000)
 		want.Result = c.Result
 		r.done(r.ask(r.store.Complete(r.Context(), r.key, "mine", c)), want)
 	}},
@@ -241,6 +255,7 @@ var cases = []struct {
 		want.Result = c.Result
 		r.done(r.ask(r.store.Complete(r.Context(), r.key, "mine", c)), want)
 	}},
+	{"calls", (*run).calls},
 	{"keys", func(r *run) { // keys and namespaces that must not be confused
 		space, name := r.key.Namespace, r.key.Name
 		keys := []engine.Key{
@@ -254,6 +269,37 @@ var cases = []struct {
 			one.done(one.put(row), row)
 		}
 	}},
+}
+
+// calls has 20 calls of 4 keys in 5 processes at once. Each key has one execution, and its calls get one result.
+func (r *run) calls() {
+	const processes, keys = 5, 4
+	var runs [keys]atomic.Int64
+	var results sync.Map
+	var all sync.WaitGroup
+	for range processes {
+		runner, err := idempotency.New(r.store, r.key.Namespace, idempotency.Settings{})
+		if err != nil {
+			r.Fatal(err)
+		}
+		for n := range keys {
+			all.Go(func() {
+				fn := func(_ context.Context, e idempotency.Execution, _ int) (string, error) {
+					return fmt.Sprint(n, " by ", e.Number, ", run ", runs[n].Add(1)), nil
+				}
+				out, err := idempotency.Do(r.Context(), runner, r.key.Name+fmt.Sprint(n), n, fn)
+				if first, _ := results.LoadOrStore(n, out.Value); err != nil || first != out.Value {
+					r.Errorf("key %d: got %+v and %v, and another call got %v", n, out, err, first)
+				}
+			})
+		}
+	}
+	all.Wait()
+	for n := range runs {
+		if got := runs[n].Load(); got != 1 {
+			r.Errorf("key %d: the function ran %d times", n, got)
+		}
+	}
 }
 
 // replaceRefused checks that a replace is refused if only one part of the version has changed.
