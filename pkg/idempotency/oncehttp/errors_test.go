@@ -90,9 +90,9 @@ func TestErrors(t *testing.T) {
 				record.Token, record.LeaseEnd = "of another", time.Now().Add(100*time.Millisecond)
 				return engine.Answer{Row: &record, Date: time.Now()}, nil
 			}}, 409, "in-progress", 1, 2, false},
-		"not stored":      {completed(engine.Result{Kind: engine.Missing}), 500, "result-not-stored", 0, 0, false},
-		"failure":         {completed(engine.Result{Kind: engine.Failure}), 500, "internal", 0, 0, false},
-		"not a response":  {completed(engine.Result{Kind: engine.Value}), 500, "result-unreadable", 0, 0, false},
+		"not stored":     {completed(engine.Result{Kind: engine.Missing}), 500, "result-not-stored", 0, 0, false},
+		"failure":        {completed(engine.Result{Kind: engine.Failure}), 500, "internal", 0, 0, false},
+		"not a response": {completed(engine.Result{Kind: engine.Value}), 500, "result-unreadable", 0, 0, false},
 		"broken response": {completed(engine.Result{
 			Kind: engine.Value, ContentType: "message/http", Body: []byte("HTTP"),
 		}), 500, "result-unreadable", 0, 0, false},
