@@ -47,6 +47,7 @@ func TestImports(t *testing.T) {
 		{"../pkg/dedupe/dynamostore", []string{"modernc.org/sqlite", valkey, records + "/sqlitestore", claims}},
 		{"../pkg/dedupe/sqlitestore", []string{"github.com/aws", valkey, records + "/dynamostore", claims}},
 		{"../pkg/dedupe/valkeystore", []string{"github.com/aws", "modernc.org/sqlite", records + "/dynamostore", claims}},
+		{"../pkg/idempotency", noEngine},
 		{"../pkg/idempotency/oncehttp", []string{"github.com/aws", "modernc.org/sqlite", valkey, claims, records}},
 		{"../pkg/idempotency/oncelambda", []string{"github.com/aws/aws-sdk-go-v2", "modernc.org/sqlite", valkey, claims, records}},
 		{"../pkg/kpl", append([]string{"github.com/google", "google.golang.org", "net/http"}, neverShipped...)},
