@@ -19,6 +19,7 @@ type call struct {
 	// deadline is when the process ends the call, by its own wall clock; zero: the setting Lease counts.
 	deadline time.Time
 	lease    time.Duration // of the last put
+	report   Report
 }
 
 func (r *Runner) newCall(ctx context.Context, key string, payload []byte) (*call, error) {
@@ -101,12 +102,13 @@ func (c *call) begin(ctx context.Context) (*engine.Record, error) {
 			return &row, nil
 		case twin:
 			tries, waits = 0, waits+1 // the store answers
+			c.report.Waited = !c.r.settings.DoNotWait
 			if err := c.wait(ctx, a, waits); err != nil {
 				return nil, err
 			}
 			next = c.read
 		case free:
-			next = c.replace(row)
+			next, c.report.TookOver = c.replace(row), abandoned(row)
 		}
 	}
 	if failure == nil {
