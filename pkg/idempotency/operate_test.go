@@ -11,7 +11,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
 )
 
-var refused = errors.New("card refused")
+var errCard = errors.New("card refused")
 
 // result is a function of the untyped form that succeeds.
 func result(context.Context, execution) (idempotency.Result, error) {
@@ -19,7 +19,7 @@ func result(context.Context, execution) (idempotency.Result, error) {
 }
 
 func failure(context.Context, execution) (idempotency.Result, error) {
-	return idempotency.Result{}, refused
+	return idempotency.Result{}, errCard
 }
 
 // afterwards returns a function that succeeds after some time.
