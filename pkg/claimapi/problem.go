@@ -4,15 +4,15 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"strconv"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/shared/problemjson"
 	"github.com/oncebox/oncebox/pkg/claimlink"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
 // problemDocs is the page that explains every problem, under the heading of its slug.
-const problemDocs = "https://github.com/oncebox/oncebox/blob/main/docs/problems.md#"
+const problemDocs = problemjson.Docs + "problems.md#"
 
 // problem is the part of an error that a client gets. The texts are fixed, so that nothing from the error can leak.
 type problem struct {
@@ -187,13 +187,10 @@ var internal = problem{
 	detail: "Something is wrong on the server. Repeating the request is safe. To report it, give the instance.",
 }
 
-// problemBody is the body of the answer (RFC 9457), in the order of the RFC's examples.
+// problemBody is the body of the answer.
 type problemBody struct {
-	Type     string        `json:"type"`
-	Title    string        `json:"title"`
-	Status   int           `json:"status"`
-	Detail   string        `json:"detail"`
-	Instance string        `json:"instance"`
+	problemjson.Body
+
 	Errors   []memberError `json:"errors,omitempty"`   // with invalid-request
 	Campaign string        `json:"campaign,omitempty"` // with claimed-elsewhere
 }
@@ -216,23 +213,13 @@ func problemOf(err error) problem {
 	return internal
 }
 
-// The range of Retry-After in seconds. The value is drawn for each answer. With one fixed time, all requests that the
-// store could not take in one second would come again in the same later second. A range of three seconds makes three
-// waves of a third of the size, and a customer can wait that long; a table throttles second by second. A client that
-// is refused again has to wait longer on its own, because only the client knows how often it was refused.
-const minRetryAfter, maxRetryAfter = 1, 3
-
-func (h *Handler) retryAfter() string {
-	return strconv.Itoa(minRetryAfter + h.intN(maxRetryAfter-minRetryAfter+1))
-}
-
 // refusal returns the reply to an error.
 func (h *Handler) refusal(err error, requestID string) reply {
 	p := problemOf(err)
-	body := problemBody{
+	body := problemBody{Body: problemjson.Body{
 		Type: problemDocs + p.slug, Title: p.title, Status: p.status, Detail: p.detail, Instance: requestID,
-	}
-	headers := newHeaders("application/problem+json")
+	}}
+	headers := newHeaders(problemjson.ContentType)
 	if e, ok := errors.AsType[*itembank.InvalidError](err); ok && p.status == http.StatusBadRequest {
 		body.Errors = []memberError{{pointer(e.Field), e.Detail}}
 	}
@@ -246,7 +233,7 @@ func (h *Handler) refusal(err error, requestID string) reply {
 		headers["WWW-Authenticate"] = challenge
 	}
 	if p.status == http.StatusServiceUnavailable || p.status == http.StatusTooManyRequests {
-		headers["Retry-After"] = h.retryAfter()
+		headers["Retry-After"] = problemjson.RetryAfter(h.intN)
 	}
 	return reply{status: p.status, headers: headers, body: body, slug: p.slug}
 }
