@@ -19,7 +19,7 @@ func TestImports(t *testing.T) {
 	const valkey = "github.com/valkey-io"
 	noEngine := append([]string{"github.com/aws", "modernc.org/sqlite", valkey, "net/http", "os/exec"}, neverShipped...)
 	programs, commands := []string{module + "/functions", module + "/cmd"}, module+"/internal/cli"
-	claims, records := module+"/pkg/itembank", module+"/pkg/dedupe"
+	claims, records, once := module+"/pkg/itembank", module+"/pkg/dedupe", module+"/pkg/idempotency"
 	for _, rule := range []struct {
 		packages  string
 		forbidden []string // import paths, each with all paths below it
@@ -30,9 +30,9 @@ func TestImports(t *testing.T) {
 		{"../pkg/...", append([]string{commands}, programs...)},
 		{"../internal/...", programs},
 		{"../internal/shared/...", []string{module + "/internal/aws", module + "/pkg"}},
-		{"../internal/aws/...", []string{claims, records}},
-		{"../internal/claims/...", []string{records}},
-		{"../internal/records/...", []string{claims}},
+		{"../internal/aws/...", []string{claims, records, once}},
+		{"../internal/claims/...", []string{records, once}},
+		{"../internal/records/...", []string{claims, once}},
 		{"../cmd/...", []string{module + "/functions"}},
 		{"../functions/...", []string{"modernc.org/sqlite", module + "/cmd", commands}},
 		// This package would delay every start of a function (docs/adr/0046-settings.md).
@@ -47,6 +47,10 @@ func TestImports(t *testing.T) {
 		{"../pkg/dedupe/dynamostore", []string{"modernc.org/sqlite", valkey, records + "/sqlitestore", claims}},
 		{"../pkg/dedupe/sqlitestore", []string{"github.com/aws", valkey, records + "/dynamostore", claims}},
 		{"../pkg/dedupe/valkeystore", []string{"github.com/aws", "modernc.org/sqlite", records + "/dynamostore", claims}},
+		{"../pkg/idempotency", noEngine},
+		{"../pkg/idempotency/engine", noEngine},
+		{"../pkg/idempotency/dynamostore", []string{"modernc.org/sqlite", valkey, once + "/sqlitestore", claims, records}},
+		{"../pkg/idempotency/sqlitestore", []string{"github.com/aws", valkey, once + "/dynamostore", claims, records}},
 		{"../pkg/kpl", append([]string{"github.com/google", "google.golang.org", "net/http"}, neverShipped...)},
 		{"../pkg/format", append([]string{"github.com/tidwall"}, noEngine...)},
 	} {

@@ -4,6 +4,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	oncesqlite "github.com/oncebox/oncebox/pkg/idempotency/sqlitestore"
 )
 
 // TestBackup: a server has the store open, so that its latest claims are only in the -wal file.
@@ -27,6 +29,13 @@ func TestBackup(t *testing.T) {
 	s.run(exitDone, append(copied, "reconcile", "spring")...).saying(t, "loaded 2, free 1, claimed 1, ended 0", "no inconsistencies")
 	s.run(exitDone, append(copied, "ledger", "runs", "--scope", "default")...)
 	s.run(exitDone, append(copied, "claim", "spring", "bob")...)
+	once, err := oncesqlite.Open(t.Context(), filepath.Join(s.dir, "monday.db")) // init has made the tables of all jobs
+	if err == nil {
+		err = once.Close()
+	}
+	if err != nil {
+		t.Error(err)
+	}
 	s.run(exitDone, "status", "spring").saying(t, "free     1") // a copy is a store of its own
 	s.absent("monday.db.oncebox-part", "monday.db.oncebox-part.lock", "tuesday.db.oncebox-part")
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"strings"
 
@@ -18,6 +19,7 @@ import (
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+	oncesqlite "github.com/oncebox/oncebox/pkg/idempotency/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -275,17 +277,22 @@ func (g Globals) Create(ctx context.Context, yes bool) error {
 	return dynamostore.CreateTables(ctx, client, g.BankTable, g.DedupeTable)
 }
 
-// createFile makes the tables of both jobs in one file.
+// createFile makes the tables of all jobs in one file.
 func createFile(ctx context.Context, path string) error {
-	bank, err := sqlitestore.Create(ctx, path)
-	if err != nil {
-		return err
+	for _, create := range []func() (io.Closer, error){
+		func() (io.Closer, error) { return sqlitestore.Create(ctx, path) },
+		func() (io.Closer, error) { return ledgersqlite.Create(ctx, path) },
+		func() (io.Closer, error) { return oncesqlite.Create(ctx, path) },
+	} {
+		store, err := create()
+		if err != nil {
+			return err
+		}
+		if err := store.Close(); err != nil {
+			return err
+		}
 	}
-	ledger, err := ledgersqlite.Create(ctx, path)
-	if err == nil {
-		err = ledger.Close()
-	}
-	return errors.Join(err, bank.Close())
+	return nil
 }
 
 // OpenLog opens the log of a scope. It returns ErrNoLog if the scope has no log.

@@ -86,15 +86,15 @@ type Cancellation struct {
 // Cancellations returns the reasons of a cancelled transaction, one for each action, in the order of the actions. ok
 // is false for every other error, and for a cancellation because of an invalid request.
 func Cancellations(err error, actions int) (reasons []Cancellation, ok bool) {
-	reasons, ok = AllCancellations(err, actions)
+	reasons, ok = allCancellations(err, actions)
 	if slices.ContainsFunc(reasons, func(c Cancellation) bool { return c.Reason == Invalid }) {
 		return nil, false
 	}
 	return reasons, ok
 }
 
-// AllCancellations is Cancellations for a caller that can handle an invalid request.
-func AllCancellations(err error, actions int) (reasons []Cancellation, ok bool) {
+// allCancellations is Cancellations for a caller that can handle an invalid request.
+func allCancellations(err error, actions int) (reasons []Cancellation, ok bool) {
 	var cancelled *types.TransactionCanceledException
 	if !errors.As(err, &cancelled) || len(cancelled.CancellationReasons) != actions {
 		return nil, false
