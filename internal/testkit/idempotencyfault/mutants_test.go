@@ -33,6 +33,15 @@ const (
 	times = "pkg/idempotency/times.go"
 	store = "internal/testkit/memstore/calls.go"
 	clock = "internal/aws/serverclock/clock.go"
+
+	exchange   = "pkg/idempotency/internal/exchange/exchange.go"
+	httpKey    = "pkg/idempotency/internal/exchange/key.go"
+	stored     = "pkg/idempotency/internal/exchange/stored.go"
+	problems   = "pkg/idempotency/internal/exchange/problem.go"
+	middleware = "pkg/idempotency/oncehttp/middleware.go"
+	recorder   = "pkg/idempotency/oncehttp/recorder.go"
+	handler    = "pkg/idempotency/oncelambda/handler.go"
+	format     = "pkg/idempotency/oncelambda/format.go"
 )
 
 // in breaks a rule in one place.
@@ -173,6 +182,9 @@ type byTest struct {
 const (
 	domain = "pkg/idempotency"
 	memory = "internal/testkit/memstore"
+	rules  = "pkg/idempotency/internal/exchange"
+	server = "pkg/idempotency/oncehttp"
+	lambda = "pkg/idempotency/oncelambda"
 )
 
 var mutantsByTest = []byTest{
@@ -250,6 +262,83 @@ var mutantsByTest = []byTest{
 	{name: "goexit-keeps-the-key", pkg: domain, test: "TestGoexitFreesTheKey", file: hold,
 		from: "\t\tif f == nil {\n",
 		to:   "\t\tif f == nil && recover() != nil {\n"},
+
+	// HTTP.
+	{name: "http-key-not-required", pkg: server, test: "TestKeys", file: exchange,
+		from: "|| x.keyOptional && len(keys) == 0",
+		to:   "|| len(keys) == 0"},
+	{name: "http-shared-namespace-without-caller", pkg: server, test: "TestCallers", file: exchange,
+		from: "case caller == \"\":",
+		to:   "case false:"},
+	{name: "http-callers-share-keys", pkg: server, test: "TestCallers", file: exchange,
+		from: "KeyOf(caller, key), fingerprint",
+		to:   "KeyOf(\"\", key), fingerprint"},
+	{name: "http-ambiguous-names", pkg: rules, test: "TestKeyOf", file: httpKey,
+		from: "strconv.Quote(caller) + \" \" + strconv.Quote(key)",
+		to:   "strconv.Quote(caller + \" \" + key)"},
+	{name: "http-payload-without-method", pkg: server, test: "TestOtherPayload", file: httpKey,
+		from: "[]string{r.Method, r.Path, r.Query}",
+		to:   "[]string{r.Path, r.Query}"},
+	{name: "http-payload-without-path", pkg: server, test: "TestOtherPayload", file: httpKey,
+		from: "[]string{r.Method, r.Path, r.Query}",
+		to:   "[]string{r.Method, r.Query}"},
+	{name: "http-payload-without-query", pkg: server, test: "TestOtherPayload", file: httpKey,
+		from: "[]string{r.Method, r.Path, r.Query}",
+		to:   "[]string{r.Method, r.Path}"},
+	{name: "http-payload-without-body", pkg: server, test: "TestOtherPayload", file: httpKey,
+		from: "h.Write(body)",
+		to:   "h.Write(body[:0])"},
+	{name: "http-payload-without-lengths", pkg: rules, test: "TestFingerprint", file: httpKey,
+		from: "\t\th.Write(length[:])\n",
+		to:   ""},
+	{name: "http-set-cookie-in-the-allowlist", pkg: server, test: "TestHeadersThatAreNeverStored", file: stored,
+		from: "case never:",
+		to:   "case never && false:"},
+	{name: "http-all-headers-stored", pkg: server, test: "TestReplay", file: stored,
+		from: "for _, name := range x.stored {",
+		to:   "for name := range r.Header {"},
+	{name: "http-server-errors-are-results", pkg: server, test: "TestFailuresFreeTheKey", file: exchange,
+		from: "return status >= http.StatusInternalServerError",
+		to:   "return false"},
+	{name: "http-client-errors-free-the-key", pkg: server, test: "TestFailuresFreeTheKey", file: exchange,
+		from: "return status >= http.StatusInternalServerError",
+		to:   "return status >= http.StatusBadRequest"},
+	{name: "http-busy-is-a-result", pkg: server, test: "TestFailuresFreeTheKey", file: exchange,
+		from: ", http.StatusTooManyRequests:",
+		to:   ":"},
+	{name: "http-replay-not-told", pkg: server, test: "TestReplay", file: exchange,
+		from: "\tresponse.Header.Set(ReplayedHeader, \"true\")\n",
+		to:   ""},
+	{name: "http-client-ends-the-handler", pkg: server, test: "TestClientGoesAway", file: middleware,
+		from: "detached := context.WithoutCancel(ctx)",
+		to:   "detached := ctx"},
+	{name: "http-begins-without-its-client", pkg: server, test: "TestClientGoesAwayBeforeTheHandler", file: exchange,
+		from: "if !begin() {",
+		to:   "if begin(); false {"},
+	{name: "http-stream-requests-run", pkg: server, test: "TestStreams", file: exchange,
+		from: "if r.Streams {",
+		to:   "if false {"},
+	{name: "http-handler-flushes", pkg: server, test: "TestHandlerCannotStream", file: recorder,
+		from: "func (w *recorder) Header() http.Header",
+		to:   "func (w *recorder) Flush() {}\nfunc (w *recorder) Header() http.Header"},
+	{name: "http-chunked-bodies-without-limit", pkg: server, test: "TestLimits", file: middleware,
+		from: "http.MaxBytesReader(w, r.Body, int64(limit))",
+		to:   "r.Body"},
+	{name: "http-body-read-before", pkg: server, test: "TestBodyReadBefore", file: middleware,
+		from: "case len(body) == 0 && (",
+		to:   "case false && ("},
+	{name: "http-twin-without-retry-after", pkg: server, test: "TestTwins", file: problems,
+		from: "header.Set(\"Retry-After\", secondsOf(running.Left))",
+		to:   "_ = running"},
+	{name: "http-error-text-to-the-client", pkg: server, test: "TestErrors", file: problems,
+		from: "Detail: p.detail, Instance",
+		to:   "Detail: err.Error(), Instance"},
+	{name: "lambda-body-without-limit", pkg: lambda, test: "TestRefusals", file: format,
+		from: "case len(body) > limit:",
+		to:   "case false:"},
+	{name: "lambda-waits-past-the-deadline", pkg: lambda, test: "TestWaitsUntilTheDeadline", file: handler,
+		from: "deadline.WithMargin(ctx)",
+		to:   "deadline.WithMargin(context.WithoutCancel(ctx))"},
 }
 
 // TestMutantsByTest checks that the named tests find each broken rule.

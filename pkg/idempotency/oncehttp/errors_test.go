@@ -159,6 +159,32 @@ func TestWaitingEndsWithTheClient(t *testing.T) {
 	})
 }
 
+// TestClientGoesAwayBeforeTheHandler: the key is put, but the client is gone. The handler does not run, and the key is
+// free.
+func TestClientGoesAwayBeforeTheHandler(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, leave := context.WithCancel(t.Context())
+		store := &broken{Calls: memstore.NewCalls(time.Now)}
+		runner, err := idempotency.New(store, namespace, idempotency.Settings{})
+		must(t, err)
+		m, err := oncehttp.New(runner, callerOf, oncehttp.Settings{Log: slog.New(slog.DiscardHandler)})
+		must(t, err)
+		key := engine.Key{Namespace: namespace, Name: oncehttp.KeyOf("ann", "key-1")}
+		store.put = func(record engine.Record) (engine.Answer, error) {
+			leave()
+			synctest.Wait() // until all that depends on the context has ended
+			return store.Calls.Put(context.WithoutCancel(ctx), key, record)
+		}
+		w := httptest.NewRecorder()
+		m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler runs") })).
+			ServeHTTP(w, order("key-1").toHTTP(ctx, "http://localhost"))
+		answer{w.Result(), w.Body.String()}.wantsProblem(t, 503, "try-again") //nolint:bodyclose // a recorder
+		row := store.Row(key)
+		equal(t, "released", row.Status == engine.InProgress && row.LeaseEnd.Equal(time.Unix(0, 0)), true)
+	})
+}
+
 // TestDeadlineOfTheServer: the deadline of a request is also the deadline of its handler.
 func TestDeadlineOfTheServer(t *testing.T) {
 	t.Parallel()

@@ -153,7 +153,9 @@ func send(w http.ResponseWriter, r exchange.Response) {
 // request that the Middleware has let through.
 //
 // Give what the handler calls a key that is the same in every execution: Execution.KeyFor("charge").
-func ExecutionOf(ctx context.Context) (e idempotency.Execution, ok bool) { return exchange.ExecutionOf(ctx) }
+func ExecutionOf(ctx context.Context) (e idempotency.Execution, ok bool) {
+	return exchange.ExecutionOf(ctx)
+}
 
 // KeyOf returns the key of the record of package idempotency for a key that a caller sent.
 func KeyOf(caller, key string) string { return exchange.KeyOf(caller, key) }

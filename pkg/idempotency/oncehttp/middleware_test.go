@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/oncebox/oncebox/pkg/idempotency"
@@ -177,18 +178,20 @@ func TestTwins(t *testing.T) {
 	t.Parallel()
 	for _, wait := range []bool{true, false} {
 		running, finish := make(chan bool), make(chan bool)
+		finished := sync.OnceFunc(func() { close(finish) })
 		b := newBench(t, idempotency.Settings{DoNotWait: !wait}, oncehttp.Settings{}, func(run int32) http.HandlerFunc {
 			running <- true
 			<-finish
 			return echo(run)
 		})
+		t.Cleanup(finished)
 		first := make(chan answer)
 		go func() { first <- b.send(order("key-1")) }()
 		<-running
 		if wait {
 			twin := make(chan answer)
 			go func() { twin <- b.send(order("key-1")) }()
-			close(finish)
+			finished()
 			(<-first).wants(t, http.StatusCreated, "run 1 of coffee", false)
 			(<-twin).wants(t, http.StatusCreated, "run 1 of coffee", true)
 			continue
@@ -196,7 +199,7 @@ func TestTwins(t *testing.T) {
 		refused := b.send(order("key-1"))
 		refused.wantsProblem(t, http.StatusConflict, "in-progress")
 		equal(t, "Retry-After", refused.Header.Get("Retry-After"), "5") // the lease has 30 seconds
-		close(finish)
+		finished()
 		(<-first).wants(t, http.StatusCreated, "run 1 of coffee", false)
 		b.send(order("key-1")).wants(t, http.StatusCreated, "run 1 of coffee", true)
 	}
@@ -262,6 +265,7 @@ func TestPanics(t *testing.T) {
 func TestClientGoesAway(t *testing.T) {
 	t.Parallel()
 	running, finish := make(chan context.Context), make(chan bool)
+	finished := sync.OnceFunc(func() { close(finish) })
 	b := newBench(t, idempotency.Settings{}, oncehttp.Settings{}, func(run int32) http.HandlerFunc {
 		return func(w http.ResponseWriter, r *http.Request) {
 			running <- r.Context()
@@ -272,6 +276,7 @@ func TestClientGoesAway(t *testing.T) {
 			echo(run)(w, r)
 		}
 	})
+	t.Cleanup(finished)
 	gone := make(chan error)
 	ctx, leave := context.WithCancel(t.Context())
 	go func() {
@@ -289,8 +294,9 @@ func TestClientGoesAway(t *testing.T) {
 	if server, _ := inHandler.Value(http.ServerContextKey).(*http.Server); server == nil {
 		t.Error("the context of the handler has lost its values")
 	}
-	b.waitForEnd(inHandler)
-	close(finish)
+	<-b.ended // the server has seen it
+	must(t, inHandler.Err())
+	finished()
 	b.send(order("key-1")).wants(t, http.StatusCreated, "run 1 of coffee", true)
 }
 

@@ -39,7 +39,9 @@ func (w *recorder) Write(data []byte) (int, error) {
 	return w.body.Write(data)
 }
 
-func hasBody(status int) bool { return status != http.StatusNoContent && status != http.StatusNotModified }
+func hasBody(status int) bool {
+	return status != http.StatusNoContent && status != http.StatusNotModified
+}
 
 // response returns the response of a handler that has returned. Its type is guessed from the whole body, as net/http
 // guesses it from the first write: a replay is written at once.

@@ -187,11 +187,3 @@ func equal[T comparable](t testing.TB, what string, got, want T) {
 		t.Errorf("%s: want %v, got %v", what, want, got)
 	}
 }
-
-// waitForEnd waits until the server has seen that the client of a request is gone, and checks that the handler's context
-// goes on.
-func (b *bench) waitForEnd(inHandler context.Context) {
-	b.t.Helper()
-	<-b.ended
-	must(b.t, inHandler.Err())
-}

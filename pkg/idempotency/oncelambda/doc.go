@@ -1,0 +1,78 @@
+// Package oncelambda runs the handler of a Lambda function once for an Idempotency-Key, and gives its response to every
+// later request with the key. It wraps handlers of API Gateway (payload formats 1.0 and 2.0), of Application Load
+// Balancers and of function URLs. Keys, responses and problems are those of package oncehttp: read its documentation
+// first.
+//
+// # Use
+//
+//	runner, err := idempotency.New(store, "payments", idempotency.Settings{LeaseUntilDeadline: true})
+//	...
+//	handler, err := oncelambda.APIGatewayV2(runner, customer, oncehttp.Settings{}, pay)
+//	...
+//	lambda.Start(handler)
+//
+//	// customer names the caller whose token API Gateway has verified.
+//	func customer(_ context.Context, r events.APIGatewayV2HTTPRequest) (string, error) {
+//		if a := r.RequestContext.Authorizer; a != nil && a.JWT != nil {
+//			return a.JWT.Claims["sub"], nil
+//		}
+//		return "", nil // 401
+//	}
+//
+//	func pay(ctx context.Context, r events.APIGatewayV2HTTPRequest) (events.APIGatewayV2HTTPResponse, error) {
+//		execution, _ := oncehttp.ExecutionOf(ctx)
+//		...
+//	}
+//
+// Set LeaseUntilDeadline: Lambda stops a function at its deadline, so an execution cannot hold its key longer. After a
+// crash the key is blocked until the deadline of the invocation that crashed.
+//
+// # Callers
+//
+// Take the name from what the source has verified, never from a header that a client can set:
+//
+//	source                caller
+//	HTTP API, JWT         RequestContext.Authorizer.JWT.Claims["sub"]
+//	HTTP API, IAM         RequestContext.Authorizer.IAM.UserARN
+//	HTTP API, Lambda      a member of RequestContext.Authorizer.Lambda that your authorizer sets
+//	REST API, Cognito     the claim "sub" of RequestContext.Authorizer["claims"]
+//	REST API, IAM         RequestContext.Identity.UserArn
+//	load balancer, OIDC   the header x-amzn-oidc-data, after your code has verified its signature
+//	function URL, IAM     RequestContext.Authorizer.IAM.UserARN
+//
+// # Errors of the handler
+//
+// An error of the handler frees the key, and is the error of the invocation. With idempotency.Final it is the result of
+// the key: every later invocation fails with its text. A status outside of 200 to 599, or a body that is not the base64
+// that it says, is an error, too: the source would answer 502.
+//
+// An event that is not a request of the source is answered with [ErrNotHTTP], which fails the invocation. So records of
+// a queue or a stream that invokes the function by mistake do not count as delivered.
+//
+// # Differences between the sources
+//
+//   - Two headers with keys: API Gateway with format 1.0, and load balancers with multi-value headers, send both, and
+//     the request is refused. With format 2.0 and function URLs the values come with a comma between them, which is no
+//     valid key. A load balancer without multi-value headers sends the last one only, so nobody can see the first.
+//   - Query: format 1.0 and load balancers send parameters instead of a text. Their order between names is not part of
+//     the payload.
+//   - Headers of a replay: several values of a header have a comma between them, except where the request has
+//     multi-value headers.
+//   - Streams: handlers that stream have response types of their own, which no wrapper takes.
+//
+// # Deadlines
+//
+// A request that waits for another one with its key is answered 503 try-again half a second before the deadline. The
+// handler gets the whole time: its context ends when a tenth of the lease is left, at most 5 seconds. By default API
+// Gateway waits for 30 seconds at most. A function with a longer time-out goes on, and the client gets its response when
+// it asks again.
+//
+// # Limits
+//
+// Lambda takes requests and responses of up to 6 MB, and of 1 MB from load balancers. oncehttp.Settings.MaxBody is
+// checked after base64 is decoded.
+//
+// # Files
+//
+// handler.go has the wrappers. format.go reads and writes the events of each source.
+package oncelambda
