@@ -112,6 +112,9 @@ type Answer struct {
 	// Date is the engine's time when it replied. It has the precision of the Date of HTTP: a second, rounded or cut off.
 	// An engine without a clock of its own takes the clock of the machine. It is never zero.
 	Date time.Time
+	// Refused is set by CompleteWith alone: the store refuses the effects. It is an error for the caller, and says which
+	// effect it is. Nothing was written, and Row is nil.
+	Refused error
 }
 
 // Consistency says what a read shows.

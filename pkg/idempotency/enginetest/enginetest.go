@@ -20,6 +20,12 @@ import (
 
 // Run checks an engine. open returns a store for one case. Two cases may get the same store: they use different keys.
 func Run(t *testing.T, open func(testing.TB) engine.Store) {
+	t.Helper()
+	runCases(t, cases, open)
+}
+
+func runCases(t *testing.T, cases []testCase, open func(testing.TB) engine.Store) {
+	t.Helper()
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
@@ -147,10 +153,12 @@ func (r *run) refused(a engine.Answer, row *engine.Record) {
 	r.is(row)
 }
 
-var cases = []struct {
+type testCase struct {
 	name string
 	run  func(*run)
-}{
+}
+
+var cases = []testCase{
 	{"absent", func(r *run) {
 		r.is(nil)
 		r.refused(r.prolong("mine", later), nil)
