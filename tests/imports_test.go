@@ -51,6 +51,8 @@ func TestImports(t *testing.T) {
 		{"../pkg/idempotency/engine", noEngine},
 		{"../pkg/idempotency/dynamostore", []string{"modernc.org/sqlite", valkey, once + "/sqlitestore", claims, records}},
 		{"../pkg/idempotency/sqlitestore", []string{"github.com/aws", valkey, once + "/dynamostore", claims, records}},
+		{"../pkg/idempotency/oncehttp", []string{"github.com/aws", "modernc.org/sqlite", valkey, claims, records}},
+		{"../pkg/idempotency/oncelambda", []string{"github.com/aws/aws-sdk-go-v2", "modernc.org/sqlite", valkey, claims, records}},
 		{"../pkg/kpl", append([]string{"github.com/google", "google.golang.org", "net/http"}, neverShipped...)},
 		{"../pkg/format", append([]string{"github.com/tidwall"}, noEngine...)},
 	} {

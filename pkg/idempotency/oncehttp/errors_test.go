@@ -58,7 +58,15 @@ func found(row engine.Record) func(engine.Record) (engine.Answer, error) {
 func TestErrors(t *testing.T) {
 	t.Parallel()
 	unreachable := fmt.Errorf("%w: table internal-orders", engine.ErrTryAgain)
-	fails := func() (engine.Answer, error) { return engine.Answer{}, unreachable }
+	fails := func(err error) *broken {
+		return &broken{put: func(engine.Record) (engine.Answer, error) { return engine.Answer{}, err }}
+	}
+	unconfirmed := func(answer engine.Answer, err error) *broken {
+		return &broken{complete: func() (engine.Answer, error) {
+			answer.Date = time.Now()
+			return answer, err
+		}}
+	}
 	completed := func(result engine.Result) *broken {
 		return &broken{put: found(engine.Record{Status: engine.Completed, Result: result})}
 	}
@@ -70,14 +78,10 @@ func TestErrors(t *testing.T) {
 		most   int
 		ran    bool
 	}{
-		"store out of reach": {
-			&broken{put: func(engine.Record) (engine.Answer, error) { return fails() }}, 503, "try-again", 1, 3, false},
-		"completion out of reach": {&broken{complete: fails}, 503, "outcome-unknown", 1, 3, true},
-		"superseded": {&broken{complete: func() (engine.Answer, error) { return engine.Answer{Date: time.Now()}, nil }},
-			503, "outcome-unknown", 1, 3, true},
-		"bug of the engine": {&broken{put: func(engine.Record) (engine.Answer, error) {
-			return engine.Answer{}, errors.New("table internal-orders has no key")
-		}}, 500, "internal", 0, 0, false},
+		"store out of reach":      {fails(unreachable), 503, "try-again", 1, 3, false},
+		"completion out of reach": {unconfirmed(engine.Answer{}, unreachable), 503, "outcome-unknown", 1, 3, true},
+		"superseded":              {unconfirmed(engine.Answer{}, nil), 503, "outcome-unknown", 1, 3, true},
+		"bug of the engine":       {fails(errors.New("table internal-orders has no key")), 500, "internal", 0, 0, false},
 		"twin": {
 			&broken{put: found(engine.Record{Status: engine.InProgress, Token: "of another"})},
 			409, "in-progress", 5, 5, false},
@@ -86,10 +90,12 @@ func TestErrors(t *testing.T) {
 				record.Token, record.LeaseEnd = "of another", time.Now().Add(100*time.Millisecond)
 				return engine.Answer{Row: &record, Date: time.Now()}, nil
 			}}, 409, "in-progress", 1, 2, false},
-		"not stored":      {completed(engine.Result{Kind: engine.Missing}), 500, "result-not-stored", 0, 0, false},
-		"failure":         {completed(engine.Result{Kind: engine.Failure}), 500, "internal", 0, 0, false},
-		"not a response":  {completed(engine.Result{Kind: engine.Value}), 500, "result-unreadable", 0, 0, false},
-		"broken response": {completed(engine.Result{Kind: engine.Value, ContentType: "message/http", Body: []byte("HTTP")}), 500, "result-unreadable", 0, 0, false},
+		"not stored":     {completed(engine.Result{Kind: engine.Missing}), 500, "result-not-stored", 0, 0, false},
+		"failure":        {completed(engine.Result{Kind: engine.Failure}), 500, "internal", 0, 0, false},
+		"not a response": {completed(engine.Result{Kind: engine.Value}), 500, "result-unreadable", 0, 0, false},
+		"broken response": {completed(engine.Result{
+			Kind: engine.Value, ContentType: "message/http", Body: []byte("HTTP"),
+		}), 500, "result-unreadable", 0, 0, false},
 		"cut response": {completed(engine.Result{
 			Kind: engine.Value, ContentType: "message/http", Body: []byte("HTTP/1.1 200 OK\r\nEtag: 1"),
 		}), 500, "result-unreadable", 0, 0, false},
@@ -109,7 +115,7 @@ func TestErrors(t *testing.T) {
 					echo(1)(w, r)
 				})).ServeHTTP(w, order("key-1").toHTTP(t.Context(), "http://localhost"))
 
-				answer{w.Result(), w.Body.String()}.wantsProblem(t, c.status, c.slug) //nolint:bodyclose // a recorder
+				answer{w.Result(), w.Body.String()}.wantsProblem(t, c.status, c.slug)
 				equal(t, "ran", ran, c.ran)
 				if after, _ := strconv.Atoi(w.Header().Get("Retry-After")); after < c.least || after > c.most {
 					t.Errorf("Retry-After: %q", w.Header().Get("Retry-After"))
@@ -152,7 +158,7 @@ func TestWaitingEndsWithTheClient(t *testing.T) {
 		w := httptest.NewRecorder()
 		wrap(func(http.ResponseWriter, *http.Request) { t.Error("the handler runs") }).
 			ServeHTTP(w, order("key-1").toHTTP(ctx, "http://localhost"))
-		answer{w.Result(), w.Body.String()}.wantsProblem(t, 503, "try-again") //nolint:bodyclose // a recorder
+		answer{w.Result(), w.Body.String()}.wantsProblem(t, 503, "try-again")
 		equal(t, "waited", time.Since(begun), 11*time.Second)
 		time.Sleep(time.Minute)
 		equal(t, "status of the first", first.Code, http.StatusCreated)
@@ -179,7 +185,7 @@ func TestClientGoesAwayBeforeTheHandler(t *testing.T) {
 		w := httptest.NewRecorder()
 		m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler runs") })).
 			ServeHTTP(w, order("key-1").toHTTP(ctx, "http://localhost"))
-		answer{w.Result(), w.Body.String()}.wantsProblem(t, 503, "try-again") //nolint:bodyclose // a recorder
+		answer{w.Result(), w.Body.String()}.wantsProblem(t, 503, "try-again")
 		row := store.Row(key)
 		equal(t, "released", row.Status == engine.InProgress && row.LeaseEnd.Equal(time.Unix(0, 0)), true)
 	})

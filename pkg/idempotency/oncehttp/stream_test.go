@@ -116,7 +116,7 @@ func TestBodyCut(t *testing.T) {
 	w, r := httptest.NewRecorder(), order("key-1").toHTTP(t.Context(), "http://localhost")
 	r.Body = io.NopCloser(io.MultiReader(strings.NewReader("cof"), cut{}))
 	m.Wrap(http.NotFoundHandler()).ServeHTTP(w, r)
-	answer{w.Result(), w.Body.String()}.wantsProblem(t, http.StatusBadRequest, "body-cut") //nolint:bodyclose // a recorder
+	answer{w.Result(), w.Body.String()}.wantsProblem(t, http.StatusBadRequest, "body-cut")
 }
 
 type cut struct{}

@@ -33,7 +33,7 @@ func each(t *testing.T, test func(t *testing.T, s source)) {
 // that are stored, in the form of the source.
 func TestReplay(t *testing.T) {
 	each(t, func(t *testing.T, s source) {
-		b := newBench(t, s, idempotency.Settings{}, oncehttp.Settings{Headers: []string{"X-Receipt"}})
+		b := newBench(t, s, oncehttp.Settings{Headers: []string{"X-Receipt"}})
 		made := response{
 			StatusCode: 201, StatusDescription: "201 Made", Body: "käse",
 			Headers: map[string]string{
@@ -78,7 +78,7 @@ func TestReplay(t *testing.T) {
 // TestBinaryBodies: bytes that are no text go through base64, and come back as they were.
 func TestBinaryBodies(t *testing.T) {
 	each(t, func(t *testing.T, s source) {
-		b := newBench(t, s, idempotency.Settings{}, oncehttp.Settings{})
+		b := newBench(t, s, oncehttp.Settings{})
 		body := base64.StdEncoding.EncodeToString([]byte("\x00\xff\r\n\r\n"))
 		b.handle = func(context.Context, int) (response, error) {
 			return response{StatusCode: 200, Body: body, IsBase64Encoded: true}, nil
@@ -93,7 +93,7 @@ func TestBinaryBodies(t *testing.T) {
 // TestPayloads: another method, path, query or body is another payload. The encoding of the body is not.
 func TestPayloads(t *testing.T) {
 	each(t, func(t *testing.T, s source) {
-		b := newBench(t, s, idempotency.Settings{}, oncehttp.Settings{})
+		b := newBench(t, s, oncehttp.Settings{})
 		b.wants(s.event(t), 201, "run 1", false)
 		query := map[string]any{
 			"rawQueryString": "shop=rome", "queryStringParameters": map[string]any{"shop": "rome"},
@@ -122,7 +122,7 @@ func TestPayloads(t *testing.T) {
 // TestRefusals: what is refused before the handler runs.
 func TestRefusals(t *testing.T) {
 	each(t, func(t *testing.T, s source) {
-		b := newBench(t, s, idempotency.Settings{}, oncehttp.Settings{MaxBody: 31})
+		b := newBench(t, s, oncehttp.Settings{MaxBody: 31})
 		b.wantsProblem(s, s.event(t), 413, "body-too-large")
 		b.wantsProblem(s, s.event(t).set(), 400, "key-missing")
 		b.wantsProblem(s, s.event(t).set(""), 400, "key-invalid")
@@ -146,7 +146,7 @@ func TestRefusals(t *testing.T) {
 // TestCallers: a key belongs to its caller.
 func TestCallers(t *testing.T) {
 	each(t, func(t *testing.T, s source) {
-		b := newBench(t, s, idempotency.Settings{}, oncehttp.Settings{})
+		b := newBench(t, s, oncehttp.Settings{})
 		b.wants(s.event(t), 201, "run 1", false)
 		b.caller = func() (string, error) { return "bob", nil }
 		b.wants(s.event(t), 201, "run 2", false)
@@ -158,7 +158,7 @@ func TestCallers(t *testing.T) {
 // TestPasses: safe methods and, with KeyOptional, requests without a key go to the handler as they are.
 func TestPasses(t *testing.T) {
 	each(t, func(t *testing.T, s source) {
-		b := newBench(t, s, idempotency.Settings{}, oncehttp.Settings{KeyOptional: true})
+		b := newBench(t, s, oncehttp.Settings{KeyOptional: true})
 		b.wants(s.event(t).method(http.MethodGet), 201, "run 1", false)
 		b.wants(s.event(t).method(http.MethodGet), 201, "run 2", false)
 		b.wants(s.event(t).set(), 201, "run 3", false)
@@ -168,7 +168,7 @@ func TestPasses(t *testing.T) {
 // TestFailures: failures free the key. An error of the handler is the error of the invocation.
 func TestFailures(t *testing.T) {
 	each(t, func(t *testing.T, s source) {
-		b := newBench(t, s, idempotency.Settings{}, oncehttp.Settings{})
+		b := newBench(t, s, oncehttp.Settings{})
 		results := []struct {
 			response
 			err error
@@ -205,7 +205,7 @@ func TestFailures(t *testing.T) {
 // TestFinalErrors: an error that the handler calls final is the result of its key.
 func TestFinalErrors(t *testing.T) {
 	each(t, func(t *testing.T, s source) {
-		b := newBench(t, s, idempotency.Settings{}, oncehttp.Settings{})
+		b := newBench(t, s, oncehttp.Settings{})
 		b.handle = func(context.Context, int) (response, error) {
 			return response{}, idempotency.Final(errors.New("card: stolen"))
 		}
@@ -267,7 +267,7 @@ func TestWaitsUntilTheDeadline(t *testing.T) {
 // TestOtherEvents: an event of another service or format is an error, so that its records do not count as delivered.
 func TestOtherEvents(t *testing.T) {
 	each(t, func(t *testing.T, s source) {
-		b := newBench(t, s, idempotency.Settings{}, oncehttp.Settings{KeyOptional: true})
+		b := newBench(t, s, oncehttp.Settings{KeyOptional: true})
 		others := []event{{}, {"Records": []any{map[string]any{"eventSource": "aws:sqs", "body": "{}"}}}}
 		for _, other := range sources {
 			if s.event(t)["version"] != other.event(t)["version"] {
@@ -286,7 +286,7 @@ func TestOtherEvents(t *testing.T) {
 // TestConstructors: a wrapper without what it needs is not made.
 func TestConstructors(t *testing.T) {
 	each(t, func(t *testing.T, s source) {
-		b := newBench(t, s, idempotency.Settings{}, oncehttp.Settings{})
+		b := newBench(t, s, oncehttp.Settings{})
 		runner, err := idempotency.New(b.store, namespace, idempotency.Settings{})
 		must(t, err)
 		for _, c := range []struct {

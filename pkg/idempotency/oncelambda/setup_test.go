@@ -80,9 +80,9 @@ func with[Request, Response any](wrap func(
 	}
 }
 
-func newBench(t *testing.T, s source, r idempotency.Settings, settings oncehttp.Settings) *bench {
+func newBench(t *testing.T, s source, settings oncehttp.Settings) *bench {
 	t.Helper()
-	return (&bench{t: t, store: memstore.NewCalls(time.Now)}).inProcess(s, r, settings)
+	return (&bench{t: t, store: memstore.NewCalls(time.Now)}).inProcess(s, idempotency.Settings{}, settings)
 }
 
 // inProcess makes the handler of a process. The handler answers with its run.

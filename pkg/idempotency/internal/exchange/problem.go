@@ -143,10 +143,10 @@ func (x *Exchange) Refuse(ctx context.Context, r Request, err error) Response {
 		slog.String("method", r.Method), slog.Int("status", p.status), slog.String("slug", p.slug),
 		slog.String(RequestID, r.ID),
 	}
-	switch {
-	case p.status == http.StatusServiceUnavailable:
+	switch p.status {
+	case http.StatusServiceUnavailable:
 		level = slog.LevelWarn
-	case p.status == http.StatusInternalServerError:
+	case http.StatusInternalServerError:
 		level = slog.LevelError
 	}
 	if level > slog.LevelInfo {
