@@ -27,12 +27,11 @@ func endpoint(store *sqlitestore.Store) http.Handler {
 	return once.Wrap(http.HandlerFunc(pay))
 }
 
-// customer names the caller to whom a key belongs: in production, from your log-in.
-func customer(*http.Request) (string, error) { return "ann", nil }
+func customer(*http.Request) (string, error) { return "ann", nil } // from your log-in
 
 func pay(w http.ResponseWriter, r *http.Request) {
 	execution, _ := oncehttp.ExecutionOf(r.Context())
-	log.Println("charge the card with the key", execution.KeyFor("charge")) // here: call your payment API
+	log.Println("charge with the key", execution.KeyFor("charge")) // call your payment API
 	fmt.Fprintln(w, "paid in execution", execution.Number)
 }
 
