@@ -17,8 +17,8 @@ type Effects = engine.Effects
 // the effects of the one before. If the function returns an error, also a final one, or if another execution has
 // completed the key, they do not happen.
 //
-// If the store refuses the effects, the call frees the key and returns an error of the engine that names the effect. An
-// Execution that is not of a Runner has no use for effects.
+// If the store refuses the effects, that is a failure of the function: the call frees the key, and returns an error of
+// the engine that names the effect. An Execution that no Runner has made drops effects.
 func (e Execution) Commit(effects Effects) {
 	if e.effects != nil {
 		*e.effects = effects
@@ -36,11 +36,13 @@ func (h *hold) checkEffects(f *returned) {
 	}
 	store, ok := h.r.store.(engine.Transactor)
 	if !ok {
-		f.err = &InvalidError{"effects", "this store cannot do them together with a result"}
+		f.err = errNoEffects
 	} else if err := store.CheckEffects(h.key, f.effects); err != nil {
-		f.err = &InvalidError{"effects", err.Error()}
+		f.err = fmt.Errorf("idempotency: the effects of the function: %w", err)
 	}
 }
+
+var errNoEffects = errors.New("idempotency: the function has effects, and this store cannot do them together with a result")
 
 // sendCompletion sends a completion, with the effects if there are some. If an effect is a function and panics, the key
 // becomes free.

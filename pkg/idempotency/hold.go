@@ -139,9 +139,10 @@ func (h *hold) complete(
 			completion = h.r.completion(result)
 		}
 		a, err := h.r.ask(func() (engine.Answer, error) { return h.sendCompletion(whole, completion, f.effects) })
+		refused, isRefused := errors.AsType[*engine.RefusedError](err)
 		switch {
-		case err == nil && a.Refused != nil:
-			return h.refused(whole, f, a.Refused)
+		case isRefused:
+			return h.refused(whole, f, refused.Reason)
 		case err == nil && a.Done:
 			record := engine.Record{Status: engine.Completed, Number: h.number, Expiry: completion.Expiry, Result: result}
 			return &record, f, nil

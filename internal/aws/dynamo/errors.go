@@ -10,6 +10,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
 
 	"github.com/oncebox/oncebox/internal/aws/awserror"
 )
@@ -121,8 +122,12 @@ var reasonCodes = map[string]Reason{
 	"ItemCollectionSizeLimitExceeded": Invalid,
 }
 
-// IsInvalid reports whether DynamoDB refused a request as invalid. Such a request fails however often it is sent.
-func IsInvalid(err error) bool { return awserror.Code(err) == "ValidationException" }
+// IsInvalid reports whether DynamoDB refused a request as invalid, or the SDK did before sending it. Such a request fails
+// however often it is sent.
+func IsInvalid(err error) bool {
+	var notSent smithy.InvalidParamsError
+	return awserror.Code(err) == "ValidationException" || errors.As(err, &notSent)
+}
 
 // ConditionFailure returns the old item of a single write whose condition was false. ok is false for every other error.
 func ConditionFailure(err error) (old map[string]types.AttributeValue, ok bool) {

@@ -113,7 +113,7 @@ func (s *Calls) CompleteWith(
 		return refused == nil
 	}, token, c)
 	if refused != nil {
-		a.Row, a.Refused = nil, refused
+		return engine.Answer{}, &engine.RefusedError{Reason: refused}
 	}
 	return a, err
 }

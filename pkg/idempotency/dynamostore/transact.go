@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/oncebox/oncebox/internal/aws/awserror"
 	"github.com/oncebox/oncebox/internal/aws/dynamo"
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
 )
@@ -121,13 +123,14 @@ func (s *Store) CompleteWith(
 	}
 	var date time.Time
 	outcome, err := dynamo.Transact(ctx, s.client, completing, engine.ErrTryAgain, in, dynamo.LastDate(&date))
-	if err != nil {
+	switch {
+	case err != nil && awserror.IsRefusal(err) && !errors.Is(err, engine.ErrTryAgain):
+		return engine.Answer{}, &engine.RefusedError{Reason: err} // for example, a table is missing, or a permission
+	case err != nil:
 		return engine.Answer{}, err
-	}
-	if len(outcome.Refused) > 0 {
-		return answer(completing, engine.Answer{Date: date, Refused: refusedBy(outcome.Refused, actions)}, nil)
-	}
-	if outcome.Own != nil {
+	case len(outcome.Refused) > 0:
+		return engine.Answer{}, &engine.RefusedError{Reason: refusedBy(outcome.Refused, actions)}
+	case outcome.Own != nil:
 		return answer(completing, engine.Answer{Date: date}, outcome.Own.Item)
 	}
 	return answer(completing, engine.Answer{Done: true, Date: date}, nil)

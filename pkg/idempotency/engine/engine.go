@@ -5,6 +5,7 @@
 //
 // An engine implements [Store]. It keeps one row for each key ([Record]). A row is one item, and each write is a
 // conditional write of one item. The engine decides nothing: the Runner gives it the condition and reads the old row.
+// An engine with transactions can implement [Transactor], too.
 //
 // # Results and errors
 //
@@ -112,9 +113,6 @@ type Answer struct {
 	// Date is the engine's time when it replied. It has the precision of the Date of HTTP: a second, rounded or cut off.
 	// An engine without a clock of its own takes the clock of the machine. It is never zero.
 	Date time.Time
-	// Refused is set by CompleteWith alone: the store refuses the effects. It is an error for the caller, and says which
-	// effect it is. Nothing was written, and Row is nil.
-	Refused error
 }
 
 // Consistency says what a read shows.

@@ -3,7 +3,6 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
 
 	"github.com/oncebox/oncebox/internal/shared/sqlite"
@@ -36,11 +35,6 @@ func (*Store) CheckEffects(_ engine.Key, e engine.Effects) error {
 	return nil
 }
 
-// refusedError is an error of effects. It undoes the transaction.
-type refusedError struct{ error }
-
-func (e *refusedError) Unwrap() error { return e.error }
-
 // CompleteWith implements engine.Transactor.
 func (s *Store) CompleteWith(
 	ctx context.Context, key engine.Key, token string, c engine.Completion, e engine.Effects,
@@ -51,13 +45,10 @@ func (s *Store) CompleteWith(
 			return err
 		}
 		if err := e.(effects)(ctx, w.Conn()); err != nil {
-			return &refusedError{err}
+			return &engine.RefusedError{Reason: err} // which undoes the transaction
 		}
 		return nil
 	})
-	if refused, ok := errors.AsType[*refusedError](err); ok {
-		return engine.Answer{Date: s.now(), Refused: refused.error}, nil
-	}
 	if err != nil {
 		return engine.Answer{}, err
 	}
