@@ -19,6 +19,7 @@ type call struct {
 	// deadline is when the process ends the call, by its own wall clock; zero: the setting Lease counts.
 	deadline time.Time
 	lease    time.Duration // of the last put
+	report   Report
 }
 
 func (r *Runner) newCall(ctx context.Context, key string, payload []byte) (*call, error) {
@@ -99,12 +100,13 @@ func (c *call) begin(ctx context.Context) (*engine.Record, error) {
 			return &row, nil
 		case twin:
 			waits++
+			c.report.Waited = !c.r.settings.DoNotWait
 			if err := c.wait(ctx, a, waits); err != nil {
 				return nil, err
 			}
 			next = c.read
 		case free:
-			next = c.replace(row)
+			next, c.report.TookOver = c.replace(row), abandoned(row)
 		}
 	}
 	if failure == nil {

@@ -81,7 +81,7 @@ func Do[In, Out any](
 // of fn frees the key and goes on.
 func (r *Runner) Do(
 	ctx context.Context, key string, payload []byte, fn func(ctx context.Context, e Execution) (Result, error),
-) (Outcome[Result], error) {
+) (outcome Outcome[Result], err error) {
 	if err := checkName("key", key); err != nil {
 		return Outcome[Result]{}, err
 	}
@@ -89,11 +89,12 @@ func (r *Runner) Do(
 	if err != nil {
 		return Outcome[Result]{}, err
 	}
+	defer func() { r.observe(ctx, c, outcome, err) }()
 	if r.settings.DoNotWait {
 		record, ran, err := c.run(ctx, fn)
 		return c.outcome(record, ran, err)
 	}
-	line, done, err := r.turns.take(ctx, turnKey{c.key, c.payload})
+	line, done, err := r.turns.take(ctx, turnKey{c.key, c.payload}, &c.report.Waited)
 	if err != nil {
 		return Outcome[Result]{}, err
 	}

@@ -28,6 +28,8 @@
 //	}
 //
 // [Do] stores results as JSON. [Runner.Do] stores bytes. A Runner needs an engine; package engine has the contract.
+// [WithObserver] reports what happened in each call, and [LogTo] writes that as log lines and metrics. Packages oncehttp
+// and oncelambda serve HTTP.
 //
 // A function must not call Do with its own key: it would wait for itself.
 //
@@ -115,5 +117,5 @@
 //
 // To follow a call, read do.go, then call.go (begin: whose row is it?), hold.go (run, heartbeat, complete, release),
 // effects.go (effects in the same transaction), turns.go (calls in one process) and times.go (leases, expiries and
-// numbers from the store's time).
+// numbers from the store's time). observe.go reports calls.
 package idempotency

@@ -38,7 +38,9 @@ func (h *hold) confirmed(leaseEnd time.Time) {
 
 // execute runs the function, and completes the record or gives the key back.
 func (h *hold) execute(ctx context.Context, fn function) (*engine.Record, *returned, error) {
+	h.report.Ran = true
 	f, lost := h.runFunction(ctx, fn)
+	h.report.LeaseLost = lost
 	h.checkEffects(f)
 	result, ok := f.stored(h.r.store.MaxResult())
 	if !ok {
@@ -166,6 +168,7 @@ func (h *hold) completed(row *engine.Record) bool {
 // superseded returns the record of the execution that took the key over, if it is for the same payload. It waits for
 // it like a twin, but never runs the function: the function has run.
 func (h *hold) superseded(ctx context.Context, a answer) (*engine.Record, error) {
+	h.report.Superseded = true
 	for waits, failures := 0, 0; ; waits++ {
 		if a.Row == nil {
 			return nil, ErrLeaseLost

@@ -67,6 +67,7 @@ type Runner struct {
 	random    io.Reader
 	turns     turns
 	replays   share
+	observer  func(context.Context, Report)
 }
 
 // Moment is a moment by the two clocks of a machine.

@@ -28,9 +28,10 @@ type line struct {
 	last *engine.Record
 }
 
-// take waits for the turn. The caller must call done, which ends the turn.
-func (t *turns) take(ctx context.Context, k turnKey) (l *line, done func(), err error) {
+// take waits for the turn, and says in waited whether it had to. The caller must call done, which ends the turn.
+func (t *turns) take(ctx context.Context, k turnKey, waited *bool) (l *line, done func(), err error) {
 	l = t.enter(k)
+	*waited = len(l.turn) == 0
 	select {
 	case <-l.turn:
 		return l, func() { l.turn <- struct{}{}; t.leave(k, l) }, nil

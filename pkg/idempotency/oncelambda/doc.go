@@ -43,8 +43,10 @@
 // # Errors of the handler
 //
 // An error of the handler frees the key, and is the error of the invocation. With idempotency.Final it is the result of
-// the key: every later invocation fails with its text. A status outside of 200 to 599, or a body that is not the base64
-// that it says, is an error, too: the source would answer 502.
+// the key: every later invocation fails with its text.
+//
+// A response that the source cannot send is such a result, too: a status outside of 200 to 599, or a body that is not
+// the base64 that it says. The source answers 502. The handler has run, and does not run again for the key.
 //
 // An event that is not a request of the source is answered with [ErrNotHTTP], which fails the invocation. So records of
 // a queue or a stream that invokes the function by mistake do not count as delivered.

@@ -92,7 +92,11 @@ func wrap[Request, Response any](
 			if made, err = next(ctx, r); err != nil {
 				return exchange.Response{}, err
 			}
-			return f.read(made).response()
+			response, err := f.read(made).response()
+			if err != nil {
+				err = idempotency.Final(err) // the handler has run, so its key must not become free
+			}
+			return response, err
 		})
 		if err == nil && !own {
 			made = f.write(newReply(e, response))
