@@ -104,6 +104,12 @@ func dedupeGrants(dedupe awsdynamodb.ITableV2, scope string, acks bool) []grant 
 	return append(grants, tableKey(dedupe)...)
 }
 
+// namespaceGrants are the permissions of a function of the user's own, which are not in docs/iam.md.
+func namespaceGrants(table awsdynamodb.ITableV2, namespace string) []grant {
+	rows := onRows(table, "once#"+namespace+"#", "dynamodb:GetItem", "dynamodb:PutItem", "dynamodb:UpdateItem")
+	return append(tableKey(table), rows)
+}
+
 // tableKey returns the permissions that a request to a table with a customer managed key needs (DynamoDB Developer
 // Guide, "How DynamoDB uses AWS KMS").
 func tableKey(table awsdynamodb.ITableV2) []grant {

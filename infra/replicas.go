@@ -11,8 +11,8 @@ import (
 
 // uniqueInARegion is the reason why a table may have no replicas.
 const uniqueInARegion = "has replicas in other regions. A condition of a write is tested in one region, so two regions " +
-	"could hand out one item, or deliver one record twice. Choose a table without replicas, and one region for each " +
-	"campaign or stream"
+	"could hand out one item, deliver one record or run one function twice. Choose a table without replicas, and one " +
+	"region for each campaign, stream or namespace"
 
 // hasReplicas reports whether a table of this app is in several regions. For imported tables this is unknown.
 func hasReplicas(table awsdynamodb.ITableV2) bool {

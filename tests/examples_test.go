@@ -15,14 +15,17 @@ import (
 
 // notRun are the public packages whose examples are compiled and not run.
 var notRun = map[string]string{
-	"itembank/dynamostore": "it needs DynamoDB",
-	"dedupe/dynamostore":   "it needs DynamoDB",
-	"itembank/enginetest":  "a suite runs in a test",
-	"dedupe/enginetest":    "a suite runs in a test",
-	"dedupe/logledger":     "it needs DynamoDB",
-	"dedupe/valkeystore":   "it needs Valkey",
-	"sink/dynamosink":      "it needs DynamoDB",
-	"sink/sinktest":        "a suite runs in a test",
+	"itembank/dynamostore":    "it needs DynamoDB",
+	"dedupe/dynamostore":      "it needs DynamoDB",
+	"idempotency/dynamostore": "it needs DynamoDB",
+	"idempotency/oncelambda":  "it needs Lambda",
+	"itembank/enginetest":     "a suite runs in a test",
+	"dedupe/enginetest":       "a suite runs in a test",
+	"idempotency/enginetest":  "a suite runs in a test",
+	"dedupe/logledger":        "it needs DynamoDB",
+	"dedupe/valkeystore":      "it needs Valkey",
+	"sink/dynamosink":         "it needs DynamoDB",
+	"sink/sinktest":           "a suite runs in a test",
 }
 
 // TestEveryPackageHasAnExample checks that each public package has an Example. The tests run it if it can be run.
@@ -30,6 +33,9 @@ func TestEveryPackageHasAnExample(t *testing.T) {
 	t.Parallel()
 	for _, path := range golist(t, "../pkg/...") {
 		name := strings.TrimPrefix(path, module+"/pkg/")
+		if strings.Contains(name, "internal/") {
+			continue
+		}
 		examples := examplesOf(t, filepath.Join("../pkg", name))
 		runs := slices.ContainsFunc(examples, func(e *doc.Example) bool { return e.Output != "" })
 		_, excused := notRun[name]

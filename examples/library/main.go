@@ -1,4 +1,4 @@
-// Command library hands out voucher codes with the Go library, without AWS. README.md shows it.
+// Command library hands out voucher codes with the Go library, without AWS. docs/library.md shows it.
 package main
 
 import (

@@ -338,6 +338,7 @@ var mutantsByTest = []byTest{
 	{name: "effects-without-the-record", pkg: "pkg/idempotency/sqlitestore", test: "TestEngine", file: "pkg/idempotency/sqlitestore/transact.go",
 		from: "err != nil || !a.Done {",
 		to:   "err != nil {"},
+
 	// HTTP.
 	{name: "http-key-not-required", pkg: server, test: "TestKeys", file: exchange,
 		from: "|| x.keyOptional && len(keys) == 0",

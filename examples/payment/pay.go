@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+
+	"github.com/oncebox/oncebox/pkg/idempotency"
+	"github.com/oncebox/oncebox/pkg/idempotency/oncehttp"
+)
+
+// paymentAPI is the API that charges cards.
+type paymentAPI struct {
+	address string
+	client  *http.Client
+}
+
+// payment is the body of a request.
+type payment struct {
+	Card  string `json:"card"`
+	Cents int    `json:"cents"`
+}
+
+// pay charges the card of a request. What the payment API decides is the result: a charge (201), or that the card was
+// declined (402). The answers 5xx and an error free the key, so that the customer can try again with the same key.
+func (a paymentAPI) pay(ctx context.Context, r request) (response, error) {
+	var p payment
+	if json.Unmarshal([]byte(r.Body), &p) != nil || p.Card == "" || p.Cents <= 0 {
+		return reply(http.StatusBadRequest, `{"error":"send {\"card\":TOKEN,\"cents\":NUMBER}"}`), nil
+	}
+	execution, _ := oncehttp.ExecutionOf(ctx)
+	status, body, err := a.charge(ctx, execution, p)
+	switch {
+	case err != nil:
+		return reply(http.StatusBadGateway, `{"error":"the payment API does not answer; try again"}`), nil
+	case status == http.StatusCreated || status == http.StatusPaymentRequired:
+		return reply(status, body), nil
+	}
+	return response{}, fmt.Errorf("the payment API answers %d: %s", status, body)
+}
+
+// charge asks for a charge. The key is the same in every execution, so that a charge whose answer was lost is not made
+// again. The number lets the API refuse an execution that was frozen and has a successor.
+func (a paymentAPI) charge(ctx context.Context, e idempotency.Execution, p payment) (int, string, error) {
+	body, err := json.Marshal(p)
+	if err != nil {
+		return 0, "", err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, a.address+"/charges", bytes.NewReader(body))
+	if err != nil {
+		return 0, "", err
+	}
+	r.Header.Set("Idempotency-Key", e.KeyFor("charge"))
+	r.Header.Set("Execution-Number", strconv.FormatInt(e.Number, 10))
+	answer, err := a.client.Do(r)
+	if err != nil {
+		return 0, "", err
+	}
+	defer answer.Body.Close()
+	text, err := io.ReadAll(answer.Body)
+	return answer.StatusCode, string(text), err
+}
+
+func reply(status int, body string) response {
+	return response{StatusCode: status, Headers: map[string]string{"content-type": "application/json"}, Body: body}
+}

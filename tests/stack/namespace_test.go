@@ -1,0 +1,108 @@
+package stack
+
+import (
+	"debug/elf"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/jsii-runtime-go"
+
+	"github.com/oncebox/oncebox/infra"
+	"github.com/oncebox/oncebox/internal/testkit/testengine"
+)
+
+// TestPaymentStack: the function of examples/payment may use the rows of its namespace, and nothing else of the table.
+// The table keeps its rows safe and deletes old ones.
+func TestPaymentStack(t *testing.T) {
+	testengine.CheckOnly(t)
+	t.Parallel()
+	folder, out := t.TempDir(), t.TempDir()
+	must(t, os.CopyFS(filepath.Join(folder, "dist/payment"), os.DirFS(standIn(t, elf.EM_AARCH64))))
+	command(t, folder, []string{"CDK_OUTDIR=" + out}, build(t, "./examples/payment/stack"))
+	tpl := readTemplate(t, filepath.Join(out, "payments.template.json"))
+
+	var allowed []string
+	for _, policy := range tpl.resources(policyType) {
+		for _, s := range policyStatements(policy) {
+			allowed = append(allowed, inRows(s))
+		}
+	}
+	want := `[dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem] ${Once15654B9D.Arn} leading keys ` + "`once#payments#*`"
+	if len(allowed) != 1 || allowed[0] != want {
+		t.Errorf("the function may do %q\nwant %s", allowed, want)
+	}
+	for id, table := range tpl.resources(tableType) {
+		for path, want := range map[string]string{
+			"Properties.TimeToLiveSpecification":          `{"AttributeName":"purge_at","Enabled":true}`,
+			replica + ".PointInTimeRecoverySpecification": `{"PointInTimeRecoveryEnabled":true}`,
+			replica + ".DeletionProtectionEnabled":        "true",
+			"DeletionPolicy":                              "Retain",
+		} {
+			if got := rendered(at(table, path)); got != want {
+				t.Errorf("%s: %s is %s, want %s", id, path, got, want)
+			}
+		}
+	}
+	for id, route := range tpl.resources("AWS::ApiGatewayV2::Route") {
+		if kind := rendered(route.properties()["AuthorizationType"]); kind != "JWT" {
+			t.Errorf("%s: the authorization is %s", id, kind)
+		}
+	}
+}
+
+// inRows returns a statement in words.
+func inRows(s map[string]any) string {
+	return fmt.Sprint(list(s["Action"]), " ", rendered(s["Resource"]), " ", conditionInWords(s["Condition"], nil))
+}
+
+// TestGrantNamespace: the permissions on a table with a key, and what is refused.
+func TestGrantNamespace(t *testing.T) {
+	var says []string
+	tpl := synthTheirs(t, nil, func(stack awscdk.Stack) {
+		table := awsdynamodb.TableV2_FromTableAttributes(stack, jsii.String("Seen"), &awsdynamodb.TableAttributesV2{
+			TableName: jsii.String("seen"), EncryptionKey: awskms.Key_FromKeyArn(stack, jsii.String("Key"), jsii.String(theirKey)),
+		})
+		role := awsiam.NewRole(stack, jsii.String("Role"), &awsiam.RoleProps{
+			AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
+		})
+		must(t, infra.GrantNamespace(table, "payments", role))
+		for _, err := range []error{
+			infra.GrantNamespace(table, "", role), infra.GrantNamespace(table, "a#b", role),
+			infra.GrantNamespace(table, "pay*", role), infra.GrantNamespace(table, "pay?", role),
+			infra.GrantNamespace(table, "${aws:username}", role), infra.GrantNamespace(globalTable(stack), "payments", role),
+			infra.GrantNamespace(table, "payments", awsiam.NewAccountRootPrincipal()),
+		} {
+			says = append(says, fmt.Sprint(err))
+		}
+	})
+	for i, want := range []string{
+		`the namespace is ""; choose a name`, `"a#b"`, `"pay*"`, `"pay?"`, `"${aws:username}"`,
+		"the table of the namespace has replicas in other regions", "the principal has no policy",
+	} {
+		if !strings.Contains(says[i], want) {
+			t.Errorf("got %s, want %s", says[i], want)
+		}
+	}
+	var rows int
+	for _, policy := range tpl.resources(policyType) {
+		for _, s := range policyStatements(policy) {
+			row := inRows(s)
+			if strings.HasPrefix(row, "[dynamodb:") {
+				rows++
+			}
+			if !strings.Contains(row, "once#payments#*") && !strings.Contains(row, "through `dynamodb.*.amazonaws.com*`") {
+				t.Errorf("the role may do %s", row)
+			}
+		}
+	}
+	if rows != 1 {
+		t.Errorf("the role has %d statements about rows, want 1", rows)
+	}
+}
