@@ -119,7 +119,8 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int) ([]byte, error)
 		return nil, exchange.ErrBodyTooLarge
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", exchange.ErrBodyCut, err)
-	case len(body) == 0 && (r.ContentLength > 0 || r.PostForm != nil || r.MultipartForm != nil):
+	case int64(len(body)) < r.ContentLength,
+		len(body) == 0 && r.ContentLength < 0 && (r.PostForm != nil || r.MultipartForm != nil):
 		return nil, errReadBefore
 	}
 	return body, nil

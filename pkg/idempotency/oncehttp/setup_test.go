@@ -67,6 +67,16 @@ func newBench(t *testing.T, r idempotency.Settings, s oncehttp.Settings, handler
 	return b
 }
 
+// wrapped returns a handler in a process of its own.
+func wrapped(t *testing.T, store engine.Store, handler http.HandlerFunc) http.Handler {
+	t.Helper()
+	runner, err := idempotency.New(store, namespace, idempotency.Settings{})
+	must(t, err)
+	m, err := oncehttp.New(runner, callerOf, oncehttp.Settings{Log: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	return m.Wrap(handler)
+}
+
 // echo answers 201 with the body of the request and the number of the run.
 func echo(run int32) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
