@@ -47,7 +47,9 @@ func callerOf(r *http.Request) (string, error) {
 }
 
 // newBench starts a server. The first request is request 1 for the handler.
-func newBench(t *testing.T, r idempotency.Settings, s oncehttp.Settings, handler func(run int32) http.HandlerFunc) *bench {
+func newBench(
+	t *testing.T, r idempotency.Settings, s oncehttp.Settings, handler func(run int32) http.HandlerFunc,
+) *bench {
 	t.Helper()
 	b := &bench{t: t, store: memstore.NewCalls(time.Now), ended: make(chan bool, 1000)}
 	runner, err := idempotency.New(b.store, namespace, r)
