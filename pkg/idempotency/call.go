@@ -105,7 +105,8 @@ func (c *call) begin(ctx context.Context) (*engine.Record, error) {
 			}
 			next = c.read
 		case free:
-			next, c.report.TookOver = c.replace(row), abandoned(row)
+			c.report.TookOver = abandoned(row)
+			next = c.replace(row)
 		}
 	}
 	if failure == nil {
