@@ -121,7 +121,8 @@ func (h *history) limitPatience(random *rand.Rand) {
 // calm reports whether nothing goes wrong, and replies come soon.
 func (h history) calm() bool {
 	impatient := func(p plan) bool { return p.patience > 0 }
-	return h.lossy == 0 && !h.slow && !h.coarse && !h.deaf && len(h.faults) == 0 && !slices.ContainsFunc(h.calls, impatient)
+	return h.lossy == 0 && !h.slow && !h.coarse && !h.deaf && len(h.faults) == 0 &&
+		!slices.ContainsFunc(h.calls, impatient)
 }
 
 // one returns one of several values.
