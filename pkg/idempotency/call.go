@@ -58,7 +58,7 @@ func (c *call) run(ctx context.Context, fn function) (*engine.Record, *returned,
 	return newHold(c, *row).execute(ctx, fn)
 }
 
-// maxTries is how often a call tries again at a store that fails or is too slow.
+// maxTries is how many requests in a row can fail, come too late, or find neither this execution nor another.
 const maxTries = 10
 
 // begin returns the row of the key: a completed record to replay, or the row of this execution, with at least half of
@@ -86,6 +86,7 @@ func (c *call) begin(ctx context.Context) (*engine.Record, error) {
 			return nil, err
 		case a.Row == nil: // a read has found none
 			next = c.show
+			tries++
 			continue
 		}
 		row := *a.Row
@@ -109,10 +110,11 @@ func (c *call) begin(ctx context.Context) (*engine.Record, error) {
 		case free:
 			c.report.TookOver = abandoned(row)
 			next = c.replace(row)
+			tries++ // the reply to the next request shows an execution, usually that of this call
 		}
 	}
 	if failure == nil {
-		failure = fmt.Errorf("%w: no reply of the store came within half of the lease", ErrTryAgain)
+		failure = fmt.Errorf("%w: %d requests did not get the key with half of its lease", ErrTryAgain, maxTries)
 	}
 	return nil, failure
 }

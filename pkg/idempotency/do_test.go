@@ -565,13 +565,31 @@ func TestTwinOfALongCall(t *testing.T) {
 	})
 }
 
-// TestNoDate: an engine that breaks its contract.
-func TestNoDate(t *testing.T) {
+// TestBrokenEngines: an engine that breaks its contract causes an error, not requests without an end.
+func TestBrokenEngines(t *testing.T) {
 	t.Parallel()
-	in(t, func(t *testing.T, f *fixture) {
-		f.around = func(string, func() (engine.Answer, error)) (engine.Answer, error) { return engine.Answer{}, nil }
-		if _, err := idempotency.Do(t.Context(), f.runner(idempotency.Settings{}), "k", order{}, charge); err == nil {
-			t.Error("no error")
-		}
-	})
+	var dead engine.Record
+	for name, answer := range map[string]func() engine.Answer{
+		"no date": func() engine.Answer { return engine.Answer{} },
+		"no row":  func() engine.Answer { return engine.Answer{Date: time.Now()} },
+		"the row of an execution that is over": func() engine.Answer {
+			return engine.Answer{Date: time.Now(), Row: &dead}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in(t, func(t *testing.T, f *fixture) {
+				f.around = func(string, func() (engine.Answer, error)) (engine.Answer, error) {
+					if len(f.requests) > 100 {
+						t.Error("requests without an end")
+						runtime.Goexit()
+					}
+					return answer(), nil
+				}
+				if _, err := idempotency.Do(t.Context(), f.runner(idempotency.Settings{}), "k", order{}, charge); err == nil {
+					t.Error("no error")
+				}
+			})
+		})
+	}
 }

@@ -153,8 +153,8 @@ func (r *Runner) backOff(ctx context.Context, tries int) error {
 	return r.machine.Sleep(ctx, limit/2+time.Duration(spread.Int64()))
 }
 
-// share measures the share of calls that found a completed record in the store. Where replays are frequent, a cheap read goes first: it costs
-// half a read unit, and a put that is refused costs a write unit.
+// share measures the share of calls that found a completed record in the store. Where that is frequent, a cheap read
+// goes first: it costs half a read unit, and a put that is refused costs a write unit.
 type share struct {
 	mu    sync.Mutex
 	value float64

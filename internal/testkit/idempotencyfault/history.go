@@ -2,6 +2,7 @@ package idempotencyfault
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/idempotency"
@@ -31,6 +32,8 @@ type plan struct {
 	takes   time.Duration // how long the function runs
 	ends    ending
 	obeys   bool // the function fails when its context ends
+	// patience is when the context of the caller ends, after the begin of the call; zero: never.
+	patience time.Duration
 }
 
 // ending is how a function ends.
@@ -99,12 +102,27 @@ func newHistory(seed uint64) history {
 		}
 		h.faults = append(h.faults, f)
 	}
+	h.limitPatience(rand.New(rand.NewPCG(seed, 3)))
 	return h
+}
+
+// limitPatience gives some calls of some histories a context that ends.
+func (h *history) limitPatience(random *rand.Rand) {
+	if random.IntN(3) > 0 {
+		return
+	}
+	for n := range h.calls {
+		if random.IntN(2) == 0 {
+			h.calls[n].patience = time.Second/2 + h.upTo(random, one(random, time.Second, 2*h.settings.Lease))
+		}
+	}
 }
 
 // calm reports whether nothing goes wrong, and replies come soon.
 func (h history) calm() bool {
-	return h.lossy == 0 && !h.slow && !h.coarse && !h.deaf && len(h.faults) == 0
+	impatient := func(p plan) bool { return p.patience > 0 }
+	return h.lossy == 0 && !h.slow && !h.coarse && !h.deaf && len(h.faults) == 0 &&
+		!slices.ContainsFunc(h.calls, impatient)
 }
 
 // one returns one of several values.

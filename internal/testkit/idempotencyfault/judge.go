@@ -251,6 +251,10 @@ func (j *judge) returned(x *execution, outcome idempotency.Outcome[idempotency.R
 		j.freed(x)
 	case errors.Is(err, idempotency.ErrTryAgain):
 		j.tryAgain(x, err)
+	case x.patience > 0 && errors.Is(err, context.Canceled):
+		if x.ctx != nil {
+			j.violated("I4: the function of call %d has run, and the call gets %v", x.id, err)
+		}
 	default:
 		j.violated("call %d gets an unknown error: %v", x.id, err)
 	}

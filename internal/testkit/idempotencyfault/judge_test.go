@@ -432,6 +432,14 @@ func TestJudge(t *testing.T) {
 			s.errs(s.a, idempotency.ErrTryAgain)
 		}, "I4: no request has a fault"},
 
+		{"a caller that goes away", func(s *scene) { s.a.patience = 1; s.puts(s.a); s.errs(s.a, context.Canceled) }, ""},
+		{"a caller that goes away after the function", func(s *scene) {
+			s.a.patience = 1
+			s.fails(s.a)
+			s.errs(s.a, context.Canceled)
+		}, "I4: the function of call 1"},
+		{"a caller that stays", func(s *scene) { s.errs(s.a, context.Canceled) }, "call 1 gets an unknown error"},
+
 		// I5.
 		{"a result that is not stored", func(s *scene) {
 			s.begins(s.a)

@@ -90,7 +90,7 @@ var mutants = []mutant{
 	in("number-of-the-late-clock", 100, times,
 		"number := r.server.Early().UnixMilli()",
 		"number := r.server.Late().UnixMilli()"),
-	in("begins-with-little-lease", 100, call, ">= c.lease/2", "> -1<<62"),
+	in("begins-with-little-lease", 1_000, call, ">= c.lease/2", "> -1<<62"),
 	in("begins-while-a-put-is-on-its-way", 100_000, call,
 		"if row.Number != tooShort && ",
 		"if tooShort >= 0 && "),
@@ -115,7 +115,7 @@ var mutants = []mutant{
 	in("own-lease-by-the-early-clock", 10_000, hold,
 		"h.leaseEnd.Sub(h.r.server.Late())",
 		"h.leaseEnd.Sub(h.r.server.Early())"),
-	in("first-look-by-the-early-clock", 100, call, "row.LeaseEnd.Sub(a.at.Late())", "row.LeaseEnd.Sub(a.at.Early())"),
+	in("first-look-by-the-early-clock", 1_000, call, "row.LeaseEnd.Sub(a.at.Late())", "row.LeaseEnd.Sub(a.at.Early())"),
 	in("expiry-by-the-early-clock", 100, times, "roundUp(r.server.Late()", "roundUp(r.server.Early()"),
 	in("no-round-trip-in-the-late-clock", 100, clock,
 		"afterDate + roundTrip + passed",
@@ -126,7 +126,7 @@ var mutants = []mutant{
 	in("no-heartbeat", 2_000, hold, "\tif h.r.settings.LeaseUntilDeadline {", "\tif true {"),
 	inStore("heartbeat-without-token", 100, prolongs, mineOnly, ""),
 	inStore("heartbeat-without-status", 2_000, prolongs, mineOnly+current, mineOnly+"false"),
-	in("heartbeat-with-an-earlier-end", 500, store, " || !old.LeaseEnd.Before(ends.LeaseEnd)", ""),
+	in("heartbeat-with-an-earlier-end", 1_000, store, " || !old.LeaseEnd.Before(ends.LeaseEnd)", ""),
 	in("heartbeat-without-expiry", 100, store,
 		"record.LeaseEnd, record.Expiry, record.PurgeAt = ends.LeaseEnd, ends.Expiry, ends.PurgeAt",
 		"record.LeaseEnd = ends.LeaseEnd"),
@@ -143,10 +143,11 @@ var mutants = []mutant{
 			"\treturn s.write(ctx, key, func(old *engine.Record) *engine.Record {\n"+
 			"\t\tif old != nil && ("+mineOnly+current+") {\n\t\t\treturn nil\n\t\t}\n\t\tif old == nil {\n"+
 			"\t\t\told = &engine.Record{Token: token}\n\t\t}\n"),
-	in("completed-by-ignored", 100, hold, "row.CompletedBy == h.token", "false"),
+	in("completed-by-ignored", 1_000, hold, "row.CompletedBy == h.token", "false"),
 	in("own-result-when-superseded", 2_000, hold,
 		"\t\t\trecord, err := h.superseded(ctx, a)\n\t\t\treturn record, nil, err\n",
 		"\t\t\treturn &engine.Record{Number: h.number, Expiry: completion.Expiry, Result: result}, f, nil\n"),
+	in("completion-ends-with-its-caller", 1_000, hold, "WithoutCancel(ctx)\n\tfor", "WithValue(ctx, 0, 0)\n\tfor"),
 	in("result-of-another-payload-when-superseded", 50_000, hold,
 		"decide(*a.Row, h.token, h.payload, a.at.Early())",
 		"decide(*a.Row, h.token, a.Row.Payload, a.at.Early())"),
@@ -161,10 +162,11 @@ var mutants = []mutant{
 	in("release-while-running", 100, hold,
 		"\tcase err != nil:\n\t\treturn false, err\n",
 		"\tcase err != nil:\n\t\th.release(ctx)\n\t\treturn false, err\n"),
-	in("release-while-unknown", 100, hold,
+	in("release-while-unknown", 500, hold,
 		"\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n",
 		"\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n\t\t\th.release(ctx)\n"),
 	in("panic-keeps-the-key", 100, hold, "\t\tif f == nil {\n", "\t\tif false {\n"),
+	in("release-ends-with-its-caller", 1_000, hold, "WithoutCancel(ctx)\n\tnext", "WithValue(ctx, 0, 0)\n\tnext"),
 	in("no-release", 100, hold, "\tif !ok {\n\t\th.release(ctx)\n", "\tif !ok {\n"),
 	in("large-result-frees-the-key", 100, do,
 		"return missing(fmt.Sprintf(\"it has %d bytes, and the store keeps up to %d\", f.result.size(), limit))",
@@ -282,12 +284,6 @@ var mutantsByTest = []byTest{
 	{name: "completion-is-tried-once", pkg: domain, test: "TestCompletionsThatFail", file: hold,
 		from: "if h.left() <= 0 || ",
 		to:   "if tries > 0 || "},
-	{name: "completion-ends-with-its-caller", pkg: domain, test: "TestCallerGoesAway", file: hold,
-		from: "whole := context.WithoutCancel(ctx)\n\tfor",
-		to:   "whole := ctx\n\tfor"},
-	{name: "release-ends-with-its-caller", pkg: domain, test: "TestCallerGoesAway", file: hold,
-		from: "whole := context.WithoutCancel(ctx)\n\tnext",
-		to:   "whole := ctx\n\tnext"},
 	{name: "final-failure-of-another-key", pkg: domain, test: "TestFinalOfAnotherKey", file: do,
 		from: "failed.Cause = causeOf(ran.err)",
 		to:   "failed.Cause = ran.err"},
@@ -455,6 +451,9 @@ func TestMutants(t *testing.T) {
 				t.Fatal(err)
 			}
 			t.Logf("found after %d histories: %s", seed+1, found[2])
+			if plays < 10*(seed+1) {
+				t.Errorf("%d histories are too few: the mutant needs ten times the %d that find it", plays, seed+1)
+			}
 		})
 	}
 }

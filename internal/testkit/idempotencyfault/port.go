@@ -93,6 +93,9 @@ func (p *port) send(
 	if p.crashed() {
 		return engine.Answer{}, errCrashed
 	}
+	if ctx.Err() != nil {
+		return engine.Answer{}, ctx.Err()
+	}
 	r := &request{ctx.Value(callKey{}).(*execution), name, key, p.now, do}
 	p.judge.sent(r)
 	replied := make(chan reply, 2)

@@ -259,8 +259,15 @@ func (w *world) call(id int, p plan) {
 		x := &execution{plan: p, id: id, process: on, begun: w.now}
 		w.running++
 		w.log("call %d: begins, %+v", id, p)
-		ctx := context.WithValue(context.Background(), callKey{}, x)
+		ctx, leave := context.WithCancel(context.WithValue(context.Background(), callKey{}, x))
+		if p.patience > 0 {
+			on.timer(on.monotonic()+p.patience, func() {
+				w.log("call %d: its context ends", id)
+				leave()
+			})
+		}
 		go func() {
+			defer leave()
 			outcome, err := x.do(ctx)
 			w.mu.Lock()
 			defer w.mu.Unlock()

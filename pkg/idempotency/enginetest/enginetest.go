@@ -7,6 +7,7 @@ package enginetest
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -239,6 +240,60 @@ var cases = []testCase{
 		r.complete("mine")
 		want := completed()
 		r.refused(r.release("mine"), &want)
+	}},
+	{"replace-released", func(r *run) {
+		r.put(progress())
+		r.release("mine")
+		released, next := progress(), progress()
+		released.Token, released.LeaseEnd = "next", zero
+		next.Token, next.Number = "third", next.Number+1
+		r.refused(r.replace(progress().Version(), next), &released)
+		r.done(r.replace(released.Version(), next), next)
+	}},
+	{"kinds", func(r *run) {
+		for n, kind := range []engine.Kind{engine.Value, engine.Failure, engine.Missing} {
+			one := &run{r.TB, r.store, r.key}
+			one.key.Name += fmt.Sprint(n)
+			one.put(progress())
+			c, want := completion(), completed()
+			c.Result = engine.Result{Kind: kind, Body: []byte("text é")}
+			want.Result = c.Result
+			one.done(one.ask(one.store.Complete(one.Context(), one.key, "mine", c)), want)
+		}
+	}},
+	{"together", func(r *run) { // of many requests with the same condition, one is done
+		one := func(next engine.Record, send func(engine.Record) (engine.Answer, error)) engine.Record {
+			r.Helper()
+			var all sync.WaitGroup
+			var mu sync.Mutex
+			var done []engine.Record
+			for n := range 8 {
+				all.Go(func() {
+					row := next
+					row.Token += fmt.Sprint(n)
+					a, err := send(row)
+					if mu.Lock(); err != nil && !errors.Is(err, engine.ErrTryAgain) {
+						r.Error(err)
+					} else if a.Done {
+						done = append(done, row)
+					}
+					mu.Unlock()
+				})
+			}
+			if all.Wait(); len(done) != 1 {
+				r.Fatalf("%d requests were done, want 1", len(done))
+			}
+			r.is(&done[0])
+			return done[0]
+		}
+		first := one(progress(), func(row engine.Record) (engine.Answer, error) {
+			return r.store.Put(r.Context(), r.key, row)
+		})
+		second := first
+		second.Number++
+		one(second, func(row engine.Record) (engine.Answer, error) {
+			return r.store.Replace(r.Context(), r.key, first.Version(), row)
+		})
 	}},
 	{"largest-result", func(r *run) {
 		r.put(progress())
