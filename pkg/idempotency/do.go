@@ -132,8 +132,9 @@ func (c *call) outcome(record *engine.Record, ran *returned, err error) (Outcome
 
 // returned is what the function returned.
 type returned struct {
-	result Result
-	err    error
+	result  Result
+	err     error
+	effects Effects
 }
 
 // stored returns what the record keeps. It returns false if the function has failed and the key becomes free.

@@ -31,6 +31,11 @@
 //
 // A function must not call Do with its own key: it would wait for itself.
 //
+// # Effects in the store
+//
+// Writes in the database of the record need neither: they happen once if the store does them together with the result.
+// [Execution.Commit] takes them from the function. See Effects in packages dynamostore and sqlitestore.
+//
 // # Words
 //
 //   - A key is a name within a namespace. The payload is the input of the call; only its hash is stored.
@@ -54,10 +59,10 @@
 //     Later calls get [ErrResultNotStored].
 //   - I6, another payload is refused while the record of a key counts: completed and within its window, or in progress
 //     and within its lease.
+//   - I7, effects in the same transaction happen once: they are written together with the result, or not at all
+//     ([Execution.Commit]). A superseded execution has none.
 //   - I8, failures free the key. An error of the function makes the next call run it again, unless the function says
 //     that the failure is its result ([Final]). A panic frees the key and goes on.
-//
-// I7, effects in the same transaction, is not implemented yet.
 //
 // # Errors, and what is safe to repeat
 //
@@ -74,6 +79,7 @@
 //	ErrOutcomeUnknown      yes                   gets the result if it was stored, or runs the function
 //	other ErrTryAgain      no                    does what the first call would have done
 //	error of the function  yes                   runs the function
+//	refused effects        yes                   runs the function
 //	error of the context   no                    does what the first call would have done
 //
 // The last three can leave the key blocked until its lease is over, if a write took effect and its reply was lost.
@@ -114,6 +120,6 @@
 // # Files
 //
 // To follow a call, read do.go, then call.go (begin: whose row is it?), hold.go (run, heartbeat, complete, release),
-// turns.go (calls in one process) and times.go (leases, expiries and numbers from the store's time). operate.go is for
-// operators.
+// effects.go (effects in the same transaction), turns.go (calls in one process) and times.go (leases, expiries and
+// numbers from the store's time). operate.go is for operators.
 package idempotency

@@ -12,8 +12,9 @@ type Execution struct {
 	// Number grows with each execution of the key. It begins with the store's time in milliseconds since 1970. What the
 	// function calls can keep the largest number that it has seen, and refuse a smaller one: that stops a process that
 	// was frozen and woke after its lease.
-	Number int64
-	key    engine.Key
+	Number  int64
+	key     engine.Key
+	effects *Effects // that Commit sets
 }
 
 // KeyFor returns an idempotency key for something that the function calls, as 64 hexadecimal digits. It is the same in

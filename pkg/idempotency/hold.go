@@ -39,9 +39,10 @@ func (h *hold) confirmed(leaseEnd time.Time) {
 // execute runs the function, and completes the record or gives the key back.
 func (h *hold) execute(ctx context.Context, fn function) (*engine.Record, *returned, error) {
 	f, lost := h.runFunction(ctx, fn)
+	h.checkEffects(f)
 	result, ok := f.stored(h.r.store.MaxResult())
 	if !ok {
-		h.release(ctx)
+		_, _ = h.release(ctx)
 		if lost {
 			return nil, nil, fmt.Errorf("%w: %w", ErrLeaseLost, f.err)
 		}
@@ -68,13 +69,14 @@ func (h *hold) runFunction(ctx context.Context, fn function) (f *returned, lost 
 	defer func() {
 		if f == nil {
 			stop()
-			h.release(ctx)
+			_, _ = h.release(ctx)
 		}
 	}()
-	result, err := fn(within, Execution{h.number, h.key})
+	var effects Effects
+	result, err := fn(within, Execution{h.number, h.key, &effects})
 	lost = errors.Is(context.Cause(within), ErrLeaseLost)
 	stop()
-	return &returned{result, err}, lost
+	return &returned{result, err, effects}, lost
 }
 
 // heartbeats is how many heartbeats a lease has.
@@ -131,12 +133,16 @@ func (h *hold) complete(
 	ctx context.Context, f *returned, result engine.Result,
 ) (*engine.Record, *returned, error) {
 	whole := context.WithoutCancel(ctx)
+	completion := h.r.completion(result)
 	for tries := 1; ; tries++ {
-		completion := h.r.completion(result)
-		a, err := h.r.ask(func() (engine.Answer, error) {
-			return h.r.store.Complete(whole, h.key, h.token, completion)
-		})
+		if f.effects == nil { // the content of a transaction is fixed, so that a late try does the same
+			completion = h.r.completion(result)
+		}
+		a, err := h.r.ask(func() (engine.Answer, error) { return h.sendCompletion(whole, completion, f.effects) })
+		refused, isRefused := errors.AsType[*engine.RefusedError](err)
 		switch {
+		case isRefused:
+			return h.refused(whole, f, refused.Reason)
 		case err == nil && a.Done:
 			record := engine.Record{Status: engine.Completed, Number: h.number, Expiry: completion.Expiry, Result: result}
 			return &record, f, nil
@@ -189,17 +195,20 @@ func (h *hold) superseded(ctx context.Context, a answer) (*engine.Record, error)
 // releaseTries is how often a release is tried. If none is confirmed, the lease ends by itself.
 const releaseTries = 3
 
-// release gives the key back, after the function has failed. It is never called when a completion was sent.
-func (h *hold) release(ctx context.Context) {
+// release gives the key back, after the function or its effects have failed. It is never called while the outcome of a
+// completion without effects is unknown. It returns the row that the store found instead of a row in progress with this
+// token, and an error if no try was confirmed.
+func (h *hold) release(ctx context.Context) (*engine.Record, error) {
 	whole := context.WithoutCancel(ctx)
 	next, err := h.r.newToken()
-	for tries := 1; err == nil && tries <= releaseTries; tries++ {
-		_, failed := h.r.ask(func() (engine.Answer, error) {
+	for tries := 1; err == nil; tries++ {
+		a, failed := h.r.ask(func() (engine.Answer, error) {
 			return h.r.store.Release(whole, h.key, h.token, next)
 		})
-		if failed == nil {
-			return
+		if failed == nil || tries == releaseTries {
+			return a.Row, failed
 		}
 		err = h.r.backOff(whole, tries)
 	}
+	return nil, err
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+	"github.com/aws/smithy-go"
 
 	"github.com/oncebox/oncebox/internal/aws/awserror"
 )
@@ -86,15 +87,15 @@ type Cancellation struct {
 // Cancellations returns the reasons of a cancelled transaction, one for each action, in the order of the actions. ok
 // is false for every other error, and for a cancellation because of an invalid request.
 func Cancellations(err error, actions int) (reasons []Cancellation, ok bool) {
-	reasons, ok = AllCancellations(err, actions)
+	reasons, ok = allCancellations(err, actions)
 	if slices.ContainsFunc(reasons, func(c Cancellation) bool { return c.Reason == Invalid }) {
 		return nil, false
 	}
 	return reasons, ok
 }
 
-// AllCancellations is Cancellations for a caller that can handle an invalid request.
-func AllCancellations(err error, actions int) (reasons []Cancellation, ok bool) {
+// allCancellations is Cancellations for a caller that can handle an invalid request.
+func allCancellations(err error, actions int) (reasons []Cancellation, ok bool) {
 	var cancelled *types.TransactionCanceledException
 	if !errors.As(err, &cancelled) || len(cancelled.CancellationReasons) != actions {
 		return nil, false
@@ -121,8 +122,12 @@ var reasonCodes = map[string]Reason{
 	"ItemCollectionSizeLimitExceeded": Invalid,
 }
 
-// IsInvalid reports whether DynamoDB refused a request as invalid. Such a request fails however often it is sent.
-func IsInvalid(err error) bool { return awserror.Code(err) == "ValidationException" }
+// IsInvalid reports whether DynamoDB refused a request as invalid, or the SDK did before sending it. Such a request fails
+// however often it is sent.
+func IsInvalid(err error) bool {
+	var notSent smithy.InvalidParamsError
+	return awserror.Code(err) == "ValidationException" || errors.As(err, &notSent)
+}
 
 // ConditionFailure returns the old item of a single write whose condition was false. ok is false for every other error.
 func ConditionFailure(err error) (old map[string]types.AttributeValue, ok bool) {

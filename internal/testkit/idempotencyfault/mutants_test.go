@@ -148,7 +148,7 @@ var mutants = []mutant{
 		"\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n",
 		"\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n\t\t\th.release(ctx)\n"),
 	in("panic-keeps-the-key", 100, hold, "\t\tif f == nil {\n", "\t\tif false {\n"),
-	in("no-release", 100, hold, "\tif !ok {\n\t\th.release(ctx)\n", "\tif !ok {\n"),
+	in("no-release", 100, hold, "\tif !ok {\n\t\t_, _ = h.release(ctx)\n", "\tif !ok {\n"),
 	in("large-result-frees-the-key", 100, do,
 		"return missing(fmt.Sprintf(\"it has %d bytes, and the store keeps up to %d\", f.result.size(), limit))",
 		"f.err = ErrTryAgain\n\t\treturn engine.Result{}, false"),
@@ -171,8 +171,11 @@ type byTest struct {
 }
 
 const (
-	domain = "pkg/idempotency"
-	memory = "internal/testkit/memstore"
+	domain   = "pkg/idempotency"
+	memory   = "internal/testkit/memstore"
+	onDynamo = "pkg/idempotency/dynamostore"
+	effects  = "pkg/idempotency/effects.go"
+	transact = "internal/aws/dynamo/transact.go"
 )
 
 var mutantsByTest = []byTest{
@@ -250,6 +253,50 @@ var mutantsByTest = []byTest{
 	{name: "goexit-keeps-the-key", pkg: domain, test: "TestGoexitFreesTheKey", file: hold,
 		from: "\t\tif f == nil {\n",
 		to:   "\t\tif f == nil && recover() != nil {\n"},
+
+	// Rule 9: effects in the same transaction.
+	{name: "content-of-a-transaction-not-fixed", pkg: domain, test: "TestEffectsWithoutAReply", file: hold,
+		from: "if f.effects == nil { // the content",
+		to:   "if true { // the content"},
+	{name: "release-ignores-a-completion", pkg: domain, test: "TestRefusedEffectsOfALateTry", file: effects,
+		from: "case h.completed(row):",
+		to:   "case h.completed(row) && false:"},
+	{name: "refusal-without-a-confirmed-release", pkg: domain, test: "TestRefusedEffectsThatMayStillHappen", file: effects,
+		from: "case err != nil:\n\t\treturn nil, nil,",
+		to:   "case err != nil && false:\n\t\treturn nil, nil,"},
+	{name: "refused-effects-keep-the-key", pkg: domain, test: "TestRefusedEffects", file: effects,
+		from: "\trow, err := h.release(ctx)\n\tswitch {",
+		to:   "\tvar row *engine.Record\n\tvar err error\n\tswitch {"},
+	{name: "effects-of-a-final-failure", pkg: domain, test: "TestEffectsOfFailures", file: effects,
+		from: "\t\tf.effects = nil\n",
+		to:   ""},
+	{name: "effects-dropped-when-the-result-is", pkg: domain, test: "TestEffectsOfAResultThatCannotBeStored", file: effects,
+		from: "f.err != nil && !isBroken {",
+		to:   "f.err != nil || isBroken {"},
+	{name: "panic-of-effects-keeps-the-key", pkg: domain, test: "TestEffectsThatPanic", file: effects,
+		from: "\t\tif !ended {\n",
+		to:   "\t\tif false && !ended {\n"},
+	{name: "effects-decide-before-the-record", pkg: onDynamo, test: "TestReasons", file: transact,
+		from: "own.Reason == ConditionFailed {",
+		to:   "own.Reason == ConditionFailed && len(reasons) == 1 {"},
+	{name: "effects-refused-while-an-item-is-busy", pkg: onDynamo, test: "TestReasons", file: transact,
+		from: "\t\tcase Conflict, Throttled:\n\t\t\treturn Outcome{}\n",
+		to:   ""},
+	{name: "effect-on-the-record", pkg: onDynamo, test: "TestActions", file: transact,
+		from: "case name == own.name(names):",
+		to:   "case false && name == own.name(names):"},
+	{name: "no-room-for-the-record", pkg: onDynamo, test: "TestActions", file: "pkg/idempotency/dynamostore/transact.go",
+		from: "const MaxActions = 99",
+		to:   "const MaxActions = 100"},
+	{name: "new-request-token-for-each-try", pkg: onDynamo, test: "TestRequestTokens", file: "pkg/idempotency/dynamostore/transact.go",
+		from: "ClientRequestToken: aws.String(requestToken(key, token)),",
+		to:   "ClientRequestToken: aws.String(requestToken(key, time.Now().String())),"},
+	{name: "refused-effects-complete", pkg: "pkg/idempotency/sqlitestore", test: "TestEngine", file: "pkg/idempotency/sqlitestore/transact.go",
+		from: "return &engine.RefusedError{Reason: err} // which",
+		to:   "return nil // which"},
+	{name: "effects-without-the-record", pkg: "pkg/idempotency/sqlitestore", test: "TestEngine", file: "pkg/idempotency/sqlitestore/transact.go",
+		from: "err != nil || !a.Done {",
+		to:   "err != nil {"},
 }
 
 // TestMutantsByTest checks that the named tests find each broken rule.

@@ -3,6 +3,7 @@ package memstore
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"sync"
 	"time"
 
@@ -18,7 +19,7 @@ type Calls struct {
 	rows map[string]engine.Record // by the digest of the key
 }
 
-var _ engine.Store = (*Calls)(nil)
+var _ engine.Transactor = (*Calls)(nil)
 
 // NewCalls returns an empty store. now is its clock; its Dates have whole seconds.
 func NewCalls(now func() time.Time) *Calls { return &Calls{now: now, rows: map[string]engine.Record{}} }
@@ -69,8 +70,18 @@ func (s *Calls) Prolong(ctx context.Context, key engine.Key, token string, ends 
 func (s *Calls) Complete(
 	ctx context.Context, key engine.Key, token string, c engine.Completion,
 ) (engine.Answer, error) {
+	return s.complete(ctx, key, func() bool { return true }, token, c)
+}
+
+// complete completes a record if effects reports that they are done.
+func (s *Calls) complete(
+	ctx context.Context, key engine.Key, effects func() bool, token string, c engine.Completion,
+) (engine.Answer, error) {
 	return s.write(ctx, key, func(old *engine.Record) *engine.Record {
 		if old == nil || old.Token != token || old.Status != engine.InProgress {
+			return nil
+		}
+		if !effects() {
 			return nil
 		}
 		record := *old
@@ -78,6 +89,33 @@ func (s *Calls) Complete(
 		record.Result, record.Expiry, record.PurgeAt = c.Result, c.Expiry, c.PurgeAt
 		return &record
 	})
+}
+
+// CallEffects are the effects of a Calls. The function runs while nothing else uses the store, and must not use it. An error
+// refuses it; then it must have changed nothing.
+type CallEffects func() error
+
+// CheckEffects implements engine.Transactor.
+func (*Calls) CheckEffects(_ engine.Key, effects engine.Effects) error {
+	if _, ok := effects.(CallEffects); !ok {
+		return fmt.Errorf("got %T, want memstore.CallEffects", effects)
+	}
+	return nil
+}
+
+// CompleteWith implements engine.Transactor.
+func (s *Calls) CompleteWith(
+	ctx context.Context, key engine.Key, token string, c engine.Completion, effects engine.Effects,
+) (engine.Answer, error) {
+	var refused error
+	a, err := s.complete(ctx, key, func() bool {
+		refused = effects.(CallEffects)()
+		return refused == nil
+	}, token, c)
+	if refused != nil {
+		return engine.Answer{}, &engine.RefusedError{Reason: refused}
+	}
+	return a, err
 }
 
 // Release implements engine.Store.

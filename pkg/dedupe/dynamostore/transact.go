@@ -61,19 +61,23 @@ func (s *Store) Transact(
 func (s *Store) transact(
 	ctx context.Context, t dedupe.Transaction, entry types.TransactWriteItem, actions []types.TransactWriteItem,
 ) (TransactResult, *entryRow, error) {
-	all := append([]types.TransactWriteItem{entry}, actions...)
-	_, err := s.client.TransactWriteItems(ctx, &dynamodb.TransactWriteItemsInput{TransactItems: all})
-	if err == nil {
-		return TransactResult{}, nil, nil
+	outcome, err := dynamo.Transact(ctx, s.client, transacting, dedupe.ErrTryAgain, &dynamodb.TransactWriteItemsInput{
+		TransactItems: append([]types.TransactWriteItem{entry}, actions...),
+	})
+	if err != nil {
+		return TransactResult{}, nil, err
 	}
-	if dynamo.IsInvalid(err) {
-		return TransactResult{}, nil, &dedupe.PoisonError{Reason: reasonInvalid}
+	if outcome.Own != nil {
+		return foundBy(t, outcome.Own.Item)
 	}
-	reasons, cancelled := dynamo.AllCancellations(err, len(all))
-	if !cancelled {
-		return TransactResult{}, nil, failed(transacting, err)
+	var result TransactResult
+	for _, r := range outcome.Refused {
+		if r.Invalid {
+			return TransactResult{}, nil, &dedupe.PoisonError{Reason: reasonInvalid}
+		}
+		result.Failed = append(result.Failed, FailedCondition{r.Action, r.Old})
 	}
-	return resultOf(t, reasons, err)
+	return result, nil, nil
 }
 
 const transacting = "put entry and effect"
@@ -99,42 +103,17 @@ func (s *Store) finishAction(t dedupe.Transaction) types.TransactWriteItem {
 	}}
 }
 
-// resultOf reads the reasons of a cancelled transaction, first that of the entry: if the condition on the entry
-// failed, the other reasons do not matter. A repeated insert fails both conditions.
-func resultOf(t dedupe.Transaction, reasons []dynamo.Cancellation, cause error) (
+// foundBy returns the row that the action on the entry has found.
+func foundBy(t dedupe.Transaction, row map[string]types.AttributeValue) (
 	result TransactResult, old *entryRow, err error,
 ) {
-	if entry := reasons[0]; entry.Reason == dynamo.ConditionFailed {
-		switch {
-		case len(entry.Item) > 0:
-			old, result.Existing, err = existingOf(entry.Item)
-		case t.Finish:
-			result.Existing = &dedupe.Existing{}
-		default: // without the old row, the record that has the key is unknown
-			err = fmt.Errorf("dynamodb: %s: %w", transacting, cause)
-		}
-		return result, old, err
-	}
-	invalid := false
-	for i, r := range reasons {
-		switch r.Reason {
-		case dynamo.Conflict, dynamo.Throttled:
-			return TransactResult{}, nil, tryAgain(cause)
-		case dynamo.ConditionFailed:
-			result.Failed = append(result.Failed, FailedCondition{i - 1, r.Item})
-		case dynamo.Invalid:
-			invalid = true
-		}
-	}
 	switch {
-	case invalid:
-		return TransactResult{}, nil, &dedupe.PoisonError{Reason: reasonInvalid}
-	case len(result.Failed) == 0: // cancelled without a reason
-		return TransactResult{}, nil, tryAgain(cause)
+	case len(row) > 0:
+		old, result.Existing, err = existingOf(row)
+	case t.Finish:
+		result.Existing = &dedupe.Existing{}
+	default: // without the old row, the record that has the key is unknown
+		err = fmt.Errorf("dynamodb: %s: the key of the entry is taken, and the answer does not say by what", transacting)
 	}
-	return result, nil, nil
-}
-
-func tryAgain(cause error) error {
-	return fmt.Errorf("dynamodb: %s: %w: %w", transacting, dedupe.ErrTryAgain, cause)
+	return result, old, err
 }

@@ -3,10 +3,13 @@ package dynamostore_test
 import (
 	"context"
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/oncebox/oncebox/internal/testkit/itembankengines"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
@@ -33,6 +36,48 @@ func testOn(t *testing.T, endpoint string) {
 	t.Helper()
 	client := newClient(t, endpoint)
 	enginetest.Run(t, func(testing.TB) engine.Store { return dynamostore.New(client, table) })
+	enginetest.RunTransactor(t, func(testing.TB) (engine.Transactor, enginetest.Counters) {
+		return dynamostore.New(client, table), counters{client}
+	})
+}
+
+// counters are items of the same table.
+type counters struct{ client *dynamodb.Client }
+
+func counter(name string) row { return row{"pk": text("counter#" + name), "sk": text("n")} }
+
+func add(name string) types.TransactWriteItem {
+	return types.TransactWriteItem{Update: &types.Update{
+		TableName: aws.String(table), Key: counter(name), UpdateExpression: aws.String("ADD n :one"),
+		ExpressionAttributeValues: row{":one": &types.AttributeValueMemberN{Value: "1"}},
+	}}
+}
+
+func (counters) Add(name, onlyOnce string) engine.Effects {
+	if name == onlyOnce {
+		return dynamostore.Effects(add(name))
+	}
+	once := add(onlyOnce)
+	once.Update.ConditionExpression = aws.String("attribute_not_exists(pk)")
+	return dynamostore.Effects(add(name), once)
+}
+
+func (c counters) Count(t testing.TB, name string) int {
+	t.Helper()
+	out, err := c.client.GetItem(t.Context(), &dynamodb.GetItemInput{
+		TableName: aws.String(table), Key: counter(name), ConsistentRead: aws.Bool(true),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(out.Item) == 0 {
+		return 0
+	}
+	n, err := strconv.Atoi(out.Item["n"].(*types.AttributeValueMemberN).Value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 const table = "test-dedupe"

@@ -36,15 +36,18 @@ type Client interface {
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
 	UpdateItem(context.Context, *dynamodb.UpdateItemInput, ...func(*dynamodb.Options)) (*dynamodb.UpdateItemOutput, error)
+	TransactWriteItems(
+		context.Context, *dynamodb.TransactWriteItemsInput, ...func(*dynamodb.Options),
+	) (*dynamodb.TransactWriteItemsOutput, error)
 }
 
-// Store implements engine.Store on DynamoDB. It is safe for concurrent use.
+// Store implements engine.Transactor on DynamoDB. It is safe for concurrent use.
 type Store struct {
 	client Client
 	table  string
 }
 
-var _ engine.Store = (*Store)(nil)
+var _ engine.Transactor = (*Store)(nil)
 
 // New makes a Store on an existing table, which may be the table of claims and records.
 func New(client Client, table string) *Store { return &Store{client, table} }
@@ -141,17 +144,21 @@ func completion(c engine.Completion) change {
 }
 
 func (s *Store) update(ctx context.Context, doing string, key engine.Key, token string, c change) (engine.Answer, error) {
+	in := s.updateOf(key, token, c)
+	return ask(doing, func(dated func(*dynamodb.Options)) (row, error) {
+		_, err := s.client.UpdateItem(ctx, in, dated)
+		return nil, err
+	})
+}
+
+func (s *Store) updateOf(key engine.Key, token string, c change) *dynamodb.UpdateItemInput {
 	c.values[":token"], c.values[":in_progress"] = text(token), text(string(engine.InProgress))
-	in := &dynamodb.UpdateItemInput{
+	return &dynamodb.UpdateItemInput{
 		TableName: &s.table, Key: keyOf(key),
 		UpdateExpression: aws.String("SET " + c.set), ConditionExpression: aws.String(ifMine + c.more),
 		ExpressionAttributeNames: reserved, ExpressionAttributeValues: c.values,
 		ReturnValuesOnConditionCheckFailure: allOld,
 	}
-	return ask(doing, func(dated func(*dynamodb.Options)) (row, error) {
-		_, err := s.client.UpdateItem(ctx, in, dated)
-		return nil, err
-	})
 }
 
 // Read implements engine.Store.
@@ -181,14 +188,19 @@ func ask(doing string, send func(dated func(*dynamodb.Options)) (row, error)) (e
 	case err != nil:
 		return engine.Answer{}, failed(doing, err)
 	}
-	if date.IsZero() {
+	return answer(doing, engine.Answer{Done: !refused, Date: date}, item)
+}
+
+// answer returns an answer with the record of a row, or with none.
+func answer(doing string, a engine.Answer, item row) (engine.Answer, error) {
+	if a.Date.IsZero() {
 		return engine.Answer{}, fmt.Errorf("dynamodb: %s: %w", doing, errNoDate)
 	}
-	record, err := recordOf(item)
-	if err != nil {
+	var err error
+	if a.Row, err = recordOf(item); err != nil {
 		return engine.Answer{}, err
 	}
-	return engine.Answer{Done: !refused, Row: record, Date: date}, nil
+	return a, nil
 }
 
 func failed(doing string, err error) error { return dynamo.Translate(doing, err, engine.ErrTryAgain) }

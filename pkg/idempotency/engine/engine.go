@@ -5,6 +5,7 @@
 //
 // An engine implements [Store]. It keeps one row for each key ([Record]). A row is one item, and each write is a
 // conditional write of one item. The engine decides nothing: the Runner gives it the condition and reads the old row.
+// An engine with transactions can implement [Transactor], too.
 //
 // # Results and errors
 //

@@ -45,9 +45,9 @@ const DefaultBusyTimeout = sqlite.DefaultBusyTimeout
 // maxResult is above what AWS Lambda answers at most, 6 MB. Other writers wait while a result is written.
 const maxResult = 8 << 20
 
-var _ engine.Store = (*Store)(nil)
+var _ engine.Transactor = (*Store)(nil)
 
-// Store implements engine.Store in a SQLite file or in memory. It is safe for concurrent use. Several processes may use
+// Store implements engine.Transactor in a SQLite file or in memory. It is safe for concurrent use. Several processes may use
 // one file.
 type Store struct {
 	db  *sqlite.DB

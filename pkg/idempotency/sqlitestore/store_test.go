@@ -40,8 +40,38 @@ func newStore(t testing.TB, path string, options ...Option) *Store {
 
 func TestEngine(t *testing.T) {
 	t.Parallel()
-	s := newStore(t, inTemp(t), WithBusyTimeout(time.Minute))
+	testEngine(t, newStore(t, inTemp(t), WithBusyTimeout(time.Minute)))
+}
+
+func testEngine(t *testing.T, s *Store) {
+	t.Helper()
 	enginetest.Run(t, func(testing.TB) engine.Store { return s })
+	check(t, s.Do(t.Context(), "make counters", func(ctx context.Context, tx Tx) error {
+		_, err := tx.ExecContext(ctx, `CREATE TABLE counter (name TEXT NOT NULL PRIMARY KEY, n INTEGER NOT NULL) STRICT`)
+		return err
+	}))
+	enginetest.RunTransactor(t, func(testing.TB) (engine.Transactor, enginetest.Counters) { return s, counters{s} })
+}
+
+// counters are rows of a table in the file.
+type counters struct{ store *Store }
+
+func (counters) Add(name, onlyOnce string) engine.Effects {
+	return Effects(func(ctx context.Context, tx Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO counter VALUES (?, 1) ON CONFLICT DO UPDATE SET n = n + 1`, name)
+		if err == nil && name != onlyOnce {
+			_, err = tx.ExecContext(ctx, `INSERT INTO counter VALUES (?, 1)`, onlyOnce)
+		}
+		return err
+	})
+}
+
+func (c counters) Count(t testing.TB, name string) (n int) {
+	t.Helper()
+	check(t, c.store.Do(t.Context(), "count", func(ctx context.Context, tx Tx) error {
+		return tx.QueryRowContext(ctx, `SELECT coalesce((SELECT n FROM counter WHERE name = ?), 0)`, name).Scan(&n)
+	}))
+	return n
 }
 
 func TestEngineInMemory(t *testing.T) {
@@ -49,7 +79,7 @@ func TestEngineInMemory(t *testing.T) {
 	s, err := OpenMemory(t.Context())
 	check(t, err)
 	t.Cleanup(func() { check(t, s.Close()) })
-	enginetest.Run(t, func(testing.TB) engine.Store { return s })
+	testEngine(t, s)
 }
 
 // contestedKeys is large enough that all processes work at the same time.
