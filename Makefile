@@ -51,7 +51,7 @@ test: ## Run the quick tests, in a few minutes: in memory, on SQLite and on dyno
 
 # The race detector makes SQLite in Go 30 times slower, and finds nothing in simulations, where one goroutine runs at a
 # time. So it checks the quick tests of the other libraries, which run in memory or over HTTP.
-NOTRACED = /(sqlite|sqlitestore|sqlitetest|offline|dedupefault|logfault|cli|cli/(claims|delivery|demo|links|operate|records))$$
+NOTRACED = /(sqlite|sqlitestore|sqlitetest|offline|dedupefault|logfault|cli|cli/(claims|delivery|demo|idempotency|links|operate|records))$$
 RACED    = $(shell go list ./pkg/... ./internal/... | grep -vE '$(NOTRACED)')
 
 .PHONY: check

@@ -50,10 +50,11 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// TestReadOnlyLedger checks that commands that only read a ledger need no permission to write, and
-// make no file beside it.
-func TestReadOnlyLedger(t *testing.T) {
+// TestReadOnlyStore checks that commands that only read a ledger, or a record of idempotency, need no permission to
+// write, and make no file beside the store.
+func TestReadOnlyStore(t *testing.T) {
 	s := newShell(t)
+	s.run(exitDone, "--store", "sqlite:seen.db", "init")
 	s.file("in", `{"id":"A"}`+"\n")
 	s.run(exitDone, "dedupe", "in", "--id-path", "id", "--ledger", "seen.db", "--out", "out")
 	copyFile(t, os.Args[0], filepath.Join(s.dir, "oncebox"))
@@ -71,6 +72,8 @@ func TestReadOnlyLedger(t *testing.T) {
 		} {
 			s.want(exitDone, s.asOtherUser(append(strings.Fields(test.command), "--ledger", "seen.db")...)).saying(t, test.says)
 		}
+		r := s.asOtherUser("--store", "sqlite:seen.db", "idempotency", "explain", "pay", "k")
+		s.want(exitNo, r).saying(t, "There is no record")
 		if left, err := os.ReadDir(s.dir); err != nil || strings.Contains(fmt.Sprint(left), "-wal") {
 			t.Errorf("files were left: %v, %v", left, err)
 		}

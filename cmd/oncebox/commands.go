@@ -5,6 +5,7 @@ import (
 	"github.com/oncebox/oncebox/internal/cli/claims"
 	"github.com/oncebox/oncebox/internal/cli/delivery"
 	"github.com/oncebox/oncebox/internal/cli/demo"
+	"github.com/oncebox/oncebox/internal/cli/idempotency"
 	"github.com/oncebox/oncebox/internal/cli/links"
 	"github.com/oncebox/oncebox/internal/cli/operate"
 	"github.com/oncebox/oncebox/internal/cli/records"
@@ -20,6 +21,7 @@ type grammar struct {
 	Support   claims.SupportCommands    `embed:""` // status, lookup, audit, reconcile, replay
 	Records   records.RecordCommands    `embed:""` // dedupe, ledger, cost
 	Delivery  delivery.DeliveryCommands `embed:""` // redrive, objects
+	Once      idempotency.Commands      `embed:""` // idempotency
 	KPL       records.KPLCommands       `embed:""` // kpl
 	Checks    operate.CheckCommands     `embed:""` // invoke, doctor
 	Demo      demo.Commands             `embed:""` // demo

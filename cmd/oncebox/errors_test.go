@@ -69,6 +69,7 @@ func TestAWSErrors(t *testing.T) {
 	} {
 		s.env = failingAWS(t, test.status, test.code, test.message)
 		s.run(test.exit, "campaign", "show", "spring").plainly(t, test.says)
+		s.run(test.exit, "idempotency", "evict", "pay", "k", "--number=1").plainly(t, test.says)
 	}
 	// The details are for the log.
 	s.env = failingAWS(t, 400, "AccessDeniedException", denied)

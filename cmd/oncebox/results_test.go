@@ -8,6 +8,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/claimpage"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
+	"github.com/oncebox/oncebox/pkg/idempotency"
+	"github.com/oncebox/oncebox/pkg/idempotency/engine"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -234,6 +236,32 @@ type backupJSON struct {
 type doctorJSON struct {
 	Checks   []doctor.Check `json:"checks"`
 	Failures int            `json:"failures"`
+}
+
+type onceRecord struct {
+	Status   engine.Status `json:"status"`
+	Number   int64         `json:"number"`
+	Counts   bool          `json:"counts"`
+	LeaseEnd *time.Time    `json:"lease_end"`
+	Result   *onceResult   `json:"result"`
+}
+
+type onceResult struct {
+	Kind        engine.Kind `json:"kind"`
+	ContentType string      `json:"content_type"`
+	Bytes       int         `json:"bytes"`
+	Body        []byte      `json:"body"`
+}
+
+type onceExplained struct {
+	NextCall  idempotency.NextCall `json:"next_call"`
+	Sentences []string             `json:"sentences"`
+	Record    *onceRecord          `json:"record"`
+}
+
+type evictedJSON struct {
+	Number  int64  `json:"number"`
+	Outcome string `json:"outcome"`
 }
 
 type demoResult struct {

@@ -12,9 +12,9 @@ import (
 
 // Globals are the flags of every command. They are variables too: see variables.go.
 type Globals struct {
-	Store       string `help:"Where campaigns, claims and record entries are stored: sqlite:PATH, or dynamodb: for the two tables below. Default: ${default}." default:"sqlite:oncebox.db" placeholder:"URL"`
+	Store       string `help:"Where campaigns, claims, record entries and idempotency records are stored: sqlite:PATH, or dynamodb: for the two tables below. Default: ${default}." default:"sqlite:oncebox.db" placeholder:"URL"`
 	BankTable   string `help:"DynamoDB table of campaigns and items. Default: ${default}." default:"oncebox-bank" placeholder:"NAME"`
-	DedupeTable string `help:"DynamoDB table of claims and record entries. Default: ${default}." default:"oncebox-dedupe" placeholder:"NAME"`
+	DedupeTable string `help:"DynamoDB table of claims, record entries and idempotency records. Default: ${default}." default:"oncebox-dedupe" placeholder:"NAME"`
 	Output      string `help:"Format of results on stdout, and of errors on stderr: text or json. Default: ${default}." enum:"text,json" default:"text" placeholder:"text|json"`
 	Quiet       bool   `short:"q" help:"Print no progress and no remarks on stderr. Errors are still printed."`
 	LogLevel    string `help:"Lowest level of log lines on stderr: debug, info, warn or error. Default: ${default}." enum:"debug,info,warn,error" default:"info" placeholder:"LEVEL"`

@@ -12,6 +12,7 @@ import (
 	"github.com/oncebox/oncebox/internal/shared/sqlite"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/idempotency"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 	"github.com/oncebox/oncebox/pkg/recordhandler"
@@ -98,6 +99,8 @@ var (
 	ErrUnconfirmed = errors.New("not released: the answer was not yes; nothing was changed")
 	// ErrNoEntry says that the ledger does not know a record.
 	ErrNoEntry = errors.New("the ledger has no entry of this id")
+	// ErrNoResult says that a record of idempotency has no result.
+	ErrNoResult = errors.New("the record has no result")
 	// ErrNoLog says that a scope has no log ledger.
 	ErrNoLog = errors.New("there is no log ledger")
 )
@@ -144,6 +147,7 @@ var outcomes = []struct {
 	{ErrEmpty, ExitNo, "empty"},
 	{ErrNoEntry, ExitNo, "no-entry"},
 	{ErrNoLog, ExitNo, "no-log"},
+	{ErrNoResult, ExitNo, "no-result"},
 	{itembank.ErrSoldOut, ExitNo, "sold-out"},
 	{itembank.ErrItemTaken, ExitNo, "item-taken"},
 	{itembank.ErrNotOpen, ExitNo, "not-open"},
@@ -179,6 +183,12 @@ var outcomes = []struct {
 	{dedupe.ErrOtherLedger, ExitUsage, "other-ledger"},
 	{dedupe.ErrWrongSetting, ExitUsage, "wrong-setting"},
 	{dedupe.ErrTryAgain, ExitFailed, "try-again"},
+	{idempotency.ErrInProgress, ExitNo, "in-progress"},
+	{idempotency.ErrTryAgain, ExitFailed, "try-again"},
+	{idempotency.ErrNoRecord, ExitNo, "no-record"},
+	{idempotency.ErrOtherExecution, ExitNo, "other-execution"},
+	{idempotency.ErrChanged, ExitNo, "changed"},
+	{idempotency.ErrInvalid, ExitUsage, "invalid-input"},
 	{fs.ErrNotExist, ExitUsage, "no-file"},
 	{fs.ErrPermission, ExitUsage, "no-access"},
 }

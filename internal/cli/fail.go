@@ -10,6 +10,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/records/offline"
 	"github.com/oncebox/oncebox/pkg/dedupe"
+	"github.com/oncebox/oncebox/pkg/idempotency"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -44,7 +45,7 @@ const Continues = "The same command goes on from there."
 // DescribeError returns the text of an error, and advice.
 func DescribeError(err error, exit int) (message, hint string) {
 	message = err.Error()
-	for _, family := range []error{itembank.ErrTryAgain, dedupe.ErrTryAgain} { // names of packages
+	for _, family := range []error{itembank.ErrTryAgain, dedupe.ErrTryAgain, idempotency.ErrTryAgain} { // names of packages
 		message = strings.ReplaceAll(message, family.Error()+": ", "")
 	}
 	for _, name := range []string{"claimapi: ", "recordhandler: ", "dedupe: "} {
@@ -77,7 +78,8 @@ func DescribeError(err error, exit int) (message, hint string) {
 
 // isTemporary reports whether the error may pass by itself.
 func isTemporary(err error) bool {
-	return errors.Is(err, itembank.ErrTryAgain) || errors.Is(err, dedupe.ErrTryAgain)
+	return errors.Is(err, itembank.ErrTryAgain) || errors.Is(err, dedupe.ErrTryAgain) ||
+		errors.Is(err, idempotency.ErrTryAgain)
 }
 
 // PrintJSON prints a value as one line. It ignores an error, because there is no other place to report it.

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -48,6 +49,24 @@ func OpenItemFile(ctx context.Context, file string, stdin io.Reader) (open itemf
 		}
 		return file, nil
 	}, remove, nil
+}
+
+// ReadFile reads a whole file. The name - is stdin.
+func ReadFile(ctx context.Context, stdin io.Reader, file string) (content []byte, err error) {
+	if file != "-" {
+		content, err = os.ReadFile(file)
+	} else {
+		var text bytes.Buffer
+		err = CopyUntil(ctx, &text, stdin)
+		if ctx.Err() != nil {
+			return nil, ctx.Err() // the copy may still write to the buffer
+		}
+		content = text.Bytes()
+	}
+	if err != nil {
+		return nil, BadUsage(FileError(file, err), "")
+	}
+	return content, nil
 }
 
 // FileError returns the error about a file, without the name of the system call.

@@ -19,6 +19,8 @@ import (
 	ledgerdynamo "github.com/oncebox/oncebox/pkg/dedupe/dynamostore"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	ledgersqlite "github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+	oncedynamo "github.com/oncebox/oncebox/pkg/idempotency/dynamostore"
+	onceengine "github.com/oncebox/oncebox/pkg/idempotency/engine"
 	oncesqlite "github.com/oncebox/oncebox/pkg/idempotency/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
@@ -185,6 +187,39 @@ func (g Globals) openLedgerBy(
 		return nil, nil, err
 	}
 	return ledgerdynamo.New(client, g.DedupeTable, options...), func() {}, nil
+}
+
+// OpenIdempotency opens the store of idempotent calls, which must exist. Call closeStore after use.
+func (g Globals) OpenIdempotency(ctx context.Context) (store onceengine.Store, closeStore func(), err error) {
+	return g.openIdempotencyBy(ctx, oncesqlite.Open)
+}
+
+// OpenIdempotencyToRead is OpenIdempotency for a command that only reads.
+func (g Globals) OpenIdempotencyToRead(ctx context.Context) (store onceengine.Store, closeStore func(), err error) {
+	return g.openIdempotencyBy(ctx, oncesqlite.OpenToRead)
+}
+
+func (g Globals) openIdempotencyBy(
+	ctx context.Context, open func(context.Context, string, ...oncesqlite.Option) (*oncesqlite.Store, error),
+) (
+	store onceengine.Store, closeStore func(), err error,
+) {
+	path, ok, err := g.SQLitePath()
+	if err != nil {
+		return nil, nil, err
+	}
+	if ok {
+		store, err := open(ctx, path)
+		if err != nil {
+			return nil, nil, g.MissingStore(err)
+		}
+		return store, func() { _ = store.Close() }, nil // every write is on the disk already
+	}
+	client, err := DynamoClient(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	return oncedynamo.New(client, g.DedupeTable), func() {}, nil
 }
 
 // OpenRows opens the ledger with one row a key, to enter records of a scope. It refuses a scope with a log ledger.

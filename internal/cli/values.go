@@ -23,6 +23,7 @@ var valueMappers = kong.OptionFunc(func(k *kong.Kong) error {
 		reflect.TypeFor[EndTime]():       func(text string) (any, error) { return parseEndTime(text) },
 		reflect.TypeFor[time.Duration](): func(text string) (any, error) { return parseDuration(text) },
 		reflect.TypeFor[int]():           func(text string) (any, error) { return parseInt(text) },
+		reflect.TypeFor[int64]():         func(text string) (any, error) { return parseInt64(text) },
 		reflect.TypeFor[float64]():       func(text string) (any, error) { return parseNumber(text) },
 		reflect.TypeFor[RowRate]():       func(text string) (any, error) { return parseRate(text) },
 		reflect.TypeFor[PoisonLimit]():   func(text string) (any, error) { return parsePoisonLimit(text) },
@@ -81,10 +82,19 @@ func parseDuration(text string) (time.Duration, error) {
 
 func parseInt(text string) (int, error) {
 	n, err := strconv.Atoi(text)
+	return n, notWhole(text, err)
+}
+
+func parseInt64(text string) (int64, error) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return n, notWhole(text, err)
+}
+
+func notWhole(text string, err error) error {
 	if err != nil {
-		return 0, fmt.Errorf("%q is not a whole number", text)
+		return fmt.Errorf("%q is not a whole number", text)
 	}
-	return n, nil
+	return nil
 }
 
 func parseNumber(text string) (float64, error) {

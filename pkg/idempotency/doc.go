@@ -100,6 +100,12 @@
 // Choose a lease of at least ten times the slowest usual reply of the store. With a shorter lease, heartbeats come too
 // late.
 //
+// # Operators
+//
+// [Runner.Explain] says what the next call of a key gets, and why. [Runner.Evict] frees a key before its window or its
+// lease is over. It is the only way to end a guarantee: after it, the function runs again, and a second effect is
+// possible. The commands "oncebox idempotency show", "explain" and "evict" call them.
+//
 // # Limits
 //
 //   - A namespace or a key: 1 to 1,024 bytes.
@@ -117,5 +123,5 @@
 //
 // To follow a call, read do.go, then call.go (begin: whose row is it?), hold.go (run, heartbeat, complete, release),
 // effects.go (effects in the same transaction), turns.go (calls in one process) and times.go (leases, expiries and
-// numbers from the store's time). observe.go reports calls.
+// numbers from the store's time). observe.go reports calls. operate.go is for operators.
 package idempotency

@@ -14,8 +14,8 @@ var (
 	// ErrInvalid says that the input is wrong. The function did not run. The error is an *InvalidError.
 	ErrInvalid = errors.New("idempotency: invalid input")
 
-	// ErrRefused says that the record of the key has no result for the call. While the record counts, a repeat gets the
-	// same error and does not run the function.
+	// ErrRefused says that the record of the key has no result for the call, or does not allow it. While the record
+	// counts, a repeat gets the same error and does not run the function.
 	ErrRefused = errors.New("idempotency: refused")
 
 	// ErrTryAgain says that the store was busy, throttled or out of reach, or that another call holds the key. Repeat
@@ -35,6 +35,17 @@ var (
 	ErrResultUnreadable = member(ErrRefused, "the stored result of the key does not fit the type of the result")
 	// ErrFailed comes as a *FailedError: the function failed, and said that the failure is final (see Final).
 	ErrFailed = member(ErrRefused, "the function has failed for the key, and the failure is final")
+)
+
+// The members of ErrRefused that only Evict returns.
+var (
+	// ErrNoRecord says that the key has no record, so that it is free.
+	ErrNoRecord = member(ErrRefused, "the key has no record in the namespace")
+	// ErrOtherExecution says that the record belongs to another execution than the one to evict.
+	ErrOtherExecution = member(ErrRefused, "the record belongs to another execution")
+	// ErrChanged says that the record has changed since Evict read it: the execution has completed or given the key
+	// back, or another one has begun.
+	ErrChanged = member(ErrRefused, "the record changed meanwhile; look at it again")
 )
 
 // The members of ErrTryAgain.

@@ -10,7 +10,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
-	"os"
 	"time"
 
 	"github.com/aws/aws-lambda-go/events"
@@ -174,20 +173,9 @@ func withRecords(ctx context.Context, a *cli.App, options recordhandler.Options,
 
 // readEvent reads a file that must hold JSON.
 func readEvent(ctx context.Context, stdin io.Reader, name string) ([]byte, error) {
-	var raw []byte
-	var err error
-	if name == "-" {
-		var text bytes.Buffer
-		err = cli.CopyUntil(ctx, &text, stdin)
-		if ctx.Err() != nil {
-			return nil, ctx.Err() // the copy may still write to the buffer
-		}
-		raw = text.Bytes()
-	} else {
-		raw, err = os.ReadFile(name)
-	}
+	raw, err := cli.ReadFile(ctx, stdin, name)
 	if err != nil {
-		return nil, cli.BadUsage(cli.FileError(name, err), "")
+		return nil, err
 	}
 	var syntax *json.SyntaxError
 	if err := json.Unmarshal(raw, new(json.RawMessage)); errors.As(err, &syntax) {

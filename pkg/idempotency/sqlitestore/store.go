@@ -69,6 +69,11 @@ func Open(ctx context.Context, path string, options ...Option) (*Store, error) {
 	return opened(sqlite.Open(ctx, path, part, options))
 }
 
+// OpenToRead is Open for a program that only reads. It also opens a file to which this user may not write.
+func OpenToRead(ctx context.Context, path string, options ...Option) (*Store, error) {
+	return opened(sqlite.OpenToRead(ctx, path, part, options))
+}
+
 // Create makes a store and opens it. If the store exists, Create opens it. So it is safe to repeat, also by several
 // processes at once. An empty file becomes a store, and so does a file of oncebox without tables for idempotency. The
 // folder of the file must exist. The errors are as for Open.
