@@ -29,7 +29,7 @@
 //
 // Handlers that authenticate, limit the rate or write access logs come first: they see every request, also replays.
 // Handlers that read the body or compress responses come after the Middleware. A request whose body was read before is
-// answered 500, because its payload could not be compared.
+// answered 500, because its payload could not be compared. That is seen by its Content-Length, or by its parsed form.
 //
 // # Keys
 //

@@ -139,19 +139,17 @@ func TestWaitingEndsWithTheClient(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		store := memstore.NewCalls(time.Now)
-		wrap := func(handler http.HandlerFunc) http.Handler { // each in a process of its own
-			runner, err := idempotency.New(store, namespace, idempotency.Settings{})
-			must(t, err)
-			m, err := oncehttp.New(runner, callerOf, oncehttp.Settings{Log: slog.New(slog.DiscardHandler)})
-			must(t, err)
-			return m.Wrap(handler)
-		}
+		wrap := func(handler http.HandlerFunc) http.Handler { return wrapped(t, store, handler) } // each in its process
 		begun := time.Now()
-		first := httptest.NewRecorder()
-		go wrap(func(w http.ResponseWriter, r *http.Request) {
-			time.Sleep(time.Minute)
-			echo(1)(w, r)
-		}).ServeHTTP(first, order("key-1").toHTTP(t.Context(), "http://localhost"))
+		first := make(chan int)
+		go func() {
+			w := httptest.NewRecorder()
+			wrap(func(w http.ResponseWriter, r *http.Request) {
+				time.Sleep(time.Minute)
+				echo(1)(w, r)
+			}).ServeHTTP(w, order("key-1").toHTTP(t.Context(), "http://localhost"))
+			first <- w.Code
+		}()
 		time.Sleep(time.Second)
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
@@ -160,8 +158,7 @@ func TestWaitingEndsWithTheClient(t *testing.T) {
 			ServeHTTP(w, order("key-1").toHTTP(ctx, "http://localhost"))
 		answer{w.Result(), w.Body.String()}.wantsProblem(t, 503, "try-again")
 		equal(t, "waited", time.Since(begun), 11*time.Second)
-		time.Sleep(time.Minute)
-		equal(t, "status of the first", first.Code, http.StatusCreated)
+		equal(t, "status of the first", <-first, http.StatusCreated)
 	})
 }
 
@@ -172,10 +169,6 @@ func TestClientGoesAwayBeforeTheHandler(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, leave := context.WithCancel(t.Context())
 		store := &broken{Calls: memstore.NewCalls(time.Now)}
-		runner, err := idempotency.New(store, namespace, idempotency.Settings{})
-		must(t, err)
-		m, err := oncehttp.New(runner, callerOf, oncehttp.Settings{Log: slog.New(slog.DiscardHandler)})
-		must(t, err)
 		key := engine.Key{Namespace: namespace, Name: oncehttp.KeyOf("ann", "key-1")}
 		store.put = func(record engine.Record) (engine.Answer, error) {
 			leave()
@@ -183,7 +176,7 @@ func TestClientGoesAwayBeforeTheHandler(t *testing.T) {
 			return store.Calls.Put(context.WithoutCancel(ctx), key, record)
 		}
 		w := httptest.NewRecorder()
-		m.Wrap(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the handler runs") })).
+		wrapped(t, store, func(http.ResponseWriter, *http.Request) { t.Error("the handler runs") }).
 			ServeHTTP(w, order("key-1").toHTTP(ctx, "http://localhost"))
 		answer{w.Result(), w.Body.String()}.wantsProblem(t, 503, "try-again")
 		row := store.Row(key)
@@ -195,16 +188,12 @@ func TestClientGoesAwayBeforeTheHandler(t *testing.T) {
 func TestDeadlineOfTheServer(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		runner, err := idempotency.New(memstore.NewCalls(time.Now), namespace, idempotency.Settings{})
-		must(t, err)
-		m, err := oncehttp.New(runner, callerOf, oncehttp.Settings{})
-		must(t, err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begun := time.Now()
-		m.Wrap(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		wrapped(t, memstore.NewCalls(time.Now), func(_ http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
 			equal(t, "after", time.Since(begun), time.Second)
-		})).ServeHTTP(httptest.NewRecorder(), order("key-1").toHTTP(ctx, "http://localhost"))
+		}).ServeHTTP(httptest.NewRecorder(), order("key-1").toHTTP(ctx, "http://localhost"))
 	})
 }

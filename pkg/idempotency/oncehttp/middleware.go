@@ -38,7 +38,8 @@ type Middleware struct {
 	caller   func(*http.Request) (string, error)
 }
 
-// New returns a Middleware. The Runner has a namespace of its own: the API, or the part of it that the Middleware wraps.
+// New returns a Middleware. The Runner has a namespace of its own: the name of the API, or of the part of it that the
+// Middleware wraps.
 //
 // caller returns who sent a request: the customer that an earlier middleware has authenticated. A key belongs to its
 // caller, so that two customers who send the same key never get each other's response. It must not be something that
@@ -105,7 +106,7 @@ func wantsStream(r *http.Request) bool {
 		strings.EqualFold(strings.TrimSpace(mediaType), "text/event-stream") && !strings.Contains(accepted, ",")
 }
 
-var errReadBefore = errors.New("the body was read before the middleware got it: wrap the handler outside of what reads it")
+var errReadBefore = errors.New("a handler before the Middleware has read the body; put the Middleware before that one")
 
 // readBody reads the whole body. A body that something has read before would be no part of the fingerprint.
 func readBody(w http.ResponseWriter, r *http.Request, limit int) ([]byte, error) {
@@ -119,7 +120,8 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int) ([]byte, error)
 		return nil, exchange.ErrBodyTooLarge
 	case err != nil:
 		return nil, fmt.Errorf("%w: %w", exchange.ErrBodyCut, err)
-	case len(body) == 0 && (r.ContentLength > 0 || r.PostForm != nil || r.MultipartForm != nil):
+	case int64(len(body)) < r.ContentLength,
+		len(body) == 0 && r.ContentLength < 0 && (r.PostForm != nil || r.MultipartForm != nil):
 		return nil, errReadBefore
 	}
 	return body, nil

@@ -47,7 +47,9 @@ func callerOf(r *http.Request) (string, error) {
 }
 
 // newBench starts a server. The first request is request 1 for the handler.
-func newBench(t *testing.T, r idempotency.Settings, s oncehttp.Settings, handler func(run int32) http.HandlerFunc) *bench {
+func newBench(
+	t *testing.T, r idempotency.Settings, s oncehttp.Settings, handler func(run int32) http.HandlerFunc,
+) *bench {
 	t.Helper()
 	b := &bench{t: t, store: memstore.NewCalls(time.Now), ended: make(chan bool, 1000)}
 	runner, err := idempotency.New(b.store, namespace, r)
@@ -65,6 +67,16 @@ func newBench(t *testing.T, r idempotency.Settings, s oncehttp.Settings, handler
 	t.Cleanup(server.Close)
 	b.url = server.URL
 	return b
+}
+
+// wrapped returns a handler in a process of its own.
+func wrapped(t *testing.T, store engine.Store, handler http.HandlerFunc) http.Handler {
+	t.Helper()
+	runner, err := idempotency.New(store, namespace, idempotency.Settings{})
+	must(t, err)
+	m, err := oncehttp.New(runner, callerOf, oncehttp.Settings{Log: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	return m.Wrap(handler)
 }
 
 // echo answers 201 with the body of the request and the number of the run.

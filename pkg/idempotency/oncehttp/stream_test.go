@@ -36,13 +36,9 @@ func TestStreams(t *testing.T) {
 func TestConnect(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, idempotency.Settings{}, oncehttp.Settings{}, echo)
-	runner, err := idempotency.New(b.store, namespace, idempotency.Settings{})
-	must(t, err)
-	m, err := oncehttp.New(runner, callerOf, oncehttp.Settings{})
-	must(t, err)
 	w, r := httptest.NewRecorder(), order("key-1")
 	r.method = http.MethodConnect
-	m.Wrap(http.NotFoundHandler()).ServeHTTP(w, r.toHTTP(t.Context(), "http://localhost"))
+	wrapped(t, b.store, http.NotFound).ServeHTTP(w, r.toHTTP(t.Context(), "http://localhost"))
 	equal(t, "status", w.Code, http.StatusNotImplemented)
 }
 
@@ -82,12 +78,9 @@ func TestHandlerCannotStream(t *testing.T) {
 func TestBodyReadBefore(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, idempotency.Settings{}, oncehttp.Settings{}, echo)
-	runner, err := idempotency.New(b.store, namespace, idempotency.Settings{})
-	must(t, err)
-	m, err := oncehttp.New(runner, callerOf, oncehttp.Settings{})
-	must(t, err)
 	for name, read := range map[string]func(*http.Request){
-		"whole": func(r *http.Request) { _, _ = io.ReadAll(r.Body) },
+		"whole":           func(r *http.Request) { _, _ = io.ReadAll(r.Body) },
+		"its first bytes": func(r *http.Request) { _, _ = io.ReadFull(r.Body, make([]byte, 2)) },
 		"form of unknown length": func(r *http.Request) {
 			r.ContentLength = -1
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
@@ -97,25 +90,27 @@ func TestBodyReadBefore(t *testing.T) {
 		w := httptest.NewRecorder()
 		r := order("key-1").toHTTP(t.Context(), "http://localhost")
 		read(r)
-		m.Wrap(http.NotFoundHandler()).ServeHTTP(w, r)
+		wrapped(t, b.store, http.NotFound).ServeHTTP(w, r)
 		equal(t, name, w.Code, http.StatusInternalServerError)
 	}
 	if b.row("key-1") != nil {
 		t.Error("there is a record")
 	}
+	empty := order("key-1")
+	empty.body = ""
+	w, r := httptest.NewRecorder(), empty.toHTTP(t.Context(), "http://localhost")
+	must(t, r.ParseForm())
+	wrapped(t, b.store, http.NotFound).ServeHTTP(w, r)
+	equal(t, "a request without a body", w.Code, http.StatusNotFound)
 }
 
 // TestBodyCut: the body of a client that goes away is not taken for the whole.
 func TestBodyCut(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, idempotency.Settings{}, oncehttp.Settings{}, echo)
-	runner, err := idempotency.New(b.store, namespace, idempotency.Settings{})
-	must(t, err)
-	m, err := oncehttp.New(runner, callerOf, oncehttp.Settings{})
-	must(t, err)
 	w, r := httptest.NewRecorder(), order("key-1").toHTTP(t.Context(), "http://localhost")
 	r.Body = io.NopCloser(io.MultiReader(strings.NewReader("cof"), cut{}))
-	m.Wrap(http.NotFoundHandler()).ServeHTTP(w, r)
+	wrapped(t, b.store, http.NotFound).ServeHTTP(w, r)
 	answer{w.Result(), w.Body.String()}.wantsProblem(t, http.StatusBadRequest, "body-cut")
 }
 

@@ -66,8 +66,8 @@
 //
 // A request that waits for another one with its key is answered 503 try-again half a second before the deadline. The
 // handler gets the whole time: its context ends when a tenth of the lease is left, at most 5 seconds. By default API
-// Gateway waits for 30 seconds at most. A function with a longer time-out goes on, and the client gets its response when
-// it asks again.
+// Gateway waits for 30 seconds at most. A function with a longer time-out goes on, and its client gets the response
+// when it asks again.
 //
 // # Limits
 //

@@ -22,8 +22,8 @@ type Caller[Request any] = func(ctx context.Context, r Request) (string, error)
 
 // ErrNotHTTP means that an event is not a request of the source that the wrapper is for: another service or another
 // payload format invokes the function.
-var ErrNotHTTP = errors.New(
-	"oncelambda: the event is not an HTTP request of this source; check what invokes this function, and the payload format")
+var ErrNotHTTP = errors.New("oncelambda: the event is not an HTTP request of this source; " +
+	"check what invokes this function, and the payload format")
 
 // APIGatewayV1 wraps a handler of API Gateway with payload format 1.0: a REST API, or an HTTP API that has this format.
 func APIGatewayV1(

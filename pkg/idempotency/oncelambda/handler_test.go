@@ -136,8 +136,8 @@ func TestRefusals(t *testing.T) {
 		b.caller = func() (string, error) { return "ann", errors.New("directory: out of reach") }
 		b.wantsProblem(s, s.event(t), 500, "internal")
 		equal(t, "runs", b.runs, 0)
-		if line := b.log.String(); strings.Contains(line, "order-1001") || !strings.Contains(line, "directory: out of reach") ||
-			!strings.Contains(line, `"request_id":"`+s.id+`"`) {
+		if line := b.log.String(); strings.Contains(line, "order-1001") ||
+			!strings.Contains(line, "directory: out of reach") || !strings.Contains(line, `"request_id":"`+s.id+`"`) {
 			t.Errorf("the log has %s", line)
 		}
 	})
@@ -231,7 +231,8 @@ func TestWaitsUntilTheDeadline(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memstore.NewCalls(time.Now)
 				process := func() *bench {
-					return (&bench{t: t, store: store}).inProcess(s, idempotency.Settings{LeaseUntilDeadline: true}, oncehttp.Settings{})
+					settings := idempotency.Settings{LeaseUntilDeadline: true}
+					return (&bench{t: t, store: store}).inProcess(s, settings, oncehttp.Settings{})
 				}
 				first, second := process(), process()
 				begun := time.Now()
@@ -302,7 +303,8 @@ func TestConstructors(t *testing.T) {
 			}
 		}
 	})
-	if _, err := oncelambda.ALB(&idempotency.Runner{}, nil, oncehttp.Settings{}, nil); !errors.Is(err, idempotency.ErrInvalid) {
+	_, err := oncelambda.ALB(&idempotency.Runner{}, nil, oncehttp.Settings{}, nil)
+	if !errors.Is(err, idempotency.ErrInvalid) {
 		t.Errorf("without a caller: %v", err)
 	}
 }
