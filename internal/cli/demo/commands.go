@@ -1,4 +1,4 @@
-// Package demo holds the demo of both jobs.
+// Package demo holds the demo of the three jobs.
 package demo
 
 // Commands has the demo.

@@ -16,9 +16,12 @@ import (
 type demoCommand struct{}
 
 func (demoCommand) Help() string {
-	return `The demo runs both jobs, claims and record dedup, and checks every number that it prints. If a number is
-wrong, the demo fails. By default it uses a SQLite file of its own, which it removes at the end. With
+	return `The demo runs the three jobs, claims, record dedup and idempotent calls, and checks every number that it prints. If
+a number is wrong, the demo fails. By default it uses a SQLite file of its own, which it removes at the end. With
 --store dynamodb: it uses the tables of a local engine and leaves its campaign there.
+
+In the third job a worker freezes for longer than its lease. You need not wait for that: the clocks of the worker are
+set back instead.
 
 Example:
   oncebox demo`
@@ -59,7 +62,7 @@ type demo struct {
 	app        *cli.App
 	bank       *itembank.Operator
 	containers []*claimapi.Handler
-	campaign   string // also the scope of the records, and the prefix of the streams
+	campaign   string // also the scope of the records, the prefix of the streams, and the namespace of the calls
 	dir        string
 	steps      int // printed so far
 	closers    []func() error
@@ -80,6 +83,7 @@ type demoResult struct {
 	AfterAll   itembank.Counts   `json:"after_the_bank_was_emptied"`
 	Reloaded   itembank.Tally    `json:"loaded_again"`
 	Records    demoRecordsResult `json:"records"`
+	Calls      demoCallsResult   `json:"idempotency"`
 }
 
 func (d *demo) run(ctx context.Context) error {
@@ -91,10 +95,15 @@ func (d *demo) run(ctx context.Context) error {
 	if err := d.records(ctx); err != nil {
 		return err
 	}
+	d.text("")
+	if err := d.calls(ctx); err != nil {
+		return err
+	}
 	return d.app.Print(d.result, "\n"+demoPassed)
 }
 
-const demoPassed = "Every check passed: no code was given to two customers; no record was lost or delivered twice."
+const demoPassed = "Every check passed: no code was given to two customers; no record was lost or delivered twice; " +
+	"no order was charged twice."
 
 // text prints a line for a person.
 func (d *demo) text(format string, args ...any) {
