@@ -18,7 +18,7 @@ help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):.*## /\1	/p' $(MAKEFILE_LIST) | expand -t 12
 
 .PHONY: demo
-demo: demo-$(ENGINE) ## Run both jobs and check them; ENGINE=sqlite (default) or dynamodb
+demo: demo-$(ENGINE) ## Run the three jobs and check them; ENGINE=sqlite (default) or dynamodb
 
 .PHONY: demo-sqlite
 demo-sqlite:

@@ -268,6 +268,15 @@ type demoResult struct {
 	AfterStorm itembank.Counts   `json:"after_100_requests_of_20_customers"`
 	AfterAll   itembank.Counts   `json:"after_the_bank_was_emptied"`
 	Records    demoRecordsResult `json:"records"`
+	Calls      demoCallsResult   `json:"idempotency"`
+}
+
+type demoCallsResult struct {
+	Callers int `json:"callers"`
+	Keys    int `json:"keys"`
+	Charges int `json:"charges"`
+	Refused int `json:"charges_refused_by_number"`
+	Same    int `json:"callers_with_the_result_of_their_key"`
 }
 
 type demoRecordsResult struct {

@@ -102,7 +102,7 @@ func (d *demo) run(ctx context.Context) error {
 	return d.app.Print(d.result, "\n"+demoPassed)
 }
 
-const demoPassed = "Every check passed: no code was given to two customers; no record was lost or delivered twice; " +
+const demoPassed = "Every check passed: no code was given to two customers; no record was lost or delivered twice;\n" +
 	"no order was charged twice."
 
 // text prints a line for a person.
