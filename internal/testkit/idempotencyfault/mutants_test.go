@@ -157,7 +157,7 @@ var mutants = []mutant{
 		"\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n",
 		"\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n\t\t\th.release(ctx)\n"),
 	in("panic-keeps-the-key", 100, hold, "\t\tif f == nil {\n", "\t\tif false {\n"),
-	in("no-release", 100, hold, "\tif !ok {\n\t\th.release(ctx)\n", "\tif !ok {\n"),
+	in("no-release", 100, hold, "\tif !ok {\n\t\t_, _ = h.release(ctx)\n", "\tif !ok {\n"),
 	in("large-result-frees-the-key", 100, do,
 		"return missing(fmt.Sprintf(\"it has %d bytes, and the store keeps up to %d\", f.result.size(), limit))",
 		"f.err = ErrTryAgain\n\t\treturn engine.Result{}, false"),

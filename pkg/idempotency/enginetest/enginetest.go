@@ -271,9 +271,14 @@ var cases = []testCase{
 	}},
 }
 
+// mostTime only ends calls that wait for an engine that does not work.
+const mostTime = 2 * time.Minute
+
 // calls has 20 calls of 4 keys in 5 processes at once. Each key has one execution, and its calls get one result.
 func (r *run) calls() {
 	const processes, keys = 5, 4
+	ctx, cancel := context.WithTimeout(r.Context(), mostTime)
+	defer cancel()
 	var runs [keys]atomic.Int64
 	var results sync.Map
 	var all sync.WaitGroup
@@ -287,7 +292,7 @@ func (r *run) calls() {
 				fn := func(_ context.Context, e idempotency.Execution, _ int) (string, error) {
 					return fmt.Sprint(n, " by ", e.Number, ", run ", runs[n].Add(1)), nil
 				}
-				out, err := idempotency.Do(r.Context(), runner, r.key.Name+fmt.Sprint(n), n, fn)
+				out, err := idempotency.Do(ctx, runner, r.key.Name+fmt.Sprint(n), n, fn)
 				if first, _ := results.LoadOrStore(n, out.Value); err != nil || first != out.Value {
 					r.Errorf("key %d: got %+v and %v, and another call got %v", n, out, err, first)
 				}

@@ -152,6 +152,8 @@ func released() engine.Record {
 // functions fail first.
 func (r *transactorRun) calls() {
 	const processes, keys = 5, 3
+	ctx, cancel := context.WithTimeout(r.Context(), mostTime)
+	defer cancel()
 	var runs atomic.Int64
 	var all sync.WaitGroup
 	for range processes {
@@ -169,7 +171,7 @@ func (r *transactorRun) calls() {
 					return n, nil
 				}
 				for {
-					out, err := idempotency.Do(r.Context(), runner, r.key.Name+fmt.Sprint(n), n, fn)
+					out, err := idempotency.Do(ctx, runner, r.key.Name+fmt.Sprint(n), n, fn)
 					if errors.Is(err, errFirst) {
 						continue
 					}
