@@ -165,7 +165,7 @@ func (x *Exchange) once(
 	defer end(nil)
 	begin := context.AfterFunc(c.Waiting, func() { end(context.Cause(c.Waiting)) })
 	defer begin()
-	outcome, err := x.runner.Do(ctx, name, payload, func(ctx context.Context, e idempotency.Execution) (idempotency.Result, error) {
+	function := func(ctx context.Context, e idempotency.Execution) (idempotency.Result, error) {
 		if !begin() {
 			return idempotency.Result{}, context.Canceled
 		}
@@ -177,7 +177,8 @@ func (x *Exchange) once(
 			return idempotency.Result{}, errFreed
 		}
 		return x.encode(response), nil
-	})
+	}
+	outcome, err := x.runner.Do(ctx, name, payload, function)
 	switch {
 	case errors.Is(err, errFreed):
 		return response, true, nil
@@ -196,7 +197,8 @@ func (x *Exchange) once(
 // frees reports whether a status says that the request failed and can be repeated. The response is no result.
 func frees(status int) bool {
 	switch status {
-	case http.StatusRequestTimeout, http.StatusConflict, http.StatusLocked, http.StatusTooEarly, http.StatusTooManyRequests:
+	case http.StatusRequestTimeout, http.StatusConflict, http.StatusLocked, http.StatusTooEarly,
+		http.StatusTooManyRequests:
 		return true
 	}
 	return status >= http.StatusInternalServerError

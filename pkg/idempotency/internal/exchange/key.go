@@ -31,7 +31,7 @@ func parseKey(values []string) (string, error) {
 	key, err := value, error(nil)
 	if strings.HasPrefix(value, `"`) {
 		key, err = unquote(value)
-	} else if strings.ContainsFunc(value, func(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`",;\`, r) }) {
+	} else if strings.ContainsFunc(value, needsQuotes) {
 		err = &keyError{"has a character that is not allowed without quotes"}
 	}
 	switch {
@@ -44,6 +44,10 @@ func parseKey(values []string) (string, error) {
 	}
 	return key, nil
 }
+
+// needsQuotes reports whether a key with this character cannot do without quotes. Commas stand between the values of two
+// headers that a proxy has joined.
+func needsQuotes(r rune) bool { return r <= ' ' || r > '~' || strings.ContainsRune(`",;\`, r) }
 
 // unquote returns the text of a string of a structured field.
 func unquote(value string) (string, error) {
