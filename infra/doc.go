@@ -34,6 +34,9 @@
 // the props, and then no part of the construct was made. It also reports what the function would refuse at its start,
 // and combinations of settings that would lose records or deliver them twice.
 //
+// A function of your own that runs once for a key (package idempotency) needs a table of [NewTable], [GrantNamespace],
+// and perhaps [NewHandlerAlarms].
+//
 // [NewStack] makes a stack from a settings file. The app in infra/app uses it, so `cdk deploy` needs no Go
 // code. [NewTemplate] makes the same stack with parameters, for those who deploy without the CDK.
 package infra

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"strings"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/constructs-go/constructs/v10"
+	"github.com/aws/jsii-runtime-go"
 )
 
 // GrantNamespace allows a function of yours to run functions once for the keys of a namespace (package idempotency): to
@@ -30,4 +33,38 @@ func GrantNamespace(table awsdynamodb.ITableV2, namespace string, function awsia
 		}
 	}
 	return nil
+}
+
+// NewHandlerAlarms makes the alarms of functions that run once for a key. metrics is the CloudWatch namespace that their
+// log lines have: the second argument of idempotency.LogTo. It returns the alarms by their sections of
+// docs/operations.md.
+func NewHandlerAlarms(
+	scope constructs.Construct, id, metrics string, p AlarmProps,
+) (map[string]awscloudwatch.Alarm, error) {
+	p = p.withDefaults()
+	wrong := problems{}
+	if metrics == "" {
+		wrong.add("the namespace of the metrics is empty; write the second argument of idempotency.LogTo")
+	}
+	wrong.join(p.check(nil))
+	if err := wrong.err(); err != nil {
+		return nil, err
+	}
+	count := func(name string) awscloudwatch.IMetric {
+		return awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
+			Namespace: &metrics, MetricName: &name, Statistic: jsii.String("Sum"), Period: seconds(alarmPeriod),
+		})
+	}
+	alarms := newAlarmSet(constructs.NewConstruct(scope, &id), p)
+	alarms.add(
+		alarm{
+			"SupersededAlarm", "handler-superseded", "An execution lost its key to another one while it ran.",
+			count("Superseded"), 1, atOnce, false,
+		},
+		alarm{
+			"NotStoredAlarm", "handler-not-stored", "A result could not be stored, and its repeats are refused.",
+			count("NotStored"), 1, atOnce, false,
+		},
+	)
+	return alarms.made, nil
 }

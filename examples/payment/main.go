@@ -51,7 +51,8 @@ func main() {
 // newHandler makes the function from its parts. The tests use other parts. The function holds a key until the deadline
 // of its invocation: Lambda stops it there.
 func newHandler(store engine.Store, payments paymentAPI) (oncelambda.Handler[request, response], error) {
-	runner, err := idempotency.New(store, "payments", idempotency.Settings{LeaseUntilDeadline: true})
+	observer := idempotency.WithObserver(idempotency.LogTo(slog.Default(), "payments")) // lines, and metrics for alarms
+	runner, err := idempotency.New(store, "payments", idempotency.Settings{LeaseUntilDeadline: true}, observer)
 	if err != nil {
 		return nil, err
 	}

@@ -115,6 +115,8 @@ var alarmCases = map[string]alarmCase{
 		passing: []period{{"LaneUnits": 300 * 700}, {"LaneUnits": 300 * 700}, {"LaneUnits": 300 * 699}},
 		trouble: slices.Repeat([]period{{"LaneUnits": 300 * 700}}, 3),
 	},
+	"handler-superseded": single("Superseded"),
+	"handler-not-stored": single("NotStored"),
 	"throttled-keys": {
 		passing: []period{{"WriteThrottleEvents": 900}, {"WriteThrottleEvents": 99}, {"ReadThrottleEvents": 99}},
 		trouble: []period{{"WriteThrottleEvents": 50, "WriteKeyRangeThroughputThrottleEvents": 50}, {}, {"ReadThrottleEvents": 100}},
@@ -144,10 +146,9 @@ func single(metric string) alarmCase {
 
 // TestAlarmsAtNight checks every alarm against its case.
 func TestAlarmsAtNight(t *testing.T) {
-	t.Parallel()
 	seen := map[string]bool{}
-	for _, name := range []string{"default", "log"} {
-		for id, a := range readGolden(t, name).resources(alarmType) {
+	for _, tpl := range []template{readGolden(t, "default"), readGolden(t, "log"), withHandlerAlarms(t)} {
+		for id, a := range tpl.resources(alarmType) {
 			section := sectionOf(a)
 			c, ok := alarmCases[section]
 			if !ok {
@@ -232,7 +233,6 @@ var runbookLink = regexp.MustCompile(
 // TestRunbook checks that docs/operations.md has a section for every alarm and no other, that each section has all its
 // parts and names the alarm's metrics, and that the links of the page lead to headings.
 func TestRunbook(t *testing.T) {
-	t.Parallel()
 	text, err := os.ReadFile(root + "/docs/operations.md")
 	must(t, err)
 	_, runbook, found := strings.Cut(string(text), "\n# Alarms\n")
@@ -253,6 +253,7 @@ func TestRunbook(t *testing.T) {
 	linked := map[string]bool{}
 	alarms := readGolden(t, "default").resources(alarmType)
 	maps.Copy(alarms, readGolden(t, "log").resources(alarmType))
+	maps.Copy(alarms, withHandlerAlarms(t).resources(alarmType))
 	for id, a := range alarms {
 		parts := runbookLink.FindStringSubmatch(textAt(a, "Properties.AlarmDescription"))
 		if parts == nil {

@@ -1,10 +1,13 @@
 package stack
 
 import (
+	"bytes"
 	"debug/elf"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,10 +15,13 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/infra"
+	"github.com/oncebox/oncebox/internal/testkit/emftest"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
+	"github.com/oncebox/oncebox/pkg/idempotency"
 )
 
 // TestPaymentStack: the function of examples/payment may use the rows of its namespace, and nothing else of the table.
@@ -105,4 +111,46 @@ func TestGrantNamespace(t *testing.T) {
 	if rows != 1 {
 		t.Errorf("the role has %d statements about rows, want 1", rows)
 	}
+}
+
+// withHandlerAlarms makes the alarms of functions that run once for a key.
+func withHandlerAlarms(t *testing.T) template {
+	t.Helper()
+	return synthTheirs(t, nil, func(stack awscdk.Stack) {
+		_, err := infra.NewHandlerAlarms(stack, "Alarms", "payments", infra.AlarmProps{
+			Topic: awssns.Topic_FromTopicArn(stack, jsii.String("Topic"), jsii.String(theirTopic)),
+		})
+		must(t, err)
+	})
+}
+
+// TestHandlerAlarms: the alarms read the metrics that idempotency.LogTo writes into its namespace, and tell the topic.
+func TestHandlerAlarms(t *testing.T) {
+	var line bytes.Buffer
+	idempotency.LogTo(slog.New(slog.NewJSONHandler(&line, nil)), "payments")(t.Context(),
+		idempotency.Report{Superseded: true, NotStored: true})
+	var written, read []string
+	for _, point := range emftest.Points(t, line.Bytes()) {
+		written = append(written, fmt.Sprint(point.Namespace, " ", point.Name, " ", point.Dimensions))
+	}
+	for _, a := range withHandlerAlarms(t).resources(alarmType) {
+		p := a.properties()
+		read = append(read, fmt.Sprint(p["Namespace"], " ", p["MetricName"], " "))
+		if p["Dimensions"] != nil || rendered(p["AlarmActions"]) != `["`+theirTopic+`"]` {
+			t.Errorf("the alarm is %v", p)
+		}
+	}
+	slices.Sort(written)
+	slices.Sort(read)
+	if len(read) != 2 || !slices.Equal(read, written) {
+		t.Errorf("the alarms read %q, and the line has %q", read, written)
+	}
+	synthTheirs(t, nil, func(stack awscdk.Stack) {
+		_, err := infra.NewHandlerAlarms(stack, "Alarms", "", infra.AlarmProps{RunbookURL: "wiki"})
+		for _, want := range []string{"the namespace of the metrics is empty", `RunbookURL is "wiki"`} {
+			if !strings.Contains(fmt.Sprint(err), want) {
+				t.Errorf("got %v, want %s", err, want)
+			}
+		}
+	})
 }

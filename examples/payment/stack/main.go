@@ -54,6 +54,9 @@ func addPayments(stack awscdk.Stack) error {
 	if err := infra.GrantNamespace(table, "payments", function); err != nil {
 		return err
 	}
+	if _, err := infra.NewHandlerAlarms(stack, "Alarms", "payments", infra.AlarmProps{}); err != nil {
+		return err
+	}
 
 	// The token names the customer, to whom the keys belong.
 	authorizer := awsapigatewayv2authorizers.NewHttpJwtAuthorizer(jsii.String("Login"),
