@@ -83,8 +83,9 @@
 //	error of the function  yes                   runs the function
 //	refused effects        yes                   runs the function
 //	error of the context   no                    does what the first call would have done
+//	error of the store     no                    fails until its cause is removed
 //
-// The last three can leave the key blocked until its lease is over, if a write took effect and its reply was lost.
+// The last four can leave the key blocked until its lease is over, if a write took effect and its reply was lost.
 //
 // # Time
 //
@@ -110,7 +111,8 @@
 //
 //   - A namespace or a key: 1 to 1,024 bytes.
 //   - A result: the engine's MaxResult. A larger one is not stored (I5).
-//   - The text of a final failure: its first 4,096 bytes are stored.
+//   - The content type of a result: valid UTF-8. A result with another one is not stored (I5).
+//   - The text of a final failure: its first 4,096 bytes are stored, or as many as MaxResult.
 //   - The window: at least a second. The lease: at least 5 seconds.
 //
 // # Not promised
@@ -123,5 +125,5 @@
 //
 // To follow a call, read do.go, then call.go (begin: whose row is it?), hold.go (run, heartbeat, complete, release),
 // effects.go (effects in the same transaction), turns.go (calls in one process) and times.go (leases, expiries and
-// numbers from the store's time). observe.go reports calls. operate.go is for operators.
+// numbers from the store's time). observe.go reports calls, and operate.go is for operators.
 package idempotency
