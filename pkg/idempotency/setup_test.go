@@ -3,6 +3,7 @@ package idempotency_test
 import (
 	"context"
 	"fmt"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -17,6 +18,7 @@ import (
 type fixture struct {
 	*memstore.Calls
 	t        *testing.T
+	mu       sync.Mutex // guards requests
 	requests []string
 	// around does a request, or something else.
 	around func(name string, do func() (engine.Answer, error)) (engine.Answer, error)
@@ -47,13 +49,17 @@ func (f *fixture) row(key string) *engine.Record {
 
 // told returns the requests since the last time.
 func (f *fixture) told() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	told := fmt.Sprint(f.requests)
 	f.requests = nil
 	return told
 }
 
 func (f *fixture) do(name string, do func() (engine.Answer, error)) (engine.Answer, error) {
+	f.mu.Lock()
 	f.requests = append(f.requests, name)
+	f.mu.Unlock()
 	return f.around(name, do)
 }
 
