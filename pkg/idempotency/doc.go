@@ -104,8 +104,8 @@
 // # Operators
 //
 // [Runner.Explain] says what the next call of a key gets, and why. [Runner.Evict] frees a key before its window or its
-// lease is over. It is the only way to end a guarantee: after it, the function runs again, and a second effect is
-// possible. The commands "oncebox idempotency show", "explain" and "evict" call them.
+// lease is over. Then I1 to I3 begin anew: the function runs again, and a second effect is possible. The commands
+// "oncebox idempotency show", "explain" and "evict" call them.
 //
 // # Limits
 //

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"reflect"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/idempotency"
@@ -56,6 +57,7 @@ func TestExplain(t *testing.T) {
 			in(t, func(t *testing.T, f *fixture) {
 				test.before(f.runner(idempotency.Settings{Window: time.Minute}))
 				time.Sleep(time.Second)
+				synctest.Wait()
 				before := f.row("k")
 				f.told()
 				r := f.runner(idempotency.Settings{DoNotWait: true})
@@ -173,6 +175,7 @@ func TestEvictRunning(t *testing.T) {
 			ended <- err
 		}()
 		time.Sleep(time.Minute) // heartbeats prolong the lease
+		synctest.Wait()
 		running := *f.row("k")
 		_, err := r.Evict(t.Context(), "k", idempotency.Eviction{Number: running.Number})
 		if !errors.Is(err, idempotency.ErrInProgress) || f.row("k").Token != running.Token {
@@ -229,6 +232,7 @@ func TestEvictAgainstOthers(t *testing.T) {
 			r := f.runner(idempotency.Settings{})
 			go func() { _, _ = r.Do(t.Context(), "k", nil, afterwards(time.Minute)) }()
 			time.Sleep(time.Second)
+			synctest.Wait()
 			f.around = func(name string, do func() (engine.Answer, error)) (engine.Answer, error) {
 				if name == "release" {
 					time.Sleep(2 * time.Minute)

@@ -27,12 +27,13 @@ type mutant struct {
 const root = "../../.." // of the module
 
 const (
-	call  = "pkg/idempotency/call.go"
-	do    = "pkg/idempotency/do.go"
-	hold  = "pkg/idempotency/hold.go"
-	times = "pkg/idempotency/times.go"
-	store = "internal/testkit/memstore/calls.go"
-	clock = "internal/aws/serverclock/clock.go"
+	call    = "pkg/idempotency/call.go"
+	do      = "pkg/idempotency/do.go"
+	hold    = "pkg/idempotency/hold.go"
+	operate = "pkg/idempotency/operate.go"
+	times   = "pkg/idempotency/times.go"
+	store   = "internal/testkit/memstore/calls.go"
+	clock   = "internal/aws/serverclock/clock.go"
 
 	exchange   = "pkg/idempotency/internal/exchange/exchange.go"
 	httpKey    = "pkg/idempotency/internal/exchange/key.go"
@@ -414,6 +415,22 @@ var mutantsByTest = []byTest{
 	{name: "lambda-waits-past-the-deadline", pkg: lambda, test: "TestWaitsUntilTheDeadline", file: handler,
 		from: "deadline.WithMargin(ctx)",
 		to:   "deadline.WithMargin(context.WithoutCancel(ctx))"},
+	// Evictions.
+	{name: "eviction-of-a-later-execution", pkg: domain, test: "TestEvict", file: operate,
+		from: "case row.Number != e.Number:",
+		to:   "case false:"},
+	{name: "eviction-within-the-lease", pkg: domain, test: "TestEvictRunning", file: operate,
+		from: " && !e.Running:",
+		to:   " && false:"},
+	{name: "eviction-forgets-the-number", pkg: domain, test: "TestEvictNumbers", file: operate,
+		from: "Number: row.Number, LeaseEnd",
+		to:   "LeaseEnd"},
+	{name: "evicted-row-purged-at-once", pkg: domain, test: "TestEvict", file: operate,
+		from: "PurgeAt: row.PurgeAt, ",
+		to:   ""},
+	{name: "own-eviction-not-recognised", pkg: domain, test: "TestEvictSentTwice", file: operate,
+		from: " || wrote.Row != nil && wrote.Row.Token == next:",
+		to:   ":"},
 }
 
 // TestMutantsByTest checks that the named tests find each broken rule.
