@@ -100,13 +100,13 @@ func (c *call) begin(ctx context.Context) (*engine.Record, error) {
 			return &row, nil
 		case twin:
 			waits++
-			c.report.Waited = !c.r.settings.DoNotWait
 			if err := c.wait(ctx, a, waits); err != nil {
 				return nil, err
 			}
 			next = c.read
 		case free:
-			next, c.report.TookOver = c.replace(row), abandoned(row)
+			c.report.TookOver = abandoned(row)
+			next = c.replace(row)
 		}
 	}
 	if failure == nil {
@@ -213,5 +213,6 @@ func (c *call) wait(ctx context.Context, a answer, waits int) error {
 	if c.r.settings.DoNotWait {
 		return &InProgressError{a.Row.LeaseEnd.Sub(a.at.Early())}
 	}
+	c.report.Waited = true
 	return c.r.backOff(ctx, waits)
 }
