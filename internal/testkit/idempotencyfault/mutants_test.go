@@ -148,7 +148,7 @@ var mutants = []mutant{
 	in("own-result-when-superseded", 2_000, hold,
 		"\t\t\trecord, err := h.superseded(ctx, a)\n\t\t\treturn record, nil, err\n",
 		"\t\t\treturn &engine.Record{Number: h.number, Expiry: completion.Expiry, Result: result}, f, nil\n"),
-	in("completion-ends-with-its-caller", 1_000, hold, "WithoutCancel(ctx)\n\tfor", "WithValue(ctx, 0, 0)\n\tfor"),
+	in("completion-ends-with-its-caller", 1_000, hold, "WithoutCancel(ctx)\n\tcompletion :=", "WithValue(ctx, 0, 0)\n\tcompletion :="),
 	in("result-of-another-payload-when-superseded", 50_000, hold,
 		"decide(*a.Row, h.token, h.payload, a.at.Early())",
 		"decide(*a.Row, h.token, a.Row.Payload, a.at.Early())"),
