@@ -277,7 +277,11 @@ func (h *history) request(ctx context.Context, bank *itembank.Operator, o *op) (
 	switch o.kind {
 	case claimOp:
 		g, err := bank.Claim(withCampaign(ctx, c.Name), c.Name, who, slot, itembank.Choosing(o.chosen...))
-		return h.granted(o, g, err)
+		if err != nil {
+			return err
+		}
+		o.granted(g)
+		return h.checkColumns(*o, g.Claim)
 	case releaseOp:
 		r, err := bank.Release(ctx, c.Name, who, o.id, slot)
 		return o.released(r, err)
@@ -290,37 +294,14 @@ func (h *history) request(ctx context.Context, bank *itembank.Operator, o *op) (
 	case loadOp:
 		_, err = bank.Load(ctx, c.Name, itemsFor(c, o.items...), nil)
 	case withdrawOp:
-		var r itembank.WithdrawReport
-		if r, err = bank.Withdraw(ctx, c.Name, itembank.Items(o.items...)); r.Withdrawn == 0 && err == nil {
-			o.result = alreadyReleased
-		}
+		r, err := bank.Withdraw(ctx, c.Name, itembank.Items(o.items...))
+		return o.withdrawn(r, err)
 	case sweepOp:
 		_, err = bank.Sweep(ctx, c.Name, nil)
 	case sweepDueOp:
 		_, err = bank.SweepDue(ctx, c.Name, nil)
 	case advanceOp:
 		h.clock.Advance(o.forward)
-	}
-	return err
-}
-
-// granted notes the claim of an answer. It returns an error if the claim has wrong columns.
-func (h *history) granted(o *op, g itembank.Grant, err error) error {
-	if err != nil {
-		return err
-	}
-	o.more = g.Claim.Items[1:]
-	o.id, o.item, o.replayed, o.endsAt = g.Claim.ID, g.Claim.Items[0], g.Replayed, 0
-	if !g.Claim.EndsAt.IsZero() {
-		o.endsAt = g.Claim.EndsAt.UnixMilli()
-	}
-	return h.checkColumns(*o, g.Claim)
-}
-
-// released notes the answer to a release.
-func (o *op) released(r itembank.Released, err error) error {
-	if o.returned = r.Returned; r.Already {
-		o.result = alreadyReleased
 	}
 	return err
 }
@@ -346,6 +327,7 @@ var results = []struct {
 	{itembank.ErrNoClaim, noClaim},
 	{itembank.ErrClaimEnded, otherID},
 	{itembank.ErrConfirmed, isPermanent},
+	{itembank.ErrClosed, isClosed},
 	{itembank.ErrRefused, refused},
 }
 
@@ -368,13 +350,20 @@ func (h *history) judge(ctx context.Context, o *op, err error) {
 		}
 		return
 	}
-	o.result = unknown
+	o.result = resultOf(err)
+}
+
+// resultOf returns the result of a request that has ended with err.
+func resultOf(err error) result {
+	if err == nil {
+		return ok
+	}
 	for _, r := range results {
 		if errors.Is(err, r.err) {
-			o.result = r.result
-			return
+			return r.result
 		}
 	}
+	return unknown
 }
 
 // checkColumns checks the columns of a claim in an answer.
@@ -409,13 +398,12 @@ func (h *history) checkResults() {
 			h.fail("a claim has not the length of all others: %s", o)
 		}
 	}
+	rules := rules{h.program.onEnd, historyClaimLife, h.program.half != nil}
 	for _, claimant := range h.program.holders() {
 		of := slices.DeleteFunc(slices.Clone(h.ops), func(o op) bool { return o.claimant != claimant })
-		stale := h.program.half != nil && h.program.onEnd == itembank.Burn
-		step := func(r register, o op) []register { return stepClaimant(r, o, stale) }
+		step := func(s register, o op) []register { return stepClaimant(s, o, rules) }
 		explain(h, "G2: claimant "+claimant, of, register{}, step)
 	}
-	rules := itemRules{onEnd: h.program.onEnd, stale: h.program.half != nil}
 	for campaign := range 2 {
 		for i := range 6 {
 			item := fmt.Sprintf("item-%d", i)

@@ -8,8 +8,22 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-// This file is the model of claims: what may be known of a claimant's claim, and of an item's place, after a request and
-// its result. porcupine plays it for requests of several clients at the same time.
+// This file is the model of claims: the claims that a claimant may have, and the places where an item may be, after a
+// request and its result. A sequence folds its requests, which come one after the other. For requests of several
+// clients at the same time, porcupine looks for an order.
+
+// fold returns the states after a request that follows all earlier requests. There are none if the request cannot have
+// its result.
+func fold[S comparable](states []S, o op, step func(S, op) []S) (all []S) {
+	for _, s := range states {
+		for _, next := range step(s, o) {
+			if !slices.Contains(all, next) {
+				all = append(all, next)
+			}
+		}
+	}
+	return all
+}
 
 // opKind is the kind of a request.
 type opKind string
@@ -24,6 +38,9 @@ const (
 	confirmOp  opKind = "confirm"
 	giveUpOp   opKind = "release by the holder"
 	advanceOp  opKind = "advance"
+	openOp     opKind = "open"
+	closeOp    opKind = "close"
+	forgetOp   opKind = "forget"
 )
 
 // op is one request and its result.
@@ -65,10 +82,50 @@ const (
 	noClaim         result = "no claim"
 	otherID         result = "another claim"
 	isPermanent     result = "confirmed"
+	isClosed        result = "closed"
 	unknown         result = "unknown"
 
 	unexpected result = "unexpected error"
 )
+
+// about returns a request about a claim.
+func about(kind opKind, claimant string, claim itembank.Claim) op {
+	o := op{kind: kind, claimant: claimant}
+	o.names(claim)
+	return o
+}
+
+// names notes a claim, in a request about it or in an answer.
+func (o *op) names(claim itembank.Claim) {
+	if o.id, o.endsAt = claim.ID, 0; !claim.EndsAt.IsZero() {
+		o.endsAt = claim.EndsAt.UnixMilli()
+	}
+	if len(claim.Items) > 0 {
+		o.item, o.more = claim.Items[0], claim.Items[1:]
+	}
+}
+
+// granted notes the answer to a claim.
+func (o *op) granted(g itembank.Grant) {
+	o.names(g.Claim)
+	o.replayed = g.Replayed
+}
+
+// released notes the answer to a release.
+func (o *op) released(r itembank.Released, err error) error {
+	if o.returned = r.Returned; r.Already {
+		o.result = alreadyReleased
+	}
+	return err
+}
+
+// withdrawn notes the answer to a withdrawal.
+func (o *op) withdrawn(r itembank.WithdrawReport, err error) error {
+	if r.Withdrawn == 0 && err == nil {
+		o.result = alreadyReleased
+	}
+	return err
+}
 
 // isAbout reports whether a request names the item, or is about a claim that holds it.
 func (o op) isAbout(item string) bool {
@@ -85,6 +142,16 @@ type register struct {
 
 	over  bool   // a claim was held before
 	older string // the id of that claim; "": the reply with it was lost
+
+	shut bool // the campaign is closed: nobody gets a new claim
+}
+
+// rules are the rules of a campaign. With stale, the answer to a claimant may be an earlier claim, and a holder may
+// still get a burned item, for about a second.
+type rules struct {
+	onEnd itembank.OnEnd
+	life  time.Duration // of claims
+	stale bool
 }
 
 const graceMillis = int64(endGrace / time.Millisecond)
@@ -95,23 +162,40 @@ func mayBeClosed(endsAt int64, o op) bool { return endsAt != 0 && endsAt+graceMi
 // releases reports whether a request is a release.
 func (o op) releases() bool { return o.kind == releaseOp || o.kind == giveUpOp }
 
+// either returns the state after a request that has always the same effect. If its result is unknown, it may have none.
+func either[S any](o op, before, after S) []S {
+	if o.result == unknown {
+		return []S{before, after}
+	}
+	return []S{after}
+}
+
 // mayRelease reports whether a release may end a claim with this end. A holder can release only holds.
 func mayRelease(o op, endsAt int64) bool { return o.kind == releaseOp || endsAt != 0 }
 
-// stepClaimant plays one request of a claimant. With stale, the answer may be the claimant's earlier claim, for about
-// a second. The documents say so for campaigns that burn items.
-func stepClaimant(s register, o op, stale bool) []register {
-	if stale && s.over && o.kind == claimOp && o.replayed && (s.older == o.id || s.older == "") {
-		s.older = o.id
-		return append([]register{s}, playClaimant(s, o)...)
+// stepClaimant plays one request of a claimant, or one that opens or closes the campaign. The documents say that
+// answers may be stale for campaigns that burn items.
+func stepClaimant(s register, o op, r rules) []register {
+	switch o.kind {
+	case openOp, closeOp:
+		next := s
+		next.shut = o.kind == closeOp
+		return either(o, s, next)
+	case loadOp, withdrawOp:
+		return []register{s}
 	}
-	return playClaimant(s, o)
+	if r.stale && r.onEnd == itembank.Burn && s.over && o.kind == claimOp && o.replayed && (s.older == o.id || s.older == "") {
+		s.older = o.id
+		return append([]register{s}, playClaimant(s, o, r)...)
+	}
+	return playClaimant(s, o, r)
 }
 
 // playClaimant plays one request, and records the claim that it ended.
-func playClaimant(s register, o op) []register {
-	after := nextOfClaimant(s, o)
+func playClaimant(s register, o op, r rules) []register {
+	after := nextOfClaimant(s, o, r)
 	for i := range after {
+		after[i].shut = s.shut
 		if n := &after[i]; s.held && (!n.held || n.id != s.id && s.id != "") {
 			n.over, n.older = true, s.id
 		} else {
@@ -123,12 +207,14 @@ func playClaimant(s register, o op) []register {
 
 // nextOfClaimant returns the claims that the claimant may have after a request. There are none if the request cannot
 // have its result.
-func nextOfClaimant(s register, o op) []register {
+func nextOfClaimant(s register, o op, r rules) []register {
 	switch o.kind {
 	case claimOp:
-		return stepGranted(s, o)
+		return stepGranted(s, o, r)
 	case confirmOp:
 		return stepConfirmed(s, o)
+	case forgetOp:
+		return either(o, s, register{})
 	}
 	return stepReleased(s, o)
 }
@@ -136,23 +222,30 @@ func nextOfClaimant(s register, o op) []register {
 // free reports whether a request may find the claimant without a claim.
 func (s register) free(o op) bool { return !s.held || mayBeClosed(s.endsAt, o) }
 
+// mayGet reports whether a request may get the claimant a new claim.
+func (s register) mayGet(o op) bool { return s.free(o) && !s.shut }
+
 // mayBe reports whether the claimant may hold a claim that is repeated.
 func (s register) mayBe(granted register) bool {
 	lost := s.held && s.id == "" && s.campaign == granted.campaign
-	s.over, s.older = false, ""
+	s.over, s.older, s.shut = false, "", false
 	return lost || s == granted
 }
 
 // stepGranted plays a claim.
-func stepGranted(s register, o op) []register {
+func stepGranted(s register, o op, r rules) []register {
 	granted := register{held: true, id: o.id, campaign: o.campaign, item: o.item, endsAt: o.endsAt}
 	switch o.result {
 	case ok:
-		if o.replayed && s.mayBe(granted) || !o.replayed && s.free(o) {
+		if o.replayed && s.mayBe(granted) || !o.replayed && s.mayGet(o) {
 			return []register{granted}
 		}
 	case soldOut, notFree:
-		if s.free(o) {
+		if s.mayGet(o) {
+			return []register{{}}
+		}
+	case isClosed:
+		if s.free(o) && s.shut {
 			return []register{{}}
 		}
 	case elsewhere:
@@ -160,9 +253,11 @@ func stepGranted(s register, o op) []register {
 			return []register{s}
 		}
 	default: // unknown
-		if s.free(o) {
-			lost := register{held: true, campaign: o.campaign, endsAt: o.clockCall + historyClaimLife.Milliseconds()}
+		switch lost := (register{held: true, campaign: o.campaign, endsAt: o.clockCall + r.life.Milliseconds()}); {
+		case s.mayGet(o):
 			return []register{s, {}, lost}
+		case s.free(o):
+			return []register{s, {}}
 		}
 		return []register{s}
 	}
@@ -236,27 +331,24 @@ const (
 	ended
 )
 
-// itemRules are the rules of a campaign's items. With stale, a holder may still get a burned item as an answer, for
-// about a second.
-type itemRules struct {
-	onEnd itembank.OnEnd
-	stale bool
-}
-
 // stepItem plays one request for an item. It returns the places where the item may be then. There are none if the
 // request cannot have its result.
-func stepItem(s place, o op, rules itemRules) []place {
+func stepItem(s place, o op, r rules) []place {
 	switch {
 	case o.kind == loadOp:
 		return stepLoadedItem(s, o)
 	case o.kind == claimOp:
-		return stepClaimedItem(s, o, rules)
+		return stepClaimedItem(s, o, r)
 	case o.kind == confirmOp:
-		return stepConfirmedItem(s, o, rules)
+		return stepConfirmedItem(s, o, r)
 	case o.releases():
-		return stepReleasedItem(s, o, rules)
+		return stepReleasedItem(s, o, r)
 	case o.kind == withdrawOp:
-		return stepWithdrawnItem(s, o, rules)
+		return stepWithdrawnItem(s, o, r)
+	case o.kind == forgetOp && s.heldFor(o):
+		return either(o, s, s.after(r))
+	case o.kind == forgetOp:
+		return []place{s}
 	}
 	return nil
 }
@@ -267,8 +359,8 @@ var (
 )
 
 // after returns the item's place after its claim has ended.
-func (s place) after(rules itemRules) place {
-	if rules.onEnd == itembank.Burn || s.marked {
+func (s place) after(r rules) place {
+	if r.onEnd == itembank.Burn || s.marked {
 		return overItem
 	}
 	return freeItem
@@ -278,8 +370,8 @@ func (s place) after(rules itemRules) place {
 func (s place) closable(o op) bool { return s.where == held && mayBeClosed(s.endsAt, o) }
 
 // available reports whether a request may find the item free.
-func (s place) available(o op, rules itemRules) bool {
-	return (s.where == inBank || s.closable(o) && rules.onEnd == itembank.Return) && !s.marked
+func (s place) available(o op, r rules) bool {
+	return (s.where == inBank || s.closable(o) && r.onEnd == itembank.Return) && !s.marked
 }
 
 // heldFor reports whether the item is in the claim that a request names.
@@ -287,30 +379,27 @@ func (s place) heldFor(o op) bool { return s.where == held && s.id == o.id }
 
 // stepLoadedItem plays a load.
 func stepLoadedItem(s place, o op) []place {
-	switch {
-	case s.where != notLoaded:
+	if s.where != notLoaded {
 		return []place{s}
-	case o.result == ok:
-		return []place{freeItem}
 	}
-	return []place{s, freeItem}
+	return either(o, s, freeItem)
 }
 
 // stepClaimedItem plays a claim that holds the item.
-func stepClaimedItem(s place, o op, rules itemRules) []place {
+func stepClaimedItem(s place, o op, r rules) []place {
 	lost := s.where == inBank && o.replayed // the claim was made, and its reply was lost
 	switch same := s.heldFor(o) && s.endsAt == o.endsAt; {
-	case s.available(o, rules) || lost || same:
+	case s.available(o, r) || lost || same:
 		return []place{{held, o.id, o.endsAt, s.marked}}
-	case rules.stale && s.where == ended && rules.onEnd == itembank.Burn && o.replayed:
+	case r.stale && s.where == ended && r.onEnd == itembank.Burn && o.replayed:
 		return []place{s}
 	}
 	return nil
 }
 
 // stepReleasedItem plays a release of a claim on the item.
-func stepReleasedItem(s place, o op, rules itemRules) []place {
-	mine, after := s.heldFor(o), s.after(rules)
+func stepReleasedItem(s place, o op, r rules) []place {
+	mine, after := s.heldFor(o), s.after(r)
 	released := mine && mayRelease(o, s.endsAt)
 	switch o.result {
 	case isPermanent:
@@ -337,12 +426,12 @@ func stepReleasedItem(s place, o op, rules itemRules) []place {
 	return nil
 }
 
-// stepWithdrawnItem plays a withdrawal of the item.
-func stepWithdrawnItem(s place, o op, rules itemRules) []place {
-	switch {
-	case o.result == ok && s.available(o, rules):
+// stepWithdrawnItem plays a withdrawal of the item. An answer about several items does not say which were withdrawn.
+func stepWithdrawnItem(s place, o op, r rules) []place {
+	switch alone := len(o.items) == 1; {
+	case alone && o.result == ok && s.available(o, r):
 		return []place{overItem}
-	case o.result == ok:
+	case alone && o.result == ok:
 		return nil
 	case s.where != inBank && s.where != held:
 		return []place{s}
@@ -361,7 +450,7 @@ func stepWithdrawnItem(s place, o op, rules itemRules) []place {
 }
 
 // stepConfirmedItem plays a confirmation of a claim on the item.
-func stepConfirmedItem(s place, o op, rules itemRules) []place {
+func stepConfirmedItem(s place, o op, r rules) []place {
 	mine := s.heldFor(o)
 	switch confirmed := (place{held, o.id, 0, s.marked}); {
 	case o.result == ok && mine:
@@ -371,7 +460,7 @@ func stepConfirmedItem(s place, o op, rules itemRules) []place {
 	case o.result == unknown && mine:
 		return []place{s, confirmed}
 	case o.result != unknown && mine && s.closable(o):
-		return []place{s.after(rules)}
+		return []place{s.after(r)}
 	case o.result != unknown && mine:
 		return nil
 	}

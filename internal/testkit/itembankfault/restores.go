@@ -132,14 +132,18 @@ func (r *restored) forget(claimant string) {
 }
 
 func (r *restored) forgetWith(claimant string, o itembank.ForgetOptions) {
+	var forgotten []op
 	for _, holder := range []string{claimant, holderOf(claimant, 2)} {
-		if claim, ok := r.claims[holder]; ok {
-			r.state.release(r.c, holder, claim.ID)
-			defer r.close(claim)
-		}
+		claim := r.state.Told[key(r.c.Scope, holder)].Claim
+		r.state.release(r.c, holder, claim.ID)
+		forgotten = append(forgotten, about(forgetOp, holder, claim))
 	}
 	r.mustRepeat("forget "+claimant, func(ctx context.Context) error {
 		_, err := r.bank.Forget(ctx, r.c.Scope, claimant, o)
+		for _, o := range forgotten {
+			o.result = resultOf(err)
+			r.play(o)
+		}
 		return err
 	})
 }
@@ -204,13 +208,12 @@ func (r *restored) kill(rt *rapid.T) {
 // actOnOld lets customers release and confirm in the old store.
 func (r *restored) actOnOld(rt *rapid.T) {
 	for _, holder := range r.holders() {
-		claim, ok := r.claims[holder]
 		switch does := rapid.IntRange(0, 5).Draw(rt, "does"); {
-		case ok && does == 0:
+		case !r.claims[holder][0].held:
+		case does == 0:
 			r.Release("", holder)
-			r.close(claim)
-		case ok && does == 1 && r.c.Hold > 0:
-			r.confirm(holder)
+		case does == 1 && r.c.Hold > 0:
+			_ = r.Confirm("", holder)
 		}
 	}
 }

@@ -1,10 +1,8 @@
 package itembankfault
 
 import (
-	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -16,20 +14,15 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// sequence compares a Bank with a model in which every request takes a line or two. The requests come one after the
-// other. Calls of the store fail, and clients repeat their requests.
+// sequence is a history with one client, whose requests come one after the other. Calls of the store fail, and the
+// client repeats its requests.
 type sequence struct {
 	*World
 	c      engine.Campaign
 	open   bool
-	places map[string]string         // by item: isFree, heldBy a claimant, or isGone
-	marked map[string]bool           // the items that end with their claims, since they were withdrawn
-	claims map[string]itembank.Claim // by holder
-	older  map[string]string         // by holder: the id of a claim that has ended or was released
+	claims map[string][]register // by holder: the claims that the holder may have
+	places map[string][]place    // by item: the places where it may be
 }
-
-// isGone is the place of an item that ended, for whatever reason.
-const isGone = "gone"
 
 // RunSequences plays random sequences. rapid's flag -rapid.checks sets their number.
 func RunSequences(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
@@ -54,11 +47,16 @@ func RunSequences(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
 func newSequence(w *World) *sequence {
 	w.random = Seeded()
 	w.newBank()
-	return &sequence{
-		World: w, open: true, places: map[string]string{}, marked: map[string]bool{},
-		claims: map[string]itembank.Claim{}, older: map[string]string{},
+	s := &sequence{World: w, open: true, claims: map[string][]register{}, places: map[string][]place{}}
+	for n := range sequenceItems {
+		s.places[fmt.Sprintf("item-%d", n)] = []place{{}}
 	}
+	w.answered = s.play
+	return s
 }
+
+// sequenceItems is the number of items of a sequence.
+const sequenceItems = 8
 
 // create creates the campaign of the sequence, with random settings.
 func (s *sequence) create(rt *rapid.T) {
@@ -81,6 +79,9 @@ func (s *sequence) create(rt *rapid.T) {
 	}
 	s.Create("", settings)
 	s.c = s.campaigns[""]
+	for _, holder := range s.holders() {
+		s.claims[holder] = []register{{}}
+	}
 }
 
 // breakCalls makes one call in so many fail. The interval is more calls than any request makes, except for requests
@@ -103,86 +104,35 @@ func (s *sequence) breakCalls(faults []Fault, between int) {
 
 func (s *sequence) actions() map[string]func(*rapid.T) {
 	claimant := rapid.SampledFrom(s.holders())
-	item := rapid.Custom(func(t *rapid.T) string { return fmt.Sprintf("item-%d", rapid.IntRange(0, 7).Draw(t, "n")) })
+	item := rapid.Custom(func(t *rapid.T) string {
+		return fmt.Sprintf("item-%d", rapid.IntRange(0, sequenceItems-1).Draw(t, "n"))
+	})
 	items := rapid.SliceOfN(item, 1, 5)
-	return map[string]func(*rapid.T){
-		"claim":       func(t *rapid.T) { s.claim(claimant.Draw(t, "claimant")) },
-		"claim again": func(t *rapid.T) { s.claim(claimant.Draw(t, "claimant")) },
-		"choose": func(t *rapid.T) {
+	claim := func(t *rapid.T) { _, _ = s.Claim("", claimant.Draw(t, "claimant")) }
+	holder := func(request func(holder string)) func(*rapid.T) {
+		return func(t *rapid.T) {
+			if who := claimant.Draw(t, "claimant"); s.claims[who][0].held {
+				request(who)
+			}
+		}
+	}
+	formerHolder := func(request func(holder, older string)) func(*rapid.T) {
+		return func(t *rapid.T) {
 			who := claimant.Draw(t, "claimant")
-			if chosen := rapid.SliceOfNDistinct(item, 1, 4, rapid.ID[string]).Draw(t, "items"); s.c.Choice {
-				s.claim(who, chosen...)
+			if older := s.claims[who][0].older; older != "" {
+				request(who, older)
 			}
-		},
-		"release": func(t *rapid.T) {
-			who := claimant.Draw(t, "claimant")
-			if claim, ok := s.claims[who]; ok {
-				s.Release("", who)
-				s.close(claim)
-			}
-		},
-		"confirm": func(t *rapid.T) {
-			if who := claimant.Draw(t, "claimant"); s.c.Hold > 0 {
-				s.confirm(who)
-			}
-		},
-		"confirm an older hold": func(t *rapid.T) {
-			if who := claimant.Draw(t, "claimant"); s.c.Hold > 0 && s.older[who] != "" {
-				s.confirmOlder(who)
-			}
-		},
-		"release by the holder": func(t *rapid.T) {
-			if who := claimant.Draw(t, "claimant"); s.c.Hold > 0 {
-				s.giveUp(who)
-			}
-		},
-		"release an older claim": func(t *rapid.T) {
-			who := claimant.Draw(t, "claimant")
-			if id := s.older[who]; id != "" {
-				r, err := itembank.NewOperator(s.engine.Store).Release(s.ctx, s.c.Name, keyOf(s.c, who).Claimant, id, itembank.InSlot(keyOf(s.c, who).Slot))
-				if err != nil || !r.Already {
-					s.fail("release of an older claim of %s: %+v, %w", who, r, err)
-				}
-			}
-		},
-		"load": func(t *rapid.T) {
-			loaded := items.Draw(t, "items")
-			s.Load("", loaded...)
-			for _, i := range loaded {
-				if s.places[i] == "" {
-					s.places[i] = isFree
-				}
-			}
-		},
-		"withdraw": func(t *rapid.T) {
-			withdrawn := items.Draw(t, "items")
-			s.Withdraw("", withdrawn...)
-			for _, i := range withdrawn {
-				switch s.places[i] {
-				case isFree:
-					s.places[i] = isGone
-				case "", isGone:
-				default: // held
-					s.marked[i] = true
-				}
-			}
-		},
-		"sweep": func(*rapid.T) {
-			closable := s.closable()
-			s.Sweep("")
-			for _, claim := range closable {
-				s.close(claim)
-			}
-			s.resync()
-		},
-		"sweep what is due": func(*rapid.T) {
-			closable := s.closable()
-			s.SweepDue("")
-			for _, claim := range closable {
-				s.close(claim)
-			}
-			s.resync()
-		},
+		}
+	}
+	actions := map[string]func(*rapid.T){
+		"claim":                  claim,
+		"claim again":            claim,
+		"release":                holder(func(who string) { s.Release("", who) }),
+		"release an older claim": formerHolder(s.releaseOlder),
+		"load":                   func(t *rapid.T) { s.Load("", items.Draw(t, "items")...) },
+		"withdraw":               func(t *rapid.T) { s.Withdraw("", items.Draw(t, "items")...) },
+		"sweep":                  func(*rapid.T) { s.Sweep("") },
+		"sweep what is due":      func(*rapid.T) { s.SweepDue("") },
 		"open or close": func(*rapid.T) {
 			s.open = !s.open
 			s.SetOpen("", s.open)
@@ -192,6 +142,18 @@ func (s *sequence) actions() map[string]func(*rapid.T) {
 		},
 		"another Bank": func(*rapid.T) { s.newBank() },
 	}
+	if s.c.Choice {
+		chosen := rapid.SliceOfNDistinct(item, 1, 4, rapid.ID[string])
+		actions["choose"] = func(t *rapid.T) {
+			_, _ = s.Choose("", claimant.Draw(t, "claimant"), chosen.Draw(t, "items")...)
+		}
+	}
+	if s.c.Hold > 0 {
+		actions["confirm"] = holder(func(who string) { _ = s.Confirm("", who) })
+		actions["confirm an older hold"] = formerHolder(func(who, older string) { _ = s.ConfirmID("", who, older) })
+		actions["release by the holder"] = holder(func(who string) { _ = s.ReleaseHold("", who) })
+	}
+	return actions
 }
 
 // holders lists the holders that claim.
@@ -202,110 +164,46 @@ func (s *sequence) holders() []string {
 	return claimants
 }
 
-// closable lists the claims that may be closed now.
-func (s *sequence) closable() (all []itembank.Claim) {
-	for _, claim := range s.claims {
-		if (Told{Claim: claim}).mayBeClosed(s.clock.Now()) {
-			all = append(all, claim)
+// releaseOlder releases a claim that has ended or was released, which changes nothing.
+func (s *sequence) releaseOlder(holder, id string) {
+	k := keyOf(s.c, holder)
+	r, err := itembank.NewOperator(s.engine.Store).Release(s.ctx, s.c.Name, k.Claimant, id, itembank.InSlot(k.Slot))
+	if err != nil || !r.Already {
+		s.fail("release of an older claim of %s: %+v, %w", holder, r, err)
+	}
+}
+
+// play plays a request and its result in the model.
+func (s *sequence) play(o op) {
+	if o.result == notFree && !slices.ContainsFunc(o.chosen, s.mayBeTaken) {
+		s.fail("all chosen items are free: %s", o)
+	}
+	r := s.rules()
+	for holder, before := range s.claims {
+		if o.claimant != holder && o.claimant != "" {
+			continue
+		}
+		step := func(s register, o op) []register { return stepClaimant(s, o, r) }
+		if s.claims[holder] = fold(before, o, step); len(s.claims[holder]) == 0 {
+			s.fail("G2: %s has one of the claims %+v: %s", holder, before, o)
 		}
 	}
-	return all
-}
-
-// close ends a claim.
-func (s *sequence) close(claim itembank.Claim) {
-	holder := holderOf(claim.Claimant, claim.Slot)
-	delete(s.claims, holder)
-	s.older[holder] = claim.ID
-	for _, item := range claim.Items {
-		if s.places[item] = isGone; s.c.OnEnd == engine.Return && !s.marked[item] {
-			s.places[item] = isFree
+	for item, before := range s.places {
+		if !o.isAbout(item) {
+			continue
 		}
-	}
-}
-
-// confirm confirms the hold of a claimant, if the claimant has one. A hold can be confirmed until it is closed.
-func (s *sequence) confirm(claimant string) {
-	hold, ok := s.claims[claimant]
-	if !ok {
-		return
-	}
-	if refused := s.Confirm("", claimant); refused != nil {
-		s.fail("%s holds %+v, and its confirmation was refused: %w", claimant, hold, refused)
-	}
-	s.claims[claimant] = permanent(hold)
-}
-
-// confirmOlder confirms a hold that has ended or was released, which changes nothing.
-func (s *sequence) confirmOlder(claimant string) {
-	want := itembank.ErrNoClaim
-	if _, holds := s.claims[claimant]; holds {
-		want = itembank.ErrClaimEnded
-	}
-	if refused := s.ConfirmID("", claimant, s.older[claimant]); !errors.Is(refused, want) {
-		s.fail("%s confirmed an older hold: want %w, got %w", claimant, want, refused)
-	}
-}
-
-// giveUp releases the hold of a claimant, if the claimant has one and has not confirmed it.
-func (s *sequence) giveUp(claimant string) {
-	claim, ok := s.claims[claimant]
-	if !ok {
-		return
-	}
-	refused := s.ReleaseHold("", claimant)
-	if (refused != nil) != claim.EndsAt.IsZero() {
-		s.fail("%s releases %+v: %w", claimant, claim, refused)
-	}
-	if refused == nil {
-		s.close(claim)
-	}
-}
-
-// resync removes the claims from the model that the store closed during a request.
-func (s *sequence) resync() {
-	for _, claim := range s.closable() {
-		held, _, err := s.engine.Store.HeldClaim(s.ctx, keyOf(s.c, holderOf(claim.Claimant, claim.Slot)), engine.Strong)
-		s.must(err)
-		if held == nil {
-			s.close(claim)
+		step := func(p place, o op) []place { return stepItem(p, o, r) }
+		if s.places[item] = fold(before, o, step); len(s.places[item]) == 0 {
+			s.fail("G1: %s is in one of the places %+v: %s", item, before, o)
 		}
 	}
 }
 
-func (s *sequence) claim(claimant string, chosen ...string) {
-	had, holds := s.claims[claimant]
-	ended := holds && (Told{Claim: had}).mayBeClosed(s.clock.Now())
-	grant, refused := s.Choose("", claimant, chosen...)
-	s.resync() // the request may have closed claims of other claimants
-	if holds && !ended && (Told{Claim: had}).mayBeClosed(s.clock.Now()) {
-		ended = refused != nil || grant.Claim.ID != had.ID // the claim ended during the request
-	}
-	if ended {
-		s.close(had)
-	}
-	switch {
-	case holds && !ended:
-		if refused != nil || !reflect.DeepEqual(grant.Claim, had) {
-			s.fail("%s holds %+v, and got %+v, %w", claimant, had, grant, refused)
-		}
-	case !s.open && !errors.Is(refused, itembank.ErrClosed):
-		s.fail("the campaign is closed, and %s got %+v, %w", claimant, grant, refused)
-	case refused == nil:
-		for _, item := range grant.Claim.Items {
-			if at := s.places[item]; at != isFree {
-				s.fail("%s got %s, which is %s", claimant, item, at)
-			}
-			s.places[item] = heldBy(claimant)
-		}
-		s.claims[claimant] = grant.Claim
-	case s.open && len(chosen) > 0 && errors.Is(refused, itembank.ErrItemTaken):
-		if !slices.ContainsFunc(chosen, func(item string) bool { return s.places[item] != isFree }) {
-			s.fail("%s chose %v, which are free: %w", claimant, chosen, refused)
-		}
-	case s.open && !errors.Is(refused, itembank.ErrSoldOut):
-		s.fail("%s was refused: %w", claimant, refused)
-	}
+func (s *sequence) rules() rules { return rules{onEnd: itembank.OnEnd(s.c.OnEnd), life: life} }
+
+// mayBeTaken reports whether an item may be in another place than in the bank.
+func (s *sequence) mayBeTaken(item string) bool {
+	return slices.ContainsFunc(s.places[item], func(p place) bool { return p != freeItem })
 }
 
 // compare compares the places of all items with the model.
@@ -314,27 +212,51 @@ func (s *sequence) compare() {
 	for _, i := range s.freeItems(s.c) {
 		found[i.Value] += isFree
 	}
-	for _, claimant := range s.holders() {
-		held, _, err := s.engine.Store.HeldClaim(s.ctx, keyOf(s.c, claimant), engine.Strong)
+	for _, holder := range s.holders() {
+		held, _, err := s.engine.Store.HeldClaim(s.ctx, keyOf(s.c, holder), engine.Strong)
 		s.must(err)
 		if held != nil {
 			for _, item := range held.Items() {
-				found[item] += heldBy(claimant)
+				found[item] += heldBy(held.ID)
 			}
 		}
 	}
-	for item := range s.places {
+	now := op{clockDone: s.clock.Now().UnixMilli()}
+	for _, item := range slices.Sorted(maps.Keys(s.places)) {
 		row, err := s.engine.Store.ItemRow(s.ctx, s.c.Name, engine.HashItem(item))
 		s.must(err)
 		if row == nil {
-			found[item] += "not loaded"
+			found[item] += isUnknown
 		} else if row.State != "" {
 			found[item] += isGone
 		}
-	}
-	for _, item := range slices.Sorted(maps.Keys(s.places)) {
-		if found[item] != s.places[item] {
-			s.fail("%s is %q, and should be %q", item, found[item], s.places[item])
+		var want []string
+		for _, p := range s.places[item] {
+			want = append(want, p.String())
+			if p.closable(now) {
+				want = append(want, p.after(s.rules()).String())
+			}
+		}
+		if !slices.Contains(want, found[item]) {
+			s.fail("%s is %q, and should be one of %q", item, found[item], want)
 		}
 	}
+}
+
+// The places of an item that is neither free nor held.
+const isUnknown, isGone = "not loaded", "gone"
+
+// String returns the item's place as its rows show it.
+func (s place) String() string {
+	switch {
+	case s.where == held:
+		return heldBy(s.id)
+	case s.where == ended:
+		return isGone
+	case s.where == notLoaded:
+		return isUnknown
+	case s.marked:
+		return "in a claim whose reply was lost"
+	}
+	return isFree
 }

@@ -205,7 +205,7 @@ func (r rows) HeldClaim(
 	if r.held[key.Claimant] == "" {
 		return nil, false, nil
 	}
-	return &engine.Claim{Campaign: "c", Item: r.held[key.Claimant], Claimant: key.Claimant}, false, nil
+	return &engine.Claim{ID: key.Claimant, Campaign: "c", Item: r.held[key.Claimant], Claimant: key.Claimant}, false, nil
 }
 
 func (r rows) ItemRow(_ context.Context, _ string, h engine.Hash) (*engine.ItemRow, error) {
@@ -222,7 +222,7 @@ func (r rows) ItemRow(_ context.Context, _ string, h engine.Hash) (*engine.ItemR
 // TestSequencesAreChecked checks that a sequence compares the rows with its model.
 func TestSequencesAreChecked(t *testing.T) {
 	t.Parallel()
-	model := map[string]string{"item-0": isFree, "item-1": heldBy("ann"), "item-2": isGone}
+	model := map[string][]place{"item-0": {freeItem}, "item-1": {{where: held, id: "ann"}}, "item-2": {overItem}}
 	for _, test := range []struct {
 		store rows
 		want  string
@@ -233,7 +233,7 @@ func TestSequencesAreChecked(t *testing.T) {
 		{rows{free: []string{"item-0", "item-2"}, held: map[string]string{"ann": "item-1"}, gone: []string{"item-2"}}, "item-2"},
 		{rows{held: map[string]string{"ann": "item-1"}, gone: []string{"item-2"}}, "item-0"},
 	} {
-		s := &sequence{World: &World{engine: enginetest.Engine{Store: test.store}}, c: engine.Campaign{Shards: 1}, places: model}
+		s := &sequence{World: &World{engine: enginetest.Engine{Store: test.store}, clock: NewClock()}, c: engine.Campaign{Shards: 1}, places: model}
 		wantViolation(t, fmt.Sprintf("%+v", test.store), s.violated(s.compare), test.want)
 	}
 }
