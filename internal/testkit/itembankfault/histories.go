@@ -57,6 +57,11 @@ func (p program) holders() []string {
 	return claimants
 }
 
+// second is the end of the name of the second campaign of a history.
+const second = "-1"
+
+var bothCampaigns = []string{"", second}
+
 const historyClaimLife = 30 * time.Second
 
 var (
@@ -86,10 +91,10 @@ func drawProgram(t *rapid.T, claimants []string, loaded ...string) program {
 	request := rapid.Custom(func(t *rapid.T) op {
 		o := op{
 			kind: rapid.SampledFrom(kinds).Draw(t, "kind"), bank: rapid.IntRange(0, 1).Draw(t, "bank"),
-			campaign: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "campaign"),
+			campaign: rapid.SampledFrom([]string{"", "", "", second}).Draw(t, "campaign"),
 		}
 		if p.slots {
-			o.campaign = 0 // campaign 1 has another scope
+			o.campaign = "" // the second campaign has another scope
 		}
 		switch o.kind {
 		case claimOp, releaseOp, confirmOp, giveUpOp:
@@ -166,13 +171,13 @@ func playProgram(ctx context.Context, e enginetest.Engine, p program, m *Mutant)
 		} else {
 			s.ClaimLife = historyClaimLife
 		}
-		h.Create("-0", s)
+		h.Create("", s)
 		s.Shards = 2 // claims must not depend on the number of shards
-		h.Create("-1", s)
+		h.Create(second, s)
 		for i := range 2 {
 			h.banks = append(h.banks, h.brokenBank(i, clients, m))
 		}
-		for campaign := range 2 {
+		for _, campaign := range bothCampaigns {
 			h.do(h.bank, op{kind: loadOp, campaign: campaign, items: p.loaded})
 		}
 		if p.half != nil {
@@ -272,16 +277,12 @@ func (h *history) address(o *op) bool {
 
 // request sends a request, and notes in it what its answer says.
 func (h *history) request(ctx context.Context, bank *itembank.Operator, o *op) (err error) {
-	c := h.campaignOf(*o)
+	c := h.campaigns[o.campaign]
 	who, slot := h.spelling(c, o.claimant)
 	switch o.kind {
 	case claimOp:
 		g, err := bank.Claim(withCampaign(ctx, c.Name), c.Name, who, slot, itembank.Choosing(o.chosen...))
-		if err != nil {
-			return err
-		}
-		o.granted(g)
-		return h.checkColumns(*o, g.Claim)
+		return h.granted(o, g, err)
 	case releaseOp:
 		r, err := bank.Release(ctx, c.Name, who, o.id, slot)
 		return o.released(r, err)
@@ -294,14 +295,34 @@ func (h *history) request(ctx context.Context, bank *itembank.Operator, o *op) (
 	case loadOp:
 		_, err = bank.Load(ctx, c.Name, itemsFor(c, o.items...), nil)
 	case withdrawOp:
-		r, err := bank.Withdraw(ctx, c.Name, itembank.Items(o.items...))
-		return o.withdrawn(r, err)
+		var r itembank.WithdrawReport
+		if r, err = bank.Withdraw(ctx, c.Name, itembank.Items(o.items...)); r.Withdrawn == 0 && err == nil {
+			o.result = alreadyReleased
+		}
 	case sweepOp:
 		_, err = bank.Sweep(ctx, c.Name, nil)
 	case sweepDueOp:
 		_, err = bank.SweepDue(ctx, c.Name, nil)
 	case advanceOp:
 		h.clock.Advance(o.forward)
+	}
+	return err
+}
+
+// granted notes the claim of an answer. It returns an error if the claim has wrong columns.
+func (h *history) granted(o *op, g itembank.Grant, err error) error {
+	if err != nil {
+		return err
+	}
+	o.names(g.Claim)
+	o.replayed = g.Replayed
+	return h.checkColumns(*o, g.Claim)
+}
+
+// released notes the answer to a release.
+func (o *op) released(r itembank.Released, err error) error {
+	if o.returned = r.Returned; r.Already {
+		o.result = alreadyReleased
 	}
 	return err
 }
@@ -327,7 +348,6 @@ var results = []struct {
 	{itembank.ErrNoClaim, noClaim},
 	{itembank.ErrClaimEnded, otherID},
 	{itembank.ErrConfirmed, isPermanent},
-	{itembank.ErrClosed, isClosed},
 	{itembank.ErrRefused, refused},
 }
 
@@ -345,37 +365,24 @@ func (h *history) judge(ctx context.Context, o *op, err error) {
 	var other *itembank.ClaimedElsewhereError
 	if errors.As(err, &other) {
 		o.result = elsewhere
-		if other.Campaign == h.campaigns["-1"].Name {
-			o.elsewhere = 1
-		}
+		o.elsewhere = strings.TrimPrefix(other.Campaign, h.name)
 		return
 	}
-	o.result = resultOf(err)
-}
-
-// resultOf returns the result of a request that has ended with err.
-func resultOf(err error) result {
-	if err == nil {
-		return ok
-	}
+	o.result = unknown
 	for _, r := range results {
 		if errors.Is(err, r.err) {
-			return r.result
+			o.result = r.result
+			return
 		}
 	}
-	return unknown
 }
 
 // checkColumns checks the columns of a claim in an answer.
 func (h *history) checkColumns(o op, claim itembank.Claim) error {
-	if want := wantColumns(h.campaignOf(o), claim); !slices.Equal(claim.Columns, want) {
+	if want := wantColumns(h.campaigns[o.campaign], claim); !slices.Equal(claim.Columns, want) {
 		return fmt.Errorf("%v have the columns %q, and were loaded with %q", claim.Items, claim.Columns, want)
 	}
 	return nil
-}
-
-func (h *history) campaignOf(o op) engine.Campaign {
-	return h.campaigns[fmt.Sprintf("-%d", o.campaign)]
 }
 
 // check checks the results, and then the rows.
@@ -398,20 +405,20 @@ func (h *history) checkResults() {
 			h.fail("a claim has not the length of all others: %s", o)
 		}
 	}
-	rules := rules{h.program.onEnd, historyClaimLife, h.program.half != nil}
+	rules := rules{onEnd: h.program.onEnd, stale: h.program.half != nil}
 	for _, claimant := range h.program.holders() {
 		of := slices.DeleteFunc(slices.Clone(h.ops), func(o op) bool { return o.claimant != claimant })
 		step := func(s register, o op) []register { return stepClaimant(s, o, rules) }
 		explain(h, "G2: claimant "+claimant, of, register{}, step)
 	}
-	for campaign := range 2 {
+	for _, campaign := range bothCampaigns {
 		for i := range 6 {
 			item := fmt.Sprintf("item-%d", i)
 			of := slices.DeleteFunc(slices.Clone(h.ops), func(o op) bool {
 				return o.campaign != campaign || !o.isAbout(item)
 			})
 			step := func(p place, o op) []place { return stepItem(p, o, rules) }
-			explain(h, fmt.Sprintf("G1: item %s of campaign %d", item, campaign), of, place{}, step)
+			explain(h, fmt.Sprintf("G1: item %s of campaign %q", item, campaign), of, place{}, step)
 		}
 	}
 	h.checkSoldOut()
@@ -443,14 +450,14 @@ func (h *history) mayBeConfirmed(claim op) bool {
 // checkRest checks G3 and G4 on the rows. If the result of a load is unknown, the item's row says whether the load
 // added the item.
 func (h *history) checkRest() {
-	for _, suffix := range []string{"-0", "-1"} {
+	for _, suffix := range bothCampaigns {
 		c := h.campaigns[suffix]
 		for i := range 6 {
 			item := fmt.Sprintf("item-%d", i)
 			row, err := h.engine.Store.ItemRow(h.ctx, c.Name, engine.HashItem(item))
 			h.must(err)
 			loaded := slices.ContainsFunc(h.ops, func(o op) bool {
-				return o.kind == loadOp && o.result == ok && h.campaignOf(o).Name == c.Name && slices.Contains(o.items, item)
+				return o.kind == loadOp && o.result == ok && o.campaign == suffix && slices.Contains(o.items, item)
 			})
 			if row != nil || loaded {
 				note(h.state.Loaded, c.Name, item)

@@ -9,8 +9,8 @@ import (
 )
 
 // This file is the model of claims: the claims that a claimant may have, and the places where an item may be, after a
-// request and its result. A sequence folds its requests, which come one after the other. For requests of several
-// clients at the same time, porcupine looks for an order.
+// request and its result. A State folds requests whose order is known. For requests of several clients at the same
+// time, porcupine looks for an order.
 
 // fold returns the states after a request that follows all earlier requests. There are none if the request cannot have
 // its result.
@@ -38,16 +38,13 @@ const (
 	confirmOp  opKind = "confirm"
 	giveUpOp   opKind = "release by the holder"
 	advanceOp  opKind = "advance"
-	openOp     opKind = "open"
-	closeOp    opKind = "close"
-	forgetOp   opKind = "forget"
 )
 
 // op is one request and its result.
 type op struct {
 	kind     opKind
-	bank     int // the number of the Bank that gets the request
-	campaign int
+	bank     int    // the number of the Bank that gets the request
+	campaign string // its name, or the end of it
 	claimant string
 	items    []string
 	forward  time.Duration // how far the request moves the clock forward
@@ -60,13 +57,13 @@ type op struct {
 	endsAt               int64 // milliseconds; 0: never
 	replayed, returned   bool
 	result               result
-	elsewhere            int
+	elsewhere            string
 	call, done           int64 // when the call began and ended, as places in the order of all events
 	clockCall, clockDone int64 // the clock's times then, in milliseconds
 }
 
 func (o op) String() string {
-	return fmt.Sprintf("[%d-%d, clock %d-%d] %s %d %s%v%v %s -> %s %s%v %s replayed %t returned %t",
+	return fmt.Sprintf("[%d-%d, clock %d-%d] %s %q %s%v%v %s -> %s %s%v %s replayed %t returned %t",
 		o.call, o.done, o.clockCall, o.clockDone, o.kind, o.campaign, o.claimant, o.items, o.chosen, o.forward, o.result, o.item, o.more, o.id, o.replayed, o.returned)
 }
 
@@ -82,7 +79,6 @@ const (
 	noClaim         result = "no claim"
 	otherID         result = "another claim"
 	isPermanent     result = "confirmed"
-	isClosed        result = "closed"
 	unknown         result = "unknown"
 
 	unexpected result = "unexpected error"
@@ -105,28 +101,6 @@ func (o *op) names(claim itembank.Claim) {
 	}
 }
 
-// granted notes the answer to a claim.
-func (o *op) granted(g itembank.Grant) {
-	o.names(g.Claim)
-	o.replayed = g.Replayed
-}
-
-// released notes the answer to a release.
-func (o *op) released(r itembank.Released, err error) error {
-	if o.returned = r.Returned; r.Already {
-		o.result = alreadyReleased
-	}
-	return err
-}
-
-// withdrawn notes the answer to a withdrawal.
-func (o *op) withdrawn(r itembank.WithdrawReport, err error) error {
-	if r.Withdrawn == 0 && err == nil {
-		o.result = alreadyReleased
-	}
-	return err
-}
-
 // isAbout reports whether a request names the item, or is about a claim that holds it.
 func (o op) isAbout(item string) bool {
 	return o.item == item || slices.Contains(o.more, item) || slices.Contains(o.items, item)
@@ -136,22 +110,21 @@ func (o op) isAbout(item string) bool {
 type register struct {
 	held     bool
 	id       string // "": the reply with the claim was lost
-	campaign int
+	campaign string
 	item     string
 	endsAt   int64
 
 	over  bool   // a claim was held before
 	older string // the id of that claim; "": the reply with it was lost
-
-	shut bool // the campaign is closed: nobody gets a new claim
 }
 
-// rules are the rules of a campaign. With stale, the answer to a claimant may be an earlier claim, and a holder may
-// still get a burned item, for about a second.
+// rules are the rules of a campaign.
 type rules struct {
 	onEnd itembank.OnEnd
-	life  time.Duration // of claims
+	// stale: for about a second, a claimant may still get an earlier claim as an answer, and a holder a burned item.
 	stale bool
+	// untold: the model does not know all requests. So an answer may repeat a claim that the model does not know.
+	untold bool
 }
 
 const graceMillis = int64(endGrace / time.Millisecond)
@@ -162,28 +135,12 @@ func mayBeClosed(endsAt int64, o op) bool { return endsAt != 0 && endsAt+graceMi
 // releases reports whether a request is a release.
 func (o op) releases() bool { return o.kind == releaseOp || o.kind == giveUpOp }
 
-// either returns the state after a request that has always the same effect. If its result is unknown, it may have none.
-func either[S any](o op, before, after S) []S {
-	if o.result == unknown {
-		return []S{before, after}
-	}
-	return []S{after}
-}
-
 // mayRelease reports whether a release may end a claim with this end. A holder can release only holds.
 func mayRelease(o op, endsAt int64) bool { return o.kind == releaseOp || endsAt != 0 }
 
-// stepClaimant plays one request of a claimant, or one that opens or closes the campaign. The documents say that
-// answers may be stale for campaigns that burn items.
+// stepClaimant plays one request of a claimant. The documents say that answers may be stale for campaigns that burn
+// items.
 func stepClaimant(s register, o op, r rules) []register {
-	switch o.kind {
-	case openOp, closeOp:
-		next := s
-		next.shut = o.kind == closeOp
-		return either(o, s, next)
-	case loadOp, withdrawOp:
-		return []register{s}
-	}
 	if r.stale && r.onEnd == itembank.Burn && s.over && o.kind == claimOp && o.replayed && (s.older == o.id || s.older == "") {
 		s.older = o.id
 		return append([]register{s}, playClaimant(s, o, r)...)
@@ -195,7 +152,6 @@ func stepClaimant(s register, o op, r rules) []register {
 func playClaimant(s register, o op, r rules) []register {
 	after := nextOfClaimant(s, o, r)
 	for i := range after {
-		after[i].shut = s.shut
 		if n := &after[i]; s.held && (!n.held || n.id != s.id && s.id != "") {
 			n.over, n.older = true, s.id
 		} else {
@@ -213,8 +169,6 @@ func nextOfClaimant(s register, o op, r rules) []register {
 		return stepGranted(s, o, r)
 	case confirmOp:
 		return stepConfirmed(s, o)
-	case forgetOp:
-		return either(o, s, register{})
 	}
 	return stepReleased(s, o)
 }
@@ -222,13 +176,10 @@ func nextOfClaimant(s register, o op, r rules) []register {
 // free reports whether a request may find the claimant without a claim.
 func (s register) free(o op) bool { return !s.held || mayBeClosed(s.endsAt, o) }
 
-// mayGet reports whether a request may get the claimant a new claim.
-func (s register) mayGet(o op) bool { return s.free(o) && !s.shut }
-
 // mayBe reports whether the claimant may hold a claim that is repeated.
 func (s register) mayBe(granted register) bool {
 	lost := s.held && s.id == "" && s.campaign == granted.campaign
-	s.over, s.older, s.shut = false, "", false
+	s.over, s.older = false, ""
 	return lost || s == granted
 }
 
@@ -237,15 +188,12 @@ func stepGranted(s register, o op, r rules) []register {
 	granted := register{held: true, id: o.id, campaign: o.campaign, item: o.item, endsAt: o.endsAt}
 	switch o.result {
 	case ok:
-		if o.replayed && s.mayBe(granted) || !o.replayed && s.mayGet(o) {
+		untold := r.untold && s.free(o) && s.id != o.id
+		if o.replayed && (s.mayBe(granted) || untold) || !o.replayed && s.free(o) {
 			return []register{granted}
 		}
-	case soldOut, notFree:
-		if s.mayGet(o) {
-			return []register{{}}
-		}
-	case isClosed:
-		if s.free(o) && s.shut {
+	case soldOut, notFree, refused:
+		if s.free(o) {
 			return []register{{}}
 		}
 	case elsewhere:
@@ -253,11 +201,9 @@ func stepGranted(s register, o op, r rules) []register {
 			return []register{s}
 		}
 	default: // unknown
-		switch lost := (register{held: true, campaign: o.campaign, endsAt: o.clockCall + r.life.Milliseconds()}); {
-		case s.mayGet(o):
+		if s.free(o) {
+			lost := register{held: true, campaign: o.campaign, endsAt: o.clockCall + historyClaimLife.Milliseconds()}
 			return []register{s, {}, lost}
-		case s.free(o):
-			return []register{s, {}}
 		}
 		return []register{s}
 	}
@@ -345,10 +291,6 @@ func stepItem(s place, o op, r rules) []place {
 		return stepReleasedItem(s, o, r)
 	case o.kind == withdrawOp:
 		return stepWithdrawnItem(s, o, r)
-	case o.kind == forgetOp && s.heldFor(o):
-		return either(o, s, s.after(r))
-	case o.kind == forgetOp:
-		return []place{s}
 	}
 	return nil
 }
@@ -379,10 +321,13 @@ func (s place) heldFor(o op) bool { return s.where == held && s.id == o.id }
 
 // stepLoadedItem plays a load.
 func stepLoadedItem(s place, o op) []place {
-	if s.where != notLoaded {
+	switch {
+	case s.where != notLoaded:
 		return []place{s}
+	case o.result == ok:
+		return []place{freeItem}
 	}
-	return either(o, s, freeItem)
+	return []place{s, freeItem}
 }
 
 // stepClaimedItem plays a claim that holds the item.
@@ -426,12 +371,12 @@ func stepReleasedItem(s place, o op, r rules) []place {
 	return nil
 }
 
-// stepWithdrawnItem plays a withdrawal of the item. An answer about several items does not say which were withdrawn.
+// stepWithdrawnItem plays a withdrawal of the item.
 func stepWithdrawnItem(s place, o op, r rules) []place {
-	switch alone := len(o.items) == 1; {
-	case alone && o.result == ok && s.available(o, r):
+	switch {
+	case o.result == ok && s.available(o, r):
 		return []place{overItem}
-	case alone && o.result == ok:
+	case o.result == ok:
 		return nil
 	case s.where != inBank && s.where != held:
 		return []place{s}

@@ -132,18 +132,11 @@ func (r *restored) forget(claimant string) {
 }
 
 func (r *restored) forgetWith(claimant string, o itembank.ForgetOptions) {
-	var forgotten []op
 	for _, holder := range []string{claimant, holderOf(claimant, 2)} {
-		claim := r.state.Told[key(r.c.Scope, holder)].Claim
-		r.state.release(r.c, holder, claim.ID)
-		forgotten = append(forgotten, about(forgetOp, holder, claim))
+		r.state.release(r.c, holder, r.told(holder).Claim.ID)
 	}
 	r.mustRepeat("forget "+claimant, func(ctx context.Context) error {
 		_, err := r.bank.Forget(ctx, r.c.Scope, claimant, o)
-		for _, o := range forgotten {
-			o.result = resultOf(err)
-			r.play(o)
-		}
 		return err
 	})
 }
@@ -209,10 +202,9 @@ func (r *restored) kill(rt *rapid.T) {
 func (r *restored) actOnOld(rt *rapid.T) {
 	for _, holder := range r.holders() {
 		switch does := rapid.IntRange(0, 5).Draw(rt, "does"); {
-		case !r.claims[holder][0].held:
 		case does == 0:
-			r.Release("", holder)
-		case does == 1 && r.c.Hold > 0:
+			r.release(holder)
+		case does == 1 && r.c.Hold > 0 && r.holds(holder):
 			_ = r.Confirm("", holder)
 		}
 	}

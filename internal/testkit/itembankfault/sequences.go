@@ -1,6 +1,7 @@
 package itembankfault
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,15 +15,17 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// sequence is a history with one client, whose requests come one after the other. Calls of the store fail, and the
-// client repeats its requests.
+// sequence is a World with random requests, which come one after the other. Calls of the store fail, and clients repeat
+// their requests. At the end the rows must be as the model says.
 type sequence struct {
 	*World
-	c      engine.Campaign
-	open   bool
-	claims map[string][]register // by holder: the claims that the holder may have
-	places map[string][]place    // by item: the places where it may be
+	c     engine.Campaign
+	open  bool
+	older map[string]string // by holder: the id of a claim that has ended or was released
 }
+
+// isGone is the place of an item that ended, for whatever reason.
+const isGone = "gone"
 
 // RunSequences plays random sequences. rapid's flag -rapid.checks sets their number.
 func RunSequences(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
@@ -47,16 +50,8 @@ func RunSequences(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
 func newSequence(w *World) *sequence {
 	w.random = Seeded()
 	w.newBank()
-	s := &sequence{World: w, open: true, claims: map[string][]register{}, places: map[string][]place{}}
-	for n := range sequenceItems {
-		s.places[fmt.Sprintf("item-%d", n)] = []place{{}}
-	}
-	w.answered = s.play
-	return s
+	return &sequence{World: w, open: true, older: map[string]string{}}
 }
-
-// sequenceItems is the number of items of a sequence.
-const sequenceItems = 8
 
 // create creates the campaign of the sequence, with random settings.
 func (s *sequence) create(rt *rapid.T) {
@@ -79,9 +74,6 @@ func (s *sequence) create(rt *rapid.T) {
 	}
 	s.Create("", settings)
 	s.c = s.campaigns[""]
-	for _, holder := range s.holders() {
-		s.claims[holder] = []register{{}}
-	}
 }
 
 // breakCalls makes one call in so many fail. The interval is more calls than any request makes, except for requests
@@ -104,35 +96,46 @@ func (s *sequence) breakCalls(faults []Fault, between int) {
 
 func (s *sequence) actions() map[string]func(*rapid.T) {
 	claimant := rapid.SampledFrom(s.holders())
-	item := rapid.Custom(func(t *rapid.T) string {
-		return fmt.Sprintf("item-%d", rapid.IntRange(0, sequenceItems-1).Draw(t, "n"))
-	})
+	item := rapid.Custom(func(t *rapid.T) string { return fmt.Sprintf("item-%d", rapid.IntRange(0, 7).Draw(t, "n")) })
 	items := rapid.SliceOfN(item, 1, 5)
-	claim := func(t *rapid.T) { _, _ = s.Claim("", claimant.Draw(t, "claimant")) }
-	holder := func(request func(holder string)) func(*rapid.T) {
-		return func(t *rapid.T) {
-			if who := claimant.Draw(t, "claimant"); s.claims[who][0].held {
-				request(who)
-			}
-		}
-	}
-	formerHolder := func(request func(holder, older string)) func(*rapid.T) {
-		return func(t *rapid.T) {
+	return map[string]func(*rapid.T){
+		"claim":       func(t *rapid.T) { s.claim(claimant.Draw(t, "claimant")) },
+		"claim again": func(t *rapid.T) { s.claim(claimant.Draw(t, "claimant")) },
+		"choose": func(t *rapid.T) {
 			who := claimant.Draw(t, "claimant")
-			if older := s.claims[who][0].older; older != "" {
-				request(who, older)
+			if chosen := rapid.SliceOfNDistinct(item, 1, 4, rapid.ID[string]).Draw(t, "items"); s.c.Choice {
+				s.claim(who, chosen...)
 			}
-		}
-	}
-	actions := map[string]func(*rapid.T){
-		"claim":                  claim,
-		"claim again":            claim,
-		"release":                holder(func(who string) { s.Release("", who) }),
-		"release an older claim": formerHolder(s.releaseOlder),
-		"load":                   func(t *rapid.T) { s.Load("", items.Draw(t, "items")...) },
-		"withdraw":               func(t *rapid.T) { s.Withdraw("", items.Draw(t, "items")...) },
-		"sweep":                  func(*rapid.T) { s.Sweep("") },
-		"sweep what is due":      func(*rapid.T) { s.SweepDue("") },
+		},
+		"release": func(t *rapid.T) { s.release(claimant.Draw(t, "claimant")) },
+		"confirm": func(t *rapid.T) {
+			if who := claimant.Draw(t, "claimant"); s.c.Hold > 0 && s.holds(who) {
+				_ = s.Confirm("", who)
+			}
+		},
+		"confirm an older hold": func(t *rapid.T) {
+			if who := claimant.Draw(t, "claimant"); s.c.Hold > 0 && s.older[who] != "" {
+				s.confirmOlder(who)
+			}
+		},
+		"release by the holder": func(t *rapid.T) {
+			if who := claimant.Draw(t, "claimant"); s.c.Hold > 0 && s.holds(who) {
+				s.giveUp(who)
+			}
+		},
+		"release an older claim": func(t *rapid.T) {
+			who := claimant.Draw(t, "claimant")
+			if id := s.older[who]; id != "" {
+				r, err := itembank.NewOperator(s.engine.Store).Release(s.ctx, s.c.Name, keyOf(s.c, who).Claimant, id, itembank.InSlot(keyOf(s.c, who).Slot))
+				if err != nil || !r.Already {
+					s.fail("release of an older claim of %s: %+v, %w", who, r, err)
+				}
+			}
+		},
+		"load":              func(t *rapid.T) { s.Load("", items.Draw(t, "items")...) },
+		"withdraw":          func(t *rapid.T) { s.Withdraw("", items.Draw(t, "items")...) },
+		"sweep":             func(*rapid.T) { s.Sweep("") },
+		"sweep what is due": func(*rapid.T) { s.SweepDue("") },
 		"open or close": func(*rapid.T) {
 			s.open = !s.open
 			s.SetOpen("", s.open)
@@ -142,18 +145,6 @@ func (s *sequence) actions() map[string]func(*rapid.T) {
 		},
 		"another Bank": func(*rapid.T) { s.newBank() },
 	}
-	if s.c.Choice {
-		chosen := rapid.SliceOfNDistinct(item, 1, 4, rapid.ID[string])
-		actions["choose"] = func(t *rapid.T) {
-			_, _ = s.Choose("", claimant.Draw(t, "claimant"), chosen.Draw(t, "items")...)
-		}
-	}
-	if s.c.Hold > 0 {
-		actions["confirm"] = holder(func(who string) { _ = s.Confirm("", who) })
-		actions["confirm an older hold"] = formerHolder(func(who, older string) { _ = s.ConfirmID("", who, older) })
-		actions["release by the holder"] = holder(func(who string) { _ = s.ReleaseHold("", who) })
-	}
-	return actions
 }
 
 // holders lists the holders that claim.
@@ -164,46 +155,76 @@ func (s *sequence) holders() []string {
 	return claimants
 }
 
-// releaseOlder releases a claim that has ended or was released, which changes nothing.
-func (s *sequence) releaseOlder(holder, id string) {
-	k := keyOf(s.c, holder)
-	r, err := itembank.NewOperator(s.engine.Store).Release(s.ctx, s.c.Name, k.Claimant, id, itembank.InSlot(k.Slot))
-	if err != nil || !r.Already {
-		s.fail("release of an older claim of %s: %+v, %w", holder, r, err)
+// told returns the latest claim that a holder was told of.
+func (s *sequence) told(holder string) Told { return s.state.Told[key(s.c.Scope, holder)] }
+
+// holds reports whether a holder was told of a claim that no client asked to release.
+func (s *sequence) holds(holder string) bool {
+	told := s.told(holder)
+	return told.Claim.ID != "" && !told.Released
+}
+
+// release releases the claim of a holder, if the holder has one.
+func (s *sequence) release(holder string) {
+	if s.holds(holder) {
+		s.Release("", holder)
+		s.older[holder] = s.told(holder).Claim.ID
 	}
 }
 
-// play plays a request and its result in the model.
-func (s *sequence) play(o op) {
-	if o.result == notFree && !slices.ContainsFunc(o.chosen, s.mayBeTaken) {
-		s.fail("all chosen items are free: %s", o)
-	}
-	r := s.rules()
-	for holder, before := range s.claims {
-		if o.claimant != holder && o.claimant != "" {
-			continue
-		}
-		step := func(s register, o op) []register { return stepClaimant(s, o, r) }
-		if s.claims[holder] = fold(before, o, step); len(s.claims[holder]) == 0 {
-			s.fail("G2: %s has one of the claims %+v: %s", holder, before, o)
-		}
-	}
-	for item, before := range s.places {
-		if !o.isAbout(item) {
-			continue
-		}
-		step := func(p place, o op) []place { return stepItem(p, o, r) }
-		if s.places[item] = fold(before, o, step); len(s.places[item]) == 0 {
-			s.fail("G1: %s is in one of the places %+v: %s", item, before, o)
-		}
+// confirmOlder confirms a hold that has ended or was released, which changes nothing.
+func (s *sequence) confirmOlder(holder string) {
+	refused := s.ConfirmID("", holder, s.older[holder])
+	none, ended := errors.Is(refused, itembank.ErrNoClaim), errors.Is(refused, itembank.ErrClaimEnded)
+	if told := s.told(holder); !none && !ended || none && !told.mayBeClosed(s.clock.Now()) {
+		s.fail("%s has %+v, and confirmed an older hold: %w", holder, told, refused)
 	}
 }
 
-func (s *sequence) rules() rules { return rules{onEnd: itembank.OnEnd(s.c.OnEnd), life: life} }
+// giveUp releases the hold of a holder, for the holder.
+func (s *sequence) giveUp(holder string) {
+	hold := s.told(holder).Claim
+	refused := s.ReleaseHold("", holder)
+	if (refused != nil) != hold.EndsAt.IsZero() {
+		s.fail("%s releases %+v: %w", holder, hold, refused)
+	}
+	if refused == nil {
+		s.older[holder] = hold.ID
+	}
+}
+
+// claim claims for a holder. An open campaign has no reason for a refusal but that items are missing. A closed one has
+// no new claim.
+func (s *sequence) claim(holder string, chosen ...string) {
+	had := s.told(holder).Claim.ID
+	grant, refused := s.Choose("", holder, chosen...)
+	switch {
+	case refused == nil && had != "" && grant.Claim.ID != had:
+		s.older[holder] = had
+		fallthrough
+	case refused == nil:
+		if !s.open && grant.Claim.ID != had {
+			s.fail("the campaign is closed, and %s got %+v", holder, grant)
+		}
+	case !s.open && errors.Is(refused, itembank.ErrClosed):
+	case s.open && errors.Is(refused, itembank.ErrSoldOut):
+	case s.open && len(chosen) > 0 && errors.Is(refused, itembank.ErrItemTaken):
+		if !slices.ContainsFunc(chosen, s.mayBeTaken) {
+			s.fail("%s chose %v, which are free: %w", holder, chosen, refused)
+		}
+	default:
+		s.fail("%s was refused, and the campaign is open: %t: %w", holder, s.open, refused)
+	}
+}
 
 // mayBeTaken reports whether an item may be in another place than in the bank.
 func (s *sequence) mayBeTaken(item string) bool {
-	return slices.ContainsFunc(s.places[item], func(p place) bool { return p != freeItem })
+	return !s.state.loads(s.c.Name, item) || !slices.Equal(s.placesNow(item), []place{freeItem})
+}
+
+// placesNow returns the places where a loaded item may be now.
+func (s *sequence) placesNow(item string) []place {
+	return s.state.placesOf(s.c, item, op{clockDone: s.clock.Now().UnixMilli()})
 }
 
 // compare compares the places of all items with the model.
@@ -221,42 +242,30 @@ func (s *sequence) compare() {
 			}
 		}
 	}
-	now := op{clockDone: s.clock.Now().UnixMilli()}
-	for _, item := range slices.Sorted(maps.Keys(s.places)) {
+	for _, item := range slices.Sorted(maps.Keys(s.state.Loaded[s.c.Name])) {
 		row, err := s.engine.Store.ItemRow(s.ctx, s.c.Name, engine.HashItem(item))
 		s.must(err)
 		if row == nil {
-			found[item] += isUnknown
+			found[item] += "not loaded"
 		} else if row.State != "" {
 			found[item] += isGone
 		}
-		var want []string
-		for _, p := range s.places[item] {
-			want = append(want, p.String())
-			if p.closable(now) {
-				want = append(want, p.after(s.rules()).String())
-			}
-		}
-		if !slices.Contains(want, found[item]) {
-			s.fail("%s is %q, and should be one of %q", item, found[item], want)
+		places := s.placesNow(item)
+		if !slices.ContainsFunc(places, func(p place) bool { return p.inRows() == found[item] }) {
+			s.fail("%s is %q, and should be in one of the places %+v", item, found[item], places)
 		}
 	}
 }
 
-// The places of an item that is neither free nor held.
-const isUnknown, isGone = "not loaded", "gone"
-
-// String returns the item's place as its rows show it.
-func (s place) String() string {
+// inRows returns the text of an item's place in the rows. A sequence has no claim whose reply was lost for ever.
+func (s place) inRows() string {
 	switch {
 	case s.where == held:
 		return heldBy(s.id)
 	case s.where == ended:
 		return isGone
-	case s.where == notLoaded:
-		return isUnknown
 	case s.marked:
-		return "in a claim whose reply was lost"
+		return "in an unknown claim"
 	}
 	return isFree
 }

@@ -123,7 +123,7 @@ func TestAnswersAreChecked(t *testing.T) {
 	confirmed.Claim.EndsAt = time.Time{}
 	burns := c
 	burns.OnEnd = engine.Burn
-	over := now.Add(life + endGrace + 1)
+	over := now.Add(life + endGrace + time.Millisecond)
 	for _, test := range []struct {
 		name     string
 		campaign engine.Campaign
@@ -222,7 +222,12 @@ func (r rows) ItemRow(_ context.Context, _ string, h engine.Hash) (*engine.ItemR
 // TestSequencesAreChecked checks that a sequence compares the rows with its model.
 func TestSequencesAreChecked(t *testing.T) {
 	t.Parallel()
-	model := map[string][]place{"item-0": {freeItem}, "item-1": {{where: held, id: "ann"}}, "item-2": {overItem}}
+	c := engine.Campaign{Name: "c", Scope: "c", Shards: 1}
+	model := newState()
+	note(model.Loaded, "c", "item-0", "item-1", "item-2")
+	note(model.Withdrawn, "c", "item-2")
+	model.Told[key("c", "ann")] = Told{Claim: itembank.Claim{ID: "ann", Items: []string{"item-1"}}}
+	model.Given[key("c", "item-1")] = "ann"
 	for _, test := range []struct {
 		store rows
 		want  string
@@ -233,7 +238,7 @@ func TestSequencesAreChecked(t *testing.T) {
 		{rows{free: []string{"item-0", "item-2"}, held: map[string]string{"ann": "item-1"}, gone: []string{"item-2"}}, "item-2"},
 		{rows{held: map[string]string{"ann": "item-1"}, gone: []string{"item-2"}}, "item-0"},
 	} {
-		s := &sequence{World: &World{engine: enginetest.Engine{Store: test.store}, clock: NewClock()}, c: engine.Campaign{Shards: 1}, places: model}
+		s := &sequence{World: &World{engine: enginetest.Engine{Store: test.store}, clock: NewClock(), state: model}, c: c}
 		wantViolation(t, fmt.Sprintf("%+v", test.store), s.violated(s.compare), test.want)
 	}
 }

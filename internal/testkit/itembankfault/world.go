@@ -1,7 +1,6 @@
 package itembankfault
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -34,7 +33,6 @@ type World struct {
 	state     State
 	killed    bool          // a call of a killed process may still be running
 	keep      func(State)   // called with the state before and after every call
-	answered  func(op)      // called with every try of a request that the model of claims knows
 	ahead     time.Duration // how far the Banks' clock is ahead of clock, which is the server's
 	fresh     bool          // replace a Bank after it has failed, as Lambda replaces containers
 	bank      *itembank.Operator
@@ -75,7 +73,7 @@ func (w *World) violated(f func()) (err error) {
 
 func newWorld(ctx context.Context, e enginetest.Engine) *World {
 	w := &World{
-		ctx: ctx, engine: e, callOver: func() {}, keep: func(State) {}, answered: func(op) {}, random: rand.Reader, clock: NewClock(),
+		ctx: ctx, engine: e, callOver: func() {}, keep: func(State) {}, random: rand.Reader, clock: NewClock(),
 		name: enginerows.NewName(), state: newState(), campaigns: map[string]engine.Campaign{},
 	}
 	w.through = e.Store
@@ -144,25 +142,6 @@ func (w *World) repeat(what string, call func(context.Context) error) (tries int
 	}
 	w.fail("%s has no answer after %d tries", what, mostTries)
 	return 0, nil
-}
-
-// request makes a call until it has an answer, and notes the result of each try.
-func (w *World) request(what string, asked op, call func(context.Context, *op) error) (tries int, err error) {
-	return w.repeat(what, func(ctx context.Context) error {
-		o := asked
-		o.clockCall = w.clock.Now().UnixMilli()
-		err := call(ctx, &o)
-		o.clockDone, o.result = w.clock.Now().UnixMilli(), cmp.Or(o.result, resultOf(err))
-		w.answered(o)
-		return err
-	})
-}
-
-// mustRequest makes a call until it succeeds, and returns the number of tries.
-func (w *World) mustRequest(what string, asked op, call func(context.Context, *op) error) (tries int) {
-	tries, err := w.request(what, asked, call)
-	w.must(err)
-	return tries
 }
 
 // mustRepeat makes a call until it succeeds, and returns the number of tries.
@@ -249,8 +228,7 @@ func (w *World) Load(suffix string, items ...string) {
 	cut := w.state.Loading[c.Name][items[0]] // a kill interrupted this load
 	note(w.state.Loading, c.Name, items...)
 	var report itembank.LoadReport
-	asked := op{kind: loadOp, items: items}
-	tries := w.mustRequest(fmt.Sprintf("load %d items", len(items)), asked, func(ctx context.Context, _ *op) (err error) {
+	tries := w.mustRepeat(fmt.Sprintf("load %d items", len(items)), func(ctx context.Context) (err error) {
 		report, err = w.bank.Load(ctx, c.Name, itemsFor(c, items...), nil)
 		return err
 	})
@@ -315,15 +293,11 @@ func (w *World) Choose(suffix, claimant string, items ...string) (grant itembank
 	var before string // the id of the claimant's claim when the call began
 	var closable bool
 	alone := w.meanwhile == nil
-	asked := op{kind: claimOp, claimant: claimant, chosen: items}
-	tries, refused := w.request(fmt.Sprintf("claim %s for %s", suffix, claimant), asked, func(ctx context.Context, o *op) (err error) {
+	tries, refused := w.repeat(fmt.Sprintf("claim %s for %s", suffix, claimant), func(ctx context.Context) (err error) {
 		start, closable = w.clock.Now(), w.mayReturnItem()
 		before = w.heldID(c, claimant)
 		who, slot := w.spelling(c, claimant)
 		grant, err = w.bank.Claim(withCampaign(ctx, c.Name), c.Name, who, slot, itembank.Choosing(items...))
-		if err == nil {
-			o.granted(grant)
-		}
 		return err
 	})
 	now := w.clock.Now()
@@ -433,17 +407,16 @@ func (w *World) Refused(suffix, claimant string, want error) {
 // Release releases the latest claim that the claimant got.
 func (w *World) Release(suffix, claimant string) {
 	c := w.campaigns[suffix]
-	claim := w.state.Told[key(c.Scope, claimant)].Claim
-	id := claim.ID
+	id := w.state.Told[key(c.Scope, claimant)].Claim.ID
 	w.state.release(c, claimant, id)
 	alone := w.meanwhile == nil
 	var existed bool // the claim existed when the call began
 	var released itembank.Released
-	tries := w.mustRequest("release of "+claimant, about(releaseOp, claimant, claim), func(ctx context.Context, o *op) (err error) {
+	tries := w.mustRepeat("release of "+claimant, func(ctx context.Context) (err error) {
 		existed = w.heldID(c, claimant) == id
 		who, slot := w.spelling(c, claimant)
 		released, err = w.bank.Release(withCampaign(ctx, c.Name), c.Name, who, id, slot)
-		return o.released(released, err)
+		return err
 	})
 	w.state.Freed = w.clock.Now()
 	if !existed && !released.Already || existed && released.Already && alone && tries == 1 && !w.killed {
@@ -549,12 +522,8 @@ func (w *World) ConfirmID(suffix, claimant, id string) (refused error) {
 	c := w.campaigns[suffix]
 	k := key(c.Scope, claimant)
 	w.state.confirm(c, claimant, id)
-	asked := op{kind: confirmOp, claimant: claimant, id: id}
-	if w.state.Told[k].Claim.ID == id {
-		asked = about(confirmOp, claimant, w.state.Told[k].Claim)
-	}
 	var claim itembank.Claim
-	_, refused = w.request("confirmation of "+claimant, asked, func(ctx context.Context, _ *op) (err error) {
+	_, refused = w.repeat("confirmation of "+claimant, func(ctx context.Context) (err error) {
 		who, slot := w.spelling(c, claimant)
 		claim, err = w.bank.Confirm(withCampaign(ctx, c.Name), c.Name, who, id, slot)
 		return err
@@ -587,10 +556,10 @@ func (w *World) ReleaseHold(suffix, claimant string) (refused error) {
 	if !told.Claim.EndsAt.IsZero() {
 		w.state.release(c, claimant, id)
 	}
-	_, refused = w.request("release by "+claimant, about(giveUpOp, claimant, told.Claim), func(ctx context.Context, o *op) error {
+	_, refused = w.repeat("release by "+claimant, func(ctx context.Context) error {
 		who, slot := w.spelling(c, claimant)
-		released, err := w.bank.ReleaseHold(withCampaign(ctx, c.Name), c.Name, who, id, slot)
-		return o.released(released, err)
+		_, err := w.bank.ReleaseHold(withCampaign(ctx, c.Name), c.Name, who, id, slot)
+		return err
 	})
 	w.state.Freed = w.clock.Now()
 	held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant), engine.Strong)
@@ -614,9 +583,9 @@ func (w *World) Withdraw(suffix string, items ...string) {
 	want := w.withdrawal(c, items)
 	alone := w.meanwhile == nil
 	var report itembank.WithdrawReport
-	tries := w.mustRequest("withdraw", op{kind: withdrawOp, items: items}, func(ctx context.Context, o *op) (err error) {
+	tries := w.mustRepeat("withdraw", func(ctx context.Context) (err error) {
 		report, err = w.bank.Withdraw(ctx, c.Name, itembank.Items(items...))
-		return o.withdrawn(report, err)
+		return err
 	})
 	if tries == 1 && alone && report != want {
 		w.fail("want the report %+v of the withdrawal of %v, got %+v", want, items, report)
@@ -674,12 +643,11 @@ func (w *World) WithdrawAll(suffix string) {
 
 // SetOpen opens or closes a campaign. It waits until every Bank knows.
 func (w *World) SetOpen(suffix string, open bool) {
-	asked, change := op{kind: closeOp}, (*itembank.Operator).CloseCampaign
-	if open {
-		asked, change = op{kind: openOp}, (*itembank.Operator).OpenCampaign
-	}
-	w.mustRequest(string(asked.kind), asked, func(ctx context.Context, _ *op) error {
-		return change(w.bank, ctx, w.campaigns[suffix].Name)
+	w.mustRepeat(fmt.Sprintf("open %t", open), func(ctx context.Context) error {
+		if open {
+			return w.bank.OpenCampaign(ctx, w.campaigns[suffix].Name)
+		}
+		return w.bank.CloseCampaign(ctx, w.campaigns[suffix].Name)
 	})
 	w.clock.Advance(itembank.DefaultCampaignCache)
 }
