@@ -408,8 +408,7 @@ func (h *history) checkResults() {
 	rules := rules{onEnd: h.program.onEnd, stale: h.program.half != nil}
 	for _, claimant := range h.program.holders() {
 		of := slices.DeleteFunc(slices.Clone(h.ops), func(o op) bool { return o.claimant != claimant })
-		step := func(s register, o op) []register { return stepClaimant(s, o, rules) }
-		explain(h, "G2: claimant "+claimant, of, register{}, step)
+		explain(h, "G2: claimant "+claimant, of, register{}, rules.stepClaimant)
 	}
 	for _, campaign := range bothCampaigns {
 		for i := range 6 {
@@ -417,8 +416,7 @@ func (h *history) checkResults() {
 			of := slices.DeleteFunc(slices.Clone(h.ops), func(o op) bool {
 				return o.campaign != campaign || !o.isAbout(item)
 			})
-			step := func(p place, o op) []place { return stepItem(p, o, rules) }
-			explain(h, fmt.Sprintf("G1: item %s of campaign %q", item, campaign), of, place{}, step)
+			explain(h, fmt.Sprintf("G1: item %s of campaign %q", item, campaign), of, place{}, rules.stepItem)
 		}
 	}
 	h.checkSoldOut()

@@ -84,13 +84,6 @@ const (
 	unexpected result = "unexpected error"
 )
 
-// about returns a request about a claim.
-func about(kind opKind, claimant string, claim itembank.Claim) op {
-	o := op{kind: kind, claimant: claimant}
-	o.names(claim)
-	return o
-}
-
 // names notes a claim, in a request about it or in an answer.
 func (o *op) names(claim itembank.Claim) {
 	if o.id, o.endsAt = claim.ID, 0; !claim.EndsAt.IsZero() {
@@ -140,7 +133,7 @@ func mayRelease(o op, endsAt int64) bool { return o.kind == releaseOp || endsAt 
 
 // stepClaimant plays one request of a claimant. The documents say that answers may be stale for campaigns that burn
 // items.
-func stepClaimant(s register, o op, r rules) []register {
+func (r rules) stepClaimant(s register, o op) []register {
 	if r.stale && r.onEnd == itembank.Burn && s.over && o.kind == claimOp && o.replayed && (s.older == o.id || s.older == "") {
 		s.older = o.id
 		return append([]register{s}, playClaimant(s, o, r)...)
@@ -279,7 +272,7 @@ const (
 
 // stepItem plays one request for an item. It returns the places where the item may be then. There are none if the
 // request cannot have its result.
-func stepItem(s place, o op, r rules) []place {
+func (r rules) stepItem(s place, o op) []place {
 	switch {
 	case o.kind == loadOp:
 		return stepLoadedItem(s, o)

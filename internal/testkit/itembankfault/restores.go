@@ -201,11 +201,11 @@ func (r *restored) kill(rt *rapid.T) {
 // actOnOld lets customers release and confirm in the old store.
 func (r *restored) actOnOld(rt *rapid.T) {
 	for _, holder := range r.holders() {
-		switch does := rapid.IntRange(0, 5).Draw(rt, "does"); {
-		case does == 0:
+		switch rapid.IntRange(0, 5).Draw(rt, "does") {
+		case 0:
 			r.release(holder)
-		case does == 1 && r.c.Hold > 0 && r.holds(holder):
-			_ = r.Confirm("", holder)
+		case 1:
+			r.confirm(holder)
 		}
 	}
 }

@@ -36,37 +36,28 @@ type State struct {
 
 // Told is a claim that its claimant got as an answer.
 type Told struct {
-	Claim     itembank.Claim
-	Released  bool // a client asked for its release, so that it may be closed
-	Confirmed bool // a client asked for its confirmation, so that it may have no end
+	Claim itembank.Claim
+	Asked []opKind // the requests about the claim that a client sent: they may take effect at any time
 }
 
-// claims returns the claims that the claimant may have. What clients asked for may take effect at any time.
+// claims returns the claims that the claimant may have.
 func (t Told) claims() []register {
-	o := about(confirmOp, holderOf(t.Claim.Claimant, t.Claim.Slot), t.Claim)
+	o := op{result: unknown}
+	o.names(t.Claim)
 	states := []register{{held: o.id != "", id: o.id, campaign: t.Claim.Campaign, item: o.item, endsAt: o.endsAt}}
-	for _, kind := range t.asked() {
-		o.kind, o.result = kind, unknown
-		states = fold(states, o, func(s register, o op) []register { return stepClaimant(s, o, rules{}) })
+	for _, o.kind = range t.Asked {
+		states = fold(states, o, rules{}.stepClaimant)
 	}
 	return states
-}
-
-// asked lists what clients asked for.
-func (t Told) asked() (kinds []opKind) {
-	if t.Confirmed {
-		kinds = append(kinds, confirmOp)
-	}
-	if t.Released {
-		kinds = append(kinds, releaseOp)
-	}
-	return kinds
 }
 
 // mayBeClosed reports whether the claim may have been closed.
 func (t Told) mayBeClosed(now time.Time) bool {
 	return slices.ContainsFunc(t.claims(), func(s register) bool { return s.free(op{clockDone: now.UnixMilli()}) })
 }
+
+// asked reports whether a client sent a request of this kind about the claim.
+func (t Told) asked(kind opKind) bool { return slices.Contains(t.Asked, kind) }
 
 // same reports whether a claim may be the claim that the claimant got as an answer.
 func (t Told) same(claim itembank.Claim) bool {
@@ -141,14 +132,13 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 		return fmt.Errorf("G2: %s was told of %+v, and then of %+v", claimant, mine, claim)
 	}
 	for _, item := range claim.Items {
-		step := func(p place, o op) []place { return stepItem(p, o, rulesOf(c)) }
-		if places := s.placesOf(c, item, o); len(fold(places, o, step)) == 0 {
+		if places := s.placesOf(c, item, o); len(fold(places, o, rulesOf(c).stepItem)) == 0 {
 			return fmt.Errorf("G1: %s was given to %s in claim %s, and is in one of the places %+v", item, claimant, claim.ID, places)
 		}
 	}
 	told := Told{Claim: claim}
 	if same {
-		told.Released, told.Confirmed = mine.Released, mine.Confirmed
+		told.Asked = mine.Asked
 	}
 	s.Told[key(c.Scope, claimant)] = told
 	for _, item := range claim.Items {
@@ -162,7 +152,7 @@ func rulesOf(c engine.Campaign) rules { return rules{onEnd: itembank.OnEnd(c.OnE
 
 // allows reports whether a request of the claimant may have its result.
 func (t Told) allows(c engine.Campaign, o op) bool {
-	return len(fold(t.claims(), o, func(s register, o op) []register { return stepClaimant(s, o, rulesOf(c)) })) > 0
+	return len(fold(t.claims(), o, rulesOf(c).stepClaimant)) > 0
 }
 
 // placesOf returns the places where a loaded item may be when a request ends.
@@ -177,8 +167,7 @@ func (s State) placesOf(c engine.Campaign, item string, ends op) []place {
 		}
 	}
 	if s.Withdrawn[c.Name][item] {
-		o := op{kind: withdrawOp, items: []string{item}, result: alreadyReleased}
-		places = fold(places, o, func(p place, o op) []place { return stepItem(p, o, r) })
+		places = fold(places, op{kind: withdrawOp, items: []string{item}, result: alreadyReleased}, r.stepItem)
 	}
 	return places
 }
@@ -217,19 +206,15 @@ func (s State) checkRefusal(c engine.Campaign, claimant string, err error, now t
 }
 
 // confirm records that a client asks to confirm a claim.
-func (s State) confirm(c engine.Campaign, claimant, id string) {
-	k := key(c.Scope, claimant)
-	if mine, ok := s.Told[k]; ok && mine.Claim.ID == id {
-		mine.Confirmed = true
-		s.Told[k] = mine
-	}
-}
+func (s State) confirm(c engine.Campaign, claimant, id string) { s.asks(confirmOp, c, claimant, id) }
 
 // release records that a client asks to release a claim.
-func (s State) release(c engine.Campaign, claimant, id string) {
+func (s State) release(c engine.Campaign, claimant, id string) { s.asks(releaseOp, c, claimant, id) }
+
+func (s State) asks(kind opKind, c engine.Campaign, claimant, id string) {
 	k := key(c.Scope, claimant)
-	if mine, ok := s.Told[k]; ok && mine.Claim.ID == id {
-		mine.Released = true
+	if mine, ok := s.Told[k]; ok && mine.Claim.ID == id && !mine.asked(kind) {
+		mine.Asked = append(slices.Clone(mine.Asked), kind)
 		s.Told[k] = mine
 	}
 }
