@@ -405,7 +405,7 @@ func (h *history) checkResults() {
 			h.fail("a claim has not the length of all others: %s", o)
 		}
 	}
-	rules := rules{onEnd: h.program.onEnd, stale: h.program.half != nil}
+	rules := rules{onEnd: h.program.onEnd, stale: h.program.half != nil && h.program.onEnd == itembank.Burn}
 	for _, claimant := range h.program.holders() {
 		of := slices.DeleteFunc(slices.Clone(h.ops), func(o op) bool { return o.claimant != claimant })
 		explain(h, "G2: claimant "+claimant, of, register{}, rules.stepClaimant)

@@ -114,7 +114,8 @@ type register struct {
 // rules are the rules of a campaign.
 type rules struct {
 	onEnd itembank.OnEnd
-	// stale: for about a second, a claimant may still get an earlier claim as an answer, and a holder a burned item.
+	// stale: for about a second, a claimant may still get an earlier claim as an answer, and a holder a burned item. The
+	// documents say so for campaigns that burn items.
 	stale bool
 	// untold: the model does not know all requests. So an answer may repeat a claim that the model does not know.
 	untold bool
@@ -131,10 +132,9 @@ func (o op) releases() bool { return o.kind == releaseOp || o.kind == giveUpOp }
 // mayRelease reports whether a release may end a claim with this end. A holder can release only holds.
 func mayRelease(o op, endsAt int64) bool { return o.kind == releaseOp || endsAt != 0 }
 
-// stepClaimant plays one request of a claimant. The documents say that answers may be stale for campaigns that burn
-// items.
+// stepClaimant plays one request of a claimant.
 func (r rules) stepClaimant(s register, o op) []register {
-	if r.stale && r.onEnd == itembank.Burn && s.over && o.kind == claimOp && o.replayed && (s.older == o.id || s.older == "") {
+	if r.stale && s.over && o.kind == claimOp && o.replayed && (s.older == o.id || s.older == "") {
 		s.older = o.id
 		return append([]register{s}, playClaimant(s, o, r)...)
 	}
@@ -329,7 +329,7 @@ func stepClaimedItem(s place, o op, r rules) []place {
 	switch same := s.heldFor(o) && s.endsAt == o.endsAt; {
 	case s.available(o, r) || lost || same:
 		return []place{{held, o.id, o.endsAt, s.marked}}
-	case r.stale && s.where == ended && r.onEnd == itembank.Burn && o.replayed:
+	case r.stale && s.where == ended && o.replayed:
 		return []place{s}
 	}
 	return nil

@@ -123,7 +123,7 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 	}
 	mine := s.Told[key(c.Scope, claimant)]
 	same := mine.Claim.ID == claim.ID
-	o := op{kind: claimOp, claimant: claimant, campaign: c.Name, result: ok, replayed: g.Replayed, clockDone: now.UnixMilli()}
+	o := op{kind: claimOp, campaign: c.Name, result: ok, replayed: g.Replayed, clockDone: now.UnixMilli()}
 	o.names(claim)
 	switch {
 	case same && !g.Replayed:
@@ -133,7 +133,7 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 	}
 	for _, item := range claim.Items {
 		if places := s.placesOf(c, item, o); len(fold(places, o, rulesOf(c).stepItem)) == 0 {
-			return fmt.Errorf("G1: %s was given to %s in claim %s, and is in one of the places %+v", item, claimant, claim.ID, places)
+			return fmt.Errorf("G1: %s was given to %s, and is in one of the places %+v", item, claimant, places)
 		}
 	}
 	told := Told{Claim: claim}
@@ -173,28 +173,26 @@ func (s State) placesOf(c engine.Campaign, item string, ends op) []place {
 }
 
 // placesAfter returns the places where an item may be after it was given in a claim.
-func (s State) placesAfter(id string, r rules) []place {
+func (s State) placesAfter(id string, r rules) (places []place) {
 	for _, t := range s.Told {
-		if t.Claim.ID != id {
-			continue
-		}
-		var places []place
 		for _, claim := range t.claims() {
-			p := place{held, id, claim.endsAt, false}
-			if !claim.held {
-				p = p.after(r)
+			if p := (place{held, id, claim.endsAt, false}); t.Claim.ID == id && claim.held {
+				places = append(places, p)
+			} else if t.Claim.ID == id {
+				places = append(places, p.after(r))
 			}
-			places = append(places, p)
 		}
-		return places
 	}
-	return []place{place{}.after(r)} // its claimant got another claim since then
+	if len(places) == 0 { // its claimant got another claim since then
+		places = []place{place{}.after(r)}
+	}
+	return places
 }
 
 // checkRefusal checks that a claimant may get this refusal.
 func (s State) checkRefusal(c engine.Campaign, claimant string, err error, now time.Time) error {
 	mine := s.Told[key(c.Scope, claimant)]
-	o := op{kind: claimOp, claimant: claimant, campaign: c.Name, result: refused, clockDone: now.UnixMilli()}
+	o := op{kind: claimOp, campaign: c.Name, result: refused, clockDone: now.UnixMilli()}
 	var other *itembank.ClaimedElsewhereError
 	if errors.As(err, &other) && !mine.mayBeClosed(now) {
 		o.result, o.elsewhere = elsewhere, other.Campaign
