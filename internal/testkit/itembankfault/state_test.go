@@ -180,6 +180,8 @@ func TestAnswersAreChecked(t *testing.T) {
 	wantViolation(t, "a refusal after the release of another claim", s.checkRefusal(c, "ann", itembank.ErrSoldOut, now), "G2")
 	s.release(c, "ann", "1")
 	wantViolation(t, "a refusal after a release", s.checkRefusal(c, "ann", itembank.ErrSoldOut, now), "")
+	note(s.Withdrawn, c.Name, "item-0")
+	wantViolation(t, "a withdrawn item, after a release", s.checkGrant(c, "bob", grant("bob", "2", "item-0"), now), "G1")
 }
 
 // rows is a store in which the test sets the places of the items.
