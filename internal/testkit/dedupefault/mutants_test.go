@@ -1,13 +1,13 @@
 package dedupefault
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/oncebox/oncebox/internal/testkit/memobjects"
 	"github.com/oncebox/oncebox/internal/testkit/mutanttest"
+	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
@@ -37,7 +37,7 @@ func TestMutants(t *testing.T) {
 					t.Error("a catch names no test")
 				}
 			}
-			if playAll() && !m.Rare {
+			if search.All() && !m.Rare {
 				historiesMustFail(t, &m)
 			}
 		})
@@ -98,14 +98,14 @@ func scenarioMustFail(t *testing.T, m *Mutant, by Catch) {
 		if err != nil {
 			break
 		}
-		play.Plan = f.plan()
+		play.Plan = planOf(f)
 		_, err = play.Run(t.Context())
-		found = fmt.Sprintf("by %s (%s)", f, calls[f.at])
+		found = "by " + f.String()
 	}
 	if err == nil {
 		t.Fatalf("scenario %s does not find it, with any fault", by.Scenario)
 	}
-	violation := firstLine(err)
+	violation := search.FirstLine(err)
 	if !strings.HasPrefix(violation, by.Violates+":") {
 		t.Fatalf("found %s, but not as a violation of %s: %v", found, by.Violates, err)
 	}
@@ -117,36 +117,21 @@ const mostHistories = 10_000
 
 func historiesMustFail(t *testing.T, m *Mutant) {
 	engine := m.engine().Open(t)
-	for seed := range mostHistories {
-		h := historyOf(seed)
-		fails := func(h history) bool {
-			h.Scenario = m.in(h.Scenario)
-			return h.play(t.Context(), engine, m) != nil
-		}
-		if fails(h) {
-			t.Logf("found by history %d\n%s", seed+1, h.keepable(fails))
-			return
-		}
+	play := func(h history) error {
+		h.Scenario = m.in(h.Scenario)
+		return h.play(t.Context(), engine, m)
 	}
-	t.Errorf("%d histories do not find it", mostHistories)
+	seed, _ := search.First(t, mostHistories, func(seed int) error { return play(historyOf(seed)) })
+	t.Log(historyOf(seed).keepable(play))
 }
 
 // sourceHistoriesMustFail plays random histories of a source until one violates the guarantee that the mutant breaks.
 func sourceHistoriesMustFail(t *testing.T, m *Mutant, by Catch) {
 	engine := m.engine().Open(t)
-	for seed := range mostHistories {
-		if err := sourceHistories[by.Histories](seed)(t.Context(), engine, m); err != nil {
-			if !strings.HasPrefix(err.Error(), by.Violates) {
-				t.Fatalf("history %d finds no violation of %s: %v", seed+1, by.Violates, err)
-			}
-			t.Logf("found by history %d of %s: %s", seed+1, by.Histories, firstLine(err))
-			return
-		}
+	_, violation := search.First(t, mostHistories, func(seed int) error {
+		return sourceHistories[by.Histories](seed)(t.Context(), engine, m)
+	})
+	if !strings.HasPrefix(violation, by.Violates) {
+		t.Errorf("it does not violate %s", by.Violates)
 	}
-	t.Errorf("%d histories of %s do not find it", mostHistories, by.Histories)
-}
-
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
 }
