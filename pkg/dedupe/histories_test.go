@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/internal/testkit/dedupefault"
+	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )
@@ -34,7 +35,6 @@ func TestHistories(t *testing.T) {
 
 // TestHistoriesFindMutants: random histories find the mutants that break rules of time and of owners.
 func TestHistoriesFindMutants(t *testing.T) {
-	const most = 5000
 	for _, name := range []string{
 		"purge-at-the-end-of-the-window", "no-raised-purge-time", "owner-made-from-the-batch", "owner-compared-after-the-fingerprint",
 	} {
@@ -45,13 +45,7 @@ func TestHistoriesFindMutants(t *testing.T) {
 				t.Fatal("there is no such mutant")
 			}
 			f := &fixture{TB: t, store: dedupefault.Memory.Open(t), mutant: &dedupefault.Mutants[i]}
-			for n := range most {
-				if err := histories.Example(n).play(f); err != nil {
-					t.Logf("found by history %d: %v", n+1, err)
-					return
-				}
-			}
-			t.Errorf("%d histories do not find it", most)
+			search.First(t, 5000, func(seed int) error { return histories.Example(seed).play(f) })
 		})
 	}
 }

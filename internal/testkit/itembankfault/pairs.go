@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/testkit/commandpairs"
 	"github.com/oncebox/oncebox/internal/testkit/enginerows"
+	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
@@ -308,7 +309,7 @@ type CopyStore func(context.Context) (enginetest.Engine, error)
 
 // RunPairs plays the Pairs with every schedule, without those that copy the store.
 func RunPairs(t *testing.T, newEngine func(testing.TB) enginetest.Engine, o PairOptions) {
-	o.Share = Share(o.Share)
+	o.Share = search.Share(o.Share)
 	for _, pair := range Pairs {
 		if pair.Copies {
 			continue
@@ -319,7 +320,7 @@ func RunPairs(t *testing.T, newEngine func(testing.TB) enginetest.Engine, o Pair
 			for _, s := range schedules {
 				plays, err := pair.plays(t.Context(), e, s, rand.IntN(o.Share), o, nil)
 				if err != nil {
-					t.Errorf("%v\n%s", err, Replay(t))
+					t.Errorf("%v\n%s", err, search.Replay(t))
 				}
 				t.Logf("%s: %d plays", s.name, plays)
 			}
@@ -351,7 +352,7 @@ func (m Mutant) MustBeFoundByPair(t testing.TB, name string, e enginetest.Engine
 	}
 	for _, s := range schedules {
 		if _, err := Pairs[i].plays(t.Context(), e, s, 0, PairOptions{Share: 1, Moments: true}, &m); err != nil {
-			t.Logf("found: %s", firstLine(err))
+			t.Logf("found: %s", search.FirstLine(err))
 			return
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/oncebox/oncebox/internal/testkit/faultproxy"
 	"github.com/oncebox/oncebox/internal/testkit/itembankengines"
 	"github.com/oncebox/oncebox/internal/testkit/itembankfault"
+	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
@@ -45,7 +46,7 @@ func TestFaultsAtTheWireOfDynamoDBLocal(t *testing.T) {
 }
 
 func breakWire(t *testing.T, target string, share int) {
-	share = itembankfault.Share(share)
+	share = search.Share(share)
 	turns := make(chan struct{}, 24) // the SDK waits between attempts most of the time
 	tables := itembankengines.OwnTables()
 	e := tables.Create(t, target)
@@ -74,7 +75,7 @@ func breakWire(t *testing.T, target string, share int) {
 							turns <- struct{}{}
 							defer func() { <-turns }()
 							if err := play.untilMade(t.Context(), wireFault{i, times, fault}); err != nil {
-								t.Errorf("%s at request %d (%s), %d times: %v\n%s", fault, i, operation, times, err, itembankfault.Replay(t))
+								t.Errorf("%s at request %d (%s), %d times: %v\n%s", fault, i, operation, times, err, search.Replay(t))
 							}
 						})
 					}
