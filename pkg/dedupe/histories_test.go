@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/internal/testkit/dedupefault"
+	"github.com/oncebox/oncebox/internal/testkit/mutanttest"
 	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
@@ -40,11 +41,8 @@ func TestHistoriesFindMutants(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			i := slices.IndexFunc(dedupefault.Mutants, func(m dedupefault.Mutant) bool { return m.Name == name })
-			if i < 0 {
-				t.Fatal("there is no such mutant")
-			}
-			f := &fixture{TB: t, store: dedupefault.Memory.Open(t), mutant: &dedupefault.Mutants[i]}
+			m := mutanttest.Named(t, dedupefault.Mutants, name, func(m dedupefault.Mutant) string { return m.Name })
+			f := &fixture{TB: t, store: dedupefault.Memory.Open(t), mutant: &m}
 			search.First(t, 5000, func(seed int) error { return histories.Example(seed).play(f) })
 		})
 	}

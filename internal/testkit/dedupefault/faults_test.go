@@ -3,7 +3,6 @@ package dedupefault
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
 
@@ -29,17 +28,9 @@ func TestFaults(t *testing.T) {
 				if err != nil {
 					t.Fatalf("without a fault: %v", err)
 				}
-				played := 0
-				for _, f := range faultsOf(calls) {
-					if rand.IntN(shares.of(e)) > 0 {
-						continue
-					}
-					played++
-					if err := playFault(t.Context(), play, f); err != nil {
-						t.Errorf("%s: %v\n%s", f, err, search.Replay(t))
-					}
-				}
-				t.Logf("%d calls, %d faults", len(calls), played)
+				search.Some(t, shares.of(e), faultsOf(calls), make(chan struct{}, 1), func(f callFault) error {
+					return playFault(t.Context(), play, f)
+				})
 			})
 		}
 	})

@@ -1,7 +1,6 @@
 package dedupefault
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
@@ -45,22 +44,14 @@ func TestMutants(t *testing.T) {
 }
 
 func engineCaseMustFail(t *testing.T, m *Mutant, name string) {
-	cases := enginetest.Cases()
-	i := slices.IndexFunc(cases, func(c enginetest.Case) bool { return c.Name == name })
-	if i < 0 {
-		t.Fatalf("there is no engine case %q", name)
-	}
+	c := mutanttest.Named(t, enginetest.Cases(), name, func(c enginetest.Case) string { return c.Name })
 	engine := m.engine().Open(t)
 	broken := HookStore(engine, m.HookIn(Env{Engine: engine, Store: engine}))
-	mutanttest.MustFail(t, func(tb testing.TB) { cases[i].Run(tb, broken) })
+	mutanttest.MustFail(t, func(tb testing.TB) { c.Run(tb, broken) })
 }
 
 func sinkCaseMustFail(t *testing.T, m *Mutant, name string) {
-	cases := sinktest.ObjectCases()
-	i := slices.IndexFunc(cases, func(c sinktest.ObjectCase) bool { return c.Name == name })
-	if i < 0 {
-		t.Fatalf("there is no case %q of object sinks", name)
-	}
+	c := mutanttest.Named(t, sinktest.ObjectCases(), name, func(c sinktest.ObjectCase) string { return c.Name })
 	memory := memobjects.New()
 	var storage objectsink.Storage = memory
 	if m.storage != nil {
@@ -81,17 +72,14 @@ func sinkCaseMustFail(t *testing.T, m *Mutant, name string) {
 		}
 		return lines
 	}
-	mutanttest.MustFail(t, func(tb testing.TB) { cases[i].Run(tb, sinktest.ObjectStore{Open: open, Read: read}) })
+	mutanttest.MustFail(t, func(tb testing.TB) { c.Run(tb, sinktest.ObjectStore{Open: open, Read: read}) })
 }
 
 // scenarioMustFail plays a scenario without a fault, and then with each fault, until one play violates a guarantee.
 // It must be the guarantee that the mutant breaks.
 func scenarioMustFail(t *testing.T, m *Mutant, by Catch) {
-	i := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == by.Scenario })
-	if i < 0 {
-		t.Fatalf("there is no scenario %q", by.Scenario)
-	}
-	play := Play{Scenario: m.in(Scenarios[i]), Engine: m.engine().Open(t), Mutant: m}
+	s := mutanttest.Named(t, Scenarios, by.Scenario, func(s Scenario) string { return s.Name })
+	play := Play{Scenario: m.in(s), Engine: m.engine().Open(t), Mutant: m}
 	calls, err := play.Run(t.Context())
 	found := "without a fault"
 	for _, f := range faultsOf(calls) {

@@ -92,19 +92,19 @@ func RunFaults(t *testing.T, newEngine func(testing.TB) enginetest.Engine, share
 				t.Fatal(err)
 			}
 			played := 0
-			for _, i := range injections(calls) {
+			search.Some(t, share, injections(calls), make(chan struct{}, 1), func(i injection) error {
 				coin := rand.IntN(2) == 0
 				for _, fresh := range []bool{false, true} {
-					if rand.IntN(share) > 0 || !search.All() && fresh != coin {
+					if !search.All() && fresh != coin {
 						continue
 					}
 					played++
 					if err := playFault(t.Context(), s, e, i, fresh, played%fullCheckEvery == 0); err != nil {
-						t.Errorf("%s, new Bank %t: %v\n%s", i, fresh, err, search.Replay(t))
+						return fmt.Errorf("new Bank %t: %w", fresh, err)
 					}
 				}
-			}
-			t.Logf("%d calls, %d faults", len(calls), played)
+				return nil
+			})
 		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/testkit/mutanttest"
 	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -543,12 +544,9 @@ var Mutants = []Mutant{
 // mutant.
 func (m Mutant) MustBeFoundBy(t testing.TB, scenario string, e enginetest.Engine) {
 	t.Helper()
-	n := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == scenario })
-	if n < 0 {
-		t.Fatalf("there is no scenario %q", scenario)
-	}
+	s := mutanttest.Named(t, Scenarios, scenario, func(s Scenario) string { return s.Name })
 	counting := &Store{Store: e.Store}
-	play := Play{Scenario: Scenarios[n], Engine: e, Through: counting, Random: Seeded(), mutant: &m}
+	play := Play{Scenario: s, Engine: e, Through: counting, Random: Seeded(), mutant: &m}
 	if err := play.Run(t.Context()); err != nil {
 		t.Logf("found without a fault: %s", search.FirstLine(err))
 		return

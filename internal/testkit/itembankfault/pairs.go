@@ -11,6 +11,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/testkit/commandpairs"
 	"github.com/oncebox/oncebox/internal/testkit/enginerows"
+	"github.com/oncebox/oncebox/internal/testkit/mutanttest"
 	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -346,12 +347,9 @@ func PlayCopies(ctx context.Context, e enginetest.Engine, copyStore CopyStore) e
 // MustBeFoundByPair fails the test if no play of a pair finds the mutant.
 func (m Mutant) MustBeFoundByPair(t testing.TB, name string, e enginetest.Engine) {
 	t.Helper()
-	i := slices.IndexFunc(Pairs, func(p Pair) bool { return p.Name == name })
-	if i < 0 {
-		t.Fatalf("there is no pair %q", name)
-	}
+	pair := mutanttest.Named(t, Pairs, name, func(p Pair) string { return p.Name })
 	for _, s := range schedules {
-		if _, err := Pairs[i].plays(t.Context(), e, s, 0, PairOptions{Share: 1, Moments: true}, &m); err != nil {
+		if _, err := pair.plays(t.Context(), e, s, 0, PairOptions{Share: 1, Moments: true}, &m); err != nil {
 			t.Logf("found: %s", search.FirstLine(err))
 			return
 		}

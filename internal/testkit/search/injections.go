@@ -2,7 +2,9 @@ package search
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"os"
+	"sync"
 	"testing"
 )
 
@@ -51,6 +53,29 @@ func Share(n int) int {
 		return 1
 	}
 	return n
+}
+
+// Some plays one in share of the faults, picked at random, and as many at a time as there are turns. It fails the test
+// for each with which something is wrong.
+func Some[F fmt.Stringer](t testing.TB, share int, faults []F, turns chan struct{}, play func(F) error) {
+	t.Helper()
+	var all sync.WaitGroup
+	played := 0
+	for _, f := range faults {
+		if rand.IntN(share) > 0 {
+			continue
+		}
+		played++
+		turns <- struct{}{}
+		all.Go(func() {
+			defer func() { <-turns }()
+			if err := play(f); err != nil {
+				t.Errorf("%s: %v\n%s", f, err, Replay(t))
+			}
+		})
+	}
+	all.Wait()
+	t.Logf("%d of %d faults", played, len(faults))
 }
 
 // Replay returns the command that plays everything of a test that picks plays at random.

@@ -3,8 +3,7 @@
 //   - Histories plays random histories until one is wrong. A seed decides all of a history. First does so for a mutant,
 //     and FirstIn for a mutant of the source.
 //   - Smallest makes a history smaller that is wrong, and Kept reads those that a package keeps.
-//   - Injections lists every fault of every call of a play.
-//   - Share is the part of all plays that a test picks at random.
+//   - Injections lists every fault of every call of a play, and Some plays one in so many of them (Share).
 //
 // What a history has, who judges it and what a fault does belongs to each harness.
 package search
