@@ -68,7 +68,7 @@ HISTORIES ?= 20000
 
 .PHONY: histories
 histories: tools ## Search for errors for hours: HISTORIES=20000 random histories a test, and all faults
-	ONCEBOX_HISTORIES=$(HISTORIES) ITEMBANKFAULT_ALL=1 DEDUPEFAULT_ALL=1 \
+	ONCEBOX_HISTORIES=$(HISTORIES) ONCEBOX_PLAY=all \
 	  go test -p=1 -count=1 -timeout=24h ./pkg/itembank/... ./pkg/dedupe/... ./internal/testkit/itembankfault/... ./internal/testkit/dedupefault/...
 
 SEEDS ?= 100000
@@ -77,7 +77,7 @@ seeds: ## Play record histories and commands over files: SEEDS=100000, ten times
 	go test -count=1 -timeout=6h -run 'TestSeeds/memory$$|TestObjects$$' ./internal/testkit/dedupefault -seeds=$(SEEDS)
 	go test -count=1 -timeout=6h -run 'TestHistories$$|TestVariants$$' ./internal/testkit/logfault -seeds=$(SEEDS)0
 	go test -count=1 -timeout=6h -run 'TestHistories$$' ./internal/testkit/idempotencyfault -seeds=$(SEEDS)0
-	go test -count=1 -timeout=6h -run 'TestCommands$$' ./internal/records/offline -sequences=$(SEEDS)
+	go test -count=1 -timeout=6h -run 'TestCommands$$' ./internal/records/offline -seeds=$(SEEDS)
 
 STORM ?= 200000
 .PHONY: storm

@@ -11,6 +11,8 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/internal/testkit/dedupefault"
+	"github.com/oncebox/oncebox/internal/testkit/mutanttest"
+	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/format"
 )
@@ -34,24 +36,14 @@ func TestHistories(t *testing.T) {
 
 // TestHistoriesFindMutants: random histories find the mutants that break rules of time and of owners.
 func TestHistoriesFindMutants(t *testing.T) {
-	const most = 5000
 	for _, name := range []string{
 		"purge-at-the-end-of-the-window", "no-raised-purge-time", "owner-made-from-the-batch", "owner-compared-after-the-fingerprint",
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			i := slices.IndexFunc(dedupefault.Mutants, func(m dedupefault.Mutant) bool { return m.Name == name })
-			if i < 0 {
-				t.Fatal("there is no such mutant")
-			}
-			f := &fixture{TB: t, store: dedupefault.Memory.Open(t), mutant: &dedupefault.Mutants[i]}
-			for n := range most {
-				if err := histories.Example(n).play(f); err != nil {
-					t.Logf("found by history %d: %v", n+1, err)
-					return
-				}
-			}
-			t.Errorf("%d histories do not find it", most)
+			m := mutanttest.Named(t, dedupefault.Mutants, name, func(m dedupefault.Mutant) string { return m.Name })
+			f := &fixture{TB: t, store: dedupefault.Memory.Open(t), mutant: &m}
+			search.First(t, 5000, func(seed int) error { return histories.Example(seed).play(f) })
 		})
 	}
 }

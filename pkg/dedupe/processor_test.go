@@ -43,12 +43,9 @@ func TestMutants(t *testing.T) {
 			}
 			t.Run(m.Name+"/"+by.Processor, func(t *testing.T) {
 				t.Parallel()
-				i := slices.IndexFunc(cases, func(c testCase) bool { return c.name == by.Processor })
-				if i < 0 {
-					t.Fatalf("there is no case %q", by.Processor)
-				}
+				c := mutanttest.Named(t, cases, by.Processor, func(c testCase) string { return c.name })
 				mutanttest.MustFail(t, func(tb testing.TB) {
-					cases[i].run(&fixture{TB: tb, store: dedupefault.Memory.Open(tb), mutant: &m})
+					c.run(&fixture{TB: tb, store: dedupefault.Memory.Open(tb), mutant: &m})
 				})
 			})
 		}

@@ -110,19 +110,11 @@ func catch(t *testing.T, m itembankfault.Mutant, by string) {
 func caseByName(t *testing.T, subject, name string, e enginetest.Engine) func(testing.TB) {
 	t.Helper()
 	if subject == "engine" {
-		for _, c := range enginetest.Cases() {
-			if c.Name == name {
-				return func(t testing.TB) { c.Run(t, e) }
-			}
-		}
+		c := mutanttest.Named(t, enginetest.Cases(), name, func(c enginetest.Case) string { return c.Name })
+		return func(t testing.TB) { c.Run(t, e) }
 	}
-	for _, c := range subjects[subject] {
-		if c.name == name {
-			return func(t testing.TB) { c.run(newFixture(t, e)) }
-		}
-	}
-	t.Fatalf("there is no case %s/%s", subject, name)
-	return nil
+	c := mutanttest.Named(t, subjects[subject], name, func(c testCase) string { return c.name })
+	return func(t testing.TB) { c.run(newFixture(t, e)) }
 }
 
 // TestMutantsHandOutItems: no mutant is so broken that any test would find it. On each mutant, two claimants get an

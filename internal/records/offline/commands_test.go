@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -19,43 +18,33 @@ import (
 	"github.com/oncebox/oncebox/internal/testkit/commandpairs"
 	"github.com/oncebox/oncebox/internal/testkit/dedupefault"
 	"github.com/oncebox/oncebox/internal/testkit/memstore"
+	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 	"github.com/oncebox/oncebox/pkg/format"
 )
-
-var (
-	sequences = flag.Int("sequences", usualSequences, "how many sequences of commands TestCommands plays")
-	sequence  = flag.Int("sequence", -1, "TestCommands plays the sequence of this seed alone, and prints it with -v")
-)
-
-const usualSequences = 250
 
 // TestCommands plays random sequences of commands on one ledger: runs over files and over dead letters, with inputs that
 // grow, options that change and outputs that differ; published runs, undone runs, imports, compactions, and a function in
 // the scope. They are killed or suspended after any of their calls, or stopped by an error or by a reply that is lost;
 // two at a time, and the same command again. After each of them it checks G13 and G7.
 //
-//	go test ./internal/records/offline -run TestCommands -sequences=100000
+//	go test ./internal/records/offline -run TestCommands -seeds=100000
 func TestCommands(t *testing.T) {
 	t.Parallel()
-	first, last := 0, *sequences
-	if testing.Short() { // make check plays all
-		last = min(last, 100)
+	const enough = 250 // so that each kind of commands is successful
+	plays, played, done := enough, 0, map[kind]int{}
+	if testing.Short() {
+		plays = 100
 	}
-	if *sequence >= 0 {
-		first, last = *sequence, *sequence+1
-	}
-	done := map[kind]int{}
-	for seed := first; seed < last; seed++ {
-		if err := playCommands(t, uint64(seed), commandMutant{}, done); err != nil {
-			t.Fatalf("sequence %d: %v", seed, err)
-		}
-	}
+	search.Histories(t, 0, plays, func(seed int) error {
+		played++
+		return playCommands(t, seed, commandMutant{}, done)
+	})
 	t.Logf("commands that came to their end: %v", done)
 	for _, w := range worlds {
 		for _, kind := range w.commands {
-			if last-first >= usualSequences && done[kind] == 0 {
+			if played >= enough && done[kind] == 0 {
 				t.Errorf("no command was successful: %s", kind)
 			}
 		}
@@ -130,17 +119,10 @@ var commandMutants = []commandMutant{
 // TestCommandMutants: the sequences find each mutant.
 func TestCommandMutants(t *testing.T) {
 	t.Parallel()
-	const most = 5_000
 	for _, m := range commandMutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			for seed := range uint64(most) {
-				if err := playCommands(t, seed, m, map[kind]int{}); err != nil {
-					t.Logf("found by sequence %d: %v", seed, err)
-					return
-				}
-			}
-			t.Errorf("%d sequences do not find it", most)
+			search.First(t, 5_000, func(seed int) error { return playCommands(t, seed, m, map[kind]int{}) })
 		})
 	}
 }
@@ -222,14 +204,14 @@ type commands struct {
 const commandScope = "s"
 
 // playCommands plays the sequence of a seed and returns what is wrong.
-func playCommands(t testing.TB, seed uint64, m commandMutant, done map[kind]int) error {
+func playCommands(t testing.TB, seed int, m commandMutant, done map[kind]int) error {
 	dir, err := os.MkdirTemp(fastTemp(), "commands-*") //nolint:usetesting // in memory, and removed after each sequence
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
 	c := &commands{
-		TB: t, world: worlds[0], random: rand.New(rand.NewPCG(seed, 29)), dir: dir, now: beginning, done: done,
+		TB: t, world: worlds[0], random: rand.New(rand.NewPCG(uint64(seed), 29)), dir: dir, now: beginning, done: done,
 		read: map[string][]recordLine{}, streams: map[string]*bytes.Buffer{}, decided: map[content]bool{},
 		elsewhere: map[content]bool{},
 	}
@@ -374,7 +356,7 @@ func (c *commands) newCommand() func(*process) error {
 		c.within++
 		defer func() { c.within-- }()
 		err := do(p)
-		if *sequence >= 0 {
+		if search.Alone() {
 			c.Logf("%s, killed %v: %v", k, p.Over(), err)
 		}
 		switch {

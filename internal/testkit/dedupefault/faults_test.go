@@ -3,9 +3,10 @@ package dedupefault
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/oncebox/oncebox/internal/testkit/search"
 )
 
 // TestFaults plays each scenario without a fault, and then again for each call of the function and each way in which
@@ -27,17 +28,9 @@ func TestFaults(t *testing.T) {
 				if err != nil {
 					t.Fatalf("without a fault: %v", err)
 				}
-				played := 0
-				for _, f := range faultsOf(calls) {
-					if rand.IntN(shares.of(e)) > 0 {
-						continue
-					}
-					played++
-					if err := f.play(t.Context(), play); err != nil {
-						t.Errorf("%s (%s): %v", f, calls[f.at], err)
-					}
-				}
-				t.Logf("%d calls, %d faults", len(calls), played)
+				search.Some(t, shares.of(e), faultsOf(calls), make(chan struct{}, 1), func(f callFault) error {
+					return playFault(t.Context(), play, f)
+				})
 			})
 		}
 	})
@@ -67,54 +60,29 @@ func (e Engine) scenarios() (all []Scenario) {
 	return all
 }
 
-// callFault is the fault of one call of a scenario.
-type callFault struct {
-	at    int // the number of the call, from 0
-	way   Way
-	lasts bool // the next calls of the method also fail
-}
+type callFault = search.Injection[Method, Way]
 
-func (f callFault) String() string {
-	if f.lasts {
-		return fmt.Sprintf("%s at call %d and the next", f.way, f.at)
-	}
-	return fmt.Sprintf("%s at call %d", f.way, f.at)
-}
-
-func (f callFault) plan() Plan {
-	left, failing := lastingCalls, Method("")
+// planOf plans a fault of one call. If it lasts, so many of the next calls of the method also fail.
+func planOf(f callFault) Plan {
+	left := 1 + lastingCalls
 	return func(n int, method Method) Fault {
-		switch {
-		case n == f.at:
-			failing = method
-			return Fault{Way: f.way}
-		case f.lasts && method == failing && left > 0:
-			left--
-			return Fault{Way: f.way}
+		if left == 0 || !f.Hits(n, method) {
+			return Fault{}
 		}
-		return Fault{}
+		left--
+		return Fault{Way: f.Fault}
 	}
 }
 
-// play plays a scenario with the fault.
-func (f callFault) play(ctx context.Context, p Play) error {
-	p.Plan = f.plan()
+// playFault plays a scenario with a fault.
+func playFault(ctx context.Context, p Play, f callFault) error {
+	p.Plan = planOf(f)
 	calls, err := p.Run(ctx)
-	if err == nil && len(calls) <= f.at {
+	if err == nil && len(calls) <= f.Call {
 		err = fmt.Errorf("the fault was never met: the function made %d calls", len(calls))
 	}
 	return err
 }
 
 // faultsOf returns all faults of the calls.
-func faultsOf(calls []Method) (all []callFault) {
-	for i, method := range calls {
-		for _, way := range waysOf(method) {
-			all = append(all, callFault{at: i, way: way})
-			if way.lasts() {
-				all = append(all, callFault{at: i, way: way, lasts: true})
-			}
-		}
-	}
-	return all
-}
+func faultsOf(calls []Method) []callFault { return search.Injections(calls, waysOf, Way.lasts) }

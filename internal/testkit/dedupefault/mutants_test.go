@@ -1,13 +1,12 @@
 package dedupefault
 
 import (
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/oncebox/oncebox/internal/testkit/memobjects"
 	"github.com/oncebox/oncebox/internal/testkit/mutanttest"
+	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/enginetest"
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
@@ -37,7 +36,7 @@ func TestMutants(t *testing.T) {
 					t.Error("a catch names no test")
 				}
 			}
-			if playAll() && !m.Rare {
+			if search.All() && !m.Rare {
 				historiesMustFail(t, &m)
 			}
 		})
@@ -45,22 +44,14 @@ func TestMutants(t *testing.T) {
 }
 
 func engineCaseMustFail(t *testing.T, m *Mutant, name string) {
-	cases := enginetest.Cases()
-	i := slices.IndexFunc(cases, func(c enginetest.Case) bool { return c.Name == name })
-	if i < 0 {
-		t.Fatalf("there is no engine case %q", name)
-	}
+	c := mutanttest.Named(t, enginetest.Cases(), name, func(c enginetest.Case) string { return c.Name })
 	engine := m.engine().Open(t)
 	broken := HookStore(engine, m.HookIn(Env{Engine: engine, Store: engine}))
-	mutanttest.MustFail(t, func(tb testing.TB) { cases[i].Run(tb, broken) })
+	mutanttest.MustFail(t, func(tb testing.TB) { c.Run(tb, broken) })
 }
 
 func sinkCaseMustFail(t *testing.T, m *Mutant, name string) {
-	cases := sinktest.ObjectCases()
-	i := slices.IndexFunc(cases, func(c sinktest.ObjectCase) bool { return c.Name == name })
-	if i < 0 {
-		t.Fatalf("there is no case %q of object sinks", name)
-	}
+	c := mutanttest.Named(t, sinktest.ObjectCases(), name, func(c sinktest.ObjectCase) string { return c.Name })
 	memory := memobjects.New()
 	var storage objectsink.Storage = memory
 	if m.storage != nil {
@@ -81,31 +72,28 @@ func sinkCaseMustFail(t *testing.T, m *Mutant, name string) {
 		}
 		return lines
 	}
-	mutanttest.MustFail(t, func(tb testing.TB) { cases[i].Run(tb, sinktest.ObjectStore{Open: open, Read: read}) })
+	mutanttest.MustFail(t, func(tb testing.TB) { c.Run(tb, sinktest.ObjectStore{Open: open, Read: read}) })
 }
 
 // scenarioMustFail plays a scenario without a fault, and then with each fault, until one play violates a guarantee.
 // It must be the guarantee that the mutant breaks.
 func scenarioMustFail(t *testing.T, m *Mutant, by Catch) {
-	i := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == by.Scenario })
-	if i < 0 {
-		t.Fatalf("there is no scenario %q", by.Scenario)
-	}
-	play := Play{Scenario: m.in(Scenarios[i]), Engine: m.engine().Open(t), Mutant: m}
+	s := mutanttest.Named(t, Scenarios, by.Scenario, func(s Scenario) string { return s.Name })
+	play := Play{Scenario: m.in(s), Engine: m.engine().Open(t), Mutant: m}
 	calls, err := play.Run(t.Context())
 	found := "without a fault"
 	for _, f := range faultsOf(calls) {
 		if err != nil {
 			break
 		}
-		play.Plan = f.plan()
+		play.Plan = planOf(f)
 		_, err = play.Run(t.Context())
-		found = fmt.Sprintf("by %s (%s)", f, calls[f.at])
+		found = "by " + f.String()
 	}
 	if err == nil {
 		t.Fatalf("scenario %s does not find it, with any fault", by.Scenario)
 	}
-	violation := firstLine(err)
+	violation := search.FirstLine(err)
 	if !strings.HasPrefix(violation, by.Violates+":") {
 		t.Fatalf("found %s, but not as a violation of %s: %v", found, by.Violates, err)
 	}
@@ -117,36 +105,21 @@ const mostHistories = 10_000
 
 func historiesMustFail(t *testing.T, m *Mutant) {
 	engine := m.engine().Open(t)
-	for seed := range mostHistories {
-		h := historyOf(seed)
-		fails := func(h history) bool {
-			h.Scenario = m.in(h.Scenario)
-			return h.play(t.Context(), engine, m) != nil
-		}
-		if fails(h) {
-			t.Logf("found by history %d\n%s", seed+1, h.keepable(fails))
-			return
-		}
+	play := func(h history) error {
+		h.Scenario = m.in(h.Scenario)
+		return h.play(t.Context(), engine, m)
 	}
-	t.Errorf("%d histories do not find it", mostHistories)
+	seed, _ := search.First(t, mostHistories, func(seed int) error { return play(historyOf(seed)) })
+	t.Log(historyOf(seed).keepable(play))
 }
 
 // sourceHistoriesMustFail plays random histories of a source until one violates the guarantee that the mutant breaks.
 func sourceHistoriesMustFail(t *testing.T, m *Mutant, by Catch) {
 	engine := m.engine().Open(t)
-	for seed := range mostHistories {
-		if err := sourceHistories[by.Histories](seed)(t.Context(), engine, m); err != nil {
-			if !strings.HasPrefix(err.Error(), by.Violates) {
-				t.Fatalf("history %d finds no violation of %s: %v", seed+1, by.Violates, err)
-			}
-			t.Logf("found by history %d of %s: %s", seed+1, by.Histories, firstLine(err))
-			return
-		}
+	_, violation := search.First(t, mostHistories, func(seed int) error {
+		return sourceHistories[by.Histories](seed)(t.Context(), engine, m)
+	})
+	if !strings.HasPrefix(violation, by.Violates) {
+		t.Errorf("it does not violate %s", by.Violates)
 	}
-	t.Errorf("%d histories of %s do not find it", mostHistories, by.Histories)
-}
-
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
 }

@@ -1,91 +1,60 @@
 package dedupefault
 
 import (
-	"cmp"
-	"encoding/json"
 	"flag"
 	"fmt"
-	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
-)
 
-var (
-	oneSeed = flag.Int("seed", -1, "TestSeeds plays the history of this seed alone")
-	seeds   = flag.Int("seeds", 0, "how many histories TestSeeds plays in memory; by default five times -rapid.checks")
+	"github.com/oncebox/oncebox/internal/testkit/search"
+	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
 // TestSeeds plays random histories. The seed of a history decides everything in it: producers, shards, event source,
-// instances, sink, clock and faults. `-seed=N -v` plays one history again and prints its events. On engines other
-// than memory it plays fewer histories.
+// instances, sink, clock and faults. In memory it plays five times as many as -rapid.checks says, and on other engines
+// fewer.
 func TestSeeds(t *testing.T) {
 	shares := shares{
 		SQLiteFile.Name: 8, Dynoxide.Name: 8, DynamoDBLocal.Name: 20, DynoxideLog.Name: 8, DynamoDBLocalLog.Name: 20,
 	}
 	OnEveryEngine(t, func(t *testing.T, e Engine) {
 		t.Parallel()
-		store := e.Open(t)
-		for _, seed := range seedsFor(e, shares.of(e)) {
+		store, plays := e.Open(t), max(rapidChecks()/shares.of(e), 1)
+		if e.inMemory() {
+			plays = 5 * rapidChecks()
+		}
+		search.Histories(t, search.Anywhere(), plays, func(seed int) error {
 			h := historyOf(seed)
 			if h.needsTx() && !e.hasTx() {
-				continue
+				return nil
 			}
-			w, err := h.playOn(store, nil).run(t.Context())
-			if err != nil {
-				t.Fatalf("seed %d: %v\n%s", seed, err, h.keepable(func(h history) bool { return h.play(t.Context(), store, nil) != nil }))
-			}
-			if *oneSeed >= 0 {
-				t.Log(strings.Join(w.trace, "\n"))
-			}
-		}
+			return h.searched(t, store)
+		})
 	})
 }
 
-func seedsFor(e Engine, share int) []int {
-	if *oneSeed >= 0 {
-		return []int{*oneSeed}
+func rapidChecks() int { return flag.Lookup("rapid.checks").Value.(flag.Getter).Get().(int) }
+
+// searched plays a history of a search.
+func (h history) searched(t *testing.T, store dedupe.Store) error {
+	t.Helper()
+	w, err := h.playOn(store, nil).run(t.Context())
+	switch {
+	case err != nil:
+		play := func(h history) error { return h.play(t.Context(), store, nil) }
+		return fmt.Errorf("%w\n%s", err, h.keepable(play))
+	case search.Alone():
+		t.Log(strings.Join(w.trace, "\n"))
 	}
-	checks := 100
-	if f := flag.Lookup("rapid.checks"); f != nil {
-		checks = f.Value.(flag.Getter).Get().(int)
-	}
-	n := max(checks/share, 1)
-	if e.inMemory() {
-		n = cmp.Or(*seeds, 5*checks)
-	}
-	all, first := make([]int, n), rand.IntN(1<<50)
-	for i := range all {
-		all[i] = first + i
-	}
-	return all
+	return nil
 }
 
-// keepable makes the history smaller while it still fails. It returns the history as a file that TestKept plays.
-func (h history) keepable(fails func(history) bool) string {
-	content, err := json.Marshal(h.smallest(fails))
-	if err != nil {
-		return err.Error()
-	}
-	return fmt.Sprintf("to keep it, after the rule is corrected: testdata/histories/NAME.json:\n%s", content)
-}
-
-// smallest leaves out the parts of a history that the failure does not need.
-func (h history) smallest(fails func(history) bool) history {
-	for smaller := true; smaller; {
-		smaller = false
-		for _, candidate := range h.simpler() {
-			if fails(candidate) {
-				h, smaller = candidate, true
-				break
-			}
-		}
-	}
-	return h
+// keepable makes the history smaller while it still fails.
+func (h history) keepable(play func(history) error) string {
+	return search.Keepable(search.Smallest(h, history.simpler, func(h *history) bool { return play(*h) != nil }))
 }
 
 // simpler returns the histories that lack one part each.
@@ -130,33 +99,10 @@ func (h history) simpler() (all []history) {
 	return all
 }
 
-// keptHistories lists the files of histories that once failed, or that find a mutant.
-func keptHistories(t *testing.T) (names []string) {
-	t.Helper()
-	names, err := filepath.Glob("testdata/histories/*.json")
-	if err != nil || len(names) == 0 {
-		t.Fatalf("there are no kept histories: %v", err)
-	}
-	return names
-}
-
-func readHistory(t *testing.T, name string) (h history) {
-	t.Helper()
-	content, err := os.ReadFile(name)
-	if err == nil {
-		err = json.Unmarshal(content, &h)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return h
-}
-
 // TestKept plays the kept histories. A history with the name of a mutant must find that mutant.
 func TestKept(t *testing.T) {
 	t.Parallel()
-	for _, name := range keptHistories(t) {
-		h := readHistory(t, name)
+	for name, h := range search.Kept[history](t) {
 		for _, e := range []Engine{Memory, MemoryLog} {
 			if h.needsTx() && !e.hasTx() {
 				continue
@@ -165,8 +111,7 @@ func TestKept(t *testing.T) {
 				t.Errorf("%s on %s: %v", name, e.Name, err)
 			}
 		}
-		mutant := strings.TrimSuffix(filepath.Base(name), ".json")
-		i := slices.IndexFunc(Mutants, func(m Mutant) bool { return m.Name == mutant })
+		i := slices.IndexFunc(Mutants, func(m Mutant) bool { return m.Name == name })
 		if i < 0 {
 			continue
 		}
@@ -199,12 +144,12 @@ func TestSeedReplays(t *testing.T) {
 	}
 }
 
-// TestSmallest checks that smallest leaves out what a failure does not need.
+// TestSmallest checks that what a failure does not need is left out.
 func TestSmallest(t *testing.T) {
 	t.Parallel()
 	h := rapid.Custom(func(t *rapid.T) history { return histories.Draw(t, "h") }).Example(7)
-	hasPut := func(h history) bool { return slices.ContainsFunc(h.Steps, func(s Step) bool { return s.Do == Put }) }
-	small := h.smallest(hasPut)
+	hasPut := func(h *history) bool { return slices.ContainsFunc(h.Steps, func(s Step) bool { return s.Do == Put }) }
+	small := search.Smallest(h, history.simpler, hasPut)
 	if len(small.Steps) != 1 || len(small.Steps[0].Users) != 1 || slices.ContainsFunc(small.Ways, func(w Way) bool { return w != None }) {
 		t.Errorf("got %+v", small)
 	}

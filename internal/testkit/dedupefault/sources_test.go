@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/sink/objectsink"
@@ -28,7 +29,7 @@ var sourceHistories = map[string]func(seed int) func(context.Context, dedupe.Sto
 	},
 }
 
-// TestSources plays random histories of other sources. `-seed=N` plays one history.
+// TestSources plays random histories of other sources.
 func TestSources(t *testing.T) {
 	for name, history := range sourceHistories {
 		if name == "objects" {
@@ -37,13 +38,12 @@ func TestSources(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			for _, e := range []Engine{Memory, MemoryLog} {
-				store := e.Open(t)
-				seeds := seedsFor(e, 1)
-				for _, seed := range seeds[:max(len(seeds)/5, 1)] {
-					if err := history(seed)(t.Context(), store, nil); err != nil {
-						t.Fatalf("on %s, seed %d: %v", e.Name, seed, err)
-					}
-				}
+				t.Run(e.Name, func(t *testing.T) {
+					store := e.Open(t)
+					search.Histories(t, search.Anywhere(), rapidChecks(), func(seed int) error {
+						return history(seed)(t.Context(), store, nil)
+					})
+				})
 			}
 		})
 	}
@@ -85,20 +85,16 @@ var queueHistories = rapid.Custom(func(t *rapid.T) (h queueHistory) {
 	return h
 })
 
-// TestObjects plays random histories of object sinks. `-seed=N` plays one history.
+// TestObjects plays random histories of object sinks.
 func TestObjects(t *testing.T) {
 	t.Parallel()
-	store, all := Memory.Open(t), seedsFor(Memory, 1)
-	if *seeds == 0 && testing.Short() {
-		all = all[:max(len(all)/5, 1)]
+	store, plays := Memory.Open(t), 5*rapidChecks()
+	if testing.Short() {
+		plays = rapidChecks()
 	}
-	for _, seed := range all {
-		h := objectHistories.Example(seed)
-		if err := h.play(t.Context(), store, nil); err != nil {
-			smaller := h.keepable(func(h history) bool { return h.play(t.Context(), store, nil) != nil })
-			t.Fatalf("seed %d: %v\n%s", seed, err, smaller)
-		}
-	}
+	search.Histories(t, search.Anywhere(), plays, func(seed int) error {
+		return objectHistories.Example(seed).searched(t, store)
+	})
 }
 
 // TestObjectsOnS3 plays some of the histories of object sinks on an S3 server.

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/oncebox/oncebox/internal/testkit/faultproxy"
+	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/deadletter"
@@ -58,6 +57,10 @@ type wireFault struct {
 	fault     faultproxy.Fault
 }
 
+func (f wireFault) String() string {
+	return fmt.Sprintf("%s at request %d of the %s, %d times", f.fault, f.at, f.of, f.times)
+}
+
 // TestFaultsAtTheWire breaks requests between the SDK and the services, in three ways:
 //
 //   - once, so that the client's retry meets the result of the first attempt;
@@ -92,23 +95,10 @@ func (e Engine) faultsAtTheWire(t *testing.T, w wire, share int, turns chan stru
 			if err != nil {
 				t.Fatalf("without a fault: %v", err)
 			}
-			var all sync.WaitGroup
-			var played atomic.Int64
-			for _, f := range wireFaultsOf(requests) {
-				if rand.IntN(share) > 0 {
-					continue
-				}
-				played.Add(1)
-				all.Go(func() {
-					turns <- struct{}{}
-					defer func() { <-turns }()
-					if _, err := w.play(t.Context(), s, e, f); err != nil {
-						t.Errorf("%s at request %d of the %s, %d times: %v", f.fault, f.at, f.of, f.times, err)
-					}
-				})
-			}
-			all.Wait()
-			t.Logf("%d requests, %d faults", len(slices.Concat(requests[:]...)), played.Load())
+			search.Some(t, share, wireFaultsOf(requests), turns, func(f wireFault) error {
+				_, err := w.play(t.Context(), s, e, f)
+				return err
+			})
 		})
 	}
 }

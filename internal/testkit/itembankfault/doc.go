@@ -3,8 +3,8 @@
 //
 //   - RunFaults fails every call of every Scenario, in every way.
 //   - RunHistories records concurrent requests, some of which fail, and looks for
-//     an order of the requests that explains all results.
-//   - RunSequences plays random requests, one after the other, against a simple model.
+//     an order of the requests in which the model of claims explains all results.
+//   - RunSequences plays histories of one client, and compares the rows with the model of claims (model.go).
 //   - RunHalfVisible plays histories, and reconciles, on an engine whose transactions
 //     become visible row by row.
 //   - RunPairs kills and suspends a command after each of its calls, and runs another command there.

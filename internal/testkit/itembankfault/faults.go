@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
@@ -82,7 +82,7 @@ const fullCheckEvery = 16
 // RunFaults picks one play in share at random, with either kind of Bank. If the tests play everything (see Share), it
 // plays all, with both kinds of Bank.
 func RunFaults(t *testing.T, newEngine func(testing.TB) enginetest.Engine, share int) {
-	share = Share(share)
+	share = search.Share(share)
 	for _, s := range Scenarios {
 		t.Run(s.Name, func(t *testing.T) {
 			t.Parallel()
@@ -92,41 +92,22 @@ func RunFaults(t *testing.T, newEngine func(testing.TB) enginetest.Engine, share
 				t.Fatal(err)
 			}
 			played := 0
-			for _, i := range injections(calls) {
+			search.Some(t, share, injections(calls), make(chan struct{}, 1), func(i injection) error {
 				coin := rand.IntN(2) == 0
 				for _, fresh := range []bool{false, true} {
-					if rand.IntN(share) > 0 || !playAll() && fresh != coin {
+					if !search.All() && fresh != coin {
 						continue
 					}
 					played++
 					if err := playFault(t.Context(), s, e, i, fresh, played%fullCheckEvery == 0); err != nil {
-						t.Errorf("%s at call %d, %s (lasting %t, new Bank %t): %v\n%s",
-							i.fault, i.call, calls[i.call], i.lasting, fresh, err, Replay(t))
+						return fmt.Errorf("new Bank %t: %w", fresh, err)
 					}
 				}
-			}
-			t.Logf("%d calls, %d faults", len(calls), played)
+				return nil
+			})
 		})
 	}
 }
-
-// allVariable is the environment variable that makes the tests play everything, whatever their share is.
-const allVariable = "ITEMBANKFAULT_ALL"
-
-// Share returns n, or 1 if the tests play everything.
-func Share(n int) int {
-	if playAll() {
-		return 1
-	}
-	return n
-}
-
-// Replay returns the command that plays the complete test, for a test that picked plays at random.
-func Replay(t *testing.T) string {
-	return fmt.Sprintf("replay: %s=1 go test -run '%s'", allVariable, t.Name())
-}
-
-func playAll() bool { return os.Getenv(allVariable) != "" }
 
 // countCalls plays a scenario without a fault, and lists the calls of the store.
 func countCalls(ctx context.Context, s Scenario, e enginetest.Engine) ([]string, error) {
@@ -137,41 +118,22 @@ func countCalls(ctx context.Context, s Scenario, e enginetest.Engine) ([]string,
 	return counting.Calls(), nil
 }
 
-// injection is the failure of one call.
-type injection struct {
-	call  int // the number of the call, from 0
-	fault Fault
-	// lasting fails this and all later calls of the same method, until the client's call ends.
-	lasting bool
-}
+type injection = search.Injection[string, Fault]
 
-// injections lists every fault for every call.
-func injections(calls []string) (all []injection) {
-	for i, method := range calls {
-		for _, fault := range faultsOf(method) {
-			all = append(all, injection{call: i, fault: fault})
-			if fault.refuses() {
-				all = append(all, injection{call: i, fault: fault, lasting: true})
-			}
-		}
-	}
-	return all
-}
+// injections lists every fault for every call. A fault that lasts does so until the client's call ends.
+func injections(calls []string) []injection { return search.Injections(calls, faultsOf, Fault.refuses) }
 
-// plan returns a plan for a Store in which this injection is the only fault. The caller calls callOver when a
-// client's call has ended.
-func (i injection) plan() (plan func(int, string) Fault, callOver func()) {
-	method, lasts := "", i.lasting
-	plan = func(call int, m string) Fault {
-		if call == i.call {
-			method = m
+// planOf returns a plan for a Store with one fault. The caller calls callOver when a client's call has ended.
+func planOf(i injection) (plan func(int, string) Fault, callOver func()) {
+	met, over := false, false
+	plan = func(call int, method string) Fault {
+		if over || !i.Hits(call, method) {
+			return None
 		}
-		if call == i.call || call > i.call && lasts && m == method {
-			return i.fault
-		}
-		return None
+		met = true
+		return i.Fault
 	}
-	return plan, func() { lasts = lasts && method == "" }
+	return plan, func() { over = met }
 }
 
 // ErrNeverMade says that a scenario made fewer calls than in an earlier play. A Bank may read a claim while it
@@ -193,10 +155,10 @@ func UntilMade(play func() error) (err error) {
 
 func playFault(ctx context.Context, s Scenario, e enginetest.Engine, i injection, fresh, full bool) error {
 	return UntilMade(func() error {
-		plan, callOver := i.plan()
+		plan, callOver := planOf(i)
 		broken := &Store{Store: e.Store, Plan: plan}
 		err := Play{Scenario: s, Engine: e, Through: broken, Random: Seeded(), Fresh: fresh, Full: full, callOver: callOver}.Run(ctx)
-		if made := len(broken.Calls()); err == nil && made <= i.call {
+		if made := len(broken.Calls()); err == nil && made <= i.Call {
 			err = fmt.Errorf("%w: the scenario made %d calls", ErrNeverMade, made)
 		}
 		return err

@@ -12,6 +12,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/oncebox/oncebox/internal/testkit/memstore"
+	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
@@ -151,16 +152,10 @@ const mostSeeds = 20_000
 
 // MustBeFoundByHalfVisible fails the test if a search of RunHalfVisible does not find the mutant. It skips random
 // searches unless the tests play everything.
-func (m Mutant) MustBeFoundByHalfVisible(t *testing.T, search string) {
+func (m Mutant) MustBeFoundByHalfVisible(t *testing.T, name string) {
 	t.Helper()
-	if random := search == "histories" || search == "reconcile"; random && !playAll() {
-		t.Skipf("%s=1 searches at random for the mutant", allVariable)
+	if random := name == "histories" || name == "reconcile"; random && !search.All() {
+		t.Skip("it takes long: " + search.Replay(t))
 	}
-	for seed := range uint64(mostSeeds) {
-		if err := halfSearches[search](t, seed, &m); err != nil {
-			t.Logf("found by seed %d: %s", seed, firstLine(err))
-			return
-		}
-	}
-	t.Errorf("survived %d seeds", mostSeeds)
+	search.First(t, mostSeeds, func(seed int) error { return halfSearches[name](t, uint64(seed), &m) })
 }

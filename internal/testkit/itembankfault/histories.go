@@ -24,65 +24,6 @@ import (
 // In a history several clients send requests at the same time, through two Banks, to two campaigns that share a
 // scope. Some calls of the store fail. A client whose call failed does not know whether the call took effect.
 
-// opKind is the kind of a request.
-type opKind string
-
-const (
-	claimOp    opKind = "claim"
-	releaseOp  opKind = "release"
-	loadOp     opKind = "load"
-	withdrawOp opKind = "withdraw"
-	sweepOp    opKind = "sweep"
-	sweepDueOp opKind = "sweep what is due"
-	confirmOp  opKind = "confirm"
-	giveUpOp   opKind = "release by the holder"
-	advanceOp  opKind = "advance"
-)
-
-// op is one request and its result.
-type op struct {
-	kind     opKind
-	bank     int // the number of the Bank that gets the request
-	campaign int
-	claimant string
-	items    []string
-	forward  time.Duration // how far the request moves the clock forward
-
-	chosen []string // the items that a claim names
-	more   []string // the other items of a claim with several
-
-	id                   string // the id of the claim that was granted, or that the client wants to release or confirm
-	item                 string
-	endsAt               int64 // milliseconds; 0: never
-	replayed, returned   bool
-	result               result
-	elsewhere            int
-	call, done           int64 // when the call began and ended, as places in the order of all events
-	clockCall, clockDone int64 // the clock's times then, in milliseconds
-}
-
-func (o op) String() string {
-	return fmt.Sprintf("[%d-%d, clock %d-%d] %s %d %s%v%v %s -> %s %s%v %s replayed %t returned %t",
-		o.call, o.done, o.clockCall, o.clockDone, o.kind, o.campaign, o.claimant, o.items, o.chosen, o.forward, o.result, o.item, o.more, o.id, o.replayed, o.returned)
-}
-
-type result string
-
-const (
-	ok              result = "ok"
-	refused         result = "refused"
-	soldOut         result = "sold out"
-	elsewhere       result = "claimed elsewhere"
-	notFree         result = "item taken"
-	alreadyReleased result = "already released"
-	noClaim         result = "no claim"
-	otherID         result = "another claim"
-	isPermanent     result = "confirmed"
-	unknown         result = "unknown"
-
-	unexpected result = "unexpected error"
-)
-
 var claimants = []string{"ann", "bob", "cid"}
 
 // slotHolders are the holders in a campaign whose claimants have two claims.
@@ -116,6 +57,11 @@ func (p program) holders() []string {
 	return claimants
 }
 
+// second is the end of the name of the second campaign of a history.
+const second = "-1"
+
+var bothCampaigns = []string{"", second}
+
 const historyClaimLife = 30 * time.Second
 
 var (
@@ -145,10 +91,10 @@ func drawProgram(t *rapid.T, claimants []string, loaded ...string) program {
 	request := rapid.Custom(func(t *rapid.T) op {
 		o := op{
 			kind: rapid.SampledFrom(kinds).Draw(t, "kind"), bank: rapid.IntRange(0, 1).Draw(t, "bank"),
-			campaign: rapid.SampledFrom([]int{0, 0, 0, 1}).Draw(t, "campaign"),
+			campaign: rapid.SampledFrom([]string{"", "", "", second}).Draw(t, "campaign"),
 		}
 		if p.slots {
-			o.campaign = 0 // campaign 1 has another scope
+			o.campaign = "" // the second campaign has another scope
 		}
 		switch o.kind {
 		case claimOp, releaseOp, confirmOp, giveUpOp:
@@ -225,13 +171,13 @@ func playProgram(ctx context.Context, e enginetest.Engine, p program, m *Mutant)
 		} else {
 			s.ClaimLife = historyClaimLife
 		}
-		h.Create("-0", s)
+		h.Create("", s)
 		s.Shards = 2 // claims must not depend on the number of shards
-		h.Create("-1", s)
+		h.Create(second, s)
 		for i := range 2 {
 			h.banks = append(h.banks, h.brokenBank(i, clients, m))
 		}
-		for campaign := range 2 {
+		for _, campaign := range bothCampaigns {
 			h.do(h.bank, op{kind: loadOp, campaign: campaign, items: p.loaded})
 		}
 		if p.half != nil {
@@ -331,7 +277,7 @@ func (h *history) address(o *op) bool {
 
 // request sends a request, and notes in it what its answer says.
 func (h *history) request(ctx context.Context, bank *itembank.Operator, o *op) (err error) {
-	c := h.campaignOf(*o)
+	c := h.campaigns[o.campaign]
 	who, slot := h.spelling(c, o.claimant)
 	switch o.kind {
 	case claimOp:
@@ -368,11 +314,8 @@ func (h *history) granted(o *op, g itembank.Grant, err error) error {
 	if err != nil {
 		return err
 	}
-	o.more = g.Claim.Items[1:]
-	o.id, o.item, o.replayed, o.endsAt = g.Claim.ID, g.Claim.Items[0], g.Replayed, 0
-	if !g.Claim.EndsAt.IsZero() {
-		o.endsAt = g.Claim.EndsAt.UnixMilli()
-	}
+	o.names(g.Claim)
+	o.replayed = g.Replayed
 	return h.checkColumns(*o, g.Claim)
 }
 
@@ -422,9 +365,7 @@ func (h *history) judge(ctx context.Context, o *op, err error) {
 	var other *itembank.ClaimedElsewhereError
 	if errors.As(err, &other) {
 		o.result = elsewhere
-		if other.Campaign == h.campaigns["-1"].Name {
-			o.elsewhere = 1
-		}
+		o.elsewhere = strings.TrimPrefix(other.Campaign, h.name)
 		return
 	}
 	o.result = unknown
@@ -438,14 +379,10 @@ func (h *history) judge(ctx context.Context, o *op, err error) {
 
 // checkColumns checks the columns of a claim in an answer.
 func (h *history) checkColumns(o op, claim itembank.Claim) error {
-	if want := wantColumns(h.campaignOf(o), claim); !slices.Equal(claim.Columns, want) {
+	if want := wantColumns(h.campaigns[o.campaign], claim); !slices.Equal(claim.Columns, want) {
 		return fmt.Errorf("%v have the columns %q, and were loaded with %q", claim.Items, claim.Columns, want)
 	}
 	return nil
-}
-
-func (h *history) campaignOf(o op) engine.Campaign {
-	return h.campaigns[fmt.Sprintf("-%d", o.campaign)]
 }
 
 // check checks the results, and then the rows.
@@ -468,21 +405,18 @@ func (h *history) checkResults() {
 			h.fail("a claim has not the length of all others: %s", o)
 		}
 	}
+	rules := rules{onEnd: h.program.onEnd, stale: h.program.half != nil && h.program.onEnd == itembank.Burn}
 	for _, claimant := range h.program.holders() {
 		of := slices.DeleteFunc(slices.Clone(h.ops), func(o op) bool { return o.claimant != claimant })
-		stale := h.program.half != nil && h.program.onEnd == itembank.Burn
-		step := func(r register, o op) []register { return stepClaimant(r, o, stale) }
-		explain(h, "G2: claimant "+claimant, of, register{}, step)
+		explain(h, "G2: claimant "+claimant, of, register{}, rules.stepClaimant)
 	}
-	rules := itemRules{onEnd: h.program.onEnd, stale: h.program.half != nil}
-	for campaign := range 2 {
+	for _, campaign := range bothCampaigns {
 		for i := range 6 {
 			item := fmt.Sprintf("item-%d", i)
 			of := slices.DeleteFunc(slices.Clone(h.ops), func(o op) bool {
 				return o.campaign != campaign || !o.isAbout(item)
 			})
-			step := func(p place, o op) []place { return stepItem(p, o, rules) }
-			explain(h, fmt.Sprintf("G1: item %s of campaign %d", item, campaign), of, place{}, step)
+			explain(h, fmt.Sprintf("G1: item %s of campaign %q", item, campaign), of, place{}, rules.stepItem)
 		}
 	}
 	h.checkSoldOut()
@@ -514,14 +448,14 @@ func (h *history) mayBeConfirmed(claim op) bool {
 // checkRest checks G3 and G4 on the rows. If the result of a load is unknown, the item's row says whether the load
 // added the item.
 func (h *history) checkRest() {
-	for _, suffix := range []string{"-0", "-1"} {
+	for _, suffix := range bothCampaigns {
 		c := h.campaigns[suffix]
 		for i := range 6 {
 			item := fmt.Sprintf("item-%d", i)
 			row, err := h.engine.Store.ItemRow(h.ctx, c.Name, engine.HashItem(item))
 			h.must(err)
 			loaded := slices.ContainsFunc(h.ops, func(o op) bool {
-				return o.kind == loadOp && o.result == ok && h.campaignOf(o).Name == c.Name && slices.Contains(o.items, item)
+				return o.kind == loadOp && o.result == ok && o.campaign == suffix && slices.Contains(o.items, item)
 			})
 			if row != nil || loaded {
 				note(h.state.Loaded, c.Name, item)
@@ -556,314 +490,6 @@ func explain[S any](h *history, what string, ops []op, initial S, step func(S, o
 	if !porcupine.CheckOperations(model.ToModel(), operations) {
 		h.fail("%s: no order explains\n  %s", what, strings.Join(texts, "\n  "))
 	}
-}
-
-// isAbout reports whether a request names the item, or is about a claim that holds it.
-func (o op) isAbout(item string) bool {
-	return o.item == item || slices.Contains(o.more, item) || slices.Contains(o.items, item)
-}
-
-// register is the model of one claimant's claim.
-type register struct {
-	held     bool
-	id       string // "": the reply with the claim was lost
-	campaign int
-	item     string
-	endsAt   int64
-
-	over  bool   // a claim was held before
-	older string // the id of that claim; "": the reply with it was lost
-}
-
-const graceMillis = int64(endGrace / time.Millisecond)
-
-// mayBeClosed reports whether a request may have found the ended claim and closed it.
-func mayBeClosed(endsAt int64, o op) bool { return endsAt != 0 && endsAt+graceMillis < o.clockDone }
-
-// releases reports whether a request is a release.
-func (o op) releases() bool { return o.kind == releaseOp || o.kind == giveUpOp }
-
-// mayRelease reports whether a release may end a claim with this end. A holder can release only holds.
-func mayRelease(o op, endsAt int64) bool { return o.kind == releaseOp || endsAt != 0 }
-
-// stepClaimant plays one request of a claimant. With stale, the answer may be the claimant's earlier claim, for about
-// a second. The documents say so for campaigns that burn items.
-func stepClaimant(s register, o op, stale bool) []register {
-	if stale && s.over && o.kind == claimOp && o.replayed && (s.older == o.id || s.older == "") {
-		s.older = o.id
-		return append([]register{s}, playClaimant(s, o)...)
-	}
-	return playClaimant(s, o)
-}
-
-// playClaimant plays one request, and records the claim that it ended.
-func playClaimant(s register, o op) []register {
-	after := nextOfClaimant(s, o)
-	for i := range after {
-		if n := &after[i]; s.held && (!n.held || n.id != s.id && s.id != "") {
-			n.over, n.older = true, s.id
-		} else {
-			n.over, n.older = s.over, s.older
-		}
-	}
-	return after
-}
-
-// nextOfClaimant returns the claims that the claimant may have after a request. There are none if the request cannot
-// have its result.
-func nextOfClaimant(s register, o op) []register {
-	switch o.kind {
-	case claimOp:
-		return stepGranted(s, o)
-	case confirmOp:
-		return stepConfirmed(s, o)
-	}
-	return stepReleased(s, o)
-}
-
-// free reports whether a request may find the claimant without a claim.
-func (s register) free(o op) bool { return !s.held || mayBeClosed(s.endsAt, o) }
-
-// mayBe reports whether the claimant may hold a claim that is repeated.
-func (s register) mayBe(granted register) bool {
-	lost := s.held && s.id == "" && s.campaign == granted.campaign
-	s.over, s.older = false, ""
-	return lost || s == granted
-}
-
-// stepGranted plays a claim.
-func stepGranted(s register, o op) []register {
-	granted := register{held: true, id: o.id, campaign: o.campaign, item: o.item, endsAt: o.endsAt}
-	switch o.result {
-	case ok:
-		if o.replayed && s.mayBe(granted) || !o.replayed && s.free(o) {
-			return []register{granted}
-		}
-	case soldOut, notFree:
-		if s.free(o) {
-			return []register{{}}
-		}
-	case elsewhere:
-		if s.held && s.campaign == o.elsewhere && s.campaign != o.campaign {
-			return []register{s}
-		}
-	default: // unknown
-		if s.free(o) {
-			lost := register{held: true, campaign: o.campaign, endsAt: o.clockCall + historyClaimLife.Milliseconds()}
-			return []register{s, {}, lost}
-		}
-		return []register{s}
-	}
-	return nil
-}
-
-// stepReleased plays a release.
-func stepReleased(s register, o op) []register {
-	mine := s.id == o.id
-	switch o.result {
-	case isPermanent:
-		if s.held && mine && s.endsAt == 0 {
-			return []register{s}
-		}
-	case ok:
-		if s.held && mine && mayRelease(o, s.endsAt) {
-			return []register{{}}
-		}
-	case alreadyReleased:
-		if !mine {
-			return []register{s}
-		}
-		if s.free(o) {
-			return []register{{}}
-		}
-	default: // the reply was lost
-		if mine && mayRelease(o, s.endsAt) {
-			return []register{s, {}}
-		}
-		return []register{s}
-	}
-	return nil
-}
-
-// stepConfirmed plays a confirmation of a claimant.
-func stepConfirmed(s register, o op) []register {
-	mine := s.held && s.id == o.id
-	confirmed := s
-	confirmed.endsAt = 0
-	switch {
-	case o.result == ok && mine:
-		return []register{confirmed}
-	case o.result == noClaim && s.free(o):
-		return []register{{}}
-	case o.result == otherID && s.held && !mine && s.campaign == o.campaign,
-		o.result == elsewhere && s.held && !mine && s.campaign == o.elsewhere:
-		return []register{s}
-	case o.result == unknown && mine:
-		return []register{s, confirmed}
-	case o.result == unknown:
-		return []register{s}
-	}
-	return nil
-}
-
-// place says where an item is, as far as clients know. An item in the bank may also be in a claim whose reply was
-// lost.
-type place struct {
-	where  where
-	id     string // the id of the claim
-	endsAt int64
-	marked bool // it was withdrawn while a claim held it, and ends with the claim
-}
-
-type where int
-
-const (
-	notLoaded where = iota
-	inBank
-	held
-	ended
-)
-
-// itemRules are the rules of a campaign's items. With stale, a holder may still get a burned item as an answer, for
-// about a second.
-type itemRules struct {
-	onEnd itembank.OnEnd
-	stale bool
-}
-
-// stepItem plays one request for an item. It returns the places where the item may be then. There are none if the
-// request cannot have its result.
-func stepItem(s place, o op, rules itemRules) []place {
-	switch {
-	case o.kind == loadOp:
-		return stepLoadedItem(s, o)
-	case o.kind == claimOp:
-		return stepClaimedItem(s, o, rules)
-	case o.kind == confirmOp:
-		return stepConfirmedItem(s, o, rules)
-	case o.releases():
-		return stepReleasedItem(s, o, rules)
-	case o.kind == withdrawOp:
-		return stepWithdrawnItem(s, o, rules)
-	}
-	return nil
-}
-
-var (
-	freeItem = place{where: inBank}
-	overItem = place{where: ended}
-)
-
-// after returns the item's place after its claim has ended.
-func (s place) after(rules itemRules) place {
-	if rules.onEnd == itembank.Burn || s.marked {
-		return overItem
-	}
-	return freeItem
-}
-
-// closable reports whether a request may find the item's claim ended, and close it.
-func (s place) closable(o op) bool { return s.where == held && mayBeClosed(s.endsAt, o) }
-
-// available reports whether a request may find the item free.
-func (s place) available(o op, rules itemRules) bool {
-	return (s.where == inBank || s.closable(o) && rules.onEnd == itembank.Return) && !s.marked
-}
-
-// heldFor reports whether the item is in the claim that a request names.
-func (s place) heldFor(o op) bool { return s.where == held && s.id == o.id }
-
-// stepLoadedItem plays a load.
-func stepLoadedItem(s place, o op) []place {
-	switch {
-	case s.where != notLoaded:
-		return []place{s}
-	case o.result == ok:
-		return []place{freeItem}
-	}
-	return []place{s, freeItem}
-}
-
-// stepClaimedItem plays a claim that holds the item.
-func stepClaimedItem(s place, o op, rules itemRules) []place {
-	lost := s.where == inBank && o.replayed // the claim was made, and its reply was lost
-	switch same := s.heldFor(o) && s.endsAt == o.endsAt; {
-	case s.available(o, rules) || lost || same:
-		return []place{{held, o.id, o.endsAt, s.marked}}
-	case rules.stale && s.where == ended && rules.onEnd == itembank.Burn && o.replayed:
-		return []place{s}
-	}
-	return nil
-}
-
-// stepReleasedItem plays a release of a claim on the item.
-func stepReleasedItem(s place, o op, rules itemRules) []place {
-	mine, after := s.heldFor(o), s.after(rules)
-	released := mine && mayRelease(o, s.endsAt)
-	switch o.result {
-	case isPermanent:
-		if mine && s.endsAt == 0 {
-			return []place{s}
-		}
-	case ok:
-		if released && (len(o.more) > 0 || o.returned == (after == freeItem)) {
-			return []place{after}
-		}
-	case alreadyReleased:
-		if !mine {
-			return []place{s}
-		}
-		if s.closable(o) {
-			return []place{after}
-		}
-	default: // the reply was lost
-		if released {
-			return []place{s, after}
-		}
-		return []place{s}
-	}
-	return nil
-}
-
-// stepWithdrawnItem plays a withdrawal of the item.
-func stepWithdrawnItem(s place, o op, rules itemRules) []place {
-	switch {
-	case o.result == ok && s.available(o, rules):
-		return []place{overItem}
-	case o.result == ok:
-		return nil
-	case s.where != inBank && s.where != held:
-		return []place{s}
-	}
-	// A claim holds the item, or held it until it ended. The reply with that claim may have been lost.
-	marked := s
-	marked.marked = true
-	next := []place{marked}
-	if o.result == unknown {
-		next = append(next, s)
-	}
-	if s.where == inBank || s.closable(o) {
-		next = append(next, overItem)
-	}
-	return next
-}
-
-// stepConfirmedItem plays a confirmation of a claim on the item.
-func stepConfirmedItem(s place, o op, rules itemRules) []place {
-	mine := s.heldFor(o)
-	switch confirmed := (place{held, o.id, 0, s.marked}); {
-	case o.result == ok && mine:
-		return []place{confirmed}
-	case o.result == ok:
-		return nil
-	case o.result == unknown && mine:
-		return []place{s, confirmed}
-	case o.result != unknown && mine && s.closable(o):
-		return []place{s.after(rules)}
-	case o.result != unknown && mine:
-		return nil
-	}
-	return []place{s}
 }
 
 // checkSoldOut checks G5. A claimant may get "sold out" only if no item has been free for more than a second. Items

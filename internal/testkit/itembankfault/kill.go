@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
@@ -122,7 +123,7 @@ const randomKills, allRandomKills = 6, 100
 // Then it continues with the answers that their clients got, and checks the guarantees. The test binary must have a
 // TestChild that opens the store by where.
 func RunKills(t *testing.T, e enginetest.Engine, where string, share int) {
-	share = Share(share)
+	share = search.Share(share)
 	at, kills := rand.IntN(share), 0
 	died, uncut := killOnce(t, e, where, at, -1)
 	for ; died; died, uncut = killOnce(t, e, where, at, -1) {
@@ -133,7 +134,7 @@ func RunKills(t *testing.T, e enginetest.Engine, where string, share int) {
 		t.Errorf("the process made only %d calls", at)
 	}
 	tries, inTime := randomKills, 0
-	if playAll() {
+	if search.All() {
 		tries = allRandomKills
 	}
 	for range tries {
@@ -168,7 +169,7 @@ func killOnce(t *testing.T, e enginetest.Engine, where string, at int, after tim
 	w.state.Freed = w.clock.Now() // a call of the killed process may still put items
 	w.newBank()
 	if err := w.violated(func() { killed.Act(w); w.checkRows(true) }); err != nil {
-		t.Errorf("killed before call %d, or after %v: %v\n%s", at, after, err, Replay(t))
+		t.Errorf("killed before call %d, or after %v: %v\n%s", at, after, err, search.Replay(t))
 	}
 	return died, took
 }

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/testkit/mutanttest"
+	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
@@ -542,22 +544,18 @@ var Mutants = []Mutant{
 // mutant.
 func (m Mutant) MustBeFoundBy(t testing.TB, scenario string, e enginetest.Engine) {
 	t.Helper()
-	n := slices.IndexFunc(Scenarios, func(s Scenario) bool { return s.Name == scenario })
-	if n < 0 {
-		t.Fatalf("there is no scenario %q", scenario)
-	}
+	s := mutanttest.Named(t, Scenarios, scenario, func(s Scenario) string { return s.Name })
 	counting := &Store{Store: e.Store}
-	play := Play{Scenario: Scenarios[n], Engine: e, Through: counting, Random: Seeded(), mutant: &m}
+	play := Play{Scenario: s, Engine: e, Through: counting, Random: Seeded(), mutant: &m}
 	if err := play.Run(t.Context()); err != nil {
-		t.Logf("found without a fault: %s", firstLine(err))
+		t.Logf("found without a fault: %s", search.FirstLine(err))
 		return
 	}
-	calls := counting.Calls()
-	for n, i := range injections(calls) {
-		plan, callOver := i.plan()
+	for n, i := range injections(counting.Calls()) {
+		plan, callOver := planOf(i)
 		play.Through, play.Random, play.callOver = &Store{Store: e.Store, Plan: plan}, Seeded(), callOver
 		if err := play.Run(t.Context()); err != nil {
-			t.Logf("found by fault %d, %s at call %d (%s): %s", n+1, i.fault, i.call, calls[i.call], firstLine(err))
+			t.Logf("found by fault %d, %s: %s", n+1, i, search.FirstLine(err))
 			return
 		}
 	}
@@ -571,21 +569,10 @@ const mostHistories = 20_000
 // tests play everything.
 func (m Mutant) MustBeFoundByHistories(t testing.TB, e enginetest.Engine) {
 	t.Helper()
-	if !playAll() {
-		t.Skipf("%s=1 searches histories for the mutant", allVariable)
+	if !search.All() {
+		t.Skip("it takes long: " + search.Replay(t))
 	}
-	for n := range mostHistories {
-		if err := playProgram(t.Context(), e, programs.Example(n), &m); err != nil {
-			t.Logf("found by history %d: %s", n+1, firstLine(err))
-			return
-		}
-	}
-	t.Errorf("survived %d histories", mostHistories)
-}
-
-func firstLine(err error) string {
-	line, _, _ := strings.Cut(err.Error(), "\n")
-	return line
+	search.First(t, mostHistories, func(seed int) error { return playProgram(t.Context(), e, programs.Example(seed), &m) })
 }
 
 // noExistenceCondition takes an item even if it is not in the bank: it puts the bank row just before.

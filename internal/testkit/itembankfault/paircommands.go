@@ -380,7 +380,7 @@ func (p *process) replay(claims ...itembank.Claim) {
 		case line.Outcome != "replayed" && line.Outcome != "confirmed" && line.Outcome != "already":
 			w.fail("a claim was not replayed: %+v", line)
 		case !w.forgetting[line.Claimant]:
-			told.Released = false
+			told.Asked = slices.DeleteFunc(slices.Clone(told.Asked), func(k opKind) bool { return k == releaseOp })
 			w.state.Told[k] = told
 		}
 	}

@@ -11,6 +11,8 @@ import (
 
 	"github.com/oncebox/oncebox/internal/testkit/commandpairs"
 	"github.com/oncebox/oncebox/internal/testkit/enginerows"
+	"github.com/oncebox/oncebox/internal/testkit/mutanttest"
+	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
@@ -308,7 +310,7 @@ type CopyStore func(context.Context) (enginetest.Engine, error)
 
 // RunPairs plays the Pairs with every schedule, without those that copy the store.
 func RunPairs(t *testing.T, newEngine func(testing.TB) enginetest.Engine, o PairOptions) {
-	o.Share = Share(o.Share)
+	o.Share = search.Share(o.Share)
 	for _, pair := range Pairs {
 		if pair.Copies {
 			continue
@@ -319,7 +321,7 @@ func RunPairs(t *testing.T, newEngine func(testing.TB) enginetest.Engine, o Pair
 			for _, s := range schedules {
 				plays, err := pair.plays(t.Context(), e, s, rand.IntN(o.Share), o, nil)
 				if err != nil {
-					t.Errorf("%v\n%s", err, Replay(t))
+					t.Errorf("%v\n%s", err, search.Replay(t))
 				}
 				t.Logf("%s: %d plays", s.name, plays)
 			}
@@ -345,13 +347,10 @@ func PlayCopies(ctx context.Context, e enginetest.Engine, copyStore CopyStore) e
 // MustBeFoundByPair fails the test if no play of a pair finds the mutant.
 func (m Mutant) MustBeFoundByPair(t testing.TB, name string, e enginetest.Engine) {
 	t.Helper()
-	i := slices.IndexFunc(Pairs, func(p Pair) bool { return p.Name == name })
-	if i < 0 {
-		t.Fatalf("there is no pair %q", name)
-	}
+	pair := mutanttest.Named(t, Pairs, name, func(p Pair) string { return p.Name })
 	for _, s := range schedules {
-		if _, err := Pairs[i].plays(t.Context(), e, s, 0, PairOptions{Share: 1, Moments: true}, &m); err != nil {
-			t.Logf("found: %s", firstLine(err))
+		if _, err := pair.plays(t.Context(), e, s, 0, PairOptions{Share: 1, Moments: true}, &m); err != nil {
+			t.Logf("found: %s", search.FirstLine(err))
 			return
 		}
 	}

@@ -133,10 +133,7 @@ func (r *restored) forget(claimant string) {
 
 func (r *restored) forgetWith(claimant string, o itembank.ForgetOptions) {
 	for _, holder := range []string{claimant, holderOf(claimant, 2)} {
-		if claim, ok := r.claims[holder]; ok {
-			r.state.release(r.c, holder, claim.ID)
-			defer r.close(claim)
-		}
+		r.state.release(r.c, holder, r.told(holder).Claim.ID)
 	}
 	r.mustRepeat("forget "+claimant, func(ctx context.Context) error {
 		_, err := r.bank.Forget(ctx, r.c.Scope, claimant, o)
@@ -204,12 +201,10 @@ func (r *restored) kill(rt *rapid.T) {
 // actOnOld lets customers release and confirm in the old store.
 func (r *restored) actOnOld(rt *rapid.T) {
 	for _, holder := range r.holders() {
-		claim, ok := r.claims[holder]
-		switch does := rapid.IntRange(0, 5).Draw(rt, "does"); {
-		case ok && does == 0:
-			r.Release("", holder)
-			r.close(claim)
-		case ok && does == 1 && r.c.Hold > 0:
+		switch rapid.IntRange(0, 5).Draw(rt, "does") {
+		case 0:
+			r.release(holder)
+		case 1:
 			r.confirm(holder)
 		}
 	}

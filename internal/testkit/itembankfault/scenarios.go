@@ -574,7 +574,7 @@ func (w *World) confirmByAnother(claimant string) func() {
 			return
 		}
 		w.must(err)
-		w.state.Told[key(c.Scope, claimant)] = Told{Claim: confirmed, Confirmed: true}
+		w.state.Told[key(c.Scope, claimant)] = Told{confirmed, []opKind{confirmOp}}
 	}
 }
 

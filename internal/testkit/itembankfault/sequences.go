@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -16,16 +15,13 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
 )
 
-// sequence compares a Bank with a model in which every request takes a line or two. The requests come one after the
-// other. Calls of the store fail, and clients repeat their requests.
+// sequence is a World with random requests, which come one after the other. Calls of the store fail, and clients repeat
+// their requests. At the end the rows must be as the model says.
 type sequence struct {
 	*World
-	c      engine.Campaign
-	open   bool
-	places map[string]string         // by item: isFree, heldBy a claimant, or isGone
-	marked map[string]bool           // the items that end with their claims, since they were withdrawn
-	claims map[string]itembank.Claim // by holder
-	older  map[string]string         // by holder: the id of a claim that has ended or was released
+	c     engine.Campaign
+	open  bool
+	older map[string]string // by holder: the id of a claim that has ended or was released
 }
 
 // isGone is the place of an item that ended, for whatever reason.
@@ -54,10 +50,7 @@ func RunSequences(t *testing.T, newEngine func(testing.TB) enginetest.Engine) {
 func newSequence(w *World) *sequence {
 	w.random = Seeded()
 	w.newBank()
-	return &sequence{
-		World: w, open: true, places: map[string]string{}, marked: map[string]bool{},
-		claims: map[string]itembank.Claim{}, older: map[string]string{},
-	}
+	return &sequence{World: w, open: true, older: map[string]string{}}
 }
 
 // create creates the campaign of the sequence, with random settings.
@@ -105,84 +98,28 @@ func (s *sequence) actions() map[string]func(*rapid.T) {
 	claimant := rapid.SampledFrom(s.holders())
 	item := rapid.Custom(func(t *rapid.T) string { return fmt.Sprintf("item-%d", rapid.IntRange(0, 7).Draw(t, "n")) })
 	items := rapid.SliceOfN(item, 1, 5)
+	by := func(request func(holder string)) func(*rapid.T) {
+		return func(t *rapid.T) { request(claimant.Draw(t, "claimant")) }
+	}
+	claim := by(func(holder string) { s.claim(holder) })
 	return map[string]func(*rapid.T){
-		"claim":       func(t *rapid.T) { s.claim(claimant.Draw(t, "claimant")) },
-		"claim again": func(t *rapid.T) { s.claim(claimant.Draw(t, "claimant")) },
+		"claim":       claim,
+		"claim again": claim,
 		"choose": func(t *rapid.T) {
 			who := claimant.Draw(t, "claimant")
 			if chosen := rapid.SliceOfNDistinct(item, 1, 4, rapid.ID[string]).Draw(t, "items"); s.c.Choice {
 				s.claim(who, chosen...)
 			}
 		},
-		"release": func(t *rapid.T) {
-			who := claimant.Draw(t, "claimant")
-			if claim, ok := s.claims[who]; ok {
-				s.Release("", who)
-				s.close(claim)
-			}
-		},
-		"confirm": func(t *rapid.T) {
-			if who := claimant.Draw(t, "claimant"); s.c.Hold > 0 {
-				s.confirm(who)
-			}
-		},
-		"confirm an older hold": func(t *rapid.T) {
-			if who := claimant.Draw(t, "claimant"); s.c.Hold > 0 && s.older[who] != "" {
-				s.confirmOlder(who)
-			}
-		},
-		"release by the holder": func(t *rapid.T) {
-			if who := claimant.Draw(t, "claimant"); s.c.Hold > 0 {
-				s.giveUp(who)
-			}
-		},
-		"release an older claim": func(t *rapid.T) {
-			who := claimant.Draw(t, "claimant")
-			if id := s.older[who]; id != "" {
-				r, err := itembank.NewOperator(s.engine.Store).Release(s.ctx, s.c.Name, keyOf(s.c, who).Claimant, id, itembank.InSlot(keyOf(s.c, who).Slot))
-				if err != nil || !r.Already {
-					s.fail("release of an older claim of %s: %+v, %w", who, r, err)
-				}
-			}
-		},
-		"load": func(t *rapid.T) {
-			loaded := items.Draw(t, "items")
-			s.Load("", loaded...)
-			for _, i := range loaded {
-				if s.places[i] == "" {
-					s.places[i] = isFree
-				}
-			}
-		},
-		"withdraw": func(t *rapid.T) {
-			withdrawn := items.Draw(t, "items")
-			s.Withdraw("", withdrawn...)
-			for _, i := range withdrawn {
-				switch s.places[i] {
-				case isFree:
-					s.places[i] = isGone
-				case "", isGone:
-				default: // held
-					s.marked[i] = true
-				}
-			}
-		},
-		"sweep": func(*rapid.T) {
-			closable := s.closable()
-			s.Sweep("")
-			for _, claim := range closable {
-				s.close(claim)
-			}
-			s.resync()
-		},
-		"sweep what is due": func(*rapid.T) {
-			closable := s.closable()
-			s.SweepDue("")
-			for _, claim := range closable {
-				s.close(claim)
-			}
-			s.resync()
-		},
+		"release":                by(s.release),
+		"release an older claim": by(s.releaseOlder),
+		"confirm":                by(s.confirm),
+		"confirm an older hold":  by(s.confirmOlder),
+		"release by the holder":  by(s.giveUp),
+		"load":                   func(t *rapid.T) { s.Load("", items.Draw(t, "items")...) },
+		"withdraw":               func(t *rapid.T) { s.Withdraw("", items.Draw(t, "items")...) },
+		"sweep":                  func(*rapid.T) { s.Sweep("") },
+		"sweep what is due":      func(*rapid.T) { s.SweepDue("") },
 		"open or close": func(*rapid.T) {
 			s.open = !s.open
 			s.SetOpen("", s.open)
@@ -202,110 +139,93 @@ func (s *sequence) holders() []string {
 	return claimants
 }
 
-// closable lists the claims that may be closed now.
-func (s *sequence) closable() (all []itembank.Claim) {
-	for _, claim := range s.claims {
-		if (Told{Claim: claim}).mayBeClosed(s.clock.Now()) {
-			all = append(all, claim)
-		}
-	}
-	return all
+// told returns the latest claim that a holder was told of.
+func (s *sequence) told(holder string) Told { return s.state.Told[key(s.c.Scope, holder)] }
+
+// holds reports whether a holder was told of a claim that no client asked to release.
+func (s *sequence) holds(holder string) bool {
+	told := s.told(holder)
+	return told.Claim.ID != "" && !told.asked(releaseOp)
 }
 
-// close ends a claim.
-func (s *sequence) close(claim itembank.Claim) {
-	holder := holderOf(claim.Claimant, claim.Slot)
-	delete(s.claims, holder)
-	s.older[holder] = claim.ID
-	for _, item := range claim.Items {
-		if s.places[item] = isGone; s.c.OnEnd == engine.Return && !s.marked[item] {
-			s.places[item] = isFree
-		}
+// release releases the claim of a holder.
+func (s *sequence) release(holder string) {
+	if s.holds(holder) {
+		s.Release("", holder)
+		s.older[holder] = s.told(holder).Claim.ID
 	}
 }
 
-// confirm confirms the hold of a claimant, if the claimant has one. A hold can be confirmed until it is closed.
-func (s *sequence) confirm(claimant string) {
-	hold, ok := s.claims[claimant]
-	if !ok {
+// releaseOlder releases a claim that has ended or was released, which changes nothing.
+func (s *sequence) releaseOlder(holder string) {
+	k, id := keyOf(s.c, holder), s.older[holder]
+	if id == "" {
 		return
 	}
-	if refused := s.Confirm("", claimant); refused != nil {
-		s.fail("%s holds %+v, and its confirmation was refused: %w", claimant, hold, refused)
+	r, err := itembank.NewOperator(s.engine.Store).Release(s.ctx, s.c.Name, k.Claimant, id, itembank.InSlot(k.Slot))
+	if err != nil || !r.Already {
+		s.fail("release of an older claim of %s: %+v, %w", holder, r, err)
 	}
-	s.claims[claimant] = permanent(hold)
+}
+
+// confirm confirms the hold of a holder.
+func (s *sequence) confirm(holder string) {
+	if s.c.Hold > 0 && s.holds(holder) {
+		_ = s.Confirm("", holder)
+	}
 }
 
 // confirmOlder confirms a hold that has ended or was released, which changes nothing.
-func (s *sequence) confirmOlder(claimant string) {
-	want := itembank.ErrNoClaim
-	if _, holds := s.claims[claimant]; holds {
-		want = itembank.ErrClaimEnded
-	}
-	if refused := s.ConfirmID("", claimant, s.older[claimant]); !errors.Is(refused, want) {
-		s.fail("%s confirmed an older hold: want %w, got %w", claimant, want, refused)
-	}
-}
-
-// giveUp releases the hold of a claimant, if the claimant has one and has not confirmed it.
-func (s *sequence) giveUp(claimant string) {
-	claim, ok := s.claims[claimant]
-	if !ok {
+func (s *sequence) confirmOlder(holder string) {
+	if s.c.Hold == 0 || s.older[holder] == "" {
 		return
 	}
-	refused := s.ReleaseHold("", claimant)
-	if (refused != nil) != claim.EndsAt.IsZero() {
-		s.fail("%s releases %+v: %w", claimant, claim, refused)
+	refused := s.ConfirmID("", holder, s.older[holder])
+	none, ended := errors.Is(refused, itembank.ErrNoClaim), errors.Is(refused, itembank.ErrClaimEnded)
+	if told := s.told(holder); !none && !ended || none && !told.mayBeClosed(s.clock.Now()) {
+		s.fail("%s has %+v, and confirmed an older hold: %w", holder, told, refused)
+	}
+}
+
+// giveUp releases the hold of a holder, for the holder.
+func (s *sequence) giveUp(holder string) {
+	if s.c.Hold == 0 || !s.holds(holder) {
+		return
+	}
+	hold := s.told(holder).Claim
+	refused := s.ReleaseHold("", holder)
+	if (refused != nil) != hold.EndsAt.IsZero() {
+		s.fail("%s releases %+v: %w", holder, hold, refused)
 	}
 	if refused == nil {
-		s.close(claim)
+		s.older[holder] = hold.ID
 	}
 }
 
-// resync removes the claims from the model that the store closed during a request.
-func (s *sequence) resync() {
-	for _, claim := range s.closable() {
-		held, _, err := s.engine.Store.HeldClaim(s.ctx, keyOf(s.c, holderOf(claim.Claimant, claim.Slot)), engine.Strong)
-		s.must(err)
-		if held == nil {
-			s.close(claim)
-		}
-	}
-}
-
-func (s *sequence) claim(claimant string, chosen ...string) {
-	had, holds := s.claims[claimant]
-	ended := holds && (Told{Claim: had}).mayBeClosed(s.clock.Now())
-	grant, refused := s.Choose("", claimant, chosen...)
-	s.resync() // the request may have closed claims of other claimants
-	if holds && !ended && (Told{Claim: had}).mayBeClosed(s.clock.Now()) {
-		ended = refused != nil || grant.Claim.ID != had.ID // the claim ended during the request
-	}
-	if ended {
-		s.close(had)
-	}
+// claim claims for a holder. An open campaign refuses only if items are missing, and a closed one gives no new claim.
+func (s *sequence) claim(holder string, chosen ...string) {
+	had := s.told(holder).Claim.ID
+	grant, refused := s.Choose("", holder, chosen...)
 	switch {
-	case holds && !ended:
-		if refused != nil || !reflect.DeepEqual(grant.Claim, had) {
-			s.fail("%s holds %+v, and got %+v, %w", claimant, had, grant, refused)
-		}
-	case !s.open && !errors.Is(refused, itembank.ErrClosed):
-		s.fail("the campaign is closed, and %s got %+v, %w", claimant, grant, refused)
-	case refused == nil:
-		for _, item := range grant.Claim.Items {
-			if at := s.places[item]; at != isFree {
-				s.fail("%s got %s, which is %s", claimant, item, at)
-			}
-			s.places[item] = heldBy(claimant)
-		}
-		s.claims[claimant] = grant.Claim
-	case s.open && len(chosen) > 0 && errors.Is(refused, itembank.ErrItemTaken):
-		if !slices.ContainsFunc(chosen, func(item string) bool { return s.places[item] != isFree }) {
-			s.fail("%s chose %v, which are free: %w", claimant, chosen, refused)
-		}
-	case s.open && !errors.Is(refused, itembank.ErrSoldOut):
-		s.fail("%s was refused: %w", claimant, refused)
+	case refused == nil && grant.Claim.ID == had:
+	case refused == nil && s.open:
+		s.older[holder] = had
+	case !s.open && errors.Is(refused, itembank.ErrClosed):
+	case s.open && errors.Is(refused, itembank.ErrSoldOut):
+	case s.open && len(chosen) > 0 && errors.Is(refused, itembank.ErrItemTaken) && slices.ContainsFunc(chosen, s.mayBeTaken):
+	default:
+		s.fail("the campaign is open: %t, and %s, who chose %v, got %+v, %w", s.open, holder, chosen, grant, refused)
 	}
+}
+
+// mayBeTaken reports whether an item may be in another place than in the bank.
+func (s *sequence) mayBeTaken(item string) bool {
+	return !s.state.loads(s.c.Name, item) || !slices.Equal(s.placesNow(item), []place{freeItem})
+}
+
+// placesNow returns the places where a loaded item may be now.
+func (s *sequence) placesNow(item string) []place {
+	return s.state.placesOf(s.c, item, op{clockDone: s.clock.Now().UnixMilli()})
 }
 
 // compare compares the places of all items with the model.
@@ -314,16 +234,16 @@ func (s *sequence) compare() {
 	for _, i := range s.freeItems(s.c) {
 		found[i.Value] += isFree
 	}
-	for _, claimant := range s.holders() {
-		held, _, err := s.engine.Store.HeldClaim(s.ctx, keyOf(s.c, claimant), engine.Strong)
+	for _, holder := range s.holders() {
+		held, _, err := s.engine.Store.HeldClaim(s.ctx, keyOf(s.c, holder), engine.Strong)
 		s.must(err)
 		if held != nil {
 			for _, item := range held.Items() {
-				found[item] += heldBy(claimant)
+				found[item] += heldBy(held.ID)
 			}
 		}
 	}
-	for item := range s.places {
+	for _, item := range slices.Sorted(maps.Keys(s.state.Loaded[s.c.Name])) {
 		row, err := s.engine.Store.ItemRow(s.ctx, s.c.Name, engine.HashItem(item))
 		s.must(err)
 		if row == nil {
@@ -331,10 +251,22 @@ func (s *sequence) compare() {
 		} else if row.State != "" {
 			found[item] += isGone
 		}
-	}
-	for _, item := range slices.Sorted(maps.Keys(s.places)) {
-		if found[item] != s.places[item] {
-			s.fail("%s is %q, and should be %q", item, found[item], s.places[item])
+		places := s.placesNow(item)
+		if !slices.ContainsFunc(places, func(p place) bool { return p.inRows() == found[item] }) {
+			s.fail("%s is %q, and should be in one of the places %+v", item, found[item], places)
 		}
 	}
+}
+
+// inRows returns the text of an item's place in the rows. A sequence has no claim whose reply was lost for ever.
+func (s place) inRows() string {
+	switch {
+	case s.where == held:
+		return heldBy(s.id)
+	case s.where == ended:
+		return isGone
+	case s.marked:
+		return "in an unknown claim"
+	}
+	return isFree
 }

@@ -36,22 +36,33 @@ type State struct {
 
 // Told is a claim that its claimant got as an answer.
 type Told struct {
-	Claim     itembank.Claim
-	Released  bool // a client asked for its release, so that it may be closed
-	Confirmed bool // a client asked for its confirmation, so that it may have no end
+	Claim itembank.Claim
+	Asked []opKind // the requests about the claim that a client sent: they may take effect at any time
+}
+
+// claims returns the claims that the claimant may have.
+func (t Told) claims() []register {
+	o := op{result: unknown}
+	o.names(t.Claim)
+	states := []register{{held: o.id != "", id: o.id, campaign: t.Claim.Campaign, item: o.item, endsAt: o.endsAt}}
+	for _, o.kind = range t.Asked {
+		states = fold(states, o, rules{}.stepClaimant)
+	}
+	return states
 }
 
 // mayBeClosed reports whether the claim may have been closed.
 func (t Told) mayBeClosed(now time.Time) bool {
-	return t.Released || !t.Claim.EndsAt.IsZero() && t.Claim.EndsAt.Before(now.Add(-endGrace))
+	return slices.ContainsFunc(t.claims(), func(s register) bool { return s.free(op{clockDone: now.UnixMilli()}) })
 }
 
-// same reports whether a claim in the store is the claim that the claimant got as an answer.
+// asked reports whether a client sent a request of this kind about the claim.
+func (t Told) asked(kind opKind) bool { return slices.Contains(t.Asked, kind) }
+
+// same reports whether a claim may be the claim that the claimant got as an answer.
 func (t Told) same(claim itembank.Claim) bool {
-	if t.Confirmed && claim.EndsAt.IsZero() {
-		t.Claim.EndsAt = time.Time{}
-	}
-	return reflect.DeepEqual(claim, t.Claim)
+	is := Told{Claim: claim}.claims()[0]
+	return slices.Contains(t.claims(), is) && reflect.DeepEqual(permanent(claim), permanent(t.Claim))
 }
 
 func newState() State {
@@ -110,24 +121,24 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 	if want := wantColumns(c, claim); !slices.Equal(claim.Columns, want) {
 		return fmt.Errorf("%s was given %v with the columns %q, and they were loaded with %q", claimant, claim.Items, claim.Columns, want)
 	}
-	mine, asked := s.Told[key(c.Scope, claimant)]
-	same := asked && mine.Claim.ID == claim.ID
+	mine := s.Told[key(c.Scope, claimant)]
+	same := mine.Claim.ID == claim.ID
+	o := op{kind: claimOp, campaign: c.Name, result: ok, replayed: g.Replayed, clockDone: now.UnixMilli()}
+	o.names(claim)
 	switch {
-	case same && !mine.same(claim):
-		return fmt.Errorf("G2: claim %s of %s changed from %+v to %+v", claim.ID, claimant, mine.Claim, claim)
-	case asked && !same && !mine.mayBeClosed(now):
-		return fmt.Errorf("G2: %s was told of claim %s to %v, and then of %s to %v", claimant, mine.Claim.ID, mine.Claim.Items, claim.ID, claim.Items)
 	case same && !g.Replayed:
 		return fmt.Errorf("claim %s of %s is told as new twice", claim.ID, claimant)
+	case same && !mine.same(claim) || !mine.allows(c, o):
+		return fmt.Errorf("G2: %s was told of %+v, and then of %+v", claimant, mine, claim)
 	}
 	for _, item := range claim.Items {
-		if err := s.checkItem(c, claimant, g, item, now); err != nil {
-			return err
+		if places := s.placesOf(c, item, o); len(fold(places, o, rulesOf(c).stepItem)) == 0 {
+			return fmt.Errorf("G1: %s was given to %s, and is in one of the places %+v", item, claimant, places)
 		}
 	}
 	told := Told{Claim: claim}
 	if same {
-		told.Released, told.Confirmed = mine.Released, mine.Confirmed
+		told.Asked = mine.Asked
 	}
 	s.Told[key(c.Scope, claimant)] = told
 	for _, item := range claim.Items {
@@ -136,51 +147,72 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 	return nil
 }
 
-// checkItem checks that the claimant may hold an item of the claim.
-func (s State) checkItem(c engine.Campaign, claimant string, g itembank.Grant, item string, now time.Time) error {
-	for _, k := range slices.Sorted(maps.Keys(s.Told)) {
-		other := s.Told[k]
-		if other.Claim.ID != g.Claim.ID && other.Claim.Campaign == c.Name && slices.Contains(other.Claim.Items, item) && !other.mayBeClosed(now) {
-			return fmt.Errorf("G1: %s was given to %s, and lives in a claim of %s", item, claimant, other.Claim.Claimant)
+// rulesOf returns the rules of a campaign whose requests are not all known.
+func rulesOf(c engine.Campaign) rules { return rules{onEnd: itembank.OnEnd(c.OnEnd), untold: true} }
+
+// allows reports whether a request of the claimant may have its result.
+func (t Told) allows(c engine.Campaign, o op) bool {
+	return len(fold(t.claims(), o, rulesOf(c).stepClaimant)) > 0
+}
+
+// placesOf returns the places where a loaded item may be when a request ends.
+func (s State) placesOf(c engine.Campaign, item string, ends op) []place {
+	r, places := rulesOf(c), []place{freeItem}
+	if id := s.Given[key(c.Name, item)]; id != "" {
+		places = s.placesAfter(id, r)
+	}
+	for _, p := range places {
+		if p.closable(ends) {
+			places = append(places, p.after(r))
 		}
 	}
-	id := s.Given[key(c.Name, item)]
-	if id != "" && id != g.Claim.ID && c.OnEnd == engine.Burn {
-		return fmt.Errorf("G1: %s was given to %s, and was seen by another before", item, claimant)
+	if s.Withdrawn[c.Name][item] {
+		places = fold(places, op{kind: withdrawOp, items: []string{item}, result: alreadyReleased}, r.stepItem)
 	}
-	if s.Withdrawn[c.Name][item] && id != g.Claim.ID && !g.Replayed {
-		return fmt.Errorf("%s was given to %s, and was withdrawn before", item, claimant)
+	return places
+}
+
+// placesAfter returns the places where an item may be after it was given in a claim.
+func (s State) placesAfter(id string, r rules) (places []place) {
+	for _, t := range s.Told {
+		for _, claim := range t.claims() {
+			if p := (place{held, id, claim.endsAt, false}); t.Claim.ID == id && claim.held {
+				places = append(places, p)
+			} else if t.Claim.ID == id {
+				places = append(places, p.after(r))
+			}
+		}
 	}
-	return nil
+	if len(places) == 0 { // its claimant got another claim since then
+		places = []place{place{}.after(r)}
+	}
+	return places
 }
 
 // checkRefusal checks that a claimant may get this refusal.
 func (s State) checkRefusal(c engine.Campaign, claimant string, err error, now time.Time) error {
-	mine, told := s.Told[key(c.Scope, claimant)]
-	if !told || mine.mayBeClosed(now) {
-		return nil
+	mine := s.Told[key(c.Scope, claimant)]
+	o := op{kind: claimOp, campaign: c.Name, result: refused, clockDone: now.UnixMilli()}
+	var other *itembank.ClaimedElsewhereError
+	if errors.As(err, &other) && !mine.mayBeClosed(now) {
+		o.result, o.elsewhere = elsewhere, other.Campaign
 	}
-	var elsewhere *itembank.ClaimedElsewhereError
-	if errors.As(err, &elsewhere) && mine.Claim.Campaign != c.Name && elsewhere.Campaign == mine.Claim.Campaign {
-		return nil
+	if !mine.allows(c, o) {
+		return fmt.Errorf("G2: %s holds %v of %s and was refused: %w", claimant, mine.Claim.Items, mine.Claim.Campaign, err)
 	}
-	return fmt.Errorf("G2: %s holds %v of %s and was refused: %w", claimant, mine.Claim.Items, mine.Claim.Campaign, err)
+	return nil
 }
 
 // confirm records that a client asks to confirm a claim.
-func (s State) confirm(c engine.Campaign, claimant, id string) {
-	k := key(c.Scope, claimant)
-	if mine, ok := s.Told[k]; ok && mine.Claim.ID == id {
-		mine.Confirmed = true
-		s.Told[k] = mine
-	}
-}
+func (s State) confirm(c engine.Campaign, claimant, id string) { s.asks(confirmOp, c, claimant, id) }
 
 // release records that a client asks to release a claim.
-func (s State) release(c engine.Campaign, claimant, id string) {
+func (s State) release(c engine.Campaign, claimant, id string) { s.asks(releaseOp, c, claimant, id) }
+
+func (s State) asks(kind opKind, c engine.Campaign, claimant, id string) {
 	k := key(c.Scope, claimant)
-	if mine, ok := s.Told[k]; ok && mine.Claim.ID == id {
-		mine.Released = true
+	if mine, ok := s.Told[k]; ok && mine.Claim.ID == id && !mine.asked(kind) {
+		mine.Asked = append(slices.Clone(mine.Asked), kind)
 		s.Told[k] = mine
 	}
 }

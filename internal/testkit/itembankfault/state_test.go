@@ -123,7 +123,7 @@ func TestAnswersAreChecked(t *testing.T) {
 	confirmed.Claim.EndsAt = time.Time{}
 	burns := c
 	burns.OnEnd = engine.Burn
-	over := now.Add(life + endGrace + 1)
+	over := now.Add(life + endGrace + time.Millisecond)
 	for _, test := range []struct {
 		name     string
 		campaign engine.Campaign
@@ -180,6 +180,8 @@ func TestAnswersAreChecked(t *testing.T) {
 	wantViolation(t, "a refusal after the release of another claim", s.checkRefusal(c, "ann", itembank.ErrSoldOut, now), "G2")
 	s.release(c, "ann", "1")
 	wantViolation(t, "a refusal after a release", s.checkRefusal(c, "ann", itembank.ErrSoldOut, now), "")
+	note(s.Withdrawn, c.Name, "item-0")
+	wantViolation(t, "a withdrawn item, after a release", s.checkGrant(c, "bob", grant("bob", "2", "item-0"), now), "G1")
 }
 
 // rows is a store in which the test sets the places of the items.
@@ -205,7 +207,7 @@ func (r rows) HeldClaim(
 	if r.held[key.Claimant] == "" {
 		return nil, false, nil
 	}
-	return &engine.Claim{Campaign: "c", Item: r.held[key.Claimant], Claimant: key.Claimant}, false, nil
+	return &engine.Claim{ID: key.Claimant, Campaign: "c", Item: r.held[key.Claimant], Claimant: key.Claimant}, false, nil
 }
 
 func (r rows) ItemRow(_ context.Context, _ string, h engine.Hash) (*engine.ItemRow, error) {
@@ -222,7 +224,12 @@ func (r rows) ItemRow(_ context.Context, _ string, h engine.Hash) (*engine.ItemR
 // TestSequencesAreChecked checks that a sequence compares the rows with its model.
 func TestSequencesAreChecked(t *testing.T) {
 	t.Parallel()
-	model := map[string]string{"item-0": isFree, "item-1": heldBy("ann"), "item-2": isGone}
+	c := engine.Campaign{Name: "c", Scope: "c", Shards: 1}
+	model := newState()
+	note(model.Loaded, "c", "item-0", "item-1", "item-2")
+	note(model.Withdrawn, "c", "item-2")
+	model.Told[key("c", "ann")] = Told{Claim: itembank.Claim{ID: "ann", Items: []string{"item-1"}}}
+	model.Given[key("c", "item-1")] = "ann"
 	for _, test := range []struct {
 		store rows
 		want  string
@@ -233,7 +240,7 @@ func TestSequencesAreChecked(t *testing.T) {
 		{rows{free: []string{"item-0", "item-2"}, held: map[string]string{"ann": "item-1"}, gone: []string{"item-2"}}, "item-2"},
 		{rows{held: map[string]string{"ann": "item-1"}, gone: []string{"item-2"}}, "item-0"},
 	} {
-		s := &sequence{World: &World{engine: enginetest.Engine{Store: test.store}}, c: engine.Campaign{Shards: 1}, places: model}
+		s := &sequence{World: &World{engine: enginetest.Engine{Store: test.store}, clock: NewClock(), state: model}, c: c}
 		wantViolation(t, fmt.Sprintf("%+v", test.store), s.violated(s.compare), test.want)
 	}
 }

@@ -381,7 +381,7 @@ func (w *World) heldID(c engine.Campaign, claimant string) string {
 // closes it.
 func (w *World) mayReturnItem() bool {
 	for _, t := range w.state.Told {
-		if !t.Released && t.mayBeClosed(w.clock.Now()) {
+		if !t.asked(releaseOp) && t.mayBeClosed(w.clock.Now()) {
 			return true
 		}
 	}
@@ -506,7 +506,7 @@ func (w *World) SweepDue(suffix string) {
 // confirm, because they may be permanent.
 func (w *World) checkSwept(c engine.Campaign, start time.Time) {
 	for _, t := range w.state.Told {
-		if t.Claim.Campaign == c.Name && !t.Released && !t.Confirmed && t.mayBeClosed(start) && w.heldID(c, holderOf(t.Claim.Claimant, t.Claim.Slot)) == t.Claim.ID {
+		if t.Claim.Campaign == c.Name && len(t.Asked) == 0 && t.mayBeClosed(start) && w.heldID(c, holderOf(t.Claim.Claimant, t.Claim.Slot)) == t.Claim.ID {
 			w.fail("swept, but claim %+v still exists", t.Claim)
 		}
 	}
@@ -536,7 +536,7 @@ func (w *World) ConfirmID(suffix, claimant, id string) (refused error) {
 		told.Claim = claim
 		w.state.Told[k] = told
 		w.keep(w.state)
-		if held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant), engine.Strong); err != nil || !told.Released && (held == nil || !reflect.DeepEqual(w.claimOf(*held), claim)) {
+		if held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant), engine.Strong); err != nil || !told.asked(releaseOp) && (held == nil || !reflect.DeepEqual(w.claimOf(*held), claim)) {
 			w.fail("%+v is confirmed, and the store holds %+v, %w", claim, held, err)
 		}
 	case told.Claim.ID == id && !told.mayBeClosed(w.clock.Now()):
@@ -571,7 +571,7 @@ func (w *World) ReleaseHold(suffix, claimant string) (refused error) {
 	case refused != nil && (!errors.Is(refused, itembank.ErrConfirmed) || !there || !held.EndsAt.IsZero()):
 		w.fail("the release by %s was refused, and there is %+v: %w", claimant, held, refused)
 	case refused != nil:
-		w.state.Told[key(c.Scope, claimant)] = Told{Claim: permanent(told.Claim), Confirmed: true}
+		w.state.Told[key(c.Scope, claimant)] = Told{permanent(told.Claim), []opKind{confirmOp}}
 	}
 	return refused
 }

@@ -124,12 +124,12 @@ type maker struct {
 	next   []int // the next sequence number of each source
 }
 
-func newHistory(seed uint64) history {
-	r := rand.New(rand.NewPCG(seed, 1))
+func newHistory(seed int) history {
+	r := rand.New(rand.NewPCG(uint64(seed), 1))
 	m := maker{
 		Rand: r, window: oneOf[time.Duration](r, 2, 4, 16, 64) * time.Minute, next: make([]int, oneOf(r, 1, 2, 2, 3)),
 		history: history{
-			Seed: seed, Lanes: oneOf(r, 1, 2, 2), Page: oneOf(r, 1, 2, 0), KeepIDs: chance(r, 0.08),
+			Seed: uint64(seed), Lanes: oneOf(r, 1, 2, 2), Page: oneOf(r, 1, 2, 0), KeepIDs: chance(r, 0.08),
 			Trouble: oneOf[float64](r, 0, 0, 0.05, 0.2), Stale: oneOf(r, 0, 0.2, 0.6), Eager: oneOf(r, 0.3, 0.7, 0.9, 0.97),
 			Purge: oneOf(r, 0, 0.4, 1),
 		},

@@ -1,16 +1,11 @@
 package logfault
 
 import (
-	"encoding/json"
-	"fmt"
-	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/oncebox/oncebox/internal/testkit/mutanttest"
+	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
@@ -23,22 +18,15 @@ func TestMutants(t *testing.T) {
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			search := map[string]judges{"by all": all, "by verdicts": verdicts}
+			judged := map[string]judges{"by all": all, "by verdicts": verdicts}
 			if m.rare {
 				testengine.CheckOnly(t)
-				delete(search, "by all")
+				delete(judged, "by all")
 			}
-			for name, by := range search {
-				found := false
-				for seed := uint64(0); seed < mostPlays && !found; seed++ {
-					if err := play(newHistory(seed), &m, by); err != nil {
-						t.Logf("%s, after %d histories: %v", name, seed+1, err)
-						found = true
-					}
-				}
-				if !found {
-					t.Errorf("%s: %d histories do not find it", name, mostPlays)
-				}
+			for name, by := range judged {
+				t.Run(name, func(t *testing.T) {
+					search.First(t, mostPlays, func(seed int) error { return play(newHistory(seed), &m, by) })
+				})
 			}
 		})
 	}
@@ -49,10 +37,8 @@ func TestSmaller(t *testing.T) {
 	t.Parallel()
 	m := &mutants[0]
 	broken := func(h history) bool { return play(h, m, all) != nil }
-	var h history
-	for h = newHistory(0); !broken(h); h = newHistory(h.Seed + 1) {
-	}
-	small := h.smaller(broken)
+	seed, _ := search.First(t, mostPlays, func(seed int) error { return play(newHistory(seed), m, all) })
+	small := newHistory(seed).smaller(broken)
 	if text := small.print(m, all); !broken(small) || len(small.Batches) > 3 || strings.Count(text, "\n") > 60 {
 		t.Error(text)
 	}
@@ -66,8 +52,7 @@ type sourceMutant struct {
 	rare    bool // finding it takes long, and the answers that callers got are enough to find it
 }
 
-// change replaces a text that occurs once in a file.
-type change struct{ file, old, new string }
+type change mutanttest.Change
 
 const (
 	decide  = "pkg/dedupe/logledger/decide.go"
@@ -180,17 +165,7 @@ func TestSourceMutants(t *testing.T) {
 				if m.refuses && flag == "-verdicts=true" || m.rare && flag == "-verdicts=false" {
 					continue
 				}
-				output, err := histories(t, bin, flag, "-seed=0", fmt.Sprint("-seeds=", mostPlays))
-				found := regexp.MustCompile(`seed (\d+): (.*)`).FindStringSubmatch(output)
-				if err == nil || found == nil {
-					t.Errorf("%s: %d histories do not find it: %s", name, mostPlays, output)
-					continue
-				}
-				seed, err := strconv.Atoi(found[1])
-				if err != nil {
-					t.Fatal(err)
-				}
-				t.Logf("%s, after %d histories: %s", name, seed+1, found[2])
+				t.Run(name, func(t *testing.T) { search.FirstIn(t, bin, mostPlays, flag) })
 			}
 		})
 	}
@@ -206,7 +181,7 @@ func TestVariants(t *testing.T) {
 	} {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			if output, err := histories(t, m.build(t), fmt.Sprint("-seeds=", *seeds)); err != nil {
+			if output, err := search.In(t, m.build(t)); err != nil {
 				t.Error(output)
 			}
 		})
@@ -216,50 +191,9 @@ func TestVariants(t *testing.T) {
 // build builds this test with the changed source.
 func (m sourceMutant) build(t *testing.T) (bin string) {
 	t.Helper()
-	root, err := filepath.Abs("../../..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	changed := map[string]string{}
+	var changes []mutanttest.Change
 	for _, c := range m.changes {
-		path := filepath.Join(root, c.file)
-		from := changed[path]
-		if from == "" {
-			from = path
-		}
-		text, err := os.ReadFile(from)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if n := strings.Count(string(text), c.old); n != 1 {
-			t.Fatalf("%s has %q %d times", c.file, c.old, n)
-		}
-		changed[path] = filepath.Join(dir, filepath.Base(c.file))
-		if err := os.WriteFile(changed[path], []byte(strings.Replace(string(text), c.old, c.new, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		changes = append(changes, mutanttest.Change(c))
 	}
-	overlay, err := json.Marshal(map[string]any{"Replace": changed})
-	if err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join(dir, "overlay.json")
-	if err := os.WriteFile(file, overlay, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	bin = filepath.Join(dir, "histories.test")
-	compile := exec.CommandContext(t.Context(), "go", "test", "-c", "-ldflags=-s -w", "-overlay", file, "-o", bin, ".")
-	if output, err := compile.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, output)
-	}
-	return bin
-}
-
-// histories plays histories.
-func histories(t *testing.T, bin string, flags ...string) (output string, err error) {
-	t.Helper()
-	flags = append([]string{"-test.run=^TestHistories$", "-shrink=false"}, flags...)
-	b, err := exec.CommandContext(t.Context(), bin, flags...).CombinedOutput()
-	return string(b), err
+	return mutanttest.Build(t, "../../..", "internal/testkit/logfault", changes...)
 }

@@ -1,19 +1,14 @@
 package logfault
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/oncebox/oncebox/internal/testkit/search"
+)
 
 // smaller returns a smaller history that still fails, and from which no part can be left out.
 func (h history) smaller(broken func(history) bool) history {
-	for found := true; found; {
-		found = false
-		for _, part := range h.parts() {
-			if found = part.reorder(broken); found {
-				h = part
-				break
-			}
-		}
-	}
-	return h
+	return search.Smallest(h, history.parts, func(part *history) bool { return part.reorder(broken) })
 }
 
 // orders is the number of orders of the calls that are tried for each smaller history.

@@ -25,6 +25,18 @@ func MustFail(t testing.TB, run func(testing.TB)) {
 	}
 }
 
+// Named returns the element with a name: the case or the scenario that must find a mutant.
+func Named[E any](t testing.TB, all []E, name string, nameOf func(E) string) E {
+	t.Helper()
+	for _, e := range all {
+		if nameOf(e) == name {
+			return e
+		}
+	}
+	t.Fatalf("there is no %T %q", *new(E), name)
+	return *new(E)
+}
+
 // recorder is a testing.TB that records whether a case fails. It leaves all other calls to the TB in it.
 type recorder struct {
 	testing.TB

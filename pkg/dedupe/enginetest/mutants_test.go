@@ -300,17 +300,14 @@ func TestMutants(t *testing.T) {
 	for _, m := range mutants {
 		for _, name := range m.caughtBy {
 			finds[name] = true
-			i := slices.IndexFunc(cases, func(c enginetest.LedgerCase) bool { return c.Name == name })
-			if i < 0 {
-				t.Fatalf("there is no case %q", name)
-			}
+			c := mutanttest.Named(t, cases, name, func(c enginetest.LedgerCase) string { return c.Name })
 			rules := enginetest.OneRowAKey
 			if m.rules != nil {
 				rules = *m.rules
 			}
 			t.Run(m.name+"/"+name, func(t *testing.T) {
 				t.Parallel()
-				mutanttest.MustFail(t, func(tb testing.TB) { cases[i].Run(tb, rules, m.open()) })
+				mutanttest.MustFail(t, func(tb testing.TB) { c.Run(tb, rules, m.open()) })
 			})
 		}
 	}

@@ -3,11 +3,8 @@ package dynamostore_test
 import (
 	"context"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -16,6 +13,7 @@ import (
 	"github.com/oncebox/oncebox/internal/testkit/faultproxy"
 	"github.com/oncebox/oncebox/internal/testkit/itembankengines"
 	"github.com/oncebox/oncebox/internal/testkit/itembankfault"
+	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/itembank/enginetest"
@@ -29,6 +27,10 @@ const everyAttempt = 3
 type wireFault struct {
 	at, times int
 	fault     faultproxy.Fault
+}
+
+func (f wireFault) String() string {
+	return fmt.Sprintf("%s at request %d, %d times", f.fault, f.at, f.times)
 }
 
 // TestFaultsAtTheWire breaks every request of every scenario in every way. Broken once, the SDK's retry meets the
@@ -45,7 +47,7 @@ func TestFaultsAtTheWireOfDynamoDBLocal(t *testing.T) {
 }
 
 func breakWire(t *testing.T, target string, share int) {
-	share = itembankfault.Share(share)
+	share = search.Share(share)
 	turns := make(chan struct{}, 24) // the SDK waits between attempts most of the time
 	tables := itembankengines.OwnTables()
 	e := tables.Create(t, target)
@@ -61,27 +63,13 @@ func breakWire(t *testing.T, target string, share int) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var all sync.WaitGroup
-			var played atomic.Int64
-			for i, operation := range requests {
+			var faults []wireFault
+			for at, operation := range requests {
 				for _, fault := range faultproxy.Of(operation) {
-					for _, times := range []int{1, everyAttempt} {
-						if rand.IntN(share) > 0 {
-							continue
-						}
-						played.Add(1)
-						all.Go(func() {
-							turns <- struct{}{}
-							defer func() { <-turns }()
-							if err := play.untilMade(t.Context(), wireFault{i, times, fault}); err != nil {
-								t.Errorf("%s at request %d (%s), %d times: %v\n%s", fault, i, operation, times, err, itembankfault.Replay(t))
-							}
-						})
-					}
+					faults = append(faults, wireFault{at, 1, fault}, wireFault{at, everyAttempt, fault})
 				}
 			}
-			all.Wait()
-			t.Logf("%d requests, %d faults", len(requests), played.Load())
+			search.Some(t, share, faults, turns, func(f wireFault) error { return play.untilMade(t.Context(), f) })
 		})
 	}
 }
