@@ -1,16 +1,11 @@
 package idempotencyfault
 
 import (
-	"flag"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"testing/synctest"
-)
 
-var (
-	firstSeed = flag.Int("seed", -1, "TestHistories begins with this seed, and plays one history if -seeds is not given")
-	seeds     = flag.Int("seeds", 0, "how many histories TestHistories plays, from any seed on")
+	"github.com/oncebox/oncebox/internal/testkit/search"
 )
 
 // TestSeedDecidesAll: the seed of a violation is enough to see it again.
@@ -28,34 +23,20 @@ func TestSeedDecidesAll(t *testing.T) {
 	})
 }
 
-// TestHistories plays random histories. A seed always plays the same history. Without flags it plays the first 20,000
-// seeds, or 500 with -short.
+// TestHistories plays random histories: the first 20,000 seeds, or 500 with -short.
 func TestHistories(t *testing.T) {
-	first, plays := max(*firstSeed, 0), 20_000
-	switch {
-	case *seeds > 0:
-		plays = *seeds
-		if *firstSeed < 0 {
-			first = rand.IntN(1 << 50)
-		}
-	case *firstSeed >= 0:
-		plays = 1
-	case testing.Short():
-		plays = 500
+	usual := 20_000
+	if testing.Short() {
+		usual = 500
 	}
 	synctest.Test(t, func(t *testing.T) {
-		for seed := uint64(first); seed < uint64(first+plays); seed++ {
+		search.Histories(t, 0, usual, func(seed int) error {
 			var trace *strings.Builder
-			if plays == 1 {
+			if search.Alone() {
 				trace = &strings.Builder{}
+				defer func() { t.Log(trace) }()
 			}
-			err := play(newHistory(seed), trace)
-			if trace != nil {
-				t.Log(trace)
-			}
-			if err != nil {
-				t.Fatalf("seed %d: %v", seed, err)
-			}
-		}
+			return play(newHistory(uint64(seed)), trace)
+		})
 	})
 }

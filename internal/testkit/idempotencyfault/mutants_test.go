@@ -3,14 +3,12 @@ package idempotencyfault
 import (
 	"cmp"
 	"flag"
-	"fmt"
 	"os/exec"
-	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/oncebox/oncebox/internal/testkit/mutanttest"
+	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
@@ -457,17 +455,7 @@ func TestMutants(t *testing.T) {
 			t.Parallel()
 			bin := mutanttest.Build(t, root, "internal/testkit/idempotencyfault", m.changes...)
 			plays := cmp.Or(*mutantPlays, m.plays)
-			play := exec.CommandContext(t.Context(), bin, "-test.run=^TestHistories$", "-seed=0", fmt.Sprint("-seeds=", plays))
-			output, err := play.CombinedOutput()
-			found := regexp.MustCompile(`seed (\d+): (.*)`).FindSubmatch(output)
-			if err == nil || found == nil {
-				t.Fatalf("%d histories do not find it: %s", plays, output)
-			}
-			seed, err := strconv.Atoi(string(found[1]))
-			if err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("found after %d histories: %s", seed+1, found[2])
+			seed := search.FirstIn(t, bin, plays)
 			if plays < 10*(seed+1) {
 				t.Errorf("%d histories are too few: the mutant needs ten times the %d that find it", plays, seed+1)
 			}

@@ -68,18 +68,19 @@ func First(t testing.TB, most int, play func(seed int) error) (seed int, wrong s
 var violation = regexp.MustCompile(`seed (\d+): (.*)`)
 
 // FirstIn is First for a mutant of the source. bin has the tests, built from it.
-func FirstIn(t testing.TB, bin string, most int, flags ...string) {
+func FirstIn(t testing.TB, bin string, most int, flags ...string) (seed int) {
 	t.Helper()
 	output, err := In(t, bin, append(flags, "-seed=0", fmt.Sprint("-seeds=", most))...)
 	found := violation.FindStringSubmatch(output)
 	if err == nil || found == nil {
 		t.Fatalf("%d histories do not find it: %s", most, output)
 	}
-	n, err := strconv.Atoi(found[1])
+	seed, err = strconv.Atoi(found[1])
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("found by history %d: %s", n+1, found[2])
+	t.Logf("found by history %d: %s", seed+1, found[2])
+	return seed
 }
 
 // In runs TestHistories of a test binary with the flags of this test and with more.
