@@ -35,16 +35,19 @@
 #define COMPLETE 3
 #define RELEASE  4
 
-/* A call has a token; a new one on each retry would have another bit. Its result is the number of the call. */
-#define RETRIED  8
-#define RELEASED 16
+/*
+ * The token of a call is its number, which also is its result. A new token on a retry has another bit. A row that was
+ * given back has the token releasedBy(call), which no call has.
+ */
+#define RETRIED 8
 #define callOf(token)    ((token) & 7)
+#define releasedBy(call) ((call) << 4)
 #define payloadOf(token) (((token) & 1) * OTHER)
 
 typedef Row { byte status, token, number, leaseEnd, expiry, payload, by, result }
 
 /* What a request says is fixed when it is sent. ends: the new end of the lease, or the expiry of a completion. */
-typedef Request { byte kind, token, number, ends, oldStatus, oldToken, oldLeaseEnd, oldExpiry }
+typedef Request { byte kind, token, number, ends, oldStatus, oldToken, oldNumber, oldLeaseEnd, oldExpiry }
 
 Row row;
 Request r;      /* that a worker sends */
@@ -75,23 +78,29 @@ bit I1, I2, I3, I4, I6, I8;    /* always 0: they name the assertions */
 #define sameToken(q)    (row.token == q.oldToken)
 #define sameLeaseEnd(q) (row.leaseEnd == q.oldLeaseEnd)
 #define sameExpiry(q)   (row.expiry == q.oldExpiry)
+#define sameNumber(q)   (row.number == q.oldNumber)
 #ifdef TAKEOVER_WITHOUT_STATUS
 #undef sameStatus
 #define sameStatus(q) true
 #endif
-#ifdef TAKEOVER_WITHOUT_TOKEN
+#ifdef TAKEOVER_WITHOUT_TOKEN_AND_NUMBER
 #undef sameToken
+#undef sameNumber
 #define sameToken(q) true
+#define sameNumber(q) true
 #endif
-#ifdef TAKEOVER_WITHOUT_LEASE_END
+#ifdef TAKEOVER_WITHOUT_NUMBER
+#undef sameNumber
+#define sameNumber(q) true
+#endif
+#ifdef TAKEOVER_WITHOUT_LEASE_END_AND_EXPIRY
 #undef sameLeaseEnd
-#define sameLeaseEnd(q) true
-#endif
-#ifdef TAKEOVER_WITHOUT_EXPIRY
 #undef sameExpiry
+#define sameLeaseEnd(q) true
 #define sameExpiry(q) true
 #endif
-#define asRead(q) (q.oldStatus != ABSENT && sameStatus(q) && sameToken(q) && sameLeaseEnd(q) && sameExpiry(q))
+#define asRead(q) \
+	(q.oldStatus != ABSENT && sameStatus(q) && sameToken(q) && sameNumber(q) && sameLeaseEnd(q) && sameExpiry(q))
 
 #if defined(HEARTBEAT_WITHOUT_TOKEN)
 #define prolongs(q) (row.status == INPROGRESS && row.leaseEnd < q.ends)
@@ -163,7 +172,7 @@ inline effect(q) {
 		row.number = 0;
 #endif
 #ifndef RELEASE_KEEPS_THE_TOKEN
-		row.token = RELEASED + callOf(q.token);
+		row.token = releasedBy(callOf(q.token));
 #endif
 		done = true
 	:: else
@@ -172,23 +181,27 @@ inline effect(q) {
 
 inline clear(q) {
 	q.kind = NONE; q.token = 0; q.number = 0; q.ends = 0;
-	q.oldStatus = ABSENT; q.oldToken = 0; q.oldLeaseEnd = 0; q.oldExpiry = 0
+	q.oldStatus = ABSENT; q.oldToken = 0; q.oldNumber = 0; q.oldLeaseEnd = 0; q.oldExpiry = 0
 }
 
 /* ---- What a worker sends ---- */
 
+/* The time in a finer unit, in which fewer executions begin than it has values. */
+#define timeNumber (4 * sent + 1)
 #if defined(NUMBER_MAY_FALL)
-#define nextNumber (sent + 1)
+#define nextNumber timeNumber
 #elif defined(NUMBER_WITHOUT_THE_TIME)
 #define nextNumber (oldNumber + 1)
 #else
-#define nextNumber (sent > oldNumber -> sent + 1 : oldNumber + 1)
+#define nextNumber (timeNumber > oldNumber -> timeNumber : oldNumber + 1)
 #endif
 
 #ifdef UNTIL_DEADLINE
-#define newEnd (sent < deadline -> deadline : sent)
+#define newEnd deadline
+#define stopped (now >= deadline) /* Lambda stops the call */
 #else
 #define newEnd (sent + LEASE)
+#define stopped false
 #endif
 
 /* What can go wrong with a request. */
@@ -212,7 +225,8 @@ inline send(request) {
 		r.kind = request; r.token = token; r.number = number; r.ends = newEnd;
 		if
 		:: request == PUT -> r.number = nextNumber;
-			r.oldStatus = oldStatus; r.oldToken = oldToken; r.oldLeaseEnd = oldLeaseEnd; r.oldExpiry = oldExpiry
+			r.oldStatus = oldStatus; r.oldToken = oldToken; r.oldNumber = oldNumber;
+			r.oldLeaseEnd = oldLeaseEnd; r.oldExpiry = oldExpiry
 		:: request == COMPLETE -> r.ends = sent + WINDOW
 		:: request == RELEASE -> assert(I2 || failed)
 		:: else
@@ -228,7 +242,7 @@ inline send(request) {
 #endif
 		if
 		:: fault >= LATE -> late.kind = r.kind; late.token = r.token; late.number = r.number; late.ends = r.ends;
-			late.oldStatus = r.oldStatus; late.oldToken = r.oldToken;
+			late.oldStatus = r.oldStatus; late.oldToken = r.oldToken; late.oldNumber = r.oldNumber;
 			late.oldLeaseEnd = r.oldLeaseEnd; late.oldExpiry = r.oldExpiry; lateUntil = now + GRACE
 		:: else
 		fi;
@@ -263,7 +277,7 @@ inline forget() {
 
 /* ---- What a worker decides ---- */
 
-#define half ((newEnd - sent) / 2)
+#define half ((newEnd - sent + 1) / 2)
 #ifdef BEGINS_WITH_LITTLE_LEASE
 #define enough true
 #else
@@ -344,7 +358,8 @@ begin: /* Rule 2: puts the row if it is absent, or if it is as read. The row tha
 	atomic {
 		if
 		:: crash
-		:: send(PUT)
+		:: stopped -> then(over)
+		:: !stopped -> send(PUT)
 		fi;
 		if
 		:: !replied ->
@@ -354,7 +369,9 @@ begin: /* Rule 2: puts the row if it is absent, or if it is as read. The row tha
 #endif
 			then(begin)
 		:: replied && mine(token) && enough && confirmed -> start(); then(function)
-		:: replied && mine(token) && (perhapsNotEnough || !confirmed) -> tooShort = row.number; read(); then(begin)
+		:: replied && mine(token) && (!confirmed || perhapsNotEnough && tooShort == 0) ->
+			tooShort = row.number; read(); then(begin)
+		:: replied && mine(token) && confirmed && !enough && tooShort > 0 -> then(over) /* the store is too slow */
 		:: replied && !mine(token) && refused -> assert(I6 || counts && !samePayload); then(over)
 		:: replied && !mine(token) && !refused && !counts -> read(); then(begin)
 		:: replied && !mine(token) && !refused && counts && row.status == INPROGRESS -> /* a twin: waits, or says so */
