@@ -85,6 +85,11 @@ storm: ## Play the dedupe function on the log ledger with faults and kills: STOR
 	@scripts/install-tools dynoxide
 	ONCEBOX_REQUIRE=all go test -count=1 -v -timeout=6h -run '^TestStorm$$' ./tests -storm=$(STORM)
 
+.PHONY: spec
+spec: ## Check the model of idempotent calls with spin, and that it needs each of its rules
+	@scripts/install-tools spin
+	ONCEBOX_REQUIRE=all go test -count=1 -v -parallel=2 ./spec
+
 .PHONY: lint
 lint: ## Check the format and the code, the requirements, and the workflows of CI
 	@scripts/install-tools golangci-lint actionlint
