@@ -131,6 +131,47 @@ func TestLatePutOverTheOwnRow(t *testing.T) {
 	})
 }
 
+// TestLatePutOfTheSameLeaseEnd: leases that last until a deadline end at the same time. A late put over the own row must
+// not take effect after another such put, with which the function began.
+func TestLatePutOfTheSameLeaseEnd(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		puts, late := 0, func() (engine.Answer, error) { return engine.Answer{}, nil }
+		f.around = func(name string, do func() (engine.Answer, error)) (engine.Answer, error) {
+			switch {
+			case name == "put" && puts == 0: // so slow that the lease seems too short
+				puts++
+				time.Sleep(6 * time.Second)
+			case name == "replace" && puts == 1:
+				puts++
+				late = do
+				return engine.Answer{}, idempotency.ErrTryAgain
+			case name == "put" && puts == 2: // Dates have whole seconds
+				time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+			}
+			return do()
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		defer cancel()
+		var before, after *engine.Record
+		out, err := idempotency.Do(ctx, f.runner(idempotency.Settings{LeaseUntilDeadline: true}), "k", order{},
+			func(ctx context.Context, e execution, in order) (receipt, error) {
+				before = f.row("k")
+				if answer, err := late(); err != nil || answer.Done {
+					t.Error("the late put takes effect", answer, err)
+				}
+				after = f.row("k")
+				return charge(ctx, e, in)
+			})
+		if got := f.told(); err != nil || got != "[read put replace put replace complete]" || out.Number != f.row("k").Number {
+			t.Error(got, out, err)
+		}
+		if !before.LeaseEnd.Equal(after.LeaseEnd) || before.Number != after.Number {
+			t.Error(before, after)
+		}
+	})
+}
+
 // TestCopiesAndTheLateClock: near its expiry a record is taken neither from a cheap read nor from a call of the same
 // process. Only the store says whether it counts.
 func TestCopiesAndTheLateClock(t *testing.T) {

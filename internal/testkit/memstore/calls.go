@@ -51,7 +51,7 @@ func (s *Calls) Replace(
 }
 
 func hasVersion(old *engine.Record, version engine.Version) bool {
-	return old.Status == version.Status && old.Token == version.Token &&
+	return old.Status == version.Status && old.Token == version.Token && old.Number == version.Number &&
 		old.LeaseEnd.Equal(version.LeaseEnd) && old.Expiry.Equal(version.Expiry)
 }
 

@@ -30,7 +30,7 @@ const (
 	restOfRow = 4 << 10
 )
 
-// reserved are names for expressions. DynamoDB reserves the words.
+// reserved are the names in ifMine. DynamoDB reserves the words.
 var reserved = map[string]string{"#status": "status", "#token": "token"}
 
 // itemOf makes a row without attributevalue, which takes several times as long. A row is put in progress: an update

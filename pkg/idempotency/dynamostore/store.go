@@ -57,7 +57,7 @@ func (*Store) MaxResult() int { return maxItem - restOfRow }
 
 const (
 	ifAbsent = "attribute_not_exists(pk)"
-	ifSame   = "#status = :status AND #token = :token AND lease_end = :lease_end AND expiry = :expiry"
+	ifSame   = "#status = :status AND #token = :token AND #number = :number AND lease_end = :lease_end AND expiry = :expiry"
 	ifMine   = "#token = :token AND #status = :in_progress"
 )
 
@@ -78,9 +78,9 @@ func (s *Store) Replace(
 	return s.put(ctx, "replace record", &dynamodb.PutItemInput{
 		TableName: &s.table, Item: itemOf(key, record),
 		ConditionExpression:      aws.String(ifAbsent + " OR (" + ifSame + ")"),
-		ExpressionAttributeNames: reserved,
+		ExpressionAttributeNames: map[string]string{"#status": "status", "#token": "token", "#number": "number"},
 		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":status": text(string(old.Status)), ":token": text(old.Token),
+			":status": text(string(old.Status)), ":token": text(old.Token), ":number": number(old.Number),
 			":lease_end": millis(old.LeaseEnd), ":expiry": millis(old.Expiry),
 		},
 		ReturnValuesOnConditionCheckFailure: allOld,

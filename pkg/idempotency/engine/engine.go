@@ -67,16 +67,17 @@ type Record struct {
 }
 
 // Version is what Replace compares. A token alone is not enough: it stays the same when the execution prolongs its
-// lease or completes.
+// lease, completes, or puts a new row over its own. Such a row can have the same LeaseEnd, and has another Number.
 type Version struct {
 	Status   Status
 	Token    string
+	Number   int64
 	LeaseEnd time.Time
 	Expiry   time.Time
 }
 
 // Version returns the version of the row.
-func (r Record) Version() Version { return Version{r.Status, r.Token, r.LeaseEnd, r.Expiry} }
+func (r Record) Version() Version { return Version{r.Status, r.Token, r.Number, r.LeaseEnd, r.Expiry} }
 
 // Result is what a completed record keeps.
 type Result struct {

@@ -197,6 +197,7 @@ var cases = []testCase{
 		r.refused(r.replace(progress().Version(), next), &row)
 	}},
 	{"replace-token", func(r *run) { r.replaceRefused(func(v *engine.Version) { v.Token = "other" }) }},
+	{"replace-number", func(r *run) { r.replaceRefused(func(v *engine.Version) { v.Number++ }) }},
 	{"replace-lease-end", func(r *run) {
 		r.replaceRefused(func(v *engine.Version) { v.LeaseEnd = v.LeaseEnd.Add(time.Millisecond) })
 	}},

@@ -21,7 +21,7 @@ const (
 
 	replaceRecord = insertRecord + `UPDATE SET status = ?2, token = ?3, number = ?4, lease_end = ?5, expiry = ?6,
 			purge_at = ?7, payload = ?8, completed_by = '', kind = '', content_type = '', body = NULL
-		WHERE status = ?9 AND token = ?10 AND lease_end = ?11 AND expiry = ?12`
+		WHERE status = ?9 AND token = ?10 AND number = ?11 AND lease_end = ?12 AND expiry = ?13`
 
 	ifMine = ` WHERE key = ?1 AND token = ?2 AND status = 'in-progress'`
 
@@ -43,7 +43,7 @@ func (s *Store) Replace(
 	ctx context.Context, key engine.Key, old engine.Version, record engine.Record,
 ) (engine.Answer, error) {
 	return s.write(ctx, "replace record", key, replaceRecord, append(valuesOf(record),
-		string(old.Status), old.Token, old.LeaseEnd.UnixMilli(), old.Expiry.UnixMilli())...)
+		string(old.Status), old.Token, old.Number, old.LeaseEnd.UnixMilli(), old.Expiry.UnixMilli())...)
 }
 
 // valuesOf returns the columns of a record in progress.
