@@ -142,6 +142,12 @@ func TestIdempotencyExplain(t *testing.T) {
 			return make(chan int), nil
 		})
 		explain(exitDone, "missing", idempotency.NextReplays, "could not be stored.\nThe next call gets ErrResultNotStored, until 2")
+		c.command(exitDone, "show", "missing").saying(c.T, "result     missing; --result says why\n")
+		why := c.command(exitNo, "show", "missing", "--result")
+		why.saying(c.T, "the record has no result: it could not be stored: it cannot be encoded: json: unsupported type: chan int")
+		if why.stdout != "" {
+			c.Errorf("%q is not a result", why.stdout)
+		}
 
 		past := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 		row := engine.Record{
@@ -173,8 +179,9 @@ func TestIdempotencyEvict(t *testing.T) {
 		if out := c.pay(); !out.Replayed {
 			c.Error("the record of another number was evicted")
 		}
-		c.command(exitDone, "evict", "k", number(first)).saying(c.T, fmt.Sprint("evicted execution ", first), "charge, can happen a second time")
-		c.command(exitDone, "show", "k").saying(c.T, "no: the execution gave the key back", fmt.Sprint(first))
+		c.command(exitDone, "evict", "k", number(first)).saying(c.T, fmt.Sprint("evicted execution ", first), "charge, can happen a second time",
+			"includes effects in the transaction of the result")
+		c.command(exitDone, "show", "k").saying(c.T, "no: the execution gave the key back, or was evicted", fmt.Sprint(first))
 		var again evictedJSON
 		if c.json(&again, "idempotency", "evict", "pay", "k", number(first)); again != (evictedJSON{first, "already"}) {
 			c.Errorf("unexpected %+v", again)
@@ -206,7 +213,10 @@ func TestIdempotencyEvictRunning(t *testing.T) {
 		c.command(exitDone, "explain", "k").saying(c.T, fmt.Sprintf("Execution %d holds the key until 2", running), "waits for its result")
 		c.command(exitNo, "evict", "k", number(running)).saying(c.T, "holds the key for up to ", "say --running")
 		c.command(exitDone, "show", "k").saying(c.T, "in-progress", "counts     yes")
-		c.command(exitDone, "evict", "k", number(running), "--running").saying(c.T, "evicted", "It cannot complete any more")
+		evicting := c.command(exitDone, "evict", "k", number(running), "--running")
+		if evicting.saying(c.T, "evicted", "It cannot complete any more"); strings.Contains(evicting.stdout, "transaction") {
+			c.Error("the effects of an execution that cannot complete do not happen:", evicting.stdout)
+		}
 		close(evicted)
 		if err := <-ended; !errors.Is(err, idempotency.ErrLeaseLost) {
 			c.Error(err)

@@ -18,7 +18,8 @@ type Effects = engine.Effects
 // completed the key, they do not happen.
 //
 // If the store refuses the effects, that is a failure of the function: the call frees the key, and returns an error of
-// the engine that names the effect. An Execution that no Runner has made drops effects.
+// the engine that names the effect. Such a failure is never final: a mark of Final on it does not count. An Execution
+// that no Runner has made drops effects.
 func (e Execution) Commit(effects Effects) {
 	if e.effects != nil {
 		*e.effects = effects
@@ -74,5 +75,5 @@ func (h *hold) refused(ctx context.Context, f *returned, reason error) (*engine.
 	case h.completed(row):
 		return row, f, nil
 	}
-	return nil, nil, reason
+	return nil, nil, causeOf(reason)
 }

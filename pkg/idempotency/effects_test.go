@@ -177,6 +177,23 @@ func TestRefusedEffects(t *testing.T) {
 	})
 }
 
+// TestRefusedEffectsAreNotFinal: refused effects free the key also with an error that is marked as final, and it does not become
+// final for the key of its caller.
+func TestRefusedEffectsAreNotFinal(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		b := &booking{refuse: func() error { return idempotency.Final(errRefused) }}
+		_, err := idempotency.Do(t.Context(), f.runner(idempotency.Settings{}), "order", 0,
+			func(ctx context.Context, _ execution, _ int) (string, error) {
+				out, err := idempotency.Do(ctx, f.runner(idempotency.Settings{}), "k", 0, b.run)
+				return out.Value, err
+			})
+		if !errors.Is(err, errRefused) || f.row("k").Status != engine.InProgress || f.row("order").Status != engine.InProgress {
+			t.Error(err, f.row("k"), f.row("order"))
+		}
+	})
+}
+
 // TestRefusedEffectsOfALateTry: a try that is on its way arrives after another try was refused. If it arrives before the
 // release, the execution has completed (rule 9).
 func TestRefusedEffectsOfALateTry(t *testing.T) {

@@ -61,11 +61,12 @@ type Eviction struct {
 }
 
 // Evict frees a key deliberately: the next call runs the function, although the key has a result or an execution. So
-// an effect outside of the store can happen twice. The row stays, because it holds the number: the next execution has a
-// larger one. The result is removed from the row.
+// its effects can happen twice: those outside of the store, and of a completed record also those of Execution.Commit.
+// The row stays, because it holds the number: the next execution has a larger one. The result is removed from the row.
 //
 // Evict returns the record that it freed, or nil if the key was free. A call that has read the result before, or reads
-// it in the next seconds with an eventually consistent read, can still return it.
+// it in the next seconds with an eventually consistent read, can still return it. So can the calls of its process that
+// wait for it, and those that wait for them.
 //
 // Errors: an *InProgressError without Running; ErrNoRecord; ErrOtherExecution; ErrChanged; those of Explain.
 func (r *Runner) Evict(ctx context.Context, key string, e Eviction) (freed *engine.Record, err error) {

@@ -20,8 +20,9 @@ func (evictCommand) Help() string {
 	return `Frees a key whose record counts: the next call runs the function, with any payload. Use it when the result is
 wrong, or when an execution hangs.
 
-What can happen: the function has run, or is running. What it did outside of the store, such as a charge, is done a
-second time. Look there first. A call that reads the old result in the next seconds can still return it.
+What can happen: the function has run, or is running. What it did, such as a charge, is done a second time. Look there
+first. If the record has completed, that includes effects in the transaction of the result (Execution.Commit). A call
+that reads the old result in the next seconds can still return it, and so can the calls of its process that wait for it.
 
 Only the execution with --number is evicted, so the command is safe to repeat. If another execution has begun since, it
 stays, and the exit code is 3. The exit code is also 3 if the record changes meanwhile. If the key is free, the command
@@ -55,10 +56,12 @@ func (c evictCommand) Run(ctx context.Context, a *cli.App) error {
 	case freed == nil:
 		return a.Print(evictedJSON{c.Namespace, c.Key, c.Number, "already"}, "nothing to evict: the key is free")
 	}
-	text := fmt.Sprintf("evicted execution %d\nThe next call runs the function again: what it does outside of the store, "+
-		"such as a charge, can happen a second time.", c.Number)
+	text := fmt.Sprintf("evicted execution %d\nThe next call runs the function again: what it does, such as a charge, "+
+		"can happen a second time.\n", c.Number)
 	if freed.Status == engine.InProgress {
-		text += "\nThe evicted execution may still run. It cannot complete any more."
+		text += "The evicted execution may still run. It cannot complete any more."
+	} else {
+		text += "That includes effects in the transaction of the result."
 	}
 	return a.Print(evictedJSON{c.Namespace, c.Key, c.Number, "evicted"}, text)
 }

@@ -59,7 +59,8 @@ func (showCommand) Help() string {
 payload, and the type and the size of its result. The exit code is 3 if there is no record.
 
 A result may hold personal data, so it is only printed with --result. Then nothing else is printed. With
---output json it is a member of the result, in base64.
+--output json it is a member of the result, in base64. The result of a final failure is its text. If the result could
+not be stored, --result says why, and the exit code is 3.
 
 Nothing is changed.
 
@@ -78,6 +79,8 @@ func (c showCommand) Run(ctx context.Context, a *cli.App) error {
 		return c.noRecord()
 	case c.Result && found.Record.Status != engine.Completed:
 		return fmt.Errorf("%w: its execution has not completed", cli.ErrNoResult)
+	case c.Result && found.Record.Result.Kind == engine.Missing:
+		return fmt.Errorf("%w: it could not be stored: %s", cli.ErrNoResult, found.Record.Result.Body)
 	case c.Result && a.Output == cli.OutputText:
 		_, err := a.Stdout.Write(found.Record.Result.Body)
 		return err
@@ -96,7 +99,7 @@ type recordJSON struct {
 	Status    engine.Status `json:"status"`
 	Number    int64         `json:"number"`
 	Counts    bool          `json:"counts"`              // completed and in its window, or in progress and in its lease
-	LeaseEnd  *time.Time    `json:"lease_end,omitempty"` // absent: the execution gave the key back
+	LeaseEnd  *time.Time    `json:"lease_end,omitempty"` // absent: the execution gave the key back, or was evicted
 	Expiry    time.Time     `json:"expiry"`
 	PurgeAt   time.Time     `json:"purge_at"`
 	Payload   string        `json:"payload_sha256"`
@@ -106,7 +109,7 @@ type recordJSON struct {
 type resultJSON struct {
 	Kind        engine.Kind `json:"kind"`
 	ContentType string      `json:"content_type,omitempty"`
-	Bytes       int         `json:"bytes"`
+	Bytes       int         `json:"bytes"`          // of a missing result: of the reason
 	Body        *[]byte     `json:"body,omitempty"` // only with --result
 }
 
@@ -125,7 +128,7 @@ func toRecordJSON(k keyArguments, e once.Explanation) recordJSON {
 	return j
 }
 
-// gaveBack reports whether the execution of a record gave the key back.
+// gaveBack reports whether the execution of a record gave the key back, or was evicted.
 func gaveBack(r *engine.Record) bool {
 	return r.Status == engine.InProgress && r.LeaseEnd.UnixMilli() == 0
 }
@@ -136,7 +139,7 @@ func (j recordJSON) counts() string {
 	case j.Counts:
 		return "yes"
 	case j.LeaseEnd == nil:
-		return "no: the execution gave the key back"
+		return "no: the execution gave the key back, or was evicted"
 	case j.Status == engine.Completed:
 		return "no: the window is over"
 	}
@@ -164,6 +167,9 @@ func (j recordJSON) text() string {
 
 func (j resultJSON) text() string {
 	text := string(j.Kind)
+	if j.Kind == engine.Missing { // Bytes is the size of the reason
+		return text + "; --result says why"
+	}
 	if j.ContentType != "" {
 		text += ", " + j.ContentType
 	}
