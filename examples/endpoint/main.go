@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log"
 	"net/http"
+	"time"
 
 	"github.com/oncebox/oncebox/pkg/idempotency"
 	"github.com/oncebox/oncebox/pkg/idempotency/oncehttp"
@@ -16,7 +17,8 @@ import (
 func main() {
 	store, err := sqlitestore.Create(context.Background(), "once.db")
 	check(err)
-	check(http.ListenAndServe("localhost:8081", endpoint(store)))
+	server := &http.Server{Addr: "localhost:8081", Handler: endpoint(store), ReadHeaderTimeout: time.Second}
+	check(server.ListenAndServe())
 }
 
 func endpoint(store *sqlitestore.Store) http.Handler {

@@ -10,7 +10,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/oncebox/oncebox/examples/payment/stub"
-	"github.com/oncebox/oncebox/internal/testkit/memstore"
+	"github.com/oncebox/oncebox/pkg/idempotency/sqlitestore"
 )
 
 func must(t *testing.T, err error) {
@@ -40,8 +40,10 @@ func newEndpoint(t *testing.T) *endpoint {
 		e.api.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	var err error
-	e.pay, err = newHandler(memstore.NewCalls(time.Now), paymentAPI{server.URL, server.Client()})
+	store, err := sqlitestore.OpenMemory(t.Context())
+	must(t, err)
+	t.Cleanup(func() { must(t, store.Close()) })
+	e.pay, err = newHandler(store, paymentAPI{server.URL, server.Client()})
 	must(t, err)
 	return e
 }

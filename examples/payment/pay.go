@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strconv"
 
@@ -25,22 +25,26 @@ type payment struct {
 	Cents int    `json:"cents"`
 }
 
+// read returns the payment of a request, or false if it has none.
+func read(r request) (p payment, ok bool) {
+	err := json.Unmarshal([]byte(r.Body), &p)
+	return p, err == nil && p.Card != "" && p.Cents > 0
+}
+
 // pay charges the card of a request. What the payment API decides is the result: a charge (201), or that the card was
-// declined (402). The answers 5xx and an error free the key, so that the customer can try again with the same key.
+// declined (402). The answer 502 frees the key, so that the customer can try again with the same key.
 func (a paymentAPI) pay(ctx context.Context, r request) (response, error) {
-	var p payment
-	if json.Unmarshal([]byte(r.Body), &p) != nil || p.Card == "" || p.Cents <= 0 {
+	p, ok := read(r)
+	if !ok {
 		return reply(http.StatusBadRequest, `{"error":"send {\"card\":TOKEN,\"cents\":NUMBER}"}`), nil
 	}
 	execution, _ := oncehttp.ExecutionOf(ctx)
 	status, body, err := a.charge(ctx, execution, p)
-	switch {
-	case err != nil:
-		return reply(http.StatusBadGateway, `{"error":"the payment API does not answer; try again"}`), nil
-	case status == http.StatusCreated || status == http.StatusPaymentRequired:
+	if err == nil && (status == http.StatusCreated || status == http.StatusPaymentRequired) {
 		return reply(status, body), nil
 	}
-	return response{}, fmt.Errorf("the payment API answers %d: %s", status, body)
+	slog.ErrorContext(ctx, "no answer about a charge", "status", status, "error", err)
+	return reply(http.StatusBadGateway, `{"error":"the payment API gives no answer; send the same request again"}`), nil
 }
 
 // charge asks for a charge. The key is the same in every execution, so that a charge whose answer was lost is not made

@@ -63,7 +63,10 @@ func TestRequests(t *testing.T) {
 	}
 	call := func(key string, want ...string) {
 		t.Helper()
-		fn := func(context.Context, idempotency.Execution, int) (string, error) {
+		fn := func(_ context.Context, e idempotency.Execution, _ int) (string, error) {
+			if key == "effects" {
+				e.Commit(dynamostore.Effects(add("requests")))
+			}
 			return strings.Repeat("x", 400), nil
 		}
 		_, err := idempotency.Do(t.Context(), runner, key, 0, fn)
@@ -77,12 +80,13 @@ func TestRequests(t *testing.T) {
 	call("new", "PutItem")
 	call("new", "PutItem")
 	call("new", "GetItem")
+	call("effects", "GetItem", "PutItem", "TransactWriteItems")
 	all, err := client.Scan(t.Context(), &dynamodb.ScanInput{
 		TableName: aws.String(table), FilterExpression: aws.String("begins_with(pk, :pk)"),
 		ExpressionAttributeValues: row{":pk": text("once#requests#")},
 	})
-	if err != nil || len(all.Items) != 2 || sizeOf(all.Items[0]) > 1024 {
-		t.Errorf("want 2 rows of up to 1,024 bytes, got %v, %v", all, err)
+	if err != nil || len(all.Items) != 3 || sizeOf(all.Items[0]) > 1024 {
+		t.Errorf("want 3 rows of up to 1,024 bytes, got %v, %v", all, err)
 	}
 }
 
