@@ -42,9 +42,10 @@ type Middleware struct {
 // Middleware wraps.
 //
 // caller returns who sent a request: the customer that an earlier middleware has authenticated. A key belongs to its
-// caller, so that two customers who send the same key never get each other's response. It must not be something that
-// the client can choose. A request with the caller "" is answered 401, and an error of caller is answered 500. If the
-// customers are not known, they share their keys: let caller return one constant name only if that does no harm.
+// caller, so that two customers who send the same key never get each other's response. The client must not be able to
+// choose the name. If customers of two tenants can have the same name, the name needs the tenant, too. A request with
+// the caller "" is answered 401, and an error of caller is answered 500. If the customers are not known, they share
+// their keys: let caller return one constant name only if that does no harm.
 //
 // An error belongs to idempotency.ErrInvalid.
 func New(
