@@ -67,7 +67,7 @@ func TestRequests(t *testing.T) {
 			if key == "effects" {
 				e.Commit(dynamostore.Effects(add("requests")))
 			}
-			return strings.Repeat("x", 400), nil
+			return strings.Repeat("x", 598), nil
 		}
 		_, err := idempotency.Do(t.Context(), runner, key, 0, fn)
 		if got := counted.requests; err != nil || !slices.Equal(got, want) {

@@ -28,8 +28,14 @@
 // # Order of handlers
 //
 // Handlers that authenticate, limit the rate or write access logs come first: they see every request, also replays.
+// The headers that they set go to every client, and the handler sees them. They are not stored.
+//
 // Handlers that read the body or compress responses come after the Middleware. A request whose body was read before is
-// answered 500, because its payload could not be compared. That is seen by its Content-Length, or by its parsed form.
+// answered 500, because its payload could not be compared. The Middleware knows that from the Content-Length or from
+// the parsed form. It cannot know it of another body without a Content-Length: such requests would all have the same
+// payload.
+//
+// Wrap a handler once. A second Wrap by the same Middleware would wait for the first.
 //
 // # Keys
 //
@@ -43,7 +49,8 @@
 //
 // A key belongs to its caller, whom the function that New gets names. The record has the caller and the key in its name
 // ([KeyOf]); a long name is hashed. The payload is the hash of the method, the path, the query and the body, as the
-// client sent them. Headers of the request are no part of it.
+// Middleware gets them: after http.StripPrefix, two APIs can have the same path. The host and the headers of the
+// request are no part of it. Give each API a Runner with its own namespace.
 //
 // # Responses
 //
@@ -58,7 +65,7 @@
 // The handler gets a ResponseWriter that keeps the response until it is stored. It cannot flush, hijack, push or set
 // deadlines: the type assertions fail, and the methods of http.ResponseController return http.ErrNotSupported.
 // Trailers and informational responses are not sent. A request whose response must be a stream is answered 501 before
-// the handler runs: one that accepts only text/event-stream, asks for a WebSocket, or has the method CONNECT.
+// the handler runs: it accepts only text/event-stream, asks for a WebSocket, or has the method CONNECT.
 //
 // # Contexts
 //
@@ -84,7 +91,8 @@
 //	422     key-reused         idempotency.ErrOtherPayload
 //	500     result-not-stored  idempotency.ErrResultNotStored: the handler has run, and its response was too large
 //	500     result-unreadable  idempotency.ErrResultUnreadable: another program has written the record
-//	500     internal           any other error: of the function that names callers, of a handler that read the body
+//	500     internal           any other error: of the function that names callers, of a handler that read the body, of
+//	                           effects that the store refuses (Execution.Commit)
 //	501     no-stream          the response would be a stream or a connection
 //	503     outcome-unknown    idempotency.ErrOutcomeUnknown, ErrLeaseLost: the handler has run; Retry-After
 //	503     try-again          any other idempotency.ErrTryAgain, or the context ended; Retry-After
@@ -103,7 +111,7 @@
 //
 //   - A body: Settings.MaxBody. It is checked before the handler runs. The whole body is in memory.
 //   - A response: the MaxResult of the engine, with its stored headers. Its size is known only after the handler has
-//     run, so a larger one is given to the first client and to nobody else. The whole response is in memory.
+//     run, so only the first client gets a larger one. The whole response is in memory.
 //
 // # Not promised
 //

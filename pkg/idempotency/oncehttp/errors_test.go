@@ -190,10 +190,12 @@ func TestDeadlineOfTheServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		begun := time.Now()
+		begun, ran := time.Now(), false
 		wrapped(t, memstore.NewCalls(time.Now), func(_ http.ResponseWriter, r *http.Request) {
 			<-r.Context().Done()
 			equal(t, "after", time.Since(begun), time.Second)
+			ran = true
 		}).ServeHTTP(httptest.NewRecorder(), order("key-1").toHTTP(ctx, "http://localhost"))
+		equal(t, "ran", ran, true)
 	})
 }

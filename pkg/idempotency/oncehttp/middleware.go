@@ -42,9 +42,10 @@ type Middleware struct {
 // Middleware wraps.
 //
 // caller returns who sent a request: the customer that an earlier middleware has authenticated. A key belongs to its
-// caller, so that two customers who send the same key never get each other's response. It must not be something that
-// the client can choose. A request with the caller "" is answered 401, and an error of caller is answered 500. If the
-// customers are not known, they share their keys: let caller return one constant name only if that does no harm.
+// caller, so that two customers who send the same key never get each other's response. The client must not be able to
+// choose the name. If customers of two tenants can have the same name, the name needs the tenant, too. A request with
+// the caller "" is answered 401, and an error of caller is answered 500. If the customers are not known, they share
+// their keys: let caller return one constant name only if that does no harm.
 //
 // An error belongs to idempotency.ErrInvalid.
 func New(
@@ -69,7 +70,7 @@ func (m *Middleware) Wrap(next http.Handler) http.Handler {
 		defer end()
 		contexts, request := exchange.Contexts{Waiting: r.Context(), Running: running}, m.requestOf(w, r, keys)
 		run := func(ctx context.Context, body []byte) (exchange.Response, error) {
-			return record(next, r.WithContext(ctx), body), nil
+			return record(next, r.WithContext(ctx), body, w.Header()), nil
 		}
 		response, _, err := m.exchange.Answer(contexts, request, run)
 		if err != nil { // another program has stored a failure under the key
@@ -127,10 +128,10 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int) ([]byte, error)
 	return body, nil
 }
 
-// record runs the handler, and returns its response.
-func record(next http.Handler, r *http.Request, body []byte) exchange.Response {
+// record runs the handler, and returns its response. The handler sees the headers that others have set before.
+func record(next http.Handler, r *http.Request, body []byte, outer http.Header) exchange.Response {
 	r.Body, r.ContentLength, r.TransferEncoding = io.NopCloser(bytes.NewReader(body)), int64(len(body)), nil
-	w := &recorder{header: http.Header{}}
+	w := &recorder{outer: outer, header: outer.Clone()}
 	next.ServeHTTP(w, r)
 	return w.response()
 }

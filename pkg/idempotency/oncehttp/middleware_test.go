@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/oncebox/oncebox/internal/testkit/memstore"
 	"github.com/oncebox/oncebox/pkg/idempotency"
 	"github.com/oncebox/oncebox/pkg/idempotency/oncehttp"
 )
@@ -53,6 +56,42 @@ func TestReplay(t *testing.T) {
 	}
 	b.send(order("key-1")).wants(t, http.StatusCreated, "<html>\xff run 1", true) // without quotes, it is the same key
 	equal(t, "runs", b.runs.Load(), 1)
+}
+
+// TestHeadersOfOuterHandlers: a handler sees, extends and removes the headers that handlers before the Middleware have
+// set, as with net/http. A record keeps only what the handler set: for a replay, the handlers before run again.
+func TestHeadersOfOuterHandlers(t *testing.T) {
+	t.Parallel()
+	runner, err := idempotency.New(memstore.NewCalls(time.Now), namespace, idempotency.Settings{})
+	must(t, err)
+	m, err := oncehttp.New(runner, callerOf, oncehttp.Settings{Headers: []string{"Vary", "X-Visit"}})
+	must(t, err)
+	inner := m.Wrap(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Add("Vary", "Accept")
+		w.Header().Add("Set-Cookie", "cart=7")
+		w.Header().Del("X-Frame-Options")
+		echo(1)(w, r)
+	}))
+	send := func(visit string) http.Header {
+		w := httptest.NewRecorder()
+		w.Header().Set("Vary", "Origin")
+		w.Header().Set("Set-Cookie", "session="+visit)
+		w.Header().Set("X-Frame-Options", "DENY")
+		w.Header().Set("X-Visit", visit)
+		inner.ServeHTTP(w, order("key-1").toHTTP(t.Context(), "http://localhost"))
+		return w.Result().Header
+	}
+	for _, want := range []struct{ visit, vary, cookies, frames, replayed string }{
+		{"1", "[Origin Accept]", "[session=1 cart=7]", "[]", ""},
+		{"2", "[Origin Accept]", "[session=2]", "[DENY]", "true"},
+	} {
+		got := send(want.visit)
+		equal(t, "Vary", fmt.Sprint(got["Vary"]), want.vary)
+		equal(t, "Set-Cookie", fmt.Sprint(got["Set-Cookie"]), want.cookies)
+		equal(t, "X-Frame-Options", fmt.Sprint(got["X-Frame-Options"]), want.frames)
+		equal(t, "X-Visit", got.Get("X-Visit"), want.visit)
+		equal(t, "replayed", got.Get("Idempotency-Replayed"), want.replayed)
+	}
 }
 
 // TestHeadersThatAreNeverStored: no setting can have credentials stored.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"github.com/oncebox/oncebox/pkg/idempotency/internal/exchange"
 )
@@ -11,6 +12,7 @@ import (
 // recorder is the http.ResponseWriter of a handler. It keeps the response. It has no other method, and no Unwrap: a
 // handler that flushes or takes the connection over gets an error, and has sent nothing that a record could not repeat.
 type recorder struct {
+	outer  http.Header // that handlers before the Middleware have set; it does not change
 	header http.Header // that the handler changes
 	sent   http.Header // as it was when the handler wrote the status
 	status int
@@ -54,5 +56,18 @@ func (w *recorder) response() exchange.Response {
 	for _, name := range []string{"Content-Length", "Transfer-Encoding", "Trailer", exchange.ReplayedHeader} {
 		w.sent.Del(name)
 	}
+	w.keepChanges()
 	return exchange.Response{Status: w.status, Header: w.sent, Body: w.body.Bytes()}
+}
+
+// keepChanges leaves only what the handler changed in the headers: for a replay, the handlers before the Middleware run
+// again and set theirs. A header that the handler removed has no values.
+func (w *recorder) keepChanges() {
+	for name, values := range w.outer {
+		if changed, has := w.sent[name]; !has {
+			w.sent[name] = nil
+		} else if slices.Equal(changed, values) {
+			delete(w.sent, name)
+		}
+	}
 }

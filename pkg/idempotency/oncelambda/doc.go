@@ -1,7 +1,7 @@
 // Package oncelambda runs the handler of a Lambda function once for an Idempotency-Key, and gives its response to every
 // later request with the key. It wraps handlers of API Gateway (payload formats 1.0 and 2.0), of Application Load
-// Balancers and of function URLs. Keys, responses and problems are those of package oncehttp: read its documentation
-// first.
+// Balancers and of function URLs. Package oncehttp documents keys, responses and problems, which are the same here:
+// read it first.
 //
 // # Use
 //
@@ -40,6 +40,9 @@
 //	load balancer, OIDC   the header x-amzn-oidc-data, after your code has verified its signature
 //	function URL, IAM     RequestContext.Authorizer.IAM.UserARN
 //
+// The ARN of an assumed role ends with the name of the session. A client that repeats a request in another session is
+// another caller, and the handler runs again. If the sessions of a role are one caller, cut the name off.
+//
 // # Errors of the handler
 //
 // An error of the handler frees the key, and is the error of the invocation. With idempotency.Final it is the result of
@@ -55,9 +58,12 @@
 //
 //   - Two headers with keys: API Gateway with format 1.0, and load balancers with multi-value headers, send both, and
 //     the request is refused. With format 2.0 and function URLs the values come with a comma between them, which is no
-//     valid key. A load balancer without multi-value headers sends the last one only, so nobody can see the first.
+//     valid key. A load balancer without multi-value headers sends the last one only, so the first is not seen.
 //   - Query: format 1.0 and load balancers send parameters instead of a text. Their order between names is not part of
 //     the payload.
+//   - Path: a REST API sends it without the stage. Give each stage its own table or namespace.
+//   - CORS: let the source add the headers for browsers. If the handler adds them, name them in
+//     oncehttp.Settings.Headers, because replays need them, too. Problems never have them.
 //   - Headers of a replay: several values of a header have a comma between them, except where the request has
 //     multi-value headers.
 //   - Streams: handlers that stream have response types of their own, which no wrapper takes.
@@ -65,9 +71,9 @@
 // # Deadlines
 //
 // A request that waits for another one with its key is answered 503 try-again half a second before the deadline. The
-// handler gets the whole time: its context ends when a tenth of the lease is left, at most 5 seconds. By default API
-// Gateway waits for 30 seconds at most. A function with a longer time-out goes on, and its client gets the response
-// when it asks again.
+// context of a handler ends earlier: when a tenth of the lease is left, at most 5 seconds. By default API Gateway waits
+// for 29 seconds (REST API) or 30 seconds (HTTP API) at most. A function with a longer time-out goes on, and its client
+// gets the response when it asks again.
 //
 // # Limits
 //

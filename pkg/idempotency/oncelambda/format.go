@@ -162,6 +162,9 @@ const leastStatus, mostStatus = 200, 599
 // response returns what the rules need from a response of the handler. Where both kinds of headers have a name, the
 // sources take the multi-value one.
 func (r reply) response() (exchange.Response, error) {
+	if !utf8.ValidString(r.body) {
+		r.body = string([]rune(r.body)) // as JSON sends it to the first client: with U+FFFD for each wrong byte
+	}
 	body, err := bytesOf(r.body, r.isBase64)
 	switch {
 	case r.status < leastStatus || r.status > mostStatus:

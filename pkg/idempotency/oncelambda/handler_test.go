@@ -10,6 +10,9 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-lambda-go/events"
+	"github.com/aws/aws-lambda-go/lambda"
+
 	"github.com/oncebox/oncebox/internal/testkit/memstore"
 	"github.com/oncebox/oncebox/pkg/idempotency"
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
@@ -88,6 +91,25 @@ func TestBinaryBodies(t *testing.T) {
 			equal(t, "base64", r.IsBase64Encoded, true)
 		}
 	})
+}
+
+// TestTextThatIsNotUTF8: the JSON of the first response cannot have such bytes. A replay has what the first client got.
+func TestTextThatIsNotUTF8(t *testing.T) {
+	t.Parallel()
+	runner, err := idempotency.New(memstore.NewCalls(time.Now), namespace, idempotency.Settings{})
+	must(t, err)
+	handler, err := oncelambda.FunctionURL(runner,
+		func(context.Context, events.LambdaFunctionURLRequest) (string, error) { return "ann", nil }, oncehttp.Settings{},
+		func(context.Context, events.LambdaFunctionURLRequest) (made events.LambdaFunctionURLResponse, err error) {
+			made.StatusCode, made.Body = 200, "k\xe4\xffse"
+			return made, nil
+		})
+	must(t, err)
+	for _, replayed := range []bool{false, true} {
+		b := &bench{t: t, handler: lambda.NewHandler(handler)}
+		r := b.wants(sources[4].event(t), 200, "k\ufffd\ufffdse", replayed)
+		equal(t, "base64", r.IsBase64Encoded, false)
+	}
 }
 
 // TestPayloads: another method, path, query or body is another payload. The encoding of the body is not.
