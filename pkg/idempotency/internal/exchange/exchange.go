@@ -210,7 +210,7 @@ func withExecution(ctx context.Context, e idempotency.Execution) context.Context
 	return context.WithValue(ctx, executionKey{}, e)
 }
 
-// ExecutionOf returns the execution of which ctx is the context.
+// ExecutionOf returns the execution that ctx belongs to.
 func ExecutionOf(ctx context.Context) (idempotency.Execution, bool) {
 	e, ok := ctx.Value(executionKey{}).(idempotency.Execution)
 	return e, ok
