@@ -35,7 +35,7 @@
 // the parsed form. It cannot know it of another body without a Content-Length: such requests would all have the same
 // payload.
 //
-// Wrap a handler once. A second Wrap by the same Middleware would wait for the first.
+// Wrap a handler once. If the same Middleware wraps it twice, its requests are answered 500.
 //
 // # Keys
 //

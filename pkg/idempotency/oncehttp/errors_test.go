@@ -184,6 +184,26 @@ func TestClientGoesAwayBeforeTheHandler(t *testing.T) {
 	})
 }
 
+// TestWrappedTwice: the second Wrap would wait for the first one, without an end. The request is refused.
+func TestWrappedTwice(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		runner, err := idempotency.New(memstore.NewCalls(time.Now), namespace, idempotency.Settings{})
+		must(t, err)
+		var log bytes.Buffer
+		m, err := oncehttp.New(runner, callerOf, oncehttp.Settings{Log: slog.New(slog.NewJSONHandler(&log, nil))})
+		must(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+		defer cancel()
+		w := httptest.NewRecorder()
+		m.Wrap(m.Wrap(http.NotFoundHandler())).ServeHTTP(w, order("key-1").toHTTP(ctx, "http://localhost"))
+		answer{w.Result(), w.Body.String()}.wantsProblem(t, 500, "internal")
+		if !strings.Contains(log.String(), "is wrapped twice") {
+			t.Errorf("the log has %s", &log)
+		}
+	})
+}
+
 // TestDeadlineOfTheServer: the deadline of a request is also the deadline of its handler.
 func TestDeadlineOfTheServer(t *testing.T) {
 	t.Parallel()

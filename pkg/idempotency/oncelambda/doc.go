@@ -48,8 +48,8 @@
 // An error of the handler frees the key, and is the error of the invocation. With idempotency.Final it is the result of
 // the key: every later invocation fails with its text.
 //
-// A response that the source cannot send is such a result, too: a status outside of 200 to 599, or a body that is not
-// the base64 that it says. The source answers 502. The handler has run, and does not run again for the key.
+// A response that the source cannot send is such a result, too: a status outside of 200 to 599, or a body that is marked
+// as base64 and is not. The source answers 502. The handler has run, and does not run again for the key.
 //
 // An event that is not a request of the source is answered with [ErrNotHTTP], which fails the invocation. So records of
 // a queue or a stream that invokes the function by mistake do not count as delivered.
@@ -64,6 +64,8 @@
 //   - Path: a REST API sends it without the stage. Give each stage its own table or namespace.
 //   - CORS: let the source add the headers for browsers. If the handler adds them, name them in
 //     oncehttp.Settings.Headers, because replays need them, too. Problems never have them.
+//   - Body of a replay: in base64 if and only if it is not UTF-8. All sources decode it, but a REST API only for its
+//     binary media types.
 //   - Headers of a replay: several values of a header have a comma between them, except where the request has
 //     multi-value headers.
 //   - Streams: handlers that stream have response types of their own, which no wrapper takes.

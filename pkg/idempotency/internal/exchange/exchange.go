@@ -129,6 +129,9 @@ type runError struct{ error }
 
 func (e *runError) Unwrap() error { return e.error }
 
+// errWrappedTwice says that a request comes from its own execution, for whose end it would wait.
+var errWrappedTwice = errors.New("the handler is wrapped twice; wrap it once")
+
 // errFreed says that the status of a response frees the key.
 var errFreed = errors.New("the response is a failure, not a result")
 
@@ -161,6 +164,9 @@ func (x *Exchange) answer(c Contexts, r Request, run Run) (response Response, ow
 func (x *Exchange) once(
 	c Contexts, name string, payload []byte, run func(context.Context) (Response, error),
 ) (response Response, own bool, err error) {
+	if outer, ok := c.Running.Value(executionKey{}).(execution); ok && outer.x == x && outer.name == name {
+		return Response{}, false, errWrappedTwice
+	}
 	ctx, end := context.WithCancelCause(c.Running)
 	defer end(nil)
 	begin := context.AfterFunc(c.Waiting, func() { end(context.Cause(c.Waiting)) })
@@ -170,7 +176,7 @@ func (x *Exchange) once(
 			return idempotency.Result{}, context.Canceled
 		}
 		var err error
-		if response, err = run(withExecution(ctx, e)); err != nil {
+		if response, err = run(context.WithValue(ctx, executionKey{}, execution{e, x, name})); err != nil {
 			return idempotency.Result{}, &runError{err}
 		}
 		if frees(response.Status) {
@@ -206,12 +212,16 @@ func frees(status int) bool {
 
 type executionKey struct{}
 
-func withExecution(ctx context.Context, e idempotency.Execution) context.Context {
-	return context.WithValue(ctx, executionKey{}, e)
+// execution is the value of a context under executionKey.
+type execution struct {
+	idempotency.Execution
+
+	x    *Exchange
+	name string // of the record
 }
 
-// ExecutionOf returns the execution of which ctx is the context.
+// ExecutionOf returns the execution that ctx belongs to.
 func ExecutionOf(ctx context.Context) (idempotency.Execution, bool) {
-	e, ok := ctx.Value(executionKey{}).(idempotency.Execution)
-	return e, ok
+	e, ok := ctx.Value(executionKey{}).(execution)
+	return e.Execution, ok
 }

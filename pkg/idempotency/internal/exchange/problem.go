@@ -39,7 +39,7 @@ type problem struct {
 }
 
 // problems maps errors to answers. The first match counts. An error without a match becomes internal. The titles of the
-// first three are those of the draft.
+// first three come from the draft.
 var problems = []problem{
 	{
 		causes: []error{errKeyMissing},

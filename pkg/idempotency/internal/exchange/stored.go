@@ -38,7 +38,7 @@ var neverStored = map[string]string{
 	KeyHeader:                   "it is a header of requests",
 }
 
-// storedHeaders returns the names of all headers that are stored: those that always are, and the names of a setting.
+// storedHeaders returns the names of all headers that are stored: alwaysStored, and the names of a setting.
 func storedHeaders(names []string) ([]string, error) {
 	stored := slices.Clone(alwaysStored)
 	for _, name := range names {
