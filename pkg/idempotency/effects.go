@@ -66,14 +66,15 @@ func (h *hold) sendCompletion(
 
 // refused gives the key back after the store has refused the effects, and returns why. An earlier try may still be on
 // its way, and its effects may be accepted when it arrives. The release stops it: it changes the token. If it finds the
-// record completed by this execution, that try has arrived before. If it is not confirmed, the try may arrive later.
+// record completed by this execution, that try has arrived before. If it is not confirmed, the try may arrive later. If
+// it finds no row, or the row of another execution, the try may have arrived before, and its record has ended since.
 func (h *hold) refused(ctx context.Context, f *returned, reason error) (*engine.Record, *returned, error) {
 	row, err := h.release(ctx)
 	switch {
-	case err != nil:
-		return nil, nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	case h.completed(row):
 		return row, f, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	return nil, nil, causeOf(reason)
 }
