@@ -17,6 +17,9 @@ type Effects = engine.Effects
 // the effects of the one before. If the function returns an error, also a final one, or if another execution has
 // completed the key, they do not happen.
 //
+// All tries of the transaction say the same, so the window counts from the first one. A try can arrive 15 minutes late:
+// with a shorter window its record may have expired by then, and the next call runs the function again.
+//
 // If the store refuses the effects, that is a failure of the function: the call frees the key, and returns an error of
 // the engine that names the effect. Such a failure is never final: a mark of Final on it does not count. An Execution
 // that no Runner has made drops effects.
