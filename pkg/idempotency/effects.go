@@ -17,6 +17,9 @@ type Effects = engine.Effects
 // the effects of the one before. If the function returns an error, also a final one, or if another execution has
 // completed the key, they do not happen.
 //
+// All tries of the transaction say the same, so the window counts from the first one. A try can arrive 15 minutes late:
+// with a shorter window its record may have expired by then, and the next call runs the function again.
+//
 // If the store refuses the effects, that is a failure of the function: the call frees the key, and returns an error of
 // the engine that names the effect. Such a failure is never final: a mark of Final on it does not count. An Execution
 // that no Runner has made drops effects.
@@ -66,14 +69,15 @@ func (h *hold) sendCompletion(
 
 // refused gives the key back after the store has refused the effects, and returns why. An earlier try may still be on
 // its way, and its effects may be accepted when it arrives. The release stops it: it changes the token. If it finds the
-// record completed by this execution, that try has arrived before. If it is not confirmed, the try may arrive later.
+// record completed by this execution, that try has arrived before. If it is not confirmed, the try may arrive later. If
+// it finds no row, or the row of another execution, the try may have arrived before, and its record has ended since.
 func (h *hold) refused(ctx context.Context, f *returned, reason error) (*engine.Record, *returned, error) {
 	row, err := h.release(ctx)
 	switch {
-	case err != nil:
-		return nil, nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	case h.completed(row):
 		return row, f, nil
+	case err != nil:
+		return nil, nil, fmt.Errorf("%w: %w", ErrOutcomeUnknown, err)
 	}
 	return nil, nil, causeOf(reason)
 }

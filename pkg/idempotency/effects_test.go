@@ -229,6 +229,49 @@ func TestRefusedEffectsOfALateTry(t *testing.T) {
 	})
 }
 
+// TestRefusedEffectsOfATryThatIsForgotten: a try that is on its way arrives after another try was refused, and the
+// process freezes before its release. Then its row is purged or replaced, so nothing shows that the effects happened.
+func TestRefusedEffectsOfATryThatIsForgotten(t *testing.T) {
+	t.Parallel()
+	for name, forget := range map[string]func(f *fixture){
+		"purged": func(f *fixture) { time.Sleep(48 * time.Hour); f.Purge() },
+		"replaced": func(f *fixture) {
+			time.Sleep(48 * time.Hour)
+			if _, err := f.runner(idempotency.Settings{}).Do(context.Background(), "k", []byte("0"), result); err != nil {
+				f.t.Error(err)
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			in(t, func(t *testing.T, f *fixture) {
+				var late func() (engine.Answer, error)
+				b := &booking{}
+				b.refuse = func() error { return errRefused }
+				f.around = func(name string, do func() (engine.Answer, error)) (engine.Answer, error) {
+					switch {
+					case name == "commit" && late == nil:
+						late = do
+						return engine.Answer{}, idempotency.ErrTryAgain
+					case name == "release":
+						b.refuse = nil
+						if a, err := late(); !a.Done {
+							t.Error(a, err)
+						}
+						f.around = func(_ string, do func() (engine.Answer, error)) (engine.Answer, error) { return do() }
+						forget(f)
+					}
+					return do()
+				}
+				_, err := idempotency.Do(t.Context(), f.runner(idempotency.Settings{}), "k", 0, b.run)
+				if !errors.Is(err, idempotency.ErrOutcomeUnknown) || errors.Is(err, errRefused) || b.booked != 1 {
+					t.Error(err, b.booked)
+				}
+			})
+		})
+	}
+}
+
 // TestRefusedEffectsThatMayStillHappen: without a confirmed release a late try may arrive, so the caller must not
 // believe that nothing was written (rule 9).
 func TestRefusedEffectsThatMayStillHappen(t *testing.T) {

@@ -198,9 +198,11 @@ func (h *hold) superseded(ctx context.Context, a answer) (*engine.Record, error)
 // releaseTries is how often a release is tried. If none is confirmed, the lease ends by itself.
 const releaseTries = 3
 
+var errNotHeld = errors.New("the execution did not hold the key any more")
+
 // release gives the key back, after the function or its effects have failed. It is never called while the outcome of a
 // completion without effects is unknown. It returns the row that the store found instead of a row in progress with this
-// token, and an error if no try was confirmed.
+// token, and an error if no try was confirmed, or if the row was not of this execution any more.
 func (h *hold) release(ctx context.Context) (*engine.Record, error) {
 	whole := context.WithoutCancel(ctx)
 	next, err := h.r.newToken()
@@ -208,6 +210,9 @@ func (h *hold) release(ctx context.Context) (*engine.Record, error) {
 		a, failed := h.r.ask(func() (engine.Answer, error) {
 			return h.r.store.Release(whole, h.key, h.token, next)
 		})
+		if sentTwice := a.Row != nil && a.Row.Token == next; failed == nil && !a.Done && !sentTwice {
+			return a.Row, errNotHeld
+		}
 		if failed == nil || tries == releaseTries {
 			return a.Row, failed
 		}

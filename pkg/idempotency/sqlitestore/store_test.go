@@ -82,6 +82,33 @@ func TestEngineInMemory(t *testing.T) {
 	testEngine(t, s)
 }
 
+// TestEffectsThatEndTheTransaction: SQLite rolls back, and the effects ignore the error. What they write afterwards is
+// kept alone, so they do not run again.
+func TestEffectsThatEndTheTransaction(t *testing.T) {
+	t.Parallel()
+	s := newStore(t, inTemp(t))
+	check(t, s.Do(t.Context(), "make a table", func(ctx context.Context, tx Tx) error {
+		_, err := tx.ExecContext(ctx, `CREATE TABLE account (name TEXT NOT NULL PRIMARY KEY) STRICT`)
+		return err
+	}))
+	record := engine.Record{Status: engine.InProgress, Token: "t"}
+	if a, err := s.Put(t.Context(), key, record); err != nil || !a.Done {
+		t.Fatal(a, err)
+	}
+	a, err := s.CompleteWith(t.Context(), key, "t", engine.Completion{}, Effects(func(ctx context.Context, tx Tx) error {
+		_, _ = tx.ExecContext(ctx, `INSERT OR ROLLBACK INTO account VALUES (NULL)`)
+		_, err := tx.ExecContext(ctx, `INSERT INTO account VALUES ('ann')`)
+		return err
+	}))
+	refused, ok := errors.AsType[*engine.RefusedError](err)
+	if !ok || !strings.Contains(refused.Error(), "ended the transaction") {
+		t.Errorf("want refused effects, got %+v, %v", a, err)
+	}
+	if a, err := s.Release(t.Context(), key, "t", "u"); err != nil || !a.Done {
+		t.Error(a, err)
+	}
+}
+
 // contestedKeys is large enough that all processes work at the same time.
 const contestedKeys = 200
 

@@ -3,6 +3,7 @@ package sqlitestore
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 
 	"github.com/oncebox/oncebox/internal/shared/sqlite"
@@ -22,7 +23,7 @@ type effects func(ctx context.Context, tx Tx) error
 // Effects returns a function for Execution.Commit. It runs after the function of the call, in the transaction that
 // stores the result, on tables of the caller in the file of the Store: see Store.Do. If it returns an error, panics or
 // ends its goroutine, nothing is kept, and the key is free. The call returns its error. It may run again if the
-// transaction fails for other reasons.
+// transaction fails for other reasons. It must return the error of a statement: SQLite may have rolled back.
 //
 // While it runs, all writers of the file wait: it must not take long, and must not use the Store.
 func Effects(do func(ctx context.Context, tx Tx) error) engine.Effects { return effects(do) }
@@ -47,12 +48,29 @@ func (s *Store) CompleteWith(
 		if err := e.(effects)(ctx, w.Conn()); err != nil {
 			return &engine.RefusedError{Reason: err} // which undoes the transaction
 		}
-		return nil
+		return s.isStillOpen(ctx, w, key, token)
 	})
 	if err != nil {
 		return engine.Answer{}, err
 	}
 	return a, nil
+}
+
+var errEnded = errors.New("the effects ended the transaction, and what they wrote after that is kept; " +
+	"return the error of a statement, and do not commit or roll back")
+
+// isStillOpen refuses effects that have ended the transaction. After some errors SQLite rolls back, such as those of a
+// full disk. Effects that ignore the error would be repeated, and what they write after it would be kept each time.
+func (s *Store) isStillOpen(ctx context.Context, w *sqlite.Statements, key engine.Key, token string) error {
+	digest, err := digestOf(key)
+	if err != nil {
+		return err
+	}
+	now, err := s.show(ctx, w, digest)
+	if err == nil && (now.Row == nil || now.Row.CompletedBy != token) {
+		return &engine.RefusedError{Reason: errEnded}
+	}
+	return err
 }
 
 // Do runs a function in a transaction, for example to make the tables of effects. If it returns an error, panics or ends
