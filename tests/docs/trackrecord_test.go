@@ -18,7 +18,7 @@ func TestTrackRecord(t *testing.T) {
 	page := readDocument(t, "docs/track-record.md")
 	source := goSource(t)
 	found := 0
-	for _, rows := range slices.Concat(page.tables(t, "Claims"), page.tables(t, "Records")) {
+	for _, rows := range slices.Concat(page.tables(t, "Claims"), page.tables(t, "Records"), page.tables(t, "Handlers")) {
 		for _, row := range rows {
 			found++
 			if len(row) != 5 || slices.Contains(row, "") {
