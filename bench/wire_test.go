@@ -94,6 +94,8 @@ func (m *meter) count(operation string, sent, received []byte) {
 			panic(err)
 		}
 		m.spent.writeUnits += units(1024, request.Item.size())
+	case "UpdateItem": // ours change rows of up to 1 KB
+		m.spent.writeUnits++
 	case "BatchExecuteStatement": // one unit for each row; ours are below 1 KB
 		var request struct{ Statements []json.RawMessage }
 		if err := json.Unmarshal(sent, &request); err != nil {

@@ -8,6 +8,7 @@
 //
 // A new call is a put and an update, and costs two write units if its row has at most 1 KB. A replay is one eventually
 // consistent read of half a read unit for each 4 KB, or, where replays are rare, a put that is refused: one write unit.
+// Where replays are frequent, a new call makes that read, too.
 //
 // Use a client with explicit time-outs, such as the client of package awsclient. The SDK's default client waits for a
 // reply without a limit.
