@@ -6,9 +6,10 @@
 //
 //	{"card":"tok_1","cents":1990}
 //
-// The customer is the subject of the token that the JWT authorizer of the API has verified. The function reads
-// DEDUPE_TABLE (a table with the keys pk and sk, and the TTL attribute purge_at) and PAYMENT_API, the address of the
-// payment API. Folder stack deploys it. Folder stub has a payment API for tests.
+// The customer is the subject of the token that the JWT authorizer of the API has verified. Each charge is kept as a row
+// in a table of the shop, in the transaction that stores its response. The function reads DEDUPE_TABLE (a table with the
+// keys pk and sk, and the TTL attribute purge_at), CHARGES (a table with the partition key id) and PAYMENT_API, the
+// address of the payment API. Folder stack deploys it. Folder stub has a payment API for tests.
 package main
 
 import (
@@ -40,7 +41,7 @@ func main() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	payments := paymentAPI{os.Getenv("PAYMENT_API"), http.DefaultClient}
+	payments := paymentAPI{os.Getenv("PAYMENT_API"), http.DefaultClient, putInto(os.Getenv("CHARGES"))}
 	handler, err := newHandler(dynamostore.New(client, os.Getenv("DEDUPE_TABLE")), payments)
 	if err != nil {
 		log.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 
 	"github.com/oncebox/oncebox/examples/payment/stub"
+	"github.com/oncebox/oncebox/pkg/idempotency"
 	"github.com/oncebox/oncebox/pkg/idempotency/sqlitestore"
 )
 
@@ -22,10 +23,28 @@ func must(t *testing.T, err error) {
 
 // endpoint is the function with a payment API whose next answers can be lost.
 type endpoint struct {
-	t    *testing.T
-	api  stub.API
-	lose int // answers
-	pay  func(context.Context, request) (response, error)
+	t     *testing.T
+	api   stub.API
+	store *sqlitestore.Store
+	lose  int // answers
+	pay   func(context.Context, request) (response, error)
+}
+
+// book is what putInto does on DynamoDB.
+func book(c charge) idempotency.Effects {
+	return sqlitestore.Effects(func(ctx context.Context, tx sqlitestore.Tx) error {
+		_, err := tx.ExecContext(ctx, `INSERT INTO charges VALUES (?, ?, ?)`, c.id, c.cents, c.answer)
+		return err
+	})
+}
+
+// booked returns how many charges the shop has booked.
+func (e *endpoint) booked() (n int) {
+	e.t.Helper()
+	must(e.t, e.store.Do(e.t.Context(), "count charges", func(ctx context.Context, tx sqlitestore.Tx) error {
+		return tx.QueryRowContext(ctx, `SELECT count(*) FROM charges`).Scan(&n)
+	}))
+	return n
 }
 
 func newEndpoint(t *testing.T) *endpoint {
@@ -40,10 +59,15 @@ func newEndpoint(t *testing.T) *endpoint {
 		e.api.ServeHTTP(w, r)
 	}))
 	t.Cleanup(server.Close)
-	store, err := sqlitestore.OpenMemory(t.Context())
+	var err error
+	e.store, err = sqlitestore.OpenMemory(t.Context())
 	must(t, err)
-	t.Cleanup(func() { must(t, store.Close()) })
-	e.pay, err = newHandler(store, paymentAPI{server.URL, server.Client()})
+	t.Cleanup(func() { must(t, e.store.Close()) })
+	must(t, e.store.Do(t.Context(), "make charges", func(ctx context.Context, tx sqlitestore.Tx) error {
+		_, err := tx.ExecContext(ctx, `CREATE TABLE charges (id TEXT, cents INTEGER, answer TEXT) STRICT`)
+		return err
+	}))
+	e.pay, err = newHandler(e.store, paymentAPI{server.URL, server.Client(), book})
 	must(t, err)
 	return e
 }
@@ -67,7 +91,7 @@ func (e *endpoint) send(customer, key, body string) response {
 
 const coffee = `{"card":"tok_1","cents":450}`
 
-// TestPayment: a key is charged once for each customer. What is wrong is refused, and charges nothing.
+// TestPayment: a key is charged and booked once for each customer. What is wrong is refused, and charges nothing.
 func TestPayment(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
@@ -86,9 +110,10 @@ func TestPayment(t *testing.T) {
 		{"", "k-3", coffee, http.StatusUnauthorized, "", 2},
 	} {
 		answer := e.send(c.customer, c.key, c.body)
-		if answer.StatusCode != c.status || c.want != "" && answer.Body != c.want || e.api.Charges() != c.charges {
-			t.Errorf("%s, %s, %s: got %d %s and %d charges", c.customer, c.key, c.body,
-				answer.StatusCode, answer.Body, e.api.Charges())
+		if answer.StatusCode != c.status || c.want != "" && answer.Body != c.want || e.api.Charges() != c.charges ||
+			e.booked() != c.charges {
+			t.Errorf("%s, %s, %s: got %d %s, %d charges and %d rows", c.customer, c.key, c.body,
+				answer.StatusCode, answer.Body, e.api.Charges(), e.booked())
 		}
 	}
 }
@@ -99,12 +124,14 @@ func TestLostAnswer(t *testing.T) {
 	t.Parallel()
 	e := newEndpoint(t)
 	e.lose = 1
-	if lost := e.send("ann", "k-1", coffee); lost.StatusCode != http.StatusBadGateway {
-		t.Errorf("the first answer is %d %s", lost.StatusCode, lost.Body)
+	if lost := e.send("ann", "k-1", coffee); lost.StatusCode != http.StatusBadGateway || e.booked() != 0 {
+		t.Errorf("the first answer is %d %s, with %d rows", lost.StatusCode, lost.Body, e.booked())
 	}
 	again := e.send("ann", "k-1", coffee)
-	if again.StatusCode != http.StatusCreated || again.Body != `{"charge":"ch_1"}` || e.api.Charges() != 1 {
-		t.Errorf("the second answer is %d %s, with %d charges", again.StatusCode, again.Body, e.api.Charges())
+	if again.StatusCode != http.StatusCreated || again.Body != `{"charge":"ch_1"}` || e.api.Charges() != 1 ||
+		e.booked() != 1 {
+		t.Errorf("the second answer is %d %s, with %d charges and %d rows", again.StatusCode, again.Body,
+			e.api.Charges(), e.booked())
 	}
 }
 

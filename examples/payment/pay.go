@@ -9,14 +9,39 @@ import (
 	"net/http"
 	"strconv"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/oncebox/oncebox/pkg/idempotency"
+	"github.com/oncebox/oncebox/pkg/idempotency/dynamostore"
 	"github.com/oncebox/oncebox/pkg/idempotency/oncehttp"
 )
 
-// paymentAPI is the API that charges cards.
+// paymentAPI is the API that charges cards. The effects of book keep a charge in the store of the function.
 type paymentAPI struct {
 	address string
 	client  *http.Client
+	book    func(charge) idempotency.Effects
+}
+
+// charge is a row of the shop.
+type charge struct {
+	id     string // the same in every execution
+	cents  int
+	answer string // of the payment API
+}
+
+// putInto puts charges into a table.
+func putInto(table string) func(charge) idempotency.Effects {
+	return func(c charge) idempotency.Effects {
+		return dynamostore.Effects(types.TransactWriteItem{Put: &types.Put{
+			TableName: &table,
+			Item: map[string]types.AttributeValue{
+				"id":     &types.AttributeValueMemberS{Value: c.id},
+				"cents":  &types.AttributeValueMemberN{Value: strconv.Itoa(c.cents)},
+				"answer": &types.AttributeValueMemberS{Value: c.answer},
+			},
+		}})
+	}
 }
 
 // payment is the body of a request.
@@ -40,6 +65,9 @@ func (a paymentAPI) pay(ctx context.Context, r request) (response, error) {
 	}
 	execution, _ := oncehttp.ExecutionOf(ctx)
 	status, body, err := a.charge(ctx, execution, p)
+	if err == nil && status == http.StatusCreated { // the row is there if, and only if, the response is stored
+		execution.Commit(a.book(charge{execution.KeyFor("charge"), p.Cents, body}))
+	}
 	if err == nil && (status == http.StatusCreated || status == http.StatusPaymentRequired) {
 		return reply(status, body), nil
 	}

@@ -43,11 +43,16 @@ var (
 	dedupeARM = builder("dedupe", "arm64")
 )
 
-// builder returns a function that builds a Lambda function once and returns its folder.
+// builder returns a function that builds a Lambda function of oncebox once and returns its folder.
 func builder(name, arch string) func() (string, error) {
+	return builderOf("./functions/"+name, name, arch)
+}
+
+// builderOf is builder for any package.
+func builderOf(source, name, arch string) func() (string, error) {
 	return sync.OnceValues(func() (string, error) {
 		dir := filepath.Join(buildDir, name+"-"+arch)
-		build := exec.Command(root+"/scripts/build-function", "./functions/"+name, arch, filepath.Join(dir, "bootstrap"))
+		build := exec.Command(root+"/scripts/build-function", source, arch, filepath.Join(dir, "bootstrap"))
 		if out, err := build.CombinedOutput(); err != nil {
 			return "", fmt.Errorf("%s: %w\n%s", build.Path, err, out)
 		}

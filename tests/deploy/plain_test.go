@@ -108,25 +108,38 @@ func (d *deployed) invoke(t *testing.T, folder, variable, event string) string {
 		if got.Environment.Variables[variable] == "" {
 			continue
 		}
-		env := []string{
-			"AWS_ENDPOINT_URL=" + testengine.CloudFormation(t), "AWS_REGION=" + region, "AWS_ACCESS_KEY_ID=test",
-			"AWS_SECRET_ACCESS_KEY=test", "AWS_LAMBDA_FUNCTION_NAME=" + function,
-		}
-		for name, value := range got.Environment.Variables {
-			env = append(env, name+"="+value)
-		}
-		url := testengine.Lambda(t, filepath.Join(folder, "bootstrap"), env...)
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(event))
-		must(t, err)
-		reply, err := http.DefaultClient.Do(request)
-		must(t, err)
-		defer func() { _ = reply.Body.Close() }()
-		body, err := io.ReadAll(reply.Body)
-		must(t, err)
-		return string(body)
+		return start(t, folder, function, got.Environment.Variables).invoke(t, event)
 	}
 	t.Fatalf("no function has %s", variable)
 	return ""
+}
+
+// running is the URL of a function that runs in the Lambda emulator.
+type running string
+
+// start starts a deployed function, with its variables.
+func start(t *testing.T, folder, function string, variables map[string]string) running {
+	t.Helper()
+	env := []string{
+		"AWS_ENDPOINT_URL=" + testengine.CloudFormation(t), "AWS_REGION=" + region, "AWS_ACCESS_KEY_ID=test",
+		"AWS_SECRET_ACCESS_KEY=test", "AWS_LAMBDA_FUNCTION_NAME=" + function,
+	}
+	for name, value := range variables {
+		env = append(env, name+"="+value)
+	}
+	return running(testengine.Lambda(t, filepath.Join(folder, "bootstrap"), env...))
+}
+
+func (r running) invoke(t *testing.T, event string) string {
+	t.Helper()
+	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, string(r), strings.NewReader(event))
+	must(t, err)
+	reply, err := http.DefaultClient.Do(request)
+	must(t, err)
+	defer func() { _ = reply.Body.Close() }()
+	body, err := io.ReadAll(reply.Body)
+	must(t, err)
+	return string(body)
 }
 
 // logLevels are variables that plain templates set and the CDK leaves out.

@@ -1,4 +1,4 @@
-// Command stack deploys examples/payment: a table, the function, and an HTTP API whose callers have a token.
+// Command stack deploys examples/payment: its tables, the function, and an HTTP API whose callers have a token.
 //
 //	scripts/build-function ./examples/payment arm64 dist/payment/bootstrap
 //	cdk deploy --app 'go run ./examples/payment/stack'
@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2authorizers"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2integrations"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/jsii-runtime-go"
 
@@ -40,6 +41,9 @@ func addPayments(stack awscdk.Stack) error {
 	if err != nil {
 		return err
 	}
+	charges := awsdynamodb.NewTableV2(stack, jsii.String("Charges"), &awsdynamodb.TablePropsV2{
+		PartitionKey: &awsdynamodb.Attribute{Name: jsii.String("id"), Type: awsdynamodb.AttributeType_STRING},
+	})
 	function := awslambda.NewFunction(stack, jsii.String("Payment"), &awslambda.FunctionProps{
 		Runtime:      awslambda.Runtime_PROVIDED_AL2023(),
 		Architecture: awslambda.Architecture_ARM_64(),
@@ -48,12 +52,14 @@ func addPayments(stack awscdk.Stack) error {
 		MemorySize:   jsii.Number(512),
 		Timeout:      awscdk.Duration_Seconds(jsii.Number(20)), // API Gateway waits for 30 seconds
 		Environment: &map[string]*string{
-			"DEDUPE_TABLE": table.TableName(), "PAYMENT_API": jsii.String("https://payments.example"),
+			"DEDUPE_TABLE": table.TableName(), "CHARGES": charges.TableName(),
+			"PAYMENT_API": jsii.String("https://payments.example"),
 		},
 	})
 	if err := infra.GrantNamespace(table, "payments", function); err != nil {
 		return err
 	}
+	charges.Grant(function, jsii.String("dynamodb:PutItem")) // for the effect in the transaction
 	if _, err := infra.NewHandlerAlarms(stack, "Alarms", "payments", infra.AlarmProps{}); err != nil {
 		return err
 	}

@@ -74,17 +74,25 @@ func Start(t *testing.T, role, path, name string) *Process {
 	check(t, err)
 	p.out = bufio.NewReader(out)
 	check(t, p.cmd.Start())
-	t.Cleanup(p.Kill)
+	t.Cleanup(func() { p.Kill() })
 	if line, err := p.out.ReadString('\n'); err != nil || line != "ready\n" {
 		t.Fatalf("%s: %q, %v", name, line, err)
 	}
 	return p
 }
 
-// Kill kills the process, if it has not ended.
-func (p *Process) Kill() {
+// Line returns the next line that the process prints, without its end. It returns false if the process has ended.
+func (p *Process) Line() (string, bool) {
+	line, err := p.out.ReadString('\n')
+	return strings.TrimSuffix(line, "\n"), err == nil
+}
+
+// Kill kills the process, if it has not ended. It returns what the process has printed and nobody has read.
+func (p *Process) Kill() (rest string) {
 	_ = p.cmd.Process.Kill()
+	printed, _ := io.ReadAll(p.out)
 	_ = p.cmd.Wait()
+	return string(printed)
 }
 
 // Proceed lets a ready process go on.

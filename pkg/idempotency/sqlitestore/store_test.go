@@ -18,7 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	sqlitetest.Main(m, map[string]sqlitetest.Role{"do everything": doEverything})
+	sqlitetest.Main(m, map[string]sqlitetest.Role{"do everything": doEverything, "call each key": callEachKey})
 }
 
 func check(t testing.TB, err error) {
