@@ -43,7 +43,7 @@ func TestPaymentStack(t *testing.T) {
 	slices.Sort(allowed)
 	want := []string{
 		`[dynamodb:GetItem dynamodb:PutItem dynamodb:UpdateItem] ${Once15654B9D.Arn} leading keys ` + "`once#payments#*`",
-		`[dynamodb:PutItem] ${Charges.Arn} `,
+		`[dynamodb:PutItem] ${Charges260CEA4B.Arn} `,
 	}
 	if !slices.Equal(allowed, want) {
 		t.Errorf("the function may do %q\nwant %q", allowed, want)

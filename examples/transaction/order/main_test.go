@@ -11,8 +11,8 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
-	"github.com/oncebox/oncebox/internal/testkit/itembankengines"
-	"github.com/oncebox/oncebox/internal/testkit/testengine"
+	"github.com/oncebox/oncebox/internal/testkit/itembankengines" //nolint:depguard // a user has DynamoDB Local
+	"github.com/oncebox/oncebox/internal/testkit/testengine"      //nolint:depguard // a user has DynamoDB Local
 	"github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 )
 
