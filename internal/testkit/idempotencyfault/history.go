@@ -136,6 +136,17 @@ func (h *history) commit(random *rand.Rand) {
 	for n := range h.calls {
 		h.calls[n].effects = random.IntN(3) > 0
 	}
+	if random.IntN(4) > 0 {
+		return
+	}
+	// Late tries of transactions meet the releases of their refusals, and calls wait for that.
+	h.settings.Window, h.settings.DoNotWait = 2*time.Second, false
+	h.lossy, h.refuses = 0.8, 0.5
+	for n := range h.calls {
+		p := &h.calls[n]
+		p.key, p.payload, p.effects, p.ends = "a", "x", true, succeeds
+		p.takes = h.upTo(random, time.Second)
+	}
 }
 
 // evict lets processes of some histories evict keys.
