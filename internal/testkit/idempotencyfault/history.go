@@ -141,11 +141,11 @@ func (h *history) commit(random *rand.Rand) {
 	}
 	// Late tries of transactions meet the releases of their refusals, and calls wait for that.
 	h.settings.Window, h.settings.DoNotWait = 2*time.Second, false
-	h.lossy, h.refuses = 0.8, 0.5
+	h.lossy, h.refuses = 0.6, 0.5
 	for n := range h.calls {
 		p := &h.calls[n]
 		p.key, p.payload, p.effects, p.ends = "a", "x", true, succeeds
-		p.takes = h.upTo(random, time.Second)
+		p.at, p.takes = h.upTo(random, 5*time.Second), h.upTo(random, time.Second)
 	}
 }
 
