@@ -395,7 +395,7 @@ func (j *judge) tryAgain(x *execution, err error) {
 		j.violated("I4: call %d is told that another call holds the key, which it holds", x.id)
 	case waits && !j.settings.DoNotWait:
 		j.violated("call %d does not wait", x.id)
-	case !waits && j.lossy == 0 && !(unknown && x.refusals > 0): // a release may find that the lease is over
+	case !waits && j.lossy == 0 && (!unknown || x.refusals == 0): // a release may find that the lease is over
 		j.violated("I4: no request has a fault, and call %d gets %v", x.id, err)
 	}
 }
