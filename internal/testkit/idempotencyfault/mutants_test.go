@@ -171,6 +171,8 @@ var mutants = []mutant{
 	in("large-result-frees-the-key", 100, do,
 		"return missing(fmt.Sprintf(\"it has %d bytes, and the store keeps up to %d\", f.result.size(), limit))",
 		"f.err = ErrTryAgain\n\t\treturn engine.Result{}, false"),
+	// Rule 8: twins in one process.
+	in("twins-of-any-payload", 500, do, "turnKey{c.key, c.payload}", "turnKey{c.key, \"\"}"),
 	// Rule 9: effects in the same transaction.
 	in("content-not-fixed", 500, hold, "if f.effects == nil { // the content", "if true { // the content"),
 	in("effects-of-a-superseded-execution", 500, store,
@@ -183,8 +185,6 @@ var mutants = []mutant{
 		"case err != nil:\n\t\treturn nil, nil,",
 		"case err != nil && false:\n\t\treturn nil, nil,"),
 	in("refusal-without-the-row", 100_000, hold, "\t\t\treturn a.Row, errNotHeld\n", "\t\t\treturn a.Row, failed\n"),
-	// Rule 8: twins in one process.
-	in("twins-of-any-payload", 500, do, "turnKey{c.key, c.payload}", "turnKey{c.key, \"\"}"),
 	// Rule 10: purge.
 	in("purge-without-grace", 100, times,
 		"roundUp(expiry.Add(purgeGrace), time.Second)",
