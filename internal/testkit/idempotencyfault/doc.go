@@ -1,6 +1,7 @@
 // Package idempotencyfault plays random histories of calls of package idempotency in several processes, on a store in
-// memory. It checks the guarantees I1 to I6 and I8 on the rows of the store, on the executions of the function, and on
-// what callers get.
+// memory. Some calls have effects in the transaction of their completion, which the store may refuse, and some keys are
+// evicted. It checks the guarantees I1 to I8 on the rows of the store, on the executions of the function, on their
+// effects, and on what callers get.
 //
 //   - history.go makes a history from a seed: calls, their functions, processes, and what goes wrong.
 //   - world.go plays a history: its time jumps from event to event. A process can freeze, crash, and have wrong clocks.

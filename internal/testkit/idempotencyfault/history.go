@@ -17,6 +17,7 @@ type history struct {
 	calls     []plan
 	faults    []fault
 	lossy     float64 // the share of requests that have a fault
+	refuses   float64 // the share of transactions whose effects the store refuses
 	slow      bool    // some messages take up to half of a lease
 	deaf      bool    // no heartbeat arrives
 	rounds    bool    // the store rounds its Dates to the nearest second; otherwise it cuts them off
@@ -32,6 +33,7 @@ type plan struct {
 	takes   time.Duration // how long the function runs
 	ends    ending
 	obeys   bool // the function fails when its context ends
+	effects bool // the function has effects in the transaction of its completion
 	// patience is when the context of the caller ends, after the begin of the call; zero: never.
 	patience time.Duration
 }
@@ -47,6 +49,9 @@ const (
 	tooLarge
 )
 
+// commits reports whether a completion of the call has effects. Those of a failure do not happen.
+func (p plan) commits() bool { return p.effects && p.ends != failsFinally }
+
 // fault happens to a process.
 type fault struct {
 	at      time.Duration
@@ -54,6 +59,8 @@ type fault struct {
 	crash   bool
 	freeze  time.Duration // with history.freezes
 	wall    time.Duration // the wall clock is set forward or back by this
+	evicts  string        // the key that the process evicts
+	running bool          // it evicts an execution whose lease is not over, too
 }
 
 // newHistory makes the history of a seed. Some are of a kind in which rare things happen.
@@ -103,6 +110,8 @@ func newHistory(seed uint64) history {
 		h.faults = append(h.faults, f)
 	}
 	h.limitPatience(rand.New(rand.NewPCG(seed, 3)))
+	h.commit(rand.New(rand.NewPCG(seed, 4)))
+	h.evict(rand.New(rand.NewPCG(seed, 5)), horizon, keys)
 	return h
 }
 
@@ -115,6 +124,41 @@ func (h *history) limitPatience(random *rand.Rand) {
 		if random.IntN(2) == 0 {
 			h.calls[n].patience = time.Second/2 + h.upTo(random, one(random, time.Second, 2*h.settings.Lease))
 		}
+	}
+}
+
+// commit gives some calls of some histories effects, which the store may refuse.
+func (h *history) commit(random *rand.Rand) {
+	if random.IntN(2) == 0 {
+		return
+	}
+	h.refuses = one(random, 0, 0.2, 0.5)
+	for n := range h.calls {
+		h.calls[n].effects = random.IntN(3) > 0
+	}
+	if random.IntN(4) > 0 {
+		return
+	}
+	// Late tries of transactions meet the releases of their refusals, and calls wait for that.
+	h.settings.Window, h.settings.DoNotWait = 2*time.Second, false
+	h.lossy, h.refuses = 0.6, 0.5
+	for n := range h.calls {
+		p := &h.calls[n]
+		p.key, p.payload, p.effects, p.ends = "a", "x", true, succeeds
+		p.at, p.takes = h.upTo(random, 5*time.Second), h.upTo(random, time.Second)
+	}
+}
+
+// evict lets processes of some histories evict keys.
+func (h *history) evict(random *rand.Rand, horizon time.Duration, keys int) {
+	if random.IntN(3) > 0 {
+		return
+	}
+	for range 1 + random.IntN(4) {
+		h.faults = append(h.faults, fault{
+			at: h.upTo(random, horizon+h.settings.Lease), process: random.IntN(h.processes),
+			evicts: string(rune('a' + random.IntN(keys))), running: random.IntN(2) == 0,
+		})
 	}
 }
 

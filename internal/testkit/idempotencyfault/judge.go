@@ -20,20 +20,23 @@ type judge struct {
 	holders     map[string]*execution // by token
 	numbers     map[string]int64      // the largest number of an execution that began, by key
 	completions map[string][]completion
+	contents    map[string]engine.Completion    // of transactions, by token
 	counted     map[string]map[string]time.Time // until when rows counted, by key and hash of the payload
 }
 
 // completion is a completion that took effect.
 type completion struct {
-	at     time.Time
-	by     *execution
-	record engine.Record
+	at      time.Time
+	by      *execution
+	record  engine.Record
+	evicted time.Time // zero: never
 }
 
 func newJudge(w *world) *judge {
 	return &judge{
 		world: w, holders: map[string]*execution{}, numbers: map[string]int64{},
-		completions: map[string][]completion{}, counted: map[string]map[string]time.Time{},
+		completions: map[string][]completion{}, contents: map[string]engine.Completion{},
+		counted: map[string]map[string]time.Time{},
 	}
 }
 
@@ -47,13 +50,19 @@ func (j *judge) violated(format string, args ...any) {
 
 // sent sees a request that a process sends.
 func (j *judge) sent(r *request) {
-	switch r.name {
-	case "complete":
-		r.x.completes++
-	case "release":
+	switch {
+	case r.x.evicts != nil:
+	case r.name == "complete":
+		if r.x.completes++; r.x.completes == 1 {
+			r.x.completing = j.now
+		}
+	case r.name == "release":
 		r.x.releases++
 		if r.x.running {
 			j.violated("I2: call %d releases the key while its function runs", r.x.id)
+		}
+		if r.x.refusals > 0 { // the release stops the tries of its transaction
+			return
 		}
 		if r.x.decided {
 			j.violated("I5: call %d releases the key after its function has returned a result", r.x.id)
@@ -64,20 +73,41 @@ func (j *judge) sent(r *request) {
 	}
 }
 
+// transacts sees a completion with effects that a process sends. All tries say the same.
+func (j *judge) transacts(x *execution, token string, c engine.Completion) {
+	if first, found := j.contents[token]; found && !reflect.DeepEqual(first, c) {
+		j.violated("I7: call %d changes the content of its transaction", x.id)
+		return
+	}
+	j.contents[token] = c
+}
+
 // replied sees a reply that a process gets.
 func (j *judge) replied(r *request, re reply) {
+	if _, isRefused := errors.AsType[*engine.RefusedError](re.err); isRefused {
+		r.x.refusals++
+	}
 	if r.name == "release" && re.err == nil {
 		r.x.released++
+	}
+	if row := re.answer.Row; row != nil && row.Status == engine.Completed && j.holders[row.CompletedBy] == r.x {
+		r.x.shown = true
 	}
 }
 
 // wrote sees what a request did to the row of its key.
 func (j *judge) wrote(r *request, before, after *engine.Record) {
-	if reflect.DeepEqual(before, after) {
+	isChanged := !reflect.DeepEqual(before, after)
+	j.effects(r, isChanged)
+	if !isChanged {
 		return
 	}
 	if after == nil {
 		j.violated("I2: %s deleted the row, which holds the number", r.name)
+		return
+	}
+	if r.x.evicts != nil {
+		j.evicted(r, before, after)
 		return
 	}
 	if before != nil {
@@ -87,16 +117,66 @@ func (j *judge) wrote(r *request, before, after *engine.Record) {
 	}
 	switch r.name {
 	case "put", "replace":
-		j.holders[after.Token] = r.x
+		j.holders[after.Token], r.x.evicted = r.x, false
 		j.number(r, before, after)
 	case "complete":
 		r.x.expiry = after.Expiry
-		j.completions[r.key.Name] = append(j.completions[r.key.Name], completion{j.now, r.x, *after})
-		if after.Expiry.Before(r.sent.Add(j.settings.Window)) {
+		j.completions[r.key.Name] = append(j.completions[r.key.Name], completion{at: j.now, by: r.x, record: *after})
+		begin := r.sent
+		if r.x.commits() { // all tries of a transaction say what the first one said
+			begin = r.x.completing
+		}
+		if after.Expiry.Before(begin.Add(j.settings.Window)) {
 			j.violated("I1: the window of the record is too short")
 		}
 	}
 	j.ends(r, after)
+	j.count(r.key.Name, before, after)
+}
+
+// effects checks that the effects of a call happen together with its completion, and only then.
+func (j *judge) effects(r *request, isChanged bool) {
+	if r.name == "complete" && isChanged && r.x.commits() {
+		r.x.committed++
+		if r.x.told {
+			j.violated("I7: call %d completes after its caller was told that its effects are refused", r.x.id)
+		}
+	}
+	if r.x.effected != r.x.committed {
+		j.violated("I7: effects of call %d happen %d times with %d completions", r.x.id, r.x.effected, r.x.committed)
+	}
+}
+
+// evicted checks what an eviction did to a row. A process that was frozen may send it after the row is purged.
+func (j *judge) evicted(r *request, before, after *engine.Record) {
+	e := r.x.evicts
+	e.done = true
+	if after.Status != engine.InProgress || after.LeaseEnd.After(j.now) {
+		j.violated("I8: eviction %d leaves the key blocked", r.x.id)
+	}
+	if before == nil {
+		return
+	}
+	if after.Number != before.Number {
+		j.violated("I2: eviction %d changes the number", r.x.id)
+	}
+	holder := j.holders[before.Token]
+	switch {
+	case holder == nil || holder != e.holder:
+		j.violated("I3: eviction %d frees the row of another execution", r.x.id)
+		return
+	case before.Status == engine.InProgress && !e.Running:
+		j.violated("I2: eviction %d frees the key of an execution within its lease", r.x.id)
+	case after.Token == before.Token:
+		j.violated("I3: eviction %d leaves the row to the execution that had it", r.x.id)
+	case after.PurgeAt.Before(before.PurgeAt):
+		j.violated("I3: eviction %d lets the row be purged while late requests can come", r.x.id)
+	}
+	holder.evicted, holder.expiry = true, time.Time{}
+	all := j.completions[r.key.Name]
+	if last := len(all) - 1; before.Status == engine.Completed {
+		all[last].evicted = j.now
+	}
 	j.count(r.key.Name, before, after)
 }
 
@@ -210,6 +290,7 @@ func (j *judge) started(x *execution, ctx context.Context, e idempotency.Executi
 	x.ctx, x.running = ctx, true
 	row := j.store.Row(engine.Key{Namespace: namespace, Name: x.key})
 	switch {
+	case x.evicted: // another execution may have begun meanwhile
 	case row == nil || row.Status != engine.InProgress || j.holders[row.Token] != x:
 		j.violated("I2: the function of call %d begins, and the key is not its own: %s", x.id, show(row))
 	case row.Number != e.Number:
@@ -228,6 +309,10 @@ const slack = 1500 * time.Millisecond
 
 // returned sees what a caller gets.
 func (j *judge) returned(x *execution, outcome idempotency.Outcome[idempotency.Result], err error) {
+	if x.evicts != nil {
+		j.evictionReturned(x, err)
+		return
+	}
 	if x.decided && x.completes == 0 {
 		j.violated("I5: the function of call %d has returned a result, and the call sent no completion", x.id)
 	}
@@ -249,6 +334,8 @@ func (j *judge) returned(x *execution, outcome idempotency.Outcome[idempotency.R
 		j.lost(x, err)
 	case errors.Is(err, errFunction) || errors.Is(err, errPanicked):
 		j.freed(x)
+	case errors.Is(err, errRefused):
+		j.effectsRefused(x)
 	case errors.Is(err, idempotency.ErrTryAgain):
 		j.tryAgain(x, err)
 	case x.patience > 0 && errors.Is(err, context.Canceled):
@@ -258,6 +345,25 @@ func (j *judge) returned(x *execution, outcome idempotency.Outcome[idempotency.R
 	default:
 		j.violated("call %d gets an unknown error: %v", x.id, err)
 	}
+}
+
+// evictionReturned sees what the caller of an eviction gets.
+func (j *judge) evictionReturned(x *execution, err error) {
+	switch {
+	case x.evicts.freed && !x.evicts.done:
+		j.violated("I4: eviction %d is told that it freed the key, and it has not", x.id)
+	case err != nil && !errors.Is(err, idempotency.ErrRefused) && !errors.Is(err, idempotency.ErrTryAgain):
+		j.violated("eviction %d gets an unknown error: %v", x.id, err)
+	}
+}
+
+// effectsRefused checks that effects that are called refused have not happened, and that the key is free.
+func (j *judge) effectsRefused(x *execution) {
+	x.told = true
+	if x.effected > 0 {
+		j.violated("I7: call %d is told that its effects are refused, and they have happened", x.id)
+	}
+	j.freed(x)
 }
 
 // lost checks that a call that is told so has lost its lease.
@@ -279,6 +385,8 @@ func (j *judge) lost(x *execution, err error) {
 // tryAgain checks that a call that shall be repeated is told the truth about its function.
 func (j *judge) tryAgain(x *execution, err error) {
 	switch waits, unknown := errors.Is(err, idempotency.ErrInProgress), errors.Is(err, idempotency.ErrOutcomeUnknown); {
+	case unknown && x.shown:
+		j.violated("I4: call %d has seen its completed record, and does not know its outcome", x.id)
 	case unknown && x.completes == 0:
 		j.violated("I4: call %d does not know its outcome, and sent no completion", x.id)
 	case !unknown && x.ctx != nil:
@@ -287,7 +395,7 @@ func (j *judge) tryAgain(x *execution, err error) {
 		j.violated("I4: call %d is told that another call holds the key, which it holds", x.id)
 	case waits && !j.settings.DoNotWait:
 		j.violated("call %d does not wait", x.id)
-	case !waits && j.lossy == 0:
+	case !waits && j.lossy == 0 && (!unknown || x.refusals == 0): // a release may find that the lease is over
 		j.violated("I4: no request has a fault, and call %d gets %v", x.id, err)
 	}
 }
@@ -310,14 +418,15 @@ func (j *judge) own(x *execution, number int64, kind engine.Kind, body []byte) {
 }
 
 // result checks that the record of an execution for the payload had the result, and that it counted when the call
-// began: its window was not over, and no later record existed. A Missing result has no body.
+// began: its window was not over, and no later record existed. A Missing result has no body. Calls of a process share a
+// result until the end of its window, also if it is evicted meanwhile.
 func (j *judge) result(x *execution, number int64, kind engine.Kind, body []byte) {
 	all := j.completions[x.key]
 	for n, c := range all {
 		switch {
 		case c.record.Number != number || c.record.Result.Kind != kind:
 		case body != nil && !bytes.Equal(c.record.Result.Body, body):
-		case n+1 < len(all) && all[n+1].at.Before(x.begun): // a later record had replaced it
+		case n+1 < len(all) && all[n+1].at.Before(x.begun) && c.evicted.IsZero(): // a later record had replaced it
 		case c.record.Expiry.Before(x.begun.Add(-slack)):
 		case c.by.payload == x.payload && c.by == x && kind != engine.Failure:
 			j.violated("I4: call %d has completed, and is told that another call has", x.id)
@@ -334,6 +443,11 @@ func (j *judge) result(x *execution, number int64, kind engine.Kind, body []byte
 func (j *judge) refused(x *execution) {
 	if x.ctx != nil {
 		j.violated("I6: the function of call %d has run, and the call is refused", x.id)
+	}
+	for _, c := range j.completions[x.key] { // cheap reads show records that were evicted
+		if c.by.payload != x.payload && x.begun.Before(c.evicted.Add(stale+slack)) {
+			return
+		}
 	}
 	for _, other := range j.calls {
 		counted := j.counted[x.key][hash(other.payload)].After(x.begun.Add(-slack))

@@ -172,6 +172,38 @@ func (s *scene) errsOf(x *execution, number int64, err error) {
 	s.judge.returned(x, idempotency.Outcome[idempotency.Result]{Number: number}, err)
 }
 
+// decides reports a function with effects that returns a result.
+func (s *scene) decides(x *execution) {
+	x.effects = true
+	s.begins(x)
+	s.ends(x, true)
+}
+
+// commits reports a transaction that takes effect, with effects that happen so often.
+func (s *scene) commits(x *execution, times int) {
+	x.effected += times
+	s.writes(x, "complete", s.completed(x, engine.Value))
+}
+
+// refuses reports a transaction whose effects are refused.
+func (s *scene) refuses(x *execution) {
+	s.sent(x, "complete")
+	s.judge.replied(&request{x: x, name: "complete"}, reply{err: &engine.RefusedError{Reason: errRefused}})
+}
+
+// evicts reports that an operator frees the row of an execution, and how that row differs from a released one.
+func (s *scene) evicts(of *execution, running bool, changes ...func(*engine.Record)) *execution {
+	e := &eviction{Eviction: idempotency.Eviction{Number: s.row().Number, Running: running}, holder: of}
+	x := &execution{plan: plan{key: "a"}, id: 4, begun: s.now, evicts: e}
+	row := s.released()
+	row.Status, row.CompletedBy, row.Result = engine.InProgress, "", engine.Result{}
+	for _, change := range changes {
+		change(&row)
+	}
+	s.writes(x, "replace", row)
+	return x
+}
+
 // changed is a row with one change.
 func changed(row engine.Record, change func(*engine.Record)) engine.Record {
 	change(&row)
@@ -499,6 +531,233 @@ func TestJudge(t *testing.T) {
 			s.writes(s.a, "complete", s.completed(s.a, engine.Missing))
 			s.errs(s.o, idempotency.ErrResultNotStored)
 		}, "I6: call 3"},
+
+		// I7.
+		{"effects", func(s *scene) { s.decides(s.a); s.commits(s.a, 1); s.replays(s.b, s.a) }, ""},
+		{"a completion without its effects", func(s *scene) { s.decides(s.a); s.commits(s.a, 0) }, "I7: effects of call 1"},
+		{"effects that happen twice", func(s *scene) { s.decides(s.a); s.commits(s.a, 2) }, "I7: effects of call 1"},
+		{"effects without a completion", func(s *scene) {
+			s.decides(s.a)
+			s.a.effected = 1
+			row := s.row()
+			s.judge.wrote(&request{x: s.a, name: "complete", key: s.key(0)}, &row, &row)
+		}, "I7: effects of call 1"},
+		{"a final failure without effects", func(s *scene) { s.a.ends = failsFinally; s.decides(s.a); s.commits(s.a, 0) }, ""},
+		{"effects of a final failure", func(s *scene) {
+			s.a.ends = failsFinally
+			s.decides(s.a)
+			s.commits(s.a, 1)
+		}, "I7: effects of call 1"},
+		{"a transaction that is sent again", func(s *scene) {
+			for range 2 {
+				s.judge.transacts(s.a, "token", engine.Completion{Expiry: noon})
+			}
+		}, ""},
+		{"a transaction that is sent again with another content", func(s *scene) {
+			for n := range 2 {
+				s.judge.transacts(s.a, "token", engine.Completion{Expiry: noon.Add(time.Duration(n))})
+			}
+		}, "I7: call 1 changes"},
+		{"two transactions", func(s *scene) {
+			for n := range 2 {
+				s.judge.transacts(s.a, fmt.Sprint(n), engine.Completion{Expiry: noon.Add(time.Duration(n))})
+			}
+		}, ""},
+		{"a transaction whose first try was sent earlier", func(s *scene) {
+			s.decides(s.a)
+			s.sent(s.a, "complete")
+			row := s.completed(s.a, engine.Value)
+			s.wait(time.Second)
+			s.a.effected = 1
+			s.writes(s.a, "complete", row)
+		}, ""},
+		{"a transaction with a shorter window", func(s *scene) {
+			s.decides(s.a)
+			s.sent(s.a, "complete")
+			row := changed(s.completed(s.a, engine.Value), func(r *engine.Record) { r.Expiry = r.Expiry.Add(-1) })
+			s.wait(time.Second)
+			s.a.effected = 1
+			s.writes(s.a, "complete", row)
+		}, "I1: the window"},
+		{"a completion without effects whose first try was sent earlier", func(s *scene) {
+			s.begins(s.a)
+			s.ends(s.a, true)
+			s.sent(s.a, "complete")
+			row := s.completed(s.a, engine.Value)
+			s.wait(time.Second)
+			s.writes(s.a, "complete", row)
+		}, "I1: the window"},
+		{"refused effects", func(s *scene) { s.decides(s.a); s.refuses(s.a); s.releases(s.a); s.errs(s.a, errRefused) }, ""},
+		{"refused effects without a release", func(s *scene) {
+			s.decides(s.a)
+			s.refuses(s.a)
+			s.errs(s.a, errRefused)
+		}, "I8: call 1 failed and did not release"},
+		{"a release before the refusal is known", func(s *scene) {
+			s.decides(s.a)
+			s.sent(s.a, "complete")
+			s.sent(s.a, "release")
+		}, "I5: call 1 releases"},
+		{"a release after a refusal while the function runs", func(s *scene) {
+			s.begins(s.a)
+			s.refuses(s.a)
+			s.sent(s.a, "release")
+		}, "I2: call 1 releases"},
+		{"refused effects that have happened", func(s *scene) {
+			s.decides(s.a)
+			s.refuses(s.a)
+			s.commits(s.a, 1)
+			s.sent(s.a, "release")
+			s.errs(s.a, errRefused)
+		}, "I7: call 1 is told"},
+		{"refused effects that happen later", func(s *scene) {
+			s.decides(s.a)
+			s.refuses(s.a)
+			s.sent(s.a, "release")
+			s.errs(s.a, errRefused)
+			s.commits(s.a, 1)
+		}, "I7: call 1 completes after"},
+		{"an unknown outcome after a refusal", func(s *scene) {
+			s.lossy = 0
+			s.decides(s.a)
+			s.refuses(s.a)
+			s.errs(s.a, idempotency.ErrOutcomeUnknown)
+		}, ""},
+		{"an unknown outcome without a refusal or a fault", func(s *scene) {
+			s.lossy = 0
+			s.decides(s.a)
+			s.sent(s.a, "complete")
+			s.errs(s.a, idempotency.ErrOutcomeUnknown)
+		}, "I4: no request has a fault"},
+		{"an unknown outcome after a reply with the record", func(s *scene) {
+			s.decides(s.a)
+			s.refuses(s.a)
+			s.commits(s.a, 1)
+			row := s.row()
+			s.judge.replied(&request{x: s.a, name: "release"}, reply{answer: engine.Answer{Row: &row}})
+			s.errs(s.a, idempotency.ErrOutcomeUnknown)
+		}, "I4: call 1 has seen"},
+		{"an unknown outcome after a reply with the record of another", func(s *scene) {
+			s.decides(s.a)
+			s.refuses(s.a)
+			s.loses(s.a)
+			s.wait(sceneLease)
+			s.runs(s.b)
+			row := s.row()
+			s.judge.replied(&request{x: s.a, name: "release"}, reply{answer: engine.Answer{Row: &row}})
+			s.errs(s.a, idempotency.ErrOutcomeUnknown)
+		}, ""},
+
+		// Evictions.
+		{"an execution after an eviction within the window", func(s *scene) { s.runs(s.a); s.evicts(s.a, false); s.begins(s.b) }, ""},
+		{"an eviction of a running execution", func(s *scene) { s.begins(s.a); s.evicts(s.a, true); s.begins(s.b) }, ""},
+		{"an eviction of a running execution that was not asked for", func(s *scene) {
+			s.begins(s.a)
+			s.evicts(s.a, false)
+		}, "I2: eviction 4 frees the key"},
+		{"an eviction of another execution", func(s *scene) { s.runs(s.a); s.evicts(s.b, true) }, "I3: eviction 4 frees the row"},
+		{"an eviction of a row that is free", func(s *scene) {
+			s.fails(s.a)
+			s.releases(s.a)
+			s.evicts(nil, true, func(r *engine.Record) { r.Token = "other" })
+		}, "I3: eviction 4 frees the row"},
+		{"an eviction that keeps the token", func(s *scene) {
+			s.runs(s.a)
+			token := s.row().Token
+			s.evicts(s.a, false, func(r *engine.Record) { r.Token = token })
+		}, "I3: eviction 4 leaves the row"},
+		{"an eviction that changes the number", func(s *scene) {
+			s.runs(s.a)
+			s.evicts(s.a, false, func(r *engine.Record) { r.Number++ })
+		}, "I2: eviction 4 changes"},
+		{"an eviction that leaves a lease", func(s *scene) {
+			s.runs(s.a)
+			s.evicts(s.a, false, func(r *engine.Record) { r.LeaseEnd = s.now.Add(1) })
+		}, "I8: eviction 4"},
+		{"an eviction that leaves the result", func(s *scene) {
+			s.runs(s.a)
+			s.evicts(s.a, false, func(r *engine.Record) { r.Status = engine.Completed })
+		}, "I8: eviction 4"},
+		{"an eviction with an earlier purge", func(s *scene) {
+			s.runs(s.a)
+			s.evicts(s.a, false, func(r *engine.Record) { r.PurgeAt = r.PurgeAt.Add(-1) })
+		}, "I3: eviction 4 lets"},
+		{"an eviction after the row is purged", func(s *scene) {
+			row := changed(s.progress(s.a), func(r *engine.Record) { r.LeaseEnd = time.UnixMilli(0) })
+			x := &execution{id: 4, evicts: &eviction{}}
+			s.judge.wrote(&request{x: x, name: "replace", key: s.key(0)}, nil, &row)
+		}, ""},
+		{"an execution that begins after its eviction", func(s *scene) { s.puts(s.a); s.evicts(s.a, true); s.starts(s.a) }, ""},
+		{"an execution that puts again after its eviction", func(s *scene) {
+			s.puts(s.a)
+			s.evicts(s.a, true)
+			s.puts(s.a)
+			s.startsAs(s.a, s.row().Number-1)
+		}, "I2: execution"},
+		{"a completion after the eviction", func(s *scene) {
+			s.begins(s.a)
+			s.evicts(s.a, true)
+			s.completes(s.a)
+		}, "I3: complete of call 1"},
+		{"a lease that is lost by an eviction", func(s *scene) {
+			s.runs(s.a)
+			s.evicts(s.a, false)
+			s.errs(s.a, idempotency.ErrLeaseLost)
+		}, ""},
+		{"a replay of an evicted record", func(s *scene) {
+			s.runs(s.a)
+			old := s.row().Number
+			s.evicts(s.a, false)
+			s.runs(s.o)
+			s.wait(1)
+			s.b.begun = s.now
+			s.gets(s.b, s.a, old)
+		}, ""},
+		{"a replay of an evicted record after its window", func(s *scene) {
+			s.runs(s.a)
+			old := s.row().Number
+			s.evicts(s.a, false)
+			s.wait(sceneWindow + slack + 1)
+			s.b.begun = s.now
+			s.gets(s.b, s.a, old)
+		}, "I1: call 2"},
+		{"another payload whose record was evicted just before", func(s *scene) {
+			s.runs(s.a)
+			s.evicts(s.a, false)
+			s.wait(stale + slack - 1)
+			s.o.begun = s.now
+			s.errs(s.o, idempotency.ErrOtherPayload)
+		}, ""},
+		{"another payload whose record was evicted before", func(s *scene) {
+			s.runs(s.a)
+			s.evicts(s.a, false)
+			s.wait(stale + slack)
+			s.o.begun = s.now
+			s.errs(s.o, idempotency.ErrOtherPayload)
+		}, "I6: call 3"},
+		{"another payload whose execution was evicted before", func(s *scene) {
+			s.begins(s.a)
+			s.wait(time.Second)
+			s.evicts(s.a, true)
+			s.wait(slack)
+			s.o.begun = s.now
+			s.errs(s.o, idempotency.ErrOtherPayload)
+		}, "I6: call 3"},
+		{"an eviction that is confirmed", func(s *scene) {
+			s.runs(s.a)
+			x := s.evicts(s.a, false)
+			x.evicts.freed = true
+			s.errs(x, nil)
+		}, ""},
+		{"an eviction that is confirmed and did nothing", func(s *scene) {
+			s.errs(&execution{id: 4, evicts: &eviction{freed: true}}, nil)
+		}, "I4: eviction 4"},
+		{"an eviction that is refused", func(s *scene) {
+			s.errs(&execution{id: 4, evicts: &eviction{}}, idempotency.ErrOtherExecution)
+		}, ""},
+		{"an eviction with an error that nobody knows", func(s *scene) {
+			s.errs(&execution{id: 4, evicts: &eviction{}}, errors.New("odd"))
+		}, "eviction 4 gets an unknown error"},
 
 		// I8.
 		{"a failure", func(s *scene) { s.fails(s.a); s.releases(s.a); s.errs(s.a, errFunction) }, ""},

@@ -173,6 +173,18 @@ var mutants = []mutant{
 		"f.err = ErrTryAgain\n\t\treturn engine.Result{}, false"),
 	// Rule 8: twins in one process.
 	in("twins-of-any-payload", 500, do, "turnKey{c.key, c.payload}", "turnKey{c.key, \"\"}"),
+	// Rule 9: effects in the same transaction.
+	in("content-not-fixed", 500, hold, "if f.effects == nil { // the content", "if true { // the content"),
+	in("effects-of-a-superseded-execution", 500, store,
+		finishes+mineOnly+current+" {\n\t\t\treturn nil\n\t\t}\n\t\tif !effects() {\n",
+		"errTooLarge\n\t}\n"+
+			"\treturn s.write(ctx, key, func(old *engine.Record) *engine.Record {\n"+
+			"\t\tif !effects() || old == nil || "+mineOnly+current+" {\n"),
+	in("release-ignores-a-completion", 100_000, effects, "case h.completed(row):", "case h.completed(row) && false:"),
+	in("refusal-without-a-confirmed-release", 100_000, effects,
+		"case err != nil:\n\t\treturn nil, nil,",
+		"case err != nil && false:\n\t\treturn nil, nil,"),
+	in("refusal-without-the-row", 100_000, hold, "\t\t\treturn a.Row, errNotHeld\n", "\t\t\treturn a.Row, failed\n"),
 	// Rule 10: purge.
 	in("purge-without-grace", 100, times,
 		"roundUp(expiry.Add(purgeGrace), time.Second)",
@@ -180,6 +192,8 @@ var mutants = []mutant{
 	in("purge-rounded-down", 100, times,
 		"roundUp(expiry.Add(purgeGrace), time.Second)",
 		"expiry.Add(purgeGrace).Truncate(time.Second)"),
+	// Evictions.
+	in("evict-keeps-the-token", 100, operate, "next, err := r.newToken()", "next, err := row.Token, error(nil)"),
 }
 
 // byTest is a mutant that a test of a package finds. Histories find it very rarely, or only with programs of others

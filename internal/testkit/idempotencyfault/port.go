@@ -52,6 +52,30 @@ func (p *port) Complete(ctx context.Context, key engine.Key, token string, c eng
 	})
 }
 
+// CheckEffects implements engine.Transactor.
+func (p *port) CheckEffects(key engine.Key, e engine.Effects) error {
+	return p.store.CheckEffects(key, e)
+}
+
+// CompleteWith implements engine.Transactor. A transaction that took effect is known by its token for a while. A busy
+// store decides nothing.
+func (p *port) CompleteWith(
+	ctx context.Context, key engine.Key, token string, c engine.Completion, e engine.Effects,
+) (engine.Answer, error) {
+	p.judge.transacts(ctx.Value(callKey{}).(*execution), token, c)
+	return p.send(ctx, "complete", key, func(ctx context.Context) (engine.Answer, error) {
+		switch {
+		case p.committed[token] && p.luck.IntN(2) == 0:
+			return engine.Answer{Date: p.now.Truncate(time.Second), Done: true}, nil
+		case p.lossy > 0 && p.luck.IntN(20) == 0:
+			return engine.Answer{}, fmt.Errorf("%w: busy", idempotency.ErrTryAgain)
+		}
+		answer, err := p.store.CompleteWith(ctx, key, token, c, e)
+		p.committed[token] = p.committed[token] || answer.Done
+		return answer, err
+	})
+}
+
 // Release implements engine.Store.
 func (p *port) Release(ctx context.Context, key engine.Key, token, next string) (engine.Answer, error) {
 	return p.send(ctx, "release", key, func(ctx context.Context) (engine.Answer, error) {
@@ -195,9 +219,9 @@ func (w *world) purge() {
 }
 
 // key returns one of the keys of a history.
-func (*world) key(n int) engine.Key {
-	return engine.Key{Namespace: namespace, Name: string(rune('a' + n))}
-}
+func (w *world) key(n int) engine.Key { return w.keyOf(string(rune('a' + n))) }
+
+func (*world) keyOf(name string) engine.Key { return engine.Key{Namespace: namespace, Name: name} }
 
 func (w *world) remember(key engine.Key, row *engine.Record) {
 	w.past[key.Name] = append(w.past[key.Name], version{w.now, row})

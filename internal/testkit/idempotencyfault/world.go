@@ -23,11 +23,13 @@ var noon = time.Date(2027, 3, 1, 12, 0, 0, 0, time.UTC)
 type world struct {
 	history
 	random    *rand.Rand
-	now       time.Time // of the store
+	luck      *rand.Rand // of transactions: they draw nothing from random
+	now       time.Time  // of the store
 	store     *memstore.Calls
 	processes []*process
 	judge     *judge
 	past      map[string][]version // of each row, for stale reads
+	committed map[string]bool      // transactions that took effect, by token
 	running   int                  // calls that have not returned
 	trace     *strings.Builder     // nil: none
 
@@ -71,17 +73,20 @@ const mostEvents = 100_000
 
 // play plays a history in a bubble of package synctest, and returns the first violation.
 func play(h history, trace *strings.Builder) error {
-	w := &world{history: h, random: rand.New(rand.NewPCG(h.seed, 2)), now: noon, trace: trace}
+	w := &world{
+		history: h, random: rand.New(rand.NewPCG(h.seed, 2)), luck: rand.New(rand.NewPCG(h.seed, 6)),
+		now: noon, trace: trace,
+	}
 	w.store = memstore.NewCalls(func() time.Time { return w.now })
-	w.judge, w.past = newJudge(w), map[string][]version{}
+	w.judge, w.past, w.committed = newJudge(w), map[string][]version{}, map[string]bool{}
 	for range h.processes {
 		w.processes = append(w.processes, w.start())
 	}
 	for n, p := range h.calls {
 		w.after(p.at, func() { w.call(n+1, p) })
 	}
-	for _, f := range h.faults {
-		w.after(f.at, func() { w.strike(f) })
+	for n, f := range h.faults {
+		w.after(f.at, func() { w.strike(len(h.calls)+n+1, f) })
 	}
 	for n := 0; len(w.events) > 0 && w.judge.violation == nil; n++ {
 		e := heap.Pop(&w.events).(event)
@@ -149,11 +154,13 @@ func (s source) Read(b []byte) (int, error) {
 	return len(b), nil
 }
 
-// strike lets a fault happen. A process that has crashed is started again.
-func (w *world) strike(f fault) {
+// strike lets a fault happen. A process that has crashed is started again. An eviction is a call with this id.
+func (w *world) strike(id int, f fault) {
 	p := w.processes[f.process]
 	w.log("process %d: %+v", f.process, f)
 	switch {
+	case f.evicts != "":
+		p.awake(func() { p.evict(id, f) })
 	case f.crash:
 		p.crash()
 		w.processes[f.process] = w.start()
@@ -244,7 +251,24 @@ type execution struct {
 	decided bool // it has returned a result
 	// Requests.
 	completes, releases, released int       // sent, sent, confirmed
+	refusals                      int       // of its effects, that the process has heard of
+	completing                    time.Time // its first completion was sent
 	expiry                        time.Time // of its record, if its completion has taken effect
+	shown                         bool      // a reply had its completed record
+	// Effects.
+	effected, committed int  // how often they happened, and how often a completion that has them took effect
+	told                bool // its caller knows that they are refused
+	// Evictions.
+	evicts  *eviction // of a call of Evict
+	evicted bool      // from its row
+}
+
+// eviction is a call of Evict with what the judge knows about it.
+type eviction struct {
+	idempotency.Eviction
+	holder *execution // of the row with the number
+	done   bool       // it has taken effect
+	freed  bool       // its caller gets a record that it freed
 }
 
 type callKey struct{}
@@ -274,6 +298,26 @@ func (w *world) call(id int, p plan) {
 			w.returned = append(w.returned, got{x, outcome, err})
 		}()
 	})
+}
+
+// evict begins an eviction of the row that the key has.
+func (p *process) evict(id int, f fault) {
+	key := p.keyOf(f.evicts)
+	row := p.store.Row(key)
+	if row == nil || p.crashed() {
+		return
+	}
+	e := &eviction{Eviction: idempotency.Eviction{Number: row.Number, Running: f.running}, holder: p.judge.holders[row.Token]}
+	x := &execution{plan: plan{key: f.evicts}, id: id, process: p, begun: p.now, evicts: e}
+	p.running++
+	p.log("call %d: evicts number %d of key %s", id, e.Number, f.evicts)
+	go func() {
+		freed, err := p.runner.Evict(context.WithValue(context.Background(), callKey{}, x), key.Name, e.Eviction)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		e.freed = freed != nil
+		p.returned = append(p.returned, got{x: x, err: err})
+	}()
 }
 
 // got is what a caller gets.
@@ -308,6 +352,7 @@ func (x *execution) ended() {
 var (
 	errFunction = errors.New("the function failed")
 	errPanicked = errors.New("the function panicked")
+	errRefused  = errors.New("the effects are refused")
 )
 
 func (x *execution) do(ctx context.Context) (outcome idempotency.Outcome[idempotency.Result], err error) {
@@ -333,6 +378,9 @@ func (x *execution) function(ctx context.Context, e idempotency.Execution) (idem
 	if x.obeys {
 		obeyed = ctx
 	}
+	if x.effects {
+		e.Commit(memstore.CallEffects(x.effect))
+	}
 	if err := x.process.Sleep(obeyed, x.takes); err != nil {
 		return idempotency.Result{}, fmt.Errorf("%w: %w", errFunction, err)
 	}
@@ -349,4 +397,14 @@ func (x *execution) function(ctx context.Context, e idempotency.Execution) (idem
 		result.Body = append(result.Body, make([]byte, x.process.store.MaxResult())...)
 	}
 	return result, nil
+}
+
+// effect is what the function does in the transaction of its completion.
+func (x *execution) effect() error {
+	w := x.process.world
+	if w.luck.Float64() < w.refuses {
+		return errRefused
+	}
+	x.effected++
+	return nil
 }
