@@ -335,7 +335,7 @@ func TestDoctorNeedsEachPermissionOfRecords(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			proved := map[doctor.Permission]bool{}
-			for _, c := range deployRecords(t, grant{}, c.settings...).run(t).Checks {
+			for _, c := range reportOf(t, c.settings...).Checks {
 				equal(t, c.Name+": "+c.Detail, c.Status, doctor.OK) // else nothing would be needed
 				for _, p := range c.Proves {
 					proved[p] = p.Function == string(doctor.Dedupe) // the others are of Lambda itself
@@ -359,8 +359,28 @@ func playRecordsWithout(t *testing.T, p doctor.Permission, settings []string) {
 	g := grantOf(t, p)
 	g.key = strings.Replace(g.key, "clicks", "SCOPE", 1)
 	d := deployRecords(t, g, settings...)
-	d.play.Wait = 3 * time.Second // it fails: a longer time would change nothing
-	checkDenied(t, p, d.run(t))
+	d.play.Wait = 3 * time.Second // most permissions stop the records: a longer time would change nothing
+	report := d.run(t)
+	if !slices.ContainsFunc(report.Checks, func(c doctor.Check) bool {
+		return slices.Contains(c.Proves, p) && (c.Status == doctor.Failure || c.Status == doctor.Warning)
+	}) {
+		// On a busy machine the records may not have reached the step that needs it.
+		report = deployRecords(t, g, settings...).run(t)
+	}
+	checkDenied(t, p, report)
+}
+
+// reportOf deploys the dedupe function and runs the doctor. The function waits 2 seconds for the list of shards. On a
+// busy machine the emulator may take longer, and is asked again.
+func reportOf(t *testing.T, settings ...string) (report *doctor.Report) {
+	t.Helper()
+	for range 3 {
+		report = deployRecords(t, grant{}, settings...).run(t)
+		if !strings.Contains(stepOf(t, report, "destination").Detail, "does not know the shards") {
+			break
+		}
+	}
+	return report
 }
 
 // TestDoctorSaysWhatWasDelivered checks the report's text about the copy and about the record with the same id. The
@@ -376,11 +396,7 @@ func TestDoctorSaysWhatWasDelivered(t *testing.T) {
 	} {
 		t.Run(setting, func(t *testing.T) {
 			t.Parallel()
-			c := stepOf(t, deployRecords(t, grant{}, setting).run(t), "destination")
-			for tries := 1; tries < 3 && strings.Contains(c.Detail, "does not know the shards"); tries++ {
-				// The function waits 2 seconds for the list of shards. On a busy machine the emulator may take longer.
-				c = stepOf(t, deployRecords(t, grant{}, setting).run(t), "destination")
-			}
+			c := stepOf(t, reportOf(t, setting), "destination")
 			equal(t, "status", c.Status, doctor.OK)
 			if !strings.HasSuffix(c.Detail, ": "+want) {
 				t.Errorf("want %q, got %q", want, c.Detail)
