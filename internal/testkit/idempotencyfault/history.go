@@ -22,6 +22,7 @@ type history struct {
 	deaf      bool    // no heartbeat arrives
 	rounds    bool    // the store rounds its Dates to the nearest second; otherwise it cuts them off
 	coarse    bool    // all times are multiples of half a second, so that many times are equal
+	ticks     bool    // processes wake up at multiples of half a second, too
 }
 
 // plan is a call of a client.
@@ -34,7 +35,8 @@ type plan struct {
 	ends    ending
 	obeys   bool // the function fails when its context ends
 	effects bool // the function has effects in the transaction of its completion
-	// patience is when the context of the caller ends, after the begin of the call; zero: never.
+	// patience is when the context of the caller ends, after the begin of the call; zero: never. With
+	// Settings.LeaseUntilDeadline, the context has this deadline by the wall clock of the process.
 	patience time.Duration
 }
 
@@ -112,6 +114,7 @@ func newHistory(seed uint64) history {
 	h.limitPatience(rand.New(rand.NewPCG(seed, 3)))
 	h.commit(rand.New(rand.NewPCG(seed, 4)))
 	h.evict(rand.New(rand.NewPCG(seed, 5)), horizon, keys)
+	h.leaseUntilDeadline(rand.New(rand.NewPCG(seed, 8)))
 	return h
 }
 
@@ -159,6 +162,29 @@ func (h *history) evict(random *rand.Rand, horizon time.Duration, keys int) {
 			at: h.upTo(random, horizon+h.settings.Lease), process: random.IntN(h.processes),
 			evicts: string(rune('a' + random.IntN(keys))), running: random.IntN(2) == 0,
 		})
+	}
+}
+
+// leaseUntilDeadline lets the leases of some histories end at the deadlines of their calls.
+func (h *history) leaseUntilDeadline(random *rand.Rand) {
+	if random.IntN(6) > 0 {
+		return
+	}
+	h.settings.LeaseUntilDeadline = true
+	for n := range h.calls {
+		p := &h.calls[n]
+		p.patience = time.Second/2 + h.upTo(random, one(random, 5*time.Second, 2*h.settings.Lease))
+	}
+	if random.IntN(2) > 0 {
+		return
+	}
+	// Late puts over the own row meet others whose leases end at the same millisecond.
+	h.settings.Lease = 30 * time.Second
+	h.coarse, h.ticks, h.slow, h.lossy = true, true, true, 0.6
+	for n := range h.calls {
+		p := &h.calls[n]
+		p.at, p.takes = h.upTo(random, time.Minute), 10*time.Second+h.upTo(random, 30*time.Second)
+		p.patience = 20*time.Second + h.upTo(random, 40*time.Second)
 	}
 }
 

@@ -52,6 +52,8 @@ func (j *judge) violated(format string, args ...any) {
 func (j *judge) sent(r *request) {
 	switch {
 	case r.x.evicts != nil:
+	case r.name == "put" || r.name == "replace":
+		r.x.lease = r.lease
 	case r.name == "complete":
 		if r.x.completes++; r.x.completes == 1 {
 			r.x.completing = j.now
@@ -251,7 +253,7 @@ func (j *judge) ends(r *request, row *engine.Record) {
 	if (r.name == "put" || r.name == "replace") && !row.LeaseEnd.After(r.sent.Add(-time.Hour*2)) {
 		j.violated("I2: %s: the row has no lease", r.name)
 	}
-	if row.Status == engine.InProgress && row.LeaseEnd.After(r.sent.Add(j.settings.Lease+2*time.Second)) {
+	if row.Status == engine.InProgress && row.LeaseEnd.After(r.sent.Add(r.lease+2*time.Second)) {
 		j.violated("I2: %s: the lease is too long: a crash blocks the key", r.name)
 	}
 }
@@ -295,7 +297,7 @@ func (j *judge) started(x *execution, ctx context.Context, e idempotency.Executi
 		j.violated("I2: the function of call %d begins, and the key is not its own: %s", x.id, show(row))
 	case row.Number != e.Number:
 		j.violated("I2: execution %d of call %d has a row with number %d", e.Number, x.id, row.Number)
-	case row.LeaseEnd.Sub(j.now) < j.settings.Lease/2:
+	case row.LeaseEnd.Sub(j.now) < x.lease/2:
 		j.violated("I2: the function of call %d begins with %s left of its lease", x.id, row.LeaseEnd.Sub(j.now))
 	case e.Number <= j.numbers[x.key]:
 		j.violated("I2: execution %d begins after execution %d", e.Number, j.numbers[x.key])
@@ -382,6 +384,9 @@ func (j *judge) lost(x *execution, err error) {
 	}
 }
 
+// leastToBegin is a lease of which half is left after quick replies, whatever their Dates.
+const leastToBegin = 4 * time.Second
+
 // tryAgain checks that a call that shall be repeated is told the truth about its function.
 func (j *judge) tryAgain(x *execution, err error) {
 	switch waits, unknown := errors.Is(err, idempotency.ErrInProgress), errors.Is(err, idempotency.ErrOutcomeUnknown); {
@@ -395,6 +400,7 @@ func (j *judge) tryAgain(x *execution, err error) {
 		j.violated("I4: call %d is told that another call holds the key, which it holds", x.id)
 	case waits && !j.settings.DoNotWait:
 		j.violated("call %d does not wait", x.id)
+	case !unknown && x.lease < leastToBegin: // its deadline was near
 	case !waits && j.lossy == 0 && (!unknown || x.refusals == 0): // a release may find that the lease is over
 		j.violated("I4: no request has a fault, and call %d gets %v", x.id, err)
 	}

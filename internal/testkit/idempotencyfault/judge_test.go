@@ -36,7 +36,7 @@ func newScene(t *testing.T) *scene {
 		p := plan{process: n, key: "a", payload: payload}
 		w.calls = append(w.calls, p)
 		*[]**execution{&s.a, &s.b, &s.o}[n] = &execution{
-			plan: p, id: n + 1, process: &process{world: w, dead: make(chan struct{})}, begun: w.now,
+			plan: p, id: n + 1, process: &process{world: w, dead: make(chan struct{})}, begun: w.now, lease: sceneLease,
 		}
 	}
 	return s
@@ -58,7 +58,12 @@ func (s *scene) writes(x *execution, name string, row engine.Record) {
 }
 
 func (s *scene) sent(x *execution, name string) {
-	s.judge.sent(&request{x: x, name: name, key: s.key(0), sent: s.now})
+	s.judge.sent(s.request(x, name, s.now))
+}
+
+// request is a request that was sent at a time.
+func (s *scene) request(x *execution, name string, sent time.Time) *request {
+	return &request{x: x, name: name, key: s.key(0), sent: sent, lease: s.leaseOf(x, sent)}
 }
 
 // arrives reports that a request takes effect that was sent at a time.
@@ -67,7 +72,7 @@ func (s *scene) arrives(x *execution, name string, sent time.Time, row engine.Re
 	if _, err := s.store.Replace(s.t.Context(), s.key(0), s.row().Version(), row); err != nil {
 		s.t.Fatal(err)
 	}
-	s.judge.wrote(&request{x: x, name: name, key: s.key(0), sent: sent}, before, &row)
+	s.judge.wrote(s.request(x, name, sent), before, &row)
 }
 
 // progress is a row that a call puts.
@@ -79,6 +84,17 @@ func (s *scene) progress(x *execution) engine.Record {
 		Number:   max(s.now.UnixMilli(), s.row().Number+1),
 		LeaseEnd: end, Expiry: expiry, PurgeAt: expiry.Add(15 * time.Minute),
 	}
+}
+
+// endsIn gives a call a deadline, on a wall clock that is wrong.
+func (s *scene) endsIn(x *execution, d time.Duration) {
+	x.process.wall = time.Hour
+	x.deadline = s.now.Add(time.Hour + d)
+}
+
+// putsUntil reports a put whose lease ends at a time.
+func (s *scene) putsUntil(x *execution, end time.Time) {
+	s.writes(x, "put", changed(s.progress(x), func(r *engine.Record) { r.LeaseEnd = end }))
 }
 
 func (s *scene) puts(x *execution) { s.writes(x, "put", s.progress(x)) }
@@ -344,6 +360,46 @@ func TestJudge(t *testing.T) {
 				r.LeaseEnd = r.LeaseEnd.Add(2*time.Second + 1)
 			}))
 		}, "I2: put: the lease is too long"},
+		{"a lease until a deadline", func(s *scene) {
+			s.endsIn(s.a, 10*time.Second)
+			s.putsUntil(s.a, s.now.Add(12*time.Second))
+		}, ""},
+		{"a lease past its deadline", func(s *scene) {
+			s.endsIn(s.a, 10*time.Second)
+			s.putsUntil(s.a, s.now.Add(12*time.Second+1))
+		}, "I2: put: the lease is too long"},
+		{"a lease whose deadline has passed", func(s *scene) {
+			s.endsIn(s.a, -time.Second)
+			s.putsUntil(s.a, s.now.Add(2*time.Second))
+		}, ""},
+		{"a lease of a put that was sent before another", func(s *scene) {
+			s.endsIn(s.a, 10*time.Second)
+			s.sent(s.a, "put")
+			sent, row := s.now, changed(s.progress(s.a), func(r *engine.Record) { r.LeaseEnd = s.now.Add(12 * time.Second) })
+			s.wait(5 * time.Second)
+			s.sent(s.a, "put")
+			s.arrives(s.a, "put", sent, row)
+		}, ""},
+		{"an execution with half of the time to its deadline", func(s *scene) {
+			s.endsIn(s.a, 10*time.Second)
+			s.putsUntil(s.a, s.now.Add(10*time.Second))
+			s.wait(5 * time.Second)
+			s.starts(s.a)
+		}, ""},
+		{"an execution with less time to its deadline", func(s *scene) {
+			s.endsIn(s.a, 10*time.Second)
+			s.putsUntil(s.a, s.now.Add(10*time.Second))
+			s.wait(5*time.Second + 1)
+			s.starts(s.a)
+		}, "I2: the function"},
+		{"an execution that has put again before its deadline", func(s *scene) {
+			s.endsIn(s.a, 10*time.Second)
+			s.putsUntil(s.a, s.now.Add(10*time.Second))
+			s.wait(6 * time.Second)
+			s.putsUntil(s.a, s.now.Add(4*time.Second))
+			s.wait(2 * time.Second)
+			s.starts(s.a)
+		}, ""},
 		{"no lease", func(s *scene) {
 			s.writes(s.a, "put", changed(s.progress(s.a), func(r *engine.Record) { r.LeaseEnd = time.UnixMilli(0) }))
 		}, "I2: put: the row has no lease"},
@@ -464,6 +520,18 @@ func TestJudge(t *testing.T) {
 			s.errs(s.a, idempotency.ErrTryAgain)
 		}, "I4: no request has a fault"},
 
+		{"a call that begins just before its deadline", func(s *scene) {
+			s.lossy = 0
+			s.endsIn(s.a, leastToBegin-1)
+			s.putsUntil(s.a, s.now.Add(leastToBegin))
+			s.errs(s.a, idempotency.ErrTryAgain)
+		}, ""},
+		{"a call that begins long before its deadline", func(s *scene) {
+			s.lossy = 0
+			s.endsIn(s.a, leastToBegin)
+			s.putsUntil(s.a, s.now.Add(leastToBegin))
+			s.errs(s.a, idempotency.ErrTryAgain)
+		}, "I4: no request has a fault"},
 		{"a caller that goes away", func(s *scene) { s.a.patience = 1; s.puts(s.a); s.errs(s.a, context.Canceled) }, ""},
 		{"a caller that goes away after the function", func(s *scene) {
 			s.a.patience = 1

@@ -78,6 +78,7 @@ var mutants = []mutant{
 	in("twin-taken-over", 100, call, "\treturn twin\n", "\treturn free\n"),
 	in("takeover-without-token-and-number", 50_000, store,
 		"old.Token == version.Token && old.Number == version.Number &&", ""),
+	in("takeover-without-number", 200_000, store, " && old.Number == version.Number", ""),
 	in("takeover-without-status-and-expiry", 10_000, store,
 		"return old.Status == version.Status && old.Token == version.Token && old.Number == version.Number &&\n"+
 			"\t\told.LeaseEnd.Equal(version.LeaseEnd) && old.Expiry.Equal(version.Expiry)",
@@ -227,9 +228,6 @@ var mutantsByTest = []byTest{
 		to:   ""},
 	{name: "takeover-without-token", pkg: memory, test: "TestCalls", file: store,
 		from: "old.Token == version.Token && ",
-		to:   ""},
-	{name: "takeover-without-number", pkg: domain, test: "TestLatePutOfTheSameLeaseEnd", file: store,
-		from: " && old.Number == version.Number",
 		to:   ""},
 	{name: "takeover-without-lease-end", pkg: memory, test: "TestCalls", file: store,
 		from: "old.LeaseEnd.Equal(version.LeaseEnd) && ",

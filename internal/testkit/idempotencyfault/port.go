@@ -14,11 +14,12 @@ type port struct{ *process }
 
 // request is a request on its way.
 type request struct {
-	x    *execution
-	name string
-	key  engine.Key
-	sent time.Time
-	do   func(context.Context) (engine.Answer, error)
+	x     *execution
+	name  string
+	key   engine.Key
+	sent  time.Time
+	lease time.Duration // of a row that it puts
+	do    func(context.Context) (engine.Answer, error)
 }
 
 // MaxResult implements engine.Store.
@@ -120,7 +121,8 @@ func (p *port) send(
 	if ctx.Err() != nil {
 		return engine.Answer{}, ctx.Err()
 	}
-	r := &request{ctx.Value(callKey{}).(*execution), name, key, p.now, do}
+	x := ctx.Value(callKey{}).(*execution)
+	r := &request{x, name, key, p.now, p.leaseOf(x, p.now), do}
 	p.judge.sent(r)
 	replied := make(chan reply, 2)
 	p.travel(r, func(re reply) { p.awake(func() { replied <- re }) })

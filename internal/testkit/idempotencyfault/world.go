@@ -215,6 +215,10 @@ func (p *process) monotonic() time.Duration { return p.now.Sub(noon) - p.lost + 
 // Sleep implements idempotency.Machine. Timers follow the monotonic clock.
 func (p *process) Sleep(ctx context.Context, d time.Duration) error {
 	over := make(chan struct{})
+	if p.ticks {
+		tick := time.Second / 2
+		d = p.now.Add(d + tick - 1).Truncate(tick).Sub(p.now)
+	}
 	p.timer(p.monotonic()+d, func() { close(over) })
 	select {
 	case <-over:
@@ -245,6 +249,9 @@ type execution struct {
 	id      int
 	process *process
 	begun   time.Time
+	// deadline is that of its context, by the wall clock of its process, with Settings.LeaseUntilDeadline.
+	deadline time.Time
+	lease    time.Duration // of the last row that it sent, or since its begin
 	// The function.
 	ctx     context.Context // of the function; nil: it has not begun
 	running bool
@@ -273,6 +280,23 @@ type eviction struct {
 
 type callKey struct{}
 
+// deadlined is a context with a deadline by the wall clock of its process. A timer of the process ends it.
+type deadlined struct {
+	context.Context
+	at time.Time
+}
+
+// Deadline implements context.Context.
+func (d deadlined) Deadline() (time.Time, bool) { return d.at, true }
+
+// leaseOf returns how long the lease of a row is that a call sends at a time.
+func (w *world) leaseOf(x *execution, sent time.Time) time.Duration {
+	if x.deadline.IsZero() {
+		return w.settings.Lease
+	}
+	return max(0, x.deadline.Sub(sent.Add(x.process.wall)))
+}
+
 // call begins a call. A frozen process begins it when it thaws.
 func (w *world) call(id int, p plan) {
 	on := w.processes[p.process]
@@ -284,6 +308,11 @@ func (w *world) call(id int, p plan) {
 		w.running++
 		w.log("call %d: begins, %+v", id, p)
 		ctx, leave := context.WithCancel(context.WithValue(context.Background(), callKey{}, x))
+		if w.settings.LeaseUntilDeadline {
+			x.deadline = on.Moment().Wall.Add(p.patience)
+			ctx = deadlined{ctx, x.deadline}
+		}
+		x.lease = w.leaseOf(x, w.now)
 		if p.patience > 0 {
 			on.timer(on.monotonic()+p.patience, func() {
 				w.log("call %d: its context ends", id)
