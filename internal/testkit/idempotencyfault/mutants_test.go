@@ -125,7 +125,7 @@ var mutants = []mutant{
 	in("late-clock-of-a-cut-date", 500, clock, "afterDate  = 1500 * time.Millisecond", "afterDate  = 0"),
 	in("no-wall-time-in-the-late-clock", 10_000, clock, "_, passed := c.machine()", "passed, _ := c.machine()"),
 	in("no-heartbeat", 2_000, hold, "\tif h.r.settings.LeaseUntilDeadline {", "\tif true {"),
-	inStore("heartbeat-without-token", 100, prolongs, mineOnly, ""),
+	inStore("heartbeat-without-token", 200, prolongs, mineOnly, ""),
 	inStore("heartbeat-without-status", 2_000, prolongs, mineOnly+current, mineOnly+"false"),
 	in("heartbeat-with-an-earlier-end", 1_000, store, " || !old.LeaseEnd.Before(ends.LeaseEnd)", ""),
 	in("heartbeat-without-expiry", 100, store,
