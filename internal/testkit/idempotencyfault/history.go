@@ -112,6 +112,7 @@ func newHistory(seed uint64) history {
 	h.limitPatience(rand.New(rand.NewPCG(seed, 3)))
 	h.commit(rand.New(rand.NewPCG(seed, 4)))
 	h.evict(rand.New(rand.NewPCG(seed, 5)), horizon, keys)
+	h.cache(rand.New(rand.NewPCG(seed, 9)))
 	return h
 }
 
@@ -159,6 +160,13 @@ func (h *history) evict(random *rand.Rand, horizon time.Duration, keys int) {
 			at: h.upTo(random, horizon+h.settings.Lease), process: random.IntN(h.processes),
 			evicts: string(rune('a' + random.IntN(keys))), running: random.IntN(2) == 0,
 		})
+	}
+}
+
+// cache gives the processes of some histories a cache, sometimes with room for one or two records.
+func (h *history) cache(random *rand.Rand) {
+	if random.IntN(4) == 0 {
+		h.settings.CacheBytes = one(random, 600, 1<<20)
 	}
 }
 
