@@ -105,7 +105,7 @@ var mutants = []mutant{
 		"c.useCopy(line.last, r.server.Early())"),
 	in("cache-without-expiry", 1_000, call, cached+"c.r.server.Late()", cached+"time.Time{}"),
 	in("cache-by-the-early-clock", 10_000, call, cached+"c.r.server.Late()", cached+"c.r.server.Early()"),
-	in("cache-by-the-own-clock", 1_000, call, cached+"c.r.server.Late()", cached+"c.r.machine.Moment().Wall"),
+	in("cache-by-the-own-clock", 2_000, call, cached+"c.r.server.Late()", cached+"c.r.machine.Moment().Wall"),
 	// Rule 4: clocks and lease.
 	in("own-clock", 100, times,
 		"\tr.server.Observe(a.Date, sent)\n",
