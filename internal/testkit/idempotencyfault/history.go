@@ -49,7 +49,7 @@ const (
 	tooLarge
 )
 
-// commits reports whether a completion of the call has effects. Those of a failure do not happen.
+// commits reports whether a completion of the call has effects. Effects of a failure do not happen.
 func (p plan) commits() bool { return p.effects && p.ends != failsFinally }
 
 // fault happens to a process.
