@@ -28,6 +28,7 @@ const (
 	maxReplayRequests = 1
 	maxReplayReads    = 0.5
 	maxTwinRequests   = 2
+	maxCacheRequests  = 0
 )
 
 const (
@@ -55,6 +56,7 @@ func BenchmarkIdempotent(b *testing.B) {
 		c.report()
 	}
 	s.countCalls()
+	s.countCached()
 	s.countTwins()
 	b.ReportMetric(0, "ns/op") // of a round, which says nothing
 }
@@ -128,8 +130,12 @@ type receipt struct {
 
 // caller returns the calls of one process that has made a call before.
 func (s *shop) caller(client *dynamodb.Client) caller {
+	return s.callerWith(client, idempotency.Settings{})
+}
+
+func (s *shop) callerWith(client *dynamodb.Client, settings idempotency.Settings) caller {
 	s.Helper()
-	runner, err := idempotency.New(dynamostore.New(client, s.dedupe), idempotentNamespace, idempotency.Settings{})
+	runner, err := idempotency.New(dynamostore.New(client, s.dedupe), idempotentNamespace, settings)
 	s.must(err)
 	call := func(key string) error {
 		_, err := idempotency.Do(s.Context(), runner, key, order{"customer-17@example.com", 1990}, charge)
@@ -223,6 +229,24 @@ func (s *shop) countCalls() {
 	seldom := count(later, newKeys()[:10])
 	note("requests a new call, the same", seldom.requests, 0, fmt.Sprintf(
 		"%.3f write units, %.3f read units", seldom.writeUnits, seldom.readUnits))
+}
+
+// countCached counts the requests of replays whose records are in the cache.
+func (s *shop) countCached() {
+	s.Helper()
+	call, keys := s.callerWith(s.client, idempotency.Settings{CacheBytes: 1 << 20}), newKeys()
+	for _, key := range keys {
+		s.must(call(key))
+	}
+	before := s.meter.read()
+	for _, key := range keys {
+		s.must(call(key))
+	}
+	requests := s.meter.read().minus(before).requests
+	if requests > maxCacheRequests {
+		s.Errorf("%v requests for %d replays from the cache", requests, len(keys))
+	}
+	note("requests of replays from the cache", requests, 0, fmt.Sprintf("%d replays", len(keys)))
 }
 
 // countTwins counts the requests of calls of one process that have one key at the same time.

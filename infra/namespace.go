@@ -2,13 +2,14 @@ package infra
 
 import (
 	"errors"
-	"strings"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
+
+	"github.com/oncebox/oncebox/pkg/idempotency"
 )
 
 // GrantNamespace allows a function of yours to run functions once for the keys of a namespace (package idempotency): to
@@ -16,11 +17,11 @@ import (
 // be the dedupe table of claims and records.
 //
 // A table with replicas in other regions is refused: GrantNamespace does not see whether they are strongly consistent.
-// The namespace must not have the characters # * ? and $: the policy would allow rows of other namespaces.
+// A namespace that idempotency.New refuses is refused here, too.
 func GrantNamespace(table awsdynamodb.ITableV2, namespace string, function awsiam.IGrantable) error {
 	wrong := problems{}
-	if namespace == "" || strings.ContainsAny(namespace, "#*?$") {
-		wrong.add("the namespace is %q; choose a name without the characters # * ? and $, as in payments", namespace)
+	if err := idempotency.CheckNamespace(namespace); err != nil {
+		wrong.add("%w", err)
 	}
 	refuseReplicas(&wrong, "the table of the namespace", table)
 	if err := wrong.err(); err != nil {

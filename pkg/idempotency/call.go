@@ -29,6 +29,10 @@ func (r *Runner) newCall(ctx context.Context, key string, payload []byte) (*call
 		if c.deadline, ok = ctx.Deadline(); !ok {
 			return nil, &InvalidError{"context", "it has no deadline, and LeaseUntilDeadline needs one"}
 		}
+		if lease := c.newLease(); lease > maxLease {
+			return nil, &InvalidError{"context", fmt.Sprintf("its deadline is in %s, and LeaseUntilDeadline allows %s: a crash "+
+				"blocks the key for as long; set an earlier deadline, or use Lease", lease.Round(time.Second), maxLease)}
+		}
 	}
 	var err error
 	c.token, err = r.newToken()
@@ -46,6 +50,18 @@ func (c *call) newLease() time.Duration {
 
 // run returns the completed record of the key, and what the function returned if the record is of this call.
 func (c *call) run(ctx context.Context, fn function) (*engine.Record, *returned, error) {
+	if row, err := c.useCopy(c.r.copies.get(c.key.Name), c.r.server.Late()); row != nil || err != nil {
+		return row, nil, err
+	}
+	record, ran, err := c.runAtStore(ctx, fn)
+	if err == nil {
+		c.r.copies.add(c.key.Name, record)
+	}
+	return record, ran, err
+}
+
+// runAtStore is run without a copy in the cache.
+func (c *call) runAtStore(ctx context.Context, fn function) (*engine.Record, *returned, error) {
 	row, err := c.begin(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -153,9 +169,20 @@ func counts(row engine.Record, now time.Time) bool {
 	return now.Before(row.LeaseEnd)
 }
 
+// useCopy returns a row that may be old, if it decides the call: it is completed, and its window is not over by the late
+// clock. Such a record does not change within its window, unless it is evicted.
+func (c *call) useCopy(row *engine.Record, late time.Time) (*engine.Record, error) {
+	switch {
+	case row == nil || row.Status != engine.Completed || !late.Before(row.Expiry):
+		return nil, nil
+	case row.Payload != c.payload:
+		return nil, ErrOtherPayload
+	}
+	return row, nil
+}
+
 // readFirst looks for a completed record with a cheap read, where replays are frequent. Such a read may show an old
-// row. A completed record never changes within its window, so it is used if its window is not over by the late clock.
-// Nothing else that the read shows is used, and its error is not.
+// row. Its error does not count.
 func (c *call) readFirst(ctx context.Context) (*engine.Record, error) {
 	if !c.r.replays.frequent() {
 		return nil, nil
@@ -164,13 +191,7 @@ func (c *call) readFirst(ctx context.Context) (*engine.Record, error) {
 	if err != nil {
 		return nil, nil //nolint:nilerr // the put that follows fails by itself, or does not
 	}
-	if a.Row == nil || a.Row.Status != engine.Completed || !a.at.Late().Before(a.Row.Expiry) {
-		return nil, nil
-	}
-	if a.Row.Payload != c.payload {
-		return nil, ErrOtherPayload
-	}
-	return a.Row, nil
+	return c.useCopy(a.Row, a.at.Late())
 }
 
 // show asks for the row of the key, and puts one if there is none. A process that has seen no Date cannot put: it would

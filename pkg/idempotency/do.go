@@ -111,7 +111,7 @@ func (r *Runner) Do(
 		return Outcome[Result]{}, err
 	}
 	defer done()
-	if last := line.last; last != nil && r.server.Late().Before(last.Expiry) {
+	if last, _ := c.useCopy(line.last, r.server.Late()); last != nil { // it is of the same payload
 		return c.outcome(last, nil, nil)
 	}
 	record, ran, err := c.run(ctx, fn)

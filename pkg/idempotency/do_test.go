@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"runtime"
 	"strings"
 	"sync"
@@ -475,6 +476,20 @@ func TestInvalid(t *testing.T) {
 			"namespace: it has 0 bytes: use 1 to 1024":                      settings("", limits{}),
 			"Window: 1ms is too short: use 1s or longer":                    settings("n", limits{Window: time.Millisecond}),
 			"Lease: 4s is too short: use 5s or longer":                      settings("n", limits{Lease: 4 * time.Second}),
+			"Window: 2562047h47m16.854775807s is too long: use 87600h0m0s or shorter; the store keeps each record for as long": settings(
+				"n", limits{Window: math.MaxInt64}),
+			"Lease: 24h0m1s is too long: use 24h0m0s or shorter; a crash blocks the key for as long, and heartbeats prolong a " +
+				"shorter lease": settings("n", limits{Lease: 24*time.Hour + time.Second}),
+			"CacheBytes: -1 is negative: use 0 for no cache": settings("n", limits{CacheBytes: -1}),
+			"context: its deadline is in 25h0m0s, and LeaseUntilDeadline allows 24h0m0s: a crash blocks the key for as long; " +
+				"set an earlier deadline, or use Lease": func() error {
+				ctx, cancel := context.WithTimeout(t.Context(), 25*time.Hour)
+				defer cancel()
+				_, err := idempotency.Do(ctx, deadline, "k", order{}, charge)
+				return err
+			}(),
+			`namespace: "shop#eu" has one of the characters # * ? and $: use a name without them, so that a policy can allow ` +
+				"its rows and no others": settings("shop#eu", limits{}),
 		} {
 			if err == nil || err.Error() != want || !errors.Is(err, idempotency.ErrInvalid) {
 				t.Errorf("want %q, got %v", want, err)

@@ -109,11 +109,11 @@
 //
 // # Limits
 //
-//   - A namespace or a key: 1 to 1,024 bytes.
+//   - A namespace or a key: 1 to 1,024 bytes. A namespace has none of the characters # * ? and $ ([CheckNamespace]).
 //   - A result: the engine's MaxResult. A larger one is not stored (I5).
 //   - The content type of a result: valid UTF-8. A result with another one is not stored (I5).
 //   - The text of a final failure: its first 4,096 bytes are stored, or as many as MaxResult.
-//   - The window: at least a second. The lease: at least 5 seconds.
+//   - The window: a second to 10 years. The lease: 5 seconds to 24 hours.
 //
 // # Not promised
 //
@@ -124,6 +124,7 @@
 // # Files
 //
 // To follow a call, read do.go, then call.go (begin: whose row is it?), hold.go (run, heartbeat, complete, release),
-// effects.go (effects in the same transaction), turns.go (calls in one process) and times.go (leases, expiries and
-// numbers from the store's time). observe.go reports calls, and operate.go is for operators.
+// effects.go (effects in the same transaction), turns.go (calls in one process), cache.go (copies of completed records)
+// and times.go (leases, expiries and numbers from the store's time). observe.go reports calls, and operate.go is for
+// operators.
 package idempotency

@@ -29,8 +29,8 @@ func (e Execution) Commit(effects Effects) {
 	}
 }
 
-// checkEffects makes effects that the store cannot do a failure of the function. Those of a function that has failed
-// are dropped.
+// checkEffects makes effects that the store cannot do a failure of the function. It drops the effects of a function that
+// has failed.
 func (h *hold) checkEffects(f *returned) {
 	if _, isBroken := errors.AsType[*unstorable](f.err); f.err != nil && !isBroken {
 		f.effects = nil

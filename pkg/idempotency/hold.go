@@ -146,7 +146,9 @@ func (h *hold) complete(
 		case isRefused:
 			return h.refused(whole, f, refused.Reason)
 		case err == nil && a.Done:
-			record := engine.Record{Status: engine.Completed, Number: h.number, Expiry: completion.Expiry, Result: result}
+			record := engine.Record{
+				Status: engine.Completed, Number: h.number, Expiry: completion.Expiry, Payload: h.payload, Result: result,
+			}
 			return &record, f, nil
 		case err == nil && h.completed(a.Row):
 			return a.Row, f, nil

@@ -17,7 +17,7 @@ import (
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
 )
 
-// reports collects the reports of a Runner. Those of calls that end at the same time come in any order.
+// reports collects the reports of a Runner. Reports of calls that end at the same time come in any order.
 type reports struct {
 	mu  sync.Mutex
 	all []string

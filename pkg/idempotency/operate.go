@@ -61,15 +61,25 @@ type Eviction struct {
 }
 
 // Evict frees a key deliberately: the next call runs the function, although the key has a result or an execution. So
-// its effects can happen twice: those outside of the store, and of a completed record also those of Execution.Commit.
-// The row stays, because it holds the number: the next execution has a larger one. The result is removed from the row.
+// its effects can happen twice: effects outside of the store, and of a completed record also effects of
+// Execution.Commit. The row stays, because it holds the number: the next execution has a larger one. The result is
+// removed from the row.
 //
 // Evict returns the record that it freed, or nil if the key was free. A call that has read the result before, or reads
 // it in the next seconds with an eventually consistent read, can still return it. So can the calls of its process that
-// wait for it, and those that wait for them.
+// wait for it, and the calls that wait for them.
 //
-// Errors: an *InProgressError without Running; ErrNoRecord; ErrOtherExecution; ErrChanged; those of Explain.
+// A Runner with a cache (Settings.CacheBytes) that has a copy of the result returns it until the window is over, and
+// refuses other payloads until then. Evict removes the copy of its own Runner only. Restart the other processes, or use
+// Runners without a cache, if that matters.
+//
+// Errors: an *InProgressError without Running; ErrNoRecord; ErrOtherExecution; ErrChanged; the errors of Explain.
 func (r *Runner) Evict(ctx context.Context, key string, e Eviction) (freed *engine.Record, err error) {
+	defer func() {
+		if err == nil {
+			r.copies.drop(key)
+		}
+	}()
 	a, err := r.look(ctx, key)
 	if err != nil {
 		return nil, err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math/big"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,25 +19,34 @@ import (
 
 // Settings are the choices of a Runner. The zero value of each has its default.
 type Settings struct {
-	// Window is how long a completed record counts, from its completion. The default is 24 hours, the least is a
-	// second. After it the function runs again for the key.
+	// Window is how long a completed record counts, from its completion: 1 second to 10 years, by default 24 hours.
+	// After it the function runs again for the key.
 	Window time.Duration
-	// Lease is how long an execution holds the key without a heartbeat. The default is 30 seconds, the least is 5
-	// seconds. A heartbeat prolongs the lease every third of it. After a crash the key is blocked for up to this time.
+	// Lease is how long an execution holds the key without a heartbeat: 5 seconds to 24 hours, by default 30 seconds. A
+	// heartbeat prolongs the lease every third of it. After a crash the key is blocked for up to this time.
 	Lease time.Duration
 	// LeaseUntilDeadline makes the lease last until the deadline of the call's context, and sends no heartbeat. Use it
-	// where a process cannot run longer than that, as in AWS Lambda. A call whose context has no deadline is refused.
+	// where a process cannot run longer than that, as in AWS Lambda. A call is refused if its context has no deadline,
+	// or if the deadline is in more than 24 hours.
 	LeaseUntilDeadline bool
 	// DoNotWait makes a call return an *InProgressError at once while another call holds the key. By default it waits
 	// until that call ends or its own context ends.
 	DoNotWait bool
+	// CacheBytes is how many bytes of memory copies of completed records may take, about: those that calls of this
+	// Runner used last. A replay of a copy costs no request. 0, the default, keeps none, because a copy hides an
+	// eviction ([Runner.Evict]) from this Runner until the window of the record is over, and because the memory of a
+	// Lambda function is small. Use it where clients repeat the same keys often, and where no operator evicts keys, or
+	// can restart the process after that. A copy has the bytes of its key and of its result, and 512 more.
+	CacheBytes int
 }
 
 const (
 	defaultWindow = 24 * time.Hour
 	leastWindow   = time.Second
+	maxWindow     = 10 * 365 * 24 * time.Hour
 	defaultLease  = 30 * time.Second
 	leastLease    = 5 * time.Second
+	maxLease      = 24 * time.Hour
 	maxName       = 1024 // bytes of a key or a namespace
 )
 
@@ -50,8 +60,16 @@ func (s Settings) withDefaults() (Settings, error) {
 	switch {
 	case s.Window < leastWindow:
 		return s, &InvalidError{"Window", fmt.Sprintf("%s is too short: use %s or longer", s.Window, leastWindow)}
+	case s.Window > maxWindow:
+		return s, &InvalidError{"Window", fmt.Sprintf("%s is too long: use %s or shorter; the store keeps each record for "+
+			"as long", s.Window, maxWindow)}
 	case s.Lease < leastLease:
 		return s, &InvalidError{"Lease", fmt.Sprintf("%s is too short: use %s or longer", s.Lease, leastLease)}
+	case s.Lease > maxLease:
+		return s, &InvalidError{"Lease", fmt.Sprintf("%s is too long: use %s or shorter; a crash blocks the key for as "+
+			"long, and heartbeats prolong a shorter lease", s.Lease, maxLease)}
+	case s.CacheBytes < 0:
+		return s, &InvalidError{"CacheBytes", fmt.Sprintf("%d is negative: use 0 for no cache", s.CacheBytes)}
 	}
 	return s, nil
 }
@@ -66,6 +84,7 @@ type Runner struct {
 	server    *serverclock.Clock // of the last reply of the store
 	random    io.Reader
 	turns     turns
+	copies    cache
 	replays   share
 	observer  func(context.Context, Report)
 }
@@ -83,16 +102,16 @@ type Machine interface {
 // Option changes a default of a Runner.
 type Option func(*Runner)
 
-// WithMachine sets the clocks. The default are those of this machine.
+// WithMachine sets the clocks. By default a Runner uses the clocks of this machine.
 func WithMachine(m Machine) Option { return func(r *Runner) { r.machine = m } }
 
 // WithRandom sets the source of tokens and of the spread of waits. The default is crypto/rand.
 func WithRandom(random io.Reader) Option { return func(r *Runner) { r.random = random } }
 
-// New returns a Runner. The namespace separates keys that could be the same by accident: those of two functions, or of
-// two tenants. It has 1 to 1,024 bytes. An error belongs to ErrInvalid.
+// New returns a Runner. The namespace separates keys that could be the same by accident, such as keys of two functions
+// or of two tenants. CheckNamespace says what it must be. An error belongs to ErrInvalid.
 func New(store engine.Store, namespace string, settings Settings, options ...Option) (*Runner, error) {
-	if err := checkName("namespace", namespace); err != nil {
+	if err := CheckNamespace(namespace); err != nil {
 		return nil, err
 	}
 	settings, err := settings.withDefaults()
@@ -100,11 +119,23 @@ func New(store engine.Store, namespace string, settings Settings, options ...Opt
 		return nil, err
 	}
 	r := &Runner{store: store, namespace: namespace, settings: settings, machine: newMachine(), random: rand.Reader}
+	r.copies.limit = settings.CacheBytes
 	for _, change := range options {
 		change(r)
 	}
 	r.server = serverclock.On(r.machine.Moment)
 	return r, nil
+}
+
+// CheckNamespace returns an error of ErrInvalid unless a namespace has 1 to 1,024 bytes and none of the characters # * ?
+// and $. With them, a policy that allows a function the rows of one namespace would allow it rows of others. That is
+// infra.GrantNamespace, or a condition of your own on dynamodb:LeadingKeys.
+func CheckNamespace(namespace string) error {
+	if strings.ContainsAny(namespace, "#*?$") {
+		return &InvalidError{"namespace", fmt.Sprintf("%q has one of the characters # * ? and $: use a name without them, "+
+			"so that a policy can allow its rows and no others", namespace)}
+	}
+	return checkName("namespace", namespace)
 }
 
 func checkName(field, name string) error {

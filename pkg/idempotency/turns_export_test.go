@@ -6,3 +6,10 @@ func (r *Runner) Lines() int {
 	defer r.turns.mu.Unlock()
 	return len(r.turns.lines)
 }
+
+// Copies returns the number of copies in the cache, and their bytes.
+func (r *Runner) Copies() (copies, bytes int) {
+	r.copies.mu.Lock()
+	defer r.copies.mu.Unlock()
+	return r.copies.used.Len(), r.copies.bytes
+}

@@ -100,7 +100,7 @@ func TestGrantNamespace(t *testing.T) {
 		}
 	})
 	for i, want := range []string{
-		`the namespace is ""; choose a name`, `"a#b"`, `"pay*"`, `"pay?"`, `"${aws:username}"`,
+		`namespace: it has 0 bytes`, `"a#b"`, `"pay*"`, `"pay?"`, `"${aws:username}"`,
 		"the table of the namespace has replicas in other regions", "the principal has no policy",
 	} {
 		if !strings.Contains(says[i], want) {

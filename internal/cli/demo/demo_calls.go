@@ -157,7 +157,7 @@ func (p *provider) charge(order string, number int64) (idempotency.Result, error
 }
 
 // frozen is a worker that freezes in the middle of a call: its code stands still until thaw. The demo does not wait for
-// the end of its lease. Until thaw the worker lives in the past instead: the clock of its machine and that of its store
+// the end of its lease. Until thaw the worker lives in the past instead: the clocks of its machine and of its store
 // are behind.
 type frozen struct {
 	engine.Store

@@ -23,6 +23,7 @@ wrong, or when an execution hangs.
 What can happen: the function has run, or is running. What it did, such as a charge, is done a second time. Look there
 first. If the record has completed, that includes effects in the transaction of the result (Execution.Commit). A call
 that reads the old result in the next seconds can still return it, and so can the calls of its process that wait for it.
+A process with a cache (Settings.CacheBytes) returns its copy until the window of the record is over: restart it.
 
 Only the execution with --number is evicted, so the command is safe to repeat. If another execution has begun since, it
 stays, and the exit code is 3. The exit code is also 3 if the record changes meanwhile. If the key is free, the command

@@ -20,10 +20,10 @@ type explainCommand struct {
 func (explainCommand) Help() string {
 	return `Says in sentences what the next call of the key gets, and why. The exit code is 3 if there is no record.
 
-With --payload-file it compares the hash of a payload with that of the record. Every byte counts, also a newline at
+With --payload-file it compares the hash of a payload with the hash in the record. Every byte counts, also a newline at
 the end. The payload of idempotency.Do is the JSON of its input, as json.Marshal writes it.
 
-All times are those of the store. A call that waits for the end of a lease or a window waits up to two seconds longer.
+All times are times of the store. A call that waits for the end of a lease or a window waits up to two seconds longer.
 
 Nothing is changed. With --output json, next_call is:
   runs           it runs the function

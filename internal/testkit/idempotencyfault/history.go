@@ -51,7 +51,7 @@ const (
 	tooLarge
 )
 
-// commits reports whether a completion of the call has effects. Those of a failure do not happen.
+// commits reports whether a completion of the call has effects. Effects of a failure do not happen.
 func (p plan) commits() bool { return p.effects && p.ends != failsFinally }
 
 // fault happens to a process.
@@ -115,6 +115,7 @@ func newHistory(seed uint64) history {
 	h.commit(rand.New(rand.NewPCG(seed, 4)))
 	h.evict(rand.New(rand.NewPCG(seed, 5)), horizon, keys)
 	h.leaseUntilDeadline(rand.New(rand.NewPCG(seed, 8)))
+	h.cache(rand.New(rand.NewPCG(seed, 9)))
 	return h
 }
 
@@ -185,6 +186,13 @@ func (h *history) leaseUntilDeadline(random *rand.Rand) {
 		p := &h.calls[n]
 		p.at, p.takes = h.upTo(random, time.Minute), 10*time.Second+h.upTo(random, 30*time.Second)
 		p.patience = 20*time.Second + h.upTo(random, 40*time.Second)
+	}
+}
+
+// cache gives the processes of some histories a cache, sometimes with room for one or two records.
+func (h *history) cache(random *rand.Rand) {
+	if random.IntN(4) == 0 {
+		h.settings.CacheBytes = one(random, 600, 1<<20)
 	}
 }
 

@@ -450,8 +450,12 @@ func (j *judge) refused(x *execution) {
 	if x.ctx != nil {
 		j.violated("I6: the function of call %d has run, and the call is refused", x.id)
 	}
-	for _, c := range j.completions[x.key] { // cheap reads show records that were evicted
-		if c.by.payload != x.payload && x.begun.Before(c.evicted.Add(stale+slack)) {
+	for _, c := range j.completions[x.key] { // cheap reads show records that were evicted, and caches keep them
+		until := c.evicted.Add(stale)
+		if j.settings.CacheBytes > 0 && !c.evicted.IsZero() {
+			until = c.record.Expiry
+		}
+		if c.by.payload != x.payload && x.begun.Before(until.Add(slack)) {
 			return
 		}
 	}

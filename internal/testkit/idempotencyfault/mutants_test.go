@@ -60,6 +60,7 @@ const (
 	releases = "token, next string) (engine.Answer, error) {\n" + changes
 	mineOnly = "old.Token != token || "
 	current  = "old.Status != engine.InProgress"
+	cached   = "c.useCopy(c.r.copies.get(c.key.Name), "
 )
 
 // mutants has a mutant for each rule, in the order of the protocol.
@@ -96,11 +97,16 @@ var mutants = []mutant{
 		"if row.Number != tooShort && ",
 		"if tooShort >= 0 && "),
 	// Rule 3: copies.
-	in("cheap-read-without-expiry", 10_000, call, " || !a.at.Late().Before(a.Row.Expiry)", ""),
-	in("copy-without-expiry", 10_000, do, "last != nil && r.server.Late().Before(last.Expiry)", "last != nil"),
+	in("cheap-read-without-expiry", 10_000, call, "c.useCopy(a.Row, a.at.Late())", "c.useCopy(a.Row, time.Time{})"),
+	in("copy-without-expiry", 10_000, do,
+		"last, _ := c.useCopy(line.last, r.server.Late()); last != nil",
+		"last := line.last; last != nil"),
 	in("copy-by-the-early-clock", 10_000, do,
-		"r.server.Late().Before(last.Expiry)",
-		"r.server.Early().Before(last.Expiry)"),
+		"c.useCopy(line.last, r.server.Late())",
+		"c.useCopy(line.last, r.server.Early())"),
+	in("cache-without-expiry", 1_000, call, cached+"c.r.server.Late()", cached+"time.Time{}"),
+	in("cache-by-the-early-clock", 10_000, call, cached+"c.r.server.Late()", cached+"c.r.server.Early()"),
+	in("cache-by-the-own-clock", 2_000, call, cached+"c.r.server.Late()", cached+"c.r.machine.Moment().Wall"),
 	// Rule 4: clocks and lease.
 	in("own-clock", 100, times,
 		"\tr.server.Observe(a.Date, sent)\n",
@@ -215,6 +221,10 @@ const (
 	lambda   = "pkg/idempotency/oncelambda"
 )
 
+// cachesOwn puts the own result into the cache.
+const cachesOwn = "h.r.copies.add(h.key.Name, &engine.Record{Status: engine.Completed, Payload: h.payload, " +
+	"Expiry: completion.Expiry, Result: result})\n"
+
 var mutantsByTest = []byTest{
 	{name: "hash-of-the-payload-after-the-function", pkg: domain, test: "TestSuperseded", file: hold,
 		from: "decide(*a.Row, h.token, h.payload, a.at.Early())",
@@ -264,11 +274,35 @@ var mutantsByTest = []byTest{
 		from: "\t\treturn false, nil\n",
 		to:   "\t\treturn true, nil\n"},
 	{name: "cheap-read-by-the-early-clock", pkg: domain, test: "TestCopiesAndTheLateClock", file: call,
-		from: "!a.at.Late().Before(a.Row.Expiry)",
-		to:   "!a.at.Early().Before(a.Row.Expiry)"},
+		from: "c.useCopy(a.Row, a.at.Late())",
+		to:   "c.useCopy(a.Row, a.at.Early())"},
 	{name: "copy-by-the-early-clock", pkg: domain, test: "TestCopiesAndTheLateClock", file: do,
-		from: "r.server.Late().Before(last.Expiry)",
-		to:   "r.server.Early().Before(last.Expiry)"},
+		from: "c.useCopy(line.last, r.server.Late())",
+		to:   "c.useCopy(line.last, r.server.Early())"},
+	{name: "cache-without-expiry", pkg: domain, test: "TestCacheAndTheLateClock", file: call,
+		from: cached + "c.r.server.Late()",
+		to:   cached + "time.Time{}"},
+	{name: "cache-by-the-early-clock", pkg: domain, test: "TestCacheAndTheLateClock", file: call,
+		from: cached + "c.r.server.Late()",
+		to:   cached + "c.r.server.Early()"},
+	{name: "cache-by-the-own-clock", pkg: domain, test: "TestCacheAndTheLateClock", file: call,
+		from: cached + "c.r.server.Late()",
+		to:   cached + "c.r.machine.Moment().Wall"},
+	{name: "copy-of-another-payload", pkg: domain, test: "TestCache", file: call,
+		from: "case row.Payload != c.payload:\n\t\treturn nil, ErrOtherPayload\n\t}\n\treturn row, nil",
+		to:   "}\n\treturn row, nil"},
+	{name: "cache-of-a-superseded-execution", pkg: domain, test: "TestCacheOfASupersededExecution", file: hold,
+		from: "\tcompletion := h.r.completion(result)\n",
+		to:   "\tcompletion := h.r.completion(result)\n" + cachesOwn},
+	{name: "cache-of-an-unknown-outcome", pkg: domain, test: "TestCacheOfAnUnknownOutcome", file: hold,
+		from: "\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n",
+		to:   "\t\tif h.left() <= 0 || h.r.backOff(whole, tries) != nil {\n" + cachesOwn},
+	{name: "cache-without-limit", pkg: domain, test: "TestCacheBytes", file: "pkg/idempotency/cache.go",
+		from: "c.bytes > c.limit;",
+		to:   "false;"},
+	{name: "eviction-leaves-the-copy", pkg: domain, test: "TestEvictAndCaches", file: operate,
+		from: "\t\t\tr.copies.drop(key)\n",
+		to:   ""},
 	{name: "result-without-json-frees-the-key", pkg: domain, test: "TestResultsThatCannotBeStored", file: do,
 		from: "case isBroken:",
 		to:   "case false && isBroken:"},
@@ -279,8 +313,8 @@ var mutantsByTest = []byTest{
 		from: "if c.deadline.IsZero() {",
 		to:   "if true {"},
 	{name: "twins-send-requests", pkg: domain, test: "TestTwinsInOneProcess", file: do,
-		from: "if last := line.last; last != nil &&",
-		to:   "if last := line.last; false &&"},
+		from: "r.server.Late()); last != nil {",
+		to:   "r.server.Late()); false && last != nil {"},
 	{name: "begins-while-a-put-is-on-its-way", pkg: domain, test: "TestLatePutOverTheOwnRow", file: call,
 		from: "if row.Number != tooShort && ",
 		to:   "if tooShort >= 0 && "},

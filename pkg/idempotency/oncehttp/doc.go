@@ -55,7 +55,7 @@
 // # Responses
 //
 // The status, the body, and the headers Content-Type, Content-Encoding, Content-Language and Location are stored, with
-// those of Settings.Headers. Every replay has them, and Idempotency-Replayed: true. All other headers, such as
+// the headers in Settings.Headers. Every replay has them, and Idempotency-Replayed: true. All other headers, such as
 // Set-Cookie, go to the first client only. Credentials cannot be stored: New refuses their headers.
 //
 // A response with the status 408, 409, 423, 425, 429 or 5xx is a failure, not a result: it frees the key, and the next

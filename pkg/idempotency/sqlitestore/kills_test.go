@@ -18,8 +18,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
 )
 
-// The clocks of a round are ahead of those of the round before. So the leases of killed processes are over in the next
-// round, and no lease ends within a round, however slow the machine is.
+// The clocks of a round are ahead of the clocks of the round before. So the leases of killed processes are over in the
+// next round, and no lease ends within a round, however slow the machine is.
 const (
 	killLease = time.Hour
 	killAhead = 2 * killLease

@@ -59,8 +59,8 @@ func (s *Store) CompleteWith(
 var errEnded = errors.New("the effects ended the transaction, and what they wrote after that is kept; " +
 	"return the error of a statement, and do not commit or roll back")
 
-// isStillOpen refuses effects that have ended the transaction. After some errors SQLite rolls back, such as those of a
-// full disk. Effects that ignore the error would be repeated, and what they write after it would be kept each time.
+// isStillOpen refuses effects that have ended the transaction. After some errors, such as a full disk, SQLite rolls
+// back. Effects that ignore the error would be repeated, and what they write after it would be kept each time.
 func (s *Store) isStillOpen(ctx context.Context, w *sqlite.Statements, key engine.Key, token string) error {
 	digest, err := digestOf(key)
 	if err != nil {

@@ -55,8 +55,8 @@ func TestSecondsOf(t *testing.T) {
 	}
 }
 
-// TestRequestID: log lines name a request as those of all functions do. This package does not import the other: it would
-// import a library of AWS into servers that need none.
+// TestRequestID: log lines name a request as the lines of all functions do. This package does not import the other: it
+// would import a library of AWS into servers that need none.
 func TestRequestID(t *testing.T) {
 	t.Parallel()
 	if RequestID != requestid.Key {
