@@ -23,14 +23,17 @@ type call struct {
 }
 
 func (r *Runner) newCall(ctx context.Context, key string, payload []byte) (*call, error) {
-	c := &call{r: r, key: engine.Key{Namespace: r.namespace, Name: key}, payload: hash(payload)}
+	hashed, err := r.hash(payload)
+	if err != nil {
+		return nil, err
+	}
+	c := &call{r: r, key: engine.Key{Namespace: r.namespace, Name: key}, payload: hashed}
 	if r.settings.LeaseUntilDeadline {
 		var ok bool
 		if c.deadline, ok = ctx.Deadline(); !ok {
 			return nil, &InvalidError{"context", "it has no deadline, and LeaseUntilDeadline needs one"}
 		}
 	}
-	var err error
 	c.token, err = r.newToken()
 	return c, err
 }
