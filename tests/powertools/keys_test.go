@@ -122,7 +122,7 @@ func randomText(random *rand.Rand) string {
 		case 2:
 			text.WriteRune([]rune{'é', 'É', '😀', '\u2028', 'Ж', 'ж', 'ß', '\u007f'}[random.IntN(8)])
 		case 3:
-			text.WriteString(fmt.Sprint(random.IntN(20)))
+			fmt.Fprint(&text, random.IntN(20))
 		default:
 			text.WriteByte("aAbBzZ_-"[random.IntN(8)])
 		}

@@ -204,14 +204,15 @@ type byTest struct {
 }
 
 const (
-	domain   = "pkg/idempotency"
-	memory   = "internal/testkit/memstore"
-	onDynamo = "pkg/idempotency/dynamostore"
-	effects  = "pkg/idempotency/effects.go"
-	transact = "internal/aws/dynamo/transact.go"
-	rules    = "pkg/idempotency/internal/exchange"
-	server   = "pkg/idempotency/oncehttp"
-	lambda   = "pkg/idempotency/oncelambda"
+	domain    = "pkg/idempotency"
+	memory    = "internal/testkit/memstore"
+	onDynamo  = "pkg/idempotency/dynamostore"
+	effects   = "pkg/idempotency/effects.go"
+	transact  = "internal/aws/dynamo/transact.go"
+	theirRows = "pkg/idempotency/dynamostore/powertools.go"
+	rules     = "pkg/idempotency/internal/exchange"
+	server    = "pkg/idempotency/oncehttp"
+	lambda    = "pkg/idempotency/oncelambda"
 )
 
 var mutantsByTest = []byTest{
@@ -354,6 +355,20 @@ var mutantsByTest = []byTest{
 	{name: "effects-without-the-record", pkg: "pkg/idempotency/sqlitestore", test: "TestEngine", file: "pkg/idempotency/sqlitestore/transact.go",
 		from: "err != nil || !a.Done {",
 		to:   "err != nil {"},
+
+	// Rows of Powertools.
+	{name: "their-completion-taken-for-ours", pkg: onDynamo, test: "TestTheirLateCompletion", file: theirRows,
+		from: "engine.Completed, r.CompletedBy",
+		to:   "engine.Completed, r.Token"},
+	{name: "their-row-without-a-lease-is-free", pkg: onDynamo, test: "TestTheirRowBlocks", file: theirRows,
+		from: "\t\treturn expiry\n",
+		to:   "\t\treturn time.UnixMilli(0).UTC()\n"},
+	{name: "released-row-blocks-them", pkg: onDynamo, test: "TestReleasedForThem", file: "pkg/idempotency/dynamostore/store.go",
+		from: "row{lease: zero, s.rows.token()",
+		to:   "row{lease + \"_other\": zero, s.rows.token()"},
+	{name: "window-shorter-than-late-requests", pkg: onDynamo, test: "TestPowertoolsRefusals", file: "pkg/idempotency/runner.go",
+		from: "ok && settings.Window < foreign.LeastWindow()",
+		to:   "ok && false"},
 
 	// HTTP.
 	{name: "http-key-not-required", pkg: server, test: "TestKeys", file: exchange,
