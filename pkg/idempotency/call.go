@@ -23,7 +23,11 @@ type call struct {
 }
 
 func (r *Runner) newCall(ctx context.Context, key string, payload []byte) (*call, error) {
-	c := &call{r: r, key: engine.Key{Namespace: r.namespace, Name: key}, payload: hash(payload)}
+	hashed, err := r.hash(payload)
+	if err != nil {
+		return nil, err
+	}
+	c := &call{r: r, key: engine.Key{Namespace: r.namespace, Name: key}, payload: hashed}
 	if r.settings.LeaseUntilDeadline {
 		var ok bool
 		if c.deadline, ok = ctx.Deadline(); !ok {
@@ -34,7 +38,6 @@ func (r *Runner) newCall(ctx context.Context, key string, payload []byte) (*call
 				"blocks the key for as long; set an earlier deadline, or use Lease", lease.Round(time.Second), maxLease)}
 		}
 	}
-	var err error
 	c.token, err = r.newToken()
 	return c, err
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/idempotency"
@@ -44,6 +45,28 @@ func TestRunsOnce(t *testing.T) {
 		_, err = idempotency.Do(t.Context(), r, "new", order{}, charge)
 		if got := f.told(); err != nil || got != "[cheap-read put complete]" {
 			t.Error("replays are frequent, so a cheap read goes first", got, err)
+		}
+	})
+}
+
+// TestAnotherPayloadDoesNotWait for the call in this process that runs the function.
+func TestAnotherPayloadDoesNotWait(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		r := f.runner(idempotency.Settings{})
+		first := make(chan error, 1)
+		go func() {
+			_, err := idempotency.Do(t.Context(), r, "k", order{Amount: 5}, slowly(10*time.Second))
+			first <- err
+		}()
+		synctest.Wait()
+		begun := time.Now()
+		_, err := idempotency.Do(t.Context(), r, "k", order{Amount: 6}, charge)
+		if waited := time.Since(begun); !errors.Is(err, idempotency.ErrOtherPayload) || waited > 0 {
+			t.Error(err, "after", waited)
+		}
+		if err := <-first; err != nil {
+			t.Error(err)
 		}
 	})
 }

@@ -34,7 +34,9 @@ func (r *Runner) Explain(ctx context.Context, key string, payload []byte) (Expla
 	}
 	compared := a.Row.Payload
 	if payload != nil {
-		compared = hash(payload)
+		if compared, err = r.hash(payload); err != nil {
+			return Explanation{}, err
+		}
 	}
 	none, err := r.newToken() // of no execution
 	next := map[decision]NextCall{

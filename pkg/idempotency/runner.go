@@ -118,6 +118,10 @@ func New(store engine.Store, namespace string, settings Settings, options ...Opt
 	if err != nil {
 		return nil, err
 	}
+	if foreign, ok := store.(engine.Foreign); ok && settings.Window < foreign.LeastWindow() {
+		return nil, &InvalidError{"Window", fmt.Sprintf("%s is too short for rows that Powertools reads: use %s or longer",
+			settings.Window, foreign.LeastWindow())}
+	}
 	r := &Runner{store: store, namespace: namespace, settings: settings, machine: newMachine(), random: rand.Reader}
 	r.copies.limit = settings.CacheBytes
 	for _, change := range options {
@@ -164,9 +168,16 @@ func (r *Runner) newToken() (string, error) {
 }
 
 // hash returns the hash of a payload.
-func hash(payload []byte) string {
+func (r *Runner) hash(payload []byte) (string, error) {
+	if store, ok := r.store.(engine.Foreign); ok {
+		hash, err := store.PayloadHash(payload)
+		if err != nil {
+			return "", &InvalidError{"payload", err.Error()}
+		}
+		return hash, nil
+	}
 	sum := sha256.Sum256(payload)
-	return hex.EncodeToString(sum[:])
+	return hex.EncodeToString(sum[:]), nil
 }
 
 const (

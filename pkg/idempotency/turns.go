@@ -14,7 +14,7 @@ type turns struct {
 	lines map[turnKey]*line
 }
 
-// turnKey has the payload, too: a call with another payload must not get the result.
+// turnKey has the payload, too: a call with another payload is refused at once, and does not wait.
 type turnKey struct {
 	key     engine.Key
 	payload string

@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write docs/licences.md")
 // allowedInTools are the licences of what only builds and tests use, besides those that oncebox may contain. None of it
 // is shipped.
 var allowedInTools = append([]string{
-	"BlueOak-1.0.0", "CC-BY-4.0", "CNRI-Python", "FTL", "OFL-1.1", "PSF-2.0", "Artistic-1.0-Perl", "AGPL-3.0-only",
+	"0BSD", "BlueOak-1.0.0", "CC-BY-4.0", "CNRI-Python", "FTL", "OFL-1.1", "PSF-2.0", "Artistic-1.0-Perl", "AGPL-3.0-only",
 }, allowed...)
 
 // spdx are what Python packages call their licences.

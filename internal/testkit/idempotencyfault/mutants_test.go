@@ -178,8 +178,6 @@ var mutants = []mutant{
 	in("large-result-frees-the-key", 100, do,
 		"return missing(fmt.Sprintf(\"it has %d bytes, and the store keeps up to %d\", f.result.size(), limit))",
 		"f.err = ErrTryAgain\n\t\treturn engine.Result{}, false"),
-	// Rule 8: twins in one process.
-	in("twins-of-any-payload", 500, do, "turnKey{c.key, c.payload}", "turnKey{c.key, \"\"}"),
 	// Rule 9: effects in the same transaction.
 	in("content-not-fixed", 500, hold, "if f.effects == nil { // the content", "if true { // the content"),
 	in("effects-of-a-superseded-execution", 500, store,
@@ -211,14 +209,15 @@ type byTest struct {
 }
 
 const (
-	domain   = "pkg/idempotency"
-	memory   = "internal/testkit/memstore"
-	onDynamo = "pkg/idempotency/dynamostore"
-	effects  = "pkg/idempotency/effects.go"
-	transact = "internal/aws/dynamo/transact.go"
-	rules    = "pkg/idempotency/internal/exchange"
-	server   = "pkg/idempotency/oncehttp"
-	lambda   = "pkg/idempotency/oncelambda"
+	domain    = "pkg/idempotency"
+	memory    = "internal/testkit/memstore"
+	onDynamo  = "pkg/idempotency/dynamostore"
+	effects   = "pkg/idempotency/effects.go"
+	transact  = "internal/aws/dynamo/transact.go"
+	theirRows = "pkg/idempotency/dynamostore/powertools.go"
+	rules     = "pkg/idempotency/internal/exchange"
+	server    = "pkg/idempotency/oncehttp"
+	lambda    = "pkg/idempotency/oncelambda"
 )
 
 // cachesOwn puts the own result into the cache.
@@ -288,6 +287,8 @@ var mutantsByTest = []byTest{
 	{name: "cache-by-the-own-clock", pkg: domain, test: "TestCacheAndTheLateClock", file: call,
 		from: cached + "c.r.server.Late()",
 		to:   cached + "c.r.machine.Moment().Wall"},
+	{name: "twins-of-any-payload", pkg: domain, test: "TestAnotherPayloadDoesNotWait", file: do,
+		from: "turnKey{c.key, c.payload}", to: "turnKey{c.key, \"\"}"},
 	{name: "copy-of-another-payload", pkg: domain, test: "TestCache", file: call,
 		from: "case row.Payload != c.payload:\n\t\treturn nil, ErrOtherPayload\n\t}\n\treturn row, nil",
 		to:   "}\n\treturn row, nil"},
@@ -386,6 +387,20 @@ var mutantsByTest = []byTest{
 	{name: "effects-without-the-record", pkg: "pkg/idempotency/sqlitestore", test: "TestEngine", file: "pkg/idempotency/sqlitestore/transact.go",
 		from: "err != nil || !a.Done {",
 		to:   "err != nil {"},
+
+	// Rows of Powertools.
+	{name: "their-completion-taken-for-ours", pkg: onDynamo, test: "TestTheirLateCompletion", file: theirRows,
+		from: "engine.Completed, r.CompletedBy",
+		to:   "engine.Completed, r.Token"},
+	{name: "their-row-without-a-lease-is-free", pkg: onDynamo, test: "TestTheirRowBlocks", file: theirRows,
+		from: "\t\treturn expiry\n",
+		to:   "\t\treturn time.UnixMilli(0).UTC()\n"},
+	{name: "released-row-blocks-them", pkg: onDynamo, test: "TestReleasedForThem", file: "pkg/idempotency/dynamostore/store.go",
+		from: "row{lease: zero, s.rows.token()",
+		to:   "row{lease + \"_other\": zero, s.rows.token()"},
+	{name: "window-shorter-than-late-requests", pkg: onDynamo, test: "TestPowertoolsRefusals", file: "pkg/idempotency/runner.go",
+		from: "ok && settings.Window < foreign.LeastWindow()",
+		to:   "ok && false"},
 
 	// HTTP.
 	{name: "http-key-not-required", pkg: server, test: "TestKeys", file: exchange,

@@ -2,7 +2,10 @@ package dynamostore
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
@@ -13,11 +16,34 @@ import (
 
 type row = map[string]types.AttributeValue
 
-// keyOf returns the key of the row. It has the hash of the key, because a key of a partition has at most 2,048 bytes,
-// and a namespace and a key with a # between them could be those of another key. The namespace comes first, so that a
-// policy can allow the rows of one namespace (dynamodb:LeadingKeys).
-func keyOf(k engine.Key) row {
-	return row{"pk": text("once#" + k.Namespace + "#" + k.Digest()), "sk": text("record")}
+// format is what rows look like: those of oncebox, or those of Powertools.
+type format interface {
+	// key returns the key of the row.
+	key(engine.Key) (row, error)
+	// record returns the other attributes of a row in progress.
+	record(engine.Record) row
+	// read returns the record of a row, or nil if there is no row.
+	read(item row) (*engine.Record, error)
+	// ifSame is the condition that a row has a version.
+	ifSame(*expression, engine.Version) string
+	// held returns the attributes of a row in progress with a token.
+	held(token string) row
+	// token returns the name of the attribute.
+	token() string
+	leaseEnd(time.Time) (name string, value types.AttributeValue)
+	ends(expiry, purgeAt time.Time) row
+	// result returns the attributes of a completed row.
+	result(token string, result engine.Result) row
+}
+
+// native is the format of oncebox.
+type native struct{}
+
+// key has the hash of the key, because a key of a partition has at most 2,048 bytes, and a namespace and a key with a #
+// between them could be those of another key. The namespace comes first, so that a policy can allow the rows of one
+// namespace (dynamodb:LeadingKeys).
+func (native) key(k engine.Key) (row, error) {
+	return row{"pk": text("once#" + k.Namespace + "#" + k.Digest()), "sk": text("record")}, nil
 }
 
 // layout is the version of the rows. A row of another one is refused.
@@ -30,18 +56,40 @@ const (
 	restOfRow = 4 << 10
 )
 
-// reserved are the names in ifMine. DynamoDB reserves the words.
-var reserved = map[string]string{"#status": "status", "#token": "token"}
-
-// itemOf makes a row without attributevalue, which takes several times as long. A row is put in progress: an update
+// record makes a row without attributevalue, which takes several times as long. A row is put in progress: an update
 // completes it.
-func itemOf(k engine.Key, r engine.Record) row {
-	item := keyOf(k)
-	item["layout"] = number(layout)
-	item["status"], item["token"], item["number"] = text(string(r.Status)), text(r.Token), number(r.Number)
-	item["lease_end"], item["expiry"] = millis(r.LeaseEnd), millis(r.Expiry)
-	item["purge_at"], item["payload"] = number(r.PurgeAt.Unix()), text(r.Payload)
-	return item
+func (native) record(r engine.Record) row {
+	return row{
+		"layout": number(layout), "status": text(string(r.Status)), "token": text(r.Token), "number": number(r.Number),
+		"lease_end": millis(r.LeaseEnd), "expiry": millis(r.Expiry),
+		"purge_at": number(r.PurgeAt.Unix()), "payload": text(r.Payload),
+	}
+}
+
+func (native) ifSame(e *expression, v engine.Version) string {
+	return e.equal(row{
+		"status": text(string(v.Status)), "token": text(v.Token), "number": number(v.Number),
+		"lease_end": millis(v.LeaseEnd), "expiry": millis(v.Expiry),
+	}, " AND ")
+}
+
+func (native) held(token string) row {
+	return row{"token": text(token), "status": text(string(engine.InProgress))}
+}
+
+func (native) token() string { return "token" }
+
+func (native) leaseEnd(end time.Time) (string, types.AttributeValue) { return "lease_end", millis(end) }
+
+func (native) ends(expiry, purgeAt time.Time) row {
+	return row{"expiry": millis(expiry), "purge_at": number(purgeAt.Unix())}
+}
+
+func (native) result(token string, r engine.Result) row {
+	return row{
+		"status": text(string(engine.Completed)), "completed_by": text(token), "kind": text(string(r.Kind)),
+		"content_type": text(r.ContentType), "body": binary(r.Body),
+	}
 }
 
 // stored is a row as it is read. Times are in milliseconds, but purge_at, the TTL attribute, is in seconds.
@@ -60,8 +108,8 @@ type stored struct {
 	Body        []byte `dynamodbav:"body"`
 }
 
-// recordOf returns the record of a row, or nil if there is no row. A row of another version must not be compared.
-func recordOf(item row) (*engine.Record, error) {
+// read refuses a row of another version: it must not be compared.
+func (native) read(item row) (*engine.Record, error) {
 	if len(item) == 0 {
 		return nil, nil
 	}
@@ -96,3 +144,50 @@ func number(n int64) types.AttributeValue {
 }
 
 func millis(t time.Time) types.AttributeValue { return number(t.UnixMilli()) }
+
+// expression collects the names and values of expressions. Attributes can have any names, and DynamoDB reserves words.
+type expression struct {
+	names  map[string]string
+	values row
+}
+
+// name returns the placeholder of a name.
+func (e *expression) name(attribute string) string {
+	if e.names == nil {
+		e.names = map[string]string{}
+	}
+	for placeholder, known := range e.names {
+		if known == attribute {
+			return placeholder
+		}
+	}
+	placeholder := "#" + strconv.Itoa(len(e.names))
+	e.names[placeholder] = attribute
+	return placeholder
+}
+
+// value returns the placeholder of a value.
+func (e *expression) value(v types.AttributeValue) string {
+	if e.values == nil {
+		e.values = row{}
+	}
+	placeholder := ":" + strconv.Itoa(len(e.values))
+	e.values[placeholder] = v
+	return placeholder
+}
+
+// equal returns an equation for each attribute. An attribute without a value must not exist.
+func (e *expression) equal(attributes row, join string) string {
+	var all []string
+	for _, name := range slices.Sorted(maps.Keys(attributes)) {
+		if value := attributes[name]; value == nil {
+			all = append(all, "attribute_not_exists("+e.name(name)+")")
+		} else {
+			all = append(all, e.name(name)+" = "+e.value(value))
+		}
+	}
+	return strings.Join(all, join)
+}
+
+// anyName returns the name of an attribute of a key.
+func anyName(key row) string { return slices.Min(slices.Collect(maps.Keys(key))) }

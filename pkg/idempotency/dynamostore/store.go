@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -46,53 +47,52 @@ type Client interface {
 type Store struct {
 	client Client
 	table  string
+	rows   format
 }
 
 var _ engine.Transactor = (*Store)(nil)
 
 // New makes a Store on an existing table, which may be the table of claims and records.
-func New(client Client, table string) *Store { return &Store{client, table} }
+func New(client Client, table string) *Store { return &Store{client, table, native{}} }
 
 // MaxResult implements engine.Store.
 func (*Store) MaxResult() int { return maxItem - restOfRow }
-
-const (
-	ifAbsent = "attribute_not_exists(pk)"
-	ifSame   = "#status = :status AND #token = :token AND #number = :number AND lease_end = :lease_end AND expiry = :expiry"
-	ifMine   = "#token = :token AND #status = :in_progress"
-)
 
 const allOld = types.ReturnValuesOnConditionCheckFailureAllOld
 
 // Put implements engine.Store.
 func (s *Store) Put(ctx context.Context, key engine.Key, record engine.Record) (engine.Answer, error) {
-	return s.put(ctx, "put record", &dynamodb.PutItemInput{
-		TableName: &s.table, Item: itemOf(key, record), ConditionExpression: aws.String(ifAbsent),
-		ReturnValuesOnConditionCheckFailure: allOld,
-	})
+	return s.put(ctx, "put record", key, record, func(_ *expression, ifAbsent string) string { return ifAbsent })
 }
 
 // Replace implements engine.Store.
 func (s *Store) Replace(
 	ctx context.Context, key engine.Key, old engine.Version, record engine.Record,
 ) (engine.Answer, error) {
-	return s.put(ctx, "replace record", &dynamodb.PutItemInput{
-		TableName: &s.table, Item: itemOf(key, record),
-		ConditionExpression:      aws.String(ifAbsent + " OR (" + ifSame + ")"),
-		ExpressionAttributeNames: map[string]string{"#status": "status", "#token": "token", "#number": "number"},
-		ExpressionAttributeValues: map[string]types.AttributeValue{
-			":status": text(string(old.Status)), ":token": text(old.Token), ":number": number(old.Number),
-			":lease_end": millis(old.LeaseEnd), ":expiry": millis(old.Expiry),
-		},
-		ReturnValuesOnConditionCheckFailure: allOld,
+	return s.put(ctx, "replace record", key, record, func(e *expression, ifAbsent string) string {
+		return ifAbsent + " OR (" + s.rows.ifSame(e, old) + ")"
 	})
 }
 
 // errNoOldRow says that the key has a row, but not which: it may be of this call, by an attempt whose reply was lost.
 var errNoOldRow = errors.New("the key has a row, and the reply does not show it")
 
-func (s *Store) put(ctx context.Context, doing string, in *dynamodb.PutItemInput) (engine.Answer, error) {
-	a, err := ask(doing, func(dated func(*dynamodb.Options)) (row, error) {
+func (s *Store) put(
+	ctx context.Context, doing string, key engine.Key, record engine.Record, condition func(*expression, string) string,
+) (engine.Answer, error) {
+	item, err := s.rows.key(key)
+	if err != nil {
+		return engine.Answer{}, err
+	}
+	var e expression
+	in := &dynamodb.PutItemInput{
+		TableName: &s.table, ReturnValuesOnConditionCheckFailure: allOld,
+		ConditionExpression: aws.String(condition(&e, "attribute_not_exists("+e.name(anyName(item))+")")),
+	}
+	in.ExpressionAttributeNames, in.ExpressionAttributeValues = e.names, e.values
+	maps.Copy(item, s.rows.record(record))
+	in.Item = item
+	a, err := s.ask(doing, func(dated func(*dynamodb.Options)) (row, error) {
 		_, err := s.client.PutItem(ctx, in, dated)
 		return nil, err
 	})
@@ -104,11 +104,11 @@ func (s *Store) put(ctx context.Context, doing string, in *dynamodb.PutItemInput
 
 // Prolong implements engine.Store.
 func (s *Store) Prolong(ctx context.Context, key engine.Key, token string, ends engine.Ends) (engine.Answer, error) {
-	return s.update(ctx, "prolong lease", key, token, change{
-		set: "lease_end = :lease_end, expiry = :expiry, purge_at = :purge_at", more: " AND lease_end < :lease_end",
-		values: row{
-			":lease_end": millis(ends.LeaseEnd), ":expiry": millis(ends.Expiry), ":purge_at": number(ends.PurgeAt.Unix()),
-		},
+	lease, end := s.rows.leaseEnd(ends.LeaseEnd)
+	set := s.rows.ends(ends.Expiry, ends.PurgeAt)
+	set[lease] = end
+	return s.update(ctx, "prolong lease", key, token, set, func(e *expression) string {
+		return " AND " + e.name(lease) + " < " + e.value(end)
 	})
 }
 
@@ -116,56 +116,64 @@ func (s *Store) Prolong(ctx context.Context, key engine.Key, token string, ends 
 func (s *Store) Complete(
 	ctx context.Context, key engine.Key, token string, c engine.Completion,
 ) (engine.Answer, error) {
-	return s.update(ctx, "complete record", key, token, completion(c))
+	return s.update(ctx, "complete record", key, token, s.completion(token, c), nil)
 }
 
 // Release implements engine.Store.
 func (s *Store) Release(ctx context.Context, key engine.Key, token, next string) (engine.Answer, error) {
-	return s.update(ctx, "release key", key, token, change{
-		set: "lease_end = :zero, #token = :next", values: row{":zero": number(0), ":next": text(next)},
-	})
+	lease, zero := s.rows.leaseEnd(time.UnixMilli(0))
+	return s.update(ctx, "release key", key, token, row{lease: zero, s.rows.token(): text(next)}, nil)
 }
 
-// change is what an update of a row in progress sets.
-type change struct {
-	set, more string // expressions; more is added to the condition ifMine
-	values    row    // of both, without those of ifMine
+// completion returns what a completion sets.
+func (s *Store) completion(token string, c engine.Completion) row {
+	set := s.rows.result(token, c.Result)
+	maps.Copy(set, s.rows.ends(c.Expiry, c.PurgeAt))
+	return set
 }
 
-func completion(c engine.Completion) change {
-	return change{
-		set: "#status = :completed, completed_by = :token, kind = :kind, content_type = :type, body = :body, " +
-			"expiry = :expiry, purge_at = :purge_at",
-		values: row{
-			":completed": text(string(engine.Completed)), ":kind": text(string(c.Result.Kind)),
-			":type": text(c.Result.ContentType), ":body": binary(c.Result.Body),
-			":expiry": millis(c.Expiry), ":purge_at": number(c.PurgeAt.Unix()),
-		},
+// update sets attributes of a row in progress with the token, and leaves the others.
+func (s *Store) update(
+	ctx context.Context, doing string, key engine.Key, token string, set row, more func(*expression) string,
+) (engine.Answer, error) {
+	in, err := s.updateOf(key, token, set, more)
+	if err != nil {
+		return engine.Answer{}, err
 	}
-}
-
-func (s *Store) update(ctx context.Context, doing string, key engine.Key, token string, c change) (engine.Answer, error) {
-	in := s.updateOf(key, token, c)
-	return ask(doing, func(dated func(*dynamodb.Options)) (row, error) {
+	return s.ask(doing, func(dated func(*dynamodb.Options)) (row, error) {
 		_, err := s.client.UpdateItem(ctx, in, dated)
 		return nil, err
 	})
 }
 
-func (s *Store) updateOf(key engine.Key, token string, c change) *dynamodb.UpdateItemInput {
-	c.values[":token"], c.values[":in_progress"] = text(token), text(string(engine.InProgress))
-	return &dynamodb.UpdateItemInput{
-		TableName: &s.table, Key: keyOf(key),
-		UpdateExpression: aws.String("SET " + c.set), ConditionExpression: aws.String(ifMine + c.more),
-		ExpressionAttributeNames: reserved, ExpressionAttributeValues: c.values,
-		ReturnValuesOnConditionCheckFailure: allOld,
+func (s *Store) updateOf(
+	key engine.Key, token string, set row, more func(*expression) string,
+) (*dynamodb.UpdateItemInput, error) {
+	item, err := s.rows.key(key)
+	if err != nil {
+		return nil, err
 	}
+	var e expression
+	change := "SET " + e.equal(set, ", ")
+	condition := e.equal(s.rows.held(token), " AND ")
+	if more != nil {
+		condition += more(&e)
+	}
+	return &dynamodb.UpdateItemInput{
+		TableName: &s.table, Key: item, UpdateExpression: &change, ConditionExpression: &condition,
+		ExpressionAttributeNames: e.names, ExpressionAttributeValues: e.values,
+		ReturnValuesOnConditionCheckFailure: allOld,
+	}, nil
 }
 
 // Read implements engine.Store.
 func (s *Store) Read(ctx context.Context, key engine.Key, c engine.Consistency) (engine.Answer, error) {
-	in := &dynamodb.GetItemInput{TableName: &s.table, Key: keyOf(key), ConsistentRead: aws.Bool(bool(c))}
-	return ask("read record", func(dated func(*dynamodb.Options)) (row, error) {
+	item, err := s.rows.key(key)
+	if err != nil {
+		return engine.Answer{}, err
+	}
+	in := &dynamodb.GetItemInput{TableName: &s.table, Key: item, ConsistentRead: aws.Bool(bool(c))}
+	return s.ask("read record", func(dated func(*dynamodb.Options)) (row, error) {
 		out, err := s.client.GetItem(ctx, in, dated)
 		if err != nil {
 			return nil, err
@@ -179,7 +187,7 @@ var errNoDate = errors.New("the reply has no Date; it comes from DynamoDB's cloc
 	"Client of your own must pass the options of requests on")
 
 // ask sends a request that returns a row or none. A condition that failed is an answer with the old row.
-func ask(doing string, send func(dated func(*dynamodb.Options)) (row, error)) (engine.Answer, error) {
+func (s *Store) ask(doing string, send func(dated func(*dynamodb.Options)) (row, error)) (engine.Answer, error) {
 	var date time.Time
 	item, err := send(dynamo.LastDate(&date))
 	old, refused := dynamo.ConditionFailure(err)
@@ -189,16 +197,16 @@ func ask(doing string, send func(dated func(*dynamodb.Options)) (row, error)) (e
 	case err != nil:
 		return engine.Answer{}, failed(doing, err)
 	}
-	return answer(doing, engine.Answer{Done: !refused, Date: date}, item)
+	return s.answer(doing, engine.Answer{Done: !refused, Date: date}, item)
 }
 
 // answer returns an answer with the record of a row, or with none.
-func answer(doing string, a engine.Answer, item row) (engine.Answer, error) {
+func (s *Store) answer(doing string, a engine.Answer, item row) (engine.Answer, error) {
 	if a.Date.IsZero() {
 		return engine.Answer{}, fmt.Errorf("dynamodb: %s: %w", doing, errNoDate)
 	}
 	var err error
-	if a.Row, err = recordOf(item); err != nil {
+	if a.Row, err = s.rows.read(item); err != nil {
 		return engine.Answer{}, err
 	}
 	return a, nil

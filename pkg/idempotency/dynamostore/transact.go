@@ -98,7 +98,11 @@ func (s *Store) CheckEffects(key engine.Key, e engine.Effects) error {
 	case len(actions) > MaxActions:
 		return fmt.Errorf("there are %d actions; a transaction has up to %d", len(actions), MaxActions)
 	}
-	if fault, at := dynamo.FaultOf(s.table, keyOf(key), actions); fault != dynamo.NoFault {
+	own, err := s.rows.key(key)
+	if err != nil {
+		return err
+	}
+	if fault, at := dynamo.FaultOf(s.table, own, actions); fault != dynamo.NoFault {
 		return fmt.Errorf("action %d: %s", at, faults[fault])
 	}
 	return nil
@@ -110,7 +114,11 @@ const completing = "complete record and do its effects"
 func (s *Store) CompleteWith(
 	ctx context.Context, key engine.Key, token string, c engine.Completion, e engine.Effects,
 ) (engine.Answer, error) {
-	update, actions := s.updateOf(key, token, completion(c)), e.(effects)
+	update, err := s.updateOf(key, token, s.completion(token, c), nil)
+	if err != nil {
+		return engine.Answer{}, err
+	}
+	actions := e.(effects)
 	in := &dynamodb.TransactWriteItemsInput{
 		ClientRequestToken: aws.String(requestToken(key, token)),
 		TransactItems: append([]types.TransactWriteItem{{Update: &types.Update{
@@ -131,9 +139,9 @@ func (s *Store) CompleteWith(
 	case len(outcome.Refused) > 0:
 		return engine.Answer{}, &engine.RefusedError{Reason: refusedBy(outcome.Refused, actions)}
 	case outcome.Own != nil:
-		return answer(completing, engine.Answer{Date: date}, outcome.Own.Item)
+		return s.answer(completing, engine.Answer{Date: date}, outcome.Own.Item)
 	}
-	return answer(completing, engine.Answer{Done: true, Date: date}, nil)
+	return s.answer(completing, engine.Answer{Done: true, Date: date}, nil)
 }
 
 // requestToken returns a ClientRequestToken: up to 36 characters, the same for all tries of an execution. DynamoDB

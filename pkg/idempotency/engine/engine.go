@@ -153,3 +153,14 @@ type Store interface {
 	// MaxResult returns the largest Result in bytes: its content type and its body together.
 	MaxResult() int
 }
+
+// Foreign is a Store whose rows programs of others write and read, too. Such a row has one end: the database may delete
+// it from its Expiry on. The Store keeps Expiry in whole seconds, rounded up, and returns it as PurgeAt, too.
+type Foreign interface {
+	Store
+	// LeastWindow returns the shortest window: the longest time in which a late request can take effect.
+	LeastWindow() time.Duration
+	// PayloadHash returns the hash of a payload as the others calculate it, or "" if rows have none. An error says what
+	// is wrong with the payload, and has no part of it.
+	PayloadHash(payload []byte) (string, error)
+}

@@ -157,7 +157,7 @@ func (r *transactorRun) calls() {
 	var runs atomic.Int64
 	var all sync.WaitGroup
 	for range processes {
-		runner, err := idempotency.New(r.store, r.key.Namespace, idempotency.Settings{})
+		runner, err := idempotency.New(r.store.Transactor, r.key.Namespace, idempotency.Settings{})
 		if err != nil {
 			r.Fatal(err)
 		}
