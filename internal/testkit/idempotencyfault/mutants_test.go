@@ -33,6 +33,7 @@ const (
 	store   = "internal/testkit/memstore/calls.go"
 	clock   = "internal/aws/serverclock/clock.go"
 
+	begin      = "pkg/idempotency/internal/exchange/begin.go"
 	exchange   = "pkg/idempotency/internal/exchange/exchange.go"
 	httpKey    = "pkg/idempotency/internal/exchange/key.go"
 	stored     = "pkg/idempotency/internal/exchange/stored.go"
@@ -413,9 +414,9 @@ var mutantsByTest = []byTest{
 	{name: "http-client-ends-the-handler", pkg: server, test: "TestClientGoesAway", file: middleware,
 		from: "detached := context.WithoutCancel(ctx)",
 		to:   "detached := ctx"},
-	{name: "http-begins-without-its-client", pkg: server, test: "TestClientGoesAwayBeforeTheHandler", file: exchange,
-		from: "if !begin() {",
-		to:   "if begin(); false {"},
+	{name: "http-begins-without-its-client", pkg: server, test: "TestClientGoesAwayBeforeTheHandler", file: begin,
+		from: "if !c.begin() {",
+		to:   "if c.begin(); false {"},
 	{name: "http-stream-requests-run", pkg: server, test: "TestStreams", file: exchange,
 		from: "if r.Streams {",
 		to:   "if false {"},
