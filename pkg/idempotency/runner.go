@@ -107,6 +107,9 @@ func New(store engine.Store, namespace string, settings Settings, options ...Opt
 	return r, nil
 }
 
+// Settings returns the settings of the Runner, with the defaults.
+func (r *Runner) Settings() Settings { return r.settings }
+
 func checkName(field, name string) error {
 	if name == "" || len(name) > maxName {
 		return &InvalidError{field, fmt.Sprintf("it has %d bytes: use 1 to %d", len(name), maxName)}
