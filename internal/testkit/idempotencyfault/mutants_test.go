@@ -514,7 +514,7 @@ var mutantsByTest = []byTest{
 		to:   "if true {"},
 	{name: "message-of-another-source", pkg: lambda, test: "TestOtherMessages", file: messages,
 		from: "if b.read(m).id == \"\" {",
-		to:   "if false {"},
+		to:   "if b.read(m).id == \"\" && i < 0 {"},
 	{name: "records-with-one-sequence-number", pkg: lambda, test: "TestEnhancedFanOut", file: messages,
 		from: "if !hasKey && len(e.Records) > 0",
 		to:   "if !hasKey && len(e.Records) < 0"},
