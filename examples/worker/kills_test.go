@@ -38,12 +38,10 @@ type withEngines struct{ m *testing.M }
 
 func (w withEngines) Run() int { return testengine.Main(w.m) }
 
-// table is the table of a store in DynamoDB, whose path is the endpoint.
-const table = "worker-dedupe"
-
+// The path of a store in DynamoDB is an endpoint, a space and the name of a table.
 func open(ctx context.Context, path string) (engine.Store, error) {
-	if strings.HasPrefix(path, "http:") {
-		return dynamostore.New(itembankengines.Client(path, nil), table), nil
+	if endpoint, table, ok := strings.Cut(path, " "); ok {
+		return dynamostore.New(itembankengines.Client(endpoint, nil), table), nil
 	}
 	return sqlitestore.Open(ctx, path, sqlitestore.WithBusyTimeout(time.Minute))
 }
@@ -185,9 +183,11 @@ func TestKills(t *testing.T) {
 		"dynoxide": func(t *testing.T) string {
 			endpoint, stop := testengine.FreshDynoxide(t)
 			t.Cleanup(stop)
-			return endpoint
+			return endpoint + " worker"
 		},
-		"DynamoDB Local": func(t *testing.T) string { return testengine.DynamoDBLocal(t) },
+		"DynamoDB Local": func(t *testing.T) string {
+			return fmt.Sprint(testengine.DynamoDBLocal(t), " worker-", rand.Uint64())
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -204,8 +204,8 @@ const (
 
 func kills(t *testing.T, path string) {
 	t.Helper()
-	if strings.HasPrefix(path, "http:") {
-		must(t, bank.CreateDedupeTable(t.Context(), itembankengines.Client(path, nil), table))
+	if endpoint, table, ok := strings.Cut(path, " "); ok {
+		must(t, bank.CreateDedupeTable(t.Context(), itembankengines.Client(endpoint, nil), table))
 	} else {
 		store, err := sqlitestore.Create(t.Context(), path)
 		must(t, err)
