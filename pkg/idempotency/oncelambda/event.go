@@ -140,8 +140,11 @@ func isDurable(in any) bool {
 	if !ok {
 		return false // a type of Go has not kept it
 	}
-	var event struct{ DurableExecutionArn, CheckpointToken string }
-	return json.Unmarshal(raw, &event) == nil && event.DurableExecutionArn != "" && event.CheckpointToken != ""
+	var event struct {
+		Execution string `json:"DurableExecutionArn"`
+		Token     string `json:"CheckpointToken"`
+	}
+	return json.Unmarshal(raw, &event) == nil && event.Execution != "" && event.Token != ""
 }
 
 // ExecutionOf returns the execution that the context of a handler belongs to. It returns false for an event that runs

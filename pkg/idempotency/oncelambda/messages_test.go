@@ -240,10 +240,10 @@ func TestMessageThatFails(t *testing.T) {
 				}
 				return nil
 			}
-			switch {
-			case f.name == standard.name:
+			switch f.name {
+			case standard.name:
 				w.gives([]string{"2"}, []string{"a", "c"}, abc...)
-			case f.name == fifo.name:
+			case fifo.name:
 				w.gives([]string{"2", "3"}, []string{"a"}, abc...)
 			default:
 				w.gives([]string{"2"}, []string{"a"}, abc...)
