@@ -22,6 +22,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambda"
 
+	"github.com/oncebox/oncebox/examples/payment/client"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/idempotency"
 	"github.com/oncebox/oncebox/pkg/idempotency/dynamostore"
@@ -37,12 +38,14 @@ type (
 
 func main() {
 	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, nil)))
-	client, err := awsclient.NewDynamoDB(context.Background(), awsclient.FromEnvironment)
+	table, err := awsclient.NewDynamoDB(context.Background(), awsclient.FromEnvironment)
 	if err != nil {
 		log.Fatal(err)
 	}
-	payments := paymentAPI{os.Getenv("PAYMENT_API"), http.DefaultClient, putInto(os.Getenv("CHARGES"))}
-	handler, err := newHandler(dynamostore.New(client, os.Getenv("DEDUPE_TABLE")), payments)
+	payments := paymentAPI{
+		client.Client{Address: os.Getenv("PAYMENT_API"), HTTP: http.DefaultClient}, putInto(os.Getenv("CHARGES")),
+	}
+	handler, err := newHandler(dynamostore.New(table, os.Getenv("DEDUPE_TABLE")), payments)
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/events"
 
+	"github.com/oncebox/oncebox/examples/payment/client"
 	"github.com/oncebox/oncebox/examples/payment/stub"
 	"github.com/oncebox/oncebox/pkg/idempotency"
 	"github.com/oncebox/oncebox/pkg/idempotency/sqlitestore"
@@ -67,7 +68,7 @@ func newEndpoint(t *testing.T) *endpoint {
 		_, err := tx.ExecContext(ctx, `CREATE TABLE charges (id TEXT, cents INTEGER, answer TEXT) STRICT`)
 		return err
 	}))
-	e.pay, err = newHandler(e.store, paymentAPI{server.URL, server.Client(), book})
+	e.pay, err = newHandler(e.store, paymentAPI{client.Client{Address: server.URL, HTTP: server.Client()}, book})
 	must(t, err)
 	return e
 }

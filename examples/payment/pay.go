@@ -1,16 +1,15 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"net/http"
 	"strconv"
 
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
+	"github.com/oncebox/oncebox/examples/payment/client"
 	"github.com/oncebox/oncebox/pkg/idempotency"
 	"github.com/oncebox/oncebox/pkg/idempotency/dynamostore"
 	"github.com/oncebox/oncebox/pkg/idempotency/oncehttp"
@@ -18,9 +17,9 @@ import (
 
 // paymentAPI is the API that charges cards. The effects of book keep a charge in the store of the function.
 type paymentAPI struct {
-	address string
-	client  *http.Client
-	book    func(charge) idempotency.Effects
+	client.Client
+
+	book func(charge) idempotency.Effects
 }
 
 // charge is a row of the shop.
@@ -44,16 +43,10 @@ func putInto(table string) func(charge) idempotency.Effects {
 	}
 }
 
-// payment is the body of a request.
-type payment struct {
-	Card  string `json:"card"`
-	Cents int    `json:"cents"`
-}
-
 // read returns the payment of a request, or false if it has none.
-func read(r request) (p payment, ok bool) {
+func read(r request) (p client.Payment, ok bool) {
 	err := json.Unmarshal([]byte(r.Body), &p)
-	return p, err == nil && p.Card != "" && p.Cents > 0
+	return p, err == nil && p.Valid()
 }
 
 // pay charges the card of a request. What the payment API decides is the result: a charge (201), or that the card was
@@ -64,7 +57,7 @@ func (a paymentAPI) pay(ctx context.Context, r request) (response, error) {
 		return reply(http.StatusBadRequest, `{"error":"send {\"card\":TOKEN,\"cents\":NUMBER}"}`), nil
 	}
 	execution, _ := oncehttp.ExecutionOf(ctx)
-	status, body, err := a.charge(ctx, execution, p)
+	status, body, err := a.Charge(ctx, execution, p)
 	if err == nil && status == http.StatusCreated { // the row is there if, and only if, the response is stored
 		execution.Commit(a.book(charge{execution.KeyFor("charge"), p.Cents, body}))
 	}
@@ -73,28 +66,6 @@ func (a paymentAPI) pay(ctx context.Context, r request) (response, error) {
 	}
 	slog.ErrorContext(ctx, "no answer about a charge", "status", status, "error", err)
 	return reply(http.StatusBadGateway, `{"error":"the payment API gives no answer; send the same request again"}`), nil
-}
-
-// charge asks for a charge. The key is the same in every execution, so that a charge whose answer was lost is not made
-// again. The number lets the API refuse an execution that was frozen and has a successor.
-func (a paymentAPI) charge(ctx context.Context, e idempotency.Execution, p payment) (int, string, error) {
-	body, err := json.Marshal(p)
-	if err != nil {
-		return 0, "", err
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, a.address+"/charges", bytes.NewReader(body))
-	if err != nil {
-		return 0, "", err
-	}
-	r.Header.Set("Idempotency-Key", e.KeyFor("charge"))
-	r.Header.Set("Execution-Number", strconv.FormatInt(e.Number, 10))
-	answer, err := a.client.Do(r)
-	if err != nil {
-		return 0, "", err
-	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	return answer.StatusCode, string(text), err
 }
 
 func reply(status int, body string) response {

@@ -266,6 +266,9 @@ func TestKeysForCalls(t *testing.T) {
 		if len(keys) != 4 || keys[0] != keys[2] || keys[1] != keys[3] || keys[0] == keys[1] || numbers[0] >= numbers[1] {
 			t.Error(keys, numbers)
 		}
+		if key := (execution{}).KeyFor("charge"); key != "" { // calls of no Runner must not share one
+			t.Error(key)
+		}
 	})
 }
 

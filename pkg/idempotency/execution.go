@@ -19,7 +19,13 @@ type Execution struct {
 
 // KeyFor returns an idempotency key for something that the function calls, as 64 hexadecimal digits. It is the same in
 // every execution of the key. Give each call of the function a name of its own, such as "charge" or "mail".
+//
+// An Execution that no Runner has made has no key, and KeyFor returns "": two calls that nothing protects must not share
+// one.
 func (e Execution) KeyFor(name string) string {
+	if e.key == (engine.Key{}) {
+		return ""
+	}
 	sum := sha256.Sum256([]byte(e.key.Digest() + "#" + name))
 	return hex.EncodeToString(sum[:])
 }

@@ -142,6 +142,9 @@ func CheckNamespace(namespace string) error {
 	return checkName("namespace", namespace)
 }
 
+// Settings returns the settings of the Runner, with the defaults.
+func (r *Runner) Settings() Settings { return r.settings }
+
 func checkName(field, name string) error {
 	if name == "" || len(name) > maxName {
 		return &InvalidError{field, fmt.Sprintf("it has %d bytes: use 1 to %d", len(name), maxName)}

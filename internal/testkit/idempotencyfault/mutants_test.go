@@ -33,6 +33,7 @@ const (
 	store   = "internal/testkit/memstore/calls.go"
 	clock   = "internal/aws/serverclock/clock.go"
 
+	begin      = "pkg/idempotency/internal/exchange/begin.go"
 	exchange   = "pkg/idempotency/internal/exchange/exchange.go"
 	httpKey    = "pkg/idempotency/internal/exchange/key.go"
 	stored     = "pkg/idempotency/internal/exchange/stored.go"
@@ -41,6 +42,10 @@ const (
 	recorder   = "pkg/idempotency/oncehttp/recorder.go"
 	handler    = "pkg/idempotency/oncelambda/handler.go"
 	format     = "pkg/idempotency/oncelambda/format.go"
+	typed      = "pkg/idempotency/oncelambda/event.go"
+	jmespath   = "pkg/idempotency/oncelambda/jmespath.go"
+	messages   = "pkg/idempotency/oncelambda/messages.go"
+	executions = "pkg/idempotency/execution.go"
 )
 
 // in breaks a rule in one place.
@@ -460,9 +465,9 @@ var mutantsByTest = []byTest{
 	{name: "http-client-ends-the-handler", pkg: server, test: "TestClientGoesAway", file: middleware,
 		from: "detached := context.WithoutCancel(ctx)",
 		to:   "detached := ctx"},
-	{name: "http-begins-without-its-client", pkg: server, test: "TestClientGoesAwayBeforeTheHandler", file: exchange,
-		from: "if !begin() {",
-		to:   "if begin(); false {"},
+	{name: "http-begins-without-its-client", pkg: server, test: "TestClientGoesAwayBeforeTheHandler", file: begin,
+		from: "if !c.begin() {",
+		to:   "if c.begin(); false {"},
 	{name: "http-stream-requests-run", pkg: server, test: "TestStreams", file: exchange,
 		from: "if r.Streams {",
 		to:   "if false {"},
@@ -490,6 +495,76 @@ var mutantsByTest = []byTest{
 	{name: "lambda-waits-past-the-deadline", pkg: lambda, test: "TestWaitsUntilTheDeadline", file: handler,
 		from: "deadline.WithMargin(ctx)",
 		to:   "deadline.WithMargin(context.WithoutCancel(ctx))"},
+	// Events and messages.
+	{name: "calls-of-no-runner-share-a-key", pkg: domain, test: "TestKeysForCalls", file: executions,
+		from: "if e.key == (engine.Key{}) {",
+		to:   "if false {"},
+	{name: "event-without-key-runs", pkg: lambda, test: "TestEventWithoutKey", file: typed,
+		from: "case key == \"\" && !s.KeyOptional:",
+		to:   "case false:"},
+	{name: "events-without-key-share-a-record", pkg: lambda, test: "TestEventWithoutKey", file: typed,
+		from: "case key == \"\" || s.Payload == nil:",
+		to:   "case key == \"\":\n\t\treturn \"none\", \"\", nil\n\tcase s.Payload == nil:"},
+	{name: "event-payload-not-compared", pkg: lambda, test: "TestEventPayload", file: typed,
+		from: "return key, payload, err",
+		to:   "return key, key, err"},
+	{name: "event-payload-loses-bytes", pkg: lambda, test: "TestBinaryPayloads", file: typed,
+		from: "[]byte(payload)",
+		to:   "[]byte(string([]rune(payload)))"},
+	{name: "event-waits-past-the-deadline", pkg: lambda, test: "TestEventWaitsUntilTheDeadline", file: typed,
+		from: "deadline.WithMargin(ctx)",
+		to:   "deadline.WithMargin(context.WithoutCancel(ctx))"},
+	{name: "event-of-a-durable-execution", pkg: lambda, test: "TestDurable", file: typed,
+		from: "if isDurable(in) {",
+		to:   "if false {"},
+	{name: "key-of-nulls", pkg: lambda, test: "TestJMESPath", file: jmespath,
+		from: "err != nil || missing(found)",
+		to:   "err != nil || found == nil"},
+	{name: "key-loses-digits", pkg: lambda, test: "TestNumbersKeepTheirDigits", file: jmespath,
+		from: "err == nil && exact(v.String(), f)",
+		to:   "err == nil"},
+	{name: "key-of-wrong-utf-8", pkg: lambda, test: "TestJMESPathErrors", file: jmespath,
+		from: "if !utf8.Valid(data) {",
+		to:   "if !utf8.Valid(data) && false {"},
+	{name: "gzip-without-limit", pkg: lambda, test: "TestJMESPathErrors", file: jmespath,
+		from: "case len(data) > mostOpened:",
+		to:   "case false:"},
+	{name: "jmespath-error-with-a-part-of-the-event", pkg: lambda, test: "TestJMESPathErrors", file: jmespath,
+		from: "errors.New(\"a function gets a value of a type that it does not take\")",
+		to:   "err"},
+	{name: "message-failure-counts-as-done", pkg: lambda, test: "TestMessageThatFails", file: messages,
+		from: "\t\tname(id)\n\t}\n",
+		to:   "\t}\n"},
+	{name: "message-overtakes-in-a-fifo-queue", pkg: lambda, test: "TestMessageThatFails", file: messages,
+		from: "\t\t\torder = queued\n",
+		to:   ""},
+	{name: "record-overtakes-in-a-stream", pkg: lambda, test: "TestMessageThatFails", file: messages,
+		from: "case o == streamed:",
+		to:   "case false:"},
+	{name: "first-record-is-named", pkg: lambda, test: "TestMessageThatFails", file: messages,
+		from: "case o == streamed && i == 0 && len(messages) > 1:",
+		to:   "case false:"},
+	{name: "message-panic-fails-the-batch", pkg: lambda, test: "TestMessageThatFails", file: messages,
+		from: "if p := recover(); p != nil {",
+		to:   "if p := any(nil); p != nil {"},
+	{name: "message-waits-for-its-twin", pkg: lambda, test: "TestMessageConstructors", file: messages,
+		from: "!set.LeaseUntilDeadline || !set.DoNotWait",
+		to:   "!set.LeaseUntilDeadline"},
+	{name: "message-payload-not-compared", pkg: lambda, test: "TestMessageKeys", file: messages,
+		from: "return message{m.MessageId, m.MessageId, func() (string, error) { return m.Body, nil }}",
+		to:   "return message{m.MessageId, m.MessageId, func() (string, error) { return \"\", nil }}"},
+	{name: "message-begins-at-the-deadline", pkg: lambda, test: "TestMessagesBeforeTheDeadline", file: messages,
+		from: "deadline.WithMargin(ctx)",
+		to:   "deadline.WithMargin(context.WithoutCancel(ctx))"},
+	{name: "message-named-twice", pkg: lambda, test: "TestMessageTwiceInABatch", file: messages,
+		from: "if !named[id] {",
+		to:   "if true {"},
+	{name: "message-of-another-source", pkg: lambda, test: "TestOtherMessages", file: messages,
+		from: "if b.read(m).id == \"\" {",
+		to:   "if b.read(m).id == \"\" && i < 0 {"},
+	{name: "records-with-one-sequence-number", pkg: lambda, test: "TestEnhancedFanOut", file: messages,
+		from: "if !hasKey && len(e.Records) > 0",
+		to:   "if !hasKey && len(e.Records) < 0"},
 	// Evictions.
 	{name: "eviction-of-a-later-execution", pkg: domain, test: "TestEvict", file: operate,
 		from: "case row.Number != e.Number:",

@@ -30,8 +30,9 @@ const (
 // Process.Result.
 type Role func(ctx context.Context, path, name string) (result any, err error)
 
-// Main is a package's TestMain. It runs the tests, or the role in a process that Start has made.
-func Main(m *testing.M, roles map[string]Role) {
+// Main is a package's TestMain. It runs the tests, or the role in a process that Start has made. The tests are a
+// *testing.M, or what runs it.
+func Main(m interface{ Run() int }, roles map[string]Role) {
 	role, ok := roles[os.Getenv(roleVariable)]
 	if !ok {
 		os.Exit(m.Run())
@@ -87,9 +88,12 @@ func (p *Process) Line() (string, bool) {
 	return strings.TrimSuffix(line, "\n"), err == nil
 }
 
+// Stop kills the process, if it has not ended, while another goroutine reads what it prints.
+func (p *Process) Stop() { _ = p.cmd.Process.Kill() }
+
 // Kill kills the process, if it has not ended. It returns what the process has printed and nobody has read.
 func (p *Process) Kill() (rest string) {
-	_ = p.cmd.Process.Kill()
+	p.Stop()
 	printed, _ := io.ReadAll(p.out)
 	_ = p.cmd.Wait()
 	return string(printed)

@@ -1,7 +1,8 @@
 // Package oncelambda runs the handler of a Lambda function once for an Idempotency-Key, and gives its response to every
-// later request with the key. It wraps handlers of API Gateway (payload formats 1.0 and 2.0), of Application Load
-// Balancers and of function URLs. Package oncehttp documents keys, responses and problems, which are the same here:
-// read it first.
+// later request with the key. [Event] does that for any event, and [SQS], [Kinesis] and [DynamoDB] for each message of a
+// batch. The rest of this text is about the other wrappers, for handlers of API Gateway (payload formats 1.0 and 2.0), of
+// Application Load Balancers and of function URLs. Package oncehttp documents keys, responses and problems, which are
+// the same here: read it first.
 //
 // # Use
 //
@@ -84,5 +85,6 @@
 //
 // # Files
 //
-// handler.go has the wrappers. format.go reads and writes the events of each source.
+// handler.go has the wrappers of HTTP. format.go reads and writes the events of each source. event.go has Event,
+// messages.go the wrappers of queues and streams, and jmespath.go the expressions.
 package oncelambda

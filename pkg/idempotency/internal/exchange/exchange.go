@@ -1,8 +1,9 @@
 // Package exchange answers HTTP requests once for a key, wherever they come from: it has the rules that package
 // oncehttp and package oncelambda share.
 //
-// To follow a request, read exchange.go (the order of the checks), key.go (the header, the name of the record, the
-// fingerprint), stored.go (what a record keeps) and problem.go (the answers to errors).
+// To follow a request, read exchange.go (the order of the checks), begin.go (contexts and executions), key.go (the
+// header, the name of the record, the fingerprint), stored.go (what a record keeps) and problem.go (the answers to
+// errors).
 package exchange
 
 import (
@@ -100,14 +101,6 @@ func (x *Exchange) Passes(method string, keys []string) bool {
 	return slices.Contains(safeMethods, method) || x.keyOptional && len(keys) == 0
 }
 
-// Contexts are the contexts of a request.
-type Contexts struct {
-	// Waiting ends the call as long as the function has not begun.
-	Waiting context.Context
-	// Running is the parent of the function's context, with all values of the request.
-	Running context.Context
-}
-
 // Answer returns the response to a request that does not pass. own says that run made it in this call. The error is an
 // error of run, as run returned it, or an *idempotency.FailedError if run has said in any call that its error is final.
 func (x *Exchange) Answer(c Contexts, r Request, run Run) (response Response, own bool, err error) {
@@ -128,9 +121,6 @@ func (x *Exchange) Answer(c Contexts, r Request, run Run) (response Response, ow
 type runError struct{ error }
 
 func (e *runError) Unwrap() error { return e.error }
-
-// errWrappedTwice says that a request comes from its own execution, for whose end it would wait.
-var errWrappedTwice = errors.New("the handler is wrapped twice; wrap it once")
 
 // errFreed says that the status of a response frees the key.
 var errFreed = errors.New("the response is a failure, not a result")
@@ -164,19 +154,17 @@ func (x *Exchange) answer(c Contexts, r Request, run Run) (response Response, ow
 func (x *Exchange) once(
 	c Contexts, name string, payload []byte, run func(context.Context) (Response, error),
 ) (response Response, own bool, err error) {
-	if outer, ok := c.Running.Value(executionKey{}).(execution); ok && outer.x == x && outer.name == name {
-		return Response{}, false, errWrappedTwice
+	call, err := Begin(c, x.runner, name)
+	if err != nil {
+		return Response{}, false, err
 	}
-	ctx, end := context.WithCancelCause(c.Running)
-	defer end(nil)
-	begin := context.AfterFunc(c.Waiting, func() { end(context.Cause(c.Waiting)) })
-	defer begin()
+	defer call.End()
 	function := func(ctx context.Context, e idempotency.Execution) (idempotency.Result, error) {
-		if !begin() {
-			return idempotency.Result{}, context.Canceled
+		ctx, err := call.Enter(ctx, e)
+		if err != nil {
+			return idempotency.Result{}, err
 		}
-		var err error
-		if response, err = run(context.WithValue(ctx, executionKey{}, execution{e, x, name})); err != nil {
+		if response, err = run(ctx); err != nil {
 			return idempotency.Result{}, &runError{err}
 		}
 		if frees(response.Status) {
@@ -184,7 +172,7 @@ func (x *Exchange) once(
 		}
 		return x.encode(response), nil
 	}
-	outcome, err := x.runner.Do(ctx, name, payload, function)
+	outcome, err := x.runner.Do(call.Context, name, payload, function)
 	switch {
 	case errors.Is(err, errFreed):
 		return response, true, nil
@@ -208,20 +196,4 @@ func frees(status int) bool {
 		return true
 	}
 	return status >= http.StatusInternalServerError
-}
-
-type executionKey struct{}
-
-// execution is the value of a context under executionKey.
-type execution struct {
-	idempotency.Execution
-
-	x    *Exchange
-	name string // of the record
-}
-
-// ExecutionOf returns the execution that ctx belongs to.
-func ExecutionOf(ctx context.Context) (idempotency.Execution, bool) {
-	e, ok := ctx.Value(executionKey{}).(execution)
-	return e.Execution, ok
 }
