@@ -4,6 +4,7 @@ package claims
 // CampaignCommands work on campaigns, their items and their claims.
 type CampaignCommands struct {
 	Campaign campaignCommand `cmd:"" help:"Create, show, open, close, change, delete and list campaigns."`
+	Generate generateCommand `cmd:"" help:"Make random codes for a campaign, in a file."`
 	Load     loadCommand     `cmd:"" help:"Load items from a file into a campaign, each once."`
 	Claim    claimCommand    `cmd:"" help:"Claim an item for a claimant and print it. A repeated claim prints the same item."`
 	Claims   claimsCommand   `cmd:"" help:"List the claims of a campaign, or export them into a file."`
