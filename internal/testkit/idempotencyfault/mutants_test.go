@@ -232,10 +232,10 @@ const cachesOwn = "h.r.copies.add(h.key.Name, &engine.Record{Status: engine.Comp
 var mutantsByTest = []byTest{
 	{name: "hash-of-the-payload-after-the-function", pkg: domain, test: "TestSuperseded", file: hold,
 		from: "decide(*a.Row, h.token, h.payload, a.at.Early())",
-		to:   "decide(*a.Row, h.token, hash(h.raw), a.at.Early())",
+		to:   "decide(*a.Row, h.token, func() string { s, _ := h.r.hash(h.raw); return s }(), a.at.Early())",
 		more: []mutanttest.Change{
 			{File: call, Old: "\tpayload string // hash\n", New: "\tpayload string // hash\n\traw []byte\n"},
-			{File: call, Old: "payload: hash(payload)}", New: "payload: hash(payload), raw: payload}"},
+			{File: call, Old: "payload: hashed}", New: "payload: hashed, raw: payload}"},
 		}},
 	{name: "takeover-without-status", pkg: memory, test: "TestCalls", file: store,
 		from: "old.Status == version.Status && ",
