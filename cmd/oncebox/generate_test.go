@@ -19,16 +19,19 @@ func TestGenerate(t *testing.T) {
 		"a.txt --pattern S-?????? --count 114":     "--pattern \"S-??????\": 114 codes with 6 random characters could be guessed",
 		"a.txt --pattern S,???????? --count 1":     "--pattern \"S,????????\": must be",
 		"a.txt --pattern S-???????? --count 0":     "--count 0: must be from 1",
+		"- --pattern ?????? --count 1 --load":      "the codes need a file with a name",
 		"nowhere/a.txt --pattern ?????? --count 1": "nowhere/a.txt: no such file",
 	} {
 		s.run(exitUsage, append([]string{"generate", "spring"}, strings.Fields(args)...)...).saying(t, want)
 	}
 	s.run(exitNo, "generate", "autumn", "a.txt", "--pattern", "??????", "--count", "1").saying(t, "no such campaign")
-	if _, err := os.Stat(filepath.Join(s.dir, "a.txt")); err == nil {
-		t.Error("a refused command left its file")
+	for _, name := range []string{"a.txt", "-"} {
+		if _, err := os.Stat(filepath.Join(s.dir, name)); err == nil {
+			t.Errorf("a refused command left its file %s", name)
+		}
 	}
 	make113 := []string{"generate", "spring", "codes.txt", "--pattern", "S-???-???", "--count", "113"}
-	s.run(exitDone, append(make113, "--load")...).saying(t, "made 113 codes in codes.txt; the chance of a guess is at most 1 in 1,003,", "added 113")
+	s.run(exitDone, append(make113, "--load")...).saying(t, "made 113 codes in codes.txt; the chance to guess one of them is at most 1 in 1,003,", "added 113")
 	content, err := os.ReadFile(filepath.Join(s.dir, "codes.txt"))
 	if err != nil {
 		t.Fatal(err)

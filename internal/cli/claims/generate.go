@@ -44,7 +44,8 @@ there are no vowels, so that no code is a word.
 
 The chance that one guess is one of the codes is their number divided by the number of codes of the pattern. The command
 prints it, and refuses a pattern with a greater chance than 1 in %s. A program that tries 100 codes a second
-then finds one in about 3 hours: limit the tries where codes are used. Enough are
+then finds one in about 3 hours: limit the tries where codes are used. Codes of one pattern in several files add up: the
+command counts those of this file only. Enough are
 
   6 random characters  for  up to        %s codes
   7                                   %s
@@ -81,7 +82,7 @@ func (c generateCommand) Run(ctx context.Context, a *cli.App) error {
 		return err
 	}
 	oneIn := int64(min(codesOf(c.random())/float64(c.Count), 1e15))
-	text := fmt.Sprintf("made %s in %s; the chance of a guess is at most 1 in %s",
+	text := fmt.Sprintf("made %s in %s; the chance to guess one of them is at most 1 in %s",
 		cli.Quantity(int64(c.Count), "code"), c.File, cli.WithCommas(oneIn))
 	if !c.Load {
 		return a.Print(generateJSON{c.File, c.Count, oneIn}, text)
@@ -104,6 +105,8 @@ func (c generateCommand) random() int { return strings.Count(c.Pattern, "?") }
 
 func (c generateCommand) check() error {
 	switch {
+	case c.File == "-":
+		return cli.BadUsage(errors.New("the codes need a file with a name, which - is not"), "")
 	case c.Count < 1 || c.Count > maxCodes:
 		return cli.BadUsage(fmt.Errorf("--count %d: must be from 1 to %s", c.Count, cli.WithCommas(maxCodes)), "")
 	case len(c.Pattern) > maxPattern || !codePattern.MatchString(c.Pattern):
@@ -185,20 +188,20 @@ func (c generateCommand) code(random io.ByteReader) (string, error) {
 }
 
 // writeFile makes the codes and then the file. Until it is whole, the file is empty. So no command reads a part of the
-// codes, and no two commands write one file.
+// codes, and no two commands write one file. If somebody deletes the empty file, another command may make its own: only
+// an empty file is replaced or removed.
 func (c generateCommand) writeFile(makeCodes func() ([]string, error)) (err error) {
 	file, err := os.OpenFile(c.File, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if errors.Is(err, os.ErrExist) {
-		return cli.BadUsage(
-			fmt.Errorf("%s exists, and is not written over", c.File),
-			fmt.Sprintf("Choose another name. If an earlier command made it: `oncebox load %s %s` loads its codes. If it is empty, delete it.", c.Campaign, c.File),
-		)
+		const hint = "Choose another name. If an earlier command made it for %s: `oncebox load %s %s` loads its codes. " +
+			"If it is empty, and no command is still making it, delete it."
+		return cli.BadUsage(fmt.Errorf("%s exists, and is not written over", c.File), fmt.Sprintf(hint, c.Campaign, c.Campaign, c.File))
 	}
 	if err != nil {
 		return cli.BadUsage(cli.FileError(c.File, err), "")
 	}
 	defer func() {
-		if err != nil {
+		if err != nil && isEmpty(c.File) {
 			err = errors.Join(err, os.Remove(c.File))
 		}
 	}()
@@ -209,10 +212,21 @@ func (c generateCommand) writeFile(makeCodes func() ([]string, error)) (err erro
 	if err != nil {
 		return err
 	}
+	if !isEmpty(c.File) {
+		return cli.BadUsage(
+			fmt.Errorf("%s was deleted or written by somebody else meanwhile; the codes were thrown away", c.File), "Choose another name.",
+		)
+	}
 	if err := replaceFile(c.File, strings.Join(codes, "\n")+"\n"); err != nil {
 		return cli.FileError(c.File, err)
 	}
 	return nil
+}
+
+// isEmpty reports whether there is an empty file.
+func isEmpty(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular() && info.Size() == 0
 }
 
 // replaceFile replaces a file by another content, at one moment.

@@ -83,3 +83,23 @@ func TestFileOfCodesAppearsWhole(t *testing.T) {
 		t.Errorf("got %q in %v, %v", content, names(), err)
 	}
 }
+
+// TestFileOfAnotherCommandStays: a command whose empty file was deleted neither replaces nor removes the file that
+// another command made meanwhile.
+func TestFileOfAnotherCommandStays(t *testing.T) {
+	t.Parallel()
+	for _, failed := range []error{nil, errors.New("failed")} {
+		c := generateCommand{Campaign: "spring", File: filepath.Join(t.TempDir(), "codes.txt")}
+		err := c.writeFile(func() ([]string, error) {
+			err := errors.Join(os.Remove(c.File), c.writeFile(func() ([]string, error) { return []string{"B-1"}, nil }))
+			if err != nil {
+				t.Error(err)
+			}
+			return []string{"A-1"}, failed
+		})
+		content, readErr := os.ReadFile(c.File)
+		if err == nil || readErr != nil || string(content) != "B-1\n" {
+			t.Errorf("got %q, %v, %v", content, readErr, err)
+		}
+	}
+}
