@@ -238,6 +238,20 @@ func TestTheirRowBlocks(t *testing.T) {
 	})
 }
 
+// TestEvictTheirs: after an eviction of their completed record, which has no number, the function runs again.
+func TestEvictTheirs(t *testing.T) {
+	beside(t, func(t them, r *idempotency.Runner) {
+		t.complete(t.theirs())
+		if row, err := r.Evict(t.Context(), t.key, idempotency.Eviction{}); err != nil || row == nil {
+			t.Errorf("got %+v, %v", row, err)
+		}
+		out, err := t.call(r, func() (string, error) { return "ours", nil })
+		if err != nil || out.Value != "ours" || out.Replayed {
+			t.Errorf("got %+v, %v", out, err)
+		}
+	})
+}
+
 // TestReleasedForThem: a row that we gave back has an end of 0, so that they take it over at once.
 func TestReleasedForThem(t *testing.T) {
 	beside(t, func(t them, r *idempotency.Runner) {
