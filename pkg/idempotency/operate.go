@@ -114,7 +114,7 @@ func (r *Runner) Evict(ctx context.Context, key string, e Eviction) (freed *engi
 // free gives a key back in the name of the execution in its row. A heartbeat does not stop that, and a completion does.
 func (r *Runner) free(ctx context.Context, name string, row engine.Record, next string) (engine.Answer, error) {
 	key := engine.Key{Namespace: r.namespace, Name: name}
-	if row.Status == engine.InProgress {
+	if row.Status == engine.InProgress && row.Token != "" { // a row of others may have no token
 		return r.store.Release(ctx, key, row.Token, next)
 	}
 	return r.store.Replace(ctx, key, row.Version(), released(row, next))

@@ -128,8 +128,11 @@ func (f foreign) key(k engine.Key) (row, error) {
 
 func (f foreign) record(r engine.Record) row {
 	item := row{
-		f.StatusAttr: text(theirInProgress), tokenAttr: text(r.Token), numberAttr: number(r.Number),
-		f.InProgressExpiryAttr: millis(r.LeaseEnd), f.ExpiryAttr: seconds(r.Expiry),
+		f.StatusAttr: text(theirInProgress), tokenAttr: text(r.Token), f.InProgressExpiryAttr: millis(r.LeaseEnd),
+		f.ExpiryAttr: seconds(r.Expiry),
+	}
+	if r.Number != 0 { // an evicted row of theirs has none, and ifSame asks for none
+		item[numberAttr] = number(r.Number)
 	}
 	if r.Payload != "" {
 		item[f.ValidationKeyAttr] = text(r.Payload)

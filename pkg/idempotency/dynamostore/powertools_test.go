@@ -238,6 +238,31 @@ func TestTheirRowBlocks(t *testing.T) {
 	})
 }
 
+// TestEvictTheirs: after an eviction of their record, which has no number and no token, the function runs again.
+func TestEvictTheirs(t *testing.T) {
+	beside(t, func(t them, r *idempotency.Runner) {
+		for name, begin := range map[string]func(){
+			"completed":   func() { t.complete(t.theirs()) },
+			"in progress": func() { t.put(time.Now().Add(time.Minute).UnixMilli(), time.Now().Add(time.Hour)) },
+			"no lease":    func() { t.put(0, time.Now().Add(time.Hour)) },
+		} {
+			if _, err := t.client.DeleteItem(t.Context(), &dynamodb.DeleteItemInput{
+				TableName: aws.String(table), Key: t.id(),
+			}); err != nil {
+				t.Fatal(err)
+			}
+			begin()
+			if row, err := r.Evict(t.Context(), t.key, idempotency.Eviction{Running: true}); err != nil || row == nil {
+				t.Errorf("%s: %+v, %v", name, row, err)
+			}
+			out, err := t.call(r, func() (string, error) { return "ours", nil })
+			if err != nil || out.Value != "ours" || out.Replayed {
+				t.Errorf("%s: %+v, %v", name, out, err)
+			}
+		}
+	})
+}
+
 // TestReleasedForThem: a row that we gave back has an end of 0, so that they take it over at once.
 func TestReleasedForThem(t *testing.T) {
 	beside(t, func(t them, r *idempotency.Runner) {
