@@ -305,3 +305,36 @@ func TestEvictAndCaches(t *testing.T) {
 		}
 	})
 }
+
+// TestEvictAndStaleReads: a call that reads the evicted record after the eviction may return it. It does not bring it
+// back into the cache.
+func TestEvictAndStaleReads(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		r := f.runner(withCache)
+		first, err := idempotency.Do(t.Context(), r, "k", order{}, charge)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := f.row("k")
+		if _, err := r.Evict(t.Context(), "k", idempotency.Eviction{Number: first.Number}); err != nil {
+			t.Fatal(err)
+		}
+		f.around = func(_ string, do func() (engine.Answer, error)) (engine.Answer, error) {
+			a, err := do()
+			a.Done, a.Row = false, old
+			return a, err
+		}
+		if out, err := idempotency.Do(t.Context(), r, "k", order{}, charge); err != nil || out.Value != first.Value {
+			t.Error(out, err)
+		}
+		f.around = func(_ string, do func() (engine.Answer, error)) (engine.Answer, error) { return do() }
+		f.told()
+		for _, requests := range []string{"[put replace complete]", "[]"} {
+			out, err := idempotency.Do(t.Context(), r, "k", order{}, charge)
+			if got := f.told(); err != nil || out.Number <= first.Number || got != requests {
+				t.Error(out, err, got)
+			}
+		}
+	})
+}
