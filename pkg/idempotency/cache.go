@@ -41,10 +41,30 @@ func (c *cache) get(name string) *engine.Record {
 	return at.Value.(*kept).record
 }
 
-// add keeps a completed record that the store has confirmed or shown, instead of an earlier one of its key.
+// add keeps a completed record that the store has confirmed or shown, instead of an earlier one of its key. Replies come
+// in any order: the record of an earlier execution, or one that was evicted, does not come back.
 func (c *cache) add(name string, record *engine.Record) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if at := c.byKey[name]; at != nil {
+		old := at.Value.(*kept).record
+		if record.Number < old.Number || record.Number == old.Number && old.Status != engine.Completed {
+			return
+		}
+	}
+	c.replace(name, record)
+}
+
+// evict forgets the copy of a key. A record in progress takes its place, which useCopy does not use, so that a late
+// reply does not bring the copy back.
+func (c *cache) evict(name string, number int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.replace(name, &engine.Record{Status: engine.InProgress, Number: number})
+}
+
+// replace puts a record in the place of the one of its key. The caller holds the lock.
+func (c *cache) replace(name string, record *engine.Record) {
 	c.remove(c.byKey[name])
 	size := restOfCopy + len(name) + len(record.Result.ContentType) + len(record.Result.Body)
 	if size > c.limit {
@@ -58,13 +78,6 @@ func (c *cache) add(name string, record *engine.Record) {
 	for c.bytes += size; c.bytes > c.limit; {
 		c.remove(c.used.Back())
 	}
-}
-
-// drop forgets the copy of a key.
-func (c *cache) drop(name string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.remove(c.byKey[name])
 }
 
 // remove removes an element, or nothing if it is nil. The caller holds the lock.

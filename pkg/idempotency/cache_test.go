@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/idempotency"
@@ -148,6 +149,7 @@ func TestCacheAndTheLateClock(t *testing.T) {
 				f.told()
 				expiry := f.row("k").Expiry
 				time.Sleep(time.Until(expiry.Add(-test.left)))
+				synctest.Wait() // nothing of the first call reads the clocks any more
 				machine.wall, machine.stood = machine.wall+test.wall, test.stood
 				out, err := idempotency.Do(t.Context(), r, "k", order{}, charge)
 				if got := f.told(); err != nil || got != test.requests || out.Replayed != (test.left > 0) {
@@ -300,6 +302,39 @@ func TestEvictAndCaches(t *testing.T) {
 		time.Sleep(time.Until(expiry))
 		if out, err = idempotency.Do(t.Context(), server, "k", order{}, charge); err != nil || out.Value != second {
 			t.Error("the copy is used for longer than its window:", out, err)
+		}
+	})
+}
+
+// TestEvictAndStaleReads: a call that reads the evicted record after the eviction may return it. It does not bring it
+// back into the cache.
+func TestEvictAndStaleReads(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		r := f.runner(withCache)
+		first, err := idempotency.Do(t.Context(), r, "k", order{}, charge)
+		if err != nil {
+			t.Fatal(err)
+		}
+		old := f.row("k")
+		if _, err := r.Evict(t.Context(), "k", idempotency.Eviction{Number: first.Number}); err != nil {
+			t.Fatal(err)
+		}
+		f.around = func(_ string, do func() (engine.Answer, error)) (engine.Answer, error) {
+			a, err := do()
+			a.Done, a.Row = false, old
+			return a, err
+		}
+		if out, err := idempotency.Do(t.Context(), r, "k", order{}, charge); err != nil || out.Value != first.Value {
+			t.Error(out, err)
+		}
+		f.around = func(_ string, do func() (engine.Answer, error)) (engine.Answer, error) { return do() }
+		f.told()
+		for _, requests := range []string{"[put replace complete]", "[]"} {
+			out, err := idempotency.Do(t.Context(), r, "k", order{}, charge)
+			if got := f.told(); err != nil || out.Number <= first.Number || got != requests {
+				t.Error(out, err, got)
+			}
 		}
 	})
 }

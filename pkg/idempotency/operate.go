@@ -79,7 +79,7 @@ type Eviction struct {
 func (r *Runner) Evict(ctx context.Context, key string, e Eviction) (freed *engine.Record, err error) {
 	defer func() {
 		if err == nil {
-			r.copies.drop(key)
+			r.copies.evict(key, e.Number)
 		}
 	}()
 	a, err := r.look(ctx, key)
