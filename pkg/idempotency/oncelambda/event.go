@@ -101,7 +101,7 @@ func Event[In, Out any](
 		case err != nil:
 			return out, err
 		case key == "":
-			return next(ctx, in)
+			return next(exchange.Unprotected(ctx), in)
 		}
 		waiting, end := deadline.WithMargin(ctx)
 		defer end()
@@ -134,17 +134,21 @@ func once[Out any](
 	return outcome.Value, err
 }
 
-// isDurable reports whether a raw event is what Lambda invokes a function with for a durable execution.
+// isDurable reports whether an event is what Lambda invokes a function with for a durable execution.
 func isDurable(in any) bool {
-	raw, ok := in.(json.RawMessage)
-	if !ok {
-		return false // a type of Go has not kept it
+	switch event := in.(type) {
+	case json.RawMessage:
+		var members struct {
+			Execution string `json:"DurableExecutionArn"`
+			Token     string `json:"CheckpointToken"`
+		}
+		return json.Unmarshal(event, &members) == nil && members.Execution != "" && members.Token != ""
+	case map[string]any:
+		execution, _ := event["DurableExecutionArn"].(string)
+		token, _ := event["CheckpointToken"].(string)
+		return execution != "" && token != ""
 	}
-	var event struct {
-		Execution string `json:"DurableExecutionArn"`
-		Token     string `json:"CheckpointToken"`
-	}
-	return json.Unmarshal(raw, &event) == nil && event.Execution != "" && event.Token != ""
+	return false // a type of Go has not kept it
 }
 
 // ExecutionOf returns the execution that the context of a handler belongs to. It returns false for an event that runs

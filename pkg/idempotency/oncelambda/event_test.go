@@ -10,6 +10,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/aws/aws-lambda-go/events"
+
 	"github.com/oncebox/oncebox/internal/testkit/memstore"
 	"github.com/oncebox/oncebox/pkg/idempotency"
 	"github.com/oncebox/oncebox/pkg/idempotency/oncelambda"
@@ -256,6 +258,56 @@ func TestDurable(t *testing.T) {
 	_, err = call(t.Context(), json.RawMessage(`{"DurableExecutionArn":"arn"}`))
 	must(t, err)
 	equal(t, "runs", runs, 1)
+	decoded, err := oncelambda.Event(runner, oncelambda.Settings[map[string]any]{
+		Key: func(context.Context, map[string]any) (string, error) { return "key", nil },
+	}, func(context.Context, map[string]any) (string, error) { return "PENDING", nil })
+	must(t, err)
+	var members map[string]any
+	must(t, json.Unmarshal([]byte(durable), &members))
+	if _, err := decoded(t.Context(), members); !errors.Is(err, oncelambda.ErrDurable) {
+		t.Errorf("decoded: got %v", err)
+	}
+}
+
+// TestCallsWithin: calls without a key within an execution do not find it, because their KeyFor would be the same. A
+// call for a key within its own execution is refused, also if another call is between them.
+func TestCallsWithin(t *testing.T) {
+	t.Parallel()
+	runner, err := idempotency.New(memstore.NewCalls(time.Now), namespace,
+		idempotency.Settings{LeaseUntilDeadline: true, DoNotWait: true})
+	must(t, err)
+	unprotected := func(ctx context.Context) {
+		if e, ok := oncelambda.ExecutionOf(ctx); ok || e.KeyFor("charge") != "" {
+			t.Errorf("a call without a key found %+v", e)
+		}
+	}
+	messages, err := oncelambda.SQS(runner, oncelambda.Settings[events.SQSMessage]{
+		Key: func(context.Context, events.SQSMessage) (string, error) { return "", nil }, KeyOptional: true,
+	}, func(ctx context.Context, _ events.SQSMessage) error { unprotected(ctx); return nil })
+	must(t, err)
+	var call oncelambda.Handler[order, receipt]
+	runs := 0
+	call, err = oncelambda.Event(runner, oncelambda.Settings[order]{Key: idOf, KeyOptional: true},
+		func(ctx context.Context, o order) (receipt, error) {
+			runs++
+			switch o.ID {
+			case "a":
+				return call(ctx, order{ID: "b"})
+			case "b":
+				_, err := messages(ctx, events.SQSEvent{Records: []events.SQSMessage{{MessageId: "1"}}})
+				must(t, err)
+				return call(ctx, order{})
+			}
+			unprotected(ctx)
+			return call(ctx, order{ID: "a"})
+		})
+	must(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := call(ctx, order{ID: "a"}); err == nil || !strings.Contains(err.Error(), "wrapped twice") {
+		t.Errorf("got %v", err)
+	}
+	equal(t, "runs", runs, 3)
 }
 
 // TestEventConstructor: a wrapper without what it needs is not made.

@@ -33,8 +33,9 @@ import (
 // keep all their digits. A text over 1,024 bytes, which is too long for a key, becomes "sha256:" with its hash.
 //
 // The event does not have what the expression looks for if the result is null, an empty text, or a list or an object
-// with nothing but nulls, as [user, order] of an event without both. A list where some are null is a result: two events
-// of a user without an order are equal.
+// with nothing but nulls and empty texts, as [user, order] of an event without both: an event type of Go has an empty
+// text for what was not sent. A list where only some are null or empty is a result: two events of a user without an
+// order are equal. So is the number 0: where it can mean that nothing was sent, use a pointer in the event type.
 //
 // JMESPath returns an error of the family idempotency.ErrInvalid for an expression that is not valid. The Selector
 // returns one for an event on which the expression fails, such as a body that is not JSON. No error has a part of the
@@ -115,7 +116,7 @@ func (e expression) in(value any) (string, error) {
 // longestKey is the largest length of a key (package idempotency, "Limits").
 const longestKey = 1024
 
-// missing reports whether a result is nothing, by the rule of Powertools for keys.
+// missing reports whether a result is nothing, by the rule of Powertools for keys, and also in a list of empty texts.
 func missing(found any) bool {
 	switch v := found.(type) {
 	case nil:
@@ -124,14 +125,14 @@ func missing(found any) bool {
 		return v == ""
 	case []any:
 		for _, element := range v {
-			if element != nil {
+			if element != nil && element != "" {
 				return false
 			}
 		}
 		return true
 	case map[string]any:
 		for _, member := range v {
-			if member != nil {
+			if member != nil && member != "" {
 				return false
 			}
 		}

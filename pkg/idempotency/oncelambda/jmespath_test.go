@@ -69,6 +69,9 @@ func TestJMESPath(t *testing.T) {
 		"object":                        "",
 		"[absent, null]":                "",
 		"{a: absent, b: null}":          "",
+		"[empty, absent]":               "",
+		"{a: empty, b: null}":           "",
+		"[empty, zero]":                 `["",0]`,
 	} {
 		got, err := found(t, expression, event)
 		if err != nil || got != want {

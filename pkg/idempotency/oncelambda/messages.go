@@ -209,7 +209,8 @@ func (b *batch[M]) process(ctx context.Context, messages []M, o order) (undone [
 		}
 		b.report(ctx, id, err)
 		switch {
-		case o == streamed && i == 0 && len(messages) > 1:
+		// The records of an aggregate share an id, which names the first of them.
+		case o == streamed && id == b.read(messages[0]).id && len(messages) > 1:
 			return nil, fmt.Errorf("%w: %w", ErrNoProgress, err)
 		case o == streamed:
 			return []string{id}, nil
@@ -236,7 +237,7 @@ func (b *batch[M]) one(ctx context.Context, m M) (err error) {
 	case err != nil:
 		return err
 	case key == "":
-		return b.next(ctx, m)
+		return b.next(exchange.Unprotected(ctx), m)
 	}
 	_, err = once(exchange.Contexts{Waiting: ctx, Running: ctx}, b.runner, key, payload,
 		func(ctx context.Context) (struct{}, error) { return struct{}{}, b.next(ctx, m) })

@@ -398,13 +398,17 @@ func TestOtherMessages(t *testing.T) {
 	}
 }
 
-// TestEnhancedFanOut: records with one sequence number need a key of their data.
+// TestEnhancedFanOut: records with one sequence number need a key of their data. If one with the first number is not
+// done, the invocation fails, too: that number names the whole batch.
 func TestEnhancedFanOut(t *testing.T) {
 	t.Parallel()
 	consumer := kinesisFeed(streamARN + "/consumer/c:1")
 	inner := []mail{{"1", "a"}, {"1", "b"}}
 	newWorker(t, consumer, memstore.NewCalls(time.Now), feedSettings{}).gives(oncelambda.ErrConsumer, nil, inner...)
-	newWorker(t, consumer, memstore.NewCalls(time.Now), feedSettings{withKey: true}).gives(none, []string{"a", "b"}, inner...)
+	w := newWorker(t, consumer, memstore.NewCalls(time.Now), feedSettings{withKey: true})
+	w.gives(none, []string{"a", "b"}, inner...)
+	w.process = func(context.Context, string) error { return errors.New("broken") }
+	w.gives(oncelambda.ErrNoProgress, nil, mail{"1", "a"}, mail{"1", "c"}, mail{"2", "d"})
 }
 
 // TestBinaryPayloads: two payloads that are not UTF-8 stay two.

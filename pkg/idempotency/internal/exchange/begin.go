@@ -27,7 +27,7 @@ type Call struct {
 	end     context.CancelCauseFunc
 }
 
-// callID names the record of a call.
+// callID names the record of a call. In a context it is the key that says that its execution is around.
 type callID struct {
 	runner *idempotency.Runner
 	name   string
@@ -36,7 +36,7 @@ type callID struct {
 // Begin begins a call for the record of a name. Its user must call End. It refuses a call within its own execution.
 func Begin(c Contexts, runner *idempotency.Runner, name string) (*Call, error) {
 	id := callID{runner, name}
-	if outer, ok := c.Running.Value(executionKey{}).(execution); ok && outer.id == id {
+	if c.Running.Value(id) != nil { // also if another call is between them
 		return nil, errWrappedTwice
 	}
 	ctx, end := context.WithCancelCause(c.Running)
@@ -50,7 +50,7 @@ func (c *Call) Enter(ctx context.Context, e idempotency.Execution) (context.Cont
 	if !c.begin() {
 		return nil, context.Canceled
 	}
-	return context.WithValue(ctx, executionKey{}, execution{e, c.id}), nil
+	return context.WithValue(context.WithValue(ctx, c.id, true), executionKey{}, e), nil
 }
 
 // End ends the contexts of the call.
@@ -59,17 +59,16 @@ func (c *Call) End() {
 	c.end(nil)
 }
 
-type executionKey struct{}
-
-// execution is the value of a context under executionKey.
-type execution struct {
-	idempotency.Execution
-
-	id callID
+// Unprotected returns the context of a function that no key protects. If it is called within an execution, it does not
+// find that one, whose KeyFor would be the same in each call.
+func Unprotected(ctx context.Context) context.Context {
+	return context.WithValue(ctx, executionKey{}, nil)
 }
+
+type executionKey struct{}
 
 // ExecutionOf returns the execution that ctx belongs to.
 func ExecutionOf(ctx context.Context) (idempotency.Execution, bool) {
-	e, ok := ctx.Value(executionKey{}).(execution)
-	return e.Execution, ok
+	e, ok := ctx.Value(executionKey{}).(idempotency.Execution)
+	return e, ok
 }
