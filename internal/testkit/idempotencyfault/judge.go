@@ -384,8 +384,16 @@ func (j *judge) lost(x *execution, err error) {
 	}
 }
 
-// leastToBegin is a lease of which half is left after quick replies, whatever their Dates.
-const leastToBegin = 4 * time.Second
+// Half of such a lease is left after a reply, whatever its Date.
+const (
+	leastToBegin     = 4 * time.Second // if replies are quick
+	leastToBeginSlow = 6 * time.Second // if some are slow
+)
+
+// mayNotBegin reports whether replies can use up half of the lease of a call in each of its tries.
+func (j *judge) mayNotBegin(x *execution) bool {
+	return x.lease < leastToBegin || j.slow && x.lease < leastToBeginSlow
+}
 
 // tryAgain checks that a call that shall be repeated is told the truth about its function.
 func (j *judge) tryAgain(x *execution, err error) {
@@ -400,7 +408,7 @@ func (j *judge) tryAgain(x *execution, err error) {
 		j.violated("I4: call %d is told that another call holds the key, which it holds", x.id)
 	case waits && !j.settings.DoNotWait:
 		j.violated("call %d does not wait", x.id)
-	case !unknown && x.lease < leastToBegin: // its deadline was near
+	case !unknown && j.mayNotBegin(x):
 	case !waits && j.lossy == 0 && (!unknown || x.refusals == 0): // a release may find that the lease is over
 		j.violated("I4: no request has a fault, and call %d gets %v", x.id, err)
 	}

@@ -532,6 +532,18 @@ func TestJudge(t *testing.T) {
 			s.putsUntil(s.a, s.now.Add(leastToBegin))
 			s.errs(s.a, idempotency.ErrTryAgain)
 		}, "I4: no request has a fault"},
+		{"slow replies and a short lease", func(s *scene) {
+			s.lossy, s.slow = 0, true
+			s.endsIn(s.a, leastToBeginSlow-1)
+			s.putsUntil(s.a, s.now.Add(leastToBeginSlow))
+			s.errs(s.a, idempotency.ErrTryAgain)
+		}, ""},
+		{"slow replies and a long lease", func(s *scene) {
+			s.lossy, s.slow = 0, true
+			s.endsIn(s.a, leastToBeginSlow)
+			s.putsUntil(s.a, s.now.Add(leastToBeginSlow))
+			s.errs(s.a, idempotency.ErrTryAgain)
+		}, "I4: no request has a fault"},
 		{"a caller that goes away", func(s *scene) { s.a.patience = 1; s.puts(s.a); s.errs(s.a, context.Canceled) }, ""},
 		{"a caller that goes away after the function", func(s *scene) {
 			s.a.patience = 1
