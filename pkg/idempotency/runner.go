@@ -111,16 +111,17 @@ func WithRandom(random io.Reader) Option { return func(r *Runner) { r.random = r
 // New returns a Runner. The namespace separates keys that could be the same by accident, such as keys of two functions
 // or of two tenants. CheckNamespace says what it must be. An error belongs to ErrInvalid.
 func New(store engine.Store, namespace string, settings Settings, options ...Option) (*Runner, error) {
-	if err := CheckNamespace(namespace); err != nil {
-		return nil, err
-	}
 	settings, err := settings.withDefaults()
 	if err != nil {
 		return nil, err
 	}
-	if foreign, ok := store.(engine.Foreign); ok && settings.Window < foreign.LeastWindow() {
-		return nil, &InvalidError{"Window", fmt.Sprintf("%s is too short for rows that Powertools reads: use %s or longer",
-			settings.Window, foreign.LeastWindow())}
+	if foreign, ok := store.(engine.Foreign); ok {
+		err = checkForeign(foreign, namespace, settings)
+	} else {
+		err = CheckNamespace(namespace)
+	}
+	if err != nil {
+		return nil, err
 	}
 	r := &Runner{store: store, namespace: namespace, settings: settings, machine: newMachine(), random: rand.Reader}
 	r.copies.limit = settings.CacheBytes
@@ -140,6 +141,24 @@ func CheckNamespace(namespace string) error {
 			"so that a policy can allow its rows and no others", namespace)}
 	}
 	return checkName("namespace", namespace)
+}
+
+// checkForeign checks what rows that others write need. Their namespace is a prefix that the others have chosen.
+func checkForeign(store engine.Foreign, namespace string, settings Settings) error {
+	switch least := store.LeastWindow(); {
+	case settings.Window < least:
+		return &InvalidError{"Window", fmt.Sprintf("%s is too short for rows that others read, too: use %s or longer",
+			settings.Window, least)}
+	case settings.CacheBytes > 0:
+		return &InvalidError{"CacheBytes", "other programs can change a completed record of this store: use no cache"}
+	}
+	return checkName("namespace", namespace)
+}
+
+// Foreign reports whether other programs write the rows of the store, too (engine.Foreign).
+func (r *Runner) Foreign() bool {
+	_, ok := r.store.(engine.Foreign)
+	return ok
 }
 
 // Settings returns the settings of the Runner, with the defaults.

@@ -407,8 +407,12 @@ var mutantsByTest = []byTest{
 		from: "row{lease: zero, s.rows.token()",
 		to:   "row{lease + \"_other\": zero, s.rows.token()"},
 	{name: "window-shorter-than-late-requests", pkg: onDynamo, test: "TestPowertoolsRefusals", file: "pkg/idempotency/runner.go",
-		from: "ok && settings.Window < foreign.LeastWindow()",
-		to:   "ok && false"},
+		from: "case settings.Window < least:",
+		to:   "case settings.Window < least && false:"},
+	{name: "cache-of-rows-that-others-change", pkg: onDynamo, test: "TestPowertoolsRefusals",
+		file: "pkg/idempotency/runner.go",
+		from: "case settings.CacheBytes > 0:",
+		to:   "case settings.CacheBytes > 0 && false:"},
 
 	// HTTP.
 	{name: "http-key-not-required", pkg: server, test: "TestKeys", file: exchange,

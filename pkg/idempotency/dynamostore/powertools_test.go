@@ -327,7 +327,11 @@ func TestPowertoolsRefusals(t *testing.T) {
 	if _, err := idempotency.New(s, "pay", idempotency.Settings{Window: 15*time.Minute - 1}); !errors.Is(err, idempotency.ErrInvalid) {
 		t.Errorf("a short window: %v", err)
 	}
-	r, err := idempotency.New(s, "pay", idempotency.Settings{Window: 15 * time.Minute})
+	_, err := idempotency.New(s, "pay", idempotency.Settings{CacheBytes: 1 << 20})
+	if err == nil || !strings.Contains(err.Error(), "CacheBytes: other programs") {
+		t.Errorf("a cache: %v", err)
+	}
+	r, err := idempotency.New(s, "pay.$f", idempotency.Settings{Window: 15 * time.Minute}) // a prefix of theirs
 	if err != nil {
 		t.Fatal(err)
 	}

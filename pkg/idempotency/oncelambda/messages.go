@@ -53,7 +53,8 @@ var (
 // "Start DLQ redrive" or StartMessageMoveTask.
 //
 // The Runner needs the settings LeaseUntilDeadline and DoNotWait: a message whose key is in use comes again, and does
-// not hold up the messages behind it.
+// not hold up the messages behind it. Its store cannot be one of Powertools, which does not compare the bodies of
+// messages.
 func SQS(
 	runner *idempotency.Runner, s Settings[events.SQSMessage], next Process[events.SQSMessage],
 ) (Handler[events.SQSEvent, events.SQSEventResponse], error) {
@@ -165,6 +166,11 @@ func newBatch[M any](
 	if set := runner.Settings(); !set.LeaseUntilDeadline || !set.DoNotWait {
 		return nil, &idempotency.InvalidError{
 			Field: "runner", Detail: "give it LeaseUntilDeadline and DoNotWait: a message whose key is in use comes again",
+		}
+	}
+	if runner.Foreign() {
+		return nil, &idempotency.InvalidError{
+			Field: "runner", Detail: "its store does not compare the bodies of messages: use a store of oncebox",
 		}
 	}
 	if s.Key == nil {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/testkit/memstore"
 	"github.com/oncebox/oncebox/pkg/idempotency"
+	"github.com/oncebox/oncebox/pkg/idempotency/engine"
 	"github.com/oncebox/oncebox/pkg/idempotency/oncelambda"
 )
 
@@ -419,6 +420,13 @@ func TestBinaryPayloads(t *testing.T) {
 	w.gives([]string{"2"}, nil, mail{"2", "a \xfe"})
 }
 
+// foreignStore is a store of rows that others write, too.
+type foreignStore struct{ engine.Store }
+
+func (foreignStore) LeastWindow() time.Duration { return 0 }
+
+func (foreignStore) PayloadHash([]byte) (string, error) { return "", nil }
+
 // TestMessageConstructors: a wrapper without what it needs is not made. A Runner must not wait for other invocations.
 func TestMessageConstructors(t *testing.T) {
 	eachFeed(t, func(t *testing.T, f feed) {
@@ -432,6 +440,12 @@ func TestMessageConstructors(t *testing.T) {
 		}
 		if _, err := f.wrap(nil, feedSettings{}, next); !errors.Is(err, idempotency.ErrInvalid) {
 			t.Errorf("without a Runner: got %v", err)
+		}
+		runner, err := idempotency.New(foreignStore{memstore.NewCalls(time.Now)}, namespace,
+			idempotency.Settings{LeaseUntilDeadline: true, DoNotWait: true})
+		must(t, err)
+		if _, err := f.wrap(runner, feedSettings{}, next); !errors.Is(err, idempotency.ErrInvalid) {
+			t.Errorf("on rows that do not have the hash of a body: got %v", err)
 		}
 	})
 	runner := &idempotency.Runner{}
