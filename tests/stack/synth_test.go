@@ -33,8 +33,11 @@ import (
 const inFolder = "STACK_TESTS_FOLDER"
 
 // cdkValidation is the variable that turns off the CDK's own validation of templates, which takes most of the time of a
-// synth. make check has it.
+// synth. make check has it, for the tests of validated.
 const cdkValidation = "CDK_VALIDATION"
+
+// validated has the tests that make every template there is.
+const validated = "^(TestGoldens|TestTheirStacks)$"
 
 // TestMain runs the tests in a child process. jsii reads the environment before main, so the environment must be set
 // for a new process. jsii also leaves files behind: jsii.Close would remove them, but it races with itself after a
@@ -44,14 +47,17 @@ func TestMain(m *testing.M) {
 		os.Exit(m.Run())
 	}
 	flag.Parse()
-	code, err := runInFolder()
+	code, err := runInFolder(false)
+	if err == nil && code == 0 && !testing.Short() {
+		code, err = runInFolder(true, "-test.run="+validated)
+	}
 	if err != nil {
 		panic(err)
 	}
 	os.Exit(code)
 }
 
-func runInFolder() (code int, err error) {
+func runInFolder(validation bool, more ...string) (code int, err error) {
 	jsii.Close() // the parent makes no synth
 	folder, err := os.MkdirTemp("", "oncebox-stack-*")
 	if err != nil {
@@ -62,12 +68,12 @@ func runInFolder() (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	tests := exec.Command(self, os.Args[1:]...)
+	tests := exec.Command(self, append(os.Args[1:], more...)...)
 	tests.Env = append(os.Environ(), inFolder+"="+folder, "TMPDIR="+folder,
 		"CDK_CONTEXT_JSON=", // the developer's own context must not change the templates
 		"JSII_SILENCE_WARNING_END_OF_LIFE_NODE_VERSION=20", // a list of major versions
 		"CDK_DISABLE_STACK_TRACE=1",
-		fmt.Sprintf("%s=%t", cdkValidation, !testing.Short()))
+		fmt.Sprintf("%s=%t", cdkValidation, validation))
 	tests.Stdout, tests.Stderr = os.Stdout, os.Stderr
 	err = tests.Run()
 	if _, ok := errors.AsType[*exec.ExitError](err); ok {
