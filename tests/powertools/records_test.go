@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/oncebox/oncebox/internal/testkit/itembankengines"
+	"github.com/oncebox/oncebox/internal/testkit/powertoolsworker"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/idempotency"
 	"github.com/oncebox/oncebox/pkg/idempotency/dynamostore"
@@ -22,8 +23,8 @@ import (
 // fleet is a function in Go and in the language of a format, on one table.
 type fleet struct {
 	*testing.T
-	theirs *worker
-	asked  request
+	theirs *powertoolsworker.Worker
+	asked  powertoolsworker.Request
 	runner *idempotency.Runner
 	key    string
 }
@@ -47,7 +48,7 @@ func inFleets(t *testing.T, do func(fleet)) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	endpoint := testengine.DynamoDBLocal(t)
-	for _, format := range formats {
+	for _, format := range powertoolsworker.Formats {
 		for name, layout := range layouts {
 			t.Run(string(format)+"/"+name, func(t *testing.T) {
 				t.Parallel()
@@ -60,7 +61,7 @@ func inFleets(t *testing.T, do func(fleet)) {
 func newFleet(t *testing.T, endpoint string, format powertools.Format, layout dynamostore.Powertools) fleet {
 	t.Helper()
 	layout.Format, layout.Validation = format, true
-	f := fleet{T: t, theirs: start(t, format)}
+	f := fleet{T: t, theirs: powertoolsworker.Start(t, format)}
 	client := itembankengines.Client(endpoint, nil)
 	table := fmt.Sprintf("powertools-%d", time.Now().UnixNano())
 	createTable(t, client, table, layout)
@@ -75,7 +76,7 @@ func newFleet(t *testing.T, endpoint string, format powertools.Format, layout dy
 		t.Fatal(err)
 	}
 	minute := int(time.Minute / time.Millisecond)
-	f.asked = request{
+	f.asked = powertoolsworker.Request{
 		Do: "call", Endpoint: endpoint, Table: table, Prefix: "pay", Event: event("order é", "19.90"), Validation: true,
 		Remaining: &minute, Names: map[string]string{},
 	}
@@ -126,15 +127,15 @@ func returns(text string) func() (json.RawMessage, error) {
 // begin lets their function begin.
 func (f fleet) begin() {
 	f.Helper()
-	if a := f.theirs.ask(f.T, f.asked); !a.Running {
+	if a := f.theirs.Ask(f.T, f.asked); !a.Running {
 		f.Fatalf("it does not run: %+v", a)
 	}
 }
 
 // end lets their function return a result.
-func (f fleet) end(result string) answer {
+func (f fleet) end(result string) powertoolsworker.Answer {
 	f.Helper()
-	return f.theirs.ask(f.T, map[string]any{"result": json.RawMessage(result)})
+	return f.theirs.Ask(f.T, map[string]any{"result": json.RawMessage(result)})
 }
 
 // equal reports whether two texts have the same JSON.
@@ -172,11 +173,11 @@ func TestWeWrite(t *testing.T) {
 				f.Fatalf("got %s, %v", out.Value, err)
 			}
 		}
-		if a := f.theirs.ask(f.T, f.asked); a.Ran || a.Error != "" || !f.equal(a.Result, []byte(receipt)) {
+		if a := f.theirs.Ask(f.T, f.asked); a.Ran || a.Error != "" || !f.equal(a.Result, []byte(receipt)) {
 			f.Errorf("got %+v", a)
 		}
 		f.asked.Event = event("order é", "99.00")
-		if a := f.theirs.ask(f.T, f.asked); a.Error != "IdempotencyValidationError" && a.Cause != "IdempotencyValidationError" {
+		if a := f.theirs.Ask(f.T, f.asked); a.Error != "IdempotencyValidationError" && a.Cause != "IdempotencyValidationError" {
 			f.Errorf("another payload: %+v", a)
 		}
 	})
@@ -190,7 +191,7 @@ func TestFinalFailures(t *testing.T) {
 		if !errors.Is(err, idempotency.ErrFailed) {
 			f.Fatal(err)
 		}
-		a := f.theirs.ask(f.T, f.asked)
+		a := f.theirs.Ask(f.T, f.asked)
 		if a.Running || a.Error != "IdempotencyInvalidStatusError" && a.Cause != "IdempotencyInvalidStatusError" {
 			f.Errorf("got %+v", a)
 		}
@@ -201,7 +202,7 @@ func TestFinalFailures(t *testing.T) {
 func TestInProgress(t *testing.T) {
 	inFleets(t, func(f fleet) {
 		_, err := f.ours("19.90", func() (json.RawMessage, error) {
-			a := f.theirs.ask(f.T, f.asked)
+			a := f.theirs.Ask(f.T, f.asked)
 			if a.Error != "IdempotencyAlreadyInProgressError" {
 				f.Errorf("ours runs, and they say %+v", a)
 			}
