@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ import (
 // fleet is a function in Go and in the language of a format, on one table.
 type fleet struct {
 	*testing.T
+	format powertools.Format
 	theirs *powertoolsworker.Worker
 	asked  powertoolsworker.Request
 	runner *idempotency.Runner
@@ -61,7 +63,7 @@ func inFleets(t *testing.T, do func(fleet)) {
 func newFleet(t *testing.T, endpoint string, format powertools.Format, layout dynamostore.Powertools) fleet {
 	t.Helper()
 	layout.Format, layout.Validation = format, true
-	f := fleet{T: t, theirs: powertoolsworker.Start(t, format)}
+	f := fleet{T: t, format: format, theirs: powertoolsworker.Start(t, format)}
 	client := itembankengines.Client(endpoint, nil)
 	table := fmt.Sprintf("powertools-%d", time.Now().UnixNano())
 	createTable(t, client, table, layout)
@@ -72,9 +74,7 @@ func newFleet(t *testing.T, endpoint string, format powertools.Format, layout dy
 	if f.runner, err = idempotency.New(store, "pay", idempotency.Settings{DoNotWait: true}); err != nil {
 		t.Fatal(err)
 	}
-	if f.key, err = format.Key([]byte(`"order é"`)); err != nil {
-		t.Fatal(err)
-	}
+	f.key = f.keyOf("order é")
 	minute := int(time.Minute / time.Millisecond)
 	f.asked = powertoolsworker.Request{
 		Do: "call", Endpoint: endpoint, Table: table, Prefix: "pay", Event: event("order é", "19.90"), Validation: true,
@@ -90,6 +90,16 @@ func newFleet(t *testing.T, endpoint string, format powertools.Format, layout dy
 		}
 	}
 	return f
+}
+
+// keyOf returns the key of an event.
+func (f fleet) keyOf(name string) string {
+	f.Helper()
+	key, err := f.format.Key([]byte(strconv.Quote(name)))
+	if err != nil {
+		f.Fatal(err)
+	}
+	return key
 }
 
 func createTable(t *testing.T, client *dynamodb.Client, table string, layout dynamostore.Powertools) {
@@ -219,6 +229,20 @@ func TestInProgress(t *testing.T) {
 	})
 }
 
+// takeOver calls the function in Go until the lease of theirs is over. The store's clock is seen up to two seconds late.
+func (f fleet) takeOver(fn func() (json.RawMessage, error)) idempotency.Outcome[json.RawMessage] {
+	f.Helper()
+	for {
+		out, err := f.ours("19.90", fn)
+		if err == nil {
+			return out
+		}
+		if !errors.Is(err, idempotency.ErrInProgress) {
+			f.Fatal(err)
+		}
+	}
+}
+
 // TestTheirsLate: theirs ends after the end of its lease. If ours runs meanwhile, their completion is not taken for
 // ours: our caller gets their result.
 func TestTheirsLate(t *testing.T) {
@@ -226,24 +250,43 @@ func TestTheirsLate(t *testing.T) {
 		soon := 1 // millisecond
 		f.asked.Remaining = &soon
 		f.begin()
-		var out idempotency.Outcome[json.RawMessage]
-		for { // the store's clock is seen up to two seconds late
-			var err error
-			out, err = f.ours("19.90", func() (json.RawMessage, error) {
-				if a := f.end(receipt); a.Error != "" {
-					f.Errorf("theirs, late: %+v", a)
-				}
-				return json.RawMessage(`"ours"`), nil
-			})
-			if err == nil {
-				break
+		out := f.takeOver(func() (json.RawMessage, error) {
+			if a := f.end(receipt); a.Error != "" {
+				f.Errorf("theirs, late: %+v", a)
 			}
-			if !errors.Is(err, idempotency.ErrInProgress) {
-				f.Fatal(err)
-			}
-		}
+			return json.RawMessage(`"ours"`), nil
+		})
 		if !out.Replayed || !f.equal(out.Value, []byte(receipt)) {
 			f.Errorf("got %s, %+v", out.Value, out)
+		}
+	})
+}
+
+// TestTheirsLateAfterOurs: theirs ends after ours has taken over and completed. Their package writes without a
+// condition: a late result replaces ours for all later callers, and a late failure deletes our record.
+func TestTheirsLateAfterOurs(t *testing.T) {
+	inFleets(t, func(f fleet) {
+		soon := 1 // millisecond
+		f.asked.Remaining = &soon
+		f.begin()
+		if out := f.takeOver(returns(`"ours"`)); out.Replayed || string(out.Value) != `"ours"` {
+			f.Errorf("got %s, %+v", out.Value, out)
+		}
+		if a := f.end(receipt); a.Error != "" {
+			f.Errorf("theirs, late: %+v", a)
+		}
+		out, err := f.ours("19.90", returns(`"again"`))
+		if err != nil || !out.Replayed || !f.equal(out.Value, []byte(receipt)) {
+			f.Errorf("after a late result: %s, %+v, %v", out.Value, out, err)
+		}
+
+		f.asked.Event, f.key = event("order-2", "19.90"), f.keyOf("order-2")
+		f.begin()
+		f.takeOver(returns(`"ours"`))
+		f.theirs.Ask(f.T, map[string]any{"fails": "late"})
+		out, err = f.ours("19.90", returns(`"again"`))
+		if err != nil || out.Replayed || string(out.Value) != `"again"` {
+			f.Errorf("after a late failure: %s, %+v, %v", out.Value, out, err)
 		}
 	})
 }

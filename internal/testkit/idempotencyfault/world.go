@@ -249,7 +249,7 @@ type execution struct {
 	id      int
 	process *process
 	begun   time.Time
-	// deadline is that of its context, by the wall clock of its process, with Settings.LeaseUntilDeadline.
+	// deadline is when its context ends, by the wall clock of its process, with Settings.LeaseUntilDeadline.
 	deadline time.Time
 	lease    time.Duration // of the last row that it sent, or since its begin
 	// The function.

@@ -91,18 +91,9 @@ async function hashes({ texts }) {
   return { hashes: texts.map(hash) };
 }
 
-// Completes or deletes a record without a look at it, as a late worker does.
-async function late(request) {
-  const layer = layerOf(request);
-  layer.configure({ config: configOf(request), keyPrefix: request.prefix });
-  if ('result' in request) await layer.saveSuccess(request.event, request.result);
-  else await layer.deleteRecord(request.event);
-  return {};
-}
-
 for (let request = await next(); request; request = await next()) {
   try {
-    say(await { call, calls, hashes, late }[request.do](request));
+    say(await { call, calls, hashes }[request.do](request));
   } catch (error) {
     say({ error: error.name, text: error.message, cause: error.cause?.name ?? '' });
   }

@@ -116,21 +116,10 @@ def hashes(request):
     return {"hashes": answers}
 
 
-def replay(request):
-    """Completes or deletes a record without a look at it, as a late worker does."""
-    layer = layer_of(request)
-    layer.configure(config_of(request), key_prefix=request["prefix"])
-    if "result" in request:
-        layer.save_success(request["event"], request["result"])
-    else:
-        layer.delete_record(request["event"], RuntimeError("late"))
-    return {}
-
-
 for line in iter(sys.stdin.readline, ""):
     request = json.loads(line)
     try:
-        say(**{"call": call, "calls": calls, "hashes": hashes, "late": replay}[request["do"]](request))
+        say(**{"call": call, "calls": calls, "hashes": hashes}[request["do"]](request))
     except Exception as error:  # noqa: BLE001 - the test looks at it
         cause = error.__cause__ or error.__context__
         say(error=type(error).__name__, text=str(error), cause=type(cause).__name__ if cause else "")

@@ -15,8 +15,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/idempotency/powertools"
 )
 
-// Powertools describes a table of the idempotency utility of Powertools for AWS Lambda. The names are those of its
-// DynamoDB persistence layer; an empty one has its default.
+// Powertools describes a table of the idempotency utility of Powertools for AWS Lambda. The fields have the names
+// of its DynamoDB persistence layer; an empty one has its default there.
 type Powertools struct {
 	Format powertools.Format
 	// Validation compares payloads, by the hash in ValidationKeyAttr. Set it if, and only if, the functions of Powertools
@@ -34,10 +34,11 @@ type Powertools struct {
 	ValidationKeyAttr    string // validation
 }
 
-// PowertoolsStore is a Store on a table of Powertools. Its functions and those of Powertools replay the results of each
-// other. A key is one of powertools.Format.Key, and the namespace is the prefix of their keys.
+// PowertoolsStore is a Store on a table of Powertools. Functions with it and functions with Powertools replay the results
+// of each other. A key is one of powertools.Format.Key, and the namespace is the prefix of their keys.
 //
-// Only functions of this package are fenced: those of Powertools complete and delete records without a condition.
+// Only functions of this package are fenced: functions with Powertools complete and delete records without a
+// condition.
 type PowertoolsStore struct {
 	*store
 	rows foreign
