@@ -19,7 +19,6 @@ import (
 	"github.com/oncebox/oncebox/pkg/idempotency"
 	"github.com/oncebox/oncebox/pkg/idempotency/dynamostore"
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
-	"github.com/oncebox/oncebox/pkg/idempotency/enginetest"
 	"github.com/oncebox/oncebox/pkg/idempotency/powertools"
 )
 
@@ -86,32 +85,6 @@ func newPowertools(t *testing.T, client dynamostore.Client, p dynamostore.Powert
 		t.Fatal(err)
 	}
 	return s
-}
-
-// TestPowertoolsEngine: the rules of an engine hold for rows of both formats.
-func TestPowertoolsEngine(t *testing.T) {
-	t.Parallel()
-	testPowertoolsOn(t, testengine.Dynoxide(t))
-}
-
-func TestPowertoolsEngineOnDynamoDBLocal(t *testing.T) {
-	testengine.CheckOnly(t)
-	t.Parallel()
-	testPowertoolsOn(t, testengine.DynamoDBLocal(t))
-}
-
-func testPowertoolsOn(t *testing.T, endpoint string) {
-	t.Helper()
-	client := newClient(t, endpoint)
-	for _, format := range []powertools.Format{powertools.Python, powertools.TypeScript} {
-		t.Run(string(format), func(t *testing.T) {
-			open := func(testing.TB) hashed { return hashed{newPowertools(t, client, theirTable(format)), format} }
-			enginetest.Run(t, func(t testing.TB) engine.Store { return open(t) })
-			enginetest.RunTransactor(t, func(t testing.TB) (engine.Transactor, enginetest.Counters) {
-				return open(t), counters{client}
-			})
-		})
-	}
 }
 
 // them does what Powertools does, without a look at tokens. tests/powertools compares it with the packages.
