@@ -88,6 +88,9 @@ func play(h history, trace *strings.Builder) error {
 	for n, f := range h.faults {
 		w.after(f.at, func() { w.strike(len(h.calls)+n+1, f) })
 	}
+	for n, t := range h.theirs {
+		w.after(t.at, func() { w.theirCall(n+1, t) })
+	}
 	for n := 0; len(w.events) > 0 && w.judge.violation == nil; n++ {
 		e := heap.Pop(&w.events).(event)
 		if n > mostEvents {
