@@ -214,7 +214,9 @@ func (g Globals) openIdempotencyBy(
 	}
 	return openStore(ctx, g,
 		func(path string) (onceengine.Store, error) { return open(ctx, path) },
-		func(client *dynamodb.Client) (onceengine.Store, error) { return oncedynamo.New(client, g.DedupeTable), nil })
+		func(client *dynamodb.Client) (onceengine.Store, error) {
+			return oncedynamo.New(client, g.DedupeTable), nil
+		})
 }
 
 // OpenRows opens the ledger with one row a key, to enter records of a scope. It refuses a scope with a log ledger.

@@ -56,11 +56,17 @@ type Answer struct {
 	Error   string          `json:"error"`
 	Text    string          `json:"text"`
 	Cause   string          `json:"cause"`
-	Hashes  []struct{ Key, Error string }
+	Hashes  []Hash          `json:"hashes"`
 	// Of calls.
 	Runs int           `json:"runs"`
 	Took time.Duration `json:"took"`
 	Used time.Duration `json:"used"` // of the processor
+}
+
+// Hash is a key of theirs, or the name of an error.
+type Hash struct {
+	Key   string `json:"key"`
+	Error string `json:"error"`
 }
 
 // Start starts a worker. It ends with the test.
