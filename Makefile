@@ -134,7 +134,7 @@ SUBJECT ?= .
 
 .PHONY: bench
 bench: ## Run the benchmarks, each with a floor to compare with; SUBJECT=Start, or all
-	@scripts/install-tools dynoxide dynamodb-local aws-lambda-rie redis duckdb
+	@scripts/install-tools dynoxide dynamodb-local aws-lambda-rie redis duckdb powertools
 	ONCEBOX_REQUIRE=all go test -C bench -run='^TestFigures.*($(SUBJECT))' -bench='$(SUBJECT)' -benchtime=$(ROUNDS)x \
 		-timeout=60m
 

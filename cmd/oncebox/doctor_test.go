@@ -109,19 +109,20 @@ func TestDoctorOfTables(t *testing.T) {
 
 func text(value string) types.AttributeValue { return &types.AttributeValueMemberS{Value: value} }
 
-// createTable makes a table without an index, with a TTL attribute or "".
+// createTable makes a table without an index. sort and the TTL attribute may be "".
 func createTable(t *testing.T, client *dynamodb.Client, name, partition, sort, ttl string) {
 	t.Helper()
-	_, err := client.CreateTable(t.Context(), &dynamodb.CreateTableInput{
-		TableName: &name, BillingMode: types.BillingModePayPerRequest,
-		AttributeDefinitions: []types.AttributeDefinition{
-			{AttributeName: &partition, AttributeType: types.ScalarAttributeTypeS},
-			{AttributeName: &sort, AttributeType: types.ScalarAttributeTypeS},
-		},
-		KeySchema: []types.KeySchemaElement{
-			{AttributeName: &partition, KeyType: types.KeyTypeHash}, {AttributeName: &sort, KeyType: types.KeyTypeRange},
-		},
-	})
+	in := &dynamodb.CreateTableInput{TableName: &name, BillingMode: types.BillingModePayPerRequest}
+	for n, key := range []string{partition, sort} {
+		if key == "" {
+			continue
+		}
+		in.AttributeDefinitions = append(in.AttributeDefinitions,
+			types.AttributeDefinition{AttributeName: &key, AttributeType: types.ScalarAttributeTypeS})
+		in.KeySchema = append(in.KeySchema,
+			types.KeySchemaElement{AttributeName: &key, KeyType: []types.KeyType{types.KeyTypeHash, types.KeyTypeRange}[n]})
+	}
+	_, err := client.CreateTable(t.Context(), in)
 	must(t, err)
 	if ttl == "" {
 		return

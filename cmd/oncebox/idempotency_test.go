@@ -10,10 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
+
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/idempotency"
 	oncedynamo "github.com/oncebox/oncebox/pkg/idempotency/dynamostore"
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
+	"github.com/oncebox/oncebox/pkg/idempotency/powertools"
 	oncesqlite "github.com/oncebox/oncebox/pkg/idempotency/sqlitestore"
 )
 
@@ -265,4 +269,131 @@ func TestIdempotencyReadsOnly(t *testing.T) {
 	}
 	s.run(exitUsage, "idempotency", "evict", "pay", "k", "--number=1").saying(t, "there is no such file")
 	s.absent("oncebox.db", "oncebox.db.lock")
+}
+
+// theirTable is a table of Powertools with a completed row, as aws-lambda-powertools 3.37.0 and
+// @aws-lambda-powertools/idempotency 2.35.0 write it for the key "order-1" and the payload "19.90".
+type theirTable struct {
+	*shell
+	client *dynamodb.Client
+	name   string
+	hash   string // of the key
+	hashed string // the payload
+	row    map[string]types.AttributeValue
+}
+
+// onTheirTables runs a test on a table of each format. The one of TypeScript has other names.
+func onTheirTables(t *testing.T, test func(theirTable)) {
+	t.Helper()
+	number := func(n int64) types.AttributeValue { return &types.AttributeValueMemberN{Value: fmt.Sprint(n)} }
+	now := time.Now()
+	expiry, lease := number(now.Add(time.Hour).Unix()), number(now.Add(time.Minute).UnixMilli())
+	for format, r := range map[powertools.Format]struct {
+		hash, hashed, options, key, sort string
+		row                              map[string]types.AttributeValue
+	}{
+		powertools.Python: {
+			"729040816f7330c4cb31f54a56f59a7b", "b1178c4db3edc4b05c9f9a68c48ae57f", "", "id", "",
+			map[string]types.AttributeValue{
+				"id": text("pay.main.pay#729040816f7330c4cb31f54a56f59a7b"), "status": text("COMPLETED"),
+				"expiration": expiry, "in_progress_expiration": lease,
+				"validation": text("b1178c4db3edc4b05c9f9a68c48ae57f"), "data": text(`{"charge": "ch \u00e9"}`),
+			},
+		},
+		powertools.TypeScript: {
+			"cpBAgW9zMMTLMfVKVvWaew==", "sReMTbPtxLBcn5poxIrlfw==", "?key-attr=pk&sort-key-attr=sk" +
+				"&static-pk-value=idempotency%23pay&status-attr=state&expiry-attr=ends&in-progress-expiry-attr=lease" +
+				"&data-attr=response&validation-key-attr=hash", "pk", "sk",
+			map[string]types.AttributeValue{
+				"pk": text("idempotency#pay"), "sk": text("pay.main.pay#cpBAgW9zMMTLMfVKVvWaew=="), "state": text("COMPLETED"),
+				"ends": expiry, "lease": lease, "hash": text("sReMTbPtxLBcn5poxIrlfw=="),
+				"response": &types.AttributeValueMemberM{Value: map[string]types.AttributeValue{"charge": text("ch é")}},
+			},
+		},
+	} {
+		t.Run(string(format), func(t *testing.T) {
+			s, client, tables := onTables(t)
+			name := "theirs-" + tables
+			createTable(t, client, name, r.key, r.sort, "")
+			s.env = append(s.env, "ONCEBOX_STORE="+string(format)+":"+name+r.options)
+			table := theirTable{s, client, name, r.hash, r.hashed, r.row}
+			table.put("COMPLETED")
+			test(table)
+		})
+	}
+}
+
+// put puts their row with a status.
+func (t theirTable) put(status string) {
+	t.Helper()
+	for _, name := range []string{"status", "state"} {
+		if t.row[name] != nil {
+			t.row[name] = text(status)
+		}
+	}
+	_, err := t.client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: &t.name, Item: t.row})
+	must(t.T, err)
+}
+
+// TestIdempotencyOfPowertools: the commands read their records, by the hash of a key or by its JSON, and evict them. A
+// repeat does not evict a later record.
+func TestIdempotencyOfPowertools(t *testing.T) {
+	onTheirTables(t, func(t theirTable) {
+		command := func(code int, name, key string, flags ...string) result {
+			t.Helper()
+			return t.run(code, append([]string{"idempotency", name, "pay.main.pay", key}, flags...)...)
+		}
+		const key = `"order-1"`
+		var shown onceRecord
+		for _, key := range []string{key, t.hash} {
+			t.json(&shown, "idempotency", "show", "pay.main.pay", key, "--result")
+			if shown.Key != t.hash || !shown.Counts || !strings.Contains(string(shown.Result.Body), `"charge"`) {
+				t.Errorf("unexpected %+v", shown)
+			}
+		}
+		command(exitDone, "show", key).saying(t.T, "payload    validation "+t.hashed, "by         Powertools")
+		t.file("same", `"19.90"`)
+		t.file("other", `"99.00"`)
+		command(exitDone, "explain", key, "--payload-file=same").saying(t.T, "A function with Powertools has completed.",
+			"The payload in same is the payload of the record")
+		command(exitDone, "explain", key, "--payload-file=other").saying(t.T, "The payload in other is not")
+
+		command(exitNo, "evict", key, number(shown.Number-1)).saying(t.T, "another execution")
+		command(exitDone, "evict", key, number(shown.Number)).saying(t.T, "evicted execution")
+		command(exitDone, "evict", key, number(shown.Number)).saying(t.T, "the key is free")
+		command(exitDone, "explain", key).saying(t.T, "gave it back, or was evicted")
+		for _, name := range []string{"expiration", "ends"} { // they run it again
+			if n, ok := t.row[name].(*types.AttributeValueMemberN); ok {
+				n.Value = fmt.Sprint(shown.Number + 9)
+			}
+		}
+		t.put("INPROGRESS")
+		command(exitNo, "evict", key, number(shown.Number), "--running").saying(t.T, "another execution")
+		command(exitDone, "explain", key).saying(t.T, "A function with Powertools holds the key until 2")
+		command(exitDone, "evict", key, number(shown.Number+9), "--running").saying(t.T, "may still run, and complete")
+
+		for _, name := range []string{"validation", "hash"} {
+			delete(t.row, name)
+		}
+		t.put("COMPLETED")
+		command(exitDone, "explain", key).saying(t.T, "The payload is not compared")
+		command(exitUsage, "explain", key, "--payload-file=same").saying(t.T, "--payload-file same: the record has no hash")
+		command(exitUsage, "show", "order-1").saying(t.T, `KEY "order-1": the value is not JSON`, "a text has quotes")
+		command(exitNo, "show", `"order-2"`).saying(t.T, `in "pay.main.pay"`)
+		t.run(exitUsage, "campaign", "list").saying(t.T, "Only the commands of `oncebox idempotency`")
+	})
+}
+
+// TestAddressesOfPowertools: an error names the option as it was typed.
+func TestAddressesOfPowertools(t *testing.T) {
+	s := newShell(t)
+	for address, want := range map[string]string{
+		"powertools-python:":                   "does not have the name of a table",
+		"powertools-ruby:t":                    `--store "powertools-ruby:t": must be`,
+		"powertools-python:t?key-atr=id":       "did you mean key-attr?",
+		"powertools-python:t?sort-key-attr=sk": `sort-key-attr "sk" and static-pk-value "": set both or none`,
+		"powertools-python:t?data-attr=status": `data-attr "status" is the name of status-attr, too`,
+	} {
+		s.run(exitUsage, "--store", address, "idempotency", "show", "pay", "1").saying(t, want)
+	}
 }

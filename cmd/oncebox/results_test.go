@@ -239,6 +239,7 @@ type doctorJSON struct {
 }
 
 type onceRecord struct {
+	Key      string        `json:"key"`
 	Status   engine.Status `json:"status"`
 	Number   int64         `json:"number"`
 	Counts   bool          `json:"counts"`

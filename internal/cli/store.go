@@ -42,13 +42,40 @@ func (g Globals) SQLitePath() (path string, ok bool, err error) {
 		return path, ok, nil
 	}
 	var hint string
+	_, powertools := g.Powertools()
 	switch {
+	case powertools:
+		hint = "Only the commands of `oncebox idempotency` take a table of Powertools."
 	case strings.TrimSuffix(g.Store, ":") == strings.TrimSuffix(DynamoDBStore, ":"):
 		hint = "Did you mean " + DynamoDBStore + "?"
 	case g.Store != "" && !strings.Contains(g.Store, ":"):
 		hint = "Did you mean " + SQLitePrefix + g.Store + "?"
 	}
 	return "", false, BadUsage(fmt.Errorf("--store %q: must be %sPATH or %s", g.Store, SQLitePrefix, DynamoDBStore), hint)
+}
+
+// openStore opens a store in the file of --store, which must exist, or on DynamoDB. Call closeStore after use.
+func openStore[S any](
+	ctx context.Context, g Globals, inFile func(path string) (S, error), onDynamoDB func(*dynamodb.Client) (S, error),
+) (store S, closeStore func(), err error) {
+	var none S
+	path, ok, err := g.SQLitePath()
+	if err != nil {
+		return none, nil, err
+	}
+	if ok {
+		store, err := inFile(path)
+		if err != nil {
+			return none, nil, g.MissingStore(err)
+		}
+		return store, func() { _ = any(store).(io.Closer).Close() }, nil // every write is on the disk already
+	}
+	client, err := DynamoClient(ctx)
+	if err != nil {
+		return none, nil, err
+	}
+	store, err = onDynamoDB(client)
+	return store, func() {}, err
 }
 
 // MissingStore returns the error for a SQLite store that does not exist, with advice how to make one.
@@ -64,22 +91,11 @@ func (g Globals) MissingStore(err error) error {
 
 // Open opens the store, which must exist. Call closeStore after use.
 func (g Globals) Open(ctx context.Context) (store engine.Store, closeStore func(), err error) {
-	path, ok, err := g.SQLitePath()
-	if err != nil {
-		return nil, nil, err
-	}
-	if ok {
-		store, err := sqlitestore.Open(ctx, path)
-		if err != nil {
-			return nil, nil, g.MissingStore(err)
-		}
-		return store, func() { _ = store.Close() }, nil // every write is on the disk already
-	}
-	client, err := DynamoClient(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	return dynamostore.New(client, g.BankTable, g.DedupeTable), func() {}, nil
+	return openStore(ctx, g,
+		func(path string) (engine.Store, error) { return sqlitestore.Open(ctx, path) },
+		func(client *dynamodb.Client) (engine.Store, error) {
+			return dynamostore.New(client, g.BankTable, g.DedupeTable), nil
+		})
 }
 
 // NewBank makes a Bank over a store.
@@ -171,22 +187,11 @@ func (g Globals) openLedgerBy(
 ) (
 	ledger dedupe.Store, closeLedger func(), err error,
 ) {
-	path, ok, err := g.SQLitePath()
-	if err != nil {
-		return nil, nil, err
-	}
-	if ok {
-		store, err := open(ctx, path)
-		if err != nil {
-			return nil, nil, g.MissingStore(err)
-		}
-		return store, func() { _ = store.Close() }, nil // every write is on the disk already
-	}
-	client, err := DynamoClient(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	return ledgerdynamo.New(client, g.DedupeTable, options...), func() {}, nil
+	return openStore(ctx, g,
+		func(path string) (dedupe.Store, error) { return open(ctx, path) },
+		func(client *dynamodb.Client) (dedupe.Store, error) {
+			return ledgerdynamo.New(client, g.DedupeTable, options...), nil
+		})
 }
 
 // OpenIdempotency opens the store of idempotent calls, which must exist. Call closeStore after use.
@@ -204,22 +209,14 @@ func (g Globals) openIdempotencyBy(
 ) (
 	store onceengine.Store, closeStore func(), err error,
 ) {
-	path, ok, err := g.SQLitePath()
-	if err != nil {
-		return nil, nil, err
+	if _, ok := g.Powertools(); ok {
+		return g.openPowertools(ctx)
 	}
-	if ok {
-		store, err := open(ctx, path)
-		if err != nil {
-			return nil, nil, g.MissingStore(err)
-		}
-		return store, func() { _ = store.Close() }, nil // every write is on the disk already
-	}
-	client, err := DynamoClient(ctx)
-	if err != nil {
-		return nil, nil, err
-	}
-	return oncedynamo.New(client, g.DedupeTable), func() {}, nil
+	return openStore(ctx, g,
+		func(path string) (onceengine.Store, error) { return open(ctx, path) },
+		func(client *dynamodb.Client) (onceengine.Store, error) {
+			return oncedynamo.New(client, g.DedupeTable), nil
+		})
 }
 
 // OpenRows opens the ledger with one row a key, to enter records of a scope. It refuses a scope with a log ledger.

@@ -306,6 +306,30 @@ func TestEvictAndCaches(t *testing.T) {
 	})
 }
 
+// TestEvictWithoutARecord: if somebody has deleted the row of a key, an eviction removes its copy.
+func TestEvictWithoutARecord(t *testing.T) {
+	t.Parallel()
+	in(t, func(t *testing.T, f *fixture) {
+		r := f.runner(withCache)
+		first, err := idempotency.Do(t.Context(), r, "k", order{}, charge)
+		if err != nil {
+			t.Fatal(err)
+		}
+		f.around = func(string, func() (engine.Answer, error)) (engine.Answer, error) {
+			return engine.Answer{Date: time.Now()}, nil
+		}
+		evict := idempotency.Eviction{Number: first.Number}
+		if _, err := r.Evict(t.Context(), "k", evict); !errors.Is(err, idempotency.ErrNoRecord) {
+			t.Error(err)
+		}
+		f.around = func(_ string, do func() (engine.Answer, error)) (engine.Answer, error) { return do() }
+		f.told()
+		if _, err := idempotency.Do(t.Context(), r, "k", order{}, charge); err != nil || f.told() == "[]" {
+			t.Error("the copy is used:", err)
+		}
+	})
+}
+
 // TestEvictAndStaleReads: a call that reads the evicted record after the eviction may return it. It does not bring it
 // back into the cache.
 func TestEvictAndStaleReads(t *testing.T) {

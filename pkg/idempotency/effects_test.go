@@ -194,32 +194,34 @@ func TestRefusedEffectsAreNotFinal(t *testing.T) {
 	})
 }
 
+// commitsLate lets the first try of a commit arrive before the release. Other tries are refused.
+func (f *fixture) commitsLate(t *testing.T, b *booking, arrived func()) {
+	t.Helper()
+	var late func() (engine.Answer, error)
+	b.refuse = func() error { return errRefused }
+	f.around = func(name string, do func() (engine.Answer, error)) (engine.Answer, error) {
+		switch {
+		case name == "commit" && late == nil:
+			late = do
+			return engine.Answer{}, idempotency.ErrTryAgain
+		case name == "release":
+			b.refuse = nil
+			if a, err := late(); !a.Done {
+				t.Error(a, err)
+			}
+			arrived()
+		}
+		return do()
+	}
+}
+
 // TestRefusedEffectsOfALateTry: a try that is on its way arrives after another try was refused. If it arrives before the
 // release, the execution has completed (rule 9).
 func TestRefusedEffectsOfALateTry(t *testing.T) {
 	t.Parallel()
 	in(t, func(t *testing.T, f *fixture) {
-		var late func() (engine.Answer, error)
 		b := &booking{}
-		b.refuse = func() error {
-			if late != nil && b.booked == 0 {
-				return errRefused // until the late try arrives
-			}
-			return nil
-		}
-		f.around = func(name string, do func() (engine.Answer, error)) (engine.Answer, error) {
-			switch {
-			case name == "commit" && late == nil:
-				late = do
-				return engine.Answer{}, idempotency.ErrTryAgain
-			case name == "release":
-				b.refuse = nil
-				if a, err := late(); !a.Done {
-					t.Error(a, err)
-				}
-			}
-			return do()
-		}
+		f.commitsLate(t, b, func() {})
 		if err := b.does(t, f, 1, 1, "[read put commit commit release]"); err != nil {
 			t.Error(err)
 		}
@@ -245,24 +247,11 @@ func TestRefusedEffectsOfATryThatIsForgotten(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			in(t, func(t *testing.T, f *fixture) {
-				var late func() (engine.Answer, error)
 				b := &booking{}
-				b.refuse = func() error { return errRefused }
-				f.around = func(name string, do func() (engine.Answer, error)) (engine.Answer, error) {
-					switch {
-					case name == "commit" && late == nil:
-						late = do
-						return engine.Answer{}, idempotency.ErrTryAgain
-					case name == "release":
-						b.refuse = nil
-						if a, err := late(); !a.Done {
-							t.Error(a, err)
-						}
-						f.around = func(_ string, do func() (engine.Answer, error)) (engine.Answer, error) { return do() }
-						forget(f)
-					}
-					return do()
-				}
+				f.commitsLate(t, b, func() {
+					f.around = func(_ string, do func() (engine.Answer, error)) (engine.Answer, error) { return do() }
+					forget(f)
+				})
 				_, err := idempotency.Do(t.Context(), f.runner(idempotency.Settings{}), "k", 0, b.run)
 				if !errors.Is(err, idempotency.ErrOutcomeUnknown) || errors.Is(err, errRefused) || b.booked != 1 {
 					t.Error(err, b.booked)

@@ -2,6 +2,7 @@ package idempotency
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -78,7 +79,7 @@ type Eviction struct {
 // Errors: an *InProgressError without Running; ErrNoRecord; ErrOtherExecution; ErrChanged; the errors of Explain.
 func (r *Runner) Evict(ctx context.Context, key string, e Eviction) (freed *engine.Record, err error) {
 	defer func() {
-		if err == nil {
+		if err == nil || errors.Is(err, ErrNoRecord) {
 			r.copies.evict(key, e.Number)
 		}
 	}()

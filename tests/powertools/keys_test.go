@@ -1,3 +1,5 @@
+// Package powertools_test compares the records of package dynamostore with those of Powertools for AWS Lambda, in
+// Python and in TypeScript.
 package powertools_test
 
 import (
@@ -6,14 +8,18 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
 	"unicode"
 
+	"github.com/oncebox/oncebox/internal/testkit/powertoolsworker"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/idempotency/powertools"
 )
+
+func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
 // values have what the languages write in different ways.
 var values = []string{
@@ -40,10 +46,10 @@ func TestKeys(t *testing.T) {
 		texts = append(texts, randomValue(random, 4))
 	}
 	texts = append(texts, letters()...)
-	for _, format := range formats {
+	for _, format := range powertoolsworker.Formats {
 		t.Run(string(format), func(t *testing.T) {
 			t.Parallel()
-			answer := start(t, format).ask(t, request{Do: "hashes", Texts: texts})
+			answer := powertoolsworker.Start(t, format).Ask(t, powertoolsworker.Request{Do: "hashes", Texts: texts})
 			if len(answer.Hashes) != len(texts) {
 				t.Fatalf("%d texts, and %d hashes", len(texts), len(answer.Hashes))
 			}

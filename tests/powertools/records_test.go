@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb/types"
 
 	"github.com/oncebox/oncebox/internal/testkit/itembankengines"
+	"github.com/oncebox/oncebox/internal/testkit/powertoolsworker"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/idempotency"
 	"github.com/oncebox/oncebox/pkg/idempotency/dynamostore"
@@ -22,8 +24,9 @@ import (
 // fleet is a function in Go and in the language of a format, on one table.
 type fleet struct {
 	*testing.T
-	theirs *worker
-	asked  request
+	format powertools.Format
+	theirs *powertoolsworker.Worker
+	asked  powertoolsworker.Request
 	runner *idempotency.Runner
 	key    string
 }
@@ -47,7 +50,7 @@ func inFleets(t *testing.T, do func(fleet)) {
 	testengine.CheckOnly(t)
 	t.Parallel()
 	endpoint := testengine.DynamoDBLocal(t)
-	for _, format := range formats {
+	for _, format := range powertoolsworker.Formats {
 		for name, layout := range layouts {
 			t.Run(string(format)+"/"+name, func(t *testing.T) {
 				t.Parallel()
@@ -60,7 +63,7 @@ func inFleets(t *testing.T, do func(fleet)) {
 func newFleet(t *testing.T, endpoint string, format powertools.Format, layout dynamostore.Powertools) fleet {
 	t.Helper()
 	layout.Format, layout.Validation = format, true
-	f := fleet{T: t, theirs: start(t, format)}
+	f := fleet{T: t, format: format, theirs: powertoolsworker.Start(t, format)}
 	client := itembankengines.Client(endpoint, nil)
 	table := fmt.Sprintf("powertools-%d", time.Now().UnixNano())
 	createTable(t, client, table, layout)
@@ -71,11 +74,9 @@ func newFleet(t *testing.T, endpoint string, format powertools.Format, layout dy
 	if f.runner, err = idempotency.New(store, "pay", idempotency.Settings{DoNotWait: true}); err != nil {
 		t.Fatal(err)
 	}
-	if f.key, err = format.Key([]byte(`"order é"`)); err != nil {
-		t.Fatal(err)
-	}
+	f.key = f.keyOf("order é")
 	minute := int(time.Minute / time.Millisecond)
-	f.asked = request{
+	f.asked = powertoolsworker.Request{
 		Do: "call", Endpoint: endpoint, Table: table, Prefix: "pay", Event: event("order é", "19.90"), Validation: true,
 		Remaining: &minute, Names: map[string]string{},
 	}
@@ -89,6 +90,16 @@ func newFleet(t *testing.T, endpoint string, format powertools.Format, layout dy
 		}
 	}
 	return f
+}
+
+// keyOf returns the key of an event.
+func (f fleet) keyOf(name string) string {
+	f.Helper()
+	key, err := f.format.Key([]byte(strconv.Quote(name)))
+	if err != nil {
+		f.Fatal(err)
+	}
+	return key
 }
 
 func createTable(t *testing.T, client *dynamodb.Client, table string, layout dynamostore.Powertools) {
@@ -126,15 +137,15 @@ func returns(text string) func() (json.RawMessage, error) {
 // begin lets their function begin.
 func (f fleet) begin() {
 	f.Helper()
-	if a := f.theirs.ask(f.T, f.asked); !a.Running {
+	if a := f.theirs.Ask(f.T, f.asked); !a.Running {
 		f.Fatalf("it does not run: %+v", a)
 	}
 }
 
-// end lets their function return a result.
-func (f fleet) end(result string) answer {
+// end lets their function return a receipt.
+func (f fleet) end() powertoolsworker.Answer {
 	f.Helper()
-	return f.theirs.ask(f.T, map[string]any{"result": json.RawMessage(result)})
+	return f.theirs.Ask(f.T, map[string]any{"result": json.RawMessage(receipt)})
 }
 
 // equal reports whether two texts have the same JSON.
@@ -151,7 +162,7 @@ func (f fleet) equal(a, b []byte) bool {
 func TestTheyWrite(t *testing.T) {
 	inFleets(t, func(f fleet) {
 		f.begin()
-		if a := f.end(receipt); !a.Ran || a.Error != "" {
+		if a := f.end(); !a.Ran || a.Error != "" {
 			f.Fatalf("got %+v", a)
 		}
 		out, err := f.ours("19.90", returns(`"ours"`))
@@ -172,11 +183,11 @@ func TestWeWrite(t *testing.T) {
 				f.Fatalf("got %s, %v", out.Value, err)
 			}
 		}
-		if a := f.theirs.ask(f.T, f.asked); a.Ran || a.Error != "" || !f.equal(a.Result, []byte(receipt)) {
+		if a := f.theirs.Ask(f.T, f.asked); a.Ran || a.Error != "" || !f.equal(a.Result, []byte(receipt)) {
 			f.Errorf("got %+v", a)
 		}
 		f.asked.Event = event("order é", "99.00")
-		if a := f.theirs.ask(f.T, f.asked); a.Error != "IdempotencyValidationError" && a.Cause != "IdempotencyValidationError" {
+		if a := f.theirs.Ask(f.T, f.asked); a.Error != "IdempotencyValidationError" && a.Cause != "IdempotencyValidationError" {
 			f.Errorf("another payload: %+v", a)
 		}
 	})
@@ -190,7 +201,7 @@ func TestFinalFailures(t *testing.T) {
 		if !errors.Is(err, idempotency.ErrFailed) {
 			f.Fatal(err)
 		}
-		a := f.theirs.ask(f.T, f.asked)
+		a := f.theirs.Ask(f.T, f.asked)
 		if a.Running || a.Error != "IdempotencyInvalidStatusError" && a.Cause != "IdempotencyInvalidStatusError" {
 			f.Errorf("got %+v", a)
 		}
@@ -201,7 +212,7 @@ func TestFinalFailures(t *testing.T) {
 func TestInProgress(t *testing.T) {
 	inFleets(t, func(f fleet) {
 		_, err := f.ours("19.90", func() (json.RawMessage, error) {
-			a := f.theirs.ask(f.T, f.asked)
+			a := f.theirs.Ask(f.T, f.asked)
 			if a.Error != "IdempotencyAlreadyInProgressError" {
 				f.Errorf("ours runs, and they say %+v", a)
 			}
@@ -214,8 +225,22 @@ func TestInProgress(t *testing.T) {
 		if _, err := f.ours("19.90", returns(`1`)); !errors.Is(err, idempotency.ErrInProgress) {
 			f.Errorf("theirs runs, and ours says %v", err)
 		}
-		f.end(receipt)
+		f.end()
 	})
+}
+
+// takeOver calls the function in Go until the lease of theirs is over. The store's clock is seen up to two seconds late.
+func (f fleet) takeOver(fn func() (json.RawMessage, error)) idempotency.Outcome[json.RawMessage] {
+	f.Helper()
+	for {
+		out, err := f.ours("19.90", fn)
+		if err == nil {
+			return out
+		}
+		if !errors.Is(err, idempotency.ErrInProgress) {
+			f.Fatal(err)
+		}
+	}
 }
 
 // TestTheirsLate: theirs ends after the end of its lease. If ours runs meanwhile, their completion is not taken for
@@ -225,24 +250,43 @@ func TestTheirsLate(t *testing.T) {
 		soon := 1 // millisecond
 		f.asked.Remaining = &soon
 		f.begin()
-		var out idempotency.Outcome[json.RawMessage]
-		for { // the store's clock is seen up to two seconds late
-			var err error
-			out, err = f.ours("19.90", func() (json.RawMessage, error) {
-				if a := f.end(receipt); a.Error != "" {
-					f.Errorf("theirs, late: %+v", a)
-				}
-				return json.RawMessage(`"ours"`), nil
-			})
-			if err == nil {
-				break
+		out := f.takeOver(func() (json.RawMessage, error) {
+			if a := f.end(); a.Error != "" {
+				f.Errorf("theirs, late: %+v", a)
 			}
-			if !errors.Is(err, idempotency.ErrInProgress) {
-				f.Fatal(err)
-			}
-		}
+			return json.RawMessage(`"ours"`), nil
+		})
 		if !out.Replayed || !f.equal(out.Value, []byte(receipt)) {
 			f.Errorf("got %s, %+v", out.Value, out)
+		}
+	})
+}
+
+// TestTheirsLateAfterOurs: theirs ends after ours has taken over and completed. Their package writes without a
+// condition: a late result replaces ours for all later callers, and a late failure deletes our record.
+func TestTheirsLateAfterOurs(t *testing.T) {
+	inFleets(t, func(f fleet) {
+		soon := 1 // millisecond
+		f.asked.Remaining = &soon
+		f.begin()
+		if out := f.takeOver(returns(`"ours"`)); out.Replayed || string(out.Value) != `"ours"` {
+			f.Errorf("got %s, %+v", out.Value, out)
+		}
+		if a := f.end(); a.Error != "" {
+			f.Errorf("theirs, late: %+v", a)
+		}
+		out, err := f.ours("19.90", returns(`"again"`))
+		if err != nil || !out.Replayed || !f.equal(out.Value, []byte(receipt)) {
+			f.Errorf("after a late result: %s, %+v, %v", out.Value, out, err)
+		}
+
+		f.asked.Event, f.key = event("order-2", "19.90"), f.keyOf("order-2")
+		f.begin()
+		f.takeOver(returns(`"ours"`))
+		f.theirs.Ask(f.T, map[string]any{"fails": "late"})
+		out, err = f.ours("19.90", returns(`"again"`))
+		if err != nil || out.Replayed || string(out.Value) != `"again"` {
+			f.Errorf("after a late failure: %s, %+v, %v", out.Value, out, err)
 		}
 	})
 }

@@ -33,13 +33,18 @@ a larger one.
 An execution whose lease is not over is only evicted with --running. It cannot complete any more. It learns that at its
 next heartbeat, or at its end. Until then two executions can run at a time. Without --running the exit code is 3.
 
+` + ofPowertools + `
+Functions with Powertools cannot be stopped: an evicted one that runs can still complete, and its result then counts.
+Such a function with a local cache returns its copy.
+
 Examples:
   oncebox idempotency evict payments order-1 --number 1795000000000
-  oncebox idempotency evict payments order-1 --number 1795000000000 --running`
+  oncebox idempotency evict payments order-1 --number 1795000000000 --running
+  oncebox --store powertools-python:idempotency idempotency evict pay.main.pay '"order-1"' --number 1795003600`
 }
 
 func (c evictCommand) Run(ctx context.Context, a *cli.App) error {
-	runner, closeStore, err := c.use(ctx, a.OpenIdempotency)
+	runner, closeStore, err := c.use(ctx, a, a.OpenIdempotency)
 	if err != nil {
 		return err
 	}
@@ -59,9 +64,12 @@ func (c evictCommand) Run(ctx context.Context, a *cli.App) error {
 	}
 	text := fmt.Sprintf("evicted execution %d\nThe next call runs the function again: what it does, such as a charge, "+
 		"can happen a second time.\n", c.Number)
-	if freed.Status == engine.InProgress {
+	switch {
+	case freed.Status == engine.InProgress && byOthers(freed):
+		text += "The evicted function with Powertools may still run, and complete: its result then counts.\n"
+	case freed.Status == engine.InProgress:
 		text += "The evicted execution may still run. It cannot complete any more."
-	} else {
+	default:
 		text += "That includes effects in the transaction of the result."
 	}
 	return a.Print(evictedJSON{c.Namespace, c.Key, c.Number, "evicted"}, text)

@@ -23,6 +23,9 @@ func (explainCommand) Help() string {
 With --payload-file it compares the hash of a payload with the hash in the record. Every byte counts, also a newline at
 the end. The payload of idempotency.Do is the JSON of its input, as json.Marshal writes it.
 
+` + ofPowertools + `
+The sentences are about calls in Go. The payload is the JSON that their expression for payload validation selects.
+
 All times are times of the store. A call that waits for the end of a lease or a window waits up to two seconds longer.
 
 Nothing is changed. With --output json, next_call is:
@@ -33,7 +36,8 @@ Nothing is changed. With --output json, next_call is:
 
 Examples:
   oncebox idempotency explain payments order-1
-  oncebox idempotency explain payments order-1 --payload-file order.json`
+  oncebox idempotency explain payments order-1 --payload-file order.json
+  oncebox --store powertools-typescript:idempotency idempotency explain pay '"order-1"'`
 }
 
 func (c explainCommand) Run(ctx context.Context, a *cli.App) error {
@@ -49,9 +53,15 @@ func (c explainCommand) Run(ctx context.Context, a *cli.App) error {
 	if err != nil {
 		return err
 	}
+	if r := found.Record; r != nil && r.Payload == "" && c.PayloadFile != "" {
+		return cli.BadUsage(
+			fmt.Errorf("--payload-file %s: the record has no hash of a payload to compare", c.PayloadFile),
+			"Leave the flag out: Powertools compares payloads only with an expression for payload validation.",
+		)
+	}
 	explained := explainedJSON{NextCall: found.Next, Sentences: c.sentences(found)}
 	if found.Record != nil {
-		record := toRecordJSON(c.keyArguments, found)
+		record := toRecordJSON(a, c.keyArguments, found)
 		explained.Record = &record
 	}
 	err = a.Print(explained, strings.Join(explained.Sentences, "\n"))
@@ -82,6 +92,8 @@ func (c explainCommand) sentences(e once.Explanation) []string {
 	case e.Next == once.NextRefused:
 		return []string{state, fmt.Sprintf("The payload in %s is not the payload of the record. ", c.PayloadFile) +
 			"A call with it is refused (ErrOtherPayload)" + until}
+	case e.Record.Payload == "":
+		return []string{state, call, "The payload is not compared: the record has no hash of one."}
 	case c.PayloadFile != "":
 		return []string{state, fmt.Sprintf("The payload in %s is the payload of the record. ", c.PayloadFile) + call}
 	}
@@ -92,20 +104,32 @@ func (c explainCommand) sentences(e once.Explanation) []string {
 func whyFree(r *engine.Record) string {
 	switch {
 	case r.Status == engine.Completed:
-		return fmt.Sprintf("Execution %d has completed, and its window has been over since %s.", r.Number, r.Expiry.Format(time.RFC3339))
+		return fmt.Sprintf("%s has completed, and its window has been over since %s.", name(r), r.Expiry.Format(time.RFC3339))
 	case gaveBack(r):
 		return fmt.Sprintf("The key is free: execution %d failed and gave it back, or was evicted.", r.Number)
 	}
-	return fmt.Sprintf("The key has been free since %s. Execution %d held it until then, and has neither completed nor given "+
+	return fmt.Sprintf("The key has been free since %s. %s held it until then, and has neither completed nor given "+
 		"it back.\nIts process has crashed, was frozen, or cannot reach the store. The function may have run, with its effects.",
-		r.LeaseEnd.Format(time.RFC3339), r.Number)
+		r.LeaseEnd.Format(time.RFC3339), name(r))
+}
+
+// name names the execution of a record, at the begin of a sentence.
+func name(r *engine.Record) string {
+	if byOthers(r) {
+		return "A function with Powertools"
+	}
+	return fmt.Sprintf("Execution %d", r.Number)
 }
 
 // whyHeld says why a record counts, what a call with its payload gets, and until when it counts.
 func whyHeld(r *engine.Record) (state, call string, until time.Time) {
 	if r.Status == engine.InProgress {
 		end := r.LeaseEnd.Format(time.RFC3339)
-		return fmt.Sprintf("Execution %d holds the key until %s. Its heartbeats may prolong that.", r.Number, end),
+		holds := fmt.Sprintf("%s holds the key until %s.", name(r), end)
+		if !byOthers(r) {
+			holds += " Its heartbeats may prolong that."
+		}
+		return holds,
 			"The next call waits for its result. If the Runner does not wait, it gets ErrInProgress.\n" +
 				"If the process has crashed, a call after that time runs the function.", r.LeaseEnd
 	}
@@ -119,6 +143,6 @@ func whyHeld(r *engine.Record) (state, call string, until time.Time) {
 			"The next call gets ErrResultNotStored, until " + end + ". The function does not run.", r.Expiry
 	}
 	result := resultJSON{r.Result.Kind, r.Result.ContentType, len(r.Result.Body), nil}
-	return fmt.Sprintf("Execution %d has completed.", r.Number),
+	return name(r) + " has completed.",
 		fmt.Sprintf("The next call gets its result (%s), until %s. The function does not run.", result.text(), end), r.Expiry
 }

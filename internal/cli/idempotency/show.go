@@ -8,18 +8,31 @@ import (
 	"github.com/oncebox/oncebox/internal/cli"
 	once "github.com/oncebox/oncebox/pkg/idempotency"
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
+	"github.com/oncebox/oncebox/pkg/idempotency/powertools"
 )
 
 // keyArguments name a key.
 type keyArguments struct {
-	Namespace string `arg:"" help:"The namespace of the key: the second argument of idempotency.New."`
-	Key       string `arg:"" help:"The key of the call."`
+	Namespace string `arg:"" help:"The namespace of the key: the second argument of idempotency.New, or the prefix of keys of Powertools."`
+	Key       string `arg:"" help:"The key of the call. Of Powertools: its hash, or the JSON of which the hash is made."`
 }
 
-// use opens a runner for the key. Call closeStore after use.
-func (k keyArguments) use(
-	ctx context.Context, open func(context.Context) (engine.Store, func(), error),
+// ofPowertools is the part of a help about tables of Powertools.
+const ofPowertools = `With --store powertools-python:TABLE or powertools-typescript:TABLE the command works on a table of Powertools for AWS
+Lambda. NAMESPACE is the part of an id before the last #. KEY is the part after it, or the JSON that the JMESPath
+expression of the functions selects, with its quotes. Names other than the defaults are options, such as
+?key-attr=pk&sort-key-attr=sk&static-pk-value=idempotency%23pay; also status-attr, expiry-attr,
+in-progress-expiry-attr, data-attr and validation-key-attr.`
+
+// use opens a runner for the key. In a table of Powertools the key becomes its hash. Call closeStore after use.
+func (k *keyArguments) use(
+	ctx context.Context, a *cli.App, open func(context.Context) (engine.Store, func(), error),
 ) (runner *once.Runner, closeStore func(), err error) {
+	if format, ok := a.Powertools(); ok {
+		if err := k.hash(format); err != nil {
+			return nil, nil, err
+		}
+	}
 	store, closeStore, err := open(ctx)
 	if err != nil {
 		return nil, nil, err
@@ -31,9 +44,25 @@ func (k keyArguments) use(
 	return runner, closeStore, nil
 }
 
+// hash makes the hash of a key, if it is none.
+func (k *keyArguments) hash(format powertools.Format) error {
+	if format.IsKey(k.Key) {
+		return nil
+	}
+	hash, err := format.Key([]byte(k.Key))
+	if err != nil {
+		return cli.BadUsage(
+			fmt.Errorf("KEY %q: %w", k.Key, err),
+			fmt.Sprintf("Use the part of the id after the #, or JSON: a text has quotes, as in '%s'.", `"order-1"`),
+		)
+	}
+	k.Key = hash
+	return nil
+}
+
 // explain reads the record of the key. A nil payload is the payload of the record.
-func (k keyArguments) explain(ctx context.Context, a *cli.App, payload []byte) (once.Explanation, error) {
-	runner, closeStore, err := k.use(ctx, a.OpenIdempotencyToRead)
+func (k *keyArguments) explain(ctx context.Context, a *cli.App, payload []byte) (once.Explanation, error) {
+	runner, closeStore, err := k.use(ctx, a, a.OpenIdempotencyToRead)
 	if err != nil {
 		return once.Explanation{}, err
 	}
@@ -64,10 +93,14 @@ not be stored, --result says why, and the exit code is 3.
 
 Nothing is changed.
 
+` + ofPowertools + `
+The number of a record that Powertools has written is its expiry, in seconds.
+
 Examples:
   oncebox idempotency show payments order-1
   oncebox idempotency show payments order-1 --result > receipt.json
-  oncebox --store dynamodb: idempotency show payments order-1 --output json`
+  oncebox --store dynamodb: idempotency show payments order-1 --output json
+  oncebox --store powertools-python:idempotency idempotency show pay.main.pay '"order-1"'`
 }
 
 func (c showCommand) Run(ctx context.Context, a *cli.App) error {
@@ -85,7 +118,7 @@ func (c showCommand) Run(ctx context.Context, a *cli.App) error {
 		_, err := a.Stdout.Write(found.Record.Result.Body)
 		return err
 	}
-	shown := toRecordJSON(c.keyArguments, found)
+	shown := toRecordJSON(a, c.keyArguments, found)
 	if c.Result {
 		shown.Result.Body = &found.Record.Result.Body
 	}
@@ -102,8 +135,11 @@ type recordJSON struct {
 	LeaseEnd  *time.Time    `json:"lease_end,omitempty"` // absent: the execution gave the key back, or was evicted
 	Expiry    time.Time     `json:"expiry"`
 	PurgeAt   time.Time     `json:"purge_at"`
-	Payload   string        `json:"payload_sha256"`
-	Result    *resultJSON   `json:"result,omitempty"`
+	Payload   string        `json:"payload_sha256,omitempty"`
+	// Of a table of Powertools.
+	Validation string      `json:"payload_validation,omitempty"` // absent: the payload is not compared
+	Powertools *bool       `json:"by_powertools,omitempty"`      // whether it has written the record, or completed it
+	Result     *resultJSON `json:"result,omitempty"`
 }
 
 type resultJSON struct {
@@ -113,11 +149,15 @@ type resultJSON struct {
 	Body        *[]byte     `json:"body,omitempty"` // only with --result
 }
 
-func toRecordJSON(k keyArguments, e once.Explanation) recordJSON {
+func toRecordJSON(a *cli.App, k keyArguments, e once.Explanation) recordJSON {
 	r := e.Record
 	j := recordJSON{
 		Namespace: k.Namespace, Key: k.Key, Status: r.Status, Number: r.Number, Counts: e.Next != once.NextRuns,
 		Expiry: r.Expiry, PurgeAt: r.PurgeAt, Payload: r.Payload,
+	}
+	if _, ok := a.Powertools(); ok {
+		theirs := byOthers(r)
+		j.Payload, j.Validation, j.Powertools = "", r.Payload, &theirs
 	}
 	if !gaveBack(r) {
 		j.LeaseEnd = &r.LeaseEnd
@@ -131,6 +171,11 @@ func toRecordJSON(k keyArguments, e once.Explanation) recordJSON {
 // gaveBack reports whether the execution of a record gave the key back, or was evicted.
 func gaveBack(r *engine.Record) bool {
 	return r.Status == engine.InProgress && r.LeaseEnd.UnixMilli() == 0
+}
+
+// byOthers reports whether a program of others has written the record, or completed it.
+func byOthers(r *engine.Record) bool {
+	return r.Token == "" || r.Status == engine.Completed && r.CompletedBy == ""
 }
 
 // counts says whether the record counts.
@@ -158,7 +203,17 @@ func (j recordJSON) text() string {
 		}
 		row("expiry", cli.TimeOr(j.Expiry, ""))
 		row("deleted", "from "+cli.TimeOr(j.PurgeAt, ""))
-		row("payload", "SHA-256 "+j.Payload)
+		switch {
+		case j.Powertools == nil:
+			row("payload", "SHA-256 "+j.Payload)
+		case j.Validation == "":
+			row("payload", "is not compared")
+		default:
+			row("payload", "validation "+j.Validation)
+		}
+		if j.Powertools != nil && *j.Powertools {
+			row("by", "Powertools")
+		}
 		if j.Result != nil {
 			row("result", j.Result.text())
 		}

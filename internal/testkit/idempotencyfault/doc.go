@@ -7,6 +7,7 @@
 //   - world.go plays a history: its time jumps from event to event. A process can freeze, crash, and have wrong clocks.
 //   - port.go is the store as a process sees it, with lost, late and repeated requests and stale reads.
 //   - judge.go checks the guarantees.
+//   - mixed.go adds functions with Powertools, which have the same keys and look at no token.
 //
 // The broken rules in mutants_test.go are changes of the source of the package and of the store. The search must find
 // each of them.

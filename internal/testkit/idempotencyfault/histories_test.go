@@ -24,10 +24,15 @@ func TestSeedDecidesAll(t *testing.T) {
 }
 
 // TestHistories plays random histories: the first 20,000 seeds, or 500 with -short.
-func TestHistories(t *testing.T) {
-	usual := 20_000
+func TestHistories(t *testing.T) { playAll(t, 20_000, newHistory) }
+
+// TestMixedFleets plays histories in which functions with Powertools have the same keys: a tenth as many.
+func TestMixedFleets(t *testing.T) { playAll(t, 2_000, newMixed) }
+
+func playAll(t *testing.T, usual int, of func(seed uint64) history) {
+	t.Helper()
 	if testing.Short() {
-		usual = 500
+		usual /= 40
 	}
 	synctest.Test(t, func(t *testing.T) {
 		search.Histories(t, 0, usual, func(seed int) error {
@@ -36,7 +41,7 @@ func TestHistories(t *testing.T) {
 				trace = &strings.Builder{}
 				defer func() { t.Log(trace) }()
 			}
-			return play(newHistory(uint64(seed)), trace)
+			return play(of(uint64(seed)), trace)
 		})
 	})
 }

@@ -23,6 +23,8 @@ type history struct {
 	rounds    bool    // the store rounds its Dates to the nearest second; otherwise it cuts them off
 	coarse    bool    // all times are multiples of half a second, so that many times are equal
 	ticks     bool    // processes wake up at multiples of half a second, too
+	theirs    []theirs
+	punctual  bool // theirs have the right time, and end within their leases
 }
 
 // plan is a call of a client.
@@ -199,7 +201,7 @@ func (h *history) cache(random *rand.Rand) {
 // calm reports whether nothing goes wrong, and replies come soon.
 func (h history) calm() bool {
 	impatient := func(p plan) bool { return p.patience > 0 }
-	return h.lossy == 0 && !h.slow && !h.coarse && !h.deaf && len(h.faults) == 0 &&
+	return h.lossy == 0 && !h.slow && !h.coarse && !h.deaf && len(h.faults) == 0 && len(h.theirs) == 0 &&
 		!slices.ContainsFunc(h.calls, impatient)
 }
 

@@ -299,7 +299,7 @@ func (j *judge) started(x *execution, ctx context.Context, e idempotency.Executi
 		j.violated("I2: execution %d of call %d has a row with number %d", e.Number, x.id, row.Number)
 	case row.LeaseEnd.Sub(j.now) < x.lease/2:
 		j.violated("I2: the function of call %d begins with %s left of its lease", x.id, row.LeaseEnd.Sub(j.now))
-	case e.Number <= j.numbers[x.key]:
+	case e.Number <= j.numbers[x.key] && len(j.theirs) == 0:
 		j.violated("I2: execution %d begins after execution %d", e.Number, j.numbers[x.key])
 	}
 	j.numbers[x.key] = max(j.numbers[x.key], e.Number)
@@ -423,7 +423,7 @@ func (j *judge) holds(x *execution) bool {
 // own checks that the call itself has completed the record.
 func (j *judge) own(x *execution, number int64, kind engine.Kind, body []byte) {
 	for _, c := range j.completions[x.key] {
-		same := c.record.Number == number && c.record.Result.Kind == kind
+		same := j.sameNumber(number, c.record) && c.record.Result.Kind == kind
 		if c.by == x && same && (body == nil || bytes.Equal(body, c.record.Result.Body)) {
 			return
 		}
@@ -438,7 +438,7 @@ func (j *judge) result(x *execution, number int64, kind engine.Kind, body []byte
 	all := j.completions[x.key]
 	for n, c := range all {
 		switch {
-		case c.record.Number != number || c.record.Result.Kind != kind:
+		case !j.sameNumber(number, c.record) || c.record.Result.Kind != kind:
 		case body != nil && !bytes.Equal(c.record.Result.Body, body):
 		case n+1 < len(all) && all[n+1].at.Before(x.begun) && c.evicted.IsZero(): // a later record had replaced it
 		case c.record.Expiry.Before(x.begun.Add(-slack)):

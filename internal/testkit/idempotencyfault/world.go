@@ -88,6 +88,9 @@ func play(h history, trace *strings.Builder) error {
 	for n, f := range h.faults {
 		w.after(f.at, func() { w.strike(len(h.calls)+n+1, f) })
 	}
+	for n, t := range h.theirs {
+		w.after(t.at, func() { w.theirCall(n+1, t) })
+	}
 	for n := 0; len(w.events) > 0 && w.judge.violation == nil; n++ {
 		e := heap.Pop(&w.events).(event)
 		if n > mostEvents {
@@ -249,7 +252,7 @@ type execution struct {
 	id      int
 	process *process
 	begun   time.Time
-	// deadline is that of its context, by the wall clock of its process, with Settings.LeaseUntilDeadline.
+	// deadline is when its context ends, by the wall clock of its process, with Settings.LeaseUntilDeadline.
 	deadline time.Time
 	lease    time.Duration // of the last row that it sent, or since its begin
 	// The function.

@@ -16,11 +16,13 @@ import (
 	"github.com/oncebox/oncebox/pkg/idempotency/dynamostore"
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
 	"github.com/oncebox/oncebox/pkg/idempotency/enginetest"
+	"github.com/oncebox/oncebox/pkg/idempotency/powertools"
 	bank "github.com/oncebox/oncebox/pkg/itembank/dynamostore"
 )
 
 func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
+// TestEngine: the rules of an engine hold for rows of all formats.
 func TestEngine(t *testing.T) {
 	t.Parallel()
 	testOn(t, testengine.Dynoxide(t))
@@ -35,10 +37,18 @@ func TestEngineOnDynamoDBLocal(t *testing.T) {
 func testOn(t *testing.T, endpoint string) {
 	t.Helper()
 	client := newClient(t, endpoint)
-	enginetest.Run(t, func(testing.TB) engine.Store { return dynamostore.New(client, table) })
-	enginetest.RunTransactor(t, func(testing.TB) (engine.Transactor, enginetest.Counters) {
-		return dynamostore.New(client, table), counters{client}
-	})
+	stores := map[string]engine.Transactor{"native": dynamostore.New(client, table)}
+	for _, format := range []powertools.Format{powertools.Python, powertools.TypeScript} {
+		stores[string(format)] = hashed{newPowertools(t, client, theirTable(format)), format}
+	}
+	for name, store := range stores {
+		t.Run(name, func(t *testing.T) {
+			enginetest.Run(t, func(testing.TB) engine.Store { return store })
+			enginetest.RunTransactor(t, func(testing.TB) (engine.Transactor, enginetest.Counters) {
+				return store, counters{client}
+			})
+		})
+	}
 }
 
 // counters are items of the same table.

@@ -15,8 +15,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/idempotency/powertools"
 )
 
-// Powertools describes a table of the idempotency utility of Powertools for AWS Lambda. The names are those of its
-// DynamoDB persistence layer; an empty one has its default.
+// Powertools describes a table of the idempotency utility of Powertools for AWS Lambda. The fields have the names
+// of its DynamoDB persistence layer; an empty one has its default there.
 type Powertools struct {
 	Format powertools.Format
 	// Validation compares payloads, by the hash in ValidationKeyAttr. Set it if, and only if, the functions of Powertools
@@ -34,14 +34,17 @@ type Powertools struct {
 	ValidationKeyAttr    string // validation
 }
 
-// PowertoolsStore is a Store on a table of Powertools. Its functions and those of Powertools replay the results of each
-// other. A key is one of powertools.Format.Key, and the namespace is the prefix of their keys.
+// PowertoolsStore is a Store on a table of Powertools. Functions with it and functions with Powertools replay the results
+// of each other. A key is one of powertools.Format.Key, and the namespace is the prefix of their keys.
 //
-// Only functions of this package are fenced: those of Powertools complete and delete records without a condition.
+// Only functions of this package are fenced: functions with Powertools complete and delete records without a
+// condition.
 type PowertoolsStore struct {
-	*Store
+	*store
 	rows foreign
 }
+
+type store = Store // embedded under a name that is not exported
 
 var (
 	_ engine.Foreign    = (*PowertoolsStore)(nil)
@@ -60,6 +63,7 @@ func NewPowertools(client Client, table string, p Powertools) (*PowertoolsStore,
 	if (p.SortKeyAttr == "") != (p.StaticPKValue == "") {
 		return nil, fmt.Errorf("SortKeyAttr %q and StaticPKValue %q: set both or none", p.SortKeyAttr, p.StaticPKValue)
 	}
+	nameBytes := len(p.StaticPKValue)
 	used := map[string]string{
 		tokenAttr: "an attribute of oncebox", numberAttr: "an attribute of oncebox", completedByAttr: "an attribute of oncebox",
 		typeAttr: "an attribute of oncebox", bodyAttr: "an attribute of oncebox",
@@ -72,8 +76,10 @@ func NewPowertools(client Client, table string, p Powertools) (*PowertoolsStore,
 			return nil, fmt.Errorf("%s %q is the name of %s, too", n[0], n[1], other)
 		}
 		used[n[1]] = n[0]
+		nameBytes += len(n[1])
 	}
-	return &PowertoolsStore{&Store{client, table, foreign{p}}, foreign{p}}, nil
+	rows := foreign{p, nameBytes}
+	return &PowertoolsStore{&Store{client, table, rows}, rows}, nil
 }
 
 // LeastWindow implements engine.Foreign.
@@ -113,7 +119,12 @@ var kinds = map[string]engine.Kind{
 const jsonType = "application/json"
 
 // foreign is the format of Powertools.
-type foreign struct{ Powertools }
+type foreign struct {
+	Powertools
+	nameBytes int // of the names, which are a part of each row
+}
+
+func (f foreign) maxResult() int { return maxItem - restOfRow - f.nameBytes }
 
 func (f foreign) key(k engine.Key) (row, error) {
 	if !f.Format.IsKey(k.Name) {
@@ -128,11 +139,8 @@ func (f foreign) key(k engine.Key) (row, error) {
 
 func (f foreign) record(r engine.Record) row {
 	item := row{
-		f.StatusAttr: text(theirInProgress), tokenAttr: text(r.Token), f.InProgressExpiryAttr: millis(r.LeaseEnd),
-		f.ExpiryAttr: seconds(r.Expiry),
-	}
-	if r.Number != 0 { // an evicted row of theirs has none, and ifSame asks for none
-		item[numberAttr] = number(r.Number)
+		f.StatusAttr: text(theirInProgress), tokenAttr: text(r.Token), numberAttr: number(r.Number),
+		f.InProgressExpiryAttr: millis(r.LeaseEnd), f.ExpiryAttr: seconds(r.Expiry),
 	}
 	if r.Payload != "" {
 		item[f.ValidationKeyAttr] = text(r.Payload)
@@ -149,10 +157,7 @@ func seconds(t time.Time) types.AttributeValue {
 func (f foreign) ifSame(e *expression, v engine.Version) string {
 	same := row{f.ExpiryAttr: seconds(v.Expiry), tokenAttr: nil, numberAttr: nil}
 	if v.Token != "" {
-		same[tokenAttr] = text(v.Token)
-	}
-	if v.Number != 0 {
-		same[numberAttr] = number(v.Number)
+		same[tokenAttr], same[numberAttr] = text(v.Token), number(v.Number)
 	}
 	lease := e.name(f.InProgressExpiryAttr)
 	condition := lease + " = " + e.value(millis(v.LeaseEnd))
@@ -211,7 +216,7 @@ func (f foreign) dataOf(r engine.Result) (types.AttributeValue, bool) {
 	if f.Format == powertools.Python {
 		return text(string(r.Body)), true
 	}
-	if mostGrowth*len(r.Body) > maxItem-restOfRow {
+	if mostGrowth*len(r.Body) > f.maxResult() {
 		return nil, false
 	}
 	return toAttribute(r.Body)
@@ -235,7 +240,7 @@ func (f foreign) jsonOf(data types.AttributeValue) ([]byte, error) {
 // foreignRow is the part of a row of which the names are known.
 type foreignRow struct {
 	Token       string `dynamodbav:"oncebox_token"`
-	Number      int64  `dynamodbav:"oncebox_number"`
+	Number      *int64 `dynamodbav:"oncebox_number"`
 	CompletedBy string `dynamodbav:"oncebox_completed_by"`
 	ContentType string `dynamodbav:"oncebox_content_type"`
 	Body        []byte `dynamodbav:"oncebox_body"`
@@ -246,7 +251,7 @@ type foreignRow struct {
 	Validation string `dynamodbav:"validation"`
 }
 
-func (f foreign) read(item row) (*engine.Record, error) {
+func (f foreign) read(item row, date time.Time) (*engine.Record, error) {
 	if len(item) == 0 {
 		return nil, nil
 	}
@@ -264,7 +269,7 @@ func (f foreign) read(item row) (*engine.Record, error) {
 	}
 	expiry := time.Unix(r.Expiry, 0).UTC()
 	record := engine.Record{
-		Status: engine.InProgress, Token: r.Token, Number: r.Number, Expiry: expiry, PurgeAt: expiry,
+		Status: engine.InProgress, Token: r.Token, Number: numberOf(r), Expiry: expiry, PurgeAt: expiry,
 		LeaseEnd: leaseOf(r.LeaseEnd, expiry),
 	}
 	if f.Validation {
@@ -274,6 +279,8 @@ func (f foreign) read(item row) (*engine.Record, error) {
 	switch {
 	case known["expiry"] != nil && r.Status == theirInProgress:
 		return &record, nil
+	case known["expiry"] != nil && !ok && date.After(expiry.Add(expired)):
+		kind = engine.Missing // a call takes the row over
 	case known["expiry"] == nil || !ok:
 		return nil, fmt.Errorf("dynamodb: the row of the key has the status %q and the expiry %d in %q and %q: it is no record "+
 			"of Powertools with these names", r.Status, r.Expiry, f.StatusAttr, f.ExpiryAttr)
@@ -284,6 +291,18 @@ func (f foreign) read(item row) (*engine.Record, error) {
 		record.Result = f.resultOf(item[f.DataAttr], record.Result)
 	}
 	return &record, nil
+}
+
+// expired is how long before the Date of a reply the expiry of a row is that has ended by the early clock, too.
+const expired = time.Second
+
+// numberOf returns the number of a row. A row of theirs has none: its expiry, which differs from execution to execution,
+// takes its place. That is smaller than any number of ours, which are in milliseconds.
+func numberOf(r foreignRow) int64 {
+	if r.Number == nil {
+		return r.Expiry
+	}
+	return *r.Number
 }
 
 // leaseOf returns the end of a lease. A row of theirs without one blocks until it expires.

@@ -19,7 +19,6 @@ import (
 	"github.com/oncebox/oncebox/pkg/idempotency"
 	"github.com/oncebox/oncebox/pkg/idempotency/dynamostore"
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
-	"github.com/oncebox/oncebox/pkg/idempotency/enginetest"
 	"github.com/oncebox/oncebox/pkg/idempotency/powertools"
 )
 
@@ -86,32 +85,6 @@ func newPowertools(t *testing.T, client dynamostore.Client, p dynamostore.Powert
 		t.Fatal(err)
 	}
 	return s
-}
-
-// TestPowertoolsEngine: the rules of an engine hold for rows of both formats.
-func TestPowertoolsEngine(t *testing.T) {
-	t.Parallel()
-	testPowertoolsOn(t, testengine.Dynoxide(t))
-}
-
-func TestPowertoolsEngineOnDynamoDBLocal(t *testing.T) {
-	testengine.CheckOnly(t)
-	t.Parallel()
-	testPowertoolsOn(t, testengine.DynamoDBLocal(t))
-}
-
-func testPowertoolsOn(t *testing.T, endpoint string) {
-	t.Helper()
-	client := newClient(t, endpoint)
-	for _, format := range []powertools.Format{powertools.Python, powertools.TypeScript} {
-		t.Run(string(format), func(t *testing.T) {
-			open := func(testing.TB) hashed { return hashed{newPowertools(t, client, theirTable(format)), format} }
-			enginetest.Run(t, func(t testing.TB) engine.Store { return open(t) })
-			enginetest.RunTransactor(t, func(t testing.TB) (engine.Transactor, enginetest.Counters) {
-				return open(t), counters{client}
-			})
-		})
-	}
 }
 
 // them does what Powertools does, without a look at tokens. tests/powertools compares it with the packages.
@@ -238,7 +211,56 @@ func TestTheirRowBlocks(t *testing.T) {
 	})
 }
 
-// TestEvictTheirs: after an eviction of their record, which has no number and no token, the function runs again.
+// TestTheirUnreadableRow: a row with an unknown status is an error until it expires. After that it is taken over.
+func TestTheirUnreadableRow(t *testing.T) {
+	beside(t, func(t them, r *idempotency.Runner) {
+		item := t.id()
+		item["state"] = text("OF ANOTHER VERSION")
+		for _, end := range []time.Duration{time.Hour, -time.Minute} {
+			item["expiration"] = n(time.Now().Add(end).Unix())
+			if _, err := t.client.PutItem(t.Context(), &dynamodb.PutItemInput{TableName: aws.String(table), Item: item}); err != nil {
+				t.Fatal(err)
+			}
+			out, err := t.call(r, func() (string, error) { return "ours", nil })
+			if end < 0 && (err != nil || out.Value != "ours" || out.Replayed) {
+				t.Errorf("expired: %+v, %v", out, err)
+			}
+			if end > 0 && (err == nil || !strings.Contains(err.Error(), `the status "OF ANOTHER VERSION"`)) {
+				t.Errorf("not expired: %+v, %v", out, err)
+			}
+		}
+	})
+}
+
+// TestLongNames: a result of any size that is stored fits beside long names of attributes. A larger one is not stored.
+func TestLongNames(t *testing.T) {
+	t.Parallel()
+	client := newClient(t, testengine.Dynoxide(t))
+	p := theirTable(powertools.Python)
+	p.DataAttr, p.StatusAttr = strings.Repeat("d", 3<<10), strings.Repeat("s", 3<<10)
+	s := newPowertools(t, client, p)
+	r, err := idempotency.New(s, strings.Repeat("p", 900), idempotency.Settings{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for more, stored := range []bool{true, false} {
+		key, err := p.Format.Key([]byte(strconv.Itoa(more + 1)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		out, err := r.Do(t.Context(), key, []byte("1"), func(context.Context, idempotency.Execution) (idempotency.Result, error) {
+			const kind = "application/json"
+			body := strconv.Quote(strings.Repeat("x", s.MaxResult()-len(kind)-2+more))
+			return idempotency.Result{ContentType: kind, Body: []byte(body)}, nil
+		})
+		if err != nil || out.NotStored == stored {
+			t.Errorf("%d bytes more: not stored %t, %v", more, out.NotStored, err)
+		}
+	}
+}
+
+// TestEvictTheirs: after an eviction of their record, which has no number and no token, the function runs again. A repeat
+// of the eviction does not evict a later record of theirs.
 func TestEvictTheirs(t *testing.T) {
 	beside(t, func(t them, r *idempotency.Runner) {
 		for name, begin := range map[string]func(){
@@ -252,8 +274,20 @@ func TestEvictTheirs(t *testing.T) {
 				t.Fatal(err)
 			}
 			begin()
-			if row, err := r.Evict(t.Context(), t.key, idempotency.Eviction{Running: true}); err != nil || row == nil {
+			found, err := r.Explain(t.Context(), t.key, nil)
+			if err != nil || found.Record == nil {
+				t.Fatalf("%s: %+v, %v", name, found, err)
+			}
+			evict := idempotency.Eviction{Number: found.Record.Number, Running: true}
+			if row, err := r.Evict(t.Context(), t.key, evict); err != nil || row == nil {
 				t.Errorf("%s: %+v, %v", name, row, err)
+			}
+			if row, err := r.Evict(t.Context(), t.key, evict); err != nil || row != nil {
+				t.Errorf("%s, again: %+v, %v", name, row, err)
+			}
+			t.put(time.Now().Add(-time.Minute).UnixMilli(), time.Now().Add(2*time.Hour)) // they run it again
+			if _, err := r.Evict(t.Context(), t.key, evict); !errors.Is(err, idempotency.ErrOtherExecution) {
+				t.Errorf("%s, a later record: %v", name, err)
 			}
 			out, err := t.call(r, func() (string, error) { return "ours", nil })
 			if err != nil || out.Value != "ours" || out.Replayed {

@@ -22,8 +22,8 @@ type format interface {
 	key(engine.Key) (row, error)
 	// record returns the other attributes of a row in progress.
 	record(engine.Record) row
-	// read returns the record of a row, or nil if there is no row.
-	read(item row) (*engine.Record, error)
+	// read returns the record of a row in a reply of a Date, or nil if there is no row.
+	read(item row, date time.Time) (*engine.Record, error)
 	// ifSame is the condition that a row has a version.
 	ifSame(*expression, engine.Version) string
 	// held returns the attributes of a row in progress with a token.
@@ -34,6 +34,7 @@ type format interface {
 	ends(expiry, purgeAt time.Time) row
 	// result returns the attributes of a completed row.
 	result(token string, result engine.Result) row
+	maxResult() int
 }
 
 // native is the format of oncebox.
@@ -55,6 +56,8 @@ const (
 	maxItem   = 400 << 10
 	restOfRow = 4 << 10
 )
+
+func (native) maxResult() int { return maxItem - restOfRow }
 
 // record makes a row without attributevalue, which takes several times as long. A row is put in progress: an update
 // completes it.
@@ -109,7 +112,7 @@ type stored struct {
 }
 
 // read refuses a row of another version: it must not be compared.
-func (native) read(item row) (*engine.Record, error) {
+func (native) read(item row, _ time.Time) (*engine.Record, error) {
 	if len(item) == 0 {
 		return nil, nil
 	}

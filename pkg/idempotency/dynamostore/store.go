@@ -56,7 +56,7 @@ var _ engine.Transactor = (*Store)(nil)
 func New(client Client, table string) *Store { return &Store{client, table, native{}} }
 
 // MaxResult implements engine.Store.
-func (*Store) MaxResult() int { return maxItem - restOfRow }
+func (s *Store) MaxResult() int { return s.rows.maxResult() }
 
 const allOld = types.ReturnValuesOnConditionCheckFailureAllOld
 
@@ -206,7 +206,7 @@ func (s *Store) answer(doing string, a engine.Answer, item row) (engine.Answer, 
 		return engine.Answer{}, fmt.Errorf("dynamodb: %s: %w", doing, errNoDate)
 	}
 	var err error
-	if a.Row, err = s.rows.read(item); err != nil {
+	if a.Row, err = s.rows.read(item, a.Date); err != nil {
 		return engine.Answer{}, err
 	}
 	return a, nil

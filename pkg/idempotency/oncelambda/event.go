@@ -76,7 +76,7 @@ var errNoTime = fmt.Errorf("%w: the deadline of the invocation is near, and the 
 // Functions, or an event of EventBridge. Its result is returned to every later invocation with the key.
 //
 // Out is stored as JSON, and always decoded from it. An error of the handler frees the key, and is the error of the
-// invocation; with idempotency.Final it is the result. The other errors are those of idempotency.Do, and ErrDurable. All
+// invocation; with idempotency.Final it is the result. The other errors come from idempotency.Do, and ErrDurable. All
 // can be repeated with the same event.
 //
 // An invocation that waits for another one with its key ends with an idempotency.ErrTryAgain half a second before its

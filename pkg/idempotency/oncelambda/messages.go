@@ -65,11 +65,10 @@ func SQS(
 			order = queued
 		}
 		undone, err := b.process(ctx, e.Records, order)
-		answer := events.SQSEventResponse{BatchItemFailures: []events.SQSBatchItemFailure{}}
-		for _, id := range undone {
-			answer.BatchItemFailures = append(answer.BatchItemFailures, events.SQSBatchItemFailure{ItemIdentifier: id})
-		}
-		return answer, err
+		failures := failuresOf(undone, func(id string) events.SQSBatchItemFailure {
+			return events.SQSBatchItemFailure{ItemIdentifier: id}
+		})
+		return events.SQSEventResponse{BatchItemFailures: failures}, err
 	}, err
 }
 
@@ -86,15 +85,14 @@ func Kinesis(
 	hasKey := s.Key != nil
 	b, err := newBatch(runner, s, next, kinesisRecord)
 	return func(ctx context.Context, e events.KinesisEvent) (events.KinesisEventResponse, error) {
-		answer := events.KinesisEventResponse{BatchItemFailures: []events.KinesisBatchItemFailure{}}
 		if !hasKey && len(e.Records) > 0 && strings.Contains(e.Records[0].EventSourceArn, "/consumer/") {
-			return answer, ErrConsumer
+			return events.KinesisEventResponse{}, ErrConsumer
 		}
 		undone, err := b.process(ctx, e.Records, streamed)
-		for _, id := range undone {
-			answer.BatchItemFailures = append(answer.BatchItemFailures, events.KinesisBatchItemFailure{ItemIdentifier: id})
-		}
-		return answer, err
+		failures := failuresOf(undone, func(id string) events.KinesisBatchItemFailure {
+			return events.KinesisBatchItemFailure{ItemIdentifier: id}
+		})
+		return events.KinesisEventResponse{BatchItemFailures: failures}, err
 	}, err
 }
 
@@ -106,12 +104,20 @@ func DynamoDB(
 	b, err := newBatch(runner, s, next, dynamoDBChange)
 	return func(ctx context.Context, e events.DynamoDBEvent) (events.DynamoDBEventResponse, error) {
 		undone, err := b.process(ctx, e.Records, streamed)
-		answer := events.DynamoDBEventResponse{BatchItemFailures: []events.DynamoDBBatchItemFailure{}}
-		for _, id := range undone {
-			answer.BatchItemFailures = append(answer.BatchItemFailures, events.DynamoDBBatchItemFailure{ItemIdentifier: id})
-		}
-		return answer, err
+		failures := failuresOf(undone, func(id string) events.DynamoDBBatchItemFailure {
+			return events.DynamoDBBatchItemFailure{ItemIdentifier: id}
+		})
+		return events.DynamoDBEventResponse{BatchItemFailures: failures}, err
 	}, err
+}
+
+// failuresOf returns the failures of an answer, which are a list in JSON, also if there are none.
+func failuresOf[Failure any](ids []string, failure func(id string) Failure) []Failure {
+	failures := make([]Failure, len(ids))
+	for i, id := range ids {
+		failures[i] = failure(id)
+	}
+	return failures
 }
 
 // message is what all sources have.

@@ -1,4 +1,4 @@
-// Calls a function with Powertools for AWS Lambda (TypeScript), for powertools_test.go. Reads a JSON object a line.
+// Calls a function with Powertools for AWS Lambda (TypeScript), for package powertoolsworker. Reads a JSON object a line.
 import { createRequire } from 'node:module';
 import { createInterface } from 'node:readline';
 
@@ -50,6 +50,34 @@ async function call(request) {
   return { result: await idempotent(request.event), ran };
 }
 
+let runs = 0;
+const charges = new Map();
+// Returns a function that is made once in a process, as a Lambda function is.
+const chargeOf = (request) => {
+  const text = JSON.stringify(request);
+  if (!charges.has(text)) {
+    const charge = async () => {
+      runs++;
+      return request.result;
+    };
+    charges.set(text, makeIdempotent(charge, {
+      persistenceStore: layerOf(request), config: configOf(request), keyPrefix: request.prefix,
+    }));
+  }
+  return charges.get(text);
+};
+
+// Calls a function for each key, one after the other.
+async function calls({ keys, ...request }) {
+  const charge = chargeOf(request);
+  runs = 0;
+  const began = process.hrtime.bigint();
+  const before = process.cpuUsage();
+  for (const key of keys) await charge({ key, account: 'customer-17@example.com', cents: 1990 });
+  const used = process.cpuUsage(before);
+  return { runs, took: Number(process.hrtime.bigint() - began), used: 1000 * (used.user + used.system) };
+}
+
 async function hashes({ texts }) {
   const layer = layerOf({ table: 'none', endpoint: 'http://localhost' });
   layer.configure({ config: new IdempotencyConfig({ throwOnNoIdempotencyKey: true }), keyPrefix: 'prefix' });
@@ -63,18 +91,9 @@ async function hashes({ texts }) {
   return { hashes: texts.map(hash) };
 }
 
-// Completes or deletes a record without a look at it, as a late worker does.
-async function late(request) {
-  const layer = layerOf(request);
-  layer.configure({ config: configOf(request), keyPrefix: request.prefix });
-  if ('result' in request) await layer.saveSuccess(request.event, request.result);
-  else await layer.deleteRecord(request.event);
-  return {};
-}
-
 for (let request = await next(); request; request = await next()) {
   try {
-    say(await { call, hashes, late }[request.do](request));
+    say(await { call, calls, hashes }[request.do](request));
   } catch (error) {
     say({ error: error.name, text: error.message, cause: error.cause?.name ?? '' });
   }

@@ -1,11 +1,13 @@
-"""Calls a function with Powertools for AWS Lambda (Python), for powertools_test.go. Reads a JSON object a line."""
+"""Calls a function with Powertools for AWS Lambda (Python), for package powertoolsworker. Reads a JSON object a line."""
 
+import functools
 import json
 import sys
+import time
 import warnings
 
 import boto3
-from aws_lambda_powertools.utilities.idempotency import DynamoDBPersistenceLayer, IdempotencyConfig
+from aws_lambda_powertools.utilities.idempotency import DynamoDBPersistenceLayer, IdempotencyConfig, idempotent_function
 from aws_lambda_powertools.utilities.idempotency.base import IdempotencyHandler
 
 warnings.simplefilter("ignore")
@@ -70,6 +72,36 @@ def call(request):
     return {"result": handler.handle(), "ran": ran}
 
 
+@functools.cache
+def charge_of(text):
+    """Returns a function that is made once in a process, as a Lambda function is."""
+    request = json.loads(text)
+
+    @idempotent_function(
+        data_keyword_argument="event", persistence_store=layer_of(request), config=config_of(request),
+        key_prefix=request["prefix"],
+    )
+    def charge(event):
+        runs.append(event["key"])
+        return request["result"]
+
+    return charge
+
+
+runs = []
+
+
+def calls(request):
+    """Calls a function for each key, one after the other."""
+    keys = request.pop("keys")
+    charge = charge_of(json.dumps(request))
+    runs.clear()
+    took, used = time.perf_counter_ns(), time.process_time_ns()
+    for key in keys:
+        charge(event={"key": key, "account": "customer-17@example.com", "cents": 1990})
+    return {"runs": len(runs), "took": time.perf_counter_ns() - took, "used": time.process_time_ns() - used}
+
+
 def hashes(request):
     layer = DynamoDBPersistenceLayer("none", boto3_client=boto3.client("dynamodb", region_name="us-east-1"))
     layer.configure(config_of({}), key_prefix="prefix")
@@ -84,21 +116,10 @@ def hashes(request):
     return {"hashes": answers}
 
 
-def replay(request):
-    """Completes or deletes a record without a look at it, as a late worker does."""
-    layer = layer_of(request)
-    layer.configure(config_of(request), key_prefix=request["prefix"])
-    if "result" in request:
-        layer.save_success(request["event"], request["result"])
-    else:
-        layer.delete_record(request["event"], RuntimeError("late"))
-    return {}
-
-
 for line in iter(sys.stdin.readline, ""):
     request = json.loads(line)
     try:
-        say(**{"call": call, "hashes": hashes, "late": replay}[request["do"]](request))
+        say(**{"call": call, "calls": calls, "hashes": hashes}[request["do"]](request))
     except Exception as error:  # noqa: BLE001 - the test looks at it
         cause = error.__cause__ or error.__context__
         say(error=type(error).__name__, text=str(error), cause=type(cause).__name__ if cause else "")

@@ -1,32 +1,39 @@
-// Package powertools_test compares the records of package dynamostore with those of Powertools for AWS Lambda, in
-// Python and in TypeScript.
-package powertools_test
+// Package powertoolsworker runs functions with Powertools for AWS Lambda, in Python and in TypeScript.
+package powertoolsworker
 
 import (
 	"bufio"
+	_ "embed" // the programs
 	"encoding/json"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/idempotency/powertools"
 )
 
-func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
+// Formats are the formats that have a worker.
+var Formats = []powertools.Format{powertools.Python, powertools.TypeScript}
 
-var formats = []powertools.Format{powertools.Python, powertools.TypeScript}
+var (
+	//go:embed worker.py
+	python string
+	//go:embed worker.mjs
+	typeScript string
+)
 
-// worker is a program that calls functions with Powertools. A function that runs says so, and ends when it is told.
-type worker struct {
+// Worker is a program that calls functions with Powertools. A function that runs says so, and ends when it is told.
+type Worker struct {
 	in  io.Writer
 	out *bufio.Reader
 }
 
-// request is what a worker is asked.
-type request struct {
+// Request is what a worker is asked.
+type Request struct {
 	Do           string            `json:"do"`
 	Texts        []string          `json:"texts,omitempty"`
 	Endpoint     string            `json:"endpoint,omitempty"`
@@ -38,29 +45,39 @@ type request struct {
 	Remaining    *int              `json:"remaining,omitempty"` // milliseconds; absent: the worker does not know them
 	ExpiresAfter int               `json:"expires_after,omitempty"`
 	Result       any               `json:"result,omitempty"`
+	Keys         []string          `json:"keys,omitempty"`
 }
 
-// answer is what a worker says.
-type answer struct {
+// Answer is what a worker says.
+type Answer struct {
 	Running bool            `json:"running"`
 	Ran     bool            `json:"ran"`
 	Result  json.RawMessage `json:"result"`
 	Error   string          `json:"error"`
 	Text    string          `json:"text"`
 	Cause   string          `json:"cause"`
-	Hashes  []struct{ Key, Error string }
+	Hashes  []Hash          `json:"hashes"`
+	// Of calls.
+	Runs int           `json:"runs"`
+	Took time.Duration `json:"took"`
+	Used time.Duration `json:"used"` // of the processor
 }
 
-// start starts a worker. It ends with the test.
-func start(t *testing.T, format powertools.Format) *worker {
+// Hash is a key of theirs, or the name of an error.
+type Hash struct {
+	Key   string `json:"key"`
+	Error string `json:"error"`
+}
+
+// Start starts a worker. It ends with the test.
+func Start(t testing.TB, format powertools.Format) *Worker {
 	t.Helper()
-	python := testengine.Tool(t, "../powertools/bin/python")
-	tool := filepath.Dir(filepath.Dir(python))
-	var command *exec.Cmd
-	if format == powertools.Python {
-		command = exec.CommandContext(t.Context(), python, "worker.py")
-	} else {
-		command = exec.CommandContext(t.Context(), testengine.Command(t, "node"), "worker.mjs")
+	interpreter := testengine.Tool(t, "../powertools/bin/python")
+	tool := filepath.Dir(filepath.Dir(interpreter))
+	command := exec.CommandContext(t.Context(), interpreter, "-c", python)
+	if format == powertools.TypeScript {
+		node := testengine.Command(t, "node")
+		command = exec.CommandContext(t.Context(), node, "--input-type=module", "--eval", typeScript)
 	}
 	command.Env = append(os.Environ(), "POWERTOOLS="+tool)
 	command.Stderr = os.Stderr
@@ -79,10 +96,11 @@ func start(t *testing.T, format powertools.Format) *worker {
 		_ = in.Close()
 		_ = command.Wait()
 	})
-	return &worker{in, bufio.NewReader(out)}
+	return &Worker{in, bufio.NewReader(out)}
 }
 
-func (w *worker) ask(t *testing.T, r any) (a answer) {
+// Ask asks a worker something, and waits for its answer.
+func (w *Worker) Ask(t testing.TB, r any) (a Answer) {
 	t.Helper()
 	text, err := json.Marshal(r)
 	if err != nil {
