@@ -14,8 +14,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/aws/awssecret"
 	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/cli/links"
+	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/claimlink"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -294,7 +296,8 @@ func withHandler(
 	}
 	defer closeStore()
 	bank := cli.NewBank(store, itembank.WithCampaignCache(o.CampaignCache))
-	return run(bank, claimapi.New(bank.Bank, o.ClaimantFrom, slog.Default(), o.HandlerOptions()...))
+	options := o.HandlerOptions(awssecret.Texts(awsclient.FromEnvironment))
+	return run(bank, claimapi.New(bank.Bank, o.ClaimantFrom, slog.Default(), options...))
 }
 
 // server is the claim API, and a page for the person at this machine: / describes the server.

@@ -46,7 +46,7 @@ func TestLocalHosts(t *testing.T) {
 			t.Fatal(err)
 		}
 		log := slog.New(slog.DiscardHandler)
-		h := c.command.handler(&cli.App{Globals: cli.Globals{Store: "dynamodb:"}}, claimapi.New(bank.Bank, o.ClaimantFrom, log, o.HandlerOptions()...), o)
+		h := c.command.handler(&cli.App{Globals: cli.Globals{Store: "dynamodb:"}}, claimapi.New(bank.Bank, o.ClaimantFrom, log, o.HandlerOptions(nil)...), o)
 		for status, hosts := range map[int][]string{http.StatusMisdirectedRequest: c.refused, http.StatusOK: c.served} {
 			for _, host := range hosts {
 				for path, says := range map[string]string{"/campaigns/spring/claims/ann": "CODE-1", "/": "dynamodb:"} {
