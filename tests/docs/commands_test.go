@@ -44,6 +44,7 @@ var reasons = map[string]bool{
 	"takes minutes":               true,
 	"CI runs it by itself":        true,
 	"the tests build the program": true,
+	"needs a module of yours":     true,
 }
 
 // others are the languages of blocks without commands.
