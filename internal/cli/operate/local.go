@@ -60,17 +60,19 @@ func (c localCommand) Run(ctx context.Context, a *cli.App) error {
 		a.Remark("serving the claim API of %s on %s", a.Store, base)
 		remarkExample(ctx, a, bank, base, o)
 		defer sweepWhile(ctx, bank)()
-		return serve(ctx, listener, c.handler(a, h, o))
+		return serve(ctx, listener, c.handler(a, bank, h, o))
 	})
 }
 
 // handler returns the handler of the server.
-func (c localCommand) handler(a *cli.App, h *claimapi.Handler, o claimapi.Options) http.Handler {
+func (c localCommand) handler(
+	a *cli.App, bank *itembank.Operator, h *claimapi.Handler, o claimapi.Options,
+) http.Handler {
 	all := claimapi.AllowOrigins(o.CORSOrigins, server{h, a.Store, a.CurrentVersion(), o.ClaimantFrom})
-	if c.AllowRemote && len(c.AllowHost) == 0 { // others know this machine by names that the operator need not know
-		return all
+	if !c.AllowRemote || len(c.AllowHost) > 0 { // else others know this machine by names that the operator need not know
+		all = h.AllowHosts(c.AllowHost, all)
 	}
-	return h.AllowHosts(c.AllowHost, all)
+	return withHealth(&storeHealth{bank: bank, now: time.Now}, all)
 }
 
 // sweepEvery is the time between two sweeps. In AWS a schedule does them.
