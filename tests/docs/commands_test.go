@@ -39,6 +39,7 @@ const (
 var reasons = map[string]bool{
 	"needs an AWS account":        true,
 	"needs a container engine":    true,
+	"needs root":                  true,
 	"needs DuckDB":                true,
 	"downloads tools":             true,
 	"takes minutes":               true,
