@@ -1,18 +1,12 @@
 package infra
 
 import (
-	"time"
-
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
 )
-
-// corsMaxAge is how long browsers remember API Gateway's CORS answer. It is the longest time that any browser
-// accepts.
-const corsMaxAge = 2 * time.Hour
 
 func (p ClaimAPIProps) checkPage() error {
 	wrong := problems{naming: p.names}
@@ -39,6 +33,6 @@ func (p ClaimAPIProps) cors() *awsapigatewayv2.CorsPreflightOptions {
 		AllowOrigins: jsii.Strings(p.Settings.CORSOrigins...), AllowMethods: &methods,
 		AllowHeaders:  jsii.Strings(claimapi.CORSRequestHeaders()...),
 		ExposeHeaders: jsii.Strings(claimapi.CORSResponseHeaders()...),
-		MaxAge:        awscdk.Duration_Seconds(jsii.Number(corsMaxAge.Seconds())),
+		MaxAge:        awscdk.Duration_Seconds(jsii.Number(claimapi.CORSMaxAge.Seconds())),
 	}
 }

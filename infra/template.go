@@ -291,7 +291,7 @@ func split(parameter string) intrinsic { return intrinsic{"Fn::Split": []any{","
 func corsOfParameter() intrinsic {
 	cors := ClaimAPIProps{Settings: claimapi.Settings{CORSOrigins: []string{""}}}.cors()
 	return intrinsic{
-		"AllowOrigins": split("CorsOrigins"), "AllowMethods": *cors.AllowMethods, "MaxAge": corsMaxAge.Seconds(),
+		"AllowOrigins": split("CorsOrigins"), "AllowMethods": *cors.AllowMethods, "MaxAge": claimapi.CORSMaxAge.Seconds(),
 		"AllowHeaders": claimapi.CORSRequestHeaders(), "ExposeHeaders": claimapi.CORSResponseHeaders(),
 	}
 }

@@ -43,6 +43,10 @@ func TestImports(t *testing.T) {
 		{"../pkg/itembank/engine", noEngine},
 		{"../pkg/itembank/dynamostore", []string{"modernc.org/sqlite", claims + "/sqlitestore"}},
 		{"../pkg/itembank/sqlitestore", []string{"github.com/aws", claims + "/dynamostore"}},
+		// A server of claims needs no AWS SDK. Of AWS it has the types of events and the id of an invocation.
+		{"../pkg/claimapi", []string{
+			"github.com/aws/aws-sdk-go-v2", "github.com/aws/smithy-go", "github.com/aws/aws-lambda-go/lambda", "modernc.org/sqlite",
+		}},
 		{"../pkg/dedupe", noEngine},
 		{"../pkg/dedupe/dynamostore", []string{"modernc.org/sqlite", valkey, records + "/sqlitestore", claims}},
 		{"../pkg/dedupe/sqlitestore", []string{"github.com/aws", valkey, records + "/dynamostore", claims}},

@@ -77,7 +77,8 @@ func lifeOfACampaign(s *shell) {
 	if want := (itembank.Counts{Loaded: 3, Free: 1, Claimed: 2}); counts != want {
 		s.Errorf("want %+v, got %+v", want, counts)
 	}
-	s.run(exitDone, "status", "spring").saying(s.T, "loaded   3", "free     1", "claimed  2", "ended    0")
+	s.run(exitDone, "status", "spring", "--below", "1").saying(s.T, "loaded   3", "free     1", "claimed  2", "ended    0")
+	s.run(exitLook, "status", "spring", "--below", "2").saying(s.T, "free     1", "spring has 1 free item, below 2")
 	s.run(exitDone, "campaign", "show", "spring").saying(s.T, "closed", "scope       year", "2099-01-01T00:00:00Z")
 	var list []campaignJSON
 	s.json(&list, "campaign", "list")
@@ -147,6 +148,8 @@ func TestBadInput(t *testing.T) {
 		{"unknown campaign to close", []string{"campaign", "close", "autumn"}, exitNo, []string{"no such campaign"}},
 		{"unknown campaign to show", []string{"campaign", "show", "autumn"}, exitNo, []string{"no such campaign"}},
 		{"unknown campaign to count", []string{"status", "autumn"}, exitNo, []string{"no such campaign"}},
+		{"a limit of nothing", []string{"status", "spring", "--below", "0"}, exitUsage, []string{"--below 0: must be at least 1"}},
+		{"a limit while watching", []string{"status", "spring", "--below", "1", "--watch"}, exitUsage, []string{"--below cannot be used with --watch"}},
 		{"empty claimant", []string{"claim", "spring", ""}, exitUsage, []string{"claimant: is empty"}},
 		{"long claimant", []string{"claim", "spring", long}, exitUsage, []string{"claimant: has 513 bytes"}},
 		{"control character", []string{"claim", "spring", "a\tb"}, exitUsage, []string{"control character (U+0009) at byte 2"}},

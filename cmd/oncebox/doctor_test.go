@@ -196,7 +196,7 @@ func deployClaims(
 	_, options, err := claimapi.ParseSettings(append(settings, "ONCEBOX_BANK_TABLE="+bank, "ONCEBOX_DEDUPE_TABLE="+dedupe))
 	must(t, err)
 	items, log := itembank.NewOperator(dynamostore.New(client, bank, dedupe)), slog.New(slog.NewJSONHandler(io.Discard, nil))
-	claims := claimapi.New(items.Bank, options.ClaimantFrom, log, options.HandlerOptions()...)
+	claims := claimapi.New(items.Bank, options.ClaimantFrom, log, options.HandlerOptions(nil)...)
 	sweep := sweephandler.New(items, log)
 	functions := map[string]*lambdatest.Function{
 		"shop-claims": {Env: env, Alias: "live", Invoke: func(event []byte) (reply, log []byte) {

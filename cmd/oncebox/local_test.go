@@ -81,6 +81,11 @@ func (s *shell) sendAs(token, method, url, body string) httpReply {
 	if token != "" {
 		request.Header.Set("Authorization", "Bearer "+token)
 	}
+	return s.do(request)
+}
+
+func (s *shell) do(request *http.Request) httpReply {
+	s.Helper()
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
 		s.Fatal(err)

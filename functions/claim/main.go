@@ -8,6 +8,7 @@ import (
 
 	"github.com/aws/aws-lambda-go/lambda"
 
+	"github.com/oncebox/oncebox/internal/aws/awssecret"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -32,6 +33,6 @@ func run(ctx context.Context) error {
 		return err
 	}
 	bank := itembank.New(dynamostore.New(client, s.BankTable, s.DedupeTable), itembank.WithCampaignCache(o.CampaignCache))
-	lambda.Start(claimapi.New(bank, o.ClaimantFrom, slog.Default(), o.HandlerOptions()...))
+	lambda.Start(claimapi.New(bank, o.ClaimantFrom, slog.Default(), o.HandlerOptions(awssecret.Texts(awsclient.FromEnvironment))...))
 	return nil
 }

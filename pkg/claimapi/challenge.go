@@ -26,6 +26,9 @@ type Challenge struct {
 	Hosts []string
 	// Secret returns the provider's secret for the site.
 	Secret func(context.Context) (string, error)
+	// SecretARN names the secret in AWS Secrets Manager, if the settings have its ARN. Then Secret is nil until
+	// HandlerOptions sets it.
+	SecretARN string
 }
 
 // siteverify has the addresses of the providers' siteverify calls, from their documentation.
@@ -108,6 +111,9 @@ func (e opaqueError) Error() string { return e.err.Error() }
 
 // verify asks the provider. Its error contains neither the secret nor the solution.
 func (c *Challenge) verify(ctx context.Context, solution string) (v verdict, err error) {
+	if c.Secret == nil {
+		return v, errors.New("the handler was made without a function that reads the secret")
+	}
 	secret, err := c.Secret(ctx)
 	if err != nil {
 		return v, err

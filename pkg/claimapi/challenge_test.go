@@ -15,7 +15,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-const theSecret = "hunter2"
+const (
+	theSecret = "hunter2"
+	secretARN = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:turnstile-a1B2c3"
+)
 
 // provider answers siteverify calls with a status and a text.
 func provider(t *testing.T, status int, answer string) string {
@@ -89,6 +92,7 @@ func TestChallenge(t *testing.T) {
 		"a silent provider":  {claimapi.Challenge{URL: silentProvider(t), Secret: ownSecret}, unavailable},
 		"a redirect":         {claimapi.Challenge{URL: redirected.URL, Secret: ownSecret}, unavailable},
 		"no secret":          {claimapi.Challenge{URL: gone.URL, Secret: noSecret}, unavailable},
+		"no secret reader":   {claimapi.Challenge{URL: gone.URL, SecretARN: secretARN}, unavailable},
 		"time-out of secret": {claimapi.Challenge{URL: gone.URL, Secret: timedOut}, unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,10 +105,15 @@ func TestChallenge(t *testing.T) {
 // wantChallenge claims with a solution, and expects the claim, or a problem and no claim.
 func wantChallenge(t *testing.T, challenge claimapi.Challenge, solution, slug string) {
 	t.Helper()
+	wantOfOptions(t, solution, slug, claimapi.WithChallenge(challenge))
+}
+
+func wantOfOptions(t *testing.T, solution, slug string, options ...claimapi.Option) {
+	t.Helper()
 	b := newBench(t, "body", "SPRING-1")
 	from, err := claimapi.ParseClaimantFrom("body")
 	must(t, err)
-	b.Handler = claimapi.New(itembank.New(b.store), from, slog.New(slog.NewJSONHandler(b.log, nil)), claimapi.WithChallenge(challenge))
+	b.Handler = claimapi.New(itembank.New(b.store), from, slog.New(slog.NewJSONHandler(b.log, nil)), options...)
 	a := b.do(t, post(spring, `{"claimant":"ada","challenge":`+solution+`}`))
 	equal(t, "problem", a.slug(), slug)
 	_, err = b.bank.HeldClaim(t.Context(), "spring", "ada")
@@ -122,22 +131,27 @@ func timedOut(context.Context) (string, error) { return "", context.DeadlineExce
 
 func TestChallengeSettings(t *testing.T) {
 	t.Parallel()
-	const arn = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:turnstile-a1B2c3"
 	const on = "hcaptcha?site-key=site"
-	_, s, err := claimapi.ParseSettings(with("ONCEBOX_CHALLENGE=" + on + "&secret-arn=" + arn))
+	_, s, err := claimapi.ParseSettings(with("ONCEBOX_CHALLENGE=" + on + "&secret-arn=" + secretARN +
+		"&url=" + provider(t, 200, `{"success":true}`)))
 	must(t, err)
 	equal(t, "provider and site", s.Challenge.Provider+" "+s.Challenge.SiteKey, "hcaptcha site")
+	wantOfOptions(t, `"solution"`, "challenge-unavailable", s.HandlerOptions(nil)...)
+	wantOfOptions(t, `"solution"`, "", s.HandlerOptions(func(arn string) func(context.Context) (string, error) {
+		equal(t, "ARN", arn, secretARN)
+		return ownSecret
+	})...)
 	_, s, err = claimapi.ParseSettings(with("ONCEBOX_CHALLENGE=" + on + "&secret-file=x&hosts=a.example,b.example&url=http://x/?y=1%262"))
 	must(t, err)
 	equal(t, "hosts and URL", fmt.Sprint(s.Challenge.Hosts, s.Challenge.URL), "[a.example b.example]http://x/?y=1&2")
 	for _, hosts := range []string{"shop.example:443", "https://shop.example", "*.shop.example", "Shop.example", "shop.example/x"} {
-		if _, _, err := claimapi.ParseSettings(with("ONCEBOX_CHALLENGE=" + on + "&secret-arn=" + arn + "&hosts=" + hosts)); err == nil {
+		if _, _, err := claimapi.ParseSettings(with("ONCEBOX_CHALLENGE=" + on + "&secret-arn=" + secretARN + "&hosts=" + hosts)); err == nil {
 			t.Errorf("%s is taken for a host name", hosts)
 		}
 	}
 	for want, environ := range map[string][]string{
 		"option secret-arn is missing, and so is secret-file":                            with("ONCEBOX_CHALLENGE=" + on),
-		"option secret-arn is given, and so is secret-file":                              with("ONCEBOX_CHALLENGE=" + on + "&secret-file=x&secret-arn=" + arn),
+		"option secret-arn is given, and so is secret-file":                              with("ONCEBOX_CHALLENGE=" + on + "&secret-file=x&secret-arn=" + secretARN),
 		"option secret-arn is not":                                                       with("ONCEBOX_CHALLENGE=" + on + "&secret-arn=turnstile"),
 		"ONCEBOX_CHALLENGE is not a provider (allowed: turnstile, hcaptcha or recaptcha": with("ONCEBOX_CHALLENGE=captcha?site-key=x&secret-file=x"),
 		"ONCEBOX_CHALLENGE is not":                                                       with("ONCEBOX_CHALLENGE=hcaptcha:x?site-key=x&secret-file=x"),

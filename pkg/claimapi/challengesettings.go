@@ -6,16 +6,10 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/oncebox/oncebox/internal/aws/arn"
-	"github.com/oncebox/oncebox/internal/aws/awssecret"
 	"github.com/oncebox/oncebox/internal/shared/address"
-	"github.com/oncebox/oncebox/pkg/awsclient"
 )
-
-// secretLife is how long the provider's secret is used before it is read again.
-const secretLife = time.Minute
 
 // challenge reads the address of a challenge, PROVIDER?OPTION=VALUE&... It returns nil if none is set. The options are
 //
@@ -31,8 +25,9 @@ func (p parser) challenge() *Challenge {
 	a := address.Parse(p.s.Challenge)
 	c := &Challenge{
 		Provider: a.Scheme, SiteKey: a.Required("site-key", "the site key that the provider gives out"), URL: a.Text("url"),
-		Hosts: a.List("hosts"), Secret: challengeSecret(a),
+		Hosts: a.List("hosts"),
 	}
+	c.readSecretOf(a)
 	if siteverify[c.Provider] == "" || p.s.Challenge != a.Scheme && !strings.HasPrefix(p.s.Challenge, a.Scheme+"?") {
 		a.WrongPlace("is not a provider", "turnstile, hcaptcha or recaptcha, and ? before the options")
 	}
@@ -51,8 +46,8 @@ func wrongHost(host string) bool {
 	return ValidateOrigin("https://"+host) != nil || strings.Contains(host, ":")
 }
 
-// challengeSecret returns what reads the provider's secret.
-func challengeSecret(a address.Address) func(context.Context) (string, error) {
+// readSecretOf sets where the provider's secret is.
+func (c *Challenge) readSecretOf(a address.Address) {
 	file, secretARN := a.Text("secret-file"), a.Text("secret-arn")
 	_, isSecret := arn.Secret(secretARN)
 	switch {
@@ -63,13 +58,11 @@ func challengeSecret(a address.Address) func(context.Context) (string, error) {
 	case secretARN != "" && !isSecret:
 		a.Wrong("secret-arn", "is not the ARN of a secret", arn.SecretForm)
 	case secretARN != "":
-		secret := &awssecret.Secret[string]{
-			ARN: secretARN, Load: awsclient.FromEnvironment, Life: secretLife, Now: time.Now, Parse: awssecret.Text,
+		c.SecretARN = secretARN
+	default:
+		c.Secret = func(context.Context) (string, error) {
+			secret, err := os.ReadFile(file)
+			return strings.TrimSpace(string(secret)), err
 		}
-		return secret.Read
-	}
-	return func(context.Context) (string, error) {
-		secret, err := os.ReadFile(file)
-		return strings.TrimSpace(string(secret)), err
 	}
 }

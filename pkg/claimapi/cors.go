@@ -5,7 +5,9 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 )
 
 // CORSRequestHeaders returns the request headers that browsers may send from a page of another origin.
@@ -15,6 +17,10 @@ func CORSRequestHeaders() []string { return []string{"authorization", "content-t
 func CORSResponseHeaders() []string {
 	return []string{"idempotent-replayed", "location", "retry-after"}
 }
+
+// CORSMaxAge is how long a browser remembers which requests an origin may send, before it asks again. It is the longest
+// time that any browser accepts.
+const CORSMaxAge = 2 * time.Hour
 
 // ValidateOrigin checks that a text is an origin as browsers send it: a scheme and a host, with nothing after it. It
 // refuses * (all origins), because the operator must list the sites that embed the page.
@@ -44,6 +50,8 @@ func AllowOrigins(origins []string, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
+		RequestID(w, r)
+		header.Set("Access-Control-Max-Age", strconv.Itoa(int(CORSMaxAge.Seconds())))
 		header.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
 		header.Set("Access-Control-Allow-Headers", strings.Join(CORSRequestHeaders(), ", "))
 		w.WriteHeader(http.StatusNoContent)

@@ -16,14 +16,15 @@ func TestAllowOrigins(t *testing.T) {
 	for _, c := range []struct {
 		method, origin, asks string
 		allowed              string
+		maxAge               string
 		reaches              int
 	}{
-		{http.MethodOptions, shop, "POST", shop, 0},
-		{http.MethodOptions, "https://other.example", "POST", "", 0},
-		{http.MethodOptions, shop, "", shop, 1},
-		{http.MethodPost, shop, "", shop, 1},
-		{http.MethodPost, "https://shop.example.evil.example", "", "", 1},
-		{http.MethodGet, "", "", "", 1},
+		{http.MethodOptions, shop, "POST", shop, "7200", 0},
+		{http.MethodOptions, "https://other.example", "POST", "", "7200", 0},
+		{http.MethodOptions, shop, "", shop, "", 1},
+		{http.MethodPost, shop, "", shop, "", 1},
+		{http.MethodPost, "https://shop.example.evil.example", "", "", "", 1},
+		{http.MethodGet, "", "", "", "", 1},
 	} {
 		r := httptest.NewRequestWithContext(t.Context(), c.method, "/campaigns/spring", nil)
 		r.Header.Set("Origin", c.origin)
@@ -31,6 +32,8 @@ func TestAllowOrigins(t *testing.T) {
 		w, before := httptest.NewRecorder(), reached
 		h.ServeHTTP(w, r)
 		equal(t, "allowed origin", w.Header().Get("Access-Control-Allow-Origin"), c.allowed)
+		equal(t, "max age", w.Header().Get("Access-Control-Max-Age"), c.maxAge)
+		equal(t, "has an id", w.Header().Get("X-Request-Id") != "", c.reaches == 0) // else the handler sets one
 		equal(t, "Vary", w.Header().Get("Vary"), "Origin")
 		equal(t, "reaches the handler", reached-before, c.reaches)
 	}

@@ -57,7 +57,7 @@
 //
 // [ClaimantFrom] says who the claimant of a request is:
 //
-//	jwt:CLAIM      a claim of the token that API Gateway verified
+//	jwt:CLAIM      a claim of the token that API Gateway verified; jwt:email also needs its claim email_verified
 //	iam            the identity that signed the request: of a Cognito identity pool, or the ARN of an IAM user
 //	iam:session    the same; a session of an IAM role is a claimant by its own ARN
 //	iam:role       the same; all sessions of an IAM role are one claimant, by the ARN without the session

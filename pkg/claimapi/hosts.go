@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/google/uuid"
-
 	"github.com/oncebox/oncebox/internal/aws/requestid"
 )
 
@@ -27,7 +25,7 @@ func (h *Handler) AllowHosts(hosts []string, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		id := uuid.NewString()
+		id := RequestID(w, r)
 		refused := h.refusal(errOtherHost, id)
 		h.log.LogAttrs(r.Context(), slog.LevelWarn, "request", slog.Int("status", refused.status),
 			slog.String("slug", refused.slug), slog.String(requestid.Key, id), slog.String("host", name))

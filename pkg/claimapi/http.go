@@ -18,8 +18,8 @@ const maxRead = 2 * maxBody
 // identity. So the claimant comes from the body or, with FromContext, from a middleware of the server. HEAD is
 // answered like GET, but without a body.
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	id := RequestID(w, r)
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxRead))
-	id := uuid.NewString()
 	if err != nil {
 		write(w, h.refusal(badDocument("could not be read to its end"), id))
 		return
@@ -27,12 +27,35 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	write(w, h.respond(r.Context(), toEvent(r, id, body)))
 }
 
+const (
+	requestIDHeader = "X-Request-Id"
+	maxRequestID    = 128
+	inRequestID     = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_.~+="
+)
+
+// RequestID returns the id of a request, and puts it into the header X-Request-Id of its answer. The id is in the log line
+// of the request and in a problem. It is the header X-Request-Id of the request, which a proxy may have set, if that has
+// 1 to 128 letters, digits and characters of -_.~+=. Otherwise it is a new one. A Handler calls RequestID by itself. If
+// a handler in front of it has called RequestID, the request keeps that id.
+func RequestID(w http.ResponseWriter, r *http.Request) string {
+	id := w.Header().Get(requestIDHeader)
+	if id == "" {
+		id = r.Header.Get(requestIDHeader)
+	}
+	if id == "" || len(id) > maxRequestID || strings.Trim(id, inRequestID) != "" {
+		id = uuid.NewString()
+	}
+	w.Header().Set(requestIDHeader, id)
+	return id
+}
+
 func write(w http.ResponseWriter, r reply) {
 	for name, value := range r.headers {
 		w.Header().Set(name, value)
 	}
 	w.WriteHeader(r.status)
-	_, _ = io.WriteString(w, r.text()) // after a failure the client can repeat the request
+	// After a failure the client can repeat the request.
+	_, _ = io.WriteString(w, r.text()) //nolint:gosec // JSON; of the request it has the id, whose characters are checked
 }
 
 // toEvent makes the same event as an API Gateway HTTP API: several headers of one name are joined with commas, and

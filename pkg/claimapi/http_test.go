@@ -80,6 +80,31 @@ func TestServeHTTPBodies(t *testing.T) {
 	equal(t, "pointers", cut.pointers(), "")
 }
 
+// TestRequestID: an id that a proxy has set is in the answer, the problem and the log. Another text gets a new id.
+func TestRequestID(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, "body", "SPRING-1")
+	for given, taken := range map[string]bool{
+		"JKJaXmPLvHcESHA=": true, "1-67891233-abcdef.x_y~z+": true, strings.Repeat("a", 128): true,
+		"": false, "a b": false, "a\nb": false, `a"b`: false, "é": false, "a/b": false, strings.Repeat("a", 129): false,
+	} {
+		for _, target := range []string{"/campaigns/none", "http://other.example/campaigns/none"} {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, target, nil)
+			r.Header["X-Request-Id"] = []string{given}
+			w := httptest.NewRecorder()
+			before := len(b.lines(t))
+			b.AllowHosts([]string{"example.com"}, b).ServeHTTP(w, r)
+			id := w.Header().Get("X-Request-Id")
+			equal(t, "length of the id in the place of "+given, taken || len(id) == 36, true)
+			equal(t, "taken over", id == given, taken)
+			var problem struct{ Instance string }
+			must(t, json.Unmarshal(w.Body.Bytes(), &problem))
+			equal(t, "instance", problem.Instance, id)
+			equal(t, "log", b.lines(t)[before]["request_id"].(string), id)
+		}
+	}
+}
+
 // TestFromContext: a middleware sets the caller, and a caller may name only itself.
 func TestFromContext(t *testing.T) {
 	t.Parallel()

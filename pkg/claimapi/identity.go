@@ -55,6 +55,7 @@ var (
 	errNoIdentity  = fmt.Errorf("%w: the request has none of the kind in ONCEBOX_CLAIMANT_FROM", errUnauthenticated)
 	errBadIdentity = fmt.Errorf("%w: it is not a valid claimant", errUnauthenticated)
 	errNoCaller    = fmt.Errorf("%w: the caller has no IAM identity, and ONCEBOX_CALLER is not any", errUnauthenticated)
+	errUnverified  = fmt.Errorf("%w: the token does not say email_verified", errUnauthenticated)
 	errRoleSession = fmt.Errorf("%w: the caller is a session of an IAM role; choose ONCEBOX_CLAIMANT_FROM=iam:session or "+
 		"iam:role if that part of the ARN is the claimant", errUnauthenticated)
 )
@@ -143,11 +144,26 @@ func (f ClaimantFrom) identity(ctx context.Context, a *authorizer) (string, erro
 		return caller, nil
 	case a == nil:
 	case f.source == fromJWT && a.JWT != nil:
-		return a.JWT.Claims[f.part], nil
+		return f.claimOf(a.JWT.Claims)
 	case f.source == fromIAM && a.IAM != nil:
 		return f.signer(a.IAM)
 	}
 	return "", nil
+}
+
+// The claims of a token about an e-mail address (OpenID Connect Core 1.0, section 5.1).
+const (
+	emailClaim    = "email"
+	verifiedClaim = "email_verified"
+)
+
+// claimOf returns the claim that is the claimant. An e-mail address counts only if the issuer says that it is verified:
+// a person who registers with the address of a customer must not get that customer's item.
+func (f ClaimantFrom) claimOf(claims map[string]string) (string, error) {
+	if f.part == emailClaim && claims[emailClaim] != "" && claims[verifiedClaim] != "true" {
+		return "", errUnverified
+	}
+	return claims[f.part], nil
 }
 
 // signer returns the identity that signed a request. All credentials of a Cognito identity pool are sessions of one

@@ -217,7 +217,10 @@ func TestIdentities(t *testing.T) {
 		"jwt, me in the body":    {"jwt:sub", withSub(post(spring, named("me")), "ada"), 403, "not-your-claim", ""},
 		"jwt, empty name":        {"jwt:sub", withSub(post(spring, named("")), "ada"), 400, "invalid-request", ""},
 		"jwt, broken body":       {"jwt:sub", withSub(post(spring, "{"), "ada"), 400, "invalid-request", ""},
-		"jwt, other claim":       {"jwt:email", withJWT(post(spring, ""), map[string]string{"sub": "1", "email": "a@b"}), 201, "", "a@b"},
+		"jwt, other claim":       {"jwt:id", withJWT(post(spring, ""), map[string]string{"sub": "1", "id": "a@b"}), 201, "", "a@b"},
+		"jwt, verified e-mail":   {"jwt:email", withJWT(post(spring, ""), map[string]string{"email": "a@b", "email_verified": "true"}), 201, "", "a@b"},
+		"jwt, unverified e-mail": {"jwt:email", withJWT(post(spring, ""), map[string]string{"email": "a@b", "email_verified": "false"}), 401, "unauthenticated", ""},
+		"jwt, any e-mail":        {"jwt:email", withJWT(post(spring, ""), map[string]string{"email": "a@b"}), 401, "unauthenticated", ""},
 		"jwt, claim with colons": {"jwt:https://x.org/id", withJWT(post(spring, ""), map[string]string{"https://x.org/id": "ada"}), 201, "", "ada"},
 		"jwt, no authorizer":     {"jwt:sub", post(spring, named("ada")), 401, "unauthenticated", ""},
 		"jwt, no such claim":     {"jwt:sub", withJWT(post(spring, named("ada")), nil), 401, "unauthenticated", ""},
@@ -411,7 +414,9 @@ func TestCallersSpelling(t *testing.T) {
 	const vip = "/campaigns/vip/claims"
 	b := newBench(t, "jwt:email")
 	b.campaign(t, "vip", itembank.Settings{ClaimantAs: itembank.Email, Hold: time.Hour}, "VIP-1", "VIP-2")
-	by := func(r request) request { return withJWT(r, map[string]string{"email": "Ann@Example.com"}) }
+	by := func(r request) request {
+		return withJWT(r, map[string]string{"email": "Ann@Example.com", "email_verified": "true"})
+	}
 	first := b.do(t, by(post(vip, ""))).wants(t, http.StatusCreated, "")
 	if got := first.text("claimant"); got != "ann@example.com" || first.Headers["Location"] != vip+"/ann@example.com" {
 		t.Errorf("the claim is of %q, at %s", got, first.Headers["Location"])

@@ -2,6 +2,7 @@ package claimapi
 
 import (
 	"cmp"
+	"context"
 	"log/slog"
 	"slices"
 	"strings"
@@ -74,8 +75,10 @@ type Options struct {
 	LogLevel         slog.Level
 }
 
-// HandlerOptions returns the options of New for the settings.
-func (o Options) HandlerOptions() []Option {
+// HandlerOptions returns the options of New for the settings. This package imports no AWS SDK. So secrets returns the
+// function that reads the text of a secret in AWS Secrets Manager, by its ARN. It may be nil: then a challenge whose
+// secret is there cannot be checked, and its claims are answered 503.
+func (o Options) HandlerOptions(secrets func(arn string) func(context.Context) (string, error)) []Option {
 	options := []Option{
 		WithClaimantsConfirm(o.ClaimantsConfirm), WithAnyCaller(o.AnyCaller), WithLinkKeys(o.LinkKeys), WithMetrics(o.Metrics),
 	}
@@ -83,7 +86,11 @@ func (o Options) HandlerOptions() []Option {
 		options = append(options, WithPage(o.CampaignCache))
 	}
 	if o.Challenge != nil {
-		options = append(options, WithChallenge(*o.Challenge))
+		challenge := *o.Challenge
+		if challenge.Secret == nil && secrets != nil {
+			challenge.Secret = secrets(challenge.SecretARN)
+		}
+		options = append(options, WithChallenge(challenge))
 	}
 	return options
 }

@@ -39,11 +39,13 @@ const (
 var reasons = map[string]bool{
 	"needs an AWS account":        true,
 	"needs a container engine":    true,
+	"needs root":                  true,
 	"needs DuckDB":                true,
 	"downloads tools":             true,
 	"takes minutes":               true,
 	"CI runs it by itself":        true,
 	"the tests build the program": true,
+	"needs a module of yours":     true,
 }
 
 // others are the languages of blocks without commands.

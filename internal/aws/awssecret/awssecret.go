@@ -34,8 +34,19 @@ type Secret[Value any] struct {
 	until  time.Time
 }
 
-// Text parses a secret that is a text.
-func Text(text []byte) (string, error) {
+// textLife is how long a text is used before it is read again.
+const textLife = time.Minute
+
+// Texts returns a function that returns the reader of the secret with an ARN, which is a text.
+func Texts(load func(context.Context) (aws.Config, error)) func(arn string) func(context.Context) (string, error) {
+	return func(arn string) func(context.Context) (string, error) {
+		secret := &Secret[string]{ARN: arn, Load: load, Life: textLife, Now: time.Now, Parse: parseText}
+		return secret.Read
+	}
+}
+
+// parseText parses a secret that is a text.
+func parseText(text []byte) (string, error) {
 	if value := strings.TrimSpace(string(text)); value != "" {
 		return value, nil
 	}

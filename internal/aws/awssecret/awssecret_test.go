@@ -41,7 +41,7 @@ func TestReader(t *testing.T) {
 	web := httptest.NewServer(m)
 	t.Cleanup(web.Close)
 	now := time.Now()
-	secret := &Secret[string]{ARN: secretARN, Life: time.Minute, Now: func() time.Time { return now }, Parse: Text}
+	secret := &Secret[string]{ARN: secretARN, Life: time.Minute, Now: func() time.Time { return now }, Parse: parseText}
 	secret.Load = func(context.Context) (aws.Config, error) {
 		return aws.Config{ // without a region
 			BaseEndpoint: &web.URL, Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),

@@ -2,6 +2,7 @@ package claims
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 type statusCommand struct {
 	Campaign   string `arg:"" help:"The campaign."`
 	Consistent bool   `help:"Count with strongly consistent reads, at twice the price."`
+	Below      *int64 `help:"End with exit code 4 if fewer items are free, at least 1." placeholder:"N"`
 
 	Watch bool          `help:"Print a line now and then: free and claimed items, claims a second, and when the campaign will be sold out."`
 	Every time.Duration `help:"With --watch: the time between two lines, at least 1s. Default: ${default}." default:"10s" placeholder:"D"`
@@ -24,6 +26,8 @@ ended. While claims are made, the numbers belong to slightly different moments.
 A load that is running or was stopped is printed with its id, the lines that are done at least, and when it was started.
 "oncebox load --give-up" ends a load whose file will not be loaded again. A repair or a replay that adds items is printed
 in the same way.
+
+--below 100 is for a job that asks now and then: the exit code is 4 if fewer than 100 items are free, and 0 otherwise.
 
 On DynamoDB the numbers may miss the last seconds. --consistent counts exactly, at twice the price.
 
@@ -40,11 +44,15 @@ ended items are counted when the command begins, so start it again after a load.
 Examples:
   oncebox status spring
   oncebox status spring --consistent
+  oncebox status spring --below 100
   oncebox status spring --watch --every 1m
   oncebox --output json status spring --watch > spring.ndjson`
 }
 
 func (c statusCommand) Run(ctx context.Context, a *cli.App) error {
+	if err := c.checkBelow(); err != nil {
+		return err
+	}
 	if c.Watch {
 		if err := c.checkWatch(); err != nil {
 			return err
@@ -52,6 +60,18 @@ func (c statusCommand) Run(ctx context.Context, a *cli.App) error {
 		return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.watch(ctx, a, b) })
 	}
 	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.status(ctx, a, b) })
+}
+
+func (c statusCommand) checkBelow() error {
+	switch {
+	case c.Below == nil:
+		return nil
+	case c.Watch:
+		return cli.BadUsage(errors.New("--below cannot be used with --watch"), "")
+	case *c.Below < 1:
+		return cli.BadUsage(fmt.Errorf("--below %d: must be at least 1", *c.Below), "")
+	}
+	return nil
 }
 
 // stateByCounts returns the state of a campaign whose items were counted.
@@ -95,7 +115,7 @@ func (c statusCommand) status(ctx context.Context, a *cli.App, b *itembank.Opera
 	for _, l := range loads {
 		a.Remark("%s", adviceAbout(c.Campaign, l))
 	}
-	return a.Print(statusJSON{c.Campaign, state, markOf(campaign), counts, loads}, cli.Table(func(row func(...string)) {
+	err = a.Print(statusJSON{c.Campaign, state, markOf(campaign), counts, loads}, cli.Table(func(row func(...string)) {
 		row("state", string(state))
 		if mark := markOf(campaign); mark != "" {
 			row("mark", mark)
@@ -108,6 +128,10 @@ func (c statusCommand) status(ctx context.Context, a *cli.App, b *itembank.Opera
 			row("unfinished load", describeUnfinished(l))
 		}
 	}))
+	if err == nil && c.Below != nil && counts.Free < *c.Below {
+		err = fmt.Errorf("%w: %s has %s, below %d", cli.ErrLook, c.Campaign, cli.Quantity(counts.Free, "free item"), *c.Below)
+	}
+	return err
 }
 
 // adviceAbout says what to do about an unfinished load. Its items may be added by a load, a repair or a replay.

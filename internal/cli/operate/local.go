@@ -14,8 +14,10 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/aws/awssecret"
 	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/cli/links"
+	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/claimlink"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -58,17 +60,19 @@ func (c localCommand) Run(ctx context.Context, a *cli.App) error {
 		a.Remark("serving the claim API of %s on %s", a.Store, base)
 		remarkExample(ctx, a, bank, base, o)
 		defer sweepWhile(ctx, bank)()
-		return serve(ctx, listener, c.handler(a, h, o))
+		return serve(ctx, listener, c.handler(a, bank, h, o))
 	})
 }
 
 // handler returns the handler of the server.
-func (c localCommand) handler(a *cli.App, h *claimapi.Handler, o claimapi.Options) http.Handler {
+func (c localCommand) handler(
+	a *cli.App, bank *itembank.Operator, h *claimapi.Handler, o claimapi.Options,
+) http.Handler {
 	all := claimapi.AllowOrigins(o.CORSOrigins, server{h, a.Store, a.CurrentVersion(), o.ClaimantFrom})
-	if c.AllowRemote && len(c.AllowHost) == 0 { // others know this machine by names that the operator need not know
-		return all
+	if !c.AllowRemote || len(c.AllowHost) > 0 { // else others know this machine by names that the operator need not know
+		all = h.AllowHosts(c.AllowHost, all)
 	}
-	return h.AllowHosts(c.AllowHost, all)
+	return withHealth(&storeHealth{bank: bank, now: time.Now}, all)
 }
 
 // sweepEvery is the time between two sweeps. In AWS a schedule does them.
@@ -294,7 +298,8 @@ func withHandler(
 	}
 	defer closeStore()
 	bank := cli.NewBank(store, itembank.WithCampaignCache(o.CampaignCache))
-	return run(bank, claimapi.New(bank.Bank, o.ClaimantFrom, slog.Default(), o.HandlerOptions()...))
+	options := o.HandlerOptions(awssecret.Texts(awsclient.FromEnvironment))
+	return run(bank, claimapi.New(bank.Bank, o.ClaimantFrom, slog.Default(), options...))
 }
 
 // server is the claim API, and a page for the person at this machine: / describes the server.

@@ -1,11 +1,13 @@
 package operate
 
 import (
+	"context"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/testkit/itembankfault"
@@ -46,7 +48,15 @@ func TestLocalHosts(t *testing.T) {
 			t.Fatal(err)
 		}
 		log := slog.New(slog.DiscardHandler)
-		h := c.command.handler(&cli.App{Globals: cli.Globals{Store: "dynamodb:"}}, claimapi.New(bank.Bank, o.ClaimantFrom, log, o.HandlerOptions()...), o)
+		h := c.command.handler(&cli.App{Globals: cli.Globals{Store: "dynamodb:"}}, bank, claimapi.New(bank.Bank, o.ClaimantFrom, log, o.HandlerOptions(nil)...), o)
+		for _, host := range append(c.refused, c.served...) {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/healthz", nil)
+			r.Host = host
+			reply := httptest.NewRecorder()
+			if h.ServeHTTP(reply, r); reply.Code != http.StatusOK {
+				t.Errorf("%s: GET /healthz for %s is answered %d %s", c.name, host, reply.Code, reply.Body)
+			}
+		}
 		for status, hosts := range map[int][]string{http.StatusMisdirectedRequest: c.refused, http.StatusOK: c.served} {
 			for _, host := range hosts {
 				for path, says := range map[string]string{"/campaigns/spring/claims/ann": "CODE-1", "/": "dynamodb:"} {
@@ -59,6 +69,48 @@ func TestLocalHosts(t *testing.T) {
 					}
 				}
 			}
+		}
+	}
+}
+
+// TestHealth: /healthz says to every host whether the store can be read. Callers cause one read a second at most.
+func TestHealth(t *testing.T) {
+	t.Parallel()
+	reads, now, broken := 0, time.Now(), false
+	store := &itembankfault.Store{Store: memstore.NewItems(), Before: func(string) error {
+		if reads++; broken {
+			return itembank.ErrTryAgain
+		}
+		return nil
+	}}
+	next := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusTeapot) })
+	h := withHealth(&storeHealth{bank: itembank.NewOperator(store), now: func() time.Time { return now }}, next)
+	for _, step := range []struct {
+		broken       bool
+		after        time.Duration
+		method, path string
+		status       int
+		body         string
+		reads        int
+	}{
+		{false, 0, http.MethodGet, "/healthz", http.StatusOK, `{"status":"ok"}`, 1},
+		{true, 0, http.MethodGet, "/healthz", http.StatusOK, `{"status":"ok"}`, 1},
+		{true, time.Second, http.MethodGet, "/healthz", http.StatusServiceUnavailable, `{"status":"unavailable"}`, 2},
+		{false, 0, http.MethodHead, "/healthz", http.StatusServiceUnavailable, `{"status":"unavailable"}`, 2},
+		{false, time.Second, http.MethodHead, "/healthz", http.StatusOK, `{"status":"ok"}`, 3},
+		{false, 0, http.MethodPost, "/healthz", http.StatusTeapot, "", 3},
+		{false, 0, http.MethodGet, "/healthz/", http.StatusTeapot, "", 3},
+	} {
+		now, broken = now.Add(step.after), step.broken
+		gone, cancel := context.WithCancel(t.Context())
+		cancel() // a caller that goes away must not make the store look broken
+		r := httptest.NewRequestWithContext(gone, step.method, step.path, nil)
+		r.Header.Set("X-Request-Id", "of-the-proxy")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != step.status || strings.TrimSpace(w.Body.String()) != step.body || reads != step.reads ||
+			w.Header().Get("X-Request-Id") != "of-the-proxy" {
+			t.Errorf("%+v: got %d %s after %d reads", step, w.Code, w.Body, reads)
 		}
 	}
 }
