@@ -166,7 +166,8 @@ func TestLocal(t *testing.T) {
 func TestLocalExample(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
-	s.run(exitDone, "campaign", "create", "autumn", "--closes", "2020-01-01")
+	s.run(exitDone, "campaign", "create", "autumn")
+	s.run(exitDone, "campaign", "set", "autumn", "--closes", "2020-01-01")
 	s.run(exitDone, "campaign", "create", "spring")
 	s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\n"))
 	base, example := s.serveWithExample()

@@ -25,7 +25,7 @@ func New(process Process, grammar any, global *Globals) (*Program, error) {
 		kong.Name("oncebox"),
 		kong.Description("Hands out the items of a campaign (voucher codes, seats, places) so that no two claimants hold one item, "+
 			"and gives every claimant the same item however often they ask. Removes duplicates from streams of records."),
-		kong.Vars{"version": "oncebox " + process.CurrentVersion()},
+		kong.Vars{"version": "oncebox " + process.CurrentVersion(), "times": timeForms},
 		kong.Writers(process.Stdout, process.Stderr),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
 		kong.Help(printHelp),

@@ -23,7 +23,7 @@ type linksMake struct {
 	Customers string    `arg:"" help:"CSV; - is stdin."`
 	Key       string    `required:"" help:"The private key, which oncebox links keygen wrote." placeholder:"FILE"`
 	Page      string    `required:"" help:"The page that the links lead to, with https. The token follows behind #t=." placeholder:"URL"`
-	Expires   time.Time `required:"" help:"When the links expire. Choose a time after the end of the campaign." placeholder:"TIME"`
+	Expires   time.Time `required:"" help:"When the links expire: ${times}. Choose a time after the end of the campaign." placeholder:"TIME"`
 	Column    string    `help:"The column with the claimants: a name from the first row, or a number from 1. With a number the first row is a customer too. Default: ${default}." default:"claimant" placeholder:"NAME|N"`
 	Scope     bool      `help:"The links are for all campaigns of a scope."`
 }
@@ -80,7 +80,7 @@ func (c linksMake) Run(ctx context.Context, a *cli.App) error {
 		return err
 	}
 	a.Remark("made %s with the key %s; they expire at %s",
-		cli.Quantity(found.rows, "link"), key.ID(), c.Expires.UTC().Format(time.RFC3339))
+		cli.Quantity(found.rows, "link"), key.ID(), cli.Understood(c.Expires))
 	return found.repeated.err(c.Customers)
 }
 
@@ -103,7 +103,7 @@ func (c linksMake) check() error {
 		return cli.BadUsage(fmt.Errorf("--page %q: must have no #, behind which the token stands", c.Page), "")
 	case !c.Expires.After(time.Now()):
 		return cli.BadUsage(
-			fmt.Errorf("--expires %s: is over", c.Expires.UTC().Format(time.RFC3339)), "Choose a time after the end of the campaign.",
+			fmt.Errorf("--expires %s: is over", cli.Understood(c.Expires)), "Choose a time after the end of the campaign.",
 		)
 	}
 	return nil
