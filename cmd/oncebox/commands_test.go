@@ -166,7 +166,12 @@ func TestBadInput(t *testing.T) {
 		{"a negative life", []string{"campaign", "create", "x", "--claim-life=-1h"}, exitUsage, []string{"--claim-life: must be"}},
 		{"a very short life", []string{"campaign", "create", "x", "--item-life", "1ms"}, exitUsage, []string{"--item-life: must be", "1s"}},
 		{"end of no kind", []string{"campaign", "create", "x", "--on-end", "keep"}, exitUsage, []string{"--on-end", "burn", "return"}},
-		{"other lives", []string{"campaign", "create", "spring", "--claim-life", "1h"}, exitUsage, []string{"other settings"}},
+		{"other lives", []string{"campaign", "create", "spring", "--claim-life", "1h", "--closes", "2031-01-01"}, exitUsage, []string{
+			"oncebox: campaign: \"spring\" exists with other settings: closes is never, not 2031-01-01T00:00:00Z; claim-life is 0s, not 1h0m0s; nothing was changed\n" +
+				"`oncebox campaign set spring` changes --opens, --closes and --page-size. The other settings are fixed",
+		}},
+		{"no claims", []string{"campaign", "create", "x", "--per-claimant", "0"}, exitUsage, []string{"oncebox: --per-claimant 0: must be at least 1\n"}},
+		{"no items in a claim", []string{"campaign", "create", "x", "--max-items", "0"}, exitUsage, []string{"oncebox: --max-items 0: must be at least 1\n"}},
 		{"a dry run of a bad line", []string{"load", "spring", "tab.txt", "--dry-run"}, exitUsage, []string{"tab.txt", "line 2", "Nothing was changed."}},
 		{"a dry run for an unknown campaign", []string{"load", "autumn", "good.txt", "--dry-run"}, exitNo, []string{"no such campaign"}},
 		{"release with nobody to ask", []string{"release", "spring", "ann"}, exitUsage, []string{"--claim-id", "--yes"}},

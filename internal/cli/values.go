@@ -62,7 +62,6 @@ func textMapper(parse func(string) (any, error)) kong.MapperFunc {
 	}
 }
 
-
 func parseDuration(text string) (time.Duration, error) {
 	d, err := settings.ParseDuration(text)
 	if err != nil {

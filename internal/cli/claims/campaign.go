@@ -63,9 +63,12 @@ Examples:
 }
 
 func (c campaignCreate) Run(ctx context.Context, a *cli.App) error {
-	if c.Shards == 0 || c.PageSize == 0 || c.PerClaimant == 0 || c.MaxItems != nil && *c.MaxItems == 0 {
-		// The library reads 0 as "not set".
-		return cli.BadUsage(errors.New("--shards, --page-size, --per-claimant and --max-items must be at least 1"), "")
+	for flag, n := range map[string]*int{
+		"--shards": &c.Shards, "--page-size": &c.PageSize, "--per-claimant": &c.PerClaimant, "--max-items": c.MaxItems,
+	} {
+		if n != nil && *n == 0 { // which the library reads as "not set"
+			return cli.BadUsage(fmt.Errorf("%s 0: must be at least 1", flag), "Without the flag it has its default.")
+		}
 	}
 	return a.WithBank(ctx, c.Name, func(b *itembank.Operator) error { return c.create(ctx, a, b) })
 }
@@ -142,8 +145,9 @@ func (c campaignCreate) flagError(err error) error {
 	case ok:
 	case itembank.ValidateName("campaign", c.Name) != nil:
 		name = fmt.Sprintf("campaign %q", c.Name)
-	default:
-		name = invalid.Field
+	default: // it exists
+		const hint = "`oncebox campaign set %s` changes --opens, --closes and --page-size. The other settings are fixed: choose another name."
+		return cli.BadUsage(fmt.Errorf("%w; nothing was changed", invalid), fmt.Sprintf(hint, c.Name))
 	}
 	return cli.BadUsage(fmt.Errorf("%s: %s", name, invalid.Detail), "")
 }
