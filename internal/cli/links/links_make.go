@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net"
 	"net/url"
 	"slices"
@@ -20,7 +21,7 @@ import (
 
 type linksMake struct {
 	Campaign  string    `arg:"" help:"The campaign that the links are for; with --scope, the name of the scope."`
-	Customers string    `arg:"" help:"CSV; - is stdin."`
+	Customers string    `arg:"" help:"CSV, with commas, semicolons or tabs; - is stdin."`
 	Key       string    `required:"" help:"The private key, which oncebox links keygen wrote." placeholder:"FILE"`
 	Page      string    `required:"" help:"The page that the links lead to, with https. The token follows behind #t=." placeholder:"URL"`
 	Expires   time.Time `required:"" help:"When the links expire: ${times}. Choose a time after the end of the campaign." placeholder:"TIME"`
@@ -64,16 +65,22 @@ func (c linksMake) Run(ctx context.Context, a *cli.App) error {
 		return err
 	}
 	defer remove()
-	found, err := c.inspect(ctx, open)
+	separator, err := itemfile.Separator(open, c.Column)
+	if err != nil {
+		return cli.BadUsage(fmt.Errorf("%s: %w", c.Customers, err), "No link was made.")
+	}
+	rows := itemfile.Rows(open, separator)
+	found, err := c.inspect(ctx, rows)
 	if err != nil {
 		return err
 	}
 	out := bufio.NewWriter(a.Stdout)
 	w := linkWriter{page: c.Page, key: key, claims: claims, column: found.column, named: found.named, csv: csv.NewWriter(out)}
+	w.csv.Comma = separator
 	if a.Output == cli.OutputJSON {
 		w.json = cli.NewEncoder(out)
 	}
-	if err := w.writeAll(ctx, open, found.rows, a.Progress("making links")); err != nil {
+	if err := w.writeAll(ctx, rows, found.rows, a.Progress("making links")); err != nil {
 		return err
 	}
 	if err := out.Flush(); err != nil {
@@ -133,9 +140,11 @@ type linkJSON struct {
 }
 
 // writeAll writes the rows of a file that was checked.
-func (w linkWriter) writeAll(ctx context.Context, open itemfile.Open, total int64, progress itembank.Progress) error {
+func (w linkWriter) writeAll(
+	ctx context.Context, rows iter.Seq2[itemfile.Row, error], total int64, progress itembank.Progress,
+) error {
 	var done int64
-	for row, err := range itemfile.Rows(open) {
+	for row, err := range rows {
 		switch {
 		case err != nil:
 			return err
