@@ -69,7 +69,9 @@ func TestLookup(t *testing.T) {
 			s.run(exitNo, args...).saying(s.T, `"a-1" was never loaded`, "Upper and lower case")
 		}
 		s.run(exitUsage, "lookup", "seats", "--item", "").saying(s.T, "--item")
-		s.run(exitUsage, "lookup", "seats").saying(s.T, "--item")
+		for _, args := range [][]string{{"lookup", "A-1"}, {"lookup", "seats", "A-1"}} {
+			s.run(exitUsage, args...).saying(s.T, "\nThe item has a flag: `oncebox lookup --item SAVE-0001`")
+		}
 	})
 }
 
@@ -86,6 +88,10 @@ func TestAudit(t *testing.T) {
 		s.json(&audit, "audit", "seats", "--item", "A-1")
 		if len(audit.Claims) != 1 || audit.Claims[0].Claimant != "bob" || audit.Items[0].Returns != 1 || len(audit.NotKnown) != 2 || len(audit.SeeAlso) == 0 {
 			s.Errorf("unexpected %+v", audit)
+		}
+		onSQLite, inDynamoDB := strings.Contains(audit.SeeAlso[0], "`oncebox backup`"), strings.Contains(audit.SeeAlso[0], "tables")
+		if onSQLite == inDynamoDB || onSQLite != (s.env == nil) {
+			s.Errorf("unexpected %q", audit.SeeAlso[0])
 		}
 		if s.jsonWith(exitNo, &audit, "audit", "seats", "--claimant", "ann"); len(audit.Claims)+len(audit.Items) > 0 {
 			s.Errorf("unexpected %+v", audit)
