@@ -155,6 +155,7 @@ func TestLinksRefused(t *testing.T) {
 		"none.key: no such file":                    {"spring", "good.csv", "--key", "none.key"},
 		"--page \"shop.example\": must be an https": {"spring", "good.csv", "--page", "shop.example"},
 		"--page \"http://x.example\": must be":      {"spring", "good.csv", "--page", "http://x.example"},
+		"as in http://localhost:9090/.":             {"spring", "good.csv", "--page", "http://shop:9090/s"},
 		"must have no #":                            {"spring", "good.csv", "--page", "https://x.example/#a"},
 		"--expires 2020-01-01T00:00:00Z: is over":   {"spring", "good.csv", "--expires", "2020-01-01"},
 	} {

@@ -104,7 +104,7 @@ func (c linksMake) check() error {
 	switch {
 	case err != nil || page.Host == "" || page.User != nil || page.Scheme != "https" && !isLocal(page):
 		return cli.BadUsage(
-			fmt.Errorf("--page %q: must be an https URL", c.Page), "On this machine it may be http, as in http://localhost:8080/.",
+			fmt.Errorf("--page %q: must be an https URL", c.Page), "On this machine it may be http, as in http://"+onThisMachine(page)+"/.",
 		)
 	case strings.Contains(c.Page, "#"):
 		return cli.BadUsage(fmt.Errorf("--page %q: must have no #, behind which the token stands", c.Page), "")
@@ -114,6 +114,14 @@ func (c linksMake) check() error {
 		)
 	}
 	return nil
+}
+
+// onThisMachine is the host of a page on this machine, with the port that the user named.
+func onThisMachine(page *url.URL) string {
+	if page == nil || page.Port() == "" {
+		return "localhost:8080"
+	}
+	return net.JoinHostPort("localhost", page.Port())
 }
 
 func isLocal(page *url.URL) bool {
