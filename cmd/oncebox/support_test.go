@@ -75,6 +75,31 @@ func TestLookup(t *testing.T) {
 	})
 }
 
+// TestItemsListEnded: the items of a file that nobody can get any more, each once, and with a remark about unknown ones.
+func TestItemsListEnded(t *testing.T) {
+	onStores(t, func(s *shell) {
+		s.run(exitDone, "init")
+		s.run(exitDone, "campaign", "create", "spring", "--choice")
+		s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\nA-2\nA-3\nA-4\n"))
+		s.run(exitDone, "claim", "spring", "ann", "--item", "A-3")
+		s.run(exitDone, "release", "spring", "ann", "--yes")
+		s.run(exitDone, "claim", "spring", "bob", "--item", "A-1")
+		s.run(exitDone, "withdraw", "spring", s.file("gone.txt", "A-2\n"))
+		file := s.file("some.csv", "n;code\n1;A-3\n2;A-1\n3;A-2\n4;A-3\n5;A-4\n6;B-1\n")
+		r := s.run(exitDone, "items", "list", "spring", "--items", file, "--column", "code", "--rate", "100000")
+		if r.stdout != "A-3\tburned\nA-2\twithdrawn\n" || r.stderr != "never loaded into spring: 1 line of "+file+"\n" {
+			s.Errorf("got %q, %q", r.stdout, r.stderr)
+		}
+		if r := s.run(exitDone, "--output", "json", "items", "list", "spring", "--items", "gone.txt"); r.stdout != `{"item":"A-2","state":"withdrawn"}`+"\n" {
+			s.Errorf("got %q", r.stdout)
+		}
+		s.run(exitNo, "items", "list", "none", "--items", "gone.txt").saying(s.T, "no such campaign")
+		for _, wrong := range [][]string{{}, {"--free", "--items", "gone.txt"}, {"--free", "--column", "1"}} {
+			s.run(exitUsage, append([]string{"items", "list", "spring"}, wrong...)...).saying(s.T, "--items")
+		}
+	})
+}
+
 func TestAudit(t *testing.T) {
 	onStores(t, func(s *shell) {
 		s.seats()
