@@ -166,7 +166,8 @@ func TestJSONErrors(t *testing.T) {
 	s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\n"))
 	s.run(exitDone, "claim", "spring", "ann")
 	s.run(exitDone, "campaign", "create", "later", "--opens", "2099-01-01")
-	s.run(exitDone, "campaign", "create", "over", "--closes", "2020-01-01")
+	s.run(exitDone, "campaign", "create", "over")
+	s.run(exitDone, "campaign", "set", "over", "--closes", "2020-01-01")
 	s.run(exitDone, "campaign", "create", "shared", "--scope", "spring")
 	s.file("bad.txt", "B-1\n B-2\n")
 	for _, test := range []struct {
@@ -237,6 +238,9 @@ func TestDidYouMean(t *testing.T) {
 		`unknown flag --dryrun, did you mean "--dry-run"?`:                        {"load", "spring", "codes.txt", "--dryrun"},
 		`--on-end must be one of "burn","return" but got "burnt"`:                 {"campaign", "create", "x", "--on-end", "burnt"},
 		"no command was given":                                                    nil,
+		`--format must be one of "csv","ndjson" but got "xml"`:                    {"claims", "export", "x", "--format", "xml"},
+		"--format is empty; it must be one of csv, ndjson\n":                      {"claims", "export", "x", "--format", ""},
+		`--on-end must be one of "burn","return" but got ""`:                      {"campaign", "create", "x", "--on-end="},
 		`--rate: "0" is not a number of rows a second; use a whole number from 1`: {"sweep", "x", "--rate", "0"},
 		`--shards: "many" is not a whole number`:                                  {"campaign", "create", "x", "--shards", "many"},
 		"--column and --lines can't be used together":                             {"load", "spring", "codes.txt", "--column", "1", "--lines"},
@@ -245,6 +249,33 @@ func TestDidYouMean(t *testing.T) {
 	} {
 		s.run(exitUsage, args...).saying(t, "oncebox: "+says)
 	}
+}
+
+// TestTimesAreShown: a command that sets times prints them as it understood them. A new campaign does not end in the past.
+func TestTimesAreShown(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	create := []string{"campaign", "create", "spring", "--opens", "2031-03-01 09:00 Europe/Berlin", "--closes", "2031-04-01 09:00+00:30"}
+	const opens, closes = "2031-03-01T08:00:00Z (2031-03-01T09:00:00+01:00 in Europe/Berlin)\n", "2031-04-01T08:30:00Z (2031-04-01T09:00:00+00:30)\n"
+	for _, says := range []string{"created spring (scheduled)", "exists already, with the same settings: spring (scheduled)"} {
+		if r := s.run(exitDone, create...); r.stdout != says+"\nopens "+opens+"closes "+closes {
+			t.Errorf("got %s", r.stdout)
+		}
+	}
+	s.run(exitDone, "campaign", "set", "spring", "--closes", "2031-04-01 18:00 Europe/Berlin").saying(t,
+		"opens       2031-03-01T08:00:00Z\n", "closes      2031-04-01T16:00:00Z (2031-04-01T18:00:00+02:00 in Europe/Berlin)\n")
+	var c campaignJSON
+	s.json(&c, "campaign", "set", "spring", "--closes", "2031-04-01 18:00 Europe/Berlin")
+	if got, _ := c.ClosesAt.MarshalText(); string(got) != "2031-04-01T16:00:00Z" {
+		t.Errorf("got %+v", c)
+	}
+	past := []string{"campaign", "create", "old", "--closes", "2020-01-01 09:00 Europe/Berlin"}
+	s.run(exitUsage, past...).plainly(t, "oncebox: --closes 2020-01-01T08:00:00Z (2020-01-01T09:00:00+01:00 in Europe/Berlin) is in the past: "+
+		"nobody could claim\nNo campaign was created.\n")
+	s.run(exitNo, "campaign", "show", "old")
+	s.run(exitDone, "campaign", "create", "old")
+	s.run(exitDone, "campaign", "set", "old", "--closes", "2020-01-01T08:00:00Z").saying(t, "state       closed\n")
+	s.run(exitDone, past...).saying(t, "exists already, with the same settings: old (closed)")
 }
 
 // TestDatesAndDays checks that dates and days are accepted for every time and every duration.

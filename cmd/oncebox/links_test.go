@@ -87,6 +87,12 @@ func TestLinksMake(t *testing.T) {
 		t.Errorf("stderr %q", quiet.stderr)
 	}
 
+	// The rows keep their separator.
+	r = s.want(exitDone, s.runWith("name;claimant\nAnn;\"a;nn\"\n", slices.Concat([]string{"links", "make", "spring", "-"}, makeLinks)...))
+	if !strings.HasPrefix(r.stdout, "name;claimant;link\nAnn;\"a;nn\";https://") {
+		t.Errorf("got %s", r.stdout)
+	}
+
 	// Without a row of names, for a scope, from stdin, as JSON.
 	args := append([]string{"--output", "json", "links", "make", "workshops", "-", "--scope", "--column", "2"}, makeLinks...)
 	r = s.want(exitDone, s.runWith("Ann,ann\n", args...), args...)
@@ -120,19 +126,19 @@ func TestLinksRefused(t *testing.T) {
 	s.file("good.csv", "claimant\nann\n")
 	long := strings.Repeat("a", 257)
 	for content, says := range map[string]string{
-		"":                                         "has no customers",
-		"claimant\n":                               "has no customers",
-		"name\nann\n":                              `no column "claimant"; its first row has "name"`,
-		"claimant,link\nann,x\n":                   "has a column link already",
-		"name;claimant\nAnn;ann\n":                 "has ';' between its columns",
-		"claimant\nann\n \n":                       "1 line is wrong:\n  line 3 column 1 has white space around the claimant",
-		"claimant,x\nann,1\n,1\nann\n":             "2 lines are wrong:\n  line 3 column 1 is empty\n  line 4 has 1 column, and the first row has 2",
-		"claimant\n" + long + "\n":                 "line 2 column 1 has 257 bytes, at most 256 are allowed",
-		"claimant\n\xff\n":                         "line 2 column 1 is not valid UTF-8",
-		"claimant\n\ufffd\n":                       "line 2 column 1 has the character U+FFFD",
-		"claimant\n\"a\x00\"\n":                    "line 2 column 1 has a control character (U+0000)",
-		"claimant\nann\n\"bob\n":                   "line 3 is not CSV",
-		"claimant\n" + strings.Repeat("\x01\n", 8): "8 lines are wrong:\n  line 2 column 1 has a control character",
+		"":                                       "has no customers",
+		"claimant\n":                             "has no customers",
+		"name\nann\n":                            `no column "claimant"; its first row has "name"`,
+		"claimant,link\nann,x\n":                 "has a column link already",
+		"\xff\xfec\x00":                          "bad.csv: it is text in UTF-16",
+		"claimant\nann\n \n":                     "1 line is wrong:\n  line 3 column 1 has white space around the claimant",
+		"claimant,x\nann,1\n,1\nann\n":           "2 lines are wrong:\n  line 3 column 1 is empty\n  line 4 has 1 column, and the first row has 2",
+		"claimant\n" + long + "\n":               "line 2 column 1 has 257 bytes, at most 256 are allowed",
+		"claimant\n\xff\n":                       "line 2 column 1 is not valid UTF-8",
+		"claimant\n\ufffd\n":                     "line 2 column 1 has the character U+FFFD",
+		"claimant\n\"a\x00\"\n":                  "line 2 column 1 has a control character (U+0000)",
+		"claimant\nann\n\"bob\n":                 "line 3 is not CSV",
+		"claimant\n" + strings.Repeat(" x\n", 8): "8 lines are wrong:\n  line 2 column 1 has white space around the claimant",
 	} {
 		s.file("bad.csv", content)
 		if r := s.links(exitUsage, "spring", "bad.csv"); r.stdout != "" || !strings.Contains(r.stderr, says) {
@@ -149,6 +155,7 @@ func TestLinksRefused(t *testing.T) {
 		"none.key: no such file":                    {"spring", "good.csv", "--key", "none.key"},
 		"--page \"shop.example\": must be an https": {"spring", "good.csv", "--page", "shop.example"},
 		"--page \"http://x.example\": must be":      {"spring", "good.csv", "--page", "http://x.example"},
+		"as in http://localhost:9090/.":             {"spring", "good.csv", "--page", "http://shop:9090/s"},
 		"must have no #":                            {"spring", "good.csv", "--page", "https://x.example/#a"},
 		"--expires 2020-01-01T00:00:00Z: is over":   {"spring", "good.csv", "--expires", "2020-01-01"},
 	} {

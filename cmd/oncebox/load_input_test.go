@@ -56,12 +56,21 @@ func TestLoadLooksLikeCSV(t *testing.T) {
 	s.run(exitUsage, "load", "spring", "codes.csv").plainly(t, says)
 	s.run(exitUsage, "load", "spring", "codes.csv", "--dry-run").plainly(t, says)
 	s.run(exitUsage, "withdraw", "spring", "codes.csv").plainly(t, says)
-	s.want(exitUsage, s.runWith("id;code\n1;A-1\n", "load", "spring", "-")).plainly(t, "oncebox: -: it looks like CSV with semicolons between the columns, "+
-		"and --column reads commas only; convert it, or say --lines if every line is one item\n")
+	s.want(exitUsage, s.runWith("id;code\n1;A-1\n", "load", "spring", "-")).plainly(t, strings.Replace(says, "codes.csv", "-", 1))
+	s.want(exitUsage, s.runWith("\xff\xfeA\x00", "load", "spring", "-")).plainly(t,
+		"oncebox: -: it is text in UTF-16; save it as UTF-8, or convert it with iconv -f UTF-16 -t UTF-8\n")
 	s.counts(itembank.Counts{})
 	s.run(exitDone, "load", "spring", "codes.csv", "--column", "code").saying(t, "added 2, known 0, repeated 0 of 2 lines")
 	s.run(exitDone, "load", "spring", "codes.csv", "--lines").saying(t, "added 3, known 0, repeated 0 of 3 lines")
 	s.counts(itembank.Counts{Loaded: 5, Free: 5})
+	s.want(exitDone, s.runWith("id;code\n1;A-1\n2;A-3\n", "load", "spring", "-", "--column", "code")).saying(t, "added 1, known 1")
+	for _, dryRun := range [][]string{{"--dry-run"}, nil} {
+		r := s.runWith("code;price\nA-1;9,50\nA-3;9,50\nA-4;9,50\n", append([]string{"load", "spring", "-", "--column", "price"}, dryRun...)...)
+		s.want(exitDone, r).saying(t, "warning: 2 of 3 lines of - repeat the item of another line; is it the right file, and the right --column?\n")
+	}
+	if r := s.runWith("A-8\nA-8\n", "load", "spring", "-"); r.stderr != "" {
+		t.Errorf("a remark about half of the lines: %s", r.stderr)
+	}
 
 	s.run(exitDone, "campaign", "close", "spring")
 	s.run(exitUsage, "reconcile", "spring", "--repair", "--items", "codes.csv").plainly(t, says)

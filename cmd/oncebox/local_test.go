@@ -171,7 +171,16 @@ func TestLocal(t *testing.T) {
 func TestLocalExample(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
-	s.run(exitDone, "campaign", "create", "autumn", "--closes", "2020-01-01")
+	s.run(exitDone, "campaign", "create", "autumn")
+	s.run(exitDone, "campaign", "set", "autumn", "--closes", "2020-01-01")
+	for _, name := range []string{"empty", "gone"} {
+		s.run(exitDone, "campaign", "create", name)
+	}
+	s.run(exitDone, "load", "gone", s.file("gone.txt", "G-1\n"))
+	s.run(exitDone, "claim", "gone", "bob")
+	if _, example := s.serveWithExample(); example != "no campaign has free items now; autumn is closed: oncebox campaign show autumn" {
+		t.Errorf("unexpected example %q", example)
+	}
 	s.run(exitDone, "campaign", "create", "spring")
 	s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\n"))
 	base, example := s.serveWithExample()
@@ -214,7 +223,8 @@ func TestLocalWithoutCampaigns(t *testing.T) {
 		t.Errorf("want %q, got %q", want, example)
 	}
 	addr := strings.TrimPrefix(base, "http://")
-	s.run(exitUsage, "local", "--addr", addr).plainly(t, "oncebox: --addr "+addr+": address already in use\nChoose another port, for example --addr 127.0.0.1:8081.\n")
+	s.run(exitUsage, "local", "--addr", addr).saying(t,
+		"oncebox: --addr "+addr+": address already in use\nChoose another port, for example --addr 127.0.0.1:")
 }
 
 // TestLocalSources: the server refuses sources of claimants that only API Gateway verifies. It says what callers of a

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	_ "time/tzdata" // the time zones of flags, also on machines that have none
 
 	"github.com/oncebox/oncebox/internal/cli"
 )

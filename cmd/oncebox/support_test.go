@@ -69,7 +69,34 @@ func TestLookup(t *testing.T) {
 			s.run(exitNo, args...).saying(s.T, `"a-1" was never loaded`, "Upper and lower case")
 		}
 		s.run(exitUsage, "lookup", "seats", "--item", "").saying(s.T, "--item")
-		s.run(exitUsage, "lookup", "seats").saying(s.T, "--item")
+		for _, args := range [][]string{{"lookup", "A-1"}, {"lookup", "seats", "A-1"}} {
+			s.run(exitUsage, args...).saying(s.T, "\nThe item has a flag: `oncebox lookup --item SAVE-0001`")
+		}
+	})
+}
+
+// TestItemsListEnded: the items of a file that nobody can get any more, each once, and with a remark about unknown ones.
+func TestItemsListEnded(t *testing.T) {
+	onStores(t, func(s *shell) {
+		s.run(exitDone, "init")
+		s.run(exitDone, "campaign", "create", "spring", "--choice")
+		s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\nA-2\nA-3\nA-4\n"))
+		s.run(exitDone, "claim", "spring", "ann", "--item", "A-3")
+		s.run(exitDone, "release", "spring", "ann", "--yes")
+		s.run(exitDone, "claim", "spring", "bob", "--item", "A-1")
+		s.run(exitDone, "withdraw", "spring", s.file("gone.txt", "A-2\n"))
+		file := s.file("some.csv", "n;code\n1;A-3\n2;A-1\n3;A-2\n4;A-3\n5;A-4\n6;B-1\n")
+		r := s.run(exitDone, "items", "list", "spring", "--items", file, "--column", "code", "--rate", "100000")
+		if r.stdout != "A-3\tburned\nA-2\twithdrawn\n" || r.stderr != "never loaded into spring: 1 line of "+file+"\n" {
+			s.Errorf("got %q, %q", r.stdout, r.stderr)
+		}
+		if r := s.run(exitDone, "--output", "json", "items", "list", "spring", "--items", "gone.txt"); r.stdout != `{"item":"A-2","state":"withdrawn"}`+"\n" {
+			s.Errorf("got %q", r.stdout)
+		}
+		s.run(exitNo, "items", "list", "none", "--items", "gone.txt").saying(s.T, "no such campaign")
+		for _, wrong := range [][]string{{}, {"--free", "--items", "gone.txt"}, {"--free", "--column", "1"}} {
+			s.run(exitUsage, append([]string{"items", "list", "spring"}, wrong...)...).saying(s.T, "--items")
+		}
 	})
 }
 
@@ -86,6 +113,10 @@ func TestAudit(t *testing.T) {
 		s.json(&audit, "audit", "seats", "--item", "A-1")
 		if len(audit.Claims) != 1 || audit.Claims[0].Claimant != "bob" || audit.Items[0].Returns != 1 || len(audit.NotKnown) != 2 || len(audit.SeeAlso) == 0 {
 			s.Errorf("unexpected %+v", audit)
+		}
+		onSQLite, inDynamoDB := strings.Contains(audit.SeeAlso[0], "`oncebox backup`"), strings.Contains(audit.SeeAlso[0], "tables")
+		if onSQLite == inDynamoDB || onSQLite != (s.env == nil) {
+			s.Errorf("unexpected %q", audit.SeeAlso[0])
 		}
 		if s.jsonWith(exitNo, &audit, "audit", "seats", "--claimant", "ann"); len(audit.Claims)+len(audit.Items) > 0 {
 			s.Errorf("unexpected %+v", audit)

@@ -39,7 +39,7 @@ func OpenItemFile(ctx context.Context, file string, stdin io.Reader) (open itemf
 	case info.IsDir():
 		return nil, nil, BadUsage(fmt.Errorf("%s is a directory, not a file", path), "")
 	case path == file && !info.Mode().IsRegular():
-		hint := fmt.Sprintf("Use - and a pipe: cat %s | oncebox ... -", path)
+		hint := fmt.Sprintf("Use - and a pipe: cat %s | oncebox ... -", ShellWord(path))
 		return nil, nil, BadUsage(fmt.Errorf("%s is not a regular file", path), hint)
 	}
 	return func() (io.ReadCloser, error) {

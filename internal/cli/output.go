@@ -8,6 +8,7 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"golang.org/x/term"
 	"golang.org/x/text/language"
@@ -85,4 +86,15 @@ func Quantity(n int64, thing string) string {
 		return "1 " + thing
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// ShellWord quotes a text for a shell, if it needs that.
+func ShellWord(text string) string {
+	simple := func(r rune) bool {
+		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-./:@%+=", r)
+	}
+	if text != "" && strings.TrimFunc(text, simple) == "" {
+		return text
+	}
+	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

@@ -1,10 +1,13 @@
 package cli
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 )
@@ -25,7 +28,7 @@ func New(process Process, grammar any, global *Globals) (*Program, error) {
 		kong.Name("oncebox"),
 		kong.Description("Hands out the items of a campaign (voucher codes, seats, places) so that no two claimants hold one item, "+
 			"and gives every claimant the same item however often they ask. Removes duplicates from streams of records."),
-		kong.Vars{"version": "oncebox " + process.CurrentVersion()},
+		kong.Vars{"version": "oncebox " + process.CurrentVersion(), "times": timeForms},
 		kong.Writers(process.Stdout, process.Stderr),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true}),
 		kong.Help(printHelp),
@@ -42,7 +45,7 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 	a.Output = requestedOutput(args, a.Getenv("ONCEBOX_OUTPUT"))
 	command, err := p.Parse(args)
 	if err == nil {
-		err = p.checkEnvironment(command)
+		err = cmp.Or(refuseEmpty(command), p.checkEnvironment(command))
 	}
 	if err != nil {
 		return a.fail(ctx, p.explain(err, args))
@@ -54,6 +57,17 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 		return a.fail(ctx, err)
 	}
 	return ExitDone
+}
+
+// refuseEmpty refuses an empty value of a flag that has one of some values. The parser takes it for the default.
+func refuseEmpty(command *kong.Context) error {
+	for _, part := range command.Path {
+		if flag := part.Flag; flag != nil && flag.Enum != "" && flag.Target.String() == "" {
+			values := strings.TrimSuffix(flag.Enum, ",")
+			return fmt.Errorf("--%s is empty; it must be one of %s", flag.Name, strings.ReplaceAll(values, ",", ", "))
+		}
+	}
+	return nil
 }
 
 // setLogger makes the logger of this program and of the AWS SDK. It must be called before an AWS client is made.

@@ -62,16 +62,6 @@ func textMapper(parse func(string) (any, error)) kong.MapperFunc {
 	}
 }
 
-// parseTime reads a date, which begins at midnight UTC, or an RFC 3339 time.
-func parseTime(text string) (time.Time, error) {
-	for _, layout := range []string{time.DateOnly, time.RFC3339} {
-		if t, err := time.Parse(layout, text); err == nil {
-			return t, nil
-		}
-	}
-	return time.Time{}, fmt.Errorf("%q is not a time; use 2027-03-01 (midnight UTC) or 2027-03-01T09:00:00Z", text)
-}
-
 func parseDuration(text string) (time.Duration, error) {
 	d, err := settings.ParseDuration(text)
 	if err != nil {

@@ -158,7 +158,23 @@ func (p *Program) explain(err error, args []string) error {
 			return BadUsage(fmt.Errorf("%s (from the variable %s)", text, name), hint)
 		}
 	}
-	return BadUsage(err, hint)
+	// An empty value is for a flag that was not given.
+	return BadUsage(errors.New(strings.Replace(err.Error(), `,"" but got`, " but got", 1)), usageHint(err, hint))
+}
+
+// UsageHinter is a command with advice about errors of its command line.
+type UsageHinter interface{ UsageHint() string }
+
+// usageHint returns the advice of the command, or another one.
+func usageHint(err error, other string) string {
+	parse, ok := errors.AsType[*kong.ParseError](err)
+	if !ok || parse.Context == nil || parse.Context.Selected() == nil {
+		return other
+	}
+	if command, ok := parse.Context.Selected().Target.Interface().(UsageHinter); ok {
+		return command.UsageHint()
+	}
+	return other
 }
 
 // IsDeadLetterStore reports whether a path has the form of the function's store of dead letters.

@@ -2,11 +2,13 @@ package itembank_test
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/testkit/memstore"
 	"github.com/oncebox/oncebox/pkg/itembank"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
@@ -122,6 +124,51 @@ func TestLives(t *testing.T) {
 	var invalid *itembank.InvalidError
 	if !errors.As(err, &invalid) || invalid.Field != "on-end" {
 		t.Errorf("want on-end invalid, got %v", err)
+	}
+}
+
+// TestOtherSettingsAreNamed: a campaign that exists is not created again with another value of any setting, and the error
+// has both values.
+func TestOtherSettingsAreNamed(t *testing.T) {
+	t.Parallel()
+	b := itembank.NewOperator(memstore.NewItems())
+	at := time.Date(2027, 3, 1, 8, 0, 0, 0, time.UTC)
+	own := itembank.Settings{Choice: true, MaxItems: 2, Scope: "term"}
+	create := func(s itembank.Settings) error {
+		_, _, err := b.CreateCampaign(t.Context(), "spring", s)
+		return err
+	}
+	if err := create(own); err != nil {
+		t.Fatal(err)
+	}
+	different := map[string]func(*itembank.Settings){
+		"opens is at once, not 2027-03-01T08:00:00Z":         func(s *itembank.Settings) { s.OpensAt = at },
+		"closes is never, not 2027-03-01T08:00:00Z":          func(s *itembank.Settings) { s.ClosesAt = at },
+		"page-size is 30, not 7":                             func(s *itembank.Settings) { s.PageSize = 7 },
+		"scope is term, not other":                           func(s *itembank.Settings) { s.Scope = "other" },
+		"shards is 16, not 7":                                func(s *itembank.Settings) { s.Shards = 7 },
+		"item-life is 0s, not 1h0m0s":                        func(s *itembank.Settings) { s.ItemLife = time.Hour },
+		"claim-life is 0s, not 1h0m0s":                       func(s *itembank.Settings) { s.ClaimLife = time.Hour },
+		"hold is 0s, not 1h0m0s; on-end is burn, not return": func(s *itembank.Settings) { s.Hold = time.Hour },
+		"on-end is burn, not return":                         func(s *itembank.Settings) { s.OnEnd = itembank.Return },
+		"max-items is 2, not 3":                              func(s *itembank.Settings) { s.MaxItems = 3 },
+		"choice is true, not false; max-items is 2, not 1":   func(s *itembank.Settings) { s.Choice, s.MaxItems = false, 1 },
+		"publish-items is false, not true":                   func(s *itembank.Settings) { s.Publish = true },
+		"columns is false, not true":                         func(s *itembank.Settings) { s.Columns = true },
+	}
+	for want, change := range different {
+		s := own
+		change(&s)
+		if err := create(s); err == nil || err.Error() != `campaign: "spring" exists with other settings: `+want {
+			t.Errorf("want %s, got %v", want, err)
+		}
+	}
+	const ofTheScope = 2 // ClaimantAs and PerClaimant, which are refused before
+	if n := reflect.TypeFor[itembank.Settings]().NumField(); n != len(different)+ofTheScope {
+		t.Errorf("of %d settings %d are tested", n, len(different)+ofTheScope)
+	}
+	if err := create(own); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -68,7 +69,7 @@ type Settings struct {
 }
 
 // CreateCampaign creates a campaign. It is safe to repeat: with the same settings it
-// returns the existing campaign and created = false. With other settings, or if the scope has
+// returns the existing campaign and created = false. With other settings, which the error names, or if the scope has
 // another ClaimantAs, it returns an *InvalidError and changes nothing. The name of a deleted campaign can
 // be used again DrainTime after its deletion.
 //
@@ -86,8 +87,8 @@ func (b *Operator) CreateCampaign(ctx context.Context, name string, s Settings) 
 		return c, false, c.scopeDiffers(*result.Scope)
 	}
 	existing := campaignOf(*result.Existing)
-	if !existing.sameSettings(c) {
-		detail := fmt.Sprintf("%q exists with other settings; choose another name", name)
+	if differ := existing.differences(c); len(differ) > 0 {
+		detail := fmt.Sprintf("%q exists with other settings: %s", name, strings.Join(differ, "; "))
 		return existing, false, &InvalidError{"campaign", detail}
 	}
 	return existing, false, nil
@@ -180,13 +181,42 @@ func validateLife(field string, life, minimum time.Duration) error {
 // tooEarly reports whether t is a time that an engine cannot distinguish from "no time".
 func tooEarly(t time.Time) bool { return !t.IsZero() && t.UnixMilli() <= 0 }
 
-// sameSettings reports whether two campaigns have the same settings. It ignores Override, Moved and Restored.
-func (c Campaign) sameSettings(o Campaign) bool {
-	return c.Scope == o.Scope && c.ClaimantAs == o.ClaimantAs && c.PerClaimant == o.PerClaimant &&
-		c.Choice == o.Choice && c.MaxItems == o.MaxItems && c.Publish == o.Publish && c.Columns == o.Columns &&
-		c.Shards == o.Shards && c.PageSize == o.PageSize &&
-		c.ItemLife == o.ItemLife && c.ClaimLife == o.ClaimLife && c.Hold == o.Hold && c.OnEnd == o.OnEnd &&
-		c.OpensAt.Equal(o.OpensAt) && c.ClosesAt.Equal(o.ClosesAt)
+// differences names the settings in which an existing campaign differs from a wanted one. It ignores Override, Moved and
+// Restored.
+func (c Campaign) differences(wanted Campaign) (texts []string) {
+	for _, setting := range []struct {
+		name              string
+		existing, another any
+	}{
+		{"opens", timeOr(c.OpensAt, "at once"), timeOr(wanted.OpensAt, "at once")},
+		{"closes", timeOr(c.ClosesAt, "never"), timeOr(wanted.ClosesAt, "never")},
+		{"page-size", c.PageSize, wanted.PageSize},
+		{"scope", c.Scope, wanted.Scope},
+		{"shards", c.Shards, wanted.Shards},
+		{"item-life", c.ItemLife, wanted.ItemLife},
+		{"claim-life", c.ClaimLife, wanted.ClaimLife},
+		{"hold", c.Hold, wanted.Hold},
+		{"on-end", c.OnEnd, wanted.OnEnd},
+		{"claimant-as", c.ClaimantAs, wanted.ClaimantAs},
+		{"per-claimant", c.PerClaimant, wanted.PerClaimant},
+		{"choice", c.Choice, wanted.Choice},
+		{"max-items", c.MaxItems, wanted.MaxItems},
+		{"publish-items", c.Publish, wanted.Publish},
+		{"columns", c.Columns, wanted.Columns},
+	} {
+		if setting.existing != setting.another {
+			texts = append(texts, fmt.Sprintf("%s is %v, not %v", setting.name, setting.existing, setting.another))
+		}
+	}
+	return texts
+}
+
+// timeOr writes a time in UTC; for the zero time it returns zero.
+func timeOr(t time.Time, zero string) string {
+	if t.IsZero() {
+		return zero
+	}
+	return t.UTC().Format(time.RFC3339Nano)
 }
 
 // OpenCampaign opens a campaign, even before OpensAt or after ClosesAt. Other Banks follow when their copies of the

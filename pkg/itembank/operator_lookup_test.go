@@ -2,6 +2,7 @@ package itembank_test
 
 import (
 	"errors"
+	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -74,13 +75,40 @@ func placesOfItem(f *fixture) {
 	_, err = b.Sweep(f.ctx, f.name, nil)
 	f.Must(err)
 	f.lookedUp(b, "b", itembank.PlaceExpired, "")
+	f.loadAt(clock, "c", "d")
+	carl := f.claim(b, "carl").Claim.Items[0]
+	f.ended(b, map[string]itembank.ItemPlace{
+		"a": itembank.PlaceWithdrawn, "b": itembank.PlaceExpired, "c": "", "d": "", carl: "", "e": itembank.PlaceUnknown,
+	})
 	burning := f.named("burning")
 	burning.stocked(1, itembank.Settings{})
 	burning.released(b, rowOf(burning.claim(b, "ann").Claim), itembank.Released{Ended: "burned"})
 	burning.lookedUp(b, "code-00000", itembank.PlaceBurned, "")
+	burning.ended(b, map[string]itembank.ItemPlace{"code-00000": itembank.PlaceBurned})
+	if _, err := b.EndedItems(f.ctx, "none", nil); !errors.Is(err, itembank.ErrNoCampaign) {
+		f.Errorf("want %v, got %v", itembank.ErrNoCampaign, err)
+	}
 	for _, wrong := range []string{"", "a\n", strings.Repeat("x", engine.MaxItem+1)} {
-		if _, err := b.LookUp(f.ctx, f.name, wrong); !errors.Is(err, itembank.ErrInvalid) {
-			f.Errorf("item %q: want %v, got %v", wrong, itembank.ErrInvalid, err)
+		_, err := b.LookUp(f.ctx, f.name, wrong)
+		_, errEnded := b.EndedItems(f.ctx, f.name, []string{"a", wrong})
+		if !errors.Is(err, itembank.ErrInvalid) || !errors.Is(errEnded, itembank.ErrInvalid) {
+			f.Errorf("item %q: want %v, got %v and %v", wrong, itembank.ErrInvalid, err, errEnded)
+		}
+	}
+}
+
+// ended checks the places of EndedItems, with more items than one request reads, each of them twice.
+func (f *fixture) ended(b *itembank.Operator, want map[string]itembank.ItemPlace) {
+	f.Helper()
+	items := slices.Sorted(maps.Keys(want))
+	items = slices.Repeat(items, 2*engine.MaxItemRows/len(items))
+	got, err := b.EndedItems(f.ctx, f.name, items)
+	if err != nil || len(got) != len(items) {
+		f.Fatalf("got %d places of %d items, %v", len(got), len(items), err)
+	}
+	for i, item := range items {
+		if got[i] != want[item] {
+			f.Errorf("%s: want %q, got %q", item, want[item], got[i])
 		}
 	}
 }

@@ -179,7 +179,7 @@ func (r *storeReplay) compareSettings(old Campaign) error {
 		*differ = append(*differ, "page-size")
 	}
 	old.OpensAt, old.ClosesAt, old.PageSize = now.OpensAt, now.ClosesAt, now.PageSize
-	if !now.sameSettings(old) {
+	if len(now.differences(old)) > 0 {
 		return &InvalidError{"campaign", "has other fixed settings in the old store: it is not the same campaign"}
 	}
 	return nil

@@ -1,7 +1,11 @@
 package itemfile
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -9,30 +13,88 @@ import (
 
 // CSVError says that a file looks like CSV.
 type CSVError struct {
-	Separator string   // ",", ";" or a tab; "" if every line is one quoted cell
-	FirstRow  []string // the cells of the first line
+	FirstRow []string // the cells of the first line; nil if every line is one quoted cell
 }
 
 func (e *CSVError) Error() string {
-	switch e.Separator {
-	case "":
+	if e.FirstRow == nil {
 		return "it looks like CSV: every line is in quotes; say --column 1, or --lines if the quotes belong to the items"
-	case ",":
-		return fmt.Sprintf("it looks like CSV with the columns %s in its first row; say --column NAME or --column N, "+
-			"or --lines if every line is one item", quoted(e.FirstRow))
 	}
-	return fmt.Sprintf("it looks like CSV with %s between the columns, and --column reads commas only; convert it, "+
-		"or say --lines if every line is one item", separators[e.Separator])
+	return fmt.Sprintf("it looks like CSV with the columns %s in its first row; say --column NAME or --column N, "+
+		"or --lines if every line is one item", quoted(e.FirstRow))
 }
 
 // Is reports whether target is itembank.ErrInvalid, the family of this error.
 func (e *CSVError) Is(target error) bool { return target == itembank.ErrInvalid }
 
 // separators are the possible separators of columns, with their names.
-var separators = map[string]string{",": "commas", ";": "semicolons", "\t": "tabs"}
+var separators = []struct {
+	character rune
+	name      string
+}{{',', "commas"}, {';', "semicolons"}, {'\t', "tabs"}}
 
-// sampleLines is the number of lines that decide whether a file looks like CSV.
+// sampleLines is the number of lines that decide whether a file looks like CSV, and with which separator.
 const sampleLines = 20
+
+// Separator returns what separates the columns of a CSV file. If the column is a name, the first row has it. If it is a
+// number, or no row has the name, the first rows have the same number of columns, more than one. If that does not hold
+// for any separator, it is a comma: reading the file finds what is wrong. It returns an *itembank.InvalidError if it holds
+// for several.
+func Separator(open Open, column string) (rune, error) {
+	var found []rune
+	var names []string
+	find := func(fits func(*table) bool) {
+		for _, separator := range separators {
+			if tableFits(open, separator.character, fits) {
+				found, names = append(found, separator.character), append(names, separator.name)
+			}
+		}
+	}
+	if _, err := strconv.Atoi(column); err != nil {
+		find(func(t *table) bool {
+			first, err := t.row()
+			return err == nil && len(first) > 1 && slices.Contains(first, column)
+		})
+	}
+	if len(found) == 0 {
+		find(hasColumns)
+	}
+	switch len(found) {
+	case 0:
+		return ',', nil
+	case 1:
+		return found[0], nil
+	}
+	return 0, badColumn(column, fmt.Sprintf("the columns could be separated by %s; say --column NAME with a name that the first "+
+		"row has with one of these only", strings.Join(names, " or ")))
+}
+
+// tableFits reads the beginning of a file. An error of reading is found again when the whole file is read.
+func tableFits(open Open, separator rune, fits func(*table) bool) bool {
+	file, err := open()
+	if err != nil {
+		return false
+	}
+	defer func() { _ = file.Close() }() // the file was only read
+	text, err := textOf(file)
+	return err == nil && fits(newTable(text, separator))
+}
+
+// hasColumns reports whether the first rows all have the same number of columns, more than one.
+func hasColumns(t *table) bool {
+	columns := 0
+	for range sampleLines {
+		row, err := t.row()
+		switch {
+		case errors.Is(err, io.EOF):
+			return columns > 1
+		case err != nil || len(row) < 2 || columns > 0 && len(row) != columns:
+			return false
+		}
+		columns = len(row)
+	}
+	return true
+}
 
 // refuseCSV returns a *CSVError in two cases: the first lines all have the same number of separators, at least one;
 // or they are all in quotes.
@@ -46,19 +108,19 @@ func refuseCSV(open Open) error {
 			sample = append(sample, strings.Clone(line.Item))
 		}
 	}
-	for _, separator := range []string{",", ";", "\t"} {
-		if n := columns(sample, separator); n > 1 {
-			return &CSVError{separator, splitOutsideQuotes(sample[0], separator)}
+	for _, separator := range separators {
+		if n := columns(sample, separator.character); n > 1 {
+			return &CSVError{splitOutsideQuotes(sample[0], separator.character)}
 		}
 	}
 	if len(sample) > 0 && allQuoted(sample) {
-		return &CSVError{FirstRow: sample[:1]}
+		return &CSVError{}
 	}
 	return nil
 }
 
 // columns returns the number of columns of all lines, or 0 if they have different numbers.
-func columns(lines []string, separator string) (n int) {
+func columns(lines []string, separator rune) (n int) {
 	for i, line := range lines {
 		got := len(splitOutsideQuotes(line, separator))
 		if i > 0 && got != n {
@@ -70,13 +132,13 @@ func columns(lines []string, separator string) (n int) {
 }
 
 // splitOutsideQuotes cuts a line at the separators that are not between double quotes.
-func splitOutsideQuotes(line, separator string) (cells []string) {
+func splitOutsideQuotes(line string, separator rune) (cells []string) {
 	inside, begin := false, 0
 	for i := range len(line) {
 		switch {
 		case line[i] == '"':
 			inside = !inside
-		case !inside && line[i] == separator[0]:
+		case !inside && rune(line[i]) == separator:
 			cells, begin = append(cells, line[begin:i]), i+1
 		}
 	}

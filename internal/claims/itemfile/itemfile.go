@@ -61,6 +61,7 @@ type Report struct {
 // It returns one of these errors:
 //
 //   - a *CSVError, if the file looks like CSV and the options do not say what to do;
+//   - a *NotTextError;
 //   - a *BadLinesError;
 //   - an *itembank.InvalidError about the column;
 //   - ctx.Err(), if ctx ends first;

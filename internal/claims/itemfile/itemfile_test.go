@@ -164,6 +164,59 @@ func TestCSV(t *testing.T) {
 	}
 }
 
+// TestSeparators checks that commas, semicolons and tabs are told apart, by the name of the column or by the first rows.
+func TestSeparators(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct{ content, column, want string }{
+		{"\xef\xbb\xbfid;code;price\r\n1;A-1;9,50\r\n2;\"A;2\";8,00\r\n", "code", "A-1 A;2"},
+		{"id\tcode\n1\tA,1\n2\tA;2\n", "code", "A,1 A;2"},
+		{"1;A,1\n2;A,2,3\n", "2", "A,1 A,2,3"},
+		{"1\t\"A\n1\"\n2\tA-2\n", "1", "1 2"},
+		{"code\nA;1\nA;2\n", "code", "A;1 A;2"},
+		{"A;1\nA\n", "1", "A;1 A"},
+		{"code;a,b\nA-1;1,2\n", "code", "A-1"},
+		{"1;40,50\n2;39,00\n", "1", "--column 1: the columns could be separated by commas or semicolons; say --column NAME"},
+		{"code,x;code\n1,2;3\n", "code", "--column code: the columns could be separated by commas or semicolons"},
+		{"id;code\n1;A-1\n", "coupon", `--column coupon: there is no such column; the first row has "id", "code"`},
+		{"id;code\n1;A-1\n2\n", "code", "1 line cannot be loaded:\n  line 3 has 1 columns, the items are in column 2"},
+	} {
+		_, err := itemfile.Check(t.Context(), from(test.content), column(test.column))
+		items, _, sourceErr := collect(itemfile.Source(from(test.content), column(test.column)))
+		got := strings.Join(items, " ")
+		if err != nil {
+			got = err.Error()
+		}
+		if !strings.HasPrefix(got, test.want) || (err == nil) != (sourceErr == nil) {
+			t.Errorf("%q: want %s, got %s, %v", test.content, test.want, got, sourceErr)
+		}
+	}
+}
+
+// TestNotText checks that files of other formats are named, and not read as items.
+func TestNotText(t *testing.T) {
+	t.Parallel()
+	const little = "A\x00-\x001\x00\r\x00\n\x00"
+	for content, want := range map[string]string{
+		"\xff\xfe" + little:       "it is text in UTF-16; save it as UTF-8, or convert it with iconv -f UTF-16 -t UTF-8",
+		"\xfe\xff\x00A\x00-\x001": "it is text in UTF-16; save it as UTF-8, or convert it with iconv -f UTF-16 -t UTF-8",
+		little:                    "it is text in UTF-16; save it as UTF-8, or convert it with iconv -f UTF-16LE -t UTF-8",
+		"\x00A\x00-\x001":         "it is text in UTF-16; save it as UTF-8, or convert it with iconv -f UTF-16BE -t UTF-8",
+		"\x1f\x8b\x08\x00":        "it is compressed with gzip; unpack it before, for example with zcat",
+		"PK\x03\x04\x14":          "it is a ZIP archive or a spreadsheet; unpack it before, or save the sheet as CSV in UTF-8",
+		"SQLite format 3\x00\x10\x00\x01\x01\x00@": "it is a binary file, and not text",
+	} {
+		for _, o := range []itemfile.Options{{}, asLines, {Lines: true, Raw: true}, column("code"), column("1")} {
+			_, err := itemfile.Check(t.Context(), from(content), o)
+			if !errors.Is(err, itembank.ErrInvalid) || err.Error() != want {
+				t.Errorf("%q with %+v: want %s, got %v", content, o, want, err)
+			}
+			if _, _, err := collect(itemfile.Source(from(content), o)); !errors.As(err, new(*itemfile.NotTextError)) {
+				t.Errorf("%q with %+v: the source says %v", content, o, err)
+			}
+		}
+	}
+}
+
 // TestLooksLikeCSV checks that such a file needs an option that says what to do with it.
 func TestLooksLikeCSV(t *testing.T) {
 	t.Parallel()
@@ -171,8 +224,8 @@ func TestLooksLikeCSV(t *testing.T) {
 		"id,code\n1,A-1\n":               `with the columns "id", "code" in its first row; say --column NAME`,
 		"\n\"id\",\"code\"\n1,A-1":       `"id", "code"`,
 		"a,b":                            `"a", "b"`,
-		"id;code\n1;A-1\n":               "semicolons between the columns, and --column reads commas only",
-		"id\tcode\n1\tA-1\n":             "tabs between the columns",
+		"id;code\n1;A-1\n":               `with the columns "id", "code" in its first row; say --column NAME`,
+		"id\tcode\n1\tA-1\n":             `with the columns "id", "code" in its first row; say --column NAME`,
 		"\"A-1\"\n\"A-2\"\n":             "every line is in quotes; say --column 1",
 		"1,\"x, y\"\n2,z\n":              `"1", "x, y"`,
 		"a,b,c,d,e,f,g,h,i,j\n":          `"h", and 2 more`,

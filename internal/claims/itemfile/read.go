@@ -26,8 +26,6 @@ const (
 	maxRow  = 1 << 20
 )
 
-const byteOrderMark = "\xef\xbb\xbf"
-
 // errStopped says that the reader of the lines has stopped.
 var errStopped = errors.New("stopped")
 
@@ -41,25 +39,18 @@ func rows(open Open, o Options) iter.Seq2[itembank.Line, error] {
 			return
 		}
 		defer func() { _ = file.Close() }() // the file was only read
-		r := withoutMark(file)
-		if o.Column == "" {
+		r, err := textOf(file)
+		switch {
+		case err != nil:
+		case o.Column == "":
 			err = lines(r, yield)
-		} else {
-			err = cells(r, o, yield)
+		default:
+			err = cells(open, r, o, yield)
 		}
 		if err != nil && !errors.Is(err, errStopped) {
 			yield(itembank.Line{}, err)
 		}
 	}
-}
-
-// withoutMark returns a reader of the file that skips its byte order mark, if it has one.
-func withoutMark(file io.Reader) *bufio.Reader {
-	r := bufio.NewReaderSize(file, maxLine)
-	if mark, _ := r.Peek(len(byteOrderMark)); string(mark) == byteOrderMark {
-		_, _ = r.Discard(len(byteOrderMark)) // cannot fail: Peek has read these bytes
-	}
-	return r
 }
 
 // lines yields each line without its end (\n or \r\n), including empty lines.
@@ -89,9 +80,13 @@ func withoutEnd(line []byte) string {
 	return string(line)
 }
 
-// cells yields one column of a comma-separated file (RFC 4180). The csv package skips empty rows.
-func cells(r io.Reader, o Options, yield func(itembank.Line, error) bool) error {
-	t := newTable(r)
+// cells yields one column of a CSV file (RFC 4180). The csv package skips empty rows.
+func cells(open Open, r io.Reader, o Options, yield func(itembank.Line, error) bool) error {
+	separator, err := Separator(open, o.Column)
+	if err != nil {
+		return err
+	}
+	t := newTable(r, separator)
 	index, header, err := columnIndex(t, o.Column)
 	if err != nil {
 		return err
@@ -142,9 +137,10 @@ type table struct {
 	last int // the line in which the latest row began
 }
 
-func newTable(r io.Reader) *table {
+func newTable(r io.Reader, separator rune) *table {
 	t := &table{from: io.LimitedReader{R: r}}
 	t.csv = csv.NewReader(&t.from)
+	t.csv.Comma = separator
 	t.csv.FieldsPerRecord = -1
 	t.csv.ReuseRecord = true
 	return t
@@ -173,9 +169,9 @@ type Row struct {
 	Cells []string
 }
 
-// Rows yields all rows of a comma-separated file (RFC 4180), including the first. It skips empty lines. An
+// Rows yields all rows of a CSV file (RFC 4180) with this separator, including the first. It skips empty lines. An
 // *itembank.LineError names the place where the file is not CSV. It ends the rows, as any other error does.
-func Rows(open Open) iter.Seq2[Row, error] {
+func Rows(open Open, separator rune) iter.Seq2[Row, error] {
 	return func(yield func(Row, error) bool) {
 		file, err := open()
 		if err != nil {
@@ -183,7 +179,12 @@ func Rows(open Open) iter.Seq2[Row, error] {
 			return
 		}
 		defer func() { _ = file.Close() }() // the file was only read
-		for t := newTable(withoutMark(file)); ; {
+		text, err := textOf(file)
+		if err != nil {
+			yield(Row{}, err)
+			return
+		}
+		for t := newTable(text, separator); ; {
 			cells, err := t.row()
 			if errors.Is(err, io.EOF) || !yield(Row{int64(t.last), cells}, err) || err != nil {
 				return

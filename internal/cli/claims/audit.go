@@ -24,8 +24,8 @@ claims of the claimant in the scope of the campaign, in all slots.
 
 The rows show the present and little of the past: a claim that was released or has ended is deleted. So the store does
 not know earlier claims of a claimant, nor earlier holders of an item. It knows how often an item came back to the bank.
-Other places may know more: a copy of the tables at an earlier moment, the replies that your systems have kept, and
-files of "oncebox claims export".
+Other places may know more: a copy of the store at an earlier moment, the replies that your systems have kept, and files
+of "oncebox claims export".
 
 The exit code is 3 if the claimant has no claim, or if the item was never loaded. --item reads as much as oncebox lookup
 does.
@@ -63,16 +63,22 @@ func (r *auditJSON) add(report itembank.ItemReport) {
 }
 
 // seeAlso names other places with data about a claimant.
-var seeAlso = []string{
-	"A copy of both tables as they were at a moment of the last 35 days (docs/operations.md, \"Restore a table to a point in time\"): run this command on it.",
-	"The replies and logs of the systems that called the API: a reply has claim_id, item and claimed_at. The logs of oncebox hold no claimants and no items.",
-	"Files of `oncebox claims export`, with the claims of their time.",
+func seeAlso(store string) []string {
+	earlier := "A copy of both tables as they were at a moment of the last 35 days (docs/operations.md, \"Restore a table to a point in time\"): run this command on it."
+	if store != cli.DynamoDBStore {
+		earlier = "Earlier copies of the file, as `oncebox backup` makes them: `oncebox --store sqlite:COPY audit` runs this command on one."
+	}
+	return []string{
+		earlier,
+		"The replies and logs of the systems that called the API: a reply has claim_id, item and claimed_at. The logs of oncebox hold no claimants and no items.",
+		"Files of `oncebox claims export`, with the claims of their time.",
+	}
 }
 
 // claimant audits a claimant: all claims of the scope, whatever their campaigns and slots.
 func (c auditCommand) claimant(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	result := auditJSON{
-		Campaign: c.Campaign, Claimant: *c.Claimant, Claims: []claimapi.ClaimBody{}, Items: []itemJSON{}, SeeAlso: seeAlso,
+		Campaign: c.Campaign, Claimant: *c.Claimant, Claims: []claimapi.ClaimBody{}, Items: []itemJSON{}, SeeAlso: seeAlso(a.Store),
 		NotKnown: []string{
 			"Earlier claims of this claimant: a claim that was released or has ended is deleted.",
 			"Requests that were refused, and who asked for a claim again.",
@@ -130,7 +136,7 @@ func (c auditCommand) item(ctx context.Context, a *cli.App, b *itembank.Operator
 	if report.Place == itembank.PlaceUnknown {
 		return unknownItem(*c.Item, c.Campaign)
 	}
-	result := auditJSON{Campaign: c.Campaign, Claims: []claimapi.ClaimBody{}, SeeAlso: seeAlso, NotKnown: []string{
+	result := auditJSON{Campaign: c.Campaign, Claims: []claimapi.ClaimBody{}, SeeAlso: seeAlso(a.Store), NotKnown: []string{
 		"When the item was loaded.",
 		"Earlier holders: a claim that was released or has ended is deleted.",
 	}}

@@ -27,8 +27,8 @@ type campaignCommand struct {
 
 type campaignCreate struct {
 	Name     string    `arg:"" help:"1 to 63 characters: a-z, 0-9 and -."`
-	Opens    time.Time `help:"When claims begin: 2027-03-01 (midnight UTC) or 2027-03-01T09:00:00Z." placeholder:"T"`
-	Closes   time.Time `help:"When claims end." placeholder:"T"`
+	Opens    time.Time `help:"When claims begin: ${times}." placeholder:"T"`
+	Closes   time.Time `help:"When claims end, in the future." placeholder:"T"`
 	Scope    string    `help:"Name space in which a claimant holds one claim. Campaigns may share a scope. Fixed for good. Default: the name of the campaign." placeholder:"S"`
 	Shards   int       `help:"Parts of the bank. One part takes about 500 claims a second on DynamoDB. Fixed for good. Default: ${default}." default:"16" placeholder:"N"`
 	PageSize int       `help:"Free items read at a time, at least. In a large bank up to 100. Default: ${default}." default:"30" placeholder:"N"`
@@ -53,7 +53,7 @@ func (campaignCreate) Help() string {
 
 Examples:
   oncebox campaign create spring
-  oncebox campaign create launch --opens 2027-03-01T09:00:00Z --closes 2027-03-02
+  oncebox campaign create launch --opens "2027-03-01 09:00 Europe/Berlin" --closes 2027-03-02T09:00:00Z
   oncebox campaign create yoga-monday --scope spring-term --on-end return   # one booking a student in the term
   oncebox campaign create vip --claimant-as email                           # Ann@example.com is ann@example.com
   oncebox campaign create seats --hold 15m                                  # a seat for the customer who pays in time
@@ -63,14 +63,20 @@ Examples:
 }
 
 func (c campaignCreate) Run(ctx context.Context, a *cli.App) error {
-	if c.Shards == 0 || c.PageSize == 0 || c.PerClaimant == 0 || c.MaxItems != nil && *c.MaxItems == 0 {
-		// The library reads 0 as "not set".
-		return cli.BadUsage(errors.New("--shards, --page-size, --per-claimant and --max-items must be at least 1"), "")
+	for flag, n := range map[string]*int{
+		"--shards": &c.Shards, "--page-size": &c.PageSize, "--per-claimant": &c.PerClaimant, "--max-items": c.MaxItems,
+	} {
+		if n != nil && *n == 0 { // which the library reads as "not set"
+			return cli.BadUsage(fmt.Errorf("%s 0: must be at least 1", flag), "Without the flag it has its default.")
+		}
 	}
 	return a.WithBank(ctx, c.Name, func(b *itembank.Operator) error { return c.create(ctx, a, b) })
 }
 
 func (c campaignCreate) create(ctx context.Context, a *cli.App, b *itembank.Operator) error {
+	if err := c.inThePast(ctx, b); err != nil {
+		return err
+	}
 	campaign, created, err := b.CreateCampaign(ctx, c.Name, itembank.Settings{
 		OpensAt: c.Opens, ClosesAt: c.Closes, Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
 		ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, Hold: c.Hold, OnEnd: valueOf(c.OnEnd),
@@ -85,7 +91,31 @@ func (c campaignCreate) create(ctx context.Context, a *cli.App, b *itembank.Oper
 	if !created {
 		verb = "exists already, with the same settings:"
 	}
-	return a.Print(toCampaignJSON(campaign, state), fmt.Sprintf("%s %s (%s)", verb, campaign.Name, state))
+	text := fmt.Sprintf("%s %s (%s)", verb, campaign.Name, state)
+	if !c.Opens.IsZero() {
+		text += "\nopens " + cli.Understood(c.Opens)
+	}
+	if !c.Closes.IsZero() {
+		text += "\ncloses " + cli.Understood(c.Closes)
+	}
+	return a.Print(toCampaignJSON(campaign, state), text)
+}
+
+// inThePast refuses an end in the past for a new campaign. The command can be repeated after the end of its campaign.
+func (c campaignCreate) inThePast(ctx context.Context, b *itembank.Operator) error {
+	if c.Closes.IsZero() || c.Closes.After(time.Now()) {
+		return nil
+	}
+	_, err := b.Campaign(ctx, c.Name)
+	switch {
+	case errors.Is(err, itembank.ErrInvalid): // the command names the argument
+		return nil
+	case !errors.Is(err, itembank.ErrNoCampaign):
+		return err
+	}
+	return cli.BadUsage(
+		fmt.Errorf("--closes %s is in the past: nobody could claim", cli.Understood(c.Closes)), "No campaign was created.",
+	)
 }
 
 // valueOf returns the value of a flag, or the zero value without it. The library has the defaults that depend on others.
@@ -115,8 +145,9 @@ func (c campaignCreate) flagError(err error) error {
 	case ok:
 	case itembank.ValidateName("campaign", c.Name) != nil:
 		name = fmt.Sprintf("campaign %q", c.Name)
-	default:
-		name = invalid.Field
+	default: // it exists
+		const hint = "`oncebox campaign set %s` changes --opens, --closes and --page-size. The other settings are fixed: choose another name."
+		return cli.BadUsage(fmt.Errorf("%w; nothing was changed", invalid), fmt.Sprintf(hint, c.Name))
 	}
 	return cli.BadUsage(fmt.Errorf("%s: %s", name, invalid.Detail), "")
 }
@@ -138,11 +169,12 @@ func (c campaignShow) Run(ctx context.Context, a *cli.App) error {
 		if err != nil {
 			return err
 		}
-		return a.Print(toCampaignJSON(campaign, state), describe(campaign, state))
+		return a.Print(toCampaignJSON(campaign, state), describe(campaign, state, cli.TimeOr))
 	})
 }
 
-func describe(c itembank.Campaign, state itembank.State) string {
+// describe writes the settings of a campaign. when writes its times.
+func describe(c itembank.Campaign, state itembank.State, when func(t time.Time, zero string) string) string {
 	return cli.Table(func(row func(...string)) {
 		row("name", c.Name)
 		row("state", string(state))
@@ -150,8 +182,8 @@ func describe(c itembank.Campaign, state itembank.State) string {
 		if mark := markOf(c); mark != "" {
 			row("mark", mark)
 		}
-		row("opens", cli.TimeOr(c.OpensAt, "at once"))
-		row("closes", cli.TimeOr(c.ClosesAt, "never"))
+		row("opens", when(c.OpensAt, "at once"))
+		row("closes", when(c.ClosesAt, "never"))
 		row("scope", c.Scope)
 		row("claimants", string(c.ClaimantAs))
 		row("slots", fmt.Sprint(c.PerClaimant))

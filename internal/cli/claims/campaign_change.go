@@ -12,8 +12,8 @@ import (
 
 type campaignSet struct {
 	Name     string        `arg:"" help:"The campaign."`
-	Opens    *cli.OpenTime `help:"When claims begin: a time, or now." placeholder:"T|now"`
-	Closes   *cli.EndTime  `help:"When claims end: a time, or never." placeholder:"T|never"`
+	Opens    *cli.OpenTime `help:"When claims begin: now, or a time: ${times}." placeholder:"T|now"`
+	Closes   *cli.EndTime  `help:"When claims end: never, or a time. A time in the past ends the campaign now." placeholder:"T|never"`
 	PageSize *int          `help:"Free items read at a time, at least: 1 to 1000." placeholder:"N"`
 	ByTimes  bool          `help:"Let --opens and --closes decide again, after campaign open or campaign close."`
 
@@ -33,7 +33,7 @@ type campaignSet struct {
 }
 
 func (campaignSet) Help() string {
-	return fmt.Sprintf(`Changes only the settings that are named. Running functions follow within %s. Loads may go on meanwhile. If another
+	return fmt.Sprintf(`Changes only the settings that are named, and prints all. Running functions follow within %s. Loads may go on meanwhile. If another
 operator changes the campaign at the same time, nothing is changed and the exit code is 3.
 
 After campaign open or campaign close, the times decide nothing until --by-times.
@@ -46,7 +46,7 @@ A campaign that was never loaded can be deleted, and created again with other se
 there are several slots, stay fixed with the scope: name another --scope for these.
 
 Examples:
-  oncebox campaign set spring --closes 2027-04-01
+  oncebox campaign set spring --closes "2027-04-01 18:00 Europe/Berlin"
   oncebox campaign set spring --opens now --closes never
   oncebox campaign set spring --by-times`, itembank.DefaultCampaignCache, describeFixed())
 }
@@ -153,7 +153,17 @@ func (c campaignSet) set(ctx context.Context, a *cli.App, b *itembank.Operator) 
 	}
 	state := campaign.StateAt(time.Now())
 	return a.Print(toCampaignJSON(campaign, state),
-		describe(campaign, state)+fmt.Sprintf("\nrunning functions follow within %s", itembank.DefaultCampaignCache))
+		describe(campaign, state, c.understood)+fmt.Sprintf("\nrunning functions follow within %s", itembank.DefaultCampaignCache))
+}
+
+// understood writes a time of the campaign, with what the user typed.
+func (c campaignSet) understood(t time.Time, zero string) string {
+	for _, typed := range []*time.Time{(*time.Time)(c.Opens), (*time.Time)(c.Closes)} {
+		if typed != nil && !t.IsZero() && typed.Truncate(time.Millisecond).Equal(t) {
+			return cli.Understood(*typed)
+		}
+	}
+	return cli.TimeOr(t, zero)
 }
 
 // changedHint says what to do if another operator changed a campaign during a command. Other errors stay as they are.

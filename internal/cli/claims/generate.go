@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/cli"
@@ -34,7 +35,7 @@ const (
 	leastGuesses = 1_000_000 // on average, until one guess is a code; see Help
 	maxCodes     = 1_000_000 // they are in memory
 	maxPattern   = 64        // bytes
-	codesPerRead = 1000      // codes that are looked up, and replaced, together
+	codesPerRead = 1000      // codes that are looked up together
 )
 
 func (generateCommand) Help() string {
@@ -52,10 +53,11 @@ command counts those of this file only. Enough are
   8                                  %s
   9                               %s
 
-The file appears whole. If the command stops before, it leaves no codes, and nothing was changed; a killed command may
-leave an empty file, and one named .FILE-*. With --load the same items are loaded as "oncebox load CAMPAIGN FILE" does. If
-the load stops, that command goes on, and this one refuses the file. Codes in a file are not reserved: load it before you
-give codes away, and check that load prints "known 0".
+The file appears whole, and a file that exists is never written over. If the command stops before, it leaves no codes,
+and nothing was changed; a killed command may leave a file named .FILE-*. With --load the same items are loaded as
+"oncebox load CAMPAIGN FILE" does. If the load stops, that command goes on, and this one refuses the file. Codes in a file
+are not reserved: load it before you give codes away, and check that its first load prints "known 0". A known
+code is in another file, too.
 
 Examples:
   oncebox generate spring codes.txt --pattern 'SAVE-????-????' --count 20000
@@ -89,7 +91,7 @@ func (c generateCommand) Run(ctx context.Context, a *cli.App) error {
 	}
 	a.Remark("%s", text)
 	if err := (loadCommand{Campaign: c.Campaign, File: c.File, rateFlag: c.rateFlag}).Run(ctx, a); err != nil {
-		return cli.WithHint(err, fmt.Sprintf("`oncebox load %s %s` loads the codes, and goes on where a load stopped.", c.Campaign, c.File))
+		return cli.WithHint(err, fmt.Sprintf("`oncebox load %s %s` loads the codes, and goes on where a load stopped.", c.Campaign, cli.ShellWord(c.File)))
 	}
 	return nil
 }
@@ -126,19 +128,25 @@ func (c generateCommand) check() error {
 
 // unknownCodes makes codes that the campaign does not know.
 func (c generateCommand) unknownCodes(ctx context.Context, b *itembank.Operator, progress itembank.Progress) ([]string, error) {
-	return c.codes(rand.Reader, progress, func(part []string) (bool, error) {
-		report, err := b.DryRun(ctx, c.Campaign, itembank.Items(part...))
-		return report.Known > 0, err
+	return c.codes(rand.Reader, progress, func(part []string) (unknown []string, err error) {
+		places, err := b.EndedItems(ctx, c.Campaign, part)
+		for i, place := range places {
+			if place == itembank.PlaceUnknown {
+				unknown = append(unknown, part[i])
+			}
+		}
+		return unknown, err
 	})
 }
 
-// codes makes different codes. It replaces all codes of a part if one of them is known. It looks up at most twice as many
-// codes as it makes, and a few parts more.
+// codes makes different codes, and replaces those that are known. It looks up at most twice as many codes as it makes,
+// and a few more.
 func (c generateCommand) codes(
-	random io.Reader, progress itembank.Progress, anyKnown func([]string) (bool, error),
+	random io.Reader, progress itembank.Progress, unknown func([]string) ([]string, error),
 ) (codes []string, err error) {
+	const few = 8
 	from, seen := bufio.NewReader(random), make(map[string]bool, c.Count)
-	for kept, thrown := 0, 0; len(codes) < c.Count; {
+	for thrown := 0; len(codes) < c.Count; {
 		part := make([]string, 0, codesPerRead)
 		for len(part) < min(codesPerRead, c.Count-len(codes)) {
 			code, err := c.code(from)
@@ -149,19 +157,16 @@ func (c generateCommand) codes(
 				seen[code], part = true, append(part, code)
 			}
 		}
-		known, err := anyKnown(part)
-		switch {
-		case err != nil:
+		good, err := unknown(part)
+		if err != nil {
 			return nil, err
-		case !known:
-			kept, codes = kept+1, append(codes, part...)
-		case thrown > kept+3:
+		}
+		codes, thrown = append(codes, good...), thrown+len(part)-len(good)
+		if thrown > len(codes)+few {
 			return nil, cli.BadUsage(
 				fmt.Errorf("--pattern %q: %s knows too many codes of this pattern", c.Pattern, c.Campaign),
 				"Use a pattern with more ?, or with another beginning.",
 			)
-		default:
-			thrown++
 		}
 		if progress != nil {
 			progress(int64(len(codes)), int64(c.Count))
@@ -187,63 +192,58 @@ func (c generateCommand) code(random io.ByteReader) (string, error) {
 	return string(code), nil
 }
 
-// writeFile makes the codes and then the file. Until it is whole, the file is empty. So no command reads a part of the
-// codes, and no two commands write one file. If somebody deletes the empty file, another command may make its own: only
-// an empty file is replaced or removed.
+// writeFile makes the codes and then the file, which has all codes as soon as it has its name. A file that exists is
+// never replaced.
 func (c generateCommand) writeFile(makeCodes func() ([]string, error)) (err error) {
-	file, err := os.OpenFile(c.File, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if errors.Is(err, os.ErrExist) {
-		const hint = "Choose another name. If an earlier command made it for %s: `oncebox load %s %s` loads its codes. " +
-			"If it is empty, and no command is still making it, delete it."
-		return cli.BadUsage(fmt.Errorf("%s exists, and is not written over", c.File), fmt.Sprintf(hint, c.Campaign, c.Campaign, c.File))
+	if _, err := os.Lstat(c.File); err == nil {
+		return c.exists("")
 	}
+	file, err := os.CreateTemp(filepath.Dir(c.File), "."+filepath.Base(c.File)+"-*")
 	if err != nil {
 		return cli.BadUsage(cli.FileError(c.File, err), "")
 	}
-	defer func() {
-		if err != nil && isEmpty(c.File) {
-			err = errors.Join(err, os.Remove(c.File))
-		}
-	}()
-	if err := file.Close(); err != nil {
-		return cli.FileError(c.File, err)
-	}
+	defer func() { err = errors.Join(err, os.Remove(file.Name())) }()
 	codes, err := makeCodes()
 	if err != nil {
-		return err
+		return errors.Join(err, file.Close())
 	}
-	if !isEmpty(c.File) {
-		return cli.BadUsage(
-			fmt.Errorf("%s was deleted or written by somebody else meanwhile; the codes were thrown away", c.File), "Choose another name.",
-		)
-	}
-	if err := replaceFile(c.File, strings.Join(codes, "\n")+"\n"); err != nil {
+	_, err = file.WriteString(strings.Join(codes, "\n") + "\n")
+	if err = errors.Join(err, file.Sync(), file.Close()); err != nil {
 		return cli.FileError(c.File, err)
 	}
-	return nil
+	switch err := os.Link(file.Name(), c.File); {
+	case errors.Is(err, os.ErrExist):
+		return c.exists("; somebody made it meanwhile, and the codes were thrown away")
+	case err != nil:
+		const hint = "The file system must have hard links, with which no file is written over. Choose another folder."
+		return cli.BadUsage(fmt.Errorf("%s: %w", c.File, linkReason(err)), hint)
+	}
+	return syncFolder(filepath.Dir(c.File))
 }
 
-// isEmpty reports whether there is an empty file.
-func isEmpty(path string) bool {
-	info, err := os.Lstat(path)
-	return err == nil && info.Mode().IsRegular() && info.Size() == 0
+// exists returns the error for a file that is not written over.
+func (c generateCommand) exists(more string) error {
+	const hint = "Choose another name. If an earlier command made it for %s: `oncebox load %s %s` loads its codes."
+	return cli.BadUsage(fmt.Errorf("%s exists, and is not written over%s", c.File, more),
+		fmt.Sprintf(hint, c.Campaign, c.Campaign, cli.ShellWord(c.File)))
 }
 
-// replaceFile replaces a file by another content, at one moment.
-func replaceFile(path, content string) error {
-	whole, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+// linkReason returns the reason of an error of os.Link.
+func linkReason(err error) error {
+	if link, ok := errors.AsType[*os.LinkError](err); ok {
+		return link.Err
+	}
+	return err
+}
+
+// syncFolder makes the name of a new file in a folder durable. Windows has no such call.
+func syncFolder(path string) error {
+	if runtime.GOOS == "windows" {
+		return nil
+	}
+	folder, err := os.Open(path)
 	if err != nil {
 		return err
 	}
-	_, err = whole.WriteString(content)
-	if err == nil {
-		err = whole.Sync()
-	}
-	if err = errors.Join(err, whole.Close()); err == nil {
-		err = os.Rename(whole.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(whole.Name()))
-	}
-	return nil
+	return errors.Join(folder.Sync(), folder.Close())
 }

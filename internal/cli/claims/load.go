@@ -27,7 +27,8 @@ func (loadCommand) Help() string {
 	return fmt.Sprintf(`Checks the whole file first. If one line is bad, nothing is changed and the exit code is 2. Bad lines have white
 space around the item, invisible characters, or control characters. Blank lines are skipped.
 
-A file that looks like CSV needs --column, or --lines if every line is one item.
+A file that looks like CSV needs --column, or --lines if every line is one item. Commas, semicolons or tabs may separate
+the columns. The text is UTF-8.
 
 An item that the campaign knows is not added again, also if a claimant holds it. After an interruption the same command
 goes on where it stopped. Several loads may run at once. With --rate a line counts as a row, and a second time if it is
@@ -127,7 +128,7 @@ func (c loadCommand) load(ctx context.Context, a *cli.App, b *itembank.Operator,
 	if report.Resumed > 0 {
 		a.Remark("went on after %s that an earlier run had loaded", cli.Quantity(report.Resumed, "line"))
 	}
-	c.remarkColumns(a, report)
+	c.remarkReport(a, report)
 	return a.Print(loadJSON{report, in.Blank}, fmt.Sprintf("added %d, known %d, repeated %d of %s%s",
 		report.Added, report.Known, report.Repeated, cli.Quantity(report.Rows, "line"), skipped(in.Blank)))
 }
@@ -183,8 +184,12 @@ func (c loadCommand) end(ctx context.Context, a *cli.App, b *itembank.Operator) 
 	return a.Print(given, fmt.Sprintf("gave up load %s; the items that it added stay", given.LoadID))
 }
 
-// remarkColumns says that known items keep their columns.
-func (c loadCommand) remarkColumns(a *cli.App, report itembank.LoadReport) {
+// remarkReport says that known items keep their columns, and that a file is unusual.
+func (c loadCommand) remarkReport(a *cli.App, report itembank.LoadReport) {
+	if report.Repeated > report.Rows/2 {
+		a.Remark("warning: %d of %s of %s repeat the item of another line; is it the right file, and the right --column?",
+			report.Repeated, cli.Quantity(report.Rows, "line"), c.File)
+	}
 	if n := report.OtherColumns; n > 0 {
 		a.Remark("warning: the items of %s are known with other columns than %s has; items keep the columns of their first load",
 			cli.Quantity(n, "line"), c.File)
@@ -211,7 +216,7 @@ func (c loadCommand) dryRun(ctx context.Context, a *cli.App, b *itembank.Operato
 	if report.Resumed > 0 {
 		a.Remark("it would go on after %s of an earlier run, which are counted here", cli.Quantity(report.Resumed, "line"))
 	}
-	c.remarkColumns(a, report)
+	c.remarkReport(a, report)
 	return a.Print(dryRunJSON{true, loadJSON{report, in.Blank}, in.First, in.Columns}, fmt.Sprintf(
 		"first items: %s\nwould add %d, known %d, repeated %d of %s%s; nothing was changed",
 		strings.Join(in.firstTexts(), ", "), report.Added, report.Known, report.Repeated, cli.Quantity(report.Rows, "line"), skipped(in.Blank)))

@@ -43,6 +43,11 @@ Examples:
   oncebox lookup spring --item SAVE-0001 --rate 5000   # beside a sale`
 }
 
+// UsageHint is for a user who gives the item without its flag.
+func (lookupCommand) UsageHint() string {
+	return "The item has a flag: `oncebox lookup --item SAVE-0001`, or `oncebox lookup spring --item SAVE-0001`."
+}
+
 func (c lookupCommand) Run(ctx context.Context, a *cli.App) error {
 	if err := checkItem(c.Item); err != nil {
 		return err

@@ -15,7 +15,7 @@ import (
 type reconcileCommand struct {
 	Campaign        string `arg:"" help:"The campaign."`
 	Repair          bool   `help:"Repair what can be repaired without a guess. The campaign must be closed."`
-	Items           string `help:"With --repair: the file that was loaded, to bring missing items back; - is stdin." placeholder:"FILE"`
+	Items           string `help:"The file that was loaded, because rows hold no texts of items; - is stdin." placeholder:"FILE"`
 	ReturnSeenItems bool   `help:"With --items: bring missing items back also where items are burned. A customer may have seen such an item; then two customers have it."`
 	itemFlags
 	rateFlag
@@ -33,7 +33,7 @@ was closed.
 
   inconsistency    --repair
   missing          if items are burned: ends the item as lost, since a customer may have seen it
-                   if items return: puts it back into the bank, if --items has it
+                   if items return: puts it back into the bank, if the file of --items has it
                    if the item was withdrawn while it was held: ends it as withdrawn
   held-and-free,
   free-and-ended   removes the item from the bank

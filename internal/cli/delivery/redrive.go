@@ -44,7 +44,7 @@ func (p atOnce) check() error {
 
 // letterFilter selects letters.
 type letterFilter struct {
-	Since time.Time `help:"Only letters that arrived at this time or later. Of a batch, its first record counts." placeholder:"T"`
+	Since time.Time `help:"Only letters that arrived at this time or later: ${times}. Of a batch, its first record counts." placeholder:"T"`
 	Until time.Time `help:"Only letters that arrived before this time." placeholder:"T"`
 	Kind  string    `help:"Only letters of this kind: poison (one record), or batch (that Lambda gave up)." enum:"poison,batch," default:"" placeholder:"KIND"`
 	Why   string    `help:"Only letters whose reason contains this text." placeholder:"TEXT"`

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,10 +28,10 @@ type customers struct {
 const shownRows = 5
 
 // inspect reads the whole file. It keeps a hash of each claimant: about 40 bytes.
-func (c linksMake) inspect(ctx context.Context, open itemfile.Open) (found customers, err error) {
+func (c linksMake) inspect(ctx context.Context, rows iter.Seq2[itemfile.Row, error]) (found customers, err error) {
 	var bad badRows
 	width := 0
-	for row, err := range itemfile.Rows(open) {
+	for row, err := range rows {
 		var line *itembank.LineError
 		switch {
 		case ctx.Err() != nil:
@@ -67,9 +68,6 @@ func (c linksMake) inspect(ctx context.Context, open itemfile.Open) (found custo
 func (c linksMake) columnOf(first []string) (column int, named bool, err error) {
 	refuse := func(hint, format string, args ...any) (int, bool, error) {
 		return 0, false, cli.BadUsage(fmt.Errorf("%s: "+format, append([]any{c.Customers}, args...)...), hint)
-	}
-	if at := strings.IndexAny(first[0], ";\t"); len(first) == 1 && at >= 0 {
-		return refuse("Convert it to CSV with commas.", "has %q between its columns, and not commas", first[0][at])
 	}
 	if n, err := strconv.Atoi(c.Column); err == nil {
 		if n < 1 || n > len(first) {

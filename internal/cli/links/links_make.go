@@ -6,6 +6,7 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"net"
 	"net/url"
 	"slices"
@@ -20,10 +21,10 @@ import (
 
 type linksMake struct {
 	Campaign  string    `arg:"" help:"The campaign that the links are for; with --scope, the name of the scope."`
-	Customers string    `arg:"" help:"CSV; - is stdin."`
+	Customers string    `arg:"" help:"CSV, with commas, semicolons or tabs; - is stdin."`
 	Key       string    `required:"" help:"The private key, which oncebox links keygen wrote." placeholder:"FILE"`
 	Page      string    `required:"" help:"The page that the links lead to, with https. The token follows behind #t=." placeholder:"URL"`
-	Expires   time.Time `required:"" help:"When the links expire. Choose a time after the end of the campaign." placeholder:"TIME"`
+	Expires   time.Time `required:"" help:"When the links expire: ${times}. Choose a time after the end of the campaign." placeholder:"TIME"`
 	Column    string    `help:"The column with the claimants: a name from the first row, or a number from 1. With a number the first row is a customer too. Default: ${default}." default:"claimant" placeholder:"NAME|N"`
 	Scope     bool      `help:"The links are for all campaigns of a scope."`
 }
@@ -64,23 +65,29 @@ func (c linksMake) Run(ctx context.Context, a *cli.App) error {
 		return err
 	}
 	defer remove()
-	found, err := c.inspect(ctx, open)
+	separator, err := itemfile.Separator(open, c.Column)
+	if err != nil {
+		return cli.BadUsage(fmt.Errorf("%s: %w", c.Customers, err), "No link was made.")
+	}
+	rows := itemfile.Rows(open, separator)
+	found, err := c.inspect(ctx, rows)
 	if err != nil {
 		return err
 	}
 	out := bufio.NewWriter(a.Stdout)
 	w := linkWriter{page: c.Page, key: key, claims: claims, column: found.column, named: found.named, csv: csv.NewWriter(out)}
+	w.csv.Comma = separator
 	if a.Output == cli.OutputJSON {
 		w.json = cli.NewEncoder(out)
 	}
-	if err := w.writeAll(ctx, open, found.rows, a.Progress("making links")); err != nil {
+	if err := w.writeAll(ctx, rows, found.rows, a.Progress("making links")); err != nil {
 		return err
 	}
 	if err := out.Flush(); err != nil {
 		return err
 	}
 	a.Remark("made %s with the key %s; they expire at %s",
-		cli.Quantity(found.rows, "link"), key.ID(), c.Expires.UTC().Format(time.RFC3339))
+		cli.Quantity(found.rows, "link"), key.ID(), cli.Understood(c.Expires))
 	return found.repeated.err(c.Customers)
 }
 
@@ -97,16 +104,24 @@ func (c linksMake) check() error {
 	switch {
 	case err != nil || page.Host == "" || page.User != nil || page.Scheme != "https" && !isLocal(page):
 		return cli.BadUsage(
-			fmt.Errorf("--page %q: must be an https URL", c.Page), "On this machine it may be http, as in http://localhost:8080/.",
+			fmt.Errorf("--page %q: must be an https URL", c.Page), "On this machine it may be http, as in http://"+onThisMachine(page)+"/.",
 		)
 	case strings.Contains(c.Page, "#"):
 		return cli.BadUsage(fmt.Errorf("--page %q: must have no #, behind which the token stands", c.Page), "")
 	case !c.Expires.After(time.Now()):
 		return cli.BadUsage(
-			fmt.Errorf("--expires %s: is over", c.Expires.UTC().Format(time.RFC3339)), "Choose a time after the end of the campaign.",
+			fmt.Errorf("--expires %s: is over", cli.Understood(c.Expires)), "Choose a time after the end of the campaign.",
 		)
 	}
 	return nil
+}
+
+// onThisMachine is the host of a page on this machine, with the port that the user named.
+func onThisMachine(page *url.URL) string {
+	if page == nil || page.Port() == "" {
+		return "localhost:8080"
+	}
+	return net.JoinHostPort("localhost", page.Port())
 }
 
 func isLocal(page *url.URL) bool {
@@ -133,9 +148,11 @@ type linkJSON struct {
 }
 
 // writeAll writes the rows of a file that was checked.
-func (w linkWriter) writeAll(ctx context.Context, open itemfile.Open, total int64, progress itembank.Progress) error {
+func (w linkWriter) writeAll(
+	ctx context.Context, rows iter.Seq2[itemfile.Row, error], total int64, progress itembank.Progress,
+) error {
 	var done int64
-	for row, err := range itemfile.Rows(open) {
+	for row, err := range rows {
 		switch {
 		case err != nil:
 			return err

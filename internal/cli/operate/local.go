@@ -187,7 +187,18 @@ func listenError(addr string, err error) error {
 	if errors.As(err, &system) {
 		err = system.Err
 	}
-	return cli.BadUsage(fmt.Errorf("--addr %s: %w", addr, err), "Choose another port, for example --addr 127.0.0.1:8081.")
+	return cli.BadUsage(fmt.Errorf("--addr %s: %w", addr, err), fmt.Sprintf("Choose another port, for example --addr %s.", otherPort(addr)))
+}
+
+// otherPort returns an address with another port, which needs no permission.
+func otherPort(addr string) string {
+	const first, last = 8080, 1<<16 - 1
+	host, port, _ := net.SplitHostPort(addr)    // was checked
+	other, _ := strconv.ParseUint(port, 10, 16) // likewise
+	if other++; other < first || other > last {
+		other = first
+	}
+	return net.JoinHostPort(host, strconv.FormatUint(other, 10))
 }
 
 // remarkExample prints an example for a campaign of the store. If the campaigns cannot be read, it says so: the server
@@ -198,32 +209,44 @@ func remarkExample(ctx context.Context, a *cli.App, bank *itembank.Operator, bas
 		a.Remark("no example, because the campaigns could not be read: %v", err)
 		return
 	}
-	campaign := exampleCampaign(campaigns)
-	a.Remark("%s", exampleClaim(base, campaign, o.ClaimantFrom))
+	campaign, state := exampleCampaign(ctx, bank, campaigns)
+	a.Remark("%s", exampleClaim(base, campaign, state, o.ClaimantFrom))
 	if o.Page && campaign != "" {
 		a.Remark("claim page: %s", pageAddress(base, campaign, o.ClaimantFrom))
 	}
 }
 
-// exampleCampaign returns one of the campaigns, or "". It prefers an open one.
-func exampleCampaign(campaigns []itembank.Campaign) string {
-	for _, c := range campaigns {
-		if c.StateAt(time.Now()) == itembank.Open {
-			return c.Name
+// exampleCampaign returns a campaign that is open and has free items. If there is none, it returns the first campaign
+// with its state, or "".
+func exampleCampaign(ctx context.Context, bank *itembank.Operator, campaigns []itembank.Campaign) (name string, state itembank.State) {
+	for i, c := range campaigns {
+		now := c.StateAt(time.Now())
+		if now == itembank.Open {
+			if _, read, err := bank.State(ctx, c.Name); err == nil {
+				now = read
+			}
+		}
+		if now == itembank.Open {
+			return c.Name, now
+		}
+		if i == 0 {
+			name, state = c.Name, now
 		}
 	}
-	if len(campaigns) == 0 {
-		return ""
-	}
-	return campaigns[0].Name
+	return name, state
 }
 
 // exampleClaim returns a curl command that claims an item of a campaign of the store.
-func exampleClaim(base, campaign string, from claimapi.ClaimantFrom) string {
-	if campaign == "" {
+func exampleClaim(base, campaign string, state itembank.State, from claimapi.ClaimantFrom) string {
+	switch {
+	case campaign == "":
 		return "the store has no campaigns yet; make one: oncebox campaign create spring"
+	case state == itembank.Open:
+		return "try: " + curlClaim(base, campaign, from)
+	case state == itembank.Empty:
+		return fmt.Sprintf("no campaign has free items now; %s is empty: oncebox load %s FILE", campaign, campaign)
 	}
-	return "try: " + curlClaim(base, campaign, from)
+	return fmt.Sprintf("no campaign has free items now; %s is %s: oncebox campaign show %s", campaign, state, campaign)
 }
 
 // pageAddress returns the address of a campaign's claim page.

@@ -126,3 +126,15 @@ func TestLocalWithoutExample(t *testing.T) {
 		t.Errorf("want %q, got %q", want, said.String())
 	}
 }
+
+// TestOtherPort: the port that a hint proposes is not the one in use.
+func TestOtherPort(t *testing.T) {
+	t.Parallel()
+	for addr, want := range map[string]string{
+		"127.0.0.1:8080": "127.0.0.1:8081", "localhost:8081": "localhost:8082", "[::1]:80": "[::1]:8080", ":65535": ":8080",
+	} {
+		if got := otherPort(addr); got != want {
+			t.Errorf("%s: want %s, got %s", addr, want, got)
+		}
+	}
+}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"unicode"
 
 	"github.com/oncebox/oncebox/internal/cli"
 	"github.com/oncebox/oncebox/internal/records/offline"
@@ -69,9 +68,9 @@ func convert(e *offline.NotRecordsError) string {
 	if command := converters[e.LooksLike]; command != "" {
 		switch unpack := unpackers[offline.CompressionOf(e.Input)]; {
 		case unpack != "":
-			command = unpack + " " + shellWord(e.Input) + " | " + command
+			command = unpack + " " + cli.ShellWord(e.Input) + " | " + command
 		case e.Input != "-":
-			command += " " + shellWord(e.Input)
+			command += " " + cli.ShellWord(e.Input)
 		}
 		return fmt.Sprintf("The command needs one JSON object a line: `%s | oncebox dedupe ...`.", command)
 	}
@@ -109,7 +108,7 @@ func (c *dedupeCommand) otherPath(e *offline.NotRecordsError) string {
 		meant = e.Members[i]
 	}
 	if meant != "" && meant != path {
-		text += fmt.Sprintf(" Did you mean %s %s?", flag, shellWord(meant))
+		text += fmt.Sprintf(" Did you mean %s %s?", flag, cli.ShellWord(meant))
 	}
 	return text
 }
@@ -142,7 +141,7 @@ func (c *dedupeCommand) remarkDifferences(a *cli.App, r offline.Report) {
 			advice = "If that is not part of the record, leave it out:"
 		}
 		for _, path := range d.Members {
-			advice += " --volatile " + shellWord(path)
+			advice += " --volatile " + cli.ShellWord(path)
 		}
 		advice += c.afterThisRun(a, r.Run)
 		a.Remark("%s from it only in %s. %s", records, strings.Join(d.Members, " and "), advice)
@@ -161,15 +160,4 @@ func (c *dedupeCommand) afterThisRun(a *cli.App, run string) string {
 		return ", in another --scope"
 	}
 	return " --replace-run " + run + ", with the same inputs and the inputs of all later runs"
-}
-
-// shellWord quotes a text for a shell, if it needs that.
-func shellWord(text string) string {
-	simple := func(r rune) bool {
-		return unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("_-./:@%+=", r)
-	}
-	if text != "" && strings.TrimFunc(text, simple) == "" {
-		return text
-	}
-	return "'" + strings.ReplaceAll(text, "'", `'\''`) + "'"
 }

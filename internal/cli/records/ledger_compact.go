@@ -14,7 +14,7 @@ import (
 type ledgerCompact struct {
 	Ledger string    `type:"ledgerfile" help:"Short for --store sqlite:FILE." placeholder:"FILE"`
 	Scope  string    `help:"Name space of the ids. Default: ${default}." default:"default" placeholder:"NAME"`
-	Before time.Time `required:"" help:"Delete the entries whose window ended before this time: 2027-03-01 (midnight UTC) or 2027-03-01T09:00:00Z." placeholder:"TIME"`
+	Before time.Time `required:"" help:"Delete the entries whose window ended before this time: ${times}." placeholder:"TIME"`
 	DryRun bool      `help:"Only count the entries."`
 }
 
@@ -49,10 +49,11 @@ func (c ledgerCompact) Run(ctx context.Context, a *cli.App) error {
 	if err := cli.CheckScope(c.Scope); err != nil {
 		return err
 	}
+	understood := cli.Understood(c.Before)
 	c.Before = c.Before.UTC().Truncate(time.Second) // as a ledger stores the ends of entries
 	if c.Before.After(time.Now()) {
 		return cli.BadUsage(
-			fmt.Errorf("--before %s is in the future: records of today would be dead letters", c.Before.Format(time.RFC3339)),
+			fmt.Errorf("--before %s is in the future: records of today would be dead letters", understood),
 			"Name a time before which you have processed all records.",
 		)
 	}
@@ -76,10 +77,9 @@ func (c ledgerCompact) Run(ctx context.Context, a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	before := c.Before.Format(time.RFC3339)
-	text := fmt.Sprintf("deleted %s that ended before %s; the file has %d bytes", entriesText(entries), before, file.Size())
+	text := fmt.Sprintf("deleted %s that ended before %s; the file has %d bytes", entriesText(entries), understood, file.Size())
 	if c.DryRun {
-		text = fmt.Sprintf("would delete %s that ended before %s", entriesText(entries), before)
+		text = fmt.Sprintf("would delete %s that ended before %s", entriesText(entries), understood)
 	}
 	return a.Print(compactedJSON{c.Scope, c.Before, entries, c.DryRun, file.Size()}, text)
 }

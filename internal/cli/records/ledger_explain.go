@@ -21,7 +21,7 @@ type ledgerExplainCommand struct {
 
 	Ledger      string    `type:"ledgerfile" help:"Short for --store sqlite:FILE." placeholder:"FILE"`
 	Scope       string    `help:"Name space of the ids: that of the function (as in orders, or sqs:orders for a queue) or of the runs. Default: ${default}." default:"default" placeholder:"NAME"`
-	Arrival     time.Time `help:"Explain for a record that arrives at this time. Default: the record's time, or now." placeholder:"TIME"`
+	Arrival     time.Time `help:"Explain for a record that arrives at this time: ${times}. Default: the record's time, or now." placeholder:"TIME"`
 	Fingerprint string    `help:"The fingerprint of a record: it is compared, and entries of derived ids are found." placeholder:"TEXT"`
 
 	Record          string      `help:"Explain the record in the first line of this file. - is stdin. The flags below have the same meaning as in dedupe." placeholder:"FILE"`

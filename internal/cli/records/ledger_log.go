@@ -18,7 +18,7 @@ type logScope struct {
 
 type ledgerStatCommand struct {
 	logScope
-	Arrival time.Time `help:"Print what counts for a record that arrived at this time. Default: now." placeholder:"TIME"`
+	Arrival time.Time `help:"Print what counts for a record that arrived at this time: ${times}. Default: now." placeholder:"TIME"`
 }
 
 func (ledgerStatCommand) Help() string {
