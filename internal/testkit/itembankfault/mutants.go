@@ -377,6 +377,11 @@ var Mutants = []Mutant{
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return confirmWithoutID{e.Store} },
 	},
 	{
+		Name:     "prolong-whatever-the-end",
+		CaughtBy: []string{"engine/prolong-claim"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return prolongAnyEnd{e.Store} },
+	},
+	{
 		Name: "holder-release-whatever-the-end",
 		CaughtBy: []string{
 			"engine/close-claim-conditions", "holds/release-by-the-holder-while-it-is-confirmed",
@@ -1510,6 +1515,19 @@ func (m confirmWithoutID) ConfirmClaim(ctx context.Context, c engine.Claim) (eng
 		c.ID = held.ID
 	}
 	return m.Store.ConfirmClaim(ctx, c)
+}
+
+// prolongAnyEnd prolongs a hold whatever its end is.
+type prolongAnyEnd struct{ engine.Store }
+
+func (m prolongAnyEnd) ProlongClaim(
+	ctx context.Context, c engine.Claim, endsAt time.Time,
+) (engine.ConfirmResult, error) {
+	held, _, err := m.HeldClaim(ctx, c.Key(), engine.Strong)
+	if err == nil && held != nil {
+		c.EndsAt = held.EndsAt
+	}
+	return m.Store.ProlongClaim(ctx, c, endsAt)
 }
 
 // confirmedReleasedByHolder closes a claim for its holder even if the claim was confirmed meanwhile.

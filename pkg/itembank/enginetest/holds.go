@@ -13,6 +13,7 @@ var holdCases = []testCase{
 	{"confirm-claim", confirmClaim},
 	{"confirm-race", confirmRace},
 	{"confirm-against-close", confirmAgainstClose},
+	{"prolong-claim", prolongClaim},
 	{"due-claims", dueClaims},
 	{"due-claims-that-are-over", dueClaimsThatAreOver},
 	{"due-claims-in-pages", dueClaimsInPages},
@@ -118,6 +119,65 @@ func confirmAgainstClose(f *fixture) {
 		}
 		f.WantWhere("held by ann", c, item, "ann")
 		f.Close(enginerows.ReturnOf(c, hold))
+	}
+}
+
+// prolong prolongs a claim while other transactions may work on its row.
+func (f *fixture) prolong(claim engine.Claim, endsAt time.Time) *engine.Claim {
+	for {
+		result, err := f.Store.ProlongClaim(f.Context(), claim, endsAt)
+		f.Must(err)
+		if !result.Conflict {
+			return result.Held
+		}
+	}
+}
+
+// prolongClaim: only the end of the claim changes, and only if the row has the id, the campaign and the end that the
+// request names. The index names the new end. A close that names the old end closes nothing.
+func prolongClaim(f *fixture) {
+	c, items := f.stocked(2, 1)
+	hold := f.TakeUntil(c, "ann", items[0], end)
+	later := hold
+	later.EndsAt = end.Add(time.Minute)
+	for _, test := range []struct {
+		name   string
+		change func(*engine.Claim)
+		want   *engine.Claim
+	}{
+		{"another id", func(c *engine.Claim) { c.ID += "x" }, &hold},
+		{"another campaign", func(c *engine.Claim) { c.Campaign += "x" }, &hold},
+		{"another end", func(c *engine.Claim) { c.EndsAt = c.EndsAt.Add(time.Millisecond) }, &hold},
+		{"no end", func(c *engine.Claim) { c.EndsAt = time.Time{} }, &hold},
+		{"another claimant", func(c *engine.Claim) { c.Claimant = "bob" }, nil},
+		{"the hold", func(*engine.Claim) {}, &later},
+		{"the hold again", func(*engine.Claim) {}, &later},
+	} {
+		asked := hold
+		test.change(&asked)
+		got := f.prolong(asked, later.EndsAt)
+		if (got == nil) != (test.want == nil) || got != nil && *got != *test.want {
+			f.Errorf("%s: want %+v, got %+v", test.name, test.want, got)
+		}
+	}
+	if held := f.Held(c, "ann"); held == nil || *held != later {
+		f.Errorf("want the row %+v, got %+v", later, held)
+	}
+	f.wantDue(c, dueOf(later)...)
+	early := enginerows.ReturnOf(c, hold)
+	early.EndedBy = end.Add(time.Second)
+	if closed := f.closeSettled(early); !closed.ClaimChanged {
+		f.Errorf("a close of the old end: %+v", closed)
+	}
+	f.confirmed(later)
+	permanent := later
+	permanent.EndsAt = time.Time{}
+	if got := f.prolong(later, end.Add(time.Hour)); got == nil || *got != permanent {
+		f.Errorf("a confirmed claim: want %+v, got %+v", permanent, got)
+	}
+	f.Close(enginerows.ReturnOf(c, permanent))
+	if got := f.prolong(later, end.Add(time.Hour)); got != nil {
+		f.Errorf("a claim that was closed: want none, got %+v", got)
 	}
 }
 
