@@ -14,6 +14,7 @@ var holdCases = []testCase{
 	{"confirm-race", confirmRace},
 	{"confirm-against-close", confirmAgainstClose},
 	{"prolong-claim", prolongClaim},
+	{"prolong-against-close-and-confirm", prolongAgainstOthers},
 	{"due-claims", dueClaims},
 	{"due-claims-that-are-over", dueClaimsThatAreOver},
 	{"due-claims-in-pages", dueClaimsInPages},
@@ -178,6 +179,38 @@ func prolongClaim(f *fixture) {
 	f.Close(enginerows.ReturnOf(c, permanent))
 	if got := f.prolong(later, end.Add(time.Hour)); got != nil {
 		f.Errorf("a claim that was closed: want none, got %+v", got)
+	}
+}
+
+// prolongAgainstOthers: a hold is either prolonged and confirmed, or closed at its old end. A confirmed hold gets no end.
+func prolongAgainstOthers(f *fixture) {
+	c, items := f.stocked(20, 1)
+	for i, item := range items {
+		hold := f.TakeUntil(c, "ann", item, end)
+		atOldEnd := enginerows.ReturnOf(c, hold)
+		atOldEnd.EndedBy = end.Add(time.Millisecond)
+		var prolonged, confirmed *engine.Claim
+		closed := engine.CloseResult{ClaimChanged: true}
+		calls := []func(){
+			func() { prolonged = f.prolong(hold, end.Add(time.Minute)) },
+			func() { confirmed = f.confirm(hold) },
+			func() { closed = f.closeSettled(atOldEnd) },
+		}
+		if i%2 > 0 { // without the close, prolongations and confirmations meet each time
+			calls = calls[:2]
+		}
+		if i%4 > 1 { // the call that is started last often runs first
+			slices.Reverse(calls)
+		}
+		enginerows.AtOnce(calls...)
+		switch held := f.Held(c, "ann"); {
+		case closed.Closed() && (prolonged != nil || confirmed != nil || held != nil):
+			f.Errorf("item %s was closed: prolonged %+v, confirmed %+v, held %+v", item, prolonged, confirmed, held)
+		case !closed.Closed() && (prolonged == nil || confirmed == nil || held == nil || !held.EndsAt.IsZero()):
+			f.Errorf("item %s: prolonged %+v, confirmed %+v, held %+v", item, prolonged, confirmed, held)
+		case held != nil:
+			f.Close(enginerows.ReturnOf(c, hold))
+		}
 	}
 }
 
