@@ -158,11 +158,11 @@ func prolongClaim(f *fixture) {
 		test.change(&asked)
 		got := f.prolong(asked, later.EndsAt)
 		if (got == nil) != (test.want == nil) || got != nil && *got != *test.want {
-			f.Errorf("%s: want %+v, got %+v", test.name, test.want, got)
+			f.Fatalf("%s: want %+v, got %+v", test.name, test.want, got)
 		}
 	}
 	if held := f.Held(c, "ann"); held == nil || *held != later {
-		f.Errorf("want the row %+v, got %+v", later, held)
+		f.Fatalf("want the row %+v, got %+v", later, held)
 	}
 	f.wantDue(c, dueOf(later)...)
 	early := enginerows.ReturnOf(c, hold)
