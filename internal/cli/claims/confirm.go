@@ -55,15 +55,21 @@ func (c confirmCommand) confirm(ctx context.Context, a *cli.App, b *itembank.Ope
 	if err == nil {
 		claim, err = b.Confirm(ctx, c.Campaign, c.Claimant, id, c.option())
 	}
-	switch {
-	case errors.Is(err, itembank.ErrNoClaim):
-		return fmt.Errorf("%w: %s holds no item of %s", err, c.Claimant, c.Campaign)
-	case errors.Is(err, itembank.ErrClaimEnded):
-		return fmt.Errorf("claim %s of %s in %s: %w", id, c.Claimant, c.Campaign, err)
-	case err != nil:
-		return err
+	if err != nil {
+		return aboutHold(err, c.Campaign, c.Claimant, id)
 	}
 	return a.Print(claimapi.NewClaimBody(itembank.Grant{Claim: claim, Replayed: true}), strings.Join(claim.Items, "\n"))
+}
+
+// aboutHold names the hold in the error of a command that changes it.
+func aboutHold(err error, campaign, claimant, id string) error {
+	switch {
+	case errors.Is(err, itembank.ErrNoClaim):
+		return fmt.Errorf("%w: %s holds no item of %s", err, claimant, campaign)
+	case errors.Is(err, itembank.ErrClaimEnded):
+		return fmt.Errorf("claim %s of %s in %s: %w", id, claimant, campaign, err)
+	}
+	return err
 }
 
 // idOfClaim returns --claim-id, or the id of the claimant's claim.
