@@ -37,8 +37,8 @@ func (h *Handler) confirmation(ctx context.Context, c *call) (reply, error) {
 	return granted(itembank.Grant{Claim: claim, Replayed: true}, c.event.RawPath), nil
 }
 
-// prolongation answers POST /campaigns/{campaign}/claims/{claimant}/prolongation. The holder may prolong a hold, too: the
-// campaign has a maximum.
+// prolongation answers POST /campaigns/{campaign}/claims/{claimant}/prolongation. The holder may prolong a hold, too:
+// the campaign has a maximum.
 func (h *Handler) prolongation(ctx context.Context, c *call) (reply, error) {
 	caller, err := h.caller(ctx, c)
 	if err != nil {

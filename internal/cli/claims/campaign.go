@@ -247,7 +247,7 @@ func describeUnreplayed(given itembank.Unreplayed) string {
 type campaignClose struct {
 	Name               string `arg:"" help:"The campaign."`
 	UntilReconciled    bool   `help:"Let it be opened again only when reconcile finds nothing. For a campaign whose rows may be wrong." xor:"mark"`
-	Moved              bool   `help:"Mark the campaign in a store that is being left: claims, confirmations and releases are refused, and sweeps leave it alone." xor:"mark"`
+	Moved              bool   `help:"Mark the campaign in a store that is being left: claims, confirmations, prolongations and releases are refused, and sweeps leave it alone." xor:"mark"`
 	Restored           bool   `help:"Mark the campaign in a restored store: as --until-reconciled, and it is opened only after a replay of the old store. Confirmations are taken." xor:"mark"`
 	NewerClaimsAreLost bool   `help:"Clear the marks of campaign close --moved and --restored. What happened in another store since the copy is lost: items that customers saw may go to others." xor:"mark"`
 }

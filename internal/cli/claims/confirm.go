@@ -15,7 +15,7 @@ type confirmCommand struct {
 	Campaign string `arg:"" help:"The campaign. It was created with --hold."`
 	Claimant string `arg:"" help:"The claimant whose hold is confirmed."`
 	slotFlag
-	ClaimID *string `help:"Confirm only the claim with this id." placeholder:"ID"`
+	ClaimID *string `help:"Change only the hold with this id." placeholder:"ID"`
 }
 
 func (confirmCommand) Help() string {

@@ -15,12 +15,12 @@ type prolongCommand struct {
 	Campaign string `arg:"" help:"The campaign. It was created with --hold and --max-hold."`
 	Claimant string `arg:"" help:"The claimant whose hold is prolonged."`
 	slotFlag
-	ClaimID *string `help:"Prolong only the claim with this id." placeholder:"ID"`
+	ClaimID *string `help:"Change only the hold with this id." placeholder:"ID"`
 }
 
 func (prolongCommand) Help() string {
-	return `Moves the end of a hold: it then ends --hold from now, but no later than --max-hold after its claim. The end never
-moves back. Prints the end.
+	return `Moves the end of a hold: it then ends --hold from now, but no later than --max-hold after its claim. The end
+never moves back. Prints the end.
 
 A hold can be prolonged until it is closed, also in the seconds after its end, and while the campaign is closed. If it
 was closed, nothing is changed and the exit code is 3. A confirmed claim has no end and stays as it is. A repeated
