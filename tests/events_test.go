@@ -77,6 +77,9 @@ var eventCases = map[string]eventCase{
 	"confirm-by-link":            {"link", 403, "may-not-confirm"},
 	"confirm-no-claim":           {"body", 404, "no-claim"},
 	"confirm-claim-ended":        {"body", 409, "claim-ended"},
+	"prolong-without-end":        {"body", 400, "invalid-request"},
+	"prolong-by-claimant":        {"jwt:sub", 404, "no-claim"}, // who may, and holds nothing
+	"prolong-claim-ended":        {"body", 409, "claim-ended"},
 	"malformed-json":             {"body", 400, "invalid-request"},
 	"trailing-data":              {"body", 400, "invalid-request"},
 	"not-an-object":              {"body", 400, "invalid-request"},
@@ -134,7 +137,7 @@ func loadCampaigns(t testing.TB, bank *itembank.Operator) {
 	addCampaign(t, bank, "empty", itembank.Settings{}, 0)
 	addCampaign(t, bank, "summer", itembank.Settings{}, 2)
 	addCampaign(t, bank, "winter", itembank.Settings{OpensAt: time.Date(2099, 12, 1, 0, 0, 0, 0, time.UTC)}, 1)
-	addCampaign(t, bank, "seats", itembank.Settings{Hold: 15 * time.Minute}, 3)
+	addCampaign(t, bank, "seats", itembank.Settings{Hold: 15 * time.Minute, MaxHold: time.Hour}, 3)
 	addCampaign(t, bank, "tickets", itembank.Settings{PerClaimant: 2}, 3)
 	addCampaign(t, bank, "hall", itembank.Settings{Choice: true, Publish: true, OnEnd: itembank.Return}, 5)
 	addCampaign(t, bank, "morning", workshops, 1)

@@ -55,7 +55,7 @@ func TestDocumentIsLinted(t *testing.T) {
 }
 
 // TestAnswersAreInTheDocument makes Schemathesis send valid and invalid requests from the document, and follow its
-// links from a claim to the claim's confirmation and release. The document must describe all answers, and invalid
+// links from a claim to the claim's confirmation, prolongation and release. The document must describe all answers, and invalid
 // requests must be refused. Every operation and every kind of claim must succeed at least once.
 func TestAnswersAreInTheDocument(t *testing.T) {
 	testengine.CheckOnly(t)
@@ -181,7 +181,7 @@ func newSpring(t *testing.T) (path string, bank *itembank.Operator) {
 	t.Cleanup(func() { _ = store.Close() })
 	bank = itembank.NewOperator(store)
 	addCampaign(t, bank, "spring", itembank.Settings{
-		Hold: time.Hour, OnEnd: itembank.Return, PerClaimant: 100, Choice: true, MaxItems: 20, Publish: true,
+		Hold: time.Hour, MaxHold: 2 * time.Hour, OnEnd: itembank.Return, PerClaimant: 100, Choice: true, MaxItems: 20, Publish: true,
 	}, 20)
 	_, err = bank.Load(t.Context(), "spring", itembank.Items("12A", "12B"), nil)
 	must(t, err)

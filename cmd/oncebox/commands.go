@@ -16,7 +16,7 @@ type grammar struct {
 	cli.Globals
 
 	Setup     operate.SetupCommands     `embed:""` // init, backup, local
-	Campaigns claims.CampaignCommands   `embed:""` // campaign, generate, load, claim, claims, confirm, release, items, forget, withdraw, sweep
+	Campaigns claims.CampaignCommands   `embed:""` // campaign, generate, load, claim, claims, confirm, prolong, release, items, forget, withdraw, sweep
 	Links     links.Commands            `embed:""` // links
 	Support   claims.SupportCommands    `embed:""` // status, lookup, audit, reconcile, replay
 	Records   records.RecordCommands    `embed:""` // dedupe, ledger, cost

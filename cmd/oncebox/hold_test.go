@@ -46,6 +46,33 @@ func TestHolds(t *testing.T) {
 	})
 }
 
+func TestProlong(t *testing.T) {
+	onStores(t, func(s *shell) {
+		s.run(exitDone, "init")
+		s.run(exitDone, "campaign", "create", "seats", "--hold", "30s", "--max-hold", "1h")
+		s.run(exitDone, "campaign", "show", "seats").saying(s.T, "hold        30s\n", "max hold    1h\n")
+		var shown campaignJSON
+		if s.json(&shown, "campaign", "show", "seats"); shown.MaxHold != "1h" {
+			s.Errorf("unexpected %+v", shown)
+		}
+		s.run(exitDone, "load", "seats", s.file("seats.txt", "A-1\n"))
+		s.run(exitNo, "prolong", "seats", "ann").saying(s.T, "no such claim: ann holds no item of seats")
+		var claim, longer claimapi.ClaimBody
+		s.json(&claim, "claim", "seats", "ann")
+		s.run(exitNo, "prolong", "seats", "ann", "--claim-id", "another").saying(s.T, "claim another of ann in seats: the claim has ended")
+		for longer.EndsAt <= claim.EndsAt { // until the clock has moved on
+			s.json(&longer, "prolong", "seats", "ann", "--claim-id", claim.ClaimID)
+		}
+		want := claim
+		if want.EndsAt, want.Replayed = longer.EndsAt, true; !reflect.DeepEqual(longer, want) {
+			s.Errorf("claimed %+v, prolonged %+v", claim, longer)
+		}
+		s.run(exitDone, "prolong", "seats", "ann").saying(s.T, "ends 20")
+		s.run(exitDone, "confirm", "seats", "ann")
+		s.run(exitDone, "prolong", "seats", "ann").saying(s.T, "ends never: the claim is confirmed\n")
+	})
+}
+
 func TestHoldsAreChecked(t *testing.T) {
 	s := newShell(t)
 	s.run(exitDone, "init")
@@ -55,12 +82,18 @@ func TestHoldsAreChecked(t *testing.T) {
 	create("--on-end: must be return with hold", "--hold", "15m", "--on-end", "burn")
 	create("--claim-life: cannot be used with hold", "--hold", "15m", "--claim-life", "1h")
 	create("--hold: must be from 30s", "--hold", "29s")
+	create("--max-hold: must be longer than hold (1h0m0s), or 0 for none; is 15m0s", "--hold", "1h", "--max-hold", "15m")
+	create("--max-hold: needs hold", "--max-hold", "15m")
 	s.env = append(s.env, "ONCEBOX_HOLD=15m")
 	create("--hold is not taken from the environment")
 	s.env = nil
 	s.run(exitDone, "campaign", "create", "codes")
 	s.run(exitUsage, "confirm", "codes", "ann").saying(t, "has no holds", "created with --hold")
 	s.run(exitUsage, "confirm", "codes", "ann", "--claim-id", "").saying(t, "--claim-id is empty")
+	s.run(exitDone, "campaign", "create", "short", "--hold", "15m")
+	s.run(exitUsage, "campaign", "set", "short", "--max-hold", "1h").saying(t, "--max-hold", "claimants were told")
+	s.run(exitUsage, "prolong", "short", "ann").saying(t, "no holds that can be prolonged", "created with --hold and --max-hold")
+	s.run(exitUsage, "prolong", "short", "ann", "--claim-id", "").saying(t, "--claim-id is empty")
 	s.run(exitNo, "confirm", "seats", "ann").saying(t, "no such campaign")
 }
 

@@ -44,6 +44,7 @@ type campaignJSON struct {
 	ItemLife   string              `json:"item_life"`
 	ClaimLife  string              `json:"claim_life"`
 	Hold       string              `json:"hold"`
+	MaxHold    string              `json:"max_hold"`
 	OnEnd      itembank.OnEnd      `json:"on_end"`
 }
 

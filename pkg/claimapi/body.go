@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/oncebox/oncebox/internal/shared/jsonscan"
@@ -112,6 +113,9 @@ func fitsPath(claimant string) error {
 	case strings.HasSuffix(claimant, confirmationPart):
 		return badMember(claimantName, "ends with "+confirmationPart+", like the path of a confirmation; use another text for this "+
 			"claimant")
+	case strings.HasSuffix(claimant, prolongationPart):
+		return badMember(claimantName, "ends with "+prolongationPart+", like the path of a prolongation; use another text for this "+
+			"claimant")
 	}
 	return nil
 }
@@ -160,6 +164,22 @@ func (b body) claimID() (string, error) {
 		err = badMember(claimIDName, "is missing")
 	}
 	return id, err
+}
+
+// endsAt returns the end of a claim in the body. The error is an *itembank.InvalidError.
+func (b body) endsAt() (time.Time, error) {
+	text, found, err := b.text(endsAtName)
+	switch {
+	case err != nil:
+		return time.Time{}, err
+	case !found:
+		return time.Time{}, badMember(endsAtName, "is missing; it is the ends_at of the claim")
+	}
+	endsAt, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}, badMember(endsAtName, "is not a time as in the claim, such as 2027-03-01T09:15:00.000Z")
+	}
+	return endsAt, nil
 }
 
 // text returns the member with a name, and whether the body has it. The error is an *itembank.InvalidError.
@@ -211,6 +231,7 @@ const (
 	itemName      = "item"
 	itemsName     = "items"
 	challengeName = "challenge"
+	endsAtName    = "ends_at"
 )
 
 // unquote reads a valid JSON string. encoding/json reads strings with escapes, which are rare.

@@ -30,6 +30,7 @@
 // And in campaigns with holds:
 //
 //	POST   /campaigns/{campaign}/claims/{claimant}/confirmation    confirm a hold; the body is {"claim_id":"..."}
+//	POST   /campaigns/{campaign}/claims/{claimant}/prolongation    prolong a hold; {"claim_id":"...","ends_at":"..."}
 //	DELETE /campaigns/{campaign}/claims/{claimant}?claim_id=...    release a hold
 //
 // And with WithPage, for browsers:
@@ -38,7 +39,7 @@
 //	GET /c/{campaign}/{file}  its script, style sheet and logo
 //
 // A claim may have a slot, items and the solution of a challenge in its body. The other requests about a claim name
-// the slot as ?slot=, and a confirmation in its body. A body with another member is refused.
+// the slot as ?slot=, and a confirmation and a prolongation in their bodies. A body with another member is refused.
 //
 // Every answer except the page and its files is JSON. An error is application/problem+json (RFC 9457) with a fixed
 // text; docs/problems.md explains each. The handler stops 0.5 s before the deadline of its context, so that it can

@@ -18,7 +18,7 @@ import (
 func TestExamplesAreAnswers(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-MH47-YFPN")
-	b.campaign(t, "seats", itembank.Settings{Hold: 15 * time.Minute}, "12A")
+	b.campaign(t, "seats", itembank.Settings{Hold: 15 * time.Minute, MaxHold: time.Hour}, "12A")
 	b.campaign(t, "winter", itembank.Settings{OpensAt: time.Date(2099, 12, 1, 0, 0, 0, 0, time.UTC)})
 	b.campaign(t, "autumn", itembank.Settings{ClosesAt: time.Date(2099, 4, 1, 0, 0, 0, 0, time.UTC)}, "AUTUMN-1")
 	b.campaign(t, "evening", itembank.Settings{}, "EVENING-1")
@@ -52,6 +52,8 @@ func TestExamplesAreAnswers(t *testing.T) {
 	hold := b.do(t, post(seats, claimant))
 	compare("claimed-hold", hold)
 	compare("held-hold", b.do(t, get(hold.Headers["Location"])))
+	later := b.do(t, post(hold.Headers["Location"]+"/prolongation", `{"claim_id":"`+hold.text("claim_id")+`","ends_at":"`+hold.text("ends_at")+`"}`))
+	compare("prolonged", later)
 	compare("confirmed", b.do(t, post(hold.Headers["Location"]+"/confirmation", `{"claim_id":"`+hold.text("claim_id")+`"}`)))
 	for campaign, name := range map[string]string{"tickets": "slot", "hall": "chosen"} {
 		body := exampleText(t, document, name+"-request")

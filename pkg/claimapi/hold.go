@@ -26,15 +26,7 @@ func (h *Handler) confirmation(ctx context.Context, c *call) (reply, error) {
 	if !h.mayConfirm(caller) {
 		return reply{}, errMayNotConfirm
 	}
-	sent, err := bodyOf(c.event, claimIDName, slotName)
-	if err != nil {
-		return reply{}, err
-	}
-	id, err := sent.claimID()
-	if err != nil {
-		return reply{}, err
-	}
-	slot, err := sent.slot()
+	_, id, slot, err := namedClaim(c.event, claimIDName, slotName)
 	if err != nil {
 		return reply{}, err
 	}
@@ -43,6 +35,42 @@ func (h *Handler) confirmation(ctx context.Context, c *call) (reply, error) {
 		return reply{}, err
 	}
 	return granted(itembank.Grant{Claim: claim, Replayed: true}, c.event.RawPath), nil
+}
+
+// prolongation answers POST /campaigns/{campaign}/claims/{claimant}/prolongation. The holder may prolong a hold, too:
+// the campaign has a maximum.
+func (h *Handler) prolongation(ctx context.Context, c *call) (reply, error) {
+	caller, err := h.caller(ctx, c)
+	if err != nil {
+		return reply{}, err
+	}
+	if c.claimant, err = h.claimantInPath(ctx, c, caller); err != nil {
+		return reply{}, err
+	}
+	sent, id, slot, err := namedClaim(c.event, claimIDName, endsAtName, slotName)
+	if err != nil {
+		return reply{}, err
+	}
+	endsAt, err := sent.endsAt()
+	if err != nil {
+		return reply{}, err
+	}
+	claim, err := h.bank.Prolong(ctx, c.campaign, c.claimant, id, endsAt, itembank.InSlot(slot))
+	if err != nil {
+		return reply{}, err
+	}
+	return granted(itembank.Grant{Claim: claim, Replayed: true}, c.event.RawPath), nil
+}
+
+// namedClaim reads a body that names a claim, and may have these members.
+func namedClaim(e event, members ...string) (sent body, id string, slot int, err error) {
+	if sent, err = bodyOf(e, members...); err == nil {
+		id, err = sent.claimID()
+	}
+	if err == nil {
+		slot, err = sent.slot()
+	}
+	return sent, id, slot, err
 }
 
 // releaseHold answers DELETE /campaigns/{campaign}/claims/{claimant}.

@@ -22,7 +22,7 @@ const (
 func newHoldBench(t testing.TB, from string, items ...string) *bench {
 	t.Helper()
 	b := newBench(t, from, "SPRING-1")
-	b.campaign(t, "seats", itembank.Settings{Hold: time.Hour}, items...)
+	b.campaign(t, "seats", itembank.Settings{Hold: time.Hour, MaxHold: 2 * time.Hour}, items...)
 	return b
 }
 
@@ -40,6 +40,13 @@ func named(claimant string) string { return fmt.Sprintf(`{"claimant":%q}`, claim
 
 func confirm(claimant, id string) request {
 	return post(seatClaims+"/"+claimant+"/confirmation", fmt.Sprintf(`{"claim_id":%q}`, id))
+}
+
+// farEnd is the end of no hold.
+const farEnd = "2099-01-01T00:00:00.000Z"
+
+func prolong(claimant, id, endsAt string) request {
+	return post(seatClaims+"/"+claimant+"/prolongation", fmt.Sprintf(`{"claim_id":%q,"ends_at":%q}`, id, endsAt))
 }
 
 func release(claimant, id string) request {
@@ -80,6 +87,59 @@ func TestConfirm(t *testing.T) {
 	b.do(t, confirm("bob", other)).wants(t, http.StatusOK, "")
 }
 
+// TestProlong: the answer has the end that the hold has then. A repeated request does not prolong the hold again.
+func TestProlong(t *testing.T) {
+	t.Parallel()
+	b := newHoldBench(t, "body", "A-1", "A-2")
+	made := b.do(t, post(seatClaims, named("team/ann"))).wants(t, http.StatusCreated, "")
+	id, end := made.text("claim_id"), made.text("ends_at")
+	longer := func(endsAt string) string {
+		a := b.do(t, prolong("team/ann", id, endsAt)).wants(t, http.StatusOK, "")
+		equal(t, "claim_id", a.text("claim_id"), id)
+		equal(t, "claimant", a.text("claimant"), "team/ann")
+		equal(t, "Idempotent-Replayed", a.Headers["Idempotent-Replayed"], "true")
+		equal(t, "ends_at", b.do(t, get(seatClaims+"/team/ann")).text("ends_at"), a.text("ends_at"))
+		return a.text("ends_at")
+	}
+	for !(longer(end) > end) { // until the clock has moved on by a millisecond
+	}
+	later := longer(farEnd)
+	equal(t, "ends_at", longer(end), later)
+	b.do(t, confirm("team/ann", id)).wants(t, http.StatusOK, "")
+	equal(t, "ends_at of a confirmed hold", longer(later), "")
+
+	b.do(t, prolong("bob", id, end)).wants(t, http.StatusNotFound, "no-claim")
+	b.hold(t, post(seatClaims, named("bob")))
+	b.do(t, prolong("bob", id, end)).wants(t, http.StatusConflict, "claim-ended")
+}
+
+// TestProlongationsAreChecked: the body needs the id and the end of the hold.
+func TestProlongationsAreChecked(t *testing.T) {
+	t.Parallel()
+	b := newHoldBench(t, "body", "A-1")
+	id := b.hold(t, post(seatClaims, named("ann")))
+	for body, pointer := range map[string]string{
+		``: "/claim_id", `{"ends_at":"` + farEnd + `"}`: "/claim_id",
+		`{"claim_id":"` + id + `"}`:                                           "/ends_at",
+		`{"claim_id":"` + id + `","ends_at":""}`:                              "/ends_at",
+		`{"claim_id":"` + id + `","ends_at":1}`:                               "/ends_at",
+		`{"claim_id":"` + id + `","ends_at":"tomorrow"}`:                      "/ends_at",
+		`{"claim_id":"` + id + `","ends_at":"2099-01-01"}`:                    "/ends_at",
+		`{"claim_id":"` + id + `","ends_at":"` + farEnd + `","hold":"1h"}`:    "/hold",
+		`{"claim_id":"` + id + `","ends_at":"` + farEnd + `","slot":2}`:       "/slot",
+		`{"claim_id":"` + id + `","ends_at":"0001-01-01T00:00:00Z","slot":1}`: "/ends_at",
+	} {
+		a := b.do(t, post(seatClaims+"/ann/prolongation", body)).wants(t, http.StatusBadRequest, "invalid-request")
+		equal(t, "pointers for "+body, a.pointers(), pointer)
+	}
+	b.campaign(t, "short", itembank.Settings{Hold: time.Hour}, "B-1")
+	short := strings.Replace(seatClaims, "seats", "short", 1)
+	made := b.do(t, post(short, named("ann"))).wants(t, http.StatusCreated, "")
+	body := fmt.Sprintf(`{"claim_id":%q,"ends_at":%q}`, made.text("claim_id"), made.text("ends_at"))
+	a := b.do(t, post(short+"/ann/prolongation", body)).wants(t, http.StatusBadRequest, "invalid-request")
+	equal(t, "pointers", a.pointers(), "/campaign")
+}
+
 func TestReleaseOfAHold(t *testing.T) {
 	t.Parallel()
 	b := newHoldBench(t, "body", "A-1")
@@ -103,7 +163,8 @@ func TestHoldsNeedACampaignWithHolds(t *testing.T) {
 	confirmation := post(spring+"/ann/confirmation", fmt.Sprintf(`{"claim_id":%q}`, id))
 	deletion := newRequest(http.MethodDelete, spring+"/ann")
 	deletion.RawQueryString = "claim_id=" + id
-	for _, r := range []request{confirmation, deletion} {
+	prolongation := post(spring+"/ann/prolongation", fmt.Sprintf(`{"claim_id":%q,"ends_at":%q}`, id, farEnd))
+	for _, r := range []request{confirmation, deletion, prolongation} {
 		a := b.do(t, r).wants(t, http.StatusBadRequest, "invalid-request")
 		equal(t, "pointers", a.pointers(), "/campaign")
 	}
@@ -137,7 +198,7 @@ func TestClaimIDs(t *testing.T) {
 	equal(t, "claimant", b.do(t, confirm("ann", id)).wants(t, http.StatusOK, "").text("claimant"), "ann")
 }
 
-// TestWhoMayConfirm: customers may release their own holds. They may confirm them only if the settings allow it.
+// TestWhoMayConfirm: customers may release and prolong their own holds. They may confirm them only if the settings allow it.
 func TestWhoMayConfirm(t *testing.T) {
 	t.Parallel()
 	const user = "arn:aws:iam::123456789012:user/ann"
@@ -153,7 +214,10 @@ func TestWhoMayConfirm(t *testing.T) {
 		for _, name := range []string{"me", c.claimant} {
 			b.do(t, c.by(confirm(name, id))).wants(t, http.StatusForbidden, "may-not-confirm")
 		}
-		for _, r := range []request{confirm("bob", id), release("bob", id)} {
+		for _, name := range []string{"me", c.claimant} {
+			b.do(t, c.by(prolong(name, id, farEnd))).wants(t, http.StatusOK, "")
+		}
+		for _, r := range []request{confirm("bob", id), release("bob", id), prolong("bob", id, farEnd)} {
 			b.do(t, c.by(r)).wants(t, http.StatusForbidden, "not-your-claim")
 			b.do(t, r).wants(t, http.StatusUnauthorized, "unauthenticated")
 		}

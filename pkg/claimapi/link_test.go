@@ -219,7 +219,7 @@ func TestRefusedLinks(t *testing.T) {
 	} {
 		for _, r := range []request{
 			post(spring, ""), post(spring, `{"claimant":"ann"}`), get(spring + "/ann"), deleteClaim("ann", "x"),
-			post(spring+"/ann/confirmation", `{"claim_id":"x"}`),
+			post(spring+"/ann/confirmation", `{"claim_id":"x"}`), post(spring+"/ann/prolongation", `{"claim_id":"x"}`),
 		} {
 			b.log.Reset()
 			a := b.do(t, withHeader(r, "authorization", c.header))
@@ -272,16 +272,17 @@ func TestNoTokenInTheLog(t *testing.T) {
 }
 
 // TestLinksConfirmOnlyWhereClaimantsMay: otherwise the customer's browser, which has the link, could confirm without
-// paying.
+// paying. A link may prolong a hold.
 func TestLinksConfirmOnlyWhereClaimantsMay(t *testing.T) {
 	t.Parallel()
 	b := newLinkBench(t)
-	b.campaign(t, "seats", itembank.Settings{Hold: time.Hour}, "1A", "1B")
+	b.campaign(t, "seats", itembank.Settings{Hold: time.Hour, MaxHold: 2 * time.Hour}, "1A", "1B")
 	const seats = "/campaigns/seats/claims"
 	token := b.sign(t, claimlink.Claims{Claimant: "ann", Campaign: "seats"})
 	made := b.do(t, withToken(post(seats, ""), token)).wants(t, http.StatusCreated, "")
 	confirm := withToken(post(seats+"/me/confirmation", `{"claim_id":"`+made.text("claim_id")+`"}`), token)
 
+	b.do(t, withToken(prolong("me", made.text("claim_id"), made.text("ends_at")), token)).wants(t, http.StatusOK, "")
 	b.do(t, confirm).wants(t, http.StatusForbidden, "may-not-confirm")
 	b.handle(t, claimapi.WithClaimantsConfirm(true))
 	b.do(t, confirm).wants(t, http.StatusOK, "")

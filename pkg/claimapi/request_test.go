@@ -53,6 +53,8 @@ func TestRoutes(t *testing.T) {
 		{"PUT", "", "/campaigns/spring/claims/ada/confirmation", 405, "method-not-allowed", "POST"},
 		{"GET", "", "/campaigns/spring/claims/ada/confirmation", 405, "method-not-allowed", "POST"},
 		{"DELETE", "", "/campaigns/spring/claims/a/b/confirmation", 405, "method-not-allowed", "POST"},
+		{"GET", "", "/campaigns/spring/claims/ada/prolongation", 405, "method-not-allowed", "POST"},
+		{"POST", "", "/campaigns/spring/claims/prolongation", 405, "method-not-allowed", "GET, DELETE"},
 		{"POST", "", "/campaigns/spring/claims/ada/confirmation/", 405, "method-not-allowed", "GET, DELETE"},
 		{"", "", "/campaigns/spring/claims", 405, "method-not-allowed", "POST"},
 	} {
@@ -112,6 +114,7 @@ func TestBodies(t *testing.T) {
 		"replacement character":  {"{\"claimant\":\"jos\ufffd\"}", 400, "/claimant", ""},
 		"question mark":          {`{"claimant":"ada?x"}`, 400, "/claimant", ""},
 		"path of a confirmation": {`{"claimant":"ada/confirmation"}`, 400, "/claimant", ""},
+		"path of a prolongation": {`{"claimant":"ada/prolongation"}`, 400, "/claimant", ""},
 		"other punctuation":      {`{"claimant":"#a%b+c;d&/e=@"}`, 201, "", "#a%b+c;d&/e=@"},
 		"bad UTF-8":              {"{\"claimant\":\"jos\xe9\"}", 400, "", ""},
 		"bad UTF-8 elsewhere":    {"{\"claimant\":\"ada\",\"note\":\"\xff\"}", 400, "", ""},
@@ -346,6 +349,7 @@ func TestCallers(t *testing.T) {
 	id := b.hold(t, post(seatClaims, named("ada")))
 	requests := []request{
 		post(seatClaims, named("ada")), newRequest(http.MethodGet, seatClaims+"/ada"), confirm("ada", id), release("ada", id),
+		prolong("ada", id, farEnd),
 	}
 	b.signed = false
 	for _, r := range requests {

@@ -24,14 +24,18 @@ const (
 	documentPath = "/openapi.json"
 )
 
-// confirmationPart is the end of the path of a confirmation.
-const confirmationPart = "/confirmation"
+// The ends of the paths of a confirmation and of a prolongation.
+const (
+	confirmationPart = "/confirmation"
+	prolongationPart = "/prolongation"
+)
 
 // routes lists all kinds of requests, except those for the page. openapi.json describes the same ones. If a path
 // matches several routes, the path of the first one counts: a claimant may contain slashes.
 var routes = []route{
 	{http.MethodPost, claimsPath, (*Handler).claim},
 	{http.MethodPost, claimPath + confirmationPart, (*Handler).confirmation},
+	{http.MethodPost, claimPath + prolongationPart, (*Handler).prolongation},
 	{http.MethodGet, claimPath, (*Handler).heldClaim},
 	{http.MethodDelete, claimPath, (*Handler).releaseHold},
 	{http.MethodGet, campaignPath + "/items", (*Handler).freeItems},

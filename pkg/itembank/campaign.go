@@ -34,7 +34,8 @@ const (
 	Return OnEnd = "return" // it goes back to the bank: for seats and places
 )
 
-// Campaign is a named bank with its rules. Scope, ClaimantAs, PerClaimant, Choice, MaxItems, Publish, Columns, Shards, ItemLife, ClaimLife, Hold and OnEnd are fixed when the campaign is created.
+// Campaign is a named bank with its rules. Scope, ClaimantAs, PerClaimant, Choice, MaxItems, Publish, Columns, Shards,
+// ItemLife, ClaimLife, Hold, MaxHold and OnEnd are fixed when the campaign is created.
 type Campaign struct {
 	Name     string
 	Override State // Open or Closed, as an operator decided; "": OpensAt and ClosesAt decide
@@ -57,6 +58,7 @@ type Campaign struct {
 	ItemLife        time.Duration // how long an item can be claimed after its load; 0: for ever
 	ClaimLife       time.Duration // how long a claim lives; 0: for ever
 	Hold            time.Duration // how long a claim waits for Bank.Confirm; 0: claims are not confirmed
+	MaxHold         time.Duration // how long a hold can last with Bank.Prolong; 0: holds are not prolonged
 	OnEnd           OnEnd
 	CreatedAt       time.Time
 
@@ -83,7 +85,7 @@ func campaignOf(r engine.Campaign) Campaign {
 		ClaimantAs: claimantAsOf(r.Claimants), PerClaimant: max(r.PerClaimant, 1), Choice: r.Choice, Publish: r.Publish,
 		Columns: r.Columns,
 		Shards:  r.Shards, PageSize: r.PageSize, ItemLife: r.ItemLife, ClaimLife: r.ClaimLife, Hold: r.Hold,
-		OnEnd: OnEnd(r.OnEnd), CreatedAt: r.CreatedAt, MaxItems: maxItemsOf(r),
+		MaxHold: r.MaxHold, OnEnd: OnEnd(r.OnEnd), CreatedAt: r.CreatedAt, MaxItems: maxItemsOf(r),
 	}
 }
 

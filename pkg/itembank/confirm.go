@@ -10,7 +10,7 @@ import (
 
 // The members of ErrRefused that are about holds.
 var (
-	// ErrClaimEnded says that the claim to confirm was released or has ended, and that the claimant now holds
+	// ErrClaimEnded says that the claim to confirm or prolong was released or has ended, and that the claimant now holds
 	// another claim.
 	ErrClaimEnded = member(ErrRefused, "the claim has ended: the claimant holds another claim")
 	// ErrConfirmed says that a hold was confirmed, so that its holder cannot release it.
@@ -61,7 +61,7 @@ func (b *Bank) confirmHold(ctx context.Context, hold engine.Claim) (Claim, error
 	if err != nil {
 		return Claim{}, err
 	}
-	return confirmed(hold, result.Held)
+	return namedClaim(hold, result.Held)
 }
 
 // alive reports whether held is the hold, and may not be closed yet.
@@ -69,8 +69,8 @@ func alive(held *engine.Claim, hold engine.Claim, now time.Time) bool {
 	return held != nil && held.ID == hold.ID && held.Campaign == hold.Campaign && !closable(*held, now)
 }
 
-// confirmed returns the result of a Confirm, from the row that the claimant has now.
-func confirmed(hold engine.Claim, held *engine.Claim) (Claim, error) {
+// namedClaim returns the claim that a request names by its id, from the row that the claimant has now.
+func namedClaim(hold engine.Claim, held *engine.Claim) (Claim, error) {
 	switch {
 	case held == nil:
 		return Claim{}, ErrNoClaim
@@ -90,7 +90,7 @@ func (b *Bank) holdKeyOf(
 ) (Campaign, engine.ClaimKey, error) {
 	c, key, err := b.keyOf(ctx, campaign, claimant, options)
 	if err == nil && c.Hold == 0 {
-		err = &InvalidError{"campaign", "has no holds: its claims are neither confirmed nor released by their holders; hold is set when a campaign is created"}
+		err = &InvalidError{"campaign", "has no holds: its claims are neither confirmed nor prolonged, nor released by their holders; hold is set when a campaign is created"}
 	}
 	return c, key, err
 }

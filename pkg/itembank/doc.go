@@ -86,6 +86,8 @@
 // fails with ErrNoClaim or ErrClaimEnded came too late; the item may belong to another claimant. Confirm and every
 // other call name the claim by its id, so that a late call never touches a later claim of the same claimant.
 //
+// [Bank.Prolong] gives a hold more time, in a campaign with Settings.MaxHold, which limits it.
+//
 // [Bank.ReleaseHold] is for holders: it ends a hold before its end, and refuses a confirmed claim.
 // [Operator.Release] is for operators: it ends any claim.
 //

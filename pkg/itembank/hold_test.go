@@ -20,6 +20,10 @@ var holdCases = []testCase{
 	{"confirm-until-it-is-closed", confirmUntilClosed},
 	{"confirm-of-a-hold-that-is-over", confirmOfHoldThatIsOver},
 	{"confirm-meets-other-transactions", confirmMeetsOthers},
+	{"prolong", prolong},
+	{"prolong-until-it-is-closed", prolongUntilClosed},
+	{"prolong-only-where-it-is-allowed", prolongOnlyAllowed},
+	{"prolong-meets-other-transactions", prolongMeetsOthers},
 	{"release-by-the-holder", releaseByHolder},
 	{"release-by-the-holder-after-the-end", releaseByHolderAfterEnd},
 	{"release-by-the-holder-while-it-is-confirmed", releaseWhileConfirmed},
@@ -56,6 +60,11 @@ func holdSettings(f *fixture) {
 		{itembank.Settings{Hold: -time.Minute}, "hold", "30s"},
 		{itembank.Settings{Hold: time.Minute + time.Microsecond}, "hold", "milliseconds"},
 		{itembank.Settings{Hold: 101 * 365 * 24 * time.Hour}, "hold", "100 years"},
+		{itembank.Settings{MaxHold: time.Hour}, "max-hold", "needs hold"},
+		{itembank.Settings{ClaimLife: time.Minute, MaxHold: time.Hour}, "max-hold", "needs hold"},
+		{itembank.Settings{Hold: time.Minute, MaxHold: time.Minute}, "max-hold", "must be longer than hold (1m0s)"},
+		{itembank.Settings{Hold: time.Minute, MaxHold: -time.Minute}, "max-hold", "must be longer than hold (1m0s)"},
+		{itembank.Settings{Hold: time.Minute, MaxHold: time.Hour + time.Microsecond}, "max-hold", "milliseconds"},
 	} {
 		var invalid *itembank.InvalidError
 		_, _, err := f.bank().CreateCampaign(f.ctx, f.name+"-other", test.settings)
@@ -63,10 +72,14 @@ func holdSettings(f *fixture) {
 			f.Errorf("%+v: want %s refused with %q, got %v", test.settings, test.field, test.says, err)
 		}
 	}
-	other := holds
-	other.Hold = time.Hour
-	if _, _, err := f.bank().CreateCampaign(f.ctx, f.name, other); !errors.Is(err, itembank.ErrInvalid) {
-		f.Errorf("another hold: want it refused, got %v", err)
+	for _, change := range []func(*itembank.Settings){
+		func(s *itembank.Settings) { s.Hold = time.Hour }, func(s *itembank.Settings) { s.MaxHold = time.Hour },
+	} {
+		other := holds
+		change(&other)
+		if _, _, err := f.bank().CreateCampaign(f.ctx, f.name, other); !errors.Is(err, itembank.ErrInvalid) {
+			f.Errorf("%+v: want it refused, got %v", other, err)
+		}
 	}
 }
 
@@ -194,6 +207,144 @@ func confirmMeetsOthers(f *fixture) {
 		b := itembank.NewOperator(busy, itembank.WithClock(itembankfault.NewClock()))
 		hold := f.claim(b, "ann").Claim
 		if _, err := b.Confirm(f.ctx, f.name, "ann", hold.ID); !errors.Is(err, test.want) || left > 0 {
+			f.Errorf("%d conflicts: want %v, got %v, and %d are left", test.conflicts, test.want, err, left)
+		}
+	}
+}
+
+// prolonged prolongs a hold that the caller saw. It must then have this end, which it returns with the new end.
+func (f *fixture) prolonged(b *itembank.Operator, seen itembank.Claim, end time.Time) itembank.Claim {
+	f.Helper()
+	want := seen
+	want.EndsAt = end
+	got, err := b.Prolong(f.ctx, seen.Campaign, seen.Claimant, seen.ID, seen.EndsAt)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		f.Fatalf("prolong for %s: want %+v, got %+v, %v", seen.Claimant, want, got, err)
+	}
+	if held, err := b.HeldClaim(f.ctx, seen.Campaign, seen.Claimant); err != nil || !reflect.DeepEqual(held, want) {
+		f.Fatalf("want %+v held by %s, got %+v, %v", want, seen.Claimant, held, err)
+	}
+	return want
+}
+
+// prolong: the end of a hold moves once for each end that the caller saw, never back, and never past the maximum.
+func prolong(f *fixture) {
+	s := holds
+	s.MaxHold = 150 * time.Second
+	c, _ := f.stocked(1, s)
+	clock := itembankfault.NewClock()
+	b := f.bank(itembank.WithClock(clock))
+	made := f.claim(b, "ann").Claim
+	at := func(after time.Duration) time.Time { return made.ClaimedAt.Add(after) }
+
+	clock.SetTo(at(-20 * time.Second))
+	f.prolonged(b, made, made.EndsAt)
+	clock.SetTo(at(40 * time.Second))
+	once := f.prolonged(b, made, at(100*time.Second))
+	clock.SetTo(at(45 * time.Second))
+	f.prolonged(b, made, once.EndsAt) // again, because the reply was lost
+	clock.SetTo(made.EndsAt.Add(endGrace + time.Millisecond))
+	f.sweptDue(b, itembank.SweepReport{})
+	f.swept(b, itembank.SweepReport{})
+	clock.SetTo(at(95 * time.Second))
+	longest := f.prolonged(b, once, at(s.MaxHold))
+	clock.SetTo(at(120 * time.Second))
+	for _, seen := range []itembank.Claim{made, once, longest} {
+		f.prolonged(b, seen, longest.EndsAt)
+	}
+	clock.SetTo(longest.EndsAt.Add(endGrace + time.Millisecond))
+	f.sweptDue(b, itembank.SweepReport{Returned: 1})
+	f.WantWhere("free", c, made.Items[0], "ann")
+
+	second := f.claim(b, "ann").Claim
+	f.confirmed(b, second)
+	f.prolonged(b, second, time.Time{}) // a confirmed claim gets no end
+}
+
+// prolongUntilClosed: the row decides. A hold that ended can be prolonged until a request closes it, also while the
+// campaign is closed. A later hold is not prolonged.
+func prolongUntilClosed(f *fixture) {
+	s := holds
+	s.MaxHold = 24 * time.Hour
+	c, _ := f.stocked(2, s)
+	clock := itembankfault.NewClock()
+	b := f.bank(itembank.WithClock(clock))
+	hold := f.claim(b, "ann").Claim
+	f.Must(b.CloseCampaign(f.ctx, f.name))
+	clock.SetTo(hold.EndsAt.Add(time.Hour))
+	hold = f.prolonged(b, hold, clock.Now().UTC().Truncate(time.Millisecond).Add(time.Minute))
+	f.sweptDue(b, itembank.SweepReport{})
+	f.WantWhere("held by ann", c, hold.Items[0], "ann")
+	f.Must(b.OpenCampaign(f.ctx, f.name))
+	clock.SetTo(hold.EndsAt.Add(endGrace + time.Millisecond))
+	f.sweptDue(b, itembank.SweepReport{Returned: 1})
+	if _, err := b.Prolong(f.ctx, f.name, "ann", hold.ID, hold.EndsAt); !errors.Is(err, itembank.ErrNoClaim) {
+		f.Errorf("a hold that was closed: %v", err)
+	}
+	clock.Advance(2 * time.Second)
+	later := f.claim(b, "ann").Claim
+	if _, err := b.Prolong(f.ctx, f.name, "ann", hold.ID, later.EndsAt); !errors.Is(err, itembank.ErrClaimEnded) {
+		f.Errorf("a later hold: %v", err)
+	}
+	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); err != nil || !reflect.DeepEqual(held, later) {
+		f.Errorf("want %+v, got %+v, %v", later, held, err)
+	}
+}
+
+// prolongOnlyAllowed: only holds of campaigns with a maximum are prolonged, through their own campaign.
+func prolongOnlyAllowed(f *fixture) {
+	for field, s := range map[string]itembank.Settings{
+		"has no holds": {OnEnd: itembank.Return, ClaimLife: time.Minute}, "holds that are not prolonged": holds,
+	} {
+		one := f.named(fmt.Sprint(s.Hold == 0))
+		one.stocked(1, s)
+		b := f.bank()
+		claim := one.claim(b, "ann").Claim
+		var invalid *itembank.InvalidError
+		_, err := b.Prolong(f.ctx, one.name, "ann", claim.ID, claim.EndsAt)
+		if !errors.As(err, &invalid) || !strings.Contains(invalid.Detail, field) {
+			f.Errorf("%+v: want the prolongation refused, got %v", s, err)
+		}
+	}
+	s := holds
+	s.Scope, s.MaxHold = f.name+"-scope", time.Hour
+	f.stocked(1, s)
+	other, b := f.createNamed(f.name+"-other", s), f.bank()
+	hold := f.claim(b, "ann").Claim
+	var invalid *itembank.InvalidError
+	if _, err := b.Prolong(f.ctx, f.name, "ann", hold.ID, time.Time{}); !errors.As(err, &invalid) || invalid.Field != "ends_at" {
+		f.Errorf("no end: %v", err)
+	}
+	var elsewhere *itembank.ClaimedElsewhereError
+	if _, err := b.Prolong(f.ctx, other.Name, "ann", hold.ID, hold.EndsAt); !errors.As(err, &elsewhere) {
+		f.Errorf("another campaign of the scope: %v", err)
+	}
+	if held, err := b.HeldClaim(f.ctx, f.name, "ann"); err != nil || !reflect.DeepEqual(held, hold) {
+		f.Errorf("want %+v, got %+v, %v", hold, held, err)
+	}
+}
+
+// prolongMeetsOthers: a prolongation waits a limited number of times while another transaction works on the claim.
+func prolongMeetsOthers(f *fixture) {
+	s := holds
+	s.MaxHold = time.Hour
+	f.stocked(1, s)
+	for _, test := range []struct {
+		conflicts int
+		want      error
+	}{{8, nil}, {9, itembank.ErrTryAgain}} {
+		left, clock := test.conflicts, itembankfault.NewClock()
+		busy := &itembankfault.Store{Store: f.Store, Plan: func(_ int, method string) itembankfault.Fault {
+			if method != "ProlongClaim" || left == 0 {
+				return itembankfault.None
+			}
+			left--
+			return itembankfault.ClaimConflict
+		}}
+		b := itembank.NewOperator(busy, itembank.WithClock(clock))
+		hold := f.claim(b, "ann").Claim
+		clock.SetTo(hold.EndsAt)
+		if _, err := b.Prolong(f.ctx, f.name, "ann", hold.ID, hold.EndsAt); !errors.Is(err, test.want) || left > 0 {
 			f.Errorf("%d conflicts: want %v, got %v, and %d are left", test.conflicts, test.want, err, left)
 		}
 	}

@@ -8,10 +8,10 @@ import (
 // A restored store is a consistent copy of an older moment, so Reconcile finds nothing wrong in it. Two marks beside
 // the mode of a campaign keep what customers saw since that moment:
 //
-//   - Moved, in the old store: no claim is made, confirmed, released or swept any more. So what a replay reads there
-//     stays true.
-//   - Restored, in the new store: nothing is handed out, and no claim is released by its holder or swept. A claim may
-//     be gone in the old store. A hold is confirmed if the new store has it: a payment must not wait for a replay.
+//   - Moved, in the old store: no claim is made, confirmed, prolonged, released or swept any more. So what a replay
+//     reads there stays true.
+//   - Restored, in the new store: nothing is handed out, and no claim is prolonged, released by its holder or swept. A
+//     claim may be gone in the old store. A hold is confirmed if the new store has it: a payment must not wait for a replay.
 //
 // OpenCampaign, CloseCampaign and ChangeCampaign never change a mark. Restored is cleared only by a ReplayStore that
 // refused nothing, and that began to read DrainTime after it saw all campaigns of the scope moved in the old store. By

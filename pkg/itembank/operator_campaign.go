@@ -16,7 +16,7 @@ func (c Campaign) row() engine.Campaign {
 		Name: c.Name, Mode: c.mode(), Moved: c.Moved, Restored: c.Restored, OpensAt: c.OpensAt, ClosesAt: c.ClosesAt,
 		Scope: c.Scope, Claimants: c.ClaimantAs.row(), Choice: c.Choice, Publish: c.Publish, Columns: c.Columns,
 		Shards: c.Shards, PageSize: c.PageSize, ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, Hold: c.Hold,
-		OnEnd: engine.OnEnd(c.OnEnd), CreatedAt: c.CreatedAt,
+		MaxHold: c.MaxHold, OnEnd: engine.OnEnd(c.OnEnd), CreatedAt: c.CreatedAt,
 	}
 	if c.PerClaimant > 1 {
 		row.PerClaimant = c.PerClaimant
@@ -49,7 +49,10 @@ type Settings struct {
 	ItemLife  time.Duration // at least 1 s, whole milliseconds; default: for ever
 	ClaimLife time.Duration // at least 30 s, whole milliseconds; default: for ever
 	Hold      time.Duration // at least 30 s, whole milliseconds; default: claims are not confirmed
-	OnEnd     OnEnd         // default: Burn; with Hold: Return
+	// MaxHold is how long a hold can last in total, from its claim, if it is prolonged (Bank.Prolong): longer than Hold,
+	// whole milliseconds. Default: holds are not prolonged.
+	MaxHold time.Duration
+	OnEnd   OnEnd // default: Burn; with Hold: Return
 	// ClaimantAs is fixed for the scope: all campaigns of a scope have the same value. Default: Exact.
 	ClaimantAs ClaimantAs
 	// PerClaimant is how many claims a claimant can have: 1 to 100. If it is more than 1, no other campaign can
@@ -98,7 +101,7 @@ func newCampaign(name string, s Settings, now time.Time) (Campaign, error) {
 	c := Campaign{
 		Name: name, OpensAt: wholeMillis(s.OpensAt), ClosesAt: wholeMillis(s.ClosesAt),
 		Scope: s.Scope, Shards: s.Shards, PageSize: s.PageSize, ItemLife: s.ItemLife, ClaimLife: s.ClaimLife, Hold: s.Hold,
-		OnEnd: s.OnEnd, ClaimantAs: cmp.Or(s.ClaimantAs, Exact), PerClaimant: cmp.Or(s.PerClaimant, 1),
+		MaxHold: s.MaxHold, OnEnd: s.OnEnd, ClaimantAs: cmp.Or(s.ClaimantAs, Exact), PerClaimant: cmp.Or(s.PerClaimant, 1),
 		Choice: s.Choice, MaxItems: s.MaxItems, Publish: s.Publish, Columns: s.Columns, CreatedAt: now,
 	}
 	if c.Scope == "" {
@@ -160,11 +163,18 @@ func (c Campaign) validate() error {
 		return &InvalidError{"on-end", "must be return with hold: a hold that is not confirmed goes back"}
 	case c.Hold != 0 && c.ClaimLife != 0:
 		return &InvalidError{"claim-life", "cannot be used with hold: a confirmed hold has no end"}
+	case c.MaxHold != 0 && c.Hold == 0:
+		return &InvalidError{"max-hold", "needs hold: only holds are prolonged"}
+	case c.MaxHold != 0 && c.MaxHold <= c.Hold:
+		return &InvalidError{"max-hold", fmt.Sprintf("must be longer than hold (%v), or 0 for none; is %v", c.Hold, c.MaxHold)}
 	}
 	if err := validateLife("item-life", c.ItemLife, minItemLife); err != nil {
 		return err
 	}
 	if err := validateLife("hold", c.Hold, minClaimLife); err != nil {
+		return err
+	}
+	if err := validateLife("max-hold", c.MaxHold, minClaimLife); err != nil {
 		return err
 	}
 	return validateLife("claim-life", c.ClaimLife, minClaimLife)
@@ -196,6 +206,7 @@ func (c Campaign) differences(wanted Campaign) (texts []string) {
 		{"item-life", c.ItemLife, wanted.ItemLife},
 		{"claim-life", c.ClaimLife, wanted.ClaimLife},
 		{"hold", c.Hold, wanted.Hold},
+		{"max-hold", c.MaxHold, wanted.MaxHold},
 		{"on-end", c.OnEnd, wanted.OnEnd},
 		{"claimant-as", c.ClaimantAs, wanted.ClaimantAs},
 		{"per-claimant", c.PerClaimant, wanted.PerClaimant},

@@ -56,9 +56,9 @@ func (m *scopeMarks) check(ctx context.Context) error {
 	return noneMarked(m.campaigns, "")
 }
 
-// CloseMoved closes a campaign as CloseCampaign does, and marks it as moved: claims, confirmations and releases return
-// ErrMoved, and sweeps leave it alone. Use it in the store that is being left, for every campaign of the scope, before
-// the last ReplayStore. CloseMoved is safe to repeat.
+// CloseMoved closes a campaign as CloseCampaign does, and marks it as moved: claims, confirmations, prolongations and
+// releases return ErrMoved, and sweeps leave it alone. Use it in the store that is being left, for every campaign of the
+// scope, before the last ReplayStore. CloseMoved is safe to repeat.
 //
 // Errors: as CloseCampaign.
 func (b *Operator) CloseMoved(ctx context.Context, name string) error {

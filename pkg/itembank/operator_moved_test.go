@@ -25,7 +25,7 @@ var movedCases = []testCase{
 // heldAndEnded creates a campaign with holds. Ann's hold has ended by the clock, and bob's has not.
 func (f *fixture) heldAndEnded(clock *itembankfault.Clock) (c engine.Campaign, ann, bob itembank.Claim) {
 	f.Helper()
-	c, _ = f.stocked(3, itembank.Settings{Shards: 1, Hold: time.Minute})
+	c, _ = f.stocked(3, itembank.Settings{Shards: 1, Hold: time.Minute, MaxHold: time.Hour})
 	b := f.bank(itembank.WithClock(clock))
 	ann = f.claim(b, "ann").Claim
 	clock.Advance(time.Hour)
@@ -45,6 +45,8 @@ func (f *fixture) standsStill(b *itembank.Operator, c engine.Campaign, ann, bob 
 	f.refused(b, "bob", want)
 	_, err := b.ReleaseHold(f.ctx, f.name, "bob", bob.ID)
 	check("release by the holder", err)
+	_, err = b.Prolong(f.ctx, f.name, "bob", bob.ID, bob.EndsAt)
+	check("prolongation", err)
 	_, err = b.Sweep(f.ctx, f.name, nil)
 	check("sweep", err)
 	_, err = b.SweepDue(f.ctx, f.name, nil)

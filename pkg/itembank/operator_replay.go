@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"iter"
+	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
@@ -23,7 +24,7 @@ type ClaimSource func() iter.Seq2[ClaimLine, error]
 // ReplayReport is the result of a Replay. Each line is counted once.
 type ReplayReport struct {
 	DryRun        bool           `json:"dry_run"`
-	Replayed      int64          `json:"replayed"`       // the claim was made or confirmed (in a dry run: would be)
+	Replayed      int64          `json:"replayed"`       // the claim was made, confirmed or prolonged (in a dry run: would be)
 	Already       int64          `json:"already"`        // the claimant holds the item
 	OtherCampaign int64          `json:"other_campaign"` // the line names another campaign
 	Refused       int64          `json:"refused"`        // all other lines
@@ -35,6 +36,7 @@ type ReplayReport struct {
 const (
 	replayed         = "replayed"
 	confirmedHold    = "confirmed"
+	prolongedHold    = "prolonged"
 	already          = "already"
 	otherCampaign    = "other-campaign"
 	holdsAnother     = "holds-another"
@@ -54,6 +56,7 @@ const (
 //
 //	replayed           the claim was made
 //	confirmed          the claimant held the item, and the hold was confirmed, as the line says
+//	prolonged          the claimant held the item, and the hold got the later end of the line
 //	already            the claimant holds the item, in the claim HeldClaimID
 //	other-campaign     the line names another Campaign
 //	holds-another      the claimant holds another item of the campaign, in the claim HeldClaimID
@@ -327,7 +330,8 @@ func (r *replay) row(line ClaimLine) (engine.Claim, error) {
 }
 
 // compareHeld compares the claim with the one that its claimant holds. If the claimant holds none, it returns no
-// outcome. If the line has a hold as confirmed, it confirms the hold, which would end otherwise.
+// outcome. If the line has a hold as confirmed, or with a later end, it confirms or prolongs the hold, which would end
+// too early otherwise.
 func (r *replay) compareHeld(ctx context.Context, line ClaimLine, claim engine.Claim) (ReplayedLine, error) {
 	held, err := r.bank.heldClaim(ctx, claim.Key())
 	if err != nil {
@@ -350,18 +354,35 @@ func (r *replay) compareHeld(ctx context.Context, line ClaimLine, claim engine.C
 		return ReplayedLine{Outcome: holdsAnother, HeldClaimID: held.ID}, nil
 	}
 	same := line.Claim.ID == "" || line.Claim.ID == held.ID
-	if r.campaign.Hold == 0 || !same || held.EndsAt.IsZero() || !claim.EndsAt.IsZero() {
+	confirms, prolongs := claim.EndsAt.IsZero(), claim.EndsAt.After(held.EndsAt)
+	if r.campaign.Hold == 0 || !same || held.EndsAt.IsZero() || !confirms && !prolongs {
 		return ReplayedLine{Outcome: already, HeldClaimID: held.ID}, nil
+	}
+	outcome := prolongedHold
+	if confirms {
+		outcome = confirmedHold
 	}
 	if r.report.DryRun {
 		r.planned[claim.Key()] = claim
-	} else if _, err := r.bank.confirmHold(ctx, *held); err != nil {
-		if errors.Is(err, ErrNoClaim) || errors.Is(err, ErrClaimEnded) || errors.Is(err, ErrNotEligible) { // closed meanwhile
-			return ReplayedLine{Outcome: moved}, nil
-		}
-		return ReplayedLine{}, err
+	} else if done, err := r.moveEnd(ctx, *held, claim.EndsAt); err != nil || !done {
+		return ReplayedLine{Outcome: moved}, err
 	}
-	return ReplayedLine{Outcome: confirmedHold, HeldClaimID: held.ID}, nil
+	return ReplayedLine{Outcome: outcome, HeldClaimID: held.ID}, nil
+}
+
+// moveEnd confirms a hold, or prolongs it until endsAt. done is false if the hold was closed, confirmed or prolonged
+// meanwhile.
+func (r *replay) moveEnd(ctx context.Context, hold engine.Claim, endsAt time.Time) (done bool, err error) {
+	var claim Claim
+	if endsAt.IsZero() {
+		claim, err = r.bank.confirmHold(ctx, hold)
+	} else {
+		claim, err = r.bank.prolongHold(ctx, hold, endsAt)
+	}
+	if errors.Is(err, ErrNoClaim) || errors.Is(err, ErrClaimEnded) || errors.Is(err, ErrNotEligible) {
+		return false, nil
+	}
+	return err == nil && claim.EndsAt.Equal(endsAt), err
 }
 
 // place finds an item of a claim. If the item is free, it returns nothing. If the item is neither free nor held nor
@@ -441,7 +462,7 @@ func putBack(claim engine.Claim, items []engine.FreeItem, lost map[engine.Hash]*
 
 func (r *replay) count(line ReplayedLine) {
 	switch line.Outcome {
-	case replayed, confirmedHold:
+	case replayed, confirmedHold, prolongedHold:
 		r.report.Replayed++
 	case already:
 		r.report.Already++

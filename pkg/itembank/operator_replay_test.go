@@ -111,10 +111,10 @@ func replayClaims(f *fixture) {
 }
 
 // replayConfirms: after a restore, a hold that was confirmed later is not confirmed. If the line is of that claim, the
-// replay confirms it and reports so.
+// replay confirms it and reports so. A line with a later end prolongs it, and a line with an earlier end changes nothing.
 func replayConfirms(f *fixture) {
 	c := f.create(itembank.Settings{Shards: 1, Hold: time.Hour})
-	f.load("a", "b", "c")
+	f.load("a", "b", "c", "d")
 	hold := func(claimant, item string) itembank.Claim {
 		claim := enginerows.NewClaim(c, claimant, item)
 		claim.EndsAt = claim.ClaimedAt.Add(c.Hold)
@@ -125,18 +125,26 @@ func replayConfirms(f *fixture) {
 		}
 		return itembank.Claim{ID: claim.ID, Claimant: claimant, Items: []string{item}, ClaimedAt: claim.ClaimedAt, EndsAt: claim.EndsAt}
 	}
-	anns, bobs, cids := hold("ann", "a"), hold("bob", "b"), hold("cid", "c")
+	anns, bobs, cids, dans := hold("ann", "a"), hold("bob", "b"), hold("cid", "c"), hold("dan", "d")
 	f.Must(f.bank().CloseCampaign(f.ctx, f.name))
 	confirmed, other := anns, cids
 	confirmed.EndsAt = time.Time{}
 	other.ID, other.EndsAt = "another", time.Time{}
-	f.replayed([]itembank.Claim{anns, confirmed, bobs, other, confirmed},
+	prolonged := dans
+	prolonged.EndsAt = dans.EndsAt.Add(time.Minute)
+	f.replayed([]itembank.Claim{anns, confirmed, bobs, other, confirmed, dans, prolonged, dans},
 		itembank.ReplayedLine{Outcome: "already", HeldClaimID: anns.ID},
 		itembank.ReplayedLine{Outcome: "confirmed", HeldClaimID: anns.ID},
 		itembank.ReplayedLine{Outcome: "already", HeldClaimID: bobs.ID},
 		itembank.ReplayedLine{Outcome: "already", HeldClaimID: cids.ID},
 		itembank.ReplayedLine{Outcome: "already", HeldClaimID: anns.ID},
+		itembank.ReplayedLine{Outcome: "already", HeldClaimID: dans.ID},
+		itembank.ReplayedLine{Outcome: "prolonged", HeldClaimID: dans.ID},
+		itembank.ReplayedLine{Outcome: "already", HeldClaimID: dans.ID},
 	)
+	if end := f.Held(c, "dan").EndsAt; !end.Equal(prolonged.EndsAt) {
+		f.Errorf("want the hold of dan prolonged until %s, it ends at %s", prolonged.EndsAt, end)
+	}
 	if !f.Held(c, "ann").EndsAt.IsZero() || f.Held(c, "bob").EndsAt.IsZero() || f.Held(c, "cid").EndsAt.IsZero() {
 		f.Error("want the hold of ann confirmed, and no other")
 	}

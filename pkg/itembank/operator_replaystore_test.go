@@ -26,6 +26,7 @@ var replayStoreCases = []testCase{
 	{"blocked-since-the-copy", replaysBlocks},
 	{"confirmed-in-the-new-store", replaysAfterConfirmations},
 	{"confirmed-since-the-copy", replaysConfirmations},
+	{"prolonged-since-the-copy", replaysProlongations},
 	{"claimant-with-another-claim", replaysOtherClaims},
 	{"changes-of-operators", replaysOperators},
 	{"loaded-since-the-copy", replaysLoads},
@@ -277,6 +278,29 @@ func replaysConfirmations(f *fixture) {
 	f.Must(err)
 	f.WantWhere("held by ann", r.c, "12A", "ann")
 	f.refused(r.newBank(), "bob", itembank.ErrSoldOut)
+}
+
+// replaysProlongations: ann got more time since the copy. Her hold does not end before it is over.
+func replaysProlongations(f *fixture) {
+	var seen itembank.Claim
+	r := f.restored(itembank.Settings{Shards: 1, Hold: time.Minute, MaxHold: time.Hour}, func(r *restore, b *itembank.Operator) {
+		r.loadInto(r.name, "12A")
+		r.claim(b, "ann")
+	}, func(r *restore, b *itembank.Operator) {
+		held, err := b.HeldClaim(r.ctx, r.name, "ann")
+		r.Must(err)
+		r.clock.SetTo(held.EndsAt)
+		seen, err = b.Prolong(r.ctx, r.name, "ann", held.ID, held.EndsAt)
+		r.Must(err)
+	})
+	r.want(r.replayed(itembank.ReplayOptions{}), 1, 0, itembank.StoreReplay{})
+	r.clock.SetTo(seen.EndsAt)
+	for _, want := range []string{"held by ann", "free"} {
+		_, err := r.newBank().Sweep(f.ctx, f.name, nil)
+		f.Must(err)
+		f.WantWhere(want, r.c, "12A", "ann")
+		r.clock.Advance(endGrace + time.Millisecond)
+	}
 }
 
 // replaysOtherClaims: since the copy ann and bob changed their seats, and cid claimed the same seat again.

@@ -36,6 +36,7 @@ type campaignCreate struct {
 	ItemLife   time.Duration       `help:"How long an item can be claimed after it was loaded, as in 30d. 0 means forever, the default. Fixed for good." placeholder:"D"`
 	ClaimLife  time.Duration       `help:"How long a claim lives, as in 24h. 0 means forever, the default. Fixed for good." placeholder:"D"`
 	Hold       time.Duration       `help:"Make each claim a hold: it goes back to the bank unless it is confirmed in this time, as in 15m. Implies --on-end return, and excludes --claim-life. Fixed for good." placeholder:"D"`
+	MaxHold    time.Duration       `help:"Let a hold be prolonged: until this long after its claim at most, as in 1h; longer than --hold. Fixed for good. Default: holds are not prolonged." placeholder:"D"`
 	ClaimantAs itembank.ClaimantAs `help:"Which claimants are the same one. exact: claimants with the same bytes. email: white space at the ends, upper and lower case, and Unicode form do not count; everything else does, such as +tags and dots. Fixed for good with the scope. Default: ${default}." enum:"exact,email" default:"exact" placeholder:"exact|email"`
 
 	PerClaimant  int  `help:"How many claims a claimant can have, each in a slot that the claim names with --slot. More than one needs a scope that no other campaign has. Fixed for good. Default: ${default}." default:"1" placeholder:"N"`
@@ -57,6 +58,7 @@ Examples:
   oncebox campaign create yoga-monday --scope spring-term --on-end return   # one booking a student in the term
   oncebox campaign create vip --claimant-as email                           # Ann@example.com is ann@example.com
   oncebox campaign create seats --hold 15m                                  # a seat for the customer who pays in time
+  oncebox campaign create desk --hold 15m --max-hold 1h                     # with more time for those who ask for it
   oncebox campaign create hall --hold 15m --choice --publish-items          # a customer names the seats
   oncebox campaign create raffle --columns                                  # load --with prize: the prize comes back
   oncebox campaign create lockers --claim-life 7d --on-end return           # a locker for a week`
@@ -79,7 +81,8 @@ func (c campaignCreate) create(ctx context.Context, a *cli.App, b *itembank.Oper
 	}
 	campaign, created, err := b.CreateCampaign(ctx, c.Name, itembank.Settings{
 		OpensAt: c.Opens, ClosesAt: c.Closes, Scope: c.Scope, Shards: c.Shards, PageSize: c.PageSize,
-		ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, Hold: c.Hold, OnEnd: valueOf(c.OnEnd),
+		ItemLife: c.ItemLife, ClaimLife: c.ClaimLife, Hold: c.Hold, MaxHold: c.MaxHold,
+		OnEnd:      valueOf(c.OnEnd),
 		ClaimantAs: c.ClaimantAs, PerClaimant: c.PerClaimant, Choice: c.Choice, MaxItems: valueOf(c.MaxItems),
 		Publish: c.PublishItems, Columns: c.Columns,
 	})
@@ -137,7 +140,7 @@ func (c campaignCreate) flagError(err error) error {
 		"shards":    fmt.Sprintf("--shards %d", c.Shards),
 		"page-size": fmt.Sprintf("--page-size %d", c.PageSize),
 		"opens":     "--opens", "closes": "--closes", "item-life": "--item-life", "claim-life": "--claim-life",
-		"hold": "--hold", "on-end": "--on-end", "claimant-as": fmt.Sprintf("--claimant-as %s", c.ClaimantAs),
+		"hold": "--hold", "max-hold": "--max-hold", "on-end": "--on-end", "claimant-as": fmt.Sprintf("--claimant-as %s", c.ClaimantAs),
 		"per-claimant": fmt.Sprintf("--per-claimant %d", c.PerClaimant), "max-items": fmt.Sprintf("--max-items %d", valueOf(c.MaxItems)),
 	}
 	name, ok := typed[invalid.Field]
@@ -196,6 +199,7 @@ func describe(c itembank.Campaign, state itembank.State, when func(t time.Time, 
 		row("item life", cli.LifeOr(c.ItemLife, "forever"))
 		row("claim life", cli.LifeOr(c.ClaimLife, "forever"))
 		row("hold", cli.LifeOr(c.Hold, "none"))
+		row("max hold", cli.LifeOr(c.MaxHold, "none"))
 		row("on end", string(c.OnEnd))
 		row("created", cli.TimeOr(c.CreatedAt, "unknown"))
 	})
@@ -275,7 +279,7 @@ func describeUnreplayed(given itembank.Unreplayed) string {
 type campaignClose struct {
 	Name               string `arg:"" help:"The campaign."`
 	UntilReconciled    bool   `help:"Let it be opened again only when reconcile finds nothing. For a campaign whose rows may be wrong." xor:"mark"`
-	Moved              bool   `help:"Mark the campaign in a store that is being left: claims, confirmations and releases are refused, and sweeps leave it alone." xor:"mark"`
+	Moved              bool   `help:"Mark the campaign in a store that is being left: claims, confirmations, prolongations and releases are refused, and sweeps leave it alone." xor:"mark"`
 	Restored           bool   `help:"Mark the campaign in a restored store: as --until-reconciled, and it is opened only after a replay of the old store. Confirmations are taken." xor:"mark"`
 	NewerClaimsAreLost bool   `help:"Clear the marks of campaign close --moved and --restored. What happened in another store since the copy is lost: items that customers saw may go to others." xor:"mark"`
 }
@@ -417,7 +421,8 @@ type campaignJSON struct {
 	PageSize  int            `json:"page_size"`
 	ItemLife  string         `json:"item_life,omitempty"`
 	ClaimLife string         `json:"claim_life,omitempty"`
-	Hold      string         `json:"hold,omitempty"` // absent: claims are not confirmed
+	Hold      string         `json:"hold,omitempty"`     // absent: claims are not confirmed
+	MaxHold   string         `json:"max_hold,omitempty"` // absent: holds are not prolonged
 	OnEnd     itembank.OnEnd `json:"on_end"`
 	CreatedAt time.Time      `json:"created_at"`
 }
@@ -427,7 +432,8 @@ func toCampaignJSON(c itembank.Campaign, state itembank.State) campaignJSON {
 		Name: c.Name, State: state, Mode: modeOf(c), Mark: markOf(c), OpensAt: cli.Optional(c.OpensAt), ClosesAt: cli.Optional(c.ClosesAt),
 		Scope: c.Scope, ClaimantAs: c.ClaimantAs, PerClaimant: c.PerClaimant, Choice: c.Choice, MaxItems: c.MaxItems,
 		Publish: c.Publish, Columns: c.Columns, Shards: c.Shards, PageSize: c.PageSize,
-		ItemLife: cli.LifeOr(c.ItemLife, ""), ClaimLife: cli.LifeOr(c.ClaimLife, ""), Hold: cli.LifeOr(c.Hold, ""), OnEnd: c.OnEnd,
+		ItemLife: cli.LifeOr(c.ItemLife, ""), ClaimLife: cli.LifeOr(c.ClaimLife, ""), Hold: cli.LifeOr(c.Hold, ""),
+		MaxHold: cli.LifeOr(c.MaxHold, ""), OnEnd: c.OnEnd,
 		CreatedAt: c.CreatedAt,
 	}
 }

@@ -22,6 +22,7 @@ type campaignSet struct {
 	ItemLife  *string `hidden:""`
 	ClaimLife *string `hidden:""`
 	Hold      *string `hidden:""`
+	MaxHold   *string `hidden:""`
 	OnEnd     *string `hidden:""`
 
 	ClaimantAs   *string `hidden:""`
@@ -75,6 +76,10 @@ var fixedSettings = []struct {
 	{
 		"--hold", "claims are stored with it or without it, and confirmed accordingly",
 		func(c campaignSet) bool { return c.Hold != nil },
+	},
+	{
+		"--max-hold", "claimants were told how long they can keep their items",
+		func(c campaignSet) bool { return c.MaxHold != nil },
 	},
 	{
 		"--on-end", "claimants were told whether their item can go to another claimant",

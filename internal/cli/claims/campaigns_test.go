@@ -174,6 +174,18 @@ func (w *fixture) confirm() {
 	w.do(confirmCommand{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}}.confirm)
 }
 
+func (w *fixture) prolong() {
+	w.Helper()
+	w.do(prolongCommand{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}}.prolong)
+}
+
+func prolongOtherID(w *fixture) {
+	w.Helper()
+	id := "another"
+	w.do(prolongCommand{Campaign: w.name, Claimant: "ann", ClaimID: &id, slotFlag: slotFlag{1}}.prolong)
+	w.clock.Advance(aLife / 2)
+}
+
 func confirmOtherID(w *fixture) {
 	w.Helper()
 	id := "another"
@@ -222,7 +234,7 @@ func (w *fixture) state() string {
 // writes returns the store calls that changed something since the last call of writes.
 func (w *fixture) writes() []string {
 	return slices.DeleteFunc(w.store.Calls(), func(call string) bool {
-		return !slices.Contains([]string{"AddItems", "Take", "CloseClaim", "ConfirmClaim", "EndItems", "MarkWithdrawn", "Repair"}, call)
+		return !slices.Contains([]string{"AddItems", "Take", "CloseClaim", "ConfirmClaim", "ProlongClaim", "EndItems", "MarkWithdrawn", "Repair"}, call)
 	})
 }
 
@@ -301,7 +313,7 @@ var (
 	toReturn = itembank.Settings{OnEnd: itembank.Return}
 	shortly  = itembank.Settings{ClaimLife: aLife}
 	lending  = itembank.Settings{ClaimLife: aLife, OnEnd: itembank.Return}
-	holding  = itembank.Settings{Hold: aLife}
+	holding  = itembank.Settings{Hold: aLife, MaxHold: 2 * aLife}
 	bothEnd  = itembank.Settings{ClaimLife: aLife, ItemLife: aLife, OnEnd: itembank.Return}
 )
 
@@ -325,6 +337,7 @@ var scenarios = map[string][]scenario{
 		{"release", bothEnd, append(held, wait(aLife)), releaseOtherID, nil, (*fixture).release},
 	},
 	"confirm": {{"confirm", holding, held, confirmOtherID, nil, (*fixture).confirm}},
+	"prolong": {{"prolong", holding, held, prolongOtherID, nil, (*fixture).prolong}},
 	"end of the hold": {
 		{"sweep", holding, append(held, wait(aLife+9*time.Second)), (*fixture).sweep, wait(2 * time.Second), (*fixture).sweep},
 		{"claim", holding, append(held, wait(aLife+9*time.Second)), claimByAnn, wait(2 * time.Second), closed(claimByAnn)},

@@ -9,6 +9,7 @@ type CampaignCommands struct {
 	Claim    claimCommand    `cmd:"" help:"Claim an item for a claimant and print it. A repeated claim prints the same item."`
 	Claims   claimsCommand   `cmd:"" help:"List the claims of a campaign, or export them into a file."`
 	Confirm  confirmCommand  `cmd:"" help:"Make a hold permanent, for example when it is paid."`
+	Prolong  prolongCommand  `cmd:"" help:"Give a hold more time, for example to a customer who is paying."`
 	Release  releaseCommand  `cmd:"" help:"End a claim. Its item goes back to the bank or is burned."`
 	Items    itemsCommand    `cmd:"" help:"List the free items of a campaign."`
 	Forget   forgetCommand   `cmd:"" help:"Release all claims of a claimant, and block the claimant."`

@@ -15,7 +15,7 @@ type confirmCommand struct {
 	Campaign string `arg:"" help:"The campaign. It was created with --hold."`
 	Claimant string `arg:"" help:"The claimant whose hold is confirmed."`
 	slotFlag
-	ClaimID *string `help:"Confirm only the claim with this id." placeholder:"ID"`
+	ClaimID *string `help:"Change only the hold with this id." placeholder:"ID"`
 }
 
 func (confirmCommand) Help() string {
@@ -55,15 +55,21 @@ func (c confirmCommand) confirm(ctx context.Context, a *cli.App, b *itembank.Ope
 	if err == nil {
 		claim, err = b.Confirm(ctx, c.Campaign, c.Claimant, id, c.option())
 	}
-	switch {
-	case errors.Is(err, itembank.ErrNoClaim):
-		return fmt.Errorf("%w: %s holds no item of %s", err, c.Claimant, c.Campaign)
-	case errors.Is(err, itembank.ErrClaimEnded):
-		return fmt.Errorf("claim %s of %s in %s: %w", id, c.Claimant, c.Campaign, err)
-	case err != nil:
-		return err
+	if err != nil {
+		return aboutHold(err, c.Campaign, c.Claimant, id)
 	}
 	return a.Print(claimapi.NewClaimBody(itembank.Grant{Claim: claim, Replayed: true}), strings.Join(claim.Items, "\n"))
+}
+
+// aboutHold names the hold in the error of a command that changes it.
+func aboutHold(err error, campaign, claimant, id string) error {
+	switch {
+	case errors.Is(err, itembank.ErrNoClaim):
+		return fmt.Errorf("%w: %s holds no item of %s", err, claimant, campaign)
+	case errors.Is(err, itembank.ErrClaimEnded):
+		return fmt.Errorf("claim %s of %s in %s: %w", id, claimant, campaign, err)
+	}
+	return err
 }
 
 // idOfClaim returns --claim-id, or the id of the claimant's claim.

@@ -35,6 +35,7 @@ With --from, the other store is the one that was in use before. The campaign mus
 --restored in this store. Both stores are read, and then these changes are made:
 
   a claim that only the other store has      is made, and confirmed if it was confirmed there
+  a hold with a later end in the other store gets that end
   a claim that only this store has           is closed: it was released, has ended or was forgotten. Its item
                                              ends as in the other store, or goes back to the bank.
   a claimant with different claims           gets the claim of the other store
@@ -53,7 +54,7 @@ A file has claims only, so it cannot say what was released, burned or forgotten.
 item. It may have campaign, items, slot, claim_id, claimed_at and ends_at, as HTTP replies, oncebox claims export and
 `+"`oncebox --output json claim`"+` have them. Columns, other members, and lines of other campaigns are passed over:
 items keep the columns of their load. A claim without ends_at does not end; if its claimant has a hold of that item,
-the hold is confirmed. If one line is bad, nothing is changed and the exit code is 2. No claimant loses an item by a
+the hold is confirmed. With a later ends_at than the hold has, it is prolonged. If one line is bad, nothing is changed and the exit code is 2. No claimant loses an item by a
 file, and no claimant gets a second one.
 
 Checks everything before it changes something. Waits %.0f seconds, for requests that began before the campaign was

@@ -483,6 +483,20 @@ func (h *halfVisible) ConfirmClaim(ctx context.Context, claim engine.Claim) (eng
 	})
 }
 
+// ProlongClaim implements engine.Store. It writes a single row, and does not lock it.
+func (h *halfVisible) ProlongClaim(
+	ctx context.Context, claim engine.Claim, endsAt time.Time,
+) (engine.ConfirmResult, error) {
+	k := claimKey(claim.Key())
+	return oneStep(ctx, h, h.random("ProlongClaim", claim.Claimant), func() (engine.ConfirmResult, error) {
+		if _, busy := h.rows[k]; busy {
+			return engine.ConfirmResult{Conflict: true}, nil
+		}
+		h.older[k] = olderRow{h.committed(k), time.Now()}
+		return h.Store.ProlongClaim(ctx, claim, endsAt)
+	})
+}
+
 // DueClaims implements engine.Store. The list may be stale, as its contract permits.
 func (h *halfVisible) DueClaims(
 	ctx context.Context, s engine.Shard, after, before time.Time, limit int,

@@ -62,7 +62,10 @@ const second = "-1"
 
 var bothCampaigns = []string{"", second}
 
-const historyClaimLife = 30 * time.Second
+const (
+	historyClaimLife = 30 * time.Second
+	historyMaxHold   = 75 * time.Second
+)
 
 var (
 	programs     = rapid.Custom(func(t *rapid.T) program { return drawProgram(t, claimants, "item-0", "item-1") })
@@ -85,7 +88,7 @@ func drawProgram(t *rapid.T, claimants []string, loaded ...string) program {
 	p.holds = p.onEnd == itembank.Return && rapid.Bool().Draw(t, "holds")
 	kinds := []opKind{claimOp, claimOp, claimOp, claimOp, releaseOp, releaseOp, loadOp, withdrawOp, sweepOp, sweepDueOp, advanceOp}
 	if p.holds {
-		kinds = append(kinds, confirmOp, confirmOp, giveUpOp, advanceOp)
+		kinds = append(kinds, confirmOp, confirmOp, prolongOp, prolongOp, giveUpOp, advanceOp)
 	}
 	item := rapid.Custom(func(t *rapid.T) string { return fmt.Sprintf("item-%d", rapid.IntRange(0, 5).Draw(t, "item")) })
 	request := rapid.Custom(func(t *rapid.T) op {
@@ -97,7 +100,7 @@ func drawProgram(t *rapid.T, claimants []string, loaded ...string) program {
 			o.campaign = "" // the second campaign has another scope
 		}
 		switch o.kind {
-		case claimOp, releaseOp, confirmOp, giveUpOp:
+		case claimOp, releaseOp, confirmOp, prolongOp, giveUpOp:
 			o.claimant = rapid.SampledFrom(holders).Draw(t, "claimant")
 			if o.kind == claimOp && p.choice {
 				o.chosen = rapid.SliceOfNDistinct(item, 0, 3, rapid.ID[string]).Draw(t, "chosen")
@@ -167,7 +170,7 @@ func playProgram(ctx context.Context, e enginetest.Engine, p program, m *Mutant)
 			s.ClaimantAs = itembank.Email
 		}
 		if p.holds {
-			s.Hold = historyClaimLife
+			s.Hold, s.MaxHold = historyClaimLife, historyMaxHold
 		} else {
 			s.ClaimLife = historyClaimLife
 		}
@@ -237,7 +240,7 @@ func (h *history) brokenBank(i int, store engine.Store, m *Mutant) *itembank.Ope
 
 // pause waits for a moment before a write, so that other requests come between a request's reads and its write.
 func pause(method string) error {
-	if method == "Take" || method == "CloseClaim" || method == "ConfirmClaim" {
+	if slices.Contains([]string{"Take", "CloseClaim", "ConfirmClaim", "ProlongClaim"}, method) {
 		time.Sleep(rand.N(400 * time.Microsecond))
 	}
 	return nil
@@ -248,7 +251,7 @@ func (h *history) do(bank *itembank.Operator, o op) {
 	ctx, cancel := cancellable(h.ctx)
 	defer cancel()
 	if !h.address(&o) {
-		return // nothing to release or confirm
+		return // nothing to release, confirm or prolong
 	}
 	o.clockCall, o.call = h.clock.Now().UnixMilli(), h.moment.Add(1)
 	err := h.request(ctx, bank, &o)
@@ -257,12 +260,16 @@ func (h *history) do(bank *itembank.Operator, o op) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ops = append(h.ops, o)
-	if o.kind == claimOp && o.result == ok {
+	if told := h.told[o.claimant]; o.kind == claimOp && o.result == ok {
 		h.told[o.claimant] = o
+	} else if o.kind == prolongOp && o.result == ok && told.id == o.id {
+		told.endsAt = o.endsAt
+		h.told[o.claimant] = told
 	}
 }
 
-// address gives a release or a confirmation the claim that its claimant was told of. It reports whether there is one.
+// address gives a request about a claim the claim that its claimant was told of. It reports whether there is one, with an
+// end if the request is a prolongation.
 func (h *history) address(o *op) bool {
 	if o.claimant == "" || o.kind == claimOp {
 		return true
@@ -271,8 +278,9 @@ func (h *history) address(o *op) bool {
 	defer h.mu.Unlock()
 	if told, ok := h.told[o.claimant]; ok {
 		o.id, o.item, o.more, o.campaign, o.endsAt = told.id, told.item, told.more, told.campaign, told.endsAt
+		o.seen = told.endsAt
 	}
-	return o.id != ""
+	return o.id != "" && (o.kind != prolongOp || o.seen != 0)
 }
 
 // request sends a request, and notes in it what its answer says.
@@ -292,6 +300,9 @@ func (h *history) request(ctx context.Context, bank *itembank.Operator, o *op) (
 	case confirmOp:
 		claim, err := bank.Confirm(ctx, c.Name, who, o.id, slot)
 		return h.confirmed(o, claim, err)
+	case prolongOp:
+		claim, err := bank.Prolong(ctx, c.Name, who, o.id, time.UnixMilli(o.seen), slot)
+		return h.prolonged(o, claim, err)
 	case loadOp:
 		_, err = bank.Load(ctx, c.Name, itemsFor(c, o.items...), nil)
 	case withdrawOp:
@@ -334,6 +345,21 @@ func (h *history) confirmed(o *op, claim itembank.Claim, err error) error {
 		return err
 	case claim.ID != o.id || claim.Items[0] != o.item || !slices.Equal(claim.Items[1:], o.more) || !claim.EndsAt.IsZero():
 		return fmt.Errorf("confirmed %+v", claim)
+	}
+	return h.checkColumns(*o, claim)
+}
+
+// prolonged notes the end in the answer to a prolongation. It returns an error if the answer has a claim that is not the
+// request's, or one that ended earlier or ends too late.
+func (h *history) prolonged(o *op, claim itembank.Claim, err error) error {
+	if err != nil {
+		return err
+	}
+	asked := *o
+	o.names(claim)
+	last := claim.ClaimedAt.Add(historyMaxHold).UnixMilli()
+	if o.id != asked.id || o.item != asked.item || !slices.Equal(o.more, asked.more) || o.endsAt != 0 && o.endsAt < o.seen || o.endsAt > last {
+		return fmt.Errorf("prolonged %+v", claim)
 	}
 	return h.checkColumns(*o, claim)
 }
@@ -394,7 +420,8 @@ func (h *history) check() {
 // checkResults looks for an order of all requests that explains their results, for each
 // claimant and for each item.
 func (h *history) checkResults() {
-	h.splitConfirmed()
+	h.splitChanged()
+	h.findEnds()
 	for _, o := range h.ops {
 		if o.result == unexpected || o.kind == claimOp && o.result == refused {
 			h.fail("a request failed: %s", o)
@@ -403,6 +430,9 @@ func (h *history) checkResults() {
 		made := o.kind == claimOp && o.result == ok && !o.replayed
 		if made && (o.endsAt < o.clockCall+life-behind || o.endsAt > o.clockDone+life) {
 			h.fail("a claim has not the length of all others: %s", o)
+		}
+		if o.kind == prolongOp && o.result == ok && o.endsAt > max(o.seen, o.clockDone+life) {
+			h.fail("a hold was prolonged by more than its length: %s", o)
 		}
 	}
 	rules := rules{onEnd: h.program.onEnd, stale: h.program.half != nil && h.program.onEnd == itembank.Burn}
@@ -422,11 +452,11 @@ func (h *history) checkResults() {
 	h.checkSoldOut()
 }
 
-// splitConfirmed handles a request that made a hold, lost the reply, and then found its claim confirmed by another
-// request. It replaces it by two requests: one with a lost reply, and its repetition.
-func (h *history) splitConfirmed() {
+// splitChanged handles a request that made a hold, lost the reply, and then found its claim confirmed or prolonged by
+// another request. It replaces it by two requests: one with a lost reply, and its repetition.
+func (h *history) splitChanged() {
 	for i, o := range h.ops {
-		if o.kind != claimOp || o.result != ok || o.replayed || o.endsAt != 0 || !h.mayBeConfirmed(o) {
+		if o.kind != claimOp || o.result != ok || o.replayed || !h.mayBeChanged(o) {
 			continue
 		}
 		lost := op{
@@ -438,11 +468,30 @@ func (h *history) splitConfirmed() {
 	}
 }
 
-// mayBeConfirmed reports whether a client asked to confirm the claim before the answer with that claim came.
-func (h *history) mayBeConfirmed(claim op) bool {
-	return slices.ContainsFunc(h.ops, func(o op) bool {
-		return o.kind == confirmOp && o.id == claim.id && o.call < claim.done
-	})
+// mayBeChanged reports whether a client asked to confirm the claim, if it has no end, or to prolong it, if it has one,
+// before the answer with that claim came.
+func (h *history) mayBeChanged(claim op) bool {
+	kind := prolongOp
+	if claim.endsAt == 0 {
+		kind = confirmOp
+	}
+	return slices.ContainsFunc(h.ops, func(o op) bool { return o.kind == kind && o.id == claim.id && o.call < claim.done })
+}
+
+// findEnds notes in each prolongation without an answer the ends that it may have given the claim.
+func (h *history) findEnds() {
+	for i := range h.ops {
+		o := &h.ops[i]
+		if o.kind != prolongOp || o.result != unknown {
+			continue
+		}
+		for _, other := range h.ops {
+			if other.id == o.id && other.endsAt > o.seen && other.endsAt <= o.clockDone+historyClaimLife.Milliseconds() &&
+				!slices.Contains(o.ends, other.endsAt) {
+				o.ends = append(o.ends, other.endsAt)
+			}
+		}
+	}
 }
 
 // checkRest checks G3 and G4 on the rows. If the result of a load is unknown, the item's row says whether the load

@@ -23,7 +23,7 @@ import (
 // killed is the scenario of a process that is killed. It moves items in all ways. A second process repeats it. The
 // rows that the second process finds depend on when the first was killed.
 var killed = Scenario{"killed", func(w *World) {
-	w.Create("", itembank.Settings{Shards: 1, Hold: life})
+	w.Create("", itembank.Settings{Shards: 1, Hold: life, MaxHold: 3 * life})
 	w.Load("", "item-0", "item-1")
 	w.settle()
 }, func(w *World) {
@@ -31,6 +31,9 @@ var killed = Scenario{"killed", func(w *World) {
 	_, _ = w.Claim("", "bob")
 	_, _ = w.Claim("", "cid")
 	w.Load("", aLoad()...)
+	w.clock.Advance(life / 2)
+	_ = w.Prolong("", "ann")
+	_ = w.Prolong("", "bob")
 	_ = w.Confirm("", "bob")
 	w.Release("", "ann")
 	_, _ = w.Claim("", "ann")

@@ -36,6 +36,7 @@ const (
 	sweepOp    opKind = "sweep"
 	sweepDueOp opKind = "sweep what is due"
 	confirmOp  opKind = "confirm"
+	prolongOp  opKind = "prolong"
 	giveUpOp   opKind = "release by the holder"
 	advanceOp  opKind = "advance"
 )
@@ -52,7 +53,10 @@ type op struct {
 	chosen []string // the items that a claim names
 	more   []string // the other items of a claim with several
 
-	id                   string // the id of the claim that was granted, or that the client wants to release or confirm
+	seen int64   // the end that a prolongation names
+	ends []int64 // the ends that a prolongation without an answer may have made, as others saw them
+
+	id                   string // the id of the claim that was granted, or that the client wants to release, confirm or prolong
 	item                 string
 	endsAt               int64 // milliseconds; 0: never
 	replayed, returned   bool
@@ -160,8 +164,8 @@ func nextOfClaimant(s register, o op, r rules) []register {
 	switch o.kind {
 	case claimOp:
 		return stepGranted(s, o, r)
-	case confirmOp:
-		return stepConfirmed(s, o)
+	case confirmOp, prolongOp:
+		return stepEnd(s, o)
 	}
 	return stepReleased(s, o)
 }
@@ -231,21 +235,40 @@ func stepReleased(s register, o op) []register {
 	return nil
 }
 
-// stepConfirmed plays a confirmation of a claimant.
-func stepConfirmed(s register, o op) []register {
-	mine := s.held && s.id == o.id
-	confirmed := s
-	confirmed.endsAt = 0
+// endsAfter returns the ends that the claim of a confirmation or prolongation may have after it, if it had this end.
+// There are none if the request cannot have its answer.
+func (o op) endsAfter(end int64) []int64 {
+	moves := o.kind == prolongOp && end == o.seen // and not a claim that is confirmed, or was prolonged before
 	switch {
-	case o.result == ok && mine:
-		return []register{confirmed}
+	case o.kind == confirmOp && o.result == ok:
+		return []int64{0}
+	case o.kind == confirmOp:
+		return []int64{end, 0}
+	case moves && o.result == unknown:
+		return append([]int64{end}, o.ends...)
+	case o.result == unknown || end == o.endsAt:
+		return []int64{end}
+	case moves && o.endsAt > end:
+		return []int64{o.endsAt}
+	}
+	return nil
+}
+
+// stepEnd plays a confirmation or a prolongation of a claimant.
+func stepEnd(s register, o op) (after []register) {
+	mine := s.held && s.id == o.id
+	switch {
+	case mine && (o.result == ok || o.result == unknown):
+		for _, end := range o.endsAfter(s.endsAt) {
+			s.endsAt = end
+			after = append(after, s)
+		}
+		return after
 	case o.result == noClaim && s.free(o):
 		return []register{{}}
 	case o.result == otherID && s.held && !mine && s.campaign == o.campaign,
 		o.result == elsewhere && s.held && !mine && s.campaign == o.elsewhere:
 		return []register{s}
-	case o.result == unknown && mine:
-		return []register{s, confirmed}
 	case o.result == unknown:
 		return []register{s}
 	}
@@ -278,8 +301,8 @@ func (r rules) stepItem(s place, o op) []place {
 		return stepLoadedItem(s, o)
 	case o.kind == claimOp:
 		return stepClaimedItem(s, o, r)
-	case o.kind == confirmOp:
-		return stepConfirmedItem(s, o, r)
+	case o.kind == confirmOp || o.kind == prolongOp:
+		return stepItemEnd(s, o, r)
 	case o.releases():
 		return stepReleasedItem(s, o, r)
 	case o.kind == withdrawOp:
@@ -387,16 +410,17 @@ func stepWithdrawnItem(s place, o op, r rules) []place {
 	return next
 }
 
-// stepConfirmedItem plays a confirmation of a claim on the item.
-func stepConfirmedItem(s place, o op, r rules) []place {
+// stepItemEnd plays a confirmation or a prolongation of a claim on the item.
+func stepItemEnd(s place, o op, r rules) (after []place) {
 	mine := s.heldFor(o)
-	switch confirmed := (place{held, o.id, 0, s.marked}); {
-	case o.result == ok && mine:
-		return []place{confirmed}
+	switch {
+	case mine && (o.result == ok || o.result == unknown):
+		for _, end := range o.endsAfter(s.endsAt) {
+			after = append(after, place{held, o.id, end, s.marked})
+		}
+		return after
 	case o.result == ok:
 		return nil
-	case o.result == unknown && mine:
-		return []place{s, confirmed}
 	case o.result != unknown && mine && s.closable(o):
 		return []place{s.after(r)}
 	case o.result != unknown && mine:

@@ -365,7 +365,7 @@ var Mutants = []Mutant{
 	},
 	{
 		Name:     "index-entry-trusted",
-		CaughtBy: []string{"due/index-that-is-behind", "scenario/hold-that-is-confirmed", "histories"},
+		CaughtBy: []string{"due/index-that-is-behind", "scenario/hold-that-is-confirmed", "scenario/hold-that-is-prolonged", "histories"},
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store {
 			return &indexTrusted{Store: e.Store, ends: map[string]time.Time{}}
 		},
@@ -375,6 +375,21 @@ var Mutants = []Mutant{
 		Name:     "confirm-without-claim-id",
 		CaughtBy: []string{"engine/confirm-claim", "scenario/confirmation-of-an-older-hold", "histories"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return confirmWithoutID{e.Store} },
+	},
+	{
+		Name:     "prolong-whatever-the-end",
+		CaughtBy: []string{"engine/prolong-claim", "scenario/hold-confirmed-while-it-is-prolonged", "histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return prolongAnyEnd{e.Store, e.Raw} },
+	},
+	{
+		Name:     "prolong-without-claim-id",
+		CaughtBy: []string{"engine/prolong-claim"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return prolongWithoutID{e.Store} },
+	},
+	{
+		Name:     "prolong-in-two-steps",
+		CaughtBy: []string{"engine/prolong-against-close-and-confirm", "pairs/sweep-due-and-prolong"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return prolongInTwoSteps{e.Store, e.Raw} },
 	},
 	{
 		Name: "holder-release-whatever-the-end",
@@ -532,6 +547,11 @@ var Mutants = []Mutant{
 		Name:     "confirmations-not-replayed",
 		CaughtBy: []string{"replay-store/confirmed-since-the-copy"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return confirmationsIgnored{e.Store} },
+	},
+	{
+		Name:     "prolongations-not-replayed",
+		CaughtBy: []string{"replay-store/prolonged-since-the-copy"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return prolongationsIgnored{e.Store} },
 	},
 	{
 		Name:     "ended-items-not-put",
@@ -1512,6 +1532,54 @@ func (m confirmWithoutID) ConfirmClaim(ctx context.Context, c engine.Claim) (eng
 	return m.Store.ConfirmClaim(ctx, c)
 }
 
+// prolongAnyEnd gives a claim a new end, whatever its end is, and even if it has none.
+type prolongAnyEnd struct {
+	engine.Store
+	raw enginetest.Raw
+}
+
+func (m prolongAnyEnd) ProlongClaim(
+	ctx context.Context, c engine.Claim, endsAt time.Time,
+) (engine.ConfirmResult, error) {
+	held, _, err := m.HeldClaim(ctx, c.Key(), engine.Strong)
+	if err != nil || held == nil || held.ID != c.ID || held.Campaign != c.Campaign {
+		return engine.ConfirmResult{Held: held}, err
+	}
+	held.EndsAt = endsAt
+	return engine.ConfirmResult{Held: held}, m.raw.PutClaim(ctx, *held)
+}
+
+// prolongWithoutID prolongs the claimant's hold, whatever its id is.
+type prolongWithoutID struct{ engine.Store }
+
+func (m prolongWithoutID) ProlongClaim(
+	ctx context.Context, c engine.Claim, endsAt time.Time,
+) (engine.ConfirmResult, error) {
+	held, _, err := m.HeldClaim(ctx, c.Key(), engine.Strong)
+	if err == nil && held != nil {
+		c.ID = held.ID
+	}
+	return m.Store.ProlongClaim(ctx, c, endsAt)
+}
+
+// prolongInTwoSteps reads a claim, and puts it with its new end in a second step.
+type prolongInTwoSteps struct {
+	engine.Store
+	raw enginetest.Raw
+}
+
+func (m prolongInTwoSteps) ProlongClaim(
+	ctx context.Context, c engine.Claim, endsAt time.Time,
+) (engine.ConfirmResult, error) {
+	held, _, err := m.HeldClaim(ctx, c.Key(), engine.Strong)
+	if err != nil || held == nil || held.ID != c.ID || held.Campaign != c.Campaign || !held.EndsAt.Equal(c.EndsAt) {
+		return engine.ConfirmResult{Held: held}, err
+	}
+	time.Sleep(time.Millisecond) // a delay that any network can have
+	held.EndsAt = endsAt
+	return engine.ConfirmResult{Held: held}, m.raw.PutClaim(ctx, *held)
+}
+
 // confirmedReleasedByHolder closes a claim for its holder even if the claim was confirmed meanwhile.
 type confirmedReleasedByHolder struct{ engine.Store }
 
@@ -1898,6 +1966,19 @@ func (m confirmationsIgnored) ConfirmClaim(ctx context.Context, claim engine.Cla
 	held, conflict, err := m.HeldClaim(ctx, claim.Key(), engine.Strong)
 	if held != nil {
 		held.EndsAt = time.Time{}
+	}
+	return engine.ConfirmResult{Held: held, Conflict: conflict}, err
+}
+
+// prolongationsIgnored says that a hold is prolonged, and leaves its end.
+type prolongationsIgnored struct{ engine.Store }
+
+func (m prolongationsIgnored) ProlongClaim(
+	ctx context.Context, claim engine.Claim, endsAt time.Time,
+) (engine.ConfirmResult, error) {
+	held, conflict, err := m.HeldClaim(ctx, claim.Key(), engine.Strong)
+	if held != nil {
+		held.EndsAt = endsAt
 	}
 	return engine.ConfirmResult{Held: held, Conflict: conflict}, err
 }

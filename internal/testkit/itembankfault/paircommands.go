@@ -161,6 +161,28 @@ func (p *process) confirm(holder string) {
 	}
 }
 
+// prolong prolongs the hold that was told to a holder.
+func (p *process) prolong(holder string) {
+	w, c := p.w, p.w.c()
+	k, at := keyOf(c, holder), key(c.Scope, holder)
+	before := w.state.Told[at]
+	w.state.prolong(c, holder)
+	var claim itembank.Claim
+	refused := p.ask("prolongation of "+holder, func(ctx context.Context) (err error) {
+		claim, err = p.bank.Prolong(ctx, c.Name, k.Claimant, before.Claim.ID, before.Claim.EndsAt, itembank.InSlot(k.Slot))
+		return err
+	})
+	told, now := w.state.Told[at], w.clock.Now()
+	switch {
+	case refused == nil:
+		w.must(w.state.prolonged(c, holder, before.Claim, claim))
+	case !errors.Is(refused, itembank.ErrRefused):
+		w.fail("%s got an error: %w", holder, refused)
+	case !before.mayBeClosed(now) && !told.mayBeClosed(now):
+		w.fail("G2: %s holds %+v, and its prolongation was refused: %w", holder, told.Claim, refused)
+	}
+}
+
 // giveBack releases the hold that was told to a holder, for the holder.
 func (p *process) giveBack(holder string) {
 	w, c := p.w, p.w.c()

@@ -223,6 +223,13 @@ var Pairs = []Pair{
 	{Name: "sweep-due-and-confirm", Prepare: endedHolds, A: func(p *process) {
 		p.sweep("sweep of what is due", (*itembank.Operator).SweepDue)
 	}, B: confirmAndClaim, After: keepConfirmed},
+	{Name: "sweep-due-and-prolong", Prepare: endedHolds, A: func(p *process) {
+		p.sweep("sweep of what is due", (*itembank.Operator).SweepDue)
+	}, B: func(p *process) {
+		p.prolong("ann")
+		p.get("bob")
+		p.get("dan")
+	}, After: keepConfirmed},
 }
 
 // emptied prepares a campaign whose row says that its bank is empty.
@@ -279,7 +286,7 @@ func lostClaims(w *pairing) {
 
 // endedHolds prepares three holds that have ended.
 func endedHolds(w *pairing) {
-	stocked(6, itembank.Settings{Hold: life}, "ann", "bob", "cid")(w.World)
+	stocked(6, longHolds, "ann", "bob", "cid")(w.World)
 	w.clock.Advance(2 * life)
 }
 
@@ -289,7 +296,7 @@ func confirmAndClaim(p *process) {
 	p.get("dan")
 }
 
-// keepConfirmed sweeps long afterwards. A confirmed claim stays.
+// keepConfirmed sweeps long afterwards. A confirmed claim stays, and the others end.
 func keepConfirmed(p *process) {
 	p.w.clock.Advance(2 * life)
 	p.w.Sweep("")

@@ -198,7 +198,7 @@ func (r *restored) kill(rt *rapid.T) {
 	r.must(r.newStore().CloseRestored(r.ctx, r.c.Name)) // it may have been killed after its last call
 }
 
-// actOnOld lets customers release and confirm in the old store.
+// actOnOld lets customers release, confirm and prolong in the old store.
 func (r *restored) actOnOld(rt *rapid.T) {
 	for _, holder := range r.holders() {
 		switch rapid.IntRange(0, 5).Draw(rt, "does") {
@@ -206,6 +206,8 @@ func (r *restored) actOnOld(rt *rapid.T) {
 			r.release(holder)
 		case 1:
 			r.confirm(holder)
+		case 2:
+			r.prolong(holder)
 		}
 	}
 }

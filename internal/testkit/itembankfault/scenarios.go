@@ -426,6 +426,38 @@ var Scenarios = []Scenario{
 			w.Get("", "ann")
 		}
 	}},
+	{"hold-that-is-prolonged", stocked(2, longHolds), func(w *World) {
+		w.Get("", "ann")
+		w.Get("", "bob")
+		w.clock.Advance(life - time.Second)
+		w.prolonged("ann")
+		w.clock.Advance(endGrace + 2*time.Second)
+		w.SweepDue("") // the index may still name ann's hold by its old end
+		w.Get("", "ann")
+		w.settle()
+		w.Get("", "cid")
+		w.Refused("", "dan", itembank.ErrSoldOut)
+		w.clock.Advance(2 * life)
+		w.Sweep("")
+		w.Get("", "dan")
+	}},
+	{"hold-prolonged-while-it-is-swept", stocked(1, longHolds), func(w *World) {
+		w.Get("", "ann")
+		w.clock.Advance(2 * life)
+		w.meanwhile = w.prolongByAnother("ann")
+		w.SweepDue("")
+		_, _ = w.Claim("", "ann")
+		w.Sweep("")
+	}},
+	{"hold-confirmed-while-it-is-prolonged", stocked(1, longHolds), func(w *World) {
+		w.Get("", "ann")
+		w.clock.Advance(life / 2)
+		w.meanwhile = w.confirmByAnother("ann")
+		w.prolonged("ann")
+		w.clock.Advance(3 * life)
+		w.SweepDue("")
+		_, _ = w.Claim("", "ann")
+	}},
 	{"confirmation-of-an-older-hold", stocked(2, itembank.Settings{Hold: life}), func(w *World) {
 		old := w.Get("", "ann")
 		if w.ReleaseHold("", "ann") != nil {
@@ -574,7 +606,32 @@ func (w *World) confirmByAnother(claimant string) func() {
 			return
 		}
 		w.must(err)
-		w.state.Told[key(c.Scope, claimant)] = Told{confirmed, []opKind{confirmOp}}
+		w.state.Told[key(c.Scope, claimant)] = Told{Claim: confirmed, Asked: []opKind{confirmOp}}
+	}
+}
+
+// longHolds are holds that can be prolonged.
+var longHolds = itembank.Settings{Hold: life, MaxHold: 3 * life}
+
+// prolonged prolongs the hold of a claimant. It fails the scenario if the claimant has no hold.
+func (w *World) prolonged(claimant string) {
+	if refused := w.Prolong("", claimant); refused != nil {
+		w.fail("%s: %w", claimant, refused)
+	}
+}
+
+// prolongByAnother returns a function that prolongs the hold of a claimant through another Bank.
+func (w *World) prolongByAnother(claimant string) func() {
+	return func() {
+		c := w.campaigns[""]
+		seen := w.state.Told[key(c.Scope, claimant)].Claim
+		w.state.prolong(c, claimant)
+		claim, err := itembank.NewOperator(w.engine.Store, itembank.WithClock(w.clock)).Prolong(w.ctx, c.Name, claimant, seen.ID, seen.EndsAt)
+		if errors.Is(err, itembank.ErrNoClaim) { // the hold was closed before
+			return
+		}
+		w.must(err)
+		w.must(w.state.prolonged(c, claimant, seen, claim))
 	}
 }
 

@@ -67,7 +67,7 @@ func (s *sequence) create(rt *rapid.T) {
 		settings.PerClaimant = 2
 	}
 	if rapid.Bool().Draw(rt, "holds") {
-		settings.Hold = life
+		settings.Hold, settings.MaxHold = life, 3*life
 	} else {
 		settings.ClaimLife = life
 		settings.OnEnd = rapid.SampledFrom([]itembank.OnEnd{itembank.Return, itembank.Burn}).Draw(rt, "on end")
@@ -115,6 +115,7 @@ func (s *sequence) actions() map[string]func(*rapid.T) {
 		"release an older claim": by(s.releaseOlder),
 		"confirm":                by(s.confirm),
 		"confirm an older hold":  by(s.confirmOlder),
+		"prolong":                by(s.prolong),
 		"release by the holder":  by(s.giveUp),
 		"load":                   func(t *rapid.T) { s.Load("", items.Draw(t, "items")...) },
 		"withdraw":               func(t *rapid.T) { s.Withdraw("", items.Draw(t, "items")...) },
@@ -184,6 +185,13 @@ func (s *sequence) confirmOlder(holder string) {
 	none, ended := errors.Is(refused, itembank.ErrNoClaim), errors.Is(refused, itembank.ErrClaimEnded)
 	if told := s.told(holder); !none && !ended || none && !told.mayBeClosed(s.clock.Now()) {
 		s.fail("%s has %+v, and confirmed an older hold: %w", holder, told, refused)
+	}
+}
+
+// prolong prolongs the hold of a holder.
+func (s *sequence) prolong(holder string) {
+	if s.c.Hold > 0 && s.holds(holder) {
+		_ = s.Prolong("", holder)
 	}
 }
 

@@ -37,7 +37,16 @@ type State struct {
 // Told is a claim that its claimant got as an answer.
 type Told struct {
 	Claim itembank.Claim
-	Asked []opKind // the requests about the claim that a client sent: they may take effect at any time
+	Asked []opKind  // the requests about the claim that a client sent: they may take effect at any time
+	Until time.Time // the last end that a prolongation may give the claim at any time; zero: none may
+}
+
+// resolved returns the claim with an end that an answer or the store has, if a prolongation may have made it.
+func (t Told) resolved(end time.Time) Told {
+	if !t.Claim.EndsAt.IsZero() && end.After(t.Claim.EndsAt) && !end.After(t.Until) {
+		t.Claim.EndsAt = end
+	}
+	return t
 }
 
 // claims returns the claims that the claimant may have.
@@ -123,6 +132,10 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 	}
 	mine := s.Told[key(c.Scope, claimant)]
 	same := mine.Claim.ID == claim.ID
+	if same {
+		mine = mine.resolved(claim.EndsAt)
+		s.Told[key(c.Scope, claimant)] = mine
+	}
 	o := op{kind: claimOp, campaign: c.Name, result: ok, replayed: g.Replayed, clockDone: now.UnixMilli()}
 	o.names(claim)
 	switch {
@@ -138,7 +151,7 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 	}
 	told := Told{Claim: claim}
 	if same {
-		told.Asked = mine.Asked
+		told.Asked, told.Until = mine.Asked, mine.Until
 	}
 	s.Told[key(c.Scope, claimant)] = told
 	for _, item := range claim.Items {
@@ -200,6 +213,28 @@ func (s State) checkRefusal(c engine.Campaign, claimant string, err error, now t
 	if !mine.allows(c, o) {
 		return fmt.Errorf("G2: %s holds %v of %s and was refused: %w", claimant, mine.Claim.Items, mine.Claim.Campaign, err)
 	}
+	return nil
+}
+
+// prolong records that a client asks to prolong the claim that its claimant was told of.
+func (s State) prolong(c engine.Campaign, claimant string) {
+	k := key(c.Scope, claimant)
+	if mine := s.Told[k]; !mine.Claim.EndsAt.IsZero() {
+		mine.Until = mine.Claim.ClaimedAt.Add(c.MaxHold)
+		s.Told[k] = mine
+	}
+}
+
+// prolonged checks the answer to a prolongation, and records it.
+func (s State) prolonged(c engine.Campaign, claimant string, seen, claim itembank.Claim) error {
+	told := s.Told[key(c.Scope, claimant)].resolved(claim.EndsAt)
+	if told.Claim.ID != claim.ID || !told.same(claim) {
+		return fmt.Errorf("%s was told of %+v, and prolonged %+v", claimant, told, claim)
+	}
+	if told.Claim = claim; claim.EndsAt.After(seen.EndsAt) { // no earlier request can change it any more
+		told.Until = time.Time{}
+	}
+	s.Told[key(c.Scope, claimant)] = told
 	return nil
 }
 

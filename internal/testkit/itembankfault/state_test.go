@@ -38,6 +38,12 @@ func TestHistoriesAreChecked(t *testing.T) {
 	annAgain := claim("ann", "3", "item-1")
 	lost := answer(claimOp, "ann", unknown)
 	confirm := func(of op) op { of.kind = confirmOp; return of }
+	prolong := func(of op, end int64) op {
+		of.kind, of.seen, of.endsAt = prolongOp, of.endsAt, end
+		return of
+	}
+	until := func(of op, end int64) op { of.endsAt = end; return of }
+	longer := at(ends, prolong(ann, 2*ends))
 	permanent := func(of op) op { of.endsAt = 0; return of }
 	giveUp := func(of op, r result) op { of.kind, of.returned, of.result = giveUpOp, r == ok, r; return of }
 	withResult := func(of op, r result) op { of.result = r; return of }
@@ -78,6 +84,19 @@ func TestHistoriesAreChecked(t *testing.T) {
 		{"a confirmation of a hold that was closed", []op{load, ann, at(9*ends, bob), at(9*ends, withResult(confirm(ann), noClaim))}, ""},
 		{"a confirmation refused to a holder", []op{load, ann, withResult(confirm(ann), noClaim)}, "G2: claimant ann"},
 		{"a confirmation of another's item", []op{load, ann, at(9*ends, bob), at(9*ends, confirm(ann))}, "G1: item item-0"},
+		{"a prolonged hold in its old grace", []op{load, ann, longer, at(ends+graceMillis+1, replayed(until(ann, 2*ends)))}, ""},
+		{"a prolonged hold that ended", []op{load, ann, longer, at(2*ends+graceMillis+1, bob)}, ""},
+		{"a prolonged hold that ended at its old end", []op{load, ann, longer, at(ends+graceMillis+1, annAgain)}, "G2: claimant ann"},
+		{"the item of a prolonged hold", []op{load, ann, longer, at(ends+graceMillis+1, bob)}, "G1: item item-0"},
+		{"a prolonged hold that keeps its end", []op{load, ann, longer, replayed(ann)}, "G2: claimant ann"},
+		{"a prolongation, and again", []op{load, ann, longer, at(ends+5, prolong(ann, 2*ends))}, ""},
+		{"two prolongations from one end", []op{load, ann, longer, at(2*ends, prolong(ann, 3*ends))}, "G2: claimant ann"},
+		{"a prolongation of a confirmed hold", []op{load, ann, confirm(ann), at(ends, prolong(ann, 0))}, ""},
+		{"a confirmed hold that gets an end", []op{load, ann, confirm(ann), longer}, "G2: claimant ann"},
+		{"a prolongation without an answer", []op{load, ann, withResult(longer, unknown), at(ends+graceMillis+1, replayed(until(ann, 2*ends)))}, ""},
+		{"a prolongation without an effect", []op{load, ann, withResult(longer, unknown), at(ends+graceMillis+1, bob)}, ""},
+		{"a prolongation by more than a hold", []op{load, ann, at(ends-1, prolong(ann, 2*ends))}, "by more than its length"},
+		{"a prolongation of another's item", []op{load, ann, at(9*ends, bob), at(9*ends, prolong(ann, 10*ends))}, "G1: item item-0"},
 		{"a hold that its holder released", []op{load, ann, giveUp(ann, ok), bob}, ""},
 		{"a confirmed hold that its holder released", []op{load, ann, confirm(ann), giveUp(ann, ok)}, "G2: claimant ann"},
 		{"a confirmed hold that stays", []op{load, ann, confirm(ann), giveUp(ann, isPermanent), replayed(permanent(ann))}, ""},

@@ -90,7 +90,7 @@ func faultsOf(method string) []Fault {
 		faults = append(faults, SlowReply, ItemConflict)
 	case "Take":
 		faults = append(faults, LostReply, Throttled, ClaimConflict, ItemConflict, BothConflict)
-	case "ConfirmClaim":
+	case "ConfirmClaim", "ProlongClaim":
 		faults = append(faults, LostReply, ClaimConflict)
 	case "CloseClaim", "AddItems", "EndItems", "MarkWithdrawn":
 		faults = append(faults, LostReply, Throttled, ItemConflict)
@@ -316,6 +316,19 @@ func (s *Store) ConfirmClaim(ctx context.Context, claim engine.Claim) (engine.Co
 		method: "ConfirmClaim",
 		do: func() (engine.ConfirmResult, error) {
 			return s.Store.ConfirmClaim(ctx, claim)
+		},
+		refuse: func(Fault) engine.ConfirmResult { return engine.ConfirmResult{Conflict: true} },
+	})
+}
+
+// ProlongClaim implements engine.Store.
+func (s *Store) ProlongClaim(
+	ctx context.Context, claim engine.Claim, endsAt time.Time,
+) (engine.ConfirmResult, error) {
+	return through(ctx, s, call[engine.ConfirmResult]{
+		method: "ProlongClaim",
+		do: func() (engine.ConfirmResult, error) {
+			return s.Store.ProlongClaim(ctx, claim, endsAt)
 		},
 		refuse: func(Fault) engine.ConfirmResult { return engine.ConfirmResult{Conflict: true} },
 	})

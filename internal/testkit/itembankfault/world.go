@@ -503,10 +503,10 @@ func (w *World) SweepDue(suffix string) {
 }
 
 // checkSwept checks that no claim is left that had ended when a sweep began. It ignores claims that a client asked to
-// confirm, because they may be permanent.
+// confirm or prolong without an answer, because they may not have ended.
 func (w *World) checkSwept(c engine.Campaign, start time.Time) {
 	for _, t := range w.state.Told {
-		if t.Claim.Campaign == c.Name && len(t.Asked) == 0 && t.mayBeClosed(start) && w.heldID(c, holderOf(t.Claim.Claimant, t.Claim.Slot)) == t.Claim.ID {
+		if t.Claim.Campaign == c.Name && len(t.Asked) == 0 && t.Until.IsZero() && t.mayBeClosed(start) && w.heldID(c, holderOf(t.Claim.Claimant, t.Claim.Slot)) == t.Claim.ID {
 			w.fail("swept, but claim %+v still exists", t.Claim)
 		}
 	}
@@ -547,6 +547,61 @@ func (w *World) ConfirmID(suffix, claimant, id string) (refused error) {
 	return refused
 }
 
+// Prolong prolongs the latest hold that the claimant got. It returns the refusal, if it is refused.
+func (w *World) Prolong(suffix, claimant string) (refused error) {
+	c, k := w.campaigns[suffix], key(w.campaigns[suffix].Scope, claimant)
+	seen := w.state.Told[k].Claim
+	if seen.EndsAt.IsZero() {
+		return nil // the claimant has no hold, or has paid
+	}
+	w.state.prolong(c, claimant)
+	start, alone := w.clock.Now(), w.meanwhile == nil && !w.killed
+	var claim itembank.Claim
+	_, refused = w.repeat("prolongation of "+claimant, func(ctx context.Context) (err error) {
+		who, slot := w.spelling(c, claimant)
+		claim, err = w.bank.Prolong(withCampaign(ctx, c.Name), c.Name, who, seen.ID, seen.EndsAt, slot)
+		return err
+	})
+	told, now := w.state.Told[k], w.clock.Now()
+	switch {
+	case refused == nil:
+		w.must(w.state.prolonged(c, claimant, seen, claim))
+		w.keep(w.state)
+		if alone {
+			w.checkProlonged(c, seen, claim, start, now)
+		}
+		if held, _, err := w.engine.Store.HeldClaim(w.ctx, keyOf(c, claimant), engine.Strong); err != nil || !told.asked(releaseOp) && (held == nil || !reflect.DeepEqual(w.claimOf(*held), claim)) {
+			w.fail("%+v is prolonged, and the store holds %+v, %w", claim, held, err)
+		}
+	case !told.mayBeClosed(now):
+		w.fail("G2: %s holds %+v, and its prolongation was refused: %w", claimant, told.Claim, refused)
+	case w.heldID(c, claimant) == seen.ID:
+		w.fail("claim %s of %s exists, but its prolongation was refused: %w", seen.ID, claimant, refused)
+	}
+	return refused
+}
+
+// checkProlonged checks, by the server's clock, that a hold that was prolonged has its full length again, but is no longer
+// than the longest hold.
+func (w *World) checkProlonged(c engine.Campaign, seen, claim itembank.Claim, start, now time.Time) {
+	if claim.EndsAt.IsZero() { // confirmed
+		return
+	}
+	ends := func(from time.Time) time.Time {
+		last := seen.ClaimedAt.Add(c.MaxHold)
+		if end := from.Add(c.Hold); end.Before(last) {
+			last = end
+		}
+		if seen.EndsAt.After(last) {
+			return seen.EndsAt
+		}
+		return last
+	}
+	if claim.EndsAt.Before(ends(start.Truncate(time.Millisecond))) || claim.EndsAt.After(ends(now)) {
+		w.fail("hold %+v was prolonged between %s and %s: %+v", seen, start, now, claim)
+	}
+}
+
 // ReleaseHold releases the latest claim that the claimant got, as its holder. It returns the refusal: a confirmed
 // claim stays.
 func (w *World) ReleaseHold(suffix, claimant string) (refused error) {
@@ -571,7 +626,7 @@ func (w *World) ReleaseHold(suffix, claimant string) (refused error) {
 	case refused != nil && (!errors.Is(refused, itembank.ErrConfirmed) || !there || !held.EndsAt.IsZero()):
 		w.fail("the release by %s was refused, and there is %+v: %w", claimant, held, refused)
 	case refused != nil:
-		w.state.Told[key(c.Scope, claimant)] = Told{permanent(told.Claim), []opKind{confirmOp}}
+		w.state.Told[key(c.Scope, claimant)] = Told{Claim: permanent(told.Claim), Asked: []opKind{confirmOp}}
 	}
 	return refused
 }
@@ -732,7 +787,7 @@ func (w *World) checkTold() {
 		}
 		held, _, err := w.engine.Store.HeldClaim(w.ctx, engine.ClaimKey{Scope: t.Claim.Scope, Claimant: t.Claim.Claimant, Slot: t.Claim.Slot}, engine.Strong)
 		w.must(err)
-		if held == nil || !t.same(w.claimOf(*held)) || held.ItemHash != engine.HashItem(held.Item) {
+		if held == nil || !t.resolved(held.EndsAt).same(w.claimOf(*held)) || held.ItemHash != engine.HashItem(held.Item) {
 			w.fail("G2: %s was told of %+v, and the store holds %+v", t.Claim.Claimant, t.Claim, held)
 		}
 	}

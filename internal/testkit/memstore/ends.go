@@ -47,6 +47,23 @@ func (s *Items) ConfirmClaim(ctx context.Context, claim engine.Claim) (engine.Co
 	return engine.ConfirmResult{Held: s.held(claim.Key())}, nil
 }
 
+// ProlongClaim implements engine.Store. There is never a conflict.
+func (s *Items) ProlongClaim(
+	ctx context.Context, claim engine.Claim, endsAt time.Time,
+) (engine.ConfirmResult, error) {
+	if err := s.begin(ctx); err != nil {
+		return engine.ConfirmResult{}, err
+	}
+	defer s.mu.Unlock()
+	row, found := s.claims[claim.Scope][sortKey(claim.Key())]
+	if found && row.ID == claim.ID && row.Campaign == claim.Campaign &&
+		!row.EndsAt.IsZero() && row.EndsAt.Equal(claim.EndsAt) {
+		row.EndsAt = endsAt
+		s.putClaim(row)
+	}
+	return engine.ConfirmResult{Held: s.held(claim.Key())}, nil
+}
+
 // DueClaims implements engine.Store. It reads all claims of the campaign's scope. Its answer is always current.
 func (s *Items) DueClaims(
 	ctx context.Context, shard engine.Shard, after, before time.Time, limit int,

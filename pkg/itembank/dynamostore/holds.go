@@ -18,15 +18,36 @@ import (
 // ConfirmClaim is one UpdateItem: {remove ends_at and due IF claim_id = :id AND ends_at exists}. If the condition
 // fails, the reply has the old row, which is the result.
 func (s *Store) ConfirmClaim(ctx context.Context, claim engine.Claim) (engine.ConfirmResult, error) {
-	out, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
-		TableName: aws.String(s.dedupeTable), Key: dynamo.Encode(s.claimKey(claim.Key())),
+	return s.changeEnd(ctx, "confirm claim", claim, &dynamodb.UpdateItemInput{
 		UpdateExpression:    aws.String("REMOVE ends_at, due"),
 		ConditionExpression: aws.String("claim_id = :id AND campaign = :campaign AND attribute_exists(ends_at)"),
 		ExpressionAttributeValues: map[string]types.AttributeValue{
 			":id": text(claim.ID), ":campaign": text(claim.Campaign),
 		},
-		ReturnValues: types.ReturnValueAllNew, ReturnValuesOnConditionCheckFailure: allOld,
 	})
+}
+
+// ProlongClaim is one UpdateItem: {set ends_at IF claim_id = :id AND ends_at = :end}. The index moves its entry.
+func (s *Store) ProlongClaim(
+	ctx context.Context, claim engine.Claim, endsAt time.Time,
+) (engine.ConfirmResult, error) {
+	return s.changeEnd(ctx, "prolong claim", claim, &dynamodb.UpdateItemInput{
+		UpdateExpression:    aws.String("SET ends_at = :new"),
+		ConditionExpression: aws.String("claim_id = :id AND campaign = :campaign AND ends_at = :end"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":id": text(claim.ID), ":campaign": text(claim.Campaign),
+			":end": number(millis(claim.EndsAt)), ":new": number(millis(endsAt)),
+		},
+	})
+}
+
+// changeEnd makes an update of a claim row. The result is the row after it: the old one if the condition fails.
+func (s *Store) changeEnd(
+	ctx context.Context, what string, claim engine.Claim, update *dynamodb.UpdateItemInput,
+) (engine.ConfirmResult, error) {
+	update.TableName, update.Key = aws.String(s.dedupeTable), dynamo.Encode(s.claimKey(claim.Key()))
+	update.ReturnValues, update.ReturnValuesOnConditionCheckFailure = types.ReturnValueAllNew, allOld
+	out, err := s.client.UpdateItem(ctx, update)
 	var conflict *types.TransactionConflictException
 	if errors.As(err, &conflict) {
 		return engine.ConfirmResult{Conflict: true}, nil
@@ -35,7 +56,7 @@ func (s *Store) ConfirmClaim(ctx context.Context, claim engine.Claim) (engine.Co
 	switch {
 	case unchanged:
 	case err != nil:
-		return engine.ConfirmResult{}, failed("confirm claim", err)
+		return engine.ConfirmResult{}, failed(what, err)
 	default:
 		found = out.Attributes
 	}

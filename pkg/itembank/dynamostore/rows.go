@@ -113,6 +113,7 @@ type campaignRow struct {
 	ItemLife  int64  `dynamodbav:"item_life,omitempty"`  // milliseconds
 	ClaimLife int64  `dynamodbav:"claim_life,omitempty"` // milliseconds
 	Hold      int64  `dynamodbav:"hold,omitempty"`       // milliseconds
+	MaxHold   int64  `dynamodbav:"max_hold,omitempty"`   // milliseconds
 	OnEnd     string `dynamodbav:"on_end"`
 	Layout    int    `dynamodbav:"layout"`
 	Version   int64  `dynamodbav:"version"`
@@ -193,7 +194,7 @@ func newCampaignRow(c engine.Campaign) campaignRow {
 		Claimants: c.Claimants, PerClaimant: c.PerClaimant, Choice: c.Choice, MaxItems: c.MaxItems, Publish: c.Publish,
 		Columns: c.Columns, Shards: c.Shards, PageSize: c.PageSize,
 		ItemLife: c.ItemLife.Milliseconds(), ClaimLife: c.ClaimLife.Milliseconds(),
-		Hold: c.Hold.Milliseconds(), OnEnd: string(c.OnEnd), CreatedAt: millis(c.CreatedAt), Layout: layout,
+		Hold: c.Hold.Milliseconds(), MaxHold: c.MaxHold.Milliseconds(), OnEnd: string(c.OnEnd), CreatedAt: millis(c.CreatedAt), Layout: layout,
 		Version: c.Version, Empty: c.EmptyVersion,
 	}
 }
@@ -216,7 +217,8 @@ func (r campaignRow) campaign() (*engine.Campaign, error) {
 		Claimants: r.Claimants, PerClaimant: r.PerClaimant, Choice: r.Choice, MaxItems: r.MaxItems, Publish: r.Publish,
 		Columns: r.Columns, Shards: r.Shards, PageSize: r.PageSize, ItemLife: time.Duration(r.ItemLife) * time.Millisecond,
 		ClaimLife: time.Duration(r.ClaimLife) * time.Millisecond,
-		Hold:      time.Duration(r.Hold) * time.Millisecond, OnEnd: engine.OnEnd(r.OnEnd), CreatedAt: fromMillis(r.CreatedAt),
+		Hold:      time.Duration(r.Hold) * time.Millisecond, MaxHold: time.Duration(r.MaxHold) * time.Millisecond,
+		OnEnd: engine.OnEnd(r.OnEnd), CreatedAt: fromMillis(r.CreatedAt),
 		Version: r.Version, EmptyVersion: r.Empty,
 	}, nil
 }

@@ -27,6 +27,7 @@ type Campaign struct {
 	ItemLife    time.Duration // how long an item can be claimed after its load; 0: for ever
 	ClaimLife   time.Duration // how long a claim lives; 0: for ever
 	Hold        time.Duration // how long a claim waits to be confirmed; 0: claims are not confirmed
+	MaxHold     time.Duration // how long a hold can last in total; 0: holds are not prolonged
 	OnEnd       OnEnd
 	CreatedAt   time.Time
 

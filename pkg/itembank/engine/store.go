@@ -107,6 +107,9 @@ type Store interface {
 	// ConfirmClaim removes the end of a claim row, if the row has an end, and the id and the campaign of the claim. The
 	// result has the row after the call. If the call did not change the row, it is read consistently.
 	ConfirmClaim(ctx context.Context, claim Claim) (ConfirmResult, error)
+	// ProlongClaim moves the end of a claim row to endsAt, if the row has the id, the campaign and the end of the claim.
+	// The result is as that of ConfirmClaim.
+	ProlongClaim(ctx context.Context, claim Claim, endsAt time.Time) (ConfirmResult, error)
 	// CloseClaim deletes a claim row, or replaces it by a block. For each item of the claim, the same transaction either puts the bank row and
 	// counts a return in the item row, or writes the state of the item row. The request decides which, and has the
 	// conditions.
@@ -209,7 +212,8 @@ type TakeResult struct {
 // Taken reports whether the claim was made.
 func (r TakeResult) Taken() bool { return r == TakeResult{} }
 
-// ConfirmResult is the result of ConfirmClaim. The claim is confirmed if Held is the claim and has no end.
+// ConfirmResult is the result of ConfirmClaim and ProlongClaim. The claim is confirmed if Held is the claim and has no
+// end.
 type ConfirmResult struct {
 	Held     *Claim // the claim row; nil: it is absent, or its state is unknown
 	Conflict bool   // a transaction was working on the row, so its state is unknown

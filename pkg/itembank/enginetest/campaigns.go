@@ -36,7 +36,7 @@ func campaignRoundTrip(f *fixture) {
 		Name: f.name, Mode: engine.ByTimes, Moved: true, Restored: true, OpensAt: opens, ClosesAt: opens.Add(time.Millisecond), Scope: "s" + f.name, Claimants: "some-1",
 		PerClaimant: 7, Choice: true, MaxItems: 3, Publish: true, Columns: true,
 		Shards: 256, PageSize: 1000, ItemLife: 100 * 365 * 24 * time.Hour, ClaimLife: 90*time.Minute + time.Millisecond,
-		Hold: 15*time.Minute + time.Millisecond, OnEnd: engine.Return, CreatedAt: opens.Add(-time.Hour),
+		Hold: 15*time.Minute + time.Millisecond, MaxHold: time.Hour + 2*time.Millisecond, OnEnd: engine.Return, CreatedAt: opens.Add(-time.Hour),
 		Version: 7_000_000_003, EmptyVersion: 7_000_000_001,
 	}
 	f.create(want)

@@ -13,6 +13,8 @@ var holdCases = []testCase{
 	{"confirm-claim", confirmClaim},
 	{"confirm-race", confirmRace},
 	{"confirm-against-close", confirmAgainstClose},
+	{"prolong-claim", prolongClaim},
+	{"prolong-against-close-and-confirm", prolongAgainstOthers},
 	{"due-claims", dueClaims},
 	{"due-claims-that-are-over", dueClaimsThatAreOver},
 	{"due-claims-in-pages", dueClaimsInPages},
@@ -118,6 +120,97 @@ func confirmAgainstClose(f *fixture) {
 		}
 		f.WantWhere("held by ann", c, item, "ann")
 		f.Close(enginerows.ReturnOf(c, hold))
+	}
+}
+
+// prolong prolongs a claim while other transactions may work on its row.
+func (f *fixture) prolong(claim engine.Claim, endsAt time.Time) *engine.Claim {
+	for {
+		result, err := f.Store.ProlongClaim(f.Context(), claim, endsAt)
+		f.Must(err)
+		if !result.Conflict {
+			return result.Held
+		}
+	}
+}
+
+// prolongClaim: only the end of the claim changes, and only if the row has the id, the campaign and the end that the
+// request names. The index names the new end. A close that names the old end closes nothing.
+func prolongClaim(f *fixture) {
+	c, items := f.stocked(2, 1)
+	hold := f.TakeUntil(c, "ann", items[0], end)
+	later := hold
+	later.EndsAt = end.Add(time.Minute)
+	for _, test := range []struct {
+		name   string
+		change func(*engine.Claim)
+		want   *engine.Claim
+	}{
+		{"another id", func(c *engine.Claim) { c.ID += "x" }, &hold},
+		{"another campaign", func(c *engine.Claim) { c.Campaign += "x" }, &hold},
+		{"another end", func(c *engine.Claim) { c.EndsAt = c.EndsAt.Add(time.Millisecond) }, &hold},
+		{"no end", func(c *engine.Claim) { c.EndsAt = time.Time{} }, &hold},
+		{"another claimant", func(c *engine.Claim) { c.Claimant = "bob" }, nil},
+		{"the hold", func(*engine.Claim) {}, &later},
+		{"the hold again", func(*engine.Claim) {}, &later},
+	} {
+		asked := hold
+		test.change(&asked)
+		got := f.prolong(asked, later.EndsAt)
+		if (got == nil) != (test.want == nil) || got != nil && *got != *test.want {
+			f.Fatalf("%s: want %+v, got %+v", test.name, test.want, got)
+		}
+	}
+	if held := f.Held(c, "ann"); held == nil || *held != later {
+		f.Fatalf("want the row %+v, got %+v", later, held)
+	}
+	f.wantDue(c, dueOf(later)...)
+	early := enginerows.ReturnOf(c, hold)
+	early.EndedBy = end.Add(time.Second)
+	if closed := f.closeSettled(early); !closed.ClaimChanged {
+		f.Errorf("a close of the old end: %+v", closed)
+	}
+	f.confirmed(later)
+	permanent := later
+	permanent.EndsAt = time.Time{}
+	if got := f.prolong(later, end.Add(time.Hour)); got == nil || *got != permanent {
+		f.Errorf("a confirmed claim: want %+v, got %+v", permanent, got)
+	}
+	f.Close(enginerows.ReturnOf(c, permanent))
+	if got := f.prolong(later, end.Add(time.Hour)); got != nil {
+		f.Errorf("a claim that was closed: want none, got %+v", got)
+	}
+}
+
+// prolongAgainstOthers: a hold is either prolonged and confirmed, or closed at its old end. A confirmed hold gets no end.
+func prolongAgainstOthers(f *fixture) {
+	c, items := f.stocked(20, 1)
+	for i, item := range items {
+		hold := f.TakeUntil(c, "ann", item, end)
+		atOldEnd := enginerows.ReturnOf(c, hold)
+		atOldEnd.EndedBy = end.Add(time.Millisecond)
+		var prolonged, confirmed *engine.Claim
+		closed := engine.CloseResult{ClaimChanged: true}
+		calls := []func(){
+			func() { prolonged = f.prolong(hold, end.Add(time.Minute)) },
+			func() { confirmed = f.confirm(hold) },
+			func() { closed = f.closeSettled(atOldEnd) },
+		}
+		if i%2 > 0 { // without the close, prolongations and confirmations meet each time
+			calls = calls[:2]
+		}
+		if i%4 > 1 { // the call that is started last often runs first
+			slices.Reverse(calls)
+		}
+		enginerows.AtOnce(calls...)
+		switch held := f.Held(c, "ann"); {
+		case closed.Closed() && (prolonged != nil || confirmed != nil || held != nil):
+			f.Errorf("item %s was closed: prolonged %+v, confirmed %+v, held %+v", item, prolonged, confirmed, held)
+		case !closed.Closed() && (prolonged == nil || confirmed == nil || held == nil || !held.EndsAt.IsZero()):
+			f.Errorf("item %s: prolonged %+v, confirmed %+v, held %+v", item, prolonged, confirmed, held)
+		case held != nil:
+			f.Close(enginerows.ReturnOf(c, hold))
+		}
 	}
 }
 

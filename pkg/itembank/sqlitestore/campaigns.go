@@ -9,12 +9,12 @@ import (
 
 const (
 	insertCampaign = `INSERT INTO campaign
-		(name, mode, opens_at, closes_at, scope, shards, page_size, created_at, item_life, claim_life, hold, on_end, version, empty_version,
+		(name, mode, opens_at, closes_at, scope, shards, page_size, created_at, item_life, claim_life, hold, max_hold, on_end, version, empty_version,
 		claimants, per_claimant, choice, max_items, publish, columns, moved, restored)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	fromCampaign = `SELECT name, mode, opens_at, closes_at, scope, shards, page_size, created_at,
-		item_life, claim_life, hold, on_end, version, empty_version,
+		item_life, claim_life, hold, max_hold, on_end, version, empty_version,
 		claimants, per_claimant, choice, max_items, publish, columns, moved, restored FROM campaign`
 
 	selectCampaigns = fromCampaign + ` WHERE mode <> ? ORDER BY name`
@@ -81,7 +81,8 @@ func readScope(ctx context.Context, on *sqlite.Statements, name string) (*engine
 func putCampaign(ctx context.Context, w *sqlite.Statements, c engine.Campaign) error {
 	_, err := w.Exec(ctx, insertCampaign, c.Name, c.Mode, sqlite.Millis(c.OpensAt), sqlite.Millis(c.ClosesAt),
 		c.Scope, c.Shards, c.PageSize, sqlite.Millis(c.CreatedAt),
-		c.ItemLife.Milliseconds(), c.ClaimLife.Milliseconds(), c.Hold.Milliseconds(), c.OnEnd, c.Version, c.EmptyVersion,
+		c.ItemLife.Milliseconds(), c.ClaimLife.Milliseconds(), c.Hold.Milliseconds(), c.MaxHold.Milliseconds(),
+		c.OnEnd, c.Version, c.EmptyVersion,
 		c.Claimants, c.PerClaimant, c.Choice, c.MaxItems, c.Publish, c.Columns, c.Moved, c.Restored)
 	return err
 }
@@ -125,7 +126,8 @@ func intoCampaign(c *engine.Campaign) []any {
 	return []any{
 		&c.Name, &c.Mode, sqlite.IntoTime(&c.OpensAt), sqlite.IntoTime(&c.ClosesAt),
 		&c.Scope, &c.Shards, &c.PageSize, sqlite.IntoTime(&c.CreatedAt),
-		sqlite.IntoDuration(&c.ItemLife), sqlite.IntoDuration(&c.ClaimLife), sqlite.IntoDuration(&c.Hold), &c.OnEnd, &c.Version, &c.EmptyVersion,
+		sqlite.IntoDuration(&c.ItemLife), sqlite.IntoDuration(&c.ClaimLife), sqlite.IntoDuration(&c.Hold),
+		sqlite.IntoDuration(&c.MaxHold), &c.OnEnd, &c.Version, &c.EmptyVersion,
 		&c.Claimants, &c.PerClaimant, &c.Choice, &c.MaxItems, &c.Publish, &c.Columns, &c.Moved, &c.Restored,
 	}
 }

@@ -7,7 +7,7 @@ import (
 
 var part = sqlite.Part{
 	Name:     "itembank",
-	Layout:   6,
+	Layout:   7,
 	Tables:   makeTables,
 	Purpose:  "claims",
 	TryAgain: engine.ErrTryAgain,
@@ -31,6 +31,7 @@ const makeTables = `
 		item_life  INTEGER NOT NULL,
 		claim_life INTEGER NOT NULL,
 		hold       INTEGER NOT NULL,
+		max_hold   INTEGER NOT NULL,
 		version    INTEGER NOT NULL,
 		empty_version INTEGER NOT NULL,
 		on_end     TEXT NOT NULL,

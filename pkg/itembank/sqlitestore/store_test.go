@@ -59,12 +59,13 @@ func TestNoWriteGetsThroughWhileBusy(t *testing.T) {
 	_, create := s.CreateCampaign(ctx, engine.Campaign{Name: "other"})
 	_, closeClaim := s.CloseClaim(ctx, engine.CloseRequest{Claim: annsClaim(item), State: engine.Burned})
 	_, confirm := s.ConfirmClaim(ctx, annsClaim(item))
+	_, prolong := s.ProlongClaim(ctx, annsClaim(item), time.Now())
 	_, endItems := s.EndItems(ctx, []engine.EndRequest{{Item: item, State: engine.Withdrawn}})
 	_, repair := s.Repair(ctx, engine.RepairRequest{Campaign: "c", Hash: item.Hash, DropFree: &item, IfRow: &engine.ItemRow{}})
 	for name, err := range map[string]error{
 		"Take": take, "ReplaceCampaign": replace, "StartLoad": startLoad, "AddItems": addItems,
 		"CreateCampaign": create, "UpdateLoad": advanceLoad, "UpdateLoad, given up": giveUpLoad,
-		"CloseClaim": closeClaim, "ConfirmClaim": confirm, "EndItems": endItems, "Repair": repair,
+		"CloseClaim": closeClaim, "ConfirmClaim": confirm, "ProlongClaim": prolong, "EndItems": endItems, "Repair": repair,
 	} {
 		if !errors.Is(err, itembank.ErrTryAgain) || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: %v, want ErrTryAgain and nothing of the caller's context", name, err)
@@ -123,8 +124,8 @@ func TestOpenErrors(t *testing.T) {
 		{inTemp(t), fs.ErrNotExist, "oncebox init"},
 		{text, ErrNotStore, "not a SQLite database"},
 		{other, ErrNotStore, "no tables for claims"},
-		{newer, ErrLayout, "the tables for claims have layout 7, and this version reads layout 6; use the version that made it"},
-		{older, ErrLayout, "the tables for claims have layout 5, and this version reads layout 6; use the version that made it"},
+		{newer, ErrLayout, "the tables for claims have layout 8, and this version reads layout 7; use the version that made it"},
+		{older, ErrLayout, "the tables for claims have layout 6, and this version reads layout 7; use the version that made it"},
 		{busy, itembank.ErrTryAgain, "another program is writing to the file"},
 	} {
 		_, err := Open(t.Context(), c.path, WithBusyTimeout(time.Millisecond))
