@@ -53,18 +53,31 @@ class Visit {
     await this.accessible(state);
   }
 
+  // accessible looks at the page in all forms. All rules of axe are tried in two forms, so in each width and in each color
+  // scheme; the others differ from these in colors only.
   async accessible(state) {
     await this.page.evaluate(axe);
-    for (const [viewport, colorScheme] of [[narrow, "dark"], [narrow, "light"], [wide, "dark"], [wide, "light"]]) {
+    for (const [viewport, colorScheme, rules] of [
+      [narrow, "dark"], [narrow, "light", ["color-contrast"]], [wide, "dark", ["color-contrast"]], [wide, "light"],
+    ]) {
       await this.page.setViewportSize(viewport);
       await this.page.emulateMedia({ colorScheme });
-      const found = await this.page.evaluate(() => globalThis.axe.run(document));
+      const found = await this.page.evaluate((only) => globalThis.axe.run(document, only ? { runOnly: only } : {}), rules);
+      if (config.forms) {
+        await this.page.screenshot({ path: path.join(config.forms, `${state}-${viewport.width}-${colorScheme}.png`.replaceAll(" ", "-")) });
+      }
       for (const violation of found.violations) {
         const nodes = violation.nodes.map((node) => `${node.target}: ${node.failureSummary}`).join("; ");
         this.errors.push(`${state}, ${viewport.width} px, ${colorScheme}: ${violation.id}: ${nodes}`);
       }
       const tooWide = await this.page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
       this.want(!tooWide, `${state} scrolls sideways at ${viewport.width} px`);
+    }
+  }
+
+  async picture(name) { // of a form that accessible does not tell from another one
+    if (config.forms) {
+      await this.page.screenshot({ path: path.join(config.forms, `${name}.png`), fullPage: true });
     }
   }
 
@@ -113,7 +126,7 @@ const tests = {
     v.want(focused, "the focus is lost");
     await v.screenshot("code");
     await v.page.getByRole("button", { name: "Copy the code" }).press("Enter");
-    await v.page.getByText("The code is copied.").waitFor();
+    await v.page.getByText("Copied").waitFor();
     v.want((await v.page.evaluate(() => navigator.clipboard.readText())) === code, "another text was copied");
     await v.page.reload();
     await v.state("code");
@@ -133,7 +146,37 @@ const tests = {
   async "sold out"(v) {
     await v.begin();
     await v.open("sold-out", config.tokens["sold-out"]);
-    await v.arrives("sold_out", "taken");
+    await v.arrives("sold_out", "All codes are taken");
+  },
+  async "sold out, and an item comes back"(v) {
+    await v.begin();
+    await v.page.clock.install();
+    await v.open("comes-back", config.tokens["comes-back"]);
+    await v.arrives("sold_out", "Some may come back");
+    const claim = `${config.open}/campaigns/comes-back/claims/somebody`;
+    const { claim_id: id } = await (await fetch(claim)).json();
+    const released = await fetch(`${claim}?claim_id=${id}`, { method: "DELETE" });
+    v.want(released.status === 204, `the release was answered ${released.status}`);
+    for (let state = "sold_out"; state === "sold_out";) { // a container may know for a second that it is sold out
+      const asked = v.page.waitForResponse("**/campaigns/comes-back");
+      await v.page.clock.fastForward(30_000);
+      await (await asked).finished();
+      state = await v.page.evaluate(() => document.querySelector("oncebox-claim").dataset.state);
+    }
+    await v.state("ready");
+  },
+  async "nothing is loaded yet"(v) {
+    await v.begin();
+    await v.open("not-loaded", config.tokens["not-loaded"]);
+    await v.arrives("not_started", "not started yet");
+  },
+  async "there is no such campaign"(v) {
+    await v.begin();
+    const response = await v.page.goto(`${config.open}/c/sprong`);
+    v.want(response.status() === 404, `the status is ${response.status()}`);
+    v.want((await v.page.getByRole("heading").innerText()) === "There is no such offer", "the heading is another one");
+    v.want((await v.page.evaluate(() => getComputedStyle(document.querySelector("main")).maxWidth)) !== "none", "there is no style");
+    await v.accessible("no campaign");
   },
   async "not open yet, in the visitor's zone"(v) {
     await v.begin();
@@ -150,15 +193,46 @@ const tests = {
     await v.begin();
     await v.open("closed", config.tokens.closed);
     await v.arrives("closed", "ended");
+    v.want((await v.text("message")) === "", "there is text below a heading that says everything");
     await v.open("last", config.tokens.last);
     await v.arrives("closed", "ended");
   },
   async "a hold ends"(v) {
     await v.begin();
+    await v.page.clock.install({ time: Date.now() + 3_600_000 }); // the visitor's clock is wrong
+    let change = (claim) => claim;
+    await v.page.route("**/campaigns/seats/claims/me", async (route) => {
+      const response = await route.fetch();
+      await route.fulfill(response.ok() ? { response, json: change(await response.json()) } : { response });
+    });
     await v.open("seats", config.tokens.seats);
     await v.state("ready");
     await v.page.getByRole("button").click();
     await v.arrives("code", "reserved for you until");
+    const left = await v.text("countdown");
+    v.want(/^Time left: 1[45]:[0-5]\d$/.test(left), `the countdown is ${left}`);
+    await v.picture("hold");
+    await v.page.clock.fastForward("00:10");
+    v.want((await v.text("countdown")) !== left, `the countdown stays at ${left}`);
+    change = (claim) => ({ ...claim, ends_at: claim.claimed_at });
+    await v.page.clock.fastForward("15:00");
+    await v.arrives("ended", "Your time is over");
+    change = ({ ends_at, ...claim }) => claim; // a back end has confirmed it
+    await v.page.getByRole("button", { name: "Try again now" }).click();
+    await v.state("code");
+    v.want((await v.page.locator("[part=countdown]").isVisible()) === false, "a code without an end has a countdown");
+  },
+  async "all items of a claim"(v) {
+    await v.begin({ permissions: ["clipboard-read", "clipboard-write"] });
+    await v.open("pair", config.tokens.pair);
+    await v.arrives("code", "These are your codes");
+    const codes = await v.page.locator("[part=code]").allInnerTexts();
+    v.want(codes.sort().join() === "PAIR-1,PAIR-2", `the codes are ${codes}`);
+    await v.picture("codes");
+    await v.page.getByRole("button", { name: "Copy all codes" }).click();
+    await v.page.getByText("Copied").waitFor();
+    const copied = await v.page.evaluate(() => navigator.clipboard.readText());
+    v.want(copied.split("\n").sort().join() === "PAIR-1,PAIR-2", `the clipboard has ${copied}`);
   },
   async "the columns of an item"(v) {
     await v.begin();
@@ -184,20 +258,21 @@ const tests = {
     await v.open("busy", config.tokens.busy);
     await v.state("ready");
     await v.page.getByRole("button").click();
-    await v.state("waiting");
+    await v.arrives("waiting", "Many people are here");
     await v.state("code");
     v.want(refusals === 3, `${refusals} requests`);
   },
   async "no network: the visitor tries again"(v) {
     await v.begin();
     let offline = true;
-    await v.page.addInitScript(() => { // no try of the page itself comes between
-      const real = setTimeout;
-      globalThis.setTimeout = (f, wait, ...rest) => real(f, wait < 1000 ? wait : 1e9, ...rest);
-    });
+    await v.page.clock.install(); // the page tries again when the test lets the time pass
     await v.page.route("**/campaigns/**", (route) => (offline ? route.abort() : route.continue()));
     await v.open("offline", config.tokens.offline);
-    await v.arrives("waiting", "tries again by itself");
+    await v.arrives("unreachable", "We cannot be reached");
+    for (const given = v.page.getByText("It has not worked so far"); !(await given.isVisible());) {
+      await v.page.clock.fastForward("01:00");
+    }
+    await v.accessible("stopped");
     offline = false;
     await v.page.getByRole("button", { name: "Try again now" }).click();
     await v.state("ready");
@@ -243,7 +318,10 @@ const tests = {
     await v.begin({ locale: "fr-FR" });
     await v.open("themed", config.tokens.themed);
     await v.arrives("ready", "Klick");
-    v.want((await v.page.getByRole("heading").innerText()) === "Frühling & mehr", "the title is not the text");
+    v.want((await v.page.getByRole("heading", { level: 1 }).innerText()) === "Frühling & mehr", "the title is not the text");
+    for (const [name, address] of [["Zurück zum Shop", "https://shop.example/"], ["Kontakt", "mailto:hilfe@shop.example"]]) {
+      v.want((await v.page.getByRole("link", { name }).getAttribute("href")) === address, `${name} leads elsewhere`);
+    }
     v.want((await v.page.getAttribute("html", "lang")) === "de", "the page is not in its only language");
     v.want((await v.page.evaluate(() => document.querySelector(".logo").naturalWidth)) === 240, "the logo is not shown");
     const color = await v.page.getByRole("button").evaluate((button) => getComputedStyle(button).backgroundColor);
@@ -255,6 +333,9 @@ const tests = {
     await v.open("later", config.tokens.later);
     await v.arrives("not_open", "Es beginnt am");
     v.want((await v.page.title()) === "Ihr Code", `the title is ${await v.page.title()}`);
+    await v.open("closed", config.tokens.closed); // it has an English title only
+    await v.arrives("closed", "Diese Aktion ist beendet");
+    v.want((await v.page.title()) === "Summer sale", `the title is ${await v.page.title()}`);
   },
   async "without JavaScript it says so"(v) {
     await v.begin({ javaScriptEnabled: false });
@@ -287,7 +368,7 @@ const tests = {
   async "an origin that is not allowed"(v) {
     await v.begin();
     await v.page.goto(`${config.foreign}/#t=${config.tokens.embedded}`);
-    await v.state("waiting");
+    await v.state("unreachable");
     v.requests = [];
   },
   async "a challenge before a claim"(v) {
