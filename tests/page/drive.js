@@ -208,7 +208,7 @@ const tests = {
     await v.open("seats", config.tokens.seats);
     await v.state("ready");
     await v.page.getByRole("button").click();
-    await v.arrives("code", "reserved for you until");
+    await v.arrives("code", "Reserved until");
     const left = await v.text("countdown");
     v.want(/^Time left: 1[45]:[0-5]\d$/.test(left), `the countdown is ${left}`);
     await v.picture("hold");
@@ -247,9 +247,9 @@ const tests = {
   },
   async "a busy service: it tries again by itself"(v) {
     await v.begin();
-    let refusals = 0;
+    let busy = true;
     await v.page.route("**/campaigns/busy/claims", async (route) => {
-      if (++refusals > 2) {
+      if (!busy) {
         return route.continue();
       }
       const type = "https://github.com/oncebox/oncebox/blob/main/docs/problems.md#try-again";
@@ -259,8 +259,8 @@ const tests = {
     await v.state("ready");
     await v.page.getByRole("button").click();
     await v.arrives("waiting", "Many people are here");
+    busy = false;
     await v.state("code");
-    v.want(refusals === 3, `${refusals} requests`);
   },
   async "no network: the visitor tries again"(v) {
     await v.begin();

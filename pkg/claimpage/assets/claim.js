@@ -401,7 +401,8 @@
       const items = claim.items ?? [claim];
       const several = items.length > 1;
       this.#show("code", {
-        message: several ? this.#texts.codes : this.#texts.code, items,
+        message: ends ? this.#texts.reserved : several ? this.#texts.codes : this.#texts.code, items,
+        tone: ends ? "wait" : "done",
         button: several ? this.#texts.copy_all : this.#texts.copy, action: () => this.#copy(items),
         until: ends ? this.#texts.until.replace("{time}", this.#time(new Date(claim.ends_at))) : "",
       });
