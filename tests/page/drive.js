@@ -111,6 +111,23 @@ class Visit {
   }
 }
 
+// What visitors of the ticket shop do and see.
+const seat = (visit, name) => visit.page.getByRole("button", { name: `Row ${name[0]}, seat ${name[1]},` });
+const isSeat = (visit, name, state) =>
+  visit.page.getByRole("button", { name: new RegExp(`^Row ${name[0]}, seat ${name[1]}, \\d+ €, ${state}$`) }).waitFor();
+const says = (visit, text) => visit.page.locator("#status", { hasText: text }).waitFor();
+
+async function reserves(visit, name) {
+  await seat(visit, name).click();
+  await visit.page.getByRole("button", { name: `Reserve ${name}` }).click();
+  await says(visit, "Reserved for you");
+}
+
+async function pays(visit, how) {
+  await visit.page.locator("#pay").click();
+  await visit.page.getByRole("button", { name: how }).click();
+}
+
 const tests = {
   async "a link, by keyboard, and again"(v) {
     await v.begin({ permissions: ["clipboard-read", "clipboard-write"] });
@@ -399,50 +416,93 @@ const tests = {
     }
     v.requests = v.requests.filter((request) => !request.url().startsWith("https:"));
   },
-  async "a seat map: all the chosen seats or none"(v) {
+  async "a ticket shop"(v) {
     const other = new Visit(v.browser);
-    const seat = (visit, name) => visit.page.getByRole("button", { name: `Row ${name[0]}, seat ${name[1]},` });
-    const says = (visit, text) => visit.page.locator("#status", { hasText: text }).waitFor();
-    const is = (visit, name, state) => visit.page.getByRole("button", { name: `Row ${name[0]}, seat ${name[1]}, ${state}` }).waitFor();
     let stale = true; // the other one sees the hall as it was at the beginning
     await v.begin();
     await other.begin();
     await other.page.route("**/campaigns/hall/items*", async (route) => {
-      const items = [..."ABCD"].flatMap((row) => [..."12345678"].map((number) => ({ item: row + number })));
+      const items = [..."ABCDE"].flatMap((row) => [..."12345678"].map((number) => ({ item: row + number })));
       await (stale ? route.fulfill({ json: { campaign: "hall", items } }) : route.continue());
     });
     for (const visit of [v, other]) {
       await visit.page.goto(config.seatmap);
-      await is(visit, "B4", "free");
+      await isSeat(visit, "B4", "free");
     }
+    v.want(await v.page.locator("#hold").isDisabled(), "the button is enabled with nothing chosen");
     await v.accessible("seats");
     await seat(v, "B3").focus();
     for (const key of ["Space", "Tab", "Space"]) { // B3 and B4
       await v.page.keyboard.press(key);
     }
-    await says(v, "You have chosen B3, B4.");
+    await says(v, "You have chosen B3, B4");
+    v.want((await v.page.locator("tfoot").innerText()).includes("80 €"), "the total is another one");
     await v.accessible("chosen seats");
-    await v.page.getByRole("button", { name: "Take B3, B4" }).press("Enter");
-    await says(v, "B3, B4: taken for you.");
-    await is(v, "B3", "yours");
-    await v.accessible("seats of a visitor");
+    await v.page.getByRole("button", { name: "Reserve B3, B4" }).press("Enter");
+    await says(v, "Reserved for you");
+    v.want((await v.page.evaluate(() => document.activeElement.id)) === "status", "the focus is lost");
+    v.want(/: [12]:[0-5]\d$/.test(await v.page.locator("#left").innerText()), "there is no countdown");
+    await isSeat(v, "B3", "yours");
+    await v.accessible("held seats");
 
     for (const name of ["B4", "C1"]) {
       await seat(other, name).click();
     }
     stale = false;
-    await other.page.getByRole("button", { name: "Take B4, C1" }).click();
-    await says(other, "B4: somebody else was quicker.");
-    await is(other, "B3", "taken");
+    await other.page.getByRole("button", { name: "Reserve B4, C1" }).click();
+    await says(other, "B4: somebody was faster");
+    await isSeat(other, "B4", "taken by somebody else before you");
+    await isSeat(other, "B3", "taken");
     await other.accessible("a seat that was taken");
-    await other.page.getByRole("button", { name: "Take C1" }).click();
-    await says(other, "C1: taken for you.");
-    await is(v, "C1", "taken"); // without a click
-    await v.page.reload();
-    await is(v, "B4", "yours");
+    await other.page.getByRole("button", { name: "Reserve C1" }).click();
+    await says(other, "Reserved for you");
+    await isSeat(v, "C1", "taken"); // without a click
+    const [taken, left] = await v.page.evaluate(() => [..."12"].map((number) =>
+      getComputedStyle([...document.querySelectorAll("[data-row=C] button")][number - 1]).backgroundImage));
+    v.want(taken !== left, "free and taken seats look the same after a claim");
+    await other.page.getByRole("button", { name: "Give the seats back" }).click();
+    await says(other, "The seats are free again");
+    await isSeat(v, "C1", "free");
+
+    await pays(v, "Pay, and call twice");
+    await says(v, "Paid: these are your tickets");
+    await v.accessible("tickets");
+    await v.page.goto(config.seatmap);
+    await says(v, "Paid: these are your tickets");
+    await isSeat(v, "B4", "yours");
+    await reserves(other, "C1");
+    await pays(other, "Pay, and never call");
+    await says(other, "Paid: these are your tickets"); // the shop has asked the provider
     await other.context.close();
     v.errors.push(...other.errors);
     v.requests = []; // there are no tokens
+  },
+  async "a payment that comes when the seats are gone"(v) {
+    await v.begin();
+    let change = (claim) => claim;
+    await v.page.route("**/campaigns/hall/claims/me", async (route) => {
+      const response = await route.fetch();
+      await route.fulfill(response.ok() ? { response, json: change(await response.json()) } : { response });
+    });
+    await v.page.goto(config.seatmap);
+    await reserves(v, "E8");
+    change = (claim) => ({ ...claim, ends_at: claim.claimed_at }); // as if two minutes had gone by
+    await says(v, "Your time is over");
+    v.want(await v.page.locator("#pay").isDisabled(), "the visitor can pay although the time is over");
+    await v.accessible("the time is over");
+    change = (claim) => claim;
+    await v.page.locator("#pay:enabled").waitFor();
+    await v.page.locator("#pay").click();
+    await v.accessible("provider");
+    const hall = `${config.seatmap}/campaigns/hall/claims/me`;
+    const { claim_id: id } = await (await v.page.request.get(hall)).json();
+    await v.page.request.delete(`${hall}?claim_id=${id}`); // in another tab
+    await v.page.getByRole("button", { name: "Pay", exact: true }).click();
+    await says(v, "Your payment came too late");
+    await isSeat(v, "E8", "free");
+    await v.accessible("paid back");
+    await reserves(v, "E8");
+    v.requests = [];
   },
   async "a script in the page is not run"(v) {
     await v.begin();

@@ -229,10 +229,10 @@ func (s *server) challenged() (base string) {
 
 // seatmap starts examples/seatmap.
 func (s *server) seatmap() (base string) {
-	page, api := testengine.Address(s.T), testengine.Address(s.T)
-	startExample(s.T, "seatmap", page, api)
-	eventually(s.T, "http://"+page+"/campaigns/hall/items")
-	return "http://" + page
+	address := testengine.Address(s.T)
+	startExample(s.T, "seatmap", address)
+	eventually(s.T, "http://"+address+"/campaigns/hall/items")
+	return "http://" + address
 }
 
 // shop is a site of another origin whose page embeds the element.
