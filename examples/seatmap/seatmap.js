@@ -137,6 +137,10 @@ function drawOrder() {
   holdButton.textContent = chosen.size === 0 ? "Choose a seat first" : `Reserve ${sorted(chosen).join(", ")}`;
   payButton.hidden = backButton.hidden = !holding;
   payButton.textContent = `Pay ${euros(total)}`;
+  const above = claim ? status : document.querySelector(".legend"); // what there is to do comes first
+  if (above.nextElementSibling !== order) {
+    above.after(order);
+  }
   countDown();
   if (hadFocus && (document.activeElement === document.body || document.activeElement.hidden)) {
     status.focus();

@@ -64,7 +64,7 @@ class Visit {
       await this.page.emulateMedia({ colorScheme });
       const found = await this.page.evaluate((only) => globalThis.axe.run(document, only ? { runOnly: only } : {}), rules);
       if (config.forms) {
-        await this.page.screenshot({ path: path.join(config.forms, `${state}-${viewport.width}-${colorScheme}.png`.replaceAll(" ", "-")) });
+        await this.page.screenshot({ path: path.join(config.forms, `${state}-${viewport.width}-${colorScheme}.png`.replaceAll(" ", "-")), fullPage: true });
       }
       for (const violation of found.violations) {
         const nodes = violation.nodes.map((node) => `${node.target}: ${node.failureSummary}`).join("; ");
