@@ -19,6 +19,7 @@ let free = new Set();
 let lost = new Set(); // that somebody else took a moment before the visitor
 let claim; // of the visitor: a hold, or tickets if it does not end
 let ends = 0; // when the hold ends, by the visitor's clock
+let warned = ""; // the hold about whose last minute the visitor knows
 let busy = false; // a request of the visitor is under way
 
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
@@ -154,7 +155,8 @@ function countDown() {
   left.hidden = !holding;
   left.textContent = `Time left to pay: ${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
   payButton.disabled = seconds === 0;
-  if (holding && seconds === 60) {
+  if (holding && seconds > 0 && seconds <= 60 && warned !== claim.claim_id) {
+    warned = claim.claim_id;
     say("One minute left", "After that the seats go back.", "warn");
   }
   if (holding && seconds === 0) {
