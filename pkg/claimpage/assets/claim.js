@@ -24,8 +24,9 @@
     .head { display: flex; align-items: center; gap: 0.75rem; }
     .heading { min-width: 0; font-size: 1.25em; line-height: 1.3; }
     .icon { flex: none; width: 2.5rem; height: 2.5rem; padding: 0.5rem; box-sizing: border-box; border-radius: 50%;
-      background: var(--tone); fill: none; stroke: #ffffff; stroke-width: 2.5; stroke-linecap: round; stroke-linejoin: round; }
-    .panel { --tone: #0b57d0; border-top: 0.375rem solid var(--tone); }
+      background: var(--tone); fill: none; stroke: var(--on-tone, #ffffff); stroke-width: 2.5; stroke-linecap: round; stroke-linejoin: round; }
+    .panel { border-top: 0.375rem solid var(--tone); }
+    .panel[data-tone=go] { --tone: var(--oncebox-accent, #0b57d0); --on-tone: var(--oncebox-accent-text, #ffffff); }
     .panel[data-tone=done] { --tone: #187a3a; }
     .panel[data-tone=wait] { --tone: #8a5a00; }
     .panel[data-tone=over] { --tone: #5f6368; }
