@@ -129,18 +129,18 @@ func (t Texts) validate() error {
 // addressSuffix ends the names of texts that are addresses.
 const addressSuffix = "_url"
 
-// schemes are the schemes of addresses. A contact may also be an address to write to or to call.
+// schemes are how addresses begin. A contact may also be an address to write to or to call.
 var schemes = map[string][]string{
-	"shop" + addressSuffix:    {"https", "http"},
-	"contact" + addressSuffix: {"https", "http", "mailto", "tel"},
+	"shop" + addressSuffix:    {"https:", "http:"},
+	"contact" + addressSuffix: {"https:", "http:", "mailto:", "tel:"},
 }
 
 func validateAddress(name, text string) error {
 	address, err := url.Parse(text)
-	if text == "" || err == nil && slices.Contains(schemes[name], address.Scheme) && address.Host+address.Opaque != "" {
+	if text == "" || err == nil && slices.Contains(schemes[name], address.Scheme+":") && address.Host+address.Opaque != "" {
 		return nil
 	}
-	return fmt.Errorf("the text %q is %q; write an address that begins with %s:", name, text, strings.Join(schemes[name], ": or "))
+	return fmt.Errorf("the text %q is %q; write an address that begins with %s", name, text, strings.Join(schemes[name], " or "))
 }
 
 // loads are the words with which a style sheet loads other files, and the backslash, which can hide them. The
