@@ -43,7 +43,7 @@ func TestPageInTheEmulator(t *testing.T) {
 	const alone, page = "default-src 'none'; frame-ancestors 'none'", "default-src 'none'; script-src 'self'; style-src 'self'; " +
 		"img-src 'self'; connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 	for path, want := range map[string]struct{ mediaType, policy, text string }{
-		"":          {"text/html; charset=utf-8", page, "<h1>Spring &lt;sale&gt;</h1>"},
+		"":          {"text/html; charset=utf-8", page, "<h1 lang=\"en\">Spring &lt;sale&gt;</h1>"},
 		"/claim.js": {"text/javascript; charset=utf-8", alone, `"campaign":"spring"`},
 		"/page.css": {"text/css; charset=utf-8", alone, "h1 { color: red }"},
 		"/logo":     {"image/png", alone, logo},

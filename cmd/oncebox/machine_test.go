@@ -13,7 +13,6 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
 const (
@@ -166,9 +165,13 @@ func TestMachineCron(t *testing.T) {
 	s.run(exitDone, "--store", "sqlite:"+copies[0], "status", "spring").saying(t, "claimed  1")
 }
 
-// TestMachineUnit checks that systemd knows every setting of the unit.
+// TestMachineUnit checks that systemd knows every setting of the unit. systemd comes with the machine: nothing else that
+// runs here needs it, so a machine of CI may be without it.
 func TestMachineUnit(t *testing.T) {
-	systemd := testengine.Command(t, "systemd-analyze")
+	systemd, err := exec.LookPath("systemd-analyze")
+	if err != nil {
+		t.Skip(err)
+	}
 	s := newShell(t)
 	unit := s.file("oncebox.service", strings.Replace(machineFile(t, "oncebox.service"), "/usr/local/bin/oncebox", os.Args[0], 1))
 	verify := exec.CommandContext(t.Context(), systemd, "verify", unit)

@@ -1,38 +1,100 @@
-// Command seatmap serves the files of a seat map, and passes requests for /campaigns/ on to a claim API, so that both
-// have one origin. In AWS, CloudFront does that with a bucket and the API.
+// Command seatmap is a ticket shop: visitors choose seats on a map, hold them while they pay, and get them when the
+// provider of payments says that they have paid. It is a server of its own over the library, with a SQLite file. The
+// provider is a stub, which calls back once, twice, late or never.
 package main
 
 import (
-	"embed"
+	"context"
+	"errors"
 	"fmt"
 	"log"
+	"net"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"time"
+
+	"github.com/oncebox/oncebox/examples/seatmap/provider"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
-//go:embed index.html seatmap.css seatmap.js
-var files embed.FS
+const (
+	campaign  = "hall"
+	mostSeats = 4                // of a visitor
+	hold      = 2 * time.Minute  // how long seats wait for their payment
+	late      = 3 * time.Minute  // how late a call of the provider can be here: the hold is over then
+	often     = 5 * time.Second  // how often the shop asks for payments about which it was not called
+	patience  = 10 * time.Second // for a request
+)
 
 func main() {
-	const usage = "usage: seatmap HOST:PORT URL-OF-THE-API"
-	if len(os.Args) != len([]string{"seatmap", "address", "api"}) {
+	const usage = "usage: seatmap HOST:PORT FILE"
+	if len(os.Args) != len([]string{"seatmap", "address", "file"}) {
 		log.Fatal(usage)
 	}
-	api, err := url.Parse(os.Args[2])
-	if err != nil {
-		log.Fatal(usage)
+	if err := run(context.Background(), os.Args[1], os.Args[2]); err != nil {
+		log.Fatal(err)
 	}
-	fmt.Printf("Open http://%s in a browser, or in two. Ctrl-C ends it.\n", os.Args[1])
-	server := http.Server{Addr: os.Args[1], Handler: routes(api), ReadTimeout: 10 * time.Second}
-	log.Fatal(server.ListenAndServe())
 }
 
-func routes(api *url.URL) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("/", http.FileServerFS(files))
-	mux.Handle("/campaigns/", httputil.NewSingleHostReverseProxy(api)) //nolint:gosec // to the API that you name
-	return mux
+func run(ctx context.Context, address, file string) error {
+	store, err := sqlitestore.Create(ctx, file)
+	if err != nil {
+		return err
+	}
+	base := "http://" + address
+	s, err := newShop(ctx, itembank.NewOperator(store), provider.New(base+"/webhook", base+"/", late))
+	if err != nil {
+		return err
+	}
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	go every(ctx, time.Second, func() error { _, err := s.bank.SweepDue(ctx, campaign, nil); return err })
+	go every(ctx, often, func() error { return s.settleAll(ctx) })
+	fmt.Printf("Open %s in a browser, or in two. Ctrl-C ends it.\n", base)
+	server := http.Server{Handler: s.routes(), ReadTimeout: patience}
+	return server.Serve(listener)
+}
+
+// newShop makes the campaign and loads the seats of the shop's file. Both are safe to repeat, so a server can do it
+// whenever it starts.
+func newShop(ctx context.Context, bank *itembank.Operator, payments *provider.Provider) (*shop, error) {
+	s := &shop{bank: bank, payments: payments, prices: map[string]int{}}
+	seats, err := readSeats()
+	if err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, seat := range seats {
+		names = append(names, seat.name)
+		s.prices[seat.name] = seat.cents
+	}
+	_, _, err = bank.CreateCampaign(ctx, campaign, itembank.Settings{
+		Choice: true, MaxItems: mostSeats, Hold: hold, Publish: true,
+	})
+	if err != nil {
+		return nil, err
+	}
+	report, err := bank.Load(ctx, campaign, itembank.Items(names...), nil)
+	if err == nil && report.Repeated > 0 {
+		err = errors.New("seats.csv has a seat twice")
+	}
+	return s, err
+}
+
+// every repeats work that is safe to repeat. After an error the next time tries again.
+func every(ctx context.Context, pause time.Duration, work func() error) {
+	for ticker := time.NewTicker(pause); ; {
+		select {
+		case <-ctx.Done():
+			ticker.Stop()
+			return
+		case <-ticker.C:
+			if err := work(); err != nil {
+				log.Print(err)
+			}
+		}
+	}
 }

@@ -1,156 +1,314 @@
-// A seat map: it shows the free seats of the campaign hall, lets a visitor choose some, and claims them, all or none.
+// A ticket shop: it shows the seats of the shop's own file, lets a visitor choose some, holds them, all or none, and sends
+// the visitor to pay. Seats that the campaign does not list as free are taken.
 
-const rows = ["A", "B", "C", "D"];
-const seatsOfRow = 8;
 const mostSeats = 4;
 const refreshEvery = 5000; // milliseconds
 const longestWait = 30; // seconds between two tries
-
 const api = "/campaigns/hall";
+
 const status = document.getElementById("status");
-const claimButton = document.getElementById("claim");
+const order = document.getElementById("order");
+const left = document.getElementById("left");
+const holdButton = document.getElementById("hold");
+const payButton = document.getElementById("pay");
+const backButton = document.getElementById("back");
 
-let free = new Set();
-let mine = []; // the visitor's seats, once they are claimed
-let busy = false; // a claim is under way
+const seats = new Map(); // by name: row, number, price and button
 const chosen = new Set();
-const buttons = new Map(); // by seat
+let free = new Set();
+let lost = new Set(); // that somebody else took a moment before the visitor
+let claim; // of the visitor: a hold, or tickets if it does not end
+let ends = 0; // when the hold ends, by the visitor's clock
+let warned = ""; // the hold about whose last minute the visitor knows
+let busy = false; // a request of the visitor is under way
 
-// The visitor's name. This API is open: each browser is a visitor. Behind a login the server knows the visitor.
-const visitor = localStorage.getItem("visitor") ?? crypto.randomUUID();
-localStorage.setItem("visitor", visitor);
+const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+const euros = (price) => `${price} €`;
+const nameOf = (seat) => `Row ${seats.get(seat).row}, seat ${seats.get(seat).number}`;
+const sorted = (names) => [...names].sort();
+const paymentOf = () => new URLSearchParams(location.search).get("payment");
+const heldSeats = () => (claim ? (claim.items ?? [claim]).map(({ item }) => item) : []);
 
-function build() {
-  for (const row of rows) {
-    const fieldset = document.createElement("fieldset");
-    const legend = document.createElement("legend");
-    fieldset.className = "row";
-    legend.textContent = `Row ${row}`;
-    fieldset.append(legend);
-    for (let number = 1; number <= seatsOfRow; number++) {
-      const seat = row + number;
-      const button = document.createElement("button");
-      button.type = "button";
-      button.textContent = number;
-      button.addEventListener("click", () => choose(seat));
-      buttons.set(seat, button);
-      fieldset.append(button);
+// say tells the visitor something. A screen reader reads it aloud, unless it is what it said before.
+function say(heading, text = "", tone = "") {
+  const [title, paragraph] = status.children;
+  status.dataset.tone = tone;
+  for (const [element, words] of [[title, heading], [paragraph, text]]) {
+    if (element.textContent !== words) {
+      element.textContent = words;
     }
-    document.getElementById("hall").append(fieldset);
   }
-  claimButton.addEventListener("click", claim);
 }
 
-// draw shows the state. A taken seat stays a button, so that the keyboard focus stays in its place.
+// call returns the answer to a request, and by how much the server's clock is ahead. It repeats a request that may
+// succeed later, with longer and longer pauses. Repeating a claim or a release is safe.
+async function call(path, options) {
+  for (let wait = 1; ; wait = Math.min(2 * wait, longestWait)) {
+    const answer = await fetch(path, options).catch(() => undefined); // no connection
+    if (answer && answer.status < 500 && answer.status !== 429) {
+      if (wait > 1) {
+        say("We are connected again");
+      }
+      const ahead = Date.parse(answer.headers.get("Date")) - Date.now() || 0;
+      const body = answer.headers.get("Content-Type")?.includes("json") ? await answer.json() : await answer.text();
+      return { ok: answer.ok, body, ahead };
+    }
+    if ([429, 503].includes(answer?.status)) {
+      say("Many people are here right now", "This page tries again by itself.", "warn");
+    } else {
+      say("We cannot be reached right now", "This page tries again by itself.", "bad");
+    }
+    const seconds = Math.max(wait, answer?.headers.get("Retry-After") ?? 0);
+    await pause(seconds * (1 + Math.random() / 2) * 1000);
+  }
+}
+
+// build draws the hall from the shop's file: seat,row,number,price.
+async function build() {
+  const { body } = await call("/seats.csv");
+  let group, price;
+  for (const line of body.trim().split("\n").slice(1)) {
+    const [name, row, number, cost] = line.split(",");
+    if (cost !== price) {
+      price = cost;
+      const title = document.createElement("p");
+      title.className = "price";
+      title.textContent = `${euros(price)} a seat`;
+      document.getElementById("hall").append(title);
+    }
+    if (group?.dataset.row !== row) {
+      group = document.createElement("div");
+      group.className = "row";
+      group.dataset.row = row;
+      group.setAttribute("role", "group");
+      group.setAttribute("aria-label", `Row ${row}, ${euros(price)}`);
+      const letter = document.createElement("span");
+      letter.textContent = row;
+      letter.setAttribute("aria-hidden", "true");
+      group.append(letter);
+      document.getElementById("hall").append(group);
+    }
+    const button = document.createElement("button");
+    button.type = "button";
+    button.className = "seat";
+    button.addEventListener("click", () => choose(name));
+    group.append(button);
+    seats.set(name, { row, number, price: Number(cost), button });
+  }
+}
+
+function stateOf(name) {
+  return heldSeats().includes(name) ? "yours" : chosen.has(name) ? "chosen" : free.has(name) ? "free" : lost.has(name) ? "lost" : "taken";
+}
+
+const marks = { yours: "✓", chosen: "✓", taken: "×", lost: "!" };
+const words = { yours: "yours", chosen: "free", free: "free", taken: "taken", lost: "taken by somebody else before you" };
+
+// draw shows everything. A taken seat stays a button, so that the keyboard focus stays in its place.
 function draw() {
-  for (const [seat, button] of buttons) {
-    const state = mine.includes(seat) ? "yours" : free.has(seat) ? "free" : "taken";
-    button.setAttribute("aria-label", `Row ${seat[0]}, seat ${seat.slice(1)}, ${state}`);
-    button.setAttribute("aria-pressed", chosen.has(seat) || mine.includes(seat));
-    button.setAttribute("aria-disabled", busy || mine.length > 0 || state === "taken");
+  for (const [name, { number, price, button }] of seats) {
+    const state = stateOf(name);
+    button.dataset.state = state;
+    button.textContent = marks[state] ?? number;
+    button.setAttribute("aria-label", `${nameOf(name)}, ${euros(price)}, ${words[state]}`);
+    button.setAttribute("aria-pressed", state === "chosen" || state === "yours");
+    button.setAttribute("aria-disabled", Boolean(claim) || !free.has(name));
   }
-  claimButton.hidden = mine.length > 0;
-  claimButton.setAttribute("aria-disabled", busy || chosen.size === 0);
-  claimButton.textContent = chosen.size > 0 ? `Take ${[...chosen].sort().join(", ")}` : "Take the seats";
+  drawOrder();
 }
 
-// say tells the visitor something. A screen reader reads it aloud.
-function say(text) {
-  status.textContent = text;
+// drawOrder shows what the visitor has chosen, holds or has bought. A button that had the focus and has gone gives it to
+// the text.
+function drawOrder() {
+  const names = sorted(claim ? heldSeats() : chosen);
+  const holding = Boolean(claim?.ends_at);
+  const total = names.reduce((sum, name) => sum + seats.get(name).price, 0);
+  const hadFocus = [holdButton, payButton, backButton].includes(document.activeElement);
+  order.querySelector("h2").textContent = holding ? "Reserved for you" : claim ? "Your tickets" : "Your choice";
+  order.querySelector("tbody").replaceChildren(...names.map((name) => {
+    const line = document.createElement("tr");
+    line.innerHTML = '<th scope="row"></th><td></td>';
+    line.children[0].textContent = nameOf(name);
+    line.children[1].textContent = euros(seats.get(name).price);
+    return line;
+  }));
+  order.querySelector("tfoot td").textContent = euros(total);
+  holdButton.hidden = Boolean(claim);
+  holdButton.disabled = chosen.size === 0;
+  holdButton.textContent = chosen.size === 0 ? "Choose a seat first" : `Reserve ${sorted(chosen).join(", ")}`;
+  payButton.hidden = backButton.hidden = !holding;
+  payButton.textContent = `Pay ${euros(total)}`;
+  const above = claim ? status : document.querySelector(".legend"); // what there is to do comes first
+  if (above.nextElementSibling !== order) {
+    above.after(order);
+  }
+  countDown();
+  if (hadFocus && (document.activeElement === document.body || document.activeElement.hidden)) {
+    status.focus();
+  }
 }
 
-function choose(seat) {
-  if (busy || mine.length > 0 || !free.has(seat)) {
+// countDown shows the time that is left, once a second. No screen reader reads each second: it hears the last minute.
+function countDown() {
+  const seconds = Math.max(0, Math.ceil((ends - Date.now()) / 1000));
+  const holding = Boolean(claim?.ends_at);
+  left.hidden = !holding;
+  left.textContent = `Time left to pay: ${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
+  payButton.disabled = seconds === 0;
+  if (holding && seconds > 0 && seconds <= 60 && warned !== claim.claim_id) {
+    warned = claim.claim_id;
+    say("One minute left", "After that the seats go back.", "warn");
+  }
+  if (holding && seconds === 0) {
+    say("Your time is over", "If you have paid, this page shows your tickets in a moment.", "warn");
+  }
+}
+
+function choose(name) {
+  if (claim || busy || !free.has(name)) {
     return;
   }
-  if (!chosen.delete(seat)) {
+  lost.clear();
+  if (!chosen.delete(name)) {
     if (chosen.size === mostSeats) {
-      return say(`You can take ${mostSeats} seats. Give one back first.`);
+      return say(`You can take ${mostSeats} seats`, "Click on one of yours to give it up.", "warn");
     }
-    chosen.add(seat);
+    chosen.add(name);
   }
-  say(chosen.size > 0 ? `You have chosen ${[...chosen].sort().join(", ")}.` : "Choose your seats.");
+  say(chosen.size > 0 ? `You have chosen ${sorted(chosen).join(", ")}` : "Choose your seats");
   draw();
 }
 
-const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
-
-// call returns whether a request succeeded, and the body of the answer. It repeats a request that may succeed later,
-// with longer and longer pauses. Repeating a claim is safe.
-async function call(path, options) {
-  for (let wait = 1; ; wait = Math.min(2 * wait, longestWait)) {
-    const answer = await fetch(api + path, options).catch(() => undefined); // no connection
-    if (answer && answer.status < 500 && answer.status !== 429) {
-      if (wait > 1) {
-        say("");
-      }
-      return { ok: answer.ok, body: await answer.json() };
-    }
-    say("Many people are here right now. This page tries again by itself.");
-    const seconds = Math.max(wait, answer?.headers.get("Retry-After") ?? 0);
-    await pause(seconds * (1 + Math.random()) * 1000);
-  }
-}
-
-// refresh reads the free seats: all pages of the list.
+// refresh reads the free seats, all pages of the list, and the visitor's claim and payment.
 async function refresh() {
   const listed = new Set();
   let cursor = "";
   do {
-    const { ok, body } = await call(`/items?cursor=${encodeURIComponent(cursor)}`, { cache: "no-cache" });
+    const { ok, body } = await call(`${api}/items?limit=500&cursor=${encodeURIComponent(cursor)}`, { cache: "no-cache" });
     if (!ok) {
-      return say(body.detail);
+      return say("Something went wrong", body.detail, "bad");
     }
     body.items.forEach(({ item }) => listed.add(item));
     cursor = body.next;
   } while (cursor);
   free = listed;
-  const lost = [...chosen].filter((seat) => !busy && !free.has(seat));
-  lost.forEach((seat) => chosen.delete(seat));
-  if (lost.length > 0) {
-    say(`${lost.sort().join(", ")}: somebody else was quicker. Choose again.`);
+  if (claim?.ends_at || paymentOf()) {
+    await readClaim();
   }
+  dropLost();
   draw();
 }
 
-async function claim() {
-  if (busy || chosen.size === 0) {
+// dropLost takes seats out of the choice that somebody else has now, and marks them.
+function dropLost() {
+  const gone = sorted(chosen).filter((name) => !busy && !free.has(name));
+  if (gone.length === 0) {
+    return;
+  }
+  gone.forEach((name) => chosen.delete(name));
+  lost = new Set(gone);
+  say(`${gone.join(", ")}: somebody was faster`, chosen.size > 0 ? "Your other seats are still free. Choose again, or reserve them." : "Choose again.", "bad");
+}
+
+// readClaim asks what the visitor has: a hold, tickets, or nothing any more.
+async function readClaim() {
+  const before = claim;
+  const answer = await call(`${api}/claims/me`);
+  if (busy || claim !== before) {
+    return; // the visitor has done something meanwhile: the answer may be older
+  }
+  own(answer);
+  if (claim && !claim.ends_at) {
+    say("Paid: these are your tickets", heldSeats().sort().join(", "), "good");
+  } else if (paymentOf()) {
+    await readPayment();
+  } else if (before && !claim) {
+    say("Your time is over", "The seats went back. Choose again.", "warn");
+  }
+}
+
+async function readPayment() {
+  const { ok, body } = await call(`/payments/${paymentOf()}`);
+  if (!ok || claim && body.claim_id !== claim.claim_id) {
+    return;
+  }
+  if (body.status === "refunded") {
+    say("Your payment came too late", "The seats went back, and you get your money back. Choose again.", "bad");
+  } else if (claim) {
+    say("We are waiting for your payment", "This page shows your tickets as soon as it is there.", "warn");
+  } else {
+    say("Your time is over", "The seats went back. A payment that still comes is paid back.", "warn");
+  }
+}
+
+// own takes over the claim of an answer.
+function own({ ok, body, ahead }) {
+  claim = ok ? body : undefined;
+  ends = claim?.ends_at ? Date.parse(claim.ends_at) - ahead : 0;
+  if (claim) {
+    chosen.clear();
+    heldSeats().forEach((name) => free.delete(name));
+  }
+}
+
+// asVisitor does one thing for the visitor at a time.
+async function asVisitor(work) {
+  if (busy) {
     return;
   }
   busy = true;
+  try {
+    await work();
+  } finally {
+    busy = false;
+  }
   draw();
-  const { ok, body } = await call("/claims", {
+}
+
+async function hold() {
+  forgetPayment();
+  const answer = await call(`${api}/claims`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ claimant: visitor, items: [...chosen] }),
+    body: JSON.stringify({ items: [...chosen] }),
   });
-  busy = false;
-  if (ok) {
-    return own(body);
+  if (answer.ok) {
+    own(answer);
+    return say("Reserved for you", "Pay before the time is over.", "good");
   }
-  say(body.detail);
+  say("You have no seats yet", answer.body.detail, "bad");
+  busy = false;
   await refresh(); // after item-taken it says which seats are gone
 }
 
-// own shows the seats of a claim: a list if there are several. A button that goes gives the focus to the text.
-function own(claimed) {
-  mine = (claimed.items ?? [claimed]).map(({ item }) => item).sort();
-  chosen.clear();
-  mine.forEach((seat) => free.delete(seat));
-  say(`${mine.join(", ")}: taken for you.`);
-  if (document.activeElement === claimButton) {
-    status.focus();
+async function giveBack() {
+  const { ok, body } = await call(`${api}/claims/me?claim_id=${claim.claim_id}`, { method: "DELETE" });
+  if (!ok) {
+    return say("The seats are still yours", body.detail, "bad");
   }
-  draw();
+  forgetPayment();
+  heldSeats().forEach((name) => free.add(name));
+  own({ ok: false });
+  say("The seats are free again", "Choose again, or come back later.");
 }
 
-build();
-draw();
-const held = await call(`/claims/${visitor}`);
-await refresh();
-if (held.ok) {
-  own(held.body);
+function forgetPayment() {
+  history.replaceState(null, "", "/");
 }
+
+holdButton.addEventListener("click", () => asVisitor(hold));
+backButton.addEventListener("click", () => asVisitor(giveBack));
+payButton.form.addEventListener("submit", (event) => busy && event.preventDefault());
+await build();
+say("Choose your seats");
+own(await call(`${api}/claims/me`));
+if (claim?.ends_at && !paymentOf()) {
+  say("Reserved for you", "Pay before the time is over.", "good");
+} else if (claim) {
+  await readClaim();
+}
+await refresh();
+setInterval(countDown, 1000);
 for (;;) {
   await pause(refreshEvery);
   await refresh();

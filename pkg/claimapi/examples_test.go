@@ -21,7 +21,7 @@ func TestExamplesAreAnswers(t *testing.T) {
 	b.campaign(t, "seats", itembank.Settings{Hold: 15 * time.Minute, MaxHold: time.Hour}, "12A")
 	b.campaign(t, "winter", itembank.Settings{OpensAt: time.Date(2099, 12, 1, 0, 0, 0, 0, time.UTC)})
 	b.campaign(t, "autumn", itembank.Settings{ClosesAt: time.Date(2099, 4, 1, 0, 0, 0, 0, time.UTC)}, "AUTUMN-1")
-	b.campaign(t, "evening", itembank.Settings{}, "EVENING-1")
+	b.campaign(t, "evening", itembank.Settings{OnEnd: itembank.Return}, "EVENING-1")
 	b.campaign(t, "later", itembank.Settings{})
 	b.campaign(t, "summer", itembank.Settings{}, "SUMMER-1")
 	b.campaign(t, "tickets", itembank.Settings{PerClaimant: 2}, "T-1")

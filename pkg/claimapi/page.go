@@ -2,6 +2,7 @@ package claimapi
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/claimpage"
+	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
 const pagePath = "/c/" + campaignParam
@@ -62,7 +64,10 @@ func (p *pages) put(campaign string, page claimpage.Page, now time.Time) {
 // visitor.
 func (h *Handler) page(ctx context.Context, c *call) (reply, error) {
 	page, err := h.pageOf(ctx, c.campaign)
-	if err != nil {
+	switch {
+	case c.named == "" && (errors.Is(err, itembank.ErrNoCampaign) || errors.Is(err, itembank.ErrInvalid)):
+		return noCampaign(c.event.Headers.AcceptLanguage), nil
+	case err != nil:
 		return reply{}, err
 	}
 	file, ok := page.Asset(c.named, claimpage.Site{
@@ -74,6 +79,14 @@ func (h *Handler) page(ctx context.Context, c *call) (reply, error) {
 	}
 	file.Headers["Cache-Control"] = "public, max-age=" + strconv.Itoa(int(h.pages.life.Seconds()))
 	return reply{status: http.StatusOK, headers: file.Headers, file: file.Body}, nil
+}
+
+// noCampaign answers a visitor, who has no use for JSON. No cache keeps the answer: the campaign may come.
+func noCampaign(languages string) reply {
+	file := claimpage.NoCampaign(languages)
+	file.Headers["Cache-Control"] = "no-store"
+	p := problemOf(itembank.ErrNoCampaign)
+	return reply{status: p.status, headers: file.Headers, file: file.Body, slug: p.slug}
 }
 
 func (h *Handler) pageOf(ctx context.Context, campaign string) (claimpage.Page, error) {

@@ -71,12 +71,20 @@ func TestPageRoutes(t *testing.T) {
 	b := newBench(t, "link")
 	on := &bench{Handler: b.withPage(t, 0)}
 	for path, slug := range map[string]string{
-		"/c/winter": "no-such-campaign", "/c/winter/claim.js": "no-such-campaign", "/c/Spring": "invalid-request",
+		"/c/winter/claim.js": "no-such-campaign", "/c/Spring/claim.js": "invalid-request",
 		"/c/spring/": "no-such-route", "/c/spring/claims": "no-such-route", "/c/spring/logo": "no-such-route", "/c/": "no-such-route",
 		"/c/spring/../claim.js": "no-such-route",
 	} {
 		a := on.do(t, get(path))
 		equal(t, path, a.slug(), slug)
+	}
+	for _, path := range []string{"/c/winter", "/c/Spring"} { // for visitors, a page
+		response, err := on.Handle(t.Context(), get(path))
+		must(t, err)
+		equal(t, path, response.StatusCode, http.StatusNotFound)
+		equal(t, "content type", response.Headers["Content-Type"], "text/html; charset=utf-8")
+		equal(t, "Cache-Control", response.Headers["Cache-Control"], "no-store")
+		equal(t, "it says so", strings.Contains(response.Body, "There is no such offer"), true)
 	}
 	equal(t, "Allow", on.do(t, post("/c/spring", "")).Headers["Allow"], "GET")
 	b.do(t, get("/c/spring")).wants(t, http.StatusNotFound, "no-such-route")

@@ -82,6 +82,7 @@ type stateBody struct {
 	State    itembank.State `json:"state"`
 	OpensAt  string         `json:"opens_at,omitempty"`
 	ClosesAt string         `json:"closes_at,omitempty"`
+	Returns  bool           `json:"items_return,omitempty"`
 }
 
 // granted returns the reply to a claimant who holds an item: 201 with the Location of a new claim, or 200 for an
@@ -103,6 +104,7 @@ func granted(g itembank.Grant, base string) reply {
 func stateOf(c itembank.Campaign, s itembank.State) reply {
 	return reply{status: http.StatusOK, headers: newHeaders("application/json"), body: stateBody{
 		Campaign: c.Name, State: s, OpensAt: timestamp(c.OpensAt), ClosesAt: timestamp(c.ClosesAt),
+		Returns: c.OnEnd == itembank.Return,
 	}}
 }
 

@@ -2,6 +2,8 @@ package claimpage
 
 import (
 	"bytes"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"html"
 	"maps"
@@ -30,11 +32,13 @@ const (
 	fileLogo   = "logo"
 )
 
+const htmlType = "text/html; charset=utf-8"
+
 // Asset returns the file with a name; "" is the page itself. ok is false if there is no such file.
 func (p Page) Asset(name string, s Site) (a Asset, ok bool) {
 	switch name {
 	case "":
-		a = newAsset("text/html; charset=utf-8", p.html(s))
+		a = newAsset(htmlType, p.html(s))
 		a.Headers["Content-Security-Policy"] = s.policy()
 		a.Headers["Vary"] = "Accept-Language"
 	case fileStyle:
@@ -72,18 +76,60 @@ func (s Site) policy() string {
 		"; connect-src 'self'" + script + frame + "; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 }
 
+// NoCampaign returns a page that says that there is no such campaign. It has its style inside, so that nothing else has
+// to be asked for a campaign that does not exist.
+func NoCampaign(languages string) Asset {
+	var p Page
+	language := p.chooseLanguage(languages)
+	heading, text, _ := strings.Cut(p.texts(language)["no_campaign"], "\n")
+	style := string(asset(fileStyle))
+	hash := sha256.Sum256([]byte(style))
+	a := newAsset(htmlType, fill("no_campaign.html", map[string]string{
+		"language": language, "style": style, "heading": html.EscapeString(heading), "text": html.EscapeString(text),
+	}))
+	a.Headers["Content-Security-Policy"] = "default-src 'none'; style-src 'sha256-" +
+		base64.StdEncoding.EncodeToString(hash[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+	a.Headers["Vary"] = "Accept-Language"
+	return a
+}
+
 func (p Page) html(s Site) []byte {
 	language := p.chooseLanguage(s.Languages)
 	texts := p.texts(language)
-	logo := ""
-	if len(p.Logo) > 0 {
-		logo = `<img class="logo" src="` + html.EscapeString(s.Campaign) + `/logo" alt="">` + "\n"
+	values := map[string]string{"logo": "", "links": links(texts)}
+	for name, text := range map[string]string{
+		"language": language, "campaign": s.Campaign, "title": texts["title"], "title_language": p.languageOf("title", language),
+		"text": texts["text"], "text_language": p.languageOf("text", language), "no_script": texts["no_script"],
+	} {
+		values[name] = html.EscapeString(text)
 	}
-	return []byte(strings.NewReplacer(
-		"{{language}}", html.EscapeString(language), "{{campaign}}", html.EscapeString(s.Campaign), "{{logo}}", logo,
-		"{{title}}", html.EscapeString(texts["title"]), "{{text}}", html.EscapeString(texts["text"]),
-		"{{no_script}}", html.EscapeString(texts["no_script"]),
-	).Replace(string(asset("page.html"))))
+	if len(p.Logo) > 0 {
+		values["logo"] = `<img class="logo" src="` + values["campaign"] + `/logo" alt="">` + "\n"
+	}
+	return fill("page.html", values)
+}
+
+// links returns the links out of the page: back to the shop, and to a contact.
+func links(texts Texts) string {
+	var all strings.Builder
+	for _, name := range []string{"shop", "contact"} {
+		if address := texts[name+addressSuffix]; address != "" {
+			all.WriteString(`<a href="` + html.EscapeString(address) + `">` + html.EscapeString(texts[name]) + "</a>\n")
+		}
+	}
+	if all.Len() == 0 {
+		return ""
+	}
+	return `<p class="links">` + all.String() + "</p>\n"
+}
+
+// fill puts values into a file: {{name}} is replaced by the value of the name.
+func fill(file string, values map[string]string) []byte {
+	var pairs []string
+	for name, value := range values {
+		pairs = append(pairs, "{{"+name+"}}", value)
+	}
+	return []byte(strings.NewReplacer(pairs...).Replace(string(asset(file))))
 }
 
 // scriptSettings are the settings that the script needs.
@@ -107,28 +153,43 @@ func (p Page) script(s Site) []byte {
 	return bytes.Replace(asset(fileScript), []byte("= SETTINGS;"), append(append([]byte("= "), encoded...), ';'), 1)
 }
 
-// offered returns the languages of the page.
+// offered returns the languages of the page, sorted: the built-in ones, and those that the campaign has.
 func (p Page) offered() []string {
-	if len(p.Languages) == 0 {
-		return builtInLanguages
-	}
-	return slices.Sorted(maps.Keys(p.Languages))
+	return slices.Compact(slices.Sorted(slices.Values(slices.Concat(builtInLanguages, slices.Collect(maps.Keys(p.Languages))))))
 }
 
-// fallback returns English if the page has it, otherwise its first language.
+// fallback returns English if the campaign has texts in English, or none at all. Otherwise it returns the campaign's
+// first language.
 func (p Page) fallback() string {
-	if offered := p.offered(); !slices.Contains(offered, fallbackLanguage) {
-		return offered[0]
+	if own := slices.Sorted(maps.Keys(p.Languages)); len(own) > 0 && !slices.Contains(own, fallbackLanguage) {
+		return own[0]
 	}
 	return fallbackLanguage
 }
+
+// ofTheCampaign are the texts that no built-in text can replace. A language that lacks them has those of the fallback.
+var ofTheCampaign = []string{"title", "text", "shop" + addressSuffix, "contact" + addressSuffix}
 
 // texts returns all texts in a language.
 func (p Page) texts(language string) Texts {
 	texts := builtIn(fallbackLanguage)
 	maps.Copy(texts, builtIn(language))
 	maps.Copy(texts, p.Languages[language])
+	for _, name := range ofTheCampaign {
+		if from := p.languageOf(name, language); from != language {
+			texts[name] = p.Languages[from][name]
+		}
+	}
 	return texts
+}
+
+// languageOf returns the language in which the page has a text of the campaign for visitors of a language.
+func (p Page) languageOf(name, language string) string {
+	fallback := p.fallback()
+	if p.Languages[language][name] == "" && p.Languages[fallback][name] != "" {
+		return fallback
+	}
+	return language
 }
 
 // chooseLanguage returns the first language of the header Accept-Language that the page has, as the script does.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -22,13 +23,13 @@ const (
 )
 
 // Texts are texts of a page in one language, by name. For a missing name the built-in text in that language is used,
-// or the English one if there is none.
+// or the English one if there is none. The title, the text and the addresses come from another language of the campaign
+// instead, if it has them: English, or else the first one. The first line of the text of a state is its heading.
 type Texts map[string]string
 
 // Page has the settings of one campaign's page. The zero value is the built-in page.
 type Page struct {
-	// Languages has texts by language, such as de. The page has only these languages; if it is empty, English and
-	// German.
+	// Languages has texts by language, such as de. The page is in these languages, in English and in German.
 	Languages map[string]Texts `json:"languages,omitempty"`
 	Theme     string           `json:"theme,omitempty"` // a style sheet
 	Logo      []byte           `json:"logo,omitempty"`  // a PNG, JPEG, WebP or GIF
@@ -116,9 +117,30 @@ func (t Texts) validate() error {
 			return fmt.Errorf("the text %q has %d bytes; at most %d are allowed", name, len(text), MaxText)
 		case !utf8.ValidString(text):
 			return fmt.Errorf("the text %q is not valid UTF-8", name)
+		case strings.HasSuffix(name, addressSuffix):
+			if err := validateAddress(name, text); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// addressSuffix ends the names of texts that are addresses.
+const addressSuffix = "_url"
+
+// schemes are how addresses begin. A contact may also be an address to write to or to call.
+var schemes = map[string][]string{
+	"shop" + addressSuffix:    {"https:", "http:"},
+	"contact" + addressSuffix: {"https:", "http:", "mailto:", "tel:"},
+}
+
+func validateAddress(name, text string) error {
+	address, err := url.Parse(text)
+	if text == "" || err == nil && slices.Contains(schemes[name], address.Scheme+":") && address.Host+address.Opaque != "" {
+		return nil
+	}
+	return fmt.Errorf("the text %q is %q; write an address that begins with %s", name, text, strings.Join(schemes[name], " or "))
 }
 
 // loads are the words with which a style sheet loads other files, and the backslash, which can hide them. The

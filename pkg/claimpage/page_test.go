@@ -1,7 +1,10 @@
 package claimpage
 
 import (
+	"crypto/sha256"
+	"encoding/base64"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -21,9 +24,13 @@ func TestBuiltInTexts(t *testing.T) {
 			t.Errorf("%s has %v, want %v", language, got, names)
 		}
 	}
-	shown := string(asset(fileScript)) + string(asset("page.html"))
+	source, err := os.ReadFile("asset.go") // it makes the links, and the page of an unknown campaign
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := string(asset(fileScript)) + string(asset("page.html")) + string(source)
 	for _, name := range names {
-		if !strings.Contains(shown, name) {
+		if !strings.Contains(shown, strings.TrimSuffix(name, addressSuffix)) {
 			t.Errorf("nothing shows the text %q", name)
 		}
 	}
@@ -49,7 +56,8 @@ func TestEscaped(t *testing.T) {
 
 func TestLanguages(t *testing.T) {
 	t.Parallel()
-	own := Page{Languages: map[string]Texts{"fr": {"title": "Le code"}, "de": {}}}
+	own := Page{Languages: map[string]Texts{"fr": {"title": "Le code"}}}
+	english := Page{Languages: map[string]Texts{"en": {"title": "Sale", "text": "10 %", "shop_url": "https://shop.example"}}}
 	for _, c := range []struct {
 		page     Page
 		accepted string
@@ -57,15 +65,43 @@ func TestLanguages(t *testing.T) {
 	}{
 		{Page{}, "", "en"},
 		{Page{}, "fr-CH, fr;q=0.9, de-AT;q=0.8, en;q=0.7", "de"},
-		{own, "en", "de"},
-		{own, "en, FR-ca", "fr"},
+		{own, "es", "fr"},
+		{own, "de", "de"},
+		{own, "es, FR-ca", "fr"},
+		{english, "de", "de"},
+		{english, "es", "en"},
 	} {
 		if got := c.page.chooseLanguage(c.accepted); got != c.want {
 			t.Errorf("%q: %s, want %s", c.accepted, got, c.want)
 		}
 	}
+	german := english.texts("de")
+	if german["title"] != "Sale" || german["text"] != "10 %" || german["shop_url"] == "" || german["button"] != "Code anzeigen" {
+		t.Errorf("the German page has %v", german)
+	}
+	page, _ := english.Asset("", Site{Campaign: "spring", Languages: "de"})
+	for _, want := range []string{`<html lang="de">`, `<h1 lang="en">Sale</h1>`, `<a href="https://shop.example">Zurück zum Shop</a>`} {
+		if !strings.Contains(string(page.Body), want) {
+			t.Errorf("no %s in\n%s", want, page.Body)
+		}
+	}
 	if title, button := own.texts("fr")["title"], own.texts("fr")["button"]; title != "Le code" || button != "Get my code" {
 		t.Errorf("title %q, button %q", title, button)
+	}
+}
+
+// TestNoCampaign: the policy lets the page's own style apply, and nothing else.
+func TestNoCampaign(t *testing.T) {
+	t.Parallel()
+	page := NoCampaign("de")
+	style, _, _ := strings.Cut(strings.SplitAfterN(string(page.Body), "<style>", 2)[1], "</style>")
+	hash := sha256.Sum256([]byte(style))
+	want := "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(hash[:]) + "'; "
+	if got := page.Headers["Content-Security-Policy"]; !strings.HasPrefix(got, want) || !strings.Contains(style, "main {") {
+		t.Errorf("the policy is %s, want %s", got, want)
+	}
+	if !strings.Contains(string(page.Body), "<h1>Diese Aktion gibt es nicht</h1>") || strings.Contains(string(page.Body), "{{") {
+		t.Errorf("the page is\n%s", page.Body)
 	}
 }
 
@@ -88,19 +124,23 @@ func TestStored(t *testing.T) {
 func TestRefused(t *testing.T) {
 	t.Parallel()
 	for want, p := range map[string]Page{
-		"not one; write":     {Languages: map[string]Texts{"de-AT": {}}},
-		"no text":            {Languages: map[string]Texts{"de": {"titel": "x"}}},
-		"1001 bytes":         {Languages: map[string]Texts{"de": {"title": strings.Repeat("x", MaxText+1)}}},
-		"not valid UTF-8":    {Theme: "\xff"},
-		"url(":               {Theme: "main { background: URL(https://x.example/a.png) }"},
-		"@import":            {Theme: "@import 'x'"},
-		"@font-face":         {Theme: "@font-face { }"},
-		"image-set(":         {Theme: `main { background: image-set("a.png" 1x) }`},
-		`"\\"`:               {Theme: `main { background: u\72l(x) }`},
-		"32768 are allowed":  {Theme: strings.Repeat(" ", MaxTheme+1)},
-		"PNG, JPEG":          {Logo: []byte("<svg>")},
-		"65536 are allowed":  {Logo: []byte(png + strings.Repeat(" ", MaxLogo))},
-		"at most 40 are all": {Languages: manyLanguages()},
+		"not one; write":                     {Languages: map[string]Texts{"de-AT": {}}},
+		"no text":                            {Languages: map[string]Texts{"de": {"titel": "x"}}},
+		"1001 bytes":                         {Languages: map[string]Texts{"de": {"title": strings.Repeat("x", MaxText+1)}}},
+		"not valid UTF-8":                    {Theme: "\xff"},
+		`"javascript:x"`:                     {Languages: map[string]Texts{"de": {"shop_url": "javascript:x"}}},
+		`"shop.example"`:                     {Languages: map[string]Texts{"de": {"shop_url": "shop.example"}}},
+		`"mailto:a@b"; writ`:                 {Languages: map[string]Texts{"de": {"shop_url": "mailto:a@b"}}},
+		"https: or http: or mailto: or tel:": {Languages: map[string]Texts{"de": {"contact_url": "help@shop.example"}}},
+		"url(":                               {Theme: "main { background: URL(https://x.example/a.png) }"},
+		"@import":                            {Theme: "@import 'x'"},
+		"@font-face":                         {Theme: "@font-face { }"},
+		"image-set(":                         {Theme: `main { background: image-set("a.png" 1x) }`},
+		`"\\"`:                               {Theme: `main { background: u\72l(x) }`},
+		"32768 are allowed":                  {Theme: strings.Repeat(" ", MaxTheme+1)},
+		"PNG, JPEG":                          {Logo: []byte("<svg>")},
+		"65536 are allowed":                  {Logo: []byte(png + strings.Repeat(" ", MaxLogo))},
+		"at most 40 are all":                 {Languages: manyLanguages()},
 	} {
 		if _, err := p.Encode(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)

@@ -53,18 +53,31 @@ class Visit {
     await this.accessible(state);
   }
 
+  // accessible looks at the page in all forms. All rules of axe are tried in two forms, so in each width and in each color
+  // scheme; the others differ from these in colors only.
   async accessible(state) {
     await this.page.evaluate(axe);
-    for (const [viewport, colorScheme] of [[narrow, "dark"], [narrow, "light"], [wide, "dark"], [wide, "light"]]) {
+    for (const [viewport, colorScheme, rules] of [
+      [narrow, "dark"], [narrow, "light", ["color-contrast"]], [wide, "dark", ["color-contrast"]], [wide, "light"],
+    ]) {
       await this.page.setViewportSize(viewport);
       await this.page.emulateMedia({ colorScheme });
-      const found = await this.page.evaluate(() => globalThis.axe.run(document));
+      const found = await this.page.evaluate((only) => globalThis.axe.run(document, only ? { runOnly: only } : {}), rules);
+      if (config.forms) {
+        await this.page.screenshot({ path: path.join(config.forms, `${state}-${viewport.width}-${colorScheme}.png`.replaceAll(" ", "-")), fullPage: true });
+      }
       for (const violation of found.violations) {
         const nodes = violation.nodes.map((node) => `${node.target}: ${node.failureSummary}`).join("; ");
         this.errors.push(`${state}, ${viewport.width} px, ${colorScheme}: ${violation.id}: ${nodes}`);
       }
       const tooWide = await this.page.evaluate(() => document.documentElement.scrollWidth > innerWidth);
       this.want(!tooWide, `${state} scrolls sideways at ${viewport.width} px`);
+    }
+  }
+
+  async picture(name) { // of a form that accessible does not tell from another one
+    if (config.forms) {
+      await this.page.screenshot({ path: path.join(config.forms, `${name}.png`), fullPage: true });
     }
   }
 
@@ -98,6 +111,23 @@ class Visit {
   }
 }
 
+// What visitors of the ticket shop do and see.
+const seat = (visit, name) => visit.page.getByRole("button", { name: `Row ${name[0]}, seat ${name[1]},` });
+const isSeat = (visit, name, state) =>
+  visit.page.getByRole("button", { name: new RegExp(`^Row ${name[0]}, seat ${name[1]}, \\d+ €, ${state}$`) }).waitFor();
+const says = (visit, text) => visit.page.locator("#status", { hasText: text }).waitFor();
+
+async function reserves(visit, name) {
+  await seat(visit, name).click();
+  await visit.page.getByRole("button", { name: `Reserve ${name}` }).click();
+  await says(visit, "Reserved for you");
+}
+
+async function pays(visit, how) {
+  await visit.page.locator("#pay").click();
+  await visit.page.getByRole("button", { name: how }).click();
+}
+
 const tests = {
   async "a link, by keyboard, and again"(v) {
     await v.begin({ permissions: ["clipboard-read", "clipboard-write"] });
@@ -113,7 +143,7 @@ const tests = {
     v.want(focused, "the focus is lost");
     await v.screenshot("code");
     await v.page.getByRole("button", { name: "Copy the code" }).press("Enter");
-    await v.page.getByText("The code is copied.").waitFor();
+    await v.page.getByText("Copied").waitFor();
     v.want((await v.page.evaluate(() => navigator.clipboard.readText())) === code, "another text was copied");
     await v.page.reload();
     await v.state("code");
@@ -133,7 +163,44 @@ const tests = {
   async "sold out"(v) {
     await v.begin();
     await v.open("sold-out", config.tokens["sold-out"]);
-    await v.arrives("sold_out", "taken");
+    await v.arrives("sold_out", "All codes are taken");
+  },
+  async "sold out, and an item comes back"(v) {
+    await v.begin();
+    await v.page.clock.install();
+    await v.open("comes-back", config.tokens["comes-back"]);
+    await v.arrives("sold_out", "Some may come back");
+    const claim = `${config.open}/campaigns/comes-back/claims/somebody`;
+    const { claim_id: id } = await (await fetch(claim)).json();
+    const released = await fetch(`${claim}?claim_id=${id}`, { method: "DELETE" });
+    v.want(released.status === 204, `the release was answered ${released.status}`);
+    const asks = () => v.requests.filter((request) => request.url().endsWith("/campaigns/comes-back")).length;
+    const before = asks();
+    await v.page.evaluate(() => Object.defineProperty(document, "hidden", { configurable: true, value: true }));
+    await v.page.clock.fastForward(60_000);
+    v.want(asks() === before, "a page that nobody sees asks");
+    const seen = v.page.waitForResponse("**/campaigns/comes-back");
+    await v.page.evaluate(() => {
+      delete document.hidden;
+      document.dispatchEvent(new Event("visibilitychange"));
+    });
+    await (await seen).finished();
+    for (const ready = v.page.locator("[data-state=ready]"); !(await ready.isVisible());) { // its state is a second old
+      await v.page.clock.fastForward(30_000);
+    }
+  },
+  async "nothing is loaded yet"(v) {
+    await v.begin();
+    await v.open("not-loaded", config.tokens["not-loaded"]);
+    await v.arrives("not_started", "not started yet");
+  },
+  async "there is no such campaign"(v) {
+    await v.begin();
+    const response = await v.page.goto(`${config.open}/c/sprong`);
+    v.want(response.status() === 404, `the status is ${response.status()}`);
+    v.want((await v.page.getByRole("heading").innerText()) === "There is no such offer", "the heading is another one");
+    v.want((await v.page.evaluate(() => getComputedStyle(document.querySelector("main")).maxWidth)) !== "none", "there is no style");
+    await v.accessible("no campaign");
   },
   async "not open yet, in the visitor's zone"(v) {
     await v.begin();
@@ -150,15 +217,46 @@ const tests = {
     await v.begin();
     await v.open("closed", config.tokens.closed);
     await v.arrives("closed", "ended");
+    v.want((await v.text("message")) === "", "there is text below a heading that says everything");
     await v.open("last", config.tokens.last);
     await v.arrives("closed", "ended");
   },
   async "a hold ends"(v) {
     await v.begin();
+    await v.page.clock.install({ time: Date.now() + 3_600_000 }); // the visitor's clock is wrong
+    let change = (claim) => claim;
+    await v.page.route("**/campaigns/seats/claims/me", async (route) => {
+      const response = await route.fetch();
+      await route.fulfill(response.ok() ? { response, json: change(await response.json()) } : { response });
+    });
     await v.open("seats", config.tokens.seats);
     await v.state("ready");
     await v.page.getByRole("button").click();
-    await v.arrives("code", "reserved for you until");
+    await v.arrives("code", "Reserved until");
+    const left = await v.text("countdown");
+    v.want(/^Time left: 1[45]:[0-5]\d$/.test(left), `the countdown is ${left}`);
+    await v.picture("hold");
+    await v.page.clock.fastForward("00:10");
+    v.want((await v.text("countdown")) !== left, `the countdown stays at ${left}`);
+    change = (claim) => ({ ...claim, ends_at: claim.claimed_at });
+    await v.page.clock.fastForward("15:00");
+    await v.arrives("ended", "Your time is over");
+    change = ({ ends_at, ...claim }) => claim; // a back end has confirmed it
+    await v.page.getByRole("button", { name: "Try again now" }).click();
+    await v.state("code");
+    v.want((await v.page.locator("[part=countdown]").isVisible()) === false, "a code without an end has a countdown");
+  },
+  async "all items of a claim"(v) {
+    await v.begin({ permissions: ["clipboard-read", "clipboard-write"] });
+    await v.open("pair", config.tokens.pair);
+    await v.arrives("code", "These are your codes");
+    const codes = await v.page.locator("[part=code]").allInnerTexts();
+    v.want(codes.sort().join() === "PAIR-1,PAIR-2", `the codes are ${codes}`);
+    await v.picture("codes");
+    await v.page.getByRole("button", { name: "Copy all codes" }).click();
+    await v.page.getByText("Copied").waitFor();
+    const copied = await v.page.evaluate(() => navigator.clipboard.readText());
+    v.want(copied.split("\n").sort().join() === "PAIR-1,PAIR-2", `the clipboard has ${copied}`);
   },
   async "the columns of an item"(v) {
     await v.begin();
@@ -173,9 +271,9 @@ const tests = {
   },
   async "a busy service: it tries again by itself"(v) {
     await v.begin();
-    let refusals = 0;
+    let busy = true;
     await v.page.route("**/campaigns/busy/claims", async (route) => {
-      if (++refusals > 2) {
+      if (!busy) {
         return route.continue();
       }
       const type = "https://github.com/oncebox/oncebox/blob/main/docs/problems.md#try-again";
@@ -184,20 +282,21 @@ const tests = {
     await v.open("busy", config.tokens.busy);
     await v.state("ready");
     await v.page.getByRole("button").click();
-    await v.state("waiting");
+    await v.arrives("waiting", "Many people are here");
+    busy = false;
     await v.state("code");
-    v.want(refusals === 3, `${refusals} requests`);
   },
   async "no network: the visitor tries again"(v) {
     await v.begin();
     let offline = true;
-    await v.page.addInitScript(() => { // no try of the page itself comes between
-      const real = setTimeout;
-      globalThis.setTimeout = (f, wait, ...rest) => real(f, wait < 1000 ? wait : 1e9, ...rest);
-    });
+    await v.page.clock.install(); // the page tries again when the test lets the time pass
     await v.page.route("**/campaigns/**", (route) => (offline ? route.abort() : route.continue()));
     await v.open("offline", config.tokens.offline);
-    await v.arrives("waiting", "tries again by itself");
+    await v.arrives("unreachable", "We cannot be reached");
+    for (const given = v.page.getByText("It has not worked so far"); !(await given.isVisible());) {
+      await v.page.clock.fastForward("01:00");
+    }
+    await v.accessible("stopped");
     offline = false;
     await v.page.getByRole("button", { name: "Try again now" }).click();
     await v.state("ready");
@@ -243,7 +342,10 @@ const tests = {
     await v.begin({ locale: "fr-FR" });
     await v.open("themed", config.tokens.themed);
     await v.arrives("ready", "Klick");
-    v.want((await v.page.getByRole("heading").innerText()) === "Frühling & mehr", "the title is not the text");
+    v.want((await v.page.getByRole("heading", { level: 1 }).innerText()) === "Frühling & mehr", "the title is not the text");
+    for (const [name, address] of [["Zurück zum Shop", "https://shop.example/"], ["Kontakt", "mailto:hilfe@shop.example"]]) {
+      v.want((await v.page.getByRole("link", { name }).getAttribute("href")) === address, `${name} leads elsewhere`);
+    }
     v.want((await v.page.getAttribute("html", "lang")) === "de", "the page is not in its only language");
     v.want((await v.page.evaluate(() => document.querySelector(".logo").naturalWidth)) === 240, "the logo is not shown");
     const color = await v.page.getByRole("button").evaluate((button) => getComputedStyle(button).backgroundColor);
@@ -255,6 +357,9 @@ const tests = {
     await v.open("later", config.tokens.later);
     await v.arrives("not_open", "Es beginnt am");
     v.want((await v.page.title()) === "Ihr Code", `the title is ${await v.page.title()}`);
+    await v.open("closed", config.tokens.closed); // it has an English title only
+    await v.arrives("closed", "Diese Aktion ist beendet");
+    v.want((await v.page.title()) === "Summer sale", `the title is ${await v.page.title()}`);
   },
   async "without JavaScript it says so"(v) {
     await v.begin({ javaScriptEnabled: false });
@@ -287,7 +392,7 @@ const tests = {
   async "an origin that is not allowed"(v) {
     await v.begin();
     await v.page.goto(`${config.foreign}/#t=${config.tokens.embedded}`);
-    await v.state("waiting");
+    await v.state("unreachable");
     v.requests = [];
   },
   async "a challenge before a claim"(v) {
@@ -318,50 +423,93 @@ const tests = {
     }
     v.requests = v.requests.filter((request) => !request.url().startsWith("https:"));
   },
-  async "a seat map: all the chosen seats or none"(v) {
+  async "a ticket shop"(v) {
     const other = new Visit(v.browser);
-    const seat = (visit, name) => visit.page.getByRole("button", { name: `Row ${name[0]}, seat ${name[1]},` });
-    const says = (visit, text) => visit.page.locator("#status", { hasText: text }).waitFor();
-    const is = (visit, name, state) => visit.page.getByRole("button", { name: `Row ${name[0]}, seat ${name[1]}, ${state}` }).waitFor();
     let stale = true; // the other one sees the hall as it was at the beginning
     await v.begin();
     await other.begin();
     await other.page.route("**/campaigns/hall/items*", async (route) => {
-      const items = [..."ABCD"].flatMap((row) => [..."12345678"].map((number) => ({ item: row + number })));
+      const items = [..."ABCDE"].flatMap((row) => [..."12345678"].map((number) => ({ item: row + number })));
       await (stale ? route.fulfill({ json: { campaign: "hall", items } }) : route.continue());
     });
     for (const visit of [v, other]) {
       await visit.page.goto(config.seatmap);
-      await is(visit, "B4", "free");
+      await isSeat(visit, "B4", "free");
     }
+    v.want(await v.page.locator("#hold").isDisabled(), "the button is enabled with nothing chosen");
     await v.accessible("seats");
     await seat(v, "B3").focus();
     for (const key of ["Space", "Tab", "Space"]) { // B3 and B4
       await v.page.keyboard.press(key);
     }
-    await says(v, "You have chosen B3, B4.");
+    await says(v, "You have chosen B3, B4");
+    v.want((await v.page.locator("tfoot").innerText()).includes("80 €"), "the total is another one");
     await v.accessible("chosen seats");
-    await v.page.getByRole("button", { name: "Take B3, B4" }).press("Enter");
-    await says(v, "B3, B4: taken for you.");
-    await is(v, "B3", "yours");
-    await v.accessible("seats of a visitor");
+    await v.page.getByRole("button", { name: "Reserve B3, B4" }).press("Enter");
+    await says(v, "Reserved for you");
+    v.want((await v.page.evaluate(() => document.activeElement.id)) === "status", "the focus is lost");
+    v.want(/: [12]:[0-5]\d$/.test(await v.page.locator("#left").innerText()), "there is no countdown");
+    await isSeat(v, "B3", "yours");
+    await v.accessible("held seats");
 
     for (const name of ["B4", "C1"]) {
       await seat(other, name).click();
     }
     stale = false;
-    await other.page.getByRole("button", { name: "Take B4, C1" }).click();
-    await says(other, "B4: somebody else was quicker.");
-    await is(other, "B3", "taken");
+    await other.page.getByRole("button", { name: "Reserve B4, C1" }).click();
+    await says(other, "B4: somebody was faster");
+    await isSeat(other, "B4", "taken by somebody else before you");
+    await isSeat(other, "B3", "taken");
     await other.accessible("a seat that was taken");
-    await other.page.getByRole("button", { name: "Take C1" }).click();
-    await says(other, "C1: taken for you.");
-    await is(v, "C1", "taken"); // without a click
-    await v.page.reload();
-    await is(v, "B4", "yours");
+    await other.page.getByRole("button", { name: "Reserve C1" }).click();
+    await says(other, "Reserved for you");
+    await isSeat(v, "C1", "taken"); // without a click
+    const [taken, left] = await v.page.evaluate(() => [..."12"].map((number) =>
+      getComputedStyle([...document.querySelectorAll("[data-row=C] button")][number - 1]).backgroundImage));
+    v.want(taken !== left, "free and taken seats look the same after a claim");
+    await other.page.getByRole("button", { name: "Give the seats back" }).click();
+    await says(other, "The seats are free again");
+    await isSeat(v, "C1", "free");
+
+    await pays(v, "Pay, and call twice");
+    await says(v, "Paid: these are your tickets");
+    await v.accessible("tickets");
+    await v.page.goto(config.seatmap);
+    await says(v, "Paid: these are your tickets");
+    await isSeat(v, "B4", "yours");
+    await reserves(other, "C1");
+    await pays(other, "Pay, and never call");
+    await says(other, "Paid: these are your tickets"); // the shop has asked the provider
     await other.context.close();
     v.errors.push(...other.errors);
     v.requests = []; // there are no tokens
+  },
+  async "a payment that comes when the seats are gone"(v) {
+    await v.begin();
+    let change = (claim) => claim;
+    await v.page.route("**/campaigns/hall/claims/me", async (route) => {
+      const response = await route.fetch();
+      await route.fulfill(response.ok() ? { response, json: change(await response.json()) } : { response });
+    });
+    await v.page.goto(config.seatmap);
+    await reserves(v, "E8");
+    change = (claim) => ({ ...claim, ends_at: claim.claimed_at }); // as if two minutes had gone by
+    await says(v, "Your time is over");
+    v.want(await v.page.locator("#pay").isDisabled(), "the visitor can pay although the time is over");
+    await v.accessible("the time is over");
+    change = (claim) => claim;
+    await v.page.locator("#pay:enabled").waitFor();
+    await v.page.locator("#pay").click();
+    await v.accessible("provider");
+    const hall = `${config.seatmap}/campaigns/hall/claims/me`;
+    const { claim_id: id } = await (await v.page.request.get(hall)).json();
+    await v.page.request.delete(`${hall}?claim_id=${id}`); // in another tab
+    await v.page.getByRole("button", { name: "Pay", exact: true }).click();
+    await says(v, "Your payment came too late");
+    await isSeat(v, "E8", "free");
+    await v.accessible("paid back");
+    await reserves(v, "E8");
+    v.requests = [];
   },
   async "a script in the page is not run"(v) {
     await v.begin();

@@ -10,6 +10,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"iter"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -23,9 +24,15 @@ import (
 
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/claimlink"
+	"github.com/oncebox/oncebox/pkg/claimpage"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
-var screenshots = flag.Bool("screenshots", false, "write the screenshots of docs/page-and-links.md")
+var (
+	screenshots = flag.Bool("screenshots", false, "write the screenshots of docs/page-and-links.md")
+	forms       = flag.String("forms", "", "a folder for pictures of each state, narrow and wide, in light and dark")
+)
 
 // TestPage drives the claim page of `oncebox local` in Chromium through all its states; drive.js has the steps. In
 // each state axe-core finds nothing, in light and dark, narrow and wide. No token is in a request's address or
@@ -40,7 +47,7 @@ func TestPage(t *testing.T) {
 	s.links = s.serve("--link-keys", s.keyFile)
 	config := map[string]any{
 		"links": s.links, "open": s.serve(), "tokens": s.tokens(), "allowed": allowed.URL, "foreign": foreign.URL,
-		"seatmap": s.seatmap(), "screenshots": "",
+		"seatmap": s.seatmap(), "screenshots": "", "forms": *forms,
 	}
 	config["challenged"] = s.challenged() // the last one: it sets variables
 	if *screenshots {
@@ -82,54 +89,61 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// server runs `oncebox local`, with one store for all servers of a test.
+// server runs `oncebox local`, with one store for all servers of a test. The test fills the store by itself: a command
+// for each campaign would take longer than the browser.
 type server struct {
 	*testing.T
-	program, store, keyFile string
-	key                     *claimlink.PrivateKey
-	signed                  map[string]string
-	links                   string // the address of the server with links
-	log                     *lockedBuffer
+	program, path, keyFile string
+	bank                   *itembank.Operator
+	key                    *claimlink.PrivateKey
+	signed                 map[string]string
+	links                  string // the address of the server with links
+	log                    *lockedBuffer
 }
 
 func newServer(t *testing.T) *server {
 	dir := t.TempDir()
 	s := &server{
-		T: t, program: filepath.Join(dir, "oncebox"), store: "sqlite:" + filepath.Join(dir, "codes.db"),
+		T: t, program: filepath.Join(dir, "oncebox"), path: filepath.Join(dir, "codes.db"),
 		keyFile: filepath.Join(dir, "link.key.pub"), log: &lockedBuffer{},
 	}
 	build := exec.CommandContext(t.Context(), "go", "build", "-o", s.program, "../../cmd/oncebox")
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	var err error
+	store, err := sqlitestore.Create(t.Context(), s.path)
+	must(t, err)
+	t.Cleanup(func() { must(t, store.Close()) })
+	s.bank = itembank.NewOperator(store)
 	s.key, err = claimlink.NewKey()
 	must(t, err)
 	public, err := s.key.Public()
 	must(t, err)
 	must(t, os.WriteFile(s.keyFile, []byte(public), 0o600))
-	s.run("init")
 	return s
 }
 
-func (s *server) command(ctx context.Context, args ...string) *exec.Cmd {
-	return exec.CommandContext(ctx, s.program, append([]string{"--store", s.store}, args...)...)
-}
-
-func (s *server) run(args ...string) {
+func (s *server) create(campaign string, settings itembank.Settings, items ...string) {
 	s.Helper()
-	if out, err := s.command(s.Context(), args...).CombinedOutput(); err != nil {
-		s.Fatalf("oncebox %v: %v\n%s", args, err, out)
+	_, _, err := s.bank.CreateCampaign(s.Context(), campaign, settings)
+	must(s.T, err)
+	if len(items) > 0 {
+		_, err = s.bank.Load(s.Context(), campaign, itembank.Items(items...), nil)
+		must(s.T, err)
 	}
 }
 
-func (s *server) load(campaign string, items ...string) {
+func (s *server) claim(campaign, claimant string, items ...string) {
 	s.Helper()
-	load := s.command(s.Context(), "load", campaign, "-")
-	load.Stdin = strings.NewReader(strings.Join(items, "\n") + "\n")
-	if out, err := load.CombinedOutput(); err != nil {
-		s.Fatalf("oncebox load: %v\n%s", err, out)
-	}
+	_, err := s.bank.Claim(s.Context(), campaign, claimant, itembank.Choosing(items...))
+	must(s.T, err)
+}
+
+func (s *server) setPage(campaign string, page claimpage.Page) {
+	s.Helper()
+	document, err := page.Encode()
+	must(s.T, err)
+	must(s.T, s.bank.SetPageDocument(s.Context(), campaign, document))
 }
 
 // soon is the time from the creation of the campaign "soon" until it opens. The page waits for it.
@@ -137,27 +151,41 @@ const soon = 10 * time.Second
 
 // campaigns makes a campaign for each state.
 func (s *server) campaigns() {
-	for name, flags := range map[string][]string{
-		"spring": nil, "busy": nil, "offline": nil, "broken": nil, "themed": nil, "sold-out": nil, "closed": nil, "embedded": nil,
-		"seats": {"--hold", "15m"}, "later": {"--opens", "2099-03-01T09:00:00Z"}, "last": {"--closes", "2001-01-01"},
-		"yoga": {"--scope", "term"}, "judo": {"--scope", "term"},
-		"soon": {"--opens", time.Now().Add(soon).UTC().Format(time.RFC3339)},
+	hold := itembank.Settings{Hold: 15 * time.Minute}
+	for name, settings := range map[string]itembank.Settings{
+		"spring": {}, "busy": {}, "offline": {}, "broken": {}, "themed": {}, "closed": {}, "embedded": {}, "seats": hold,
+		"later": {OpensAt: time.Date(2099, 3, 1, 9, 0, 0, 0, time.UTC)}, "last": {ClosesAt: time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)},
+		"yoga": {Scope: "term"}, "judo": {Scope: "term"}, "soon": {OpensAt: time.Now().Add(soon).Truncate(time.Second)},
 	} {
-		s.run(append([]string{"campaign", "create", name}, flags...)...)
-		if name != "sold-out" {
-			s.load(name, strings.ToUpper(name)+"-MH47-YFPN", strings.ToUpper(name)+"-2", strings.ToUpper(name)+"-3")
-		}
+		code := strings.ToUpper(name)
+		s.create(name, settings, code+"-MH47-YFPN", code+"-2", code+"-3")
 	}
-	s.run("campaign", "create", "stage", "--columns")
-	seats := filepath.Join(s.TempDir(), "seats.csv")
-	must(s.T, os.WriteFile(seats, []byte("seat,row,note,aisle\n12A,12,<b>at the back</b> & left,\n"), 0o600))
-	s.run("load", "stage", seats, "--column", "seat", "--with", "row,note,aisle")
-	s.load("sold-out", "ONE")
-	s.run("claim", "sold-out", "somebody")
-	s.run("claim", "yoga", "ann")
-	s.run("campaign", "close", "closed")
-	s.run("campaign", "page", "themed", "--language", "de", "--title", "Frühling & mehr",
-		"--text", "10 % auf alles.\nBis Ende März.", "--theme", "testdata/theme.css", "--logo", "testdata/logo.png")
+	s.create("sold-out", itembank.Settings{}, "ONE")
+	s.claim("sold-out", "somebody")
+	s.create("comes-back", hold, "LAST")
+	s.claim("comes-back", "somebody")
+	s.create("not-loaded", itembank.Settings{})
+	s.create("pair", itembank.Settings{Choice: true}, "PAIR-1", "PAIR-2")
+	s.claim("pair", "ann", "PAIR-2", "PAIR-1")
+	s.claim("yoga", "ann")
+	s.create("stage", itembank.Settings{Columns: true})
+	seat := itembank.Line{Number: 1, Item: "12A", Columns: []itembank.Column{
+		{Name: "row", Value: "12"}, {Name: "note", Value: "<b>at the back</b> & left"}, {Name: "aisle"},
+	}}
+	_, err := s.bank.Load(s.Context(), "stage", func() iter.Seq2[itembank.Line, error] {
+		return func(yield func(itembank.Line, error) bool) { yield(seat, nil) }
+	}, nil)
+	must(s.T, err)
+	must(s.T, s.bank.CloseCampaign(s.Context(), "closed"))
+	s.setPage("closed", claimpage.Page{Languages: map[string]claimpage.Texts{"en": {"title": "Summer sale"}}})
+	theme, err := os.ReadFile("testdata/theme.css")
+	must(s.T, err)
+	logo, err := os.ReadFile("testdata/logo.png")
+	must(s.T, err)
+	s.setPage("themed", claimpage.Page{Theme: string(theme), Logo: logo, Languages: map[string]claimpage.Texts{"de": {
+		"title": "Frühling & mehr", "text": "10 % auf alles.\nBis Ende März.",
+		"shop_url": "https://shop.example/", "contact_url": "mailto:hilfe@shop.example",
+	}}})
 }
 
 // tokens returns links of ann, by their purpose.
@@ -180,6 +208,7 @@ func (s *server) tokens() map[string]string {
 	}
 	for _, campaign := range []string{
 		"spring", "sold-out", "later", "soon", "closed", "last", "busy", "offline", "broken", "seats", "themed", "embedded", "stage",
+		"comes-back", "not-loaded", "pair",
 	} {
 		s.signed[campaign] = sign(claimlink.Claims{Campaign: campaign})
 	}
@@ -200,10 +229,10 @@ func (s *server) challenged() (base string) {
 
 // seatmap starts examples/seatmap.
 func (s *server) seatmap() (base string) {
-	page, api := testengine.Address(s.T), testengine.Address(s.T)
-	startExample(s.T, "seatmap", page, api)
-	eventually(s.T, "http://"+page+"/campaigns/hall/items")
-	return "http://" + page
+	address := testengine.Address(s.T)
+	startExample(s.T, "seatmap", address)
+	eventually(s.T, "http://"+address+"/campaigns/hall/items")
+	return "http://" + address
 }
 
 // shop is a site of another origin whose page embeds the element.
@@ -222,8 +251,8 @@ var servingOn = regexp.MustCompile(`on (http://127\.0\.0\.1:\d+)`)
 // serve starts `oncebox local` on a free port. The test ends it.
 func (s *server) serve(flags ...string) (base string) {
 	s.Helper()
-	local := s.command(context.WithoutCancel(s.Context()),
-		append([]string{"--log-level", "debug", "local", "--addr", "127.0.0.1:0"}, flags...)...)
+	local := exec.CommandContext(context.WithoutCancel(s.Context()), s.program,
+		append([]string{"--store", "sqlite:" + s.path, "--log-level", "debug", "local", "--addr", "127.0.0.1:0"}, flags...)...)
 	stderr, err := local.StderrPipe()
 	must(s.T, err)
 	must(s.T, local.Start())

@@ -28,10 +28,9 @@ type campaignPage struct {
 }
 
 func (campaignPage) Help() string {
-	return `The page is in the languages for which you have set texts. Without any it is in English and German. Settings
-that you do not name stay as they are. When you remove a text, the built-in text comes back. When you remove the last
-text of a language, the page no longer has that language. Without a flag the command shows the settings. Of two commands
-at once, one wins.
+	return `The page is in English, in German and in each language for which you have set texts. Settings that you do not
+name stay as they are. When you remove a text, the built-in text comes back. The texts shop_url and contact_url of
+--texts make links out of the page. Without a flag the command shows the settings. Of two commands at once, one wins.
 
 Examples:
   oncebox campaign page spring --title "Spring sale" --text "10 % off, until the end of March."

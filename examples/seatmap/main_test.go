@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/oncebox/oncebox/examples/seatmap/provider"
+	"github.com/oncebox/oncebox/pkg/itembank"
+	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
+)
+
+// TestPayments: seats are sold if and only if their payment is kept, however the provider calls.
+func TestPayments(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		after func(*bench, provider.Payment) // the visitor has paid
+		sold  bool
+	}{
+		"one call":      {func(b *bench, p provider.Payment) { b.call(p.ID) }, true},
+		"two calls":     {func(b *bench, p provider.Payment) { b.call(p.ID); b.call(p.ID) }, true},
+		"calls at once": {func(b *bench, p provider.Payment) { b.together(p.ID) }, true},
+		"no call":       {func(b *bench, _ provider.Payment) { must(b.T, b.shop.settleAll(b.Context())) }, true},
+		"late, and the hold is not closed": {func(b *bench, p provider.Payment) {
+			b.clock.advance(hold + time.Minute)
+			b.call(p.ID)
+		}, true},
+		"late": {func(b *bench, p provider.Payment) {
+			b.closeHold()
+			b.call(p.ID)
+			b.call(p.ID)
+		}, false},
+		"late, and the seat has another holder": {func(b *bench, p provider.Payment) {
+			b.closeHold()
+			_, err := b.shop.bank.Claim(b.Context(), campaign, "bob", itembank.Choosing("A1"))
+			must(b.T, err)
+			b.together(p.ID)
+		}, false},
+		"late, and the visitor holds the seat again": {func(b *bench, p provider.Payment) {
+			b.closeHold()
+			b.reserve("A1")
+			b.call(p.ID)
+		}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			b := newBench(t)
+			b.reserve("A1", "C1")
+			_, page := b.post("/pay", nil)
+			p := b.shop.payments.Create(provider.Payment{Reference: b.claim().ID}) // the same one
+			if want := 6500; p.Cents != want || page != p.Page() {
+				t.Errorf("the payment is %+v, the page is %s", p, page)
+			}
+			b.post(p.Page(), url.Values{"calls": {"never"}})
+			test.after(b, p)
+			p, _ = b.shop.payments.Get(p.ID)
+			held, err := b.shop.bank.HeldClaim(t.Context(), campaign, p.Customer)
+			confirmed := err == nil && held.ID == p.Reference && held.EndsAt.IsZero()
+			if kept := p.Status == provider.Paid; confirmed != test.sold || kept != test.sold {
+				t.Errorf("sold: %v, the payment is %s; want sold: %v", confirmed, p.Status, test.sold)
+			}
+		})
+	}
+}
+
+// TestForgedCall: a call about a payment that nobody has made, or has paid, sells nothing.
+func TestForgedCall(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.reserve("A1")
+	b.post("/pay", nil)
+	b.call(b.shop.payments.Create(provider.Payment{Reference: b.claim().ID}).ID)
+	if status, _ := b.post("/webhook", url.Values{"id": {"forged"}}); status != http.StatusNotFound {
+		t.Errorf("a forged call is answered %d", status)
+	}
+	if b.claim().EndsAt.IsZero() {
+		t.Error("a seat is sold without money")
+	}
+}
+
+// bench is a shop with one visitor, whose browser has cookies.
+type bench struct {
+	*testing.T
+	shop    *shop
+	base    string
+	browser *http.Client
+	clock   *clock
+}
+
+func newBench(t *testing.T) *bench {
+	t.Helper()
+	store, err := sqlitestore.Create(t.Context(), filepath.Join(t.TempDir(), "seats.db"))
+	must(t, err)
+	t.Cleanup(func() { must(t, store.Close()) })
+	jar, err := cookiejar.New(nil)
+	must(t, err)
+	b := &bench{T: t, browser: &http.Client{Jar: jar}, clock: &clock{}}
+	bank := itembank.NewOperator(store, itembank.WithClock(b.clock))
+	mux := http.NewServeMux() // the shop needs the address of its server
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	b.base = server.URL
+	b.shop, err = newShop(t.Context(), bank, provider.New(b.base+"/webhook", b.base+"/", late))
+	must(t, err)
+	mux.Handle("/", b.shop.routes())
+	return b
+}
+
+// post sends a form, and returns the status and the path of the answer, after redirects.
+func (b *bench) post(path string, form url.Values) (status int, answered string) {
+	b.Helper()
+	return b.send(path, "application/x-www-form-urlencoded", form.Encode())
+}
+
+func (b *bench) send(path, contentType, body string) (status int, answered string) {
+	b.Helper()
+	request, err := http.NewRequestWithContext(b.Context(), http.MethodPost, b.base+path, strings.NewReader(body))
+	must(b.T, err)
+	request.Header.Set("Content-Type", contentType)
+	answer, err := b.browser.Do(request)
+	must(b.T, err)
+	must(b.T, answer.Body.Close())
+	return answer.StatusCode, answer.Request.URL.Path
+}
+
+func (b *bench) reserve(seats ...string) {
+	b.Helper()
+	body := `{"items":["` + strings.Join(seats, `","`) + `"]}`
+	if status, _ := b.send("/campaigns/hall/claims", "application/json", body); status != http.StatusCreated {
+		b.Fatalf("the reservation is answered %d", status)
+	}
+}
+
+// claim returns what the visitor holds.
+func (b *bench) claim() itembank.Claim {
+	b.Helper()
+	base, err := url.Parse(b.base)
+	must(b.T, err)
+	held, err := b.shop.bank.HeldClaim(b.Context(), campaign, b.browser.Jar.Cookies(base)[0].Value)
+	must(b.T, err)
+	return held
+}
+
+func (b *bench) call(id string) {
+	b.Helper()
+	if status, _ := b.post("/webhook", url.Values{"id": {id}}); status != http.StatusOK {
+		b.Errorf("a call of the provider is answered %d", status)
+	}
+}
+
+func (b *bench) together(id string) {
+	b.Helper()
+	var all sync.WaitGroup
+	for range 4 {
+		all.Go(func() { b.call(id) })
+	}
+	all.Wait()
+	must(b.T, b.shop.settleAll(b.Context()))
+}
+
+func (b *bench) closeHold() {
+	b.Helper()
+	b.clock.advance(hold + time.Minute)
+	_, err := b.shop.bank.SweepDue(b.Context(), campaign, nil)
+	must(b.T, err)
+}
+
+// clock is the machine's clock, ahead by a duration.
+type clock struct {
+	mu    sync.Mutex
+	ahead time.Duration
+}
+
+func (c *clock) advance(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.ahead += d
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return time.Now().Add(c.ahead)
+}
+
+func (c *clock) Sleep(ctx context.Context, _ time.Duration) error { return ctx.Err() }
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

@@ -1,0 +1,164 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"embed"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"log"
+	"log/slog"
+	"net/http"
+	"strconv"
+
+	"github.com/oncebox/oncebox/examples/seatmap/provider"
+	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+// files are the page, and the shop's own list of its seats: what there is and what it costs. The bank knows which of
+// them are free.
+//
+//go:embed index.html seatmap.css seatmap.js seats.csv
+var files embed.FS
+
+type seat struct {
+	name  string
+	cents int
+}
+
+func readSeats() (seats []seat, err error) {
+	file, err := files.ReadFile("seats.csv")
+	if err != nil {
+		return nil, err
+	}
+	lines, err := csv.NewReader(bytes.NewReader(file)).ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	for _, line := range lines[1:] {
+		const name, price, centsOfOne = 0, 3, 100
+		units, err := strconv.Atoi(line[price])
+		if err != nil {
+			return nil, err
+		}
+		seats = append(seats, seat{line[name], units * centsOfOne})
+	}
+	return seats, nil
+}
+
+// shop sells seats. It stores nothing itself: who has which seat is in the bank, and who has paid is at the provider.
+type shop struct {
+	bank     *itembank.Operator
+	payments *provider.Provider
+	prices   map[string]int // in cents, by seat
+}
+
+func (s *shop) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/", http.FileServerFS(files))
+	mux.Handle("/campaigns/", claimapi.New(s.bank.Bank, claimapi.FromContext(), slog.New(slog.DiscardHandler)))
+	mux.HandleFunc("POST /pay", s.pay)
+	mux.HandleFunc("GET /payments/{id}", s.payment)
+	mux.HandleFunc("POST /webhook", s.webhook)
+	mux.Handle("/provider/", s.payments)
+	return withVisitor(mux)
+}
+
+type visitorKey struct{}
+
+// withVisitor tells the claim API who the visitor is. Here each browser is a visitor, by a cookie. Behind a log-in, take
+// the customer that it has verified. Behind TLS, make the cookie Secure.
+func withVisitor(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		cookie, err := r.Cookie("visitor")
+		if err != nil || cookie.Value == "" {
+			cookie = &http.Cookie{ //nolint:gosec // there is no TLS on this machine
+				Name: "visitor", Value: rand.Text(), Path: "/", HttpOnly: true, SameSite: http.SameSiteLaxMode,
+			}
+			http.SetCookie(w, cookie)
+		}
+		ctx := context.WithValue(r.Context(), visitorKey{}, cookie.Value)
+		next.ServeHTTP(w, r.WithContext(claimapi.WithCaller(ctx, cookie.Value)))
+	})
+}
+
+func visitorOf(r *http.Request) string {
+	visitor, _ := r.Context().Value(visitorKey{}).(string)
+	return visitor
+}
+
+// pay sends the visitor to the provider, to pay for the seats that they hold. The payment names the claim, and is due
+// when the hold ends. The same claim again is the same payment, so two tabs do not pay twice.
+func (s *shop) pay(w http.ResponseWriter, r *http.Request) {
+	held, err := s.bank.HeldClaim(r.Context(), campaign, visitorOf(r))
+	switch {
+	case errors.Is(err, itembank.ErrRefused) || err == nil && held.EndsAt.IsZero(): // ended, or paid before
+		http.Redirect(w, r, "/", http.StatusSeeOther)
+		return
+	case err != nil:
+		tryAgain(w, err)
+		return
+	}
+	payment := provider.Payment{Reference: held.ID, Customer: held.Claimant, Due: held.EndsAt}
+	for _, seat := range held.Items {
+		payment.Cents += s.prices[seat]
+	}
+	payment = s.payments.Create(payment)
+	http.Redirect(w, r, payment.Page(), http.StatusSeeOther)
+}
+
+// webhook is what the provider calls when a payment has changed. The call says only which one, and the shop asks for
+// the rest. So a call that comes twice, late, or from somebody else does no harm.
+func (s *shop) webhook(w http.ResponseWriter, r *http.Request) {
+	payment, ok := s.payments.Get(r.FormValue("id"))
+	if !ok {
+		http.Error(w, "there is no such payment", http.StatusNotFound)
+		return
+	}
+	if err := s.settle(r.Context(), payment); err != nil {
+		tryAgain(w, err)
+	}
+}
+
+// settle confirms the claim that was paid, by its id. If the claim is over, its seats may belong to somebody else: the
+// money goes back. Every step is safe to repeat, also by two callers at once: a claim that is over stays over.
+func (s *shop) settle(ctx context.Context, p provider.Payment) error {
+	if p.Status != provider.Paid {
+		return nil
+	}
+	_, err := s.bank.Confirm(ctx, campaign, p.Customer, p.Reference)
+	if errors.Is(err, itembank.ErrNoClaim) || errors.Is(err, itembank.ErrClaimEnded) {
+		s.payments.Refund(p.ID)
+		return nil
+	}
+	return err
+}
+
+// settleAll settles the payments about which no call came.
+func (s *shop) settleAll(ctx context.Context) (failed error) {
+	for _, p := range s.payments.Paid() {
+		failed = errors.Join(failed, s.settle(ctx, p))
+	}
+	return failed
+}
+
+// payment tells a visitor how their payment is. The seats are in the claim.
+func (s *shop) payment(w http.ResponseWriter, r *http.Request) {
+	payment, ok := s.payments.Get(r.PathValue("id"))
+	if !ok || payment.Customer != visitorOf(r) {
+		http.Error(w, "there is no such payment", http.StatusNotFound)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Cache-Control", "no-store")
+	_ = json.NewEncoder(w).Encode(map[string]string{"status": payment.Status, "claim_id": payment.Reference})
+}
+
+func tryAgain(w http.ResponseWriter, err error) {
+	log.Print(err)
+	w.Header().Set("Retry-After", "1")
+	http.Error(w, "please try again", http.StatusServiceUnavailable)
+}
