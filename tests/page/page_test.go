@@ -139,7 +139,7 @@ const soon = 10 * time.Second
 func (s *server) campaigns() {
 	for name, flags := range map[string][]string{
 		"spring": nil, "busy": nil, "offline": nil, "broken": nil, "themed": nil, "sold-out": nil, "closed": nil, "embedded": nil,
-		"seats": {"--hold", "15m"}, "later": {"--opens", "2099-03-01T09:00:00Z"}, "last": {"--closes", "2001-01-01"},
+		"seats": {"--hold", "15m"}, "later": {"--opens", "2099-03-01T09:00:00Z"}, "last": nil,
 		"yoga": {"--scope", "term"}, "judo": {"--scope", "term"},
 		"soon": {"--opens", time.Now().Add(soon).UTC().Format(time.RFC3339)},
 	} {
@@ -156,6 +156,7 @@ func (s *server) campaigns() {
 	s.run("claim", "sold-out", "somebody")
 	s.run("claim", "yoga", "ann")
 	s.run("campaign", "close", "closed")
+	s.run("campaign", "set", "last", "--closes", "2001-01-01")
 	s.run("campaign", "page", "themed", "--language", "de", "--title", "Frühling & mehr",
 		"--text", "10 % auf alles.\nBis Ende März.", "--theme", "testdata/theme.css", "--logo", "testdata/logo.png")
 }
