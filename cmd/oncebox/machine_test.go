@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"go.yaml.in/yaml/v3"
-
 )
 
 const (

@@ -45,6 +45,9 @@ func TestMain(m *testing.M) {
 			panic(err)
 		}
 	}
+	if err := os.Setenv("TZ", "UTC"); err != nil { // of the commands, which print local times, too
+		panic(err)
+	}
 	code := testengine.Main(m)
 	endWorkers()
 	os.Exit(code)
