@@ -21,29 +21,32 @@ import (
 const (
 	campaign  = "hall"
 	mostSeats = 4                // of a visitor
-	hold      = 2 * time.Minute  // how long seats wait for their payment
-	late      = 3 * time.Minute  // how late a call of the provider can be here: the hold is over then
 	often     = 5 * time.Second  // how often the shop asks for payments about which it was not called
 	patience  = 10 * time.Second // for a request
 )
 
 func main() {
-	const usage = "usage: seatmap HOST:PORT FILE"
-	if len(os.Args) != len([]string{"seatmap", "address", "file"}) {
+	const usage = "usage: seatmap HOST:PORT FILE HOLD; HOLD is how long seats wait for their payment, as in 2m"
+	if len(os.Args) != len([]string{"seatmap", "address", "file", "hold"}) {
 		log.Fatal(usage)
 	}
-	if err := run(context.Background(), os.Args[1], os.Args[2]); err != nil {
+	hold, err := time.ParseDuration(os.Args[3])
+	if err != nil {
+		log.Fatal(usage)
+	}
+	if err := run(context.Background(), os.Args[1], os.Args[2], hold); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ctx context.Context, address, file string) error {
+func run(ctx context.Context, address, file string, hold time.Duration) error {
 	store, err := sqlitestore.Create(ctx, file)
 	if err != nil {
 		return err
 	}
 	base := "http://" + address
-	s, err := newShop(ctx, itembank.NewOperator(store), provider.New(base+"/webhook", base+"/", late))
+	late := hold + time.Minute // a payment that comes so late finds that the hold is over
+	s, err := newShop(ctx, itembank.NewOperator(store), hold, provider.New(base+"/webhook", base+"/", late))
 	if err != nil {
 		return err
 	}
@@ -60,7 +63,9 @@ func run(ctx context.Context, address, file string) error {
 
 // newShop makes the campaign and loads the seats of the shop's file. Both are safe to repeat, so a server can do it
 // whenever it starts.
-func newShop(ctx context.Context, bank *itembank.Operator, payments *provider.Provider) (*shop, error) {
+func newShop(
+	ctx context.Context, bank *itembank.Operator, hold time.Duration, payments *provider.Provider,
+) (*shop, error) {
 	s := &shop{bank: bank, payments: payments, prices: map[string]int{}}
 	seats, err := readSeats()
 	if err != nil {

@@ -17,6 +17,8 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/sqlitestore"
 )
 
+const hold = 2 * time.Minute
+
 // TestPayments: seats are sold if and only if their payment is kept, however the provider calls.
 func TestPayments(t *testing.T) {
 	t.Parallel()
@@ -107,7 +109,7 @@ func newBench(t *testing.T) *bench {
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	b.base = server.URL
-	b.shop, err = newShop(t.Context(), bank, provider.New(b.base+"/webhook", b.base+"/", late))
+	b.shop, err = newShop(t.Context(), bank, hold, provider.New(b.base+"/webhook", b.base+"/", 0))
 	must(t, err)
 	mux.Handle("/", b.shop.routes())
 	return b

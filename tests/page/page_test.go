@@ -230,7 +230,7 @@ func (s *server) challenged() (base string) {
 // seatmap starts examples/seatmap.
 func (s *server) seatmap() (base string) {
 	address := testengine.Address(s.T)
-	startExample(s.T, "seatmap", address)
+	startExample(s.T, "seatmap", address, "1h") // no test is slower
 	eventually(s.T, "http://"+address+"/campaigns/hall/items")
 	return "http://" + address
 }
