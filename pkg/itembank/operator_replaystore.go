@@ -423,10 +423,10 @@ func (r *storeReplay) closeClaims(ctx context.Context) error {
 func (r *storeReplay) closeClaim(ctx context.Context, claim engine.Claim) (refused ReplayedLine, err error) {
 	terms := closeTerms{ends: map[engine.Hash]engine.ItemState{}}
 	if block, ok := r.was.blocks[claim.Key()]; ok {
-		terms.block = &block
+		terms.next = &block
 	}
 	// The holder may confirm it while the replay runs.
-	terms.ifHold = r.campaign.Hold > 0 && !r.options.Releases && terms.block == nil
+	terms.ifHold = r.campaign.Hold > 0 && !r.options.Releases && terms.next == nil
 	for _, h := range claim.Hashes() {
 		terms.ends[h] = r.options.endOf(r.was.items[h], r.is.items[h], r.campaign.OnEnd)
 	}
@@ -486,7 +486,7 @@ func (r *storeReplay) changeItems(ctx context.Context) error {
 			r.toMark = append(r.toMark, h)
 		}
 	}
-	for _, state := range []engine.ItemState{engine.Burned, engine.Expired, engine.Lost, engine.Withdrawn} {
+	for _, state := range []engine.ItemState{engine.Burned, engine.Expired, engine.Lost, engine.Replaced, engine.Withdrawn} {
 		for chunk := range slices.Chunk(ends[state], engine.MaxAddItems) {
 			if err := r.endItems(ctx, chunk, state); err != nil {
 				return err

@@ -867,8 +867,8 @@ func (m blockInFirstSlot) Take(ctx context.Context, items []engine.FreeItem, c e
 }
 
 func (m blockInFirstSlot) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
-	if r.Claim.Slot > 1 {
-		r.Block = nil
+	if r.Claim.Slot > 1 && r.NextItem == nil {
+		r.Next = nil
 	}
 	return m.Store.CloseClaim(ctx, r)
 }
@@ -877,10 +877,12 @@ func (m blockInFirstSlot) CloseClaim(ctx context.Context, r engine.CloseRequest)
 type blockInSecondStep struct{ engine.Store }
 
 func (m blockInSecondStep) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
-	block := r.Block
-	r.Block = nil
+	block := r.Next
+	if r.NextItem == nil {
+		r.Next = nil
+	}
 	result, err := m.Store.CloseClaim(ctx, r)
-	if block == nil || err != nil || !result.Closed() {
+	if block == nil || r.Next != nil || err != nil || !result.Closed() {
 		return result, err
 	}
 	time.Sleep(20 * time.Millisecond)
@@ -1923,7 +1925,9 @@ func (m blocksIgnored) Take(ctx context.Context, items []engine.FreeItem, claim 
 }
 
 func (m blocksIgnored) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
-	r.Block = nil
+	if r.NextItem == nil {
+		r.Next = nil
+	}
 	return m.Store.CloseClaim(ctx, r)
 }
 
