@@ -99,7 +99,7 @@ func (r *request) replaceOnce(ctx context.Context, id string) (stepResult, error
 	case found.outcome == nothingFree:
 		return stepResult{}, ErrSoldOut
 	case found.candidate.free.Hash == held.ItemHash:
-		return stepResult{}, inconsistentClaim(heldAndFree, *held)
+		return r.foundOwn(ctx, *held, found.candidate)
 	}
 	return r.exchange(ctx, *held, found.candidate)
 }
@@ -122,6 +122,22 @@ func (r *request) replaceable(held *engine.Claim, id string) error {
 		return ErrNoClaim
 	}
 	return nil
+}
+
+// foundOwn handles a search that found the item of the claim itself: on an old page, or because the rows contradict each
+// other.
+func (r *request) foundOwn(ctx context.Context, held engine.Claim, item candidate) (stepResult, error) {
+	r.memory.free.discardPage(item)
+	reads, err := r.bank.store.ReadItems(ctx, []engine.FreeItem{item.free})
+	switch {
+	case err != nil:
+		return stepResult{}, err
+	case reads[0].Conflict:
+		return stepResult{outcome: tryAgain}, r.wait(ctx, engine.TakeResult{ItemConflict: true})
+	case reads[0].Free != nil:
+		_, _, err = r.bank.inconsistentUnlessClosed(ctx, held, heldAndFree)
+	}
+	return stepResult{outcome: tryAgain}, err
 }
 
 // exchange runs the transaction that replaces a claim.
