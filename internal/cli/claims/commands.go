@@ -10,6 +10,7 @@ type CampaignCommands struct {
 	Claims   claimsCommand   `cmd:"" help:"List the claims of a campaign, or export them into a file."`
 	Confirm  confirmCommand  `cmd:"" help:"Make a hold permanent, for example when it is paid."`
 	Release  releaseCommand  `cmd:"" help:"End a claim. Its item goes back to the bank or is burned."`
+	Replace  replaceCommand  `cmd:"" help:"Give a claimant another item, for example for a code that does not work."`
 	Items    itemsCommand    `cmd:"" help:"List the free items of a campaign."`
 	Forget   forgetCommand   `cmd:"" help:"Release all claims of a claimant, and block the claimant."`
 	Withdraw withdrawCommand `cmd:"" help:"Take free items out of a campaign for good."`
