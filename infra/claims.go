@@ -139,8 +139,8 @@ const defaultClaimRate = 1000
 //
 // The claimant is a greedy parameter, because API Gateway decodes the path: an encoded slash in a claimant arrives as
 // a slash. A greedy parameter can only be the last part of a path. So the parameter of POST includes the
-// /confirmation after the claimant, and the function looks for it. /openapi.json has the authorizer, too, so that
-// callers who may not call the API cause no invocation.
+// /confirmation or /replacement after the claimant, and the function looks for it. /openapi.json has the authorizer, too,
+// so that callers who may not call the API cause no invocation.
 var claimRoutes = []struct {
 	method awsapigatewayv2.HttpMethod
 	path   string

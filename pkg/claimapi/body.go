@@ -112,6 +112,9 @@ func fitsPath(claimant string) error {
 	case strings.HasSuffix(claimant, confirmationPart):
 		return badMember(claimantName, "ends with "+confirmationPart+", like the path of a confirmation; use another text for this "+
 			"claimant")
+	case strings.HasSuffix(claimant, replacementPart):
+		return badMember(claimantName, "ends with "+replacementPart+", like the path of a replacement; use another text for this "+
+			"claimant")
 	}
 	return nil
 }

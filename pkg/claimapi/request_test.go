@@ -54,6 +54,8 @@ func TestRoutes(t *testing.T) {
 		{"GET", "", "/campaigns/spring/claims/ada/confirmation", 405, "method-not-allowed", "POST"},
 		{"DELETE", "", "/campaigns/spring/claims/a/b/confirmation", 405, "method-not-allowed", "POST"},
 		{"POST", "", "/campaigns/spring/claims/ada/confirmation/", 405, "method-not-allowed", "GET, DELETE"},
+		{"POST", "", "/campaigns/spring/claims/replacement", 405, "method-not-allowed", "GET, DELETE"},
+		{"GET", "", "/campaigns/spring/claims/ada/replacement", 405, "method-not-allowed", "POST"},
 		{"", "", "/campaigns/spring/claims", 405, "method-not-allowed", "POST"},
 	} {
 		a := b.do(t, inStage(newRequest(c.method, c.path), c.stage))
@@ -112,6 +114,7 @@ func TestBodies(t *testing.T) {
 		"replacement character":  {"{\"claimant\":\"jos\ufffd\"}", 400, "/claimant", ""},
 		"question mark":          {`{"claimant":"ada?x"}`, 400, "/claimant", ""},
 		"path of a confirmation": {`{"claimant":"ada/confirmation"}`, 400, "/claimant", ""},
+		"path of a replacement":  {`{"claimant":"ada/replacement"}`, 400, "/claimant", ""},
 		"other punctuation":      {`{"claimant":"#a%b+c;d&/e=@"}`, 201, "", "#a%b+c;d&/e=@"},
 		"bad UTF-8":              {"{\"claimant\":\"jos\xe9\"}", 400, "", ""},
 		"bad UTF-8 elsewhere":    {"{\"claimant\":\"ada\",\"note\":\"\xff\"}", 400, "", ""},

@@ -68,7 +68,9 @@ func replaceClaimConditions(f *fixture) {
 		{"item row of another state", func(f *fixture, c engine.Campaign, r *engine.CloseRequest) {
 			f.putState(c, r.Claim.Item, engine.Withdrawn)
 		}, engine.CloseResult{ItemChanged: true}},
-		{"next item held", func(f *fixture, c engine.Campaign, r *engine.CloseRequest) { f.Take(c, "bob "+r.Next.Item, r.Next.Item) }, gone},
+		{"next item held", func(f *fixture, c engine.Campaign, r *engine.CloseRequest) {
+			f.Take(c, "bob "+r.Next.Item, r.Next.Item)
+		}, gone},
 		{"next item ended", func(f *fixture, _ engine.Campaign, r *engine.CloseRequest) {
 			over := *r.NextItem
 			over.EndsAt = r.Next.ClaimedAt
