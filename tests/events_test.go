@@ -77,6 +77,8 @@ var eventCases = map[string]eventCase{
 	"confirm-by-link":            {"link", 403, "may-not-confirm"},
 	"confirm-no-claim":           {"body", 404, "no-claim"},
 	"confirm-claim-ended":        {"body", 409, "claim-ended"},
+	"replace-by-claimant":        {"jwt:sub", 403, "may-not-replace"},
+	"replace-no-claim":           {"body", 404, "no-claim"},
 	"malformed-json":             {"body", 400, "invalid-request"},
 	"trailing-data":              {"body", 400, "invalid-request"},
 	"not-an-object":              {"body", 400, "invalid-request"},
