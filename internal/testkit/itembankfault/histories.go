@@ -436,7 +436,8 @@ func (h *history) checkResults() {
 func (h *history) splitLost() {
 	for i, o := range h.ops {
 		confirmed := !o.replayed && o.endsAt == 0 && h.mayBeConfirmed(o)
-		if o.kind != claimOp || o.result != ok || !confirmed && !(o.replayed && h.mayBeReplaced(o)) {
+		replaced := o.replayed && h.mayBeReplaced(o)
+		if o.kind != claimOp || o.result != ok || !confirmed && !replaced {
 			continue
 		}
 		lost := op{
