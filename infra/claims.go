@@ -138,9 +138,9 @@ const defaultClaimRate = 1000
 // other request, so that the request costs no invocation.
 //
 // The claimant is a greedy parameter, because API Gateway decodes the path: an encoded slash in a claimant arrives as a
-// slash. A greedy parameter can only be the last part of a path. So the parameter of POST includes the /confirmation or
-// /prolongation after the claimant, and the function looks for it. /openapi.json has the authorizer, too, so that
-// callers who may not call the API cause no invocation.
+// slash. A greedy parameter can only be the last part of a path. So the parameter of POST includes the /confirmation,
+// /prolongation or /replacement after the claimant, and the function looks for it. /openapi.json has the authorizer, too,
+// so that callers who may not call the API cause no invocation.
 var claimRoutes = []struct {
 	method awsapigatewayv2.HttpMethod
 	path   string

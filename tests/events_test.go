@@ -80,6 +80,8 @@ var eventCases = map[string]eventCase{
 	"prolong-without-end":        {"body", 400, "invalid-request"},
 	"prolong-by-claimant":        {"jwt:sub", 404, "no-claim"}, // who may, and holds nothing
 	"prolong-claim-ended":        {"body", 409, "claim-ended"},
+	"replace-by-claimant":        {"jwt:sub", 403, "may-not-replace"},
+	"replace-no-claim":           {"body", 404, "no-claim"},
 	"malformed-json":             {"body", 400, "invalid-request"},
 	"trailing-data":              {"body", 400, "invalid-request"},
 	"not-an-object":              {"body", 400, "invalid-request"},

@@ -172,6 +172,37 @@ func TestReleaseAsks(t *testing.T) {
 	})
 }
 
+// TestReplaceAsks: only a yes replaces the claim that was shown, and no claim that was made meanwhile.
+func TestReplaceAsks(t *testing.T) {
+	s := newShell(t)
+	s.run(exitDone, "init")
+	s.run(exitDone, "campaign", "create", "spring")
+	s.run(exitDone, "load", "spring", s.file("codes.txt", "A-1\nA-2\nA-3\n"))
+	s.run(exitDone, "claim", "spring", "ann")
+	for _, test := range []struct {
+		keys, says string
+		code       int
+		counts     itembank.Counts
+		meanwhile  bool
+	}{
+		{"\n", "nothing was changed", exitNo, itembank.Counts{Loaded: 3, Free: 2, Claimed: 1}, false},
+		{"y\n", "A-", exitDone, itembank.Counts{Loaded: 3, Free: 1, Claimed: 1, Ended: 1}, false},
+		{"y\n", "the claim has ended", exitNo, itembank.Counts{Loaded: 3, Claimed: 1, Ended: 2}, true},
+	} {
+		c := s.at("replace", "spring", "ann")
+		c.until("End the item, and give ann another one? [y/N] ")
+		if test.meanwhile {
+			s.run(exitDone, "release", "spring", "ann", "--yes")
+			s.run(exitDone, "claim", "spring", "ann")
+		}
+		c.press(test.keys)
+		if screen := c.ends(test.code); !strings.Contains(screen, test.says) {
+			t.Errorf("%q: want %q, got\n%s", test.keys, test.says, screen)
+		}
+		s.counts(test.counts)
+	}
+}
+
 // TestReleaseShowsAndSendsOneClaim: while the question is on the screen, the claim is released and another one is made.
 // The other claim stays.
 func TestReleaseShowsAndSendsOneClaim(t *testing.T) {

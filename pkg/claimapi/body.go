@@ -116,6 +116,9 @@ func fitsPath(claimant string) error {
 	case strings.HasSuffix(claimant, prolongationPart):
 		return badMember(claimantName, "ends with "+prolongationPart+", like the path of a prolongation; use another text for this "+
 			"claimant")
+	case strings.HasSuffix(claimant, replacementPart):
+		return badMember(claimantName, "ends with "+replacementPart+", like the path of a replacement; use another text for this "+
+			"claimant")
 	}
 	return nil
 }

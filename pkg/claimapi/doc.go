@@ -33,13 +33,18 @@
 //	POST   /campaigns/{campaign}/claims/{claimant}/prolongation    prolong a hold; {"claim_id":"...","ends_at":"..."}
 //	DELETE /campaigns/{campaign}/claims/{claimant}?claim_id=...    release a hold
 //
+// And for back ends, with the ClaimantFrom body:
+//
+//	POST /campaigns/{campaign}/claims/{claimant}/replacement  give the claimant another item; the body is {"claim_id":"..."}
+//
 // And with WithPage, for browsers:
 //
 //	GET /c/{campaign}         the claim page
 //	GET /c/{campaign}/{file}  its script, style sheet and logo
 //
 // A claim may have a slot, items and the solution of a challenge in its body. The other requests about a claim name
-// the slot as ?slot=, and a confirmation and a prolongation in their bodies. A body with another member is refused.
+// the slot as ?slot=, and a confirmation, a prolongation and a replacement in their bodies. A body with another member is
+// refused.
 //
 // Every answer except the page and its files is JSON. An error is application/problem+json (RFC 9457) with a fixed
 // text; docs/problems.md explains each. The handler stops 0.5 s before the deadline of its context, so that it can

@@ -61,6 +61,11 @@ var problems = []problem{
 		detail: "Claimants may not confirm their own holds here. A back end does it for them.",
 	},
 	{
+		causes: []error{errMayNotReplace},
+		status: http.StatusForbidden, slug: "may-not-replace", title: "May not replace",
+		detail: "Claimants may not replace their items. A back end or an operator does it for them.",
+	},
+	{
 		causes: []error{itembank.ErrNotEligible},
 		status: http.StatusForbidden, slug: "not-eligible", title: "Not eligible",
 		detail: "The claimant gets no item here. Repeating the request does not help.",
@@ -94,7 +99,7 @@ var problems = []problem{
 	{
 		causes: []error{itembank.ErrNoClaim},
 		status: http.StatusNotFound, slug: "no-claim", title: "No claim",
-		detail: "The claimant holds no item of this campaign.",
+		detail: "The claimant holds no item of this campaign, or one whose claim is over.",
 	},
 	{
 		causes: []error{errMethod},
@@ -104,7 +109,7 @@ var problems = []problem{
 	{
 		causes: []error{itembank.ErrSoldOut},
 		status: http.StatusConflict, slug: slugSoldOut, title: "Sold out",
-		detail: "The campaign has no item left, and the claimant holds none.",
+		detail: "The campaign has no item left. A claimant who holds one keeps it.",
 	},
 	{
 		causes: []error{itembank.ErrItemTaken},
@@ -119,12 +124,12 @@ var problems = []problem{
 	{
 		causes: []error{itembank.ErrClosed},
 		status: http.StatusConflict, slug: "closed", title: "Closed",
-		detail: "The campaign is closed, and the claimant holds no item of this campaign.",
+		detail: "The campaign is closed. A claimant who holds an item of this campaign keeps it.",
 	},
 	{
 		causes: []error{itembank.ErrClaimEnded},
 		status: http.StatusConflict, slug: "claim-ended", title: "Claim ended",
-		detail: "The claim with this id was released or has ended. The claimant holds another one.",
+		detail: "The claim with this id was released or replaced, or has ended. The claimant holds another one.",
 	},
 	{
 		causes: []error{itembank.ErrConfirmed},

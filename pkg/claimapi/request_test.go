@@ -56,6 +56,8 @@ func TestRoutes(t *testing.T) {
 		{"GET", "", "/campaigns/spring/claims/ada/prolongation", 405, "method-not-allowed", "POST"},
 		{"POST", "", "/campaigns/spring/claims/prolongation", 405, "method-not-allowed", "GET, DELETE"},
 		{"POST", "", "/campaigns/spring/claims/ada/confirmation/", 405, "method-not-allowed", "GET, DELETE"},
+		{"POST", "", "/campaigns/spring/claims/replacement", 405, "method-not-allowed", "GET, DELETE"},
+		{"GET", "", "/campaigns/spring/claims/ada/replacement", 405, "method-not-allowed", "POST"},
 		{"", "", "/campaigns/spring/claims", 405, "method-not-allowed", "POST"},
 	} {
 		a := b.do(t, inStage(newRequest(c.method, c.path), c.stage))
@@ -115,6 +117,7 @@ func TestBodies(t *testing.T) {
 		"question mark":          {`{"claimant":"ada?x"}`, 400, "/claimant", ""},
 		"path of a confirmation": {`{"claimant":"ada/confirmation"}`, 400, "/claimant", ""},
 		"path of a prolongation": {`{"claimant":"ada/prolongation"}`, 400, "/claimant", ""},
+		"path of a replacement":  {`{"claimant":"ada/replacement"}`, 400, "/claimant", ""},
 		"other punctuation":      {`{"claimant":"#a%b+c;d&/e=@"}`, 201, "", "#a%b+c;d&/e=@"},
 		"bad UTF-8":              {"{\"claimant\":\"jos\xe9\"}", 400, "", ""},
 		"bad UTF-8 elsewhere":    {"{\"claimant\":\"ada\",\"note\":\"\xff\"}", 400, "", ""},

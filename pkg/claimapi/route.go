@@ -36,6 +36,7 @@ var routes = []route{
 	{http.MethodPost, claimsPath, (*Handler).claim},
 	{http.MethodPost, claimPath + confirmationPart, (*Handler).confirmation},
 	{http.MethodPost, claimPath + prolongationPart, (*Handler).prolongation},
+	{http.MethodPost, claimPath + replacementPart, (*Handler).replacement},
 	{http.MethodGet, claimPath, (*Handler).heldClaim},
 	{http.MethodDelete, claimPath, (*Handler).releaseHold},
 	{http.MethodGet, campaignPath + "/items", (*Handler).freeItems},

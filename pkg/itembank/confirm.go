@@ -10,8 +10,8 @@ import (
 
 // The members of ErrRefused that are about holds.
 var (
-	// ErrClaimEnded says that the claim to confirm or prolong was released or has ended, and that the claimant now holds
-	// another claim.
+	// ErrClaimEnded says that the claim to confirm, prolong or replace was released, replaced or has ended, and that the
+	// claimant now holds another claim.
 	ErrClaimEnded = member(ErrRefused, "the claim has ended: the claimant holds another claim")
 	// ErrConfirmed says that a hold was confirmed, so that its holder cannot release it.
 	ErrConfirmed = member(ErrRefused, "the claim is confirmed, so only an operator can release it")

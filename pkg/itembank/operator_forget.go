@@ -121,7 +121,7 @@ func (b *Operator) forgetClaim(
 		if err != nil {
 			return false, err
 		}
-		terms.block = &block
+		terms.next = &block
 	}
 	var closed closedClaim
 	c, err := b.fixedRules(ctx, claim.Campaign)
@@ -136,7 +136,7 @@ func (b *Operator) forgetClaim(
 		return false, err
 	}
 	report.Released = append(report.Released, ForgottenClaim{Claim: claimOf(claim), Released: closed.Released})
-	if terms.block != nil {
+	if terms.next != nil {
 		report.Blocked++
 	}
 	return true, nil

@@ -13,7 +13,7 @@ import (
 // ItemPlace says where an item is.
 type ItemPlace string
 
-// The places of an item. An item in one of the last five has no claim and never gets one.
+// The places of an item. An item in one of the last six has no claim and never gets one.
 const (
 	PlaceFree      ItemPlace = "free"      // in the bank
 	PlaceClaimed   ItemPlace = "claimed"   // in a claim
@@ -21,6 +21,7 @@ const (
 	PlaceBurned    ItemPlace = "burned"    // its claim was released
 	PlaceExpired   ItemPlace = "expired"   // its own life or the life of its claim ended
 	PlaceWithdrawn ItemPlace = "withdrawn" // an operator took it out
+	PlaceReplaced  ItemPlace = "replaced"  // its claimant got another item for it
 	PlaceLost      ItemPlace = "lost"      // a repair found it neither free, nor held, nor ended
 	PlaceUnknown   ItemPlace = "unknown"   // it was never loaded into the campaign
 	// PlaceMissing is an inconsistency: the item was loaded, but is neither free, nor held, nor ended (see Reconcile).

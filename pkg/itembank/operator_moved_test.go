@@ -47,6 +47,8 @@ func (f *fixture) standsStill(b *itembank.Operator, c engine.Campaign, ann, bob 
 	check("release by the holder", err)
 	_, err = b.Prolong(f.ctx, f.name, "bob", bob.ID, bob.EndsAt)
 	check("prolongation", err)
+	_, err = b.Replace(f.ctx, f.name, "bob", bob.ID)
+	check("replace", err)
 	_, err = b.Sweep(f.ctx, f.name, nil)
 	check("sweep", err)
 	_, err = b.SweepDue(f.ctx, f.name, nil)

@@ -24,15 +24,15 @@ type ReplayOptions struct {
 	// Loads: load the items that the new store does not know and that are free in the old store.
 	Loads bool
 	// Releases: close also those confirmed holds of the new store that the old store does not have. An operator may
-	// have released the hold in the old store, or the hold was confirmed in the new one after it had ended in the old
-	// one. Without it, such a hold is refused, and a person decides.
+	// have released or replaced the hold in the old store, or the hold was confirmed in the new one after it had ended in
+	// the old one. Without it, such a hold is refused, and a person decides.
 	Releases bool
 }
 
 // StoreReplay is the part of a ReplayReport about ReplayStore.
 type StoreReplay struct {
 	Closed int64 `json:"closed"` // claims that were released, have ended or were forgotten in the old store
-	Ended  int64 `json:"ended"`  // items that are not held, and were burned, expired or lost in the old store
+	Ended  int64 `json:"ended"`  // items that are not held, and were burned, expired, replaced or lost in the old store
 	// Kept counts claims that only the new store has, because a repair of the old store marked their items as lost.
 	Kept        int64           `json:"kept"`
 	Blocked     int64           `json:"blocked"`   // slots that are blocked in the old store
@@ -58,8 +58,8 @@ const replayedLoad = "replayed"
 //   - A claim of the old store is made, or confirmed.
 //   - A claim that the old store no longer has is closed. Its item ends as in the old store, or returns. If the
 //     claimant has another claim in the old store, that claim is made instead.
-//   - A free item that was burned or has expired in the old store ends in the same way. If the new store never had the
-//     item, it gets the item row, so that no later load brings the item back.
+//   - A free item that was burned, was replaced or has expired in the old store ends in the same way. If the new store
+//     never had the item, it gets the item row, so that no later load brings the item back.
 //   - An item that was never loaded into the new store is loaded if a claim of the old store holds it.
 //   - A claimant of the scope is blocked in the new store exactly if the old store has the block.
 //
@@ -423,10 +423,10 @@ func (r *storeReplay) closeClaims(ctx context.Context) error {
 func (r *storeReplay) closeClaim(ctx context.Context, claim engine.Claim) (refused ReplayedLine, err error) {
 	terms := closeTerms{ends: map[engine.Hash]engine.ItemState{}}
 	if block, ok := r.was.blocks[claim.Key()]; ok {
-		terms.block = &block
+		terms.next = &block
 	}
 	// The holder may confirm it while the replay runs.
-	terms.ifHold = r.campaign.Hold > 0 && !r.options.Releases && terms.block == nil
+	terms.ifHold = r.campaign.Hold > 0 && !r.options.Releases && terms.next == nil
 	for _, h := range claim.Hashes() {
 		terms.ends[h] = r.options.endOf(r.was.items[h], r.is.items[h], r.campaign.OnEnd)
 	}
@@ -486,7 +486,7 @@ func (r *storeReplay) changeItems(ctx context.Context) error {
 			r.toMark = append(r.toMark, h)
 		}
 	}
-	for _, state := range []engine.ItemState{engine.Burned, engine.Expired, engine.Lost, engine.Withdrawn} {
+	for _, state := range []engine.ItemState{engine.Burned, engine.Expired, engine.Lost, engine.Replaced, engine.Withdrawn} {
 		for chunk := range slices.Chunk(ends[state], engine.MaxAddItems) {
 			if err := r.endItems(ctx, chunk, state); err != nil {
 				return err

@@ -21,6 +21,7 @@ import (
 var replayStoreCases = []testCase{
 	{"claimed-since-the-copy", replaysClaims},
 	{"burned-since-the-copy", replaysBurns},
+	{"replaced-since-the-copy", replaysReplacements},
 	{"returned-since-the-copy", replaysReturns},
 	{"forgotten-since-the-copy", replaysErasures},
 	{"blocked-since-the-copy", replaysBlocks},
@@ -155,6 +156,30 @@ func (r *restore) releaseAll(b *itembank.Operator, claimant string) {
 	r.Must(err)
 	_, err = b.Release(r.ctx, r.name, claimant, held.ID)
 	r.Must(err)
+}
+
+// replaysReplacements: the items of ann, who had hers before the copy, and of bob were replaced since. They have the other
+// items in the new store, too, nobody gets the old ones, also where items return, and a repeat of the request finds its
+// result.
+func replaysReplacements(f *fixture) {
+	for _, onEnd := range []itembank.OnEnd{itembank.Burn, itembank.Return} {
+		var old, now, bobs itembank.Claim
+		r := f.named(string(onEnd)).restored(itembank.Settings{Shards: 1, OnEnd: onEnd}, func(r *restore, b *itembank.Operator) {
+			r.loadInto(r.name, "1", "2", "3", "4")
+			old = r.claim(b, "ann").Claim
+		}, func(r *restore, b *itembank.Operator) {
+			now, bobs = r.replaced(b, old, false), r.claim(b, "bob").Claim
+			r.replaced(b, bobs, false)
+		})
+		r.fresh.notReplaced(r.newBank(), old.ID, itembank.ErrRestored)
+		r.want(r.replayed(itembank.ReplayOptions{}), 2, 0, itembank.StoreReplay{Closed: 1, Ended: 1})
+		for _, item := range []string{old.Items[0], bobs.Items[0]} {
+			r.fresh.WantWhere("replaced", r.c, item, "ann", "bob")
+		}
+		if again := r.fresh.replaced(r.newBank(), old, true); again.ID != now.ID || again.Items[0] != now.Items[0] {
+			f.Errorf("want %+v, got %+v", now, again)
+		}
+	}
 }
 
 // replaysReturns: ann's seat went back to the bank since the copy, so that others can claim it.

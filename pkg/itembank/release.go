@@ -11,8 +11,8 @@ import (
 )
 
 // A claim ends in only one way: one transaction deletes its row by its id, and returns its item to the bank or marks
-// the item's row. All code that ends claims calls closeClaim: Release, ReleaseHold, Forget, requests that find an ended
-// claim, and sweeps. Forget replaces the row by a block instead of deleting it.
+// the item's row. All code that ends claims calls closeOnce, mostly by closeClaim: Release, ReleaseHold, Forget, Replace,
+// requests that find an ended claim, and sweeps. Forget puts a block in the place of the row, and Replace another claim.
 
 // Released is the result of a release. One of Already, Returned and Ended is set.
 type Released struct {
@@ -58,6 +58,7 @@ type closedClaim struct {
 	Released
 	items     SweepReport // counts the items that returned, expired or were withdrawn
 	throttled bool        // nothing was closed, because the engine asked for fewer requests
+	itemGone  bool        // nothing was closed, because the item of the next claim was not free
 }
 
 func alreadyClosed() closedClaim { return closedClaim{Released: Released{Already: true}} }
@@ -118,8 +119,9 @@ type closeTerms struct {
 	ifHold  bool      // the claim must be a hold that is not confirmed
 	state   engine.ItemState
 	// ends says for items how they end, whatever the rules of the campaign; "": the item returns.
-	ends  map[engine.Hash]engine.ItemState
-	block *engine.Claim // replaces the claim row; nil: the row is deleted
+	ends     map[engine.Hash]engine.ItemState
+	next     *engine.Claim    // replaces the claim row; nil: the row is deleted
+	nextItem *engine.FreeItem // the item of next; nil: next is a block
 }
 
 // closeEnded closes a claim that ended more than endGrace ago, by the rules of its own
@@ -155,7 +157,9 @@ func (b *Bank) closeClaim(ctx context.Context, c Campaign, claim engine.Claim, t
 func (b *Bank) closeOnce(
 	ctx context.Context, c Campaign, claim engine.Claim, terms closeTerms,
 ) (done closedClaim, busy bool, err error) {
-	closing := engine.CloseRequest{Claim: claim, EndedBy: terms.endedBy, IfHold: terms.ifHold, Block: terms.block}
+	closing := engine.CloseRequest{
+		Claim: claim, EndedBy: terms.endedBy, IfHold: terms.ifHold, Next: terms.next, NextItem: terms.nextItem,
+	}
 	items, hashes := claim.Items(), claim.Hashes()
 	rows, busy, err := b.loadedRows(ctx, c, hashes)
 	if err != nil || busy {
@@ -190,6 +194,8 @@ func (b *Bank) closeOnce(
 		return closedResult(closing), false, nil
 	case closed.ClaimChanged:
 		return alreadyClosed(), false, nil
+	case closed.ItemGone:
+		return closedClaim{itemGone: true}, false, nil
 	case closed.Conflict || closed.Throttled:
 		// The state of a busy row is unknown. If another close of this claim is not finished, the item may be
 		// returned while the claim still exists.

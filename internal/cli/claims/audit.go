@@ -148,7 +148,7 @@ func (c auditCommand) item(ctx context.Context, a *cli.App, b *itembank.Operator
 		result.NotKnown[1] = fmt.Sprintf("The holders before the item came back (%s): their claims are deleted.", times(report.Returns))
 	}
 	switch report.Place {
-	case itembank.PlaceBurned, itembank.PlaceExpired, itembank.PlaceWithdrawn, itembank.PlaceLost:
+	case itembank.PlaceBurned, itembank.PlaceExpired, itembank.PlaceWithdrawn, itembank.PlaceReplaced, itembank.PlaceLost:
 		result.NotKnown = append(result.NotKnown, fmt.Sprintf("When the item ended as %s, who had it then, and who did it.", report.Place))
 	}
 	return a.Print(result, result.describe(describeItem(report)+"\n"+describePast(report)))

@@ -169,6 +169,26 @@ func (w *fixture) release() {
 	w.do(releaseCommand{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}, Yes: true}.release)
 }
 
+// replace replaces ann's first claim. The ids of the claims that replace it begin with its id.
+func (w *fixture) replace() {
+	w.Helper()
+	claim, err := w.bank.HeldClaim(w.Context(), w.name, "ann")
+	if err != nil {
+		w.Fatal(err)
+	}
+	id, _, _ := strings.Cut(claim.ID, ".")
+	w.do(replaceCommand{Campaign: w.name, Claimant: "ann", ClaimID: &id, slotFlag: slotFlag{1}}.replace)
+}
+
+// loadAnother loads another item, and waits until no Bank takes the campaign for sold out.
+func loadAnother(w *fixture) {
+	w.Helper()
+	if _, err := w.bank.Load(w.Context(), w.name, itembank.Items("B-1"), nil); err != nil {
+		w.Fatal(err)
+	}
+	w.clock.Advance(itembank.DefaultCampaignCache)
+}
+
 func (w *fixture) confirm() {
 	w.Helper()
 	w.do(confirmCommand{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}}.confirm)
@@ -323,6 +343,7 @@ var scenarios = map[string][]scenario{
 	"claim":                  {{by: "claim", before: []func(*fixture){load}, unmet: claimHeldElsewhere, command: claimByAnn}},
 	"release, on-end return": {{"release", toReturn, held, releaseOtherID, nil, (*fixture).release}},
 	"release, on-end burn":   {{by: "release", before: held, unmet: releaseOtherID, command: (*fixture).release}},
+	"replace":                {{by: "replace", before: held, unmet: (*fixture).replace, meet: loadAnother, command: (*fixture).replace}},
 	"end of the claim, on-end return": {
 		{"sweep", lending, append(held, wait(aLife+9*time.Second)), (*fixture).sweep, wait(2 * time.Second), (*fixture).sweep},
 		{"claim", lending, append(held, wait(aLife+9*time.Second)), claimByAnn, wait(2 * time.Second), closed(claimByAnn)},

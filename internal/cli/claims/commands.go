@@ -11,6 +11,7 @@ type CampaignCommands struct {
 	Confirm  confirmCommand  `cmd:"" help:"Make a hold permanent, for example when it is paid."`
 	Prolong  prolongCommand  `cmd:"" help:"Give a hold more time, for example to a customer who is paying."`
 	Release  releaseCommand  `cmd:"" help:"End a claim. Its item goes back to the bank or is burned."`
+	Replace  replaceCommand  `cmd:"" help:"Give a claimant another item, for example for a code that does not work."`
 	Items    itemsCommand    `cmd:"" help:"List the free items of a campaign."`
 	Forget   forgetCommand   `cmd:"" help:"Release all claims of a claimant, and block the claimant."`
 	Withdraw withdrawCommand `cmd:"" help:"Take free items out of a campaign for good."`

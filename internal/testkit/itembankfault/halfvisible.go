@@ -516,6 +516,9 @@ func (h *halfVisible) CloseClaim(ctx context.Context, r engine.CloseRequest) (re
 			keys = append(keys, bankKey(*item.Return))
 		}
 	}
+	if r.NextItem != nil {
+		keys = append(keys, bankKey(*r.NextItem))
+	}
 	t := transaction{h, h.random("CloseClaim", r.Claim.ItemHash, r.Claim.Claimant), keys}
 	locked, err := t.lock(ctx, func(busy map[rowKey]bool) {
 		result.Conflict = true
@@ -531,6 +534,10 @@ func (h *halfVisible) CloseClaim(ctx context.Context, r engine.CloseRequest) (re
 				result.ItemFree = result.ItemFree || !busy[k] && h.committed(k).free != nil
 			}
 		}
+		if r.NextItem != nil {
+			k := bankKey(*r.NextItem)
+			result.ItemGone = !busy[k] && h.committed(k).free == nil
+		}
 	})
 	if err == nil && locked {
 		err = t.run(func() (bool, error) {
@@ -544,7 +551,7 @@ func (h *halfVisible) CloseClaim(ctx context.Context, r engine.CloseRequest) (re
 // someReasons keeps at least one of the reasons of a result, at random.
 func someReasons(r *rand.Rand, all engine.CloseResult) engine.CloseResult {
 	some := all
-	for _, reason := range []*bool{&some.ClaimChanged, &some.ItemChanged, &some.ItemFree, &some.Conflict} {
+	for _, reason := range []*bool{&some.ClaimChanged, &some.ItemChanged, &some.ItemFree, &some.ItemGone, &some.Conflict} {
 		*reason = *reason && r.IntN(2) == 0
 	}
 	if some.Closed() {

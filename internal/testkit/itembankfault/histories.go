@@ -86,7 +86,7 @@ func drawProgram(t *rapid.T, claimants []string, loaded ...string) program {
 	p.slots = rapid.IntRange(0, 3).Draw(t, "slots") == 0
 	holders := p.holders()[:len(claimants)]
 	p.holds = p.onEnd == itembank.Return && rapid.Bool().Draw(t, "holds")
-	kinds := []opKind{claimOp, claimOp, claimOp, claimOp, releaseOp, releaseOp, loadOp, withdrawOp, sweepOp, sweepDueOp, advanceOp}
+	kinds := []opKind{claimOp, claimOp, claimOp, claimOp, releaseOp, releaseOp, replaceOp, loadOp, withdrawOp, sweepOp, sweepDueOp, advanceOp}
 	if p.holds {
 		kinds = append(kinds, confirmOp, confirmOp, prolongOp, prolongOp, giveUpOp, advanceOp)
 	}
@@ -100,7 +100,7 @@ func drawProgram(t *rapid.T, claimants []string, loaded ...string) program {
 			o.campaign = "" // the second campaign has another scope
 		}
 		switch o.kind {
-		case claimOp, releaseOp, confirmOp, prolongOp, giveUpOp:
+		case claimOp, releaseOp, confirmOp, prolongOp, giveUpOp, replaceOp:
 			o.claimant = rapid.SampledFrom(holders).Draw(t, "claimant")
 			if o.kind == claimOp && p.choice {
 				o.chosen = rapid.SliceOfNDistinct(item, 0, 3, rapid.ID[string]).Draw(t, "chosen")
@@ -260,16 +260,16 @@ func (h *history) do(bank *itembank.Operator, o op) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.ops = append(h.ops, o)
-	if told := h.told[o.claimant]; o.kind == claimOp && o.result == ok {
-		h.told[o.claimant] = o
+	if told := h.told[o.claimant]; (o.kind == claimOp || o.kind == replaceOp) && o.result == ok {
+		h.told[o.claimant] = o.answered()
 	} else if o.kind == prolongOp && o.result == ok && told.id == o.id {
 		told.endsAt = o.endsAt
 		h.told[o.claimant] = told
 	}
 }
 
-// address gives a request about a claim the claim that its claimant was told of. It reports whether there is one, with an
-// end if the request is a prolongation.
+// address gives a request about a claim the claim that its claimant was told of. It reports whether there is one that the
+// request can be about: one with an end for a prolongation, and one of a single item for a replacement.
 func (h *history) address(o *op) bool {
 	if o.claimant == "" || o.kind == claimOp {
 		return true
@@ -280,7 +280,7 @@ func (h *history) address(o *op) bool {
 		o.id, o.item, o.more, o.campaign, o.endsAt = told.id, told.item, told.more, told.campaign, told.endsAt
 		o.seen = told.endsAt
 	}
-	return o.id != "" && (o.kind != prolongOp || o.seen != 0)
+	return o.id != "" && (o.kind != prolongOp || o.seen != 0) && (o.kind != replaceOp || len(o.more) == 0)
 }
 
 // request sends a request, and notes in it what its answer says.
@@ -303,6 +303,13 @@ func (h *history) request(ctx context.Context, bank *itembank.Operator, o *op) (
 	case prolongOp:
 		claim, err := bank.Prolong(ctx, c.Name, who, o.id, time.UnixMilli(o.seen), slot)
 		return h.prolonged(o, claim, err)
+	case replaceOp:
+		g, err := bank.Replace(withCampaign(ctx, c.Name), c.Name, who, o.id, slot)
+		if err != nil {
+			return err
+		}
+		o.next, o.replayed = grantedBy(g.Claim), g.Replayed
+		return h.checkColumns(*o, g.Claim)
 	case loadOp:
 		_, err = bank.Load(ctx, c.Name, itemsFor(c, o.items...), nil)
 	case withdrawOp:
@@ -420,10 +427,10 @@ func (h *history) check() {
 // checkResults looks for an order of all requests that explains their results, for each
 // claimant and for each item.
 func (h *history) checkResults() {
-	h.splitChanged()
+	h.splitLost()
 	h.findEnds()
 	for _, o := range h.ops {
-		if o.result == unexpected || o.kind == claimOp && o.result == refused {
+		if o.result == unexpected || (o.kind == claimOp || o.kind == replaceOp) && o.result == refused {
 			h.fail("a request failed: %s", o)
 		}
 		life, behind := historyClaimLife.Milliseconds(), mostBehind.Milliseconds()
@@ -446,17 +453,20 @@ func (h *history) checkResults() {
 			of := slices.DeleteFunc(slices.Clone(h.ops), func(o op) bool {
 				return o.campaign != campaign || !o.isAbout(item)
 			})
+			rules.item = item
 			explain(h, fmt.Sprintf("G1: item %s of campaign %q", item, campaign), of, place{}, rules.stepItem)
 		}
 	}
 	h.checkSoldOut()
 }
 
-// splitChanged handles a request that made a hold, lost the reply, and then found its claim confirmed or prolonged by
-// another request. It replaces it by two requests: one with a lost reply, and its repetition.
-func (h *history) splitChanged() {
+// splitLost handles a request that made a claim, lost the reply, and then found that another request had confirmed,
+// prolonged or replaced the claim. It replaces it by two requests: one with a lost reply, and its repetition.
+func (h *history) splitLost() {
 	for i, o := range h.ops {
-		if o.kind != claimOp || o.result != ok || o.replayed || !h.mayBeChanged(o) {
+		changed := !o.replayed && h.mayBeChanged(o)
+		replaced := o.replayed && h.mayBeReplaced(o)
+		if o.kind != claimOp || o.result != ok || !changed && !replaced {
 			continue
 		}
 		lost := op{
@@ -478,7 +488,8 @@ func (h *history) mayBeChanged(claim op) bool {
 	return slices.ContainsFunc(h.ops, func(o op) bool { return o.kind == kind && o.id == claim.id && o.call < claim.done })
 }
 
-// findEnds notes in each prolongation without an answer the ends that it may have given the claim.
+// findEnds notes in each prolongation without an answer the ends that it may have given the claim. A claim that replaced
+// the claim has its end.
 func (h *history) findEnds() {
 	for i := range h.ops {
 		o := &h.ops[i]
@@ -486,12 +497,22 @@ func (h *history) findEnds() {
 			continue
 		}
 		for _, other := range h.ops {
-			if other.id == o.id && other.endsAt > o.seen && other.endsAt <= o.clockDone+historyClaimLife.Milliseconds() &&
-				!slices.Contains(o.ends, other.endsAt) {
-				o.ends = append(o.ends, other.endsAt)
+			for _, claim := range []granted{{other.id, other.item, other.endsAt}, other.next} {
+				mine := claim.id == o.id || replaces(claim.id, o.id)
+				if mine && claim.endsAt > o.seen && claim.endsAt <= o.clockDone+historyClaimLife.Milliseconds() &&
+					!slices.Contains(o.ends, claim.endsAt) {
+					o.ends = append(o.ends, claim.endsAt)
+				}
 			}
 		}
 	}
+}
+
+// mayBeReplaced reports whether a client asked to replace a claim of the claimant while a request for it ran.
+func (h *history) mayBeReplaced(claim op) bool {
+	return slices.ContainsFunc(h.ops, func(o op) bool {
+		return o.kind == replaceOp && o.claimant == claim.claimant && o.call < claim.done && claim.call < o.done
+	})
 }
 
 // checkRest checks G3 and G4 on the rows. If the result of a load is unknown, the item's row says whether the load
@@ -571,7 +592,8 @@ func (h *history) mayHaveLeft(item string, by op) bool {
 			// A repetition of a claim whose reply was lost shows later which item the claim took.
 			return o.campaign == by.campaign && o.isAbout(item) && o.replayed
 		}
-		return o.item == item || slices.Contains(o.more, item) || o.kind == claimOp && o.result == unknown || o.kind == withdrawOp && o.items[0] == item
+		lost := (o.kind == claimOp || o.kind == replaceOp) && o.result == unknown
+		return lost || o.item == item || o.next.item == item || slices.Contains(o.more, item) || o.kind == withdrawOp && o.items[0] == item
 	})
 }
 
@@ -586,9 +608,10 @@ func (h *history) mayBeHalfLoaded(item string, soldOut op) bool {
 }
 
 // heldThroughout reports whether request o gave a claim to the claimant who later got "sold out", and that claim was
-// not over by then. If that claim emptied the bank, the claimant must get the claim and not "sold out".
+// not over by then. If that claim emptied the bank, the claimant must get the claim and not "sold out", unless the
+// request was to replace the claim.
 func (h *history) heldThroughout(o, soldOut op) bool {
-	if o.kind != claimOp || o.result != ok || o.claimant != soldOut.claimant || mayBeClosed(o.endsAt, soldOut) {
+	if soldOut.kind == replaceOp || o.kind != claimOp || o.result != ok || o.claimant != soldOut.claimant || mayBeClosed(o.endsAt, soldOut) {
 		return false
 	}
 	return !slices.ContainsFunc(h.ops, func(r op) bool { return r.releases() && r.id == o.id && r.call < soldOut.done })

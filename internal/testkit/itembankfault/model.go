@@ -3,6 +3,7 @@ package itembankfault
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -38,6 +39,7 @@ const (
 	confirmOp  opKind = "confirm"
 	prolongOp  opKind = "prolong"
 	giveUpOp   opKind = "release by the holder"
+	replaceOp  opKind = "replace"
 	advanceOp  opKind = "advance"
 )
 
@@ -56,7 +58,9 @@ type op struct {
 	seen int64   // the end that a prolongation names
 	ends []int64 // the ends that a prolongation without an answer may have made, as others saw them
 
-	id                   string // the id of the claim that was granted, or that the client wants to release, confirm or prolong
+	next granted // the claim that a replacement was answered with; the other fields name the claim to replace
+
+	id                   string // the id of the claim that was granted, or that the client's request names
 	item                 string
 	endsAt               int64 // milliseconds; 0: never
 	replayed, returned   bool
@@ -66,9 +70,23 @@ type op struct {
 	clockCall, clockDone int64 // the clock's times then, in milliseconds
 }
 
+// granted names the claim of one item that an answer has.
+type granted struct {
+	id, item string
+	endsAt   int64
+}
+
 func (o op) String() string {
-	return fmt.Sprintf("[%d-%d, clock %d-%d] %s %q %s%v%v %s -> %s %s%v %s replayed %t returned %t",
-		o.call, o.done, o.clockCall, o.clockDone, o.kind, o.campaign, o.claimant, o.items, o.chosen, o.forward, o.result, o.item, o.more, o.id, o.replayed, o.returned)
+	return fmt.Sprintf("[%d-%d, clock %d-%d] %s %q %s%v%v %s -> %s %s%v %s %v replayed %t returned %t",
+		o.call, o.done, o.clockCall, o.clockDone, o.kind, o.campaign, o.claimant, o.items, o.chosen, o.forward, o.result, o.item, o.more, o.id, o.next, o.replayed, o.returned)
+}
+
+// answered returns the request as a claim that was granted: of a replacement, the claim that it was answered with.
+func (o op) answered() op {
+	if o.kind == replaceOp {
+		o.kind, o.id, o.item, o.endsAt, o.more = claimOp, o.next.id, o.next.item, o.next.endsAt, nil
+	}
+	return o
 }
 
 type result string
@@ -98,9 +116,16 @@ func (o *op) names(claim itembank.Claim) {
 	}
 }
 
+// grantedBy names a claim of one item.
+func grantedBy(claim itembank.Claim) granted {
+	var o op
+	o.names(claim)
+	return granted{o.id, o.item, o.endsAt}
+}
+
 // isAbout reports whether a request names the item, or is about a claim that holds it.
 func (o op) isAbout(item string) bool {
-	return o.item == item || slices.Contains(o.more, item) || slices.Contains(o.items, item)
+	return o.item == item || o.next.item == item || slices.Contains(o.more, item) || slices.Contains(o.items, item)
 }
 
 // register is the model of one claimant's claim.
@@ -123,6 +148,7 @@ type rules struct {
 	stale bool
 	// untold: the model does not know all requests. So an answer may repeat a claim that the model does not know.
 	untold bool
+	item   string // of stepItem
 }
 
 const graceMillis = int64(endGrace / time.Millisecond)
@@ -166,6 +192,8 @@ func nextOfClaimant(s register, o op, r rules) []register {
 		return stepGranted(s, o, r)
 	case confirmOp, prolongOp:
 		return stepEnd(s, o)
+	case replaceOp:
+		return stepReplaced(s, o, r)
 	}
 	return stepReleased(s, o)
 }
@@ -275,6 +303,48 @@ func stepEnd(s register, o op) (after []register) {
 	return nil
 }
 
+// replaces reports whether a claim with the id next replaced the claim with an id, directly or after others.
+func replaces(next, id string) bool { return strings.HasPrefix(next, id+".") }
+
+// stepReplaced plays a replacement of a claimant's claim.
+func stepReplaced(s register, o op, r rules) []register {
+	mine, later := s.held && s.id == o.id, replaces(s.id, o.id)
+	over := s.endsAt != 0 && s.endsAt <= o.clockDone
+	next := register{held: true, id: o.next.id, campaign: s.campaign, item: o.next.item, endsAt: o.next.endsAt}
+	switch o.result {
+	case ok:
+		made := mine && next.endsAt == s.endsAt && (!o.replayed || r.untold)
+		if replaces(next.id, o.id) && (made || o.replayed && s.mayBe(next)) {
+			return []register{next}
+		}
+	case soldOut:
+		if mine {
+			return []register{s}
+		}
+	case noClaim: // an ended claim may wait to be closed
+		if over && !s.free(o) {
+			return []register{s}
+		}
+		if s.free(o) {
+			return []register{s, {}}
+		}
+	case otherID:
+		if s.held && !mine && !later && s.campaign == o.campaign {
+			return []register{s}
+		}
+	case elsewhere:
+		if s.held && !mine && s.campaign == o.elsewhere {
+			return []register{s}
+		}
+	case unknown:
+		if mine {
+			return []register{s, {held: true, campaign: s.campaign, endsAt: s.endsAt}}
+		}
+		return []register{s}
+	}
+	return nil
+}
+
 // place says where an item is, as far as clients know. An item in the bank may also be in a claim whose reply was
 // lost.
 type place struct {
@@ -303,6 +373,10 @@ func (r rules) stepItem(s place, o op) []place {
 		return stepClaimedItem(s, o, r)
 	case o.kind == confirmOp || o.kind == prolongOp:
 		return stepItemEnd(s, o, r)
+	case o.kind == replaceOp && o.next.item == r.item:
+		return stepClaimedItem(s, o.answered(), r)
+	case o.kind == replaceOp:
+		return stepReplacedItem(s, o, r)
 	case o.releases():
 		return stepReleasedItem(s, o, r)
 	case o.kind == withdrawOp:
@@ -427,4 +501,25 @@ func stepItemEnd(s place, o op, r rules) (after []place) {
 		return nil
 	}
 	return []place{s}
+}
+
+// stepReplacedItem plays a replacement of a claim on the item. The item ends, also where items return.
+func stepReplacedItem(s place, o op, r rules) []place {
+	mine := s.heldFor(o)
+	over := s.endsAt != 0 && s.endsAt <= o.clockDone
+	switch {
+	case o.result == ok && !o.replayed && mine:
+		return []place{overItem}
+	case o.result == ok && !o.replayed, o.result == soldOut && !mine:
+		return nil
+	case o.result == unknown && mine:
+		return []place{s, overItem}
+	case o.result == noClaim && mine && over && s.closable(o):
+		return []place{s, s.after(r)}
+	case o.result == soldOut, o.result == noClaim && mine && over, !mine:
+		return []place{s}
+	case s.closable(o):
+		return []place{s.after(r)}
+	}
+	return nil
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/testkit/enginerows"
 	"github.com/oncebox/oncebox/internal/testkit/mutanttest"
 	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -403,6 +404,34 @@ var Mutants = []Mutant{
 		Name:     "confirm-in-two-steps",
 		CaughtBy: []string{"engine/confirm-against-close", "pairs/sweep-and-confirm", "pairs/sweep-due-and-confirm"},
 		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return confirmInTwoSteps{e.Store, e.Raw} },
+	},
+	{
+		Name: "replaced-whatever-the-end",
+		CaughtBy: []string{
+			"engine/replace-claim-conditions", "replaces/hold-that-is-confirmed-meanwhile",
+			"scenario/replaced-while-it-is-confirmed", "histories",
+		},
+		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replacedWhateverEnd{e.Store} },
+	},
+	{
+		Name:     "replaced-in-two-steps",
+		CaughtBy: []string{"engine/replace-claim-conditions", "replaces/meets-other-requests", "histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replacedInTwoSteps{e.Store} },
+	},
+	{
+		Name:     "replaced-by-an-item-that-is-taken",
+		CaughtBy: []string{"engine/replace-claim-conditions", "replaces/meets-other-requests", "histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replacedByTaken{e.Store, e.Raw} },
+	},
+	{
+		Name:     "replaced-item-returned",
+		CaughtBy: []string{"engine/replace-claim", "replaces/another-item", "scenario/replaced-where-items-return", "histories"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replacedReturned{e.Store} },
+	},
+	{
+		Name:     "replacement-with-an-id-of-its-own",
+		CaughtBy: []string{"engine/replace-claim", "replaces/repeated-with-the-same-id", "scenario/replaced"},
+		Wrap:     func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replacedUnderOwnID{e.Store} },
 	},
 	{
 		Name:     "due-always-from-the-first",
@@ -887,8 +916,8 @@ func (m blockInFirstSlot) Take(ctx context.Context, items []engine.FreeItem, c e
 }
 
 func (m blockInFirstSlot) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
-	if r.Claim.Slot > 1 {
-		r.Block = nil
+	if r.Claim.Slot > 1 && r.NextItem == nil {
+		r.Next = nil
 	}
 	return m.Store.CloseClaim(ctx, r)
 }
@@ -897,10 +926,12 @@ func (m blockInFirstSlot) CloseClaim(ctx context.Context, r engine.CloseRequest)
 type blockInSecondStep struct{ engine.Store }
 
 func (m blockInSecondStep) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
-	block := r.Block
-	r.Block = nil
+	block := r.Next
+	if r.NextItem == nil {
+		r.Next = nil
+	}
 	result, err := m.Store.CloseClaim(ctx, r)
-	if block == nil || err != nil || !result.Closed() {
+	if block == nil || r.Next != nil || err != nil || !result.Closed() {
 		return result, err
 	}
 	time.Sleep(20 * time.Millisecond)
@@ -1647,6 +1678,82 @@ func (m closeIgnoringMark) CloseClaim(ctx context.Context, r engine.CloseRequest
 	return m.Store.CloseClaim(ctx, r)
 }
 
+// replacedWhateverEnd replaces a claim whatever its end is.
+type replacedWhateverEnd struct{ engine.Store }
+
+func (m replacedWhateverEnd) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	if r.NextItem != nil {
+		held, _, err := m.HeldClaim(ctx, r.Claim.Key(), engine.Eventual)
+		if err != nil {
+			return engine.CloseResult{}, err
+		}
+		if held != nil {
+			r.Claim.EndsAt = held.EndsAt
+		}
+	}
+	return m.Store.CloseClaim(ctx, r)
+}
+
+// replacedInTwoSteps closes the claim, and takes the next item in a second step.
+type replacedInTwoSteps struct{ engine.Store }
+
+func (m replacedInTwoSteps) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	next, item := r.Next, r.NextItem
+	if item != nil {
+		r.Next, r.NextItem = nil, nil
+	}
+	result, err := m.Store.CloseClaim(ctx, r)
+	if item == nil || err != nil || !result.Closed() {
+		return result, err
+	}
+	taken, err := m.Take(ctx, []engine.FreeItem{*item}, *next)
+	return engine.CloseResult{ItemGone: taken.ItemGone}, err
+}
+
+// replacedByTaken does not test whether the next item is free.
+type replacedByTaken struct {
+	engine.Store
+	raw enginetest.Raw
+}
+
+func (m replacedByTaken) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	result, err := m.Store.CloseClaim(ctx, r)
+	if err != nil || result != (engine.CloseResult{ItemGone: true}) {
+		return result, err
+	}
+	if err := m.raw.PutBankRow(ctx, *r.NextItem); err != nil {
+		return result, err
+	}
+	return m.Store.CloseClaim(ctx, r)
+}
+
+// replacedReturned puts the item of a claim that is replaced back into the bank.
+type replacedReturned struct{ engine.Store }
+
+func (m replacedReturned) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	if r.State == engine.Replaced {
+		c, err := m.Campaign(ctx, r.Claim.Campaign)
+		if err != nil {
+			return engine.CloseResult{}, err
+		}
+		free := enginerows.FreeItem(*c, r.Claim.Item)
+		r.Return, r.State = &free, ""
+	}
+	return m.Store.CloseClaim(ctx, r)
+}
+
+// replacedUnderOwnID gives the next claim a random id.
+type replacedUnderOwnID struct{ engine.Store }
+
+func (m replacedUnderOwnID) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
+	if r.NextItem != nil {
+		next := *r.Next
+		next.ID = enginerows.NewName()
+		r.Next = &next
+	}
+	return m.Store.CloseClaim(ctx, r)
+}
+
 // markFreeItem marks an item even if it is in the bank.
 type markFreeItem struct {
 	engine.Store
@@ -2004,7 +2111,9 @@ func (m blocksIgnored) Take(ctx context.Context, items []engine.FreeItem, claim 
 }
 
 func (m blocksIgnored) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
-	r.Block = nil
+	if r.NextItem == nil {
+		r.Next = nil
+	}
 	return m.Store.CloseClaim(ctx, r)
 }
 

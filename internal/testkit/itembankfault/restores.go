@@ -304,7 +304,7 @@ func (r *restored) checkEqual() {
 // unknownItem is the place of an item without rows.
 const unknownItem = "unknown"
 
-var ends = []string{string(engine.Burned), string(engine.Expired)}
+var ends = []string{string(engine.Burned), string(engine.Expired), string(engine.Replaced)}
 
 // placeIn returns the place of an item in one of the stores: where it is, or how it ended.
 func (r *restored) placeIn(store engine.Store, item string) string {

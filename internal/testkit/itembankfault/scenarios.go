@@ -1,8 +1,10 @@
 package itembankfault
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -147,6 +149,72 @@ var Scenarios = []Scenario{
 		w.Get("", "bob")
 		w.Refused("", "ann", itembank.ErrSoldOut)
 		w.Release("", "bob")
+	}},
+	{"replaced", stocked(4, itembank.Settings{Columns: true}, "ann"), func(w *World) {
+		first := w.state.Told[key(w.campaigns[""].Scope, "ann")].Claim
+		w.Replaced("", "ann")
+		w.Get("", "ann")
+		second := w.Replaced("", "ann")
+		w.Get("", "bob")
+		w.mustRepeat("replace the first claim again", func(ctx context.Context) error {
+			again, err := w.bank.Replace(ctx, w.campaigns[""].Name, "ann", first.ID)
+			if err == nil && !reflect.DeepEqual(again.Claim, second) {
+				w.fail("a repeat replaced %+v by %+v", second, again.Claim)
+			}
+			return err
+		})
+		w.Refused("", "cid", itembank.ErrSoldOut)
+	}},
+	{"replaced-where-items-return", stocked(4, itembank.Settings{Hold: life}, "ann"), func(w *World) {
+		w.Replaced("", "ann")
+		w.confirmed("ann")
+		w.Replaced("", "ann")
+		w.clock.Advance(2 * life)
+		w.SweepDue("")
+		w.Get("", "ann")
+		w.Get("", "bob")
+		w.Refused("", "cid", itembank.ErrSoldOut)
+	}},
+	{"replaced-while-it-is-confirmed", stocked(2, itembank.Settings{Hold: life}, "ann"), func(w *World) {
+		c := w.campaigns[""]
+		w.meanwhile = func() {
+			hold := w.state.Told[key(c.Scope, "ann")].Claim
+			w.state.confirm(c, "ann", hold.ID)
+			_, err := itembank.NewOperator(w.engine.Store, itembank.WithClock(w.clock)).Confirm(w.ctx, c.Name, "ann", hold.ID)
+			w.must(err)
+		}
+		now := w.Replaced("", "ann")
+		if confirmed := w.meanwhile == nil; confirmed != now.EndsAt.IsZero() {
+			w.fail("the hold was confirmed: %t, and replaced by %+v", confirmed, now)
+		}
+	}},
+	{"replaced-while-it-is-prolonged", stocked(3, longHolds, "ann"), func(w *World) {
+		w.clock.Advance(life / 2)
+		w.meanwhile = w.prolongByAnother("ann")
+		w.Replaced("", "ann")
+		w.meanwhile = nil
+		w.clock.Advance(life / 2)
+		w.prolonged("ann")
+		w.Replaced("", "ann")
+		w.clock.Advance(endGrace + 2*time.Second)
+		w.SweepDue("") // the index may still name ann's first hold
+		w.Get("", "ann")
+		w.clock.Advance(2 * life)
+		w.SweepDue("")
+		w.Get("", "bob")
+		w.Refused("", "cid", itembank.ErrSoldOut)
+	}},
+	{"not-replaced-because-sold-out", stocked(1, itembank.Settings{}, "ann"), func(w *World) {
+		for range 2 {
+			if _, refused := w.Replace("", "ann"); !errors.Is(refused, itembank.ErrSoldOut) {
+				w.fail("want ann's claim kept, got %w", refused)
+			}
+		}
+		w.Get("", "ann")
+		w.Load("", "new")
+		w.settle()
+		w.Replaced("", "ann")
+		w.WantPlaces("", map[string]string{"item-0": "replaced", "new": heldBy("ann")})
 	}},
 	{"forgotten", stocked(2, itembank.Settings{OnEnd: itembank.Return}, "ann"), func(w *World) {
 		w.Forget("", "ann")

@@ -117,6 +117,7 @@ func (s *sequence) actions() map[string]func(*rapid.T) {
 		"confirm an older hold":  by(s.confirmOlder),
 		"prolong":                by(s.prolong),
 		"release by the holder":  by(s.giveUp),
+		"replace":                by(s.replace),
 		"load":                   func(t *rapid.T) { s.Load("", items.Draw(t, "items")...) },
 		"withdraw":               func(t *rapid.T) { s.Withdraw("", items.Draw(t, "items")...) },
 		"sweep":                  func(*rapid.T) { s.Sweep("") },
@@ -207,6 +208,24 @@ func (s *sequence) giveUp(holder string) {
 	}
 	if refused == nil {
 		s.older[holder] = hold.ID
+	}
+}
+
+// replace replaces the claim of a holder. An open campaign refuses only if items are missing, or if the claim has ended.
+func (s *sequence) replace(holder string) {
+	told := s.told(holder)
+	if !s.holds(holder) || len(told.Claim.Items) > 1 {
+		return
+	}
+	ended := slices.ContainsFunc(told.claims(), func(r register) bool { return r.endsAt != 0 && r.endsAt <= s.clock.Now().UnixMilli() })
+	switch _, refused := s.Replace("", holder); {
+	case refused == nil && s.open:
+		s.older[holder] = told.Claim.ID
+	case ended && errors.Is(refused, itembank.ErrNoClaim):
+	case !s.open && errors.Is(refused, itembank.ErrClosed):
+	case s.open && errors.Is(refused, itembank.ErrSoldOut):
+	default:
+		s.fail("the campaign is open: %t, and %+v of %s was not replaced: %w", s.open, told, holder, refused)
 	}
 }
 

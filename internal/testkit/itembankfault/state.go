@@ -28,6 +28,7 @@ type State struct {
 	// By campaign: the items that a client withdrew after they were loaded. No claimant gets them from the bank
 	// again.
 	Withdrawn map[string]map[string]bool
+	Replaced  map[string]map[string]bool // by campaign: the items for which their claimants got others
 	Asked     map[string]map[string]bool // by scope: the claimants
 	Blocked   map[string]map[string]bool // by scope: the holders who get no item any more
 	Freed     time.Time                  // when an item was last put into a bank
@@ -78,15 +79,15 @@ func newState() State {
 	return State{
 		Told: map[string]Told{}, Given: map[string]string{},
 		Loaded: map[string]map[string]bool{}, Loading: map[string]map[string]bool{},
-		Withdrawn: map[string]map[string]bool{}, Asked: map[string]map[string]bool{},
-		Blocked: map[string]map[string]bool{},
+		Withdrawn: map[string]map[string]bool{}, Replaced: map[string]map[string]bool{},
+		Asked: map[string]map[string]bool{}, Blocked: map[string]map[string]bool{},
 	}
 }
 
 // clone returns a copy that changes of the State do not reach.
 func (s State) clone() State {
 	s.Told, s.Given = maps.Clone(s.Told), maps.Clone(s.Given)
-	for _, sets := range []*map[string]map[string]bool{&s.Loaded, &s.Loading, &s.Withdrawn, &s.Asked, &s.Blocked} {
+	for _, sets := range []*map[string]map[string]bool{&s.Loaded, &s.Loading, &s.Withdrawn, &s.Replaced, &s.Asked, &s.Blocked} {
 		copied := map[string]map[string]bool{}
 		for space, names := range *sets {
 			copied[space] = maps.Clone(names)
@@ -160,6 +161,29 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 	return nil
 }
 
+// checkReplaced checks that a claimant may get this answer to the replacement of the latest claim, and records it.
+func (s State) checkReplaced(c engine.Campaign, claimant string, g itembank.Grant, now time.Time) error {
+	k, r, next := key(c.Scope, claimant), rulesOf(c), g.Claim
+	mine := s.Told[k].resolved(next.EndsAt)
+	o := op{kind: replaceOp, campaign: c.Name, result: ok, replayed: g.Replayed, clockDone: now.UnixMilli()}
+	o.names(mine.Claim)
+	o.next = grantedBy(next)
+	if want := wantColumns(c, next); !slices.Equal(next.Columns, want) {
+		return fmt.Errorf("%s was given %v with the columns %q, and they were loaded with %q", claimant, next.Items, next.Columns, want)
+	}
+	if len(fold(mine.claims(), o, r.stepClaimant)) == 0 || holderOf(next.Claimant, next.Slot) != claimant || next.Campaign != c.Name {
+		return fmt.Errorf("G2: %s was told of %+v, and then that %+v replaces it", claimant, mine, next)
+	}
+	r.item = o.next.item
+	if places := s.placesOf(c, r.item, o); !s.loads(c.Name, r.item) || len(fold(places, o, r.stepItem)) == 0 {
+		return fmt.Errorf("G1: %s was given to %s, and is in one of the places %+v", r.item, claimant, places)
+	}
+	note(s.Replaced, c.Name, o.item)
+	s.Told[k] = Told{Claim: next}
+	s.Given[key(c.Name, r.item)] = next.ID
+	return nil
+}
+
 // rulesOf returns the rules of a campaign whose requests are not all known.
 func rulesOf(c engine.Campaign) rules { return rules{onEnd: itembank.OnEnd(c.OnEnd), untold: true} }
 
@@ -171,6 +195,9 @@ func (t Told) allows(c engine.Campaign, o op) bool {
 // placesOf returns the places where a loaded item may be when a request ends.
 func (s State) placesOf(c engine.Campaign, item string, ends op) []place {
 	r, places := rulesOf(c), []place{freeItem}
+	if s.Replaced[c.Name][item] {
+		return []place{overItem}
+	}
 	if id := s.Given[key(c.Name, item)]; id != "" {
 		places = s.placesAfter(id, r)
 	}

@@ -323,14 +323,23 @@ func (w *World) Choose(suffix, claimant string, items ...string) (grant itembank
 	if alone && tries == 1 && !closable && !w.killed && errors.Is(refused, itembank.ErrItemTaken) && w.allFree(c, items, now) {
 		w.fail("%s chose %v, which are free, and was told that they are taken", claimant, items)
 	}
-	if errors.Is(refused, itembank.ErrSoldOut) && !closable && w.state.Freed.Before(start.Add(-emptyMemory)) {
-		for _, i := range w.freeItems(c) {
-			if i.EndsAt.IsZero() || i.EndsAt.After(now) {
-				w.fail("G5: %s was told sold out, and %s is free", claimant, i.Value)
-			}
-		}
+	if errors.Is(refused, itembank.ErrSoldOut) {
+		w.checkSoldOut(c, claimant, closable, start, now)
 	}
 	return itembank.Grant{}, refused
+}
+
+// checkSoldOut checks G5 after a request that began at start was refused because the campaign is sold out. closable: a
+// request may have put an item into the bank meanwhile.
+func (w *World) checkSoldOut(c engine.Campaign, claimant string, closable bool, start, now time.Time) {
+	if closable || !w.state.Freed.Before(start.Add(-emptyMemory)) {
+		return
+	}
+	for _, i := range w.freeItems(c) {
+		if i.EndsAt.IsZero() || i.EndsAt.After(now) {
+			w.fail("G5: %s was told sold out, and %s is free", claimant, i.Value)
+		}
+	}
 }
 
 // allFree reports whether all items are free.
@@ -425,6 +434,45 @@ func (w *World) Release(suffix, claimant string) {
 	if w.heldID(c, claimant) == id {
 		w.fail("claim %s is released (%+v), and there", id, released)
 	}
+}
+
+// Replace replaces the latest claim that the claimant got. It returns either a grant or a refusal.
+func (w *World) Replace(suffix, claimant string) (grant itembank.Grant, refused error) {
+	c := w.campaigns[suffix]
+	told := w.state.Told[key(c.Scope, claimant)]
+	alone, closable := w.meanwhile == nil, false
+	var start time.Time
+	tries, refused := w.repeat("replace the claim of "+claimant, func(ctx context.Context) (err error) {
+		start, closable = w.clock.Now(), w.mayReturnItem()
+		who, slot := w.spelling(c, claimant)
+		grant, err = w.bank.Replace(withCampaign(ctx, c.Name), c.Name, who, told.Claim.ID, slot)
+		return err
+	})
+	now := w.clock.Now()
+	if closable {
+		defer func() { w.state.Freed = now }()
+	}
+	switch {
+	case refused == nil && grant.Replayed && tries == 1 && alone && !w.killed:
+		w.fail("claim %s is told as replaced before", told.Claim.ID)
+	case refused == nil:
+		w.must(w.state.checkReplaced(c, claimant, grant, now))
+		w.keep(w.state)
+	case !told.mayBeClosed(now) && w.heldID(c, claimant) != told.Claim.ID:
+		w.fail("G2: the claim %+v of %s was not replaced (%w), and is gone", told.Claim, claimant, refused)
+	case errors.Is(refused, itembank.ErrSoldOut):
+		w.checkSoldOut(c, claimant, closable, start, now)
+	}
+	return grant, refused
+}
+
+// Replaced replaces the latest claim that the claimant got, which must succeed.
+func (w *World) Replaced(suffix, claimant string) itembank.Claim {
+	grant, refused := w.Replace(suffix, claimant)
+	if refused != nil {
+		w.fail("the claim of %s was not replaced: %w", claimant, refused)
+	}
+	return grant.Claim
 }
 
 // Forget forgets the claimant of some holders, who are all slots of the claimant. From then on they get no item.

@@ -160,8 +160,7 @@ func (s *Items) Take(ctx context.Context, items []engine.FreeItem, claim engine.
 	defer s.mu.Unlock()
 	result := engine.TakeResult{Held: s.held(claim.Key())}
 	for _, item := range items {
-		free := s.freeItem(item)
-		result.ItemGone = result.ItemGone || free == nil || endedBy(*free, claim.ClaimedAt)
+		result.ItemGone = result.ItemGone || !s.available(item, claim.ClaimedAt)
 	}
 	if result.Taken() {
 		for _, item := range items {
@@ -203,7 +202,9 @@ func (s *Items) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.C
 	claim := r.Claim
 	held := s.held(claim.Key())
 	result := engine.CloseResult{
-		ClaimChanged: held == nil || held.ID != claim.ID || r.IfHold && held.EndsAt.IsZero() || !r.EndedBy.IsZero() && !endsBefore(*held, r.EndedBy),
+		ClaimChanged: held == nil || held.ID != claim.ID || r.IfHold && held.EndsAt.IsZero() || !r.EndedBy.IsZero() && !endsBefore(*held, r.EndedBy) ||
+			r.NextItem != nil && !held.EndsAt.Equal(claim.EndsAt),
+		ItemGone: r.NextItem != nil && !s.available(*r.NextItem, r.Next.ClaimedAt),
 	}
 	for _, item := range r.Items() {
 		row, hasRow := s.rows[claim.Campaign][item.Hash]
@@ -214,8 +215,8 @@ func (s *Items) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.C
 		return result, nil
 	}
 	delete(s.claims[claim.Scope], sortKey(claim.Key()))
-	if r.Block != nil {
-		s.putClaim(claimRow{*r.Block, 0})
+	if r.Next != nil {
+		s.putClaim(claimRow{*r.Next, s.takeFree(r.NextItem)})
 	}
 	for _, item := range r.Items() {
 		row := s.rows[claim.Campaign][item.Hash]
@@ -599,6 +600,21 @@ func (s *Items) freeItem(key engine.FreeItem) *engine.FreeItem {
 		return nil
 	}
 	return b.item(key.Hash)
+}
+
+// available reports whether an item is free and has not ended at time t.
+func (s *Items) available(key engine.FreeItem, t time.Time) bool {
+	free := s.freeItem(key)
+	return free != nil && !endedBy(*free, t)
+}
+
+// takeFree removes the item of a claim from the bank, and returns its shard. A block has no item: then the shard is 0.
+func (s *Items) takeFree(item *engine.FreeItem) (shard int) {
+	if item == nil {
+		return 0
+	}
+	s.banks[item.Shard].remove(item.Hash)
+	return item.Shard.Number
 }
 
 func (s *Items) addFree(item engine.FreeItem) {

@@ -3,6 +3,7 @@ package dynamostore
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -69,11 +70,7 @@ func (s *Store) Take(
 ) (result engine.TakeResult, err error) {
 	var actions []types.TransactWriteItem
 	for _, item := range items {
-		actions = append(actions, types.TransactWriteItem{Delete: &types.Delete{
-			TableName: aws.String(s.bankTable), Key: dynamo.Encode(bankKey(item)),
-			ConditionExpression:       aws.String(ifPresent + " AND (attribute_not_exists(ends_at) OR ends_at > :now)"),
-			ExpressionAttributeValues: map[string]types.AttributeValue{":now": number(millis(claim.ClaimedAt))},
-		}})
+		actions = append(actions, s.takeFree(item, claim.ClaimedAt))
 	}
 	claimed := len(actions) // the position of the claim's action and of its cancellation reason
 	var shard engine.Shard  // a block has no item, and no shard
@@ -106,6 +103,15 @@ func (s *Store) Take(
 		return engine.TakeResult{}, fmt.Errorf("dynamodb: claim: %w: %w", engine.ErrTryAgain, cause)
 	}
 	return result, nil
+}
+
+// takeFree deletes a bank row that exists and has not ended at time t.
+func (s *Store) takeFree(item engine.FreeItem, t time.Time) types.TransactWriteItem {
+	return types.TransactWriteItem{Delete: &types.Delete{
+		TableName: aws.String(s.bankTable), Key: dynamo.Encode(bankKey(item)),
+		ConditionExpression:       aws.String(ifPresent + " AND (attribute_not_exists(ends_at) OR ends_at > :now)"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{":now": number(millis(t))},
+	}}
 }
 
 // HeldClaim reads a claim row: isolated, or with an eventually consistent GetItem, which costs half a read unit.

@@ -46,6 +46,30 @@ func TestCloseClaimReadsConflictsAndThrottles(t *testing.T) {
 	}
 }
 
+// TestReplaceReadsConflictsAndThrottles: as above, for a claim with another one in its place.
+func TestReplaceReadsConflictsAndThrottles(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		name              string
+		claim, next, item types.CancellationReason
+		want              engine.CloseResult
+	}{
+		{"conflict on the next item", none, conflicted, none, engine.CloseResult{Conflict: true}},
+		{"next item gone, conflict on the claim", conflicted, failed, none, engine.CloseResult{Conflict: true, ItemGone: true}},
+		{"next item gone, item ended", none, failed, failed, engine.CloseResult{ItemChanged: true, ItemGone: true}},
+		{"throttled", none, throttled, none, engine.CloseResult{Throttled: true}},
+	} {
+		store := dynamostore.New(cancelled(test.claim, test.next, test.item), bankTable, dedupeTable)
+		claim := engine.Claim{Campaign: "spring"}
+		got, err := store.CloseClaim(t.Context(), engine.CloseRequest{
+			Claim: claim, State: engine.Replaced, Next: &claim, NextItem: &engine.FreeItem{},
+		})
+		if err != nil || got != test.want {
+			t.Errorf("%s: want %+v, got %+v, %v", test.name, test.want, got, err)
+		}
+	}
+}
+
 // reading is a client whose TransactGetItems finds an item row and a bank row, or fails.
 type reading struct {
 	dynamostore.Client

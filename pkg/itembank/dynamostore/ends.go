@@ -50,13 +50,19 @@ func (s *Store) ItemRows(
 
 // CloseClaim is one transaction: {delete claim row IF claim_id = :id AND ended}, and for each item either {put bank row
 // IF absent, count a return in the item row} or {write the state of the item row}. The condition on the item row is the
-// state and the mark that the Bank read. With a block the transaction puts the block instead of deleting the claim row,
-// under the same condition.
+// state and the mark that the Bank read. With Next the transaction puts that row instead of deleting the claim row,
+// under the same condition. If Next is a claim, it also has {delete bank row of its item IF it exists and has not ended},
+// and the claim row must have the end that the Bank read.
 func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.CloseResult, error) {
 	const doing = "close claim"
 	const claim = 0 // the position of the claim's action; the actions of the items follow
 	actions := []types.TransactWriteItem{claim: s.endClaim(r)}
 	isBank := map[int]bool{} // by position
+	taken := -1              // the position of the action of NextItem
+	if r.NextItem != nil {
+		taken = len(actions)
+		actions = append(actions, s.takeFree(*r.NextItem, r.Next.ClaimedAt))
+	}
 	for _, item := range r.Items() {
 		actions = append(actions, s.updateItemRow(r.Claim.Campaign, item))
 		if item.Return != nil {
@@ -75,6 +81,8 @@ func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.C
 		switch {
 		case at == claim:
 			result.ClaimChanged = failed
+		case at == taken:
+			result.ItemGone = failed
 		case isBank[at]:
 			result.ItemFree = result.ItemFree || failed
 		default:
@@ -89,7 +97,7 @@ func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (engine.C
 	return result, nil
 }
 
-// endClaim deletes the claim row, or puts the block in its place.
+// endClaim deletes the claim row, or puts another row in its place.
 func (s *Store) endClaim(r engine.CloseRequest) types.TransactWriteItem {
 	condition, values := "claim_id = :id", map[string]types.AttributeValue{":id": text(r.Claim.ID)}
 	if !r.EndedBy.IsZero() {
@@ -99,9 +107,19 @@ func (s *Store) endClaim(r engine.CloseRequest) types.TransactWriteItem {
 	if r.IfHold {
 		condition += " AND attribute_exists(ends_at)"
 	}
-	if r.Block != nil {
+	var shard engine.Shard // a block has no item, and no shard
+	if r.NextItem != nil {
+		shard = r.NextItem.Shard
+		if r.Claim.EndsAt.IsZero() {
+			condition += " AND attribute_not_exists(ends_at)"
+		} else {
+			condition += " AND ends_at = :ends"
+			values[":ends"] = number(millis(r.Claim.EndsAt))
+		}
+	}
+	if r.Next != nil {
 		return types.TransactWriteItem{Put: &types.Put{
-			TableName: aws.String(s.dedupeTable), Item: dynamo.Encode(s.newClaimRow(*r.Block, engine.Shard{})),
+			TableName: aws.String(s.dedupeTable), Item: dynamo.Encode(s.newClaimRow(*r.Next, shard)),
 			ConditionExpression: aws.String(condition), ExpressionAttributeValues: values,
 		}}
 	}

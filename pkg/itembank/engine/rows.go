@@ -121,6 +121,7 @@ const (
 	Expired   ItemState = "expired"   // its own life or the life of its claim ended
 	Withdrawn ItemState = "withdrawn" // an operator took it out of the bank
 	Lost      ItemState = "lost"      // a repair found it missing, in a campaign that burns items
+	Replaced  ItemState = "replaced"  // its claimant got another item for it
 )
 
 // ListedItem is an item row with its hash. The row does not hold the item.

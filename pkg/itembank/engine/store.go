@@ -110,9 +110,9 @@ type Store interface {
 	// ProlongClaim moves the end of a claim row to endsAt, if the row has the id, the campaign and the end of the claim.
 	// The result is as that of ConfirmClaim.
 	ProlongClaim(ctx context.Context, claim Claim, endsAt time.Time) (ConfirmResult, error)
-	// CloseClaim deletes a claim row, or replaces it by a block. For each item of the claim, the same transaction either puts the bank row and
-	// counts a return in the item row, or writes the state of the item row. The request decides which, and has the
-	// conditions.
+	// CloseClaim deletes a claim row, or puts another row in its place: a block, or a claim whose item the same
+	// transaction takes from the bank. For each item of the claim, the transaction either puts the bank row and counts a
+	// return in the item row, or writes the state of the item row. The request decides which, and has the conditions.
 	CloseClaim(ctx context.Context, r CloseRequest) (CloseResult, error)
 
 	// DueClaims lists up to limit claims of a shard's items with after <= end < before, in the order of their ends.
@@ -270,6 +270,8 @@ const (
 //     end.
 //   - Each item row exists, and has the state and the Withdraw of Row.
 //   - With Return, the bank row is absent.
+//   - With NextItem, the claim has the end of Claim, so that no confirmation is lost. The bank row of NextItem exists, and
+//     does not end by Next.ClaimedAt.
 type CloseRequest struct {
 	Claim   Claim
 	EndedBy time.Time // zero: the claim's end does not matter
@@ -280,7 +282,10 @@ type CloseRequest struct {
 
 	More []CloseItem // the same for the other items of the claim, in order
 
-	Block *Claim // the block to put in place of the claim row, with the same key; nil: the row is deleted
+	// Next is the row to put in place of the claim row, with the same key: a block, or with NextItem a claim of one item.
+	// nil: the row is deleted.
+	Next     *Claim
+	NextItem *FreeItem // the item of Next, whose bank row is deleted; nil: Next is a block
 }
 
 // CloseItem says what happens to an item of a claim, as in CloseRequest.
@@ -305,6 +310,7 @@ type CloseResult struct {
 	ClaimChanged bool // the condition on the claim row failed
 	ItemChanged  bool // the condition on an item row failed
 	ItemFree     bool // the bank row existed
+	ItemGone     bool // the bank row of NextItem was absent, or the item had ended
 	Conflict     bool // another transaction was working on a row
 	Throttled    bool // the engine asked for fewer requests
 }

@@ -59,14 +59,14 @@ func blockReplaces(f *fixture) {
 	block := newBlock(claim.Key())
 
 	other := enginerows.BurnOf(c, claim)
-	other.Claim.ID, other.Block = "another", &block
+	other.Claim.ID, other.Next = "another", &block
 	if r, err := f.Store.CloseClaim(f.Context(), other); err != nil || !r.ClaimChanged {
 		f.Errorf("another claim: got %+v, %v", r, err)
 	}
 	f.wantSlot(claim.Key(), claim)
 
 	closing := enginerows.BurnOf(c, claim)
-	closing.Block = &block
+	closing.Next = &block
 	f.Close(closing)
 	f.wantSlot(claim.Key(), block)
 	f.WantCounts(c, engine.Counts{Loaded: 2, Free: 1, Ended: 1})

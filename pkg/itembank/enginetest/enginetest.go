@@ -40,7 +40,7 @@ type Case struct {
 func Cases() []Case {
 	var cases []Case
 	for _, c := range slices.Concat(
-		campaignCases, claimCases, slotCases, blockCases, listedCases, holdCases, endCases, loadCases, listCases,
+		campaignCases, claimCases, slotCases, blockCases, listedCases, holdCases, endCases, replaceCases, loadCases, listCases,
 		repairCases, pageCases, columnCases, isolationCases,
 	) {
 		cases = append(cases, Case{c.name, func(t testing.TB, e Engine) { c.run(newFixture(t, e)) }})

@@ -2,6 +2,7 @@ package sqlitestore
 
 import (
 	"context"
+	"time"
 
 	"github.com/oncebox/oncebox/internal/shared/sqlite"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -73,7 +74,7 @@ func take(
 		return result, err
 	}
 	for _, item := range items {
-		free, err := exists(ctx, w, selectIsFree, append(bankKey(item), sqlite.Millis(claim.ClaimedAt))...)
+		free, err := isFree(ctx, w, item, claim.ClaimedAt)
 		if err != nil {
 			return result, err
 		}
@@ -92,6 +93,11 @@ func take(
 		shard = items[0].Shard
 	}
 	return result, putClaim(ctx, w, claim, shard)
+}
+
+// isFree reports whether an item is in the bank and has not ended at time t.
+func isFree(ctx context.Context, w *sqlite.Statements, item engine.FreeItem, t time.Time) (bool, error) {
+	return exists(ctx, w, selectIsFree, append(bankKey(item), sqlite.Millis(t))...)
 }
 
 // putClaim puts an absent claim row. shard is the shard of its first item.

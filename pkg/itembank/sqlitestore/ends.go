@@ -12,7 +12,9 @@ const (
 	selectIsClaim = `SELECT 1 FROM claim WHERE scope = ? AND claimant = ? AND slot = ? AND id = ?
 		AND (?5 IS NULL OR ends_at < ?5)`
 
-	selectIsHold = selectIsClaim + ` AND ends_at IS NOT NULL`
+	andIsHold = ` AND ends_at IS NOT NULL`
+
+	andEndsAt = ` AND ends_at IS ?6`
 
 	deleteClaim = `DELETE FROM claim WHERE scope = ? AND claimant = ? AND slot = ?`
 
@@ -82,8 +84,8 @@ func readBankRow(ctx context.Context, r *sqlite.Statements, key engine.FreeItem)
 	return &row, nil
 }
 
-// CloseClaim deletes a claim row, or replaces it by a block, and returns or ends its items if all conditions hold. Otherwise it changes nothing and
-// reports every condition that failed.
+// CloseClaim deletes a claim row, or puts another row in its place, and returns or ends its items if all conditions
+// hold. Otherwise it changes nothing and reports every condition that failed.
 func (s *Store) CloseClaim(ctx context.Context, r engine.CloseRequest) (result engine.CloseResult, err error) {
 	err = s.db.Write(ctx, "close claim", func(ctx context.Context, w *sqlite.Statements) error {
 		result, err = closeClaim(ctx, w, r)
@@ -97,15 +99,18 @@ func closeClaim(
 	ctx context.Context, w *sqlite.Statements, r engine.CloseRequest,
 ) (result engine.CloseResult, err error) {
 	claim := r.Claim
-	query := selectIsClaim
-	if r.IfHold {
-		query = selectIsHold
-	}
-	there, err := exists(ctx, w, query, append(claimKey(claim.Key()), claim.ID, sqlite.Millis(r.EndedBy))...)
+	there, err := isClaim(ctx, w, r)
 	if err != nil {
 		return result, err
 	}
 	result.ClaimChanged = !there
+	if r.NextItem != nil {
+		free, err := isFree(ctx, w, *r.NextItem, r.Next.ClaimedAt)
+		if err != nil {
+			return result, err
+		}
+		result.ItemGone = !free
+	}
 	for _, item := range r.Items() {
 		row, err := readItemRow(ctx, w, claim.Campaign, item.Hash[:])
 		if err != nil {
@@ -129,8 +134,8 @@ func closeClaim(
 	if _, err := w.Exec(ctx, deleteClaim, claimKey(claim.Key())...); err != nil {
 		return result, err
 	}
-	if r.Block != nil {
-		if err := putClaim(ctx, w, *r.Block, engine.Shard{}); err != nil {
+	if r.Next != nil {
+		if err := putNext(ctx, w, r); err != nil {
 			return result, err
 		}
 	}
@@ -140,6 +145,30 @@ func closeClaim(
 		}
 	}
 	return result, nil
+}
+
+// isClaim reports whether the claim row is as a request to close it says.
+func isClaim(ctx context.Context, w *sqlite.Statements, r engine.CloseRequest) (bool, error) {
+	query, args := selectIsClaim, append(claimKey(r.Claim.Key()), r.Claim.ID, sqlite.Millis(r.EndedBy))
+	if r.IfHold {
+		query += andIsHold
+	}
+	if r.NextItem != nil {
+		query, args = query+andEndsAt, append(args, sqlite.Millis(r.Claim.EndsAt))
+	}
+	return exists(ctx, w, query, args...)
+}
+
+// putNext puts the row that replaces a claim row, and takes its item from the bank.
+func putNext(ctx context.Context, w *sqlite.Statements, r engine.CloseRequest) error {
+	var shard engine.Shard // a block has no item, and no shard
+	if r.NextItem != nil {
+		shard = r.NextItem.Shard
+		if _, err := w.Exec(ctx, deleteFree, bankKey(*r.NextItem)...); err != nil {
+			return err
+		}
+	}
+	return putClaim(ctx, w, *r.Next, shard)
 }
 
 // closeItem returns or ends an item of a claim that is closed.

@@ -167,7 +167,7 @@ func TestQueriesUseKeys(t *testing.T) {
 	path := inTemp(t)
 	newStore(t, path, 0)
 	sqlitetest.CheckUsesKeys(t, path, map[string]int{
-		selectCounts: 1, selectFree: 6, selectClaim: 3, selectIsFree: 5, selectInBank: 5, selectIsClaim: 5, selectIsHold: 5, confirmClaim: 5, selectDue: 5, selectClaims: 4, selectItems: 3, selectLatestLoad: 2, selectItem: 2, updateLoad: 8,
+		selectCounts: 1, selectFree: 6, selectClaim: 3, selectIsFree: 5, selectInBank: 5, selectIsClaim: 5, selectIsClaim + andIsHold: 5, selectIsClaim + andEndsAt: 6, confirmClaim: 5, selectDue: 5, selectClaims: 4, selectItems: 3, selectLatestLoad: 2, selectItem: 2, updateLoad: 8,
 	})
 }
 

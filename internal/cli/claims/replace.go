@@ -1,0 +1,99 @@
+package claims
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/oncebox/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/itembank"
+)
+
+type replaceCommand struct {
+	Campaign string `arg:"" help:"The campaign. It must be open."`
+	Claimant string `arg:"" help:"The claimant who gets another item."`
+	slotFlag
+	ClaimID *string `help:"Change only the claim with this id, without asking." placeholder:"ID"`
+}
+
+func (replaceCommand) Help() string {
+	return `Gives the claimant another free item, for example for a code that does not work, and prints it. The old item ends as
+"replaced": no claimant gets it again, whatever --on-end of the campaign says. Both happen or neither does: if the
+campaign is sold out, the claimant keeps the claim, and the exit code is 3. The new claim has the end of the old one, if
+it had one. A claim of several items cannot be replaced.
+
+Shows the claim and asks. Without a terminal it needs --claim-id. It replaces the claim that it showed and no other.
+If the answer is not yes, or if the claimant has no claim, nothing is changed and the exit code is 3.
+
+For scripts: --claim-id takes the claim_id that "oncebox --output json claim" prints, also with "claim show". It is
+safe to repeat: if that claim was replaced before, the command prints the item that the claimant has now.
+
+Examples:
+  oncebox replace spring customer-17
+  oncebox replace spring customer-17 --claim-id "$ID"`
+}
+
+func (c replaceCommand) Run(ctx context.Context, a *cli.App) error {
+	switch {
+	case c.ClaimID != nil && *c.ClaimID == "":
+		return cli.BadUsage(errors.New("--claim-id is empty; nothing was changed"), "")
+	case c.ClaimID == nil && !canAsk(a):
+		return cli.BadUsage(errors.New("there is no terminal to ask on; nothing was changed"), fmt.Sprintf(
+			"Say --claim-id ID to replace only that claim: `oncebox claim show %s %q` prints the id.", c.Campaign, c.Claimant))
+	}
+	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.replace(ctx, a, b) })
+}
+
+func (c replaceCommand) replace(ctx context.Context, a *cli.App, b *itembank.Operator) error {
+	if c.ClaimID != nil {
+		return c.exchange(ctx, a, b, *c.ClaimID)
+	}
+	claim, err := b.HeldClaim(ctx, c.Campaign, c.Claimant, c.option())
+	if err != nil {
+		return c.explain(err, claim.ID)
+	}
+	const form = "%s holds in %s:\n%s\nEnd the item, and give %s another one?"
+	yes, err := ask(ctx, a, fmt.Sprintf(form, c.Claimant, c.Campaign, describeClaim(claim), c.Claimant))
+	if err != nil {
+		return err
+	}
+	if !yes {
+		return cli.ErrUnconfirmed
+	}
+	return c.exchange(ctx, a, b, claim.ID)
+}
+
+// exchange replaces exactly this claim.
+func (c replaceCommand) exchange(ctx context.Context, a *cli.App, b *itembank.Operator, id string) error {
+	grant, err := b.Replace(ctx, c.Campaign, c.Claimant, id, c.option())
+	if err != nil && (errors.Is(err, itembank.ErrTryAgain) || ctx.Err() != nil) {
+		const hint = "The claim may have been replaced. To repeat this without replacing it twice, say --claim-id "
+		return cli.WithHint(err, hint+id+".")
+	}
+	if err != nil {
+		return c.explain(err, id)
+	}
+	if grant.Replayed {
+		a.Remark("claim %s was replaced before; this is the item that %s has now", id, c.Claimant)
+	}
+	return a.Print(claimapi.NewClaimBody(grant), strings.Join(itemsOf(grant.Claim, itemLine), "\n"))
+}
+
+// explain adds to a refusal what the claimant has, and where to look.
+func (c replaceCommand) explain(err error, id string) error {
+	switch {
+	case errors.Is(err, itembank.ErrNoClaim):
+		return fmt.Errorf("%w: %s holds no item of %s", err, c.Claimant, c.Campaign)
+	case errors.Is(err, itembank.ErrClaimEnded):
+		hint := fmt.Sprintf("`oncebox claim show %s %q` shows that claim.", c.Campaign, c.Claimant)
+		return cli.WithHint(fmt.Errorf("claim %s of %s in %s: %w", id, c.Claimant, c.Campaign, err), hint)
+	case errors.Is(err, itembank.ErrSoldOut):
+		return fmt.Errorf("%s: %w; %s keeps the claim", c.Campaign, err, c.Claimant)
+	case errors.Is(err, itembank.ErrNotOpen), errors.Is(err, itembank.ErrClosed):
+		hint := fmt.Sprintf("`oncebox campaign show %s` shows its times.", c.Campaign)
+		return cli.WithHint(fmt.Errorf("%s: %w; %s keeps the claim", c.Campaign, err, c.Claimant), hint)
+	}
+	return unblockHint(err, c.Campaign, c.Claimant)
+}
