@@ -299,7 +299,7 @@ func (e entering) takeOverAll(ctx context.Context, over []takeOver) (again []*pe
 		requests[i] = TakeOverRequest{t.old, e.entryOf(t.pending)}
 		requests[i].Entry.PurgeAt = later(t.old.PurgeAt, requests[i].Entry.PurgeAt)
 	}
-	results, err := e.entries.(Holds).TakeOver(ctx, requests)
+	results, err := e.hold.store.TakeOver(ctx, requests)
 	err = checkNumber(len(results), len(requests), err)
 	for i, t := range over {
 		switch {

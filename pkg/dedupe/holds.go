@@ -65,9 +65,20 @@ type FinishResult struct {
 // holding is the Hold of one run of a batch. The clock of the engine is shared by all runs of a Processor.
 type holding struct {
 	Hold
+	store   Holds
 	machine func() serverclock.Moment
 	server  *serverclock.Clock
 	marked  map[Key]bool // the entries that this run has finished
+}
+
+// holdsOf returns the engine of a ledger with one row for each key, or nil if it has no Holds.
+func holdsOf(l Ledger) Holds {
+	if of, ok := l.(byKey); ok {
+		store, _ := of.entries.(Holds)
+		return store
+	}
+	store, _ := l.(Holds)
+	return store
 }
 
 // leaseWithoutDeadline is the lease of a batch whose context has no deadline: the longest run of a Lambda function.
@@ -82,8 +93,8 @@ func (r *batchRun) holdOf(ctx context.Context) (*holding, error) {
 	if !r.batch.Queue || !r.level.holds() || r.parts.Acks == nil || r.settings.PassNatural || r.letter != nil {
 		return nil, nil
 	}
-	store, ok := r.parts.Ledger.(Holds)
-	if !ok {
+	store := holdsOf(r.parts.Ledger)
+	if store == nil {
 		return nil, ErrNoHolds
 	}
 	if early := r.server.Early(); early.IsZero() || r.server.Late().Sub(early) > lease.BoundsApart+slowReply {
@@ -98,7 +109,7 @@ func (r *batchRun) holdOf(ctx context.Context) (*holding, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		length = max(0, deadline.Sub(r.clock.Now()))
 	}
-	h := &holding{machine: r.machine, server: r.server, marked: map[Key]bool{}}
+	h := &holding{store: store, machine: r.machine, server: r.server, marked: map[Key]bool{}}
 	h.Ends = lease.End(r.server.Early(), length).UnixMilli()
 	_, err := rand.Read(h.Token[:])
 	return h, err
@@ -183,7 +194,7 @@ func (r *batchRun) mark(ctx context.Context, users []*userRecord) (again []*user
 	for i, u := range users {
 		requests[i] = FinishRequest{Scope: r.settings.Scope, Key: format.KeyOf(u.decision.ID), Token: r.hold.Token}
 	}
-	results, err := r.parts.Ledger.(Holds).Finish(ctx, requests)
+	results, err := r.hold.store.Finish(ctx, requests)
 	err = checkNumber(len(results), len(requests), err)
 	for i, u := range users {
 		var result FinishResult
