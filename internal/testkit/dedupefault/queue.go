@@ -86,7 +86,7 @@ type queueRun struct {
 
 	delivered []int
 	ids       map[User]string // under which messages were delivered
-	marked    map[User]bool   // whose effect is known to be done
+	done      map[User]bool   // whose entry has said that they are done
 	letters   []dedupe.DeadLetter
 }
 
@@ -120,8 +120,8 @@ func (h queueHistory) play(ctx context.Context, engine dedupe.Store, m *Mutant) 
 		h.NoAcks = true
 	}
 	q := &queueRun{
-		queueHistory: h, ctx: ctx, engine: engine, scope: freshScope(), now: epoch, ids: map[User]string{},
-		marked: map[User]bool{}, calm: h.NoAcks,
+		queueHistory: h, ctx: ctx, engine: engine, scope: freshScope(), now: epoch, ids: map[User]string{}, done: map[User]bool{},
+		calm: h.NoAcks,
 	}
 	for i := range q.processes {
 		if err := q.deploy(i, m); err != nil {
@@ -253,7 +253,7 @@ func (q *queueRun) checkAnswer(batch []queued, answer events.KinesisEventRespons
 			q.violate("answer: message %d of %v is done, and named", m.n, batch)
 		case !isNamed && !q.NoAcks && !q.handledCopy(m.n):
 			q.violate("G6: message %d is deleted, and neither it nor a copy is done", m.n)
-		case !isNamed && !q.NoAcks && q.Messages[m.n].Kind != Broken && !q.marked[q.content(m.n)]:
+		case !isNamed && !q.NoAcks && q.Messages[m.n].Kind != Broken && !q.isMarked(m.n):
 			q.violate("G7: message %d is deleted, and no entry says that it is done", m.n)
 		}
 	}
@@ -364,30 +364,28 @@ func (q *queueRun) do(ctx context.Context, c *Call) error {
 		inv.tokens[e.Hold.Token] = true
 	}
 	err := c.Do(ctx)
+	for n := range q.Messages {
+		if c.Method == Finish && q.isMarked(n) {
+			q.done[q.content(n)] = true
+		}
+	}
 	c.Date = date
 	for i := range c.Puts {
 		c.Puts[i].Date = date
 	}
-	if c.Method == Finish && err == nil {
-		for i, r := range c.Finished {
-			if r.Finished {
-				q.noteMark(c.Finishes[i].Key)
-			}
-		}
-	}
 	return err
 }
 
-// noteMark notes that the entry of a key says that its record is done.
-func (q *queueRun) noteMark(key dedupe.Key) {
-	e := q.entry(key)
-	for n, u := range q.Messages {
-		if e != nil && e.Content == dedupe.ContentDigest(u.FP) && slices.Contains(possibleKeys(u), key) {
-			q.marked[q.content(n)] = true
-		}
-	}
+// isMarked reports whether an entry says that a message or a copy of it is done.
+func (q *queueRun) isMarked(n int) bool {
+	u := q.Messages[n]
+	return slices.ContainsFunc(possibleKeys(u), func(key dedupe.Key) bool {
+		e := q.entry(key)
+		return e != nil && e.Done && e.Content == dedupe.ContentDigest(u.FP)
+	})
 }
 
+// entry returns what is stored under a key, or nil.
 func (q *queueRun) entry(key dedupe.Key) *dedupe.Existing {
 	found, err := q.engine.(dedupe.Finder).Find(q.ctx, q.scope, []dedupe.Key{key})
 	if err != nil {
@@ -430,7 +428,7 @@ func (q *queueRun) checkSend(inv *queueInvocation, outputs []dedupe.Output) {
 		switch {
 		case e == nil || !inv.tokens[e.Hold.Token]:
 			q.violate("G11: #%d sends %s, whose entry it does not hold: %+v", inv.number, o.Data, e)
-		case e.Done:
+		case e.Done, q.done[q.content(numberOf(o.Data))]:
 			q.violate("G11: #%d sends %s again, which is done", inv.number, o.Data)
 		case !q.now.Before(time.UnixMilli(e.Hold.Ends)):
 			q.violate("G11: #%d sends %s after its lease", inv.number, o.Data)

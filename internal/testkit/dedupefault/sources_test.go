@@ -92,7 +92,7 @@ var queueHistories = rapid.Custom(func(t *rapid.T) (h queueHistory) {
 	ways := rapid.SampledFrom(seldom(FailBefore, Throttle, LoseReply, CrashBefore, CrashAfter, EffectLater))
 	h.Ways = rapid.SliceOfN(ways, 0, 17).Draw(t, "ways")
 	h.Pauses = rapid.SliceOfN(rapid.SampledFrom(append([]time.Duration{0, 0, 0, 0}, queuePauses...)), 0, 13).Draw(t, "pauses")
-	h.Within = rapid.SliceOfN(rapid.SampledFrom([]bool{false, false, false, true}), 0, 11).Draw(t, "within")
+	h.Within = rapid.SliceOfN(rapid.SampledFrom([]bool{false, true}), 0, 11).Draw(t, "within")
 	skews := rapid.SampledFrom([]time.Duration{0, 0, time.Hour, -time.Hour, 90 * time.Second})
 	h.Skews, h.Wakes = [2]time.Duration{skews.Draw(t, "skew"), skews.Draw(t, "other skew")}, rapid.Bool().Draw(t, "wakes")
 	return h
