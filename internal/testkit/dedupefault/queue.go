@@ -120,8 +120,8 @@ func (h queueHistory) play(ctx context.Context, engine dedupe.Store, m *Mutant) 
 		h.NoAcks = true
 	}
 	q := &queueRun{
-		queueHistory: h, ctx: ctx, engine: engine, scope: freshScope(), now: epoch, ids: map[User]string{}, done: map[User]bool{},
-		calm: h.NoAcks,
+		queueHistory: h, ctx: ctx, engine: engine, scope: freshScope(), now: epoch, calm: h.NoAcks,
+		ids: map[User]string{}, done: map[User]bool{},
 	}
 	for i := range q.processes {
 		if err := q.deploy(i, m); err != nil {
@@ -407,7 +407,8 @@ func (q *queueRun) wait(inv *queueInvocation, n int) {
 			arrive()
 		}
 	}
-	if len(q.Within) > 0 && q.Within[n%len(q.Within)] && q.depth < mostWithin && q.next < len(q.Batches) && len(q.left) > 0 {
+	more := q.depth < mostWithin && q.next < len(q.Batches) && len(q.left) > 0
+	if more && len(q.Within) > 0 && q.Within[n%len(q.Within)] {
 		q.receiveNext()
 	}
 	if len(q.Pauses) > 0 {
@@ -483,7 +484,8 @@ func numberOf(data []byte) int {
 
 // faultless reports whether nothing fails but the sink.
 func (q *queueRun) faultless() bool {
-	return q.NoAcks || !slices.ContainsFunc(q.Ways, func(w Way) bool { return w != None }) && len(q.Pauses)+len(q.Within) == 0
+	fails := slices.ContainsFunc(q.Ways, func(w Way) bool { return w != None })
+	return q.NoAcks || !fails && len(q.Pauses)+len(q.Within) == 0
 }
 
 // atRest checks each message after the last one was deleted.
