@@ -150,7 +150,7 @@ func (h *Handler) deliverBatch(ctx context.Context, s source) (result dedupe.Res
 	if s.identifiers != nil {
 		result.Failed = s.identifiers[result.Done]
 	}
-	if s.queue && s.batch.Order == dedupe.AsGiven {
+	if s.batch.Queue && s.batch.Order == dedupe.AsGiven {
 		result.Undone = fromFailed(s.batch.Records, result.Done)
 	}
 	return result, faultOf(result, s)

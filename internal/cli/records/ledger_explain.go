@@ -196,6 +196,7 @@ type explainedEntryJSON struct {
 	CountsSince     *time.Time `json:"counts_since,omitempty"` // the arrivals for which it counts, in a log ledger
 	CountsUntil     *time.Time `json:"counts_until,omitempty"`
 	Done            bool       `json:"done"`
+	InProgressUntil *time.Time `json:"in_progress_until,omitempty"` // of a message of a queue that is not done
 	Place           string     `json:"place,omitempty"`
 }
 
@@ -215,6 +216,9 @@ func toExplainedJSON(scope string, c dedupe.Candidate, e dedupe.Explanation) exp
 			ID: entry.ID, Owner: entry.Owner, OwnRecord: entry.Mine, Content: entry.Content, Version: entry.Version,
 			Arrival: cli.Optional(entry.Arrival), Counts: entry.Counts, Void: entry.Void, Done: entry.Done, Place: entry.Place,
 			CountsSince: cli.Optional(entry.Since), CountsUntil: cli.Optional(entry.Until),
+		}
+		if entry.Hold != (dedupe.Hold{}) && !entry.Done {
+			entryJSON.InProgressUntil = cli.Optional(time.UnixMilli(entry.Hold.Ends).UTC())
 		}
 		if entry.PurgeAt != dedupe.Never {
 			at := time.Unix(entry.PurgeAt, 0).UTC()
@@ -274,7 +278,10 @@ func (j explainedJSON) text() string {
 		}
 		line("counts", e.counts())
 		if e.Done {
-			line("effect", "done, by a transactional sink")
+			line("effect", "done")
+		}
+		if e.InProgressUntil != nil {
+			line("effect", "in progress until "+e.InProgressUntil.Format(time.RFC3339)+"; not known to be done")
 		}
 		line("place", e.Place)
 	}
