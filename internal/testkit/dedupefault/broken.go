@@ -715,7 +715,7 @@ func finishedByAll(env Env) Hook {
 		for i, r := range c.Finished {
 			if o := c.Finishes[i]; !r.Finished && r.Err == nil {
 				if now := heldNow(ctx, env, o.Scope, o.Key); now != nil {
-					o.Token = now.Hold.Token
+					o.Owner, o.Token = now.Owner, now.Hold.Token
 					var one []dedupe.FinishResult
 					if one, err = env.Engine.Finish(ctx, []dedupe.FinishRequest{o}); err == nil {
 						c.Finished[i] = one[0]
@@ -752,7 +752,9 @@ func markedBeforeTheSink(env Env) Hook {
 			for _, o := range c.Outputs {
 				key := format.KeyOf(o.ID)
 				if now := heldNow(ctx, env, scope, key); now != nil {
-					mark := []dedupe.FinishRequest{{Scope: scope, Key: key, Token: now.Hold.Token}}
+					mark := []dedupe.FinishRequest{
+						{Scope: scope, Key: key, Owner: now.Owner, Token: now.Hold.Token},
+					}
 					if _, err := env.Engine.Finish(ctx, mark); err != nil {
 						return err
 					}

@@ -24,7 +24,7 @@ var queueMutants = []struct {
 	{"others-by-the-late-clock", holds, ".Decide(at.Early())", ".Decide(at.Late())"},
 	{"message-in-progress-taken-over", leases, "\treturn Twin\n", "\treturn Free\n"},
 	{"done-until-the-lease-is-over", holds, "\t\tends = endless\n", "\t\t_ = endless\n"},
-	{"copy-does-not-wait-for-its-original", holds, "u.done = r.hold.marked[format.KeyOf(u.decision.ID)]", "u.done = true"},
+	{"copy-does-not-wait-for-its-original", holds, "u.done = r.hold.marked[u.decision.waitsFor]", "u.done = true"},
 }
 
 // TestQueueMutants checks that the histories of queues find each of these.
