@@ -162,7 +162,6 @@ func (e entering) round(ctx context.Context, open []*pending) (again []*pending)
 		failAll(open, err)
 		return nil
 	}
-	e.hold.observe(results, sent)
 	var over []takeOver
 	var synthetic []*pending
 	var holders []Existing // for each synthetic record, the entry that holds its key

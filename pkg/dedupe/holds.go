@@ -63,7 +63,8 @@ type FinishResult struct {
 	Err      error
 }
 
-// holding is the Hold of one run of a batch. The clock of the engine is shared by all runs of a Processor.
+// holding is the Hold of one run of a batch. Its clock rests on one reply of the engine at the begin of the run: a process
+// may have been frozen since the run before.
 type holding struct {
 	Hold
 	store   Holds
@@ -85,10 +86,6 @@ func holdsOf(l Ledger) Holds {
 // leaseWithoutDeadline is the lease of a batch whose context has no deadline: the longest run of a Lambda function.
 const leaseWithoutDeadline = 15 * time.Minute
 
-// slowReply is how much later than a quick one the last reply may be. Otherwise the clocks are too far apart for a
-// lease, as after a freeze, and the engine is asked for its time.
-const slowReply = time.Second
-
 // holdOf makes the Hold of a run of a batch of a queue: the entries of its messages are its own until its deadline.
 func (r *batchRun) holdOf(ctx context.Context) (*holding, error) {
 	if !r.batch.Queue || !r.level.holds() || r.parts.Acks == nil || r.settings.PassNatural || r.letter != nil {
@@ -98,21 +95,20 @@ func (r *batchRun) holdOf(ctx context.Context) (*holding, error) {
 	if store == nil {
 		return nil, ErrNoHolds
 	}
-	if early := r.server.Early(); early.IsZero() || r.server.Late().Sub(early) > lease.BoundsApart+slowReply {
-		sent := r.server.Moment()
-		now, err := store.ServerTime(ctx, r.settings.Scope)
-		if err != nil {
-			return nil, err
-		}
-		r.server.Observe(now, sent)
+	server := serverclock.On(r.machine)
+	sent := server.Moment()
+	now, err := store.ServerTime(ctx, r.settings.Scope)
+	if err != nil {
+		return nil, err
 	}
+	server.Observe(now, sent)
 	length := leaseWithoutDeadline
 	if deadline, ok := ctx.Deadline(); ok {
 		length = max(0, deadline.Sub(r.clock.Now()))
 	}
-	h := &holding{store: store, machine: r.machine, server: r.server, marked: map[Digest]bool{}}
-	h.Ends = lease.End(r.server.Early(), length).UnixMilli()
-	_, err := rand.Read(h.Token[:])
+	h := &holding{store: store, machine: r.machine, server: server, marked: map[Digest]bool{}}
+	h.Ends = lease.End(server.Early(), length).UnixMilli()
+	_, err = rand.Read(h.Token[:])
 	return h, err
 }
 
@@ -122,18 +118,6 @@ func (h *holding) moment() (m serverclock.Moment) {
 		m = h.server.Moment()
 	}
 	return m
-}
-
-// observe tells the clock of the engine the times of replies to a request that was sent at a moment.
-func (h *holding) observe(results []PutResult, sent serverclock.Moment) {
-	if h == nil {
-		return
-	}
-	for i := range results {
-		if date := results[i].Date; !date.IsZero() {
-			h.server.Observe(date, sent)
-		}
-	}
 }
 
 // over reports whether the lease may be over.

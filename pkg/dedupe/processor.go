@@ -179,7 +179,6 @@ type Processor struct {
 	suspicion *suspicion // of what is read
 	refusals  *suspicion // of what a Sink answers
 	machine   func() serverclock.Moment
-	server    *serverclock.Clock // of the ledger, for queues
 
 	claimed sync.Map // the Streams whose consumer is this function
 }
@@ -193,9 +192,8 @@ func NewProcessor(p Parts, s Settings) (*Processor, error) {
 	s.Chunk, s.Transactions = cmp.Or(s.Chunk, l.chunk()), cmp.Or(s.Transactions, DefaultTransactions)
 	s.OpenedBytes = cmp.Or(s.OpenedBytes, MaxOpenedBytes)
 	clock := s.Clock.OrReal()
-	machine := clock.machine()
 	return &Processor{
-		parts: p, settings: s, clock: clock, level: l, machine: machine, server: serverclock.On(machine),
+		parts: p, settings: s, clock: clock, level: l, machine: clock.machine(),
 		decider: Decider{
 			Ledger: p.Ledger, Scope: s.Scope, Retention: s.Retention, PassSynthetic: s.PassSynthetic, Clock: s.Clock,
 		},

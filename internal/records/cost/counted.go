@@ -72,7 +72,7 @@ var Counts = []Count{
 	{"the first batch of a container, besides", Number{1, 0}, Number{1, 0}, Number{}},
 	{"a message of a queue", Number{2, 0}, Number{2, 0}, Number{}},
 	{"a message of a queue that is done, again", Number{1, 0}, Number{1, 0}, Number{}},
-	{"the first batch of a queue in a container, besides", Number{1, 0}, Number{}, Number{0.5, 0}},
+	{"a batch of a queue, besides", Number{1, 0}, Number{}, Number{0.5, 0}},
 	{"log: a new record, in batches of 1,000", Number{0.008, 0}, Number{0.0311, 0.0004}, Number{}},
 	{"log: a new record, in batches of 5,000", Number{0.0016, 0}, Number{0.0264, 0.0002}, Number{}},
 	{"log: a copy in a later batch", Number{0.008, 0}, Number{}, Number{0.008, 0}},

@@ -20,7 +20,7 @@ var queueMutants = []struct {
 }{
 	{"sent-after-the-lease", "pkg/dedupe/tostream.go", "if r.hold.over() {", "if false {"},
 	{"own-lease-by-the-early-clock", holds, "!h.server.Late().Before(", "!h.server.Early().Before("},
-	{"lease-by-the-own-clock", holds, "lease.End(r.server.Early(), length)", "lease.End(r.clock.Now(), length)"},
+	{"lease-by-the-own-clock", holds, "lease.End(server.Early(), length)", "lease.End(r.clock.Now(), length)"},
 	{"others-by-the-late-clock", holds, ".Decide(at.Early())", ".Decide(at.Late())"},
 	{"message-in-progress-taken-over", leases, "\treturn Twin\n", "\treturn Free\n"},
 	{"done-until-the-lease-is-over", holds, "\t\tends = endless\n", "\t\t_ = endless\n"},
