@@ -727,6 +727,20 @@ func finishedByAll(env Env) Hook {
 	})
 }
 
+// finishedForAll marks an entry as done that the run holds, if another of its records had the key before.
+func finishedForAll(env Env) Hook {
+	return onCall(Finish, func(ctx context.Context, c *Call) error {
+		c.Finishes = slices.Clone(c.Finishes)
+		for i := range c.Finishes {
+			f := &c.Finishes[i]
+			if now := heldNow(ctx, env, f.Scope, f.Key); now != nil && now.Hold.Token == f.Token {
+				f.Owner = now.Owner
+			}
+		}
+		return c.Do(ctx)
+	})
+}
+
 // noLease lets the lease of each entry end at once.
 func noLease(Env) Hook {
 	return func(ctx context.Context, c *Call) error {
