@@ -257,9 +257,9 @@ func (e entering) compareHold(holder Existing, date time.Time, sent serverclock.
 		p.fail(fmt.Errorf("%w: the engine has not said its time", errMisfit))
 		return answered
 	}
-	found := Same
+	found, mine := Same, state{waitsFor: holder.Owner}
 	if holder.Owner == p.Owner.Digest() {
-		found = Mine
+		found, mine = Mine, state{held: true}
 	}
 	if holder.Hold == (Hold{}) && !holder.Done { // no queue made it: it is not known whether its effect is done
 		if found == Mine {
@@ -272,7 +272,7 @@ func (e entering) compareHold(holder Existing, date time.Time, sent serverclock.
 	case lease.Free:
 		return takesOver
 	case lease.Mine:
-		p.found(found, state{held: found == Mine, waits: found == Same})
+		p.found(found, mine)
 	case lease.Done:
 		p.found(found, state{done: true})
 	default:

@@ -32,8 +32,7 @@ type Holds interface {
 	// TakeOver puts each entry in place of an old one, if that is stored unchanged. It changes nothing if there is no
 	// entry. The keys of one call differ. The results are in the order of the requests.
 	TakeOver(ctx context.Context, requests []TakeOverRequest) ([]TakeOverResult, error)
-	// Finish sets Done in each entry that has the token. The keys of one call differ. The results are in the order of the
-	// requests.
+	// Finish sets Done in each entry that has the owner and the token. The results are in the order of the requests.
 	Finish(ctx context.Context, requests []FinishRequest) ([]FinishResult, error)
 }
 
@@ -49,16 +48,18 @@ type TakeOverResult struct {
 	Err   error
 }
 
-// FinishRequest names the entry of a record whose effect is done.
+// FinishRequest names the entry of a record whose effect is done. The token alone is not enough: in one run a record can
+// take the key of another one whose entry does not count any more.
 type FinishRequest struct {
 	Scope string
 	Key   Key
+	Owner Digest // Owner.Digest of the record
 	Token Token
 }
 
 // FinishResult is the result of one FinishRequest.
 type FinishResult struct {
-	Finished bool // the entry has the token and is Done, by this call or an earlier one
+	Finished bool // the entry has the owner and the token and is Done, by this call or an earlier one
 	Err      error
 }
 
@@ -69,7 +70,7 @@ type holding struct {
 	store   Holds
 	machine func() serverclock.Moment
 	server  *serverclock.Clock
-	marked  map[Key]bool // the entries that this run has finished
+	marked  map[Digest]bool // the owners of the entries that this run has finished
 }
 
 // holdsOf returns the engine of a ledger with one row for each key, or nil if it has no Holds.
@@ -105,7 +106,7 @@ func (r *batchRun) holdOf(ctx context.Context) (*holding, error) {
 	if deadline, ok := ctx.Deadline(); ok {
 		length = max(0, deadline.Sub(r.clock.Now()))
 	}
-	h := &holding{store: store, machine: r.machine, server: server, marked: map[Key]bool{}}
+	h := &holding{store: store, machine: r.machine, server: server, marked: map[Digest]bool{}}
 	h.Ends = lease.End(server.Early(), length).UnixMilli()
 	_, err = rand.Read(h.Token[:])
 	return h, err
@@ -157,7 +158,7 @@ func (r *batchRun) finish(ctx context.Context, users []userRecord) (err error) {
 	for i := range users {
 		u := &users[i]
 		if u.waits {
-			if u.done = r.hold.marked[format.KeyOf(u.decision.ID)]; !u.done {
+			if u.done = r.hold.marked[u.decision.waitsFor]; !u.done {
 				u.err = ErrInWork
 			}
 		}
@@ -176,7 +177,9 @@ func (r *batchRun) mark(ctx context.Context, users []*userRecord) (again []*user
 	}
 	requests := make([]FinishRequest, len(users))
 	for i, u := range users {
-		requests[i] = FinishRequest{Scope: r.settings.Scope, Key: format.KeyOf(u.decision.ID), Token: r.hold.Token}
+		requests[i] = FinishRequest{
+			Scope: r.settings.Scope, Key: format.KeyOf(u.decision.ID), Owner: r.ownerOf(u).Digest(), Token: r.hold.Token,
+		}
 	}
 	results, err := r.hold.store.Finish(ctx, requests)
 	err = checkNumber(len(results), len(requests), err)
@@ -191,11 +194,11 @@ func (r *batchRun) mark(ctx context.Context, users []*userRecord) (again []*user
 			if mayPass(result.Err) && ctx.Err() == nil {
 				again = append(again, u)
 			}
-		case !result.Finished: // another run has taken it over: its effect may come again
+		case !result.Finished: // another run has taken it over, or the key is another record's: its effect may come again
 			u.done, u.err = false, ErrInWork
 		default:
 			u.done, u.err = true, nil
-			r.hold.marked[requests[i].Key] = true
+			r.hold.marked[requests[i].Owner] = true
 		}
 	}
 	return again, len(again) > 0

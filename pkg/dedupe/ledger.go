@@ -68,9 +68,9 @@ type Answer struct {
 
 // state is what a Ledger made by ByKey adds to an answer, if the question has a hold.
 type state struct {
-	held  bool // the record holds its entry, for this run
-	done  bool // the effect of this record is done
-	waits bool // this run holds the entry for another record with the same content
+	held     bool   // the record holds its entry, for this run
+	done     bool   // the effect of this record is done
+	waitsFor Digest // this run holds the entry for another record with the same content: its owner
 }
 
 // Entries is implemented by an engine that stores one row for each key. ByKey makes a Ledger of it.

@@ -22,6 +22,7 @@ var queueCases = []testCase{
 	{"queue/stands-still-past-its-lease", queueStandsStill},
 	{"queue/entries-of-others", queueEntriesOfOthers},
 	{"queue/purge-time-of-a-take-over", queuePurgeTime},
+	{"queue/key-that-is-free-again", queueKeyFreeAgain},
 	{"queue/dead-letters", queueDeadLetters},
 	{"queue/off", queueOff},
 	{"queue/engine-without-a-time", queueNoTime},
@@ -224,6 +225,29 @@ func queuePurgeTime(f *fixture) {
 		}).Owner().Digest() {
 			b.Errorf("want an entry of %s until %d, got %+v", second.Sequence, want, got)
 		}
+	}
+}
+
+// queueKeyFreeAgain: a message takes the key of one that arrived before the horizon, in the same batch. What is done for
+// that one says nothing about the later one and its copies.
+func queueKeyFreeAgain(f *fixture) {
+	for _, chunk := range []int{1, 500} {
+		b := f.bench()
+		b.settings.Chunk = chunk
+		later, copied := msg(2, "a", "y"), msg(3, "a", "y")
+		later.Arrival = epoch.Add(2 * window)
+		copied.Arrival = later.Arrival
+		b.sink.answers = map[int]error{2: errLater}
+		r := b.queue(dedupe.None, msg(1, "a", "x"), later, copied)
+		for _, m := range []dedupe.Record{later, copied} {
+			if !slices.Contains(r.Undone, m.Sequence) {
+				b.Errorf("%s is done: %v with %v", m.Sequence, r.Undone, r.Err)
+			}
+		}
+		b.sink.answers = nil
+		b.clock.now = b.clock.now.Add(lease)
+		b.queueDone(dedupe.Tally{In: 2, Retry: 1, Natural: 1, Out: 1}, later, copied)
+		b.wantDelivered(delivery{"a", 1}, delivery{"a", 2})
 	}
 }
 

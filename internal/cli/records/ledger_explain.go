@@ -50,6 +50,8 @@ for entries of the ids that would be derived, and says what the ledger would ans
   synthetic  another record with the same id: it is delivered under a derived id
   no-id      all derived ids are taken, too: the record is a dead letter
   too-old    entries of its time were deleted by ledger compact: the record is a dead letter
+This is the answer for a stream. A function that reads a queue delivers nothing again whose effect is done. A message or
+a copy that meets an entry in progress comes again, and takes the entry over at the end of its lease.
 
 Examples:
   oncebox ledger explain order-1 --ledger seen.db

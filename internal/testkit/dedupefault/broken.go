@@ -715,7 +715,7 @@ func finishedByAll(env Env) Hook {
 		for i, r := range c.Finished {
 			if o := c.Finishes[i]; !r.Finished && r.Err == nil {
 				if now := heldNow(ctx, env, o.Scope, o.Key); now != nil {
-					o.Token = now.Hold.Token
+					o.Owner, o.Token = now.Owner, now.Hold.Token
 					var one []dedupe.FinishResult
 					if one, err = env.Engine.Finish(ctx, []dedupe.FinishRequest{o}); err == nil {
 						c.Finished[i] = one[0]
@@ -724,6 +724,20 @@ func finishedByAll(env Env) Hook {
 			}
 		}
 		return err
+	})
+}
+
+// finishedForAll marks an entry as done that the run holds, if another of its records had the key before.
+func finishedForAll(env Env) Hook {
+	return onCall(Finish, func(ctx context.Context, c *Call) error {
+		c.Finishes = slices.Clone(c.Finishes)
+		for i := range c.Finishes {
+			f := &c.Finishes[i]
+			if now := heldNow(ctx, env, f.Scope, f.Key); now != nil && now.Hold.Token == f.Token {
+				f.Owner = now.Owner
+			}
+		}
+		return c.Do(ctx)
 	})
 }
 
@@ -752,7 +766,9 @@ func markedBeforeTheSink(env Env) Hook {
 			for _, o := range c.Outputs {
 				key := format.KeyOf(o.ID)
 				if now := heldNow(ctx, env, scope, key); now != nil {
-					mark := []dedupe.FinishRequest{{Scope: scope, Key: key, Token: now.Hold.Token}}
+					mark := []dedupe.FinishRequest{
+						{Scope: scope, Key: key, Owner: now.Owner, Token: now.Hold.Token},
+					}
 					if _, err := env.Engine.Finish(ctx, mark); err != nil {
 						return err
 					}

@@ -327,6 +327,12 @@ var Mutants = []Mutant{
 		},
 	},
 	{
+		Name: "message-finished-for-every-record-of-its-run", hook: finishedForAll, Rare: true,
+		CaughtBy: []Catch{
+			{Engine: "store/holds-are-finished"}, {Processor: "queue/key-that-is-free-again"},
+		},
+	},
+	{
 		Name: "message-without-a-lease", hook: noLease, Rare: true,
 		CaughtBy: []Catch{{Processor: "queue/in-progress"}, {Histories: "queues", Violates: "G11"}},
 	},

@@ -125,7 +125,7 @@ func (s *Records) Finish(ctx context.Context, requests []dedupe.FinishRequest) (
 	results := make([]dedupe.FinishResult, len(requests))
 	for i, r := range requests {
 		k := entryKey{r.Scope, r.Key}
-		if e, found := s.entries[k]; found && e.Hold.Token == r.Token {
+		if e, found := s.entries[k]; found && e.Hold.Token == r.Token && e.Owner.Digest() == r.Owner {
 			e.Done = true
 			s.entries[k], results[i].Finished = e, true
 		}

@@ -81,7 +81,7 @@ func unchanged(e dedupe.Existing) (condition string, values map[string]types.Att
 	return condition, values
 }
 
-// Finish marks each entry as done IF it has the token. It makes no row.
+// Finish marks each entry as done IF it has the owner and the token. It makes no row.
 func (s *Store) Finish(ctx context.Context, requests []dedupe.FinishRequest) ([]dedupe.FinishResult, error) {
 	results := make([]dedupe.FinishResult, len(requests))
 	s.each(len(requests), func(i int, notSent error) error {
@@ -96,8 +96,10 @@ func (s *Store) Finish(ctx context.Context, requests []dedupe.FinishRequest) ([]
 func (s *Store) finish(ctx context.Context, r dedupe.FinishRequest) dedupe.FinishResult {
 	_, err := s.client.UpdateItem(ctx, &dynamodb.UpdateItemInput{
 		TableName: &s.table, Key: dynamo.Encode(entryKey(r.Scope, r.Key)),
-		UpdateExpression: aws.String("SET d = :done"), ConditionExpression: aws.String("t = :token"),
-		ExpressionAttributeValues: map[string]types.AttributeValue{":token": binary(r.Token[:]), ":done": yes},
+		UpdateExpression: aws.String("SET d = :done"), ConditionExpression: aws.String("o = :owner AND t = :token"),
+		ExpressionAttributeValues: map[string]types.AttributeValue{
+			":owner": binary(r.Owner[:]), ":token": binary(r.Token[:]), ":done": yes,
+		},
 	})
 	if _, lost := dynamo.ConditionFailure(err); lost {
 		return dedupe.FinishResult{}

@@ -27,7 +27,9 @@ func (f *fixture) takeOver(old dedupe.Existing, e dedupe.Entry) (taken bool) {
 
 func (f *fixture) finish(e dedupe.Entry) (finished bool) {
 	f.Helper()
-	results, err := f.store.Finish(f.ctx, []dedupe.FinishRequest{{Scope: e.Scope, Key: e.Key, Token: e.Hold.Token}})
+	results, err := f.store.Finish(f.ctx, []dedupe.FinishRequest{
+		{Scope: e.Scope, Key: e.Key, Owner: e.Owner.Digest(), Token: e.Hold.Token},
+	})
 	f.must(err)
 	f.must(results[0].Err)
 	return results[0].Finished
@@ -123,7 +125,7 @@ func holdsAreTakenOver(f *fixture) {
 	f.wantPut("after the take-over", plain, &over)
 }
 
-// holdsAreFinished: an entry is done by the run that holds it, and no entry is made.
+// holdsAreFinished: an entry is done by the run that holds it, for its record, and no entry is made.
 func holdsAreFinished(f *fixture) {
 	e, plain := f.held("a", "one", 1, epoch), f.entry("b", "two", epoch)
 	other := f.held("a", "one", 2, epoch)
@@ -135,8 +137,11 @@ func holdsAreFinished(f *fixture) {
 	if f.finish(other) {
 		f.Error("another run has finished an entry")
 	}
-	other.Key = plain.Key
-	if f.finish(other) {
+	other = e
+	if other.Owner = ownerNamed("another"); f.finish(other) {
+		f.Error("a run has finished the entry of another of its records")
+	}
+	if other.Owner, other.Key = plain.Owner, plain.Key; f.finish(other) {
 		f.Error("a run has finished an entry that no run holds")
 	}
 	f.wantPut("before the end", e, &e)

@@ -13,7 +13,8 @@ import (
 const (
 	setHold = `UPDATE entry SET hold = ?3 WHERE scope = ?1 AND key = ?2`
 
-	finishHeld = `UPDATE entry SET done = 1 WHERE scope = ?1 AND key = ?2 AND substr(hold, 1, 16) = ?3`
+	finishHeld = `UPDATE entry SET done = 1 WHERE scope = ?1 AND key = ?2 AND owner = ?4
+		AND substr(hold, 1, 16) = ?3`
 )
 
 // ServerTime returns the time of this machine.
@@ -52,12 +53,12 @@ func takeOver(ctx context.Context, w *sqlite.Statements, r *dedupe.TakeOverReque
 	return true, put(ctx, w, one)
 }
 
-// Finish marks the entries that have their tokens, in one transaction. The errors are as for PutIfAbsent.
+// Finish marks the entries that have their owners and tokens, in one transaction. The errors are as for PutIfAbsent.
 func (s *Store) Finish(ctx context.Context, requests []dedupe.FinishRequest) ([]dedupe.FinishResult, error) {
 	results := make([]dedupe.FinishResult, len(requests))
 	err := s.write(ctx, "mark entries as done", func(ctx context.Context, w *sqlite.Statements) error {
 		for i, r := range requests {
-			n, err := w.Exec(ctx, finishHeld, r.Scope, r.Key[:], r.Token[:])
+			n, err := w.Exec(ctx, finishHeld, r.Scope, r.Key[:], r.Token[:], r.Owner[:])
 			if err != nil {
 				return fmt.Errorf("entry %d of %d: %w", i, len(requests), err)
 			}
