@@ -130,11 +130,16 @@ func (s *shop) settle(ctx context.Context, p provider.Payment) error {
 		return nil
 	}
 	_, err := s.bank.Confirm(ctx, campaign, p.Customer, p.Reference)
-	if errors.Is(err, itembank.ErrNoClaim) || errors.Is(err, itembank.ErrClaimEnded) {
+	if isOver(err) {
 		s.payments.Refund(p.ID)
 		return nil
 	}
 	return err
+}
+
+// isOver reports whether an error says that the claim is over. A forgotten or blocked visitor has no claim either.
+func isOver(err error) bool {
+	return errors.Is(err, itembank.ErrNoClaim) || errors.Is(err, itembank.ErrClaimEnded) || errors.Is(err, itembank.ErrNotEligible)
 }
 
 // settleAll settles the payments about which no call came.
