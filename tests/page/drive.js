@@ -481,9 +481,9 @@ const tests = {
     await other.page.getByRole("button", { name: "Reserve C1" }).click();
     await says(other, "Reserved for you");
     await isSeat(v, "C1", "taken"); // without a click
-    const [taken, empty] = await v.page.evaluate(() => [..."12"].map((number) =>
+    const [taken, untaken] = await v.page.evaluate(() => [..."12"].map((number) =>
       getComputedStyle([...document.querySelectorAll("[data-row=C] button")][number - 1]).backgroundImage));
-    v.want(taken !== empty, "free and taken seats look the same after a claim");
+    v.want(taken !== untaken, "free and taken seats look the same after a claim");
     await other.page.getByRole("button", { name: "Give the seats back" }).click();
     await says(other, "The seats are free again");
     await isSeat(v, "C1", "free");
