@@ -21,7 +21,6 @@ var queueMutants = []struct {
 	{"sent-after-the-lease", "pkg/dedupe/tostream.go", "if r.hold.over() {", "if false {"},
 	{"own-lease-by-the-early-clock", holds, "!h.server.Late().Before(", "!h.server.Early().Before("},
 	{"lease-by-the-own-clock", holds, "lease.End(server.Early(), length)", "lease.End(r.clock.Now(), length)"},
-	{"others-by-the-late-clock", holds, ".Decide(at.Early())", ".Decide(at.Late())"},
 	{"message-in-progress-taken-over", leases, "\treturn Twin\n", "\treturn Free\n"},
 	{"done-until-the-lease-is-over", holds, "\t\tends = endless\n", "\t\t_ = endless\n"},
 	{"copy-does-not-wait-for-its-original", holds, "u.done = r.hold.marked[u.decision.waitsFor]", "u.done = true"},
