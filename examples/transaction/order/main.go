@@ -59,7 +59,7 @@ type receipt struct {
 
 var (
 	errNotAnOrder = errors.New(`send {"id":ID,"item":ITEM,"count":NUMBER}`)
-	errSoldOut    = errors.New("the stock has less than that of the item; nothing was taken, and the id can be used again")
+	errSoldOut    = errors.New("the stock has fewer of the item; nothing was taken, and the id can be used again")
 )
 
 // order returns the same receipt to each call of an order. If the stock does not have the items, DynamoDB refuses the

@@ -107,7 +107,8 @@ func cells(open Open, r io.Reader, o Options, yield func(itembank.Line, error) b
 		switch {
 		case len(record) == 1 && o.isBlank(record[0]):
 		case header != nil && o.hasMore(record, len(header)): // an item with a separator would be cut
-			err = badLine(line.Number, fmt.Sprintf("has %d columns, the first row names %d", len(record), len(header)))
+			const detail = "has %d columns, the first row names %d: put items and cells with a separator in quotes"
+			err = badLine(line.Number, fmt.Sprintf(detail, len(record), len(header)))
 		case index < len(record):
 			line.Item = strings.Clone(record[index])
 			if o.isBlank(line.Item) {

@@ -25,7 +25,7 @@ func (lookupCommand) Help() string {
   claimed     by whom, since when, and until when if the claim ends
   held        the same, and the claim is not confirmed yet
   burned      its claim was released, and no claimant gets it again
-  expired     its own life ended, or that of its claim
+  expired     its own life ended, or the life of its claim
   withdrawn   an operator took it out of the campaign
   lost        a repair found it in no place, and no claimant gets it again
   unknown     it was never loaded into the campaign

@@ -189,5 +189,5 @@ func (t Tables) checkRows(ctx context.Context, a Area) {
 		a.OK("clock", detail)
 		return
 	}
-	a.Warn("clock", detail, "Set the clock, as with NTP. Times of --opens and --closes are those of DynamoDB.")
+	a.Warn("clock", detail, "Set the clock, as with NTP. --opens and --closes go by the time of DynamoDB.")
 }

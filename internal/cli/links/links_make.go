@@ -32,8 +32,8 @@ type linksMake struct {
 func (linksMake) Help() string {
 	return `Prints the rows of the file with one more column, link. Needs no store, and so no access to AWS.
 
-Checks the whole file first. If one row is bad, nothing is printed and the exit code is 2. The rules for a claimant are
-those of the API: 1 to 256 bytes of UTF-8 without control characters. White space around a claimant is refused.
+Checks the whole file first. If one row is bad, nothing is printed and the exit code is 2. As in the API a
+claimant has 1 to 256 bytes of UTF-8 without control characters. White space around a claimant is refused.
 
 Rows of one claimant have the same link, and get one item together. The command names such rows, and the exit code is
 4: make sure that the column tells customers apart. The same command prints the same links again.

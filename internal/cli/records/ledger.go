@@ -41,7 +41,7 @@ type ledgerImportCommand struct {
 
 	Format          string         `enum:"json,snowplow,parquet,snowplow-manifest" default:"json" help:"json or snowplow: as of dedupe. parquet: the paths are columns. snowplow-manifest: the events manifest of Snowplow's batch job, as its table or an export of that. Default: ${default}." placeholder:"FORMAT"`
 	Ledger          string         `help:"Short for --store sqlite:FILE; a missing file is made. With --store dynamodb:, the ONCEBOX_LEDGER of the function if that is log, as in log?lanes=16; it needs --window. Default: one row a key." placeholder:"FILE"`
-	Scope           string         `help:"Name space of the ids: that of the function (as in orders, or sqs:orders for a queue) or of the runs. Default: ${default}." default:"default" placeholder:"NAME"`
+	Scope           string         `help:"Name space of the ids: the scope of the function (as in orders, or sqs:orders for a queue) or of the runs. Default: ${default}." default:"default" placeholder:"NAME"`
 	IDPath          string         `name:"id-path" help:"Path of the id, as in event.id. Required with json and parquet." placeholder:"P"`
 	FingerprintPath string         `help:"Path of the fingerprint. By default, and where it is absent, the fingerprint is computed; Parquet needs one." placeholder:"P"`
 	ContextsPath    string         `help:"Path of the array that gets the duplicate context: it does not count for a computed fingerprint. Default: ${default}." default:"contexts" placeholder:"P"`

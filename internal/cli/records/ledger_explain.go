@@ -20,7 +20,7 @@ type ledgerExplainCommand struct {
 	ID string `arg:"" optional:"" help:"The id of a record. Not with --record."`
 
 	Ledger      string    `type:"ledgerfile" help:"Short for --store sqlite:FILE." placeholder:"FILE"`
-	Scope       string    `help:"Name space of the ids: that of the function (as in orders, or sqs:orders for a queue) or of the runs. Default: ${default}." default:"default" placeholder:"NAME"`
+	Scope       string    `help:"Name space of the ids: the scope of the function (as in orders, or sqs:orders for a queue) or of the runs. Default: ${default}." default:"default" placeholder:"NAME"`
 	Arrival     time.Time `help:"Explain for a record that arrives at this time: ${times}. Default: the record's time, or now." placeholder:"TIME"`
 	Fingerprint string    `help:"The fingerprint of a record: it is compared, and entries of derived ids are found." placeholder:"TEXT"`
 

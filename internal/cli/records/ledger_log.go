@@ -13,7 +13,7 @@ import (
 
 // logScope is the flag of the commands for log ledgers.
 type logScope struct {
-	Scope string `help:"Name space of the ids: that of the function (as in orders, or sqs:orders for a queue). Default: ${default}." default:"default" placeholder:"NAME"`
+	Scope string `help:"Name space of the ids: the scope of the function (as in orders, or sqs:orders for a queue). Default: ${default}." default:"default" placeholder:"NAME"`
 }
 
 type ledgerStatCommand struct {
