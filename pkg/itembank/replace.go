@@ -11,7 +11,7 @@ import (
 // Replace gives the claimant another item for the item of a claim, such as a code that does not work. One transaction
 // takes the other item, puts a new claim in the place of the old one, and ends the old item as "replaced", also in a
 // campaign that returns items. It happens whole or not at all: if the campaign is sold out, the claimant keeps the claim.
-// The new claim has the end of the old one.
+// The new claim has the end of the old one. It begins now: if it is a hold, MaxHold counts from now.
 //
 // claimID is the id of the claim that the caller saw. The id of the new claim is that id, a full stop and a random text.
 // So Replace is safe to repeat with the same claimID: if the claim was replaced before, it returns the claim that the

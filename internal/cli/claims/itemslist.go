@@ -30,8 +30,8 @@ It reads the whole bank, and in a campaign with columns also the row of each ite
 made, the lines belong to slightly different moments.
 
 --items prints the items of a file that no claimant can get any more, each with its end after a tab: burned, expired,
-withdrawn or lost, as oncebox lookup has them. It prints each item once, in the order of the file, and not those that are
-free or claimed. An item whose time is over is expired when a sweep has closed it. It reads a row for each line.
+withdrawn, replaced or lost, as oncebox lookup has them. It prints each item once, in the order of the file, and not those
+that are free or claimed. An item whose time is over is expired when a sweep has closed it. It reads a row for each line.
 
 With --output json each line is an object. Codes on a screen are codes in the terminal's history: pipe them into a file.
 

@@ -16,7 +16,7 @@ type releaseCommand struct {
 	Campaign string `arg:"" help:"The campaign."`
 	Claimant string `arg:"" help:"The claimant whose claim is released."`
 	slotFlag
-	ClaimID *string `help:"Release only the claim with this id, without asking." placeholder:"ID"`
+	ClaimID *string `help:"Change only the claim with this id, without asking." placeholder:"ID"`
 	Yes     bool    `help:"Release the claim that there is, without asking."`
 }
 

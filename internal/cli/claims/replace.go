@@ -15,7 +15,7 @@ type replaceCommand struct {
 	Campaign string `arg:"" help:"The campaign. It must be open."`
 	Claimant string `arg:"" help:"The claimant who gets another item."`
 	slotFlag
-	ClaimID *string `help:"Replace the claim with this id, without asking." placeholder:"ID"`
+	ClaimID *string `help:"Change only the claim with this id, without asking." placeholder:"ID"`
 }
 
 func (replaceCommand) Help() string {

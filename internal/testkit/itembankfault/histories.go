@@ -487,7 +487,8 @@ func (h *history) mayBeChanged(claim op) bool {
 	return slices.ContainsFunc(h.ops, func(o op) bool { return o.kind == kind && o.id == claim.id && o.call < claim.done })
 }
 
-// findEnds notes in each prolongation without an answer the ends that it may have given the claim.
+// findEnds notes in each prolongation without an answer the ends that it may have given the claim. A claim that replaced
+// the claim has its end.
 func (h *history) findEnds() {
 	for i := range h.ops {
 		o := &h.ops[i]
@@ -495,9 +496,12 @@ func (h *history) findEnds() {
 			continue
 		}
 		for _, other := range h.ops {
-			if other.id == o.id && other.endsAt > o.seen && other.endsAt <= o.clockDone+historyClaimLife.Milliseconds() &&
-				!slices.Contains(o.ends, other.endsAt) {
-				o.ends = append(o.ends, other.endsAt)
+			for _, claim := range []granted{{other.id, other.item, other.endsAt}, other.next} {
+				mine := claim.id == o.id || replaces(claim.id, o.id)
+				if mine && claim.endsAt > o.seen && claim.endsAt <= o.clockDone+historyClaimLife.Milliseconds() &&
+					!slices.Contains(o.ends, claim.endsAt) {
+					o.ends = append(o.ends, claim.endsAt)
+				}
 			}
 		}
 	}

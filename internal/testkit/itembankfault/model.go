@@ -303,24 +303,29 @@ func stepEnd(s register, o op) (after []register) {
 	return nil
 }
 
-// stepReplaced plays a replacement of a claimant's claim. The id of the next claim begins with the id of the claim that it
-// replaced.
+// replaces reports whether a claim with the id next replaced the claim with an id, directly or after others.
+func replaces(next, id string) bool { return strings.HasPrefix(next, id+".") }
+
+// stepReplaced plays a replacement of a claimant's claim.
 func stepReplaced(s register, o op, r rules) []register {
-	mine, later := s.held && s.id == o.id, strings.HasPrefix(s.id, o.id+".")
+	mine, later := s.held && s.id == o.id, replaces(s.id, o.id)
 	over := s.endsAt != 0 && s.endsAt <= o.clockDone
 	next := register{held: true, id: o.next.id, campaign: s.campaign, item: o.next.item, endsAt: o.next.endsAt}
 	switch o.result {
 	case ok:
 		made := mine && next.endsAt == s.endsAt && (!o.replayed || r.untold)
-		if strings.HasPrefix(next.id, o.id+".") && (made || o.replayed && s.mayBe(next)) {
+		if replaces(next.id, o.id) && (made || o.replayed && s.mayBe(next)) {
 			return []register{next}
 		}
 	case soldOut:
 		if mine {
 			return []register{s}
 		}
-	case noClaim:
-		if over || s.free(o) {
+	case noClaim: // an ended claim may wait to be closed
+		if over && !s.free(o) {
+			return []register{s}
+		}
+		if s.free(o) {
 			return []register{s, {}}
 		}
 	case otherID:

@@ -188,6 +188,22 @@ var Scenarios = []Scenario{
 			w.fail("the hold was confirmed: %t, and replaced by %+v", confirmed, now)
 		}
 	}},
+	{"replaced-while-it-is-prolonged", stocked(3, longHolds, "ann"), func(w *World) {
+		w.clock.Advance(life / 2)
+		w.meanwhile = w.prolongByAnother("ann")
+		w.Replaced("", "ann")
+		w.meanwhile = nil
+		w.clock.Advance(life / 2)
+		w.prolonged("ann")
+		w.Replaced("", "ann")
+		w.clock.Advance(endGrace + 2*time.Second)
+		w.SweepDue("") // the index may still name ann's first hold
+		w.Get("", "ann")
+		w.clock.Advance(2 * life)
+		w.SweepDue("")
+		w.Get("", "bob")
+		w.Refused("", "cid", itembank.ErrSoldOut)
+	}},
 	{"not-replaced-because-sold-out", stocked(1, itembank.Settings{}, "ann"), func(w *World) {
 		for range 2 {
 			if _, refused := w.Replace("", "ann"); !errors.Is(refused, itembank.ErrSoldOut) {

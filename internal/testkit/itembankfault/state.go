@@ -163,8 +163,8 @@ func (s State) checkGrant(c engine.Campaign, claimant string, g itembank.Grant, 
 
 // checkReplaced checks that a claimant may get this answer to the replacement of the latest claim, and records it.
 func (s State) checkReplaced(c engine.Campaign, claimant string, g itembank.Grant, now time.Time) error {
-	k, r := key(c.Scope, claimant), rulesOf(c)
-	mine, next := s.Told[k], g.Claim
+	k, r, next := key(c.Scope, claimant), rulesOf(c), g.Claim
+	mine := s.Told[k].resolved(next.EndsAt)
 	o := op{kind: replaceOp, campaign: c.Name, result: ok, replayed: g.Replayed, clockDone: now.UnixMilli()}
 	o.names(mine.Claim)
 	o.next = grantedBy(next)

@@ -42,6 +42,8 @@ func TestHistoriesAreChecked(t *testing.T) {
 		of.kind, of.seen, of.endsAt = prolongOp, of.endsAt, end
 		return of
 	}
+	replace := func(of op, next granted) op { of.kind, of.next = replaceOp, next; return of }
+	replaced := replace(ann, granted{"1.a", "item-1", ends})
 	until := func(of op, end int64) op { of.endsAt = end; return of }
 	longer := at(ends, prolong(ann, 2*ends))
 	permanent := func(of op) op { of.endsAt = 0; return of }
@@ -96,6 +98,16 @@ func TestHistoriesAreChecked(t *testing.T) {
 		{"a prolongation without an answer", []op{load, ann, withResult(longer, unknown), at(ends+graceMillis+1, replayed(until(ann, 2*ends)))}, ""},
 		{"a prolongation without an effect", []op{load, ann, withResult(longer, unknown), at(ends+graceMillis+1, bob)}, ""},
 		{"a prolongation by more than a hold", []op{load, ann, at(ends-1, prolong(ann, 2*ends))}, "by more than its length"},
+		{"a replacement", []op{load, ann, replaced, replayed(until(claim("ann", "1.a", "item-1"), ends))}, ""},
+		{"a replaced item that returns", []op{load, ann, replaced, bob}, "G1: item item-0"},
+		{"a replacement by another's item", []op{load, ann, claim("bob", "2", "item-1"), replaced}, "G1: item item-1"},
+		{"a replacement that moves the end", []op{load, ann, replace(ann, granted{"1.a", "item-1", 2 * ends})}, "G2: claimant ann"},
+		{"a prolongation of a replaced hold", []op{load, ann, replaced, longer}, "G2: claimant ann"},
+		{"a replacement of a prolonged hold", []op{load, ann, longer, at(ends, replace(until(ann, 2*ends), granted{"1.a", "item-1", 2 * ends}))}, ""},
+		{"a replacement after a prolongation without an answer", []op{
+			load, ann, withResult(longer, unknown), at(ends, replace(ann, granted{"1.a", "item-1", 2 * ends})),
+		}, ""},
+		{"an ended hold that is not replaced and not closed", []op{load, ann, at(ends+1, withResult(replace(ann, granted{}), noClaim)), annAgain}, "G2: claimant ann"},
 		{"a prolongation of another's item", []op{load, ann, at(9*ends, bob), at(9*ends, prolong(ann, 10*ends))}, "G1: item item-0"},
 		{"a hold that its holder released", []op{load, ann, giveUp(ann, ok), bob}, ""},
 		{"a confirmed hold that its holder released", []op{load, ann, confirm(ann), giveUp(ann, ok)}, "G2: claimant ann"},
