@@ -465,7 +465,8 @@ func (h *history) checkResults() {
 func (h *history) splitLost() {
 	for i, o := range h.ops {
 		changed := !o.replayed && h.mayBeChanged(o)
-		if o.kind != claimOp || o.result != ok || !changed && !(o.replayed && h.mayBeReplaced(o)) {
+		replaced := o.replayed && h.mayBeReplaced(o)
+		if o.kind != claimOp || o.result != ok || !changed && !replaced {
 			continue
 		}
 		lost := op{
