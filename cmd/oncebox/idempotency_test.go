@@ -380,6 +380,13 @@ func TestIdempotencyOfPowertools(t *testing.T) {
 		command(exitUsage, "explain", key, "--payload-file=same").saying(t.T, "--payload-file same: the record has no hash")
 		command(exitUsage, "show", "order-1").saying(t.T, `KEY "order-1": the value is not JSON`, "a text has quotes")
 		command(exitNo, "show", `"order-2"`).saying(t.T, `in "pay.main.pay"`)
+		for address, want := range map[string]string{
+			"powertools-python:none":                       "the DynamoDB table none does not exist",
+			"powertools-python:" + t.name + "?key-attr=no": "Check --store: the keys of the table are key-attr",
+		} {
+			got := t.runWith("", "--store", address, "idempotency", "show", "pay.main.pay", key)
+			got.saying(t.T, want)
+		}
 		t.run(exitUsage, "campaign", "list").saying(t.T, "Only the commands of `oncebox idempotency`")
 	})
 }

@@ -126,7 +126,11 @@ func (g Globals) explainOperation(ctx context.Context, operation *smithy.Operati
 		text := fmt.Sprintf("AWS denies %s: %s", request, api.ErrorMessage())
 		return explanation{text, errDenied, "Ask for the permission, or use other credentials (AWS_PROFILE)."}
 	case errors.As(operation, &api):
-		return explanation{fmt.Sprintf("%s: %s: %s", request, api.ErrorCode(), api.ErrorMessage()), nil, ""}
+		hint := ""
+		if _, ok := g.Powertools(); ok && api.ErrorCode() == "ValidationException" {
+			hint = "Check --store: the keys of the table are key-attr (default id), and sort-key-attr with static-pk-value."
+		}
+		return explanation{fmt.Sprintf("%s: %s: %s", request, api.ErrorCode(), api.ErrorMessage()), nil, hint}
 	case errors.As(operation, &call):
 		endpoint := strings.TrimSuffix(call.URL, "/")
 		return explanation{fmt.Sprintf("%s at %s cannot be reached: %s", operation.Service(), endpoint, ReasonOf(call)), nil, ""}
@@ -165,14 +169,18 @@ func ReasonOf(call *url.Error) string {
 
 // explainMissingTable finds out which of the tables is missing.
 func (g Globals) explainMissingTable(ctx context.Context) explanation {
-	const checkRegion = "Check --bank-table, --dedupe-table and AWS_REGION, or make the tables: " +
-		"oncebox --store dynamodb: init."
+	tables, checkRegion := []string{g.BankTable, g.DedupeTable}, "Check --bank-table, --dedupe-table and AWS_REGION, or "+
+		"make the tables: oncebox --store dynamodb: init."
+	if _, ok := g.Powertools(); ok {
+		table, _, _ := powertoolsTable(g.Store) // it was read before
+		tables, checkRegion = []string{table}, "Check the table in --store, and AWS_REGION."
+	}
 	client, err := DynamoClient(ctx)
 	if err != nil {
 		return explanation{"a DynamoDB table does not exist", errNoTable, checkRegion}
 	}
 	var missing []string
-	for _, table := range []string{g.BankTable, g.DedupeTable} {
+	for _, table := range tables {
 		_, err := client.DescribeTable(ctx, &dynamodb.DescribeTableInput{TableName: &table})
 		if errors.As(err, new(*types.ResourceNotFoundException)) {
 			missing = append(missing, table)

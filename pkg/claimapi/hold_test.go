@@ -101,7 +101,7 @@ func TestProlong(t *testing.T) {
 		equal(t, "ends_at", b.do(t, get(seatClaims+"/team/ann")).text("ends_at"), a.text("ends_at"))
 		return a.text("ends_at")
 	}
-	for !(longer(end) > end) { // until the clock has moved on by a millisecond
+	for longer(end) <= end { // until the clock has moved on by a millisecond
 	}
 	later := longer(farEnd)
 	equal(t, "ends_at", longer(end), later)

@@ -216,20 +216,21 @@ func replaceWhileConfirmed(f *fixture) {
 	}
 }
 
-// replaceMeetsOthers: another claimant takes the item that the request has found, the rows are busy, or the claim is
-// released.
+// replaceMeetsOthers: other claimants take the item that the request has found and all others, while two more are loaded;
+// the rows are busy, or the claim is released.
 func replaceMeetsOthers(f *fixture) {
 	c, _ := f.stocked(4, itembank.Settings{Shards: 1})
 	b := f.bank()
-	claim := f.claim(b, "ann").Claim
+	claim, others := f.claim(b, "ann").Claim, []string{"bob", "cid", "dan"}
 	other := f.interruptedAt(1, false, func() error {
-		for range 2 {
-			f.claim(b, "bob")
+		for _, claimant := range others {
+			f.claim(b, claimant)
 		}
+		f.load("more-1", "more-2")
 		return nil
 	}, "CloseClaim")
 	claim = f.replaced(itembank.NewOperator(other), claim, false)
-	f.WantWhere("held by ann", c, claim.Items[0], "ann", "bob")
+	f.WantWhere("held by ann", c, claim.Items[0], append(others, "ann")...)
 
 	busy := &itembankfault.Store{Store: f.Store, CloseResults: []engine.CloseResult{
 		{Conflict: true}, {Throttled: true}, {ItemChanged: true}, {ClaimChanged: true}, {ItemGone: true, ClaimChanged: true},
@@ -237,7 +238,7 @@ func replaceMeetsOthers(f *fixture) {
 	never := &itembankfault.Store{Store: f.Store, CloseResults: slices.Repeat([]engine.CloseResult{{Throttled: true}}, 100)}
 	f.notReplaced(itembank.NewOperator(never, itembank.WithClock(itembankfault.NewClock())), claim.ID, itembank.ErrTryAgain)
 	claim = f.replaced(itembank.NewOperator(busy, itembank.WithClock(itembankfault.NewClock())), claim, false)
-	f.wantCounts(engine.Counts{Loaded: 4, Claimed: 2, Ended: 2})
+	f.wantCounts(engine.Counts{Loaded: 6, Claimed: 4, Ended: 2})
 
 	f.load("last")
 	released := f.interruptedAt(1, false, func() error {

@@ -518,13 +518,13 @@ var Scenarios = []Scenario{
 		w.Sweep("")
 	}},
 	{"hold-confirmed-while-it-is-prolonged", stocked(1, longHolds), func(w *World) {
-		w.Get("", "ann")
+		w.Get("", "bob")
 		w.clock.Advance(life / 2)
-		w.meanwhile = w.confirmByAnother("ann")
-		w.prolonged("ann")
+		w.meanwhile = w.confirmByAnother("bob")
+		w.prolonged("bob")
 		w.clock.Advance(3 * life)
 		w.SweepDue("")
-		_, _ = w.Claim("", "ann")
+		_, _ = w.Claim("", "bob")
 	}},
 	{"confirmation-of-an-older-hold", stocked(2, itembank.Settings{Hold: life}), func(w *World) {
 		old := w.Get("", "ann")
