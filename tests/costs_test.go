@@ -396,7 +396,26 @@ func (r *records) container(p dedupe.Parts) *recordhandler.Handler {
 // function must deliver as many of them as sent says.
 func (r *records) batch(h *recordhandler.Handler, sequence int, payloads []string, sent int) cost {
 	r.Helper()
-	raw, err := json.Marshal(kinesisEvent(sequence, payloads))
+	return r.handle(h, kinesisEvent(sequence, payloads), sent)
+}
+
+// messages is batch for the messages of a queue.
+func (r *records) messages(h *recordhandler.Handler, payloads []string, sent int) cost {
+	r.Helper()
+	var event events.SQSEvent
+	for _, payload := range payloads {
+		event.Records = append(event.Records, events.SQSMessage{
+			MessageId: payload, EventSource: "aws:sqs", EventSourceARN: "arn:aws:sqs:us-east-1:123456789012:clicks",
+			Body: payload, Attributes: map[string]string{"SentTimestamp": fmt.Sprint(time.Now().UnixMilli())},
+		})
+	}
+	return r.handle(h, event, sent)
+}
+
+// handle returns the cost of an event. The function must deliver as many of its records as sent says.
+func (r *records) handle(h *recordhandler.Handler, event any, sent int) cost {
+	r.Helper()
+	raw, err := json.Marshal(event)
 	must(r, err)
 	before := r.sent.records
 	spent := r.during(func() {
@@ -456,6 +475,12 @@ func costsOfRecords(t *testing.T) map[string]cost {
 	costs["the acks of a batch of 10"] = r.batch(acked, 5*counted, few, len(few)).minus(costs["a new record"], len(few))
 	first := r.container(dedupe.Parts{Consumers: r.store})
 	costs["the first batch of a container, besides"] = r.batch(first, 0, clicks, counted).minus(costs["a redelivered record"], counted)
+	queue, messages := r.container(dedupe.Parts{Acks: r.store}), payloads(4*counted, counted, "click")
+	one := r.messages(queue, payloads(5*counted, 1, "click"), 1)
+	costs["a message of a queue"] = r.messages(queue, messages, counted).minus(one, 1).each(counted - 1)
+	besides := one.minus(costs["a message of a queue"], 1)
+	costs["a batch of a queue, besides"] = besides
+	costs["a message of a queue that is done, again"] = r.messages(queue, messages, 0).minus(besides, 1).each(counted)
 
 	sequence := 6 * counted
 	for name, row := range costTable(t, "Acks") {

@@ -26,6 +26,7 @@ func TestGenerate(t *testing.T) {
 	} {
 		s.run(exitUsage, append([]string{"generate", "spring"}, strings.Fields(args)...)...).saying(t, want)
 	}
+	s.run(exitUsage, "generate", "spring", "", "--pattern", "??????", "--count", "1").saying(t, `a file with a name, which "" is not`)
 	s.run(exitNo, "generate", "autumn", "a.txt", "--pattern", "??????", "--count", "1").saying(t, "no such campaign")
 	for _, name := range []string{"a.txt", "-"} {
 		if _, err := os.Stat(filepath.Join(s.dir, name)); err == nil {

@@ -50,6 +50,12 @@ func TestPayments(t *testing.T) {
 			b.reserve("A1")
 			b.call(p.ID)
 		}, false},
+		"late, and the visitor is forgotten": {func(b *bench, p provider.Payment) {
+			_, err := b.shop.bank.Forget(b.Context(), campaign, p.Customer, itembank.ForgetOptions{})
+			must(b.T, err)
+			b.call(p.ID)
+			b.call(p.ID)
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -40,16 +40,18 @@ function say(heading, text = "", tone = "") {
   }
 }
 
-// call returns the answer to a request, and by how much the server's clock is ahead. It repeats a request that may
-// succeed later, with longer and longer pauses. Repeating a claim or a release is safe.
+// call returns the answer to a request, and by how much the server's clock is at most ahead: its header has whole seconds,
+// and it was read after the request began. So the visitor never sees more time than there is. call repeats a request that
+// may succeed later, with longer and longer pauses. Repeating a claim or a release is safe.
 async function call(path, options) {
   for (let wait = 1; ; wait = Math.min(2 * wait, longestWait)) {
+    const began = Date.now();
     const answer = await fetch(path, options).catch(() => undefined); // no connection
     if (answer && answer.status < 500 && answer.status !== 429) {
       if (wait > 1) {
         say("We are connected again");
       }
-      const ahead = Date.parse(answer.headers.get("Date")) - Date.now() || 0;
+      const ahead = Date.parse(answer.headers.get("Date")) + 1000 - began || 0;
       const body = answer.headers.get("Content-Type")?.includes("json") ? await answer.json() : await answer.text();
       return { ok: answer.ok, body, ahead };
     }
@@ -228,7 +230,7 @@ async function readClaim() {
 }
 
 async function readPayment() {
-  const { ok, body } = await call(`/payments/${paymentOf()}`);
+  const { ok, body } = await call(`/payments/${encodeURIComponent(paymentOf())}`);
   if (!ok || claim && body.claim_id !== claim.claim_id) {
     return;
   }
@@ -289,7 +291,7 @@ async function giveBack() {
   forgetPayment();
   heldSeats().forEach((name) => free.add(name));
   own({ ok: false });
-  say("The seats are free again", "Choose again, or come back later.");
+  say("The seats are free again", "Choose again, or come back later. If you have paid, you get your money back.");
 }
 
 function forgetPayment() {

@@ -69,7 +69,7 @@ func (s *shop) routes() http.Handler {
 
 type visitorKey struct{}
 
-// withVisitor tells the claim API who the visitor is. Here each browser is a visitor, by a cookie. Behind a log-in, take
+// withVisitor tells the claim API who the visitor is. Here each browser is a visitor, by a cookie. Behind a login, take
 // the customer that it has verified. Behind TLS, make the cookie Secure.
 func withVisitor(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -130,11 +130,17 @@ func (s *shop) settle(ctx context.Context, p provider.Payment) error {
 		return nil
 	}
 	_, err := s.bank.Confirm(ctx, campaign, p.Customer, p.Reference)
-	if errors.Is(err, itembank.ErrNoClaim) || errors.Is(err, itembank.ErrClaimEnded) {
+	if isOver(err) {
 		s.payments.Refund(p.ID)
 		return nil
 	}
 	return err
+}
+
+// isOver reports whether an error says that the claim is over. A forgotten or blocked visitor has no claim either.
+func isOver(err error) bool {
+	return errors.Is(err, itembank.ErrNoClaim) || errors.Is(err, itembank.ErrClaimEnded) ||
+		errors.Is(err, itembank.ErrNotEligible)
 }
 
 // settleAll settles the payments about which no call came.

@@ -16,6 +16,7 @@ var wallForms = []string{"2006-01-02 15:04", "2006-01-02T15:04", "2006-01-02 15:
 // parseTime reads a date, which begins at midnight UTC, or a date and a time of day with an offset or a time zone. The
 // location of the result is what the user typed.
 func parseTime(text string) (time.Time, error) {
+	text = strings.TrimSpace(text)
 	if t, err := time.Parse(time.DateOnly, text); err == nil {
 		return t, nil
 	}
@@ -88,8 +89,8 @@ func momentsOf(wall time.Time, zone *time.Location) (moments []time.Time, forwar
 	return moments, forward
 }
 
-// Understood writes a time that a user typed: in UTC, and by the clocks that the user named, or else by those of this
-// machine.
+// Understood writes a time that a user typed: in UTC, and in the zone that the user named, or else in the zone of
+// this machine.
 func Understood(t time.Time) string {
 	utc, there := t.UTC().Format(time.RFC3339), t
 	if t.Location() == time.UTC {

@@ -27,6 +27,7 @@ func TestTimes(t *testing.T) {
 		"tomorrow":                                `"tomorrow" is not a time; use ` + timeForms,
 		"2027-02-30 09:00 Europe/Berlin":          `"2027-02-30 09:00 Europe/Berlin" is not a time; use ` + timeForms,
 		"2027-03-01 09:00":                        `"2027-03-01 09:00" has no time zone; add Z for UTC, an offset such as +01:00, or a zone such as Europe/Berlin`,
+		"2027-03-01 09:00 ":                       `"2027-03-01 09:00" has no time zone; add Z for UTC, an offset such as +01:00, or a zone such as Europe/Berlin`,
 		"2027-03-01 09:00 Berlin":                 `"2027-03-01 09:00 Berlin": there is no time zone "Berlin"; use a zone such as Europe/Berlin, an offset such as +01:00, or Z for UTC`,
 		"2027-03-01 09:00 Local":                  `"2027-03-01 09:00 Local": there is no time zone "Local"; use a zone such as Europe/Berlin, an offset such as +01:00, or Z for UTC`,
 		"2027-03-28 02:30 Europe/Berlin":          `"2027-03-28 02:30 Europe/Berlin" does not exist: the clocks go forward over it; use 2027-03-28T03:00:00+02:00 or another time`,

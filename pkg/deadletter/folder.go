@@ -7,7 +7,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
+
+	"github.com/oncebox/oncebox/internal/shared/durable"
 )
 
 // tempPattern names incomplete files. A file that is left after a crash can be deleted.
@@ -33,7 +34,7 @@ func NewFolder(path string) (*Folder, error) {
 func openFolder(path string) error {
 	err := os.Mkdir(path, 0o700)
 	if err == nil {
-		return syncFolder(filepath.Dir(path))
+		return durable.SyncFolder(filepath.Dir(path))
 	}
 	if !errors.Is(err, fs.ErrExist) {
 		return err
@@ -69,7 +70,7 @@ func (f *Folder) Create(ctx context.Context, name string, content []byte) (creat
 	}
 	if err == nil {
 		// Also for an existing file, because its writer may have died before this step.
-		err = syncFolder(filepath.Dir(path))
+		err = durable.SyncFolder(filepath.Dir(path))
 	}
 	if err != nil {
 		return false, fmt.Errorf("dead-letter store %s: %w", f.path, err)
@@ -131,16 +132,4 @@ func (f *Folder) Read(ctx context.Context, name string) ([]byte, error) {
 		return nil, fmt.Errorf("dead-letter store %s: %w", f.path, err)
 	}
 	return content, nil
-}
-
-// syncFolder makes the names in a folder durable. Windows has no such call.
-func syncFolder(path string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }

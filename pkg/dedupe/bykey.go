@@ -4,9 +4,12 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/google/uuid"
 
+	"github.com/oncebox/oncebox/internal/aws/serverclock"
+	"github.com/oncebox/oncebox/internal/shared/lease"
 	"github.com/oncebox/oncebox/pkg/format"
 )
 
@@ -78,7 +81,7 @@ type pending struct {
 	answer  *Answer
 }
 
-func (p *pending) found(f Found) { *p.answer = Answer{Found: f, Derived: p.derived} }
+func (p *pending) found(f Found, s state) { *p.answer = Answer{Found: f, Derived: p.derived, state: s} }
 
 func (p *pending) fail(err error) { *p.answer = Answer{Err: err} }
 
@@ -153,11 +156,13 @@ func (e entering) round(ctx context.Context, open []*pending) (again []*pending)
 	for i, group := range groups {
 		entries[i] = e.entryOf(group[0])
 	}
+	sent := e.hold.moment()
 	results, err := e.entries.PutIfAbsent(ctx, entries)
 	if err := checkNumber(len(results), len(entries), err); err != nil {
 		failAll(open, err)
 		return nil
 	}
+	var over []takeOver
 	var synthetic []*pending
 	var holders []Existing // for each synthetic record, the entry that holds its key
 	for i, group := range groups {
@@ -171,7 +176,7 @@ func (e entering) round(ctx context.Context, open []*pending) (again []*pending)
 		}
 		rest := group
 		if results[i].Existing == nil {
-			group[0].found(Put)
+			group[0].found(Put, state{held: e.hold != nil})
 			if rest = group[1:]; len(rest) == 0 {
 				continue
 			}
@@ -182,11 +187,20 @@ func (e entering) round(ctx context.Context, open []*pending) (again []*pending)
 				again = append(again, rest[j:]...)
 				break
 			}
-			if e.compare(holder, p) {
+			step := e.compare(holder, p)
+			if step == heldBy {
+				step = e.compareHold(holder, results[i].Date, sent, p)
+			}
+			if step == needsID {
 				synthetic, holders = append(synthetic, p), append(holders, holder)
+			}
+			if step == takesOver { // those behind it find the new entry
+				over, again = append(over, takeOver{p, holder}), append(again, rest[j+1:]...)
+				break
 			}
 		}
 	}
+	again = append(again, e.takeOverAll(ctx, over)...)
 	again = append(again, e.deriveAll(ctx, synthetic, holders)...)
 	slices.SortFunc(again, func(a, b *pending) int { return a.index - b.index })
 	return again
@@ -199,7 +213,7 @@ func answerForgotten(group []*pending) (rest []*pending) {
 		if !p.Arrival.Equal(group[0].Arrival) {
 			return group[i:]
 		}
-		p.found(Forgotten)
+		p.found(Forgotten, state{})
 	}
 	return nil
 }
@@ -212,17 +226,93 @@ func holderOf(put Entry, existing *Existing) Existing {
 	return put.Existing()
 }
 
-// compare compares a record with the entry that holds its key, and answers it if possible. It reports whether the
-// record needs another id.
-func (e entering) compare(holder Existing, p *pending) (needsID bool) {
+// step is what a record needs after it was compared with the entry that holds its key.
+type step int
+
+const (
+	answered  step = iota // nothing
+	needsID               // another id
+	heldBy                // to be compared with the Hold of the entry
+	takesOver             // the entry itself
+)
+
+// compare compares a record with the entry that holds its key, and answers it if possible.
+func (e entering) compare(holder Existing, p *pending) step {
 	found := Seen{
 		Mine: holder.Owner == p.Owner.Digest(), Same: holder.Content == ContentDigest(p.Fingerprint), Other: true,
 	}.Found()
 	if found == Other && !e.KeepIDs && p.derived < MaxDerivations {
-		return true
+		return needsID
 	}
-	p.found(found)
-	return false
+	if e.hold != nil && found != Other {
+		return heldBy
+	}
+	p.found(found, state{})
+	return answered
+}
+
+// compareHold compares a message with the state of the entry of an equal record, which may be the message itself.
+func (e entering) compareHold(holder Existing, date time.Time, sent serverclock.Moment, p *pending) step {
+	if date.IsZero() {
+		p.fail(fmt.Errorf("%w: the engine has not said its time", errMisfit))
+		return answered
+	}
+	found, mine := Same, state{waitsFor: holder.Owner}
+	if holder.Owner == p.Owner.Digest() {
+		found, mine = Mine, state{held: true}
+	}
+	if holder.Hold == (Hold{}) && !holder.Done { // no queue made it: it is not known whether its effect is done
+		if found == Mine {
+			return takesOver
+		}
+		p.found(Same, state{})
+		return answered
+	}
+	switch e.hold.decide(holder, date, sent) {
+	case lease.Free:
+		return takesOver
+	case lease.Mine:
+		p.found(found, mine)
+	case lease.Done:
+		p.found(found, state{done: true})
+	default:
+		p.fail(ErrInWork)
+	}
+	return answered
+}
+
+// takeOver is a record that takes the entry of its key over.
+type takeOver struct {
+	*pending
+	old Existing
+}
+
+// takeOverAll puts the entries of records in place of those that were read. It returns the records that need another
+// round. Whoever held such an entry before, the record is a retry: the effect may be done.
+func (e entering) takeOverAll(ctx context.Context, over []takeOver) (again []*pending) {
+	if len(over) == 0 {
+		return nil
+	}
+	requests := make([]TakeOverRequest, len(over))
+	for i, t := range over {
+		requests[i] = TakeOverRequest{t.old, e.entryOf(t.pending)}
+		requests[i].Entry.PurgeAt = later(t.old.PurgeAt, requests[i].Entry.PurgeAt)
+	}
+	results, err := e.hold.store.TakeOver(ctx, requests)
+	err = checkNumber(len(results), len(requests), err)
+	for i, t := range over {
+		switch {
+		case err != nil:
+			t.fail(err)
+		case results[i].Err != nil:
+			t.fail(results[i].Err)
+		case results[i].Taken:
+			t.found(Mine, state{held: true})
+		default:
+			again = append(again, t.pending)
+		}
+	}
+	return again
 }
 
 // deriveAll replaces the ids of synthetic records by their next ids. Before that it raises the purge times of the
@@ -265,10 +355,14 @@ func (e entering) deriveAll(ctx context.Context, synthetic []*pending, holders [
 }
 
 func (e entering) entryOf(p *pending) Entry {
-	return Entry{
+	entry := Entry{
 		Scope: e.Scope, Key: p.key, Owner: p.Owner, Fingerprint: p.Fingerprint, Version: p.Version,
 		Arrival: p.Arrival, PurgeAt: e.Retention.PurgeAt(p.Arrival),
 	}
+	if e.hold != nil {
+		entry.Hold = e.hold.Hold
+	}
+	return entry
 }
 
 // groupByKey groups records by key. The groups and the records in them are in the order of the records.

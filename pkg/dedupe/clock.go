@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/aws/serverclock"
 	"github.com/oncebox/oncebox/internal/shared/pause"
 )
 
@@ -106,6 +107,23 @@ func (c Clock) patience(ctx context.Context) (until time.Time) {
 		return now.Add(patienceWithoutDeadline)
 	}
 	return now.Add(deadline.Sub(now) / 2)
+}
+
+// end returns until when what must not fail is tried: all of the remaining time.
+func (c Clock) end(ctx context.Context) time.Time {
+	if deadline, ok := ctx.Deadline(); ok {
+		return deadline
+	}
+	return c.Now().Add(patienceWithoutDeadline)
+}
+
+// machine returns a function that returns the present moment by the clocks of this machine.
+func (c Clock) machine() func() serverclock.Moment {
+	start := c.Now()
+	return func() serverclock.Moment {
+		now := c.Now()
+		return serverclock.Moment{Wall: now.Round(0), Monotonic: now.Sub(start)}
+	}
 }
 
 // patienceWithoutDeadline is long enough for DynamoDB to split the traffic of a hot partition, and for a failover.

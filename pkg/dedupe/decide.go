@@ -41,6 +41,8 @@ type Decision struct {
 	Outcome Outcome
 	ID      string // the id under which to deliver the record: its own, or a derived one
 	Err     error  // if Undecided: of the family ErrTryAgain, or a fault
+
+	state
 }
 
 // Decider decides records by a ledger. A program that reads a queue or a topic can use it without a Processor: see the
@@ -52,6 +54,8 @@ type Decider struct {
 	// PassSynthetic lets synthetic duplicates keep their ids.
 	PassSynthetic bool
 	Clock         Clock
+
+	hold *holding // of the run of a batch
 }
 
 // Decide decides records, with the same result as deciding them one by one, in order, but with few calls to the
@@ -67,6 +71,7 @@ func (d *Decider) Decide(ctx context.Context, candidates []Candidate) []Decision
 	decisions := make([]Decision, len(candidates))
 	q := Question{
 		Scope: d.Scope, Retention: d.Retention, KeepIDs: d.PassSynthetic, Records: make([]Candidate, len(candidates)),
+		hold: d.hold,
 	}
 	open := make([]int, len(candidates)) // by record of q: its index in candidates
 	for i, c := range candidates {
@@ -149,5 +154,5 @@ func (d *Decider) decisionOf(c Candidate, a Answer) Decision {
 	for range a.Derived {
 		id = format.DerivedID(id, c.Fingerprint)
 	}
-	return Decision{Outcome: outcome, ID: id}
+	return Decision{Outcome: outcome, ID: id, state: a.state}
 }

@@ -24,6 +24,7 @@ type userRecord struct {
 	poison   *PoisonError // nil unless the record can never be processed
 	err      error        // why the record could not be read or decided now; it comes again
 	acked    bool         // done before, by an ack or an object, or with a record before it, or there is nothing to do
+	waits    bool         // a copy of a record before it in the batch: it is done with that one
 	done     bool         // delivered, dropped, dead-lettered, or acked
 
 	superseded bool // a TxSink did not write it, because it had a newer version

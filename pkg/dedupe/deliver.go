@@ -118,13 +118,15 @@ func (r *batchRun) endOfPiece(users []userRecord, begin int) int {
 	return end
 }
 
-// deliverPiece delivers user records, and stores which of them are done.
+// deliverPiece delivers user records, and stores which of them are done: in the entries of messages of a queue, and in
+// acks.
 func (r *batchRun) deliverPiece(ctx context.Context, users []userRecord) error {
 	work, cancel := r.workTime(ctx)
 	defer cancel()
 	begun := r.clock.Now()
 	err := r.level.deliver(work, r, users)
 	r.result.SinkTime += r.clock.Now().Sub(begun)
+	err = cmp.Or(err, r.finish(ctx, users))
 	r.acknowledge(ctx, users)
 	return err
 }
@@ -172,7 +174,9 @@ func (r *batchRun) prepareOne(ctx context.Context, u *userRecord) {
 			read := u.output
 			u.read = &read
 		}
-		u.output, u.deliver, u.done = out, deliver, !deliver
+		u.output, u.deliver = out, deliver
+		u.waits = u.decision.waitsFor != Digest{}
+		u.done = !deliver && !u.waits
 	}
 }
 

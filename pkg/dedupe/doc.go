@@ -102,6 +102,16 @@
 // confirmed the records. If acks cannot be read or written, the batch does not fail: without an ack a record is
 // processed again, as a retry.
 //
+// # Queues
+//
+// Messages of a queue have no positions, so no ack can name them. With Batch.Queue the entry of a message says whether
+// its effect is done, if the engine has one row for each key (Holds). The entry is in progress until the deadline of the
+// run, and done after the sink or the dead-letter store has confirmed. A message or a copy that finds it done is
+// dropped. One that finds it in progress fails with ErrInWork, and comes again. After the lease it takes the entry over
+// and is a retry. So a message that SQS delivers again is not sent again, and a message that was never done is delivered
+// also under a new message id. Without a confirmed mark a message is not done. A process that stands still in a Send may
+// send after its lease; then the record is sent twice, with the same id.
+//
 // # Limits
 //
 //   - Delivery to a Sink is at least once. The sink may get a record again, always with the same id, in these cases:

@@ -21,8 +21,9 @@ type Entry struct {
 	Version     string // of the settings that made the fingerprint; never compared
 	Arrival     time.Time
 	PurgeAt     int64 // epoch seconds, or Never
-	// Done says that the effect of the record is done. Only a TxSink stores it, with the effect.
+	// Done says that the effect of the record is done. A TxSink stores it with the effect, and Holds.Finish after it.
 	Done bool
+	Hold Hold // of a message of a queue
 }
 
 // Existing is the entry that a put found. Its digests are enough to compare it with a record.
@@ -31,11 +32,14 @@ type Existing struct {
 	Content Digest // ContentDigest of its fingerprint
 	PurgeAt int64  // epoch seconds, or Never
 	Done    bool   // as in Entry
+	Hold    Hold   // as in Entry
 }
 
 // Existing returns the entry as a later put finds it.
 func (e Entry) Existing() Existing {
-	return Existing{Owner: e.Owner.Digest(), Content: ContentDigest(e.Fingerprint), PurgeAt: e.PurgeAt, Done: e.Done}
+	return Existing{
+		Owner: e.Owner.Digest(), Content: ContentDigest(e.Fingerprint), PurgeAt: e.PurgeAt, Done: e.Done, Hold: e.Hold,
+	}
 }
 
 // purgedAt reports whether a record with this arrival may replace an entry. It is the condition of

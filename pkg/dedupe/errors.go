@@ -31,6 +31,17 @@ var (
 	// itself. The same message twice in a batch of a queue is no error.
 	ErrSharedSequence = errors.New("dedupe: two records of the batch share a sequence number")
 
+	// ErrInWork says that a message, or a copy of it, is in progress in another run of a batch, or that such a run has ended
+	// before its effect was known to be done. The message is not done. It comes again, and is decided then.
+	ErrInWork = errors.New("dedupe: another invocation has this message or a copy of it in progress; it comes again")
+
+	// ErrNoHolds says that the ledger does not store whether the effect of a message of a queue is done.
+	ErrNoHolds = errors.New("dedupe: this ledger does not store which messages of a queue are done; set ONCEBOX_LEDGER to " +
+		"keys and choose a new scope, or set ONCEBOX_ACKS=off")
+
+	// errLeaseOver says that a run of a batch of a queue has stood still past its lease.
+	errLeaseOver = fmt.Errorf("%w: the lease of the invocation is over, and another one may send the message", ErrTryAgain)
+
 	// ErrNotABatch says that the sequence numbers of a batch are not ascending numbers.
 	ErrNotABatch = errors.New("dedupe: the records are not a batch of one shard in order")
 

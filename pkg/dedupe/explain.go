@@ -34,6 +34,7 @@ type ExplainedEntry struct {
 	// Since and Until are the first and the last arrival for which the entry counts. Zero: it counts until PurgeAt.
 	Since, Until time.Time
 	Done         bool   // as in Entry
+	Hold         Hold   // as in Entry
 	Place        string // where the engine stores it
 	Mine         bool   // this record holds the entry
 	Same         bool   // the entry has the fingerprint of this record
@@ -81,7 +82,7 @@ func ExplainByKey(ctx context.Context, c Candidate, read func(context.Context, [
 		}
 		e.Entries = append(e.Entries, ExplainedEntry{
 			ID: ids[i], Owner: s.Owner, Content: hex.EncodeToString(s.Content[:]), Version: s.Version, Arrival: s.Arrival,
-			PurgeAt: s.PurgeAt, Done: s.Done, Place: s.Place,
+			PurgeAt: s.PurgeAt, Done: s.Done, Hold: s.Hold, Place: s.Place,
 			Mine: s.Existing.Owner == c.Owner.Digest(), Same: s.Content == ContentDigest(c.Fingerprint),
 			Void: s.Void, Counts: !s.Void && !purgedAt(s.PurgeAt, c.Arrival),
 		})

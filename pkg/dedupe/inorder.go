@@ -34,9 +34,9 @@ func (e entering) enterInto(t Table, p *pending) {
 		switch {
 		case !found || purgedAt(holder.PurgeAt, p.Arrival):
 			t.Set(p.key, e.entryOf(p).Existing())
-			p.found(Put)
+			p.found(Put, state{})
 			return
-		case !e.compare(holder, p):
+		case e.compare(holder, p) == answered:
 			return
 		}
 		holder.PurgeAt = later(holder.PurgeAt, e.Retention.PurgeAt(p.Arrival))

@@ -3,6 +3,7 @@ package dedupe
 import (
 	"context"
 	"iter"
+	"time"
 )
 
 // Store has all interfaces that this module's engines with one row for each key implement. No caller needs all of them.
@@ -10,6 +11,7 @@ import (
 type Store interface {
 	Ledger
 	Entries
+	Holds
 	Acks
 	Consumers
 	Runs
@@ -36,6 +38,8 @@ type Question struct {
 	// Records are the records in order. A poison record is not entered: only its owner is set, and its answer is
 	// ignored.
 	Records []Candidate
+
+	hold *holding // of the run of a batch that asks; nil: it needs none
 }
 
 // Found is the entry that a Ledger found under the key of a record.
@@ -58,6 +62,15 @@ type Answer struct {
 	// own id. With Same it may be 0 in any case, because a copy is not delivered.
 	Derived int
 	Err     error // if NotKnown
+
+	state
+}
+
+// state is what a Ledger made by ByKey adds to an answer, if the question has a hold.
+type state struct {
+	held     bool   // the record holds its entry, for this run
+	done     bool   // the effect of this record is done
+	waitsFor Digest // this run holds the entry for another record with the same content: its owner
 }
 
 // Entries is implemented by an engine that stores one row for each key. ByKey makes a Ledger of it.
@@ -96,7 +109,10 @@ type PutResult struct {
 	// Forgotten says that the key is free, but the new entry was not put: an entry that counted for its arrival may have
 	// been deleted.
 	Forgotten bool
-	Err       error
+	// Date is the engine's time when it replied, in whole seconds, rounded or cut off. It may be zero if the new entry has no
+	// Hold.
+	Date time.Time
+	Err  error
 }
 
 // RaiseRequest is a request to raise a purge time.

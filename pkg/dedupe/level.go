@@ -3,6 +3,7 @@ package dedupe
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"time"
 )
 
@@ -11,6 +12,8 @@ import (
 type level interface {
 	// Check is as in Sink.
 	Check(ctx context.Context, o Output) error
+	// holds reports whether the ledger can store which messages of a queue are done. Otherwise the sink does.
+	holds() bool
 	// chunk is the Settings.Chunk if none is set.
 	chunk() int
 	// forLetter is the level for a dead letter that comes again alone. name is the name of its object.
@@ -59,7 +62,8 @@ func (byLedger) decide(ctx context.Context, r *batchRun, users []userRecord) tim
 	return r.clock.Now().Sub(begun)
 }
 
-// askLedger asks the ledger about the records of a chunk. A record that it cannot decide comes again.
+// askLedger asks the ledger about the records of a chunk. A record that it cannot decide comes again, and a message of a
+// queue that is done does not.
 func (r *batchRun) askLedger(ctx context.Context, users []userRecord) {
 	candidates := make([]Candidate, len(users))
 	asked := false
@@ -77,13 +81,19 @@ func (r *batchRun) askLedger(ctx context.Context, users []userRecord) {
 	if !asked {
 		return
 	}
-	for i, decision := range r.decider.Decide(ctx, candidates) {
+	decider := r.decider
+	decider.hold = r.hold
+	for i, decision := range decider.Decide(ctx, candidates) {
 		u := &users[i]
 		if !u.open() {
 			continue
 		}
 		if u.decision = decision; decision.Outcome == Undecided {
 			u.err = cmp.Or(decision.Err, errIncomplete)
+		}
+		u.acked = decision.done && decision.Outcome == Retry
+		if own := decision.Outcome == New || decision.Outcome == Retry; own && r.hold != nil && !decision.held && !u.acked {
+			u.err = fmt.Errorf("%w: the ledger does not hold the entry of a message", errMisfit)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/aws/serverclock"
 	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/kpl"
 )
@@ -49,6 +50,13 @@ type Batch struct {
 	Shard   string
 	Order   Order
 	Records []Record
+	// Queue says that the records are messages of a queue, which come again until they are done. With a Sink and with Acks,
+	// the entry of a message then says whether its effect is done: it is put in progress, for the time until the
+	// context's deadline, and marked after the sink or the dead-letter store has confirmed. A message that is done does not
+	// reach the sink again. A message or a copy that another run has in progress fails with ErrInWork, until the lease of
+	// that run is over. The Ledger must implement Holds. It costs one more write for each message. With PassNatural, with
+	// other sinks, and for dead letters it has no effect.
+	Queue bool
 }
 
 // check refuses records that cannot be distinguished, or whose order is not known. It returns those that repeat others.
@@ -170,6 +178,7 @@ type Processor struct {
 	delivery  Delivery
 	suspicion *suspicion // of what is read
 	refusals  *suspicion // of what a Sink answers
+	machine   func() serverclock.Moment
 
 	claimed sync.Map // the Streams whose consumer is this function
 }
@@ -182,8 +191,9 @@ func NewProcessor(p Parts, s Settings) (*Processor, error) {
 	l := p.level()
 	s.Chunk, s.Transactions = cmp.Or(s.Chunk, l.chunk()), cmp.Or(s.Transactions, DefaultTransactions)
 	s.OpenedBytes = cmp.Or(s.OpenedBytes, MaxOpenedBytes)
+	clock := s.Clock.OrReal()
 	return &Processor{
-		parts: p, settings: s, clock: s.Clock.OrReal(), level: l,
+		parts: p, settings: s, clock: clock, level: l, machine: clock.machine(),
 		decider: Decider{
 			Ledger: p.Ledger, Scope: s.Scope, Retention: s.Retention, PassSynthetic: s.PassSynthetic, Clock: s.Clock,
 		},
@@ -270,7 +280,8 @@ type batchRun struct {
 	source  string    // Owner.Source of the records
 	letter  *redriven // set if the batch is a dead letter that comes again
 	before  doneBefore
-	chain   Chain // set with an ObjectSink
+	hold    *holding // of the entries of messages of a queue; nil: entries do not say whether they are done
+	chain   Chain    // set with an ObjectSink
 	repeats repeats
 	reserve time.Duration // kept at the end of the time: once for the acks, and once for what the sink refuses
 	size    int           // number of user records in the next chunk
@@ -316,6 +327,9 @@ func (r *batchRun) begin(ctx context.Context) (err error) {
 		return err
 	}
 	r.reserve = r.reserveOf(ctx)
+	if r.hold, err = r.holdOf(ctx); err != nil {
+		return err
+	}
 	return r.level.open(ctx, r)
 }
 

@@ -19,7 +19,7 @@ type testCase struct {
 }
 
 var cases = slices.Concat(
-	decodeCases, decideCases, deliverCases, ackCases, partCases, framingCases, orderCases, refusedCases, txCases, objectCases, redriveCases,
+	decodeCases, decideCases, deliverCases, ackCases, partCases, framingCases, orderCases, queueCases, refusedCases, txCases, objectCases, redriveCases,
 )
 
 // TestProcessor runs all cases, in memory and in `make check` on the other engines.

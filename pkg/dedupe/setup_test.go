@@ -42,7 +42,8 @@ type bench struct {
 	hook   dedupefault.Hook // runs at the calls of store, sink and dead-letter store; may be nil
 	broken dedupefault.Hook // of the mutant
 	calls  map[dedupefault.Method]int
-	puts   int // number of entries in calls of PutIfAbsent
+	noDate bool // the engine does not say its time with a put; otherwise it has the time of the bench
+	puts   int  // number of entries in calls of PutIfAbsent
 }
 
 // The retention of a bench.
@@ -119,10 +120,18 @@ func (b *bench) hookedStore() dedupe.Store {
 func (b *bench) called(ctx context.Context, c *dedupefault.Call) error {
 	b.calls[c.Method]++
 	b.puts += len(c.Entries)
-	if b.hook == nil {
-		return c.Do(ctx)
+	hook := b.hook
+	if hook == nil {
+		hook = func(ctx context.Context, c *dedupefault.Call) error { return c.Do(ctx) }
 	}
-	return b.hook(ctx, c)
+	err := hook(ctx, c)
+	c.Date = b.clock.now
+	for i := range c.Puts {
+		if c.Puts[i].Date = b.clock.now; b.noDate {
+			c.Puts[i].Date = time.Time{}
+		}
+	}
+	return err
 }
 
 // process runs one invocation of the first shard.

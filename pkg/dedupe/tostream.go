@@ -11,6 +11,8 @@ type toStream struct {
 
 func (s toStream) forLetter(string) level { return s }
 
+func (toStream) holds() bool { return true }
+
 // deliver dead-letters the poison among user records, and sends the others, up to the first one that is not ready.
 func (s toStream) deliver(ctx context.Context, r *batchRun, users []userRecord) error {
 	ready, err := r.makeReady(ctx, users)
@@ -32,6 +34,9 @@ func (s toStream) send(ctx context.Context, r *batchRun, users []userRecord) err
 	outputs, ends, err := s.pack(ctx, r.parts.Framing, ready)
 	if err != nil || len(outputs) == 0 {
 		return err
+	}
+	if r.hold.over() {
+		return errLeaseOver
 	}
 	sending, cancel := r.earlier(ctx) // a record that is refused must not come again for lack of time to store its letter
 	defer cancel()

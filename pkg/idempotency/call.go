@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/shared/lease"
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
 )
 
@@ -33,9 +34,9 @@ func (r *Runner) newCall(ctx context.Context, key string, payload []byte) (*call
 		if c.deadline, ok = ctx.Deadline(); !ok {
 			return nil, &InvalidError{"context", "it has no deadline, and LeaseUntilDeadline needs one"}
 		}
-		if lease := c.newLease(); lease > maxLease {
+		if length := c.newLease(); length > maxLease {
 			return nil, &InvalidError{"context", fmt.Sprintf("its deadline is in %s, and LeaseUntilDeadline allows %s: a crash "+
-				"blocks the key for as long; set an earlier deadline, or use Lease", lease.Round(time.Second), maxLease)}
+				"blocks the key for as long; set an earlier deadline, or use Lease", length.Round(time.Second), maxLease)}
 		}
 	}
 	c.token, err = r.newToken()
@@ -109,24 +110,24 @@ func (c *call) begin(ctx context.Context) (*engine.Record, error) {
 			continue
 		}
 		row := *a.Row
-		switch decide(row, c.token, c.payload, a.at.Early()) {
-		case mine:
+		switch seen(&row, c.token, c.payload).Decide(a.at.Early()) {
+		case lease.Mine:
 			if row.Number != tooShort && row.LeaseEnd.Sub(a.at.Late()) >= c.lease/2 {
 				return &row, nil
 			}
 			next, tooShort = c.replace(row), row.Number
 			tries++
-		case otherPayload:
+		case lease.OtherPayload:
 			return nil, ErrOtherPayload
-		case replay:
+		case lease.Done:
 			return &row, nil
-		case twin:
+		case lease.Twin:
 			tries, waits = 0, waits+1 // the store answers
 			if err := c.wait(ctx, a, waits); err != nil {
 				return nil, err
 			}
 			next = c.read
-		case free:
+		case lease.Free:
 			c.report.TookOver = abandoned(row)
 			next = c.replace(row)
 			tries++ // the reply to the next request shows an execution, usually that of this call
@@ -138,38 +139,15 @@ func (c *call) begin(ctx context.Context) (*engine.Record, error) {
 	return nil, failure
 }
 
-// decision is what a row means for a call.
-type decision int
-
-const (
-	mine         decision = iota // the row of this execution
-	otherPayload                 // the key belongs to another payload
-	replay                       // the record has the result
-	twin                         // another call holds the key
-	free                         // the row does not count any more
-)
-
-// decide says what a row means for a call. early is the early clock of the reply that showed the row.
-func decide(row engine.Record, token, payload string, early time.Time) decision {
-	switch {
-	case row.Status == engine.InProgress && row.Token == token:
-		return mine
-	case !counts(row, early):
-		return free
-	case row.Payload != payload:
-		return otherPayload
-	case row.Status == engine.Completed:
-		return replay
-	}
-	return twin
-}
-
-// counts reports whether a row still counts: its window or its lease is not over.
-func counts(row engine.Record, now time.Time) bool {
+// seen is a row as a call with a token and a payload sees it.
+func seen(row *engine.Record, token, payload string) lease.Row {
+	ends := row.LeaseEnd
 	if row.Status == engine.Completed {
-		return now.Before(row.Expiry)
+		ends = row.Expiry
 	}
-	return now.Before(row.LeaseEnd)
+	return lease.Row{
+		Done: row.Status == engine.Completed, Mine: row.Token == token, Same: row.Payload == payload, Ends: ends,
+	}
 }
 
 // useCopy returns a row that may be old, if it decides the call: it is completed, and its window is not over by the late

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/shared/lease"
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
 )
 
@@ -175,10 +176,10 @@ func (h *hold) superseded(ctx context.Context, a answer) (*engine.Record, error)
 		if a.Row == nil {
 			return nil, ErrLeaseLost
 		}
-		switch decide(*a.Row, h.token, h.payload, a.at.Early()) {
-		case replay:
+		switch seen(a.Row, h.token, h.payload).Decide(a.at.Early()) {
+		case lease.Done:
 			return a.Row, nil
-		case twin:
+		case lease.Twin:
 			if h.r.settings.DoNotWait {
 				return nil, ErrLeaseLost
 			}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/shared/lease"
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
 )
 
@@ -40,9 +41,9 @@ func (r *Runner) Explain(ctx context.Context, key string, payload []byte) (Expla
 		}
 	}
 	none, err := r.newToken() // of no execution
-	next := map[decision]NextCall{
-		otherPayload: NextRefused, replay: NextReplays, twin: NextWaits, free: NextRuns,
-	}[decide(*a.Row, none, compared, a.at.Early())]
+	next := map[lease.Decision]NextCall{
+		lease.OtherPayload: NextRefused, lease.Done: NextReplays, lease.Twin: NextWaits, lease.Free: NextRuns,
+	}[seen(a.Row, none, compared).Decide(a.at.Early())]
 	return Explanation{a.Row, next}, err
 }
 
@@ -93,7 +94,7 @@ func (r *Runner) Evict(ctx context.Context, key string, e Eviction) (freed *engi
 		return nil, ErrNoRecord
 	case row.Number != e.Number:
 		return nil, fmt.Errorf("%w: it has the number %d", ErrOtherExecution, row.Number)
-	case !counts(*row, a.at.Early()):
+	case !seen(row, "", row.Payload).Counts(a.at.Early()):
 		return nil, nil
 	case row.Status == engine.InProgress && !e.Running:
 		return nil, &InProgressError{row.LeaseEnd.Sub(a.at.Early())}

@@ -5,17 +5,13 @@ import (
 	"time"
 
 	"github.com/oncebox/oncebox/internal/aws/serverclock"
+	"github.com/oncebox/oncebox/internal/shared/lease"
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
 )
 
-const (
-	// boundsApart is how far apart the early and the late clock are after a quick reply. A lease is longer by this, so
-	// that its holder, who asks the late clock, has all of it.
-	boundsApart = 2 * time.Second
-	// purgeGrace is how long a record stays after its expiry. A request that is later than that does not come: its put
-	// would make a row of an execution that has ended.
-	purgeGrace = 15 * time.Minute
-)
+// purgeGrace is how long a record stays after its expiry. A request that is later than that does not come: its put
+// would make a row of an execution that has ended.
+const purgeGrace = 15 * time.Minute
 
 // answer is an answer of the engine, with a clock that knows only this reply.
 type answer struct {
@@ -41,8 +37,8 @@ func (r *Runner) ask(send func() (engine.Answer, error)) (answer, error) {
 
 // ends returns the ends of a lease that begins now. They rest on the early clock: a lease that ends too early is seen
 // by its holder, and a lease that ends too late blocks others.
-func (r *Runner) ends(lease time.Duration) engine.Ends {
-	end := r.server.Early().Add(lease + boundsApart).Truncate(time.Millisecond)
+func (r *Runner) ends(length time.Duration) engine.Ends {
+	end := lease.End(r.server.Early(), length)
 	expiry := roundUp(end.Add(r.settings.Window), time.Millisecond)
 	return engine.Ends{LeaseEnd: end, Expiry: expiry, PurgeAt: purgeAt(expiry)}
 }

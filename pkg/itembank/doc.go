@@ -83,8 +83,9 @@
 //	_, err = bank.Confirm(ctx, "concert", "customer-17", grant.Claim.ID)
 //
 // The claim row decides, not the clock: a hold can be confirmed until it is closed, also after its end. A Confirm that
-// fails with ErrNoClaim or ErrClaimEnded came too late; the item may belong to another claimant. Confirm and every
-// other call name the claim by its id, so that a late call never touches a later claim of the same claimant.
+// fails with ErrNoClaim, ErrClaimEnded or ErrNotEligible came too late; the item may belong to another claimant.
+// Confirm and every other call name the claim by its id, so that a late call never touches a later claim of the same
+// claimant.
 //
 // [Bank.Prolong] gives a hold more time, in a campaign with Settings.MaxHold, which limits it.
 //

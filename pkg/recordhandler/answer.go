@@ -43,14 +43,14 @@ func fromFailed(messages []dedupe.Record, done int) (undone []string) {
 // faultOf returns why the whole invocation fails. It is nil if the answer can name the records that must come again.
 func faultOf(r dedupe.Result, s source) error {
 	for _, stays := range []error{
-		dedupe.ErrSharedSequence, dedupe.ErrNotABatch, dedupe.ErrOtherConsumer, dedupe.ErrOtherLedger,
+		dedupe.ErrSharedSequence, dedupe.ErrNotABatch, dedupe.ErrOtherConsumer, dedupe.ErrOtherLedger, dedupe.ErrNoHolds,
 	} {
 		if errors.Is(r.Err, stays) {
 			return r.Err
 		}
 	}
 	switch {
-	case s.queue:
+	case s.batch.Queue: // the answer names each message that must come again
 		return nil
 	case s.logs, errors.Is(r.Err, dedupe.ErrWrongSetting):
 		return r.Err

@@ -59,6 +59,14 @@ func (s *slow) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedup
 	return results, nil
 }
 
+func (s *slow) Finish(_ context.Context, requests []dedupe.FinishRequest) ([]dedupe.FinishResult, error) {
+	results := make([]dedupe.FinishResult, len(requests))
+	for i, r := range requests {
+		results[i].Finished = s.rows[r.Key].Hold.Token == r.Token
+	}
+	return results, nil
+}
+
 func (s *slow) RaisePurge(context.Context, []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	panic("no record is synthetic here")
 }

@@ -35,6 +35,9 @@
 //   - for a standard SQS queue, each message that failed;
 //   - for a FIFO queue, the first message that failed and all after it.
 //
+// The entry of a message of a queue says whether its effect is done. A message that is done is not sent again, and one
+// that another invocation has in progress comes again (dedupe.Batch.Queue). Without acks entries do not say it.
+//
 // A message that CloudWatch Logs sends to the function directly has no answer: any failure fails the invocation, and
 // Lambda sends the message again. Options.Framing opens payloads that hold several records.
 //

@@ -95,8 +95,8 @@ func (h *Handler) Invoke(ctx context.Context, event []byte) (answer []byte, err 
 // An error fails the invocation: Lambda delivers all of its records again, and bisects the batch if the event source
 // mapping says so. The errors are
 //   - ErrNoProgress and panics: smaller batches may get through;
-//   - ErrConsumer, ErrLoop, dedupe.ErrOtherConsumer, dedupe.ErrOtherLedger and dedupe.ErrWrongSetting: a setting is
-//     wrong, and each batch fails until it is corrected. For a queue, dedupe.ErrWrongSetting is only in the log: the
+//   - ErrConsumer, ErrLoop, dedupe.ErrOtherConsumer, dedupe.ErrOtherLedger, dedupe.ErrNoHolds and
+//     dedupe.ErrWrongSetting: a setting is wrong, and each batch fails until it is corrected. For a queue, dedupe.ErrWrongSetting is only in the log: the
 //     answer lists the messages that are not done, and those that the sink has taken do not come again;
 //   - ErrNotKinesis, ErrManyShards, dedupe.ErrNotABatch and dedupe.ErrSharedSequence: this is not a batch of a source;
 //   - every error, for a message of CloudWatch Logs: no answer can name its log events.
@@ -150,7 +150,7 @@ func (h *Handler) deliverBatch(ctx context.Context, s source) (result dedupe.Res
 	if s.identifiers != nil {
 		result.Failed = s.identifiers[result.Done]
 	}
-	if s.queue && s.batch.Order == dedupe.AsGiven {
+	if s.batch.Queue && s.batch.Order == dedupe.AsGiven {
 		result.Undone = fromFailed(s.batch.Records, result.Done)
 	}
 	return result, faultOf(result, s)

@@ -60,8 +60,8 @@ type Settings struct {
 	// `off`: synthetic duplicates pass under the id that they have
 	Synthetic string `default:"on" oneof:"on,off"`
 	// [acks](how-it-works.md#acks) name the records that are done, so that a batch that comes again sends them no second
-	// time. `off`: they are sent again. With a bucket as the sink there are none, and `off` is refused: its objects say
-	// what is done.
+	// time. Of a message of a queue, [its entry](records.md#sqs) says it. `off`: they are sent again. With a bucket as the
+	// sink there are none, and `off` is refused: its objects say what is done.
 	Acks string `default:"on" oneof:"on,off"`
 	// so many of the first records (at most 500) that are poison for one reason are
 	// [a wrong setting](how-it-works.md#a-wrong-setting): the batch fails. `off`: they are dead-lettered.

@@ -46,6 +46,7 @@ func newBenchOver(t testing.TB, store *faults, environ ...string) *bench {
 		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=dir:unused",
 	}, environ...))
 	must(t, err)
+	o.Clock.Now = store.now
 	o.Clock.Pause = func(context.Context, time.Duration) error { return errBroken } // a ledger is asked once
 	b := &bench{store: store, sink: &memory{}, deadLetters: &memory{}, log: &bytes.Buffer{}}
 	parts := dedupe.Parts{Ledger: b.store, Sink: b.sink, DeadLetters: b.deadLetters, Acks: b.store, Consumers: b.store}
@@ -58,11 +59,13 @@ func newBenchOver(t testing.TB, store *faults, environ ...string) *bench {
 type engine interface {
 	recordhandler.Store
 	dedupe.Entries
+	dedupe.Holds
 }
 
 // faults is a store between the handler and the engine. A nil field means no fault.
 type faults struct {
 	engine
+	ahead    time.Duration       // of all clocks
 	scope    func(string) string // changes the scope of the entries
 	put      func(ctx context.Context, e dedupe.Entry) error
 	warm     func(ctx context.Context, scope string, r dedupe.Retention) error
@@ -91,9 +94,27 @@ func (f *faults) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]ded
 			return nil, err
 		}
 		results[i] = put[0]
+		results[i].Date = f.now()
 	}
 	return results, nil
 }
+
+func (f *faults) now() time.Time { return time.Now().Add(f.ahead) }
+
+func (f *faults) ServerTime(context.Context, string) (time.Time, error) { return f.now(), nil }
+
+func (f *faults) Finish(ctx context.Context, requests []dedupe.FinishRequest) ([]dedupe.FinishResult, error) {
+	if f.scope != nil {
+		requests = slices.Clone(requests)
+		for i := range requests {
+			requests[i].Scope = f.scope(requests[i].Scope)
+		}
+	}
+	return f.engine.Finish(ctx, requests)
+}
+
+// afterTheLease lets so much time pass that messages that are not done can be taken over.
+func (f *faults) afterTheLease() { f.ahead += time.Hour }
 
 func (f *faults) Warm(ctx context.Context, scope string, r dedupe.Retention) error {
 	if f.warm == nil {

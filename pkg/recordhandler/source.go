@@ -19,8 +19,6 @@ type source struct {
 	// shared says that any number of functions may read the source, because it gives each record to one of them at a
 	// time.
 	shared bool
-	// queue says that an answer names each record that must come again.
-	queue bool
 	// logs says that the batch is a message of CloudWatch Logs. No answer is possible.
 	logs bool
 }

@@ -13,10 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/records/memledger"
 	"github.com/oncebox/oncebox/internal/testkit/memlog"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
+	"github.com/oncebox/oncebox/pkg/format"
 	"github.com/oncebox/oncebox/pkg/framing"
 	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
@@ -110,7 +112,7 @@ func (b *bench) failed(t testing.TB, raw json.RawMessage) string {
 	return strings.Join(ids, " ")
 }
 
-// TestStandardQueue: a message that fails comes again alone, and is then a retry.
+// TestStandardQueue: a message that fails comes again alone, and is then a retry. A message that is done is skipped.
 func TestStandardQueue(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
@@ -121,8 +123,18 @@ func TestStandardQueue(t *testing.T) {
 	equal(t, "failed", b.failed(t, rawRecords(t, all...)), "m2")
 	equal(t, "stream", b.line(t)["stream"], any("123456789012/eu-central-1/sqs:clicks"))
 	b.sink.fails = ""
+	copied := message("m4", queueARN, "", `{"id":"b"}`)
+	equal(t, "in progress", b.failed(t, rawRecords(t, all[1], copied, all[0])), "m2 m4")
+	line := b.line(t)
+	equal(t, "skipped", line["skipped"], any(1.0))
+	equal(t, "error", line["error"], any(dedupe.ErrInWork.Error()))
+	b.store.afterTheLease()
 	equal(t, "failed", b.failed(t, rawRecords(t, all[1])), "")
 	equal(t, "retries", b.line(t)["retry"], any(1.0))
+	equal(t, "failed", b.failed(t, rawRecords(t, append(all, copied)...)), "")
+	line = b.line(t)
+	equal(t, "skipped", line["skipped"], any(3.0))
+	equal(t, "natural", line["natural"], any(1.0))
 	b.sink.holds(t, `{"id":"a"}`, `{"id":"c"}`, `{"id":"b"}`)
 }
 
@@ -137,6 +149,7 @@ func TestFIFOQueue(t *testing.T) {
 	}
 	equal(t, "failed", b.failed(t, rawRecords(t, all...)), "m9 m2 m3")
 	b.sink.err, b.sink.fails = nil, `{"id":"c"}`
+	b.store.afterTheLease()
 	equal(t, "failed", b.failed(t, rawRecords(t, all...)), "m3")
 	equal(t, "partition key", b.sink.keys[0], "ann")
 	b.sink.holds(t, `{"id":"a"}`)
@@ -158,6 +171,7 @@ func TestQueueOfRefusedMessages(t *testing.T) {
 		if text := fmt.Sprint(line["error"]); !strings.HasPrefix(text, dedupe.ErrWrongSetting.Error()) {
 			t.Errorf("%s: the log has the error %s", queue, text)
 		}
+		b.store.afterTheLease()
 		equal(t, "failed", b.failed(t, rawRecords(t, two, three)), "m2 m3")
 		b.sink.holds(t, `{"id":"a"}`)
 		b.deadLetters.holds(t)
@@ -176,9 +190,10 @@ func TestMessageTwiceInABatch(t *testing.T) {
 		equal(t, "failed", b.failed(t, rawRecords(t, one, one, two, one, three, two, three)), fails)
 		b.sink.fails = ""
 		b.lines(t)
+		b.store.afterTheLease()
 		equal(t, "failed", b.failed(t, rawRecords(t, two, three, two)), "")
-		equal(t, "skipped", b.line(t)["skipped"], any(1.0))
-		for id, n := range map[string]int{"a": 1, "b": 1} {
+		equal(t, "skipped", b.line(t)["skipped"], any(2.0)) // the third message is done, too
+		for id, n := range map[string]int{"a": 1, "b": 1, "c": 1} {
 			if got := strings.Count(strings.Join(b.sink.data, ""), fmt.Sprintf("{%q:%q}", "id", id)); got != n {
 				t.Errorf("%s: %s was delivered %d times", queue, id, got)
 			}
@@ -196,6 +211,7 @@ func TestDeadLetterQueue(t *testing.T) {
 	equal(t, "failed", b.failed(t, rawRecords(t, message("m1", queueARN, "", `{"id":"a"}`))), "m1")
 	b.sink.err = nil
 	b.lines(t)
+	b.store.afterTheLease()
 	equal(t, "failed", b.failed(t, rawRecords(t,
 		message("m2", dead, other, `{"id":"a"}`), message("m1", dead, queueARN, `{"id":"a"}`),
 		message("m1", dead, other, `{"id":"a"}`), message("m3", dead, other, `{"id":"b"}`))), "")
@@ -203,7 +219,45 @@ func TestDeadLetterQueue(t *testing.T) {
 	for name, want := range map[string]any{"in": 4.0, "retry": 1.0, "natural": 2.0, "new": 1.0, "records": 4.0} {
 		equal(t, name, line[name], want)
 	}
+	b.sink.holds(t, `{"id":"a"}`, `{"id":"b"}`)
+}
+
+// TestRedriveByTheConsole: StartMessageMoveTask gives a message that was never done a new id. It is delivered. A message
+// that is done is dropped.
+func TestRedriveByTheConsole(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.sink.fails = `{"id":"a"}`
+	equal(t, "failed", b.failed(t, rawRecords(t, message("m1", queueARN, "", `{"id":"a"}`), message("m2", queueARN, "", `{"id":"b"}`))), "m1")
+	b.sink.fails = ""
+	b.store.afterTheLease()
+	equal(t, "failed", b.failed(t, rawRecords(t, message("m3", queueARN, "", `{"id":"a"}`), message("m4", queueARN, "", `{"id":"b"}`))), "")
+	equal(t, "failed", b.failed(t, rawRecords(t, message("m1", queueARN, "", `{"id":"a"}`))), "")
 	b.sink.holds(t, `{"id":"b"}`, `{"id":"a"}`)
+}
+
+// TestQueueWithoutHolds: a ledger that does not store what is done fails each batch of a queue, unless acks are off.
+func TestQueueWithoutHolds(t *testing.T) {
+	t.Parallel()
+	j, err := format.NewJSON(format.Options{IDPath: "id"})
+	must(t, err)
+	for acks, want := range map[string]error{"on": dedupe.ErrNoHolds, "off": nil} {
+		b := newBench(t, "ONCEBOX_ACKS="+acks)
+		o := recordhandler.Options{Retention: dedupe.Retention{ForGood: true}, NoAcks: acks == "off", Format: j}
+		o.Sink.Own = "memory"
+		parts := dedupe.Parts{
+			Ledger: memledger.New(), Sink: b.sink, DeadLetters: b.deadLetters, Acks: b.store,
+		}
+		h, err := recordhandler.New(parts, o, slog.New(slog.DiscardHandler))
+		must(t, err)
+		_, err = h.Handle(t.Context(), rawRecords(t, message("m1", queueARN, "", `{"id":"a"}`)))
+		if !errors.Is(err, want) {
+			t.Errorf("acks %s: got %v", acks, err)
+		}
+		if _, err := h.Handle(t.Context(), rawOf(t, event(`{"id":"b"}`))); err != nil {
+			t.Errorf("acks %s: %v", acks, err)
+		}
+	}
 }
 
 // TestChangesOfATable: the answer names the sequence number of the first change that failed. The changes of an item

@@ -39,7 +39,7 @@ func decodeMessages(raw json.RawMessage) ([]source, error) {
 		if at < 0 {
 			at = len(sources)
 			sources = append(sources, source{
-				batch: dedupe.Batch{Stream: stream, Order: orderOf(m.EventSourceARN)}, shared: true, queue: true,
+				batch: dedupe.Batch{Stream: stream, Order: orderOf(m.EventSourceARN), Queue: true}, shared: true,
 			})
 		}
 		sources[at].batch.Records = append(sources[at].batch.Records, record)

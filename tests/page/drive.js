@@ -164,6 +164,13 @@ const tests = {
     await v.begin();
     await v.open("sold-out", config.tokens["sold-out"]);
     await v.arrives("sold_out", "All codes are taken");
+    let asked = 0; // the campaign seems open once, and then nothing says whether items return
+    await v.page.route("**/campaigns/sold-out", (route) =>
+      (asked++ === 0 ? route.fulfill({ json: { campaign: "sold-out", state: "open" } }) : route.abort()));
+    await v.page.reload();
+    await v.state("ready");
+    await v.page.getByRole("button").click();
+    await v.state("unreachable");
   },
   async "sold out, and an item comes back"(v) {
     await v.begin();
@@ -210,7 +217,15 @@ const tests = {
   },
   async "it opens by itself"(v) {
     await v.begin();
+    await v.page.clock.install({ time: Date.now() - 3_600_000 }); // the visitor's clock is wrong
+    let asked = 0;
+    await v.page.route("**/campaigns/soon", (route) => (asked++ > 0 ? route.continue() : route.fulfill({
+      headers: { Date: new Date().toUTCString() },
+      json: { campaign: "soon", state: "scheduled", opens_at: new Date(Date.now() + 3_600_000).toISOString() },
+    })));
     await v.open("soon", config.tokens.soon);
+    await v.state("not_open");
+    await v.page.clock.fastForward("01:00:10");
     await v.state("ready");
   },
   async "closed by hand, and over"(v) {
@@ -234,7 +249,7 @@ const tests = {
     await v.page.getByRole("button").click();
     await v.arrives("code", "Reserved until");
     const left = await v.text("countdown");
-    v.want(/^Time left: 1[45]:[0-5]\d$/.test(left), `the countdown is ${left}`);
+    v.want(/^Time left: (14:[0-5]\d|15:00)$/.test(left), `the countdown is ${left}`);
     await v.picture("hold");
     await v.page.clock.fastForward("00:10");
     v.want((await v.text("countdown")) !== left, `the countdown stays at ${left}`);
@@ -379,6 +394,7 @@ const tests = {
   },
   async "embedded in a page of another origin"(v) {
     await v.begin();
+    await v.page.clock.install({ time: Date.now() + 3_600_000 }); // the visitor's clock is wrong
     await v.page.goto(`${config.allowed}/#t=${config.tokens.embedded}`);
     await v.arrives("ready", "one click");
     await v.page.getByRole("button").click();
@@ -449,7 +465,7 @@ const tests = {
     await says(v, "Reserved for you");
     v.want((await v.page.evaluate(() => document.activeElement.id)) === "status", "the focus is lost");
     const left = await v.page.locator("#left").innerText();
-    v.want(/: (59|60):[0-5]\d$/.test(left), `the countdown is ${left}`);
+    v.want(/: (59:[0-5]\d|60:00)$/.test(left), `the countdown is ${left}`);
     await isSeat(v, "B3", "yours");
     await v.accessible("held seats");
 

@@ -146,16 +146,13 @@ func (s *server) setPage(campaign string, page claimpage.Page) {
 	must(s.T, s.bank.SetPageDocument(s.Context(), campaign, document))
 }
 
-// soon is the time from the creation of the campaign "soon" until it opens. The page waits for it.
-const soon = 10 * time.Second
-
 // campaigns makes a campaign for each state.
 func (s *server) campaigns() {
 	hold := itembank.Settings{Hold: 15 * time.Minute}
 	for name, settings := range map[string]itembank.Settings{
-		"spring": {}, "busy": {}, "offline": {}, "broken": {}, "themed": {}, "closed": {}, "embedded": {}, "seats": hold,
+		"spring": {}, "busy": {}, "offline": {}, "broken": {}, "themed": {}, "closed": {}, "embedded": hold, "seats": hold,
 		"later": {OpensAt: time.Date(2099, 3, 1, 9, 0, 0, 0, time.UTC)}, "last": {ClosesAt: time.Date(2001, 1, 1, 0, 0, 0, 0, time.UTC)},
-		"yoga": {Scope: "term"}, "judo": {Scope: "term"}, "soon": {OpensAt: time.Now().Add(soon).Truncate(time.Second)},
+		"yoga": {Scope: "term"}, "judo": {Scope: "term"}, "soon": {},
 	} {
 		code := strings.ToUpper(name)
 		s.create(name, settings, code+"-MH47-YFPN", code+"-2", code+"-3")

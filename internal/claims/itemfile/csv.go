@@ -27,46 +27,57 @@ func (e *CSVError) Error() string {
 // Is reports whether target is itembank.ErrInvalid, the family of this error.
 func (e *CSVError) Is(target error) bool { return target == itembank.ErrInvalid }
 
-// separators are the possible separators of columns, with their names.
-var separators = []struct {
+type separator struct {
 	character rune
 	name      string
-}{{',', "commas"}, {';', "semicolons"}, {'\t', "tabs"}}
+}
+
+// separators are the possible separators of columns.
+var separators = []separator{{',', "commas"}, {';', "semicolons"}, {'\t', "tabs"}}
 
 // sampleLines is the number of lines that decide whether a file looks like CSV, and with which separator.
 const sampleLines = 20
 
 // Separator returns what separates the columns of a CSV file. If the column is a name, the first row has it. If it is a
-// number, or no row has the name, the first rows have the same number of columns, more than one. If that does not hold
-// for any separator, it is a comma: reading the file finds what is wrong. It returns an *itembank.InvalidError if it holds
-// for several.
+// number, the first rows have the same number of columns, more than one, and no other separator is in them: what it
+// cuts could be an item. If that holds for no separator, it is a comma: reading the file finds what is wrong. It returns
+// an *itembank.InvalidError if there are several.
 func Separator(open Open, column string) (rune, error) {
-	var found []rune
-	var names []string
-	find := func(fits func(*table) bool) {
-		for _, separator := range separators {
-			if tableFits(open, separator.character, fits) {
-				found, names = append(found, separator.character), append(names, separator.name)
-			}
-		}
-	}
+	hint := "give another name to the column"
+	var found []separator
 	if _, err := strconv.Atoi(column); err != nil {
-		find(func(t *table) bool {
+		found = fitting(open, func(t *table) bool {
 			first, err := t.row()
 			return err == nil && len(first) > 1 && slices.Contains(first, column)
 		})
-	}
-	if len(found) == 0 {
-		find(hasColumns)
+		if len(found) == 0 { // reading the file finds that
+			found = fitting(open, hasColumns)
+			found = found[:min(len(found), 1)]
+		}
+	} else if found = fitting(open, hasColumns); len(found) > 0 {
+		found, hint = fitting(open, isCut), "put a first row with the names of the columns into the file, and say --column NAME"
 	}
 	switch len(found) {
 	case 0:
 		return ',', nil
 	case 1:
-		return found[0], nil
+		return found[0].character, nil
 	}
-	return 0, badColumn(column, fmt.Sprintf("the columns could be separated by %s; say --column NAME with a name that the first "+
-		"row has with one of these only", strings.Join(names, " or ")))
+	var names []string
+	for _, s := range found {
+		names = append(names, s.name)
+	}
+	return 0, badColumn(column, fmt.Sprintf("the columns could be separated by %s; %s", strings.Join(names, " or "), hint))
+}
+
+// fitting returns the separators with which the beginning of a file is as it must be.
+func fitting(open Open, fits func(*table) bool) (found []separator) {
+	for _, s := range separators {
+		if tableFits(open, s.character, fits) {
+			found = append(found, s)
+		}
+	}
+	return found
 }
 
 // tableFits reads the beginning of a file. An error of reading is found again when the whole file is read.
@@ -94,6 +105,17 @@ func hasColumns(t *table) bool {
 		columns = len(row)
 	}
 	return true
+}
+
+// isCut reports whether one of the first rows has several columns.
+func isCut(t *table) bool {
+	for range sampleLines {
+		row, err := t.row()
+		if err != nil || len(row) > 1 {
+			return err == nil
+		}
+	}
+	return false
 }
 
 // refuseCSV returns a *CSVError in two cases: the first lines all have the same number of separators, at least one;

@@ -170,15 +170,20 @@ func TestSeparators(t *testing.T) {
 	for _, test := range []struct{ content, column, want string }{
 		{"\xef\xbb\xbfid;code;price\r\n1;A-1;9,50\r\n2;\"A;2\";8,00\r\n", "code", "A-1 A;2"},
 		{"id\tcode\n1\tA,1\n2\tA;2\n", "code", "A,1 A;2"},
-		{"1;A,1\n2;A,2,3\n", "2", "A,1 A,2,3"},
+		{"1;A,1\n2;A,2,3\n", "2", "--column 2: the columns could be separated by commas or semicolons; put a first row"},
+		{"A;1,note\nA;2\n", "1", "--column 1: the columns could be separated by commas or semicolons; put a first row"},
+		{"1;\"A,1\"\n2;\"A,2,3\"\n", "2", "A,1 A,2,3"},
+		{"1,\"A;1\"\n2,\"A;2\"\n", "2", "A;1 A;2"},
 		{"1\t\"A\n1\"\n2\tA-2\n", "1", "1 2"},
 		{"code\nA;1\nA;2\n", "code", "A;1 A;2"},
 		{"A;1\nA\n", "1", "A;1 A"},
 		{"code;a,b\nA-1;1,2\n", "code", "A-1"},
-		{"1;40,50\n2;39,00\n", "1", "--column 1: the columns could be separated by commas or semicolons; say --column NAME"},
-		{"code,x;code\n1,2;3\n", "code", "--column code: the columns could be separated by commas or semicolons"},
+		{"1;40,50\n2;39,00\n", "1", "--column 1: the columns could be separated by commas or semicolons; put a first row"},
+		{"code,x;code\n1,2;3\n", "code", "--column code: the columns could be separated by commas or semicolons; give another name"},
 		{"id;code\n1;A-1\n", "coupon", `--column coupon: there is no such column; the first row has "id", "code"`},
 		{"id;code\n1;A-1\n2\n", "code", "1 line cannot be loaded:\n  line 3 has 1 columns, the items are in column 2"},
+		{"code;note\nA;1;x\n", "code", "1 line cannot be loaded:\n  line 2 has 3 columns, the first row names 2"},
+		{"code,note\nA-1,x,, \n", "code", "A-1"},
 	} {
 		_, err := itemfile.Check(t.Context(), from(test.content), column(test.column))
 		items, _, sourceErr := collect(itemfile.Source(from(test.content), column(test.column)))

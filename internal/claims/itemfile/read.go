@@ -106,6 +106,8 @@ func cells(open Open, r io.Reader, o Options, yield func(itembank.Line, error) b
 		line := itembank.Line{Number: int64(t.last)}
 		switch {
 		case len(record) == 1 && o.isBlank(record[0]):
+		case header != nil && o.hasMore(record, len(header)): // an item with a separator would be cut
+			err = badLine(line.Number, fmt.Sprintf("has %d columns, the first row names %d", len(record), len(header)))
 		case index < len(record):
 			line.Item = strings.Clone(record[index])
 			if o.isBlank(line.Item) {
@@ -128,6 +130,12 @@ func (o Options) isBlank(cell string) bool {
 		return cell == ""
 	}
 	return strings.TrimSpace(cell) == ""
+}
+
+// hasMore reports whether a row has more columns, other than blank ones.
+func (o Options) hasMore(record []string, columns int) bool {
+	return len(record) > columns &&
+		slices.ContainsFunc(record[columns:], func(cell string) bool { return !o.isBlank(cell) })
 }
 
 // table reads rows of at most maxRow bytes.

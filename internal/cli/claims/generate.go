@@ -11,10 +11,10 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/cli"
+	"github.com/oncebox/oncebox/internal/shared/durable"
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
@@ -46,7 +46,7 @@ there are no vowels, so that no code is a word.
 The chance that one guess is one of the codes is their number divided by the number of codes of the pattern. The command
 prints it, and refuses a pattern with a greater chance than 1 in %s. A program that tries 100 codes a second
 then finds one in about 3 hours: limit the tries where codes are used. Codes of one pattern in several files add up: the
-command counts those of this file only. Enough are
+command counts the codes of this file only. Enough are
 
   6 random characters  for  up to        %s codes
   7                                   %s
@@ -107,8 +107,8 @@ func (c generateCommand) random() int { return strings.Count(c.Pattern, "?") }
 
 func (c generateCommand) check() error {
 	switch {
-	case c.File == "-":
-		return cli.BadUsage(errors.New("the codes need a file with a name, which - is not"), "")
+	case c.File == "-" || c.File == "":
+		return cli.BadUsage(fmt.Errorf("the codes need a file with a name, which %q is not", c.File), "")
 	case c.Count < 1 || c.Count > maxCodes:
 		return cli.BadUsage(fmt.Errorf("--count %d: must be from 1 to %s", c.Count, cli.WithCommas(maxCodes)), "")
 	case len(c.Pattern) > maxPattern || !codePattern.MatchString(c.Pattern):
@@ -218,7 +218,7 @@ func (c generateCommand) writeFile(makeCodes func() ([]string, error)) (err erro
 		const hint = "The file system must have hard links, with which no file is written over. Choose another folder."
 		return cli.BadUsage(fmt.Errorf("%s: %w", c.File, linkReason(err)), hint)
 	}
-	return syncFolder(filepath.Dir(c.File))
+	return durable.SyncFolder(filepath.Dir(c.File))
 }
 
 // exists returns the error for a file that is not written over.
@@ -234,16 +234,4 @@ func linkReason(err error) error {
 		return link.Err
 	}
 	return err
-}
-
-// syncFolder makes the name of a new file in a folder durable. Windows has no such call.
-func syncFolder(path string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }

@@ -13,7 +13,7 @@ import (
 )
 
 type itemsCommand struct {
-	List itemsList `cmd:"" help:"List the free items of a campaign, or those of a file that have ended."`
+	List itemsList `cmd:"" help:"List the free items of a campaign, or the items of a file that have ended."`
 }
 
 type itemsList struct {
@@ -46,7 +46,7 @@ func (c itemsList) Run(ctx context.Context, a *cli.App) error {
 	switch {
 	case c.Free == (c.Items != ""):
 		return cli.BadUsage(
-			errors.New("name one of --free and --items"), "--free lists the free items, --items FILE those of a file that have ended.",
+			errors.New("name one of --free and --items"), "--free lists the free items, --items FILE the items of a file that have ended.",
 		)
 	case c.Free && c.isSet():
 		return cli.BadUsage(errors.New("--column, --lines, --trim and --raw are for --items"), "")

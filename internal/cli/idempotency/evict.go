@@ -34,7 +34,7 @@ An execution whose lease is not over is only evicted with --running. It cannot c
 next heartbeat, or at its end. Until then two executions can run at a time. Without --running the exit code is 3.
 
 ` + ofPowertools + `
-Functions with Powertools cannot be stopped: an evicted one that runs can still complete, and its result then counts.
+Functions with Powertools cannot be stopped: an evicted function that runs can still complete, and its result then counts.
 Such a function with a local cache returns its copy.
 
 Examples:
@@ -66,7 +66,7 @@ func (c evictCommand) Run(ctx context.Context, a *cli.App) error {
 		"can happen a second time.\n", c.Number)
 	switch {
 	case freed.Status == engine.InProgress && byOthers(freed):
-		text += "The evicted function with Powertools may still run, and complete: its result then counts.\n"
+		text += "The evicted function with Powertools may still run, and complete: its result then counts."
 	case freed.Status == engine.InProgress:
 		text += "The evicted execution may still run. It cannot complete any more."
 	default:

@@ -50,6 +50,8 @@ for entries of the ids that would be derived, and says what the ledger would ans
   synthetic  another record with the same id: it is delivered under a derived id
   no-id      all derived ids are taken, too: the record is a dead letter
   too-old    entries of its time were deleted by ledger compact: the record is a dead letter
+This is the answer for a stream. A function that reads a queue delivers nothing again whose effect is done. A message or
+a copy that meets an entry in progress comes again, and takes the entry over at the end of its lease.
 
 Examples:
   oncebox ledger explain order-1 --ledger seen.db
@@ -196,6 +198,7 @@ type explainedEntryJSON struct {
 	CountsSince     *time.Time `json:"counts_since,omitempty"` // the arrivals for which it counts, in a log ledger
 	CountsUntil     *time.Time `json:"counts_until,omitempty"`
 	Done            bool       `json:"done"`
+	InProgressUntil *time.Time `json:"in_progress_until,omitempty"` // of a message of a queue that is not done
 	Place           string     `json:"place,omitempty"`
 }
 
@@ -215,6 +218,9 @@ func toExplainedJSON(scope string, c dedupe.Candidate, e dedupe.Explanation) exp
 			ID: entry.ID, Owner: entry.Owner, OwnRecord: entry.Mine, Content: entry.Content, Version: entry.Version,
 			Arrival: cli.Optional(entry.Arrival), Counts: entry.Counts, Void: entry.Void, Done: entry.Done, Place: entry.Place,
 			CountsSince: cli.Optional(entry.Since), CountsUntil: cli.Optional(entry.Until),
+		}
+		if entry.Hold != (dedupe.Hold{}) && !entry.Done {
+			entryJSON.InProgressUntil = cli.Optional(time.UnixMilli(entry.Hold.Ends).UTC())
 		}
 		if entry.PurgeAt != dedupe.Never {
 			at := time.Unix(entry.PurgeAt, 0).UTC()
@@ -274,7 +280,10 @@ func (j explainedJSON) text() string {
 		}
 		line("counts", e.counts())
 		if e.Done {
-			line("effect", "done, by a transactional sink")
+			line("effect", "done")
+		}
+		if e.InProgressUntil != nil {
+			line("effect", "in progress until "+e.InProgressUntil.Format(time.RFC3339)+"; not known to be done")
 		}
 		line("place", e.Place)
 	}

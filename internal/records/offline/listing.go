@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/shared/durable"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
@@ -77,7 +78,7 @@ func (l *listing) begin(done dedupe.Tally) error {
 	if end > 0 {
 		return nil
 	}
-	return errors.Join(l.csv.Write(listingHeader), syncFolder(filepath.Dir(l.path)))
+	return errors.Join(l.csv.Write(listingHeader), durable.SyncFolder(filepath.Dir(l.path)))
 }
 
 // endOf returns the end of the part of the listing for the lines that are done. It refuses a file that is not a

@@ -6,7 +6,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
+
+	"github.com/oncebox/oncebox/internal/shared/durable"
 )
 
 // file holds the methods of *os.File that an outputFile needs.
@@ -68,7 +69,7 @@ func (o *outputFile) openAtSize() error {
 	if _, err := f.Seek(o.size, io.SeekStart); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(o.path))
+	return durable.SyncFolder(filepath.Dir(o.path))
 }
 
 func (o *outputFile) Write(b []byte) (n int, err error) {
@@ -193,16 +194,4 @@ func sizeOf(path string) (int64, error) {
 		return 0, refuse("%s is not a regular file. Choose another file", path)
 	}
 	return info.Size(), nil
-}
-
-// syncFolder makes the names of new files in a folder durable. Windows has no such call.
-func syncFolder(path string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }

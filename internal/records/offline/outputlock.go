@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/oncebox/oncebox/internal/shared/durable"
 	"github.com/oncebox/oncebox/internal/shared/filelock"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
@@ -121,7 +122,7 @@ func (l *outputLock) writeRunFile(owner runFile) error {
 		return err
 	}
 	_, err = file.Write(append(text, '\n'))
-	if err = errors.Join(err, file.Sync(), file.Close(), syncFolder(filepath.Dir(l.output))); err != nil {
+	if err = errors.Join(err, file.Sync(), file.Close(), durable.SyncFolder(filepath.Dir(l.output))); err != nil {
 		return fmt.Errorf("%s: %w", l.runPath(), err)
 	}
 	l.owner = owner

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/shared/durable"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/dedupe/sqlitestore"
 )
@@ -354,5 +355,5 @@ func (r *run) replaceFile(path string, text []byte) error {
 	if err := r.rename(temporary, path); err != nil {
 		return err
 	}
-	return syncFolder(filepath.Dir(path))
+	return durable.SyncFolder(filepath.Dir(path))
 }

@@ -7,10 +7,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 
+	"github.com/oncebox/oncebox/internal/shared/durable"
 	"github.com/oncebox/oncebox/internal/shared/filelock"
 )
 
@@ -246,22 +246,10 @@ func publish(part, target string) error {
 	if err != nil {
 		return err
 	}
-	if err = syncFolder(filepath.Dir(target)); err != nil {
+	if err = durable.SyncFolder(filepath.Dir(target)); err != nil {
 		err = errors.Join(err, os.Remove(target))
 	}
 	return err
-}
-
-// syncFolder makes the name of a new file durable. Windows has no such call.
-func syncFolder(path string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
 }
 
 // removeCopy removes a copy that is not complete, with the files that SQLite may have made beside it.

@@ -679,3 +679,130 @@ func anotherOwner(w *World, d dedupe.DeadLetter) dedupe.DeadLetter {
 	d.Position.Sequence += fmt.Sprint(w.tick())
 	return d
 }
+
+// heldNow returns what is stored under a key, or nil.
+func heldNow(ctx context.Context, env Env, scope string, key dedupe.Key) *dedupe.Existing {
+	found, err := env.Engine.(dedupe.Finder).Find(ctx, scope, []dedupe.Key{key})
+	if err != nil {
+		panic(err) // cannot happen: the engine is in memory
+	}
+	return found[0]
+}
+
+// takenOverInAnyCase takes an entry over, whatever has changed since it was read.
+func takenOverInAnyCase(env Env) Hook {
+	return onCall(TakeOver, func(ctx context.Context, c *Call) error {
+		err := c.Do(ctx)
+		for i, r := range c.Taken {
+			if o := c.TakeOvers[i]; !r.Taken && r.Err == nil {
+				if now := heldNow(ctx, env, o.Entry.Scope, o.Entry.Key); now != nil {
+					var one []dedupe.TakeOverResult
+					o.Old = *now
+					if one, err = env.Engine.TakeOver(ctx, []dedupe.TakeOverRequest{o}); err == nil {
+						c.Taken[i] = one[0]
+					}
+				}
+			}
+		}
+		return err
+	})
+}
+
+// finishedByAll marks an entry as done, whichever run holds it.
+func finishedByAll(env Env) Hook {
+	return onCall(Finish, func(ctx context.Context, c *Call) error {
+		err := c.Do(ctx)
+		for i, r := range c.Finished {
+			if o := c.Finishes[i]; !r.Finished && r.Err == nil {
+				if now := heldNow(ctx, env, o.Scope, o.Key); now != nil {
+					o.Owner, o.Token = now.Owner, now.Hold.Token
+					var one []dedupe.FinishResult
+					if one, err = env.Engine.Finish(ctx, []dedupe.FinishRequest{o}); err == nil {
+						c.Finished[i] = one[0]
+					}
+				}
+			}
+		}
+		return err
+	})
+}
+
+// finishedForAll marks an entry as done that the run holds, if another of its records had the key before.
+func finishedForAll(env Env) Hook {
+	return onCall(Finish, func(ctx context.Context, c *Call) error {
+		c.Finishes = slices.Clone(c.Finishes)
+		for i := range c.Finishes {
+			f := &c.Finishes[i]
+			if now := heldNow(ctx, env, f.Scope, f.Key); now != nil && now.Hold.Token == f.Token {
+				f.Owner = now.Owner
+			}
+		}
+		return c.Do(ctx)
+	})
+}
+
+// noLease lets the lease of each entry end at once.
+func noLease(Env) Hook {
+	return func(ctx context.Context, c *Call) error {
+		c.Entries, c.TakeOvers = slices.Clone(c.Entries), slices.Clone(c.TakeOvers)
+		for i := range c.Entries {
+			c.Entries[i].Hold.Ends = 1
+		}
+		for i := range c.TakeOvers {
+			c.TakeOvers[i].Entry.Hold.Ends = 1
+		}
+		return c.Do(ctx)
+	}
+}
+
+// markedBeforeTheSink marks messages as done before they are sent.
+func markedBeforeTheSink(env Env) Hook {
+	scope := ""
+	return func(ctx context.Context, c *Call) error {
+		for _, e := range c.Entries {
+			scope = e.Scope
+		}
+		if c.Method == Send {
+			for _, o := range c.Outputs {
+				key := format.KeyOf(o.ID)
+				if now := heldNow(ctx, env, scope, key); now != nil {
+					mark := []dedupe.FinishRequest{
+						{Scope: scope, Key: key, Owner: now.Owner, Token: now.Hold.Token},
+					}
+					if _, err := env.Engine.Finish(ctx, mark); err != nil {
+						return err
+					}
+				}
+			}
+		}
+		return c.Do(ctx)
+	}
+}
+
+// markTakenAsStored takes a mark as stored whose reply says something else.
+func markTakenAsStored(Env) Hook {
+	return onCall(Finish, func(ctx context.Context, c *Call) error {
+		_ = c.Do(ctx)
+		c.Finished = slices.Repeat([]dedupe.FinishResult{{Finished: true}}, len(c.Finishes))
+		return nil
+	})
+}
+
+// notMarked stores no mark.
+func notMarked(Env) Hook {
+	return onCall(Finish, func(_ context.Context, c *Call) error {
+		c.Finished = slices.Repeat([]dedupe.FinishResult{{Finished: true}}, len(c.Finishes))
+		return nil
+	})
+}
+
+// purgeTimeLowered gives an entry the purge time of the message that takes it over.
+func purgeTimeLowered(env Env) Hook {
+	return onCall(TakeOver, func(ctx context.Context, c *Call) error {
+		c.TakeOvers = slices.Clone(c.TakeOvers)
+		for i := range c.TakeOvers {
+			c.TakeOvers[i].Entry.PurgeAt = env.Retention.PurgeAt(c.TakeOvers[i].Entry.Arrival)
+		}
+		return c.Do(ctx)
+	})
+}

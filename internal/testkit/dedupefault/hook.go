@@ -14,6 +14,9 @@ type Method string
 const (
 	PutIfAbsent    Method = "PutIfAbsent"
 	RaisePurge     Method = "RaisePurge"
+	ServerTime     Method = "ServerTime"
+	TakeOver       Method = "TakeOver"
+	Finish         Method = "Finish"
 	ReadAcks       Method = "ReadAcks"
 	WriteAck       Method = "WriteAck"
 	ClaimConsumer  Method = "ClaimConsumer"
@@ -37,6 +40,12 @@ type Call struct {
 
 	Raises []dedupe.RaiseRequest // RaisePurge
 	Raised []dedupe.RaiseResult
+
+	Date      time.Time                // ServerTime
+	TakeOvers []dedupe.TakeOverRequest // TakeOver
+	Taken     []dedupe.TakeOverResult
+	Finishes  []dedupe.FinishRequest // Finish
+	Finished  []dedupe.FinishResult
 
 	Key         dedupe.AckKey // ReadAcks, WriteAck
 	First, Last string        // ReadAcks
@@ -96,6 +105,39 @@ func (s hookedStore) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([
 
 func (s hookedStore) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	return hookRaise(ctx, s.hook, raises, s.inner.RaisePurge)
+}
+
+func (s hookedStore) ServerTime(ctx context.Context, scope string) (time.Time, error) {
+	c := &Call{Method: ServerTime, Scope: scope, do: func(ctx context.Context, c *Call) (err error) {
+		c.Date, err = s.inner.ServerTime(ctx, c.Scope)
+		return err
+	}}
+	err := s.hook(ctx, c)
+	return c.Date, err
+}
+
+func (s hookedStore) TakeOver(
+	ctx context.Context, requests []dedupe.TakeOverRequest,
+) ([]dedupe.TakeOverResult, error) {
+	c := &Call{Method: TakeOver, TakeOvers: requests, do: func(ctx context.Context, c *Call) (err error) {
+		c.Taken, err = s.inner.TakeOver(ctx, c.TakeOvers)
+		return err
+	}}
+	if err := s.hook(ctx, c); err != nil {
+		return nil, err
+	}
+	return c.Taken, nil
+}
+
+func (s hookedStore) Finish(ctx context.Context, requests []dedupe.FinishRequest) ([]dedupe.FinishResult, error) {
+	c := &Call{Method: Finish, Finishes: requests, do: func(ctx context.Context, c *Call) (err error) {
+		c.Finished, err = s.inner.Finish(ctx, c.Finishes)
+		return err
+	}}
+	if err := s.hook(ctx, c); err != nil {
+		return nil, err
+	}
+	return c.Finished, nil
 }
 
 func hookRaise(

@@ -315,6 +315,44 @@ var Mutants = []Mutant{
 		CaughtBy: []Catch{{Histories: "queues", Violates: "answer"}},
 	},
 
+	// Messages of a queue are in progress, and then done. TestQueueMutants has more of these.
+	{
+		Name: "message-taken-over-whatever-has-changed", hook: takenOverInAnyCase, Rare: true,
+		CaughtBy: []Catch{{Engine: "store/holds-are-taken-over"}, {Histories: "queues", Violates: "G11"}},
+	},
+	{
+		Name: "message-finished-by-every-run", hook: finishedByAll, Rare: true,
+		CaughtBy: []Catch{
+			{Engine: "store/holds-are-finished"}, {Processor: "queue/taken-over-meanwhile"},
+		},
+	},
+	{
+		Name: "message-finished-for-every-record-of-its-run", hook: finishedForAll, Rare: true,
+		CaughtBy: []Catch{
+			{Engine: "store/holds-are-finished"}, {Processor: "queue/key-that-is-free-again"},
+		},
+	},
+	{
+		Name: "message-without-a-lease", hook: noLease, Rare: true,
+		CaughtBy: []Catch{{Processor: "queue/in-progress"}, {Histories: "queues", Violates: "G11"}},
+	},
+	{
+		Name: "message-marked-before-the-sink", hook: markedBeforeTheSink, Rare: true,
+		CaughtBy: []Catch{{Histories: "queues", Violates: "G"}},
+	},
+	{
+		Name: "unconfirmed-mark-taken-as-stored", hook: markTakenAsStored, Rare: true,
+		CaughtBy: []Catch{{Processor: "queue/mark-that-fails"}, {Histories: "queues", Violates: "G7"}},
+	},
+	{
+		Name: "message-not-marked", hook: notMarked, Rare: true,
+		CaughtBy: []Catch{{Processor: "queue/done-once"}, {Histories: "queues", Violates: "G7"}},
+	},
+	{
+		Name: "purge-time-of-the-new-holder", hook: purgeTimeLowered, Rare: true,
+		CaughtBy: []Catch{{Processor: "queue/purge-time-of-a-take-over"}},
+	},
+
 	// A direct message of CloudWatch Logs.
 	{
 		Name: "arrivals-by-the-clocks-of-producers", producersTimes: true, log: true, Rare: true,

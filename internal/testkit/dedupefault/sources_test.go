@@ -80,10 +80,29 @@ var queueHistories = rapid.Custom(func(t *rapid.T) (h queueHistory) {
 		for range rapid.IntRange(0, 3).Draw(t, "repeats") {
 			b.Repeats = append(b.Repeats, [2]int{index.Draw(t, "repeated"), index.Draw(t, "behind")})
 		}
+		b.Stays = rapid.SliceOfN(index, 0, 2).Draw(t, "stays")
+		b.Moved = rapid.SampledFrom([][]int{nil, nil, nil, {0}, {1}}).Draw(t, "moved")
+		b.After = rapid.SampledFrom(queuePauses).Draw(t, "after")
 		return b
 	}), 0, 8).Draw(t, "batches")
+	if h.NoAcks = rapid.IntRange(0, 3).Draw(t, "no acks") == 0; h.NoAcks {
+		return h
+	}
+	seldom := func(ways ...Way) []Way { return append(slices.Repeat([]Way{None}, 2*len(ways)), ways...) }
+	ways := rapid.SampledFrom(seldom(FailBefore, Throttle, LoseReply, CrashBefore, CrashAfter, EffectLater))
+	h.Ways = rapid.SliceOfN(ways, 0, 17).Draw(t, "ways")
+	h.Pauses = rapid.SliceOfN(rapid.SampledFrom(append([]time.Duration{0, 0, 0, 0}, queuePauses...)), 0, 13).Draw(t, "pauses")
+	h.Within = rapid.SliceOfN(rapid.SampledFrom([]bool{false, true}), 0, 11).Draw(t, "within")
+	skews := rapid.SampledFrom([]time.Duration{0, 0, time.Hour, -time.Hour, 90 * time.Second})
+	h.Skews, h.Wakes = [2]time.Duration{skews.Draw(t, "skew"), skews.Draw(t, "other skew")}, rapid.Bool().Draw(t, "wakes")
 	return h
 })
+
+// queuePauses are pauses in a history of a queue: short ones, and the edges of the lease.
+var queuePauses = []time.Duration{
+	0, 0, 300 * time.Millisecond, time.Second, 20 * time.Second, queueTimeout, queueTimeout + 2500*time.Millisecond,
+	queueTimeout + 4*time.Second, 2 * queueTimeout,
+}
 
 // TestObjects plays random histories of object sinks.
 func TestObjects(t *testing.T) {

@@ -77,7 +77,7 @@ func (w *world) theirCall(id int, t theirs) {
 	}
 }
 
-// theirEnd completes or deletes the row of the key, whoever has it. Their update makes a row if there is none.
+// theirEnd completes or deletes the row of the key, also if another execution has it. Their update makes a row if there is none.
 func (w *world) theirEnd(id int, t theirs, begun engine.Record) {
 	key := w.keyOf(t.key)
 	before := w.store.Row(key)

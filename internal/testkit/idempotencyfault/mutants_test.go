@@ -30,6 +30,7 @@ const (
 	hold    = "pkg/idempotency/hold.go"
 	operate = "pkg/idempotency/operate.go"
 	times   = "pkg/idempotency/times.go"
+	leases  = "internal/shared/lease/lease.go"
 	store   = "internal/testkit/memstore/calls.go"
 	clock   = "internal/aws/serverclock/clock.go"
 
@@ -77,11 +78,11 @@ var mutants = []mutant{
 	in("number-and-lease-of-the-refused-try", 500, call,
 		"if err == nil && a.Done {",
 		"if err == nil && (a.Done || a.Row != nil && a.Row.Token == c.token && a.Row.Status == engine.InProgress) {"),
-	in("payload-not-compared", 500, call, "case row.Payload != payload:", "case false:"),
-	in("dead-execution-blocks-other-payloads", 100, call,
-		"case !counts(row, early):",
-		"case !counts(row, early) && row.Payload == payload:"),
-	in("twin-taken-over", 100, call, "\treturn twin\n", "\treturn free\n"),
+	in("payload-not-compared", 500, leases, "case !r.Same:", "case false:"),
+	in("dead-execution-blocks-other-payloads", 100, leases,
+		"case !r.Counts(early):",
+		"case !r.Counts(early) && r.Same:"),
+	in("twin-taken-over", 100, leases, "\treturn Twin\n", "\treturn Free\n"),
 	in("takeover-without-token-and-number", 50_000, store,
 		"old.Token == version.Token && old.Number == version.Number &&", ""),
 	in("takeover-without-number", 200_000, store, " && old.Number == version.Number", ""),
@@ -117,13 +118,13 @@ var mutants = []mutant{
 		"\tr.server.Observe(a.Date, sent)\n",
 		"\ta.Date = sent.Wall\n\tr.server.Observe(a.Date, sent)\n"),
 	in("no-date-before-the-first-put", 100, call, "if c.r.server.Early().IsZero() {", "if false {"),
-	in("no-lease", 100, times, "end := r.server.Early().Add(lease + boundsApart)", "end := time.Unix(0, 0).UTC()"),
+	in("no-lease", 100, times, "end := lease.End(r.server.Early(), length)", "end := lease.End(time.Unix(0, 0).UTC(), 0)"),
 	in("lease-of-the-late-clock", 100, times,
-		"end := r.server.Early().Add(lease + boundsApart)",
-		"end := r.server.Late().Add(lease + boundsApart)"),
+		"end := lease.End(r.server.Early(), length)",
+		"end := lease.End(r.server.Late(), length)"),
 	in("others-by-the-late-clock", 2_000, call,
-		"decide(row, c.token, c.payload, a.at.Early())",
-		"decide(row, c.token, c.payload, a.at.Late())"),
+		"seen(&row, c.token, c.payload).Decide(a.at.Early())",
+		"seen(&row, c.token, c.payload).Decide(a.at.Late())"),
 	in("own-lease-by-the-early-clock", 10_000, hold,
 		"h.leaseEnd.Sub(h.r.server.Late())",
 		"h.leaseEnd.Sub(h.r.server.Early())"),
@@ -161,8 +162,8 @@ var mutants = []mutant{
 		"\t\t\treturn &engine.Record{Number: h.number, Expiry: completion.Expiry, Result: result}, f, nil\n"),
 	in("completion-ends-with-its-caller", 1_000, hold, "WithoutCancel(ctx)\n\tcompletion :=", "WithValue(ctx, 0, 0)\n\tcompletion :="),
 	in("result-of-another-payload-when-superseded", 50_000, hold,
-		"decide(*a.Row, h.token, h.payload, a.at.Early())",
-		"decide(*a.Row, h.token, a.Row.Payload, a.at.Early())"),
+		"seen(a.Row, h.token, h.payload).Decide(a.at.Early())",
+		"seen(a.Row, h.token, a.Row.Payload).Decide(a.at.Early())"),
 	// Rule 6: release.
 	inStore("release-without-token", 500, releases, mineOnly, ""),
 	in("release-keeps-the-token", 100, store,

@@ -68,12 +68,67 @@ func (s *Records) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]de
 	for i, e := range entries {
 		k := entryKey{e.Scope, e.Key}
 		existing, err := s.free(ctx, k, e)
+		results[i] = dedupe.PutResult{Existing: existing, Err: err}
+		if e.Hold != (dedupe.Hold{}) { // otherwise nobody asks for the time
+			results[i].Date = s.time()
+		}
 		if existing != nil || err != nil {
-			results[i] = dedupe.PutResult{Existing: existing, Err: err}
 			continue
 		}
 		e.Arrival = e.Arrival.UTC().Truncate(time.Millisecond) // other engines store it so
 		s.entries[k] = e
+	}
+	return results, nil
+}
+
+// time returns the clock's time in whole seconds, as DynamoDB sends it.
+func (s *Records) time() time.Time {
+	now := time.Now()
+	if s.watch.Now != nil {
+		now = s.watch.Now()
+	}
+	return now.Truncate(time.Second)
+}
+
+// ServerTime implements dedupe.Holds.
+func (s *Records) ServerTime(ctx context.Context, _ string) (time.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.time(), ctx.Err()
+}
+
+// TakeOver implements dedupe.Holds. No single request fails.
+func (s *Records) TakeOver(ctx context.Context, requests []dedupe.TakeOverRequest) ([]dedupe.TakeOverResult, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	results := make([]dedupe.TakeOverResult, len(requests))
+	for i, r := range requests {
+		k := entryKey{r.Entry.Scope, r.Entry.Key}
+		if old, found := s.entries[k]; found && old.Existing() == r.Old {
+			r.Entry.Arrival = r.Entry.Arrival.UTC().Truncate(time.Millisecond)
+			s.entries[k], results[i].Taken = r.Entry, true
+		}
+	}
+	return results, nil
+}
+
+// Finish implements dedupe.Holds. No single request fails.
+func (s *Records) Finish(ctx context.Context, requests []dedupe.FinishRequest) ([]dedupe.FinishResult, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	results := make([]dedupe.FinishResult, len(requests))
+	for i, r := range requests {
+		k := entryKey{r.Scope, r.Key}
+		if e, found := s.entries[k]; found && e.Hold.Token == r.Token && e.Owner.Digest() == r.Owner {
+			e.Done = true
+			s.entries[k], results[i].Finished = e, true
+		}
 	}
 	return results, nil
 }
@@ -215,7 +270,7 @@ func (s *Records) ClaimConsumer(ctx context.Context, scope string, stream dedupe
 	return s.consumers[k], nil
 }
 
-// SetNow sets the clock that tells whether a run has stopped.
+// SetNow sets the clock of the store. It tells whether a run has stopped, and whether a lease is over.
 func (s *Records) SetNow(now func() time.Time) { s.watch.Now = now }
 
 // ReadRun implements dedupe.Runs.

@@ -90,8 +90,9 @@
     return name;
   }
 
-  // call sends a request. A reply that never came has the status 0. ahead is by how much the server's clock is ahead of
-  // the visitor's, in milliseconds, or 0 if it is not known.
+  // call sends a request. A reply that never came has the status 0. ahead is by how much the server's clock is at most
+  // ahead of the visitor's, in milliseconds, or 0 if it is not known. The header has whole seconds, and is made after the
+  // request began. So the visitor never sees more time than there is.
   async function call(method, path, token, body) {
     const headers = {};
     if (token) {
@@ -100,6 +101,7 @@
     if (body) {
       headers["Content-Type"] = "application/json";
     }
+    const began = Date.now();
     try {
       const reply = await fetch(api + path, {
         method, headers, body: body && JSON.stringify(body), signal: AbortSignal.timeout(requestTimeout),
@@ -107,7 +109,7 @@
       });
       const document = await reply.json().catch(() => ({}));
       const problem = String(document.type ?? "").split("#")[1] ?? "";
-      const ahead = Date.parse(reply.headers.get("Date")) - Date.now() || 0;
+      const ahead = Date.parse(reply.headers.get("Date")) + 1000 - began || 0;
       return { status: reply.status, document, problem, wait: Number(reply.headers.get("Retry-After")) || 0, ahead };
     } catch {
       return { status: 0, document: {}, problem: "", wait: 0, ahead: 0 };
@@ -328,15 +330,15 @@
         return this.#refused(campaign, () => this.#look(true));
       }
       this.#tries = 0;
-      this.#offer(campaign.document);
+      this.#offer(campaign);
     }
 
-    #offer({ state, opens_at: opensAt, items_return: returns }) {
+    #offer({ document: { state, opens_at: opensAt, items_return: returns }, ahead }) {
       switch (state) {
         case "open":
           return settings.challenge ? this.#challenge("challenge") : this.#ready();
         case "scheduled":
-          return this.#untilOpen(new Date(opensAt));
+          return this.#untilOpen(new Date(opensAt), ahead);
         case "closed":
           return this.#show("closed");
         case "empty":
@@ -356,10 +358,10 @@
       this.#timer = setTimeout(() => whenVisible(() => this.#look(true)), 1000 * askEvery * (1 + Math.random() / 2));
     }
 
-    // untilOpen waits up to 3 s longer, so that not all visitors come at once.
-    #untilOpen(opens) {
+    // untilOpen waits up to 3 s longer, so that not all visitors come at once. It goes by the server's clock.
+    #untilOpen(opens, ahead) {
       this.#show("not_open", { message: this.#texts.not_open.replace("{time}", this.#time(opens)) });
-      const wait = Math.max(opens - Date.now(), 2000) + 3000 * Math.random();
+      const wait = Math.max(opens - ahead - Date.now(), 2000) + 3000 * Math.random();
       this.#timer = setTimeout(() => this.#look(true), Math.min(wait, longestTimer));
     }
 
@@ -388,8 +390,14 @@
 
     // soldOut asks whether items may come back. The state may be a moment older than the refusal.
     async #soldOut() {
-      const { document: campaign } = await call("GET", "", "");
-      this.#offer({ ...campaign, state: campaign.state === "open" ? "sold_out" : campaign.state });
+      const campaign = await call("GET", "", "");
+      if (campaign.status !== 200) {
+        return this.#refused(campaign, () => this.#look(true));
+      }
+      if (campaign.document.state === "open") {
+        campaign.document.state = "sold_out";
+      }
+      this.#offer(campaign);
     }
 
     // grant shows all items of a claim, and how long the claim lasts.

@@ -54,7 +54,9 @@ type entryRow struct {
 	Owner     []byte `dynamodbav:"o"` // digest
 	Content   []byte `dynamodbav:"c"` // digest of the fingerprint
 	PurgeAt   int64  `dynamodbav:"purge_at,omitempty"`
-	Done      bool   `dynamodbav:"d"` // a transactional sink has done the effect; absent in other rows
+	Done      bool   `dynamodbav:"d"` // the effect is done; absent in other rows
+	Token     []byte `dynamodbav:"t"` // of the run that holds the entry of a message of a queue; absent in other rows
+	Ends      int64  `dynamodbav:"l"` // of its lease, in milliseconds
 }
 
 // entryItem makes the row of an entry without attributevalue, which takes several times as long.
@@ -70,6 +72,9 @@ func entryItem(e *dedupe.Entry) map[string]types.AttributeValue {
 	}
 	if e.Done {
 		item["d"] = yes
+	}
+	if e.Hold != (dedupe.Hold{}) {
+		item["t"], item["l"] = binary(e.Hold.Token[:]), number(e.Hold.Ends)
 	}
 	return item
 }
@@ -88,9 +93,16 @@ func (r entryRow) existing() (*dedupe.Existing, error) {
 	if len(r.Owner) != len(dedupe.Digest{}) || len(r.Content) != len(dedupe.Digest{}) {
 		return nil, errors.New("dynamodb: the entry has no owner or no content: another version of oncebox wrote it")
 	}
-	return &dedupe.Existing{
+	e := &dedupe.Existing{
 		Owner: dedupe.Digest(r.Owner), Content: dedupe.Digest(r.Content), PurgeAt: r.PurgeAt, Done: r.Done,
-	}, nil
+	}
+	if len(r.Token) > 0 {
+		if len(r.Token) != len(dedupe.Token{}) {
+			return nil, errors.New("dynamodb: the token of the entry has the wrong length: another version of oncebox wrote it")
+		}
+		e.Hold = dedupe.Hold{Token: dedupe.Token(r.Token), Ends: r.Ends}
+	}
+	return e, nil
 }
 
 type ackRow struct {

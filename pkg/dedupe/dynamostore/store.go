@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
@@ -97,13 +98,18 @@ func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedu
 }
 
 func (s *Store) put(ctx context.Context, e *dedupe.Entry) (result dedupe.PutResult) {
+	var date time.Time
+	var dated []func(*dynamodb.Options)
+	if e.Hold != (dedupe.Hold{}) { // otherwise nobody asks for the time
+		dated = append(dated, dynamo.LastDate(&date))
+	}
 	err := s.takeOver(ctx, e, func(is free) (old *entryRow, err error) {
 		result = dedupe.PutResult{}
 		_, err = s.client.PutItem(ctx, &dynamodb.PutItemInput{
 			TableName: &s.table, Item: entryItem(e),
 			ConditionExpression: &is.condition, ExpressionAttributeValues: is.values,
 			ReturnValuesOnConditionCheckFailure: allOld,
-		})
+		}, dated...)
 		item, there := dynamo.ConditionFailure(err)
 		if !there || len(item) == 0 { // without the old row, the record that has the key is unknown
 			return nil, failed("put entry", err)
@@ -114,6 +120,7 @@ func (s *Store) put(ctx context.Context, e *dedupe.Entry) (result dedupe.PutResu
 	if err != nil {
 		return dedupe.PutResult{Err: err}
 	}
+	result.Date = date
 	return result
 }
 

@@ -11,7 +11,7 @@ import (
 
 var _ dedupe.Explainer = (*Store)(nil)
 
-const explainEntry = `SELECT owner, content, coalesce(purge_at, 0), coalesce(done, 0), record, version, arrival
+const explainEntry = `SELECT owner, content, coalesce(purge_at, 0), coalesce(done, 0), record, version, arrival, hold
 	FROM entry WHERE scope = ? AND key = ?`
 
 // Explain implements dedupe.Explainer. The errors are as for Find.
@@ -42,7 +42,8 @@ func explain(ctx context.Context, r *sqlite.Statements, scope string, key dedupe
 	var e dedupe.StoredEntry
 	var arrival sql.NullInt64
 	there, err := r.One(ctx, explainEntry, sqlite.Args{scope, key[:]},
-		sqlite.IntoBytes(e.Existing.Owner[:]), sqlite.IntoBytes(e.Content[:]), &e.PurgeAt, &e.Done, &e.Owner, &e.Version, &arrival)
+		sqlite.IntoBytes(e.Existing.Owner[:]), sqlite.IntoBytes(e.Content[:]), &e.PurgeAt, &e.Done, &e.Owner, &e.Version, &arrival,
+		(*hold)(&e.Hold))
 	if err != nil || !there {
 		return nil, err
 	}

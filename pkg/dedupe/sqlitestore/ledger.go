@@ -23,6 +23,12 @@ func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedu
 	all := inOrder(entries, results)
 	err := s.writeEntries(ctx, "put entries", func(ctx context.Context, w *sqlite.Statements) error {
 		clear(results)
+		now := machineTime()
+		for i := range results {
+			if entries[i].Hold != (dedupe.Hold{}) { // otherwise nobody asks for the time
+				results[i].Date = now
+			}
+		}
 		for begin := 0; begin < len(all); {
 			end := begin + 1
 			for end < len(all) && end < begin+maxRows && all[end].canFollow(all[end-1]) {
@@ -84,7 +90,7 @@ func (s *Store) putAbsent(ctx context.Context, w *sqlite.Statements, requests []
 		if !free {
 			void, err := s.watch.Void(ctx, runsIn{w}, r.Scope, r.record, r.Owner)
 			if _, atWork := errors.AsType[*dedupe.RunAtWorkError](err); atWork {
-				*r.result = dedupe.PutResult{Err: err}
+				r.result.Existing, r.result.Err = nil, err
 			} else if err != nil {
 				return err
 			}
@@ -98,15 +104,30 @@ func (s *Store) putAbsent(ctx context.Context, w *sqlite.Statements, requests []
 			absent = append(absent, r)
 		}
 	}
-	if len(absent) == 0 {
+	return put(ctx, w, absent)
+}
+
+// put puts entries of one scope, also in place of others.
+func put(ctx context.Context, w *sqlite.Statements, requests []request) error {
+	if len(requests) == 0 {
 		return nil
 	}
-	p := newPacked(len(absent))
-	for _, r := range absent {
+	p := newPacked(len(requests))
+	for _, r := range requests {
 		p.add(r.Entry)
 	}
-	_, err = w.Exec(ctx, putEntries, len(absent), absent[0].Scope, p.rows, p.texts)
-	return err
+	if _, err := w.Exec(ctx, putEntries, len(requests), requests[0].Scope, p.rows, p.texts); err != nil {
+		return err
+	}
+	for _, r := range requests { // only those of queues have a Hold
+		if r.Hold == (dedupe.Hold{}) {
+			continue
+		}
+		if _, err := w.Exec(ctx, setHold, r.Scope, r.Key[:], hold(r.Hold).bytes()); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // findExisting sets the results of the keys that have an entry. It does not read the text of an owner that begins with
@@ -128,7 +149,7 @@ func findExisting(ctx context.Context, w *sqlite.Statements, requests []request,
 			var purgeAndDone int64
 			var record string
 			if err := scan(&at, sqlite.IntoBytes(old.Owner[:]), sqlite.IntoBytes(old.Content[:]), &purgeAndDone,
-				&record); err != nil {
+				&record, (*hold)(&old.Hold)); err != nil {
 				return err
 			}
 			old.PurgeAt, old.Done = purgeAndDone>>1, purgeAndDone&1 == 1

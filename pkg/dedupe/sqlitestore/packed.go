@@ -47,7 +47,7 @@ var (
 	// The entries of the keys in ?3, with the indexes of the keys. Each column costs time: done is the last bit of the
 	// purge time, and owners from ?4 to ?5 are left out.
 	selectEntries = `SELECT i, owner, content, 2 * coalesce(purge_at, 0) + coalesce(done, 0),
-			CASE WHEN record >= ?4 AND record < ?5 THEN '' ELSE record END
+			CASE WHEN record >= ?4 AND record < ?5 THEN '' ELSE record END, hold
 		FROM ` + numbers + ` CROSS JOIN entry ON scope = ?2 AND key = substr(?3, 1 + 16 * i, 16)`
 
 	// ?3 has the rows, and ?4 the texts. Without the WHERE, SQLite would parse the ON of the conflict as that of a
@@ -58,7 +58,8 @@ var (
 		FROM ` + numbers + ` WHERE true
 		ON CONFLICT (scope, key) DO UPDATE SET
 			owner = excluded.owner, content = excluded.content, arrival = excluded.arrival,
-			purge_at = excluded.purge_at, record = excluded.record, version = excluded.version, done = NULL`
+			purge_at = excluded.purge_at, record = excluded.record, version = excluded.version, done = NULL,
+			hold = NULL`
 )
 
 // blob returns the SQL expression for some bytes of row i.

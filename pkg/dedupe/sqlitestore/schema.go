@@ -7,7 +7,7 @@ import (
 
 var part = sqlite.Part{
 	Name:     "dedupe",
-	Layout:   6,
+	Layout:   7,
 	Tables:   makeTables,
 	Purpose:  "deduplication",
 	TryAgain: dedupe.ErrTryAgain,
@@ -20,8 +20,9 @@ const makeTables = `
 	-- milliseconds. purge_at is in Unix seconds, here and below, and NULL for what is
 	-- kept for ever. The table has row ids because keys are random: without them every
 	-- put would write a page of its own, at half the rate. With them about 15 new
-	-- entries share a page, and only the smaller index is random. done is 1 where a
-	-- transactional sink has done the effect, else NULL.
+	-- entries share a page, and only the smaller index is random. done is 1 where it is
+	-- known that the effect is done, else NULL. hold is NULL, or the token and the end of
+	-- the lease of the invocation that has put the entry of a message of a queue.
 	CREATE TABLE entry (
 		scope    TEXT NOT NULL,
 		key      BLOB NOT NULL CHECK (length(key) = 16),
@@ -32,6 +33,7 @@ const makeTables = `
 		arrival  INTEGER,
 		purge_at INTEGER,
 		done     INTEGER,
+		hold     BLOB CHECK (length(hold) = 24),
 		PRIMARY KEY (scope, key)
 	) STRICT;
 

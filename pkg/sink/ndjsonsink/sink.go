@@ -21,11 +21,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"sync"
 
 	"github.com/gofrs/flock"
 
+	"github.com/oncebox/oncebox/internal/shared/durable"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
@@ -99,19 +99,7 @@ func prepare(f *os.File) error {
 	if err := repair(f, info.Size()); err != nil {
 		return err
 	}
-	return errors.Join(f.Sync(), syncFolder(filepath.Dir(f.Name())))
-}
-
-// syncFolder makes the names in a folder durable. Windows has no such call.
-func syncFolder(path string) error {
-	if runtime.GOOS == "windows" {
-		return nil
-	}
-	folder, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	return errors.Join(folder.Sync(), folder.Close())
+	return errors.Join(f.Sync(), durable.SyncFolder(filepath.Dir(f.Name())))
 }
 
 // Close closes the file and releases its lock.
