@@ -150,11 +150,14 @@ func TestOtherSettingsAreNamed(t *testing.T) {
 		"item-life is 0s, not 1h0m0s":                        func(s *itembank.Settings) { s.ItemLife = time.Hour },
 		"claim-life is 0s, not 1h0m0s":                       func(s *itembank.Settings) { s.ClaimLife = time.Hour },
 		"hold is 0s, not 1h0m0s; on-end is burn, not return": func(s *itembank.Settings) { s.Hold = time.Hour },
-		"on-end is burn, not return":                         func(s *itembank.Settings) { s.OnEnd = itembank.Return },
-		"max-items is 2, not 3":                              func(s *itembank.Settings) { s.MaxItems = 3 },
-		"choice is true, not false; max-items is 2, not 1":   func(s *itembank.Settings) { s.Choice, s.MaxItems = false, 1 },
-		"publish-items is false, not true":                   func(s *itembank.Settings) { s.Publish = true },
-		"columns is false, not true":                         func(s *itembank.Settings) { s.Columns = true },
+		"hold is 0s, not 1h0m0s; max-hold is 0s, not 2h0m0s; on-end is burn, not return": func(s *itembank.Settings) {
+			s.Hold, s.MaxHold = time.Hour, 2*time.Hour
+		},
+		"on-end is burn, not return":                       func(s *itembank.Settings) { s.OnEnd = itembank.Return },
+		"max-items is 2, not 3":                            func(s *itembank.Settings) { s.MaxItems = 3 },
+		"choice is true, not false; max-items is 2, not 1": func(s *itembank.Settings) { s.Choice, s.MaxItems = false, 1 },
+		"publish-items is false, not true":                 func(s *itembank.Settings) { s.Publish = true },
+		"columns is false, not true":                       func(s *itembank.Settings) { s.Columns = true },
 	}
 	for want, change := range different {
 		s := own

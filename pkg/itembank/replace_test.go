@@ -20,6 +20,7 @@ var replaceCases = []testCase{
 	{"refusals", replaceRefused},
 	{"claim-that-ends", replaceEnding},
 	{"hold-that-is-confirmed-meanwhile", replaceWhileConfirmed},
+	{"hold-that-is-prolonged-meanwhile", replaceWhileProlonged},
 	{"meets-other-requests", replaceMeetsOthers},
 	{"rows-that-contradict", replaceContradictions},
 }
@@ -216,20 +217,47 @@ func replaceWhileConfirmed(f *fixture) {
 	}
 }
 
-// replaceMeetsOthers: another claimant takes the item that the request has found, the rows are busy, or the claim is
-// released.
+// replaceWhileProlonged: the hold is prolonged between the read and the write. The later end is not lost. A prolongation
+// that names the replaced claim is refused. The maximum of the new hold counts from the replacement.
+func replaceWhileProlonged(f *fixture) {
+	s := holds
+	s.MaxHold = 100 * time.Second
+	c, _ := f.stocked(2, s)
+	clock := itembankfault.NewClock()
+	b := f.bank(itembank.WithClock(clock))
+	hold := f.claim(b, "ann").Claim
+	at := func(after time.Duration) time.Time { return hold.ClaimedAt.Add(after) }
+	clock.SetTo(at(40 * time.Second))
+	prolonged := f.interruptedAt(1, false, func() error {
+		f.prolonged(b, hold, at(s.MaxHold))
+		return nil
+	}, "CloseClaim")
+	now := f.replaced(itembank.NewOperator(prolonged, itembank.WithClock(clock)), hold, false)
+	if held := f.Held(c, "ann"); !now.EndsAt.Equal(at(s.MaxHold)) || held == nil || *held != rowOf(now) {
+		f.Errorf("want a claim with the later end, got %+v, and the store has %+v", now, held)
+	}
+	if _, err := b.Prolong(f.ctx, f.name, "ann", hold.ID, now.EndsAt); !errors.Is(err, itembank.ErrClaimEnded) {
+		f.Errorf("a prolongation of the replaced claim: %v", err)
+	}
+	clock.SetTo(at(95 * time.Second))
+	f.prolonged(b, now, now.ClaimedAt.Add(s.MaxHold))
+}
+
+// replaceMeetsOthers: other claimants take the item that the request has found and all others, while two more are loaded;
+// the rows are busy, or the claim is released.
 func replaceMeetsOthers(f *fixture) {
 	c, _ := f.stocked(4, itembank.Settings{Shards: 1})
 	b := f.bank()
-	claim := f.claim(b, "ann").Claim
+	claim, others := f.claim(b, "ann").Claim, []string{"bob", "cid", "dan"}
 	other := f.interruptedAt(1, false, func() error {
-		for range 2 {
-			f.claim(b, "bob")
+		for _, claimant := range others {
+			f.claim(b, claimant)
 		}
+		f.load("more-1", "more-2")
 		return nil
 	}, "CloseClaim")
 	claim = f.replaced(itembank.NewOperator(other), claim, false)
-	f.WantWhere("held by ann", c, claim.Items[0], "ann", "bob")
+	f.WantWhere("held by ann", c, claim.Items[0], append(others, "ann")...)
 
 	busy := &itembankfault.Store{Store: f.Store, CloseResults: []engine.CloseResult{
 		{Conflict: true}, {Throttled: true}, {ItemChanged: true}, {ClaimChanged: true}, {ItemGone: true, ClaimChanged: true},
@@ -237,7 +265,7 @@ func replaceMeetsOthers(f *fixture) {
 	never := &itembankfault.Store{Store: f.Store, CloseResults: slices.Repeat([]engine.CloseResult{{Throttled: true}}, 100)}
 	f.notReplaced(itembank.NewOperator(never, itembank.WithClock(itembankfault.NewClock())), claim.ID, itembank.ErrTryAgain)
 	claim = f.replaced(itembank.NewOperator(busy, itembank.WithClock(itembankfault.NewClock())), claim, false)
-	f.wantCounts(engine.Counts{Loaded: 4, Claimed: 2, Ended: 2})
+	f.wantCounts(engine.Counts{Loaded: 6, Claimed: 4, Ended: 2})
 
 	f.load("last")
 	released := f.interruptedAt(1, false, func() error {

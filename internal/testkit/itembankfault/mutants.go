@@ -409,6 +409,7 @@ var Mutants = []Mutant{
 		Name: "replaced-whatever-the-end",
 		CaughtBy: []string{
 			"engine/replace-claim-conditions", "replaces/hold-that-is-confirmed-meanwhile",
+			"replaces/hold-that-is-prolonged-meanwhile",
 			"scenario/replaced-while-it-is-confirmed", "histories",
 		},
 		Wrap: func(e enginetest.Engine, _ itembank.Clock) engine.Store { return replacedWhateverEnd{e.Store} },

@@ -105,7 +105,7 @@ func TestHistoriesAreChecked(t *testing.T) {
 		{"a prolongation of a replaced hold", []op{load, ann, replaced, longer}, "G2: claimant ann"},
 		{"a replacement of a prolonged hold", []op{load, ann, longer, at(ends, replace(until(ann, 2*ends), granted{"1.a", "item-1", 2 * ends}))}, ""},
 		{"a replacement after a prolongation without an answer", []op{
-			load, ann, withResult(longer, unknown), at(ends, replace(ann, granted{"1.a", "item-1", 2 * ends})),
+			load, ann, withResult(at(ends, prolong(ann, ends)), unknown), at(ends, replace(ann, granted{"1.a", "item-1", 2 * ends})),
 		}, ""},
 		{"an ended hold that is not replaced and not closed", []op{load, ann, at(ends+1, withResult(replace(ann, granted{}), noClaim)), annAgain}, "G2: claimant ann"},
 		{"a prolongation of another's item", []op{load, ann, at(9*ends, bob), at(9*ends, prolong(ann, 10*ends))}, "G1: item item-0"},
