@@ -155,7 +155,7 @@ func replaceRefused(f *fixture) {
 	c, _ := f.stocked(6, itembank.Settings{Shards: 1, Scope: f.name + "-scope", Choice: true})
 	b := f.bank()
 	f.notReplaced(b, "no-such-id", itembank.ErrNoClaim)
-	ann := f.claim(b, "ann").Claim
+	ann := f.choose(b, "ann", "code-00000")
 	f.notReplaced(b, "no-such-id", itembank.ErrClaimEnded)
 	f.notReplaced(b, ann.ID[:8], itembank.ErrClaimEnded)
 	for _, id := range []string{"", strings.Repeat("x", 248)} {
