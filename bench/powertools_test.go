@@ -31,7 +31,7 @@ const (
 // theirCalls is how many calls of theirs a round has.
 const theirCalls = 50
 
-// BenchmarkPowertools measures idempotent calls beside those of Powertools for AWS Lambda, in both languages: one call
+// BenchmarkPowertools measures idempotent calls beside Powertools for AWS Lambda, in both languages: one call
 // after the other in one process, of a function that costs no time, on the same engine. It is skipped on a machine
 // without Python or Node.
 func BenchmarkPowertools(b *testing.B) {

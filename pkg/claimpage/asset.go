@@ -167,7 +167,7 @@ func (p Page) fallback() string {
 	return fallbackLanguage
 }
 
-// ofTheCampaign are the texts that no built-in text can replace. A language that lacks them has those of the fallback.
+// ofTheCampaign are the texts that no built-in text can replace. A language that lacks them takes them from the fallback.
 var ofTheCampaign = []string{"title", "text", "shop" + addressSuffix, "contact" + addressSuffix}
 
 // texts returns all texts in a language.

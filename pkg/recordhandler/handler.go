@@ -96,8 +96,9 @@ func (h *Handler) Invoke(ctx context.Context, event []byte) (answer []byte, err 
 // mapping says so. The errors are
 //   - ErrNoProgress and panics: smaller batches may get through;
 //   - ErrConsumer, ErrLoop, dedupe.ErrOtherConsumer, dedupe.ErrOtherLedger, dedupe.ErrNoHolds and
-//     dedupe.ErrWrongSetting: a setting is wrong, and each batch fails until it is corrected. For a queue, dedupe.ErrWrongSetting is only in the log: the
-//     answer lists the messages that are not done, and those that the sink has taken do not come again;
+//     dedupe.ErrWrongSetting: a setting is wrong, and each batch fails until it is corrected. For a queue,
+//     dedupe.ErrWrongSetting is only in the log: the answer lists the messages that are not done, and a message that the
+//     sink has taken does not come again;
 //   - ErrNotKinesis, ErrManyShards, dedupe.ErrNotABatch and dedupe.ErrSharedSequence: this is not a batch of a source;
 //   - every error, for a message of CloudWatch Logs: no answer can name its log events.
 func (h *Handler) Handle(ctx context.Context, raw json.RawMessage) (events.KinesisEventResponse, error) {

@@ -1,4 +1,4 @@
-// Package powertools_test compares the records of package dynamostore with those of Powertools for AWS Lambda, in
+// Package powertools_test compares the records of package dynamostore with the records of Powertools for AWS Lambda, in
 // Python and in TypeScript.
 package powertools_test
 

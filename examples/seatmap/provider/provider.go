@@ -50,7 +50,7 @@ func New(hook, back string, late time.Duration) *Provider {
 	return &Provider{hook: hook, back: back, late: late, payments: map[string]Payment{}}
 }
 
-// Create makes a payment, or returns the one that has this reference.
+// Create makes a payment, or returns the payment that has this reference.
 func (p *Provider) Create(payment Payment) Payment {
 	p.mu.Lock()
 	defer p.mu.Unlock()

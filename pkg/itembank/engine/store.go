@@ -108,7 +108,7 @@ type Store interface {
 	// result has the row after the call. If the call did not change the row, it is read consistently.
 	ConfirmClaim(ctx context.Context, claim Claim) (ConfirmResult, error)
 	// ProlongClaim moves the end of a claim row to endsAt, if the row has the id, the campaign and the end of the claim.
-	// The result is as that of ConfirmClaim.
+	// The result is as with ConfirmClaim.
 	ProlongClaim(ctx context.Context, claim Claim, endsAt time.Time) (ConfirmResult, error)
 	// CloseClaim deletes a claim row, or puts another row in its place: a block, or a claim whose item the same
 	// transaction takes from the bank. For each item of the claim, the transaction either puts the bank row and counts a
