@@ -4,6 +4,7 @@
 const mostSeats = 4;
 const refreshEvery = 5000; // milliseconds
 const longestWait = 30; // seconds between two tries
+const lastMinute = 60_000; // milliseconds
 const api = "/campaigns/hall";
 
 const status = document.getElementById("status");
@@ -25,7 +26,7 @@ let busy = false; // a request of the visitor is under way
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 const euros = (price) => `${price} €`;
 const nameOf = (seat) => `Row ${seats.get(seat).row}, seat ${seats.get(seat).number}`;
-const sorted = (names) => [...names].sort();
+const sorted = (names) => [...names].sort(new Intl.Collator("en", { numeric: true }).compare); // A2 before A10
 const paymentOf = () => new URLSearchParams(location.search).get("payment");
 const heldSeats = () => (claim ? (claim.items ?? [claim]).map(({ item }) => item) : []);
 
@@ -96,6 +97,9 @@ async function build() {
     button.addEventListener("click", () => choose(name));
     group.append(button);
     seats.set(name, { row, number, price: Number(cost), button });
+  }
+  for (const { children } of document.querySelectorAll(".row")) { // the first child is the letter
+    children[Math.ceil((children.length + 1) / 2)]?.classList.add("aisle"); // in the middle
   }
 }
 
@@ -221,7 +225,7 @@ async function readClaim() {
   }
   own(answer);
   if (claim && !claim.ends_at) {
-    say("Paid: these are your tickets", heldSeats().sort().join(", "), "good");
+    say("Paid: these are your tickets", sorted(heldSeats()).join(", "), "good");
   } else if (paymentOf()) {
     await readPayment();
   } else if (before && !claim) {
@@ -269,6 +273,7 @@ async function asVisitor(work) {
 
 async function hold() {
   forgetPayment();
+  const wanted = sorted(chosen).join();
   const answer = await call(`${api}/claims`, {
     method: "POST",
     headers: { "Content-Type": "application/json" },
@@ -276,6 +281,12 @@ async function hold() {
   });
   if (answer.ok) {
     own(answer);
+    if (ends - Date.now() <= lastMinute) {
+      warned = claim.claim_id; // a hold that begins so short needs no warning
+    }
+    if (sorted(heldSeats()).join() !== wanted) { // the visitor has a claim already, for example in another tab
+      return say("You have other seats already", "To change them, give them back and choose again.", "warn");
+    }
     return say("Reserved for you", "Pay before the time is over.", "good");
   }
   say("You have no seats yet", answer.body.detail, "bad");
