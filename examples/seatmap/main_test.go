@@ -78,6 +78,44 @@ func TestPayments(t *testing.T) {
 	}
 }
 
+// TestReplacedTickets: a ticket that an operator replaces, before or after its payment is settled, stays paid.
+func TestReplacedTickets(t *testing.T) {
+	t.Parallel()
+	for _, settledBefore := range []bool{true, false} {
+		b := newBench(t)
+		b.reserve("A1")
+		b.post("/pay", nil)
+		p := b.shop.payments.Create(provider.Payment{Reference: b.claim().ID}) // the same one
+		b.post(p.Page(), url.Values{"calls": {"never"}})
+		if settledBefore {
+			b.call(p.ID)
+		}
+		var last itembank.Grant
+		for range 2 {
+			var err error
+			last, err = b.shop.bank.Replace(t.Context(), campaign, p.Customer, b.claim().ID)
+			must(t, err)
+		}
+		b.together(p.ID)
+		must(t, b.shop.settleAll(t.Context()))
+		p, _ = b.shop.payments.Get(p.ID)
+		if held := b.claim(); held.ID != last.Claim.ID || !held.EndsAt.IsZero() || p.Status != provider.Paid {
+			t.Errorf("settled before: %t; the visitor holds %+v, the payment is %s", settledBefore, held, p.Status)
+		}
+	}
+}
+
+// TestSeatWithoutAPrice: a seat that the file does not have any more is not sold for nothing.
+func TestSeatWithoutAPrice(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	delete(b.shop.prices, "A1")
+	b.reserve("A1")
+	if status, page := b.post("/pay", nil); status != http.StatusConflict {
+		t.Errorf("the payment is answered %d, %s", status, page)
+	}
+}
+
 // TestForgedCall: a call about a payment that nobody has made, or has paid, sells nothing.
 func TestForgedCall(t *testing.T) {
 	t.Parallel()

@@ -25,7 +25,8 @@ let busy = false; // a request of the visitor is under way
 
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
 const euros = (price) => `${price} €`;
-const nameOf = (seat) => `Row ${seats.get(seat).row}, seat ${seats.get(seat).number}`;
+const priceOf = (name) => seats.get(name)?.price ?? 0; // a seat of an earlier file has none, and cannot be paid
+const nameOf = (seat) => (seats.has(seat) ? `Row ${seats.get(seat).row}, seat ${seats.get(seat).number}` : seat);
 const sorted = (names) => [...names].sort(new Intl.Collator("en", { numeric: true }).compare); // A2 before A10
 const paymentOf = () => new URLSearchParams(location.search).get("payment");
 const heldSeats = () => (claim ? (claim.items ?? [claim]).map(({ item }) => item) : []);
@@ -128,14 +129,14 @@ function draw() {
 function drawOrder() {
   const names = sorted(claim ? heldSeats() : chosen);
   const holding = Boolean(claim?.ends_at);
-  const total = names.reduce((sum, name) => sum + seats.get(name).price, 0);
+  const total = names.reduce((sum, name) => sum + priceOf(name), 0);
   const hadFocus = [holdButton, payButton, backButton].includes(document.activeElement);
   order.querySelector("h2").textContent = holding ? "Reserved for you" : claim ? "Your tickets" : "Your choice";
   order.querySelector("tbody").replaceChildren(...names.map((name) => {
     const line = document.createElement("tr");
     line.innerHTML = '<th scope="row"></th><td></td>';
     line.children[0].textContent = nameOf(name);
-    line.children[1].textContent = euros(seats.get(name).price);
+    line.children[1].textContent = euros(priceOf(name));
     return line;
   }));
   order.querySelector("tfoot td").textContent = euros(total);
@@ -235,7 +236,8 @@ async function readClaim() {
 
 async function readPayment() {
   const { ok, body } = await call(`/payments/${encodeURIComponent(paymentOf())}`);
-  if (!ok || claim && body.claim_id !== claim.claim_id) {
+  // The id of a claim that replaces another one begins with the other's id and a full stop.
+  if (!ok || claim && body.claim_id !== claim.claim_id.split(".")[0]) {
     return;
   }
   if (body.status === "refunded") {

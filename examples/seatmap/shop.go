@@ -102,9 +102,14 @@ func (s *shop) pay(w http.ResponseWriter, r *http.Request) {
 		tryAgain(w, err)
 		return
 	}
-	payment := provider.Payment{Reference: held.ID, Customer: held.Claimant, Due: held.EndsAt}
+	payment := provider.Payment{Reference: held.FirstID(), Customer: held.Claimant, Due: held.EndsAt}
 	for _, seat := range held.Items {
-		payment.Cents += s.prices[seat]
+		cents, ok := s.prices[seat]
+		if !ok { // an earlier file had it: the bank keeps its items until they are withdrawn
+			http.Error(w, seat+" has no price any more: give your seats back, and choose again", http.StatusConflict)
+			return
+		}
+		payment.Cents += cents
 	}
 	payment = s.payments.Create(payment)
 	http.Redirect(w, r, payment.Page(), http.StatusSeeOther)
@@ -123,16 +128,35 @@ func (s *shop) webhook(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// settle confirms the claim that was paid, by its id. If the claim is over, its seats may belong to somebody else: the
-// money goes back. Every step is safe to repeat, also by two callers at once: a claim that is over stays over.
+// settle confirms the claim that was paid, or its replacement, by its id. If the claim is over, its seats may belong to
+// somebody else: the money goes back. Every step is safe to repeat, also by two callers at once: a claim that is over stays over.
 func (s *shop) settle(ctx context.Context, p provider.Payment) error {
 	if p.Status != provider.Paid {
 		return nil
 	}
 	_, err := s.bank.Confirm(ctx, campaign, p.Customer, p.Reference)
+	if errors.Is(err, itembank.ErrClaimEnded) {
+		err = s.confirmReplacement(ctx, p)
+	}
 	if isOver(err) {
 		s.payments.Refund(p.ID)
 		return nil
+	}
+	return err
+}
+
+// confirmReplacement confirms the claim that an operator has put in place of the claim that was paid.
+func (s *shop) confirmReplacement(ctx context.Context, p provider.Payment) error {
+	held, err := s.bank.HeldClaim(ctx, campaign, p.Customer)
+	switch {
+	case err != nil:
+		return err
+	case held.FirstID() != p.Reference:
+		return itembank.ErrClaimEnded
+	}
+	_, err = s.bank.Confirm(ctx, campaign, p.Customer, held.ID)
+	if errors.Is(err, itembank.ErrClaimEnded) { // replaced once more: the next call reads it
+		return itembank.ErrTryAgain
 	}
 	return err
 }

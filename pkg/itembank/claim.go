@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -28,6 +29,14 @@ type Claim struct {
 	Columns   []Columns // of each of Items; nil: the campaign has no columns
 	ClaimedAt time.Time // UTC, whole milliseconds
 	EndsAt    time.Time // zero: never
+}
+
+// FirstID returns the id of the first claim in a row of replacements: if Bank.Replace has made the claim, the id of the
+// claim that it replaced, or of the one before that; otherwise the claim's own id. It is the right reference for a
+// payment, which stays the same payment when an operator replaces the item.
+func (c Claim) FirstID() string {
+	first, _, _ := strings.Cut(c.ID, ".")
+	return first
 }
 
 // ColumnsOf returns the columns of the item at place i of Items, from 0.

@@ -83,7 +83,8 @@
 //	_, err = bank.Confirm(ctx, "concert", "customer-17", grant.Claim.ID)
 //
 // The claim row decides, not the clock: a hold can be confirmed until it is closed, also after its end. A Confirm that
-// fails with ErrNoClaim, ErrClaimEnded or ErrNotEligible came too late; the item may belong to another claimant.
+// fails with ErrNoClaim, ErrClaimEnded or ErrNotEligible came too late; the item may belong to another claimant. After
+// ErrClaimEnded, read the claim: if its FirstID is the id that was paid, Replace has made it, and it is to be confirmed.
 // Confirm and every other call name the claim by its id, so that a late call never touches a later claim of the same
 // claimant.
 //

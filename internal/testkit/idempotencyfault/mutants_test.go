@@ -232,8 +232,8 @@ const cachesOwn = "h.r.copies.add(h.key.Name, &engine.Record{Status: engine.Comp
 
 var mutantsByTest = []byTest{
 	{name: "hash-of-the-payload-after-the-function", pkg: domain, test: "TestSuperseded", file: hold,
-		from: "decide(*a.Row, h.token, h.payload, a.at.Early())",
-		to:   "decide(*a.Row, h.token, func() string { s, _ := h.r.hash(h.raw); return s }(), a.at.Early())",
+		from: "seen(a.Row, h.token, h.payload).Decide(a.at.Early())",
+		to:   "seen(a.Row, h.token, func() string { s, _ := h.r.hash(h.raw); return s }()).Decide(a.at.Early())",
 		more: []mutanttest.Change{
 			{File: call, Old: "\tpayload string // hash\n", New: "\tpayload string // hash\n\traw []byte\n"},
 			{File: call, Old: "payload: hashed}", New: "payload: hashed, raw: payload}"},
