@@ -96,7 +96,7 @@ var (
 	// ErrUnknownItem says that an item was never loaded.
 	ErrUnknownItem = errors.New("no such item")
 	// ErrUnconfirmed says that the answer was not yes.
-	ErrUnconfirmed = errors.New("not released: the answer was not yes; nothing was changed")
+	ErrUnconfirmed = errors.New("not confirmed: the answer was not yes; nothing was changed")
 	// ErrNoEntry says that the ledger does not know a record.
 	ErrNoEntry = errors.New("the ledger has no entry of this id")
 	// ErrNoResult says that a record of idempotency has no result.

@@ -147,7 +147,8 @@ func (c Campaign) validate() error {
 	case tooEarly(c.ClosesAt):
 		return &InvalidError{"closes", "must be later than 1970"}
 	case !c.OpensAt.IsZero() && !c.ClosesAt.IsZero() && !c.OpensAt.Before(c.ClosesAt):
-		return &InvalidError{"closes", "must be later than opens"}
+		return &InvalidError{"closes", fmt.Sprintf("must be later than opens (%s), is %s",
+			c.OpensAt.UTC().Format(time.RFC3339), c.ClosesAt.UTC().Format(time.RFC3339))}
 	case c.ClaimantAs != Exact && c.ClaimantAs != Email:
 		return &InvalidError{"claimant-as", "must be exact or email"}
 	case c.PerClaimant < 1 || c.PerClaimant > maxPerClaimant:

@@ -27,6 +27,7 @@ func (lookupCommand) Help() string {
   burned      its claim was released, and no claimant gets it again
   expired     its own life ended, or the life of its claim
   withdrawn   an operator took it out of the campaign
+  replaced    its claimant got another item for it
   lost        a repair found it in no place, and no claimant gets it again
   unknown     it was never loaded into the campaign
   missing     it was loaded and is in no place: see oncebox reconcile
