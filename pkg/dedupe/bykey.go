@@ -288,7 +288,7 @@ type takeOver struct {
 }
 
 // takeOverAll puts the entries of records in place of those that were read. It returns the records that need another
-// round. Whoever held such an entry before, the record is a retry: the effect may be done.
+// round. Whichever record held such an entry before, this one is a retry: the effect may be done.
 func (e entering) takeOverAll(ctx context.Context, over []takeOver) (again []*pending) {
 	if len(over) == 0 {
 		return nil
