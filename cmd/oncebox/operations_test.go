@@ -224,7 +224,8 @@ func TestReconcileDamage(t *testing.T) {
 	// Ctrl-C ends the wait before the repair.
 	c := s.command(context.Background(), nil, "reconcile", "spring", "--repair", "--items", "codes.txt")
 	stderr, w := io.Pipe()
-	c.Stderr = w
+	var said bytes.Buffer
+	c.Stderr = io.MultiWriter(w, &said)
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -233,19 +234,19 @@ func TestReconcileDamage(t *testing.T) {
 		t.Errorf("want a word about the wait, got %q, %v", line, err)
 	}
 	go func() { _, _ = io.Copy(io.Discard, reader) }()
-	s.interrupt(c)
+	s.interrupt(c, &said)
 	s.run(exitLook, "reconcile", "spring") // it has changed nothing
 }
 
-// interrupt ends a command as Ctrl-C does.
-func (s *shell) interrupt(c *exec.Cmd) {
+// interrupt ends a command as Ctrl-C does. stderr is what it has printed.
+func (s *shell) interrupt(c *exec.Cmd, stderr *bytes.Buffer) {
 	s.Helper()
 	if err := c.Process.Signal(os.Interrupt); err != nil {
 		s.Fatal(err)
 	}
 	_ = c.Wait() // the exit code is checked next
 	if code := c.ProcessState.ExitCode(); code != exitInterrupted {
-		s.Fatalf("%v: want exit %d, got %d", c.Args, exitInterrupted, code)
+		s.Fatalf("%v: want exit %d, got %d: %s", c.Args, exitInterrupted, code, stderr)
 	}
 }
 
@@ -298,7 +299,7 @@ func TestInterruptedOperations(t *testing.T) {
 				t.Fatal(err)
 			}
 			s.until("SELECT EXISTS (SELECT 1 FROM item WHERE state IS NOT NULL)")
-			s.interrupt(c)
+			s.interrupt(c, &stderr)
 			var counts itembank.Counts
 			s.json(&counts, "status", "spring")
 			if counts.Ended == 0 || counts.Ended == n {

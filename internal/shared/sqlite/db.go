@@ -145,7 +145,7 @@ func (db *DB) Read(ctx context.Context, doing string, fn func(ctx context.Contex
 	if db.reader == nil { // in this case another connection would be another store
 		return db.Write(ctx, doing, fn)
 	}
-	return db.wrap(doing, cmp.Or(fn(ctx, db.reader), db.checkStill()))
+	return db.wrap(doing, cmp.Or(endedBy(ctx, fn(ctx, db.reader)), db.checkStill()))
 }
 
 // ReadSnapshot is Read for several queries. All of them see the data at one moment: that of the first query. It takes
@@ -164,11 +164,7 @@ func (db *DB) inSnapshot(ctx context.Context, fn func(ctx context.Context, r *St
 		return err
 	}
 	defer func() { _ = tx.Rollback() }() // it has changed nothing
-	err = fn(ctx, &Statements{on: tx})
-	if errors.Is(err, sql.ErrTxDone) && ctx.Err() != nil { // the end of ctx has ended the transaction
-		return ctx.Err()
-	}
-	return err
+	return endedBy(ctx, fn(ctx, &Statements{on: tx}))
 }
 
 // Write runs fn in a transaction, when its turn has come. If fn or the commit fails, nothing is kept. ctx and the

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -121,6 +122,15 @@ func code(err error) int {
 		return 0
 	}
 	return e.Code() & 0xff // the higher bits are details
+}
+
+// endedBy returns the error of ctx if its end has ended a read. The driver then interrupts the running statement, and
+// database/sql ends the transaction, so err may be their word for it.
+func endedBy(ctx context.Context, err error) error {
+	if ctx.Err() != nil && (errors.Is(err, sql.ErrTxDone) || code(err) == sqlite3.SQLITE_INTERRUPT) {
+		return ctx.Err()
+	}
+	return err
 }
 
 // ended returns the reason why a waiting context has ended: the busy timeout's *waitedError, or the error of the
