@@ -99,9 +99,12 @@ async function build() {
     group.append(button);
     seats.set(name, { row, number, price: Number(cost), button });
   }
+  let longest = 0;
   for (const { children } of document.querySelectorAll(".row")) { // the first child is the letter
+    longest = Math.max(longest, children.length - 1);
     children[Math.ceil((children.length + 1) / 2)]?.classList.add("aisle"); // in the middle
   }
+  document.getElementById("hall").style.setProperty("--seats", longest);
 }
 
 function stateOf(name) {
