@@ -173,6 +173,7 @@ func TestBadInput(t *testing.T) {
 			"oncebox: campaign: \"spring\" exists with other settings: closes is never, not 2031-01-01T00:00:00Z; claim-life is 0s, not 1h0m0s; nothing was changed\n" +
 				"`oncebox campaign set spring` changes --opens, --closes and --page-size. The other settings are fixed",
 		}},
+		{"fewer than no claims", []string{"campaign", "create", "x", "--per-claimant", "-1"}, exitUsage, []string{"oncebox: --per-claimant has no value: -1 begins like a flag\nIf it is the value, write --per-claimant=-1.\n"}},
 		{"no claims", []string{"campaign", "create", "x", "--per-claimant", "0"}, exitUsage, []string{"oncebox: --per-claimant 0: must be at least 1\n"}},
 		{"no items in a claim", []string{"campaign", "create", "x", "--max-items", "0"}, exitUsage, []string{"oncebox: --max-items 0: must be at least 1\n"}},
 		{"a dry run of a bad line", []string{"load", "spring", "tab.txt", "--dry-run"}, exitUsage, []string{"tab.txt", "line 2", "Nothing was changed."}},

@@ -5,7 +5,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log"
 	"net"
@@ -66,15 +65,13 @@ func run(ctx context.Context, address, file string, hold time.Duration) error {
 func newShop(
 	ctx context.Context, bank *itembank.Operator, hold time.Duration, payments *provider.Provider,
 ) (*shop, error) {
-	s := &shop{bank: bank, payments: payments, prices: map[string]int{}}
-	seats, err := readSeats()
+	file, err := files.Open("seats.csv")
 	if err != nil {
 		return nil, err
 	}
-	var names []string
-	for _, seat := range seats {
-		names = append(names, seat.name)
-		s.prices[seat.name] = seat.cents
+	names, prices, err := readSeats(file)
+	if err != nil {
+		return nil, err
 	}
 	_, _, err = bank.CreateCampaign(ctx, campaign, itembank.Settings{
 		Choice: true, MaxItems: mostSeats, Hold: hold, Publish: true,
@@ -82,11 +79,8 @@ func newShop(
 	if err != nil {
 		return nil, err
 	}
-	report, err := bank.Load(ctx, campaign, itembank.Items(names...), nil)
-	if err == nil && report.Repeated > 0 {
-		err = errors.New("seats.csv has a seat twice")
-	}
-	return s, err
+	_, err = bank.Load(ctx, campaign, itembank.Items(names...), nil)
+	return &shop{bank: bank, payments: payments, prices: prices}, err
 }
 
 // every repeats work that is safe to repeat. After an error the next time tries again.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/cookiejar"
 	"net/http/httptest"
@@ -113,6 +114,31 @@ func TestSeatWithoutAPrice(t *testing.T) {
 	b.reserve("A1")
 	if status, page := b.post("/pay", nil); status != http.StatusConflict {
 		t.Errorf("the payment is answered %d, %s", status, page)
+	}
+}
+
+// TestSeatsFile: the shop's file has prices with and without cents. An error names the file, the line and the value.
+func TestSeatsFile(t *testing.T) {
+	t.Parallel()
+	const header = "seat,row,number,price\nA1,A,1,40\n"
+	names, prices, err := readSeats(strings.NewReader(header + "A2,A,2,35.50\n"))
+	must(t, err)
+	if fmt.Sprint(names, prices) != "[A1 A2] map[A1:4000 A2:3550]" {
+		t.Errorf("the file has %v, %v", names, prices)
+	}
+	for line, want := range map[string]string{
+		"A2,A,2,35.5":         `line 3: the price "35.5" `,
+		"A2,A,2,35,50":        "line 3: wrong number of fields",
+		"A2,A,2,":             `line 3: the price "" `,
+		"A2,A,2,-3":           `line 3: the price "-3" `,
+		"A2,A,2,.50":          `line 3: the price ".50" `,
+		"\nA2,A,2,40 €":       `line 4: the price "40 €" `,
+		"A2,A,2,25\nA1,A,1,3": "line 4: seat A1 is on an earlier line",
+	} {
+		_, _, err := readSeats(strings.NewReader(header + line))
+		if text := fmt.Sprint(err); !strings.HasPrefix(text, "seats.csv") || !strings.Contains(text, want) {
+			t.Errorf("%q: the error is %q, want %q", line, text, want)
+		}
 	}
 }
 

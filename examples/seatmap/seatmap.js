@@ -24,7 +24,7 @@ let warned = ""; // the hold about whose last minute the visitor knows
 let busy = false; // a request of the visitor is under way
 
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
-const euros = (price) => `${price} €`;
+const euros = (price) => `${Number.isInteger(price) ? price : price.toFixed(2)} €`;
 const priceOf = (name) => seats.get(name)?.price ?? 0; // a seat of an earlier file has none, and cannot be paid
 const nameOf = (seat) => (seats.has(seat) ? `Row ${seats.get(seat).row}, seat ${seats.get(seat).number}` : seat);
 const sorted = (names) => [...names].sort(new Intl.Collator("en", { numeric: true }).compare); // A2 before A10
@@ -77,7 +77,7 @@ async function build() {
       price = cost;
       const title = document.createElement("p");
       title.className = "price";
-      title.textContent = `${euros(price)} a seat`;
+      title.textContent = `${euros(Number(price))} a seat`;
       document.getElementById("hall").append(title);
     }
     if (group?.dataset.row !== row) {
@@ -85,7 +85,7 @@ async function build() {
       group.className = "row";
       group.dataset.row = row;
       group.setAttribute("role", "group");
-      group.setAttribute("aria-label", `Row ${row}, ${euros(price)}`);
+      group.setAttribute("aria-label", `Row ${row}, ${euros(Number(price))}`);
       const letter = document.createElement("span");
       letter.textContent = row;
       letter.setAttribute("aria-hidden", "true");
@@ -99,9 +99,12 @@ async function build() {
     group.append(button);
     seats.set(name, { row, number, price: Number(cost), button });
   }
+  let longest = 0;
   for (const { children } of document.querySelectorAll(".row")) { // the first child is the letter
+    longest = Math.max(longest, children.length - 1);
     children[Math.ceil((children.length + 1) / 2)]?.classList.add("aisle"); // in the middle
   }
+  document.getElementById("hall").style.setProperty("--seats", longest);
 }
 
 function stateOf(name) {

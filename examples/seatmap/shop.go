@@ -1,17 +1,19 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"embed"
 	"encoding/csv"
 	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
 	"log"
 	"log/slog"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/oncebox/oncebox/examples/seatmap/provider"
 	"github.com/oncebox/oncebox/pkg/claimapi"
@@ -24,29 +26,46 @@ import (
 //go:embed index.html seatmap.css seatmap.js seats.csv
 var files embed.FS
 
-type seat struct {
-	name  string
-	cents int
+// readSeats reads a file such as seats.csv: the names of the seats, and their prices in cents.
+func readSeats(file io.Reader) (names []string, prices map[string]int, err error) {
+	const name, price, columns = 0, 3, 4
+	prices = map[string]int{}
+	lines := csv.NewReader(file)
+	lines.FieldsPerRecord = columns
+	for header := true; ; header = false {
+		fields, err := lines.Read()
+		switch {
+		case errors.Is(err, io.EOF):
+			return names, prices, nil
+		case err != nil: // it names the line
+			return nil, nil, fmt.Errorf("seats.csv: %w", err)
+		case header:
+			continue
+		}
+		line, _ := lines.FieldPos(name)
+		seat := fields[name]
+		if _, twice := prices[seat]; twice {
+			return nil, nil, fmt.Errorf("seats.csv, line %d: seat %s is on an earlier line, too", line, seat)
+		}
+		if prices[seat], err = centsOf(fields[price]); err != nil {
+			return nil, nil, fmt.Errorf("seats.csv, line %d: %w", line, err)
+		}
+		names = append(names, seat)
+	}
 }
 
-func readSeats() (seats []seat, err error) {
-	file, err := files.ReadFile("seats.csv")
-	if err != nil {
-		return nil, err
+// centsOf reads a price such as 40 or 35.50.
+func centsOf(price string) (cents int, err error) {
+	units, fraction, found := strings.Cut(price, ".")
+	if !found {
+		fraction = "00"
 	}
-	lines, err := csv.NewReader(bytes.NewReader(file)).ReadAll()
-	if err != nil {
-		return nil, err
+	const digits, bits = 2, 31
+	n, err := strconv.ParseUint(units+fraction, 10, bits)
+	if err != nil || units == "" || len(fraction) != digits {
+		return 0, fmt.Errorf("the price %q is not a number such as 40 or 35.50", price)
 	}
-	for _, line := range lines[1:] {
-		const name, price, centsOfOne = 0, 3, 100
-		units, err := strconv.Atoi(line[price])
-		if err != nil {
-			return nil, err
-		}
-		seats = append(seats, seat{line[name], units * centsOfOne})
-	}
-	return seats, nil
+	return int(n), nil
 }
 
 // shop sells seats. It stores nothing itself: who has which seat is in the bank, and who has paid is at the provider.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -158,9 +159,16 @@ func (p *Program) explain(err error, args []string) error {
 			return BadUsage(fmt.Errorf("%s (from the variable %s)", text, name), hint)
 		}
 	}
+	if match := likeAFlag.FindStringSubmatch(err.Error()); match != nil {
+		flag, value := match[1], match[2]
+		return BadUsage(fmt.Errorf("%s has no value: %s begins like a flag", flag, value), fmt.Sprintf("If it is the value, write %s=%s.", flag, value))
+	}
 	// An empty value is for a flag that was not given.
 	return BadUsage(errors.New(strings.Replace(err.Error(), `,"" but got`, " but got", 1)), usageHint(err, hint))
 }
+
+// likeAFlag is kong's error about a value that begins with a hyphen, such as -1.
+var likeAFlag = regexp.MustCompile(`^(--[\w-]+): expected .* but got "(-[^"]*)" \((?:short|long) flag\)`)
 
 // UsageHinter is a command with advice about errors of its command line.
 type UsageHinter interface{ UsageHint() string }

@@ -1,9 +1,11 @@
 package claimapi_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -109,7 +111,8 @@ func TestRequestID(t *testing.T) {
 func TestFromContext(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, "body", "SPRING-1")
-	h := claimapi.New(b.bank.Bank, claimapi.FromContext(), discard())
+	var log bytes.Buffer
+	h := claimapi.New(b.bank.Bank, claimapi.FromContext(), slog.New(slog.NewTextHandler(&log, nil)))
 	as := func(caller string) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			h.ServeHTTP(w, r.WithContext(claimapi.WithCaller(r.Context(), caller)))
@@ -117,6 +120,9 @@ func TestFromContext(t *testing.T) {
 	}
 	serve(t, h, http.MethodPost, spring, strings.NewReader(`{"claimant":"ada"}`)).wants(t, 401, "unauthenticated")
 	serve(t, as(""), http.MethodPost, spring, nil).wants(t, 401, "unauthenticated")
+	if text := log.String(); strings.Count(text, "claimapi.WithCaller") != 2 || strings.Contains(text, "ONCEBOX_") {
+		t.Errorf("the log does not say what the program should do: %s", text)
+	}
 	serve(t, as("ada"), http.MethodPost, spring, strings.NewReader(`{"claimant":"bob"}`)).wants(t, 403, "not-your-claim")
 	made := serve(t, as("ada"), http.MethodPost, spring, nil).wants(t, 201, "")
 	equal(t, "claimant", made.text("claimant"), "ada")

@@ -52,7 +52,10 @@ var (
 
 // The kinds of errUnauthenticated. Clients get the same answer for all; the log distinguishes them.
 var (
-	errNoIdentity  = fmt.Errorf("%w: the request has none of the kind in ONCEBOX_CLAIMANT_FROM", errUnauthenticated)
+	errNoIdentity = fmt.Errorf("%w: the request has none of the kind in ONCEBOX_CLAIMANT_FROM, or in "+
+		"claimapi.ParseClaimantFrom in a program of your own", errUnauthenticated)
+	errNoContext = fmt.Errorf("%w: the request's context has none; put the caller there with claimapi.WithCaller, in a "+
+		"middleware around the handler", errUnauthenticated)
 	errBadIdentity = fmt.Errorf("%w: it is not a valid claimant", errUnauthenticated)
 	errNoCaller    = fmt.Errorf("%w: the caller has no IAM identity, and ONCEBOX_CALLER is not any", errUnauthenticated)
 	errUnverified  = fmt.Errorf("%w: the token does not say email_verified", errUnauthenticated)
@@ -140,8 +143,10 @@ func (h *Handler) mayConfirm(caller string) bool {
 func (f ClaimantFrom) identity(ctx context.Context, a *authorizer) (string, error) {
 	switch {
 	case f.source == fromContext:
-		caller, _ := ctx.Value(callerKey{}).(string)
-		return caller, nil
+		if caller, _ := ctx.Value(callerKey{}).(string); caller != "" {
+			return caller, nil
+		}
+		return "", errNoContext
 	case a == nil:
 	case f.source == fromJWT && a.JWT != nil:
 		return f.claimOf(a.JWT.Claims)

@@ -71,7 +71,7 @@ func TestChallenges(t *testing.T) {
 			errNoIdentity: `Bearer realm="oncebox"`, claimlink.ErrInvalid: `Bearer error="invalid_token"`,
 			claimlink.ErrExpired: `Bearer error="invalid_token"`, errOtherCampaign: "",
 		},
-		fromContext: {errNoIdentity: ""},
+		fromContext: {errNoContext: ""},
 	} {
 		h := &Handler{from: ClaimantFrom{source: source}}
 		for err, challenge := range want {

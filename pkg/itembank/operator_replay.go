@@ -72,8 +72,9 @@ const (
 //
 //	old-inconsistent   the rows of the item contradict each other in the old store; Kind says how
 //	not-in-old-store   the old store knows neither the claim ClaimID nor its item, so that the new store made both
-//	confirmed-here     the claim ClaimID of the new store is confirmed, and the old store does not have it: an operator
-//	                   released or replaced it there, or it ended there and was then confirmed in the new store
+//	confirmed-here     the claim ClaimID of the new store is confirmed, and the old store has neither it nor a confirmed
+//	                   replacement: an operator released it there, or it ended or was replaced there and was then
+//	                   confirmed in the new store
 //
 // ReplayStore has a line for each claim of the old store, and for each claim and item of the new store that it
 // refused to change. Line is the number of the line.

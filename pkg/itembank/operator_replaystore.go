@@ -24,8 +24,9 @@ type ReplayOptions struct {
 	// Loads: load the items that the new store does not know and that are free in the old store.
 	Loads bool
 	// Releases: close also those confirmed holds of the new store that the old store does not have. An operator may
-	// have released or replaced the hold in the old store, or the hold was confirmed in the new one after it had ended in
-	// the old one. Without it, such a hold is refused, and a person decides.
+	// have released the hold in the old store, or the hold was confirmed in the new one after it had ended or was replaced
+	// in the old one. Without it, such a hold is refused, and a person decides. A hold whose replacement is confirmed in
+	// the old store needs no decision.
 	Releases bool
 }
 
@@ -395,7 +396,7 @@ func (r *storeReplay) closeClaims(ctx context.Context) error {
 	for _, key := range r.is.keys {
 		now := r.is.claims[key]
 		slot := slotPlaces{its: r.was.of(now), here: r.is.of(now)}
-		slot.confirmed = r.campaign.Hold > 0 && now.EndsAt.IsZero() && !r.options.Releases
+		slot.confirmed = r.keepsConfirmed(now) && now.EndsAt.IsZero()
 		if claim, ok := r.was.claims[key]; ok {
 			slot.was, slot.its, slot.wanted = &claim, append(slot.its, r.was.of(claim)...), r.is.of(claim)
 		}
@@ -419,6 +420,14 @@ func (r *storeReplay) closeClaims(ctx context.Context) error {
 	return nil
 }
 
+// keepsConfirmed reports whether a claim of the new store may not be closed once it is confirmed. It may be if its
+// claimant loses nothing: if the old store has replaced it, and the replacement is confirmed there.
+func (r *storeReplay) keepsConfirmed(now engine.Claim) bool {
+	was := r.was.claims[now.Key()]
+	replaced := replaces(was, now.ID) && was.EndsAt.IsZero()
+	return r.campaign.Hold > 0 && !r.options.Releases && !replaced
+}
+
 // closeClaim closes a claim of the new store. Its items end as in the old store.
 func (r *storeReplay) closeClaim(ctx context.Context, claim engine.Claim) (refused ReplayedLine, err error) {
 	terms := closeTerms{ends: map[engine.Hash]engine.ItemState{}}
@@ -426,7 +435,7 @@ func (r *storeReplay) closeClaim(ctx context.Context, claim engine.Claim) (refus
 		terms.next = &block
 	}
 	// The holder may confirm it while the replay runs.
-	terms.ifHold = r.campaign.Hold > 0 && !r.options.Releases && terms.next == nil
+	terms.ifHold = r.keepsConfirmed(claim) && terms.next == nil
 	for _, h := range claim.Hashes() {
 		terms.ends[h] = r.options.endOf(r.was.items[h], r.is.items[h], r.campaign.OnEnd)
 	}

@@ -22,6 +22,7 @@ var replayStoreCases = []testCase{
 	{"claimed-since-the-copy", replaysClaims},
 	{"burned-since-the-copy", replaysBurns},
 	{"replaced-since-the-copy", replaysReplacements},
+	{"replaced-and-confirmed", replaysConfirmedReplacements},
 	{"returned-since-the-copy", replaysReturns},
 	{"forgotten-since-the-copy", replaysErasures},
 	{"blocked-since-the-copy", replaysBlocks},
@@ -180,6 +181,48 @@ func replaysReplacements(f *fixture) {
 			f.Errorf("want %+v, got %+v", now, again)
 		}
 	}
+}
+
+// replaysConfirmedReplacements: the holds of ann, bob and cid were replaced since the copy. Ann had paid before the copy.
+// Cid paid in the old store for his replacement, and in the new one, during the replay, for what he had before. Both have
+// their replacements in the new store. Bob paid in the new store only, so a person decides.
+func replaysConfirmedReplacements(f *fixture) {
+	held := map[string]itembank.Claim{}
+	confirm := func(r *fixture, b *itembank.Operator, claimant, id string) (claim itembank.Claim) {
+		claim, err := b.Confirm(f.ctx, f.name, claimant, id)
+		r.Must(err)
+		return claim
+	}
+	r := f.restored(itembank.Settings{Shards: 1, Hold: time.Hour}, func(r *restore, b *itembank.Operator) {
+		r.loadInto(r.name, "1", "2", "3", "4", "5", "6")
+		for _, claimant := range []string{"ann", "bob", "cid"} {
+			held[claimant] = r.claim(b, claimant).Claim
+		}
+		confirm(r.fixture, b, "ann", held["ann"].ID)
+	}, func(r *restore, b *itembank.Operator) {
+		for claimant, claim := range held {
+			held[claimant] = r.replaced(b, claim, false)
+		}
+		held["cid"] = confirm(r.fixture, b, "cid", held["cid"].ID)
+	})
+	confirm(f, r.newBank(), "bob", f.Held(r.c, "bob").ID)
+	cid := f.Held(r.c, "cid").ID
+	store := f.interruptedAt(1, false, func() error {
+		_, err := f.bank(itembank.WithClock(r.clock)).Confirm(f.ctx, f.name, "cid", cid)
+		return err
+	}, "CloseClaim")
+	b := itembank.NewOperator(store, itembank.WithClock(r.clock))
+	report, err := b.ReplayStore(f.ctx, f.name, r.oldBank(), itembank.ReplayOptions{})
+	f.Must(err)
+	if first := report.Lines[0]; first.Outcome+first.Claimant != "confirmed-herebob" || report.Refused != 1 || report.Replayed != 2 {
+		f.Errorf("want the hold of bob refused, got %s", asJSON(f, report))
+	}
+	for _, claimant := range []string{"ann", "cid"} {
+		if now := f.Held(r.c, claimant); now == nil || *now != rowOf(held[claimant]) {
+			f.Errorf("want %+v, got %+v", held[claimant], now)
+		}
+	}
+	r.want(r.replayed(itembank.ReplayOptions{Releases: true}), 1, 2, itembank.StoreReplay{Closed: 1})
 }
 
 // replaysReturns: ann's seat went back to the bank since the copy, so that others can claim it.

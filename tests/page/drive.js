@@ -112,9 +112,10 @@ class Visit {
 }
 
 // What visitors of the ticket shop do and see.
-const seat = (visit, name) => visit.page.getByRole("button", { name: `Row ${name[0]}, seat ${name[1]},` });
+const placeOf = (name) => `Row ${name[0]}, seat ${name.slice(1)}`;
+const seat = (visit, name) => visit.page.getByRole("button", { name: `${placeOf(name)},` });
 const isSeat = (visit, name, state) =>
-  visit.page.getByRole("button", { name: new RegExp(`^Row ${name[0]}, seat ${name[1]}, \\d+ €, ${state}$`) }).waitFor();
+  visit.page.getByRole("button", { name: new RegExp(`^${placeOf(name)}, [\\d.]+ €, ${state}$`) }).waitFor();
 const says = (visit, text) => visit.page.locator("#status", { hasText: text }).waitFor();
 
 async function reserves(visit, name) {
@@ -500,6 +501,45 @@ const tests = {
     await other.context.close();
     v.errors.push(...other.errors);
     v.requests = []; // there are no tokens
+  },
+  async "a ticket shop with long rows"(v) {
+    const names = [..."ABCDEFGHIJKL"].flatMap((row) => Array.from({ length: 24 }, (_, i) => `${row}${i + 1}`));
+    const prices = (name) => (name < "E" ? "35.50" : "20");
+    const file = names.map((name) => `${name},${name[0]},${name.slice(1)},${prices(name)}\n`).join("");
+    const chosen = ["A24", "A3", "E10"];
+    const claim = {
+      campaign: "hall", claim_id: "id", items: chosen.map((item) => ({ item })), ends_at: new Date(Date.now() + 3_600_000).toISOString(),
+    };
+    let made = false;
+    await v.begin();
+    await v.page.route("**/seats.csv", (route) => route.fulfill({ body: `seat,row,number,price\n${file}` }));
+    await v.page.route("**/campaigns/hall/items*", (route) =>
+      route.fulfill({ json: { campaign: "hall", items: names.filter((name) => name !== "A4").map((item) => ({ item })) } }));
+    await v.page.route("**/campaigns/hall/claims/me", (route) => (made ? route.fulfill({ json: claim }) : route.continue()));
+    await v.page.route("**/campaigns/hall/claims", (route) => {
+      made = true;
+      return route.fulfill({ status: 201, json: claim });
+    });
+    await v.page.goto(config.seatmap);
+    await isSeat(v, "L24", "free");
+    await isSeat(v, "A4", "taken");
+    await v.accessible("long rows");
+    await v.page.setViewportSize(narrow);
+    for (const name of chosen) {
+      await seat(v, name).click();
+    }
+    await says(v, "You have chosen A3, A24, E10");
+    for (const text of ["A", "35.50 € a seat"]) {
+      const { x } = await v.page.locator("#hall").getByText(text, { exact: true }).boundingBox();
+      v.want(x >= 0, `${text} is out of sight in a hall that is scrolled sideways`);
+    }
+    await v.page.getByRole("button", { name: "Reserve A3, A24, E10" }).click();
+    await says(v, "Reserved for you");
+    await isSeat(v, "A24", "yours");
+    const order = await v.page.locator("table").innerText();
+    v.want(/seat 3\s+35.50 €[^]*seat 24\s+35.50 €[^]*seat 10\s+20 €[^]*91 €/.test(order), `the order is ${JSON.stringify(order)}`);
+    await v.accessible("held seats of long rows");
+    v.requests = [];
   },
   async "a payment that comes when the seats are gone"(v) {
     await v.begin();

@@ -45,7 +45,7 @@ With --from, the other store is the one that was in use before. The campaign mus
 
 What operators did in the other store is counted. Withdrawals and loads are taken over with --take; settings never are.
 A seen item that was withdrawn while it was held is always withdrawn where items are burned. A confirmed hold is closed
-only with --take releases.
+only with --take releases, or for its replacement, if that is confirmed in the other store.
 
 At its end it clears the mark of oncebox campaign close --restored, if no line was refused and all campaigns of the scope
 were marked as moved in the other store when it began. The campaign stays closed: open it.
@@ -73,8 +73,8 @@ Prints how many claims were replayed now, are there already, or were refused, an
   inconsistent       the rows of the item contradict each other: see oncebox reconcile
   old-inconsistent   the same in the store of --from
   not-in-old-store   the store of --from knows neither the claim nor its item: this store handed the item out
-  confirmed-here     the hold is confirmed in this store, and the store of --from does not have it: it was released or
-                     ended there. --take releases closes it
+  confirmed-here     the hold is confirmed in this store, and the store of --from has neither it nor a confirmed
+                     replacement: it was released or ended there. --take releases closes it
   moved              something moved the item meanwhile: run the command again
 
 The exit code is 4 if a line was refused. It prints claimants, ids of claims and hashes of items, and no items.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -249,13 +250,15 @@ func (r *restored) replayOnce() itembank.ReplayReport {
 	return report
 }
 
-// conflict reports whether the new store has a confirmed hold that the old store does not have.
+// conflict reports whether the new store has a confirmed hold, and the old store has neither it nor a confirmed
+// replacement of it.
 func (r *restored) conflict() bool {
 	return slices.ContainsFunc(r.holders(), func(holder string) bool {
 		was, is := r.bothHeld(holder)
 		blocked := was != nil && was.IsBlock()
 		confirmed := r.c.Hold > 0 && is != nil && !is.IsBlock() && is.EndsAt.IsZero()
-		return confirmed && !blocked && (was == nil || was.ID != is.ID)
+		replaced := was != nil && is != nil && strings.HasPrefix(was.ID, is.ID+".") && was.EndsAt.IsZero()
+		return confirmed && !blocked && !replaced && (was == nil || was.ID != is.ID)
 	})
 }
 
