@@ -24,6 +24,10 @@ func (replaceCommand) Help() string {
 campaign is sold out, the claimant keeps the claim, and the exit code is 3. The new claim has the end of the old one, if
 it had one. A claim of several items cannot be replaced.
 
+If codes are used by claims of a second campaign, withdraw the code there first, for example with "oncebox withdraw
+spring-used FILE", and replace it only if that prints no "held 1": an order has then used the code. See "Generated
+codes, and codes that are used once" in docs/claims.md.
+
 Shows the claim and asks. Without a terminal it needs --claim-id. It replaces the claim that it showed and no other.
 If the answer is not yes, or if the claimant has no claim, nothing is changed and the exit code is 3.
 
