@@ -65,9 +65,9 @@ func (c confirmCommand) confirm(ctx context.Context, a *cli.App, b *itembank.Ope
 func aboutHold(err error, campaign, claimant, id string) error {
 	switch {
 	case errors.Is(err, itembank.ErrNoClaim):
-		return fmt.Errorf("%w: %s holds no item of %s", err, claimant, campaign)
+		return noClaim(err, campaign, claimant)
 	case errors.Is(err, itembank.ErrClaimEnded):
-		return fmt.Errorf("claim %s of %s in %s: %w", id, claimant, campaign, err)
+		return claimEnded(err, campaign, claimant, id)
 	}
 	return err
 }

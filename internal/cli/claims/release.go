@@ -61,7 +61,7 @@ func (c releaseCommand) release(ctx context.Context, a *cli.App, b *itembank.Ope
 	}
 	claim, err := b.HeldClaim(ctx, c.Campaign, c.Claimant, c.option())
 	if errors.Is(err, itembank.ErrNoClaim) {
-		return fmt.Errorf("%w: %s holds no item of %s", err, c.Claimant, c.Campaign)
+		return noClaim(err, c.Campaign, c.Claimant)
 	}
 	if err != nil {
 		return err
@@ -172,6 +172,7 @@ func (c releaseCommand) end(ctx context.Context, a *cli.App, b *itembank.Operato
 	}
 	result := toReleaseJSON(c.Campaign, c.Claimant, claim, done)
 	if done.Already {
+		a.Remark("`oncebox claim show %s %q` shows what the claimant holds now, with its id", c.Campaign, c.Claimant)
 		const form = "nothing to release: %s has no claim %s in %s; it may have been released before"
 		return a.Print(result, fmt.Sprintf(form, c.Claimant, claim.ID, c.Campaign))
 	}

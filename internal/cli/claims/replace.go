@@ -89,10 +89,9 @@ func (c replaceCommand) exchange(ctx context.Context, a *cli.App, b *itembank.Op
 func (c replaceCommand) explain(err error, id string) error {
 	switch {
 	case errors.Is(err, itembank.ErrNoClaim):
-		return fmt.Errorf("%w: %s holds no item of %s", err, c.Claimant, c.Campaign)
+		return noClaim(err, c.Campaign, c.Claimant)
 	case errors.Is(err, itembank.ErrClaimEnded):
-		hint := fmt.Sprintf("`oncebox claim show %s %q` shows that claim.", c.Campaign, c.Claimant)
-		return cli.WithHint(fmt.Errorf("claim %s of %s in %s: %w", id, c.Claimant, c.Campaign, err), hint)
+		return claimEnded(err, c.Campaign, c.Claimant, id)
 	case errors.Is(err, itembank.ErrSoldOut):
 		return fmt.Errorf("%s: %w; %s keeps the claim", c.Campaign, err, c.Claimant)
 	case errors.Is(err, itembank.ErrNotOpen), errors.Is(err, itembank.ErrClosed):
