@@ -88,12 +88,6 @@ func noClaim(err error, campaign, claimant string) error {
 	return cli.WithHint(fmt.Errorf("%w: %s holds no item of %s", err, claimant, campaign), hint)
 }
 
-// claimEnded says that the claimant does not hold the claim with an id, and where to find the id of the present claim.
-func claimEnded(err error, campaign, claimant, id string) error {
-	hint := fmt.Sprintf("`oncebox claim show %s %q` shows that claim and its id.", campaign, claimant)
-	return cli.WithHint(fmt.Errorf("claim %s of %s in %s: %w", id, claimant, campaign, err), hint)
-}
-
 // slotFlag is the flag of the commands for one claim.
 type slotFlag struct {
 	Slot int `help:"Which claim of the claimant, in a campaign with --per-claimant: 1 to that number. Default: ${default}." default:"1" placeholder:"N"`
