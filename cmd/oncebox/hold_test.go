@@ -79,11 +79,11 @@ func TestHoldsAreChecked(t *testing.T) {
 	create := func(says string, flags ...string) {
 		s.run(exitUsage, append([]string{"campaign", "create", "seats"}, flags...)...).saying(t, says)
 	}
-	create("--on-end: must be return with hold", "--hold", "15m", "--on-end", "burn")
-	create("--claim-life: cannot be used with hold", "--hold", "15m", "--claim-life", "1h")
+	create("--on-end: must be return with --hold", "--hold", "15m", "--on-end", "burn")
+	create("--claim-life: cannot be used with --hold:", "--hold", "15m", "--claim-life", "1h")
 	create("--hold: must be from 30s", "--hold", "29s")
-	create("--max-hold: must be longer than hold (1h0m0s), or 0 for none; is 15m0s", "--hold", "1h", "--max-hold", "15m")
-	create("--max-hold: needs hold", "--max-hold", "15m")
+	create("--max-hold: must be longer than --hold (1h0m0s), or 0 for none; is 15m0s", "--hold", "1h", "--max-hold", "15m")
+	create("--max-hold: needs --hold:", "--max-hold", "15m")
 	s.env = append(s.env, "ONCEBOX_HOLD=15m")
 	create("--hold is not taken from the environment")
 	s.env = nil

@@ -134,7 +134,7 @@ func TestLinksRefused(t *testing.T) {
 		"claimant\nann\n \n":                     "1 line is wrong:\n  line 3 column 1 has white space around the claimant",
 		"claimant,x\nann,1\n,1\nann\n":           "2 lines are wrong:\n  line 3 column 1 is empty\n  line 4 has 1 column, and the first row has 2",
 		"claimant\n" + long + "\n":               "line 2 column 1 has 257 bytes, at most 256 are allowed",
-		"claimant\n\xff\n":                       "line 2 column 1 is not valid UTF-8",
+		"claimant\n\xff\n":                       "line 2 column 1 is not valid UTF-8\nNo link was made. The file must be text in UTF-8. If it is in Latin-1: iconv -f",
 		"claimant\n\ufffd\n":                     "line 2 column 1 has the character U+FFFD",
 		"claimant\n\"a\x00\"\n":                  "line 2 column 1 has a control character (U+0000)",
 		"claimant\nann\n\"bob\n":                 "line 3 is not CSV",

@@ -59,7 +59,17 @@ func TestLoadLooksLikeCSV(t *testing.T) {
 	s.want(exitUsage, s.runWith("id;code\n1;A-1\n", "load", "spring", "-")).plainly(t, strings.Replace(says, "codes.csv", "-", 1))
 	s.want(exitUsage, s.runWith("\xff\xfeA\x00", "load", "spring", "-")).plainly(t,
 		"oncebox: -: it is text in UTF-16; save it as UTF-8, or convert it with iconv -f UTF-16 -t UTF-8\n")
+	s.file("One.CSV", "code\nA-1\nA-2\n")
+	const names = "oncebox: One.CSV: its first line, \"code\", may be the name of a column; say --column \"code\" if it is, or --lines if it is an item\n"
+	s.run(exitUsage, "load", "spring", "One.CSV").plainly(t, names)
+	s.run(exitUsage, "load", "spring", s.file("two.tsv", "A-1\nA-2\n")).saying(t, `its first line, "A-1", may be`)
+	s.run(exitUsage, "withdraw", "spring", "One.CSV").plainly(t, names)
+	s.file("latin.csv", "code\ncaf\xe9\n")
+	s.run(exitUsage, "load", "spring", "latin.csv", "--column", "code").plainly(t, "oncebox: latin.csv: 1 line cannot be loaded:\n"+
+		"  line 2 is not valid UTF-8\nNothing was changed. The file must be text in UTF-8. If it is in Latin-1: "+
+		"iconv -f ISO-8859-1 -t UTF-8 FILE > NEW-FILE\n")
 	s.counts(itembank.Counts{})
+	s.run(exitDone, "load", "spring", "One.CSV", "--column", "code", "--dry-run").saying(t, "would add 2,")
 	s.run(exitDone, "load", "spring", "codes.csv", "--column", "code").saying(t, "added 2, known 0, repeated 0 of 2 lines")
 	s.run(exitDone, "load", "spring", "codes.csv", "--lines").saying(t, "added 3, known 0, repeated 0 of 3 lines")
 	s.counts(itembank.Counts{Loaded: 5, Free: 5})

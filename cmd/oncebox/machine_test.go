@@ -133,9 +133,11 @@ func TestMachineCron(t *testing.T) {
 	s, _ := newMachine(t)
 	s.run(exitDone, "claim", "spring", "ann")
 	old := filepath.Join(s.dir, "backups", "old.db")
+	read := old + ".lock" // a command has read the old copy
 	lastMonth := time.Now().AddDate(0, -1, 0)
 	for _, err := range []error{
 		os.Mkdir(filepath.Join(s.dir, "backups"), 0o700), os.WriteFile(old, nil, 0o600), os.Chtimes(old, lastMonth, lastMonth),
+		os.WriteFile(read, nil, 0o600), os.Chtimes(read, lastMonth, lastMonth),
 		os.Symlink(os.Args[0], filepath.Join(s.dir, "oncebox")),
 	} {
 		if err != nil {
@@ -147,6 +149,9 @@ func TestMachineCron(t *testing.T) {
 		fields := strings.Fields(line)
 		if len(fields) < 7 || strings.HasPrefix(line, "#") {
 			continue
+		}
+		if fields[0] == "*" || strings.HasPrefix(fields[0], "*/") {
+			t.Errorf("%q: cron would mail several times an hour while its reason lasts", line)
 		}
 		text := strings.ReplaceAll(strings.ReplaceAll(strings.Join(fields[6:], " "), `\%`, "%"), machineHome, s.dir)
 		job := exec.CommandContext(t.Context(), "sh", "-c", text)

@@ -39,7 +39,7 @@ func TestReplace(t *testing.T) {
 		s.run(exitDone, "reconcile", "spring")
 		s.run(exitDone, "claims", "list", "spring").saying(s.T, next.Item, next.ClaimID)
 		s.run(exitNo, "replace", "spring", "zoe", "--claim-id", "another").saying(s.T,
-			"claim another of zoe in spring: the claim has ended", "`oncebox claim show spring \"zoe\"` shows that claim.")
+			"claim another of zoe in spring: the claim has ended", "`oncebox claim show spring \"zoe\"` shows that claim and its id.")
 		s.run(exitNo, "replace", "spring", "bob", "--claim-id", claim.ClaimID).saying(s.T, "bob holds no item of spring")
 		s.run(exitUsage, "replace", "spring", "zoe").saying(s.T, "no terminal to ask on", "oncebox claim show spring \"zoe\"")
 		s.run(exitUsage, "replace", "spring", "zoe", "--claim-id", "").saying(s.T, "--claim-id is empty")

@@ -18,7 +18,7 @@ func TestSlots(t *testing.T) {
 		s.run(exitUsage, "campaign", "create", "other", "--per-claimant", "101").saying(s.T, "--per-claimant 101: must be 1 to 100")
 		s.run(exitUsage, "campaign", "create", "other", "--choice", "--max-items", "0").saying(s.T, "must be at least 1")
 		s.run(exitUsage, "campaign", "create", "other", "--choice", "--max-items", "21").saying(s.T, "--max-items 21: must be 1 to 20")
-		s.run(exitUsage, "campaign", "create", "other", "--max-items", "2").saying(s.T, "--max-items 2: must be 1 without choice")
+		s.run(exitUsage, "campaign", "create", "other", "--max-items", "2").saying(s.T, "--max-items 2: must be 1 without --choice")
 		s.run(exitDone, "campaign", "create", "four", "--per-claimant", "4", "--choice")
 		s.run(exitUsage, "claim", "four", "ann", "--item", "A", "--item", "B").saying(s.T, `must be at most 1 in campaign "four", are 2`)
 		s.run(exitUsage, "campaign", "set", "four", "--max-items", "2").saying(s.T, "--max-items", "claimants were told")
@@ -30,7 +30,7 @@ func TestSlots(t *testing.T) {
 		if first.Slot != 0 || second.Slot != 2 || second.Item == first.Item || again.ClaimID != second.ClaimID {
 			s.Errorf("claimed %+v, %+v and %+v", first, second, again)
 		}
-		s.run(exitUsage, "claim", "tickets", "ann", "--slot", "3").saying(s.T, `slot: must be 1 to 2 in campaign "tickets", is 3`)
+		s.run(exitUsage, "claim", "tickets", "ann", "--slot", "3").saying(s.T, `--slot: must be 1 to 2 in campaign "tickets", is 3`)
 		s.run(exitDone, "confirm", "tickets", "ann", "--slot", "2").saying(s.T, second.Item+"\n")
 		s.run(exitDone, "release", "tickets", "ann", "--slot", "2", "--yes").saying(s.T, "slot      2", "released; the item is in the bank again")
 		s.run(exitNo, "release", "tickets", "ann", "--slot", "2", "--yes").saying(s.T, "no such claim")
@@ -47,7 +47,8 @@ func TestChosenItems(t *testing.T) {
 		s.run(exitDone, "campaign", "create", "codes")
 		s.run(exitDone, "load", "spring", s.file("seats.txt", "1A\n1B\n1C,1D\n"))
 		s.run(exitDone, "claim", "spring", "ann", "--item", "1B", "--item", "1C,1D").saying(s.T, "1B\n1C,1D\n")
-		s.run(exitNo, "claim", "spring", "bob", "--item", "1A", "--item", "1B").saying(s.T, "the item is not free")
+		s.run(exitNo, "claim", "spring", "bob", "--item", "1A", "--item", "1B").plainly(s.T, "oncebox: spring: 1A, 1B are not all free; nothing was claimed\n"+
+			"`oncebox lookup spring --item \"ITEM\"` says where it is. `oncebox items list spring --free` lists the free items.\n")
 		if r := s.run(exitDone, "items", "list", "spring", "--free", "--rate", "100"); r.stdout != "1A\n" {
 			s.Errorf("the free items: %q", r.stdout)
 		}
@@ -55,8 +56,8 @@ func TestChosenItems(t *testing.T) {
 			s.Errorf("the free items: %q", r.stdout)
 		}
 		s.run(exitUsage, "items", "list", "spring").saying(s.T, "--free")
-		s.run(exitNo, "claim", "spring", "bob", "--item", "9Z").saying(s.T, "the item is not free")
-		s.run(exitUsage, "claim", "codes", "bob", "--item", "1A").saying(s.T, `cannot be chosen in campaign "codes"`)
+		s.run(exitNo, "claim", "spring", "bob", "--item", "9Z").saying(s.T, "oncebox: spring: 9Z is not free; nothing was claimed\n`oncebox lookup spring --item \"9Z\"` says")
+		s.run(exitUsage, "claim", "codes", "bob", "--item", "1A").saying(s.T, `--item: cannot be chosen in campaign "codes"; --choice is set when`)
 		var body claimapi.ClaimBody
 		if s.json(&body, "claim", "spring", "ann", "--item", "1A"); body.Item != "1B" || len(body.Items) != 2 {
 			s.Errorf("ann holds %+v", body)

@@ -69,8 +69,23 @@ func TestLookup(t *testing.T) {
 			s.run(exitNo, args...).saying(s.T, `"a-1" was never loaded`, "Upper and lower case")
 		}
 		s.run(exitUsage, "lookup", "seats", "--item", "").saying(s.T, "--item")
-		for _, args := range [][]string{{"lookup", "A-1"}, {"lookup", "seats", "A-1"}} {
-			s.run(exitUsage, args...).saying(s.T, "\nThe item has a flag: `oncebox lookup --item SAVE-0001`")
+		for _, test := range []struct { // an item where something else belongs
+			exit int
+			args []string
+			says string
+		}{
+			{exitUsage, []string{"lookup", "A-1"}, "The item has a flag: `oncebox lookup --item \"A-1\"`."},
+			{exitUsage, []string{"lookup", "seats", "A-1"}, "The item has a flag: `oncebox lookup seats --item \"A-1\"`."},
+			{exitUsage, []string{"lookup"}, "The item has a flag: `oncebox lookup --item CODE`."},
+			{exitUsage, []string{"audit", "seats", "A-1"}, "`oncebox audit seats --claimant \"A-1\"` or `oncebox audit seats --item \"A-1\"`."},
+			{exitNo, []string{"audit", "seats", "--claimant", "A-1"}, "If \"A-1\" is an item: `oncebox audit seats --item \"A-1\"`"},
+			{exitNo, []string{"claim", "show", "seats", "A-1"}, "If \"A-1\" is an item: `oncebox lookup seats --item \"A-1\"`"},
+			{exitNo, []string{"confirm", "seats", "A-1"}, "If \"A-1\" is an item: `oncebox lookup seats --item \"A-1\"`"},
+			{exitNo, []string{"confirm", "seats", "ann", "--claim-id", "A-1"}, "`oncebox claim show seats \"ann\"` shows that claim and its id."},
+			{exitDone, []string{"release", "seats", "ann", "--claim-id", "A-1"}, "`oncebox claim show seats \"ann\"` shows what"},
+			{exitUsage, []string{"replace", "seats", "ann", "--claim-id", strings.Repeat("a", 256)}, "oncebox: --claim-id: must be 1 to 247 bytes"},
+		} {
+			s.run(test.exit, test.args...).saying(s.T, test.says)
 		}
 	})
 }
@@ -263,7 +278,7 @@ func TestCampaignSet(t *testing.T) {
 		s.run(exitDone, "campaign", "create", "spring", "--opens", "2031-03-01")
 		s.run(exitDone, "campaign", "set", "spring", "--closes", "2031-04-01", "--page-size", "50").saying(s.T,
 			"opens       2031-03-01T00:00:00Z\n", "closes      2031-04-01T00:00:00Z\n", "page size   50\n", "within 5s")
-		s.run(exitUsage, "campaign", "set", "spring", "--opens", "2031-05-01").saying(s.T, "--closes: must be later than opens", "Nothing was changed")
+		s.run(exitUsage, "campaign", "set", "spring", "--opens", "2031-05-01").saying(s.T, "--closes: must be later than --opens", "Nothing was changed")
 		s.run(exitUsage, "campaign", "set", "spring", "--page-size", "0").saying(s.T, "--page-size: must be 1 to 1000")
 		s.run(exitUsage, "campaign", "set", "spring", "--opens", "tomorrow").saying(s.T, "or now")
 		s.run(exitUsage, "campaign", "set", "spring").saying(s.T, "nothing to change")

@@ -52,6 +52,7 @@ type App struct {
 	Globals
 	Process
 	variables variables
+	flags     []string // the names of the flags of the command
 }
 
 // CheckVariables refuses variables with names that are close to a setting's.

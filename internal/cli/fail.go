@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/records/offline"
@@ -28,6 +30,7 @@ func (a *App) fail(ctx context.Context, err error) int {
 	err = a.ExplainAWS(ctx, err)
 	exit, code := outcome(ctx, err)
 	message, hint := DescribeError(err, exit)
+	message = a.asTyped(err, message)
 	if a.Output == OutputJSON {
 		PrintJSON(a.Stderr, map[string]errorJSON{"error": {code, message, hint, exit}})
 		return exit
@@ -37,6 +40,29 @@ func (a *App) fail(ctx context.Context, err error) int {
 		fmt.Fprintln(a.Stderr, hint)
 	}
 	return exit
+}
+
+// settingName finds the name of a setting in the detail of an *itembank.InvalidError.
+var settingName = regexp.MustCompile("`([a-z-]+)`")
+
+// WithFlags writes the settings that the detail of an *itembank.InvalidError names as flags.
+func WithFlags(detail string) string { return settingName.ReplaceAllString(detail, "--$1") }
+
+// asTyped gives a wrong input the name that the user typed: the flag of the command, if it has one. The lines of a file
+// keep the names of the file.
+func (a *App) asTyped(err error, message string) string {
+	invalid, ok := errors.AsType[*itembank.InvalidError](err)
+	if !ok || errors.As(err, new(*itembank.LineError)) {
+		return message
+	}
+	name := invalid.Field
+	for _, flag := range []string{strings.ReplaceAll(name, "_", "-"), strings.TrimSuffix(name, "s")} {
+		if slices.Contains(a.flags, flag) {
+			name = "--" + flag
+			break
+		}
+	}
+	return strings.ReplaceAll(message, invalid.Error(), name+": "+WithFlags(invalid.Detail))
 }
 
 // Continues is the advice about a stopped command that goes on when it is repeated.

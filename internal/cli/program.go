@@ -51,6 +51,9 @@ func (p *Program) Run(ctx context.Context, args []string) int {
 		return a.fail(ctx, p.explain(err, args))
 	}
 	a.Globals = *p.globals
+	for _, flag := range command.Selected().Flags {
+		a.flags = append(a.flags, flag.Name)
+	}
 	setLogger(a.Stderr, a.LogLevel)
 	command.BindTo(ctx, (*context.Context)(nil))
 	if err := command.Run(a); err != nil {

@@ -161,28 +161,33 @@ func (p *Program) explain(err error, args []string) error {
 	}
 	if match := likeAFlag.FindStringSubmatch(err.Error()); match != nil {
 		flag, value := match[1], match[2]
-		return BadUsage(fmt.Errorf("%s has no value: %s begins like a flag", flag, value), fmt.Sprintf("If it is the value, write %s=%s.", flag, value))
+		err := fmt.Errorf("%s has no value: %s begins like a flag", flag, value)
+		return BadUsage(err, fmt.Sprintf("If it is the value, write %s=%s.", flag, value))
 	}
 	// An empty value is for a flag that was not given.
-	return BadUsage(errors.New(strings.Replace(err.Error(), `,"" but got`, " but got", 1)), usageHint(err, hint))
+	return BadUsage(errors.New(strings.Replace(err.Error(), `,"" but got`, " but got", 1)), usageHint(err, args, hint))
 }
 
 // likeAFlag is kong's error about a value that begins with a hyphen, such as -1.
 var likeAFlag = regexp.MustCompile(`^(--[\w-]+): expected .* but got "(-[^"]*)" \((?:short|long) flag\)`)
 
-// UsageHinter is a command with advice about errors of its command line.
-type UsageHinter interface{ UsageHint() string }
+// UsageHinter is a command with advice about errors of its command line. words are the arguments of the command that
+// are no flags.
+type UsageHinter interface{ UsageHint(words []string) string }
 
 // usageHint returns the advice of the command, or another one.
-func usageHint(err error, other string) string {
+func usageHint(err error, args []string, other string) string {
 	parse, ok := errors.AsType[*kong.ParseError](err)
 	if !ok || parse.Context == nil || parse.Context.Selected() == nil {
 		return other
 	}
-	if command, ok := parse.Context.Selected().Target.Interface().(UsageHinter); ok {
-		return command.UsageHint()
+	node := parse.Context.Selected()
+	command, ok := node.Target.Interface().(UsageHinter)
+	if !ok {
+		return other
 	}
-	return other
+	words := args[slices.Index(args, node.Name)+1:]
+	return command.UsageHint(slices.DeleteFunc(slices.Clone(words), func(word string) bool { return strings.HasPrefix(word, "-") }))
 }
 
 // IsDeadLetterStore reports whether a path has the form of the function's store of dead letters.

@@ -15,7 +15,7 @@ func CORSRequestHeaders() []string { return []string{"authorization", "content-t
 
 // CORSResponseHeaders returns the response headers that scripts of another origin may read.
 func CORSResponseHeaders() []string {
-	return []string{"date", "idempotent-replayed", "location", "retry-after"}
+	return []string{"date", "idempotent-replayed", "location", "retry-after", "x-request-id"}
 }
 
 // CORSMaxAge is how long a browser remembers which requests an origin may send, before it asks again. It is the longest

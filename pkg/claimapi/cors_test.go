@@ -32,6 +32,11 @@ func TestAllowOrigins(t *testing.T) {
 		w, before := httptest.NewRecorder(), reached
 		h.ServeHTTP(w, r)
 		equal(t, "allowed origin", w.Header().Get("Access-Control-Allow-Origin"), c.allowed)
+		exposed := "date, idempotent-replayed, location, retry-after, x-request-id"
+		if c.allowed == "" {
+			exposed = ""
+		}
+		equal(t, "exposed headers", w.Header().Get("Access-Control-Expose-Headers"), exposed)
 		equal(t, "max age", w.Header().Get("Access-Control-Max-Age"), c.maxAge)
 		equal(t, "has an id", w.Header().Get("X-Request-Id") != "", c.reaches == 0) // else the handler sets one
 		equal(t, "Vary", w.Header().Get("Vary"), "Origin")

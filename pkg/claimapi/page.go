@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"slices"
 	"strconv"
 	"sync"
@@ -19,6 +20,7 @@ const pagePath = "/c/" + campaignParam
 // pageRoutes are the claim page and its files.
 var pageRoutes = []route{
 	{http.MethodGet, pagePath, (*Handler).page},
+	{http.MethodGet, pagePath + "/", (*Handler).withoutSlash},
 	{http.MethodGet, pagePath + "/{file}", (*Handler).page},
 }
 
@@ -79,6 +81,16 @@ func (h *Handler) page(ctx context.Context, c *call) (reply, error) {
 	}
 	file.Headers["Cache-Control"] = "public, max-age=" + strconv.Itoa(int(h.pages.life.Seconds()))
 	return reply{status: http.StatusOK, headers: file.Headers, file: file.Body}, nil
+}
+
+// withoutSlash sends a visitor who typed a slash behind the campaign to the page, whose files are relative to its path.
+// The browser keeps the token, which is behind #.
+func (h *Handler) withoutSlash(_ context.Context, c *call) (reply, error) {
+	location := "../" + url.PathEscape(c.campaign)
+	if query := c.event.RawQueryString; query != "" {
+		location += "?" + query
+	}
+	return reply{status: http.StatusPermanentRedirect, headers: map[string]string{"Location": location}}, nil
 }
 
 // noCampaign answers a visitor, who has no use for JSON. No cache keeps the answer: the campaign may come.

@@ -72,7 +72,7 @@ func TestPageRoutes(t *testing.T) {
 	on := &bench{Handler: b.withPage(t, 0)}
 	for path, slug := range map[string]string{
 		"/c/winter/claim.js": "no-such-campaign", "/c/Spring/claim.js": "invalid-request",
-		"/c/spring/": "no-such-route", "/c/spring/claims": "no-such-route", "/c/spring/logo": "no-such-route", "/c/": "no-such-route",
+		"/c/spring/claims": "no-such-route", "/c/spring/logo": "no-such-route", "/c/": "no-such-route",
 		"/c/spring/../claim.js": "no-such-route",
 	} {
 		a := on.do(t, get(path))
@@ -85,6 +85,17 @@ func TestPageRoutes(t *testing.T) {
 		equal(t, "content type", response.Headers["Content-Type"], "text/html; charset=utf-8")
 		equal(t, "Cache-Control", response.Headers["Cache-Control"], "no-store")
 		equal(t, "it says so", strings.Contains(response.Body, "There is no such offer"), true)
+	}
+	for path, location := range map[string]string{ // the files of the page are relative to the path without the slash
+		"/c/spring/": "../spring", "/c/spring/?utm=mail": "../spring?utm=mail", "/c/winter/": "../winter",
+	} {
+		rawPath, query, _ := strings.Cut(path, "?")
+		r := get(rawPath)
+		r.RawQueryString = query
+		response, err := on.Handle(t.Context(), r)
+		must(t, err)
+		equal(t, path, response.StatusCode, http.StatusPermanentRedirect)
+		equal(t, "Location", response.Headers["Location"], location)
 	}
 	equal(t, "Allow", on.do(t, post("/c/spring", "")).Headers["Allow"], "GET")
 	b.do(t, get("/c/spring")).wants(t, http.StatusNotFound, "no-such-route")

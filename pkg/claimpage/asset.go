@@ -84,8 +84,8 @@ func NoCampaign(languages string) Asset {
 	heading, text, _ := strings.Cut(p.texts(language)["no_campaign"], "\n")
 	style := string(asset(fileStyle))
 	hash := sha256.Sum256([]byte(style))
-	a := newAsset(htmlType, fill("no_campaign.html", map[string]string{
-		"language": language, "style": style, "heading": html.EscapeString(heading), "text": html.EscapeString(text),
+	a := newAsset(htmlType, framed("no_campaign.html", "<style>"+style+"</style>\n", map[string]string{
+		"language": language, "title": html.EscapeString(heading), "text": html.EscapeString(text),
 	}))
 	a.Headers["Content-Security-Policy"] = "default-src 'none'; style-src 'sha256-" +
 		base64.StdEncoding.EncodeToString(hash[:]) + "'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
@@ -106,7 +106,15 @@ func (p Page) html(s Site) []byte {
 	if len(p.Logo) > 0 {
 		values["logo"] = `<img class="logo" src="` + values["campaign"] + `/logo" alt="">` + "\n"
 	}
-	return fill("page.html", values)
+	return framed("page.html", `<link rel="stylesheet" href="`+values["campaign"]+`/page.css">
+<script src="`+values["campaign"]+`/claim.js" defer></script>
+`, values)
+}
+
+// framed returns a whole page, with the filled file as its main part. head is the end of its head.
+func framed(file, head string, values map[string]string) []byte {
+	values["head"], values["main"] = head, string(fill(file, values)) // texts in them are not filled again
+	return fill("frame.html", values)
 }
 
 // links returns the links out of the page: back to the shop, and to a contact.

@@ -35,7 +35,7 @@ func (c Campaign) choose(items []string) ([]engine.FreeItem, error) {
 		return nil, err
 	}
 	if len(items) > c.MaxItems {
-		const form = "must be at most %d in campaign %q, are %d; max-items is set when a campaign is created"
+		const form = "must be at most %d in campaign %q, are %d; `max-items` is set when a campaign is created"
 		return nil, &InvalidError{"items", fmt.Sprintf(form, c.MaxItems, c.Name, len(items))}
 	}
 	var chosen []engine.FreeItem
@@ -51,7 +51,7 @@ func (c Campaign) mayChoose() error {
 	if c.Choice {
 		return nil
 	}
-	const form = "cannot be chosen in campaign %q; choice is set when a campaign is created"
+	const form = "cannot be chosen in campaign %q; `choice` is set when a campaign is created"
 	return &InvalidError{"items", fmt.Sprintf(form, c.Name)}
 }
 

@@ -90,7 +90,7 @@ func (b *Bank) holdKeyOf(
 ) (Campaign, engine.ClaimKey, error) {
 	c, key, err := b.keyOf(ctx, campaign, claimant, options)
 	if err == nil && c.Hold == 0 {
-		err = &InvalidError{"campaign", "has no holds: its claims are neither confirmed nor prolonged, nor released by their holders; hold is set when a campaign is created"}
+		err = &InvalidError{"campaign", "has no holds: its claims are neither confirmed nor prolonged, nor released by their holders; `hold` is set when a campaign is created"}
 	}
 	return c, key, err
 }

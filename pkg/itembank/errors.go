@@ -109,7 +109,7 @@ var (
 // InvalidError says which input is wrong and what it must look like.
 type InvalidError struct {
 	Field  string // the input's name, such as "claimant"
-	Detail string // what is wrong and what to do; never contains a claimant or an item
+	Detail string // what is wrong and what to do, with other settings as in `hold`; never contains a claimant or an item
 }
 
 func (e *InvalidError) Error() string { return e.Field + ": " + e.Detail }

@@ -60,10 +60,10 @@ func holdSettings(f *fixture) {
 		{itembank.Settings{Hold: -time.Minute}, "hold", "30s"},
 		{itembank.Settings{Hold: time.Minute + time.Microsecond}, "hold", "milliseconds"},
 		{itembank.Settings{Hold: 101 * 365 * 24 * time.Hour}, "hold", "100 years"},
-		{itembank.Settings{MaxHold: time.Hour}, "max-hold", "needs hold"},
-		{itembank.Settings{ClaimLife: time.Minute, MaxHold: time.Hour}, "max-hold", "needs hold"},
-		{itembank.Settings{Hold: time.Minute, MaxHold: time.Minute}, "max-hold", "must be longer than hold (1m0s)"},
-		{itembank.Settings{Hold: time.Minute, MaxHold: -time.Minute}, "max-hold", "must be longer than hold (1m0s)"},
+		{itembank.Settings{MaxHold: time.Hour}, "max-hold", "needs `hold`"},
+		{itembank.Settings{ClaimLife: time.Minute, MaxHold: time.Hour}, "max-hold", "needs `hold`"},
+		{itembank.Settings{Hold: time.Minute, MaxHold: time.Minute}, "max-hold", "must be longer than `hold` (1m0s)"},
+		{itembank.Settings{Hold: time.Minute, MaxHold: -time.Minute}, "max-hold", "must be longer than `hold` (1m0s)"},
 		{itembank.Settings{Hold: time.Minute, MaxHold: time.Hour + time.Microsecond}, "max-hold", "milliseconds"},
 	} {
 		var invalid *itembank.InvalidError

@@ -147,7 +147,7 @@ func (c Campaign) validate() error {
 	case tooEarly(c.ClosesAt):
 		return &InvalidError{"closes", "must be later than 1970"}
 	case !c.OpensAt.IsZero() && !c.ClosesAt.IsZero() && !c.OpensAt.Before(c.ClosesAt):
-		return &InvalidError{"closes", fmt.Sprintf("must be later than opens (%s), is %s",
+		return &InvalidError{"closes", fmt.Sprintf("must be later than `opens` (%s), is %s",
 			c.OpensAt.UTC().Format(time.RFC3339), c.ClosesAt.UTC().Format(time.RFC3339))}
 	case c.ClaimantAs != Exact && c.ClaimantAs != Email:
 		return &InvalidError{"claimant-as", "must be exact or email"}
@@ -156,18 +156,18 @@ func (c Campaign) validate() error {
 	case c.MaxItems < 1 || c.MaxItems > engine.MaxClaimItems:
 		return &InvalidError{"max-items", fmt.Sprintf("must be 1 to %d, is %d", engine.MaxClaimItems, c.MaxItems)}
 	case c.MaxItems > 1 && !c.Choice:
-		return &InvalidError{"max-items", fmt.Sprintf("must be 1 without choice, is %d: only a claim that names its items can "+
+		return &InvalidError{"max-items", fmt.Sprintf("must be 1 without `choice`, is %d: only a claim that names its items can "+
 			"have several", c.MaxItems)}
 	case c.OnEnd != Burn && c.OnEnd != Return:
 		return &InvalidError{"on-end", "must be burn or return"}
 	case c.Hold != 0 && c.OnEnd != Return:
-		return &InvalidError{"on-end", "must be return with hold: a hold that is not confirmed goes back"}
+		return &InvalidError{"on-end", "must be return with `hold`: a hold that is not confirmed goes back"}
 	case c.Hold != 0 && c.ClaimLife != 0:
-		return &InvalidError{"claim-life", "cannot be used with hold: a confirmed hold has no end"}
+		return &InvalidError{"claim-life", "cannot be used with `hold`: a confirmed hold has no end"}
 	case c.MaxHold != 0 && c.Hold == 0:
-		return &InvalidError{"max-hold", "needs hold: only holds are prolonged"}
+		return &InvalidError{"max-hold", "needs `hold`: only holds are prolonged"}
 	case c.MaxHold != 0 && c.MaxHold <= c.Hold:
-		return &InvalidError{"max-hold", fmt.Sprintf("must be longer than hold (%v), or 0 for none; is %v", c.Hold, c.MaxHold)}
+		return &InvalidError{"max-hold", fmt.Sprintf("must be longer than `hold` (%v), or 0 for none; is %v", c.Hold, c.MaxHold)}
 	}
 	if err := validateLife("item-life", c.ItemLife, minItemLife); err != nil {
 		return err
@@ -217,7 +217,7 @@ func (c Campaign) differences(wanted Campaign) (texts []string) {
 		{"columns", c.Columns, wanted.Columns},
 	} {
 		if setting.existing != setting.another {
-			texts = append(texts, fmt.Sprintf("%s is %v, not %v", setting.name, setting.existing, setting.another))
+			texts = append(texts, fmt.Sprintf("`%s` is %v, not %v", setting.name, setting.existing, setting.another))
 		}
 	}
 	return texts

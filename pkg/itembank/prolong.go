@@ -24,7 +24,7 @@ func (b *Bank) Prolong(
 	case err != nil:
 		return Claim{}, err
 	case c.MaxHold == 0:
-		const detail = "has holds that are not prolonged; max-hold is set when a campaign is created"
+		const detail = "has holds that are not prolonged; `max-hold` is set when a campaign is created"
 		return Claim{}, &InvalidError{"campaign", detail}
 	case endsAt.IsZero():
 		return Claim{}, &InvalidError{"ends_at", "is missing: it is the end of the hold that the caller saw"}

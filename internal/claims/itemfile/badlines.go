@@ -25,10 +25,19 @@ type BadLine struct {
 type BadLinesError struct {
 	First []BadLine
 	Total int64
+
+	Encoding bool // a line is not valid UTF-8
 }
+
+// EncodingAdvice says what to do with a file in another encoding.
+const EncodingAdvice = "The file must be text in UTF-8. If it is in Latin-1: iconv -f ISO-8859-1 -t UTF-8 FILE > NEW-FILE"
+
+// NotUTF8 is in the text of an error about a text in another encoding.
+const NotUTF8 = "is not valid UTF-8"
 
 func (e *BadLinesError) add(line *itembank.LineError) {
 	e.Total++
+	e.Encoding = e.Encoding || strings.HasSuffix(line.Error(), NotUTF8)
 	if len(e.First) < shownBadLines {
 		detail := line.Err.Error()
 		if _, after, ok := strings.Cut(detail, "item: "); ok {

@@ -16,7 +16,7 @@ func (o Options) clean(line itembank.Line) (string, error) {
 	case item == "":
 		return "", nil
 	case !utf8.ValidString(item): // before anything could replace the bytes
-		return "", badLine(line.Number, "is not valid UTF-8")
+		return "", badLine(line.Number, NotUTF8)
 	case o.Raw:
 	case o.Trim:
 		item = strings.TrimSpace(strings.Map(visible, item))

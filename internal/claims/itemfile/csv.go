@@ -7,18 +7,23 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
 
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
 // CSVError says that a file looks like CSV.
 type CSVError struct {
-	FirstRow []string // the cells of the first line; nil if every line is one quoted cell
+	FirstRow []string // the cells of the first line, which may be names; nil if every line is one quoted cell
 }
 
 func (e *CSVError) Error() string {
 	if e.FirstRow == nil {
 		return "it looks like CSV: every line is in quotes; say --column 1, or --lines if the quotes belong to the items"
+	}
+	if len(e.FirstRow) == 1 {
+		name := strings.TrimSpace(strings.Trim(e.FirstRow[0], `"`))
+		return fmt.Sprintf("its first line, %[1]q, may be the name of a column; say --column %[1]q if it is, or --lines if it is an item", name)
 	}
 	return fmt.Sprintf("it looks like CSV with the columns %s in its first row; say --column NAME or --column N, "+
 		"or --lines if every line is one item", quoted(e.FirstRow))
@@ -33,7 +38,7 @@ type separator struct {
 }
 
 // separators are the possible separators of columns.
-var separators = []separator{{',', "commas"}, {';', "semicolons"}, {'\t', "tabs"}}
+var separators = []separator{{',', "commas"}, {';', "semicolons"}, {'\t', "tabs"}, {'|', "pipes"}}
 
 // sampleLines is the number of lines that decide whether a file looks like CSV, and with which separator.
 const sampleLines = 20
@@ -118,9 +123,10 @@ func isCut(t *table) bool {
 	return false
 }
 
-// refuseCSV returns a *CSVError in two cases: the first lines all have the same number of separators, at least one;
-// or they are all in quotes.
-func refuseCSV(open Open) error {
+// refuseCSV returns a *CSVError in three cases: the first lines all have the same number of separators, at least one;
+// they are all in quotes; or the first line may be the name of a column. In a table, which the name of the file tells,
+// each first line may be one: no rule about texts tells names from items.
+func refuseCSV(open Open, table bool) error {
 	var sample []string
 	for line, err := range rows(open, Options{}) {
 		if err != nil || len(sample) == sampleLines {
@@ -135,11 +141,36 @@ func refuseCSV(open Open) error {
 			return &CSVError{splitOutsideQuotes(sample[0], separator.character)}
 		}
 	}
-	if len(sample) > 0 && allQuoted(sample) {
+	switch {
+	case len(sample) == 0:
+	case table || hasHeader(sample):
+		return &CSVError{sample[:1]}
+	case allQuoted(sample):
 		return &CSVError{}
 	}
 	return nil
 }
+
+// headerWords are the words of which people make the name of a column of items.
+var headerWords = []string{
+	"code", "codes", "voucher", "vouchers", "vouchercode", "coupon", "coupons", "couponcode", "promo", "promocode", "gift", "card",
+	"discount", "serial", "serials", "number", "numbers", "item", "items", "seat", "seats", "key", "keys", "id", "ids",
+	"gutschein", "gutscheine", "gutscheincode", "gutscheincodes",
+}
+
+// hasHeader reports whether the first line is the name of a column: each of its words is one of headerWords, or it has
+// no digit while the other lines, at least two, all have digits and another length.
+func hasHeader(lines []string) bool {
+	words := strings.FieldsFunc(strings.ToLower(lines[0]), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	if len(words) > 0 && !slices.ContainsFunc(words, func(word string) bool { return !slices.Contains(headerWords, word) }) {
+		return true
+	}
+	return len(lines) > 2 && !hasDigit(lines[0]) && !slices.ContainsFunc(lines[1:], func(line string) bool {
+		return !hasDigit(line) || len(line) == len(lines[0])
+	})
+}
+
+func hasDigit(line string) bool { return strings.ContainsFunc(line, unicode.IsDigit) }
 
 // columns returns the number of columns of all lines, or 0 if they have different numbers.
 func columns(lines []string, separator rune) (n int) {

@@ -16,6 +16,7 @@ import (
 type Options struct {
 	Column string // the column of a CSV file: a name from its first row, or a number from 1; "": one item a line
 	Lines  bool   // one item a line even if the file looks like CSV
+	Table  bool   // the name of the file says that it is CSV: without Column and Lines nothing is read
 	Trim   bool   // removes white space around items, and invisible characters
 	Raw    bool   // takes items as they are, with white space and invisible characters
 
@@ -68,7 +69,7 @@ type Report struct {
 //   - an error of reading the file.
 func Check(ctx context.Context, open Open, o Options) (Report, error) {
 	if o.Column == "" && !o.Lines {
-		if err := refuseCSV(open); err != nil {
+		if err := refuseCSV(open, o.Table); err != nil {
 			return Report{}, err
 		}
 	}

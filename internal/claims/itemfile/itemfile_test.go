@@ -164,12 +164,13 @@ func TestCSV(t *testing.T) {
 	}
 }
 
-// TestSeparators checks that commas, semicolons and tabs are told apart, by the name of the column or by the first rows.
+// TestSeparators checks that commas, semicolons, tabs and pipes are told apart, by the name of the column or by the first rows.
 func TestSeparators(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct{ content, column, want string }{
 		{"\xef\xbb\xbfid;code;price\r\n1;A-1;9,50\r\n2;\"A;2\";8,00\r\n", "code", "A-1 A;2"},
 		{"id\tcode\n1\tA,1\n2\tA;2\n", "code", "A,1 A;2"},
+		{"id|code\n1|A,1\n2|A;2\n", "code", "A,1 A;2"},
 		{"1;A,1\n2;A,2,3\n", "2", "--column 2: the columns could be separated by commas or semicolons; put a first row"},
 		{"A;1,note\nA;2\n", "1", "--column 1: the columns could be separated by commas or semicolons; put a first row"},
 		{"1;\"A,1\"\n2;\"A,2,3\"\n", "2", "A,1 A,2,3"},
@@ -230,6 +231,7 @@ func TestLooksLikeCSV(t *testing.T) {
 		"\n\"id\",\"code\"\n1,A-1":       `"id", "code"`,
 		"a,b":                            `"a", "b"`,
 		"id;code\n1;A-1\n":               `with the columns "id", "code" in its first row; say --column NAME`,
+		"id|code\n1|A-1\n":               `with the columns "id", "code" in its first row; say --column NAME`,
 		"id\tcode\n1\tA-1\n":             `with the columns "id", "code" in its first row; say --column NAME`,
 		"\"A-1\"\n\"A-2\"\n":             "every line is in quotes; say --column 1",
 		"1,\"x, y\"\n2,z\n":              `"1", "x, y"`,
@@ -251,6 +253,40 @@ func TestLooksLikeCSV(t *testing.T) {
 	}
 }
 
+// TestFirstLineMayBeAName checks that the name of the only column is not loaded as an item: neither from a file whose name
+// says CSV, whatever its first line is, nor where the first line is made of words for items, or unlike all other lines.
+func TestFirstLineMayBeAName(t *testing.T) {
+	t.Parallel()
+	for _, test := range []struct {
+		content string
+		table   bool
+		name    string // "": each line is an item
+	}{
+		{"code\nA-1\nA-2\n", false, "code"},
+		{"\n\"Voucher Code\"\n\"A-1\"\n", false, "Voucher Code"},
+		{"coupon_code\nABC\n", false, "coupon_code"},
+		{"Rabatt\nA-1\nA-2\n", false, "Rabatt"}, // all others have a digit and another length
+		{"Rabatt\nA-1\n", false, ""},
+		{"Rabatt\nA-1\nABC\n", false, ""},
+		{"ABCDEF\nA-0001\nA-0002\n", false, ""},
+		{"code-1\nA-1\n", false, ""},
+		{"A-1\nA-2\n", true, "A-1"},
+		{"\"A-1\"\n\"A-2\"\n", true, "A-1"},
+		{"", true, ""},
+	} {
+		_, err := itemfile.Check(t.Context(), from(test.content), itemfile.Options{Table: test.table})
+		want := fmt.Sprintf("its first line, %[1]q, may be the name of a column; say --column %[1]q if it is, or --lines if it is an item", test.name)
+		if test.name == "" && err != nil || test.name != "" && (!errors.Is(err, itembank.ErrInvalid) || err.Error() != want) {
+			t.Errorf("%q: want %q, got %v", test.content, want, err)
+		}
+		for _, o := range []itemfile.Options{{Lines: true, Raw: true, Table: test.table}, {Column: "1", Table: test.table}} {
+			if _, err := itemfile.Check(t.Context(), from(test.content), o); err != nil {
+				t.Errorf("%q with %+v: %v", test.content, o, err)
+			}
+		}
+	}
+}
+
 func lines(line string, n int) string { return strings.Repeat(line, n) }
 
 func TestCaseConflicts(t *testing.T) {
@@ -264,7 +300,7 @@ func TestCaseConflicts(t *testing.T) {
 		"ÄRGER\nx\närger\n":                 {Groups: 1, First: 1, Second: 3},
 		"spring\nSPRING\nSpring\nsPring\n1": {Groups: 1, First: 1, Second: 2},
 	} {
-		report, err := itemfile.Check(t.Context(), from(content), itemfile.Options{})
+		report, err := itemfile.Check(t.Context(), from(content), itemfile.Options{Lines: true})
 		if err != nil || report.CaseOnly != want {
 			t.Errorf("%q: want %+v, got %+v, %v", content, want, report.CaseOnly, err)
 		}
@@ -309,7 +345,8 @@ func TestBadInput(t *testing.T) {
 		{"a quote that is not closed", whole("a,b\n1,2\n3,\"4\n" + strings.Repeat("5,6\n", 1<<20)), column("a"), itembank.ErrInvalid, "line 3 is not CSV: a row of more than 1048576 bytes begins here"},
 		{"huge row", whole("a,b\n1,2\n3," + strings.Repeat("x", 2<<20) + "\n4,5\n"), column("a"), itembank.ErrInvalid, "line 3 is not CSV: a row of more"},
 		{"huge header", whole(strings.Repeat("x", 2<<20)), column("a"), itembank.ErrInvalid, "line 1 is not CSV: a row of more"},
-		{"bare quote", from("a\nx\ny\"z\n"), column("a"), itembank.ErrInvalid, "line 3 is not CSV:"},
+		{"bare quote", from("a\nx\ny\"z\n"), column("a"), itembank.ErrInvalid, "line 3 is not CSV: it has a quote (\") in a cell that does not begin with one; write a quote"},
+		{"a short quote that is not closed", from("a\nx\n\"z\nx\n"), column("a"), itembank.ErrInvalid, "line 3 is not CSV: a quote (\") that begins a cell is not closed, or text follows the closing one in line 4; write a quote"},
 		{"bare quote in the header", from("a\"b\n"), column("a"), itembank.ErrInvalid, "line 1 is not CSV:"},
 		{"empty table", from(""), column("a"), itembank.ErrInvalid, "the file is empty"},
 		{"read error in lines", failing, asLines, broken, "line 1"},

@@ -165,11 +165,22 @@ func (t *table) row() ([]string, error) {
 		const detail = "is not CSV: a row of more than %d bytes begins here or below; is a quote not closed?"
 		return nil, badLine(int64(t.last)+1, fmt.Sprintf(detail, maxRow))
 	case ok:
-		return nil, badLine(int64(malformed.Line), "is not CSV: "+malformed.Err.Error())
+		return nil, malformedRow(malformed)
 	case err == nil:
 		t.last, _ = t.csv.FieldPos(0)
 	}
 	return record, err
+}
+
+// malformedRow says where a quote is wrong: that is the only error of a table with any number of columns. The row of a
+// quote that is not closed ends with the file.
+func malformedRow(e *csv.ParseError) error {
+	const advice = `; write a quote that belongs to the text twice, in a cell in quotes: "5"" disk"`
+	if errors.Is(e.Err, csv.ErrBareQuote) {
+		return badLine(int64(e.Line), `is not CSV: it has a quote (") in a cell that does not begin with one`+advice)
+	}
+	return badLine(int64(e.StartLine), fmt.Sprintf(`is not CSV: a quote (") that begins a cell is not closed, or text follows the `+
+		`closing one in line %d`, e.Line)+advice)
 }
 
 // Row is a row of a CSV file. Its cells may be used until the next row is read.

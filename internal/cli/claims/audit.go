@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/cli"
@@ -33,6 +34,18 @@ does.
 Examples:
   oncebox audit spring --claimant customer-17
   oncebox audit spring --item SAVE-0001`
+}
+
+// UsageHint is for a user who gives a claimant or an item without its flag.
+func (auditCommand) UsageHint(words []string) string {
+	campaign, about := "CAMPAIGN", "..."
+	if len(words) > 0 {
+		campaign = words[0]
+	}
+	if len(words) > 1 {
+		about = strconv.Quote(words[1])
+	}
+	return fmt.Sprintf("Say what it is about: `oncebox audit %s --claimant %s` or `oncebox audit %[1]s --item %[2]s`.", campaign, about)
 }
 
 func (c auditCommand) Run(ctx context.Context, a *cli.App) error {
@@ -96,8 +109,9 @@ func (c auditCommand) claimant(ctx context.Context, a *cli.App, b *itembank.Oper
 		if result.Blocked {
 			text += ", and is blocked in its scope"
 		}
-		return errors.Join(a.Print(result, result.describe(text)), fmt.Errorf(
-			"%w: %s holds no item of %s, nor of another campaign of its scope", itembank.ErrNoClaim, *c.Claimant, c.Campaign))
+		const hint = "If %q is an item: `oncebox audit %s --item %[1]q` says what is known of it."
+		none := fmt.Errorf("%w: %s holds no item of %s, nor of another campaign of its scope", itembank.ErrNoClaim, *c.Claimant, c.Campaign)
+		return errors.Join(a.Print(result, result.describe(text)), cli.WithHint(none, fmt.Sprintf(hint, *c.Claimant, c.Campaign)))
 	}
 	var known []string
 	for _, claim := range claims {

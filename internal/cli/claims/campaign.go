@@ -152,7 +152,7 @@ func (c campaignCreate) flagError(err error) error {
 		const hint = "`oncebox campaign set %s` changes --opens, --closes and --page-size. The other settings are fixed: choose another name."
 		return cli.BadUsage(fmt.Errorf("%w; nothing was changed", invalid), fmt.Sprintf(hint, c.Name))
 	}
-	return cli.BadUsage(fmt.Errorf("%s: %s", name, invalid.Detail), "")
+	return cli.BadUsage(fmt.Errorf("%s: %s", name, cli.WithFlags(invalid.Detail)), "")
 }
 
 type campaignShow struct {

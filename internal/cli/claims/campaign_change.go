@@ -149,7 +149,7 @@ func (c campaignSet) set(ctx context.Context, a *cli.App, b *itembank.Operator) 
 	invalid, ok := errors.AsType[*itembank.InvalidError](err)
 	switch {
 	case ok && invalid.Field != "campaign":
-		return cli.BadUsage(fmt.Errorf("--%s: %s", invalid.Field, invalid.Detail), "Nothing was changed.")
+		return cli.BadUsage(fmt.Errorf("--%s: %s", invalid.Field, cli.WithFlags(invalid.Detail)), "Nothing was changed.")
 	case err != nil:
 		return changedHint(c.Name, err)
 	}

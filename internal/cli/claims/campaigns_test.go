@@ -166,7 +166,7 @@ func (w *fixture) claimFor(claimant string) {
 
 func (w *fixture) release() {
 	w.Helper()
-	w.do(releaseCommand{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}, Yes: true}.release)
+	w.do(releaseCommand{oneClaim: oneClaim{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}}, Yes: true}.release)
 }
 
 // replace replaces ann's first claim. The ids of the claims that replace it begin with its id.
@@ -177,7 +177,7 @@ func (w *fixture) replace() {
 		w.Fatal(err)
 	}
 	id, _, _ := strings.Cut(claim.ID, ".")
-	w.do(replaceCommand{Campaign: w.name, Claimant: "ann", ClaimID: &id, slotFlag: slotFlag{1}}.replace)
+	w.do(replaceCommand{oneClaim: oneClaim{Campaign: w.name, Claimant: "ann", ClaimID: &id, slotFlag: slotFlag{1}}}.replace)
 }
 
 // loadAnother loads another item, and waits until no Bank takes the campaign for sold out.
@@ -191,25 +191,25 @@ func loadAnother(w *fixture) {
 
 func (w *fixture) confirm() {
 	w.Helper()
-	w.do(confirmCommand{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}}.confirm)
+	w.do(confirmCommand{oneClaim: oneClaim{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}}}.confirm)
 }
 
 func (w *fixture) prolong() {
 	w.Helper()
-	w.do(prolongCommand{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}}.prolong)
+	w.do(prolongCommand{oneClaim: oneClaim{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}}}.prolong)
 }
 
 func prolongOtherID(w *fixture) {
 	w.Helper()
 	id := "another"
-	w.do(prolongCommand{Campaign: w.name, Claimant: "ann", ClaimID: &id, slotFlag: slotFlag{1}}.prolong)
+	w.do(prolongCommand{oneClaim: oneClaim{Campaign: w.name, Claimant: "ann", ClaimID: &id, slotFlag: slotFlag{1}}}.prolong)
 	w.clock.Advance(aLife / 2)
 }
 
 func confirmOtherID(w *fixture) {
 	w.Helper()
 	id := "another"
-	w.do(confirmCommand{Campaign: w.name, Claimant: "ann", ClaimID: &id, slotFlag: slotFlag{1}}.confirm)
+	w.do(confirmCommand{oneClaim: oneClaim{Campaign: w.name, Claimant: "ann", ClaimID: &id, slotFlag: slotFlag{1}}}.confirm)
 	w.clock.Advance(aLife / 2)
 }
 
@@ -308,7 +308,7 @@ func claimHeldElsewhere(w *fixture) {
 func releaseOtherID(w *fixture) {
 	w.Helper()
 	id := "another"
-	w.do(releaseCommand{Campaign: w.name, Claimant: "ann", ClaimID: &id, slotFlag: slotFlag{1}}.release)
+	w.do(releaseCommand{oneClaim: oneClaim{Campaign: w.name, Claimant: "ann", ClaimID: &id, slotFlag: slotFlag{1}}}.release)
 	if !strings.Contains(w.out.String(), "it may have been released before") {
 		w.Errorf("want nothing to release, got %s", w.out.String())
 	}

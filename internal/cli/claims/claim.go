@@ -64,10 +64,28 @@ func (c claimMake) claim(ctx context.Context, a *cli.App, b *itembank.Operator) 
 	case errors.Is(err, itembank.ErrNotOpen), errors.Is(err, itembank.ErrClosed):
 		hint := fmt.Sprintf("`oncebox campaign show %s` shows its times.", c.Campaign)
 		return cli.WithHint(fmt.Errorf("%s: %w", c.Campaign, err), hint)
+	case errors.Is(err, itembank.ErrItemTaken):
+		return c.taken(err)
 	case err != nil:
 		return unblockHint(err, c.Campaign, c.Claimant)
 	}
 	return a.Print(claimapi.NewClaimBody(grant), strings.Join(itemsOf(grant.Claim, itemLine), "\n"))
+}
+
+// taken names the items of which one is not free, and says where to look.
+func (c claimMake) taken(err error) error {
+	is, item := "is not free", c.Item[0]
+	if len(c.Item) > 1 {
+		is, item = "are not all free", "ITEM"
+	}
+	hint := fmt.Sprintf("`oncebox lookup %s --item %q` says where it is. `oncebox items list %[1]s --free` lists the free items.", c.Campaign, item)
+	return cli.WithHint(cli.Plain(fmt.Sprintf("%s: %s %s; nothing was claimed", c.Campaign, strings.Join(c.Item, ", "), is), nil, err), hint)
+}
+
+// noClaim says that a claimant has no claim. People often have only the item.
+func noClaim(err error, campaign, claimant string) error {
+	hint := fmt.Sprintf("If %q is an item: `oncebox lookup %s --item %[1]q` says who holds it.", claimant, campaign)
+	return cli.WithHint(fmt.Errorf("%w: %s holds no item of %s", err, claimant, campaign), hint)
 }
 
 // slotFlag is the flag of the commands for one claim.
@@ -112,7 +130,7 @@ func (c claimShow) noClaim(err error) error {
 	case errors.Is(err, itembank.ErrNoClaim) && c.Slot > 1:
 		return fmt.Errorf("%w: %s holds no item of %s in slot %d", err, c.Claimant, c.Campaign, c.Slot)
 	case errors.Is(err, itembank.ErrNoClaim):
-		return fmt.Errorf("%w: %s holds no item of %s", err, c.Claimant, c.Campaign)
+		return noClaim(err, c.Campaign, c.Claimant)
 	case errors.As(err, &elsewhere):
 		hint := fmt.Sprintf("`oncebox claim show %s %q` shows that claim.", elsewhere.Campaign, c.Claimant)
 		text := fmt.Sprintf("%s holds no item of %s, but one of %s, which shares the scope", c.Claimant, c.Campaign, elsewhere.Campaign)

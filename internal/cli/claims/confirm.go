@@ -2,7 +2,6 @@ package claims
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 
@@ -11,15 +10,10 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-type confirmCommand struct {
-	Campaign string `arg:"" help:"The campaign. It was created with --hold."`
-	Claimant string `arg:"" help:"The claimant whose hold is confirmed."`
-	slotFlag
-	ClaimID *string `help:"Change only the hold with this id." placeholder:"ID"`
-}
+type confirmCommand struct{ oneClaim }
 
 func (confirmCommand) Help() string {
-	return `Makes a hold permanent: it has no end any more. Safe to repeat. Prints the item.
+	return `Makes a hold permanent: it has no end any more. Safe to repeat. Prints the item. The campaign has --hold.
 
 A hold can be confirmed until it is closed, also in the seconds after its end. If that has happened, nothing is
 changed and the exit code is 3.
@@ -33,10 +27,7 @@ Examples:
 }
 
 func (c confirmCommand) Run(ctx context.Context, a *cli.App) error {
-	if c.ClaimID != nil && *c.ClaimID == "" {
-		return cli.BadUsage(errors.New("--claim-id is empty; nothing was changed"), "")
-	}
-	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.confirm(ctx, a, b) })
+	return c.run(ctx, a, c.confirm)
 }
 
 func (c confirmCommand) confirm(ctx context.Context, a *cli.App, b *itembank.Operator) error {
@@ -56,20 +47,9 @@ func (c confirmCommand) confirm(ctx context.Context, a *cli.App, b *itembank.Ope
 		claim, err = b.Confirm(ctx, c.Campaign, c.Claimant, id, c.option())
 	}
 	if err != nil {
-		return aboutHold(err, c.Campaign, c.Claimant, id)
+		return c.explain(err, id)
 	}
 	return a.Print(claimapi.NewClaimBody(itembank.Grant{Claim: claim, Replayed: true}), strings.Join(claim.Items, "\n"))
-}
-
-// aboutHold names the hold in the error of a command that changes it.
-func aboutHold(err error, campaign, claimant, id string) error {
-	switch {
-	case errors.Is(err, itembank.ErrNoClaim):
-		return fmt.Errorf("%w: %s holds no item of %s", err, claimant, campaign)
-	case errors.Is(err, itembank.ErrClaimEnded):
-		return fmt.Errorf("claim %s of %s in %s: %w", id, claimant, campaign, err)
-	}
-	return err
 }
 
 // idOfClaim returns --claim-id, or the id of the claimant's claim.
@@ -77,6 +57,6 @@ func (c confirmCommand) idOfClaim(ctx context.Context, b *itembank.Operator) (st
 	if c.ClaimID != nil {
 		return *c.ClaimID, nil
 	}
-	claim, err := b.HeldClaim(ctx, c.Campaign, c.Claimant, c.option())
+	claim, err := c.held(ctx, b)
 	return claim.ID, err
 }

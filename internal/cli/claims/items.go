@@ -5,6 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/oncebox/oncebox/internal/claims/itemfile"
 	"github.com/oncebox/oncebox/internal/cli"
@@ -48,6 +51,7 @@ func openItems(ctx context.Context, a *cli.App, file string, flags itemFlags, wi
 		return nil, err
 	}
 	options.With = with
+	options.Table = slices.Contains([]string{".csv", ".tsv"}, strings.ToLower(filepath.Ext(file)))
 	open, remove, err := cli.OpenItemFile(ctx, file, a.Stdin)
 	if err != nil {
 		return nil, err
@@ -71,9 +75,12 @@ func openItems(ctx context.Context, a *cli.App, file string, flags itemFlags, wi
 // badItems returns an error that names the wrong file, and advice.
 func badItems(file string, flags itemFlags, err error) error {
 	var hint string
-	if errors.As(err, new(*itemfile.BadLinesError)) {
+	if bad, ok := errors.AsType[*itemfile.BadLinesError](err); ok {
 		hint = "Nothing was changed."
-		if !flags.Trim && !flags.Raw {
+		switch {
+		case bad.Encoding:
+			hint += " " + itemfile.EncodingAdvice
+		case !flags.Trim && !flags.Raw:
 			hint += " --trim removes white space and invisible characters, --raw takes items as they are."
 		}
 	}

@@ -27,8 +27,12 @@ func (loadCommand) Help() string {
 	return fmt.Sprintf(`Checks the whole file first. If one line is bad, nothing is changed and the exit code is 2. Bad lines have white
 space around the item, invisible characters, or control characters. Blank lines are skipped.
 
-A file that looks like CSV needs --column, or --lines if every line is one item. Commas, semicolons or tabs may separate
-the columns. The text is UTF-8.
+A file that looks like CSV needs --column, or --lines if every line is one item. Commas, semicolons, tabs or pipes (|)
+may separate the columns. The text is UTF-8: "iconv -f ISO-8859-1 -t UTF-8 FILE" converts Latin-1.
+
+No name of a column becomes an item by mistake. A file named .csv or .tsv needs --column or --lines, also with one
+column. So does any file whose first line is made of words such as "code", "voucher", "coupon" or "serial", or has no
+digit while all of the next lines have digits and another length.
 
 An item that the campaign knows is not added again, also if a claimant holds it. After an interruption the same command
 goes on where it stopped. Several loads may run at once. With --rate a line counts as a row, and a second time if it is

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/cli"
@@ -45,8 +46,16 @@ Examples:
 }
 
 // UsageHint is for a user who gives the item without its flag.
-func (lookupCommand) UsageHint() string {
-	return "The item has a flag: `oncebox lookup --item SAVE-0001`, or `oncebox lookup spring --item SAVE-0001`."
+func (lookupCommand) UsageHint(words []string) string {
+	campaign, item := "", "CODE"
+	switch len(words) {
+	case 0:
+	case 1:
+		item = strconv.Quote(words[0])
+	default:
+		campaign, item = words[0]+" ", strconv.Quote(words[1])
+	}
+	return fmt.Sprintf("The item has a flag: `oncebox lookup %s--item %s`.", campaign, item)
 }
 
 func (c lookupCommand) Run(ctx context.Context, a *cli.App) error {

@@ -3,7 +3,6 @@ package claims
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/oncebox/oncebox/internal/cli"
@@ -11,16 +10,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-type prolongCommand struct {
-	Campaign string `arg:"" help:"The campaign. It was created with --hold and --max-hold."`
-	Claimant string `arg:"" help:"The claimant whose hold is prolonged."`
-	slotFlag
-	ClaimID *string `help:"Change only the hold with this id." placeholder:"ID"`
-}
+type prolongCommand struct{ oneClaim }
 
 func (prolongCommand) Help() string {
 	return `Moves the end of a hold: it then ends --hold from now, but no later than --max-hold after its claim. The end
-never moves back. Prints the end.
+never moves back. Prints the end. The campaign has --hold and --max-hold.
 
 A hold can be prolonged until it is closed, also in the seconds after its end, and while the campaign is closed. If it
 was closed, nothing is changed and the exit code is 3. A confirmed claim has no end and stays as it is. A repeated
@@ -31,10 +25,7 @@ Example:
 }
 
 func (c prolongCommand) Run(ctx context.Context, a *cli.App) error {
-	if c.ClaimID != nil && *c.ClaimID == "" {
-		return cli.BadUsage(errors.New("--claim-id is empty; nothing was changed"), "")
-	}
-	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.prolong(ctx, a, b) })
+	return c.run(ctx, a, c.prolong)
 }
 
 func (c prolongCommand) prolong(ctx context.Context, a *cli.App, b *itembank.Operator) error {
@@ -48,7 +39,7 @@ func (c prolongCommand) prolong(ctx context.Context, a *cli.App, b *itembank.Ope
 			"These need a campaign that was created with --hold and --max-hold.",
 		)
 	}
-	claim, err := b.HeldClaim(ctx, c.Campaign, c.Claimant, c.option())
+	claim, err := c.held(ctx, b)
 	id := cmp.Or(valueOf(c.ClaimID), claim.ID)
 	switch {
 	case err != nil:
@@ -58,7 +49,7 @@ func (c prolongCommand) prolong(ctx context.Context, a *cli.App, b *itembank.Ope
 		claim, err = b.Prolong(ctx, c.Campaign, c.Claimant, id, claim.EndsAt, c.option())
 	}
 	if err != nil {
-		return aboutHold(err, c.Campaign, c.Claimant, id)
+		return c.explain(err, id)
 	}
 	text := "ends " + cli.TimeOr(claim.EndsAt, "never: the claim is confirmed")
 	if claim.EndsAt.Equal(claim.ClaimedAt.Add(campaign.MaxHold)) {

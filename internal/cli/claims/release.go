@@ -13,11 +13,8 @@ import (
 )
 
 type releaseCommand struct {
-	Campaign string `arg:"" help:"The campaign."`
-	Claimant string `arg:"" help:"The claimant whose claim is released."`
-	slotFlag
-	ClaimID *string `help:"Change only the claim with this id, without asking." placeholder:"ID"`
-	Yes     bool    `help:"Release the claim that there is, without asking."`
+	oneClaim
+	Yes bool `help:"Release the claim that there is, without asking."`
 }
 
 func (releaseCommand) Help() string {
@@ -39,16 +36,10 @@ Examples:
 }
 
 func (c releaseCommand) Run(ctx context.Context, a *cli.App) error {
-	switch {
-	case c.ClaimID != nil && *c.ClaimID == "":
-		return cli.BadUsage(errors.New("--claim-id is empty; nothing was changed"), "")
-	case c.ClaimID == nil && !c.Yes && !canAsk(a):
-		return cli.BadUsage(
-			errors.New("there is no terminal to ask on; nothing was changed"),
-			"Say --claim-id ID to release only that claim, or --yes to release the claim that there is.",
-		)
+	if c.ClaimID == nil && !c.Yes && !canAsk(a) {
+		return cli.BadUsage(errNoTerminal, "Say --claim-id ID to release only that claim, or --yes to release the claim that there is.")
 	}
-	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.release(ctx, a, b) })
+	return c.run(ctx, a, c.release)
 }
 
 func (c releaseCommand) release(ctx context.Context, a *cli.App, b *itembank.Operator) error {
@@ -59,12 +50,9 @@ func (c releaseCommand) release(ctx context.Context, a *cli.App, b *itembank.Ope
 	if c.ClaimID != nil {
 		return c.end(ctx, a, b, itembank.Claim{ID: *c.ClaimID})
 	}
-	claim, err := b.HeldClaim(ctx, c.Campaign, c.Claimant, c.option())
-	if errors.Is(err, itembank.ErrNoClaim) {
-		return fmt.Errorf("%w: %s holds no item of %s", err, c.Claimant, c.Campaign)
-	}
+	claim, err := c.held(ctx, b)
 	if err != nil {
-		return err
+		return c.explain(err, "")
 	}
 	shown := fmt.Sprintf("%s holds in %s:\n%s", c.Claimant, c.Campaign, describeClaim(claim))
 	if c.Yes {
@@ -172,6 +160,7 @@ func (c releaseCommand) end(ctx context.Context, a *cli.App, b *itembank.Operato
 	}
 	result := toReleaseJSON(c.Campaign, c.Claimant, claim, done)
 	if done.Already {
+		a.Remark("`oncebox claim show %s %q` shows what the claimant holds now, with its id", c.Campaign, c.Claimant)
 		const form = "nothing to release: %s has no claim %s in %s; it may have been released before"
 		return a.Print(result, fmt.Sprintf(form, c.Claimant, claim.ID, c.Campaign))
 	}

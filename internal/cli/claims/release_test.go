@@ -21,7 +21,7 @@ func TestReleaseOfEndedItem(t *testing.T) {
 				w.clock.Advance(aLife)
 				a := w.app()
 				a.Output = output
-				err := releaseCommand{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}, Yes: true}.release(t.Context(), a, w.bank)
+				err := releaseCommand{oneClaim: oneClaim{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}}, Yes: true}.release(t.Context(), a, w.bank)
 				if err != nil || !strings.Contains(w.out.String(), want) || w.state() != string(engine.Expired) {
 					t.Errorf("%s: want %q, got %q, %v; the item is %s", onEnd, want, w.out.String(), err, w.state())
 				}
@@ -38,7 +38,7 @@ func TestReleaseSettlesHeldAndEnded(t *testing.T) {
 		inconsistencies["held-and-ended"](w.plants())
 		w.reconcile(reconcileCommand{Campaign: w.name}, cli.ExitLook)
 		w.out.Reset()
-		err := releaseCommand{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}, Yes: true}.release(t.Context(), w.app(), w.bank)
+		err := releaseCommand{oneClaim: oneClaim{Campaign: w.name, Claimant: "ann", slotFlag: slotFlag{1}}, Yes: true}.release(t.Context(), w.app(), w.bank)
 		if want := "released; the item was withdrawn before, no claimant gets it again\n"; err != nil || w.out.String() != want {
 			t.Errorf("want %q, got %q, %v", want, w.out.String(), err)
 		}

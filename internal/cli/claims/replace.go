@@ -11,18 +11,17 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank"
 )
 
-type replaceCommand struct {
-	Campaign string `arg:"" help:"The campaign. It must be open."`
-	Claimant string `arg:"" help:"The claimant who gets another item."`
-	slotFlag
-	ClaimID *string `help:"Change only the claim with this id, without asking." placeholder:"ID"`
-}
+type replaceCommand struct{ oneClaim }
 
 func (replaceCommand) Help() string {
 	return `Gives the claimant another free item, for example for a code that does not work, and prints it. The old item ends as
 "replaced": no claimant gets it again, whatever --on-end of the campaign says. Both happen or neither does: if the
 campaign is sold out, the claimant keeps the claim, and the exit code is 3. The new claim has the end of the old one, if
-it had one. A claim of several items cannot be replaced.
+it had one. A claim of several items cannot be replaced. The campaign must be open.
+
+If codes are used by claims of a second campaign, withdraw the code there first, for example with "oncebox withdraw
+spring-used FILE", and replace it only if that prints no "held 1": an order has then used the code. See "Generated
+codes, and codes that are used once" in docs/claims.md.
 
 Shows the claim and asks. Without a terminal it needs --claim-id. It replaces the claim that it showed and no other.
 If the answer is not yes, or if the claimant has no claim, nothing is changed and the exit code is 3.
@@ -36,21 +35,18 @@ Examples:
 }
 
 func (c replaceCommand) Run(ctx context.Context, a *cli.App) error {
-	switch {
-	case c.ClaimID != nil && *c.ClaimID == "":
-		return cli.BadUsage(errors.New("--claim-id is empty; nothing was changed"), "")
-	case c.ClaimID == nil && !canAsk(a):
-		return cli.BadUsage(errors.New("there is no terminal to ask on; nothing was changed"), fmt.Sprintf(
+	if c.ClaimID == nil && !canAsk(a) {
+		return cli.BadUsage(errNoTerminal, fmt.Sprintf(
 			"Say --claim-id ID to replace only that claim: `oncebox claim show %s %q` prints the id.", c.Campaign, c.Claimant))
 	}
-	return a.WithBank(ctx, c.Campaign, func(b *itembank.Operator) error { return c.replace(ctx, a, b) })
+	return c.run(ctx, a, c.replace)
 }
 
 func (c replaceCommand) replace(ctx context.Context, a *cli.App, b *itembank.Operator) error {
 	if c.ClaimID != nil {
 		return c.exchange(ctx, a, b, *c.ClaimID)
 	}
-	claim, err := b.HeldClaim(ctx, c.Campaign, c.Claimant, c.option())
+	claim, err := c.held(ctx, b)
 	if err != nil {
 		return c.explain(err, claim.ID)
 	}
@@ -84,16 +80,11 @@ func (c replaceCommand) exchange(ctx context.Context, a *cli.App, b *itembank.Op
 // explain adds to a refusal what the claimant has, and where to look.
 func (c replaceCommand) explain(err error, id string) error {
 	switch {
-	case errors.Is(err, itembank.ErrNoClaim):
-		return fmt.Errorf("%w: %s holds no item of %s", err, c.Claimant, c.Campaign)
-	case errors.Is(err, itembank.ErrClaimEnded):
-		hint := fmt.Sprintf("`oncebox claim show %s %q` shows that claim.", c.Campaign, c.Claimant)
-		return cli.WithHint(fmt.Errorf("claim %s of %s in %s: %w", id, c.Claimant, c.Campaign, err), hint)
 	case errors.Is(err, itembank.ErrSoldOut):
 		return fmt.Errorf("%s: %w; %s keeps the claim", c.Campaign, err, c.Claimant)
 	case errors.Is(err, itembank.ErrNotOpen), errors.Is(err, itembank.ErrClosed):
 		hint := fmt.Sprintf("`oncebox campaign show %s` shows its times.", c.Campaign)
 		return cli.WithHint(fmt.Errorf("%s: %w; %s keeps the claim", c.Campaign, err, c.Claimant), hint)
 	}
-	return unblockHint(err, c.Campaign, c.Claimant)
+	return unblockHint(c.oneClaim.explain(err, id), c.Campaign, c.Claimant)
 }

@@ -28,6 +28,7 @@ A load that is running or was stopped is printed with its id, the lines that are
 in the same way.
 
 --below 100 is for a job that asks now and then: the exit code is 4 if fewer than 100 items are free, and 0 otherwise.
+The answer is the same each time while that lasts.
 
 On DynamoDB the numbers may miss the last seconds. --consistent counts exactly, at twice the price.
 
@@ -35,11 +36,12 @@ On DynamoDB the numbers may miss the last seconds. --consistent counts exactly, 
 replaced by the next one. The rate is measured over the last ten lines: items that left the bank, less items that came
 back. With --output json each line is an object.
 
-In a campaign of up to 20,000 items each line counts all rows, as status does: on DynamoDB at most about 1,000 read
-units. In a larger one the first line does, and each later line reads 4,000 free items, about 120 read units. Then the
-numbers are estimates, which ~ marks: mostly within 15 % of the free items, or 30 % with 256 shards. The rate compares
-estimates that read the same places. Claimed items are those that were loaded and neither free nor ended; loaded and
-ended items are counted when the command begins, so start it again after a load.
+On SQLite each line counts all rows, as status does. So does it on DynamoDB in a campaign of up to 20,000 items: at most
+about 1,000 read units. In a larger one the first line does, and each later line reads 4,000 free items, about 120 read
+units. Then the numbers are estimates, which ~ marks: mostly within 15 % of the free items, or 30 % with 256 shards. So
+the claimed items, which are those that were loaded and are neither free nor ended, are far off while few are claimed.
+The rate compares estimates that read the same places. Loaded and ended items are counted when the command begins, so
+start it again after a load.
 
 Examples:
   oncebox status spring

@@ -62,6 +62,7 @@ func (l watchLine) String() string {
 type watcher struct {
 	bank     *itembank.Operator
 	campaign string
+	all      bool            // each line counts all rows
 	counts   itembank.Counts // the latest counts
 	seen     []seenCount     // the last lines, the oldest first
 }
@@ -74,7 +75,7 @@ type seenCount struct {
 }
 
 func (c statusCommand) watch(ctx context.Context, a *cli.App, b *itembank.Operator) error {
-	w := &watcher{bank: b, campaign: c.Campaign}
+	w := &watcher{bank: b, campaign: c.Campaign, all: a.Store != cli.DynamoDBStore} // a file costs nothing to read
 	onTerminal := a.Output != cli.OutputJSON && cli.IsTerminal(a.Stdout)
 	for first := true; ; first = false {
 		line, err := w.line(ctx, first, time.Now())
@@ -104,14 +105,14 @@ func (c statusCommand) watch(ctx context.Context, a *cli.App, b *itembank.Operat
 	}
 }
 
-// line counts the items and returns a line. In a large campaign only the first line counts all rows.
+// line counts the items and returns a line. In a large campaign only the first line counts all rows, unless all do.
 func (w *watcher) line(ctx context.Context, first bool, now time.Time) (line watchLine, err error) {
 	c, err := w.bank.Campaign(ctx, w.campaign)
 	if err != nil {
 		return line, err
 	}
 	line = watchLine{At: now.UTC().Truncate(time.Second), Campaign: w.campaign}
-	if first || w.counts.Loaded <= mostCounted {
+	if first || w.all || w.counts.Loaded <= mostCounted {
 		w.counts, err = w.bank.Counts(ctx, w.campaign)
 	} else {
 		var free itembank.FreeCount

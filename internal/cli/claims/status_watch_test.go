@@ -85,5 +85,9 @@ func TestWatchOfLargeCampaign(t *testing.T) {
 				t.Errorf("line %d: calls %v", n, calls)
 			}
 		}
+		watch.all = true // as on SQLite
+		if l, err := watch.line(t.Context(), false, now); err != nil || l.Estimated || l.Free != mostCounted+1 || l.Claimed != 0 {
+			t.Errorf("want all rows counted, got %+v, %v", l, err)
+		}
 	}
 }

@@ -125,7 +125,11 @@ func (b *badRows) err(file string) error {
 	if more := b.total - int64(len(b.first)); more > 0 {
 		text += fmt.Sprintf("\n  and %d more", more)
 	}
-	return cli.BadUsage(errors.New(text), "No link was made.")
+	hint := "No link was made."
+	if strings.Contains(text, itemfile.NotUTF8) {
+		hint += " " + itemfile.EncodingAdvice
+	}
+	return cli.BadUsage(errors.New(text), hint)
 }
 
 // detailOf returns the text of an error of package itembank, without the name of the field.

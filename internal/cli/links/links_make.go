@@ -21,7 +21,7 @@ import (
 
 type linksMake struct {
 	Campaign  string    `arg:"" help:"The campaign that the links are for; with --scope, the name of the scope."`
-	Customers string    `arg:"" help:"CSV, with commas, semicolons or tabs; - is stdin."`
+	Customers string    `arg:"" help:"CSV, with commas, semicolons, tabs or pipes; - is stdin."`
 	Key       string    `required:"" help:"The private key, which oncebox links keygen wrote." placeholder:"FILE"`
 	Page      string    `required:"" help:"The page that the links lead to, with https. The token follows behind #t=." placeholder:"URL"`
 	Expires   time.Time `required:"" help:"When the links expire: ${times}. Choose a time after the end of the campaign." placeholder:"TIME"`

@@ -25,7 +25,8 @@ The copy is in FILE.oncebox-part until it is complete, checked and on the disk. 
 is stopped, there is no FILE, and the same command begins anew and replaces FILE.oncebox-part. FILE has the permissions
 of the store. The -wal file of the store grows while the copy is made.
 
-A copy is a store: name it with --store to read it. To return to a copy after claims were made, follow "Restore a table
+A copy is a store: name it with --store to read it. That makes FILE.lock, and may leave FILE-wal and FILE-shm, as beside
+any store: delete them together with the copy. To return to a copy after claims were made, follow "Restore a table
 to a point in time" in docs/operations.md. Without that, the next customers get items that others hold.
 
 The tables of --store dynamodb: have point-in-time recovery instead.
