@@ -175,7 +175,7 @@ func (r *batchRun) prepareOne(ctx context.Context, u *userRecord) {
 			u.read = &read
 		}
 		u.output, u.deliver = out, deliver
-		u.waits = u.decision.waitsFor != Digest{}
+		u.waits = u.decision.state.value().waitsFor != Digest{}
 		u.done = !deliver && !u.waits
 	}
 }

@@ -147,7 +147,7 @@ func (r *batchRun) finish(ctx context.Context, users []userRecord) (err error) {
 	}
 	var held []*userRecord
 	for i := range users {
-		if u := &users[i]; u.done && u.decision.held {
+		if u := &users[i]; u.done && u.decision.state.value().held {
 			held = append(held, u)
 		}
 	}
@@ -158,7 +158,7 @@ func (r *batchRun) finish(ctx context.Context, users []userRecord) (err error) {
 	for i := range users {
 		u := &users[i]
 		if u.waits {
-			if u.done = r.hold.marked[u.decision.waitsFor]; !u.done {
+			if u.done = r.hold.marked[u.decision.state.waitsFor]; !u.done {
 				u.err = ErrInWork
 			}
 		}

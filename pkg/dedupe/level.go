@@ -81,19 +81,23 @@ func (r *batchRun) askLedger(ctx context.Context, users []userRecord) {
 	if !asked {
 		return
 	}
-	decider := r.decider
-	decider.hold = r.hold
-	for i, decision := range decider.Decide(ctx, candidates) {
-		u := &users[i]
-		if !u.open() {
-			continue
+	r.decider.decide(ctx, candidates, r.hold, func(i int) *Decision { return &users[i].decision })
+	for i := range users {
+		if u := &users[i]; u.open() {
+			r.decided(u)
 		}
-		if u.decision = decision; decision.Outcome == Undecided {
-			u.err = cmp.Or(decision.Err, errIncomplete)
-		}
-		u.acked = decision.done && decision.Outcome == Retry
-		if own := decision.Outcome == New || decision.Outcome == Retry; own && r.hold != nil && !decision.held && !u.acked {
-			u.err = fmt.Errorf("%w: the ledger does not hold the entry of a message", errMisfit)
-		}
+	}
+}
+
+func (r *batchRun) decided(u *userRecord) {
+	d := &u.decision
+	if d.Outcome == Undecided {
+		u.err = cmp.Or(d.Err, errIncomplete)
+	}
+	if r.hold == nil || d.Outcome != New && d.Outcome != Retry {
+		return
+	}
+	if u.acked = d.state.value().done; !u.acked && !d.state.value().held {
+		u.err = fmt.Errorf("%w: the ledger does not hold the entry of a message", errMisfit)
 	}
 }
