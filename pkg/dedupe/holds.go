@@ -162,9 +162,7 @@ func (r *batchRun) finish(ctx context.Context, users []userRecord) (err error) {
 				u.err = ErrInWork
 			}
 		}
-		if err == nil {
-			err = u.err
-		}
+		err = graver(err, u.err)
 	}
 	return err
 }
@@ -194,8 +192,8 @@ func (r *batchRun) mark(ctx context.Context, users []*userRecord) (again []*user
 			if mayPass(result.Err) && ctx.Err() == nil {
 				again = append(again, u)
 			}
-		case !result.Finished: // another run has taken it over, or the key is another record's: its effect may come again
-			u.done, u.err = false, ErrInWork
+		case !result.Finished:
+			u.done, u.err = false, errTakenOver
 		default:
 			u.done, u.err = true, nil
 			r.hold.marked[requests[i].Owner] = true

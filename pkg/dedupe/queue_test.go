@@ -89,6 +89,13 @@ func queueInProgress(f *fixture) {
 	b.queueFails(errLater, []string{"m-1"}, msg(1, "a", "x"), msg(2, "b", "x"))
 	b.sink.answers = nil
 	b.queueFails(dedupe.ErrInWork, []string{"m-1", "m-3"}, msg(1, "a", "x"), msg(3, "a", "x"), msg(2, "b", "x"))
+	for _, chunk := range []int{1, 500} { // that is no failure, and hides none
+		b.settings.Chunk = chunk
+		n := 10 + chunk
+		b.sink.answers = map[int]error{n: errLater}
+		b.queueFails(errLater, []string{"m-1", fmt.Sprint("m-", n)}, msg(1, "a", "x"), msg(n, fmt.Sprint(n), "x"))
+	}
+	b.sink.answers = nil
 	r := b.queue(dedupe.AsGiven, msg(4, "c", "x"), msg(3, "a", "x"), msg(5, "d", "x"))
 	if r.Failed != "m-3" || r.Done != 1 {
 		b.Errorf("failed at %s: %v", r.Failed, r.Err)
@@ -168,7 +175,7 @@ func queueTakenOver(f *fixture) {
 		}
 		return c.Do(ctx)
 	}
-	b.queueFails(dedupe.ErrInWork, []string{"m-1"}, msg(1, "a", "x"))
+	b.queueFails(dedupe.ErrTryAgain, []string{"m-1"}, msg(1, "a", "x"))
 	b.queueDone(dedupe.Tally{In: 2, Natural: 1, Skipped: 1}, msg(1, "a", "x"), msg(2, "a", "x"))
 	b.wantDelivered(delivery{"a", 1}, delivery{"a", 2}) // a process that stands still can send after its lease
 }
