@@ -12,8 +12,6 @@ import (
 type level interface {
 	// Check is as in Sink.
 	Check(ctx context.Context, o Output) error
-	// holds reports whether the ledger can store which messages of a queue are done. Otherwise the sink does.
-	holds() bool
 	// chunk is the Settings.Chunk if none is set.
 	chunk() int
 	// forLetter is the level for a dead letter that comes again alone. name is the name of its object.
@@ -23,7 +21,7 @@ type level interface {
 	open(ctx context.Context, r *batchRun) error
 	// suspect checks for a wrong setting, when the records of a chunk are read.
 	suspect(r *batchRun, users []userRecord) error
-	// askLedger asks the ledger about the records of a chunk, and returns how long that took.
+	// decide asks the ledger about the records of a chunk, and returns how long that took.
 	decide(ctx context.Context, r *batchRun, users []userRecord) (took time.Duration)
 	// deliver delivers user records, and dead-letters the poison among them. It returns the error of the first one that
 	// is not done.

@@ -26,6 +26,7 @@ var queueCases = []testCase{
 	{"queue/dead-letters", queueDeadLetters},
 	{"queue/off", queueOff},
 	{"queue/engine-without-a-time", queueNoTime},
+	{"queue/time-that-is-read-again", queueTimeAgain},
 }
 
 // lease is longer than the lease of a batch whose context has no deadline.
@@ -302,4 +303,26 @@ func queueNoTime(f *fixture) {
 	b.noDate = true
 	b.queueFails(nil, []string{"m-1"}, msg(1, "a", "x"))
 	b.wantDelivered()
+}
+
+// queueTimeAgain: the time is read again while the engine is busy. Without a time nothing is sent.
+func queueTimeAgain(f *fixture) {
+	b := f.bench()
+	b.hook = func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method == dedupefault.ServerTime && b.calls[dedupefault.ServerTime] < 3 {
+			b.clock.now = b.clock.now.Add(time.Second)
+			return dedupe.ErrTryAgain
+		}
+		return c.Do(ctx)
+	}
+	b.queueDone(dedupe.Tally{In: 1, New: 1, Out: 1}, msg(1, "a", "x"))
+	for err, again := range map[error]bool{dedupe.ErrTryAgain: true, errCrash: false} {
+		b.hook = failBefore(dedupefault.ServerTime, err)
+		before := b.calls[dedupefault.ServerTime]
+		b.queueFails(err, []string{"m-2"}, msg(2, "b", "x"))
+		if tried := b.calls[dedupefault.ServerTime] - before; (tried > 1) != again {
+			b.Errorf("%v: the time was read %d times", err, tried)
+		}
+	}
+	b.wantDelivered(delivery{"a", 1})
 }
