@@ -31,9 +31,9 @@ var (
 	// itself. The same message twice in a batch of a queue is no error.
 	ErrSharedSequence = errors.New("dedupe: two records of the batch share a sequence number")
 
-	// ErrInWork says that a message, or a copy of it, is in progress until the end of a lease: another run of a batch has it,
-	// or a run has not got it done, which may be this one. The message comes again, and is decided then. That is no failure:
-	// a queue delivers messages at least once.
+	// ErrInWork says that a message, or a copy of it, is in progress until a lease ends: another run of a batch holds it, or
+	// the copy is in this batch and has failed. The message comes again, and is decided then. That is no failure: a queue
+	// delivers messages at least once.
 	ErrInWork = errors.New("dedupe: this message or a copy of it is in progress, and not known to be done; it comes again")
 
 	// ErrNoHolds says that the ledger does not store whether the effect of a message of a queue is done.

@@ -107,8 +107,7 @@ type Entries interface {
 type Finder interface {
 	// Find returns the entries of keys in their order, and nil for a key without an entry. It reads consistently. It
 	// leaves out entries of runs over files whose lines are not saved. It may return an entry that is purged but not
-	// deleted. An engine that is busy, throttled or out of reach returns
-	// an error of the family ErrTryAgain.
+	// deleted. An engine that is busy, throttled or out of reach returns an error of the family ErrTryAgain.
 	Find(ctx context.Context, scope string, keys []Key) ([]*Existing, error)
 }
 
