@@ -81,7 +81,9 @@ type pending struct {
 	answer  *Answer
 }
 
-func (p *pending) found(f Found, s state) { *p.answer = Answer{Found: f, Derived: p.derived, state: s} }
+func (p *pending) found(f Found, s *state) {
+	*p.answer = Answer{Found: f, Derived: p.derived, state: s}
+}
 
 func (p *pending) fail(err error) { *p.answer = Answer{Err: err} }
 
@@ -164,7 +166,7 @@ func (e entering) round(ctx context.Context, open []*pending) (again []*pending)
 	}
 	var over []takeOver
 	var synthetic []*pending
-	var holders []Existing // for each synthetic record, the entry that holds its key
+	var holders []Digest // for each synthetic record, the owner of the entry that holds its key
 	for i, group := range groups {
 		if err := results[i].Err; err != nil {
 			failAll(group, err)
@@ -176,7 +178,7 @@ func (e entering) round(ctx context.Context, open []*pending) (again []*pending)
 		}
 		rest := group
 		if results[i].Existing == nil {
-			group[0].found(Put, state{held: e.hold != nil})
+			group[0].found(Put, e.held())
 			if rest = group[1:]; len(rest) == 0 {
 				continue
 			}
@@ -192,7 +194,7 @@ func (e entering) round(ctx context.Context, open []*pending) (again []*pending)
 				step = e.compareHold(holder, results[i].Date, sent, p)
 			}
 			if step == needsID {
-				synthetic, holders = append(synthetic, p), append(holders, holder)
+				synthetic, holders = append(synthetic, p), append(holders, holder.Owner)
 			}
 			if step == takesOver { // those behind it find the new entry
 				over, again = append(over, takeOver{p, holder}), append(again, rest[j+1:]...)
@@ -213,7 +215,7 @@ func answerForgotten(group []*pending) (rest []*pending) {
 		if !p.Arrival.Equal(group[0].Arrival) {
 			return group[i:]
 		}
-		p.found(Forgotten, state{})
+		p.found(Forgotten, nil)
 	}
 	return nil
 }
@@ -247,7 +249,7 @@ func (e entering) compare(holder Existing, p *pending) step {
 	if e.hold != nil && found != Other {
 		return heldBy
 	}
-	p.found(found, state{})
+	p.found(found, nil)
 	return answered
 }
 
@@ -257,15 +259,15 @@ func (e entering) compareHold(holder Existing, date time.Time, sent serverclock.
 		p.fail(fmt.Errorf("%w: the engine has not said its time", errMisfit))
 		return answered
 	}
-	found, mine := Same, state{waitsFor: holder.Owner}
+	found, mine := Same, &state{waitsFor: holder.Owner}
 	if holder.Owner == p.Owner.Digest() {
-		found, mine = Mine, state{held: true}
+		found, mine = Mine, e.held()
 	}
 	if holder.Hold == (Hold{}) && !holder.Done { // no queue made it: it is not known whether its effect is done
 		if found == Mine {
 			return takesOver
 		}
-		p.found(Same, state{})
+		p.found(Same, nil)
 		return answered
 	}
 	switch e.hold.decide(holder, date, sent) {
@@ -274,7 +276,7 @@ func (e entering) compareHold(holder Existing, date time.Time, sent serverclock.
 	case lease.Mine:
 		p.found(found, mine)
 	case lease.Done:
-		p.found(found, state{done: true})
+		p.found(found, &state{done: true})
 	default:
 		p.fail(ErrInWork)
 	}
@@ -307,7 +309,7 @@ func (e entering) takeOverAll(ctx context.Context, over []takeOver) (again []*pe
 		case results[i].Err != nil:
 			t.fail(results[i].Err)
 		case results[i].Taken:
-			t.found(Mine, state{held: true})
+			t.found(Mine, e.held())
 		default:
 			again = append(again, t.pending)
 		}
@@ -319,7 +321,7 @@ func (e entering) takeOverAll(ctx context.Context, over []takeOver) (again []*pe
 // entries that hold their present keys, so that these entries outlive the derived ones. Otherwise a present key could
 // be purged first. A copy of the synthetic record would then take that key and be delivered a second time. If an
 // entry has another owner by now, the record is entered again under its present key.
-func (e entering) deriveAll(ctx context.Context, synthetic []*pending, holders []Existing) (again []*pending) {
+func (e entering) deriveAll(ctx context.Context, synthetic []*pending, holders []Digest) (again []*pending) {
 	if len(synthetic) == 0 {
 		return nil
 	}
@@ -331,7 +333,7 @@ func (e entering) deriveAll(ctx context.Context, synthetic []*pending, holders [
 		if !ok {
 			at = len(raises)
 			indexOf[p.key] = at
-			raises = append(raises, RaiseRequest{Scope: e.Scope, Key: p.key, Owner: holders[i].Owner, PurgeAt: purge})
+			raises = append(raises, RaiseRequest{Scope: e.Scope, Key: p.key, Owner: holders[i], PurgeAt: purge})
 		}
 		raises[at].PurgeAt = max(raises[at].PurgeAt, purge) // either both are Never or neither is
 	}
@@ -352,6 +354,14 @@ func (e entering) deriveAll(ctx context.Context, synthetic []*pending, holders [
 		again = append(again, p)
 	}
 	return again
+}
+
+// held returns the state of a record whose entry was put.
+func (e entering) held() *state {
+	if e.hold == nil {
+		return nil
+	}
+	return &state{held: true}
 }
 
 func (e entering) entryOf(p *pending) Entry {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/format"
@@ -42,7 +43,7 @@ type Decision struct {
 	ID      string // the id under which to deliver the record: its own, or a derived one
 	Err     error  // if Undecided: of the family ErrTryAgain, or a fault
 
-	state
+	state *state
 }
 
 // Decider decides records by a ledger. A program that reads a queue or a topic can use it without a Processor: see the
@@ -54,8 +55,6 @@ type Decider struct {
 	// PassSynthetic lets synthetic duplicates keep their ids.
 	PassSynthetic bool
 	Clock         Clock
-
-	hold *holding // of the run of a batch
 }
 
 // Decide decides records, with the same result as deciding them one by one, in order, but with few calls to the
@@ -69,31 +68,35 @@ type Decider struct {
 // deadline.
 func (d *Decider) Decide(ctx context.Context, candidates []Candidate) []Decision {
 	decisions := make([]Decision, len(candidates))
-	q := Question{
-		Scope: d.Scope, Retention: d.Retention, KeepIDs: d.PassSynthetic, Records: make([]Candidate, len(candidates)),
-		hold: d.hold,
-	}
-	open := make([]int, len(candidates)) // by record of q: its index in candidates
-	for i, c := range candidates {
+	d.decide(ctx, slices.Clone(candidates), nil, func(i int) *Decision { return &decisions[i] })
+	return decisions
+}
+
+// decide decides candidates, which it changes, for the run of a batch with this hold. of returns where the decision of
+// a candidate is stored, by its index.
+func (d *Decider) decide(ctx context.Context, candidates []Candidate, hold *holding, of func(i int) *Decision) {
+	open := make([]int, len(candidates)) // by record of the question: its index in candidates
+	for i := range candidates {
+		c := &candidates[i]
 		if err := d.check(c); err != nil {
-			decisions[i], c.Poison = Decision{Err: err}, true
+			*of(i), c.Poison = Decision{Err: err}, true
 		}
 		c.Arrival = c.Arrival.Truncate(time.Millisecond) // as engines store it
 		if c.Derive && !c.Poison {
 			c.ID, c.Derive = format.DerivedID(c.ID, c.Fingerprint), false // false, so that no second id is derived
 		}
-		q.Records[i], open[i] = c, i
+		open[i] = i
 	}
+	q := Question{Scope: d.Scope, Retention: d.Retention, KeepIDs: d.PassSynthetic, Records: candidates, hold: hold}
 	clock := d.Clock.OrReal()
 	clock.askUntil(ctx, clock.patience(ctx), func() (again bool) {
-		q.Records, open = d.ask(ctx, q, open, decisions)
+		q.Records, open = d.ask(ctx, q, open, of)
 		return len(open) > 0
 	})
-	return decisions
 }
 
 // check refuses candidates that would make different records look like copies, or copies like originals.
-func (d *Decider) check(c Candidate) error {
+func (d *Decider) check(c *Candidate) error {
 	switch {
 	case c.Poison:
 	case !d.Retention.ForGood && d.Retention.Window <= 0:
@@ -105,10 +108,13 @@ func (d *Decider) check(c Candidate) error {
 }
 
 // ask asks the ledger once. It returns the records that may be asked about again, in order, and their indexes.
-func (d *Decider) ask(ctx context.Context, q Question, open []int, decisions []Decision) (again []Candidate, at []int) {
+func (d *Decider) ask(
+	ctx context.Context, q Question, open []int, of func(i int) *Decision,
+) (again []Candidate, at []int) {
 	answers, err := d.Ledger.Enter(ctx, q)
 	err = checkNumber(len(answers), len(q.Records), err)
-	for i, c := range q.Records {
+	for i := range q.Records {
+		c := &q.Records[i]
 		if c.Poison {
 			continue
 		}
@@ -116,10 +122,10 @@ func (d *Decider) ask(ctx context.Context, q Question, open []int, decisions []D
 		if err == nil {
 			answer = answers[i]
 		}
-		decision := d.decisionOf(c, answer)
-		decisions[open[i]] = decision
+		decision := of(open[i])
+		*decision = d.decisionOf(c, answer)
 		if errors.Is(decision.Err, ErrTryAgain) && ctx.Err() == nil {
-			again, at = append(again, c), append(at, open[i])
+			again, at = append(again, *c), append(at, open[i])
 		}
 	}
 	return again, at
@@ -127,7 +133,7 @@ func (d *Decider) ask(ctx context.Context, q Question, open []int, decisions []D
 
 // decisionOf returns the decision from the ledger's answer for a record. An answer that makes no sense is a failure,
 // never a duplicate.
-func (d *Decider) decisionOf(c Candidate, a Answer) Decision {
+func (d *Decider) decisionOf(c *Candidate, a Answer) Decision {
 	if a.Err != nil {
 		return Decision{Err: a.Err}
 	}

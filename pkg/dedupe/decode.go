@@ -20,9 +20,9 @@ type userRecord struct {
 	read     *Output // as it was read, if it is sent under a new id
 	fields   format.Fields
 	decision Decision
-	deliver  bool         // output has to be sent
 	poison   *PoisonError // nil unless the record can never be processed
 	err      error        // why the record could not be read or decided now; it comes again
+	deliver  bool         // output has to be sent
 	acked    bool         // done before, by an ack or an object, or with a record before it, or there is nothing to do
 	waits    bool         // a copy of a record before it in the batch: it is done with that one
 	done     bool         // delivered, dropped, dead-lettered, or acked

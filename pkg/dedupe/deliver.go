@@ -95,14 +95,14 @@ func (d *Delivery) Prepare(ctx context.Context, o Output, fields format.Fields, 
 
 // deliver executes the decisions about a chunk, one piece at a time: it dead-letters the poison records, sends the
 // others in order, and stores which records are done. It stops after the first piece with a record that fails, and
-// returns the error of the first record that is not done.
+// returns why the first record that is not done has failed.
 func (r *batchRun) deliver(ctx context.Context, c *chunk) (err error) {
 	if c.err != nil {
 		return c.err
 	}
 	for begin := 0; begin < len(c.users) && !r.endsAt(err); {
 		end := r.endOfPiece(c.users, begin)
-		err = cmp.Or(err, r.deliverPiece(ctx, c.users[begin:end]))
+		err = graver(err, r.deliverPiece(ctx, c.users[begin:end]))
 		begin = end
 	}
 	return err
@@ -126,7 +126,7 @@ func (r *batchRun) deliverPiece(ctx context.Context, users []userRecord) error {
 	begun := r.clock.Now()
 	err := r.level.deliver(work, r, users)
 	r.result.SinkTime += r.clock.Now().Sub(begun)
-	err = cmp.Or(err, r.finish(ctx, users))
+	err = graver(err, r.finish(ctx, users))
 	r.acknowledge(ctx, users)
 	return err
 }
@@ -154,7 +154,7 @@ func (r *batchRun) prepare(ctx context.Context, users []userRecord) (ready int, 
 		if r.endsAt(u.err) {
 			return i, u.err
 		}
-		err = cmp.Or(err, u.err)
+		err = graver(err, u.err)
 	}
 	return len(users), err
 }
@@ -175,7 +175,7 @@ func (r *batchRun) prepareOne(ctx context.Context, u *userRecord) {
 			u.read = &read
 		}
 		u.output, u.deliver = out, deliver
-		u.waits = u.decision.waitsFor != Digest{}
+		u.waits = u.decision.state.value().waitsFor != Digest{}
 		u.done = !deliver && !u.waits
 	}
 }

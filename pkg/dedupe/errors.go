@@ -31,9 +31,10 @@ var (
 	// itself. The same message twice in a batch of a queue is no error.
 	ErrSharedSequence = errors.New("dedupe: two records of the batch share a sequence number")
 
-	// ErrInWork says that a message, or a copy of it, is in progress in another run of a batch, or that such a run has ended
-	// before its effect was known to be done. The message is not done. It comes again, and is decided then.
-	ErrInWork = errors.New("dedupe: another invocation has this message or a copy of it in progress; it comes again")
+	// ErrInWork says that a message, or a copy of it, is in progress until a lease ends: another run of a batch holds it, or
+	// the copy is in this batch and has failed. The message comes again, and is decided then. That is no failure: a queue
+	// delivers messages at least once.
+	ErrInWork = errors.New("dedupe: this message or a copy of it is in progress, and not known to be done; it comes again")
 
 	// ErrNoHolds says that the ledger does not store whether the effect of a message of a queue is done.
 	ErrNoHolds = errors.New("dedupe: this ledger does not store which messages of a queue are done; set ONCEBOX_LEDGER to " +
@@ -41,6 +42,11 @@ var (
 
 	// errLeaseOver says that a run of a batch of a queue has stood still past its lease.
 	errLeaseOver = fmt.Errorf("%w: the lease of the invocation is over, and another one may send the message", ErrTryAgain)
+
+	// errTakenOver says that the entry of a message whose effect is done belongs to another run, or to another message whose
+	// id is the same.
+	errTakenOver = fmt.Errorf("%w: another invocation or message has the entry of this message now, so its effect may come "+
+		"again", ErrTryAgain)
 
 	// ErrNotABatch says that the sequence numbers of a batch are not ascending numbers.
 	ErrNotABatch = errors.New("dedupe: the records are not a batch of one shard in order")
@@ -70,6 +76,14 @@ func checkNumber(answers, asked int, err error) error {
 		err = fmt.Errorf("%w: %d answers for %d records", errMisfit, answers, asked)
 	}
 	return err
+}
+
+// graver returns the first of two errors that is a failure, unlike nil and ErrInWork.
+func graver(first, then error) error {
+	if then != nil && (first == nil || errors.Is(first, ErrInWork)) {
+		return then
+	}
+	return first
 }
 
 // networkError is net.Error, without package net.

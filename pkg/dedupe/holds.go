@@ -3,6 +3,7 @@ package dedupe
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"time"
 
 	"github.com/oncebox/oncebox/internal/aws/serverclock"
@@ -88,20 +89,17 @@ const leaseWithoutDeadline = 15 * time.Minute
 
 // holdOf makes the Hold of a run of a batch of a queue: the entries of its messages are its own until its deadline.
 func (r *batchRun) holdOf(ctx context.Context) (*holding, error) {
-	if !r.batch.Queue || !r.level.holds() || r.parts.Acks == nil || r.settings.PassNatural || r.letter != nil {
+	if !r.batch.Queue || r.parts.Sink == nil || r.parts.Acks == nil || r.settings.PassNatural {
 		return nil, nil
 	}
 	store := holdsOf(r.parts.Ledger)
 	if store == nil {
 		return nil, ErrNoHolds
 	}
-	server := serverclock.On(r.machine)
-	sent := server.Moment()
-	now, err := store.ServerTime(ctx, r.settings.Scope)
+	server, err := r.readTime(ctx, store)
 	if err != nil {
 		return nil, err
 	}
-	server.Observe(now, sent)
 	length := leaseWithoutDeadline
 	if deadline, ok := ctx.Deadline(); ok {
 		length = max(0, deadline.Sub(r.clock.Now()))
@@ -110,6 +108,20 @@ func (r *batchRun) holdOf(ctx context.Context) (*holding, error) {
 	h.Ends = lease.End(server.Early(), length).UnixMilli()
 	_, err = rand.Read(h.Token[:])
 	return h, err
+}
+
+// readTime returns the clock of the engine. While the engine is busy, it asks again, as for decisions.
+func (r *batchRun) readTime(ctx context.Context, store Holds) (server *serverclock.Clock, err error) {
+	server = serverclock.On(r.machine)
+	r.clock.askUntil(ctx, r.clock.patience(ctx), func() (again bool) {
+		var now time.Time
+		sent := server.Moment()
+		if now, err = store.ServerTime(ctx, r.settings.Scope); err == nil {
+			server.Observe(now, sent)
+		}
+		return errors.Is(err, ErrTryAgain) && ctx.Err() == nil
+	})
+	return server, err
 }
 
 // moment returns the present moment, before a request is sent.
@@ -147,7 +159,7 @@ func (r *batchRun) finish(ctx context.Context, users []userRecord) (err error) {
 	}
 	var held []*userRecord
 	for i := range users {
-		if u := &users[i]; u.done && u.decision.held {
+		if u := &users[i]; u.done && u.decision.state.value().held {
 			held = append(held, u)
 		}
 	}
@@ -158,13 +170,11 @@ func (r *batchRun) finish(ctx context.Context, users []userRecord) (err error) {
 	for i := range users {
 		u := &users[i]
 		if u.waits {
-			if u.done = r.hold.marked[u.decision.waitsFor]; !u.done {
+			if u.done = r.hold.marked[u.decision.state.waitsFor]; !u.done {
 				u.err = ErrInWork
 			}
 		}
-		if err == nil {
-			err = u.err
-		}
+		err = graver(err, u.err)
 	}
 	return err
 }
@@ -194,8 +204,8 @@ func (r *batchRun) mark(ctx context.Context, users []*userRecord) (again []*user
 			if mayPass(result.Err) && ctx.Err() == nil {
 				again = append(again, u)
 			}
-		case !result.Finished: // another run has taken it over, or the key is another record's: its effect may come again
-			u.done, u.err = false, ErrInWork
+		case !result.Finished:
+			u.done, u.err = false, errTakenOver
 		default:
 			u.done, u.err = true, nil
 			r.hold.marked[requests[i].Owner] = true

@@ -34,7 +34,7 @@ func (e entering) enterInto(t Table, p *pending) {
 		switch {
 		case !found || purgedAt(holder.PurgeAt, p.Arrival):
 			t.Set(p.key, e.entryOf(p).Existing())
-			p.found(Put, state{})
+			p.found(Put, nil)
 			return
 		case e.compare(holder, p) == answered:
 			return

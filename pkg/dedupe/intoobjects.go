@@ -17,8 +17,6 @@ type intoObjects struct {
 
 func (intoObjects) chunk() int { return objectChunk }
 
-func (intoObjects) holds() bool { return false }
-
 func (s intoObjects) forLetter(name string) level { return intoLetterObject{s, name} }
 
 // open reads which records of the batch are in objects. Without this knowledge the batch fails, unlike without acks.

@@ -63,14 +63,23 @@ type Answer struct {
 	Derived int
 	Err     error // if NotKnown
 
-	state
+	state *state
 }
 
-// state is what a Ledger made by ByKey adds to an answer, if the question has a hold.
+// state is what a Ledger made by ByKey adds to an answer, if the question has a hold. It is behind a pointer, so that
+// records of other sources take no memory for it.
 type state struct {
 	held     bool   // the record holds its entry, for this run
 	done     bool   // the effect of this record is done
 	waitsFor Digest // this run holds the entry for another record with the same content: its owner
+}
+
+// value returns the state, or the zero state if there is none.
+func (s *state) value() state {
+	if s == nil {
+		return state{}
+	}
+	return *s
 }
 
 // Entries is implemented by an engine that stores one row for each key. ByKey makes a Ledger of it.
@@ -98,8 +107,7 @@ type Entries interface {
 type Finder interface {
 	// Find returns the entries of keys in their order, and nil for a key without an entry. It reads consistently. It
 	// leaves out entries of runs over files whose lines are not saved. It may return an entry that is purged but not
-	// deleted. An engine that is busy, throttled or out of reach returns
-	// an error of the family ErrTryAgain.
+	// deleted. An engine that is busy, throttled or out of reach returns an error of the family ErrTryAgain.
 	Find(ctx context.Context, scope string, keys []Key) ([]*Existing, error)
 }
 

@@ -12,8 +12,6 @@ import (
 type level interface {
 	// Check is as in Sink.
 	Check(ctx context.Context, o Output) error
-	// holds reports whether the ledger can store which messages of a queue are done. Otherwise the sink does.
-	holds() bool
 	// chunk is the Settings.Chunk if none is set.
 	chunk() int
 	// forLetter is the level for a dead letter that comes again alone. name is the name of its object.
@@ -23,7 +21,7 @@ type level interface {
 	open(ctx context.Context, r *batchRun) error
 	// suspect checks for a wrong setting, when the records of a chunk are read.
 	suspect(r *batchRun, users []userRecord) error
-	// askLedger asks the ledger about the records of a chunk, and returns how long that took.
+	// decide asks the ledger about the records of a chunk, and returns how long that took.
 	decide(ctx context.Context, r *batchRun, users []userRecord) (took time.Duration)
 	// deliver delivers user records, and dead-letters the poison among them. It returns the error of the first one that
 	// is not done.
@@ -81,19 +79,23 @@ func (r *batchRun) askLedger(ctx context.Context, users []userRecord) {
 	if !asked {
 		return
 	}
-	decider := r.decider
-	decider.hold = r.hold
-	for i, decision := range decider.Decide(ctx, candidates) {
-		u := &users[i]
-		if !u.open() {
-			continue
+	r.decider.decide(ctx, candidates, r.hold, func(i int) *Decision { return &users[i].decision })
+	for i := range users {
+		if u := &users[i]; u.open() {
+			r.decided(u)
 		}
-		if u.decision = decision; decision.Outcome == Undecided {
-			u.err = cmp.Or(decision.Err, errIncomplete)
-		}
-		u.acked = decision.done && decision.Outcome == Retry
-		if own := decision.Outcome == New || decision.Outcome == Retry; own && r.hold != nil && !decision.held && !u.acked {
-			u.err = fmt.Errorf("%w: the ledger does not hold the entry of a message", errMisfit)
-		}
+	}
+}
+
+func (r *batchRun) decided(u *userRecord) {
+	d := &u.decision
+	if d.Outcome == Undecided {
+		u.err = cmp.Or(d.Err, errIncomplete)
+	}
+	if r.hold == nil || d.Outcome != New && d.Outcome != Retry {
+		return
+	}
+	if u.acked = d.state.value().done; !u.acked && !d.state.value().held {
+		u.err = fmt.Errorf("%w: the ledger does not hold the entry of a message", errMisfit)
 	}
 }

@@ -256,7 +256,8 @@ type Result struct {
 	Failed string
 	// Undone has the sequence numbers of all records that are not done, each once. It is set only with the order None.
 	Undone []string
-	// Err says why a record failed. It is nil if and only if the whole batch is done.
+	// Err says why a record failed. It is nil if and only if the whole batch is done, and ErrInWork only if nothing has
+	// failed for another reason.
 	Err error
 	// AckErr says why acks could not be read or written. The batch does not fail because of this: records that come
 	// again are processed again.
@@ -461,11 +462,12 @@ func (r *batchRun) earlier(ctx context.Context) (context.Context, context.Cancel
 	return context.WithDeadline(ctx, deadline.Add(-r.reserve))
 }
 
-// fail records the first record that is not done, and its error.
+// fail records the first record that is not done, and the first failure.
 func (r *batchRun) fail(record int, err error) {
 	if r.result.Err == nil {
-		r.result.Done, r.result.Failed, r.result.Err = record, r.batch.Records[record].Sequence, err
+		r.result.Done, r.result.Failed = record, r.batch.Records[record].Sequence
 	}
+	r.result.Err = graver(r.result.Err, err)
 }
 
 // failRest ends the batch. Each Kinesis record that was not decoded, from index notDecoded on, counts as one user

@@ -26,6 +26,7 @@ var queueCases = []testCase{
 	{"queue/dead-letters", queueDeadLetters},
 	{"queue/off", queueOff},
 	{"queue/engine-without-a-time", queueNoTime},
+	{"queue/time-that-is-read-again", queueTimeAgain},
 }
 
 // lease is longer than the lease of a batch whose context has no deadline.
@@ -89,6 +90,13 @@ func queueInProgress(f *fixture) {
 	b.queueFails(errLater, []string{"m-1"}, msg(1, "a", "x"), msg(2, "b", "x"))
 	b.sink.answers = nil
 	b.queueFails(dedupe.ErrInWork, []string{"m-1", "m-3"}, msg(1, "a", "x"), msg(3, "a", "x"), msg(2, "b", "x"))
+	for _, chunk := range []int{1, 500} { // that is no failure, and hides none
+		b.settings.Chunk = chunk
+		n := 10 + chunk
+		b.sink.answers = map[int]error{n: errLater}
+		b.queueFails(errLater, []string{"m-1", fmt.Sprint("m-", n)}, msg(1, "a", "x"), msg(n, fmt.Sprint(n), "x"))
+	}
+	b.sink.answers = nil
 	r := b.queue(dedupe.AsGiven, msg(4, "c", "x"), msg(3, "a", "x"), msg(5, "d", "x"))
 	if r.Failed != "m-3" || r.Done != 1 {
 		b.Errorf("failed at %s: %v", r.Failed, r.Err)
@@ -168,7 +176,7 @@ func queueTakenOver(f *fixture) {
 		}
 		return c.Do(ctx)
 	}
-	b.queueFails(dedupe.ErrInWork, []string{"m-1"}, msg(1, "a", "x"))
+	b.queueFails(dedupe.ErrTryAgain, []string{"m-1"}, msg(1, "a", "x"))
 	b.queueDone(dedupe.Tally{In: 2, Natural: 1, Skipped: 1}, msg(1, "a", "x"), msg(2, "a", "x"))
 	b.wantDelivered(delivery{"a", 1}, delivery{"a", 2}) // a process that stands still can send after its lease
 }
@@ -295,4 +303,26 @@ func queueNoTime(f *fixture) {
 	b.noDate = true
 	b.queueFails(nil, []string{"m-1"}, msg(1, "a", "x"))
 	b.wantDelivered()
+}
+
+// queueTimeAgain: the time is read again while the engine is busy. Without a time nothing is sent.
+func queueTimeAgain(f *fixture) {
+	b := f.bench()
+	b.hook = func(ctx context.Context, c *dedupefault.Call) error {
+		if c.Method == dedupefault.ServerTime && b.calls[dedupefault.ServerTime] < 3 {
+			b.clock.now = b.clock.now.Add(time.Second)
+			return dedupe.ErrTryAgain
+		}
+		return c.Do(ctx)
+	}
+	b.queueDone(dedupe.Tally{In: 1, New: 1, Out: 1}, msg(1, "a", "x"))
+	for err, again := range map[error]bool{dedupe.ErrTryAgain: true, errCrash: false} {
+		b.hook = failBefore(dedupefault.ServerTime, err)
+		before := b.calls[dedupefault.ServerTime]
+		b.queueFails(err, []string{"m-2"}, msg(2, "b", "x"))
+		if tried := b.calls[dedupefault.ServerTime] - before; (tried > 1) != again {
+			b.Errorf("%v: the time was read %d times", err, tried)
+		}
+	}
+	b.wantDelivered(delivery{"a", 1})
 }

@@ -11,8 +11,6 @@ type toStream struct {
 
 func (s toStream) forLetter(string) level { return s }
 
-func (toStream) holds() bool { return true }
-
 // deliver dead-letters the poison among user records, and sends the others, up to the first one that is not ready.
 func (s toStream) deliver(ctx context.Context, r *batchRun, users []userRecord) error {
 	ready, err := r.makeReady(ctx, users)

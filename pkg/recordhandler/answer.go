@@ -63,7 +63,10 @@ func faultOf(r dedupe.Result, s source) error {
 // merge merges the results of two batches of an event.
 func merge(a, b dedupe.Result) dedupe.Result {
 	if a.Err == nil {
-		a.Err, a.Failed = b.Err, b.Failed
+		a.Failed = b.Failed
+	}
+	if b.Err != nil && (a.Err == nil || errors.Is(a.Err, dedupe.ErrInWork)) {
+		a.Err = b.Err
 	}
 	a.Done += b.Done
 	a.Undone = append(a.Undone, b.Undone...)

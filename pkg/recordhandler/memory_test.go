@@ -199,10 +199,10 @@ func TestMemoryIsBounded(t *testing.T) {
 		live, allocated uint64 // events at most
 	}{
 		{"10,000 records", filled(t, 10_000, func(n int) []byte { return fmt.Appendf(nil, `{"id":"%06d","more":"%0100d"}`, n, n) }), 2, 4},
-		{"small records in aggregates of 1 MB", filled(t, 4, func(int) []byte { return aggregateOf(1<<20, small) }), 14, 38},
-		{"small records", aggregates(3, func(n int) []byte { return fmt.Appendf(nil, `{"id":%d}`, n) }), 27, 50},
-		{"small copies", aggregates(4, func(int) []byte { return []byte(`{"id":1}`) }), 25, 55},
-		{"small records of one id", aggregates(2, func(n int) []byte { return fmt.Appendf(nil, `{"id":1,"n":%d}`, n) }), 35, 120},
+		{"small records in aggregates of 1 MB", filled(t, 4, func(int) []byte { return aggregateOf(1<<20, small) }), 12, 33},
+		{"small records", aggregates(3, func(n int) []byte { return fmt.Appendf(nil, `{"id":%d}`, n) }), 22, 40},
+		{"small copies", aggregates(4, func(int) []byte { return []byte(`{"id":1}`) }), 20, 40},
+		{"small records of one id", aggregates(2, func(n int) []byte { return fmt.Appendf(nil, `{"id":1,"n":%d}`, n) }), 28, 100},
 		{"small poison", aggregates(9, func(int) []byte { return nil }), 18, 80},
 		{"the most records of the most bytes", filled(t, 4, func(int) []byte { return largest }), 85, 240},
 	} {

@@ -3,6 +3,7 @@ package recordhandler
 import (
 	"cmp"
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -22,7 +23,7 @@ type invocation struct {
 }
 
 // report writes the log line of an invocation. Its level is error if something failed, and warning if there are dead
-// letters, records past the horizon, or acks that could not be read or written.
+// letters, records past the horizon, acks that could not be read or written, or messages in progress elsewhere.
 func (h *Handler) report(ctx context.Context, i invocation, begun time.Time) {
 	r, t := i.result, i.result.Tally
 	level := slog.LevelInfo
@@ -47,7 +48,9 @@ func (h *Handler) report(ctx context.Context, i invocation, begun time.Time) {
 		attrs = append(attrs, slog.String("ack_error", r.AckErr.Error()))
 	}
 	if err := cmp.Or(i.fault, r.Err); err != nil {
-		level = slog.LevelError
+		if level = slog.LevelError; errors.Is(err, dedupe.ErrInWork) {
+			level = slog.LevelWarn
+		}
 		attrs = append(attrs, slog.String("failed_sequence", r.Failed), slog.String("error", err.Error()))
 	}
 	if i.stack != nil {

@@ -128,6 +128,12 @@ func TestStandardQueue(t *testing.T) {
 	line := b.line(t)
 	equal(t, "skipped", line["skipped"], any(1.0))
 	equal(t, "error", line["error"], any(dedupe.ErrInWork.Error()))
+	equal(t, "level", line["level"], any("WARN"))
+	b.sink.fails = `{"id":"d"}`
+	moved := message("m5", queueARN, "arn:aws:sqs:eu-central-1:123456789012:other", `{"id":"d"}`)
+	equal(t, "failed", b.failed(t, rawRecords(t, all[1], moved)), "m2 m5")
+	equal(t, "level beside a failure", b.line(t)["level"], any("ERROR"))
+	b.sink.fails = ""
 	b.store.afterTheLease()
 	equal(t, "failed", b.failed(t, rawRecords(t, all[1])), "")
 	equal(t, "retries", b.line(t)["retry"], any(1.0))

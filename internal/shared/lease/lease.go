@@ -6,14 +6,14 @@ package lease
 
 import "time"
 
-// BoundsApart is how far apart the early and the late clock of a server are after a quick reply. A lease is longer by
+// boundsApart is how far apart the early and the late clock of a server are after a quick reply. A lease is longer by
 // this, so that its holder, who asks the late clock, has all of it.
-const BoundsApart = 2 * time.Second
+const boundsApart = 2 * time.Second
 
 // End returns the end of a lease that begins now. early is the early clock: a lease that ends too early is seen by its
 // holder, and a lease that ends too late blocks others.
 func End(early time.Time, lease time.Duration) time.Time {
-	return early.Add(lease + BoundsApart).Truncate(time.Millisecond)
+	return early.Add(lease + boundsApart).Truncate(time.Millisecond)
 }
 
 // Row is a row, as the one who wants to begin sees it.

@@ -23,7 +23,7 @@ var queueMutants = []struct {
 	{"lease-by-the-own-clock", holds, "lease.End(server.Early(), length)", "lease.End(r.clock.Now(), length)"},
 	{"message-in-progress-taken-over", leases, "\treturn Twin\n", "\treturn Free\n"},
 	{"done-until-the-lease-is-over", holds, "\t\tends = endless\n", "\t\t_ = endless\n"},
-	{"copy-does-not-wait-for-its-original", holds, "u.done = r.hold.marked[u.decision.waitsFor]", "u.done = true"},
+	{"copy-does-not-wait-for-its-original", holds, "u.done = r.hold.marked[u.decision.state.waitsFor]", "u.done = true"},
 }
 
 // TestQueueMutants checks that the histories of queues find each of these.

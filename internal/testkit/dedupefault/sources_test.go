@@ -29,7 +29,7 @@ var sourceHistories = map[string]func(seed int) func(context.Context, dedupe.Sto
 	},
 }
 
-// TestSources plays random histories of other sources.
+// TestSources plays random histories of other sources, and those of queues on SQLite, too.
 func TestSources(t *testing.T) {
 	for name, history := range sourceHistories {
 		if name == "objects" {
@@ -37,14 +37,16 @@ func TestSources(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, e := range []Engine{Memory, MemoryLog} {
-				t.Run(e.Name, func(t *testing.T) {
-					store := e.Open(t)
-					search.Histories(t, search.Anywhere(), rapidChecks(), func(seed int) error {
-						return history(seed)(t.Context(), store, nil)
-					})
-				})
+			engines, plays := []Engine{Memory, MemoryLog}, rapidChecks()
+			if name == "queues" { // they are quick
+				engines, plays = append(engines, SQLiteMemory), 5*plays
 			}
+			onEach(t, engines, func(t *testing.T, e Engine) {
+				store := e.Open(t)
+				search.Histories(t, search.Anywhere(), plays, func(seed int) error {
+					return history(seed)(t.Context(), store, nil)
+				})
+			})
 		})
 	}
 }

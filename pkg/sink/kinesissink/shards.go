@@ -48,18 +48,18 @@ type shard struct {
 }
 
 // shardMap holds the open shards in the order of their hash keys. A nil map has no shards.
-type shardMap struct{ shards []shard }
+type shardMap struct{ shards []*shard }
 
 // of returns the shard of a hash key, or nil if it is not known.
 func (m *shardMap) of(h hash) *shard {
 	if m == nil {
 		return nil
 	}
-	i, _ := slices.BinarySearchFunc(m.shards, h, func(s shard, h hash) int { return s.last.compare(h) })
+	i, _ := slices.BinarySearchFunc(m.shards, h, func(s *shard, h hash) int { return s.last.compare(h) })
 	if i == len(m.shards) || m.shards[i].first.compare(h) > 0 {
 		return nil
 	}
-	return &m.shards[i]
+	return m.shards[i]
 }
 
 // covers reports whether a shard has all hash keys of another one, as after a merge.
@@ -139,7 +139,7 @@ func (l *shardList) list(ctx context.Context) (*shardMap, error) {
 		}
 		in = &kinesis.ListShardsInput{NextToken: out.NextToken} // Kinesis refuses a token together with the name
 	}
-	slices.SortFunc(m.shards, func(a, b shard) int { return a.first.compare(b.first) })
+	slices.SortFunc(m.shards, func(a, b *shard) int { return a.first.compare(b.first) })
 	return m, nil
 }
 
@@ -158,6 +158,6 @@ func (m *shardMap) add(s types.Shard) error {
 	if !ok || !alsoOK {
 		return fmt.Errorf("shard %q has the hash keys %q to %q, which are not numbers", aws.ToString(s.ShardId), start, end)
 	}
-	m.shards = append(m.shards, shard{id: aws.ToString(s.ShardId), first: first, last: last, start: start})
+	m.shards = append(m.shards, &shard{id: aws.ToString(s.ShardId), first: first, last: last, start: start})
 	return nil
 }
