@@ -88,11 +88,8 @@ func failed(doing string, err error) error {
 // record would look like a new one. A void entry is replaced by a second put, IF it has the owner that was read.
 func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	results := make([]dedupe.PutResult, len(entries))
-	s.each(len(entries), func(i int, notSent error) error {
-		if results[i].Err = notSent; notSent == nil {
-			results[i] = s.put(ctx, &entries[i])
-		}
-		return results[i].Err
+	s.each(len(entries), func(i int) *error { return &results[i].Err }, func(i int) {
+		results[i] = s.put(ctx, &entries[i])
 	})
 	return results, nil
 }
@@ -169,11 +166,8 @@ func existingOf(item map[string]types.AttributeValue) (*entryRow, *dedupe.Existi
 // RaisePurge raises the purge time of each entry IF the owner still holds the entry.
 func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	results := make([]dedupe.RaiseResult, len(raises))
-	s.each(len(raises), func(i int, notSent error) error {
-		if results[i].Err = notSent; notSent == nil {
-			results[i] = s.raise(ctx, raises[i])
-		}
-		return results[i].Err
+	s.each(len(raises), func(i int) *error { return &results[i].Err }, func(i int) {
+		results[i] = s.raise(ctx, raises[i])
 	})
 	return results, nil
 }
@@ -210,26 +204,27 @@ func (s *Store) raise(ctx context.Context, r dedupe.RaiseRequest) dedupe.RaiseRe
 // errNotSent is the result of entries that were not sent to DynamoDB.
 var errNotSent = fmt.Errorf("dynamodb: %w: not sent, because most requests before it failed", dedupe.ErrTryAgain)
 
-// each runs work for 0 to n-1, s.concurrency at a time. While most requests fail, it passes notSent, and work then only
-// sets its result: if a table is down, every entry would otherwise cost several attempts. Few failures, for example by
-// throttling, stop no other request.
-func (s *Store) each(n int, work func(i int, notSent error) error) {
+// each runs send for 0 to n-1, s.concurrency at a time. send stores its error where errOf says. While most requests fail,
+// each does not call send and stores errNotSent: if a table is down, every entry would otherwise cost several attempts.
+// Few failures, for example by throttling, stop no other request.
+func (s *Store) each(n int, errOf func(i int) *error, send func(i int)) {
 	var begun, failed atomic.Int64
 	var workers sync.WaitGroup
 	for range min(s.concurrency, n) {
 		workers.Go(func() {
 			for i := begun.Add(1) - 1; i < int64(n); i = begun.Add(1) - 1 {
-				var notSent error
 				if f := failed.Load(); f >= int64(s.concurrency) && 2*f > i {
-					notSent = errNotSent
+					*errOf(int(i)) = errNotSent
+				} else {
+					send(int(i))
 				}
-				if work(int(i), notSent) != nil {
+				if *errOf(int(i)) != nil {
 					failed.Add(1)
 				}
 			}
 		})
 	}
-	workers.Wait() // work stores its errors in the results
+	workers.Wait()
 }
 
 // ReadRun reads all runs of the scope, consistently.
