@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -21,15 +22,28 @@ import (
 
 func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
-func TestEngine(t *testing.T) {
-	client := newClient(t, testengine.Dynoxide(t))
-	enginetest.Run(t, func(*testing.T) dedupe.Store { return New(client, table) })
-}
+func TestEngine(t *testing.T) { runEngine(t, testengine.Dynoxide(t)) }
 
 func TestEngineOnDynamoDBLocal(t *testing.T) {
 	testengine.CheckOnly(t)
-	client := newClient(t, testengine.DynamoDBLocal(t))
-	enginetest.Run(t, func(*testing.T) dedupe.Store { return New(client, table) })
+	runEngine(t, testengine.DynamoDBLocal(t))
+}
+
+// runEngine runs the suite with puts, and with statements for calls of any size.
+func runEngine(t *testing.T, endpoint string) {
+	client := newClient(t, endpoint)
+	for name, fewest := range map[string]int{"puts": mostStatements, "statements": 1} {
+		t.Run(name, func(t *testing.T) {
+			enginetest.Run(t, func(*testing.T) dedupe.Store { return withStatements(client, fewest) })
+		})
+	}
+}
+
+// withStatements makes a store that puts entries by statements from a number of entries on.
+func withStatements(client Client, fewest int, options ...Option) *Store {
+	s := New(client, table, options...)
+	s.fewest = fewest
+	return s
 }
 
 func TestLedger(t *testing.T) {
@@ -41,10 +55,17 @@ func TestLedgerOnDynamoDBLocal(t *testing.T) {
 	enginetest.RunLedger(t, enginetest.OneRowAKey, ledgersAt(t, testengine.DynamoDBLocal(t)))
 }
 
-// ledgersAt opens ledgers, each with its own client.
+// ledgersAt opens ledgers, each with its own client. Every second one puts entries by statements.
 func ledgersAt(t *testing.T, endpoint string) enginetest.Open {
 	newClient(t, endpoint) // makes the table
-	return func(testing.TB, func() time.Time) dedupe.Ledger { return New(newClient(t, endpoint), table) }
+	var opened atomic.Int64
+	return func(testing.TB, func() time.Time) dedupe.Ledger {
+		fewest := mostStatements
+		if opened.Add(1)%2 == 0 {
+			fewest = 1
+		}
+		return withStatements(newClient(t, endpoint), fewest)
+	}
 }
 
 // TestDeletedEntry: an entry that DynamoDB has deleted after its purge time is absent.

@@ -1,8 +1,9 @@
 // Package dynamostore is the engine of package dedupe on DynamoDB, for production.
 //
-// An entry is one conditional put. It costs one write unit if it has at most 1 KB. The entries of one call are put
-// concurrently, up to a limit (WithConcurrency): DynamoDB has no batch of conditional writes except transactions, which
-// cost twice as much.
+// An entry is one write if its key is absent. It costs one write unit if it has at most 1 KB. From 25 entries on, a call
+// sends them as INSERT statements of PartiQL, 25 in a request, each of which DynamoDB does or refuses by itself. The rows
+// of all refused keys are read together. Other entries are a conditional put each. The requests of one call are sent
+// concurrently, up to a limit (WithConcurrency).
 package dynamostore
 
 import (
@@ -30,6 +31,12 @@ const DefaultConcurrency = 32
 
 // Client is the part of *dynamodb.Client that the store calls.
 type Client interface {
+	BatchExecuteStatement(
+		context.Context, *dynamodb.BatchExecuteStatementInput, ...func(*dynamodb.Options),
+	) (*dynamodb.BatchExecuteStatementOutput, error)
+	BatchGetItem(
+		context.Context, *dynamodb.BatchGetItemInput, ...func(*dynamodb.Options),
+	) (*dynamodb.BatchGetItemOutput, error)
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
 	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
@@ -48,6 +55,7 @@ type Store struct {
 	client      Client
 	table       string
 	concurrency int
+	fewest      int // entries of a call that are put by statements
 	ledger      string
 	watch       dedupe.RunWatch
 }
@@ -69,7 +77,9 @@ func WithLedger(kind string) Option { return func(s *Store) { s.ledger = kind } 
 
 // New makes a Store on an existing table, which may be the table of claims.
 func New(client Client, table string, options ...Option) *Store {
-	s := &Store{client: client, table: table, concurrency: DefaultConcurrency, ledger: OwnLedger}
+	s := &Store{
+		client: client, table: table, concurrency: DefaultConcurrency, fewest: mostStatements, ledger: OwnLedger,
+	}
 	for _, o := range options {
 		o(s)
 	}
@@ -88,8 +98,15 @@ func failed(doing string, err error) error {
 // record would look like a new one. A void entry is replaced by a second put, IF it has the owner that was read.
 func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	results := make([]dedupe.PutResult, len(entries))
-	s.each(len(entries), func(i int) *error { return &results[i].Err }, func(i int) {
-		results[i] = s.put(ctx, &entries[i])
+	alone := make([]int, len(entries))
+	for i := range alone {
+		alone[i] = i
+	}
+	if s.inStatements(entries) {
+		alone = s.insert(ctx, entries, results, alone)
+	}
+	s.each(len(alone), func(i int) *error { return &results[alone[i]].Err }, func(i int) {
+		results[alone[i]] = s.put(ctx, &entries[alone[i]])
 	})
 	return results, nil
 }
