@@ -101,10 +101,7 @@ var tables sync.Map
 
 func newClient(t *testing.T, endpoint string) *dynamodb.Client {
 	t.Helper()
-	client := dynamodb.New(dynamodb.Options{
-		Region: "us-east-1", BaseEndpoint: aws.String(endpoint),
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	})
+	client := dynamodb.New(clientOptions(endpoint))
 	made, _ := tables.LoadOrStore(endpoint, sync.OnceValue(func() error {
 		return bank.CreateDedupeTable(context.Background(), client, table)
 	}))
@@ -112,4 +109,11 @@ func newClient(t *testing.T, endpoint string) *dynamodb.Client {
 		t.Fatal(err)
 	}
 	return client
+}
+
+func clientOptions(endpoint string) dynamodb.Options {
+	return dynamodb.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(endpoint),
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	}
 }
