@@ -24,7 +24,7 @@ func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
 func TestEngine(t *testing.T) {
 	client := newClient(t, testengine.Dynoxide(t))
-	for name, fewest := range map[string]int{"puts": mostStatements, "statements": 1} {
+	for name, fewest := range map[string]int{"puts": FullRequest, "statements": 1} {
 		t.Run(name, func(t *testing.T) {
 			enginetest.Run(t, func(*testing.T) dedupe.Store { return withStatements(client, fewest) })
 		})
@@ -58,7 +58,7 @@ func ledgersAt(t *testing.T, endpoint string) enginetest.Open {
 	newClient(t, endpoint) // makes the table
 	var opened atomic.Int64
 	return func(testing.TB, func() time.Time) dedupe.Ledger {
-		fewest := mostStatements
+		fewest := FullRequest
 		if opened.Add(1)%2 == 0 {
 			fewest = 1
 		}

@@ -84,7 +84,7 @@ func (s *scripted) TransactWriteItems(context.Context, *dynamodb.TransactWriteIt
 func everyMethod(ctx context.Context, s *Store) map[string]error {
 	put, err := s.PutIfAbsent(ctx, entries(1))
 	errs := map[string]error{"PutIfAbsent": errors.Join(err, put[0].Err)}
-	inserted, err := s.PutIfAbsent(ctx, entries(mostStatements))
+	inserted, err := s.PutIfAbsent(ctx, entries(FullRequest))
 	errs["PutIfAbsent by statements"] = errors.Join(err, inserted[0].Err)
 	transacted, err := s.Transact(ctx, dedupe.Transaction{Entry: entries(1)[0]}, nil)
 	errs["Transact"] = err

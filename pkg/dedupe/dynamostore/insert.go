@@ -14,11 +14,12 @@ import (
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
 
-// The most statements of a request, and the most keys (API reference, BatchExecuteStatement and BatchGetItem).
-const (
-	mostStatements = 25
-	mostKeys       = 100
-)
+// FullRequest is how many entries a request puts: the most statements that it may have (API reference,
+// BatchExecuteStatement). A call with fewer entries puts each of its own.
+const FullRequest = 25
+
+// mostKeys is the most keys that a request reads (API reference, BatchGetItem).
+const mostKeys = 100
 
 // inserting are the entries of a call that are put by statements of PartiQL. Each statement inserts one entry if its key
 // has no row, and is refused by itself.
@@ -52,7 +53,7 @@ func (s *Store) insert(
 	ctx context.Context, entries []dedupe.Entry, results []dedupe.PutResult, all []int,
 ) (putAlone []int) {
 	in := inserting{s, entries, results, make([]next, len(entries))}
-	in.inPacks(all, mostStatements, func(pack []int) error { return in.sendStatements(ctx, pack) })
+	in.inPacks(all, FullRequest, func(pack []int) error { return in.sendStatements(ctx, pack) })
 	in.inPacks(in.need(read), mostKeys, func(pack []int) error { return in.readTaken(ctx, pack) })
 	return in.need(alone)
 }

@@ -153,7 +153,7 @@ type statementCase struct {
 // or of the record itself. One is void.
 func statementCases(scope string) []statementCase {
 	arrival := time.Unix(1_000_000, 0)
-	all := make([]statementCase, mostStatements+5)
+	all := make([]statementCase, FullRequest+5)
 	for i := range all {
 		all[i].Entry = dedupe.Entry{
 			Scope: scope, Key: format.KeyOf(fmt.Sprint(i)), Owner: dedupe.Owner{Sequence: fmt.Sprint("new ", i)},

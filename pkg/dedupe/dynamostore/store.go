@@ -78,7 +78,7 @@ func WithLedger(kind string) Option { return func(s *Store) { s.ledger = kind } 
 // New makes a Store on an existing table, which may be the table of claims.
 func New(client Client, table string, options ...Option) *Store {
 	s := &Store{
-		client: client, table: table, concurrency: DefaultConcurrency, fewest: mostStatements, ledger: OwnLedger,
+		client: client, table: table, concurrency: DefaultConcurrency, fewest: FullRequest, ledger: OwnLedger,
 	}
 	for _, o := range options {
 		o(s)
