@@ -15,8 +15,8 @@ const (
 	addedBytes = 100
 )
 
-// keys estimates the ledger with one row a key. It needs one write unit for each record, and one read unit for each copy
-// in a batch of at least one full request. Shorter batches need a request for each record.
+// keys estimates the ledger with one row a key. It needs one write unit for each record, and one read unit for each
+// copy in a batch of at least one full request. Shorter batches need a request for each record.
 func (l Load) keys() Estimate {
 	units, requests := Units{Write: float64(l.Batch)}, float64(l.Batch)
 	if l.Batch >= dynamostore.FullRequest {

@@ -63,24 +63,16 @@ func (p *Puts) putRecords(proxy *Proxy, r *http.Request, body []byte, f Fault) (
 	if err != nil || put.status != http.StatusOK {
 		return put.status, put.header, put.reply, err
 	}
-	for i, result := range put.engine {
-		if result == nil {
-			continue
+	failedIn := func(result []byte) bool { return bytes.Contains(result, []byte(`"ErrorCode"`)) }
+	failed := 0
+	for i, result := range put.results {
+		if failedIn(result) {
+			failed++
 		}
-		var of struct{ ErrorCode string }
-		if err := json.Unmarshal(result, &of); err != nil {
-			return 0, nil, nil, err
-		}
-		if of.ErrorCode == "" {
+		if put.engine[i] != nil && !failedIn(put.engine[i]) {
 			if err := p.take(put.parts[i]); err != nil {
 				return 0, nil, nil, err
 			}
-		}
-	}
-	failed := 0
-	for _, result := range put.results {
-		if bytes.Contains(result, []byte(`"ErrorCode"`)) {
-			failed++
 		}
 	}
 	return put.answer(map[string]any{"FailedRecordCount": failed, "Records": put.results})

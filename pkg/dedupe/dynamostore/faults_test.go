@@ -221,8 +221,8 @@ func TestUnheardSave(t *testing.T) {
 	}
 }
 
-// TestRequests: each entry of a small call costs one request, and from 25 entries on a request has up to 25 of them, with
-// the allowed number of requests at a time. Messages of a queue cost one request each.
+// TestRequests: each entry of a small call costs one request, and from 25 entries on a request has up to 25 of them,
+// with the allowed number of requests at a time. Messages of a queue cost one request each.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -276,8 +276,8 @@ func TestTableDown(t *testing.T) {
 	}
 }
 
-// TestFewFailures: an entry that fails, for example by throttling, does not stop the others. On the clock of synctest no
-// request waits to begin while others fail.
+// TestFewFailures: an entry that fails, for example by throttling, does not stop the others. On the clock of synctest
+// no request waits to begin while others fail.
 func TestFewFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

@@ -21,8 +21,8 @@ const FullRequest = 25
 // mostKeys is the most keys that a request reads (API reference, BatchGetItem).
 const mostKeys = 100
 
-// inserting are the entries of a call that are put by statements of PartiQL. Each statement inserts one entry if its key
-// has no row, and is refused by itself.
+// inserting are the entries of a call that are put by statements of PartiQL. Each statement inserts one entry if its
+// key has no row, and is refused by itself.
 type inserting struct {
 	*Store
 	entries []dedupe.Entry
@@ -84,8 +84,8 @@ func (in inserting) inPacks(entries []int, size int, send func(pack []int) error
 }
 
 // sendStatements inserts a pack of entries. A statement that was not done, for example because its key was throttled,
-// comes in a reply with status 200, which the SDK does not repeat: its entry is put alone. So are all entries if DynamoDB
-// refuses the request for good, for example because a policy lacks dynamodb:PartiQLInsert.
+// comes in a reply with status 200, which the SDK does not repeat: its entry is put alone. So are all entries if
+// DynamoDB refuses the request for good, for example because a policy lacks dynamodb:PartiQLInsert.
 func (in inserting) sendStatements(ctx context.Context, pack []int) error {
 	request := &dynamodb.BatchExecuteStatementInput{Statements: make([]types.BatchStatementRequest, len(pack))}
 	for i, at := range pack {
@@ -125,22 +125,23 @@ func (in inserting) putAlone(pack []int) {
 	}
 }
 
-// statement inserts an entry if its key has no row. The attribute names are those of entryItem.
+// statement inserts an entry if its key has no row. It asks for that row. Local engines do not send it with
+// DuplicateItem.
 func (in inserting) statement(e *dedupe.Entry) types.BatchStatementRequest {
 	attributes := entryAttributes(e)
 	values := make([]types.AttributeValue, len(attributes))
-	var text strings.Builder
-	text.WriteString(`INSERT INTO "` + in.table + `" VALUE {`)
+	var insert strings.Builder
+	insert.WriteString(`INSERT INTO "` + in.table + `" VALUE {`)
 	for i, a := range attributes {
 		if i > 0 {
-			text.WriteByte(',')
+			insert.WriteByte(',')
 		}
-		text.WriteString("'" + a.name + "':?")
+		insert.WriteString("'" + a.name + "':?")
 		values[i] = a.value
 	}
-	text.WriteByte('}')
+	insert.WriteByte('}')
 	return types.BatchStatementRequest{
-		Statement: aws.String(text.String()), Parameters: values, ReturnValuesOnConditionCheckFailure: allOld,
+		Statement: aws.String(insert.String()), Parameters: values, ReturnValuesOnConditionCheckFailure: allOld,
 	}
 }
 
@@ -155,12 +156,12 @@ func (in inserting) readTaken(ctx context.Context, pack []int) error {
 	out, err := in.client.BatchGetItem(ctx, &dynamodb.BatchGetItemInput{RequestItems: map[string]types.KeysAndAttributes{
 		in.table: {Keys: keys, ConsistentRead: aws.Bool(true)},
 	}})
-	if err != nil && !isRefused(err) {
-		return failed("read entries", err)
-	}
-	in.putAlone(pack)
-	if err != nil {
+	switch {
+	case isRefused(err):
+		in.putAlone(pack)
 		return nil
+	case err != nil:
+		return failed("read entries", err)
 	}
 	rows := make(map[string]map[string]types.AttributeValue, len(pack))
 	for _, row := range out.Responses[in.table] {
@@ -169,15 +170,18 @@ func (in inserting) readTaken(ctx context.Context, pack []int) error {
 		}
 	}
 	for _, at := range pack {
-		if row := rows[entryKey(in.entries[at].Scope, in.entries[at].Key).PK]; row != nil {
-			in.compare(ctx, at, row)
+		row := rows[entryKey(in.entries[at].Scope, in.entries[at].Key).PK]
+		if row == nil {
+			in.next[at] = alone
+			continue
 		}
+		in.compare(ctx, at, row)
 	}
 	return nil
 }
 
-// compare sets the result of an entry from the row of its key. If the row does not count for the entry, the entry is put
-// alone, on condition that the row still does not count.
+// compare sets the result of an entry from the row of its key. If the row does not count for the entry, the entry is
+// put alone, on condition that the row still does not count.
 func (in inserting) compare(ctx context.Context, at int, row map[string]types.AttributeValue) {
 	e := &in.entries[at]
 	old, existing, err := existingOf(row)

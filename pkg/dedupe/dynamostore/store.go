@@ -1,9 +1,9 @@
 // Package dynamostore is the engine of package dedupe on DynamoDB, for production.
 //
-// An entry is one write if its key is absent. It costs one write unit if it has at most 1 KB. From 25 entries on, a call
-// sends them as INSERT statements of PartiQL, 25 in a request, each of which DynamoDB does or refuses by itself. The rows
-// of all refused keys are read together. Other entries are a conditional put each. The requests of one call are sent
-// concurrently, up to a limit (WithConcurrency).
+// An entry is one write if its key is absent. It costs one write unit if it has at most 1 KB. From 25 entries on, a
+// call sends them as INSERT statements of PartiQL, 25 in a request, each of which DynamoDB does or refuses by itself.
+// The rows of all refused keys are read together. Other entries are a conditional put each. The requests of one call
+// are sent concurrently, up to a limit (WithConcurrency).
 package dynamostore
 
 import (
@@ -221,9 +221,9 @@ func (s *Store) raise(ctx context.Context, r dedupe.RaiseRequest) dedupe.RaiseRe
 // errNotSent is the result of entries that were not sent to DynamoDB.
 var errNotSent = fmt.Errorf("dynamodb: %w: not sent, because most requests before it failed", dedupe.ErrTryAgain)
 
-// each runs send for 0 to n-1, s.concurrency at a time. send stores its error where errOf says. While most requests fail,
-// each does not call send and stores errNotSent: if a table is down, every entry would otherwise cost several attempts.
-// Few failures, for example by throttling, stop no other request.
+// each runs send for 0 to n-1, s.concurrency at a time. send stores its error where errOf says. While most requests
+// fail, each does not call send and stores errNotSent: if a table is down, every entry would otherwise cost several
+// attempts. Few failures, for example by throttling, stop no other request.
 func (s *Store) each(n int, errOf func(i int) *error, send func(i int)) {
 	var begun, failed atomic.Int64
 	var workers sync.WaitGroup
