@@ -1,7 +1,6 @@
 package faultproxy
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -63,7 +62,6 @@ func (p *Puts) putRecords(proxy *Proxy, r *http.Request, body []byte, f Fault) (
 	if err != nil || put.status != http.StatusOK {
 		return put.status, put.header, put.reply, err
 	}
-	failedIn := func(result []byte) bool { return bytes.Contains(result, []byte(`"ErrorCode"`)) }
 	failed := 0
 	for i, result := range put.results {
 		if failedIn(result) {
@@ -76,6 +74,14 @@ func (p *Puts) putRecords(proxy *Proxy, r *http.Request, body []byte, f Fault) (
 		}
 	}
 	return put.answer(map[string]any{"FailedRecordCount": failed, "Records": put.results})
+}
+
+// failedIn reports whether a result names an error. An engine may name none as null.
+func failedIn(result json.RawMessage) bool {
+	var of struct {
+		ErrorCode string `json:"ErrorCode"`
+	}
+	return json.Unmarshal(result, &of) != nil || of.ErrorCode != ""
 }
 
 func (p *Puts) take(record json.RawMessage) error {

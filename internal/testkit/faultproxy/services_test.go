@@ -17,7 +17,7 @@ func engine(t *testing.T, seen *[]string) string {
 		body, _ := io.ReadAll(r.Body)
 		*seen = append(*seen, string(body))
 		if n := strings.Count(string(body), `"Data"`); n > 0 {
-			record := `{"SequenceNumber":"1","ShardId":"s"}`
+			record := `{"SequenceNumber":"1","ShardId":"s","ErrorCode":null}`
 			_, _ = io.WriteString(w, `{"FailedRecordCount":0,"Records":[`+strings.TrimSuffix(strings.Repeat(record+",", n), ",")+`]}`)
 		}
 		if n := strings.Count(string(body), `"Statement"`); n > 0 {
@@ -65,7 +65,7 @@ func TestFaultsOfKinesis(t *testing.T) {
 		{faultproxy.ErrorAfter, "abc", 500, "InternalFailure"},
 		{faultproxy.Unavailable, "", 503, "ServiceUnavailable"},
 		{faultproxy.Throttle, "", 400, "ProvisionedThroughputExceededException"},
-		{faultproxy.PutFirst, "a", 200, `"FailedRecordCount":2,"Records":[{"SequenceNumber":"1","ShardId":"s"},{"ErrorCode":"Prov`},
+		{faultproxy.PutFirst, "a", 200, `"FailedRecordCount":2,"Records":[{"SequenceNumber":"1","ShardId":"s","ErrorCode":null},{"ErrorCode":"Prov`},
 		{faultproxy.PutOthers, "bc", 200, `"FailedRecordCount":1,"Records":[{"ErrorCode":"Prov`},
 		{faultproxy.PutNone, "", 200, `"FailedRecordCount":3`},
 		{faultproxy.PutNotKnown, "abc", 200, `{"ErrorCode":"InternalFailure"`},

@@ -24,9 +24,9 @@ func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
 func TestEngine(t *testing.T) {
 	client := newClient(t, testengine.Dynoxide(t))
-	for name, fewest := range map[string]int{"puts": FullRequest, "statements": 1} {
+	for name, from := range map[string]int{"puts": FullRequest, "statements": 1} {
 		t.Run(name, func(t *testing.T) {
-			enginetest.Run(t, func(*testing.T) dedupe.Store { return withStatements(client, fewest) })
+			enginetest.Run(t, func(*testing.T) dedupe.Store { return withStatements(client, from) })
 		})
 	}
 }
@@ -38,10 +38,8 @@ func TestEngineOnDynamoDBLocal(t *testing.T) {
 }
 
 // withStatements makes a store that puts entries by statements from a number of entries on.
-func withStatements(client Client, fewest int, options ...Option) *Store {
-	s := New(client, table, options...)
-	s.fewest = fewest
-	return s
+func withStatements(client Client, from int, options ...Option) *Store {
+	return New(client, table, append(options, WithStatements(dynamo.Statements{From: from}))...)
 }
 
 func TestLedger(t *testing.T) {
@@ -58,11 +56,11 @@ func ledgersAt(t *testing.T, endpoint string) enginetest.Open {
 	newClient(t, endpoint) // makes the table
 	var opened atomic.Int64
 	return func(testing.TB, func() time.Time) dedupe.Ledger {
-		fewest := FullRequest
+		from := FullRequest
 		if opened.Add(1)%2 == 0 {
-			fewest = 1
+			from = 1
 		}
-		return withStatements(newClient(t, endpoint), fewest)
+		return withStatements(newClient(t, endpoint), from)
 	}
 }
 

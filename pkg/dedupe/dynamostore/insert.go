@@ -42,7 +42,7 @@ const (
 // inStatements reports whether entries are put by statements. Fewer than a full request are not: a put of its own gets
 // the old row with its refusal. An entry with a Hold needs the Date of the reply that shows the old row.
 func (s *Store) inStatements(entries []dedupe.Entry) bool {
-	return len(entries) >= s.fewest &&
+	return len(entries) >= s.statements.From &&
 		!slices.ContainsFunc(entries, func(e dedupe.Entry) bool { return e.Hold != (dedupe.Hold{}) })
 }
 

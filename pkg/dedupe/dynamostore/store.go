@@ -55,7 +55,7 @@ type Store struct {
 	client      Client
 	table       string
 	concurrency int
-	fewest      int // entries of a call that are put by statements
+	statements  dynamo.Statements
 	ledger      string
 	watch       dedupe.RunWatch
 }
@@ -68,6 +68,9 @@ type Option func(*Store)
 // WithConcurrency sets how many requests a call sends at the same time, at least one.
 func WithConcurrency(n int) Option { return func(s *Store) { s.concurrency = max(1, n) } }
 
+// WithStatements is for the tests of this module: no other Store puts fewer than FullRequest entries by statements.
+func WithStatements(by dynamo.Statements) Option { return func(s *Store) { s.statements = by } }
+
 // OwnLedger is the name of a Store's own ledger, which has one row for each key.
 const OwnLedger = "keys"
 
@@ -78,7 +81,8 @@ func WithLedger(kind string) Option { return func(s *Store) { s.ledger = kind } 
 // New makes a Store on an existing table, which may be the table of claims.
 func New(client Client, table string, options ...Option) *Store {
 	s := &Store{
-		client: client, table: table, concurrency: DefaultConcurrency, fewest: FullRequest, ledger: OwnLedger,
+		client: client, table: table, concurrency: DefaultConcurrency, statements: dynamo.Statements{From: FullRequest},
+		ledger: OwnLedger,
 	}
 	for _, o := range options {
 		o(s)
