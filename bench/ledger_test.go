@@ -242,12 +242,13 @@ func (s *shop) used(work func()) (took, processor time.Duration) {
 	return took, s.processorTime() - before
 }
 
-// decideAll decides records in the chunks of a Processor, which grow.
+// decideAll decides records in the chunks of a Processor, which grow. A request that takes longer than an attempt of the
+// SDK may is sent again, and its records find their own entries.
 func decideAll(ctx context.Context, d *dedupe.Decider, candidates []dedupe.Candidate) error {
 	for size := dedupe.DefaultChunk; len(candidates) > 0; size = min(2*size, 8*dedupe.DefaultChunk) {
 		chunk := candidates[:min(size, len(candidates))]
 		for _, decision := range d.Decide(ctx, chunk) {
-			if decision.Outcome != dedupe.New {
+			if decision.Outcome != dedupe.New && decision.Outcome != dedupe.Retry {
 				return fmt.Errorf("not new: %+v", decision)
 			}
 		}

@@ -23,9 +23,9 @@ import (
 )
 
 // DefaultConcurrency is how many requests a call sends at the same time, each on its own connection. With 32, and 2 ms
-// for each request, a busy machine puts 7,000 entries a second. A shard brings at most 1,000 records a second (Kinesis
-// Developer Guide, "Quotas and limits"). With 16, a batch of 10,000 new records took 1.6 times as long. With 64 it took
-// 0.8 times as long, but 64 needs twice the TLS handshakes at a cold start. 128 was not faster than 64
+// for each request, a busy machine puts 7,000 entries a second by requests of their own, and 40,000 by statements. A
+// shard brings at most 1,000 records a second (Kinesis Developer Guide, "Quotas and limits"). With 16, a batch of 10,000
+// new records took 1.2 times as long. 64 and 128 were not faster, and need more TLS handshakes at a cold start
 // (docs/benchmarks.md).
 const DefaultConcurrency = 32
 
