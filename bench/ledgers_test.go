@@ -27,7 +27,7 @@ import (
 // These are the goals of ledgers. simulated.LogGoals has the goals for write units.
 const (
 	maxLogMicroseconds = 1e6 / 300_000 // a key, in batches of 5,000
-	maxAgainstPerKey   = 1. / 20       // times the time with one put a key, through the whole function
+	maxAgainstPerKey   = 1. / 20       // times the time with one row a key, through the whole function
 	maxBytesInMemory   = 32            // a key
 )
 
@@ -54,7 +54,7 @@ type subject struct {
 // entering enters new keys.
 type entering func(ctx context.Context, keys []dedupe.Candidate) error
 
-// BenchmarkLedgers measures new keys: one put for each, statements in batches, and the log ledger, on one engine. Then
+// BenchmarkLedgers measures new keys: one row for each, the least statements, and the log ledger, on one engine. Then
 // it measures the whole function on both ledgers, and the start of a log ledger.
 func BenchmarkLedgers(b *testing.B) {
 	s := newShop(b, testengine.Dynoxide(b))
@@ -74,7 +74,7 @@ func (s *shop) subjects() []*subject {
 	usual := s.unmetered(0)
 	all := []*subject{
 		{
-			name: "one put a key", keys: singleKeys, batch: singleKeys,
+			name: "one row a key", keys: singleKeys, batch: singleKeys,
 			timed: s.perKey(usual), counted: s.perKey(s.client),
 		},
 		{
@@ -235,7 +235,7 @@ func BenchmarkLedgersWholeFunction(b *testing.B) {
 				took.add(way.each(s.logLedger(s.unmetered(0)), records), perKey)
 			}
 			log, perKey := microseconds(median(took.measured)), microseconds(median(took.floor))
-			note(fmt.Sprintf("time of a record of %s of %d: log, against one put a key", way.name, records),
+			note(fmt.Sprintf("time of a record of %s of %d: log, against one row a key", way.name, records),
 				median(took.ratios()), way.goal, fmt.Sprintf("%.1f us against %.1f us in batches of %d: %.1f times as fast",
 					log, perKey, logBatches[0], 1/median(took.ratios())))
 		}

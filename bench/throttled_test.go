@@ -108,8 +108,8 @@ func (s *shop) invokePart(h *recordhandler.Handler, records []json.RawMessage) (
 	return result.Done, err
 }
 
-// throttling is an HTTP client that refuses a percentage of the puts of entries, with all attempts of one call of the
-// SDK. Such a request does not reach the engine.
+// throttling is an HTTP client that refuses a percentage of the entries: their statements, and all attempts of the SDK
+// for the puts that follow. Such a statement or put does not reach the engine.
 type throttling struct {
 	aws.HTTPClient
 	percent uint32
@@ -122,30 +122,82 @@ func (t *throttling) Do(r *http.Request) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.Body = io.NopCloser(bytes.NewReader(body))
-	if !t.refuses(body) {
-		return t.HTTPClient.Do(r)
+	var request struct {
+		Item       struct{ PK key }
+		Statements []json.RawMessage
 	}
-	return &http.Response{
-		StatusCode: http.StatusBadRequest, Header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}}, Request: r,
-		Body: io.NopCloser(strings.NewReader(`{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}`)),
-	}, nil
+	if err := json.Unmarshal(body, &request); err != nil {
+		return nil, err
+	}
+	if len(request.Statements) > 0 {
+		return t.some(r, request.Statements)
+	}
+	if t.refuses(request.Item.PK) {
+		return reply(r, http.StatusBadRequest, `{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException"}`), nil
+	}
+	r.Body = io.NopCloser(bytes.NewReader(body))
+	return t.HTTPClient.Do(r)
 }
 
-func (t *throttling) refuses(body []byte) bool {
-	var put struct {
-		Item struct{ PK struct{ S string } }
+// some sends the statements that are not refused.
+func (t *throttling) some(r *http.Request, all []json.RawMessage) (*http.Response, error) {
+	responses := make([]json.RawMessage, len(all))
+	var sent []json.RawMessage
+	var at []int
+	for i, raw := range all {
+		var statement struct{ Parameters []key }
+		if err := json.Unmarshal(raw, &statement); err != nil {
+			return nil, err
+		}
+		if t.refuses(statement.Parameters[0]) {
+			responses[i] = json.RawMessage(`{"Error":{"Code":"ThrottlingError"}}`)
+		} else {
+			sent, at = append(sent, raw), append(at, i)
+		}
 	}
-	if json.Unmarshal(body, &put) != nil || !strings.HasPrefix(put.Item.PK.S, "record#") {
+	if len(sent) > 0 {
+		body, err := json.Marshal(map[string]any{"Statements": sent})
+		if err != nil {
+			return nil, err
+		}
+		r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+		response, err := t.HTTPClient.Do(r)
+		if err != nil {
+			return nil, err
+		}
+		defer func() { _ = response.Body.Close() }()
+		var answer struct{ Responses []json.RawMessage }
+		if err := json.NewDecoder(response.Body).Decode(&answer); err != nil || len(answer.Responses) != len(sent) {
+			return nil, fmt.Errorf("%d responses, %w", len(answer.Responses), err)
+		}
+		for n, i := range at {
+			responses[i] = answer.Responses[n]
+		}
+	}
+	body, err := json.Marshal(map[string]any{"Responses": responses})
+	return reply(r, http.StatusOK, string(body)), err
+}
+
+func reply(r *http.Request, status int, body string) *http.Response {
+	return &http.Response{
+		StatusCode: status, Header: http.Header{"Content-Type": {"application/x-amz-json-1.0"}}, Request: r,
+		Body: io.NopCloser(strings.NewReader(body)),
+	}
+}
+
+type key struct{ S string }
+
+func (t *throttling) refuses(pk key) bool {
+	if !strings.HasPrefix(pk.S, "record#") {
 		return false
 	}
 	hash := fnv.New32a()
-	_, _ = hash.Write([]byte(put.Item.PK.S)) // never fails
+	_, _ = hash.Write([]byte(pk.S)) // never fails
 	if hash.Sum32()%100 >= t.percent {
 		return false
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.refused[put.Item.PK.S]++
-	return t.refused[put.Item.PK.S] <= awsclient.MaxAttempts
+	t.refused[pk.S]++
+	return t.refused[pk.S] <= 1+awsclient.MaxAttempts // the statement, and the attempts of a put
 }

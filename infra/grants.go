@@ -90,8 +90,12 @@ func (p RecordDedupeProps) entryGrants(dedupe awsdynamodb.ITableV2, scope string
 	case p.hasLog():
 		return []grant{onRows(dedupe, "log#"+scope+"#", "dynamodb:PutItem", "dynamodb:Query")}
 	}
+	actions := []string{"dynamodb:PutItem", "dynamodb:UpdateItem"}
+	if p.Sink.scheme() != "dynamodb" { // otherwise each entry is a part of a transaction
+		actions = append(actions, "dynamodb:BatchGetItem", "dynamodb:PartiQLInsert")
+	}
 	return []grant{
-		onRows(dedupe, "record#"+scope+"#", "dynamodb:PutItem", "dynamodb:UpdateItem"),
+		onRows(dedupe, "record#"+scope+"#", actions...),
 		onPartition(dedupe, "run#"+scope, "dynamodb:GetItem", "dynamodb:UpdateItem"),
 	}
 }

@@ -102,6 +102,7 @@ func costOf(operation string, sent, received []byte) (cost, error) {
 	var request struct {
 		Item           item
 		TransactItems  []map[string]struct{ Item item }
+		Statements     []struct{ Parameters []map[string]any } // of one row each
 		ConsistentRead bool
 		RequestItems   map[string]struct {
 			Keys           []item
@@ -124,6 +125,16 @@ func costOf(operation string, sent, received []byte) (cost, error) {
 			for _, action := range actions {
 				c.writeUnits += 2 * started(1024, action.Item)
 			}
+		}
+		return c, nil
+	case "BatchExecuteStatement":
+		var c cost
+		for _, s := range request.Statements {
+			row := item{}
+			for i, value := range s.Parameters {
+				row[fmt.Sprint("n", i)] = value
+			}
+			c.writeUnits += started(1024, row)
 		}
 		return c, nil
 	case "TransactGetItems": // two units for each row; ours are below 4 KB
@@ -472,7 +483,10 @@ func costsOfRecords(t *testing.T) map[string]cost {
 	costs["the acks of a batch of 1,000"] = r.batch(acked, 4*counted, more, counted).minus(costs["a new record"], counted)
 	costs["a batch of 1,000 that acks skip"] = r.batch(acked, 4*counted, more, 0)
 	few := payloads(3*counted, 10, "click")
-	costs["the acks of a batch of 10"] = r.batch(acked, 5*counted, few, len(few)).minus(costs["a new record"], len(few))
+	costs["a new record, in a batch of 10"] = r.batch(plain, 5*counted, few, len(few)).each(len(few))
+	others := payloads(3*counted+10, 10, "click")
+	costs["the acks of a batch of 10"] = r.batch(acked, 5*counted, others, len(others)).
+		minus(costs["a new record, in a batch of 10"], len(others))
 	first := r.container(dedupe.Parts{Consumers: r.store})
 	costs["the first batch of a container, besides"] = r.batch(first, 0, clicks, counted).minus(costs["a redelivered record"], counted)
 	queue, messages := r.container(dedupe.Parts{Acks: r.store}), payloads(4*counted, counted, "click")

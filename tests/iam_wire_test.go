@@ -91,12 +91,13 @@ func documentedGrants(t *testing.T, section, function string) (grants []grant) {
 
 // The sections about the ledger, acks and the destination.
 const (
-	withKeys = "With one row a key"
-	withLog  = "With the log ledger"
-	password = "With the password of a Valkey ledger"
-	withAcks = "With acks"
-	toStream = "With a stream as the destination"
-	toTable  = "With a table as the destination"
+	withKeys     = "With one row a key"
+	inStatements = "With one row a key, and no table as the destination"
+	withLog      = "With the log ledger"
+	password     = "With the password of a Valkey ledger"
+	withAcks     = "With acks"
+	toStream     = "With a stream as the destination"
+	toTable      = "With a table as the destination"
 )
 
 // TestFunctionsAskForWhatTheyMay gives the built functions all their events and records the
@@ -112,8 +113,8 @@ func TestFunctionsAskForWhatTheyMay(t *testing.T) {
 	}{
 		"claim":               {"claim", []string{"Always"}, askAsClaim},
 		"sweep":               {"sweep", []string{"Always", "With metrics"}, askAsSweep},
-		"dedupe":              {"dedupe", []string{"Always", withKeys, toStream, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newStreamSink) }},
-		"dedupe without acks": {"dedupe", []string{"Always", withKeys, toStream}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "off", newStreamSink) }},
+		"dedupe":              {"dedupe", []string{"Always", withKeys, inStatements, toStream, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newStreamSink) }},
+		"dedupe without acks": {"dedupe", []string{"Always", withKeys, inStatements, toStream}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "off", newStreamSink) }},
 		"dedupe to a table":   {"dedupe", []string{"Always", withKeys, toTable, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newTableSink) }},
 		"dedupe with the log": {"dedupe", []string{"Always", withLog, toStream, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newStreamSink, "ONCEBOX_LEDGER=log") }},
 		"dedupe with Valkey":  {"dedupe", []string{"Always", password, toStream, withAcks}, askWithValkey},
@@ -283,6 +284,15 @@ func askAsDedupe(
 			all.Retry, all.Skipped = all.Retry+tally.Retry, all.Skipped+tally.Skipped
 		}
 	}
+	// A full request of statements, with a key that is taken.
+	many := payloads(0, 26, "click")
+	answer, err := b.invoke(t, mustMarshal(t, kinesisEvent(1, many[:25])))
+	must(t, err)
+	equal(t, "failed records of many", len(answer.BatchItemFailures), 0)
+	answer, err = b.invoke(t, mustMarshal(t, kinesisEvent(101, many)))
+	must(t, err)
+	equal(t, "failed records of many, again", len(answer.BatchItemFailures), 0)
+	equal(t, "copies of many", b.lastTally(t).Natural, 25)
 	equal(t, "skipped some", all.Skipped > 0, acks == "on")
 	equal(t, "retried some", all.Retry > 0, acks == "off")
 	equal(t, "all else happened", all.Natural > 0 && all.Synthetic > 0 && all.DeadLettered > 0, true)
@@ -466,6 +476,10 @@ func (c *cloud) read(r *http.Request, body []byte) (service string, asks []ask) 
 		RequestItems  map[string]struct {
 			Keys []map[string]struct{ S string }
 		} // by table
+		Statements []struct {
+			Statement  string
+			Parameters []struct{ S string }
+		}
 		StreamName, QueueUrl, SecretId string
 	}
 	if target != "" {
@@ -480,8 +494,13 @@ func (c *cloud) read(r *http.Request, body []byte) (service string, asks []ask) 
 				asks = append(asks, tableRequest{TableName: table, Key: key}.ask(operation))
 			}
 		}
-		if in.TransactItems == nil && in.RequestItems == nil {
+		if in.TransactItems == nil && in.RequestItems == nil && in.Statements == nil {
 			return "dynamodb", []ask{in.ask(operation)}
+		}
+		for _, s := range in.Statements { // the first parameter is the partition key
+			_, table, _ := strings.Cut(s.Statement, `INSERT INTO "`)
+			table, _, _ = strings.Cut(table, `"`)
+			asks = append(asks, ask{action: "PartiQLInsert", resource: table, key: s.Parameters[0].S})
 		}
 		for _, item := range in.TransactItems {
 			for kind, part := range item { // one: Get, Put, Update, Delete or ConditionCheck

@@ -185,7 +185,7 @@ func (e entering) round(ctx context.Context, open []*pending) (again []*pending)
 		}
 		holder := holderOf(entries[i], results[i].Existing)
 		for j, p := range rest {
-			if p != group[0] && purgedAt(holder.PurgeAt, p.Arrival) { // the put has tested the first record
+			if p != group[0] && holder.PurgedAt(p.Arrival) { // the put has tested the first record
 				again = append(again, rest[j:]...)
 				break
 			}

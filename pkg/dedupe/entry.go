@@ -42,10 +42,10 @@ func (e Entry) Existing() Existing {
 	}
 }
 
-// purgedAt reports whether a record with this arrival may replace an entry. It is the condition of
+// PurgedAt reports whether a record with this arrival may replace the entry. It is the condition of
 // Entries.PutIfAbsent. Only the purge time decides: it does not matter whether the engine has already deleted the row.
-func purgedAt(purgeAt int64, arrival time.Time) bool {
-	return purgeAt != Never && time.Unix(purgeAt, 0).Before(arrival)
+func (e Existing) PurgedAt(arrival time.Time) bool {
+	return e.PurgeAt != Never && time.Unix(e.PurgeAt, 0).Before(arrival)
 }
 
 // Retention says how long entries count.

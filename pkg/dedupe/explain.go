@@ -84,7 +84,7 @@ func ExplainByKey(ctx context.Context, c Candidate, read func(context.Context, [
 			ID: ids[i], Owner: s.Owner, Content: hex.EncodeToString(s.Content[:]), Version: s.Version, Arrival: s.Arrival,
 			PurgeAt: s.PurgeAt, Done: s.Done, Hold: s.Hold, Place: s.Place,
 			Mine: s.Existing.Owner == c.Owner.Digest(), Same: s.Content == ContentDigest(c.Fingerprint),
-			Void: s.Void, Counts: !s.Void && !purgedAt(s.PurgeAt, c.Arrival),
+			Void: s.Void, Counts: !s.Void && !s.PurgedAt(c.Arrival),
 		})
 	}
 	if c.Fingerprint != "" {

@@ -32,7 +32,7 @@ func (e entering) enterInto(t Table, p *pending) {
 	for {
 		holder, found := t.Find(p.key)
 		switch {
-		case !found || purgedAt(holder.PurgeAt, p.Arrival):
+		case !found || holder.PurgedAt(p.Arrival):
 			t.Set(p.key, e.entryOf(p).Existing())
 			p.found(Put, nil)
 			return

@@ -229,7 +229,7 @@ func (l *txLane) decide(ctx context.Context, u *userRecord) (err error) {
 func (l *txLane) enter(ctx context.Context, u *userRecord, id string, derived int) (*Existing, error) {
 	entry := l.entryOf(u, id)
 	holder, known := l.holders[entry.Key]
-	if !known || purgedAt(holder.PurgeAt, entry.Arrival) {
+	if !known || holder.PurgedAt(entry.Arrival) {
 		existing, err := l.apply(ctx, u, Transaction{Entry: entry}, id, outcomeOf(derived))
 		switch {
 		case err != nil:

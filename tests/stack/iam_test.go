@@ -22,6 +22,7 @@ type permission struct {
 const (
 	always        = "Always"
 	withKeys      = "With one row a key"
+	inStatements  = "With one row a key, and no table as the destination"
 	withLog       = "With the log ledger"
 	withSecret    = "With the password of a Valkey ledger"
 	challenged    = "With a challenge before a claim"
@@ -79,17 +80,17 @@ func TestPermissionsAreThoseOfTheDocs(t *testing.T) {
 		sections []string
 		function string // all if empty
 	}{
-		"default":       {sections: []string{always, withKeys, withAcks, withMetrics, toStream}},
-		"records":       {sections: []string{always, withKeys, withAcks, toStream}, function: "dedupe"},
+		"default":       {sections: []string{always, withKeys, inStatements, withAcks, withMetrics, toStream}},
+		"records":       {sections: []string{always, withKeys, inStatements, withAcks, toStream}, function: "dedupe"},
 		"challenge":     {sections: []string{always, challenged}, function: "claim"},
-		"derived-ids":   {sections: []string{always, withKeys, toStream}, function: "dedupe"}, // acks are off
-		"every-setting": {sections: []string{always, withKeys, toStream, withTraces}},         // also off
-		"existing":      {sections: []string{always, withKeys, withAcks, withMetrics, toStream}},
+		"derived-ids":   {sections: []string{always, withKeys, inStatements, toStream}, function: "dedupe"}, // acks are off
+		"every-setting": {sections: []string{always, withKeys, inStatements, toStream, withTraces}},         // also off
+		"existing":      {sections: []string{always, withKeys, inStatements, withAcks, withMetrics, toStream}},
 		"customer-key": {sections: []string{
-			always, withKeys, withAcks, withMetrics, toStream, withKey, keyOfStreams, withVariables, inVPC, withCanary,
+			always, withKeys, inStatements, withAcks, withMetrics, toStream, withKey, keyOfStreams, withVariables, inVPC, withCanary,
 		}},
-		"firehose": {sections: []string{always, withKeys, withAcks, toFirehose}, function: "dedupe"},
-		"objects":  {sections: []string{always, withKeys, toBucket, withKey, keyOfBuckets}, function: "dedupe"},
+		"firehose": {sections: []string{always, withKeys, inStatements, withAcks, toFirehose}, function: "dedupe"},
+		"objects":  {sections: []string{always, withKeys, inStatements, toBucket, withKey, keyOfBuckets}, function: "dedupe"},
 		"table":    {sections: []string{always, withKeys, withAcks, toTable, withKey}, function: "dedupe"},
 		"log":      {sections: []string{always, withLog, withAcks, toStream}, function: "dedupe"},
 		"valkey": {
@@ -98,7 +99,7 @@ func TestPermissionsAreThoseOfTheDocs(t *testing.T) {
 		"former-keys": {sections: []string{
 			always, challenged, withMetrics, withSecret, toBucket, formerKey, formerLake, formerSecret,
 		}},
-		"queue": {sections: []string{always, withKeys, withAcks, toQueue, withKey}, function: "dedupe"},
+		"queue": {sections: []string{always, withKeys, inStatements, withAcks, toQueue, withKey}, function: "dedupe"},
 	} {
 		var rows []permission
 		for _, section := range c.sections {
@@ -129,7 +130,7 @@ func permissionDifferences(docs, stack []permission) (all []string) {
 func TestPlantedPermissionsAreFound(t *testing.T) {
 	t.Parallel()
 	docs := documentedPermissions(t)
-	rows := slices.Concat(docs[always], docs[withKeys], docs[withAcks], docs[withMetrics], docs[toStream])
+	rows := slices.Concat(docs[always], docs[withKeys], docs[inStatements], docs[withAcks], docs[withMetrics], docs[toStream])
 	found := func(what string, rows []permission, tpl template) {
 		if len(permissionDifferences(rows, permissionsOf(tpl))) == 0 {
 			t.Errorf("nobody sees it: %s", what)

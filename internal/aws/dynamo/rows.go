@@ -28,3 +28,7 @@ func Decode(attributes map[string]types.AttributeValue, row any) error {
 // RowShards is the number of partition keys of rows that are listed together. A package that takes it can be given
 // another number by this module only.
 type RowShards struct{ N int }
+
+// Statements says from how many entries on a call puts them by statements. A package that takes it can be given another
+// number by this module only.
+type Statements struct{ From int }

@@ -15,10 +15,14 @@ const (
 	addedBytes = 100
 )
 
-// keys estimates the ledger with one row a key. It needs one write unit for each record, even for a copy.
+// keys estimates the ledger with one row a key. It needs one write unit for each record, and one read unit for each
+// copy in a batch of at least one full request. Shorter batches need a request for each record.
 func (l Load) keys() Estimate {
-	puts := Units{Write: float64(l.Batch)}
+	units, requests := Units{Write: float64(l.Batch)}, float64(l.Batch)
+	if l.Batch >= dynamostore.FullRequest {
+		units.Read, requests = float64(l.Batch)*l.Copies, math.Ceil(requests/dynamostore.FullRequest)
+	}
 	stored := l.added() * (l.Window + l.Horizon).Seconds() * (entrySize + addedBytes)
-	rounds := math.Ceil(float64(l.Batch) / dynamostore.DefaultConcurrency)
-	return l.estimate(puts, Units{}, stored, 0, time.Duration(rounds)*request, plainMemory)
+	rounds := math.Ceil(requests / dynamostore.DefaultConcurrency)
+	return l.estimate(units, Units{}, stored, 0, time.Duration(rounds)*request, plainMemory)
 }

@@ -2,7 +2,6 @@ package offline
 
 import (
 	"context"
-	"time"
 
 	"github.com/oncebox/oncebox/pkg/dedupe"
 )
@@ -62,7 +61,7 @@ func (p *Preview) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]de
 	var put []dedupe.Entry
 	var at []int // the indexes of these keys
 	for i, e := range entries {
-		if old := below[i]; old != nil && (old.PurgeAt == dedupe.Never || !time.Unix(old.PurgeAt, 0).Before(e.Arrival)) {
+		if old := below[i]; old != nil && !old.PurgedAt(e.Arrival) {
 			results[i].Existing = old
 			continue
 		}

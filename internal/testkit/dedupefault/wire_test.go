@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
+	"github.com/oncebox/oncebox/internal/aws/dynamo"
 	"github.com/oncebox/oncebox/internal/testkit/faultproxy"
 	"github.com/oncebox/oncebox/internal/testkit/search"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
@@ -68,17 +69,21 @@ func (f wireFault) String() string {
 //   - by cancelling the request.
 func TestFaultsAtTheWire(t *testing.T) {
 	testengine.CheckOnly(t)
-	turns := make(chan struct{}, 48) // many at a time, because clients mostly wait between attempts
+	turns := make(chan struct{}, 48)     // many at a time, because clients mostly wait between attempts
+	const puts = dynamostore.FullRequest // the scenarios have fewer records
 	for _, at := range []struct {
 		Engine
-		dynamo func(testing.TB) string
-		share  int
+		dynamo     func(testing.TB) string
+		statements int // from how many entries on
+		share      int
 	}{
-		{Dynoxide, testengine.Dynoxide, 200}, {DynoxideLog, testengine.Dynoxide, 400},
-		{DynamoDBLocalLog, testengine.DynamoDBLocal, 2000},
+		{Dynoxide, testengine.Dynoxide, puts, 400}, {Dynoxide, testengine.Dynoxide, 1, 400},
+		{DynoxideLog, testengine.Dynoxide, puts, 400}, {DynamoDBLocalLog, testengine.DynamoDBLocal, puts, 2000},
 	} {
-		t.Run(at.Name, func(t *testing.T) {
-			at.faultsAtTheWire(t, newWire(t, at.dynamo(t)), shares{at.Name: at.share}.of(at.Engine), turns)
+		t.Run(fmt.Sprintf("%s, statements from %d", at.Name, at.statements), func(t *testing.T) {
+			w := newWire(t, at.dynamo(t))
+			w.statements.From = at.statements
+			at.faultsAtTheWire(t, w, shares{at.Name: at.share}.of(at.Engine), turns)
 		})
 	}
 }
@@ -129,7 +134,11 @@ func wireFaultsOf(requests [services][]string) (all []wireFault) {
 }
 
 // wire holds the addresses of the services.
-type wire struct{ dynamo, kinesis, s3, sqs, stream string }
+type wire struct {
+	dynamo, kinesis, s3, sqs, stream string
+
+	statements dynamo.Statements
+}
 
 const bucket = "failures"
 
@@ -317,7 +326,8 @@ func (w wire) play(ctx context.Context, s Scenario, e dedupe.Store, f wireFault)
 	if err != nil {
 		return requests, err
 	}
-	var store dedupe.Store = dynamostore.New(dynamoClient, table, dynamostore.WithConcurrency(1)) // in one order
+	var store dedupe.Store = dynamostore.New(dynamoClient, table,
+		dynamostore.WithConcurrency(1), dynamostore.WithStatements(w.statements)) // in one order
 	if _, onLog := e.(LogStore); onLog {
 		store = LogStore{store, dynamostore.NewLog(dynamoClient, table)}
 	}

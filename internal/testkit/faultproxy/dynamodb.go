@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"slices"
 	"testing"
 )
 
@@ -15,11 +16,36 @@ func Of(operation string) []Fault {
 		faults = append(faults, ConflictFirst, ConflictLast, ConflictAll, ThrottleFirst, ThrottleLast, NoReason, InProgress)
 	case "PutItem", "UpdateItem", "DeleteItem":
 		faults = append(faults, ConflictFirst)
+	case "BatchExecuteStatement":
+		faults = append(faults, PutFirst, PutOthers, PutNone, PutNotKnown)
+	case "BatchGetItem":
+		faults = append(faults, Unprocessed)
 	}
 	return faults
 }
 
-var dynamoDB = service{operation: targetOperation, answers: answerOfDynamoDB, passes: whole}
+// Unprocessed is a fault of BatchGetItem, which may read a part of the rows, or none.
+const Unprocessed Fault = "no key is processed"
+
+var dynamoDB = service{operation: targetOperation, answers: answerOfDynamoDB, passes: passToDynamoDB}
+
+// statements are the statements of BatchExecuteStatement. A throttled one comes with status 200.
+var statements = parts{
+	list: "Statements", answers: "Responses",
+	refused: json.RawMessage(`{"Error":{"Code":"ThrottlingError","Message":"by faultproxy"}}`),
+	unknown: json.RawMessage(`{"Error":{"Code":"InternalServerError","Message":"by faultproxy"}}`),
+}
+
+func passToDynamoDB(p *Proxy, r *http.Request, body []byte, f Fault) (status int, header http.Header, reply []byte, err error) {
+	if !slices.Contains([]Fault{PutFirst, PutOthers, PutNone, PutNotKnown}, f) {
+		return p.forward(r, body)
+	}
+	done, err := statements.send(p, r, body, f)
+	if err != nil || done.status != http.StatusOK {
+		return done.status, done.header, done.reply, err
+	}
+	return done.answer(map[string]any{"Responses": done.results})
+}
 
 // Start starts a proxy for an engine with the API of DynamoDB. stop ends the proxy. The plan returns the fault of the
 // n-th request, from 0.
@@ -49,10 +75,25 @@ func answerOfDynamoDB(w http.ResponseWriter, fault Fault, body []byte) {
 	switch fault {
 	case ConflictFirst, ConflictLast, ConflictAll, ThrottleFirst, ThrottleLast, NoReason:
 		cancelled(w, fault, body)
+	case Unprocessed:
+		unprocessed(w, body)
 	default:
 		own := dynamoDBCodes.of(fault)
 		answer(w, own.status, own.name, nil)
 	}
+}
+
+// unprocessed answers that no key was processed.
+func unprocessed(w http.ResponseWriter, body []byte) {
+	var request struct {
+		RequestItems json.RawMessage `json:"RequestItems"`
+	}
+	if err := json.Unmarshal(body, &request); err != nil {
+		panic(fmt.Sprintf("faultproxy: the request is not JSON: %v", err))
+	}
+	answerInJSON(w, "application/x-amz-json-1.0", http.StatusOK, map[string]any{
+		"Responses": map[string]any{}, "UnprocessedKeys": request.RequestItems,
+	})
 }
 
 // cancelled answers with a cancelled transaction or, outside of one, a conflict.

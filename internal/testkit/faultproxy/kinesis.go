@@ -2,19 +2,9 @@ package faultproxy
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"sync"
-)
-
-// These are the faults of PutRecords of Kinesis, whose answer has a result for each record (API reference,
-// "PutRecords": "a single record failure does not stop the processing of subsequent records").
-const (
-	PutFirst    Fault = "only the first record is put"
-	PutOthers   Fault = "all but the first record are put"
-	PutNone     Fault = "no record is put"
-	PutNotKnown Fault = "all records are put, and the last is said to have failed"
 )
 
 // OfKinesis returns the faults of PutRecords.
@@ -59,73 +49,39 @@ func StartKinesis(target string, plan func(n int, operation string) Fault) (p *P
 	return p, puts, stop
 }
 
-// putResult is the result of one record.
-type putResult struct {
-	SequenceNumber string `json:"SequenceNumber,omitempty"`
-	ShardID        string `json:"ShardId,omitempty"`
-	ErrorCode      string `json:"ErrorCode,omitempty"`
-	ErrorMessage   string `json:"ErrorMessage,omitempty"`
+// putRecords are the records of PutRecords.
+var putRecords = parts{
+	list: "Records", answers: "Records",
+	refused: json.RawMessage(`{"ErrorCode":"ProvisionedThroughputExceededException","ErrorMessage":"by faultproxy"}`),
+	unknown: json.RawMessage(`{"ErrorCode":"InternalFailure","ErrorMessage":"by faultproxy"}`),
 }
 
-// putRecords sends the records that the fault lets through to the engine, and answers with results
-// for all records.
+// putRecords sends the records that the fault lets through to the engine, and notes those that it has stored.
 func (p *Puts) putRecords(proxy *Proxy, r *http.Request, body []byte, f Fault) (status int, header http.Header, reply []byte, err error) {
-	var request map[string]json.RawMessage
-	var records []json.RawMessage
-	if err := json.Unmarshal(body, &request); err != nil {
-		return 0, nil, nil, err
+	put, err := putRecords.send(proxy, r, body, f)
+	if err != nil || put.status != http.StatusOK {
+		return put.status, put.header, put.reply, err
 	}
-	if err := json.Unmarshal(request["Records"], &records); err != nil {
-		return 0, nil, nil, err
-	}
-	through := func(i int) bool { return f != PutNone && (f != PutFirst || i == 0) && (f != PutOthers || i > 0) }
-	var asked []json.RawMessage
-	for i, record := range records {
-		if through(i) {
-			asked = append(asked, record)
-		}
-	}
-	var answered struct {
-		Records []putResult `json:"Records"`
-	}
-	status, header = http.StatusOK, http.Header{"Content-Type": {kinesisJSON}}
-	if len(asked) > 0 {
-		if request["Records"], err = json.Marshal(asked); err != nil {
-			return 0, nil, nil, err
-		}
-		if body, err = json.Marshal(request); err != nil {
-			return 0, nil, nil, err
-		}
-		if status, header, reply, err = proxy.forward(r, body); err != nil || status != http.StatusOK {
-			return status, header, reply, err
-		}
-		if err := json.Unmarshal(reply, &answered); err != nil {
-			return 0, nil, nil, err
-		}
-	}
-	results := make([]putResult, len(records))
-	failed, next := 0, 0
-	for i := range records {
-		if !through(i) {
-			results[i] = putResult{ErrorCode: "ProvisionedThroughputExceededException", ErrorMessage: "by faultproxy"}
+	failed := 0
+	for i, result := range put.results {
+		if failedIn(result) {
 			failed++
-			continue
 		}
-		results[i] = answered.Records[next]
-		next++
-		if results[i].ErrorCode == "" {
-			if err := p.take(records[i]); err != nil {
+		if put.engine[i] != nil && !failedIn(put.engine[i]) {
+			if err := p.take(put.parts[i]); err != nil {
 				return 0, nil, nil, err
 			}
 		}
-		if f == PutNotKnown && i == len(records)-1 {
-			results[i] = putResult{ErrorCode: "InternalFailure", ErrorMessage: "by faultproxy"}
-			failed++
-		}
 	}
-	reply, err = json.Marshal(map[string]any{"FailedRecordCount": failed, "Records": results})
-	header.Set("Content-Length", fmt.Sprint(len(reply)))
-	return status, header, reply, err
+	return put.answer(map[string]any{"FailedRecordCount": failed, "Records": put.results})
+}
+
+// failedIn reports whether a result names an error. An engine may name none as null.
+func failedIn(result json.RawMessage) bool {
+	var of struct {
+		ErrorCode string `json:"ErrorCode"`
+	}
+	return json.Unmarshal(result, &of) != nil || of.ErrorCode != ""
 }
 
 func (p *Puts) take(record json.RawMessage) error {

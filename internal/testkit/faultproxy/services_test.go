@@ -10,14 +10,18 @@ import (
 	"github.com/oncebox/oncebox/internal/testkit/faultproxy"
 )
 
-// engine answers PutRecords as Kinesis does, and everything else with an empty answer.
+// engine answers PutRecords as Kinesis does, BatchExecuteStatement as DynamoDB does, and everything else with an empty
+// answer.
 func engine(t *testing.T, seen *[]string) string {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		*seen = append(*seen, string(body))
 		if n := strings.Count(string(body), `"Data"`); n > 0 {
-			record := `{"SequenceNumber":"1","ShardId":"s"}`
+			record := `{"SequenceNumber":"1","ShardId":"s","ErrorCode":null}`
 			_, _ = io.WriteString(w, `{"FailedRecordCount":0,"Records":[`+strings.TrimSuffix(strings.Repeat(record+",", n), ",")+`]}`)
+		}
+		if n := strings.Count(string(body), `"Statement"`); n > 0 {
+			_, _ = io.WriteString(w, `{"Responses":[`+strings.TrimSuffix(strings.Repeat(`{"TableName":"t"},`, n), ",")+`]}`)
 		}
 	}))
 	t.Cleanup(server.Close)
@@ -61,7 +65,7 @@ func TestFaultsOfKinesis(t *testing.T) {
 		{faultproxy.ErrorAfter, "abc", 500, "InternalFailure"},
 		{faultproxy.Unavailable, "", 503, "ServiceUnavailable"},
 		{faultproxy.Throttle, "", 400, "ProvisionedThroughputExceededException"},
-		{faultproxy.PutFirst, "a", 200, `"FailedRecordCount":2,"Records":[{"SequenceNumber":"1","ShardId":"s"},{"ErrorCode":"Prov`},
+		{faultproxy.PutFirst, "a", 200, `"FailedRecordCount":2,"Records":[{"SequenceNumber":"1","ShardId":"s","ErrorCode":null},{"ErrorCode":"Prov`},
 		{faultproxy.PutOthers, "bc", 200, `"FailedRecordCount":1,"Records":[{"ErrorCode":"Prov`},
 		{faultproxy.PutNone, "", 200, `"FailedRecordCount":3`},
 		{faultproxy.PutNotKnown, "abc", 200, `{"ErrorCode":"InternalFailure"`},
@@ -83,6 +87,41 @@ func TestFaultsOfKinesis(t *testing.T) {
 			t.Errorf("%s: the engine saw %q", test.fault, seen)
 		}
 		stop()
+	}
+}
+
+func TestFaultsOfBatches(t *testing.T) {
+	t.Parallel()
+	const body = `{"Statements":[{"Statement":"a"},{"Statement":"b"},{"Statement":"c"}]}`
+	const done, throttled = `{"TableName":"t"}`, `{"Error":{"Code":"ThrottlingError","Message":"by faultproxy"}}`
+	for fault, want := range map[faultproxy.Fault]struct{ sent, reply string }{
+		faultproxy.None:      {"abc", done + "," + done + "," + done},
+		faultproxy.PutFirst:  {"a", done + "," + throttled + "," + throttled},
+		faultproxy.PutOthers: {"bc", throttled + "," + done + "," + done},
+		faultproxy.PutNone:   {"", throttled + "," + throttled + "," + throttled},
+		faultproxy.PutNotKnown: {
+			"abc", done + "," + done + `,{"Error":{"Code":"InternalServerError","Message":"by faultproxy"}}`,
+		},
+	} {
+		var seen []string
+		p := faultproxy.New(t, engine(t, &seen), func(int, string) faultproxy.Fault { return fault })
+		status, reply := ask(t, p.URL, "BatchExecuteStatement", body)
+		if status != 200 || reply != `{"Responses":[`+want.reply+`]}` {
+			t.Errorf("%s: status %d, %s", fault, status, reply)
+		}
+		sent := ""
+		for _, letter := range want.sent {
+			sent += `{"Statement":"` + string(letter) + `"},`
+		}
+		if all := strings.Join(seen, ""); (sent != "" || all != "") && all != `{"Statements":[`+strings.TrimSuffix(sent, ",")+`]}` {
+			t.Errorf("%s: the engine saw %q", fault, all)
+		}
+	}
+	var seen []string
+	p := faultproxy.New(t, engine(t, &seen), func(int, string) faultproxy.Fault { return faultproxy.Unprocessed })
+	status, reply := ask(t, p.URL, "BatchGetItem", `{"RequestItems":{"t":{"Keys":[]}}}`)
+	if status != 200 || strings.TrimSpace(reply) != `{"Responses":{},"UnprocessedKeys":{"t":{"Keys":[]}}}` || len(seen) > 0 {
+		t.Errorf("keys: status %d, %s, the engine saw %q", status, reply, seen)
 	}
 }
 

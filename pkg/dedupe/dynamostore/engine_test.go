@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -23,13 +24,22 @@ func TestMain(m *testing.M) { os.Exit(testengine.Main(m)) }
 
 func TestEngine(t *testing.T) {
 	client := newClient(t, testengine.Dynoxide(t))
-	enginetest.Run(t, func(*testing.T) dedupe.Store { return New(client, table) })
+	for name, from := range map[string]int{"puts": FullRequest, "statements": 1} {
+		t.Run(name, func(t *testing.T) {
+			enginetest.Run(t, func(*testing.T) dedupe.Store { return withStatements(client, from) })
+		})
+	}
 }
 
 func TestEngineOnDynamoDBLocal(t *testing.T) {
 	testengine.CheckOnly(t)
 	client := newClient(t, testengine.DynamoDBLocal(t))
-	enginetest.Run(t, func(*testing.T) dedupe.Store { return New(client, table) })
+	enginetest.Run(t, func(*testing.T) dedupe.Store { return withStatements(client, 1) })
+}
+
+// withStatements makes a store that puts entries by statements from a number of entries on.
+func withStatements(client Client, from int, options ...Option) *Store {
+	return New(client, table, append(options, WithStatements(dynamo.Statements{From: from}))...)
 }
 
 func TestLedger(t *testing.T) {
@@ -41,10 +51,17 @@ func TestLedgerOnDynamoDBLocal(t *testing.T) {
 	enginetest.RunLedger(t, enginetest.OneRowAKey, ledgersAt(t, testengine.DynamoDBLocal(t)))
 }
 
-// ledgersAt opens ledgers, each with its own client.
+// ledgersAt opens ledgers, each with its own client. Every second one puts entries by statements.
 func ledgersAt(t *testing.T, endpoint string) enginetest.Open {
 	newClient(t, endpoint) // makes the table
-	return func(testing.TB, func() time.Time) dedupe.Ledger { return New(newClient(t, endpoint), table) }
+	var opened atomic.Int64
+	return func(testing.TB, func() time.Time) dedupe.Ledger {
+		from := FullRequest
+		if opened.Add(1)%2 == 0 {
+			from = 1
+		}
+		return withStatements(newClient(t, endpoint), from)
+	}
 }
 
 // TestDeletedEntry: an entry that DynamoDB has deleted after its purge time is absent.
@@ -82,10 +99,7 @@ var tables sync.Map
 
 func newClient(t *testing.T, endpoint string) *dynamodb.Client {
 	t.Helper()
-	client := dynamodb.New(dynamodb.Options{
-		Region: "us-east-1", BaseEndpoint: aws.String(endpoint),
-		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	})
+	client := dynamodb.New(clientOptions(endpoint))
 	made, _ := tables.LoadOrStore(endpoint, sync.OnceValue(func() error {
 		return bank.CreateDedupeTable(context.Background(), client, table)
 	}))
@@ -93,4 +107,11 @@ func newClient(t *testing.T, endpoint string) *dynamodb.Client {
 		t.Fatal(err)
 	}
 	return client
+}
+
+func clientOptions(endpoint string) dynamodb.Options {
+	return dynamodb.Options{
+		Region: "us-east-1", BaseEndpoint: aws.String(endpoint),
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	}
 }

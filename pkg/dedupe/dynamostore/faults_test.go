@@ -52,6 +52,14 @@ func (s *scripted) read(consistent *bool) error {
 	return s.call()
 }
 
+func (s *scripted) BatchExecuteStatement(_ context.Context, in *dynamodb.BatchExecuteStatementInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchExecuteStatementOutput, error) {
+	return &dynamodb.BatchExecuteStatementOutput{Responses: make([]types.BatchStatementResponse, len(in.Statements))}, s.call()
+}
+
+func (s *scripted) BatchGetItem(_ context.Context, in *dynamodb.BatchGetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.BatchGetItemOutput, error) {
+	return &dynamodb.BatchGetItemOutput{}, s.read(in.RequestItems[table].ConsistentRead)
+}
+
 func (s *scripted) GetItem(_ context.Context, in *dynamodb.GetItemInput, _ ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error) {
 	return &dynamodb.GetItemOutput{}, s.read(in.ConsistentRead)
 }
@@ -76,6 +84,8 @@ func (s *scripted) TransactWriteItems(context.Context, *dynamodb.TransactWriteIt
 func everyMethod(ctx context.Context, s *Store) map[string]error {
 	put, err := s.PutIfAbsent(ctx, entries(1))
 	errs := map[string]error{"PutIfAbsent": errors.Join(err, put[0].Err)}
+	inserted, err := s.PutIfAbsent(ctx, entries(FullRequest))
+	errs["PutIfAbsent by statements"] = errors.Join(err, inserted[0].Err)
 	transacted, err := s.Transact(ctx, dedupe.Transaction{Entry: entries(1)[0]}, nil)
 	errs["Transact"] = err
 	raised, err := s.RaisePurge(ctx, []dedupe.RaiseRequest{{PurgeAt: 1}})
@@ -211,19 +221,27 @@ func TestUnheardSave(t *testing.T) {
 	}
 }
 
-// TestRequests: each entry costs one request, with the allowed number of requests at a time.
+// TestRequests: each entry of a small call costs one request, and from 25 entries on a request has up to 25 of them,
+// with the allowed number of requests at a time. Messages of a queue cost one request each.
 func TestRequests(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		const n = 200
-		for _, concurrency := range []int{1, 8} {
+		for _, test := range []struct{ entries, requests, concurrency, most int }{
+			{24, 24, 1, 1}, {24, 24, 8, 8}, {25, 1, 8, 1}, {26, 2, 8, 2}, {500, 20, 8, 8}, {501, 21, 1, 1},
+		} {
 			client := &scripted{}
-			if _, err := New(client, table, WithConcurrency(concurrency)).PutIfAbsent(t.Context(), entries(n)); err != nil {
+			s := New(client, table, WithConcurrency(test.concurrency))
+			if _, err := s.PutIfAbsent(t.Context(), entries(test.entries)); err != nil {
 				t.Fatal(err)
 			}
-			if calls, most := client.calls.Load(), int(client.most.Load()); calls != n || most != concurrency {
-				t.Errorf("want %d requests, %d at a time; got %d, %d", n, concurrency, calls, most)
+			if calls, most := int(client.calls.Load()), int(client.most.Load()); calls != test.requests || most != test.most {
+				t.Errorf("%+v: got %d requests, %d at a time", test, calls, most)
 			}
+		}
+		client, held := &scripted{}, entries(100)
+		held[99].Hold.Ends = 1
+		if _, err := New(client, table).PutIfAbsent(t.Context(), held); err != nil || client.calls.Load() != 100 {
+			t.Errorf("messages of a queue: %d requests, %v", client.calls.Load(), err)
 		}
 	})
 }
@@ -240,7 +258,7 @@ func TestTableDown(t *testing.T) {
 			}
 			return &types.ThrottlingException{}
 		}}
-		results, err := New(client, table, WithConcurrency(concurrency)).PutIfAbsent(t.Context(), entries(n))
+		results, err := withStatements(client, n+1, WithConcurrency(concurrency)).PutIfAbsent(t.Context(), entries(n))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -258,8 +276,8 @@ func TestTableDown(t *testing.T) {
 	}
 }
 
-// TestFewFailures: an entry that fails, for example by throttling, does not stop the others. On the clock of synctest no
-// request waits to begin while others fail.
+// TestFewFailures: an entry that fails, for example by throttling, does not stop the others. On the clock of synctest
+// no request waits to begin while others fail.
 func TestFewFailures(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -270,7 +288,7 @@ func TestFewFailures(t *testing.T) {
 			}
 			return nil
 		}}
-		results, err := New(client, table, WithConcurrency(8)).PutIfAbsent(t.Context(), entries(n))
+		results, err := withStatements(client, n+1, WithConcurrency(8)).PutIfAbsent(t.Context(), entries(n))
 		failures := 0
 		for _, r := range results {
 			if r.Err != nil {

@@ -11,11 +11,8 @@ import (
 func (s *Store) Find(ctx context.Context, scope string, keys []dedupe.Key) ([]*dedupe.Existing, error) {
 	found := make([]*dedupe.Existing, len(keys))
 	failures := make([]error, len(keys))
-	s.each(len(keys), func(i int, notSent error) error {
-		if failures[i] = notSent; notSent == nil {
-			found[i], failures[i] = s.find(ctx, scope, keys[i])
-		}
-		return failures[i]
+	s.each(len(keys), func(i int) *error { return &failures[i] }, func(i int) {
+		found[i], failures[i] = s.find(ctx, scope, keys[i])
 	})
 	for _, err := range failures {
 		if err != nil {

@@ -41,11 +41,8 @@ func (s *Store) TakeOver(
 	ctx context.Context, requests []dedupe.TakeOverRequest,
 ) ([]dedupe.TakeOverResult, error) {
 	results := make([]dedupe.TakeOverResult, len(requests))
-	s.each(len(requests), func(i int, notSent error) error {
-		if results[i].Err = notSent; notSent == nil {
-			results[i] = s.takeHoldOver(ctx, &requests[i])
-		}
-		return results[i].Err
+	s.each(len(requests), func(i int) *error { return &results[i].Err }, func(i int) {
+		results[i] = s.takeHoldOver(ctx, &requests[i])
 	})
 	return results, nil
 }
@@ -84,11 +81,8 @@ func unchanged(e dedupe.Existing) (condition string, values map[string]types.Att
 // Finish marks each entry as done IF it has the owner and the token. It makes no row.
 func (s *Store) Finish(ctx context.Context, requests []dedupe.FinishRequest) ([]dedupe.FinishResult, error) {
 	results := make([]dedupe.FinishResult, len(requests))
-	s.each(len(requests), func(i int, notSent error) error {
-		if results[i].Err = notSent; notSent == nil {
-			results[i] = s.finish(ctx, requests[i])
-		}
-		return results[i].Err
+	s.each(len(requests), func(i int) *error { return &results[i].Err }, func(i int) {
+		results[i] = s.finish(ctx, requests[i])
 	})
 	return results, nil
 }

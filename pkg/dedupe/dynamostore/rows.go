@@ -59,22 +59,39 @@ type entryRow struct {
 	Ends      int64  `dynamodbav:"l"` // of its lease, in milliseconds
 }
 
-// entryItem makes the row of an entry without attributevalue, which takes several times as long.
-func entryItem(e *dedupe.Entry) map[string]types.AttributeValue {
+// named is an attribute of a row, with its name.
+type named struct {
+	name  string
+	value types.AttributeValue
+}
+
+// entryAttributes makes the row of an entry without attributevalue, which takes several times as long.
+func entryAttributes(e *dedupe.Entry) []named {
 	owner, content := e.Owner.Digest(), dedupe.ContentDigest(e.Fingerprint)
 	k := entryKey(e.Scope, e.Key)
-	item := map[string]types.AttributeValue{
-		"pk": text(k.PK), "sk": text(k.SK), "o": binary(owner[:]), "c": binary(content[:]),
-		"r": text(ownerText(e.Owner)), "v": text(e.Version), "a": number(e.Arrival.UnixMilli()),
-	}
+	all := append(make([]named, 0, mostAttributes),
+		named{"pk", text(k.PK)}, named{"sk", text(k.SK)}, named{"o", binary(owner[:])},
+		named{"c", binary(content[:])}, named{"r", text(ownerText(e.Owner))}, named{"v", text(e.Version)},
+		named{"a", number(e.Arrival.UnixMilli())})
 	if e.PurgeAt != dedupe.Never {
-		item["purge_at"] = number(e.PurgeAt)
+		all = append(all, named{"purge_at", number(e.PurgeAt)})
 	}
 	if e.Done {
-		item["d"] = yes
+		all = append(all, named{"d", yes})
 	}
 	if e.Hold != (dedupe.Hold{}) {
-		item["t"], item["l"] = binary(e.Hold.Token[:]), number(e.Hold.Ends)
+		all = append(all, named{"t", binary(e.Hold.Token[:])}, named{"l", number(e.Hold.Ends)})
+	}
+	return all
+}
+
+// mostAttributes is how many attributes an entry has at most.
+const mostAttributes = 11
+
+func entryItem(e *dedupe.Entry) map[string]types.AttributeValue {
+	item := make(map[string]types.AttributeValue, mostAttributes)
+	for _, a := range entryAttributes(e) {
+		item[a.name] = a.value
 	}
 	return item
 }

@@ -1,8 +1,9 @@
 // Package dynamostore is the engine of package dedupe on DynamoDB, for production.
 //
-// An entry is one conditional put. It costs one write unit if it has at most 1 KB. The entries of one call are put
-// concurrently, up to a limit (WithConcurrency): DynamoDB has no batch of conditional writes except transactions, which
-// cost twice as much.
+// An entry is one write if its key is absent. It costs one write unit if it has at most 1 KB. From 25 entries on, a
+// call sends them as INSERT statements of PartiQL, 25 in a request, each of which DynamoDB does or refuses by itself.
+// The rows of all refused keys are read together. Other entries are a conditional put each. The requests of one call
+// are sent concurrently, up to a limit (WithConcurrency).
 package dynamostore
 
 import (
@@ -22,14 +23,20 @@ import (
 )
 
 // DefaultConcurrency is how many requests a call sends at the same time, each on its own connection. With 32, and 2 ms
-// for each request, a busy machine puts 7,000 entries a second. A shard brings at most 1,000 records a second (Kinesis
-// Developer Guide, "Quotas and limits"). With 16, a batch of 10,000 new records took 1.6 times as long. With 64 it took
-// 0.8 times as long, but 64 needs twice the TLS handshakes at a cold start. 128 was not faster than 64
+// for each request, a busy machine puts 7,000 entries a second by requests of their own, and 40,000 by statements. A
+// shard brings at most 1,000 records a second (Kinesis Developer Guide, "Quotas and limits"). With 16, a batch of 10,000
+// new records took 1.2 times as long. 64 and 128 were not faster, and need more TLS handshakes at a cold start
 // (docs/benchmarks.md).
 const DefaultConcurrency = 32
 
 // Client is the part of *dynamodb.Client that the store calls.
 type Client interface {
+	BatchExecuteStatement(
+		context.Context, *dynamodb.BatchExecuteStatementInput, ...func(*dynamodb.Options),
+	) (*dynamodb.BatchExecuteStatementOutput, error)
+	BatchGetItem(
+		context.Context, *dynamodb.BatchGetItemInput, ...func(*dynamodb.Options),
+	) (*dynamodb.BatchGetItemOutput, error)
 	GetItem(context.Context, *dynamodb.GetItemInput, ...func(*dynamodb.Options)) (*dynamodb.GetItemOutput, error)
 	PutItem(context.Context, *dynamodb.PutItemInput, ...func(*dynamodb.Options)) (*dynamodb.PutItemOutput, error)
 	Query(context.Context, *dynamodb.QueryInput, ...func(*dynamodb.Options)) (*dynamodb.QueryOutput, error)
@@ -48,6 +55,7 @@ type Store struct {
 	client      Client
 	table       string
 	concurrency int
+	statements  dynamo.Statements
 	ledger      string
 	watch       dedupe.RunWatch
 }
@@ -60,6 +68,9 @@ type Option func(*Store)
 // WithConcurrency sets how many requests a call sends at the same time, at least one.
 func WithConcurrency(n int) Option { return func(s *Store) { s.concurrency = max(1, n) } }
 
+// WithStatements is for the tests of this module: no other Store puts fewer than FullRequest entries by statements.
+func WithStatements(by dynamo.Statements) Option { return func(s *Store) { s.statements = by } }
+
 // OwnLedger is the name of a Store's own ledger, which has one row for each key.
 const OwnLedger = "keys"
 
@@ -69,7 +80,10 @@ func WithLedger(kind string) Option { return func(s *Store) { s.ledger = kind } 
 
 // New makes a Store on an existing table, which may be the table of claims.
 func New(client Client, table string, options ...Option) *Store {
-	s := &Store{client: client, table: table, concurrency: DefaultConcurrency, ledger: OwnLedger}
+	s := &Store{
+		client: client, table: table, concurrency: DefaultConcurrency, statements: dynamo.Statements{From: FullRequest},
+		ledger: OwnLedger,
+	}
 	for _, o := range options {
 		o(s)
 	}
@@ -88,11 +102,15 @@ func failed(doing string, err error) error {
 // record would look like a new one. A void entry is replaced by a second put, IF it has the owner that was read.
 func (s *Store) PutIfAbsent(ctx context.Context, entries []dedupe.Entry) ([]dedupe.PutResult, error) {
 	results := make([]dedupe.PutResult, len(entries))
-	s.each(len(entries), func(i int, notSent error) error {
-		if results[i].Err = notSent; notSent == nil {
-			results[i] = s.put(ctx, &entries[i])
-		}
-		return results[i].Err
+	alone := make([]int, len(entries))
+	for i := range alone {
+		alone[i] = i
+	}
+	if s.inStatements(entries) {
+		alone = s.insert(ctx, entries, results, alone)
+	}
+	s.each(len(alone), func(i int) *error { return &results[alone[i]].Err }, func(i int) {
+		results[alone[i]] = s.put(ctx, &entries[alone[i]])
 	})
 	return results, nil
 }
@@ -169,11 +187,8 @@ func existingOf(item map[string]types.AttributeValue) (*entryRow, *dedupe.Existi
 // RaisePurge raises the purge time of each entry IF the owner still holds the entry.
 func (s *Store) RaisePurge(ctx context.Context, raises []dedupe.RaiseRequest) ([]dedupe.RaiseResult, error) {
 	results := make([]dedupe.RaiseResult, len(raises))
-	s.each(len(raises), func(i int, notSent error) error {
-		if results[i].Err = notSent; notSent == nil {
-			results[i] = s.raise(ctx, raises[i])
-		}
-		return results[i].Err
+	s.each(len(raises), func(i int) *error { return &results[i].Err }, func(i int) {
+		results[i] = s.raise(ctx, raises[i])
 	})
 	return results, nil
 }
@@ -210,26 +225,27 @@ func (s *Store) raise(ctx context.Context, r dedupe.RaiseRequest) dedupe.RaiseRe
 // errNotSent is the result of entries that were not sent to DynamoDB.
 var errNotSent = fmt.Errorf("dynamodb: %w: not sent, because most requests before it failed", dedupe.ErrTryAgain)
 
-// each runs work for 0 to n-1, s.concurrency at a time. While most requests fail, it passes notSent, and work then only
-// sets its result: if a table is down, every entry would otherwise cost several attempts. Few failures, for example by
-// throttling, stop no other request.
-func (s *Store) each(n int, work func(i int, notSent error) error) {
+// each runs send for 0 to n-1, s.concurrency at a time. send stores its error where errOf says. While most requests
+// fail, each does not call send and stores errNotSent: if a table is down, every entry would otherwise cost several
+// attempts. Few failures, for example by throttling, stop no other request.
+func (s *Store) each(n int, errOf func(i int) *error, send func(i int)) {
 	var begun, failed atomic.Int64
 	var workers sync.WaitGroup
 	for range min(s.concurrency, n) {
 		workers.Go(func() {
 			for i := begun.Add(1) - 1; i < int64(n); i = begun.Add(1) - 1 {
-				var notSent error
 				if f := failed.Load(); f >= int64(s.concurrency) && 2*f > i {
-					notSent = errNotSent
+					*errOf(int(i)) = errNotSent
+				} else {
+					send(int(i))
 				}
-				if work(int(i), notSent) != nil {
+				if *errOf(int(i)) != nil {
 					failed.Add(1)
 				}
 			}
 		})
 	}
-	workers.Wait() // work stores its errors in the results
+	workers.Wait()
 }
 
 // ReadRun reads all runs of the scope, consistently.
