@@ -3,7 +3,6 @@ package idempotencyfault
 import (
 	"cmp"
 	"flag"
-	"os/exec"
 	"strings"
 	"testing"
 
@@ -615,13 +614,41 @@ var mutantsByTest = []byTest{
 // TestMutantsByTest checks that the named tests find each broken rule.
 func TestMutantsByTest(t *testing.T) {
 	testengine.CheckOnly(t)
+	byPackage := map[string][]byTest{}
 	for _, m := range mutantsByTest {
+		byPackage[m.pkg] = append(byPackage[m.pkg], m)
+	}
+	for pkg, mutants := range byPackage {
+		t.Run(pkg, func(t *testing.T) {
+			t.Parallel()
+			mutantsOf(t, pkg, mutants)
+		})
+	}
+}
+
+// mutantsOf checks that the tests of a package find its mutants, and nothing without a mutant.
+func mutantsOf(t *testing.T, pkg string, mutants []byTest) {
+	var all []mutanttest.Mutant
+	var tests []string
+	for _, m := range mutants {
+		changes := append(m.more, mutanttest.Change{File: m.file, Old: m.from, New: m.to})
+		all = append(all, mutanttest.Mutant{Name: m.test + "/" + m.name, Changes: changes})
+		tests = append(tests, m.test)
+	}
+	built := mutanttest.Build(t, root, pkg, all...)
+	run := func(t *testing.T, bin mutanttest.Binary, tests ...string) (string, error) {
+		flag := "-test.run=^(" + strings.Join(tests, "|") + ")$"
+		output, err := bin.Command(t.Context(), flag).CombinedOutput()
+		return string(output), err
+	}
+	if output, err := run(t, built.Intact(), tests...); err != nil {
+		t.Fatalf("without a mutant: %v\n%s", err, output)
+	}
+	for i, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			changes := append(m.more, mutanttest.Change{File: m.file, Old: m.from, New: m.to})
-			bin := mutanttest.Build(t, root, m.pkg, changes...)
-			output, err := exec.CommandContext(t.Context(), bin, "-test.run=^"+m.test+"$").CombinedOutput()
-			if err == nil || !strings.Contains(string(output), "--- FAIL: "+m.test) {
+			output, err := run(t, built.Of(t, all[i].Name), m.test)
+			if err == nil || !strings.Contains(output, "--- FAIL: "+m.test) {
 				t.Errorf("%s does not find it: %v\n%s", m.test, err, output)
 			}
 		})
@@ -631,12 +658,19 @@ func TestMutantsByTest(t *testing.T) {
 // TestMutants checks that the histories find each broken rule.
 func TestMutants(t *testing.T) {
 	testengine.CheckOnly(t)
+	var all []mutanttest.Mutant
+	for _, m := range mutants {
+		all = append(all, mutanttest.Mutant{Name: m.name, Changes: m.changes})
+	}
+	built := mutanttest.Build(t, root, "internal/testkit/idempotencyfault", all...)
+	if output, err := search.In(t, built.Intact(), "-seed=0", "-seeds=500"); err != nil {
+		t.Fatalf("without a mutant: %v\n%s", err, output)
+	}
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			bin := mutanttest.Build(t, root, "internal/testkit/idempotencyfault", m.changes...)
 			plays := cmp.Or(*mutantPlays, m.plays)
-			seed := search.FirstIn(t, bin, plays)
+			seed := search.FirstIn(t, built.Of(t, m.name), plays)
 			if plays < 10*(seed+1) {
 				t.Errorf("%d histories are too few: the mutant needs ten times the %d that find it", plays, seed+1)
 			}

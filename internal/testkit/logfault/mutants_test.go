@@ -157,10 +157,14 @@ var sourceMutants = []sourceMutant{
 // TestSourceMutants checks that the histories find each broken rule of the ledger.
 func TestSourceMutants(t *testing.T) {
 	testengine.CheckOnly(t)
+	built := build(t, sourceMutants)
+	if output, err := search.In(t, built.Intact(), "-seed=0", "-seeds=100"); err != nil {
+		t.Fatalf("without a mutant: %v\n%s", err, output)
+	}
 	for _, m := range sourceMutants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			bin := m.build(t)
+			bin := built.Of(t, m.name)
 			for name, flag := range map[string]string{"by all": "-verdicts=false", "by verdicts": "-verdicts=true"} {
 				if m.refuses && flag == "-verdicts=true" || m.rare && flag == "-verdicts=false" {
 					continue
@@ -175,25 +179,31 @@ func TestSourceMutants(t *testing.T) {
 // if all keys of a lane collide.
 func TestVariants(t *testing.T) {
 	testengine.CheckOnly(t)
-	for _, m := range []sourceMutant{
+	variants := []sourceMutant{
 		{name: "small-pages", changes: smallPages},
 		{name: "colliding-keys", changes: []change{collidingKeys}},
-	} {
+	}
+	built := build(t, variants)
+	for _, m := range variants {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			if output, err := search.In(t, m.build(t)); err != nil {
+			if output, err := search.In(t, built.Of(t, m.name)); err != nil {
 				t.Error(output)
 			}
 		})
 	}
 }
 
-// build builds this test with the changed source.
-func (m sourceMutant) build(t *testing.T) (bin string) {
+// build builds this test with the changes of the source.
+func build(t *testing.T, mutants []sourceMutant) mutanttest.Binaries {
 	t.Helper()
-	var changes []mutanttest.Change
-	for _, c := range m.changes {
-		changes = append(changes, mutanttest.Change(c))
+	var all []mutanttest.Mutant
+	for _, m := range mutants {
+		one := mutanttest.Mutant{Name: m.name}
+		for _, c := range m.changes {
+			one.Changes = append(one.Changes, mutanttest.Change(c))
+		}
+		all = append(all, one)
 	}
-	return mutanttest.Build(t, "../../..", "internal/testkit/logfault", changes...)
+	return mutanttest.Build(t, "../../..", "internal/testkit/logfault", all...)
 }

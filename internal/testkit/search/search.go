@@ -14,12 +14,13 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/oncebox/oncebox/internal/testkit/mutanttest"
 )
 
 var (
@@ -68,7 +69,7 @@ func First(t testing.TB, most int, play func(seed int) error) (seed int, wrong s
 var violation = regexp.MustCompile(`seed (\d+): (.*)`)
 
 // FirstIn is First for a mutant of the source. bin has the tests, built from it.
-func FirstIn(t testing.TB, bin string, most int, flags ...string) (seed int) {
+func FirstIn(t testing.TB, bin mutanttest.Binary, most int, flags ...string) (seed int) {
 	t.Helper()
 	output, err := In(t, bin, append(flags, "-seed=0", fmt.Sprint("-seeds=", most))...)
 	found := violation.FindStringSubmatch(output)
@@ -84,10 +85,10 @@ func FirstIn(t testing.TB, bin string, most int, flags ...string) (seed int) {
 }
 
 // In runs TestHistories of a test binary with the flags of this test and with more.
-func In(t testing.TB, bin string, flags ...string) (output string, err error) {
+func In(t testing.TB, bin mutanttest.Binary, flags ...string) (output string, err error) {
 	t.Helper()
 	flags = append([]string{"-test.run=^TestHistories$", "-shrink=false", fmt.Sprint("-seeds=", *seeds)}, flags...)
-	text, err := exec.CommandContext(t.Context(), bin, flags...).CombinedOutput()
+	text, err := bin.Command(t.Context(), flags...).CombinedOutput()
 	return string(text), err
 }
 

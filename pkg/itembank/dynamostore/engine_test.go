@@ -43,11 +43,6 @@ func TestFaults(t *testing.T) {
 	itembankfault.RunFaults(t, inOwnTables(t, testengine.Dynoxide(t)), 24)
 }
 
-func TestFaultsOnDynamoDBLocal(t *testing.T) {
-	testengine.CheckOnly(t)
-	itembankfault.RunFaults(t, inOwnTables(t, testengine.DynamoDBLocal(t)), 150)
-}
-
 func TestHistories(t *testing.T) {
 	testengine.CheckOnly(t)
 	itembankfault.RunHistories(t, itembankengines.Dynoxide)
@@ -56,13 +51,6 @@ func TestHistories(t *testing.T) {
 func TestSequences(t *testing.T) {
 	testengine.CheckOnly(t)
 	itembankfault.RunSequences(t, itembankengines.Dynoxide)
-}
-
-func TestRestores(t *testing.T) {
-	testengine.CheckOnly(t)
-	endpoint := testengine.Dynoxide(t)
-	old, restored := itembankengines.OwnTables(), itembankengines.OwnTables()
-	itembankfault.RunRestores(t, old.Create(t, endpoint), restored.Create(t, endpoint))
 }
 
 func TestPairs(t *testing.T) {

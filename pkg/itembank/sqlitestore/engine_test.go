@@ -39,7 +39,7 @@ func inMemory(t testing.TB) enginetest.Engine {
 
 func TestFaults(t *testing.T) {
 	testengine.CheckOnly(t)
-	itembankfault.RunFaults(t, inMemory, 1)
+	itembankfault.RunFaults(t, inMemory, 4)
 }
 
 func TestFaultsInFile(t *testing.T) {
@@ -62,29 +62,14 @@ func TestSequences(t *testing.T) {
 	itembankfault.RunSequences(t, inMemory)
 }
 
-func TestSequencesInFile(t *testing.T) {
-	testengine.CheckOnly(t)
-	itembankfault.RunSequences(t, itembankengines.SQLite)
-}
-
 func TestRestores(t *testing.T) {
 	testengine.CheckOnly(t)
 	itembankfault.RunRestores(t, inMemory(t), inMemory(t))
 }
 
-func TestRestoresInFile(t *testing.T) {
-	testengine.CheckOnly(t)
-	itembankfault.RunRestores(t, itembankengines.SQLite(t), itembankengines.SQLite(t))
-}
-
 func TestPairs(t *testing.T) {
 	testengine.CheckOnly(t)
 	itembankfault.RunPairs(t, inMemory, itembankfault.PairOptions{Share: 1})
-}
-
-func TestPairsInFile(t *testing.T) {
-	testengine.CheckOnly(t)
-	itembankfault.RunPairs(t, itembankengines.SQLite, itembankfault.PairOptions{Share: 8})
 }
 
 // TestBackups: a backup that is made between any two calls of other commands has all that was answered before. A copy of
