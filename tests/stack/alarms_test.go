@@ -71,12 +71,24 @@ var alarmCases = map[string]alarmCase{
 	"claim-function-errors":    functionErrors,
 	"claim-function-throttles": functionThrottles,
 	"sweep-function-errors": {
-		idle:    period{"Invocations": 5, "Errors": 0},
-		passing: []period{{"Invocations": 5, "Errors": 0}, {"Invocations": 5, "Errors": 5}, {"Invocations": 5, "Errors": 0}},
-		trouble: []period{{"Invocations": 5, "Errors": 1}, {"Invocations": 5, "Errors": 1}},
+		idle: sweeping,
+		passing: []period{
+			sweeping, {"sweep Invocations": 5, "sweep Errors": 5}, sweeping,
+		},
+		trouble: []period{{"sweep Invocations": 5, "sweep Errors": 1}, {"sweep Invocations": 5, "sweep Errors": 1}},
 	},
-	"sweep-function-throttles": functionThrottles,
+	"sweep-function-throttles": {
+		idle:    sweeping,
+		passing: []period{{"sweep Throttles": 5}, sweeping, sweeping},
+		trouble: []period{{"sweep Throttles": 5}, {"sweep Throttles": 5}},
+	},
+	"sweep-not-running": {
+		idle:    sweeping,
+		passing: []period{{}, {}, {"sweep Invocations": 1}, {}, {}},
+		trouble: []period{{}, {}, {}},
+	},
 	"bank-nearly-empty": {
+		idle:    sweeping,
 		passing: []period{{"FreeItems": 0}, {"FreeItems": 101}}, trouble: []period{{"FreeItems": 100}},
 	},
 	"iterator-age": {
@@ -117,6 +129,17 @@ var alarmCases = map[string]alarmCase{
 	},
 	"handler-superseded": single("Superseded"),
 	"handler-not-stored": single("NotStored"),
+	"throttled-stream": {
+		passing: []period{{"ReadProvisionedThroughputExceeded": 900}, {"WriteProvisionedThroughputExceeded": 99}, {}},
+		trouble: []period{
+			{"ReadProvisionedThroughputExceeded": 50, "WriteProvisionedThroughputExceeded": 50}, {},
+			{"WriteProvisionedThroughputExceeded": 100},
+		},
+	},
+	"throttled-index": {
+		passing: []period{{"due WriteThrottleEvents": 900}, {"WriteThrottleEvents": 900}, {"due ReadThrottleEvents": 99}},
+		trouble: []period{{"due WriteKeyRangeThroughputThrottleEvents": 100}, {}, {"due ReadThrottleEvents": 100}},
+	},
 	"throttled-keys": {
 		passing: []period{{"WriteThrottleEvents": 900}, {"WriteThrottleEvents": 99}, {"ReadThrottleEvents": 99}},
 		trouble: []period{{"WriteThrottleEvents": 50, "WriteKeyRangeThroughputThrottleEvents": 50}, {}, {"ReadThrottleEvents": 100}},
@@ -128,6 +151,9 @@ type alarmCase struct {
 	passing []period // the last periods, after which the alarm is off
 	trouble []period // and those after which it is on
 }
+
+// sweeping are the metrics of a sweep that runs every minute.
+var sweeping = period{"sweep Invocations": 5, "sweep Errors": 0}
 
 var functionErrors = alarmCase{
 	passing: []period{{"Invocations": 900, "Errors": 8}, {"Invocations": 900, "Errors": 8}, {"Invocations": 5, "Errors": 5}},
@@ -156,7 +182,7 @@ func TestAlarmsAtNight(t *testing.T) {
 				continue
 			}
 			seen[section] = true
-			if alarms(t, a) || alarms(t, a, period{}, period{}, period{}) {
+			if alarms(t, a) || alarms(t, a, period{}, period{}) {
 				t.Errorf("%s goes off on a first deployment", id)
 			}
 			if alarms(t, a, c.idle, c.idle, c.idle) {
@@ -177,12 +203,79 @@ func TestAlarmsAtNight(t *testing.T) {
 	}
 }
 
-// TestRareSweepsAlarmAtOnce checks a sweep that runs every hour: two failures would take two hours.
-func TestRareSweepsAlarmAtOnce(t *testing.T) {
+// TestNights plays nights in which something stops, over all alarms of a stack. No other alarm may go off, and no alarm
+// may go out because data is missing.
+func TestNights(t *testing.T) {
 	t.Parallel()
-	for id, a := range readGolden(t, "jwt").resources(alarmType) {
-		if sectionOf(a) == "sweep-function-errors" && !alarms(t, a, period{"Invocations": 1, "Errors": 1}) {
-			t.Errorf("%s waits", id)
+	quiet := period{"sweep Invocations": 5, "sweep Errors": 0, "FreeItems": 900, "PolledEventCount": 300}
+	but := func(changes period, missing ...string) period {
+		night := maps.Clone(quiet)
+		maps.Copy(night, changes)
+		for _, m := range missing {
+			delete(night, m)
+		}
+		return night
+	}
+	dead := but(nil, "sweep Invocations", "sweep Errors", "FreeItems") // EventBridge invokes nothing, so Lambda counts nothing
+	for _, n := range []struct {
+		what       string
+		before, on []string // the alarms that are on before and after, by their sections
+		night      period
+	}{
+		{"nothing", nil, nil, quiet},
+		{"the rule of the sweep is disabled", nil, []string{"sweep-not-running"}, dead},
+		{
+			"the permission of the rule is lost, and the bank is nearly empty", []string{"bank-nearly-empty"},
+			[]string{"bank-nearly-empty", "sweep-not-running"}, dead,
+		},
+		{
+			"the sweep may not count, and the bank is nearly empty", []string{"bank-nearly-empty"},
+			[]string{"bank-nearly-empty", "sweep-function-errors"}, but(period{"sweep Errors": 1}, "FreeItems"),
+		},
+		{"the campaign that was nearly empty is closed", []string{"bank-nearly-empty"}, nil, but(nil, "FreeItems")},
+		{"the index is throttled", nil, []string{"throttled-index"}, but(period{"due WriteThrottleEvents": 100})},
+		{"the tables are throttled", nil, []string{"throttled-keys"}, but(period{"WriteThrottleEvents": 100})},
+		{
+			"the streams are throttled", nil, []string{"throttled-stream"},
+			but(period{"WriteProvisionedThroughputExceeded": 100}),
+		},
+	} {
+		var on []string
+		for _, a := range readGolden(t, "default").resources(alarmType) {
+			section := sectionOf(a)
+			if stateAfter(t, a, slices.Contains(n.before, section), n.night, n.night, n.night) {
+				on = append(on, section)
+			}
+		}
+		slices.Sort(on)
+		if on = slices.Compact(on); !slices.Equal(on, n.on) {
+			t.Errorf("%s: the alarms %v are on, want %v", n.what, on, n.on)
+		}
+	}
+}
+
+// TestRareSweeps checks sweeps that run seldom. A failed sweep sets an alarm off at once, because two failures would
+// take two intervals. A missing sweep does after three intervals.
+func TestRareSweeps(t *testing.T) {
+	t.Parallel()
+	for golden, every := range map[string]float64{"jwt": 3600, "every-setting": 24 * 3600} {
+		seen := 0
+		for id, a := range readGolden(t, golden).resources(alarmType) {
+			switch sectionOf(a) {
+			case "sweep-function-errors":
+				seen++
+				if !alarms(t, a, period{"sweep Invocations": 1, "sweep Errors": 1}) {
+					t.Errorf("%s waits", id)
+				}
+			case "sweep-not-running":
+				seen++
+				if p := number(a.properties()["Period"]); p != every || alarms(t, a, sweeping, period{}, period{}) {
+					t.Errorf("%s does not wait for three intervals; its period is %v s", id, p)
+				}
+			}
+		}
+		if seen != 2 {
+			t.Errorf("%s has %d of two alarms", golden, seen)
 		}
 	}
 }

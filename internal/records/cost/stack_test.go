@@ -24,7 +24,7 @@ func TestByHand(t *testing.T) {
 		3e6 * 307 / 1073741824 * 0.5045,
 		3.0432e6 * 371 / 1073741824 * 0.5045,
 		11 * 0.30,
-		24 * 0.10,
+		31 * 0.10,
 	}
 	if len(got.Items) != len(want) {
 		t.Fatalf("want %d items, got %+v", len(want), got.Items)
