@@ -199,7 +199,7 @@ const fewest = 100
 
 // percent returns part as a percentage of whole. Both are expressions of the metrics.
 func percent(part, whole string, of metrics) awscloudwatch.IMetric {
-	const share = "100 * FILL(%[1]s, 0) / IF(%[2]s > %[3]d, %[2]s, %[3]d)"
+	const share = "100 * %[1]s / IF(%[2]s > %[3]d, %[2]s, %[3]d)"
 	return calculated(fmt.Sprintf(share, part, whole, fewest), of, alarmPeriod)
 }
 
@@ -219,14 +219,14 @@ func (s alarmSet) addFunction(function awslambda.Function, job string, errors da
 	s.add(
 		alarm{
 			"FunctionErrorsAlarm", job + "-function-errors", fmt.Sprintf("The %s function fails.", job),
-			percent("errors", "FILL(invocations, 0)", metrics{"errors": count("Errors"), "invocations": count("Invocations")}),
+			percent("FILL(errors, 0)", "FILL(invocations, 0)", metrics{"errors": count("Errors"), "invocations": count("Invocations")}),
 			failing, errors, atLeast,
 		},
 		alarm{
 			// Invocations does not include throttled calls (Lambda Developer Guide, "Types of metrics for Lambda
 			// functions").
 			"FunctionThrottlesAlarm", job + "-function-throttles", fmt.Sprintf("Lambda throttles the %s function.", job),
-			percent("throttles", "(FILL(invocations, 0) + FILL(throttles, 0))",
+			percent("FILL(throttles, 0)", "(FILL(invocations, 0) + FILL(throttles, 0))",
 				metrics{"throttles": count("Throttles"), "invocations": count("Invocations")}),
 			failing, twice, atLeast,
 		},

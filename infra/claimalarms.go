@@ -55,7 +55,7 @@ func (c *ClaimAPI) answers(name, pattern string) awscloudwatch.IMetric {
 
 // shareOfRequests returns a number of requests as a percentage of all requests.
 func (c *ClaimAPI) shareOfRequests(part awscloudwatch.IMetric) awscloudwatch.IMetric {
-	return percent("part", "FILL(requests, 0)", metrics{"part": part, "requests": c.apiMetric("Count", "Sum")})
+	return percent("FILL(part, 0)", "FILL(requests, 0)", metrics{"part": part, "requests": c.apiMetric("Count", "Sum")})
 }
 
 func (c *ClaimAPI) apiMetric(name, statistic string) awscloudwatch.Metric {

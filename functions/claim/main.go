@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"github.com/oncebox/oncebox/internal/aws/awssecret"
 	"github.com/oncebox/oncebox/pkg/awsclient"
@@ -27,7 +28,8 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: o.LogLevel})))
+	log := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: o.LogLevel}))
+	slog.SetDefault(log.With("version", lambdacontext.FunctionVersion)) // the alarms of a canary read it
 	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
 	if err != nil {
 		return err

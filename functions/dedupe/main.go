@@ -8,6 +8,7 @@ import (
 	"runtime/debug"
 
 	"github.com/aws/aws-lambda-go/lambda"
+	"github.com/aws/aws-lambda-go/lambdacontext"
 
 	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/recordhandler"
@@ -25,7 +26,8 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: o.LogLevel})))
+	log := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: o.LogLevel}))
+	slog.SetDefault(log.With("version", lambdacontext.FunctionVersion)) // the alarms of a canary read it
 	debug.SetMemoryLimit(o.MemoryLimit)
 	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
 	if err != nil {

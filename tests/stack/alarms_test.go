@@ -127,6 +127,29 @@ var alarmCases = map[string]alarmCase{
 		passing: []period{{"LaneUnits": 300 * 700}, {"LaneUnits": 300 * 700}, {"LaneUnits": 300 * 699}},
 		trouble: slices.Repeat([]period{{"LaneUnits": 300 * 700}}, 3),
 	},
+	"claim-canary-errors": {
+		passing: []period{
+			{"version Invocations": 100, "version Errors": 1}, {"version Invocations": 900, "version VersionServerErrors": 8}, {},
+		},
+		trouble: []period{{"version Invocations": 5, "version Errors": 1}, {"version VersionServerErrors": 1}},
+	},
+	"claim-canary-refusals": {
+		passing: []period{
+			{"version Invocations": 900, "version VersionClientErrors": 89},
+			{"version Invocations": 5, "version VersionClientErrors": 5}, {"version VersionClientErrors": 100},
+		},
+		trouble: []period{
+			{"version Invocations": 12, "version VersionClientErrors": 10}, {"version Invocations": 900, "version VersionClientErrors": 90},
+		},
+	},
+	"dedupe-canary-errors": {
+		passing: []period{
+			{"version Invocations": 100, "version Errors": 1}, {"version Invocations": 900, "version VersionFailures": 8}, {},
+		},
+		trouble: []period{{"version Invocations": 5, "version Errors": 1}, {"version VersionFailures": 1}},
+	},
+	"dedupe-canary-dead-letters": single("version VersionDeadLetters"),
+
 	"handler-superseded": single("Superseded"),
 	"handler-not-stored": single("NotStored"),
 	"throttled-stream": {
@@ -173,7 +196,9 @@ func single(metric string) alarmCase {
 // TestAlarmsAtNight checks every alarm against its case.
 func TestAlarmsAtNight(t *testing.T) {
 	seen := map[string]bool{}
-	for _, tpl := range []template{readGolden(t, "default"), readGolden(t, "log"), withHandlerAlarms(t)} {
+	for _, tpl := range []template{
+		readGolden(t, "default"), readGolden(t, "log"), readGolden(t, "customer-key"), withHandlerAlarms(t),
+	} {
 		for id, a := range tpl.resources(alarmType) {
 			section := sectionOf(a)
 			c, ok := alarmCases[section]
@@ -252,6 +277,57 @@ func TestNights(t *testing.T) {
 			t.Errorf("%s: the alarms %v are on, want %v", n.what, on, n.on)
 		}
 	}
+}
+
+// TestCanarySeesItsVersion plays a version that fails 9 % of the tenth of the calls that it gets. CodeDeploy stops at
+// alarms of this version, whose metrics have no part of the old version.
+func TestCanarySeesItsVersion(t *testing.T) {
+	t.Parallel()
+	tpl := readGolden(t, "customer-key")
+	all := tpl.resources(alarmType)
+	night := period{"Invocations": 10_000, "Errors": 90, "version Invocations": 1000, "version Errors": 90}
+	var on []string
+	for _, group := range tpl.resources("AWS::CodeDeploy::DeploymentGroup") {
+		for _, ref := range list(at(group, "Properties.AlarmConfiguration.Alarms")) {
+			a := all[textAt(ref, "Name.Ref")]
+			for _, m := range append(list(at(a, "Properties.Metrics")), map[string]any{"MetricStat": object("Metric", a.properties())}) {
+				checkVersion(t, tpl, sectionOf(a), list(at(m, "MetricStat.Metric.Dimensions")))
+			}
+			if alarms(t, a, night, night) {
+				on = append(on, sectionOf(a))
+			}
+		}
+	}
+	slices.Sort(on)
+	if want := []string{"claim-canary-errors", "dedupe-canary-errors"}; !slices.Equal(on, want) {
+		t.Errorf("the alarms %v stop the canary, want %v", on, want)
+	}
+	for id, a := range all {
+		if sectionOf(a) == "claim-function-errors" && alarms(t, a, night, night) {
+			t.Errorf("%s sees the new version, too", id)
+		}
+	}
+}
+
+// checkVersion checks that the dimensions of a metric are of the version that an alias gets.
+func checkVersion(t *testing.T, tpl template, section string, dimensions []any) {
+	t.Helper()
+	if dimensions == nil {
+		return // an expression
+	}
+	values := map[string]string{}
+	for _, d := range dimensions {
+		values[textAt(d, "Name")] = rendered(at(d, "Value"))
+	}
+	for _, alias := range tpl.resources(aliasType) {
+		version := rendered(at(alias, "Properties.FunctionVersion"))
+		function := rendered(at(alias, "Properties.FunctionName"))
+		if values["Version"] == version || values["ExecutedVersion"] == version && values["FunctionName"] == function &&
+			values["Resource"] == function+":"+textAt(alias, "Properties.Name") {
+			return
+		}
+	}
+	t.Errorf("%s reads a metric of %v", section, values)
 }
 
 // TestRareSweeps checks sweeps that run seldom. A failed sweep sets an alarm off at once, because two failures would
@@ -346,6 +422,7 @@ func TestRunbook(t *testing.T) {
 	linked := map[string]bool{}
 	alarms := readGolden(t, "default").resources(alarmType)
 	maps.Copy(alarms, readGolden(t, "log").resources(alarmType))
+	maps.Copy(alarms, readGolden(t, "customer-key").resources(alarmType))
 	maps.Copy(alarms, withHandlerAlarms(t).resources(alarmType))
 	for id, a := range alarms {
 		parts := runbookLink.FindStringSubmatch(textAt(a, "Properties.AlarmDescription"))

@@ -64,12 +64,15 @@ func warmsUp(alarm resource, periods int) bool {
 	return 60*minutes > float64(periods)*number(alarm.properties()["Period"])
 }
 
-// metricKey returns the name of a metric. Before the name of a metric of an index or of the sweep stands which it is.
+// metricKey returns the name of a metric. Before the name of a metric of an index, of the sweep or of a version stands
+// which it is.
 func metricKey(name string, dimensions any) string {
 	for _, d := range list(dimensions) {
 		switch value := rendered(at(d, "Value")); {
 		case textAt(d, "Name") == "GlobalSecondaryIndexName":
 			return value + " " + name
+		case strings.HasSuffix(textAt(d, "Name"), "Version"):
+			return "version " + name
 		case textAt(d, "Name") == "FunctionName" && strings.Contains(value, "Sweep"):
 			return "sweep " + name
 		}
