@@ -146,6 +146,7 @@ func newRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	}
 	markConsumer(r, p.Settings.Scope)
 	p.Sink = p.Sink.resolved(r.Construct, p)
+	p.Sink.requireFreeNames(r.Construct)
 	r.Destination = p.Sink.stream
 	if r.DeadLetterBucket == nil {
 		r.DeadLetterBucket = newDeadLetterBucket(r.Construct, p.EncryptionKey, p.Disposable)
