@@ -25,6 +25,10 @@ func CheckAlias(f Function, report *Report) {
 			Area: a.name, Name: name, Status: Info, Detail: "none: doctor invokes version " + f.Version,
 			Do: "If the function has an alias, use --function " + f.Name + ":ALIAS.",
 		})
+	case len(f.Unlike) > 0 && f.Kind == Dedupe:
+		a.Fail(name, fmt.Sprintf("%s is version %s, and also version %s, with another %s: a record that both get is delivered "+
+			"twice", f.Alias, f.Version, strings.Join(f.Canary, ", "), strings.Join(f.Unlike, ", ")),
+			"Stop the deployment in CodeDeploy, with a rollback. Deploy such a change without canary.")
 	case len(f.Canary) > 0:
 		a.Warn(name, fmt.Sprintf("%s is version %s, and also version %s: each step meets one of them",
 			f.Alias, f.Version, strings.Join(f.Canary, ", ")), "Run doctor again when the deployment has ended.")

@@ -31,8 +31,10 @@ type Function struct {
 	Alias  string // an alias in the stack, which the mapping calls; "": the mapping calls the function
 	// Canary holds other versions that the alias points to, with their shares. The alias also points to version 7.
 	Canary map[string]float64
-	Hidden string // the reason why the caller may not read the variables; "": the caller may
-	mu     sync.Mutex
+	// CanaryEnv are the variables of these versions. If it is nil, they have the variables in Env, too.
+	CanaryEnv map[string]string
+	Hidden    string // the reason why the caller may not read the variables; "": the caller may
+	mu        sync.Mutex
 }
 
 // tailSize is the size of the part of a log that Lambda returns (API reference, "Invoke", LogType).
@@ -45,7 +47,8 @@ func Serve(t testing.TB, stack string, functions map[string]*Function) (endpoint
 	of := func(w http.ResponseWriter, r *http.Request) (f *Function, name, alias string) {
 		name, alias, _ = strings.Cut(nameOf(r.PathValue("name")), ":")
 		f = functions[name]
-		if f == nil || alias != "" && alias != f.Alias {
+		_, version := f.canary(alias)
+		if f == nil || alias != "" && alias != f.Alias && !version {
 			w.Header().Set("X-Amzn-ErrorType", "ResourceNotFoundException")
 			w.WriteHeader(http.StatusNotFound)
 			answer(w, map[string]string{"Message": "Function not found: " + name})
@@ -92,6 +95,14 @@ func Serve(t testing.TB, stack string, functions map[string]*Function) (endpoint
 	return server.URL
 }
 
+// canary reports whether a qualifier is another version that the alias points to, and returns its share.
+func (f *Function) canary(qualifier string) (share float64, ok bool) {
+	if f != nil {
+		share, ok = f.Canary[qualifier]
+	}
+	return share, ok
+}
+
 // published is the version that an alias points to.
 const published = "7"
 
@@ -109,6 +120,9 @@ func (f *Function) configuration(name, alias string) map[string]any {
 	}
 	if alias == "" && f.Latest != nil {
 		environment["Variables"] = f.Latest
+	}
+	if _, ok := f.canary(alias); ok && f.CanaryEnv != nil {
+		environment["Variables"] = f.CanaryEnv
 	}
 	if f.Hidden != "" {
 		environment = map[string]any{"Error": map[string]string{"ErrorCode": "AccessDeniedException", "Message": f.Hidden}}
