@@ -155,6 +155,34 @@ func TestMappingOfTheAlias(t *testing.T) {
 	}
 }
 
+// TestMappingsThatLoseRecords: a mapping that works today may lose records on the day on which batches fail.
+func TestMappingsThatLoseRecords(t *testing.T) {
+	t.Parallel()
+	for want, f := range map[string]*lambdatest.Function{
+		"has no on-failure destination": {NoEnd: true, Stream: stream},
+		"never gives a batch up":        {Never: true, Stream: stream},
+		"has enhanced fan-out":          {Stream: stream + "/consumer/fast:1"},
+		"enabled":                       {Stream: stream},
+	} {
+		f.Env = map[string]string{"ONCEBOX_SINK": "kinesis:out"}
+		endpoint := lambdatest.Serve(t, "shop", map[string]*lambdatest.Function{"records": f})
+		client := lambda.NewFromConfig(aws.Config{
+			Region: "us-east-1", BaseEndpoint: &endpoint,
+			Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+		})
+		found, err := doctor.Find(t.Context(), client, []string{"records"})
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%s: %v, %v", want, found, err)
+		}
+		report := doctor.NewReport(nil)
+		doctor.CheckMapping(t.Context(), client, found[0], error.Error, report)
+		c := report.Checks[0]
+		if !strings.Contains(c.Detail, want) || (c.Status == doctor.OK) != (want == "enabled") {
+			t.Errorf("%s: got %+v", want, c)
+		}
+	}
+}
+
 // TestContradictionIsTold: settings with which every record would be a dead letter fail, as at the start of the
 // function.
 func TestContradictionIsTold(t *testing.T) {

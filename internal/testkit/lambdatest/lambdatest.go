@@ -28,6 +28,8 @@ type Function struct {
 	Stream string // the ARN of the stream that an event source mapping reads; "": the function has no mapping
 	State  string // the state of the mapping; "": Enabled
 	Window int    // how long the mapping gathers a batch, in seconds
+	NoEnd  bool   // the mapping has no destination of batches that it gives up
+	Never  bool   // the mapping never gives a batch up
 	Alias  string // an alias in the stack, which the mapping calls; "": the mapping calls the function
 	// Canary holds other versions that the alias points to, with their shares. The alias also points to version 7.
 	Canary map[string]float64
@@ -82,10 +84,7 @@ func Serve(t testing.TB, stack string, functions map[string]*Function) (endpoint
 		name, alias, _ := strings.Cut(nameOf(r.URL.Query().Get("FunctionName")), ":")
 		mappings := []map[string]any{}
 		if f := functions[name]; f != nil && f.Stream != "" && alias == f.Alias {
-			mappings = append(mappings, map[string]any{
-				"EventSourceArn": f.Stream, "State": cmp.Or(f.State, "Enabled"), "LastProcessingResult": "OK",
-				"FunctionResponseTypes": []string{"ReportBatchItemFailures"}, "MaximumBatchingWindowInSeconds": f.Window,
-			})
+			mappings = append(mappings, f.mapping())
 		}
 		answer(w, map[string]any{"EventSourceMappings": mappings})
 	})
@@ -93,6 +92,22 @@ func Serve(t testing.TB, stack string, functions map[string]*Function) (endpoint
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// mapping returns the event source mapping of the function.
+func (f *Function) mapping() map[string]any {
+	m := map[string]any{
+		"EventSourceArn": f.Stream, "State": cmp.Or(f.State, "Enabled"), "LastProcessingResult": "OK",
+		"FunctionResponseTypes": []string{"ReportBatchItemFailures"}, "MaximumBatchingWindowInSeconds": f.Window,
+		"MaximumRecordAgeInSeconds": 483840, "MaximumRetryAttempts": 10000,
+	}
+	if f.Never {
+		m["MaximumRecordAgeInSeconds"], m["MaximumRetryAttempts"] = -1, -1
+	}
+	if !f.NoEnd {
+		m["DestinationConfig"] = map[string]any{"OnFailure": map[string]any{"Destination": "arn:aws:s3:::given-up"}}
+	}
+	return m
 }
 
 // canary reports whether a qualifier is another version that the alias points to, and returns its share.
