@@ -49,8 +49,7 @@ func Serve(t testing.TB, stack string, functions map[string]*Function) (endpoint
 	of := func(w http.ResponseWriter, r *http.Request) (f *Function, name, alias string) {
 		name, alias, _ = strings.Cut(nameOf(r.PathValue("name")), ":")
 		f = functions[name]
-		_, version := f.canary(alias)
-		if f == nil || alias != "" && alias != f.Alias && !version {
+		if f == nil || alias != "" && alias != f.Alias && !f.isCanary(alias) {
 			w.Header().Set("X-Amzn-ErrorType", "ResourceNotFoundException")
 			w.WriteHeader(http.StatusNotFound)
 			answer(w, map[string]string{"Message": "Function not found: " + name})
@@ -110,12 +109,10 @@ func (f *Function) mapping() map[string]any {
 	return m
 }
 
-// canary reports whether a qualifier is another version that the alias points to, and returns its share.
-func (f *Function) canary(qualifier string) (share float64, ok bool) {
-	if f != nil {
-		share, ok = f.Canary[qualifier]
-	}
-	return share, ok
+// isCanary reports whether a qualifier is another version that the alias points to.
+func (f *Function) isCanary(qualifier string) bool {
+	_, ok := f.Canary[qualifier]
+	return ok
 }
 
 // published is the version that an alias points to.
@@ -136,7 +133,7 @@ func (f *Function) configuration(name, alias string) map[string]any {
 	if alias == "" && f.Latest != nil {
 		environment["Variables"] = f.Latest
 	}
-	if _, ok := f.canary(alias); ok && f.CanaryEnv != nil {
+	if f.isCanary(alias) && f.CanaryEnv != nil {
 		environment["Variables"] = f.CanaryEnv
 	}
 	if f.Hidden != "" {
