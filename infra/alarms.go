@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatchactions"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
@@ -54,8 +55,7 @@ func (p AlarmProps) check(names naming) error {
 // Reference, "PutMetricAlarm").
 const longestRunbook = 512
 
-// An alarm goes off when its metric reaches a threshold in some of the latest periods. Missing data always counts as
-// good: the metrics count failures or waiting work, and an idle stack has neither.
+// An alarm goes off when its metric reaches a threshold in some of the latest periods.
 type alarm struct {
 	id        string // the id of the construct
 	section   string // the section of the runbook
@@ -63,8 +63,20 @@ type alarm struct {
 	metric    awscloudwatch.IMetric
 	threshold float64
 	when      datapoints
-	below     bool // the alarm goes off at the threshold and below
+	reached   reached
 }
+
+// reached says which values reach the threshold of an alarm, and what missing data means.
+type reached int
+
+const (
+	// atLeast is for metrics that count failures or waiting work. An idle stack has neither, so missing data is good.
+	atLeast reached = iota
+	// atMost is for metrics of what is left. Missing data says nothing about it, and changes no state.
+	atMost
+	// atMostOrMissing is for work that must happen in any case. Missing data means that it does not happen.
+	atMostOrMissing
+)
 
 // datapoints says how many of the latest periods must reach the threshold.
 type datapoints struct{ breaching, of int }
@@ -112,12 +124,32 @@ func (s alarmSet) newAlarm(a alarm) awscloudwatch.Alarm {
 		DatapointsToAlarm:  jsii.Number(a.when.breaching),
 		TreatMissingData:   awscloudwatch.TreatMissingData_NOT_BREACHING,
 	}
-	if a.below {
+	if a.reached != atLeast {
 		props.ComparisonOperator = awscloudwatch.ComparisonOperator_LESS_THAN_OR_EQUAL_TO_THRESHOLD
+		props.TreatMissingData = awscloudwatch.TreatMissingData_IGNORE
+	}
+	if a.reached == atMostOrMissing {
+		props.TreatMissingData = awscloudwatch.TreatMissingData_BREACHING
 	}
 	made := awscloudwatch.NewAlarm(s.scope, jsii.String(a.id), props)
+	if a.reached == atMostOrMissing {
+		warmUp(made, a)
+	}
 	s.notify(made)
 	return made
+}
+
+// longestWarmUp is CloudWatch's limit (CloudFormation, "AWS::CloudWatch::Alarm WarmUpConfiguration").
+const longestWarmUp = 48 * time.Hour
+
+// warmUp lets a new alarm wait for its first data as long as it looks back, so that a new stack does not set it off.
+// The alarm ends the wait when it has data for all of its periods.
+func warmUp(made awscloudwatch.Alarm, a alarm) {
+	looksBack := time.Duration(*a.metric.ToMetricConfig().MetricStat.Period.ToSeconds(nil)*float64(a.when.of)) * time.Second
+	made.Node().DefaultChild().(awscloudwatch.CfnAlarm).SetWarmUpConfiguration(
+		&awscloudwatch.CfnAlarm_WarmUpConfigurationProperty{
+			WarmUpPeriodDurationInMinutes: jsii.Number(min(looksBack, longestWarmUp).Minutes()),
+		})
 }
 
 // topicMetadata marks an alarm with the topics that get its messages.
@@ -142,9 +174,13 @@ func (s alarmSet) notify(made awscloudwatch.Alarm) {
 
 // metric is a metric of AWS over an alarm's period, by namespace, name, statistic and one dimension.
 func metric(namespace, name, statistic, dimension string, value *string) awscloudwatch.Metric {
+	return metricOf(namespace, name, statistic, map[string]*string{dimension: value})
+}
+
+func metricOf(namespace, name, statistic string, dimensions map[string]*string) awscloudwatch.Metric {
 	return awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
 		Namespace: jsii.String(namespace), MetricName: jsii.String(name), Statistic: jsii.String(statistic),
-		Period: seconds(alarmPeriod), DimensionsMap: &map[string]*string{dimension: value},
+		Period: seconds(alarmPeriod), DimensionsMap: &dimensions,
 	})
 }
 
@@ -163,7 +199,7 @@ const fewest = 100
 
 // percent returns part as a percentage of whole. Both are expressions of the metrics.
 func percent(part, whole string, of metrics) awscloudwatch.IMetric {
-	const share = "100 * FILL(%[1]s, 0) / IF(%[2]s > %[3]d, %[2]s, %[3]d)"
+	const share = "100 * %[1]s / IF(%[2]s > %[3]d, %[2]s, %[3]d)"
 	return calculated(fmt.Sprintf(share, part, whole, fewest), of, alarmPeriod)
 }
 
@@ -183,49 +219,90 @@ func (s alarmSet) addFunction(function awslambda.Function, job string, errors da
 	s.add(
 		alarm{
 			"FunctionErrorsAlarm", job + "-function-errors", fmt.Sprintf("The %s function fails.", job),
-			percent("errors", "FILL(invocations, 0)", metrics{"errors": count("Errors"), "invocations": count("Invocations")}),
-			failing, errors, false,
+			percent("FILL(errors, 0)", "FILL(invocations, 0)", metrics{"errors": count("Errors"), "invocations": count("Invocations")}),
+			failing, errors, atLeast,
 		},
 		alarm{
 			// Invocations does not include throttled calls (Lambda Developer Guide, "Types of metrics for Lambda
 			// functions").
 			"FunctionThrottlesAlarm", job + "-function-throttles", fmt.Sprintf("Lambda throttles the %s function.", job),
-			percent("throttles", "(FILL(invocations, 0) + FILL(throttles, 0))",
+			percent("FILL(throttles, 0)", "(FILL(invocations, 0) + FILL(throttles, 0))",
 				metrics{"throttles": count("Throttles"), "invocations": count("Invocations")}),
-			failing, twice, false,
+			failing, twice, atLeast,
 		},
 	)
 }
 
-// throttledRequests is the number of throttled requests to a table in a period at which its alarm goes off. On-demand
-// tables throttle a few requests while they grow, and the functions retry these.
+// throttledRequests is the number of throttled requests to a table, an index or a stream in a period at which its alarm
+// goes off. On-demand tables and streams throttle a few requests while they grow, and these are repeated.
 const throttledRequests = 100
 
-// addTable adds the alarm of a table to the stack. Several constructs that use the table share the alarm. It counts
-// all requests that DynamoDB throttles, including those to hot key ranges (DynamoDB Developer Guide, "CloudWatch
-// throttling metrics").
+// addTable adds the alarm of a table to the stack. It counts all requests that DynamoDB throttles, including those to
+// hot key ranges (DynamoDB Developer Guide, "CloudWatch throttling metrics").
 func (s alarmSet) addTable(name string, table awsdynamodb.ITableV2) {
-	stack, id := awscdk.Stack_Of(s.scope), "ThrottledKeysAlarm-"+*table.Node().Addr()
-	made, ok := stack.Node().TryFindChild(jsii.String(id)).(awscloudwatch.Alarm)
+	s.addShared(name, table, alarm{
+		"ThrottledKeysAlarm", "throttled-keys", "DynamoDB throttles the table.",
+		throttles(tableDimensions(table)), throttledRequests, twice, atLeast,
+	})
+}
+
+// addDueIndex adds the alarm of the index of claims that end. The metrics of a table leave out its indexes (DynamoDB
+// Developer Guide, "DynamoDB Metrics and dimensions").
+func (s alarmSet) addDueIndex(table awsdynamodb.ITableV2) {
+	s.addShared("throttled-index", table, alarm{
+		"ThrottledIndexAlarm", "throttled-index", "DynamoDB throttles the index of claims that end.",
+		throttles(dueDimensions(table)), throttledRequests, twice, atLeast,
+	})
+}
+
+// addShared adds an alarm of a table to the stack. Several constructs that use the table share the alarm.
+func (s alarmSet) addShared(name string, table awsdynamodb.ITableV2, a alarm) {
+	stack := awscdk.Stack_Of(s.scope)
+	a.id += "-" + *table.Node().Addr()
+	made, ok := stack.Node().TryFindChild(jsii.String(a.id)).(awscloudwatch.Alarm)
 	if ok {
 		s.notify(made)
 	} else {
-		made = s.in(stack).newAlarm(alarm{
-			id, "throttled-keys", "DynamoDB throttles the table.", throttles(table), throttledRequests, twice, false,
-		})
+		made = s.in(stack).newAlarm(a)
 	}
 	s.made[name] = made
 }
 
-// throttles counts the requests to a table that DynamoDB throttled. A request to a hot key range counts twice.
-func throttles(table awsdynamodb.ITableV2) awscloudwatch.IMetric {
+func tableDimensions(table awsdynamodb.ITableV2) map[string]*string {
+	return map[string]*string{"TableName": table.TableName()}
+}
+
+func dueDimensions(table awsdynamodb.ITableV2) map[string]*string {
+	return map[string]*string{"TableName": table.TableName(), "GlobalSecondaryIndexName": jsii.String(dueIndex)}
+}
+
+// throttles counts the requests to a table or an index that DynamoDB throttled. A request to a hot key range counts
+// twice.
+func throttles(dimensions map[string]*string) awscloudwatch.IMetric {
 	count := func(name string) awscloudwatch.IMetric {
-		return metric("AWS/DynamoDB", name, "Sum", "TableName", table.TableName())
+		return metricOf("AWS/DynamoDB", name, "Sum", dimensions)
 	}
 	return calculated("FILL(reads, 0) + FILL(writes, 0) + FILL(readKeys, 0) + FILL(writeKeys, 0)", metrics{
 		"reads": count("ReadThrottleEvents"), "readKeys": count("ReadKeyRangeThroughputThrottleEvents"),
 		"writes": count("WriteThrottleEvents"), "writeKeys": count("WriteKeyRangeThroughputThrottleEvents"),
 	}, alarmPeriod)
+}
+
+// addStream adds the alarm of a stream. It counts the reads and the records of writes that Kinesis throttled.
+func (s alarmSet) addStream(id, name string, stream awskinesis.IStream) {
+	s.made[name] = s.newAlarm(alarm{
+		id, "throttled-stream", "Kinesis throttles the stream.", calculated("FILL(reads, 0) + FILL(writes, 0)", metrics{
+			"reads": throttledReads(stream), "writes": throttledWrites(stream),
+		}, alarmPeriod), throttledRequests, twice, atLeast,
+	})
+}
+
+func throttledReads(stream awskinesis.IStream) awscloudwatch.IMetric {
+	return metric("AWS/Kinesis", "ReadProvisionedThroughputExceeded", "Sum", "StreamName", stream.StreamName())
+}
+
+func throttledWrites(stream awskinesis.IStream) awscloudwatch.IMetric {
+	return metric("AWS/Kinesis", "WriteProvisionedThroughputExceeded", "Sum", "StreamName", stream.StreamName())
 }
 
 // filtered returns a metric of the log lines that match a pattern. Its namespace is the namespace of the function's

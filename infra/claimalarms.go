@@ -1,6 +1,7 @@
 package infra
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
@@ -16,24 +17,25 @@ func (c *ClaimAPI) newAlarms(s alarmSet, p ClaimAPIProps) {
 	s.add(
 		alarm{
 			"ServerErrorsAlarm", "claim-server-errors", "The claim API answers with 5xx.",
-			c.shareOfRequests(c.apiMetric("5xx", "Sum")), failing, twice, false,
+			c.shareOfRequests(c.apiMetric("5xx", "Sum")), failing, twice, atLeast,
 		},
 		alarm{
 			"ClientErrorsAlarm", "claim-client-errors", "The claim API refuses half of the requests as wrong or not allowed.",
-			c.shareOfRequests(c.answers("ClientErrors", wrongRequests)), rejected, lasting, false,
+			c.shareOfRequests(c.answers("ClientErrors", wrongRequests)), rejected, lasting, atLeast,
 		},
 		alarm{
 			"RateLimitAlarm", "claim-rate-limit", "API Gateway refuses requests because of the rate limit.",
-			c.shareOfRequests(c.answers("RateLimited", rateLimited)), limited, lasting, false,
+			c.shareOfRequests(c.answers("RateLimited", rateLimited)), limited, lasting, atLeast,
 		},
 		alarm{
 			"LatencyAlarm", "claim-latency", "One of a hundred requests takes half of the time that the function has, or longer.",
-			c.apiMetric("Latency", "p99"), float64((p.Function.Timeout / 2).Milliseconds()), lasting, false,
+			c.apiMetric("Latency", "p99"), float64((p.Function.Timeout / 2).Milliseconds()), lasting, atLeast,
 		},
 	)
 	s.addFunction(c.Function, "claim", twice)
 	s.addTable("throttled-keys-bank", c.BankTable)
 	s.addTable("throttled-keys", c.DedupeTable)
+	s.addDueIndex(c.DedupeTable)
 }
 
 // rateLimited finds requests that API Gateway refused. It leaves out the answers 429 of the function, which belong to a
@@ -53,28 +55,51 @@ func (c *ClaimAPI) answers(name, pattern string) awscloudwatch.IMetric {
 
 // shareOfRequests returns a number of requests as a percentage of all requests.
 func (c *ClaimAPI) shareOfRequests(part awscloudwatch.IMetric) awscloudwatch.IMetric {
-	return percent("part", "FILL(requests, 0)", metrics{"part": part, "requests": c.apiMetric("Count", "Sum")})
+	return percent("FILL(part, 0)", "FILL(requests, 0)", metrics{"part": part, "requests": c.apiMetric("Count", "Sum")})
 }
 
 func (c *ClaimAPI) apiMetric(name, statistic string) awscloudwatch.Metric {
 	return metric("AWS/ApiGateway", name, statistic, "ApiId", c.API.ApiId())
 }
 
-// newSweepAlarms makes the alarms of the sweep. There is no alarm about missing sweeps if the sweep runs seldom.
+// newSweepAlarms makes the alarms of the sweep.
 func (c *ClaimAPI) newSweepAlarms(s alarmSet, scope constructs.Construct, p ClaimAPIProps) {
 	errors := twice
 	if p.SweepEvery > alarmPeriod {
 		errors = atOnce
 	}
 	s.in(scope).addFunction(c.Sweep, "sweep", errors)
+	s.in(scope).add(alarm{
+		"NotRunningAlarm", "sweep-not-running", "No sweep has begun for three intervals.",
+		c.sweeps("Invocations", max(alarmPeriod, p.SweepEvery)), 0, lasting, atMostOrMissing,
+	})
 	if items := p.nearlyEmpty(); items > 0 {
 		s.in(scope).add(alarm{
 			"NearlyEmptyAlarm", "bank-nearly-empty", "An open campaign has few free items left, or none.",
-			c.Metric(FreeItems, &awscloudwatch.MetricOptions{
-				Statistic: jsii.String("Minimum"), Period: seconds(countPeriod(p.SweepEvery)),
-			}), float64(items), atOnce, true,
+			c.leastFree(countPeriod(p.SweepEvery)), float64(items), atOnce, atMost,
 		})
 	}
+}
+
+// sweeps returns a metric of the sweep function over a period.
+func (c *ClaimAPI) sweeps(name string, period time.Duration) awscloudwatch.IMetric {
+	return metric("AWS/Lambda", name, "Sum", "FunctionName", c.Sweep.FunctionName()).
+		With(&awscloudwatch.MetricOptions{Period: seconds(period)})
+}
+
+// plenty is more free items than any threshold.
+const plenty = 1_000_000_000_000
+
+// leastFree is the least number of free items of any campaign. If sweeps ran, none failed and none counted anything, no
+// campaign needs items: then the value is plenty. If sweeps failed or did not run, a missing count has no value.
+func (c *ClaimAPI) leastFree(period time.Duration) awscloudwatch.IMetric {
+	const least = "IF(FILL(sweeps, 0) > 0 && FILL(failed, 0) == 0, FILL(free, %d), free)"
+	return calculated(fmt.Sprintf(least, plenty), metrics{
+		"free": c.Metric(FreeItems, &awscloudwatch.MetricOptions{
+			Statistic: jsii.String("Minimum"), Period: seconds(period),
+		}),
+		"sweeps": c.sweeps("Invocations", period), "failed": c.sweeps("Errors", period),
+	}, period)
 }
 
 // countPeriod returns a period in which free items are counted at least once. The sweep counts them every five

@@ -186,7 +186,7 @@ func newClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) *ClaimA
 	c.newAPI(p)
 	alarms := newAlarmSet(c.Construct, p.Alarms)
 	c.newAlarms(alarms, p)
-	addCanary(c.Construct, p.Function, c.Alias, alarms.made["claim-server-errors"], alarms.made["claim-function-errors"])
+	newCanary(alarms, p.Function, c.Function, c.Alias, canaryOfClaims)
 	if p.hasSweep() {
 		c.newSweep(p, alarms)
 	}
@@ -226,6 +226,7 @@ func (p ClaimAPIProps) check(scope constructs.Construct) error {
 	if p.RateLimit < 0 || p.BurstLimit < 0 {
 		wrong.add("RateLimit is %d and BurstLimit is %d; both must be positive", p.RateLimit, p.BurstLimit)
 	}
+	p.Function.checkCanary(&wrong, p.Settings.LogLevel)
 	p.challenge().check(&wrong)
 	wrong.checkSwitch("ExecuteAPIEndpoint", p.ExecuteAPIEndpoint)
 	wrong.checkSwitch("Sweep", p.Sweep)

@@ -43,7 +43,7 @@ func NewDashboard(scope constructs.Construct, id string, p DashboardProps) (awsc
 // A dashboard remembers the tables that it shows, because constructs may share one.
 type dashboard struct {
 	awscloudwatch.Dashboard
-	tables map[string]bool // the tables shown so far, by their addresses in the construct tree
+	shown map[string]bool // the tables and indexes shown so far, by the addresses of tables in the construct tree
 }
 
 // These are the widths of widgets, in columns of a dashboard.
@@ -79,8 +79,7 @@ func (c *ClaimAPI) addTo(board dashboard) {
 	board.AddWidgets(heading("Claims: " + *c.Construct.Node().Path()))
 	board.AddWidgets(
 		graph("Requests", c.apiMetric("Count", "Sum"), c.apiMetric("4xx", "Sum"), c.apiMetric("5xx", "Sum")),
-		graph("Time of requests, ms", c.apiMetric("Latency", "p50"), c.apiMetric("Latency", "p99"),
-			c.apiMetric("IntegrationLatency", "p99")),
+		graph("Time of requests, ms", c.apiMetric("Latency", "p99"), c.apiMetric("IntegrationLatency", "p99")),
 		functionGraph("Claim function", c.Function),
 	)
 	if c.metrics {
@@ -88,10 +87,10 @@ func (c *ClaimAPI) addTo(board dashboard) {
 			graph("Answers", c.Metric(Claims, nil), c.Metric(Repeats, nil), c.Metric(SoldOut, nil)),
 			graph("Transactions that were tried again", c.Metric(LostRaces, nil), c.Metric(Conflicts, nil),
 				c.Metric(ClaimThrottles, nil)),
-			graph("Time in the function, ms", c.Metric(ClaimLatency, over("p50")), c.Metric(ClaimLatency, over("p99"))),
+			graph("Time in the function, ms", c.Metric(ClaimLatency, over("p99"))),
 		)
 	}
-	last := board.tableGraphs(c.BankTable, c.DedupeTable)
+	last := append(board.tableGraphs(c.BankTable, c.DedupeTable), board.dueGraph(c.DedupeTable)...)
 	if c.metrics && c.Sweep != nil {
 		last = append(last, graph("Free items", c.freeItems()))
 	}
@@ -127,6 +126,10 @@ func (r *RecordDedupe) addTo(board dashboard) {
 				r.Metric(OldestRecordAge, over("Maximum"))),
 		)
 	}
+	throttled := []awscloudwatch.IMetric{throttledReads(r.Source), throttledWrites(r.Source)}
+	if r.Destination != nil {
+		throttled = append(throttled, throttledWrites(r.Destination))
+	}
 	letters := []awscloudwatch.IMetric{
 		mapping("OnFailureDestinationDeliveredEventCount"), mapping("DroppedEventCount"),
 		metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", "QueueName", r.NotifyQueue.QueueName()),
@@ -134,7 +137,8 @@ func (r *RecordDedupe) addTo(board dashboard) {
 	if r.metrics {
 		letters = append(letters, r.Metric(DeadLetters, nil))
 	}
-	board.AddWidgets(append(board.tableGraphs(r.DedupeTable), graph("Dead letters", letters...))...)
+	board.AddWidgets(append(board.tableGraphs(r.DedupeTable), graph("Throttled by Kinesis", throttled...),
+		graph("Dead letters", letters...))...)
 }
 
 func heading(text string) awscloudwatch.IWidget {
@@ -161,12 +165,28 @@ func functionGraph(title string, function awslambda.Function) awscloudwatch.IWid
 // once.
 func (d dashboard) tableGraphs(tables ...awsdynamodb.ITableV2) (all []awscloudwatch.IWidget) {
 	for _, table := range tables {
-		if address := *table.Node().Addr(); !d.tables[address] {
-			d.tables[address] = true
+		if d.isNew(*table.Node().Addr()) {
 			all = append(all, tableGraph(table))
 		}
 	}
 	return all
+}
+
+// dueGraph returns the graph of the throttled requests to the index of claims that end. It shows each index once.
+func (d dashboard) dueGraph(table awsdynamodb.ITableV2) []awscloudwatch.IWidget {
+	if !d.isNew(*table.Node().Addr() + dueIndex) {
+		return nil
+	}
+	of := dueDimensions(table)
+	return []awscloudwatch.IWidget{graph("Index of claims that end, table "+*table.Node().Id(),
+		metricOf("AWS/DynamoDB", "ReadThrottleEvents", "Sum", of), metricOf("AWS/DynamoDB", "WriteThrottleEvents", "Sum", of))}
+}
+
+// isNew reports whether a table or an index is not shown yet, and remembers that it is.
+func (d dashboard) isNew(address string) bool {
+	known := d.shown[address]
+	d.shown[address] = true
+	return !known
 }
 
 func tableGraph(table awsdynamodb.ITableV2) awscloudwatch.IWidget {

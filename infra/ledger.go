@@ -118,19 +118,19 @@ func (r *RecordDedupe) logAlarms() []alarm {
 	return []alarm{
 		{
 			"LedgerMemoryAlarm", "ledger-memory", "The entries of the log ledger need nearly all memory that they may take.",
-			r.counted("LedgerMemory", "LedgerMemoryShare", "$.ledger_memory_share").With(over("Maximum")), memoryShare, twice, false,
+			r.counted("LedgerMemory", "LedgerMemoryShare", "$.ledger_memory_share").With(over("Maximum")), memoryShare, twice, atLeast,
 		},
 		{
 			"LedgerFullAlarm", "ledger-full", "Batches fail because their entries have no room in memory.",
-			r.filter("LedgerFull", "LedgerRefusals", fullLine(), "1"), 1, twice, false,
+			r.filter("LedgerFull", "LedgerRefusals", fullLine(), "1"), 1, twice, atLeast,
 		},
 		{
 			"LedgerConflictsAlarm", "ledger-conflicts", "Too many appends to the log come after those of another container.",
-			r.conflictShare(), conflictShare, lasting, false,
+			r.conflictShare(), conflictShare, lasting, atLeast,
 		},
 		{
 			"LaneHeatAlarm", "lane-heat", "A lane of the log takes nearly what a partition of DynamoDB can take.",
-			r.laneHeat(), laneHeat, lasting, false,
+			r.laneHeat(), laneHeat, lasting, atLeast,
 		},
 	}
 }

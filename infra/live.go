@@ -1,13 +1,8 @@
 package infra
 
 import (
-	"time"
-
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awscodedeploy"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
-	"github.com/aws/aws-cdk-go/awscdk/v2/interfaces/interfacesawscloudwatch"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
@@ -22,31 +17,6 @@ const liveAlias = "live"
 func newLive(scope constructs.Construct, function awslambda.Function) awslambda.Alias {
 	return awslambda.NewAlias(scope, jsii.String("Live"), &awslambda.AliasProps{
 		AliasName: jsii.String(liveAlias), Version: function.CurrentVersion(),
-	})
-}
-
-// canaries are CodeDeploy's configurations that first give a new version a tenth of the calls. Five minutes are left
-// out, because an alarm needs two bad periods of five minutes.
-var canaries = map[time.Duration]func() awscodedeploy.ILambdaDeploymentConfig{
-	10 * time.Minute: awscodedeploy.LambdaDeploymentConfig_CANARY_10PERCENT_10MINUTES,
-	15 * time.Minute: awscodedeploy.LambdaDeploymentConfig_CANARY_10PERCENT_15MINUTES,
-	30 * time.Minute: awscodedeploy.LambdaDeploymentConfig_CANARY_10PERCENT_30MINUTES,
-}
-
-// addCanary lets CodeDeploy move the alias, if the props say so. CodeDeploy moves the alias back if one of the alarms
-// goes off. Alarms about the event source mapping cannot be used: the mapping needs the alias, which needs the
-// deployment group.
-func addCanary(scope constructs.Construct, p FunctionProps, alias awslambda.Alias, alarms ...awscloudwatch.Alarm) {
-	config, ok := canaries[p.Canary]
-	if !ok {
-		return
-	}
-	var all []interfacesawscloudwatch.IAlarmRef
-	for _, alarm := range alarms {
-		all = append(all, alarm)
-	}
-	awscodedeploy.NewLambdaDeploymentGroup(scope, jsii.String("Canary"), &awscodedeploy.LambdaDeploymentGroupProps{
-		Alias: alias, DeploymentConfig: config(), Alarms: &all,
 	})
 }
 

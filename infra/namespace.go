@@ -60,11 +60,11 @@ func NewHandlerAlarms(
 	alarms.add(
 		alarm{
 			"SupersededAlarm", "handler-superseded", "An execution lost its key to another one while it ran.",
-			count("Superseded"), 1, atOnce, false,
+			count("Superseded"), 1, atOnce, atLeast,
 		},
 		alarm{
 			"NotStoredAlarm", "handler-not-stored", "A result could not be stored, and its repeats are refused.",
-			count("NotStored"), 1, atOnce, false,
+			count("NotStored"), 1, atOnce, atLeast,
 		},
 	)
 	return alarms.made, nil

@@ -22,34 +22,38 @@ func (r *RecordDedupe) newAlarms(s alarmSet, p RecordDedupeProps) {
 	s.add(
 		alarm{
 			"IteratorAgeAlarm", "iterator-age", "Records wait in the stream.",
-			metric("AWS/Lambda", "IteratorAge", "Maximum", "FunctionName", function), float64(oldestRecord.Milliseconds()), twice, false,
+			metric("AWS/Lambda", "IteratorAge", "Maximum", "FunctionName", function), float64(oldestRecord.Milliseconds()), twice, atLeast,
 		},
-		alarm{"StreamNotReadAlarm", "stream-not-read", "Lambda does not read the stream.", r.unread(), 1, atOnce, false},
+		alarm{"StreamNotReadAlarm", "stream-not-read", "Lambda does not read the stream.", r.unread(), 1, atOnce, atLeast},
 		alarm{
 			"DeadLettersAlarm", "dead-letters", "The function stored records in the dead-letter bucket.",
-			r.deadLetters(p), 1, atOnce, false,
+			r.deadLetters(p), 1, atOnce, atLeast,
 		},
 		alarm{
 			"BatchesGivenUpAlarm", "batches-given-up", "Lambda gave up batches and stored them in the dead-letter bucket.",
-			metric("AWS/Lambda", "OnFailureDestinationDeliveredEventCount", "Sum", "EventSourceMappingUUID", mapping), 1, atOnce, false,
+			metric("AWS/Lambda", "OnFailureDestinationDeliveredEventCount", "Sum", "EventSourceMappingUUID", mapping), 1, atOnce, atLeast,
 		},
 		alarm{
 			"DeliveryFailuresAlarm", "destination-delivery-failures", "Lambda cannot write to the dead-letter bucket.",
-			metric("AWS/Lambda", "DestinationDeliveryFailures", "Sum", "FunctionName", function), 1, atOnce, false,
+			metric("AWS/Lambda", "DestinationDeliveryFailures", "Sum", "FunctionName", function), 1, atOnce, atLeast,
 		},
 		alarm{
 			"RecordsLostAlarm", "records-lost", "Lambda gave up records and did not store them.",
-			metric("AWS/Lambda", "DroppedEventCount", "Sum", "EventSourceMappingUUID", mapping), 1, atOnce, false,
+			metric("AWS/Lambda", "DroppedEventCount", "Sum", "EventSourceMappingUUID", mapping), 1, atOnce, atLeast,
 		},
 		alarm{
 			// No metric of AWS shows this, because the retention of a stream can be raised after the deployment.
 			"PastHorizonAlarm", "records-past-horizon",
 			"Records were older than the horizon, which must be at least the stream's retention.",
-			r.counted("PastHorizon", "RecordsPastHorizon", "$.past_horizon"), 1, atOnce, false,
+			r.counted("PastHorizon", "RecordsPastHorizon", "$.past_horizon"), 1, atOnce, atLeast,
 		},
 	)
 	if p.hasLog() {
 		s.add(r.logAlarms()...)
+	}
+	s.addStream("SourceThrottledAlarm", "throttled-stream", r.Source)
+	if r.Destination != nil {
+		s.addStream("DestinationThrottledAlarm", "throttled-stream-destination", r.Destination)
 	}
 	s.addFunction(r.Function, "dedupe", twice)
 	s.addTable("throttled-keys", r.DedupeTable)

@@ -146,6 +146,7 @@ func newRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	}
 	markConsumer(r, p.Settings.Scope)
 	p.Sink = p.Sink.resolved(r.Construct, p)
+	p.Sink.requireFreeNames(r.Construct)
 	r.Destination = p.Sink.stream
 	if r.DeadLetterBucket == nil {
 		r.DeadLetterBucket = newDeadLetterBucket(r.Construct, p.EncryptionKey, p.Disposable)
@@ -165,8 +166,8 @@ func newRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	r.Mapping = newMapping(r, p.Mapping, p.Settings.SourceAggregation == switchText(false))
 	alarms := newAlarmSet(r.Construct, p.Alarms)
 	r.newAlarms(alarms, p)
+	newCanary(alarms, p.Function, r.Function, r.Alias, canaryOfRecords)
 	r.Alarms = alarms.made
-	addCanary(r.Construct, p.Function, r.Alias, alarms.made["dedupe-function-errors"])
 	keepOneRegion(r.Construct, r.DedupeTable)
 	return r
 }
@@ -201,6 +202,7 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	if p.Settings.Sink != "" {
 		wrong.add("Sink and Settings.Sink are both set; choose one")
 	}
+	p.Function.checkCanary(&wrong, p.Settings.LogLevel)
 	p.checkRetention(&wrong)
 	wrong.join(p.Mapping.check(p.SourceRetention, p.names))
 	p.checkPlaces(&wrong, scope)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
@@ -48,7 +49,8 @@ func ToQueue(queue awssqs.IQueue, options ...string) Sink {
 }
 
 // ToBucket is a bucket with objects below a prefix (docs/sinks.md). Mapping.BatchWindow and Mapping.BatchSize set
-// the age and the size of objects.
+// the age and the size of objects. The policy of the bucket gets a statement that protects these objects; the policy of
+// an imported bucket must have it.
 func ToBucket(bucket awss3.IBucket, prefix string, options ...string) Sink {
 	return Sink{address: withOptions("s3", options), bucket: bucket, place: prefix, missing: bucket == nil}
 }
@@ -230,6 +232,36 @@ func (s Sink) grants(stack awscdk.Stack) []grant {
 		return writeStream(s.stream)
 	}
 	return []grant{{[]string{"firehose:PutRecordBatch"}, *arnOf(stack, "firehose", "deliverystream", s.place), nil}}
+}
+
+// bucketPolicyWarning is the CDK's id of the warning. Users acknowledge the warning with it.
+const bucketPolicyWarning = "oncebox:bucketPolicy"
+
+// requireFreeNames lets nobody replace an object of data: the policy of the bucket denies a put without If-None-Match
+// below the prefix (S3 User Guide, "Enforce conditional writes on Amazon S3 buckets"). The parts of a multipart upload
+// have no such header, and are no object yet. Names of data have a dot for their extension; `_head` and `_layout` have
+// none, and the function replaces `_head`. The policy of an imported bucket is not changed here: the synthesis warns.
+func (s Sink) requireFreeNames(scope constructs.Construct) {
+	if s.bucket == nil {
+		return
+	}
+	data := strings.TrimPrefix(strings.Trim(s.place, "/")+"/scope=*/stream=*/shard=*/*.*", "/")
+	statement := awsiam.NewPolicyStatement(&awsiam.PolicyStatementProps{
+		Effect:     awsiam.Effect_DENY,
+		Principals: &[]awsiam.IPrincipal{awsiam.NewAnyPrincipal()},
+		Actions:    jsii.Strings("s3:PutObject"),
+		Resources:  &[]*string{s.bucket.ArnForObjects(&data)},
+		Conditions: &map[string]any{
+			"Null": map[string]any{"s3:if-none-match": "true"},
+			"Bool": map[string]any{"s3:ObjectCreationOperation": "true"},
+		},
+	})
+	if *s.bucket.AddToResourcePolicy(statement).StatementAdded {
+		return
+	}
+	awscdk.Annotations_Of(scope).AddWarningV2(jsii.String(bucketPolicyWarning), jsii.String(
+		"The bucket of the sink was imported, so its policy is not changed here. It must deny puts without If-None-Match "+
+			"below the prefix, else other programs can replace objects. docs/sinks.md has the statement."))
 }
 
 // writeObjects allows the calls of the object sink. Without s3:ListBucket, S3 answers 403 if an object does not

@@ -84,7 +84,7 @@ func claimLine(t *testing.T) string {
 	from, err := claimapi.ParseClaimantFrom("body")
 	must(t, err)
 	var log bytes.Buffer
-	h := claimapi.New(bank.Bank, from, slog.New(slog.NewJSONHandler(&log, nil)),
+	h := claimapi.New(bank.Bank, from, slog.New(slog.NewJSONHandler(&log, nil)).With("version", "12"),
 		claimapi.WithMetrics(settings.MetricsNamespace+functionName))
 	var request events.APIGatewayV2HTTPRequest
 	must(t, json.Unmarshal(readEvent(t, "claim-body"), &request))
@@ -109,7 +109,7 @@ func batchLine(t *testing.T) string {
 	store, sent := memstore.NewRecords(), &counter{}
 	h, err := recordhandler.New(dedupe.Parts{
 		Ledger: store, Acks: store, Consumers: store, Sink: dedupe.SinkFunc(sent.send), DeadLetters: noDeadLetters{},
-	}, options, slog.New(slog.NewJSONHandler(&log, nil)))
+	}, options, slog.New(slog.NewJSONHandler(&log, nil)).With("version", "12"))
 	must(t, err)
 	event := kinesisEvent(0, payloads(0, counted, "click"))
 	raw, err := json.Marshal(event)

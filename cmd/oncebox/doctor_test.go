@@ -240,6 +240,34 @@ func TestDoctorOfAnAlias(t *testing.T) {
 		"the variables of the function shop-claims cannot be read: no kms:Decrypt", "you need kms:Decrypt")
 }
 
+// TestDoctorOfUnprotectedTables checks that a table that can be deleted is a warning. A local engine has no protection, so
+// the doctor of the command line leaves that out there.
+func TestDoctorOfUnprotectedTables(t *testing.T) {
+	s, client, tables := onTables(t)
+	s.run(exitDone, "init")
+	for _, protected := range []bool{false, true} {
+		for _, table := range []string{"bank-" + tables, "dedupe-" + tables} {
+			_, err := client.UpdateTable(t.Context(), &dynamodb.UpdateTableInput{
+				TableName: &table, DeletionProtectionEnabled: &protected,
+			})
+			must(t, err)
+		}
+		report := doctor.NewReport(nil)
+		doctor.Tables{
+			Client: client, Bank: "bank-" + tables, Dedupe: "dedupe-" + tables, Explain: error.Error,
+		}.Check(t.Context(), report)
+		warned := 0
+		for _, c := range report.Checks {
+			if c.Status == doctor.Warning && strings.HasSuffix(c.Name, ", deletion protection") {
+				warned++
+			}
+		}
+		if protected != (warned == 0) || !protected && warned != 2 {
+			t.Errorf("protected %t: %d warnings: %+v", protected, warned, report.Checks)
+		}
+	}
+}
+
 // TestDoctorInvokesNoOtherFunction uses a function of another program in the same stack, which has the variables of
 // the sweep. The command line has the same variables. A sweep without the description must be named.
 func TestDoctorInvokesNoOtherFunction(t *testing.T) {
@@ -260,6 +288,7 @@ func TestDoctorInvokesNoOtherFunction(t *testing.T) {
 	functions["shop-sweep"].Description = ""
 	s.run(exitDone, "doctor", "--deployed", "--stack", "shop").saying(t,
 		fmt.Sprintf(told, "shop-sweep"), "not played  claims    sweep: there is no sweep function", "0 failures, 0 warnings")
+	s.run(exitLook, "doctor", "--deployed", "--stack", "shop", "--strict").saying(t, "not played  claims    sweep:", "0 failures")
 	s.run(exitDone, "doctor", "--deployed", "--function", "shop-claims:live", "--function", "shop-sweep").saying(t,
 		"ok          claims    sweep:", "0 failures, 0 warnings")
 }

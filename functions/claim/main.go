@@ -3,12 +3,12 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"os"
 
 	"github.com/aws/aws-lambda-go/lambda"
 
 	"github.com/oncebox/oncebox/internal/aws/awssecret"
+	"github.com/oncebox/oncebox/internal/aws/requestid"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/claimapi"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -17,7 +17,7 @@ import (
 
 func main() {
 	if err := run(context.Background()); err != nil {
-		slog.New(slog.NewJSONHandler(os.Stdout, nil)).Error("the claim function cannot start", "error", err.Error())
+		requestid.Log(nil).Error("the claim function cannot start", "error", err.Error())
 		os.Exit(1)
 	}
 }
@@ -27,12 +27,12 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: o.LogLevel})))
+	log := requestid.Log(o.LogLevel)
 	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
 	if err != nil {
 		return err
 	}
 	bank := itembank.New(dynamostore.New(client, s.BankTable, s.DedupeTable), itembank.WithCampaignCache(o.CampaignCache))
-	lambda.Start(claimapi.New(bank, o.ClaimantFrom, slog.Default(), o.HandlerOptions(awssecret.Texts(awsclient.FromEnvironment))...))
+	lambda.Start(claimapi.New(bank, o.ClaimantFrom, log, o.HandlerOptions(awssecret.Texts(awsclient.FromEnvironment))...))
 	return nil
 }

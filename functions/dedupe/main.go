@@ -3,19 +3,19 @@ package main
 
 import (
 	"context"
-	"log/slog"
 	"os"
 	"runtime/debug"
 
 	"github.com/aws/aws-lambda-go/lambda"
 
+	"github.com/oncebox/oncebox/internal/aws/requestid"
 	"github.com/oncebox/oncebox/pkg/awsclient"
 	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 func main() {
 	if err := run(context.Background()); err != nil {
-		slog.New(slog.NewJSONHandler(os.Stdout, nil)).Error("the dedupe function cannot start", "error", err.Error())
+		requestid.Log(nil).Error("the dedupe function cannot start", "error", err.Error())
 		os.Exit(1)
 	}
 }
@@ -25,13 +25,13 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	slog.SetDefault(slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: o.LogLevel})))
+	log := requestid.Log(o.LogLevel)
 	debug.SetMemoryLimit(o.MemoryLimit)
 	client, err := awsclient.NewDynamoDB(ctx, awsclient.FromEnvironment)
 	if err != nil {
 		return err
 	}
-	h, err := recordhandler.OpenFunction(ctx, awsclient.FromEnvironment, client, s.DedupeTable, o, slog.Default())
+	h, err := recordhandler.OpenFunction(ctx, awsclient.FromEnvironment, client, s.DedupeTable, o, log)
 	if err == nil {
 		lambda.Start(h)
 	}

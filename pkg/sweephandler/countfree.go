@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -59,11 +60,11 @@ func (c *counts) due(now time.Time) bool {
 	return true
 }
 
-// countFree counts the free items of campaigns if it is time. A failure is only logged, and the next count follows.
-func (h *Handler) countFree(ctx context.Context, campaigns []itembank.Campaign) {
+// countFree counts the free items of campaigns if it is time. It returns the number of campaigns that it could not count.
+func (h *Handler) countFree(ctx context.Context, campaigns []itembank.Campaign) (failed int64) {
 	now := time.Now()
 	if !h.counts.due(now) {
-		return
+		return 0
 	}
 	open := slices.DeleteFunc(slices.Clone(campaigns), func(c itembank.Campaign) bool {
 		return c.StateAt(now) != itembank.Open || scratch.IsCampaign(c.Name)
@@ -76,23 +77,31 @@ func (h *Handler) countFree(ctx context.Context, campaigns []itembank.Campaign) 
 	}
 	var all errgroup.Group
 	all.SetLimit(atOnce)
+	var uncounted atomic.Int64
 	for _, c := range open {
 		all.Go(func() error {
-			h.countOne(ctx, c.Name)
+			if !h.countOne(ctx, c.Name) {
+				uncounted.Add(1)
+			}
 			return nil
 		})
 	}
 	_ = all.Wait() // no count returns an error
+	return uncounted.Load()
 }
 
-func (h *Handler) countOne(ctx context.Context, campaign string) {
+// countOne reports whether it counted a campaign, or left alone one that was deleted or marked meanwhile.
+func (h *Handler) countOne(ctx context.Context, campaign string) bool {
 	count, err := h.bank.CountFree(ctx, campaign)
 	attrs := []slog.Attr{slog.String(requestid.Key, requestid.Of(ctx)), slog.String("campaign", campaign)}
 	switch {
+	case leftAlone(err):
 	case err != nil:
 		h.log.LogAttrs(ctx, slog.LevelWarn, "free items not counted", append(attrs, slog.String("error", err.Error()))...)
+		return false
 	case count.Loaded:
 		h.counts.metrics.Log(ctx, h.log, slog.LevelInfo, "free items", append(attrs, slog.Bool("exact", count.Exact)),
 			emf.Values{Metrics: []float64{float64(count.Items)}, Dimensions: []string{campaign}})
 	}
+	return true
 }

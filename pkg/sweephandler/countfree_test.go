@@ -96,16 +96,35 @@ func (uncountable) CountFree(context.Context, string) (itembank.FreeCount, error
 	return itembank.FreeCount{}, errors.New("out of reach")
 }
 
-// TestACountThatFails: the sweep succeeds, and the log says why there is no metric.
+// TestACountThatFails: the claims are swept, and the sweep fails, so that its alarm goes off and the one about few items
+// keeps its state.
 func TestACountThatFails(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, map[string]itembank.Settings{"open": {}, "held": {Hold: time.Minute}})
-	if points := b.measured(b.handler(uncountable{b.Operator}, slog.LevelInfo)); len(points) > 0 {
+	_, err := b.handler(uncountable{b.Operator}, slog.LevelInfo).Handle(t.Context())
+	if err == nil || !strings.Contains(err.Error(), "the free items of 2 campaigns were not counted") {
+		t.Errorf("got %v", err)
+	}
+	if points := emftest.Points(t, b.log.Bytes()); len(points) > 0 {
 		t.Errorf("the metrics are %v", points)
 	}
 	if n := bytes.Count(b.log.Bytes(), []byte("out of reach")); n != 2 || b.holds("held") {
 		t.Errorf("the claim exists: %t; the log is %s", b.holds("held"), b.log.String())
 	}
+}
+
+// TestACampaignThatGoesBeforeItsCount: a deleted campaign needs no count.
+func TestACampaignThatGoesBeforeItsCount(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, map[string]itembank.Settings{"open": {}})
+	b.measured(b.handler(vanishing{b.Operator}, slog.LevelInfo)) // it wants no error
+}
+
+// vanishing is an Operator whose campaigns are deleted before they are counted.
+type vanishing struct{ *itembank.Operator }
+
+func (vanishing) CountFree(context.Context, string) (itembank.FreeCount, error) {
+	return itembank.FreeCount{}, itembank.ErrNoCampaign
 }
 
 // TestTheNumberOfMetricsIsBounded: only the newest campaigns are counted.

@@ -64,11 +64,10 @@ const atOnce = 8
 
 // Handle sweeps each campaign that has holds or a claim life, as a Lambda function does. It stops 0.5 s before the
 // deadline of its context. The order of the campaigns is random, so that no campaign is always the last. With
-// WithMetrics it also counts free items, if the last count was at least CountEvery ago. A failed count is only
-// logged.
+// WithMetrics it also counts free items, if the last count was at least CountEvery ago.
 //
-// A campaign that fails, or whose row cannot be read, does not stop the others. Handle then returns an error at its end,
-// and the report has the results. The next sweep tries the rest again. A campaign that is deleted meanwhile, or that is
+// A campaign that fails, that cannot be counted, or whose row cannot be read, does not stop the others. Handle then
+// returns an error at its end, and the report has the results. The next sweep tries the rest again. A campaign that is deleted meanwhile, or that is
 // marked as moved or restored, is not a failure.
 func (h *Handler) Handle(ctx context.Context) (Report, error) {
 	begun := time.Now()
@@ -109,8 +108,8 @@ func (h *Handler) sweep(ctx context.Context) (report Report, err error) {
 		return report, fmt.Errorf("sweephandler: %w", err)
 	}
 	var counting sync.WaitGroup // runs beside the sweep, which may need all of the time
-	counting.Go(func() { h.countFree(ctx, all) })
-	defer counting.Wait()
+	var uncounted int64
+	counting.Go(func() { uncounted = h.countFree(ctx, all) })
 	campaigns := ending(all)
 	report.Campaigns = len(campaigns) + report.Failed
 	var mu sync.Mutex // guards report
@@ -132,11 +131,17 @@ func (h *Handler) sweep(ctx context.Context) (report Report, err error) {
 		})
 	}
 	_ = sweeps.Wait() // no sweep returns an error
+	counting.Wait()
+	var failures []error
 	if report.Failed > 0 {
-		return report, fmt.Errorf("sweephandler: %d of %d campaigns were not swept to their end; the log says why",
-			report.Failed, report.Campaigns)
+		failures = append(failures, fmt.Errorf("sweephandler: %d of %d campaigns were not swept to their end; the log says why",
+			report.Failed, report.Campaigns))
 	}
-	return report, nil
+	if uncounted > 0 {
+		failures = append(failures, fmt.Errorf("sweephandler: the free items of %d campaigns were not counted; the log says why",
+			uncounted))
+	}
+	return report, errors.Join(failures...)
 }
 
 func (h *Handler) logFailed(ctx context.Context, campaign string, err error) {

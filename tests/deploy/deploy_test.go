@@ -45,7 +45,7 @@ func TestBothJobs(t *testing.T) {
 		functionFacts("sweep-function", "arm64", "1769 MiB, 50 s", codeFact(t, sweep), 30), sweepFacts,
 		functionFacts("dedupe-function", "arm64", "1024 MiB, 60 s", codeFact(t, dedupe), 30), dedupeEnvironment, horizonFilter,
 		apiFacts("AWS_IAM", 30), accessLogFilters, claimAlarms(topic), sweepAlarms(topic), recordAlarms(topic),
-		facts{"dashboard": "20 alarms, 16 graphs"},
+		facts{"dashboard": "24 alarms, 18 graphs"},
 	)
 	check(t, d.read(t), want)
 

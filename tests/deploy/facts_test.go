@@ -557,8 +557,9 @@ func (r *reading) alarm(id string) {
 		watched = queriesText(a.Metrics)
 	}
 	r.names[id] = "alarm " + section
-	if section == "throttled-keys" { // each table has one
-		r.names[id] += " " + r.named(*a.Metrics[len(a.Metrics)-1].MetricStat.Metric.Dimensions[0].Value)
+	if strings.HasPrefix(section, "throttled-") { // each table, index and stream has one
+		dimensions := a.Metrics[len(a.Metrics)-1].MetricStat.Metric.Dimensions
+		r.names[id] += " " + r.named(*dimensions[len(dimensions)-1].Value)
 	}
 	r.add(id, "", "watches %s, tells %s, when over %s", watched, a.AlarmActions, a.OKActions)
 }

@@ -147,13 +147,20 @@ func alarmFact(metric, topic string) string {
 	return fmt.Sprintf("watches %s, tells [%s], when over [%s]", metric, topic, topic)
 }
 
-func throttledKeys(table, topic string) string {
+func throttledKeys(table, topic string) string { return throttles("TableName="+table, topic) }
+
+// throttledIndex is the fact of the index of claims that end.
+func throttledIndex(topic string) facts {
+	return facts{"alarm throttled-index DedupeTable": throttles("GlobalSecondaryIndexName=due TableName=DedupeTable", topic)}
+}
+
+func throttles(dimensions, topic string) string {
 	metrics := "FILL(reads, 0) + FILL(writes, 0) + FILL(readKeys, 0) + FILL(writeKeys, 0)"
 	for _, m := range [][2]string{
 		{"readKeys", "ReadKeyRangeThroughputThrottleEvents"}, {"reads", "ReadThrottleEvents"},
 		{"writeKeys", "WriteKeyRangeThroughputThrottleEvents"}, {"writes", "WriteThrottleEvents"},
 	} {
-		metrics += fmt.Sprintf("; %s is Sum of AWS/DynamoDB %s TableName=%s", m[0], m[1], table)
+		metrics += fmt.Sprintf("; %s is Sum of AWS/DynamoDB %s %s", m[0], m[1], dimensions)
 	}
 	return alarmFact(metrics, topic)
 }
@@ -178,7 +185,7 @@ func functionAlarms(job, topic string) facts {
 }
 
 func claimAlarms(topic string) facts {
-	return merged(functionAlarms("claim", topic), facts{
+	return merged(functionAlarms("claim", topic), throttledIndex(topic), facts{
 		"alarm claim-server-errors":        alarmFact(shareOfRequests("AWS/ApiGateway 5xx ApiId=Api"), topic),
 		"alarm claim-client-errors":        alarmFact(shareOfRequests("oncebox/claim-function ClientErrors"), topic),
 		"alarm claim-rate-limit":           alarmFact(shareOfRequests("oncebox/claim-function RateLimited"), topic),
@@ -199,7 +206,12 @@ var accessLogFilters = facts{
 
 func sweepAlarms(topic string) facts {
 	return merged(functionAlarms("sweep", topic), facts{
-		"alarm bank-nearly-empty": alarmFact("Minimum of oncebox/sweep-function FreeItems", topic),
+		"alarm sweep-not-running": alarmFact("Sum of AWS/Lambda Invocations FunctionName=sweep-function", topic),
+		"alarm bank-nearly-empty": alarmFact(
+			"IF(FILL(sweeps, 0) > 0 && FILL(failed, 0) == 0, FILL(free, 1000000000000), free)"+
+				"; failed is Sum of AWS/Lambda Errors FunctionName=sweep-function"+
+				"; free is Minimum of oncebox/sweep-function FreeItems"+
+				"; sweeps is Sum of AWS/Lambda Invocations FunctionName=sweep-function", topic),
 	})
 }
 
@@ -249,10 +261,19 @@ func recordAlarms(topic string) facts {
 		"records-lost":                  "Sum of AWS/Lambda DroppedEventCount EventSourceMappingUUID=mapping",
 		"destination-delivery-failures": "Sum of AWS/Lambda DestinationDeliveryFailures FunctionName=dedupe-function",
 		"records-past-horizon":          "Sum of oncebox/dedupe-function RecordsPastHorizon",
+
+		"throttled-stream SourceStream":      throttledStream("SourceStream"),
+		"throttled-stream DestinationStream": throttledStream("DestinationStream"),
 	} {
 		f["alarm "+section] = alarmFact(metric, topic)
 	}
 	return f
+}
+
+func throttledStream(name string) string {
+	return "FILL(reads, 0) + FILL(writes, 0)" +
+		"; reads is Sum of AWS/Kinesis ReadProvisionedThroughputExceeded StreamName=" + name +
+		"; writes is Sum of AWS/Kinesis WriteProvisionedThroughputExceeded StreamName=" + name
 }
 
 // afterDestroy returns the facts of a destroyed stack: the resources that stay have the same facts as before, all

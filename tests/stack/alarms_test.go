@@ -71,12 +71,24 @@ var alarmCases = map[string]alarmCase{
 	"claim-function-errors":    functionErrors,
 	"claim-function-throttles": functionThrottles,
 	"sweep-function-errors": {
-		idle:    period{"Invocations": 5, "Errors": 0},
-		passing: []period{{"Invocations": 5, "Errors": 0}, {"Invocations": 5, "Errors": 5}, {"Invocations": 5, "Errors": 0}},
-		trouble: []period{{"Invocations": 5, "Errors": 1}, {"Invocations": 5, "Errors": 1}},
+		idle: sweeping,
+		passing: []period{
+			sweeping, {"sweep Invocations": 5, "sweep Errors": 5}, sweeping,
+		},
+		trouble: []period{{"sweep Invocations": 5, "sweep Errors": 1}, {"sweep Invocations": 5, "sweep Errors": 1}},
 	},
-	"sweep-function-throttles": functionThrottles,
+	"sweep-function-throttles": {
+		idle:    sweeping,
+		passing: []period{{"sweep Throttles": 5}, sweeping, sweeping},
+		trouble: []period{{"sweep Throttles": 5}, {"sweep Throttles": 5}},
+	},
+	"sweep-not-running": {
+		idle:    sweeping,
+		passing: []period{{}, {}, {"sweep Invocations": 1}, {}, {}},
+		trouble: []period{{}, {}, {}},
+	},
 	"bank-nearly-empty": {
+		idle:    sweeping,
 		passing: []period{{"FreeItems": 0}, {"FreeItems": 101}}, trouble: []period{{"FreeItems": 100}},
 	},
 	"iterator-age": {
@@ -115,8 +127,42 @@ var alarmCases = map[string]alarmCase{
 		passing: []period{{"LaneUnits": 300 * 700}, {"LaneUnits": 300 * 700}, {"LaneUnits": 300 * 699}},
 		trouble: slices.Repeat([]period{{"LaneUnits": 300 * 700}}, 3),
 	},
+	"claim-canary-errors": {
+		passing: []period{
+			{"version Invocations": 100, "version Errors": 1}, {"version Invocations": 900, "version VersionServerErrors": 8}, {},
+		},
+		trouble: []period{{"version Invocations": 5, "version Errors": 1}, {"version VersionServerErrors": 1}},
+	},
+	"claim-canary-refusals": {
+		passing: []period{
+			{"version Invocations": 900, "version VersionClientErrors": 89},
+			{"version Invocations": 5, "version VersionClientErrors": 5}, {"version VersionClientErrors": 100},
+		},
+		trouble: []period{
+			{"version Invocations": 12, "version VersionClientErrors": 10}, {"version Invocations": 900, "version VersionClientErrors": 90},
+		},
+	},
+	"dedupe-canary-errors": {
+		passing: []period{
+			{"version Invocations": 100, "version Errors": 1}, {"version Invocations": 900, "version VersionFailures": 8}, {},
+		},
+		trouble: []period{{"version Invocations": 5, "version Errors": 1}, {"version VersionFailures": 1}},
+	},
+	"dedupe-canary-dead-letters": single("version VersionDeadLetters"),
+
 	"handler-superseded": single("Superseded"),
 	"handler-not-stored": single("NotStored"),
+	"throttled-stream": {
+		passing: []period{{"ReadProvisionedThroughputExceeded": 900}, {"WriteProvisionedThroughputExceeded": 99}, {}},
+		trouble: []period{
+			{"ReadProvisionedThroughputExceeded": 50, "WriteProvisionedThroughputExceeded": 50}, {},
+			{"WriteProvisionedThroughputExceeded": 100},
+		},
+	},
+	"throttled-index": {
+		passing: []period{{"due WriteThrottleEvents": 900}, {"WriteThrottleEvents": 900}, {"due ReadThrottleEvents": 99}},
+		trouble: []period{{"due WriteKeyRangeThroughputThrottleEvents": 100}, {}, {"due ReadThrottleEvents": 100}},
+	},
 	"throttled-keys": {
 		passing: []period{{"WriteThrottleEvents": 900}, {"WriteThrottleEvents": 99}, {"ReadThrottleEvents": 99}},
 		trouble: []period{{"WriteThrottleEvents": 50, "WriteKeyRangeThroughputThrottleEvents": 50}, {}, {"ReadThrottleEvents": 100}},
@@ -128,6 +174,9 @@ type alarmCase struct {
 	passing []period // the last periods, after which the alarm is off
 	trouble []period // and those after which it is on
 }
+
+// sweeping are the metrics of a sweep that runs every minute.
+var sweeping = period{"sweep Invocations": 5, "sweep Errors": 0}
 
 var functionErrors = alarmCase{
 	passing: []period{{"Invocations": 900, "Errors": 8}, {"Invocations": 900, "Errors": 8}, {"Invocations": 5, "Errors": 5}},
@@ -147,7 +196,9 @@ func single(metric string) alarmCase {
 // TestAlarmsAtNight checks every alarm against its case.
 func TestAlarmsAtNight(t *testing.T) {
 	seen := map[string]bool{}
-	for _, tpl := range []template{readGolden(t, "default"), readGolden(t, "log"), withHandlerAlarms(t)} {
+	for _, tpl := range []template{
+		readGolden(t, "default"), readGolden(t, "log"), readGolden(t, "customer-key"), withHandlerAlarms(t),
+	} {
 		for id, a := range tpl.resources(alarmType) {
 			section := sectionOf(a)
 			c, ok := alarmCases[section]
@@ -156,7 +207,7 @@ func TestAlarmsAtNight(t *testing.T) {
 				continue
 			}
 			seen[section] = true
-			if alarms(t, a) || alarms(t, a, period{}, period{}, period{}) {
+			if alarms(t, a) || alarms(t, a, period{}, period{}) {
 				t.Errorf("%s goes off on a first deployment", id)
 			}
 			if alarms(t, a, c.idle, c.idle, c.idle) {
@@ -177,12 +228,130 @@ func TestAlarmsAtNight(t *testing.T) {
 	}
 }
 
-// TestRareSweepsAlarmAtOnce checks a sweep that runs every hour: two failures would take two hours.
-func TestRareSweepsAlarmAtOnce(t *testing.T) {
+// TestNights plays nights in which something stops, over all alarms of a stack. No other alarm may go off, and no alarm
+// may go out because data is missing.
+func TestNights(t *testing.T) {
 	t.Parallel()
-	for id, a := range readGolden(t, "jwt").resources(alarmType) {
-		if sectionOf(a) == "sweep-function-errors" && !alarms(t, a, period{"Invocations": 1, "Errors": 1}) {
-			t.Errorf("%s waits", id)
+	quiet := period{"sweep Invocations": 5, "sweep Errors": 0, "FreeItems": 900, "PolledEventCount": 300}
+	but := func(changes period, missing ...string) period {
+		night := maps.Clone(quiet)
+		maps.Copy(night, changes)
+		for _, m := range missing {
+			delete(night, m)
+		}
+		return night
+	}
+	dead := but(nil, "sweep Invocations", "sweep Errors", "FreeItems") // EventBridge invokes nothing, so Lambda counts nothing
+	for _, n := range []struct {
+		what       string
+		before, on []string // the alarms that are on before and after, by their sections
+		night      period
+	}{
+		{"nothing", nil, nil, quiet},
+		{"the rule of the sweep is disabled", nil, []string{"sweep-not-running"}, dead},
+		{
+			"the permission of the rule is lost, and the bank is nearly empty", []string{"bank-nearly-empty"},
+			[]string{"bank-nearly-empty", "sweep-not-running"}, dead,
+		},
+		{
+			"the sweep may not count, and the bank is nearly empty", []string{"bank-nearly-empty"},
+			[]string{"bank-nearly-empty", "sweep-function-errors"}, but(period{"sweep Errors": 1}, "FreeItems"),
+		},
+		{"the campaign that was nearly empty is closed", []string{"bank-nearly-empty"}, nil, but(nil, "FreeItems")},
+		{"the index is throttled", nil, []string{"throttled-index"}, but(period{"due WriteThrottleEvents": 100})},
+		{"the tables are throttled", nil, []string{"throttled-keys"}, but(period{"WriteThrottleEvents": 100})},
+		{
+			"the streams are throttled", nil, []string{"throttled-stream"},
+			but(period{"WriteProvisionedThroughputExceeded": 100}),
+		},
+	} {
+		var on []string
+		for _, a := range readGolden(t, "default").resources(alarmType) {
+			section := sectionOf(a)
+			if stateAfter(t, a, slices.Contains(n.before, section), n.night, n.night, n.night) {
+				on = append(on, section)
+			}
+		}
+		slices.Sort(on)
+		if on = slices.Compact(on); !slices.Equal(on, n.on) {
+			t.Errorf("%s: the alarms %v are on, want %v", n.what, on, n.on)
+		}
+	}
+}
+
+// TestCanarySeesItsVersion plays a version that fails 9 % of the tenth of the calls that it gets. CodeDeploy stops at
+// alarms of this version, whose metrics have no part of the old version.
+func TestCanarySeesItsVersion(t *testing.T) {
+	t.Parallel()
+	tpl := readGolden(t, "customer-key")
+	all := tpl.resources(alarmType)
+	night := period{"Invocations": 10_000, "Errors": 90, "version Invocations": 1000, "version Errors": 90}
+	var on []string
+	for _, group := range tpl.resources("AWS::CodeDeploy::DeploymentGroup") {
+		for _, ref := range list(at(group, "Properties.AlarmConfiguration.Alarms")) {
+			a := all[textAt(ref, "Name.Ref")]
+			for _, m := range append(list(at(a, "Properties.Metrics")), map[string]any{"MetricStat": object("Metric", a.properties())}) {
+				checkVersion(t, tpl, sectionOf(a), list(at(m, "MetricStat.Metric.Dimensions")))
+			}
+			if alarms(t, a, night, night) {
+				on = append(on, sectionOf(a))
+			}
+		}
+	}
+	slices.Sort(on)
+	if want := []string{"claim-canary-errors", "dedupe-canary-errors"}; !slices.Equal(on, want) {
+		t.Errorf("the alarms %v stop the canary, want %v", on, want)
+	}
+	for id, a := range all {
+		if sectionOf(a) == "claim-function-errors" && alarms(t, a, night, night) {
+			t.Errorf("%s sees the new version, too", id)
+		}
+	}
+}
+
+// checkVersion checks that the dimensions of a metric are of the version that an alias gets.
+func checkVersion(t *testing.T, tpl template, section string, dimensions []any) {
+	t.Helper()
+	if dimensions == nil {
+		return // an expression
+	}
+	values := map[string]string{}
+	for _, d := range dimensions {
+		values[textAt(d, "Name")] = rendered(at(d, "Value"))
+	}
+	for _, alias := range tpl.resources(aliasType) {
+		version := rendered(at(alias, "Properties.FunctionVersion"))
+		function := rendered(at(alias, "Properties.FunctionName"))
+		if values["Version"] == version || values["ExecutedVersion"] == version && values["FunctionName"] == function &&
+			values["Resource"] == function+":"+textAt(alias, "Properties.Name") {
+			return
+		}
+	}
+	t.Errorf("%s reads a metric of %v", section, values)
+}
+
+// TestRareSweeps checks sweeps that run seldom. A failed sweep sets an alarm off at once, because two failures would
+// take two intervals. A missing sweep does after three intervals.
+func TestRareSweeps(t *testing.T) {
+	t.Parallel()
+	for golden, every := range map[string]float64{"jwt": 3600, "every-setting": 24 * 3600} {
+		seen := 0
+		for id, a := range readGolden(t, golden).resources(alarmType) {
+			switch sectionOf(a) {
+			case "sweep-function-errors":
+				seen++
+				if !alarms(t, a, period{"sweep Invocations": 1, "sweep Errors": 1}) {
+					t.Errorf("%s waits", id)
+				}
+			case "sweep-not-running":
+				seen++
+				if p := number(a.properties()["Period"]); p != every || alarms(t, a, sweeping, period{}, period{}) {
+					t.Errorf("%s does not wait for three intervals; its period is %v s", id, p)
+				}
+			}
+		}
+		if seen != 2 {
+			t.Errorf("%s has %d of two alarms", golden, seen)
 		}
 	}
 }
@@ -253,6 +422,7 @@ func TestRunbook(t *testing.T) {
 	linked := map[string]bool{}
 	alarms := readGolden(t, "default").resources(alarmType)
 	maps.Copy(alarms, readGolden(t, "log").resources(alarmType))
+	maps.Copy(alarms, readGolden(t, "customer-key").resources(alarmType))
 	maps.Copy(alarms, withHandlerAlarms(t).resources(alarmType))
 	for id, a := range alarms {
 		parts := runbookLink.FindStringSubmatch(textAt(a, "Properties.AlarmDescription"))

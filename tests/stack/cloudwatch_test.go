@@ -6,37 +6,78 @@ import (
 	"go/parser"
 	"go/token"
 	"strconv"
+	"strings"
 	"testing"
 )
 
 // This file calculates the state of an alarm as CloudWatch does (CloudWatch User Guide, "Using metric math" and
 // "Configuring how CloudWatch alarms treat missing data"), for the expressions that the stack has.
 
-// A period holds the values of metrics in one period of an alarm, by their names. A missing metric has no value.
+// A period holds the values of metrics in one period of an alarm, by their names as metricKey returns them. A missing
+// metric has no value.
 type period map[string]float64
 
-// alarms reports whether an alarm goes off after these periods. The last one is the latest.
+// alarms reports whether an alarm that was off goes off after these periods. The last one is the latest.
 func alarms(t *testing.T, alarm resource, periods ...period) bool {
+	t.Helper()
+	return stateAfter(t, alarm, false, periods...)
+}
+
+// stateAfter reports whether an alarm is on after these periods, the first of its life, if it was on or off before the
+// last one.
+func stateAfter(t *testing.T, alarm resource, before bool, periods ...period) bool {
 	t.Helper()
 	p := alarm.properties()
 	of := int(number(p["EvaluationPeriods"]))
-	breaching := 0
+	if warmsUp(alarm, len(periods)) {
+		return false
+	}
+	breaching, missing := 0, 0
 	for i := range of {
 		at := len(periods) - 1 - i
-		if at < 0 {
-			break // no data
+		value, ok := 0.0, false
+		if at >= 0 {
+			value, ok = valueOf(t, alarm, periods[at])
 		}
-		value, ok := valueOf(t, alarm, periods[at])
 		switch {
-		case !ok && p["TreatMissingData"] != "notBreaching":
-			t.Errorf("missing data is %v", p["TreatMissingData"])
 		case !ok:
+			missing++
 		case p["ComparisonOperator"] == "LessThanOrEqualToThreshold" && value <= number(p["Threshold"]),
 			p["ComparisonOperator"] == "GreaterThanOrEqualToThreshold" && value >= number(p["Threshold"]):
 			breaching++
 		}
 	}
+	switch missingIs := p["TreatMissingData"]; {
+	case missingIs == "breaching":
+		breaching += missing
+	case missingIs == "ignore" && missing > 0:
+		return before
+	case missingIs != "ignore" && missingIs != "notBreaching":
+		t.Errorf("missing data is %v", missingIs)
+	}
 	return float64(breaching) >= cmp.Or(number(p["DatapointsToAlarm"]), float64(of))
+}
+
+// warmsUp reports whether a new alarm still waits for its first data after a number of periods.
+func warmsUp(alarm resource, periods int) bool {
+	minutes := number(at(alarm, "Properties.WarmUpConfiguration.WarmUpPeriodDurationInMinutes"))
+	return 60*minutes > float64(periods)*number(alarm.properties()["Period"])
+}
+
+// metricKey returns the name of a metric. Before the name of a metric of an index, of the sweep or of a version stands
+// which it is.
+func metricKey(name string, dimensions any) string {
+	for _, d := range list(dimensions) {
+		switch value := rendered(at(d, "Value")); {
+		case textAt(d, "Name") == "GlobalSecondaryIndexName":
+			return value + " " + name
+		case strings.HasSuffix(textAt(d, "Name"), "Version"):
+			return "version " + name
+		case textAt(d, "Name") == "FunctionName" && strings.Contains(value, "Sweep"):
+			return "sweep " + name
+		}
+	}
+	return name
 }
 
 // valueOf returns the value of an alarm's metric or expression in a period, if it has one. FILL has a value here even
@@ -44,7 +85,7 @@ func alarms(t *testing.T, alarm resource, periods ...period) bool {
 func valueOf(t *testing.T, alarm resource, now period) (value float64, ok bool) {
 	t.Helper()
 	if name := textAt(alarm, "Properties.MetricName"); name != "" {
-		value, ok = now[name]
+		value, ok = now[metricKey(name, at(alarm, "Properties.Dimensions"))]
 		return value, ok
 	}
 	ids, expression := map[string]*float64{}, ""
@@ -56,7 +97,8 @@ func valueOf(t *testing.T, alarm resource, now period) (value float64, ok bool) 
 		}
 		ids[textAt(m, "Id")] = nil
 		seconds = number(at(m, "MetricStat.Period"))
-		if v, ok := now[textAt(m, "MetricStat.Metric.MetricName")]; ok {
+		of := at(m, "MetricStat.Metric")
+		if v, ok := now[metricKey(textAt(of, "MetricName"), at(of, "Dimensions"))]; ok {
 			ids[textAt(m, "Id")] = &v
 		}
 	}

@@ -555,6 +555,11 @@ var logMembers = []string{
 	"$.past_horizon", "$.dead_lettered", "$.ledger_memory_share", "$.ledger_appends", "$.ledger_conflicts", "$.ledger_lane_units",
 }
 
+// versionMembers are the members of log lines that alarms of a canary are about. TestLogBytes in tests has such lines.
+var versionMembers = []string{"$.status", "$.failed", "$.dead_lettered"}
+
+var memberPattern = regexp.MustCompile(`\$\.[a-z_]+`)
+
 // errorPattern matches a pattern that finds a part of the error in the log line.
 var errorPattern = regexp.MustCompile(`^{ \$\.error = "\*([^*]+)\*" }$`)
 
@@ -563,7 +568,15 @@ func readsTheLog(tpl template, filter resource, _ map[string]any) string {
 	p := filter.properties()
 	pattern, value := textAt(filter, "Properties.FilterPattern"), textAt(filter, transformation+".MetricValue")
 	wantedLog := logsOfDedupe(tpl)
-	if statusPattern.MatchString(pattern) {
+	if textAt(filter, transformation+".Dimensions.0.Value") == "$.version" {
+		members := memberPattern.FindAllString(pattern, -1)
+		if slices.Contains(members, "$.status") {
+			wantedLog = logsOf(tpl, "claim")
+		}
+		if slices.ContainsFunc(members, func(m string) bool { return !slices.Contains(versionMembers, m) }) || value != "1" {
+			return fmt.Sprintf("counts lines by %v, each as %s", members, value)
+		}
+	} else if statusPattern.MatchString(pattern) {
 		if wantedLog = logsOfAPI(tpl); value != "1" {
 			return "counts requests by " + value
 		}
@@ -599,9 +612,11 @@ func readsTheLog(tpl template, filter resource, _ map[string]any) string {
 var statusPattern = regexp.MustCompile(`^{ (\(?\$\.(status|integrationStatus) !?= "[0-9*]+"\)?( && )?)+ }$`)
 
 // logsOfDedupe returns the logs of the dedupe functions.
-func logsOfDedupe(tpl template) (all []string) {
+func logsOfDedupe(tpl template) []string { return logsOf(tpl, "dedupe") }
+
+func logsOf(tpl template, kind string) (all []string) {
 	for _, function := range tpl.resources(functionType) {
-		if nameOf(function) == "dedupe" {
+		if nameOf(function) == kind {
 			all = append(all, rendered(at(function, "Properties.LoggingConfig.LogGroup")))
 		}
 	}

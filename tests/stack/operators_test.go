@@ -1,7 +1,10 @@
 package stack
 
 import (
+	"encoding/json"
 	"fmt"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +14,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
@@ -86,16 +90,94 @@ func TestLogsHaveAKey(t *testing.T) {
 				}
 			}
 		}
-		warned := 0
-		for _, c := range *stack.Node().FindAll(constructs.ConstructOrder_PREORDER) {
-			for _, m := range *c.Node().Metadata() {
-				if *m.Type == "aws:cdk:warning" && strings.Contains(fmt.Sprint(m.Data), "key of the logs was imported") {
-					warned++
+		warned := warnings(stack, "key of the logs was imported")
+		if (what == "made") != (allowed > 0) || (what == "imported") != (warned > 0) {
+			t.Errorf("%s: %d statements and %d warnings", what, allowed, warned)
+		}
+	}
+}
+
+// warnings returns how many warnings of a stack have a text.
+func warnings(stack awscdk.Stack, text string) (n int) {
+	for _, c := range *stack.Node().FindAll(constructs.ConstructOrder_PREORDER) {
+		for _, m := range *c.Node().Metadata() {
+			if *m.Type == "aws:cdk:warning" && strings.Contains(fmt.Sprint(m.Data), text) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// TestObjectsAreNeverReplaced checks that the policy of a bucket of the app has the statement of docs/sinks.md, and that
+// the statement is about objects of data and nothing else. An imported bucket is warned about.
+func TestObjectsAreNeverReplaced(t *testing.T) {
+	const text = "bucket of the sink was imported"
+	for what, bucket := range map[string]func(awscdk.Stack) awss3.IBucket{
+		"made": func(stack awscdk.Stack) awss3.IBucket { return awss3.NewBucket(stack, jsii.String("Lake"), nil) },
+		"imported": func(stack awscdk.Stack) awss3.IBucket {
+			return awss3.Bucket_FromBucketName(stack, jsii.String("Lake"), jsii.String("their-lake"))
+		},
+	} {
+		var stack awscdk.Stack
+		tpl := synthTheirs(t, nil, func(s awscdk.Stack) {
+			stack = s
+			_, err := infra.NewRecordDedupe(s, "Records", infra.RecordDedupeProps{
+				Settings: recordhandler.Settings{IDPath: "id"}, Function: functionProps(t),
+				Sink: infra.ToBucket(bucket(s), "events/"),
+			})
+			must(t, err)
+		})
+		var found []any
+		for _, p := range tpl.resources(bucketPolicy) {
+			for _, s := range list(at(p, "Properties.PolicyDocument.Statement")) {
+				if textAt(s, "Action") == "s3:PutObject" {
+					found = append(found, s)
 				}
 			}
 		}
-		if (what == "made") != (allowed > 0) || (what == "imported") != (warned > 0) {
-			t.Errorf("%s: %d statements and %d warnings", what, allowed, warned)
+		if n := warnings(stack, text); what == "imported" && (n != 1 || len(found) > 0) {
+			t.Errorf("%s: %d warnings, and the statements %v", what, n, found)
+		} else if what == "made" && (n > 0 || len(found) != 1) {
+			t.Errorf("%s: %d warnings, and the statements %v", what, n, found)
+		} else if what == "made" {
+			checkReplaced(t, found[0].(map[string]any))
+		}
+	}
+}
+
+// checkReplaced compares a statement with docs/sinks.md, and its resource with the keys of objects.
+func checkReplaced(t *testing.T, statement map[string]any) {
+	t.Helper()
+	_, text, _ := strings.Cut(readText(t, "/docs/sinks.md"), "### The policy of the bucket")
+	_, text, _ = strings.Cut(text, "```json\n")
+	text, _, _ = strings.Cut(text, "```")
+	var documented map[string]any
+	must(t, json.Unmarshal([]byte(text), &documented))
+	_, resource, _ := strings.Cut(rendered(statement["Resource"]), "/")
+	if want := "arn:aws:s3:::BUCKET/PREFIX/" + strings.TrimPrefix(resource, "events/"); documented["Resource"] != want {
+		t.Errorf("docs/sinks.md has the resource %s, want %s", documented["Resource"], want)
+	}
+	for _, s := range []map[string]any{documented, statement} {
+		delete(s, "Resource")
+		delete(s, "Sid")
+	}
+	if !reflect.DeepEqual(documented, statement) {
+		t.Errorf("docs/sinks.md has %v, and the template %v", documented, statement)
+	}
+	covered := regexp.MustCompile("^" + strings.ReplaceAll(regexp.QuoteMeta(resource), `\*`, ".*") + "$")
+	const stream = "events/scope=a.b/stream=123456789012.eu-west-1.or.ders/"
+	for key, want := range map[string]bool{
+		stream + "shard=shardId-000000000000/056-495903382714-00000000.ndjson.gz": true,
+		stream + "shard=shardId-000000000000/056-495903382714-00000000.txt":       true,
+		stream + "shard=shardId-000000000000/letter-056-4959.ndjson.zst":          true,
+		stream + "shard=shardId-000000000000/_head":                               false,
+		stream + "_layout":                         false,
+		"other/scope=a/stream=b/shard=c/056-1.txt": false,
+		"events/theirs.csv":                        false,
+	} {
+		if covered.MatchString(key) != want {
+			t.Errorf("the statement covers %s: %t", key, !want)
 		}
 	}
 }

@@ -139,6 +139,7 @@ var refusals = []struct{ settings, says string }{
 	},
 	{"canary=1m", "canary is 1m; choose 10m, 15m or 30m"},
 	{"canary=on", "canary is not a duration"},
+	{"canary=15m; log-level=warn", "canary is 15m, and log-level is warn: ... choose info or debug, or leave canary out"},
 	{"alarm-topic=" + theirQueue, "alarm-topic ... arn:aws:sns:REGION:ACCOUNT:NAME"},
 	{"alarm-topic=arn::sns:eu-west-1:123456789012:theirs", "alarm-topic"},
 	{"alarm-topic=arn:aws:sns:eu-west-1:123456789012:a b", "alarm-topic"},

@@ -3,6 +3,8 @@ package requestid
 
 import (
 	"context"
+	"log/slog"
+	"os"
 
 	"github.com/aws/aws-lambda-go/lambdacontext"
 )
@@ -16,4 +18,12 @@ func Of(ctx context.Context) string {
 		return lc.AwsRequestID
 	}
 	return ""
+}
+
+// Log makes the log of a function, and makes it the default: JSON on the standard output, from a level; nil is info. Each
+// line names the version of the function, by which the alarms of a canary count lines.
+func Log(level slog.Leveler) *slog.Logger {
+	log := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: level}))
+	slog.SetDefault(log.With("version", lambdacontext.FunctionVersion))
+	return slog.Default()
 }

@@ -32,6 +32,7 @@ type Function struct {
 	Alias       string            // the alias that callers call, such as live; "": they call the function or a version
 	Version     string            // the version that the alias points to, or $LATEST
 	Canary      []string          // the other versions that the alias points to, such as "8 (10 % of the calls)"
+	Unlike      []string          // the variables of Identity in which these versions differ from Version
 	Invoked     string            // the ARN to invoke: the alias, or without an alias the function or its version
 	Log         string            // its log group
 	Env         map[string]string // the variables of Version
@@ -188,6 +189,13 @@ func isVersion(qualifier string) bool {
 	return qualifier == "$LATEST" || strings.Trim(qualifier, "0123456789") == ""
 }
 
+// Identity are the variables that decide what a record is: its scope, its id and its fingerprint. Two versions with
+// different ones would not know each other's records.
+var Identity = []string{
+	"ONCEBOX_DEDUPE_TABLE", "ONCEBOX_SCOPE", "ONCEBOX_FORMAT", "ONCEBOX_RAW_ID", "ONCEBOX_ID_PATH",
+	"ONCEBOX_FINGERPRINT_PATH", "ONCEBOX_VOLATILE", "ONCEBOX_IDS",
+}
+
 // withAlias reads the versions that an alias of the function points to.
 func (f Function) withAlias(ctx context.Context, client Lambda, name, alias string) (Function, error) {
 	out, err := client.GetAlias(ctx, &lambda.GetAliasInput{FunctionName: &name, Name: &alias})
@@ -198,10 +206,25 @@ func (f Function) withAlias(ctx context.Context, client Lambda, name, alias stri
 	if out.RoutingConfig != nil {
 		for version, weight := range out.RoutingConfig.AdditionalVersionWeights {
 			f.Canary = append(f.Canary, fmt.Sprintf("%s (%g %% of the calls)", version, 100*weight))
+			other, err := find(ctx, client, name+":"+version)
+			if err != nil {
+				return f, err
+			}
+			f.Unlike = append(f.Unlike, f.unlike(other)...)
 		}
 		slices.Sort(f.Canary)
 	}
 	return f, nil
+}
+
+// unlike returns the variables of Identity in which two versions differ.
+func (f Function) unlike(other Function) (names []string) {
+	for _, name := range Identity {
+		if f.Env[name] != other.Env[name] {
+			names = append(names, name)
+		}
+	}
+	return names
 }
 
 // kindOf recognises the functions by their variables. The claim and the dedupe function require variables that the

@@ -12,6 +12,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/cli/doctor"
 	"github.com/oncebox/oncebox/internal/testkit/lambdatest"
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 const (
@@ -33,6 +34,11 @@ func serve(t *testing.T) aws.Config {
 		"disabled":   {Env: map[string]string{"ONCEBOX_SINK": "kinesis:out"}, Stream: stream, State: "Disabled"},
 		"old":        {Env: map[string]string{"ONCEBOX_SINK": "kinesis:out"}, Stream: stream},
 		"cdk":        {Env: map[string]string{}},
+		"split": {
+			Env:   map[string]string{"ONCEBOX_SINK": "kinesis:out", "ONCEBOX_ID_PATH": "id", "ONCEBOX_VOLATILE": "sent_at"},
+			Alias: "live", Canary: map[string]float64{"8": 0.1},
+			CanaryEnv: map[string]string{"ONCEBOX_SINK": "kinesis:new", "ONCEBOX_ID_PATH": "event.id"},
+		},
 	})
 	return aws.Config{
 		Region: "us-east-1", BaseEndpoint: &endpoint,
@@ -49,13 +55,15 @@ func TestFunctionsOfAStack(t *testing.T) {
 		t.Fatal(err)
 	}
 	slices.Sort(names)
-	want := []string{prefix + "records:live", prefix + "shop-claim:live", prefix + "shop-sweep:live", "cdk"}
+	want := []string{
+		prefix + "records:live", prefix + "shop-claim:live", prefix + "shop-sweep:live", prefix + "split:live", "cdk",
+	}
 	want = append(want, "disabled", "old", "shop", "updating")
 	if !slices.Equal(names, want) {
 		t.Errorf("want %q, got %q", want, names)
 	}
 	found, err := doctor.Find(t.Context(), lambda.NewFromConfig(cfg), names)
-	if err != nil || len(found) != 7 {
+	if err != nil || len(found) != 8 {
 		t.Errorf("want all but the one of the CDK, got %v, %v", found, err)
 	}
 }
@@ -91,7 +99,8 @@ func TestNamesOfFunctions(t *testing.T) {
 	}
 }
 
-// TestAliasInTheReport checks that a canary is a warning, and that the report names a function without an alias.
+// TestAliasInTheReport checks that a canary is a warning, that one with another identity of records is a
+// failure, and that the report names a function without an alias.
 func TestAliasInTheReport(t *testing.T) {
 	t.Parallel()
 	client := lambda.NewFromConfig(serve(t))
@@ -102,6 +111,7 @@ func TestAliasInTheReport(t *testing.T) {
 		"shop-claim:live": {doctor.OK, "live is version 7"},
 		"shop-sweep:live": {doctor.Warning, "live is version 7, and also version 8 (10 % of the calls)"},
 		"shop":            {doctor.Info, "none: doctor invokes version $LATEST"},
+		"split:live":      {doctor.Failure, "with another ONCEBOX_ID_PATH, ONCEBOX_VOLATILE: a record that both get is delivered twice"},
 	} {
 		found, err := doctor.Find(t.Context(), client, []string{name})
 		if err != nil || len(found) != 1 {
@@ -111,6 +121,16 @@ func TestAliasInTheReport(t *testing.T) {
 		doctor.CheckAlias(found[0], report)
 		if c := report.Checks[0]; c.Status != want.status || !strings.Contains(c.Detail, want.text) {
 			t.Errorf("%s: got %+v", name, c)
+		}
+	}
+}
+
+// TestIdentityIsMadeOfVariables: a misspelt one would never differ.
+func TestIdentityIsMadeOfVariables(t *testing.T) {
+	t.Parallel()
+	for _, name := range doctor.Identity {
+		if !slices.Contains(recordhandler.Variables(), name) {
+			t.Errorf("the dedupe function has no variable %s", name)
 		}
 	}
 }
@@ -131,6 +151,34 @@ func TestMappingOfTheAlias(t *testing.T) {
 		doctor.CheckMapping(t.Context(), client, found[0], error.Error, report)
 		if len(report.Checks) != 1 || report.Checks[0].Status != want {
 			t.Errorf("%s: got %+v", name, report.Checks)
+		}
+	}
+}
+
+// TestMappingsThatLoseRecords: a mapping that works today may lose records on the day on which batches fail.
+func TestMappingsThatLoseRecords(t *testing.T) {
+	t.Parallel()
+	for want, f := range map[string]*lambdatest.Function{
+		"has no on-failure destination": {NoEnd: true, Stream: stream},
+		"never gives a batch up":        {Never: true, Stream: stream},
+		"has enhanced fan-out":          {Stream: stream + "/consumer/fast:1"},
+		"enabled":                       {Stream: stream},
+	} {
+		f.Env = map[string]string{"ONCEBOX_SINK": "kinesis:out"}
+		endpoint := lambdatest.Serve(t, "shop", map[string]*lambdatest.Function{"records": f})
+		client := lambda.NewFromConfig(aws.Config{
+			Region: "us-east-1", BaseEndpoint: &endpoint,
+			Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+		})
+		found, err := doctor.Find(t.Context(), client, []string{"records"})
+		if err != nil || len(found) != 1 {
+			t.Fatalf("%s: %v, %v", want, found, err)
+		}
+		report := doctor.NewReport(nil)
+		doctor.CheckMapping(t.Context(), client, found[0], error.Error, report)
+		c := report.Checks[0]
+		if !strings.Contains(c.Detail, want) || (c.Status == doctor.OK) != (want == "enabled") {
+			t.Errorf("%s: got %+v", want, c)
 		}
 	}
 }

@@ -25,6 +25,10 @@ func CheckAlias(f Function, report *Report) {
 			Area: a.name, Name: name, Status: Info, Detail: "none: doctor invokes version " + f.Version,
 			Do: "If the function has an alias, use --function " + f.Name + ":ALIAS.",
 		})
+	case len(f.Unlike) > 0 && f.Kind == Dedupe:
+		a.Fail(name, fmt.Sprintf("%s is version %s, and also version %s, with another %s: a record that both get is delivered "+
+			"twice", f.Alias, f.Version, strings.Join(f.Canary, ", "), strings.Join(f.Unlike, ", ")),
+			"Stop the deployment in CodeDeploy, with a rollback. Deploy such a change without canary.")
 	case len(f.Canary) > 0:
 		a.Warn(name, fmt.Sprintf("%s is version %s, and also version %s: each step meets one of them",
 			f.Alias, f.Version, strings.Join(f.Canary, ", ")), "Run doctor again when the deployment has ended.")
@@ -94,6 +98,15 @@ func CheckMapping(
 		case !slices.Contains(m.FunctionResponseTypes, types.FunctionResponseTypeReportBatchItemFailures):
 			a.Fail(source, "does not report partial failures: records that failed would be lost",
 				"Set FunctionResponseTypes to ReportBatchItemFailures.")
+		case onFailure(m) == "":
+			a.Fail(source, "has no on-failure destination: batches that Lambda gives up would be lost",
+				"Set DestinationConfig to the dead-letter bucket, as the stack does.")
+		case aws.ToInt32(m.MaximumRecordAgeInSeconds) == foreverOld && aws.ToInt32(m.MaximumRetryAttempts) == foreverOld:
+			a.Fail(source, "never gives a batch up: records that fail are deleted with the stream's retention, and are lost",
+				"Set MaximumRecordAgeInSeconds below the stream's retention.")
+		case strings.Contains(source, "/consumer/") && f.Env["ONCEBOX_SOURCE_AGGREGATION"] != "off":
+			a.Fail(source, "has enhanced fan-out: Lambda opens KPL aggregates itself, and drops records of them",
+				"Give the mapping the stream, or set records.source-aggregation to off if no producer makes aggregates.")
 		case strings.HasPrefix(result, "PROBLEM"):
 			a.Fail(source, "the last result is "+result, "Compare the policy of the function's role with docs/iam.md.")
 		default:
@@ -101,4 +114,20 @@ func CheckMapping(
 		}
 	}
 	return mappings
+}
+
+// foreverOld is Lambda's value for no limit (API reference, "CreateEventSourceMapping").
+const foreverOld = -1
+
+// onFailure returns the ARN of the destination of batches that Lambda gives up. A mapping of a queue needs none: the
+// queue has its own dead-letter queue.
+func onFailure(m types.EventSourceMappingConfiguration) string {
+	source := aws.ToString(m.EventSourceArn)
+	if strings.Contains(source, ":sqs:") {
+		return source
+	}
+	if m.DestinationConfig == nil || m.DestinationConfig.OnFailure == nil {
+		return ""
+	}
+	return aws.ToString(m.DestinationConfig.OnFailure.Destination)
 }

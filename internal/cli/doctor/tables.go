@@ -139,17 +139,27 @@ func (t Tables) checkTTL(ctx context.Context, a Area, table string) {
 	}
 }
 
-// tellBackups reports how the table is protected. The operator decides about that.
+// tellBackups reports how the table is protected.
 func (t Tables) tellBackups(ctx context.Context, a Area, table string, d *types.TableDescription) {
-	a.Info(table+", deletion protection", onOff(aws.ToBool(d.DeletionProtectionEnabled)))
+	tell := func(name string, on bool, do string) {
+		if on {
+			a.Info(table+", "+name, onOff(on))
+		} else {
+			a.Warn(table+", "+name, "is off", do)
+		}
+	}
+	tell("deletion protection", aws.ToBool(d.DeletionProtectionEnabled),
+		"aws dynamodb update-table --deletion-protection-enabled --table-name "+table)
 	out, err := t.Client.DescribeContinuousBackups(ctx, &dynamodb.DescribeContinuousBackupsInput{TableName: &table})
 	if err != nil {
 		a.Info(table+", point-in-time recovery", "cannot be read: "+t.Explain(err))
 		return
 	}
 	b := out.ContinuousBackupsDescription
-	a.Info(table+", point-in-time recovery", onOff(b != nil && b.PointInTimeRecoveryDescription != nil &&
-		b.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus == types.PointInTimeRecoveryStatusEnabled))
+	tell("point-in-time recovery", b != nil && b.PointInTimeRecoveryDescription != nil &&
+		b.PointInTimeRecoveryDescription.PointInTimeRecoveryStatus == types.PointInTimeRecoveryStatusEnabled,
+		"aws dynamodb update-continuous-backups --point-in-time-recovery-specification "+
+			"PointInTimeRecoveryEnabled=true --table-name "+table)
 }
 
 func onOff(on bool) string {

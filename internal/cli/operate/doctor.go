@@ -18,6 +18,7 @@ import (
 
 type doctorCommand struct {
 	Deployed bool `help:"Check the deployed functions, and make, confirm and end claims in scratch campaigns."`
+	Strict   bool `help:"Steps that were not played are failures: exit code 4."`
 	deployedFlags
 }
 
@@ -45,7 +46,8 @@ the member oncebox_doctor. Other consumers of the source get all six: a consumer
 shard. The dead letter and its notification are deleted. The alarm about dead letters goes off for about 5 minutes. The
 records stay for the retention of the streams. Nothing is put if several dedupe functions read the stream.
 
-The exit code is 4 if a check failed, and 0 if there are only warnings. It is safe to interrupt and to repeat. A run
+The exit code is 4 if a check failed, and 0 if there are only warnings. With --strict it is also 4 if a step was not
+played, for a pipeline that must know everything. It is safe to interrupt and to repeat. A run
 that was killed leaves its scratch campaigns. A run that starts 10 minutes later or after that deletes them. A run with
 --clean deletes them at once. With --records, a run that was interrupted deletes its dead letter, or names it if the
 function has not stored it yet.
@@ -75,7 +77,7 @@ func (c doctorCommand) Run(ctx context.Context, a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	return conclude(a, report)
+	return conclude(a, report, c.Strict)
 }
 
 // check refuses flags that have no effect.
@@ -88,7 +90,7 @@ func (c doctorCommand) check() error {
 		set  bool
 	}{
 		{"--records", c.Records}, {"--function", len(c.Function) > 0}, {"--link-key", c.LinkKey != ""},
-		{"--clean", c.Clean},
+		{"--clean", c.Clean}, {"--strict", c.Strict},
 	} {
 		if flag.set {
 			const hint = "Without --deployed only the store and the variables are checked."
@@ -227,16 +229,22 @@ type doctorJSON struct {
 	NotPlayed int            `json:"not_played"`
 }
 
-// conclude prints the counts. The error is cli.ErrLook if a check failed.
-func conclude(a *cli.App, r *doctor.Report) error {
+// conclude prints the counts. The error is cli.ErrLook if a check failed, and with strict also if a step was not played.
+func conclude(a *cli.App, r *doctor.Report, strict bool) error {
 	j := doctorJSON{r.Checks, r.Count(doctor.Failure), r.Count(doctor.Warning), r.Count(doctor.NotPlayed)}
 	text := fmt.Sprintf("%s, %s, %s", cli.Quantity(int64(len(j.Checks)), "check"), cli.Quantity(int64(j.Failures), "failure"),
 		cli.Quantity(int64(j.Warnings), "warning"))
 	if j.NotPlayed > 0 {
 		text += fmt.Sprintf(", %s not played", cli.Quantity(int64(j.NotPlayed), "step"))
 	}
-	if err := a.Print(j, text); err != nil || j.Failures == 0 {
+	if err := a.Print(j, text); err != nil {
 		return err
 	}
-	return fmt.Errorf("%w: %s", cli.ErrLook, cli.Quantity(int64(j.Failures), "failure"))
+	switch {
+	case j.Failures > 0:
+		return fmt.Errorf("%w: %s", cli.ErrLook, cli.Quantity(int64(j.Failures), "failure"))
+	case strict && j.NotPlayed > 0:
+		return fmt.Errorf("%w: %s not played, and --strict wants all", cli.ErrLook, cli.Quantity(int64(j.NotPlayed), "step"))
+	}
+	return nil
 }

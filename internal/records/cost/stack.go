@@ -81,8 +81,8 @@ const (
 // These are the numbers of metrics in alarms of the stack. TestCostsOfAlarms in tests/stack counts them in the
 // templates.
 const (
-	ClaimAlarmMetrics  = 24
-	RecordAlarmMetrics = 17
+	ClaimAlarmMetrics  = 31
+	RecordAlarmMetrics = 21
 	LogAlarmMetrics    = 5 // in addition, for a log ledger
 	SharedAlarmMetrics = 4 // the alarms of the dedupe table, which both jobs share
 )

@@ -20,11 +20,11 @@ func TestByHand(t *testing.T) {
 		0.0432*2*0.125 + 0.00864*79*0.125,     // two reads a sweep, and 8,640 counts of free items
 		1.482 * 0.25,                          // 3 million x 494 bytes
 		1.482 * 0.20,
-		3e6 * 501 / 1073741824 * 0.5045, // 0.50 + 15 % of 0.03 USD a GB
+		3e6 * 516 / 1073741824 * 0.5045, // 0.50 + 15 % of 0.03 USD a GB
 		3e6 * 307 / 1073741824 * 0.5045,
 		3.0432e6 * 371 / 1073741824 * 0.5045,
 		11 * 0.30,
-		24 * 0.10,
+		31 * 0.10,
 	}
 	if len(got.Items) != len(want) {
 		t.Fatalf("want %d items, got %+v", len(want), got.Items)

@@ -28,11 +28,15 @@ type Function struct {
 	Stream string // the ARN of the stream that an event source mapping reads; "": the function has no mapping
 	State  string // the state of the mapping; "": Enabled
 	Window int    // how long the mapping gathers a batch, in seconds
+	NoEnd  bool   // the mapping has no destination of batches that it gives up
+	Never  bool   // the mapping never gives a batch up
 	Alias  string // an alias in the stack, which the mapping calls; "": the mapping calls the function
 	// Canary holds other versions that the alias points to, with their shares. The alias also points to version 7.
 	Canary map[string]float64
-	Hidden string // the reason why the caller may not read the variables; "": the caller may
-	mu     sync.Mutex
+	// CanaryEnv are the variables of these versions. If it is nil, they have the variables in Env, too.
+	CanaryEnv map[string]string
+	Hidden    string // the reason why the caller may not read the variables; "": the caller may
+	mu        sync.Mutex
 }
 
 // tailSize is the size of the part of a log that Lambda returns (API reference, "Invoke", LogType).
@@ -45,7 +49,7 @@ func Serve(t testing.TB, stack string, functions map[string]*Function) (endpoint
 	of := func(w http.ResponseWriter, r *http.Request) (f *Function, name, alias string) {
 		name, alias, _ = strings.Cut(nameOf(r.PathValue("name")), ":")
 		f = functions[name]
-		if f == nil || alias != "" && alias != f.Alias {
+		if f == nil || alias != "" && alias != f.Alias && !f.isCanary(alias) {
 			w.Header().Set("X-Amzn-ErrorType", "ResourceNotFoundException")
 			w.WriteHeader(http.StatusNotFound)
 			answer(w, map[string]string{"Message": "Function not found: " + name})
@@ -79,10 +83,7 @@ func Serve(t testing.TB, stack string, functions map[string]*Function) (endpoint
 		name, alias, _ := strings.Cut(nameOf(r.URL.Query().Get("FunctionName")), ":")
 		mappings := []map[string]any{}
 		if f := functions[name]; f != nil && f.Stream != "" && alias == f.Alias {
-			mappings = append(mappings, map[string]any{
-				"EventSourceArn": f.Stream, "State": cmp.Or(f.State, "Enabled"), "LastProcessingResult": "OK",
-				"FunctionResponseTypes": []string{"ReportBatchItemFailures"}, "MaximumBatchingWindowInSeconds": f.Window,
-			})
+			mappings = append(mappings, f.mapping())
 		}
 		answer(w, map[string]any{"EventSourceMappings": mappings})
 	})
@@ -90,6 +91,28 @@ func Serve(t testing.TB, stack string, functions map[string]*Function) (endpoint
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// mapping returns the event source mapping of the function.
+func (f *Function) mapping() map[string]any {
+	m := map[string]any{
+		"EventSourceArn": f.Stream, "State": cmp.Or(f.State, "Enabled"), "LastProcessingResult": "OK",
+		"FunctionResponseTypes": []string{"ReportBatchItemFailures"}, "MaximumBatchingWindowInSeconds": f.Window,
+		"MaximumRecordAgeInSeconds": 483840, "MaximumRetryAttempts": 10000,
+	}
+	if f.Never {
+		m["MaximumRecordAgeInSeconds"], m["MaximumRetryAttempts"] = -1, -1
+	}
+	if !f.NoEnd {
+		m["DestinationConfig"] = map[string]any{"OnFailure": map[string]any{"Destination": "arn:aws:s3:::given-up"}}
+	}
+	return m
+}
+
+// isCanary reports whether a qualifier is another version that the alias points to.
+func (f *Function) isCanary(qualifier string) bool {
+	_, ok := f.Canary[qualifier]
+	return ok
 }
 
 // published is the version that an alias points to.
@@ -109,6 +132,9 @@ func (f *Function) configuration(name, alias string) map[string]any {
 	}
 	if alias == "" && f.Latest != nil {
 		environment["Variables"] = f.Latest
+	}
+	if f.isCanary(alias) && f.CanaryEnv != nil {
+		environment["Variables"] = f.CanaryEnv
 	}
 	if f.Hidden != "" {
 		environment = map[string]any{"Error": map[string]string{"ErrorCode": "AccessDeniedException", "Message": f.Hidden}}
