@@ -98,7 +98,7 @@ func TestLoadInputs(t *testing.T) {
 	s.run(exitDone, "campaign", "create", "spring")
 	table := s.file("codes.csv", "\xef\xbb\xbfid,code\n1,A-1\n2,A-2\n")
 	s.run(exitDone, "load", "spring", table, "--column", "code").saying(t, "added 2")
-	s.run(exitDone, "load", "spring", table, "--column", "1").saying(t, "added 3") // id, 1, 2
+	s.want(exitDone, s.runWith("1,A-1\n2,A-2\n", "load", "spring", "-", "--column", "1")).saying(t, "added 2")
 	s.want(exitDone, s.runWith("A-2\nA-3\n", "load", "spring", "-")).saying(t, "added 1, known 1")
 	s.want(exitDone, s.runWith("x,B-1\n", "load", "spring", "-", "--column", "2")).saying(t, "added 1")
 }

@@ -227,12 +227,12 @@ func TestNotText(t *testing.T) {
 func TestLooksLikeCSV(t *testing.T) {
 	t.Parallel()
 	for content, says := range map[string]string{
-		"id,code\n1,A-1\n":               `with the columns "id", "code" in its first row; say --column NAME`,
+		"id,code\n1,A-1\n":               `with "id", "code" in its first row; say --column NAME if`,
 		"\n\"id\",\"code\"\n1,A-1":       `"id", "code"`,
 		"a,b":                            `"a", "b"`,
-		"id;code\n1;A-1\n":               `with the columns "id", "code" in its first row; say --column NAME`,
-		"id|code\n1|A-1\n":               `with the columns "id", "code" in its first row; say --column NAME`,
-		"id\tcode\n1\tA-1\n":             `with the columns "id", "code" in its first row; say --column NAME`,
+		"id;code\n1;A-1\n":               `with "id", "code" in its first row; say --column NAME if`,
+		"id|code\n1|A-1\n":               `with "id", "code" in its first row; say --column NAME if`,
+		"id\tcode\n1\tA-1\n":             `with "id", "code" in its first row; say --column NAME if`,
 		"\"A-1\"\n\"A-2\"\n":             "every line is in quotes; say --column 1",
 		"1,\"x, y\"\n2,z\n":              `"1", "x, y"`,
 		"a,b,c,d,e,f,g,h,i,j\n":          `"h", and 2 more`,
@@ -254,7 +254,8 @@ func TestLooksLikeCSV(t *testing.T) {
 }
 
 // TestFirstLineMayBeAName checks that the name of the only column is not loaded as an item: neither from a file whose name
-// says CSV, whatever its first line is, nor where the first line is made of words for items, or unlike all other lines.
+// says CSV, whatever its first line is, nor where the first line is made of words for items, or unlike all other lines. The number of a
+// column lets no such name through.
 func TestFirstLineMayBeAName(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -279,10 +280,14 @@ func TestFirstLineMayBeAName(t *testing.T) {
 		if test.name == "" && err != nil || test.name != "" && (!errors.Is(err, itembank.ErrInvalid) || err.Error() != want) {
 			t.Errorf("%q: want %q, got %v", test.content, want, err)
 		}
-		for _, o := range []itemfile.Options{{Lines: true, Raw: true, Table: test.table}, {Column: "1", Table: test.table}} {
-			if _, err := itemfile.Check(t.Context(), from(test.content), o); err != nil {
-				t.Errorf("%q with %+v: %v", test.content, o, err)
-			}
+		if _, err := itemfile.Check(t.Context(), from(test.content), itemfile.Options{Lines: true, Raw: true, Table: test.table}); err != nil {
+			t.Errorf("%q with --lines: %v", test.content, err)
+		}
+		want = fmt.Sprintf("--column 1: the first row has %[1]q there, which may be the name of the column; say --column %[1]q if it is; "+
+			"if it is an item, put a first row with the names of the columns into the file", test.name)
+		_, err = itemfile.Check(t.Context(), from(test.content), itemfile.Options{Column: "1", Table: test.table})
+		if isItem := test.name == "" || test.name == "A-1"; isItem && err != nil || !isItem && (err == nil || err.Error() != want) {
+			t.Errorf("%q with --column 1: want %q, got %v", test.content, want, err)
 		}
 	}
 }
