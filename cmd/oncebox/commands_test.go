@@ -158,7 +158,7 @@ func TestBadInput(t *testing.T) {
 		{"empty file", []string{"load", "spring", s.file("empty.txt", "")}, exitUsage, []string{"empty.txt", "holds no items"}},
 		{"only empty lines", []string{"load", "spring", s.file("blank.txt", "\n\r\n")}, exitUsage, []string{"holds no items"}},
 		{"over-long item", []string{"load", "spring", s.file("long.txt", "B-1\n"+long+"\n")}, exitUsage, []string{"long.txt: 1 line cannot be loaded", "line 2 has 513 bytes", "Nothing was changed."}},
-		{"control character in an item", []string{"load", "spring", s.file("tab.txt", "B-1\nB\t2\n")}, exitUsage, []string{"tab.txt", "line 2 has a control character (U+0009) at byte 2", "--trim", "--raw"}},
+		{"control character in an item", []string{"load", "spring", s.file("tab.txt", "B-1\nB\t2\n")}, exitUsage, []string{"tab.txt", "line 2 has a control character (U+0009) at byte 2\nNothing was changed.\n"}},
 		{"invalid UTF-8", []string{"load", "spring", s.file("latin.txt", "B-1\nB-2\ncaf\xe9\n")}, exitUsage, []string{"line 3", "UTF-8"}},
 		{"no such column", []string{"load", "spring", s.file("c.csv", "id,code\n1,B-1\n"), "--column", "coupon"}, exitUsage, []string{`c.csv: --column coupon: there is no such column; the first row has "id", "code"`}},
 		{"short row", []string{"load", "spring", s.file("d.csv", "id,code\n1,B-1\n2\n"), "--column", "code"}, exitUsage, []string{"line 3", "column"}},

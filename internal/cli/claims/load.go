@@ -123,7 +123,7 @@ func (c loadCommand) load(ctx context.Context, a *cli.App, b *itembank.Operator,
 	report, err := b.Load(ctx, c.Campaign, in.Source, left(a.Progress("loading "+c.Campaign)))
 	switch {
 	case err != nil && report.LoadID == "" && errors.Is(err, itembank.ErrInvalid):
-		return badItems(c.File, c.itemFlags, err)
+		return badItems(c.File, err)
 	case err != nil && report.LoadID == "":
 		return err
 	case err != nil:
@@ -213,7 +213,7 @@ func (c loadCommand) dryRun(ctx context.Context, a *cli.App, b *itembank.Operato
 	report, err := b.DryRun(ctx, c.Campaign, in.Source)
 	switch {
 	case errors.Is(err, itembank.ErrInvalid):
-		return badItems(c.File, c.itemFlags, err)
+		return badItems(c.File, err)
 	case err != nil:
 		return err
 	}
