@@ -170,8 +170,9 @@ func TestBadInput(t *testing.T) {
 		{"a very short life", []string{"campaign", "create", "x", "--item-life", "1ms"}, exitUsage, []string{"--item-life: must be", "1s"}},
 		{"end of no kind", []string{"campaign", "create", "x", "--on-end", "keep"}, exitUsage, []string{"--on-end", "burn", "return"}},
 		{"other lives", []string{"campaign", "create", "spring", "--claim-life", "1h", "--closes", "2031-01-01"}, exitUsage, []string{
-			"oncebox: campaign: \"spring\" exists with other settings: --closes is never, not 2031-01-01T00:00:00Z; --claim-life is 0s, not 1h0m0s; nothing was changed\n" +
-				"`oncebox campaign set spring` changes --opens, --closes and --page-size. The other settings are fixed",
+			"oncebox: campaign: \"spring\" exists with other settings: --closes is never, not 2031-01-01T00:00:00Z; --claim-life is forever, not 1h; nothing was changed\n" +
+				"`oncebox campaign set spring` changes --opens, --closes and --page-size. The other settings are fixed: choose another name. " +
+				"If nothing was loaded yet: `oncebox campaign delete spring`, and create it again.\n",
 		}},
 		{"fewer than no claims", []string{"campaign", "create", "x", "--per-claimant", "-1"}, exitUsage, []string{"oncebox: --per-claimant has no value: -1 begins like a flag\nIf it is the value, write --per-claimant=-1.\n"}},
 		{"no claims", []string{"campaign", "create", "x", "--per-claimant", "0"}, exitUsage, []string{"oncebox: --per-claimant 0: must be at least 1\n"}},
