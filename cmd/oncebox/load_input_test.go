@@ -26,7 +26,7 @@ func TestLoadChecksTheFile(t *testing.T) {
 	}
 	s.file("short.csv", "1,A-1\n2\n")
 	s.run(exitUsage, "load", "spring", "short.csv", "--column", "2").plainly(t, // which no flag lets through
-		"oncebox: short.csv: 1 line cannot be loaded:\n  line 2 has 1 columns, the items are in column 2\nNothing was changed.\n")
+		"oncebox: short.csv: 1 line cannot be loaded:\n  line 2 has 1 column, the items are in column 2\nNothing was changed.\n")
 	s.run(exitUsage, "load", "spring", s.file("blank.txt", "\n \n")).saying(t, "blank.txt: holds no items")
 	s.counts(itembank.Counts{})
 

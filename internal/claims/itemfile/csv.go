@@ -50,7 +50,7 @@ const sampleLines = 20
 func Separator(open Open, column string) (rune, error) {
 	hint := "give another name to the column"
 	var found []separator
-	if _, err := strconv.Atoi(column); err != nil {
+	if !isNumber(column) {
 		found = fitting(open, func(t *table) bool {
 			first, err := t.row()
 			return err == nil && len(first) > 1 && slices.Contains(first, column)
@@ -146,7 +146,7 @@ func refuseCSV(open Open, table bool) error {
 // refuseName returns an *itembank.InvalidError if the first cell of a numbered column may be the name of the column:
 // with a number it would become an item.
 func refuseName(open Open, o Options) error {
-	if _, err := strconv.Atoi(o.Column); err != nil {
+	if !isNumber(o.Column) {
 		return nil
 	}
 	if sample := firstItems(open, o); len(sample) > 0 && hasHeader(sample) {
@@ -155,6 +155,11 @@ func refuseName(open Open, o Options) error {
 		return badColumn(o.Column, fmt.Sprintf(detail, sample[0]))
 	}
 	return nil
+}
+
+func isNumber(column string) bool {
+	_, err := strconv.Atoi(column)
+	return err == nil
 }
 
 // firstItems returns up to sampleLines items of the beginning of a file, unchanged and without blank ones.
