@@ -110,7 +110,7 @@ func TestBadWith(t *testing.T) {
 			{[]string{"hall", file, "--column", "seat", "--with", eleven}, "--with names 11 columns, at most 10 are allowed"},
 			{[]string{"hall", file, "--column", "seat", "--with", "row,colour"}, `seats.csv: --with colour: there is no such column; the first row has "seat", "row", "price", "cost"`},
 			{[]string{"hall", s.file("twice.csv", "seat,row\nA,1\nB,1\nA,2\n"), "--column", "seat", "--with", "row"}, "twice.csv: line 4: columns: differ from those of line 2, which has the same item"},
-			{[]string{"hall", s.file("short.csv", "seat,row\nA,1\nB\n"), "--column", "seat", "--with", "row"}, `line 3 has 1 columns, "row" is column 2`},
+			{[]string{"hall", s.file("short.csv", "seat,row\nA,1\nB\n"), "--column", "seat", "--with", "row"}, `line 3 has 1 column, "row" is column 2`},
 		} {
 			s.run(exitUsage, append([]string{"load"}, test.args...)...).saying(s.T, test.want)
 		}

@@ -98,7 +98,7 @@ func TestLoadInputs(t *testing.T) {
 	s.run(exitDone, "campaign", "create", "spring")
 	table := s.file("codes.csv", "\xef\xbb\xbfid,code\n1,A-1\n2,A-2\n")
 	s.run(exitDone, "load", "spring", table, "--column", "code").saying(t, "added 2")
-	s.run(exitDone, "load", "spring", table, "--column", "1").saying(t, "added 3") // id, 1, 2
+	s.want(exitDone, s.runWith("1,A-1\n2,A-2\n", "load", "spring", "-", "--column", "1")).saying(t, "added 2")
 	s.want(exitDone, s.runWith("A-2\nA-3\n", "load", "spring", "-")).saying(t, "added 1, known 1")
 	s.want(exitDone, s.runWith("x,B-1\n", "load", "spring", "-", "--column", "2")).saying(t, "added 1")
 }
@@ -158,7 +158,7 @@ func TestBadInput(t *testing.T) {
 		{"empty file", []string{"load", "spring", s.file("empty.txt", "")}, exitUsage, []string{"empty.txt", "holds no items"}},
 		{"only empty lines", []string{"load", "spring", s.file("blank.txt", "\n\r\n")}, exitUsage, []string{"holds no items"}},
 		{"over-long item", []string{"load", "spring", s.file("long.txt", "B-1\n"+long+"\n")}, exitUsage, []string{"long.txt: 1 line cannot be loaded", "line 2 has 513 bytes", "Nothing was changed."}},
-		{"control character in an item", []string{"load", "spring", s.file("tab.txt", "B-1\nB\t2\n")}, exitUsage, []string{"tab.txt", "line 2 has a control character (U+0009) at byte 2", "--trim", "--raw"}},
+		{"control character in an item", []string{"load", "spring", s.file("tab.txt", "B-1\nB\t2\n")}, exitUsage, []string{"tab.txt", "line 2 has a control character (U+0009) at byte 2\nNothing was changed.\n"}},
 		{"invalid UTF-8", []string{"load", "spring", s.file("latin.txt", "B-1\nB-2\ncaf\xe9\n")}, exitUsage, []string{"line 3", "UTF-8"}},
 		{"no such column", []string{"load", "spring", s.file("c.csv", "id,code\n1,B-1\n"), "--column", "coupon"}, exitUsage, []string{`c.csv: --column coupon: there is no such column; the first row has "id", "code"`}},
 		{"short row", []string{"load", "spring", s.file("d.csv", "id,code\n1,B-1\n2\n"), "--column", "code"}, exitUsage, []string{"line 3", "column"}},
@@ -170,8 +170,9 @@ func TestBadInput(t *testing.T) {
 		{"a very short life", []string{"campaign", "create", "x", "--item-life", "1ms"}, exitUsage, []string{"--item-life: must be", "1s"}},
 		{"end of no kind", []string{"campaign", "create", "x", "--on-end", "keep"}, exitUsage, []string{"--on-end", "burn", "return"}},
 		{"other lives", []string{"campaign", "create", "spring", "--claim-life", "1h", "--closes", "2031-01-01"}, exitUsage, []string{
-			"oncebox: campaign: \"spring\" exists with other settings: --closes is never, not 2031-01-01T00:00:00Z; --claim-life is 0s, not 1h0m0s; nothing was changed\n" +
-				"`oncebox campaign set spring` changes --opens, --closes and --page-size. The other settings are fixed",
+			"oncebox: campaign: \"spring\" exists with other settings: --closes is never, not 2031-01-01T00:00:00Z; --claim-life is forever, not 1h; nothing was changed\n" +
+				"`oncebox campaign set spring` changes --opens, --closes and --page-size. The other settings are fixed: choose another name. " +
+				"If nothing was loaded yet: `oncebox campaign delete spring`, and create it again.\n",
 		}},
 		{"fewer than no claims", []string{"campaign", "create", "x", "--per-claimant", "-1"}, exitUsage, []string{"oncebox: --per-claimant has no value: -1 begins like a flag\nIf it is the value, write --per-claimant=-1.\n"}},
 		{"no claims", []string{"campaign", "create", "x", "--per-claimant", "0"}, exitUsage, []string{"oncebox: --per-claimant 0: must be at least 1\n"}},

@@ -24,6 +24,9 @@ func TestLoadChecksTheFile(t *testing.T) {
 	for _, flag := range []string{"--trim", "--raw"} { // neither lets a control character through
 		s.run(exitUsage, "load", "spring", "tab.txt", "--lines", flag).plainly(t, "oncebox: tab.txt: 1 line cannot be loaded:\n  line 1 has a control character (U+0009) at byte 2\nNothing was changed.\n")
 	}
+	s.file("short.csv", "1,A-1\n2\n")
+	s.run(exitUsage, "load", "spring", "short.csv", "--column", "2").plainly(t, // which no flag lets through
+		"oncebox: short.csv: 1 line cannot be loaded:\n  line 2 has 1 column, the items are in column 2\nNothing was changed.\n")
 	s.run(exitUsage, "load", "spring", s.file("blank.txt", "\n \n")).saying(t, "blank.txt: holds no items")
 	s.counts(itembank.Counts{})
 
@@ -51,8 +54,8 @@ func TestLoadLooksLikeCSV(t *testing.T) {
 	s.run(exitDone, "init")
 	s.run(exitDone, "campaign", "create", "spring")
 	s.file("codes.csv", "id,code\n1,A-1\n2,A-2\n")
-	const says = "oncebox: codes.csv: it looks like CSV with the columns \"id\", \"code\" in its first row; " +
-		"say --column NAME or --column N, or --lines if every line is one item\n"
+	const says = "oncebox: codes.csv: it looks like CSV with \"id\", \"code\" in its first row; " +
+		"say --column NAME if these are the names of the columns, --column N if they are not, or --lines if every line is one item\n"
 	s.run(exitUsage, "load", "spring", "codes.csv").plainly(t, says)
 	s.run(exitUsage, "load", "spring", "codes.csv", "--dry-run").plainly(t, says)
 	s.run(exitUsage, "withdraw", "spring", "codes.csv").plainly(t, says)
@@ -68,6 +71,7 @@ func TestLoadLooksLikeCSV(t *testing.T) {
 	s.run(exitUsage, "load", "spring", "latin.csv", "--column", "code").plainly(t, "oncebox: latin.csv: 1 line cannot be loaded:\n"+
 		"  line 2 is not valid UTF-8\nNothing was changed. The file must be text in UTF-8. If it is in Latin-1: "+
 		"iconv -f ISO-8859-1 -t UTF-8 FILE > NEW-FILE\n")
+	s.run(exitUsage, "load", "spring", "codes.csv", "--column", "2").saying(t, `oncebox: codes.csv: --column 2: the first row has "code" there,`)
 	s.counts(itembank.Counts{})
 	s.run(exitDone, "load", "spring", "One.CSV", "--column", "code", "--dry-run").saying(t, "would add 2,")
 	s.run(exitDone, "load", "spring", "codes.csv", "--column", "code").saying(t, "added 2, known 0, repeated 0 of 2 lines")

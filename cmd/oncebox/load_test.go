@@ -401,7 +401,7 @@ func TestLoadAgain(t *testing.T) {
 			{[]string{s.file("same.txt", "A-1\n\nA-2\r\nA-3")}, "code", "000004", known},
 			{[]string{s.file("order.txt", "A-2\nA-1\nA-3")}, "order", "000001", known},
 			{[]string{codes, "--column", "alias"}, "alias", "000001", itembank.Tally{Rows: 3, Added: 1, Known: 2}},
-			{[]string{codes, "--column", "3"}, "alias and header", "000001", itembank.Tally{Rows: 4, Added: 1, Known: 3}},
+			{[]string{s.file("bare.csv", "1,A-2\n2,A-1\n3,A-4\n4,A-5\n"), "--column", "2"}, "without names", "000001", itembank.Tally{Rows: 4, Added: 1, Known: 3}},
 			{[]string{codes, "--column", "id"}, "id", "000001", first},
 			{[]string{codes, "--column", "code"}, "code", "000005", known},
 		} {

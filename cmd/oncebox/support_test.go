@@ -108,6 +108,10 @@ func TestItemsListEnded(t *testing.T) {
 		if r := s.run(exitDone, "--output", "json", "items", "list", "spring", "--items", "gone.txt"); r.stdout != `{"item":"A-2","state":"withdrawn"}`+"\n" {
 			s.Errorf("got %q", r.stdout)
 		}
+		file = s.file("free.txt", "A-4\n")
+		if r := s.run(exitDone, "items", "list", "spring", "--items", file); r.stdout != "" || r.stderr != "no item of "+file+" has ended in spring\n" {
+			s.Errorf("got %q, %q", r.stdout, r.stderr)
+		}
 		s.run(exitNo, "items", "list", "none", "--items", "gone.txt").saying(s.T, "no such campaign")
 		for _, wrong := range [][]string{{}, {"--free", "--items", "gone.txt"}, {"--free", "--column", "1"}} {
 			s.run(exitUsage, append([]string{"items", "list", "spring"}, wrong...)...).saying(s.T, "--items")

@@ -142,15 +142,15 @@ func TestOtherSettingsAreNamed(t *testing.T) {
 		t.Fatal(err)
 	}
 	different := map[string]func(*itembank.Settings){
-		"`opens` is at once, not 2027-03-01T08:00:00Z":           func(s *itembank.Settings) { s.OpensAt = at },
-		"`closes` is never, not 2027-03-01T08:00:00Z":            func(s *itembank.Settings) { s.ClosesAt = at },
-		"`page-size` is 30, not 7":                               func(s *itembank.Settings) { s.PageSize = 7 },
-		"`scope` is term, not other":                             func(s *itembank.Settings) { s.Scope = "other" },
-		"`shards` is 16, not 7":                                  func(s *itembank.Settings) { s.Shards = 7 },
-		"`item-life` is 0s, not 1h0m0s":                          func(s *itembank.Settings) { s.ItemLife = time.Hour },
-		"`claim-life` is 0s, not 1h0m0s":                         func(s *itembank.Settings) { s.ClaimLife = time.Hour },
-		"`hold` is 0s, not 1h0m0s; `on-end` is burn, not return": func(s *itembank.Settings) { s.Hold = time.Hour },
-		"`hold` is 0s, not 1h0m0s; `max-hold` is 0s, not 2h0m0s; `on-end` is burn, not return": func(s *itembank.Settings) {
+		"`opens` is at once, not 2027-03-01T08:00:00Z":         func(s *itembank.Settings) { s.OpensAt = at },
+		"`closes` is never, not 2027-03-01T08:00:00Z":          func(s *itembank.Settings) { s.ClosesAt = at },
+		"`page-size` is 30, not 7":                             func(s *itembank.Settings) { s.PageSize = 7 },
+		"`scope` is term, not other":                           func(s *itembank.Settings) { s.Scope = "other" },
+		"`shards` is 16, not 7":                                func(s *itembank.Settings) { s.Shards = 7 },
+		"`item-life` is forever, not 1h":                       func(s *itembank.Settings) { s.ItemLife = time.Hour },
+		"`claim-life` is forever, not 1h":                      func(s *itembank.Settings) { s.ClaimLife = time.Hour },
+		"`hold` is none, not 1h; `on-end` is burn, not return": func(s *itembank.Settings) { s.Hold = time.Hour },
+		"`hold` is none, not 1h; `max-hold` is none, not 2h; `on-end` is burn, not return": func(s *itembank.Settings) {
 			s.Hold, s.MaxHold = time.Hour, 2*time.Hour
 		},
 		"`on-end` is burn, not return":                         func(s *itembank.Settings) { s.OnEnd = itembank.Return },

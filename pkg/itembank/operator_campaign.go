@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/oncebox/oncebox/internal/shared/settings"
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
@@ -204,10 +205,10 @@ func (c Campaign) differences(wanted Campaign) (texts []string) {
 		{"page-size", c.PageSize, wanted.PageSize},
 		{"scope", c.Scope, wanted.Scope},
 		{"shards", c.Shards, wanted.Shards},
-		{"item-life", c.ItemLife, wanted.ItemLife},
-		{"claim-life", c.ClaimLife, wanted.ClaimLife},
-		{"hold", c.Hold, wanted.Hold},
-		{"max-hold", c.MaxHold, wanted.MaxHold},
+		{"item-life", lifeOr(c.ItemLife, "forever"), lifeOr(wanted.ItemLife, "forever")},
+		{"claim-life", lifeOr(c.ClaimLife, "forever"), lifeOr(wanted.ClaimLife, "forever")},
+		{"hold", lifeOr(c.Hold, "none"), lifeOr(wanted.Hold, "none")},
+		{"max-hold", lifeOr(c.MaxHold, "none"), lifeOr(wanted.MaxHold, "none")},
 		{"on-end", c.OnEnd, wanted.OnEnd},
 		{"claimant-as", c.ClaimantAs, wanted.ClaimantAs},
 		{"per-claimant", c.PerClaimant, wanted.PerClaimant},
@@ -229,6 +230,14 @@ func timeOr(t time.Time, zero string) string {
 		return zero
 	}
 	return t.UTC().Format(time.RFC3339Nano)
+}
+
+// lifeOr writes a life without units that are zero: 15m, not 15m0s. For 0 it returns zero.
+func lifeOr(d time.Duration, zero string) string {
+	if d == 0 {
+		return zero
+	}
+	return settings.FormatDuration(d)
 }
 
 // OpenCampaign opens a campaign, even before OpensAt or after ClosesAt. Other Banks follow when their copies of the

@@ -1,6 +1,7 @@
 package itemfile
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -27,7 +28,11 @@ type BadLinesError struct {
 	Total int64
 
 	Encoding bool // a line is not valid UTF-8
+	Surplus  bool // an item has white space around it or invisible characters, which Options.Trim and Options.Raw allow
 }
+
+// surplusError is an error about an item that Options.Trim and Options.Raw allow.
+type surplusError struct{ itembank.InvalidError }
 
 // EncodingAdvice says what to do with a file in another encoding.
 const EncodingAdvice = "The file must be text in UTF-8. If it is in Latin-1: iconv -f ISO-8859-1 -t UTF-8 FILE > NEW-FILE"
@@ -38,6 +43,7 @@ const NotUTF8 = "is not valid UTF-8"
 func (e *BadLinesError) add(line *itembank.LineError) {
 	e.Total++
 	e.Encoding = e.Encoding || strings.HasSuffix(line.Error(), NotUTF8)
+	e.Surplus = e.Surplus || errors.As(line, new(*surplusError))
 	if len(e.First) < shownBadLines {
 		detail := line.Err.Error()
 		if _, after, ok := strings.Cut(detail, "item: "); ok {

@@ -24,7 +24,7 @@ func (o Options) clean(line itembank.Line) (string, error) {
 		item = ""
 	default:
 		if detail := surplus(item); detail != "" {
-			return "", badLine(line.Number, detail)
+			return "", &itembank.LineError{Line: line.Number, Err: &surplusError{itembank.InvalidError{Field: "item", Detail: detail}}}
 		}
 	}
 	if item == "" {

@@ -25,8 +25,8 @@ func (e *CSVError) Error() string {
 		name := strings.TrimSpace(strings.Trim(e.FirstRow[0], `"`))
 		return fmt.Sprintf("its first line, %[1]q, may be the name of a column; say --column %[1]q if it is, or --lines if it is an item", name)
 	}
-	return fmt.Sprintf("it looks like CSV with the columns %s in its first row; say --column NAME or --column N, "+
-		"or --lines if every line is one item", quoted(e.FirstRow))
+	return fmt.Sprintf("it looks like CSV with %s in its first row; say --column NAME if these are the names of the columns, "+
+		"--column N if they are not, or --lines if every line is one item", quoted(e.FirstRow))
 }
 
 // Is reports whether target is itembank.ErrInvalid, the family of this error.
@@ -50,7 +50,7 @@ const sampleLines = 20
 func Separator(open Open, column string) (rune, error) {
 	hint := "give another name to the column"
 	var found []separator
-	if _, err := strconv.Atoi(column); err != nil {
+	if !isNumber(column) {
 		found = fitting(open, func(t *table) bool {
 			first, err := t.row()
 			return err == nil && len(first) > 1 && slices.Contains(first, column)
@@ -127,15 +127,7 @@ func isCut(t *table) bool {
 // they are all in quotes; or the first line may be the name of a column. In a table, which the name of the file tells,
 // each first line may be one: no rule about texts tells names from items.
 func refuseCSV(open Open, table bool) error {
-	var sample []string
-	for line, err := range rows(open, Options{}) {
-		if err != nil || len(sample) == sampleLines {
-			break // Check reports the error where it gets there
-		}
-		if strings.TrimSpace(line.Item) != "" {
-			sample = append(sample, strings.Clone(line.Item))
-		}
-	}
+	sample := firstItems(open, Options{})
 	for _, separator := range separators {
 		if n := columns(sample, separator.character); n > 1 {
 			return &CSVError{splitOutsideQuotes(sample[0], separator.character)}
@@ -149,6 +141,38 @@ func refuseCSV(open Open, table bool) error {
 		return &CSVError{}
 	}
 	return nil
+}
+
+// refuseName returns an *itembank.InvalidError if the first cell of a numbered column may be the name of the column:
+// with a number it would become an item.
+func refuseName(open Open, o Options) error {
+	if !isNumber(o.Column) {
+		return nil
+	}
+	if sample := firstItems(open, o); len(sample) > 0 && hasHeader(sample) {
+		const detail = "the first row has %[1]q there, which may be the name of the column; say --column %[1]q if it is; " +
+			"if it is an item, put a first row with the names of the columns into the file"
+		return badColumn(o.Column, fmt.Sprintf(detail, sample[0]))
+	}
+	return nil
+}
+
+func isNumber(column string) bool {
+	_, err := strconv.Atoi(column)
+	return err == nil
+}
+
+// firstItems returns up to sampleLines items of the beginning of a file, unchanged and without blank ones.
+func firstItems(open Open, o Options) (sample []string) {
+	for line, err := range rows(open, o) {
+		if err != nil || len(sample) == sampleLines {
+			break // Check reports the error where it gets there
+		}
+		if strings.TrimSpace(line.Item) != "" {
+			sample = append(sample, strings.Clone(line.Item))
+		}
+	}
+	return sample
 }
 
 // headerWords are the words of which people make the name of a column of items.

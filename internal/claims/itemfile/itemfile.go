@@ -73,6 +73,9 @@ func Check(ctx context.Context, open Open, o Options) (Report, error) {
 			return Report{}, err
 		}
 	}
+	if err := refuseName(open, o); err != nil {
+		return Report{}, err
+	}
 	var report Report
 	var bad BadLinesError
 	var cases caseCheck

@@ -156,7 +156,7 @@ func TestCSV(t *testing.T) {
 	_, err = itemfile.Check(t.Context(), from("id,code\n1, A-1\n2\n3,\n4, \n5,B\n"), column("code"))
 	want := `4 lines cannot be loaded:
   line 2 begins with a space (U+0020)
-  line 3 has 1 columns, the items are in column 2
+  line 3 has 1 column, the items are in column 2
   line 4 has nothing in column 2
   line 5 has nothing in column 2`
 	if err == nil || err.Error() != want {
@@ -182,7 +182,7 @@ func TestSeparators(t *testing.T) {
 		{"1;40,50\n2;39,00\n", "1", "--column 1: the columns could be separated by commas or semicolons; put a first row"},
 		{"code,x;code\n1,2;3\n", "code", "--column code: the columns could be separated by commas or semicolons; give another name"},
 		{"id;code\n1;A-1\n", "coupon", `--column coupon: there is no such column; the first row has "id", "code"`},
-		{"id;code\n1;A-1\n2\n", "code", "1 line cannot be loaded:\n  line 3 has 1 columns, the items are in column 2"},
+		{"id;code\n1;A-1\n2\n", "code", "1 line cannot be loaded:\n  line 3 has 1 column, the items are in column 2"},
 		{"code;note\nA;1;x\n", "code", "1 line cannot be loaded:\n  line 2 has 3 columns, the first row names 2"},
 		{"code,note\nA-1,x,, \n", "code", "A-1"},
 	} {
@@ -227,12 +227,12 @@ func TestNotText(t *testing.T) {
 func TestLooksLikeCSV(t *testing.T) {
 	t.Parallel()
 	for content, says := range map[string]string{
-		"id,code\n1,A-1\n":               `with the columns "id", "code" in its first row; say --column NAME`,
+		"id,code\n1,A-1\n":               `with "id", "code" in its first row; say --column NAME if`,
 		"\n\"id\",\"code\"\n1,A-1":       `"id", "code"`,
 		"a,b":                            `"a", "b"`,
-		"id;code\n1;A-1\n":               `with the columns "id", "code" in its first row; say --column NAME`,
-		"id|code\n1|A-1\n":               `with the columns "id", "code" in its first row; say --column NAME`,
-		"id\tcode\n1\tA-1\n":             `with the columns "id", "code" in its first row; say --column NAME`,
+		"id;code\n1;A-1\n":               `with "id", "code" in its first row; say --column NAME if`,
+		"id|code\n1|A-1\n":               `with "id", "code" in its first row; say --column NAME if`,
+		"id\tcode\n1\tA-1\n":             `with "id", "code" in its first row; say --column NAME if`,
 		"\"A-1\"\n\"A-2\"\n":             "every line is in quotes; say --column 1",
 		"1,\"x, y\"\n2,z\n":              `"1", "x, y"`,
 		"a,b,c,d,e,f,g,h,i,j\n":          `"h", and 2 more`,
@@ -254,7 +254,8 @@ func TestLooksLikeCSV(t *testing.T) {
 }
 
 // TestFirstLineMayBeAName checks that the name of the only column is not loaded as an item: neither from a file whose name
-// says CSV, whatever its first line is, nor where the first line is made of words for items, or unlike all other lines.
+// says CSV, whatever its first line is, nor where the first line is made of words for items, or unlike all other lines. The number of a
+// column lets no such name through.
 func TestFirstLineMayBeAName(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -279,10 +280,14 @@ func TestFirstLineMayBeAName(t *testing.T) {
 		if test.name == "" && err != nil || test.name != "" && (!errors.Is(err, itembank.ErrInvalid) || err.Error() != want) {
 			t.Errorf("%q: want %q, got %v", test.content, want, err)
 		}
-		for _, o := range []itemfile.Options{{Lines: true, Raw: true, Table: test.table}, {Column: "1", Table: test.table}} {
-			if _, err := itemfile.Check(t.Context(), from(test.content), o); err != nil {
-				t.Errorf("%q with %+v: %v", test.content, o, err)
-			}
+		if _, err := itemfile.Check(t.Context(), from(test.content), itemfile.Options{Lines: true, Raw: true, Table: test.table}); err != nil {
+			t.Errorf("%q with --lines: %v", test.content, err)
+		}
+		want = fmt.Sprintf("--column 1: the first row has %[1]q there, which may be the name of the column; say --column %[1]q if it is; "+
+			"if it is an item, put a first row with the names of the columns into the file", test.name)
+		_, err = itemfile.Check(t.Context(), from(test.content), itemfile.Options{Column: "1", Table: test.table})
+		if isItem := test.name == "" || test.name == "A-1"; isItem && err != nil || !isItem && (err == nil || err.Error() != want) {
+			t.Errorf("%q with --column 1: want %q, got %v", test.content, want, err)
 		}
 	}
 }
@@ -341,7 +346,7 @@ func TestBadInput(t *testing.T) {
 		{"huge line", from("a\n" + strings.Repeat("x", 1<<17)), asLines, itembank.ErrInvalid, "line 2 is longer than 65536 bytes"},
 		{"no such column", from("id,code\n1,a\n"), column("coupon"), itembank.ErrInvalid, `--column coupon: there is no such column; the first row has "id", "code"`},
 		{"column 0", from("a\n"), column("0"), itembank.ErrInvalid, "numbered from 1"},
-		{"short row", from("a,b\n1,2\n3\n"), column("b"), itembank.ErrInvalid, "line 3 has 1 columns, the items are in column 2"},
+		{"short row", from("a,b\n1,2\n3\n"), column("b"), itembank.ErrInvalid, "line 3 has 1 column, the items are in column 2"},
 		{"a quote that is not closed", whole("a,b\n1,2\n3,\"4\n" + strings.Repeat("5,6\n", 1<<20)), column("a"), itembank.ErrInvalid, "line 3 is not CSV: a row of more than 1048576 bytes begins here"},
 		{"huge row", whole("a,b\n1,2\n3," + strings.Repeat("x", 2<<20) + "\n4,5\n"), column("a"), itembank.ErrInvalid, "line 3 is not CSV: a row of more"},
 		{"huge header", whole(strings.Repeat("x", 2<<20)), column("a"), itembank.ErrInvalid, "line 1 is not CSV: a row of more"},
@@ -452,7 +457,7 @@ func TestWithColumns(t *testing.T) {
 		{"seat,price\n", "seat", "seat", "--with seat: this is the column of the items"},
 		{"seat,price,price\n", "seat", "price", "--with price: the first row has this column twice"},
 		{"1A,40\n", "1", "price", "--with price: --column 1 is a number, so that the first row is an item; give the name of the column"},
-		{"seat,price\n1A,40\n1B\n", "seat", "price", "1 line cannot be loaded:\n  line 3 has 1 columns, \"price\" is column 2"},
+		{"seat,price\n1A,40\n1B\n", "seat", "price", "1 line cannot be loaded:\n  line 3 has 1 column, \"price\" is column 2"},
 		{"seat,price\n1A,4\x00\n1B,\xff\n", "seat", "price", "2 lines cannot be loaded:\n" +
 			"  line 2 column \"price\": has a control character (U+0000) at byte 2\n  line 3 column \"price\": is not valid UTF-8"},
 		{"seat,price\n1A," + strings.Repeat("x", engine.MaxColumnBytes) + "\n", "seat", "price",

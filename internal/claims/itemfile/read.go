@@ -117,12 +117,19 @@ func cells(open Open, r io.Reader, o Options, yield func(itembank.Line, error) b
 			}
 			line.Columns, err = columnsOf(record, with, o.With, line.Number)
 		default:
-			err = badLine(line.Number, fmt.Sprintf("has %d columns, the items are in column %d", len(record), index+1))
+			err = badLine(line.Number, fmt.Sprintf("has %s, the items are in column %d", numberOfColumns(record), index+1))
 		}
 		if !yield(line, err) {
 			return errStopped
 		}
 	}
+}
+
+func numberOfColumns(record []string) string {
+	if len(record) == 1 {
+		return "1 column"
+	}
+	return fmt.Sprintf("%d columns", len(record))
 }
 
 // isBlank reports whether a cell has no item.
@@ -267,7 +274,7 @@ func withIndexes(header []string, item int, o Options) (indexes []int, err error
 func columnsOf(record []string, indexes []int, names []string, number int64) (columns []itembank.Column, err error) {
 	for i, index := range indexes {
 		if index >= len(record) {
-			return nil, badLine(number, fmt.Sprintf("has %d columns, %q is column %d", len(record), names[i], index+1))
+			return nil, badLine(number, fmt.Sprintf("has %s, %q is column %d", numberOfColumns(record), names[i], index+1))
 		}
 		columns = append(columns, itembank.Column{Name: names[i], Value: strings.Clone(record[index])})
 	}

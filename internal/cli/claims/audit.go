@@ -20,8 +20,8 @@ type auditCommand struct {
 }
 
 func (auditCommand) Help() string {
-	return `Prints all that the rows of the store show, and then lists what they cannot show. --claimant shows all
-claims of the claimant in the scope of the campaign, in all slots.
+	return `Prints all that the rows of the store show, and then lists what they cannot show. It needs --claimant or --item,
+not both. --claimant shows all claims of the claimant in the scope of the campaign, in all slots.
 
 The rows show the present and little of the past: a claim that was released or has ended is deleted. So the store does
 not know earlier claims of a claimant, nor earlier holders of an item. It knows how often an item came back to the bank.

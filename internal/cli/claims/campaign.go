@@ -149,7 +149,8 @@ func (c campaignCreate) flagError(err error) error {
 	case itembank.ValidateName("campaign", c.Name) != nil:
 		name = fmt.Sprintf("campaign %q", c.Name)
 	default: // it exists
-		const hint = "`oncebox campaign set %s` changes --opens, --closes and --page-size. The other settings are fixed: choose another name."
+		const hint = "`oncebox campaign set %[1]s` changes --opens, --closes and --page-size. The other settings are fixed: " +
+			"choose another name. If nothing was loaded yet: `oncebox campaign delete %[1]s`, and create it again."
 		return cli.BadUsage(fmt.Errorf("%w; nothing was changed", invalid), fmt.Sprintf(hint, c.Name))
 	}
 	return cli.BadUsage(fmt.Errorf("%s: %s", name, cli.WithFlags(invalid.Detail)), "")

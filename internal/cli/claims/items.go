@@ -59,7 +59,7 @@ func openItems(ctx context.Context, a *cli.App, file string, flags itemFlags, wi
 	report, err := itemfile.Check(ctx, open, options)
 	if err != nil {
 		remove()
-		return nil, badItems(file, flags, err)
+		return nil, badItems(file, err)
 	}
 	if report.First == nil {
 		remove()
@@ -73,14 +73,14 @@ func openItems(ctx context.Context, a *cli.App, file string, flags itemFlags, wi
 }
 
 // badItems returns an error that names the wrong file, and advice.
-func badItems(file string, flags itemFlags, err error) error {
+func badItems(file string, err error) error {
 	var hint string
 	if bad, ok := errors.AsType[*itemfile.BadLinesError](err); ok {
 		hint = "Nothing was changed."
 		switch {
 		case bad.Encoding:
 			hint += " " + itemfile.EncodingAdvice
-		case !flags.Trim && !flags.Raw:
+		case bad.Surplus:
 			hint += " --trim removes white space and invisible characters, --raw takes items as they are."
 		}
 	}

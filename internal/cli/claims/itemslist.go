@@ -98,6 +98,9 @@ func (c itemsList) listEnded(ctx context.Context, a *cli.App, b *itembank.Operat
 	if err := list(part); err != nil {
 		return err
 	}
+	if len(seen) == 0 {
+		a.Remark("no item of %s has ended in %s", c.Items, c.Campaign)
+	}
 	if unknown > 0 {
 		a.Remark("never loaded into %s: %s of %s", c.Campaign, cli.Quantity(unknown, "line"), c.Items)
 	}

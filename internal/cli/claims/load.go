@@ -32,7 +32,7 @@ may separate the columns. The text is UTF-8: "iconv -f ISO-8859-1 -t UTF-8 FILE"
 
 No name of a column becomes an item by mistake. A file named .csv or .tsv needs --column or --lines, also with one
 column. So does any file whose first line is made of words such as "code", "voucher", "coupon" or "serial", or has no
-digit while all of the next lines have digits and another length.
+digit while all of the next lines have digits and another length. --column N refuses such a first row, too.
 
 An item that the campaign knows is not added again, also if a claimant holds it. After an interruption the same command
 goes on where it stopped. Several loads may run at once. With --rate a line counts as a row, and a second time if it is
@@ -123,7 +123,7 @@ func (c loadCommand) load(ctx context.Context, a *cli.App, b *itembank.Operator,
 	report, err := b.Load(ctx, c.Campaign, in.Source, left(a.Progress("loading "+c.Campaign)))
 	switch {
 	case err != nil && report.LoadID == "" && errors.Is(err, itembank.ErrInvalid):
-		return badItems(c.File, c.itemFlags, err)
+		return badItems(c.File, err)
 	case err != nil && report.LoadID == "":
 		return err
 	case err != nil:
@@ -213,7 +213,7 @@ func (c loadCommand) dryRun(ctx context.Context, a *cli.App, b *itembank.Operato
 	report, err := b.DryRun(ctx, c.Campaign, in.Source)
 	switch {
 	case errors.Is(err, itembank.ErrInvalid):
-		return badItems(c.File, c.itemFlags, err)
+		return badItems(c.File, err)
 	case err != nil:
 		return err
 	}

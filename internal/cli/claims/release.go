@@ -160,9 +160,10 @@ func (c releaseCommand) end(ctx context.Context, a *cli.App, b *itembank.Operato
 	}
 	result := toReleaseJSON(c.Campaign, c.Claimant, claim, done)
 	if done.Already {
-		a.Remark("`oncebox claim show %s %q` shows what the claimant holds now, with its id", c.Campaign, c.Claimant)
 		const form = "nothing to release: %s has no claim %s in %s; it may have been released before"
-		return a.Print(result, fmt.Sprintf(form, c.Claimant, claim.ID, c.Campaign))
+		err := a.Print(result, fmt.Sprintf(form, c.Claimant, claim.ID, c.Campaign))
+		a.Remark("`oncebox claim show %s %q` shows what the claimant holds now, with its id.", c.Campaign, c.Claimant)
+		return err
 	}
 	return a.Print(result, result.text())
 }

@@ -73,7 +73,7 @@ func (c withdrawCommand) all(ctx context.Context, a *cli.App, b *itembank.Operat
 func (c withdrawCommand) file(ctx context.Context, a *cli.App, b *itembank.Operator, source itembank.Source) error {
 	report, err := b.Withdraw(ctx, c.Campaign, watched(source, a.Progress("withdrawing from "+c.Campaign)))
 	if errors.Is(err, itembank.ErrInvalid) && report == (itembank.WithdrawReport{}) {
-		return badItems(c.File, c.itemFlags, err)
+		return badItems(c.File, err)
 	}
 	return withdrawn(a, report, err)
 }
