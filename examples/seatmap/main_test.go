@@ -79,6 +79,24 @@ func TestPayments(t *testing.T) {
 	}
 }
 
+// TestDueDate: a payment is due later after its hold was prolonged, and not when it is paid.
+func TestDueDate(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.reserve("A1")
+	_, page := b.post("/pay", nil)
+	payment := provider.Payment{Reference: b.claim().ID, Due: b.claim().EndsAt.Add(hold)}
+	if due := b.shop.payments.Create(payment).Due; !due.Equal(payment.Due) {
+		t.Errorf("the payment is due at %v, want %v", due, payment.Due)
+	}
+	b.post(page, url.Values{"calls": {"never"}})
+	last := payment.Due
+	payment.Due = last.Add(hold)
+	if due := b.shop.payments.Create(payment).Due; !due.Equal(last) {
+		t.Errorf("the payment that was paid is due at %v, want %v", due, last)
+	}
+}
+
 // TestReplacedTickets: a ticket that an operator replaces, before or after its payment is settled, stays paid.
 func TestReplacedTickets(t *testing.T) {
 	t.Parallel()

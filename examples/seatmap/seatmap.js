@@ -21,7 +21,7 @@ let soldOut = false; // as the visitor knows it
 let lost = new Set(); // that somebody else took a moment before the visitor
 let claim; // of the visitor: a hold, or tickets if it does not end
 let ends = 0; // when the hold ends, by the visitor's clock
-let warned = ""; // the hold about whose last minute the visitor knows
+let warned; // the end of the hold about whose last minute the visitor knows
 let busy = false; // a request of the visitor is under way
 
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
@@ -166,8 +166,8 @@ function countDown() {
   left.hidden = !holding;
   left.textContent = `Time left to pay: ${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
   payButton.disabled = seconds === 0;
-  if (holding && seconds > 0 && seconds <= 60 && warned !== claim.claim_id) {
-    warned = claim.claim_id;
+  if (holding && seconds > 0 && seconds <= 60 && warned !== claim.ends_at) {
+    warned = claim.ends_at;
     say("One minute left", "After that the seats go back.", "warn");
   }
   if (holding && seconds === 0) {
@@ -260,7 +260,7 @@ async function readPayment() {
     return;
   }
   if (body.status === "refunded") {
-    say("Your payment came too late", "The seats went back, and you get your money back. Choose again.", "bad");
+    say("You get your money back", "Your payment came too late, or the shop took the seats back. Choose again.", "bad");
   } else if (claim) {
     say("We are waiting for your payment", "This page shows your tickets as soon as it is there.", "warn");
   } else {
@@ -303,7 +303,7 @@ async function hold() {
   if (answer.ok) {
     own(answer);
     if (ends - Date.now() <= lastMinute) {
-      warned = claim.claim_id; // a hold that begins so short needs no warning
+      warned = claim.ends_at; // a hold that begins so short needs no warning
     }
     if (sorted(heldSeats()).join() !== wanted) { // the visitor has a claim already, for example in another tab
       return say("You have other seats already", "To change them, give them back and choose again.", "warn");

@@ -579,7 +579,7 @@ const tests = {
     const { claim_id: id } = await (await v.page.request.get(hall)).json();
     await v.page.request.delete(`${hall}?claim_id=${id}`); // in another tab
     await v.page.getByRole("button", { name: "Pay", exact: true }).click();
-    await says(v, "Your payment came too late");
+    await says(v, "You get your money back");
     await isSeat(v, "E8", "free");
     await v.accessible("paid back");
     await reserves(v, "E8");
