@@ -96,6 +96,7 @@ async function build() {
     hall.append(group);
   }
   hall.style.setProperty("--seats", Math.max(...[...rows.values()].map(({ length }) => length)));
+  hall.scrollLeft = (hall.scrollWidth - hall.clientWidth) / 2; // short rows are in the middle
 }
 
 // place makes the button of a seat.

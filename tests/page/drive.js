@@ -107,6 +107,7 @@ class Visit {
       this.want(leaks.length === 0, `a token is in the request ${request.method()} ${request.url()}`);
       this.want(!headers.referer, `a request has the Referer ${headers.referer}`);
     }
+    await this.page.unrouteAll({ behavior: "ignoreErrors" }); // a handler may be at work
     await this.context.close();
   }
 }
@@ -550,8 +551,11 @@ const tests = {
     await v.accessible("held seats of long rows");
     made = false;
     free = [];
+    await v.page.setViewportSize(narrow);
     await v.page.reload();
     await says(v, "All seats are taken");
+    const { x } = await box("L4");
+    v.want(x > 0 && x < narrow.width, "a narrow screen does not begin with the middle of the hall");
     await v.accessible("all seats are taken");
     free = ["L1"];
     await says(v, "Seats are free again");
