@@ -135,8 +135,8 @@ func TestSeatWithoutAPrice(t *testing.T) {
 	}
 }
 
-// TestSeatsFile: the shop's file has prices with and without cents, and may be one of Windows, with quotes. The page gets
-// what the shop has read. An error names the file, the line and the value.
+// TestSeatsFile: the shop's file has prices with and without cents, and may be one of Windows, with quotes. The page
+// gets what the shop has read. An error names the file, the line and the value.
 func TestSeatsFile(t *testing.T) {
 	t.Parallel()
 	const columns = "seat,row,number,price\n"
