@@ -69,7 +69,7 @@ func newShop(
 	if err != nil {
 		return nil, err
 	}
-	names, prices, err := readSeats(file)
+	seats, err := readSeats(file)
 	if err != nil {
 		return nil, err
 	}
@@ -79,8 +79,12 @@ func newShop(
 	if err != nil {
 		return nil, err
 	}
+	names := make([]string, len(seats))
+	for i, s := range seats {
+		names[i] = s.Name
+	}
 	_, err = bank.Load(ctx, campaign, itembank.Items(names...), nil)
-	return &shop{bank: bank, payments: payments, prices: prices}, err
+	return &shop{bank: bank, payments: payments, seats: seats}, err
 }
 
 // every repeats work that is safe to repeat. After an error the next time tries again.

@@ -79,6 +79,24 @@ func TestPayments(t *testing.T) {
 	}
 }
 
+// TestDueDate: a payment is due later after its hold was prolonged, and not when it is paid.
+func TestDueDate(t *testing.T) {
+	t.Parallel()
+	b := newBench(t)
+	b.reserve("A1")
+	_, page := b.post("/pay", nil)
+	payment := provider.Payment{Reference: b.claim().ID, Due: b.claim().EndsAt.Add(hold)}
+	if due := b.shop.payments.Create(payment).Due; !due.Equal(payment.Due) {
+		t.Errorf("the payment is due at %v, want %v", due, payment.Due)
+	}
+	b.post(page, url.Values{"calls": {"never"}})
+	last := payment.Due
+	payment.Due = last.Add(hold)
+	if due := b.shop.payments.Create(payment).Due; !due.Equal(last) {
+		t.Errorf("the payment that was paid is due at %v, want %v", due, last)
+	}
+}
+
 // TestReplacedTickets: a ticket that an operator replaces, before or after its payment is settled, stays paid.
 func TestReplacedTickets(t *testing.T) {
 	t.Parallel()
@@ -110,34 +128,47 @@ func TestReplacedTickets(t *testing.T) {
 func TestSeatWithoutAPrice(t *testing.T) {
 	t.Parallel()
 	b := newBench(t)
-	delete(b.shop.prices, "A1")
+	b.shop.seats = b.shop.seats[1:] // without A1
 	b.reserve("A1")
 	if status, page := b.post("/pay", nil); status != http.StatusConflict {
 		t.Errorf("the payment is answered %d, %s", status, page)
 	}
 }
 
-// TestSeatsFile: the shop's file has prices with and without cents. An error names the file, the line and the value.
+// TestSeatsFile: the shop's file has prices with and without cents, and may be one of Windows, with quotes. The page
+// gets what the shop has read. An error names the file, the line and the value.
 func TestSeatsFile(t *testing.T) {
 	t.Parallel()
-	const header = "seat,row,number,price\nA1,A,1,40\n"
-	names, prices, err := readSeats(strings.NewReader(header + "A2,A,2,35.50\n"))
+	const columns = "seat,row,number,price\n"
+	b := newBench(t)
+	var err error
+	b.shop.seats, err = readSeats(strings.NewReader(strings.ReplaceAll(columns+`A1,A,1,40
+"A2","A",2,35.50
+`, "\n", "\r\n")))
 	must(t, err)
-	if fmt.Sprint(names, prices) != "[A1 A2] map[A1:4000 A2:3550]" {
-		t.Errorf("the file has %v, %v", names, prices)
+	const want = `[{"seat":"A1","row":"A","number":"1","cents":4000},{"seat":"A2","row":"A","number":"2","cents":3550}]`
+	page := httptest.NewRecorder()
+	b.shop.routes().ServeHTTP(page, httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/seats.json", nil))
+	if got := strings.TrimSpace(page.Body.String()); got != want {
+		t.Errorf("the page gets %s, want %s", got, want)
 	}
-	for line, want := range map[string]string{
-		"A2,A,2,35.5":         `line 3: the price "35.5" `,
-		"A2,A,2,35,50":        "line 3: wrong number of fields",
-		"A2,A,2,":             `line 3: the price "" `,
-		"A2,A,2,-3":           `line 3: the price "-3" `,
-		"A2,A,2,.50":          `line 3: the price ".50" `,
-		"\nA2,A,2,40 €":       `line 4: the price "40 €" `,
-		"A2,A,2,25\nA1,A,1,3": "line 4: seat A1 is on an earlier line",
+	const first = "the first line must be seat,row,number,price; is "
+	for file, want := range map[string]string{
+		"":                                first + `""`,
+		"A1,A,1,40\n":                     first + `"A1,A,1,40"`,
+		"seat;row;number;price\n":         first + `"seat;row;number;price"`,
+		columns:                           "there is no seat in it",
+		columns + "A2,A,2,35.5":           `line 2: the price "35.5" `,
+		columns + "A2,A,2,35,50":          "line 2: wrong number of fields",
+		columns + "A2,A,2,":               `line 2: the price "" `,
+		columns + "A2,A,2,-3":             `line 2: the price "-3" `,
+		columns + "A2,A,2,.50":            `line 2: the price ".50" `,
+		columns + "\nA2,A,2,40 €":         `line 3: the price "40 €" `,
+		columns + "A2,A,2,25\nA2,A,1,300": "line 3: seat A2 is on an earlier line",
 	} {
-		_, _, err := readSeats(strings.NewReader(header + line))
+		_, err := readSeats(strings.NewReader(file))
 		if text := fmt.Sprint(err); !strings.HasPrefix(text, "seats.csv") || !strings.Contains(text, want) {
-			t.Errorf("%q: the error is %q, want %q", line, text, want)
+			t.Errorf("%q: the error is %q, want %q", file, text, want)
 		}
 	}
 }

@@ -14,18 +14,19 @@ const holdButton = document.getElementById("hold");
 const payButton = document.getElementById("pay");
 const backButton = document.getElementById("back");
 
-const seats = new Map(); // by name: row, number, price and button
+const seats = new Map(); // by name: row, number, cents and button
 const chosen = new Set();
 let free = new Set();
+let soldOut = false; // as the visitor knows it
 let lost = new Set(); // that somebody else took a moment before the visitor
 let claim; // of the visitor: a hold, or tickets if it does not end
 let ends = 0; // when the hold ends, by the visitor's clock
-let warned = ""; // the hold about whose last minute the visitor knows
+let warned; // the end of the hold about whose last minute the visitor knows
 let busy = false; // a request of the visitor is under way
 
 const pause = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
-const euros = (price) => `${Number.isInteger(price) ? price : price.toFixed(2)} €`;
-const priceOf = (name) => seats.get(name)?.price ?? 0; // a seat of an earlier file has none, and cannot be paid
+const euros = (cents) => `${(cents / 100).toFixed(2)} €`;
+const priceOf = (name) => seats.get(name)?.cents ?? 0; // a seat of an earlier file has none, and cannot be paid
 const nameOf = (seat) => (seats.has(seat) ? `Row ${seats.get(seat).row}, seat ${seats.get(seat).number}` : seat);
 const sorted = (names) => [...names].sort(new Intl.Collator("en", { numeric: true }).compare); // A2 before A10
 const paymentOf = () => new URLSearchParams(location.search).get("payment");
@@ -67,44 +68,45 @@ async function call(path, options) {
   }
 }
 
-// build draws the hall from the shop's file: seat,row,number,price.
+// build draws the hall from the shop's file.
 async function build() {
-  const { body } = await call("/seats.csv");
-  let group, price;
-  for (const line of body.trim().split("\n").slice(1)) {
-    const [name, row, number, cost] = line.split(",");
-    if (cost !== price) {
-      price = cost;
+  const { body } = await call("/seats.json");
+  const hall = document.getElementById("hall");
+  const rows = Map.groupBy(body, ({ row }) => row);
+  let before;
+  for (const [row, places] of rows) {
+    const costs = places.map(({ cents }) => cents);
+    const price = [...new Set([Math.min(...costs), Math.max(...costs)])].map(euros).join(" to ");
+    if (price !== before) {
+      before = price;
       const title = document.createElement("p");
       title.className = "price";
-      title.textContent = `${euros(Number(price))} a seat`;
-      document.getElementById("hall").append(title);
+      title.textContent = `${price} a seat`;
+      hall.append(title);
     }
-    if (group?.dataset.row !== row) {
-      group = document.createElement("div");
-      group.className = "row";
-      group.dataset.row = row;
-      group.setAttribute("role", "group");
-      group.setAttribute("aria-label", `Row ${row}, ${euros(Number(price))}`);
-      const letter = document.createElement("span");
-      letter.textContent = row;
-      letter.setAttribute("aria-hidden", "true");
-      group.append(letter);
-      document.getElementById("hall").append(group);
-    }
-    const button = document.createElement("button");
-    button.type = "button";
-    button.className = "seat";
-    button.addEventListener("click", () => choose(name));
-    group.append(button);
-    seats.set(name, { row, number, price: Number(cost), button });
+    const group = document.createElement("div");
+    group.className = "row";
+    group.setAttribute("role", "group");
+    group.setAttribute("aria-label", `Row ${row}, ${price}`);
+    const letter = document.createElement("span");
+    letter.textContent = row;
+    letter.setAttribute("aria-hidden", "true");
+    group.append(letter, ...places.map(place));
+    group.children[Math.ceil((places.length + 2) / 2)]?.classList.add("aisle"); // in the middle
+    hall.append(group);
   }
-  let longest = 0;
-  for (const { children } of document.querySelectorAll(".row")) { // the first child is the letter
-    longest = Math.max(longest, children.length - 1);
-    children[Math.ceil((children.length + 1) / 2)]?.classList.add("aisle"); // in the middle
-  }
-  document.getElementById("hall").style.setProperty("--seats", longest);
+  hall.style.setProperty("--seats", Math.max(...[...rows.values()].map(({ length }) => length)));
+  hall.scrollLeft = (hall.scrollWidth - hall.clientWidth) / 2; // short rows are in the middle
+}
+
+// place makes the button of a seat.
+function place({ seat: name, row, number, cents }) {
+  const button = document.createElement("button");
+  button.type = "button";
+  button.className = "seat";
+  button.addEventListener("click", () => choose(name));
+  seats.set(name, { row, number, cents, button });
+  return button;
 }
 
 function stateOf(name) {
@@ -116,11 +118,11 @@ const words = { yours: "yours", chosen: "free", free: "free", taken: "taken", lo
 
 // draw shows everything. A taken seat stays a button, so that the keyboard focus stays in its place.
 function draw() {
-  for (const [name, { number, price, button }] of seats) {
+  for (const [name, { number, cents, button }] of seats) {
     const state = stateOf(name);
     button.dataset.state = state;
     button.textContent = marks[state] ?? number;
-    button.setAttribute("aria-label", `${nameOf(name)}, ${euros(price)}, ${words[state]}`);
+    button.setAttribute("aria-label", `${nameOf(name)}, ${euros(cents)}, ${words[state]}`);
     button.setAttribute("aria-pressed", state === "chosen" || state === "yours");
     button.setAttribute("aria-disabled", Boolean(claim) || !free.has(name));
   }
@@ -165,8 +167,8 @@ function countDown() {
   left.hidden = !holding;
   left.textContent = `Time left to pay: ${Math.floor(seconds / 60)}:${String(seconds % 60).padStart(2, "0")}`;
   payButton.disabled = seconds === 0;
-  if (holding && seconds > 0 && seconds <= 60 && warned !== claim.claim_id) {
-    warned = claim.claim_id;
+  if (holding && seconds > 0 && seconds <= 60 && warned !== claim.ends_at) {
+    warned = claim.ends_at;
     say("One minute left", "After that the seats go back.", "warn");
   }
   if (holding && seconds === 0) {
@@ -206,6 +208,7 @@ async function refresh() {
     await readClaim();
   }
   dropLost();
+  tellSoldOut();
   draw();
 }
 
@@ -218,6 +221,20 @@ function dropLost() {
   gone.forEach((name) => chosen.delete(name));
   lost = new Set(gone);
   say(`${gone.join(", ")}: somebody was faster`, chosen.size > 0 ? "Your other seats are still free. Choose again, or reserve them." : "Choose again.", "bad");
+}
+
+// tellSoldOut says that no seat is free, and when some are free again.
+function tellSoldOut() {
+  const none = ![...seats.keys()].some((name) => free.has(name));
+  if (none === soldOut || claim || paymentOf() || chosen.size > 0) {
+    return;
+  }
+  soldOut = none;
+  if (soldOut) {
+    say("All seats are taken", "A seat that is given back appears here by itself.", "warn");
+  } else {
+    say("Seats are free again", "Choose your seats.");
+  }
 }
 
 // readClaim asks what the visitor has: a hold, tickets, or nothing any more.
@@ -244,7 +261,7 @@ async function readPayment() {
     return;
   }
   if (body.status === "refunded") {
-    say("Your payment came too late", "The seats went back, and you get your money back. Choose again.", "bad");
+    say("You get your money back", "Your payment came too late, or the shop took the seats back. Choose again.", "bad");
   } else if (claim) {
     say("We are waiting for your payment", "This page shows your tickets as soon as it is there.", "warn");
   } else {
@@ -287,7 +304,7 @@ async function hold() {
   if (answer.ok) {
     own(answer);
     if (ends - Date.now() <= lastMinute) {
-      warned = claim.claim_id; // a hold that begins so short needs no warning
+      warned = claim.ends_at; // a hold that begins so short needs no warning
     }
     if (sorted(heldSeats()).join() !== wanted) { // the visitor has a claim already, for example in another tab
       return say("You have other seats already", "To change them, give them back and choose again.", "warn");

@@ -12,6 +12,7 @@ import (
 	"log"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,31 +27,43 @@ import (
 //go:embed index.html seatmap.css seatmap.js seats.csv
 var files embed.FS
 
-// readSeats reads a file such as seats.csv: the names of the seats, and their prices in cents.
-func readSeats(file io.Reader) (names []string, prices map[string]int, err error) {
-	const name, price, columns = 0, 3, 4
-	prices = map[string]int{}
+// seat is a line of the shop's file.
+type seat struct {
+	Name   string `json:"seat"`
+	Row    string `json:"row"`
+	Number string `json:"number"`
+	Cents  int    `json:"cents"`
+}
+
+// readSeats reads a file such as seats.csv. Its first line is columns, and prices are such as 40 or 35.50.
+func readSeats(file io.Reader) (seats []seat, err error) {
+	const columns = "seat,row,number,price"
 	lines := csv.NewReader(file)
-	lines.FieldsPerRecord = columns
-	for header := true; ; header = false {
+	first, _ := lines.Read() // what cannot be read is another line
+	if got := strings.Join(first, ","); got != columns {
+		return nil, fmt.Errorf("seats.csv: the first line must be %s; is %q", columns, got)
+	}
+	known := map[string]bool{}
+	for {
 		fields, err := lines.Read()
 		switch {
+		case errors.Is(err, io.EOF) && len(seats) == 0:
+			return nil, errors.New("seats.csv: there is no seat in it")
 		case errors.Is(err, io.EOF):
-			return names, prices, nil
+			return seats, nil
 		case err != nil: // it names the line
-			return nil, nil, fmt.Errorf("seats.csv: %w", err)
-		case header:
-			continue
+			return nil, fmt.Errorf("seats.csv: %w", err)
 		}
-		line, _ := lines.FieldPos(name)
-		seat := fields[name]
-		if _, twice := prices[seat]; twice {
-			return nil, nil, fmt.Errorf("seats.csv, line %d: seat %s is on an earlier line, too", line, seat)
+		line, _ := lines.FieldPos(0)
+		next := seat{Name: fields[0], Row: fields[1], Number: fields[2]}
+		if known[next.Name] {
+			return nil, fmt.Errorf("seats.csv, line %d: seat %s is on an earlier line, too", line, next.Name)
 		}
-		if prices[seat], err = centsOf(fields[price]); err != nil {
-			return nil, nil, fmt.Errorf("seats.csv, line %d: %w", line, err)
+		known[next.Name] = true
+		if next.Cents, err = centsOf(fields[3]); err != nil {
+			return nil, fmt.Errorf("seats.csv, line %d: %w", line, err)
 		}
-		names = append(names, seat)
+		seats = append(seats, next)
 	}
 }
 
@@ -72,13 +85,14 @@ func centsOf(price string) (cents int, err error) {
 type shop struct {
 	bank     *itembank.Operator
 	payments *provider.Provider
-	prices   map[string]int // in cents, by seat
+	seats    []seat
 }
 
 func (s *shop) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("/", http.FileServerFS(files))
 	mux.Handle("/campaigns/", claimapi.New(s.bank.Bank, claimapi.FromContext(), slog.New(slog.DiscardHandler)))
+	mux.HandleFunc("GET /seats.json", func(w http.ResponseWriter, _ *http.Request) { answer(w, s.seats) })
 	mux.HandleFunc("POST /pay", s.pay)
 	mux.HandleFunc("GET /payments/{id}", s.payment)
 	mux.HandleFunc("POST /webhook", s.webhook)
@@ -122,13 +136,13 @@ func (s *shop) pay(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	payment := provider.Payment{Reference: held.FirstID(), Customer: held.Claimant, Due: held.EndsAt}
-	for _, seat := range held.Items {
-		cents, ok := s.prices[seat]
-		if !ok { // an earlier file had it: the bank keeps its items until they are withdrawn
-			http.Error(w, seat+" has no price any more: give your seats back, and choose again", http.StatusConflict)
+	for _, name := range held.Items {
+		i := slices.IndexFunc(s.seats, func(known seat) bool { return known.Name == name })
+		if i < 0 { // an earlier file had it: the bank keeps its items until they are withdrawn
+			http.Error(w, name+" has no price any more: give your seats back, and choose again", http.StatusConflict)
 			return
 		}
-		payment.Cents += cents
+		payment.Cents += s.seats[i].Cents
 	}
 	payment = s.payments.Create(payment)
 	http.Redirect(w, r, payment.Page(), http.StatusSeeOther)
@@ -148,7 +162,8 @@ func (s *shop) webhook(w http.ResponseWriter, r *http.Request) {
 }
 
 // settle confirms the claim that was paid, or its replacement, by its id. If the claim is over, its seats may belong to
-// somebody else: the money goes back. Every step is safe to repeat, also by two callers at once: a claim that is over stays over.
+// somebody else: the money goes back. Every step is safe to repeat, also by two callers at once: a claim that is over
+// stays over.
 func (s *shop) settle(ctx context.Context, p provider.Payment) error {
 	if p.Status != provider.Paid {
 		return nil
@@ -201,9 +216,13 @@ func (s *shop) payment(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "there is no such payment", http.StatusNotFound)
 		return
 	}
+	answer(w, map[string]string{"status": payment.Status, "claim_id": payment.Reference})
+}
+
+func answer(w http.ResponseWriter, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-store")
-	_ = json.NewEncoder(w).Encode(map[string]string{"status": payment.Status, "claim_id": payment.Reference})
+	_ = json.NewEncoder(w).Encode(value) // the visitor may be gone
 }
 
 func tryAgain(w http.ResponseWriter, err error) {

@@ -50,14 +50,20 @@ func New(hook, back string, late time.Duration) *Provider {
 	return &Provider{hook: hook, back: back, late: late, payments: map[string]Payment{}}
 }
 
-// Create makes a payment, or returns the payment that has this reference.
+// Create makes a payment, or returns the payment that has this reference. While that one is open, it gets a later
+// due date: the hold may have been prolonged.
 func (p *Provider) Create(payment Payment) Payment {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for _, known := range p.payments {
-		if known.Reference == payment.Reference {
-			return known
+	for id, known := range p.payments {
+		if known.Reference != payment.Reference {
+			continue
 		}
+		if known.Status == Open && known.Due.Before(payment.Due) {
+			known.Due = payment.Due
+			p.payments[id] = known
+		}
+		return known
 	}
 	payment.ID, payment.Status = rand.Text(), Open
 	p.payments[payment.ID] = payment

@@ -1557,11 +1557,15 @@ func (m *indexTrusted) CloseClaim(ctx context.Context, r engine.CloseRequest) (e
 type confirmWithoutID struct{ engine.Store }
 
 func (m confirmWithoutID) ConfirmClaim(ctx context.Context, c engine.Claim) (engine.ConfirmResult, error) {
-	held, _, err := m.HeldClaim(ctx, c.Key(), engine.Strong)
-	if err == nil && held != nil {
+	return m.Store.ConfirmClaim(ctx, withHeldID(ctx, m.Store, c))
+}
+
+// withHeldID returns a claim with the id of the claim that its claimant holds, if there is one.
+func withHeldID(ctx context.Context, s engine.Store, c engine.Claim) engine.Claim {
+	if held, _, err := s.HeldClaim(ctx, c.Key(), engine.Strong); err == nil && held != nil {
 		c.ID = held.ID
 	}
-	return m.Store.ConfirmClaim(ctx, c)
+	return c
 }
 
 // prolongAnyEnd gives a claim a new end, whatever its end is, and even if it has none.
@@ -1573,12 +1577,7 @@ type prolongAnyEnd struct {
 func (m prolongAnyEnd) ProlongClaim(
 	ctx context.Context, c engine.Claim, endsAt time.Time,
 ) (engine.ConfirmResult, error) {
-	held, _, err := m.HeldClaim(ctx, c.Key(), engine.Strong)
-	if err != nil || held == nil || held.ID != c.ID || held.Campaign != c.Campaign {
-		return engine.ConfirmResult{Held: held}, err
-	}
-	held.EndsAt = endsAt
-	return engine.ConfirmResult{Held: held}, m.raw.PutClaim(ctx, *held)
+	return putEnd(ctx, m.Store, m.raw, c, endsAt, true)
 }
 
 // prolongWithoutID prolongs the claimant's hold, whatever its id is.
@@ -1587,11 +1586,7 @@ type prolongWithoutID struct{ engine.Store }
 func (m prolongWithoutID) ProlongClaim(
 	ctx context.Context, c engine.Claim, endsAt time.Time,
 ) (engine.ConfirmResult, error) {
-	held, _, err := m.HeldClaim(ctx, c.Key(), engine.Strong)
-	if err == nil && held != nil {
-		c.ID = held.ID
-	}
-	return m.Store.ProlongClaim(ctx, c, endsAt)
+	return m.Store.ProlongClaim(ctx, withHeldID(ctx, m.Store, c), endsAt)
 }
 
 // prolongInTwoSteps reads a claim, and puts it with its new end in a second step.
@@ -1603,13 +1598,21 @@ type prolongInTwoSteps struct {
 func (m prolongInTwoSteps) ProlongClaim(
 	ctx context.Context, c engine.Claim, endsAt time.Time,
 ) (engine.ConfirmResult, error) {
-	held, _, err := m.HeldClaim(ctx, c.Key(), engine.Strong)
-	if err != nil || held == nil || held.ID != c.ID || held.Campaign != c.Campaign || !held.EndsAt.Equal(c.EndsAt) {
+	return putEnd(ctx, m.Store, m.raw, c, endsAt, false)
+}
+
+// putEnd reads a claim, and puts it with another end in a second step, if it is the one that the caller means.
+func putEnd(
+	ctx context.Context, s engine.Store, raw enginetest.Raw, c engine.Claim, endsAt time.Time, anyEnd bool,
+) (engine.ConfirmResult, error) {
+	held, _, err := s.HeldClaim(ctx, c.Key(), engine.Strong)
+	if err != nil || held == nil || held.ID != c.ID || held.Campaign != c.Campaign ||
+		!anyEnd && !held.EndsAt.Equal(c.EndsAt) {
 		return engine.ConfirmResult{Held: held}, err
 	}
 	time.Sleep(time.Millisecond) // a delay that any network can have
 	held.EndsAt = endsAt
-	return engine.ConfirmResult{Held: held}, m.raw.PutClaim(ctx, *held)
+	return engine.ConfirmResult{Held: held}, raw.PutClaim(ctx, *held)
 }
 
 // confirmedReleasedByHolder closes a claim for its holder even if the claim was confirmed meanwhile.
@@ -1627,13 +1630,7 @@ type confirmInTwoSteps struct {
 }
 
 func (m confirmInTwoSteps) ConfirmClaim(ctx context.Context, c engine.Claim) (engine.ConfirmResult, error) {
-	held, _, err := m.HeldClaim(ctx, c.Key(), engine.Strong)
-	if err != nil || held == nil || held.ID != c.ID || held.Campaign != c.Campaign {
-		return engine.ConfirmResult{Held: held}, err
-	}
-	time.Sleep(time.Millisecond) // a delay that any network can have
-	held.EndsAt = time.Time{}
-	return engine.ConfirmResult{Held: held}, m.raw.PutClaim(ctx, *held)
+	return putEnd(ctx, m.Store, m.raw, c, time.Time{}, true)
 }
 
 // alwaysTheFirstDue ignores the place where a list of due claims should begin, and always begins with the first.
