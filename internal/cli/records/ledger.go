@@ -65,7 +65,7 @@ that had finished does nothing. Entries that exist stay as they are.
 
 With a window, give the records' times: --time-path. Without it they count from the beginning of the import. In
 DynamoDB an entry is deleted window + 14 days after its record's time; older records are left out (too_old).
-Each record costs a write unit there, and so does one that the ledger knows.
+Each record costs a write unit there. One that the ledger knows costs a read unit, too.
 
 late counts records that the ledger has from elsewhere: a function that runs already may have delivered them. A record
 that cannot be read is left out (bad), and the exit code is 4.

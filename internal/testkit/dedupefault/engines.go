@@ -12,6 +12,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
 	"pgregory.net/rapid"
 
+	"github.com/oncebox/oncebox/internal/aws/dynamo"
 	"github.com/oncebox/oncebox/internal/testkit/memlog"
 	"github.com/oncebox/oncebox/internal/testkit/memstore"
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
@@ -140,7 +141,8 @@ type dynamoStore struct {
 	client *dynamodb.Client
 }
 
-// openDynamoDB opens stores on the DynamoDB that start starts.
+// openDynamoDB opens stores on the DynamoDB that start starts. They put single entries by puts and others by statements:
+// histories have fewer records than a full request.
 func openDynamoDB(start func(testing.TB) (endpoint string)) func(testing.TB) dedupe.Store {
 	return func(t testing.TB) dedupe.Store {
 		t.Helper()
@@ -155,6 +157,6 @@ func openDynamoDB(start func(testing.TB) (endpoint string)) func(testing.TB) ded
 		if err := made.(func() error)(); err != nil {
 			t.Fatal(err)
 		}
-		return dynamoStore{dynamostore.New(client, table), client}
+		return dynamoStore{dynamostore.New(client, table, dynamostore.WithStatements(dynamo.Statements{From: 2})), client}
 	}
 }

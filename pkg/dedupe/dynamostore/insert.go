@@ -181,18 +181,19 @@ func (in inserting) readTaken(ctx context.Context, pack []int) error {
 }
 
 // compare sets the result of an entry from the row of its key. If the row does not count for the entry, the entry is
-// put alone, on condition that the row still does not count.
+// put alone, on condition that the row still does not count. So it is if this version cannot read the row: the
+// condition of the put knows whether the row is purged.
 func (in inserting) compare(ctx context.Context, at int, row map[string]types.AttributeValue) {
 	e := &in.entries[at]
 	old, existing, err := existingOf(row)
-	free := err == nil && existing.PurgedAt(e.Arrival)
-	if err == nil && !free {
-		free, err = in.watch.Void(ctx, in.Store, e.Scope, old.OwnerText, e.Owner)
+	if err != nil || existing.PurgedAt(e.Arrival) {
+		in.next[at] = alone
+		return
 	}
-	switch {
+	switch void, err := in.watch.Void(ctx, in.Store, e.Scope, old.OwnerText, e.Owner); {
 	case err != nil:
 		in.results[at].Err, in.next[at] = err, nothing
-	case free:
+	case void:
 		in.next[at] = alone
 	default:
 		in.results[at].Existing, in.next[at] = existing, nothing

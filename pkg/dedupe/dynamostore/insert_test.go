@@ -326,7 +326,8 @@ func (r *replies) PutItem(
 }
 
 // TestRepliesToStatements: an entry is put only if the reply says so, and is a duplicate only by the row of its key. An
-// entry about which a reply says something else is put alone. So it is if DynamoDB refuses statements, or the read of
+// entry about which a reply says something else is put alone. So it is if its key has a row that another version wrote:
+// the condition of a put knows whether that row is purged. So are all if DynamoDB refuses statements, or the read of
 // rows, for good: the policy of an older stack lacks both actions.
 func TestRepliesToStatements(t *testing.T) {
 	t.Parallel()
@@ -336,6 +337,7 @@ func TestRepliesToStatements(t *testing.T) {
 	row := entryItem(&other)
 	broken := entryItem(&other)
 	delete(broken, "o")
+	others := failing(&types.ConditionalCheckFailedException{Item: broken})
 	second := func(code types.BatchStatementErrorCodeEnum, item map[string]types.AttributeValue) []types.BatchStatementResponse {
 		return []types.BatchStatementResponse{{}, {Error: &types.BatchStatementError{Code: code, Item: item}}}
 	}
@@ -353,7 +355,9 @@ func TestRepliesToStatements(t *testing.T) {
 		"taken":             {replies{statements: answer(taken), rows: rows{row}}, isPut, isTaken, 1, 0},
 		"taken, with row":   {replies{statements: answer(second("DuplicateItem", row))}, isPut, isTaken, 0, 0},
 		"taken, and gone":   {replies{statements: answer(taken)}, isPut, isPut, 1, 1},
-		"taken by others":   {replies{statements: answer(taken), rows: rows{broken}}, isPut, fault, 1, 0},
+		"taken by others":   {replies{scripted: others, statements: answer(taken), rows: rows{broken}}, isPut, fault, 1, 1},
+		"others, purged":    {replies{statements: answer(taken), rows: rows{broken}}, isPut, isPut, 1, 1},
+		"a part of a row":   {replies{statements: answer(second("DuplicateItem", broken))}, isPut, isPut, 0, 1},
 		"read throttled":    {replies{statements: answer(taken), readErr: &types.ThrottlingException{}}, isPut, again, 1, 0},
 		"read denied":       {replies{statements: answer(taken), readErr: denied}, isPut, isPut, 1, 1},
 		"no statement runs": {replies{err: &types.ThrottlingException{}}, again, again, 0, 0},
@@ -370,7 +374,9 @@ func TestRepliesToStatements(t *testing.T) {
 		}
 	}
 	for name, c := range tests {
-		c.scripted = &scripted{}
+		if c.scripted == nil {
+			c.scripted = &scripted{} // every put finds its key free
+		}
 		results, err := withStatements(&c.replies, 2).PutIfAbsent(t.Context(), all)
 		if err != nil {
 			t.Fatal(err)

@@ -86,7 +86,15 @@ func putIfAbsent(f *fixture) {
 
 	elsewhere := *f
 	elsewhere.scope = newScope()
-	elsewhere.wantPut("the key in another scope", elsewhere.entry("a", "seven", epoch), nil)
+	other := elsewhere.entry("a", "seven", epoch)
+	elsewhere.wantPut("the key in another scope", other, nil)
+	both, err := f.store.PutIfAbsent(f.ctx, []dedupe.Entry{f.entry("a", "eight", epoch), elsewhere.entry("a", "nine", epoch)})
+	f.must(err)
+	for i, want := range []dedupe.Entry{first, other} {
+		if got := both[i].Existing; both[i].Err != nil || got == nil || *got != want.Existing() {
+			f.Errorf("both scopes in a call: want the existing entry %+v, got %+v", want, both[i])
+		}
+	}
 }
 
 // find tests engines that implement dedupe.Finder.
