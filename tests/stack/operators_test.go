@@ -199,7 +199,7 @@ func TestPartsForOthers(t *testing.T) {
 				t.Errorf("claims have no alarm %s", section)
 			}
 		}
-		if len(claims.Alarms) != 8 || len(records.Alarms) != 10 {
+		if len(claims.Alarms) != 9 || len(records.Alarms) != 12 {
 			t.Errorf("there are %d and %d alarms", len(claims.Alarms), len(records.Alarms))
 		}
 		if claims.Metric(infra.FreeItems, nil) != nil {
