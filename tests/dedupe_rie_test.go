@@ -266,7 +266,7 @@ func TestDedupeBadSettingsStopTheStart(t *testing.T) {
 			_, reply := b.function.invoke(t, readDedupeEvent(t, "single"))
 			equal(t, "reply", string(reply), "") // the emulator's answer to a failed start
 			log := b.log(t)
-			for _, want := range append(c.want, `"level":"ERROR","msg":"the dedupe function cannot start","error":`) {
+			for _, want := range append(c.want, `"level":"ERROR","msg":"the dedupe function cannot start"`, `"error":`) {
 				if !strings.Contains(log, want) {
 					t.Errorf("the log does not say %q: %s", want, log)
 				}
