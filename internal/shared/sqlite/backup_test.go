@@ -100,7 +100,7 @@ func TestKilledBackup(t *testing.T) {
 	fill(t, db)
 	to := filepath.Join(filepath.Dir(db.path), "copy.db")
 	for range 3 {
-		check(t, removeCopy(to+partSuffix)) // so that the part below is that of this backup
+		check(t, removeCopy(to+partSuffix)) // so that this backup makes the part below
 		p := sqlitetest.Start(t, "back up", db.path, to)
 		p.Proceed(t)
 		for begun := false; !begun; time.Sleep(time.Millisecond) {
