@@ -13,7 +13,7 @@ const flags = [
 ];
 const narrow = { width: 320, height: 640 };
 const wide = { width: 1024, height: 640 };
-const patience = 30_000; // milliseconds, for a slow machine
+const patience = 120_000; // milliseconds, for a slow machine
 
 // Visit is a visitor with a browser of their own, and what they have seen.
 class Visit {

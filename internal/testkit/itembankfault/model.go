@@ -227,8 +227,8 @@ func stepGranted(s register, o op, r rules) []register {
 		}
 	default: // unknown
 		if s.free(o) {
-			lost := register{held: true, campaign: o.campaign, endsAt: o.clockCall + historyClaimLife.Milliseconds()}
-			return []register{s, {}, lost}
+			soonest := o.clockCall + (historyClaimLife - mostBehind).Milliseconds() // the server's time may be behind
+			return []register{s, {}, {held: true, campaign: o.campaign, endsAt: soonest}}
 		}
 		return []register{s}
 	}

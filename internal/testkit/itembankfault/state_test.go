@@ -18,8 +18,9 @@ import (
 // refused with the name of the guarantee.
 func TestHistoriesAreChecked(t *testing.T) {
 	t.Parallel()
-	const ends = int64(historyClaimLife / time.Millisecond) // the end of every claim
-	const tooEarly = ends - int64(mostBehind/time.Millisecond) - 1
+	const ends = int64(historyClaimLife / time.Millisecond)   // the end of every claim
+	const soonest = ends - int64(mostBehind/time.Millisecond) // the end of a claim that a server made whose time is behind
+	const tooEarly = soonest - 1
 	at := func(clock int64, o op) op {
 		if o.kind == claimOp && o.endsAt == ends {
 			o.endsAt += clock
@@ -37,6 +38,7 @@ func TestHistoriesAreChecked(t *testing.T) {
 	ann, bob := claim("ann", "1", "item-0"), claim("bob", "2", "item-0")
 	annAgain := claim("ann", "3", "item-1")
 	lost := answer(claimOp, "ann", unknown)
+	found := op{kind: claimOp, campaign: second, claimant: "ann", result: elsewhere} // the claim of the lost reply
 	confirm := func(of op) op { of.kind = confirmOp; return of }
 	prolong := func(of op, end int64) op {
 		of.kind, of.seen, of.endsAt = prolongOp, of.endsAt, end
@@ -68,6 +70,8 @@ func TestHistoriesAreChecked(t *testing.T) {
 		{"a second claim in the first's grace", []op{load, ann, at(ends+graceMillis, annAgain)}, "G2: claimant ann"},
 		{"a second claim while the first lives", []op{load, ann, annAgain}, "G2: claimant ann"},
 		{"a lost reply, then the claim", []op{load, lost, replayed(ann)}, ""},
+		{"a second claim after the soonest end of a lost reply's", []op{load, lost, found, at(soonest+graceMillis+1, annAgain)}, ""},
+		{"a second claim in the soonest grace of a lost reply's", []op{load, lost, found, at(soonest+graceMillis, annAgain)}, "G2: claimant ann"},
 		{"a replay of nothing", []op{load, replayed(ann)}, "G2: claimant ann"},
 		{"a replay of another claim", []op{load, ann, replayed(annAgain)}, "G2: claimant ann"},
 		{"sold out for a holder", []op{load, ann, answer(claimOp, "ann", soldOut)}, "G2: claimant ann"},
