@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -16,13 +17,15 @@ import (
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
 )
 
-// bare is a worker that makes only the necessary requests with the SDK: it reads a page at a random place of a random
-// shard, and tries it item by item.
+// bare makes only the necessary requests with the SDK: it reads a page at a random place of a random shard, and tries it
+// item by item. Several workers may share it.
 type bare struct {
 	*shop
 	campaign string
-	shards   []int // the shards that may have items
-	page     []bareItem
+
+	mu     sync.Mutex
+	shards []int // the shards that may have items
+	page   []bareItem
 }
 
 type bareItem struct{ pk, sk, item types.AttributeValue }
@@ -38,15 +41,11 @@ func (s *shop) bare(campaign string) container {
 
 func (w *bare) claim(customer int) error {
 	for {
-		for len(w.page) == 0 {
-			if err := w.read(); err != nil {
-				return err
-			}
+		item, err := w.next()
+		if err != nil {
+			return err
 		}
-		last := len(w.page) - 1
-		item := w.page[last]
-		w.page = w.page[:last]
-		err := w.take(item, name(customer))
+		err = w.take(item, name(customer))
 		var cancelled *types.TransactionCanceledException
 		if !errors.As(err, &cancelled) {
 			return err
@@ -55,6 +54,21 @@ func (w *bare) claim(customer int) error {
 			return fmt.Errorf("cancelled: %s: %w", code, err)
 		}
 	}
+}
+
+// next takes an item from the page, and reads a page if there is none.
+func (w *bare) next() (bareItem, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for len(w.page) == 0 {
+		if err := w.read(); err != nil {
+			return bareItem{}, err
+		}
+	}
+	last := len(w.page) - 1
+	item := w.page[last]
+	w.page = w.page[:last]
+	return item, nil
 }
 
 // read reads a page from a random place to the shard's end, or else from its beginning. It never reads an empty shard

@@ -41,11 +41,17 @@ const (
 	maxAgainReads  = 0.60
 	maxTime        = 1 / 0.95 // that is 0.95 of the throughput
 	maxProcessor   = 1.15
+
+	maxShared8         = 1.10 // requests a claim, small bank, workers of one process
+	maxShared32        = 1.25
+	maxSharedTime      = 1 / 0.9
+	maxSharedProcessor = 1.25
 )
 
 // BenchmarkClaims measures claims through the handler, as the claim function calls it, from the bytes of an event to
 // the bytes of the response. It compares them with a bare loop of the same transactions. Banks have the default
-// settings. Each worker is a container: it has its own handler and so its own page. All requests are counted.
+// settings. Each worker is a container: it has its own handler and so its own page. In one process all workers share
+// a handler, or a bare loop's page. All requests are counted.
 func BenchmarkClaims(b *testing.B) {
 	throughput(b)
 	b.ReportMetric(0, "ns/op") // of a round, which says nothing
@@ -57,15 +63,29 @@ func BenchmarkClaims(b *testing.B) {
 // throughput takes handler and bare loop in turn.
 func throughput(b *testing.B) {
 	b.Helper()
-	var took, cpu pairs
+	var took, cpu, sharedTook, sharedCPU pairs
 	for b.Loop() {
-		floor := handOut(b, 8, (*shop).bare)
-		handler := handOut(b, 8, (*shop).handler)
+		floor, handler := handOut(b, 8, (*shop).bare), handOut(b, 8, (*shop).handler)
 		took.add(handler.took/smallBank, floor.took/smallBank)
 		cpu.add(handler.cpu/smallBank, floor.cpu/smallBank)
+		floor, handler = handOut(b, 8, shared((*shop).bare)), handOut(b, 8, shared((*shop).handler))
+		sharedTook.add(handler.took/smallBank, floor.took/smallBank)
+		sharedCPU.add(handler.cpu/smallBank, floor.cpu/smallBank)
 	}
 	took.report("time of a claim through the handler", maxTime)
 	cpu.report("client's processor time of a claim through the handler", maxProcessor)
+	sharedTook.report("time of a claim, 8 workers of one process", maxSharedTime)
+	sharedCPU.report("client's processor time of a claim, 8 workers of one process", maxSharedProcessor)
+}
+
+// shared starts one container for all workers of a bank.
+func shared(start func(s *shop, campaign string) container) func(s *shop, campaign string) container {
+	var once sync.Once
+	var one container
+	return func(s *shop, campaign string) container {
+		once.Do(func() { one = start(s, campaign) })
+		return one
+	}
 }
 
 // handOut hands out a small bank on an engine that was not used before.
@@ -80,19 +100,33 @@ func handOut(b *testing.B, workers int, start func(s *shop, campaign string) con
 // crowds are the workers that hand out a small bank, and the goals of a claim's requests.
 var crowds = []struct {
 	workers int
+	where   string
+	share   func(start func(s *shop, campaign string) container) func(s *shop, campaign string) container
 	goal    float64
-}{{8, maxWith8}, {32, maxWith32}}
+}{
+	{8, "", apart, maxWith8},
+	{32, "", apart, maxWith32},
+	{8, " of one process", shared, maxShared8},
+	{32, " of one process", shared, maxShared32},
+}
+
+// apart starts a container for each worker.
+func apart(start func(s *shop, campaign string) container) func(s *shop, campaign string) container {
+	return start
+}
 
 func smallBanks(b *testing.B) {
 	b.Helper()
 	for _, c := range crowds {
-		name := fmt.Sprintf("requests a claim, bank of %d, %d workers", smallBank, c.workers)
-		var handler, bare []float64
+		name := fmt.Sprintf("requests a claim, bank of %d, %d workers%s", smallBank, c.workers, c.where)
+		var handler, lost, bare []float64
 		for range handings {
-			handler = append(handler, handOut(b, c.workers, (*shop).handler).requests/smallBank)
-			bare = append(bare, handOut(b, c.workers, (*shop).bare).requests/smallBank)
+			spent := handOut(b, c.workers, c.share((*shop).handler))
+			handler, lost = append(handler, spent.requests/smallBank), append(lost, spent.lost/smallBank)
+			bare = append(bare, handOut(b, c.workers, c.share((*shop).bare)).requests/smallBank)
 		}
-		note(name, median(handler), c.goal, fmt.Sprintf("%.2f to %.2f, %d times", slices.Min(handler), slices.Max(handler), handings))
+		note(name, median(handler), c.goal, fmt.Sprintf("%.2f to %.2f, %d times; %.3f lost races",
+			slices.Min(handler), slices.Max(handler), handings, median(lost)))
 		note(name+": bare loop", median(bare), 0, fmt.Sprintf("%.2f to %.2f", slices.Min(bare), slices.Max(bare)))
 	}
 }

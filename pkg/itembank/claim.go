@@ -95,6 +95,8 @@ func (b *Bank) Claim(ctx context.Context, campaign, claimant string, options ...
 		return r.finish(ctx, grant, err)
 	}
 	r.chosen = chosen
+	r.memory.free.claims.Add(1)
+	defer r.memory.free.claims.Add(-1)
 	grant, err := r.run(ctx)
 	if err == nil {
 		b.rules.sawClaim(grant.Claim.Campaign, b.clock.Now())

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/oncebox/oncebox/pkg/itembank/engine"
@@ -29,8 +30,11 @@ const maxReads = maxShards + 64
 type freeList struct {
 	bank *Bank
 
+	claims atomic.Int64 // the claims that this Bank works on
+
 	tester    turn      // of the requests that only test whether an item is free: one of them at a time waits for reader
 	reader    turn      // of the request that reads the bank
+	slow      slowness  // of the search of the reader
 	size      bankSize  // only the reader uses it
 	confirmed bool      // only the reader: the campaign was read after all shards were seen empty
 	loads     loads     // only the reader
@@ -56,7 +60,10 @@ const (
 )
 
 func newFreeList(b *Bank) *freeList {
-	return &freeList{bank: b, tester: make(turn, 1), reader: make(turn, 1), chosenSought: map[int]time.Time{}}
+	return &freeList{
+		bank: b, tester: make(turn, 1), reader: make(turn, 1), slow: slowness{begins: make(chan struct{})},
+		chosenSought: map[int]time.Time{},
+	}
 }
 
 // turn holds a token while a request has the turn. Go serves waiting requests in order.
@@ -65,19 +72,48 @@ type turn chan struct{}
 func (t turn) leave() { <-t }
 
 // take waits for the turn.
-func (t turn) take(ctx context.Context, s *search) error {
-	select {
-	case t <- struct{}{}:
-		return nil
-	default:
-	}
-	s.reportSlow()
+func (t turn) take(ctx context.Context) error {
 	select {
 	case t <- struct{}{}:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
 	}
+}
+
+// slowness tells the requests that wait for a search when it needs more than one read.
+type slowness struct {
+	mu     sync.Mutex
+	now    bool
+	begins chan struct{} // closed, and replaced, when a search becomes slow
+}
+
+func (w *slowness) set(now bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if now && !w.now {
+		close(w.begins)
+		w.begins = make(chan struct{})
+	}
+	w.now = now
+}
+
+// wait waits for the turn to search. A request that waits for a slow search reports it.
+func (l *freeList) wait(ctx context.Context, s *search) error {
+	l.slow.mu.Lock()
+	slow, begins := l.slow.now, l.slow.begins
+	l.slow.mu.Unlock()
+	if !slow {
+		select {
+		case l.reader <- struct{}{}:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-begins:
+		}
+	}
+	s.reportSlow()
+	return l.reader.take(ctx)
 }
 
 // lookup is the result of a search.
@@ -103,15 +139,16 @@ func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, err
 		return lookup{candidate: item}, nil
 	}
 	if s.anyItem { // so a claim waits for one test at most, however many there are
-		if err := l.tester.take(ctx, s); err != nil {
+		if err := l.tester.take(ctx); err != nil {
 			return lookup{}, err
 		}
 		defer l.tester.leave()
 	}
-	if err := l.reader.take(ctx, s); err != nil {
+	if err := l.wait(ctx, s); err != nil {
 		return lookup{}, err
 	}
 	defer l.reader.leave()
+	defer l.slow.set(false)
 	for round := 1; s.reads < maxReads; round++ {
 		if item, ok := l.pop(s, false); ok {
 			return lookup{candidate: item}, nil
@@ -128,6 +165,7 @@ func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, err
 		switch {
 		case len(shards) > 0:
 			if round > 1 || l.wasEmpty {
+				l.slow.set(true)
 				s.reportSlow()
 			}
 			if round > 1 && l.unknown(c, s) > minShardsToAsk && l.foundSoldOut(ctx, &c) {
@@ -195,7 +233,10 @@ func (l *freeList) readShards(ctx context.Context, c Campaign, shards []int, s *
 	results := make([]shardResult, len(shards))
 	var all sync.WaitGroup
 	for i, n := range shards {
-		r := &shardReader{list: l, campaign: c, shard: engine.Shard{Campaign: c.Name, Number: n}, size: l.size, skips: budget}
+		r := &shardReader{
+			list: l, campaign: c, shard: engine.Shard{Campaign: c.Name, Number: n}, size: l.size, claims: int(l.claims.Load()),
+			skips: budget,
+		}
 		all.Go(func() { results[i] = r.read(ctx) })
 	}
 	all.Wait()

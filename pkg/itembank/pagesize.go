@@ -43,15 +43,19 @@ func (s *bankSize) measureWhole(c Campaign, items []engine.FreeItem) {
 // fraction maps hashes, in their order, to the numbers from 0 to 1.
 func fraction(h engine.Hash) float64 { return float64(binary.BigEndian.Uint64(h[:8])) / (1 << 64) }
 
-// pageSize returns the campaign's page size, or a larger one in a large bank.
-func (s bankSize) pageSize(c Campaign) int {
-	return max(c.PageSize, min(int(s.items)/itemsPerPageItem, largestPage))
+// pageSize returns the campaign's page size, or a larger one in a large bank. A Bank that works on several claims reads
+// as many items for each, as a Bank for each of them would.
+func (s bankSize) pageSize(c Campaign, claims int) int {
+	forOne := max(c.PageSize, min(int(s.items)/itemsPerPageItem, largestPage))
+	return max(forOne, min(forOne*claims, largestPage))
 }
 
 // smallShards reports whether shards are estimated to hold at most smallShardPages pages.
-func (s bankSize) smallShards(c Campaign) bool {
-	return s.known && s.items <= float64(smallShardPages*s.pageSize(c)*c.Shards)
+func (s bankSize) smallShards(c Campaign, claims int) bool {
+	return s.known && s.items <= float64(smallShardPages*s.pageSize(c, claims)*c.Shards)
 }
 
 // wholeLimit returns how many items of a small shard are read.
-func (s bankSize) wholeLimit(c Campaign) int { return wholeReadPages * s.pageSize(c) }
+func (s bankSize) wholeLimit(c Campaign, claims int) int {
+	return wholeReadPages * s.pageSize(c, claims)
+}

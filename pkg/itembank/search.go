@@ -34,7 +34,7 @@ const maxRetries = 4
 type search struct {
 	started  time.Time         // when the request began
 	anyItem  bool              // the search only tests whether any item is free
-	onSlow   func()            // called if a search needs more than one read; may be nil
+	onSlow   func()            // called if the search, or the one that it waits for, needs more than one read; may be nil
 	reads    int               // of shards
 	failed   map[int]error     // shards whose read failed
 	retries  int               // of failed reads
@@ -43,7 +43,7 @@ type search struct {
 	takenOut bool              // the ended items were taken out
 }
 
-// reportSlow is called when the search needs more than one read, or waits for another search.
+// reportSlow is called when the search, or the one that it waits for, needs more than one read.
 func (s *search) reportSlow() {
 	if s.onSlow != nil {
 		s.onSlow()

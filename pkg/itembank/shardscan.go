@@ -48,6 +48,7 @@ type shardReader struct {
 	campaign Campaign
 	shard    engine.Shard
 	size     bankSize // first the old estimate, then the new one
+	claims   int      // the claims that the Bank works on
 	skips    int      // how many ended items it may read past
 }
 
@@ -91,7 +92,7 @@ func (r *shardReader) read(ctx context.Context) (result shardResult) {
 
 // first reads the first page and returns the scan that continues after it.
 func (r *shardReader) first(ctx context.Context) (*shardScan, []engine.FreeItem, error) {
-	if r.size.smallShards(r.campaign) {
+	if r.size.smallShards(r.campaign, r.claims) {
 		return r.whole(ctx)
 	}
 	return r.part(ctx)
@@ -104,7 +105,7 @@ func (r *shardReader) part(ctx context.Context) (*shardScan, []engine.FreeItem, 
 	if err != nil {
 		return nil, nil, err
 	}
-	scan, limit := scanFrom(r.shard, place), r.size.pageSize(r.campaign)
+	scan, limit := scanFrom(r.shard, place), r.size.pageSize(r.campaign, r.claims)
 	items, err := scan.next(ctx, r.list.bank.store, limit)
 	if err != nil {
 		return nil, nil, err
@@ -125,7 +126,7 @@ func (r *shardReader) part(ctx context.Context) (*shardScan, []engine.FreeItem, 
 // page.
 func (r *shardReader) whole(ctx context.Context) (*shardScan, []engine.FreeItem, error) {
 	scan := scanAll(r.shard)
-	items, err := scan.next(ctx, r.list.bank.store, r.size.wholeLimit(r.campaign))
+	items, err := scan.next(ctx, r.list.bank.store, r.size.wholeLimit(r.campaign, r.claims))
 	if err != nil {
 		return nil, nil, err
 	}
