@@ -118,6 +118,14 @@ func (s *stream) pass(
 	return &kinesis.PutRecordsOutput{Records: all}, nil
 }
 
+// ListShards lists the shards, however long that takes: a busy kinesis-mock needs more than the time after which the sink
+// goes on without a list.
+func (s *stream) ListShards(
+	ctx context.Context, in *kinesis.ListShardsInput, options ...func(*kinesis.Options),
+) (*kinesis.ListShardsOutput, error) {
+	return s.backend.ListShards(context.WithoutCancel(ctx), in, options...)
+}
+
 // sink makes a sink of the stream that does not pause.
 func (s *stream) sink(t *testing.T, options ...kinesissink.Option) *kinesissink.Sink {
 	t.Helper()
