@@ -99,6 +99,13 @@ lint: ## Check the format and the code, the requirements, and the workflows of C
 	$(call in,$(MODULES),go mod tidy -diff)
 	.tools/bin/actionlint -shellcheck= -pyflakes=
 
+# Without infra: to follow the calls in the CDK takes more than 11 GB of memory.
+.PHONY: audit
+audit: ## Look for known vulnerabilities in what ships, with the database vuln.go.dev
+	@scripts/install-tools govulncheck
+	.tools/bin/govulncheck ./cmd/... ./functions/... ./pkg/...
+	.tools/bin/govulncheck -C tools ./...
+
 .PHONY: tidy
 tidy: ## Tidy go.mod and go.sum of all modules
 	$(call in,$(MODULES),go mod tidy)

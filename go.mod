@@ -2,6 +2,8 @@ module github.com/oncebox/oncebox
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/alecthomas/kong v1.17.0
 	github.com/anishathalye/porcupine v1.3.1

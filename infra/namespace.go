@@ -16,7 +16,7 @@ import (
 // read, put and update the rows of the namespace in a table, and no other rows. Make the table with [NewTable]. It can
 // be the dedupe table of claims and records.
 //
-// A table with replicas in other regions is refused: GrantNamespace does not see whether they are strongly consistent.
+// A table of the app with replicas in other regions is refused. docs/handlers.md#in-two-regions says how to use one.
 // A namespace that idempotency.New refuses is refused here, too.
 func GrantNamespace(table awsdynamodb.ITableV2, namespace string, function awsiam.IGrantable) error {
 	wrong := problems{}

@@ -9,7 +9,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// uniqueInARegion is the reason why a table may have no replicas.
+// uniqueInARegion is the reason why a table may have no replicas. docs/adr/0049-two-regions.md says more.
 const uniqueInARegion = "has replicas in other regions. A condition of a write is tested in one region, so two regions " +
 	"could hand out one item, deliver one record or run one function twice. Choose a table without replicas, and one " +
 	"region for each campaign, stream or namespace"

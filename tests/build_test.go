@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"go.yaml.in/yaml/v3"
+
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 )
 
@@ -109,8 +111,8 @@ func TestFunctionsAreBuiltInOnePlace(t *testing.T) {
 	equal(t, "files with the build flags of functions", strings.Join(withFlags, " "), "scripts/build-function")
 }
 
-// TestWorkflowsArePinned checks that the workflows of CI name every action by its commit, and
-// that each has only the permissions that it declares.
+// TestWorkflowsArePinned checks that the workflows of CI name every action by its commit and every image by its digest,
+// and that each job has only the permissions that it declares, and leaves no credentials in the folder.
 func TestWorkflowsArePinned(t *testing.T) {
 	t.Parallel()
 	workflows, err := filepath.Glob("../.github/workflows/*.yml")
@@ -118,15 +120,76 @@ func TestWorkflowsArePinned(t *testing.T) {
 	equal(t, "workflows", len(workflows), 3)
 	uses := regexp.MustCompile(`(?m)^ +(?:- )?uses: (.*)$`)
 	pinned := regexp.MustCompile(`^(\./.+|[\w.-]+/[\w./-]+@[0-9a-f]{40} # v[0-9.]+)$`)
-	for _, workflow := range workflows {
-		text := read(t, workflow)
-		if !strings.Contains(text, "\npermissions:") {
-			t.Errorf("%s declares no permissions", workflow)
-		}
+	for _, path := range workflows {
+		text := read(t, path)
 		for _, action := range uses.FindAllStringSubmatch(text, -1) {
 			if !pinned.MatchString(action[1]) {
-				t.Errorf("%s does not pin %s", workflow, action[1])
+				t.Errorf("%s does not pin %s", path, action[1])
+			}
+		}
+		checkImages(t, path, regexp.MustCompile(`image=(\S+)`))
+		var workflow struct {
+			Permissions map[string]string
+			Jobs        map[string]struct {
+				Permissions map[string]string
+				Steps       []struct {
+					Uses string
+					With map[string]any
+				}
+			}
+		}
+		must(t, yaml.Unmarshal([]byte(text), &workflow))
+		if workflow.Permissions == nil || len(workflow.Permissions) > 0 {
+			t.Errorf("%s: permissions of all jobs: %v, want {}", path, workflow.Permissions)
+		}
+		for name, job := range workflow.Jobs {
+			if job.Permissions == nil {
+				t.Errorf("%s: the job %s declares no permissions", path, name)
+			}
+			for _, step := range job.Steps {
+				if strings.HasPrefix(step.Uses, "actions/checkout@") && step.With["persist-credentials"] != false {
+					t.Errorf("%s: the job %s keeps the credentials of the checkout", path, name)
+				}
 			}
 		}
 	}
+	checkImages(t, "../Dockerfile", regexp.MustCompile(`(?m)^FROM (\S+)`))
+}
+
+// checkImages checks that a file names its images by digest.
+func checkImages(t *testing.T, path string, image *regexp.Regexp) {
+	t.Helper()
+	pinned := regexp.MustCompile(`^[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}$`)
+	for _, found := range image.FindAllStringSubmatch(read(t, path), -1) {
+		if !pinned.MatchString(found[1]) {
+			t.Errorf("%s does not pin the image %s", path, found[1])
+		}
+	}
+}
+
+// TestDependabotKnowsEachFolder compares the folders of dependabot.yml with the folders that have requirements.
+func TestDependabotKnowsEachFolder(t *testing.T) {
+	t.Parallel()
+	ecosystems := map[string]string{
+		"go.mod": "gomod", "package-lock.json": "npm", "requirements.txt": "pip", "pom.xml": "maven", "Dockerfile": "docker",
+	}
+	want := map[string][]string{"github-actions": {"/"}}
+	for _, file := range sourceFiles(t) {
+		if ecosystem, ok := ecosystems[filepath.Base(file)]; ok {
+			want[ecosystem] = append(want[ecosystem], filepath.Join("/", filepath.Dir(file)))
+		}
+	}
+	var config struct {
+		Updates []struct {
+			Ecosystem   string `yaml:"package-ecosystem"`
+			Directories []string
+		}
+	}
+	must(t, yaml.Unmarshal([]byte(read(t, "../.github/dependabot.yml")), &config))
+	for _, update := range config.Updates {
+		slices.Sort(want[update.Ecosystem])
+		equal(t, "folders of "+update.Ecosystem, strings.Join(update.Directories, " "), strings.Join(want[update.Ecosystem], " "))
+		delete(want, update.Ecosystem)
+	}
+	equal(t, "ecosystems that dependabot.yml does not have", len(want), 0)
 }

@@ -16,7 +16,7 @@ const onlyATool = "tools/d2"
 
 var modulesOfMake = regexp.MustCompile(`(?m)^MODULES = (.+)$`)
 
-// TestModules: make runs the tests of each module, and all modules take a library in the same version.
+// TestModules: make runs the tests of each module, and all modules take Go and each library in the same version.
 func TestModules(t *testing.T) {
 	t.Parallel()
 	modules := map[string]map[string]string{}
@@ -40,7 +40,7 @@ func TestModules(t *testing.T) {
 	}
 }
 
-// requirements returns the version of each module that a go.mod names.
+// requirements returns the versions that a go.mod names: of each module, of Go, and of the toolchain.
 func requirements(t *testing.T, folder string) map[string]string {
 	t.Helper()
 	edit := exec.CommandContext(t.Context(), "go", "mod", "edit", "-json")
@@ -48,10 +48,11 @@ func requirements(t *testing.T, folder string) map[string]string {
 	out, err := edit.Output()
 	must(t, err)
 	var file struct {
-		Require []struct{ Path, Version string }
+		Go, Toolchain string
+		Require       []struct{ Path, Version string }
 	}
 	must(t, json.Unmarshal(out, &file))
-	versions := map[string]string{}
+	versions := map[string]string{"go": file.Go, "toolchain": file.Toolchain}
 	for _, r := range file.Require {
 		versions[r.Path] = r.Version
 	}

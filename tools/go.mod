@@ -3,6 +3,8 @@ module github.com/oncebox/oncebox/tools
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/CycloneDX/cyclonedx-go v0.9.3
 	github.com/google/licensecheck v0.3.1

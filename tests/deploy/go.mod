@@ -3,6 +3,8 @@ module github.com/oncebox/oncebox/tests/deploy
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/aws/aws-sdk-go-v2 v1.47.6
 	github.com/aws/aws-sdk-go-v2/credentials v1.20.14

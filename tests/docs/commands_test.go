@@ -38,6 +38,7 @@ const (
 // reasons are why a block does not run.
 var reasons = map[string]bool{
 	"needs an AWS account":        true,
+	"needs a GitHub account":      true,
 	"needs a container engine":    true,
 	"needs root":                  true,
 	"needs DuckDB":                true,

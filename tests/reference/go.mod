@@ -3,6 +3,8 @@ module github.com/oncebox/oncebox/tests/reference
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/oncebox/oncebox v0.0.0
 	github.com/snowplow/snowplow-golang-analytics-sdk v0.3.0

@@ -20,8 +20,8 @@ var sdkRetryables = retry.IsErrorRetryables(retry.DefaultRetryables)
 const CodeConflict = "ConditionalRequestConflict"
 
 // conflicts are the codes of requests that met another one at the same row or object (API references of DynamoDB,
-// TransactWriteItems, and S3, "Error responses").
-var conflicts = []string{"TransactionConflictException", CodeConflict}
+// TransactWriteItems and PutItem, and S3, "Error responses"). The other request may come from another region.
+var conflicts = []string{"TransactionConflictException", "ReplicatedWriteConflictException", CodeConflict}
 
 // throttledKeys are the codes of requests that the key service refuses (API references, SendMessageBatch and PutRecords).
 // The SDK does not know them.

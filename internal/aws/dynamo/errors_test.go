@@ -43,6 +43,7 @@ func TestTranslate(t *testing.T) {
 		{"server error", status(500), true, ""},
 		{"unavailable", status(503), true, ""},
 		{"plain write met a transaction", &types.TransactionConflictException{}, true, ""},
+		{"write met one of another region", &types.ReplicatedWriteConflictException{}, true, ""},
 		{"same token still running", &types.TransactionInProgressException{}, true, ""},
 		{"unreadable reply", &smithy.DeserializationError{Err: errors.New("cut")}, true, ""},
 		{"connection refused", &net.OpError{Op: "dial", Err: &net.DNSError{IsTemporary: true}}, true, ""},

@@ -13,8 +13,8 @@
 // Use a client with explicit time-outs, such as the client of package awsclient. The SDK's default client waits for a
 // reply without a limit.
 //
-// The table may be a strongly consistent global table. It must not be an eventually consistent one: two regions would
-// then run the function for one key.
+// The table may be a strongly consistent global table, with what docs/handlers.md#in-two-regions says. It must not be an
+// eventually consistent one: two regions would then run the function for one key.
 package dynamostore
 
 import (
