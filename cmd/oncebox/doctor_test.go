@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -75,7 +76,7 @@ func TestDoctorOfVariables(t *testing.T) {
 
 func TestDoctorOfFlagsWithoutEffect(t *testing.T) {
 	s := newShell(t)
-	for _, flag := range []string{"--records", "--clean", "--function=f", "--link-key=k"} {
+	for _, flag := range []string{"--records", "--clean", "--function=f", "--link-key=k", "--expected-rate=5"} {
 		s.run(exitUsage, "doctor", flag).saying(t, "needs --deployed")
 	}
 }
@@ -198,8 +199,17 @@ func deployClaims(
 	items, log := itembank.NewOperator(dynamostore.New(client, bank, dedupe)), slog.New(slog.NewJSONHandler(io.Discard, nil))
 	claims := claimapi.New(items.Bank, options.ClaimantFrom, log, options.HandlerOptions(nil)...)
 	sweep := sweephandler.New(items, log)
+	authorizer := map[string]string{"jwt": "JWT", "iam": "AWS_IAM", "link": "NONE", "body": "AWS_IAM"}[strings.Split(
+		env["ONCEBOX_CLAIMANT_FROM"], ":")[0]]
+	if env["ONCEBOX_CALLER"] == "any" {
+		authorizer = "NONE"
+	}
 	functions := map[string]*lambdatest.Function{
-		"shop-claims": {Env: env, Alias: "live", Invoke: func(event []byte) (reply, log []byte) {
+		"shop-claims": {Env: env, Alias: "live", Parts: lambdatest.Parts{Alarm: "OK", Routes: map[string]string{
+			"POST /campaigns/{campaign}/claims":            authorizer,
+			"GET /campaigns/{campaign}/claims/{claimant+}": authorizer,
+			"GET /c/{campaign}":                            "NONE",
+		}}, Invoke: func(event []byte) (reply, log []byte) {
 			var e events.APIGatewayV2HTTPRequest
 			if json.Unmarshal(event, &e) != nil {
 				return []byte(`{"errorMessage":"not an event"}`), nil
@@ -207,7 +217,9 @@ func deployClaims(
 			r, err := claims.Handle(context.Background(), e)
 			return replyOf(r, err), nil
 		}},
-		"shop-sweep": {Env: sweepEnv, Description: sweephandler.Description, Invoke: func([]byte) (reply, log []byte) {
+		"shop-sweep": {Env: sweepEnv, Description: sweephandler.Description, Parts: lambdatest.Parts{
+			Rule: "ENABLED",
+		}, Invoke: func([]byte) (reply, log []byte) {
 			r, err := sweep.Handle(context.Background())
 			return replyOf(r, err), nil
 		}},
@@ -240,30 +252,58 @@ func TestDoctorOfAnAlias(t *testing.T) {
 		"the variables of the function shop-claims cannot be read: no kms:Decrypt", "you need kms:Decrypt")
 }
 
-// TestDoctorOfUnprotectedTables checks that a table that can be deleted is a warning. A local engine has no protection, so
-// the doctor of the command line leaves that out there.
+// backups is the HTTP client of a doctor. The engine has no backups, so it answers the requests about them with a status,
+// or refuses them if that is "".
+type backups string
+
+func (b backups) Do(r *http.Request) (*http.Response, error) {
+	if !strings.HasSuffix(r.Header.Get("X-Amz-Target"), ".DescribeContinuousBackups") {
+		return http.DefaultClient.Do(r)
+	}
+	answer := httptest.NewRecorder()
+	if b == "" {
+		answer.Code = http.StatusBadRequest
+		answer.Body.WriteString(`{"__type": "com.amazon.coral.service#AccessDeniedException", "message": "not authorized"}`)
+		return answer.Result(), nil
+	}
+	fmt.Fprintf(answer, `{"ContinuousBackupsDescription": {"ContinuousBackupsStatus": "ENABLED",
+		"PointInTimeRecoveryDescription": {"PointInTimeRecoveryStatus": "%s"}}}`, string(b))
+	return answer.Result(), nil
+}
+
+// TestDoctorOfUnprotectedTables checks that a table that can be deleted, or has no point-in-time recovery, is a warning.
+// If doctor may not look at the backups, that is no OK. A local engine has no protection, so the doctor of the command
+// line leaves that out there.
 func TestDoctorOfUnprotectedTables(t *testing.T) {
 	s, client, tables := onTables(t)
 	s.run(exitDone, "init")
-	for _, protected := range []bool{false, true} {
+	for status, c := range map[backups]struct {
+		protected bool
+		want      map[doctor.Status]int
+	}{
+		"ENABLED":  {true, map[doctor.Status]int{doctor.Info: 4}},
+		"DISABLED": {false, map[doctor.Status]int{doctor.Warning: 4}},
+		"":         {true, map[doctor.Status]int{doctor.Info: 2, doctor.NotPlayed: 2}},
+	} {
 		for _, table := range []string{"bank-" + tables, "dedupe-" + tables} {
 			_, err := client.UpdateTable(t.Context(), &dynamodb.UpdateTableInput{
-				TableName: &table, DeletionProtectionEnabled: &protected,
+				TableName: &table, DeletionProtectionEnabled: &c.protected,
 			})
 			must(t, err)
 		}
 		report := doctor.NewReport(nil)
 		doctor.Tables{
-			Client: client, Bank: "bank-" + tables, Dedupe: "dedupe-" + tables, Explain: error.Error,
+			Client: dynamodb.New(client.Options(), func(o *dynamodb.Options) { o.HTTPClient = status }),
+			Bank:   "bank-" + tables, Dedupe: "dedupe-" + tables, Explain: error.Error,
 		}.Check(t.Context(), report)
-		warned := 0
-		for _, c := range report.Checks {
-			if c.Status == doctor.Warning && strings.HasSuffix(c.Name, ", deletion protection") {
-				warned++
+		got := map[doctor.Status]int{}
+		for _, check := range report.Checks {
+			if strings.HasSuffix(check.Name, ", deletion protection") || strings.HasSuffix(check.Name, ", point-in-time recovery") {
+				got[check.Status]++
 			}
 		}
-		if protected != (warned == 0) || !protected && warned != 2 {
-			t.Errorf("protected %t: %d warnings: %+v", protected, warned, report.Checks)
+		if !maps.Equal(got, c.want) {
+			t.Errorf("backups %q, protected %t: %+v", status, c.protected, report.Checks)
 		}
 	}
 }
@@ -470,6 +510,12 @@ func TestDoctorOfOtherStacks(t *testing.T) {
 	s.run(exitUsage, "doctor", "--deployed", "--function", "custom-resource").saying(t, "has no function of oncebox")
 	s.run(exitUsage, "doctor", "--deployed", "--stack", "shop", "--records").saying(t, "there is no dedupe function")
 	s.run(exitUsage, "doctor", "--deployed", "--link-key", "none.key").saying(t, "none.key")
+	s.run(exitUsage, "doctor", "--deployed", "--stack", "shop", "--expected-rate=-1").saying(t, "must be a number of claims")
+	s.run(exitUsage, "doctor", "--deployed", "--function", "shop-sweep", "--expected-rate", "5").saying(t, "there is no claim function")
+	s.run(exitLook, "doctor", "--deployed", "--stack", "shop", "--expected-rate", "1001").saying(t,
+		"failure     capacity  rate limit of the claim function shop-claims: 1000 requests a second and 1000 at once",
+		"do: Set claims.rate-limit and claims.burst-limit to 1001 or more.",
+		"ok          capacity  concurrency of the account: 400 of 1000 are not reserved", "may need 251 (1001 requests a second of 250ms)")
 	s.run(exitLook, "doctor", "--deployed", "--function", "shop-claims:live").saying(t,
 		"there is no such table", "there is no sweep function")
 }

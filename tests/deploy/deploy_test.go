@@ -74,6 +74,7 @@ func TestBothJobs(t *testing.T) {
 		}
 	})
 	t.Run("every planted fault is read", func(t *testing.T) { readFaults(t, app, want) })
+	t.Run("doctor looks around the functions", func(t *testing.T) { doctorLooksAround(t, d, app.stack) })
 	t.Run("destroy keeps the data", func(t *testing.T) {
 		saved := d.save(t)
 		app.destroy(t)

@@ -1,9 +1,13 @@
 package deploy
 
 import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 
+	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	lambdatypes "github.com/aws/aws-sdk-go-v2/service/lambda/types"
 
@@ -14,9 +18,9 @@ import (
 // if the stack has aliases, or else the functions themselves.
 func doctorFinds(t *testing.T, c clients, stack, alias string) (found []doctor.Function) {
 	t.Helper()
-	names, err := doctor.InStack(t.Context(), c.cloudformation, stack)
+	resources, err := doctor.InStack(t.Context(), c.cloudformation, stack)
 	must(t, err)
-	found, err = doctor.Find(t.Context(), c.lambda, names)
+	found, err = doctor.Find(t.Context(), c.lambda, resources.Functions)
 	must(t, err)
 	if len(found) != 3 {
 		t.Errorf("want three functions, got %+v", found)
@@ -53,4 +57,70 @@ func doctorWarnsOfACanary(t *testing.T, c clients, f doctor.Function) {
 	if len(found) != 1 || len(found[0].Canary) != 1 || found[0].Canary[0] != "1 (10 % of the calls)" {
 		t.Errorf("want a canary, got %+v", found)
 	}
+}
+
+// refusing is the network in front of the API, which the emulator does not have. API Gateway refuses requests without a
+// signature with 403.
+type refusing struct{}
+
+func (refusing) RoundTrip(*http.Request) (*http.Response, error) {
+	answer := httptest.NewRecorder()
+	answer.Code = http.StatusForbidden
+	return answer.Result(), nil
+}
+
+// doctorLooksAround checks that doctor finds nothing wrong around the functions of a stack, and then that the rule of
+// its sweep is disabled.
+func doctorLooksAround(t *testing.T, d *deployed, stack string) {
+	t.Helper()
+	look := func() (told string) {
+		resources, err := doctor.InStack(t.Context(), d.cloudformation, stack)
+		must(t, err)
+		account := doctor.Account{
+			Lambda: d.lambda, Gateway: d.gateway, Events: d.eventbridge, CloudWatch: d.cloudwatch, Kinesis: d.kinesis,
+			HTTP: refusing{}, Stack: resources, Explain: error.Error, Report: doctor.NewReport(nil),
+		}
+		var loads []doctor.Load
+		for _, f := range doctorFinds(t, d.clients, stack, "live") {
+			load := doctor.Load{Function: f, AtOnce: 1}
+			switch f.Kind {
+			case doctor.Claim:
+				if limits, known := account.CheckAPI(t.Context(), f); !known || limits != (doctor.Throttle{Rate: 1000, Burst: 1000}) {
+					t.Errorf("the API has the limits %+v", limits)
+				}
+			case doctor.Sweep:
+				account.CheckSchedule(t.Context(), f)
+			case doctor.Dedupe:
+				_, load.AtOnce = account.CheckMapping(t.Context(), f)
+			}
+			loads = append(loads, load)
+		}
+		account.CheckConcurrency(t.Context(), loads)
+		account.CheckAlarms(t.Context())
+		areas := map[string]bool{}
+		for _, c := range account.Report.Checks {
+			areas[c.Area] = true
+			switch {
+			case c.Status == doctor.Info && c.Area == "alarms": // the emulator evaluates none
+			case c.Name == "concurrency of the account": // the emulator does not know it
+			case c.Status != doctor.OK:
+				told += fmt.Sprintf("%s %s %s: %s\n", c.Status, c.Area, c.Name, c.Detail)
+			}
+		}
+		if len(areas) != 5 {
+			t.Errorf("doctor looked at %v", areas)
+		}
+		return told
+	}
+	if told := look(); told != "" {
+		t.Errorf("doctor finds:\n%s", told)
+	}
+	rule := d.resources[ruleType][0]
+	_, err := d.eventbridge.DisableRule(t.Context(), &eventbridge.DisableRuleInput{Name: &rule})
+	must(t, err)
+	if told := look(); !strings.HasPrefix(told, "failure schedule rule "+rule+": is disabled") || strings.Count(told, "\n") != 1 {
+		t.Errorf("with a disabled rule doctor finds:\n%s", told)
+	}
+	_, err = d.eventbridge.EnableRule(t.Context(), &eventbridge.EnableRuleInput{Name: &rule})
+	must(t, err)
 }

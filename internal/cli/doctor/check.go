@@ -24,7 +24,7 @@ const (
 	Info      Status = "info"       // a fact that is neither good nor bad
 	Warning   Status = "warning"    // it works, but something should be changed
 	Failure   Status = "failure"    // it does not work, or not as oncebox needs it
-	NotPlayed Status = "not played" // it proves nothing, and Detail says why
+	NotPlayed Status = "not played" // doctor could not look or try: it proves nothing, and Detail says why
 )
 
 // Check is a check and its result.
@@ -107,6 +107,19 @@ func (a Area) Warn(name, detail, do string) {
 // Fail adds a failure, and the action that the operator should take.
 func (a Area) Fail(name, detail, do string) {
 	a.report.Add(Check{Area: a.name, Name: name, Status: Failure, Detail: detail, Do: do})
+}
+
+// NotPlayed adds a check that doctor could not make, and the reason.
+func (a Area) NotPlayed(name, why string) {
+	a.report.Add(Check{Area: a.name, Name: name, Status: NotPlayed, Detail: why})
+}
+
+// NotRead adds a check whose facts doctor could not read, often because a permission is missing.
+func (a Area) NotRead(name, why string) {
+	a.report.Add(Check{
+		Area: a.name, Name: name, Status: NotPlayed, Detail: "cannot be read: " + why,
+		Do: "docs/iam.md, \"Try the permissions\", lists what doctor needs.",
+	})
 }
 
 // script plays the steps of a job, one after the other.

@@ -65,6 +65,13 @@ type Lambda interface {
 		context.Context, *lambda.ListEventSourceMappingsInput, ...func(*lambda.Options),
 	) (*lambda.ListEventSourceMappingsOutput, error)
 	Invoke(context.Context, *lambda.InvokeInput, ...func(*lambda.Options)) (*lambda.InvokeOutput, error)
+	GetPolicy(context.Context, *lambda.GetPolicyInput, ...func(*lambda.Options)) (*lambda.GetPolicyOutput, error)
+	GetFunctionConcurrency(
+		context.Context, *lambda.GetFunctionConcurrencyInput, ...func(*lambda.Options),
+	) (*lambda.GetFunctionConcurrencyOutput, error)
+	GetAccountSettings(
+		context.Context, *lambda.GetAccountSettingsInput, ...func(*lambda.Options),
+	) (*lambda.GetAccountSettingsOutput, error)
 }
 
 // CloudFormation is the part of *cloudformation.Client that this package calls.
@@ -74,17 +81,21 @@ type CloudFormation interface {
 	) (*cloudformation.ListStackResourcesOutput, error)
 }
 
-// FindInStack reads the settings of the functions of a stack, as Find does. The functions in others have the
+// Stack holds the resources of a stack that doctor looks at, under the names that their services know.
+type Stack struct {
+	// Functions are names. A function with an alias is the ARN of the alias, which API Gateway, the schedule and the event
+	// source mapping call.
+	Functions []string
+	APIs      []string // the ids of HTTP APIs
+	Domains   []string // the host names of API Gateway
+	Alarms    []string
+}
+
+// Find reads the settings of the functions of the stack, as the function Find does. The functions in others have the
 // variables of a sweep, but not its description. Such a function may be the user's own, on the same tables. The operator
 // has not named these functions, so do not invoke them.
-func FindInStack(
-	ctx context.Context, stacks CloudFormation, client Lambda, stack string,
-) (found, others []Function, err error) {
-	names, err := InStack(ctx, stacks, stack)
-	if err != nil {
-		return nil, nil, err
-	}
-	all, err := Find(ctx, client, names)
+func (s *Stack) Find(ctx context.Context, client Lambda) (found, others []Function, err error) {
+	all, err := Find(ctx, client, s.Functions)
 	for _, f := range all {
 		if f.Kind == Sweep && !strings.HasPrefix(f.Description, sweephandler.Description) {
 			others = append(others, f)
@@ -95,9 +106,9 @@ func FindInStack(
 	return found, others, err
 }
 
-// InStack returns the functions of a stack. If a function has an alias, it returns the ARN of the alias, which API
-// Gateway, the schedule and the event source mapping call.
-func InStack(ctx context.Context, client CloudFormation, stack string) (functions []string, err error) {
+// InStack returns the resources of a stack.
+func InStack(ctx context.Context, client CloudFormation, stack string) (*Stack, error) {
+	s := &Stack{}
 	var aliases []string
 	in := &cloudformation.ListStackResourcesInput{StackName: &stack}
 	for pages := cloudformation.NewListStackResourcesPaginator(client, in); pages.HasMorePages(); {
@@ -107,22 +118,30 @@ func InStack(ctx context.Context, client CloudFormation, stack string) (function
 		}
 		for _, r := range page.StackResourceSummaries {
 			id := aws.ToString(r.PhysicalResourceId)
-			switch kind := aws.ToString(r.ResourceType); {
-			case id == "", r.ResourceStatus == cloudformationtypes.ResourceStatusDeleteComplete: // no such resource
-			case kind == "AWS::Lambda::Function":
-				functions = append(functions, id)
-			case kind == "AWS::Lambda::Alias":
+			if id == "" || r.ResourceStatus == cloudformationtypes.ResourceStatusDeleteComplete {
+				continue // no such resource
+			}
+			switch aws.ToString(r.ResourceType) {
+			case "AWS::Lambda::Function":
+				s.Functions = append(s.Functions, id)
+			case "AWS::Lambda::Alias":
 				aliases = append(aliases, id)
+			case "AWS::ApiGatewayV2::Api":
+				s.APIs = append(s.APIs, id)
+			case "AWS::ApiGatewayV2::DomainName":
+				s.Domains = append(s.Domains, id)
+			case "AWS::CloudWatch::Alarm":
+				s.Alarms = append(s.Alarms, id)
 			}
 		}
 	}
-	for i, name := range functions {
+	for i, name := range s.Functions {
 		of := slices.IndexFunc(aliases, func(alias string) bool { return strings.Contains(alias, ":function:"+name+":") })
 		if of >= 0 {
-			functions[i] = aliases[of]
+			s.Functions[i] = aliases[of]
 		}
 	}
-	return functions, nil
+	return s, nil
 }
 
 // Find reads the settings of functions. A function is a name or an ARN, with or without an alias or a version, and

@@ -119,7 +119,7 @@ func (t Tables) checkTTL(ctx context.Context, a Area, table string) {
 	name := table + ", TTL"
 	out, err := t.Client.DescribeTimeToLive(ctx, &dynamodb.DescribeTimeToLiveInput{TableName: &table})
 	if err != nil {
-		a.Warn(name, "cannot be read: "+t.Explain(err), "docs/iam.md lists what doctor needs.")
+		a.NotRead(name, t.Explain(err))
 		return
 	}
 	ttl := out.TimeToLiveDescription
@@ -152,7 +152,7 @@ func (t Tables) tellBackups(ctx context.Context, a Area, table string, d *types.
 		"aws dynamodb update-table --deletion-protection-enabled --table-name "+table)
 	out, err := t.Client.DescribeContinuousBackups(ctx, &dynamodb.DescribeContinuousBackupsInput{TableName: &table})
 	if err != nil {
-		a.Info(table+", point-in-time recovery", "cannot be read: "+t.Explain(err))
+		a.NotRead(table+", point-in-time recovery", t.Explain(err))
 		return
 	}
 	b := out.ContinuousBackupsDescription

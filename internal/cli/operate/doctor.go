@@ -18,7 +18,7 @@ import (
 
 type doctorCommand struct {
 	Deployed bool `help:"Check the deployed functions, and make, confirm and end claims in scratch campaigns."`
-	Strict   bool `help:"Steps that were not played are failures: exit code 4."`
+	Strict   bool `help:"Steps that were not played and facts that were not read are failures: exit code 4."`
 	deployedFlags
 }
 
@@ -33,6 +33,13 @@ invokes the functions as their callers do, through the alias of each function, a
   claims that have ended, items that have ended
   a sweep
 
+It also looks at the parts around the functions, and changes nothing there: routes, authorizers and domains of the API,
+the rule of the sweep, event source mappings and their streams, alarms, and concurrency. It sends one request without
+credentials to each address of the API, which must answer 401 or 403 unless the API is open by choice.
+
+With --expected-rate N it compares the limits of the account with a sale of N claims a second: API Gateway, Lambda and
+DynamoDB. It says what to raise.
+
 It works in two scratch campaigns, oncebox-doctor-..., and deletes them at the end. It touches no other campaign. It
 takes seconds. Each step says which permissions of docs/iam.md it proves.
 
@@ -46,17 +53,18 @@ the member oncebox_doctor. Other consumers of the source get all six: a consumer
 shard. The dead letter and its notification are deleted. The alarm about dead letters goes off for about 5 minutes. The
 records stay for the retention of the streams. Nothing is put if several dedupe functions read the stream.
 
-The exit code is 4 if a check failed, and 0 if there are only warnings. With --strict it is also 4 if a step was not
-played, for a pipeline that must know everything. It is safe to interrupt and to repeat. A run
-that was killed leaves its scratch campaigns. A run that starts 10 minutes later or after that deletes them. A run with
---clean deletes them at once. With --records, a run that was interrupted deletes its dead letter, or names it if the
-function has not stored it yet.
+The exit code is 4 if a check failed, and 0 if there are only warnings. What doctor could not read or try is "not
+played". With --strict the exit code is then 4, too, for a pipeline that must know everything. It is safe to interrupt
+and to repeat. A run that was killed leaves its scratch campaigns. A run that starts 10 minutes later or after that
+deletes them. A run with --clean deletes them at once. With --records, a run that was interrupted deletes its dead
+letter, or names it if the function has not stored it yet.
 
 Examples:
   oncebox doctor
   oncebox --store dynamodb: doctor --output json
   oncebox doctor --deployed --stack oncebox
   oncebox doctor --deployed --records
+  oncebox doctor --deployed --expected-rate 5000
   oncebox doctor --deployed --function claims:live --function sweep:live`
 }
 
@@ -82,6 +90,9 @@ func (c doctorCommand) Run(ctx context.Context, a *cli.App) error {
 
 // check refuses flags that have no effect.
 func (c doctorCommand) check() error {
+	if c.ExpectedRate < 0 {
+		return cli.BadUsage(fmt.Errorf("--expected-rate %d: must be a number of claims a second", c.ExpectedRate), "As in 5000.")
+	}
 	if c.Deployed {
 		return nil
 	}
@@ -90,7 +101,7 @@ func (c doctorCommand) check() error {
 		set  bool
 	}{
 		{"--records", c.Records}, {"--function", len(c.Function) > 0}, {"--link-key", c.LinkKey != ""},
-		{"--clean", c.Clean}, {"--strict", c.Strict},
+		{"--clean", c.Clean}, {"--strict", c.Strict}, {"--expected-rate", c.ExpectedRate != 0},
 	} {
 		if flag.set {
 			const hint = "Without --deployed only the store and the variables are checked."

@@ -4,12 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/apigateway"
+	"github.com/aws/aws-sdk-go-v2/service/apigatewayv2"
 	"github.com/aws/aws-sdk-go-v2/service/cloudformation"
+	"github.com/aws/aws-sdk-go-v2/service/cloudwatch"
 	"github.com/aws/aws-sdk-go-v2/service/dynamodb"
+	"github.com/aws/aws-sdk-go-v2/service/eventbridge"
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
@@ -35,6 +40,8 @@ type deployedFlags struct {
 	Wait     time.Duration `help:"With --records: how long to wait. Default: ${default}." default:"3m" placeholder:"D"`
 	LinkKey  string        `help:"The private key of links, where claimants come from personal links." placeholder:"FILE"`
 	Clean    bool          `help:"Delete the scratch campaigns of all other runs, even of running ones."`
+	// ExpectedRate is 0 without a sale.
+	ExpectedRate int `help:"Also check the limits of the account for this many claims a second." placeholder:"N"`
 }
 
 // invocationTimeout is longer than the time-outs of the stack's functions: 10 seconds for a claim, 50 for a sweep.
@@ -46,6 +53,7 @@ type deployment struct {
 	config    aws.Config
 	lambda    *lambda.Client
 	dynamo    *dynamodb.Client
+	stack     *doctor.Stack // nil: the user has named the functions
 	functions []doctor.Function
 	report    *doctor.Report
 }
@@ -65,6 +73,9 @@ func (c doctorCommand) checkDeployed(ctx context.Context, a *cli.App, report *do
 	if c.Records && len(d.of(doctor.Dedupe)) == 0 {
 		return cli.BadUsage(errors.New("--records: there is no dedupe function"), "Leave out --records, or name the function.")
 	}
+	if c.ExpectedRate > 0 && len(d.of(doctor.Claim)) == 0 {
+		return cli.BadUsage(errors.New("--expected-rate: there is no claim function"), "Leave out --expected-rate, or name the function.")
+	}
 	d.functions = slices.DeleteFunc(d.functions, func(f doctor.Function) bool {
 		doctor.CheckAlias(f, report)
 		return !doctor.CheckSettings(f, report) // and it would not start
@@ -72,15 +83,59 @@ func (c doctorCommand) checkDeployed(ctx context.Context, a *cli.App, report *do
 	if err := d.checkTables(ctx); err != nil {
 		return err
 	}
+	mappings := d.checkAccount(ctx, c.ExpectedRate)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
 	if err := d.playClaims(ctx, key, c.Clean); err != nil {
 		return err
 	}
-	if err := d.playRecords(ctx, c); err != nil {
+	if err := d.playRecords(ctx, c, mappings); err != nil {
 		return err
 	}
-	report.Area("limits").Info("not tried", "API Gateway and its authorizer, traces, network interfaces, and keys one "+
-		"by one; docs/iam.md, \"Try the permissions\", lists the rows that no step proves")
+	report.Area("limits").Info("not tried", "a request with credentials through API Gateway, traces, network interfaces, and "+
+		"keys one by one; docs/iam.md, \"Try the permissions\", lists the rows that no step proves")
 	return nil
+}
+
+// checkAccount checks the parts around the functions, and the limits of the account: those for a sale of rate claims a
+// second, unless rate is 0. It returns the event source mappings of each dedupe function, by its ARN.
+func (d *deployment) checkAccount(ctx context.Context, rate int) map[string][]types.EventSourceMappingConfiguration {
+	account := doctor.Account{
+		Lambda: d.lambda, Gateway: apigatewayv2.NewFromConfig(d.config), Limits: apigateway.NewFromConfig(d.config),
+		Events: eventbridge.NewFromConfig(d.config), CloudWatch: cloudwatch.NewFromConfig(d.config),
+		Kinesis: kinesis.NewFromConfig(d.config), Tables: d.dynamo, HTTP: http.DefaultTransport,
+		Stack: d.stack, Explain: explainer(ctx, d.App), Report: d.report,
+	}
+	var loads []doctor.Load
+	for _, f := range d.of(doctor.Claim) {
+		throttle, known := account.CheckAPI(ctx, f)
+		switch {
+		case rate > 0:
+			loads = append(loads, doctor.LoadOf(f, float64(rate), account.MeanDuration(ctx, f), true))
+			account.CheckThrottles(ctx, f, throttle, known, rate)
+			if !dynamo.Local(d.dynamo) { // a local engine has no limits
+				account.CheckCapacity(ctx, f, rate)
+			}
+		case throttle.Rate > 0:
+			loads = append(loads, doctor.LoadOf(f, throttle.Rate, 0, false))
+		default:
+			loads = append(loads, doctor.Load{Function: f, AtOnce: 1, Why: "its rate has no limit that doctor knows"})
+		}
+	}
+	for _, f := range d.of(doctor.Sweep) {
+		account.CheckSchedule(ctx, f)
+		loads = append(loads, doctor.Load{Function: f, AtOnce: 1, Why: "one sweep"})
+	}
+	mappings := map[string][]types.EventSourceMappingConfiguration{}
+	for _, f := range d.of(doctor.Dedupe) {
+		var atOnce int32
+		mappings[f.Invoked], atOnce = account.CheckMapping(ctx, f)
+		loads = append(loads, doctor.Load{Function: f, AtOnce: max(1, atOnce), Why: "batches of all shards"})
+	}
+	account.CheckConcurrency(ctx, loads)
+	account.CheckAlarms(ctx)
+	return mappings
 }
 
 // find finds the functions.
@@ -120,10 +175,15 @@ func (c doctorCommand) find(ctx context.Context, a *cli.App, report *doctor.Repo
 
 // findInStack finds the functions of the stack.
 func (c doctorCommand) findInStack(ctx context.Context, d *deployment) error {
-	found, others, err := doctor.FindInStack(ctx, cloudformation.NewFromConfig(d.config), d.lambda, c.Stack)
+	stack, err := doctor.InStack(ctx, cloudformation.NewFromConfig(d.config), c.Stack)
 	if err != nil {
 		return c.noStack(err, d.config.Region)
 	}
+	found, others, err := stack.Find(ctx, d.lambda)
+	if err != nil {
+		return err
+	}
+	d.stack = stack
 	for _, f := range others {
 		doctor.TellOther(f, d.report)
 	}
@@ -200,34 +260,30 @@ func (d *deployment) playClaims(ctx context.Context, key *claimlink.PrivateKey, 
 	return nil
 }
 
-// playRecords checks how Lambda gives records to the dedupe functions. If the user asked for it, it runs
-// doctor.PlayRecords for each of them.
-func (d *deployment) playRecords(ctx context.Context, c doctorCommand) error {
-	functions := d.of(doctor.Dedupe)
-	mappings, readers := make([][]types.EventSourceMappingConfiguration, len(functions)), map[string][]string{}
-	for i, f := range functions {
-		mappings[i] = doctor.CheckMapping(ctx, d.lambda, f, d.explainFor(ctx, f), d.report)
-		for _, m := range mappings[i] {
+// playRecords runs doctor.PlayRecords for each dedupe function, if the user asked for it.
+func (d *deployment) playRecords(
+	ctx context.Context, c doctorCommand, mappings map[string][]types.EventSourceMappingConfiguration,
+) error {
+	functions, readers := d.of(doctor.Dedupe), map[string][]string{}
+	for _, f := range functions {
+		for _, m := range mappings[f.Invoked] {
 			source := aws.ToString(m.EventSourceArn)
 			readers[source] = append(readers[source], f.Name)
 		}
 	}
-	for i, f := range functions {
+	for _, f := range functions {
 		if !c.Records {
-			d.report.Add(doctor.Check{
-				Area: "records", Name: f.Name, Status: doctor.NotPlayed,
-				Detail: "--records puts scratch records into the source stream",
-			})
+			d.report.Area("records").NotPlayed(f.Name, "--records puts scratch records into the source stream")
 			continue
 		}
 		play := doctor.RecordsPlay{
-			Lambda: d.lambda, Function: f, Mappings: mappings[i],
+			Lambda: d.lambda, Function: f, Mappings: mappings[f.Invoked],
 			Acks:    ledgerdynamo.New(d.dynamo, f.Env["ONCEBOX_DEDUPE_TABLE"]),
 			Kinesis: kinesis.NewFromConfig(d.config), SQS: sqs.NewFromConfig(d.config),
 			Wait: c.Wait, Explain: d.explainFor(ctx, f),
 			S3: s3.NewFromConfig(d.config, func(o *s3.Options) { o.UsePathStyle = o.BaseEndpoint != nil }),
 		}
-		for _, m := range mappings[i] {
+		for _, m := range mappings[f.Invoked] {
 			others := slices.Clone(readers[aws.ToString(m.EventSourceArn)])
 			play.Others = slices.DeleteFunc(others, func(name string) bool { return name == f.Name })
 		}

@@ -1,5 +1,5 @@
-// Package lambdatest serves the API of Lambda, and the part of CloudFormation that lists a stack, for functions of a
-// test. Emulators of Lambda need a container engine.
+// Package lambdatest serves the API of Lambda, the part of CloudFormation that lists a stack, and what other services tell
+// about a stack, for functions of a test. Emulators of Lambda need a container engine.
 package lambdatest
 
 import (
@@ -24,19 +24,20 @@ type Function struct {
 	Latest map[string]string
 	// Invoke handles an event. It returns the reply, which has an errorMessage if the invocation failed, and the log
 	// of the invocation. Only one call runs at a time.
-	Invoke func(event []byte) (reply, log []byte)
-	Stream string // the ARN of the stream that an event source mapping reads; "": the function has no mapping
-	State  string // the state of the mapping; "": Enabled
-	Window int    // how long the mapping gathers a batch, in seconds
-	NoEnd  bool   // the mapping has no destination of batches that it gives up
-	Never  bool   // the mapping never gives a batch up
-	Alias  string // an alias in the stack, which the mapping calls; "": the mapping calls the function
+	Invoke    func(event []byte) (reply, log []byte)
+	Stream    string // the ARN of the stream that an event source mapping reads; "": the function has no mapping
+	State     string // the state of the mapping; "": Enabled
+	Window    int    // how long the mapping gathers a batch, in seconds
+	NoEnd     bool   // the mapping has no destination of batches that it gives up
+	RecordAge int    // the record age of the mapping, in seconds; 0: 483840; -1: no limit
+	Alias     string // an alias in the stack, which the mapping calls; "": the mapping calls the function
 	// Canary holds other versions that the alias points to, with their shares. The alias also points to version 7.
 	Canary map[string]float64
 	// CanaryEnv are the variables of these versions. If it is nil, they have the variables in Env, too.
 	CanaryEnv map[string]string
 	Hidden    string // the reason why the caller may not read the variables; "": the caller may
-	mu        sync.Mutex
+	Parts
+	mu sync.Mutex
 }
 
 // tailSize is the size of the part of a log that Lambda returns (API reference, "Invoke", LogType).
@@ -87,7 +88,12 @@ func Serve(t testing.TB, stack string, functions map[string]*Function) (endpoint
 		}
 		answer(w, map[string]any{"EventSourceMappings": mappings})
 	})
-	mux.HandleFunc("POST /{$}", func(w http.ResponseWriter, r *http.Request) { listStack(w, r, stack, functions) })
+	mux.HandleFunc("POST /{$}", func(w http.ResponseWriter, r *http.Request) {
+		if !serveTarget(w, r, functions) {
+			listStack(w, r, stack, functions)
+		}
+	})
+	serveParts(mux, functions)
 	server := httptest.NewServer(mux)
 	t.Cleanup(server.Close)
 	return server.URL
@@ -98,10 +104,7 @@ func (f *Function) mapping() map[string]any {
 	m := map[string]any{
 		"EventSourceArn": f.Stream, "State": cmp.Or(f.State, "Enabled"), "LastProcessingResult": "OK",
 		"FunctionResponseTypes": []string{"ReportBatchItemFailures"}, "MaximumBatchingWindowInSeconds": f.Window,
-		"MaximumRecordAgeInSeconds": 483840, "MaximumRetryAttempts": 10000,
-	}
-	if f.Never {
-		m["MaximumRecordAgeInSeconds"], m["MaximumRetryAttempts"] = -1, -1
+		"MaximumRecordAgeInSeconds": cmp.Or(f.RecordAge, 483840), "MaximumRetryAttempts": 10000,
 	}
 	if !f.NoEnd {
 		m["DestinationConfig"] = map[string]any{"OnFailure": map[string]any{"Destination": "arn:aws:s3:::given-up"}}
@@ -214,6 +217,15 @@ func listStack(w http.ResponseWriter, r *http.Request, stack string, functions m
 		add("AWS::Lambda::Function", name)
 		if f.Alias != "" {
 			add("AWS::Lambda::Alias", arn(name, f.Alias))
+		}
+		if f.Routes != nil {
+			add("AWS::ApiGatewayV2::Api", "api-"+name)
+		}
+		if f.Domain != "" {
+			add("AWS::ApiGatewayV2::DomainName", f.Domain)
+		}
+		if f.Alarm != "" {
+			add("AWS::CloudWatch::Alarm", "alarm-"+name)
 		}
 	}
 	w.Header().Set("Content-Type", "text/xml")
