@@ -190,7 +190,12 @@ func TestLogTo(t *testing.T) {
 	}
 
 	lines.Reset()
-	idempotency.LogTo(slog.New(slog.NewJSONHandler(&lines, nil)), "")(t.Context(), everything)
+	const trace = "1-5759e988-bd862e3fe1be46a994272793"
+	traced := context.WithValue(t.Context(), "x-amzn-trace-id", "Root="+trace) //nolint:staticcheck // the runtime's own key
+	idempotency.LogTo(slog.New(slog.NewJSONHandler(&lines, nil)), "")(traced, everything)
+	if !strings.Contains(lines.String(), `"trace_id":"`+trace+`"`) {
+		t.Errorf("with a trace the line is %s", &lines)
+	}
 	if strings.Contains(lines.String(), "_aws") || !strings.Contains(lines.String(), `"waited":true`) {
 		t.Errorf("without metrics the line is %s", &lines)
 	}
