@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"os"
 
 	"github.com/oncebox/oncebox/internal/aws/emf"
 	"github.com/oncebox/oncebox/internal/aws/traceid"
@@ -56,21 +57,27 @@ var reportNames = []struct{ metric, member string }{
 // lease or could not store its result, and info otherwise. In a Lambda function the line has the id of X-Ray's trace, as
 // trace_id.
 //
-// metrics is the CloudWatch namespace of metrics in the lines, one for each field of a Report. "" means no metrics. With
-// metrics the log must write JSON objects, and CloudWatch Logs must get them unchanged, as from a Lambda function.
+// metrics is the CloudWatch namespace of metrics in the lines, one for each field of a Report. "" means no metrics. In a
+// Lambda function the metrics have the dimension FunctionName, so that the stages of an account do not add up. With metrics
+// the log must write JSON objects, and CloudWatch Logs must get them unchanged, as from a Lambda function.
 func LogTo(log *slog.Logger, metrics string) func(context.Context, Report) {
 	var all []emf.Metric
 	for _, name := range reportNames {
 		all = append(all, emf.Metric{Name: name.metric, Unit: emf.Count})
 	}
-	line, log := emf.New(metrics, all), traceid.Log(log)
+	var sets [][]string
+	var dimensions []string
+	if function := os.Getenv("AWS_LAMBDA_FUNCTION_NAME"); function != "" {
+		sets, dimensions = [][]string{{"FunctionName"}}, []string{function}
+	}
+	line, log := emf.New(metrics, all, sets...), traceid.Log(log)
 	return func(ctx context.Context, r Report) {
 		level := slog.LevelInfo
 		if r.TookOver || r.Superseded || r.LeaseLost || r.NotStored {
 			level = slog.LevelWarn
 		}
 		var members []slog.Attr
-		var values emf.Values
+		values := emf.Values{Dimensions: dimensions}
 		for i, happened := range []bool{
 			r.Ran, r.Replayed, r.Waited, r.OtherPayload, r.TookOver, r.Superseded, r.LeaseLost, r.NotStored,
 		} {
