@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"os"
 
 	"github.com/oncebox/oncebox/internal/aws/emf"
 	"github.com/oncebox/oncebox/internal/aws/traceid"
@@ -67,7 +66,7 @@ func LogTo(log *slog.Logger, metrics string) func(context.Context, Report) {
 	}
 	var sets [][]string
 	var dimensions []string
-	if function := os.Getenv("AWS_LAMBDA_FUNCTION_NAME"); function != "" {
+	if function := emf.FunctionName(); function != "" {
 		sets, dimensions = [][]string{{"FunctionName"}}, []string{function}
 	}
 	line, log := emf.New(metrics, all, sets...), traceid.Log(log)
