@@ -1,8 +1,12 @@
 package infra
 
 import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"time"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscodedeploy"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
@@ -10,6 +14,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/interfaces/interfacesawscloudwatch"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
+
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 // canaries are CodeDeploy's configurations that first give a new version a tenth of the calls. Five minutes are left
@@ -31,11 +37,38 @@ func (p FunctionProps) checkCanary(wrong *problems, logLevel string) {
 	}
 }
 
+// canaryAlias is the name of the alias of a dedupe function with a canary.
+const canaryAlias = "canary"
+
+// newCanaryAlias makes the alias of a dedupe function with a canary. CodeDeploy moves the weights of an alias that
+// CloudFormation updates, and of no alias that it makes. The logical id of this alias has the hash of what a record is, and
+// its name does not. So a deployment that changes what a record is would make another alias with the name of the one that
+// exists, and Lambda refuses that: the deployment fails, and the version that runs keeps all calls (aws-cdk issue 27884).
+// A stack that had no canary before gets this alias as a new one, and its mapping moves to it at once.
+func newCanaryAlias(r *RecordDedupe, s recordhandler.Settings) awslambda.Alias {
+	return awslambda.NewAlias(r.Construct, jsii.String("Identity"+r.identityHash(s)), &awslambda.AliasProps{
+		AliasName: jsii.String(canaryAlias), Version: r.Function.CurrentVersion(),
+	})
+}
+
+// identityHash returns a hash of the settings that decide what a record is. What only the deployment knows counts by its
+// place in the template.
+func (r *RecordDedupe) identityHash(s recordhandler.Settings) string {
+	s.DedupeTable, s.Scope = *r.DedupeTable.TableName(), scopeOf(s.Scope, r.Source)
+	identity := map[string]any{}
+	for name, value := range recordhandler.Identity(environmentOf(s.Environ())) {
+		identity[name] = awscdk.Stack_Of(r.Construct).Resolve(value)
+	}
+	text, _ := json.Marshal(identity) // texts and intrinsic functions cannot fail
+	return fmt.Sprintf("%X", sha256.Sum256(text))[:12]
+}
+
 // A canary makes the alarms of the new version of a function. At a tenth of the calls, a version that fails nine of a
 // hundred adds less than one of a hundred to the failures of all versions.
 type canary struct {
 	alarmSet
 	function awslambda.Function
+	alias    awslambda.Alias
 }
 
 // newCanary lets CodeDeploy move the alias, if the props say so. CodeDeploy moves the alias back if one of the alarms
@@ -48,7 +81,7 @@ func newCanary(
 	}
 	scope := constructs.NewConstruct(s.scope, jsii.String("CanaryAlarms"))
 	var all []interfacesawscloudwatch.IAlarmRef
-	for _, a := range watch(canary{s.in(scope), function}) {
+	for _, a := range watch(canary{s.in(scope), function, alias}) {
 		s.in(scope).add(a)
 		all = append(all, s.made[a.section])
 	}
@@ -61,7 +94,7 @@ func newCanary(
 // metrics for Lambda functions").
 func (c canary) calls(name string) awscloudwatch.IMetric {
 	return metricOf("AWS/Lambda", name, "Sum", map[string]*string{
-		"FunctionName": c.function.FunctionName(), "Resource": jsii.String(*c.function.FunctionName() + ":" + liveAlias),
+		"FunctionName": c.function.FunctionName(), "Resource": jsii.String(*c.function.FunctionName() + ":" + *c.alias.AliasName()),
 		"ExecutedVersion": c.function.CurrentVersion().Version(),
 	})
 }

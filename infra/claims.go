@@ -66,9 +66,9 @@ type ClaimAPIProps struct {
 	FormerKeys []awskms.IKey
 
 	// RateLimit and BurstLimit throttle each route: requests per second, and requests at once. The default of both is
-	// 1,000. That is half of what new on-demand tables take: they have 4,000 write units a second each, and a claim
-	// takes 2 of each table. The list of free items has a fixed limit of 100, because callers who may not claim can ask
-	// for it.
+	// 1,000, the most that a new table serves: it has 4,000 write units a second, and a request takes up to 4 of them. A
+	// higher RateLimit needs tables with that many warm units. Of APIs with a table in common the limits add up. The list
+	// of free items has a fixed limit of 100, because callers who may not claim can ask for it.
 	RateLimit, BurstLimit int
 
 	Function FunctionProps
@@ -178,6 +178,8 @@ func newClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) *ClaimA
 	if c.DedupeTable == nil {
 		c.DedupeTable = newDedupeTable(c.Construct, "DedupeTable", p.Table)
 	}
+	markRate(c.BankTable, p.RateLimit)
+	markRate(c.DedupeTable, p.RateLimit)
 	p.ChallengeSecret = p.challenge().secret(c.Construct, "ChallengeSecret", p.Table.EncryptionKey)
 	env := p.environment(*c.BankTable.TableName(), *c.DedupeTable.TableName(), secretARN(p.ChallengeSecret))
 	grants := slices.Concat(claimGrants(c.BankTable, c.DedupeTable), readSecret(p.ChallengeSecret), p.formerKeyGrants())
@@ -223,9 +225,7 @@ func (p ClaimAPIProps) check(scope constructs.Construct) error {
 	wrong.checkOwn("Caller", p.Settings.Caller, "Auth, so that routes and function agree")
 	refuseReplicas(&wrong, "BankTable", p.BankTable)
 	refuseReplicas(&wrong, "DedupeTable", p.DedupeTable)
-	if p.RateLimit < 0 || p.BurstLimit < 0 {
-		wrong.add("RateLimit is %d and BurstLimit is %d; both must be positive", p.RateLimit, p.BurstLimit)
-	}
+	p.checkRate(&wrong)
 	p.Function.checkCanary(&wrong, p.Settings.LogLevel)
 	p.challenge().check(&wrong)
 	wrong.checkSwitch("ExecuteAPIEndpoint", p.ExecuteAPIEndpoint)

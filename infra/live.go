@@ -7,7 +7,7 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// liveAlias is the name of the alias that all callers use.
+// liveAlias is the name of the alias that all callers use, but for the mapping of a dedupe function with a canary.
 const liveAlias = "live"
 
 // newLive makes the alias of a function, and publishes a version for it. Lambda changes the code and the

@@ -6,8 +6,8 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/constructs-go/constructs/v10"
-	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/pkg/idempotency"
 )
@@ -36,25 +36,26 @@ func GrantNamespace(table awsdynamodb.ITableV2, namespace string, function awsia
 	return nil
 }
 
-// NewHandlerAlarms makes the alarms of functions that run once for a key. metrics is the CloudWatch namespace that their
+// NewHandlerAlarms makes the alarms of a function that runs once for a key. metrics is the CloudWatch namespace that its
 // log lines have: the second argument of idempotency.LogTo. It returns the alarms by their sections of
 // docs/operations.md.
 func NewHandlerAlarms(
-	scope constructs.Construct, id, metrics string, p AlarmProps,
+	scope constructs.Construct, id, metrics string, function awslambda.IFunction, p AlarmProps,
 ) (map[string]awscloudwatch.Alarm, error) {
 	p = p.withDefaults()
 	wrong := problems{}
 	if metrics == "" {
 		wrong.add("the namespace of the metrics is empty; write the second argument of idempotency.LogTo")
 	}
+	if function == nil {
+		wrong.add("the function is nil; the alarms read the metrics of one function")
+	}
 	wrong.join(p.check(nil))
 	if err := wrong.err(); err != nil {
 		return nil, err
 	}
 	count := func(name string) awscloudwatch.IMetric {
-		return awscloudwatch.NewMetric(&awscloudwatch.MetricProps{
-			Namespace: &metrics, MetricName: &name, Statistic: jsii.String("Sum"), Period: seconds(alarmPeriod),
-		})
+		return metric(metrics, name, "Sum", "FunctionName", function.FunctionName())
 	}
 	alarms := newAlarmSet(constructs.NewConstruct(scope, &id), p)
 	alarms.add(

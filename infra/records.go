@@ -162,7 +162,11 @@ func newRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	// If the id of this construct changes, the name of the function changes, and a function with another name may not
 	// read the stream in this scope (docs/operations.md).
 	r.Function = newFunction(r.Construct, p.Function, env, r.grants(p), p.Disposable)
-	r.Alias = newLive(r.Construct, r.Function)
+	if p.Function.hasCanary() {
+		r.Alias = newCanaryAlias(r, p.Settings)
+	} else {
+		r.Alias = newLive(r.Construct, r.Function)
+	}
 	r.Mapping = newMapping(r, p.Mapping, p.Settings.SourceAggregation == switchText(false))
 	alarms := newAlarmSet(r.Construct, p.Alarms)
 	r.newAlarms(alarms, p)

@@ -105,7 +105,14 @@ func newTable(scope constructs.Construct, id string, p TableProps) awsdynamodb.T
 	if p.EncryptionKey != nil {
 		props.Encryption = awsdynamodb.TableEncryptionV2_CustomerManagedKey(p.EncryptionKey, nil)
 	}
-	return awsdynamodb.NewTableV2(scope, jsii.String(id), props)
+	table := awsdynamodb.NewTableV2(scope, jsii.String(id), props)
+	markServed(table, p.serves())
+	return table
+}
+
+// serves returns what a table serves from its first second.
+func (p TableProps) serves() units {
+	return units{max(p.WarmReadUnits, minWarmReadUnits), max(p.WarmWriteUnits, minWarmWriteUnits)}
 }
 
 func (p TableProps) warmThroughput() *awsdynamodb.WarmThroughput {

@@ -2,7 +2,9 @@ package tests
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"math"
 	"net/http"
@@ -13,6 +15,7 @@ import (
 	"github.com/aws/aws-lambda-go/events"
 	"github.com/aws/aws-lambda-go/lambdacontext"
 
+	"github.com/oncebox/oncebox/internal/aws/traceid"
 	ledgercost "github.com/oncebox/oncebox/internal/records/cost"
 	"github.com/oncebox/oncebox/internal/shared/settings"
 	"github.com/oncebox/oncebox/internal/testkit/goldenfile"
@@ -26,6 +29,7 @@ import (
 // These are the values in log lines in AWS, with names as long as the stack's.
 const (
 	invocationID = "4b142fc3-17b8-4cdb-a46b-a8dbe7918715"
+	traceHeader  = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1"
 	functionName = "oncebox-ClaimsFunction99A26075-x1Y2z3A4b5C6"
 )
 
@@ -61,7 +65,7 @@ func TestLogBytes(t *testing.T) {
 	}
 	claim := claimLine(t)
 	lines["the claim function: a request, with its metrics"] = claim
-	lines["of the line of a claim: its metrics"] = claim[strings.Index(claim, `,"Claims"`):]
+	lines["of the line of a claim: its metrics"] = claim[strings.Index(claim, `,"Claims"`):strings.Index(claim, `,"trace_id"`)]
 	lines["the dedupe function: a batch, with its metrics"] = batchLine(t)
 	lines["the API: a request in its access log"] = accessLine(t)
 	equal(t, "kinds of lines", len(lines), len(ledgercost.LogLines))
@@ -74,6 +78,17 @@ func TestLogBytes(t *testing.T) {
 	}
 }
 
+// logTo makes a log as requestid.Log does.
+func logTo(out io.Writer) *slog.Logger {
+	return traceid.Log(slog.New(slog.NewJSONHandler(out, nil)).With("version", "12"))
+}
+
+// invoked returns the context of an invocation, as the Lambda runtime makes it.
+func invoked(t *testing.T) context.Context {
+	ctx := context.WithValue(t.Context(), "x-amzn-trace-id", traceHeader) //nolint:staticcheck // the runtime's own key
+	return lambdacontext.NewContext(ctx, &lambdacontext.LambdaContext{AwsRequestID: invocationID})
+}
+
 // claimLine is the line of a new claim.
 func claimLine(t *testing.T) string {
 	bank := itembank.NewOperator(memstore.NewItems())
@@ -84,14 +99,13 @@ func claimLine(t *testing.T) string {
 	from, err := claimapi.ParseClaimantFrom("body")
 	must(t, err)
 	var log bytes.Buffer
-	h := claimapi.New(bank.Bank, from, slog.New(slog.NewJSONHandler(&log, nil)).With("version", "12"),
+	h := claimapi.New(bank.Bank, from, logTo(&log),
 		claimapi.WithMetrics(settings.MetricsNamespace+functionName))
 	var request events.APIGatewayV2HTTPRequest
 	must(t, json.Unmarshal(readEvent(t, "claim-body"), &request))
 	request.RawPath = "/campaigns/spring/claims"
 	request.Body = `{"claimant":"customer@example.com"}`
-	ctx := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: invocationID})
-	response, err := h.Handle(ctx, request)
+	response, err := h.Handle(invoked(t), request)
 	must(t, err)
 	equal(t, "status", response.StatusCode, http.StatusCreated)
 	return log.String()
@@ -109,12 +123,12 @@ func batchLine(t *testing.T) string {
 	store, sent := memstore.NewRecords(), &counter{}
 	h, err := recordhandler.New(dedupe.Parts{
 		Ledger: store, Acks: store, Consumers: store, Sink: dedupe.SinkFunc(sent.send), DeadLetters: noDeadLetters{},
-	}, options, slog.New(slog.NewJSONHandler(&log, nil)).With("version", "12"))
+	}, options, logTo(&log))
 	must(t, err)
 	event := kinesisEvent(0, payloads(0, counted, "click"))
 	raw, err := json.Marshal(event)
 	must(t, err)
-	_, err = h.Handle(lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{AwsRequestID: invocationID}), raw)
+	_, err = h.Handle(invoked(t), raw)
 	must(t, err)
 	equal(t, "records sent", sent.records, counted)
 	return log.String()

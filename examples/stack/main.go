@@ -55,8 +55,9 @@ func addTickets(app awscdk.App) error {
 	alarms.AddSubscription(awssnssubscriptions.NewEmailSubscription(jsii.String("on-call@tickets.example"), nil))
 
 	// Both jobs share the dedupe table, in which their keys differ. When a sale opens, all customers come in the same
-	// second. 5,000 claims a second take 10,000 write units of each table. The other 2,000 are for orders.
-	tables := infra.TableProps{EncryptionKey: key, WarmReadUnits: 12_000, WarmWriteUnits: 12_000}
+	// second. 5,000 requests of customers and 1,000 of the payment service take up to 24,000 write units a second. The
+	// other 2,000 are for orders.
+	tables := infra.TableProps{EncryptionKey: key, WarmReadUnits: 18_000, WarmWriteUnits: 26_000}
 	dedupe, err := infra.NewTable(stack, "Seen", tables)
 	if err != nil {
 		return err

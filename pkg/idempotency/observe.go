@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/oncebox/oncebox/internal/aws/emf"
+	"github.com/oncebox/oncebox/internal/aws/traceid"
 	"github.com/oncebox/oncebox/pkg/idempotency/engine"
 )
 
@@ -52,23 +53,30 @@ var reportNames = []struct{ metric, member string }{
 
 // LogTo returns a function for WithObserver that writes a line for each call, with the message "idempotent call" and a
 // member for each field of the Report that is true. The level is warn if the call took over, was superseded, lost its
-// lease or could not store its result, and info otherwise.
+// lease or could not store its result, and info otherwise. In a Lambda function the line has the id of X-Ray's trace, as
+// trace_id.
 //
-// metrics is the CloudWatch namespace of metrics in the lines, one for each field of a Report. "" means no metrics. With
-// metrics the log must write JSON objects, and CloudWatch Logs must get them unchanged, as from a Lambda function.
+// metrics is the CloudWatch namespace of metrics in the lines, one for each field of a Report. "" means no metrics. In a
+// Lambda function the metrics have the dimension FunctionName, so that the stages of an account do not add up. With metrics
+// the log must write JSON objects, and CloudWatch Logs must get them unchanged, as from a Lambda function.
 func LogTo(log *slog.Logger, metrics string) func(context.Context, Report) {
 	var all []emf.Metric
 	for _, name := range reportNames {
 		all = append(all, emf.Metric{Name: name.metric, Unit: emf.Count})
 	}
-	line := emf.New(metrics, all)
+	var sets [][]string
+	var dimensions []string
+	if function := emf.FunctionName(); function != "" {
+		sets, dimensions = [][]string{{"FunctionName"}}, []string{function}
+	}
+	line, log := emf.New(metrics, all, sets...), traceid.Log(log)
 	return func(ctx context.Context, r Report) {
 		level := slog.LevelInfo
 		if r.TookOver || r.Superseded || r.LeaseLost || r.NotStored {
 			level = slog.LevelWarn
 		}
 		var members []slog.Attr
-		var values emf.Values
+		values := emf.Values{Dimensions: dimensions}
 		for i, happened := range []bool{
 			r.Ran, r.Replayed, r.Waited, r.OtherPayload, r.TookOver, r.Superseded, r.LeaseLost, r.NotStored,
 		} {

@@ -159,6 +159,17 @@ func TestObserverOfTakeOvers(t *testing.T) {
 	})
 }
 
+// TestLogToOfAFunction: in a Lambda function each metric has the function as its dimension.
+func TestLogToOfAFunction(t *testing.T) {
+	t.Setenv("AWS_LAMBDA_FUNCTION_NAME", "prod-payment")
+	var line bytes.Buffer
+	idempotency.LogTo(slog.New(slog.NewJSONHandler(&line, nil)), "payments")(t.Context(), idempotency.Report{Ran: true})
+	want := []emftest.Point{{Namespace: "payments", Name: "Ran", Unit: "Count", Dimensions: "FunctionName=prod-payment", Value: 1}}
+	if got := emftest.Points(t, line.Bytes()); !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // TestLogTo: a line has what happened and its metrics, and nothing of the key, the payload or the result.
 func TestLogTo(t *testing.T) {
 	t.Parallel()
@@ -190,7 +201,12 @@ func TestLogTo(t *testing.T) {
 	}
 
 	lines.Reset()
-	idempotency.LogTo(slog.New(slog.NewJSONHandler(&lines, nil)), "")(t.Context(), everything)
+	const trace = "1-5759e988-bd862e3fe1be46a994272793"
+	traced := context.WithValue(t.Context(), "x-amzn-trace-id", "Root="+trace) //nolint:staticcheck // the runtime's own key
+	idempotency.LogTo(slog.New(slog.NewJSONHandler(&lines, nil)), "")(traced, everything)
+	if !strings.Contains(lines.String(), `"trace_id":"`+trace+`"`) {
+		t.Errorf("with a trace the line is %s", &lines)
+	}
 	if strings.Contains(lines.String(), "_aws") || !strings.Contains(lines.String(), `"waited":true`) {
 		t.Errorf("without metrics the line is %s", &lines)
 	}

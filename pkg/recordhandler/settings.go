@@ -22,15 +22,15 @@ import (
 // zero value means that the setting is not set. docs/configuration.md has the defaults.
 type Settings struct {
 	// table of entries and acks; it may also be the table of claims
-	DedupeTable string `table:"" required:"" function:""`
+	DedupeTable string `identity:"" table:"" required:"" function:""`
 	// `json`; `snowplow`: [enriched events](records.md#snowplow), whose id, fingerprint and contexts are known columns;
 	// or `raw`: records of any bytes, which are never changed
-	Format string `default:"json" oneof:"json,snowplow,raw" is:"a known format"`
+	Format string `identity:"" default:"json" oneof:"json,snowplow,raw" is:"a known format"`
 	// the id of a raw record. `content`: the SHA-256 of its payload, so that equal payloads are duplicates.
 	// `partition-key`: its partition key; a synthetic duplicate gets its new id as its partition key.
-	RawID string `unset:"with raw, content" oneof:"content,partition-key" is:"a known id"`
+	RawID string `identity:"" unset:"with raw, content" oneof:"content,partition-key" is:"a known id"`
 	// path of the id, as in `event.id`; with `snowplow` and `raw` it is left out
-	IDPath string `unset:"required"`
+	IDPath string `identity:"" unset:"required"`
 	// `kinesis:NAME`, `firehose:NAME`, `sqs:URL`, `s3://BUCKET/PREFIX`, `dynamodb:TABLE?key=KEY` or `ndjson:PATH`, with
 	// [options](#addresses-of-sinks) as in `kinesis:NAME?aggregation=kpl`: [sinks](sinks.md). A bucket has each record
 	// in one [object](sinks.md#objects-in-s3), and a table gets [each record once](sinks.md#effects-exactly-once). On
@@ -40,21 +40,21 @@ type Settings struct {
 	// queue gets a message for each new dead letter. A message may be lost or come twice; the dead letter is not.
 	DeadLetters string `required:"" allowed:"s3://BUCKET/PREFIX or dir:PATH, with ?notify=URL of a queue"`
 	// name space of the ids. A new one [replays a stream](operations.md#replay-on-purpose).
-	Scope string `unset:"the stream's name, or that of [another source](records.md#sources)"`
+	Scope string `identity:"" unset:"the stream's name, or that of [another source](records.md#sources)"`
 	// copies that arrive at most this far apart are dropped: [window and horizon](how-it-works.md#window-and-horizon)
 	Window time.Duration `default:"48h" least:"1s" most:"36500d" allowed:"a duration of at least 1s, as in 48h or 7d"`
 	// the longest time after its arrival at which a record may be processed; at least the retention of the stream
 	Horizon time.Duration `default:"14d" least:"24h" most:"36500d" allowed:"a duration of at least the stream's retention, which is 24h or more, as in 14d"`
 	// path of the [fingerprint](how-it-works.md#fingerprints)
-	FingerprintPath string `unset:"computed"`
+	FingerprintPath string `identity:"" unset:"computed"`
 	// path of the array that gets the note of an old id
-	ContextsPath string `default:"contexts"`
+	ContextsPath string `identity:"" default:"contexts"`
 	// comma list of paths that are left out of a computed fingerprint; with `snowplow` names of columns, besides
 	// [those that always are](records.md#which-events-are-copies)
-	Volatile []string
+	Volatile []string `identity:""`
 	// `first-keeps`: the first of several records under one id keeps it. `derived`: every record is delivered under a
 	// derived id, whatever the order. `rename-all` is for [`oncebox dedupe`](#oncebox-dedupe) only.
-	IDs string `default:"first-keeps" allowed:"first-keeps or derived"`
+	IDs string `identity:"" default:"first-keeps" allowed:"first-keeps or derived"`
 	// `off`: natural duplicates pass unchanged
 	Natural string `default:"on" oneof:"on,off"`
 	// `off`: synthetic duplicates pass under the id that they have
@@ -68,14 +68,14 @@ type Settings struct {
 	PoisonLimit string `default:"90% of 100"`
 	// the records of a payload: `one`, `lines`, `array`, `concatenated`, `logs` or `snowplow`:
 	// [payloads that hold several records](records.md#payloads-that-hold-several-records)
-	SourceRecords string `default:"one" oneof:"one,lines,array,concatenated,logs,snowplow" is:"a known form"`
+	SourceRecords string `identity:"" default:"one" oneof:"one,lines,array,concatenated,logs,snowplow" is:"a known form"`
 	// `off`: no record is opened as a KPL aggregate. Set it if no producer makes aggregates.
 	// [Enhanced fan-out](operations.md#enhanced-fan-out) needs it.
-	SourceAggregation string `default:"on" oneof:"on,off"`
+	SourceAggregation string `identity:"" default:"on" oneof:"on,off"`
 	// where entries are: `keys`, `log`, `valkey://HOST:PORT[,HOST:PORT...]`, or `valkeys://` for TLS, with
 	// [options](#addresses-of-ledgers) as in `log?lanes=16`. [Another
 	// ledger](operations.md#another-ledger-in-the-scope) needs a new scope.
-	Ledger string `default:"keys" allowed:"keys, log, valkey://HOST:PORT[,HOST:PORT...], or valkeys:// for TLS"`
+	Ledger string `identity:"" default:"keys" allowed:"keys, log, valkey://HOST:PORT[,HOST:PORT...], or valkeys:// for TLS"`
 	// `on`: log lines have [metrics](operations.md#metrics), at every log level. The stack sets it. It has no effect on
 	// `oncebox invoke`.
 	Metrics string `default:"off" oneof:"on,off" function:""`
@@ -89,6 +89,19 @@ func (s Settings) Environ() []string { return settings.Environ(s) }
 // Variables returns the names of all variables of the function. Programs that share the environment with it can use
 // them to distinguish its variables from misspelt names.
 func Variables() []string { return settings.Variables(Settings{}) }
+
+// Identity returns those variables of a version of the function that decide what a record is: where its entry is, its id
+// and its fingerprint. It leaves out defaults. Two versions with different ones do not know each other's records.
+func Identity(variables map[string]string) map[string]string {
+	identity := map[string]string{}
+	for _, f := range settings.Fields(Settings{}) {
+		value := variables[f.Name]
+		if _, decides := f.Tag.Lookup("identity"); decides && value != "" && value != f.Tag.Get("default") {
+			identity[f.Name] = value
+		}
+	}
+	return identity
+}
 
 // Lambda sets these (Developer Guide, "Defined runtime environment variables").
 const (

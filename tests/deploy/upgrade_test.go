@@ -87,7 +87,25 @@ func TestUpgrade(t *testing.T) {
 			t.Errorf("%s has %d versions, want 4", function, got)
 		}
 	}
+	refusesAnotherRecord(t, d, stack, third.template(t, c, stack))
 	doctorWarnsOfACanary(t, c, doctorFinds(t, c, stack, "live")[0])
+}
+
+// refusesAnotherRecord updates a stack as a change of what a record is does under a canary: the alias of the dedupe function
+// has another logical id and the name of the one that exists. The update fails, and all callers get what they got before.
+func refusesAnotherRecord(t *testing.T, d *deployed, stack string, template *string) {
+	t.Helper()
+	before := d.callers(t)
+	_, err := d.cloudformation.UpdateStack(t.Context(), &cloudformation.UpdateStackInput{
+		StackName: &stack, Capabilities: mayMakeRoles,
+		TemplateBody: aws.String(strings.ReplaceAll(*template, "RecordsLiveAB660755", "RecordsIdentityOfAnotherRecord")),
+	})
+	if err == nil || !strings.Contains(err.Error(), "already exists") {
+		t.Errorf("the update ends with %v", err)
+	}
+	if after := d.callers(t); !maps.Equal(before, after) {
+		t.Errorf("before the update %v\nafter it %v", before, after)
+	}
 }
 
 // TestAFirstDeploymentThatFails: of everything that stays otherwise, only the tables are left. Without rows they cost

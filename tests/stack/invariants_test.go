@@ -645,7 +645,8 @@ func (tpl template) behind(reference any) resource {
 	alias := tpl.resources(aliasType)[textAt(reference, "Ref")]
 	version := tpl.resources(versionType)[textAt(alias, "Properties.FunctionVersion.Fn::GetAtt.0")]
 	function := textAt(version, "Properties.FunctionName.Ref")
-	if at(alias, "Properties.Name") != "live" || function == "" || function != textAt(alias, "Properties.FunctionName.Ref") {
+	name := at(alias, "Properties.Name")
+	if name != "live" && name != "canary" || function == "" || function != textAt(alias, "Properties.FunctionName.Ref") {
 		return nil
 	}
 	return tpl.resources(functionType)[function]
@@ -710,8 +711,8 @@ func TestNamesOfWhatKeepsData(t *testing.T) {
 	sweep := []string{"ClaimsSweepFunctionE43E388F", "ClaimsSweepFunctionLogs7E759546", "ClaimsSweepLive450B68FF"}
 	records := []string{
 		"DedupeTableBA3ED9BF", "RecordsDeadLetterBucket8BDB8835",
-		"RecordsFunction821ACDDD", // the consumer row names it
-		"RecordsFunctionLogs7A7CB784", "RecordsLiveAB660755",
+		"RecordsFunction821ACDDD",                            // the consumer row names it
+		"RecordsFunctionLogs7A7CB784", "RecordsLiveAB660755", // with a canary, "RecordsIdentity" and a hash
 		"RecordsMappingC285398D", // another one starts at the oldest record
 		"RecordsNotifyQueueDDF8436A", "RecordsSource5459A2ED",
 	}
@@ -722,10 +723,12 @@ func TestNamesOfWhatKeepsData(t *testing.T) {
 		goldens   string
 		ids, less []string
 	}{
-		{"default every-setting customer-key plain-both", all, nil},
+		{"default every-setting plain-both", all, nil},
+		{"customer-key", slices.Concat(all, []string{"RecordsIdentity687F7C6935F9BF630F16"}), []string{"RecordsLiveAB660755"}},
 		{"claims jwt link plain-claims", slices.Concat(claims, sweep), nil},
 		{"challenge", claims, nil},
-		{"records derived-ids snowplow log valkey plain-records", slices.Concat(records, destination), nil},
+		{"records derived-ids log valkey plain-records", slices.Concat(records, destination), nil},
+		{"snowplow", slices.Concat(records, destination, []string{"RecordsIdentity206C8181AAF17E14E2F2"}), []string{"RecordsLiveAB660755"}},
 		{"firehose objects queue table", records, nil},
 		{"former-keys", all, destination},
 		{"existing", all, []string{

@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/jsii-runtime-go"
 
@@ -128,15 +129,18 @@ func TestGrantNamespace(t *testing.T) {
 func withHandlerAlarms(t *testing.T) template {
 	t.Helper()
 	return synthTheirs(t, nil, func(stack awscdk.Stack) {
-		_, err := infra.NewHandlerAlarms(stack, "Alarms", "payments", infra.AlarmProps{
+		function := awslambda.Function_FromFunctionName(stack, jsii.String("Function"), jsii.String("prod-payment"))
+		_, err := infra.NewHandlerAlarms(stack, "Alarms", "payments", function, infra.AlarmProps{
 			Topic: awssns.Topic_FromTopicArn(stack, jsii.String("Topic"), jsii.String(theirTopic)),
 		})
 		must(t, err)
 	})
 }
 
-// TestHandlerAlarms: the alarms read the metrics that idempotency.LogTo writes into its namespace, and tell the topic.
+// TestHandlerAlarms: the alarms read the metrics that idempotency.LogTo writes for their function into its namespace, and
+// tell the topic.
 func TestHandlerAlarms(t *testing.T) {
+	t.Setenv("AWS_LAMBDA_FUNCTION_NAME", "prod-payment")
 	var line bytes.Buffer
 	idempotency.LogTo(slog.New(slog.NewJSONHandler(&line, nil)), "payments")(t.Context(),
 		idempotency.Report{Superseded: true, NotStored: true})
@@ -146,8 +150,10 @@ func TestHandlerAlarms(t *testing.T) {
 	}
 	for _, a := range withHandlerAlarms(t).resources(alarmType) {
 		p := a.properties()
-		read = append(read, fmt.Sprint(p["Namespace"], " ", p["MetricName"], " "))
-		if p["Dimensions"] != nil || rendered(p["AlarmActions"]) != `["`+theirTopic+`"]` {
+		_, function, _ := strings.Cut(rendered(at(p, "Dimensions.0.Value")), ":function:") // the last part of an ARN
+		function, _, _ = strings.Cut(function, `"`)
+		read = append(read, fmt.Sprintf("%s %s %s=%s", p["Namespace"], p["MetricName"], at(p, "Dimensions.0.Name"), function))
+		if rendered(p["AlarmActions"]) != `["`+theirTopic+`"]` {
 			t.Errorf("the alarm is %v", p)
 		}
 	}
@@ -158,8 +164,8 @@ func TestHandlerAlarms(t *testing.T) {
 	}
 	synthTheirs(t, nil, func(stack awscdk.Stack) {
 		globalTable(stack) // a stack has a resource
-		_, err := infra.NewHandlerAlarms(stack, "Alarms", "", infra.AlarmProps{RunbookURL: "wiki"})
-		for _, want := range []string{"the namespace of the metrics is empty", `RunbookURL is "wiki"`} {
+		_, err := infra.NewHandlerAlarms(stack, "Alarms", "", nil, infra.AlarmProps{RunbookURL: "wiki"})
+		for _, want := range []string{"the namespace of the metrics is empty", "the function is nil", `RunbookURL is "wiki"`} {
 			if !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("got %v, want %s", err, want)
 			}

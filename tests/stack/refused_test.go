@@ -184,6 +184,16 @@ var refusals = []struct{ settings, says string }{
 	},
 	{"warm-read-units=12000; warm-write-units=4000; claims=none; dedupe-table=a.b", "warm-write-units are for tables"},
 	{"warm-read-units=12000; warm-write-units=-1", "warm-write-units ... a whole number from 0"},
+	{
+		"rate-limit=1001",
+		"claims.rate-limit is 1001: a route can take 3003 read and 4004 write units a second of the dedupe table, which serves " +
+			"12000 read and 4000 write units from its first second; raise warm-read-units and warm-write-units to these, or lower",
+	},
+	{
+		"rate-limit=2001; dedupe-table=theirs",
+		"a route can take 0 read and 4002 write units a second of the bank table, which serves 12000 read and 4000 write units",
+	},
+	{"rate-limit=4001; warm-read-units=12000; warm-write-units=20000", "12003 read and 16004 write units ... serves 12000 read"},
 	{"batch-size=10001", "records.batch-size is 10001; choose 1 to 10000"},
 	{"batch-window=301s", "records.batch-window is 5m1s; choose whole seconds up to 5m"},
 	{"sweep-every=90s", "claims.sweep-every is 1m30s; choose whole minutes from 1m to 1d"},
@@ -541,8 +551,18 @@ var (
 		},
 		"DedupeTable has replicas":               func(stack awscdk.Stack, p *claimProps) { p.DedupeTable = globalTable(stack) },
 		"RateLimit is -1 and BurstLimit is 1000": func(_ awscdk.Stack, p *claimProps) { p.RateLimit = -1 },
-		"CampaignCache ":                         func(_ awscdk.Stack, p *claimProps) { p.Settings.CampaignCache = new(-time.Second) },
-		"Memory is 127; choose 128 to 10240":     func(_ awscdk.Stack, p *claimProps) { p.Function.Memory = 127 },
+		"RateLimit is 300, and other APIs with this table have 900: a route can take 3600 read and 4800 write": func(
+			stack awscdk.Stack, p *claimProps,
+		) {
+			table, _ := infra.NewTable(stack, "Entries", infra.TableProps{})
+			p.DedupeTable, p.RateLimit = table, 400
+			_, _ = infra.NewClaimAPI(stack, "First", *p)
+			p.RateLimit = 500
+			_, _ = infra.NewClaimAPI(stack, "Second", *p)
+			p.RateLimit = 300
+		},
+		"CampaignCache ":                     func(_ awscdk.Stack, p *claimProps) { p.Settings.CampaignCache = new(-time.Second) },
+		"Memory is 127; choose 128 to 10240": func(_ awscdk.Stack, p *claimProps) { p.Function.Memory = 127 },
 		"Timeout is 30s; choose whole seconds from 1s to 29s": func(_ awscdk.Stack, p *claimProps) {
 			p.Function.Timeout = 30 * time.Second
 		},
@@ -717,6 +737,18 @@ func newStream(stack awscdk.Stack, hours int) awskinesis.Stream {
 	return awskinesis.NewStream(stack, jsii.String("Orders"), &awskinesis.StreamProps{
 		RetentionPeriod: awscdk.Duration_Hours(jsii.Number(hours)),
 	})
+}
+
+// TestRatesThatFit: the tables are just large enough, or are not of the stack.
+func TestRatesThatFit(t *testing.T) {
+	for _, fits := range []string{
+		"rate-limit=1000", "rate-limit=5000; warm-read-units=15000; warm-write-units=20000",
+		"rate-limit=5000; bank-table=theirs; dedupe-table=their-entries",
+	} {
+		if _, err := infra.NewStack(newApp(t, contextOf(t, values("records=none; "+fits)))); err != nil {
+			t.Errorf("%s: %v", fits, err)
+		}
+	}
 }
 
 func TestPropsAreRefused(t *testing.T) {

@@ -60,7 +60,7 @@ func addPayments(stack awscdk.Stack) error {
 		return err
 	}
 	charges.Grant(function, jsii.String("dynamodb:PutItem")) // for the effect in the transaction
-	if _, err := infra.NewHandlerAlarms(stack, "Alarms", "payments", infra.AlarmProps{}); err != nil {
+	if _, err := infra.NewHandlerAlarms(stack, "Alarms", "payments", function, infra.AlarmProps{}); err != nil {
 		return err
 	}
 

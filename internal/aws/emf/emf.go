@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"math"
+	"os"
 	"sync"
 	"time"
 )
@@ -45,15 +46,20 @@ func New(namespace string, metrics []Metric, sets ...[]string) *Line {
 	if namespace == "" {
 		return nil
 	}
-	l := &Line{namespace: namespace, metrics: metrics, sets: sets, directives: map[uint64]any{}}
+	l := &Line{namespace: namespace, metrics: metrics, directives: map[uint64]any{}}
 	if len(sets) == 0 {
-		l.sets = [][]string{{}}
+		sets = [][]string{nil}
 	}
 	for _, set := range sets {
+		l.sets = append(l.sets, append([]string{}, set...)) // JSON has null for a nil set, and CloudWatch wants a list
 		l.names = append(l.names, set...)
 	}
 	return l
 }
+
+// FunctionName returns the name of the Lambda function, or "" outside of Lambda (Lambda Developer Guide, "Defined runtime
+// environment variables").
+func FunctionName() string { return os.Getenv("AWS_LAMBDA_FUNCTION_NAME") }
 
 // Values are the values of the metrics and of the dimensions of a line, in the order of New. If Metrics is empty, the
 // line has no metrics.

@@ -120,6 +120,7 @@ func TestRules(t *testing.T) {
 		"no dimensions":          {`"Dimensions":[["D"]],`, ``},
 		"no set of dimensions":   {`[["D"]]`, `[]`},
 		"dimensions in one set":  {`[["D"]]`, `["D"]`},
+		"null as a set":          {`[["D"]]`, `[["D"],null]`},
 		"a missing dimension":    {`"D":"d",`, ``},
 		"a number as dimension":  {`"D":"d"`, `"D":1`},
 		"an empty dimension":     {`"D":"d"`, `"D":""`},

@@ -7,6 +7,8 @@ import (
 	"os"
 
 	"github.com/aws/aws-lambda-go/lambdacontext"
+
+	"github.com/oncebox/oncebox/internal/aws/traceid"
 )
 
 // Key is the member of log lines that holds the id.
@@ -21,9 +23,9 @@ func Of(ctx context.Context) string {
 }
 
 // Log makes the log of a function, and makes it the default: JSON on the standard output, from a level; nil is info. Each
-// line names the version of the function, by which the alarms of a canary count lines.
+// line names the version of the function, by which the alarms of a canary count lines, and the trace of the invocation.
 func Log(level slog.Leveler) *slog.Logger {
 	log := slog.New(slog.NewJSONHandler(os.Stdout, &slog.HandlerOptions{Level: level}))
-	slog.SetDefault(log.With("version", lambdacontext.FunctionVersion))
+	slog.SetDefault(traceid.Log(log.With("version", lambdacontext.FunctionVersion)))
 	return slog.Default()
 }

@@ -3,6 +3,7 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
 
+	"github.com/oncebox/oncebox/pkg/recordhandler"
 	"github.com/oncebox/oncebox/pkg/sweephandler"
 )
 
@@ -32,7 +34,7 @@ type Function struct {
 	Alias       string            // the alias that callers call, such as live; "": they call the function or a version
 	Version     string            // the version that the alias points to, or $LATEST
 	Canary      []string          // the other versions that the alias points to, such as "8 (10 % of the calls)"
-	Unlike      []string          // the variables of Identity in which these versions differ from Version
+	Unlike      []string          // the variables that decide what a record is and differ
 	Invoked     string            // the ARN to invoke: the alias, or without an alias the function or its version
 	Log         string            // its log group
 	Env         map[string]string // the variables of Version
@@ -208,13 +210,6 @@ func isVersion(qualifier string) bool {
 	return qualifier == "$LATEST" || strings.Trim(qualifier, "0123456789") == ""
 }
 
-// Identity are the variables that decide what a record is: its scope, its id and its fingerprint. Two versions with
-// different ones would not know each other's records.
-var Identity = []string{
-	"ONCEBOX_DEDUPE_TABLE", "ONCEBOX_SCOPE", "ONCEBOX_FORMAT", "ONCEBOX_RAW_ID", "ONCEBOX_ID_PATH",
-	"ONCEBOX_FINGERPRINT_PATH", "ONCEBOX_VOLATILE", "ONCEBOX_IDS",
-}
-
 // withAlias reads the versions that an alias of the function points to.
 func (f Function) withAlias(ctx context.Context, client Lambda, name, alias string) (Function, error) {
 	out, err := client.GetAlias(ctx, &lambda.GetAliasInput{FunctionName: &name, Name: &alias})
@@ -236,10 +231,13 @@ func (f Function) withAlias(ctx context.Context, client Lambda, name, alias stri
 	return f, nil
 }
 
-// unlike returns the variables of Identity in which two versions differ.
+// unlike returns the variables that decide what a record is and in which two versions differ.
 func (f Function) unlike(other Function) (names []string) {
-	for _, name := range Identity {
-		if f.Env[name] != other.Env[name] {
+	one, two := recordhandler.Identity(f.Env), recordhandler.Identity(other.Env)
+	all := maps.Clone(one)
+	maps.Copy(all, two)
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		if one[name] != two[name] {
 			names = append(names, name)
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/oncebox/oncebox/internal/cli/doctor"
 	"github.com/oncebox/oncebox/internal/testkit/lambdatest"
-	"github.com/oncebox/oncebox/pkg/recordhandler"
 )
 
 const (
@@ -37,7 +36,7 @@ func serve(t *testing.T) aws.Config {
 		"split": {
 			Env:   map[string]string{"ONCEBOX_SINK": "kinesis:out", "ONCEBOX_ID_PATH": "id", "ONCEBOX_VOLATILE": "sent_at"},
 			Alias: "live", Canary: map[string]float64{"8": 0.1},
-			CanaryEnv: map[string]string{"ONCEBOX_SINK": "kinesis:new", "ONCEBOX_ID_PATH": "event.id"},
+			CanaryEnv: map[string]string{"ONCEBOX_SINK": "kinesis:new", "ONCEBOX_ID_PATH": "event.id", "ONCEBOX_FORMAT": "json"},
 		},
 	})
 	return aws.Config{
@@ -122,16 +121,6 @@ func TestAliasInTheReport(t *testing.T) {
 		doctor.CheckAlias(found[0], report)
 		if c := report.Checks[0]; c.Status != want.status || !strings.Contains(c.Detail, want.text) {
 			t.Errorf("%s: got %+v", name, c)
-		}
-	}
-}
-
-// TestIdentityIsMadeOfVariables: a misspelt one would never differ.
-func TestIdentityIsMadeOfVariables(t *testing.T) {
-	t.Parallel()
-	for _, name := range doctor.Identity {
-		if !slices.Contains(recordhandler.Variables(), name) {
-			t.Errorf("the dedupe function has no variable %s", name)
 		}
 	}
 }

@@ -9,8 +9,8 @@ type LogLine struct {
 // These are the lines of the logs, in bytes. TestLogBytes in tests measures the lines that oncebox writes. For lines
 // that Lambda writes it measures the form that AWS documents, with usual values in it.
 var (
-	claimLine       = LogLine{"the claim function: a request, with its metrics", 516}
-	batchLine       = LogLine{"the dedupe function: a batch, with its metrics", 870}
+	claimLine       = LogLine{"the claim function: a request, with its metrics", 565}
+	batchLine       = LogLine{"the dedupe function: a batch, with its metrics", 919}
 	accessLine      = LogLine{"the API: a request in its access log", 307}
 	platformStart   = LogLine{"Lambda, format JSON, INFO: `platform.start`", 136}
 	platformReport  = LogLine{"Lambda, format JSON, INFO: `platform.report`", 235}

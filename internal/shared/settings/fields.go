@@ -20,6 +20,7 @@ import (
 //	function     only the function reads the setting, and no other program with the same handler
 //	local        the function refuses the setting, for this reason: only another program with the same handler reads it
 //	oneof        the only allowed words, with commas between them
+//	identity     the setting decides what a record is
 //	table        the value is the name of a DynamoDB table
 //	least, most  limits of a duration
 //	is           what the value is, for errors

@@ -158,6 +158,9 @@ func (d directive) read(root map[string]json.RawMessage) (points []Point, err er
 
 // read returns the dimensions of a set, with their values.
 func read(root map[string]json.RawMessage, set []string) (string, error) {
+	if set == nil {
+		return "", errors.New("a set of dimensions is null")
+	}
 	if len(set) > maxDimensions {
 		return "", fmt.Errorf("%d dimensions", len(set))
 	}

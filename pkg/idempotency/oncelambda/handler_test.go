@@ -159,7 +159,8 @@ func TestRefusals(t *testing.T) {
 		b.wantsProblem(s, s.event(t), 500, "internal")
 		equal(t, "runs", b.runs, 0)
 		if line := b.log.String(); strings.Contains(line, "order-1001") ||
-			!strings.Contains(line, "directory: out of reach") || !strings.Contains(line, `"request_id":"`+s.id+`"`) {
+			!strings.Contains(line, "directory: out of reach") || !strings.Contains(line, `"request_id":"`+s.id+`"`) ||
+			!strings.Contains(line, traceMember) {
 			t.Errorf("the log has %s", line)
 		}
 	})

@@ -14,6 +14,7 @@ import (
 
 	"github.com/oncebox/oncebox/internal/aws/deadline"
 	"github.com/oncebox/oncebox/internal/aws/requestid"
+	"github.com/oncebox/oncebox/internal/aws/traceid"
 	"github.com/oncebox/oncebox/pkg/idempotency"
 	"github.com/oncebox/oncebox/pkg/idempotency/internal/exchange"
 )
@@ -185,7 +186,7 @@ func newBatch[M any](
 	if s.Payload == nil {
 		s.Payload = func(_ context.Context, m M) (string, error) { return read(m).payload() }
 	}
-	s.Log = cmp.Or(s.Log, slog.Default())
+	s.Log = traceid.Log(cmp.Or(s.Log, slog.Default()))
 	return &batch[M]{runner, s, next, read}, nil
 }
 

@@ -156,7 +156,7 @@ func newWorker(t *testing.T, f feed, store *memstore.Calls, s feedSettings) *wor
 // is a list of ids, or the begin of the error with which the invocation fails.
 func (w *worker) gives(failed any, done []string, all ...mail) {
 	w.t.Helper()
-	ctx, cancel := context.WithTimeout(w.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(traced(w.t), time.Minute)
 	defer cancel()
 	w.givesIn(ctx, failed, done, all...)
 }
@@ -257,7 +257,7 @@ func TestMessageThatFails(t *testing.T) {
 				w.gives(none, []string{"b", "c"}, abc...)
 			}
 			line := w.log.String()
-			if !strings.Contains(line, `"id":"2"`) || strings.Contains(line, "secret") {
+			if !strings.Contains(line, `"id":"2"`) || !strings.Contains(line, traceMember) || strings.Contains(line, "secret") {
 				t.Errorf("the log is %s", line)
 			}
 		}

@@ -157,7 +157,16 @@ func (e event) change(members map[string]any) event {
 }
 
 // invoke invokes the function as Lambda does.
-func (b *bench) invoke(e event) (response, error) { return b.invokeIn(b.t.Context(), e) }
+func (b *bench) invoke(e event) (response, error) { return b.invokeIn(traced(b.t), e) }
+
+// traceMember is in the log lines of invocations whose context is traced.
+const traceMember = `"trace_id":"1-5759e988-bd862e3fe1be46a994272793"`
+
+// traced returns the context of an invocation with a trace.
+func traced(t *testing.T) context.Context {
+	const header = "Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=1"
+	return context.WithValue(t.Context(), "x-amzn-trace-id", header) //nolint:staticcheck // the runtime's own key
+}
 
 func (b *bench) invokeIn(ctx context.Context, e event) (r response, err error) {
 	b.t.Helper()

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"slices"
 
+	"github.com/oncebox/oncebox/internal/aws/traceid"
 	"github.com/oncebox/oncebox/pkg/idempotency"
 )
 
@@ -69,6 +70,7 @@ func New(runner *idempotency.Runner, hasCaller bool, s Settings) (*Exchange, err
 	if x.log == nil {
 		x.log = slog.Default()
 	}
+	x.log = traceid.Log(x.log)
 	return x, nil
 }
 
