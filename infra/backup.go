@@ -36,7 +36,8 @@ type BackupProps struct {
 	Bucket string
 }
 
-const defaultBackupDays, longestBackupDays = 35, 36500 // AWS Backup API Reference, "Lifecycle"
+// longestBackupDays is the limit of a locked vault (AWS Backup API Reference, "PutBackupVaultLockConfiguration").
+const defaultBackupDays, longestBackupDays = 35, 36500
 
 func (p BackupProps) withDefaults() BackupProps {
 	if p.Vault != "" && p.Days == 0 {

@@ -560,6 +560,12 @@ var (
 		"SweepEvery is 1s; choose whole minutes from 1m to 1d": func(_ awscdk.Stack, p *claimProps) {
 			p.SweepEvery = time.Second
 		},
+		"Backup.Days is -1; choose 1 to 36500": func(_ awscdk.Stack, p *claimProps) {
+			p.Backup = infra.BackupProps{Vault: theirVault, Days: -1}
+		},
+		"Backup.Bucket is \"a..b\"; the name of a bucket has 3 to 63": func(_ awscdk.Stack, p *claimProps) {
+			p.Backup = infra.BackupProps{Vault: theirVault, Bucket: "a..b"}
+		},
 		"SweepFunction.Memory is 127": func(_ awscdk.Stack, p *claimProps) { p.SweepFunction.Memory = 127 },
 		"SweepFunction.Timeout is 15m1s; choose whole seconds from 1s to 15m": func(_ awscdk.Stack, p *claimProps) {
 			p.SweepFunction.Timeout = 901 * time.Second

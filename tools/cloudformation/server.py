@@ -46,8 +46,6 @@ from moto.core.utils import iso_8601_datetime_with_milliseconds
 from moto.iam.access_control import PermissionResult
 from moto.s3.models import FakeBucket
 from moto.server import main as serve
-from moto.stepfunctions.parser.backend.execution import Execution
-from moto.stepfunctions.parser.asl.component.state.wait.wait_function.wait_function import WaitFunction
 
 HOST = "127.0.0.1"
 endpoint = ""  # of this server, set by main
@@ -567,8 +565,31 @@ def change_rule(service, name, p, changed):
     service("events").put_targets(Rule=name, Targets=p["Targets"])
 
 
+@functools.cache
+def correct_executions():
+    """Corrects the executions of state machines. Their library takes a second to import, so only a stack that has one
+    imports it."""
+    from moto.stepfunctions.parser.asl.component.state.wait.wait_function.wait_function import WaitFunction
+    from moto.stepfunctions.parser.backend.execution import Execution
+
+    stock_details, stock_wait = Execution.get_start_execution_details, WaitFunction._wait_interval
+
+    def details(self):
+        """The start time is a text for the states."""
+        made = stock_details(self)
+        made.start_time = iso_8601_datetime_with_milliseconds(self.start_date)
+        return made
+
+    def short_wait(self, env, wait_seconds):
+        """No work of this server takes longer than a second."""
+        stock_wait(self, env, min(wait_seconds, 1))
+
+    Execution.get_start_execution_details, WaitFunction._wait_interval = details, short_wait
+
+
 @maker("AWS::StepFunctions::StateMachine")
 def state_machine(service, name, p):
+    correct_executions()
     states = service("stepfunctions")
     name = p.pop("StateMachineName", name)
     definition, role = p.pop("DefinitionString"), p.pop("RoleArn")
@@ -710,24 +731,6 @@ def no_opinion(self, action, resource):
     return PermissionResult.NEUTRAL
 
 
-def execution_details(self):
-    """Replaces Execution.get_start_execution_details, whose start time is no text."""
-    details = stock_details(self)
-    details.start_time = iso_8601_datetime_with_milliseconds(self.start_date)
-    return details
-
-
-stock_details = Execution.get_start_execution_details
-
-
-def short_wait(self, env, wait_seconds):
-    """Replaces WaitFunction._wait_interval: no work of this server takes longer than a second."""
-    stock_wait(self, env, min(wait_seconds, 1))
-
-
-stock_wait = WaitFunction._wait_interval
-
-
 def main():
     global endpoint
     parser = argparse.ArgumentParser(description="A CloudFormation emulator on 127.0.0.1")
@@ -750,7 +753,6 @@ def main():
     LambdaBackend.get_policy = get_policy
     LambdaBackend.list_event_source_mappings = list_mappings
     FakeBucket.get_permission = no_opinion
-    Execution.get_start_execution_details, WaitFunction._wait_interval = execution_details, short_wait
     default_user_config["stepfunctions"]["execute_state_machine"] = True
     os.environ["MOTO_PORT"] = str(port)  # where state machines find the services
     serve(["--host", HOST, "--port", str(port)])
