@@ -702,7 +702,7 @@ func callsAlias(tpl template, _ map[string]any) (wrong []string) {
 		ruleType: "Properties.Targets.0.Arn", invokeType: "Properties.Qualifier.Fn::Select.1.Fn::Split.1",
 	} {
 		for id, r := range tpl.resources(kind) {
-			if tpl.behind(at(r, path)) == nil && !(kind == ruleType && startsExports(tpl, r)) {
+			if tpl.behind(at(r, path)) == nil && (kind != ruleType || !startsExports(tpl, r)) {
 				wrong = append(wrong, fmt.Sprintf("%s calls %s", id, rendered(at(r, path))))
 			}
 		}
