@@ -33,9 +33,9 @@ import (
 const backupAccount = "210987654321"
 
 // TestLosingAnAccount plays docs/operations.md, "Lose an account": a stack exports its tables to a bucket of another
-// account, and is lost. Its tables are imported in the other account, where the claim function goes on. A claim that was
-// made after the export is replayed from its reply. In the end each customer has the code that was promised, and no code
-// has two owners.
+// account, and is lost. Its tables are imported in the other account, where the claim function goes on. A claim that
+// was made after the export is replayed from its reply. In the end each customer has the code of the first reply, and
+// no code has two owners.
 //
 // The emulator has no AWS Backup, so the test leaves the backups out. Their restore gives the same tables.
 func TestLosingAnAccount(t *testing.T) {
@@ -201,7 +201,7 @@ func (r running) claims(t *testing.T, claimant string, status int) (claim itemba
 	return itembank.Claim{Campaign: "spring", Claimant: claimant, Items: []string{body.Item}, ClaimedAt: time.Now()}
 }
 
-// An accountClient is somebody in another account.
+// An accountClient makes requests in another account.
 type accountClient struct {
 	s3        *s3.Client
 	dynamodb  *dynamodb.Client

@@ -100,9 +100,9 @@ func Kinesis(t testing.TB) string {
 // CloudFormation returns the endpoint of a CloudFormation in memory, with the services that the
 // stack of this project needs. The first call starts it. All tests of the process share it, so
 // each needs stack names of its own. It accepts any credentials, and stacks are in the account
-// 123456789012. Other accounts are there for who assumes a role of them. Tests only read back from
-// its services what a stack has made, except from [SQS] and [Firehose], and from state machines,
-// which run.
+// 123456789012. A caller that assumes a role of another account is in that account. Tests only read
+// back from its services what a stack has made, except from [SQS] and [Firehose], and from state
+// machines, which run.
 func CloudFormation(t testing.TB) string {
 	t.Helper()
 	// It takes the bucket of a template from the host name, which fails for 127.0.0.1.
