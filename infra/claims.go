@@ -9,6 +9,7 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2integrations"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsbackup"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscertificatemanager"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
@@ -61,6 +62,9 @@ type ClaimAPIProps struct {
 	BankTable, DedupeTable awsdynamodb.ITableV2
 	Table                  TableProps
 
+	// Backup makes copies of both tables in another account.
+	Backup BackupProps
+
 	// FormerKeys are the keys that encrypted the tables, or the secret of the challenge, before their key was changed
 	// or removed. The functions may still decrypt with them (docs/operations.md, "Change the key").
 	FormerKeys []awskms.IKey
@@ -107,6 +111,8 @@ type ClaimAPI struct {
 	API                    awsapigatewayv2.HttpApi
 	URL                    string                     // without a slash at the end; a CDK token until the API is deployed
 	Domain                 awsapigatewayv2.DomainName // nil without a domain
+	BackupVault            awsbackup.BackupVault      // the locked vault in the account of the stack; nil without backups
+	BackupPlan             awsbackup.BackupPlan       // nil without backups; other tables can be added to it
 
 	// Alarms holds the alarms by their sections in docs/operations.md, as in "claim-server-errors". The alarm of the
 	// bank table is "throttled-keys-bank". Constructs that share a table share its alarm.
@@ -192,6 +198,7 @@ func newClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) *ClaimA
 	if p.hasSweep() {
 		c.newSweep(p, alarms)
 	}
+	c.newBackup(p, alarms)
 	c.Alarms = alarms.made
 	keepOneRegion(c.Construct, c.BankTable, c.DedupeTable)
 	return c
@@ -199,7 +206,7 @@ func newClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) *ClaimA
 
 func (p ClaimAPIProps) withDefaults() ClaimAPIProps {
 	p.Function = p.Function.withDefaults(claimFunction)
-	p.Alarms = p.Alarms.withDefaults()
+	p.Alarms, p.Backup = p.Alarms.withDefaults(), p.Backup.withDefaults()
 	p.Settings.ClaimantFrom = cmp.Or(p.Settings.ClaimantFrom, auths[p.Auth], "body")
 	p.Settings.Metrics = cmp.Or(p.Settings.Metrics, switchText(true))
 	p.Sweep, p.SweepEvery = cmp.Or(p.Sweep, switchText(true)), cmp.Or(p.SweepEvery, defaultSweepEvery)
@@ -218,7 +225,7 @@ func (p ClaimAPIProps) check(scope constructs.Construct) error {
 	wrong := problems{naming: p.names}
 	p.checkAuth(&wrong)
 	wrong.join(p.Table.check(scope, p.names), p.Function.check(claimFunction, p.names), p.checkSweep())
-	wrong.join(p.checkPage(), p.Alarms.check(p.names))
+	wrong.join(p.checkPage(), p.Alarms.check(p.names), p.Backup.check(scope, p.names))
 	p.checkDomain(&wrong)
 	wrong.checkOwn("BankTable", p.Settings.BankTable, "BankTable")
 	wrong.checkOwn("DedupeTable", p.Settings.DedupeTable, "DedupeTable")

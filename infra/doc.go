@@ -22,7 +22,8 @@
 //   - Tables, streams, the bucket and the logs stay when the stack is deleted. Of a first deployment that fails only the
 //     tables stay.
 //   - An upgrade does not interrupt the API: everything calls an alias of the functions.
-//   - Data is encrypted. The bucket is private. Tables have deletion protection and point-in-time recovery.
+//   - Data is encrypted. The bucket is private. Tables have deletion protection and point-in-time recovery. Copies in
+//     another account need [BackupProps].
 //   - The API accepts no caller without a proof of identity, unless you choose [AuthOpen].
 //   - The functions may do only what docs/iam.md lists.
 //   - Failed batches are retried for most of the stream's retention, then stored in the bucket.

@@ -14,7 +14,6 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
@@ -192,12 +191,7 @@ func newFunction(
 		Retention: p.LogRetention, EncryptionKey: p.LogKey, RemovalPolicy: keepUnlessRolledBack(disposable),
 	})
 	p.encryptLogs(scope)
-	role := awsiam.NewRole(scope, jsii.String("FunctionRole"), &awsiam.RoleProps{
-		AssumedBy: awsiam.NewServicePrincipal(jsii.String("lambda.amazonaws.com"), nil),
-	})
-	for _, g := range append(slices.Concat(granted, p.grants()), writeLogs(logs)) {
-		role.AddToPrincipalPolicy(g.statement())
-	}
+	role := newRole(scope, "FunctionRole", "lambda.amazonaws.com", append(slices.Concat(granted, p.grants()), writeLogs(logs)))
 	architecture := awslambda.Architecture_ARM_64()
 	if p.X86 {
 		architecture = awslambda.Architecture_X86_64()

@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/aws/aws-cdk-go/awscdk/v2"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awsbackup"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsiam"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
@@ -12,11 +14,12 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssecretsmanager"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
+	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
 
-// This file lists all permissions of the functions. docs/iam.md has the same list for readers. A test compares the
-// two.
+// This file lists all permissions of the functions, and of what makes backups. docs/iam.md has the same list for readers.
+// A test compares the two.
 
 // A grant is a statement of a function's policy: actions on one resource.
 type grant struct {
@@ -31,6 +34,17 @@ func (g grant) statement() awsiam.PolicyStatement {
 		p.Conditions = &g.conditions
 	}
 	return awsiam.NewPolicyStatement(p)
+}
+
+// newRole makes a role that a service of AWS takes, and that may do what the grants allow.
+func newRole(scope constructs.Construct, id, service string, grants []grant) awsiam.Role {
+	role := awsiam.NewRole(scope, jsii.String(id), &awsiam.RoleProps{
+		AssumedBy: awsiam.NewServicePrincipal(jsii.String(service), nil),
+	})
+	for _, g := range grants {
+		role.AddToPrincipalPolicy(g.statement())
+	}
+	return role
 }
 
 // onRows allows actions on the rows whose partition keys begin with prefix. A transaction needs the actions of its
@@ -217,6 +231,48 @@ func readSecret(secret awssecretsmanager.ISecret) []grant {
 	}
 	return append(onKey(secret.EncryptionKey(), "secretsmanager", "kms:Decrypt"),
 		grant{[]string{"secretsmanager:GetSecretValue"}, *secret.SecretArn(), nil})
+}
+
+// backupGrants are the permissions of AWS Backup for these tables and vaults: what AWSBackupServiceRolePolicyForBackup
+// has for tables (AWS Managed Policy Reference).
+func backupGrants(tables []awsdynamodb.ITableV2, vault awsbackup.IBackupVault, copyTo string) (all []grant) {
+	for _, table := range tables {
+		all = append(all, grant{[]string{
+			"dynamodb:DescribeTable", "dynamodb:ListTagsOfResource", "dynamodb:StartAwsBackupJob",
+		}, *table.TableArn(), nil})
+	}
+	for _, vault := range []string{*vault.BackupVaultArn(), copyTo} {
+		all = append(all, grant{[]string{"backup:CopyIntoBackupVault", "backup:DescribeBackupVault"}, vault, nil})
+	}
+	points := awscdk.Stack_Of(vault).FormatArn(&awscdk.ArnComponents{
+		Service: jsii.String("backup"), Resource: jsii.String("recovery-point"), ResourceName: jsii.String("*"),
+		ArnFormat: awscdk.ArnFormat_COLON_RESOURCE_NAME,
+	})
+	all = append(all, grant{[]string{"backup:TagResource"}, *points, nil},
+		grant{[]string{"backup:CopyFromBackupVault"}, *points, map[string]any{
+			"ForAllValues:ArnEquals": map[string]any{"backup:CopyTargets": []string{copyTo}},
+		}})
+	if key := tables[0].EncryptionKey(); key != nil {
+		all = append(append(all, onKey(key, "dynamodb", "kms:Decrypt", "kms:GenerateDataKey")...),
+			grant{[]string{"kms:DescribeKey"}, *key.KeyArn(), nil},
+			grant{[]string{"kms:CreateGrant"}, *key.KeyArn(), map[string]any{
+				"Bool": map[string]any{"kms:GrantIsForAWSResource": "true"},
+			}})
+	}
+	return all
+}
+
+// exportGrants are the permissions of an export, which DynamoDB writes to the bucket with the role of its caller
+// (DynamoDB Developer Guide, "Requesting a table export in DynamoDB").
+func exportGrants(tables []awsdynamodb.ITableV2, bucket awss3.IBucket, prefix string) []grant {
+	objects := putObjects(bucket, prefix)
+	objects.actions = []string{"s3:AbortMultipartUpload", "s3:PutObject", "s3:PutObjectAcl"}
+	all := []grant{objects}
+	for _, table := range tables {
+		all = append(all, grant{[]string{"dynamodb:ExportTableToPointInTime"}, *table.TableArn(), nil},
+			grant{[]string{"dynamodb:DescribeExport"}, *table.TableArn() + "/export/*", nil})
+	}
+	return append(all, onKey(tables[0].EncryptionKey(), "dynamodb", "kms:Decrypt", "kms:DescribeKey")...)
 }
 
 // grants returns the permissions that Lambda needs for the settings of the function.

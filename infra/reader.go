@@ -214,6 +214,7 @@ func (r reader) instead(path string) string {
 // arnNames describes the text after the account in the ARNs of a service, in the form for users and as a pattern.
 var arnNames = map[string]struct{ form, pattern string }{
 	"acm":     {"certificate/ID", `certificate/[a-zA-Z0-9-]+`},
+	"backup":  {"backup-vault:NAME", `backup-vault:[a-zA-Z0-9_-]+`},
 	"kinesis": {"stream/NAME", `stream/[a-zA-Z0-9_.-]+`},
 	"kms":     {"key/NAME", `key/[a-zA-Z0-9_.-]+`},
 	"sns":     {"NAME", `[a-zA-Z0-9_.-]+`},
@@ -304,11 +305,18 @@ func (r reader) bucket(name string) string {
 	if text == "" {
 		return ""
 	}
-	if _, err := deadletter.ParseSetting("s3://" + text + "/poison"); err != nil || bucketDots.MatchString(text) {
-		r.refuse(name, "the name of a bucket has 3 to 63 of a-z, 0-9, . and -, and dots only between letters or digits")
+	if !isBucket(text) {
+		r.refuse(name, bucketForm)
 		return ""
 	}
 	return text
+}
+
+const bucketForm = "the name of a bucket has 3 to 63 of a-z, 0-9, . and -, and dots only between letters or digits"
+
+func isBucket(name string) bool {
+	_, err := deadletter.ParseSetting("s3://" + name + "/poison")
+	return err == nil && !bucketDots.MatchString(name)
 }
 
 // logRetention returns a number of days that CloudWatch Logs permits.

@@ -257,6 +257,9 @@ func (s *settingsStack) claimProps(r reader) ClaimAPIProps {
 		JWTScopes: r.list("jwt-scopes"), Settings: function,
 		DomainName: r.text("domain-name"), Certificate: s.certificate(r), ExecuteAPIEndpoint: r.switchWord("execute-api-endpoint"),
 		BankTable: s.existingTable("BankTable", r.text("bank-table")), Table: s.table, FormerKeys: s.former,
+		Backup: BackupProps{
+			Vault: r.arn("backup-vault", "backup"), Days: r.number("backup-days", 1), Bucket: r.bucket("backup-bucket"),
+		},
 		RateLimit: r.number("rate-limit", 1), BurstLimit: r.number("burst-limit", 1),
 		Function: s.function, Alarms: s.alarms, Disposable: s.table.Disposable,
 		Sweep: r.switchWord("sweep"), SweepEvery: r.duration("sweep-every", time.Minute),

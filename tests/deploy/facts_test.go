@@ -31,6 +31,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/kinesis"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/sfn"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	sqstypes "github.com/aws/aws-sdk-go-v2/service/sqs/types"
 	"github.com/aws/smithy-go"
@@ -79,6 +80,7 @@ type clients struct {
 	lambda         *lambda.Client
 	s3             *s3.Client
 	sqs            *sqs.Client
+	states         *sfn.Client
 }
 
 func newClients(t *testing.T) clients {
@@ -100,6 +102,7 @@ func newClients(t *testing.T) clients {
 		lambda:      lambda.NewFromConfig(cfg),
 		s3:          s3.NewFromConfig(cfg, func(o *s3.Options) { o.UsePathStyle = true }),
 		sqs:         sqs.NewFromConfig(cfg),
+		states:      sfn.NewFromConfig(cfg),
 	}
 }
 

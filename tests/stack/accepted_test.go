@@ -43,6 +43,16 @@ var accepted = []acceptance{
 		reason: "delivered objects have names that are not known before, below the prefix that the user chose",
 	},
 	{
+		rule:     `AwsSolutions-IAM5\[Resource::(arn:<AWS::Partition>:s3:::their-exports/oncebox-Claims/|<.*Table.*\.Arn>/export/)\*\]`,
+		resource: `.*ExportRole.*`, templates: `customer-key`,
+		reason: "DynamoDB chooses the names of exports and of their objects, below the prefix of the API",
+	},
+	{
+		rule:     `AwsSolutions-IAM5\[Resource::arn:<AWS::Partition>:backup:eu-west-1:123456789012:recovery-point:\*\]`,
+		resource: `.*BackupRole.*`, templates: `customer-key`,
+		reason: "AWS Backup chooses the names of backups; the role copies them to the vault of the user only",
+	},
+	{
 		rule: `AwsSolutions-IAM5\[Resource::\*\]`, resource: `.*FunctionRole.*`, templates: `valkey|customer-key`,
 		reason: "Lambda makes a network interface in a VPC, and EC2 cannot limit all of these actions to a resource",
 	},
@@ -67,6 +77,10 @@ var accepted = []acceptance{
 		reason: "the event of a sweep says nothing: the next sweep does what a failed one left, and an alarm counts failures",
 	},
 	{
+		rule: `Serverless-EventBusDLQ`, resource: `.*BackupSchedule.*`, templates: `customer-key`,
+		reason: "the event of an export says nothing: the next hour makes another, and an alarm counts those that succeed",
+	},
+	{
 		rule: `AwsSolutions-SQS3|Serverless-SQSRedrivePolicy`, resource: `.*NotifyQueue.*`,
 		reason: "the queue holds a message for each dead letter until a person takes it; no consumer fails at it",
 	},
@@ -79,6 +93,10 @@ var accepted = []acceptance{
 	{
 		rule: `AwsSolutions-S1`, resource: `.*DeadLetterBucket.*`,
 		reason: "access logs need a second bucket with logs of its own; who needs them gives a bucket that has them",
+	},
+	{
+		rule: `AwsSolutions-SF[12]|Serverless-StepFunctionStateMachineXray`, resource: `.*BackupExports.*`, templates: `customer-key`,
+		reason: "Step Functions keeps the history of an execution for 90 days, which says what failed; it is two requests a table",
 	},
 	{
 		rule:   `Serverless-LambdaTracing`,

@@ -150,6 +150,19 @@ var alarmCases = map[string]alarmCase{
 	},
 	"dedupe-canary-dead-letters": single("version VersionDeadLetters"),
 
+	"backup-failed": {
+		passing: []period{{"NumberOfCopyJobsFailed": 1}, {}}, trouble: []period{{"NumberOfBackupJobsExpired": 1}},
+	},
+	"backup-not-running": {
+		idle:    period{"NumberOfBackupJobsCompleted": 2},
+		passing: append([]period{{"NumberOfBackupJobsCompleted": 1}}, slices.Repeat([]period{{}}, 31)...),
+		trouble: slices.Repeat([]period{{}}, 32),
+	},
+	"export-not-running": {
+		idle:    period{"ExecutionsSucceeded": 1},
+		passing: []period{{}, {}, {"ExecutionsSucceeded": 1}, {}, {}}, trouble: []period{{}, {}, {}},
+	},
+
 	"handler-superseded": single("Superseded"),
 	"handler-not-stored": single("NotStored"),
 	"throttled-stream": {

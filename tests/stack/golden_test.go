@@ -31,6 +31,7 @@ const (
 	theirCache       = "clustercfg.theirs.abc123.euw1.cache.amazonaws.com:6379"
 	theirSecret      = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:valkey/theirs-a1B2c3"
 	theirCertificate = "arn:aws:acm:eu-west-1:123456789012:certificate/1234abcd-12ab-34cd-56ef-1234567890ab"
+	theirVault       = "arn:aws:backup:eu-west-1:210987654321:backup-vault:theirs"
 
 	theirTopic = "arn:aws:sns:eu-west-1:123456789012:theirs"
 )
@@ -112,7 +113,8 @@ var goldens = []golden{
 		"certificate=" + theirCertificate + "; execute-api-endpoint=off")},
 	{name: "link", bases: onClaims, settings: values(link + "; records=none")},
 	{name: "customer-key", bases: onBoth, settings: values("encryption-key=" + theirKey + "; encrypt-environment=on; " +
-		"nearly-empty=0; encrypt-logs=on; dashboard=on; canary=15m; " + theirNetwork)},
+		"nearly-empty=0; encrypt-logs=on; dashboard=on; canary=15m; backup-vault=" + theirVault +
+		"; backup-days=90; backup-bucket=their-exports; " + theirNetwork)},
 	{name: "former-keys", bases: onBoth, settings: values(formerKeys)},
 	{name: "every-setting", bases: onBoth, settings: with(values(everySetting), noTexts)},
 	{name: "firehose", bases: onRecords, settings: values(rawLines + "; sink=firehose:unique?delimiter=none")},

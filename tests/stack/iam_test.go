@@ -3,6 +3,7 @@ package stack
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
@@ -44,6 +45,8 @@ const (
 	toTable       = "With a table as the destination"
 	keyOfSecrets  = "With a key of yours and the password of a Valkey ledger"
 	keyOfStreams  = "With a key of yours and a stream as the destination"
+	withBackups   = "With backups"
+	keyOfBackups  = "With backups and a key of yours"
 )
 
 // documentedPermissions returns the rows of docs/iam.md by section.
@@ -88,6 +91,7 @@ func TestPermissionsAreThoseOfTheDocs(t *testing.T) {
 		"existing":      {sections: []string{always, withKeys, inStatements, withAcks, withMetrics, toStream}},
 		"customer-key": {sections: []string{
 			always, withKeys, inStatements, withAcks, withMetrics, toStream, withKey, keyOfStreams, withVariables, inVPC, withCanary,
+			withBackups, keyOfBackups,
 		}},
 		"firehose": {sections: []string{always, withKeys, inStatements, withAcks, toFirehose}, function: "dedupe"},
 		"objects":  {sections: []string{always, withKeys, inStatements, toBucket, withKey, keyOfBuckets}, function: "dedupe"},
@@ -199,8 +203,14 @@ func permissionsOf(tpl template) (all []permission) {
 	}
 	for id, role := range tpl.resources(roleType) {
 		who := id
-		if strings.Contains(rendered(role.properties()["AssumeRolePolicyDocument"]), "codedeploy.amazonaws.com") {
+		assumed := rendered(role.properties()["AssumeRolePolicyDocument"])
+		if strings.Contains(assumed, "codedeploy.amazonaws.com") {
 			who = "CodeDeploy"
+		}
+		for service, name := range backupServices {
+			if strings.Contains(assumed, service) {
+				jobs[attribute(id)], words[attribute(id)] = name, backupWords(tpl)
+			}
 		}
 		for _, arn := range list(role.properties()["ManagedPolicyArns"]) {
 			all = append(all, permission{function: who, action: rendered(arn)})
@@ -229,6 +239,31 @@ func permissionsOf(tpl template) (all []permission) {
 		}
 	}
 	return all
+}
+
+// backupServices are the services that have a role for backups.
+var backupServices = map[string]string{
+	"backup.amazonaws.com": "AWS Backup", "states.amazonaws.com": "Step Functions", "events.amazonaws.com": "EventBridge",
+}
+
+// backupWords are the words for the ARNs of what backups are about.
+func backupWords(tpl template) map[string]string {
+	words := map[string]string{
+		theirVault: "vault for copies", "arn:${AWS::Partition}:s3:::their-exports": "bucket of exports", "oncebox-Claims": prefixWord,
+		"arn:${AWS::Partition}:backup:eu-west-1:123456789012:recovery-point:*": "backups of the account",
+	}
+	for _, function := range tpl.resources(functionType) {
+		if job, of := describe(tpl, function); job == "claim" {
+			maps.Copy(words, of)
+		}
+	}
+	for id := range tpl.resources("AWS::Backup::BackupVault") {
+		words["${"+id+".BackupVaultArn}"] = "vault"
+	}
+	for id := range tpl.resources(machineType) {
+		words["${"+id+"}"] = "state machine"
+	}
+	return words
 }
 
 // scopeWord stands for a scope in the rows.
@@ -301,6 +336,8 @@ func inWords(function string, statement map[string]any, words map[string]string)
 					p.resource = word
 				case inside && pattern == "index/due":
 					p.resource = "index `due` of the " + word
+				case inside && pattern == "export/*":
+					p.resource = "exports of the " + word
 				case inside && condition == ofTheAccount:
 					p.resource, p.only = word, "objects `"+scopeInWords(pattern, words)+"` "+condition
 				}
@@ -333,6 +370,12 @@ func conditionInWords(condition any, words map[string]string) string {
 	}
 	if text == `{"Null":{"lambda:SourceFunctionArn":"true"}}` {
 		return "not from the function itself"
+	}
+	if text == `{"Bool":{"kms:GrantIsForAWSResource":"true"}}` {
+		return "grants for services of AWS"
+	}
+	if text == `{"ForAllValues:ArnEquals":{"backup:CopyTargets":["`+theirVault+`"]}}` {
+		return "to the vault for copies"
 	}
 	for word, pattern := range conditions {
 		if parts := pattern.FindStringSubmatch(text); parts != nil {

@@ -47,7 +47,17 @@ var invariants = []invariant{
 		{"a table that cannot be deleted", "", tableType, "DeletionPolicy", "RetainExceptOnCreate"},
 		{"a table without protection", "", tableType, replica + ".DeletionProtectionEnabled", false},
 		{"a table without recovery", "", tableType, replica + ".PointInTimeRecoverySpecification", nil},
+		{"backups go with the stack", "customer-key", vaultType, "DeletionPolicy", "Delete"},
 		{"dead letters expire", "", bucketType, "Properties.LifecycleConfiguration", object("Rules", []any{})},
+	}},
+	{"backups are kept, and copied to another account", backedUp, []fault{
+		{"no lock", "customer-key", vaultType, "Properties.LockConfiguration", nil},
+		{"deleted before the lock permits", "customer-key", planType, planRule + ".Lifecycle.DeleteAfterDays", 89.0},
+		{"no copy", "customer-key", planType, planRule + ".CopyActions", nil},
+		{"a copy that is deleted earlier", "customer-key", planType, planRule + ".CopyActions.0.Lifecycle.DeleteAfterDays", 7.0},
+		{"in another vault", "customer-key", planType, planRule + ".TargetBackupVault", "other"},
+		{"one table of two", "customer-key", selectionType, "Properties.BackupSelection.Resources", []any{"one"}},
+		{"a vault with a key of AWS", "customer-key", vaultType, "Properties.EncryptionKeyArn", nil},
 	}},
 	{"data is encrypted and private", dataIsPrivate, []fault{
 		{"a stream without a key", "", streamType, "Properties.StreamEncryption", nil},
@@ -250,10 +260,37 @@ func dataStays(tpl template, context map[string]any) []string {
 	// A first deployment that fails must leave no resource that costs money. A table without rows costs nothing, and
 	// its deletion would fail because of its deletion protection.
 	wanted = append(wanted, want{tableType, "DeletionPolicy", onTables}, want{tableType, "UpdateReplacePolicy", onReplace})
-	for _, kind := range []string{streamType, bucketType, bucketPolicy, logGroupType, versionType} {
+	for _, kind := range []string{streamType, bucketType, bucketPolicy, logGroupType, versionType, vaultType} {
 		wanted = append(wanted, want{kind, "DeletionPolicy", onOthers}, want{kind, "UpdateReplacePolicy", onReplace})
 	}
 	return notAsWanted(tpl, wanted)
+}
+
+const planRule = "Properties.BackupPlan.BackupPlanRule.0"
+
+// backedUp checks the backups of a stack that has them.
+func backedUp(tpl template, _ map[string]any) (wrong []string) {
+	for id, vault := range tpl.resources(vaultType) {
+		days := at(vault, "Properties.LockConfiguration.MinRetentionDays")
+		wanted := []want{
+			{planType, planRule + ".TargetBackupVault", object("Fn::GetAtt", []any{id, "BackupVaultName"})},
+			{planType, planRule + ".Lifecycle.DeleteAfterDays", days},
+			{planType, planRule + ".CopyActions.0.DestinationBackupVaultArn", theirVault},
+			{planType, planRule + ".CopyActions.0.Lifecycle.DeleteAfterDays", days},
+			{vaultType, "Properties.EncryptionKeyArn", customerKey(tpl)},
+		}
+		if days == nil {
+			wrong = append(wrong, id+" has no lock")
+		}
+		wrong = append(wrong, notAsWanted(tpl, wanted)...)
+		for _, selection := range tpl.resources(selectionType) {
+			tables := list(at(selection, "Properties.BackupSelection.Resources"))
+			if len(tables) != len(tpl.resources(tableType)) {
+				wrong = append(wrong, fmt.Sprintf("the plan has the tables %v", tables))
+			}
+		}
+	}
+	return wrong
 }
 
 const (
@@ -302,7 +339,8 @@ func customerKey(tpl template) any {
 // choose.
 var (
 	starredActions = []string{"kms:GenerateDataKey*", "kms:ReEncrypt*"}
-	starredObjects = regexp.MustCompile(`^[^*]*(/poison/[^/*]+|/aws/lambda|:their-lake/(events|records))/\*$`)
+	starredObjects = regexp.MustCompile(`^[^*]*(/poison/[^/*]+|/aws/lambda|:their-lake/(events|records)|:their-exports/oncebox-Claims|` +
+		`Table[0-9A-F]+\.Arn}/export)/\*$|^arn:[^*]*:recovery-point:\*$`)
 )
 
 func noWildcard(_ template, policy resource, _ map[string]any) string {
@@ -422,10 +460,16 @@ func sweeps(tpl template, rule resource, _ map[string]any) string {
 	switch {
 	case at(rule, "Properties.State") != "ENABLED" || textAt(rule, "Properties.ScheduleExpression") == "":
 		return "does not run"
+	case startsExports(tpl, rule):
 	case function == nil || nameOf(function) != "sweep":
 		return "runs " + target
 	}
 	return ""
+}
+
+// startsExports reports whether a rule starts a state machine.
+func startsExports(tpl template, rule resource) bool {
+	return tpl.resources(machineType)[textAt(rule, "Properties.Targets.0.Arn.Ref")] != nil
 }
 
 func authorized(tpl template, route resource, context map[string]any) string {
@@ -659,7 +703,7 @@ func callsAlias(tpl template, _ map[string]any) (wrong []string) {
 		ruleType: "Properties.Targets.0.Arn", invokeType: "Properties.Qualifier.Fn::Select.1.Fn::Split.1",
 	} {
 		for id, r := range tpl.resources(kind) {
-			if tpl.behind(at(r, path)) == nil {
+			if tpl.behind(at(r, path)) == nil && (kind != ruleType || !startsExports(tpl, r)) {
 				wrong = append(wrong, fmt.Sprintf("%s calls %s", id, rendered(at(r, path))))
 			}
 		}

@@ -105,6 +105,17 @@ var refusals = []struct{ settings, says string }{
 	{"jwt-scopes=claims", `claims.jwt-scopes needs claims.auth=jwt, and claims.auth is iam`},
 	{jwt + "; jwt-scopes=a b,c", `claims.jwt-scopes are ["a b" "c"]; write scopes without white space`},
 
+	{"backup-vault=theirs", "claims.backup-vault ... arn:aws:backup:REGION:ACCOUNT:backup-vault:NAME"},
+	{"backup-vault=arn:aws:backup:eu-west-1:210987654321:backup-vault:Default", "claims.backup-vault is the vault Default"},
+	{
+		"encryption-key=" + theirKey + "; backup-vault=arn:aws:backup:eu-west-1:123456789012:backup-vault:ours",
+		"claims.backup-vault is in 123456789012, the account of the stack; choose a vault in another account",
+	},
+	{"backup-bucket=theirs", "claims.backup-bucket needs claims.backup-vault"},
+	{"backup-days=7", "claims.backup-days needs claims.backup-vault"},
+	{"backup-vault=" + theirVault + "; backup-days=36501", "claims.backup-days is 36501; choose 1 to 36500"},
+	{"backup-vault=" + theirVault + "; backup-bucket=Theirs", "claims.backup-bucket ... the name of a bucket has 3 to 63"},
+
 	// Only an empty value means "not set".
 	{"rate-limit=0", "claims.rate-limit"},
 	{"sweep-every=0", "claims.sweep-every"},
@@ -568,6 +579,12 @@ var (
 		},
 		"SweepEvery is 1s; choose whole minutes from 1m to 1d": func(_ awscdk.Stack, p *claimProps) {
 			p.SweepEvery = time.Second
+		},
+		"Backup.Days is -1; choose 1 to 36500": func(_ awscdk.Stack, p *claimProps) {
+			p.Backup = infra.BackupProps{Vault: theirVault, Days: -1}
+		},
+		"Backup.Bucket is \"a..b\"; the name of a bucket has 3 to 63": func(_ awscdk.Stack, p *claimProps) {
+			p.Backup = infra.BackupProps{Vault: theirVault, Bucket: "a..b"}
 		},
 		"SweepFunction.Memory is 127": func(_ awscdk.Stack, p *claimProps) { p.SweepFunction.Memory = 127 },
 		"SweepFunction.Timeout is 15m1s; choose whole seconds from 1s to 15m": func(_ awscdk.Stack, p *claimProps) {

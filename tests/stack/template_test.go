@@ -35,6 +35,10 @@ const (
 	alarmType      = "AWS::CloudWatch::Alarm"
 	filterType     = "AWS::Logs::MetricFilter"
 	ruleType       = "AWS::Events::Rule"
+	vaultType      = "AWS::Backup::BackupVault"
+	planType       = "AWS::Backup::BackupPlan"
+	selectionType  = "AWS::Backup::BackupSelection"
+	machineType    = "AWS::StepFunctions::StateMachine"
 )
 
 // A template is a CloudFormation template as encoding/json decodes it.

@@ -41,6 +41,8 @@ from moto.cloudformation import parsing
 from moto.cloudformation.exceptions import ValidationError
 from moto.cloudformation.models import CloudFormationBackend, Stack
 from moto.core import DEFAULT_ACCOUNT_ID
+from moto.core.config import default_user_config
+from moto.core.utils import iso_8601_datetime_with_milliseconds
 from moto.iam.access_control import PermissionResult
 from moto.s3.models import FakeBucket
 from moto.server import main as serve
@@ -563,6 +565,38 @@ def change_rule(service, name, p, changed):
     service("events").put_targets(Rule=name, Targets=p["Targets"])
 
 
+@functools.cache
+def correct_executions():
+    """Corrects the executions of state machines. Their library takes a second to import, so only a stack that has one
+    imports it."""
+    from moto.stepfunctions.parser.asl.component.state.wait.wait_function.wait_function import WaitFunction
+    from moto.stepfunctions.parser.backend.execution import Execution
+
+    stock_details, stock_wait = Execution.get_start_execution_details, WaitFunction._wait_interval
+
+    def details(self):
+        """The start time is a text for the states."""
+        made = stock_details(self)
+        made.start_time = iso_8601_datetime_with_milliseconds(self.start_date)
+        return made
+
+    def short_wait(self, env, wait_seconds):
+        """No work of this server takes longer than a second."""
+        stock_wait(self, env, min(wait_seconds, 1))
+
+    Execution.get_start_execution_details, WaitFunction._wait_interval = details, short_wait
+
+
+@maker("AWS::StepFunctions::StateMachine")
+def state_machine(service, name, p):
+    correct_executions()
+    states = service("stepfunctions")
+    name = p.pop("StateMachineName", name)
+    definition, role = p.pop("DefinitionString"), p.pop("RoleArn")
+    arn = states.create_state_machine(name=name, definition=definition, roleArn=role)["stateMachineArn"]
+    return Resource(arn, functools.partial(states.delete_state_machine, stateMachineArn=arn), Arn=arn, Name=name)
+
+
 @maker("AWS::ApiGatewayV2::Api")
 def api(service, name, p):
     gateway = service("apigatewayv2")
@@ -719,6 +753,8 @@ def main():
     LambdaBackend.get_policy = get_policy
     LambdaBackend.list_event_source_mappings = list_mappings
     FakeBucket.get_permission = no_opinion
+    default_user_config["stepfunctions"]["execute_state_machine"] = True
+    os.environ["MOTO_PORT"] = str(port)  # where state machines find the services
     serve(["--host", HOST, "--port", str(port)])
 
 

@@ -99,9 +99,10 @@ func Kinesis(t testing.TB) string {
 
 // CloudFormation returns the endpoint of a CloudFormation in memory, with the services that the
 // stack of this project needs. The first call starts it. All tests of the process share it, so
-// each needs stack names of its own. It accepts any credentials, and its only account is
-// 123456789012. Tests only read back from its services what a stack has made, except from
-// [SQS] and [Firehose].
+// each needs stack names of its own. It accepts any credentials, and stacks are in the account
+// 123456789012. A caller that assumes a role of another account is in that account. Tests only read
+// back from its services what a stack has made, except from [SQS] and [Firehose], and from state
+// machines, which run.
 func CloudFormation(t testing.TB) string {
 	t.Helper()
 	// It takes the bucket of a template from the host name, which fails for 127.0.0.1.
