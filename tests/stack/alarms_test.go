@@ -28,7 +28,8 @@ func TestSharedTableHasOneAlarm(t *testing.T) {
 		topic := infra.AlarmProps{Topic: awssns.Topic_FromTopicArn(stack, jsii.String("Topic"), jsii.String(theirTopic))}
 		for i, alarms := range []infra.AlarmProps{{}, topic, topic} {
 			_, err := infra.NewClaimAPI(stack, fmt.Sprint("Claims", i), infra.ClaimAPIProps{
-				Auth: infra.AuthIAM, DedupeTable: table, Function: functionProps(t), SweepFunction: sweepProps(t), Alarms: alarms,
+				Auth: infra.AuthIAM, DedupeTable: table, RateLimit: 300,
+				Function: functionProps(t), SweepFunction: sweepProps(t), Alarms: alarms,
 			})
 			must(t, err)
 		}
