@@ -14,7 +14,7 @@ import (
 )
 
 // doneFolder has the markers of the letters beside it: DIR/NAME is done if DIR/done/NAME exists. So a marker has the
-// same place for every prefix of a store, and no letter is ever deleted.
+// same place for every prefix of a store, and a letter stays as it is.
 const doneFolder = "done/"
 
 // Archive reads dead letters, and records which of them are done. It finds poison records, and the batches that
