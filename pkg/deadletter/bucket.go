@@ -3,12 +3,15 @@ package deadletter
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/oncebox/oncebox/internal/records/s3store"
 	"github.com/oncebox/oncebox/internal/shared/pause"
@@ -24,6 +27,9 @@ type S3 interface {
 	ListObjectVersions(
 		ctx context.Context, in *s3.ListObjectVersionsInput, options ...func(*s3.Options),
 	) (*s3.ListObjectVersionsOutput, error)
+	PutObjectTagging(
+		ctx context.Context, in *s3.PutObjectTaggingInput, options ...func(*s3.Options),
+	) (*s3.PutObjectTaggingOutput, error)
 	DeleteObject(
 		ctx context.Context, in *s3.DeleteObjectInput, options ...func(*s3.Options),
 	) (*s3.DeleteObjectOutput, error)
@@ -143,6 +149,27 @@ func (b *Bucket) Remove(ctx context.Context, v Version) error {
 		})
 		return err
 	})
+}
+
+// DoneTag and DoneValue are the tag of the objects of letters that are done.
+const (
+	DoneTag   = "oncebox"
+	DoneValue = "done"
+)
+
+// TagDone tags the current version of an object. It repeats the request after a transient failure.
+func (b *Bucket) TagDone(ctx context.Context, name string) error {
+	err := b.store().Repeat(ctx, "put object tagging", func() error {
+		_, err := b.client.PutObjectTagging(ctx, &s3.PutObjectTaggingInput{
+			Bucket: &b.bucket, Key: aws.String(b.prefix + name),
+			Tagging: &types.Tagging{TagSet: []types.Tag{{Key: aws.String(DoneTag), Value: aws.String(DoneValue)}}},
+		})
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) { // the letter came in a file
+		return nil
+	}
+	return err
 }
 
 func (b *Bucket) store() s3store.Store {

@@ -29,6 +29,6 @@
 // # Rights
 //
 // Put needs s3:PutObject, and sqs:SendMessage with a notifier. Read needs s3:GetObject. An Archive needs s3:ListBucket,
-// s3:GetObject and s3:PutObject, and s3:ListBucketVersions and s3:DeleteObjectVersion to erase. Encryption, retention
-// and access of the objects are settings of the bucket.
+// s3:GetObject, s3:PutObject and s3:PutObjectTagging, and s3:ListBucketVersions and s3:DeleteObjectVersion to erase.
+// Encryption, retention and access of the objects are settings of the bucket.
 package deadletter

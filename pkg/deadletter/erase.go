@@ -29,6 +29,8 @@ type BegunError struct{ Attempt *Attempt }
 func (e *BegunError) Error() string {
 	return fmt.Sprintf("%v: the run %s (%s)", ErrBegun, e.Attempt.Run, e.Attempt.By)
 }
+
+// Unwrap returns ErrBegun.
 func (e *BegunError) Unwrap() error { return ErrBegun }
 
 // Erasure says what Erase may remove, besides letters that are done.
@@ -41,57 +43,57 @@ type Erasure struct {
 // TakenOver returns the runs whose attempts count as ended: an interrupted Erase is one of them.
 func (o Erasure) TakenOver() []string { return append([]string{eraseRun}, o.TakesOver...) }
 
-// Traces counts what is stored about a letter. Each version and each delete marker counts.
-type Traces struct {
+// Stored counts what is stored about a letter. Each version and each delete marker counts.
+type Stored struct {
 	Letter, Attempts, Markers int
 	Done                      bool // the letter has a marker
 }
 
 // None reports whether nothing is stored.
-func (t Traces) None() bool { return t.Letter+t.Attempts+t.Markers == 0 }
+func (s Stored) None() bool { return s.Letter+s.Attempts+s.Markers == 0 }
 
-// Traces returns what is stored about a letter. It changes nothing.
+// Stored returns what is stored about a letter. It changes nothing.
 //
 // Errors: ErrNoLetterName, or an error of Store.Put.
-func (a *Archive) Traces(ctx context.Context, name string) (t Traces, err error) {
+func (a *Archive) Stored(ctx context.Context, name string) (s Stored, err error) {
 	if name == "" || strings.HasSuffix(name, "/") || strings.Contains("/"+name, "/"+doneFolder) {
-		return t, fmt.Errorf("%w: %q", ErrNoLetterName, name)
+		return s, fmt.Errorf("%w: %q", ErrNoLetterName, name)
 	}
-	if t.Done, err = a.exists(ctx, markerName(name)); err != nil {
-		return t, err
+	if s.Done, err = a.exists(ctx, markerName(name)); err != nil {
+		return s, err
 	}
-	for _, part := range t.parts(name) {
-		versions, err := a.versions(ctx, part)
+	for _, k := range s.kinds(name) {
+		versions, err := a.versions(ctx, k)
 		if err != nil {
-			return t, err
+			return s, err
 		}
-		*part.count = len(versions)
+		*k.count = len(versions)
 	}
-	return t, nil
+	return s, nil
 }
 
-// trace is a kind of objects about a letter.
-type trace struct {
+// kind is a kind of objects about a letter.
+type kind struct {
 	count  *int
 	prefix string
 	isOne  func(rest string) bool // reports whether a name that begins with prefix is one of them
 }
 
-// parts returns what is stored about a letter, in the order in which Erase removes it.
-func (t *Traces) parts(name string) []trace {
+// kinds returns what is stored about a letter, in the order in which Erase removes it.
+func (s *Stored) kinds(name string) []kind {
 	alone := func(rest string) bool { return rest == "" }
-	return []trace{
-		{&t.Letter, name, alone},
+	return []kind{
+		{&s.Letter, name, alone},
 		// The letter NAME.1 has attempts that begin like those of NAME, with another dot.
-		{&t.Attempts, begunName(name) + ".", func(rest string) bool { return !strings.Contains(rest, ".") }},
-		{&t.Markers, markerName(name), alone},
+		{&s.Attempts, begunName(name) + ".", func(rest string) bool { return !strings.Contains(rest, ".") }},
+		{&s.Markers, markerName(name), alone},
 	}
 }
 
-func (a *Archive) versions(ctx context.Context, part trace) (own []Version, err error) {
-	all, err := a.objects.Versions(ctx, part.prefix)
+func (a *Archive) versions(ctx context.Context, k kind) (own []Version, err error) {
+	all, err := a.objects.Versions(ctx, k.prefix)
 	for _, v := range all {
-		if part.isOne(strings.TrimPrefix(v.Name, part.prefix)) {
+		if k.isOne(strings.TrimPrefix(v.Name, k.prefix)) {
 			own = append(own, v)
 		}
 	}
@@ -107,8 +109,8 @@ func (a *Archive) versions(ctx context.Context, part trace) (own []Version, err 
 //
 // Errors: ErrNoLetterName; ErrNotDone, if the letter is not done and o does not say that it may be lost; *BegunError, if
 // a run has begun it that o does not take over; an error of Store.Put.
-func (a *Archive) Erase(ctx context.Context, name string, o Erasure, now time.Time) (removed Traces, err error) {
-	stored, err := a.Traces(ctx, name)
+func (a *Archive) Erase(ctx context.Context, name string, o Erasure, now time.Time) (removed Stored, err error) {
+	stored, err := a.Stored(ctx, name)
 	removed.Done = stored.Done
 	switch {
 	case err != nil || stored.None():
@@ -121,8 +123,8 @@ func (a *Archive) Erase(ctx context.Context, name string, o Erasure, now time.Ti
 			return removed, err
 		}
 	}
-	for _, part := range removed.parts(name) {
-		versions, err := a.versions(ctx, part)
+	for _, k := range removed.kinds(name) {
+		versions, err := a.versions(ctx, k)
 		if err != nil {
 			return removed, err
 		}
@@ -130,7 +132,7 @@ func (a *Archive) Erase(ctx context.Context, name string, o Erasure, now time.Ti
 			if err := a.objects.Remove(ctx, v); err != nil {
 				return removed, err
 			}
-			*part.count++
+			*k.count++
 		}
 	}
 	return removed, nil
@@ -138,15 +140,13 @@ func (a *Archive) Erase(ctx context.Context, name string, o Erasure, now time.Ti
 
 // withhold keeps all runs from a letter: it begins the letter, and marks it. done is true if a run was faster.
 func (a *Archive) withhold(ctx context.Context, name string, o Erasure, now time.Time) (done bool, err error) {
-	begun, err := a.Begin(ctx, name, Runner{
-		Run: eraseRun, By: o.By, TakesOver: o.TakenOver(),
-	}, now)
+	begun, err := a.Begin(ctx, name, Runner{Run: eraseRun, By: o.By, TakesOver: o.TakenOver()}, now)
 	switch {
 	case err != nil || begun.Done:
 		return begun.Done, err
 	case begun.Other != nil:
 		return false, &BegunError{begun.Other}
 	}
-	created, err := a.MarkDone(ctx, name, Marker{At: now, Outcome: OutcomeErased})
+	created, err := a.mark(ctx, name, Marker{At: now, Outcome: OutcomeErased})
 	return err == nil && !created, err
 }

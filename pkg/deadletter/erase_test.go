@@ -83,6 +83,12 @@ func (m *mortal) DeleteObject(
 	return killable(m, m.S3.DeleteObject, ctx, in, options)
 }
 
+func (m *mortal) PutObjectTagging(
+	ctx context.Context, in *s3.PutObjectTaggingInput, options ...func(*s3.Options),
+) (*s3.PutObjectTaggingOutput, error) {
+	return killable(m, m.S3.PutObjectTagging, ctx, in, options)
+}
+
 // history is what happened to the letter dir/x before it is erased.
 type history struct {
 	t      *testing.T
@@ -166,7 +172,7 @@ func killedErase(
 	others := h.versions()
 	histories[name](h)
 	saw := h.seen()
-	before, err := h.a.Traces(t.Context(), "dir/x")
+	before, err := h.a.Stored(t.Context(), "dir/x")
 	must(t, err)
 
 	killed := &mortal{client, at}
@@ -181,7 +187,7 @@ func killedErase(
 	if sees != "" && sees != saw {
 		return false, "readers see another version"
 	}
-	stored, err := h.a.Traces(t.Context(), "dir/x")
+	stored, err := h.a.Stored(t.Context(), "dir/x")
 	must(t, err)
 	begun, err := h.a.Look(t.Context(), "dir/x", nil)
 	must(t, err)
@@ -308,7 +314,7 @@ func TestErase(t *testing.T) {
 	stores["bucket with versions"] = deadletter.NewBucket(versioned(t), "bucket", "p/")
 	for kind, objects := range stores {
 		a := deadletter.NewArchive(objects)
-		erase := func(want error, o deadletter.Erasure, name string) deadletter.Traces {
+		erase := func(want error, o deadletter.Erasure, name string) deadletter.Stored {
 			t.Helper()
 			removed, err := a.Erase(t.Context(), name, o, time.Now())
 			if !errors.Is(err, want) {
@@ -320,7 +326,7 @@ func TestErase(t *testing.T) {
 		for _, name := range []string{"", "dir/", "dir/done/x", "done/x", "dir/done/begun/x.1"} {
 			erase(deadletter.ErrNoLetterName, undelivered, name)
 		}
-		if got := erase(nil, undelivered, "dir/nothing"); got != (deadletter.Traces{}) {
+		if got := erase(nil, undelivered, "dir/nothing"); got != (deadletter.Stored{}) {
 			t.Errorf("%s: removed %+v", kind, got)
 		}
 		erase(deadletter.ErrNotDone, deadletter.Erasure{}, "dir/x")
@@ -330,12 +336,12 @@ func TestErase(t *testing.T) {
 			t.Errorf("%s: after refusals: %v", kind, got)
 		}
 		if got := erase(nil, deadletter.Erasure{Undelivered: true, TakesOver: []string{"1"}}, "dir/x"); got !=
-			(deadletter.Traces{Letter: 1, Attempts: 2, Markers: 1}) {
+			(deadletter.Stored{Letter: 1, Attempts: 2, Markers: 1}) {
 			t.Errorf("%s: removed %+v", kind, got)
 		}
 		_, err := a.MarkDone(t.Context(), "dir/z", deadletter.Marker{})
 		must(t, err)
-		if got := erase(nil, deadletter.Erasure{}, "dir/z"); got != (deadletter.Traces{Letter: 1, Markers: 1, Done: true}) {
+		if got := erase(nil, deadletter.Erasure{}, "dir/z"); got != (deadletter.Stored{Letter: 1, Markers: 1, Done: true}) {
 			t.Errorf("%s: removed %+v", kind, got)
 		}
 		if got := entries(t, a); !slices.Equal(got, []deadletter.Entry{{Name: "dir/x.1"}}) {

@@ -119,6 +119,9 @@ func (f *Folder) writeTemp(content []byte) (path string, err error) {
 	return temp.Name(), nil
 }
 
+// TagDone does nothing: no file expires.
+func (f *Folder) TagDone(context.Context, string) error { return nil }
+
 // Remove deletes a file, and syncs its folder to the disk.
 func (f *Folder) Remove(ctx context.Context, v Version) error {
 	if err := f.check(ctx, v.Name); err != nil {

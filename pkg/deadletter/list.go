@@ -22,6 +22,8 @@ type Listed interface {
 	Versions(ctx context.Context, prefix string) ([]Version, error)
 	// Remove removes a version for good. It is safe to repeat.
 	Remove(ctx context.Context, v Version) error
+	// TagDone tags an object in a bucket, so that a lifecycle rule can expire it. Without such an object it does nothing.
+	TagDone(ctx context.Context, name string) error
 }
 
 // Version is an object, one version of an object in a bucket with versioning, or a delete marker of S3.

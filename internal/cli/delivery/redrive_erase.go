@@ -60,7 +60,7 @@ func (c redriveErase) Run(ctx context.Context, a *cli.App) error {
 	if err != nil {
 		return err
 	}
-	stored, err := archive.Traces(ctx, c.Name)
+	stored, err := archive.Stored(ctx, c.Name)
 	switch {
 	case err != nil:
 		return err
@@ -71,11 +71,11 @@ func (c redriveErase) Run(ctx context.Context, a *cli.App) error {
 		return err
 	}
 	if c.DryRun {
-		return a.Print(c.result(archive, stored), "would remove "+tracesText(stored))
+		return a.Print(c.result(archive, stored), "would remove "+storedText(stored))
 	}
-	question := fmt.Sprintf("%s: %s\n%s\nErase it for good?", c.Name, tracesText(stored), doneText(stored))
+	question := fmt.Sprintf("%s: %s\n%s\nErase it for good?", c.Name, storedText(stored), doneText(stored))
 	if c.Yes {
-		a.Remark("%s: %s", c.Name, tracesText(stored))
+		a.Remark("%s: %s", c.Name, storedText(stored))
 	} else if yes, err := a.Ask(ctx, question); err != nil {
 		return err
 	} else if !yes {
@@ -83,12 +83,12 @@ func (c redriveErase) Run(ctx context.Context, a *cli.App) error {
 	}
 	removed, err := archive.Erase(ctx, c.Name, c.erasure(), time.Now())
 	if err != nil && !removed.None() {
-		return cli.WithHint(cli.Stopped("after "+tracesText(removed), err), "Repeat the command: it removes the rest.")
+		return cli.WithHint(cli.Stopped("after "+storedText(removed), err), "Repeat the command: it removes the rest.")
 	} else if err != nil {
 		return c.explain(err)
 	}
 	result := c.result(archive, removed)
-	return a.Print(result, "removed "+tracesText(removed)+"\nThese may still have the record:\n  "+strings.Join(result.Copies, "\n  "))
+	return a.Print(result, "removed "+storedText(removed)+"\nThese may still have the record:\n  "+strings.Join(result.Copies, "\n  "))
 }
 
 func (c redriveErase) erasure() deadletter.Erasure {
@@ -96,7 +96,7 @@ func (c redriveErase) erasure() deadletter.Erasure {
 }
 
 // refused says before the question what Erase would refuse.
-func (c redriveErase) refused(ctx context.Context, archive *deadletter.Archive, stored deadletter.Traces) error {
+func (c redriveErase) refused(ctx context.Context, archive *deadletter.Archive, stored deadletter.Stored) error {
 	switch {
 	case stored.Done:
 		return nil
@@ -122,14 +122,14 @@ func (c redriveErase) explain(err error) error {
 	return err
 }
 
-func (c redriveErase) result(archive *deadletter.Archive, t deadletter.Traces) erasedJSON {
+func (c redriveErase) result(archive *deadletter.Archive, t deadletter.Stored) erasedJSON {
 	return erasedJSON{
 		Name: c.Name, DryRun: c.DryRun, Done: t.Done, Letter: t.Letter, Attempts: t.Attempts, Markers: t.Markers,
 		Copies: copiesOfLetter(archive.Place(c.Name), t.Done),
 	}
 }
 
-func tracesText(t deadletter.Traces) string {
+func storedText(t deadletter.Stored) string {
 	parts := []string{"the letter in " + cli.Quantity(int64(t.Letter), "version")}
 	if t.Attempts > 0 {
 		parts = append(parts, cli.Quantity(int64(t.Attempts), "attempt"))
@@ -140,7 +140,7 @@ func tracesText(t deadletter.Traces) string {
 	return strings.Join(parts, ", ")
 }
 
-func doneText(t deadletter.Traces) string {
+func doneText(t deadletter.Stored) string {
 	if t.Done {
 		return "It is done."
 	}

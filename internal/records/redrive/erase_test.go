@@ -14,7 +14,7 @@ import (
 // eraser erases the only letter of the world, which is not done.
 type eraser struct {
 	*player
-	removed deadletter.Traces
+	removed deadletter.Stored
 	err     error
 }
 

@@ -342,6 +342,8 @@ func (j *Job) deliver(ctx context.Context, r *Report, item Item, work work, scop
 	// The marker is written even if the run is interrupted now: without a marker the letter would run again.
 	created, err := j.Markers.MarkDone(context.WithoutCancel(ctx), r.Name, r.Marker)
 	switch {
+	case errors.Is(err, deadletter.ErrUntagged):
+		return fmt.Errorf("it is delivered and done: %w", err)
 	case err != nil:
 		return fmt.Errorf("it is delivered, but its marker is not stored, so do not send it again with --take-over: %w", err)
 	case !created:

@@ -146,6 +146,8 @@ func (m *inMemory) Remove(_ context.Context, v deadletter.Version) error {
 	return nil
 }
 
+func (m *inMemory) TagDone(context.Context, string) error { return nil }
+
 func (m *inMemory) Place(string) deadletter.Place { return deadletter.Place{} }
 
 func newBucket(t testing.TB) deadletter.Listed {
@@ -200,6 +202,8 @@ func (w *world) Versions(ctx context.Context, prefix string) (all []deadletter.V
 func (w *world) Remove(ctx context.Context, v deadletter.Version) error {
 	return w.step("remove", func() error { return w.dead.Remove(ctx, v) })
 }
+
+func (w *world) TagDone(ctx context.Context, name string) error { return w.dead.TagDone(ctx, name) }
 
 func (w *world) Place(name string) deadletter.Place { return w.dead.Place(name) }
 
