@@ -52,8 +52,13 @@ type RecordDedupeProps struct {
 
 	// DeadLetterBucket stores the poison records in poison/SCOPE/, and the batches that Lambda gives up in
 	// aws/lambda/. If it is nil, the construct makes a bucket that is encrypted, private and versioned, and that
-	// deletes nothing.
+	// deletes nothing but what DoneLetterExpiry says.
 	DeadLetterBucket awss3.IBucket
+
+	// DoneLetterExpiry is how long after it was stored a dead letter expires that `oncebox redrive` has delivered: whole
+	// days, at least 1. A letter that is not done never expires. 0: no letter expires. It is for the bucket that the
+	// construct makes.
+	DoneLetterExpiry time.Duration
 
 	// NotifyQueue gets a message for each stored poison record. It must be a standard queue. If it is nil, the
 	// construct makes one.
@@ -149,7 +154,7 @@ func newRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	p.Sink.requireFreeNames(r.Construct)
 	r.Destination = p.Sink.stream
 	if r.DeadLetterBucket == nil {
-		r.DeadLetterBucket = newDeadLetterBucket(r.Construct, p.EncryptionKey, p.Disposable)
+		r.DeadLetterBucket = newDeadLetterBucket(r.Construct, p.EncryptionKey, p.DoneLetterExpiry, p.Disposable)
 	}
 	if r.NotifyQueue == nil {
 		r.NotifyQueue = newNotifyQueue(r.Construct, p.EncryptionKey)
@@ -208,6 +213,7 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	}
 	p.Function.checkCanary(&wrong, p.Settings.LogLevel)
 	p.checkRetention(&wrong)
+	p.checkDoneExpiry(&wrong)
 	wrong.join(p.Mapping.check(p.SourceRetention, p.names))
 	p.checkPlaces(&wrong, scope)
 	if p.NotifyQueue != nil && *p.NotifyQueue.Fifo() {

@@ -310,7 +310,8 @@ func (s *settingsStack) recordProps(r reader) RecordDedupeProps {
 		SourceRetention: r.duration("source-retention", time.Second),
 
 		Table: s.table, DeadLetterBucket: s.existingBucket(r), NotifyQueue: s.existingQueue(r, "NotifyQueue", "notify-queue"),
-		EncryptionKey: s.key, FormerKeys: s.former,
+		DoneLetterExpiry: r.duration("done-letter-expiry", day),
+		EncryptionKey:    s.key, FormerKeys: s.former,
 		Mapping: MappingProps{
 			BatchSize: r.number("batch-size", 1), BatchWindow: r.duration("batch-window", r.shortestBatchWindow()),
 			Parallelization: r.number("parallelization", 1), RecordAge: r.duration("record-age", time.Second),

@@ -209,6 +209,12 @@ func TestRedriveBucket(t *testing.T) {
 	s.run(exitDone, "redrive", "run", "letters.ndjson", "--function", "f").saying(t, "done 1")
 	s.run(exitDone, "redrive", "run", "s3://dead", "--function", "f").saying(t, "done 0, already-done 2")
 	s.run(exitDone, "redrive", "list", "s3://dead").saying(t, "pending 0, done 2")
+	for _, letter := range []string{poison, batch} { // so a lifecycle rule can expire them
+		tags, err := client.GetObjectTagging(t.Context(), &s3.GetObjectTaggingInput{Bucket: aws.String("dead"), Key: &letter})
+		if err != nil || len(tags.TagSet) != 1 || *tags.TagSet[0].Key != deadletter.DoneTag {
+			t.Errorf("%s has the tags %+v, %v", letter, tags, err)
+		}
+	}
 	s.run(exitDone, "redrive", "list", "s3://dead/poison").saying(t, "pending 0, done 1")
 	if ids := s.delivered(); len(ids) != 2 || ids["order-1"] != 1 || ids["b"] != 1 {
 		t.Errorf("delivered %v", ids)

@@ -11,6 +11,7 @@ import (
 	"github.com/oncebox/oncebox/internal/records/offline"
 	"github.com/oncebox/oncebox/internal/shared/sqlite"
 	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe"
 	"github.com/oncebox/oncebox/pkg/idempotency"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -140,10 +141,13 @@ var outcomes = []struct {
 	{sqlite.ErrNoAccess, ExitUsage, "no-access"},
 	{sqlite.ErrDamaged, ExitUsage, "damaged"},
 	{sqlite.ErrDiskFull, ExitFailed, "disk-full"},
+	{deadletter.ErrNoLetterName, ExitUsage, "usage"},
 	{errNoTable, ExitUsage, "no-table"},
 	{errNoCredentials, ExitUsage, "no-credentials"},
 	{errDenied, ExitUsage, "no-access"},
 	{itembank.ErrTryAgain, ExitFailed, "try-again"},
+	{deadletter.ErrNotDone, ExitNo, "not-done"},
+	{deadletter.ErrBegun, ExitNo, "begun"},
 	{ErrEmpty, ExitNo, "empty"},
 	{ErrNoEntry, ExitNo, "no-entry"},
 	{ErrNoLog, ExitNo, "no-log"},

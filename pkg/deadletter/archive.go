@@ -14,7 +14,7 @@ import (
 )
 
 // doneFolder has the markers of the letters beside it: DIR/NAME is done if DIR/done/NAME exists. So a marker has the
-// same place for every prefix of a store, and no letter is ever deleted.
+// same place for every prefix of a store, and a letter stays as it is.
 const doneFolder = "done/"
 
 // Archive reads dead letters, and records which of them are done. It finds poison records, and the batches that
@@ -160,9 +160,23 @@ type Marker struct {
 	Reason       string   `json:"reason,omitempty"`   // why the operator redrove it
 }
 
-// MarkDone stores the marker of a letter. An existing marker stays as it is: created is then false. Call it after the
-// sink has confirmed the letter.
+// ErrUntagged says that a letter is done and has its marker, but that its object could not be tagged: it does not expire.
+var ErrUntagged = errors.New("dead-letter store: the letter has no tag, and does not expire")
+
+// MarkDone tags the object of a letter, so that a lifecycle rule of the bucket can expire it, and then stores the marker.
+// An existing marker stays as it is: created is then false. Call it after the sink has confirmed the letter. If it ends
+// in between, the letter is not done and comes again.
+//
+// Errors: ErrUntagged, after which the marker is stored; an error of Store.Put.
 func (a *Archive) MarkDone(ctx context.Context, name string, m Marker) (created bool, err error) {
+	untagged := a.objects.TagDone(ctx, name)
+	if created, err = a.mark(ctx, name, m); err == nil && untagged != nil {
+		err = fmt.Errorf("%w: %w", ErrUntagged, untagged)
+	}
+	return created, err
+}
+
+func (a *Archive) mark(ctx context.Context, name string, m Marker) (created bool, err error) {
 	m.Format, m.Name, m.At = MarkerFormat, name, m.At.UTC()
 	content, err := json.Marshal(m)
 	if err != nil {

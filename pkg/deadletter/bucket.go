@@ -3,11 +3,15 @@ package deadletter
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
+	"io/fs"
+	"slices"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/s3/types"
 
 	"github.com/oncebox/oncebox/internal/records/s3store"
 	"github.com/oncebox/oncebox/internal/shared/pause"
@@ -20,6 +24,15 @@ type S3 interface {
 	ListObjectsV2(
 		ctx context.Context, in *s3.ListObjectsV2Input, options ...func(*s3.Options),
 	) (*s3.ListObjectsV2Output, error)
+	ListObjectVersions(
+		ctx context.Context, in *s3.ListObjectVersionsInput, options ...func(*s3.Options),
+	) (*s3.ListObjectVersionsOutput, error)
+	PutObjectTagging(
+		ctx context.Context, in *s3.PutObjectTaggingInput, options ...func(*s3.Options),
+	) (*s3.PutObjectTaggingOutput, error)
+	DeleteObject(
+		ctx context.Context, in *s3.DeleteObjectInput, options ...func(*s3.Options),
+	) (*s3.DeleteObjectOutput, error)
 }
 
 // Bucket stores objects in an S3 bucket, below a prefix.
@@ -91,6 +104,72 @@ func (b *Bucket) List(ctx context.Context, prefix, after string) (names []string
 		names = append(names, strings.TrimPrefix(aws.ToString(object.Key), b.prefix))
 	}
 	return names, nil
+}
+
+// Versions returns the versions and delete markers of objects. Older versions come before newer ones, then the delete
+// markers over them, and last what readers see: so removing them in this order shows no older version to a reader.
+func (b *Bucket) Versions(ctx context.Context, prefix string) ([]Version, error) {
+	var old, markers, latest []Version
+	pages := s3.NewListObjectVersionsPaginator(b.client, &s3.ListObjectVersionsInput{
+		Bucket: &b.bucket, Prefix: aws.String(b.prefix + prefix),
+	})
+	for pages.HasMorePages() {
+		var page *s3.ListObjectVersionsOutput
+		err := b.store().Repeat(ctx, "list object versions", func() (err error) {
+			page, err = pages.NextPage(ctx)
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, v := range page.Versions { // of each object, the newest comes first (API reference, ListObjectVersions)
+			b.add(&old, &latest, v.Key, v.VersionId, v.IsLatest)
+		}
+		for _, m := range page.DeleteMarkers {
+			b.add(&markers, &latest, m.Key, m.VersionId, m.IsLatest)
+		}
+	}
+	slices.Reverse(old)
+	return slices.Concat(old, markers, latest), nil
+}
+
+func (b *Bucket) add(others, latest *[]Version, key, id *string, isLatest *bool) {
+	to := others
+	if aws.ToBool(isLatest) {
+		to = latest
+	}
+	*to = append(*to, Version{strings.TrimPrefix(aws.ToString(key), b.prefix), aws.ToString(id)})
+}
+
+// Remove deletes a version. It repeats the request after a transient failure.
+func (b *Bucket) Remove(ctx context.Context, v Version) error {
+	return b.store().Repeat(ctx, "delete object version", func() error {
+		_, err := b.client.DeleteObject(ctx, &s3.DeleteObjectInput{
+			Bucket: &b.bucket, Key: aws.String(b.prefix + v.Name), VersionId: &v.ID,
+		})
+		return err
+	})
+}
+
+// DoneTag and DoneValue are the tag of the objects of letters that are done.
+const (
+	DoneTag   = "oncebox"
+	DoneValue = "done"
+)
+
+// TagDone tags the current version of an object. It repeats the request after a transient failure.
+func (b *Bucket) TagDone(ctx context.Context, name string) error {
+	err := b.store().Repeat(ctx, "put object tagging", func() error {
+		_, err := b.client.PutObjectTagging(ctx, &s3.PutObjectTaggingInput{
+			Bucket: &b.bucket, Key: aws.String(b.prefix + name),
+			Tagging: &types.Tagging{TagSet: []types.Tag{{Key: aws.String(DoneTag), Value: aws.String(DoneValue)}}},
+		})
+		return err
+	})
+	if errors.Is(err, fs.ErrNotExist) { // the letter came in a file
+		return nil
+	}
+	return err
 }
 
 func (b *Bucket) store() s3store.Store {

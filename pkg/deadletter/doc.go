@@ -23,11 +23,12 @@
 // # Redrive
 //
 // An [Archive] lists the letters of a store: the records of this package, and the batches that Lambda gave up and
-// stored in the same bucket. It records which letters are done, by markers beside them, and which a run has begun.
-// `oncebox redrive` uses it.
+// stored in the same bucket. It records which letters are done, by markers beside them, and which a run has begun. It
+// erases a letter with all its versions. `oncebox redrive` uses it.
 //
 // # Rights
 //
 // Put needs s3:PutObject, and sqs:SendMessage with a notifier. Read needs s3:GetObject. An Archive needs s3:ListBucket,
-// s3:GetObject and s3:PutObject. Encryption, retention and access of the objects are settings of the bucket.
+// s3:GetObject, s3:PutObject and s3:PutObjectTagging, and s3:ListBucketVersions and s3:DeleteObjectVersion to erase.
+// Encryption, retention and access of the objects are settings of the bucket.
 package deadletter

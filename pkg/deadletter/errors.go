@@ -7,7 +7,8 @@ var advice = map[string]string{
 	"NoSuchBucket":      "the bucket does not exist; check its name",
 	"PermanentRedirect": "the bucket is in another region; set AWS_REGION to it",
 	"AccessDenied": "access denied; the function needs s3:PutObject below the prefix, and sqs:SendMessage for notifications; " +
-		"redrive needs s3:ListBucket, s3:GetObject and s3:PutObject",
+		"redrive needs s3:ListBucket, s3:GetObject, s3:PutObject and s3:PutObjectTagging; redrive erase also needs s3:ListBucketVersions and " +
+		"s3:DeleteObjectVersion",
 	"QueueDoesNotExist":                       "the queue does not exist; check its URL and region",
 	"AWS.SimpleQueueService.NonExistentQueue": "the queue does not exist; check its URL and region",
 }

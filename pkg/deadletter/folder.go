@@ -119,13 +119,36 @@ func (f *Folder) writeTemp(content []byte) (path string, err error) {
 	return temp.Name(), nil
 }
 
+// TagDone does nothing: no file expires.
+func (f *Folder) TagDone(context.Context, string) error { return nil }
+
+// Remove deletes a file, and syncs its folder to the disk.
+func (f *Folder) Remove(ctx context.Context, v Version) error {
+	if err := f.check(ctx, v.Name); err != nil {
+		return err
+	}
+	path := f.Place(v.Name).Path
+	err := os.Remove(path)
+	if err == nil || errors.Is(err, fs.ErrNotExist) { // whoever deleted it may have died before the sync
+		err = durable.SyncFolder(filepath.Dir(path))
+	}
+	if err != nil {
+		return fmt.Errorf("dead-letter store %s: %w", f.path, err)
+	}
+	return nil
+}
+
+func (f *Folder) check(ctx context.Context, name string) error {
+	if !fs.ValidPath(name) {
+		return fmt.Errorf("dead-letter store %s: %q is not the name of an object", f.path, name)
+	}
+	return ctx.Err()
+}
+
 // Read returns the content of a file.
 func (f *Folder) Read(ctx context.Context, name string) ([]byte, error) {
-	if err := ctx.Err(); err != nil {
+	if err := f.check(ctx, name); err != nil {
 		return nil, err
-	}
-	if !fs.ValidPath(name) {
-		return nil, fmt.Errorf("dead-letter store %s: %q is not the name of an object", f.path, name)
 	}
 	content, err := os.ReadFile(f.Place(name).Path)
 	if err != nil {

@@ -11,12 +11,25 @@ import (
 	"strings"
 )
 
-// Listed is a storage of Objects that can list their names; *Bucket and *Folder implement it.
+// Listed is a storage of Objects that can list and remove them; *Bucket and *Folder implement it.
 type Listed interface {
 	Objects
 	// List returns a page of the names that begin with prefix and come after a name, in the order of their bytes. ""
 	// comes before all names. An empty page means the end.
 	List(ctx context.Context, prefix, after string) ([]string, error)
+	// Versions returns everything that is stored under the names that begin with prefix. The version of a name that
+	// readers see is the last one.
+	Versions(ctx context.Context, prefix string) ([]Version, error)
+	// Remove removes a version for good. It is safe to repeat.
+	Remove(ctx context.Context, v Version) error
+	// TagDone tags an object in a bucket, so that a lifecycle rule can expire it. Without such an object it does nothing.
+	TagDone(ctx context.Context, name string) error
+}
+
+// Version is an object, one version of an object in a bucket with versioning, or a delete marker of S3.
+type Version struct {
+	Name string
+	ID   string // "" in a Folder
 }
 
 // folderPage is the number of names in a page of a Folder. The folder is read once for each page, because a file system
@@ -30,6 +43,20 @@ func (f *Folder) List(ctx context.Context, prefix, after string) ([]string, erro
 		return nil, fmt.Errorf("dead-letter store %s: %w", f.path, err)
 	}
 	return l.page, nil
+}
+
+// Versions returns the names that begin with prefix, as List does. A file has one version.
+func (f *Folder) Versions(ctx context.Context, prefix string) (all []Version, err error) {
+	for after := ""; ; {
+		names, err := f.List(ctx, prefix, after)
+		if err != nil || len(names) == 0 {
+			return all, err
+		}
+		for _, name := range names {
+			all = append(all, Version{Name: name})
+		}
+		after = names[len(names)-1]
+	}
 }
 
 // folderList collects a page of names.

@@ -89,7 +89,7 @@ const (
 		"ids=first-keeps; scope=orders; window=3d; horizon=365d; natural=off; synthetic=off; acks=off; " +
 		"poison-limit=100% of 1; source-aggregation=off; sink=kinesis?aggregation=none&max-record=10MiB; " +
 		"source-retention=8760h; ledger=keys?concurrency=64; batch-window=300s; parallelization=10; " +
-		"retries=-1; record-age=60s"
+		"retries=-1; record-age=60s; done-letter-expiry=90d"
 )
 
 // noTexts are values that are no texts in the file.

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
+	"github.com/oncebox/oncebox/pkg/deadletter"
 	"github.com/oncebox/oncebox/pkg/dedupe/logledger"
 	"github.com/oncebox/oncebox/pkg/recordhandler"
 	"github.com/oncebox/oncebox/pkg/sweephandler"
@@ -49,6 +50,10 @@ var invariants = []invariant{
 		{"a table without recovery", "", tableType, replica + ".PointInTimeRecoverySpecification", nil},
 		{"backups go with the stack", "customer-key", vaultType, "DeletionPolicy", "Delete"},
 		{"dead letters expire", "", bucketType, "Properties.LifecycleConfiguration", object("Rules", []any{})},
+		{
+			"letters that are not done expire", "every-setting",
+			bucketType, "Properties.LifecycleConfiguration.Rules.0.TagFilters", nil,
+		},
 	}},
 	{"backups are kept, and copied to another account", backedUp, []fault{
 		{"no lock", "customer-key", vaultType, "Properties.LockConfiguration", nil},
@@ -251,8 +256,19 @@ func dataStays(tpl template, context map[string]any) []string {
 	if disposable {
 		onTables, onOthers, onReplace = "Delete", "Delete", "Delete"
 	}
+	var expiry any
+	if context["done-letter-expiry"] != nil {
+		expiry = object("Rules", []any{
+			map[string]any{
+				"Id": "done-letters", "Status": "Enabled", "ExpirationInDays": 90.0,
+				"NoncurrentVersionExpiration": object("NoncurrentDays", 1.0),
+				"TagFilters":                  []any{map[string]any{"Key": deadletter.DoneTag, "Value": deadletter.DoneValue}},
+			},
+			map[string]any{"Id": "delete-markers", "Status": "Enabled", "ExpiredObjectDeleteMarker": true},
+		})
+	}
 	wanted := []want{
-		{bucketType, "Properties.LifecycleConfiguration", nil},
+		{bucketType, "Properties.LifecycleConfiguration", expiry},
 		{tableType, replica + ".DeletionProtectionEnabled", !disposable},
 		{tableType, replica + ".PointInTimeRecoverySpecification.PointInTimeRecoveryEnabled", true},
 		{tableType, "Properties.Replicas.1", nil}, // the lines above look at the first one only

@@ -182,6 +182,11 @@ var refusals = []struct{ settings, says string }{
 	},
 	{"notify-queue=arn::sqs:eu-west-1:123456789012:theirs", "records.notify-queue"},
 	{"notify-queue=" + theirQueue + ".fifo", "records.notify-queue is a FIFO queue; choose a standard queue"},
+	{"done-letter-expiry=36h", "records.done-letter-expiry is 36h; choose whole days from 1d to 3650d"},
+	{
+		"done-letter-expiry=30d; dead-letter-bucket=their-dead-letters",
+		"records.done-letter-expiry is for the bucket that the stack makes ... records.dead-letter-bucket",
+	},
 	{"dead-letter-bucket=Upper", `records.dead-letter-bucket is "Upper"; the name of a bucket has 3 to 63`},
 	{"dead-letter-bucket=a..b", `records.dead-letter-bucket is "a..b" ... dots only between letters or digits`},
 

@@ -59,7 +59,7 @@ func (c forgetCommand) Run(ctx context.Context, a *cli.App) error {
 	case c.Claimant == "":
 		return cli.BadUsage(errors.New("there is no claimant; nothing was changed"), "Name a scope and then the claimant, or say --all-scopes.")
 	}
-	if !c.Yes && !canAsk(a) {
+	if !c.Yes && !a.CanAsk() {
 		return cli.BadUsage(errors.New("there is no terminal to ask on; nothing was changed"), "Say --yes to forget the claimant.")
 	}
 	err := a.WithBank(ctx, c.Name, func(b *itembank.Operator) error { return c.forget(ctx, a, b) })
@@ -103,7 +103,7 @@ func (c forgetCommand) forget(ctx context.Context, a *cli.App, b *itembank.Opera
 	}
 	if text := strings.Join(shown, "\n"); c.Yes {
 		a.Remark("%s", text)
-	} else if yes, err := ask(ctx, a, text+"\n"+c.question(claims)); err != nil {
+	} else if yes, err := a.Ask(ctx, text+"\n"+c.question(claims)); err != nil {
 		return err
 	} else if !yes {
 		return cli.ErrUnconfirmed

@@ -1,11 +1,9 @@
 package claims
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/oncebox/oncebox/internal/cli"
@@ -36,7 +34,7 @@ Examples:
 }
 
 func (c releaseCommand) Run(ctx context.Context, a *cli.App) error {
-	if c.ClaimID == nil && !c.Yes && !canAsk(a) {
+	if c.ClaimID == nil && !c.Yes && !a.CanAsk() {
 		return cli.BadUsage(errNoTerminal, "Say --claim-id ID to release only that claim, or --yes to release the claim that there is.")
 	}
 	return c.run(ctx, a, c.release)
@@ -63,7 +61,7 @@ func (c releaseCommand) release(ctx context.Context, a *cli.App, b *itembank.Ope
 	if campaign.OnEnd == itembank.Return {
 		what = "return the item to the bank"
 	}
-	yes, err := ask(ctx, a, fmt.Sprintf("%s\nRelease the claim and %s?", shown, what))
+	yes, err := a.Ask(ctx, fmt.Sprintf("%s\nRelease the claim and %s?", shown, what))
 	if err != nil {
 		return err
 	}
@@ -166,23 +164,4 @@ func (c releaseCommand) end(ctx context.Context, a *cli.App, b *itembank.Operato
 		return err
 	}
 	return a.Print(result, result.text())
-}
-
-// canAsk reports whether a person can answer: stdin must be a terminal, and so must stderr, which shows the
-// questions.
-func canAsk(a *cli.App) bool { return cli.IsTerminal(a.Stdin) && cli.IsTerminal(a.Stderr) }
-
-// ask asks a question. Only a line of y or yes is a yes.
-func ask(ctx context.Context, a *cli.App, question string) (yes bool, err error) {
-	fmt.Fprintf(a.Stderr, "%s [y/N] ", question)
-	line, err := bufio.NewReader(cli.Interruptible(ctx, a.Stdin)).ReadString('\n')
-	switch {
-	case errors.Is(err, io.EOF):
-		fmt.Fprintln(a.Stderr)
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	answer := strings.ToLower(strings.TrimSpace(line))
-	return answer == "y" || answer == "yes", nil
 }

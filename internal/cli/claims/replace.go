@@ -35,7 +35,7 @@ Examples:
 }
 
 func (c replaceCommand) Run(ctx context.Context, a *cli.App) error {
-	if c.ClaimID == nil && !canAsk(a) {
+	if c.ClaimID == nil && !a.CanAsk() {
 		return cli.BadUsage(errNoTerminal, fmt.Sprintf(
 			"Say --claim-id ID to replace only that claim: `oncebox claim show %s %q` prints the id.", c.Campaign, c.Claimant))
 	}
@@ -51,7 +51,7 @@ func (c replaceCommand) replace(ctx context.Context, a *cli.App, b *itembank.Ope
 		return c.explain(err, claim.ID)
 	}
 	const form = "%s holds in %s:\n%s\nEnd the item, and give %s another one?"
-	yes, err := ask(ctx, a, fmt.Sprintf(form, c.Claimant, c.Campaign, describeClaim(claim), c.Claimant))
+	yes, err := a.Ask(ctx, fmt.Sprintf(form, c.Claimant, c.Campaign, describeClaim(claim), c.Claimant))
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ type replayCommand struct {
 	File     string   `arg:"" optional:"" help:"The claims, one JSON object a line; - is stdin."`
 	From     string   `help:"Instead of FILE: make what customers saw in another store true in this one: sqlite:PATH, or dynamodb:BANK,DEDUPE with the names of its two tables." placeholder:"URL"`
 	Take     []string `enum:"withdrawals,loads,releases" help:"With --from: also take over what operators did in the other store: withdrawals, loads, releases of confirmed holds." placeholder:"withdrawals,loads,releases"`
-	DryRun   bool     `help:"Print what replay would do, and change nothing."`
+	DryRun   bool     `help:"Print what would happen, and change nothing."`
 }
 
 func (replayCommand) Help() string {

@@ -24,6 +24,7 @@ type redriveCommand struct {
 	Show   redriveShow   `cmd:"" help:"Print everything about one dead letter, with its payload."`
 	Run    redriveRun    `cmd:"" help:"Deliver dead letters through the rules, the ledger and the sink of the dedupe function."`
 	Export redriveExport `cmd:"" help:"Write dead letters to a file, as NDJSON."`
+	Erase  redriveErase  `cmd:"" help:"Remove one dead letter for good, with all its versions."`
 }
 
 // varDeadLetters is the setting of the function.

@@ -34,7 +34,7 @@ type redriveRun struct {
 	Jq          string      `help:"A jq program that changes the payload of each poison record before it is read." placeholder:"PROGRAM"`
 	Scope       string      `help:"The scope of this run." placeholder:"NAME"`
 	Function    string      `help:"Also run the batches that Lambda gave up for this function." placeholder:"NAME"`
-	TakeOver    []string    `help:"Also run the letters that the run with this id has begun and not finished. That run must have ended. Repeatable." sep:"none" placeholder:"RUN"`
+	TakeOver    []string    `help:"The run with this id has ended: the letters that it has begun and not finished count as not begun. Repeatable." sep:"none" placeholder:"RUN"`
 	Reason      string      `help:"Why you run it; it is stored with each marker." placeholder:"TEXT"`
 	PastHorizon bool        `help:"Also run letters past the horizon, whose copies may have been forgotten."`
 	DryRun      bool        `help:"Read the letters and say what would happen. Nothing is decided, sent or marked."`
@@ -236,15 +236,17 @@ func (c redriveRun) check() error {
 
 // newRunner names this run, for other runs and for people.
 func newRunner(takesOver []string) deadletter.Runner {
+	const digits = 8
+	return deadletter.Runner{Run: strings.ToLower(rand.Text()[:digits]), By: thisProcess(), TakesOver: takesOver}
+}
+
+// thisProcess names this process for people.
+func thisProcess() string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "a host without a name"
 	}
-	const digits = 8
-	return deadletter.Runner{
-		Run: strings.ToLower(rand.Text()[:digits]), By: fmt.Sprintf("process %d on %s", os.Getpid(), host),
-		TakesOver: takesOver,
-	}
+	return fmt.Sprintf("process %d on %s", os.Getpid(), host)
 }
 
 // openItems opens the letters, and the store of their markers.

@@ -13,10 +13,11 @@ import (
 	"github.com/oncebox/oncebox/pkg/deadletter"
 )
 
-// player is one of several runs of redrive at the same time. A schedule decides which of them makes the next call.
+// player is one of several processes at the same time, which run a redrive, or erase its letter. A schedule decides which of them makes the next call.
 type player struct {
 	*world
 	job     *redrive.Job
+	act     func()        // what it does; nil: it runs the job
 	calls   chan struct{} // a call waits for its turn, or the run has ended
 	turn    chan struct{}
 	dead    bool // its process was killed: no further call has an effect
@@ -85,7 +86,11 @@ func (w *world) player() *player {
 func (p *player) start() {
 	p.ended = false
 	go func() {
-		_ = p.job.Run(p.Context(), func(r redrive.Report) error { p.report = r; return nil }) // may be dead
+		if p.act != nil {
+			p.act()
+		} else {
+			_ = p.job.Run(p.Context(), func(r redrive.Report) error { p.report = r; return nil }) // may be dead
+		}
 		p.ended = true
 		p.calls <- struct{}{}
 	}()

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"iter"
 	"strings"
 	"time"
@@ -304,12 +305,12 @@ func (j *Job) redrive(ctx context.Context, item Item) (Report, error) {
 			return r, err
 		}
 	}
-	return r, j.deliver(ctx, &r, work, scope)
+	return r, j.deliver(ctx, &r, item, work, scope)
 }
 
 // deliver delivers a letter and marks it. If the sink would send it again, the attempt is stored first, and ended if
 // the sink has not confirmed the letter.
-func (j *Job) deliver(ctx context.Context, r *Report, work work, scope string) (err error) {
+func (j *Job) deliver(ctx context.Context, r *Report, item Item, work work, scope string) (err error) {
 	var mine *deadletter.Attempt
 	if j.Runner.Run != "" {
 		begun, err := j.Markers.Begin(ctx, r.Name, j.Runner, j.Now())
@@ -325,6 +326,13 @@ func (j *Job) deliver(ctx context.Context, r *Report, work work, scope string) (
 			err = errors.Join(err, j.Markers.End(context.WithoutCancel(ctx), r.Name, mine))
 		}
 	}()
+	if mine != nil { // since the letter was read, Archive.Erase may have removed it with all attempts
+		if _, err := item.Letter(ctx); errors.Is(err, fs.ErrNotExist) {
+			return refuse("it was erased meanwhile")
+		} else if err != nil {
+			return err
+		}
+	}
 	result := work.process(ctx)
 	if r.Tally = result.Tally; result.Err != nil {
 		return result.Err
@@ -334,6 +342,8 @@ func (j *Job) deliver(ctx context.Context, r *Report, work work, scope string) (
 	// The marker is written even if the run is interrupted now: without a marker the letter would run again.
 	created, err := j.Markers.MarkDone(context.WithoutCancel(ctx), r.Name, r.Marker)
 	switch {
+	case errors.Is(err, deadletter.ErrUntagged):
+		return fmt.Errorf("it is delivered and done: %w", err)
 	case err != nil:
 		return fmt.Errorf("it is delivered, but its marker is not stored, so do not send it again with --take-over: %w", err)
 	case !created:

@@ -128,6 +128,26 @@ func (m *inMemory) List(_ context.Context, prefix, after string) (names []string
 	return names[:min(len(names), page)], nil
 }
 
+func (m *inMemory) Versions(_ context.Context, prefix string) (all []deadletter.Version, _ error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for name := range m.objects {
+		if strings.HasPrefix(name, prefix) {
+			all = append(all, deadletter.Version{Name: name})
+		}
+	}
+	return all, nil
+}
+
+func (m *inMemory) Remove(_ context.Context, v deadletter.Version) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.objects, v.Name)
+	return nil
+}
+
+func (m *inMemory) TagDone(context.Context, string) error { return nil }
+
 func (m *inMemory) Place(string) deadletter.Place { return deadletter.Place{} }
 
 func newBucket(t testing.TB) deadletter.Listed {
@@ -146,7 +166,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// Create, Read, Place and List are the methods of the dead-letter store, with steps.
+// The world is a dead-letter store, with steps.
 func (w *world) Create(ctx context.Context, name string, content []byte) (created bool, err error) {
 	err = w.step("create", func() error {
 		created, err = w.dead.Create(ctx, name, content)
@@ -170,6 +190,20 @@ func (w *world) List(ctx context.Context, prefix, after string) (names []string,
 	})
 	return names, err
 }
+
+func (w *world) Versions(ctx context.Context, prefix string) (all []deadletter.Version, err error) {
+	err = w.step("versions", func() error {
+		all, err = w.dead.Versions(ctx, prefix)
+		return err
+	})
+	return all, err
+}
+
+func (w *world) Remove(ctx context.Context, v deadletter.Version) error {
+	return w.step("remove", func() error { return w.dead.Remove(ctx, v) })
+}
+
+func (w *world) TagDone(ctx context.Context, name string) error { return w.dead.TagDone(ctx, name) }
 
 func (w *world) Place(name string) deadletter.Place { return w.dead.Place(name) }
 
