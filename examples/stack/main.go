@@ -99,7 +99,7 @@ func addTickets(app awscdk.App) error {
 			Volatile: []string{"sent_at"},
 			Window:   retention,
 		},
-		Source:          awskinesis.Stream_FromStreamArn(stack, jsii.String("Source"), jsii.String(orders)),
+		Source:          infra.FromStream(awskinesis.Stream_FromStreamArn(stack, jsii.String("Source"), jsii.String(orders))),
 		SourceRetention: retention,
 		DedupeTable:     dedupe,
 		EncryptionKey:   key,
