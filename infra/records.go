@@ -188,6 +188,9 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	wrong := problems{naming: p.names}
 	wrong.join(p.Table.check(scope, p.names), p.Function.check(p.functionKind(), p.names), p.Alarms.check(p.names))
 	refuseReplicas(&wrong, "DedupeTable", p.DedupeTable)
+	if p.Table.KinesisStream != nil {
+		wrong.add("Table.KinesisStream is set, and each entry of a record would be a change; leave it out: it is for a table of claims")
+	}
 	wrong.checkOwn("DedupeTable", p.Settings.DedupeTable, "DedupeTable")
 	wrong.checkOwn("DeadLetters", p.Settings.DeadLetters, "DeadLetterBucket and NotifyQueue: the construct chooses the prefix")
 	if p.Settings.Sink != "" {

@@ -53,6 +53,10 @@ var accepted = []acceptance{
 		reason: "AWS Backup chooses the names of backups; the role copies them to the vault of the user only",
 	},
 	{
+		rule: `AwsSolutions-IAM5\[Resource::<ArchiveDA4CB258\.Arn>/claims/\*\]`, templates: `example-history`,
+		reason: "as for every bucket of delivered objects",
+	},
+	{
 		rule: `AwsSolutions-IAM5\[Resource::.*:table/their-items/stream/\*\]`, templates: `from-table`,
 		reason: "Lambda lists the streams of the table, and a list has no stream of its own",
 	},
@@ -103,7 +107,7 @@ var accepted = []acceptance{
 
 	// What costs.
 	{
-		rule: `AwsSolutions-S1`, resource: `.*DeadLetterBucket.*`,
+		rule: `AwsSolutions-S1`, resource: `.*DeadLetterBucket.*|Archive.*`,
 		reason: "access logs need a second bucket with logs of its own; who needs them gives a bucket that has them",
 	},
 	{

@@ -352,7 +352,7 @@ func customerKey(tpl template) any {
 var (
 	starredActions = []string{"kms:GenerateDataKey*", "kms:ReEncrypt*"}
 	starredObjects = regexp.MustCompile(`^[^*]*(/poison/[^*]+|/aws/lambda|:their-lake/(events|records)|:their-exports/oncebox-Claims|` +
-		`Table[0-9A-F]+\.Arn}/export|:table/their-items/stream)/\*$|^arn:[^*]*:recovery-point:\*$`)
+		`Table[0-9A-F]+\.Arn}/export|:table/their-items/stream|\$\{Archive\w+\.Arn}/claims)/\*$|^arn:[^*]*:recovery-point:\*$`)
 )
 
 func noWildcard(_ template, policy resource, _ map[string]any) string {

@@ -732,6 +732,9 @@ var (
 				},
 			}))
 		},
+		"Table.KinesisStream is set, and each entry of a record": func(stack awscdk.Stack, p *recordProps) {
+			p.Table.KinesisStream = newStream(stack, 24)
+		},
 		"Source is a table without a stream": func(stack awscdk.Stack, p *recordProps) {
 			p.Source = infra.FromTable(awsdynamodb.TableV2_FromTableName(stack, jsii.String("Items"), jsii.String("theirs")))
 		},
