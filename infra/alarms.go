@@ -288,15 +288,6 @@ func throttles(dimensions map[string]*string) awscloudwatch.IMetric {
 	}, alarmPeriod)
 }
 
-// addStream adds the alarm of a stream. It counts the reads and the records of writes that Kinesis throttled.
-func (s alarmSet) addStream(id, name string, stream awskinesis.IStream) {
-	s.made[name] = s.newAlarm(alarm{
-		id, "throttled-stream", "Kinesis throttles the stream.", calculated("FILL(reads, 0) + FILL(writes, 0)", metrics{
-			"reads": throttledReads(stream), "writes": throttledWrites(stream),
-		}, alarmPeriod), throttledRequests, twice, atLeast,
-	})
-}
-
 func throttledReads(stream awskinesis.IStream) awscloudwatch.IMetric {
 	return metric("AWS/Kinesis", "ReadProvisionedThroughputExceeded", "Sum", "StreamName", stream.StreamName())
 }

@@ -179,7 +179,7 @@ func newClaimAPI(scope constructs.Construct, id string, p ClaimAPIProps) *ClaimA
 		BankTable: p.BankTable, DedupeTable: p.DedupeTable, auth: p.Auth, metrics: p.hasMetrics(),
 	}
 	if c.BankTable == nil {
-		c.BankTable = newTable(c.Construct, "BankTable", p.Table)
+		c.BankTable = newTable(c.Construct, "BankTable", p.Table, nil)
 	}
 	if c.DedupeTable == nil {
 		c.DedupeTable = newDedupeTable(c.Construct, "DedupeTable", p.Table)

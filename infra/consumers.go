@@ -4,24 +4,23 @@ import (
 	"fmt"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
-	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 )
 
-// consumerMetadata marks a RecordDedupe in the construct tree with the table, scope and stream of its entries.
+// consumerMetadata marks a RecordDedupe in the construct tree with the table, scope and source of its entries.
 const consumerMetadata = "oncebox:consumer"
 
-func consumerOf(table awsdynamodb.ITableV2, scope string, stream awskinesis.IStream) string {
-	return fmt.Sprintf("table %s, scope %s, stream %s", *table.TableArn(), scopeOf(scope, stream), *stream.StreamArn())
+func consumerOf(table awsdynamodb.ITableV2, scope string, source Source) string {
+	return fmt.Sprintf("table %s, scope %s, source %s", *table.TableArn(), scopeOf(scope, source), source.kind.arn())
 }
 
 // refuseSecondConsumer refuses a second construct with the same entries. Each of the two would treat the records of
 // the other as its own retries, and both would deliver every record. At run time the second function fails every
 // batch.
 func refuseSecondConsumer(scope constructs.Construct, p RecordDedupeProps) error {
-	if p.DedupeTable == nil || p.Source == nil {
-		return nil // the construct makes its own source
+	if p.DedupeTable == nil || p.Source.kind.place() == nil || p.Source.kind.traits().shared {
+		return nil // without a place, the construct makes its own source
 	}
 	consumer := consumerOf(p.DedupeTable, p.Settings.Scope, p.Source)
 	for _, c := range *scope.Node().Root().Node().FindAll(constructs.ConstructOrder_PREORDER) {

@@ -107,17 +107,8 @@ func (c *ClaimAPI) freeItems() awscloudwatch.IMetric {
 }
 
 func (r *RecordDedupe) addTo(board dashboard) {
-	mapping := func(name string) awscloudwatch.IMetric {
-		return metric("AWS/Lambda", name, "Sum", "EventSourceMappingUUID", r.Mapping.Ref())
-	}
 	board.AddWidgets(heading("Records: " + *r.Construct.Node().Path()))
-	board.AddWidgets(
-		graph("Records in the stream",
-			metric("AWS/Kinesis", "IncomingRecords", "Sum", "StreamName", r.Source.StreamName()), mapping("PolledEventCount")),
-		graph("Age of records, ms",
-			metric("AWS/Lambda", "IteratorAge", "Maximum", "FunctionName", r.Function.FunctionName())),
-		functionGraph("Dedupe function", r.Function),
-	)
+	board.AddWidgets(append(r.Source.kind.graphs(r), functionGraph("Dedupe function", r.Function))...)
 	if r.metrics {
 		board.AddWidgets(
 			graph("Records", r.Metric(RecordsIn, nil), r.Metric(RecordsNew, nil), r.Metric(RecordsFailed, nil)),
@@ -126,19 +117,27 @@ func (r *RecordDedupe) addTo(board dashboard) {
 				r.Metric(OldestRecordAge, over("Maximum"))),
 		)
 	}
-	throttled := []awscloudwatch.IMetric{throttledReads(r.Source), throttledWrites(r.Source)}
-	if r.Destination != nil {
-		throttled = append(throttled, throttledWrites(r.Destination))
+	last := board.tableGraphs(r.DedupeTable)
+	if throttled := r.throttled(); len(throttled) > 0 {
+		last = append(last, graph("Throttled by Kinesis", throttled...))
 	}
-	letters := []awscloudwatch.IMetric{
-		mapping("OnFailureDestinationDeliveredEventCount"), mapping("DroppedEventCount"),
-		metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", "QueueName", r.NotifyQueue.QueueName()),
-	}
+	letters := append(r.Source.kind.givenUp(r),
+		metric("AWS/SQS", "ApproximateNumberOfMessagesVisible", "Maximum", "QueueName", r.NotifyQueue.QueueName()))
 	if r.metrics {
 		letters = append(letters, r.Metric(DeadLetters, nil))
 	}
-	board.AddWidgets(append(board.tableGraphs(r.DedupeTable), graph("Throttled by Kinesis", throttled...),
-		graph("Dead letters", letters...))...)
+	board.AddWidgets(append(last, graph("Dead letters", letters...))...)
+}
+
+// throttled returns what Kinesis throttles, of the source and of the destination.
+func (r *RecordDedupe) throttled() (all []awscloudwatch.IMetric) {
+	if source := r.Source.Stream(); source != nil {
+		all = append(all, throttledReads(source), throttledWrites(source))
+	}
+	if r.Destination != nil {
+		all = append(all, throttledWrites(r.Destination))
+	}
+	return all
 }
 
 func heading(text string) awscloudwatch.IWidget {

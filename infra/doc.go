@@ -3,8 +3,9 @@
 //   - [ClaimAPI] hands out the items of campaigns: an API Gateway HTTP API, a Lambda function, two DynamoDB tables, and a
 //     second function that closes the holds and claims whose time is over.
 //   - [RecordDedupe] passes on each record of a Kinesis stream once: a Lambda function with its event source mapping, a
-//     DynamoDB table, a stream for the unique records, and a bucket for the dead letters. A Firehose stream, a queue, a
-//     bucket or a table of yours can be the destination in the place of the stream.
+//     DynamoDB table, a stream for the unique records, and a bucket for the dead letters. A queue, a DynamoDB stream or a
+//     log group can be the [Source] in the place of the Kinesis stream. A Firehose stream, a queue, a bucket or a table of
+//     yours can be the destination, the [Sink].
 //
 // Use one or both in a stack of your own. The functions are not built here: run `make zip` first, or name the folders
 // of the executables in [FunctionProps].

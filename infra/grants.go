@@ -114,8 +114,11 @@ func (p RecordDedupeProps) entryGrants(dedupe awsdynamodb.ITableV2, scope string
 	}
 }
 
-func dedupeGrants(dedupe awsdynamodb.ITableV2, scope string, acks bool) []grant {
-	grants := []grant{onPartition(dedupe, "consumer#"+scope, "dynamodb:PutItem")}
+// dedupeGrants are the permissions for the row of the consumer, and for acks.
+func dedupeGrants(dedupe awsdynamodb.ITableV2, scope string, consumer, acks bool) (grants []grant) {
+	if consumer {
+		grants = append(grants, onPartition(dedupe, "consumer#"+scope, "dynamodb:PutItem"))
+	}
 	if acks {
 		grants = append(grants, onRows(dedupe, "ack#"+scope+"#", "dynamodb:PutItem", "dynamodb:Query"))
 	}
@@ -170,7 +173,10 @@ func (p ClaimAPIProps) formerKeyGrants() []grant {
 // formerKeyGrants are the permissions for data that the function reads, and that Lambda reads with its role. Data
 // that the function only writes needs no former key.
 func (p RecordDedupeProps) formerKeyGrants() []grant {
-	services := []string{"dynamodb", "kinesis"}
+	services := []string{"dynamodb"}
+	if source := p.Source.kind.traits().service; source != "" && source != "dynamodb" {
+		services = append(services, source)
+	}
 	if p.Sink.scheme() == "s3" {
 		services = append(services, "s3")
 	}
@@ -178,15 +184,6 @@ func (p RecordDedupeProps) formerKeyGrants() []grant {
 		services = append(services, "secretsmanager")
 	}
 	return onFormerKeys(p.FormerKeys, services...)
-}
-
-// readStream returns permissions for Lambda, which reads the stream with the function's role (Lambda Developer Guide,
-// "Using Lambda to process records from Amazon Kinesis Data Streams", execution role permissions).
-func readStream(source awskinesis.IStream) []grant {
-	return append(onKey(source.EncryptionKey(), "kinesis", "kms:Decrypt"), grant{[]string{
-		"kinesis:DescribeStream", "kinesis:DescribeStreamSummary", "kinesis:GetRecords",
-		"kinesis:GetShardIterator", "kinesis:ListShards",
-	}, *source.StreamArn(), nil})
 }
 
 // writeStream allows ListShards, too, because the sink aggregates records that go to the same shard.
@@ -200,13 +197,15 @@ func putItems(table awsdynamodb.ITableV2) []grant {
 	return append(tableKey(table), grant{[]string{"dynamodb:PutItem"}, *table.TableArn(), nil})
 }
 
-// storeDeadLetters returns permissions for the function, which stores poison records, and for Lambda, which stores
-// the batches that it gives up (Lambda Developer Guide, "Retain discarded batch records for a Kinesis Data Streams
-// event source").
-func storeDeadLetters(bucket awss3.IBucket, scope string) []grant {
-	return append(onKey(bucket.EncryptionKey(), "s3", "kms:GenerateDataKey"),
-		putObjects(bucket, poisonPrefix(scope)), putObjects(bucket, batchPrefix),
-		grant{[]string{"s3:ListBucket"}, *bucket.BucketArn(), nil})
+// storeDeadLetters returns permissions for the function, which stores poison records, and with batches for Lambda, which
+// stores the batches that it gives up (Lambda Developer Guide, "Retain discarded batch records for a Kinesis Data
+// Streams event source").
+func storeDeadLetters(bucket awss3.IBucket, scope string, batches bool) []grant {
+	grants := append(onKey(bucket.EncryptionKey(), "s3", "kms:GenerateDataKey"), putObjects(bucket, poisonPrefix(scope)))
+	if !batches {
+		return grants
+	}
+	return append(grants, putObjects(bucket, batchPrefix), grant{[]string{"s3:ListBucket"}, *bucket.BucketArn(), nil})
 }
 
 // putObjects allows new objects below a prefix while the bucket belongs to its account. After a bucket is deleted,

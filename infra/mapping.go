@@ -8,18 +8,21 @@ import (
 	"github.com/aws/jsii-runtime-go"
 )
 
-// MappingProps are the settings of an event source mapping, with which Lambda reads the stream. All are optional.
-// Other settings are fixed: the mapping starts at the oldest record, reports partial failures, bisects failed
-// batches, and stores the batches that it gives up in the dead-letter bucket.
+// MappingProps are the settings of an event source mapping, with which Lambda reads the source. All are optional.
+// Other settings are fixed: the mapping reports partial failures. Of a stream it starts at the oldest record, bisects
+// failed batches, and stores the batches that it gives up in the dead-letter bucket.
 type MappingProps struct {
-	// BatchSize is the largest number of records in a batch, 1 to 10,000. The default is 1,000, and 10,000 with the log
-	// ledger. A batch also ends at 6 MB.
+	// BatchSize is the largest number of records in a batch, 1 to 10,000, and 1 to 10 for a FIFO queue. The default is
+	// 1,000, 10,000 with the log ledger, and 10 for a queue. A batch also ends at 6 MB.
 	BatchSize int
 
 	// BatchWindow is how long Lambda collects a batch, in whole seconds up to 5 minutes. The default is 0, which has
 	// the lowest latency. A window makes fewer and larger batches, which cost less. With the log ledger the default
-	// is 5 s, and the shortest 1 s.
+	// is 5 s, and the shortest 1 s. A standard queue needs 1 s or more for batches of more than 10 messages. A FIFO queue
+	// has no window.
 	BatchWindow time.Duration
+
+	// Parallelization, Retries and RecordAge are for streams only.
 
 	// Parallelization is how many batches of a shard are processed at the same time, 1 to 10. The default is 1. It may
 	// be changed at any time. With a higher value records keep their order by partition key, and not by shard.
@@ -54,7 +57,7 @@ const (
 	longestRecordAge   = 7 * 24 * time.Hour
 )
 
-func (p MappingProps) withDefaults(retention time.Duration) MappingProps {
+func (p MappingProps) withStreamDefaults(retention time.Duration) MappingProps {
 	if p.BatchSize == 0 {
 		p.BatchSize = defaultBatchSize
 	}
@@ -70,16 +73,21 @@ func (p MappingProps) withDefaults(retention time.Duration) MappingProps {
 	return p
 }
 
-// check returns all problems in props that have their defaults.
-func (p MappingProps) check(retention time.Duration, names naming) error {
-	wrong := problems{naming: names}
-	if p.BatchSize < 1 || p.BatchSize > maxBatchSize {
-		wrong.add("%s is %d; choose 1 to %d", wrong.of("BatchSize"), p.BatchSize, maxBatchSize)
+// checkBatches refuses batches that Lambda does not make.
+func (p MappingProps) checkBatches(wrong *problems, largest int) {
+	if p.BatchSize < 1 || p.BatchSize > largest {
+		wrong.add("%s is %d; choose 1 to %d", wrong.of("BatchSize"), p.BatchSize, largest)
 	}
 	if p.BatchWindow < 0 || p.BatchWindow > longestBatchWindow || p.BatchWindow%time.Second != 0 {
 		wrong.add("%s is %s; choose whole seconds up to %s",
 			wrong.of("BatchWindow"), text(p.BatchWindow), text(longestBatchWindow))
 	}
+}
+
+// checkOfStream returns all problems in props that have their defaults.
+func (p MappingProps) checkOfStream(retention time.Duration, names naming) error {
+	wrong := problems{naming: names}
+	p.checkBatches(&wrong, maxBatchSize)
 	if p.Parallelization < 1 || p.Parallelization > maxParallelization {
 		wrong.add("%s is %d; choose 1 to %d", wrong.of("Parallelization"), p.Parallelization, maxParallelization)
 	}
@@ -92,36 +100,40 @@ func (p MappingProps) check(retention time.Duration, names naming) error {
 		wrong.add("%s is %s; choose whole seconds from %s to %s",
 			age, text(p.RecordAge), text(shortestRecordAge), text(longestRecordAge))
 	case p.RecordAge >= retention:
-		wrong.add("%s is %s, not shorter than %s, which is %s: Kinesis would delete a failing record before Lambda stores "+
-			"it in the dead-letter bucket", age, text(p.RecordAge), wrong.of("SourceRetention"), text(retention))
+		wrong.add("%s is %s, not shorter than %s, which is %s: the stream would delete a failing record before Lambda "+
+			"stores it in the dead-letter bucket", age, text(p.RecordAge), wrong.of("SourceRetention"), text(retention))
 	}
 	return wrong.err()
 }
 
-// newMapping makes the mapping. It uses the CloudFormation resource, because awslambdaeventsources would give the
-// role more permissions than grants.go lists.
-func newMapping(r *RecordDedupe, p MappingProps, unaggregated bool) awslambda.CfnEventSourceMapping {
-	props := &awslambda.CfnEventSourceMappingProps{
+// newMapping makes the mapping of any source. It uses the CloudFormation resource, because awslambdaeventsources would
+// give the role more permissions than grants.go lists.
+func newMapping(r *RecordDedupe, p MappingProps) awslambda.CfnEventSourceMapping {
+	mapping := awslambda.NewCfnEventSourceMapping(r.Construct, jsii.String("Mapping"), &awslambda.CfnEventSourceMappingProps{
 		FunctionName:                   r.Alias.FunctionArn(),
-		EventSourceArn:                 r.Source.StreamArn(),
-		StartingPosition:               jsii.String("TRIM_HORIZON"),
+		EventSourceArn:                 jsii.String(r.Source.kind.arn()),
 		BatchSize:                      jsii.Number(p.BatchSize),
 		MaximumBatchingWindowInSeconds: jsii.Number(p.BatchWindow.Seconds()),
-		ParallelizationFactor:          jsii.Number(p.Parallelization),
 		FunctionResponseTypes:          jsii.Strings("ReportBatchItemFailures"),
-		BisectBatchOnFunctionError:     jsii.Bool(true),
-		MaximumRetryAttempts:           jsii.Number(*p.Retries),
-		MaximumRecordAgeInSeconds:      jsii.Number(p.RecordAge.Seconds()),
-		DestinationConfig: &awslambda.CfnEventSourceMapping_DestinationConfigProperty{
-			OnFailure: &awslambda.CfnEventSourceMapping_OnFailureProperty{Destination: r.DeadLetterBucket.BucketArn()},
-		},
 		// The alarms on given-up and lost records need these metrics.
 		MetricsConfig: &awslambda.CfnEventSourceMapping_MetricsConfigProperty{Metrics: jsii.Strings("EventCount")},
-	}
-	mapping := awslambda.NewCfnEventSourceMapping(r.Construct, jsii.String("Mapping"), props)
-	// Lambda refuses a mapping if its role may not read the stream.
+	})
+	// Lambda refuses a mapping if its role may not read the source.
 	mapping.Node().AddDependency(r.Function.Role())
-	mapping.Node().AddValidation(&readsStream{mapping, *r.Source.StreamArn(), unaggregated})
+	return mapping
+}
+
+// newStreamMapping makes the mapping of a source that Lambda reads in order.
+func newStreamMapping(r *RecordDedupe, p MappingProps) awslambda.CfnEventSourceMapping {
+	mapping := newMapping(r, p)
+	mapping.SetStartingPosition(jsii.String("TRIM_HORIZON"))
+	mapping.SetParallelizationFactor(jsii.Number(p.Parallelization))
+	mapping.SetBisectBatchOnFunctionError(jsii.Bool(true))
+	mapping.SetMaximumRetryAttempts(jsii.Number(*p.Retries))
+	mapping.SetMaximumRecordAgeInSeconds(jsii.Number(p.RecordAge.Seconds()))
+	mapping.SetDestinationConfig(&awslambda.CfnEventSourceMapping_DestinationConfigProperty{
+		OnFailure: &awslambda.CfnEventSourceMapping_OnFailureProperty{Destination: r.DeadLetterBucket.BucketArn()},
+	})
 	return mapping
 }
 

@@ -213,12 +213,14 @@ func (r reader) instead(path string) string {
 
 // arnNames describes the text after the account in the ARNs of a service, in the form for users and as a pattern.
 var arnNames = map[string]struct{ form, pattern string }{
-	"acm":     {"certificate/ID", `certificate/[a-zA-Z0-9-]+`},
-	"backup":  {"backup-vault:NAME", `backup-vault:[a-zA-Z0-9_-]+`},
-	"kinesis": {"stream/NAME", `stream/[a-zA-Z0-9_.-]+`},
-	"kms":     {"key/NAME", `key/[a-zA-Z0-9_.-]+`},
-	"sns":     {"NAME", `[a-zA-Z0-9_.-]+`},
-	"sqs":     {"NAME", `[a-zA-Z0-9_.-]+`},
+	"acm":      {"certificate/ID", `certificate/[a-zA-Z0-9-]+`},
+	"backup":   {"backup-vault:NAME", `backup-vault:[a-zA-Z0-9_-]+`},
+	"dynamodb": {"table/NAME/stream/LABEL", `table/[a-zA-Z0-9_.-]+/stream/[0-9T:.-]+`},
+	"kinesis":  {"stream/NAME", `stream/[a-zA-Z0-9_.-]+`},
+	"kms":      {"key/NAME", `key/[a-zA-Z0-9_.-]+`},
+	"logs":     {"log-group:NAME", `log-group:[a-zA-Z0-9_/.#-]+(:\*)?`},
+	"sns":      {"NAME", `[a-zA-Z0-9_.-]+`},
+	"sqs":      {"NAME", `[a-zA-Z0-9_.-]+`},
 }
 
 func arnForm(service string) *regexp.Regexp {

@@ -15,34 +15,17 @@ const oldestRecord = 10 * time.Minute
 // unreadPeriod is how long a stream must get records without being read before the alarm about that goes off.
 const unreadPeriod = 15 * time.Minute
 
-// newAlarms makes the alarms of the stream, the function and its table. If records may be lost, or a person must
+// newAlarms makes the alarms of the source, the function and its table. If records may be lost, or a person must
 // decide, one datapoint is enough.
 func (r *RecordDedupe) newAlarms(s alarmSet, p RecordDedupeProps) {
-	function, mapping := r.Function.FunctionName(), r.Mapping.Ref()
+	s.add(r.Source.kind.alarms(r)...)
 	s.add(
-		alarm{
-			"IteratorAgeAlarm", "iterator-age", "Records wait in the stream.",
-			metric("AWS/Lambda", "IteratorAge", "Maximum", "FunctionName", function), float64(oldestRecord.Milliseconds()), twice, atLeast,
-		},
-		alarm{"StreamNotReadAlarm", "stream-not-read", "Lambda does not read the stream.", r.unread(), 1, atOnce, atLeast},
 		alarm{
 			"DeadLettersAlarm", "dead-letters", "The function stored records in the dead-letter bucket.",
 			r.deadLetters(p), 1, atOnce, atLeast,
 		},
 		alarm{
-			"BatchesGivenUpAlarm", "batches-given-up", "Lambda gave up batches and stored them in the dead-letter bucket.",
-			metric("AWS/Lambda", "OnFailureDestinationDeliveredEventCount", "Sum", "EventSourceMappingUUID", mapping), 1, atOnce, atLeast,
-		},
-		alarm{
-			"DeliveryFailuresAlarm", "destination-delivery-failures", "Lambda cannot write to the dead-letter bucket.",
-			metric("AWS/Lambda", "DestinationDeliveryFailures", "Sum", "FunctionName", function), 1, atOnce, atLeast,
-		},
-		alarm{
-			"RecordsLostAlarm", "records-lost", "Lambda gave up records and did not store them.",
-			metric("AWS/Lambda", "DroppedEventCount", "Sum", "EventSourceMappingUUID", mapping), 1, atOnce, atLeast,
-		},
-		alarm{
-			// No metric of AWS shows this, because the retention of a stream can be raised after the deployment.
+			// No metric of AWS shows this, because the retention of a source can be raised after the deployment.
 			"PastHorizonAlarm", "records-past-horizon",
 			"Records were older than the horizon, which must be at least the stream's retention.",
 			r.counted("PastHorizon", "RecordsPastHorizon", "$.past_horizon"), 1, atOnce, atLeast,
@@ -51,24 +34,11 @@ func (r *RecordDedupe) newAlarms(s alarmSet, p RecordDedupeProps) {
 	if p.hasLog() {
 		s.add(r.logAlarms()...)
 	}
-	s.addStream("SourceThrottledAlarm", "throttled-stream", r.Source)
 	if r.Destination != nil {
-		s.addStream("DestinationThrottledAlarm", "throttled-stream-destination", r.Destination)
+		s.made["throttled-stream-destination"] = s.newAlarm(throttledStream("DestinationThrottledAlarm", r.Destination))
 	}
 	s.addFunction(r.Function, "dedupe", twice)
 	s.addTable("throttled-keys", r.DedupeTable)
-}
-
-// unread is 1 if the stream got records and Lambda did not poll it once. IteratorAge has no value while the function
-// does not run. A mapping counts every poll, even a poll without records. Without new records the value is 0, because
-// a new stack has no polls before its mapping has begun.
-func (r *RecordDedupe) unread() awscloudwatch.IMetric {
-	period := &awscloudwatch.MetricOptions{Period: seconds(unreadPeriod)}
-	return calculated("IF(FILL(records, 0) > 0 && FILL(polls, 0) == 0, 1, 0)", metrics{
-		"records": metric("AWS/Kinesis", "IncomingRecords", "Sum", "StreamName", r.Source.StreamName()).With(period),
-		"polls": metric("AWS/Lambda", "PolledEventCount", "SampleCount", "EventSourceMappingUUID", r.Mapping.Ref()).
-			With(period),
-	}, unreadPeriod)
 }
 
 // deadLetters is the number of records that the function stored, plus the number of waiting notifications. The

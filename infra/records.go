@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
@@ -33,24 +32,25 @@ type RecordDedupeProps struct {
 	// required, and the function and its mapping have other defaults.
 	Settings recordhandler.Settings
 
-	// Source is the stream to read. If it is nil, the construct makes an on-demand stream.
-	Source awskinesis.IStream
+	// Source is what the function reads. The zero value is an on-demand Kinesis stream that the construct makes.
+	Source Source
 
-	// SourceRetention is how long Source keeps its records, 24 hours to 365 days. A stream that the construct makes
-	// gets this retention; the default is 7 days. Leave it out for a stream of the same app, because the construct
-	// reads it from there. For an existing stream look it up: with a wrong value, records may be lost or delivered
-	// twice.
+	// SourceRetention is how long Source keeps its records. A Kinesis stream that the construct makes gets this
+	// retention, 24 hours to 365 days; the default is 7 days. For an existing stream look it up, and for an existing
+	// queue add the retention of its dead-letter queue: with a wrong value, records may be lost or delivered twice. Leave
+	// it out for a source of the same app, because the construct reads it from there.
 	SourceRetention time.Duration
 
 	// Sink gets each record once, if it is a resource of the app. Another resource is named by Settings.Sink. Without
-	// both, the construct makes an on-demand stream.
+	// both, the construct makes an on-demand stream, which keeps records as long as a Kinesis stream that is the source,
+	// and for 7 days with another source.
 	Sink Sink
 
 	// DedupeTable is the table of entries and acks. If it is nil, [NewTable] makes it with the settings of Table.
 	DedupeTable awsdynamodb.ITableV2
 	Table       TableProps
 
-	// DeadLetterBucket stores the poison records in poison/SCOPE/, and the batches that Lambda gives up in
+	// DeadLetterBucket stores the poison records in poison/SCOPE/, and the batches of streams that Lambda gives up in
 	// aws/lambda/. If it is nil, the construct makes a bucket that is encrypted, private and versioned, and that
 	// deletes nothing but what DoneLetterExpiry says.
 	DeadLetterBucket awss3.IBucket
@@ -93,18 +93,18 @@ type RecordDedupeProps struct {
 	names naming
 }
 
-// RecordDedupe is the dedup of a stream: table, streams, bucket, queue, function, event source mapping and alarms. It
-// has one destination. For settings that the props do not have, change its parts.
+// RecordDedupe is the dedup of a source: table, streams, bucket, queue, function, event source mapping and alarms. It
+// has one source and one destination. For settings that the props do not have, change its parts.
 type RecordDedupe struct {
 	Construct        constructs.Construct // the scope of the parts that the construct makes
 	DedupeTable      awsdynamodb.ITableV2
-	Source           awskinesis.IStream
+	Source           Source
 	Destination      awskinesis.IStream // nil if the sink is no stream
 	DeadLetterBucket awss3.IBucket
 	NotifyQueue      awssqs.IQueue
 	Function         awslambda.Function
-	Alias            awslambda.Alias // the alias of the function; the mapping calls it
-	Mapping          awslambda.CfnEventSourceMapping
+	Alias            awslambda.Alias                 // the alias of the function; the mapping calls it
+	Mapping          awslambda.CfnEventSourceMapping // nil if the source is a log group
 
 	// Alarms holds the alarms by their sections in docs/operations.md, as in "iterator-age". Constructs that share a
 	// table share its alarm.
@@ -118,15 +118,7 @@ var dedupeFunction = functionKind{
 	longestTimeout: 15 * time.Minute, // Lambda Developer Guide, "Lambda quotas"
 }
 
-// These are the limits of a stream's retention (Kinesis Developer Guide, "Change the data retention period"), and the
-// retention of streams that the construct makes.
-const (
-	shortestRetention = 24 * time.Hour
-	longestRetention  = 365 * 24 * time.Hour
-	defaultRetention  = 7 * 24 * time.Hour
-)
-
-// NewRecordDedupe makes the dedup of a stream. Its error lists all problems in the props; then it makes nothing.
+// NewRecordDedupe makes the dedup of a source. Its error lists all problems in the props; then it makes nothing.
 func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps) (*RecordDedupe, error) {
 	p = p.withDefaults()
 	if err := p.check(scope); err != nil {
@@ -135,20 +127,19 @@ func NewRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	return newRecordDedupe(scope, id, p), nil
 }
 
-// newRecordDedupe makes the dedup of a stream from checked props.
+// newRecordDedupe makes the dedup of a source from checked props.
 func newRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps) *RecordDedupe {
 	r := &RecordDedupe{
-		Construct:   constructs.NewConstruct(scope, jsii.String(id)),
-		DedupeTable: p.DedupeTable, Source: p.Source,
+		Construct:        constructs.NewConstruct(scope, jsii.String(id)),
+		DedupeTable:      p.DedupeTable,
 		DeadLetterBucket: p.DeadLetterBucket, NotifyQueue: p.NotifyQueue, metrics: p.hasMetrics(),
 	}
 	p.LedgerSecret = p.ledgerAddress().secret(r.Construct, "LedgerSecret", p.EncryptionKey)
 	if r.DedupeTable == nil {
 		r.DedupeTable = newDedupeTable(r.Construct, "DedupeTable", p.Table)
 	}
-	if r.Source == nil {
-		r.Source = p.newStream(r.Construct, "Source")
-	}
+	r.Source = Source{p.Source.kind.resolved(r, p)}
+	r.Source.warnOfAccount(r)
 	markConsumer(r, p.Settings.Scope)
 	p.Sink = p.Sink.resolved(r.Construct, p)
 	p.Sink.requireFreeNames(r.Construct)
@@ -172,7 +163,7 @@ func newRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 	} else {
 		r.Alias = newLive(r.Construct, r.Function)
 	}
-	r.Mapping = newMapping(r, p.Mapping, p.Settings.SourceAggregation == switchText(false))
+	r.Source.kind.connect(r, p)
 	alarms := newAlarmSet(r.Construct, p.Alarms)
 	r.newAlarms(alarms, p)
 	newCanary(alarms, p.Function, r.Function, r.Alias, canaryOfRecords)
@@ -184,9 +175,8 @@ func newRecordDedupe(scope constructs.Construct, id string, p RecordDedupeProps)
 func (p RecordDedupeProps) withDefaults() RecordDedupeProps {
 	p.Function = p.Function.withDefaults(p.functionKind())
 	p.Alarms = p.Alarms.withDefaults()
-	if p.SourceRetention == 0 {
-		p.SourceRetention = retentionOf(p.Source)
-	}
+	p.Source = p.Source.orNewStream()
+	p.SourceRetention = cmp.Or(p.SourceRetention, p.Source.kind.retention())
 	if p.Settings.Horizon == 0 {
 		p.Settings.Horizon = recordhandler.DefaultHorizon
 	}
@@ -194,10 +184,7 @@ func (p RecordDedupeProps) withDefaults() RecordDedupeProps {
 	if p.Sink == (Sink{}) {
 		p.Sink, p.Settings.Sink = Sink{address: p.Settings.Sink}, ""
 	}
-	if p.hasLog() {
-		p.Mapping = p.Mapping.withLogDefaults()
-	}
-	p.Mapping = p.Mapping.withDefaults(p.SourceRetention)
+	p.Mapping = p.Source.kind.mappingDefaults(p)
 	return p
 }
 
@@ -206,22 +193,24 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	wrong := problems{naming: p.names}
 	wrong.join(p.Table.check(scope, p.names), p.Function.check(p.functionKind(), p.names), p.Alarms.check(p.names))
 	refuseReplicas(&wrong, "DedupeTable", p.DedupeTable)
+	if p.Table.KinesisStream != nil {
+		wrong.add("Table.KinesisStream is set, and each entry of a record would be a change; leave it out: it is for a table of claims")
+	}
 	wrong.checkOwn("DedupeTable", p.Settings.DedupeTable, "DedupeTable")
 	wrong.checkOwn("DeadLetters", p.Settings.DeadLetters, "DeadLetterBucket and NotifyQueue: the construct chooses the prefix")
 	if p.Settings.Sink != "" {
 		wrong.add("Sink and Settings.Sink are both set; choose one")
 	}
 	p.Function.checkCanary(&wrong, p.Settings.LogLevel)
-	p.checkRetention(&wrong)
 	p.checkDoneExpiry(&wrong)
-	wrong.join(p.Mapping.check(p.SourceRetention, p.names))
+	if p.Source.kind.isMissing() {
+		wrong.add("%s has a resource that is nil; pass the resource, or leave the source out for a new stream", wrong.of("Source"))
+		return wrong.err()
+	}
+	p.Source.kind.check(&wrong, p)
 	p.checkPlaces(&wrong, scope)
 	if p.NotifyQueue != nil && *p.NotifyQueue.Fifo() {
 		wrong.add("%s is a FIFO queue; choose a standard queue", wrong.of("NotifyQueue"))
-	}
-	if p.Sink.scheme() == "s3" && p.Mapping.Parallelization != 1 {
-		wrong.add("%s is %d, and must be 1 with objects in a bucket: an object says which records are done by the first and "+
-			"the last one", wrong.of("Parallelization"), p.Mapping.Parallelization)
 	}
 	letters := "bucket"
 	if p.DeadLetterBucket != nil {
@@ -249,75 +238,28 @@ func (p RecordDedupeProps) check(scope constructs.Construct) error {
 	return wrong.err()
 }
 
-// checkPlaces refuses streams that the function cannot reach. Lambda reads a Source in its own region.
+// checkPlaces refuses a source and a sink that Lambda and the function cannot reach, or that are the same.
 func (p RecordDedupeProps) checkPlaces(wrong *problems, scope constructs.Construct) {
-	stack, source := awscdk.Stack_Of(scope), wrong.of("Source")
-	account, region := stack.Account(), stack.Region()
-	if p.Source != nil && *awscdk.Token_IsUnresolved(region) {
-		region = p.Source.Env().Region
+	before := len(wrong.all)
+	stack := awscdk.Stack_Of(scope)
+	p.Source.checkPlace(wrong, stack)
+	if len(wrong.all) > before {
+		return
 	}
-	if s := p.Source; s != nil && differ(s.Env().Region, region) {
-		wrong.add("%s is in %s and the stack in %s; Lambda reads only streams of its own region",
-			source, *s.Env().Region, *region)
-	} else {
-		p.Sink.check(wrong, account, region, p.Source)
+	region := stack.Region()
+	if place := p.Source.kind.place(); place != nil && *awscdk.Token_IsUnresolved(region) {
+		region = place.Region
 	}
-	if p.Source != nil && strings.Contains(*p.Source.StreamArn(), consumerPath) {
-		wrong.add("%s is a consumer of a stream; choose the stream: %s", source, enhancedFanOut)
-	}
+	p.Sink.check(wrong, stack.Account(), region, p.Source)
 }
-
-// consumerPath is in the ARN of a consumer with enhanced fan-out.
-const consumerPath = "/consumer/"
 
 // differ reports whether both values are known and differ.
 func differ(a, b *string) bool {
 	return !*awscdk.Token_IsUnresolved(a) && !*awscdk.Token_IsUnresolved(b) && *a != *b
 }
 
-func (p RecordDedupeProps) checkRetention(wrong *problems) {
-	known, retention := retentionOf(p.Source), wrong.of("SourceRetention")
-	switch {
-	case p.SourceRetention == 0:
-		wrong.add("%s needs %s: an existing stream does not tell how long it keeps its records; `aws kinesis "+
-			"describe-stream-summary` shows it", wrong.of("Source"), retention)
-	case p.Source != nil && known != 0 && known != p.SourceRetention:
-		wrong.add("SourceRetention is %s, but Source keeps its records for %s", text(p.SourceRetention), text(known))
-	case p.SourceRetention < shortestRetention || p.SourceRetention > longestRetention || p.SourceRetention%time.Hour != 0:
-		wrong.add("%s is %s; choose whole hours from %s to %s",
-			retention, text(p.SourceRetention), text(shortestRetention), text(longestRetention))
-	case p.Settings.Horizon < p.SourceRetention:
-		wrong.add("%s is %s, shorter than %s, which is %s: a record that is processed late could find its entry deleted, "+
-			"and would be delivered twice", wrong.of("Horizon"), text(p.Settings.Horizon), retention, text(p.SourceRetention))
-	}
-}
-
-// scopeOf returns the scope of the records' ids. The default is the name of the stream, as in the function.
-func scopeOf(scope string, source awskinesis.IStream) string {
-	switch {
-	case scope != "":
-		return scope
-	case source == nil:
-		return "source"
-	}
-	return *source.StreamName()
-}
-
-// retentionOf returns how long a stream keeps its records, or 0 if the app does not know it. If source is nil, the
-// construct makes a stream.
-func retentionOf(source awskinesis.IStream) time.Duration {
-	if source == nil {
-		return defaultRetention
-	}
-	stream, ok := source.Node().DefaultChild().(awskinesis.CfnStream)
-	if !ok {
-		return 0
-	}
-	if hours := stream.RetentionPeriodHours(); hours != nil {
-		return time.Duration(*hours) * time.Hour
-	}
-	return shortestRetention // the default of Kinesis
-}
+// scopeOf returns the scope of the records' ids. The default is the one of the function.
+func scopeOf(scope string, source Source) string { return cmp.Or(scope, source.kind.scope()) }
 
 // resourceNames are the names of resources in the environment.
 type resourceNames struct{ table, scope, sink, bucket, queueURL, ledger string }
@@ -332,10 +274,10 @@ func (p RecordDedupeProps) environment(n resourceNames) environment {
 func (p RecordDedupeProps) hasMetrics() bool { return p.Settings.Metrics == switchText(true) }
 
 // newStream makes an encrypted on-demand stream.
-func (p RecordDedupeProps) newStream(scope constructs.Construct, id string) awskinesis.Stream {
+func (p RecordDedupeProps) newStream(scope constructs.Construct, id string, retention time.Duration) awskinesis.Stream {
 	props := &awskinesis.StreamProps{
 		StreamMode:      awskinesis.StreamMode_ON_DEMAND,
-		RetentionPeriod: hours(p.SourceRetention),
+		RetentionPeriod: hours(retention),
 		Encryption:      awskinesis.StreamEncryption_MANAGED,
 		RemovalPolicy:   keepUnlessRolledBack(p.Disposable),
 	}
@@ -346,12 +288,13 @@ func (p RecordDedupeProps) newStream(scope constructs.Construct, id string) awsk
 }
 
 func (r *RecordDedupe) grants(p RecordDedupeProps) (all []grant) {
-	scope := scopeOf(p.Settings.Scope, r.Source)
-	acks := p.Settings.Acks != switchText(false) && p.Sink.bucket == nil // objects themselves say which records are done
+	scope, traits := scopeOf(p.Settings.Scope, r.Source), r.Source.kind.traits()
+	// Objects themselves say which records are done.
+	acks := p.Settings.Acks != switchText(false) && p.Sink.bucket == nil && traits.positions
 	for _, grants := range [][]grant{
-		p.entryGrants(r.DedupeTable, scope), dedupeGrants(r.DedupeTable, scope, acks), readStream(r.Source),
-		p.Sink.grants(awscdk.Stack_Of(r.Construct)), storeDeadLetters(r.DeadLetterBucket, scope), sendMessages(r.NotifyQueue),
-		readSecret(p.LedgerSecret), p.formerKeyGrants(),
+		p.entryGrants(r.DedupeTable, scope), dedupeGrants(r.DedupeTable, scope, !traits.shared, acks), r.Source.kind.grants(),
+		p.Sink.grants(awscdk.Stack_Of(r.Construct)), storeDeadLetters(r.DeadLetterBucket, scope, traits.batches),
+		sendMessages(r.NotifyQueue), readSecret(p.LedgerSecret), p.formerKeyGrants(),
 	} {
 		all = append(all, grants...)
 	}

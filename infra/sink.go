@@ -18,7 +18,7 @@ import (
 )
 
 // A Sink is a resource of the app that is the destination of a [RecordDedupe]. The zero value is an on-demand stream that
-// the construct makes. It keeps records as long as the source does. The options are the ones of an address
+// the construct makes. The options are the ones of an address
 // (docs/configuration.md, "Addresses of sinks"), each as in "compression=zstd", without escapes.
 type Sink struct {
 	address string // with the options; of a resource of the app, only the scheme and the options
@@ -129,7 +129,7 @@ var queueURL = regexp.MustCompile(`^https://sqs\.([a-z0-9-]+)\.amazonaws\.com(?:
 
 // check refuses a destination that the function cannot reach, or for which the construct could make no permission. The
 // function finds streams and tables by their names, and its client for queues uses one region.
-func (s Sink) check(wrong *problems, account, region *string, source awskinesis.IStream) {
+func (s Sink) check(wrong *problems, account, region *string, source Source) {
 	name := wrong.of("Sink")
 	elsewhere := func(itsAccount, itsRegion *string) {
 		if differ(itsRegion, region) || differ(itsAccount, account) {
@@ -161,10 +161,24 @@ func (s Sink) check(wrong *problems, account, region *string, source awskinesis.
 		}
 	}
 	// The sink is in the stack's account and region, where the source may not be.
-	if source != nil && !s.isNew() && s.scheme() == "kinesis" && s.text() == s.at(*source.StreamName()) &&
-		!differ(source.Env().Account, account) && !differ(source.Env().Region, region) {
-		wrong.add("%s and %s are the same stream; every record would come back for ever", wrong.of("Source"), name)
+	place := source.kind.place()
+	if place != nil && !s.isNew() && s.isScope(source.kind.scope()) && !differ(place.Account, account) && !differ(place.Region, region) {
+		wrong.add("%s and %s are the same; every record would come back for ever", wrong.of("Source"), name)
 	}
+}
+
+// isScope reports whether the default scope of a source is the one of a source that is the sink.
+func (s Sink) isScope(scope string) bool {
+	switch {
+	case s.scheme() == "kinesis":
+		return s.text() == s.at(scope)
+	case s.queue != nil:
+		return scope == "sqs:"+*s.queue.QueueName()
+	case s.table != nil:
+		return scope == "dynamodb:"+*s.table.TableName()
+	}
+	named := s.named() // an existing queue or table
+	return scope == s.scheme()+":"+named[strings.LastIndex(named, "/")+1:]
 }
 
 func bucketOf(place string) string {
@@ -175,7 +189,11 @@ func bucketOf(place string) string {
 // resolved returns the Sink with its resource, imported or made. newStream makes a stream.
 func (s Sink) resolved(scope constructs.Construct, p RecordDedupeProps) Sink {
 	if s.isNew() {
-		s.stream = p.newStream(scope, "Destination")
+		retention := defaultRetention
+		if p.Source.isStream() {
+			retention = p.SourceRetention
+		}
+		s.stream = p.newStream(scope, "Destination", retention)
 		return s
 	}
 	if s.named() == "" { // of the app

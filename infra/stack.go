@@ -15,6 +15,7 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsec2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssns"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
@@ -306,7 +307,7 @@ func (s *settingsStack) recordProps(r reader) RecordDedupeProps {
 	p := RecordDedupeProps{
 		Settings:        function,
 		ExpectedRate:    r.number("expected-rate", 1),
-		Source:          s.existingStream(r, "SourceStream", "source"),
+		Source:          s.source(r),
 		SourceRetention: r.duration("source-retention", time.Second),
 
 		Table: s.table, DeadLetterBucket: s.existingBucket(r), NotifyQueue: s.existingQueue(r, "NotifyQueue", "notify-queue"),
@@ -351,14 +352,43 @@ func (s *settingsStack) existingTable(id, table string) awsdynamodb.ITableV2 {
 	})
 }
 
-func (s *settingsStack) existingStream(r reader, id, name string) awskinesis.IStream {
-	arn := r.arn(name, "kinesis")
-	if arn == "" {
-		return nil
+// newQueue is the value of source for a queue that the stack makes.
+const newQueue = "sqs"
+
+// source returns what the function reads. The service in its ARN says what it is.
+func (s *settingsStack) source(r reader) Source {
+	const name = "source"
+	text := r.text(name)
+	its, _ := arn.Parse(text)
+	switch {
+	case text == "":
+		return Source{}
+	case text == newQueue:
+		return FromNewQueue()
+	case its.Service == "sqs":
+		if queue := s.existingQueue(r, "SourceQueue", name); queue != nil {
+			return FromQueue(queue)
+		}
+	case its.Service == "kinesis":
+		if arn := r.arn(name, "kinesis"); arn != "" {
+			return FromStream(awskinesis.Stream_FromStreamAttributes(s.stack, jsii.String("SourceStream"),
+				&awskinesis.StreamAttributes{StreamArn: &arn, EncryptionKey: s.key}))
+		}
+	case its.Service == "dynamodb":
+		if arn := r.arn(name, "dynamodb"); arn != "" {
+			table, _, _ := strings.Cut(arn, "/stream/")
+			return FromTable(awsdynamodb.TableV2_FromTableAttributes(s.stack, jsii.String("SourceTable"),
+				&awsdynamodb.TableAttributesV2{TableArn: &table, TableStreamArn: &arn, EncryptionKey: s.key}))
+		}
+	case its.Service == "logs":
+		if arn := r.arn(name, "logs"); arn != "" {
+			return FromLogGroup(awslogs.LogGroup_FromLogGroupArn(s.stack, jsii.String("SourceLogGroup"), &arn))
+		}
+	default:
+		r.refuse(name, "write "+newQueue+" for a new queue, or the ARN of a Kinesis stream, a queue, the stream of a DynamoDB "+
+			"table, or a log group, as in arn:aws:kinesis:REGION:ACCOUNT:stream/NAME")
 	}
-	return awskinesis.Stream_FromStreamAttributes(s.stack, jsii.String(id), &awskinesis.StreamAttributes{
-		StreamArn: &arn, EncryptionKey: s.key,
-	})
+	return Source{}
 }
 
 func (s *settingsStack) existingBucket(r reader) awss3.IBucket {
@@ -413,7 +443,9 @@ func (s *settingsStack) addClaims(checked ClaimAPIProps) {
 func (s *settingsStack) addRecords(checked RecordDedupeProps) {
 	records := newRecordDedupe(s.stack, "Records", checked)
 	s.shown.Records = append(s.shown.Records, records)
-	s.output("SourceStream", "The stream that the function reads", *records.Source.StreamName())
+	for _, o := range records.Source.kind.outputs() {
+		s.output(o.name, o.description, o.value)
+	}
 	if records.Destination != nil {
 		s.output("DestinationStream", "The stream that gets every record once", *records.Destination.StreamName())
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsdynamodb"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awskms"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
@@ -39,6 +40,10 @@ type TableProps struct {
 	// You can raise the units later, and never lower them. AWS charges for each raise once (DynamoDB Developer Guide,
 	// "Understanding DynamoDB warm throughput").
 	WarmReadUnits, WarmWriteUnits int
+
+	// KinesisStream gets each change of a row of a dedupe table: Kinesis Data Streams for DynamoDB. It is for the history
+	// of claims (docs/claims.md). A bank table and the dedupe table of records have none.
+	KinesisStream awskinesis.IStream
 
 	// Disposable deletes the table with the stack, and all claims with it. It is for tests.
 	Disposable bool
@@ -77,7 +82,7 @@ func NewTable(scope constructs.Construct, id string, p TableProps) (awsdynamodb.
 
 // newDedupeTable makes a table from checked props, with the index of claims with an end.
 func newDedupeTable(scope constructs.Construct, id string, p TableProps) awsdynamodb.TableV2 {
-	table := newTable(scope, id, p)
+	table := newTable(scope, id, p, p.KinesisStream)
 	table.AddGlobalSecondaryIndex(&awsdynamodb.GlobalSecondaryIndexPropsV2{
 		IndexName:      jsii.String(dueIndex),
 		PartitionKey:   &awsdynamodb.Attribute{Name: jsii.String(dueAttribute), Type: awsdynamodb.AttributeType_STRING},
@@ -88,8 +93,8 @@ func newDedupeTable(scope constructs.Construct, id string, p TableProps) awsdyna
 	return table
 }
 
-// newTable makes a table from checked props.
-func newTable(scope constructs.Construct, id string, p TableProps) awsdynamodb.TableV2 {
+// newTable makes a table from checked props. If changes is not nil, it gets the changes of the table.
+func newTable(scope constructs.Construct, id string, p TableProps, changes awskinesis.IStream) awsdynamodb.TableV2 {
 	props := &awsdynamodb.TablePropsV2{
 		PartitionKey:        &awsdynamodb.Attribute{Name: jsii.String(partitionKey), Type: awsdynamodb.AttributeType_STRING},
 		SortKey:             &awsdynamodb.Attribute{Name: jsii.String(sortKey), Type: awsdynamodb.AttributeType_STRING},
@@ -101,6 +106,7 @@ func newTable(scope constructs.Construct, id string, p TableProps) awsdynamodb.T
 		DeletionProtection: jsii.Bool(!p.Disposable),
 		RemovalPolicy:      removalPolicy(p.Disposable),
 		WarmThroughput:     p.warmThroughput(),
+		KinesisStream:      changes,
 	}
 	if p.EncryptionKey != nil {
 		props.Encryption = awsdynamodb.TableEncryptionV2_CustomerManagedKey(p.EncryptionKey, nil)

@@ -369,7 +369,7 @@ func TestDoctorNeedsEachPermissionOfRecords(t *testing.T) {
 				}
 			}
 			if c.rows != "" {
-				checkAllRows(t, proved, "dedupe", "Always", c.rows, toStream, withAcks)
+				checkAllRows(t, proved, "dedupe", "Always", fromStream, c.rows, toStream, withAcks)
 			}
 			for p, own := range proved {
 				if own {

@@ -390,7 +390,7 @@ func checkAllRows(t *testing.T, proved map[doctor.Permission]bool, function stri
 func grantOf(t *testing.T, p doctor.Permission) grant {
 	t.Helper()
 	var all []grant
-	for _, section := range []string{"Always", withKeys, withLog, toStream, withAcks} {
+	for _, section := range []string{"Always", fromStream, withKeys, withLog, toStream, withAcks} {
 		all = append(all, documentedGrants(t, section, p.Function)...)
 	}
 	g := grant{function: p.Function, action: p.Action, resource: p.Resource}

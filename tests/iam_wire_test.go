@@ -96,6 +96,7 @@ const (
 	withLog      = "With the log ledger"
 	password     = "With the password of a Valkey ledger"
 	withAcks     = "With acks"
+	fromStream   = "With a Kinesis stream as the source"
 	toStream     = "With a stream as the destination"
 	toTable      = "With a table as the destination"
 )
@@ -113,11 +114,11 @@ func TestFunctionsAskForWhatTheyMay(t *testing.T) {
 	}{
 		"claim":               {"claim", []string{"Always"}, askAsClaim},
 		"sweep":               {"sweep", []string{"Always", "With metrics"}, askAsSweep},
-		"dedupe":              {"dedupe", []string{"Always", withKeys, inStatements, toStream, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newStreamSink) }},
-		"dedupe without acks": {"dedupe", []string{"Always", withKeys, inStatements, toStream}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "off", newStreamSink) }},
-		"dedupe to a table":   {"dedupe", []string{"Always", withKeys, toTable, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newTableSink) }},
-		"dedupe with the log": {"dedupe", []string{"Always", withLog, toStream, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newStreamSink, "ONCEBOX_LEDGER=log") }},
-		"dedupe with Valkey":  {"dedupe", []string{"Always", password, toStream, withAcks}, askWithValkey},
+		"dedupe":              {"dedupe", []string{"Always", fromStream, withKeys, inStatements, toStream, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newStreamSink) }},
+		"dedupe without acks": {"dedupe", []string{"Always", fromStream, withKeys, inStatements, toStream}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "off", newStreamSink) }},
+		"dedupe to a table":   {"dedupe", []string{"Always", fromStream, withKeys, toTable, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newTableSink) }},
+		"dedupe with the log": {"dedupe", []string{"Always", fromStream, withLog, toStream, withAcks}, func(t *testing.T, c *cloud) { askAsDedupe(t, c, "on", newStreamSink, "ONCEBOX_LEDGER=log") }},
+		"dedupe with Valkey":  {"dedupe", []string{"Always", fromStream, password, toStream, withAcks}, askWithValkey},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

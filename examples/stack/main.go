@@ -1,11 +1,12 @@
-// Command stack is an example of a stack of your own. A ticketing team hands out seats by the claim API, and passes on
-// each of its orders once.
+// Command stack is an example of stacks of your own. A ticketing team hands out seats by the claim API, and passes on
+// each of its orders once. Another stack hands out vouchers and keeps the history of their claims.
 //
 //	make zip
-//	cdk synth --app 'go run ./examples/stack'
+//	cdk synth --app 'go run ./examples/stack' tickets vouchers
 package main
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -32,7 +33,7 @@ func main() {
 func run() error {
 	defer jsii.Close()
 	app := awscdk.NewApp(nil)
-	if err := addTickets(app); err != nil {
+	if err := errors.Join(addTickets(app), addVouchers(app)); err != nil {
 		return err
 	}
 	app.Synth(nil)
@@ -99,7 +100,7 @@ func addTickets(app awscdk.App) error {
 			Volatile: []string{"sent_at"},
 			Window:   retention,
 		},
-		Source:          awskinesis.Stream_FromStreamArn(stack, jsii.String("Source"), jsii.String(orders)),
+		Source:          infra.FromStream(awskinesis.Stream_FromStreamArn(stack, jsii.String("Source"), jsii.String(orders))),
 		SourceRetention: retention,
 		DedupeTable:     dedupe,
 		EncryptionKey:   key,

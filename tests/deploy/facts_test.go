@@ -122,7 +122,11 @@ func describe(t *testing.T, stack string) *deployed {
 	must(t, err)
 	for _, o := range stacks.Stacks[0].Outputs {
 		d.outputs[*o.OutputKey] = *o.OutputValue
-		d.names[path.Base(*o.OutputValue)] = *o.OutputKey // the value is a name, or the URL of a queue
+		name := *o.OutputValue
+		if strings.HasPrefix(name, "https://") { // the URL of a queue
+			name = path.Base(name)
+		}
+		d.names[name] = *o.OutputKey
 	}
 	input := &cloudformation.DescribeStackResourcesInput{StackName: &stack}
 	resources, err := d.cloudformation.DescribeStackResources(t.Context(), input)
@@ -159,6 +163,7 @@ var readers = []struct {
 	{"AWS::Lambda::Permission", nil},
 	{"AWS::Logs::LogGroup", (*reading).logGroup},
 	{"AWS::Logs::MetricFilter", (*reading).logFilter},
+	{"AWS::Logs::SubscriptionFilter", (*reading).subscription},
 	{"AWS::CloudWatch::Alarm", (*reading).alarm},
 	{"AWS::CloudWatch::Dashboard", (*reading).dashboard},
 	// Policies are the same in the template and in the account. tests/stack reads them in the template.
@@ -329,6 +334,17 @@ func (r *reading) queue(id string) {
 	}
 	r.add(id, "retention", "%s s", got.Attributes["MessageRetentionPeriod"])
 	r.add(id, "encryption by SQS", "%s", got.Attributes["SqsManagedSseEnabled"])
+	if visibility := got.Attributes["VisibilityTimeout"]; visibility != "30" { // the default
+		r.add(id, "visibility", "%s s", visibility)
+	}
+	if redrive := got.Attributes["RedrivePolicy"]; redrive != "" {
+		var policy struct {
+			To    string          `json:"deadLetterTargetArn"`
+			After json.RawMessage `json:"maxReceiveCount"`
+		}
+		must(r.t, json.Unmarshal([]byte(redrive), &policy))
+		r.add(id, "gives up", "after %s receives to %s", policy.After, policy.To)
+	}
 	if policy := got.Attributes["Policy"]; policy != "" {
 		r.add(id, "policy", "%s", r.policy(policy))
 	}
@@ -364,6 +380,9 @@ func (r *reading) function(id string) {
 	if !missing(err) {
 		must(r.t, err)
 		r.add(id, "queued", "%d s, %d retries", *queued.MaximumEventAgeInSeconds, *queued.MaximumRetryAttempts)
+		if d := queued.DestinationConfig; d != nil && d.OnFailure != nil {
+			r.add(id, "failed", "go to %s", aws.ToString(d.OnFailure.Destination))
+		}
 	}
 }
 
@@ -541,6 +560,33 @@ func (r *reading) logFilter(id string) {
 	for _, m := range f.MetricTransformations {
 		r.add(id, "makes", "%s as %s %s", *m.MetricValue, *m.MetricNamespace, *m.MetricName)
 	}
+}
+
+// subscription reads a subscription filter, and whether its log group may call the function.
+func (r *reading) subscription(id string) {
+	r.names[id] = "subscription"
+	group := r.outputs["SourceLogGroup"]
+	got, err := r.logs.DescribeSubscriptionFilters(r.t.Context(), &cloudwatchlogs.DescribeSubscriptionFiltersInput{
+		LogGroupName: &group, FilterNamePrefix: &id,
+	})
+	must(r.t, err)
+	if len(got.SubscriptionFilters) == 0 {
+		r.add(id, "", gone)
+		return
+	}
+	f := got.SubscriptionFilters[0]
+	pattern := cmp.Or(aws.ToString(f.FilterPattern), "all log events")
+	r.add(id, "from", "%s, %s", group, pattern)
+	allowed := "not allowed"
+	policy, err := r.lambda.GetPolicy(r.t.Context(), &lambda.GetPolicyInput{FunctionName: f.DestinationArn})
+	if !missing(err) {
+		must(r.t, err)
+		if strings.Contains(*policy.Policy, ":log-group:"+group+":*") && strings.Contains(*policy.Policy, "logs.amazonaws.com") &&
+			strings.Contains(*policy.Policy, "SourceAccount") {
+			allowed = "allowed"
+		}
+	}
+	r.add(id, "to", "%s, %s", *f.DestinationArn, allowed)
 }
 
 // alarm reads the resources that an alarm watches and the topics that get its messages. Its limits are the same in

@@ -217,8 +217,15 @@ func (r release) template(t *testing.T, c clients, stack string) *string {
 	_, err = c.s3.PutObject(t.Context(), &s3.PutObjectInput{Bucket: bucket, Key: key, Body: bytes.NewReader(r.zip(t))})
 	must(t, err)
 	text := strings.ReplaceAll(string(golden(t, "default")), "oncebox-Claims", stack+"-Claims")
+	return withCode(t, versionName.ReplaceAllString(text, "${1}"+r.number), *bucket, *key, r.variables)
+}
+
+// withCode returns a template of tests/stack that the emulator takes, with the code and more variables of the functions.
+// A variable that is nil is removed.
+func withCode(t *testing.T, text, bucket, key string, more map[string]any) *string {
+	t.Helper()
 	var template map[string]any
-	must(t, json.Unmarshal([]byte(versionName.ReplaceAllString(text, "${1}"+r.number)), &template))
+	must(t, json.Unmarshal([]byte(text), &template))
 	delete(template, "Parameters") // about the bootstrap of the CDK
 	delete(template, "Rules")
 	for _, resource := range template["Resources"].(map[string]any) {
@@ -226,7 +233,7 @@ func (r release) template(t *testing.T, c clients, stack string) *string {
 			p := resource["Properties"].(map[string]any)
 			p["Code"] = map[string]any{"S3Bucket": bucket, "S3Key": key}
 			variables := p["Environment"].(map[string]any)["Variables"].(map[string]any)
-			maps.Copy(variables, r.variables)
+			maps.Copy(variables, more)
 			maps.DeleteFunc(variables, func(_ string, value any) bool { return value == nil })
 		}
 	}

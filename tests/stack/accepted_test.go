@@ -53,6 +53,14 @@ var accepted = []acceptance{
 		reason: "AWS Backup chooses the names of backups; the role copies them to the vault of the user only",
 	},
 	{
+		rule: `AwsSolutions-IAM5\[Resource::<ArchiveDA4CB258\.Arn>/claims/\*\]`, templates: `example-history`,
+		reason: "as for every bucket of delivered objects",
+	},
+	{
+		rule: `AwsSolutions-IAM5\[Resource::.*:table/their-items/stream/\*\]`, templates: `from-table`,
+		reason: "Lambda lists the streams of the table, and a list has no stream of its own",
+	},
+	{
 		rule: `AwsSolutions-IAM5\[Resource::\*\]`, resource: `.*FunctionRole.*`, templates: `valkey|customer-key`,
 		reason: "Lambda makes a network interface in a VPC, and EC2 cannot limit all of these actions to a resource",
 	},
@@ -85,13 +93,21 @@ var accepted = []acceptance{
 		reason: "the queue holds a message for each dead letter until a person takes it; no consumer fails at it",
 	},
 	{
+		rule: `Serverless-SQSRedrivePolicy`, resource: `.*SourceDeadLetterQueue.*`, templates: `from-queue`,
+		reason: "it is a dead-letter queue itself; no consumer fails at it",
+	},
+	{
+		rule: `Serverless-LambdaEventSourceMappingDestination`, templates: `from-queue`,
+		reason: "Lambda has no such destination for a queue, which has a redrive policy instead",
+	},
+	{
 		rule: `Serverless-SNSRedrivePolicy`, templates: `example`,
 		reason: "an e-mail address needs no queue for messages that do not arrive; alarms show in CloudWatch too",
 	},
 
 	// What costs.
 	{
-		rule: `AwsSolutions-S1`, resource: `.*DeadLetterBucket.*`,
+		rule: `AwsSolutions-S1`, resource: `.*DeadLetterBucket.*|Archive.*`,
 		reason: "access logs need a second bucket with logs of its own; who needs them gives a bucket that has them",
 	},
 	{

@@ -100,8 +100,17 @@ var alarmCases = map[string]alarmCase{
 		idle: period{"PolledEventCount": 300},
 		// a mapping that is off reads nothing, and in an empty stream nothing waits
 		passing: []period{{"IncomingRecords": 5, "PolledEventCount": 1}, {}},
-		trouble: []period{{"IncomingRecords": 1}},
+		trouble: []period{{"IncomingRecords": 1, "ConsumedWriteCapacityUnits": 1}},
 	},
+	"log-events-not-sent": {
+		passing: []period{{"DeliveryErrors": 9}, {}, {}}, trouble: []period{{"DeliveryErrors": 1}, {"DeliveryThrottling": 1}},
+	},
+	"log-messages-given-up": single("AsyncEventsDropped"),
+	"message-age": {
+		passing: []period{{"ApproximateAgeOfOldestMessage": 700}, {"ApproximateAgeOfOldestMessage": 0}, {}},
+		trouble: []period{{"ApproximateAgeOfOldestMessage": 600}, {}, {"ApproximateAgeOfOldestMessage": 600}},
+	},
+	"messages-given-up": single("ApproximateNumberOfMessagesVisible"),
 	"dead-letters": {
 		idle:    period{"ApproximateNumberOfMessagesVisible": 0},
 		passing: []period{{"DeadLetters": 1}, {"ApproximateNumberOfMessagesVisible": 0}},
@@ -211,7 +220,8 @@ func single(metric string) alarmCase {
 func TestAlarmsAtNight(t *testing.T) {
 	seen := map[string]bool{}
 	for _, tpl := range []template{
-		readGolden(t, "default"), readGolden(t, "log"), readGolden(t, "customer-key"), withHandlerAlarms(t),
+		readGolden(t, "default"), readGolden(t, "log"), readGolden(t, "customer-key"), readGolden(t, "from-queue"),
+		readGolden(t, "from-table"), readGolden(t, "from-logs"), withHandlerAlarms(t),
 	} {
 		for id, a := range tpl.resources(alarmType) {
 			section := sectionOf(a)
@@ -437,6 +447,11 @@ func TestRunbook(t *testing.T) {
 	alarms := readGolden(t, "default").resources(alarmType)
 	maps.Copy(alarms, readGolden(t, "log").resources(alarmType))
 	maps.Copy(alarms, readGolden(t, "customer-key").resources(alarmType))
+	for _, name := range []string{"from-queue", "from-table", "from-logs"} {
+		for id, a := range readGolden(t, name).resources(alarmType) {
+			alarms[name+" "+id] = a // sources have alarms of the same name
+		}
+	}
 	maps.Copy(alarms, withHandlerAlarms(t).resources(alarmType))
 	for id, a := range alarms {
 		parts := runbookLink.FindStringSubmatch(textAt(a, "Properties.AlarmDescription"))

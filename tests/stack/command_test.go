@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
@@ -75,13 +76,17 @@ func TestDefaultFolders(t *testing.T) {
 	}
 }
 
-// example makes the template of examples/stack with the command in its comment.
-func example(t *testing.T) template {
-	t.Helper()
-	out := t.TempDir()
-	command(t, dist(t), []string{"CDK_OUTDIR=" + out}, build(t, "./examples/stack"))
-	return readTemplate(t, filepath.Join(out, "tickets.template.json"))
+// example returns a template of examples/stack, which the command in its comment makes. It runs once.
+func example(stack string) func(*testing.T) template {
+	return func(t *testing.T) template {
+		t.Helper()
+		out := filepath.Join(os.Getenv(inFolder), "example")
+		exampleRun.Do(func() { command(t, dist(t), []string{"CDK_OUTDIR=" + out}, build(t, "./examples/stack")) })
+		return readTemplate(t, filepath.Join(out, stack+".template.json"))
+	}
 }
+
+var exampleRun sync.Once
 
 // dist returns a folder with functions at the places where `make zip` puts them.
 func dist(t *testing.T) (folder string) {

@@ -38,7 +38,7 @@ func TestNothingIsMadeOfWhatExists(t *testing.T) {
 	}
 }
 
-// TestEachResourceHasItsKey checks with five keys that a role may use each one only through its own service.
+// TestEachResourceHasItsKey checks with keys of each resource that a role may use each one only through its own service.
 func TestEachResourceHasItsKey(t *testing.T) {
 	const keys = "arn:aws:kms:eu-west-1:123456789012:key/"
 	tpl := synthTheirs(t, nil, func(stack awscdk.Stack) {
@@ -62,13 +62,27 @@ func TestEachResourceHasItsKey(t *testing.T) {
 		must(t, err)
 		_, err = infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
 			Settings: recordhandler.Settings{IDPath: "id"}, Function: functionProps(t), DedupeTable: dedupe,
-			Source: stream("source"), SourceRetention: 24 * time.Hour, Sink: infra.ToStream(stream("destination")),
+			Source: infra.FromStream(stream("source")), SourceRetention: 24 * time.Hour, Sink: infra.ToStream(stream("destination")),
 			DeadLetterBucket: awss3.Bucket_FromBucketAttributes(stack, jsii.String("Bucket"),
 				&awss3.BucketAttributes{BucketName: jsii.String("their-dead-letters"), EncryptionKey: key("bucket")}),
 			NotifyQueue: awssqs.Queue_FromQueueAttributes(stack, jsii.String("Queue"),
 				&awssqs.QueueAttributes{QueueArn: jsii.String(theirQueue), KeyArn: key("queue").KeyArn()}),
 		})
 		must(t, err)
+		for id, source := range map[string]infra.Source{
+			"Messages": infra.FromQueue(awssqs.Queue_FromQueueAttributes(stack, jsii.String("Work"),
+				&awssqs.QueueAttributes{QueueArn: jsii.String(theirQueue + "-work"), KeyArn: key("work").KeyArn()})),
+			"Changes": infra.FromTable(awsdynamodb.TableV2_FromTableAttributes(stack, jsii.String("Items"), &awsdynamodb.TableAttributesV2{
+				TableName: jsii.String("their-items"), TableStreamArn: jsii.String(theirTable), EncryptionKey: key("items"),
+			})),
+		} {
+			p := infra.RecordDedupeProps{Settings: recordhandler.Settings{IDPath: "id"}, Function: functionProps(t), Source: source}
+			if source.Queue() != nil {
+				p.SourceRetention = 24 * time.Hour
+			}
+			_, err = infra.NewRecordDedupe(stack, id, p)
+			must(t, err)
+		}
 	})
 	var got []string
 	for id, policy := range tpl.resources(policyType) {
@@ -81,10 +95,12 @@ func TestEachResourceHasItsKey(t *testing.T) {
 	}
 	slices.Sort(got)
 	if want := []string{
+		`Changes items {"kms:ViaService":"dynamodb.*.amazonaws.com*"}`,
 		`Claims bank {"kms:ViaService":"dynamodb.*.amazonaws.com*"}`,
 		`Claims dedupe {"kms:ViaService":"dynamodb.*.amazonaws.com*"}`,
 		`ClaimsSweep bank {"kms:ViaService":"dynamodb.*.amazonaws.com*"}`,
 		`ClaimsSweep dedupe {"kms:ViaService":"dynamodb.*.amazonaws.com*"}`,
+		`Messages work {"kms:ViaService":"sqs.*.amazonaws.com*"}`,
 		`Records bucket {"kms:ViaService":"s3.*.amazonaws.com*"}`,
 		`Records dedupe {"kms:ViaService":"dynamodb.*.amazonaws.com*"}`,
 		`Records destination {"kms:ViaService":"kinesis.*.amazonaws.com*"}`,
@@ -138,17 +154,36 @@ func TestStacksShareATable(t *testing.T) {
 	}
 }
 
-// TestStreamOfAnotherAccountIsNoLoop reads a stream of another account, and writes to a stream of its name.
-func TestStreamOfAnotherAccountIsNoLoop(t *testing.T) {
-	synthTheirs(t, nil, func(stack awscdk.Stack) {
-		_, err := infra.NewRecordDedupe(stack, "Records", infra.RecordDedupeProps{
-			Settings: recordhandler.Settings{IDPath: "id", Sink: "kinesis:theirs"}, Function: functionProps(t),
-			Source: awskinesis.Stream_FromStreamArn(stack, jsii.String("Source"),
-				jsii.String(strings.Replace(theirStream, "123456789012", "210987654321", 1))),
-			SourceRetention: 24 * time.Hour,
-		})
-		must(t, err)
+// TestSourcesOfOthers reads a stream of another account, and writes to a stream of its name, which is no loop. It reads a
+// queue that exists. The synthesis says what the owners of both have to do.
+func TestSourcesOfOthers(t *testing.T) {
+	var stack awscdk.Stack
+	synthTheirs(t, nil, func(made awscdk.Stack) {
+		stack = made
+		elsewhere := jsii.String(strings.Replace(theirStream, "123456789012", "210987654321", 1))
+		for id, p := range map[string]infra.RecordDedupeProps{
+			"Records": {
+				Settings: recordhandler.Settings{IDPath: "id", Sink: "kinesis:theirs"}, SourceRetention: 24 * time.Hour,
+				Source: infra.FromStream(awskinesis.Stream_FromStreamArn(stack, jsii.String("Source"), elsewhere)),
+			},
+			"Messages": {
+				Settings: recordhandler.Settings{IDPath: "id"}, SourceRetention: 14 * 24 * time.Hour,
+				Source: infra.FromQueue(awssqs.Queue_FromQueueArn(stack, jsii.String("Queue"), jsii.String(theirQueue))),
+			},
+		} {
+			p.Function = functionProps(t)
+			_, err := infra.NewRecordDedupe(stack, id, p)
+			must(t, err)
+		}
 	})
+	for _, text := range []string{
+		"The source is in the account 210987654321. Its resource policy must allow",
+		"It needs a visibility timeout of at least 6m, and a dead-letter queue",
+	} {
+		if got := warnings(stack, text); got != 1 {
+			t.Errorf("%d warnings have %q", got, text)
+		}
+	}
 }
 
 // TestServersMayBeMadeInTheStack takes VPC, password and address of a Valkey ledger from the stack: only the deployment

@@ -27,6 +27,8 @@ const (
 	oldKey           = "arn:aws:kms:eu-west-1:123456789012:key/0f0f0f0f-12ab-34cd-56ef-1234567890ab"
 	theirStream      = "arn:aws:kinesis:eu-west-1:123456789012:stream/theirs"
 	theirQueue       = "arn:aws:sqs:eu-west-1:123456789012:theirs"
+	theirTable       = "arn:aws:dynamodb:eu-west-1:123456789012:table/their-items/stream/2027-03-01T09:00:00.291"
+	theirLogs        = "arn:aws:logs:eu-west-1:123456789012:log-group:/their/service"
 	fifoQueue        = "https://sqs.eu-west-1.amazonaws.com/123456789012/unique.fifo"
 	theirCache       = "clustercfg.theirs.abc123.euw1.cache.amazonaws.com:6379"
 	theirSecret      = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:valkey/theirs-a1B2c3"
@@ -119,6 +121,9 @@ var goldens = []golden{
 	{name: "every-setting", bases: onBoth, settings: with(values(everySetting), noTexts)},
 	{name: "firehose", bases: onRecords, settings: values(rawLines + "; sink=firehose:unique?delimiter=none")},
 	{name: "queue", bases: onRecords, settings: values("claims=none; sink=sqs:" + fifoQueue + "?encoding=base64; encryption-key=" + theirKey)},
+	{name: "from-queue", bases: onRecords, settings: values("claims=none; source=sqs; batch-size=100; batch-window=20s")},
+	{name: "from-table", bases: onRecords, settings: values("claims=none; id-path=eventID; source=" + theirTable)},
+	{name: "from-logs", bases: onRecords, settings: values("claims=none; source=" + theirLogs)},
 	{name: "objects", bases: onRecords, settings: values("claims=none; " +
 		"sink=s3://their-lake/events/?format=raw&compression=zstd&object-size=128MiB; " +
 		"batch-window=300s; encryption-key=" + theirKey)},

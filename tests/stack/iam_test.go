@@ -37,6 +37,12 @@ const (
 	formerKey     = "With a former key of yours"
 	formerLake    = "With a former key of yours and a bucket as the destination"
 	formerSecret  = "With a former key of yours and a secret"
+	fromStream    = "With a Kinesis stream as the source"
+	fromQueue     = "With a queue as the source"
+	fromTable     = "With a table as the source"
+	fromLogs      = "With a log group as the source"
+	keyOfSource   = "With a key of yours and a Kinesis stream as the source"
+	formerSource  = "With a former key of yours and a Kinesis stream as the source"
 	toStream      = "With a stream as the destination"
 	toFirehose    = "With Firehose as the destination"
 	toQueue       = "With a queue as the destination"
@@ -83,27 +89,30 @@ func TestPermissionsAreThoseOfTheDocs(t *testing.T) {
 		sections []string
 		function string // all if empty
 	}{
-		"default":       {sections: []string{always, withKeys, inStatements, withAcks, withMetrics, toStream}},
-		"records":       {sections: []string{always, withKeys, inStatements, withAcks, toStream}, function: "dedupe"},
+		"default":       {sections: []string{always, fromStream, withKeys, inStatements, withAcks, withMetrics, toStream}},
+		"records":       {sections: []string{always, fromStream, withKeys, inStatements, withAcks, toStream}, function: "dedupe"},
 		"challenge":     {sections: []string{always, challenged}, function: "claim"},
-		"derived-ids":   {sections: []string{always, withKeys, inStatements, toStream}, function: "dedupe"}, // acks are off
-		"every-setting": {sections: []string{always, withKeys, inStatements, toStream, withTraces}},         // also off
-		"existing":      {sections: []string{always, withKeys, inStatements, withAcks, withMetrics, toStream}},
+		"derived-ids":   {sections: []string{always, fromStream, withKeys, inStatements, toStream}, function: "dedupe"}, // acks are off
+		"every-setting": {sections: []string{always, fromStream, withKeys, inStatements, toStream, withTraces}},         // also off
+		"existing":      {sections: []string{always, fromStream, withKeys, inStatements, withAcks, withMetrics, toStream}},
 		"customer-key": {sections: []string{
-			always, withKeys, inStatements, withAcks, withMetrics, toStream, withKey, keyOfStreams, withVariables, inVPC, withCanary,
-			withBackups, keyOfBackups,
+			always, fromStream, withKeys, inStatements, withAcks, withMetrics, toStream, withKey, keyOfSource, keyOfStreams, withVariables, inVPC,
+			withCanary, withBackups, keyOfBackups,
 		}},
-		"firehose": {sections: []string{always, withKeys, inStatements, withAcks, toFirehose}, function: "dedupe"},
-		"objects":  {sections: []string{always, withKeys, inStatements, toBucket, withKey, keyOfBuckets}, function: "dedupe"},
-		"table":    {sections: []string{always, withKeys, withAcks, toTable, withKey}, function: "dedupe"},
-		"log":      {sections: []string{always, withLog, withAcks, toStream}, function: "dedupe"},
+		"firehose": {sections: []string{always, fromStream, withKeys, inStatements, withAcks, toFirehose}, function: "dedupe"},
+		"objects":  {sections: []string{always, fromStream, withKeys, inStatements, toBucket, withKey, keyOfSource, keyOfBuckets}, function: "dedupe"},
+		"table":    {sections: []string{always, fromStream, withKeys, withAcks, toTable, withKey, keyOfSource}, function: "dedupe"},
+		"log":      {sections: []string{always, fromStream, withLog, withAcks, toStream}, function: "dedupe"},
 		"valkey": {
-			sections: []string{always, withSecret, inVPC, withAcks, toStream, withKey, keyOfStreams, keyOfSecrets}, function: "dedupe",
+			sections: []string{always, fromStream, withSecret, inVPC, withAcks, toStream, withKey, keyOfSource, keyOfStreams, keyOfSecrets}, function: "dedupe",
 		},
 		"former-keys": {sections: []string{
-			always, challenged, withMetrics, withSecret, toBucket, formerKey, formerLake, formerSecret,
+			always, fromStream, challenged, withMetrics, withSecret, toBucket, formerKey, formerSource, formerLake, formerSecret,
 		}},
-		"queue": {sections: []string{always, withKeys, inStatements, withAcks, toQueue, withKey}, function: "dedupe"},
+		"queue":      {sections: []string{always, fromStream, withKeys, inStatements, withAcks, toQueue, withKey, keyOfSource}, function: "dedupe"},
+		"from-table": {sections: []string{always, fromTable, withKeys, inStatements, toStream}, function: "dedupe"},
+		"from-logs":  {sections: []string{always, fromLogs, withKeys, inStatements, toStream}, function: "dedupe"},
+		"from-queue": {sections: []string{always, fromQueue, withKeys, inStatements, toStream}, function: "dedupe"},
 	} {
 		var rows []permission
 		for _, section := range c.sections {
@@ -134,7 +143,7 @@ func permissionDifferences(docs, stack []permission) (all []string) {
 func TestPlantedPermissionsAreFound(t *testing.T) {
 	t.Parallel()
 	docs := documentedPermissions(t)
-	rows := slices.Concat(docs[always], docs[withKeys], docs[inStatements], docs[withAcks], docs[withMetrics], docs[toStream])
+	rows := slices.Concat(docs[always], docs[fromStream], docs[withKeys], docs[inStatements], docs[withAcks], docs[withMetrics], docs[toStream])
 	found := func(what string, rows []permission, tpl template) {
 		if len(permissionDifferences(rows, permissionsOf(tpl))) == 0 {
 			t.Errorf("nobody sees it: %s", what)
@@ -310,7 +319,11 @@ func describe(tpl template, function resource) (job string, words map[string]str
 	words[scope] = scopeWord
 	name("notifier queue", "aws:sqs:eu-west-1:123456789012:", queue[strings.LastIndex(queue, "/")+1:])
 	for _, mapping := range tpl.resources(mappingType) {
-		words[rendered(mapping.properties()["EventSourceArn"])] = "source stream"
+		source := rendered(mapping.properties()["EventSourceArn"])
+		words[source] = "source"
+		if table, _, ok := strings.Cut(source, "/stream/"); ok {
+			words[table+"/stream/*"] = "streams of the source"
+		}
 	}
 	return "dedupe", words
 }

@@ -115,6 +115,10 @@ var invariants = []invariant{
 		{"gives up to nowhere", "", mappingType, "Properties.DestinationConfig", nil},
 		{"gives up to another bucket", "", mappingType, "Properties.DestinationConfig.OnFailure.Destination", "other"},
 		{"no counts for the alarms", "", mappingType, "Properties.MetricsConfig", nil},
+		{"no partial failures of a queue", "from-queue", mappingType, "Properties.FunctionResponseTypes", nil},
+		{"a filter of a queue", "from-queue", mappingType, "Properties.FilterCriteria", object("Filters", []any{})},
+		{"a queue that loses what fails", "from-queue", queueType, "Properties.RedrivePolicy", nil},
+		{"messages that come while they are processed", "from-queue", functionType, "Properties.Timeout", 61.0},
 	}},
 	{"claims that end are in an index", dueIndex, []fault{
 		{"no index", "", tableType, "Properties.GlobalSecondaryIndexes", nil},
@@ -139,6 +143,14 @@ var invariants = []invariant{
 	{"an API calls what it may call", each(integration, permittedFirst), []fault{
 		{"too early", "", integration, "DependsOn", nil},
 		{"before a route of it is allowed", "", integration, "DependsOn", []any{"ClaimsLive9E03B851"}},
+	}},
+	{"a log group sends all log events", each(subscriptionType, sendsAllEvents), []fault{
+		{"some log events", "from-logs", subscriptionType, "Properties.FilterPattern", "ERROR"},
+		{"before it may call", "from-logs", subscriptionType, "DependsOn", nil},
+		{"any log group of any account", "from-logs", permissionType, "Properties.SourceAccount", nil},
+		{"another log group", "from-logs", permissionType, "Properties.SourceArn", "other"},
+		{"loses what fails", "from-logs", invokeType, "Properties.DestinationConfig", nil},
+		{"fewer attempts", "from-logs", invokeType, "Properties.MaximumRetryAttempts", 0.0},
 	}},
 	{"aggregates are opened by the function", each(mappingType, opensAggregates), []fault{
 		{"enhanced fan-out", "", mappingType, "Properties.EventSourceArn", theirStream + "/consumer/fast:1"},
@@ -351,12 +363,12 @@ func customerKey(tpl template) any {
 }
 
 // These may have a * in their actions or resources: two families of two actions each, in AWS's own words (DynamoDB
-// Developer Guide, "How DynamoDB uses AWS KMS"), and the objects that the function and Lambda write, whose names they
-// choose.
+// Developer Guide, "How DynamoDB uses AWS KMS"), the objects that the function and Lambda write, whose names they
+// choose, and the streams of a table, which are listed.
 var (
 	starredActions = []string{"kms:GenerateDataKey*", "kms:ReEncrypt*"}
-	starredObjects = regexp.MustCompile(`^[^*]*(/poison/[^/*]+|/aws/lambda|:their-lake/(events|records)|:their-exports/oncebox-Claims|` +
-		`Table[0-9A-F]+\.Arn}/export)/\*$|^arn:[^*]*:recovery-point:\*$`)
+	starredObjects = regexp.MustCompile(`^[^*]*(/poison/[^*]+|/aws/lambda|:their-lake/(events|records)|:their-exports/oncebox-Claims|` +
+		`Table[0-9A-F]+\.Arn}/export|:table/their-items/stream|\$\{Archive\w+\.Arn}/claims)/\*$|^arn:[^*]*:recovery-point:\*$`)
 )
 
 func noWildcard(_ template, policy resource, _ map[string]any) string {
@@ -574,6 +586,9 @@ func accessLog(_ template, stage resource, _ map[string]any) string {
 // dead letters before Kinesis deletes it.
 func losesNothing(tpl template, mapping resource, _ map[string]any) string {
 	p := mapping.properties()
+	if queue := tpl.resources(queueType)[textAt(p, "EventSourceArn.Fn::GetAtt.0")]; queue != nil {
+		return losesNoMessage(tpl, mapping, queue)
+	}
 	for name, value := range map[string]any{
 		"StartingPosition": "TRIM_HORIZON", "FilterCriteria": nil, "Enabled": nil, "BisectBatchOnFunctionError": true,
 		"FunctionResponseTypes": []any{"ReportBatchItemFailures"}, "MetricsConfig": object("Metrics", []any{"EventCount"}),
@@ -595,6 +610,54 @@ func losesNothing(tpl template, mapping resource, _ map[string]any) string {
 	}
 	if bucket == "" || !strings.HasPrefix(letters, "s3://"+bucket+"/") {
 		return fmt.Sprintf("gives records up to %s, and dead letters go to %s", destination, letters)
+	}
+	return ""
+}
+
+// losesNoMessage checks that every message reaches the function, once at a time, or the dead-letter queue.
+func losesNoMessage(tpl template, mapping, queue resource) string {
+	p := mapping.properties()
+	for name, value := range map[string]any{
+		"FilterCriteria": nil, "Enabled": nil, "FunctionResponseTypes": []any{"ReportBatchItemFailures"},
+		"MetricsConfig": object("Metrics", []any{"EventCount"}),
+	} {
+		if !reflect.DeepEqual(p[name], value) {
+			return fmt.Sprintf("has %v as %s, want %v", p[name], name, value)
+		}
+	}
+	visible, timeout := number(at(queue, "Properties.VisibilityTimeout")), number(at(tpl.function(mapping), "Properties.Timeout"))
+	if window := number(p["MaximumBatchingWindowInSeconds"]); visible < 6*timeout+window {
+		return fmt.Sprintf("reads a queue with a visibility timeout of %v s; the function takes %v s", visible, timeout)
+	}
+	letters := tpl.resources(queueType)[textAt(queue, "Properties.RedrivePolicy.deadLetterTargetArn.Fn::GetAtt.0")]
+	if number(at(letters, "Properties.MessageRetentionPeriod")) <= number(at(queue, "Properties.MessageRetentionPeriod")) {
+		return "reads a queue whose dead-letter queue is missing, or forgets messages as early as the queue"
+	}
+	return ""
+}
+
+// sendsAllEvents checks that a log group calls a function with everything, only after it may, and that Lambda stores the
+// messages that fail.
+func sendsAllEvents(tpl template, subscription resource, _ map[string]any) string {
+	if pattern := textAt(subscription, "Properties.FilterPattern"); pattern != "" {
+		return "sends only " + pattern
+	}
+	function, group := tpl.behind(at(subscription, "Properties.DestinationArn")), rendered(at(subscription, "Properties.LogGroupName"))
+	waits := list(subscription["DependsOn"])
+	var permitted, stored bool
+	for id, p := range tpl.resources(permissionType) {
+		permitted = permitted || slices.Contains(waits, any(id)) && at(p, "Properties.Principal") == "logs.amazonaws.com" &&
+			strings.HasSuffix(rendered(at(p, "Properties.SourceArn")), ":log-group:"+group+":*") &&
+			at(p, "Properties.SourceAccount") != nil
+	}
+	_, letters, _ := strings.Cut(textOf(function, "ONCEBOX_DEAD_LETTERS"), "s3://${")
+	bucket, _, _ := strings.Cut(letters, "}")
+	for id, c := range tpl.resources(invokeType) {
+		stored = stored || slices.Contains(waits, any(id)) && number(at(c, "Properties.MaximumRetryAttempts")) == 2 &&
+			rendered(at(c, "Properties.DestinationConfig.OnFailure.Destination")) == "${"+bucket+".Arn}"
+	}
+	if !permitted || !stored {
+		return fmt.Sprintf("may call the function: %t; messages that fail are stored: %t", permitted, stored)
 	}
 	return ""
 }
@@ -716,7 +779,7 @@ func (tpl template) behind(reference any) resource {
 func callsAlias(tpl template, _ map[string]any) (wrong []string) {
 	for kind, path := range map[string]string{
 		integration: "Properties.IntegrationUri", permissionType: "Properties.FunctionName", mappingType: "Properties.FunctionName",
-		ruleType: "Properties.Targets.0.Arn", invokeType: "Properties.Qualifier.Fn::Select.1.Fn::Split.1",
+		ruleType: "Properties.Targets.0.Arn", subscriptionType: "Properties.DestinationArn", invokeType: "Properties.Qualifier.Fn::Select.1.Fn::Split.1",
 	} {
 		for id, r := range tpl.resources(kind) {
 			if tpl.behind(at(r, path)) == nil && (kind != ruleType || !startsExports(tpl, r)) {
@@ -790,6 +853,9 @@ func TestNamesOfWhatKeepsData(t *testing.T) {
 		{"records derived-ids log valkey plain-records", slices.Concat(records, destination), nil},
 		{"snowplow", slices.Concat(records, destination, []string{"RecordsIdentity206C8181AAF17E14E2F2"}), []string{"RecordsLiveAB660755"}},
 		{"firehose objects queue table", records, nil},
+		{"from-table", slices.Concat(records, destination), []string{"RecordsSource5459A2ED"}},
+		{"from-logs", slices.Concat(records, destination), []string{"RecordsSource5459A2ED", "RecordsMappingC285398D"}},
+		{"from-queue", slices.Concat(records, destination, []string{"RecordsSourceQueueB5B02C57", "RecordsSourceDeadLetterQueueE056FE11"}), []string{"RecordsSource5459A2ED"}},
 		{"former-keys", all, destination},
 		{"existing", all, []string{
 			"ClaimsBankTable521EF770", "DedupeTableBA3ED9BF", "RecordsDeadLetterBucket8BDB8835", "RecordsDestination579047A1",

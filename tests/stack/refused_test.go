@@ -266,17 +266,50 @@ var refusals = []struct{ settings, says string }{
 	// Combinations that break a guarantee.
 	{"horizon=167h", "records.horizon is 167h, shorter than records.source-retention, which is 7d ... delivered twice"},
 	{"source-retention=15d", "records.horizon is 14d, shorter than records.source-retention, which is 15d"},
-	{"record-age=7d", "records.record-age is 7d, not shorter than records.source-retention, which is 7d: Kinesis would"},
+	{"record-age=7d", "records.record-age is 7d, not shorter than records.source-retention, which is 7d: the stream would"},
 	{"record-age=24h; source-retention=24h", "records.record-age is 1d, not shorter than records.source-retention"},
 	{
 		"source-retention=1d; source=" + theirStream + "; sink=kinesis:theirs?aggregation=kpl",
-		"records.source and records.sink are the same stream",
+		"records.source and records.sink are the same; every record would come back",
 	},
 	{
 		"encryption-key=" + theirKey + "; sink=sqs:https://sqs.us-west-2.amazonaws.com/123456789012/x",
 		"records.sink is in another account or region than the stack",
 	},
 	{"sink=sqs:" + fifoQueue + "; synthetic=off", "records.synthetic ... a FIFO queue drops the second"},
+	{"source=sqs; batch-size=11", "records.batch-size is 11: a batch of more than 10 messages needs records.batch-window"},
+	{"source=sqs; parallelization=2", "records.parallelization, records.retries and records.record-age are for streams"},
+	{"source=sqs; source-retention=1d", "records.source-retention is 1d, but records.source keeps its records for 14d"},
+	{"source=sqs; sink=s3://their-lake/a", "records.sink is a bucket, which takes the records of Kinesis streams only"},
+	{"source=sqs; ledger=log; expected-rate=1; window=1h", "records.ledger does not store which messages of a queue are done"},
+	{"source=" + theirQueue, "records.source needs records.source-retention ... aws sqs get-queue-attributes"},
+	{"source-retention=29d; source=" + theirQueue, "records.source-retention is 29d; choose whole seconds from 1m to 28d"},
+	{
+		"source-retention=14d; batch-window=1s; source=" + theirQueue + ".fifo",
+		"records.batch-window is 1s, and a FIFO queue has no window",
+	},
+	{"source-retention=7d; source=" + theirTable, "records.source-retention is 7d, but records.source keeps its records for 1d"},
+	{"sink=s3://their-lake/a; source=" + theirTable, "records.sink is a bucket, which takes the records of Kinesis streams only"},
+	{
+		"record-age=24h; source=" + theirTable,
+		"records.record-age is 1d, not shorter than records.source-retention, which is 1d: the stream would",
+	},
+	{"source=" + theirTable + "; dedupe-table=their-items", "records.source and dedupe-table are the same table: each entry is"},
+	{"source=" + theirTable + "; sink=dynamodb:their-items?key=id", "records.source and records.sink are the same"},
+	{"source=arn:aws:dynamodb:eu-west-1:123456789012:table/theirs", "write an ARN, arn:aws:dynamodb:REGION:ACCOUNT:table/NAME/stream/LABEL"},
+	{"source=" + theirLogs + "; batch-size=9", "records.source is a log group, which has no event source mapping: leave out records.batch-size"},
+	{"source=" + theirLogs + "; source-retention=1d", "records.source-retention is set, and CloudWatch Logs sends log events"},
+	{"source=" + theirLogs + "; ledger=log; expected-rate=1; window=1h", "records.ledger is log, which is for large batches"},
+	{
+		"encryption-key=" + theirKey + "; source=" + strings.Replace(theirLogs, "123456789012", "210987654321", 1),
+		"records.source is in another account, and CloudWatch Logs calls only functions of its own",
+	},
+	{"source=theirs", `records.source is "theirs"; write sqs for a new queue, or the ARN of a Kinesis stream, a queue`},
+	{"source-retention=14d; batch-size=11; source=" + theirQueue + ".fifo", "records.batch-size is 11; choose 1 to 10"},
+	{
+		"source-retention=14d; sink=sqs:https://sqs.eu-west-1.amazonaws.com/123456789012/theirs; source=" + theirQueue,
+		"records.source and records.sink are the same; every record would come back",
+	},
 	{
 		"encryption-key=" + theirKey + "; source-retention=1d; source=arn:aws:kinesis:us-west-2:123456789012:stream/x",
 		"records.source is in us-west-2 and the stack in eu-west-1",
@@ -664,26 +697,56 @@ var (
 		"PoisonLimit is not a share": func(_ awscdk.Stack, p *recordProps) { p.Settings.PoisonLimit = "most" },
 		"Source is a consumer of a stream; choose the stream: with enhanced fan-out": func(stack awscdk.Stack, p *recordProps) {
 			p.SourceRetention = 24 * time.Hour
-			p.Source = awskinesis.Stream_FromStreamArn(stack, jsii.String("Theirs"), jsii.String(theirStream+"/consumer/fast:1"))
+			p.Source = infra.FromStream(
+				awskinesis.Stream_FromStreamArn(stack, jsii.String("Theirs"), jsii.String(theirStream+"/consumer/fast:1")))
 		},
 		"SourceRetention is 1d, but Source keeps its records for 2d": func(stack awscdk.Stack, p *recordProps) {
-			p.Source, p.SourceRetention = newStream(stack, 48), 24*time.Hour
+			p.Source, p.SourceRetention = infra.FromStream(newStream(stack, 48)), 24*time.Hour
 		},
 		"Horizon is 14d, shorter than SourceRetention, which is 60d": func(stack awscdk.Stack, p *recordProps) {
-			p.Source = newStream(stack, 1440)
+			p.Source = infra.FromStream(newStream(stack, 1440))
 		},
 		"record dedup Records: NotifyQueue is a FIFO queue": func(stack awscdk.Stack, p *recordProps) {
 			p.NotifyQueue = awssqs.NewQueue(stack, jsii.String("Queue"), &awssqs.QueueProps{Fifo: jsii.Bool(true)})
 		},
-		"Source and Sink are the same stream": func(stack awscdk.Stack, p *recordProps) {
-			p.Source = newStream(stack, 24)
-			p.Sink = infra.ToStream(p.Source, "aggregation=kpl")
+		"Source and Sink are the same": func(stack awscdk.Stack, p *recordProps) {
+			p.Source = infra.FromStream(newStream(stack, 24))
+			p.Sink = infra.ToStream(p.Source.Stream(), "aggregation=kpl")
 		},
-		"Source and Sink are the same stream; every": func(stack awscdk.Stack, p *recordProps) { // the name of the ARN
-			p.Source = awskinesis.Stream_FromStreamArn(stack, jsii.String("Theirs"), jsii.String(theirStream))
+		"Source and Sink are the same; every": func(stack awscdk.Stack, p *recordProps) { // the name of the ARN
+			p.Source = infra.FromStream(awskinesis.Stream_FromStreamArn(stack, jsii.String("Theirs"), jsii.String(theirStream)))
 			p.SourceRetention, p.Settings.Sink = 24*time.Hour, "kinesis:theirs"
 		},
-		"Sink has a resource that is nil": func(_ awscdk.Stack, p *recordProps) { p.Sink = infra.ToStream(nil) },
+		"Source has a visibility timeout of 5m59s; with six times the timeout of the function and the batch window it needs": func(
+			stack awscdk.Stack, p *recordProps,
+		) {
+			p.Source = infra.FromQueue(awssqs.NewQueue(stack, jsii.String("Work"), &awssqs.QueueProps{
+				VisibilityTimeout: awscdk.Duration_Seconds(jsii.Number(359)),
+			}))
+		},
+		"Source has no dead-letter queue": func(stack awscdk.Stack, p *recordProps) {
+			p.Source = infra.FromQueue(awssqs.NewQueue(stack, jsii.String("Work"), nil))
+		},
+		"Horizon is 14d, shorter than SourceRetention, which is 15d": func(stack awscdk.Stack, p *recordProps) {
+			p.Source = infra.FromQueue(awssqs.NewQueue(stack, jsii.String("Work"), &awssqs.QueueProps{
+				VisibilityTimeout: awscdk.Duration_Minutes(jsii.Number(6)), RetentionPeriod: awscdk.Duration_Days(jsii.Number(1)),
+				DeadLetterQueue: &awssqs.DeadLetterQueue{
+					MaxReceiveCount: jsii.Number(5), Queue: awssqs.NewQueue(stack, jsii.String("Letters"), &awssqs.QueueProps{
+						RetentionPeriod: awscdk.Duration_Days(jsii.Number(14)),
+					}),
+				},
+			}))
+		},
+		"Table.KinesisStream is set, and each entry of a record": func(stack awscdk.Stack, p *recordProps) {
+			p.Table.KinesisStream = newStream(stack, 24)
+		},
+		"Source is a table without a stream": func(stack awscdk.Stack, p *recordProps) {
+			p.Source = infra.FromTable(awsdynamodb.TableV2_FromTableName(stack, jsii.String("Items"), jsii.String("theirs")))
+		},
+		"Source has a resource that is nil; pass":     func(_ awscdk.Stack, p *recordProps) { p.Source = infra.FromTable(nil) },
+		"Source has a resource that is nil; pass the": func(_ awscdk.Stack, p *recordProps) { p.Source = infra.FromLogGroup(nil) },
+		"Source has a resource that is nil":           func(_ awscdk.Stack, p *recordProps) { p.Source = infra.FromQueue(nil) },
+		"Sink has a resource that is nil":             func(_ awscdk.Stack, p *recordProps) { p.Sink = infra.ToStream(nil) },
 		"LedgerSecret is set, but Ledger names nothing that has a secret; leave it out": func(stack awscdk.Stack, p *recordProps) {
 			p.LedgerSecret = awssecretsmanager.NewSecret(stack, jsii.String("Secret"), nil)
 		},
@@ -822,10 +885,10 @@ func TestSecondConsumerIsRefused(t *testing.T) {
 		"made before": func(stack awscdk.Stack, p *recordProps) {
 			table, err := infra.NewTable(stack, "Table", infra.TableProps{})
 			must(t, err)
-			p.Source, p.DedupeTable = newStream(stack, 24), table
+			p.Source, p.DedupeTable = infra.FromStream(newStream(stack, 24)), table
 		},
 		"imported": func(stack awscdk.Stack, p *recordProps) {
-			p.Source = awskinesis.Stream_FromStreamArn(stack, jsii.String("Theirs"), jsii.String(theirStream))
+			p.Source = infra.FromStream(awskinesis.Stream_FromStreamArn(stack, jsii.String("Theirs"), jsii.String(theirStream)))
 			p.DedupeTable = awsdynamodb.TableV2_FromTableName(stack, jsii.String("Table"), jsii.String("theirs"))
 		},
 	}
@@ -837,10 +900,10 @@ func TestSecondConsumerIsRefused(t *testing.T) {
 		"with another scope": {func(_ *infra.RecordDedupe, p *recordProps) { p.Settings.Scope = "audit" }, false},
 		"with another table": {func(_ *infra.RecordDedupe, p *recordProps) { p.DedupeTable = nil }, false},
 		"of another stream": {func(first *infra.RecordDedupe, p *recordProps) {
-			p.Source, p.Sink = first.Destination, infra.Sink{}
+			p.Source, p.Sink = infra.FromStream(first.Destination), infra.Sink{}
 		}, false},
 		"with the scope that is the default": {func(first *infra.RecordDedupe, p *recordProps) {
-			p.Settings.Scope = *first.Source.StreamName()
+			p.Settings.Scope = *first.Source.Stream().StreamName()
 		}, true},
 	}
 	for where, source := range sources {

@@ -30,13 +30,20 @@ var theirStacks = []struct {
 		"OrdersDestinationA6753B98", "OrdersFunction520DBA95", "OrdersFunctionLogsCBDDBDA2", "OrdersLiveB822C13A",
 		"OrdersMappingD4FD638A", "OrdersNotifyQueueA7661342", "OrdersSourceA1118721",
 	}},
-	{"example", example, []string{
+	{"example", example("tickets"), []string{
 		"Key961B73FD", "OrdersDeadLetterBucketC7A89C1E", "OrdersDestinationA6753B98", "OrdersFunction520DBA95",
 		"OrdersFunctionLogsCBDDBDA2", "OrdersLiveB822C13A", "OrdersMappingD4FD638A", "OrdersNotifyQueueA7661342",
 		"PaymentsAPI01D74785", "PaymentsAccessLogs264031DF", "PaymentsFunctionCEDF3A54", "PaymentsFunctionLogs154D6FF0",
 		"PaymentsLiveA46D4679", "SeatsAPI5A7EB66A", "SeatsAccessLogsF0B2B466", "SeatsBankTableE55A8D8D",
 		"SeatsFunctionE0B287F1", "SeatsFunctionLogs3D534D78", "SeatsLive6C916E50", "SeatsSweepFunctionF2DD7E7D",
 		"SeatsSweepFunctionLogsA7924B32", "SeatsSweepLiveE1466799", "Seen47A6A2AD",
+	}},
+	{"example-history", example("vouchers"), []string{
+		"ArchiveDA4CB258", "Changes510ED4B0", "ClaimsE8D96B24", "HistoryDeadLetterBucket95329045", "HistoryDedupeTableB99570C9",
+		"HistoryFunction20D4D2CA", "HistoryFunctionLogsF85855B2", "HistoryLiveD2769BB9", "HistoryMapping3C489019",
+		"HistoryNotifyQueueB6C0E6BF", "VouchersAPI38F8554F", "VouchersAccessLogsE94F5DEC", "VouchersBankTable8B47DC17",
+		"VouchersFunctionEE9A12EE", "VouchersFunctionLogsF4986955", "VouchersLiveF7260002", "VouchersSweepFunctionBB7CA25D",
+		"VouchersSweepFunctionLogs681F057D", "VouchersSweepLive6F5B3D07",
 	}},
 }
 
@@ -53,6 +60,33 @@ func TestTheirStacks(t *testing.T) {
 				t.Errorf("got %v\nwant %v", got, s.ids)
 			}
 		})
+	}
+}
+
+// TestHistoryReadsClaims checks that the stream of the history gets the changes of claims and no others: entries of the
+// history itself would be changes without end.
+func TestHistoryReadsClaims(t *testing.T) {
+	testengine.CheckOnly(t)
+	tpl := example("vouchers")(t)
+	for id, table := range tpl.resources(tableType) {
+		want := ""
+		if id == "ClaimsE8D96B24" {
+			want = "${Changes510ED4B0.Arn}"
+		}
+		if got := rendered(at(table, replica+".KinesisStreamSpecification.StreamArn")); got != want && (got != "null" || want != "") {
+			t.Errorf("the changes of %s go to %s", id, got)
+		}
+	}
+	for id, mapping := range tpl.resources(mappingType) {
+		if source := rendered(at(mapping, "Properties.EventSourceArn")); source != "${Changes510ED4B0.Arn}" {
+			t.Errorf("%s reads %s", id, source)
+		}
+	}
+	for id, function := range tpl.resources(functionType) {
+		table := textOf(function, "ONCEBOX_DEDUPE_TABLE")
+		if isHistory := nameOf(function) == "dedupe"; isHistory == (table == "${ClaimsE8D96B24}") {
+			t.Errorf("%s uses the table %s", id, table)
+		}
 	}
 }
 

@@ -432,6 +432,17 @@ def alias(service, _, p):
     return Resource(made["AliasArn"], functools.partial(awslambda.delete_alias, FunctionName=of, Name=name))
 
 
+@maker("AWS::Logs::SubscriptionFilter")
+def subscription_filter(service, name, p):
+    logs = service("logs")
+    name = p.pop("FilterName", name)
+    group = p.pop("LogGroupName")
+    logs.put_subscription_filter(
+        filterName=name, logGroupName=group, filterPattern=p.pop("FilterPattern"), destinationArn=p.pop("DestinationArn")
+    )
+    return Resource(name, functools.partial(logs.delete_subscription_filter, filterName=name, logGroupName=group))
+
+
 @changer("AWS::Lambda::Alias")
 def change_alias(service, _, p, __):
     service("lambda").update_alias(**p)
