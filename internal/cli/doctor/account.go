@@ -33,7 +33,7 @@ type Account struct {
 	Report     *Report
 }
 
-// mayInvoke reports whether the resource policy of a function allows a service to invoke it for an ARN.
+// mayInvoke reports whether the resource policy of a function allows a service to invoke it for an ARN, or with "" for any.
 func (c Account) mayInvoke(ctx context.Context, f Function, service, source string) (bool, error) {
 	in := &lambda.GetPolicyInput{FunctionName: &f.Name}
 	if qualifier := qualifierOf(f.Invoked); qualifier != "" {
@@ -64,7 +64,7 @@ func (c Account) mayInvoke(ctx context.Context, f Function, service, source stri
 		for _, values := range s.Condition {
 			for key, value := range values {
 				if strings.EqualFold(key, "aws:SourceArn") {
-					allowed = matchesARN(value, source)
+					allowed = source == "" || matchesARN(value, source)
 				}
 			}
 		}

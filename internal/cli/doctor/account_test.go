@@ -267,6 +267,22 @@ func TestPartsAroundTheFunctions(t *testing.T) {
 		"enhanced fan-out": {
 			func(p *parts) { p.records.Stream = stream + "/consumer/fast:1" }, doctor.Failure, "mapping", "has enhanced fan-out",
 		},
+		"a log group": {
+			func(p *parts) {
+				p.records.Stream, p.records.LogGroup = "", "arn:aws:logs:us-east-1:123456789012:log-group:/their/service:*"
+			}, "", "", "",
+		},
+		"a queue": {
+			func(p *parts) {
+				p.records.Stream, p.records.NoEnd, p.records.RecordAge = "arn:aws:sqs:us-east-1:123456789012:q", true, -1
+			}, "", "", "",
+		},
+		"no source": {
+			func(p *parts) { p.records.Stream = "" }, doctor.Failure, "mapping", "no event source mapping invokes",
+		},
+		"a policy that is not read": {
+			func(p *parts) { p.records.Stream, p.denied = "", "functions/records/policy" }, doctor.NotPlayed, "mapping", "AccessDenied",
+		},
 		"a mapping that changes": {func(p *parts) { p.records.State = "Updating" }, doctor.Warning, "mapping", "is Updating"},
 		"a mapping that is off":  {func(p *parts) { p.records.State = "Disabled" }, doctor.Failure, "mapping", "is Disabled"},
 

@@ -24,8 +24,7 @@ func (c Account) CheckMapping(ctx context.Context, f Function) (all []types.Even
 	case err != nil:
 		a.NotRead(f.Name, c.Explain(err))
 	case len(all) == 0:
-		a.Fail(f.Name, "no event source mapping invokes "+f.Invoked,
-			"Records wait in their stream. Deploy the stack again, or name the function as its mapping does.")
+		c.checkSubscription(ctx, a, f)
 	}
 	for _, m := range all {
 		a.checkMapping(m, f)
@@ -36,6 +35,20 @@ func (c Account) CheckMapping(ctx context.Context, f Function) (all []types.Even
 		atOnce += shards * max(1, aws.ToInt32(m.ParallelizationFactor))
 	}
 	return all, atOnce
+}
+
+// checkSubscription checks a function without a mapping: CloudWatch Logs may invoke it for a log group.
+func (c Account) checkSubscription(ctx context.Context, a Area, f Function) {
+	switch allowed, err := c.mayInvoke(ctx, f, "logs.amazonaws.com", ""); {
+	case err != nil:
+		a.NotRead(f.Name, c.Explain(err))
+	case allowed:
+		a.Info(f.Name, "has no event source mapping. CloudWatch Logs may invoke "+f.Invoked+
+			"; doctor does not look at the subscription filter, nor at where Lambda stores the messages that it gives up")
+	default:
+		a.Fail(f.Name, "no event source mapping invokes "+f.Invoked+", and CloudWatch Logs may not",
+			"Records wait in their source. Deploy the stack again, or name the function as its mapping does.")
+	}
 }
 
 func (a Area) checkMapping(m types.EventSourceMappingConfiguration, f Function) {
@@ -62,6 +75,10 @@ func (a Area) checkMapping(m types.EventSourceMappingConfiguration, f Function) 
 		a.Fail(source, "the last result is "+result, "Compare the policy of the function's role with docs/iam.md.")
 	default:
 		a.OK(source, "enabled; the last result is "+result)
+	}
+	if isQueue(source) {
+		a.Info(source, "doctor does not look at the queue: its visibility timeout, its redrive policy, and whether the horizon is "+
+			"at least its retention and that of its dead-letter queue")
 	}
 }
 

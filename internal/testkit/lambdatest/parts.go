@@ -34,6 +34,8 @@ type Parts struct {
 
 	Retention int  // of Stream, in hours; 0: 168
 	Reserved  *int // the reserved concurrency; nil: none
+
+	LogGroup string // the ARN of a log group for which CloudWatch Logs may invoke the function
 }
 
 // These are what the account of all stacks has.
@@ -180,6 +182,9 @@ func (f *Function) answerPolicy(w http.ResponseWriter, name, alias string) {
 	}
 	if f.Rule != "" {
 		allow("events.amazonaws.com", ruleARN(name))
+	}
+	if f.LogGroup != "" {
+		allow("logs.amazonaws.com", f.LogGroup)
 	}
 	if f.Refused || alias != f.Alias || len(statements) == 0 {
 		w.Header().Set("X-Amzn-ErrorType", "ResourceNotFoundException")
