@@ -162,6 +162,10 @@ func (s queueSource) checkQueue(wrong *problems, p RecordDedupeProps) {
 	if s.queue == nil {
 		return
 	}
+	if p.NotifyQueue != nil && *p.NotifyQueue.QueueArn() == s.arn() {
+		wrong.add("%s and %s are the same queue: each message about a dead letter would be the next record, and a dead letter; "+
+			"choose another queue", wrong.of("Source"), wrong.of("NotifyQueue"))
+	}
 	made, ok := s.queue.Node().DefaultChild().(awssqs.CfnQueue)
 	if !ok {
 		return
