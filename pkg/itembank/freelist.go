@@ -81,7 +81,7 @@ func (t turn) take(ctx context.Context) error {
 	}
 }
 
-// slowness tells the requests that wait for a search when it needs more than one read.
+// slowness tells the requests that wait for a search when the search needs more than one read.
 type slowness struct {
 	mu     sync.Mutex
 	now    bool
@@ -162,10 +162,11 @@ func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, err
 				return lookup{candidate: item}, nil
 			}
 		}
+		slow := round > 1 || l.wasEmpty && len(shards) > 0
+		l.slow.set(slow)
 		switch {
 		case len(shards) > 0:
-			if round > 1 || l.wasEmpty {
-				l.slow.set(true)
+			if slow {
 				s.reportSlow()
 			}
 			if round > 1 && l.unknown(c, s) > minShardsToAsk && l.foundSoldOut(ctx, &c) {
