@@ -64,7 +64,7 @@ func (c Account) mayInvoke(ctx context.Context, f Function, service, source stri
 		for _, values := range s.Condition {
 			for key, value := range values {
 				if strings.EqualFold(key, "aws:SourceArn") {
-					allowed = matchesARN(value, source)
+					allowed = allowed && matchesARN(value, source)
 				}
 			}
 		}

@@ -16,9 +16,10 @@ import (
 )
 
 // CheckMapping checks how Lambda gives records to the dedupe function. It returns the event source mappings, for
-// [RecordsPlay], and how many batches Lambda gives to the function at once, if it knows that.
-func (c Account) CheckMapping(ctx context.Context, f Function) (all []types.EventSourceMappingConfiguration, atOnce int32) {
+// [RecordsPlay], and the load of the function: the batches that Lambda gives to it at once.
+func (c Account) CheckMapping(ctx context.Context, f Function) (all []types.EventSourceMappingConfiguration, load Load) {
 	a := c.Report.Area("mapping")
+	load = Load{Function: f, Why: "batches of all shards"}
 	all, err := Mappings(ctx, c.Lambda, f)
 	switch {
 	case err != nil:
@@ -33,9 +34,12 @@ func (c Account) CheckMapping(ctx context.Context, f Function) (all []types.Even
 		if retention > 0 {
 			a.checkRetention(m, f, retention)
 		}
-		atOnce += shards * max(1, aws.ToInt32(m.ParallelizationFactor))
+		if shards == 0 {
+			shards, load.Why = 1, "at least: doctor does not know how many batches a source gives at once"
+		}
+		load.AtOnce += shards * max(1, aws.ToInt32(m.ParallelizationFactor))
 	}
-	return all, atOnce
+	return all, load
 }
 
 func (a Area) checkMapping(m types.EventSourceMappingConfiguration, f Function) {
@@ -50,8 +54,10 @@ func (a Area) checkMapping(m types.EventSourceMappingConfiguration, f Function) 
 		a.Fail(source, "does not report partial failures: records that failed would be lost",
 			"Set FunctionResponseTypes to ReportBatchItemFailures.")
 	case onFailure(m) == "":
-		a.Fail(source, "has no on-failure destination: batches that Lambda gives up would be lost",
-			"Set DestinationConfig to the dead-letter bucket, as the stack does.")
+		a.Fail(source, "has no on-failure destination: batches that Lambda gives up would be lost", setDestination)
+	case !isQueue(source) && !strings.Contains(onFailure(m), ":s3:::"):
+		a.Fail(source, "has the on-failure destination "+onFailure(m)+", which gets no records: those of batches that Lambda "+
+			"gives up would be lost when the stream deletes them", setDestination)
 	case !isQueue(source) && recordAge(m) == 0:
 		a.Fail(source, "has no limit of the record age: Lambda tries throttled batches until the stream deletes their records, "+
 			"which are lost", setRecordAge)
@@ -64,6 +70,10 @@ func (a Area) checkMapping(m types.EventSourceMappingConfiguration, f Function) 
 		a.OK(source, "enabled; the last result is "+result)
 	}
 }
+
+// setDestination is the advice for a mapping whose failed batches are lost. Of all destinations only a bucket gets the
+// records (Lambda Developer Guide, "Retain discarded batch records for a Kinesis Data Streams event source").
+const setDestination = "Set DestinationConfig to the dead-letter bucket, as the stack does."
 
 const setRecordAge = "Set MaximumRecordAgeInSeconds (records.record-age) below the retention; the stack sets 80 % of it."
 

@@ -94,6 +94,10 @@ func serveParts(mux *http.ServeMux, functions map[string]*Function) {
 				if f.Lost {
 					id = "another"
 				}
+				if r.URL.Query().Get("nextToken") == "" {
+					answer(w, map[string]any{"items": []any{map[string]any{"apiId": "of-page-1", "stage": "$default"}}, "nextToken": "2"})
+					return
+				}
 				answer(w, items(map[string]any{"apiId": id, "stage": "$default"}))
 			}
 		}
