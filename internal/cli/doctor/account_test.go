@@ -276,7 +276,15 @@ func TestPartsAroundTheFunctions(t *testing.T) {
 			func(p *parts) { p.records.Stream = stream + "/consumer/fast:1" }, doctor.Failure, "mapping", "has enhanced fan-out",
 		},
 		"a mapping that changes": {func(p *parts) { p.records.State = "Updating" }, doctor.Warning, "mapping", "is Updating"},
-		"a mapping that is off":  {func(p *parts) { p.records.State = "Disabled" }, doctor.Failure, "mapping", "is Disabled"},
+		"no mapping":             {func(p *parts) { p.records.Stream = "" }, doctor.Failure, "mapping", "no event source mapping invokes"},
+		"a queue": {
+			func(p *parts) { p.records.Stream = "arn:aws:sqs:us-east-1:123456789012:orders" }, doctor.NotPlayed, "mapping",
+			"does not look at its visibility time-out",
+		},
+		"a subscription of logs": {
+			func(p *parts) { p.records.Stream, p.records.Logs = "", true }, doctor.NotPlayed, "mapping", "CloudWatch Logs invokes",
+		},
+		"a mapping that is off": {func(p *parts) { p.records.State = "Disabled" }, doctor.Failure, "mapping", "is Disabled"},
 
 		"an alarm": {
 			func(p *parts) { p.claims.Alarm = "ALARM" }, doctor.Warning, "alarms", "is in ALARM since 20",

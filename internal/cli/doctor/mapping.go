@@ -19,27 +19,42 @@ import (
 // [RecordsPlay], and the load of the function: the batches that Lambda gives to it at once.
 func (c Account) CheckMapping(ctx context.Context, f Function) (all []types.EventSourceMappingConfiguration, load Load) {
 	a := c.Report.Area("mapping")
-	load = Load{Function: f, Why: "batches of all shards"}
 	all, err := Mappings(ctx, c.Lambda, f)
 	switch {
 	case err != nil:
 		a.NotRead(f.Name, c.Explain(err))
+	case len(all) == 0 && c.readsLogs(ctx, f):
+		a.NotPlayed(f.Name, "CloudWatch Logs invokes "+f.Invoked+"; doctor does not look at subscription filters")
 	case len(all) == 0:
 		a.Fail(f.Name, "no event source mapping invokes "+f.Invoked,
 			"Records wait in their stream. Deploy the stack again, or name the function as its mapping does.")
 	}
+	load = Load{Function: f, Why: "batches of all shards"}
+	known := len(all) > 0
 	for _, m := range all {
 		a.checkMapping(m, f)
+		if source := aws.ToString(m.EventSourceArn); isQueue(source) {
+			a.NotPlayed("queue "+source, "doctor does not look at its visibility time-out, its dead-letter queue and its retention: "+
+				"docs/records.md, \"SQS\"")
+		}
 		retention, shards := c.readSource(ctx, a, m)
 		if retention > 0 {
 			a.checkRetention(m, f, retention)
 		}
-		if shards == 0 {
-			shards, load.Why = 1, "at least: doctor does not know how many batches a source gives at once"
-		}
-		load.AtOnce += shards * max(1, aws.ToInt32(m.ParallelizationFactor))
+		known = known && shards > 0
+		load.AtOnce += max(1, shards) * max(1, aws.ToInt32(m.ParallelizationFactor))
+	}
+	if !known {
+		load.AtOnce = max(1, load.AtOnce)
+		load.Why = "at least: doctor does not know how many batches a source gives at once"
 	}
 	return all, load
+}
+
+// readsLogs reports whether CloudWatch Logs may invoke a function. Its subscriptions are no mappings.
+func (c Account) readsLogs(ctx context.Context, f Function) bool {
+	allowed, err := c.mayInvoke(ctx, f, "logs.amazonaws.com", "")
+	return err == nil && allowed
 }
 
 func (a Area) checkMapping(m types.EventSourceMappingConfiguration, f Function) {

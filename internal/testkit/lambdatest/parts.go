@@ -25,6 +25,7 @@ type Parts struct {
 	Lost   bool   // Domain has no mapping to the API
 
 	Rule    string // the state of a rule that invokes the function, or its alias
+	Logs    bool   // a subscription of CloudWatch Logs invokes the function
 	Refused bool   // the function has no resource policy, so neither the API nor the rule may invoke it
 
 	Alarm   string        // the state of an alarm
@@ -184,6 +185,9 @@ func (f *Function) answerPolicy(w http.ResponseWriter, name, alias string) {
 	}
 	if f.Rule != "" {
 		allow("events.amazonaws.com", ruleARN(name))
+	}
+	if f.Logs {
+		allow("logs.amazonaws.com", "arn:aws:logs:us-east-1:123456789012:log-group:audit:*")
 	}
 	if f.Refused || alias != f.Alias || len(statements) == 0 {
 		w.Header().Set("X-Amzn-ErrorType", "ResourceNotFoundException")
