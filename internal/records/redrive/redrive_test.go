@@ -391,6 +391,36 @@ func TestDown(t *testing.T) {
 	}
 }
 
+// untagged stores markers of letters that it could not tag.
+type untagged struct{ redrive.Markers }
+
+func (u untagged) MarkDone(ctx context.Context, name string, m deadletter.Marker) (bool, error) {
+	created, err := u.Markers.MarkDone(ctx, name, m)
+	return created, errors.Join(err, deadletter.ErrUntagged)
+}
+
+// TestUntagged checks that letters which could not be tagged are done, and do not end the run: they are not failures.
+func TestUntagged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
+	const letters = 30 // more than the failures in a row that end a run
+	for i := range letters {
+		w.put(letter(100+i, fmt.Sprint("id", i)))
+	}
+	j := w.job()
+	j.Markers = untagged{j.Markers}
+	reports, err := w.run(j)
+	must(t, err)
+	for name, r := range reports {
+		if r.Status != redrive.Done || r.Marker.Delivered != 1 || !errors.Is(r.Untagged, deadletter.ErrUntagged) {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	if len(reports) != letters {
+		t.Errorf("%d letters", len(reports))
+	}
+}
+
 // TestPanic checks that a panic affects only one letter.
 func TestPanic(t *testing.T) {
 	t.Parallel()
