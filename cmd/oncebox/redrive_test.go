@@ -204,6 +204,8 @@ func TestRedriveBucket(t *testing.T) {
 	s.run(exitDone, "redrive", "list", "s3://dead").saying(t, "pending 2", poison, batch, "RetryAttemptsExhausted")
 	s.run(exitDone, "redrive", "list", "s3://dead/poison/orders").saying(t, "pending 1")
 	s.run(exitDone, "redrive", "show", batch, "s3://dead").saying(t, `{"id":"b","order":{"id":"b"}}`, "function       f")
+	s.run(exitNo, "redrive", "erase", batch, "s3://dead", "--yes").
+		saying(t, "Say --undelivered if all records of the batch shall never be delivered")
 	s.run(exitLook, "redrive", "run", "s3://dead/poison/orders").saying(t, "still-poison 1")
 	s.run(exitLook, "redrive", "run", "s3://dead", "--set", "id-path=order.id").
 		saying(t, "done 1, refused 1", "a batch of the function f; --function f runs it")
