@@ -222,7 +222,9 @@ func (j *Job) open(ctx context.Context, item Item, readDone bool) (r Report, pro
 	if done && !readDone {
 		return r, false, nil
 	}
-	if r.Letter, err = item.Letter(ctx); err != nil {
+	if r.Letter, err = item.Letter(ctx); errors.Is(err, fs.ErrNotExist) {
+		return r, false, refuse("it does not exist: it was erased or has expired since it was listed, or has another name")
+	} else if err != nil {
 		return r, false, err
 	}
 	err = Identify(&r.Letter, j.Retention, j.Now())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -357,6 +358,32 @@ func TestList(t *testing.T) {
 		}))
 		if fmt.Sprint(counts) != "map[done:6 lost:1 past-horizon:1]" {
 			t.Error(counts)
+		}
+	}
+}
+
+// TestErasedMeanwhile checks that letters which were erased or have expired since they were listed do not end a command.
+func TestErasedMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
+	const letters = 30 // more than the failures in a row that end a run
+	for i := range letters {
+		w.put(letter(100+i, fmt.Sprint("id", i)))
+	}
+	listed := slices.Collect(maps.Keys(w.dead.(*inMemory).objects))
+	for _, do := range []func(*redrive.Job, context.Context, func(redrive.Report) error) error{
+		(*redrive.Job).List, (*redrive.Job).Run,
+	} {
+		j, seen := w.job(), 0
+		j.Items = redrive.Named(deadletter.NewArchive(newMemory()), listed)
+		must(t, do(j, t.Context(), func(r redrive.Report) error {
+			if seen++; r.Status != redrive.Refused {
+				t.Errorf("%+v", r)
+			}
+			return nil
+		}))
+		if seen != letters {
+			t.Errorf("%d letters", seen)
 		}
 	}
 }
