@@ -98,6 +98,9 @@ func (w *slowness) set(now bool) {
 	w.now = now
 }
 
+// slowRead is how long a request waits for the first read of another search, which may hang. A read takes about 10 ms.
+const slowRead = 100 * time.Millisecond
+
 // wait waits for the turn to search. A request that waits for a slow search reports it.
 func (l *freeList) wait(ctx context.Context, s *search) error {
 	l.slow.mu.Lock()
@@ -110,6 +113,7 @@ func (l *freeList) wait(ctx context.Context, s *search) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-begins:
+		case <-time.After(slowRead):
 		}
 	}
 	s.reportSlow()

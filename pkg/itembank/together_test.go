@@ -103,17 +103,19 @@ func TestPageForSeveralClaims(t *testing.T) {
 }
 
 // TestHoldersDoNotWaitForSlowSearches: a holder who waits while another request searches gets the claim as soon as that
-// search needs more than its first read, and at once if it comes later.
+// search needs more than its first read, and at once if it comes later. It waits for no read that hangs.
 func TestHoldersDoNotWaitForSlowSearches(t *testing.T) {
 	t.Parallel()
-	const first, endless = time.Second, time.Hour
+	const first, hangs, endless = 50 * time.Millisecond, 100 * time.Millisecond, time.Hour
 	for name, c := range map[string]struct {
-		reads  int // the first read takes so many requests
-		change func(*pacedBank)
+		reads      int           // the first read takes so many requests, and ends
+		soon, late time.Duration // how long a holder waits who comes during the first read, and after that
+		change     func(*pacedBank)
 	}{
-		"a second shard is read":    {2, func(*pacedBank) {}},
-		"ended items are read past": {1, func(s *pacedBank) { s.firstEnded = true }},
-		"due claims are closed": {2, func(s *pacedBank) {
+		"the first read hangs":      {0, hangs, hangs, func(*pacedBank) {}},
+		"a second shard is read":    {2, first, 0, func(*pacedBank) {}},
+		"ended items are read past": {1, first, 0, func(s *pacedBank) { s.firstEnded = true }},
+		"due claims are closed": {2, first, 0, func(s *pacedBank) {
 			s.campaign.Shards, s.campaign.OnEnd, s.campaign.Hold, s.due = 1, engine.Return, time.Minute, endless
 		}},
 	} {
@@ -140,7 +142,7 @@ func TestHoldersDoNotWaitForSlowSearches(t *testing.T) {
 				for _, h := range []struct {
 					claimant string
 					waits    time.Duration
-				}{{"ann", first}, {"cid", 0}} {
+				}{{"ann", c.soon}, {"cid", c.late}} {
 					began := time.Now()
 					grant, err := bank.Claim(ctx, "spring", h.claimant)
 					if took := time.Since(began); err != nil || !grant.Replayed || took != h.waits {
