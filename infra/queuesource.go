@@ -16,6 +16,7 @@ type queueSource struct {
 	queue   awssqs.IQueue
 	letters awssqs.IQueue // the dead-letter queue of a queue that the construct makes
 	missing bool
+	again   time.Duration // the visibility timeout, after which a message that failed comes again
 }
 
 // These are numbers of queues that the construct makes.
@@ -161,6 +162,10 @@ func (s queueSource) checkQueue(wrong *problems, p RecordDedupeProps) {
 	if s.queue == nil {
 		return
 	}
+	if p.NotifyQueue != nil && *p.NotifyQueue.QueueArn() == s.arn() {
+		wrong.add("%s and %s are the same queue: each message about a dead letter would be the next record, and a dead letter; "+
+			"choose another queue", wrong.of("Source"), wrong.of("NotifyQueue"))
+	}
 	made, ok := s.queue.Node().DefaultChild().(awssqs.CfnQueue)
 	if !ok {
 		return
@@ -180,6 +185,7 @@ func (s queueSource) checkQueue(wrong *problems, p RecordDedupeProps) {
 const queueWarning = "oncebox:sourceQueue"
 
 func (s queueSource) resolved(r *RecordDedupe, p RecordDedupeProps) sourceKind {
+	s.again = s.visibility(p)
 	if s.queue == nil {
 		s.letters = p.newQueue(r, "SourceDeadLetterQueue", &awssqs.QueueProps{RetentionPeriod: days(letterQueueRetention)})
 		s.queue = p.newQueue(r, "SourceQueue", &awssqs.QueueProps{
@@ -218,10 +224,11 @@ func (queueSource) connect(r *RecordDedupe, p RecordDedupeProps) {
 	r.Mapping = newMapping(r, p.Mapping)
 }
 
-func (s queueSource) alarms(*RecordDedupe) []alarm {
-	all := []alarm{{
-		"MessageAgeAlarm", "message-age", "Messages wait in the queue.", s.age(), oldestRecord.Seconds(), twice, atLeast,
-	}}
+func (s queueSource) alarms(r *RecordDedupe) []alarm {
+	all := []alarm{
+		{"MessageAgeAlarm", "message-age", "Messages wait in the queue.", s.age(), oldestRecord.Seconds(), twice, atLeast},
+		{"MessagesFailingAlarm", "messages-failing", "The function fails at messages of the queue.", s.failing(r), 1, twice, atLeast},
+	}
 	if s.deadLetters() != nil {
 		all = append(all, alarm{
 			"MessagesGivenUpAlarm", "messages-given-up", "SQS moved messages to the dead-letter queue.",
@@ -229,6 +236,19 @@ func (s queueSource) alarms(*RecordDedupe) []alarm {
 		})
 	}
 	return all
+}
+
+// failing counts the messages at which the function failed. The age of a message does not show them: SQS leaves a
+// message of a standard queue out of it after three receives (SQS Developer Guide, "Available CloudWatch metrics for
+// Amazon SQS"). Lambda counts no error, because the answer names the messages. A period is long enough for a message to
+// come again in the next one.
+func (s queueSource) failing(r *RecordDedupe) awscloudwatch.IMetric {
+	failed := r.Metric(RecordsFailed, nil)
+	if !r.metrics {
+		failed = r.counted(string(RecordsFailed), string(RecordsFailed), "$.failed")
+	}
+	period := max(alarmPeriod, (s.again + time.Minute - 1).Truncate(time.Minute))
+	return failed.With(&awscloudwatch.MetricOptions{Period: seconds(period)})
 }
 
 func (s queueSource) age() awscloudwatch.Metric {

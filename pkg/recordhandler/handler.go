@@ -22,6 +22,11 @@ import (
 var ErrLoop = errors.New(
 	"recordhandler: the sink is the source stream, or has the same name; choose another stream as the sink")
 
+// ErrOwnChanges means that the records are the changes of the dedupe table. Each entry would be a change, and the function
+// would run for ever.
+var ErrOwnChanges = errors.New(
+	"recordhandler: the source is the dedupe table, in which each entry is a change; choose another dedupe table")
+
 // ErrNoProgress means that the first of several records of a batch is not done. If an answer names this record,
 // Lambda may retry the whole batch unchanged: it "retries only the remaining records". Lambda certainly bisects the
 // batch only if the invocation fails (Lambda Developer Guide, "Configuring partial batch response with Kinesis Data
@@ -95,7 +100,7 @@ func (h *Handler) Invoke(ctx context.Context, event []byte) (answer []byte, err 
 // An error fails the invocation: Lambda delivers all of its records again, and bisects the batch if the event source
 // mapping says so. The errors are
 //   - ErrNoProgress and panics: smaller batches may get through;
-//   - ErrConsumer, ErrLoop, dedupe.ErrOtherConsumer, dedupe.ErrOtherLedger, dedupe.ErrNoHolds and
+//   - ErrConsumer, ErrLoop, ErrOwnChanges, dedupe.ErrOtherConsumer, dedupe.ErrOtherLedger, dedupe.ErrNoHolds and
 //     dedupe.ErrWrongSetting: a setting is wrong, and each batch fails until it is corrected. For a queue,
 //     dedupe.ErrWrongSetting is only in the log: the answer lists the messages that are not done, and a message that the
 //     sink has taken does not come again;
@@ -163,6 +168,9 @@ func (h *Handler) processorOf(ctx context.Context, from source) (*dedupe.Process
 	stream := from.batch.Stream
 	if h.options.Sink.isSource(ctx, stream) {
 		return nil, ErrLoop
+	}
+	if stream.Name == "dynamodb:"+h.options.DedupeTable && !isElsewhere(ctx, stream) {
+		return nil, ErrOwnChanges
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()

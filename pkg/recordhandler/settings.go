@@ -152,6 +152,7 @@ type Options struct {
 	// function. Outside of Lambda there is no name, and no other function is refused: a person who handles an event
 	// by hand must not lock the function out.
 	Consumer    string
+	DedupeTable string // changes of this table are refused. "": none are, as outside of Lambda.
 	Ledger      LedgerSetting
 	Concurrency int // number of requests at the same time, for a ledger with one row for each key
 	// Metrics is the namespace of metrics in the log lines, in CloudWatch's embedded metric format. "": no metrics. The
@@ -190,6 +191,7 @@ func (o Options) withDefaults() Options {
 func ParseSettings(environ []string) (s Settings, o Options, err error) {
 	p := parser{settings.Read(environ, &s, true), &s}
 	o = p.options(environ)
+	o.DedupeTable = s.DedupeTable
 	if p.On(&s.Metrics) {
 		o.Metrics = settings.Namespace(environ)
 	}

@@ -112,11 +112,8 @@ func (p parser) sink() (s SinkSetting) {
 // isSource reports whether the sink is the source that records come from. Streams and tables are found in the account and
 // region of the function. Outside of Lambda these are not known, and a source of the same name is taken for the sink.
 func (s SinkSetting) isSource(ctx context.Context, source dedupe.Stream) bool {
-	if lambda, ok := lambdacontext.FromContext(ctx); ok && s.Queue == nil {
-		function, known := arn.Of("lambda", lambda.InvokedFunctionArn)
-		if known && (function.Account != source.Account || function.Region != source.Region) {
-			return false
-		}
+	if s.Queue == nil && isElsewhere(ctx, source) {
+		return false
 	}
 	if table, isTable := strings.CutPrefix(source.Name, "dynamodb:"); isTable {
 		return s.Table != nil && table == s.Table.Name
@@ -126,6 +123,16 @@ func (s SinkSetting) isSource(ctx context.Context, source dedupe.Stream) bool {
 			strings.Contains(s.Queue.URL, source.Region)
 	}
 	return s.Stream != nil && source.Name == s.Stream.Stream
+}
+
+// isElsewhere reports whether a source is in another account or region than the function. Outside of Lambda it is false.
+func isElsewhere(ctx context.Context, source dedupe.Stream) bool {
+	lambda, ok := lambdacontext.FromContext(ctx)
+	if !ok {
+		return false
+	}
+	function, known := arn.Of("lambda", lambda.InvokedFunctionArn)
+	return known && (function.Account != source.Account || function.Region != source.Region)
 }
 
 // openSink adds the sink of the options to the parts.

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/aws/aws-lambda-go/lambdacontext"
+
 	"github.com/oncebox/oncebox/internal/records/memledger"
 	"github.com/oncebox/oncebox/internal/testkit/memlog"
 	"github.com/oncebox/oncebox/pkg/dedupe"
@@ -510,5 +512,26 @@ func TestTableIsItsSink(t *testing.T) {
 	b := newBench(t, "ONCEBOX_SINK=dynamodb:orders?key=id")
 	if _, err := b.Handle(t.Context(), rawRecords(t, changeOf(1, `{"id":{"S":"a"}}`))); !errors.Is(err, recordhandler.ErrLoop) {
 		t.Errorf("want %v, got %v", recordhandler.ErrLoop, err)
+	}
+}
+
+// TestOwnChanges: the function refuses the changes of its dedupe table, where each entry would be a change.
+func TestOwnChanges(t *testing.T) {
+	t.Parallel()
+	_, o, err := recordhandler.ParseSettings([]string{
+		"ONCEBOX_ID_PATH=id", "ONCEBOX_SINK=kinesis:unique", "ONCEBOX_DEAD_LETTERS=s3://letters", "ONCEBOX_DEDUPE_TABLE=orders",
+	})
+	must(t, err)
+	b := newBench(t)
+	h, err := recordhandler.New(dedupe.Parts{Ledger: b.store, Sink: b.sink, DeadLetters: &memory{}}, o, slog.New(slog.DiscardHandler))
+	must(t, err)
+	if _, err := h.Handle(t.Context(), rawRecords(t, changeOf(1, `{"id":{"S":"a"}}`))); !errors.Is(err, recordhandler.ErrOwnChanges) {
+		t.Errorf("want %v, got %v", recordhandler.ErrOwnChanges, err)
+	}
+	elsewhere := lambdacontext.NewContext(t.Context(), &lambdacontext.LambdaContext{
+		InvokedFunctionArn: "arn:aws:lambda:eu-central-1:999999999999:function:dedupe",
+	})
+	if _, err := h.Handle(elsewhere, rawRecords(t, changeOf(1, `{"id":{"S":"a"}}`))); errors.Is(err, recordhandler.ErrOwnChanges) {
+		t.Errorf("a table of another account: %v", err)
 	}
 }

@@ -56,7 +56,8 @@ var sourceCases = map[string]sourceCase{
 			"SourceDeadLetterQueueUrl retention":   "864000 s",
 			"dedupe-function ONCEBOX_DEAD_LETTERS": letters("sqs:SourceQueueUrl"),
 
-			"alarm message-age": alarmFact("Maximum of AWS/SQS ApproximateAgeOfOldestMessage QueueName=SourceQueueUrl", ""),
+			"alarm message-age":      alarmFact("Maximum of AWS/SQS ApproximateAgeOfOldestMessage QueueName=SourceQueueUrl", ""),
+			"alarm messages-failing": alarmFact("Sum of oncebox/dedupe-function RecordsFailed", ""),
 			"alarm messages-given-up": alarmFact(
 				"Maximum of AWS/SQS ApproximateNumberOfMessagesVisible QueueName=SourceDeadLetterQueueUrl", ""),
 		},

@@ -110,6 +110,10 @@ var alarmCases = map[string]alarmCase{
 		passing: []period{{"ApproximateAgeOfOldestMessage": 700}, {"ApproximateAgeOfOldestMessage": 0}, {}},
 		trouble: []period{{"ApproximateAgeOfOldestMessage": 600}, {}, {"ApproximateAgeOfOldestMessage": 600}},
 	},
+	"messages-failing": {
+		passing: []period{{"RecordsFailed": 10}, {"RecordsFailed": 0}, {}},
+		trouble: []period{{"RecordsFailed": 1}, {}, {"RecordsFailed": 1}},
+	},
 	"messages-given-up": single("ApproximateNumberOfMessagesVisible"),
 	"dead-letters": {
 		idle:    period{"ApproximateNumberOfMessagesVisible": 0},

@@ -304,6 +304,10 @@ var refusals = []struct{ settings, says string }{
 		"encryption-key=" + theirKey + "; source=" + strings.Replace(theirLogs, "123456789012", "210987654321", 1),
 		"records.source is in another account, and CloudWatch Logs calls only functions of its own",
 	},
+	{
+		"source-retention=14d; notify-queue=" + theirQueue + "; source=" + theirQueue,
+		"records.source and records.notify-queue are the same queue",
+	},
 	{"source=theirs", `records.source is "theirs"; write sqs for a new queue, or the ARN of a Kinesis stream, a queue`},
 	{"source-retention=14d; batch-size=11; source=" + theirQueue + ".fifo", "records.batch-size is 11; choose 1 to 10"},
 	{
@@ -874,6 +878,39 @@ func TestPropsAreRefused(t *testing.T) {
 		_, err := infra.NewTable(stack, "Table", infra.TableProps{WarmReadUnits: 1})
 		return err
 	})
+}
+
+// TestSplitQueueIsRefused checks two constructs that read one queue: each gets some of the messages.
+func TestSplitQueueIsRefused(t *testing.T) {
+	const refusal = "theirs/First reads the same queue with another DedupeTable or Scope"
+	stack := awscdk.NewStack(newApp(t, nil), jsii.String("theirs"), nil)
+	table, err := infra.NewTable(stack, "Table", infra.TableProps{})
+	must(t, err)
+	common := recordProps{
+		Settings: recordhandler.Settings{IDPath: "id"}, Function: functionProps(t), SourceRetention: 14 * 24 * time.Hour,
+		Source:      infra.FromQueue(awssqs.Queue_FromQueueArn(stack, jsii.String("Queue"), jsii.String(theirQueue))),
+		DedupeTable: table,
+	}
+	_, err = infra.NewRecordDedupe(stack, "First", common)
+	must(t, err)
+	for name, second := range map[string]struct {
+		change  func(p *recordProps)
+		refused bool
+	}{
+		"with the same entries": {func(*recordProps) {}, false},
+		"with another scope":    {func(p *recordProps) { p.Settings.Scope = "audit" }, true},
+		"with another table":    {func(p *recordProps) { p.DedupeTable = nil }, true},
+		"of another queue": {func(p *recordProps) {
+			p.Source, p.DedupeTable = infra.FromQueue(awssqs.Queue_FromQueueArn(stack, jsii.String("Other"), jsii.String(theirQueue+"-2"))), nil
+		}, false},
+	} {
+		p := common
+		second.change(&p)
+		_, err := infra.NewRecordDedupe(stack, name, p)
+		if second.refused != (err != nil && strings.Contains(err.Error(), refusal)) || !second.refused && err != nil {
+			t.Errorf("%s: got %v", name, err)
+		}
+	}
 }
 
 // TestSecondConsumerIsRefused checks two constructs with the same entries of the same stream: each would take the

@@ -276,7 +276,10 @@ func TestPartsAroundTheFunctions(t *testing.T) {
 			func(p *parts) { p.records.Stream = stream + "/consumer/fast:1" }, doctor.Failure, "mapping", "has enhanced fan-out",
 		},
 		"a mapping that changes": {func(p *parts) { p.records.State = "Updating" }, doctor.Warning, "mapping", "is Updating"},
-		"no mapping":             {func(p *parts) { p.records.Stream = "" }, doctor.Failure, "mapping", "no event source mapping invokes"},
+		"a policy that is not read": {
+			func(p *parts) { p.records.Stream, p.denied = "", "functions/records/policy" }, doctor.NotPlayed, "mapping", "AccessDenied",
+		},
+		"no mapping": {func(p *parts) { p.records.Stream = "" }, doctor.Failure, "mapping", "no event source mapping invokes"},
 		"a queue": {
 			func(p *parts) { p.records.Stream = "arn:aws:sqs:us-east-1:123456789012:orders" }, doctor.NotPlayed, "mapping",
 			"does not look at its visibility time-out",

@@ -23,11 +23,8 @@ func (c Account) CheckMapping(ctx context.Context, f Function) (all []types.Even
 	switch {
 	case err != nil:
 		a.NotRead(f.Name, c.Explain(err))
-	case len(all) == 0 && c.readsLogs(ctx, f):
-		a.NotPlayed(f.Name, "CloudWatch Logs invokes "+f.Invoked+"; doctor does not look at subscription filters")
 	case len(all) == 0:
-		a.Fail(f.Name, "no event source mapping invokes "+f.Invoked,
-			"Records wait in their stream. Deploy the stack again, or name the function as its mapping does.")
+		c.checkSubscription(ctx, a, f)
 	}
 	load = Load{Function: f, Why: "batches of all shards"}
 	known := len(all) > 0
@@ -51,10 +48,17 @@ func (c Account) CheckMapping(ctx context.Context, f Function) (all []types.Even
 	return all, load
 }
 
-// readsLogs reports whether CloudWatch Logs may invoke a function. Its subscriptions are no mappings.
-func (c Account) readsLogs(ctx context.Context, f Function) bool {
-	allowed, err := c.mayInvoke(ctx, f, "logs.amazonaws.com", "")
-	return err == nil && allowed
+// checkSubscription checks a function without a mapping: CloudWatch Logs may invoke it for a log group.
+func (c Account) checkSubscription(ctx context.Context, a Area, f Function) {
+	switch allowed, err := c.mayInvoke(ctx, f, "logs.amazonaws.com", ""); {
+	case err != nil:
+		a.NotRead(f.Name, c.Explain(err))
+	case allowed:
+		a.NotPlayed(f.Name, "CloudWatch Logs invokes "+f.Invoked+"; doctor does not look at subscription filters")
+	default:
+		a.Fail(f.Name, "no event source mapping invokes "+f.Invoked+", and CloudWatch Logs may not",
+			"Records wait in their source. Deploy the stack again, or name the function as its mapping does.")
+	}
 }
 
 func (a Area) checkMapping(m types.EventSourceMappingConfiguration, f Function) {
