@@ -116,7 +116,8 @@ const (
 	partitions = 16
 	shards     = 4 * partitions
 	claimKeys  = 256
-	placements = 5 // that have room, whose figures are noted
+	placements = 5      // that have room, whose figures are noted
+	soonEmpty  = 20_000 // items, which are claimed after 4 s
 )
 
 // heavyLoad simulates seeds until some random placements have room for the load.
@@ -135,6 +136,8 @@ func heavyLoad(t *testing.T) {
 	for _, containers := range []int{500, 5_000} {
 		name := fmt.Sprintf("%d customers a second of a sold-out campaign, %d containers that begin cold", heavyRate, containers)
 		noteLoad(name, runLoads(t, heavy(0, containers, false)))
+		name = fmt.Sprintf("%d claims a second, %d containers, a bank of %d that sells out", heavyRate, containers, soonEmpty)
+		noteLoad(name, runLoads(t, heavy(soonEmpty, containers, true)))
 	}
 }
 

@@ -37,8 +37,8 @@ func GrantNamespace(table awsdynamodb.ITableV2, namespace string, function awsia
 }
 
 // NewHandlerAlarms makes the alarms of a function that runs once for a key. metrics is the CloudWatch namespace that its
-// log lines have: the second argument of idempotency.LogTo. It returns the alarms by their sections of
-// docs/operations.md.
+// log lines have: the second argument of idempotency.LogTo. Of an alias or a version, they are the alarms of its function:
+// log lines name the function only. It returns the alarms by their sections of docs/operations.md.
 func NewHandlerAlarms(
 	scope constructs.Construct, id, metrics string, function awslambda.IFunction, p AlarmProps,
 ) (map[string]awscloudwatch.Alarm, error) {
@@ -53,6 +53,9 @@ func NewHandlerAlarms(
 	wrong.join(p.check(nil))
 	if err := wrong.err(); err != nil {
 		return nil, err
+	}
+	if qualified, ok := function.(interface{ Lambda() awslambda.IFunction }); ok {
+		function = qualified.Lambda()
 	}
 	count := func(name string) awscloudwatch.IMetric {
 		return metric(metrics, name, "Sum", "FunctionName", function.FunctionName())

@@ -18,6 +18,7 @@ import (
 type parameter struct {
 	name, group, fallback, description string
 
+	templates   []string // the templates of records that have it; nil: all
 	required    bool
 	words       []string // the only allowed values
 	pattern     string   // the pattern of the whole text
@@ -33,6 +34,9 @@ const (
 	recordParameters = "Records"
 	logParameters    = "Logs and alarms"
 )
+
+// ofStreams are the templates whose function reads a stream.
+var ofStreams = []string{"both", "records", recordsOfStream}
 
 var switchWords = []string{"off", "on"}
 
@@ -114,6 +118,17 @@ var templateParameters = []parameter{
 	},
 
 	{
+		name: "Source", group: recordParameters, templates: []string{recordsOfStream}, required: true,
+		description: "ARN of the Kinesis stream to read; it must keep its records for at most 14 days",
+		pattern:     strings.Trim(arnForm("kinesis").String(), "^$"), says: "must be the ARN of a Kinesis stream",
+	},
+	{
+		name: "Source", group: recordParameters, templates: []string{recordsOfQueue}, required: true,
+		description: "ARN of the queue to read; it needs a dead-letter queue, a visibility timeout of at least 6 minutes, and " +
+			"may keep messages for at most 14 days together with that queue",
+		pattern: strings.Trim(arnForm("sqs").String(), "^$"), says: "must be the ARN of a queue",
+	},
+	{
 		name: "IdPath", group: recordParameters, fallback: "id", maxLength: 40, pattern: pathPattern,
 		says: "must be a path of names with dots between", description: "Path of the id in a JSON record",
 	},
@@ -148,19 +163,23 @@ var templateParameters = []parameter{
 		least: minMemoryMiB, most: maxMemoryMiB, description: "Memory of the function in MiB",
 	},
 	{
-		name: "BatchSize", group: recordParameters, fallback: strconv.Itoa(defaultBatchSize), least: 1, most: maxBatchSize,
-		description: "Most records in a batch",
+		name: "BatchSize", group: recordParameters, templates: ofStreams,
+		fallback: strconv.Itoa(defaultBatchSize), least: 1, most: maxBatchSize, description: "Most records in a batch",
 	},
 	{
-		name: "BatchWindowSeconds", group: recordParameters, fallback: "0", most: int(longestBatchWindow.Seconds()),
+		name: "BatchSize", group: recordParameters, templates: []string{recordsOfQueue},
+		fallback: strconv.Itoa(smallQueueBatch), least: 1, most: smallQueueBatch, description: "Most messages in a batch",
+	},
+	{
+		name: "BatchWindowSeconds", templates: ofStreams, group: recordParameters, fallback: "0", most: int(longestBatchWindow.Seconds()),
 		description: "How long Lambda collects a batch",
 	},
 	{
-		name: "Parallelization", group: recordParameters, fallback: "1", least: 1, most: maxParallelization,
+		name: "Parallelization", templates: ofStreams, group: recordParameters, fallback: "1", least: 1, most: maxParallelization,
 		description: "Batches of a shard at the same time",
 	},
 	{
-		name: "Retries", group: recordParameters, fallback: strconv.Itoa(maxRetries), least: -1, most: maxRetries,
+		name: "Retries", templates: ofStreams, group: recordParameters, fallback: strconv.Itoa(maxRetries), least: -1, most: maxRetries,
 		description: "How often Lambda sends a failed batch again; -1 has no limit other than its age",
 	},
 
@@ -244,7 +263,7 @@ func (t *templateStack) addParameters(withClaims, withRecords bool) {
 		}
 		var names []string
 		for _, p := range templateParameters {
-			if p.group == group {
+			if p.group == group && (p.templates == nil || slices.Contains(p.templates, t.name)) {
 				t.parameters[p.name] = awscdk.NewCfnParameter(t.stack, &p.name, p.props())
 				names = append(names, p.name)
 			}

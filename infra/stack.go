@@ -176,6 +176,8 @@ type settingsStack struct {
 	logLevel string // of all functions
 	metrics  string // "on", "off" or ""
 
+	existingSource Source // of a plain template; the zero value: the settings say it
+
 	dashboard bool
 	shown     DashboardProps // the contents of the dashboard
 }
@@ -362,7 +364,7 @@ func (s *settingsStack) source(r reader) Source {
 	its, _ := arn.Parse(text)
 	switch {
 	case text == "":
-		return Source{}
+		return s.existingSource
 	case text == newQueue:
 		return FromNewQueue()
 	case its.Service == "sqs":

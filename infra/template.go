@@ -8,22 +8,32 @@ import (
 	"github.com/aws/aws-cdk-go/awscdk/v2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awsapigatewayv2"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awscloudwatch"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awskinesis"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslambda"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awslogs"
 	"github.com/aws/aws-cdk-go/awscdk/v2/awss3"
+	"github.com/aws/aws-cdk-go/awscdk/v2/awssqs"
 	"github.com/aws/constructs-go/constructs/v10"
 	"github.com/aws/jsii-runtime-go"
 
 	"github.com/oncebox/oncebox/pkg/claimapi"
 )
 
-// TemplateNames lists the plain templates of a release.
-func TemplateNames() []string { return []string{"both", "claims", "records"} }
+// TemplateNames lists the plain templates of a release. A template cannot choose what its function reads by a parameter,
+// so each kind of source that exists has a template of its own.
+func TemplateNames() []string {
+	return []string{"both", "claims", "records", recordsOfQueue, recordsOfStream}
+}
+
+const recordsOfQueue, recordsOfStream = "records-of-queue", "records-of-stream"
 
 // partsOfTemplate returns the parts of the settings in the stack of a plain template.
 func partsOfTemplate(name string) []string {
-	if name == "both" {
+	switch name {
+	case "both":
 		return stageParts
+	case recordsOfQueue, recordsOfStream:
+		return []string{"records"}
 	}
 	return []string{name}
 }
@@ -37,6 +47,13 @@ var templateSettings = map[string]map[string]string{
 	"records": {"id-path": "id"},
 }
 
+// sourceSettings holds more settings of the templates whose source exists. They do not know how long it keeps records. So
+// the record age is 80 % of a day, the shortest retention of a stream, and the retention is the horizon, the longest.
+var sourceSettings = map[string]map[string]string{
+	recordsOfStream: {"source-retention": "14d", "record-age": "19h12m"},
+	recordsOfQueue:  {"source-retention": "14d"},
+}
+
 // fileOfTemplate returns the settings of a plain template, which are in no file.
 func fileOfTemplate(name string) *stageFile {
 	f := &stageFile{settings: map[string]setting{}, with: map[string]bool{}}
@@ -47,6 +64,9 @@ func fileOfTemplate(name string) *stageFile {
 				f.settings[pathOf(part, key)] = setting{text: text}
 			}
 		}
+	}
+	for key, text := range sourceSettings[name] {
+		f.settings[pathOf("records", key)] = setting{text: text}
 	}
 	return f
 }
@@ -64,12 +84,14 @@ func NewTemplate(app awscdk.App, name, release string) (awscdk.Stack, error) {
 	}
 	synthesizer := awscdk.NewBootstraplessSynthesizer(&awscdk.BootstraplessSynthesizerProps{})
 	t := &templateStack{
-		settingsStack: newSettingsStack(app, newReader(fileOfTemplate(name), &problems{}), synthesizer), release: release,
+		settingsStack: newSettingsStack(app, newReader(fileOfTemplate(name), &problems{}), synthesizer),
+		name:          name, release: release,
 		parameters: map[string]awscdk.CfnParameter{}, given: map[string]awscdk.CfnCondition{},
 	}
 	withClaims, withRecords := t.file.with["claims"], t.file.with["records"]
 	t.addParameters(withClaims, withRecords)
 	t.function.zips = t.zips()
+	t.existingSource = t.sourceOfParameter()
 	stack, err := t.fill()
 	if err != nil {
 		return nil, err
@@ -88,6 +110,7 @@ func NewTemplate(app awscdk.App, name, release string) (awscdk.Stack, error) {
 // templateStack replaces settings by parameters.
 type templateStack struct {
 	*settingsStack
+	name       string
 	release    string
 	parameters map[string]awscdk.CfnParameter
 	given      map[string]awscdk.CfnCondition // by parameter: the condition that it is set
@@ -128,6 +151,17 @@ func (t *templateStack) zips() func(function string) awslambda.Code {
 		name := fmt.Sprintf("${CodePrefix}oncebox-%s_%s_lambda_${Zip}.zip", function, t.release)
 		return awslambda.Code_FromBucketV2(bucket, awscdk.Fn_Sub(&name, &map[string]*string{"Zip": zip}), nil)
 	}
+}
+
+// sourceOfParameter returns the source that the parameter names.
+func (t *templateStack) sourceOfParameter() Source {
+	switch id := jsii.String("ExistingSource"); t.name {
+	case recordsOfQueue:
+		return FromQueue(awssqs.Queue_FromQueueArn(t.stack, id, t.parameters["Source"].ValueAsString()))
+	case recordsOfStream:
+		return FromStream(awskinesis.Stream_FromStreamArn(t.stack, id, t.parameters["Source"].ValueAsString()))
+	}
+	return Source{}
 }
 
 // setShared sets the properties that both jobs have.
@@ -321,6 +355,9 @@ func (t *templateStack) setRecords(r *RecordDedupe) error {
 		changes = append(changes, p.name)
 	}
 	for _, p := range mappingParameters {
+		if t.parameters[p.name] == nil {
+			continue // a queue has none
+		}
 		r.Mapping.AddPropertyOverride(&p.property, ref(p.name))
 	}
 	t.addRecordRules()

@@ -19,7 +19,8 @@ func (u units) String() string { return fmt.Sprintf("%d read and %d write units"
 
 // These are the most units that a request of the API takes of a table, in a campaign with one item for each claim. A claim
 // or a release writes a row of the bank in a transaction. A release or a replacement reads the claim in a transaction and
-// the row of the item, and writes both in a transaction (docs/costs.md, "DynamoDB").
+// the row of the item, and writes both in a transaction (docs/costs.md, "DynamoDB"). A claim that first closes an ended
+// claim of its claimant takes both; sweeps leave few of them.
 var ofBank, ofDedupe = units{0, 2}, units{3, 4}
 
 // Metadata on a table tells later constructs of the app what it serves from its first second, and the rate limits of the

@@ -47,6 +47,9 @@ var releaseTemplates = map[string][]string{
 	"oncebox-claims_1.2.3-test.template.json":  {"claim", "sweep"},
 	"oncebox-records_1.2.3-test.template.json": {"dedupe"},
 	"oncebox-both_1.2.3-test.template.json":    {"claim", "sweep", "dedupe"},
+
+	"oncebox-records-of-queue_1.2.3-test.template.json":  {"dedupe"},
+	"oncebox-records-of-stream_1.2.3-test.template.json": {"dedupe"},
 }
 
 var everyPlatform = flag.Bool("every-platform", false, "build for all platforms, and not only for Linux on this processor; and build each function twice")

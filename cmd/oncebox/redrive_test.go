@@ -5,6 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -200,6 +204,8 @@ func TestRedriveBucket(t *testing.T) {
 	s.run(exitDone, "redrive", "list", "s3://dead").saying(t, "pending 2", poison, batch, "RetryAttemptsExhausted")
 	s.run(exitDone, "redrive", "list", "s3://dead/poison/orders").saying(t, "pending 1")
 	s.run(exitDone, "redrive", "show", batch, "s3://dead").saying(t, `{"id":"b","order":{"id":"b"}}`, "function       f")
+	s.run(exitNo, "redrive", "erase", batch, "s3://dead", "--yes").
+		saying(t, "Say --undelivered if all records of the batch shall never be delivered")
 	s.run(exitLook, "redrive", "run", "s3://dead/poison/orders").saying(t, "still-poison 1")
 	s.run(exitLook, "redrive", "run", "s3://dead", "--set", "id-path=order.id").
 		saying(t, "done 1, refused 1", "a batch of the function f; --function f runs it")
@@ -225,6 +231,47 @@ func TestRedriveBucket(t *testing.T) {
 	s.file("message.json", string(discard.Message()))
 	s.env = append(s.env, "AWS_ENDPOINT_URL_KINESIS="+testengine.Kinesis(t))
 	s.run(exitLook, "redrive", "run", "message.json", "--function", "f").saying(t, "lost 1")
+}
+
+// TestRedriveUntagged: without the right to tag, a letter is done. The run warns, and its exit code is 0.
+func TestRedriveUntagged(t *testing.T) {
+	testengine.CheckOnly(t)
+	endpoint := testengine.S3(t, "dead")
+	at, err := url.Parse(endpoint)
+	if err != nil {
+		t.Fatal(err)
+	}
+	allowed := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: at.Scheme, Host: at.Host})
+	denying := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Query().Has("tagging") {
+			w.WriteHeader(http.StatusForbidden)
+			fmt.Fprint(w, `<Error><Code>AccessDenied</Code><Message>no</Message></Error>`)
+			return
+		}
+		allowed.ServeHTTP(w, r)
+	}))
+	t.Cleanup(denying.Close)
+	s := newShell(t)
+	s.env = append(localEngine("")[1:], "AWS_ENDPOINT_URL_S3="+denying.URL+at.Path, "ONCEBOX_ID_PATH=order.id",
+		"ONCEBOX_SINK=ndjson:out.ndjson", "ONCEBOX_DEAD_LETTERS=s3://dead")
+	s.run(exitDone, "init")
+	objects := deadletter.NewBucket(s3.New(s3.Options{
+		BaseEndpoint: &endpoint, Region: "us-east-1", UsePathStyle: true,
+		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
+	}), "dead", "")
+	for i := range 2 {
+		l := deadLetter(i, time.Now())
+		content, err := deadletter.Encode(l)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := objects.Create(t.Context(), deadletter.Name(l.Scope, l.Owner, l.Data), content); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.run(exitDone, "redrive", "run").
+		saying(t, "letters: done 2", "delivered 2", "untagged: 2 of them, which do not expire", "s3:PutObjectTagging")
+	s.run(exitDone, "redrive", "run").saying(t, "already-done 2")
 }
 
 // TestRedriveRefuses checks that errors are found before anything is changed.

@@ -161,7 +161,7 @@ type Marker struct {
 }
 
 // ErrUntagged says that a letter is done and has its marker, but that its object could not be tagged: it does not expire.
-var ErrUntagged = errors.New("dead-letter store: the letter has no tag, and does not expire")
+var ErrUntagged = errors.New("dead-letter store: the letter could not be tagged")
 
 // MarkDone tags the object of a letter, so that a lifecycle rule of the bucket can expire it, and then stores the marker.
 // An existing marker stays as it is: created is then false. Call it after the sink has confirmed the letter. If it ends

@@ -81,7 +81,7 @@ func (t turn) take(ctx context.Context) error {
 	}
 }
 
-// slowness tells the requests that wait for a search when it needs more than one read.
+// slowness tells the requests that wait for a search when the search needs more than one read.
 type slowness struct {
 	mu     sync.Mutex
 	now    bool
@@ -98,6 +98,9 @@ func (w *slowness) set(now bool) {
 	w.now = now
 }
 
+// slowRead is how long a request waits for the first read of another search, which may hang. A read takes about 10 ms.
+const slowRead = 100 * time.Millisecond
+
 // wait waits for the turn to search. A request that waits for a slow search reports it.
 func (l *freeList) wait(ctx context.Context, s *search) error {
 	l.slow.mu.Lock()
@@ -110,6 +113,7 @@ func (l *freeList) wait(ctx context.Context, s *search) error {
 		case <-ctx.Done():
 			return ctx.Err()
 		case <-begins:
+		case <-time.After(slowRead):
 		}
 	}
 	s.reportSlow()
@@ -162,10 +166,11 @@ func (l *freeList) find(ctx context.Context, c Campaign, s *search) (lookup, err
 				return lookup{candidate: item}, nil
 			}
 		}
+		slow := round > 1 || l.wasEmpty && len(shards) > 0
+		l.slow.set(slow)
 		switch {
 		case len(shards) > 0:
-			if round > 1 || l.wasEmpty {
-				l.slow.set(true)
+			if slow {
 				s.reportSlow()
 			}
 			if round > 1 && l.unknown(c, s) > minShardsToAsk && l.foundSoldOut(ctx, &c) {

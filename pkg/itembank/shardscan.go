@@ -84,6 +84,7 @@ func (r *shardReader) read(ctx context.Context) (result shardResult) {
 			err = errTooManyEnded
 			break
 		}
+		r.list.slow.set(true)
 		items, err = scan.next(ctx, r.list.bank.store, listPage)
 	}
 	result.size, result.err = r.size, err

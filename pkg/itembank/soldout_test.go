@@ -18,6 +18,7 @@ import (
 var soldOutCases = []testCase{
 	{"row-is-not-written-beside-a-load-that-is-visible-in-part", notMarkedBesideHalfLoad},
 	{"row-says-sold-out", rowSaysSoldOut},
+	{"row-is-asked-during-the-proof", rowIsAskedDuringProof},
 	{"row-is-believed-for-five-seconds", rowIsBelieved},
 	{"load-waits-until-nobody-believes-the-row", loadWaits},
 	{"row-is-not-written-while-a-load-is-unfinished", notMarkedDuringLoad},
@@ -57,6 +58,38 @@ func rowSaysSoldOut(f *fixture) {
 	if slices.Contains(other.Calls(), "FreeItems") {
 		f.Error("the bank was read")
 	}
+}
+
+// rowIsAskedDuringProof: a search of a bank with many shards reads the row again after its first read. If the row says by
+// then that the bank is empty, the search ends.
+func rowIsAskedDuringProof(f *fixture) {
+	f.stocked(1, itembank.Settings{Shards: 64})
+	f.claim(f.bank(), "ann")
+	counted := &itembankfault.Store{Store: &markedMeanwhile{Store: f.Store}}
+	f.refused(itembank.NewOperator(counted), "bob", itembank.ErrSoldOut)
+	reads := 0
+	for _, method := range counted.Calls() {
+		if method == "FreeItems" {
+			reads++
+		}
+	}
+	if reads == 0 || reads > 2 { // both halves of one shard
+		f.Errorf("want one shard read, got %d reads", reads)
+	}
+}
+
+// markedMeanwhile is an engine on which another container finds the bank empty after the row was first read.
+type markedMeanwhile struct {
+	engine.Store
+	reads atomic.Int32
+}
+
+func (m *markedMeanwhile) Campaign(ctx context.Context, name string) (*engine.Campaign, error) {
+	c, err := m.Store.Campaign(ctx, name)
+	if err == nil && m.reads.Add(1) > 1 {
+		c.EmptyVersion = c.Version
+	}
+	return c, err
 }
 
 // rowIsBelieved: a copy of the row is believed for five seconds, even if the rules are cached longer.

@@ -21,6 +21,9 @@ type pacedBank struct {
 	read func() time.Duration // of the next read of the bank
 	held []string             // the claimants who hold a claim
 	asks atomic.Int32         // reads of claims
+
+	firstEnded bool          // the first read finds only an item that has ended
+	due        time.Duration // how long the index takes
 }
 
 func newPacedBank() *pacedBank {
@@ -36,6 +39,11 @@ func (s *pacedBank) FreeItems(
 	ctx context.Context, shard engine.Shard, r engine.Range, limit int, how engine.Consistency,
 ) (engine.FreePage, error) {
 	time.Sleep(s.read())
+	if s.firstEnded {
+		s.firstEnded = false
+		ended := engine.FreeItem{Shard: shard, Value: "seat-0", EndsAt: time.Now().Add(-time.Hour)}
+		return engine.FreePage{Items: []engine.FreeItem{ended}, More: true}, nil
+	}
 	if s.items == 0 {
 		return engine.FreePage{}, nil
 	}
@@ -53,6 +61,15 @@ func (s *pacedBank) HeldClaim(_ context.Context, key engine.ClaimKey, _ engine.C
 		return nil, false, nil
 	}
 	return &engine.Claim{ID: "1", Campaign: "spring", Scope: "spring", Claimant: key.Claimant, Item: "seat-1"}, false, nil
+}
+
+func (s *pacedBank) DueClaims(context.Context, engine.Shard, time.Time, time.Time, int) (engine.DuePage, error) {
+	time.Sleep(s.due)
+	return engine.DuePage{}, nil
+}
+
+func (s *pacedBank) EndItems(context.Context, []engine.EndRequest) ([]engine.EndResult, error) {
+	return nil, nil
 }
 
 // TestPageForSeveralClaims: a Bank that works on eight claims reads eight times the items that it reads for one. A claim
@@ -86,36 +103,53 @@ func TestPageForSeveralClaims(t *testing.T) {
 }
 
 // TestHoldersDoNotWaitForSlowSearches: a holder who waits while another request searches gets the claim as soon as that
-// search needs a second read, and at once if it comes later.
+// search needs more than its first read, and at once if it comes later. It waits for no read that hangs.
 func TestHoldersDoNotWaitForSlowSearches(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		const first, endless = time.Second, time.Hour
-		reads := 0
-		store := newPacedBank()
-		store.held, store.items = []string{"ann", "cid"}, 0
-		store.read = func() time.Duration {
-			if reads++; reads <= 2 { // the two halves of a shard
-				return first / 2
-			}
-			return endless
-		}
-		bank := itembank.New(store)
-		ctx, stop := context.WithCancel(t.Context())
-		var all sync.WaitGroup
-		defer all.Wait()
-		defer stop()
-		all.Go(func() { _, _ = bank.Claim(ctx, "spring", "bob") })
-		synctest.Wait()
-		for _, c := range []struct {
-			claimant string
-			waits    time.Duration
-		}{{"ann", first}, {"cid", 0}} {
-			began := time.Now()
-			grant, err := bank.Claim(ctx, "spring", c.claimant)
-			if took := time.Since(began); err != nil || !grant.Replayed || took != c.waits {
-				t.Errorf("%s got %+v, %v after %s; want the claim after %s", c.claimant, grant, err, took, c.waits)
-			}
-		}
-	})
+	const first, hangs, endless = 50 * time.Millisecond, 100 * time.Millisecond, time.Hour
+	for name, c := range map[string]struct {
+		reads      int           // the first read takes so many requests, and ends
+		soon, late time.Duration // how long a holder waits who comes during the first read, and after that
+		change     func(*pacedBank)
+	}{
+		"the first read hangs":      {0, hangs, hangs, func(*pacedBank) {}},
+		"a second shard is read":    {2, first, 0, func(*pacedBank) {}},
+		"ended items are read past": {1, first, 0, func(s *pacedBank) { s.firstEnded = true }},
+		"due claims are closed": {2, first, 0, func(s *pacedBank) {
+			s.campaign.Shards, s.campaign.OnEnd, s.campaign.Hold, s.due = 1, engine.Return, time.Minute, endless
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				reads := 0
+				store := newPacedBank()
+				store.held, store.items = []string{"ann", "cid"}, 0
+				store.read = func() time.Duration {
+					if reads++; reads <= c.reads {
+						return first / time.Duration(c.reads)
+					}
+					return endless
+				}
+				c.change(store)
+				bank := itembank.New(store)
+				ctx, stop := context.WithCancel(t.Context())
+				var all sync.WaitGroup
+				defer all.Wait()
+				defer stop()
+				all.Go(func() { _, _ = bank.Claim(ctx, "spring", "bob") })
+				synctest.Wait()
+				for _, h := range []struct {
+					claimant string
+					waits    time.Duration
+				}{{"ann", c.soon}, {"cid", c.late}} {
+					began := time.Now()
+					grant, err := bank.Claim(ctx, "spring", h.claimant)
+					if took := time.Since(began); err != nil || !grant.Replayed || took != h.waits {
+						t.Errorf("%s got %+v, %v after %s; want the claim after %s", h.claimant, grant, err, took, h.waits)
+					}
+				}
+			})
+		})
+	}
 }

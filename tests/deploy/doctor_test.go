@@ -91,7 +91,7 @@ func doctorLooksAround(t *testing.T, d *deployed, stack string) {
 			case doctor.Sweep:
 				account.CheckSchedule(t.Context(), f)
 			case doctor.Dedupe:
-				_, load.AtOnce = account.CheckMapping(t.Context(), f)
+				_, load = account.CheckMapping(t.Context(), f)
 			}
 			loads = append(loads, load)
 		}

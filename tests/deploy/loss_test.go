@@ -103,7 +103,9 @@ records: none
 	if report.Replayed != 1 {
 		t.Errorf("the replay of bob's reply: %+v", report)
 	}
-	must(t, bank.OpenWithoutReplay(t.Context(), "spring"))
+	must(t, bank.CloseWithoutReplay(t.Context(), "spring"))
+	must(t, bank.CloseUntilReconciled(t.Context(), "spring"))
+	must(t, bank.OpenCampaign(t.Context(), "spring"))
 
 	after := start(t, claim, function, variables)
 	carl := after.claims(t, "carl", 201)

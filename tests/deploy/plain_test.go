@@ -2,6 +2,7 @@ package deploy
 
 import (
 	"bytes"
+	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -21,6 +22,7 @@ import (
 	kinesistypes "github.com/aws/aws-sdk-go-v2/service/kinesis/types"
 	"github.com/aws/aws-sdk-go-v2/service/lambda"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	"github.com/oncebox/oncebox/internal/testkit/testengine"
 	"github.com/oncebox/oncebox/pkg/itembank"
@@ -202,21 +204,88 @@ func TestPlainRecords(t *testing.T) {
 		recordAlarms(""), facts{"alarm throttled-keys DedupeTable": throttledKeys("DedupeTable", "")},
 	))
 
+	const payload = `{"event":{"id":"1"}}`
+	source := fmt.Sprintf("arn:aws:kinesis:%s:%s:stream/%s", region, account, d.outputs["SourceStream"])
+	d.deliversOnce(t, dedupe, payload, streamRecords(t, source, payload, payload))
+}
+
+// streamRecords returns the event of a Kinesis stream with a record for each payload.
+func streamRecords(_ *testing.T, source string, payloads ...string) string {
 	const record = `{"kinesis": {"kinesisSchemaVersion": "1.0", "partitionKey": "a", "sequenceNumber": "%d",
-		"data": "eyJldmVudCI6eyJpZCI6IjEifX0=", "approximateArrivalTimestamp": 1795176000},
+		"data": "%s", "approximateArrivalTimestamp": 1795176000},
 		"eventSource": "aws:kinesis", "eventID": "shardId-000000000000:%[1]d", "eventName": "aws:kinesis:record",
-		"awsRegion": "%s", "eventSourceARN": "arn:aws:kinesis:%[2]s:%s:stream/%s"}`
+		"awsRegion": "%[3]s", "eventSourceARN": "%[4]s"}`
 	var records []string
-	for sequence := range 2 {
-		records = append(records, fmt.Sprintf(record, sequence+1, region, account, d.outputs["SourceStream"]))
+	for i, p := range payloads {
+		records = append(records, fmt.Sprintf(record, i+1, base64.StdEncoding.EncodeToString([]byte(p)), region, source))
 	}
-	reply := d.invoke(t, dedupe, "ONCEBOX_SINK", `{"Records": [`+strings.Join(records, ",")+`]}`)
-	if !strings.Contains(reply, `"batchItemFailures":[]`) {
+	return `{"Records": [` + strings.Join(records, ",") + `]}`
+}
+
+// deliversOnce invokes the dedupe function in a folder with an event that has a record several times.
+func (d *deployed) deliversOnce(t *testing.T, folder, payload, event string) {
+	t.Helper()
+	if reply := d.invoke(t, folder, "ONCEBOX_SINK", event); !strings.Contains(reply, `"batchItemFailures":[]`) {
 		t.Errorf("the batch gets %s", reply)
 	}
-	if got := d.delivered(t); len(got) != 1 || string(got[0].Data) != `{"event":{"id":"1"}}` {
+	if got := d.delivered(t); len(got) != 1 || string(got[0].Data) != payload {
 		t.Errorf("the destination has %d records: %v", len(got), got)
 	}
+}
+
+// TestPlainSources deploys the plain templates whose source exists, and sends a record and its copy through the function.
+func TestPlainSources(t *testing.T) {
+	testengine.CheckOnly(t)
+	t.Parallel()
+	for kind, s := range map[string]struct {
+		make  func(t *testing.T, c clients) (arn string)
+		event func(t *testing.T, source string, payloads ...string) string
+		want  facts
+	}{
+		"stream": {theirStream, streamRecords, facts{
+			"mapping from": "arn:aws:kinesis:us-east-1:123456789012:stream/SourceStream", // the output has their name
+			"mapping is":   "Enabled", "mapping batch": "1000 records, 0 s", "mapping starts at": "TRIM_HORIZON",
+			"mapping record age": "69120 s", "mapping gives up to": "arn:aws:s3:::DeadLetterBucket",
+		}},
+		"queue": {theirQueue, messages, facts{
+			"mapping from": "arn:aws:sqs:us-east-1:123456789012:SourceQueueUrl",
+			"mapping is":   "Enabled", "mapping batch": "10 records, 0 s", "mapping reports": "[ReportBatchItemFailures]",
+		}},
+	} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			p := newPlain(t, "records-of-"+kind)
+			dedupe := p.host(t, "dedupe")
+			source := s.make(t, p.clients)
+			p.parameters["Source"] = source
+			d := p.create(t)
+			got := d.read(t)
+			for _, fact := range slices.Sorted(maps.Keys(s.want)) {
+				if got[fact] != s.want[fact] {
+					t.Errorf("%s:\n got  %q\n want %q", fact, got[fact], s.want[fact])
+				}
+			}
+			d.deliversOnce(t, dedupe, payload, s.event(t, source, payload, payload))
+		})
+	}
+}
+
+func theirStream(t *testing.T, c clients) (arn string) {
+	t.Helper()
+	const name = "their-orders"
+	_, err := c.kinesis.CreateStream(t.Context(), &kinesis.CreateStreamInput{StreamName: aws.String(name), ShardCount: aws.Int32(1)})
+	must(t, err)
+	return fmt.Sprintf("arn:aws:kinesis:%s:%s:stream/%s", region, account, name)
+}
+
+func theirQueue(t *testing.T, c clients) (arn string) {
+	t.Helper()
+	const name = "their-orders"
+	_, err := c.sqs.CreateQueue(t.Context(), &sqs.CreateQueueInput{
+		QueueName: aws.String(name), Attributes: map[string]string{"VisibilityTimeout": "360"},
+	})
+	must(t, err)
+	return fmt.Sprintf("arn:aws:sqs:%s:%s:%s", region, account, name)
 }
 
 // delivered returns the records of the destination stream.

@@ -88,6 +88,13 @@ func TestUpgrade(t *testing.T) {
 		}
 	}
 	refusesAnotherRecord(t, d, stack, third.template(t, c, stack))
+	for _, next := range []release{second, third} { // the rollback, which the emulator leaves out, and another update
+		for caller, gets := range update(t, stack, next.template(t, c, stack)).after {
+			if !strings.Contains(gets, next.mark(t)) {
+				t.Errorf("after the update that was refused, and one to release %s: %s %s", next.number, caller, gets)
+			}
+		}
+	}
 	doctorWarnsOfACanary(t, c, doctorFinds(t, c, stack, "live")[0])
 }
 

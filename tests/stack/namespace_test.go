@@ -162,13 +162,21 @@ func TestHandlerAlarms(t *testing.T) {
 	if len(read) != 2 || !slices.Equal(read, written) {
 		t.Errorf("the alarms read %q, and the line has %q", read, written)
 	}
-	synthTheirs(t, nil, func(stack awscdk.Stack) {
-		globalTable(stack) // a stack has a resource
-		_, err := infra.NewHandlerAlarms(stack, "Alarms", "", nil, infra.AlarmProps{RunbookURL: "wiki"})
+	of := synthTheirs(t, nil, func(stack awscdk.Stack) {
+		version := awslambda.Version_FromVersionArn(stack, jsii.String("Version"),
+			jsii.String("arn:aws:lambda:eu-west-1:123456789012:function:prod-payment:7"))
+		_, err := infra.NewHandlerAlarms(stack, "OfAVersion", "payments", version, infra.AlarmProps{})
+		must(t, err)
+		_, err = infra.NewHandlerAlarms(stack, "Alarms", "", nil, infra.AlarmProps{RunbookURL: "wiki"})
 		for _, want := range []string{"the namespace of the metrics is empty", "the function is nil", `RunbookURL is "wiki"`} {
 			if !strings.Contains(fmt.Sprint(err), want) {
 				t.Errorf("got %v, want %s", err, want)
 			}
 		}
 	})
+	for _, a := range of.resources(alarmType) {
+		if got := at(a.properties(), "Dimensions.0.Value"); got != "prod-payment" {
+			t.Errorf("the alarm of a version reads the metrics of %v", got)
+		}
+	}
 }

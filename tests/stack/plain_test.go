@@ -25,6 +25,8 @@ const plainRelease = "1.2.3"
 var plainGoldens = []golden{
 	{name: "plain-claims", bases: onClaims, make: plain("claims", plainRelease)},
 	{name: "plain-records", bases: onRecords, make: plain("records", plainRelease)},
+	{name: "plain-records-of-stream", bases: []string{"plain-records"}, make: plain("records-of-stream", plainRelease)},
+	{name: "plain-records-of-queue", bases: []string{"plain-records"}, make: plain("records-of-queue", plainRelease)},
 	{name: "plain-both", bases: []string{"plain-claims", "plain-records"}, make: plain("both", plainRelease)},
 }
 
@@ -40,7 +42,11 @@ func plain(name, release string) func(t *testing.T) template {
 }
 
 // withoutPart are the settings that make the stack of a plain template.
-var withoutPart = map[string]string{"claims": "records=none", "records": "claims=none", "both": "stack=oncebox"}
+var withoutPart = map[string]string{
+	"claims": "records=none", "records": "claims=none", "both": "stack=oncebox",
+	"records-of-stream": "claims=none; source-retention=14d; record-age=19h12m",
+	"records-of-queue":  "claims=none; source-retention=14d",
+}
 
 // theirCode are the parameters that a user must set.
 const theirCode = "CodeBucket=their-code"
@@ -61,6 +67,8 @@ var plainSettings = []struct{ template, parameters string }{
 	{"records", theirCode + "; IdPath=event.id; FingerprintPath=event.print; Volatile=sent_at,trace; Ids=derived; " +
 		"Window=36h; DedupeMemory=10240; BatchSize=10000; BatchWindowSeconds=300; Parallelization=10; Retries=-1; " +
 		"SystemLogLevel=DEBUG; AlarmTopic=" + theirTopic},
+	{"records-of-stream", theirCode + "; Source=arn:aws:kinesis:eu-west-1:123456789012:stream/orders; BatchSize=500"},
+	{"records-of-queue", theirCode + "; Source=arn:aws:sqs:eu-west-1:123456789012:orders; BatchSize=5"},
 	{"both", theirCode + "; Natural=off; Synthetic=off; LogLevel=debug"},
 }
 
@@ -269,7 +277,11 @@ var cdkOnly = regexp.MustCompile(`(?i)bootstrap/|BootstrapVersion|hnb659fds|\b[0
 func TestPlainTemplatesFit(t *testing.T) {
 	t.Parallel()
 	const inRequest, inBucket, mostResources, mostParameters = 51200, 1 << 20, 500, 200 // "CloudFormation quotas"
-	for name, limit := range map[string]int{"plain-claims": inRequest, "plain-records": inRequest, "plain-both": inBucket} {
+	for _, g := range plainGoldens {
+		name, limit := g.name, inRequest
+		if name == "plain-both" {
+			limit = inBucket
+		}
 		tpl := readGolden(t, name)
 		var short bytes.Buffer
 		must(t, json.Compact(&short, encoded(t, tpl)))
@@ -548,6 +560,13 @@ func (d deployment) called(function string, argument any) (any, bool) {
 		return d.evaluated(arguments[2]), true
 	case "Fn::FindInMap":
 		return at(d.template, fmt.Sprintf("Mappings.%s.%s.%s", arguments[0], d.evaluated(arguments[1]), arguments[2])), true
+	case "Fn::Select":
+		all, known := d.evaluated(arguments[1]).([]any)
+		i, err := strconv.Atoi(fmt.Sprint(arguments[0]))
+		if !known || err != nil {
+			return nil, false
+		}
+		return all[i], true
 	case "Fn::Split":
 		text, ok := d.evaluated(arguments[1]).(string)
 		if !ok {

@@ -37,20 +37,22 @@ type transition struct {
 }
 
 var (
-	tableRow  = regexp.MustCompile(`(?m)^\| (.*) \|$`)
+	tableRow  = regexp.MustCompile("(?m)^\\| (`.*) \\|$")
 	drawn     = regexp.MustCompile(`(?m)^ {4}(\S+) --> (\S+): (.+)$`)
 	commandIn = regexp.MustCompile("`oncebox ([^`]+)`")
 	methodIn  = regexp.MustCompile("`((?:Bank|Operator)\\.[A-Za-z]+)`")
 )
 
-// pageTable returns the cells of the rows of the table that has so many columns.
-func pageTable(t *testing.T, columns int) (rows [][]string) {
+// pageTable returns the cells of the rows of the table whose first column has this heading.
+func pageTable(t *testing.T, heading string) (rows [][]string) {
 	t.Helper()
-	for _, line := range tableRow.FindAllStringSubmatch(page(t), -1) {
-		cells := strings.Split(line[1], " | ")
-		if len(cells) == columns && strings.HasPrefix(cells[0], "`") {
-			rows = append(rows, cells)
-		}
+	_, table, found := strings.Cut(page(t), "\n| "+heading+" |")
+	if !found {
+		t.Fatalf("%s has no table of %q", campaignsPage, heading)
+	}
+	table, _, _ = strings.Cut(table, "\n\n")
+	for _, line := range tableRow.FindAllStringSubmatch(table, -1) {
+		rows = append(rows, strings.Split(line[1], " | "))
 	}
 	return rows
 }
@@ -66,7 +68,7 @@ func page(t *testing.T) string {
 
 func transitions(t *testing.T) (all []transition) {
 	t.Helper()
-	for _, cells := range pageTable(t, 6) {
+	for _, cells := range pageTable(t, "from") {
 		a := transition{from: strings.Trim(cells[0], "`"), to: strings.Trim(cells[1], "`"), label: cells[2]}
 		for _, c := range commandIn.FindAllStringSubmatch(cells[3], -1) {
 			a.commands = append(a.commands, c[1])

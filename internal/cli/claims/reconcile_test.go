@@ -148,7 +148,7 @@ func TestInconsistencies(t *testing.T) {
 		kinds = append(kinds, m[1])
 	}
 	repairable := map[string]bool{}
-	for _, cells := range pageTable(t, 3) {
+	for _, cells := range pageTable(t, "kind") {
 		kind := strings.Trim(cells[0], "`")
 		listed = append(listed, kind)
 		repairable[kind] = !strings.HasPrefix(cells[2], "leaves it")

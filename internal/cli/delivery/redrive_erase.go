@@ -25,8 +25,9 @@ func (redriveErase) Help() string {
 Nothing of it can be restored. The ledger and the destination stay as they are.
 
 A letter that is not done is refused, with exit code 3. With --undelivered it is erased, and its record is never
-delivered. If a run has begun the letter and not finished it, the exit code is 3, too. Wait until the run has ended. If
-it was killed, --take-over RUN erases the letter; the destination may have its record.
+delivered. A batch that Lambda gave up has many records, also of others: run it first. If a run has begun the letter and
+not finished it, the exit code is 3, too. Wait until the run has ended. If it was killed, --take-over RUN erases the
+letter; the destination may have its record.
 
 A run into a sink with transactions or objects does not store that it begins a letter. End such runs before you erase a
 letter that is not done: they may deliver it, and leave a marker.
@@ -67,13 +68,15 @@ func (c redriveErase) Run(ctx context.Context, a *cli.App) error {
 	case stored.None():
 		return a.Print(c.result(archive, stored), "nothing is stored under this name: the letter was erased before, or has another name")
 	}
-	if err := c.refused(ctx, archive, stored); err != nil {
+	letter, _ := archive.Read(ctx, c.Name) // what cannot be read can be erased, too
+	records := recordsText(letter)
+	if err := c.refused(ctx, archive, stored, records); err != nil {
 		return err
 	}
 	if c.DryRun {
 		return a.Print(c.result(archive, stored), "would remove "+storedText(stored))
 	}
-	question := fmt.Sprintf("%s: %s\n%s\nErase it for good?", c.Name, storedText(stored), doneText(stored))
+	question := fmt.Sprintf("%s: %s\n%s\nErase it for good?", c.Name, storedText(stored), doneText(stored, records))
 	if c.Yes {
 		a.Remark("%s: %s", c.Name, storedText(stored))
 	} else if yes, err := a.Ask(ctx, question); err != nil {
@@ -85,7 +88,7 @@ func (c redriveErase) Run(ctx context.Context, a *cli.App) error {
 	if err != nil && !removed.None() {
 		return cli.WithHint(cli.Stopped("after "+storedText(removed), err), "Repeat the command: it removes the rest.")
 	} else if err != nil {
-		return c.explain(err)
+		return explain(err, records)
 	}
 	result := c.result(archive, removed)
 	return a.Print(result, "removed "+storedText(removed)+"\nThese may still have the record:\n  "+strings.Join(result.Copies, "\n  "))
@@ -96,28 +99,30 @@ func (c redriveErase) erasure() deadletter.Erasure {
 }
 
 // refused says before the question what Erase would refuse.
-func (c redriveErase) refused(ctx context.Context, archive *deadletter.Archive, stored deadletter.Stored) error {
+func (c redriveErase) refused(
+	ctx context.Context, archive *deadletter.Archive, stored deadletter.Stored, records string,
+) error {
 	switch {
 	case stored.Done:
 		return nil
 	case stored.Letter > 0 && !c.Undelivered:
-		return c.explain(deadletter.ErrNotDone)
+		return explain(deadletter.ErrNotDone, records)
 	}
 	begun, err := archive.Look(ctx, c.Name, c.erasure().TakenOver())
 	if err == nil && begun.Other != nil {
-		err = c.explain(&deadletter.BegunError{Attempt: begun.Other})
+		err = explain(&deadletter.BegunError{Attempt: begun.Other}, records)
 	}
 	return err
 }
 
 // explain adds what to do to a refusal.
-func (c redriveErase) explain(err error) error {
+func explain(err error, records string) error {
 	if begun, ok := errors.AsType[*deadletter.BegunError](err); ok {
 		return cli.WithHint(err, fmt.Sprintf("Wait until that run has ended. If it was killed, say --take-over %s; "+
 			"the destination may have the record.", begun.Attempt.Run))
 	}
 	if errors.Is(err, deadletter.ErrNotDone) {
-		return cli.WithHint(err, "Say --undelivered if its record shall never be delivered. `oncebox redrive run` delivers it.")
+		return cli.WithHint(err, "`oncebox redrive run` delivers it. Say --undelivered if "+records+" shall never be delivered.")
 	}
 	return err
 }
@@ -140,11 +145,19 @@ func storedText(t deadletter.Stored) string {
 	return strings.Join(parts, ", ")
 }
 
-func doneText(t deadletter.Stored) string {
+func doneText(t deadletter.Stored, records string) string {
 	if t.Done {
 		return "It is done."
 	}
-	return "It is NOT done: its record is never delivered then."
+	return "It is NOT done: " + records + " will never be delivered then."
+}
+
+// recordsText names what would be lost with a letter that is not done: a batch has records of many people.
+func recordsText(l deadletter.Letter) string {
+	if l.Batch != nil {
+		return "all records of the batch"
+	}
+	return "its record"
 }
 
 // copiesOfLetter lists the places outside of the letter that may have its record.

@@ -330,6 +330,8 @@ type redriveSummary struct {
 	// SameIDs counts, in a dry run, the records with the id of a record before. The payloads of Copies are the same, too.
 	SameIDs int64 `json:"same_ids,omitempty"`
 	Copies  int64 `json:"copies,omitempty"`
+	// Untagged counts the letters that are done and could not be tagged, so that they do not expire.
+	Untagged int64 `json:"untagged,omitempty"`
 }
 
 // shownLetters is the number of letters that a run names, of those that were not done.
@@ -351,6 +353,9 @@ func (c redriveRun) run(ctx context.Context, a *cli.App, job *redrive.Job) error
 			if same.Copy {
 				s.Copies++
 			}
+		}
+		if r.Untagged != nil && s.Untagged == 1 { // the others have the same reason
+			a.Remark("%s is done. It does not expire: %v", r.Name, r.Untagged)
 		}
 		if isDone(r.Status) {
 			return nil
@@ -401,6 +406,9 @@ func (s *redriveSummary) add(r redrive.Report) {
 		s.DoneBefore += r.Marker.DoneBefore
 		s.DeadLettered += r.Tally.DeadLettered
 	}
+	if r.Untagged != nil {
+		s.Untagged++
+	}
 	why := r.Why
 	if r.Status == redrive.PastHorizon {
 		why = "past the horizon"
@@ -429,6 +437,9 @@ func (s *redriveSummary) text() string {
 	fmt.Fprintf(&b, ", dead-lettered %d", s.DeadLettered)
 	if s.SameIDs > 0 {
 		fmt.Fprintf(&b, "\nsame ids: %d with the same payload, %d with another payload", s.Copies, s.SameIDs-s.Copies)
+	}
+	if s.Untagged > 0 {
+		fmt.Fprintf(&b, "\nuntagged: %d of them, which do not expire", s.Untagged)
 	}
 	return b.String()
 }

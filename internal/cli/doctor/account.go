@@ -33,7 +33,8 @@ type Account struct {
 	Report     *Report
 }
 
-// mayInvoke reports whether the resource policy of a function allows a service to invoke it for an ARN, or with "" for any.
+// mayInvoke reports whether the resource policy of a function allows a service to invoke it for an ARN, or if that is
+// empty, for any.
 func (c Account) mayInvoke(ctx context.Context, f Function, service, source string) (bool, error) {
 	in := &lambda.GetPolicyInput{FunctionName: &f.Name}
 	if qualifier := qualifierOf(f.Invoked); qualifier != "" {
@@ -63,8 +64,8 @@ func (c Account) mayInvoke(ctx context.Context, f Function, service, source stri
 		allowed := true
 		for _, values := range s.Condition {
 			for key, value := range values {
-				if strings.EqualFold(key, "aws:SourceArn") {
-					allowed = source == "" || matchesARN(value, source)
+				if source != "" && strings.EqualFold(key, "aws:SourceArn") {
+					allowed = allowed && matchesARN(value, source)
 				}
 			}
 		}

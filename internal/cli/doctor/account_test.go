@@ -135,8 +135,8 @@ func checkAll(t *testing.T, account doctor.Account, found map[string]doctor.Func
 			account.CheckSchedule(t.Context(), f)
 			loads = append(loads, doctor.Load{Function: f, AtOnce: 1, Why: "one sweep"})
 		case doctor.Dedupe:
-			_, atOnce := account.CheckMapping(t.Context(), f)
-			loads = append(loads, doctor.Load{Function: f, AtOnce: atOnce, Why: "batches of all shards"})
+			_, load := account.CheckMapping(t.Context(), f)
+			loads = append(loads, load)
 		}
 	}
 	account.CheckConcurrency(t.Context(), loads)
@@ -207,6 +207,10 @@ func TestPartsAroundTheFunctions(t *testing.T) {
 			func(p *parts) { p.claims.Calls = prefix + "claims" }, doctor.Failure, "api",
 			"invokes " + prefix + "claims and not " + prefix + "claims:live",
 		},
+		"no route for claims": {
+			func(p *parts) { delete(p.claims.Routes, "POST /campaigns/{campaign}/claims") }, doctor.Failure, "api",
+			"none of them is POST /campaigns/{campaign}/claims: nobody can claim",
+		},
 		"an address that fails": {
 			func(p *parts) { p.claims.Status = 503 }, doctor.Failure, "api", "answers 503 to a request without credentials: the API or its function fails",
 		},
@@ -263,28 +267,27 @@ func TestPartsAroundTheFunctions(t *testing.T) {
 		"a retention that is not read": {
 			func(p *parts) { p.denied = "DescribeStreamSummary" }, doctor.NotPlayed, "mapping", "AccessDenied",
 		},
-		"no destination": {func(p *parts) { p.records.NoEnd = true }, doctor.Failure, "mapping", "has no on-failure destination"},
+		"no destination": {func(p *parts) { p.records.GivenUp = "none" }, doctor.Failure, "mapping", "has no on-failure destination"},
+		"a destination that gets no records": {
+			func(p *parts) { p.records.GivenUp = "arn:aws:sqs:us-east-1:123456789012:letters" }, doctor.Failure, "mapping",
+			"which gets no records",
+		},
 		"enhanced fan-out": {
 			func(p *parts) { p.records.Stream = stream + "/consumer/fast:1" }, doctor.Failure, "mapping", "has enhanced fan-out",
 		},
-		"a log group": {
-			func(p *parts) {
-				p.records.Stream, p.records.LogGroup = "", "arn:aws:logs:us-east-1:123456789012:log-group:/their/service:*"
-			}, "", "", "",
-		},
-		"a queue": {
-			func(p *parts) {
-				p.records.Stream, p.records.NoEnd, p.records.RecordAge = "arn:aws:sqs:us-east-1:123456789012:q", true, -1
-			}, "", "", "",
-		},
-		"no source": {
-			func(p *parts) { p.records.Stream = "" }, doctor.Failure, "mapping", "no event source mapping invokes",
-		},
+		"a mapping that changes": {func(p *parts) { p.records.State = "Updating" }, doctor.Warning, "mapping", "is Updating"},
 		"a policy that is not read": {
 			func(p *parts) { p.records.Stream, p.denied = "", "functions/records/policy" }, doctor.NotPlayed, "mapping", "AccessDenied",
 		},
-		"a mapping that changes": {func(p *parts) { p.records.State = "Updating" }, doctor.Warning, "mapping", "is Updating"},
-		"a mapping that is off":  {func(p *parts) { p.records.State = "Disabled" }, doctor.Failure, "mapping", "is Disabled"},
+		"no mapping": {func(p *parts) { p.records.Stream = "" }, doctor.Failure, "mapping", "no event source mapping invokes"},
+		"a queue": {
+			func(p *parts) { p.records.Stream = "arn:aws:sqs:us-east-1:123456789012:orders" }, doctor.NotPlayed, "mapping",
+			"does not look at its visibility time-out",
+		},
+		"a subscription of logs": {
+			func(p *parts) { p.records.Stream, p.records.Logs = "", true }, doctor.NotPlayed, "mapping", "CloudWatch Logs invokes",
+		},
+		"a mapping that is off": {func(p *parts) { p.records.State = "Disabled" }, doctor.Failure, "mapping", "is Disabled"},
 
 		"an alarm": {
 			func(p *parts) { p.claims.Alarm = "ALARM" }, doctor.Warning, "alarms", "is in ALARM since 20",
@@ -354,6 +357,23 @@ func TestPartsAroundTheFunctions(t *testing.T) {
 	}
 }
 
+// TestLoadOfAnUnknownStream: doctor does not say that it knows the batches of a stream that it cannot read.
+func TestLoadOfAnUnknownStream(t *testing.T) {
+	t.Parallel()
+	for denied, want := range map[string]doctor.Load{
+		"":                      {AtOnce: lambdatest.Shards, Why: "batches of all shards"},
+		"DescribeStreamSummary": {AtOnce: 1, Why: "at least: doctor does not know how many batches a source gives at once"},
+	} {
+		account, found := deploy(t, map[string]*lambdatest.Function{"records": shop()["records"]}, gateway{denied: denied})
+		if _, load := account.CheckMapping(t.Context(), found["records"]); load.AtOnce != want.AtOnce || load.Why != want.Why {
+			t.Errorf("want %+v, got %+v", want, load)
+		}
+	}
+	if why := doctor.LoadOf(doctor.Function{}, 50, 0, true).Why; !strings.Contains(why, "not measured") {
+		t.Errorf("a duration that nobody has measured: %q", why)
+	}
+}
+
 func list(checks []doctor.Check) (text string) {
 	for _, c := range checks {
 		text += fmt.Sprintf("\n%s %s %s: %s", c.Status, c.Area, c.Name, c.Detail)
@@ -372,21 +392,24 @@ func TestExpectedSale(t *testing.T) {
 		burst int                      // of the route of claims; 0: the limit of the stage
 	}{
 		"a small one":                         {1000, onDemand, nil, 0},
-		"more at once than the route's limit": {1000, onDemand, map[string]doctor.Status{"rate limit of the claim": doctor.Failure}, 999},
-		"more than the API's limit":           {1001, onDemand, map[string]doctor.Status{"rate limit of the claim": doctor.Failure}, 0},
+		"more at once than the route's limit": {1000, onDemand, map[string]doctor.Status{"rate limit of the claim": doctor.Warning}, 999},
+		"more than the API's limit, and at once than the account's": {1001, onDemand, map[string]doctor.Status{
+			"rate limit of the claim": doctor.Failure, "rate limit of all": doctor.Warning,
+		}, 0},
 		"more than the concurrency": {1601, onDemand, map[string]doctor.Status{
-			"rate limit of the claim": doctor.Failure, "concurrency of the account": doctor.Failure, // 0.25 s each, and 400 at once
+			"rate limit of the claim": doctor.Failure, "rate limit of all": doctor.Warning,
+			"concurrency of the account": doctor.Failure, // 0.25 s each, and 400 at once
 		}, 0},
 		"more than the account's limit": {lambdatest.Rate + 1, onDemand, map[string]doctor.Status{
 			"rate limit of the claim": doctor.Failure, "rate limit of all": doctor.Failure, "concurrency of the account": doctor.Failure,
 		}, 0},
 		"more than half of the quota of a table": {lambdatest.WriteQuota/4 + 1, onDemand, map[string]doctor.Status{
 			"rate limit of the claim": doctor.Failure, "rate limit of all": doctor.Failure, "concurrency of the account": doctor.Failure,
-			"write quota": doctor.Warning,
+			"start of the claim": doctor.Warning, "write quota": doctor.Warning,
 		}, 0},
 		"more than the quota of a table": {lambdatest.WriteQuota/2 + 1, onDemand, map[string]doctor.Status{
 			"rate limit of the claim": doctor.Failure, "rate limit of all": doctor.Failure, "concurrency of the account": doctor.Failure,
-			"write quota": doctor.Failure,
+			"start of the claim": doctor.Warning, "write quota": doctor.Failure,
 		}, 0},
 		"more than the provisioned capacity": {
 			1000, `"ProvisionedThroughput": {"WriteCapacityUnits": 1999}`, map[string]doctor.Status{"provisioned": doctor.Failure}, 0,

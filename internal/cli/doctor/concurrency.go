@@ -28,12 +28,20 @@ type Load struct {
 // most 10 requests a second for each unit of concurrency, so a shorter duration counts as 0.1 s (Lambda Developer Guide,
 // "Understanding Lambda function scaling", concurrency and requests per second).
 func LoadOf(f Function, rate float64, duration time.Duration, sale bool) Load {
+	note := ""
+	if sale && duration == 0 {
+		note = ", which was not measured"
+	}
 	duration = max(duration, time.Second/10)
 	return Load{
 		f, int32(math.Ceil(min(rate*duration.Seconds(), math.MaxInt32))),
-		fmt.Sprintf("%.0f requests a second of %s", rate, duration.Round(time.Millisecond)), sale,
+		fmt.Sprintf("%.0f requests a second of %s%s", rate, duration.Round(time.Millisecond), note), sale,
 	}
 }
+
+// mostStarts is how many executions of a function Lambda starts in 10 seconds (Lambda Developer Guide, "Lambda scaling
+// behavior").
+const mostStarts = 1000
 
 // CheckConcurrency checks that the functions can run as often at once as their loads need.
 func (c Account) CheckConcurrency(ctx context.Context, loads []Load) {
@@ -42,6 +50,11 @@ func (c Account) CheckConcurrency(ctx context.Context, loads []Load) {
 	var whys []string
 	for _, l := range loads {
 		name := "concurrency of the " + l.Function.title()
+		if l.Sale && l.AtOnce > mostStarts {
+			a.Warn("start of the "+l.Function.title(), fmt.Sprintf("it may need %d at once (%s), and Lambda starts %d of a function in "+
+				"10 seconds: it would refuse the rest in the first seconds of the sale", l.AtOnce, l.Why, mostStarts),
+				"Let customers in slowly, or give the alias provisioned concurrency for the time of the sale.")
+		}
 		out, err := c.Lambda.GetFunctionConcurrency(ctx, &lambda.GetFunctionConcurrencyInput{FunctionName: &l.Function.Name})
 		if err != nil {
 			a.NotRead(name, c.Explain(err))
@@ -54,8 +67,9 @@ func (c Account) CheckConcurrency(ctx context.Context, loads []Load) {
 		}
 		reserved := *out.ReservedConcurrentExecutions
 		if reserved == 0 {
-			a.Fail(name, "0, reserved: an operator has stopped the function",
-				"aws lambda delete-function-concurrency --function-name "+l.Function.Name)
+			a.Fail(name, "0, reserved: an operator has stopped the function", "If it may run again: aws lambda "+
+				"delete-function-concurrency --function-name "+l.Function.Name+", or put-function-concurrency with the number of "+
+				"claims.reserved-concurrency or records.reserved-concurrency, if you have set one.")
 			continue
 		}
 		a.tellConcurrency(name, fmt.Sprintf("%d, reserved", reserved), reserved, l, why,

@@ -50,7 +50,7 @@ func (c Account) CheckAPI(ctx context.Context, f Function) (t Throttle, known bo
 			a.NotRead("API "+id, c.Explain(err))
 			continue
 		}
-		if len(api.routes) == 0 {
+		if len(api.called) == 0 {
 			continue // it is another API of the stack
 		}
 		c.checkRoutes(ctx, a, api, f)
@@ -106,16 +106,20 @@ func (c Account) readAPI(ctx context.Context, id string, f Function) (api httpAP
 			break
 		}
 	}
-	stages, err := c.Gateway.GetStages(ctx, &apigatewayv2.GetStagesInput{ApiId: &id})
-	if err != nil {
-		return api, err
-	}
-	for _, s := range stages.Items {
-		if api.stage.StageName == nil || aws.ToString(s.StageName) == defaultStage {
-			api.stage = s
+	for in := (&apigatewayv2.GetStagesInput{ApiId: &id}); ; {
+		page, err := c.Gateway.GetStages(ctx, in)
+		if err != nil {
+			return api, err
+		}
+		for _, s := range page.Items {
+			if api.stage.StageName == nil || aws.ToString(s.StageName) == defaultStage {
+				api.stage = s
+			}
+		}
+		if in.NextToken = page.NextToken; in.NextToken == nil {
+			return api, nil
 		}
 	}
-	return api, nil
 }
 
 // defaultStage is the stage at the root of an address.
@@ -154,6 +158,11 @@ func (c Account) checkRoutes(ctx context.Context, a Area, api httpAPI, f Functio
 		settings += " and ONCEBOX_CALLER is " + caller
 	}
 	good := true
+	if !slices.ContainsFunc(api.routes, leadsClaims) {
+		a.Fail(name, "none of them is "+claimsRoute+": nobody can claim", "Deploy the stack again, or put the route back: a "+
+			"deployment makes it only if its template changes.")
+		good = false
+	}
 	self, _ := arn.Parse(f.Invoked) // an ARN of Lambda
 	for _, route := range api.routes {
 		key, want := aws.ToString(route.RouteKey), f.authorization()
@@ -190,6 +199,12 @@ func (c Account) checkRoutes(ctx context.Context, a Area, api httpAPI, f Functio
 	}
 }
 
+// leadsClaims reports whether a route leads new claims to the function.
+func leadsClaims(route types.Route) bool {
+	key := aws.ToString(route.RouteKey)
+	return key == claimsRoute || key == "$default" || strings.HasPrefix(key, "ANY ")
+}
+
 // without says what happens without the authorizer that is needed.
 func without(want types.AuthorizationType) string {
 	if want == types.AuthorizationTypeNone {
@@ -201,14 +216,14 @@ func without(want types.AuthorizationType) string {
 // addresses checks the domains of the stack that lead to an API, and returns all of its addresses.
 func (c Account) addresses(ctx context.Context, a Area, api httpAPI) (all []string) {
 	for _, domain := range c.Stack.Domains {
-		mappings, err := c.Gateway.GetApiMappings(ctx, &apigatewayv2.GetApiMappingsInput{DomainName: &domain})
+		mappings, err := c.mappingsOf(ctx, domain)
 		if err != nil {
 			a.NotRead("domain "+domain, c.Explain(err))
 			continue
 		}
-		i := slices.IndexFunc(mappings.Items, func(m types.ApiMapping) bool { return aws.ToString(m.ApiId) == api.id })
+		i := slices.IndexFunc(mappings, func(m types.ApiMapping) bool { return aws.ToString(m.ApiId) == api.id })
 		if i < 0 {
-			if !slices.ContainsFunc(mappings.Items, func(m types.ApiMapping) bool {
+			if !slices.ContainsFunc(mappings, func(m types.ApiMapping) bool {
 				return slices.Contains(c.Stack.APIs, aws.ToString(m.ApiId))
 			}) {
 				a.Fail("domain "+domain, "has no mapping to the API "+api.id+": its callers get 403 or another API",
@@ -217,7 +232,7 @@ func (c Account) addresses(ctx context.Context, a Area, api httpAPI) (all []stri
 			continue
 		}
 		if c.checkDomain(ctx, a, domain) {
-			all = append(all, strings.TrimSuffix("https://"+domain+"/"+aws.ToString(mappings.Items[i].ApiMappingKey), "/"))
+			all = append(all, strings.TrimSuffix("https://"+domain+"/"+aws.ToString(mappings[i].ApiMappingKey), "/"))
 		}
 	}
 	switch {
@@ -232,6 +247,20 @@ func (c Account) addresses(ctx context.Context, a Area, api httpAPI) (all []stri
 		a.NotPlayed("address of "+api.id, "its endpoint is off, and doctor has seen no domain of the stack that leads to it")
 	}
 	return all
+}
+
+// mappingsOf returns the mappings of a domain to APIs.
+func (c Account) mappingsOf(ctx context.Context, domain string) (all []types.ApiMapping, err error) {
+	for in := (&apigatewayv2.GetApiMappingsInput{DomainName: &domain}); ; {
+		page, err := c.Gateway.GetApiMappings(ctx, in)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, page.Items...)
+		if in.NextToken = page.NextToken; in.NextToken == nil {
+			return all, nil
+		}
+	}
 }
 
 // checkDomain checks the status of a domain and of its certificate. It reports whether the domain answers.

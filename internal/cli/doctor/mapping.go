@@ -16,8 +16,8 @@ import (
 )
 
 // CheckMapping checks how Lambda gives records to the dedupe function. It returns the event source mappings, for
-// [RecordsPlay], and how many batches Lambda gives to the function at once, if it knows that.
-func (c Account) CheckMapping(ctx context.Context, f Function) (all []types.EventSourceMappingConfiguration, atOnce int32) {
+// [RecordsPlay], and the load of the function: the batches that Lambda gives to it at once.
+func (c Account) CheckMapping(ctx context.Context, f Function) (all []types.EventSourceMappingConfiguration, load Load) {
 	a := c.Report.Area("mapping")
 	all, err := Mappings(ctx, c.Lambda, f)
 	switch {
@@ -26,15 +26,26 @@ func (c Account) CheckMapping(ctx context.Context, f Function) (all []types.Even
 	case len(all) == 0:
 		c.checkSubscription(ctx, a, f)
 	}
+	load = Load{Function: f, Why: "batches of all shards"}
+	known := len(all) > 0
 	for _, m := range all {
 		a.checkMapping(m, f)
+		if source := aws.ToString(m.EventSourceArn); isQueue(source) {
+			a.NotPlayed("queue "+source, "doctor does not look at its visibility time-out, its dead-letter queue and its retention: "+
+				"docs/records.md, \"SQS\"")
+		}
 		retention, shards := c.readSource(ctx, a, m)
 		if retention > 0 {
 			a.checkRetention(m, f, retention)
 		}
-		atOnce += shards * max(1, aws.ToInt32(m.ParallelizationFactor))
+		known = known && shards > 0
+		load.AtOnce += max(1, shards) * max(1, aws.ToInt32(m.ParallelizationFactor))
 	}
-	return all, atOnce
+	if !known {
+		load.AtOnce = max(1, load.AtOnce)
+		load.Why = "at least: doctor does not know how many batches a source gives at once"
+	}
+	return all, load
 }
 
 // checkSubscription checks a function without a mapping: CloudWatch Logs may invoke it for a log group.
@@ -43,8 +54,7 @@ func (c Account) checkSubscription(ctx context.Context, a Area, f Function) {
 	case err != nil:
 		a.NotRead(f.Name, c.Explain(err))
 	case allowed:
-		a.Info(f.Name, "has no event source mapping. CloudWatch Logs may invoke "+f.Invoked+
-			"; doctor does not look at the subscription filter, nor at where Lambda stores the messages that it gives up")
+		a.NotPlayed(f.Name, "CloudWatch Logs invokes "+f.Invoked+"; doctor does not look at subscription filters")
 	default:
 		a.Fail(f.Name, "no event source mapping invokes "+f.Invoked+", and CloudWatch Logs may not",
 			"Records wait in their source. Deploy the stack again, or name the function as its mapping does.")
@@ -63,8 +73,10 @@ func (a Area) checkMapping(m types.EventSourceMappingConfiguration, f Function) 
 		a.Fail(source, "does not report partial failures: records that failed would be lost",
 			"Set FunctionResponseTypes to ReportBatchItemFailures.")
 	case onFailure(m) == "":
-		a.Fail(source, "has no on-failure destination: batches that Lambda gives up would be lost",
-			"Set DestinationConfig to the dead-letter bucket, as the stack does.")
+		a.Fail(source, "has no on-failure destination: batches that Lambda gives up would be lost", setDestination)
+	case !isQueue(source) && !strings.Contains(onFailure(m), ":s3:::"):
+		a.Fail(source, "has the on-failure destination "+onFailure(m)+", which gets no records: those of batches that Lambda "+
+			"gives up would be lost when the stream deletes them", setDestination)
 	case !isQueue(source) && recordAge(m) == 0:
 		a.Fail(source, "has no limit of the record age: Lambda tries throttled batches until the stream deletes their records, "+
 			"which are lost", setRecordAge)
@@ -76,11 +88,11 @@ func (a Area) checkMapping(m types.EventSourceMappingConfiguration, f Function) 
 	default:
 		a.OK(source, "enabled; the last result is "+result)
 	}
-	if isQueue(source) {
-		a.Info(source, "doctor does not look at the queue: its visibility timeout, its redrive policy, and whether the horizon is "+
-			"at least its retention and that of its dead-letter queue")
-	}
 }
+
+// setDestination is the advice for a mapping whose failed batches are lost. Of all destinations only a bucket gets the
+// records (Lambda Developer Guide, "Retain discarded batch records for a Kinesis Data Streams event source").
+const setDestination = "Set DestinationConfig to the dead-letter bucket, as the stack does."
 
 const setRecordAge = "Set MaximumRecordAgeInSeconds (records.record-age) below the retention; the stack sets 80 % of it."
 

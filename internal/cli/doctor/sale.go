@@ -17,13 +17,10 @@ func (c Account) CheckThrottles(ctx context.Context, f Function, t Throttle, kno
 	switch {
 	case !known:
 		a.NotPlayed(name, "doctor has not seen the API of the function")
-	case t.Rate > 0 && t.Rate < float64(rate), t.Burst > 0 && int(t.Burst) < rate:
-		a.Fail(name, fmt.Sprintf("%g requests a second and %d at once: API Gateway refuses the rest with 429", t.Rate, t.Burst),
-			fmt.Sprintf("Set claims.rate-limit and claims.burst-limit to %d or more.", rate))
-	case t.Rate > 0:
-		a.OK(name, fmt.Sprintf("%g requests a second and %d at once", t.Rate, t.Burst))
-	default:
+	case t == Throttle{}:
 		a.OK(name, "none of the stage")
+	default:
+		a.tellThrottle(name, t, rate, fmt.Sprintf("Set claims.rate-limit and claims.burst-limit to %d or more.", rate))
 	}
 	const all = "rate limit of all APIs of the region"
 	out, err := c.Limits.GetAccount(ctx, &apigateway.GetAccountInput{})
@@ -33,11 +30,22 @@ func (c Account) CheckThrottles(ctx context.Context, f Function, t Throttle, kno
 	switch {
 	case err != nil:
 		a.NotRead(all, c.Explain(err))
-	case out.ThrottleSettings.RateLimit < float64(rate):
-		a.Fail(all, fmt.Sprintf("%g requests a second: API Gateway refuses the rest with 429", out.ThrottleSettings.RateLimit),
-			fmt.Sprintf("Ask for a higher quota \"Throttle rate\" of API Gateway, of %d or more.", rate))
 	default:
-		a.OK(all, fmt.Sprintf("%g requests a second, which other APIs of the account use too", out.ThrottleSettings.RateLimit))
+		a.tellThrottle(all, Throttle{out.ThrottleSettings.RateLimit, out.ThrottleSettings.BurstLimit}, rate, fmt.Sprintf(
+			"Ask for a higher quota \"Throttle rate\" of API Gateway, of %d or more. AWS sets the burst by the rate.", rate))
+	}
+}
+
+// tellThrottle compares limits of API Gateway with the rate of a sale. With a burst below the rate, it refuses requests
+// only if more than that many come at the same moment.
+func (a Area) tellThrottle(name string, t Throttle, rate int, do string) {
+	switch detail := fmt.Sprintf("%g requests a second and %d at once", t.Rate, t.Burst); {
+	case t.Rate > 0 && t.Rate < float64(rate):
+		a.Fail(name, detail+": API Gateway refuses the rest with 429", do)
+	case t.Burst > 0 && int(t.Burst) < rate:
+		a.Warn(name, detail+": if more come at the same moment, API Gateway refuses the rest with 429", do)
+	default:
+		a.OK(name, detail)
 	}
 }
 

@@ -34,7 +34,7 @@ func (c Account) CheckSchedule(ctx context.Context, sweep Function) {
 		switch {
 		case out.State == types.RuleStateDisabled:
 			a.Fail("rule "+rule, "is disabled: no sweep runs, and items of ended claims return only when the bank is empty",
-				"aws events enable-rule --name "+rule)
+				"Unless somebody stopped the sweep on purpose: aws events enable-rule --name "+rule)
 		case err != nil:
 			a.NotRead("permission of the rule "+rule, c.Explain(err))
 		case !allowed:

@@ -129,13 +129,9 @@ func (d *deployment) checkAccount(ctx context.Context, rate int) map[string][]ty
 	}
 	mappings := map[string][]types.EventSourceMappingConfiguration{}
 	for _, f := range d.of(doctor.Dedupe) {
-		var atOnce int32
-		mappings[f.Invoked], atOnce = account.CheckMapping(ctx, f)
-		why := "batches of all shards"
-		if atOnce == 0 {
-			why = "doctor does not know how many batches its source gives at once"
-		}
-		loads = append(loads, doctor.Load{Function: f, AtOnce: max(1, atOnce), Why: why})
+		var load doctor.Load
+		mappings[f.Invoked], load = account.CheckMapping(ctx, f)
+		loads = append(loads, load)
 	}
 	account.CheckConcurrency(ctx, loads)
 	account.CheckAlarms(ctx)

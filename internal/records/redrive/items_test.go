@@ -50,7 +50,7 @@ func TestFromReader(t *testing.T) {
 	}
 }
 
-// TestNamed checks that Named yields the letters with some names.
+// TestNamed checks that Named yields the letters with some names. A letter that does not exist is refused.
 func TestNamed(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
@@ -64,7 +64,7 @@ func TestNamed(t *testing.T) {
 		j.Items = redrive.Named(archive, []string{name, name + "x"})
 		reports, err := w.run(j)
 		must(t, err)
-		if len(reports) != 2 || reports[name+"x"].Status != redrive.Failed || w.ids() != "b:1" {
+		if len(reports) != 2 || reports[name+"x"].Status != redrive.Refused || w.ids() != "b:1" {
 			t.Errorf("%v", reports)
 		}
 	}

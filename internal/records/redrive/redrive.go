@@ -97,16 +97,17 @@ const (
 
 // Report says what happened to one letter.
 type Report struct {
-	Name   string
-	Status Status
-	Why    string // the reason, unless the status is a success
-	Err    error  // with Failed
-	Letter deadletter.Letter
-	Tally  dedupe.Tally
-	Marker deadletter.Marker // with Done
-	Same   []SameID          // in a dry run: the records that have the id of a record before
-	read   []format.Fields   // in a dry run: all records
-	scope  string
+	Name     string
+	Status   Status
+	Why      string // the reason, unless the status is a success
+	Err      error  // with Failed
+	Letter   deadletter.Letter
+	Tally    dedupe.Tally
+	Marker   deadletter.Marker // with Done
+	Untagged error             // with Done: a deadletter.ErrUntagged, so the letter does not expire
+	Same     []SameID          // in a dry run: the records that have the id of a record before
+	read     []format.Fields   // in a dry run: all records
+	scope    string
 }
 
 // maxFailures is the largest number of letters that may fail in a row. More failures mean that a part is down.
@@ -221,7 +222,9 @@ func (j *Job) open(ctx context.Context, item Item, readDone bool) (r Report, pro
 	if done && !readDone {
 		return r, false, nil
 	}
-	if r.Letter, err = item.Letter(ctx); err != nil {
+	if r.Letter, err = item.Letter(ctx); errors.Is(err, fs.ErrNotExist) {
+		return r, false, refuse("it does not exist: it was erased or has expired since it was listed, or has another name")
+	} else if err != nil {
 		return r, false, err
 	}
 	err = Identify(&r.Letter, j.Retention, j.Now())
@@ -341,9 +344,10 @@ func (j *Job) deliver(ctx context.Context, r *Report, item Item, work work, scop
 	r.Status, r.Marker = Done, j.marker(scope, result.Tally)
 	// The marker is written even if the run is interrupted now: without a marker the letter would run again.
 	created, err := j.Markers.MarkDone(context.WithoutCancel(ctx), r.Name, r.Marker)
+	if errors.Is(err, deadletter.ErrUntagged) {
+		r.Untagged, err = err, nil
+	}
 	switch {
-	case errors.Is(err, deadletter.ErrUntagged):
-		return fmt.Errorf("it is delivered and done: %w", err)
 	case err != nil:
 		return fmt.Errorf("it is delivered, but its marker is not stored, so do not send it again with --take-over: %w", err)
 	case !created:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -361,6 +362,32 @@ func TestList(t *testing.T) {
 	}
 }
 
+// TestErasedMeanwhile checks that letters which were erased or have expired since they were listed do not end a command.
+func TestErasedMeanwhile(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
+	const letters = 30 // more than the failures in a row that end a run
+	for i := range letters {
+		w.put(letter(100+i, fmt.Sprint("id", i)))
+	}
+	listed := slices.Collect(maps.Keys(w.dead.(*inMemory).objects))
+	for _, do := range []func(*redrive.Job, context.Context, func(redrive.Report) error) error{
+		(*redrive.Job).List, (*redrive.Job).Run,
+	} {
+		j, seen := w.job(), 0
+		j.Items = redrive.Named(deadletter.NewArchive(newMemory()), listed)
+		must(t, do(j, t.Context(), func(r redrive.Report) error {
+			if seen++; r.Status != redrive.Refused {
+				t.Errorf("%+v", r)
+			}
+			return nil
+		}))
+		if seen != letters {
+			t.Errorf("%d letters", seen)
+		}
+	}
+}
+
 // TestDown checks that a part that is down ends the run, and that a single failing letter does not.
 func TestDown(t *testing.T) {
 	t.Parallel()
@@ -388,6 +415,36 @@ func TestDown(t *testing.T) {
 	must(t, err)
 	if counts := count(reports); counts[redrive.Failed] != letters/2 || counts[redrive.Done] != letters/2 {
 		t.Error(counts)
+	}
+}
+
+// untagged stores markers of letters that it could not tag.
+type untagged struct{ redrive.Markers }
+
+func (u untagged) MarkDone(ctx context.Context, name string, m deadletter.Marker) (bool, error) {
+	created, err := u.Markers.MarkDone(ctx, name, m)
+	return created, errors.Join(err, deadletter.ErrUntagged)
+}
+
+// TestUntagged checks that letters which could not be tagged are done, and do not end the run: they are not failures.
+func TestUntagged(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "stream", dedupefault.Memory.Open(t), newMemory())
+	const letters = 30 // more than the failures in a row that end a run
+	for i := range letters {
+		w.put(letter(100+i, fmt.Sprint("id", i)))
+	}
+	j := w.job()
+	j.Markers = untagged{j.Markers}
+	reports, err := w.run(j)
+	must(t, err)
+	for name, r := range reports {
+		if r.Status != redrive.Done || r.Marker.Delivered != 1 || !errors.Is(r.Untagged, deadletter.ErrUntagged) {
+			t.Errorf("%s: %+v", name, r)
+		}
+	}
+	if len(reports) != letters {
+		t.Errorf("%d letters", len(reports))
 	}
 }
 

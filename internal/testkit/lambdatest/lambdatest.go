@@ -28,7 +28,7 @@ type Function struct {
 	Stream    string // the ARN of the stream that an event source mapping reads; "": the function has no mapping
 	State     string // the state of the mapping; "": Enabled
 	Window    int    // how long the mapping gathers a batch, in seconds
-	NoEnd     bool   // the mapping has no destination of batches that it gives up
+	GivenUp   string // the destination of batches that the mapping gives up; "": a bucket; none: it has none
 	RecordAge int    // the record age of the mapping, in seconds; 0: 483840; -1: no limit
 	Alias     string // an alias in the stack, which the mapping calls; "": the mapping calls the function
 	// Canary holds other versions that the alias points to, with their shares. The alias also points to version 7.
@@ -106,8 +106,8 @@ func (f *Function) mapping() map[string]any {
 		"FunctionResponseTypes": []string{"ReportBatchItemFailures"}, "MaximumBatchingWindowInSeconds": f.Window,
 		"MaximumRecordAgeInSeconds": cmp.Or(f.RecordAge, 483840), "MaximumRetryAttempts": 10000,
 	}
-	if !f.NoEnd {
-		m["DestinationConfig"] = map[string]any{"OnFailure": map[string]any{"Destination": "arn:aws:s3:::given-up"}}
+	if to := cmp.Or(f.GivenUp, "arn:aws:s3:::given-up"); to != "none" {
+		m["DestinationConfig"] = map[string]any{"OnFailure": map[string]any{"Destination": to}}
 	}
 	return m
 }

@@ -25,6 +25,7 @@ type Parts struct {
 	Lost   bool   // Domain has no mapping to the API
 
 	Rule    string // the state of a rule that invokes the function, or its alias
+	Logs    bool   // a subscription of CloudWatch Logs invokes the function
 	Refused bool   // the function has no resource policy, so neither the API nor the rule may invoke it
 
 	Alarm   string        // the state of an alarm
@@ -34,8 +35,6 @@ type Parts struct {
 
 	Retention int  // of Stream, in hours; 0: 168
 	Reserved  *int // the reserved concurrency; nil: none
-
-	LogGroup string // the ARN of a log group for which CloudWatch Logs may invoke the function
 }
 
 // These are what the account of all stacks has.
@@ -95,6 +94,10 @@ func serveParts(mux *http.ServeMux, functions map[string]*Function) {
 				id := "api-" + name
 				if f.Lost {
 					id = "another"
+				}
+				if r.URL.Query().Get("nextToken") == "" {
+					answer(w, map[string]any{"items": []any{map[string]any{"apiId": "of-page-1", "stage": "$default"}}, "nextToken": "2"})
+					return
 				}
 				answer(w, items(map[string]any{"apiId": id, "stage": "$default"}))
 			}
@@ -183,8 +186,8 @@ func (f *Function) answerPolicy(w http.ResponseWriter, name, alias string) {
 	if f.Rule != "" {
 		allow("events.amazonaws.com", ruleARN(name))
 	}
-	if f.LogGroup != "" {
-		allow("logs.amazonaws.com", f.LogGroup)
+	if f.Logs {
+		allow("logs.amazonaws.com", "arn:aws:logs:us-east-1:123456789012:log-group:audit:*")
 	}
 	if f.Refused || alias != f.Alias || len(statements) == 0 {
 		w.Header().Set("X-Amzn-ErrorType", "ResourceNotFoundException")
